@@ -1,0 +1,138 @@
+package penstock
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Errors that callers tell apart with errors.Is.
+var (
+	// ErrFenced: another reader took the subscription's lease. Whoever gets it
+	// must stop sending; what it had not settled is the new reader's to send.
+	ErrFenced = errors.New("the lease of this subscription is held by another relay")
+	// ErrHeld: the lease could not be taken because it is held and has not
+	// expired. Try again later. Stores return it wrapped in a *HeldError.
+	ErrHeld = errors.New("the subscription is held by another relay")
+	// ErrNoOutbox: there is no outbox of that name.
+	ErrNoOutbox = errors.New("no such outbox")
+	// ErrOutboxExists: an outbox of that name exists already.
+	ErrOutboxExists = errors.New("the outbox exists already")
+	// ErrNotMigrated: the database has no Penstock schema, or an older one.
+	ErrNotMigrated = errors.New("the database is not migrated")
+	// ErrNewerSchema: the database was migrated by a newer Penstock.
+	ErrNewerSchema = errors.New("the database was migrated by a newer version of penstock")
+	// ErrClosed: the store, source or sink was closed.
+	ErrClosed = errors.New("closed")
+)
+
+// HeldError tells who holds a lease and until when.
+type HeldError struct {
+	Subscription string
+	Holder       string
+	Until        time.Time
+}
+
+func (e *HeldError) Error() string {
+	return fmt.Sprintf("subscription %q is held by %q until %s", e.Subscription, e.Holder, e.Until.Format(time.RFC3339))
+}
+
+// Unwrap makes errors.Is(err, ErrHeld) true.
+func (e *HeldError) Unwrap() error { return ErrHeld }
+
+// FieldError is bad input: the field of a message or option that cannot be
+// used, what is wrong with it and what to do.
+type FieldError struct {
+	Field   string
+	Problem string
+	Hint    string
+}
+
+func (e *FieldError) Error() string {
+	s := e.Field + " " + e.Problem
+	if e.Hint != "" {
+		s += ": " + e.Hint
+	}
+	return s
+}
+
+// HintError adds the operator's next step to an error.
+type HintError struct {
+	Err  error
+	Hint string
+}
+
+// WithHint returns err with the next step to take, nil for a nil err.
+func WithHint(err error, format string, args ...any) error {
+	if err == nil {
+		return nil
+	}
+	return &HintError{Err: err, Hint: fmt.Sprintf(format, args...)}
+}
+
+func (e *HintError) Error() string { return e.Err.Error() + " (" + e.Hint + ")" }
+
+func (e *HintError) Unwrap() error { return e.Err }
+
+// The sink classifies, the relay decides. An error that carries none of the
+// three marks below is about the message and worth another attempt.
+type (
+	permanentError   struct{ error }
+	unavailableError struct{ error }
+	retryAfterError  struct {
+		error
+		after time.Duration
+	}
+)
+
+func (e permanentError) Unwrap() error   { return e.error }
+func (e unavailableError) Unwrap() error { return e.error }
+func (e retryAfterError) Unwrap() error  { return e.error }
+
+// Permanent marks an error that another attempt with the same message and the
+// same configuration cannot cure.
+func Permanent(err error) error {
+	if err == nil {
+		return nil
+	}
+	return permanentError{err}
+}
+
+// IsPermanent reports whether err is marked Permanent.
+func IsPermanent(err error) bool {
+	var e permanentError
+	return errors.As(err, &e)
+}
+
+// Unavailable marks an error that says nothing about the message: the broker
+// as a whole cannot be reached or refuses everything. The relay pauses the
+// subscription and spends no attempt of any message.
+func Unavailable(err error) error {
+	if err == nil {
+		return nil
+	}
+	return unavailableError{err}
+}
+
+// IsUnavailable reports whether err is marked Unavailable.
+func IsUnavailable(err error) bool {
+	var e unavailableError
+	return errors.As(err, &e)
+}
+
+// RetryAfter marks an error with the time the broker asked to be left alone.
+func RetryAfter(err error, after time.Duration) error {
+	if err == nil {
+		return nil
+	}
+	return retryAfterError{err, after}
+}
+
+// RetryDelay returns the delay given to RetryAfter, and whether there is one.
+func RetryDelay(err error) (time.Duration, bool) {
+	var e retryAfterError
+	if errors.As(err, &e) {
+		return e.after, true
+	}
+	return 0, false
+}

@@ -1,0 +1,107 @@
+package penstock
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// Limits on what a producer may publish. They hold for every store, so that a
+// message accepted by one is accepted by all.
+const (
+	MaxPayloadBytes = 64 << 20 // 64 MiB
+	MaxKeyBytes     = 1 << 10  // 1 KiB
+	MaxTopicBytes   = 1 << 10  // 1 KiB
+	MaxIDBytes      = 256
+	MaxHeaderBytes  = 64 << 10 // all names and values of one message together
+)
+
+// Message is what a business transaction publishes and a sink receives.
+//
+// A producer sets Key, Topic, Headers, Payload and, if it has one, ID; the
+// store sets the rest.
+type Message struct {
+	// ID is stable for the life of the message and unique across outboxes: every
+	// delivery of the message carries the same one, so consumers deduplicate by
+	// it. Empty on publish means: the store derives one.
+	ID string
+	// Seq is the position in the outbox. Gaps mean nothing.
+	Seq int64
+	// Key orders: messages with the same key reach the sink one after another,
+	// in the order in which their transactions could have seen each other.
+	// Empty means unordered.
+	Key string
+	// Topic says what the message is about; sinks route by it.
+	Topic string
+	// Headers travel with the message (traceparent among them). Nil when there
+	// are none.
+	Headers map[string]string
+	// Payload is opaque: any bytes, up to MaxPayloadBytes.
+	Payload []byte
+	// CreatedAt is the database's clock when the message was written.
+	CreatedAt time.Time
+	// Attempt is 1 on the first delivery.
+	Attempt int
+}
+
+// Size is about how many bytes the message holds in memory; the relay bounds
+// what it keeps in flight by the sum.
+func (m *Message) Size() int {
+	n := 160 + len(m.ID) + len(m.Key) + len(m.Topic) + len(m.Payload)
+	for k, v := range m.Headers {
+		n += 32 + len(k) + len(v)
+	}
+	return n
+}
+
+// Validate reports the first field that a database or broker could not carry,
+// as a *FieldError. Every store calls it before it writes.
+func (m *Message) Validate() error {
+	if len(m.Payload) > MaxPayloadBytes {
+		return &FieldError{Field: "payload", Problem: fmt.Sprintf("is %d bytes, more than the limit of %d", len(m.Payload), MaxPayloadBytes),
+			Hint: "store the content elsewhere and publish a reference to it"}
+	}
+	if err := validText("id", m.ID, MaxIDBytes); err != nil {
+		return err
+	}
+	if i := strings.IndexFunc(m.ID, func(r rune) bool { return r < 0x20 || r == 0x7f }); i >= 0 {
+		return &FieldError{Field: "id", Problem: fmt.Sprintf("has a control character at byte %d", i), Hint: "use printable characters: the id travels in protocol headers"}
+	}
+	if err := validText("key", m.Key, MaxKeyBytes); err != nil {
+		return err
+	}
+	if err := validText("topic", m.Topic, MaxTopicBytes); err != nil {
+		return err
+	}
+	total := 0
+	for k, v := range m.Headers {
+		if k == "" {
+			return &FieldError{Field: "headers", Problem: "has a header with an empty name", Hint: "name every header"}
+		}
+		if err := validText(fmt.Sprintf("headers[%q] (name)", k), k, MaxHeaderBytes); err != nil {
+			return err
+		}
+		if err := validText(fmt.Sprintf("headers[%q]", k), v, MaxHeaderBytes); err != nil {
+			return err
+		}
+		total += len(k) + len(v)
+	}
+	if total > MaxHeaderBytes {
+		return &FieldError{Field: "headers", Problem: fmt.Sprintf("are %d bytes together, more than the limit of %d", total, MaxHeaderBytes), Hint: "move what is large into the payload"}
+	}
+	return nil
+}
+
+func validText(field, s string, limit int) error {
+	if len(s) > limit {
+		return &FieldError{Field: field, Problem: fmt.Sprintf("is %d bytes, more than the limit of %d", len(s), limit), Hint: "shorten it"}
+	}
+	if i := strings.IndexByte(s, 0); i >= 0 {
+		return &FieldError{Field: field, Problem: fmt.Sprintf("has a NUL at byte %d", i), Hint: "text cannot hold NUL; put bytes into the payload or encode them"}
+	}
+	if !utf8.ValidString(s) {
+		return &FieldError{Field: field, Problem: "is not valid UTF-8", Hint: "put bytes into the payload or encode them"}
+	}
+	return nil
+}
