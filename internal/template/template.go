@@ -1,0 +1,160 @@
+// Package template fills routing keys, subjects and the like from a message:
+//
+//	orders.{header.region}.{topic}
+//
+// Placeholders are {topic}, {key} and {header.NAME}; {{ and }} are literal
+// braces. There are no expressions, no escapes and no defaults, on purpose:
+// whatever needs thought belongs to the producer, who can set a header.
+package template
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/penstock/penstock"
+)
+
+// Allowed lists what a template may contain, for messages to the user.
+const Allowed = "{topic}, {key}, {header.NAME}, and {{ or }} for a literal brace"
+
+// Template is a parsed template. It is immutable and safe for concurrent use.
+type Template struct {
+	source string
+	parts  []part
+}
+
+type part struct {
+	kind kind
+	text string // the literal, or the header's name
+}
+
+type kind uint8
+
+const (
+	literal kind = iota
+	topic
+	key
+	header
+)
+
+// ParseError tells where a template is wrong.
+type ParseError struct {
+	Template string
+	Offset   int // in bytes, from 0
+	Problem  string
+}
+
+func (e *ParseError) Error() string {
+	return fmt.Sprintf("template %q: at character %d: %s; allowed are %s",
+		e.Template, 1+len([]rune(e.Template[:e.Offset])), e.Problem, Allowed)
+}
+
+// Parse compiles s. The error is a *ParseError.
+func Parse(s string) (*Template, error) {
+	t := &Template{source: s}
+	var lit strings.Builder
+	flush := func() {
+		if lit.Len() > 0 {
+			t.parts = append(t.parts, part{literal, lit.String()})
+			lit.Reset()
+		}
+	}
+	for i := 0; i < len(s); {
+		switch c := s[i]; {
+		case c != '{' && c != '}':
+			lit.WriteByte(c)
+			i++
+		case i+1 < len(s) && s[i+1] == c:
+			lit.WriteByte(c)
+			i += 2
+		case c == '}':
+			return nil, &ParseError{s, i, "a } that closes nothing"}
+		default:
+			inside, _, closed := strings.Cut(s[i+1:], "}")
+			if !closed {
+				return nil, &ParseError{s, i, "a { that is never closed"}
+			}
+			p, problem := placeholder(inside)
+			if problem != "" {
+				return nil, &ParseError{s, i, problem}
+			}
+			flush()
+			t.parts = append(t.parts, p)
+			i += len(inside) + 2
+		}
+	}
+	flush()
+	return t, nil
+}
+
+func placeholder(name string) (p part, problem string) {
+	if h, ok := strings.CutPrefix(name, "header."); ok && h != "" && !strings.Contains(h, "{") {
+		return part{header, h}, ""
+	}
+	switch name {
+	case "topic":
+		return part{kind: topic}, ""
+	case "key":
+		return part{kind: key}, ""
+	case "":
+		return p, "a placeholder without a name"
+	case "header", "header.":
+		return p, "a header placeholder without the header's name"
+	}
+	return p, fmt.Sprintf("unknown placeholder {%s}", name)
+}
+
+// Execute fills the template from m. A header that m lacks is an error, marked
+// penstock.Permanent: sending the same message again cannot cure it.
+func (t *Template) Execute(m *penstock.Message) (string, error) {
+	// One part needs no building, so the usual {topic} allocates nothing.
+	if len(t.parts) == 1 {
+		return t.value(t.parts[0], m)
+	}
+	size := 0
+	for _, p := range t.parts {
+		v, err := t.value(p, m)
+		if err != nil {
+			return "", err
+		}
+		size += len(v)
+	}
+	var b strings.Builder
+	b.Grow(size)
+	for _, p := range t.parts {
+		v, _ := t.value(p, m)
+		b.WriteString(v)
+	}
+	return b.String(), nil
+}
+
+func (t *Template) value(p part, m *penstock.Message) (string, error) {
+	switch p.kind {
+	case topic:
+		return m.Topic, nil
+	case key:
+		return m.Key, nil
+	case header:
+		v, ok := m.Headers[p.text]
+		if !ok {
+			return "", penstock.Permanent(&MissingHeaderError{Template: t.source, Header: p.text})
+		}
+		return v, nil
+	}
+	return p.text, nil
+}
+
+// String returns the template as it was written.
+func (t *Template) String() string { return t.source }
+
+// MissingHeaderError: the template names a header that the message does not
+// have.
+type MissingHeaderError struct {
+	Template string
+	Header   string
+}
+
+func (e *MissingHeaderError) Error() string {
+	return fmt.Sprintf("the message has no header %q, which the template %q needs: publish messages with that header, or take it out of the template",
+		e.Header, e.Template)
+}
