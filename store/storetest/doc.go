@@ -1,0 +1,40 @@
+// Package storetest is the suite that every store passes: it turns the promises
+// of penstock.Store and penstock.Source into tests, and knows of no database.
+//
+// # Using it
+//
+// A new store adds one test that hands the suite a [Harness]:
+//
+//	func TestStore(t *testing.T) {
+//		storetest.Run(t, storetest.Harness{
+//			Open: func(t testing.TB) storetest.Instance {
+//				url := newDatabase(t) // empty, dropped by t.Cleanup
+//				s, err := mydb.Open(t.Context(), url, mydb.Options{})
+//				…
+//				t.Cleanup(func() { s.Close() })
+//				return storetest.Instance{
+//					Store:   s,
+//					Begin:   func(ctx context.Context) (storetest.Tx, error) { … },
+//					Another: func(t testing.TB) penstock.Store { … },
+//					Pin:     func(t testing.TB) (release func()) { … },
+//				}
+//			},
+//			Features: storetest.Features{ConcurrentWriters: true, Reclaim: true, Snapshots: true},
+//		})
+//	}
+//
+// What databases cannot do alike is declared in [Features]; a test asks for a
+// feature and never for a driver. A declared feature whose hook is missing
+// fails the suite, so that nothing is skipped by accident. If the store rotates
+// storage by size, open it with sizes small enough (256 KiB, say) for a few
+// megabytes to go round.
+//
+// # Randomness
+//
+// The tests under Random draw from one seed, which they print. Set
+// PENSTOCK_SEED to repeat it; goroutines still interleave as they like. Lengthen
+// the tests with PENSTOCK_ROUNDS (default 1).
+//
+// No test sleeps for a fixed time and hopes: each waits for a condition, and a
+// deadline that is far away only ends a test that has already failed.
+package storetest

@@ -1,0 +1,76 @@
+package storetest
+
+import (
+	"context"
+	"testing"
+
+	"github.com/penstock/penstock"
+)
+
+// Harness is what a store's test package gives the suite.
+type Harness struct {
+	// Open makes an empty database on which Migrate has not run and opens a
+	// store on it. It is called once per test, from parallel tests too, fails t
+	// if it cannot, and leaves nothing behind once t's cleanups have run.
+	Open     func(t testing.TB) Instance
+	Features Features
+}
+
+// Features is what the store or its database can do. The tests of a feature
+// that is false are skipped and say so.
+type Features struct {
+	// ConcurrentWriters: two writing transactions can be open at once. Where
+	// false, whoever wants to write waits until the open transaction ends.
+	ConcurrentWriters bool
+	// Reclaim: OutboxStatus.Bytes falls back to what an empty outbox takes once
+	// everything is settled and Maintain has run a few times.
+	Reclaim bool
+	// Snapshots: Instance.Pin is given.
+	Snapshots bool
+	// Outage: Instance.Outage is given.
+	Outage bool
+}
+
+// Instance is one database and a store on it.
+type Instance struct {
+	Store penstock.Store
+
+	// Begin opens a business transaction on a connection that the store does
+	// not use. Where there is one writer at a time it waits for its turn until
+	// ctx ends.
+	Begin func(ctx context.Context) (Tx, error)
+
+	// Another opens a second store on the same database, as another process
+	// would, and closes it in t's cleanup. Closing it twice, or closing Store
+	// before, does no harm.
+	Another func(t testing.TB) penstock.Store
+
+	// Pin opens a snapshot that holds back the database's own cleanup (on
+	// PostgreSQL a REPEATABLE READ transaction that has read something, on
+	// SQLite a read transaction) until release is called or t ends.
+	Pin func(t testing.TB) (release func())
+
+	// Outage returns two functions: down cuts every connection of Store and
+	// keeps it from connecting again, up lets it. Begin and Another may fail
+	// while it is down. t's cleanup calls up.
+	Outage func(t testing.TB) (down, up func())
+}
+
+// Tx is a business transaction of the store's database at its default
+// isolation level. Rollback after Commit returns nil or an error and changes
+// nothing.
+type Tx interface {
+	// Publish is the store's own way to publish inside a transaction.
+	Publish(ctx context.Context, outbox string, msgs ...penstock.Message) error
+
+	// Count adds one to the counter called name, a row of a table that belongs
+	// to the harness, and returns the new value, 1 at first. The row stays
+	// locked until the transaction ends and a rollback takes the change back.
+	// Two uses: writers of one key take turns by it, and a transaction that
+	// begins with a counter of its own is a writer, with an id drawn early,
+	// before it has published anything.
+	Count(ctx context.Context, name string) (int64, error)
+
+	Commit(ctx context.Context) error
+	Rollback(ctx context.Context) error
+}

@@ -1,0 +1,57 @@
+package storetest
+
+import (
+	"testing"
+)
+
+// Run runs the whole suite against the store behind h.
+func Run(t *testing.T, h Harness) {
+	if h.Open == nil {
+		t.Fatal("storetest: Harness.Open is missing")
+	}
+	for _, g := range groups {
+		t.Run(g.name, func(t *testing.T) {
+			for _, c := range g.cases {
+				t.Run(c.name, func(t *testing.T) {
+					t.Parallel()
+					if what := c.needs.missing(h.Features); what != "" {
+						t.Skipf("the store does not declare the feature %s", what)
+					}
+					c.run(newEnv(t, h))
+				})
+			}
+		})
+	}
+}
+
+// testCase is one promise. It gets a migrated database of its own.
+type testCase struct {
+	name  string
+	needs Features
+	run   func(e *env)
+}
+
+type group struct {
+	name  string
+	cases []testCase
+}
+
+// groups lists every test, by subject, one file each.
+var groups = []group{
+	{"Visibility", visibilityCases},
+}
+
+// missing names the first feature that f asks for and have lacks.
+func (f Features) missing(have Features) string {
+	switch {
+	case f.ConcurrentWriters && !have.ConcurrentWriters:
+		return "ConcurrentWriters"
+	case f.Reclaim && !have.Reclaim:
+		return "Reclaim"
+	case f.Snapshots && !have.Snapshots:
+		return "Snapshots"
+	case f.Outage && !have.Outage:
+		return "Outage"
+	}
+	return ""
+}
