@@ -1,0 +1,1 @@
+select id, coalesce(tailnum, ''), turn from flights order by id

@@ -1,0 +1,2 @@
+drop table if exists demo_flights;
+drop table if exists demo_aircraft;
