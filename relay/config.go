@@ -1,0 +1,128 @@
+package relay
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+// Config is one subscription and the limits its relay works under. The zero
+// value of every limit means its default.
+type Config struct {
+	// Name of the subscription, for the log.
+	Name string
+	// Open takes the lease and returns the source. While it fails with an error
+	// that is penstock.ErrHeld the relay stands by; after any other error it says
+	// so in the log and tries again.
+	Open func(ctx context.Context) (penstock.Source, error)
+	// Sink is where messages go. The relay does not close it.
+	Sink penstock.Sink
+	// Maintain is the outbox's housekeeping, called about once a second while
+	// the lease is held. May be nil.
+	Maintain func(ctx context.Context) error
+	// Lease is how long the lease lasts without a renewal; the same time that
+	// Open asks the store for. Default penstock.DefaultLease.
+	Lease time.Duration
+
+	// MaxInFlight bounds the messages that are fetched and not settled; it also
+	// bounds how many can be delivered twice after a crash. Default 32768.
+	MaxInFlight int
+	// MaxInFlightBytes bounds their Size together; one message may exceed it.
+	// Default 32 MiB.
+	MaxInFlightBytes int
+	// MaxBatch is the most messages handed to one Send. Default 512.
+	MaxBatch int
+	// Senders is the most Sends that run at once. Default 8.
+	Senders int
+
+	// PollMin and PollMax bound the pause between two fetches when nothing more
+	// is waiting; it grows with the silence. Default 1 ms and 25 ms.
+	PollMin, PollMax time.Duration
+	// SettleEvery is the least time between two durable writes of the cursor,
+	// unless half of the window waits for one. Default 50 ms.
+	SettleEvery time.Duration
+	// RetryMin and RetryMax bound the growing delay before a refused message is
+	// sent again. Default 100 ms and 30 s.
+	RetryMin, RetryMax time.Duration
+	// SendTimeout ends a Send that the sink does not end by itself. Default 1
+	// minute.
+	SendTimeout time.Duration
+	// DrainTimeout is how long Drain goes on sending what is fetched already.
+	// Sends that run when it ends are still waited for. Default 10 s.
+	DrainTimeout time.Duration
+
+	// Logger defaults to slog.Default().
+	Logger *slog.Logger
+	// Observer counts; may be nil.
+	Observer Observer
+}
+
+// SetDefaults fills in what is zero.
+func (c *Config) SetDefaults() {
+	setDefault(&c.Lease, penstock.DefaultLease)
+	setDefault(&c.MaxInFlight, 32768)
+	setDefault(&c.MaxInFlightBytes, 32<<20)
+	setDefault(&c.MaxBatch, 512)
+	setDefault(&c.Senders, 8)
+	setDefault(&c.PollMin, time.Millisecond)
+	setDefault(&c.PollMax, max(25*time.Millisecond, c.PollMin))
+	setDefault(&c.SettleEvery, 50*time.Millisecond)
+	setDefault(&c.RetryMin, 100*time.Millisecond)
+	setDefault(&c.RetryMax, max(30*time.Second, c.RetryMin))
+	setDefault(&c.SendTimeout, time.Minute)
+	setDefault(&c.DrainTimeout, 10*time.Second)
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	if c.Observer == nil {
+		c.Observer = nobody{}
+	}
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// Validate reports the first field that the relay cannot work with, as a
+// *penstock.FieldError. It expects defaults to be set.
+func (c *Config) Validate() error {
+	if c.Open == nil {
+		return &penstock.FieldError{Field: "Open", Problem: "is not set", Hint: "pass a function that subscribes to a store"}
+	}
+	if c.Sink == nil {
+		return &penstock.FieldError{Field: "Sink", Problem: "is not set", Hint: "pass an open sink"}
+	}
+	for _, f := range []struct {
+		name  string
+		value int
+	}{
+		{"MaxInFlight", c.MaxInFlight}, {"MaxInFlightBytes", c.MaxInFlightBytes}, {"MaxBatch", c.MaxBatch}, {"Senders", c.Senders},
+	} {
+		if f.value < 1 {
+			return &penstock.FieldError{Field: f.name, Problem: "is negative", Hint: "use 1 or more, or 0 for the default"}
+		}
+	}
+	for _, f := range []struct {
+		name  string
+		value time.Duration
+	}{
+		{"Lease", c.Lease}, {"PollMin", c.PollMin}, {"PollMax", c.PollMax}, {"SettleEvery", c.SettleEvery}, {"RetryMin", c.RetryMin},
+		{"RetryMax", c.RetryMax}, {"SendTimeout", c.SendTimeout}, {"DrainTimeout", c.DrainTimeout},
+	} {
+		if f.value <= 0 {
+			return &penstock.FieldError{Field: f.name, Problem: "is negative", Hint: "use a positive time, or 0 for the default"}
+		}
+	}
+	if c.PollMax < c.PollMin {
+		return &penstock.FieldError{Field: "PollMax", Problem: "is less than PollMin", Hint: "raise it or lower PollMin"}
+	}
+	if c.RetryMax < c.RetryMin {
+		return &penstock.FieldError{Field: "RetryMax", Problem: "is less than RetryMin", Hint: "raise it or lower RetryMin"}
+	}
+	return nil
+}
