@@ -1,0 +1,217 @@
+// Package tcpproxy is a TCP proxy that misbehaves on request: it stands between
+// a client under test and a real server and cuts, stalls or refuses
+// connections, as networks do.
+//
+//	p := tcpproxy.New(t, "127.0.0.1:5672")
+//	client.Dial(p.Addr())
+//	p.Refuse() // every connection is reset, new ones are too
+//	p.Resume() // and now it works again
+package tcpproxy
+
+import (
+	"io"
+	"net"
+	"sync"
+	"testing"
+)
+
+// Direction is one way through the proxy.
+type Direction uint8
+
+const (
+	// ToServer is what the client says.
+	ToServer Direction = 1 << iota
+	// ToClient is what the server says.
+	ToClient
+	// Both ways.
+	Both = ToServer | ToClient
+)
+
+// Proxy forwards connections to one server.
+type Proxy struct {
+	listener net.Listener
+	server   string
+	running  sync.WaitGroup
+
+	mu      sync.Mutex
+	changed *sync.Cond
+	stalled Direction
+	refuse  bool
+	closed  bool
+	dials   int
+	conns   map[net.Conn]struct{}
+}
+
+// New starts a proxy on a free local port in front of server ("host:port"). It
+// is closed when the test ends.
+func New(t testing.TB, server string) *Proxy {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatalf("tcpproxy: %v", err)
+	}
+	p := &Proxy{listener: l, server: server, conns: map[net.Conn]struct{}{}}
+	p.changed = sync.NewCond(&p.mu)
+	p.running.Go(p.accept)
+	t.Cleanup(p.close)
+	return p
+}
+
+// Addr is where clients connect to.
+func (p *Proxy) Addr() string { return p.listener.Addr().String() }
+
+// Cut resets every connection that is open now. What was on its way is lost.
+// New connections are served.
+func (p *Proxy) Cut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cut()
+}
+
+// Refuse cuts every connection and, until Resume, each new one as well.
+func (p *Proxy) Refuse() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.refuse = true
+	p.cut()
+}
+
+// Stall holds everything back in the given directions, as a dead network
+// does: connections stay open, writes succeed while buffers last, nothing
+// arrives.
+func (p *Proxy) Stall(d Direction) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stalled = d
+}
+
+// Resume ends Refuse and Stall; what was held back arrives.
+func (p *Proxy) Resume() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.refuse, p.stalled = false, 0
+	p.changed.Broadcast()
+}
+
+// Accepted is how many connections clients have made so far, refused ones
+// included.
+func (p *Proxy) Accepted() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.dials
+}
+
+// cut resets all connections; p.mu is held.
+func (p *Proxy) cut() {
+	for c := range p.conns {
+		reset(c)
+	}
+	clear(p.conns)
+	p.changed.Broadcast() // a held-back copy finds its connection closed
+}
+
+func (p *Proxy) close() {
+	p.mu.Lock()
+	p.closed = true
+	p.cut()
+	p.mu.Unlock()
+	_ = p.listener.Close()
+	p.running.Wait()
+}
+
+func (p *Proxy) accept() {
+	for {
+		client, err := p.listener.Accept()
+		if err != nil {
+			return
+		}
+		p.running.Go(func() { p.serve(client) })
+	}
+}
+
+func (p *Proxy) serve(client net.Conn) {
+	p.mu.Lock()
+	p.dials++
+	refuse := p.refuse
+	p.mu.Unlock()
+	if refuse {
+		reset(client)
+		return
+	}
+	server, err := net.Dial("tcp", p.server)
+	if err != nil {
+		reset(client)
+		return
+	}
+	p.mu.Lock()
+	if p.refuse || p.closed {
+		p.mu.Unlock()
+		reset(client)
+		reset(server)
+		return
+	}
+	p.conns[client], p.conns[server] = struct{}{}, struct{}{}
+	p.mu.Unlock()
+
+	var both sync.WaitGroup
+	both.Go(func() { p.copy(server, client, ToServer) })
+	both.Go(func() { p.copy(client, server, ToClient) })
+	both.Wait()
+	p.mu.Lock()
+	delete(p.conns, client)
+	delete(p.conns, server)
+	p.mu.Unlock()
+	_ = client.Close()
+	_ = server.Close()
+}
+
+// copy forwards one direction until either side ends.
+func (p *Proxy) copy(dst, src net.Conn, d Direction) {
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := src.Read(buf)
+		if n > 0 {
+			if !p.pass(src, d) {
+				return
+			}
+			if _, werr := dst.Write(buf[:n]); werr != nil {
+				reset(src)
+				return
+			}
+		}
+		if err == io.EOF {
+			if tcp, ok := dst.(*net.TCPConn); ok {
+				_ = tcp.CloseWrite()
+			}
+			return
+		}
+		if err != nil {
+			reset(dst)
+			return
+		}
+	}
+}
+
+// pass waits while the direction is stalled and reports whether the connection
+// still stands.
+func (p *Proxy) pass(c net.Conn, d Direction) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for p.stalled&d != 0 {
+		if _, open := p.conns[c]; !open {
+			return false
+		}
+		p.changed.Wait()
+	}
+	_, open := p.conns[c]
+	return open
+}
+
+// reset closes with RST, so that the other side notices at once and drops what
+// it had not read.
+func reset(c net.Conn) {
+	if tcp, ok := c.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0)
+	}
+	_ = c.Close()
+}

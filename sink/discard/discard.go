@@ -1,0 +1,57 @@
+// Package discard is the sink that confirms everything and keeps nothing. It
+// measures how fast messages come out of a database, and it is the smallest
+// example of a sink.
+package discard
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+
+	"github.com/penstock/penstock"
+)
+
+// Config has no settings.
+type Config struct{}
+
+// SetDefaults does nothing.
+func (*Config) SetDefaults() {}
+
+// Validate finds nothing wrong.
+func (*Config) Validate() error { return nil }
+
+// ParseURL takes "discard" and "discard:".
+func ParseURL(u string) (Config, error) {
+	if u != "discard" && u != "discard:" {
+		return Config{}, fmt.Errorf("sink URL %q: write just discard, it has no settings", u)
+	}
+	return Config{}, nil
+}
+
+// Sink confirms and forgets. It implements penstock.InOrderSink.
+type Sink struct {
+	closed atomic.Bool
+}
+
+var _ penstock.InOrderSink = (*Sink)(nil)
+
+// Open never fails and never logs.
+func Open(Config, *slog.Logger) (*Sink, error) { return &Sink{}, nil }
+
+// Send confirms every message. It does not allocate.
+func (s *Sink) Send(_ context.Context, msgs []penstock.Message) []error {
+	if s.closed.Load() {
+		return penstock.SendError(msgs, penstock.Unavailable(penstock.ErrClosed))
+	}
+	return nil
+}
+
+// KeepsOrder is true: no message is ever refused.
+func (*Sink) KeepsOrder() bool { return true }
+
+// Close makes later Sends fail.
+func (s *Sink) Close(context.Context) error {
+	s.closed.Store(true)
+	return nil
+}

@@ -1,0 +1,151 @@
+package sinktest
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+// concurrentSends: Send is called from several goroutines at once.
+func concurrentSends(e *env) {
+	const senders, sends, batch = 8, 10, 100
+	s := e.open()
+	var (
+		mu      sync.Mutex
+		all     []penstock.Message
+		running sync.WaitGroup
+	)
+	ctx := e.patient()
+	for range senders {
+		running.Go(func() {
+			for range sends {
+				msgs := e.messages(batch)
+				if err := firstError(e.check(msgs, s.Send(ctx, msgs))); err != nil {
+					e.Errorf("Send: %v", err)
+				}
+				mu.Lock()
+				all = append(all, msgs...)
+				mu.Unlock()
+			}
+		})
+	}
+	running.Wait()
+	if !e.Failed() {
+		e.drainAll(all, false)
+	}
+}
+
+func closeTwice(e *env) {
+	s := e.open()
+	e.mustSend(s, e.messages(1))
+	for range 2 {
+		if err := s.Close(e.patient()); err != nil {
+			e.Errorf("Close: %v", err)
+		}
+	}
+	e.wantClosed(s)
+
+	unused := e.open()
+	if err := unused.Close(e.patient()); err != nil {
+		e.Errorf("Close of a sink that was never used: %v", err)
+	}
+	e.wantClosed(unused)
+}
+
+func (e *env) wantClosed(s penstock.Sink) {
+	e.Helper()
+	msgs := e.messages(2)
+	errs := s.Send(e.patient(), msgs)
+	e.wantUnavailable(msgs, errs)
+	for _, err := range errs {
+		if !errors.Is(err, penstock.ErrClosed) {
+			e.Errorf("Send after Close: %q is not ErrClosed", err)
+		}
+	}
+}
+
+// closeWaits: a Send that runs when Close is called ends in its own time; what
+// it reports is true.
+func closeWaits(e *env) {
+	const senders = 4
+	s := e.open()
+	ctx := e.patient()
+	var (
+		mu      sync.Mutex
+		sent    []penstock.Message
+		running sync.WaitGroup
+		started = make(chan struct{}, senders)
+	)
+	for range senders {
+		running.Go(func() {
+			for first := true; ; first = false {
+				msgs := e.messages(50)
+				errs := e.check(msgs, s.Send(ctx, msgs))
+				mu.Lock()
+				sent = append(sent, confirmed(msgs, errs)...)
+				mu.Unlock()
+				if first {
+					started <- struct{}{}
+				}
+				if err := firstError(errs); err != nil {
+					if !errors.Is(err, penstock.ErrClosed) || !penstock.IsUnavailable(err) {
+						e.Errorf("Send during Close: %q, want ErrClosed marked Unavailable", err)
+					}
+					return
+				}
+			}
+		})
+	}
+	for range senders {
+		<-started
+	}
+	if err := s.Close(ctx); err != nil {
+		e.Errorf("Close: %v", err)
+	}
+	running.Wait()
+	e.drainAll(sent, false)
+}
+
+// closeGivesUp: when its context ends, Close stops waiting, and the Send it
+// waited for ends too.
+func closeGivesUp(e *env) {
+	s := e.Open(e.T, e.log)
+	e.mustSend(s, e.messages(1))
+	e.Stall()
+	msgs := e.messages(10)
+	sendDone, closeDone := make(chan struct{}), make(chan struct{})
+	var errs []error
+	go func() {
+		defer close(sendDone)
+		errs = s.Send(e.patient(), msgs)
+	}()
+	go func() {
+		defer close(closeDone)
+		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+		defer cancel()
+		_ = s.Close(ctx) // may well report that it did not wait to the end
+	}()
+	e.soon("Close after its context ended", closeDone)
+	e.soon("Send after Close gave up waiting for it", sendDone)
+	e.wantUnavailable(msgs, errs)
+	if err := s.Close(e.patient()); err != nil {
+		e.Errorf("the second Close: %v", err)
+	}
+}
+
+// secretsStaySecret: no error and no log line shows them. That the errors of
+// all other tests do not either is checked along the way.
+func secretsStaySecret(e *env) {
+	msgs := e.messages(2)
+	denied := e.closeAtEnd(e.OpenDenied(e.T, e.log))
+	e.wantUnavailable(msgs, denied.Send(e.patient(), msgs))
+	if e.features.Network {
+		s := e.open()
+		e.Down()
+		e.wantUnavailable(msgs, s.Send(e.patient(), msgs))
+		e.Up()
+	}
+}
