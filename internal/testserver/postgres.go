@@ -1,0 +1,202 @@
+package testserver
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// PasswordRole is a role name for which a private PostgreSQL asks for the
+// password. It lets every other role in without one. A test that wants to give
+// a wrong password creates this role.
+const PasswordRole = "penstock_password"
+
+// Postgres is a private PostgreSQL server.
+//
+// fsync is off: what was committed survives Kill all the same, because the
+// operating system lives on. Say "fsync = on" where the cost of a commit
+// matters.
+type Postgres struct {
+	*server
+	// URL of the database postgres as superuser; the same after every Start.
+	URL string
+	// Bin is the folder of the server's programs.
+	Bin string
+}
+
+// NewPostgres starts a private server. conf are lines for postgresql.conf, of
+// which the last one about a setting counts. A *MissingError if PostgreSQL is
+// not installed.
+func NewPostgres(conf ...string) (*Postgres, error) {
+	bin, err := postgresBin()
+	if err != nil {
+		return nil, err
+	}
+	port, err := FreePort()
+	if err != nil {
+		return nil, err
+	}
+	who, err := postgresUser()
+	if err != nil {
+		return nil, err
+	}
+	p := &Postgres{
+		server: &server{name: "postgres", stopSig: syscall.SIGINT, killSig: syscall.SIGQUIT},
+		URL:    fmt.Sprintf("postgres://postgres@%s/postgres?sslmode=disable", loopback(port)),
+		Bin:    bin,
+	}
+	p.ready = p.ping
+	p.command = func() *exec.Cmd {
+		return p.as(who, filepath.Join(bin, "postgres"), "-D", p.data())
+	}
+	if err := p.newDir(); err != nil {
+		return nil, err
+	}
+	if err := p.initialise(who, port, conf); err != nil {
+		p.Close()
+		return nil, err
+	}
+	if err := p.Start(); err != nil {
+		p.Close()
+		return nil, err
+	}
+	return p, nil
+}
+
+func (p *Postgres) data() string { return filepath.Join(p.dir, "data") }
+
+// as builds a command that runs as who, which is nil for the current user.
+func (p *Postgres) as(who *syscall.Credential, name string, args ...string) *exec.Cmd {
+	cmd := exec.Command(name, args...)
+	cmd.Dir, cmd.Env = p.dir, baseEnv("HOME="+p.dir)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: who}
+	return cmd
+}
+
+func (p *Postgres) initialise(who *syscall.Credential, port int, conf []string) error {
+	if who != nil {
+		if err := os.Chown(p.dir, int(who.Uid), int(who.Gid)); err != nil {
+			return err
+		}
+	}
+	initdb := p.as(who, filepath.Join(p.Bin, "initdb"), "-D", p.data(),
+		"-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
+	if out, err := initdb.CombinedOutput(); err != nil {
+		return fmt.Errorf("initdb: %w\n%s", err, bytes.TrimSpace(out))
+	}
+	lines := append([]string{
+		"listen_addresses = '127.0.0.1'",
+		fmt.Sprintf("port = %d", port),
+		"unix_socket_directories = ''",
+		"max_connections = 200",
+		"fsync = off",
+		"full_page_writes = off",
+	}, conf...)
+	if err := appendFile(filepath.Join(p.data(), "postgresql.conf"), lines); err != nil {
+		return err
+	}
+	hba := []string{
+		"host all " + PasswordRole + " 127.0.0.1/32 scram-sha-256",
+		"host all,replication all 127.0.0.1/32 trust",
+	}
+	return os.WriteFile(filepath.Join(p.data(), "pg_hba.conf"), []byte(strings.Join(hba, "\n")+"\n"), 0o644)
+}
+
+func appendFile(path string, lines []string) error {
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	if _, err := f.WriteString("\n" + strings.Join(lines, "\n") + "\n"); err != nil {
+		f.Close()
+		return err
+	}
+	return f.Close()
+}
+
+func (p *Postgres) ping(ctx context.Context) error {
+	conn, err := pgx.Connect(ctx, p.URL)
+	if err != nil {
+		return err
+	}
+	return conn.Close(ctx)
+}
+
+// postgresBin finds the programs: the named folder, else the newest version
+// where distributions put them, else the PATH.
+func postgresBin() (string, error) {
+	if dir := os.Getenv("PENSTOCK_TEST_PG_BIN"); dir != "" {
+		if !hasProgram(dir, "initdb") {
+			return "", fmt.Errorf("PENSTOCK_TEST_PG_BIN: there is no initdb in %s", dir)
+		}
+		return dir, nil
+	}
+	best, newest := "", -1
+	for _, pattern := range []string{"/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/opt/homebrew/opt/postgresql@*/bin"} {
+		dirs, _ := filepath.Glob(pattern) // fails only for a bad pattern
+		for _, dir := range dirs {
+			major := versionIn(dir)
+			if hasProgram(dir, "initdb") && major > newest {
+				best, newest = dir, major
+			}
+		}
+	}
+	if best != "" {
+		return best, nil
+	}
+	if path, err := exec.LookPath("initdb"); err == nil {
+		return filepath.Dir(path), nil
+	}
+	return "", &MissingError{Server: "PostgreSQL", URLVar: EnvPostgres, BinVar: "PENSTOCK_TEST_PG_BIN"}
+}
+
+// versionIn reads the number of /usr/lib/postgresql/15/bin; -1 without one.
+func versionIn(dir string) int {
+	digits := strings.Map(func(r rune) rune {
+		if r < '0' || r > '9' {
+			return -1
+		}
+		return r
+	}, dir)
+	n, err := strconv.Atoi(digits)
+	if err != nil {
+		return -1
+	}
+	return n
+}
+
+func hasProgram(dir, name string) bool {
+	_, err := exec.LookPath(filepath.Join(dir, name))
+	return err == nil
+}
+
+// postgresUser is whom the server runs as: PostgreSQL refuses to run as root.
+func postgresUser() (*syscall.Credential, error) {
+	if os.Getuid() != 0 {
+		return nil, nil
+	}
+	u, err := user.Lookup("postgres")
+	if err != nil {
+		if u, err = user.Lookup("nobody"); err != nil {
+			return nil, fmt.Errorf("PostgreSQL does not run as root, and there is neither a user postgres nor nobody: %w", err)
+		}
+	}
+	uid, err := strconv.ParseUint(u.Uid, 10, 32)
+	if err != nil {
+		return nil, err
+	}
+	gid, err := strconv.ParseUint(u.Gid, 10, 32)
+	if err != nil {
+		return nil, err
+	}
+	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
+}

@@ -1,0 +1,168 @@
+package testserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// RabbitMQ is a private RabbitMQ node with an Erlang port mapper of its own.
+type RabbitMQ struct {
+	*server
+	// URL of the default virtual host; the same after every Start.
+	URL string
+
+	bin  string
+	port int
+	env  []string
+}
+
+// NewRabbitMQ starts a private node. conf are lines for rabbitmq.conf. A
+// *MissingError if RabbitMQ is not installed.
+func NewRabbitMQ(conf ...string) (*RabbitMQ, error) {
+	bin, err := rabbitmqBin()
+	if err != nil {
+		return nil, err
+	}
+	epmd, err := exec.LookPath("epmd")
+	if err != nil {
+		return nil, fmt.Errorf("RabbitMQ is installed in %s, but Erlang's epmd is not on the PATH: %w", bin, err)
+	}
+	var ports [3]int
+	for i := range ports {
+		if ports[i], err = FreePort(); err != nil {
+			return nil, err
+		}
+	}
+	amqp, dist, mapper := ports[0], ports[1], ports[2]
+
+	r := &RabbitMQ{
+		server: &server{name: "rabbitmq", stopSig: syscall.SIGTERM, killSig: syscall.SIGKILL},
+		URL:    fmt.Sprintf("amqp://guest:guest@%s/", loopback(amqp)),
+		bin:    bin,
+		port:   amqp,
+	}
+	r.ready = r.greet
+	r.command = func() *exec.Cmd { return r.run("rabbitmq-server") }
+	if err := r.newDir(); err != nil {
+		return nil, err
+	}
+	if err := r.configure(dist, mapper, conf); err != nil {
+		r.Close()
+		return nil, err
+	}
+	// In the foreground and started here: the node would start one that goes
+	// into the background, where nobody ends it.
+	daemon := exec.Command(epmd, "-address", "127.0.0.1", "-port", fmt.Sprint(mapper))
+	daemon.Dir, daemon.Env = r.dir, r.env
+	if err := r.helper(daemon); err != nil {
+		r.Close()
+		return nil, err
+	}
+	if err := r.Start(); err != nil {
+		r.Close()
+		return nil, err
+	}
+	return r, nil
+}
+
+// Ctl runs rabbitmqctl against the node and returns what it printed.
+func (r *RabbitMQ) Ctl(args ...string) (string, error) {
+	out, err := r.run("rabbitmqctl", args...).CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("rabbitmqctl %s: %w\n%s", strings.Join(args, " "), err, out)
+	}
+	return string(out), nil
+}
+
+func (r *RabbitMQ) run(program string, args ...string) *exec.Cmd {
+	cmd := exec.Command(filepath.Join(r.bin, program), args...)
+	cmd.Dir, cmd.Env = r.dir, r.env
+	return cmd
+}
+
+func (r *RabbitMQ) configure(dist, mapper int, conf []string) error {
+	at := func(name string) string { return filepath.Join(r.dir, name) }
+	r.env = baseEnv(
+		"HOME="+r.dir, // holds the Erlang cookie
+		"ERL_EPMD_ADDRESS=127.0.0.1",
+		fmt.Sprintf("ERL_EPMD_PORT=%d", mapper),
+		fmt.Sprintf("RABBITMQ_NODENAME=penstock-%08x@localhost", rand.Uint32()),
+		fmt.Sprintf("RABBITMQ_DIST_PORT=%d", dist),
+		"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=-kernel inet_dist_use_interface {127,0,0,1}",
+		"RABBITMQ_CONF_ENV_FILE="+at("rabbitmq-env.conf"), // absent; hides the one in /etc
+		"RABBITMQ_CONFIG_FILE="+at("rabbitmq.conf"),
+		"RABBITMQ_ADVANCED_CONFIG_FILE="+at("advanced.config"), // absent, likewise
+		"RABBITMQ_ENABLED_PLUGINS_FILE="+at("enabled_plugins"),
+		"RABBITMQ_MNESIA_BASE="+at("mnesia"),
+		"RABBITMQ_LOG_BASE="+at("log"),
+		"RABBITMQ_PID_FILE="+at("pid"),
+	)
+	lines := append([]string{
+		"listeners.tcp.1 = " + loopback(r.port),
+		"log.console = true",
+		"log.file = false",
+	}, conf...)
+	return errors.Join(
+		os.WriteFile(at("rabbitmq.conf"), []byte(strings.Join(lines, "\n")+"\n"), 0o600),
+		os.WriteFile(at("enabled_plugins"), []byte("[].\n"), 0o600),
+	)
+}
+
+// greet speaks the first words of AMQP: a node that answers them with a method
+// frame (Connection.Start) has booted and takes connections.
+func (r *RabbitMQ) greet(ctx context.Context) error {
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", loopback(r.port))
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if deadline, ok := ctx.Deadline(); ok {
+		if err := conn.SetDeadline(deadline); err != nil {
+			return err
+		}
+	}
+	if _, err := conn.Write([]byte("AMQP\x00\x00\x09\x01")); err != nil {
+		return err
+	}
+	var frame [1]byte
+	if _, err := io.ReadFull(conn, frame[:]); err != nil {
+		return err
+	}
+	if frame[0] != 1 {
+		return fmt.Errorf("%s does not answer in AMQP 0-9-1", loopback(r.port))
+	}
+	return nil
+}
+
+// rabbitmqBin finds the programs themselves: what distributions put on the
+// PATH is a wrapper that changes the user and reads /etc.
+func rabbitmqBin() (string, error) {
+	if dir := os.Getenv("PENSTOCK_TEST_RABBITMQ_BIN"); dir != "" {
+		if !hasProgram(dir, "rabbitmq-server") {
+			return "", fmt.Errorf("PENSTOCK_TEST_RABBITMQ_BIN: there is no rabbitmq-server in %s", dir)
+		}
+		return dir, nil
+	}
+	for _, pattern := range []string{
+		"/usr/lib/rabbitmq/bin",
+		"/usr/lib/rabbitmq/lib/rabbitmq_server-*/sbin",
+		"/opt/homebrew/opt/rabbitmq/sbin",
+	} {
+		dirs, _ := filepath.Glob(pattern) // fails only for a bad pattern
+		for _, dir := range dirs {
+			if hasProgram(dir, "rabbitmq-server") {
+				return dir, nil
+			}
+		}
+	}
+	return "", &MissingError{Server: "RabbitMQ", URLVar: EnvRabbitMQ, BinVar: "PENSTOCK_TEST_RABBITMQ_BIN"}
+}

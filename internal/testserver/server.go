@@ -1,0 +1,166 @@
+package testserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// server is what the private servers have in common: a program in a private
+// folder that can be stopped, killed and started again on the same data and
+// the same port.
+type server struct {
+	name    string
+	dir     string
+	command func() *exec.Cmd                // one run of the server
+	ready   func(ctx context.Context) error // nil once it answers; asked repeatedly
+	stopSig syscall.Signal                  // an orderly stop
+	killSig syscall.Signal                  // a crash
+
+	mu      sync.Mutex
+	guard   *guard
+	proc    *process   // nil after Stop and Kill
+	helpers []*process // run until Close
+}
+
+// How long a server may take to start, which recovery after a crash is part
+// of, and to stop. Far more than they need: reaching them is a failure.
+const (
+	startPatience = 2 * time.Minute
+	stopPatience  = time.Minute
+)
+
+// newDir makes the server's folder and the guard that removes it.
+func (s *server) newDir() error {
+	dir, err := os.MkdirTemp("", "penstock-"+s.name+"-")
+	if err != nil {
+		return err
+	}
+	s.dir = dir
+	if s.guard, err = startGuard(s.killSig, dir); err != nil {
+		os.RemoveAll(dir)
+	}
+	return err
+}
+
+// helper starts a program that the server needs and that runs until Close.
+func (s *server) helper(cmd *exec.Cmd) error {
+	p, err := startProcess(cmd, s.logPath())
+	if err != nil {
+		return err
+	}
+	s.helpers = append(s.helpers, p)
+	return s.guard.watch(s.helpers...)
+}
+
+// Start starts the server, again on the same data and port after Stop or Kill,
+// and returns once it answers. It does nothing if the server runs.
+func (s *server) Start() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.guard == nil {
+		return fmt.Errorf("%s was closed", s.name)
+	}
+	if s.proc != nil && s.proc.running() {
+		return nil
+	}
+	p, err := startProcess(s.command(), s.logPath())
+	if err != nil {
+		return fmt.Errorf("start %s: %w", s.name, err)
+	}
+	s.proc = p
+	if err := s.guard.watch(append(s.helpers, p)...); err != nil {
+		return err
+	}
+	if err := s.awaitReady(p); err != nil {
+		_ = s.end(s.killSig)
+		return fmt.Errorf("start %s: %w\nend of its log:\n%s", s.name, err, s.LogTail(30))
+	}
+	return nil
+}
+
+func (s *server) awaitReady(p *process) error {
+	ctx, cancel := context.WithTimeout(context.Background(), startPatience)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		err := s.ready(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-p.done:
+			return fmt.Errorf("it ended at once: %s", p.ended())
+		case <-ctx.Done():
+			return fmt.Errorf("no answer within %s: %w", startPatience, err)
+		case <-tick.C:
+		}
+	}
+}
+
+// Stop shuts the server down in order; its data stay.
+func (s *server) Stop() error { return s.locked(s.stopSig) }
+
+// Kill ends the server as a crash would: it gets no chance to finish anything.
+// Its data stay as they are.
+func (s *server) Kill() error { return s.locked(s.killSig) }
+
+func (s *server) locked(sig syscall.Signal) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.end(sig)
+}
+
+func (s *server) end(sig syscall.Signal) error {
+	if s.proc == nil {
+		return nil
+	}
+	err := s.proc.end(sig, stopPatience)
+	s.proc = nil
+	return errors.Join(err, s.guard.watch(s.helpers...))
+}
+
+// Close kills the server and removes its data. A second Close does nothing.
+func (s *server) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.guard == nil {
+		return nil
+	}
+	err := s.end(s.killSig)
+	for _, h := range s.helpers {
+		err = errors.Join(err, h.end(syscall.SIGKILL, stopPatience))
+	}
+	err = errors.Join(err, s.guard.watch(), s.guard.close())
+	s.guard = nil
+	return err
+}
+
+// Dir is the server's private folder.
+func (s *server) Dir() string { return s.dir }
+
+// LogTail returns the last lines of the server's log.
+func (s *server) LogTail(lines int) string {
+	b, err := os.ReadFile(s.logPath())
+	if err != nil {
+		return err.Error()
+	}
+	all := strings.Split(strings.TrimRight(string(b), "\n"), "\n")
+	return strings.Join(all[max(0, len(all)-lines):], "\n")
+}
+
+func (s *server) logPath() string { return filepath.Join(s.dir, "server.log") }
+
+// baseEnv is the whole environment of a private server: the variables that
+// configure servers and clients (PGDATA, RABBITMQ_NODENAME, …) stay outside.
+func baseEnv(extra ...string) []string {
+	return append([]string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C", "TZ=UTC"}, extra...)
+}

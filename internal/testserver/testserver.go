@@ -1,0 +1,117 @@
+package testserver
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"sync"
+	"testing"
+)
+
+// The variables that name servers to use instead of private ones.
+const (
+	EnvPostgres = "PENSTOCK_TEST_POSTGRES"
+	EnvRabbitMQ = "PENSTOCK_TEST_RABBITMQ"
+)
+
+// MissingError: a server's programs are not on this machine.
+type MissingError struct {
+	Server string // PostgreSQL or RabbitMQ
+	URLVar string // the variable that names a running server
+	BinVar string // the variable that names the folder of its programs
+}
+
+func (e *MissingError) Error() string {
+	return fmt.Sprintf("%s is not installed: set %s to the URL of a running server, or %s to the folder of its programs, "+
+		"or run `make test` as root on Debian, which installs it", e.Server, e.URLVar, e.BinVar)
+}
+
+// The servers that this process started for all its tests. They run until it
+// ends; then their guards end them.
+var shared struct {
+	postgres struct {
+		once   sync.Once
+		server *Postgres
+		err    error
+	}
+	rabbitmq struct {
+		once   sync.Once
+		server *RabbitMQ
+		err    error
+	}
+}
+
+// PostgresURL returns the URL of a PostgreSQL server that all tests share, of
+// a role that may create databases and roles.
+func PostgresURL(tb testing.TB) string {
+	tb.Helper()
+	if url := os.Getenv(EnvPostgres); url != "" {
+		return url
+	}
+	s := &shared.postgres
+	s.once.Do(func() { s.server, s.err = NewPostgres() })
+	need(tb, s.err)
+	return s.server.URL
+}
+
+// RabbitMQURL returns the URL of a RabbitMQ server that all tests share.
+func RabbitMQURL(tb testing.TB) string {
+	tb.Helper()
+	if url := os.Getenv(EnvRabbitMQ); url != "" {
+		return url
+	}
+	s := &shared.rabbitmq
+	s.once.Do(func() { s.server, s.err = NewRabbitMQ() })
+	need(tb, s.err)
+	return s.server.URL
+}
+
+// StartPostgres starts a server for this test alone, which the test may stop,
+// kill and start again. It is removed when the test ends.
+func StartPostgres(tb testing.TB, conf ...string) *Postgres {
+	tb.Helper()
+	p, err := NewPostgres(conf...)
+	need(tb, err)
+	tb.Cleanup(func() { closeAfter(tb, p.server) })
+	return p
+}
+
+// StartRabbitMQ starts a server for this test alone, which the test may stop,
+// kill and start again. It is removed when the test ends.
+func StartRabbitMQ(tb testing.TB, conf ...string) *RabbitMQ {
+	tb.Helper()
+	r, err := NewRabbitMQ(conf...)
+	need(tb, err)
+	tb.Cleanup(func() { closeAfter(tb, r.server) })
+	return r
+}
+
+// need ends the test on an error: a missing server skips it, except in CI,
+// where a test that silently does not run would be taken for one that passed.
+func need(tb testing.TB, err error) {
+	tb.Helper()
+	var missing *MissingError
+	switch {
+	case err == nil:
+	case errors.As(err, &missing) && !inCI():
+		tb.Skip(err)
+	default:
+		tb.Fatal(err)
+	}
+}
+
+func inCI() bool {
+	ci, err := strconv.ParseBool(os.Getenv("CI"))
+	return err == nil && ci
+}
+
+func closeAfter(tb testing.TB, s *server) {
+	tb.Helper()
+	if tb.Failed() {
+		tb.Logf("end of the log of %s:\n%s", s.name, s.LogTail(30))
+	}
+	if err := s.Close(); err != nil {
+		tb.Errorf("close %s: %v", s.name, err)
+	}
+}

@@ -1,0 +1,143 @@
+// Withservers runs a command with the servers that tests need: it starts those
+// that the environment does not name, names them to the command in
+// PENSTOCK_TEST_POSTGRES and PENSTOCK_TEST_RABBITMQ, ends them afterwards and
+// exits with the command's status.
+//
+//	withservers go test ./...
+//	withservers             start servers, print their URLs, run until interrupted
+//	withservers -durable …  PostgreSQL waits for the disk at every commit, as in production
+//	withservers -only postgres …
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"syscall"
+
+	"github.com/penstock/penstock/internal/testserver"
+)
+
+func main() {
+	durable := flag.Bool("durable", false, "let PostgreSQL wait for the disk at every commit (fsync on)")
+	only := flag.String("only", "", "start only `postgres` or rabbitmq")
+	flag.Parse()
+	var conf []string
+	if *durable {
+		conf = []string{"fsync = on", "full_page_writes = on"}
+	}
+
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+
+	env, stop, err := start(*only, conf)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "withservers:", err)
+		os.Exit(1)
+	}
+	status := 0
+	if flag.NArg() == 0 {
+		for _, e := range env {
+			fmt.Println("export", e)
+		}
+		<-signals
+	} else if status, err = run(flag.Args(), env, signals); err != nil {
+		fmt.Fprintln(os.Stderr, "withservers:", err)
+	}
+	if err := stop(); err != nil {
+		fmt.Fprintln(os.Stderr, "withservers:", err)
+		status = max(status, 1)
+	}
+	os.Exit(status)
+}
+
+// start starts what the environment does not name and returns the variables
+// that name it.
+func start(only string, conf []string) (env []string, stop func() error, err error) {
+	type started struct {
+		env   string
+		close func() error
+		err   error
+	}
+	var waiting []chan started
+	launch := func(name, variable string, f func() (url string, close func() error, err error)) {
+		if os.Getenv(variable) != "" || (only != "" && only != name) {
+			return
+		}
+		c := make(chan started, 1)
+		waiting = append(waiting, c)
+		go func() {
+			url, close, err := f()
+			c <- started{variable + "=" + url, close, err}
+		}()
+	}
+	launch("postgres", testserver.EnvPostgres, func() (string, func() error, error) {
+		p, err := testserver.NewPostgres(conf...)
+		if err != nil {
+			return "", nil, err
+		}
+		return p.URL, p.Close, nil
+	})
+	launch("rabbitmq", testserver.EnvRabbitMQ, func() (string, func() error, error) {
+		r, err := testserver.NewRabbitMQ()
+		if err != nil {
+			return "", nil, err
+		}
+		return r.URL, r.Close, nil
+	})
+
+	var closers []func() error
+	for _, c := range waiting {
+		s := <-c
+		if s.err != nil {
+			err = errors.Join(err, s.err)
+			continue
+		}
+		env = append(env, s.env)
+		closers = append(closers, s.close)
+	}
+	stop = func() error {
+		var err error
+		for _, close := range closers {
+			err = errors.Join(err, close())
+		}
+		return err
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, stop())
+	}
+	return env, stop, nil
+}
+
+// run runs the command in a process group of its own and hands signals on to
+// the whole group, so that the test programs under `go test` end too; a second
+// signal kills. It returns the status to exit with.
+func run(args, env []string, signals <-chan os.Signal) (int, error) {
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Env = append(os.Environ(), env...)
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		return 127, err
+	}
+	done := make(chan error, 1)
+	go func() { done <- cmd.Wait() }()
+	for interrupted := false; ; interrupted = true {
+		select {
+		case <-done:
+			ws := cmd.ProcessState.Sys().(syscall.WaitStatus)
+			if ws.Signaled() {
+				return 128 + int(ws.Signal()), nil
+			}
+			return ws.ExitStatus(), nil
+		case sig := <-signals:
+			if interrupted {
+				sig = syscall.SIGKILL
+			}
+			_ = syscall.Kill(-cmd.Process.Pid, sig.(syscall.Signal)) // it may have just ended
+		}
+	}
+}
