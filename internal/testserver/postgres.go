@@ -156,7 +156,7 @@ func postgresBin() (string, error) {
 	if path, err := exec.LookPath("initdb"); err == nil {
 		return filepath.Dir(path), nil
 	}
-	return "", &MissingError{Server: "PostgreSQL", URLVar: EnvPostgres, BinVar: "PENSTOCK_TEST_PG_BIN"}
+	return "", &MissingError{Server: "PostgreSQL", Package: "postgresql", URLVar: EnvPostgres, BinVar: "PENSTOCK_TEST_PG_BIN"}
 }
 
 // versionIn reads the number of /usr/lib/postgresql/15/bin; -1 without one.

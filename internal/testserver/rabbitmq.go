@@ -164,5 +164,5 @@ func rabbitmqBin() (string, error) {
 			}
 		}
 	}
-	return "", &MissingError{Server: "RabbitMQ", URLVar: EnvRabbitMQ, BinVar: "PENSTOCK_TEST_RABBITMQ_BIN"}
+	return "", &MissingError{Server: "RabbitMQ", Package: "rabbitmq-server", URLVar: EnvRabbitMQ, BinVar: "PENSTOCK_TEST_RABBITMQ_BIN"}
 }

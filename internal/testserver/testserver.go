@@ -17,14 +17,30 @@ const (
 
 // MissingError: a server's programs are not on this machine.
 type MissingError struct {
-	Server string // PostgreSQL or RabbitMQ
-	URLVar string // the variable that names a running server
-	BinVar string // the variable that names the folder of its programs
+	Server  string // PostgreSQL or RabbitMQ
+	Package string // Debian's package
+	URLVar  string // the variable that names a running server
+	BinVar  string // the variable that names the folder of its programs
 }
 
 func (e *MissingError) Error() string {
 	return fmt.Sprintf("%s is not installed: set %s to the URL of a running server, or %s to the folder of its programs, "+
 		"or run `make test` as root on Debian, which installs it", e.Server, e.URLVar, e.BinVar)
+}
+
+// Missing lists the servers that the environment does not name and that cannot
+// be started either.
+func Missing() []*MissingError {
+	var all []*MissingError
+	note := func(variable string, find func() (string, error)) {
+		var missing *MissingError
+		if _, err := find(); os.Getenv(variable) == "" && errors.As(err, &missing) {
+			all = append(all, missing)
+		}
+	}
+	note(EnvPostgres, postgresBin)
+	note(EnvRabbitMQ, rabbitmqBin)
+	return all
 }
 
 // The servers that this process started for all its tests. They run until it

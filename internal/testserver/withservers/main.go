@@ -7,6 +7,7 @@
 //	withservers             start servers, print their URLs, run until interrupted
 //	withservers -durable …  PostgreSQL waits for the disk at every commit, as in production
 //	withservers -only postgres …
+//	withservers -missing    print Debian's names of the packages it would need
 package main
 
 import (
@@ -24,7 +25,14 @@ import (
 func main() {
 	durable := flag.Bool("durable", false, "let PostgreSQL wait for the disk at every commit (fsync on)")
 	only := flag.String("only", "", "start only `postgres` or rabbitmq")
+	missing := flag.Bool("missing", false, "print Debian's names of the packages that are needed and not installed, and exit")
 	flag.Parse()
+	if *missing {
+		for _, m := range testserver.Missing() {
+			fmt.Println(m.Package)
+		}
+		return
+	}
 	var conf []string
 	if *durable {
 		conf = []string{"fsync = on", "full_page_writes = on"}

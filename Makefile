@@ -1,0 +1,56 @@
+# Every target with a ## comment is in `make help`.
+
+# Set to run part of the tests, e.g. make test TEST="-run Outage ./sink/..."
+TEST      ?= ./...
+FUZZTIME  ?= 60s
+# What `make bench` measures, e.g. make bench BENCH="--messages 1000000"
+BENCH     ?=
+BUILD     := $(shell git describe --tags --always --dirty 2>/dev/null)
+GOBUILD   := CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(BUILD)"
+
+.DEFAULT_GOAL := help
+.PHONY: help build demo test race test-postgres test-postgres-all servers lint fmt fuzz bench clean
+
+help: ## list the targets
+	@echo 'make demo and make test need nothing but Go; run as root on Debian, make test installs its servers.'
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: ## build bin/penstock, one static binary
+	@mkdir -p bin
+	$(GOBUILD) -o bin/penstock ./cmd/penstock
+
+demo: build ## see it run: SQLite and an embedded NATS server in one process, nothing to install
+	bin/penstock demo
+
+test: ## run all tests on private PostgreSQL and RabbitMQ servers (or TEST="-run X ./relay")
+	script/test.sh $(TEST)
+
+race: ## run the tests with the race detector (needs a C compiler)
+	script/test.sh -race $(TEST)
+
+test-postgres: ## run the PostgreSQL store's tests on one version: VERSION=14 … 18
+	@test -n "$(VERSION)" || { echo 'say which: make test-postgres VERSION=17 (14 to 18), or make test-postgres-all'; exit 2; }
+	script/test-postgres.sh $(VERSION)
+
+test-postgres-all: ## run them on 14, 15, 16, 17 and 18
+	script/test-postgres.sh 14 15 16 17 18
+
+servers: ## start private servers, print their URLs, stop them on Ctrl-C
+	@mkdir -p bin
+	@go build -o bin/withservers ./internal/testserver/withservers
+	@bin/withservers
+
+lint: ## check formatting, go vet, staticcheck
+	script/lint.sh
+
+fmt: ## format the Go code
+	gofmt -w .
+
+fuzz: ## run every fuzz target for FUZZTIME (60s)
+	script/fuzz.sh $(FUZZTIME)
+
+bench: build ## measure the relay against both ceilings on private servers (BENCH="--messages 1000000")
+	script/bench.sh $(BENCH)
+
+clean: ## remove what was built
+	rm -rf bin

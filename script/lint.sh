@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# lint.sh: formatting, go vet, staticcheck. Changes nothing.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+unformatted=$(gofmt -l .)
+if [[ $unformatted ]]; then
+	printf 'not formatted; run `make fmt`:\n%s\n' "$unformatted" >&2
+	exit 1
+fi
+go vet ./...
+# Of that version wherever it runs; built from the module proxy, then cached.
+go run honnef.co/go/tools/cmd/staticcheck@v0.8.2 ./...
+for script in script/*.sh .ci/run; do bash -n "$script"; done
