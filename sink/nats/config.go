@@ -1,0 +1,282 @@
+package nats
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/template"
+	"github.com/penstock/penstock/sink/nats/embedded"
+)
+
+// Config says where the messages go and how. The zero value of a field means
+// its default; see SetDefaults.
+type Config struct {
+	// URL of the servers, one or several of one cluster separated by commas:
+	// nats://host:4222, tls://, ws:// or wss://. It may carry user:password or a
+	// token. Not used with Embedded.
+	URL string `yaml:"url"`
+	// Subject is the template of the subject: {topic}, {key}, {header.NAME}.
+	Subject string `yaml:"subject"`
+	// CreateStream, if set, names the stream to create where it does not exist.
+	// Without it, streams are the operator's.
+	CreateStream *StreamConfig `yaml:"create_stream"`
+
+	// CredentialsFile is a .creds file (a user's JWT and its key).
+	CredentialsFile string `yaml:"credentials_file"`
+	// NKeyFile holds the seed of a user's nkey.
+	NKeyFile string `yaml:"nkey_file"`
+	User     string `yaml:"user"`
+	Password string `yaml:"password"`
+	Token    string `yaml:"token"`
+	// InboxPrefix replaces _INBOX in the subject of acknowledgements, for users
+	// that may subscribe only to a prefix of their own.
+	InboxPrefix string    `yaml:"inbox_prefix"`
+	TLS         TLSConfig `yaml:"tls"`
+
+	// MaxPending bounds how many messages wait for their acknowledgement at a
+	// time. JetStream queues at most 100,000 per stream and refuses more.
+	MaxPending int `yaml:"max_pending"`
+	// AckWait is how long a Send waits without a single acknowledgement before
+	// it gives up.
+	AckWait time.Duration `yaml:"ack_wait"`
+	// ConnectTimeout bounds one attempt to connect to one server.
+	ConnectTimeout time.Duration `yaml:"connect_timeout"`
+
+	// Embedded, if set, runs the server inside this process.
+	Embedded *EmbeddedConfig `yaml:"embedded"`
+}
+
+// StreamConfig is a stream to create. An existing stream of the name is used as
+// it is.
+type StreamConfig struct {
+	Name string `yaml:"name"`
+	// Subjects that the stream stores; they must cover what Subject produces.
+	// Default: all that begin with the words Subject begins with, so orders.> for
+	// orders.{topic}.
+	Subjects []string `yaml:"subjects"`
+	// Storage is file or memory.
+	Storage string `yaml:"storage"`
+	// Replicas is the number of servers that keep a copy, 1 to 5.
+	Replicas int `yaml:"replicas"`
+	// DuplicateWindow is how long the stream remembers message ids, and drops a
+	// message that it has seen. The server keeps the ids in memory.
+	DuplicateWindow time.Duration `yaml:"duplicate_window"`
+}
+
+// TLSConfig is used with tls:// and wss:// URLs, and with nats:// as soon as a
+// field is set or the server asks for TLS.
+type TLSConfig struct {
+	CAFile     string `yaml:"ca_file"`
+	CertFile   string `yaml:"cert_file"`
+	KeyFile    string `yaml:"key_file"`
+	ServerName string `yaml:"server_name"`
+}
+
+// EmbeddedConfig is the server inside this process.
+type EmbeddedConfig struct {
+	// Dir keeps the streams.
+	Dir string `yaml:"dir"`
+	// Listen is a loopback host:port for consumers in other processes. Empty:
+	// only this process reaches the server.
+	Listen string `yaml:"listen"`
+	// SyncAlways makes each write reach the disk before it is confirmed.
+	SyncAlways bool `yaml:"sync_always"`
+}
+
+// Defaults.
+const (
+	DefaultURL             = "nats://127.0.0.1:4222"
+	DefaultSubject         = "{topic}"
+	DefaultMaxPending      = 4096
+	DefaultAckWait         = 5 * time.Second
+	DefaultConnectTimeout  = 2 * time.Second
+	DefaultDuplicateWindow = 2 * time.Minute
+
+	// The embedded server has nobody else to create a stream on it, so it gets
+	// one. A stream cannot store every subject there is, hence the prefix.
+	DefaultEmbeddedDir     = "penstock-nats"
+	DefaultEmbeddedSubject = "penstock.{topic}"
+	DefaultEmbeddedStream  = "PENSTOCK"
+)
+
+const maxMaxPending = 50_000
+
+// SetDefaults fills in what is not set.
+func (c *Config) SetDefaults() {
+	if c.Embedded != nil {
+		if c.Embedded.Dir == "" {
+			c.Embedded.Dir = DefaultEmbeddedDir
+		}
+		if c.Subject == "" {
+			c.Subject = DefaultEmbeddedSubject
+		}
+		if c.CreateStream == nil {
+			c.CreateStream = &StreamConfig{}
+		}
+		if c.CreateStream.Name == "" {
+			c.CreateStream.Name = DefaultEmbeddedStream
+		}
+	} else if c.URL == "" {
+		c.URL = DefaultURL
+	}
+	if c.Subject == "" {
+		c.Subject = DefaultSubject
+	}
+	if s := c.CreateStream; s != nil {
+		if len(s.Subjects) == 0 {
+			s.Subjects = everythingUnder(c.Subject)
+		}
+		if s.Storage == "" {
+			s.Storage = "file"
+		}
+		if s.Replicas == 0 {
+			s.Replicas = 1
+		}
+		if s.DuplicateWindow == 0 {
+			s.DuplicateWindow = DefaultDuplicateWindow
+		}
+	}
+	if c.MaxPending == 0 {
+		c.MaxPending = DefaultMaxPending
+	}
+	if c.AckWait == 0 {
+		c.AckWait = DefaultAckWait
+	}
+	if c.ConnectTimeout == 0 {
+		c.ConnectTimeout = DefaultConnectTimeout
+	}
+}
+
+// everythingUnder is the wildcard for what a template produces, none if it
+// begins with a placeholder: a stream cannot store every subject there is.
+func everythingUnder(subject string) []string {
+	fixed, _, _ := strings.Cut(subject, "{")
+	if i := strings.LastIndexByte(fixed, '.'); i > 0 {
+		return []string{fixed[:i] + ".>"}
+	}
+	if fixed == subject {
+		return []string{subject}
+	}
+	return nil
+}
+
+// Validate reports the first field that cannot be used, as a
+// *penstock.FieldError. It expects SetDefaults to have run and opens no file.
+func (c *Config) Validate() error {
+	if c.Embedded == nil {
+		if err := validServers(c.URL); err != nil {
+			return err
+		}
+	} else if err := c.validEmbedded(); err != nil {
+		return err
+	}
+	if _, err := template.Parse(c.Subject); err != nil {
+		return field("subject", fmt.Sprintf("cannot be used (%v)", err), "write a template such as orders.{topic}")
+	}
+	if err := c.CreateStream.validate(); err != nil {
+		return err
+	}
+	if err := c.validLogin(); err != nil {
+		return err
+	}
+	if (c.TLS.CertFile == "") != (c.TLS.KeyFile == "") {
+		return field("tls", "has only one of cert_file and key_file", "set both, or none for a server that asks for no certificate")
+	}
+	switch {
+	case c.MaxPending < 1 || c.MaxPending > maxMaxPending:
+		return field("max_pending", fmt.Sprintf("is %d", c.MaxPending), "choose 1 to %d", maxMaxPending)
+	case c.AckWait < 0:
+		return field("ack_wait", "is negative", "write a duration such as 5s")
+	case c.ConnectTimeout < 0:
+		return field("connect_timeout", "is negative", "write a duration such as 2s")
+	case c.InboxPrefix != "" && !validSubject(c.InboxPrefix):
+		return field("inbox_prefix", "is not a subject", "write dot-separated words, as in _INBOX_relay")
+	}
+	return nil
+}
+
+func (c *Config) validEmbedded() error {
+	if c.URL != "" {
+		return field("url", "is set beside embedded", "remove one of them: url is for a server elsewhere")
+	}
+	if c.CredentialsFile != "" || c.NKeyFile != "" || c.User != "" || c.Password != "" || c.Token != "" || c.TLS != (TLSConfig{}) {
+		return field("embedded", "is set together with credentials or tls", "remove those: the connection stays inside the process")
+	}
+	if err := embedded.CheckListen(c.Embedded.Listen); err != nil {
+		return prefixed("embedded.", err)
+	}
+	if s := c.CreateStream; s != nil && s.Replicas > 1 {
+		return field("create_stream.replicas", fmt.Sprintf("is %d", s.Replicas), "the embedded server is alone: write 1, or use a cluster through url")
+	}
+	return nil
+}
+
+// validLogin wants one way to log in, so that none is silently ignored.
+func (c *Config) validLogin() error {
+	var set []string
+	for _, f := range []struct{ name, value string }{
+		{"credentials_file", c.CredentialsFile}, {"nkey_file", c.NKeyFile}, {"user", c.User}, {"token", c.Token},
+	} {
+		if f.value != "" {
+			set = append(set, f.name)
+		}
+	}
+	if len(set) > 1 {
+		return field(set[1], "is set beside "+set[0], "keep one way to log in")
+	}
+	if c.Password != "" && c.User == "" {
+		return field("password", "is set without user", "set user too")
+	}
+	return nil
+}
+
+func (s *StreamConfig) validate() error {
+	switch {
+	case s == nil:
+		return nil
+	case s.Name == "" || strings.ContainsAny(s.Name, ". *>/\\\t\r\n"):
+		return field("create_stream.name", fmt.Sprintf("is %q", s.Name), "name the stream without spaces, dots, slashes and wildcards")
+	case len(s.Subjects) == 0:
+		return field("create_stream.subjects", "is empty", "list the subjects to store, as in orders.>, or let subject begin with a fixed word, as in orders.{topic}")
+	case s.Storage != "file" && s.Storage != "memory":
+		return field("create_stream.storage", fmt.Sprintf("is %q", s.Storage), "write file or memory")
+	case s.Replicas < 1 || s.Replicas > 5:
+		return field("create_stream.replicas", fmt.Sprintf("is %d", s.Replicas), "choose 1 to 5")
+	case s.DuplicateWindow < 100*time.Millisecond:
+		return field("create_stream.duplicate_window", fmt.Sprintf("is %v", s.DuplicateWindow), "choose at least 100ms; longer than an outage may last, or a retry is stored twice")
+	}
+	return nil
+}
+
+// validServers never quotes the URL: it may hold a password.
+func validServers(list string) error {
+	for _, server := range strings.Split(list, ",") {
+		u, err := url.Parse(withScheme(strings.TrimSpace(server)))
+		if err != nil || u.Hostname() == "" {
+			return field("url", "is not a NATS URL", "write nats://host:4222, several servers separated by commas; in user and password write special characters as %%XX")
+		}
+		switch u.Scheme {
+		case "nats", "tls", "ws", "wss":
+		default:
+			return field("url", fmt.Sprintf("has the scheme %q", u.Scheme), "write nats://, tls://, ws:// or wss://")
+		}
+		if u.RawQuery != "" || u.Fragment != "" {
+			return field("url", "has something after the host", "write options as fields of their own")
+		}
+	}
+	return nil
+}
+
+func withScheme(server string) string {
+	if strings.Contains(server, "://") {
+		return server
+	}
+	return "nats://" + server
+}
+
+func field(name, problem, hint string, args ...any) error {
+	return &penstock.FieldError{Field: name, Problem: problem, Hint: fmt.Sprintf(hint, args...)}
+}

@@ -1,0 +1,236 @@
+package nats
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/penstock/penstock"
+)
+
+// Timings of the connection. A server that answers no ping for two rounds is
+// given up, and looked for anew.
+const (
+	pingInterval  = 10 * time.Second
+	reconnectWait = 250 * time.Millisecond
+	reconnectMax  = 5 * time.Second
+)
+
+// connect makes the connection, which from then on looks after itself, and the
+// one subscription on which every acknowledgement arrives.
+func (s *Sink) connect() error {
+	opts, err := s.options()
+	if err != nil {
+		return err
+	}
+	s.servers = redacted(s.cfg.URL)
+	if s.conn, err = nats.Connect(s.cfg.URL, opts...); err != nil {
+		return fmt.Errorf("cannot connect to %s: %w", s.servers, err)
+	}
+	inbox := s.conn.NewInbox()
+	s.acks = newAcks(inbox+".", s.window)
+	sub, err := s.conn.Subscribe(inbox+".*.*", s.acks.receive)
+	if err != nil {
+		return fmt.Errorf("cannot subscribe to acknowledgements: %w", err)
+	}
+	// The window bounds what can arrive; the library's own limit would drop.
+	return sub.SetPendingLimits(-1, -1)
+}
+
+func (s *Sink) options() ([]nats.Option, error) {
+	opts := []nats.Option{
+		nats.Name("penstock"),
+		nats.Timeout(s.cfg.ConnectTimeout),
+		nats.RetryOnFailedConnect(true),
+		nats.MaxReconnects(-1),
+		nats.CustomReconnectDelay(reconnectDelay),
+		// A wrong password may be corrected on the server.
+		nats.IgnoreAuthErrorAbort(),
+		// Nothing is kept for later: a message published after its Send reported
+		// a failure could overtake, and would arrive twice.
+		nats.ReconnectBufSize(-1),
+		nats.PingInterval(pingInterval),
+		nats.MaxPingsOutstanding(2),
+		// A server that does not read must not hold a Send for ever.
+		nats.FlusherTimeout(s.cfg.AckWait),
+		nats.DisconnectErrHandler(s.disconnected),
+		nats.ReconnectHandler(s.connected),
+		nats.ConnectHandler(s.connected),
+		nats.ReconnectErrHandler(s.refused),
+		nats.ErrorHandler(s.asyncError),
+	}
+	if s.server != nil {
+		return append(opts, nats.InProcessServer(s.server)), nil
+	}
+	if p := s.cfg.InboxPrefix; p != "" {
+		opts = append(opts, nats.CustomInboxPrefix(p))
+	}
+	login, err := s.login()
+	if err != nil {
+		return nil, err
+	}
+	if login != nil {
+		opts = append(opts, login)
+	}
+	if s.cfg.TLS != (TLSConfig{}) {
+		config, err := s.cfg.TLS.load()
+		if err != nil {
+			return nil, err
+		}
+		opts = append(opts, nats.Secure(config))
+	}
+	return opts, nil
+}
+
+func (s *Sink) login() (nats.Option, error) {
+	c := &s.cfg
+	switch {
+	case c.CredentialsFile != "":
+		if err := readable("credentials_file", c.CredentialsFile); err != nil {
+			return nil, err
+		}
+		return nats.UserCredentials(c.CredentialsFile), nil
+	case c.NKeyFile != "":
+		if err := readable("nkey_file", c.NKeyFile); err != nil {
+			return nil, err
+		}
+		login, err := nats.NkeyOptionFromSeed(c.NKeyFile)
+		if err != nil {
+			return nil, field("nkey_file", "holds no user nkey seed", "write the seed that `nk -gen user` printed into it; it begins with SU")
+		}
+		return login, nil
+	case c.User != "":
+		return nats.UserInfo(c.User, c.Password), nil
+	case c.Token != "":
+		return nats.Token(c.Token), nil
+	}
+	return nil, nil
+}
+
+func readable(name, file string) error {
+	f, err := os.Open(file)
+	if err != nil {
+		return field(name, fmt.Sprintf("cannot be read (%v)", err), "name a file that this user may read")
+	}
+	return f.Close()
+}
+
+func (t *TLSConfig) load() (*tls.Config, error) {
+	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName}
+	if t.CAFile != "" {
+		pem, err := os.ReadFile(t.CAFile)
+		if err != nil {
+			return nil, field("tls.ca_file", fmt.Sprintf("cannot be read (%v)", err), "name a file that this user may read")
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, field("tls.ca_file", "holds no certificate", "name a PEM file")
+		}
+	}
+	if t.CertFile != "" {
+		pair, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
+		if err != nil {
+			return nil, field("tls.cert_file", fmt.Sprintf("cannot be used with key_file (%v)", err), "name the PEM files of one certificate and its key")
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return config, nil
+}
+
+// reconnectDelay doubles from reconnectWait to reconnectMax with the number of
+// rounds over all servers.
+func reconnectDelay(rounds int) time.Duration {
+	return min(reconnectWait<<min(max(rounds-1, 0), 10), reconnectMax)
+}
+
+func (s *Sink) connected(*nats.Conn) {
+	s.trouble.Store(nil)
+	s.log.Info("connected to NATS", "servers", s.servers)
+}
+
+func (s *Sink) disconnected(_ *nats.Conn, err error) {
+	if err == nil {
+		err = nats.ErrDisconnected
+	}
+	s.trouble.Store(&err)
+	s.log.Warn("lost the connection to NATS, reconnecting", "servers", s.servers, "error", err)
+	// Acknowledgements of what was on its way will not come any more.
+	s.acks.failAll(nil, s.unavailable(err))
+}
+
+func (s *Sink) refused(_ *nats.Conn, err error) {
+	if old := s.trouble.Swap(&err); old == nil || (*old).Error() != err.Error() {
+		s.log.Warn("cannot connect to NATS, still trying", "servers", s.servers, "error", err)
+	}
+}
+
+// asyncError handles what the server says about no request in particular.
+func (s *Sink) asyncError(_ *nats.Conn, _ *nats.Subscription, err error) {
+	if !errors.Is(err, nats.ErrPermissionViolation) {
+		s.log.Warn("NATS reports an error", "servers", s.servers, "error", err)
+		return
+	}
+	_, quoted, publish := strings.Cut(err.Error(), `Publish to "`)
+	subject, _, _ := strings.Cut(quoted, `"`)
+	if !publish {
+		s.trouble.Store(&err)
+		s.log.Error("NATS does not let this user receive acknowledgements", "servers", s.servers, "error", err)
+		return
+	}
+	// The server does not answer such a message, it only complains.
+	denied := penstock.WithHint(fmt.Errorf("the NATS user may not publish to %q", subject), "allow it in the server's permissions, or log in as another user")
+	s.acks.failAll(func(m *penstock.Message) bool {
+		to, err := s.subject.Execute(m)
+		return err == nil && to == subject
+	}, denied)
+}
+
+// unavailable says why nothing can be sent now: the trouble with the connection
+// if it is known, else what was met.
+func (s *Sink) unavailable(met error) error {
+	if p := s.trouble.Load(); p != nil {
+		met = *p
+	}
+	err := fmt.Errorf("not connected to NATS at %s: %w", s.servers, met)
+	return penstock.Unavailable(penstock.WithHint(err, "%s", nextStep(met)))
+}
+
+func nextStep(err error) string {
+	var unknown x509.UnknownAuthorityError
+	var hostname x509.HostnameError
+	switch {
+	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired), errors.Is(err, nats.ErrAuthRevoked):
+		return "check user, password, token, credentials_file or nkey_file; reconnecting"
+	case errors.Is(err, nats.ErrPermissionViolation):
+		return "allow the user to subscribe to _INBOX.>, or set inbox_prefix to what it may subscribe to"
+	case errors.As(err, &unknown):
+		return "set tls.ca_file to the authority that signed the server's certificate; reconnecting"
+	case errors.As(err, &hostname):
+		return "set tls.server_name to a name in the server's certificate; reconnecting"
+	case errors.Is(err, nats.ErrSecureConnWanted):
+		return "the server has no TLS: remove tls, or turn TLS on there; reconnecting"
+	}
+	return "check that the server runs and the url is right; reconnecting"
+}
+
+// redacted is the list of servers without user, password and token.
+func redacted(list string) string {
+	servers := strings.Split(list, ",")
+	for i, server := range servers {
+		u, err := url.Parse(withScheme(strings.TrimSpace(server)))
+		if err != nil {
+			servers[i] = "nats://?"
+			continue
+		}
+		u.User = nil
+		servers[i] = u.String()
+	}
+	return strings.Join(servers, ",")
+}

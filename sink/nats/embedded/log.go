@@ -1,0 +1,41 @@
+package embedded
+
+import (
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+)
+
+// logger hands the server's log to slog. The server is talkative about its
+// start, so a notice becomes debug; a fatal error stays an error, because
+// ending the process is not a library's business.
+type logger struct {
+	log  *slog.Logger
+	last atomic.Pointer[string]
+}
+
+func newLogger(log *slog.Logger) *logger {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &logger{log: log.With("component", "nats-server")}
+}
+
+func (l *logger) Noticef(format string, v ...any) { l.log.Debug(fmt.Sprintf(format, v...)) }
+func (l *logger) Warnf(format string, v ...any)   { l.log.Warn(fmt.Sprintf(format, v...)) }
+func (l *logger) Errorf(format string, v ...any)  { l.error(fmt.Sprintf(format, v...)) }
+func (l *logger) Fatalf(format string, v ...any)  { l.error(fmt.Sprintf(format, v...)) }
+func (l *logger) Debugf(format string, v ...any)  { l.log.Debug(fmt.Sprintf(format, v...)) }
+func (l *logger) Tracef(format string, v ...any)  {}
+
+func (l *logger) error(text string) {
+	l.last.Store(&text)
+	l.log.Error(text)
+}
+
+func (l *logger) lastError() string {
+	if p := l.last.Load(); p != nil {
+		return *p
+	}
+	return ""
+}

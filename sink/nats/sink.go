@@ -1,0 +1,147 @@
+package nats
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/template"
+	"github.com/penstock/penstock/sink/nats/embedded"
+)
+
+// windowBytes bounds, beside Config.MaxPending, what waits for acknowledgement.
+// JetStream queues at most 128 MiB per stream.
+const windowBytes = 32 << 20
+
+// Sink publishes to JetStream and waits for its acknowledgements. It is safe
+// for concurrent use.
+type Sink struct {
+	cfg     Config
+	log     *slog.Logger
+	subject *template.Template
+	servers string // for people: without passwords
+	conn    *nats.Conn
+	server  *embedded.Server // nil if the servers are elsewhere
+	window  *window
+	acks    *acks
+	stream  stream
+
+	trouble atomic.Pointer[error] // why there is no usable connection, as far as known
+
+	mu      sync.Mutex
+	closed  bool
+	running sync.WaitGroup // Sends
+	quit    chan struct{}  // closed when Close stops waiting for them
+}
+
+var _ penstock.Sink = (*Sink)(nil)
+
+// Open starts the sink. Servers elsewhere need not be up: the sink keeps
+// connecting in the background, and until it is connected Send fails with
+// errors marked Unavailable. It fails if the configuration cannot be used, a
+// file it names cannot be read, or the embedded server does not start.
+func Open(cfg Config, log *slog.Logger) (*Sink, error) {
+	cfg.SetDefaults()
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("nats sink: %w", err)
+	}
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	subject, err := template.Parse(cfg.Subject)
+	if err != nil {
+		return nil, fmt.Errorf("nats sink: %w", err)
+	}
+	s := &Sink{
+		cfg: cfg, log: log, subject: subject,
+		window: newWindow(cfg.MaxPending, windowBytes),
+		quit:   make(chan struct{}),
+	}
+	if e := cfg.Embedded; e != nil {
+		s.server, err = embedded.Start(embedded.Options{Dir: e.Dir, Listen: e.Listen, SyncAlways: e.SyncAlways, Log: log})
+		if err != nil {
+			return nil, fmt.Errorf("nats sink: %w", err)
+		}
+	}
+	if err := s.connect(); err != nil {
+		s.letGo(context.Background())
+		return nil, fmt.Errorf("nats sink: %w", err)
+	}
+	return s, nil
+}
+
+// ClientURL is where consumers connect: the embedded server's listener, or the
+// configured servers, without passwords. Empty if the embedded server has no
+// listener; a consumer in this process then uses InProcess.
+func (s *Sink) ClientURL() string {
+	if s.server != nil {
+		return s.server.ClientURL()
+	}
+	return s.servers
+}
+
+// InProcess is the connection provider of the embedded server, for
+// nats.InProcessServer; nil if the servers are elsewhere.
+func (s *Sink) InProcess() nats.InProcessConnProvider {
+	if s.server == nil {
+		return nil
+	}
+	return s.server
+}
+
+// enter counts a Send in.
+func (s *Sink) enter() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return errClosed
+	}
+	s.running.Add(1)
+	return nil
+}
+
+var errClosed = penstock.Unavailable(fmt.Errorf("nats sink: %w", penstock.ErrClosed))
+
+// Close waits for running Sends until ctx ends, then stops them, and lets go of
+// the connection and the embedded server.
+func (s *Sink) Close(ctx context.Context) error {
+	s.mu.Lock()
+	first := !s.closed
+	s.closed = true
+	s.mu.Unlock()
+	if !first {
+		return nil
+	}
+	idle := make(chan struct{})
+	go func() {
+		s.running.Wait()
+		close(idle)
+	}()
+	var err error
+	select {
+	case <-idle:
+	case <-ctx.Done():
+		err = fmt.Errorf("nats sink: closed while messages were on their way: %w", ctx.Err())
+	}
+	close(s.quit)
+	s.acks.failAll(nil, errClosed)
+	return errors.Join(err, s.letGo(ctx))
+}
+
+func (s *Sink) letGo(ctx context.Context) error {
+	if s.conn != nil {
+		s.conn.Close()
+	}
+	if s.server != nil {
+		if err := s.server.Shutdown(ctx); err != nil {
+			return fmt.Errorf("nats sink: the embedded server is still stopping: %w", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,111 @@
+package nats
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/penstock/penstock"
+)
+
+// lookupTimeout bounds one question to JetStream's API.
+const lookupTimeout = 2 * time.Second
+
+// stream creates the configured stream before the first message, and again
+// when it turns out to be gone.
+type stream struct {
+	ready atomic.Bool
+	mu    sync.Mutex
+}
+
+func (s *Sink) ensureStream(ctx context.Context) error {
+	c := s.cfg.CreateStream
+	if c == nil || s.stream.ready.Load() {
+		return nil
+	}
+	s.stream.mu.Lock()
+	defer s.stream.mu.Unlock()
+	if s.stream.ready.Load() {
+		return nil
+	}
+	js, err := jetstream.New(s.conn)
+	if err != nil {
+		return penstock.Unavailable(err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookupTimeout)
+	defer cancel()
+	storage := jetstream.FileStorage
+	if c.Storage == "memory" {
+		storage = jetstream.MemoryStorage
+	}
+	_, err = js.CreateStream(ctx, jetstream.StreamConfig{
+		Name: c.Name, Subjects: c.Subjects, Storage: storage, Replicas: c.Replicas, Duplicates: c.DuplicateWindow,
+	})
+	switch {
+	case err == nil:
+		s.log.Info("JetStream stream is there", "stream", c.Name, "subjects", c.Subjects)
+	case errors.Is(err, jetstream.ErrStreamNameAlreadyInUse):
+		s.log.Info("JetStream stream exists with another configuration, which is kept", "stream", c.Name)
+	default:
+		return penstock.Unavailable(penstock.WithHint(fmt.Errorf("cannot create the JetStream stream %s: %w", c.Name, err), "%s", streamStep(err)))
+	}
+	s.stream.ready.Store(true)
+	return nil
+}
+
+func streamStep(err error) string {
+	var api *jetstream.APIError
+	if errors.As(err, &api) && api.ErrorCode == 10065 {
+		return "another stream stores some of create_stream.subjects: remove create_stream to use that one"
+	}
+	if errors.Is(err, jetstream.ErrJetStreamNotEnabled) || errors.Is(err, nats.ErrNoResponders) {
+		return "turn JetStream on in the server, for the user's account too"
+	}
+	return "create the stream by hand and remove create_stream, or correct it"
+}
+
+// explainSilence turns "nobody answered" into what the relay should know: is
+// there no stream for the subject, which is the message's trouble, or is there
+// one that does not answer, which is the broker's?
+//
+// A missing stream is not marked Permanent: it may be created any time, and the
+// same message then goes through.
+func (s *Sink) explainSilence(ctx context.Context, subject string, quiet *silence) error {
+	if s.conn.Status() != nats.CONNECTED {
+		return s.unavailable(nats.ErrDisconnected)
+	}
+	js, err := jetstream.New(s.conn)
+	if err != nil {
+		return penstock.Unavailable(err)
+	}
+	ask, cancel := context.WithTimeout(ctx, lookupTimeout)
+	defer cancel()
+	name, err := js.StreamNameBySubject(ask, subject)
+	switch {
+	case err == nil:
+		return penstock.Unavailable(penstock.WithHint(fmt.Errorf("JetStream stream %s does not answer: %w", name, quiet),
+			"check that it has a leader and that its no_ack is off"))
+	case errors.Is(err, jetstream.ErrStreamNotFound):
+		s.stream.ready.Store(false)
+		return penstock.WithHint(fmt.Errorf("no JetStream stream stores the subject %q", subject),
+			"create one with `nats stream add`, or set create_stream; the message is sent then")
+	case errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount), errors.Is(err, nats.ErrNoResponders):
+		return penstock.Unavailable(penstock.WithHint(errors.New("JetStream is not enabled"), "turn it on in the server, for the user's account too"))
+	case ctx.Err() != nil:
+		return interrupted(ctx.Err())
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout):
+		// Nothing at all comes back, though the connection looks well: it may
+		// hang, and a new one be better.
+		if err := s.conn.ForceReconnect(); err != nil {
+			s.log.Warn("cannot reconnect to NATS", "servers", s.servers, "error", err)
+		}
+		return penstock.Unavailable(fmt.Errorf("JetStream at %s does not answer: %w", s.servers, quiet))
+	}
+	return penstock.WithHint(fmt.Errorf("no JetStream stream answered for the subject %q: %w", subject, quiet), "check that a stream is bound to it")
+}
