@@ -1,0 +1,65 @@
+package postgres
+
+import (
+	"math"
+	"strings"
+)
+
+// mark is a snapshot in its text form (xmin:xmax:xip,…) with the bound that goes
+// with it: every row whose xid is not below the snapshot's xmax has seq > low.
+//
+// The bound needs care. xmax is one more than the latest xid that has *completed*,
+// so a transaction that is still running may have an xid >= xmax and a seq drawn
+// long ago; the sequence's value at the time of the snapshot is no bound. But the
+// relay's own cursor write has an xid, C: read the sequence before C is assigned,
+// take the snapshot after C has committed, and whoever has an xid >= xmax > C drew
+// it, and its seq after it, later than that reading.
+type mark struct {
+	snap string
+	low  int64
+}
+
+// xip is the snapshot's list of transactions in flight, as an array literal.
+func (m mark) xip() string {
+	_, rest, _ := strings.Cut(m.snap, ":")
+	_, xip, _ := strings.Cut(rest, ":")
+	return "{" + xip + "}"
+}
+
+// nothing is a snapshot in which no row is visible: 3 is the first normal xid.
+const nothing = "3:3:"
+
+// cursor is how far a subscription has come: everything visible in done, and of
+// what became visible up to upto the rows with seq <= pos. upto is empty unless a
+// backlog is being paged through.
+type cursor struct {
+	done   mark
+	upto   mark
+	pos    int64
+	system int64 // the cluster whose xids these are
+}
+
+func (c cursor) paging() bool { return c.upto.snap != "" }
+
+// bound and inFlight cover what the cursor has not settled: a row above bound, or
+// one of a transaction in flight.
+func (c cursor) bound() int64 {
+	if c.paging() {
+		return min(c.pos, c.upto.low)
+	}
+	return c.done.low
+}
+
+func (c cursor) end() mark {
+	if c.paging() {
+		return c.upto
+	}
+	return c.done
+}
+
+func (c cursor) posOrEnd() int64 {
+	if c.paging() {
+		return c.pos
+	}
+	return math.MaxInt64
+}

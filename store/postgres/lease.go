@@ -1,0 +1,117 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/penstock/penstock"
+)
+
+// leaseLock is the first half of the advisory lock under which a lease changes
+// hands; the subscription's id is the second.
+const leaseLock = 0x70656e6c // "penl"
+
+// head is a row of the cursor log.
+type head struct {
+	epoch   int64
+	holder  string
+	until   time.Time
+	expired bool
+	cursor  cursor
+	count   int64
+}
+
+const headColumns = `select epoch, holder, lease_until, lease_until <= clock_timestamp(), done::text, low,
+	coalesce(upto::text, ''), coalesce(upto_low, 0), coalesce(pos, 0), settled, system from `
+
+func (h *head) scan(row pgx.Row) error {
+	c := &h.cursor
+	return row.Scan(&h.epoch, &h.holder, &h.until, &h.expired, &c.done.snap, &c.done.low,
+		&c.upto.snap, &c.upto.low, &c.pos, &h.count, &c.system)
+}
+
+// acquire creates the subscription if needed and takes its lease: the next epoch,
+// with the cursor of the one before, or start if there was none.
+func (src *Source) acquire(ctx context.Context, sess *session, start cursor) (cursor, error) {
+	if n := len(src.req.Subscription); n == 0 || n > 128 {
+		return cursor{}, &penstock.FieldError{Field: "subscription", Problem: "must have 1 to 128 bytes", Hint: "choose another name"}
+	}
+	var err error
+	if src.id, err = subscriptionID(ctx, sess.write, src.store.table("_subscription"), src.req); err != nil {
+		return cursor{}, err
+	}
+	tx, err := sess.write.Begin(ctx)
+	if err != nil {
+		return cursor{}, err
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
+	// One contender at a time; read committed, so what follows sees what the one
+	// before has written.
+	if _, err := tx.Exec(ctx, "select pg_advisory_xact_lock($1, $2)", leaseLock, int32(src.id)); err != nil {
+		return cursor{}, err
+	}
+	h, err := src.head(ctx, sess)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		h.cursor = start
+	case err != nil:
+		return cursor{}, err
+	case !h.expired:
+		return cursor{}, &penstock.HeldError{Subscription: src.req.Subscription, Holder: h.holder, Until: h.until}
+	}
+	src.epoch, src.count = h.epoch+1, h.count
+	if err := src.writeCursor(ctx, sess, h.cursor, h.count, src.req.Lease); err != nil {
+		return cursor{}, err
+	}
+	return h.cursor, tx.Commit(ctx)
+}
+
+func subscriptionID(ctx context.Context, conn *pgx.Conn, table string, req penstock.Subscribe) (id int64, err error) {
+	find := "select id from " + table + " where outbox = $1 and name = $2"
+	err = conn.QueryRow(ctx, find, req.Outbox, req.Subscription).Scan(&id)
+	if !errors.Is(err, pgx.ErrNoRows) {
+		return id, err
+	}
+	if _, err := conn.Exec(ctx, "insert into "+table+" (outbox, name) values ($1, $2) on conflict do nothing", req.Outbox, req.Subscription); err != nil {
+		return 0, err
+	}
+	return id, conn.QueryRow(ctx, find, req.Outbox, req.Subscription).Scan(&id)
+}
+
+// resume reads the durable cursor for a new session under the same lease.
+func (src *Source) resume(ctx context.Context, sess *session) (cursor, error) {
+	h, err := src.head(ctx, sess)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows): // the outbox was dropped
+		return cursor{}, noOutbox(src.req.Outbox)
+	case err != nil:
+		return cursor{}, err
+	case h.epoch != src.epoch:
+		return cursor{}, penstock.ErrFenced
+	}
+	src.mu.Lock()
+	src.count = h.count
+	src.mu.Unlock()
+	return h.cursor, src.writeCursor(ctx, sess, h.cursor, h.count, src.req.Lease)
+}
+
+func (src *Source) head(ctx context.Context, sess *session) (h head, err error) {
+	err = h.scan(sess.write.QueryRow(ctx, headColumns+src.store.table("_head")+"($1)", src.id))
+	return h, err
+}
+
+// startingCursor is where a new subscription begins.
+func startingCursor(ctx context.Context, sess *session, start penstock.Start) (cursor, error) {
+	c := cursor{done: mark{snap: nothing}, system: sess.system}
+	if start == penstock.FromNow {
+		now, _, err := sess.freshMark(ctx)
+		if err != nil {
+			return cursor{}, err
+		}
+		c.done = now
+	}
+	return c, nil
+}

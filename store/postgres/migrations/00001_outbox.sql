@@ -1,0 +1,395 @@
+-- Runs with search_path set to Penstock's schema and pg_temp; functions keep
+-- that path (set search_path from current), so nothing a caller puts on its own
+-- path is ever looked at.
+--
+-- Names that begin with an underscore are internal; an outbox is a table with
+-- the name its users gave it.
+
+-- +goose Up
+
+create table _outbox (
+    name          text primary key check (octet_length(name) between 1 and 48 and left(name, 1) <> '_'),
+    uid           text not null,                     -- first half of every derived message id
+    segment_bytes bigint not null default 134217728, -- rotate when the current segment's heap is this large
+    created_at    timestamptz not null default now()
+);
+
+create table _subscription (
+    id         bigint generated always as identity primary key,
+    outbox     text not null references _outbox on delete cascade,
+    name       text not null check (octet_length(name) between 1 and 128),
+    created_at timestamptz not null default now(),
+    unique (outbox, name)
+);
+
+-- The cursor log: an insert-only ring of two segments. The row with the highest
+-- (epoch, n) of a subscription is its cursor and its lease at once: a relay that
+-- lost the lease writes rows of a lower epoch, which nobody reads. An updated
+-- row would do for correctness, but under a pinned snapshot its dead versions
+-- pile up and every look at it walks them.
+create sequence _cursor_slot minvalue 0 maxvalue 1;
+select setval('_cursor_slot', 0);
+create sequence _cursor_n;
+
+create table _cursor (
+    subscription bigint not null,
+    epoch        bigint not null,
+    n            bigint not null default nextval('_cursor_n'),
+    at           timestamptz not null default clock_timestamp(),
+    lease_until  timestamptz not null,
+    low          bigint not null,  -- every row with xid >= pg_snapshot_xmax(done) has seq > low
+    upto_low     bigint,           -- the same bound for upto
+    pos          bigint,           -- within (done, upto], rows up to this seq are settled
+    settled      bigint not null,  -- messages settled since the subscription was created
+    system       bigint not null,  -- pg_control_system().system_identifier: xids mean nothing elsewhere
+    slot         smallint not null default pg_sequence_last_value('_cursor_slot')::smallint,
+    holder       text not null,
+    done         pg_snapshot not null, -- everything visible in it is settled
+    upto         pg_snapshot           -- null unless a backlog is being paged through
+) partition by list (slot);
+
+create table "_cursor.0" partition of _cursor for values in (0) with (autovacuum_enabled = false);
+create table "_cursor.1" partition of _cursor for values in (1) with (autovacuum_enabled = false);
+create index on _cursor (subscription, epoch, n);
+
+create table _dead_letter (
+    subscription bigint not null references _subscription on delete cascade,
+    seq          bigint not null,
+    id           text,
+    key          text,
+    topic        text not null,
+    headers      jsonb,
+    payload      bytea not null,
+    created_at   timestamptz not null,
+    attempt      integer not null,
+    error        text not null,
+    died_at      timestamptz not null default clock_timestamp(),
+    retry        boolean not null default false, -- someone asked to send it again
+    primary key (subscription, seq)
+);
+create index on _dead_letter (subscription, seq) where retry;
+
+-- Roles that were granted the relay's privileges; later outboxes grant them too.
+create table _relay_role (name name primary key);
+
+-- _q qualifies and quotes the name of a relation of this schema. Unqualified, an
+-- outbox called pg_class would be looked up in pg_catalog.
+create function _q(name text) returns text
+language sql stable set search_path from current
+return format('%I.%I', current_schema(), name);
+
+-- +goose StatementBegin
+create function _attach_segment(outbox text, slot int) returns void
+language plpgsql set search_path from current as $$
+declare
+    segment text := _q(format('_%s.%s', outbox, slot));
+begin
+    -- CREATE TABLE ... PARTITION OF would lock the outbox against its writers;
+    -- ATTACH does not.
+    execute format('create table %s (like %s including defaults including constraints)
+                    with (autovacuum_enabled = false, toast.autovacuum_enabled = false)', segment, _q(outbox));
+    execute format('alter table %s attach partition %s for values in (%s)', _q(outbox), segment, slot);
+end $$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+create function _grant_relay_on(outbox text, role name) returns void
+language plpgsql set search_path from current as $$
+begin
+    execute format('grant select on table %s to %I', _q(outbox), role);
+    execute format('grant select on sequence %s, %s to %I', _q('_' || outbox || '.seq'), _q('_' || outbox || '.slot'), role);
+end $$;
+-- +goose StatementEnd
+
+-- create_outbox makes an outbox: a ring of segments behind one table. Errors:
+-- 42P07 (duplicate_table) if it exists, 23514 for a name that cannot be used.
+-- +goose StatementBegin
+create function create_outbox(name text, segments int default 8, segment_bytes bigint default 134217728) returns void
+language plpgsql set search_path from current as $$
+declare
+    seq_name  text := _q(format('_%s.seq', name));
+    slot_name text := _q(format('_%s.slot', name));
+    role      name;
+begin
+    if segments not between 2 and 1000 then
+        raise exception 'segments is %, expected 2 to 1000', segments using errcode = '22023';
+    end if;
+    if segment_bytes < 65536 then
+        raise exception 'segment_bytes is %, expected at least 65536', segment_bytes using errcode = '22023';
+    end if;
+    if exists (select from _outbox o where o.name = create_outbox.name) then
+        raise exception 'the outbox % exists already', quote_literal(name) using errcode = '42P07';
+    end if;
+    insert into _outbox (name, uid, segment_bytes)
+    values (name, substr(replace(gen_random_uuid()::text, '-', ''), 1, 12), segment_bytes);
+
+    execute format('create sequence %s', seq_name);
+    -- A sequence used as a register: setval moves it, pg_sequence_last_value
+    -- reads it, without MVCC and without a dead row.
+    execute format('create sequence %s minvalue 0', slot_name);
+    perform setval(slot_name, 0);
+
+    -- Defaults are evaluated in column order, and xid must come before seq: the
+    -- bound in _cursor.low depends on it.
+    execute format($ddl$
+        create table %1$s (
+            xid        xid8        not null default pg_current_xact_id(),
+            seq        bigint      not null default nextval(%2$L),
+            created_at timestamptz not null default clock_timestamp(),
+            slot       smallint    not null default pg_sequence_last_value(%3$L)::smallint,
+            id         text        check (octet_length(id) <= 256),
+            key        text        check (octet_length(key) <= 1024),
+            topic      text        not null default '' check (octet_length(topic) <= 1024),
+            headers    jsonb       check (jsonb_typeof(headers) = 'object'),
+            payload    bytea       not null check (octet_length(payload) <= 67108864)
+        ) partition by list (slot)$ddl$,
+        _q(name), seq_name, slot_name);
+    execute format('create index on %s (seq)', _q(name));
+    execute format('create index on %s (xid)', _q(name));
+    for slot in 0 .. segments - 1 loop
+        perform _attach_segment(name, slot);
+    end loop;
+    for role in select r.name from _relay_role r loop
+        perform _grant_relay_on(name, role);
+    end loop;
+end $$;
+-- +goose StatementEnd
+
+-- drop_outbox removes an outbox with its messages, subscriptions and dead
+-- letters. Error: 42P01 (undefined_table) if there is none.
+-- +goose StatementBegin
+create function drop_outbox(name text) returns void
+language plpgsql set search_path from current as $$
+begin
+    delete from _outbox o where o.name = drop_outbox.name;
+    if not found then
+        raise exception 'there is no outbox %', quote_literal(name) using errcode = '42P01';
+    end if;
+    execute format('drop table %s', _q(name));
+    execute format('drop sequence %s, %s', _q('_' || name || '.seq'), _q('_' || name || '.slot'));
+end $$;
+-- +goose StatementEnd
+
+-- publish writes one message within the caller's transaction; a plain INSERT
+-- into the outbox does the same and is faster. Errors: 42P01 for an unknown
+-- outbox, 23514 for a field over its limit, 22021 for text with a NUL or invalid
+-- UTF-8.
+-- +goose StatementBegin
+create function publish(outbox text, payload bytea, key text default null, topic text default '',
+                        headers jsonb default null, id text default null) returns void
+language plpgsql set search_path from current as $$
+declare
+    target text := format('%I.%I', current_schema(), outbox);
+begin
+    if to_regclass(target) is null then
+        raise exception 'there is no outbox %', quote_literal(outbox)
+        using errcode = '42P01', hint = 'create it with: penstock outbox create ' || quote_literal(outbox);
+    end if;
+    execute format('insert into %s (id, key, topic, headers, payload) values ($1, $2, $3, $4, $5)', target)
+    using id, key, coalesce(topic, ''), headers, payload;
+end $$;
+-- +goose StatementEnd
+
+-- grant_producer lets a role publish to one outbox and do nothing else: it can
+-- insert the columns that belong to it, but neither read nor choose xid or seq.
+-- +goose StatementBegin
+create function grant_producer(outbox text, role name) returns void
+language plpgsql set search_path from current as $$
+begin
+    execute format('grant usage on schema %I to %I', current_schema(), role);
+    execute format('grant insert (id, key, topic, headers, payload) on table %s to %I', _q(outbox), role);
+    execute format('grant usage on sequence %s to %I', _q('_' || outbox || '.seq'), role);
+    execute format('grant select on sequence %s to %I', _q('_' || outbox || '.slot'), role);
+    execute format('grant execute on function publish(text, bytea, text, text, jsonb, text) to %I', role);
+end $$;
+-- +goose StatementEnd
+
+-- grant_relay lets a role run subscriptions of every outbox, now and later: read
+-- messages, move cursors, reclaim what is settled. It can neither publish nor
+-- change a message.
+-- +goose StatementBegin
+create function grant_relay(role name) returns void
+language plpgsql set search_path from current as $$
+declare
+    outbox text;
+begin
+    insert into _relay_role (name) values (role) on conflict do nothing;
+    execute format('grant usage on schema %I to %I', current_schema(), role);
+    execute format('grant select on table _outbox, _subscription, _cursor, _dead_letter, _migration to %I', role);
+    execute format('grant insert on table _subscription, _cursor, _dead_letter to %I', role);
+    execute format('grant update, delete on table _dead_letter to %I', role);
+    execute format('grant usage on sequence _cursor_n to %I', role);
+    execute format('grant select on sequence _cursor_slot to %I', role);
+    execute format('grant execute on function _rotate(text, boolean), _reclaim(text, integer), _behind(text, integer), _reclaim_cursor(), _head(bigint), _segments(text) to %I', role);
+    for outbox in select o.name from _outbox o loop
+        perform _grant_relay_on(outbox, role);
+    end loop;
+end $$;
+-- +goose StatementEnd
+
+-- _head is the cursor and lease of a subscription: a backward index probe.
+-- +goose StatementBegin
+create function _head(subscription bigint) returns setof _cursor
+language sql stable set search_path from current as $$
+    select * from _cursor c where c.subscription = _head.subscription
+     order by epoch desc, n desc limit 1
+$$;
+-- +goose StatementEnd
+
+-- _rotate moves the segment pointer to an empty segment, attaching a new one if
+-- none is free. It returns the new slot, null if it left the pointer alone: the
+-- current segment is not full (unless forced), or another process is at it.
+-- +goose StatementBegin
+create function _rotate(outbox text, force boolean) returns int
+language plpgsql security definer set search_path from current as $$
+declare
+    slot_name regclass := _q('_' || outbox || '.slot')::regclass;
+    current   int;
+    target    int;
+    last      int;
+begin
+    if not pg_try_advisory_xact_lock('_outbox'::regclass::oid::int, hashtext(outbox)) then
+        return null;
+    end if;
+    current := pg_sequence_last_value(slot_name);
+    if not force and pg_relation_size(_q(format('_%s.%s', outbox, current))) <
+                     (select segment_bytes from _outbox o where o.name = outbox) then
+        return null;
+    end if;
+    -- pg_inherits and not pg_class by name: what is attached is what counts.
+    select max(s.slot), min(s.slot) filter (where s.slot <> current and pg_relation_size(s.oid) = 0)
+      into last, target
+      from _segments(outbox) s;
+    if target is null then
+        target := last + 1;
+        perform _attach_segment(outbox, target);
+    end if;
+    perform setval(slot_name, target);
+    return target;
+end $$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+create function _segments(outbox text) returns table (slot int, oid oid)
+language sql stable set search_path from current as $$
+    select substring(c.relname from '\.([0-9]+)$')::int, c.oid
+      from pg_inherits i join pg_class c on c.oid = i.inhrelid
+     where i.inhparent = _q(outbox)::regclass
+$$;
+-- +goose StatementEnd
+
+-- _reclaim truncates one segment if every subscription has settled all of it and
+-- no open transaction has written to it. It returns whether it did.
+--
+-- The lock shows that no writer is open; rows of one that committed just before
+-- are seen by the probes, whose snapshots are taken under the lock. A writer that
+-- read the pointer before it moved may still write here afterwards: readers look
+-- into every segment, and the next reclaim finds it.
+-- +goose StatementBegin
+create function _reclaim(outbox text, slot int) returns boolean
+language plpgsql security definer set search_path from current set lock_timeout = '20ms' as $$
+declare
+    segment text := _q(format('_%s.%s', outbox, slot));
+begin
+    if slot = pg_sequence_last_value(_q('_' || outbox || '.slot')::regclass)
+       or _unsettled_by_any(outbox, segment::regclass) then -- do not lock in vain
+        return false;
+    end if;
+    begin
+        execute format('lock table %s in access exclusive mode', segment);
+    exception when lock_not_available then
+        return false;
+    end;
+    if _unsettled_by_any(outbox, segment::regclass) then
+        return false;
+    end if;
+    execute format('truncate table %s', segment);
+    return true;
+end $$;
+-- +goose StatementEnd
+
+-- _unsettled_in says whether the segment holds a row that the subscription's
+-- durable cursor does not cover. Two index probes: rows of transactions that were
+-- in flight (by xid), and rows above the bound (by seq; the bound says that no
+-- younger transaction has a seq below it).
+-- +goose StatementBegin
+create function _unsettled_in(segment regclass, subscription bigint) returns boolean
+language plpgsql volatile set search_path from current
+set enable_seqscan = off set enable_bitmapscan = off as $$
+declare
+    c     _cursor;
+    upto  pg_snapshot;
+    pos   bigint;
+    bound bigint;
+    found boolean;
+begin
+    select * into c from _head(subscription);
+    if c.subscription is null or c.system <> (select system_identifier from pg_control_system()) then
+        return true;
+    end if;
+    upto  := coalesce(c.upto, c.done);
+    pos   := coalesce(c.pos, 9223372036854775807);
+    bound := least(pos, coalesce(c.upto_low, c.low));
+    execute format('select exists (select from %1$s e where e.xid = any ($1))
+                        or exists (select from %1$s e where e.seq > $2
+                                      and not pg_visible_in_snapshot(e.xid, $3)
+                                      and not (pg_visible_in_snapshot(e.xid, $4) and e.seq <= $5))', segment)
+       into found
+      using array(select pg_snapshot_xip(upto)), bound, c.done, upto, pos;
+    return found;
+end $$;
+-- +goose StatementEnd
+
+-- Without a subscription nobody has settled anything.
+create function _unsettled_by_any(outbox text, segment regclass) returns boolean
+language sql volatile set search_path from current
+return (select coalesce(bool_or(_unsettled_in(segment, s.id)), true)
+          from _subscription s where s.outbox = _unsettled_by_any.outbox);
+
+-- _behind says whether some subscription has not settled all of a segment.
+create function _behind(outbox text, slot int) returns boolean
+language sql volatile security definer set search_path from current
+return _unsettled_by_any(outbox, _q(format('_%s.%s', outbox, slot))::regclass);
+
+-- _reclaim_cursor keeps the cursor log small: it moves the pointer to the other
+-- segment once the current one is large, carries the heads over and truncates.
+-- +goose StatementBegin
+create function _reclaim_cursor() returns boolean
+language plpgsql security definer set search_path from current set lock_timeout = '20ms' as $$
+declare
+    current int := pg_sequence_last_value('_cursor_slot');
+    sealed  int := 1 - current;
+begin
+    if not pg_try_advisory_xact_lock('_cursor'::regclass::oid::int, 0) then
+        return false;
+    end if;
+    if pg_relation_size(_q('_cursor.' || sealed)) = 0 then
+        if pg_relation_size(_q('_cursor.' || current)) < 4194304 then
+            return false;
+        end if;
+        perform setval('_cursor_slot', sealed);
+        sealed := current;
+    end if;
+    begin
+        execute format('lock table %s in access exclusive mode', _q('_cursor.' || sealed));
+    exception when lock_not_available then
+        return false;
+    end;
+    -- A copy keeps its (epoch, n), so a head that was written meanwhile stays one.
+    insert into _cursor (subscription, epoch, n, at, lease_until, low, upto_low, pos, settled, system, holder, done, upto, slot)
+    select h.subscription, h.epoch, h.n, h.at, h.lease_until, h.low, h.upto_low, h.pos, h.settled, h.system, h.holder, h.done, h.upto, 1 - sealed
+      from _subscription s, lateral _head(s.id) h
+     where h.slot = sealed;
+    execute format('truncate table %s', _q('_cursor.' || sealed));
+    return true;
+end $$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+do $$ begin
+    execute format('revoke execute on all functions in schema %I from public', current_schema());
+end $$;
+-- +goose StatementEnd
+
+-- +goose Down
+select 'Penstock does not migrate down: drop the schema instead';

@@ -1,0 +1,150 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// session is a pair of connections: one reads, one writes the cursor, so that
+// neither waits for the other. They live and die together, and that is what makes
+// a snapshot in memory safe to store: a server that crashes hands out again the
+// xids it had not yet written to the log, so a snapshot taken before a crash says
+// nothing about transactions after it. A crash ends both connections; the writer,
+// opened before the snapshot was taken, cannot have outlived it.
+type session struct {
+	read, write *pgx.Conn
+	outbox      string
+	seq         string // the outbox's sequence, quoted, as a literal
+	system      int64  // the cluster's identifier
+	dead        atomic.Bool
+
+	// The reader's side of the session, used by Fetch only.
+	at      position
+	decoder decoder
+	retries retryPoll
+}
+
+// settings of the reading and the writing connection: plans must not depend on
+// statistics, which TRUNCATE resets, and a cursor must be on disk when it is
+// written, because its flush is what keeps xids from coming again.
+const settings = `
+	set enable_seqscan = off; set enable_bitmapscan = off; set enable_sort = off;
+	set max_parallel_workers_per_gather = 0; set jit = off;
+	set plan_cache_mode = force_generic_plan;
+	set synchronous_commit = on; set default_transaction_isolation = 'read committed';
+	set statement_timeout = 0`
+
+// statements that a session prepares, by name.
+const (
+	stmtPoll        = "penstock_poll"
+	stmtPage        = "penstock_page"
+	stmtRebase      = "penstock_rebase"
+	stmtWriteCursor = "penstock_write_cursor"
+)
+
+func (s *Store) newSession(ctx context.Context, outbox string) (*session, error) {
+	read, err := s.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	write, err := s.connect(ctx)
+	if err != nil {
+		closeConn(read)
+		return nil, err
+	}
+	sess := &session{read: read, write: write, outbox: outbox,
+		seq: literal(pgx.Identifier{s.schema, "_" + outbox + ".seq"}.Sanitize())}
+	if err := sess.prepare(ctx, s.schema, outbox); err != nil {
+		sess.close()
+		return nil, err
+	}
+	return sess, nil
+}
+
+func (s *Store) connect(ctx context.Context) (*pgx.Conn, error) {
+	conn, err := pgx.ConnectConfig(ctx, s.config.ConnConfig.Copy())
+	if err != nil {
+		return nil, explain(err)
+	}
+	if _, err := conn.Exec(ctx, settings, pgx.QueryExecModeSimpleProtocol); err != nil {
+		closeConn(conn)
+		return nil, explain(err)
+	}
+	return conn, nil
+}
+
+func (sess *session) prepare(ctx context.Context, schema, outbox string) error {
+	if err := sess.write.QueryRow(ctx, "select system_identifier from pg_control_system()").Scan(&sess.system); err != nil {
+		return explain(err)
+	}
+	for _, p := range []struct {
+		conn *pgx.Conn
+		name string
+		sql  string
+	}{
+		{sess.read, stmtPoll, statement("poll", schema, outbox)},
+		{sess.read, stmtPage, statement("page", schema, outbox)},
+		{sess.read, stmtRebase, statement("rebase", schema, outbox)},
+		{sess.write, stmtWriteCursor, statement("write_cursor", schema, outbox)},
+	} {
+		if _, err := p.conn.PgConn().Prepare(ctx, p.name, p.sql, nil); err != nil {
+			if sqlState(err) == "42P01" {
+				return noOutbox(outbox)
+			}
+			return fmt.Errorf("prepare %s: %w", p.name, explain(err))
+		}
+	}
+	return nil
+}
+
+// failed looks at an error of one of the connections. Whatever is not the
+// server's word on the statement leaves the connection in doubt, and the pair
+// with it.
+func (sess *session) failed(err error) error {
+	if err == nil {
+		return nil
+	}
+	if sqlState(err) == "" || sess.read.IsClosed() || sess.write.IsClosed() {
+		sess.kill()
+	}
+	return explain(err)
+}
+
+// kill ends both connections, also while another goroutine uses one: that one
+// gets an error.
+func (sess *session) kill() {
+	if sess.dead.CompareAndSwap(false, true) {
+		_ = sess.read.PgConn().Conn().Close()
+		_ = sess.write.PgConn().Conn().Close()
+	}
+}
+
+// close ends the session when nobody uses it.
+func (sess *session) close() {
+	sess.dead.Store(true)
+	closeConn(sess.read)
+	closeConn(sess.write)
+}
+
+func closeConn(c *pgx.Conn) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = c.Close(ctx)
+}
+
+// freshMark takes a snapshot with a bound that is true of it: read the sequence,
+// use up an xid, and only then take the snapshot (see mark).
+func (sess *session) freshMark(ctx context.Context) (m mark, high int64, err error) {
+	if err := sess.write.QueryRow(ctx, "select coalesce(pg_sequence_last_value("+sess.seq+"), 0)").Scan(&m.low); err != nil {
+		return m, 0, err
+	}
+	if _, err := sess.write.Exec(ctx, "select pg_current_xact_id()"); err != nil {
+		return m, 0, err
+	}
+	err = sess.write.QueryRow(ctx, "select pg_current_snapshot()::text, coalesce(pg_sequence_last_value("+sess.seq+"), 0)").Scan(&m.snap, &high)
+	return m, high, err
+}

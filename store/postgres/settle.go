@@ -1,0 +1,222 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+// Settle implements penstock.Source.
+func (src *Source) Settle(ctx context.Context, settled ...penstock.Settled) error {
+	if src.req.Ephemeral {
+		return src.settleEphemeral(ctx, settled)
+	}
+	src.writing.Lock()
+	defer src.writing.Unlock()
+	sess, err := src.session(ctx)
+	if err != nil {
+		return err
+	}
+	src.mu.Lock()
+	if err := src.note(settled); err != nil {
+		src.mu.Unlock()
+		return err
+	}
+	w := src.leading()
+	src.mu.Unlock()
+	if w.batches == 0 {
+		return nil
+	}
+	return src.persist(ctx, sess, w)
+}
+
+// Renew implements penstock.Source: it writes the cursor, which is the lease.
+func (src *Source) Renew(ctx context.Context) error {
+	if src.req.Ephemeral {
+		return nil
+	}
+	src.writing.Lock()
+	defer src.writing.Unlock()
+	sess, err := src.session(ctx)
+	if err != nil {
+		return err
+	}
+	src.mu.Lock()
+	w := src.leading()
+	src.mu.Unlock()
+	return src.persist(ctx, sess, w)
+}
+
+// Close implements penstock.Source: a cursor whose lease is over.
+func (src *Source) Close(ctx context.Context) error {
+	src.writing.Lock()
+	defer src.writing.Unlock()
+	src.mu.Lock()
+	sess, closed := src.sess, src.closed
+	w := src.leading()
+	src.mu.Unlock()
+	if closed {
+		return nil
+	}
+	var err error
+	if !src.req.Ephemeral && !sess.dead.Load() {
+		w.release = true
+		err = src.persist(ctx, sess, w)
+	}
+	src.mu.Lock()
+	src.closed = true
+	src.mu.Unlock()
+	sess.kill()
+	return err
+}
+
+// note marks batches as settled. Those of an earlier session are passed over:
+// their messages come again.
+func (src *Source) note(settled []penstock.Settled) error {
+	for _, s := range settled {
+		if len(src.pending) == 0 || s.Batch.Number < src.pending[0].number {
+			continue
+		}
+		i := s.Batch.Number - src.pending[0].number
+		if i >= uint64(len(src.pending)) {
+			continue
+		}
+		p := &src.pending[i]
+		if s.Verdicts != nil && len(s.Verdicts) != len(p.messages) {
+			return fmt.Errorf("batch %d has %d messages, but %d verdicts", p.number, len(p.messages), len(s.Verdicts))
+		}
+		p.settled, p.verdicts = true, s.Verdicts
+	}
+	return nil
+}
+
+// write is one change of the durable state: the cursor after the leading settled
+// batches, and what became of their messages.
+type write struct {
+	cursor  cursor
+	count   int64 // messages settled since the subscription was created
+	batches int   // leading batches that it covers
+	high    int64 // the sequence before the write
+	release bool
+
+	dead      deadLetters // to bury
+	delivered []int64     // seqs of dead letters that were delivered at last
+	retried   []int64     // all seqs of retried dead letters that it covers
+}
+
+// leading gathers the settled batches that no unsettled one precedes.
+func (src *Source) leading() write {
+	w := write{cursor: src.reached, count: src.count, high: src.high}
+	for i := range src.pending {
+		p := &src.pending[i]
+		if !p.settled {
+			break
+		}
+		w.batches++
+		w.cursor = p.after
+		w.count += int64(len(p.messages))
+		for j := range p.messages {
+			m := &p.messages[j]
+			if p.retry {
+				w.retried = append(w.retried, m.Seq)
+			}
+			switch {
+			case p.verdicts != nil && p.verdicts[j].Outcome == penstock.Dead:
+				w.dead.add(m, p.verdicts[j].Err)
+			case p.retry:
+				w.delivered = append(w.delivered, m.Seq)
+			}
+		}
+	}
+	return w
+}
+
+// persist makes w durable and forgets what it covers.
+func (src *Source) persist(ctx context.Context, sess *session, w write) error {
+	var err error
+	lease := src.req.Lease
+	if w.release {
+		lease = 0
+	}
+	if w.dead.empty() && len(w.delivered) == 0 {
+		err = src.writeCursor(ctx, sess, w.cursor, w.count, lease)
+	} else {
+		err = src.writeDead(ctx, sess, w, lease)
+	}
+	if err != nil {
+		return sess.failed(err)
+	}
+	src.mu.Lock()
+	defer src.mu.Unlock()
+	if src.sess != sess {
+		return nil
+	}
+	src.pending = src.pending[w.batches:]
+	src.count, src.stored = w.count, w.cursor
+	if w.batches > 0 {
+		src.reached = w.cursor
+	}
+	// The write has used up an xid that was assigned after high was read.
+	src.low = max(src.low, w.high)
+	for _, seq := range w.retried {
+		src.landed = append(src.landed, seq)
+	}
+	return nil
+}
+
+// cursorParams are the first parameters of write_cursor.sql and settle_dead.sql.
+func (src *Source) cursorParams(c cursor, count int64, lease time.Duration) [][]byte {
+	holder := src.req.Holder
+	if lease == 0 {
+		holder = ""
+	}
+	params := [][]byte{number(src.id), number(src.epoch), []byte(holder), number(lease.Microseconds()),
+		[]byte(c.done.snap), number(c.done.low), nil, nil, nil, number(count), number(c.system)}
+	if c.paging() {
+		params[6], params[7], params[8] = []byte(c.upto.snap), number(c.upto.low), number(c.pos)
+	}
+	return params
+}
+
+// writeCursor appends to the cursor log; ErrFenced if a later epoch is there.
+func (src *Source) writeCursor(ctx context.Context, sess *session, c cursor, count int64, lease time.Duration) error {
+	result := sess.write.PgConn().ExecPrepared(ctx, stmtWriteCursor, src.cursorParams(c, count, lease), nil, nil).Read()
+	if result.Err != nil {
+		return result.Err
+	}
+	if result.CommandTag.RowsAffected() == 0 {
+		return penstock.ErrFenced
+	}
+	return nil
+}
+
+// settleEphemeral stores nothing. It keeps the bound near, so that polls do not
+// walk over all that was ever read: as freshMark does, by using up an xid.
+func (src *Source) settleEphemeral(ctx context.Context, settled []penstock.Settled) error {
+	src.writing.Lock()
+	defer src.writing.Unlock()
+	sess, err := src.session(ctx)
+	if err != nil {
+		return err
+	}
+	src.mu.Lock()
+	err = src.note(settled)
+	w := src.leading()
+	src.mu.Unlock()
+	if err != nil || w.batches == 0 {
+		return err
+	}
+	if _, err := sess.write.Exec(ctx, "select pg_current_xact_id()"); err != nil {
+		return sess.failed(err)
+	}
+	src.mu.Lock()
+	defer src.mu.Unlock()
+	if src.sess == sess {
+		src.pending = src.pending[w.batches:]
+		src.stored, src.reached = w.cursor, w.cursor
+		src.low = max(src.low, w.high)
+	}
+	return nil
+}

@@ -1,0 +1,232 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+
+	"github.com/penstock/penstock"
+)
+
+// Source is one subscription, held under a lease; or a reader along (ephemeral).
+//
+// Reading runs ahead of settling. The reader's position is the session's and
+// belongs to Fetch; what was returned waits in pending, in order, each batch with
+// the cursor to store once it and all before it are settled.
+type Source struct {
+	store *Store
+	req   penstock.Subscribe
+	uid   string // prefix of derived message ids
+	id    int64  // of the subscription, 0 if ephemeral
+	epoch int64  // of the lease
+
+	opening sync.Mutex // one goroutine opens a session
+	writing sync.Mutex // one cursor write at a time
+
+	mu      sync.Mutex
+	sess    *session
+	rewound bool // the next Fetch must say so
+	closed  bool
+	batches uint64    // returned so far, over all sessions
+	pending []pending // of this session, numbers without gaps
+	reached cursor    // the newest that may be stored
+	stored  cursor    // the newest that is
+	count   int64     // messages settled, as stored
+	landed  []int64   // seqs of retried dead letters that are settled
+	low     int64     // the bound for snapshots taken from now on (see mark)
+	high    int64     // the sequence's value at the last poll
+}
+
+var _ penstock.Source = (*Source)(nil)
+
+// pending is a batch that was returned and is not stored yet.
+type pending struct {
+	number   uint64
+	after    cursor // once this batch is settled
+	retry    bool   // its messages are dead letters on their way again
+	messages []penstock.Message
+	verdicts []penstock.Verdict // nil: all delivered
+	settled  bool
+}
+
+// position is how far reading has come.
+type position struct {
+	cursor
+	high   int64   // of the window, while paging
+	rebase *rebase // not nil after a restore, until what was there is read
+	bytes  int     // average size of a message, for the next page
+}
+
+// rebase is the way from another cluster's cursor to one of this cluster's.
+type rebase struct {
+	from cursor
+	to   mark
+	pos  int64
+	high int64
+}
+
+// Subscribe takes the lease, creating the subscription if there is none.
+func (s *Store) Subscribe(ctx context.Context, req penstock.Subscribe) (penstock.Source, error) {
+	if req.Lease <= 0 {
+		req.Lease = penstock.DefaultLease
+	}
+	if err := s.ready(ctx); err != nil {
+		return nil, err
+	}
+	uid, err := s.outboxUID(ctx, req.Outbox)
+	if err != nil {
+		return nil, err
+	}
+	src := &Source{store: s, req: req, uid: uid}
+	sess, err := s.newSession(ctx, req.Outbox)
+	if err != nil {
+		return nil, err
+	}
+	start, err := startingCursor(ctx, sess, req.Start)
+	if err == nil && !req.Ephemeral {
+		start, err = src.acquire(ctx, sess, start)
+	}
+	if err == nil {
+		err = src.begin(ctx, sess, start)
+	}
+	if err != nil {
+		sess.close()
+		return nil, explain(err)
+	}
+	return src, nil
+}
+
+// begin makes start the position of a new session.
+func (src *Source) begin(ctx context.Context, sess *session, start cursor) error {
+	sess.at = position{cursor: start, high: math.MaxInt64}
+	sess.decoder.uid = src.uid
+	sess.retries.flying = map[int64]bool{}
+	if start.system != sess.system {
+		src.store.log.Warn("the cursor is another cluster's, as after a restore: what it had not settled is read again by seq, and some of it may come twice",
+			"outbox", src.req.Outbox, "subscription", src.req.Subscription)
+		to, high, err := sess.freshMark(ctx)
+		if err != nil {
+			return err
+		}
+		sess.at.rebase = newRebase(start, to, high)
+	}
+	src.mu.Lock()
+	defer src.mu.Unlock()
+	src.sess = sess
+	src.pending = nil
+	src.reached, src.stored = start, start
+	src.low, src.high = start.end().low, 0
+	return nil
+}
+
+// session returns the open session, or opens one anew at the durable cursor.
+func (src *Source) session(ctx context.Context) (*session, error) {
+	src.opening.Lock()
+	defer src.opening.Unlock()
+	src.mu.Lock()
+	sess, closed := src.sess, src.closed
+	src.mu.Unlock()
+	switch {
+	case closed:
+		return nil, penstock.ErrClosed
+	case !sess.dead.Load():
+		return sess, nil
+	}
+	fresh, err := src.store.newSession(ctx, src.req.Outbox)
+	if err != nil {
+		return nil, err
+	}
+	start := src.stored
+	if !src.req.Ephemeral {
+		start, err = src.resume(ctx, fresh)
+	}
+	if err == nil {
+		err = src.begin(ctx, fresh, start)
+	}
+	if err != nil {
+		fresh.close()
+		return nil, explain(err)
+	}
+	src.mu.Lock()
+	src.rewound = true
+	src.mu.Unlock()
+	return fresh, nil
+}
+
+// Fetch implements penstock.Source.
+func (src *Source) Fetch(ctx context.Context, limit penstock.Limit) (penstock.Batch, error) {
+	if limit.Messages <= 0 || limit.Bytes <= 0 {
+		return penstock.Batch{}, &penstock.FieldError{Field: "limit", Problem: fmt.Sprintf("is %d messages and %d bytes", limit.Messages, limit.Bytes), Hint: "both must be positive"}
+	}
+	sess, err := src.session(ctx)
+	if err != nil {
+		return penstock.Batch{}, err
+	}
+	messages, err := src.fetchRetries(ctx, sess, limit)
+	retry := len(messages) > 0
+	if err == nil && !retry {
+		messages, err = src.fetchNext(ctx, sess, limit)
+	}
+	if err != nil {
+		return penstock.Batch{}, sess.failed(err)
+	}
+	batch, flush, err := src.register(sess, messages, retry)
+	if err == nil && flush {
+		err = src.Renew(ctx)
+	}
+	return batch, err
+}
+
+// fetchNext reads on in the outbox and moves the session's position.
+func (src *Source) fetchNext(ctx context.Context, sess *session, limit penstock.Limit) ([]penstock.Message, error) {
+	rows := limit.Messages
+	if sess.at.bytes > 0 {
+		rows = max(1, min(rows, limit.Bytes/sess.at.bytes))
+	}
+	read := src.readNew
+	switch {
+	case sess.at.rebase != nil:
+		read = src.readRebase
+	case sess.at.paging():
+		read = src.readPage
+	}
+	page, next, err := read(ctx, sess, rows, limit.Bytes)
+	if err != nil {
+		return nil, err
+	}
+	if n := len(page.messages); n > 0 {
+		next.bytes = max(1, page.bytes/n)
+	}
+	sess.at = next
+	return page.messages, nil
+}
+
+// register notes what was fetched as pending and gives it its number. flush is
+// true if the end of a backlog is to be stored, so that its last segment can be
+// reclaimed without waiting for the next message.
+func (src *Source) register(sess *session, messages []penstock.Message, retry bool) (batch penstock.Batch, flush bool, err error) {
+	src.mu.Lock()
+	defer src.mu.Unlock()
+	if src.closed {
+		return batch, false, penstock.ErrClosed
+	}
+	if src.sess != sess {
+		return batch, false, errForgotten
+	}
+	batch = penstock.Batch{Messages: messages, More: sess.at.paging() || sess.at.rebase != nil, Rewound: src.rewound}
+	src.rewound = false
+	if len(messages) == 0 {
+		if len(src.pending) == 0 {
+			src.reached = sess.at.cursor
+		}
+		return batch, len(src.pending) == 0 && src.stored.paging() && !src.reached.paging(), nil
+	}
+	src.batches++
+	batch.Number = src.batches
+	src.pending = append(src.pending, pending{number: src.batches, after: sess.at.cursor, retry: retry, messages: messages})
+	return batch, false, nil
+}
+
+var errForgotten = errors.New("the connection was lost, and the source went back to its durable cursor: fetch again")

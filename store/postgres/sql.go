@@ -1,0 +1,41 @@
+package postgres
+
+import (
+	"embed"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+//go:embed sql/*.sql
+var sqlFiles embed.FS
+
+//go:embed migrations/*.sql
+var migrationFiles embed.FS
+
+// statement loads sql/NAME.sql and puts in the quoted names.
+func statement(name, schema, outbox string) string {
+	text, err := sqlFiles.ReadFile("sql/" + name + ".sql")
+	if err != nil {
+		panic(err) // embedded: missing only if the program was built wrong
+	}
+	return strings.NewReplacer(
+		"{schema}", pgx.Identifier{schema}.Sanitize(),
+		"{outbox}", pgx.Identifier{schema, outbox}.Sanitize(),
+		"{seq}", literal(pgx.Identifier{schema, "_" + outbox + ".seq"}.Sanitize()),
+	).Replace(stripComments(string(text)))
+}
+
+// stripComments drops comment lines, so that the server does not parse them with
+// every statement that is not prepared.
+func stripComments(text string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		if !strings.HasPrefix(line, "--") {
+			b.WriteString(line)
+		}
+	}
+	return b.String()
+}
+
+func literal(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }

@@ -1,0 +1,5 @@
+-- Dead letters that someone asked to send again.
+select seq, created_at, id, key, topic, headers, payload, attempt
+  from {schema}._dead_letter
+ where subscription = $1 and retry and seq <> all ($2::bigint[])
+ order by seq limit $3

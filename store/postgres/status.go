@@ -1,0 +1,135 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/penstock/penstock"
+)
+
+// segment is a segment with the size of its heap, by which rings are rotated;
+// SegmentStatus.Bytes is the total.
+type segment struct {
+	penstock.SegmentStatus
+	heap int64
+}
+
+// segments reads the ring's state and the sequence's value.
+func (s *Store) segments(ctx context.Context, outbox string) (high int64, current *segment, all []segment, err error) {
+	quoted := func(suffix string) string { return pgx.Identifier{s.schema, "_" + outbox + suffix}.Sanitize() }
+	rows, err := s.pool.Query(ctx, "select coalesce(pg_sequence_last_value($2::text::regclass), 0), slot, pg_relation_size(oid), pg_total_relation_size(oid), "+
+		"slot = pg_sequence_last_value($3::text::regclass) from "+s.table("_segments")+"($1) order by slot", outbox, quoted(".seq"), quoted(".slot"))
+	if err != nil {
+		return 0, nil, nil, explain(err)
+	}
+	all, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (seg segment, err error) {
+		return seg, row.Scan(&high, &seg.Slot, &seg.heap, &seg.Bytes, &seg.Current)
+	})
+	if sqlState(err) == "42P01" {
+		return 0, nil, nil, noOutbox(outbox)
+	}
+	if err != nil {
+		return 0, nil, nil, explain(err)
+	}
+	for i := range all {
+		if all[i].Current {
+			current = &all[i]
+		}
+	}
+	return high, current, all, nil
+}
+
+// Status describes every outbox. Counting a backlog reads its index entries and
+// rows: about a second for some millions.
+func (s *Store) Status(ctx context.Context) ([]penstock.OutboxStatus, error) {
+	if err := s.ready(ctx); err != nil {
+		return nil, err
+	}
+	rows, err := s.pool.Query(ctx, "select name from "+s.table("_outbox")+" order by name")
+	if err != nil {
+		return nil, explain(err)
+	}
+	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return nil, explain(err)
+	}
+	result := make([]penstock.OutboxStatus, 0, len(names))
+	for _, name := range names {
+		status, err := s.outboxStatus(ctx, name)
+		if errors.Is(err, penstock.ErrNoOutbox) {
+			continue // dropped meanwhile
+		}
+		if err != nil {
+			return nil, err
+		}
+		result = append(result, status)
+	}
+	return result, nil
+}
+
+func (s *Store) outboxStatus(ctx context.Context, name string) (penstock.OutboxStatus, error) {
+	status := penstock.OutboxStatus{Outbox: name, Subscriptions: []penstock.SubscriptionStatus{}}
+	_, _, segments, err := s.segments(ctx, name)
+	if err != nil {
+		return status, err
+	}
+	for _, seg := range segments {
+		status.Bytes += seg.Bytes
+		status.Segments = append(status.Segments, seg.SegmentStatus)
+	}
+	rows, err := s.pool.Query(ctx, "select id, name from "+s.table("_subscription")+" where outbox = $1 order by name", name)
+	if err != nil {
+		return status, explain(err)
+	}
+	type subscription struct {
+		ID   int64
+		Name string
+	}
+	subscriptions, err := pgx.CollectRows(rows, pgx.RowToStructByPos[subscription])
+	if err != nil {
+		return status, explain(err)
+	}
+	for _, sub := range subscriptions {
+		one, err := s.subscriptionStatus(ctx, name, sub.ID)
+		if err != nil {
+			return status, explain(err)
+		}
+		one.Subscription = sub.Name
+		status.Subscriptions = append(status.Subscriptions, one)
+	}
+	return status, nil
+}
+
+func (s *Store) subscriptionStatus(ctx context.Context, outbox string, id int64) (status penstock.SubscriptionStatus, err error) {
+	var h head
+	err = h.scan(s.pool.QueryRow(ctx, headColumns+s.table("_head")+"($1)", id))
+	if errors.Is(err, pgx.ErrNoRows) {
+		h = head{cursor: cursor{done: mark{snap: nothing}}, expired: true}
+	} else if err != nil {
+		return status, err
+	}
+	status.Settled, status.Epoch = h.count, h.epoch
+	if !h.expired {
+		status.Holder, status.LeaseUntil = h.holder, h.until
+	}
+	// In a transaction, for settings that keep the plan off statistics.
+	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, "set local enable_seqscan = off; set local enable_bitmapscan = off; set local max_parallel_workers_per_gather = 0"); err != nil {
+			return err
+		}
+		c, age := h.cursor, 0.0
+		if err := tx.QueryRow(ctx, statement("status", s.schema, outbox), c.end().xip(), c.bound(), c.done.snap, c.end().snap, c.posOrEnd()).
+			Scan(&status.Backlog, &age); err != nil {
+			return err
+		}
+		status.OldestAge = time.Duration(age * float64(time.Second))
+		if err := tx.QueryRow(ctx, "select count(*) from "+s.table("_dead_letter")+" where subscription = $1", id).Scan(&status.DeadLetters); err != nil {
+			return err
+		}
+		return tx.QueryRow(ctx, statement("rate", s.schema, outbox), id, h.count).Scan(&status.Rate)
+	})
+	return status, err
+}

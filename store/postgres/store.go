@@ -1,0 +1,166 @@
+// Package postgres keeps outboxes in PostgreSQL 14 to 18. DESIGN.md explains the
+// ring, the snapshot cursor and the cursor log.
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/penstock/penstock"
+)
+
+// DefaultSchema holds Penstock's tables unless Options names another.
+const DefaultSchema = "penstock"
+
+const oldestServer = 140000 // server_version_num
+
+// Options of a Store. The zero value is usable.
+type Options struct {
+	// Schema of Penstock's tables. Default "penstock".
+	Schema string
+	// Segments of a new outbox's ring, 2 to 1000. Default 8.
+	Segments int
+	// SegmentBytes of heap after which a segment is sealed. Default 128 MiB.
+	SegmentBytes int64
+	// Log gets warnings; default slog.Default().
+	Log *slog.Logger
+}
+
+// Store is a penstock.Store on PostgreSQL. Safe for concurrent use.
+type Store struct {
+	config *pgxpool.Config
+	pool   *pgxpool.Pool
+	schema string
+	opts   Options
+	log    *slog.Logger
+
+	checked atomic.Bool // the schema was found to be this version's
+
+	mu   sync.Mutex
+	care map[string]*caretaker // by outbox
+}
+
+var _ penstock.Store = (*Store)(nil)
+
+// Open prepares a store. It does not connect: a database that is down shows as an
+// error of the first call, and later calls work once it is up.
+func Open(ctx context.Context, url string, opts Options) (*Store, error) {
+	if opts.Schema == "" {
+		opts.Schema = DefaultSchema
+	}
+	if opts.Segments == 0 {
+		opts.Segments = 8
+	}
+	if opts.SegmentBytes == 0 {
+		opts.SegmentBytes = 128 << 20
+	}
+	if opts.Log == nil {
+		opts.Log = slog.Default()
+	}
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, penstock.WithHint(err, "a database URL looks like postgres://user:password@host:5432/database")
+	}
+	if config.ConnConfig.ConnectTimeout == 0 {
+		config.ConnConfig.ConnectTimeout = 10 * time.Second
+	}
+	if config.ConnConfig.RuntimeParams["application_name"] == "" {
+		config.ConnConfig.RuntimeParams["application_name"] = "penstock"
+	}
+	config.ConnConfig.OnNotice = nil
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return nil, explain(err)
+	}
+	return &Store{config: config, pool: pool, schema: opts.Schema, opts: opts, log: opts.Log, care: map[string]*caretaker{}}, nil
+}
+
+// Close closes idle connections. Sources are closed by whoever opened them.
+func (s *Store) Close() error {
+	s.pool.Close()
+	return nil
+}
+
+// Schema is the name of the schema that holds Penstock's tables.
+func (s *Store) Schema() string { return s.schema }
+
+// table quotes the name of one of Penstock's own tables or functions.
+func (s *Store) table(name string) string { return pgx.Identifier{s.schema, name}.Sanitize() }
+
+// CreateOutbox makes an outbox with the options' segments.
+func (s *Store) CreateOutbox(ctx context.Context, name string) error {
+	if err := validName(name); err != nil {
+		return err
+	}
+	if err := s.ready(ctx); err != nil {
+		return err
+	}
+	_, err := s.pool.Exec(ctx, "select "+s.table("create_outbox")+"($1, $2, $3)", name, s.opts.Segments, s.opts.SegmentBytes)
+	if sqlState(err) == "42P07" || sqlState(err) == "23505" {
+		return fmt.Errorf("%w: %q", penstock.ErrOutboxExists, name)
+	}
+	return explain(err)
+}
+
+// DropOutbox removes an outbox with everything in it.
+func (s *Store) DropOutbox(ctx context.Context, name string) error {
+	if err := s.ready(ctx); err != nil {
+		return err
+	}
+	_, err := s.pool.Exec(ctx, "select "+s.table("drop_outbox")+"($1)", name)
+	if sqlState(err) == "42P01" {
+		return noOutbox(name)
+	}
+	return explain(err)
+}
+
+// ready checks once that the server and the schema can be used.
+func (s *Store) ready(ctx context.Context) error {
+	if s.checked.Load() {
+		return nil
+	}
+	var server int
+	if err := s.pool.QueryRow(ctx, "select current_setting('server_version_num')::int").Scan(&server); err != nil {
+		return explain(err)
+	}
+	if server < oldestServer {
+		return penstock.WithHint(fmt.Errorf("the server is PostgreSQL %d", server/10000), "Penstock needs PostgreSQL 14 or newer")
+	}
+	if err := s.checkVersion(ctx); err != nil {
+		return err
+	}
+	s.checked.Store(true)
+	return nil
+}
+
+func noOutbox(name string) error {
+	return penstock.WithHint(fmt.Errorf("%w: %q", penstock.ErrNoOutbox, name), "penstock outbox list shows those there are")
+}
+
+func validName(name string) error {
+	if err := penstock.ValidateOutboxName(name); err != nil {
+		return err
+	}
+	if name[0] == '_' {
+		return &penstock.FieldError{Field: "outbox", Problem: fmt.Sprintf("%q begins with an underscore", name), Hint: "such names are Penstock's own; choose another"}
+	}
+	return nil
+}
+
+// outboxUID reads the prefix of an outbox's derived message ids.
+func (s *Store) outboxUID(ctx context.Context, name string) (string, error) {
+	var uid string
+	err := s.pool.QueryRow(ctx, "select uid from "+s.table("_outbox")+" where name = $1", name).Scan(&uid)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return "", noOutbox(name)
+	}
+	return uid, explain(err)
+}
