@@ -6,7 +6,11 @@ package relay
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"sync"
+	"time"
+
+	"github.com/penstock/penstock"
 )
 
 // Relay runs one subscription.
@@ -36,5 +40,74 @@ func (r *Relay) Drain() { r.drainOne.Do(func() { close(r.drain) }) }
 // error: running Sends are cancelled and what is not settled comes back to the
 // next relay. A database or broker that fails does not end it. Call it once.
 func (r *Relay) Run(ctx context.Context) error {
-	return errors.New("the pump follows in the next commit")
+	log := r.cfg.Logger.With("subscription", r.cfg.Name)
+	for {
+		source, opened, err := r.open(ctx, log)
+		if err != nil {
+			return err
+		}
+		if source == nil {
+			return nil // drained before it began
+		}
+		err = newSession(&r.cfg, log, source, r.drain).run(ctx, opened)
+		if !errors.Is(err, penstock.ErrFenced) {
+			return err
+		}
+		log.Warn("the subscription was taken over; what was not settled is the other relay's to send", "err", err)
+		sleep(ctx, r.drain, time.Second)
+	}
+}
+
+// open takes the lease, however long that takes. It returns when the call that
+// took it began, and a nil source if the relay is drained before.
+func (r *Relay) open(ctx context.Context, log *slog.Logger) (penstock.Source, time.Time, error) {
+	retry := backoff{least: time.Second, most: 15 * time.Second}
+	standby := backoff{least: time.Second, most: 2 * time.Second}
+	heldLog := throttle{log: log, every: time.Minute}
+	for {
+		select {
+		case <-r.drain:
+			return nil, time.Time{}, nil
+		default:
+		}
+		start := time.Now()
+		call, cancel := context.WithTimeout(ctx, sourceTimeout)
+		source, err := r.cfg.Open(call)
+		cancel()
+		var wait time.Duration
+		switch {
+		case err == nil:
+			log.Info("relaying", "lease", r.cfg.Lease)
+			return source, start, nil
+		case ctx.Err() != nil:
+			return nil, start, ctx.Err()
+		case errors.Is(err, penstock.ErrHeld):
+			wait = standby.next()
+			heldLog.Log(slog.LevelInfo, "standing by: another relay holds the subscription", "err", err)
+		default:
+			wait = retry.next()
+			log.Error("cannot open the subscription; trying again", append([]any{"err", err, "in", wait}, nextStep(err)...)...)
+		}
+		if !sleep(ctx, r.drain, wait) && ctx.Err() != nil {
+			return nil, start, ctx.Err()
+		}
+	}
+}
+
+// nextStep is what the operator can do about an error of Open, where the error
+// does not say it.
+func nextStep(err error) []any {
+	var hinted *penstock.HintError
+	hint := "is the database up, and are its URL, user and password right?"
+	switch {
+	case errors.As(err, &hinted):
+		return nil
+	case errors.Is(err, penstock.ErrNoOutbox):
+		hint = "create the outbox: penstock outbox create NAME"
+	case errors.Is(err, penstock.ErrNotMigrated):
+		hint = "run: penstock migrate"
+	case errors.Is(err, penstock.ErrNewerSchema):
+		hint = "install the version of penstock that migrated the database, or a newer one"
+	}
+	return []any{"hint", hint}
 }

@@ -1,0 +1,74 @@
+package relay
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+// delayAfter is the delay after the nth failure in a row, from 1: doubling from
+// least to most, and spread by half so that many do not come back together.
+func delayAfter(n int, least, most time.Duration) time.Duration {
+	d := most
+	if n < 32 && least<<(n-1) > 0 { // no overflow
+		d = min(least<<(n-1), most)
+	}
+	return d/2 + rand.N(d/2+1)
+}
+
+// backoff counts failures in a row.
+type backoff struct {
+	least, most time.Duration
+	failures    int
+}
+
+func (b *backoff) next() time.Duration {
+	b.failures++
+	return delayAfter(b.failures, b.least, b.most)
+}
+
+func (b *backoff) reset() { b.failures = 0 }
+
+// sleep waits for d and reports whether neither ctx nor stop ended it.
+func sleep(ctx context.Context, stop <-chan struct{}, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-stop:
+	case <-ctx.Done():
+	}
+	return false
+}
+
+// throttle lets one log line through every ten seconds, or every so often, and
+// counts the others.
+type throttle struct {
+	log   *slog.Logger
+	every time.Duration
+
+	mu      sync.Mutex
+	next    time.Time
+	skipped int
+}
+
+func (t *throttle) Log(level slog.Level, msg string, args ...any) {
+	t.mu.Lock()
+	now := time.Now()
+	if now.Before(t.next) {
+		t.skipped++
+		t.mu.Unlock()
+		return
+	}
+	skipped := t.skipped
+	t.next, t.skipped = now.Add(cmp.Or(t.every, 10*time.Second)), 0
+	t.mu.Unlock()
+	if skipped > 0 {
+		args = append(args, "similar_not_logged", skipped)
+	}
+	t.log.Log(context.Background(), level, msg, args...)
+}

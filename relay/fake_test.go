@@ -1,0 +1,388 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+// outbox is the fake database of one outbox: messages in order, a durable cursor
+// and a lease. Sources read it.
+type outbox struct {
+	mu       sync.Mutex
+	messages []penstock.Message
+	settled  int // the durable cursor: index of the first message not settled
+	settles  []time.Time
+	holder   *fakeSource
+	openings int
+
+	// faults, called under mu; nil: none
+	openErr   func() error
+	fetchErr  func() error
+	settleErr func() error
+	renewErr  func() error
+	rewind    func() bool
+	maxFetch  func() int
+	renewWait func(ctx context.Context) // called without mu
+}
+
+func (l *outbox) publish(msgs ...penstock.Message) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, m := range msgs {
+		m.Seq = int64(len(l.messages) + 1)
+		m.ID = fmt.Sprint(m.Seq)
+		m.Attempt = 1
+		l.messages = append(l.messages, m)
+	}
+}
+
+// publishKeys publishes n messages, the ith with key keys[i%len(keys)].
+func (l *outbox) publishKeys(n int, keys ...string) {
+	for i := range n {
+		l.publish(penstock.Message{Key: keys[i%len(keys)], Topic: "t"})
+	}
+}
+
+func (l *outbox) cursor() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.settled
+}
+
+// steal gives the lease to nobody the relay knows.
+func (l *outbox) steal() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.holder = nil
+}
+
+func (l *outbox) open(ctx context.Context) (penstock.Source, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := fault(l.openErr); err != nil {
+		return nil, err
+	}
+	l.openings++
+	l.holder = &fakeSource{log: l, next: l.settled, ends: map[uint64]int{}}
+	return l.holder, nil
+}
+
+func fault(f func() error) error {
+	if f == nil {
+		return nil
+	}
+	return f()
+}
+
+type fakeSource struct {
+	log    *outbox
+	next   int
+	number uint64
+	ends   map[uint64]int // of unsettled batches: index after the last message
+	starts map[uint64]int
+	closed bool
+	misuse error
+}
+
+func (s *fakeSource) check() error {
+	if s.closed {
+		s.misuse = errors.New("used after Close")
+		return penstock.ErrClosed
+	}
+	if s.log.holder != s {
+		return fmt.Errorf("fake: %w", penstock.ErrFenced)
+	}
+	return nil
+}
+
+func (s *fakeSource) Fetch(ctx context.Context, limit penstock.Limit) (penstock.Batch, error) {
+	s.log.mu.Lock()
+	defer s.log.mu.Unlock()
+	if err := s.check(); err != nil {
+		return penstock.Batch{}, err
+	}
+	if err := fault(s.log.fetchErr); err != nil {
+		return penstock.Batch{}, err
+	}
+	var b penstock.Batch
+	if s.log.rewind != nil && s.log.rewind() {
+		b.Rewound = true
+		s.next = s.log.settled
+		clear(s.ends)
+	}
+	n := limit.Messages
+	if s.log.maxFetch != nil {
+		n = min(n, s.log.maxFetch())
+	}
+	bytes := 0
+	for len(b.Messages) < n && s.next < len(s.log.messages) && (bytes < limit.Bytes || len(b.Messages) == 0) {
+		m := s.log.messages[s.next]
+		bytes += m.Size()
+		b.Messages = append(b.Messages, m)
+		s.next++
+	}
+	b.More = s.next < len(s.log.messages)
+	if len(b.Messages) > 0 {
+		s.number++
+		b.Number = s.number
+		s.ends[b.Number] = s.next
+	}
+	return b, nil
+}
+
+func (s *fakeSource) Settle(ctx context.Context, settled ...penstock.Settled) error {
+	s.log.mu.Lock()
+	defer s.log.mu.Unlock()
+	if err := s.check(); err != nil {
+		return err
+	}
+	if err := fault(s.log.settleErr); err != nil {
+		return err
+	}
+	for _, t := range settled {
+		end, ok := s.ends[t.Batch.Number]
+		if !ok {
+			continue // fetched before a rewind
+		}
+		if end-len(t.Batch.Messages) != s.log.settled {
+			s.misuse = fmt.Errorf("batch %d settled out of turn", t.Batch.Number)
+			return s.misuse
+		}
+		s.log.settled = end
+		delete(s.ends, t.Batch.Number)
+	}
+	s.log.settles = append(s.log.settles, time.Now())
+	return nil
+}
+
+func (s *fakeSource) Renew(ctx context.Context) error {
+	if s.log.renewWait != nil {
+		s.log.renewWait(ctx)
+	}
+	s.log.mu.Lock()
+	defer s.log.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := s.check(); err != nil {
+		return err
+	}
+	return fault(s.log.renewErr)
+}
+
+func (s *fakeSource) Close(ctx context.Context) error {
+	s.log.mu.Lock()
+	defer s.log.mu.Unlock()
+	s.closed = true
+	if s.log.holder == s {
+		s.log.holder = nil
+	}
+	return s.misuse
+}
+
+// sink records what it confirms and checks what every sink may rely on.
+type sink struct {
+	t       testing.TB
+	inOrder bool
+	// answer decides about one message; nil: confirmed.
+	answer func(m *penstock.Message) error
+	// before runs before a Send is answered, and may wait.
+	before func(ctx context.Context, msgs []penstock.Message)
+
+	mu        sync.Mutex
+	held      map[string]bool
+	running   int
+	maxRun    int
+	sends     []send
+	confirmed []penstock.Message // in order, with repetitions
+	attempts  []penstock.Message // all that were tried
+}
+
+type send struct {
+	at time.Time
+	n  int
+}
+
+func (k *sink) KeepsOrder() bool { return k.inOrder }
+
+func (k *sink) Send(ctx context.Context, msgs []penstock.Message) []error {
+	k.mu.Lock()
+	if k.held == nil {
+		k.held = map[string]bool{}
+	}
+	k.running++
+	k.maxRun = max(k.maxRun, k.running)
+	k.sends = append(k.sends, send{time.Now(), len(msgs)})
+	mine := map[string]int{}
+	for _, m := range msgs {
+		if m.Key == "" {
+			continue
+		}
+		if k.held[m.Key] {
+			k.t.Errorf("key %q is sent by two Sends at once", m.Key)
+		}
+		mine[m.Key]++
+		if mine[m.Key] > 1 && !k.inOrder {
+			k.t.Errorf("key %q twice in one Send", m.Key)
+		}
+	}
+	for key := range mine {
+		k.held[key] = true
+	}
+	k.mu.Unlock()
+
+	if k.before != nil {
+		k.before(ctx, msgs)
+	}
+
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.running--
+	for key := range mine {
+		delete(k.held, key)
+	}
+	var errs []error
+	failed := map[string]error{}
+	for i := range msgs {
+		m := &msgs[i]
+		var err error
+		if ctx.Err() != nil {
+			err = penstock.Unavailable(ctx.Err())
+		} else if err = failed[m.Key]; err == nil || m.Key == "" {
+			k.attempts = append(k.attempts, *m)
+			if k.answer != nil {
+				err = k.answer(m)
+			} else {
+				err = nil
+			}
+		}
+		if err == nil {
+			k.confirmed = append(k.confirmed, *m)
+			continue
+		}
+		failed[m.Key] = err
+		if errs == nil {
+			errs = make([]error, len(msgs))
+		}
+		errs[i] = err
+	}
+	return errs
+}
+
+func (k *sink) Close(context.Context) error { return nil }
+
+func (k *sink) delivered() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.confirmed)
+}
+
+// firsts returns each message's first confirmation, in order, per key.
+func (k *sink) firsts() map[string][]int64 {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	seen := map[int64]bool{}
+	byKey := map[string][]int64{}
+	for _, m := range k.confirmed {
+		if !seen[m.Seq] {
+			seen[m.Seq] = true
+			byKey[m.Key] = append(byKey[m.Key], m.Seq)
+		}
+	}
+	return byKey
+}
+
+// quiet is a logger for tests; PENSTOCK_TEST_LOG=1 makes it speak.
+func quiet() *slog.Logger {
+	if os.Getenv("PENSTOCK_TEST_LOG") != "" {
+		return slog.New(slog.NewTextHandler(os.Stderr, nil))
+	}
+	return slog.New(slog.DiscardHandler)
+}
+
+// start runs a relay and returns it with the channel of Run's result.
+func start(t testing.TB, ctx context.Context, l *outbox, k penstock.Sink, change func(*Config)) (*Relay, <-chan error) {
+	t.Helper()
+	cfg := Config{Name: "test", Open: l.open, Sink: k, Logger: quiet(), MaxInFlight: 64, MaxBatch: 8, Senders: 4}
+	if change != nil {
+		change(&cfg)
+	}
+	r, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	result := make(chan error, 1)
+	go func() { result <- r.Run(ctx) }()
+	return r, result
+}
+
+// finish drains the relay and checks what holds in every test: no error, and
+// nothing settled that was not confirmed.
+func finish(t testing.TB, r *Relay, result <-chan error, l *outbox, k *sink) {
+	t.Helper()
+	r.Drain()
+	if err := <-result; err != nil {
+		t.Fatalf("Run: %v", err)
+	}
+	checkSettled(t, l, k)
+}
+
+func checkSettled(t testing.TB, l *outbox, k *sink) {
+	t.Helper()
+	seen := map[int64]bool{}
+	k.mu.Lock()
+	for _, m := range k.confirmed {
+		seen[m.Seq] = true
+	}
+	k.mu.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, m := range l.messages[:l.settled] {
+		if !seen[m.Seq] {
+			t.Fatalf("message %d is settled and was never confirmed", m.Seq)
+		}
+	}
+	if l.holder != nil {
+		t.Error("the lease was not given back")
+	}
+}
+
+// checkOrder requires that every message was confirmed, per key in order.
+func checkOrder(t testing.TB, l *outbox, k *sink) {
+	t.Helper()
+	want := map[string][]int64{}
+	for _, m := range l.messages {
+		want[m.Key] = append(want[m.Key], m.Seq)
+	}
+	got := k.firsts()
+	for key, seqs := range want {
+		if key == "" {
+			if len(got[key]) != len(seqs) {
+				t.Errorf("%d of %d messages without a key were delivered", len(got[key]), len(seqs))
+			}
+			continue
+		}
+		if fmt.Sprint(got[key]) != fmt.Sprint(seqs) {
+			t.Errorf("key %q: first deliveries %v, want %v", key, got[key], seqs)
+		}
+	}
+}
+
+// seeded returns a random generator whose seed is printed if the test fails.
+func seeded(t testing.TB, seed uint64) *rand.Rand {
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("seed %d", seed)
+		}
+	})
+	return rand.New(rand.NewPCG(seed, 0))
+}

@@ -1,0 +1,256 @@
+package relay
+
+import (
+	"container/heap"
+	"strings"
+	"time"
+)
+
+// entry is one fetched message that the sink has not confirmed. Entries are
+// linked into lanes; a batch's entries are one slice.
+type entry struct {
+	next  *entry
+	batch *batch
+	index uint32 // of the message in its batch
+	size  uint32 // Message.Size
+	tries uint32 // how often the sink refused it
+}
+
+type laneState uint8
+
+const (
+	idle    laneState = iota // not in use
+	ready                    // in the ready queue
+	held                     // a running Send has its first messages
+	waiting                  // its first message waits for another attempt
+)
+
+// lane is the line of messages of one key. It exists while it is held or has
+// messages, so there are never more lanes than messages in flight.
+type lane struct {
+	key        string
+	head, tail *entry
+	next       *lane // in the ready queue, or among the spares
+	state      laneState
+	due        time.Time // while waiting
+}
+
+func (l *lane) pushBack(e *entry) {
+	e.next = nil
+	if l.head == nil {
+		l.head = e
+	} else {
+		l.tail.next = e
+	}
+	l.tail = e
+}
+
+func (l *lane) pushFront(e *entry) {
+	e.next = l.head
+	if l.head == nil {
+		l.tail = e
+	}
+	l.head = e
+}
+
+func (l *lane) popFront() *entry {
+	e := l.head
+	l.head = e.next
+	if l.head == nil {
+		l.tail = nil
+	}
+	e.next = nil
+	return e
+}
+
+// lanes holds every message that is not being sent: keyed ones in a lane per
+// key, those without a key in the loose lane, which is never held. It is not
+// safe for concurrent use.
+//
+// A message without a key that was refused gets a lane to itself, so that it
+// waits alone.
+type lanes struct {
+	byKey      map[string]*lane
+	loose      lane
+	first      *lane // of the ready queue
+	last       *lane
+	waiting    dueHeap
+	spare      *lane
+	spares     int
+	wholeLanes bool // a Send may take many messages of one key
+}
+
+// maxSpares bounds the free list; more lanes than that at once are rare.
+const maxSpares = 4096
+
+func newLanes(wholeLanes bool) *lanes {
+	return &lanes{byKey: make(map[string]*lane), wholeLanes: wholeLanes}
+}
+
+// add appends entries to their lanes.
+func (ls *lanes) add(entries []entry) {
+	var l *lane // of the entry before: runs of one key are common
+	for i := range entries {
+		e := &entries[i]
+		key := e.batch.Messages[e.index].Key
+		if l == nil || l.key != key {
+			l = ls.lane(key)
+		}
+		l.pushBack(e)
+		if l.state == idle {
+			ls.pushReady(l)
+		}
+	}
+}
+
+func (ls *lanes) lane(key string) *lane {
+	if key == "" {
+		return &ls.loose
+	}
+	l := ls.byKey[key]
+	if l == nil {
+		l = ls.newLane()
+		// A lane may outlive the batch it began with, and the key may be a part of
+		// that batch's buffer.
+		l.key = strings.Clone(key)
+		ls.byKey[l.key] = l
+	}
+	return l
+}
+
+func (ls *lanes) newLane() *lane {
+	if l := ls.spare; l != nil {
+		ls.spare, l.next = l.next, nil
+		ls.spares--
+		return l
+	}
+	return new(lane)
+}
+
+// drop forgets an empty lane.
+func (ls *lanes) drop(l *lane) {
+	if l.key != "" {
+		delete(ls.byKey, l.key)
+	}
+	*l = lane{}
+	if ls.spares < maxSpares {
+		l.next, ls.spare = ls.spare, l
+		ls.spares++
+	}
+}
+
+func (ls *lanes) pushReady(l *lane) {
+	l.state = ready
+	if ls.first == nil {
+		ls.first = l
+	} else {
+		ls.last.next = l
+	}
+	ls.last = l
+}
+
+func (ls *lanes) popReady() *lane {
+	l := ls.first
+	ls.first, l.next = l.next, nil
+	return l
+}
+
+// take moves up to count messages of about bytes to r, from the lanes that have
+// been ready the longest, and holds their lanes. It reports whether there were
+// any.
+func (ls *lanes) take(r *run, count, bytes int) bool {
+	for ls.first != nil && count > 0 && bytes > 0 {
+		l := ls.popReady()
+		n := count
+		if l != &ls.loose && !ls.wholeLanes {
+			n = 1
+		}
+		from := len(r.entries)
+		for ; n > 0 && bytes > 0 && l.head != nil; n-- {
+			e := l.popFront()
+			r.entries = append(r.entries, e)
+			bytes -= int(e.size)
+			count--
+		}
+		r.held = append(r.held, hold{lane: l, from: from, to: len(r.entries)})
+		switch {
+		case l != &ls.loose:
+			l.state = held
+		case l.head != nil:
+			ls.pushReady(l)
+		default:
+			l.state = idle
+		}
+	}
+	return len(r.entries) > 0
+}
+
+// release lets go of a lane after a Send. Its next message may go at once.
+func (ls *lanes) release(l *lane) {
+	switch {
+	case l == &ls.loose:
+	case l.head != nil:
+		ls.pushReady(l)
+	default:
+		ls.drop(l)
+	}
+}
+
+// delay lets go of a lane whose first message is to be tried again at due.
+func (ls *lanes) delay(l *lane, due time.Time) {
+	l.state, l.due = waiting, due
+	heap.Push(&ls.waiting, l)
+}
+
+// delayLoose makes a message without a key wait alone.
+func (ls *lanes) delayLoose(e *entry, due time.Time) {
+	l := ls.newLane()
+	l.pushBack(e)
+	ls.delay(l, due)
+}
+
+// returnLoose puts back a message without a key, behind the others: should it
+// be what upsets the sink, the others get their chance.
+func (ls *lanes) returnLoose(e *entry) {
+	ls.loose.pushBack(e)
+	if ls.loose.state == idle {
+		ls.pushReady(&ls.loose)
+	}
+}
+
+// wake makes lanes ready that have waited until now.
+func (ls *lanes) wake(now time.Time) {
+	for len(ls.waiting) > 0 && !ls.waiting[0].due.After(now) {
+		ls.pushReady(heap.Pop(&ls.waiting).(*lane))
+	}
+}
+
+// forget drops every message. Lanes that a running Send holds stay held, so
+// that messages added later wait for it.
+func (ls *lanes) forget() {
+	ls.first, ls.last = nil, nil
+	ls.loose = lane{}
+	ls.waiting = nil
+	for key, l := range ls.byKey {
+		if l.state == held {
+			l.head, l.tail = nil, nil
+			continue
+		}
+		delete(ls.byKey, key) // and leave the lane to the garbage collector
+	}
+}
+
+// dueHeap is a heap of waiting lanes, the soonest first.
+type dueHeap []*lane
+
+func (h dueHeap) Len() int           { return len(h) }
+func (h dueHeap) Less(i, j int) bool { return h[i].due.Before(h[j].due) }
+func (h dueHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *dueHeap) Push(x any)        { *h = append(*h, x.(*lane)) }
+func (h *dueHeap) Pop() any {
+	old := *h
+	l := old[len(old)-1]
+	old[len(old)-1] = nil
+	*h = old[:len(old)-1]
+	return l
+}

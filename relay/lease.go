@@ -1,0 +1,116 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+// lease is how long this process may believe that it holds the subscription.
+// It is judged by the local clock and starts before the call that took or
+// renewed the lease, so it always ends before the store's own. Not safe for
+// concurrent use.
+type lease struct {
+	length time.Duration
+	until  time.Time
+	// spell is the context of all Sends under an uninterrupted lease: it ends
+	// when the lease runs out, and a new one begins with the next renewal.
+	spell  context.Context
+	end    context.CancelFunc
+	lapsed bool
+}
+
+// extend notes that the lease was taken or renewed by a call that started at
+// start. It reports whether that made a lapsed lease valid again.
+func (l *lease) extend(ctx context.Context, start, now time.Time) bool {
+	if until := start.Add(l.length); until.After(l.until) {
+		l.until = until
+	}
+	if !l.lapsed || !l.covers(now) {
+		return false
+	}
+	l.lapsed = false
+	l.spell, l.end = context.WithCancel(ctx)
+	return true
+}
+
+// covers reports whether the lease holds at now, by the monotonic clock and by
+// the wall clock: the first stands still while the machine sleeps, the second
+// may be set.
+func (l *lease) covers(now time.Time) bool {
+	return now.Before(l.until) && now.Round(0).Before(l.until.Round(0))
+}
+
+// lapse ends the spell. It reports whether the lease was valid until now.
+func (l *lease) lapse() bool {
+	if l.lapsed {
+		return false
+	}
+	l.lapsed = true
+	l.end()
+	return true
+}
+
+// extend is lease.extend for the session.
+func (s *session) extend(ctx context.Context, start time.Time) {
+	s.mu.Lock()
+	now := time.Now()
+	back := s.lease.extend(ctx, start, now)
+	s.lapseTimer.Reset(s.lease.until.Sub(now))
+	s.cond.Signal()
+	s.mu.Unlock()
+	if back {
+		s.log.Info("the lease is valid again, sending goes on")
+	}
+}
+
+// checkLease stops all Sends if the lease has run out.
+func (s *session) checkLease() {
+	s.mu.Lock()
+	lapsed := !s.lease.covers(time.Now()) && s.lease.lapse()
+	s.mu.Unlock()
+	if lapsed {
+		s.log.Warn("the lease ran out before it could be renewed; nothing is sent until it is",
+			"lease", s.cfg.Lease, "hint", "the process was paused, or the database cannot be reached")
+		poke(s.renewNow)
+	}
+}
+
+// renewLoop renews the lease three times in its length, and at once when it
+// was found to have run out.
+func (s *session) renewLoop(ctx context.Context, opened time.Time) {
+	every := s.cfg.Lease / 3
+	retry := backoff{least: s.cfg.Lease / 30, most: s.cfg.Lease / 6}
+	t := time.NewTimer(time.Until(opened.Add(every)))
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+		case <-s.renewNow:
+		}
+		start := time.Now()
+		call, cancel := context.WithTimeout(ctx, every)
+		err := s.source.Renew(call)
+		cancel()
+		switch {
+		case err == nil:
+			retry.reset()
+			s.extend(ctx, start)
+			t.Reset(every)
+		case errors.Is(err, penstock.ErrFenced):
+			s.fenced(err)
+			return
+		case ctx.Err() != nil:
+			return
+		default:
+			wait := retry.next()
+			s.sourceLog.Log(slog.LevelWarn, "cannot renew the lease; trying again", "err", err, "in", wait)
+			t.Reset(wait)
+		}
+	}
+}

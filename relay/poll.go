@@ -1,0 +1,143 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+// fetchLoop fetches ahead of sending until the drain or the end of the session.
+func (s *session) fetchLoop(ctx context.Context) {
+	retry := backoff{least: 100 * time.Millisecond, most: 5 * time.Second}
+	last := time.Now() // when messages arrived
+	for {
+		limit, ok := s.waitForRoom(ctx)
+		if !ok {
+			return
+		}
+		call, cancel := context.WithTimeout(ctx, sourceTimeout)
+		b, err := s.source.Fetch(call, limit)
+		cancel()
+		switch {
+		case err == nil:
+			retry.reset()
+		case errors.Is(err, penstock.ErrFenced):
+			s.fenced(err)
+			return
+		case ctx.Err() != nil:
+			return
+		default:
+			wait := retry.next()
+			s.sourceLog.Log(slog.LevelWarn, "cannot fetch messages; trying again", "err", err, "in", wait)
+			if !sleep(ctx, s.drain, wait) {
+				return
+			}
+			continue
+		}
+		if !s.admit(b) {
+			return
+		}
+		now := time.Now()
+		if len(b.Messages) > 0 {
+			last = now
+		}
+		if b.More || len(b.Messages) >= limit.Messages {
+			continue
+		}
+		if !sleep(ctx, s.drain, s.pollPause(now.Sub(last))) {
+			return
+		}
+	}
+}
+
+// pollPause is the pause before the next fetch: an eighth of the silence so
+// far. Messages that keep coming find a fetch about a PollMin away, and after
+// eight PollMax of silence the database sees one fetch per PollMax.
+func (s *session) pollPause(silence time.Duration) time.Duration {
+	return min(max(silence/8, s.cfg.PollMin), s.cfg.PollMax)
+}
+
+// waitForRoom waits until the window has room for a fetch; false means that
+// there will be no more fetches.
+func (s *session) waitForRoom(ctx context.Context) (penstock.Limit, bool) {
+	for {
+		s.mu.Lock()
+		limit, ok := s.window.room()
+		s.starved = !ok
+		if s.starved && s.window.pressing() {
+			poke(s.hurry)
+		}
+		over := s.draining
+		s.mu.Unlock()
+		if over || ok {
+			return limit, ok && !over
+		}
+		select {
+		case <-s.freed:
+		case <-s.drain:
+			return limit, false
+		case <-ctx.Done():
+			return limit, false
+		}
+	}
+}
+
+// admitChunk is how many messages go into lanes under one hold of the mutex, so
+// that senders begin with the first while the last are sorted.
+const admitChunk = 512
+
+// admit takes a fetched batch into the window and its messages into lanes. It
+// reports whether fetching goes on: during a drain, what was fetched last is
+// left to the next relay.
+func (s *session) admit(b penstock.Batch) bool {
+	if b.Rewound {
+		s.log.Info("the source went back to the settled position; what was not settled is read again")
+	}
+	s.mu.Lock()
+	if b.Rewound {
+		s.forget()
+	}
+	if s.draining {
+		s.mu.Unlock()
+		return false
+	}
+	if len(b.Messages) == 0 {
+		s.mu.Unlock()
+		return true
+	}
+	s.admitting = true
+	t := s.window.fill(b)
+	s.mu.Unlock()
+
+	for i := range b.Messages {
+		size := b.Messages[i].Size()
+		t.entries[i] = entry{batch: t, index: uint32(i), size: uint32(size)}
+		t.bytes += size
+	}
+
+	for from := 0; from < len(t.entries); from += admitChunk {
+		to := min(from+admitChunk, len(t.entries))
+		s.mu.Lock()
+		if from == 0 {
+			s.window.push(t)
+			s.cfg.Observer.InFlight(s.window.messages)
+		}
+		s.lanes.add(t.entries[from:to])
+		s.admitting = to < len(t.entries)
+		s.cond.Signal()
+		s.mu.Unlock()
+	}
+	return true
+}
+
+// forget drops what was fetched and not settled: it will be fetched again.
+func (s *session) forget() {
+	s.era++
+	s.window.forget()
+	s.lanes.forget()
+	poke(s.freed)
+	s.cond.Broadcast() // a drain may have nothing left to wait for
+}

@@ -1,0 +1,195 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+// sourceTimeout ends a call to the source that hangs, on a connection that was
+// cut without a word, say.
+const sourceTimeout = time.Minute
+
+// closeTimeout is how long the last calls to a source may take.
+const closeTimeout = 5 * time.Second
+
+var errOver = errors.New("the session is over")
+
+// session is the relay between Open and Close of one source: one spell of
+// holding the subscription. Everything in memory belongs to it and is dropped
+// with it.
+type session struct {
+	cfg    *Config
+	log    *slog.Logger
+	source penstock.Source
+	drain  <-chan struct{}
+	stop   context.CancelCauseFunc
+
+	mu   sync.Mutex
+	cond sync.Cond // senders wait on it for something to send
+	// guarded by mu:
+	lanes     *lanes
+	window    window
+	pause     pause
+	lease     lease
+	alarm     alarm
+	era       int  // counts rewinds
+	running   int  // Sends
+	starved   bool // the fetcher waits for room
+	admitting bool // a batch is half in lanes
+	draining  bool
+	drainBy   time.Time
+	finished  bool // senders are to return: the drain has sent all it can
+
+	lapseTimer *time.Timer
+
+	// Pokes, with room for one.
+	freed    chan struct{} // the window got smaller
+	done     chan struct{} // window.done grew
+	hurry    chan struct{} // the cursor should be written now
+	renewNow chan struct{}
+
+	sent chan struct{} // closed after the last Send
+
+	sourceLog, refusedLog, permanentLog, maintainLog, pauseLog, downLog, backLog throttle
+}
+
+func newSession(cfg *Config, log *slog.Logger, source penstock.Source, drain <-chan struct{}) *session {
+	ordered, ok := cfg.Sink.(penstock.InOrderSink)
+	s := &session{
+		cfg: cfg, log: log, source: source, drain: drain,
+		lanes:    newLanes(ok && ordered.KeepsOrder()),
+		window:   window{maxMessages: cfg.MaxInFlight, maxBytes: cfg.MaxInFlightBytes},
+		pause:    pause{delay: backoff{least: cfg.RetryMin, most: min(cfg.RetryMax, 5*time.Second)}},
+		lease:    lease{length: cfg.Lease, lapsed: true},
+		freed:    make(chan struct{}, 1),
+		done:     make(chan struct{}, 1),
+		hurry:    make(chan struct{}, 1),
+		renewNow: make(chan struct{}, 1),
+		sent:     make(chan struct{}),
+	}
+	s.cond.L = &s.mu
+	s.alarm.wake = func() { s.mu.Lock(); s.alarm.at = time.Time{}; s.cond.Signal(); s.mu.Unlock() }
+	for _, t := range []*throttle{&s.sourceLog, &s.refusedLog, &s.permanentLog, &s.maintainLog, &s.pauseLog, &s.downLog, &s.backLog} {
+		t.log = log
+	}
+	return s
+}
+
+// run relays until the drain is finished (nil), the lease is lost (ErrFenced)
+// or ctx ends (its error). Every call to the sink and the source has returned
+// when run does. opened is when the call that took the lease began.
+func (s *session) run(parent context.Context, opened time.Time) error {
+	ctx, stop := context.WithCancelCause(parent)
+	s.stop = stop
+	s.lease.extend(ctx, opened, time.Now())
+	s.lapseTimer = time.AfterFunc(time.Until(s.lease.until), s.checkLease)
+	defer s.lapseTimer.Stop()
+	defer s.alarm.stop()
+	defer context.AfterFunc(ctx, s.wakeAll)()
+
+	var senders, settler, others sync.WaitGroup
+	for range s.cfg.Senders {
+		senders.Go(func() { s.sendLoop(ctx) })
+	}
+	settler.Go(func() { s.settleLoop(ctx) })
+	others.Go(func() { s.fetchLoop(ctx) })
+	others.Go(func() { s.renewLoop(ctx, opened) })
+	others.Go(func() { s.watchDrain(ctx) })
+	if s.cfg.Maintain != nil {
+		others.Go(func() { s.maintainLoop(ctx) })
+	}
+
+	senders.Wait()
+	close(s.sent)
+	settler.Wait()
+	err := context.Cause(ctx) // nil after a drain
+	stop(errOver)
+	others.Wait()
+	s.close(parent)
+	if parent.Err() != nil && err != nil {
+		return parent.Err()
+	}
+	return err
+}
+
+// close gives the lease back.
+func (s *session) close(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+	defer cancel()
+	if err := s.source.Close(ctx); err != nil && !errors.Is(err, penstock.ErrFenced) {
+		s.log.Warn("could not give the lease back; it ends by itself", "err", err, "lease", s.cfg.Lease)
+	}
+	s.lease.lapse()
+}
+
+// fenced ends the session: the subscription is another relay's now.
+func (s *session) fenced(err error) { s.stop(err) }
+
+func (s *session) wakeAll() {
+	s.mu.Lock()
+	s.cond.Broadcast()
+	s.mu.Unlock()
+}
+
+// watchDrain turns the call of Drain into the state that senders look at.
+func (s *session) watchDrain(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+	case <-s.drain:
+		s.mu.Lock()
+		s.draining, s.drainBy = true, time.Now().Add(s.cfg.DrainTimeout)
+		s.cond.Broadcast()
+		s.mu.Unlock()
+	}
+}
+
+// maintainLoop does the outbox's housekeeping about once a second.
+func (s *session) maintainLoop(ctx context.Context) {
+	for sleep(ctx, nil, time.Second) {
+		call, cancel := context.WithTimeout(ctx, sourceTimeout)
+		err := s.cfg.Maintain(call)
+		cancel()
+		if err != nil && ctx.Err() == nil {
+			s.maintainLog.Log(slog.LevelWarn, "housekeeping failed; messages flow, but space is not freed", "err", err)
+		}
+	}
+}
+
+// poke wakes the one goroutine that waits on c, now or when it next looks.
+func poke(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// alarm calls wake at the earliest of the times it was set to. Guarded by the
+// session's mutex.
+type alarm struct {
+	wake  func()
+	at    time.Time // zero: not set
+	timer *time.Timer
+}
+
+func (a *alarm) set(at, now time.Time) {
+	if at.IsZero() || (!a.at.IsZero() && !at.Before(a.at)) {
+		return
+	}
+	a.at = at
+	if a.timer == nil {
+		a.timer = time.AfterFunc(at.Sub(now), a.wake)
+		return
+	}
+	a.timer.Reset(at.Sub(now))
+}
+
+func (a *alarm) stop() {
+	if a.timer != nil {
+		a.timer.Stop()
+	}
+}
