@@ -1,0 +1,175 @@
+package config
+
+import (
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"reflect"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+// Config is a whole penstock.yaml. Printed with any fmt verb, logged or
+// marshalled it shows no passwords.
+type Config struct {
+	// DatabaseURL is where the outboxes are: postgres://… or sqlite:FILE.
+	DatabaseURL URL `yaml:"database_url"`
+	// Schema of Penstock's tables; PostgreSQL only.
+	Schema string `yaml:"schema"`
+	Relay  Relay  `yaml:"relay"`
+	Log    Log    `yaml:"log"`
+	// Subscriptions to relay, at least one.
+	Subscriptions []Subscription `yaml:"subscriptions"`
+}
+
+// Relay holds the limits that each subscription's relay works under; see
+// relay.Config, where they are explained and have their defaults.
+type Relay struct {
+	Lease            time.Duration `yaml:"lease"`
+	MaxInFlight      int           `yaml:"max_in_flight"`
+	MaxInFlightBytes int           `yaml:"max_in_flight_bytes"`
+	MaxBatch         int           `yaml:"max_batch"`
+	Senders          int           `yaml:"senders"`
+	PollMin          time.Duration `yaml:"poll_min"`
+	PollMax          time.Duration `yaml:"poll_max"`
+	SettleEvery      time.Duration `yaml:"settle_every"`
+	RetryMin         time.Duration `yaml:"retry_min"`
+	RetryMax         time.Duration `yaml:"retry_max"`
+	SendTimeout      time.Duration `yaml:"send_timeout"`
+	DrainTimeout     time.Duration `yaml:"drain_timeout"`
+}
+
+// Log says what the relay writes to standard error.
+type Log struct {
+	Level  slog.Level `yaml:"level"`
+	Format Format     `yaml:"format"`
+}
+
+// Subscription carries one outbox to one sink.
+type Subscription struct {
+	Name   string `yaml:"name"`
+	Outbox string `yaml:"outbox"`
+	Start  Start  `yaml:"start"`
+	Sink   Sink   `yaml:"sink"`
+}
+
+// Format of the log.
+type Format string
+
+// The formats there are.
+const (
+	Text Format = "text"
+	JSON Format = "json"
+)
+
+// UnmarshalText takes text and json.
+func (f *Format) UnmarshalText(b []byte) error {
+	switch *f = Format(b); *f {
+	case Text, JSON:
+		return nil
+	}
+	return &hintError{*notOneOf(string(b), []string{string(Text), string(JSON)})}
+}
+
+// NewLogger returns a logger that writes as l says.
+func (l Log) NewLogger(w io.Writer) *slog.Logger {
+	options := &slog.HandlerOptions{Level: l.Level}
+	if l.Format == JSON {
+		return slog.New(slog.NewJSONHandler(w, options))
+	}
+	return slog.New(slog.NewTextHandler(w, options))
+}
+
+// Start is penstock.Start by name.
+type Start penstock.Start
+
+// UnmarshalText takes beginning and now.
+func (s *Start) UnmarshalText(b []byte) error {
+	switch string(b) {
+	case "beginning":
+		*s = Start(penstock.FromBeginning)
+	case "now":
+		*s = Start(penstock.FromNow)
+	default:
+		return &hintError{*notOneOf(string(b), []string{"beginning", "now"})}
+	}
+	return nil
+}
+
+// MarshalText writes what UnmarshalText reads.
+func (s Start) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+func (s Start) String() string {
+	if penstock.Start(s) == penstock.FromNow {
+		return "now"
+	}
+	return "beginning"
+}
+
+// Load reads and checks a file. The error is an Errors if the file could be
+// read and has mistakes in it.
+func Load(path string) (*Config, error) { return Loader{}.Load(path) }
+
+// Loader is Load with its surroundings replaced.
+type Loader struct {
+	// DatabaseURL, from the command line, takes the place of the file's.
+	DatabaseURL string
+	// LookupEnv defaults to os.LookupEnv.
+	LookupEnv func(name string) (string, bool)
+	// ReadFile reads the configuration and the files named by file:, up to a
+	// limit. It defaults to the file system.
+	ReadFile func(path string) ([]byte, error)
+}
+
+// Load reads and checks a file.
+func (l Loader) Load(path string) (*Config, error) {
+	data, err := l.withDefaults().ReadFile(path)
+	if err != nil {
+		return nil, penstock.WithHint(err, "name the configuration file with --config, or start from examples/penstock.yaml")
+	}
+	return l.LoadBytes(path, data)
+}
+
+// LoadBytes checks a file's content. The name is for errors, and relative paths
+// in file: values start at its folder.
+func (l Loader) LoadBytes(name string, data []byte) (*Config, error) {
+	l = l.withDefaults()
+	src, root, fail := parse(name, data)
+	if fail != nil {
+		return nil, Errors{fail}
+	}
+	d := newDecoder(src, &resolver{lookupEnv: l.LookupEnv, readFile: l.ReadFile, dir: filepath.Dir(name)})
+	c := &Config{DatabaseURL: URL(l.DatabaseURL)}
+	d.given["database_url"] = l.DatabaseURL != ""
+	d.value(root, reflect.ValueOf(c).Elem(), "")
+	c.SetDefaults()
+	d.validate(c)
+	if len(d.errs) > 0 {
+		d.errs.sort()
+		return nil, d.errs
+	}
+	return c, nil
+}
+
+func (l Loader) withDefaults() Loader {
+	if l.LookupEnv == nil {
+		l.LookupEnv = os.LookupEnv
+	}
+	if l.ReadFile == nil {
+		l.ReadFile = readLimited
+	}
+	return l
+}
+
+// readLimited reads one byte more than a configuration may have, so that a file
+// that is too large is noticed and not read to its end.
+func readLimited(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, MaxBytes+1))
+}

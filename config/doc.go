@@ -1,0 +1,12 @@
+// Package config reads penstock.yaml and turns URLs from the command line into
+// stores and sinks.
+//
+//	bytes → parse (YAML, limits) → decode (types, ${ENV}, file:) → defaults → validate
+//
+// The file is read strictly: whatever is not understood is an error that names
+// file, line and column, shows the line and says what to write instead, and all
+// errors of a file are reported at once. Passwords are kept out of every error,
+// log line and printout.
+//
+// drivers.go is the list of databases and brokers; nothing registers itself.
+package config

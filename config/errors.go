@@ -1,0 +1,179 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// Error is one mistake in a configuration file.
+type Error struct {
+	File         string
+	Line, Column int    // from 1; 0 where the mistake has no place
+	Path         string // such as subscriptions[0].sink.rabbitmq.url; empty for the file itself
+	Problem      string
+	Hint         string // what to write instead
+	Source       string // the offending line with passwords taken out
+	caret        int    // column in Source, 0 for none
+}
+
+// Error is one line that editors and terminals can jump from, and the offending
+// line below it.
+func (e *Error) Error() string {
+	var b strings.Builder
+	b.WriteString(e.File)
+	if e.Line > 0 {
+		fmt.Fprintf(&b, ":%d:%d", e.Line, e.Column)
+	}
+	b.WriteString(": ")
+	if e.Path != "" {
+		b.WriteString(e.Path + " ")
+	}
+	b.WriteString(e.Problem)
+	if e.Hint != "" {
+		b.WriteString(": " + e.Hint)
+	}
+	if e.Source == "" {
+		return b.String()
+	}
+	fmt.Fprintf(&b, "\n    | %s", e.Source)
+	if e.caret > 0 {
+		b.WriteString("\n    | " + indentLike(e.Source, e.caret-1) + "^")
+	}
+	return b.String()
+}
+
+// indentLike is as wide as the first n characters of s, tabs included.
+func indentLike(s string, n int) string {
+	var b strings.Builder
+	for _, r := range s {
+		if n--; n < 0 {
+			break
+		}
+		if r == '\t' {
+			b.WriteByte('\t')
+		} else {
+			b.WriteByte(' ')
+		}
+	}
+	return b.String()
+}
+
+// Errors are all mistakes found in one file, in the order of their lines.
+type Errors []*Error
+
+// maxShown bounds the printout; a file that is not a configuration at all would
+// fill the screen.
+const maxShown = 20
+
+func (es Errors) Error() string {
+	var lines []string
+	for _, e := range es[:min(len(es), maxShown)] {
+		lines = append(lines, e.Error())
+	}
+	if n := len(es) - maxShown; n > 0 {
+		lines = append(lines, fmt.Sprintf("and %d more", n))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Unwrap lets errors.As reach each *Error.
+func (es Errors) Unwrap() []error {
+	out := make([]error, len(es))
+	for i, e := range es {
+		out[i] = e
+	}
+	return out
+}
+
+func (es Errors) sort() {
+	slices.SortStableFunc(es, func(a, b *Error) int {
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+	})
+}
+
+// source is the text that positions refer to.
+type source struct {
+	name  string
+	lines []string
+}
+
+type position struct{ line, column int }
+
+func (s *source) errorAt(p position, path, problem, hint string) *Error {
+	e := &Error{File: s.name, Line: p.line, Column: max(p.column, 1), Path: path, Problem: problem, Hint: hint}
+	if p.line < 1 || p.line > len(s.lines) {
+		e.Line = min(e.Line, len(s.lines))
+		return e
+	}
+	const widest = 160
+	shown := redactLine(s.lines[p.line-1])
+	if utf8.RuneCountInString(shown) > widest {
+		shown = string([]rune(shown)[:widest]) + " …"
+	}
+	e.Source = shown
+	// A caret only where redaction has not shifted what it points at.
+	if p.column <= widest && sameStart(shown, s.lines[p.line-1], p.column-1) {
+		e.caret = p.column
+	}
+	return e
+}
+
+func sameStart(a, b string, n int) bool {
+	ra, rb := []rune(a), []rune(b)
+	return n >= 0 && n <= len(ra) && n <= len(rb) && string(ra[:n]) == string(rb[:n])
+}
+
+// nearest returns the word of known that was probably meant by s, or "".
+func nearest(s string, known []string) string {
+	s = normal(s)
+	if len(s) > 64 {
+		return ""
+	}
+	best, least := "", 1+len(s)/3
+	for _, k := range known {
+		if d := distance(s, normal(k)); d <= least && (best == "" || d < least) {
+			best, least = k, d
+		}
+	}
+	return best
+}
+
+// normal folds maxInFlight, max-in-flight and max_in_flight together.
+func normal(s string) string {
+	return strings.NewReplacer("-", "", "_", "", " ", "").Replace(strings.ToLower(s))
+}
+
+// distance is how many letters must be changed, added, removed or swapped with
+// their neighbour to make b of a.
+func distance(a, b string) int {
+	rows := [3][]int{make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)}
+	for j := range rows[1] {
+		rows[1][j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		before, last, row := rows[(i-1)%3], rows[i%3], rows[(i+1)%3]
+		row[0] = i
+		for j := 1; j <= len(b); j++ {
+			cost := 1
+			if a[i-1] == b[j-1] {
+				cost = 0
+			}
+			row[j] = min(last[j]+1, row[j-1]+1, last[j-1]+cost)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				row[j] = min(row[j], before[j-2]+1)
+			}
+		}
+	}
+	return rows[(len(a)+1)%3][len(b)]
+}
+
+// oneOf writes "a, b or c".
+func oneOf(words []string) string {
+	if len(words) < 2 {
+		return strings.Join(words, "")
+	}
+	return strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1]
+}

@@ -1,0 +1,163 @@
+package config
+
+import (
+	"encoding"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"time"
+
+	"github.com/goccy/go-yaml"
+)
+
+// String is the configuration as YAML, with what is set, by the file or by default,
+// and no passwords.
+func (c Config) String() string { return tree(c).String() }
+
+// Format makes every fmt verb print String.
+func (c Config) Format(f fmt.State, verb rune) { format(f, verb, c.String()) }
+
+// LogValue keeps passwords out of slog.
+func (c Config) LogValue() slog.Value { return tree(c).LogValue() }
+
+// MarshalJSON keeps passwords out of JSON.
+func (c Config) MarshalJSON() ([]byte, error) { return json.Marshal(tree(c).plain()) }
+
+// MarshalYAML keeps passwords out of YAML.
+func (c Config) MarshalYAML() (any, error) { return tree(c).nested(), nil }
+
+// String is the sink's configuration as YAML, without passwords.
+func (s Sink) String() string { return tree(s).String() }
+
+// Format makes every fmt verb print String.
+func (s Sink) Format(f fmt.State, verb rune) { format(f, verb, s.String()) }
+
+// LogValue keeps passwords out of slog.
+func (s Sink) LogValue() slog.Value { return tree(s).LogValue() }
+
+// MarshalJSON keeps passwords out of JSON.
+func (s Sink) MarshalJSON() ([]byte, error) { return json.Marshal(tree(s).plain()) }
+
+// MarshalYAML keeps passwords out of YAML.
+func (s Sink) MarshalYAML() (any, error) { return tree(s).nested(), nil }
+
+// shown is a configuration as keys and values that may be seen by anyone.
+type shown yaml.MapSlice
+
+// tree builds what may be shown of a struct with yaml tags.
+func tree(config any) shown {
+	v := reflect.New(reflect.TypeOf(config)).Elem()
+	v.Set(reflect.ValueOf(config))
+	return showStruct(v)
+}
+
+func showStruct(v reflect.Value) shown {
+	out := shown{}
+	for _, f := range fieldsOf(v) {
+		if f.value.Kind() == reflect.Pointer && f.value.IsNil() {
+			continue
+		}
+		value := show(f.key, f.value)
+		if nested, ok := value.(shown); value == "" || ok && len(nested) == 0 && f.value.Kind() == reflect.Struct {
+			continue
+		}
+		out = append(out, yaml.MapItem{Key: f.key, Value: value})
+	}
+	return out
+}
+
+func show(key string, v reflect.Value) any {
+	if v.Kind() == reflect.Pointer {
+		v = v.Elem()
+	}
+	switch x := v.Interface().(type) {
+	case time.Duration:
+		return formatDuration(x)
+	case slog.Level:
+		return levelName(x)
+	case encoding.TextMarshaler:
+		text, _ := x.MarshalText()
+		return string(text)
+	}
+	switch v.Kind() {
+	case reflect.Struct:
+		return showStruct(v)
+	case reflect.Slice:
+		list := make([]any, v.Len())
+		for i := range list {
+			list[i] = show(key, v.Index(i))
+		}
+		return list
+	case reflect.Map:
+		table := map[string]any{}
+		for k, e := range v.Seq2() {
+			table[k.String()] = show(k.String(), e)
+		}
+		return table
+	case reflect.String:
+		if isSecret(key) && v.String() != "" {
+			return masked
+		}
+		return Redact(v.String())
+	case reflect.Int, reflect.Int64:
+		if isSize(key) {
+			return formatSize(v.Int())
+		}
+	}
+	return v.Interface()
+}
+
+func (s shown) String() string {
+	out, err := yaml.Marshal(s.nested())
+	if err != nil {
+		return "the configuration cannot be printed: " + err.Error()
+	}
+	return string(out)
+}
+
+// nested is s with every level as the type that the YAML encoder knows.
+func (s shown) nested() yaml.MapSlice {
+	out := make(yaml.MapSlice, len(s))
+	for i, item := range s {
+		out[i] = yaml.MapItem{Key: item.Key, Value: convert(item.Value, func(s shown) any { return s.nested() })}
+	}
+	return out
+}
+
+// plain is s as encoding/json wants it.
+func (s shown) plain() map[string]any {
+	out := make(map[string]any, len(s))
+	for _, item := range s {
+		out[item.Key.(string)] = convert(item.Value, func(s shown) any { return s.plain() })
+	}
+	return out
+}
+
+// LogValue is s as groups.
+func (s shown) LogValue() slog.Value {
+	attrs := make([]slog.Attr, len(s))
+	for i, item := range s {
+		switch value := item.Value.(type) {
+		case shown:
+			attrs[i] = slog.Attr{Key: item.Key.(string), Value: value.LogValue()}
+		default:
+			attrs[i] = slog.Any(item.Key.(string), convert(value, func(s shown) any { return s.plain() }))
+		}
+	}
+	return slog.GroupValue(attrs...)
+}
+
+func convert(value any, level func(shown) any) any {
+	switch x := value.(type) {
+	case shown:
+		return level(x)
+	case []any:
+		out := make([]any, len(x))
+		for i := range x {
+			out[i] = convert(x[i], level)
+		}
+		return out
+	}
+	return value
+}

@@ -1,0 +1,290 @@
+package config
+
+import (
+	"encoding"
+	"errors"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/token"
+)
+
+var (
+	durationType = reflect.TypeFor[time.Duration]()
+	levelType    = reflect.TypeFor[slog.Level]()
+)
+
+// scalar decodes one value. What the error shows of it is what the file says,
+// never what an environment variable or a secret file held.
+func (d *decoder) scalar(n ast.Node, v reflect.Value, path string) {
+	at := nodePlace(n)
+	if isNull(n) {
+		d.fail(d.near(path), path, problem{"has no value", "write one, or remove the key to have the default"})
+		return
+	}
+	raw, quoted, ok := scalarText(n)
+	if !ok {
+		d.fail(at, path, problem{"is " + describe(n) + ", not " + wanted(v, path), bracesHint(n)})
+		return
+	}
+	text, p := d.resolve.resolve(raw)
+	if p != nil {
+		d.fail(at, path, *p)
+		return
+	}
+	outside := text != raw && (strings.Contains(raw, "${") || strings.HasPrefix(raw, "file:"))
+	d.remember(path, raw, text, outside)
+	if p := d.assign(n, v, path, text, quoted && !outside); p != nil {
+		// A value that came from outside is called by what the file says.
+		what := d.scrub(p.what)
+		if outside {
+			what = strings.ReplaceAll(p.what, strconv.Quote(text), Redact(raw))
+		}
+		d.fail(at, path, problem{what, p.hint})
+	}
+}
+
+// remember keeps what must not show in errors.
+func (d *decoder) remember(path, raw, text string, outside bool) {
+	if len(text) < 3 { // to replace it would only garble the text
+		return
+	}
+	if isSecret(path[strings.LastIndexByte(path, '.')+1:]) {
+		d.filledIn[text] = masked
+	} else if outside {
+		d.filledIn[text] = Redact(raw)
+	}
+}
+
+func scalarText(n ast.Node) (text string, quoted, ok bool) {
+	switch n := n.(type) {
+	case *ast.StringNode:
+		return n.Value, n.Token.Type == token.SingleQuoteType || n.Token.Type == token.DoubleQuoteType, true
+	case *ast.LiteralNode:
+		return n.Value.Value, true, true
+	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.InfinityNode, *ast.NanNode:
+		return n.GetToken().Value, false, true
+	}
+	return "", false, false
+}
+
+// assign converts text; the error's words quote the text with %q.
+func (d *decoder) assign(n ast.Node, v reflect.Value, path, text string, quoted bool) *problem {
+	if i := strings.IndexByte(text, 0); i >= 0 {
+		return &problem{"has a NUL character in it", "remove it"}
+	}
+	switch v.Type() {
+	case durationType:
+		t, p := parseDuration(text)
+		v.SetInt(int64(t))
+		return p
+	case levelType:
+		level, p := parseLevel(text)
+		v.SetInt(int64(level))
+		return p
+	}
+	if u, ok := v.Addr().Interface().(encoding.TextUnmarshaler); ok {
+		if err := u.UnmarshalText([]byte(text)); err != nil {
+			var hinted *hintError
+			if errors.As(err, &hinted) {
+				return &hinted.problem
+			}
+			return &problem{err.Error(), ""}
+		}
+		return nil
+	}
+	if v.Kind() == reflect.String {
+		if _, isText := n.(*ast.StringNode); !isText && n.Type() != ast.LiteralType {
+			return &problem{"is " + describe(n) + ", not a text", fmt.Sprintf("put it in quotes: %q", text)}
+		}
+		v.SetString(text)
+		return nil
+	}
+	if quoted {
+		return &problem{"is a quoted text, not " + wanted(v, path), "take the quotes off"}
+	}
+	return assignNumber(v, path, text)
+}
+
+func assignNumber(v reflect.Value, path, text string) *problem {
+	wrong := &problem{fmt.Sprintf("is %q, not %s", text, wanted(v, path)), "write it in plain digits"}
+	tooLarge := &problem{fmt.Sprintf("is %q, which is too large", text), "write a smaller number"}
+	switch v.Kind() {
+	case reflect.Bool:
+		switch text {
+		case "true", "false":
+			v.SetBool(text == "true")
+			return nil
+		}
+		return &problem{fmt.Sprintf("is %q, not true or false", text), "write true or false"}
+	case reflect.Float64:
+		f, err := strconv.ParseFloat(text, 64)
+		if err != nil || f-f != 0 { // infinities and NaN
+			return wrong
+		}
+		v.SetFloat(f)
+		return nil
+	}
+	var n int64
+	if isSize(path) {
+		var p *problem
+		if n, p = parseSize(text); p != nil {
+			return p
+		}
+	} else {
+		var err error
+		if n, err = strconv.ParseInt(text, 10, 64); errors.Is(err, strconv.ErrRange) {
+			return tooLarge
+		} else if err != nil || strings.HasPrefix(text, "+") {
+			return wrong
+		}
+	}
+	if v.CanUint() {
+		if n < 0 {
+			return &problem{fmt.Sprintf("is %q, which is negative", text), "write 0 or more"}
+		}
+		if v.OverflowUint(uint64(n)) {
+			return tooLarge
+		}
+		v.SetUint(uint64(n))
+		return nil
+	}
+	if v.OverflowInt(n) {
+		return tooLarge
+	}
+	v.SetInt(n)
+	return nil
+}
+
+// isSize: numbers whose key ends in bytes take a unit.
+func isSize(path string) bool { return strings.HasSuffix(path, "bytes") }
+
+// wanted names the type of v for "is …, not …".
+func wanted(v reflect.Value, path string) string {
+	switch {
+	case v.Type() == durationType:
+		return "a duration such as 15s"
+	case v.Kind() == reflect.String, v.Addr().Type().Implements(textUnmarshaler):
+		return "a text"
+	case v.Kind() == reflect.Bool:
+		return "true or false"
+	case isSize(path):
+		return "a size such as 32MiB"
+	case v.Kind() == reflect.Float64:
+		return "a number"
+	}
+	return "a whole number"
+}
+
+// bracesHint is for {topic} and ${NAME} inside { }, which YAML takes for a
+// mapping.
+func bracesHint(n ast.Node) string {
+	if m, ok := n.(*ast.MappingNode); ok && m.IsFlowStyle && len(m.Values) == 1 && isNull(m.Values[0].Value) {
+		return fmt.Sprintf(`put it in quotes: "{%s}"`, m.Values[0].Key.GetToken().Value)
+	}
+	return "write a single value"
+}
+
+func parseDuration(text string) (time.Duration, *problem) {
+	t, err := time.ParseDuration(text)
+	if err != nil {
+		if _, err := strconv.ParseFloat(text, 64); err == nil {
+			return 0, &problem{fmt.Sprintf("is %q, which has no unit", text), fmt.Sprintf("write %ss for seconds or %sms for milliseconds", text, text)}
+		}
+		return 0, &problem{fmt.Sprintf("is %q, not a duration", text), "write a number with ms, s, m or h, such as 15s or 1m30s"}
+	}
+	if t < 0 {
+		return 0, &problem{fmt.Sprintf("is %q, which is negative", text), "write a positive duration"}
+	}
+	return t, nil
+}
+
+var levels = []struct {
+	name  string
+	level slog.Level
+}{{"debug", slog.LevelDebug}, {"info", slog.LevelInfo}, {"warn", slog.LevelWarn}, {"error", slog.LevelError}}
+
+func parseLevel(text string) (slog.Level, *problem) {
+	var names []string
+	for _, l := range levels {
+		if text == l.name {
+			return l.level, nil
+		}
+		names = append(names, l.name)
+	}
+	return 0, notOneOf(text, names)
+}
+
+func levelName(level slog.Level) string {
+	for _, l := range levels {
+		if level == l.level {
+			return l.name
+		}
+	}
+	return level.String()
+}
+
+// formatDuration writes 1m and not 1m0s.
+func formatDuration(t time.Duration) string {
+	s := t.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
+
+func notOneOf(text string, names []string) *problem {
+	p := &problem{fmt.Sprintf("is %q", text), "write " + oneOf(names)}
+	if near := nearest(text, names); near != "" {
+		p.hint = fmt.Sprintf("did you mean %s? (%s)", near, oneOf(names))
+	}
+	return p
+}
+
+var sizeUnits = []struct {
+	name  string
+	bytes int64
+}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"B", 1}, {"", 1}}
+
+func parseSize(text string) (int64, *problem) {
+	for _, u := range sizeUnits {
+		digits, ok := strings.CutSuffix(text, u.name)
+		if !ok {
+			continue
+		}
+		n, err := strconv.ParseInt(strings.TrimSpace(digits), 10, 64)
+		switch {
+		case errors.Is(err, strconv.ErrRange) || err == nil && n > (1<<62)/u.bytes:
+			return 0, &problem{fmt.Sprintf("is %q, which is too large", text), "write a smaller size"}
+		case err != nil || strings.HasPrefix(digits, "+"):
+			return 0, &problem{fmt.Sprintf("is %q, not a size", text), "write a whole number with KiB, MiB or GiB, such as 32MiB"}
+		case n < 0:
+			return 0, &problem{fmt.Sprintf("is %q, which is negative", text), "write a positive size"}
+		}
+		return n * u.bytes, nil
+	}
+	return 0, nil // not reached: every text ends in ""
+}
+
+// formatSize writes n with the largest unit that leaves it whole.
+func formatSize(n int64) string {
+	for _, u := range sizeUnits {
+		if n != 0 && n%u.bytes == 0 {
+			return strconv.FormatInt(n/u.bytes, 10) + u.name
+		}
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+// hintError is what UnmarshalText of this package's types returns.
+type hintError struct{ problem }
+
+func (e *hintError) Error() string { return e.what + ": " + e.hint }
