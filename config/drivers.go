@@ -35,8 +35,8 @@ var sinks = []sinkDriver{
 
 // stores is the same list for databases.
 var stores = []storeDriver{
-	{"postgres://USER@HOST/DATABASE", []string{"postgres", "postgresql"}, func(ctx context.Context, url, schema string, log *slog.Logger) (penstock.Store, error) {
-		return opened(postgres.Open(ctx, url, postgres.Options{Schema: schema, Log: log}))
+	{"postgres://USER@HOST/DATABASE", []string{"postgres", "postgresql"}, func(ctx context.Context, url, schema string) (penstock.Store, error) {
+		return opened(postgres.Open(ctx, url, postgres.Options{Schema: schema}))
 	}},
 }
 
@@ -148,7 +148,7 @@ func sinkNames() []string {
 type storeDriver struct {
 	usage   string
 	schemes []string
-	open    func(ctx context.Context, url, schema string, log *slog.Logger) (penstock.Store, error)
+	open    func(ctx context.Context, url, schema string) (penstock.Store, error)
 }
 
 func opened[S penstock.Store](s S, err error) (penstock.Store, error) {
@@ -161,13 +161,13 @@ func opened[S penstock.Store](s S, err error) (penstock.Store, error) {
 // OpenStore opens the database that url names: postgres://… or sqlite:FILE. The
 // schema is for PostgreSQL; empty means penstock. Errors do not show the
 // password.
-func OpenStore(ctx context.Context, url, schema string, log *slog.Logger) (penstock.Store, error) {
+func OpenStore(ctx context.Context, url, schema string) (penstock.Store, error) {
 	if err := checkStoreURL(url, schema); err != nil {
 		return nil, err
 	}
 	for _, d := range stores {
 		if slices.Contains(d.schemes, scheme(url)) {
-			return d.open(ctx, url, schema, log)
+			return d.open(ctx, url, schema)
 		}
 	}
 	return nil, penstock.ErrClosed // not reached: checkStoreURL knows the same list
