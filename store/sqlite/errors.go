@@ -1,0 +1,90 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+
+	driver "modernc.org/sqlite"
+	code "modernc.org/sqlite/lib"
+
+	"github.com/penstock/penstock"
+)
+
+// Errors that callers tell apart with errors.Is. After each of them nothing was
+// changed and the same call may be tried again.
+var (
+	// ErrBusy: another connection wrote for longer than the busy timeout.
+	ErrBusy = errors.New("the database is locked by another writer")
+	// ErrFull: the disk, or the quota on the file, is full.
+	ErrFull = errors.New("the database cannot grow")
+)
+
+// isBusy reports whether err means that the lock is another connection's.
+func isBusy(err error) bool {
+	c, ok := resultCode(err)
+	return ok && (c == code.SQLITE_BUSY || c == code.SQLITE_LOCKED)
+}
+
+// resultCode is SQLite's primary result code in err.
+func resultCode(err error) (int, bool) {
+	var e *driver.Error
+	if !errors.As(err, &e) {
+		return 0, false
+	}
+	return e.Code() & 0xff, true
+}
+
+// explain turns the driver's errors into ours, which name the next step. Others
+// pass through.
+func (s *Store) explain(err error) error {
+	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	if s.closed.Load() && (errors.Is(err, sql.ErrConnDone) || errors.Is(err, sql.ErrTxDone) || strings.Contains(err.Error(), "database is closed")) {
+		return penstock.ErrClosed
+	}
+	c, ok := resultCode(err)
+	if !ok {
+		return err
+	}
+	file := s.path
+	switch c {
+	case code.SQLITE_BUSY, code.SQLITE_LOCKED:
+		return penstock.WithHint(fmt.Errorf("%s: %w after %s: %w", file, ErrBusy, s.busy, err),
+			"try again; find the program that keeps a write transaction open, or raise the busy timeout")
+	case code.SQLITE_FULL:
+		return penstock.WithHint(fmt.Errorf("%s: %w: %w", file, ErrFull, err),
+			"free space on its disk; nothing is lost, and what failed succeeds when tried again")
+	case code.SQLITE_IOERR:
+		return penstock.WithHint(fmt.Errorf("%s: %w", file, err),
+			"look at the disk and the system's log; if the disk is full, free space and try again")
+	case code.SQLITE_READONLY, code.SQLITE_PERM:
+		return penstock.WithHint(fmt.Errorf("%s: %w", file, err),
+			"let this user write to the file and to its directory, where SQLite puts %s-wal and %s-shm", base(file), base(file))
+	case code.SQLITE_CANTOPEN:
+		return penstock.WithHint(fmt.Errorf("%s: %w", file, err),
+			"check that the file exists and that this user may read and write it and its directory")
+	case code.SQLITE_NOTADB:
+		return penstock.WithHint(fmt.Errorf("%s: %w", file, err),
+			"give the path of a SQLite database, or of a file that does not exist yet")
+	case code.SQLITE_CORRUPT:
+		return penstock.WithHint(fmt.Errorf("%s: %w", file, err),
+			"run PRAGMA integrity_check on a copy, and restore a backup if it reports damage")
+	}
+	if strings.Contains(err.Error(), "no such table: penstock_") {
+		return penstock.WithHint(fmt.Errorf("%s: %w: %w", file, penstock.ErrNotMigrated, err), migrateHint, file)
+	}
+	return fmt.Errorf("%s: %w", file, err)
+}
+
+const migrateHint = "run: penstock migrate --database-url sqlite:%s"
+
+func base(file string) string { return file[strings.LastIndexByte(file, '/')+1:] }
+
+// noOutbox is the error for a name that is not there.
+func noOutbox(name string) error {
+	return penstock.WithHint(fmt.Errorf("outbox %q: %w", name, penstock.ErrNoOutbox), "create it with: penstock outbox create")
+}

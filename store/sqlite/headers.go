@@ -1,0 +1,141 @@
+package sqlite
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+)
+
+// encodeHeaders makes the column's value: a JSON object, NULL without headers.
+func encodeHeaders(h map[string]string) any {
+	if len(h) == 0 {
+		return nil
+	}
+	b, _ := json.Marshal(h) // of strings: cannot fail
+	return string(b)
+}
+
+// invalidHeaders is where a header column ends up that cannot be read as
+// headers. The table's constraint keeps such values out, but it can be switched
+// off; a message must not hold up its outbox because of it.
+const invalidHeaders = "penstock-invalid-headers"
+
+// headers reads the column. The result shares s's memory.
+func headers(s string) map[string]string {
+	if s == "" {
+		return nil
+	}
+	h, err := decodeHeaders(s)
+	if err != nil {
+		return map[string]string{invalidHeaders: strings.ToValidUTF8(s, "\uFFFD")}
+	}
+	return h
+}
+
+// decodeHeaders reads a JSON object of strings; nil for an empty one. Producers
+// write it by hand too, so numbers and booleans are taken as their text, nested
+// values as their JSON, and null as absent. Of two headers of one name the last
+// one counts.
+func decodeHeaders(s string) (map[string]string, error) {
+	if h, ok := decodePlain(s); ok {
+		return h, nil
+	}
+	return decodeJSON(s)
+}
+
+// decodePlain reads what Publish writes, an object of strings without escapes,
+// and makes no copies. It leaves everything else to decodeJSON.
+func decodePlain(s string) (_ map[string]string, ok bool) {
+	if len(s) < 2 || s[0] != '{' || s[len(s)-1] != '}' || !utf8.ValidString(s) {
+		return nil, false
+	}
+	rest := s[1 : len(s)-1]
+	if rest == "" {
+		return nil, true
+	}
+	h := make(map[string]string, 2)
+	for {
+		name, after, ok := plainString(rest)
+		if !ok || after == "" || after[0] != ':' {
+			return nil, false
+		}
+		value, after, ok := plainString(strings.TrimPrefix(after[1:], " "))
+		if !ok {
+			return nil, false
+		}
+		h[name] = value
+		if after == "" {
+			return h, true
+		}
+		if after[0] != ',' {
+			return nil, false
+		}
+		rest = strings.TrimPrefix(after[1:], " ")
+	}
+}
+
+// plainString cuts a quoted string without escapes off the front.
+func plainString(s string) (text, rest string, ok bool) {
+	if s == "" || s[0] != '"' {
+		return "", "", false
+	}
+	for i := 1; i < len(s); i++ {
+		switch c := s[i]; {
+		case c == '"':
+			return s[1:i], s[i+1:], true
+		case c == '\\' || c < 0x20:
+			return "", "", false
+		}
+	}
+	return "", "", false
+}
+
+func decodeJSON(s string) (map[string]string, error) {
+	d := json.NewDecoder(strings.NewReader(s))
+	var fields map[string]json.RawMessage
+	if err := d.Decode(&fields); err != nil {
+		return nil, err
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("something follows the object")
+	}
+	if fields == nil {
+		return nil, errors.New("null is not an object")
+	}
+	var h map[string]string
+	for name, raw := range fields {
+		value, present, err := headerValue(raw)
+		if err != nil {
+			return nil, fmt.Errorf("header %q: %w", name, err)
+		}
+		if !present {
+			continue
+		}
+		if h == nil {
+			h = make(map[string]string, len(fields))
+		}
+		h[name] = value
+	}
+	return h, nil
+}
+
+func headerValue(raw json.RawMessage) (value string, present bool, err error) {
+	switch raw[0] {
+	case '"':
+		err = json.Unmarshal(raw, &value)
+		return value, true, err
+	case 'n':
+		return "", false, nil
+	case '{', '[':
+		var compact bytes.Buffer
+		if err := json.Compact(&compact, raw); err != nil {
+			return "", false, err
+		}
+		return strings.ToValidUTF8(compact.String(), "\uFFFD"), true, nil
+	}
+	return string(raw), true, nil
+}

@@ -1,0 +1,155 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"github.com/pressly/goose/v3"
+
+	"github.com/penstock/penstock"
+)
+
+// versionTable is goose's memory; named so that it does not meet the one of an
+// application that uses goose too.
+const versionTable = "penstock_schema"
+
+// Migrate implements penstock.Store. It makes the file if there is none, and
+// switches it to WAL.
+func (s *Store) Migrate(ctx context.Context) error {
+	if s.closed.Load() {
+		return penstock.ErrClosed
+	}
+	if err := s.migrate(ctx); err != nil {
+		return s.explain(err)
+	}
+	return s.checkSchema(ctx)
+}
+
+// migrate runs what is missing. Each migration is one BEGIN IMMEDIATE
+// transaction. goose looks up what is missing before it begins, so of two
+// processes one finds its work done by the other and fails; it then looks again.
+func (s *Store) migrate(ctx context.Context) error {
+	db, err := sql.Open(driverName, dsn(s.path, "rwc", []string{
+		fmt.Sprintf("busy_timeout(%d)", s.busy.Milliseconds()),
+		"auto_vacuum(incremental)", // heeded only in a file without tables
+		"journal_mode(wal)",
+		"synchronous(full)",
+	}))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = db.Close() }()
+	if err := createFile(ctx, db, s.busy); err != nil {
+		return err
+	}
+	newest, err := newestVersion()
+	if err != nil {
+		return err
+	}
+	files, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		return err
+	}
+	for {
+		before, err := schemaVersion(ctx, db)
+		if err != nil {
+			return err
+		}
+		if before >= newest {
+			return nil // newer is for checkSchema to say
+		}
+		provider, err := goose.NewProvider(goose.DialectSQLite3, db, files, goose.WithTableName(versionTable), goose.WithDisableGlobalRegistry(true))
+		if err != nil {
+			return err
+		}
+		_, failed := provider.Up(ctx)
+		after, err := schemaVersion(ctx, db)
+		if failed != nil && (err != nil || after <= before) {
+			return failed
+		}
+	}
+}
+
+// createFile makes the first connection, whose pragmas make the file. Switching
+// to WAL needs the file for itself and does not wait by itself.
+func createFile(ctx context.Context, db *sql.DB, patience time.Duration) error {
+	deadline := time.Now().Add(patience)
+	for {
+		err := db.PingContext(ctx)
+		if !isBusy(err) || time.Now().After(deadline) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+// checkSchema compares the file with this program.
+func (s *Store) checkSchema(ctx context.Context) error {
+	exists, err := s.exists()
+	if err != nil {
+		return err
+	}
+	if !exists {
+		return penstock.WithHint(fmt.Errorf("%w: there is no file %s", penstock.ErrNotMigrated, s.path), migrateHint, s.path)
+	}
+	have, err := schemaVersion(ctx, s.readers)
+	if err != nil {
+		return s.explain(err)
+	}
+	want, err := newestVersion()
+	if err != nil {
+		return err
+	}
+	switch {
+	case have > want:
+		return penstock.WithHint(fmt.Errorf("%s: %w: it has version %d of the tables, this program knows %d", s.path, penstock.ErrNewerSchema, have, want),
+			"use the newer penstock")
+	case have == 0:
+		return penstock.WithHint(fmt.Errorf("%s: %w: it has no Penstock tables", s.path, penstock.ErrNotMigrated), migrateHint, s.path)
+	case have < want:
+		return penstock.WithHint(fmt.Errorf("%s: %w: it has version %d of the tables, this program needs %d", s.path, penstock.ErrNotMigrated, have, want),
+			migrateHint, s.path)
+	}
+	s.migrated.Store(true)
+	return nil
+}
+
+// schemaVersion is the version of the tables in the file, 0 without any.
+func schemaVersion(ctx context.Context, db *sql.DB) (int64, error) {
+	var found int
+	err := db.QueryRowContext(ctx, `select 1 from sqlite_schema where type = 'table' and name = ?`, versionTable).Scan(&found)
+	if errors.Is(err, sql.ErrNoRows) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	var version sql.NullInt64
+	err = db.QueryRowContext(ctx, `select max(version_id) from `+versionTable+` where is_applied`).Scan(&version)
+	return version.Int64, err
+}
+
+// newestVersion is the version that the embedded migrations lead to.
+func newestVersion() (int64, error) {
+	files, err := fs.Glob(migrations, "migrations/*.sql")
+	if err != nil {
+		return 0, err
+	}
+	var newest int64
+	for _, f := range files {
+		v, err := goose.NumericComponent(f)
+		if err != nil {
+			return 0, err
+		}
+		newest = max(newest, v)
+	}
+	return newest, nil
+}

@@ -1,0 +1,138 @@
+package sqlite
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/penstock/penstock"
+)
+
+// Table is the quoted name of the table that holds an outbox's messages, for
+// plain INSERTs: penstock_outbox_ and the outbox's name. SQLite takes orders and
+// Orders for the same table, so a name with capitals (or a ~, which marks them)
+// gets a suffix that tells which letters they are: Orders is in
+// "penstock_outbox_Orders~1".
+func Table(outbox string) string {
+	name := "penstock_outbox_" + outbox
+	var capitals uint64 // bit i: byte i is a capital letter; names have at most 48 bytes
+	for i := range len(outbox) {
+		if c := outbox[i]; 'A' <= c && c <= 'Z' {
+			capitals |= 1 << (i & 63)
+		}
+	}
+	if capitals != 0 || strings.ContainsRune(outbox, '~') {
+		name += "~" + strconv.FormatUint(capitals, 16)
+	}
+	return `"` + strings.ReplaceAll(name, `"`, `""`) + `"`
+}
+
+// CreateOutbox implements penstock.Store. An application may insert into
+// Table(name) once it has returned.
+func (s *Store) CreateOutbox(ctx context.Context, name string) error {
+	if err := validName("outbox", name); err != nil {
+		return err
+	}
+	uid := make([]byte, 6)
+	if _, err := rand.Read(uid); err != nil {
+		return err
+	}
+	return s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		switch _, err := findOutbox(ctx, tx, name); {
+		case err == nil:
+			return fmt.Errorf("outbox %q: %w", name, penstock.ErrOutboxExists)
+		case !errors.Is(err, penstock.ErrNoOutbox):
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, `insert into penstock_outboxes (name, uid, created_at) values (?, ?, ?)`,
+			name, hex.EncodeToString(uid), time.Now().UnixMilli()); err != nil {
+			return err
+		}
+		_, err := tx.ExecContext(ctx, on(Table(name), createOutboxSQL))
+		return err
+	})
+}
+
+// DropOutbox implements penstock.Store.
+func (s *Store) DropOutbox(ctx context.Context, name string) error {
+	return s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		box, err := findOutbox(ctx, tx, name)
+		if err != nil {
+			return err
+		}
+		for _, statement := range []string{
+			`delete from penstock_dead_letters where subscription_id in (select id from penstock_subscriptions where outbox_id = ?)`,
+			`delete from penstock_subscriptions where outbox_id = ?`,
+			`delete from penstock_outboxes where id = ?`,
+		} {
+			if _, err := tx.ExecContext(ctx, statement, box.id); err != nil {
+				return err
+			}
+		}
+		_, err = tx.ExecContext(ctx, on(Table(name), `drop table {table}`))
+		return err
+	})
+}
+
+// outbox is one row of penstock_outboxes.
+type outbox struct {
+	id   int64
+	name string
+	uid  string
+}
+
+// querier is a transaction or a pool.
+type querier interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+func findOutbox(ctx context.Context, q querier, name string) (outbox, error) {
+	box := outbox{name: name}
+	err := q.QueryRowContext(ctx, `select id, uid from penstock_outboxes where name = ?`, name).Scan(&box.id, &box.uid)
+	if errors.Is(err, sql.ErrNoRows) {
+		return box, noOutbox(name)
+	}
+	return box, err
+}
+
+// extent is where an outbox's messages are: the first and the last seq, and
+// first = last + 1 without any. Probes of both ends of the table.
+func (o outbox) extent(ctx context.Context, q querier) (first, last int64, err error) {
+	err = q.QueryRowContext(ctx, on(Table(o.name), `select coalesce((select min(seq) from {table}), 0), coalesce((select max(seq) from {table}), 0)`)).Scan(&first, &last)
+	if err != nil || last != 0 {
+		return first, last, err
+	}
+	// Empty: the sequence's register remembers how far it came.
+	err = q.QueryRowContext(ctx, `select coalesce((select seq from sqlite_sequence where name = ?), 0)`, unquoted(o.name)).Scan(&last)
+	return last + 1, last, err
+}
+
+// unquoted is Table without its quotes, as SQLite's own tables write it.
+func unquoted(outbox string) string {
+	quoted := Table(outbox)
+	return strings.ReplaceAll(quoted[1:len(quoted)-1], `""`, `"`)
+}
+
+func validName(field, name string) error {
+	problem := ""
+	switch {
+	case name == "":
+		problem = "is empty"
+	case len(name) > 48:
+		problem = fmt.Sprintf("%.60q is %d bytes long", name, len(name))
+	case strings.ContainsRune(name, 0):
+		problem = fmt.Sprintf("%q has a NUL", name)
+	case !utf8.ValidString(name):
+		problem = fmt.Sprintf("%q is not valid UTF-8", name)
+	default:
+		return nil
+	}
+	return &penstock.FieldError{Field: field, Problem: problem, Hint: "use 1 to 48 bytes of text without NUL"}
+}

@@ -1,0 +1,133 @@
+package sqlite
+
+import (
+	"database/sql"
+	"strconv"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+// page collects the messages of one Fetch.
+type page struct {
+	limit penstock.Limit
+	uid   string
+	msgs  []penstock.Message
+	bytes int
+	// full: there was a message that did not fit.
+	full bool
+	// end and retried are the positions behind what was added.
+	end, retried int64
+	// again counts the leading messages that are dead letters sent back.
+	again int
+}
+
+// room is how many rows to ask for: one more than fit, to learn whether there
+// are more.
+func (p *page) room() int { return max(p.limit.Messages, 1) - len(p.msgs) + 1 }
+
+// add takes m if it fits. The first one always does.
+func (p *page) add(m *penstock.Message) bool {
+	size := m.Size()
+	if n := len(p.msgs); n > 0 && (n >= p.limit.Messages || p.limit.Bytes > 0 && p.bytes+size > p.limit.Bytes) {
+		p.full = true
+		return false
+	}
+	p.bytes += size
+	p.msgs = append(p.msgs, *m)
+	return true
+}
+
+// readLog reads the rows of sql/fetch.sql.
+func (p *page) readLog(rows *sql.Rows) error {
+	defer func() { _ = rows.Close() }()
+	var r row
+	dest := r.dest()
+	for rows.Next() {
+		if err := rows.Scan(dest...); err != nil {
+			return err
+		}
+		m := r.message(p.uid, 1)
+		if !p.add(&m) {
+			break
+		}
+		p.end = m.Seq
+	}
+	return rows.Err()
+}
+
+// readRetries reads the rows of sql/fetch_retries.sql.
+func (p *page) readRetries(rows *sql.Rows) error {
+	defer func() { _ = rows.Close() }()
+	var r row
+	var retry int64
+	var attempt int
+	dest := append([]any{&retry, &attempt}, r.dest()...)
+	for rows.Next() {
+		if err := rows.Scan(dest...); err != nil {
+			return err
+		}
+		m := r.message(p.uid, attempt)
+		if !p.add(&m) {
+			break
+		}
+		p.retried = retry
+		p.again++
+	}
+	return rows.Err()
+}
+
+// batch is what Settle needs to know about the page.
+func (p *page) batch(number uint64) *openBatch {
+	b := &openBatch{number: number, end: p.end, count: len(p.msgs), again: p.again, first: p.msgs[0].Seq}
+	for i := range p.msgs {
+		if p.msgs[i].Seq != b.first+int64(i) { // gaps, or dead letters sent back
+			b.seqs = make([]int64, len(p.msgs))
+			for i := range p.msgs {
+				b.seqs[i] = p.msgs[i].Seq
+			}
+			break
+		}
+	}
+	return b
+}
+
+// row is the columns that messages are read from, in the order of the queries.
+type row struct {
+	seq, createdAt          int64
+	id, key, topic, headers string
+	payload                 []byte
+}
+
+func (r *row) dest() []any {
+	return []any{&r.seq, &r.createdAt, &r.id, &r.key, &r.topic, &r.headers, &r.payload}
+}
+
+// message makes the message; uid begins the derived ids of its outbox. The
+// payload is a fresh copy in each row.
+func (r *row) message(uid string, attempt int) penstock.Message {
+	m := penstock.Message{
+		ID:        r.id,
+		Seq:       r.seq,
+		Key:       r.key,
+		Topic:     r.topic,
+		Headers:   headers(r.headers),
+		Payload:   r.payload,
+		CreatedAt: time.UnixMilli(r.createdAt).UTC(),
+		Attempt:   attempt,
+	}
+	if m.Payload == nil {
+		m.Payload = []byte{}
+	}
+	if m.ID == "" {
+		m.ID = derivedID(uid, r.seq)
+	}
+	return m
+}
+
+// derivedID is the id of a message whose producer gave none.
+func derivedID(uid string, seq int64) string {
+	b := make([]byte, 0, 32)
+	b = append(append(b, uid...), '-')
+	return string(strconv.AppendInt(b, seq, 10))
+}

@@ -1,0 +1,109 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/penstock/penstock"
+)
+
+// Tx is what Publish needs of a transaction: a *sql.Tx, or a *sql.Conn on which
+// BEGIN was run. Given a *sql.DB, Publish would write outside of any
+// transaction.
+type Tx interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+// Publish writes messages to an outbox inside the application's transaction, of
+// any SQLite driver: they are sent once it has committed, and never if it rolls
+// back. All messages are checked before the first one is written; a
+// *penstock.FieldError says which cannot be carried. After any other error roll
+// back: some of the messages may have been written.
+//
+// Begin the transaction with BEGIN IMMEDIATE (_txlock=immediate in the DSN of
+// most drivers, or use OpenDB): one that reads first and writes later fails
+// with SQLITE_BUSY if another one wrote in between.
+func Publish(ctx context.Context, tx Tx, outbox string, msgs ...penstock.Message) error {
+	for i := range msgs {
+		if err := msgs[i].Validate(); err != nil {
+			return fmt.Errorf("message %d of %d: %w", i+1, len(msgs), err)
+		}
+	}
+	insert := `insert into ` + Table(outbox) + ` (id, key, topic, headers, payload) values (?, ?, ?, ?, ?)`
+	var args []any
+	for len(msgs) > 0 {
+		n := chunk(msgs)
+		args = args[:0]
+		for i := range msgs[:n] {
+			args = appendRow(args, &msgs[i])
+		}
+		if _, err := tx.ExecContext(ctx, insert+strings.Repeat(`, (?, ?, ?, ?, ?)`, n-1), args...); err != nil {
+			return explainPublish(ctx, tx, outbox, err)
+		}
+		msgs = msgs[n:]
+	}
+	return nil
+}
+
+// Chunks stay below the 999 parameters that old SQLite libraries allow, and
+// below some megabytes, because drivers copy what they bind.
+const (
+	chunkRows  = 150
+	chunkBytes = 4 << 20
+)
+
+// chunk is how many of msgs go into one statement, at least one.
+func chunk(msgs []penstock.Message) int {
+	size := 0
+	for i := range msgs {
+		if size += len(msgs[i].Payload); i > 0 && size > chunkBytes || i == chunkRows {
+			return i
+		}
+	}
+	return len(msgs)
+}
+
+func appendRow(args []any, m *penstock.Message) []any {
+	payload := m.Payload
+	if payload == nil {
+		payload = []byte{} // nil would be NULL
+	}
+	return append(args, orNull(m.ID), orNull(m.Key), m.Topic, encodeHeaders(m.Headers), payload)
+}
+
+func orNull(s string) any {
+	if s == "" {
+		return nil
+	}
+	return s
+}
+
+// explainPublish tells why an INSERT failed. The transaction may be of any
+// driver, so there is only the text to go by.
+func explainPublish(ctx context.Context, tx Tx, outbox string, err error) error {
+	if !strings.Contains(err.Error(), "no such table") {
+		return fmt.Errorf("publish to outbox %q: %w", outbox, err)
+	}
+	switch _, lookup := findOutbox(ctx, tx, outbox); {
+	case errors.Is(lookup, penstock.ErrNoOutbox):
+		return lookup
+	case lookup != nil && strings.Contains(lookup.Error(), "no such table"):
+		return penstock.WithHint(fmt.Errorf("publish to outbox %q: %w", outbox, penstock.ErrNotMigrated), "run penstock migrate on this database file")
+	}
+	return fmt.Errorf("publish to outbox %q: %w", outbox, err)
+}
+
+// Publish implements penstock.Store. On return the messages survive a power
+// cut.
+func (s *Store) Publish(ctx context.Context, outbox string, msgs ...penstock.Message) error {
+	if len(msgs) == 0 {
+		return s.ready(ctx)
+	}
+	return s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		return Publish(ctx, tx, outbox, msgs...)
+	})
+}

@@ -1,0 +1,243 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	_ "modernc.org/sqlite" // see docs/decisions/0002-sqlite-driver.md
+
+	"github.com/penstock/penstock"
+)
+
+// Options for Open. The zero value is fine.
+type Options struct {
+	// BusyTimeout is how long to wait for another writer of the file, in this
+	// process or another, before giving up with ErrBusy. Default 5 s.
+	BusyTimeout time.Duration
+
+	// pragmas for the writing connection, from tests.
+	pragmas []string
+}
+
+// Store is a handle on a SQLite file. Safe for concurrent use; several
+// processes may have one on the same file.
+type Store struct {
+	path    string
+	busy    time.Duration
+	writer  *sql.DB // one connection
+	readers *sql.DB // query_only
+
+	closed   atomic.Bool
+	migrated atomic.Bool // seen to be so once
+
+	mu    sync.Mutex
+	sizes map[string]measurement // by outbox, see size
+}
+
+var _ penstock.Store = (*Store)(nil)
+
+// Open opens a SQLite file, given as a path or as sqlite:FILE. The file need
+// not exist: Migrate makes it. What is no database or cannot be read is an
+// error now.
+func Open(ctx context.Context, path string, o Options) (*Store, error) {
+	file, err := filePath(path)
+	if err != nil {
+		return nil, err
+	}
+	if o.BusyTimeout <= 0 {
+		o.BusyTimeout = 5 * time.Second
+	}
+	s := &Store{path: file, busy: o.BusyTimeout, sizes: map[string]measurement{}}
+	if s.writer, err = s.open(append(o.pragmas, "busy_timeout(0)", "journal_mode(wal)", "synchronous(full)", "journal_size_limit(67108864)")); err != nil {
+		return nil, err
+	}
+	s.writer.SetMaxOpenConns(1)
+	if s.readers, err = s.open([]string{fmt.Sprintf("busy_timeout(%d)", o.BusyTimeout.Milliseconds()), "query_only(1)"}); err != nil {
+		return nil, err
+	}
+	s.readers.SetMaxOpenConns(maxReaders)
+	s.readers.SetMaxIdleConns(maxReaders)
+	if exists, err := s.exists(); err != nil || !exists {
+		if err != nil {
+			_ = s.Close()
+		}
+		return s, err
+	}
+	var tables int
+	if err := s.readers.QueryRowContext(ctx, `select count(*) from sqlite_schema`).Scan(&tables); err != nil {
+		_ = s.Close()
+		return nil, s.explain(err)
+	}
+	return s, nil
+}
+
+// maxReaders bounds the connections that read: each Fetch takes one for some
+// milliseconds.
+const maxReaders = 4
+
+// filePath takes the file out of path or sqlite:FILE.
+func filePath(path string) (string, error) {
+	file := strings.TrimPrefix(path, "sqlite:")
+	switch {
+	case file == "":
+		return "", penstock.WithHint(errors.New("no database file"), "give a path such as sqlite:app.db")
+	case file == ":memory:" || strings.HasPrefix(file, "file:"):
+		return "", penstock.WithHint(fmt.Errorf("%q is not a file", file), "give the path of a file, such as sqlite:app.db: relay and application share it")
+	case strings.ContainsRune(file, 0):
+		return "", &penstock.FieldError{Field: "database path", Problem: "has a NUL", Hint: "give the path of a file"}
+	}
+	return file, nil
+}
+
+// dsn is the driver's name for an existing file, with pragmas for each new
+// connection. BEGIN is always BEGIN IMMEDIATE: a transaction that begins by
+// reading and writes later fails when another one wrote in between.
+func dsn(file, mode string, pragmas []string) string {
+	var b strings.Builder
+	b.WriteString("file:")
+	b.WriteString(strings.NewReplacer("%", "%25", "?", "%3f", "#", "%23").Replace(file))
+	b.WriteString("?mode=" + mode + "&_txlock=immediate")
+	for _, p := range pragmas {
+		b.WriteString("&_pragma=" + p)
+	}
+	return b.String()
+}
+
+func (s *Store) open(pragmas []string) (*sql.DB, error) {
+	return sql.Open(driverName, dsn(s.path, "rw", pragmas))
+}
+
+const driverName = "sqlite"
+
+// OpenDB opens a pool for the application's own transactions, with what
+// Penstock's promise rests on: WAL, synchronous=FULL (a commit survives a power
+// cut, and so nothing is relayed that the database then forgets), BEGIN
+// IMMEDIATE. It makes the file if there is none.
+//
+// The pool has one connection, because SQLite has one writer: taking turns in
+// the pool is cheaper and fairer than polling for the file's lock. Raise
+// SetMaxOpenConns to read beside a transaction. An application may as well
+// open the file its own way, with any driver.
+func OpenDB(path string) (*sql.DB, error) {
+	file, err := filePath(path)
+	if err != nil {
+		return nil, err
+	}
+	db, err := sql.Open(driverName, dsn(file, "rwc", []string{"busy_timeout(10000)", "journal_mode(wal)", "synchronous(full)", "foreign_keys(1)"}))
+	if err != nil {
+		return nil, err
+	}
+	db.SetMaxOpenConns(1)
+	return db, nil
+}
+
+// exists tells whether there is a file. An error says why there cannot be one.
+func (s *Store) exists() (bool, error) {
+	info, err := os.Stat(s.path)
+	switch {
+	case err == nil && info.IsDir():
+		return false, penstock.WithHint(fmt.Errorf("%s is a directory", s.path), "give the path of a file in it")
+	case err == nil:
+		return true, nil
+	case !errors.Is(err, os.ErrNotExist):
+		return false, penstock.WithHint(err, "give a file that this user may read and write")
+	}
+	if _, err := os.Stat(filepath.Dir(s.path)); err != nil {
+		return false, penstock.WithHint(err, "make the directory first")
+	}
+	return false, nil
+}
+
+// ready is called before every operation but Migrate.
+func (s *Store) ready(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if s.closed.Load() {
+		return penstock.ErrClosed
+	}
+	if s.migrated.Load() {
+		return nil
+	}
+	return s.checkSchema(ctx)
+}
+
+// read runs fn on one connection and in one snapshot.
+func (s *Store) read(ctx context.Context, fn func(ctx context.Context, tx *sql.Tx) error) error {
+	if err := s.ready(ctx); err != nil {
+		return err
+	}
+	tx, err := s.readers.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		return s.explain(err)
+	}
+	defer func() { _ = tx.Rollback() }()
+	return s.explain(fn(ctx, tx))
+}
+
+// write runs fn in one durable transaction. fn's context cannot be cancelled:
+// the transactions here are short, and watching a context costs a goroutine per
+// statement.
+func (s *Store) write(ctx context.Context, fn func(ctx context.Context, tx *sql.Tx) error) error {
+	if err := s.ready(ctx); err != nil {
+		return err
+	}
+	conn, err := s.writer.Conn(ctx)
+	if err != nil {
+		return s.explain(err)
+	}
+	defer func() { _ = conn.Close() }()
+	tx, err := begin(ctx, conn, s.busy)
+	if err != nil {
+		return s.explain(err)
+	}
+	if err := fn(context.WithoutCancel(ctx), tx); err != nil {
+		_ = tx.Rollback()
+		return s.explain(err)
+	}
+	return s.explain(tx.Commit())
+}
+
+// begin waits for its turn to write. SQLite has no queue of waiters; its own
+// wait sleeps up to 100 ms between tries and so rarely gets in between
+// producers that commit back to back. Trying every few milliseconds does.
+func begin(ctx context.Context, conn *sql.Conn, patience time.Duration) (*sql.Tx, error) {
+	var timer *time.Timer
+	deadline := time.Now().Add(patience)
+	for wait := 100 * time.Microsecond; ; wait = min(2*wait, 3*time.Millisecond) {
+		tx, err := conn.BeginTx(context.WithoutCancel(ctx), nil)
+		if !isBusy(err) || time.Now().After(deadline) {
+			return tx, err
+		}
+		pause := wait/2 + rand.N(wait)
+		if timer == nil {
+			timer = time.NewTimer(pause)
+			defer timer.Stop()
+		} else {
+			timer.Reset(pause)
+		}
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// Close lets go of the file. Sources of this store end with ErrClosed; their
+// leases run out by themselves. A second Close returns nil.
+func (s *Store) Close() error {
+	if s.closed.Swap(true) {
+		return nil
+	}
+	return errors.Join(s.writer.Close(), s.readers.Close())
+}

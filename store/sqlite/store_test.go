@@ -1,0 +1,95 @@
+package sqlite_test
+
+import (
+	"context"
+	"database/sql"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/store/sqlite"
+	"github.com/penstock/penstock/store/storetest"
+)
+
+func TestStore(t *testing.T) {
+	storetest.Run(t, storetest.Harness{
+		Open: openInstance,
+		Features: storetest.Features{
+			ConcurrentWriters: false, // SQLite has one writer at a time
+			Reclaim:           true,
+			Snapshots:         true,
+			Outage:            false, // there is no connection to cut
+		},
+	})
+}
+
+// patience outlasts any transaction that a test keeps open.
+const patience = time.Minute
+
+func openInstance(t testing.TB) storetest.Instance {
+	path := filepath.Join(t.TempDir(), "app.db")
+	app, err := sqlite.OpenDB(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = app.Close() })
+	if _, err := app.Exec(`create table counters (name text primary key, n integer not null)`); err != nil {
+		t.Fatal(err)
+	}
+	another := func(t testing.TB) penstock.Store { return open(t, path) }
+	return storetest.Instance{
+		Store:   another(t),
+		Another: another,
+		Begin: func(ctx context.Context) (storetest.Tx, error) {
+			tx, err := app.BeginTx(ctx, nil)
+			return businessTx{tx}, err
+		},
+		Pin: func(t testing.TB) func() { return pin(t, path) },
+	}
+}
+
+func open(t testing.TB, path string) *sqlite.Store {
+	t.Helper()
+	s, err := sqlite.Open(context.Background(), path, sqlite.Options{BusyTimeout: patience})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// pin opens a read transaction that keeps its snapshot.
+func pin(t testing.TB, path string) func() {
+	t.Helper()
+	db, err := sqlite.OpenDB(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tx, err := db.BeginTx(context.Background(), &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var n int
+	if err := tx.QueryRow(`select count(*) from counters`).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	release := func() { _ = tx.Rollback(); _ = db.Close() }
+	t.Cleanup(release)
+	return release
+}
+
+// businessTx is a transaction of the application.
+type businessTx struct{ tx *sql.Tx }
+
+func (b businessTx) Publish(ctx context.Context, outbox string, msgs ...penstock.Message) error {
+	return sqlite.Publish(ctx, b.tx, outbox, msgs...)
+}
+
+func (b businessTx) Count(ctx context.Context, name string) (n int64, err error) {
+	err = b.tx.QueryRowContext(ctx, `insert into counters values (?, 1) on conflict do update set n = n + 1 returning n`, name).Scan(&n)
+	return n, err
+}
+
+func (b businessTx) Commit(context.Context) error   { return b.tx.Commit() }
+func (b businessTx) Rollback(context.Context) error { return b.tx.Rollback() }
