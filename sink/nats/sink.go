@@ -73,6 +73,15 @@ func Open(cfg Config, log *slog.Logger) (*Sink, error) {
 		s.letGo(context.Background())
 		return nil, fmt.Errorf("nats sink: %w", err)
 	}
+	// Consumers may come before the first message, so the stream is made now if
+	// it can be; else with the first message.
+	if err := s.ensureStream(context.Background()); err != nil {
+		if s.server != nil {
+			s.letGo(context.Background())
+			return nil, fmt.Errorf("nats sink: %w", err)
+		}
+		log.Warn("the JetStream stream could not be created yet", "error", err)
+	}
 	return s, nil
 }
 

@@ -29,6 +29,9 @@ func (s *Sink) ensureStream(ctx context.Context) error {
 	if c == nil || s.stream.ready.Load() {
 		return nil
 	}
+	if s.conn.Status() != nats.CONNECTED {
+		return s.unavailable(nats.ErrDisconnected)
+	}
 	s.stream.mu.Lock()
 	defer s.stream.mu.Unlock()
 	if s.stream.ready.Load() {
