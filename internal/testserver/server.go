@@ -106,6 +106,12 @@ func (s *server) awaitReady(p *process) error {
 	}
 }
 
+func (s *server) running() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.proc != nil && s.proc.running()
+}
+
 // Stop shuts the server down in order; its data stay.
 func (s *server) Stop() error { return s.locked(s.stopSig) }
 
