@@ -2,7 +2,13 @@ package storetest
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -12,29 +18,32 @@ import (
 const (
 	// deadline ends a test whose condition never came. It is far longer than
 	// any condition takes, so that a slow machine fails nothing.
-	deadline = 60 * time.Second
+	deadline = 2 * time.Minute
 	// longLease outlives every test; shortLease is one that a test lets expire.
-	longLease  = 10 * time.Minute
+	longLease  = time.Hour
 	shortLease = 100 * time.Millisecond
 	// outbox is the name that tests use when the name does not matter.
 	outbox = "orders"
 )
 
-// env is one test: a migrated store with one empty outbox, and helpers that
-// fail the test instead of returning errors.
+// env is one test: a database, and helpers that fail the test instead of
+// returning errors.
 type env struct {
 	testing.TB
 	Instance
+	harness  Harness
 	features Features
-	ctx      context.Context
+	ctx      context.Context // ends with the test, or at its deadline
 	holders  int
+
+	seedShown sync.Once
 }
 
 func newEnv(t *testing.T, h Harness) *env {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), deadline)
+	ctx, cancel := context.WithTimeout(t.Context(), deadline*time.Duration(rounds()))
 	t.Cleanup(cancel)
-	e := &env{TB: t, Instance: h.Open(t), features: h.Features, ctx: ctx}
+	e := &env{TB: t, Instance: h.Open(t), harness: h, features: h.Features, ctx: ctx}
 	switch {
 	case e.Store == nil || e.Begin == nil || e.Another == nil:
 		t.Fatal("storetest: Instance needs Store, Begin and Another")
@@ -46,13 +55,6 @@ func newEnv(t *testing.T, h Harness) *env {
 	return e
 }
 
-// ready migrates and creates the outbox.
-func (e *env) ready() {
-	e.Helper()
-	e.must(e.Store.Migrate(e.ctx), "Migrate")
-	e.must(e.Store.CreateOutbox(e.ctx, outbox), "CreateOutbox")
-}
-
 func (e *env) must(err error, what string) {
 	e.Helper()
 	if err != nil {
@@ -60,17 +62,74 @@ func (e *env) must(err error, what string) {
 	}
 }
 
+// mustBe fails the test unless err is, or wraps, want.
+func (e *env) mustBe(err, want error, what string) {
+	e.Helper()
+	if !errors.Is(err, want) {
+		e.Fatalf("%s: got error %v, want one that is %q", what, err, want)
+	}
+}
+
+// eventually asks cond again and again until it is true.
+func (e *env) eventually(what string, cond func() bool) {
+	e.Helper()
+	for pause := time.Millisecond; !cond(); pause = min(2*pause, 50*time.Millisecond) {
+		select {
+		case <-e.ctx.Done():
+			e.Fatalf("it never came to be that %s", what)
+		case <-time.After(pause):
+		}
+	}
+}
+
+// concurrently runs f(0) to f(n-1) at the same time and joins their errors.
+func concurrently(n int, f func(i int) error) error {
+	errs := make([]error, n)
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() { errs[i] = f(i) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
 func (e *env) publish(msgs ...penstock.Message) {
 	e.Helper()
 	e.must(e.Store.Publish(e.ctx, outbox, msgs...), "Publish")
 }
 
-func (e *env) begin() Tx {
+func (e *env) maintain() {
 	e.Helper()
-	tx, err := e.Begin(e.ctx)
+	e.must(e.Store.Maintain(e.ctx, outbox), "Maintain")
+}
+
+// tx is a Tx that fails the test.
+type tx struct {
+	e *env
+	Tx
+}
+
+func (e *env) begin() tx {
+	e.Helper()
+	t, err := e.Begin(e.ctx)
 	e.must(err, "Begin")
-	e.Cleanup(func() { _ = tx.Rollback(context.WithoutCancel(e.ctx)) })
-	return tx
+	e.Cleanup(func() { _ = t.Rollback(context.WithoutCancel(e.ctx)) })
+	return tx{e, t}
+}
+
+func (t tx) publish(msgs ...penstock.Message) {
+	t.e.Helper()
+	t.e.must(t.Tx.Publish(t.e.ctx, outbox, msgs...), "Publish in a transaction")
+}
+
+func (t tx) commit() {
+	t.e.Helper()
+	t.e.must(t.Tx.Commit(t.e.ctx), "Commit")
+}
+
+func (t tx) rollback() {
+	t.e.Helper()
+	t.e.must(t.Tx.Rollback(t.e.ctx), "Rollback")
 }
 
 // message makes a message that is told apart by its payload.
@@ -85,4 +144,41 @@ func messages(prefix string, n int) []penstock.Message {
 		msgs[i] = message("", fmt.Sprint(prefix, i))
 	}
 	return msgs
+}
+
+// seed is the same for all tests of a run.
+var seed = sync.OnceValue(func() uint64 {
+	if s := os.Getenv("PENSTOCK_SEED"); s != "" {
+		n, err := strconv.ParseUint(s, 10, 64)
+		if err != nil {
+			panic("PENSTOCK_SEED: " + err.Error())
+		}
+		return n
+	}
+	return rand.Uint64()
+})
+
+// rounds is how many times as long as usual the random tests run.
+var rounds = sync.OnceValue(func() int {
+	n, _ := strconv.Atoi(os.Getenv("PENSTOCK_ROUNDS"))
+	return max(n, 1)
+})
+
+// random returns a generator that PENSTOCK_SEED repeats; part tells several of
+// one test apart.
+func (e *env) random(part int) *rand.Rand {
+	e.Helper()
+	e.seedShown.Do(func() { e.Logf("PENSTOCK_SEED=%d", seed()) })
+	h := fnv.New64a()
+	fmt.Fprint(h, e.Name(), part)
+	return rand.New(rand.NewPCG(seed(), h.Sum64()))
+}
+
+// randomBytes that do not compress.
+func randomBytes(r *rand.Rand, n int) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(r.Uint32())
+	}
+	return b
 }

@@ -1,8 +1,6 @@
 package storetest
 
-import (
-	"testing"
-)
+import "testing"
 
 // Run runs the whole suite against the store behind h.
 func Run(t *testing.T, h Harness) {
@@ -17,18 +15,25 @@ func Run(t *testing.T, h Harness) {
 					if what := c.needs.missing(h.Features); what != "" {
 						t.Skipf("the store does not declare the feature %s", what)
 					}
-					c.run(newEnv(t, h))
+					e := newEnv(t, h)
+					if !c.unmigrated {
+						e.must(e.Store.Migrate(e.ctx), "Migrate")
+						e.must(e.Store.CreateOutbox(e.ctx, outbox), "CreateOutbox")
+					}
+					c.run(e)
 				})
 			}
 		})
 	}
 }
 
-// testCase is one promise. It gets a migrated database of its own.
+// testCase is one promise. It gets a database of its own, migrated and with one
+// empty outbox unless it says otherwise.
 type testCase struct {
-	name  string
-	needs Features
-	run   func(e *env)
+	name       string
+	run        func(e *env)
+	needs      Features
+	unmigrated bool
 }
 
 type group struct {
@@ -39,6 +44,20 @@ type group struct {
 // groups lists every test, by subject, one file each.
 var groups = []group{
 	{"Visibility", visibilityCases},
+	{"Order", orderCases},
+	{"Lease", leaseCases},
+	{"Settle", settleCases},
+	{"Paging", pagingCases},
+	{"Subscription", subscriptionCases},
+	{"DeadLetter", deadLetterCases},
+	{"Reclaim", reclaimCases},
+	{"Content", contentCases},
+	{"Input", inputCases},
+	{"Outbox", outboxCases},
+	{"Status", statusCases},
+	{"Cancel", cancelCases},
+	{"Outage", outageCases},
+	{"Model", modelCases},
 }
 
 // missing names the first feature that f asks for and have lacks.

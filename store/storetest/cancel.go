@@ -1,0 +1,138 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+var cancelCases = []testCase{
+	{name: "BeforeTheCall", run: cancelBefore},
+	{name: "InTheMiddleOfFetch", run: cancelFetch},
+	{name: "InTheMiddleOfSettle", run: cancelSettle},
+	{name: "WaitingForTheWriter", run: cancelWaiting},
+}
+
+func cancelBefore(e *env) {
+	r := e.read()
+	e.publish(messages("m", 2)...)
+	b := r.fetch(penstock.Limit{Messages: 1, Bytes: plenty.Bytes})
+	ctx, cancel := context.WithCancel(e.ctx)
+	cancel()
+	_, fetch := r.Fetch(ctx, plenty)
+	_, subscribe := e.Store.Subscribe(ctx, e.request(penstock.Subscribe{Subscription: "other"}))
+	_, status := e.Store.Status(ctx)
+	_, letters := e.Store.DeadLetters(ctx, outbox, "sub", 1)
+	_, retry := e.Store.RetryDeadLetters(ctx, outbox, "sub", 1)
+	for what, err := range map[string]error{
+		"Fetch": fetch, "Subscribe": subscribe, "Status": status, "DeadLetters": letters, "RetryDeadLetters": retry,
+		"Settle":       r.Settle(ctx, delivered(b)...),
+		"Renew":        r.Renew(ctx),
+		"Publish":      e.Store.Publish(ctx, outbox, message("", "never")),
+		"Maintain":     e.Store.Maintain(ctx, outbox),
+		"CreateOutbox": e.Store.CreateOutbox(ctx, "never"),
+		"DropOutbox":   e.Store.DropOutbox(ctx, outbox),
+		"Migrate":      e.Store.Migrate(ctx),
+	} {
+		if err == nil {
+			e.Errorf("%s with a context that has ended succeeded", what)
+		} else if errors.Is(err, penstock.ErrFenced) || errors.Is(err, penstock.ErrClosed) {
+			e.Errorf("%s with a context that has ended: got error %v, which says something else", what, err)
+		}
+	}
+	r.again().want("m0", "m1")
+}
+
+// Contexts that end at any moment of a Fetch make none of its messages vanish:
+// what Fetch has taken and not returned comes with a later one.
+func cancelFetch(e *env) {
+	rnd := e.random(0)
+	r := e.read()
+	var want []string
+	for range 10 {
+		msgs := messages("m"+strings.Repeat("x", len(want)), 10)
+		want = append(want, payloads(msgs)...)
+		e.publish(msgs...)
+	}
+	c := collector{e: e, r: r}
+	cancelled := 0
+	patience := int64(500 * time.Microsecond)
+	for len(flatten(c.open)) < len(want) {
+		ctx, cancel := context.WithTimeout(e.ctx, time.Duration(rnd.Int64N(patience)))
+		start := time.Now()
+		b, err := r.Fetch(ctx, penstock.Limit{Messages: 5, Bytes: plenty.Bytes})
+		cancel()
+		if took := time.Since(start); took > deadline/4 {
+			e.Fatalf("Fetch took %s after its context had ended", took)
+		}
+		if err != nil {
+			if cancelled++; cancelled%20 == 0 {
+				patience *= 2 // it is a slow machine
+			}
+			e.must(e.ctx.Err(), "a Fetch that is never cancelled")
+			continue
+		}
+		c.add(b)
+	}
+	c.finish(want...)
+}
+
+// A Settle whose context ends has happened or has not; asking again is safe.
+func cancelSettle(e *env) {
+	rnd := e.random(0)
+	e.publish(messages("m", 100)...)
+	r := e.read()
+	patience := int64(500 * time.Microsecond)
+	c := collector{e: e, r: r}
+	for {
+		b, err := r.Fetch(e.ctx, penstock.Limit{Messages: 5, Bytes: plenty.Bytes})
+		e.must(err, "Fetch after a cancelled Settle")
+		if len(b.Messages) == 0 {
+			break
+		}
+		c.add(b)
+		ctx, cancel := context.WithTimeout(e.ctx, time.Duration(rnd.Int64N(patience)))
+		if c.settle(ctx, b) != nil {
+			patience += patience / 4
+		}
+		cancel()
+	}
+	c.finish(payloads(messages("m", 100))...)
+}
+
+// Where there is one writer at a time, others wait; a context that ends ends
+// the waiting.
+func cancelWaiting(e *env) {
+	if e.features.ConcurrentWriters {
+		e.Skip("the store declares the feature ConcurrentWriters: nobody waits")
+	}
+	r := e.read()
+	e.publish(message("", "m"))
+	b := r.fetch(plenty)
+	writer := e.begin()
+	writer.publish(message("", "writer"))
+	for what, f := range map[string]func(ctx context.Context) error{
+		"Publish":  func(ctx context.Context) error { return e.Store.Publish(ctx, outbox, message("", "never")) },
+		"Settle":   func(ctx context.Context) error { return r.Settle(ctx, delivered(b)...) },
+		"Begin":    func(ctx context.Context) error { _, err := e.Begin(ctx); return err },
+		"Maintain": func(ctx context.Context) error { _ = e.Store.Maintain(ctx, outbox); return context.Canceled },
+	} {
+		ctx, cancel := context.WithTimeout(e.ctx, 20*time.Millisecond)
+		start := time.Now()
+		err := f(ctx)
+		cancel()
+		if err == nil {
+			e.Errorf("%s succeeded beside an open writer", what)
+		}
+		// Far longer than any cancelling takes, far shorter than the waiting.
+		if took := time.Since(start); took > 3*time.Second {
+			e.Errorf("%s took %s to return after its context had ended", what, took)
+		}
+	}
+	writer.commit()
+	r.settle(b)
+	r.again().want("writer")
+}

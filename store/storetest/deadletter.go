@@ -1,0 +1,233 @@
+package storetest
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+var deadLetterCases = []testCase{
+	{name: "Listed", run: deadLettersListed},
+	{name: "RetryAndDeliver", run: retryAndDeliver},
+	{name: "RetryAndDieAgain", run: retryAndDieAgain},
+	{name: "RetrySurvivesACrash", run: retrySurvivesCrash},
+	{name: "RetryWhileNobodyReads", run: retryWhileNobodyReads},
+	{name: "RetryPassesOverOthers", run: retryPassesOver},
+	{name: "SurviveReclaim", run: deadLettersSurviveReclaim},
+}
+
+// deadLetters lists those of r's subscription.
+func (e *env) deadLetters(r *reader) []penstock.DeadLetter {
+	e.Helper()
+	letters, err := e.Store.DeadLetters(e.ctx, r.req.Outbox, r.req.Subscription, 1000)
+	e.must(err, "DeadLetters")
+	return letters
+}
+
+// retry sends dead letters back, and expects that all of them were some.
+func (e *env) retry(r *reader, letters ...penstock.DeadLetter) {
+	e.Helper()
+	seqs := make([]int64, len(letters))
+	for i, l := range letters {
+		seqs[i] = l.Message.Seq
+	}
+	n, err := e.Store.RetryDeadLetters(e.ctx, r.req.Outbox, r.req.Subscription, seqs...)
+	e.must(err, "RetryDeadLetters")
+	if n != len(letters) {
+		e.Fatalf("RetryDeadLetters sent %d back, want %d", n, len(letters))
+	}
+}
+
+// bury settles batches with every message dead.
+func (r *reader) bury(reason string, batches ...penstock.Batch) {
+	r.e.Helper()
+	settled := delivered(batches...)
+	for i, b := range batches {
+		settled[i].Verdicts = slices.Repeat([]penstock.Verdict{{Outcome: penstock.Dead, Err: reason}}, len(b.Messages))
+	}
+	r.e.must(r.Settle(r.e.ctx, settled...), "Settle with everything dead")
+}
+
+func letterMessages(letters []penstock.DeadLetter) []penstock.Message {
+	msgs := make([]penstock.Message, len(letters))
+	for i, l := range letters {
+		msgs[i] = l.Message
+	}
+	return msgs
+}
+
+func deadLettersListed(e *env) {
+	r := e.read()
+	var sent []penstock.Message
+	for i := range 3 {
+		m := message(fmt.Sprint("key", i), fmt.Sprint("m", i))
+		m.Headers = map[string]string{"trace": fmt.Sprint(i)}
+		e.publish(m)
+		b := r.fetch(plenty)
+		sent = append(sent, b.Messages...)
+		r.bury(fmt.Sprintf("reason %d: \"quoted\", über\nnext line", i), b)
+	}
+	letters := e.deadLetters(r)
+	if len(letters) != 3 {
+		e.Fatalf("there are %d dead letters, want 3", len(letters))
+	}
+	for i, l := range letters {
+		e.sameMessage(l.Message, sent[i])
+		if want := fmt.Sprintf("reason %d: \"quoted\", über\nnext line", i); l.Err != want {
+			e.Errorf("dead letter %d says %q, want %q", i, l.Err, want)
+		}
+		if age := time.Since(l.At); age < -time.Hour || age > time.Hour {
+			e.Errorf("dead letter %d is from %s", i, l.At)
+		}
+	}
+	some, err := e.Store.DeadLetters(e.ctx, outbox, r.req.Subscription, 2)
+	e.must(err, "DeadLetters")
+	if len(some) != 2 || some[0].Message.ID != letters[0].Message.ID || some[1].Message.ID != letters[1].Message.ID {
+		e.Errorf("with a limit of 2 there are %d, want the two oldest", len(some))
+	}
+}
+
+func retryAndDeliver(e *env) {
+	r := e.read()
+	m := message("key", "m")
+	m.Headers = map[string]string{"a": "b"}
+	e.publish(m)
+	b := r.fetch(plenty)
+	r.bury("no", b)
+	r.want()
+	e.retry(r, e.deadLetters(r)...)
+	again := r.fetch(plenty)
+	if len(again.Messages) != 1 || again.Messages[0].Attempt != 2 {
+		e.Fatalf("after the retry came %+v, want one message with Attempt 2", again.Messages)
+	}
+	want := b.Messages[0]
+	want.Attempt, want.Seq = 2, again.Messages[0].Seq
+	e.sameMessage(again.Messages[0], want)
+	r.want() // once for each source
+	r.settle(again)
+	r = r.again()
+	r.want()
+	if n := len(e.deadLetters(r)); n != 0 {
+		e.Errorf("%d dead letters are left after delivery", n)
+	}
+}
+
+func retryAndDieAgain(e *env) {
+	r := e.read()
+	e.publish(message("key", "m"))
+	for attempt := 1; attempt <= 4; attempt++ {
+		b := r.fetch(plenty)
+		if len(b.Messages) != 1 || b.Messages[0].Attempt != attempt {
+			e.Fatalf("there came %+v, want one message with Attempt %d", b.Messages, attempt)
+		}
+		r.bury(fmt.Sprint("attempt ", attempt), b)
+		letters := e.deadLetters(r)
+		if len(letters) != 1 || letters[0].Message.Attempt != attempt || letters[0].Err != fmt.Sprint("attempt ", attempt) {
+			e.Fatalf("the dead letters are %+v, want one of attempt %d", letters, attempt)
+		}
+		e.retry(r, letters...)
+		if attempt == 2 {
+			r = r.again()
+		}
+	}
+	r.settle(r.want("m")...)
+	r = r.again()
+	r.want()
+	if n := len(e.deadLetters(r)); n != 0 {
+		e.Errorf("%d dead letters are left after delivery", n)
+	}
+}
+
+func retrySurvivesCrash(e *env) {
+	r := e.read()
+	e.publish(messages("dead", 2)...)
+	r.bury("no", r.drain(plenty)...)
+	e.publish(messages("live", 2)...)
+	e.retry(r, e.deadLetters(r)...)
+	for range 2 {
+		r.want("dead0", "dead1", "live0", "live1")
+		r = r.again() // nothing was settled
+		e.maintain()
+	}
+	for _, b := range r.drain(penstock.Limit{Messages: 1, Bytes: plenty.Bytes}) {
+		want := 1
+		if string(b.Messages[0].Payload[:4]) == "dead" {
+			want = 2
+		}
+		if got := b.Messages[0].Attempt; got != want {
+			e.Errorf("%s has Attempt %d, want %d", b.Messages[0].Payload, got, want)
+		}
+		r.settle(b)
+	}
+	r.again().want()
+}
+
+func retryWhileNobodyReads(e *env) {
+	r := e.read()
+	e.publish(messages("dead", 3)...)
+	r.bury("no", r.drain(plenty)...)
+	r.close()
+	letters := e.deadLetters(r)
+	e.retry(r, letters[1])
+	r = e.subscribeOn(e.Another(e), penstock.Subscribe{})
+	r.settle(r.want(string(letters[1].Message.Payload))...)
+	e.wantPayloads(letterMessages(e.deadLetters(r)), string(letters[0].Message.Payload), string(letters[2].Message.Payload))
+}
+
+func retryPassesOver(e *env) {
+	r := e.read()
+	e.publish(messages("m", 3)...)
+	b := r.fetch(plenty)
+	verdicts := []penstock.Verdict{{}, {Outcome: penstock.Dead, Err: "no"}, {}}
+	e.must(r.Settle(e.ctx, penstock.Settled{Batch: b, Verdicts: verdicts}), "Settle")
+	dead, alive := b.Messages[1], b.Messages[0]
+	n, err := e.Store.RetryDeadLetters(e.ctx, outbox, r.req.Subscription, alive.Seq, dead.Seq, 1<<40, dead.Seq)
+	e.must(err, "RetryDeadLetters")
+	if n != 1 {
+		e.Errorf("RetryDeadLetters sent %d back, want 1", n)
+	}
+	r.settle(r.want(string(dead.Payload))...)
+	n, err = e.Store.RetryDeadLetters(e.ctx, outbox, r.req.Subscription, dead.Seq)
+	e.must(err, "RetryDeadLetters")
+	if n != 0 {
+		e.Errorf("RetryDeadLetters sent %d back that was delivered, want 0", n)
+	}
+	r.want()
+}
+
+func deadLettersSurviveReclaim(e *env) {
+	rnd := e.random(0)
+	r := e.read()
+	want := map[string]bool{}
+	for range 4 {
+		var msgs []penstock.Message
+		for range 8 {
+			msgs = append(msgs, message("", string(randomBytes(rnd, 64<<10))))
+		}
+		e.publish(msgs...)
+		for i, b := range r.drain(two) {
+			if i > 0 {
+				r.settle(b)
+				continue
+			}
+			for _, m := range b.Messages {
+				want[string(m.Payload)] = true
+			}
+			r.bury("no", b)
+		}
+		e.maintain()
+		e.maintain()
+	}
+	letters := e.deadLetters(r)
+	e.wantPayloads(letterMessages(letters), slices.Collect(maps.Keys(want))...)
+	e.retry(r, letters...)
+	for range 3 {
+		e.maintain()
+	}
+	r = r.again()
+	r.settle(r.want(slices.Collect(maps.Keys(want))...)...)
+	r.again().want()
+}

@@ -1,0 +1,219 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+var leaseCases = []testCase{
+	{name: "OneHolderAtATime", run: oneHolder},
+	{name: "CloseGivesTheLeaseBack", run: closeGivesLeaseBack},
+	{name: "ExpiredLeaseIsRedelivered", run: expiredLease},
+	{name: "StaleCloseTakesNothing", run: staleClose},
+	{name: "RenewExtends", run: renewExtends},
+	{name: "ClosedSource", run: closedSource},
+	{name: "FirstSubscribersRace", run: firstSubscribersRace},
+	{name: "ContendersNeverBothSettle", run: contenders},
+}
+
+func oneHolder(e *env) {
+	r := e.subscribe(penstock.Subscribe{Holder: "first"})
+	for _, s := range []penstock.Store{e.Store, e.Another(e)} {
+		_, err := s.Subscribe(e.ctx, e.request(penstock.Subscribe{Holder: "second"}))
+		var held *penstock.HeldError
+		if !errors.As(err, &held) || !errors.Is(err, penstock.ErrHeld) {
+			e.Fatalf("Subscribe to a held subscription: got error %v, want a *HeldError", err)
+		}
+		if held.Subscription != r.req.Subscription || held.Holder != "first" || !held.Until.After(time.Now()) {
+			e.Errorf("HeldError: got %+v, want subscription %q, holder %q and a time to come", *held, r.req.Subscription, "first")
+		}
+	}
+	e.publish(messages("m", 2)...)
+	e.must(r.Renew(e.ctx), "Renew by the holder")
+	r.settle(r.want("m0", "m1")...)
+}
+
+func closeGivesLeaseBack(e *env) {
+	e.publish(messages("m", 2)...)
+	r := e.subscribeOn(e.Another(e), penstock.Subscribe{Holder: "first"})
+	r.want("m0", "m1")
+	r.close()
+	r.close()
+	e.read().want("m0", "m1") // at once; and Close has settled nothing
+}
+
+// The holder is paused for longer than its lease, another takes over, and then
+// the first one wakes up.
+func expiredLease(e *env) {
+	e.publish(messages("m", 6)...)
+	old := e.subscribe(penstock.Subscribe{Lease: shortLease})
+	limit := penstock.Limit{Messages: 2, Bytes: plenty.Bytes}
+	first, second := old.fetch(limit), old.fetch(limit)
+	old.settle(first)
+
+	r := e.takeOver(e.Another(e), penstock.Subscribe{})
+	wantFenced := func() {
+		e.Helper()
+		e.mustBe(old.Settle(e.ctx, delivered(second)...), penstock.ErrFenced, "Settle by the old holder")
+		dead := []penstock.Settled{{Batch: second, Verdicts: []penstock.Verdict{{Outcome: penstock.Dead, Err: "x"}, {Outcome: penstock.Dead, Err: "x"}}}}
+		e.mustBe(old.Settle(e.ctx, dead...), penstock.ErrFenced, "Settle by the old holder")
+		e.mustBe(old.Renew(e.ctx), penstock.ErrFenced, "Renew by the old holder")
+	}
+	wantFenced()
+	again := r.want(payloads(messages("m", 6))[2:]...)
+	wantFenced()
+	if letters := e.deadLetters(r); len(letters) != 0 {
+		e.Errorf("the old holder's Settle left %d dead letters", len(letters))
+	}
+	r = r.again()
+	again = r.want(payloads(flatten(again))...)
+	wantFenced()
+	r.settle(again...)
+	r = r.again()
+	r.want()
+	r.close() // and with nobody there the old holder is still fenced
+	wantFenced()
+	e.publish(message("", "new"))
+	e.read().want("new")
+}
+
+// An old holder that shuts down must not give away the lease of the new one.
+func staleClose(e *env) {
+	old := e.subscribe(penstock.Subscribe{Lease: shortLease})
+	r := e.takeOver(e.Store, penstock.Subscribe{})
+	_ = old.Close(e.ctx) // whether it says so or not
+	_, err := e.Store.Subscribe(e.ctx, e.request(penstock.Subscribe{}))
+	e.mustBe(err, penstock.ErrHeld, "Subscribe after the old holder's Close")
+	e.publish(message("", "m"))
+	r.settle(r.want("m")...)
+}
+
+func renewExtends(e *env) {
+	r := e.read()
+	before := e.subscriptionStatus(r.req).LeaseUntil
+	e.eventually("Renew moved the end of the lease", func() bool {
+		e.must(r.Renew(e.ctx), "Renew")
+		return e.subscriptionStatus(r.req).LeaseUntil.After(before)
+	})
+}
+
+func closedSource(e *env) {
+	r := e.read()
+	r.close()
+	_, err := r.Fetch(e.ctx, plenty)
+	e.mustBe(err, penstock.ErrClosed, "Fetch after Close")
+	if err := r.Renew(e.ctx); err == nil {
+		e.Error("Renew after Close succeeded")
+	}
+	_, err = e.Store.Subscribe(e.ctx, e.request(penstock.Subscribe{}))
+	e.must(err, "Subscribe after Renew by a closed source")
+}
+
+func firstSubscribersRace(e *env) {
+	const n = 4
+	stores := make([]penstock.Store, n)
+	reqs := make([]penstock.Subscribe, n)
+	for i := range n {
+		stores[i], reqs[i] = e.Another(e), e.request(penstock.Subscribe{})
+	}
+	var won atomic.Int32
+	e.must(concurrently(n, func(i int) error {
+		_, err := stores[i].Subscribe(e.ctx, reqs[i])
+		if err == nil {
+			won.Add(1)
+		} else if !errors.Is(err, penstock.ErrHeld) {
+			return err
+		}
+		return nil
+	}), "Subscribe by several at once")
+	if won.Load() != 1 {
+		e.Fatalf("%d of %d subscribers got the lease, want one", won.Load(), n)
+	}
+}
+
+// Contenders with short leases read, fall asleep for longer than they may, and
+// settle when another has taken over. Whatever they do, no message is settled
+// by two, and none is left out.
+func contenders(e *env) {
+	const n = 4
+	total := 120 * rounds()
+	e.publish(messages("", total)...)
+	var mu sync.Mutex
+	settled := make([]int, total)
+	left := total
+	unsettled := func() int {
+		mu.Lock()
+		defer mu.Unlock()
+		return left
+	}
+	stores := make([]penstock.Store, n)
+	for i := range stores {
+		stores[i] = e.Another(e)
+	}
+	contend := func(i int) error {
+		rnd := e.random(i)
+		req := penstock.Subscribe{Outbox: outbox, Subscription: "sub", Lease: shortLease / 2, Holder: fmt.Sprint("contender", i)}
+		src, err := stores[i].Subscribe(e.ctx, req)
+		if errors.Is(err, penstock.ErrHeld) {
+			time.Sleep(time.Millisecond)
+			return nil
+		} else if err != nil {
+			return fmt.Errorf("subscribe: %w", err)
+		}
+		defer func() { _ = src.Close(e.ctx) }()
+		for unsettled() > 0 {
+			b, err := src.Fetch(e.ctx, penstock.Limit{Messages: 5, Bytes: plenty.Bytes})
+			if errors.Is(err, penstock.ErrFenced) {
+				return nil
+			} else if err != nil {
+				return fmt.Errorf("fetch: %w", err)
+			}
+			if len(b.Messages) == 0 {
+				return nil
+			}
+			if rnd.IntN(4) == 0 {
+				time.Sleep(time.Duration(rnd.Int64N(int64(2 * shortLease))))
+			}
+			err = src.Settle(e.ctx, penstock.Settled{Batch: b})
+			if errors.Is(err, penstock.ErrFenced) {
+				return nil
+			} else if err != nil {
+				return fmt.Errorf("settle: %w", err)
+			}
+			mu.Lock()
+			for _, m := range b.Messages {
+				k, err := strconv.Atoi(string(m.Payload))
+				if err != nil {
+					return err
+				}
+				settled[k]++
+				left--
+			}
+			mu.Unlock()
+		}
+		return nil
+	}
+	e.must(concurrently(n, func(i int) error {
+		for unsettled() > 0 {
+			if err := contend(i); err != nil {
+				return err
+			}
+			if err := e.ctx.Err(); err != nil {
+				return fmt.Errorf("%d messages are still not settled: %w", unsettled(), err)
+			}
+		}
+		return nil
+	}), "a contender")
+	for k, times := range settled {
+		if times != 1 {
+			e.Errorf("message %d was settled %d times", k, times)
+		}
+	}
+	e.takeOver(e.Store, penstock.Subscribe{}).want()
+}

@@ -1,0 +1,116 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+var outageCases = []testCase{
+	{name: "ErrorsThenHeals", run: outageHeals, needs: Features{Outage: true}},
+	{name: "InTheMiddleOfWork", run: outageInTheMiddle, needs: Features{Outage: true}},
+}
+
+func outageHeals(e *env) {
+	r := e.read()
+	e.publish(messages("before", 4)...)
+	c := collector{e: e, r: r}
+	first := r.fetch(two)
+	c.add(first)
+	c.add(r.fetch(two))
+
+	down, up := e.Outage(e)
+	down()
+	// Every call ends with an error, by its own or by its context's end.
+	calls := map[string]func(ctx context.Context) error{
+		"Fetch":   func(ctx context.Context) error { _, err := r.Fetch(ctx, plenty); return err },
+		"Settle":  func(ctx context.Context) error { return c.settle(ctx, first) },
+		"Renew":   r.Renew,
+		"Publish": func(ctx context.Context) error { return e.Store.Publish(ctx, outbox, message("", "never")) },
+		"Status":  func(ctx context.Context) error { _, err := e.Store.Status(ctx); return err },
+	}
+	for range 2 {
+		for what, call := range calls {
+			ctx, cancel := context.WithTimeout(e.ctx, 500*time.Millisecond)
+			start := time.Now()
+			err := call(ctx)
+			cancel()
+			if err == nil {
+				e.Errorf("%s succeeded during an outage", what)
+			} else if errors.Is(err, penstock.ErrFenced) || errors.Is(err, penstock.ErrClosed) {
+				e.Errorf("%s during an outage: got error %v, which the relay would not try again", what, err)
+			}
+			if took := time.Since(start); took > deadline/4 {
+				e.Errorf("%s took %s to fail", what, took)
+			}
+		}
+	}
+	up()
+	e.eventually("the store has healed by itself", func() bool {
+		b, err := r.Fetch(e.ctx, plenty)
+		if err == nil {
+			c.add(b)
+		}
+		return err == nil
+	})
+	e.eventually("publishing works again", func() bool {
+		return e.Store.Publish(e.ctx, outbox, message("", "after")) == nil
+	})
+	e.must(r.Renew(e.ctx), "Renew after the outage")
+	c.finish(append(payloads(messages("before", 4)), "after")...)
+}
+
+// The connections are cut again and again while a backlog is read and settled.
+// Nothing is lost, and what was settled does not come again.
+func outageInTheMiddle(e *env) {
+	rnd := e.random(0)
+	const total = 300
+	e.publish(messages("m", total)...)
+	r := e.read()
+	down, up := e.Outage(e)
+	stop := make(chan struct{})
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(time.Duration(rnd.IntN(30_000)) * time.Microsecond):
+				down()
+				up()
+			}
+		}
+	}()
+	c := collector{e: e, r: r}
+	failures := 0
+	for e.ctx.Err() == nil {
+		b, err := r.Fetch(e.ctx, penstock.Limit{Messages: 7, Bytes: plenty.Bytes})
+		if err != nil {
+			failures++
+			time.Sleep(time.Millisecond)
+			continue
+		}
+		c.add(b)
+		if len(c.open) == 0 {
+			break
+		}
+		for _, b := range slices.Clone(c.open) {
+			if err := c.settle(e.ctx, b); err != nil {
+				failures++
+				break // and again after the next Fetch, unless it went back
+			}
+		}
+	}
+	close(stop)
+	<-stopped
+	e.Logf("%d calls failed", failures)
+	e.eventually("the store has healed by itself", func() bool { return r.Renew(e.ctx) == nil })
+	c.finish(payloads(messages("m", total))...)
+	if s := e.subscriptionStatus(r.req); s.Settled != total || s.Backlog != 0 {
+		e.Errorf("status: settled %d, backlog %d, want %d and 0", s.Settled, s.Backlog, total)
+	}
+}

@@ -1,0 +1,195 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/penstock/penstock"
+)
+
+var outboxCases = []testCase{
+	{name: "NotMigrated", run: notMigrated, unmigrated: true},
+	{name: "MigrateTwice", run: migrateTwice, unmigrated: true},
+	{name: "MigrateFromSeveralAtOnce", run: migrateAtOnce, unmigrated: true},
+	{name: "CreateTwice", run: createTwice},
+	{name: "CreateFromSeveralAtOnce", run: createAtOnce},
+	{name: "OddNamesStayApart", run: oddNamesStayApart},
+	{name: "Drop", run: dropOutbox},
+	{name: "DropUnderAReader", run: dropUnderReader},
+}
+
+// oddNames need quoting, look alike, or look like what a store may derive from
+// another name.
+var oddNames = []string{
+	"orders2", "Orders2", "ORDERS2", "orders2 ", " orders2", "orders2_seq", "orders2_slot", "orders2_0", "orders2_1", "orders2_cursor", "orders2.p0",
+	`Order"s; drop table x--`, `'`, `"`, `""`, `\`, "%s%d", "$1", "a.b", "../x", "select", "user", "cursor_log", "penstock", "pg_class", "sqlite_x",
+	"naïve", "nai\u0308ve", "日本語", "🜁", "new\nline", "\t", " ", "-", "0",
+	strings.Repeat("x", 47) + "y", strings.Repeat("x", 47) + "z", strings.Repeat("日", 15) + "abc", strings.Repeat("日", 15) + "abd",
+}
+
+func notMigrated(e *env) {
+	e.mustBe(e.Store.CreateOutbox(e.ctx, outbox), penstock.ErrNotMigrated, "CreateOutbox before Migrate")
+	e.mustBe(e.Store.Publish(e.ctx, outbox, message("", "m")), penstock.ErrNotMigrated, "Publish before Migrate")
+	_, err := e.Store.Subscribe(e.ctx, e.request(penstock.Subscribe{}))
+	e.mustBe(err, penstock.ErrNotMigrated, "Subscribe before Migrate")
+	_, err = e.Store.Status(e.ctx)
+	e.mustBe(err, penstock.ErrNotMigrated, "Status before Migrate")
+	e.must(e.Store.Migrate(e.ctx), "Migrate")
+	e.must(e.Store.CreateOutbox(e.ctx, outbox), "CreateOutbox")
+	e.publish(message("", "m"))
+	e.read().want("m")
+}
+
+func migrateTwice(e *env) {
+	e.must(e.Store.Migrate(e.ctx), "Migrate")
+	e.must(e.Store.Migrate(e.ctx), "Migrate again")
+	e.must(e.Store.CreateOutbox(e.ctx, outbox), "CreateOutbox")
+	r := e.read()
+	e.publish(messages("m", 2)...)
+	e.must(e.Store.Migrate(e.ctx), "Migrate in use")
+	e.must(e.Another(e).Migrate(e.ctx), "Migrate by another")
+	r.settle(r.want("m0", "m1")...)
+	r.again().want()
+}
+
+func migrateAtOnce(e *env) {
+	stores := []penstock.Store{e.Store, e.Another(e), e.Another(e), e.Another(e)}
+	e.must(concurrently(len(stores), func(i int) error { return stores[i].Migrate(e.ctx) }), "Migrate by several at once")
+	e.must(e.Store.CreateOutbox(e.ctx, outbox), "CreateOutbox")
+	e.publish(message("", "m"))
+	e.read().want("m")
+}
+
+func createTwice(e *env) {
+	e.publish(message("", "m"))
+	e.mustBe(e.Store.CreateOutbox(e.ctx, outbox), penstock.ErrOutboxExists, "CreateOutbox again")
+	e.mustBe(e.Another(e).CreateOutbox(e.ctx, outbox), penstock.ErrOutboxExists, "CreateOutbox by another")
+	e.read().want("m")
+}
+
+func createAtOnce(e *env) {
+	stores := []penstock.Store{e.Store, e.Another(e), e.Another(e), e.Another(e)}
+	var made atomic.Int32
+	e.must(concurrently(len(stores), func(i int) error {
+		err := stores[i].CreateOutbox(e.ctx, "new")
+		if err == nil {
+			made.Add(1)
+		} else if !errors.Is(err, penstock.ErrOutboxExists) {
+			return err
+		}
+		return nil
+	}), "CreateOutbox by several at once")
+	if made.Load() != 1 {
+		e.Errorf("%d of %d made the outbox, want one", made.Load(), len(stores))
+	}
+}
+
+func oddNamesStayApart(e *env) {
+	for _, name := range oddNames {
+		e.must(e.Store.CreateOutbox(e.ctx, name), fmt.Sprintf("CreateOutbox(%q)", name))
+	}
+	tx := e.begin()
+	for i, name := range oddNames {
+		e.must(tx.Tx.Publish(e.ctx, name, message("", fmt.Sprint("m", i))), fmt.Sprintf("Publish to %q", name))
+	}
+	tx.commit()
+	for i, name := range oddNames {
+		e.must(e.Store.Maintain(e.ctx, name), fmt.Sprintf("Maintain of %q", name))
+		r := e.subscribe(penstock.Subscribe{Outbox: name})
+		r.bury("no", r.want(fmt.Sprint("m", i))...)
+		e.must(e.Store.Maintain(e.ctx, name), fmt.Sprintf("Maintain of %q", name))
+		letters := e.deadLetters(r)
+		e.wantPayloads(letterMessages(letters), fmt.Sprint("m", i))
+		e.retry(r, letters...)
+		r.settle(r.want(fmt.Sprint("m", i))...)
+		r.close()
+	}
+	names := []string{outbox}
+	for _, o := range e.status() {
+		if o.Outbox != outbox {
+			names = append(names, o.Outbox)
+		}
+	}
+	slices.Sort(names)
+	if want := slices.Sorted(slices.Values(append(oddNames, outbox))); !slices.Equal(names, want) {
+		e.Errorf("status shows the outboxes\n %q, want\n %q", names, want)
+	}
+	// Dropping one leaves the others alone.
+	for i, name := range oddNames {
+		if i%2 == 0 {
+			e.must(e.Store.DropOutbox(e.ctx, name), fmt.Sprintf("DropOutbox(%q)", name))
+		}
+	}
+	for i, name := range oddNames {
+		err := e.Store.Publish(e.ctx, name, message("", "again"))
+		if i%2 == 0 {
+			e.mustBe(err, penstock.ErrNoOutbox, fmt.Sprintf("Publish to %q, which was dropped", name))
+			continue
+		}
+		e.must(err, fmt.Sprintf("Publish to %q", name))
+		e.subscribe(penstock.Subscribe{Outbox: name}).want("again")
+	}
+	e.read().want()
+}
+
+func dropOutbox(e *env) {
+	e.must(e.Store.CreateOutbox(e.ctx, "other"), "CreateOutbox")
+	e.must(e.Store.Publish(e.ctx, "other", message("", "other")), "Publish")
+	other := e.subscribe(penstock.Subscribe{Outbox: "other"})
+	r := e.read()
+	e.publish(messages("m", 3)...)
+	r.bury("no", r.fetch(two))
+	r.close()
+
+	e.must(e.Store.DropOutbox(e.ctx, outbox), "DropOutbox")
+	e.mustBe(e.Store.DropOutbox(e.ctx, outbox), penstock.ErrNoOutbox, "DropOutbox again")
+	e.mustBe(e.Store.Publish(e.ctx, outbox, message("", "m")), penstock.ErrNoOutbox, "Publish to a dropped outbox")
+	if all := e.status(); len(all) != 1 || all[0].Outbox != "other" {
+		e.Errorf("status shows %+v, want only the other outbox", all)
+	}
+
+	e.must(e.Store.CreateOutbox(e.ctx, outbox), "CreateOutbox of the same name")
+	if subs := e.outboxStatus(outbox).Subscriptions; len(subs) != 0 {
+		e.Errorf("the new outbox has the subscriptions %+v", subs)
+	}
+	r = e.read()
+	r.want()
+	if n := len(e.deadLetters(r)); n != 0 {
+		e.Errorf("the new outbox has %d dead letters", n)
+	}
+	e.publish(message("", "new"))
+	r.settle(r.want("new")...)
+	other.want("other")
+}
+
+// A reader of what was dropped learns of it, and does no harm to an outbox that
+// got the same name, in its own process or in another.
+func dropUnderReader(e *env) {
+	stores := []penstock.Store{e.Store, e.Another(e)}
+	for i, s := range stores {
+		old := e.subscribeOn(s, penstock.Subscribe{Subscription: fmt.Sprint("sub", i)})
+		e.publish(messages("old", 2)...)
+		b := old.fetch(plenty)
+		e.must(e.Store.DropOutbox(e.ctx, outbox), "DropOutbox")
+		if err := old.Renew(e.ctx); err == nil {
+			e.Error("Renew after DropOutbox succeeded")
+		}
+		e.must(e.Store.CreateOutbox(e.ctx, outbox), "CreateOutbox of the same name")
+		e.must(s.Publish(e.ctx, outbox, messages("new", 2)...), "Publish by a store that knew the old outbox")
+		r := e.subscribe(penstock.Subscribe{Subscription: fmt.Sprint("sub", i)})
+		if err := old.Settle(e.ctx, delivered(b)...); err == nil {
+			e.Error("Settle of a batch from the dropped outbox succeeded")
+		}
+		if b, err := old.Fetch(e.ctx, plenty); err == nil && len(b.Messages) > 0 {
+			e.Errorf("Fetch by the reader of the dropped outbox returned %s", brief(payloads(b.Messages)))
+		}
+		_ = old.Close(e.ctx)
+		_, err := e.Store.Subscribe(e.ctx, e.request(r.req))
+		e.mustBe(err, penstock.ErrHeld, "Subscribe after the old reader's Close")
+		r.settle(r.want("new0", "new1")...)
+		r.again().want()
+	}
+}

@@ -1,0 +1,208 @@
+package storetest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/penstock/penstock"
+)
+
+// plenty is a limit that no test reaches by accident.
+var plenty = penstock.Limit{Messages: 1000, Bytes: 16 << 20}
+
+// reader is a Source that fails the test, and checks on every Fetch what holds
+// for any batch.
+type reader struct {
+	e *env
+	penstock.Source
+	store  penstock.Store
+	req    penstock.Subscribe
+	number uint64
+}
+
+// request fills in what the test does not care about. Every holder is another.
+func (e *env) request(req penstock.Subscribe) penstock.Subscribe {
+	if req.Outbox == "" {
+		req.Outbox = outbox
+	}
+	if req.Subscription == "" {
+		req.Subscription = "sub"
+	}
+	if req.Holder == "" {
+		e.holders++
+		req.Holder = fmt.Sprintf("holder-%d", e.holders)
+	}
+	if req.Lease == 0 {
+		req.Lease = longLease
+	}
+	return req
+}
+
+// subscribe takes a lease that must be free.
+func (e *env) subscribe(req penstock.Subscribe) *reader {
+	e.Helper()
+	return e.subscribeOn(e.Store, req)
+}
+
+func (e *env) subscribeOn(s penstock.Store, req penstock.Subscribe) *reader {
+	e.Helper()
+	req = e.request(req)
+	src, err := s.Subscribe(e.ctx, req)
+	e.must(err, "Subscribe")
+	return e.reader(s, req, src)
+}
+
+func (e *env) reader(s penstock.Store, req penstock.Subscribe, src penstock.Source) *reader {
+	return &reader{e: e, Source: src, store: s, req: req}
+}
+
+// read is subscribe to the default subscription.
+func (e *env) read() *reader {
+	e.Helper()
+	return e.subscribe(penstock.Subscribe{})
+}
+
+// takeOver subscribes as soon as the lease of the present holder has expired.
+func (e *env) takeOver(s penstock.Store, req penstock.Subscribe) *reader {
+	e.Helper()
+	req = e.request(req)
+	var src penstock.Source
+	e.eventually("the lease expired", func() bool {
+		var err error
+		if src, err = s.Subscribe(e.ctx, req); err == nil {
+			return true
+		}
+		e.mustBe(err, penstock.ErrHeld, "Subscribe while the lease runs")
+		return false
+	})
+	return e.reader(s, req, src)
+}
+
+// fetch returns one batch, maybe an empty one.
+func (r *reader) fetch(limit penstock.Limit) penstock.Batch {
+	r.e.Helper()
+	b, err := r.Fetch(r.e.ctx, limit)
+	r.e.must(err, "Fetch")
+	if b.Rewound {
+		r.e.Fatal("Fetch: the batch is Rewound, but nothing failed")
+	}
+	r.check(b, limit)
+	return b
+}
+
+// check looks at what holds for any batch.
+func (r *reader) check(b penstock.Batch, limit penstock.Limit) {
+	r.e.Helper()
+	if len(b.Messages) == 0 {
+		return
+	}
+	r.number++
+	if b.Number != r.number {
+		r.e.Fatalf("Fetch: the batch has number %d, want %d", b.Number, r.number)
+	}
+	if len(b.Messages) > limit.Messages {
+		r.e.Fatalf("Fetch: %d messages, more than the limit of %d", len(b.Messages), limit.Messages)
+	}
+	// About limit.Bytes: the message that crosses it may be in.
+	size := 0
+	for i := range b.Messages[:len(b.Messages)-1] {
+		size += b.Messages[i].Size()
+	}
+	if size > limit.Bytes {
+		r.e.Fatalf("Fetch: %d messages of more than %d bytes exceed the limit of %d", len(b.Messages), size, limit.Bytes)
+	}
+	for _, m := range b.Messages {
+		if m.ID == "" || m.Seq == 0 || m.Attempt < 1 || m.CreatedAt.IsZero() {
+			r.e.Fatalf("Fetch: a message lacks what the store must set: %+v", m)
+		}
+	}
+}
+
+// drain fetches until a batch is empty: then everything committed has come.
+func (r *reader) drain(limit penstock.Limit) []penstock.Batch {
+	r.e.Helper()
+	var batches []penstock.Batch
+	for {
+		b := r.fetch(limit)
+		if len(b.Messages) == 0 {
+			return batches
+		}
+		batches = append(batches, b)
+	}
+}
+
+// want drains and expects exactly these payloads, in any order.
+func (r *reader) want(payloads ...string) []penstock.Batch {
+	r.e.Helper()
+	batches := r.drain(plenty)
+	r.e.wantPayloads(flatten(batches), payloads...)
+	return batches
+}
+
+// settle marks whole batches as delivered, in one call.
+func (r *reader) settle(batches ...penstock.Batch) {
+	r.e.Helper()
+	r.e.must(r.Settle(r.e.ctx, delivered(batches...)...), "Settle")
+}
+
+func (r *reader) close() {
+	r.e.Helper()
+	r.e.must(r.Close(r.e.ctx), "Close of a source")
+}
+
+// again closes the reader and subscribes anew: what is durable shows.
+func (r *reader) again() *reader {
+	r.e.Helper()
+	r.close()
+	req := r.req
+	req.Holder = ""
+	return r.e.subscribeOn(r.store, req)
+}
+
+func delivered(batches ...penstock.Batch) []penstock.Settled {
+	s := make([]penstock.Settled, len(batches))
+	for i, b := range batches {
+		s[i].Batch = b
+	}
+	return s
+}
+
+func flatten(batches []penstock.Batch) []penstock.Message {
+	var msgs []penstock.Message
+	for _, b := range batches {
+		msgs = append(msgs, b.Messages...)
+	}
+	return msgs
+}
+
+func payloads(msgs []penstock.Message) []string {
+	s := make([]string, len(msgs))
+	for i, m := range msgs {
+		s[i] = string(m.Payload)
+	}
+	return s
+}
+
+// wantPayloads compares without regard to order.
+func (e *env) wantPayloads(msgs []penstock.Message, want ...string) {
+	e.Helper()
+	got := payloads(msgs)
+	slices.Sort(got)
+	want = slices.Sorted(slices.Values(want))
+	if !slices.Equal(got, want) {
+		e.Fatalf("got %d messages, want %d\n got: %s\nwant: %s", len(got), len(want), brief(got), brief(want))
+	}
+}
+
+func brief(payloads []string) string {
+	const most = 40
+	var s []string
+	for _, p := range payloads[:min(most, len(payloads))] {
+		s = append(s, fmt.Sprintf("%.40q", p))
+	}
+	if len(payloads) > most {
+		s = append(s, "…")
+	}
+	return strings.Join(s, " ")
+}

@@ -1,0 +1,171 @@
+package storetest
+
+import (
+	"fmt"
+
+	"github.com/penstock/penstock"
+)
+
+var settleCases = []testCase{
+	{name: "UnsettledComesBack", run: unsettledComesBack},
+	{name: "OnceForEachSource", run: oncePerSource},
+	{name: "MixedVerdictsApplyTogether", run: mixedVerdicts},
+	{name: "SeveralBatchesInOneCall", run: severalBatches},
+	{name: "LaterBatchFirstThenCrash", run: laterBatchThenCrash},
+	{name: "LaterBatchFirstThenTheEarlier", run: laterBatchThenEarlier},
+	{name: "BackwardsThroughManyBatches", run: backwards},
+	{name: "SettleWhileFetching", run: settleWhileFetching},
+}
+
+// two is a limit that makes several batches of a few messages.
+var two = penstock.Limit{Messages: 2, Bytes: plenty.Bytes}
+
+func unsettledComesBack(e *env) {
+	e.publish(messages("m", 5)...)
+	r := e.read()
+	for range 3 {
+		r.want("m0", "m1", "m2", "m3", "m4")
+		r = r.again()
+	}
+}
+
+func oncePerSource(e *env) {
+	e.publish(messages("a", 3)...)
+	r := e.read()
+	a := r.want("a0", "a1", "a2")
+	r.want()
+	e.publish(messages("b", 3)...)
+	b := r.want("b0", "b1", "b2")
+	r.settle(a...)
+	r.want()
+	r.settle(b...)
+	r.want()
+}
+
+func mixedVerdicts(e *env) {
+	e.publish(messages("m", 5)...)
+	r := e.read()
+	b := r.fetch(plenty)
+	verdicts := make([]penstock.Verdict, len(b.Messages))
+	var dead []string
+	for i := range verdicts {
+		if i%2 == 1 {
+			verdicts[i] = penstock.Verdict{Outcome: penstock.Dead, Err: "refused " + string(b.Messages[i].Payload)}
+			dead = append(dead, string(b.Messages[i].Payload))
+		}
+	}
+	e.must(r.Settle(e.ctx, penstock.Settled{Batch: b, Verdicts: verdicts}), "Settle")
+	r = r.again()
+	r.want()
+	letters := e.deadLetters(r)
+	e.wantPayloads(letterMessages(letters), dead...)
+	for _, l := range letters {
+		if want := "refused " + string(l.Message.Payload); l.Err != want {
+			e.Errorf("the dead letter %s says %q, want %q", l.Message.Payload, l.Err, want)
+		}
+	}
+	if s := e.subscriptionStatus(r.req); s.Settled != 5 || s.DeadLetters != 2 || s.Backlog != 0 {
+		e.Errorf("status: settled %d, dead letters %d, backlog %d, want 5, 2, 0", s.Settled, s.DeadLetters, s.Backlog)
+	}
+}
+
+func severalBatches(e *env) {
+	e.publish(messages("m", 6)...)
+	r := e.read()
+	batches := r.drain(two)
+	one := func(n int, err string) penstock.Settled {
+		v := []penstock.Verdict{{}, {Outcome: penstock.Dead, Err: err}}
+		return penstock.Settled{Batch: batches[n], Verdicts: v}
+	}
+	e.must(r.Settle(e.ctx, one(2, "third"), one(0, "first"), penstock.Settled{Batch: batches[1]}), "Settle")
+	r = r.again()
+	r.want()
+	e.wantPayloads(letterMessages(e.deadLetters(r)), string(batches[0].Messages[1].Payload), string(batches[2].Messages[1].Payload))
+}
+
+// The second batch is settled, the first one is not, and the reader dies: the
+// first must come again, whole; the second may.
+func laterBatchThenCrash(e *env) {
+	e.publish(messages("m", 6)...)
+	r := e.read()
+	batches := r.drain(two)
+	r.settle(batches[1])
+	e.maintain()
+	r = r.again()
+	came := map[string]bool{}
+	for _, m := range flatten(r.drain(plenty)) {
+		if came[string(m.Payload)] {
+			e.Errorf("%s came twice from one source", m.Payload)
+		}
+		came[string(m.Payload)] = true
+	}
+	for _, m := range append(batches[0].Messages, batches[2].Messages...) {
+		if !came[string(m.Payload)] {
+			e.Errorf("%s was never settled and did not come back", m.Payload)
+		}
+	}
+}
+
+func laterBatchThenEarlier(e *env) {
+	e.publish(messages("m", 6)...)
+	r := e.read()
+	batches := r.drain(two)
+	r.settle(batches[1])
+	r.settle(batches[0])
+	r = r.again()
+	r.want(payloads(batches[2].Messages)...)
+	r = r.again()
+	r.settle(r.drain(plenty)...)
+	r.again().want()
+}
+
+func backwards(e *env) {
+	e.publish(messages("m", 40)...)
+	r := e.read()
+	batches := r.drain(two)
+	for i := len(batches) - 1; i >= 0; i-- {
+		verdicts := make([]penstock.Verdict, len(batches[i].Messages))
+		verdicts[0] = penstock.Verdict{Outcome: penstock.Dead, Err: fmt.Sprint("batch ", i)}
+		e.must(r.Settle(e.ctx, penstock.Settled{Batch: batches[i], Verdicts: verdicts}), "Settle")
+	}
+	r = r.again()
+	r.want()
+	if letters := e.deadLetters(r); len(letters) != len(batches) {
+		e.Errorf("there are %d dead letters, want one of each of the %d batches", len(letters), len(batches))
+	}
+}
+
+// Settle and Renew run beside Fetch, as the relay does it.
+func settleWhileFetching(e *env) {
+	const total = 200
+	r := e.read()
+	settle := make(chan penstock.Batch, total)
+	done := make(chan error, 1)
+	go func() {
+		done <- func() error {
+			for b := range settle {
+				if err := r.Settle(e.ctx, penstock.Settled{Batch: b}); err != nil {
+					return fmt.Errorf("settle: %w", err)
+				}
+				if err := r.Renew(e.ctx); err != nil {
+					return fmt.Errorf("renew: %w", err)
+				}
+			}
+			return nil
+		}()
+	}()
+	var got []penstock.Message
+	for i := range total / 4 {
+		e.publish(messages(fmt.Sprint("m", i, "-"), 4)...)
+		for _, b := range r.drain(penstock.Limit{Messages: 3, Bytes: plenty.Bytes}) {
+			got = append(got, b.Messages...)
+			settle <- b
+		}
+	}
+	close(settle)
+	e.must(<-done, "the settling goroutine")
+	if len(got) != total {
+		e.Fatalf("got %d messages, want %d", len(got), total)
+	}
+	r.again().want()
+}

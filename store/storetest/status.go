@@ -1,0 +1,131 @@
+package storetest
+
+import (
+	"slices"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+var statusCases = []testCase{
+	{name: "OrderedByName", run: statusOrder},
+	{name: "Numbers", run: statusNumbers},
+	{name: "Lease", run: statusLease},
+}
+
+func (e *env) status() []penstock.OutboxStatus {
+	e.Helper()
+	all, err := e.Store.Status(e.ctx)
+	e.must(err, "Status")
+	return all
+}
+
+func (e *env) outboxStatus(name string) penstock.OutboxStatus {
+	e.Helper()
+	for _, o := range e.status() {
+		if o.Outbox == name {
+			return o
+		}
+	}
+	e.Fatalf("Status does not show the outbox %q", name)
+	return penstock.OutboxStatus{}
+}
+
+func (e *env) subscriptionStatus(req penstock.Subscribe) penstock.SubscriptionStatus {
+	e.Helper()
+	for _, s := range e.outboxStatus(req.Outbox).Subscriptions {
+		if s.Subscription == req.Subscription {
+			return s
+		}
+	}
+	e.Fatalf("Status does not show the subscription %q", req.Subscription)
+	return penstock.SubscriptionStatus{}
+}
+
+func statusOrder(e *env) {
+	for _, name := range []string{"zebra", "apple", "Middle", "b"} {
+		e.must(e.Store.CreateOutbox(e.ctx, name), "CreateOutbox")
+	}
+	var names []string
+	for _, o := range e.status() {
+		names = append(names, o.Outbox)
+	}
+	if !slices.IsSorted(names) || len(names) != 5 { // by bytes, not by some locale
+		e.Errorf("Status shows %q, want five in order", names)
+	}
+}
+
+func statusNumbers(e *env) {
+	r := e.read()
+	want := func(when string, backlog, settled, dead int64) {
+		e.Helper()
+		s := e.subscriptionStatus(r.req)
+		if s.Backlog != backlog || s.Settled != settled || s.DeadLetters != dead {
+			e.Errorf("%s: backlog %d, settled %d, dead letters %d; want %d, %d, %d",
+				when, s.Backlog, s.Settled, s.DeadLetters, backlog, settled, dead)
+		}
+		if backlog == 0 && s.OldestAge != 0 {
+			e.Errorf("%s: without a backlog the oldest is %s old", when, s.OldestAge)
+		}
+		if backlog > 0 {
+			e.eventually("the backlog grows older", func() bool { return e.subscriptionStatus(r.req).OldestAge > 0 })
+		}
+	}
+	want("at first", 0, 0, 0)
+	e.publish(messages("a", 6)...)
+	want("published", 6, 0, 0)
+	first, second, third := r.fetch(two), r.fetch(two), r.fetch(two)
+	want("fetched", 6, 0, 0)
+	r.settle(first)
+	want("one batch settled", 4, 2, 0)
+	e.must(r.Settle(e.ctx, penstock.Settled{Batch: second, Verdicts: []penstock.Verdict{{}, {Outcome: penstock.Dead, Err: "no"}}}), "Settle")
+	want("one message dead", 2, 4, 1)
+	r.settle(third)
+	want("all settled", 0, 6, 1)
+	e.maintain()
+	want("after housekeeping", 0, 6, 1)
+	r = r.again()
+	want("by another reader", 0, 6, 1)
+
+	tx := e.begin()
+	tx.publish(messages("b", 3)...)
+	want("not committed", 0, 6, 1)
+	tx.commit()
+	want("committed", 3, 6, 1)
+	r.settle(r.drain(plenty)...)
+	want("settled again", 0, 9, 1)
+	e.eventually("the rate is more than 0", func() bool { return e.subscriptionStatus(r.req).Rate > 0 })
+
+	fresh := e.subscribe(penstock.Subscribe{Subscription: "fresh", Start: penstock.FromNow})
+	e.publish(message("", "c"))
+	for _, req := range []penstock.Subscribe{r.req, fresh.req} {
+		if n := e.subscriptionStatus(req).Backlog; n != 1 {
+			e.Errorf("the backlog of %s is %d, want 1", req.Subscription, n)
+		}
+	}
+	fresh.settle(fresh.want("c")...)
+	if n := e.subscriptionStatus(fresh.req).Settled; n != 1 {
+		e.Errorf("the new subscription has settled %d, want 1: it counts from its creation", n)
+	}
+}
+
+func statusLease(e *env) {
+	r := e.subscribe(penstock.Subscribe{Holder: "host \"one\"/1"})
+	s := e.subscriptionStatus(r.req)
+	if s.Holder != r.req.Holder {
+		e.Errorf("the holder is %q, want %q", s.Holder, r.req.Holder)
+	}
+	if in := time.Until(s.LeaseUntil); in < longLease/2 || in > 2*longLease {
+		e.Errorf("the lease ends in %s, want about %s", in, longLease)
+	}
+	r.close()
+	if s := e.subscriptionStatus(r.req); s.Holder != "" {
+		e.Errorf("after Close the holder is %q, want nobody", s.Holder)
+	}
+	before := s.Epoch
+	r = e.subscribe(penstock.Subscribe{Lease: shortLease})
+	if s := e.subscriptionStatus(r.req); s.Epoch <= before {
+		e.Errorf("the epoch is %d after it was %d: it must grow with every holder", s.Epoch, before)
+	}
+	e.eventually("an expired lease has no holder", func() bool { return e.subscriptionStatus(r.req).Holder == "" })
+}

@@ -1,0 +1,147 @@
+package storetest
+
+import (
+	"github.com/penstock/penstock"
+)
+
+var subscriptionCases = []testCase{
+	{name: "FromBeginning", run: fromBeginning},
+	{name: "FromNow", run: fromNow},
+	{name: "FromNowWithOpenTransaction", run: fromNowOpenTx, needs: Features{ConcurrentWriters: true}},
+	{name: "StartIsForNewOnes", run: startIsForNewOnes},
+	{name: "TwoAreIndependent", run: twoSubscriptions},
+	{name: "OddNames", run: oddSubscriptionNames},
+	{name: "Ephemeral", run: ephemeral},
+	{name: "EphemeralHoldsNothingBack", run: ephemeralHoldsNothing},
+	{name: "DefaultLease", run: defaultLease},
+}
+
+func fromBeginning(e *env) {
+	e.publish(messages("before", 3)...)
+	e.maintain() // without a subscription nothing is settled
+	e.maintain()
+	r := e.read()
+	e.publish(message("", "after"))
+	r.want("before0", "before1", "before2", "after")
+}
+
+func fromNow(e *env) {
+	e.publish(messages("before", 3)...)
+	r := e.subscribe(penstock.Subscribe{Start: penstock.FromNow})
+	r.want()
+	e.publish(messages("after", 2)...)
+	b := r.want("after0", "after1")
+	r = r.again() // where it began is durable
+	r.want("after0", "after1")
+	r = r.again()
+	b = r.want("after0", "after1")
+	r.settle(b...)
+	r.again().want()
+}
+
+// From now on is about commits, not about when a transaction began.
+func fromNowOpenTx(e *env) {
+	open := e.begin()
+	open.publish(message("", "open"))
+	e.publish(message("", "before"))
+	r := e.subscribe(penstock.Subscribe{Start: penstock.FromNow})
+	e.publish(message("", "after"))
+	r.settle(r.want("after")...)
+	open.commit()
+	r.want("open")
+}
+
+func startIsForNewOnes(e *env) {
+	r := e.read()
+	e.publish(messages("m", 2)...)
+	r.close()
+	e.subscribe(penstock.Subscribe{Start: penstock.FromNow}).want("m0", "m1")
+}
+
+func twoSubscriptions(e *env) {
+	a := e.subscribe(penstock.Subscribe{Subscription: "a"})
+	b := e.subscribe(penstock.Subscribe{Subscription: "b"})
+	e.publish(messages("m", 4)...)
+	a.settle(a.want("m0", "m1", "m2", "m3")...)
+	e.maintain()
+	e.maintain()
+	a.again().want()
+	batch := b.fetch(plenty)
+	verdicts := make([]penstock.Verdict, len(batch.Messages))
+	verdicts[0] = penstock.Verdict{Outcome: penstock.Dead, Err: "only for b"}
+	e.must(b.Settle(e.ctx, penstock.Settled{Batch: batch, Verdicts: verdicts}), "Settle")
+	if n := len(e.deadLetters(a)); n != 0 {
+		e.Errorf("a has %d dead letters of b", n)
+	}
+	if n := len(e.deadLetters(b)); n != 1 {
+		e.Errorf("b has %d dead letters, want 1", n)
+	}
+	e.wantPayloads(batch.Messages, "m0", "m1", "m2", "m3")
+	b.again().want()
+}
+
+func oddSubscriptionNames(e *env) {
+	e.publish(message("", "m"))
+	for _, name := range oddNames {
+		r := e.subscribe(penstock.Subscribe{Subscription: name})
+		r.settle(r.want("m")...)
+		r.again().want()
+	}
+	if n := len(e.outboxStatus(outbox).Subscriptions); n != len(oddNames) {
+		e.Errorf("status shows %d subscriptions, want %d", n, len(oddNames))
+	}
+}
+
+func ephemeral(e *env) {
+	e.publish(messages("before", 2)...)
+	r := e.read()
+	req := penstock.Subscribe{Subscription: "sub", Ephemeral: true}
+	all := e.subscribe(req)
+	req.Start = penstock.FromNow
+	tail := e.subscribe(req) // of the same name: there is no lease
+	seen := all.want("before0", "before1")
+	tail.want()
+	e.publish(message("", "after"))
+	all.want("after")
+	tail.want("after")
+	all.settle(seen...)
+	e.must(all.Renew(e.ctx), "Renew of an ephemeral source")
+	all.close()
+	tail.close()
+	r.want("before0", "before1", "after")
+	if n := len(e.outboxStatus(outbox).Subscriptions); n != 1 {
+		e.Errorf("status shows %d subscriptions, want only the lasting one", n)
+	}
+	if s := e.subscriptionStatus(r.req); s.Holder != r.req.Holder {
+		e.Errorf("the holder is %q, want %q", s.Holder, r.req.Holder)
+	}
+}
+
+func ephemeralHoldsNothing(e *env) {
+	tail := e.subscribe(penstock.Subscribe{Ephemeral: true})
+	r := e.read()
+	for range 3 {
+		e.publish(messages("m", 10)...)
+		r.settle(r.drain(two)...)
+		e.maintain()
+	}
+	e.publish(message("", "last"))
+	var last string
+	for _, m := range flatten(tail.drain(two)) { // some may be gone
+		last = string(m.Payload)
+	}
+	if last != "last" {
+		e.Errorf("the last message that the ephemeral reader saw is %q", last)
+	}
+}
+
+func defaultLease(e *env) {
+	req := e.request(penstock.Subscribe{})
+	req.Lease = 0
+	_, err := e.Store.Subscribe(e.ctx, req)
+	e.must(err, "Subscribe without a lease time")
+	s := e.subscriptionStatus(req)
+	if s.Holder != req.Holder || s.LeaseUntil.IsZero() {
+		e.Errorf("status shows holder %q until %s, want %q for %s", s.Holder, s.LeaseUntil, req.Holder, penstock.DefaultLease)
+	}
+}
