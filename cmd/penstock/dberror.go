@@ -1,0 +1,54 @@
+package main
+
+import (
+	"errors"
+	"net"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/penstock/penstock"
+)
+
+// isDatabaseError reports whether the database, rather than what was asked of
+// it, is the problem.
+func isDatabaseError(err error) bool {
+	if errors.Is(err, penstock.ErrNotMigrated) || errors.Is(err, penstock.ErrNewerSchema) {
+		return true
+	}
+	return databaseHint(err) != ""
+}
+
+// isDatabaseDown reports whether waiting can help: nobody answers, or whoever
+// answers is starting, stopping or full.
+func isDatabaseDown(err error) bool {
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
+		switch pg.Code {
+		case "57P01", "57P02", "57P03", "53300":
+			return true
+		}
+		return pg.Code[:2] == "08"
+	}
+	_, connect := errors.AsType[*pgconn.ConnectError](err)
+	_, network := errors.AsType[*net.OpError](err)
+	return (connect || network) && !penstock.IsUnavailable(err)
+}
+
+// databaseHint is the next step for an error of the database, "" for any other.
+func databaseHint(err error) string {
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
+		switch pg.Code {
+		case "28P01", "28000":
+			return "check user and password in --database-url and the server's pg_hba.conf"
+		case "3D000":
+			return "create the database first, or correct its name in --database-url"
+		case "42501":
+			return "use a role that may do this, or have its owner grant it; docs/cli.md lists what each verb needs"
+		case "53100":
+			return "free space on the database's disk; nothing was written"
+		}
+	}
+	if isDatabaseDown(err) {
+		return "check that the server is up and that --database-url names its host and port"
+	}
+	return ""
+}

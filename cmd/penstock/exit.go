@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock/penstock"
+)
+
+// The exit codes are part of the interface: scripts and supervisors read them.
+// docs/cli.md and rootLong describe them.
+const (
+	exitOK          = 0
+	exitFailure     = 1
+	exitUsage       = 2
+	exitCheck       = 3
+	exitDatabase    = 4
+	exitBroker      = 5
+	exitInterrupted = 130
+)
+
+const exitCodesHelp = `Exit codes:
+  0    done
+  1    it failed for another reason than those below
+  2    a flag, the configuration or an input cannot be used
+  3    the demo found a message lost, phantom or out of order
+  4    the database cannot be reached, refuses us, or is not migrated
+  5    the broker cannot be reached or refuses us
+  130  interrupted before it was done`
+
+// exitError is an error with the exit code it ends the process with.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string { return e.err.Error() }
+func (e *exitError) Unwrap() error { return e.err }
+
+// usage marks err as the caller's: a flag, a file or an input.
+func usage(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &exitError{exitUsage, err}
+}
+
+// args makes a validator's errors usage errors.
+func args(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error { return usage(check(cmd, args)) }
+}
+
+// exactly wants one argument for each name.
+func exactly(names ...string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) == len(names) {
+			return nil
+		}
+		return usage(fmt.Errorf("got %d arguments: it takes %s", len(args), strings.Join(names, " ")))
+	}
+}
+
+// knownVerb refuses what is no verb, with what may have been meant.
+func knownVerb(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	err := fmt.Errorf("%q is no verb of %s", args[0], cmd.CommandPath())
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		err = fmt.Errorf("%w: did you mean %s?", err, strings.Join(near, " or "))
+	}
+	return usage(err)
+}
+
+func exitCode(err error) int {
+	if exit, ok := errors.AsType[*exitError](err); ok {
+		return exit.code
+	}
+	_, badField := errors.AsType[*penstock.FieldError](err)
+	switch {
+	case err == nil:
+		return exitOK
+	case badField:
+		return exitUsage
+	case isDatabaseError(err):
+		return exitDatabase
+	case penstock.IsUnavailable(err):
+		return exitBroker
+	case errors.Is(err, context.Canceled):
+		return exitInterrupted
+	}
+	return exitFailure
+}
+
+// report prints err as "penstock: what: next step" and returns the exit code.
+func (a *app) report(failed *cobra.Command, err error) int {
+	code := exitCode(err)
+	switch code {
+	case exitOK:
+		return code
+	case exitInterrupted:
+		fmt.Fprintln(a.stderr, "penstock: interrupted")
+		return code
+	}
+	what, next := err.Error(), ""
+	if hint, ok := errors.AsType[*penstock.HintError](err); ok {
+		// The hint goes to the end, whatever was wrapped around it.
+		what, next = strings.Replace(what, hint.Error(), hint.Err.Error(), 1), hint.Hint
+	} else if _, ok := errors.AsType[*exitError](err); ok && code == exitUsage && failed != nil {
+		next = fmt.Sprintf("see %s --help", failed.CommandPath())
+	} else {
+		next = nextStep(err)
+	}
+	if next != "" {
+		what += ": " + next
+	}
+	fmt.Fprintln(a.stderr, "penstock: "+what)
+	return code
+}
+
+// nextStep is the hint for an error that came without one.
+func nextStep(err error) string {
+	switch {
+	case errors.Is(err, penstock.ErrNotMigrated):
+		return "run penstock migrate"
+	case errors.Is(err, penstock.ErrNewerSchema):
+		return "upgrade this penstock; penstock version tells which one it is"
+	case errors.Is(err, penstock.ErrNoOutbox):
+		return "penstock outbox list shows what there is, penstock outbox create makes one"
+	case errors.Is(err, penstock.ErrOutboxExists):
+		return "use it, or choose another name"
+	case errors.Is(err, penstock.ErrHeld):
+		return "stop that relay, or wait until its lease ends"
+	}
+	return databaseHint(err)
+}

@@ -1,0 +1,26 @@
+// Command penstock relays outboxes to brokers and looks after them. One file
+// per verb; this one wires.
+package main
+
+import (
+	"context"
+	"io"
+	"os"
+)
+
+func main() {
+	os.Exit(run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+}
+
+// run is main with everything it touches given to it, and returns the exit
+// code.
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	a := &app{stdin: stdin, stdout: stdout, stderr: &scrubber{w: stderr}, getenv: os.Getenv}
+	root := a.rootCommand()
+	root.SetArgs(args)
+	root.SetIn(a.stdin)
+	root.SetOut(a.stdout)
+	root.SetErr(a.stderr)
+	failed, err := root.ExecuteContextC(ctx)
+	return a.report(failed, err)
+}

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+func (a *app) outboxCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "outbox",
+		Short: "Create, list and drop outboxes",
+		Long: `An outbox is a table that a business transaction inserts into, so that its
+messages commit or roll back with everything else it wrote.`,
+		Args: knownVerb,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(a.outboxCreateCommand(), a.outboxListCommand(), a.outboxDropCommand())
+	return cmd
+}
+
+func (a *app) outboxCreateCommand() *cobra.Command {
+	var ifMissing bool
+	cmd := &cobra.Command{
+		Use:   "create NAME",
+		Short: "Create an outbox",
+		Long: `Create an outbox. The name may be any text of 1 to 48 bytes; names of small
+letters, digits and underscores need no quoting in SQL.`,
+		Example: `  penstock outbox create orders
+  penstock outbox create orders --if-missing`,
+		Args: exactly("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, stop := interruptible(cmd.Context())
+			defer stop()
+			store, err := a.openStore(ctx)
+			if err != nil {
+				return err
+			}
+			defer store.Close()
+			if err := createOutbox(ctx, store, args[0], ifMissing); err != nil {
+				return fmt.Errorf("creating outbox %q: %w", args[0], err)
+			}
+			fmt.Fprintf(a.stdout, "Outbox %s is ready.\n", args[0])
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&ifMissing, "if-missing", false, "succeed if it exists already")
+	return cmd
+}
+
+func (a *app) outboxListCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the outboxes",
+		Example: `  penstock outbox list
+  penstock outbox list --json`,
+		Args: args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, stop := interruptible(cmd.Context())
+			defer stop()
+			store, err := a.openStore(ctx)
+			if err != nil {
+				return err
+			}
+			defer store.Close()
+			outboxes, err := store.Status(ctx)
+			if err != nil {
+				return fmt.Errorf("listing outboxes: %w", err)
+			}
+			names := make([]string, len(outboxes))
+			for i, o := range outboxes {
+				names[i] = o.Outbox
+			}
+			if asJSON {
+				return json.NewEncoder(a.stdout).Encode(names)
+			}
+			for _, name := range names {
+				fmt.Fprintln(a.stdout, name)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "a JSON array on one line")
+	return cmd
+}
+
+func (a *app) outboxDropCommand() *cobra.Command {
+	var yes bool
+	cmd := &cobra.Command{
+		Use:   "drop NAME",
+		Short: "Drop an outbox with everything in it",
+		Long: `Drop an outbox with its messages, subscriptions and dead letters. What has not
+been delivered is gone, so it asks first, and without a terminal to ask on it
+refuses unless --yes is given.`,
+		Example: `  penstock outbox drop orders
+  penstock outbox drop orders --yes`,
+		Args: exactly("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, stop := interruptible(cmd.Context())
+			defer stop()
+			store, err := a.openStore(ctx)
+			if err != nil {
+				return err
+			}
+			defer store.Close()
+			name := args[0]
+			if !yes {
+				if err := a.confirmDrop(name); err != nil {
+					return err
+				}
+			}
+			if err := store.DropOutbox(ctx, name); err != nil {
+				return fmt.Errorf("dropping outbox %q: %w", name, err)
+			}
+			fmt.Fprintf(a.stdout, "Outbox %s is gone.\n", name)
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	return cmd
+}
+
+// confirmDrop wants the name typed: a habitual y has dropped many a table.
+func (a *app) confirmDrop(name string) error {
+	if !a.asks() {
+		return usage(errors.New("nothing was dropped: there is no terminal to ask on, pass --yes if you mean it"))
+	}
+	fmt.Fprintf(a.stderr, "This deletes outbox %s with every message in it, delivered or not.\nType its name to go on: ", name)
+	answer, err := bufio.NewReader(a.stdin).ReadString('\n')
+	if strings.TrimSpace(answer) == name {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("nothing was dropped: no answer: %w", err)
+	}
+	return errors.New("nothing was dropped: that is not its name")
+}

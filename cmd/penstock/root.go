@@ -1,0 +1,111 @@
+package main
+
+import (
+	"errors"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock/penstock/config"
+)
+
+// app is what every verb shares: the streams and the global flags.
+type app struct {
+	stdin  io.Reader
+	stdout io.Writer
+	stderr *scrubber
+	getenv func(string) string
+
+	databaseURL string
+	schema      string
+	configFile  string
+	logLevel    string
+	logFormat   string
+}
+
+const rootLong = `Penstock is a transactional outbox in your own database, and the relay that
+carries every committed message to a broker: once confirmed, and in order per
+key.
+
+Try it without installing anything:
+
+  penstock demo
+
+Use it, here with SQLite and RabbitMQ:
+
+  export PENSTOCK_DATABASE_URL=sqlite:shop.db   # or postgres://…
+  penstock migrate                              # once, and after an upgrade
+  penstock outbox create orders
+  penstock publish orders --topic order.paid --key 42 --payload '{"total":10}'
+  penstock relay --outbox orders --sink amqp://guest:guest@localhost/
+
+` + exitCodesHelp
+
+func (a *app) rootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "penstock",
+		Short:         "A transactional outbox in your own database, and its relay",
+		Long:          rootLong,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          knownVerb,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
+	flags := root.PersistentFlags()
+	flags.StringVar(&a.databaseURL, "database-url", "", "postgres://user:password@host/db or sqlite:FILE (default $PENSTOCK_DATABASE_URL)")
+	flags.StringVar(&a.schema, "schema", "", "PostgreSQL schema of Penstock's tables (default \"penstock\")")
+	flags.StringVar(&a.configFile, "config", "", "configuration file (default penstock.yaml, if it is there and no database is given otherwise)")
+	flags.StringVar(&a.logLevel, "log-level", "info", "debug, info, warn or error")
+	flags.StringVar(&a.logFormat, "log-format", "text", "text or json")
+	root.AddCommand(
+		a.demoCommand(), a.migrateCommand(), a.outboxCommand(), a.relayCommand(), a.publishCommand(),
+		a.tailCommand(), a.statusCommand(), a.versionCommand(),
+	)
+	return root
+}
+
+// defaultConfigFile is read when nothing else names a database.
+const defaultConfigFile = "penstock.yaml"
+
+// database says which database to use, from the first of: --database-url, the
+// file of --config, $PENSTOCK_DATABASE_URL, ./penstock.yaml.
+func (a *app) database() (url, schema string, err error) {
+	url = a.databaseURL
+	if url == "" && a.configFile == "" {
+		url = a.getenv("PENSTOCK_DATABASE_URL")
+	}
+	if url != "" {
+		return url, a.schema, nil
+	}
+	cfg, err := a.loadConfig()
+	if err != nil {
+		return "", "", err
+	}
+	if cfg == nil {
+		return "", "", usage(errors.New("no database is given: pass --database-url postgres://… or sqlite:FILE, set PENSTOCK_DATABASE_URL, or pass --config penstock.yaml"))
+	}
+	if a.schema != "" {
+		return cfg.DatabaseURL.Reveal(), a.schema, nil
+	}
+	return cfg.DatabaseURL.Reveal(), cfg.Schema, nil
+}
+
+// loadConfig reads the file of --config, or ./penstock.yaml if it is there. It
+// returns nil if there is none.
+func (a *app) loadConfig() (*config.Config, error) {
+	file := a.configFile
+	if file == "" {
+		if _, err := os.Stat(defaultConfigFile); err != nil {
+			return nil, nil
+		}
+		file = defaultConfigFile
+	}
+	url := a.databaseURL
+	if url == "" && a.configFile == "" {
+		url = a.getenv("PENSTOCK_DATABASE_URL")
+	}
+	cfg, err := config.Loader{DatabaseURL: url}.Load(file)
+	return cfg, usage(err)
+}

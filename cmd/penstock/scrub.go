@@ -1,0 +1,56 @@
+package main
+
+import (
+	"bytes"
+	"io"
+	"net/url"
+	"sync"
+)
+
+// scrubber is the last line of defence for secrets: every package keeps them
+// out of its errors and logs, and should one slip, it does not reach the
+// terminal.
+type scrubber struct {
+	w io.Writer
+
+	mu      sync.Mutex
+	secrets [][2][]byte // what to look for, what to print instead
+}
+
+// hide makes passwords in a URL unprintable, where they stand as in a URL or
+// as in a connection string.
+func (s *scrubber) hide(raw string) {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return
+	}
+	passwords := u.Query()["password"]
+	if password, ok := u.User.Password(); ok {
+		passwords = append(passwords, password)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, password := range passwords {
+		if password == "" {
+			continue
+		}
+		for _, form := range []string{password, url.QueryEscape(password), url.PathEscape(password)} {
+			s.secrets = append(s.secrets,
+				[2][]byte{[]byte(":" + form + "@"), []byte(":xxxxx@")},
+				[2][]byte{[]byte("password=" + form), []byte("password=xxxxx")})
+		}
+	}
+}
+
+func (s *scrubber) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clean := p
+	for _, secret := range s.secrets {
+		clean = bytes.ReplaceAll(clean, secret[0], secret[1])
+	}
+	if _, err := s.w.Write(clean); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}

@@ -1,0 +1,184 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sort"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/sink/stdout"
+)
+
+type tailFlags struct {
+	from           string
+	follow, asJSON bool
+	limit          int
+}
+
+func (a *app) tailCommand() *cobra.Command {
+	var f tailFlags
+	cmd := &cobra.Command{
+		Use:   "tail OUTBOX",
+		Short: "Print an outbox's messages without disturbing anybody",
+		Long: `Print the messages that an outbox still holds and, with --follow, those that
+are committed from then on.
+
+tail reads along: it has no cursor and takes no lease, so relays do not notice
+it. What every subscription has settled may be reclaimed at any time, so tail
+shows what is left, which on a quiet outbox may be much or nothing.
+
+With --json each message is one line, which penstock publish takes too. Without
+it, one line of time, topic, key and payload, shortened to fit.`,
+		Example: `  penstock tail orders
+  penstock tail orders --from now --follow
+  penstock tail orders --json | jq -r .payload`,
+		Args: exactly("OUTBOX"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, stop := interruptible(cmd.Context())
+			defer stop()
+			start, err := parseStart(f.from)
+			if err != nil {
+				return err
+			}
+			if start == penstock.FromNow && !f.follow {
+				return usage(errors.New("--from now without --follow prints nothing: add --follow"))
+			}
+			store, err := a.openStore(ctx)
+			if err != nil {
+				return err
+			}
+			defer store.Close()
+			source, err := store.Subscribe(ctx, penstock.Subscribe{Outbox: args[0], Subscription: "tail", Ephemeral: true, Start: start})
+			if err != nil {
+				return fmt.Errorf("reading outbox %q: %w", args[0], err)
+			}
+			defer source.Close(context.WithoutCancel(ctx))
+			err = tail(ctx, source, a.messagePrinter(f.asJSON), f)
+			if f.follow && errors.Is(err, context.Canceled) {
+				return nil // interrupting is how following ends
+			}
+			return err
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.from, "from", "beginning", "beginning or now")
+	flags.BoolVarP(&f.follow, "follow", "f", false, "go on with what is committed later, until interrupted")
+	flags.BoolVar(&f.asJSON, "json", false, "one JSON line per message")
+	flags.IntVarP(&f.limit, "limit", "n", 0, "stop after so many messages")
+	return cmd
+}
+
+func parseStart(from string) (penstock.Start, error) {
+	switch from {
+	case "beginning":
+		return penstock.FromBeginning, nil
+	case "now":
+		return penstock.FromNow, nil
+	}
+	return 0, usage(fmt.Errorf("--from is %q: use beginning or now", from))
+}
+
+// fetcher is what tail needs of a source.
+type fetcher interface {
+	Fetch(ctx context.Context, limit penstock.Limit) (penstock.Batch, error)
+}
+
+func tail(ctx context.Context, source fetcher, show func(context.Context, []penstock.Message) error, f tailFlags) error {
+	const pollEvery = 100 * time.Millisecond
+	for shown := 0; ; {
+		limit := penstock.Limit{Messages: 500, Bytes: 4 << 20}
+		if f.limit > 0 {
+			limit.Messages = min(limit.Messages, f.limit-shown)
+		}
+		batch, err := source.Fetch(ctx, limit)
+		if err != nil {
+			return err
+		}
+		if err := show(ctx, batch.Messages); err != nil {
+			return err
+		}
+		shown += len(batch.Messages)
+		if f.limit > 0 && shown >= f.limit {
+			return nil
+		}
+		if batch.More || len(batch.Messages) > 0 {
+			continue
+		}
+		if !f.follow {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(pollEvery):
+		}
+	}
+}
+
+func (a *app) messagePrinter(asJSON bool) func(context.Context, []penstock.Message) error {
+	if asJSON {
+		lines := stdout.New(a.stdout)
+		return func(ctx context.Context, msgs []penstock.Message) error {
+			for _, err := range lines.Send(ctx, msgs) {
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}
+	return func(_ context.Context, msgs []penstock.Message) error {
+		var text strings.Builder
+		for i := range msgs {
+			writeText(&text, &msgs[i])
+		}
+		_, err := io.WriteString(a.stdout, text.String())
+		return err
+	}
+}
+
+// writeText writes a message for people, on one line.
+func writeText(w *strings.Builder, m *penstock.Message) {
+	fmt.Fprintf(w, "%s  %s", m.CreatedAt.Local().Format("2006-01-02 15:04:05.000"), printable(m.Topic, 60))
+	if m.Key != "" {
+		fmt.Fprintf(w, "  key=%s", printable(m.Key, 40))
+	}
+	names := make([]string, 0, len(m.Headers))
+	for name := range m.Headers {
+		names = append(names, name)
+	}
+	sort.Strings(names)
+	for _, name := range names {
+		fmt.Fprintf(w, "  %s=%s", printable(name, 40), printable(m.Headers[name], 60))
+	}
+	if utf8.Valid(m.Payload) {
+		fmt.Fprintf(w, "  %s\n", printable(string(m.Payload), 200))
+	} else {
+		fmt.Fprintf(w, "  (%d bytes that are no text)\n", len(m.Payload))
+	}
+}
+
+// printable keeps control characters away from the terminal and text within n
+// characters.
+func printable(s string, n int) string {
+	var out strings.Builder
+	for _, r := range s {
+		if n == 0 {
+			fmt.Fprintf(&out, "… (%d bytes)", len(s))
+			break
+		}
+		n--
+		if r < 0x20 || r >= 0x7f && r < 0xa0 || r == utf8.RuneError {
+			r = '·'
+		}
+		out.WriteRune(r)
+	}
+	return out.String()
+}

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+)
+
+// version is set by the linker in a release.
+var version = ""
+
+type versionInfo struct {
+	Version string `json:"version"`
+	Commit  string `json:"commit,omitempty"`
+	Built   string `json:"commit_time,omitempty"`
+	Dirty   bool   `json:"dirty,omitempty"`
+	Go      string `json:"go"`
+	System  string `json:"system"`
+}
+
+func (a *app) versionCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "version",
+		Short: "Print the version",
+		Example: `  penstock version
+  penstock version --json`,
+		Args: args(cobra.NoArgs),
+		RunE: func(*cobra.Command, []string) error {
+			v := readVersion()
+			if asJSON {
+				return json.NewEncoder(a.stdout).Encode(v)
+			}
+			commit := v.Commit
+			if commit == "" {
+				commit = "unknown"
+			}
+			if v.Dirty {
+				commit += " with changes"
+			}
+			fmt.Fprintf(a.stdout, "penstock %s (commit %s, %s, %s)\n", v.Version, commit, v.Go, v.System)
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON line")
+	return cmd
+}
+
+func readVersion() versionInfo {
+	v := versionInfo{Version: version, Go: runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH}
+	info, ok := debug.ReadBuildInfo()
+	if ok {
+		if v.Version == "" {
+			v.Version = info.Main.Version
+		}
+		for _, s := range info.Settings {
+			switch s.Key {
+			case "vcs.revision":
+				v.Commit = s.Value
+			case "vcs.time":
+				v.Built = s.Value
+			case "vcs.modified":
+				v.Dirty = s.Value == "true"
+			}
+		}
+	}
+	if v.Version == "" {
+		v.Version = "(devel)"
+	}
+	return v
+}

@@ -1,0 +1,78 @@
+package demo
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+
+	"github.com/penstock/penstock"
+)
+
+// Topic of the demo's messages.
+const Topic = "flight.departed"
+
+// Airline is the business: two tables beside the outbox in one database.
+type Airline interface {
+	// Depart is one business transaction: it takes the aircraft's next turn
+	// under the aircraft's row lock, inserts the flight and publishes the
+	// message. With rollback it then rolls all of it back.
+	Depart(ctx context.Context, f *Flight, rollback bool) error
+	// Committed returns what the flights table holds.
+	Committed(ctx context.Context) ([]Departure, error)
+	// Remove drops the airline's tables and nothing else.
+	Remove(ctx context.Context) error
+	Close() error
+}
+
+// payload is what a message says about a flight.
+type payload struct {
+	*Flight
+	Turn int64 `json:"aircraft_turn"`
+}
+
+// message of a flight that is the aircraft's turn-th.
+func message(f *Flight, turn int64) (penstock.Message, error) {
+	body, err := json.Marshal(payload{f, turn})
+	if err != nil {
+		return penstock.Message{}, fmt.Errorf("flight %d: %w", f.ID, err)
+	}
+	return penstock.Message{
+		Key: f.Tailnum, Topic: Topic, Payload: body,
+		Headers: map[string]string{"content-type": "application/json"},
+	}, nil
+}
+
+// arrival reads a message's payload back. What cannot be read is an arrival of
+// flight 0, which nobody ever commits.
+func arrival(key string, body []byte) Arrival {
+	var p struct {
+		ID      int64  `json:"flight_id"`
+		Tailnum string `json:"tailnum"`
+		Turn    int64  `json:"aircraft_turn"`
+	}
+	if err := json.Unmarshal(body, &p); err != nil {
+		return Arrival{Key: key}
+	}
+	return Arrival{Departure: Departure{Flight: p.ID, Tailnum: p.Tailnum, Turn: p.Turn}, Key: key}
+}
+
+// rollsBack decides, the same way in every run of one seed, whether the
+// flight's transaction rolls back.
+func rollsBack(seed uint64, flight int64, share float64) bool {
+	return rand.New(rand.NewPCG(seed, uint64(flight))).Float64() < share
+}
+
+// statement is one embedded SQL file, without its comments, because it goes to
+// the server each time.
+func statement(sql string) string {
+	var lines []string
+	for line := range strings.Lines(sql) {
+		code, _, _ := strings.Cut(line, "--")
+		if code = strings.TrimSpace(code); code != "" {
+			lines = append(lines, code)
+		}
+	}
+	return strings.Join(lines, "\n")
+}

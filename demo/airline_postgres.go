@@ -1,0 +1,126 @@
+package demo
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"net/url"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/penstock/penstock/store/postgres"
+)
+
+//go:embed sql/postgres/create.sql
+var pgCreate string
+
+//go:embed sql/postgres/turn.sql
+var pgTurn string
+
+//go:embed sql/postgres/depart.sql
+var pgDepart string
+
+//go:embed sql/postgres/committed.sql
+var pgCommitted string
+
+type postgresAirline struct {
+	pool         *pgxpool.Pool
+	outbox       *postgres.Outbox
+	schema       string // quoted
+	turn, depart string
+}
+
+// NewPostgresAirline creates the airline's tables in a schema of its own.
+func NewPostgresAirline(ctx context.Context, databaseURL, schema string, connections int, outbox *postgres.Outbox) (Airline, error) {
+	cfg, err := pgxpool.ParseConfig(databaseURL)
+	if err != nil {
+		return nil, fmt.Errorf("the airline's database: %w", hidePassword(err, databaseURL))
+	}
+	a := &postgresAirline{
+		outbox: outbox, schema: pgx.Identifier{schema}.Sanitize(),
+		turn: statement(pgTurn), depart: statement(pgDepart),
+	}
+	cfg.MaxConns = int32(connections)
+	cfg.ConnConfig.RuntimeParams["search_path"] = a.schema
+	if a.pool, err = pgxpool.NewWithConfig(ctx, cfg); err != nil {
+		return nil, fmt.Errorf("the airline's database: %w", err)
+	}
+	if _, err = a.pool.Exec(ctx, "create schema "+a.schema); err == nil {
+		if _, err = a.pool.Exec(ctx, pgCreate); err != nil {
+			err = errors.Join(err, a.Remove(ctx))
+		}
+	}
+	if err != nil {
+		a.pool.Close()
+		return nil, fmt.Errorf("creating the airline's tables: %w", err)
+	}
+	return a, nil
+}
+
+func (a *postgresAirline) Depart(ctx context.Context, f *Flight, rollback bool) (err error) {
+	tx, err := a.pool.Begin(ctx)
+	if err != nil {
+		return fmt.Errorf("flight %d: begin: %w", f.ID, err)
+	}
+	// After a commit this does nothing.
+	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
+
+	var turn int64
+	if f.Tailnum != "" {
+		if err := tx.QueryRow(ctx, a.turn, f.Tailnum).Scan(&turn); err != nil {
+			return fmt.Errorf("flight %d: the turn of aircraft %s: %w", f.ID, f.Tailnum, err)
+		}
+	}
+	if _, err := tx.Exec(ctx, a.depart, f.ID, f.Scheduled, f.Carrier, f.Number, f.Tailnum, turn, f.Origin, f.Dest,
+		f.DepTime, f.DepDelay, f.ArrDelay, f.Distance); err != nil {
+		return fmt.Errorf("flight %d: insert: %w", f.ID, err)
+	}
+	m, err := message(f, turn)
+	if err != nil {
+		return err
+	}
+	if err := a.outbox.Publish(ctx, tx, m); err != nil {
+		return fmt.Errorf("flight %d: publish: %w", f.ID, err)
+	}
+	if rollback {
+		return tx.Rollback(ctx)
+	}
+	if err := tx.Commit(ctx); err != nil {
+		return fmt.Errorf("flight %d: commit: %w", f.ID, err)
+	}
+	return nil
+}
+
+func (a *postgresAirline) Committed(ctx context.Context) ([]Departure, error) {
+	rows, err := a.pool.Query(ctx, statement(pgCommitted))
+	if err != nil {
+		return nil, fmt.Errorf("reading the committed flights: %w", err)
+	}
+	departures, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Departure])
+	if err != nil {
+		return nil, fmt.Errorf("reading the committed flights: %w", err)
+	}
+	return departures, nil
+}
+
+func (a *postgresAirline) Remove(ctx context.Context) error {
+	if _, err := a.pool.Exec(ctx, "drop schema if exists "+a.schema+" cascade"); err != nil {
+		return fmt.Errorf("dropping schema %s: %w", a.schema, err)
+	}
+	return nil
+}
+
+func (a *postgresAirline) Close() error {
+	a.pool.Close()
+	return nil
+}
+
+// hidePassword replaces an error that quotes a URL which could not be parsed.
+func hidePassword(err error, databaseURL string) error {
+	if _, parse := url.Parse(databaseURL); parse != nil {
+		return errors.New("the URL cannot be parsed: write postgres://user:password@host:5432/database, special characters as %XX")
+	}
+	return err
+}

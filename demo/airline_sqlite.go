@@ -1,0 +1,127 @@
+package demo
+
+import (
+	"context"
+	"database/sql"
+	_ "embed"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/penstock/penstock/store/sqlite"
+)
+
+//go:embed sql/sqlite/create.sql
+var sqliteCreate string
+
+//go:embed sql/sqlite/turn.sql
+var sqliteTurn string
+
+//go:embed sql/sqlite/depart.sql
+var sqliteDepart string
+
+//go:embed sql/sqlite/committed.sql
+var sqliteCommitted string
+
+//go:embed sql/sqlite/drop.sql
+var sqliteDrop string
+
+type sqliteAirline struct {
+	db           *sql.DB
+	outbox       string
+	prefix       string
+	turn, depart *sql.Stmt
+}
+
+// NewSQLiteAirline creates the airline's tables in a SQLite file, with a prefix
+// of their own. Its transactions are BEGIN IMMEDIATE.
+func NewSQLiteAirline(ctx context.Context, databaseURL, prefix, outbox string) (_ Airline, err error) {
+	a := &sqliteAirline{outbox: outbox, prefix: prefix + "_"}
+	if a.db, err = sqlite.OpenDB(databaseURL); err != nil {
+		return nil, fmt.Errorf("the airline's database: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			_ = a.db.Close()
+		}
+	}()
+	if _, err = a.db.ExecContext(ctx, a.named(sqliteCreate)); err != nil {
+		return nil, fmt.Errorf("creating the airline's tables: %w", err)
+	}
+	if a.turn, err = a.db.PrepareContext(ctx, a.named(sqliteTurn)); err != nil {
+		return nil, fmt.Errorf("the airline's database: %w", err)
+	}
+	if a.depart, err = a.db.PrepareContext(ctx, a.named(sqliteDepart)); err != nil {
+		return nil, fmt.Errorf("the airline's database: %w", err)
+	}
+	return a, nil
+}
+
+// named is a statement on this run's tables.
+func (a *sqliteAirline) named(sql string) string {
+	return strings.ReplaceAll(statement(sql), "demo_", a.prefix)
+}
+
+func (a *sqliteAirline) Depart(ctx context.Context, f *Flight, rollback bool) error {
+	tx, err := a.db.BeginTx(ctx, nil)
+	if err != nil {
+		return fmt.Errorf("flight %d: begin: %w", f.ID, err)
+	}
+	// After a commit this does nothing.
+	defer func() { _ = tx.Rollback() }()
+
+	var turn int64
+	if f.Tailnum != "" {
+		if err := tx.StmtContext(ctx, a.turn).QueryRowContext(ctx, f.Tailnum).Scan(&turn); err != nil {
+			return fmt.Errorf("flight %d: the turn of aircraft %s: %w", f.ID, f.Tailnum, err)
+		}
+	}
+	if _, err := tx.StmtContext(ctx, a.depart).ExecContext(ctx, f.ID, f.Scheduled, f.Carrier, f.Number, f.Tailnum, turn, f.Origin, f.Dest,
+		f.DepTime, f.DepDelay, f.ArrDelay, f.Distance); err != nil {
+		return fmt.Errorf("flight %d: insert: %w", f.ID, err)
+	}
+	m, err := message(f, turn)
+	if err != nil {
+		return err
+	}
+	if err := sqlite.Publish(ctx, tx, a.outbox, m); err != nil {
+		return fmt.Errorf("flight %d: publish: %w", f.ID, err)
+	}
+	if rollback {
+		return tx.Rollback()
+	}
+	if err := tx.Commit(); err != nil {
+		return fmt.Errorf("flight %d: commit: %w", f.ID, err)
+	}
+	return nil
+}
+
+func (a *sqliteAirline) Committed(ctx context.Context) (departures []Departure, err error) {
+	rows, err := a.db.QueryContext(ctx, a.named(sqliteCommitted))
+	if err != nil {
+		return nil, fmt.Errorf("reading the committed flights: %w", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var d Departure
+		if err := rows.Scan(&d.Flight, &d.Tailnum, &d.Turn); err != nil {
+			return nil, fmt.Errorf("reading the committed flights: %w", err)
+		}
+		departures = append(departures, d)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("reading the committed flights: %w", err)
+	}
+	return departures, nil
+}
+
+func (a *sqliteAirline) Remove(ctx context.Context) error {
+	if _, err := a.db.ExecContext(ctx, a.named(sqliteDrop)); err != nil {
+		return fmt.Errorf("dropping the airline's tables: %w", err)
+	}
+	return nil
+}
+
+func (a *sqliteAirline) Close() error {
+	return errors.Join(a.turn.Close(), a.depart.Close(), a.db.Close())
+}

@@ -1,0 +1,59 @@
+package demo
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/penstock/penstock"
+)
+
+// Broker is the consumer's side of a broker: it owns the queue or stream that
+// the run's messages end up in, and reads it with the broker's own client.
+type Broker interface {
+	// SinkURL is the sink to relay to, so that messages reach this run's queue.
+	SinkURL() string
+	// Open makes the queue. The sink is open already, because the embedded
+	// server runs inside it.
+	Open(ctx context.Context, sink penstock.Sink) error
+	// Read hands every arrival to got, in order, until the mark of Finish.
+	Read(ctx context.Context, got func(Arrival)) error
+	// Finish puts a mark behind everything that the broker has confirmed.
+	Finish(ctx context.Context) error
+	// Remove deletes the queue with what is in it.
+	Remove(ctx context.Context) error
+	Close() error
+}
+
+// NewBroker returns the consumer for a sink, or nil where nobody can read what
+// the sink was given. dir is for the embedded server's files, name is for
+// queues and streams.
+func NewBroker(sinkURL, dir, name string) (Broker, error) {
+	scheme, _, _ := strings.Cut(sinkURL, ":")
+	scheme, _, _ = strings.Cut(scheme, "?")
+	switch scheme {
+	case "amqp", "amqps":
+		return newRabbitMQ(sinkURL, name)
+	case "nats", "tls", "ws", "wss":
+		return newNATS(sinkURL, name), nil
+	case "embedded":
+		return newEmbeddedNATS(sinkURL, dir, name), nil
+	case "stdout", "discard", "-":
+		return nil, nil
+	}
+	return nil, fmt.Errorf("the demo does not know how to read a %s sink back: use amqp://…, nats://…, embedded, stdout or discard", scheme)
+}
+
+// withQuery sets query parameters of a sink URL, over those that are there.
+func withQuery(sinkURL string, set map[string]string) (string, error) {
+	target, raw, _ := strings.Cut(sinkURL, "?")
+	query, err := url.ParseQuery(raw)
+	if err != nil {
+		return "", fmt.Errorf("the query of --sink cannot be read: %w", err)
+	}
+	for name, value := range set {
+		query.Set(name, value)
+	}
+	return target + "?" + query.Encode(), nil
+}

@@ -1,0 +1,75 @@
+package demo
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/penstock/penstock/config"
+	"github.com/penstock/penstock/store/postgres"
+)
+
+// openDatabase makes the store, its outbox and the airline's tables.
+func (r *run) openDatabase(ctx context.Context) (err error) {
+	private := false // whether Penstock's tables are the run's own too
+	onSQLite := strings.HasPrefix(r.DatabaseURL, "sqlite:")
+	switch {
+	case r.DatabaseURL == "":
+		r.DatabaseURL, onSQLite = "sqlite:"+filepath.Join(r.dir, "demo.db"), true
+		private = true
+	case !onSQLite && r.Schema == "":
+		r.Schema, private = r.name, true
+	}
+	r.outbox = r.name
+	if r.store, err = config.OpenStore(ctx, r.DatabaseURL, r.Schema); err != nil {
+		return err
+	}
+	r.later("", func(context.Context) error { return r.store.Close() })
+
+	if err := r.store.Migrate(ctx); err != nil {
+		return fmt.Errorf("migrating: %w", err)
+	}
+	if private && !onSQLite {
+		r.later("schema "+r.Schema+" with the outbox", r.dropSchema)
+	}
+	if err := r.store.CreateOutbox(ctx, r.outbox); err != nil {
+		return fmt.Errorf("creating the outbox: %w", err)
+	}
+	if !private {
+		r.later("outbox "+r.outbox, func(ctx context.Context) error { return r.store.DropOutbox(ctx, r.outbox) })
+	}
+
+	airline := r.name + "_airline"
+	kept := "schema " + airline + " with the tables flights and aircraft"
+	if onSQLite {
+		kept = "tables " + airline + "_flights and _aircraft"
+		r.airline, err = NewSQLiteAirline(ctx, r.DatabaseURL, airline, r.outbox)
+	} else {
+		// The check and the clean-up need no connection of their own: by then the
+		// producers have let go of theirs.
+		r.airline, err = NewPostgresAirline(ctx, r.DatabaseURL, airline, max(r.Producers, 1), postgres.NewOutbox(r.Schema, r.outbox))
+	}
+	if err != nil {
+		return err
+	}
+	r.later("", func(context.Context) error { return r.airline.Close() })
+	r.later(kept, r.airline.Remove)
+	return nil
+}
+
+// dropSchema removes Penstock's tables: a store leaves them, because nobody but
+// the demo makes them for a minute.
+func (r *run) dropSchema(ctx context.Context) error {
+	conn, err := pgx.Connect(ctx, r.DatabaseURL)
+	if err != nil {
+		return fmt.Errorf("dropping schema %s: %w", r.Schema, err)
+	}
+	defer conn.Close(ctx)
+	if _, err := conn.Exec(ctx, "drop schema if exists "+pgx.Identifier{r.Schema}.Sanitize()+" cascade"); err != nil {
+		return fmt.Errorf("dropping schema %s: %w", r.Schema, err)
+	}
+	return nil
+}

@@ -1,0 +1,353 @@
+package demo
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/config"
+	"github.com/penstock/penstock/relay"
+)
+
+// Config of a run.
+type Config struct {
+	Flights []Flight
+	// DatabaseURL is postgres://… or sqlite:FILE. Empty: a private SQLite file.
+	DatabaseURL string
+	// Schema of Penstock's tables. Empty: on PostgreSQL one of the run's own.
+	Schema string
+	// Sink is the URL of the sink. Default embedded.
+	Sink string
+	// Producers, Rollback and Seed are those of Produce.
+	Producers int
+	Rollback  float64
+	Seed      uint64
+	// Keep leaves tables, queues and files where they are.
+	Keep bool
+	// Patience is how long to wait for deliveries while there are none.
+	Patience time.Duration
+	// Log of the store, the sink and the relay.
+	Log *slog.Logger
+	// Progress, if set, is called about ten times a second by one goroutine.
+	Progress func(Progress)
+}
+
+// Progress of a run.
+type Progress struct {
+	Total, Committed, RolledBack, Delivered int64
+	Elapsed                                 time.Duration
+}
+
+// Result of a run.
+type Result struct {
+	Checked
+	// RolledBack transactions published and were rolled back.
+	RolledBack int
+	// Unread is true for a sink that cannot be read back: Delivered counts what
+	// the sink confirmed, and order and losses are unknown.
+	Unread bool
+	// GaveUp is true if deliveries stopped and patience ended.
+	GaveUp bool
+	// Elapsed from the first transaction to the last message read, Writing to
+	// the last commit.
+	Elapsed, Writing time.Duration
+	// Kept names what Keep left behind.
+	Kept []string
+}
+
+// PerSecond is how many messages went all the way, per second.
+func (r *Result) PerSecond() float64 {
+	if r.Elapsed <= 0 {
+		return 0
+	}
+	return float64(r.Delivered) / r.Elapsed.Seconds()
+}
+
+// run is one run, with what it has opened.
+type run struct {
+	Config
+	name    string // of everything that the run creates
+	dir     string // its temporary directory
+	outbox  string
+	store   penstock.Store
+	airline Airline
+	sink    penstock.Sink
+	broker  Broker
+
+	produce  Produce
+	arrivals []Arrival
+	arrived  atomic.Int64
+	counters relay.Counters
+	undo     []undo
+}
+
+// undo is a step of cleaning up, done in reverse order.
+type undo struct {
+	step func(context.Context) error
+	keep string // what it would remove, for steps that Keep skips
+}
+
+// Run runs the demo. The error is about what kept it from finishing; what the
+// check found is in the Result.
+func Run(ctx context.Context, cfg Config) (result Result, err error) {
+	r := &run{Config: cfg, name: "penstock_demo_" + randomName()}
+	r.produce = Produce{Flights: cfg.Flights, Producers: cfg.Producers, Rollback: cfg.Rollback, Seed: cfg.Seed}
+	if r.Sink == "" {
+		r.Sink = "embedded"
+	}
+	if r.Patience <= 0 {
+		r.Patience = time.Minute
+	}
+	defer func() {
+		kept, cleanErr := r.cleanUp(ctx)
+		result.Kept = kept
+		if err == nil && cleanErr != nil {
+			err = fmt.Errorf("the run is done, but cleaning up failed: %w", cleanErr)
+		}
+	}()
+	if err := r.open(ctx); err != nil {
+		return Result{}, err
+	}
+	return r.run(ctx)
+}
+
+func randomName() string {
+	b := make([]byte, 4)
+	_, _ = rand.Read(b) // never fails
+	return hex.EncodeToString(b)
+}
+
+func (r *run) later(keep string, step func(context.Context) error) {
+	r.undo = append(r.undo, undo{step, keep})
+}
+
+// open makes everything the run needs, each with the way to undo it.
+func (r *run) open(ctx context.Context) (err error) {
+	if r.dir, err = os.MkdirTemp("", "penstock-demo-"); err != nil {
+		return fmt.Errorf("making a temporary directory: %w", err)
+	}
+	r.later(r.dir, func(context.Context) error { return os.RemoveAll(r.dir) })
+
+	if err := r.openDatabase(ctx); err != nil {
+		return err
+	}
+	return r.openBroker(ctx)
+}
+
+func (r *run) openBroker(ctx context.Context) (err error) {
+	if r.broker, err = NewBroker(r.Sink, r.dir, r.name); err != nil {
+		return err
+	}
+	sinkURL := r.Sink
+	if r.broker != nil {
+		sinkURL = r.broker.SinkURL()
+	}
+	driver, err := config.ParseSink(sinkURL)
+	if err != nil {
+		return err
+	}
+	if r.sink, err = driver.Open(r.Log); err != nil {
+		return fmt.Errorf("opening the sink: %w", err)
+	}
+	r.later("", r.sink.Close)
+	if r.broker == nil {
+		return nil
+	}
+	r.later("", func(context.Context) error { return r.broker.Close() })
+	if err := r.broker.Open(ctx, r.sink); err != nil {
+		return err
+	}
+	r.later("the queue or stream "+r.name, r.broker.Remove)
+	return nil
+}
+
+func (r *run) cleanUp(ctx context.Context) (kept []string, err error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+	defer cancel()
+	var errs []error
+	for i := len(r.undo) - 1; i >= 0; i-- {
+		u := r.undo[i]
+		if r.Keep && u.keep != "" {
+			kept = append(kept, u.keep)
+			continue
+		}
+		errs = append(errs, u.step(ctx))
+	}
+	return kept, errors.Join(errs...)
+}
+
+// run runs relay, consumer and producers until everything is delivered.
+func (r *run) run(ctx context.Context) (Result, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+
+	pump, err := relay.New(relay.Config{
+		Name: r.outbox,
+		Open: func(ctx context.Context) (penstock.Source, error) {
+			return r.store.Subscribe(ctx, penstock.Subscribe{Outbox: r.outbox, Subscription: "demo", Holder: r.name})
+		},
+		Sink: r.sink, Maintain: func(ctx context.Context) error { return r.store.Maintain(ctx, r.outbox) },
+		Logger: r.Log, Observer: &r.counters,
+	})
+	if err != nil {
+		return Result{}, err
+	}
+	relayed := background(func() error { return pump.Run(ctx) }, cancel)
+	read := background(func() error { return r.read(ctx) }, cancel)
+
+	start := time.Now()
+	stopShowing := r.showProgress(start)
+	defer stopShowing()
+
+	err = r.produce.Run(ctx, r.airline)
+	writing := time.Since(start)
+	gaveUp := false
+	if err == nil {
+		gaveUp, err = r.waitForRelay(ctx)
+	}
+	pump.Drain()
+	err = errors.Join(err, <-relayed)
+	if err == nil && r.broker != nil {
+		err = r.broker.Finish(ctx)
+	}
+	if err != nil {
+		cancel(err)
+	}
+	if readErr := <-read; err == nil {
+		err = readErr
+	}
+	elapsed := time.Since(start)
+	if err != nil {
+		return Result{}, firstCause(ctx, err)
+	}
+	committed, err := r.airline.Committed(ctx)
+	if err != nil {
+		return Result{}, err
+	}
+	_, rolledBack := r.produce.Counts()
+	result := Result{RolledBack: int(rolledBack), GaveUp: gaveUp, Elapsed: elapsed, Writing: writing}
+	if r.broker == nil {
+		result.Unread = true
+		result.Checked = Checked{Published: len(committed), Delivered: int(r.counters.Delivered.Load())}
+		return result, nil
+	}
+	result.Checked = Check(committed, r.arrivals)
+	return result, nil
+}
+
+// read collects what the consumer gets.
+func (r *run) read(ctx context.Context) error {
+	if r.broker == nil {
+		return nil
+	}
+	return r.broker.Read(ctx, func(a Arrival) {
+		r.arrivals = append(r.arrivals, a)
+		r.arrived.Add(1)
+	})
+}
+
+// background runs fn and reports its error; an error also ends the run.
+func background(fn func() error, cancel context.CancelCauseFunc) <-chan error {
+	done := make(chan error, 1)
+	go func() {
+		err := fn()
+		if err != nil {
+			cancel(err)
+		}
+		done <- err
+	}()
+	return done
+}
+
+// firstCause is what ended the run, rather than what that led to.
+func firstCause(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	return err
+}
+
+// waitForRelay returns when nothing is left to relay, or with true when for too
+// long nothing has moved.
+func (r *run) waitForRelay(ctx context.Context) (gaveUp bool, err error) {
+	last, lastMove := int64(-1), time.Now()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		backlog, err := r.backlog(ctx)
+		if err != nil {
+			return false, err
+		}
+		moved := backlog + r.counters.Delivered.Load()<<32 // changes with either
+		switch {
+		case backlog == 0:
+			return false, nil
+		case moved != last:
+			last, lastMove = moved, time.Now()
+		case time.Since(lastMove) > r.Patience:
+			return true, nil
+		}
+		select {
+		case <-ctx.Done():
+			return false, ctx.Err()
+		case <-tick.C:
+		}
+	}
+}
+
+func (r *run) backlog(ctx context.Context) (int64, error) {
+	outboxes, err := r.store.Status(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("reading the backlog: %w", err)
+	}
+	for _, o := range outboxes {
+		if o.Outbox == r.outbox && len(o.Subscriptions) > 0 {
+			return o.Subscriptions[0].Backlog, nil
+		}
+	}
+	return -1, nil // the relay has not subscribed yet
+}
+
+// showProgress calls Progress until the returned function is called.
+func (r *run) showProgress(start time.Time) (stop func()) {
+	if r.Progress == nil {
+		return func() {}
+	}
+	show := func() {
+		committed, rolledBack := r.produce.Counts()
+		delivered := r.arrived.Load()
+		if r.broker == nil {
+			delivered = r.counters.Delivered.Load()
+		}
+		r.Progress(Progress{
+			Total: int64(len(r.Flights)), Committed: committed, RolledBack: rolledBack,
+			Delivered: delivered, Elapsed: time.Since(start),
+		})
+	}
+	quit, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		tick := time.NewTicker(100 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				show()
+			case <-quit:
+				show()
+				return
+			}
+		}
+	}()
+	return func() {
+		close(quit)
+		<-stopped
+	}
+}
