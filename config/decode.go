@@ -20,8 +20,9 @@ type decoder struct {
 	resolve *resolver
 	errs    Errors
 	keys    map[string]position // path → its key or list entry
-	values  map[string]position // path → its value
+	values  map[string]position // path → its value, for single values
 	broken  map[string]bool     // paths with a mistake at or below them
+	opaque  map[string]bool     // paths whose keys could not be looked at
 	given   map[string]bool     // paths set already; what the file says there is not even resolved
 	// filledIn maps what ${ENV} and file: were replaced by to what the file
 	// says, and secrets to the mask, so that neither shows in an error.
@@ -30,7 +31,7 @@ type decoder struct {
 
 func newDecoder(src *source, r *resolver) *decoder {
 	return &decoder{src: src, resolve: r, keys: map[string]position{}, values: map[string]position{},
-		broken: map[string]bool{}, given: map[string]bool{}, filledIn: map[string]string{}}
+		broken: map[string]bool{}, opaque: map[string]bool{}, given: map[string]bool{}, filledIn: map[string]string{}}
 }
 
 func (d *decoder) fail(at position, path string, p problem) {
@@ -56,7 +57,9 @@ func (d *decoder) value(n ast.Node, v reflect.Value, path string) {
 	if d.given[path] {
 		return
 	}
-	d.values[path] = nodePlace(n)
+	if _, _, single := scalarText(n); single {
+		d.values[path] = nodePlace(n)
+	}
 	if custom, ok := v.Addr().Interface().(nodeDecoder); ok {
 		custom.decodeNode(d, n, path)
 		return
@@ -111,6 +114,7 @@ func (d *decoder) unknown(at position, path, key string, known []string) {
 		hint = "remove it: there are no settings here"
 	} else if k := nearest(key, known); k != "" {
 		hint = fmt.Sprintf("did you mean %s?", k)
+		d.broken[join(path, k)] = true // it is misspelt, not missing
 	}
 	d.fail(at, join(path, printable(key)), problem{"is not a known key", hint})
 }
@@ -136,6 +140,7 @@ func (d *decoder) mapping(n ast.Node, path string, each func(key string, at posi
 	case *ast.NullNode, nil:
 		return
 	default:
+		d.opaque[path] = true
 		d.fail(nodePlace(n), path, problem{"is " + describe(n) + ", not keys with values", "write key: value lines, indented below it"})
 		return
 	}
@@ -164,7 +169,9 @@ func (d *decoder) list(n ast.Node, v reflect.Value, path string) {
 	}
 	v.Set(reflect.MakeSlice(v.Type(), len(seq.Values), len(seq.Values)))
 	for i, child := range seq.Values {
-		d.value(child, v.Index(i), fmt.Sprintf("%s[%d]", path, i))
+		entry := fmt.Sprintf("%s[%d]", path, i)
+		d.keys[entry] = nodePlace(child)
+		d.value(child, v.Index(i), entry)
 	}
 }
 
@@ -172,10 +179,10 @@ func (d *decoder) list(n ast.Node, v reflect.Value, path string) {
 // closest parent.
 func (d *decoder) near(path string) position {
 	for {
-		if at, ok := d.keys[path]; ok {
+		if at, ok := d.values[path]; ok {
 			return at
 		}
-		if at, ok := d.values[path]; ok && at.line > 0 {
+		if at, ok := d.keys[path]; ok {
 			return at
 		}
 		if path == "" {

@@ -15,6 +15,7 @@ import (
 	"github.com/penstock/penstock/sink/nats"
 	"github.com/penstock/penstock/sink/stdout"
 	"github.com/penstock/penstock/store/postgres"
+	"github.com/penstock/penstock/store/sqlite"
 )
 
 // Sink is the configuration of one sink: exactly one field is set.
@@ -37,6 +38,9 @@ var sinks = []sinkDriver{
 var stores = []storeDriver{
 	{"postgres://USER@HOST/DATABASE", []string{"postgres", "postgresql"}, func(ctx context.Context, url, schema string) (penstock.Store, error) {
 		return opened(postgres.Open(ctx, url, postgres.Options{Schema: schema}))
+	}},
+	{"sqlite:FILE", []string{"sqlite"}, func(ctx context.Context, url, _ string) (penstock.Store, error) {
+		return opened(sqlite.Open(ctx, sqliteFile(url), sqlite.Options{}))
 	}},
 }
 

@@ -105,7 +105,9 @@ type position struct{ line, column int }
 func (s *source) errorAt(p position, path, problem, hint string) *Error {
 	e := &Error{File: s.name, Line: p.line, Column: max(p.column, 1), Path: path, Problem: problem, Hint: hint}
 	if p.line < 1 || p.line > len(s.lines) {
-		e.Line = min(e.Line, len(s.lines))
+		if len(s.lines) > 0 { // the parser's end of the text may be a line further
+			e.Line = min(e.Line, len(s.lines))
+		}
 		return e
 	}
 	const widest = 160

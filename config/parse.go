@@ -70,7 +70,7 @@ func decodeText(src *source, data []byte) (string, *Error) {
 
 // level is an open mapping or list in checkTokens.
 type level struct {
-	flow    bool
+	at      position // of its bracket; zero if it is open by indentation
 	column  int
 	entries int
 }
@@ -98,7 +98,7 @@ func checkTokens(src *source, tokens token.Tokens) *Error {
 				return fail("has a second document", "put everything into one document, without ---")
 			}
 		case token.MappingStartType, token.SequenceStartType:
-			open = append(open, level{flow: true})
+			open = append(open, level{at: place(tk)})
 			flows++
 		case token.MappingEndType, token.SequenceEndType:
 			if flows > 0 {
@@ -124,12 +124,18 @@ func checkTokens(src *source, tokens token.Tokens) *Error {
 			}
 			open[len(open)-1].entries++
 		}
+		if tk.Type == token.InvalidType {
+			return nil // the parser tells what is wrong with it
+		}
 		if len(open) > maxDepth {
 			return fail(fmt.Sprintf("is nested more than %d levels deep", maxDepth), "see docs/configuration.md for the keys there are")
 		}
 		if len(open) > 0 && open[len(open)-1].entries > maxEntries {
 			return fail(fmt.Sprintf("has more than %d entries in one place", maxEntries), "is this the right file?")
 		}
+	}
+	if flows > 0 {
+		return src.errorAt(open[len(open)-1].at, "", "has a bracket that is never closed", "close it")
 	}
 	return nil
 }

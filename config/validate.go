@@ -58,12 +58,15 @@ func (d *decoder) validate(c *Config) {
 	if !d.broken["relay"] {
 		d.relay(&c.Relay)
 	}
-	if len(c.Subscriptions) == 0 && !d.broken["subscriptions"] {
+	if len(c.Subscriptions) == 0 && !d.broken["subscriptions"] && !d.opaque[""] {
 		d.fail(d.near("subscriptions"), "subscriptions", problem{"is missing or empty", "list at least one, with name, outbox and sink"})
 	}
 	names := map[[2]string]string{}
 	for i, s := range c.Subscriptions {
 		path := fmt.Sprintf("subscriptions[%d]", i)
+		if d.opaque[path] {
+			continue
+		}
 		d.name(path, "name", s.Name, "name the subscription: the cursor is kept under this name")
 		d.name(path, "outbox", s.Outbox, "name the outbox to read")
 		id := [2]string{s.Outbox, s.Name}
@@ -79,11 +82,11 @@ func (d *decoder) validate(c *Config) {
 
 func (d *decoder) required(parent, key, value, hint string) bool {
 	path := join(parent, key)
-	if value != "" || d.broken[path] {
+	if value != "" || d.broken[path] || d.opaque[parent] {
 		return value != ""
 	}
 	what := "is missing"
-	if _, given := d.values[path]; given {
+	if _, given := d.keys[path]; given {
 		what = "is empty"
 	}
 	d.fail(d.near(path), path, problem{what, hint})
@@ -134,8 +137,8 @@ func (d *decoder) sink(path string, s *Sink) {
 		d.fail(d.near(path), path, problem{"is missing", "write one of " + oneOf(sinkNames())})
 		return
 	}
-	if d.values[path+"."+name].line == 0 { // given as a URL
-		return
+	if _, asURL := d.values[path]; asURL {
+		return // ParseSink has looked at it
 	}
 	d.invalid(path+"."+name, cfg.Validate())
 }
