@@ -72,7 +72,7 @@ func (s *Store) size(ctx context.Context, tx *sql.Tx, box outbox) (int64, error)
 	if began.Before(m.until) {
 		return m.bytes, nil
 	}
-	err := tx.QueryRowContext(ctx, `select coalesce(sum(pgsize), 0) from dbstat where name = ? and aggregate`, unquoted(box.name)).Scan(&m.bytes)
+	err := tx.QueryRowContext(ctx, `select coalesce(sum(pgsize), 0) from dbstat where name = ? and aggregate = 1`, unquoted(box.name)).Scan(&m.bytes)
 	if err != nil {
 		return 0, fmt.Errorf("size of outbox %q: %w", box.name, err)
 	}

@@ -84,9 +84,13 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 // milliseconds.
 const maxReaders = 4
 
-// filePath takes the file out of path or sqlite:FILE.
+// filePath takes the file out of path, sqlite:FILE or, as other tools write it,
+// sqlite://FILE.
 func filePath(path string) (string, error) {
-	file := strings.TrimPrefix(path, "sqlite:")
+	file, isURL := strings.CutPrefix(path, "sqlite:")
+	if isURL {
+		file = strings.TrimPrefix(file, "//")
+	}
 	switch {
 	case file == "":
 		return "", penstock.WithHint(errors.New("no database file"), "give a path such as sqlite:app.db")
