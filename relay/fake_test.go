@@ -8,7 +8,9 @@ import (
 	"math/rand/v2"
 	"os"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/penstock/penstock"
@@ -22,7 +24,11 @@ type outbox struct {
 	settled  int // the durable cursor: index of the first message not settled
 	settles  []time.Time
 	holder   *fakeSource
+	opens    int // calls, failed ones too
 	openings int
+	fetches  int
+	fetched  int   // messages returned, with repetitions
+	sink     *sink // if set, what is settled must be confirmed by it
 
 	// faults, called under mu; nil: none
 	openErr   func() error
@@ -52,11 +58,14 @@ func (l *outbox) publishKeys(n int, keys ...string) {
 	}
 }
 
-func (l *outbox) cursor() int {
+// read returns one of the counters while the relay runs.
+func (l *outbox) read(counter *int) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.settled
+	return *counter
 }
+
+func (l *outbox) cursor() int { return l.read(&l.settled) }
 
 // steal gives the lease to nobody the relay knows.
 func (l *outbox) steal() {
@@ -68,6 +77,7 @@ func (l *outbox) steal() {
 func (l *outbox) open(ctx context.Context) (penstock.Source, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.opens++
 	if err := fault(l.openErr); err != nil {
 		return nil, err
 	}
@@ -88,7 +98,6 @@ type fakeSource struct {
 	next   int
 	number uint64
 	ends   map[uint64]int // of unsettled batches: index after the last message
-	starts map[uint64]int
 	closed bool
 	misuse error
 }
@@ -110,6 +119,7 @@ func (s *fakeSource) Fetch(ctx context.Context, limit penstock.Limit) (penstock.
 	if err := s.check(); err != nil {
 		return penstock.Batch{}, err
 	}
+	s.log.fetches++
 	if err := fault(s.log.fetchErr); err != nil {
 		return penstock.Batch{}, err
 	}
@@ -130,6 +140,7 @@ func (s *fakeSource) Fetch(ctx context.Context, limit penstock.Limit) (penstock.
 		b.Messages = append(b.Messages, m)
 		s.next++
 	}
+	s.log.fetched += len(b.Messages)
 	b.More = s.next < len(s.log.messages)
 	if len(b.Messages) > 0 {
 		s.number++
@@ -156,6 +167,9 @@ func (s *fakeSource) Settle(ctx context.Context, settled ...penstock.Settled) er
 		if end-len(t.Batch.Messages) != s.log.settled {
 			s.misuse = fmt.Errorf("batch %d settled out of turn", t.Batch.Number)
 			return s.misuse
+		}
+		if s.log.sink != nil {
+			s.log.sink.requireConfirmed(t.Batch.Messages)
 		}
 		s.log.settled = end
 		delete(s.ends, t.Batch.Number)
@@ -200,6 +214,7 @@ type sink struct {
 
 	mu        sync.Mutex
 	held      map[string]bool
+	seen      map[int64]bool // confirmed at least once
 	running   int
 	maxRun    int
 	sends     []send
@@ -217,7 +232,7 @@ func (k *sink) KeepsOrder() bool { return k.inOrder }
 func (k *sink) Send(ctx context.Context, msgs []penstock.Message) []error {
 	k.mu.Lock()
 	if k.held == nil {
-		k.held = map[string]bool{}
+		k.held, k.seen = map[string]bool{}, map[int64]bool{}
 	}
 	k.running++
 	k.maxRun = max(k.maxRun, k.running)
@@ -267,6 +282,7 @@ func (k *sink) Send(ctx context.Context, msgs []penstock.Message) []error {
 		}
 		if err == nil {
 			k.confirmed = append(k.confirmed, *m)
+			k.seen[m.Seq] = true
 			continue
 		}
 		failed[m.Key] = err
@@ -279,6 +295,17 @@ func (k *sink) Send(ctx context.Context, msgs []penstock.Message) []error {
 }
 
 func (k *sink) Close(context.Context) error { return nil }
+
+// requireConfirmed fails the test if one of msgs was never confirmed.
+func (k *sink) requireConfirmed(msgs []penstock.Message) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, m := range msgs {
+		if !k.seen[m.Seq] {
+			k.t.Errorf("message %d was settled and not confirmed", m.Seq)
+		}
+	}
+}
 
 func (k *sink) delivered() int {
 	k.mu.Lock()
@@ -299,6 +326,19 @@ func (k *sink) firsts() map[string][]int64 {
 		}
 	}
 	return byKey
+}
+
+// newFlag is for what a test changes under the fakes' hands.
+func newFlag(v bool) *atomic.Bool {
+	f := new(atomic.Bool)
+	f.Store(v)
+	return f
+}
+
+// pass lets virtual time pass and all that happens until then finish.
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
 }
 
 // quiet is a logger for tests; PENSTOCK_TEST_LOG=1 makes it speak.

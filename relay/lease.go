@@ -67,16 +67,24 @@ func (s *session) extend(ctx context.Context, start time.Time) {
 	}
 }
 
-// checkLease stops all Sends if the lease has run out.
+// checkLease is called when the lease should have been renewed by now.
 func (s *session) checkLease() {
 	s.mu.Lock()
-	lapsed := !s.lease.covers(time.Now()) && s.lease.lapse()
-	s.mu.Unlock()
-	if lapsed {
-		s.log.Warn("the lease ran out before it could be renewed; nothing is sent until it is",
-			"lease", s.cfg.Lease, "hint", "the process was paused, or the database cannot be reached")
-		poke(s.renewNow)
+	if !s.lease.covers(time.Now()) {
+		s.lapse()
 	}
+	s.mu.Unlock()
+}
+
+// lapse stops all Sends, because the lease has run out. The caller holds the
+// mutex.
+func (s *session) lapse() {
+	if !s.lease.lapse() {
+		return
+	}
+	poke(s.renewNow)
+	go s.log.Warn("the lease ran out before it could be renewed; nothing is sent until it is", // not under the mutex
+		"lease", s.cfg.Lease, "hint", "the process was paused, or the database cannot be reached")
 }
 
 // renewLoop renews the lease three times in its length, and at once when it

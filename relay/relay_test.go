@@ -12,7 +12,7 @@ func TestDeliversEverythingInOrderAndSettles(t *testing.T) {
 			l, k := &outbox{}, &sink{t: t, inOrder: inOrder}
 			l.publishKeys(1000, "a", "b", "", "a", "c")
 			r, result := start(t, t.Context(), l, k, nil)
-			time.Sleep(5 * time.Second)
+			pass(5 * time.Second)
 			finish(t, r, result, l, k)
 			checkOrder(t, l, k)
 			if l.settled != 1000 || k.delivered() != 1000 {

@@ -89,9 +89,7 @@ func (s *session) take(r *run) bool {
 // maySend is how many messages the next Send may have.
 func (s *session) maySend(now time.Time) int {
 	if !s.lease.covers(now) {
-		if !s.lease.lapsed {
-			go s.checkLease() // which logs, so not under the mutex
-		}
+		s.lapse()
 		return 0
 	}
 	if s.finished || s.lease.lapsed || s.lease.spell.Err() != nil || s.draining && (s.pause.on || now.After(s.drainBy)) {

@@ -1,0 +1,55 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+func TestConfig(t *testing.T) {
+	good := func() Config {
+		return Config{Open: func(context.Context) (penstock.Source, error) { return nil, nil }, Sink: discard(true)}
+	}
+	if _, err := New(good()); err != nil {
+		t.Fatalf("the defaults are refused: %v", err)
+	}
+	for field, spoil := range map[string]func(*Config){
+		"Open":             func(c *Config) { c.Open = nil },
+		"Sink":             func(c *Config) { c.Sink = nil },
+		"MaxInFlight":      func(c *Config) { c.MaxInFlight = -1 },
+		"MaxInFlightBytes": func(c *Config) { c.MaxInFlightBytes = -1 },
+		"MaxBatch":         func(c *Config) { c.MaxBatch = -1 },
+		"Senders":          func(c *Config) { c.Senders = -1 },
+		"Lease":            func(c *Config) { c.Lease = -1 },
+		"PollMin":          func(c *Config) { c.PollMin = -1 },
+		"PollMax":          func(c *Config) { c.PollMin, c.PollMax = time.Second, time.Millisecond },
+		"SettleEvery":      func(c *Config) { c.SettleEvery = -1 },
+		"RetryMin":         func(c *Config) { c.RetryMin = -1 },
+		"RetryMax":         func(c *Config) { c.RetryMin, c.RetryMax = time.Second, time.Millisecond },
+		"SendTimeout":      func(c *Config) { c.SendTimeout = -1 },
+		"DrainTimeout":     func(c *Config) { c.DrainTimeout = -1 },
+	} {
+		cfg := good()
+		spoil(&cfg)
+		_, err := New(cfg)
+		var bad *penstock.FieldError
+		if !errors.As(err, &bad) || bad.Field != field || bad.Hint == "" {
+			t.Errorf("%s: error %v, want one that names the field and the next step", field, err)
+		}
+	}
+}
+
+func TestDelayAfter(t *testing.T) {
+	for n := 1; n < 200; n++ {
+		whole := 30 * time.Second
+		if n < 9 {
+			whole = 100 * time.Millisecond << (n - 1)
+		}
+		if d := delayAfter(n, 100*time.Millisecond, 30*time.Second); d < whole/2 || d > whole {
+			t.Errorf("after %d failures: %v, want %v to %v", n, d, whole/2, whole)
+		}
+	}
+}

@@ -1,0 +1,190 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+// slowly makes every Send take d.
+func slowly(d time.Duration) func(context.Context, []penstock.Message) {
+	return func(ctx context.Context, _ []penstock.Message) { sleep(ctx, nil, d) }
+}
+
+// drained drains the relay and returns how long Run took to return nil.
+func drained(t *testing.T, r *Relay, result <-chan error) time.Duration {
+	t.Helper()
+	began := time.Now()
+	r.Drain()
+	r.Drain()
+	if err := <-result; err != nil {
+		t.Errorf("Run: %v", err)
+	}
+	return time.Since(began)
+}
+
+func TestDrainFinishesWhatIsFetched(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, k := &outbox{}, &sink{t: t, before: slowly(100 * time.Millisecond)}
+		l.sink = k
+		l.publishKeys(100, "a", "b", "c", "d")
+		r, result := start(t, t.Context(), l, k, nil)
+		pass(50 * time.Millisecond)
+		fetched := l.read(&l.fetched)
+		if fetched == 0 || fetched == 100 {
+			t.Fatalf("fetched %d, the test wants a part of 100", fetched)
+		}
+		drained(t, r, result)
+		if l.fetched != fetched {
+			t.Errorf("fetched %d more after Drain", l.fetched-fetched)
+		}
+		if k.delivered() != fetched || l.settled != fetched {
+			t.Errorf("delivered %d, settled %d, want the %d fetched", k.delivered(), l.settled, fetched)
+		}
+		checkSettled(t, l, k)
+	})
+}
+
+func TestDrainDoesNotWaitForRetries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, k := &outbox{}, &sink{t: t}
+		k.answer = func(m *penstock.Message) error {
+			if m.Seq == 5 {
+				return penstock.RetryAfter(errFlaky, time.Hour)
+			}
+			return nil
+		}
+		l.maxFetch = func() int { return 4 }
+		l.publishKeys(8, "a", "b", "c", "d")
+		r, result := start(t, t.Context(), l, k, nil)
+		pass(time.Second)
+		if d := drained(t, r, result); d > time.Second {
+			t.Errorf("the drain took %v", d)
+		}
+		if l.settled != 4 {
+			t.Errorf("settled %d, want the first batch of 4", l.settled)
+		}
+		checkSettled(t, l, k)
+	})
+}
+
+func TestDrainWhileSinkIsDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, k := &outbox{}, &sink{t: t, answer: func(*penstock.Message) error { return penstock.Unavailable(errFlaky) }}
+		l.publishKeys(1000, "a", "b", "")
+		r, result := start(t, t.Context(), l, k, nil)
+		pass(3 * time.Second)
+		if d := drained(t, r, result); d > time.Second {
+			t.Errorf("the drain took %v", d)
+		}
+		checkSettled(t, l, k)
+	})
+}
+
+// A sink that is slow but works is given DrainTimeout; then only running Sends
+// are waited for.
+func TestDrainTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, k := &outbox{}, &sink{t: t, before: slowly(3 * time.Second)}
+		l.publishKeys(1000, "a")
+		r, result := start(t, t.Context(), l, k, func(c *Config) { c.MaxInFlight, c.DrainTimeout = 1000, 10*time.Second })
+		pass(time.Second)
+		if d := drained(t, r, result); d < 9*time.Second || d > 13*time.Second {
+			t.Errorf("the drain took %v, want 10 s and a Send", d)
+		}
+		checkSettled(t, l, k)
+	})
+}
+
+// A Send that the sink does not end by itself is ended by SendTimeout.
+func TestDrainWhileSendHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, k := &outbox{}, &sink{t: t, before: func(ctx context.Context, _ []penstock.Message) { <-ctx.Done() }}
+		l.publishKeys(10, "a")
+		r, result := start(t, t.Context(), l, k, nil)
+		pass(time.Second)
+		if d := drained(t, r, result); d > time.Minute {
+			t.Errorf("the drain took %v", d)
+		}
+		checkSettled(t, l, k)
+	})
+}
+
+func TestDrainWhileSettleFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, k := &outbox{}, &sink{t: t}
+		l.settleErr = func() error { return errFlaky }
+		l.publishKeys(10, "a", "b")
+		r, result := start(t, t.Context(), l, k, nil)
+		pass(time.Second)
+		if d := drained(t, r, result); d > 20*time.Second {
+			t.Errorf("the drain took %v", d)
+		}
+		if l.settled != 0 {
+			t.Error("settled, though Settle failed")
+		}
+		checkSettled(t, l, k)
+	})
+}
+
+func TestDrainSettlesAfterShortOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, k := &outbox{}, &sink{t: t}
+		fails := 3
+		l.settleErr = func() error {
+			if fails--; fails > 0 {
+				return errFlaky
+			}
+			return nil
+		}
+		l.publishKeys(10, "a", "b")
+		r, result := start(t, t.Context(), l, k, nil)
+		pass(3 * time.Millisecond)
+		drained(t, r, result)
+		if l.settled != 10 {
+			t.Errorf("settled %d of 10 before the lease was given back", l.settled)
+		}
+	})
+}
+
+func TestDrainBeforeOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, k := &outbox{}, &sink{t: t}
+		l.openErr = func() error { return errFlaky }
+		r, result := start(t, t.Context(), l, k, nil)
+		pass(time.Minute)
+		if d := drained(t, r, result); d > 0 {
+			t.Errorf("the drain took %v", d)
+		}
+		r, result = start(t, t.Context(), l, k, nil)
+		drained(t, r, result)
+	})
+}
+
+func TestCancelStopsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, k := &outbox{}, &sink{t: t, before: func(ctx context.Context, _ []penstock.Message) { <-ctx.Done() }}
+		l.publishKeys(100, "a", "b", "")
+		ctx, cancel := context.WithCancel(t.Context())
+		r, result := start(t, ctx, l, k, nil)
+		pass(time.Second)
+		r.Drain() // the first signal
+		pass(time.Second)
+		began := time.Now()
+		cancel() // the second
+		if err := <-result; !errors.Is(err, context.Canceled) {
+			t.Errorf("Run: %v, want context.Canceled", err)
+		}
+		if d := time.Since(began); d > 0 {
+			t.Errorf("it took %v", d)
+		}
+		if k.delivered() != 0 || l.settled != 0 {
+			t.Errorf("delivered %d, settled %d", k.delivered(), l.settled)
+		}
+		checkSettled(t, l, k)
+	})
+}

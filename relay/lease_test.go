@@ -1,0 +1,223 @@
+package relay
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+// While renewals hang, Sends go on until the lease ends by the local clock,
+// running ones are cancelled then, and none begins before a renewal succeeded.
+func TestNoSendAfterLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const lease = 15 * time.Second
+		l, k := &outbox{}, &sink{t: t, before: slowly(70 * time.Millisecond)}
+		l.sink = k
+		hang := newFlag(true)
+		l.renewWait = func(ctx context.Context) {
+			if hang.Load() {
+				<-ctx.Done()
+			}
+		}
+		l.publishKeys(100_000, "a", "b", "c")
+		opened := time.Now()
+		r, result := start(t, t.Context(), l, k, func(c *Config) { c.Lease = lease })
+		pass(time.Minute)
+		k.mu.Lock()
+		last := k.sends[len(k.sends)-1].at.Sub(opened)
+		if last >= lease || last < lease-time.Second {
+			t.Errorf("the last Send began %v after the lease was taken, want just before %v", last, lease)
+		}
+		if k.running != 0 {
+			t.Error("a Send is running without a lease")
+		}
+		before := len(k.sends)
+		k.mu.Unlock()
+
+		hang.Store(false)
+		pass(lease)
+		k.mu.Lock()
+		if len(k.sends) == before {
+			t.Error("no Send after the lease was renewed")
+		}
+		k.mu.Unlock()
+		finish(t, r, result, l, k)
+		if l.openings != 1 {
+			t.Errorf("opened %d times; a lease that nobody took needs no new one", l.openings)
+		}
+		for _, m := range k.confirmed {
+			if m.Attempt != 1 {
+				t.Fatalf("message %d spent an attempt on the lease", m.Seq)
+			}
+		}
+	})
+}
+
+// A process that was stopped for longer than the lease wakes up anywhere in the
+// code, with none of its timers served yet. This is that moment for a sender:
+// the lease ended in the past and nothing has told the session.
+func TestNoSendAfterWakingUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, k := &outbox{}, &sink{t: t}
+		l.publishKeys(10, "a", "")
+		cfg := Config{Open: l.open, Sink: k, Logger: quiet()}
+		cfg.SetDefaults()
+		source, _ := l.open(t.Context())
+		s := newSession(&cfg, cfg.Logger, source, nil)
+		s.lease.extend(t.Context(), time.Now(), time.Now())
+		b, _ := source.Fetch(t.Context(), penstock.Limit{Messages: 10, Bytes: 1 << 20})
+		s.admit(b)
+
+		s.mu.Lock()
+		valid := s.lease.until
+		s.lease.until = time.Now()
+		r := &run{}
+		if s.take(r) {
+			t.Errorf("a Send of %d messages was started without a lease", len(r.entries))
+		}
+		s.lease.until = valid
+		if s.take(r) {
+			t.Error("a Send was started after the lease had lapsed, before a renewal")
+		}
+		s.mu.Unlock()
+		synctest.Wait() // the lapse is noted
+		if len(s.renewNow) != 1 {
+			t.Error("a renewal was not asked for")
+		}
+		s.lapseTimer = time.NewTimer(0)
+		s.extend(t.Context(), time.Now())
+		s.mu.Lock()
+		if !s.take(r) {
+			t.Error("nothing is sent after the renewal")
+		}
+		s.mu.Unlock()
+	})
+}
+
+func TestLease(t *testing.T) {
+	now := time.Now()
+	l := lease{length: time.Second, lapsed: true}
+	if !l.extend(t.Context(), now, now) || !l.covers(now) {
+		t.Fatal("taken")
+	}
+	if l.covers(now.Add(time.Second)) {
+		t.Error("covers its own end")
+	}
+	// The wall clock jumped, the monotonic one did not: the machine slept.
+	asleep := lease{length: time.Second, until: now.Add(time.Second)}
+	asleep.until = asleep.until.Round(0).Add(-time.Hour)
+	if asleep.covers(now) {
+		t.Error("covers a time that is past by the wall clock")
+	}
+	spell := l.spell
+	if !l.lapse() || spell.Err() == nil || l.lapse() {
+		t.Error("a lapse ends the spell, once")
+	}
+	// The answer to a renewal that began long ago extends nothing.
+	later := now.Add(time.Hour)
+	if l.extend(t.Context(), now.Add(time.Minute), later) || l.covers(later) {
+		t.Error("extended by an old renewal")
+	}
+	if !l.extend(t.Context(), later, later) || l.spell.Err() != nil {
+		t.Error("a new spell begins")
+	}
+	l.lapse()
+}
+
+func TestFencedSessionIsDropped(t *testing.T) {
+	for name, fence := range map[string]func(l *outbox){
+		"by anything": func(l *outbox) { l.steal() },
+		"by renewal only": func(l *outbox) {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			once := true
+			l.renewErr = func() error {
+				if once {
+					once = false
+					return penstock.ErrFenced
+				}
+				return nil
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				stuck := newFlag(true)
+				l, k := &outbox{}, &sink{t: t}
+				l.sink = k
+				k.before = func(ctx context.Context, msgs []penstock.Message) {
+					if stuck.Load() && msgs[0].Seq == 1 {
+						<-ctx.Done() // only the session's end lets it go
+						stuck.Store(false)
+					}
+				}
+				l.publishKeys(50, "a", "b", "c")
+				r, result := start(t, t.Context(), l, k, func(c *Config) { c.MaxBatch = 1 })
+				pass(time.Second)
+				fence(l)
+				pass(20 * time.Second)
+				if n := l.read(&l.openings); n != 2 {
+					t.Errorf("opened %d times, want 2", n)
+				}
+				if l.cursor() != 50 {
+					t.Errorf("settled %d of 50 under the new lease", l.cursor())
+				}
+				finish(t, r, result, l, k)
+				checkOrder(t, l, k)
+			})
+		})
+	}
+}
+
+func TestStandby(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, k := &outbox{}, &sink{t: t}
+		held := newFlag(true)
+		l.openErr = func() error {
+			if held.Load() {
+				return &penstock.HeldError{Subscription: "test", Holder: "other", Until: time.Now().Add(time.Hour)}
+			}
+			return nil
+		}
+		l.publishKeys(10, "a")
+		r, result := start(t, t.Context(), l, k, nil)
+		pass(time.Minute)
+		if tries := l.read(&l.opens); tries < 30 || tries > 120 {
+			t.Errorf("tried %d times in a minute", tries)
+		}
+		held.Store(false) // given back an hour before its end
+		pass(3 * time.Second)
+		if l.cursor() != 10 {
+			t.Errorf("settled %d of 10 after the other gave up", l.cursor())
+		}
+		finish(t, r, result, l, k)
+	})
+}
+
+func TestDatabaseDownAtStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, k := &outbox{}, &sink{t: t}
+		down := newFlag(true)
+		l.openErr = func() error {
+			if down.Load() {
+				return errFlaky
+			}
+			return nil
+		}
+		l.publishKeys(10, "a")
+		r, result := start(t, t.Context(), l, k, nil)
+		pass(10 * time.Minute)
+		if tries := l.read(&l.opens); tries < 40 || tries > 100 {
+			t.Errorf("tried %d times in ten minutes", tries)
+		}
+		down.Store(false)
+		pass(16 * time.Second)
+		if l.cursor() != 10 {
+			t.Errorf("settled %d of 10 after the database came up", l.cursor())
+		}
+		finish(t, r, result, l, k)
+	})
+}

@@ -1,0 +1,137 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+var errFlaky = errors.New("flaky")
+
+// TestModel runs random histories of everything that can go wrong, in virtual
+// time, and compares with the reference, which is simply the list of what was
+// published: whatever happened, every message is confirmed, the first
+// confirmations of a key come in the order of that list, nothing was ever
+// settled that was not confirmed before, and in the end all is settled. The fake
+// sink fails the test if a key is ever held by two Sends.
+func TestModel(t *testing.T) {
+	for seed := range uint64(150) {
+		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { runModel(t, seed) })
+		})
+	}
+}
+
+func runModel(t *testing.T, seed uint64) {
+	rng := seeded(t, seed)
+	k := &sink{t: t, inOrder: rng.IntN(2) == 0}
+	l := &outbox{sink: k}
+	f := newFaults(rng)
+	f.install(l, k)
+
+	lease := 3 * time.Second
+	r, result := start(t, t.Context(), l, k, func(c *Config) {
+		c.MaxInFlight = 1 + rng.IntN(200)
+		c.MaxInFlightBytes = 1000 + rng.IntN(100_000)
+		c.MaxBatch = 1 + rng.IntN(40)
+		c.Senders = 1 + rng.IntN(6)
+		c.Lease = lease
+		c.RetryMin, c.RetryMax = 10*time.Millisecond, 500*time.Millisecond
+		c.SendTimeout = 2 * time.Second
+	})
+
+	keys := 1 + rng.IntN(30)
+	total := 200 + rng.IntN(800)
+	for published := 0; published < total; {
+		for range 1 + rng.IntN(60) {
+			m := penstock.Message{Payload: make([]byte, rng.IntN(300))}
+			if rng.IntN(5) > 0 {
+				m.Key = fmt.Sprint("k", rng.IntN(keys))
+			}
+			l.publish(m)
+			published++
+		}
+		pass(time.Duration(rng.IntN(200)) * time.Millisecond)
+		if rng.IntN(15) == 0 {
+			l.steal()
+		}
+	}
+	f.stop(l, k)
+	// No history needs longer to settle than the longest waits after one
+	// another; the clock is virtual.
+	for range 600 {
+		if l.cursor() == len(l.messages) {
+			break
+		}
+		pass(time.Second)
+	}
+	if l.cursor() != len(l.messages) {
+		t.Errorf("%d of %d messages are settled", l.cursor(), len(l.messages))
+	}
+	finish(t, r, result, l, k)
+	checkOrder(t, l, k)
+}
+
+// faults decides at random what fails. All is guarded by the mutex of the fake
+// that asks.
+type faults struct {
+	db, broker *rand.Rand
+}
+
+func newFaults(rng *rand.Rand) *faults {
+	return &faults{
+		db:     rand.New(rand.NewPCG(rng.Uint64(), 1)),
+		broker: rand.New(rand.NewPCG(rng.Uint64(), 2)),
+	}
+}
+
+func (f *faults) install(l *outbox, k *sink) {
+	sometimes := func(n int) func() error {
+		return func() error {
+			if f.db.IntN(n) == 0 {
+				return errFlaky
+			}
+			return nil
+		}
+	}
+	l.openErr, l.fetchErr, l.settleErr, l.renewErr = sometimes(3), sometimes(20), sometimes(4), sometimes(3)
+	l.rewind = func() bool { return f.db.IntN(40) == 0 }
+	l.maxFetch = func() int { return 1 + f.db.IntN(50) }
+	k.before = func(ctx context.Context, _ []penstock.Message) {
+		k.mu.Lock()
+		wait := time.Duration(f.broker.IntN(30)) * time.Millisecond
+		if f.broker.IntN(100) == 0 {
+			wait = 3 * time.Second
+		}
+		k.mu.Unlock()
+		sleep(ctx, nil, wait)
+	}
+	k.answer = func(*penstock.Message) error {
+		switch f.broker.IntN(40) {
+		case 0, 1, 2:
+			return errFlaky
+		case 3:
+			return penstock.RetryAfter(errFlaky, time.Duration(f.broker.IntN(1000))*time.Millisecond)
+		case 4:
+			return penstock.Permanent(errFlaky)
+		case 5:
+			return penstock.Unavailable(errFlaky)
+		}
+		return nil
+	}
+}
+
+func (f *faults) stop(l *outbox, k *sink) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	l.openErr, l.fetchErr, l.settleErr, l.renewErr, l.rewind = nil, nil, nil, nil, nil
+	k.answer = nil
+}

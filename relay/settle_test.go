@@ -1,0 +1,167 @@
+package relay
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+func TestSettlesAreCoalesced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, k := &outbox{}, &sink{t: t}
+		r, result := start(t, t.Context(), l, k, func(c *Config) { c.MaxInFlight = 1000 })
+		for range 3000 {
+			l.publishKeys(1, "a")
+			time.Sleep(time.Millisecond)
+		}
+		pass(time.Second)
+		finish(t, r, result, l, k)
+		if l.settled != 3000 {
+			t.Errorf("settled %d of 3000", l.settled)
+		}
+		for i := 1; i < len(l.settles); i++ {
+			if d := l.settles[i].Sub(l.settles[i-1]); d < 50*time.Millisecond {
+				t.Fatalf("two writes of the cursor %v apart", d)
+			}
+		}
+		if n := len(l.settles); n < 50 || n > 62 {
+			t.Errorf("%d writes of the cursor in 3 s, want about 60", n)
+		}
+	})
+}
+
+// When the window is full of what is confirmed, the cursor is written early:
+// else a window per SettleEvery would be the most that flows.
+func TestSettlesEarlyUnderPressure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, k := &outbox{}, &sink{t: t, inOrder: true, before: slowly(time.Millisecond)}
+		l.publishKeys(6400, "a", "b", "c", "d", "e", "f", "g")
+		r, result := start(t, t.Context(), l, k, nil)
+		pass(time.Second)
+		if n := l.cursor(); n != 6400 {
+			t.Errorf("settled %d of 6400 in a second, in windows of 64", n)
+		}
+		finish(t, r, result, l, k)
+	})
+}
+
+// The cursor moves only over a prefix: later batches wait for the first.
+func TestSettlesAPrefix(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(5)
+		l, k := &outbox{}, &sink{t: t, before: g.wait}
+		l.sink = k
+		l.maxFetch = func() int { return 4 }
+		l.publishKeys(16, "")
+		r, result := start(t, t.Context(), l, k, func(c *Config) { c.MaxBatch = 1 })
+		pass(time.Second)
+		if l.cursor() != 4 || k.delivered() != 15 {
+			t.Errorf("settled %d, delivered %d; want 4 and 15 while message 5 hangs", l.cursor(), k.delivered())
+		}
+		close(g.pass[5])
+		pass(time.Second)
+		if l.cursor() != 16 {
+			t.Errorf("settled %d of 16", l.cursor())
+		}
+		finish(t, r, result, l, k)
+	})
+}
+
+// While the database cannot settle for minutes, sending goes on until the
+// window is full, and nothing is lost or sent twice.
+func TestSettleOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, k := &outbox{}, &sink{t: t}
+		l.sink = k
+		down := newFlag(true)
+		l.settleErr = func() error {
+			if down.Load() {
+				return errFlaky
+			}
+			return nil
+		}
+		l.publishKeys(1000, "a", "b", "")
+		r, result := start(t, t.Context(), l, k, nil)
+		pass(5 * time.Minute)
+		if n := k.delivered(); n != 64 {
+			t.Errorf("delivered %d, want the window of 64", n)
+		}
+		down.Store(false)
+		pass(10 * time.Second)
+		if l.cursor() != 1000 || k.delivered() != 1000 {
+			t.Errorf("settled %d, delivered %d, want 1000 each", l.cursor(), k.delivered())
+		}
+		finish(t, r, result, l, k)
+	})
+}
+
+// A Settle that hangs is ended, and tried again.
+func TestSettleThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, k := &outbox{}, &sink{t: t}
+		hang := newFlag(true)
+		open := func(ctx context.Context) (penstock.Source, error) {
+			source, err := l.open(ctx)
+			return hangingSource{source, hang}, err
+		}
+		l.publishKeys(10, "a")
+		r, result := start(t, t.Context(), l, k, func(c *Config) { c.Open = open })
+		pass(time.Minute)
+		if l.cursor() != 10 {
+			t.Errorf("settled %d of 10", l.cursor())
+		}
+		finish(t, r, result, l, k)
+	})
+}
+
+type hangingSource struct {
+	penstock.Source
+	hang *atomic.Bool
+}
+
+func (s hangingSource) Settle(ctx context.Context, settled ...penstock.Settled) error {
+	if s.hang.CompareAndSwap(true, false) {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return s.Source.Settle(ctx, settled...)
+}
+
+func TestWindow(t *testing.T) {
+	w := window{maxMessages: 8, maxBytes: 1000}
+	push := func(n int) *batch {
+		b := w.fill(penstock.Batch{Messages: make([]penstock.Message, n)})
+		b.bytes = 100 * n
+		w.push(b)
+		return b
+	}
+	if limit, ok := w.room(); !ok || limit != (penstock.Limit{Messages: 2, Bytes: 250}) {
+		t.Fatalf("an empty window: %v %v", limit, ok)
+	}
+	a, b, c := push(2), push(3), push(2)
+	if _, ok := w.room(); ok {
+		t.Error("room for a quarter with one message free")
+	}
+	b.left = 0
+	if w.advance() || w.pressing() {
+		t.Error("advanced past the first batch")
+	}
+	a.left = 0
+	if !w.advance() || w.done != 2 || w.doneMessages != 5 || !w.pressing() {
+		t.Errorf("done %d batches of %d messages, want 2 of 5", w.done, w.doneMessages)
+	}
+	if n := w.settled(2); n != 5 || w.messages != 2 || w.bytes != 200 || w.done != 0 || w.doneBytes != 0 || w.batches[0] != c {
+		t.Errorf("after settling: %d, %+v", n, w)
+	}
+	if d := push(3); d != b || len(d.entries) != 3 || d.left != 3 {
+		t.Error("a settled batch of the right size is used again")
+	}
+	w.forget()
+	if w.messages != 0 || w.bytes != 0 {
+		t.Error("forgotten messages still take room")
+	}
+}
