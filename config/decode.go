@@ -30,8 +30,14 @@ type decoder struct {
 }
 
 func newDecoder(src *source, r *resolver) *decoder {
-	return &decoder{src: src, resolve: r, keys: map[string]position{}, values: map[string]position{},
-		broken: map[string]bool{}, opaque: map[string]bool{}, given: map[string]bool{}, filledIn: map[string]string{}}
+	d := &decoder{src: src, resolve: r, keys: map[string]position{}, values: map[string]position{}, broken: map[string]bool{},
+		opaque: map[string]bool{}, given: map[string]bool{}, filledIn: map[string]string{}}
+	r.filledIn = func(value, raw string) {
+		if len(value) >= 4 { // to replace less would only garble the words around it
+			d.filledIn[value] = Redact(raw)
+		}
+	}
+	return d
 }
 
 func (d *decoder) fail(at position, path string, p problem) {

@@ -37,10 +37,10 @@ var sinks = []sinkDriver{
 // stores is the same list for databases.
 var stores = []storeDriver{
 	{"postgres://USER@HOST/DATABASE", []string{"postgres", "postgresql"}, func(ctx context.Context, url, schema string) (penstock.Store, error) {
-		return opened(postgres.Open(ctx, url, postgres.Options{Schema: schema}))
+		return asStore(postgres.Open(ctx, url, postgres.Options{Schema: schema}))
 	}},
 	{"sqlite:FILE", []string{"sqlite"}, func(ctx context.Context, url, _ string) (penstock.Store, error) {
-		return opened(sqlite.Open(ctx, sqliteFile(url), sqlite.Options{}))
+		return asStore(sqlite.Open(ctx, sqliteFile(url), sqlite.Options{}))
 	}},
 }
 
@@ -98,7 +98,7 @@ func ParseSink(url string) (Sink, error) {
 		}
 		s, err := d.parse(url)
 		if err != nil {
-			return Sink{}, fmt.Errorf("sink %s: %w", d.name, err)
+			return Sink{}, &redactedError{fmt.Errorf("sink %s: %w", d.name, err)}
 		}
 		s.setDefaults()
 		return s, nil
@@ -149,17 +149,17 @@ func sinkNames() []string {
 	return names
 }
 
+// redactedError keeps passwords out of what a driver says of its URL.
+type redactedError struct{ err error }
+
+func (e *redactedError) Error() string { return Redact(e.err.Error()) }
+
+func (e *redactedError) Unwrap() error { return e.err }
+
 type storeDriver struct {
 	usage   string
 	schemes []string
 	open    func(ctx context.Context, url, schema string) (penstock.Store, error)
-}
-
-func opened[S penstock.Store](s S, err error) (penstock.Store, error) {
-	if err != nil {
-		return nil, err
-	}
-	return s, nil
 }
 
 // OpenStore opens the database that url names: postgres://… or sqlite:FILE. The
@@ -171,11 +171,17 @@ func OpenStore(ctx context.Context, url, schema string) (penstock.Store, error) 
 	}
 	for _, d := range stores {
 		if slices.Contains(d.schemes, scheme(url)) {
-			return d.open(ctx, url, schema)
+			store, err := d.open(ctx, url, schema)
+			if err != nil {
+				return nil, &redactedError{err}
+			}
+			return store, nil
 		}
 	}
 	return nil, penstock.ErrClosed // not reached: checkStoreURL knows the same list
 }
+
+func asStore[S penstock.Store](s S, err error) (penstock.Store, error) { return s, err }
 
 // checkStoreURL reports what is wrong with a database URL without opening it.
 func checkStoreURL(url, schema string) error {
@@ -251,7 +257,6 @@ func (s *Sink) decodeURL(d *decoder, n ast.Node, raw, path string) {
 		d.fail(at, path, *p)
 		return
 	}
-	d.remember(path, raw, url, url != raw)
 	parsed, err := ParseSink(url)
 	if err != nil {
 		what := strings.TrimPrefix(d.scrub(err.Error()), "sink ")

@@ -81,7 +81,7 @@ func TestManyErrorsAreCut(t *testing.T) {
 }
 
 func TestInterpolation(t *testing.T) {
-	r := &resolver{lookupEnv: lookup, readFile: readTestdata, dir: "testdata"}
+	r := &resolver{lookupEnv: lookup, readFile: readTestdata, dir: "testdata", filledIn: func(string, string) {}}
 	for _, tc := range []struct{ in, want string }{
 		{"plain", "plain"},
 		{"${SENDERS}", "4"},
@@ -108,6 +108,7 @@ func TestInterpolation(t *testing.T) {
 
 func TestWhatIsFilledInIsNotInterpolatedAgain(t *testing.T) {
 	r := &resolver{
+		filledIn:  func(string, string) {},
 		lookupEnv: func(string) (string, bool) { return "${A} $$ $", true },
 		readFile:  func(string) ([]byte, error) { return []byte("${A} $$ $\n\n"), nil },
 	}

@@ -19,6 +19,9 @@ type resolver struct {
 	lookupEnv func(string) (string, bool)
 	readFile  func(string) ([]byte, error)
 	dir       string // of the configuration file; relative paths start here
+	// filledIn is told every value that came from outside, and what stands for
+	// it in the file.
+	filledIn func(value, raw string)
 }
 
 // maxSecretFile bounds a file named by file:.
@@ -36,7 +39,11 @@ func (r *resolver) resolve(raw string) (string, *problem) {
 	if p != nil || !isFile {
 		return value, p
 	}
-	return r.file(value)
+	text, p := r.file(value)
+	if p == nil {
+		r.filledIn(text, raw)
+	}
+	return text, p
 }
 
 func (r *resolver) interpolate(s string) (string, *problem) {
@@ -84,6 +91,7 @@ func (r *resolver) env(inside string) (string, *problem) {
 		return "", &problem{fmt.Sprintf("needs the environment variable %s, which is not set", name),
 			fmt.Sprintf("set it, or give a default with ${%s:-…}", name)}
 	}
+	r.filledIn(value, "${"+name+"}")
 	return value, nil
 }
 

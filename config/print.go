@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"reflect"
+	"strings"
 	"time"
 
 	"github.com/goccy/go-yaml"
@@ -116,20 +117,25 @@ func (s shown) String() string {
 	return string(out)
 }
 
-// nested is s with every level as the type that the YAML encoder knows.
+// nested is s with every level as the type that the YAML encoder knows, and
+// with a $ written as a file has to write it.
 func (s shown) nested() yaml.MapSlice {
 	out := make(yaml.MapSlice, len(s))
 	for i, item := range s {
-		out[i] = yaml.MapItem{Key: item.Key, Value: convert(item.Value, func(s shown) any { return s.nested() })}
+		out[i] = yaml.MapItem{Key: item.Key, Value: convert(item.Value, func(s shown) any { return s.nested() }, escapeDollar)}
 	}
 	return out
 }
+
+func escapeDollar(s string) string { return strings.ReplaceAll(s, "$", "$$") }
+
+func unchanged(s string) string { return s }
 
 // plain is s as encoding/json wants it.
 func (s shown) plain() map[string]any {
 	out := make(map[string]any, len(s))
 	for _, item := range s {
-		out[item.Key.(string)] = convert(item.Value, func(s shown) any { return s.plain() })
+		out[item.Key.(string)] = convert(item.Value, func(s shown) any { return s.plain() }, unchanged)
 	}
 	return out
 }
@@ -142,20 +148,22 @@ func (s shown) LogValue() slog.Value {
 		case shown:
 			attrs[i] = slog.Attr{Key: item.Key.(string), Value: value.LogValue()}
 		default:
-			attrs[i] = slog.Any(item.Key.(string), convert(value, func(s shown) any { return s.plain() }))
+			attrs[i] = slog.Any(item.Key.(string), convert(value, func(s shown) any { return s.plain() }, unchanged))
 		}
 	}
 	return slog.GroupValue(attrs...)
 }
 
-func convert(value any, level func(shown) any) any {
+func convert(value any, level func(shown) any, text func(string) string) any {
 	switch x := value.(type) {
 	case shown:
 		return level(x)
+	case string:
+		return text(x)
 	case []any:
 		out := make([]any, len(x))
 		for i := range x {
-			out[i] = convert(x[i], level)
+			out[i] = convert(x[i], level, text)
 		}
 		return out
 	}

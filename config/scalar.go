@@ -38,7 +38,9 @@ func (d *decoder) scalar(n ast.Node, v reflect.Value, path string) {
 		return
 	}
 	outside := text != raw && (strings.Contains(raw, "${") || strings.HasPrefix(raw, "file:"))
-	d.remember(path, raw, text, outside)
+	if isSecret(path[strings.LastIndexByte(path, '.')+1:]) && len(text) >= 3 {
+		d.filledIn[text] = masked
+	}
 	if p := d.assign(n, v, path, text, quoted && !outside); p != nil {
 		// A value that came from outside is called by what the file says.
 		what := d.scrub(p.what)
@@ -46,18 +48,6 @@ func (d *decoder) scalar(n ast.Node, v reflect.Value, path string) {
 			what = strings.ReplaceAll(p.what, strconv.Quote(text), Redact(raw))
 		}
 		d.fail(at, path, problem{what, p.hint})
-	}
-}
-
-// remember keeps what must not show in errors.
-func (d *decoder) remember(path, raw, text string, outside bool) {
-	if len(text) < 3 { // to replace it would only garble the text
-		return
-	}
-	if isSecret(path[strings.LastIndexByte(path, '.')+1:]) {
-		d.filledIn[text] = masked
-	} else if outside {
-		d.filledIn[text] = Redact(raw)
 	}
 }
 

@@ -1,0 +1,172 @@
+package config
+
+import (
+	"context"
+	"encoding"
+	"io"
+	"log/slog"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/penstock/penstock/relay"
+)
+
+var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
+
+func TestParseSink(t *testing.T) {
+	for _, tc := range []struct{ url, name string }{
+		{"stdout", "stdout"},
+		{"discard", "discard"},
+		{"nats://localhost:4222", "nats"},
+		{"NATS://localhost:4222", "nats"},
+		{"tls://localhost:4222?subject=a.{topic}", "nats"},
+		{"embedded", "nats"},
+		{"embedded:/tmp/nats", "nats"},
+	} {
+		s, err := ParseSink(tc.url)
+		if err != nil || s.Name() != tc.name {
+			t.Errorf("ParseSink(%q): %q, %v", tc.url, s.Name(), err)
+		}
+	}
+}
+
+func TestParseSinkErrors(t *testing.T) {
+	for _, tc := range []struct{ url, want string }{
+		{"", "sink is empty: write "},
+		{"kafka://app:hunter2@localhost", `sink has the unknown scheme "kafka": write `},
+		{"localhost:5672", "sink is not a URL of a known kind"},
+		{"hunter2", "embedded[:DIR], stdout or discard"},
+		{"nats://app:hunter2@localhost?nope=1", "sink nats: nope"},
+		{"discard://app:hunter2@localhost", "sink discard: "},
+	} {
+		_, err := ParseSink(tc.url)
+		if err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("ParseSink(%q): %v\nwant %s", tc.url, err, tc.want)
+		} else if strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("the password shows in %v", err)
+		}
+	}
+}
+
+func TestOpenSink(t *testing.T) {
+	for _, url := range []string{"discard", "nats://127.0.0.1:1"} {
+		s, err := ParseSink(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sink, err := s.Open(quiet)
+		if err != nil {
+			t.Fatalf("%s: the broker need not be up, and yet: %v", url, err)
+		}
+		if err := sink.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	}
+	if sink, err := new(Sink).Open(quiet); err == nil || sink != nil {
+		t.Errorf("a sink that is not set opened: %v, %v", sink, err)
+	}
+}
+
+func TestOpenStore(t *testing.T) {
+	ctx := context.Background()
+	for _, url := range []string{
+		"sqlite:" + t.TempDir() + "/a.db", "sqlite://" + t.TempDir() + "/a.db", "postgres://app:hunter2@127.0.0.1:1/x", "postgresql://127.0.0.1:1/x",
+	} {
+		store, err := OpenStore(ctx, url, "")
+		if err != nil {
+			t.Errorf("%s: %v", url, err)
+			continue
+		}
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, tc := range []struct{ url, schema, want string }{
+		{"", "", "database_url is empty: write postgres://USER@HOST/DATABASE or sqlite:FILE"},
+		{"mysql://app:hunter2@h", "", `database_url has the unknown scheme "mysql"`},
+		{"sqlite:", "", "names no file"},
+		{"sqlite:a", "s", "schema is set for a SQLite database"},
+		{"postgres://app:hunter2@h:port/x", "", ""},
+		{"postgres://app:hunter2@h/x?sslmode=hunter", "", ""},
+		{"postgres://app:hunt%zzer2@h/x", "", ""},
+	} {
+		store, err := OpenStore(ctx, tc.url, tc.schema)
+		if err == nil || store != nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: %v, %v", tc.url, store, err)
+		} else if strings.Contains(err.Error(), "hunter2") || strings.Contains(err.Error(), "er2") {
+			t.Errorf("the password shows in %v", err)
+		}
+	}
+}
+
+// A sink in the list and not in Sink, or the other way round, could not be
+// configured.
+func TestEverySinkIsInTheDriverList(t *testing.T) {
+	keys := keysOf(fieldsOf(reflect.ValueOf(&Sink{}).Elem()))
+	if !slices.Equal(keys, sinkNames()) {
+		t.Errorf("Sink has the keys %v, the driver list %v", keys, sinkNames())
+	}
+	seen := map[string]string{}
+	for _, d := range sinks {
+		for _, s := range d.schemes {
+			if seen[s] != "" {
+				t.Errorf("both %s and %s have the scheme %s", seen[s], d.name, s)
+			}
+			seen[s] = d.name
+		}
+	}
+}
+
+// Every field that a file can set has a key and a type that can be decoded.
+func TestEveryFieldCanBeDecoded(t *testing.T) {
+	var walk func(path string, typ reflect.Type)
+	walk = func(path string, typ reflect.Type) {
+		v := reflect.New(typ).Elem()
+		switch {
+		case isScalar(v):
+			if v.Kind() == reflect.Struct && !typ.Implements(reflect.TypeFor[encoding.TextMarshaler]()) {
+				t.Errorf("%s: %s can be read and not printed", path, typ)
+			}
+		case typ.Kind() == reflect.Pointer, typ.Kind() == reflect.Slice:
+			walk(path, typ.Elem())
+		case typ.Kind() == reflect.Map && typ.Key().Kind() == reflect.String:
+			walk(path+".*", typ.Elem())
+		case typ.Kind() == reflect.Struct:
+			for i := range typ.NumField() {
+				f := typ.Field(i)
+				key, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+				switch {
+				case !f.IsExported(), key == "-":
+				case key == "" && !strings.Contains(f.Tag.Get("yaml"), "inline"):
+					t.Errorf("%s: %s.%s has no yaml key", path, typ, f.Name)
+				default:
+					walk(join(path, key), f.Type)
+				}
+			}
+		default:
+			t.Errorf("%s: no YAML is decoded into %s", path, typ)
+		}
+	}
+	walk("", reflect.TypeFor[Config]())
+}
+
+// Relay must keep up with relay.Config.
+func TestRelayHasEveryLimit(t *testing.T) {
+	mine := reflect.TypeFor[Relay]()
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[relay.Config]()) {
+		switch f.Type.Kind() {
+		case reflect.Int, reflect.Int64, reflect.Bool, reflect.Float64:
+			if _, ok := mine.FieldByName(f.Name); !ok {
+				t.Errorf("relay.Config.%s cannot be set in the file", f.Name)
+			}
+		}
+	}
+	r := Relay{Lease: time.Minute, MaxBatch: 7}
+	r.SetDefaults()
+	if rc := r.Config(); rc.Lease != time.Minute || rc.MaxBatch != 7 || rc.Senders == 0 {
+		t.Errorf("%+v", rc)
+	}
+}

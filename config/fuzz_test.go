@@ -1,0 +1,77 @@
+package config
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Whatever is in the file: no panic, no hang, no secret in the error, and what
+// is accepted prints as a file that is accepted and means the same.
+func FuzzLoad(f *testing.F) {
+	for _, file := range []string{"*.good.yaml", "*.bad.yaml"} {
+		for _, name := range globSeeds(f, file) {
+			data, err := os.ReadFile(name)
+			if err != nil {
+				f.Fatal(err)
+			}
+			f.Add(data)
+		}
+	}
+	for _, s := range []string{
+		"\ufeff" + small, strings.ReplaceAll(small, "\n", "\r\n"), "a: &a [*a]", "{{{{[[[[", "- - - -", "? ? ?", "a: |\n  x\n b", "a: >-\n\n\n  x",
+		"relay: {lease: '${SECRET}'}", "schema: \"\\u0000\\x00\"", "a:\n  - b:\n    - c: [1, {d: e}]", "%TAG ! x\n--- !x", "'': ''", "null: ~", "1: 2", "<<: x", "...\n---\n...",
+	} {
+		f.Add([]byte(s))
+	}
+	const secret = "correct-horse-9f27"
+	fuzzed := Loader{
+		LookupEnv: func(name string) (string, bool) { return secret, name == "SECRET" || len(name)%2 == 0 },
+		ReadFile:  func(string) ([]byte, error) { return []byte(secret + "\n"), nil },
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		start := time.Now()
+		c, err := fuzzed.LoadBytes("penstock.yaml", data)
+		if took := time.Since(start); took > 20*time.Second {
+			t.Fatalf("took %v for %d bytes", took, len(data))
+		}
+		if err != nil {
+			if strings.Contains(err.Error(), secret) {
+				t.Fatalf("shows the secret: %v", err)
+			}
+			var es Errors
+			if !errors.As(err, &es) || len(es) == 0 {
+				t.Fatalf("%T: %v", err, err)
+			}
+			return
+		}
+		printed := c.String()
+		again, err := fuzzed.LoadBytes("printed", []byte(printed))
+		if strings.Contains(printed, ": file:") || strings.Contains(printed, `"file:`) {
+			return // a literal file: cannot be written in a file
+		}
+		if err != nil {
+			t.Fatalf("accepted, but not as printed:\n%s\n%v", printed, err)
+		}
+		if again.String() != printed {
+			t.Fatalf("means something else as printed:\n%s\n%s", printed, again)
+		}
+	})
+}
+
+func globSeeds(f *testing.F, pattern string) []string {
+	f.Helper()
+	dir, err := os.ReadDir("testdata")
+	if err != nil {
+		f.Fatal(err)
+	}
+	var out []string
+	for _, e := range dir {
+		if strings.HasSuffix(e.Name(), strings.TrimPrefix(pattern, "*")) {
+			out = append(out, "testdata/"+e.Name())
+		}
+	}
+	return out
+}

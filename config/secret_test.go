@@ -1,0 +1,146 @@
+package config
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/goccy/go-yaml"
+)
+
+// However a configuration gets into a log or onto a screen, its passwords do
+// not.
+func TestSecretsNeverShow(t *testing.T) {
+	c, err := loader.Load("testdata/full.good.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.DatabaseURL.Reveal() != env["PENSTOCK_DATABASE_URL"] || c.Subscriptions[0].Sink.NATS.Password != "hunter2" {
+		t.Fatal("the secrets are not there to be shown")
+	}
+	type wrapped struct {
+		C  Config
+		P  *Config
+		Us []URL
+		M  map[string]any
+	}
+	var shown bytes.Buffer
+	print := func(values ...any) {
+		for _, v := range values {
+			for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%d", "%x"} {
+				fmt.Fprintf(&shown, verb+"\n", v)
+			}
+			fmt.Fprintln(&shown, v)
+			for _, marshal := range []func(any) ([]byte, error){json.Marshal, yaml.Marshal} {
+				out, err := marshal(v)
+				if err != nil {
+					t.Errorf("%T: %v", v, err)
+				}
+				shown.Write(out)
+			}
+			slog.New(slog.NewTextHandler(&shown, nil)).Info("text", "v", v, slog.Group("g", "v", v))
+			slog.New(slog.NewJSONHandler(&shown, nil)).Info("json", "v", v, slog.Group("g", "v", v))
+		}
+	}
+	s := c.Subscriptions[0]
+	print(c, *c, c.DatabaseURL, &c.DatabaseURL, c.Subscriptions, s, &s, s.Sink, &s.Sink, c.Subscriptions[2].Sink,
+		wrapped{*c, c, []URL{c.DatabaseURL}, map[string]any{"c": c, "sink": s.Sink}})
+	if i := strings.Index(shown.String(), "hunter2"); i >= 0 {
+		t.Errorf("the password shows in …%s…", shown.String()[max(0, i-200):i+20])
+	}
+	for _, want := range []string{"app:xxxxx@db.example", "password: xxxxx", `"password":"xxxxx"`, "max_in_flight_bytes=16MiB"} {
+		if !strings.Contains(shown.String(), want) {
+			t.Errorf("%q is not shown", want)
+		}
+	}
+}
+
+func TestRedact(t *testing.T) {
+	for in, want := range map[string]string{
+		"postgres://app:hunter2@h/x":                  "postgres://app:xxxxx@h/x",
+		"amqp://app:hun@ter2@h/x":                     "amqp://app:xxxxx@h/x",
+		"amqp://app:hunt/er2@h/x":                     "amqp://app:xxxxx@h/x",
+		"amqp://app:hunt er2@h/x":                     "amqp://app:xxxxx@h/x",
+		"amqp://me@corp.example:hunter2@h/x":          "amqp://me@corp.example:xxxxx@h/x",
+		"postgres://app@h/x":                          "postgres://app@h/x",
+		"postgres://h/x?user=a&password=hunter2&b=c":  "postgres://h/x?user=a&password=xxxxx&b=c",
+		"postgres://h/x?sslpassword=hunter2":          "postgres://h/x?sslpassword=xxxxx",
+		"nats://hunter2@h:4222":                       "nats://xxxxx@h:4222",
+		"nats://a:hunter2@h:4222,nats://b:hunter2@h2": "nats://a:xxxxx@h2",
+		"nats://hunter2@h:4222,nats://hunter2@h2":     "nats://xxxxx@h2",
+		"host=h user=app password=hunter2":            "host=h user=app password=xxxxx",
+		"nats://h1:4222,h2:4222":                      "nats://h1:4222,h2:4222",
+		"sqlite:app.db":                               "sqlite:app.db",
+		"":                                            "",
+	} {
+		got := Redact(in)
+		if strings.Contains(got, "hunter2") || strings.Contains(got, "er2") {
+			t.Errorf("Redact(%q) = %q shows the password", in, got)
+		}
+		if !strings.Contains(in, ",") && got != want {
+			t.Errorf("Redact(%q) = %q, want %q", in, got, want)
+		}
+	}
+}
+
+func TestRedactLine(t *testing.T) {
+	for in, want := range map[string]string{
+		"password: hunter2":                     "password: xxxxx",
+		"  - token: hunter2 # comment":          "  - token: xxxxx",
+		"nats: {user: a, password: hunter2}":    "nats: {user: a, password: xxxxx",
+		`{"password": "hunter2", x: 1}`:         `{"password": xxxxx`,
+		"password: ${NATS_PASSWORD}":            "password: ${NATS_PASSWORD}",
+		"password: ${NATS_PASSWORD}hunter2":     "password: xxxxx",
+		"password: file:/run/secrets/nats":      "password: file:/run/secrets/nats",
+		"{password: ${A}, token: hunter2}":      "{password: xxxxx",
+		"password: file:x, token: hunter2":      "password: xxxxx",
+		"nkey_file: relay.nk":                   "nkey_file: relay.nk",
+		"routing_key: a":                        "routing_key: a",
+		"url: amqp://app:hunter2@h # mail me@x": "url: amqp://app:xxxxx@x",
+		"hunter2":                               "",
+		"  hunter2  ":                           "",
+		"- name: a":                             "- name: a",
+	} {
+		if got := redactLine(in); got != want {
+			t.Errorf("redactLine(%q) = %q, want %q", in, got, want)
+		}
+	}
+}
+
+// Secrets that reach an error by every way there is: from the file's line, from
+// a variable or file in the wrong field, and through a sink's own words.
+func TestSecretsNeverShowInErrors(t *testing.T) {
+	for _, sink := range []string{
+		"nats://app:${NATS_PASSWORD}@h/?nope=1",
+		"nats://app:hunter2@h/?nope=1",
+		"nats://app:hunter2@h/?max_pending=${NATS_PASSWORD}",
+		"amqp://app:hunter2@h:port/",
+		"amqp://app:hunter2@h/%zz",
+		"amqp://app:hunter2@[h/",
+		"stdout://app:hunter2@h",
+		"discard:${NATS_PASSWORD}",
+		"${NATS_PASSWORD}",
+		"file:secrets/password",
+		`{ nats: { url: "nats://app:hunter2@h:port" } }`,
+		`{ nats: { url: "nats://app:hunter2@[h" } }`,
+		`{ nats: { subject: "{${NATS_PASSWORD}}" } }`,
+		`{ nats: { password: hunter2, pasword: hunter2 } }`,
+		`{ nats: { token: [hunter2] } }`,
+		`{ nats: { token: hunter2, user: a } }`,
+		`{ nats: { ack_wait: "${NATS_PASSWORD}" } }`,
+		`{ nats: { embedded: { sync_always: "${NATS_PASSWORD}" } } }`,
+	} {
+		text := "database_url: ${PENSTOCK_DATABASE_URL}x\nsubscriptions:\n- name: a\n  outbox: b\n  sink: " + sink + "\n"
+		_, err := loader.LoadBytes("testdata/f", []byte(text))
+		if err == nil {
+			t.Errorf("%s: no error", sink)
+			continue
+		}
+		if strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: the password shows in\n%v", sink, err)
+		}
+	}
+}
