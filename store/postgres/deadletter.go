@@ -66,23 +66,18 @@ func (src *Source) writeDead(ctx context.Context, sess *session, w write, lease 
 
 // retryPoll is what Fetch knows of dead letters on their way again.
 type retryPoll struct {
-	next   time.Time      // when to look again
+	due    bool           // the last poll saw some
+	looked bool           // since that poll
 	flying map[int64]bool // returned and not settled
 }
 
-const retryPollEvery = 250 * time.Millisecond
-
-// fetchRetries returns dead letters that someone asked to send again. They are
-// rare: it looks a few times a second, by a partial index.
+// fetchRetries returns dead letters that someone asked to send again. Each poll
+// lets it look once, so new messages and old ones take turns.
 func (src *Source) fetchRetries(ctx context.Context, sess *session, limit penstock.Limit) ([]penstock.Message, error) {
 	if src.req.Ephemeral {
 		return nil, nil
 	}
-	now := time.Now()
-	if now.Before(sess.retries.next) {
-		return nil, nil
-	}
-	sess.retries.next = now.Add(retryPollEvery)
+	sess.retries.looked = true
 	src.mu.Lock()
 	for _, seq := range src.landed {
 		delete(sess.retries.flying, seq)
@@ -108,7 +103,6 @@ func (src *Source) fetchRetries(ctx context.Context, sess *session, limit pensto
 		sess.retries.flying[m.Seq] = true
 		messages = append(messages, m)
 	}
-	sess.retries.next = now // there may be more
 	return messages, nil
 }
 
@@ -156,6 +150,9 @@ func (s *Store) queryLetters(ctx context.Context, q querier, sql string, args ..
 func (s *Store) subscription(ctx context.Context, outbox, name string) (id int64, err error) {
 	err = s.pool.QueryRow(ctx, "select id from "+s.table("_subscription")+" where outbox = $1 and name = $2", outbox, name).Scan(&id)
 	if errors.Is(err, pgx.ErrNoRows) {
+		if _, missing := s.outboxUID(ctx, outbox); missing != nil {
+			return 0, missing
+		}
 		return 0, penstock.WithHint(fmt.Errorf("outbox %q has no subscription %q", outbox, name), "penstock status shows those there are")
 	}
 	return id, explain(err)

@@ -50,18 +50,18 @@ func (s *Store) Maintain(ctx context.Context, outbox string) error {
 	}
 
 	for _, seg := range segments {
-		if seg.Current || seg.heap == 0 {
+		if seg.Current || seg.rows == 0 {
 			continue
 		}
 		if err := s.reclaim(ctx, outbox, seg.Slot, care, now); err != nil {
 			return err
 		}
 	}
-	if current == nil || current.heap == 0 {
+	if current == nil || current.rows == 0 {
 		return s.reclaimCursor(ctx, care, now)
 	}
 	idle := now.Sub(care.since) >= idleAfter
-	give := idle && (current.heap >= idleBytes || now.Sub(care.lastSmall) >= idleSmallEvery)
+	give := idle && (current.table >= idleBytes || now.Sub(care.lastSmall) >= idleSmallEvery)
 	if give {
 		// Do not rotate for nothing while a subscription is behind.
 		var unsettled bool
@@ -75,7 +75,7 @@ func (s *Store) Maintain(ctx context.Context, outbox string) error {
 		return explain(err)
 	}
 	if give && slot != nil {
-		if current.heap < idleBytes {
+		if current.table < idleBytes {
 			care.lastSmall = now
 		}
 		return s.reclaim(ctx, outbox, current.Slot, care, now)

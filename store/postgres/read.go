@@ -14,8 +14,12 @@ type page struct {
 	messages []penstock.Message
 	bytes    int
 	cut      bool // rows beyond the byte limit were left for the next page
-	tick     mark // poll only: the statement's snapshot
-	high     int64
+
+	// Of a poll only:
+	tick    mark   // the statement's snapshot
+	high    int64  // the sequence's value
+	oid     string // of the outbox
+	retries bool   // dead letters are to be sent again
 }
 
 // readNew polls for what became visible since the cursor. If there is more than
@@ -26,10 +30,14 @@ func (src *Source) readNew(ctx context.Context, sess *session, rows, bytes int) 
 	src.mu.Unlock()
 	next := sess.at
 	p, err := sess.query(ctx, stmtPoll, true, rows, bytes,
-		number(next.done.low), []byte(next.done.xip()), []byte(next.done.snap), number(int64(rows)))
+		number(next.done.low), []byte(next.done.xip()), []byte(next.done.snap), number(int64(rows)), number(src.id))
 	if err != nil {
 		return p, next, err
 	}
+	if p.oid != sess.oid {
+		return p, next, noOutbox(src.req.Outbox)
+	}
+	sess.retries.due, sess.retries.looked = p.retries, false
 	p.tick.low = low
 	src.mu.Lock()
 	if src.sess == sess {
@@ -92,6 +100,8 @@ func (sess *session) query(ctx context.Context, name string, ticks bool, rows, b
 		if ticks {
 			ticks = false
 			p.high = int64(binary.BigEndian.Uint64(values[colSeq]))
+			p.oid = string(values[colID])
+			p.retries = values[colKey] != nil
 			p.tick.snap = string(values[colTopic])
 			continue
 		}

@@ -20,6 +20,7 @@ type session struct {
 	outbox      string
 	seq         string // the outbox's sequence, quoted, as a literal
 	system      int64  // the cluster's identifier
+	oid         string // the outbox's
 	dead        atomic.Bool
 
 	// The reader's side of the session, used by Fetch only.
@@ -78,7 +79,8 @@ func (s *Store) connect(ctx context.Context) (*pgx.Conn, error) {
 }
 
 func (sess *session) prepare(ctx context.Context, schema, outbox string) error {
-	if err := sess.write.QueryRow(ctx, "select system_identifier from pg_control_system()").Scan(&sess.system); err != nil {
+	if err := sess.write.QueryRow(ctx, "select system_identifier, coalesce(to_regclass($1)::oid::text, '') from pg_control_system()",
+		pgx.Identifier{schema, outbox}.Sanitize()).Scan(&sess.system, &sess.oid); err != nil {
 		return explain(err)
 	}
 	for _, p := range []struct {

@@ -55,18 +55,23 @@ func (src *Source) Close(ctx context.Context) error {
 	defer src.writing.Unlock()
 	src.mu.Lock()
 	sess, closed := src.sess, src.closed
-	w := src.leading()
 	src.mu.Unlock()
 	if closed {
 		return nil
 	}
 	var err error
-	if !src.req.Ephemeral && !sess.dead.Load() {
-		w.release = true
-		err = src.persist(ctx, sess, w)
+	if !src.req.Ephemeral {
+		if sess, err = src.session(ctx); err == nil {
+			src.mu.Lock()
+			w := src.leading()
+			src.mu.Unlock()
+			w.release = true
+			err = src.persist(ctx, sess, w)
+		}
 	}
 	src.mu.Lock()
 	src.closed = true
+	sess = src.sess
 	src.mu.Unlock()
 	sess.kill()
 	return err

@@ -164,10 +164,18 @@ func (src *Source) Fetch(ctx context.Context, limit penstock.Limit) (penstock.Ba
 	if err != nil {
 		return penstock.Batch{}, err
 	}
-	messages, err := src.fetchRetries(ctx, sess, limit)
-	retry := len(messages) > 0
-	if err == nil && !retry {
+	var messages []penstock.Message
+	retry := sess.retries.due && !sess.retries.looked
+	if retry {
+		messages, err = src.fetchRetries(ctx, sess, limit)
+	}
+	if err == nil && len(messages) == 0 {
+		retry = false
 		messages, err = src.fetchNext(ctx, sess, limit)
+	}
+	if err == nil && len(messages) == 0 && sess.retries.due && !sess.retries.looked {
+		retry = true
+		messages, err = src.fetchRetries(ctx, sess, limit)
 	}
 	if err != nil {
 		return penstock.Batch{}, sess.failed(err)
@@ -196,10 +204,14 @@ func (src *Source) fetchNext(ctx context.Context, sess *session, limit penstock.
 	if err != nil {
 		return nil, err
 	}
+	more := sess.at.paging() || sess.at.rebase != nil
 	if n := len(page.messages); n > 0 {
 		next.bytes = max(1, page.bytes/n)
 	}
 	sess.at = next
+	if len(page.messages) == 0 && more {
+		return src.fetchNext(ctx, sess, limit) // the window was at its end: poll
+	}
 	return page.messages, nil
 }
 

@@ -22,6 +22,7 @@ func statement(name, schema, outbox string) string {
 	return strings.NewReplacer(
 		"{schema}", pgx.Identifier{schema}.Sanitize(),
 		"{outbox}", pgx.Identifier{schema, outbox}.Sanitize(),
+		"{outbox_name}", literal(pgx.Identifier{schema, outbox}.Sanitize()),
 		"{seq}", literal(pgx.Identifier{schema, "_" + outbox + ".seq"}.Sanitize()),
 	).Replace(stripComments(string(text)))
 }

@@ -10,23 +10,23 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// segment is a segment with the size of its heap, by which rings are rotated;
-// SegmentStatus.Bytes is the total.
+// segment is a segment as Maintain looks at it; SegmentStatus.Bytes is the total.
 type segment struct {
 	penstock.SegmentStatus
-	heap int64
+	rows  int64 // bytes of heap: 0 when empty
+	table int64 // with TOAST, without indexes: by this rings are rotated
 }
 
 // segments reads the ring's state and the sequence's value.
 func (s *Store) segments(ctx context.Context, outbox string) (high int64, current *segment, all []segment, err error) {
 	quoted := func(suffix string) string { return pgx.Identifier{s.schema, "_" + outbox + suffix}.Sanitize() }
-	rows, err := s.pool.Query(ctx, "select coalesce(pg_sequence_last_value($2::text::regclass), 0), slot, pg_relation_size(oid), pg_total_relation_size(oid), "+
+	rows, err := s.pool.Query(ctx, "select coalesce(pg_sequence_last_value($2::text::regclass), 0), slot, pg_relation_size(oid), pg_table_size(oid), pg_total_relation_size(oid), "+
 		"slot = pg_sequence_last_value($3::text::regclass) from "+s.table("_segments")+"($1) order by slot", outbox, quoted(".seq"), quoted(".slot"))
 	if err != nil {
 		return 0, nil, nil, explain(err)
 	}
 	all, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (seg segment, err error) {
-		return seg, row.Scan(&high, &seg.Slot, &seg.heap, &seg.Bytes, &seg.Current)
+		return seg, row.Scan(&high, &seg.Slot, &seg.rows, &seg.table, &seg.Bytes, &seg.Current)
 	})
 	if sqlState(err) == "42P01" {
 		return 0, nil, nil, noOutbox(outbox)

@@ -10,7 +10,7 @@
 create table _outbox (
     name          text primary key check (octet_length(name) between 1 and 48 and left(name, 1) <> '_'),
     uid           text not null,                     -- first half of every derived message id
-    segment_bytes bigint not null default 134217728, -- rotate when the current segment's heap is this large
+    segment_bytes bigint not null default 134217728, -- rotate when the current segment, with TOAST, is this large
     created_at    timestamptz not null default now()
 );
 
@@ -252,7 +252,7 @@ begin
         return null;
     end if;
     current := pg_sequence_last_value(slot_name);
-    if not force and pg_relation_size(_q(format('_%s.%s', outbox, current))) <
+    if not force and pg_table_size(_q(format('_%s.%s', outbox, current))) <
                      (select segment_bytes from _outbox o where o.name = outbox) then
         return null;
     end if;

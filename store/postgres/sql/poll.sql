@@ -4,8 +4,13 @@
 --   $2 xip   transactions in flight at the cursor
 --   $3 done  the cursor's snapshot
 --   $4 limit
+--   $5 subscription, for whether dead letters are to be sent again
+-- The first row's other columns: the outbox's oid, so that a reader notices that
+-- it was dropped and made anew, and whether there are such dead letters.
 -- seq + 0 keeps the first branch on the xid index whatever the statistics say.
-select coalesce(pg_sequence_last_value({seq}), 0), null::timestamptz, null::text, null::text, pg_current_snapshot()::text, null::jsonb, null::bytea
+select coalesce(pg_sequence_last_value({seq}), 0), null::timestamptz, to_regclass({outbox_name})::oid::text,
+       case when exists (select from {schema}._dead_letter where subscription = $5::bigint and retry) then 'retry' end,
+       pg_current_snapshot()::text, null::jsonb, null::bytea
 union all
 (select * from (
     (select e.seq, e.created_at, e.id, e.key, e.topic, e.headers, e.payload

@@ -4,6 +4,7 @@ with moved as (
     select $1::bigint, $2::bigint, $3::text, clock_timestamp() + $4::bigint * interval '1 microsecond',
            $5::pg_snapshot, $6::bigint, $7::pg_snapshot, $8::bigint, $9::bigint, $10::bigint, $11::bigint
      where not exists (select from {schema}._cursor where subscription = $1 and epoch > $2)
+   and exists (select from {schema}._subscription where id = $1)
     returning 1
 ), buried as (
     insert into {schema}._dead_letter (subscription, seq, id, key, topic, headers, payload, created_at, attempt, error)
