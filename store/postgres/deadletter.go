@@ -158,7 +158,8 @@ func (s *Store) subscription(ctx context.Context, outbox, name string) (id int64
 	return id, explain(err)
 }
 
-// DeadLetters returns up to limit dead letters, oldest first.
+// DeadLetters returns up to limit dead letters, oldest first, but those that are
+// on their way again.
 func (s *Store) DeadLetters(ctx context.Context, outbox, subscription string, limit int) ([]penstock.DeadLetter, error) {
 	if err := s.ready(ctx); err != nil {
 		return nil, err
@@ -168,7 +169,7 @@ func (s *Store) DeadLetters(ctx context.Context, outbox, subscription string, li
 		return nil, err
 	}
 	letters, err := s.queryLetters(ctx, s.pool, "select seq, created_at, id, key, topic, headers, payload, attempt, error, died_at from "+
-		s.table("_dead_letter")+" where subscription = $1 order by died_at, seq limit $2", id, limit)
+		s.table("_dead_letter")+" where subscription = $1 and not retry order by died_at, seq limit $2", id, limit)
 	return letters, explain(err)
 }
 
@@ -181,6 +182,6 @@ func (s *Store) RetryDeadLetters(ctx context.Context, outbox, subscription strin
 	if err != nil {
 		return 0, err
 	}
-	tag, err := s.pool.Exec(ctx, "update "+s.table("_dead_letter")+" set retry = true where subscription = $1 and seq = any ($2)", id, seqs)
+	tag, err := s.pool.Exec(ctx, "update "+s.table("_dead_letter")+" set retry = true where subscription = $1 and not retry and seq = any ($2)", id, seqs)
 	return int(tag.RowsAffected()), explain(err)
 }

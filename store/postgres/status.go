@@ -126,9 +126,12 @@ func (s *Store) subscriptionStatus(ctx context.Context, outbox string, id int64)
 			return err
 		}
 		status.OldestAge = time.Duration(age * float64(time.Second))
-		if err := tx.QueryRow(ctx, "select count(*) from "+s.table("_dead_letter")+" where subscription = $1", id).Scan(&status.DeadLetters); err != nil {
+		var retries int64
+		if err := tx.QueryRow(ctx, "select count(*) filter (where not retry), count(*) filter (where retry) from "+
+			s.table("_dead_letter")+" where subscription = $1", id).Scan(&status.DeadLetters, &retries); err != nil {
 			return err
 		}
+		status.Backlog += retries
 		return tx.QueryRow(ctx, statement("rate", s.schema, outbox), id, h.count).Scan(&status.Rate)
 	})
 	return status, err
