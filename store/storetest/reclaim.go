@@ -103,12 +103,16 @@ func reclaimLosesNothing(e *env) {
 		if i%4 == 0 {
 			a = a.again()
 		}
-		batches := b.drain(two)
-		gotB = append(gotB, flatten(batches)...)
-		if open = append(open, batches...); i%8 == 7 { // it keeps eight in flight
+		// b keeps some in flight, and now and then begins again without having
+		// settled them.
+		open = append(open, b.drain(two)...)
+		switch i % 8 {
+		case 3:
+			b, open = b.again(), nil
+		case 7:
 			e.maintain()
 			b.settle(open...)
-			open = nil
+			gotB, open = append(gotB, flatten(open)...), nil
 		}
 	}
 	e.wantPayloads(gotA, want...)
