@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/readback"
 	"github.com/penstock/penstock/config"
 	"github.com/penstock/penstock/relay"
 )
@@ -79,7 +80,7 @@ type run struct {
 	store   penstock.Store
 	airline Airline
 	sink    penstock.Sink
-	broker  Broker
+	broker  readback.Broker
 
 	produce  Produce
 	arrivals []Arrival
@@ -142,7 +143,7 @@ func (r *run) open(ctx context.Context) (err error) {
 }
 
 func (r *run) openBroker(ctx context.Context) (err error) {
-	if r.broker, err = NewBroker(r.Sink, r.dir, r.name); err != nil {
+	if r.broker, err = readback.New(r.Sink, r.dir, r.name); err != nil {
 		return err
 	}
 	sinkURL := r.Sink
@@ -247,7 +248,8 @@ func (r *run) read(ctx context.Context) error {
 	if r.broker == nil {
 		return nil
 	}
-	return r.broker.Read(ctx, func(a Arrival) {
+	return r.broker.Read(ctx, func(got readback.Arrival) {
+		a := arrival(got.Key, got.Payload)
 		r.arrivals = append(r.arrivals, a)
 		r.arrived.Add(1)
 	})

@@ -1,4 +1,4 @@
-package demo
+package readback
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 )
 
 // markType is the message type that ends a reading.
-const markType = "demo.end"
+const markType = "penstock.end"
 
 // rabbitMQ reads a durable classic queue, bound to a topic exchange of the
 // run's own. After a lost connection it goes on where it was acknowledged.
@@ -93,7 +93,7 @@ func (r *rabbitMQ) readOnce(ctx context.Context, got func(Arrival)) error {
 				return d.Ack(true)
 			}
 			key, _ := d.Headers["penstock-key"].(string)
-			got(arrival(key, d.Body))
+			got(Arrival{ID: d.MessageId, Key: key, Payload: d.Body})
 			if unacked++; unacked >= ackEvery {
 				if err := d.Ack(true); err != nil {
 					return err
@@ -143,10 +143,10 @@ func (r *rabbitMQ) Close() error {
 func (r *rabbitMQ) dial() (*amqp.Connection, error) {
 	conn, err := amqp.DialConfig(r.server, amqp.Config{
 		Heartbeat: 10 * time.Second, Dial: amqp.DefaultDial(5 * time.Second),
-		Properties: amqp.Table{"connection_name": "penstock demo: consumer"},
+		Properties: amqp.Table{"connection_name": "penstock: consumer"},
 	})
 	if err != nil {
-		return nil, penstock.Unavailable(penstock.WithHint(fmt.Errorf("the demo's consumer cannot connect to RabbitMQ: %w", err),
+		return nil, penstock.Unavailable(penstock.WithHint(fmt.Errorf("the consumer cannot connect to RabbitMQ: %w", err),
 			"check that the broker is up and that --sink has its host, user, password and virtual host"))
 	}
 	return conn, nil

@@ -1,4 +1,4 @@
-package demo
+package readback
 
 import (
 	"context"
@@ -65,7 +65,7 @@ func (n *natsStream) SinkURL() string { return n.sinkURL }
 func (n *natsStream) endSubject() string { return n.prefix + ".end" }
 
 func (n *natsStream) Open(ctx context.Context, sink penstock.Sink) error {
-	options := []nats.Option{nats.Name("penstock demo: consumer"), nats.Timeout(5 * time.Second), nats.MaxReconnects(-1)}
+	options := []nats.Option{nats.Name("penstock: consumer"), nats.Timeout(5 * time.Second), nats.MaxReconnects(-1)}
 	if n.server == "" {
 		host, ok := sink.(interface {
 			InProcess() nats.InProcessConnProvider
@@ -77,7 +77,7 @@ func (n *natsStream) Open(ctx context.Context, sink penstock.Sink) error {
 	}
 	conn, err := nats.Connect(n.server, options...)
 	if err != nil {
-		return penstock.Unavailable(penstock.WithHint(fmt.Errorf("the demo's consumer cannot connect to NATS: %w", err),
+		return penstock.Unavailable(penstock.WithHint(fmt.Errorf("the consumer cannot connect to NATS: %w", err),
 			"check that the server is up and that --sink has its host and credentials"))
 	}
 	n.conn = conn
@@ -89,7 +89,7 @@ func (n *natsStream) Open(ctx context.Context, sink penstock.Sink) error {
 	}
 	_, err = n.js.CreateStream(ctx, jetstream.StreamConfig{Name: n.stream, Subjects: []string{n.prefix + ".>"}})
 	if err != nil {
-		return penstock.WithHint(fmt.Errorf("creating the demo's stream: %w", err), "the server needs JetStream (nats-server -js), and the user the right to create streams")
+		return penstock.WithHint(fmt.Errorf("creating the consumer's stream: %w", err), "the server needs JetStream (nats-server -js), and the user the right to create streams")
 	}
 	return nil
 }
@@ -105,7 +105,7 @@ func (n *natsStream) Read(ctx context.Context, got func(Arrival)) error {
 			close(ended)
 			return
 		}
-		got(arrival(m.Headers().Get("Penstock-Key"), m.Data()))
+		got(Arrival{ID: m.Headers().Get("Nats-Msg-Id"), Key: m.Headers().Get("Penstock-Key"), Payload: m.Data()})
 	})
 	if err != nil {
 		return fmt.Errorf("reading stream %s: %w", n.stream, err)

@@ -1,4 +1,6 @@
-package demo
+// Package readback reads what a sink has sent with the broker's own client, so
+// that the demo and the benchmark judge by what a consumer gets.
+package readback
 
 import (
 	"context"
@@ -8,6 +10,12 @@ import (
 
 	"github.com/penstock/penstock"
 )
+
+// Arrival is a message as the broker handed it out.
+type Arrival struct {
+	ID, Key string
+	Payload []byte
+}
 
 // Broker is the consumer's side of a broker: it owns the queue or stream that
 // the run's messages end up in, and reads it with the broker's own client.
@@ -26,10 +34,10 @@ type Broker interface {
 	Close() error
 }
 
-// NewBroker returns the consumer for a sink, or nil where nobody can read what
+// New returns the consumer for a sink, or nil where nobody can read what
 // the sink was given. dir is for the embedded server's files, name is for
 // queues and streams.
-func NewBroker(sinkURL, dir, name string) (Broker, error) {
+func New(sinkURL, dir, name string) (Broker, error) {
 	scheme, _, _ := strings.Cut(sinkURL, ":")
 	scheme, _, _ = strings.Cut(scheme, "?")
 	switch scheme {
@@ -42,7 +50,7 @@ func NewBroker(sinkURL, dir, name string) (Broker, error) {
 	case "stdout", "discard", "-":
 		return nil, nil
 	}
-	return nil, fmt.Errorf("the demo does not know how to read a %s sink back: use amqp://…, nats://…, embedded, stdout or discard", scheme)
+	return nil, fmt.Errorf("a %s sink cannot be read back: use amqp://…, nats://…, embedded, stdout or discard", scheme)
 }
 
 // withQuery sets query parameters of a sink URL, over those that are there.
