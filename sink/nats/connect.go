@@ -30,12 +30,25 @@ func (s *Sink) connect() error {
 	if err != nil {
 		return err
 	}
-	s.servers = redacted(s.cfg.URL)
+	s.servers = "the embedded server"
+	if s.server == nil {
+		s.servers = redacted(s.cfg.URL)
+	}
+	s.dialer.Timeout = s.cfg.ConnectTimeout
+	inbox := nats.NewInbox()
+	if p := s.cfg.InboxPrefix; p != "" {
+		inbox = p + "." + strings.TrimPrefix(inbox, nats.InboxPrefix)
+	}
+	s.acks = newAcks(inbox+".", s.window) // before the callbacks that use it
 	if s.conn, err = nats.Connect(s.cfg.URL, opts...); err != nil {
 		return fmt.Errorf("cannot connect to %s: %w", s.servers, err)
 	}
-	inbox := s.conn.NewInbox()
-	s.acks = newAcks(inbox+".", s.window)
+	// The callback comes at once, from another goroutine: the first Send should
+	// know whether there is a connection, or why there is none.
+	select {
+	case <-s.known:
+	case <-time.After(s.cfg.ConnectTimeout):
+	}
 	sub, err := s.conn.Subscribe(inbox+".*.*", s.acks.receive)
 	if err != nil {
 		return fmt.Errorf("cannot subscribe to acknowledgements: %w", err)
@@ -72,6 +85,7 @@ func (s *Sink) options() ([]nats.Option, error) {
 	if p := s.cfg.InboxPrefix; p != "" {
 		opts = append(opts, nats.CustomInboxPrefix(p))
 	}
+	opts = append(opts, nats.SetCustomDialer(&s.dialer))
 	login, err := s.login()
 	if err != nil {
 		return nil, err
@@ -152,6 +166,9 @@ func reconnectDelay(rounds int) time.Duration {
 
 func (s *Sink) connected(*nats.Conn) {
 	s.trouble.Store(nil)
+	s.mute.Store(false)
+	s.up.Store(true)
+	s.knownOnce.Do(func() { close(s.known) })
 	s.log.Info("connected to NATS", "servers", s.servers)
 }
 
@@ -159,6 +176,7 @@ func (s *Sink) disconnected(_ *nats.Conn, err error) {
 	if err == nil {
 		err = nats.ErrDisconnected
 	}
+	s.up.Store(false)
 	s.trouble.Store(&err)
 	s.log.Warn("lost the connection to NATS, reconnecting", "servers", s.servers, "error", err)
 	// Acknowledgements of what was on its way will not come any more.
@@ -166,7 +184,9 @@ func (s *Sink) disconnected(_ *nats.Conn, err error) {
 }
 
 func (s *Sink) refused(_ *nats.Conn, err error) {
-	if old := s.trouble.Swap(&err); old == nil || (*old).Error() != err.Error() {
+	old := s.trouble.Swap(&err)
+	s.knownOnce.Do(func() { close(s.known) })
+	if old == nil || (*old).Error() != err.Error() {
 		s.log.Warn("cannot connect to NATS, still trying", "servers", s.servers, "error", err)
 	}
 }
@@ -179,17 +199,21 @@ func (s *Sink) asyncError(_ *nats.Conn, _ *nats.Subscription, err error) {
 	}
 	_, quoted, publish := strings.Cut(err.Error(), `Publish to "`)
 	subject, _, _ := strings.Cut(quoted, `"`)
-	if !publish {
+	switch {
+	case !publish:
 		s.trouble.Store(&err)
 		s.log.Error("NATS does not let this user receive acknowledgements", "servers", s.servers, "error", err)
-		return
+	case strings.HasPrefix(subject, "$JS."):
+		s.mute.Store(true)
+		s.log.Warn("NATS does not let this user ask JetStream", "servers", s.servers, "error", err)
+	default:
+		// The server does not answer such a message, it only complains.
+		denied := penstock.WithHint(fmt.Errorf("the NATS user may not publish to %q", subject), "allow it in the server's permissions, or log in as another user")
+		s.acks.failAll(func(m *penstock.Message) bool {
+			to, err := s.subject.Execute(m)
+			return err == nil && to == subject
+		}, denied)
 	}
-	// The server does not answer such a message, it only complains.
-	denied := penstock.WithHint(fmt.Errorf("the NATS user may not publish to %q", subject), "allow it in the server's permissions, or log in as another user")
-	s.acks.failAll(func(m *penstock.Message) bool {
-		to, err := s.subject.Execute(m)
-		return err == nil && to == subject
-	}, denied)
 }
 
 // unavailable says why nothing can be sent now: the trouble with the connection

@@ -39,7 +39,7 @@ func (s *Sink) ready(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return interrupted(err)
 	}
-	if s.conn.Status() != nats.CONNECTED || s.trouble.Load() != nil {
+	if !s.up.Load() || s.trouble.Load() != nil {
 		return s.unavailable(nats.ErrDisconnected)
 	}
 	return s.ensureStream(ctx)
@@ -48,6 +48,10 @@ func (s *Sink) ready(ctx context.Context) error {
 // publish hands every message to the connection. Messages that cannot be
 // published fail alone; the error is one that stops the rest.
 func (s *Sink) publish(ctx context.Context, f *flight) error {
+	released := make(chan struct{})
+	defer close(released)
+	defer context.AfterFunc(ctx, func() { s.dialer.freeWriter(released) })()
+
 	msg := &nats.Msg{}
 	e := newEnvelope()
 	msg.Header = e.header
@@ -137,12 +141,18 @@ func interrupted(err error) error {
 	return penstock.Unavailable(fmt.Errorf("nats sink: no acknowledgement yet: %w", err))
 }
 
-// explain finds out why messages met silence, once per subject.
+// explain finds out why messages met silence, once per subject, or once for
+// all if it is the broker.
 func (s *Sink) explain(ctx context.Context, msgs []penstock.Message, errs []error) []error {
+	var broker error
 	reasons := map[string]error{}
 	for i, err := range errs {
 		var quiet *silence
 		if !errors.As(err, &quiet) {
+			continue
+		}
+		if broker != nil {
+			errs[i] = broker
 			continue
 		}
 		subject, _ := s.subject.Execute(&msgs[i])
@@ -150,6 +160,9 @@ func (s *Sink) explain(ctx context.Context, msgs []penstock.Message, errs []erro
 		if !known {
 			reason = s.explainSilence(ctx, subject, quiet)
 			reasons[subject] = reason
+		}
+		if penstock.IsUnavailable(reason) {
+			broker = reason
 		}
 		errs[i] = reason
 	}

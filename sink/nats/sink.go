@@ -31,8 +31,13 @@ type Sink struct {
 	window  *window
 	acks    *acks
 	stream  stream
+	dialer  dialer
+	up      atomic.Bool // connected, as far as is known
+	mute    atomic.Bool // the user may not use JetStream's API
 
-	trouble atomic.Pointer[error] // why there is no usable connection, as far as known
+	trouble   atomic.Pointer[error] // why there is no usable connection, as far as known
+	known     chan struct{}         // closed when the first attempt to connect has ended
+	knownOnce sync.Once
 
 	mu      sync.Mutex
 	closed  bool
@@ -62,6 +67,7 @@ func Open(cfg Config, log *slog.Logger) (*Sink, error) {
 		cfg: cfg, log: log, subject: subject,
 		window: newWindow(cfg.MaxPending, windowBytes),
 		quit:   make(chan struct{}),
+		known:  make(chan struct{}),
 	}
 	if e := cfg.Embedded; e != nil {
 		s.server, err = embedded.Start(embedded.Options{Dir: e.Dir, Listen: e.Listen, SyncAlways: e.SyncAlways, Log: log})
@@ -145,7 +151,10 @@ func (s *Sink) Close(ctx context.Context) error {
 
 func (s *Sink) letGo(ctx context.Context) error {
 	if s.conn != nil {
+		released := make(chan struct{})
+		go s.dialer.freeWriter(released)
 		s.conn.Close()
+		close(released)
 	}
 	if s.server != nil {
 		if err := s.server.Shutdown(ctx); err != nil {

@@ -29,7 +29,7 @@ func (s *Sink) ensureStream(ctx context.Context) error {
 	if c == nil || s.stream.ready.Load() {
 		return nil
 	}
-	if s.conn.Status() != nats.CONNECTED {
+	if !s.up.Load() {
 		return s.unavailable(nats.ErrDisconnected)
 	}
 	s.stream.mu.Lock()
@@ -80,8 +80,12 @@ func streamStep(err error) string {
 // A missing stream is not marked Permanent: it may be created any time, and the
 // same message then goes through.
 func (s *Sink) explainSilence(ctx context.Context, subject string, quiet *silence) error {
-	if s.conn.Status() != nats.CONNECTED {
+	if !s.up.Load() {
 		return s.unavailable(nats.ErrDisconnected)
+	}
+	unasked := penstock.WithHint(fmt.Errorf("no JetStream stream answered for the subject %q: %w", subject, quiet), "check that a stream is bound to it")
+	if s.mute.Load() {
+		return unasked
 	}
 	js, err := jetstream.New(s.conn)
 	if err != nil {
@@ -90,6 +94,7 @@ func (s *Sink) explainSilence(ctx context.Context, subject string, quiet *silenc
 	ask, cancel := context.WithTimeout(ctx, lookupTimeout)
 	defer cancel()
 	name, err := js.StreamNameBySubject(ask, subject)
+	var api *jetstream.APIError
 	switch {
 	case err == nil:
 		return penstock.Unavailable(penstock.WithHint(fmt.Errorf("JetStream stream %s does not answer: %w", name, quiet),
@@ -102,6 +107,10 @@ func (s *Sink) explainSilence(ctx context.Context, subject string, quiet *silenc
 		return penstock.Unavailable(penstock.WithHint(errors.New("JetStream is not enabled"), "turn it on in the server, for the user's account too"))
 	case ctx.Err() != nil:
 		return interrupted(ctx.Err())
+	case errors.As(err, &api) && api.Code >= 500:
+		return penstock.Unavailable(fmt.Errorf("JetStream at %s cannot say which stream stores %q: %w", s.servers, subject, err))
+	case s.mute.Load():
+		return unasked
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout):
 		// Nothing at all comes back, though the connection looks well: it may
 		// hang, and a new one be better.
@@ -110,5 +119,5 @@ func (s *Sink) explainSilence(ctx context.Context, subject string, quiet *silenc
 		}
 		return penstock.Unavailable(fmt.Errorf("JetStream at %s does not answer: %w", s.servers, quiet))
 	}
-	return penstock.WithHint(fmt.Errorf("no JetStream stream answered for the subject %q: %w", subject, quiet), "check that a stream is bound to it")
+	return unasked
 }

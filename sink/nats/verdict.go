@@ -62,19 +62,36 @@ func (e *RefusedError) Error() string {
 	return fmt.Sprintf("JetStream stream %s refused the message: %s (error %d)", e.Stream, e.Description, e.ErrCode)
 }
 
-var (
-	confirmedPrefix = []byte(`{"stream":"`)
-	errorKey        = []byte(`"error"`)
-)
-
-// verdict reads an acknowledgement: nil if the stream holds the message, newly
-// or from an earlier attempt (a duplicate). The usual answer,
+// plain recognizes the usual answers,
 //
 //	{"stream":"ORDERS","seq":42}
+//	{"stream":"ORDERS","seq":42,"duplicate": true}
 //
-// is recognized without parsing; everything else is parsed.
+// byte for byte as the server writes them, so that they need no parsing.
+func plain(data []byte) bool {
+	rest, ok := bytes.CutPrefix(data, []byte(`{"stream":"`))
+	name := bytes.IndexByte(rest, '"')
+	if !ok || name < 1 || bytes.ContainsFunc(rest[:name], func(r rune) bool { return r < ' ' || r == '\\' }) {
+		return false
+	}
+	if rest, ok = bytes.CutPrefix(rest[name:], []byte(`","seq":`)); !ok {
+		return false
+	}
+	digits := 0
+	for digits < len(rest) && rest[digits] >= '0' && rest[digits] <= '9' {
+		digits++
+	}
+	if digits == 0 || digits > 19 || rest[0] == '0' {
+		return false
+	}
+	tail := string(rest[digits:])
+	return tail == "}" || tail == `,"duplicate": true}`
+}
+
+// verdict reads an acknowledgement: nil if the stream holds the message, newly
+// or from an earlier attempt (a duplicate).
 func verdict(m *nats.Msg) error {
-	if bytes.HasPrefix(m.Data, confirmedPrefix) && !bytes.Contains(m.Data, errorKey) {
+	if plain(m.Data) {
 		return nil
 	}
 	if len(m.Data) == 0 && m.Header.Get("Status") == "503" {

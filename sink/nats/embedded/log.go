@@ -10,8 +10,8 @@ import (
 // start, so a notice becomes debug; a fatal error stays an error, because
 // ending the process is not a library's business.
 type logger struct {
-	log  *slog.Logger
-	last atomic.Pointer[string]
+	log   *slog.Logger
+	fatal atomic.Pointer[string] // why the server cannot go on
 }
 
 func newLogger(log *slog.Logger) *logger {
@@ -23,19 +23,12 @@ func newLogger(log *slog.Logger) *logger {
 
 func (l *logger) Noticef(format string, v ...any) { l.log.Debug(fmt.Sprintf(format, v...)) }
 func (l *logger) Warnf(format string, v ...any)   { l.log.Warn(fmt.Sprintf(format, v...)) }
-func (l *logger) Errorf(format string, v ...any)  { l.error(fmt.Sprintf(format, v...)) }
-func (l *logger) Fatalf(format string, v ...any)  { l.error(fmt.Sprintf(format, v...)) }
+func (l *logger) Errorf(format string, v ...any)  { l.log.Error(fmt.Sprintf(format, v...)) }
 func (l *logger) Debugf(format string, v ...any)  { l.log.Debug(fmt.Sprintf(format, v...)) }
 func (l *logger) Tracef(format string, v ...any)  {}
 
-func (l *logger) error(text string) {
-	l.last.Store(&text)
+func (l *logger) Fatalf(format string, v ...any) {
+	text := fmt.Sprintf(format, v...)
+	l.fatal.CompareAndSwap(nil, &text)
 	l.log.Error(text)
-}
-
-func (l *logger) lastError() string {
-	if p := l.last.Load(); p != nil {
-		return *p
-	}
-	return ""
 }

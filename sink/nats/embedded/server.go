@@ -5,7 +5,6 @@ package embedded
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -94,15 +93,28 @@ func Start(o Options) (*Server, error) {
 	srv.SetLogger(logger, false, false)
 	srv.Start()
 	s := &Server{srv: srv, lock: lock}
-	if !srv.ReadyForConnections(startTimeout) || !srv.JetStreamEnabled() {
+	if err := s.awaitReady(logger); err != nil {
 		s.stop()
-		err := errors.New("embedded NATS server did not start")
-		if text := logger.lastError(); text != "" {
-			err = fmt.Errorf("embedded NATS server did not start: %s", text)
-		}
 		return nil, penstock.WithHint(err, "check that %s is writable and has free space, and that the listen address is free", dir)
 	}
 	return s, nil
+}
+
+// awaitReady returns when the server serves, or will not: it tells only its log
+// why it gave up.
+func (s *Server) awaitReady(l *logger) error {
+	for deadline := time.Now().Add(startTimeout); ; {
+		ready := s.srv.ReadyForConnections(50 * time.Millisecond)
+		if text := l.fatal.Load(); text != nil {
+			return fmt.Errorf("embedded NATS server did not start: %s", *text)
+		}
+		if ready && s.srv.JetStreamEnabled() {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("embedded NATS server did not start within %v", startTimeout)
+		}
+	}
 }
 
 // listenAddress accepts only addresses that no other machine can reach,
