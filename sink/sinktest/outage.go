@@ -139,7 +139,7 @@ func cutWhileSending(e *env) {
 	if !e.features.ReadBack {
 		return
 	}
-	for _, r := range e.Drain(e.T, len(sent)+1) {
+	for _, r := range e.Drain(e.T, len(sent)) {
 		delete(sent, r.ID)
 	}
 	if len(sent) > 0 {

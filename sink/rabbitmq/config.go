@@ -1,0 +1,156 @@
+package rabbitmq
+
+import (
+	"fmt"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/template"
+)
+
+// Config says where the messages go and how. The zero value of a field means
+// its default; see SetDefaults.
+type Config struct {
+	// URL of the broker: amqp://user:password@host:5672/vhost, amqps:// for TLS.
+	URL string `yaml:"url"`
+	// User and Password replace those of the URL, for secrets that come from
+	// elsewhere.
+	User     string `yaml:"user"`
+	Password string `yaml:"password"`
+
+	// Exchange to publish to. Empty is RabbitMQ's default exchange, where the
+	// routing key is the name of a queue. It must exist.
+	Exchange string `yaml:"exchange"`
+	// RoutingKey is a template: {topic}, {key}, {header.NAME}.
+	RoutingKey string `yaml:"routing_key"`
+	// DeclareQueue, if set, names a durable queue to create where it does not
+	// exist. Only with the default exchange; bindings are the operator's.
+	DeclareQueue string `yaml:"declare_queue"`
+	// CreatedAtHeader adds the header penstock-created-at with the time in full
+	// precision. The timestamp property, which is always there, has seconds.
+	CreatedAtHeader bool `yaml:"created_at_header"`
+
+	// Channels over which messages are published, all on one connection.
+	Channels int `yaml:"channels"`
+	// MaxPending bounds, per channel, the messages that wait for their confirm.
+	MaxPending int `yaml:"max_pending"`
+
+	// ConnectTimeout bounds one attempt to connect and log in.
+	ConnectTimeout time.Duration `yaml:"connect_timeout"`
+	// Heartbeat is how often the two sides show that they are alive; a
+	// connection that is silent for three of them is given up.
+	Heartbeat time.Duration `yaml:"heartbeat"`
+
+	TLS TLSConfig `yaml:"tls"`
+}
+
+// TLSConfig is used with amqps:// URLs.
+type TLSConfig struct {
+	// CAFile holds the certificates of authorities to trust instead of the
+	// system's.
+	CAFile string `yaml:"ca_file"`
+	// CertFile and KeyFile are the client's own certificate, for brokers that
+	// ask for one.
+	CertFile string `yaml:"cert_file"`
+	KeyFile  string `yaml:"key_file"`
+	// ServerName is the name in the broker's certificate where it is not the
+	// host of the URL.
+	ServerName string `yaml:"server_name"`
+	// DangerouslySkipCertificateCheck talks to whoever answers, so anyone on the
+	// network can read and change every message and learn the password.
+	DangerouslySkipCertificateCheck bool `yaml:"dangerously_skip_certificate_check"`
+}
+
+// Defaults.
+const (
+	DefaultURL            = "amqp://guest:guest@127.0.0.1:5672/"
+	DefaultRoutingKey     = "{topic}"
+	DefaultChannels       = 1 // measured: see DESIGN.md
+	DefaultMaxPending     = 4096
+	DefaultConnectTimeout = 5 * time.Second
+	DefaultHeartbeat      = 10 * time.Second
+)
+
+// What the fields can be at most. MaxPending bounds memory: the broker may
+// return the body of every message that waits.
+const (
+	maxChannels   = 64
+	maxMaxPending = 65_536
+)
+
+// SetDefaults fills in what is not set.
+func (c *Config) SetDefaults() {
+	if c.URL == "" {
+		c.URL = DefaultURL
+	}
+	if c.RoutingKey == "" {
+		c.RoutingKey = DefaultRoutingKey
+	}
+	if c.Channels == 0 {
+		c.Channels = DefaultChannels
+	}
+	if c.MaxPending == 0 {
+		c.MaxPending = DefaultMaxPending
+	}
+	if c.ConnectTimeout == 0 {
+		c.ConnectTimeout = DefaultConnectTimeout
+	}
+	if c.Heartbeat == 0 {
+		c.Heartbeat = DefaultHeartbeat
+	}
+}
+
+// Validate reports the first field that cannot be used, as a
+// *penstock.FieldError. It expects SetDefaults to have run and opens no file.
+func (c *Config) Validate() error {
+	uri, err := c.address()
+	if err != nil {
+		return err
+	}
+	if _, err := template.Parse(c.RoutingKey); err != nil {
+		return field("routing_key", fmt.Sprintf("cannot be used (%v)", err), "write a template such as orders.{topic}")
+	}
+	switch {
+	case c.Password != "" && c.User == "":
+		return field("password", "is set without user", "set user too")
+	case len(c.Exchange) > maxShortString:
+		return field("exchange", "is longer than 255 bytes", "name an exchange that exists")
+	case c.DeclareQueue != "" && c.Exchange != "":
+		return field("declare_queue", "is set beside exchange", "remove it, declare the queue and bind it to the exchange yourself; or leave out exchange")
+	case len(c.DeclareQueue) > maxShortString:
+		return field("declare_queue", "is longer than 255 bytes", "shorten the name")
+	case c.Channels < 1 || c.Channels > maxChannels:
+		return field("channels", fmt.Sprintf("is %d", c.Channels), "choose 1 to %d", maxChannels)
+	case c.MaxPending < 1 || c.MaxPending > maxMaxPending:
+		return field("max_pending", fmt.Sprintf("is %d", c.MaxPending), "choose 1 to %d", maxMaxPending)
+	case c.ConnectTimeout < 0:
+		return field("connect_timeout", "is negative", "write a duration such as 5s")
+	case c.Heartbeat < time.Second:
+		return field("heartbeat", fmt.Sprintf("is %v", c.Heartbeat), "choose 1s or more")
+	case (c.TLS.CertFile == "") != (c.TLS.KeyFile == ""):
+		return field("tls", "has only one of cert_file and key_file", "set both, or none for a broker that asks for no certificate")
+	case c.TLS != (TLSConfig{}) && uri.Scheme != "amqps":
+		return field("tls", "is set, but the URL is not amqps://", "write amqps:// (port 5671 by default)")
+	}
+	return nil
+}
+
+// address is the URL in parts, with the user that applies. Its errors never
+// quote the URL, not even a part: a password with an unescaped slash passes for
+// a port.
+func (c *Config) address() (amqp.URI, error) {
+	uri, err := amqp.ParseURI(c.URL)
+	if err != nil {
+		return uri, field("url", "is not an AMQP URL", "write amqp://user:password@host:5672/vhost; in user, password and vhost write special characters as %%XX")
+	}
+	if c.User != "" {
+		uri.Username, uri.Password = c.User, c.Password
+	}
+	return uri, nil
+}
+
+func field(name, problem, hint string, args ...any) error {
+	return &penstock.FieldError{Field: name, Problem: problem, Hint: fmt.Sprintf(hint, args...)}
+}

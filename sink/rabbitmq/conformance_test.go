@@ -1,0 +1,68 @@
+package rabbitmq_test
+
+import (
+	"log/slog"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/tcpproxy"
+	"github.com/penstock/penstock/internal/testserver"
+	"github.com/penstock/penstock/sink/rabbitmq"
+	"github.com/penstock/penstock/sink/sinktest"
+)
+
+// TestConformance runs against a broker of its own, which it kills.
+func TestConformance(t *testing.T) {
+	server := testserver.StartRabbitMQ(t)
+	const password = "hush-hush-4711"
+	for _, args := range [][]string{
+		{"add_user", "relay", password},
+		{"set_permissions", "relay", "", ".*", ""},
+	} {
+		_, err := server.Ctl(args...)
+		check(t, err)
+	}
+
+	sinktest.Run(t, sinktest.Harness{
+		Features: sinktest.Features{ReadBack: true, Network: true, Durable: true, Routes: true, Refuses: true, Secrets: true},
+		New: func(t *testing.T) *sinktest.Destination {
+			room := newRoom(t, server.URL)
+			proxy := tcpproxy.New(t, host(t, server.URL))
+			as := func(password string) func(*testing.T, *slog.Logger) penstock.Sink {
+				return func(t *testing.T, log *slog.Logger) penstock.Sink {
+					cfg := room.config(t, proxy.Addr())
+					u, err := url.Parse(cfg.URL)
+					check(t, err)
+					u.User = url.UserPassword("relay", password)
+					cfg.URL = u.String()
+					s, err := rabbitmq.Open(cfg, log)
+					check(t, err)
+					return s
+				}
+			}
+			return &sinktest.Destination{
+				Topics:     []string{"orders.placed", "orders.cancelled"},
+				Open:       as(password),
+				Drain:      room.drain,
+				Down:       proxy.Refuse,
+				Up:         proxy.Resume,
+				Stall:      func() { proxy.Stall(tcpproxy.Both) },
+				Unroutable: &penstock.Message{ID: "lost", Topic: "invoices.sent", Payload: []byte("x")},
+				Bad: []sinktest.Bad{
+					{Name: "routing key of 300 bytes", Message: penstock.Message{ID: "bad", Topic: "orders." + strings.Repeat("x", 293)}},
+					{Name: "id of 256 bytes", Message: penstock.Message{ID: strings.Repeat("x", 256), Topic: "orders.placed"}},
+					{Name: "header name of 256 bytes", Message: penstock.Message{ID: "bad", Topic: "orders.placed", Headers: map[string]string{strings.Repeat("x", 256): ""}}},
+					{Name: "header CC", Message: penstock.Message{ID: "bad", Topic: "orders.placed", Headers: map[string]string{"CC": "elsewhere"}}},
+				},
+				Secrets:    []string{password, "wrong-4712"},
+				OpenDenied: as("wrong-4712"),
+				Restart: func(t *testing.T) {
+					check(t, server.Kill())
+					check(t, server.Start())
+				},
+			}
+		},
+	})
+}

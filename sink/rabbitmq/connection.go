@@ -1,0 +1,178 @@
+package rabbitmq
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// connection is one connection to the broker and its channels. When it breaks
+// it is thrown away with all of them.
+type connection struct {
+	amqp     *amqp.Connection
+	wire     *wire
+	cfg      *Config
+	channels []shared[*channel]
+	next     atomic.Uint32
+	gone     chan struct{} // closed when the connection is
+
+	mu      sync.Mutex
+	blocked *blocked // not nil while the broker refuses to read
+}
+
+// frameSize is asked for, RabbitMQ's own default; the broker may lower it.
+const frameSize = 128 << 10
+
+// blocked is RabbitMQ's alarm: it is short of memory or disk and reads nothing
+// more from connections that publish.
+type blocked struct {
+	reason string
+	over   chan struct{}
+}
+
+// connect dials and logs in. Its errors hold no secret: the library's own do
+// not quote the URL, and the URL is parsed before it comes here.
+func connect(cfg *Config, log *slog.Logger) (*connection, error) {
+	uri, err := cfg.address()
+	if err != nil {
+		return nil, err
+	}
+	tlsConfig, err := cfg.tlsConfig(uri)
+	if err != nil {
+		return nil, err
+	}
+	address := net.JoinHostPort(uri.Host, strconv.Itoa(uri.Port))
+	deadline := time.Now().Add(cfg.ConnectTimeout)
+	conn, err := dial(address, deadline, tlsConfig)
+	if err != nil {
+		return nil, explainDial(address, err)
+	}
+	w := newWire(conn)
+	// The library lifts the deadline in the middle of the handshake.
+	overdue := time.AfterFunc(time.Until(deadline), func() { _ = w.Close() })
+	defer overdue.Stop()
+
+	properties := amqp.NewConnectionProperties()
+	properties.SetClientConnectionName("penstock")
+	c := &connection{wire: w, cfg: cfg, channels: make([]shared[*channel], cfg.Channels), gone: make(chan struct{})}
+	c.amqp, err = amqp.Open(w, amqp.Config{
+		SASL:       []amqp.Authentication{uri.PlainAuth()},
+		Vhost:      uri.Vhost,
+		FrameSize:  frameSize,
+		Heartbeat:  cfg.Heartbeat,
+		Properties: properties,
+		Locale:     "en_US",
+	})
+	if err == nil {
+		go c.watch(c.amqp.NotifyBlocked(make(chan amqp.Blocking, 1)), c.amqp.NotifyClose(make(chan *amqp.Error, 1)), log)
+		err = c.declare(cfg.DeclareQueue)
+	}
+	if err != nil {
+		_ = w.Close()
+		if !overdue.Stop() && !errors.As(err, new(*amqp.Error)) {
+			err = fmt.Errorf("no answer within connect_timeout (%v)", cfg.ConnectTimeout)
+		}
+		return nil, explainLogin(uri, err)
+	}
+	log.Info("connected to RabbitMQ", "address", address, "vhost", uri.Vhost)
+	return c, nil
+}
+
+// declare creates the queue unless there is one of that name, of whatever type.
+func (c *connection) declare(queue string) error {
+	if queue == "" {
+		return nil
+	}
+	look, err := c.amqp.Channel()
+	if err != nil {
+		return err
+	}
+	if _, err = look.QueueDeclarePassive(queue, true, false, false, false, nil); err == nil {
+		return look.Close()
+	}
+	create, err := c.amqp.Channel() // the question that fails costs its channel
+	if err != nil {
+		return err
+	}
+	if _, err = create.QueueDeclare(queue, true, false, false, false, nil); err != nil {
+		return fmt.Errorf("declare_queue %q: %w", queue, err)
+	}
+	return create.Close()
+}
+
+// watch keeps track of what the broker says about the connection until it ends.
+func (c *connection) watch(blocking <-chan amqp.Blocking, closed <-chan *amqp.Error, log *slog.Logger) {
+	for b := range blocking { // ends with the connection
+		c.mu.Lock()
+		switch {
+		case b.Active && c.blocked == nil:
+			c.blocked = &blocked{reason: b.Reason, over: make(chan struct{})}
+			log.Warn("RabbitMQ has blocked publishers", "reason", b.Reason)
+		case !b.Active && c.blocked != nil:
+			close(c.blocked.over)
+			c.blocked = nil
+			log.Info("RabbitMQ takes messages again")
+		}
+		c.mu.Unlock()
+	}
+	close(c.gone)
+	if err := <-closed; err != nil {
+		log.Warn("the connection to RabbitMQ was lost", "error", err)
+	}
+}
+
+// ready waits until the broker would read another message.
+func (c *connection) ready(ctx context.Context) error {
+	for {
+		c.mu.Lock()
+		b := c.blocked
+		c.mu.Unlock()
+		if b == nil {
+			return c.wire.await(ctx)
+		}
+		select {
+		case <-b.over:
+		case <-c.gone:
+			return nil // publishing will tell
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// blockedReason is why the broker reads nothing, empty if it does.
+func (c *connection) blockedReason() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.blocked == nil {
+		return ""
+	}
+	return c.blocked.reason
+}
+
+// channel returns the channels in turn, opening them as needed.
+func (c *connection) channel(ctx context.Context) (*channel, error) {
+	slot := &c.channels[int(c.next.Add(1))%len(c.channels)]
+	return slot.get(ctx, c.open)
+}
+
+func (c *connection) open() (*channel, error) { return openChannel(c) }
+
+func (c *connection) broken() bool { return c.amqp.IsClosed() }
+
+// close says goodbye to the broker, but not for long.
+func (c *connection) close(patience time.Duration) {
+	_ = c.amqp.CloseDeadline(time.Now().Add(patience))
+	c.abort()
+}
+
+// abort breaks the connection and so ends every Send that waits for it.
+func (c *connection) abort() { _ = c.wire.Close() }

@@ -1,0 +1,17 @@
+// Package rabbitmq is the sink for RabbitMQ (AMQP 0-9-1).
+//
+// Every message is published persistent and mandatory, and counts as delivered
+// when RabbitMQ has confirmed it and has not returned it: then it is in every
+// queue that it was routed to, at least one, on disk where the queue is durable.
+//
+//	message          AMQP
+//	ID               message-id
+//	Topic            routing key (by the template routing_key), else header penstock-topic
+//	Key              header penstock-key
+//	CreatedAt        timestamp; with created_at_header also penstock-created-at
+//	Attempt          header penstock-attempt, from the second on
+//	Headers          headers of the same name: traceparent stays traceparent
+//	Payload          body
+//
+// Consumers deduplicate by message-id. DESIGN.md tells how it works and why.
+package rabbitmq

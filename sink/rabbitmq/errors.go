@@ -1,0 +1,150 @@
+package rabbitmq
+
+import (
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"strings"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/penstock/penstock"
+)
+
+// verdicts is Send's answer in the making: nil as long as nothing failed.
+type verdicts struct {
+	errs []error
+	n    int
+}
+
+func (v *verdicts) set(i int, err error) {
+	if v.errs == nil {
+		v.errs = make([]error, v.n)
+	}
+	v.errs[i] = err
+}
+
+func (v *verdicts) setAll(which []int, err error) {
+	for _, i := range which {
+		v.set(i, err)
+	}
+}
+
+// unroutable: the broker has taken the message and thrown it away. Another
+// attempt makes sense, for someone may bind a queue.
+func unroutable(r amqp.Return) error {
+	if r.Exchange == "" {
+		return penstock.WithHint(fmt.Errorf("there is no queue named %q", r.RoutingKey),
+			"RabbitMQ threw the message away: create the queue, or set exchange and routing_key to what your queues are bound to")
+	}
+	return penstock.WithHint(fmt.Errorf("no queue is bound to exchange %q with routing key %q", r.Exchange, r.RoutingKey),
+		"RabbitMQ threw the message away: bind a queue, or change routing_key")
+}
+
+// refused: a nack.
+func refused() error {
+	return penstock.WithHint(errors.New("RabbitMQ did not take responsibility for the message (nack)"),
+		"a queue is full and rejects more, or failed; see its policy and RabbitMQ's log")
+}
+
+// gaveUp: the Send's time is over.
+func gaveUp(cause error, blocked string) error {
+	if blocked != "" {
+		return penstock.Unavailable(penstock.WithHint(fmt.Errorf("RabbitMQ has blocked all publishers (%s): %w", blocked, cause),
+			"free memory or disk space on the broker; the relay goes on by itself"))
+	}
+	return penstock.Unavailable(fmt.Errorf("RabbitMQ has not confirmed the message in time: %w", cause))
+}
+
+func closed() error {
+	return penstock.Unavailable(fmt.Errorf("RabbitMQ sink: %w", penstock.ErrClosed))
+}
+
+// errSuspect stands for: one of the messages closed the channel, and it is not
+// known which.
+var errSuspect = errors.New("suspect")
+
+// closedBecause is the verdict on messages that were under way when their
+// channel closed. AMQP closes a channel for what is wrong with one method, and
+// the connection for everything else.
+func closedBecause(e *amqp.Error) error {
+	switch {
+	case e == nil:
+		return closed()
+	case isWholeExchange(e):
+		return penstock.Unavailable(explainExchange(e))
+	case isChannelOnly(e):
+		return errSuspect
+	}
+	return penstock.Unavailable(fmt.Errorf("the connection to RabbitMQ was lost: %s", said(e)))
+}
+
+func isChannelOnly(e *amqp.Error) bool {
+	switch e.Code {
+	case amqp.ContentTooLarge, amqp.NoConsumers, amqp.AccessRefused, amqp.NotFound, amqp.ResourceLocked, amqp.PreconditionFailed:
+		return e.Server
+	}
+	return false
+}
+
+// isWholeExchange: no message at all can be published to the exchange. (A user
+// may also be refused single routing keys; RabbitMQ calls those topics.)
+func isWholeExchange(e *amqp.Error) bool {
+	return e.Server && (e.Code == amqp.NotFound || e.Code == amqp.AccessRefused && !strings.Contains(e.Reason, "access to topic"))
+}
+
+func explainExchange(e *amqp.Error) error {
+	err := fmt.Errorf("RabbitMQ refuses to publish: %s", said(e))
+	if e.Code == amqp.NotFound {
+		return penstock.WithHint(err, "create the exchange, or correct exchange in the configuration")
+	}
+	return penstock.WithHint(err, "give the user write permission on the exchange")
+}
+
+// explainGuilty is the verdict on the message that closes a channel all alone.
+func explainGuilty(e *amqp.Error) error {
+	err := fmt.Errorf("RabbitMQ does not take this message: %s", said(e))
+	switch e.Code {
+	case amqp.PreconditionFailed, amqp.ContentTooLarge:
+		return penstock.Permanent(penstock.WithHint(err, "raise max_message_size on the broker if it is about size, else change what is published"))
+	case amqp.AccessRefused:
+		return penstock.WithHint(err, "give the user permission to write to this routing key")
+	}
+	return err
+}
+
+// said is the broker's text, without the library's decoration.
+func said(e *amqp.Error) string {
+	if e.Server {
+		return fmt.Sprintf("%s (code %d)", e.Reason, e.Code)
+	}
+	return e.Reason
+}
+
+func explainDial(address string, err error) error {
+	err = fmt.Errorf("connect to RabbitMQ at %s: %w", address, err)
+	var unknown x509.UnknownAuthorityError
+	var name x509.HostnameError
+	switch {
+	case errors.As(err, &unknown):
+		return penstock.WithHint(err, "set tls.ca_file to the authority that signed the broker's certificate")
+	case errors.As(err, &name):
+		return penstock.WithHint(err, "set tls.server_name to a name in the broker's certificate")
+	}
+	return penstock.WithHint(err, "see that the broker runs and url names it; the relay tries again by itself")
+}
+
+func explainLogin(uri amqp.URI, err error) error {
+	var e *amqp.Error
+	if !errors.As(err, &e) {
+		return fmt.Errorf("log in to RabbitMQ at %s: %w", uri.Host, err)
+	}
+	err = fmt.Errorf("log in to RabbitMQ at %s: %s", uri.Host, said(e))
+	switch {
+	case e == amqp.ErrVhost || e.Code == amqp.NotAllowed:
+		return penstock.WithHint(err, "see that the virtual host %q exists and that user %q may use it", uri.Vhost, uri.Username)
+	case e.Code == amqp.AccessRefused:
+		return penstock.WithHint(err, "check the user name (%q) and the password", uri.Username)
+	}
+	return err
+}

@@ -1,0 +1,140 @@
+package rabbitmq
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/template"
+)
+
+// Sink publishes to a RabbitMQ exchange. It is not a penstock.InOrderSink: on a
+// channel a message that has nowhere to go is overtaken by those behind it.
+type Sink struct {
+	cfg    Config
+	key    *template.Template
+	broker *broker
+	gate   gate
+}
+
+var _ penstock.Sink = (*Sink)(nil)
+
+// Open checks the configuration. It does not need the broker to be there: the
+// first Send connects, and Sends fail as Unavailable until that succeeds.
+func Open(cfg Config, log *slog.Logger) (*Sink, error) {
+	cfg.SetDefaults()
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	uri, err := cfg.address()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := cfg.tlsConfig(uri); err != nil {
+		return nil, err // a wrong file name is found now rather than at night
+	}
+	key, err := template.Parse(cfg.RoutingKey)
+	if err != nil {
+		return nil, err
+	}
+	if cfg.TLS.DangerouslySkipCertificateCheck {
+		log.Warn("tls.dangerously_skip_certificate_check is set: anyone on the network can pose as the broker")
+	}
+	s := &Sink{cfg: cfg, key: key}
+	s.broker = &broker{cfg: &s.cfg, log: log}
+	return s, nil
+}
+
+// Send publishes the messages, persistent and mandatory, and waits until the
+// broker has confirmed each one.
+//
+// Unavailable: the broker cannot be reached, is blocked by an alarm, or lets
+// nobody publish to the exchange. Permanent: the message breaks a limit of AMQP
+// or of the broker. Unmarked: no queue takes it, or a queue refused it.
+func (s *Sink) Send(ctx context.Context, msgs []penstock.Message) []error {
+	if len(msgs) == 0 {
+		return nil
+	}
+	if !s.gate.enter() {
+		return penstock.SendError(msgs, closed())
+	}
+	defer s.gate.leave()
+
+	conn, err := s.broker.connection(ctx)
+	if err != nil {
+		return penstock.SendError(msgs, err)
+	}
+	out := outgoing{
+		msgs: msgs,
+		todo: make([]int, 0, len(msgs)),
+		keys: make([]string, 0, len(msgs)),
+		errs: &verdicts{n: len(msgs)},
+	}
+	for i := range msgs {
+		key, err := s.routingKey(&msgs[i], conn.amqp.Config.FrameSize)
+		if err != nil {
+			out.errs.set(i, err)
+			continue
+		}
+		out.todo = append(out.todo, i)
+		out.keys = append(out.keys, key)
+	}
+	for rest := out; len(rest.todo) > 0; {
+		part := rest
+		n := min(len(rest.todo), s.cfg.MaxPending) // a channel takes no more
+		part.todo, part.keys = rest.todo[:n], rest.keys[:n]
+		rest.todo, rest.keys = rest.todo[n:], rest.keys[n:]
+		s.sendPart(ctx, conn, part)
+	}
+	return out.errs.errs
+}
+
+func (s *Sink) sendPart(ctx context.Context, conn *connection, out outgoing) {
+	ch, err := conn.channel(ctx)
+	if err != nil {
+		out.errs.setAll(out.todo, s.explainOpen(ctx, conn, err))
+		return
+	}
+	if suspects := ch.send(ctx, s, out); len(suspects) > 0 {
+		s.isolate(ctx, conn, out.only(suspects))
+	}
+}
+
+// explainOpen is the error of messages for which no channel could be opened.
+func (s *Sink) explainOpen(ctx context.Context, conn *connection, err error) error {
+	var e *amqp.Error
+	switch {
+	case ctx.Err() != nil:
+		return gaveUp(context.Cause(ctx), conn.blockedReason())
+	case s.gate.isClosed():
+		return closed()
+	case errors.As(err, &e):
+		err = errors.New(said(e))
+	}
+	return penstock.Unavailable(fmt.Errorf("open a channel on RabbitMQ: %w", err))
+}
+
+// Close waits for running Sends until ctx ends; those that run longer then end
+// with an Unavailable error.
+func (s *Sink) Close(ctx context.Context) error {
+	idle, first := s.gate.close()
+	if !first {
+		return nil
+	}
+	select {
+	case <-idle:
+		s.broker.stop(goodbye)
+		return nil
+	case <-ctx.Done():
+		s.broker.stop(0)
+		return fmt.Errorf("close RabbitMQ sink: messages were not confirmed in time and will be sent again: %w", context.Cause(ctx))
+	}
+}
+
+// goodbye is how long the broker has to answer that the connection is closed.
+const goodbye = time.Second

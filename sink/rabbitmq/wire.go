@@ -1,0 +1,146 @@
+package rabbitmq
+
+import (
+	"context"
+	"net"
+	"sync"
+)
+
+// wire gathers what is written to a connection. The AMQP library flushes after
+// every message; here that is a copy into a buffer, and one goroutine hands the
+// buffer to the kernel: everything that came together while its last call ran,
+// or, while a Send holds it back, a good handful at a time.
+//
+// Write never blocks, so the library never blocks with its locks held; who
+// wants to publish asks for room first, with a context.
+type wire struct {
+	net.Conn
+
+	mu      sync.Mutex
+	work    sync.Cond // for the writing goroutine
+	filling []byte
+	writing []byte
+	holders int
+	err     error         // the first failure; nothing is written after it
+	room    chan struct{} // closed when the buffer is taken; nil if nobody waits
+}
+
+const (
+	// wireBatch is what is worth a system call while more is coming.
+	wireBatch = 32 << 10
+	// wireLimit is how much may wait for the kernel before publishing pauses.
+	wireLimit = 256 << 10
+	// wireKeep is the largest buffer that is used again.
+	wireKeep = 1 << 20
+)
+
+// newWire starts the writing goroutine, which ends with Close.
+func newWire(conn net.Conn) *wire {
+	w := &wire{Conn: conn}
+	w.work.L = &w.mu
+	go w.run()
+	return w
+}
+
+func (w *wire) run() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for {
+		for w.err == nil && (len(w.filling) == 0 || w.holders > 0 && len(w.filling) < wireBatch) {
+			w.work.Wait()
+		}
+		if w.err != nil {
+			return
+		}
+		w.filling, w.writing = w.writing[:0], w.filling
+		w.wakeWaiting()
+		w.mu.Unlock()
+		_, err := w.Conn.Write(w.writing)
+		if cap(w.writing) > wireKeep {
+			w.writing = nil
+		}
+		w.mu.Lock()
+		if err != nil {
+			w.fail(err)
+			// The library reads on a broken connection until it hears of it.
+			_ = w.Conn.Close()
+		}
+	}
+}
+
+// Write takes all of p or fails with what broke the connection.
+func (w *wire) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.err != nil {
+		return 0, w.err
+	}
+	w.filling = append(w.filling, p...)
+	if w.holders == 0 || len(w.filling) >= wireBatch {
+		w.work.Signal()
+	}
+	return len(p), nil
+}
+
+// hold announces more writes until release, so that small ones wait for
+// company.
+func (w *wire) hold() {
+	w.mu.Lock()
+	w.holders++
+	w.mu.Unlock()
+}
+
+func (w *wire) release() {
+	w.mu.Lock()
+	w.holders--
+	if w.holders == 0 {
+		w.work.Signal()
+	}
+	w.mu.Unlock()
+}
+
+// await waits until there is room for another message. A broken connection has
+// room: the write then tells what broke it.
+func (w *wire) await(ctx context.Context) error {
+	for {
+		w.mu.Lock()
+		if w.err != nil || len(w.filling) < wireLimit {
+			w.mu.Unlock()
+			return nil
+		}
+		if w.room == nil {
+			w.room = make(chan struct{})
+		}
+		room := w.room
+		w.mu.Unlock()
+		select {
+		case <-room:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// Close closes the connection; what is still in the buffer is lost.
+func (w *wire) Close() error {
+	w.mu.Lock()
+	w.fail(net.ErrClosed)
+	w.mu.Unlock()
+	return w.Conn.Close()
+}
+
+// fail and wakeWaiting are called with mu held.
+func (w *wire) fail(err error) {
+	if w.err == nil {
+		w.err = err
+	}
+	w.work.Signal()
+	w.wakeWaiting()
+}
+
+func (w *wire) wakeWaiting() {
+	if w.room != nil {
+		close(w.room)
+		w.room = nil
+	}
+}
