@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/internal/readback"
 	"github.com/penstock/penstock/config"
+	"github.com/penstock/penstock/internal/readback"
 	"github.com/penstock/penstock/relay"
 )
 
