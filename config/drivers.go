@@ -13,6 +13,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/sink/discard"
 	"github.com/penstock/penstock/sink/nats"
+	"github.com/penstock/penstock/sink/rabbitmq"
 	"github.com/penstock/penstock/sink/stdout"
 	"github.com/penstock/penstock/store/postgres"
 	"github.com/penstock/penstock/store/sqlite"
@@ -20,15 +21,17 @@ import (
 
 // Sink is the configuration of one sink: exactly one field is set.
 type Sink struct {
-	NATS    *nats.Config    `yaml:"nats"`
-	Stdout  *stdout.Config  `yaml:"stdout"`
-	Discard *discard.Config `yaml:"discard"`
+	RabbitMQ *rabbitmq.Config `yaml:"rabbitmq"`
+	NATS     *nats.Config     `yaml:"nats"`
+	Stdout   *stdout.Config   `yaml:"stdout"`
+	Discard  *discard.Config  `yaml:"discard"`
 }
 
 // sinks is the driver list: the key in the file, what --sink takes, and the
 // schemes it is known by. A new sink is its folder, a field above and a line
 // here.
 var sinks = []sinkDriver{
+	driver("rabbitmq", "amqp://HOST", []string{"amqp", "amqps"}, func(s *Sink) **rabbitmq.Config { return &s.RabbitMQ }, rabbitmq.ParseURL, rabbitmq.Open),
 	driver("nats", "nats://HOST or embedded[:DIR]", []string{"nats", "tls", "ws", "wss", "embedded"}, func(s *Sink) **nats.Config { return &s.NATS }, nats.ParseURL, nats.Open),
 	driver("stdout", "stdout", []string{"stdout", "-"}, func(s *Sink) **stdout.Config { return &s.Stdout }, stdout.ParseURL, stdout.Open),
 	driver("discard", "discard", []string{"discard"}, func(s *Sink) **discard.Config { return &s.Discard }, discard.ParseURL, discard.Open),

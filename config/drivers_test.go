@@ -18,6 +18,8 @@ var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
 
 func TestParseSink(t *testing.T) {
 	for _, tc := range []struct{ url, name string }{
+		{"amqp://app:hunter2@localhost/shop?exchange=orders", "rabbitmq"},
+		{"amqps://localhost", "rabbitmq"},
 		{"stdout", "stdout"},
 		{"discard", "discard"},
 		{"nats://localhost:4222", "nats"},
@@ -40,6 +42,8 @@ func TestParseSinkErrors(t *testing.T) {
 		{"localhost:5672", "sink is not a URL of a known kind"},
 		{"hunter2", "embedded[:DIR], stdout or discard"},
 		{"nats://app:hunter2@localhost?nope=1", "sink nats: nope"},
+		{"amqp://app:hunter2@localhost:port", "sink rabbitmq: url"},
+		{"amqp://app:hunter2@localhost?nope=1", "sink rabbitmq: nope"},
 		{"discard://app:hunter2@localhost", "sink discard: "},
 	} {
 		_, err := ParseSink(tc.url)
@@ -52,7 +56,7 @@ func TestParseSinkErrors(t *testing.T) {
 }
 
 func TestOpenSink(t *testing.T) {
-	for _, url := range []string{"discard", "nats://127.0.0.1:1"} {
+	for _, url := range []string{"discard", "nats://127.0.0.1:1", "amqp://127.0.0.1:1"} {
 		s, err := ParseSink(url)
 		if err != nil {
 			t.Fatal(err)

@@ -59,7 +59,12 @@ const secretWords = `(?:passw(?:or)?d|passphrase|pwd|secret|token|seed|nkey|priv
 
 // Redact masks the passwords in a URL, or in a text with a URL in it.
 func Redact(s string) string {
-	s = userinfo.ReplaceAllString(s, "${1}:"+masked+"@")
+	s = userinfo.ReplaceAllStringFunc(s, func(found string) string {
+		if found == "://user:password@" { // as hints show a URL's form
+			return found
+		}
+		return userinfo.ReplaceAllString(found, "${1}:"+masked+"@")
+	})
 	s = natsToken.ReplaceAllString(s, "${1}"+masked+"@")
 	return parameter.ReplaceAllString(s, "${1}"+masked)
 }
