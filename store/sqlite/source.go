@@ -19,6 +19,7 @@ type source struct {
 	req   penstock.Subscribe
 	subID int64 // 0 when ephemeral
 	epoch int64
+	look  *sql.Stmt // at the subscription's row; nil when ephemeral
 	fetch *sql.Stmt
 
 	fetching sync.Mutex // one Fetch at a time
@@ -52,12 +53,22 @@ func (s *Store) Subscribe(ctx context.Context, req penstock.Subscribe) (penstock
 	if err := in(ctx, join); err != nil {
 		return nil, err
 	}
-	var err error
-	if src.fetch, err = s.readers.PrepareContext(ctx, on(Table(req.Outbox), fetchSQL)); err != nil {
+	if err := src.prepare(ctx); err != nil {
 		_ = src.Close(context.WithoutCancel(ctx))
 		return nil, s.explain(err)
 	}
 	return src, nil
+}
+
+// prepare parses what every Fetch runs.
+func (s *source) prepare(ctx context.Context) (err error) {
+	if s.subID != 0 {
+		if s.look, err = s.store.readers.PrepareContext(ctx, `select epoch, retries from penstock_subscriptions where id = ?`); err != nil {
+			return err
+		}
+	}
+	s.fetch, err = s.store.readers.PrepareContext(ctx, on(Table(s.box.name), fetchSQL))
+	return err
 }
 
 // watch finds where an ephemeral reader begins.
@@ -157,7 +168,7 @@ func (s *source) Fetch(ctx context.Context, limit penstock.Limit) (penstock.Batc
 // was fenced before it sends more, and reads the dead letters sent back.
 func (s *source) readRetries(ctx context.Context, p *page) error {
 	var epoch, retries int64
-	err := s.store.readers.QueryRowContext(ctx, `select epoch, retries from penstock_subscriptions where id = ?`, s.subID).Scan(&epoch, &retries)
+	err := s.look.QueryRowContext(ctx, s.subID).Scan(&epoch, &retries)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return s.end(noOutbox(s.box.name))
@@ -253,8 +264,10 @@ func (s *source) Close(ctx context.Context) error {
 	if closed {
 		return nil
 	}
-	if s.fetch != nil {
-		_ = s.fetch.Close()
+	for _, statement := range []*sql.Stmt{s.look, s.fetch} {
+		if statement != nil {
+			_ = statement.Close()
+		}
 	}
 	if s.subID == 0 {
 		return nil

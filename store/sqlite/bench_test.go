@@ -1,0 +1,144 @@
+package sqlite_test
+
+import (
+	"bytes"
+	"context"
+	"path/filepath"
+	"testing"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/store/sqlite"
+)
+
+// The messages of every benchmark: 200 bytes of payload and a traceparent.
+func benchMessages(n int) []penstock.Message {
+	msgs := make([]penstock.Message, n)
+	for i := range msgs {
+		msgs[i] = penstock.Message{
+			Key: "N14228", Topic: "flight.departed", Payload: bytes.Repeat([]byte{'x'}, 200),
+			Headers: map[string]string{"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"},
+		}
+	}
+	return msgs
+}
+
+func benchStore(b *testing.B, backlog int) (*sqlite.Store, string) {
+	path := filepath.Join(b.TempDir(), "app.db")
+	s := open(b, path)
+	ctx := context.Background()
+	if err := s.Migrate(ctx); err != nil {
+		b.Fatal(err)
+	}
+	if err := s.CreateOutbox(ctx, "orders"); err != nil {
+		b.Fatal(err)
+	}
+	if backlog > 0 {
+		if err := s.Publish(ctx, "orders", benchMessages(backlog)...); err != nil {
+			b.Fatal(err)
+		}
+	}
+	return s, path
+}
+
+// One message per business transaction, durable.
+func BenchmarkCommit(b *testing.B) {
+	_, path := benchStore(b, 0)
+	app, err := sqlite.OpenDB(path)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer app.Close()
+	msgs := benchMessages(1)
+	for b.Loop() {
+		tx, err := app.Begin()
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := sqlite.Publish(b.Context(), tx, "orders", msgs...); err != nil {
+			b.Fatal(err)
+		}
+		if err := tx.Commit(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// A thousand messages in one transaction.
+func BenchmarkPublish1000(b *testing.B) {
+	s, _ := benchStore(b, 0)
+	msgs := benchMessages(1000)
+	for b.Loop() {
+		if err := s.Publish(b.Context(), "orders", msgs...); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.N)*1000/b.Elapsed().Seconds(), "msgs/s")
+}
+
+const benchBacklog = 100_000
+
+// Pages of 2,000 through a backlog of 100,000, without settling.
+func BenchmarkFetch(b *testing.B) {
+	s, _ := benchStore(b, benchBacklog)
+	b.ReportAllocs()
+	read := 0
+	for b.Loop() {
+		read += drain(b, s, penstock.Subscribe{Outbox: "orders", Ephemeral: true}, nil)
+	}
+	b.ReportMetric(float64(read)/b.Elapsed().Seconds(), "msgs/s")
+}
+
+// The same with every page settled.
+func BenchmarkFetchSettle(b *testing.B) {
+	s, _ := benchStore(b, benchBacklog)
+	b.ReportAllocs()
+	read := 0
+	for i := 0; b.Loop(); i++ {
+		read += drain(b, s, penstock.Subscribe{Outbox: "orders", Subscription: string(rune('a' + i))},
+			func(src penstock.Source, batch penstock.Batch) error {
+				return src.Settle(b.Context(), penstock.Settled{Batch: batch})
+			})
+	}
+	b.ReportMetric(float64(read)/b.Elapsed().Seconds(), "msgs/s")
+}
+
+func drain(b *testing.B, s *sqlite.Store, req penstock.Subscribe, each func(penstock.Source, penstock.Batch) error) int {
+	src, err := s.Subscribe(b.Context(), req)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer src.Close(b.Context())
+	read := 0
+	for {
+		batch, err := src.Fetch(b.Context(), penstock.Limit{Messages: 2000, Bytes: 16 << 20})
+		if err != nil {
+			b.Fatal(err)
+		}
+		if len(batch.Messages) == 0 {
+			return read
+		}
+		read += len(batch.Messages)
+		if each == nil {
+			continue
+		}
+		if err := each(src, batch); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// What an idle relay costs per look.
+func BenchmarkIdleFetch(b *testing.B) {
+	s, _ := benchStore(b, 0)
+	src, err := s.Subscribe(b.Context(), penstock.Subscribe{Outbox: "orders", Subscription: "idle"})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer src.Close(b.Context())
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := src.Fetch(b.Context(), penstock.Limit{Messages: 2000, Bytes: 16 << 20}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

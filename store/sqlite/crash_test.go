@@ -1,0 +1,114 @@
+package sqlite_test
+
+import (
+	"slices"
+	"strconv"
+	"testing"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/store/sqlite"
+)
+
+// Two processes write business transactions and are killed -9 in the middle of
+// it while this one reads, settles and reclaims. Whatever was committed is
+// delivered, nothing else is, and the file is whole.
+func TestKilledWhilePublishing(t *testing.T) {
+	path, s, app := newFile(t, sqlite.Options{})
+	mustExec(t, app, `create table orders (id integer primary key autoincrement, total integer)`)
+	ctx := t.Context()
+	src := subscribe(t, s, "billing")
+
+	var acknowledged, delivered []string
+	relay := func() {
+		msgs, batches := fetchAll(t, src)
+		for _, m := range msgs {
+			delivered = append(delivered, string(m.Payload))
+		}
+		if err := src.Settle(ctx, batches...); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Maintain(ctx, "orders"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for round := range 3 {
+		lines := make(chan []string)
+		for i := range 2 {
+			c := start(t, childPublish, path)
+			go func() { lines <- c.killAfter(t, 100*(i+1)) }()
+		}
+		for range 2 {
+			relaying := true
+			for relaying {
+				select {
+				case l := <-lines:
+					acknowledged = append(acknowledged, l...)
+					relaying = false
+				default:
+					relay()
+				}
+			}
+		}
+		if round == 1 { // and the reader begins anew
+			if err := src.Close(ctx); err != nil {
+				t.Fatal(err)
+			}
+			src = subscribe(t, s, "billing")
+		}
+	}
+	relay()
+
+	if check := scan[string](t, app, `pragma integrity_check`); check != "ok" {
+		t.Errorf("integrity_check: %s", check)
+	}
+	rows, err := app.Query(`select id from orders order by id`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	var committed []string
+	for rows.Next() {
+		var id int64
+		if err := rows.Scan(&id); err != nil {
+			t.Fatal(err)
+		}
+		committed = append(committed, strconv.FormatInt(id, 10))
+	}
+	if !slices.Equal(delivered, committed) {
+		t.Errorf("%d orders were committed, %d delivered, or not in the order of commits", len(committed), len(delivered))
+	}
+	for _, a := range acknowledged {
+		if !slices.Contains(committed, a) {
+			t.Errorf("order %s was committed before the kill and is gone", a)
+		}
+	}
+}
+
+// The position of a reader that was never closed is where it settled last, and
+// its lease keeps others out until it ends.
+func TestAbandonedReader(t *testing.T) {
+	path, s, _ := newFile(t, sqlite.Options{})
+	ctx := t.Context()
+	if err := s.Publish(ctx, "orders", numbered(30)...); err != nil {
+		t.Fatal(err)
+	}
+	dead, err := s.Subscribe(ctx, penstock.Subscribe{Outbox: "orders", Subscription: "billing", Lease: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var batches []penstock.Batch
+	for range 3 {
+		b, err := dead.Fetch(ctx, penstock.Limit{Messages: 10, Bytes: 1 << 20})
+		if err != nil {
+			t.Fatal(err)
+		}
+		batches = append(batches, b)
+	}
+	if err := dead.Settle(ctx, penstock.Settled{Batch: batches[2]}, penstock.Settled{Batch: batches[0]}); err != nil {
+		t.Fatal(err)
+	}
+	heir := subscribe(t, open(t, path), "billing")
+	if got, _ := fetchAll(t, heir); len(got) != 20 || string(got[0].Payload) != "10" {
+		t.Errorf("the next reader got %d messages, want the 20 behind the settled ones", len(got))
+	}
+}

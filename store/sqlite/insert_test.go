@@ -1,0 +1,186 @@
+package sqlite_test
+
+import (
+	"bytes"
+	"errors"
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/store/sqlite"
+)
+
+// What any language can do: an INSERT beside the business data.
+func TestPlainInsert(t *testing.T) {
+	_, s, app := newFile(t, sqlite.Options{})
+	mustExec(t, app, `create table orders (id integer primary key, total integer)`)
+	before := time.Now().Add(-time.Second)
+	for _, insert := range []string{
+		`insert into penstock_outbox_orders (payload) values ('text')`,
+		`insert into penstock_outbox_orders (key, topic, headers, payload) values ('k', 'order.made', '{"traceparent": "00-1", "n": 7}', x'00ff')`,
+		`insert into penstock_outbox_orders (id, key, payload) values ('mine', null, '')`,
+		`insert into penstock_outbox_orders (key, payload) values (42, x'')`,
+	} {
+		tx, err := app.Begin()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, statement := range []string{`insert into orders (total) values (1)`, insert} {
+			if _, err := tx.Exec(statement); err != nil {
+				t.Fatal(statement, err)
+			}
+		}
+		if err := tx.Commit(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, _ := fetchAll(t, subscribe(t, s, "billing"))
+	if len(got) != 4 {
+		t.Fatalf("got %d messages, want 4: %v", len(got), got)
+	}
+	want := []penstock.Message{
+		{Payload: []byte("text")},
+		{Key: "k", Topic: "order.made", Headers: map[string]string{"traceparent": "00-1", "n": "7"}, Payload: []byte{0, 255}},
+		{ID: "mine"},
+		{Key: "42"},
+	}
+	uid := scan[string](t, app, `select uid from penstock_outboxes`)
+	for i, w := range want {
+		g := got[i]
+		if g.Key != w.Key || g.Topic != w.Topic || !maps.Equal(g.Headers, w.Headers) || !bytes.Equal(g.Payload, w.Payload) {
+			t.Errorf("message %d is %+v, want %+v", i, g, w)
+		}
+		if w.ID == "" {
+			w.ID = uid + "-" + string(rune('1'+i))
+		}
+		if g.ID != w.ID || g.Seq != int64(i+1) || g.Attempt != 1 {
+			t.Errorf("message %d has id %q, seq %d, attempt %d; want id %q", i, g.ID, g.Seq, g.Attempt, w.ID)
+		}
+		if g.CreatedAt.Before(before) || g.CreatedAt.After(time.Now().Add(time.Second)) {
+			t.Errorf("message %d was created at %s, now is %s", i, g.CreatedAt, time.Now())
+		}
+	}
+}
+
+// The table refuses what no broker could carry, and says which column it is.
+func TestPlainInsertOfWhatCannotBeCarried(t *testing.T) {
+	_, s, app := newFile(t, sqlite.Options{})
+	for column, value := range map[string]any{
+		"id":      "a\x00b",
+		"key":     "a\x00b",
+		"topic":   strings.Repeat("é", 513),
+		"headers": `["not", "an object"]`,
+		"payload": nil,
+	} {
+		_, err := app.Exec(`insert into penstock_outbox_orders (payload) values ('x')`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err = app.Exec(`update penstock_outbox_orders set `+column+` = ?`, value); err == nil || !strings.Contains(err.Error(), column) {
+			t.Errorf("%s = %.20q: the error %v does not name the column", column, value, err)
+		}
+	}
+	if _, err := app.Exec(`insert into penstock_outbox_orders (headers, payload) values ('{broken', 'x')`); err == nil || !strings.Contains(err.Error(), "JSON") {
+		t.Errorf("broken headers: %v", err)
+	}
+	// Constraints can be switched off. Even so, nobody is held up.
+	mustExec(t, app, `pragma ignore_check_constraints = 1`)
+	mustExec(t, app, `insert into penstock_outbox_orders (headers, payload) values ('{broken', 'last')`)
+	got, _ := fetchAll(t, subscribe(t, s, "billing"))
+	last := got[len(got)-1]
+	if string(last.Payload) != "last" || last.Headers["penstock-invalid-headers"] != "{broken" {
+		t.Errorf("the message with broken headers is %+v", last)
+	}
+}
+
+// Names are quoted, kept apart by their capitals, and never run.
+func TestTable(t *testing.T) {
+	for name, want := range map[string]string{
+		"orders":   `"penstock_outbox_orders"`,
+		"Orders":   `"penstock_outbox_Orders~1"`,
+		"oRDERS":   `"penstock_outbox_oRDERS~3e"`,
+		"orders~1": `"penstock_outbox_orders~1~0"`,
+		`a"b`:      `"penstock_outbox_a""b"`,
+	} {
+		if got := sqlite.Table(name); got != want {
+			t.Errorf("Table(%q) = %s, want %s", name, got, want)
+		}
+	}
+	_, s, app := newFile(t, sqlite.Options{})
+	ctx := t.Context()
+	for _, name := range []string{"Orders", "ORDERS", "orders~1", `x"; drop table penstock_outboxes; --`, "line\n); drop table penstock_outboxes; --", "{table}", "ünï", "'"} {
+		if err := s.CreateOutbox(ctx, name); err != nil {
+			t.Fatalf("%q: %v", name, err)
+		}
+		mustExec(t, app, `insert into `+sqlite.Table(name)+` (payload) values (?)`, name)
+		src, err := s.Subscribe(ctx, penstock.Subscribe{Outbox: name, Subscription: name})
+		if err != nil {
+			t.Fatalf("%q: %v", name, err)
+		}
+		if got, batches := fetchAll(t, src); len(got) != 1 || string(got[0].Payload) != name {
+			t.Errorf("%q: got %v", name, got)
+		} else if err := src.Settle(ctx, penstock.Settled{Batch: batches[0].Batch, Verdicts: []penstock.Verdict{{Outcome: penstock.Dead, Err: "no"}}}); err != nil {
+			t.Errorf("%q: %v", name, err)
+		}
+		if err := s.Maintain(ctx, name); err != nil {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+	if all, err := s.Status(ctx); err != nil || len(all) != 9 {
+		t.Errorf("status lists %d outboxes, %v", len(all), err)
+	}
+}
+
+// Publish explains what it can tell from inside the application's transaction.
+func TestPublishErrors(t *testing.T) {
+	_, _, app := newFile(t, sqlite.Options{})
+	tx, err := app.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback()
+	if err := sqlite.Publish(t.Context(), tx, "invoices", penstock.Message{}); !errors.Is(err, penstock.ErrNoOutbox) {
+		t.Errorf("unknown outbox: %v", err)
+	}
+	var field *penstock.FieldError
+	err = sqlite.Publish(t.Context(), tx, "orders", penstock.Message{Key: "good"}, penstock.Message{Key: "\xff"})
+	if !errors.As(err, &field) || field.Field != "key" || !strings.Contains(err.Error(), "message 2 of 2") {
+		t.Errorf("bad key: %v", err)
+	}
+	var n int
+	if err := tx.QueryRow(`select count(*) from penstock_outbox_orders`).Scan(&n); err != nil || n != 0 {
+		t.Errorf("%d messages were written beside the bad one, %v", n, err)
+	}
+	fresh := openApp(t, t.TempDir()+"/other.db")
+	other, err := fresh.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Rollback()
+	if err := sqlite.Publish(t.Context(), other, "orders", penstock.Message{}); !errors.Is(err, penstock.ErrNotMigrated) {
+		t.Errorf("not migrated: %v", err)
+	}
+}
+
+// More than one statement's worth, by number and by size.
+func TestPublishInChunks(t *testing.T) {
+	_, s, _ := newFile(t, sqlite.Options{})
+	msgs := numbered(1000)
+	for i := 400; i < 410; i++ {
+		msgs[i].Payload = bytes.Repeat([]byte{byte(i)}, 1<<20)
+	}
+	if err := s.Publish(t.Context(), "orders", msgs...); err != nil {
+		t.Fatal(err)
+	}
+	got, _ := fetchAll(t, subscribe(t, s, "billing"))
+	if len(got) != len(msgs) {
+		t.Fatalf("got %d messages, want %d", len(got), len(msgs))
+	}
+	for i := range msgs {
+		if !bytes.Equal(got[i].Payload, msgs[i].Payload) {
+			t.Fatalf("message %d came out of turn", i)
+		}
+	}
+}

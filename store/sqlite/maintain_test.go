@@ -1,0 +1,142 @@
+package sqlite_test
+
+import (
+	"bytes"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/store/sqlite"
+)
+
+// After a backlog the file, too, gives most of its pages back.
+func TestFileShrinks(t *testing.T) {
+	_, s, app := newFile(t, sqlite.Options{})
+	ctx := t.Context()
+	src := subscribe(t, s, "billing")
+	msgs := make([]penstock.Message, 40)
+	for i := range msgs {
+		msgs[i].Payload = bytes.Repeat([]byte("x"), 1<<20)
+	}
+	if err := s.Publish(ctx, "orders", msgs...); err != nil {
+		t.Fatal(err)
+	}
+	full := scan[int](t, app, `pragma page_count`)
+	_, batches := fetchAll(t, src)
+	if err := src.Settle(ctx, batches...); err != nil {
+		t.Fatal(err)
+	}
+	const reserve = 4096 + 100
+	for calls := 0; scan[int](t, app, `pragma page_count`) > reserve; calls++ {
+		if calls > full {
+			t.Fatalf("the file has %d pages after %d calls of Maintain, had %d", scan[int](t, app, `pragma page_count`), calls, full)
+		}
+		if err := s.Maintain(ctx, "orders"); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A seq never comes again, or a cursor would pass over a message.
+func TestSeqsNeverComeAgain(t *testing.T) {
+	path, s, _ := newFile(t, sqlite.Options{})
+	ctx := t.Context()
+	src := subscribe(t, s, "billing")
+	var last int64
+	for range 5 {
+		if err := s.Publish(ctx, "orders", numbered(3)...); err != nil {
+			t.Fatal(err)
+		}
+		got, batches := fetchAll(t, src)
+		if len(got) != 3 || got[0].Seq <= last {
+			t.Fatalf("after seq %d came %v", last, got)
+		}
+		last = got[2].Seq
+		if err := src.Settle(ctx, batches...); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Maintain(ctx, "orders"); err != nil { // the table is empty now
+			t.Fatal(err)
+		}
+		if err := src.Close(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		s = open(t, path)
+		src = subscribe(t, s, "billing")
+	}
+	fresh := subscribe(t, s, "audit") // begins where the table does, not at 0
+	if err := s.Publish(ctx, "orders", numbered(1)...); err != nil {
+		t.Fatal(err)
+	}
+	status, err := s.Status(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, sub := range status[0].Subscriptions {
+		if sub.Backlog != 1 {
+			t.Errorf("backlog of %s is %d, want 1", sub.Subscription, sub.Backlog)
+		}
+	}
+	if got, _ := fetchAll(t, fresh); len(got) != 1 {
+		t.Errorf("the new subscription got %d messages, want 1", len(got))
+	}
+}
+
+// A backlog too long to count is a distance; the rate is a mean over a minute.
+func TestStatusOfALargeBacklog(t *testing.T) {
+	_, s, app := newFile(t, sqlite.Options{})
+	ctx := t.Context()
+	src := subscribe(t, s, "billing")
+	if err := s.Publish(ctx, "orders", numbered(30_000)...); err != nil {
+		t.Fatal(err)
+	}
+	mustExec(t, app, `delete from penstock_outbox_orders where seq between 29000 and 29099`) // the application's own doing
+	check := func(backlog, settled int64) penstock.SubscriptionStatus {
+		t.Helper()
+		status, err := s.Status(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sub := status[0].Subscriptions[0]
+		if sub.Backlog != backlog || sub.Settled != settled {
+			t.Errorf("backlog %d, settled %d; want %d and %d", sub.Backlog, sub.Settled, backlog, settled)
+		}
+		return sub
+	}
+	check(30_000, 0)
+	b, err := src.Fetch(ctx, penstock.Limit{Messages: 24_000, Bytes: 1 << 30})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := src.Settle(ctx, penstock.Settled{Batch: b}); err != nil {
+		t.Fatal(err)
+	}
+	// 24,000 a moment ago are 400 per second over a minute.
+	if sub := check(5_900, 24_000); sub.Rate < 200 || sub.Rate > 400 {
+		t.Errorf("rate is %f, want a little less than 400", sub.Rate)
+	}
+	mustExec(t, app, `update penstock_subscriptions set rate_at = ?`, time.Now().Add(-time.Minute).UnixMilli())
+	if sub := check(5_900, 24_000); math.Abs(sub.Rate-400/math.E) > 30 {
+		t.Errorf("a minute later the rate is %f, want about %f", sub.Rate, 400/math.E)
+	}
+}
+
+// A reader that lost its lease learns it at its next Fetch, before it sends
+// what the new reader sends too.
+func TestFencedReaderStopsAtFetch(t *testing.T) {
+	path, s, app := newFile(t, sqlite.Options{})
+	ctx := t.Context()
+	old := subscribe(t, s, "billing")
+	mustExec(t, app, `update penstock_subscriptions set lease_until = 0`)
+	subscribe(t, open(t, path), "billing")
+	if err := s.Publish(ctx, "orders", numbered(1)...); err != nil {
+		t.Fatal(err)
+	}
+	if b, err := old.Fetch(ctx, penstock.Limit{Messages: 10, Bytes: 1 << 20}); err == nil {
+		t.Errorf("the fenced reader got %v", b.Messages)
+	}
+}

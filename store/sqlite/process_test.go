@@ -1,0 +1,155 @@
+package sqlite_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/store/sqlite"
+)
+
+// Some promises are about processes. This test binary plays them: started with
+// childEnv it does one job on one file and no test.
+const childEnv = "PENSTOCK_SQLITE_TEST_CHILD"
+
+const (
+	childMigrate = "migrate"
+	childPublish = "publish" // until killed; prints each order's number once it is committed
+	childWrite   = "write"   // one message
+)
+
+func TestMain(m *testing.M) {
+	job, path, ok := strings.Cut(os.Getenv(childEnv), ":")
+	if !ok {
+		os.Exit(m.Run())
+	}
+	if err := runChild(context.Background(), job, path); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func runChild(ctx context.Context, job, path string) error {
+	s, err := sqlite.Open(ctx, path, sqlite.Options{BusyTimeout: patience})
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	switch job {
+	case childMigrate:
+		return s.Migrate(ctx)
+	case childWrite:
+		return s.Publish(ctx, "orders", penstock.Message{Payload: []byte("hello")})
+	case childPublish:
+		return publishOrders(ctx, path)
+	}
+	return fmt.Errorf("no job %q", job)
+}
+
+// publishOrders makes business transactions as fast as it can: an order and its
+// message, every tenth rolled back.
+func publishOrders(ctx context.Context, path string) error {
+	app, err := sqlite.OpenDB(path)
+	if err != nil {
+		return err
+	}
+	for i := 1; ; i++ {
+		tx, err := app.BeginTx(ctx, nil)
+		if err != nil {
+			return err
+		}
+		var order int64
+		if err := tx.QueryRow(`insert into orders (total) values (?) returning id`, i).Scan(&order); err != nil {
+			return err
+		}
+		msg := penstock.Message{Key: strconv.Itoa(i % 7), Payload: strconv.AppendInt(nil, order, 10)}
+		if err := sqlite.Publish(ctx, tx, "orders", msg); err != nil {
+			return err
+		}
+		if i%10 == 0 {
+			err = tx.Rollback()
+		} else if err = tx.Commit(); err == nil {
+			_, err = fmt.Println(order)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+type child struct {
+	cmd *exec.Cmd
+
+	mu     sync.Mutex
+	stderr bytes.Buffer
+	stdout io.Reader
+}
+
+// start runs a job in a process that does not outlive the test.
+func start(t testing.TB, job, path string, as ...func(*exec.Cmd)) *child {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &child{cmd: exec.Command(self)}
+	c.cmd.Env = append(os.Environ(), childEnv+"="+job+":"+path)
+	c.cmd.Stderr = c
+	for _, change := range as {
+		change(c.cmd)
+	}
+	if c.stdout, err = c.cmd.StdoutPipe(); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.cmd.Process.Kill(); _ = c.cmd.Wait() })
+	return c
+}
+
+func (c *child) Write(p []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.stderr.Write(p)
+}
+
+func (c *child) output() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.stderr.String()
+}
+
+func (c *child) wait() error {
+	_, _ = io.Copy(io.Discard, c.stdout)
+	return c.cmd.Wait()
+}
+
+// killAfter kills -9 once the child has printed n lines, and returns all lines
+// it managed to print.
+func (c *child) killAfter(t testing.TB, n int) []string {
+	t.Helper()
+	var lines []string
+	out := bufio.NewScanner(c.stdout)
+	for out.Scan() {
+		if lines = append(lines, out.Text()); len(lines) == n {
+			if err := c.cmd.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	_ = c.cmd.Wait()
+	if len(lines) < n {
+		t.Fatalf("the child ended after %d lines: %s", len(lines), c.output())
+	}
+	return lines
+}
