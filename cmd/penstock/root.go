@@ -52,7 +52,7 @@ func (a *app) rootCommand() *cobra.Command {
 		Args:          knownVerb,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return misuse(err) })
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.databaseURL, "database-url", "", "postgres://user:password@host/db or sqlite:FILE (default $PENSTOCK_DATABASE_URL)")
 	flags.StringVar(&a.schema, "schema", "", "PostgreSQL schema of Penstock's tables (default \"penstock\")")
@@ -61,7 +61,7 @@ func (a *app) rootCommand() *cobra.Command {
 	flags.StringVar(&a.logFormat, "log-format", "text", "text or json")
 	root.AddCommand(
 		a.demoCommand(), a.migrateCommand(), a.outboxCommand(), a.relayCommand(), a.publishCommand(),
-		a.tailCommand(), a.statusCommand(), a.versionCommand(),
+		a.tailCommand(), a.statusCommand(), a.benchCommand(), a.versionCommand(),
 	)
 	return root
 }

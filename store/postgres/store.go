@@ -122,6 +122,14 @@ func (s *Store) DropOutbox(ctx context.Context, name string) error {
 	return explain(err)
 }
 
+// DropSchema removes the schema with every outbox in it, and whatever else
+// somebody put there. For schemas made for a test, a demo or a benchmark.
+func (s *Store) DropSchema(ctx context.Context) error {
+	_, err := s.pool.Exec(ctx, "drop schema if exists "+pgx.Identifier{s.schema}.Sanitize()+" cascade")
+	s.checked.Store(false)
+	return explain(err)
+}
+
 // ready checks once that the server and the schema can be used.
 func (s *Store) ready(ctx context.Context) error {
 	if s.checked.Load() {
