@@ -205,6 +205,9 @@ func asNobody(t *testing.T, dir string) func(*exec.Cmd) {
 	if err := os.WriteFile(program, self, 0o755); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.Chmod(filepath.Dir(bin), 0o755); err != nil { // the parent of all of this test's folders
+		t.Fatal(err)
+	}
 	for _, dir := range []string{dir, bin} {
 		for ; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
 			if info, err := os.Stat(dir); err != nil || info.Mode()&0o001 == 0 {
