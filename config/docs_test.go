@@ -1,0 +1,158 @@
+package config
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/penstock/penstock/sink/nats"
+	"github.com/penstock/penstock/sink/rabbitmq"
+)
+
+// The example must work as it is.
+func TestExample(t *testing.T) {
+	c, err := loader.Load("../examples/penstock.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(c.Subscriptions) < 4 {
+		t.Error("subscriptions are missing")
+	}
+	var defaults Relay
+	if defaults.SetDefaults(); c.Relay != defaults {
+		t.Errorf("the example says that these are the defaults:\n%+v\nbut they are\n%+v", c.Relay, defaults)
+	}
+}
+
+// docs/configuration.md has a row for every key, with its type and default, and
+// none for keys that are not there.
+func TestReference(t *testing.T) {
+	text, err := os.ReadFile("../docs/configuration.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, block, _ := strings.Cut(string(text), "```yaml\n")
+	block, _, _ = strings.Cut(block, "```")
+	if _, err := loader.LoadBytes("docs/configuration.md", []byte(block)); err != nil {
+		t.Errorf("the smallest file: %v", err)
+	}
+	heading := regexp.MustCompile("^#+ .*?(?:`([a-z_.\\[\\]]+)`)?$")
+	row := regexp.MustCompile("^\\| `([a-z_.\\[\\]]+)` \\| ([^|]*) \\| ([^|]*) \\| (.+) \\|$")
+	documented := map[string]string{}
+	prefix := ""
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimSpace(line)
+		if m := heading.FindStringSubmatch(line); m != nil {
+			prefix = m[1]
+		} else if m := row.FindStringSubmatch(line); m != nil {
+			documented[join(prefix, m[1])] = m[2] + " | " + m[3]
+		}
+	}
+	actual := map[string]string{}
+	for _, r := range referenceRows() {
+		actual[r.path] = r.typ + " | " + r.preset
+		if got, ok := documented[r.path]; !ok || got != actual[r.path] {
+			t.Errorf("%s: documented as %q, but it is\n| `%s` | %s | … |", r.path, got, r.path, actual[r.path])
+		}
+	}
+	for path := range documented {
+		if actual[path] == "" {
+			t.Errorf("%s is documented and does not exist", path)
+		}
+	}
+}
+
+type referenceRow struct{ path, typ, preset string }
+
+// required keys; that they are is tested with testdata/*-missing.bad.yaml.
+var required = []string{"database_url", "subscriptions", "subscriptions[].name", "subscriptions[].outbox", "subscriptions[].sink"}
+
+// referenceRows lists every key with its type and default.
+func referenceRows() []referenceRow {
+	c := Config{Subscriptions: []Subscription{
+		{Sink: Sink{RabbitMQ: &rabbitmq.Config{}}},
+		{Sink: Sink{NATS: &nats.Config{CreateStream: &nats.StreamConfig{}}}},
+		{Sink: Sink{NATS: &nats.Config{Embedded: &nats.EmbeddedConfig{}}}},
+	}}
+	c.SetDefaults()
+	// A whole sink, with what is only there if asked for.
+	whole := c.Subscriptions[0]
+	whole.Sink.NATS = c.Subscriptions[1].Sink.NATS
+	whole.Sink.NATS.Embedded = c.Subscriptions[2].Sink.NATS.Embedded
+	for _, d := range sinks {
+		if d.config(&whole.Sink) == nil {
+			f := fieldsOf(reflect.ValueOf(&whole.Sink).Elem())[slices.Index(sinkNames(), d.name)]
+			f.value.Set(reflect.New(f.value.Type().Elem()))
+		}
+	}
+	c.Subscriptions = []Subscription{whole}
+	return rowsOf("", reflect.ValueOf(&c).Elem())
+}
+
+func rowsOf(path string, v reflect.Value) (rows []referenceRow) {
+	for _, f := range fieldsOf(v) {
+		p := join(path, f.key)
+		value := f.value
+		if value.Kind() == reflect.Pointer {
+			value = value.Elem()
+		}
+		_, isSink := value.Addr().Interface().(*Sink)
+		switch {
+		case value.Kind() == reflect.Slice && value.Type().Elem().Kind() == reflect.Struct:
+			rows = append(rows, referenceRow{p, "list", preset(p, value)})
+			rows = append(rows, rowsOf(p+"[]", value.Index(0))...)
+		case isSink:
+			rows = append(rows, referenceRow{p, "one sink", preset(p, value)})
+			rows = append(rows, rowsOf(p, value)...)
+		case value.Kind() == reflect.Struct && !isScalar(value):
+			rows = append(rows, rowsOf(p, value)...)
+		default:
+			rows = append(rows, referenceRow{p, typeName(p, value), preset(p, value)})
+		}
+	}
+	return rows
+}
+
+func typeName(path string, v reflect.Value) string {
+	switch v.Interface().(type) {
+	case URL:
+		return "URL"
+	case time.Duration:
+		return "duration"
+	case slog.Level:
+		return "debug, info, warn, error"
+	case Format:
+		return "text, json"
+	case Start:
+		return "beginning, now"
+	case []string:
+		return "list of texts"
+	}
+	switch {
+	case v.Kind() == reflect.String:
+		return "text"
+	case v.Kind() == reflect.Bool:
+		return "true, false"
+	case isSize(path):
+		return "size"
+	}
+	return "number"
+}
+
+func preset(path string, v reflect.Value) string {
+	if slices.Contains(required, path) {
+		return "required"
+	}
+	switch s := fmt.Sprint(show(path, v)); s {
+	case "", "[]":
+		return ""
+	default:
+		return "`" + strings.ReplaceAll(s, "guest:xxxxx", "guest:guest") + "`"
+	}
+}
