@@ -21,6 +21,7 @@ type collector struct {
 	maybe    []penstock.Message // doubtful when the Source went back
 }
 
+// add takes a batch that Fetch returned.
 func (c *collector) add(b penstock.Batch) {
 	if b.Rewound {
 		for _, o := range c.open {
@@ -30,11 +31,17 @@ func (c *collector) add(b penstock.Batch) {
 		}
 		c.open = nil
 	}
+	for _, m := range b.Messages {
+		if slices.ContainsFunc(flatten(c.open), func(o penstock.Message) bool { return o.ID == m.ID }) {
+			c.e.Errorf("%.40q came again from one Source, and the batch is not Rewound", m.Payload)
+		}
+	}
 	if len(b.Messages) > 0 {
 		c.open = append(c.open, b)
 	}
 }
 
+// settle settles a batch, and notes the doubt when it fails.
 func (c *collector) settle(ctx context.Context, b penstock.Batch) error {
 	err := c.r.Settle(ctx, delivered(b)...)
 	if err == nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/penstock/penstock"
@@ -85,6 +86,8 @@ func outageInTheMiddle(e *env) {
 			}
 		}
 	}()
+	calm := sync.OnceFunc(func() { close(stop); <-stopped })
+	defer calm()
 	c := collector{e: e, r: r}
 	failures := 0
 	for e.ctx.Err() == nil {
@@ -105,8 +108,7 @@ func outageInTheMiddle(e *env) {
 			}
 		}
 	}
-	close(stop)
-	<-stopped
+	calm()
 	e.Logf("%d calls failed", failures)
 	e.eventually("the store has healed by itself", func() bool { return r.Renew(e.ctx) == nil })
 	c.finish(payloads(messages("m", total))...)

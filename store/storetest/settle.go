@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"sync"
 
 	"github.com/penstock/penstock"
 )
@@ -140,6 +141,8 @@ func settleWhileFetching(e *env) {
 	const total = 200
 	r := e.read()
 	settle := make(chan penstock.Batch, total)
+	end := sync.OnceFunc(func() { close(settle) })
+	defer end()
 	done := make(chan error, 1)
 	go func() {
 		done <- func() error {
@@ -162,7 +165,7 @@ func settleWhileFetching(e *env) {
 			settle <- b
 		}
 	}
-	close(settle)
+	end()
 	e.must(<-done, "the settling goroutine")
 	if len(got) != total {
 		e.Fatalf("got %d messages, want %d", len(got), total)
