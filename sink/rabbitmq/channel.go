@@ -124,7 +124,7 @@ func (c *channel) publish(ctx context.Context, s *Sink, b *batch) error {
 		confirm, err := c.amqp.PublishWithDeferredConfirm(s.cfg.Exchange, b.keys[n], true, false, p)
 		if err != nil {
 			if !c.amqp.IsClosed() {
-				c.conn.abort() // half a message may be written
+				_ = c.conn.wire.Close() // half a message may be written
 			}
 			return nil
 		}

@@ -23,6 +23,7 @@ type connection struct {
 	channels []shared[*channel]
 	next     atomic.Uint32
 	gone     chan struct{} // closed when the connection is
+	leaving  atomic.Bool   // it is this side that ends it
 
 	mu      sync.Mutex
 	blocked *blocked // not nil while the broker refuses to read
@@ -124,7 +125,7 @@ func (c *connection) watch(blocking <-chan amqp.Blocking, closed <-chan *amqp.Er
 		c.mu.Unlock()
 	}
 	close(c.gone)
-	if err := <-closed; err != nil {
+	if err := <-closed; err != nil && !c.leaving.Load() {
 		log.Warn("the connection to RabbitMQ was lost", "error", err)
 	}
 }
@@ -170,9 +171,13 @@ func (c *connection) broken() bool { return c.amqp.IsClosed() }
 
 // close says goodbye to the broker, but not for long.
 func (c *connection) close(patience time.Duration) {
+	c.leaving.Store(true)
 	_ = c.amqp.CloseDeadline(time.Now().Add(patience))
 	c.abort()
 }
 
 // abort breaks the connection and so ends every Send that waits for it.
-func (c *connection) abort() { _ = c.wire.Close() }
+func (c *connection) abort() {
+	c.leaving.Store(true)
+	_ = c.wire.Close()
+}

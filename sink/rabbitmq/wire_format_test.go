@@ -1,0 +1,77 @@
+package rabbitmq_test
+
+import (
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/testserver"
+	"github.com/penstock/penstock/sink/rabbitmq"
+)
+
+// The headers that come on top of a message's own, and nothing else: each costs
+// the broker.
+func TestAddedHeaders(t *testing.T) {
+	at := time.Date(2026, 5, 4, 3, 2, 1, 123456000, time.UTC)
+	plain := penstock.Message{ID: "1", Topic: "orders.placed", CreatedAt: at, Attempt: 1}
+	keyed := penstock.Message{ID: "2", Key: "k", Topic: "orders.placed", CreatedAt: at, Attempt: 2}
+	for _, c := range []struct {
+		name   string
+		change func(*rabbitmq.Config)
+		msg    penstock.Message
+		want   amqp.Table
+	}{
+		{"nothing to add", func(*rabbitmq.Config) {}, plain, amqp.Table{}},
+		{"key and attempt", func(*rabbitmq.Config) {}, keyed, amqp.Table{"penstock-key": "k", "penstock-attempt": int32(2)}},
+		{"topic is not the routing key", func(c *rabbitmq.Config) { c.RoutingKey = "orders.{key}" }, keyed,
+			amqp.Table{"penstock-key": "k", "penstock-attempt": int32(2), "penstock-topic": "orders.placed"}},
+		{"created_at_header", func(c *rabbitmq.Config) { c.CreatedAtHeader = true }, plain, amqp.Table{"penstock-created-at": "2026-05-04T03:02:01.123456Z"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			room := newRoom(t, testserver.RabbitMQURL(t))
+			cfg := room.config(t, host(t, room.url))
+			cfg.CreatedAtHeader = false
+			c.change(&cfg)
+			if errs := open(t, cfg).Send(patient(t), []penstock.Message{c.msg}); errs != nil {
+				t.Fatal(errs)
+			}
+			d, ok, err := room.ch.Get(room.queue, true)
+			check(t, err)
+			if !ok {
+				t.Fatal("confirmed, and not in the queue")
+			}
+			if !maps.Equal(d.Headers, c.want) {
+				t.Errorf("headers %v, want %v", d.Headers, c.want)
+			}
+			if !d.Timestamp.Equal(at.Truncate(time.Second)) {
+				t.Errorf("timestamp %v", d.Timestamp)
+			}
+		})
+	}
+}
+
+// declare_queue creates what is missing and leaves alone what is there.
+func TestDeclareQueue(t *testing.T) {
+	room := newRoom(t, testserver.RabbitMQURL(t))
+	special := room.queue + "-special"
+	_, err := room.ch.QueueDeclare(special, true, false, false, false, amqp.Table{"x-max-length": 1000})
+	check(t, err)
+	names := []string{room.queue + "-new", special}
+	for _, name := range names {
+		cfg := rabbitmq.Config{URL: room.url, DeclareQueue: name, RoutingKey: name}
+		if errs := open(t, cfg).Send(patient(t), orders(3)); errs != nil {
+			t.Errorf("%s: %v", name, errs)
+		}
+	}
+	for _, name := range slices.Backward(names) {
+		n, err := room.ch.QueueDelete(name, false, false, false)
+		check(t, err)
+		if n != 3 {
+			t.Errorf("%s holds %d messages, want 3", name, n)
+		}
+	}
+}
