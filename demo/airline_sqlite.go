@@ -34,8 +34,9 @@ type sqliteAirline struct {
 }
 
 // NewSQLiteAirline creates the airline's tables in a SQLite file, with a prefix
-// of their own. Its transactions are BEGIN IMMEDIATE.
-func NewSQLiteAirline(ctx context.Context, databaseURL, prefix, outbox string) (_ Airline, err error) {
+// of their own. Its transactions are BEGIN IMMEDIATE. The commits of a throwaway
+// file are not flushed to disk one by one: nobody will read it after a crash.
+func NewSQLiteAirline(ctx context.Context, databaseURL, prefix, outbox string, throwaway bool) (_ Airline, err error) {
 	a := &sqliteAirline{outbox: outbox, prefix: prefix + "_"}
 	if a.db, err = sqlite.OpenDB(databaseURL); err != nil {
 		return nil, fmt.Errorf("the airline's database: %w", err)
@@ -45,6 +46,11 @@ func NewSQLiteAirline(ctx context.Context, databaseURL, prefix, outbox string) (
 			_ = a.db.Close()
 		}
 	}()
+	if throwaway { // on the pool's only connection
+		if _, err = a.db.ExecContext(ctx, "pragma synchronous = normal"); err != nil {
+			return nil, fmt.Errorf("the airline's database: %w", err)
+		}
+	}
 	if _, err = a.db.ExecContext(ctx, a.named(sqliteCreate)); err != nil {
 		return nil, fmt.Errorf("creating the airline's tables: %w", err)
 	}

@@ -46,7 +46,7 @@ func (r *run) openDatabase(ctx context.Context) (err error) {
 	kept := "schema " + airline + " with the tables flights and aircraft"
 	if onSQLite {
 		kept = "tables " + airline + "_flights and _aircraft"
-		r.airline, err = NewSQLiteAirline(ctx, r.DatabaseURL, airline, r.outbox)
+		r.airline, err = NewSQLiteAirline(ctx, r.DatabaseURL, airline, r.outbox, private && !r.Keep)
 	} else {
 		// The check and the clean-up need no connection of their own: by then the
 		// producers have let go of theirs.

@@ -170,7 +170,9 @@ func orNegative[T int | time.Duration](v T) T {
 
 func benchRelayTable(w io.Writer, r bench.RelayResult) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	row := func(name, format string, args ...any) { fmt.Fprintf(t, "%s\t"+format+"\n", append([]any{name}, args...)...) }
+	row := func(name, format string, args ...any) {
+		fmt.Fprintf(t, "%s\t"+format+"\n", append([]any{name}, args...)...)
+	}
 	row("messages", "%d of %d bytes, %d keys, %d rounds", r.Messages, r.PayloadBytes, r.Keys, len(r.Drains))
 	if r.BrokerCeiling > 0 {
 		row("read ceiling", "%.0f messages/s", r.ReadCeiling)

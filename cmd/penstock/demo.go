@@ -45,9 +45,11 @@ airline's own table:
   duplicates    arrived again; delivery is at least once, so these are allowed
 
 By default all of it happens in this process, on SQLite and the embedded NATS
-server, in a temporary directory that is removed at the end. --database-url and
---sink run the same thing on real servers, with schemas, queues and streams of
-its own that are removed at the end, too, unless --keep is given.
+server, in a temporary directory that is removed at the end (so its commits are
+not flushed to disk one by one; with --keep or sqlite:FILE they are).
+--database-url and --sink run the same thing on real servers, with schemas,
+queues and streams of its own that are removed at the end, too, unless --keep is
+given.
 
 --sink stdout and discard cannot be read back, so nothing is checked there.
 
@@ -80,6 +82,10 @@ func (a *app) demo(cmd *cobra.Command, f demoFlags) error {
 	if err := f.validate(); err != nil {
 		return err
 	}
+	a.stderr.hide(f.sink)
+	if _, err := config.ParseSink(f.sink); err != nil {
+		return usage(fmt.Errorf("--sink: %w", err))
+	}
 	log, err := a.demoLogger(cmd)
 	if err != nil {
 		return err
@@ -94,7 +100,6 @@ func (a *app) demo(cmd *cobra.Command, f demoFlags) error {
 	}
 	slog.SetDefault(log)
 	a.stderr.hide(databaseURL)
-	a.stderr.hide(f.sink)
 
 	out := a.stdout
 	if f.asJSON || f.sink == "stdout" || f.sink == "-" {
@@ -126,7 +131,7 @@ func (a *app) demo(cmd *cobra.Command, f demoFlags) error {
 		writeDemoSummary(a.stdout, &result, f)
 	}
 	if !result.OK() {
-		return &exitError{exitCheck, fmt.Errorf("the check failed: %s", strings.Join(result.Examples, "; "))}
+		return &exitError{code: exitCheck, err: fmt.Errorf("the check failed: %s", strings.Join(result.Examples, "; "))}
 	}
 	return nil
 }

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/config"
 )
 
 // The exit codes are part of the interface: scripts and supervisors read them.
@@ -36,6 +38,7 @@ const exitCodesHelp = `Exit codes:
 type exitError struct {
 	code int
 	err  error
+	help bool // --help is the next step
 }
 
 func (e *exitError) Error() string { return e.err.Error() }
@@ -46,12 +49,20 @@ func usage(err error) error {
 	if err == nil {
 		return nil
 	}
-	return &exitError{exitUsage, err}
+	return &exitError{code: exitUsage, err: err}
+}
+
+// misuse is usage where the error does not say what to write instead.
+func misuse(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &exitError{code: exitUsage, err: err, help: true}
 }
 
 // args makes a validator's errors usage errors.
 func args(check cobra.PositionalArgs) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error { return usage(check(cmd, args)) }
+	return func(cmd *cobra.Command, args []string) error { return misuse(check(cmd, args)) }
 }
 
 // exactly wants one argument for each name.
@@ -60,7 +71,7 @@ func exactly(names ...string) cobra.PositionalArgs {
 		if len(args) == len(names) {
 			return nil
 		}
-		return usage(fmt.Errorf("got %d arguments: it takes %s", len(args), strings.Join(names, " ")))
+		return misuse(fmt.Errorf("got %d arguments, it takes %s", len(args), strings.Join(names, " ")))
 	}
 }
 
@@ -70,10 +81,11 @@ func knownVerb(cmd *cobra.Command, args []string) error {
 		return nil
 	}
 	err := fmt.Errorf("%q is no verb of %s", args[0], cmd.CommandPath())
+	cmd.SuggestionsMinimumDistance = 2
 	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-		err = fmt.Errorf("%w: did you mean %s?", err, strings.Join(near, " or "))
+		return usage(fmt.Errorf("%w: did you mean %s?", err, strings.Join(near, " or ")))
 	}
-	return usage(err)
+	return misuse(err)
 }
 
 func exitCode(err error) int {
@@ -86,12 +98,12 @@ func exitCode(err error) int {
 		return exitOK
 	case badField:
 		return exitUsage
+	case errors.Is(err, context.Canceled):
+		return exitInterrupted
 	case isDatabaseError(err):
 		return exitDatabase
 	case penstock.IsUnavailable(err):
 		return exitBroker
-	case errors.Is(err, context.Canceled):
-		return exitInterrupted
 	}
 	return exitFailure
 }
@@ -107,19 +119,35 @@ func (a *app) report(failed *cobra.Command, err error) int {
 		return code
 	}
 	what, next := err.Error(), ""
+	exit, marked := errors.AsType[*exitError](err)
 	if hint, ok := errors.AsType[*penstock.HintError](err); ok {
 		// The hint goes to the end, whatever was wrapped around it.
 		what, next = strings.Replace(what, hint.Error(), hint.Err.Error(), 1), hint.Hint
-	} else if _, ok := errors.AsType[*exitError](err); ok && code == exitUsage && failed != nil {
+	} else if marked && exit.help && failed != nil {
 		next = fmt.Sprintf("see %s --help", failed.CommandPath())
-	} else {
+	} else if !marked {
 		next = nextStep(err)
+	}
+	if _, quotesFile := errors.AsType[config.Errors](err); !quotesFile {
+		what = oneLine(what)
 	}
 	if next != "" {
 		what += ": " + next
 	}
 	fmt.Fprintln(a.stderr, "penstock: "+what)
 	return code
+}
+
+// oneLine joins the lines of an error. pgx gives one for each address it tried,
+// often the same.
+func oneLine(s string) string {
+	var lines []string
+	for line := range strings.Lines(s) {
+		if line = strings.TrimSpace(line); line != "" && !slices.Contains(lines, line) {
+			lines = append(lines, line)
+		}
+	}
+	return strings.Join(lines, " ")
 }
 
 // nextStep is the hint for an error that came without one.

@@ -42,7 +42,7 @@ func (a *app) relayJobs(f relayFlags) ([]relayJob, error) {
 	}
 	sink, err := config.ParseSink(f.sink)
 	if err != nil {
-		return nil, fmt.Errorf("--sink: %w", err)
+		return nil, usage(fmt.Errorf("--sink: %w", err))
 	}
 	job := relayJob{outbox: f.outbox, subscription: f.subscription, holder: holder, start: start, sink: sink}
 	if job.subscription == "" {

@@ -124,7 +124,7 @@ func (a *app) relay(ctx context.Context, f relayFlags) error {
 		err = cause
 	}
 	if errors.Is(err, errHurried) {
-		return &exitError{exitInterrupted, err}
+		return &exitError{code: exitInterrupted, err: err}
 	}
 	return err
 }

@@ -33,8 +33,8 @@ func (a *app) statusCommand() *cobra.Command {
   rate      messages settled per second over about the last minute
   dead      dead letters: messages refused for good, kept until someone decides
   holder    the relay that has the subscription's lease, and until when
-  size      what the outbox takes on disk; segments is how much of its ring is
-            in use
+  size      what the outbox takes on disk
+  segments  of its ring, on PostgreSQL, and the one that is written to
 
 A backlog that grows while a holder is shown means that the sink does not keep
 up or is down: the relay's log tells which. No holder means that no relay runs.`,
@@ -124,18 +124,17 @@ func statusTable(w io.Writer, outboxes []penstock.OutboxStatus) error {
 	return t.Flush()
 }
 
-// segments shows how many of the ring's segments hold something.
+// segments shows the size of the ring and where the writers are in it.
 func segments(ring []penstock.SegmentStatus) string {
 	if len(ring) == 0 {
 		return "-"
 	}
-	used := 0
 	for _, s := range ring {
-		if s.Current || s.Bytes > 0 {
-			used++
+		if s.Current {
+			return fmt.Sprintf("%d (in %d)", len(ring), s.Slot)
 		}
 	}
-	return fmt.Sprintf("%d/%d", used, len(ring))
+	return fmt.Sprint(len(ring))
 }
 
 func rate(perSecond float64) string {

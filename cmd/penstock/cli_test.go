@@ -1,0 +1,362 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+// outcome is what running the command line left.
+type outcome struct {
+	stdout, stderr string
+	code           int
+}
+
+// cli runs the command line with nothing on stdin.
+func cli(t *testing.T, args ...string) outcome {
+	t.Helper()
+	return cliWith(t, "", args...)
+}
+
+func cliWith(t *testing.T, stdin string, args ...string) outcome {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	code := run(t.Context(), args, strings.NewReader(stdin), &stdout, &stderr)
+	o := outcome{stdout.String(), stderr.String(), code}
+	if strings.Contains(o.stderr, "goroutine ") || strings.Contains(o.stderr, "panic") {
+		t.Errorf("penstock %q shows its insides: %s", args, o.stderr)
+	}
+	return o
+}
+
+// must runs the command line and wants it to succeed.
+func must(t *testing.T, args ...string) string {
+	t.Helper()
+	o := cli(t, args...)
+	if o.code != exitOK {
+		t.Fatalf("penstock %q: exit code %d: %s", args, o.code, o.stderr)
+	}
+	return o.stdout
+}
+
+// wants checks the exit code and that stderr is one line with the text.
+func (o outcome) wants(t *testing.T, code int, text string) {
+	t.Helper()
+	if o.code != code || !strings.Contains(o.stderr, text) {
+		t.Errorf("exit code %d, stderr %q; want %d and %q", o.code, o.stderr, code, text)
+	}
+	if code != exitOK && (!strings.HasPrefix(o.stderr, "penstock: ") || strings.Count(o.stderr, "\n") != 1) {
+		t.Errorf("stderr is %q, want one line that begins with penstock:", o.stderr)
+	}
+}
+
+// sqliteDatabase is a migrated database of the test's own, in an empty
+// directory that is the current one.
+func sqliteDatabase(t *testing.T) (url string) {
+	t.Helper()
+	t.Chdir(t.TempDir())
+	t.Setenv("PENSTOCK_DATABASE_URL", "")
+	url = "sqlite:" + filepath.Join(t.TempDir(), "test.db")
+	must(t, "migrate", "--database-url", url)
+	return url
+}
+
+func TestEveryVerbTeaches(t *testing.T) {
+	var a app
+	var visit func(cmd *cobra.Command)
+	visit = func(cmd *cobra.Command) {
+		for _, sub := range cmd.Commands() {
+			visit(sub)
+		}
+		if cmd.Runnable() && !cmd.HasSubCommands() {
+			if cmd.Short == "" || cmd.Example == "" {
+				t.Errorf("%s has no short text or no example", cmd.CommandPath())
+			}
+			if !strings.Contains(cmd.Example, cmd.CommandPath()) {
+				t.Errorf("the example of %s does not show it", cmd.CommandPath())
+			}
+		}
+	}
+	root := a.rootCommand()
+	visit(root)
+	for _, code := range []string{"0 ", "1 ", "2 ", "3 ", "4 ", "5 ", "130 "} {
+		if !strings.Contains(root.Long, "\n  "+code) {
+			t.Errorf("penstock --help does not explain exit code %s", code)
+		}
+	}
+	help := must(t, "relay", "--help")
+	if !strings.Contains(help, "--database-url") || !strings.Contains(help, "Examples:") {
+		t.Errorf("penstock relay --help says %q", help)
+	}
+}
+
+func TestVersion(t *testing.T) {
+	if out := must(t, "version"); !strings.HasPrefix(out, "penstock ") {
+		t.Errorf("got %q", out)
+	}
+	var v map[string]any
+	if err := json.Unmarshal([]byte(must(t, "version", "--json")), &v); err != nil || v["version"] == "" || v["go"] == "" {
+		t.Errorf("got %v, %v", v, err)
+	}
+}
+
+func TestCompletion(t *testing.T) {
+	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
+		if out := must(t, "completion", shell); !strings.Contains(out, "penstock") {
+			t.Errorf("%s: got %q", shell, out)
+		}
+	}
+}
+
+func TestMisuse(t *testing.T) {
+	t.Chdir(t.TempDir())
+	t.Setenv("PENSTOCK_DATABASE_URL", "")
+	if err := os.WriteFile("bad.yaml", []byte("datbase_url: x\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		args string
+		want string
+	}{
+		{"stauts", "did you mean status?"},
+		{"outbox crate", `"crate" is no verb of penstock outbox: did you mean create?`},
+		{"frobnicate", "see penstock --help"},
+		{"status --frob", "unknown flag: --frob: see penstock status --help"},
+		{"publish", "it takes OUTBOX: see penstock publish --help"},
+		{"outbox create a b", "got 2 arguments, it takes NAME"},
+		{"status a b", "see penstock status --help"},
+		{"status", "no database is given: pass --database-url"},
+		{"migrate --database-url mysql://root@localhost/x", "postgres://"},
+		{"migrate --database-url sqlite:", "names no file"},
+		{"migrate --database-url sqlite:x.db --schema y", "schema"},
+		{"status --config missing.yaml", "missing.yaml"},
+		{"relay", "pass --outbox and --sink, or --config penstock.yaml"},
+		{"relay --outbox o", "--outbox is given without --sink"},
+		{"relay --sink stdout", "--sink is given without --outbox"},
+		{"relay --outbox o --sink kafka://x --database-url sqlite:x.db", "kafka"},
+		{"relay --outbox o --sink stdout --from yesterday", "use beginning or now"},
+		{"relay --outbox o --sink stdout --log-level loud", "--log-level"},
+		{"relay --outbox o --sink stdout --log-format xml", "--log-format"},
+		{"tail o --from now --database-url sqlite:x.db", "add --follow"},
+		{"tail o --from never --database-url sqlite:x.db", "use beginning or now"},
+		{"publish o --header nonsense --database-url sqlite:x.db", "write name=value"},
+		{"publish o --payload x --payload-file y --database-url sqlite:x.db", "use one of them"},
+		{"publish o --payload-file missing --database-url sqlite:x.db", "missing"},
+		{"publish o --batch -1 --database-url sqlite:x.db", "--batch is negative"},
+		{"demo --producers 0", "--producers is 0"},
+		{"demo --rollback 1.5", "--rollback is 1.5"},
+		{"demo --rollback NaN", "--rollback is NaN"},
+		{"demo --limit -1", "--limit is -1"},
+		{"demo --patience 0s", "--patience is 0s"},
+		{"demo --csv missing.csv", "--csv"},
+		{"demo --csv bad.yaml", "line 1: the header has no column scheduled_departure"},
+		{"demo --sink kafka://x", "kafka"},
+	} {
+		t.Run(tc.args, func(t *testing.T) {
+			cli(t, strings.Fields(tc.args)...).wants(t, exitUsage, tc.want)
+		})
+	}
+	t.Run("configuration", func(t *testing.T) {
+		o := cli(t, "status", "--config", "bad.yaml")
+		if o.code != exitUsage || !strings.Contains(o.stderr, "bad.yaml:1:1") {
+			t.Errorf("exit code %d, stderr %q", o.code, o.stderr)
+		}
+	})
+}
+
+func TestDatabaseFromConfigAndEnvironment(t *testing.T) {
+	url := sqliteDatabase(t)
+	must(t, "outbox", "create", "orders", "--database-url", url)
+	const subscriptions = "\nsubscriptions:\n  - {name: a, outbox: orders, sink: discard}\n"
+
+	t.Setenv("PENSTOCK_DATABASE_URL", url)
+	if out := must(t, "outbox", "list"); out != "orders\n" {
+		t.Errorf("from the environment: %q", out)
+	}
+	t.Setenv("PENSTOCK_DATABASE_URL", "")
+	write(t, "penstock.yaml", "database_url: "+url+subscriptions)
+	if out := must(t, "outbox", "list"); out != "orders\n" {
+		t.Errorf("from ./penstock.yaml: %q", out)
+	}
+	write(t, "penstock.yaml", "database_url: sqlite:other.db"+subscriptions)
+	write(t, "named.yaml", "database_url: "+url+subscriptions)
+	t.Setenv("PENSTOCK_DATABASE_URL", "sqlite:other.db")
+	if out := must(t, "outbox", "list", "--config", "named.yaml"); out != "orders\n" {
+		t.Errorf("--config before the environment: %q", out)
+	}
+	if out := must(t, "outbox", "list", "--config", "penstock.yaml", "--database-url", url); out != "orders\n" {
+		t.Errorf("--database-url before --config: %q", out)
+	}
+	cli(t, "relay", "--config", "named.yaml", "--subscription", "b").wants(t, exitUsage, "which has a")
+}
+
+func write(t *testing.T, file, content string) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestOutboxLifecycle(t *testing.T) {
+	url := sqliteDatabase(t)
+	db := []string{"--database-url", url}
+	with := func(args ...string) []string { return append(args, db...) }
+
+	for _, name := range []string{"orders", `we"ird; drop table x`, "größe"} {
+		must(t, with("outbox", "create", name)...)
+	}
+	cli(t, with("outbox", "create", "orders")...).wants(t, exitFailure, "exists already")
+	must(t, with("outbox", "create", "orders", "--if-missing")...)
+	cli(t, with("outbox", "create", "")...).wants(t, exitUsage, "outbox")
+	cli(t, with("outbox", "create", strings.Repeat("x", 49))...).wants(t, exitUsage, "outbox")
+
+	var names []string
+	if err := json.Unmarshal([]byte(must(t, with("outbox", "list", "--json")...)), &names); err != nil || len(names) != 3 {
+		t.Errorf("got %q, %v", names, err)
+	}
+	cli(t, with("outbox", "drop", "orders")...).wants(t, exitUsage, "pass --yes if you mean it")
+	cli(t, with("outbox", "drop", "nothing", "--yes")...).wants(t, exitFailure, "no such outbox")
+	must(t, with("outbox", "drop", "orders", "--yes")...)
+	if out := must(t, with("outbox", "list")...); strings.Contains(out, "orders") {
+		t.Errorf("orders is still there: %q", out)
+	}
+	cli(t, with("status", "orders")...).wants(t, exitFailure, "no such outbox")
+	if out := must(t, with("status")...); !strings.Contains(out, "größe") || !strings.Contains(out, "(none)") {
+		t.Errorf("status is %q", out)
+	}
+	var status struct{ Outboxes []map[string]any }
+	if err := json.Unmarshal([]byte(must(t, with("status", "--json")...)), &status); err != nil || len(status.Outboxes) != 2 {
+		t.Errorf("got %v, %v", status, err)
+	}
+}
+
+func TestStatusOfAnEmptyDatabase(t *testing.T) {
+	url := sqliteDatabase(t)
+	if out := must(t, "status", "--database-url", url); !strings.Contains(out, "outbox create") {
+		t.Errorf("got %q", out)
+	}
+	if out := must(t, "status", "--json", "--database-url", url); out != "{\"outboxes\":[]}\n" {
+		t.Errorf("got %q", out)
+	}
+	if out := must(t, "outbox", "list", "--json", "--database-url", url); out != "[]\n" {
+		t.Errorf("got %q", out)
+	}
+}
+
+func TestNotMigrated(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, verb := range []string{"status", "outbox list", "outbox create o", "publish o --topic t", "tail o", "relay --outbox o --sink discard --log-level error"} {
+		t.Run(verb, func(t *testing.T) {
+			args := append(strings.Fields(verb), "--database-url", "sqlite:not.db")
+			cli(t, args...).wants(t, exitDatabase, "penstock migrate")
+		})
+	}
+}
+
+func TestPublishAndTail(t *testing.T) {
+	url := sqliteDatabase(t)
+	must(t, "outbox", "create", "orders", "--database-url", url)
+	write(t, "payload.bin", "\x00\xff")
+	must(t, "publish", "orders", "--database-url", url, "--topic", "order.paid", "--key", "42", "--id", "id-1",
+		"-H", "traceparent=00-ab", "-H", "eq=a=b", "--payload", `{"total":10}`)
+	must(t, "publish", "orders", "--database-url", url, "--topic", "bytes", "--payload-file", "payload.bin")
+	if o := cliWith(t, "from stdin", "publish", "orders", "--database-url", url, "--payload-file", "-"); o.code != exitOK {
+		t.Fatal(o.stderr)
+	}
+	cli(t, "publish", "nothing", "--topic", "t", "--database-url", url).wants(t, exitFailure, "no such outbox")
+	cli(t, "publish", "orders", "--key", "a\x00b", "--database-url", url).wants(t, exitUsage, "key has a NUL at byte 1")
+	cli(t, "publish", "orders", "--topic", "a\xff", "--database-url", url).wants(t, exitUsage, "topic is not valid UTF-8")
+	cli(t, "publish", "orders", "-H", "h=\x00", "--database-url", url).wants(t, exitUsage, `headers["h"] has a NUL`)
+
+	text := must(t, "tail", "orders", "--database-url", url)
+	for _, want := range []string{"order.paid  key=42  eq=a=b  traceparent=00-ab  {\"total\":10}\n", "bytes  (2 bytes that are no text)\n", "from stdin\n"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("tail says %q, want %q in it", text, want)
+		}
+	}
+	if one := must(t, "tail", "orders", "-n", "1", "--database-url", url); strings.Count(one, "\n") != 1 {
+		t.Errorf("one message is %q", one)
+	}
+
+	// What tail writes, publish takes.
+	lines := must(t, "tail", "orders", "--json", "--database-url", url)
+	must(t, "outbox", "create", "copy", "--database-url", url)
+	if o := cliWith(t, lines, "publish", "copy", "--json", "--database-url", url); o.code != exitOK || !strings.Contains(o.stdout, `"published":3`) {
+		t.Fatalf("%q, %q", o.stdout, o.stderr)
+	}
+	if again := must(t, "tail", "copy", "--database-url", url); len(again) != len(text) {
+		t.Errorf("the copy is %q, the original %q", again, text)
+	}
+}
+
+func TestTailFollowEndsWithTheContext(t *testing.T) {
+	url := sqliteDatabase(t)
+	must(t, "outbox", "create", "orders", "--database-url", url)
+	must(t, "publish", "orders", "--topic", "first", "--database-url", url)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	out := &notifyingBuffer{wait: "first", found: cancel}
+	var stderr bytes.Buffer
+	code := run(ctx, []string{"tail", "orders", "--follow", "--database-url", url}, strings.NewReader(""), out, &stderr)
+	if code != exitOK {
+		t.Errorf("exit code %d: %s", code, stderr.String())
+	}
+}
+
+// notifyingBuffer calls found when the text was written.
+type notifyingBuffer struct {
+	written bytes.Buffer
+	wait    string
+	found   func()
+}
+
+func (b *notifyingBuffer) Write(p []byte) (int, error) {
+	n, err := b.written.Write(p)
+	if strings.Contains(b.written.String(), b.wait) {
+		b.found()
+	}
+	return n, err
+}
+
+func TestPasswordsAreNotPrinted(t *testing.T) {
+	t.Chdir(t.TempDir())
+	const secret = "s3cr3t-w0rd"
+	for _, args := range [][]string{
+		{"status", "--database-url", "postgres://app:" + secret + "@127.0.0.1:1/shop"},
+		{"status", "--database-url", "postgres://app:" + secret + "@127.0.0.1:port/shop"},
+		{"status", "--database-url", "postgres://app:" + secret + "@[127.0.0.1/shop"},
+		{"status", "--database-url", "postgres://app@127.0.0.1:1/shop?password=" + secret},
+		{"status", "--database-url", "postgres://app:" + secret + "@127.0.0.1:1/shop?sslmode=nonsense"},
+		{"status", "--database-url", "mysql://app:" + secret + "@127.0.0.1/shop"},
+		{"demo", "--limit", "1", "--database-url", "postgres://app:" + secret + "@127.0.0.1:1/shop"},
+		{"demo", "--limit", "1", "--sink", "amqp://app:" + secret + "@127.0.0.1:1/"},
+		{"demo", "--limit", "1", "--sink", "nats://app:" + secret + "@127.0.0.1:1"},
+		{"demo", "--limit", "1", "--sink", "nats://app:" + secret + "@127.0.0.1:port"},
+		{"relay", "--outbox", "o", "--database-url", "sqlite:x.db", "--sink", "amqp://app:" + secret + "@127.0.0.1:port/"},
+		{"relay", "--outbox", "o", "--database-url", "sqlite:x.db", "--sink", "kafka://app:" + secret + "@127.0.0.1/"},
+	} {
+		o := cli(t, args...)
+		if o.code == exitOK || strings.Contains(o.stdout+o.stderr, secret) {
+			t.Errorf("penstock %q: exit code %d, %q %q", args, o.code, o.stdout, o.stderr)
+		}
+	}
+}
+
+func TestScrubber(t *testing.T) {
+	var out bytes.Buffer
+	s := &scrubber{w: &out}
+	s.hide("postgres://app:p%40ss@localhost/shop?password=other")
+	line := "cannot use postgres://app:p%40ss@localhost with :p@ss@ and password=other, pass\n"
+	if n, err := s.Write([]byte(line)); n != len(line) || err != nil {
+		t.Errorf("Write returned %d, %v", n, err)
+	}
+	if want := "cannot use postgres://app:xxxxx@localhost with :xxxxx@ and password=xxxxx, pass\n"; out.String() != want {
+		t.Errorf("got %q, want %q", out.String(), want)
+	}
+}
