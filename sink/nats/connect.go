@@ -1,10 +1,12 @@
 package nats
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/url"
 	"os"
 	"strings"
@@ -164,19 +166,33 @@ func reconnectDelay(rounds int) time.Duration {
 	return min(reconnectWait<<min(max(rounds-1, 0), 10), reconnectMax)
 }
 
+// news is the level of what is worth knowing about servers elsewhere and goes
+// without saying for one in this process.
+func (s *Sink) news() slog.Level {
+	if s.server != nil {
+		return slog.LevelDebug
+	}
+	return slog.LevelInfo
+}
+
 func (s *Sink) connected(*nats.Conn) {
 	s.trouble.Store(nil)
 	s.mute.Store(false)
 	s.up.Store(true)
 	s.knownOnce.Do(func() { close(s.known) })
-	s.log.Info("connected to NATS", "servers", s.servers)
+	s.log.Log(context.Background(), s.news(), "connected to NATS", "servers", s.servers)
 }
 
 func (s *Sink) disconnected(_ *nats.Conn, err error) {
+	s.up.Store(false)
+	select {
+	case <-s.quit:
+		return // it is the sink that closes the connection
+	default:
+	}
 	if err == nil {
 		err = nats.ErrDisconnected
 	}
-	s.up.Store(false)
 	s.trouble.Store(&err)
 	s.log.Warn("lost the connection to NATS, reconnecting", "servers", s.servers, "error", err)
 	// Acknowledgements of what was on its way will not come any more.

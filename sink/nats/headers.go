@@ -28,14 +28,13 @@ type envelope struct {
 	id, key, topic, createdAt, attempt []string
 	own                                []string // values of the message's own headers
 	ownNames                           []string
-	stamp                              []byte
+	stamped                            time.Time // what createdAt says
 }
 
 func newEnvelope() *envelope {
 	values := make([]string, 5)
 	e := &envelope{
 		id: values[0:1:1], key: values[1:2:2], topic: values[2:3:3], createdAt: values[3:4:4], attempt: values[4:5:5],
-		stamp: make([]byte, 0, len(time.RFC3339Nano)),
 	}
 	e.header = nats.Header{HeaderID: e.id, HeaderTopic: e.topic, HeaderCreatedAt: e.createdAt}
 	return e
@@ -70,8 +69,10 @@ func (e *envelope) fill(m *penstock.Message) error {
 		return err
 	}
 	e.id[0], e.topic[0] = m.ID, m.Topic
-	e.stamp = m.CreatedAt.UTC().AppendFormat(e.stamp[:0], time.RFC3339Nano)
-	e.createdAt[0] = string(e.stamp)
+	if e.createdAt[0] == "" || !m.CreatedAt.Equal(e.stamped) { // one transaction, one time
+		e.stamped = m.CreatedAt
+		e.createdAt[0] = m.CreatedAt.UTC().Format(time.RFC3339Nano)
+	}
 	if e.key[0] = m.Key; m.Key == "" {
 		delete(e.header, HeaderKey)
 	} else {

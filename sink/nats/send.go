@@ -57,6 +57,9 @@ func (s *Sink) publish(ctx context.Context, f *flight) error {
 	msg.Header = e.header
 	var replies []string
 	for next := 0; next < len(f.msgs); {
+		if err := ctx.Err(); err != nil {
+			return interrupted(err)
+		}
 		n, err := s.window.take(ctx, s.quit, f.msgs[next:min(next+stride, len(f.msgs))])
 		if err != nil {
 			return interrupted(err)

@@ -40,7 +40,7 @@ func patient(t testing.TB) context.Context {
 func messages(topic string, ids ...string) []penstock.Message {
 	msgs := make([]penstock.Message, len(ids))
 	for i, id := range ids {
-		msgs[i] = penstock.Message{ID: id, Key: "key of " + id, Topic: topic, Payload: []byte("payload"), CreatedAt: time.Now(), Attempt: 1}
+		msgs[i] = penstock.Message{ID: id, Key: "key-" + id, Topic: topic, Payload: []byte("payload"), CreatedAt: time.Now(), Attempt: 1}
 	}
 	return msgs
 }

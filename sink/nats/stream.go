@@ -52,7 +52,7 @@ func (s *Sink) ensureStream(ctx context.Context) error {
 	})
 	switch {
 	case err == nil:
-		s.log.Info("JetStream stream is there", "stream", c.Name, "subjects", c.Subjects)
+		s.log.Log(ctx, s.news(), "JetStream stream is there", "stream", c.Name, "subjects", c.Subjects)
 	case errors.Is(err, jetstream.ErrStreamNameAlreadyInUse):
 		s.log.Info("JetStream stream exists with another configuration, which is kept", "stream", c.Name)
 	default:
