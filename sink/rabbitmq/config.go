@@ -143,12 +143,16 @@ func (c *Config) Validate() error {
 func (c *Config) address() (amqp.URI, error) {
 	uri, err := amqp.ParseURI(c.URL)
 	if err != nil {
-		return uri, field("url", "is not an AMQP URL", "write amqp://user:password@host:5672/vhost; in user, password and vhost write special characters as %%XX")
+		return uri, notAMQP()
 	}
 	if c.User != "" {
 		uri.Username, uri.Password = c.User, c.Password
 	}
 	return uri, nil
+}
+
+func notAMQP() error {
+	return field("url", "is not an AMQP URL", "write amqp://user:password@host:5672/vhost; in user, password and vhost write special characters as %%XX")
 }
 
 func field(name, problem, hint string, args ...any) error {

@@ -78,7 +78,7 @@ func connect(cfg *Config, log *slog.Logger) (*connection, error) {
 	}
 	if err != nil {
 		_ = w.Close()
-		if !overdue.Stop() && !errors.As(err, new(*amqp.Error)) {
+		if said := new(amqp.Error); !overdue.Stop() && !(errors.As(err, &said) && said.Server) {
 			err = fmt.Errorf("no answer within connect_timeout (%v)", cfg.ConnectTimeout)
 		}
 		return nil, explainLogin(uri, err)

@@ -20,6 +20,9 @@ import (
 // URL, which may hold a password.
 func ParseURL(u string) (Config, error) {
 	server, query, _ := strings.Cut(u, "?")
+	if strings.Contains(query, "@") && !strings.Contains(server, "@") {
+		return Config{}, notAMQP() // the query may be the end of a password
+	}
 	c := Config{URL: server}
 	values, err := url.ParseQuery(query)
 	if err != nil {

@@ -1,0 +1,99 @@
+package rabbitmq_test
+
+import (
+	"context"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/tcpproxy"
+	"github.com/penstock/penstock/internal/testserver"
+	"github.com/penstock/penstock/sink/rabbitmq"
+)
+
+// Something listens and never says a word.
+func TestConnectTimeout(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	check(t, err)
+	t.Cleanup(func() { check(t, silent.Close()) })
+	s := open(t, rabbitmq.Config{URL: "amqp://" + silent.Addr().String(), ConnectTimeout: 50 * time.Millisecond})
+	wantUnavailable(t, s.Send(patient(t), orders(2)), "no answer within connect_timeout (50ms)")
+}
+
+// A network that goes silent is given up after three heartbeats, though the
+// Send itself has all the time in the world.
+func TestSilentNetwork(t *testing.T) {
+	room := newRoom(t, testserver.RabbitMQURL(t))
+	proxy := tcpproxy.New(t, host(t, room.url))
+	cfg := room.config(t, proxy.Addr())
+	cfg.Heartbeat = time.Second
+	s := open(t, cfg)
+	if errs := s.Send(patient(t), orders(1)); errs != nil {
+		t.Fatal(errs)
+	}
+	proxy.Stall(tcpproxy.Both)
+	wantUnavailable(t, s.Send(patient(t), orders(10)), "the connection to RabbitMQ was lost")
+	proxy.Resume()
+	heals(t, s)
+}
+
+// The broker has the messages and its answers do not come through: they are not
+// confirmed, and sending them again is right.
+func TestAnswersAreLost(t *testing.T) {
+	room := newRoom(t, testserver.RabbitMQURL(t))
+	proxy := tcpproxy.New(t, host(t, room.url))
+	s := open(t, room.config(t, proxy.Addr()))
+	if errs := s.Send(patient(t), orders(1)); errs != nil {
+		t.Fatal(errs)
+	}
+	proxy.Stall(tcpproxy.ToClient)
+	ctx, cancel := context.WithCancel(context.Background())
+	answer := make(chan []error)
+	msgs := orders(100)
+	go func() { answer <- s.Send(ctx, msgs) }()
+	room.drain(t, 1+len(msgs)) // they are all there
+	cancel()
+	wantUnavailable(t, <-answer, "not confirmed")
+
+	// The connection is still good. What was given up on does not confuse the
+	// next attempt, not even where it now has nowhere to go.
+	proxy.Resume()
+	check(t, room.ch.QueueUnbind(room.queue, "orders.*", room.exchange, nil))
+	errs := s.Send(patient(t), msgs)
+	for i := range msgs {
+		if errs == nil || errs[i] == nil || penstock.IsUnavailable(errs[i]) {
+			t.Fatalf("message %d has nowhere to go: %v", i, errs)
+		}
+	}
+	if n := proxy.Accepted(); n != 1 {
+		t.Errorf("%d connections, want 1", n)
+	}
+}
+
+// While the broker is away Sends come in all the time; connections do not.
+func TestAttemptsAreSpacedOut(t *testing.T) {
+	room := newRoom(t, testserver.RabbitMQURL(t))
+	proxy := tcpproxy.New(t, host(t, room.url))
+	proxy.Refuse()
+	s := open(t, room.config(t, proxy.Addr()))
+	const sends = 500
+	for range sends {
+		wantUnavailable(t, s.Send(patient(t), orders(1)), "connect")
+	}
+	if n := proxy.Accepted(); n >= sends/2 {
+		t.Errorf("%d Sends made %d connections", sends, n)
+	}
+	proxy.Resume()
+	heals(t, s)
+}
+
+func TestWrongHost(t *testing.T) {
+	s := open(t, rabbitmq.Config{URL: "amqp://127.0.0.1:1"})
+	errs := s.Send(patient(t), orders(1))
+	wantUnavailable(t, errs, "connect to RabbitMQ at 127.0.0.1:1")
+	if !strings.Contains(errs[0].Error(), "see that the broker runs") {
+		t.Errorf("%v does not tell the next step", errs[0])
+	}
+}
