@@ -54,11 +54,11 @@ func (src *Source) writeDead(ctx context.Context, sess *session, w write, lease 
 	}
 	d := &w.dead
 	args = append(args, d.seqs, d.ids, d.keys, d.topics, d.headers, d.payloads, d.createdAt, d.attempts, d.errs, w.delivered)
-	var moved int64
+	var moved bool
 	if err := sess.write.QueryRow(ctx, statement("settle_dead", src.store.schema, src.req.Outbox), args...).Scan(&moved); err != nil {
 		return err
 	}
-	if moved == 0 {
+	if !moved {
 		return penstock.ErrFenced
 	}
 	return nil

@@ -11,7 +11,7 @@ import (
 )
 
 // leaseLock is the first half of the advisory lock under which a lease changes
-// hands; the subscription's id is the second.
+// hands; the subscription's id is the second. _write_cursor has the same number.
 const leaseLock = 0x70656e6c // "penl"
 
 // head is a row of the cursor log.

@@ -191,7 +191,7 @@ func (src *Source) writeCursor(ctx context.Context, sess *session, c cursor, cou
 	if result.Err != nil {
 		return result.Err
 	}
-	if result.CommandTag.RowsAffected() == 0 {
+	if len(result.Rows) != 1 || string(result.Rows[0][0]) != "t" {
 		return penstock.ErrFenced
 	}
 	return nil

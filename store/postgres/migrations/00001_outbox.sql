@@ -221,6 +221,7 @@ begin
     execute format('grant usage on sequence _cursor_n to %I', role);
     execute format('grant select on sequence _cursor_slot to %I', role);
     execute format('grant execute on function _rotate(text, boolean), _reclaim(text, integer), _behind(text, integer), _reclaim_cursor(), _head(bigint), _segments(text) to %I', role);
+    execute format('grant execute on function _write_cursor(bigint, bigint, text, bigint, pg_snapshot, bigint, pg_snapshot, bigint, bigint, bigint, bigint) to %I', role);
     for outbox in select o.name from _outbox o loop
         perform _grant_relay_on(outbox, role);
     end loop;
@@ -234,6 +235,29 @@ language sql stable set search_path from current as $$
     select * from _cursor c where c.subscription = _head.subscription
      order by epoch desc, n desc limit 1
 $$;
+-- +goose StatementEnd
+
+-- _write_cursor appends to the cursor log, which moves the cursor and extends the
+-- lease; a lease of 0 gives it back. False, and nothing is written, if a later
+-- epoch exists or the subscription was dropped.
+--
+-- A lease changes hands under the exclusive form of the lock. Without the shared
+-- form here a holder whose lease has expired could write between the moment when
+-- the next one reads the cursor and the moment when its epoch is visible: it would
+-- be told that its messages are settled, and they would be sent again. The insert
+-- must be a statement after the lock, for a snapshot taken under it.
+-- +goose StatementBegin
+create function _write_cursor(subscription bigint, epoch bigint, holder text, lease_us bigint, done pg_snapshot, low bigint,
+                              upto pg_snapshot, upto_low bigint, pos bigint, settled bigint, system bigint) returns boolean
+language plpgsql volatile set search_path from current as $$
+begin
+    perform pg_advisory_xact_lock_shared(1885695596, subscription::int); -- leaseLock in lease.go
+    insert into _cursor (subscription, epoch, holder, lease_until, done, low, upto, upto_low, pos, settled, system)
+    select $1, $2, $3, clock_timestamp() + $4 * interval '1 microsecond', $5, $6, $7, $8, $9, $10, $11
+     where not exists (select from _cursor c where c.subscription = $1 and c.epoch > $2)
+       and exists (select from _subscription s where s.id = $1);
+    return found;
+end $$;
 -- +goose StatementEnd
 
 -- _rotate moves the segment pointer to an empty segment, attaching a new one if
@@ -388,6 +412,7 @@ end $$;
 -- +goose StatementBegin
 do $$ begin
     execute format('revoke execute on all functions in schema %I from public', current_schema());
+    grant execute on function _q(text) to public; -- it only quotes
 end $$;
 -- +goose StatementEnd
 

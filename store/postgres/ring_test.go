@@ -1,0 +1,208 @@
+package postgres_test
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/penstock/penstock/store/postgres"
+)
+
+// small is a ring whose segments are full after some 300 messages.
+var small = postgres.Options{Segments: 3, SegmentBytes: 64 << 10}
+
+func (f *fixture) fill(n int) {
+	f.exec("insert into penstock.orders (key, payload) select 'k', convert_to(repeat('x', 200), 'UTF8') from generate_series(1, $1)", n)
+}
+
+func (f *fixture) slots() (current, segments int64) {
+	return f.number(`select pg_sequence_last_value('penstock."_orders.slot"')`), f.number("select count(*) from penstock._segments('orders')")
+}
+
+func TestRingIsReused(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, small)
+	src := f.subscribe()
+	seen := map[int64]bool{}
+	for range 20 {
+		f.fill(400)
+		f.must(f.store.Maintain(f.ctx, "orders"))
+		if n := len(f.drain(src)); n != 400 {
+			t.Fatalf("got %d messages, want 400", n)
+		}
+		current, _ := f.slots()
+		seen[current] = true
+	}
+	if _, segments := f.slots(); segments != 3 || len(seen) < 2 {
+		t.Errorf("%d segments, and the pointer was on %d of them; want 3, used in turn", segments, len(seen))
+	}
+}
+
+// When every segment is held, the ring grows instead of waiting, and gives the
+// space back afterwards.
+func TestRingGrowsWhenHeld(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, small)
+	src := f.subscribe()
+	for range 8 {
+		f.fill(400)
+		f.must(f.store.Maintain(f.ctx, "orders"))
+	}
+	if _, segments := f.slots(); segments < 8 {
+		t.Errorf("with a backlog of 8 segments the ring has %d", segments)
+	}
+	if n := len(f.drain(src)); n != 3200 {
+		t.Fatalf("got %d messages, want 3,200", n)
+	}
+	f.eventually("all but the current segment is empty", func() bool {
+		f.must(f.store.Maintain(f.ctx, "orders"))
+		return f.number("select count(*) from penstock._segments('orders') where pg_relation_size(oid) > 0") <= 1
+	})
+}
+
+// A writer that is open holds its segment and no other.
+func TestOpenWriterHoldsOnlyItsSegment(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, small)
+	src := f.subscribe()
+	writer := f.connect()
+	tx, err := writer.Begin(f.ctx)
+	f.must(err)
+	f.insert(writer, "late", "late")
+	held, _ := f.slots()
+	for range 10 {
+		f.fill(400)
+		f.must(f.store.Maintain(f.ctx, "orders"))
+		f.drain(src)
+	}
+	if n := f.number(fmt.Sprintf(`select pg_relation_size('penstock."_orders.%d"')`, held)); n == 0 {
+		t.Error("the open writer's segment was truncated")
+	}
+	if _, segments := f.slots(); segments != 3 {
+		t.Errorf("the ring grew to %d segments though two were free", segments)
+	}
+	f.must(tx.Commit(f.ctx))
+	f.wantDrain(src, "late")
+	f.eventually("its segment is reclaimed", func() bool {
+		f.must(f.store.Maintain(f.ctx, "orders"))
+		return f.number(fmt.Sprintf(`select pg_relation_size('penstock."_orders.%d"')`, held)) == 0
+	})
+}
+
+// A writer that read the pointer before it moved inserts into a segment that has
+// been truncated since; its row is found and outlives the next reclaim.
+func TestInsertBehindThePointer(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, small)
+	src := f.subscribe()
+	f.exec("select penstock._rotate('orders', true)")
+	f.exec("insert into penstock.orders (slot, key, payload) values (0, 'k', 'behind')")
+	f.exec("select penstock._reclaim('orders', 0)")
+	f.wantDrain(src, "behind")
+	if f.number("select penstock._reclaim('orders', 0)::int") != 1 {
+		t.Error("the settled row was not reclaimed")
+	}
+}
+
+// The cursor log is a ring, too: rotated, it keeps every subscription's head.
+func TestCursorLogIsReclaimed(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, postgres.Options{})
+	src := f.subscribe()
+	f.insert(f.conn, "k", "one")
+	f.wantDrain(src, "one")
+	// What years of settling leave: rows of epochs that are past.
+	f.exec(`insert into penstock._cursor (subscription, epoch, lease_until, low, settled, system, holder, done)
+		select subscription, 0, lease_until, 0, 0, system, repeat('x', 100), done from penstock._cursor, generate_series(1, 20000)`)
+	big := f.number(`select sum(pg_total_relation_size(inhrelid)) from pg_inherits where inhparent = 'penstock._cursor'::regclass`)
+	f.eventually("the cursor log is small", func() bool {
+		f.exec("select penstock._reclaim_cursor()")
+		return f.number(`select sum(pg_total_relation_size(inhrelid)) from pg_inherits where inhparent = 'penstock._cursor'::regclass`) < big/10
+	})
+	f.wantDrain(src)
+	f.insert(f.conn, "k", "two")
+	f.wantDrain(src, "two")
+	f.must(src.Close(f.ctx))
+	src = f.subscribe()
+	f.wantDrain(src)
+}
+
+// On the hot path nothing is updated or deleted: no dead row can be left that a
+// later scan must step over.
+func TestHotPathLeavesNoDeadRows(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, small)
+	defer pin(t, f.url)()
+	src := f.subscribe()
+	const rounds = 30
+	for range rounds {
+		f.fill(200)
+		f.must(f.store.Maintain(f.ctx, "orders"))
+		f.drain(src)
+		f.must(src.Renew(f.ctx))
+	}
+	const stats = ` from pg_stat_user_tables where schemaname = 'penstock' and relname <> '_migration' and relname <> '_relay_role'`
+	f.eventually("the statistics are complete", func() bool {
+		return f.number("select coalesce(sum(n_tup_ins), 0)"+stats+" and relname like '%orders%'") >= 200*rounds
+	})
+	if n := f.number("select sum(n_tup_upd + n_tup_del)" + stats); n != 0 {
+		t.Errorf("%d rows were updated or deleted", n)
+	}
+}
+
+// Plans go by the indexes, whatever the statistics say.
+func TestPlansDoNotDependOnStatistics(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, postgres.Options{})
+	check := func(when string) {
+		t.Helper()
+		for name, plan := range f.plans() {
+			if strings.Contains(plan, "Seq Scan") || strings.Contains(plan, "Bitmap") {
+				t.Errorf("%s, %s scans a table:\n%s", when, name, plan)
+			}
+			if !strings.Contains(plan, "Merge Append") {
+				t.Errorf("%s, %s does not merge the segments in order:\n%s", when, name, plan)
+			}
+			for _, cond := range []string{`Index Cond: \(+seq >`, `Index Cond: \(+xid = ANY`} {
+				if !regexp.MustCompile(cond).MatchString(plan) {
+					t.Errorf("%s, %s has no %q:\n%s", when, name, cond, plan)
+				}
+			}
+		}
+	}
+	check("never analyzed")
+	f.exec("analyze")
+	check("analyzed when empty")
+	f.fill(50_000)
+	check("filled since")
+	f.exec("analyze")
+	check("analyzed when full")
+}
+
+// plans explains the reader's statements with the reader's settings.
+func (f *fixture) plans() map[string]string {
+	f.Helper()
+	conn := f.connect()
+	_, err := conn.Exec(f.ctx, postgres.Settings)
+	f.must(err)
+	plans := map[string]string{}
+	for name, params := range map[string]string{
+		"poll": "(0, '{5,6}', '7:9:7', 100, 1)",
+		"page": "(0, '{5,6}', '7:9:7', 0, '9:9:', 1000000, 100)",
+	} {
+		_, err := conn.Exec(f.ctx, "prepare "+name+" as "+postgres.Statement(name, "penstock", "orders"))
+		f.must(err)
+		rows, err := conn.Query(f.ctx, "explain execute "+name+params)
+		f.must(err)
+		var plan strings.Builder
+		for rows.Next() {
+			var line string
+			f.must(rows.Scan(&line))
+			plan.WriteString(line + "\n")
+		}
+		f.must(rows.Err())
+		plans[name] = plan.String()
+	}
+	return plans
+}

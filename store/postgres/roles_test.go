@@ -1,0 +1,186 @@
+package postgres_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	_ "github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/store/postgres"
+)
+
+// role makes a role that can log in and do nothing, and returns a URL for it.
+func (f *fixture) role() (name, asRole string) {
+	f.Helper()
+	name = fmt.Sprintf("penstock_test_%08x", rand.Uint32())
+	f.exec("create role " + name + " login")
+	f.Cleanup(func() {
+		exec(f, f.url, "drop owned by "+name)
+		exec(f, f.url, "drop role "+name)
+	})
+	u, err := url.Parse(f.url)
+	f.must(err)
+	u.User = url.User(name)
+	return name, u.String()
+}
+
+func TestProducerCanPublishAndNothingElse(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, postgres.Options{})
+	f.must(f.store.CreateOutbox(f.ctx, "secret"))
+	name, asRole := f.role()
+	f.exec("select penstock.grant_producer('orders', $1)", name)
+	conn, err := pgx.Connect(f.ctx, asRole)
+	f.must(err)
+	defer conn.Close(f.ctx)
+
+	store := openStore(t, asRole, postgres.Options{})
+	f.must(store.Publish(f.ctx, "orders", penstock.Message{Payload: []byte("by Go")}))
+	for _, allowed := range []string{
+		"insert into penstock.orders (key, topic, payload) values ('k', 't', 'by INSERT')",
+		"select penstock.publish('orders', 'by publish', key => 'k', headers => '{\"a\":\"b\"}')",
+	} {
+		if _, err := conn.Exec(f.ctx, allowed); err != nil {
+			t.Errorf("%s: %v", allowed, err)
+		}
+	}
+	for _, denied := range []string{
+		"select * from penstock.orders",
+		"delete from penstock.orders",
+		"update penstock.orders set payload = ''",
+		"truncate penstock.orders",
+		"insert into penstock.orders (xid, payload) values ('3', 'x')",
+		"insert into penstock.orders (seq, payload) values (1, 'x')",
+		"insert into penstock.orders (slot, payload) values (1, 'x')",
+		"insert into penstock.secret (payload) values ('x')",
+		"select penstock.publish('secret', 'x')",
+		`select setval('penstock."_orders.slot"', 3)`,
+		`select nextval('penstock."_orders.slot"')`,
+		`select setval('penstock."_orders.seq"', 1)`,
+		"select penstock._reclaim('orders', 0)",
+		"select penstock._rotate('orders', true)",
+		"select penstock.create_outbox('x')",
+		"select penstock.drop_outbox('orders')",
+		"select penstock.grant_producer('secret', current_user)",
+		"select * from penstock._cursor",
+		"insert into penstock._cursor select * from penstock._cursor",
+	} {
+		_, err := conn.Exec(f.ctx, denied)
+		if err == nil || !strings.Contains(err.Error(), "42501") {
+			t.Errorf("%s: got %v, want permission denied", denied, err)
+		}
+	}
+	f.wantDrain(f.subscribe(), "by Go", "by INSERT", "by publish")
+	if _, err := store.Subscribe(f.ctx, penstock.Subscribe{Outbox: "orders", Subscription: "x"}); err == nil || !strings.Contains(err.Error(), "grant_relay") {
+		t.Errorf("Subscribe by a producer: got %v, want an error that names grant_relay", err)
+	}
+}
+
+func TestRelayRoleCanRelayAndNotPublish(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, small)
+	name, asRole := f.role()
+	f.exec("select penstock.grant_relay($1)", name)
+	f.must(f.store.CreateOutbox(f.ctx, "later"))
+	store := openStore(t, asRole, small)
+	for _, outbox := range []string{"orders", "later"} {
+		f.must(f.store.Publish(f.ctx, outbox, penstock.Message{Payload: []byte("one")}, penstock.Message{Payload: []byte("two")}))
+		src, err := store.Subscribe(f.ctx, penstock.Subscribe{Outbox: outbox, Subscription: "sub", Holder: "relay"})
+		f.must(err)
+		b, err := src.Fetch(f.ctx, plenty)
+		f.must(err)
+		f.must(src.Settle(f.ctx, penstock.Settled{Batch: b, Verdicts: []penstock.Verdict{{}, {Outcome: penstock.Dead, Err: "no"}}}))
+		n, err := store.RetryDeadLetters(f.ctx, outbox, "sub", b.Messages[1].Seq)
+		f.must(err)
+		if n != 1 {
+			t.Errorf("%d dead letters retried, want 1", n)
+		}
+		b, err = src.Fetch(f.ctx, plenty)
+		f.must(err)
+		f.must(src.Settle(f.ctx, penstock.Settled{Batch: b}))
+		f.must(src.Close(f.ctx))
+	}
+	f.eventually("the relay's role gives space back", func() bool {
+		f.must(store.Maintain(f.ctx, "orders"))
+		return f.number("select count(*) from penstock._segments('orders') where pg_relation_size(oid) > 0") == 0
+	})
+	if _, err := store.Status(f.ctx); err != nil {
+		t.Errorf("Status: %v", err)
+	}
+	if err := store.Publish(f.ctx, "orders", penstock.Message{}); err == nil || !strings.Contains(err.Error(), "42501") {
+		t.Errorf("Publish by the relay's role: got %v, want permission denied", err)
+	}
+	conn, err := pgx.Connect(f.ctx, asRole)
+	f.must(err)
+	defer conn.Close(f.ctx)
+	for _, denied := range []string{"update penstock.orders set payload = ''", "delete from penstock.orders", "truncate penstock.orders", "delete from penstock._cursor"} {
+		if _, err := conn.Exec(f.ctx, denied); err == nil || !strings.Contains(err.Error(), "42501") {
+			t.Errorf("%s: got %v, want permission denied", denied, err)
+		}
+	}
+}
+
+func TestPublishThroughDatabaseSQL(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, postgres.Options{})
+	db, err := sql.Open("pgx", f.url)
+	f.must(err)
+	defer db.Close()
+	outbox := postgres.NewOutbox("", "orders")
+	msgs := make([]penstock.Message, 2500)
+	want := make([]string, len(msgs))
+	for i := range msgs {
+		want[i] = fmt.Sprint(i)
+		msgs[i] = penstock.Message{Key: "k", Payload: []byte(want[i]), Headers: map[string]string{"n": want[i]}}
+	}
+	tx, err := db.BeginTx(f.ctx, nil)
+	f.must(err)
+	f.must(outbox.PublishSQL(f.ctx, tx, msgs...))
+	f.must(tx.Commit())
+	tx, err = db.BeginTx(f.ctx, nil)
+	f.must(err)
+	f.must(outbox.PublishSQL(f.ctx, tx, penstock.Message{Payload: []byte("never")}))
+	f.must(tx.Rollback())
+	var field *penstock.FieldError
+	if err := outbox.PublishSQL(f.ctx, db, penstock.Message{}, penstock.Message{Key: "\x00"}); !errors.As(err, &field) || field.Field != "key" {
+		t.Errorf("got %v, want an error about the key", err)
+	}
+	f.must(outbox.PublishSQL(f.ctx, db, penstock.Message{}))
+	f.wantDrain(f.subscribe(), append(want, "")...)
+}
+
+func TestSchemaVersions(t *testing.T) {
+	t.Parallel()
+	ctx := context.Background()
+	url := freshDatabase(t)
+	store := openStore(t, url, postgres.Options{Schema: `odd "schema"; drop schema x --`})
+	if err := store.CreateOutbox(ctx, "orders"); !errors.Is(err, penstock.ErrNotMigrated) || !strings.Contains(err.Error(), "penstock migrate") {
+		t.Errorf("before Migrate: got %v, want ErrNotMigrated with the next step", err)
+	}
+	if err := store.Publish(ctx, "orders", penstock.Message{}); !errors.Is(err, penstock.ErrNotMigrated) {
+		t.Errorf("Publish before Migrate: got %v, want ErrNotMigrated", err)
+	}
+	for range 2 {
+		if err := store.Migrate(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := store.CreateOutbox(ctx, "orders"); err != nil {
+		t.Fatal(err)
+	}
+	exec(t, url, `insert into "odd ""schema""; drop schema x --"._migration (version_id, is_applied) values (999, true)`)
+	newer := openStore(t, url, postgres.Options{Schema: `odd "schema"; drop schema x --`})
+	for what, err := range map[string]error{"Migrate": newer.Migrate(ctx), "CreateOutbox": newer.CreateOutbox(ctx, "x")} {
+		if !errors.Is(err, penstock.ErrNewerSchema) || !strings.Contains(err.Error(), "999") {
+			t.Errorf("%s on a newer schema: got %v, want ErrNewerSchema", what, err)
+		}
+	}
+}

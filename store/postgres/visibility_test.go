@@ -1,0 +1,203 @@
+package postgres_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/testserver"
+	"github.com/penstock/penstock/store/postgres"
+)
+
+// A transaction that runs and has the highest xid of all is in no snapshot's list
+// of transactions in flight: it is >= xmax. Its seq is below what the sequence
+// stands at when the snapshot is taken, so the sequence's value is no bound for it.
+func TestRunningTransactionWithTheHighestXid(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, postgres.Options{})
+	src := f.subscribe()
+	f.wantDrain(src)
+
+	late := f.connect()
+	tx, err := late.Begin(f.ctx)
+	f.must(err)
+	f.insert(late, "k", "late") // draws xid and seq
+	for range 5 {
+		f.wantDrain(src) // snapshots whose xmax is that xid
+	}
+	f.must(tx.Commit(f.ctx))
+	f.wantDrain(src, "late")
+
+	// The same with cursors written and others committing around it.
+	tx, err = late.Begin(f.ctx)
+	f.must(err)
+	f.insert(late, "k", "late again")
+	f.wantDrain(src)
+	f.must(src.Renew(f.ctx))
+	f.wantDrain(src)
+	f.insert(f.conn, "k2", "other")
+	f.wantDrain(src, "other")
+	f.must(src.Renew(f.ctx))
+	f.wantDrain(src)
+	f.must(tx.Commit(f.ctx))
+	f.wantDrain(src, "late again")
+}
+
+// The same at the edge of a window that is paged through.
+func TestLateCommitAroundAPagedWindow(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, postgres.Options{})
+	src := f.subscribe()
+	late := f.connect()
+	tx, err := late.Begin(f.ctx)
+	f.must(err)
+	f.insert(late, "k", "late")
+	for i := range 10 {
+		f.insert(f.conn, "", fmt.Sprint(i))
+	}
+	var got []string
+	for page := range 5 {
+		b, err := src.Fetch(f.ctx, penstock.Limit{Messages: 3, Bytes: 1 << 20})
+		f.must(err)
+		for _, m := range b.Messages {
+			got = append(got, string(m.Payload))
+		}
+		f.must(src.Settle(f.ctx, penstock.Settled{Batch: b}))
+		if page == 1 {
+			f.must(tx.Commit(f.ctx))
+		}
+	}
+	if want := "[0 1 2 3 4 5 6 7 8 9 late]"; fmt.Sprint(got) != want {
+		t.Fatalf("got %v, want %s", got, want)
+	}
+}
+
+// A server that crashes hands out xids again that it had not written to its log.
+// A reader that goes on with a snapshot from before the crash takes the new
+// transactions for old ones that it has seen.
+func TestXidsComeAgainAfterACrash(t *testing.T) {
+	t.Parallel()
+	server := testserver.StartPostgres(t, "wal_writer_delay = 10s", "wal_writer_flush_after = 1GB", "bgwriter_delay = 10s")
+	f := fixtureOn(t, server.URL, postgres.Options{})
+	src := f.subscribe()
+	f.insert(f.conn, "k", "before")
+	f.wantDrain(src, "before")
+	f.must(src.Renew(f.ctx))
+
+	for range 50 { // xids that leave no trace on disk
+		f.exec("begin")
+		f.exec("select pg_current_xact_id()")
+		f.exec("rollback")
+	}
+	f.wantDrain(src) // a snapshot that knows them as over
+	high := f.number("select pg_snapshot_xmax(pg_current_snapshot())::text::bigint")
+	f.must(server.Kill())
+	f.must(server.Start())
+
+	f.conn = f.connect()
+	if again := f.number("select pg_snapshot_xmax(pg_current_snapshot())::text::bigint"); again >= high {
+		t.Fatalf("the crash was to take the server back behind xid %d, but it is at %d: this test shows nothing", high, again)
+	}
+	f.insert(f.conn, "k", "after 1")
+	f.insert(f.conn, "k", "after 2")
+	var got []string
+	f.eventually("the messages after the crash arrive", func() bool {
+		b, err := src.Fetch(f.ctx, plenty)
+		if err != nil {
+			return false // the old connections
+		}
+		for _, m := range b.Messages {
+			got = append(got, string(m.Payload))
+		}
+		if len(b.Messages) > 0 {
+			f.must(src.Settle(f.ctx, penstock.Settled{Batch: b}))
+		}
+		return len(got) > 0 && got[len(got)-1] == "after 2"
+	})
+	if n := len(got); n < 2 || got[n-2] != "after 1" {
+		t.Fatalf("got %q, want both messages after the crash", got)
+	}
+}
+
+// After a logical restore the stored xids are another cluster's: what was not
+// settled is read by seq, nothing is lost, and new messages follow.
+func TestRestoreIntoAnotherCluster(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, postgres.Options{})
+	src := f.subscribe()
+	for i := range 5 {
+		f.insert(f.conn, "k", fmt.Sprint("settled ", i))
+	}
+	f.drain(src)
+	inFlight := f.connect()
+	tx, err := inFlight.Begin(f.ctx)
+	f.must(err)
+	f.insert(inFlight, "late", "in flight at the cursor")
+	for i := range 5 {
+		f.insert(f.conn, "k", fmt.Sprint("settled too ", i))
+	}
+	f.drain(src)
+	f.must(tx.Commit(f.ctx))
+	for i := range 5 {
+		f.insert(f.conn, "k", fmt.Sprint("open ", i))
+	}
+	f.must(src.Close(f.ctx))
+
+	// As if all of it came from a cluster that was a billion transactions ahead.
+	f.exec("update penstock.orders set xid = (xid::text::bigint + 1000000000)::text::xid8")
+	f.exec(`update penstock._cursor set system = system + 1, done = (
+		select format('%s:%s:%s', pg_snapshot_xmin(done)::text::bigint + 1000000000, pg_snapshot_xmax(done)::text::bigint + 1000000000,
+			(select string_agg((x::text::bigint + 1000000000)::text, ',' order by x) from pg_snapshot_xip(done) x))::pg_snapshot)`)
+
+	src = f.subscribe()
+	f.insert(f.conn, "k", "new")
+	got := f.drain(src)
+	seen := map[string]int{}
+	for _, p := range got {
+		seen[p]++
+	}
+	for _, want := range []string{"in flight at the cursor", "open 0", "open 1", "open 2", "open 3", "open 4", "new"} {
+		if seen[want] == 0 {
+			t.Errorf("%q was lost; got %q", want, got)
+		}
+	}
+	if seen["settled 0"] > 0 {
+		t.Errorf("all of it came again: %q", got)
+	}
+	f.wantDrain(src)
+	f.insert(f.conn, "k", "newer")
+	f.wantDrain(src, "newer")
+	f.must(src.Close(f.ctx))
+	src = f.subscribe()
+	f.wantDrain(src)
+}
+
+// A database that shuts down and one that is promoted end connections; the source
+// goes on by itself.
+func TestServerRestart(t *testing.T) {
+	t.Parallel()
+	server := testserver.StartPostgres(t)
+	f := fixtureOn(t, server.URL, postgres.Options{})
+	src := f.subscribe()
+	f.insert(f.conn, "k", "one")
+	b, err := src.Fetch(f.ctx, plenty)
+	f.must(err)
+	f.must(server.Stop())
+	if err := src.Settle(f.ctx, penstock.Settled{Batch: b}); err == nil {
+		t.Fatal("Settle succeeded without a server")
+	}
+	if _, err := src.Fetch(f.ctx, plenty); err == nil {
+		t.Fatal("Fetch succeeded without a server")
+	}
+	f.must(server.Start())
+	ctx, cancel := context.WithTimeout(f.ctx, deadline)
+	defer cancel()
+	b, err = src.Fetch(ctx, plenty)
+	f.must(err)
+	if !b.Rewound || len(b.Messages) != 1 {
+		t.Fatalf("after the restart: rewound %v, %d messages; want the unsettled one again", b.Rewound, len(b.Messages))
+	}
+	f.must(src.Settle(f.ctx, penstock.Settled{Batch: b}))
+	f.wantDrain(src)
+}
