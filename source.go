@@ -17,14 +17,16 @@ type Source interface {
 	//
 	// After an error the Source may be used again: it connects anew by itself.
 	// Should that make it go back to what is settled durably, messages are
-	// returned again and the batch says so (Batch.Rewound).
+	// returned again and the batch says so (Batch.Rewound). After Close it is
+	// ErrClosed.
 	Fetch(ctx context.Context, limit Limit) (Batch, error)
 
 	// Settle makes verdicts durable: on return the cursor has moved past every
 	// leading batch that is settled, and a batch settled before an earlier one
 	// is remembered until its turn. All batches of one call take effect
 	// together, in one transaction. ErrFenced if the lease was lost; then
-	// nothing was changed.
+	// nothing was changed. After another error it may or may not have taken
+	// effect: call it again, a batch that is settled already is passed over.
 	Settle(ctx context.Context, settled ...Settled) error
 
 	// Renew extends the lease, ErrFenced if it was lost. The relay calls it

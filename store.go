@@ -18,11 +18,13 @@ type Store interface {
 	// migrated by a newer version.
 	Migrate(ctx context.Context) error
 
-	// CreateOutbox makes an outbox. The name may be any text of 1 to 48 bytes
-	// without NUL; drivers quote it. ErrOutboxExists if there is one.
+	// CreateOutbox makes an outbox. See ValidateOutboxName for its name;
+	// drivers quote it. ErrOutboxExists if there is one. Derived message ids
+	// never come again, not even if an outbox is dropped and made anew.
 	CreateOutbox(ctx context.Context, name string) error
 	// DropOutbox removes an outbox with its messages, subscriptions and dead
-	// letters. ErrNoOutbox if there is none.
+	// letters. ErrNoOutbox if there is none. A reader of it gets errors, also
+	// if another outbox has got its name.
 	DropOutbox(ctx context.Context, name string) error
 
 	// Publish writes messages in one transaction of its own.
@@ -33,19 +35,20 @@ type Store interface {
 	Subscribe(ctx context.Context, req Subscribe) (Source, error)
 
 	// Maintain does the outbox's housekeeping: rotates and reclaims what every
-	// subscription has settled. The relay calls it about once a second. Safe to
+	// subscription has settled; without a subscription, nothing. The relay calls it about once a second. Safe to
 	// call from several processes; cheap when there is nothing to do.
 	Maintain(ctx context.Context, outbox string) error
 
-	// Status describes every outbox, ordered by name.
+	// Status describes every outbox, ordered by the bytes of its name.
 	Status(ctx context.Context) ([]OutboxStatus, error)
 
 	// DeadLetters returns up to limit dead letters of a subscription, oldest
 	// first.
 	DeadLetters(ctx context.Context, outbox, subscription string, limit int) ([]DeadLetter, error)
 	// RetryDeadLetters sends dead letters back to their subscription, whose
-	// next Fetches return them with Attempt + 1. It returns how many there
-	// were; numbers that are no dead letters are passed over.
+	// next Fetches return them, before an empty batch, with Attempt + 1. It
+	// returns how many there were; numbers that are no dead letters are passed
+	// over.
 	RetryDeadLetters(ctx context.Context, outbox, subscription string, seqs ...int64) (int, error)
 
 	Close() error

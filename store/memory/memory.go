@@ -15,7 +15,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -140,8 +139,8 @@ func (s *Store) Migrate(ctx context.Context) error {
 
 // CreateOutbox implements penstock.Store.
 func (s *Store) CreateOutbox(ctx context.Context, name string) error {
-	if name == "" || len(name) > 48 || strings.ContainsRune(name, 0) {
-		return &penstock.FieldError{Field: "outbox", Problem: fmt.Sprintf("%q cannot be a name", name), Hint: "use 1 to 48 bytes without NUL"}
+	if err := penstock.ValidateOutboxName(name); err != nil {
+		return err
 	}
 	if err := s.enter(ctx); err != nil {
 		return err

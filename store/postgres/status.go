@@ -48,7 +48,7 @@ func (s *Store) Status(ctx context.Context) ([]penstock.OutboxStatus, error) {
 	if err := s.ready(ctx); err != nil {
 		return nil, err
 	}
-	rows, err := s.pool.Query(ctx, "select name from "+s.table("_outbox")+" order by name")
+	rows, err := s.pool.Query(ctx, "select name from "+s.table("_outbox")+" order by name collate \"C\"")
 	if err != nil {
 		return nil, explain(err)
 	}
