@@ -32,17 +32,27 @@ func TestKilledWhilePublishing(t *testing.T) {
 		}
 	}
 	for round := range 3 {
-		lines := make(chan []string)
+		type life struct {
+			lines []string
+			err   error
+		}
+		lives := make(chan life, 2)
 		for i := range 2 {
 			c := start(t, childPublish, path)
-			go func() { lines <- c.killAfter(t, 100*(i+1)) }()
+			go func() {
+				lines, err := c.killAfter(100 * (i + 1))
+				lives <- life{lines, err}
+			}()
 		}
 		for range 2 {
 			relaying := true
 			for relaying {
 				select {
-				case l := <-lines:
-					acknowledged = append(acknowledged, l...)
+				case l := <-lives:
+					if l.err != nil {
+						t.Fatal(l.err)
+					}
+					acknowledged = append(acknowledged, l.lines...)
 					relaying = false
 				default:
 					relay()

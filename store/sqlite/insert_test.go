@@ -68,11 +68,12 @@ func TestPlainInsert(t *testing.T) {
 func TestPlainInsertOfWhatCannotBeCarried(t *testing.T) {
 	_, s, app := newFile(t, sqlite.Options{})
 	for column, value := range map[string]any{
-		"id":      "a\x00b",
-		"key":     "a\x00b",
-		"topic":   strings.Repeat("é", 513),
-		"headers": `["not", "an object"]`,
-		"payload": nil,
+		"id":         "a\x00b",
+		"key":        "a\x00b",
+		"topic":      strings.Repeat("é", 513),
+		"headers":    `["not", "an object"]`,
+		"payload":    nil,
+		"created_at": "2013-01-01",
 	} {
 		_, err := app.Exec(`insert into penstock_outbox_orders (payload) values ('x')`)
 		if err != nil {

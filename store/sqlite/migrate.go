@@ -46,6 +46,14 @@ func (s *Store) migrate(ctx context.Context) error {
 	if err := createFile(ctx, db, s.busy); err != nil {
 		return err
 	}
+	var mode string
+	if err := db.QueryRowContext(ctx, `pragma journal_mode`).Scan(&mode); err != nil {
+		return err
+	}
+	if mode != "wal" {
+		return penstock.WithHint(fmt.Errorf("%s: the journal mode stays %q", s.path, mode),
+			"put the file on a local disk: WAL does not work on network file systems")
+	}
 	newest, err := newestVersion()
 	if err != nil {
 		return err

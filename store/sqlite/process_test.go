@@ -136,20 +136,18 @@ func (c *child) wait() error {
 
 // killAfter kills -9 once the child has printed n lines, and returns all lines
 // it managed to print.
-func (c *child) killAfter(t testing.TB, n int) []string {
-	t.Helper()
-	var lines []string
+func (c *child) killAfter(n int) (lines []string, err error) {
 	out := bufio.NewScanner(c.stdout)
 	for out.Scan() {
 		if lines = append(lines, out.Text()); len(lines) == n {
 			if err := c.cmd.Process.Kill(); err != nil {
-				t.Fatal(err)
+				return lines, err
 			}
 		}
 	}
 	_ = c.cmd.Wait()
 	if len(lines) < n {
-		t.Fatalf("the child ended after %d lines: %s", len(lines), c.output())
+		return lines, fmt.Errorf("the child ended by itself after %d lines: %s", len(lines), c.output())
 	}
-	return lines
+	return lines, nil
 }

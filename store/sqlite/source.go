@@ -240,12 +240,13 @@ func (s *source) usable(ctx context.Context) error {
 	return s.ended
 }
 
-// failed explains an error of a read. A table that has gone away was dropped.
+// failed explains an error of a read. What was closed meanwhile says so; a table
+// that has gone away was dropped.
 func (s *source) failed(err error) error {
-	err = s.store.explain(err)
-	if s.store.closed.Load() {
-		return penstock.ErrClosed
+	if ended := s.usable(context.Background()); ended != nil {
+		return ended
 	}
+	err = s.store.explain(err)
 	if errors.Is(err, penstock.ErrNotMigrated) {
 		return noOutbox(s.box.name)
 	}

@@ -4,7 +4,9 @@
 -- compare with it. (No placeholder in a comment: a name may hold a newline.)
 create table {table} (
   seq        integer primary key autoincrement,
-  created_at integer not null default (cast(round((julianday('now') - 2440587.5) * 86400000.0) as integer)),
+  created_at integer not null default (cast(round((julianday('now') - 2440587.5) * 86400000.0) as integer))
+    constraint "created_at must be left out, or be milliseconds since 1970"
+    check (typeof(created_at) = 'integer'),
   id         text
     constraint "id must be at most 256 bytes without NUL"
     check (length(cast(id as blob)) <= 256 and instr(cast(id as blob), x'00') = 0),

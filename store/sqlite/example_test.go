@@ -1,0 +1,69 @@
+package sqlite_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"os"
+	"path/filepath"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/store/sqlite"
+)
+
+// An order and the message about it commit together.
+func ExamplePublish() {
+	ctx := context.Background()
+	dir, err := os.MkdirTemp("", "example")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	file := filepath.Join(dir, "shop.db")
+
+	// Once, as `penstock migrate` and `penstock outbox create orders` do it.
+	store, err := sqlite.Open(ctx, file, sqlite.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer store.Close()
+	if err := store.Migrate(ctx); err != nil {
+		log.Fatal(err)
+	}
+	if err := store.CreateOutbox(ctx, "orders"); err != nil {
+		log.Fatal(err)
+	}
+
+	// The application.
+	db, err := sqlite.OpenDB(file)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.ExecContext(ctx, `create table orders (id integer primary key, total integer)`); err != nil {
+		log.Fatal(err)
+	}
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer tx.Rollback()
+	if _, err := tx.ExecContext(ctx, `insert into orders (total) values (?)`, 4200); err != nil {
+		log.Fatal(err)
+	}
+	err = sqlite.Publish(ctx, tx, "orders", penstock.Message{Key: "customer-7", Topic: "order.placed", Payload: []byte(`{"total":4200}`)})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := tx.Commit(); err != nil {
+		log.Fatal(err)
+	}
+
+	// What a relay will find.
+	status, err := store.Status(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(status[0].Outbox, "in", sqlite.Table(status[0].Outbox))
+	// Output: orders in "penstock_outbox_orders"
+}
