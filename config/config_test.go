@@ -17,6 +17,7 @@ var env = map[string]string{
 	"NATS_PASSWORD":         "hunter2",
 	"SENDERS":               "4",
 	"EMPTY":                 "",
+	"BINARY":                "a\xff",
 	"INJECTION":             "a\n    sink: discard\nschema: other",
 }
 

@@ -255,9 +255,8 @@ func (s *Sink) decodeNode(d *decoder, n ast.Node, path string) {
 
 func (s *Sink) decodeURL(d *decoder, n ast.Node, raw, path string) {
 	at := nodePlace(n)
-	url, p := d.resolve.resolve(raw)
-	if p != nil {
-		d.fail(at, path, *p)
+	url, ok := d.resolved(raw, at, path)
+	if !ok {
 		return
 	}
 	parsed, err := ParseSink(url)

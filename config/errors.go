@@ -103,7 +103,7 @@ type source struct {
 type position struct{ line, column int }
 
 func (s *source) errorAt(p position, path, problem, hint string) *Error {
-	e := &Error{File: s.name, Line: p.line, Column: max(p.column, 1), Path: path, Problem: problem, Hint: hint}
+	e := &Error{File: s.name, Line: p.line, Column: max(p.column, 1), Path: shorten(path), Problem: shorten(problem), Hint: shorten(hint)}
 	if p.line < 1 || p.line > len(s.lines) {
 		if len(s.lines) > 0 { // the parser's end of the text may be a line further
 			e.Line = min(e.Line, len(s.lines))
@@ -112,6 +112,9 @@ func (s *source) errorAt(p position, path, problem, hint string) *Error {
 	}
 	const widest = 160
 	shown := redactLine(s.lines[p.line-1])
+	if key := secretIn(path); key != "" && !strings.Contains(shown, key) {
+		return e // a secret on a line below its key
+	}
 	if utf8.RuneCountInString(shown) > widest {
 		shown = string([]rune(shown)[:widest]) + " …"
 	}
@@ -121,6 +124,25 @@ func (s *source) errorAt(p position, path, problem, hint string) *Error {
 		e.caret = p.column
 	}
 	return e
+}
+
+// shorten keeps a key or value of a megabyte from filling the screen.
+func shorten(s string) string {
+	const most = 600
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most/2], "") + " … " + strings.ToValidUTF8(s[len(s)-most/2:], "")
+}
+
+// secretIn returns the key in a path that holds a secret, if there is one.
+func secretIn(path string) string {
+	for _, key := range strings.FieldsFunc(path, func(r rune) bool { return r == '.' || r == '[' || r == ']' }) {
+		if isSecret(key) {
+			return key
+		}
+	}
+	return ""
 }
 
 func sameStart(a, b string, n int) bool {

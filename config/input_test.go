@@ -38,6 +38,9 @@ func TestInput(t *testing.T) {
 		{"wide flow list", "subscriptions: [" + strings.Repeat("a,", 200_000) + "]", "has more than 10000 entries in one place"},
 		{"alias bomb", bomb, "f:1:4: has a YAML anchor or alias"},
 		{"brackets closed too often", "a: ]]]}}}\n", "f:1:"},
+		{"not UTF-8 from the environment", strings.Replace(small, "name: a", `name: "${BINARY}"`, 1), "subscriptions[0].name is not valid UTF-8"},
+		{"one long key", strings.Repeat("x", 1<<19) + ": 1", "xxx … xxx"},
+		{"one long value", "relay: {senders: " + strings.Repeat("x", 1<<19) + "}", "xxx … xxx"},
 		{"one long line", "schema: " + strings.Repeat("x", 1<<19) + "\n" + strings.Replace(small, "sqlite:app.db", "mysql://x", 1), `unknown scheme "mysql"`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/token"
@@ -32,9 +33,8 @@ func (d *decoder) scalar(n ast.Node, v reflect.Value, path string) {
 		d.fail(at, path, problem{"is " + describe(n) + ", not " + wanted(v, path), bracesHint(n)})
 		return
 	}
-	text, p := d.resolve.resolve(raw)
-	if p != nil {
-		d.fail(at, path, *p)
+	text, ok := d.resolved(raw, at, path)
+	if !ok {
 		return
 	}
 	outside := text != raw && (strings.Contains(raw, "${") || strings.HasPrefix(raw, "file:"))
@@ -51,6 +51,22 @@ func (d *decoder) scalar(n ast.Node, v reflect.Value, path string) {
 	}
 }
 
+// resolved fills in what raw refers to.
+func (d *decoder) resolved(raw string, at position, path string) (string, bool) {
+	text, p := d.resolve.resolve(raw)
+	switch {
+	case p != nil:
+	case strings.IndexByte(text, 0) >= 0:
+		p = &problem{"has a NUL character in it", "remove it"}
+	case !utf8.ValidString(text):
+		p = &problem{"is not valid UTF-8", "write it in UTF-8"}
+	default:
+		return text, true
+	}
+	d.fail(at, path, *p)
+	return "", false
+}
+
 func scalarText(n ast.Node) (text string, quoted, ok bool) {
 	switch n := n.(type) {
 	case *ast.StringNode:
@@ -65,9 +81,6 @@ func scalarText(n ast.Node) (text string, quoted, ok bool) {
 
 // assign converts text; the error's words quote the text with %q.
 func (d *decoder) assign(n ast.Node, v reflect.Value, path, text string, quoted bool) *problem {
-	if i := strings.IndexByte(text, 0); i >= 0 {
-		return &problem{"has a NUL character in it", "remove it"}
-	}
 	switch v.Type() {
 	case durationType:
 		t, p := parseDuration(text)

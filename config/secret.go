@@ -52,7 +52,7 @@ var (
 	parameter = regexp.MustCompile(`(?i)([?&;\s"'][a-z0-9_.-]*` + secretWords + `[a-z0-9_.-]*=)[^&;#\s"']+`)
 	secretKey = regexp.MustCompile(`(?i)` + secretWords)
 	// A key and its value in one line of YAML.
-	yamlPair = regexp.MustCompile(`(?i)((?:^|[\s{,"'-])["']?[a-z0-9_.-]*` + secretWords + `[a-z0-9_.-]*["']?\s*:\s+)(\S.*)$`)
+	yamlPair = regexp.MustCompile(`(?i)((?:^|[\s{,"'-])["']?[a-z0-9_.-]*` + secretWords + `[a-z0-9_.-]*["']?\s*:\s*)(\S.*)$`)
 )
 
 const secretWords = `(?:passw(?:or)?d|passphrase|pwd|secret|token|seed|nkey|private_?key|api_?key|credential)`
