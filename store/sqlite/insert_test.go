@@ -22,6 +22,7 @@ func TestPlainInsert(t *testing.T) {
 		`insert into penstock_outbox_orders (key, topic, headers, payload) values ('k', 'order.made', '{"traceparent": "00-1", "n": 7}', x'00ff')`,
 		`insert into penstock_outbox_orders (id, key, payload) values ('mine', null, '')`,
 		`insert into penstock_outbox_orders (key, payload) values (42, x'')`,
+		`insert into penstock_outbox_orders (payload) values (42)`,
 	} {
 		tx, err := app.Begin()
 		if err != nil {
@@ -37,14 +38,15 @@ func TestPlainInsert(t *testing.T) {
 		}
 	}
 	got, _ := fetchAll(t, subscribe(t, s, "billing"))
-	if len(got) != 4 {
-		t.Fatalf("got %d messages, want 4: %v", len(got), got)
+	if len(got) != 5 {
+		t.Fatalf("got %d messages, want 5: %v", len(got), got)
 	}
 	want := []penstock.Message{
 		{Payload: []byte("text")},
 		{Key: "k", Topic: "order.made", Headers: map[string]string{"traceparent": "00-1", "n": "7"}, Payload: []byte{0, 255}},
 		{ID: "mine"},
 		{Key: "42"},
+		{Payload: []byte("42")},
 	}
 	uid := scan[string](t, app, `select uid from penstock_outboxes`)
 	for i, w := range want {

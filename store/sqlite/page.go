@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"database/sql"
+	"fmt"
 	"strconv"
 	"time"
 
@@ -96,15 +97,30 @@ func (p *page) batch(number uint64) *openBatch {
 type row struct {
 	seq, createdAt          int64
 	id, key, topic, headers string
-	payload                 []byte
+	payload                 payload
 }
 
 func (r *row) dest() []any {
 	return []any{&r.seq, &r.createdAt, &r.id, &r.key, &r.topic, &r.headers, &r.payload}
 }
 
-// message makes the message; uid begins the derived ids of its outbox. The
-// payload is a fresh copy in each row.
+// payload keeps the driver's slice. database/sql would copy it once more, for
+// drivers that use it again; this one makes a fresh slice for each row.
+type payload []byte
+
+func (p *payload) Scan(src any) error {
+	switch v := src.(type) {
+	case []byte:
+		*p = v
+	case string: // who publishes by INSERT may leave text in the column
+		*p = []byte(v)
+	default: // or a number
+		*p = fmt.Append(nil, v)
+	}
+	return nil
+}
+
+// message makes the message; uid begins the derived ids of its outbox.
 func (r *row) message(uid string, attempt int) penstock.Message {
 	m := penstock.Message{
 		ID:        r.id,
