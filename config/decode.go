@@ -249,6 +249,9 @@ func join(path, key string) string {
 
 // printable is a key of the user's as it can stand in an error.
 func printable(key string) string {
+	if len(key) > 100 {
+		key = strings.ToValidUTF8(key[:20], "") + "…"
+	}
 	if q := fmt.Sprintf("%q", key); len(q) != len(key)+2 || key == "" || strings.ContainsAny(key, " .[]:@") {
 		return Redact(q)
 	}

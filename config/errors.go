@@ -110,7 +110,12 @@ func (s *source) errorAt(p position, path, problem, hint string) *Error {
 		}
 		return e
 	}
-	const widest = 160
+	// A line that is cut before it is searched for passwords could show half of
+	// one, and to search a very long one takes long.
+	const widest, longest = 160, 4096
+	if len(s.lines[p.line-1]) > longest {
+		return e
+	}
 	shown := redactLine(s.lines[p.line-1])
 	if key := secretIn(path); key != "" && !strings.Contains(shown, key) {
 		return e // a secret on a line below its key

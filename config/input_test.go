@@ -39,7 +39,7 @@ func TestInput(t *testing.T) {
 		{"alias bomb", bomb, "f:1:4: has a YAML anchor or alias"},
 		{"brackets closed too often", "a: ]]]}}}\n", "f:1:"},
 		{"not UTF-8 from the environment", strings.Replace(small, "name: a", `name: "${BINARY}"`, 1), "subscriptions[0].name is not valid UTF-8"},
-		{"one long key", strings.Repeat("x", 1<<19) + ": 1", "xxx … xxx"},
+		{"one long key", strings.Repeat("x", 1<<19) + ": 1", "f:1:1: xxxxxxxxxxxxxxxxxxxx… is not a known key"},
 		{"one long value", "relay: {senders: " + strings.Repeat("x", 1<<19) + "}", "xxx … xxx"},
 		{"one long line", "schema: " + strings.Repeat("x", 1<<19) + "\n" + strings.Replace(small, "sqlite:app.db", "mysql://x", 1), `unknown scheme "mysql"`},
 	} {
