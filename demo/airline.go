@@ -44,9 +44,9 @@ func message(f *Flight, turn int64) (penstock.Message, error) {
 	}, nil
 }
 
-// arrival reads a message's payload back. What cannot be read is an arrival of
+// ParseArrival reads a message's payload back. What cannot be read is an arrival of
 // flight 0, which nobody ever commits.
-func arrival(key string, body []byte) Arrival {
+func ParseArrival(key string, body []byte) Arrival {
 	var p struct {
 		ID      int64  `json:"flight_id"`
 		Tailnum string `json:"tailnum"`

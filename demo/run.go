@@ -249,7 +249,7 @@ func (r *run) read(ctx context.Context) error {
 		return nil
 	}
 	return r.broker.Read(ctx, func(got readback.Arrival) {
-		a := arrival(got.Key, got.Payload)
+		a := ParseArrival(got.Key, got.Payload)
 		r.arrivals = append(r.arrivals, a)
 		r.arrived.Add(1)
 	})
