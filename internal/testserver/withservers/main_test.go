@@ -48,8 +48,10 @@ func TestSignals(t *testing.T) {
 			ready := filepath.Join(t.TempDir(), "ready")
 			signals := make(chan os.Signal, 2)
 			done := make(chan int, 1)
+			// Short sleeps: a shell runs its trap when the command before it ends.
+			script := "trap '" + c.trap + "' TERM; : >" + ready + "; while :; do sleep 0.05; done"
 			go func() {
-				status, _ := run([]string{"sh", "-c", "trap '" + c.trap + "' TERM; : >" + ready + "; while :; do sleep 1000; done"}, nil, signals)
+				status, _ := run([]string{"sh", "-c", script}, nil, signals)
 				done <- status
 			}()
 			for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
