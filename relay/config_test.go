@@ -45,7 +45,7 @@ func TestConfig(t *testing.T) {
 func TestDelayAfter(t *testing.T) {
 	for n := 1; n < 200; n++ {
 		whole := 30 * time.Second
-		if n < 9 {
+		if n < 10 {
 			whole = 100 * time.Millisecond << (n - 1)
 		}
 		if d := delayAfter(n, 100*time.Millisecond, 30*time.Second); d < whole/2 || d > whole {

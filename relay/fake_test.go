@@ -37,7 +37,9 @@ type outbox struct {
 	renewErr  func() error
 	rewind    func() bool
 	maxFetch  func() int
-	renewWait func(ctx context.Context) // called without mu
+
+	// Called without mu, before the answer.
+	renewWait, settleWait func(ctx context.Context)
 }
 
 func (l *outbox) publish(msgs ...penstock.Message) {
@@ -151,8 +153,14 @@ func (s *fakeSource) Fetch(ctx context.Context, limit penstock.Limit) (penstock.
 }
 
 func (s *fakeSource) Settle(ctx context.Context, settled ...penstock.Settled) error {
+	if s.log.settleWait != nil {
+		s.log.settleWait(ctx)
+	}
 	s.log.mu.Lock()
 	defer s.log.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	if err := s.check(); err != nil {
 		return err
 	}

@@ -15,7 +15,8 @@ import (
 // concurrent use.
 type lease struct {
 	length time.Duration
-	until  time.Time
+	until  time.Time // by the monotonic clock
+	wall   time.Time // the same by the wall clock
 	// spell is the context of all Sends under an uninterrupted lease: it ends
 	// when the lease runs out, and a new one begins with the next renewal.
 	spell  context.Context
@@ -27,7 +28,7 @@ type lease struct {
 // start. It reports whether that made a lapsed lease valid again.
 func (l *lease) extend(ctx context.Context, start, now time.Time) bool {
 	if until := start.Add(l.length); until.After(l.until) {
-		l.until = until
+		l.until, l.wall = until, until.Round(0)
 	}
 	if !l.lapsed || !l.covers(now) {
 		return false
@@ -41,7 +42,7 @@ func (l *lease) extend(ctx context.Context, start, now time.Time) bool {
 // the wall clock: the first stands still while the machine sleeps, the second
 // may be set.
 func (l *lease) covers(now time.Time) bool {
-	return now.Before(l.until) && now.Round(0).Before(l.until.Round(0))
+	return now.Before(l.until) && now.Round(0).Before(l.wall)
 }
 
 // lapse ends the spell. It reports whether the lease was valid until now.

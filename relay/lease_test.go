@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,9 +17,13 @@ func TestNoSendAfterLease(t *testing.T) {
 		const lease = 15 * time.Second
 		l, k := &outbox{}, &sink{t: t, before: slowly(70 * time.Millisecond)}
 		l.sink = k
-		hang := newFlag(true)
+		// The first renewal is slow, and the lease counts from when it was asked
+		// for, five seconds after the opening; the others hang.
+		hang, renewals := newFlag(true), 0
 		l.renewWait = func(ctx context.Context) {
-			if hang.Load() {
+			if renewals++; renewals == 1 {
+				sleep(ctx, nil, 4*time.Second)
+			} else if hang.Load() {
 				<-ctx.Done()
 			}
 		}
@@ -28,8 +33,8 @@ func TestNoSendAfterLease(t *testing.T) {
 		pass(time.Minute)
 		k.mu.Lock()
 		last := k.sends[len(k.sends)-1].at.Sub(opened)
-		if last >= lease || last < lease-time.Second {
-			t.Errorf("the last Send began %v after the lease was taken, want just before %v", last, lease)
+		if end := lease + lease/3; last >= end || last < end-time.Second {
+			t.Errorf("the last Send began %v after the lease was taken, want just before %v", last, end)
 		}
 		if k.running != 0 {
 			t.Error("a Send is running without a lease")
@@ -106,9 +111,9 @@ func TestLease(t *testing.T) {
 	if l.covers(now.Add(time.Second)) {
 		t.Error("covers its own end")
 	}
-	// The wall clock jumped, the monotonic one did not: the machine slept.
-	asleep := lease{length: time.Second, until: now.Add(time.Second)}
-	asleep.until = asleep.until.Round(0).Add(-time.Hour)
+	// The wall clock went on while the monotonic one stood still: the machine slept.
+	asleep := l
+	asleep.wall = now.Add(-time.Hour).Round(0)
 	if asleep.covers(now) {
 		t.Error("covers a time that is past by the wall clock")
 	}
@@ -127,21 +132,24 @@ func TestLease(t *testing.T) {
 	l.lapse()
 }
 
+// fencedOnce is a fault that says once that the lease is lost.
+func fencedOnce() func() error {
+	said := false
+	return func() error {
+		if said {
+			return nil
+		}
+		said = true
+		return fmt.Errorf("fake: %w", penstock.ErrFenced)
+	}
+}
+
 func TestFencedSessionIsDropped(t *testing.T) {
 	for name, fence := range map[string]func(l *outbox){
-		"by anything": func(l *outbox) { l.steal() },
-		"by renewal only": func(l *outbox) {
-			l.mu.Lock()
-			defer l.mu.Unlock()
-			once := true
-			l.renewErr = func() error {
-				if once {
-					once = false
-					return penstock.ErrFenced
-				}
-				return nil
-			}
-		},
+		"by all":       func(l *outbox) { l.holder = nil },
+		"by a renewal": func(l *outbox) { l.renewErr = fencedOnce() },
+		"by a settle":  func(l *outbox) { l.settleErr = fencedOnce() },
+		"by a fetch":   func(l *outbox) { l.fetchErr = fencedOnce() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -149,21 +157,32 @@ func TestFencedSessionIsDropped(t *testing.T) {
 				l, k := &outbox{}, &sink{t: t}
 				l.sink = k
 				k.before = func(ctx context.Context, msgs []penstock.Message) {
-					if stuck.Load() && msgs[0].Seq == 1 {
+					if msgs[0].Seq == 60 && stuck.Load() {
 						<-ctx.Done() // only the session's end lets it go
 						stuck.Store(false)
 					}
 				}
-				l.publishKeys(50, "a", "b", "c")
+				l.maxFetch = func() int { return 5 }
+				l.publishKeys(50, "", "b", "c")
 				r, result := start(t, t.Context(), l, k, func(c *Config) { c.MaxBatch = 1 })
 				pass(time.Second)
+				// Two batches: one can be settled, in the other a Send hangs.
+				if name != "by a settle" {
+					l.publishKeys(10, "", "b", "c")
+					pass(100 * time.Millisecond)
+				}
+				l.mu.Lock()
 				fence(l)
+				l.mu.Unlock()
+				if name == "by a settle" {
+					l.publishKeys(10, "", "b", "c")
+				}
 				pass(20 * time.Second)
 				if n := l.read(&l.openings); n != 2 {
 					t.Errorf("opened %d times, want 2", n)
 				}
-				if l.cursor() != 50 {
-					t.Errorf("settled %d of 50 under the new lease", l.cursor())
+				if l.cursor() != 60 {
+					t.Errorf("settled %d of 60 under the new lease", l.cursor())
 				}
 				finish(t, r, result, l, k)
 				checkOrder(t, l, k)

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -34,6 +35,11 @@ func TestOutagePausesAndResumes(t *testing.T) {
 					t.Errorf("Send %d had %d messages, more than a probe", i, s.n)
 				}
 			}
+		}
+		began := k.sends[0].at
+		probe := slices.IndexFunc(k.sends, func(s send) bool { return s.at.After(began) })
+		if d := k.sends[probe].at.Sub(began); d > 100*time.Millisecond {
+			t.Errorf("the first probe came after %v", d)
 		}
 		first := len(k.sends)
 		k.mu.Unlock()

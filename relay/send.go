@@ -92,7 +92,7 @@ func (s *session) maySend(now time.Time) int {
 		s.lapse()
 		return 0
 	}
-	if s.finished || s.lease.lapsed || s.lease.spell.Err() != nil || s.draining && (s.pause.on || now.After(s.drainBy)) {
+	if s.finished || s.lease.lapsed || s.lease.spell.Err() != nil || s.draining && now.After(s.drainBy) {
 		return 0
 	}
 	return s.pause.admits(now, s.cfg.MaxBatch)

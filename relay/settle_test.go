@@ -2,7 +2,6 @@ package relay
 
 import (
 	"context"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -104,12 +103,13 @@ func TestSettleThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, k := &outbox{}, &sink{t: t}
 		hang := newFlag(true)
-		open := func(ctx context.Context) (penstock.Source, error) {
-			source, err := l.open(ctx)
-			return hangingSource{source, hang}, err
+		l.settleWait = func(ctx context.Context) {
+			if hang.CompareAndSwap(true, false) {
+				<-ctx.Done()
+			}
 		}
 		l.publishKeys(10, "a")
-		r, result := start(t, t.Context(), l, k, func(c *Config) { c.Open = open })
+		r, result := start(t, t.Context(), l, k, nil)
 		pass(time.Minute)
 		if l.cursor() != 10 {
 			t.Errorf("settled %d of 10", l.cursor())
@@ -118,17 +118,43 @@ func TestSettleThatHangs(t *testing.T) {
 	})
 }
 
-type hangingSource struct {
-	penstock.Source
-	hang *atomic.Bool
-}
-
-func (s hangingSource) Settle(ctx context.Context, settled ...penstock.Settled) error {
-	if s.hang.CompareAndSwap(true, false) {
-		<-ctx.Done()
-		return ctx.Err()
-	}
-	return s.Source.Settle(ctx, settled...)
+// A Settle that was running when the source went back is about batches that are
+// forgotten, whatever it answers.
+func TestRewindDuringSettle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(5)
+		l, k := &outbox{}, &sink{t: t, before: g.wait}
+		l.sink = k
+		answer := make(chan struct{})
+		l.settleWait = func(ctx context.Context) {
+			select {
+			case <-answer:
+			case <-ctx.Done():
+			}
+		}
+		l.maxFetch = func() int { return 4 }
+		l.publishKeys(4, "a", "b", "c", "d")
+		r, result := start(t, t.Context(), l, k, func(c *Config) { c.MaxBatch = 1 })
+		pass(time.Second) // all four are confirmed, their Settle waits
+		l.mu.Lock()
+		l.rewind = once()
+		l.maxFetch = func() int { return 1 }
+		l.mu.Unlock()
+		l.publishKeys(4, "e")
+		pass(time.Second) // five batches of one, of which message 5 hangs
+		close(answer)
+		pass(time.Second)
+		if n := l.cursor(); n != 4 {
+			t.Errorf("settled %d, want 4 while message 5 hangs", n)
+		}
+		close(g.pass[5])
+		pass(time.Second)
+		if n := l.cursor(); n != 8 {
+			t.Errorf("settled %d of 8", n)
+		}
+		finish(t, r, result, l, k)
+		checkOrder(t, l, k)
+	})
 }
 
 func TestWindow(t *testing.T) {
@@ -160,7 +186,11 @@ func TestWindow(t *testing.T) {
 	if d := push(3); d != b || len(d.entries) != 3 || d.left != 3 {
 		t.Error("a settled batch of the right size is used again")
 	}
+	c.left = 0
 	w.forget()
+	if d := w.fill(penstock.Batch{Messages: make([]penstock.Message, 2)}); d == c {
+		t.Error("a forgotten batch is used again while a Send may hold its entries")
+	}
 	if w.messages != 0 || w.bytes != 0 {
 		t.Error("forgotten messages still take room")
 	}
