@@ -12,6 +12,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/testserver"
 	"github.com/penstock/penstock/sink/rabbitmq"
 	"github.com/penstock/penstock/sink/sinktest"
 )
@@ -24,6 +25,22 @@ type room struct {
 	queue    string
 	conn     *amqp.Connection
 	ch       *amqp.Channel
+}
+
+// startBroker starts a broker of the test's own, with a user relay who may only
+// write. The broker takes connections before its other commands.
+func startBroker(t *testing.T, password string, conf ...string) (server *testserver.RabbitMQ, ctl func(args ...string)) {
+	t.Helper()
+	server = testserver.StartRabbitMQ(t, conf...)
+	ctl = func(args ...string) {
+		t.Helper()
+		_, err := server.Ctl(args...)
+		check(t, err)
+	}
+	ctl("await_startup")
+	ctl("add_user", "relay", password)
+	ctl("set_permissions", "relay", "", ".*", "")
+	return server, ctl
 }
 
 // newRoom makes a topic exchange whose queue takes orders.*.

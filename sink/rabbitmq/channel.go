@@ -2,224 +2,298 @@ package rabbitmq
 
 import (
 	"context"
+	"fmt"
 	"sync"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 	"golang.org/x/sync/semaphore"
-
-	"github.com/penstock/penstock"
 )
 
-// channel is an AMQP channel in confirm mode, shared by several Sends.
+// channel is an AMQP channel in confirm mode. Several Sends share it.
 //
-// The broker answers each message with an ack or a nack, and before that, if
-// the message had nowhere to go, with a return: ack alone does not mean that a
-// queue has the message. A return names no delivery tag, but two things are
-// certain: it comes on the same channel before its ack, and the library puts it
-// into returns before it looks at that ack. So whoever has seen the acks of its
-// messages finds all their returns in the buffer, provided that it cannot
-// overflow: it has room for every message that waits for its confirm.
+// The broker counts the messages published on a channel; an ack or a nack names
+// that number, its delivery tag, or the last of several. A message that had
+// nowhere to go is acked too, and returned before that. A return carries no
+// tag. It is about a message that waits for its answer and has the returned
+// message id; if that fits more than one, because a Send gave up on a message
+// and the next has begun, then none of them counts as delivered.
 type channel struct {
-	conn    *connection
-	amqp    *amqp.Channel
-	slots   *semaphore.Weighted // as many as returns has room for
-	returns chan amqp.Return
+	conn *connection
+	id   uint16
 
-	gone chan struct{} // closed when the channel is; err is set by then
-	err  *amqp.Error   // what the broker or the network said, nil for neither
+	slots *semaphore.Weighted // as many as pending has room for
+	ready chan struct{}       // closed when it is open, in confirm mode
+	gone  chan struct{}       // closed when it is
 
 	mu      sync.Mutex
-	batches map[*batch]struct{} // those with messages on their way
+	closed  bool
+	err     *amqp.Error // why, nil if it was this side
+	alone   bool        // the connection is still good
+	pending []entry     // a ring: tag t is at t % len
+	first   uint64      // the oldest tag that waits for its answer
+	next    uint64      // the tag of the next message
+
+	// Between the method and the header of a returned message. Only the reader
+	// touches it.
+	returning *returned
 }
 
-// openChannel waits for the broker without a limit of its own: a broken
-// connection ends it.
-func openChannel(conn *connection) (*channel, error) {
-	ch, err := conn.amqp.Channel()
-	if err != nil {
-		return nil, err
-	}
-	if err := ch.Confirm(false); err != nil {
-		return nil, err
-	}
-	pending := conn.cfg.MaxPending
+// entry is a message that waits for its answer. Without a batch it has one and
+// waits for those before it.
+type entry struct {
+	batch *batch
+	n     int // which of the batch
+}
+
+// returned is what the broker says about a message it could not route.
+type returned struct {
+	exchange, key string
+}
+
+// newChannel asks the broker for a channel; it is of use once ready is closed.
+func newChannel(conn *connection, id uint16) *channel {
 	c := &channel{
-		conn: conn, amqp: ch,
-		slots:   semaphore.NewWeighted(int64(pending)),
-		returns: ch.NotifyReturn(make(chan amqp.Return, pending)),
+		conn: conn, id: id,
+		slots:   semaphore.NewWeighted(int64(conn.cfg.MaxPending)),
+		ready:   make(chan struct{}),
 		gone:    make(chan struct{}),
-		batches: map[*batch]struct{}{},
+		pending: make([]entry, conn.cfg.MaxPending),
+		first:   1, next: 1,
 	}
-	closed := ch.NotifyClose(make(chan *amqp.Error, 1))
-	go func() {
-		c.err = <-closed
-		close(c.gone)
-	}()
-	return c, nil
+	conn.wire.tap.add(id, c)
+	c.write(channelOpen, 0)
+	c.write(confirmSelect, 0)
+	return c
 }
 
-func (c *channel) broken() bool { return c.amqp.IsClosed() }
-
-// outgoing is what one Send, or a part of it, wants published.
-type outgoing struct {
-	msgs []penstock.Message
-	todo []int    // which of msgs
-	keys []string // their routing keys
-	errs *verdicts
+func (c *channel) broken() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.closed
 }
 
-// batch is messages that are on their way together.
-type batch struct {
-	outgoing
-	confirms []*amqp.DeferredConfirmation // of the first ones; the rest was not published
-	returned map[int]amqp.Return          // by index in msgs; guarded by channel.mu
+// publish writes messages of a batch from the n-th on, a few of them so as not
+// to hold up the reader, and returns how many.
+func (c *channel) publish(b *batch, n int) (published int) {
+	const few = 32
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return 0
+	}
+	last := min(n+few, len(b.todo))
+	err := c.conn.wire.append(func(buf []byte) []byte {
+		f := frames{buf: buf, channel: c.id}
+		for ; n < last && len(f.buf) < wireLimit; n++ {
+			f.publish(&b.msgs[b.todo[n]], c.conn.cfg.Exchange, b.keys[n], c.conn.cfg.CreatedAtHeader, c.conn.frame)
+			c.pending[c.next%uint64(len(c.pending))] = entry{b, n}
+			c.next++
+			published++
+		}
+		return f.buf
+	})
+	if err != nil {
+		return 0
+	}
+	return published
+}
+
+// frame takes what the broker says on this channel.
+func (c *channel) frame(kind byte, payload []byte) error {
+	switch kind {
+	case frameMethod:
+		a := arguments{rest: payload}
+		m := method(a.uint16())<<16 | method(a.uint16())
+		if err := c.method(m, &a); err != nil {
+			return err
+		}
+		if a.bad {
+			return fmt.Errorf("%w: method %d.%d", errMalformed, m>>16, m&0xffff)
+		}
+	case frameHeader:
+		r := c.returning
+		if r == nil {
+			return fmt.Errorf("%w: content of nothing", errMalformed)
+		}
+		c.returning = nil
+		id, err := messageID(payload)
+		if err != nil {
+			return err
+		}
+		c.returns(id, r)
+	}
+	return nil // the bodies of returned messages are of no interest
+}
+
+func (c *channel) method(m method, a *arguments) error {
+	switch m {
+	case channelOpenOK:
+	case confirmSelectOK:
+		select {
+		case <-c.ready:
+			return fmt.Errorf("%w: confirm.select-ok twice", errMalformed)
+		default:
+			close(c.ready)
+		}
+	case basicAck, basicNack:
+		tag, flags := a.uint64(), a.uint8()
+		return c.answer(tag, flags&1 != 0, m == basicAck)
+	case basicReturn:
+		a.uint16() // code
+		a.short()  // text
+		c.returning = &returned{exchange: a.short(), key: a.short()}
+	case channelClose:
+		e := &amqp.Error{Code: int(a.uint16()), Reason: a.short(), Server: true}
+		c.end(e, true)
+	case channelCloseOK:
+		c.end(nil, true)
+	default:
+		return fmt.Errorf("%w: method %d.%d on a publishing channel", errMalformed, m>>16, m&0xffff)
+	}
+	return nil
+}
+
+// answer takes an ack or a nack for one message, or for all up to it.
+func (c *channel) answer(tag uint64, multiple, acked bool) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	from := tag
+	if multiple {
+		from = c.first
+		if tag == 0 {
+			tag = c.next - 1
+		}
+	}
+	if c.closed {
+		return nil
+	}
+	if from < c.first && !multiple || tag >= c.next {
+		return fmt.Errorf("%w: an answer to message %d, where %d to %d wait", errMalformed, tag, c.first, c.next-1)
+	}
+	for t := from; t <= tag; t++ {
+		e := c.entry(t)
+		if e.batch != nil {
+			e.batch.answer(e.n, acked)
+			e.batch = nil
+		}
+	}
+	freed := int64(0)
+	for c.first < c.next && c.entry(c.first).batch == nil {
+		c.first++
+		freed++
+	}
+	c.slots.Release(freed)
+	return nil
+}
+
+func (c *channel) entry(tag uint64) *entry { return &c.pending[tag%uint64(len(c.pending))] }
+
+// returns marks the messages that a return may be about.
+func (c *channel) returns(id string, r *returned) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for t := c.first; t < c.next; t++ {
+		if e := c.entry(t); e.batch != nil {
+			e.batch.bounce(e.n, id, r)
+		}
+	}
+}
+
+// end is the channel's, for everyone who waits for something on it: alone, with
+// the broker's reason, or together with the connection.
+//
+// A broker that has closed a channel ignores what comes on it until it reads
+// that this is understood. Nothing may follow that on the wire, hence the lock.
+func (c *channel) end(e *amqp.Error, alone bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return
+	}
+	c.closed, c.err, c.alone = true, e, alone
+	c.conn.wire.tap.remove(c.id)
+	if alone && e != nil {
+		c.write(channelCloseOK)
+	}
+	for t := c.first; t < c.next; t++ {
+		if e := c.entry(t); e.batch != nil {
+			e.batch.lose(e.n)
+			e.batch = nil
+		}
+	}
+	c.slots.Release(int64(c.next - c.first))
+	c.first = c.next
+	c.conn.giveBack(c.id)
+	close(c.gone)
+}
+
+// leave closes the channel in good order, without waiting for the broker.
+func (c *channel) leave() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return
+	}
+	c.write(channelClose, 0, 200, 0, 0, 0, 0, 0) // code 200, no text, no method to blame
+}
+
+// write appends a method. That the wire is broken shows elsewhere.
+func (c *channel) write(m method, arguments ...byte) {
+	_ = c.conn.wire.append(func(buf []byte) []byte {
+		f := frames{buf: buf, channel: c.id}
+		f.method(m, arguments...)
+		return f.buf
+	})
 }
 
 // send publishes the messages without waiting in between and then waits for all
 // answers. It gives every message its verdict except for the suspects: the
 // broker closed the channel over one message, and these had no answer yet.
-func (c *channel) send(ctx context.Context, s *Sink, out outgoing) (suspects []int) {
-	slots := int64(len(out.todo))
-	if err := c.slots.Acquire(ctx, slots); err != nil {
-		out.errs.setAll(out.todo, c.unanswered(context.Cause(ctx)))
+func (c *channel) send(ctx context.Context, out outgoing) (suspects []int) {
+	if err := c.slots.Acquire(ctx, int64(len(out.todo))); err != nil {
+		out.errs.setAll(out.todo, c.unanswered(ctx))
 		return nil
 	}
-	b := &batch{outgoing: out, confirms: make([]*amqp.DeferredConfirmation, 0, len(out.todo))}
-	c.mu.Lock()
-	c.batches[b] = struct{}{}
-	c.mu.Unlock()
-
-	stopped := c.publish(ctx, s, b)
-	answered := await(ctx, b.confirms)
-	waiting := b.confirms[answered:]
-	if len(waiting) > 0 {
-		stopped = context.Cause(ctx)
-	}
-	suspects = c.judge(b, answered, stopped)
-	if len(waiting) == 0 {
-		c.slots.Release(slots)
-		return suspects
-	}
-	// The slots belong to messages that the broker still has to answer. Their
-	// returns find no batch any more, at most another attempt of the message.
-	go func() {
-		await(context.Background(), waiting)
-		c.collect()
-		c.slots.Release(slots)
-	}()
-	return suspects
-}
-
-// publish writes until everything is written, the channel breaks or ctx ends;
-// only the last is an error.
-func (c *channel) publish(ctx context.Context, s *Sink, b *batch) error {
-	c.conn.wire.hold()
-	defer c.conn.wire.release()
-	headers := make(amqp.Table, 4)
-	for n, i := range b.todo {
-		if err := c.conn.ready(ctx); err != nil {
-			return err
-		}
-		p := s.publishing(&b.msgs[i], b.keys[n], headers)
-		confirm, err := c.amqp.PublishWithDeferredConfirm(s.cfg.Exchange, b.keys[n], true, false, p)
-		if err != nil {
-			if !c.amqp.IsClosed() {
-				_ = c.conn.wire.Close() // half a message may be written
-			}
-			return nil
-		}
-		b.confirms = append(b.confirms, confirm)
-	}
-	return nil
-}
-
-// await waits for acks and nacks and returns how many are there, counted up to
-// the first that is not. A broken channel answers everything with a nack.
-func await(ctx context.Context, confirms []*amqp.DeferredConfirmation) int {
-	for i, confirm := range confirms {
-		select {
-		case <-confirm.Done():
-			continue
-		default:
+	b := newBatch(out)
+	published, err := c.publishAll(ctx, b)
+	c.slots.Release(int64(len(out.todo) - published))
+	if err == nil {
+		end := b.done
+		if published < len(out.todo) {
+			end = c.gone // it is closing
 		}
 		select {
-		case <-confirm.Done():
+		case <-end:
 		case <-ctx.Done():
-			return i
 		}
 	}
-	return len(confirms)
-}
-
-// judge gives the verdicts on a batch whose first messages are answered, and
-// takes it off the channel. stopped is why the others are not; nil if the
-// channel broke.
-func (c *channel) judge(b *batch, answered int, stopped error) (suspects []int) {
-	c.collect()
-	c.mu.Lock()
-	delete(c.batches, b)
-	c.mu.Unlock() // from here on nobody touches b.returned
-	var lost error
-	for n, i := range b.todo {
-		switch {
-		case n < answered && b.confirms[n].Acked():
-			if r, ok := b.returned[i]; ok {
-				b.errs.set(i, unroutable(r))
-			}
-		case n >= answered && stopped != nil:
-			b.errs.set(i, c.unanswered(stopped))
-		case n < answered && !c.broken():
-			b.errs.set(i, refused())
-		default:
-			if lost == nil {
-				<-c.gone
-				lost = closedBecause(c.err)
-			}
-			if lost == errSuspect {
-				suspects = append(suspects, i)
-			} else {
-				b.errs.set(i, lost)
-			}
-		}
-	}
-	return suspects
-}
-
-// collect applies the returns that have come to the messages on their way. A
-// message that is there twice, because a Send gave up on it and another has
-// begun, may be the one or the other; then neither counts as delivered.
-func (c *channel) collect() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for {
-		select {
-		case r, ok := <-c.returns:
-			if !ok {
-				return
-			}
-			for b := range c.batches {
-				b.take(r)
-			}
-		default:
-			return
-		}
+	if c.closed {
+		return b.finish(closedBecause(c.err, c.alone))
 	}
+	return b.finish(c.unanswered(ctx))
 }
 
-func (b *batch) take(r amqp.Return) {
-	for _, i := range b.todo {
-		if b.msgs[i].ID != r.MessageId {
-			continue
+// publishAll writes until everything is written, the channel breaks or ctx
+// ends; only the last is an error.
+func (c *channel) publishAll(ctx context.Context, b *batch) (published int, err error) {
+	c.conn.wire.hold()
+	defer c.conn.wire.release()
+	for published < len(b.todo) {
+		if err := c.conn.writable(ctx); err != nil {
+			return published, err
 		}
-		if b.returned == nil {
-			b.returned = map[int]amqp.Return{}
+		n := c.publish(b, published)
+		if n == 0 {
+			break
 		}
-		r.Body, r.Headers = nil, nil // only what the error tells is kept
-		b.returned[i] = r
+		published += n
 	}
+	return published, nil
 }
 
-// unanswered is the error of a message when a Send has to give up waiting.
-func (c *channel) unanswered(cause error) error {
-	return gaveUp(cause, c.conn.blockedReason())
+// unanswered is the error of a message for which a Send could not wait longer.
+func (c *channel) unanswered(ctx context.Context) error {
+	return gaveUp(context.Cause(ctx), c.conn.blockedReason())
 }

@@ -8,22 +8,14 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/tcpproxy"
-	"github.com/penstock/penstock/internal/testserver"
 	"github.com/penstock/penstock/sink/rabbitmq"
 	"github.com/penstock/penstock/sink/sinktest"
 )
 
 // TestConformance runs against a broker of its own, which it kills.
 func TestConformance(t *testing.T) {
-	server := testserver.StartRabbitMQ(t)
 	const password = "hush-hush-4711"
-	for _, args := range [][]string{
-		{"add_user", "relay", password},
-		{"set_permissions", "relay", "", ".*", ""},
-	} {
-		_, err := server.Ctl(args...)
-		check(t, err)
-	}
+	server, _ := startBroker(t, password)
 
 	sinktest.Run(t, sinktest.Harness{
 		Features: sinktest.Features{ReadBack: true, Network: true, Durable: true, Routes: true, Refuses: true, Secrets: true},

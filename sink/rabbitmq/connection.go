@@ -12,6 +12,8 @@ import (
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/penstock/penstock"
 )
 
 // connection is one connection to the broker and its channels. When it breaks
@@ -20,17 +22,28 @@ type connection struct {
 	amqp     *amqp.Connection
 	wire     *wire
 	cfg      *Config
+	frame    int // the largest, as agreed
 	channels []shared[*channel]
 	next     atomic.Uint32
 	gone     chan struct{} // closed when the connection is
-	leaving  atomic.Bool   // it is this side that ends it
+	lost     *amqp.Error   // why; nil if it was this side
+	leaving  atomic.Bool   // it is this side
 
 	mu      sync.Mutex
 	blocked *blocked // not nil while the broker refuses to read
+	lowest  uint16   // channel numbers from here on are or were in use
+	free    []uint16 // those that are not any more
 }
 
-// frameSize is asked for, RabbitMQ's own default; the broker may lower it.
-const frameSize = 128 << 10
+// What the connection asks for, RabbitMQ's own defaults; the broker may lower
+// them.
+const (
+	frameSize  = 128 << 10
+	channelMax = 2047
+)
+
+// heartbeatsMissed, as the library counts them, make a connection dead.
+const heartbeatsMissed = 3
 
 // blocked is RabbitMQ's alarm: it is short of memory or disk and reads nothing
 // more from connections that publish.
@@ -68,11 +81,19 @@ func connect(cfg *Config, log *slog.Logger) (*connection, error) {
 		SASL:       []amqp.Authentication{uri.PlainAuth()},
 		Vhost:      uri.Vhost,
 		FrameSize:  frameSize,
+		ChannelMax: channelMax,
 		Heartbeat:  cfg.Heartbeat,
 		Properties: properties,
 		Locale:     "en_US",
 	})
 	if err == nil {
+		// The library numbers its channels from 1 up.
+		c.frame, c.lowest = c.amqp.Config.FrameSize, c.amqp.Config.ChannelMax+1
+		if heartbeat := c.amqp.Config.Heartbeat; heartbeat > 0 {
+			// The library sets a deadline with the next frame that it sees, and on
+			// a connection that dies now there will be none.
+			_ = w.SetReadDeadline(time.Now().Add(heartbeatsMissed * heartbeat))
+		}
 		go c.watch(c.amqp.NotifyBlocked(make(chan amqp.Blocking, 1)), c.amqp.NotifyClose(make(chan *amqp.Error, 1)), log)
 		err = c.declare(cfg.DeclareQueue)
 	}
@@ -124,14 +145,18 @@ func (c *connection) watch(blocking <-chan amqp.Blocking, closed <-chan *amqp.Er
 		}
 		c.mu.Unlock()
 	}
-	close(c.gone)
 	if err := <-closed; err != nil && !c.leaving.Load() {
-		log.Warn("the connection to RabbitMQ was lost", "error", err)
+		log.Warn("the connection to RabbitMQ was lost", "reason", said(err))
+		c.lost = err
+	}
+	close(c.gone)
+	for _, r := range c.wire.tap.receivers() {
+		r.end(c.lost, false)
 	}
 }
 
-// ready waits until the broker would read another message.
-func (c *connection) ready(ctx context.Context) error {
+// writable waits until the broker would read another message.
+func (c *connection) writable(ctx context.Context) error {
 	for {
 		c.mu.Lock()
 		b := c.blocked
@@ -165,7 +190,54 @@ func (c *connection) channel(ctx context.Context) (*channel, error) {
 	return slot.get(ctx, c.open)
 }
 
-func (c *connection) open() (*channel, error) { return openChannel(c) }
+// open opens a channel. It waits for the broker without a limit of its own: a
+// connection that breaks ends it.
+func (c *connection) open() (*channel, error) {
+	id, err := c.takeNumber()
+	if err != nil {
+		return nil, err
+	}
+	ch := newChannel(c, id)
+	select {
+	case <-ch.ready:
+		return ch, nil
+	case <-c.gone:
+		ch.end(c.lost, false)
+	case <-ch.gone:
+	}
+	return nil, closedBecause(ch.err, false)
+}
+
+// explainOpen is the error of messages for which there was no channel.
+func (c *connection) explainOpen(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return gaveUp(context.Cause(ctx), c.blockedReason())
+	}
+	return penstock.Unavailable(fmt.Errorf("open a channel on RabbitMQ: %w", err))
+}
+
+// takeNumber returns a channel number that is not in use; they are given out
+// from the top.
+func (c *connection) takeNumber() (uint16, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if n := len(c.free); n > 0 {
+		id := c.free[n-1]
+		c.free = c.free[:n-1]
+		return id, nil
+	}
+	if c.lowest <= 1 {
+		return 0, penstock.WithHint(fmt.Errorf("RabbitMQ allows %d channels on a connection", c.amqp.Config.ChannelMax), "lower channels, or raise channel_max on the broker")
+	}
+	c.lowest--
+	return c.lowest, nil
+}
+
+func (c *connection) giveBack(id uint16) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.free = append(c.free, id)
+}
 
 func (c *connection) broken() bool { return c.amqp.IsClosed() }
 

@@ -32,12 +32,12 @@ func (v *verdicts) setAll(which []int, err error) {
 
 // unroutable: the broker has taken the message and thrown it away. Another
 // attempt makes sense, for someone may bind a queue.
-func unroutable(r amqp.Return) error {
-	if r.Exchange == "" {
-		return penstock.WithHint(fmt.Errorf("there is no queue named %q", r.RoutingKey),
+func unroutable(r *returned) error {
+	if r.exchange == "" {
+		return penstock.WithHint(fmt.Errorf("there is no queue named %q", r.key),
 			"RabbitMQ threw the message away: create the queue, or set exchange and routing_key to what your queues are bound to")
 	}
-	return penstock.WithHint(fmt.Errorf("no queue is bound to exchange %q with routing key %q", r.Exchange, r.RoutingKey),
+	return penstock.WithHint(fmt.Errorf("no queue is bound to exchange %q with routing key %q", r.exchange, r.key),
 		"RabbitMQ threw the message away: bind a queue, or change routing_key")
 }
 
@@ -67,30 +67,22 @@ var errSuspect = errors.New("suspect")
 // closedBecause is the verdict on messages that were under way when their
 // channel closed. AMQP closes a channel for what is wrong with one method, and
 // the connection for everything else.
-func closedBecause(e *amqp.Error) error {
+func closedBecause(e *amqp.Error, alone bool) error {
 	switch {
 	case e == nil:
 		return closed()
+	case !alone:
+		return penstock.Unavailable(fmt.Errorf("the connection to RabbitMQ was lost: %s", said(e)))
 	case isWholeExchange(e):
 		return penstock.Unavailable(explainExchange(e))
-	case isChannelOnly(e):
-		return errSuspect
 	}
-	return penstock.Unavailable(fmt.Errorf("the connection to RabbitMQ was lost: %s", said(e)))
-}
-
-func isChannelOnly(e *amqp.Error) bool {
-	switch e.Code {
-	case amqp.ContentTooLarge, amqp.NoConsumers, amqp.AccessRefused, amqp.NotFound, amqp.ResourceLocked, amqp.PreconditionFailed:
-		return e.Server
-	}
-	return false
+	return errSuspect
 }
 
 // isWholeExchange: no message at all can be published to the exchange. (A user
 // may also be refused single routing keys; RabbitMQ calls those topics.)
 func isWholeExchange(e *amqp.Error) bool {
-	return e.Server && (e.Code == amqp.NotFound || e.Code == amqp.AccessRefused && !strings.Contains(e.Reason, "access to topic"))
+	return e.Code == amqp.NotFound || e.Code == amqp.AccessRefused && !strings.Contains(e.Reason, "access to topic")
 }
 
 func explainExchange(e *amqp.Error) error {

@@ -8,38 +8,23 @@ import "context"
 //
 // The broker may have taken some of them before it closed the first channel,
 // so they may arrive twice; that is what at-least-once allows.
-func (s *Sink) isolate(ctx context.Context, conn *connection, out outgoing) {
-	var alone shared[*channel]
+func isolate(ctx context.Context, conn *connection, out outgoing) {
+	var alone shared[*channel] // for its way of waiting
 	ch, err := alone.get(ctx, conn.open)
 	if err != nil {
-		out.errs.setAll(out.todo, s.explainOpen(ctx, conn, err))
+		out.errs.setAll(out.todo, conn.explainOpen(ctx, err))
 		return
 	}
-	suspects := ch.send(ctx, s, out)
+	suspects := ch.send(ctx, out)
 	switch len(suspects) {
 	case 0:
-		go ch.amqp.Close() // nothing depends on the broker's goodbye
+		ch.leave()
 	case 1:
-		// The messages before it on the channel had their answers, those behind
-		// it would have none.
+		// All others had their answer, so it is this one.
 		out.errs.set(suspects[0], explainGuilty(ch.err))
 	default:
 		half := len(suspects) / 2
-		s.isolate(ctx, conn, out.only(suspects[:half]))
-		s.isolate(ctx, conn, out.only(suspects[half:]))
+		isolate(ctx, conn, out.only(suspects[:half]))
+		isolate(ctx, conn, out.only(suspects[half:]))
 	}
-}
-
-// only is the part of the messages with these indices, which are in order.
-func (o outgoing) only(which []int) outgoing {
-	part := o
-	part.todo, part.keys = which, make([]string, 0, len(which))
-	n := 0
-	for _, i := range which {
-		for o.todo[n] != i {
-			n++
-		}
-		part.keys = append(part.keys, o.keys[n])
-	}
-	return part
 }

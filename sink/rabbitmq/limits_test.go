@@ -12,7 +12,6 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/internal/testserver"
 	"github.com/penstock/penstock/sink/rabbitmq"
 	"github.com/penstock/penstock/sink/sinktest"
 )
@@ -20,14 +19,7 @@ import (
 // TestBrokerRefuses is about all that a broker refuses by closing the channel
 // or by not reading; it needs one of its own, with limits.
 func TestBrokerRefuses(t *testing.T) {
-	server := testserver.StartRabbitMQ(t, "max_message_size = 1000")
-	ctl := func(args ...string) {
-		t.Helper()
-		_, err := server.Ctl(args...)
-		check(t, err)
-	}
-	ctl("add_user", "relay", "relay")
-	ctl("set_permissions", "relay", "", ".*", "")
+	server, ctl := startBroker(t, "relay", "max_message_size = 1000")
 	asRelay := func(t *testing.T, room *room) *rabbitmq.Sink {
 		t.Helper()
 		cfg := room.config(t, host(t, server.URL))

@@ -97,3 +97,49 @@ func TestWrongHost(t *testing.T) {
 		t.Errorf("%v does not tell the next step", errs[0])
 	}
 }
+
+// While confirms stream in RabbitMQ sends no heartbeats; that is no reason to
+// take the connection for dead.
+func TestBusyConnectionStays(t *testing.T) {
+	room := newRoom(t, testserver.RabbitMQURL(t))
+	proxy := tcpproxy.New(t, host(t, room.url))
+	cfg := room.config(t, proxy.Addr())
+	cfg.Heartbeat = time.Second
+	s := open(t, cfg)
+	msgs := orders(10)
+	for until := time.Now().Add(4500 * time.Millisecond); time.Now().Before(until); {
+		if errs := s.Send(patient(t), msgs); errs != nil {
+			t.Fatal(errs)
+		}
+	}
+	if n := proxy.Accepted(); n != 1 {
+		t.Errorf("%d connections, want 1", n)
+	}
+}
+
+// Whoever answers is not RabbitMQ.
+func TestNotAMQP(t *testing.T) {
+	for name, says := range map[string]string{
+		"HTTP":          "HTTP/1.1 400 Bad Request\r\n\r\n",
+		"another AMQP":  "AMQP\x03\x01\x00\x00",
+		"a large frame": "\x01\x00\x00\xff\xff\xff\xff",
+	} {
+		t.Run(name, func(t *testing.T) {
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			check(t, err)
+			t.Cleanup(func() { check(t, l.Close()) })
+			go func() {
+				for {
+					conn, err := l.Accept()
+					if err != nil {
+						return
+					}
+					_, _ = conn.Write([]byte(says))
+					_ = conn.(*net.TCPConn).CloseWrite()
+				}
+			}()
+			s := open(t, rabbitmq.Config{URL: "amqp://" + l.Addr().String()})
+			wantUnavailable(t, s.Send(patient(t), orders(1)), "log in to RabbitMQ")
+		})
+	}
+}

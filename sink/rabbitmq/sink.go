@@ -2,12 +2,9 @@ package rabbitmq
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"time"
-
-	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/template"
@@ -76,7 +73,7 @@ func (s *Sink) Send(ctx context.Context, msgs []penstock.Message) []error {
 		errs: &verdicts{n: len(msgs)},
 	}
 	for i := range msgs {
-		key, err := s.routingKey(&msgs[i], conn.amqp.Config.FrameSize)
+		key, err := s.routingKey(&msgs[i], conn.frame)
 		if err != nil {
 			out.errs.set(i, err)
 			continue
@@ -89,34 +86,20 @@ func (s *Sink) Send(ctx context.Context, msgs []penstock.Message) []error {
 		n := min(len(rest.todo), s.cfg.MaxPending) // a channel takes no more
 		part.todo, part.keys = rest.todo[:n], rest.keys[:n]
 		rest.todo, rest.keys = rest.todo[n:], rest.keys[n:]
-		s.sendPart(ctx, conn, part)
+		sendPart(ctx, conn, part)
 	}
 	return out.errs.errs
 }
 
-func (s *Sink) sendPart(ctx context.Context, conn *connection, out outgoing) {
+func sendPart(ctx context.Context, conn *connection, out outgoing) {
 	ch, err := conn.channel(ctx)
 	if err != nil {
-		out.errs.setAll(out.todo, s.explainOpen(ctx, conn, err))
+		out.errs.setAll(out.todo, conn.explainOpen(ctx, err))
 		return
 	}
-	if suspects := ch.send(ctx, s, out); len(suspects) > 0 {
-		s.isolate(ctx, conn, out.only(suspects))
+	if suspects := ch.send(ctx, out); len(suspects) > 0 {
+		isolate(ctx, conn, out.only(suspects))
 	}
-}
-
-// explainOpen is the error of messages for which no channel could be opened.
-func (s *Sink) explainOpen(ctx context.Context, conn *connection, err error) error {
-	var e *amqp.Error
-	switch {
-	case ctx.Err() != nil:
-		return gaveUp(context.Cause(ctx), conn.blockedReason())
-	case s.gate.isClosed():
-		return closed()
-	case errors.As(err, &e):
-		err = errors.New(said(e))
-	}
-	return penstock.Unavailable(fmt.Errorf("open a channel on RabbitMQ: %w", err))
 }
 
 // Close waits for running Sends until ctx ends; those that run longer then end

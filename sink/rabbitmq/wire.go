@@ -1,20 +1,26 @@
 package rabbitmq
 
 import (
+	"bufio"
 	"context"
 	"net"
 	"sync"
+	"time"
 )
 
-// wire gathers what is written to a connection. The AMQP library flushes after
-// every message; here that is a copy into a buffer, and one goroutine hands the
-// buffer to the kernel: everything that came together while its last call ran,
-// or, while a Send holds it back, a good handful at a time.
+// wire is a connection that the AMQP library and this package share. The
+// library makes it, keeps it alive and ends it; it sees nothing of the messages
+// and their confirms. Both write whole frames.
 //
-// Write never blocks, so the library never blocks with its locks held; who
-// wants to publish asks for room first, with a context.
+// What is written gathers in a buffer, and one goroutine hands it to the
+// kernel: everything that came together while its last call ran, or, while a
+// Send holds it back, a good handful at a time. Writing never blocks, so it may
+// happen with locks held; who wants to publish asks for room first, with a
+// context.
 type wire struct {
 	net.Conn
+	tap  tap
+	idle patience
 
 	mu      sync.Mutex
 	work    sync.Cond // for the writing goroutine
@@ -38,8 +44,35 @@ const (
 func newWire(conn net.Conn) *wire {
 	w := &wire{Conn: conn}
 	w.work.L = &w.mu
+	w.tap.in = bufio.NewReaderSize(readerFunc(w.fromNetwork), 16<<10)
+	w.tap.own = map[uint16]receiver{}
 	go w.run()
 	return w
+}
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
+func (w *wire) fromNetwork(p []byte) (int, error) {
+	n, err := w.Conn.Read(p)
+	w.idle.move(w.Conn.SetReadDeadline)
+	return n, err
+}
+
+// Read gives the library its share of what comes.
+func (w *wire) Read(p []byte) (int, error) { return w.tap.Read(p) }
+
+// SetReadDeadline is what the library does to notice a dead connection.
+func (w *wire) SetReadDeadline(t time.Time) error {
+	w.idle.after.Store(int64(max(0, time.Until(t))))
+	return w.Conn.SetReadDeadline(t)
+}
+
+// SetDeadline is what the library does for the handshake and the goodbye.
+func (w *wire) SetDeadline(t time.Time) error {
+	w.idle.after.Store(0)
+	return w.Conn.SetDeadline(t)
 }
 
 func (w *wire) run() {
@@ -70,16 +103,25 @@ func (w *wire) run() {
 
 // Write takes all of p or fails with what broke the connection.
 func (w *wire) Write(p []byte) (int, error) {
+	err := w.append(func(buf []byte) []byte { return append(buf, p...) })
+	if err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// append lets more write to the end of the buffer.
+func (w *wire) append(more func(buf []byte) []byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.err != nil {
-		return 0, w.err
+		return w.err
 	}
-	w.filling = append(w.filling, p...)
+	w.filling = more(w.filling)
 	if w.holders == 0 || len(w.filling) >= wireBatch {
 		w.work.Signal()
 	}
-	return len(p), nil
+	return nil
 }
 
 // hold announces more writes until release, so that small ones wait for

@@ -2,9 +2,6 @@ package rabbitmq
 
 import (
 	"fmt"
-	"time"
-
-	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/penstock/penstock"
 )
@@ -25,8 +22,8 @@ const maxShortString = 255
 // routingKey is where the message goes, or why it can never go anywhere over a
 // connection with frames of that size.
 //
-// The library checks lengths when half of the frames are written already, and
-// then the whole connection is lost, so all of it is checked here.
+// Everything that could make a frame invalid is checked here: the broker would
+// answer that by closing the whole connection.
 func (s *Sink) routingKey(m *penstock.Message, frame int) (string, error) {
 	key, err := s.key.Execute(m)
 	if err != nil {
@@ -63,30 +60,11 @@ func tooLong(what string, bytes int, hint string) error {
 	return penstock.Permanent(penstock.WithHint(fmt.Errorf("%s is %d bytes long, too long for RabbitMQ", what, bytes), "%s", hint))
 }
 
-// publishing is the message in AMQP's terms. headers is scratch, overwritten by
-// the next call.
-func (s *Sink) publishing(m *penstock.Message, key string, headers amqp.Table) amqp.Publishing {
-	clear(headers)
-	for name, value := range m.Headers {
-		headers[name] = value
+// added reports whether the sink sets the header itself.
+func added(name string) bool {
+	switch name {
+	case headerKey, headerTopic, headerAttempt, headerCreatedAt:
+		return true
 	}
-	if m.Key != "" {
-		headers[headerKey] = m.Key
-	}
-	if m.Topic != key {
-		headers[headerTopic] = m.Topic
-	}
-	if m.Attempt > 1 {
-		headers[headerAttempt] = int32(m.Attempt)
-	}
-	if s.cfg.CreatedAtHeader {
-		headers[headerCreatedAt] = m.CreatedAt.UTC().Format(time.RFC3339Nano)
-	}
-	return amqp.Publishing{
-		MessageId:    m.ID,
-		DeliveryMode: amqp.Persistent,
-		Timestamp:    m.CreatedAt,
-		Headers:      headers,
-		Body:         m.Payload,
-	}
+	return false
 }
