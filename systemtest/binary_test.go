@@ -87,8 +87,8 @@ func startCommand(t testing.TB, cmd *exec.Cmd) *process {
 	}()
 	t.Cleanup(func() {
 		p.kill()
-		if t.Failed() {
-			t.Logf("penstock %q wrote to stderr:\n%s", p.args, p.stderr.tail())
+		if text := p.stderr.tail(); t.Failed() && text != "" {
+			t.Logf("penstock %q wrote to stderr:\n%s", p.args, text)
 		}
 	})
 	return p

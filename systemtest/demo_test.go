@@ -193,9 +193,16 @@ func connect(t testing.TB, databaseURL string) *pgx.Conn {
 	return conn
 }
 
+// execSQL runs statements without parameters; it works in a Cleanup too.
 func execSQL(t testing.TB, databaseURL, sql string) {
 	t.Helper()
-	if _, err := connect(t, databaseURL).Exec(t.Context(), sql); err != nil {
+	ctx := context.WithoutCancel(t.Context())
+	conn, err := pgx.Connect(ctx, databaseURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(ctx)
+	if _, err := conn.Exec(ctx, sql); err != nil {
 		t.Fatal(err)
 	}
 }

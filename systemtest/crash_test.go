@@ -1,0 +1,96 @@
+package systemtest
+
+import (
+	"math/rand/v2"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A relay that is killed loses nothing and disturbs no order; what it had sent
+// and not yet noted arrives again.
+func TestKilledRelayPostgresToRabbitMQ(t *testing.T) {
+	killRelays(t, postgresLine(t, 12_000, shortLease))
+}
+
+func TestKilledRelaySQLiteToNATS(t *testing.T) { killRelays(t, sqliteLine(t, 12_000, shortLease)) }
+
+// killRelays kills one relay after the other while business goes on. Where a
+// relay is killed is drawn at random: a number of arrivals after it began to
+// deliver, and some microseconds more, so that it is sometimes sending and
+// sometimes settling.
+func killRelays(t *testing.T, l *line) {
+	const kills = 8
+	seed := rand.Uint64()
+	random := rand.New(rand.NewPCG(seed, 0))
+	t.Logf("seed %d", seed)
+
+	committed := l.run()
+	killed := 0
+	for killed < kills {
+		relay := l.relay()
+		relay.says("relaying")
+		seen := l.count()
+		l.awaitArrivals(seen + 1 + random.IntN(600))
+		time.Sleep(time.Duration(random.IntN(60_000)) * time.Microsecond) // chaos, not a condition
+		relay.kill()
+		killed++
+	}
+	last := l.relay()
+	committed()
+	relayed(t, l.database, l.outbox)
+	last.signal(syscall.SIGTERM)
+	if o := last.wait(); o.code != 0 {
+		t.Errorf("the last relay ended with %d: %s", o.code, last.stderr.tail())
+	}
+	l.check()
+}
+
+// A relay that is told to stop sends nothing that the next one will send again.
+func TestDrainedRelaySendsNothingTwice(t *testing.T) {
+	l := postgresLine(t, 12_000, longLease)
+	seed := rand.Uint64()
+	random := rand.New(rand.NewPCG(seed, 0))
+	t.Logf("seed %d", seed)
+
+	committed := l.run()
+	for range 6 {
+		relay := l.relay()
+		seen := l.count()
+		l.awaitArrivals(seen + 1 + random.IntN(600))
+		relay.signal([]syscall.Signal{syscall.SIGTERM, syscall.SIGINT}[random.IntN(2)])
+		if o := relay.wait(); o.code != 0 {
+			t.Fatalf("a drained relay ended with %d: %s", o.code, relay.stderr.tail())
+		}
+		relay.says("draining")
+	}
+	last := l.relay()
+	committed()
+	relayed(t, l.database, l.outbox)
+	last.signal(syscall.SIGTERM)
+	last.wait()
+	if checked := l.check(); checked.Duplicates != 0 {
+		t.Errorf("%d messages arrived twice though every relay was drained", checked.Duplicates)
+	}
+}
+
+// The lease passes from a relay that ends in order to the one that stands by.
+func TestStandbyTakesOver(t *testing.T) {
+	l := postgresLine(t, 3_000, longLease)
+	committed := l.run()
+	first := l.relay()
+	l.awaitArrivals(1)
+	second := l.relay()
+	second.says("relaying") // the line with which the process begins
+	first.signal(syscall.SIGTERM)
+	if o := first.wait(); o.code != 0 {
+		t.Fatalf("the first relay ended with %d", o.code)
+	}
+	committed()
+	relayed(t, l.database, l.outbox)
+	second.signal(syscall.SIGTERM)
+	second.wait()
+	if checked := l.check(); checked.Duplicates != 0 {
+		t.Errorf("%d messages arrived twice though the lease was handed over", checked.Duplicates)
+	}
+}

@@ -1,0 +1,137 @@
+package systemtest
+
+import (
+	"net/url"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/penstock/penstock/internal/tcpproxy"
+	"github.com/penstock/penstock/internal/testserver"
+)
+
+// through puts a proxy in front of the server in rawURL.
+func through(t testing.TB, rawURL string) (*tcpproxy.Proxy, string) {
+	t.Helper()
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := tcpproxy.New(t, u.Host)
+	u.Host = p.Addr()
+	return p, u.String()
+}
+
+func TestDatabaseDownAtStart(t *testing.T) {
+	direct := testserver.Database(t, testserver.PostgresURL(t))
+	must(t, "migrate", "--database-url", direct)
+	must(t, "outbox", "create", "orders", "--database-url", direct)
+	must(t, "publish", "orders", "--topic", "t", "--payload", "hello", "--database-url", direct)
+
+	proxy, database := through(t, direct)
+	proxy.Refuse()
+	for _, verb := range []string{"status", "migrate", "outbox list", "publish orders --topic t", "tail orders", "demo --limit 1"} {
+		o := pen(t, append(strings.Fields(verb), "--database-url", database)...)
+		if o.code != 4 || !strings.HasPrefix(o.stderr, "penstock: ") || strings.Count(o.stderr, "\n") != 1 || !strings.Contains(o.stderr, "reachable?") {
+			t.Errorf("%s: exit code %d, stderr %q", verb, o.code, o.stderr)
+		}
+	}
+
+	relay := start(t, "relay", "--outbox", "orders", "--sink", "stdout", "--database-url", database)
+	relay.says("trying again") // it says so,
+	proxy.Resume()             // and goes on once the database is there
+	relay.await("the message on stdout", func() bool { return strings.Contains(relay.stdout.String(), `"payload":"hello"`) })
+	relay.signal(syscall.SIGTERM)
+	if o := relay.wait(); o.code != 0 || strings.Count(o.stdout, "\n") != 1 {
+		t.Errorf("exit code %d, stdout %q", o.code, o.stdout)
+	}
+}
+
+func TestDatabaseLostWhileRelaying(t *testing.T) {
+	direct := testserver.Database(t, testserver.PostgresURL(t))
+	must(t, "migrate", "--database-url", direct)
+	must(t, "outbox", "create", "orders", "--database-url", direct)
+	proxy, database := through(t, direct)
+
+	relay := start(t, "relay", "--outbox", "orders", "--sink", "stdout", "--database-url", database)
+	must(t, "publish", "orders", "--payload", "before", "--database-url", direct)
+	relay.await("the first message", func() bool { return strings.Contains(relay.stdout.String(), "before") })
+	proxy.Refuse()
+	relay.says("trying again")
+	must(t, "publish", "orders", "--payload", "meanwhile", "--database-url", direct)
+	proxy.Resume()
+	relay.await("the second message", func() bool { return strings.Contains(relay.stdout.String(), "meanwhile") })
+	relay.signal(syscall.SIGTERM)
+	if o := relay.wait(); o.code != 0 {
+		t.Errorf("exit code %d", o.code)
+	}
+}
+
+func TestBrokerDownAtStart(t *testing.T) {
+	l := postgresLine(t, 2_000, longLease)
+	proxy, sink := through(t, l.broker.SinkURL())
+	proxy.Refuse()
+	committed := l.run()
+	committed()
+
+	relay := start(t, "relay", "--outbox", l.outbox, "--database-url", l.database, "--sink", sink)
+	relay.says("level=WARN")
+	if s, ok := status(t, l.database, l.outbox); ok && s.Settled != 0 {
+		t.Errorf("%d messages are settled while the broker is down", s.Settled)
+	}
+	proxy.Resume()
+	relayed(t, l.database, l.outbox)
+	relay.signal(syscall.SIGTERM)
+	if o := relay.wait(); o.code != 0 {
+		t.Errorf("exit code %d", o.code)
+	}
+	l.check()
+}
+
+// A RabbitMQ that dies in the middle keeps what it has confirmed, and the relay
+// brings the rest when it is back.
+func TestBrokerKilledWhileRelaying(t *testing.T) {
+	database := testserver.Database(t, testserver.PostgresURL(t))
+	server := testserver.StartRabbitMQ(t)
+	l := newLine(t, database, server.URL, 6_000, longLease)
+	l.airline = postgresAirline(t, database)
+	committed := l.run()
+	relay := l.relay()
+	l.awaitArrivals(500)
+	server.Kill()
+	relay.says("level=WARN")
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	committed()
+	relayed(t, l.database, l.outbox)
+	relay.signal(syscall.SIGTERM)
+	if o := relay.wait(); o.code != 0 {
+		t.Errorf("exit code %d", o.code)
+	}
+	l.check()
+}
+
+// Told to stop while the broker is down, a relay does not wait for it for long;
+// a second signal ends it at once.
+func TestStoppingWhileTheBrokerIsDown(t *testing.T) {
+	database := testserver.Database(t, testserver.PostgresURL(t))
+	must(t, "migrate", "--database-url", database)
+	must(t, "outbox", "create", "orders", "--database-url", database)
+	must(t, "publish", "orders", "--topic", "t", "--database-url", database)
+	proxy, sink := through(t, testserver.RabbitMQURL(t))
+	proxy.Refuse()
+
+	relay := start(t, "relay", "--outbox", "orders", "--sink", sink, "--database-url", database)
+	relay.says("level=WARN")
+	relay.signal(syscall.SIGTERM)
+	relay.says("draining")
+	relay.signal(syscall.SIGTERM)
+	// The drain may have ended before the second signal came.
+	if o := relay.wait(); o.code != 0 && o.code != 130 {
+		t.Errorf("exit code %d", o.code)
+	}
+	if s, ok := status(t, database, "orders"); !ok || s.Backlog != 1 || s.Settled != 0 {
+		t.Errorf("the message is not waiting: %+v", s)
+	}
+}

@@ -1,0 +1,166 @@
+package systemtest
+
+import (
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/url"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/penstock/penstock/internal/testserver"
+	"github.com/penstock/penstock/store/sqlite"
+)
+
+// refused runs penstock and wants one line on stderr, with the next step in it.
+func refused(t *testing.T, code int, next string, args ...string) {
+	t.Helper()
+	o := pen(t, args...)
+	lines := strings.Split(strings.TrimSpace(o.stderr), "\n")
+	last := lines[len(lines)-1]
+	if args[0] != "relay" && len(lines) != 1 {
+		t.Errorf("penstock %q wrote %d lines: %s", args, len(lines), o.stderr)
+	}
+	if o.code != code || !strings.HasPrefix(last, "penstock: ") || !strings.Contains(last, next) {
+		t.Errorf("penstock %q: exit code %d, stderr %q; want %d and %q", args, o.code, o.stderr, code, next)
+	}
+}
+
+// verbs that need a migrated database, and the right to use it.
+var verbs = []string{"status", "outbox list", "outbox create other", "publish orders --topic t", "tail orders", "relay --outbox orders --sink discard"}
+
+func eachVerb(t *testing.T, code int, next, database string) {
+	t.Helper()
+	for _, verb := range verbs {
+		refused(t, code, next, append(strings.Fields(verb), "--database-url", database)...)
+	}
+}
+
+func TestNotMigrated(t *testing.T) {
+	eachVerb(t, 4, "penstock migrate", testserver.Database(t, testserver.PostgresURL(t)))
+	eachVerb(t, 4, "penstock migrate", "sqlite:"+filepath.Join(t.TempDir(), "new.db"))
+}
+
+func TestNewerSchema(t *testing.T) {
+	database := testserver.Database(t, testserver.PostgresURL(t))
+	must(t, "migrate", "--database-url", database)
+	must(t, "outbox", "create", "orders", "--database-url", database)
+	execSQL(t, database, "insert into penstock._migration (version_id, is_applied) values (99999, true)")
+
+	file := filepath.Join(t.TempDir(), "newer.db")
+	must(t, "migrate", "--database-url", "sqlite:"+file)
+	must(t, "outbox", "create", "orders", "--database-url", "sqlite:"+file)
+	onFile(t, file, "insert into penstock_schema (version_id, is_applied) values (99999, true)")
+
+	for _, database := range []string{database, "sqlite:" + file} {
+		refused(t, 4, "newer", "migrate", "--database-url", database)
+		for _, verb := range verbs {
+			if strings.HasPrefix(verb, "publish") {
+				// Producers only insert. That goes on working while relays are upgraded.
+				continue
+			}
+			refused(t, 4, "newer", append(strings.Fields(verb), "--database-url", database)...)
+		}
+	}
+}
+
+func onFile(t *testing.T, file, statement string) {
+	t.Helper()
+	db, err := sqlite.OpenDB(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func(db *sql.DB) { _ = db.Close() }(db)
+	if _, err := db.ExecContext(t.Context(), statement); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestWrongPassword(t *testing.T) {
+	server := testserver.StartPostgres(t)
+	execSQL(t, server.URL, "create role "+testserver.PasswordRole+" login password 'right'")
+	u, err := url.Parse(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const wrong = "s3cr3t-w0rd"
+	u.User = url.UserPassword(testserver.PasswordRole, wrong)
+	for _, verb := range append(verbs, "migrate", "demo --limit 1") {
+		args := append(strings.Fields(verb), "--database-url", u.String())
+		refused(t, 4, "password", args...)
+		if o := pen(t, args...); strings.Contains(o.stdout+o.stderr, wrong) {
+			t.Errorf("%s shows the password: %s", verb, o.stderr)
+		}
+	}
+}
+
+func TestNoPermission(t *testing.T) {
+	database := testserver.Database(t, testserver.PostgresURL(t))
+	must(t, "migrate", "--database-url", database)
+	must(t, "outbox", "create", "orders", "--database-url", database)
+
+	role := fmt.Sprintf("penstock_test_%08x", rand.Uint32())
+	execSQL(t, database, fmt.Sprintf("create role %s login password 'p'", role))
+	t.Cleanup(func() { execSQL(t, database, fmt.Sprintf("drop owned by %s; drop role %s", role, role)) })
+	u, err := url.Parse(database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.User = url.UserPassword(role, "p")
+	eachVerb(t, 4, "grant", u.String())
+	refused(t, 4, "grant", "demo", "--limit", "1", "--database-url", u.String())
+
+	// A producer may publish and nothing else.
+	execSQL(t, database, fmt.Sprintf("select penstock.grant_producer('orders', '%s')", role))
+	must(t, "publish", "orders", "--topic", "t", "--database-url", u.String())
+	refused(t, 4, "grant", "tail", "orders", "--database-url", u.String())
+	refused(t, 4, "grant", "outbox", "drop", "orders", "--yes", "--database-url", u.String())
+
+	// A relay may relay and look, and not publish.
+	execSQL(t, database, fmt.Sprintf("revoke all on penstock.orders from %s; select penstock.grant_relay('%s')", role, role))
+	must(t, "status", "--database-url", u.String())
+	if out := must(t, "tail", "orders", "--json", "--database-url", u.String()); strings.Count(out, "\n") != 1 {
+		t.Errorf("tail shows %q", out)
+	}
+	refused(t, 4, "grant", "outbox", "create", "more", "--database-url", u.String())
+}
+
+// A disk that is full is an error with its next step; what was published before
+// is all there, and the file works again with room.
+func TestFullDiskOnSQLite(t *testing.T) {
+	dir := t.TempDir()
+	database := "sqlite:" + filepath.Join(dir, "full.db")
+	must(t, "migrate", "--database-url", database)
+	must(t, "outbox", "create", "orders", "--database-url", database)
+
+	// A limit on the size of files stands in for the disk, in KiB.
+	limited := exec.Command("bash", "-c", `ulimit -f 2048; exec "$0" "$@"`, binary,
+		"publish", "orders", "--batch", "1", "--json", "--database-url", database)
+	message := fmt.Sprintf(`{"topic":"t","payload":%q}`+"\n", strings.Repeat("x", 100_000))
+	limited.Stdin = strings.NewReader(strings.Repeat(message, 100))
+	o := startCommand(t, limited).wait()
+	if o.code != 1 || !strings.HasPrefix(o.stderr, "penstock: publishing lines ") || strings.Count(o.stderr, "\n") != 1 || !strings.Contains(o.stderr, "free space") {
+		t.Fatalf("exit code %d, stderr %q", o.code, o.stderr)
+	}
+	var summary struct{ Published int }
+	if err := json.Unmarshal([]byte(o.stdout), &summary); err != nil || summary.Published == 0 || summary.Published == 100 {
+		t.Fatalf("stdout %q, %v", o.stdout, err)
+	}
+	if there := strings.Count(must(t, "tail", "orders", "--json", "--database-url", database), "\n"); there != summary.Published {
+		t.Errorf("%d messages are there, %d were published", there, summary.Published)
+	}
+	must(t, "publish", "orders", "--topic", "again", "--database-url", database)
+	if there := strings.Count(must(t, "tail", "orders", "--json", "--database-url", database), "\n"); there != summary.Published+1 {
+		t.Errorf("%d messages are there, want %d", there, summary.Published+1)
+	}
+}
+
+// What a relay cannot wait for ends it at the start.
+func TestRelayOfNoOutbox(t *testing.T) {
+	database := "sqlite:" + filepath.Join(t.TempDir(), "x.db")
+	must(t, "migrate", "--database-url", database)
+	refused(t, 1, "penstock outbox", "relay", "--outbox", "nothing", "--sink", "discard", "--database-url", database)
+}
