@@ -215,8 +215,11 @@ func (s *session) logRefused(m *penstock.Message, err error, wait time.Duration)
 // finish counts what was confirmed, gives back what was not, and lets go of the
 // lanes.
 func (s *session) finish(r *run) {
+	var now time.Time // read only where it matters: most Sends confirm everything
+	if r.errs != nil || r.probe {
+		now = time.Now()
+	}
 	s.mu.Lock()
-	now := time.Now()
 	s.running--
 	if r.era == s.era {
 		for _, h := range r.held {

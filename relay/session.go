@@ -14,8 +14,8 @@ import (
 // cut without a word, say.
 const sourceTimeout = time.Minute
 
-// closeTimeout is how long the last calls to a source may take.
-const closeTimeout = 5 * time.Second
+// closeTimeout is how long giving the lease back may take.
+const closeTimeout = 2 * time.Second
 
 var errOver = errors.New("the session is over")
 
@@ -124,7 +124,9 @@ func (s *session) close(ctx context.Context) {
 	if err := s.source.Close(ctx); err != nil && !errors.Is(err, penstock.ErrFenced) {
 		s.log.Warn("could not give the lease back; it ends by itself", "err", err, "lease", s.cfg.Lease)
 	}
+	s.mu.Lock()
 	s.lease.lapse()
+	s.mu.Unlock()
 }
 
 // fenced ends the session: the subscription is another relay's now.

@@ -9,8 +9,11 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// settleTimeout ends a Settle that hangs. It is one small write.
+// settleTimeout ends a Settle that hangs; it is one small write.
 const settleTimeout = 15 * time.Second
+
+// lastSettleTimeout is the same for a relay that is about to go.
+const lastSettleTimeout = 5 * time.Second
 
 // settleLoop writes the cursor as batches are confirmed, many in one write,
 // until the last Send of the session has returned.
@@ -133,7 +136,7 @@ func (w *settleWriter) try(ctx context.Context, timeout time.Duration) error {
 // It tries for as long as the drain may take, and at least once.
 func (w *settleWriter) finish(ctx context.Context) {
 	for ctx.Err() == nil {
-		err := w.try(ctx, closeTimeout)
+		err := w.try(ctx, lastSettleTimeout)
 		if err == nil || ctx.Err() != nil {
 			return
 		}
