@@ -2,11 +2,8 @@ package relay
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"time"
-
-	"github.com/penstock/penstock"
 )
 
 // lease is how long this process may believe that it holds the subscription.
@@ -111,10 +108,7 @@ func (s *session) renewLoop(ctx context.Context, opened time.Time) {
 			retry.reset()
 			s.extend(ctx, start)
 			t.Reset(every)
-		case errors.Is(err, penstock.ErrFenced):
-			s.fenced(err)
-			return
-		case ctx.Err() != nil:
+		case ctx.Err() != nil || s.lost(err):
 			return
 		default:
 			wait := retry.next()

@@ -132,24 +132,25 @@ func TestLease(t *testing.T) {
 	l.lapse()
 }
 
-// fencedOnce is a fault that says once that the lease is lost.
-func fencedOnce() func() error {
+// lostOnce is a fault that says once that the source is lost.
+func lostOnce(err error) func() error {
 	said := false
 	return func() error {
 		if said {
 			return nil
 		}
 		said = true
-		return fmt.Errorf("fake: %w", penstock.ErrFenced)
+		return fmt.Errorf("fake: %w", err)
 	}
 }
 
-func TestFencedSessionIsDropped(t *testing.T) {
+func TestLostSessionIsDropped(t *testing.T) {
 	for name, fence := range map[string]func(l *outbox){
-		"by all":       func(l *outbox) { l.holder = nil },
-		"by a renewal": func(l *outbox) { l.renewErr = fencedOnce() },
-		"by a settle":  func(l *outbox) { l.settleErr = fencedOnce() },
-		"by a fetch":   func(l *outbox) { l.fetchErr = fencedOnce() },
+		"by all":          func(l *outbox) { l.holder = nil },
+		"by a renewal":    func(l *outbox) { l.renewErr = lostOnce(penstock.ErrFenced) },
+		"by a settle":     func(l *outbox) { l.settleErr = lostOnce(penstock.ErrFenced) },
+		"by a fetch":      func(l *outbox) { l.fetchErr = lostOnce(penstock.ErrFenced) },
+		"with the outbox": func(l *outbox) { l.renewErr = lostOnce(penstock.ErrNoOutbox) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

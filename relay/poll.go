@@ -2,7 +2,6 @@ package relay
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"time"
 
@@ -24,10 +23,7 @@ func (s *session) fetchLoop(ctx context.Context) {
 		switch {
 		case err == nil:
 			retry.reset()
-		case errors.Is(err, penstock.ErrFenced):
-			s.fenced(err)
-			return
-		case ctx.Err() != nil:
+		case ctx.Err() != nil || s.lost(err):
 			return
 		default:
 			wait := retry.next()

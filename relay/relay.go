@@ -50,10 +50,10 @@ func (r *Relay) Run(ctx context.Context) error {
 			return nil // drained before it began
 		}
 		err = newSession(&r.cfg, log, source, r.drain).run(ctx, opened)
-		if !errors.Is(err, penstock.ErrFenced) {
+		if err == nil || ctx.Err() != nil {
 			return err
 		}
-		log.Warn("the subscription was taken over; what was not settled is the other relay's to send", "err", err)
+		log.Warn("the subscription was lost; what was not settled is sent by whoever holds it next", "err", err)
 		sleep(ctx, r.drain, time.Second)
 	}
 }

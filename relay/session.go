@@ -80,8 +80,8 @@ func newSession(cfg *Config, log *slog.Logger, source penstock.Source, drain <-c
 	return s
 }
 
-// run relays until the drain is finished (nil), the lease is lost (ErrFenced)
-// or ctx ends (its error). Every call to the sink and the source has returned
+// run relays until the drain is finished (nil), ctx ends (its error) or the
+// source is lost (any other error). Every call to the sink and the source has returned
 // when run does. opened is when the call that took the lease began.
 func (s *session) run(parent context.Context, opened time.Time) error {
 	ctx, stop := context.WithCancelCause(parent)
@@ -129,8 +129,15 @@ func (s *session) close(ctx context.Context) {
 	s.mu.Unlock()
 }
 
-// fenced ends the session: the subscription is another relay's now.
-func (s *session) fenced(err error) { s.stop(err) }
+// lost ends the session if err says that its source is of no more use: the
+// subscription is another relay's now, or its outbox was dropped.
+func (s *session) lost(err error) bool {
+	if errors.Is(err, penstock.ErrFenced) || errors.Is(err, penstock.ErrNoOutbox) || errors.Is(err, penstock.ErrClosed) {
+		s.stop(err)
+		return true
+	}
+	return false
+}
 
 func (s *session) wakeAll() {
 	s.mu.Lock()

@@ -82,10 +82,7 @@ func (w *settleWriter) write(ctx context.Context) bool {
 		case err == nil:
 			w.retry.reset()
 			return true
-		case errors.Is(err, penstock.ErrFenced):
-			w.fenced(err)
-			return false
-		case ctx.Err() != nil:
+		case ctx.Err() != nil || w.lost(err):
 			return false
 		}
 		wait := w.retry.next()
