@@ -14,9 +14,15 @@ import (
 	"github.com/penstock/penstock/store/storetest"
 )
 
-func TestStore(t *testing.T) {
+func TestStore(t *testing.T) { runSuite(t, postgres.Options{}) }
+
+// With segments that are full after a few hundred messages the same suite rotates
+// and reclaims all the time.
+func TestStoreOnASmallRing(t *testing.T) { runSuite(t, small) }
+
+func runSuite(t *testing.T, opts postgres.Options) {
 	storetest.Run(t, storetest.Harness{
-		Open:     func(t testing.TB) storetest.Instance { return openInstance(t, postgres.Options{}) },
+		Open:     func(t testing.TB) storetest.Instance { return openInstance(t, opts) },
 		Features: storetest.Features{ConcurrentWriters: true, Reclaim: true, Snapshots: true, Outage: true},
 	})
 }

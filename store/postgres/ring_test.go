@@ -34,14 +34,14 @@ func TestRingIsReused(t *testing.T) {
 		current, _ := f.slots()
 		seen[current] = true
 	}
-	if _, segments := f.slots(); segments != 3 || len(seen) < 2 {
-		t.Errorf("%d segments, and the pointer was on %d of them; want 3, used in turn", segments, len(seen))
+	if _, segments := f.slots(); segments != 3 || len(seen) != 3 {
+		t.Errorf("%d segments, and the pointer was on %d of them; want 3 of 3", segments, len(seen))
 	}
 }
 
-// When every segment is held, the ring grows instead of waiting, and gives the
-// space back afterwards.
-func TestRingGrowsWhenHeld(t *testing.T) {
+// When every segment is held, the last one takes what comes, and all of them are
+// given back afterwards.
+func TestRingIsFull(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, small)
 	src := f.subscribe()
@@ -49,8 +49,8 @@ func TestRingGrowsWhenHeld(t *testing.T) {
 		f.fill(400)
 		f.must(f.store.Maintain(f.ctx, "orders"))
 	}
-	if _, segments := f.slots(); segments < 8 {
-		t.Errorf("with a backlog of 8 segments the ring has %d", segments)
+	if _, segments := f.slots(); segments != 3 {
+		t.Errorf("the ring has %d segments, want the 3 it was made with", segments)
 	}
 	if n := len(f.drain(src)); n != 3200 {
 		t.Fatalf("got %d messages, want 3,200", n)
@@ -79,15 +79,32 @@ func TestOpenWriterHoldsOnlyItsSegment(t *testing.T) {
 	if n := f.number(fmt.Sprintf(`select pg_relation_size('penstock."_orders.%d"')`, held)); n == 0 {
 		t.Error("the open writer's segment was truncated")
 	}
-	if _, segments := f.slots(); segments != 3 {
-		t.Errorf("the ring grew to %d segments though two were free", segments)
-	}
 	f.must(tx.Commit(f.ctx))
 	f.wantDrain(src, "late")
 	f.eventually("its segment is reclaimed", func() bool {
 		f.must(f.store.Maintain(f.ctx, "orders"))
 		return f.number(fmt.Sprintf(`select pg_relation_size('penstock."_orders.%d"')`, held)) == 0
 	})
+}
+
+// A transaction that has published goes on publishing while the ring turns.
+func TestPublishWhileTheRingTurns(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, small)
+	src := f.subscribe()
+	writer := f.connect()
+	tx, err := writer.Begin(f.ctx)
+	f.must(err)
+	var want []string
+	for i := range 6 {
+		f.insert(writer, "long", fmt.Sprint(i))
+		want = append(want, fmt.Sprint(i))
+		f.fill(400)
+		f.must(f.store.Maintain(f.ctx, "orders"))
+		f.drain(src)
+	}
+	f.must(tx.Commit(f.ctx))
+	f.wantDrain(src, want...)
 }
 
 // A writer that read the pointer before it moved inserts into a segment that has

@@ -79,20 +79,6 @@ language sql stable set search_path from current
 return format('%I.%I', current_schema(), name);
 
 -- +goose StatementBegin
-create function _attach_segment(outbox text, slot int) returns void
-language plpgsql set search_path from current as $$
-declare
-    segment text := _q(format('_%s.%s', outbox, slot));
-begin
-    -- CREATE TABLE ... PARTITION OF would lock the outbox against its writers;
-    -- ATTACH does not.
-    execute format('create table %s (like %s including defaults including constraints)
-                    with (autovacuum_enabled = false, toast.autovacuum_enabled = false)', segment, _q(outbox));
-    execute format('alter table %s attach partition %s for values in (%s)', _q(outbox), segment, slot);
-end $$;
--- +goose StatementEnd
-
--- +goose StatementBegin
 create function _grant_relay_on(outbox text, role name) returns void
 language plpgsql set search_path from current as $$
 begin
@@ -147,7 +133,9 @@ begin
     execute format('create index on %s (seq)', _q(name));
     execute format('create index on %s (xid)', _q(name));
     for slot in 0 .. segments - 1 loop
-        perform _attach_segment(name, slot);
+        execute format('create table %s partition of %s for values in (%s)
+                        with (autovacuum_enabled = false, toast.autovacuum_enabled = false)',
+                       _q(format('_%s.%s', name, slot)), _q(name), slot);
     end loop;
     for role in select r.name from _relay_role r loop
         perform _grant_relay_on(name, role);
@@ -260,9 +248,12 @@ begin
 end $$;
 -- +goose StatementEnd
 
--- _rotate moves the segment pointer to an empty segment, attaching a new one if
--- none is free. It returns the new slot, null if it left the pointer alone: the
--- current segment is not full (unless forced), or another process is at it.
+-- _rotate moves the segment pointer to an empty segment and returns its slot, null
+-- if it left the pointer alone: the current segment is not full (unless forced),
+-- no other is empty, or another process is at it.
+--
+-- The ring does not grow. A writer that already holds its lock on the outbox does
+-- not notice a partition that was attached since, and would fail.
 -- +goose StatementBegin
 create function _rotate(outbox text, force boolean) returns int
 language plpgsql security definer set search_path from current as $$
@@ -270,7 +261,6 @@ declare
     slot_name regclass := _q('_' || outbox || '.slot')::regclass;
     current   int;
     target    int;
-    last      int;
 begin
     if not pg_try_advisory_xact_lock('_outbox'::regclass::oid::int, hashtext(outbox)) then
         return null;
@@ -280,15 +270,12 @@ begin
                      (select segment_bytes from _outbox o where o.name = outbox) then
         return null;
     end if;
-    -- pg_inherits and not pg_class by name: what is attached is what counts.
-    select max(s.slot), min(s.slot) filter (where s.slot <> current and pg_relation_size(s.oid) = 0)
-      into last, target
-      from _segments(outbox) s;
-    if target is null then
-        target := last + 1;
-        perform _attach_segment(outbox, target);
+    select s.slot into target from _segments(outbox) s
+     where pg_relation_size(s.oid) = 0 and s.slot <> current
+     order by (s.slot < current), s.slot limit 1; -- the next one around
+    if target is not null then
+        perform setval(slot_name, target);
     end if;
-    perform setval(slot_name, target);
     return target;
 end $$;
 -- +goose StatementEnd
@@ -315,20 +302,21 @@ language plpgsql security definer set search_path from current set lock_timeout 
 declare
     segment text := _q(format('_%s.%s', outbox, slot));
 begin
-    if slot = pg_sequence_last_value(_q('_' || outbox || '.slot')::regclass)
+    -- One process at a time: two that have looked into the segment would each keep
+    -- the other from locking it.
+    if not pg_try_advisory_xact_lock('_outbox'::regclass::oid::int, hashtext(outbox))
+       or slot = pg_sequence_last_value(_q('_' || outbox || '.slot')::regclass)
        or _unsettled_by_any(outbox, segment::regclass) then -- do not lock in vain
         return false;
     end if;
-    begin
-        execute format('lock table %s in access exclusive mode', segment);
-    exception when lock_not_available then
-        return false;
-    end;
+    execute format('lock table %s in access exclusive mode', segment);
     if _unsettled_by_any(outbox, segment::regclass) then
         return false;
     end if;
     execute format('truncate table %s', segment);
     return true;
+exception when lock_not_available then
+    return false;
 end $$;
 -- +goose StatementEnd
 
@@ -394,11 +382,7 @@ begin
         perform setval('_cursor_slot', sealed);
         sealed := current;
     end if;
-    begin
-        execute format('lock table %s in access exclusive mode', _q('_cursor.' || sealed));
-    exception when lock_not_available then
-        return false;
-    end;
+    execute format('lock table %s in access exclusive mode', _q('_cursor.' || sealed));
     -- A copy keeps its (epoch, n), so a head that was written meanwhile stays one.
     insert into _cursor (subscription, epoch, n, at, lease_until, low, upto_low, pos, settled, system, holder, done, upto, slot)
     select h.subscription, h.epoch, h.n, h.at, h.lease_until, h.low, h.upto_low, h.pos, h.settled, h.system, h.holder, h.done, h.upto, 1 - sealed
@@ -406,6 +390,8 @@ begin
      where h.slot = sealed;
     execute format('truncate table %s', _q('_cursor.' || sealed));
     return true;
+exception when lock_not_available then
+    return false;
 end $$;
 -- +goose StatementEnd
 
