@@ -154,8 +154,10 @@ func received(t testing.TB, msg jetstream.Msg) sinktest.Received {
 	}
 }
 
-// quick is a configuration that does not wait long for what will not come.
+// quick is a configuration that does not wait long for acknowledgements that
+// will not come, and long for a server on a busy machine.
 func quick(cfg nats.Config) nats.Config {
+	cfg.ConnectTimeout = sinktest.Patience
 	if cfg.AckWait == 0 {
 		cfg.AckWait = 2 * time.Second
 	}

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/nats-io/jwt/v2"
 	"github.com/nats-io/nats-server/v2/server"
@@ -11,6 +12,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nkeys"
 
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/tcpproxy"
 	"github.com/penstock/penstock/sink/nats"
 )
 
@@ -63,6 +66,47 @@ func TestLoginWithCredentials(t *testing.T) {
 		o.SystemAccount = must(system.PublicKey())
 	})
 	sendAndRead(t, b, nats.Config{CredentialsFile: file}, natsgo.UserCredentials(file))
+}
+
+// A password that is wrong today may be right tomorrow: the sink keeps trying,
+// also after the client library would have given up.
+func TestLoginCorrectedOnTheServer(t *testing.T) {
+	b := startBroker(t, func(o *server.Options) { o.Username, o.Password = "relay", "old" })
+	proxy := tcpproxy.New(t, b.addr())
+	s := open(t, nats.Config{URL: proxy.Addr(), User: "relay", Password: "new"})
+	msgs, ctx := messages("orders.placed", "1"), patient(t)
+	for proxy.Accepted() < 4 { // more than the library's two
+		wantError(t, sendOne(t, s, msgs[0]), unavailable, "Authorization Violation", "check user, password")
+		select {
+		case <-time.After(5 * time.Millisecond):
+		case <-ctx.Done():
+			t.Fatalf("the sink gave up after %d attempts", proxy.Accepted())
+		}
+	}
+	b.stop()
+	b.opts.Password = "new"
+	b.start(t)
+	r := &reader{url: b.addr(), opts: []natsgo.Option{natsgo.UserInfo("relay", "new")}}
+	r.createStream(t, jetstream.StreamConfig{})
+	heals(t, s, msgs[0])
+}
+
+// heals sends as the relay does, again and again, until it works.
+func heals(t *testing.T, s *nats.Sink, m penstock.Message) {
+	t.Helper()
+	ctx := patient(t)
+	for {
+		err := sendOne(t, s, m)
+		if err == nil {
+			return
+		}
+		wantError(t, err, unavailable)
+		select {
+		case <-time.After(5 * time.Millisecond):
+		case <-ctx.Done():
+			t.Fatal("the server is back and Send still fails")
+		}
+	}
 }
 
 func sendAndRead(t *testing.T, b *broker, cfg nats.Config, reading natsgo.Option) {

@@ -284,18 +284,7 @@ func TestCreateStreamLater(t *testing.T) {
 	msgs := messages("late", "1")
 	wantError(t, sendOne(t, s, msgs[0]), unavailable, "not connected to NATS at nats://"+b.addr(), "check that the server runs")
 	b.start(t)
-	for {
-		err := sendOne(t, s, msgs[0])
-		if err == nil {
-			return
-		}
-		wantError(t, err, unavailable)
-		select {
-		case <-time.After(5 * time.Millisecond):
-		case <-patient(t).Done():
-			t.Fatal("the server is back and Send still fails")
-		}
-	}
+	heals(t, s, msgs[0])
 }
 
 // A user who may not publish a subject: that message fails alone and soon. One
@@ -369,20 +358,24 @@ func TestMaxPending(t *testing.T) {
 	for i := range ids {
 		ids[i] = fmt.Sprint(i)
 	}
-	done := make(chan []error, 1)
-	go func() { done <- s.Send(patient(t), messages("held.x", ids...)) }()
+	done, ctx := make(chan []error, 1), patient(t)
+	go func() { done <- s.Send(ctx, messages("held.x", ids...)) }()
 	answered, out := 0, []*natsgo.Msg{}
 	for answered < total {
-		select {
-		case m := <-arrived:
-			if out = append(out, m); len(out) > limit {
-				t.Fatalf("%d messages are out", len(out))
+		for len(out) < min(limit, total-answered) {
+			select {
+			case m := <-arrived:
+				out = append(out, m)
+			case <-ctx.Done():
+				t.Fatalf("%d answered, %d out, no more come", answered, len(out))
 			}
-			if len(out) < min(limit, total-answered) {
-				continue
-			}
-		case <-patient(t).Done():
-			t.Fatalf("%d answered, %d out, no more come", answered, len(out))
+		}
+		// A round trip: whatever the sink sent beyond the limit would be here.
+		if err := conn.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		if more := len(arrived); more > 0 {
+			t.Fatalf("%d messages are out, the limit is %d", len(out)+more, limit)
 		}
 		for _, m := range out {
 			if err := m.Respond([]byte(`{"stream":"HELD","seq":1}`)); err != nil {
