@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/tcpproxy"
@@ -29,6 +30,7 @@ func TestConformance(t *testing.T) {
 					check(t, err)
 					u.User = url.UserPassword("relay", password)
 					cfg.URL = u.String()
+					cfg.Heartbeat = 10 * time.Minute // it shall not end what the sink should
 					s, err := rabbitmq.Open(cfg, log)
 					check(t, err)
 					return s

@@ -137,7 +137,7 @@ func TestBrokerRefuses(t *testing.T) {
 		defer lift()
 		for deadline := time.Now().Add(sinktest.Patience); ; {
 			ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
-			errs := s.Send(ctx, orders(5000))
+			errs := s.Send(ctx, orders(10))
 			cancel()
 			if errs != nil && strings.Contains(errs[len(errs)-1].Error(), "blocked all publishers") {
 				wantUnavailable(t, errs, "")
@@ -147,8 +147,20 @@ func TestBrokerRefuses(t *testing.T) {
 				t.Fatalf("RabbitMQ's alarm does not show: %v", errs)
 			}
 		}
+		late := orders(10)
+		for i := range late {
+			late[i].ID = fmt.Sprintf("late-%d", i)
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+		defer cancel()
+		wantUnavailable(t, s.Send(ctx, late), "blocked all publishers")
 		lift()
 		heals(t, s)
+		for _, r := range room.drain(t, 1) {
+			if strings.HasPrefix(r.ID, "late-") {
+				t.Fatalf("%s was published while it was known that nobody reads", r.ID)
+			}
+		}
 	})
 }
 

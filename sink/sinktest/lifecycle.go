@@ -122,12 +122,12 @@ func closeGivesUp(e *env) {
 		defer close(sendDone)
 		errs = s.Send(e.patient(), msgs)
 	}()
-	go func() {
+	time.AfterFunc(50*time.Millisecond, func() { // so that Send has most likely begun
 		defer close(closeDone)
-		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 		defer cancel()
 		_ = s.Close(ctx) // may well report that it did not wait to the end
-	}()
+	})
 	e.soon("Close after its context ended", closeDone)
 	e.soon("Send after Close gave up waiting for it", sendDone)
 	e.wantUnavailable(msgs, errs)
