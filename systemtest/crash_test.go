@@ -25,19 +25,20 @@ func killRelays(t *testing.T, l *line) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	t.Logf("seed %d", seed)
 
-	committed := l.run()
-	killed := 0
-	for killed < kills {
-		relay := l.relay()
-		relay.says("relaying")
+	l.startReading()
+	committed := func() {}
+	for _, flights := range l.shares(kills) {
+		committed()
 		seen := l.count()
-		l.awaitArrivals(seen + 1 + random.IntN(600))
+		committed = l.startProducing(flights)
+		relay := l.relay()
+		relay.says("lease=" + shortLease.String()) // it has the lease
+		l.awaitArrivals(seen + 1 + random.IntN(len(flights)/2))
 		time.Sleep(time.Duration(random.IntN(60_000)) * time.Microsecond) // chaos, not a condition
 		relay.kill()
-		killed++
 	}
-	last := l.relay()
 	committed()
+	last := l.relay()
 	relayed(t, l.database, l.outbox)
 	last.signal(syscall.SIGTERM)
 	if o := last.wait(); o.code != 0 {
@@ -53,19 +54,22 @@ func TestDrainedRelaySendsNothingTwice(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	t.Logf("seed %d", seed)
 
-	committed := l.run()
-	for range 6 {
-		relay := l.relay()
+	l.startReading()
+	committed := func() {}
+	for _, flights := range l.shares(6) {
+		committed()
 		seen := l.count()
-		l.awaitArrivals(seen + 1 + random.IntN(600))
+		committed = l.startProducing(flights)
+		relay := l.relay()
+		l.awaitArrivals(seen + 1 + random.IntN(len(flights)/2))
 		relay.signal([]syscall.Signal{syscall.SIGTERM, syscall.SIGINT}[random.IntN(2)])
 		if o := relay.wait(); o.code != 0 {
 			t.Fatalf("a drained relay ended with %d: %s", o.code, relay.stderr.tail())
 		}
 		relay.says("draining")
 	}
-	last := l.relay()
 	committed()
+	last := l.relay()
 	relayed(t, l.database, l.outbox)
 	last.signal(syscall.SIGTERM)
 	last.wait()
@@ -77,7 +81,8 @@ func TestDrainedRelaySendsNothingTwice(t *testing.T) {
 // The lease passes from a relay that ends in order to the one that stands by.
 func TestStandbyTakesOver(t *testing.T) {
 	l := postgresLine(t, 3_000, longLease)
-	committed := l.run()
+	l.startReading()
+	committed := l.startProducing(l.flights)
 	first := l.relay()
 	l.awaitArrivals(1)
 	second := l.relay()

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -28,7 +29,7 @@ type line struct {
 	config   string // a penstock.yaml
 	airline  demo.Airline
 	broker   readback.Broker
-	produce  demo.Produce
+	flights  []demo.Flight
 
 	mu       sync.Mutex
 	arrivals []demo.Arrival
@@ -88,10 +89,7 @@ func newLine(t testing.TB, database, sinkURL string, flights int, lease time.Dur
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &line{
-		t: t, database: database, outbox: outbox, read: make(chan error, 1),
-		produce: demo.Produce{Flights: sample, Producers: producers, Rollback: 0.1, Seed: 1},
-	}
+	l := &line{t: t, database: database, outbox: outbox, flights: sample, read: make(chan error, 1)}
 	l.arrived = sync.NewCond(&l.mu)
 	must(t, "migrate", "--database-url", database)
 	must(t, "outbox", "create", outbox, "--database-url", database)
@@ -110,7 +108,7 @@ func newLine(t testing.TB, database, sinkURL string, flights int, lease time.Dur
 		_ = l.broker.Close()
 	})
 	l.config = filepath.Join(t.TempDir(), "penstock.yaml")
-	content := fmt.Sprintf("database_url: %q\nrelay:\n  lease: %s\nsubscriptions:\n  - {name: test, outbox: %s, sink: %q}\n",
+	content := fmt.Sprintf("database_url: %q\nrelay:\n  lease: %s\n  max_in_flight: 800\nsubscriptions:\n  - {name: test, outbox: %s, sink: %q}\n",
 		database, lease, outbox, l.broker.SinkURL())
 	if err := os.WriteFile(l.config, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
@@ -118,11 +116,15 @@ func newLine(t testing.TB, database, sinkURL string, flights int, lease time.Dur
 	return l
 }
 
-// run starts the producers and the consumer. The returned function waits for
-// the last commit.
-func (l *line) run() (committed func()) {
-	l.t.Helper()
+// shares splits the flights for rounds that follow each other.
+func (l *line) shares(n int) [][]demo.Flight {
+	return slices.Collect(slices.Chunk(l.flights, (len(l.flights)+n-1)/n))
+}
+
+// startReading starts the consumer; check ends it.
+func (l *line) startReading() {
 	ctx, stop := context.WithCancel(l.t.Context())
+	l.t.Cleanup(stop)
 	go func() {
 		l.read <- l.broker.Read(ctx, func(got readback.Arrival) {
 			l.mu.Lock()
@@ -131,12 +133,17 @@ func (l *line) run() (committed func()) {
 			l.arrived.Broadcast()
 		})
 	}()
-	produced := make(chan error, 1)
-	go func() { produced <- l.produce.Run(ctx, l.airline) }()
-	l.t.Cleanup(stop)
+}
+
+// startProducing starts the flights' business transactions, a tenth of which
+// roll back. The returned function waits for the last commit.
+func (l *line) startProducing(flights []demo.Flight) (committed func()) {
+	produce := demo.Produce{Flights: flights, Producers: producers, Rollback: 0.1, Seed: 1}
+	done := make(chan error, 1)
+	go func() { done <- produce.Run(l.t.Context(), l.airline) }()
 	return func() {
 		l.t.Helper()
-		if err := <-produced; err != nil {
+		if err := <-done; err != nil {
 			l.t.Fatal(err)
 		}
 	}
@@ -155,8 +162,7 @@ func (l *line) count() int {
 	return len(l.arrivals)
 }
 
-// awaitArrivals waits until the consumer has read n messages, or the relay has
-// nothing left to send.
+// awaitArrivals waits until the consumer has read n messages.
 func (l *line) awaitArrivals(n int) {
 	l.t.Helper()
 	timeout := time.AfterFunc(patience, func() {

@@ -68,11 +68,11 @@ func TestDatabaseLostWhileRelaying(t *testing.T) {
 }
 
 func TestBrokerDownAtStart(t *testing.T) {
-	l := postgresLine(t, 2_000, longLease)
+	l := postgresLine(t, 8_000, longLease)
 	proxy, sink := through(t, l.broker.SinkURL())
 	proxy.Refuse()
-	committed := l.run()
-	committed()
+	l.startReading()
+	l.startProducing(l.flights)()
 
 	relay := start(t, "relay", "--outbox", l.outbox, "--database-url", l.database, "--sink", sink)
 	relay.says("level=WARN")
@@ -95,7 +95,8 @@ func TestBrokerKilledWhileRelaying(t *testing.T) {
 	server := testserver.StartRabbitMQ(t)
 	l := newLine(t, database, server.URL, 6_000, longLease)
 	l.airline = postgresAirline(t, database)
-	committed := l.run()
+	l.startReading()
+	committed := l.startProducing(l.flights)
 	relay := l.relay()
 	l.awaitArrivals(500)
 	server.Kill()

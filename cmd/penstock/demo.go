@@ -205,7 +205,7 @@ func demoProgress(p demo.Progress) string {
 	if p.Elapsed > 0 {
 		perSecond = float64(p.Delivered) / p.Elapsed.Seconds()
 	}
-	return fmt.Sprintf("%3d%%  committed %s  rolled back %s  delivered %s  %s  %s",
+	return fmt.Sprintf("%3d%%  committed %7s  rolled back %6s  delivered %7s  %8s  %6s",
 		(p.Committed+p.RolledBack)*100/max(p.Total, 1), count(p.Committed), count(p.RolledBack), count(p.Delivered),
 		rate(perSecond), age(p.Elapsed))
 }

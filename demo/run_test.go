@@ -1,0 +1,59 @@
+package demo
+
+import (
+	"log/slog"
+	"testing"
+)
+
+func TestRun(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	flights, err := Sample(600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var last Progress
+	result, err := Run(t.Context(), Config{
+		Flights: flights, Producers: 3, Rollback: 0.2, Seed: 7, Log: slog.New(slog.DiscardHandler),
+		Progress: func(p Progress) { last = p },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !result.OK() || result.Published+result.RolledBack != 600 || result.Delivered != result.Published || result.Unread || result.GaveUp {
+		t.Errorf("result is %+v", result)
+	}
+	if last.Total != 600 || last.Committed != int64(result.Published) || last.Delivered < int64(result.Delivered) {
+		t.Errorf("the last progress is %+v, the result %+v", last, result)
+	}
+}
+
+func TestRunWithASinkThatNobodyReads(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	flights, err := Sample(50)
+	if err != nil {
+		t.Fatal(err)
+	}
+	result, err := Run(t.Context(), Config{Flights: flights, Sink: "discard", Log: slog.New(slog.DiscardHandler)})
+	if err != nil || !result.Unread || result.Delivered != 50 {
+		t.Errorf("result is %+v, %v", result, err)
+	}
+}
+
+// The seed decides which transactions roll back, whoever runs them.
+func TestRollsBack(t *testing.T) {
+	count := 0
+	for flight := range int64(10_000) {
+		if rollsBack(1, flight, 0.1) {
+			count++
+		}
+		if rollsBack(1, flight, 0.1) != rollsBack(1, flight, 0.1) {
+			t.Fatal("it does not decide the same way twice")
+		}
+		if rollsBack(1, flight, 0) || !rollsBack(1, flight, 1) {
+			t.Fatal("0 means none and 1 means all")
+		}
+	}
+	if count < 900 || count > 1100 {
+		t.Errorf("%d of 10000 roll back, want about 1000", count)
+	}
+}
