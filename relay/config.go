@@ -38,7 +38,7 @@ type Config struct {
 	Senders int
 
 	// PollMin and PollMax bound the pause between two fetches when nothing more
-	// is waiting; it grows with the silence. Default 1 ms and 25 ms.
+	// is waiting; it grows with the silence. Default 1 ms and 50 ms.
 	PollMin, PollMax time.Duration
 	// SettleEvery is the least time between two durable writes of the cursor,
 	// unless half of the window waits for one. Default 50 ms.
@@ -67,7 +67,7 @@ func (c *Config) SetDefaults() {
 	setDefault(&c.MaxBatch, 512)
 	setDefault(&c.Senders, 8)
 	setDefault(&c.PollMin, time.Millisecond)
-	setDefault(&c.PollMax, max(25*time.Millisecond, c.PollMin))
+	setDefault(&c.PollMax, max(50*time.Millisecond, c.PollMin))
 	setDefault(&c.SettleEvery, 50*time.Millisecond)
 	setDefault(&c.RetryMin, 100*time.Millisecond)
 	setDefault(&c.RetryMax, max(30*time.Second, c.RetryMin))

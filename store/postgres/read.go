@@ -25,10 +25,13 @@ type page struct {
 // readNew polls for what became visible since the cursor. If there is more than
 // one page of it, the poll's snapshot becomes the end of a window.
 func (src *Source) readNew(ctx context.Context, sess *session, rows, bytes int) (page, position, error) {
+	next := sess.at
+	if nothing, err := src.nothingNew(ctx, sess); err != nil || nothing {
+		return page{}, next, err
+	}
 	src.mu.Lock()
 	low := src.low // before the snapshot is taken
 	src.mu.Unlock()
-	next := sess.at
 	p, err := sess.query(ctx, stmtPoll, true, rows, bytes,
 		number(next.done.low), []byte(next.done.xip()), []byte(next.done.snap), number(int64(rows)), number(src.id))
 	if err != nil {
@@ -39,6 +42,7 @@ func (src *Source) readNew(ctx context.Context, sess *session, rows, bytes int) 
 	}
 	sess.retries.due, sess.retries.looked = p.retries, false
 	p.tick.low = low
+	sess.idle = len(p.messages) == 0
 	src.mu.Lock()
 	if src.sess == sess {
 		src.high = p.high

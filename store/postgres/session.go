@@ -25,6 +25,7 @@ type session struct {
 
 	// The reader's side of the session, used by Fetch only.
 	at      position
+	idle    bool // the last poll found nothing
 	decoder decoder
 	retries retryPoll
 }
@@ -41,6 +42,7 @@ const settings = `
 
 // statements that a session prepares, by name.
 const (
+	stmtTick        = "penstock_tick"
 	stmtPoll        = "penstock_poll"
 	stmtPage        = "penstock_page"
 	stmtRebase      = "penstock_rebase"
@@ -88,6 +90,7 @@ func (sess *session) prepare(ctx context.Context, schema, outbox string) error {
 		name string
 		sql  string
 	}{
+		{sess.read, stmtTick, statement("tick", schema, outbox)},
 		{sess.read, stmtPoll, statement("poll", schema, outbox)},
 		{sess.read, stmtPage, statement("page", schema, outbox)},
 		{sess.read, stmtRebase, statement("rebase", schema, outbox)},
