@@ -113,6 +113,11 @@ func must(t testing.TB, args ...string) string {
 // wait returns when the process has ended.
 func (p *process) wait() outcome {
 	p.t.Helper()
+	return p.waitFor(patience)
+}
+
+func (p *process) waitFor(patience time.Duration) outcome {
+	p.t.Helper()
 	select {
 	case <-p.done:
 	case <-time.After(patience):

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -55,7 +56,11 @@ func checkDemo(t *testing.T, flights int, flags ...string) {
 	temp := t.TempDir()
 	t.Setenv("TMPDIR", temp)
 	args := append([]string{"demo", "--json", "--rollback", "0.1", "--producers", "4"}, flags...)
-	out := must(t, args...)
+	o := start(t, args...).waitFor(15 * time.Minute) // the half-year waits for 166,158 commits
+	out := o.stdout
+	if o.code != 0 {
+		t.Fatalf("exit code %d: %s", o.code, o.stderr)
+	}
 	if strings.Count(out, "\n") != 1 {
 		t.Errorf("stdout is %q, want one line", out)
 	}
