@@ -47,9 +47,10 @@ func NewPostgresAirline(ctx context.Context, databaseURL, schema string, connect
 	if a.pool, err = pgxpool.NewWithConfig(ctx, cfg); err != nil {
 		return nil, fmt.Errorf("the airline's database: %w", err)
 	}
-	if _, err = a.pool.Exec(ctx, "create schema "+a.schema); err == nil {
+	// Not to be interrupted between making the schema and knowing that it is ours.
+	if _, err = a.pool.Exec(context.WithoutCancel(ctx), "create schema "+a.schema); err == nil {
 		if _, err = a.pool.Exec(ctx, pgCreate); err != nil {
-			err = errors.Join(err, a.Remove(ctx))
+			err = errors.Join(err, a.Remove(context.WithoutCancel(ctx)))
 		}
 	}
 	if err != nil {

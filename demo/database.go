@@ -29,11 +29,12 @@ func (r *run) openDatabase(ctx context.Context) (err error) {
 	}
 	r.later("", func(context.Context) error { return r.store.Close() })
 
-	if err := r.store.Migrate(ctx); err != nil {
-		return fmt.Errorf("migrating: %w", err)
-	}
-	if private && !onSQLite {
+	err = r.store.Migrate(ctx)
+	if private && !onSQLite && (err == nil || ctx.Err() != nil) { // interrupted, it may be half done
 		r.later("schema "+r.Schema+" with the outbox", r.dropSchema)
+	}
+	if err != nil {
+		return fmt.Errorf("migrating: %w", err)
 	}
 	if err := r.store.CreateOutbox(ctx, r.outbox); err != nil {
 		return fmt.Errorf("creating the outbox: %w", err)

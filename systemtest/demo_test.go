@@ -14,6 +14,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/penstock/penstock/internal/testserver"
+	"github.com/penstock/penstock/sink/nats/embedded"
 )
 
 // The main job: business transactions, a tenth of which roll back, of four
@@ -29,6 +30,15 @@ func TestFlightsPostgresToRabbitMQ(t *testing.T) {
 
 func TestFlightsSQLiteToEmbeddedNATS(t *testing.T) {
 	checkDemo(t, 20_000)
+}
+
+func TestFlightsSQLiteToNATSElsewhere(t *testing.T) {
+	server, err := embedded.Start(embedded.Options{Dir: t.TempDir(), Listen: "127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.Shutdown(context.Background()) })
+	checkDemo(t, 3_000, "--limit", "3000", "--sink", server.ClientURL())
 }
 
 func TestHalfYearPostgresToRabbitMQ(t *testing.T) {

@@ -130,6 +130,7 @@ func TestMisuse(t *testing.T) {
 		{"status --frob", "unknown flag: --frob: see penstock status --help"},
 		{"publish", "it takes OUTBOX: see penstock publish --help"},
 		{"outbox create a b", "got 2 arguments, it takes NAME"},
+		{"status --every 0s --database-url sqlite:x.db", "--every is 0s"},
 		{"status a b", "see penstock status --help"},
 		{"status", "no database is given: pass --database-url"},
 		{"migrate --database-url mysql://root@localhost/x", "postgres://"},

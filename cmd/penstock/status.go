@@ -50,8 +50,14 @@ up or is down: the relay's log tells which. No holder means that no relay runs.`
 				return err
 			}
 			defer store.Close()
+			if every <= 0 {
+				return usage(fmt.Errorf("--every is %v: use a time such as 2s", every))
+			}
 			for {
 				outboxes, err := readStatus(ctx, store, args)
+				if watch && ctx.Err() != nil {
+					return nil // interrupting is how a watch ends
+				}
 				if err != nil {
 					return err
 				}
@@ -60,7 +66,7 @@ up or is down: the relay's log tells which. No holder means that no relay runs.`
 				}
 				select {
 				case <-ctx.Done():
-					return nil // interrupting is how a watch ends
+					return nil
 				case <-time.After(every):
 				}
 			}
