@@ -32,13 +32,13 @@ Try it without installing anything:
 
   penstock demo
 
-Use it, here with SQLite and RabbitMQ:
+Use it, here with SQLite:
 
   export PENSTOCK_DATABASE_URL=sqlite:shop.db   # or postgres://…
   penstock migrate                              # once, and after an upgrade
   penstock outbox create orders
   penstock publish orders --topic order.paid --key 42 --payload '{"total":10}'
-  penstock relay --outbox orders --sink amqp://guest:guest@localhost/
+  penstock relay --outbox orders --sink stdout  # or amqp://…, nats://…, embedded
 
 ` + exitCodesHelp
 
