@@ -6,13 +6,14 @@
 set -euo pipefail
 
 if ! command -v apt-get >/dev/null || [[ $EUID -ne 0 ]]; then
-	cat >&2 <<-TEXT
-		missing: $*
-		They are installed automatically only by root on Debian. Either
-		  - install them by hand (on Debian: sudo apt-get install $*), or
-		  - name running servers: PENSTOCK_TEST_POSTGRES=postgres://… PENSTOCK_TEST_RABBITMQ=amqp://…, or
-		  - name the folders of their programs: PENSTOCK_TEST_PG_BIN=… PENSTOCK_TEST_RABBITMQ_BIN=…
-	TEXT
+	echo "missing: $* (on Debian: sudo apt-get install $*; installed automatically only by root there)" >&2
+	if [[ " $* " == *" postgresql "* || " $* " == *" rabbitmq-server "* ]]; then
+		cat >&2 <<-TEXT
+			instead of installing servers you can
+			  - name running ones: PENSTOCK_TEST_POSTGRES=postgres://… PENSTOCK_TEST_RABBITMQ=amqp://…
+			  - name the folders of their programs: PENSTOCK_TEST_PG_BIN=… PENSTOCK_TEST_RABBITMQ_BIN=…
+		TEXT
+	fi
 	exit 1
 fi
 
