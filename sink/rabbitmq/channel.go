@@ -72,30 +72,30 @@ func (c *channel) broken() bool {
 	return c.closed
 }
 
-// publish writes messages of a batch from the n-th on, a few of them so as not
-// to hold up the reader, and returns how many.
-func (c *channel) publish(b *batch, n int) (published int) {
+// publish writes messages of a batch from the n-th on: at least one, and few
+// enough not to hold up the reader. It returns where to go on, and false if the
+// channel is at its end.
+func (c *channel) publish(b *batch, n int) (next int, ok bool) {
 	const few = 32
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
-		return 0
+		return n, false
 	}
-	last := min(n+few, len(b.todo))
 	err := c.conn.wire.append(func(buf []byte) []byte {
 		f := frames{buf: buf, channel: c.id}
-		for ; n < last && len(f.buf) < wireLimit; n++ {
+		for last := min(n+few, len(b.todo)); n < last; {
 			f.publish(&b.msgs[b.todo[n]], c.conn.cfg.Exchange, b.keys[n], c.conn.cfg.CreatedAtHeader, c.conn.frame)
-			c.pending[c.next%uint64(len(c.pending))] = entry{b, n}
+			*c.entry(c.next) = entry{b, n}
 			c.next++
-			published++
+			n++
+			if len(f.buf) >= wireLimit {
+				break
+			}
 		}
 		return f.buf
 	})
-	if err != nil {
-		return 0
-	}
-	return published
+	return n, err == nil
 }
 
 // frame takes what the broker says on this channel.
@@ -275,20 +275,16 @@ func (c *channel) send(ctx context.Context, out outgoing) (suspects []int) {
 	return b.finish(c.unanswered(ctx))
 }
 
-// publishAll writes until everything is written, the channel breaks or ctx
-// ends; only the last is an error.
+// publishAll writes until everything is written, the channel ends or ctx does;
+// only the last is an error.
 func (c *channel) publishAll(ctx context.Context, b *batch) (published int, err error) {
 	c.conn.wire.hold()
 	defer c.conn.wire.release()
-	for published < len(b.todo) {
+	for ok := true; ok && published < len(b.todo); {
 		if err := c.conn.writable(ctx); err != nil {
 			return published, err
 		}
-		n := c.publish(b, published)
-		if n == 0 {
-			break
-		}
-		published += n
+		published, ok = c.publish(b, published)
 	}
 	return published, nil
 }

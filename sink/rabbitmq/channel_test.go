@@ -34,8 +34,8 @@ func publishTo(t testing.TB, c *channel, ids ...string) *batch {
 		t.Fatal("no room")
 	}
 	b := newBatch(out)
-	if n := c.publish(b, 0); n != len(ids) {
-		t.Fatalf("published %d of %d", n, len(ids))
+	if n, ok := c.publish(b, 0); n != len(ids) || !ok {
+		t.Fatalf("published %d of %d: %v", n, len(ids), ok)
 	}
 	return b
 }
@@ -121,6 +121,21 @@ func TestAnswersToNothing(t *testing.T) {
 	}
 	if err := c.answer(3, true, true); !errors.Is(err, errMalformed) {
 		t.Errorf("an answer to all up to 3: %v", err)
+	}
+}
+
+// Another Send has filled the buffer since this one asked for room. It goes on
+// all the same, a message at a time.
+func TestPublishWithoutRoom(t *testing.T) {
+	w, _ := fullWire(t)
+	cfg := &Config{MaxPending: 8}
+	cfg.SetDefaults()
+	c := newChannel(&connection{wire: w, cfg: cfg, frame: frameSize}, 7)
+	b := newBatch(outgoing{msgs: make([]penstock.Message, 3), todo: []int{0, 1, 2}, keys: make([]string, 3)})
+	for n := range 3 {
+		if next, ok := c.publish(b, n); next != n+1 || !ok {
+			t.Fatalf("publish(%d) = %d, %v", n, next, ok)
+		}
 	}
 }
 

@@ -15,53 +15,43 @@ import (
 func TestWireDeliversInOrder(t *testing.T) {
 	here, there := net.Pipe()
 	w := newWire(here)
-	var want bytes.Buffer
-	got := make(chan []byte)
+	var want []byte
 	go func() {
-		b, _ := io.ReadAll(there)
-		got <- b
+		for i := range 5000 {
+			if i%7 == 0 {
+				w.hold()
+			}
+			if n, err := w.Write(bytes.Repeat([]byte{byte(i)}, i%50)); n != i%50 || err != nil {
+				t.Error(n, err)
+			}
+			if i%7 == 3 {
+				w.release()
+			}
+		}
+		w.release()
 	}()
 	for i := range 5000 {
-		if i%7 == 0 {
-			w.hold()
-		}
-		p := bytes.Repeat([]byte{byte(i)}, i%50)
-		want.Write(p)
-		if n, err := w.Write(p); n != len(p) || err != nil {
-			t.Fatal(n, err)
-		}
-		if i%7 == 3 {
-			w.release()
-		}
+		want = append(want, bytes.Repeat([]byte{byte(i)}, i%50)...)
 	}
-	w.release()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancel()
-	w.mu.Lock()
-	for (len(w.filling) > 0) && ctx.Err() == nil {
-		w.mu.Unlock()
-		time.Sleep(time.Millisecond)
-		w.mu.Lock()
+	got := make([]byte, len(want))
+	if n, err := io.ReadFull(there, got); err != nil {
+		t.Fatalf("%d of %d bytes: %v", n, len(want), err)
 	}
-	w.mu.Unlock()
+	if !bytes.Equal(got, want) {
+		t.Error("other bytes arrived")
+	}
 	if err := w.Close(); err != nil {
 		t.Error(err)
 	}
-	if b := <-got; !bytes.Equal(b, want.Bytes()) {
-		t.Errorf("%d bytes arrived, want %d, or they differ", len(b), want.Len())
+	if n, _ := there.Read(got); n > 0 {
+		t.Errorf("and then %d more", n)
 	}
 }
 
 // Nobody reads: writing does not block, asking for room does, and ends with its
 // context, when there is room, or when the connection is closed.
 func TestWireRoom(t *testing.T) {
-	here, there := net.Pipe()
-	w := newWire(here)
-	for range 3 { // one of them is in the writing goroutine's hands
-		if _, err := w.Write(make([]byte, wireLimit)); err != nil {
-			t.Fatal(err)
-		}
-	}
+	w, there := fullWire(t)
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
 	defer cancel()
 	if err := w.await(ctx); !errors.Is(err, context.DeadlineExceeded) {
@@ -72,11 +62,7 @@ func TestWireRoom(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	here, _ = net.Pipe()
-	w = newWire(here)
-	for range 3 {
-		_, _ = w.Write(make([]byte, wireLimit))
-	}
+	w, _ = fullWire(t)
 	var waiting sync.WaitGroup
 	for range 3 {
 		waiting.Go(func() {
@@ -87,6 +73,23 @@ func TestWireRoom(t *testing.T) {
 	}
 	_ = w.Close()
 	waiting.Wait()
+}
+
+// fullWire is a wire without room, whose other end does not read.
+func fullWire(t *testing.T) (w *wire, there net.Conn) {
+	t.Helper()
+	here, there := net.Pipe()
+	w = newWire(here)
+	t.Cleanup(func() { _ = w.Close() })
+	_, _ = w.Write(make([]byte, wireLimit))
+	for taken := false; !taken; { // by the writing goroutine, which now hangs
+		time.Sleep(time.Millisecond)
+		w.mu.Lock()
+		taken = len(w.filling) == 0
+		w.mu.Unlock()
+	}
+	_, _ = w.Write(make([]byte, wireLimit))
+	return w, there
 }
 
 // The first failure is what every later write says, and the connection is
