@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/testserver"
 	"github.com/penstock/penstock/store/postgres"
@@ -200,4 +202,66 @@ func TestServerRestart(t *testing.T) {
 	}
 	f.must(src.Settle(f.ctx, penstock.Settled{Batch: b}))
 	f.wantDrain(src)
+}
+
+// A bulk transaction that commits late is read page by page, in order, among what
+// others have published since.
+func TestBulkTransactionCommitsLate(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, postgres.Options{})
+	src := f.subscribe()
+	tx := f.lateBulk(src, 5000)
+	f.must(tx.Commit(f.ctx))
+	f.insert(f.conn, "k", "5001")
+	for want := 1; want <= 5001; {
+		b, err := src.Fetch(f.ctx, penstock.Limit{Messages: 100, Bytes: 1 << 20})
+		f.must(err)
+		if len(b.Messages) == 0 {
+			t.Fatalf("message %d was lost", want)
+		}
+		for _, m := range b.Messages {
+			if string(m.Payload) != fmt.Sprint(want) {
+				t.Fatalf("got %s, want %d", m.Payload, want)
+			}
+			want++
+		}
+		f.must(src.Settle(f.ctx, penstock.Settled{Batch: b}))
+	}
+	f.wantDrain(src)
+}
+
+// lateBulk publishes n messages in a transaction that the cursor has passed by.
+func (f *fixture) lateBulk(src penstock.Source, n int) pgx.Tx {
+	f.Helper()
+	conn := f.connect()
+	tx, err := conn.Begin(f.ctx)
+	f.must(err)
+	_, err = tx.Exec(f.ctx, "insert into penstock.orders (key, payload) select 'bulk', i::text::bytea from generate_series(1, $1::int) i", n)
+	f.must(err)
+	for range 2 { // the second cursor's bound is above the bulk's seqs
+		f.insert(f.conn, "k", "other")
+		f.wantDrain(src, "other")
+		f.must(src.Renew(f.ctx))
+	}
+	return tx
+}
+
+// BenchmarkFetchLateBulk reads a bulk transaction that committed late: a page of it
+// must not cost more the larger it is.
+func BenchmarkFetchLateBulk(b *testing.B) {
+	for _, n := range []int{50_000, 500_000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			for range b.N {
+				b.StopTimer()
+				f := newFixture(b, postgres.Options{})
+				src := f.subscribe()
+				f.must(f.lateBulk(src, n).Commit(f.ctx))
+				b.StartTimer()
+				if got := len(f.drain(src)); got != n {
+					b.Fatalf("got %d messages, want %d", got, n)
+				}
+			}
+			b.ReportMetric(float64(b.N*n)/b.Elapsed().Seconds(), "messages/s")
+		})
+	}
 }

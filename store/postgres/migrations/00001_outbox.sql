@@ -131,7 +131,7 @@ begin
         ) partition by list (slot)$ddl$,
         _q(name), seq_name, slot_name);
     execute format('create index on %s (seq)', _q(name));
-    execute format('create index on %s (xid)', _q(name));
+    execute format('create index on %s (xid, seq)', _q(name));
     for slot in 0 .. segments - 1 loop
         execute format('create table %s partition of %s for values in (%s)
                         with (autovacuum_enabled = false, toast.autovacuum_enabled = false)',

@@ -5,11 +5,13 @@
 --   $5 upto  the window's end, $6 high  the sequence's value at its end
 --   $7 limit
 select * from (
-    (select e.seq, e.created_at, e.id, e.key, e.topic, e.headers, e.payload
-       from {outbox} e
-      where e.xid = any ($2::xid8[]) and e.seq + 0 <= $1::bigint and e.seq + 0 > $4::bigint
-        and pg_visible_in_snapshot(e.xid, $5::pg_snapshot)
-      order by e.seq + 0 limit $7::bigint)
+    (select late.* from unnest($2::xid8[]) x cross join lateral (
+        select e.seq, e.created_at, e.id, e.key, e.topic, e.headers, e.payload
+          from {outbox} e
+         where e.xid = x and e.seq > $4::bigint and e.seq <= $1::bigint
+         order by e.seq limit $7::bigint) late
+      where pg_visible_in_snapshot(x, $5::pg_snapshot)
+      order by late.seq limit $7::bigint)
     union all
     (select e.seq, e.created_at, e.id, e.key, e.topic, e.headers, e.payload
        from {outbox} e

@@ -7,16 +7,19 @@
 --   $5 subscription, for whether dead letters are to be sent again
 -- The first row's other columns: the outbox's oid, so that a reader notices that
 -- it was dropped and made anew, and whether there are such dead letters.
--- seq + 0 keeps the first branch on the xid index whatever the statistics say.
+-- One by one, the transactions that were in flight are read in order of seq, so
+-- that a page of a large one costs no more than a page.
 select coalesce(pg_sequence_last_value({seq}), 0), null::timestamptz, to_regclass({outbox_name})::oid::text,
        case when exists (select from {schema}._dead_letter where subscription = $5::bigint and retry) then 'retry' end,
        pg_current_snapshot()::text, null::jsonb, null::bytea
 union all
 (select * from (
-    (select e.seq, e.created_at, e.id, e.key, e.topic, e.headers, e.payload
-       from {outbox} e
-      where e.xid = any ($2::xid8[]) and e.seq + 0 <= $1::bigint
-      order by e.seq + 0 limit $4::bigint)
+    (select late.* from unnest($2::xid8[]) x cross join lateral (
+        select e.seq, e.created_at, e.id, e.key, e.topic, e.headers, e.payload
+          from {outbox} e
+         where e.xid = x and e.seq <= $1::bigint
+         order by e.seq limit $4::bigint) late
+      order by late.seq limit $4::bigint)
     union all
     (select e.seq, e.created_at, e.id, e.key, e.topic, e.headers, e.payload
        from {outbox} e
