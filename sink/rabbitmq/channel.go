@@ -137,6 +137,9 @@ func (c *channel) method(m method, a *arguments) error {
 		}
 	case basicAck, basicNack:
 		tag, flags := a.uint64(), a.uint8()
+		if a.bad {
+			return nil // the caller says so; half an ack is none
+		}
 		return c.answer(tag, flags&1 != 0, m == basicAck)
 	case basicReturn:
 		a.uint16() // code

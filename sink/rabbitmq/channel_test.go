@@ -139,6 +139,19 @@ func TestPublishWithoutRoom(t *testing.T) {
 	}
 }
 
+// An ack that breaks off confirms nothing.
+func TestHalfAnAck(t *testing.T) {
+	c := testChannel(t, 4)
+	b := publishTo(t, c, "1")
+	ack := append(binary.BigEndian.AppendUint32(nil, uint32(basicAck)), 0, 0, 0, 0, 0, 0, 0, 1)
+	if err := c.frame(frameMethod, ack); !errors.Is(err, errMalformed) || b.isDone() {
+		t.Errorf("%v, answered: %v", err, b.isDone())
+	}
+	if err := c.frame(frameMethod, append(ack, 0)); err != nil || !b.isDone() {
+		t.Errorf("the whole ack: %v, answered: %v", err, b.isDone())
+	}
+}
+
 // Whatever a broker sends, the channel neither panics nor waits.
 func FuzzChannelFrame(f *testing.F) {
 	frame := func(m method, arguments ...byte) []byte {

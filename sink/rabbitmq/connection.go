@@ -102,7 +102,7 @@ func connect(cfg *Config, log *slog.Logger) (*connection, error) {
 		if said := new(amqp.Error); !overdue.Stop() && !(errors.As(err, &said) && said.Server) {
 			err = fmt.Errorf("no answer within connect_timeout (%v)", cfg.ConnectTimeout)
 		}
-		return nil, explainLogin(uri, err)
+		return nil, explainLogin(address, uri, err)
 	}
 	log.Info("connected to RabbitMQ", "address", address, "vhost", uri.Vhost)
 	return c, nil

@@ -126,12 +126,12 @@ func explainDial(address string, err error) error {
 	return penstock.WithHint(err, "see that the broker runs and url names it; the relay tries again by itself")
 }
 
-func explainLogin(uri amqp.URI, err error) error {
+func explainLogin(address string, uri amqp.URI, err error) error {
 	var e *amqp.Error
-	if !errors.As(err, &e) {
-		return fmt.Errorf("log in to RabbitMQ at %s: %w", uri.Host, err)
+	if !errors.As(err, &e) || !e.Server && e.Code != amqp.AccessRefused {
+		return penstock.WithHint(fmt.Errorf("log in to RabbitMQ at %s: %w", address, err), "see that it is RabbitMQ that answers there; the relay tries again by itself")
 	}
-	err = fmt.Errorf("log in to RabbitMQ at %s: %s", uri.Host, said(e))
+	err = fmt.Errorf("log in to RabbitMQ at %s: %s", address, said(e))
 	switch {
 	case e == amqp.ErrVhost || e.Code == amqp.NotAllowed:
 		return penstock.WithHint(err, "see that the virtual host %q exists and that user %q may use it", uri.Vhost, uri.Username)

@@ -80,7 +80,7 @@ func TestAttemptsAreSpacedOut(t *testing.T) {
 	s := open(t, room.config(t, proxy.Addr()))
 	const sends = 500
 	for range sends {
-		wantUnavailable(t, s.Send(patient(t), orders(1)), "connect")
+		wantUnavailable(t, s.Send(patient(t), orders(1)), "RabbitMQ at "+proxy.Addr())
 	}
 	if n := proxy.Accepted(); n >= sends/2 {
 		t.Errorf("%d Sends made %d connections", sends, n)

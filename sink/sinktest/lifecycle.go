@@ -11,7 +11,7 @@ import (
 
 // concurrentSends: Send is called from several goroutines at once.
 func concurrentSends(e *env) {
-	const senders, sends, batch = 8, 10, 100
+	const senders, sends, batch = 8, 5, 60
 	s := e.open()
 	var (
 		mu      sync.Mutex
