@@ -29,6 +29,7 @@ type line struct {
 	config   string // a penstock.yaml
 	airline  demo.Airline
 	broker   readback.Broker
+	queue    string // or stream
 	flights  []demo.Flight
 
 	mu       sync.Mutex
@@ -94,8 +95,8 @@ func newLine(t testing.TB, database, sinkURL string, flights int, lease time.Dur
 	must(t, "migrate", "--database-url", database)
 	must(t, "outbox", "create", outbox, "--database-url", database)
 
-	name := fmt.Sprintf("penstock_test_%08x", rand.Uint32())
-	if l.broker, err = readback.New(sinkURL, "", name); err != nil {
+	l.queue = fmt.Sprintf("penstock_test_%08x", rand.Uint32())
+	if l.broker, err = readback.New(sinkURL, "", l.queue); err != nil {
 		t.Fatal(err)
 	}
 	if err := l.broker.Open(t.Context(), nil); err != nil {

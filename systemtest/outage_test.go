@@ -5,6 +5,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/penstock/penstock/internal/tcpproxy"
 	"github.com/penstock/penstock/internal/testserver"
@@ -134,5 +135,29 @@ func TestStoppingWhileTheBrokerIsDown(t *testing.T) {
 	}
 	if s, ok := status(t, database, "orders"); !ok || s.Backlog != 1 || s.Settled != 0 {
 		t.Errorf("the message is not waiting: %+v", s)
+	}
+}
+
+// A second signal does not wait for a broker that took a message and does not
+// answer.
+func TestHurrying(t *testing.T) {
+	l := postgresLine(t, 1, longLease)
+	proxy, sink := through(t, l.broker.SinkURL())
+	relay := start(t, "relay", "--outbox", l.outbox, "--database-url", l.database, "--sink", sink)
+	must(t, "publish", l.outbox, "--topic", "answered", "--database-url", l.database)
+	relayed(t, l.database, l.outbox)
+	proxy.Stall(tcpproxy.ToClient)
+	must(t, "publish", l.outbox, "--topic", "unanswered", "--database-url", l.database)
+	eventually(t, "both messages in their queue", func() bool { return queueLength(t, testserver.RabbitMQURL(t), l.queue) == 2 })
+
+	relay.signal(syscall.SIGTERM)
+	relay.says("draining")
+	time.Sleep(600 * time.Millisecond) // what comes earlier counts as the first signal again
+	relay.signal(syscall.SIGTERM)
+	if o := relay.wait(); o.code != 130 || !strings.Contains(o.stderr, "hurrying") {
+		t.Errorf("exit code %d", o.code)
+	}
+	if s, ok := status(t, l.database, l.outbox); !ok || s.Backlog != 1 {
+		t.Errorf("the message without a confirmation is not waiting: %+v", s)
 	}
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"os/signal"
-	"syscall"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/config"
@@ -41,14 +39,6 @@ func (a *app) logger() (*slog.Logger, error) {
 		return slog.New(slog.NewJSONHandler(a.stderr, options)), nil
 	}
 	return nil, usage(errors.New("--log-format: use text or json"))
-}
-
-// interruptible is ctx until the first SIGINT or SIGTERM. The second one then
-// has its default effect, should a verb hang in something it cannot leave.
-func interruptible(ctx context.Context) (context.Context, func()) {
-	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop)
-	return ctx, stop
 }
 
 // asks reports whether there is somebody to ask.

@@ -6,9 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"os/signal"
-	"sync"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -159,29 +156,6 @@ func (j *relayJob) relayConfig(store penstock.Store, sink penstock.Sink, counter
 func waitable(err error) bool {
 	return errors.Is(err, penstock.ErrHeld) || errors.Is(err, context.Canceled) ||
 		errors.Is(err, context.DeadlineExceeded) || isDatabaseDown(err)
-}
-
-// onSignals calls first and second on SIGINT or SIGTERM. A third one has its
-// default effect.
-func onSignals(first, second func()) (stop func()) {
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
-	quit := make(chan struct{})
-	go func() {
-		for _, act := range []func(){first, second} {
-			select {
-			case <-signals:
-				act()
-			case <-quit:
-				return
-			}
-		}
-		signal.Stop(signals)
-	}()
-	return sync.OnceFunc(func() {
-		signal.Stop(signals)
-		close(quit)
-	})
 }
 
 func closeSink(ctx context.Context, sink penstock.Sink, log *slog.Logger) {
