@@ -3,6 +3,7 @@ package embedded
 import (
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 )
 
@@ -21,8 +22,16 @@ func newLogger(log *slog.Logger) *logger {
 	return &logger{log: log.With("component", "nats-server")}
 }
 
+// Warnf leaves out that MaxPayload is large: that is meant, and whoever runs the
+// server in a process cannot do anything about it.
+func (l *logger) Warnf(format string, v ...any) {
+	if strings.HasPrefix(format, "Maximum payloads over") {
+		return
+	}
+	l.log.Warn(fmt.Sprintf(format, v...))
+}
+
 func (l *logger) Noticef(format string, v ...any) { l.log.Debug(fmt.Sprintf(format, v...)) }
-func (l *logger) Warnf(format string, v ...any)   { l.log.Warn(fmt.Sprintf(format, v...)) }
 func (l *logger) Errorf(format string, v ...any)  { l.log.Error(fmt.Sprintf(format, v...)) }
 func (l *logger) Debugf(format string, v ...any)  { l.log.Debug(fmt.Sprintf(format, v...)) }
 func (l *logger) Tracef(format string, v ...any)  {}
