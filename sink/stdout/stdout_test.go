@@ -11,6 +11,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -116,7 +117,8 @@ func TestWriterFailsWithinALine(t *testing.T) {
 // afterwards lines are still whole.
 func TestBlockedReader(t *testing.T) {
 	r, w := io.Pipe()
-	s := stdout.New(w)
+	counted := &countingWriter{w: w}
+	s := stdout.New(counted)
 	msgs := []penstock.Message{{ID: "1"}}
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 	defer cancel()
@@ -127,6 +129,9 @@ func TestBlockedReader(t *testing.T) {
 	defer cancel()
 	if errs := s.Send(ctx, msgs); errs == nil || !penstock.IsUnavailable(errs[0]) {
 		t.Fatalf("the write that was left behind still runs, Send answers %v", errs)
+	}
+	if n := counted.begun.Load(); n != 1 {
+		t.Errorf("%d writes have begun, want one at a time", n)
 	}
 	if err := s.Close(ctx); err == nil {
 		t.Error("Close did not tell that a write is waiting")
@@ -185,4 +190,15 @@ func (w *failingWriter) Write(p []byte) (int, error) {
 		return n, w.err
 	}
 	return n, nil
+}
+
+// countingWriter counts the writes that have begun.
+type countingWriter struct {
+	w     io.Writer
+	begun atomic.Int32
+}
+
+func (c *countingWriter) Write(p []byte) (int, error) {
+	c.begun.Add(1)
+	return c.w.Write(p)
 }
