@@ -42,9 +42,3 @@ func (g *gate) close() (idle <-chan struct{}, first bool) {
 	}
 	return g.idle, true
 }
-
-func (g *gate) isClosed() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.idle != nil
-}
