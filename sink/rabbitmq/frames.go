@@ -10,7 +10,7 @@ import (
 )
 
 // The part of AMQP 0-9-1 that publishing takes: frames, five methods to write
-// and eight to read.
+// and seven to read.
 //
 //	frame = type (1 byte), channel (2), size (4), payload, 0xCE
 const (
