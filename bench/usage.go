@@ -70,8 +70,8 @@ func (r *relayRun) idle(ctx context.Context) error {
 	if err := sleepUntil(ctx, time.Now().Add(2*time.Second)); err != nil { // until it is idle
 		return err
 	}
-	before, ok := postgresCPU()
-	if !ok {
+	before := postgresCPU()
+	if len(before) == 0 {
 		return nil
 	}
 	r.Progress(fmt.Sprintf("an idle relay for %s", r.IdleFor))
@@ -79,36 +79,39 @@ func (r *relayRun) idle(ctx context.Context) error {
 	if err := sleepUntil(ctx, start.Add(r.IdleFor)); err != nil {
 		return err
 	}
-	after, _ := postgresCPU()
-	percent := 100 * (after - before).Seconds() / time.Since(start).Seconds()
+	took := time.Since(start)
+	var used time.Duration
+	for pid, now := range postgresCPU() {
+		used += now - before[pid]
+	}
+	percent := 100 * used.Seconds() / took.Seconds()
 	r.result.IdleDatabaseCPU = &percent
 	return nil
 }
 
-// postgresCPU adds up the CPU time of all PostgreSQL processes of this machine,
-// false if there are none. Other work there counts too.
-func postgresCPU() (time.Duration, bool) {
+// postgresCPU is the CPU time of every PostgreSQL process of this machine, by its
+// folder in /proc. Other work of theirs counts too.
+func postgresCPU() map[string]time.Duration {
+	used := map[string]time.Duration{}
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
-	var ticks int64
-	found := false
 	for _, path := range stats {
 		text, err := os.ReadFile(path)
 		if err != nil {
 			continue
 		}
-		name, rest, ok := strings.Cut(string(text), ") ")
+		name, _, ok := strings.Cut(string(text), ") ")
 		if !ok || !strings.HasSuffix(name, "(postgres") {
 			continue
 		}
-		fields := strings.Fields(rest) // from the third field on
-		if len(fields) < 13 {
+		// Nanoseconds on a CPU; stat itself counts in hundredths of a second.
+		sched, err := os.ReadFile(filepath.Join(filepath.Dir(path), "schedstat"))
+		if err != nil {
 			continue
 		}
-		user, _ := strconv.ParseInt(fields[11], 10, 64)
-		system, _ := strconv.ParseInt(fields[12], 10, 64)
-		ticks += user + system
-		found = true
+		first, _, _ := strings.Cut(string(sched), " ")
+		if ns, err := strconv.ParseInt(first, 10, 64); err == nil {
+			used[path] = time.Duration(ns)
+		}
 	}
-	const perSecond = 100 // USER_HZ, the same on every Linux that Go runs on
-	return time.Duration(ticks) * time.Second / perSecond, found
+	return used
 }

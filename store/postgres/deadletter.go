@@ -109,6 +109,7 @@ func (src *Source) fetchRetries(ctx context.Context, sess *session, limit pensto
 // querier is what both a connection and the pool can do.
 type querier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
 // queryLetters runs a statement that returns seq, created_at, id, key, topic,
@@ -150,7 +151,7 @@ func (s *Store) queryLetters(ctx context.Context, q querier, sql string, args ..
 func (s *Store) subscription(ctx context.Context, outbox, name string) (id int64, err error) {
 	err = s.pool.QueryRow(ctx, "select id from "+s.table("_subscription")+" where outbox = $1 and name = $2", outbox, name).Scan(&id)
 	if errors.Is(err, pgx.ErrNoRows) {
-		if _, missing := s.outboxUID(ctx, outbox); missing != nil {
+		if _, missing := s.outboxUID(ctx, s.pool, outbox); missing != nil {
 			return 0, missing
 		}
 		return 0, penstock.WithHint(fmt.Errorf("outbox %q has no subscription %q", outbox, name), "penstock status shows those there are")

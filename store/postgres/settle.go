@@ -54,27 +54,34 @@ func (src *Source) Close(ctx context.Context) error {
 	src.writing.Lock()
 	defer src.writing.Unlock()
 	src.mu.Lock()
-	sess, closed := src.sess, src.closed
+	closed := src.closed
 	src.mu.Unlock()
 	if closed {
 		return nil
 	}
 	var err error
 	if !src.req.Ephemeral {
-		if sess, err = src.session(ctx); err == nil {
-			src.mu.Lock()
-			w := src.leading()
-			src.mu.Unlock()
-			w.release = true
-			err = src.persist(ctx, sess, w)
-		}
+		err = src.release(ctx)
 	}
 	src.mu.Lock()
 	src.closed = true
-	sess = src.sess
+	sess := src.sess
 	src.mu.Unlock()
 	sess.kill()
 	return err
+}
+
+// release writes a cursor whose lease is over.
+func (src *Source) release(ctx context.Context) error {
+	sess, err := src.session(ctx)
+	if err != nil {
+		return err
+	}
+	src.mu.Lock()
+	w := src.leading()
+	src.mu.Unlock()
+	w.release = true
+	return src.persist(ctx, sess, w)
 }
 
 // note marks batches as settled. Those of an earlier session are passed over:
@@ -165,9 +172,7 @@ func (src *Source) persist(ctx context.Context, sess *session, w write) error {
 	}
 	// The write has used up an xid that was assigned after high was read.
 	src.low = max(src.low, w.high)
-	for _, seq := range w.retried {
-		src.landed = append(src.landed, seq)
-	}
+	src.landed = append(src.landed, w.retried...)
 	return nil
 }
 

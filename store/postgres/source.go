@@ -75,16 +75,17 @@ func (s *Store) Subscribe(ctx context.Context, req penstock.Subscribe) (penstock
 	if err := s.ready(ctx); err != nil {
 		return nil, err
 	}
-	uid, err := s.outboxUID(ctx, req.Outbox)
-	if err != nil {
-		return nil, err
-	}
-	src := &Source{store: s, req: req, uid: uid}
+	// On its own connections from the first question on: one of the pool's may
+	// have died since it was used last.
 	sess, err := s.newSession(ctx, req.Outbox)
 	if err != nil {
 		return nil, err
 	}
-	start, err := startingCursor(ctx, sess, req.Start)
+	src := &Source{store: s, req: req}
+	var start cursor
+	if src.uid, err = s.outboxUID(ctx, sess.write, req.Outbox); err == nil {
+		start, err = startingCursor(ctx, sess, req.Start)
+	}
 	if err == nil && !req.Ephemeral {
 		start, err = src.acquire(ctx, sess, start)
 	}

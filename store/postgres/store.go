@@ -164,9 +164,9 @@ func validName(name string) error {
 }
 
 // outboxUID reads the prefix of an outbox's derived message ids.
-func (s *Store) outboxUID(ctx context.Context, name string) (string, error) {
+func (s *Store) outboxUID(ctx context.Context, q querier, name string) (string, error) {
 	var uid string
-	err := s.pool.QueryRow(ctx, "select uid from "+s.table("_outbox")+" where name = $1", name).Scan(&uid)
+	err := q.QueryRow(ctx, "select uid from "+s.table("_outbox")+" where name = $1", name).Scan(&uid)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return "", noOutbox(name)
 	}

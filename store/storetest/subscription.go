@@ -30,11 +30,11 @@ func fromNow(e *env) {
 	r := e.subscribe(penstock.Subscribe{Start: penstock.FromNow})
 	r.want()
 	e.publish(messages("after", 2)...)
-	b := r.want("after0", "after1")
+	r.want("after0", "after1")
 	r = r.again() // where it began is durable
 	r.want("after0", "after1")
 	r = r.again()
-	b = r.want("after0", "after1")
+	b := r.want("after0", "after1")
 	r.settle(b...)
 	r.again().want()
 }
