@@ -156,7 +156,7 @@ func (s *Store) subscription(ctx context.Context, outbox, name string) (id int64
 		}
 		return 0, penstock.WithHint(fmt.Errorf("outbox %q has no subscription %q", outbox, name), "penstock status shows those there are")
 	}
-	return id, explain(err)
+	return id, s.explain(err)
 }
 
 // DeadLetters returns up to limit dead letters, oldest first, but those that are
@@ -171,7 +171,7 @@ func (s *Store) DeadLetters(ctx context.Context, outbox, subscription string, li
 	}
 	letters, err := s.queryLetters(ctx, s.pool, "select seq, created_at, id, key, topic, headers, payload, attempt, error, died_at from "+
 		s.table("_dead_letter")+" where subscription = $1 and not retry order by died_at, seq limit $2", id, limit)
-	return letters, explain(err)
+	return letters, s.explain(err)
 }
 
 // RetryDeadLetters marks dead letters to be sent again.
@@ -184,5 +184,5 @@ func (s *Store) RetryDeadLetters(ctx context.Context, outbox, subscription strin
 		return 0, err
 	}
 	tag, err := s.pool.Exec(ctx, "update "+s.table("_dead_letter")+" set retry = true where subscription = $1 and not retry and seq = any ($2)", id, seqs)
-	return int(tag.RowsAffected()), explain(err)
+	return int(tag.RowsAffected()), s.explain(err)
 }

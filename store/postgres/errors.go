@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/penstock/penstock"
@@ -26,9 +27,10 @@ func explain(err error) error {
 		pg      *pgconn.PgError
 		connect *pgconn.ConnectError
 		dial    *net.OpError
+		hinted  *penstock.HintError
 	)
 	switch {
-	case err == nil, errors.Is(err, context.Canceled):
+	case err == nil, errors.Is(err, context.Canceled), errors.As(err, &hinted):
 		return err
 	case errors.As(err, &pg):
 		switch pg.Code {
@@ -51,6 +53,16 @@ func explain(err error) error {
 		return penstock.WithHint(err, "is PostgreSQL running there and reachable?")
 	}
 	return err
+}
+
+// explain is the function of that name; after an error that is not the server's it
+// also lets go of the pool's idle connections, which have probably died with the
+// one that failed.
+func (s *Store) explain(err error) error {
+	if err != nil && sqlState(err) == "" && !errors.Is(err, context.Canceled) && !errors.Is(err, pgx.ErrNoRows) {
+		s.pool.Reset()
+	}
+	return explain(err)
 }
 
 // publishError turns the server's refusal of a message into what the producer can

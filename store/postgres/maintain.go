@@ -66,13 +66,13 @@ func (s *Store) Maintain(ctx context.Context, outbox string) error {
 		// Do not rotate for nothing while a subscription is behind.
 		var unsettled bool
 		if err := s.pool.QueryRow(ctx, "select "+s.table("_behind")+"($1, $2)", outbox, current.Slot).Scan(&unsettled); err != nil {
-			return explain(err)
+			return s.explain(err)
 		}
 		give = !unsettled
 	}
 	var slot *int
 	if err := s.pool.QueryRow(ctx, "select "+s.table("_rotate")+"($1, $2)", outbox, give).Scan(&slot); err != nil {
-		return explain(err)
+		return s.explain(err)
 	}
 	if give && slot != nil {
 		if current.table < idleBytes {
@@ -91,7 +91,7 @@ func (s *Store) reclaim(ctx context.Context, outbox string, slot int, care *care
 	}
 	var done bool
 	if err := s.pool.QueryRow(ctx, "select "+s.table("_reclaim")+"($1, $2)", outbox, slot).Scan(&done); err != nil {
-		return explain(err)
+		return s.explain(err)
 	}
 	if done {
 		delete(care.refused, slot)
@@ -109,5 +109,5 @@ func (s *Store) reclaimCursor(ctx context.Context, care *caretaker, now time.Tim
 	}
 	care.cursorAfter = now.Add(10 * time.Second)
 	_, err := s.pool.Exec(ctx, "select "+s.table("_reclaim_cursor")+"()")
-	return explain(err)
+	return s.explain(err)
 }

@@ -22,11 +22,11 @@ const migrationLock = 0x70656e73 // "pens"
 func (s *Store) Migrate(ctx context.Context) error {
 	conn, err := s.pool.Acquire(ctx)
 	if err != nil {
-		return explain(err)
+		return s.explain(err)
 	}
 	defer conn.Release()
 	if _, err := conn.Exec(ctx, "select pg_advisory_lock($1, hashtext($2))", migrationLock, s.schema); err != nil {
-		return explain(err)
+		return s.explain(err)
 	}
 	defer func() {
 		_, _ = conn.Exec(context.WithoutCancel(ctx), "select pg_advisory_unlock($1, hashtext($2))", migrationLock, s.schema)
@@ -35,11 +35,11 @@ func (s *Store) Migrate(ctx context.Context) error {
 	// where an administrator has made this one.
 	var exists bool
 	if err := conn.QueryRow(ctx, "select exists (select from pg_namespace where nspname = $1)", s.schema).Scan(&exists); err != nil {
-		return explain(err)
+		return s.explain(err)
 	}
 	if !exists {
 		if _, err := conn.Exec(ctx, "create schema "+pgx.Identifier{s.schema}.Sanitize()); err != nil {
-			return explain(err)
+			return s.explain(err)
 		}
 	}
 	config := s.config.ConnConfig.Copy()
@@ -54,13 +54,13 @@ func (s *Store) Migrate(ctx context.Context) error {
 	}
 	current, err := provider.GetDBVersion(ctx)
 	if err != nil {
-		return explain(err)
+		return s.explain(err)
 	}
 	if current > schemaVersion() {
 		return compareVersions(current)
 	}
 	if _, err := provider.Up(ctx); err != nil {
-		return explain(err)
+		return s.explain(err)
 	}
 	s.checked.Store(false)
 	return s.ready(ctx)
@@ -100,7 +100,7 @@ func (s *Store) checkVersion(ctx context.Context) error {
 		return penstock.WithHint(fmt.Errorf("%w: there is no schema %q", penstock.ErrNotMigrated, s.schema), "run: penstock migrate")
 	}
 	if err != nil {
-		return explain(err)
+		return s.explain(err)
 	}
 	return compareVersions(current)
 }

@@ -135,6 +135,7 @@ func (src *Source) session(ctx context.Context) (*session, error) {
 	case !sess.dead.Load():
 		return sess, nil
 	}
+	src.store.pool.Reset() // what cut this session has cut its idle connections too
 	fresh, err := src.store.newSession(ctx, src.req.Outbox)
 	if err != nil {
 		return nil, err

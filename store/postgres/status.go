@@ -23,7 +23,7 @@ func (s *Store) segments(ctx context.Context, outbox string) (high int64, curren
 	rows, err := s.pool.Query(ctx, "select coalesce(pg_sequence_last_value($2::text::regclass), 0), slot, pg_relation_size(oid), pg_table_size(oid), pg_total_relation_size(oid), "+
 		"slot = pg_sequence_last_value($3::text::regclass) from "+s.table("_segments")+"($1) order by slot", outbox, quoted(".seq"), quoted(".slot"))
 	if err != nil {
-		return 0, nil, nil, explain(err)
+		return 0, nil, nil, s.explain(err)
 	}
 	all, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (seg segment, err error) {
 		return seg, row.Scan(&high, &seg.Slot, &seg.rows, &seg.table, &seg.Bytes, &seg.Current)
@@ -32,7 +32,7 @@ func (s *Store) segments(ctx context.Context, outbox string) (high int64, curren
 		return 0, nil, nil, noOutbox(outbox)
 	}
 	if err != nil {
-		return 0, nil, nil, explain(err)
+		return 0, nil, nil, s.explain(err)
 	}
 	for i := range all {
 		if all[i].Current {
@@ -50,11 +50,11 @@ func (s *Store) Status(ctx context.Context) ([]penstock.OutboxStatus, error) {
 	}
 	rows, err := s.pool.Query(ctx, "select name from "+s.table("_outbox")+" order by name collate \"C\"")
 	if err != nil {
-		return nil, explain(err)
+		return nil, s.explain(err)
 	}
 	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
-		return nil, explain(err)
+		return nil, s.explain(err)
 	}
 	result := make([]penstock.OutboxStatus, 0, len(names))
 	for _, name := range names {
@@ -82,7 +82,7 @@ func (s *Store) outboxStatus(ctx context.Context, name string) (penstock.OutboxS
 	}
 	rows, err := s.pool.Query(ctx, "select id, name from "+s.table("_subscription")+" where outbox = $1 order by name", name)
 	if err != nil {
-		return status, explain(err)
+		return status, s.explain(err)
 	}
 	type subscription struct {
 		ID   int64
@@ -90,12 +90,12 @@ func (s *Store) outboxStatus(ctx context.Context, name string) (penstock.OutboxS
 	}
 	subscriptions, err := pgx.CollectRows(rows, pgx.RowToStructByPos[subscription])
 	if err != nil {
-		return status, explain(err)
+		return status, s.explain(err)
 	}
 	for _, sub := range subscriptions {
 		one, err := s.subscriptionStatus(ctx, name, sub.ID)
 		if err != nil {
-			return status, explain(err)
+			return status, s.explain(err)
 		}
 		one.Subscription = sub.Name
 		status.Subscriptions = append(status.Subscriptions, one)

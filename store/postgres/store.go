@@ -107,7 +107,7 @@ func (s *Store) CreateOutbox(ctx context.Context, name string) error {
 	if sqlState(err) == "42P07" || sqlState(err) == "23505" {
 		return fmt.Errorf("%w: %q", penstock.ErrOutboxExists, name)
 	}
-	return explain(err)
+	return s.explain(err)
 }
 
 // DropOutbox removes an outbox with everything in it.
@@ -119,7 +119,7 @@ func (s *Store) DropOutbox(ctx context.Context, name string) error {
 	if sqlState(err) == "42P01" {
 		return noOutbox(name)
 	}
-	return explain(err)
+	return s.explain(err)
 }
 
 // DropSchema removes the schema with every outbox in it, and whatever else
@@ -127,7 +127,7 @@ func (s *Store) DropOutbox(ctx context.Context, name string) error {
 func (s *Store) DropSchema(ctx context.Context) error {
 	_, err := s.pool.Exec(ctx, "drop schema if exists "+pgx.Identifier{s.schema}.Sanitize()+" cascade")
 	s.checked.Store(false)
-	return explain(err)
+	return s.explain(err)
 }
 
 // ready checks once that the server and the schema can be used.
@@ -137,7 +137,7 @@ func (s *Store) ready(ctx context.Context) error {
 	}
 	var server int
 	if err := s.pool.QueryRow(ctx, "select current_setting('server_version_num')::int").Scan(&server); err != nil {
-		return explain(err)
+		return s.explain(err)
 	}
 	if server < oldestServer {
 		return penstock.WithHint(fmt.Errorf("the server is PostgreSQL %d", server/10000), "Penstock needs PostgreSQL 14 or newer")
@@ -170,5 +170,5 @@ func (s *Store) outboxUID(ctx context.Context, q querier, name string) (string, 
 	if errors.Is(err, pgx.ErrNoRows) {
 		return "", noOutbox(name)
 	}
-	return uid, explain(err)
+	return uid, s.explain(err)
 }
