@@ -141,10 +141,10 @@ func (t *timing) commit(i int) {
 // arrive reads the message's number from its payload.
 func (t *timing) arrive(payload []byte) {
 	now := time.Now()
-	if len(payload) < 20 {
+	if len(payload) < digits {
 		return // the warm-up
 	}
-	i, err := strconv.Atoi(string(payload[:20]))
+	i, err := strconv.Atoi(string(payload[:digits]))
 	if err != nil || i >= len(t.arrived) {
 		return
 	}

@@ -1,25 +1,33 @@
 package bench
 
 import (
+	"bytes"
 	"context"
-	"fmt"
+	"strconv"
 
 	"github.com/penstock/penstock"
 )
 
+// digits of its number that a payload begins with, if it is large enough.
+const digits = 20
+
 // messages makes n messages, numbered from first.
 func (r *relayRun) messages(first, n int) []penstock.Message {
 	msgs := make([]penstock.Message, n)
-	filler := make([]byte, max(r.PayloadBytes-20, 0))
-	for i := range filler {
-		filler[i] = 'a' + byte(i%26)
-	}
+	payloads := bytes.Repeat([]byte("abcdefghij"), (n*r.PayloadBytes+9)/10)
 	for i := range msgs {
 		number := first + i
-		payload := append(fmt.Appendf(nil, "%020d", number)[:min(20, r.PayloadBytes)], filler...)
+		payload := payloads[i*r.PayloadBytes : (i+1)*r.PayloadBytes : (i+1)*r.PayloadBytes]
+		if r.PayloadBytes >= digits {
+			digit := number
+			for at := digits - 1; at >= 0; at-- {
+				payload[at] = '0' + byte(digit%10)
+				digit /= 10
+			}
+		}
 		msgs[i] = penstock.Message{Topic: "bench", Payload: payload}
 		if r.Keys > 0 {
-			msgs[i].Key = fmt.Sprintf("key-%d", number%r.Keys)
+			msgs[i].Key = "key-" + strconv.Itoa(number%r.Keys)
 		}
 	}
 	return msgs

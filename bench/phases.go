@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -66,6 +67,7 @@ func (r *relayRun) brokerCeiling(ctx context.Context) (rate float64, err error) 
 	if err := warmUp(ctx, sink); err != nil {
 		return 0, err
 	}
+	prefix := fmt.Sprintf("%s-%d-", r.Outbox, r.phases) // about as long as a derived id
 	start := time.Now()
 	for range senders {
 		wg.Go(func() {
@@ -76,7 +78,7 @@ func (r *relayRun) brokerCeiling(ctx context.Context) (rate float64, err error) 
 				}
 				msgs := r.messages(first, min(batch, r.Messages-first))
 				for i := range msgs {
-					msgs[i].ID = fmt.Sprintf("ceiling-%d-%d", r.phases, first+i)
+					msgs[i].ID = prefix + strconv.Itoa(first+i)
 					msgs[i].Attempt, msgs[i].CreatedAt = 1, start
 				}
 				if err := errors.Join(sink.Send(ctx, msgs)...); err != nil {
@@ -126,7 +128,8 @@ func (r *relayRun) readCeiling(ctx context.Context) (float64, error) {
 	}
 }
 
-// drain runs the relay until the backlog is confirmed and settled.
+// drain runs the relay until the backlog is confirmed and settled. The rate is that
+// of the confirms, as the ceiling's is.
 func (r *relayRun) drain(ctx context.Context) (rate float64, err error) {
 	sink, _, close, err := r.open(ctx)
 	if err != nil {
@@ -136,7 +139,7 @@ func (r *relayRun) drain(ctx context.Context) (rate float64, err error) {
 	if err := warmUp(ctx, sink); err != nil {
 		return 0, err
 	}
-	count := &counter{want: int64(r.Messages), reached: make(chan struct{})}
+	count := &counter{want: int64(r.Messages), confirmed: make(chan time.Time, 1), settled: make(chan struct{})}
 	usage := startUsage()
 	start := time.Now()
 	stop, err := r.startRelay(ctx, sink, count)
@@ -144,11 +147,11 @@ func (r *relayRun) drain(ctx context.Context) (rate float64, err error) {
 		return 0, err
 	}
 	select {
-	case <-count.reached:
+	case <-count.settled:
 	case <-ctx.Done():
 		return 0, errors.Join(ctx.Err(), stop())
 	}
-	took := time.Since(start)
+	took := (<-count.confirmed).Sub(start)
 	cpu, rss := usage.stop()
 	r.result.CPUSecondsPer100k = max(r.result.CPUSecondsPer100k, cpu.Seconds()/float64(r.Messages)*100_000)
 	r.result.PeakRSSMB = max(r.result.PeakRSSMB, rss)
@@ -158,19 +161,32 @@ func (r *relayRun) drain(ctx context.Context) (rate float64, err error) {
 	return float64(r.Messages) / took.Seconds(), stop()
 }
 
-// counter is an observer that tells when all is settled.
+// counter is an observer that tells when all is confirmed, and when all is settled.
 type counter struct {
-	want    int64
-	settled atomic.Int64
-	reached chan struct{}
+	want               int64
+	delivered, counted atomic.Int64
+	confirmed          chan time.Time // has room for one
+	settled            chan struct{}
 }
 
-func (c *counter) Sent(int, int, int) {}
-func (c *counter) InFlight(int)       {}
-func (c *counter) Settled(n int) {
-	if total := c.settled.Add(int64(n)); total >= c.want && total-int64(n) < c.want {
-		close(c.reached)
+func (c *counter) InFlight(int) {}
+
+func (c *counter) Sent(delivered, _, _ int) {
+	if reaches(&c.delivered, delivered, c.want) {
+		c.confirmed <- time.Now()
 	}
+}
+
+func (c *counter) Settled(n int) {
+	if reaches(&c.counted, n, c.want) {
+		close(c.settled)
+	}
+}
+
+// reaches adds n and says whether that was what made it want or more.
+func reaches(sum *atomic.Int64, n int, want int64) bool {
+	total := sum.Add(int64(n))
+	return total >= want && total-int64(n) < want
 }
 
 // caughtUp waits until the outbox is as small as it was, with the snapshot still

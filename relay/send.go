@@ -77,13 +77,28 @@ func (s *session) next(ctx context.Context, r *run) bool {
 func (s *session) take(r *run) bool {
 	now := time.Now()
 	s.lanes.wake(now)
-	count := s.maySend(now)
+	count := min(s.maySend(now), s.share())
 	taken := count > 0 && s.lanes.take(r, count, max(s.cfg.MaxInFlightBytes/8, 1))
 	if taken {
 		r.era, r.spell, r.probe = s.era, s.lease.spell, s.pause.begin()
 	}
 	s.setAlarm(now)
 	return taken
+}
+
+// leastShare is the most messages of different keys that go into one Send however
+// few keys there are.
+const leastShare = 32
+
+// share is one sender's part of the keys that have messages. A key goes on only
+// when the whole Send has returned that carries its message; where every key has
+// one message on the way, a Send that took all of them would leave the sink idle
+// until the last is confirmed.
+func (s *session) share() int {
+	if s.lanes.wholeLanes || s.lanes.loose.head != nil {
+		return s.cfg.MaxBatch
+	}
+	return max(leastShare, len(s.lanes.byKey)/s.cfg.Senders)
 }
 
 // maySend is how many messages the next Send may have.

@@ -52,8 +52,8 @@ func (a *app) benchRelayCommand() *cobra.Command {
 
   read_ceiling    how fast the backlog can be fetched, sent nowhere
   broker_ceiling  how fast the broker confirms the same messages from memory
-  relay           a relay that drains the backlog, from its start until the last
-                  message is confirmed and its cursor is stored
+  relay           a relay that drains the backlog, from its start until the
+                  broker has confirmed the last message
   ratio           relay / broker_ceiling
   latency_ms      from the commit's answer to a consumer of the broker, at a
                   steady rate of single-message transactions

@@ -57,6 +57,7 @@ type position struct {
 	high   int64   // of the window, while paging
 	rebase *rebase // not nil after a restore, until what was there is read
 	bytes  int     // average size of a message, for the next page
+	count  int     // messages of the last page that had any
 }
 
 // rebase is the way from another cluster's cursor to one of this cluster's.
@@ -208,7 +209,7 @@ func (src *Source) fetchNext(ctx context.Context, sess *session, limit penstock.
 	}
 	more := sess.at.paging() || sess.at.rebase != nil
 	if n := len(page.messages); n > 0 {
-		next.bytes = max(1, page.bytes/n)
+		next.bytes, next.count = max(1, page.bytes/n), n
 	}
 	sess.at = next
 	if len(page.messages) == 0 && more {
