@@ -6,8 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/penstock/penstock/config"
 	"github.com/penstock/penstock/store/postgres"
 )
@@ -61,15 +59,13 @@ func (r *run) openDatabase(ctx context.Context) (err error) {
 	return nil
 }
 
-// dropSchema removes Penstock's tables: a store leaves them, because nobody but
-// the demo makes them for a minute.
+// dropSchema removes Penstock's tables, which were made for this run.
 func (r *run) dropSchema(ctx context.Context) error {
-	conn, err := pgx.Connect(ctx, r.DatabaseURL)
-	if err != nil {
-		return fmt.Errorf("dropping schema %s: %w", r.Schema, err)
+	s, ok := r.store.(interface{ DropSchema(context.Context) error })
+	if !ok {
+		return nil
 	}
-	defer conn.Close(ctx)
-	if _, err := conn.Exec(ctx, "drop schema if exists "+pgx.Identifier{r.Schema}.Sanitize()+" cascade"); err != nil {
+	if err := s.DropSchema(ctx); err != nil {
 		return fmt.Errorf("dropping schema %s: %w", r.Schema, err)
 	}
 	return nil
