@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -304,11 +305,19 @@ func (s *session) updatePause(r *run, now time.Time) {
 
 	switch {
 	case prolonged && !wasOn:
-		s.pauseLog.Log(slog.LevelWarn, "the sink is unavailable; the subscription pauses and resumes by itself", "err", r.unavailable, "next_probe_in", next,
-			"hint", "is the broker up, and reachable with the configured URL?")
+		s.pauseLog.Log(slog.LevelWarn, "the sink is unavailable; the subscription pauses and resumes by itself", "err", withHint(r.unavailable), "next_probe_in", next)
 	case prolonged:
 		s.downLog.Log(slog.LevelWarn, "the sink is still unavailable", "err", r.unavailable, "for", now.Sub(since).Round(time.Millisecond), "next_probe_in", next)
 	case wasOn && !isOn:
 		s.backLog.Log(slog.LevelInfo, "the sink is back", "after", now.Sub(since).Round(time.Millisecond))
 	}
+}
+
+// withHint adds the next step to an outage, unless the sink has named one.
+func withHint(err error) error {
+	var hinted *penstock.HintError
+	if errors.As(err, &hinted) {
+		return err
+	}
+	return penstock.WithHint(err, "is the broker up, and reachable with the configured URL?")
 }

@@ -164,7 +164,7 @@ func (s *session) maintainLoop(ctx context.Context) {
 		err := s.cfg.Maintain(call)
 		cancel()
 		if err != nil && ctx.Err() == nil {
-			s.maintainLog.Log(slog.LevelWarn, "housekeeping failed; messages flow, but space is not freed", "err", err)
+			s.maintainLog.Log(slog.LevelWarn, "housekeeping failed; space is not freed until it succeeds", "err", err)
 		}
 	}
 }

@@ -47,7 +47,7 @@ airline's own table:
 By default all of it happens in this process, on SQLite and the embedded NATS
 server, in a temporary directory that is removed at the end (so its commits are
 not flushed to disk one by one; with --keep or sqlite:FILE they are).
---database-url and --sink run the same thing on real servers, with schemas,
+--database-url (or PENSTOCK_DATABASE_URL, if it is set) and --sink run the same thing on real servers, with schemas,
 queues and streams of its own that are removed at the end, too, unless --keep is
 given.
 

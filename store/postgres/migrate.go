@@ -7,6 +7,7 @@ import (
 	"io/fs"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/database"
@@ -37,7 +38,11 @@ func (s *Store) Migrate(ctx context.Context) error {
 	if err := conn.QueryRow(ctx, "select exists (select from pg_namespace where nspname = $1)", s.schema).Scan(&exists); err != nil {
 		return s.explain(err)
 	}
-	if !exists {
+	if exists {
+		if err := s.mayMigrate(ctx, conn); err != nil {
+			return err
+		}
+	} else {
 		if _, err := conn.Exec(ctx, "create schema "+pgx.Identifier{s.schema}.Sanitize()); err != nil {
 			return s.explain(err)
 		}
@@ -64,6 +69,21 @@ func (s *Store) Migrate(ctx context.Context) error {
 	}
 	s.checked.Store(false)
 	return s.ready(ctx)
+}
+
+// mayMigrate says who can, if this role cannot.
+func (s *Store) mayMigrate(ctx context.Context, conn *pgxpool.Conn) error {
+	var may bool
+	var owner string
+	err := conn.QueryRow(ctx, `select has_schema_privilege(oid, 'usage') and has_schema_privilege(oid, 'create'), pg_get_userbyid(nspowner)
+		from pg_namespace where nspname = $1`, s.schema).Scan(&may, &owner)
+	if err != nil {
+		return s.explain(err)
+	}
+	if !may {
+		return penstock.WithHint(fmt.Errorf("this role may not create tables in schema %q", s.schema), "run penstock migrate as the schema's owner, %s", owner)
+	}
+	return nil
 }
 
 func newProvider(db *sql.DB) (*goose.Provider, error) {

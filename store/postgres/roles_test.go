@@ -128,6 +128,35 @@ func TestRelayRoleCanRelayAndNotPublish(t *testing.T) {
 	}
 }
 
+// A string payload arrives as it is written, backslashes and all.
+func TestPublishText(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, postgres.Options{})
+	const payload = `{"path": "C:\\temp", "lines": "a\nb", "quote": "\"", "e": "\u00e9"}`
+	f.exec("select penstock.publish('orders', '" + payload + "')")
+	f.exec("select penstock.publish('orders', $1::text)", payload)
+	f.exec("select penstock.publish('orders', payload => $1::json::text, key => 'k')", payload)
+	f.exec("select penstock.publish('orders', convert_to($1, 'UTF8'))", payload)
+	f.exec("insert into penstock.orders (payload) values (convert_to($1, 'UTF8'))", payload)
+	f.exec("select penstock.publish('orders', '{\"a\": \"\\\\\"}'::jsonb)")
+	f.wantDrain(f.subscribe(), payload, payload, payload, payload, payload, `{"a": "\\"}`)
+}
+
+func TestDropSubscription(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, postgres.Options{})
+	src := f.subscribe()
+	f.insert(f.conn, "k", "one")
+	f.exec("select penstock.drop_subscription('orders', 'sub')")
+	if err := src.Renew(f.ctx); !errors.Is(err, penstock.ErrFenced) {
+		t.Errorf("Renew of a dropped subscription: got %v, want ErrFenced", err)
+	}
+	f.wantDrain(f.subscribe(), "one") // a new one of the name begins anew
+	if _, err := f.conn.Exec(f.ctx, "select penstock.drop_subscription('orders', 'other')"); err == nil || !strings.Contains(err.Error(), "42704") {
+		t.Errorf("got %v, want undefined_object", err)
+	}
+}
+
 func TestPublishThroughDatabaseSQL(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, postgres.Options{})

@@ -67,7 +67,10 @@ func Open(ctx context.Context, url string, opts Options) (*Store, error) {
 	}
 	config, err := pgxpool.ParseConfig(url)
 	if err != nil {
-		return nil, penstock.WithHint(err, "a database URL looks like postgres://user:password@host:5432/database")
+		// Without what pgx says: it repeats the URL, and with it perhaps a password
+		// that was not where passwords are.
+		return nil, &penstock.FieldError{Field: "database URL", Problem: "cannot be read",
+			Hint: "write postgres://user:password@host:5432/database, special characters as %XX, and options such as sslmode with values that libpq has"}
 	}
 	if config.ConnConfig.ConnectTimeout == 0 {
 		config.ConnConfig.ConnectTimeout = 10 * time.Second

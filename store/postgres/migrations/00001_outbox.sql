@@ -178,6 +178,37 @@ begin
 end $$;
 -- +goose StatementEnd
 
+-- The same for text and JSON, as UTF-8. Without these a string would be read as the
+-- text form of bytea, in which a backslash begins an escape.
+-- +goose StatementBegin
+create function publish(outbox text, payload text, key text default null, topic text default '',
+                        headers jsonb default null, id text default null) returns void
+language sql set search_path from current as $$
+    select publish(outbox, convert_to(payload, 'UTF8'), key, topic, headers, id)
+$$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+create function publish(outbox text, payload jsonb, key text default null, topic text default '',
+                        headers jsonb default null, id text default null) returns void
+language sql set search_path from current as $$
+    select publish(outbox, convert_to(payload::text, 'UTF8'), key, topic, headers, id)
+$$;
+-- +goose StatementEnd
+
+-- drop_subscription removes a subscription with its cursor and dead letters; what
+-- only it had not settled can then be reclaimed. Error: 42704 (undefined_object).
+-- +goose StatementBegin
+create function drop_subscription(outbox text, name text) returns void
+language plpgsql set search_path from current as $$
+begin
+    delete from _subscription s where s.outbox = drop_subscription.outbox and s.name = drop_subscription.name;
+    if not found then
+        raise exception 'the outbox % has no subscription %', quote_literal(outbox), quote_literal(name) using errcode = '42704';
+    end if;
+end $$;
+-- +goose StatementEnd
+
 -- grant_producer lets a role publish to one outbox and do nothing else: it can
 -- insert the columns that belong to it, but neither read nor choose xid or seq.
 -- +goose StatementBegin
@@ -188,7 +219,8 @@ begin
     execute format('grant insert (id, key, topic, headers, payload) on table %s to %I', _q(outbox), role);
     execute format('grant usage on sequence %s to %I', _q('_' || outbox || '.seq'), role);
     execute format('grant select on sequence %s to %I', _q('_' || outbox || '.slot'), role);
-    execute format('grant execute on function publish(text, bytea, text, text, jsonb, text) to %I', role);
+    execute format('grant execute on function publish(text, bytea, text, text, jsonb, text), publish(text, text, text, text, jsonb, text),
+                    publish(text, jsonb, text, text, jsonb, text) to %I', role);
 end $$;
 -- +goose StatementEnd
 
