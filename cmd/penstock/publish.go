@@ -150,7 +150,7 @@ func (a *app) readPayload(file string) ([]byte, error) {
 func (a *app) publishLines(ctx context.Context, store publisher, outbox string, f *publishFlags) (published int64, err error) {
 	progress := a.newProgress(f.progress)
 	defer progress.clear()
-	lines := newLines(a.stdin)
+	lines := newLines(untilDone(ctx, a.stdin))
 	for {
 		batch, err := lines.batch(f.batch)
 		if err != nil && !errors.Is(err, io.EOF) {

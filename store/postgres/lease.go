@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -39,15 +40,14 @@ func (src *Source) acquire(ctx context.Context, sess *session, start cursor) (cu
 	if n := len(src.req.Subscription); n == 0 || n > 128 {
 		return cursor{}, &penstock.FieldError{Field: "subscription", Problem: "must have 1 to 128 bytes", Hint: "choose another name"}
 	}
-	var err error
-	if src.id, err = subscriptionID(ctx, sess.write, src.store.table("_subscription"), src.req); err != nil {
-		return cursor{}, err
-	}
 	tx, err := sess.write.Begin(ctx)
 	if err != nil {
 		return cursor{}, err
 	}
 	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
+	if src.id, err = subscriptionID(ctx, tx, src.store.table("_subscription"), src.req); err != nil {
+		return cursor{}, err
+	}
 	// One contender at a time; read committed, so what follows sees what the one
 	// before has written.
 	if _, err := tx.Exec(ctx, "select pg_advisory_xact_lock($1, $2)", leaseLock, int32(src.id)); err != nil {
@@ -63,13 +63,20 @@ func (src *Source) acquire(ctx context.Context, sess *session, start cursor) (cu
 		return cursor{}, &penstock.HeldError{Subscription: src.req.Subscription, Holder: h.holder, Until: h.until}
 	}
 	src.epoch, src.count = h.epoch+1, h.count
+	var taken bool
+	if err := tx.QueryRow(ctx, "select exists (select from "+src.store.table("_cursor")+" where subscription = $1 and epoch >= $2)", src.id, src.epoch).Scan(&taken); err != nil {
+		return cursor{}, err
+	}
+	if taken { // the head was not the head; never take an epoch twice
+		return cursor{}, fmt.Errorf("epoch %d of subscription %q is taken already: try again", src.epoch, src.req.Subscription)
+	}
 	if err := src.writeCursor(ctx, sess, h.cursor, h.count, src.req.Lease); err != nil {
 		return cursor{}, err
 	}
 	return h.cursor, tx.Commit(ctx)
 }
 
-func subscriptionID(ctx context.Context, conn *pgx.Conn, table string, req penstock.Subscribe) (id int64, err error) {
+func subscriptionID(ctx context.Context, conn pgx.Tx, table string, req penstock.Subscribe) (id int64, err error) {
 	find := "select id from " + table + " where outbox = $1 and name = $2"
 	err = conn.QueryRow(ctx, find, req.Outbox, req.Subscription).Scan(&id)
 	if !errors.Is(err, pgx.ErrNoRows) {

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"sync"
 	"time"
 )
 
@@ -15,6 +16,7 @@ const (
 
 // caretaker remembers between two calls of Maintain what an outbox did.
 type caretaker struct {
+	sync.Mutex
 	high        int64     // the sequence's value
 	since       time.Time // it has been that since
 	lastSmall   time.Time // a small idle segment was given back
@@ -44,6 +46,10 @@ func (s *Store) Maintain(ctx context.Context, outbox string) error {
 		s.care[outbox] = care
 	}
 	s.mu.Unlock()
+	if !care.TryLock() {
+		return nil // another subscription's relay is at it
+	}
+	defer care.Unlock()
 	now := time.Now()
 	if high != care.high || care.since.IsZero() {
 		care.high, care.since = high, now

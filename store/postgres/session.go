@@ -2,11 +2,15 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/penstock/penstock"
 )
 
 // session is a pair of connections: one reads, one writes the cursor, so that
@@ -85,6 +89,12 @@ func (sess *session) prepare(ctx context.Context, schema, outbox string) error {
 		pgx.Identifier{schema, outbox}.Sanitize()).Scan(&sess.system, &sess.oid); err != nil {
 		return explain(err)
 	}
+	if sess.oid == "" {
+		return noOutbox(outbox)
+	}
+	if err := sess.checkServers(ctx); err != nil {
+		return err
+	}
 	for _, p := range []struct {
 		conn *pgx.Conn
 		name string
@@ -106,6 +116,28 @@ func (sess *session) prepare(ctx context.Context, schema, outbox string) error {
 	return nil
 }
 
+// checkServers makes sure that both connections lead to the same running primary: a
+// standby's snapshots do not list the transactions in flight.
+func (sess *session) checkServers(ctx context.Context) error {
+	var started [2]time.Time
+	for i, conn := range []*pgx.Conn{sess.read, sess.write} {
+		var standby, may bool
+		err := conn.QueryRow(ctx, "select pg_is_in_recovery(), pg_postmaster_start_time(), has_sequence_privilege("+sess.seq+", 'select')").Scan(&standby, &started[i], &may)
+		switch {
+		case err != nil:
+			return explain(err)
+		case standby:
+			return penstock.WithHint(errors.New("the server is a standby"), "connect to the primary: with several hosts in the URL, target_session_attrs=read-write picks it")
+		case !may: // newer servers would say 0 instead of an error
+			return penstock.WithHint(fmt.Errorf("no permission to read the sequence of outbox %q", sess.outbox), "the owner of the schema can grant it: grant_relay(role)")
+		}
+	}
+	if !started[0].Equal(started[1]) {
+		return penstock.WithHint(errors.New("two connections with the same URL reached two servers"), "the URL must lead to one primary")
+	}
+	return nil
+}
+
 // failed looks at an error of one of the connections. Whatever is not the
 // server's word on the statement leaves the connection in doubt, and the pair
 // with it.
@@ -113,8 +145,12 @@ func (sess *session) failed(err error) error {
 	if err == nil {
 		return nil
 	}
-	if sqlState(err) == "" || sess.read.IsClosed() || sess.write.IsClosed() {
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) || pg.Severity != "ERROR" {
 		sess.kill()
+	}
+	if sqlState(err) == "42P01" {
+		return noOutbox(sess.outbox)
 	}
 	return explain(err)
 }

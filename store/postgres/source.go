@@ -103,23 +103,30 @@ func (s *Store) Subscribe(ctx context.Context, req penstock.Subscribe) (penstock
 // begin makes start the position of a new session.
 func (src *Source) begin(ctx context.Context, sess *session, start cursor) error {
 	sess.at = position{cursor: start, high: math.MaxInt64}
+	low := start.end().low
 	sess.decoder.uid = src.uid
 	sess.retries.flying = map[int64]bool{}
 	if start.system != sess.system {
-		src.store.log.Warn("the cursor is another cluster's, as after a restore: what it had not settled is read again by seq, and some of it may come twice",
-			"outbox", src.req.Outbox, "subscription", src.req.Subscription)
+		if !src.req.Ephemeral {
+			src.store.log.Warn("the cursor is another cluster's, as after a restore: what it had not settled is read again by seq, and some of it may come twice",
+				"outbox", src.req.Outbox, "subscription", src.req.Subscription)
+		}
 		to, high, err := sess.freshMark(ctx)
 		if err != nil {
 			return err
 		}
 		sess.at.rebase = newRebase(start, to, high)
+		low = to.low // the old one is the other cluster's
 	}
 	src.mu.Lock()
 	defer src.mu.Unlock()
+	if src.closed {
+		return penstock.ErrClosed
+	}
 	src.sess = sess
 	src.pending = nil
 	src.reached, src.stored = start, start
-	src.low, src.high = start.end().low, 0
+	src.low, src.high = low, 0
 	return nil
 }
 
@@ -128,7 +135,7 @@ func (src *Source) session(ctx context.Context) (*session, error) {
 	src.opening.Lock()
 	defer src.opening.Unlock()
 	src.mu.Lock()
-	sess, closed := src.sess, src.closed
+	sess, closed, start := src.sess, src.closed, src.stored
 	src.mu.Unlock()
 	switch {
 	case closed:
@@ -141,8 +148,9 @@ func (src *Source) session(ctx context.Context) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	start := src.stored
-	if !src.req.Ephemeral {
+	if src.req.Ephemeral {
+		start.system = 0 // its snapshot may be from before a crash: read on by seq
+	} else {
 		start, err = src.resume(ctx, fresh)
 	}
 	if err == nil {
@@ -185,7 +193,11 @@ func (src *Source) Fetch(ctx context.Context, limit penstock.Limit) (penstock.Ba
 	}
 	batch, flush, err := src.register(sess, messages, retry)
 	if err == nil && flush {
-		err = src.Renew(ctx)
+		if err = src.Renew(ctx); err != nil && batch.Rewound {
+			src.mu.Lock()
+			src.rewound = true // the caller does not see this batch
+			src.mu.Unlock()
+		}
 	}
 	return batch, err
 }

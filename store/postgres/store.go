@@ -79,6 +79,11 @@ func Open(ctx context.Context, url string, opts Options) (*Store, error) {
 		config.ConnConfig.RuntimeParams["application_name"] = "penstock"
 	}
 	config.ConnConfig.OnNotice = nil
+	// Whatever the database's default: Maintain looks again after it has waited.
+	config.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
+		_, err := c.Exec(ctx, "set default_transaction_isolation = 'read committed'")
+		return err
+	}
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return nil, explain(err)
@@ -108,6 +113,9 @@ func (s *Store) CreateOutbox(ctx context.Context, name string) error {
 	}
 	_, err := s.pool.Exec(ctx, "select "+s.table("create_outbox")+"($1, $2, $3)", name, s.opts.Segments, s.opts.SegmentBytes)
 	if sqlState(err) == "42P07" || sqlState(err) == "23505" {
+		if _, missing := s.outboxUID(ctx, s.pool, name); missing != nil {
+			return penstock.WithHint(err, "another table or index of schema %s has that name: choose another", s.schema)
+		}
 		return fmt.Errorf("%w: %q", penstock.ErrOutboxExists, name)
 	}
 	return s.explain(err)

@@ -48,8 +48,8 @@ create table _cursor (
     upto         pg_snapshot           -- null unless a backlog is being paged through
 ) partition by list (slot);
 
-create table "_cursor.0" partition of _cursor for values in (0) with (autovacuum_enabled = false);
-create table "_cursor.1" partition of _cursor for values in (1) with (autovacuum_enabled = false);
+create table _cursor_0 partition of _cursor for values in (0) with (autovacuum_enabled = false);
+create table _cursor_1 partition of _cursor for values in (1) with (autovacuum_enabled = false);
 create index on _cursor (subscription, epoch, n);
 
 create table _dead_letter (
@@ -84,6 +84,39 @@ language plpgsql set search_path from current as $$
 begin
     execute format('grant select on table %s to %I', _q(outbox), role);
     execute format('grant select on sequence %s, %s to %I', _q('_' || outbox || '.seq'), _q('_' || outbox || '.slot'), role);
+end $$;
+-- +goose StatementEnd
+
+-- _own gives an outbox that another role has made to the owner of the schema's other
+-- tables, as whom _rotate and _reclaim run.
+-- +goose StatementBegin
+create function _own(outbox text) returns void
+language plpgsql set search_path from current as $$
+declare
+    owner name := (select pg_get_userbyid(relowner) from pg_class where oid = '_outbox'::regclass);
+    slot  int;
+begin
+    if owner = current_user then
+        return;
+    end if;
+    execute format('alter table %s owner to %I', _q(outbox), owner);
+    for slot in select s.slot from _segments(outbox) s loop
+        execute format('alter table %s owner to %I', _q(format('_%s.%s', outbox, slot)), owner);
+    end loop;
+    execute format('alter sequence %s owner to %I', _q('_' || outbox || '.seq'), owner);
+    execute format('alter sequence %s owner to %I', _q('_' || outbox || '.slot'), owner);
+end $$;
+-- +goose StatementEnd
+
+-- _read_committed refuses to go on where a statement would not see what committed
+-- before it: the functions below take a lock and then look.
+-- +goose StatementBegin
+create function _read_committed() returns void
+language plpgsql set search_path from current as $$
+begin
+    if current_setting('transaction_isolation') <> 'read committed' then
+        raise exception 'this needs the isolation level read committed' using errcode = '25001';
+    end if;
 end $$;
 -- +goose StatementEnd
 
@@ -137,9 +170,10 @@ begin
                         with (autovacuum_enabled = false, toast.autovacuum_enabled = false)',
                        _q(format('_%s.%s', name, slot)), _q(name), slot);
     end loop;
-    for role in select r.name from _relay_role r loop
+    for role in select r.name from _relay_role r join pg_roles p on p.rolname = r.name loop
         perform _grant_relay_on(name, role);
     end loop;
+    perform _own(name);
 end $$;
 -- +goose StatementEnd
 
@@ -248,10 +282,13 @@ begin
 end $$;
 -- +goose StatementEnd
 
--- _head is the cursor and lease of a subscription: a backward index probe.
+-- _head is the cursor and lease of a subscription: a backward index probe. Volatile,
+-- for a snapshot that is taken under its locks: with the caller's, it would find
+-- nothing at all if it had waited for _reclaim_cursor, because TRUNCATE is not MVCC
+-- and the copy of the head not visible yet.
 -- +goose StatementBegin
 create function _head(subscription bigint) returns setof _cursor
-language sql stable set search_path from current as $$
+language sql volatile set search_path from current as $$
     select * from _cursor c where c.subscription = _head.subscription
      order by epoch desc, n desc limit 1
 $$;
@@ -271,6 +308,7 @@ create function _write_cursor(subscription bigint, epoch bigint, holder text, le
                               upto pg_snapshot, upto_low bigint, pos bigint, settled bigint, system bigint) returns boolean
 language plpgsql volatile set search_path from current as $$
 begin
+    perform _read_committed();
     perform pg_advisory_xact_lock_shared(1885695596, subscription::int); -- leaseLock in lease.go
     insert into _cursor (subscription, epoch, holder, lease_until, done, low, upto, upto_low, pos, settled, system)
     select $1, $2, $3, clock_timestamp() + $4 * interval '1 microsecond', $5, $6, $7, $8, $9, $10, $11
@@ -334,6 +372,7 @@ language plpgsql security definer set search_path from current set lock_timeout 
 declare
     segment text := _q(format('_%s.%s', outbox, slot));
 begin
+    perform _read_committed();
     -- One process at a time: two that have looked into the segment would each keep
     -- the other from locking it.
     if not pg_try_advisory_xact_lock('_outbox'::regclass::oid::int, hashtext(outbox))
@@ -401,26 +440,29 @@ return _unsettled_by_any(outbox, _q(format('_%s.%s', outbox, slot))::regclass);
 create function _reclaim_cursor() returns boolean
 language plpgsql security definer set search_path from current set lock_timeout = '20ms' as $$
 declare
-    current int := pg_sequence_last_value('_cursor_slot');
-    sealed  int := 1 - current;
+    current int;
+    sealed  int;
 begin
+    perform _read_committed();
     if not pg_try_advisory_xact_lock('_cursor'::regclass::oid::int, 0) then
         return false;
     end if;
-    if pg_relation_size(_q('_cursor.' || sealed)) = 0 then
-        if pg_relation_size(_q('_cursor.' || current)) < 4194304 then
+    current := pg_sequence_last_value('_cursor_slot');
+    sealed := 1 - current;
+    if pg_relation_size(_q('_cursor_' || sealed)) = 0 then
+        if pg_relation_size(_q('_cursor_' || current)) < 4194304 then
             return false;
         end if;
         perform setval('_cursor_slot', sealed);
         sealed := current;
     end if;
-    execute format('lock table %s in access exclusive mode', _q('_cursor.' || sealed));
+    execute format('lock table %s in access exclusive mode', _q('_cursor_' || sealed));
     -- A copy keeps its (epoch, n), so a head that was written meanwhile stays one.
     insert into _cursor (subscription, epoch, n, at, lease_until, low, upto_low, pos, settled, system, holder, done, upto, slot)
     select h.subscription, h.epoch, h.n, h.at, h.lease_until, h.low, h.upto_low, h.pos, h.settled, h.system, h.holder, h.done, h.upto, 1 - sealed
       from _subscription s, lateral _head(s.id) h
      where h.slot = sealed;
-    execute format('truncate table %s', _q('_cursor.' || sealed));
+    execute format('truncate table %s', _q('_cursor_' || sealed));
     return true;
 exception when lock_not_available then
     return false;
@@ -430,7 +472,7 @@ end $$;
 -- +goose StatementBegin
 do $$ begin
     execute format('revoke execute on all functions in schema %I from public', current_schema());
-    grant execute on function _q(text) to public; -- it only quotes
+    grant execute on function _q(text), _read_committed() to public; -- they only quote and look
 end $$;
 -- +goose StatementEnd
 

@@ -1,0 +1,143 @@
+package postgres_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/store/postgres"
+)
+
+// A takeover that waits while the cursor log is truncated must still find the head,
+// which has moved to the other segment meanwhile.
+func TestTakeoverDuringCursorLogRotation(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, postgres.Options{})
+	f.subscribe()
+	f.exec("select setval('penstock._cursor_slot', 1)")
+	rotation := f.connect()
+	tx, err := rotation.Begin(f.ctx)
+	f.must(err)
+	_, err = tx.Exec(f.ctx, "lock table penstock._cursor_0 in access exclusive mode")
+	f.must(err)
+
+	other := openStore(t, f.url, postgres.Options{})
+	result := make(chan error, 1)
+	go func() {
+		_, err := other.Subscribe(f.ctx, penstock.Subscribe{Outbox: "orders", Subscription: "sub", Holder: "other"})
+		result <- err
+	}()
+	f.eventually("the takeover waits for the lock", func() bool {
+		return f.number("select count(*) from pg_locks where not granted and relation = 'penstock._cursor_0'::regclass") > 0
+	})
+	_, err = tx.Exec(f.ctx, `insert into penstock._cursor (subscription, epoch, n, lease_until, low, settled, system, slot, holder, done)
+		select subscription, epoch, n, lease_until, low, settled, system, 1, holder, done from penstock._cursor_0 order by epoch desc, n desc limit 1`)
+	f.must(err)
+	_, err = tx.Exec(f.ctx, "truncate penstock._cursor_0")
+	f.must(err)
+	f.must(tx.Commit(f.ctx))
+	if err := <-result; !errors.Is(err, penstock.ErrHeld) {
+		t.Errorf("got %v, want ErrHeld: the lease runs", err)
+	}
+}
+
+// Whatever the database's default isolation level, Maintain looks again after it has
+// waited for a lock.
+func TestOtherDefaultIsolation(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, small)
+	f.exec("do $$ begin execute format('alter database %I set default_transaction_isolation = ''repeatable read''', current_database()); end $$")
+	f.store = openStore(t, f.url, small)
+	src := f.subscribe()
+	for range 4 {
+		f.fill(400)
+		f.must(f.store.Maintain(f.ctx, "orders"))
+		if n := len(f.drain(src)); n != 400 {
+			t.Fatalf("got %d messages, want 400", n)
+		}
+	}
+	conn := f.connect()
+	for _, call := range []string{"select penstock._reclaim('orders', 0)", "select penstock._reclaim_cursor()"} {
+		if _, err := conn.Exec(f.ctx, call); err == nil || !strings.Contains(err.Error(), "25001") {
+			t.Errorf("%s under repeatable read: got %v, want a refusal", call, err)
+		}
+	}
+}
+
+// Relays of several subscriptions share a store.
+func TestMaintainIsSafeForConcurrentUse(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, small)
+	src := f.subscribe()
+	f.fill(2000)
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for range 20 {
+				if err := f.store.Maintain(f.ctx, "orders"); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	f.drain(src)
+	wg.Wait()
+}
+
+// After a restore, each message comes once, settled or not.
+func TestRestoredBacklogComesOnce(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, postgres.Options{})
+	src := f.subscribe()
+	f.insert(f.conn, "k", "settled")
+	f.drain(src)
+	for i := range 5 {
+		f.insert(f.conn, "k", fmt.Sprint("open ", i))
+	}
+	f.must(src.Close(f.ctx))
+	f.exec("update penstock.orders set xid = (xid::text::bigint + 1000000000)::text::xid8")
+	f.exec("update penstock._cursor set system = system + 1")
+	src = f.subscribe()
+	seen := map[string]int{}
+	for range 8 {
+		b, err := src.Fetch(f.ctx, plenty)
+		f.must(err)
+		for _, m := range b.Messages {
+			seen[string(m.Payload)]++
+		}
+	}
+	for i := range 5 {
+		if n := seen[fmt.Sprint("open ", i)]; n != 1 {
+			t.Errorf("open %d came %d times, want once", i, n)
+		}
+	}
+}
+
+// An outbox that another role has made is reclaimed like any other, and a relay's
+// role that is gone is in nobody's way.
+func TestOutboxOfAnotherRole(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, small)
+	owner, asOwner := f.role()
+	f.exec("do $$ begin execute format('grant create on database %I to " + owner + "', current_database()); end $$")
+	options := small
+	options.Schema = "theirs"
+	f.must(openStore(t, asOwner, options).Migrate(f.ctx))
+	f.exec("insert into theirs._relay_role values ('a role that is gone')")
+	f.store = openStore(t, f.url, options) // the superuser
+	f.must(f.store.CreateOutbox(f.ctx, "orders"))
+	f.must(f.store.CreateOutbox(f.ctx, "cursor"))
+	src := f.subscribe()
+	f.must(f.store.Publish(f.ctx, "orders", penstock.Message{Payload: make([]byte, 100_000)}))
+	f.drain(src)
+	f.eventually("its space is given back", func() bool {
+		f.must(f.store.Maintain(f.ctx, "orders"))
+		return f.number("select count(*) from theirs._segments('orders') where pg_relation_size(oid) > 0") == 0
+	})
+	if err := f.store.CreateOutbox(f.ctx, "orders_seq_idx"); err == nil || errors.Is(err, penstock.ErrOutboxExists) {
+		t.Errorf("a name that an index has: got %v, want another error than ErrOutboxExists", err)
+	}
+}
