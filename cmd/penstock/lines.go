@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -40,6 +41,9 @@ func (l *lines) batch(n int) (lineBatch, error) {
 	b := lineBatch{first: l.number + 1}
 	for size := 0; n == 0 || (len(b.messages) < n && size < maxBatchBytes); {
 		line, err := l.next()
+		if errors.Is(err, context.Canceled) {
+			return lineBatch{first: b.first}, err
+		}
 		if err != nil && !errors.Is(err, io.EOF) {
 			return lineBatch{first: b.first}, usage(fmt.Errorf("line %d: %w", l.number, err))
 		}

@@ -114,11 +114,11 @@ func TestPublishLines(t *testing.T) {
 		{name: "bad in the first batch", input: line(1) + "bad\n" + input(4), batch: 3, err: "line 2: is no message"},
 		{
 			name: "bad in the second batch", input: input(4) + "bad\n" + input(4), batch: 3, transactions: []int{3},
-			err: "line 5: is no message: invalid character 'b' looking for beginning of value; 3 messages are published, nothing from line 4 on: repeat with tail -n +4",
+			err: "line 5: is no message: invalid character 'b' looking for beginning of value; 3 messages published, nothing from line 4 on: repeat with tail -n +4",
 		},
 		{name: "bad in the one transaction", input: input(9) + "bad\n", batch: 0, err: "nothing was published"},
 		{name: "bad line number with empty lines", input: "\n\n" + input(3) + "\nbad", batch: 3, transactions: []int{3}, err: "line 7:"},
-		{name: "refused", input: input(7), batch: 3, refuse: 2, transactions: []int{3}, err: "publishing lines 4 to 6: the database said no; 3 messages are published, nothing from line 4 on"},
+		{name: "refused", input: input(7), batch: 3, refuse: 2, transactions: []int{3}, err: "publishing lines 4 to 6: the database said no; 3 messages published, nothing from line 4 on"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			a := &app{stdin: strings.NewReader(tc.input), stderr: &scrubber{w: io.Discard}}

@@ -153,6 +153,10 @@ func (a *app) publishLines(ctx context.Context, store publisher, outbox string, 
 	lines := newLines(untilDone(ctx, a.stdin))
 	for {
 		batch, err := lines.batch(f.batch)
+		if errors.Is(err, context.Canceled) {
+			fmt.Fprintln(a.stderr, "penstock:", progressMade(published, batch.first))
+			return published, err
+		}
 		if err != nil && !errors.Is(err, io.EOF) {
 			return published, fmt.Errorf("%w; %s", err, progressMade(published, batch.first))
 		}
@@ -174,7 +178,7 @@ func progressMade(published int64, from int) string {
 	if published == 0 {
 		return "nothing was published"
 	}
-	return fmt.Sprintf("%s messages are published, nothing from line %d on: repeat with tail -n +%d", count(published), from, from)
+	return fmt.Sprintf("%s published, nothing from line %d on: repeat with tail -n +%d", plural(published, "message"), from, from)
 }
 
 func (a *app) publishSummary(outbox string, n int64, took time.Duration, f *publishFlags, err error) error {
