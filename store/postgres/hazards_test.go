@@ -3,11 +3,14 @@ package postgres_test
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/testserver"
 	"github.com/penstock/penstock/store/postgres"
 )
 
@@ -139,5 +142,25 @@ func TestOutboxOfAnotherRole(t *testing.T) {
 	})
 	if err := f.store.CreateOutbox(f.ctx, "orders_seq_idx"); err == nil || errors.Is(err, penstock.ErrOutboxExists) {
 		t.Errorf("a name that an index has: got %v, want another error than ErrOutboxExists", err)
+	}
+}
+
+// A standby's snapshots do not list the transactions in flight on the primary, so a
+// source does not read there.
+func TestStandbyIsRefused(t *testing.T) {
+	t.Parallel()
+	server := testserver.StartPostgres(t)
+	f := fixtureOn(t, server.URL, postgres.Options{})
+	f.insert(f.conn, "k", "one")
+	f.must(server.Stop())
+	signal := filepath.Join(server.Dir(), "data", "standby.signal")
+	f.must(os.WriteFile(signal, nil, 0o666))
+	f.must(os.Chmod(signal, 0o666)) // whatever the umask: the server runs as another user
+	f.must(server.Start())
+	for _, ephemeral := range []bool{false, true} {
+		_, err := f.store.Subscribe(f.ctx, penstock.Subscribe{Outbox: "orders", Subscription: "sub", Holder: "test", Ephemeral: ephemeral})
+		if err == nil || !strings.Contains(err.Error(), "target_session_attrs") {
+			t.Errorf("ephemeral %v: got %v, want a refusal that says how to reach the primary", ephemeral, err)
+		}
 	}
 }
