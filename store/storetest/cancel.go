@@ -25,8 +25,8 @@ func cancelBefore(e *env) {
 	_, fetch := r.Fetch(ctx, plenty)
 	_, subscribe := e.Store.Subscribe(ctx, e.request(penstock.Subscribe{Subscription: "other"}))
 	_, status := e.Store.Status(ctx)
-	_, letters := e.Store.DeadLetters(ctx, outbox, "sub", 1)
-	_, retry := e.Store.RetryDeadLetters(ctx, outbox, "sub", 1)
+	_, letters := e.Store.DeadLetters(ctx, query(r.req))
+	_, retry := e.Store.RetryDeadLetters(ctx, query(r.req))
 	for what, err := range map[string]error{
 		"Fetch": fetch, "Subscribe": subscribe, "Status": status, "DeadLetters": letters, "RetryDeadLetters": retry,
 		"Settle":       r.Settle(ctx, delivered(b)...),

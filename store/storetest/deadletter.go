@@ -22,7 +22,7 @@ var deadLetterCases = []testCase{
 // deadLetters lists those of r's subscription.
 func (e *env) deadLetters(r *reader) []penstock.DeadLetter {
 	e.Helper()
-	letters, err := e.Store.DeadLetters(e.ctx, r.req.Outbox, r.req.Subscription, 1000)
+	letters, err := e.Store.DeadLetters(e.ctx, query(r.req))
 	e.must(err, "DeadLetters")
 	return letters
 }
@@ -30,15 +30,25 @@ func (e *env) deadLetters(r *reader) []penstock.DeadLetter {
 // retry sends dead letters back, and expects that all of them were some.
 func (e *env) retry(r *reader, letters ...penstock.DeadLetter) {
 	e.Helper()
-	seqs := make([]int64, len(letters))
-	for i, l := range letters {
-		seqs[i] = l.Message.Seq
+	q := query(r.req)
+	for _, l := range letters {
+		q.Seqs = append(q.Seqs, l.Message.Seq)
 	}
-	n, err := e.Store.RetryDeadLetters(e.ctx, r.req.Outbox, r.req.Subscription, seqs...)
+	n, err := e.Store.RetryDeadLetters(e.ctx, q)
 	e.must(err, "RetryDeadLetters")
 	if n != len(letters) {
 		e.Fatalf("RetryDeadLetters sent %d back, want %d", n, len(letters))
 	}
+}
+
+// query asks for all dead letters of a subscription.
+func query(req penstock.Subscribe) penstock.DeadLetterQuery {
+	return penstock.DeadLetterQuery{Outbox: req.Outbox, Subscription: req.Subscription}
+}
+
+// dead is the verdict on a message that was refused once, for good.
+func dead(reason string) penstock.Verdict {
+	return penstock.Verdict{Outcome: penstock.Dead, Failures: []penstock.Failure{{Attempt: 1, At: time.Now(), Err: reason}}}
 }
 
 // bury settles batches with every message dead.
@@ -46,7 +56,7 @@ func (r *reader) bury(reason string, batches ...penstock.Batch) {
 	r.e.Helper()
 	settled := delivered(batches...)
 	for i, b := range batches {
-		settled[i].Verdicts = slices.Repeat([]penstock.Verdict{{Outcome: penstock.Dead, Err: reason}}, len(b.Messages))
+		settled[i].Verdicts = slices.Repeat([]penstock.Verdict{dead(reason)}, len(b.Messages))
 	}
 	r.e.must(r.Settle(r.e.ctx, settled...), "Settle with everything dead")
 }
@@ -76,14 +86,16 @@ func deadLettersListed(e *env) {
 	}
 	for i, l := range letters {
 		e.sameMessage(l.Message, sent[i])
-		if want := fmt.Sprintf("reason %d: \"quoted\", über\nnext line", i); l.Err != want {
-			e.Errorf("dead letter %d says %q, want %q", i, l.Err, want)
+		if want := fmt.Sprintf("reason %d: \"quoted\", über\nnext line", i); l.Err() != want {
+			e.Errorf("dead letter %d says %q, want %q", i, l.Err(), want)
 		}
 		if age := time.Since(l.At); age < -time.Hour || age > time.Hour {
 			e.Errorf("dead letter %d is from %s", i, l.At)
 		}
 	}
-	some, err := e.Store.DeadLetters(e.ctx, outbox, r.req.Subscription, 2)
+	q := query(r.req)
+	q.Limit = 2
+	some, err := e.Store.DeadLetters(e.ctx, q)
 	e.must(err, "DeadLetters")
 	if len(some) != 2 || some[0].Message.ID != letters[0].Message.ID || some[1].Message.ID != letters[1].Message.ID {
 		e.Errorf("with a limit of 2 there are %d, want the two oldest", len(some))
@@ -125,7 +137,7 @@ func retryAndDieAgain(e *env) {
 		}
 		r.bury(fmt.Sprint("attempt ", attempt), b)
 		letters := e.deadLetters(r)
-		if len(letters) != 1 || letters[0].Message.Attempt != attempt || letters[0].Err != fmt.Sprint("attempt ", attempt) {
+		if len(letters) != 1 || letters[0].Message.Attempt != attempt || letters[0].Err() != fmt.Sprint("attempt ", attempt) {
 			e.Fatalf("the dead letters are %+v, want one of attempt %d", letters, attempt)
 		}
 		e.retry(r, letters...)
@@ -181,16 +193,18 @@ func retryPassesOver(e *env) {
 	r := e.read()
 	e.publish(messages("m", 3)...)
 	b := r.fetch(plenty)
-	verdicts := []penstock.Verdict{{}, {Outcome: penstock.Dead, Err: "no"}, {}}
+	verdicts := []penstock.Verdict{{}, dead("no"), {}}
 	e.must(r.Settle(e.ctx, penstock.Settled{Batch: b, Verdicts: verdicts}), "Settle")
-	dead, alive := b.Messages[1], b.Messages[0]
-	n, err := e.Store.RetryDeadLetters(e.ctx, outbox, r.req.Subscription, alive.Seq, dead.Seq, 1<<40, dead.Seq)
+	died, alive := b.Messages[1], b.Messages[0]
+	q := query(r.req)
+	q.Seqs = []int64{alive.Seq, died.Seq, 1 << 40, died.Seq}
+	n, err := e.Store.RetryDeadLetters(e.ctx, q)
 	e.must(err, "RetryDeadLetters")
 	if n != 1 {
 		e.Errorf("RetryDeadLetters sent %d back, want 1", n)
 	}
-	r.settle(r.want(string(dead.Payload))...)
-	n, err = e.Store.RetryDeadLetters(e.ctx, outbox, r.req.Subscription, dead.Seq)
+	r.settle(r.want(string(died.Payload))...)
+	n, err = e.Store.RetryDeadLetters(e.ctx, q)
 	e.must(err, "RetryDeadLetters")
 	if n != 0 {
 		e.Errorf("RetryDeadLetters sent %d back that was delivered, want 0", n)

@@ -92,22 +92,21 @@ func noSuchOutbox(e *env) {
 		e.mustBe(err, penstock.ErrNoOutbox, what("Subscribe"))
 		e.mustBe(e.Store.Maintain(e.ctx, name), penstock.ErrNoOutbox, what("Maintain"))
 		e.mustBe(e.Store.DropOutbox(e.ctx, name), penstock.ErrNoOutbox, what("DropOutbox"))
-		_, err = e.Store.DeadLetters(e.ctx, name, "sub", 10)
+		_, err = e.Store.DeadLetters(e.ctx, penstock.DeadLetterQuery{Outbox: name, Subscription: "sub"})
 		e.mustBe(err, penstock.ErrNoOutbox, what("DeadLetters"))
-		_, err = e.Store.RetryDeadLetters(e.ctx, name, "sub", 1)
+		_, err = e.Store.RetryDeadLetters(e.ctx, penstock.DeadLetterQuery{Outbox: name, Subscription: "sub"})
 		e.mustBe(err, penstock.ErrNoOutbox, what("RetryDeadLetters"))
 	}
 	e.read().want()
 }
 
-// A subscription that nobody has made yet has no dead letters. Asking makes
-// none.
+// A subscription that nobody has made yet is an error. Asking makes none.
 func noSuchSubscription(e *env) {
-	letters, _ := e.Store.DeadLetters(e.ctx, outbox, "missing", 10)
-	n, _ := e.Store.RetryDeadLetters(e.ctx, outbox, "missing", 1, 2)
-	if len(letters) != 0 || n != 0 {
-		e.Errorf("a subscription that does not exist has %d dead letters, %d of them sent back", len(letters), n)
-	}
+	q := penstock.DeadLetterQuery{Outbox: outbox, Subscription: "missing"}
+	_, err := e.Store.DeadLetters(e.ctx, q)
+	e.mustBe(err, penstock.ErrNoSubscription, "DeadLetters")
+	_, err = e.Store.RetryDeadLetters(e.ctx, q)
+	e.mustBe(err, penstock.ErrNoSubscription, "RetryDeadLetters")
 	if n := len(e.outboxStatus(outbox).Subscriptions); n != 0 {
 		e.Errorf("status shows %d subscriptions, want none", n)
 	}

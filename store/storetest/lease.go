@@ -63,8 +63,8 @@ func expiredLease(e *env) {
 	wantFenced := func() {
 		e.Helper()
 		e.mustBe(old.Settle(e.ctx, delivered(second)...), penstock.ErrFenced, "Settle by the old holder")
-		dead := []penstock.Settled{{Batch: second, Verdicts: []penstock.Verdict{{Outcome: penstock.Dead, Err: "x"}, {Outcome: penstock.Dead, Err: "x"}}}}
-		e.mustBe(old.Settle(e.ctx, dead...), penstock.ErrFenced, "Settle by the old holder")
+		buried := []penstock.Settled{{Batch: second, Verdicts: []penstock.Verdict{dead("x"), dead("x")}}}
+		e.mustBe(old.Settle(e.ctx, buried...), penstock.ErrFenced, "Settle by the old holder")
 		e.mustBe(old.Renew(e.ctx), penstock.ErrFenced, "Renew by the old holder")
 	}
 	wantFenced()

@@ -19,7 +19,7 @@ type fate uint8
 const (
 	unsettled fate = iota
 	done           // delivered, and the cursor is past it
-	dead           // a dead letter, and the cursor is past it
+	buried         // a dead letter, and the cursor is past it
 	// maybe: settled behind a batch that was not, by a reader that is gone. It
 	// may come again or not; if it was to be a dead letter it may be one.
 	maybe
@@ -132,7 +132,7 @@ func (w *walk) take(b penstock.Batch, limit penstock.Limit) {
 			w.Fatalf("step %d: %s came, which is not committed", w.step, m.ID)
 		case t.seen:
 			w.Fatalf("step %d: %s came twice from one Source", w.step, t.name)
-		case t.fate == done || t.fate == dead:
+		case t.fate == done || t.fate == buried:
 			w.Fatalf("step %d: %s came again after it was settled", w.step, t.name)
 		case m.Attempt != t.attempt:
 			w.Fatalf("step %d: %s has Attempt %d, want %d", w.step, t.name, m.Attempt, t.attempt)
@@ -164,7 +164,7 @@ func (w *walk) settle(chosen []*walkBatch) bool {
 			settled[i].Verdicts = make([]penstock.Verdict, len(b.Messages))
 			for k := range b.Messages {
 				if w.rnd.IntN(4) == 0 {
-					settled[i].Verdicts[k] = penstock.Verdict{Outcome: penstock.Dead, Err: "refused " + b.Messages[k].ID}
+					settled[i].Verdicts[k] = dead("refused " + b.Messages[k].ID)
 				}
 			}
 		}
@@ -181,7 +181,7 @@ func (w *walk) settle(chosen []*walkBatch) bool {
 		w.open[0].each(w.byName, func(t *tracked, isDead bool) {
 			t.fate = done
 			if isDead {
-				t.fate = dead
+				t.fate = buried
 			}
 		})
 		w.open = w.open[1:]
@@ -212,21 +212,21 @@ func (w *walk) leave() {
 
 // checkDead compares the dead letters with the model.
 func (w *walk) checkDead() {
-	letters, err := w.store().DeadLetters(w.ctx, outbox, "sub", len(w.all)+1)
+	letters, err := w.store().DeadLetters(w.ctx, query(w.r.req))
 	w.must(err, "DeadLetters")
 	listed := map[string]bool{}
 	for _, l := range letters {
 		t := w.byName[l.Message.ID]
-		if t == nil || listed[t.name] || t.fate != dead && !t.doubt {
+		if t == nil || listed[t.name] || t.fate != buried && !t.doubt {
 			w.Fatalf("step %d: the dead letter %s is listed and should not be, or not again", w.step, l.Message.ID)
 		}
-		if t.fate == dead && l.Message.Attempt != t.attempt {
+		if t.fate == buried && l.Message.Attempt != t.attempt {
 			w.Fatalf("step %d: the dead letter %s has Attempt %d, want %d", w.step, t.name, l.Message.Attempt, t.attempt)
 		}
 		listed[t.name] = true
 	}
 	for _, t := range w.all {
-		if t.fate == dead && !listed[t.name] {
+		if t.fate == buried && !listed[t.name] {
 			w.Fatalf("step %d: %s was given up and is not among the dead letters", w.step, t.name)
 		}
 	}

@@ -48,21 +48,21 @@ func mixedVerdicts(e *env) {
 	r := e.read()
 	b := r.fetch(plenty)
 	verdicts := make([]penstock.Verdict, len(b.Messages))
-	var dead []string
+	var died []string
 	for i := range verdicts {
 		if i%2 == 1 {
-			verdicts[i] = penstock.Verdict{Outcome: penstock.Dead, Err: "refused " + string(b.Messages[i].Payload)}
-			dead = append(dead, string(b.Messages[i].Payload))
+			verdicts[i] = dead("refused " + string(b.Messages[i].Payload))
+			died = append(died, string(b.Messages[i].Payload))
 		}
 	}
 	e.must(r.Settle(e.ctx, penstock.Settled{Batch: b, Verdicts: verdicts}), "Settle")
 	r = r.again()
 	r.want()
 	letters := e.deadLetters(r)
-	e.wantPayloads(letterMessages(letters), dead...)
+	e.wantPayloads(letterMessages(letters), died...)
 	for _, l := range letters {
-		if want := "refused " + string(l.Message.Payload); l.Err != want {
-			e.Errorf("the dead letter %s says %q, want %q", l.Message.Payload, l.Err, want)
+		if want := "refused " + string(l.Message.Payload); l.Err() != want {
+			e.Errorf("the dead letter %s says %q, want %q", l.Message.Payload, l.Err(), want)
 		}
 	}
 	if s := e.subscriptionStatus(r.req); s.Settled != 5 || s.DeadLetters != 2 || s.Backlog != 0 {
@@ -75,7 +75,7 @@ func severalBatches(e *env) {
 	r := e.read()
 	batches := r.drain(two)
 	one := func(n int, err string) penstock.Settled {
-		v := []penstock.Verdict{{}, {Outcome: penstock.Dead, Err: err}}
+		v := []penstock.Verdict{{}, dead(err)}
 		return penstock.Settled{Batch: batches[n], Verdicts: v}
 	}
 	e.must(r.Settle(e.ctx, one(2, "third"), one(0, "first"), penstock.Settled{Batch: batches[1]}), "Settle")
@@ -126,7 +126,7 @@ func backwards(e *env) {
 	batches := r.drain(two)
 	for i := len(batches) - 1; i >= 0; i-- {
 		verdicts := make([]penstock.Verdict, len(batches[i].Messages))
-		verdicts[0] = penstock.Verdict{Outcome: penstock.Dead, Err: fmt.Sprint("batch ", i)}
+		verdicts[0] = dead(fmt.Sprint("batch ", i))
 		e.must(r.Settle(e.ctx, penstock.Settled{Batch: batches[i], Verdicts: verdicts}), "Settle")
 	}
 	r = r.again()

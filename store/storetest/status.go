@@ -57,12 +57,12 @@ func statusOrder(e *env) {
 
 func statusNumbers(e *env) {
 	r := e.read()
-	want := func(when string, backlog, settled, dead int64) {
+	want := func(when string, backlog, settled, letters int64) {
 		e.Helper()
 		s := e.subscriptionStatus(r.req)
-		if s.Backlog != backlog || s.Settled != settled || s.DeadLetters != dead {
+		if s.Backlog != backlog || s.Settled != settled || s.DeadLetters != letters {
 			e.Errorf("%s: backlog %d, settled %d, dead letters %d; want %d, %d, %d",
-				when, s.Backlog, s.Settled, s.DeadLetters, backlog, settled, dead)
+				when, s.Backlog, s.Settled, s.DeadLetters, backlog, settled, letters)
 		}
 		if backlog == 0 && s.OldestAge != 0 {
 			e.Errorf("%s: without a backlog the oldest is %s old", when, s.OldestAge)
@@ -78,7 +78,7 @@ func statusNumbers(e *env) {
 	want("fetched", 6, 0, 0)
 	r.settle(first)
 	want("one batch settled", 4, 2, 0)
-	e.must(r.Settle(e.ctx, penstock.Settled{Batch: second, Verdicts: []penstock.Verdict{{}, {Outcome: penstock.Dead, Err: "no"}}}), "Settle")
+	e.must(r.Settle(e.ctx, penstock.Settled{Batch: second, Verdicts: []penstock.Verdict{{}, dead("no")}}), "Settle")
 	want("one message dead", 2, 4, 1)
 	r.settle(third)
 	want("all settled", 0, 6, 1)

@@ -68,7 +68,7 @@ func twoSubscriptions(e *env) {
 	a.again().want()
 	batch := b.fetch(plenty)
 	verdicts := make([]penstock.Verdict, len(batch.Messages))
-	verdicts[0] = penstock.Verdict{Outcome: penstock.Dead, Err: "only for b"}
+	verdicts[0] = dead("only for b")
 	e.must(b.Settle(e.ctx, penstock.Settled{Batch: batch, Verdicts: verdicts}), "Settle")
 	if n := len(e.deadLetters(a)); n != 0 {
 		e.Errorf("a has %d dead letters of b", n)

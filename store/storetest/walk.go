@@ -168,19 +168,22 @@ func (w *walk) staleSettle() {
 }
 
 func (w *walk) retrySome() {
-	letters, err := w.store().DeadLetters(w.ctx, outbox, "sub", 1+w.rnd.IntN(10))
+	letters, err := w.store().DeadLetters(w.ctx, penstock.DeadLetterQuery{Outbox: outbox, Subscription: "sub", Limit: 1 + w.rnd.IntN(10)})
 	w.must(err, "DeadLetters")
 	var seqs []int64
 	for _, l := range letters {
 		t := w.byName[l.Message.ID]
-		if t == nil || t.fate != dead || w.rnd.IntN(2) == 0 {
+		if t == nil || t.fate != buried || w.rnd.IntN(2) == 0 {
 			continue
 		}
 		seqs = append(seqs, l.Message.Seq)
 		t.fate, t.doubt, t.seen = unsettled, false, false
 		t.attempt++
 	}
-	n, err := w.store().RetryDeadLetters(w.ctx, outbox, "sub", seqs...)
+	if len(seqs) == 0 {
+		return
+	}
+	n, err := w.store().RetryDeadLetters(w.ctx, penstock.DeadLetterQuery{Outbox: outbox, Subscription: "sub", Seqs: seqs})
 	w.must(err, "RetryDeadLetters")
 	if n != len(seqs) {
 		w.Fatalf("step %d: RetryDeadLetters sent %d back, want %d", w.step, n, len(seqs))
