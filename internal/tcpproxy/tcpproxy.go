@@ -6,13 +6,18 @@
 //	client.Dial(p.Addr())
 //	p.Refuse() // every connection is reset, new ones are too
 //	p.Resume() // and now it works again
+//
+// It can also cut at a chosen moment: between a request and its answer, where the
+// client cannot know what became of it (trap.go).
 package tcpproxy
 
 import (
+	"fmt"
 	"io"
 	"net"
 	"sync"
 	"testing"
+	"time"
 )
 
 // Direction is one way through the proxy.
@@ -36,25 +41,42 @@ type Proxy struct {
 	mu      sync.Mutex
 	changed *sync.Cond
 	stalled Direction
+	delay   time.Duration
 	refuse  bool
 	closed  bool
 	dials   int
-	conns   map[net.Conn]struct{}
+	conns   map[net.Conn]*link // both ends of each
+	trap    *trap
+}
+
+// link is one client's connection to the server.
+type link struct {
+	client, server net.Conn
+	trap           *trap // what the server says next springs it
 }
 
 // New starts a proxy on a free local port in front of server ("host:port"). It
 // is closed when the test ends.
 func New(t testing.TB, server string) *Proxy {
 	t.Helper()
+	p, err := Start(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.Close)
+	return p
+}
+
+// Start is New for programs that are no test: the proxy runs until Close.
+func Start(server string) (*Proxy, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		t.Fatalf("tcpproxy: %v", err)
+		return nil, fmt.Errorf("tcpproxy: %w", err)
 	}
-	p := &Proxy{listener: l, server: server, conns: map[net.Conn]struct{}{}}
+	p := &Proxy{listener: l, server: server, conns: map[net.Conn]*link{}}
 	p.changed = sync.NewCond(&p.mu)
 	p.running.Go(p.accept)
-	t.Cleanup(p.close)
-	return p
+	return p, nil
 }
 
 // Addr is where clients connect to.
@@ -85,11 +107,19 @@ func (p *Proxy) Stall(d Direction) {
 	p.stalled = d
 }
 
-// Resume ends Refuse and Stall; what was held back arrives.
+// Delay makes everything that is said, either way, arrive that much later, and
+// what is said next wait for it.
+func (p *Proxy) Delay(d time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.delay = d
+}
+
+// Resume ends Refuse, Stall and Delay; what was held back arrives.
 func (p *Proxy) Resume() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.refuse, p.stalled = false, 0
+	p.refuse, p.stalled, p.delay = false, 0, 0
 	p.changed.Broadcast()
 }
 
@@ -110,7 +140,8 @@ func (p *Proxy) cut() {
 	p.changed.Broadcast() // a held-back copy finds its connection closed
 }
 
-func (p *Proxy) close() {
+// Close cuts every connection and ends the proxy.
+func (p *Proxy) Close() {
 	p.mu.Lock()
 	p.closed = true
 	p.cut()
@@ -150,7 +181,8 @@ func (p *Proxy) serve(client net.Conn) {
 		reset(server)
 		return
 	}
-	p.conns[client], p.conns[server] = struct{}{}, struct{}{}
+	l := &link{client: client, server: server}
+	p.conns[client], p.conns[server] = l, l
 	p.mu.Unlock()
 
 	var both sync.WaitGroup
@@ -171,7 +203,7 @@ func (p *Proxy) copy(dst, src net.Conn, d Direction) {
 	for {
 		n, err := src.Read(buf)
 		if n > 0 {
-			if !p.pass(src, d) {
+			if !p.pass(src, d, buf[:n]) {
 				return
 			}
 			if _, werr := dst.Write(buf[:n]); werr != nil {
@@ -192,19 +224,24 @@ func (p *Proxy) copy(dst, src net.Conn, d Direction) {
 	}
 }
 
-// pass waits while the direction is stalled and reports whether the connection
-// still stands.
-func (p *Proxy) pass(c net.Conn, d Direction) bool {
+// pass waits while the direction is stalled or delayed, springs the trap, and
+// reports whether the connection still stands.
+func (p *Proxy) pass(c net.Conn, d Direction, said []byte) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if delay := p.delay; delay > 0 {
+		p.mu.Unlock()
+		time.Sleep(delay)
+		p.mu.Lock()
+	}
 	for p.stalled&d != 0 {
 		if _, open := p.conns[c]; !open {
 			return false
 		}
 		p.changed.Wait()
 	}
-	_, open := p.conns[c]
-	return open
+	l, open := p.conns[c]
+	return open && p.spare(l, d, said)
 }
 
 // reset closes with RST, so that the other side notices at once and drops what
