@@ -9,7 +9,6 @@
 package memory
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"fmt"
@@ -53,18 +52,27 @@ type outbox struct {
 	log  []penstock.Message
 	base int64
 	subs map[string]*subscription
+	// retention is how long log keeps what every subscription has settled.
+	retention penstock.Retention
 	// dropped is for those who still hold the pointer.
 	dropped bool
 }
 
 // subscription is what a reader leaves behind, durably so to speak.
 type subscription struct {
-	cursor  int64              // everything before this position is settled
-	retries []penstock.Message // dead letters sent back and not settled since
-	dead    []penstock.DeadLetter
+	cursor int64 // everything before this position is settled
+	// lines of parked messages, letters by Seq: see parked.go.
+	lines   map[lineID]*line
+	letters map[int64]*letter
+	// replays is what has to be delivered again, in order; what is settled of
+	// it is gone.
+	replays []penstock.Message
+
 	epoch   int64
 	holder  string
+	since   time.Time
 	until   time.Time
+	dropped bool // for the source that still holds the pointer
 	settled int64
 	recent  []settlement // of the last minute
 }
@@ -167,8 +175,8 @@ func (s *Store) DropOutbox(ctx context.Context, name string) error {
 	return nil
 }
 
-// Maintain lets go of what every subscription has settled. Without a
-// subscription nothing is settled.
+// Maintain lets go of what every subscription has settled and nobody wants to
+// retain. Without a subscription nothing is settled.
 func (s *Store) Maintain(ctx context.Context, name string) error {
 	o, err := s.enterOutbox(ctx, name)
 	if err != nil {
@@ -182,103 +190,34 @@ func (s *Store) Maintain(ctx context.Context, name string) error {
 	for _, sub := range o.subs {
 		low = min(low, sub.cursor)
 	}
-	o.log = slices.Clone(o.log[low-o.base:])
-	o.base = low
+	size := o.size()
+	for o.base < low && !o.retains(&o.log[0], size, s.db.now()) {
+		size -= int64(o.log[0].Size())
+		o.log = o.log[1:]
+		o.base++
+	}
+	o.log = slices.Clone(o.log) // and the rest of the array is free
 	return nil
+}
+
+// retains reports whether m, the oldest of size bytes, is kept for Replay.
+func (o *outbox) retains(m *penstock.Message, size int64, now time.Time) bool {
+	r := o.retention
+	if r.Age > 0 && now.Sub(m.CreatedAt) >= r.Age || r.Bytes > 0 && size > r.Bytes {
+		return false
+	}
+	return r.Age > 0 || r.Bytes > 0
+}
+
+func (o *outbox) size() (n int64) {
+	for i := range o.log {
+		n += int64(o.log[i].Size())
+	}
+	return n
 }
 
 // end is the position after the last committed message.
 func (o *outbox) end() int64 { return o.base + int64(len(o.log)) }
-
-// Status implements penstock.Store.
-func (s *Store) Status(ctx context.Context) ([]penstock.OutboxStatus, error) {
-	if err := s.enter(ctx); err != nil {
-		return nil, err
-	}
-	defer s.db.Unlock()
-	if !s.db.migrated {
-		return nil, penstock.ErrNotMigrated
-	}
-	all := []penstock.OutboxStatus{}
-	for name, o := range s.db.outboxes {
-		st := penstock.OutboxStatus{Outbox: name}
-		for i := range o.log {
-			st.Bytes += int64(o.log[i].Size())
-		}
-		for subName, sub := range o.subs {
-			st.Subscriptions = append(st.Subscriptions, sub.status(subName, o, s.db.now()))
-		}
-		slices.SortFunc(st.Subscriptions, func(a, b penstock.SubscriptionStatus) int { return cmp.Compare(a.Subscription, b.Subscription) })
-		all = append(all, st)
-	}
-	slices.SortFunc(all, func(a, b penstock.OutboxStatus) int { return cmp.Compare(a.Outbox, b.Outbox) })
-	return all, nil
-}
-
-func (sub *subscription) status(name string, o *outbox, now time.Time) penstock.SubscriptionStatus {
-	st := penstock.SubscriptionStatus{
-		Subscription: name,
-		Backlog:      o.end() - sub.cursor + int64(len(sub.retries)),
-		Settled:      sub.settled,
-		DeadLetters:  int64(len(sub.dead)),
-		Epoch:        sub.epoch,
-	}
-	for _, backlog := range [][]penstock.Message{sub.retries, o.log[sub.cursor-o.base:]} {
-		for i := range backlog {
-			st.OldestAge = max(st.OldestAge, now.Sub(backlog[i].CreatedAt))
-		}
-	}
-	for _, r := range sub.recent {
-		if now.Sub(r.at) < time.Minute {
-			st.Rate += float64(r.n) / 60
-		}
-	}
-	if sub.holder != "" && now.Before(sub.until) {
-		st.Holder, st.LeaseUntil = sub.holder, sub.until
-	}
-	return st
-}
-
-// DeadLetters implements penstock.Store.
-func (s *Store) DeadLetters(ctx context.Context, name, subscription string, limit int) ([]penstock.DeadLetter, error) {
-	o, err := s.enterOutbox(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	defer s.db.Unlock()
-	sub := o.subs[subscription]
-	if sub == nil {
-		return nil, nil
-	}
-	letters := slices.Clone(sub.dead[:min(max(limit, 0), len(sub.dead))])
-	for i := range letters {
-		letters[i].Message = clone(letters[i].Message)
-	}
-	return letters, nil
-}
-
-// RetryDeadLetters implements penstock.Store.
-func (s *Store) RetryDeadLetters(ctx context.Context, name, subscription string, seqs ...int64) (int, error) {
-	o, err := s.enterOutbox(ctx, name)
-	if err != nil {
-		return 0, err
-	}
-	defer s.db.Unlock()
-	sub := o.subs[subscription]
-	if sub == nil {
-		return 0, nil
-	}
-	before := len(sub.dead)
-	sub.dead = slices.DeleteFunc(sub.dead, func(d penstock.DeadLetter) bool {
-		if !slices.Contains(seqs, d.Message.Seq) {
-			return false
-		}
-		d.Message.Attempt++
-		sub.retries = append(sub.retries, d.Message)
-		return true
-	})
-	return before - len(sub.dead), nil
-}
 
 // clone keeps what is stored apart from what callers hold.
 func clone(m penstock.Message) penstock.Message {

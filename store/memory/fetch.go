@@ -1,0 +1,131 @@
+package memory
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+// openBatch is what one Fetch returned, until it is settled. Its messages are
+// all of one origin: parked, replayed, or read from the log.
+type openBatch struct {
+	number   uint64
+	limit    penstock.Limit
+	size     int
+	msgs     []penstock.Message
+	lines    []penstock.Line
+	origin   origin
+	cursor   int64 // once this is settled
+	settled  bool
+	verdicts []penstock.Verdict
+}
+
+type origin uint8
+
+const (
+	fromLog origin = iota
+	fromPark
+	fromReplay
+)
+
+// add returns false if the batch is full.
+func (b *openBatch) add(m *penstock.Message, how penstock.Line) bool {
+	if n := len(b.msgs); n > 0 && (n >= b.limit.Messages || b.size+m.Size() > b.limit.Bytes) {
+		return false
+	}
+	b.size += m.Size()
+	b.msgs, b.lines = append(b.msgs, clone(*m)), append(b.lines, how)
+	return true
+}
+
+// Fetch implements penstock.Source. What is parked and due comes first; replays
+// and new messages take turns.
+func (s *source) Fetch(ctx context.Context, limit penstock.Limit) (penstock.Batch, error) {
+	if err := s.enter(ctx); err != nil {
+		return penstock.Batch{}, err
+	}
+	defer s.store.db.Unlock()
+	b := &openBatch{limit: limit}
+	turns := []func(*openBatch){s.readParked, s.readReplays, s.readLog}
+	if s.number%2 == 0 {
+		turns[1], turns[2] = turns[2], turns[1]
+	}
+	if s.sub == nil {
+		turns = []func(*openBatch){s.readLog}
+	}
+	for _, read := range turns {
+		if read(b); len(b.msgs) > 0 {
+			break
+		}
+	}
+	if len(b.msgs) == 0 {
+		return penstock.Batch{}, nil
+	}
+	s.number++
+	b.number, b.cursor = s.number, s.next
+	if s.sub != nil {
+		s.open = append(s.open, b)
+	}
+	return penstock.Batch{Messages: slices.Clone(b.msgs), Lines: slices.Clone(b.lines), Number: b.number, More: s.more()}, nil
+}
+
+// readParked adds the lines that are due. None of a line comes again before what
+// was handed out of it is settled.
+func (s *source) readParked(b *openBatch) {
+	b.origin = fromPark
+	now := s.store.db.now()
+	for _, l := range s.sub.byDue() {
+		if s.lent[l.id] {
+			continue
+		}
+		for _, p := range l.ready(now) {
+			if !b.add(&p.msg, l.how()) {
+				return
+			}
+			s.lent[l.id] = true
+		}
+	}
+}
+
+func (s *source) readReplays(b *openBatch) {
+	b.origin = fromReplay
+	for ; s.replayed < len(s.sub.replays); s.replayed++ {
+		m := &s.sub.replays[s.replayed]
+		if !b.add(m, s.standing(m)) {
+			return
+		}
+	}
+}
+
+func (s *source) readLog(b *openBatch) {
+	b.origin = fromLog
+	s.next = max(s.next, s.outbox.base) // only an ephemeral reader can be behind
+	for ; s.next < s.outbox.end(); s.next++ {
+		m := &s.outbox.log[s.next-s.outbox.base]
+		if !b.add(m, s.standing(m)) {
+			return
+		}
+	}
+}
+
+// standing tells whether a message has to go behind parked ones of its key.
+func (s *source) standing(m *penstock.Message) penstock.Line {
+	if s.sub != nil && s.sub.lines[lineID{key: m.Key}] != nil {
+		return penstock.Behind
+	}
+	return penstock.InLine
+}
+
+// more reports whether another Fetch would return something now.
+func (s *source) more() bool {
+	if s.next < s.outbox.end() {
+		return true
+	}
+	return s.sub != nil && (s.replayed < len(s.sub.replays) || slices.ContainsFunc(s.sub.byDue(), s.due(s.store.db.now())))
+}
+
+func (s *source) due(now time.Time) func(l *line) bool {
+	return func(l *line) bool { return !s.lent[l.id] && len(l.ready(now)) > 0 }
+}

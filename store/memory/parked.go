@@ -1,0 +1,174 @@
+package memory
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+// parked is a message that is set aside for another attempt, or waits behind
+// one that is. A dead letter that was sent back is one too, in a line of its own.
+type parked struct {
+	msg      penstock.Message // as it comes next: Attempt is one more than it has had
+	failures []penstock.Failure
+	holds    bool // it is a dead letter that was sent back and holds its key
+}
+
+// letter is a dead letter.
+type letter struct {
+	msg      penstock.Message
+	failures []penstock.Failure
+	at       time.Time
+	holds    bool
+}
+
+// refused reports whether the message has had an attempt of its own.
+func (p *parked) refused() bool { return !p.msg.FailedSince.IsZero() }
+
+// line is messages that wait for one another. It exists while there are some, or
+// while a dead letter holds its key.
+type line struct {
+	id    lineID
+	msgs  []*parked // in order of Seq
+	due   time.Time // of the first one
+	holds []int64   // Seqs of the dead letters that hold the key
+}
+
+// lineID is a key, or the Seq of a message that is a line of its own.
+type lineID struct {
+	key string
+	seq int64
+}
+
+func lineOf(m *penstock.Message, how penstock.Line) lineID {
+	if m.Key == "" || how == penstock.Alone {
+		return lineID{seq: m.Seq}
+	}
+	return lineID{key: m.Key}
+}
+
+// how says how messages of the line stand to others of their key.
+func (l *line) how() penstock.Line {
+	if l.id.key == "" {
+		return penstock.Alone
+	}
+	return penstock.InLine
+}
+
+// ready returns what can be sent of the line at this time: a message that was
+// refused before comes by itself, so that nothing is behind it should it be
+// refused again.
+func (l *line) ready(now time.Time) []*parked {
+	if len(l.msgs) == 0 || len(l.holds) > 0 || now.Before(l.due) {
+		return nil
+	}
+	if l.msgs[0].refused() {
+		return l.msgs[:1]
+	}
+	if n := slices.IndexFunc(l.msgs, (*parked).refused); n > 0 {
+		return l.msgs[:n] // that one was overtaken by a transaction that committed late
+	}
+	return l.msgs
+}
+
+// byDue lists the lines, those due soonest first and held ones last.
+func (sub *subscription) byDue() []*line {
+	var lines []*line
+	for _, l := range sub.lines {
+		lines = append(lines, l)
+	}
+	slices.SortFunc(lines, func(a, b *line) int {
+		if held := cmp.Compare(min(len(a.holds), 1), min(len(b.holds), 1)); held != 0 {
+			return held
+		}
+		if due := a.due.Compare(b.due); due != 0 {
+			return due
+		}
+		return cmp.Compare(a.first(), b.first())
+	})
+	return lines
+}
+
+// first is the Seq of the message that the others wait for.
+func (l *line) first() int64 {
+	if len(l.holds) > 0 {
+		return l.holds[0]
+	}
+	return l.msgs[0].msg.Seq
+}
+
+func (sub *subscription) line(id lineID) *line {
+	if sub.lines[id] == nil {
+		sub.lines[id] = &line{id: id}
+	}
+	return sub.lines[id]
+}
+
+// park puts p into a line. Being the first it decides when the line is due.
+func (sub *subscription) park(id lineID, p *parked, due time.Time) {
+	l := sub.line(id)
+	i, found := slices.BinarySearchFunc(l.msgs, p.msg.Seq, bySeq)
+	if found {
+		return // a replay brought it once more
+	}
+	l.msgs = slices.Insert(l.msgs, i, p)
+	if i == 0 {
+		l.due = due
+	}
+}
+
+// unpark takes a message out of its line. If it was the first the others are due
+// at once.
+func (sub *subscription) unpark(id lineID, seq int64, now time.Time) *parked {
+	l := sub.lines[id]
+	i, _ := slices.BinarySearchFunc(l.msgs, seq, bySeq)
+	p := l.msgs[i]
+	l.msgs = slices.Delete(l.msgs, i, i+1)
+	if i == 0 {
+		l.due = now
+	}
+	return p
+}
+
+func bySeq(p *parked, seq int64) int { return cmp.Compare(p.msg.Seq, seq) }
+
+// bury makes a dead letter, or adds to the one that there is of this message.
+func (sub *subscription) bury(p *parked, now time.Time, hold bool) {
+	seq := p.msg.Seq
+	d := &letter{msg: p.msg, failures: p.failures, at: now, holds: p.holds || hold}
+	if before := sub.letters[seq]; before != nil { // a replay brought it once more
+		d.failures, d.holds = latest(before.failures, d.failures), before.holds || d.holds
+	}
+	sub.letters[seq] = d
+	if d.holds {
+		if l := sub.line(lineID{key: p.msg.Key}); !slices.Contains(l.holds, seq) {
+			l.holds = append(l.holds, seq)
+			slices.Sort(l.holds)
+		}
+	}
+}
+
+// release ends a dead letter's hold on its key; what waits is due at once.
+func (sub *subscription) release(key string, seq int64, now time.Time) {
+	l := sub.lines[lineID{key: key}]
+	l.holds = slices.DeleteFunc(l.holds, func(s int64) bool { return s == seq })
+	l.due = now
+	sub.tidy()
+}
+
+// tidy ends lines that nothing stands in.
+func (sub *subscription) tidy() {
+	for id, l := range sub.lines {
+		if len(l.msgs) == 0 && len(l.holds) == 0 {
+			delete(sub.lines, id)
+		}
+	}
+}
+
+// latest joins failures and keeps as many as a store keeps.
+func latest(before, after []penstock.Failure) []penstock.Failure {
+	all := slices.Concat(before, after)
+	return all[max(0, len(all)-penstock.MaxFailures):]
+}

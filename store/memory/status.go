@@ -1,0 +1,63 @@
+package memory
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+// Status implements penstock.Store.
+func (s *Store) Status(ctx context.Context) ([]penstock.OutboxStatus, error) {
+	if err := s.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer s.db.Unlock()
+	if !s.db.migrated {
+		return nil, penstock.ErrNotMigrated
+	}
+	all := []penstock.OutboxStatus{}
+	for name, o := range s.db.outboxes {
+		st := penstock.OutboxStatus{Outbox: name, Bytes: o.size(), Retention: o.retention}
+		for subName, sub := range o.subs {
+			st.Subscriptions = append(st.Subscriptions, sub.status(subName, o, s.db.now()))
+		}
+		slices.SortFunc(st.Subscriptions, func(a, b penstock.SubscriptionStatus) int { return cmp.Compare(a.Subscription, b.Subscription) })
+		all = append(all, st)
+	}
+	slices.SortFunc(all, func(a, b penstock.OutboxStatus) int { return cmp.Compare(a.Outbox, b.Outbox) })
+	return all, nil
+}
+
+func (sub *subscription) status(name string, o *outbox, now time.Time) penstock.SubscriptionStatus {
+	backlog := o.log[sub.cursor-o.base:]
+	st := penstock.SubscriptionStatus{
+		Subscription: name,
+		Backlog:      int64(len(backlog)),
+		Settled:      sub.settled,
+		DeadLetters:  int64(len(sub.letters)),
+		ParkedKeys:   int64(len(sub.lines)),
+		Replaying:    len(sub.replays) > 0,
+		Epoch:        sub.epoch,
+	}
+	for i := range backlog {
+		st.OldestAge = max(st.OldestAge, now.Sub(backlog[i].CreatedAt))
+	}
+	for _, l := range sub.lines {
+		st.Parked += int64(len(l.msgs))
+		if len(l.holds) > 0 {
+			st.HeldKeys++
+		}
+	}
+	for _, r := range sub.recent {
+		if now.Sub(r.at) < time.Minute {
+			st.Rate += float64(r.n) / 60
+		}
+	}
+	if sub.holder != "" && now.Before(sub.until) {
+		st.Holder, st.HolderSince, st.LeaseUntil = sub.holder, sub.since, sub.until
+	}
+	return st
+}
