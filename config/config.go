@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"time"
 
 	"github.com/penstock/penstock"
 )
@@ -18,27 +17,11 @@ type Config struct {
 	DatabaseURL URL `yaml:"database_url"`
 	// Schema of Penstock's tables; PostgreSQL only.
 	Schema string `yaml:"schema"`
-	Relay  Relay  `yaml:"relay"`
-	Log    Log    `yaml:"log"`
+	// Relay holds for subscriptions that do not say otherwise.
+	Relay Relay `yaml:"relay"`
+	Log   Log   `yaml:"log"`
 	// Subscriptions to relay, at least one.
 	Subscriptions []Subscription `yaml:"subscriptions"`
-}
-
-// Relay holds the limits that each subscription's relay works under; see
-// relay.Config, where they are explained and have their defaults.
-type Relay struct {
-	Lease            time.Duration `yaml:"lease"`
-	MaxInFlight      int           `yaml:"max_in_flight"`
-	MaxInFlightBytes int           `yaml:"max_in_flight_bytes"`
-	MaxBatch         int           `yaml:"max_batch"`
-	Senders          int           `yaml:"senders"`
-	PollMin          time.Duration `yaml:"poll_min"`
-	PollMax          time.Duration `yaml:"poll_max"`
-	SettleEvery      time.Duration `yaml:"settle_every"`
-	RetryMin         time.Duration `yaml:"retry_min"`
-	RetryMax         time.Duration `yaml:"retry_max"`
-	SendTimeout      time.Duration `yaml:"send_timeout"`
-	DrainTimeout     time.Duration `yaml:"drain_timeout"`
 }
 
 // Log says what the relay writes to standard error.
@@ -47,12 +30,16 @@ type Log struct {
 	Format Format     `yaml:"format"`
 }
 
-// Subscription carries one outbox to one sink.
+// Subscription carries one outbox, or what a filter chooses of it, to one sink.
 type Subscription struct {
-	Name   string `yaml:"name"`
-	Outbox string `yaml:"outbox"`
-	Start  Start  `yaml:"start"`
-	Sink   Sink   `yaml:"sink"`
+	Name   string          `yaml:"name"`
+	Outbox string          `yaml:"outbox"`
+	Start  Start           `yaml:"start"`
+	Filter penstock.Filter `yaml:"filter"`
+	Sink   Sink            `yaml:"sink"`
+	// Relay is complete once defaults are set: what the file does not give here
+	// is taken from Config.Relay.
+	Relay Relay `yaml:"relay"`
 }
 
 // Format of the log.

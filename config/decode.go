@@ -6,6 +6,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/goccy/go-yaml/ast"
@@ -205,6 +206,8 @@ func (d *decoder) scrub(text string) string {
 	values := slices.SortedFunc(maps.Keys(d.filledIn), func(a, b string) int { return len(b) - len(a) })
 	for _, v := range values {
 		text = strings.ReplaceAll(text, v, d.filledIn[v])
+		quoted := strconv.Quote(v) // as %q writes it in a longer text
+		text = strings.ReplaceAll(text, quoted[1:len(quoted)-1], d.filledIn[v])
 	}
 	return Redact(text)
 }

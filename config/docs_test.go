@@ -24,6 +24,15 @@ func TestExample(t *testing.T) {
 	if len(c.Subscriptions) < 4 {
 		t.Error("subscriptions are missing")
 	}
+	filtered := 0
+	for _, s := range c.Subscriptions {
+		if !s.Filter.Empty() {
+			filtered++
+		}
+	}
+	if filtered < 2 {
+		t.Error("filters are missing")
+	}
 	var defaults Relay
 	if defaults.SetDefaults(); c.Relay != defaults {
 		t.Errorf("the example says that these are the defaults:\n%+v\nbut they are\n%+v", c.Relay, defaults)
@@ -37,10 +46,14 @@ func TestReference(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, block, _ := strings.Cut(string(text), "```yaml\n")
-	block, _, _ = strings.Cut(block, "```")
-	if _, err := loader.LoadBytes("docs/configuration.md", []byte(block)); err != nil {
-		t.Errorf("the smallest file: %v", err)
+	for i, after := range strings.Split(string(text), "```yaml\n")[1:] {
+		block, _, _ := strings.Cut(after, "```")
+		if i > 0 && !strings.Contains(block, "database_url") {
+			block = "database_url: ${PENSTOCK_DATABASE_URL}\n" + block
+		}
+		if _, err := loader.LoadBytes("docs/configuration.md", []byte(block)); err != nil {
+			t.Errorf("example %d: %v\n%s", i+1, err, block)
+		}
 	}
 	heading := regexp.MustCompile("^#+ .*?(?:`([a-z_.\\[\\]]+)`)?$")
 	row := regexp.MustCompile("^\\| `([a-z_.\\[\\]]+)` \\| ([^|]*) \\| ([^|]*) \\| (.+) \\|$")
@@ -104,6 +117,8 @@ func rowsOf(path string, v reflect.Value) (rows []referenceRow) {
 		}
 		_, isSink := value.Addr().Interface().(*Sink)
 		switch {
+		case p == "subscriptions[].relay": // the same keys as above
+			rows = append(rows, referenceRow{p, "as `relay`", ""})
 		case value.Kind() == reflect.Slice && value.Type().Elem().Kind() == reflect.Struct:
 			rows = append(rows, referenceRow{p, "list", preset(p, value)})
 			rows = append(rows, rowsOf(p+"[]", value.Index(0))...)
@@ -131,8 +146,16 @@ func typeName(path string, v reflect.Value) string {
 		return "text, json"
 	case Start:
 		return "beginning, now"
+	case OnDead:
+		return "continue, hold"
+	case Attempts:
+		return "number, unlimited"
+	case Age:
+		return "duration, unlimited"
 	case []string:
 		return "list of texts"
+	case map[string]string:
+		return "text by name"
 	}
 	switch {
 	case v.Kind() == reflect.String:
@@ -150,7 +173,7 @@ func preset(path string, v reflect.Value) string {
 		return "required"
 	}
 	switch s := fmt.Sprint(show(path, v)); s {
-	case "", "[]":
+	case "", "[]", fmt.Sprint(shown{}):
 		return ""
 	default:
 		return "`" + strings.ReplaceAll(s, "guest:xxxxx", "guest:guest") + "`"

@@ -9,9 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/penstock/penstock/relay"
 )
 
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
@@ -78,6 +75,7 @@ func TestOpenStore(t *testing.T) {
 	ctx := context.Background()
 	for _, url := range []string{
 		"sqlite:" + t.TempDir() + "/a.db", "sqlite://" + t.TempDir() + "/a.db", "postgres://app:hunter2@127.0.0.1:1/x", "postgresql://127.0.0.1:1/x",
+		"postgres://app:hunter2@127.0.0.1:1,[::1]:2/x?target_session_attrs=read-write", "postgres://app@127.0.0.1,127.0.0.2:5432/x",
 	} {
 		store, err := OpenStore(ctx, url, "")
 		if err != nil {
@@ -96,6 +94,10 @@ func TestOpenStore(t *testing.T) {
 		{"postgres://app:hunter2@h:port/x", "", ""},
 		{"postgres://app:hunter2@h/x?sslmode=hunter", "", ""},
 		{"postgres://app:hunt%zzer2@h/x", "", ""},
+		{"postgres://app:hunter2@h1:5432,h2:port/x", "", ""},
+		{"postgres://app:hunter2@h1:5432,h2:5432/x?target_session_attrs=hunter", "", ""},
+		{"postgres://app:hunt%zzer2@h1:5432,h2:5432/x", "", ""},
+		{"postgres://h1:5432,h2:5432/x?password=hunter2&target_session_attrs=no", "", ""},
 	} {
 		store, err := OpenStore(ctx, tc.url, tc.schema)
 		if err == nil || store != nil || !strings.Contains(err.Error(), tc.want) {
@@ -155,22 +157,4 @@ func TestEveryFieldCanBeDecoded(t *testing.T) {
 		}
 	}
 	walk("", reflect.TypeFor[Config]())
-}
-
-// Relay must keep up with relay.Config.
-func TestRelayHasEveryLimit(t *testing.T) {
-	mine := reflect.TypeFor[Relay]()
-	for _, f := range reflect.VisibleFields(reflect.TypeFor[relay.Config]()) {
-		switch f.Type.Kind() {
-		case reflect.Int, reflect.Int64, reflect.Bool, reflect.Float64:
-			if _, ok := mine.FieldByName(f.Name); !ok {
-				t.Errorf("relay.Config.%s cannot be set in the file", f.Name)
-			}
-		}
-	}
-	r := Relay{Lease: time.Minute, MaxBatch: 7}
-	r.SetDefaults()
-	if rc := r.Config(); rc.Lease != time.Minute || rc.MaxBatch != 7 || rc.Senders == 0 {
-		t.Errorf("%+v", rc)
-	}
 }

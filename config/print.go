@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,19 +15,29 @@ import (
 
 // String is the configuration as YAML, with what is set, by the file or by default,
 // and no passwords.
-func (c Config) String() string { return tree(c).String() }
+func (c Config) String() string { return c.tree().String() }
 
 // Format makes every fmt verb print String.
 func (c Config) Format(f fmt.State, verb rune) { format(f, verb, c.String()) }
 
 // LogValue keeps passwords out of slog.
-func (c Config) LogValue() slog.Value { return tree(c).LogValue() }
+func (c Config) LogValue() slog.Value { return c.tree().LogValue() }
 
 // MarshalJSON keeps passwords out of JSON.
-func (c Config) MarshalJSON() ([]byte, error) { return json.Marshal(tree(c).plain()) }
+func (c Config) MarshalJSON() ([]byte, error) { return json.Marshal(c.tree().plain()) }
 
 // MarshalYAML keeps passwords out of YAML.
-func (c Config) MarshalYAML() (any, error) { return tree(c).nested(), nil }
+func (c Config) MarshalYAML() (any, error) { return c.tree().nested(), nil }
+
+// tree shows of a subscription's limits those that are its own.
+func (c Config) tree() shown {
+	c.Subscriptions = slices.Clone(c.Subscriptions)
+	for i := range c.Subscriptions {
+		s := &c.Subscriptions[i]
+		s.Relay = s.Relay.except(c.Relay)
+	}
+	return tree(c)
+}
 
 // String is the sink's configuration as YAML, without passwords.
 func (s Sink) String() string { return tree(s).String() }
@@ -55,12 +66,13 @@ func tree(config any) shown {
 
 func showStruct(v reflect.Value) shown {
 	out := shown{}
+	isLimits := v.Type() == reflect.TypeFor[Relay]()
 	for _, f := range fieldsOf(v) {
-		if f.value.Kind() == reflect.Pointer && f.value.IsNil() {
+		if f.value.Kind() == reflect.Pointer && f.value.IsNil() || isLimits && f.value.IsZero() {
 			continue
 		}
 		value := show(f.key, f.value)
-		if nested, ok := value.(shown); value == "" || ok && len(nested) == 0 && f.value.Kind() == reflect.Struct {
+		if nested, ok := value.(shown); value == "" || ok && len(nested) == 0 && f.value.Kind() != reflect.Pointer || f.value.Kind() == reflect.Slice && f.value.Len() == 0 {
 			continue
 		}
 		out = append(out, yaml.MapItem{Key: f.key, Value: value})
@@ -75,6 +87,10 @@ func show(key string, v reflect.Value) any {
 	switch x := v.Interface().(type) {
 	case time.Duration:
 		return formatDuration(x)
+	case Attempts:
+		if x > 0 {
+			return int(x) // and not a text, which would be quoted
+		}
 	case slog.Level:
 		return levelName(x)
 	case encoding.TextMarshaler:
@@ -91,10 +107,11 @@ func show(key string, v reflect.Value) any {
 		}
 		return list
 	case reflect.Map:
-		table := map[string]any{}
+		table := shown{}
 		for k, e := range v.Seq2() {
-			table[k.String()] = show(k.String(), e)
+			table = append(table, yaml.MapItem{Key: k.String(), Value: show(k.String(), e)})
 		}
+		slices.SortFunc(table, func(a, b yaml.MapItem) int { return strings.Compare(a.Key.(string), b.Key.(string)) })
 		return table
 	case reflect.String:
 		if isSecret(key) && v.String() != "" {

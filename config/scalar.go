@@ -33,6 +33,10 @@ func (d *decoder) scalar(n ast.Node, v reflect.Value, path string) {
 		d.fail(at, path, problem{"is " + describe(n) + ", not " + wanted(v, path), bracesHint(n)})
 		return
 	}
+	if raw == "" && n.Type() == ast.LiteralType {
+		d.fail(at, path, problem{"is a > or | with no text below it", `put the character in quotes: ">"`})
+		return
+	}
 	text, ok := d.resolved(raw, at, path)
 	if !ok {
 		return

@@ -3,7 +3,9 @@ package config
 import (
 	"fmt"
 	"log/slog"
+	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -67,6 +69,38 @@ func Redact(s string) string {
 	})
 	s = natsToken.ReplaceAllString(s, "${1}"+masked+"@")
 	return parameter.ReplaceAllString(s, "${1}"+masked)
+}
+
+// Passwords returns the passwords in a URL, as they are written in it and
+// decoded, for a writer that masks them wherever they come out. The URL need not
+// be a valid one, and may have several hosts, which net/url does not take.
+func Passwords(u string) []string {
+	var found []string
+	for _, part := range strings.Split(u, "://")[1:] {
+		end := strings.IndexAny(part, "/?#")
+		if end < 0 || !strings.Contains(part[:end], "@") {
+			end = len(part) // a password that should have been escaped
+		}
+		login := part[:max(0, strings.LastIndexByte(part[:end], '@'))]
+		if _, password, ok := strings.Cut(login, ":"); ok {
+			found = append(found, password)
+		}
+	}
+	_, query, _ := strings.Cut(u, "?")
+	for pair := range strings.SplitSeq(query, "&") {
+		if key, value, _ := strings.Cut(pair, "="); isSecret(key) {
+			found = append(found, value)
+		}
+	}
+	for _, password := range found {
+		for _, decode := range []func(string) (string, error){url.PathUnescape, url.QueryUnescape} {
+			if plain, err := decode(password); err == nil {
+				found = append(found, plain)
+			}
+		}
+	}
+	slices.Sort(found)
+	return slices.DeleteFunc(slices.Compact(found), func(s string) bool { return s == "" })
 }
 
 // isSecret tells by its name whether a key holds a secret. A key that names a

@@ -1,19 +1,23 @@
 package config
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"reflect"
+	"maps"
 	"slices"
-	"strings"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/relay"
 )
 
 // SetDefaults fills in what is not set.
 func (c *Config) SetDefaults() {
+	for i := range c.Subscriptions {
+		s := &c.Subscriptions[i]
+		// Before defaults are set, because some of them depend on other limits.
+		s.Relay = s.Relay.over(c.Relay)
+		s.Relay.SetDefaults()
+		s.Sink.setDefaults()
+	}
 	c.Relay.SetDefaults()
 	if c.Log.Format == "" {
 		c.Log.Format = Text
@@ -21,29 +25,6 @@ func (c *Config) SetDefaults() {
 	if scheme(c.DatabaseURL.Reveal()) != "sqlite" && c.Schema == "" {
 		c.Schema = "penstock"
 	}
-	for i := range c.Subscriptions {
-		c.Subscriptions[i].Sink.setDefaults()
-	}
-}
-
-// SetDefaults fills in the relay's own defaults.
-func (r *Relay) SetDefaults() {
-	rc := r.Config()
-	rc.SetDefaults()
-	from, to := reflect.ValueOf(rc), reflect.ValueOf(r).Elem()
-	for i := range to.NumField() {
-		to.Field(i).Set(from.FieldByName(to.Type().Field(i).Name))
-	}
-}
-
-// Config is a relay.Config with these limits and nothing else set.
-func (r *Relay) Config() relay.Config {
-	var rc relay.Config
-	from, to := reflect.ValueOf(r).Elem(), reflect.ValueOf(&rc).Elem()
-	for i := range from.NumField() {
-		to.FieldByName(from.Type().Field(i).Name).Set(from.Field(i))
-	}
-	return rc
 }
 
 // validate checks what no single value shows. What is below a mistake that was
@@ -55,9 +36,7 @@ func (d *decoder) validate(c *Config) {
 			d.invalid("", err)
 		}
 	}
-	if !d.broken["relay"] {
-		d.relay(&c.Relay)
-	}
+	d.limits("relay", &c.Relay)
 	if len(c.Subscriptions) == 0 && !d.broken["subscriptions"] && !d.opaque[""] {
 		d.fail(d.near("subscriptions"), "subscriptions", problem{"is missing or empty", "list at least one, with name, outbox and sink"})
 	}
@@ -76,7 +55,11 @@ func (d *decoder) validate(c *Config) {
 		} else if !twice {
 			names[id] = path
 		}
+		d.filter(path+".filter", &s.Filter)
 		d.sink(path+".sink", &c.Subscriptions[i].Sink)
+		if s.Relay != c.Relay && !d.broken["relay"] {
+			d.limits(path+".relay", &s.Relay)
+		}
 	}
 }
 
@@ -102,31 +85,29 @@ func (d *decoder) name(parent, key, value, hint string) {
 	}
 }
 
-// relay asks relay.Config, whose errors name its fields as Go does.
-func (d *decoder) relay(r *Relay) {
-	rc := r.Config()
-	rc.Sink = unused{}
-	rc.Open = func(context.Context) (penstock.Source, error) { return nil, penstock.ErrClosed }
-	var f *penstock.FieldError
-	if errors.As(rc.Validate(), &f) {
-		d.invalid("relay", &penstock.FieldError{Field: yamlNames(f.Field), Problem: yamlNames(f.Problem), Hint: yamlNames(f.Hint)})
+// filter looks at one pattern after the other, for the line that each stands in.
+func (d *decoder) filter(path string, f *penstock.Filter) {
+	if d.broken[path] {
+		return
+	}
+	if f.Topics != nil && len(f.Topics) == 0 {
+		at := path + ".topics"
+		d.fail(d.near(at), at, problem{"is an empty list", "list a pattern, or remove the key to deliver every topic"})
+	}
+	for i, pattern := range f.Topics {
+		d.filterPart(fmt.Sprintf("%s.topics[%d]", path, i), penstock.Filter{Topics: []string{pattern}})
+	}
+	for _, name := range slices.Sorted(maps.Keys(f.Headers)) {
+		d.filterPart(path+".headers."+printable(name), penstock.Filter{Headers: map[string]string{name: f.Headers[name]}})
 	}
 }
 
-// yamlNames replaces the names of Relay's fields in a text by their keys.
-func yamlNames(text string) string {
-	t := reflect.TypeFor[Relay]()
-	fields := reflect.VisibleFields(t)
-	// The longest first: MaxInFlight is also the start of MaxInFlightBytes.
-	slices.SortFunc(fields, func(a, b reflect.StructField) int { return len(b.Name) - len(a.Name) })
-	for _, f := range fields {
-		text = strings.ReplaceAll(text, f.Name, f.Tag.Get("yaml"))
+func (d *decoder) filterPart(path string, f penstock.Filter) {
+	var wrong *penstock.FieldError
+	if errors.As(f.Validate(), &wrong) {
+		d.fail(d.near(path), path, problem{d.scrub(wrong.Problem), d.scrub(wrong.Hint)})
 	}
-	return text
 }
-
-// unused is a sink for checking the rest of a relay.Config.
-type unused struct{ penstock.Sink }
 
 func (d *decoder) sink(path string, s *Sink) {
 	if d.broken[path] {

@@ -2,10 +2,22 @@ package relay
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"time"
 
 	"github.com/penstock/penstock"
+)
+
+// OnDead is what happens to the messages behind a dead letter that have its key.
+type OnDead string
+
+const (
+	// Continue: they are sent.
+	Continue OnDead = "continue"
+	// Hold: they wait until a person has discarded the dead letter, or sent it
+	// back and it is delivered.
+	Hold OnDead = "hold"
 )
 
 // Config is one subscription and the limits its relay works under. The zero
@@ -44,8 +56,22 @@ type Config struct {
 	// unless half of the window waits for one. Default 50 ms.
 	SettleEvery time.Duration
 	// RetryMin and RetryMax bound the growing delay before a refused message is
-	// sent again. Default 100 ms and 30 s.
+	// sent again. Default 100 ms and 5 minutes.
 	RetryMin, RetryMax time.Duration
+	// ParkAfter is how often a message is sent before the store keeps it aside, so
+	// that the messages of other keys can go on past it. Default 3.
+	ParkAfter int
+	// MaxAttempts is how often a message is sent before it becomes a dead letter;
+	// negative: without end. Default 25.
+	MaxAttempts int
+	// MaxAge makes a message a dead letter that is refused this long after it was
+	// refused first. Default 0, without end.
+	MaxAge time.Duration
+	// OnDead says what happens to the messages behind a dead letter that have its
+	// key. Default Continue.
+	OnDead OnDead
+	// Filter chooses the messages to send; the others are settled unsent.
+	Filter penstock.Filter
 	// SendTimeout ends a Send that the sink does not end by itself. Default 1
 	// minute.
 	SendTimeout time.Duration
@@ -70,7 +96,10 @@ func (c *Config) SetDefaults() {
 	setDefault(&c.PollMax, max(50*time.Millisecond, c.PollMin))
 	setDefault(&c.SettleEvery, 50*time.Millisecond)
 	setDefault(&c.RetryMin, 100*time.Millisecond)
-	setDefault(&c.RetryMax, max(30*time.Second, c.RetryMin))
+	setDefault(&c.RetryMax, max(5*time.Minute, c.RetryMin))
+	setDefault(&c.ParkAfter, 3)
+	setDefault(&c.MaxAttempts, 25)
+	setDefault(&c.OnDead, Continue)
 	setDefault(&c.SendTimeout, time.Minute)
 	setDefault(&c.DrainTimeout, 10*time.Second)
 	if c.Logger == nil {
@@ -102,6 +131,7 @@ func (c *Config) Validate() error {
 		value int
 	}{
 		{"MaxInFlight", c.MaxInFlight}, {"MaxInFlightBytes", c.MaxInFlightBytes}, {"MaxBatch", c.MaxBatch}, {"Senders", c.Senders},
+		{"ParkAfter", c.ParkAfter},
 	} {
 		if f.value < 1 {
 			return &penstock.FieldError{Field: f.name, Problem: "is negative", Hint: "use 1 or more, or 0 for the default"}
@@ -124,5 +154,11 @@ func (c *Config) Validate() error {
 	if c.RetryMax < c.RetryMin {
 		return &penstock.FieldError{Field: "RetryMax", Problem: "is less than RetryMin", Hint: "raise it or lower RetryMin"}
 	}
-	return nil
+	if c.MaxAge < 0 {
+		return &penstock.FieldError{Field: "MaxAge", Problem: "is negative", Hint: "use a positive time, or 0 for no limit"}
+	}
+	if c.OnDead != Continue && c.OnDead != Hold {
+		return &penstock.FieldError{Field: "OnDead", Problem: fmt.Sprintf("is %q", c.OnDead), Hint: "use Continue or Hold"}
+	}
+	return c.Filter.Validate()
 }

@@ -1,0 +1,233 @@
+package config
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/goccy/go-yaml/ast"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/relay"
+)
+
+// Relay holds the limits that a subscription's relay works under; see
+// relay.Config, where they are explained and have their defaults. A zero field
+// is one that the file does not give.
+type Relay struct {
+	Lease            time.Duration `yaml:"lease"`
+	MaxInFlight      int           `yaml:"max_in_flight"`
+	MaxInFlightBytes int           `yaml:"max_in_flight_bytes"`
+	MaxBatch         int           `yaml:"max_batch"`
+	Senders          int           `yaml:"senders"`
+	PollMin          time.Duration `yaml:"poll_min"`
+	PollMax          time.Duration `yaml:"poll_max"`
+	SettleEvery      time.Duration `yaml:"settle_every"`
+	RetryMin         time.Duration `yaml:"retry_min"`
+	RetryMax         time.Duration `yaml:"retry_max"`
+	ParkAfter        int           `yaml:"park_after"`
+	MaxAttempts      Attempts      `yaml:"max_attempts"`
+	MaxAge           Age           `yaml:"max_age"`
+	OnDead           OnDead        `yaml:"on_dead"`
+	SendTimeout      time.Duration `yaml:"send_timeout"`
+	DrainTimeout     time.Duration `yaml:"drain_timeout"`
+}
+
+// unlimited is what MaxAttempts and MaxAge are where there is no limit. It is
+// not 0, so that a subscription can lift a limit of the top level.
+const (
+	unlimited     = -1
+	unlimitedText = "unlimited"
+)
+
+// Attempts is how often a message is sent, less than 0 for without end.
+type Attempts int
+
+// UnmarshalText takes a number from 1 and unlimited.
+func (a *Attempts) UnmarshalText(b []byte) error {
+	text := string(b)
+	if text == unlimitedText {
+		*a = unlimited
+		return nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || text[0] == '+' {
+		return &hintError{problem{fmt.Sprintf("is %q", text), "write a whole number from 1, or " + unlimitedText}}
+	}
+	*a = Attempts(n)
+	return nil
+}
+
+// MarshalText writes what UnmarshalText reads.
+func (a Attempts) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
+
+func (a Attempts) String() string {
+	if a < 0 {
+		return unlimitedText
+	}
+	return strconv.Itoa(int(a))
+}
+
+// Age is how long a message is tried, less than 0 for without end.
+type Age time.Duration
+
+// UnmarshalText takes a positive duration and unlimited.
+func (a *Age) UnmarshalText(b []byte) error {
+	text := string(b)
+	if text == unlimitedText {
+		*a = unlimited
+		return nil
+	}
+	t, p := parseDuration(text)
+	if p == nil && t == 0 {
+		p = &problem{fmt.Sprintf("is %q", text), "write a positive duration"}
+	}
+	if p != nil {
+		return &hintError{problem{p.what, p.hint + ", or " + unlimitedText}}
+	}
+	*a = Age(t)
+	return nil
+}
+
+// MarshalText writes what UnmarshalText reads.
+func (a Age) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
+
+func (a Age) String() string {
+	if a < 0 {
+		return unlimitedText
+	}
+	return formatDuration(time.Duration(a))
+}
+
+// OnDead is relay.OnDead by name.
+type OnDead relay.OnDead
+
+// UnmarshalText takes continue and hold.
+func (o *OnDead) UnmarshalText(b []byte) error {
+	switch relay.OnDead(b) {
+	case relay.Continue, relay.Hold:
+		*o = OnDead(b)
+		return nil
+	}
+	return &hintError{*notOneOf(string(b), []string{string(relay.Continue), string(relay.Hold)})}
+}
+
+// Config is a relay.Config with these limits and nothing else set.
+func (r *Relay) Config() relay.Config {
+	var rc relay.Config
+	from, to := reflect.ValueOf(r).Elem(), reflect.ValueOf(&rc).Elem()
+	for i := range from.NumField() {
+		field := to.FieldByName(from.Type().Field(i).Name)
+		field.Set(from.Field(i).Convert(field.Type()))
+	}
+	rc.MaxAge = max(rc.MaxAge, 0)
+	return rc
+}
+
+// SetDefaults fills in the relay's own defaults.
+func (r *Relay) SetDefaults() {
+	rc := r.Config()
+	rc.SetDefaults()
+	from, to := reflect.ValueOf(rc), reflect.ValueOf(r).Elem()
+	for i := range to.NumField() {
+		field := to.Field(i)
+		field.Set(from.FieldByName(to.Type().Field(i).Name).Convert(field.Type()))
+	}
+	if r.MaxAge == 0 {
+		r.MaxAge = unlimited
+	}
+}
+
+// over returns base with what r gives in its place.
+func (r Relay) over(base Relay) Relay {
+	from, to := reflect.ValueOf(r), reflect.ValueOf(&base).Elem()
+	for i := range from.NumField() {
+		if f := from.Field(i); !f.IsZero() {
+			to.Field(i).Set(f)
+		}
+	}
+	return base
+}
+
+// except returns r without what is the same in base.
+func (r Relay) except(base Relay) Relay {
+	same, out := reflect.ValueOf(base), reflect.ValueOf(&r).Elem()
+	for i := range out.NumField() {
+		if f := out.Field(i); f.Equal(same.Field(i)) {
+			f.SetZero()
+		}
+	}
+	return r
+}
+
+// decodeNode refuses a limit of 0, which would pass for one that is not given.
+func (r *Relay) decodeNode(d *decoder, n ast.Node, path string) {
+	v := reflect.ValueOf(r).Elem()
+	d.structure(n, v, path)
+	for _, f := range fieldsOf(v) {
+		at := join(path, f.key)
+		if _, given := d.values[at]; !given || d.broken[at] {
+			continue
+		}
+		switch {
+		case f.value.Type() == reflect.TypeFor[int]() && f.value.Int() < 1:
+			d.fail(d.near(at), at, problem{"is less than 1", "write 1 or more, or remove the key to have the default"})
+		case f.value.IsZero():
+			d.fail(d.near(at), at, problem{"is 0", "write a positive duration, or remove the key to have the default"})
+		}
+	}
+}
+
+// limits asks relay.Config, whose errors name its fields as Go does. Limits of a
+// subscription may conflict with those that it has from the top level; the error
+// then stands where the subscription gives one, and tells the other.
+func (d *decoder) limits(parent string, r *Relay) {
+	rc := r.Config()
+	rc.Sink = unused{}
+	rc.Open = func(context.Context) (penstock.Source, error) { return nil, penstock.ErrClosed }
+	var f *penstock.FieldError
+	if d.broken[parent] || !errors.As(rc.Validate(), &f) {
+		return
+	}
+	field := yamlNames(f.Field)
+	path := join(parent, field)
+	at, p := d.near(path), problem{yamlNames(f.Problem), yamlNames(f.Hint)}
+	_, placed := d.keys[path]
+	for _, limit := range fieldsOf(reflect.ValueOf(r).Elem()) {
+		if limit.key != field && !slices.Contains(strings.Fields(p.what), limit.key) {
+			continue
+		}
+		own := join(parent, limit.key)
+		top, atTop := d.keys[join("relay", limit.key)]
+		switch _, given := d.keys[own]; {
+		case given && !placed:
+			at = d.near(own)
+		case given:
+		case atTop:
+			p.hint += fmt.Sprintf("; %s is %v in line %d", limit.key, show(limit.key, limit.value), top.line)
+		default:
+			p.hint += fmt.Sprintf("; %s is %v by default", limit.key, show(limit.key, limit.value))
+		}
+	}
+	d.fail(at, path, problem{p.what, d.scrub(p.hint)})
+}
+
+// yamlNames replaces the names of Relay's fields in a text by their keys.
+func yamlNames(text string) string {
+	t := reflect.TypeFor[Relay]()
+	fields := reflect.VisibleFields(t)
+	// The longest first: MaxInFlight is also the start of MaxInFlightBytes.
+	slices.SortFunc(fields, func(a, b reflect.StructField) int { return len(b.Name) - len(a.Name) })
+	for _, f := range fields {
+		text = strings.ReplaceAll(text, f.Name, f.Tag.Get("yaml"))
+	}
+	return text
+}
+
+// unused is a sink for checking the rest of a relay.Config.
+type unused struct{ penstock.Sink }

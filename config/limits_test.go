@@ -1,0 +1,137 @@
+package config
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/penstock/penstock/relay"
+)
+
+// Relay must keep up with relay.Config.
+func TestRelayHasEveryLimit(t *testing.T) {
+	mine := reflect.TypeFor[Relay]()
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[relay.Config]()) {
+		switch f.Type.Kind() {
+		case reflect.Int, reflect.Int64, reflect.Bool, reflect.Float64, reflect.String:
+			if _, ok := mine.FieldByName(f.Name); !ok && f.Name != "Name" {
+				t.Errorf("relay.Config.%s cannot be set in the file", f.Name)
+			}
+		}
+	}
+	r := Relay{Lease: time.Minute, MaxBatch: 7, OnDead: OnDead(relay.Hold), MaxAge: Age(time.Hour), MaxAttempts: unlimited}
+	r.SetDefaults()
+	rc := r.Config()
+	if rc.Lease != time.Minute || rc.MaxBatch != 7 || rc.Senders == 0 || rc.OnDead != relay.Hold || rc.MaxAge != time.Hour || rc.MaxAttempts >= 0 {
+		t.Errorf("%+v", rc)
+	}
+}
+
+// What is set in a file is what the relay gets.
+func TestNoLimitIsNoLimit(t *testing.T) {
+	c := load(t, "relay: {max_age: unlimited, max_attempts: unlimited}\n"+small)
+	if rc := c.Relay.Config(); rc.MaxAge != 0 || rc.MaxAttempts >= 0 {
+		t.Errorf("got %v, %d attempts", rc.MaxAge, rc.MaxAttempts)
+	}
+	if rc := load(t, small).Relay.Config(); rc.MaxAge != 0 || rc.MaxAttempts != 25 {
+		t.Errorf("by default: %v, %d attempts", rc.MaxAge, rc.MaxAttempts)
+	}
+}
+
+// Each limit of a subscription comes from itself, else from the top level, else
+// it is the default; wherever the top level stands in the file.
+func TestLimitsOfASubscription(t *testing.T) {
+	c := load(t, strings.Replace(small, "sink: stdout", "sink: stdout, relay: {senders: 2, max_age: unlimited, poll_min: 1s}", 1)+
+		"- {name: c, outbox: b, sink: stdout}\nrelay: {senders: 5, max_batch: 6, max_age: 1h}\n")
+	mine, others := c.Subscriptions[0].Relay.Config(), c.Subscriptions[1].Relay.Config()
+	for _, tc := range []struct {
+		what      string
+		got, want any
+	}{
+		{"own", mine.Senders, 2},
+		{"own, none", mine.MaxAge, time.Duration(0)},
+		{"the top level's", mine.MaxBatch, 6},
+		{"the default", mine.ParkAfter, 3},
+		{"the default beside one's own", mine.PollMax, time.Second},
+		{"the top level's for another", others.Senders, 5},
+		{"and there", others.MaxAge, time.Hour},
+		{"the default for another", others.PollMax, 50 * time.Millisecond},
+	} {
+		if tc.got != tc.want {
+			t.Errorf("%s: got %v, want %v", tc.what, tc.got, tc.want)
+		}
+	}
+}
+
+// Every limit can be set for a subscription alone, and printed.
+func TestEveryLimitOfASubscription(t *testing.T) {
+	base := load(t, small)
+	for i, key := range keysOf(fieldsOf(reflect.ValueOf(&Relay{}).Elem())) {
+		value := "7m"
+		switch reflect.TypeFor[Relay]().Field(i).Type {
+		case reflect.TypeFor[int](), reflect.TypeFor[Attempts]():
+			value = "7"
+		case reflect.TypeFor[OnDead]():
+			value = "hold"
+		}
+		text := strings.Replace(small, "sink: stdout", fmt.Sprintf("sink: stdout, relay: {poll_max: 9m, retry_max: 9m, %s: %s}", key, value), 1)
+		text = strings.Replace(text, key+": 9m, ", "", 1)
+		c := load(t, text)
+		if c.Relay != base.Relay {
+			t.Errorf("%s of a subscription changed the top level", key)
+		}
+		same := c.Subscriptions[0].Relay.except(base.Relay)
+		got := reflect.ValueOf(same).Field(i)
+		if got.IsZero() {
+			t.Errorf("%s: %s is not set", key, value)
+		}
+		out, err := json.Marshal(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var printed struct {
+			Subscriptions []struct{ Relay map[string]any }
+		}
+		if err := json.Unmarshal(out, &printed); err != nil {
+			t.Fatal(err)
+		}
+		if shown := strings.TrimSuffix(fmt.Sprint(printed.Subscriptions[0].Relay[key]), "B"); shown != value {
+			t.Errorf("%s: %s is printed as %s", key, value, shown)
+		}
+	}
+}
+
+// What a filter in the file says is what the relay's filter does; the matching
+// itself is tested with penstock.Filter.
+func TestFilter(t *testing.T) {
+	data, err := os.ReadFile("testdata/limits.good.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := load(t, string(data))
+	f := c.Subscriptions[2].Filter
+	if want := []string{"orders.*.placed", "*.cancelled", "bills.>"}; !reflect.DeepEqual(f.Topics, want) {
+		t.Errorf("topics %q", f.Topics)
+	}
+	if want := map[string]string{"region": "eu", "tenant id": "*", "price": "5$", "token": "hunter2", "1": "2"}; !reflect.DeepEqual(f.Headers, want) {
+		t.Errorf("headers %q", f.Headers)
+	}
+	for _, i := range []int{0, 4} {
+		if f := c.Subscriptions[i].Filter; !f.Empty() {
+			t.Errorf("a filter out of nothing: %v", f)
+		}
+	}
+}
+
+func load(t *testing.T, text string) *Config {
+	t.Helper()
+	c, err := loader.LoadBytes("testdata/f", []byte(text))
+	if err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	return c
+}
