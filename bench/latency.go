@@ -5,46 +5,41 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/readback"
+	"github.com/penstock/penstock/relay"
 )
 
 // latency publishes one message per transaction at a steady rate and times each
 // from the commit's answer to its arrival.
 func (r *relayRun) latency(ctx context.Context) (err error) {
-	if r.LatencyFor < 0 {
+	if r.cfg.LatencyFor < 0 {
 		return nil
 	}
-	r.Progress(fmt.Sprintf("latency at %d messages/s for %s", r.Rate, r.LatencyFor))
-	sink, broker, close, err := r.open(ctx)
+	r.Progress(fmt.Sprintf("latency at %d messages/s for %s", r.cfg.Rate, r.cfg.LatencyFor))
+	q, err := r.open(ctx, nil)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, close()) }()
-	if err := warmUp(ctx, sink); err != nil {
-		return err
-	}
-	total := int(r.LatencyFor.Seconds() * float64(r.Rate))
+	defer func() { err = errors.Join(err, q.close(ctx)) }()
+	total := int(r.cfg.LatencyFor.Seconds() * float64(r.cfg.Rate))
 	t := &timing{committed: make([]time.Time, total), arrived: make([]time.Time, total)}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 
 	var reading sync.WaitGroup
 	var readErr error
-	to := "confirm"
-	if broker != nil {
-		to = "consumer"
+	to, sink := "confirm", penstock.Sink(&timedSink{Sink: q.sink, timing: t})
+	if q.reader != nil {
+		to, sink = "consumer", q.sink
 		reading.Go(func() {
-			readErr = broker.Read(ctx, func(a readback.Arrival) { t.arrive(a.Payload) })
+			readErr = q.reader.Read(ctx, func(a readback.Arrival) { t.arrive(a.Payload) })
 		})
-	} else {
-		sink = &timedSink{Sink: sink, timing: t}
 	}
-	stop, err := r.startRelay(ctx, sink, nil)
+	stop, err := r.startRelay(ctx, relay.Config{Sink: sink})
 	if err != nil {
 		return err
 	}
@@ -52,11 +47,11 @@ func (r *relayRun) latency(ctx context.Context) (err error) {
 		return errors.Join(err, stop())
 	}
 	// The relay drains what is in flight; the mark then ends the reading.
-	if err := r.awaitSettled(ctx); err != nil {
+	if _, err := r.awaitSettled(ctx, 20*time.Millisecond); err != nil {
 		return errors.Join(err, stop())
 	}
-	if broker != nil {
-		if err := broker.Finish(ctx); err != nil {
+	if q.reader != nil {
+		if err := q.reader.Finish(ctx); err != nil {
 			return errors.Join(err, stop())
 		}
 		reading.Wait()
@@ -68,61 +63,16 @@ func (r *relayRun) latency(ctx context.Context) (err error) {
 	return err
 }
 
-// publishSteadily keeps to the clock: a slow commit does not slow the rate.
+// publishSteadily commits every message of the timing, one by one.
 func (r *relayRun) publishSteadily(ctx context.Context, t *timing) error {
-	const writers = 4
-	interval := time.Second / time.Duration(r.Rate)
-	start := time.Now()
-	var (
-		wg   sync.WaitGroup
-		errs [writers]error
-	)
-	for w := range writers {
-		wg.Go(func() {
-			for i := w; i < len(t.committed); i += writers {
-				if err := sleepUntil(ctx, start.Add(time.Duration(i)*interval)); err != nil {
-					errs[w] = err
-					return
-				}
-				if err := r.Store.Publish(ctx, r.Outbox, r.messages(i, 1)...); err != nil {
-					errs[w] = err
-					return
-				}
-				t.commit(i)
-			}
-		})
-	}
-	wg.Wait()
-	return errors.Join(errs[:]...)
-}
-
-func sleepUntil(ctx context.Context, at time.Time) error {
-	timer := time.NewTimer(time.Until(at))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// awaitSettled waits until the subscription has no backlog.
-func (r *relayRun) awaitSettled(ctx context.Context) error {
-	for {
-		all, err := r.Store.Status(ctx)
-		if err != nil {
-			return err
+	return steadily(ctx, 4, r.cfg.Rate, func(i int) (bool, error) {
+		if i >= len(t.committed) {
+			return false, nil
 		}
-		for _, o := range all {
-			if o.Outbox == r.Outbox && len(o.Subscriptions) == 1 && o.Subscriptions[0].Backlog == 0 {
-				return nil
-			}
-		}
-		if err := sleepUntil(ctx, time.Now().Add(20*time.Millisecond)); err != nil {
-			return err
-		}
-	}
+		err := r.Store.Publish(ctx, r.outbox, r.load.messages(i, 1)...)
+		t.commit(i)
+		return true, err
+	})
 }
 
 // timing has a commit and an arrival per message.
@@ -138,14 +88,11 @@ func (t *timing) commit(i int) {
 	t.committed[i] = now
 }
 
-// arrive reads the message's number from its payload.
+// arrive takes the message's number from its payload.
 func (t *timing) arrive(payload []byte) {
 	now := time.Now()
-	if len(payload) < digits {
-		return // the warm-up
-	}
-	i, err := strconv.Atoi(string(payload[:digits]))
-	if err != nil || i >= len(t.arrived) {
+	i, ok := number(payload)
+	if !ok || i >= len(t.arrived) {
 		return
 	}
 	t.mu.Lock()
@@ -166,8 +113,7 @@ func (t *timing) result(to string) (*Latency, error) {
 		took = append(took, max(0, t.arrived[i].Sub(t.committed[i]).Seconds()*1000))
 	}
 	slices.Sort(took)
-	at := func(q float64) float64 { return took[int(q*float64(len(took)-1))] }
-	return &Latency{P50: at(0.5), P99: at(0.99), Max: at(1), Messages: len(took), To: to}, nil
+	return &Latency{P50: quantile(took, 0.5), P99: quantile(took, 0.99), Max: quantile(took, 1), Messages: len(took), To: to}, nil
 }
 
 // timedSink takes the confirm for the arrival where nobody can read back.

@@ -4,145 +4,79 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
-	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/internal/readback"
+	"github.com/penstock/penstock/relay"
 )
 
-// open gives a phase a sink with a queue of its own, and a reader of that queue,
-// nil where the sink cannot be read back. close removes both.
-func (r *relayRun) open(ctx context.Context) (sink penstock.Sink, broker readback.Broker, close func() error, err error) {
-	r.phases++
-	url := r.SinkURL
-	broker, err = readback.New(url, fmt.Sprintf("%s/%d", r.dir, r.phases), fmt.Sprintf("penstock_%s_%d", r.Outbox, r.phases))
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	if broker != nil {
-		url = broker.SinkURL()
-	}
-	if sink, err = r.OpenSink(url); err != nil {
-		return nil, nil, nil, err
-	}
-	close = func() error {
-		var failed error
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
-		defer cancel()
-		if broker != nil {
-			failed = errors.Join(broker.Remove(ctx), broker.Close())
-		}
-		return errors.Join(failed, sink.Close(ctx))
-	}
-	if broker != nil {
-		if err := broker.Open(ctx, sink); err != nil {
-			return nil, nil, nil, errors.Join(err, close())
-		}
-	}
-	return sink, broker, close, nil
-}
-
-// Senders and batches of the ceiling are the relay's defaults.
-const (
-	senders = 8
-	batch   = 512
-)
-
-// brokerCeiling sends the same messages from memory through the same sink, with
-// nothing to order, read or store.
-func (r *relayRun) brokerCeiling(ctx context.Context) (rate float64, err error) {
-	sink, _, close, err := r.open(ctx)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, close()) }()
-	var (
-		next   atomic.Int64
-		failed atomic.Pointer[error]
-		wg     sync.WaitGroup
-	)
-	if err := warmUp(ctx, sink); err != nil {
-		return 0, err
-	}
-	prefix := fmt.Sprintf("%s-%d-", r.Outbox, r.phases) // about as long as a derived id
-	start := time.Now()
-	for range senders {
-		wg.Go(func() {
-			for failed.Load() == nil {
-				first := int(next.Add(batch)) - batch
-				if first >= r.Messages {
-					return
-				}
-				msgs := r.messages(first, min(batch, r.Messages-first))
-				for i := range msgs {
-					msgs[i].ID = prefix + strconv.Itoa(first+i)
-					msgs[i].Attempt, msgs[i].CreatedAt = 1, start
-				}
-				if err := errors.Join(sink.Send(ctx, msgs)...); err != nil {
-					failed.Store(&err)
-				}
+// pairs measures the broker from memory and the relay in turn.
+func (r *relayRun) pairs(ctx context.Context) error {
+	var ceilings, reads []float64
+	for i := range r.cfg.Repeat {
+		round := fmt.Sprintf("round %d of %d", i+1, r.cfg.Repeat)
+		ceiling := 0.0
+		if !r.cfg.SkipCeiling {
+			var err error
+			r.Progress(round + ": the broker's ceiling")
+			if ceiling, err = r.ceiling(ctx); err != nil {
+				return fmt.Errorf("measuring the broker's ceiling: %w", err)
 			}
-		})
-	}
-	wg.Wait()
-	if err := failed.Load(); err != nil {
-		return 0, *err
-	}
-	return float64(r.Messages) / time.Since(start).Seconds(), nil
-}
-
-// warmUp waits until the sink is connected.
-func warmUp(ctx context.Context, sink penstock.Sink) error {
-	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
-	defer cancel()
-	for {
-		err := errors.Join(sink.Send(ctx, []penstock.Message{{ID: fmt.Sprint("warm-", time.Now().UnixNano()), Topic: "bench", Attempt: 1, CreatedAt: time.Now()}})...)
-		if err == nil || !penstock.IsUnavailable(err) || ctx.Err() != nil {
+			ceilings = append(ceilings, ceiling)
+		}
+		r.Progress(fmt.Sprintf("%s: publishing %d messages", round, r.cfg.Messages))
+		if err := r.publish(ctx, r.load, r.cfg.Messages); err != nil {
+			return fmt.Errorf("publishing the backlog: %w", err)
+		}
+		if _, err := r.size(ctx); err != nil {
 			return err
 		}
+		if !r.cfg.SkipCeiling {
+			read, err := r.readCeiling(ctx)
+			if err != nil {
+				return fmt.Errorf("measuring the read ceiling: %w", err)
+			}
+			reads = append(reads, read)
+		}
+		r.Progress(round + ": the relay drains the backlog")
+		rate, err := r.drain(ctx)
+		if err != nil {
+			return fmt.Errorf("draining the backlog: %w", err)
+		}
+		r.result.Drains = append(r.result.Drains, rate)
+		if ceiling > 0 {
+			r.result.Ratios = append(r.result.Ratios, rate/ceiling)
+		}
 	}
+	res := &r.result
+	res.BrokerCeiling, res.ReadCeiling = median(ceilings), median(reads)
+	res.Relay, res.Ratio = median(res.Drains), median(res.Ratios)
+	res.FlatnessLastToFirst = res.Drains[len(res.Drains)-1] / res.Drains[0]
+	return nil
 }
 
-// readCeiling fetches the backlog and sends it nowhere.
-func (r *relayRun) readCeiling(ctx context.Context) (float64, error) {
-	// A reader along sees what is not reclaimed; what earlier rounds have
-	// settled may be among it.
-	src, err := r.Store.Subscribe(ctx, penstock.Subscribe{Outbox: r.Outbox, Subscription: "bench", Holder: "penstock bench", Ephemeral: true})
+// ceiling is the broker's, with a queue of its own.
+func (r *relayRun) ceiling(ctx context.Context) (rate float64, err error) {
+	q, err := r.open(ctx, nil)
 	if err != nil {
 		return 0, err
 	}
-	defer func() { _ = src.Close(ctx) }()
-	start, n := time.Now(), 0
-	for {
-		b, err := src.Fetch(ctx, penstock.Limit{Messages: 4096, Bytes: 8 << 20})
-		if err != nil {
-			return 0, err
-		}
-		if len(b.Messages) == 0 {
-			return float64(n) / time.Since(start).Seconds(), nil
-		}
-		n += len(b.Messages)
-	}
+	defer func() { err = errors.Join(err, q.close(ctx)) }()
+	return r.brokerCeiling(ctx, q.sink, r.load, r.cfg.Messages)
 }
 
 // drain runs the relay until the backlog is confirmed and settled. The rate is that
 // of the confirms, as the ceiling's is.
 func (r *relayRun) drain(ctx context.Context) (rate float64, err error) {
-	sink, _, close, err := r.open(ctx)
+	q, err := r.open(ctx, nil)
 	if err != nil {
 		return 0, err
 	}
-	defer func() { err = errors.Join(err, close()) }()
-	if err := warmUp(ctx, sink); err != nil {
-		return 0, err
-	}
-	count := &counter{want: int64(r.Messages), confirmed: make(chan time.Time, 1), settled: make(chan struct{})}
+	defer func() { err = errors.Join(err, q.close(ctx)) }()
+	count := &counter{want: int64(r.cfg.Messages), confirmed: make(chan time.Time, 1), settled: make(chan struct{})}
 	usage := startUsage()
 	start := time.Now()
-	stop, err := r.startRelay(ctx, sink, count)
+	stop, err := r.startRelay(ctx, relay.Config{Sink: q.sink, Observer: count})
 	if err != nil {
 		return 0, err
 	}
@@ -152,32 +86,33 @@ func (r *relayRun) drain(ctx context.Context) (rate float64, err error) {
 		return 0, errors.Join(ctx.Err(), stop())
 	}
 	took := (<-count.confirmed).Sub(start)
-	cpu, rss := usage.stop()
-	r.result.CPUSecondsPer100k = max(r.result.CPUSecondsPer100k, cpu.Seconds()/float64(r.Messages)*100_000)
-	r.result.PeakRSSMB = max(r.result.PeakRSSMB, rss)
+	used := usage.stop()
+	r.result.CPUSecondsPer100k = max(r.result.CPUSecondsPer100k, used.CPU.Seconds()/float64(r.cfg.Messages)*100_000)
+	r.result.PeakRSSMB = max(r.result.PeakRSSMB, used.RSSMB)
 	if _, err := r.size(ctx); err != nil {
 		return 0, errors.Join(err, stop())
 	}
-	return float64(r.Messages) / took.Seconds(), stop()
+	return float64(r.cfg.Messages) / took.Seconds(), stop()
 }
 
 // counter is an observer that tells when all is confirmed, and when all is settled.
 type counter struct {
+	relay.Counters
 	want               int64
 	delivered, counted atomic.Int64
 	confirmed          chan time.Time // has room for one
 	settled            chan struct{}
 }
 
-func (c *counter) InFlight(int) {}
-
-func (c *counter) Sent(delivered, _, _ int) {
+func (c *counter) Sent(delivered, failed, retried int) {
+	c.Counters.Sent(delivered, failed, retried)
 	if reaches(&c.delivered, delivered, c.want) {
 		c.confirmed <- time.Now()
 	}
 }
 
 func (c *counter) Settled(n int) {
+	c.Counters.Settled(n)
 	if reaches(&c.counted, n, c.want) {
 		close(c.settled)
 	}
@@ -189,30 +124,16 @@ func reaches(sum *atomic.Int64, n int, want int64) bool {
 	return total >= want && total-int64(n) < want
 }
 
+// size reads what the outbox takes and keeps the largest.
+func (r *relayRun) size(ctx context.Context) (int64, error) {
+	outbox, _, err := r.status(ctx)
+	r.result.SizePeak = max(r.result.SizePeak, outbox.Bytes)
+	return outbox.Bytes, err
+}
+
 // caughtUp waits until the outbox is as small as it was, with the snapshot still
 // pinned if it is.
-func (r *relayRun) caughtUp(ctx context.Context) error {
-	r.Progress("waiting for the outbox to shrink")
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
-	defer cancel()
-	tick := time.NewTicker(200 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		if err := r.Store.Maintain(ctx, r.Outbox); err != nil {
-			return err
-		}
-		size, err := r.size(ctx)
-		if err != nil {
-			return err
-		}
-		r.result.SizeAfter = size
-		if size <= r.result.SizeFloor {
-			return nil
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return nil // the figure says it
-		}
-	}
+func (r *relayRun) caughtUp(ctx context.Context) (err error) {
+	r.result.SizeAfter, err = r.awaitSmall(ctx, r.result.SizeFloor)
+	return err
 }

@@ -7,26 +7,68 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"runtime/metrics"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/penstock/penstock/relay"
 )
 
+// Usage is what this process used in some phase, an embedded database or broker
+// included.
+type Usage struct {
+	CPU time.Duration `json:"-"`
+	// RSSMB is the peak of the resident set, HeapMB that of the live heap as the
+	// garbage collector saw it, both in MiB.
+	RSSMB  float64 `json:"peak_rss_mb"`
+	HeapMB float64 `json:"peak_live_heap_mb"`
+}
+
+// raise keeps the larger of each peak.
+func (u *Usage) raise(by Usage) {
+	u.CPU, u.RSSMB, u.HeapMB = max(u.CPU, by.CPU), max(u.RSSMB, by.RSSMB), max(u.HeapMB, by.HeapMB)
+}
+
 // usage measures this process from startUsage to stop.
-type usage struct{ cpu time.Duration }
+type usage struct {
+	cpu  time.Duration
+	end  chan struct{}
+	heap chan uint64 // the peak, once, after end
+}
 
 func startUsage() usage {
 	debug.FreeOSMemory()
 	// 5 resets the peak of the resident set (proc(5)); where that cannot be done
 	// the peak is the process's so far, which is no less.
 	_ = os.WriteFile("/proc/self/clear_refs", []byte("5"), 0o200)
-	return usage{cpu: cpuTime()}
+	u := usage{cpu: cpuTime(), end: make(chan struct{}), heap: make(chan uint64, 1)}
+	go u.watchHeap()
+	return u
 }
 
-// stop returns the CPU time used and the peak resident set in MiB.
-func (u usage) stop() (cpu time.Duration, rssMB float64) {
-	return cpuTime() - u.cpu, peakRSS()
+// stop returns what was used. Call it once.
+func (u usage) stop() Usage {
+	close(u.end)
+	return Usage{CPU: cpuTime() - u.cpu, RSSMB: peakRSS(), HeapMB: float64(<-u.heap) / (1 << 20)}
+}
+
+func (u usage) watchHeap() {
+	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	var peak uint64
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		metrics.Read(live)
+		peak = max(peak, live[0].Value.Uint64())
+		select {
+		case <-tick.C:
+		case <-u.end:
+			u.heap <- peak
+			return
+		}
+	}
 }
 
 func cpuTime() time.Duration {
@@ -54,15 +96,15 @@ func peakRSS() float64 {
 // idle lets a relay wait for messages and looks what its sessions cost the
 // database server.
 func (r *relayRun) idle(ctx context.Context) error {
-	if r.IdleFor < 0 {
+	if r.cfg.IdleFor < 0 {
 		return nil
 	}
-	sink, _, close, err := r.open(ctx)
+	q, err := r.open(ctx, nil)
 	if err != nil {
 		return err
 	}
-	defer close()
-	stop, err := r.startRelay(ctx, sink, nil)
+	defer q.close(ctx)
+	stop, err := r.startRelay(ctx, relay.Config{Sink: q.sink})
 	if err != nil {
 		return err
 	}
@@ -74,9 +116,9 @@ func (r *relayRun) idle(ctx context.Context) error {
 	if len(before) == 0 {
 		return nil
 	}
-	r.Progress(fmt.Sprintf("an idle relay for %s", r.IdleFor))
+	r.Progress(fmt.Sprintf("an idle relay for %s", r.cfg.IdleFor))
 	start := time.Now()
-	if err := sleepUntil(ctx, start.Add(r.IdleFor)); err != nil {
+	if err := sleepUntil(ctx, start.Add(r.cfg.IdleFor)); err != nil {
 		return err
 	}
 	took := time.Since(start)

@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -26,74 +27,44 @@ func (a *app) benchCommand() *cobra.Command {
 		Use:   "bench",
 		Short: "Measure Penstock beside the ceilings of this machine",
 		Long: `Measure Penstock beside the ceilings of this machine, in one run: figures mean
-little alone, ratios carry over.`,
+little alone, ratios carry over.
+
+Every benchmark makes a schema (PostgreSQL) or a file (SQLite), outboxes and
+queues of its own and removes them. Without --database-url it uses a temporary
+SQLite file. --repeat shows how far ratios spread; the median counts.`,
 		Args: knownVerb,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.benchRelayCommand())
+	cmd.AddCommand(a.benchRelayCommand(), a.benchPoisonCommand(), a.benchParkCommand(), a.benchOutageCommand())
 	return cmd
 }
 
-type benchRelayFlags struct {
-	sink               string
-	messages, payload  int
-	keys, repeat, rate int
-	latency, idle      time.Duration
-	pin, relayOnly     bool
-	asJSON, progress   bool
+// benchFlags are those of every benchmark.
+type benchFlags struct {
+	sink             string
+	payload          int
+	asJSON, progress bool
 }
 
-func (a *app) benchRelayCommand() *cobra.Command {
-	var f benchRelayFlags
-	cmd := &cobra.Command{
-		Use:   "relay",
-		Short: "Measure the relay between a database and a broker",
-		Long: `Measure, in one run and on the same messages:
-
-  read_ceiling    how fast the backlog can be fetched, sent nowhere
-  broker_ceiling  how fast the broker confirms the same messages from memory
-  relay           a relay that drains the backlog, from its start until the
-                  broker has confirmed the last message
-  ratio           relay / broker_ceiling
-  latency_ms      from the commit's answer to a consumer of the broker, at a
-                  steady rate of single-message transactions
-  cpu, memory     of this process while the relay drains
-
-The run makes a schema (PostgreSQL) or a file (SQLite), an outbox and queues of
-its own and removes them. Without --database-url it uses a temporary SQLite file.
-
---pin holds a REPEATABLE READ snapshot from before the first message on, as a
-forgotten transaction or a pg_dump does; with --repeat 10 the rates of the
-drains and the size of the outbox show whether it stays flat.`,
-		Example: `  penstock bench relay
-  penstock bench relay --database-url postgres://postgres@localhost/postgres --sink amqp://guest:guest@localhost/
-  penstock bench relay --database-url postgres://postgres@localhost/postgres --sink discard --json
-  penstock bench relay --database-url postgres://postgres@localhost/postgres --sink discard --messages 100000 --repeat 10 --pin`,
-		Args: args(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.benchRelay(cmd, f) },
-	}
+func (f *benchFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.sink, "sink", "embedded", "amqp://…, nats://…, embedded, stdout or discard")
-	flags.IntVar(&f.messages, "messages", 150_000, "messages per backlog")
 	flags.IntVar(&f.payload, "payload", 200, "bytes of each payload")
-	flags.IntVar(&f.keys, "keys", 1_000, "different keys, 0 for messages without a key")
-	flags.IntVar(&f.repeat, "repeat", 1, "pairs of ceiling and drain; the median counts")
-	flags.IntVar(&f.rate, "rate", 1_000, "messages per second of the latency phase")
-	flags.DurationVar(&f.latency, "latency-for", 10*time.Second, "length of the latency phase, 0 to leave it out")
-	flags.DurationVar(&f.idle, "idle-for", 5*time.Second, "how long to watch an idle relay, 0 to leave it out")
-	flags.BoolVar(&f.pin, "pin", false, "hold a snapshot open throughout (PostgreSQL)")
-	flags.BoolVar(&f.relayOnly, "relay-only", false, "measure no ceilings")
 	flags.BoolVar(&f.asJSON, "json", false, "one JSON object instead of the table")
 	flags.BoolVar(&f.progress, "progress", false, "show progress though stderr is no terminal")
-	return cmd
 }
 
-func (a *app) benchRelay(cmd *cobra.Command, f benchRelayFlags) (err error) {
+// benchOn is what a benchmark runs on.
+type benchOn struct {
+	setup bench.Setup
+	url   string // of the database
+}
+
+// runBench opens the database, runs a benchmark, removes what it made and shows
+// the result.
+func runBench[R any](a *app, cmd *cobra.Command, f benchFlags, table func(io.Writer, R) error, run func(context.Context, benchOn) (R, error)) (err error) {
 	ctx, stop := interruptible(cmd.Context())
 	defer stop()
-	if f.messages < 1 || f.payload < 0 || f.repeat < 1 || f.rate < 1 || f.keys < 0 {
-		return usage(errors.New("--messages, --repeat and --rate must be at least 1, --payload and --keys at least 0"))
-	}
 	log, err := a.demoLogger(cmd)
 	if err != nil {
 		return err
@@ -118,9 +89,6 @@ func (a *app) benchRelay(cmd *cobra.Command, f benchRelayFlags) (err error) {
 	if private {
 		schema = "penstock_" + name
 	}
-	if f.pin && strings.HasPrefix(url, "sqlite:") {
-		return usage(errors.New("--pin needs PostgreSQL: pass --database-url postgres://…"))
-	}
 	store, err := config.OpenStore(ctx, url, schema)
 	if err != nil {
 		return err
@@ -133,8 +101,8 @@ func (a *app) benchRelay(cmd *cobra.Command, f benchRelayFlags) (err error) {
 		defer func() { err = errors.Join(err, s.DropSchema(context.WithoutCancel(ctx))) }()
 	}
 	progress := a.newProgress(f.progress)
-	cfg := bench.RelayConfig{
-		Store: store, Outbox: name, SinkURL: f.sink,
+	result, err := run(ctx, benchOn{url: url, setup: bench.Setup{
+		Store: store, Outbox: name, SinkURL: f.sink, Log: log, Progress: progress.show,
 		OpenSink: func(url string) (penstock.Sink, error) {
 			s, err := config.ParseSink(url)
 			if err != nil {
@@ -142,22 +110,18 @@ func (a *app) benchRelay(cmd *cobra.Command, f benchRelayFlags) (err error) {
 			}
 			return s.Open(log)
 		},
-		Messages: f.messages, PayloadBytes: f.payload, Keys: orNegative(f.keys), Repeat: f.repeat, Rate: f.rate,
-		LatencyFor: orNegative(f.latency), IdleFor: orNegative(f.idle), SkipCeiling: f.relayOnly,
-		Log: log, Progress: progress.show,
-	}
-	if f.pin {
-		cfg.Pin = bench.PinPostgres(url)
-	}
-	result, err := bench.Relay(ctx, cfg)
+	}})
 	progress.clear()
+	if wrong := (*bench.CheckError)(nil); errors.As(err, &wrong) {
+		return &exitError{code: exitCheck, err: err}
+	}
 	if err != nil {
 		return err
 	}
 	if f.asJSON {
 		return json.NewEncoder(a.stdout).Encode(result)
 	}
-	return benchRelayTable(a.stdout, result)
+	return table(a.stdout, result)
 }
 
 // orNegative hands a zero on as -1: for the benchmark zero means the default.
@@ -168,31 +132,26 @@ func orNegative[T int | time.Duration](v T) T {
 	return v
 }
 
-func benchRelayTable(w io.Writer, r bench.RelayResult) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	row := func(name, format string, args ...any) {
-		fmt.Fprintf(t, "%s\t"+format+"\n", append([]any{name}, args...)...)
+// figures is a table of names and what was measured.
+type figures struct{ t *tabwriter.Writer }
+
+func newFigures(w io.Writer) figures { return figures{tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)} }
+
+func (f figures) row(name, format string, args ...any) {
+	fmt.Fprintf(f.t, "%s\t"+format+"\n", append([]any{name}, args...)...)
+}
+
+func (f figures) flush() error { return f.t.Flush() }
+
+// ratios is a median with its spread, if it was measured more than once.
+func ratios(median float64, all []float64) string {
+	if len(all) < 2 {
+		return fmt.Sprintf("%.2f", median)
 	}
-	row("messages", "%d of %d bytes, %d keys, %d rounds", r.Messages, r.PayloadBytes, r.Keys, len(r.Drains))
-	if r.BrokerCeiling > 0 {
-		row("read ceiling", "%.0f messages/s", r.ReadCeiling)
-		row("broker ceiling", "%.0f messages/s", r.BrokerCeiling)
-	}
-	row("relay", "%.0f messages/s", r.Relay)
-	if r.BrokerCeiling > 0 {
-		row("ratio", "%.2f of the broker ceiling", r.Ratio)
-	}
-	if l := r.LatencyMS; l != nil {
-		row("latency", "p50 %.1f ms, p99 %.1f ms, max %.1f ms from commit to %s", l.P50, l.P99, l.Max, l.To)
-	}
-	row("CPU", "%.2f s per 100,000 messages", r.CPUSecondsPer100k)
-	row("peak memory", "%.0f MiB", r.PeakRSSMB)
-	if r.IdleDatabaseCPU != nil {
-		row("idle", "%.2f %% of a core of the database", *r.IdleDatabaseCPU)
-	}
-	if len(r.Drains) > 1 {
-		row("flatness", "last drain at %.2f of the first's rate, pinned: %v", r.FlatnessLastToFirst, r.Pinned)
-	}
-	row("outbox size", "%s at first, %s at most, %s when caught up", size(r.SizeFloor), size(r.SizePeak), size(r.SizeAfter))
-	return t.Flush()
+	return fmt.Sprintf("%.2f (%.2f to %.2f in %d pairs)", median, slices.Min(all), slices.Max(all), len(all))
+}
+
+// checked says what arrived of what should have.
+func checked(c bench.Check) string {
+	return fmt.Sprintf("%d lost, %d out of order, %d duplicates, as the %s saw it", c.Lost, c.OutOfOrder, c.Duplicates, c.By)
 }

@@ -1,0 +1,76 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+// Senders and batches of the ceiling are the relay's defaults.
+const (
+	senders = 8
+	batch   = 512
+)
+
+// brokerCeiling sends messages from memory through a sink, with nothing to
+// order, read or store, and returns how many were confirmed per second.
+func (r *rig) brokerCeiling(ctx context.Context, sink penstock.Sink, l load, total int) (float64, error) {
+	var (
+		next   atomic.Int64
+		failed atomic.Pointer[error]
+		wg     sync.WaitGroup
+	)
+	prefix := fmt.Sprintf("%s-%d-", r.Outbox, r.phases) // about as long as a derived id
+	start := time.Now()
+	for range senders {
+		wg.Go(func() {
+			for failed.Load() == nil {
+				first := int(next.Add(batch)) - batch
+				if first >= total {
+					return
+				}
+				msgs := l.messages(first, min(batch, total-first))
+				for i := range msgs {
+					msgs[i].ID = prefix + strconv.Itoa(first+i)
+					msgs[i].Attempt, msgs[i].CreatedAt = 1, start
+				}
+				if err := errors.Join(sink.Send(ctx, msgs)...); err != nil {
+					failed.Store(&err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if err := failed.Load(); err != nil {
+		return 0, *err
+	}
+	return float64(total) / time.Since(start).Seconds(), nil
+}
+
+// readCeiling fetches the backlog and sends it nowhere.
+func (r *rig) readCeiling(ctx context.Context) (float64, error) {
+	// A reader along sees what is not reclaimed; what earlier rounds have
+	// settled may be among it.
+	src, err := r.Store.Subscribe(ctx, penstock.Subscribe{Outbox: r.outbox, Subscription: subscription, Holder: "penstock bench", Ephemeral: true})
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = src.Close(ctx) }()
+	start, n := time.Now(), 0
+	for {
+		b, err := src.Fetch(ctx, penstock.Limit{Messages: 4096, Bytes: 8 << 20})
+		if err != nil {
+			return 0, err
+		}
+		if len(b.Messages) == 0 {
+			return float64(n) / time.Since(start).Seconds(), nil
+		}
+		n += len(b.Messages)
+	}
+}
