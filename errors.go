@@ -16,6 +16,8 @@ var (
 	ErrHeld = errors.New("the subscription is held by another relay")
 	// ErrNoOutbox: there is no outbox of that name.
 	ErrNoOutbox = errors.New("no such outbox")
+	// ErrNoSubscription: the outbox has no subscription of that name.
+	ErrNoSubscription = errors.New("no such subscription")
 	// ErrOutboxExists: an outbox of that name exists already.
 	ErrOutboxExists = errors.New("the outbox exists already")
 	// ErrNotMigrated: the database has no Penstock schema, or an older one.

@@ -43,6 +43,8 @@ type Message struct {
 	CreatedAt time.Time
 	// Attempt is 1 on the first delivery.
 	Attempt int
+	// FailedSince is when it was refused first; zero if it never was.
+	FailedSince time.Time
 }
 
 // Size is about how many bytes the message holds in memory; the relay bounds

@@ -58,7 +58,25 @@ type Batch struct {
 	// returned earlier and not settled will come again, and the relay must
 	// forget them.
 	Rewound bool
+	// Lines has one entry per message; nil means that all are InLine.
+	Lines []Line
 }
+
+// Line is how a message stands to the others of its key.
+type Line uint8
+
+const (
+	// InLine: it is sent in its turn, and what comes after it waits.
+	InLine Line = iota
+	// Behind: its key had parked messages when this Fetch began, and it has to be
+	// parked behind them, unsent. Whoever settled a Parked verdict since then must see
+	// to the key himself.
+	Behind
+	// Alone: others of its key have gone on long ago and do not wait for it. A
+	// dead letter that was sent back, say. It is not parked behind others, nor
+	// others behind it.
+	Alone
+)
 
 // Settled is the outcome of one whole batch.
 type Settled struct {
@@ -70,8 +88,37 @@ type Settled struct {
 // Verdict is what became of a message.
 type Verdict struct {
 	Outcome Outcome
-	// Err says why, for every outcome but Delivered.
-	Err string
+	// Failures since the message was fetched, oldest first; the store adds them
+	// to those it has. Parked without any: it waits behind an earlier message of
+	// its key, or no attempt was counted.
+	Failures []Failure
+	// RetryIn, of a Parked one, is how long it stays in the store before Fetch
+	// returns it again. It counts for the first message of its key; those behind
+	// it follow when that one is delivered or dead.
+	RetryIn time.Duration
+	// Hold, of a Dead one that is InLine, keeps its key waiting: what comes after
+	// it is parked until someone discards it, or retries it and it is delivered.
+	Hold bool
+}
+
+// Err is the last failure's text.
+func (v Verdict) Err() string { return lastError(v.Failures) }
+
+// Failure is one attempt that the sink refused.
+type Failure struct {
+	Attempt int       `json:"attempt"`
+	At      time.Time `json:"at"`
+	Err     string    `json:"error"`
+}
+
+// MaxFailures is how many failures a store keeps of one message: the latest.
+const MaxFailures = 10
+
+func lastError(failures []Failure) string {
+	if len(failures) == 0 {
+		return ""
+	}
+	return failures[len(failures)-1].Err
 }
 
 // Outcome of a message.
@@ -82,6 +129,13 @@ const (
 	Delivered Outcome = iota
 	// Dead: it is kept as a dead letter until someone retries or discards it.
 	Dead
+	// Parked: the store keeps it aside, so that the cursor can pass, and Fetch
+	// returns it again when it is due. The parked messages of a key are a line:
+	// they come back in the order in which they came first. While its first message
+	// has been refused it comes alone, and once that is delivered or dead the
+	// others follow. A message without a key, or an Alone one, is a line of its
+	// own. Later messages of the key are returned Behind until the line is over.
+	Parked
 )
 
 // Subscribe says which subscription to read, and as whom.

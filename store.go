@@ -42,16 +42,80 @@ type Store interface {
 	// Status describes every outbox, ordered by the bytes of its name.
 	Status(ctx context.Context) ([]OutboxStatus, error)
 
-	// DeadLetters returns up to limit dead letters of a subscription, oldest
-	// first.
-	DeadLetters(ctx context.Context, outbox, subscription string, limit int) ([]DeadLetter, error)
-	// RetryDeadLetters sends dead letters back to their subscription, whose
-	// next Fetches return them, before an empty batch, with Attempt + 1. It
-	// returns how many there were; numbers that are no dead letters are passed
-	// over.
-	RetryDeadLetters(ctx context.Context, outbox, subscription string, seqs ...int64) (int, error)
+	Operator
 
 	Close() error
+}
+
+// Operator is what people do by hand when something went wrong. An unknown
+// outbox is ErrNoOutbox, an unknown subscription ErrNoSubscription.
+type Operator interface {
+	// DeadLetters returns the dead letters that q describes, in order of Seq.
+	// Those that were sent back and are not settled yet are not among them.
+	DeadLetters(ctx context.Context, q DeadLetterQuery) ([]DeadLetter, error)
+	// RetryDeadLetters sends dead letters back to their subscription, whose
+	// next Fetches return them Alone, before an empty batch, with Attempt + 1.
+	// It returns how many there were.
+	RetryDeadLetters(ctx context.Context, q DeadLetterQuery) (int, error)
+	// DiscardDeadLetters deletes dead letters for good and returns how many.
+	// Those on their way back are not among them.
+	DiscardDeadLetters(ctx context.Context, q DeadLetterQuery) (int, error)
+
+	// ParkedKeys describes up to limit lines of parked messages, those due
+	// soonest first, held ones last.
+	ParkedKeys(ctx context.Context, outbox, subscription string, limit int) ([]ParkedKey, error)
+
+	// Replay has a subscription deliver again what it has settled and the outbox
+	// still has, within the given range. The messages come with the next
+	// Fetches, in order, between new ones, with Attempt 1. It returns how many there are.
+	// What is not settled yet is not among them: it comes anyway. Until it is delivered the
+	// range is not reclaimed. A replay survives a crash; some of it may come twice then.
+	Replay(ctx context.Context, r Replay) (int64, error)
+
+	// SetRetention says how long an outbox keeps what every subscription has
+	// settled. What is not settled is kept in any case.
+	SetRetention(ctx context.Context, outbox string, r Retention) error
+
+	// DropSubscription removes a subscription with its cursor, parked messages
+	// and dead letters. What only it had not settled can then be reclaimed. Its
+	// relay gets ErrFenced.
+	DropSubscription(ctx context.Context, outbox, subscription string) error
+}
+
+// DeadLetterQuery chooses dead letters of one subscription. Every field that is
+// not zero narrows the choice.
+type DeadLetterQuery struct {
+	Outbox, Subscription string
+	Seqs                 []int64
+	IDs                  []string
+	Key                  string
+	Topic                string
+	// Error is contained in the last error, in the same case.
+	Error string
+	// DiedBefore and DiedAfter bound when they became dead letters.
+	DiedBefore, DiedAfter time.Time
+	// AfterSeq leaves out what is up to it, for reading page by page.
+	AfterSeq int64
+	// Limit is the most that are returned, retried or discarded: the first by
+	// Seq. 0 means no limit.
+	Limit int
+}
+
+// Replay chooses what to deliver again: messages of at least FromSeq and at
+// most ToSeq, created at From or later and before To. What is zero does not
+// bound.
+type Replay struct {
+	Outbox, Subscription string
+	FromSeq, ToSeq       int64
+	From, To             time.Time
+}
+
+// Retention is how long settled messages stay in an outbox, for Replay. Zero
+// values do not keep anything; with both, a message goes as soon as one of them
+// lets it. Stores free whole pieces of storage, so messages may stay longer.
+type Retention struct {
+	Age   time.Duration `json:"age_ns,omitempty"`
+	Bytes int64         `json:"bytes,omitempty"`
 }
 
 // OutboxStatus is one outbox as `penstock status` shows it.
@@ -61,6 +125,7 @@ type OutboxStatus struct {
 	Bytes int64 `json:"bytes"`
 	// Segments of the ring; 0 where the store has none.
 	Segments      []SegmentStatus      `json:"segments,omitempty"`
+	Retention     Retention            `json:"retention,omitzero"`
 	Subscriptions []SubscriptionStatus `json:"subscriptions"`
 }
 
@@ -84,8 +149,19 @@ type SubscriptionStatus struct {
 	Rate float64 `json:"rate_per_second"`
 	// DeadLetters kept for this subscription.
 	DeadLetters int64 `json:"dead_letters"`
+	// Parked counts messages that wait for another attempt, or behind one that
+	// does; they are not part of the backlog. ParkedKeys counts the lines they
+	// stand in (a message without a key is one), and HeldKeys those among them
+	// that wait for a person because of Verdict.Hold.
+	Parked     int64 `json:"parked"`
+	ParkedKeys int64 `json:"parked_keys"`
+	HeldKeys   int64 `json:"held_keys"`
+	// Replaying is true while a replay is not delivered whole.
+	Replaying bool `json:"replaying,omitempty"`
 	// Holder of the lease, empty if nobody has it now.
 	Holder string `json:"holder,omitempty"`
+	// HolderSince is when it took the lease.
+	HolderSince time.Time `json:"holder_since,omitzero"`
 	// Epoch counts how often the lease changed hands.
 	Epoch int64 `json:"epoch"`
 	// LeaseUntil is when the lease ends unless it is renewed.
@@ -95,6 +171,26 @@ type SubscriptionStatus struct {
 // DeadLetter is a message set aside with the reason.
 type DeadLetter struct {
 	Message Message
-	Err     string
-	At      time.Time
+	// Failures are the latest attempts, up to MaxFailures, oldest first.
+	Failures []Failure
+	// At is when it became a dead letter, the last time.
+	At time.Time
+	// Held is true if later messages of its key wait for it to be discarded, or
+	// retried and delivered.
+	Held bool
+}
+
+// Err is why the last attempt failed.
+func (d DeadLetter) Err() string { return lastError(d.Failures) }
+
+// ParkedKey is one line of parked messages.
+type ParkedKey struct {
+	Key      string    `json:"key"`
+	Messages int64     `json:"messages"`
+	FirstSeq int64     `json:"first_seq"` // of the message that the others wait for; of a held line the dead letter's
+	Attempt  int       `json:"attempt"`   // how many it has had
+	Err      string    `json:"error"`
+	Since    time.Time `json:"since,omitzero"`      // when its first attempt failed
+	Retry    time.Time `json:"next_retry,omitzero"` // zero if held
+	Held     bool      `json:"held"`
 }

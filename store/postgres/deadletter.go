@@ -3,7 +3,8 @@ package postgres
 import (
 	"context"
 	"errors"
-	"fmt"
+	"math"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -13,18 +14,20 @@ import (
 
 // deadLetters are the columns of what is to be buried.
 type deadLetters struct {
-	seqs         []int64
-	ids, keys    []*string
-	topics, errs []string
-	headers      []*string
-	payloads     [][]byte
-	createdAt    []time.Time
-	attempts     []int32
+	seqs             []int64
+	ids, keys        []*string
+	topics, failures []string
+	headers          []*string
+	payloads         [][]byte
+	createdAt        []time.Time
+	since            []*time.Time
+	attempts         []int32
+	held             []bool
 }
 
 func (d *deadLetters) empty() bool { return len(d.seqs) == 0 }
 
-func (d *deadLetters) add(m *penstock.Message, reason string) {
+func (d *deadLetters) add(m *penstock.Message, h history, held bool) {
 	headers, err := encodeHeaders(m.Headers)
 	if err != nil { // they came from the database as JSON
 		headers = nil
@@ -36,74 +39,50 @@ func (d *deadLetters) add(m *penstock.Message, reason string) {
 	d.headers = append(d.headers, headers)
 	d.payloads = append(d.payloads, append([]byte{}, m.Payload...)) // never nil, which is NULL
 	d.createdAt = append(d.createdAt, m.CreatedAt)
-	d.attempts = append(d.attempts, int32(m.Attempt))
-	d.errs = append(d.errs, reason)
+	d.attempts = append(d.attempts, int32(h.attempt))
+	d.failures = append(d.failures, h.json())
+	d.since = append(d.since, orNullTime(h.since))
+	d.held = append(d.held, held)
 }
 
-// writeDead is writeCursor with dead letters, in one statement.
-func (src *Source) writeDead(ctx context.Context, sess *session, w write, lease time.Duration) error {
-	params := src.cursorParams(w.cursor, w.count, lease)
-	args := make([]any, 0, len(params)+10)
-	args = append(args, pgx.QueryResultFormats{pgx.BinaryFormatCode})
-	for _, p := range params {
-		if p == nil {
-			args = append(args, nil)
-		} else {
-			args = append(args, string(p))
-		}
-	}
-	d := &w.dead
-	args = append(args, d.seqs, d.ids, d.keys, d.topics, d.headers, d.payloads, d.createdAt, d.attempts, d.errs, w.delivered)
-	var moved bool
-	if err := sess.write.QueryRow(ctx, statement("settle_dead", src.store.schema, src.req.Outbox), args...).Scan(&moved); err != nil {
-		return err
-	}
-	if !moved {
-		return penstock.ErrFenced
-	}
-	return nil
+// args are the parameters of settle.sql from $13 to $23.
+func (d *deadLetters) args() []any {
+	return []any{notNil(d.seqs), notNil(d.ids), notNil(d.keys), notNil(d.topics), notNil(d.headers), notNil(d.payloads), notNil(d.createdAt),
+		notNil(d.attempts), notNil(d.failures), notNil(d.since), notNil(d.held)}
 }
 
-// retryPoll is what Fetch knows of dead letters on their way again.
-type retryPoll struct {
-	due    bool           // the last poll saw some
-	looked bool           // since that poll
-	flying map[int64]bool // returned and not settled
-}
-
-// fetchRetries returns dead letters that someone asked to send again. Each poll
-// lets it look once, so new messages and old ones take turns.
-func (src *Source) fetchRetries(ctx context.Context, sess *session, limit penstock.Limit) ([]penstock.Message, error) {
-	if src.req.Ephemeral {
-		return nil, nil
-	}
-	sess.retries.looked = true
+// fetchLetters returns dead letters that someone asked to send again.
+func (src *Source) fetchLetters(ctx context.Context, sess *session, limit penstock.Limit) (*pending, error) {
+	a := &sess.aside
 	src.mu.Lock()
 	for _, seq := range src.landed {
-		delete(sess.retries.flying, seq)
+		delete(a.flying, seq)
 	}
 	src.landed = nil
 	src.mu.Unlock()
-	flying := make([]int64, 0, len(sess.retries.flying))
-	for seq := range sess.retries.flying {
+	flying := make([]int64, 0, len(a.flying))
+	for seq := range a.flying {
 		flying = append(flying, seq)
 	}
 	letters, err := src.store.queryLetters(ctx, sess.read, statement("retries", src.store.schema, src.req.Outbox), src.id, flying, min(limit.Messages, 100))
 	if err != nil || len(letters) == 0 {
 		return nil, err
 	}
-	var messages []penstock.Message
+	p := &pending{origin: fromLetters}
 	bytes := 0
 	for _, l := range letters {
 		m := l.Message
+		h := history{attempt: m.Attempt, failures: l.Failures, since: m.FailedSince}
 		m.Attempt++
-		if bytes += m.Size(); len(messages) > 0 && bytes > limit.Bytes {
+		if bytes += m.Size(); len(p.messages) > 0 && bytes > limit.Bytes {
 			break
 		}
-		sess.retries.flying[m.Seq] = true
-		messages = append(messages, m)
+		a.flying[m.Seq] = true
+		p.messages = append(p.messages, m)
+		p.letters = append(p.letters, h)
+		p.setLine(len(p.messages)-1, penstock.Alone)
 	}
-	return messages, nil
+	return p, nil
 }
 
 // querier is what both a connection and the pool can do.
@@ -113,7 +92,7 @@ type querier interface {
 }
 
 // queryLetters runs a statement that returns seq, created_at, id, key, topic,
-// headers, payload, attempt and, optionally, error and died_at.
+// headers, payload, attempt, failures, failed_since, died_at and held.
 func (s *Store) queryLetters(ctx context.Context, q querier, sql string, args ...any) ([]penstock.DeadLetter, error) {
 	rows, err := q.Query(ctx, sql, args...)
 	if err != nil {
@@ -121,16 +100,15 @@ func (s *Store) queryLetters(ctx context.Context, q querier, sql string, args ..
 	}
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (penstock.DeadLetter, error) {
 		var (
-			l       penstock.DeadLetter
-			m       = &l.Message
-			id, key *string
-			headers []byte
+			l                 penstock.DeadLetter
+			h                 history
+			m                 = &l.Message
+			id, key           *string
+			since             *time.Time
+			headers, failures []byte
 		)
-		into := []any{&m.Seq, &m.CreatedAt, &id, &key, &m.Topic, &headers, &m.Payload, &m.Attempt}
-		if len(row.FieldDescriptions()) > len(into) {
-			into = append(into, &l.Err, &l.At)
-		}
-		if err := row.Scan(into...); err != nil {
+		err := row.Scan(&m.Seq, &m.CreatedAt, &id, &key, &m.Topic, &headers, &m.Payload, &m.Attempt, &failures, &since, &l.At, &l.Held)
+		if err != nil {
 			return l, err
 		}
 		if id != nil {
@@ -139,10 +117,14 @@ func (s *Store) queryLetters(ctx context.Context, q querier, sql string, args ..
 		if key != nil {
 			m.Key = *key
 		}
-		m.CreatedAt = m.CreatedAt.UTC()
+		m.CreatedAt, m.FailedSince, l.At = m.CreatedAt.UTC(), utc(since), l.At.UTC()
 		if len(headers) > 0 {
-			m.Headers, err = decodeHeaders(headers)
+			if m.Headers, err = decodeHeaders(headers); err != nil {
+				return l, err
+			}
 		}
+		err = h.parse(failures)
+		l.Failures = h.failures
 		return l, err
 	})
 }
@@ -154,35 +136,70 @@ func (s *Store) subscription(ctx context.Context, outbox, name string) (id int64
 		if _, missing := s.outboxUID(ctx, s.pool, outbox); missing != nil {
 			return 0, missing
 		}
-		return 0, penstock.WithHint(fmt.Errorf("outbox %q has no subscription %q", outbox, name), "penstock status shows those there are")
+		return 0, noSubscription(outbox, name)
 	}
 	return id, s.explain(err)
 }
 
-// DeadLetters returns up to limit dead letters, oldest first, but those that are
-// on their way again.
-func (s *Store) DeadLetters(ctx context.Context, outbox, subscription string, limit int) ([]penstock.DeadLetter, error) {
+// What letters.sql does with the dead letters that it has chosen.
+const (
+	listLetters = `select d.seq, d.created_at, d.id, d.key, d.topic, d.headers, d.payload, d.attempt, d.failures, d.failed_since, d.died_at, d.held
+		from chosen join {schema}._dead_letter d on d.subscription = $1 and d.seq = chosen.seq order by d.seq`
+	retryLetters   = `update {schema}._dead_letter d set retry = true from chosen where d.subscription = $1 and d.seq = chosen.seq`
+	discardLetters = `delete from {schema}._dead_letter d using chosen where d.subscription = $1 and d.seq = chosen.seq`
+)
+
+// letters makes the statement and its parameters.
+func (s *Store) letters(ctx context.Context, q penstock.DeadLetterQuery, action, lock string) (sql string, args []any, err error) {
 	if err := s.ready(ctx); err != nil {
-		return nil, err
+		return "", nil, err
 	}
-	id, err := s.subscription(ctx, outbox, subscription)
+	id, err := s.subscription(ctx, q.Outbox, q.Subscription)
+	if err != nil {
+		return "", nil, err
+	}
+	limit := int64(math.MaxInt64)
+	if q.Limit > 0 {
+		limit = int64(q.Limit)
+	}
+	sql = strings.NewReplacer("{lock}", lock, "{action}", strings.ReplaceAll(action, "{schema}", pgx.Identifier{s.schema}.Sanitize())).
+		Replace(statement("letters", s.schema, q.Outbox))
+	return sql, []any{id, orNullSlice(q.Seqs), orNullSlice(q.IDs), orNull(q.Key), orNull(q.Topic), orNull(q.Error),
+		orNullTime(q.DiedBefore), orNullTime(q.DiedAfter), q.AfterSeq, limit}, nil
+}
+
+func orNullSlice[T any](s []T) any {
+	if len(s) == 0 {
+		return nil
+	}
+	return s
+}
+
+// DeadLetters returns dead letters, but those that are on their way again.
+func (s *Store) DeadLetters(ctx context.Context, q penstock.DeadLetterQuery) ([]penstock.DeadLetter, error) {
+	sql, args, err := s.letters(ctx, q, listLetters, "")
 	if err != nil {
 		return nil, err
 	}
-	letters, err := s.queryLetters(ctx, s.pool, "select seq, created_at, id, key, topic, headers, payload, attempt, error, died_at from "+
-		s.table("_dead_letter")+" where subscription = $1 and not retry order by died_at, seq limit $2", id, limit)
+	letters, err := s.queryLetters(ctx, s.pool, sql, args...)
 	return letters, s.explain(err)
 }
 
 // RetryDeadLetters marks dead letters to be sent again.
-func (s *Store) RetryDeadLetters(ctx context.Context, outbox, subscription string, seqs ...int64) (int, error) {
-	if err := s.ready(ctx); err != nil {
-		return 0, err
-	}
-	id, err := s.subscription(ctx, outbox, subscription)
+func (s *Store) RetryDeadLetters(ctx context.Context, q penstock.DeadLetterQuery) (int, error) {
+	return s.change(ctx, q, retryLetters)
+}
+
+// DiscardDeadLetters deletes dead letters.
+func (s *Store) DiscardDeadLetters(ctx context.Context, q penstock.DeadLetterQuery) (int, error) {
+	return s.change(ctx, q, discardLetters)
+}
+
+func (s *Store) change(ctx context.Context, q penstock.DeadLetterQuery, action string) (int, error) {
+	sql, args, err := s.letters(ctx, q, action, "for update")
 	if err != nil {
 		return 0, err
 	}
-	tag, err := s.pool.Exec(ctx, "update "+s.table("_dead_letter")+" set retry = true where subscription = $1 and not retry and seq = any ($2)", id, seqs)
+	tag, err := s.pool.Exec(ctx, sql, args...)
 	return int(tag.RowsAffected()), s.explain(err)
 }

@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"errors"
-	"strconv"
 	"strings"
 )
 
@@ -19,24 +18,17 @@ func (src *Source) nothingNew(ctx context.Context, sess *session) (bool, error) 
 	if !sess.idle {
 		return false, nil
 	}
-	result := sess.read.PgConn().ExecPrepared(ctx, stmtTick, [][]byte{number(src.id)}, nil, nil).Read()
-	if result.Err != nil {
-		return false, result.Err
-	}
-	if len(result.Rows) != 1 || len(result.Rows[0]) != 4 {
-		return false, errors.New("the tick returned no row")
-	}
-	row := result.Rows[0]
-	high, err := strconv.ParseInt(string(row[0]), 10, 64)
+	t, err := sess.tick(ctx, src.id)
 	if err != nil {
 		return false, err
 	}
-	if string(row[1]) != sess.oid {
+	if t.oid != sess.oid {
 		return false, noOutbox(src.req.Outbox)
 	}
-	retries := string(row[2]) == "t"
-	return high == sess.at.done.low && !retries && stillInFlight(sess.at.done, mark{snap: string(row[3])}), nil
+	return t.high == sess.at.done.low && !sess.aside.any() && stillInFlight(sess.at.done, mark{snap: t.snap}), nil
 }
+
+var errNoTick = errors.New("the tick returned no row")
 
 // stillInFlight says whether every transaction in flight at then is in flight now.
 func stillInFlight(then, now mark) bool {

@@ -20,18 +20,19 @@ type head struct {
 	epoch   int64
 	holder  string
 	until   time.Time
+	since   time.Time
 	expired bool
 	cursor  cursor
 	count   int64
 }
 
 const headColumns = `select epoch, holder, lease_until, lease_until <= clock_timestamp(), done::text, low,
-	coalesce(upto::text, ''), coalesce(upto_low, 0), coalesce(pos, 0), settled, system from `
+	coalesce(upto::text, ''), coalesce(upto_low, 0), coalesce(pos, 0), settled, system, since from `
 
 func (h *head) scan(row pgx.Row) error {
 	c := &h.cursor
 	return row.Scan(&h.epoch, &h.holder, &h.until, &h.expired, &c.done.snap, &c.done.low,
-		&c.upto.snap, &c.upto.low, &c.pos, &h.count, &c.system)
+		&c.upto.snap, &c.upto.low, &c.pos, &h.count, &c.system, &h.since)
 }
 
 // acquire creates the subscription if needed and takes its lease: the next epoch,
@@ -64,7 +65,7 @@ func (src *Source) acquire(ctx context.Context, sess *session, start cursor) (cu
 	}
 	src.epoch, src.count = h.epoch+1, h.count
 	var taken bool
-	if err := tx.QueryRow(ctx, "select exists (select from "+src.store.table("_cursor")+" where subscription = $1 and epoch >= $2)", src.id, src.epoch).Scan(&taken); err != nil {
+	if err := tx.QueryRow(ctx, "select exists (select from "+src.store.table("_cursor")+" where subscription = $1 and epoch >= $2), clock_timestamp()::text", src.id, src.epoch).Scan(&taken, &src.since); err != nil {
 		return cursor{}, err
 	}
 	if taken { // the head was not the head; never take an epoch twice
@@ -88,12 +89,22 @@ func subscriptionID(ctx context.Context, conn pgx.Tx, table string, req penstock
 	return id, conn.QueryRow(ctx, find, req.Outbox, req.Subscription).Scan(&id)
 }
 
-// resume reads the durable cursor for a new session under the same lease.
+// resume reads the durable cursor for a new session under the same lease. It takes the
+// lock that a takeover takes: a write of the session before may still be under way on
+// the server, and what is read here must be the last of it.
 func (src *Source) resume(ctx context.Context, sess *session) (cursor, error) {
+	tx, err := sess.write.Begin(ctx)
+	if err != nil {
+		return cursor{}, err
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
+	if _, err := tx.Exec(ctx, "select pg_advisory_xact_lock($1, $2)", leaseLock, int32(src.id)); err != nil {
+		return cursor{}, err
+	}
 	h, err := src.head(ctx, sess)
 	switch {
-	case errors.Is(err, pgx.ErrNoRows): // the outbox was dropped
-		return cursor{}, noOutbox(src.req.Outbox)
+	case errors.Is(err, pgx.ErrNoRows): // the outbox was dropped, or the subscription
+		return cursor{}, penstock.ErrFenced
 	case err != nil:
 		return cursor{}, err
 	case h.epoch != src.epoch:
@@ -102,7 +113,10 @@ func (src *Source) resume(ctx context.Context, sess *session) (cursor, error) {
 	src.mu.Lock()
 	src.count = h.count
 	src.mu.Unlock()
-	return h.cursor, src.writeCursor(ctx, sess, h.cursor, h.count, src.req.Lease)
+	if err := src.writeCursor(ctx, sess, h.cursor, h.count, src.req.Lease); err != nil {
+		return cursor{}, err
+	}
+	return h.cursor, tx.Commit(ctx)
 }
 
 func (src *Source) head(ctx context.Context, sess *session) (h head, err error) {

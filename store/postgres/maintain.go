@@ -22,6 +22,7 @@ type caretaker struct {
 	lastSmall   time.Time // a small idle segment was given back
 	refused     map[int]refusal
 	cursorAfter time.Time
+	parked      parkedCare
 }
 
 // refusal is a segment that could not be reclaimed: try again, less often.
@@ -64,7 +65,7 @@ func (s *Store) Maintain(ctx context.Context, outbox string) error {
 		}
 	}
 	if current == nil || current.rows == 0 {
-		return s.reclaimCursor(ctx, care, now)
+		return s.reclaimLogs(ctx, care, now)
 	}
 	idle := now.Sub(care.since) >= idleAfter
 	give := idle && (current.table >= idleBytes || now.Sub(care.lastSmall) >= idleSmallEvery)
@@ -86,7 +87,66 @@ func (s *Store) Maintain(ctx context.Context, outbox string) error {
 		}
 		return s.reclaim(ctx, outbox, current.Slot, care, now)
 	}
+	return s.reclaimLogs(ctx, care, now)
+}
+
+// reclaimLogs looks after what is the schema's, not the outbox's.
+func (s *Store) reclaimLogs(ctx context.Context, care *caretaker, now time.Time) error {
+	if err := s.reclaimParked(ctx, care, now); err != nil {
+		return err
+	}
 	return s.reclaimCursor(ctx, care, now)
+}
+
+// parkedCare remembers what the ring of parked messages did.
+type parkedCare struct {
+	n     int64 // of the last state of a line
+	given int64 // the n at which it was last reclaimed for being idle
+	refusal
+}
+
+// A segment of parked messages is sealed when it is this large, or as small rings
+// are when they are an eighth of that; a segment of line states at a quarter.
+const parkedBytes = 16 << 20
+
+// reclaimParked looks after the ring of parked messages: when a segment is full, and
+// once whenever nothing has been parked, tried or delivered since the last look.
+func (s *Store) reclaimParked(ctx context.Context, care *caretaker, now time.Time) error {
+	p := &care.parked
+	if now.Before(p.until) {
+		return nil
+	}
+	var n, size, sealed int64
+	if err := s.pool.QueryRow(ctx, statement("parked_size", s.schema, "")).Scan(&n, &size, &sealed); err != nil {
+		return s.explain(err)
+	}
+	full := min(parkedBytes, s.opts.SegmentBytes/8)
+	idle := n == p.n && n != p.given
+	p.n = n
+	if size == 0 || size < full/4 && sealed == 0 && !idle {
+		return nil
+	}
+	if idle {
+		full, p.given = 0, n
+	}
+	done := false
+	for _, call := range []struct {
+		function string
+		bytes    int64
+	}{{"_reclaim_lines", full / 4}, {"_reclaim_parked", full}} {
+		var one bool
+		if err := s.pool.QueryRow(ctx, "select "+s.table(call.function)+"($1)", call.bytes).Scan(&one); err != nil {
+			return s.explain(err)
+		}
+		done = done || one
+	}
+	if done {
+		p.refusal = refusal{}
+		return nil
+	}
+	p.wait = min(max(2*p.wait, time.Second), 16*time.Second)
+	p.until = now.Add(p.wait)
+	return nil
 }
 
 // reclaim truncates a segment if it can. Refused, it waits twice as long each

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"strconv"
+	"time"
 
 	"github.com/penstock/penstock"
 )
@@ -16,10 +17,10 @@ type page struct {
 	cut      bool // rows beyond the byte limit were left for the next page
 
 	// Of a poll only:
-	tick    mark   // the statement's snapshot
-	high    int64  // the sequence's value
-	oid     string // of the outbox
-	retries bool   // dead letters are to be sent again
+	tick  mark   // the statement's snapshot
+	high  int64  // the sequence's value
+	oid   string // of the outbox
+	aside string // what else there is to read
 }
 
 // readNew polls for what became visible since the cursor. If there is more than
@@ -32,15 +33,16 @@ func (src *Source) readNew(ctx context.Context, sess *session, rows, bytes int) 
 	src.mu.Lock()
 	low := src.low // before the snapshot is taken
 	src.mu.Unlock()
+	floor := sess.aside.floor()
 	p, err := sess.query(ctx, stmtPoll, true, rows, bytes,
-		number(next.done.low), []byte(next.done.xip()), []byte(next.done.snap), number(int64(rows)), number(src.id))
+		number(next.done.low), []byte(next.done.xip()), []byte(next.done.snap), number(int64(rows)), number(src.id), floor[0], floor[1])
 	if err != nil {
 		return p, next, err
 	}
 	if p.oid != sess.oid {
 		return p, next, noOutbox(src.req.Outbox)
 	}
-	sess.retries.due, sess.retries.looked = p.retries, false
+	sess.aside.saw(p.aside, time.Now())
 	p.tick.low = low
 	sess.idle = len(p.messages) == 0
 	src.mu.Lock()
@@ -105,7 +107,7 @@ func (sess *session) query(ctx context.Context, name string, ticks bool, rows, b
 			ticks = false
 			p.high = int64(binary.BigEndian.Uint64(values[colSeq]))
 			p.oid = string(values[colID])
-			p.retries = values[colKey] != nil
+			p.aside = string(values[colKey])
 			p.tick.snap = string(values[colTopic])
 			continue
 		}

@@ -97,8 +97,8 @@ func TestRelayRoleCanRelayAndNotPublish(t *testing.T) {
 		f.must(err)
 		b, err := src.Fetch(f.ctx, plenty)
 		f.must(err)
-		f.must(src.Settle(f.ctx, penstock.Settled{Batch: b, Verdicts: []penstock.Verdict{{}, {Outcome: penstock.Dead, Err: "no"}}}))
-		n, err := store.RetryDeadLetters(f.ctx, outbox, "sub", b.Messages[1].Seq)
+		f.must(src.Settle(f.ctx, penstock.Settled{Batch: b, Verdicts: []penstock.Verdict{{}, {Outcome: penstock.Dead, Failures: []penstock.Failure{{Attempt: 1, Err: "no"}}}}}))
+		n, err := store.RetryDeadLetters(f.ctx, penstock.DeadLetterQuery{Outbox: outbox, Subscription: "sub", Seqs: []int64{b.Messages[1].Seq}})
 		f.must(err)
 		if n != 1 {
 			t.Errorf("%d dead letters retried, want 1", n)

@@ -31,7 +31,7 @@ type session struct {
 	at      position
 	idle    bool // the last poll found nothing
 	decoder decoder
-	retries retryPoll
+	aside   aside
 }
 
 // settings of the reading and the writing connection: plans must not depend on
@@ -50,6 +50,8 @@ const (
 	stmtPoll        = "penstock_poll"
 	stmtPage        = "penstock_page"
 	stmtRebase      = "penstock_rebase"
+	stmtDue         = "penstock_due"
+	stmtReplay      = "penstock_replay"
 	stmtWriteCursor = "penstock_write_cursor"
 )
 
@@ -104,6 +106,8 @@ func (sess *session) prepare(ctx context.Context, schema, outbox string) error {
 		{sess.read, stmtPoll, statement("poll", schema, outbox)},
 		{sess.read, stmtPage, statement("page", schema, outbox)},
 		{sess.read, stmtRebase, statement("rebase", schema, outbox)},
+		{sess.read, stmtDue, statement("due", schema, outbox)},
+		{sess.read, stmtReplay, statement("replay", schema, outbox)},
 		{sess.write, stmtWriteCursor, statement("write_cursor", schema, outbox)},
 	} {
 		if _, err := p.conn.PgConn().Prepare(ctx, p.name, p.sql, nil); err != nil {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/penstock/penstock"
 )
 
@@ -113,9 +115,16 @@ type write struct {
 	high    int64 // the sequence before the write
 	release bool
 
-	dead      deadLetters // to bury
-	delivered []int64     // seqs of dead letters that were delivered at last
-	retried   []int64     // all seqs of retried dead letters that it covers
+	dead    deadLetters // to bury
+	gone    []int64     // seqs of dead letters that are none any more
+	landed  []int64     // seqs of all dead letters sent back that it covers
+	parking parking
+	replays replays
+}
+
+// plain is true if only the cursor moves.
+func (w *write) plain() bool {
+	return w.dead.empty() && len(w.gone) == 0 && w.parking.empty() && w.replays.empty()
 }
 
 // leading gathers the settled batches that no unsettled one precedes.
@@ -128,34 +137,84 @@ func (src *Source) leading() write {
 		}
 		w.batches++
 		w.cursor = p.after
-		w.count += int64(len(p.messages))
-		for j := range p.messages {
-			m := &p.messages[j]
-			if p.retry {
-				w.retried = append(w.retried, m.Seq)
-			}
-			switch {
-			case p.verdicts != nil && p.verdicts[j].Outcome == penstock.Dead:
-				w.dead.add(m, p.verdicts[j].Err)
-			case p.retry:
-				w.delivered = append(w.delivered, m.Seq)
-			}
-		}
+		w.add(p)
 	}
 	return w
 }
 
+// add sorts out what becomes of a batch's messages.
+func (w *write) add(p *pending) {
+	switch p.origin {
+	case fromPark:
+		for _, out := range p.handed {
+			w.parking.settle(out, p.messages, p.verdicts, w.bury)
+		}
+		return
+	case fromLetters:
+		for i := range p.messages {
+			w.addLetter(&p.messages[i], p.verdict(i), p.letters[i])
+		}
+	case fromReplay:
+		w.replays.add(p.replay)
+		fallthrough
+	default:
+		if p.verdicts != nil {
+			for i := range p.messages {
+				w.addMessage(&p.messages[i], p.verdict(i), p.line(i))
+			}
+		}
+	}
+	w.count += int64(len(p.messages))
+}
+
+func (w *write) addMessage(m *penstock.Message, v penstock.Verdict, line penstock.Line) {
+	name := lineOfOne(m.Seq)
+	if m.Key != "" && line != penstock.Alone {
+		name = lineOfKey(m.Key)
+	}
+	switch v.Outcome {
+	case penstock.Parked:
+		w.parking.park(name, m, &v)
+	case penstock.Dead:
+		w.bury(m, &v, history{})
+		if v.Hold && keyOf(name) != "" {
+			w.parking.hold(name, m.Seq)
+		}
+	}
+}
+
+func (w *write) addLetter(m *penstock.Message, v penstock.Verdict, h history) {
+	w.landed = append(w.landed, m.Seq)
+	switch v.Outcome {
+	case penstock.Delivered:
+		w.gone = append(w.gone, m.Seq)
+	case penstock.Dead:
+		w.bury(m, &v, h)
+	case penstock.Parked:
+		w.gone = append(w.gone, m.Seq)
+		w.parking.parkLetter(m, &v, h)
+	}
+}
+
+func (w *write) bury(m *penstock.Message, v *penstock.Verdict, h history) {
+	if len(v.Failures) == 0 {
+		h.attempt = m.Attempt
+	}
+	w.dead.add(m, h.and(v.Failures), v.Hold)
+}
+
 // persist makes w durable and forgets what it covers.
 func (src *Source) persist(ctx context.Context, sess *session, w write) error {
-	var err error
 	lease := src.req.Lease
 	if w.release {
 		lease = 0
 	}
-	if w.dead.empty() && len(w.delivered) == 0 {
+	var states []lineState
+	var err error
+	if w.plain() {
 		err = src.writeCursor(ctx, sess, w.cursor, w.count, lease)
 	} else {
-		err = src.writeDead(ctx, sess, w, lease)
+		states, err = src.writeAll(ctx, sess, &w, lease)
 	}
 	if err != nil {
 		return sess.failed(err)
@@ -165,6 +224,9 @@ func (src *Source) persist(ctx context.Context, sess *session, w write) error {
 	if src.sess != sess {
 		return nil
 	}
+	for _, s := range states {
+		src.lines.note(s.name, s.parked, s.held)
+	}
 	src.pending = src.pending[w.batches:]
 	src.count, src.stored = w.count, w.cursor
 	if w.batches > 0 {
@@ -172,11 +234,56 @@ func (src *Source) persist(ctx context.Context, sess *session, w write) error {
 	}
 	// The write has used up an xid that was assigned after high was read.
 	src.low = max(src.low, w.high)
-	src.landed = append(src.landed, w.retried...)
+	src.landed = append(src.landed, w.landed...)
 	return nil
 }
 
-// cursorParams are the first parameters of write_cursor.sql and settle_dead.sql.
+// lineState is what settle.sql says of a line that it changed.
+type lineState struct {
+	name         string
+	parked, held bool
+}
+
+// writeAll is writeCursor with everything else, in one statement.
+func (src *Source) writeAll(ctx context.Context, sess *session, w *write, lease time.Duration) ([]lineState, error) {
+	args := []any{pgx.QueryResultFormats{pgx.BinaryFormatCode}}
+	for _, p := range src.cursorParams(w.cursor, w.count, lease) {
+		if p == nil {
+			args = append(args, nil)
+		} else {
+			args = append(args, string(p))
+		}
+	}
+	args = append(args, w.dead.args()...)
+	args = append(args, notNil(w.gone))
+	args = append(args, w.parking.args()...)
+	args = append(args, sess.dueFloor())
+	args = append(args, w.replays.args()...)
+	rows, err := sess.write.Query(ctx, statement("settle", src.store.schema, src.req.Outbox), args...)
+	if err != nil {
+		return nil, err
+	}
+	var (
+		moved        bool
+		name         *string
+		parked, held *bool
+		states       []lineState
+	)
+	if _, err := pgx.ForEachRow(rows, []any{&moved, &name, &parked, &held}, func() error {
+		if name != nil {
+			states = append(states, lineState{*name, *parked, *held})
+		}
+		return nil
+	}); err != nil {
+		return nil, err
+	}
+	if !moved {
+		return nil, penstock.ErrFenced
+	}
+	return states, nil
+}
+
+// cursorParams are the first parameters of write_cursor.sql and settle.sql.
 func (src *Source) cursorParams(c cursor, count int64, lease time.Duration) [][]byte {
 	holder := src.req.Holder
 	if lease == 0 {
@@ -187,7 +294,7 @@ func (src *Source) cursorParams(c cursor, count int64, lease time.Duration) [][]
 	if c.paging() {
 		params[6], params[7], params[8] = []byte(c.upto.snap), number(c.upto.low), number(c.pos)
 	}
-	return params
+	return append(params, []byte(src.since))
 }
 
 // writeCursor appends to the cursor log; ErrFenced if a later epoch is there.

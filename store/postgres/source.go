@@ -21,6 +21,7 @@ type Source struct {
 	uid   string // prefix of derived message ids
 	id    int64  // of the subscription, 0 if ephemeral
 	epoch int64  // of the lease
+	since string // when it was taken
 
 	opening sync.Mutex // one goroutine opens a session
 	writing sync.Mutex // one cursor write at a time
@@ -34,9 +35,10 @@ type Source struct {
 	reached cursor    // the newest that may be stored
 	stored  cursor    // the newest that is
 	count   int64     // messages settled, as stored
-	landed  []int64   // seqs of retried dead letters that are settled
-	low     int64     // the bound for snapshots taken from now on (see mark)
-	high    int64     // the sequence's value at the last poll
+	landed  []int64   // seqs of dead letters sent back that are settled
+	lines   parkedLines
+	low     int64 // the bound for snapshots taken from now on (see mark)
+	high    int64 // the sequence's value at the last poll
 }
 
 var _ penstock.Source = (*Source)(nil)
@@ -45,10 +47,39 @@ var _ penstock.Source = (*Source)(nil)
 type pending struct {
 	number   uint64
 	after    cursor // once this batch is settled
-	retry    bool   // its messages are dead letters on their way again
+	origin   origin
 	messages []penstock.Message
+	lines    []penstock.Line
 	verdicts []penstock.Verdict // nil: all delivered
 	settled  bool
+
+	handed  []handedOut // of the park: the lines
+	letters []history   // of dead letters: what each had behind it
+	replay  replayed    // of a replay
+}
+
+// origin is where a batch was read.
+type origin uint8
+
+const (
+	fromStream origin = iota
+	fromPark
+	fromLetters // dead letters that were sent back
+	fromReplay
+)
+
+func (p *pending) line(at int) penstock.Line {
+	if at < len(p.lines) {
+		return p.lines[at]
+	}
+	return penstock.InLine
+}
+
+func (p *pending) verdict(at int) penstock.Verdict {
+	if p.verdicts == nil {
+		return penstock.Verdict{}
+	}
+	return p.verdicts[at]
 }
 
 // position is how far reading has come.
@@ -105,7 +136,7 @@ func (src *Source) begin(ctx context.Context, sess *session, start cursor) error
 	sess.at = position{cursor: start, high: math.MaxInt64}
 	low := start.end().low
 	sess.decoder.uid = src.uid
-	sess.retries.flying = map[int64]bool{}
+	sess.aside = newAside()
 	if start.system != sess.system {
 		if !src.req.Ephemeral {
 			src.store.log.Warn("the cursor is another cluster's, as after a restore: what it had not settled is read again by seq, and some of it may come twice",
@@ -117,6 +148,11 @@ func (src *Source) begin(ctx context.Context, sess *session, start cursor) error
 		}
 		sess.at.rebase = newRebase(start, to, high)
 		low = to.low // the old one is the other cluster's
+	}
+	if !src.req.Ephemeral {
+		if err := src.loadLines(ctx, sess); err != nil {
+			return err
+		}
 	}
 	src.mu.Lock()
 	defer src.mu.Unlock()
@@ -175,23 +211,23 @@ func (src *Source) Fetch(ctx context.Context, limit penstock.Limit) (penstock.Ba
 	if err != nil {
 		return penstock.Batch{}, err
 	}
-	var messages []penstock.Message
-	retry := sess.retries.due && !sess.retries.looked
-	if retry {
-		messages, err = src.fetchRetries(ctx, sess, limit)
+	var p *pending
+	if sess.aside.turn() { // it and the stream take turns
+		p, err = src.fetchAside(ctx, sess, limit)
 	}
-	if err == nil && len(messages) == 0 {
-		retry = false
-		messages, err = src.fetchNext(ctx, sess, limit)
+	if err == nil && p == nil {
+		p, err = src.fetchStream(ctx, sess, limit)
 	}
-	if err == nil && len(messages) == 0 && sess.retries.due && !sess.retries.looked {
-		retry = true
-		messages, err = src.fetchRetries(ctx, sess, limit)
+	if err == nil && len(p.messages) == 0 && sess.aside.any() {
+		var beside *pending
+		if beside, err = src.fetchAside(ctx, sess, limit); beside != nil {
+			p = beside
+		}
 	}
 	if err != nil {
 		return penstock.Batch{}, sess.failed(err)
 	}
-	batch, flush, err := src.register(sess, messages, retry)
+	batch, flush, err := src.register(sess, p)
 	if err == nil && flush {
 		if err = src.Renew(ctx); err != nil && batch.Rewound {
 			src.mu.Lock()
@@ -200,6 +236,16 @@ func (src *Source) Fetch(ctx context.Context, limit penstock.Limit) (penstock.Ba
 		}
 	}
 	return batch, err
+}
+
+// fetchStream is fetchNext with what is known of the messages' keys.
+func (src *Source) fetchStream(ctx context.Context, sess *session, limit penstock.Limit) (*pending, error) {
+	messages, err := src.fetchNext(ctx, sess, limit)
+	if err != nil {
+		return nil, err
+	}
+	lines, err := src.behind(ctx, sess, messages)
+	return &pending{messages: messages, lines: lines}, err
 }
 
 // fetchNext reads on in the outbox and moves the session's position.
@@ -233,7 +279,7 @@ func (src *Source) fetchNext(ctx context.Context, sess *session, limit penstock.
 // register notes what was fetched as pending and gives it its number. flush is
 // true if the end of a backlog is to be stored, so that its last segment can be
 // reclaimed without waiting for the next message.
-func (src *Source) register(sess *session, messages []penstock.Message, retry bool) (batch penstock.Batch, flush bool, err error) {
+func (src *Source) register(sess *session, p *pending) (batch penstock.Batch, flush bool, err error) {
 	src.mu.Lock()
 	defer src.mu.Unlock()
 	if src.closed {
@@ -242,9 +288,9 @@ func (src *Source) register(sess *session, messages []penstock.Message, retry bo
 	if src.sess != sess {
 		return batch, false, errForgotten
 	}
-	batch = penstock.Batch{Messages: messages, More: sess.at.paging() || sess.at.rebase != nil, Rewound: src.rewound}
+	batch = penstock.Batch{Messages: p.messages, Lines: p.lines, More: sess.at.paging() || sess.at.rebase != nil || sess.aside.any(), Rewound: src.rewound}
 	src.rewound = false
-	if len(messages) == 0 {
+	if len(p.messages) == 0 {
 		if len(src.pending) == 0 {
 			src.reached = sess.at.cursor
 		}
@@ -252,7 +298,12 @@ func (src *Source) register(sess *session, messages []penstock.Message, retry bo
 	}
 	src.batches++
 	batch.Number = src.batches
-	src.pending = append(src.pending, pending{number: src.batches, after: sess.at.cursor, retry: retry, messages: messages})
+	if p.lines != nil {
+		p.setLine(len(p.messages)-1, p.line(len(p.messages)-1))
+		batch.Lines = p.lines
+	}
+	p.number, p.after = src.batches, sess.at.cursor
+	src.pending = append(src.pending, *p)
 	return batch, false, nil
 }
 

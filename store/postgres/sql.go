@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"embed"
+	"regexp"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -13,18 +14,23 @@ var sqlFiles embed.FS
 //go:embed migrations/*.sql
 var migrationFiles embed.FS
 
+var ownName = regexp.MustCompile(`'\{schema\}\.(\w+)'`)
+
 // statement loads sql/NAME.sql and puts in the quoted names.
 func statement(name, schema, outbox string) string {
 	text, err := sqlFiles.ReadFile("sql/" + name + ".sql")
 	if err != nil {
 		panic(err) // embedded: missing only if the program was built wrong
 	}
+	own := func(match string) string { // a name inside a literal, quoted for both
+		return literal(pgx.Identifier{schema, ownName.FindStringSubmatch(match)[1]}.Sanitize())
+	}
 	return strings.NewReplacer(
 		"{schema}", pgx.Identifier{schema}.Sanitize(),
 		"{outbox}", pgx.Identifier{schema, outbox}.Sanitize(),
 		"{outbox_name}", literal(pgx.Identifier{schema, outbox}.Sanitize()),
 		"{seq}", literal(pgx.Identifier{schema, "_" + outbox + ".seq"}.Sanitize()),
-	).Replace(stripComments(string(text)))
+	).Replace(ownName.ReplaceAllStringFunc(stripComments(string(text)), own))
 }
 
 // stripComments drops comment lines, so that the server does not parse them with

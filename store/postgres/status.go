@@ -80,6 +80,11 @@ func (s *Store) outboxStatus(ctx context.Context, name string) (penstock.OutboxS
 		status.Bytes += seg.Bytes
 		status.Segments = append(status.Segments, seg.SegmentStatus)
 	}
+	if status.Retention, err = s.retention(ctx, name); errors.Is(err, pgx.ErrNoRows) {
+		return status, noOutbox(name)
+	} else if err != nil {
+		return status, s.explain(err)
+	}
 	rows, err := s.pool.Query(ctx, "select id, name from "+s.table("_subscription")+" where outbox = $1 order by name", name)
 	if err != nil {
 		return status, s.explain(err)
@@ -113,7 +118,7 @@ func (s *Store) subscriptionStatus(ctx context.Context, outbox string, id int64)
 	}
 	status.Settled, status.Epoch = h.count, h.epoch
 	if !h.expired {
-		status.Holder, status.LeaseUntil = h.holder, h.until
+		status.Holder, status.LeaseUntil, status.HolderSince = h.holder, h.until.UTC(), h.since.UTC()
 	}
 	// In a transaction, for settings that keep the plan off statistics.
 	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
@@ -132,6 +137,12 @@ func (s *Store) subscriptionStatus(ctx context.Context, outbox string, id int64)
 			return err
 		}
 		status.Backlog += retries
+		if err := tx.QueryRow(ctx, statement("parked_status", s.schema, outbox), id).Scan(&status.Parked, &status.ParkedKeys, &status.HeldKeys); err != nil {
+			return err
+		}
+		if err := tx.QueryRow(ctx, "select exists (select from "+s.table("_replay")+" where subscription = $1)", id).Scan(&status.Replaying); err != nil {
+			return err
+		}
 		return tx.QueryRow(ctx, statement("rate", s.schema, outbox), id, h.count).Scan(&status.Rate)
 	})
 	return status, err

@@ -11,6 +11,8 @@ create table _outbox (
     name          text primary key check (octet_length(name) between 1 and 48 and left(name, 1) <> '_'),
     uid           text not null,                     -- first half of every derived message id
     segment_bytes bigint not null default 134217728, -- rotate when the current segment, with TOAST, is this large
+    retain_age    interval,                          -- how long and how much of what is settled is kept
+    retain_bytes  bigint,
     created_at    timestamptz not null default now()
 );
 
@@ -37,6 +39,7 @@ create table _cursor (
     n            bigint not null default nextval('_cursor_n'),
     at           timestamptz not null default clock_timestamp(),
     lease_until  timestamptz not null,
+    since        timestamptz not null, -- when the holder took the lease
     low          bigint not null,  -- every row with xid >= pg_snapshot_xmax(done) has seq > low
     upto_low     bigint,           -- the same bound for upto
     pos          bigint,           -- within (done, upto], rows up to this seq are settled
@@ -62,12 +65,31 @@ create table _dead_letter (
     payload      bytea not null,
     created_at   timestamptz not null,
     attempt      integer not null,
-    error        text not null,
+    failures     jsonb not null,
+    failed_since timestamptz,
     died_at      timestamptz not null default clock_timestamp(),
+    held         boolean not null default false, -- later messages of its key wait for it
     retry        boolean not null default false, -- someone asked to send it again
     primary key (subscription, seq)
 );
 create index on _dead_letter (subscription, seq) where retry;
+
+-- Settled messages that are to be delivered again: what the cursor that was durable
+-- at the request covers, by seq. One row per request, updated once per settled page.
+create table _replay (
+    id           bigint generated always as identity primary key,
+    subscription bigint not null references _subscription on delete cascade,
+    outbox       text not null,
+    pos          bigint not null,      -- up to this seq it is done
+    to_seq       bigint not null,
+    created_from timestamptz not null,
+    created_to   timestamptz not null,
+    done         pg_snapshot not null, -- as in _cursor
+    upto         pg_snapshot not null,
+    upto_pos     bigint not null,
+    system       bigint not null
+);
+create index on _replay (subscription, id);
 
 -- Roles that were granted the relay's privileges; later outboxes grant them too.
 create table _relay_role (name name primary key);
@@ -243,6 +265,19 @@ begin
 end $$;
 -- +goose StatementEnd
 
+-- set_retention says how long, or how many bytes of, what every subscription has
+-- settled stays in an outbox; null does not keep anything. Error: 42P01.
+-- +goose StatementBegin
+create function set_retention(outbox text, age interval, bytes bigint) returns void
+language plpgsql set search_path from current as $$
+begin
+    update _outbox o set retain_age = age, retain_bytes = bytes where o.name = outbox;
+    if not found then
+        raise exception 'there is no outbox %', quote_literal(outbox) using errcode = '42P01';
+    end if;
+end $$;
+-- +goose StatementEnd
+
 -- grant_producer lets a role publish to one outbox and do nothing else: it can
 -- insert the columns that belong to it, but neither read nor choose xid or seq.
 -- +goose StatementBegin
@@ -269,13 +304,13 @@ declare
 begin
     insert into _relay_role (name) values (role) on conflict do nothing;
     execute format('grant usage on schema %I to %I', current_schema(), role);
-    execute format('grant select on table _outbox, _subscription, _cursor, _dead_letter, _migration to %I', role);
-    execute format('grant insert on table _subscription, _cursor, _dead_letter to %I', role);
-    execute format('grant update, delete on table _dead_letter to %I', role);
-    execute format('grant usage on sequence _cursor_n to %I', role);
-    execute format('grant select on sequence _cursor_slot to %I', role);
-    execute format('grant execute on function _rotate(text, boolean), _reclaim(text, integer), _behind(text, integer), _reclaim_cursor(), _head(bigint), _segments(text) to %I', role);
-    execute format('grant execute on function _write_cursor(bigint, bigint, text, bigint, pg_snapshot, bigint, pg_snapshot, bigint, bigint, bigint, bigint) to %I', role);
+    execute format('grant select on table _outbox, _subscription, _cursor, _dead_letter, _replay, _parked, _line, _migration to %I', role);
+    execute format('grant insert on table _subscription, _cursor, _dead_letter, _replay, _parked, _line to %I', role);
+    execute format('grant update, delete on table _dead_letter, _replay to %I', role);
+    execute format('grant usage on sequence _cursor_n, _parked_p, _line_n to %I', role);
+    execute format('grant select on sequence _cursor_slot, _parked_slot, _line_slot, _line_n to %I', role);
+    execute format('grant execute on function _rotate(text, boolean), _reclaim(text, integer), _behind(text, integer), _reclaim_cursor(), _reclaim_lines(bigint), _reclaim_parked(bigint), _head(bigint), _segments(text) to %I', role);
+    execute format('grant execute on function _write_cursor(bigint, bigint, text, bigint, pg_snapshot, bigint, pg_snapshot, bigint, bigint, bigint, bigint, timestamptz) to %I', role);
     for outbox in select o.name from _outbox o loop
         perform _grant_relay_on(outbox, role);
     end loop;
@@ -305,13 +340,13 @@ $$;
 -- must be a statement after the lock, for a snapshot taken under it.
 -- +goose StatementBegin
 create function _write_cursor(subscription bigint, epoch bigint, holder text, lease_us bigint, done pg_snapshot, low bigint,
-                              upto pg_snapshot, upto_low bigint, pos bigint, settled bigint, system bigint) returns boolean
+                              upto pg_snapshot, upto_low bigint, pos bigint, settled bigint, system bigint, since timestamptz) returns boolean
 language plpgsql volatile set search_path from current as $$
 begin
     perform _read_committed();
     perform pg_advisory_xact_lock_shared(1885695596, subscription::int); -- leaseLock in lease.go
-    insert into _cursor (subscription, epoch, holder, lease_until, done, low, upto, upto_low, pos, settled, system)
-    select $1, $2, $3, clock_timestamp() + $4 * interval '1 microsecond', $5, $6, $7, $8, $9, $10, $11
+    insert into _cursor (subscription, epoch, holder, lease_until, done, low, upto, upto_low, pos, settled, system, since)
+    select $1, $2, $3, clock_timestamp() + $4 * interval '1 microsecond', $5, $6, $7, $8, $9, $10, $11, $12
      where not exists (select from _cursor c where c.subscription = $1 and c.epoch > $2)
        and exists (select from _subscription s where s.id = $1);
     return found;
@@ -377,11 +412,11 @@ begin
     -- the other from locking it.
     if not pg_try_advisory_xact_lock('_outbox'::regclass::oid::int, hashtext(outbox))
        or slot = pg_sequence_last_value(_q('_' || outbox || '.slot')::regclass)
-       or _unsettled_by_any(outbox, segment::regclass) then -- do not lock in vain
+       or _needed(outbox, segment::regclass) then -- do not lock in vain
         return false;
     end if;
     execute format('lock table %s in access exclusive mode', segment);
-    if _unsettled_by_any(outbox, segment::regclass) then
+    if _needed(outbox, segment::regclass) then
         return false;
     end if;
     execute format('truncate table %s', segment);
@@ -429,10 +464,46 @@ language sql volatile set search_path from current
 return (select coalesce(bool_or(_unsettled_in(segment, s.id)), true)
           from _subscription s where s.outbox = _unsettled_by_any.outbox);
 
--- _behind says whether some subscription has not settled all of a segment.
+-- _retained says whether a segment's settled messages are kept for a replay: because
+-- of the outbox's retention, or because one is under way. By size the oldest segment
+-- goes first: one that has an older row beside it stays.
+-- +goose StatementBegin
+create function _retained(outbox text, segment regclass) returns boolean
+language plpgsql volatile set search_path from current
+set enable_seqscan = off set enable_bitmapscan = off as $$
+declare
+    o      _outbox := (select o from _outbox o where o.name = outbox);
+    first  bigint;
+    last   bigint;
+    newest timestamptz;
+    older  boolean;
+begin
+    if o.retain_age is null and o.retain_bytes is null and not exists (select from _replay r where r.outbox = _retained.outbox) then
+        return false;
+    end if;
+    execute format('select seq from %s order by seq limit 1', segment) into first;
+    execute format('select seq, created_at from %s order by seq desc limit 1', segment) into last, newest;
+    if first is null then
+        return false;
+    end if;
+    if exists (select from _replay r where r.outbox = _retained.outbox and r.pos < last and r.to_seq >= first) then
+        return true;
+    end if;
+    execute format('select exists (select from %s e where e.seq < $1)', _q(outbox)) into older using first;
+    return (o.retain_age is not null or o.retain_bytes is not null)
+       and (o.retain_age is null or newest > clock_timestamp() - o.retain_age)
+       and (o.retain_bytes is null or older or o.retain_bytes >= (select sum(pg_total_relation_size(s.oid)) from _segments(outbox) s));
+end $$;
+-- +goose StatementEnd
+
+create function _needed(outbox text, segment regclass) returns boolean
+language sql volatile set search_path from current
+return _unsettled_by_any(outbox, segment) or _retained(outbox, segment);
+
+-- _behind says whether a segment cannot be truncated yet.
 create function _behind(outbox text, slot int) returns boolean
 language sql volatile security definer set search_path from current
-return _unsettled_by_any(outbox, _q(format('_%s.%s', outbox, slot))::regclass);
+return _needed(outbox, _q(format('_%s.%s', outbox, slot))::regclass);
 
 -- _reclaim_cursor keeps the cursor log small: it moves the pointer to the other
 -- segment once the current one is large, carries the heads over and truncates.
@@ -458,21 +529,14 @@ begin
     end if;
     execute format('lock table %s in access exclusive mode', _q('_cursor_' || sealed));
     -- A copy keeps its (epoch, n), so a head that was written meanwhile stays one.
-    insert into _cursor (subscription, epoch, n, at, lease_until, low, upto_low, pos, settled, system, holder, done, upto, slot)
-    select h.subscription, h.epoch, h.n, h.at, h.lease_until, h.low, h.upto_low, h.pos, h.settled, h.system, h.holder, h.done, h.upto, 1 - sealed
+    insert into _cursor (subscription, epoch, n, at, lease_until, since, low, upto_low, pos, settled, system, holder, done, upto, slot)
+    select h.subscription, h.epoch, h.n, h.at, h.lease_until, h.since, h.low, h.upto_low, h.pos, h.settled, h.system, h.holder, h.done, h.upto, 1 - sealed
       from _subscription s, lateral _head(s.id) h
      where h.slot = sealed;
     execute format('truncate table %s', _q('_cursor_' || sealed));
     return true;
 exception when lock_not_available then
     return false;
-end $$;
--- +goose StatementEnd
-
--- +goose StatementBegin
-do $$ begin
-    execute format('revoke execute on all functions in schema %I from public', current_schema());
-    grant execute on function _q(text), _read_committed() to public; -- they only quote and look
 end $$;
 -- +goose StatementEnd
 

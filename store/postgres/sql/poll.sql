@@ -4,13 +4,18 @@
 --   $2 xip   transactions in flight at the cursor
 --   $3 done  the cursor's snapshot
 --   $4 limit
---   $5 subscription, for whether dead letters are to be sent again
+--   $5 subscription; $6 due, $7 n  of the last line of parked messages that was read
 -- The first row's other columns: the outbox's oid, so that a reader notices that
--- it was dropped and made anew, and whether there are such dead letters.
+-- it was dropped and made anew, and letters for what else there is to read: see
+-- aside in aside.go.
 -- One by one, the transactions that were in flight are read in order of seq, so
 -- that a page of a large one costs no more than a page.
 select coalesce(pg_sequence_last_value({seq}), 0), null::timestamptz, to_regclass({outbox_name})::oid::text,
-       case when exists (select from {schema}._dead_letter where subscription = $5::bigint and retry) then 'retry' end,
+       concat(case when exists (select from {schema}._dead_letter where subscription = $5::bigint and retry) then 'd' end,
+              case when exists (select from {schema}._line
+                                 where subscription = $5::bigint and (due, n) > ($6::timestamptz, $7::bigint)
+                                   and due <= clock_timestamp() and head is not null) then 'p' end,
+              case when exists (select from {schema}._replay where subscription = $5::bigint) then 'r' end),
        pg_current_snapshot()::text, null::jsonb, null::bytea
 union all
 (select * from (

@@ -1,0 +1,143 @@
+package postgres
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/penstock/penstock"
+)
+
+// maxKeys is how many parked lines a source knows by heart. With more, it asks the
+// database for the keys of each batch.
+var maxKeys = 10_000
+
+// An unknown set is read again after this time.
+const lookAgain = 30 * time.Second
+
+// parkedLines is what a source knows of the lines in its part of the ring. Only the
+// holder of the lease parks, so the set stays exact. Guarded by Source.mu.
+type parkedLines struct {
+	exact  bool
+	all    map[string]bool // by name; true if held. Up to maxKeys
+	loaded time.Time
+}
+
+// load reads the set anew.
+func (src *Source) loadLines(ctx context.Context, sess *session) error {
+	rows, err := sess.read.Query(ctx, statement("lines", src.store.schema, src.req.Outbox), src.id, maxKeys+1)
+	if err != nil {
+		return err
+	}
+	var (
+		lines = parkedLines{all: map[string]bool{}, loaded: time.Now()}
+		name  string
+		held  bool
+	)
+	if _, err := pgx.ForEachRow(rows, []any{&name, &held}, func() error { lines.all[name] = held; return nil }); err != nil {
+		return err
+	}
+	lines.exact = len(lines.all) <= maxKeys
+	if !lines.exact {
+		lines.all = nil
+	}
+	src.mu.Lock()
+	src.lines = lines
+	src.mu.Unlock()
+	return nil
+}
+
+// note keeps the set up to date with what a write has changed.
+func (p *parkedLines) note(name string, parked, held bool) {
+	switch {
+	case !p.exact:
+	case !parked:
+		delete(p.all, name)
+	default:
+		p.all[name] = held
+		if len(p.all) > maxKeys {
+			p.exact, p.all = false, nil
+		}
+	}
+}
+
+// mayHold is false if no line is held.
+func (p *parkedLines) mayHold() bool {
+	if !p.exact {
+		return true
+	}
+	for _, held := range p.all {
+		if held {
+			return true
+		}
+	}
+	return false
+}
+
+// behind marks the messages whose keys have parked ones. Where the set is not known
+// it asks, for all keys at once.
+func (src *Source) behind(ctx context.Context, sess *session, msgs []penstock.Message) ([]penstock.Line, error) {
+	if src.req.Ephemeral {
+		return nil, nil
+	}
+	src.mu.Lock()
+	exact, unknown := src.lines.exact, time.Since(src.lines.loaded)
+	none := exact && len(src.lines.all) == 0
+	src.mu.Unlock()
+	if none || len(msgs) == 0 {
+		return nil, nil
+	}
+	if !exact && unknown > lookAgain {
+		if err := src.loadLines(ctx, sess); err != nil {
+			return nil, err
+		}
+		return src.behind(ctx, sess, msgs)
+	}
+	parked, err := src.parkedKeysOf(ctx, sess, msgs, exact)
+	if err != nil {
+		return nil, err
+	}
+	var lines []penstock.Line
+	for i := range msgs {
+		if key := msgs[i].Key; key != "" && parked[key] {
+			if lines == nil {
+				lines = make([]penstock.Line, len(msgs))
+			}
+			lines[i] = penstock.Behind
+		}
+	}
+	return lines, nil
+}
+
+// parkedKeysOf tells which of the messages' keys are parked.
+func (src *Source) parkedKeysOf(ctx context.Context, sess *session, msgs []penstock.Message, exact bool) (map[string]bool, error) {
+	keys := map[string]bool{}
+	if exact {
+		src.mu.Lock()
+		defer src.mu.Unlock()
+		for i := range msgs {
+			if key := msgs[i].Key; key != "" {
+				if _, parked := src.lines.all[lineOfKey(key)]; parked {
+					keys[key] = true
+				}
+			}
+		}
+		return keys, nil
+	}
+	var names []string
+	for i := range msgs {
+		if key := msgs[i].Key; key != "" && !keys[key] {
+			keys[key] = true
+			names = append(names, lineOfKey(key))
+		}
+	}
+	clear(keys)
+	rows, err := sess.read.Query(ctx, statement("lines_of", src.store.schema, src.req.Outbox), src.id, names)
+	if err != nil {
+		return nil, err
+	}
+	var name string
+	_, err = pgx.ForEachRow(rows, []any{&name}, func() error { keys[keyOf(name)] = true; return nil })
+	return keys, err
+}

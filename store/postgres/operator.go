@@ -1,0 +1,93 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/penstock/penstock"
+)
+
+// SetRetention changes how long an outbox keeps what is settled.
+func (s *Store) SetRetention(ctx context.Context, outbox string, r penstock.Retention) error {
+	switch {
+	case r.Age < 0:
+		return &penstock.FieldError{Field: "retention age", Problem: "is negative", Hint: "use a positive time, or 0 to keep nothing"}
+	case r.Bytes < 0:
+		return &penstock.FieldError{Field: "retention bytes", Problem: "is negative", Hint: "use a positive size, or 0 to keep nothing"}
+	}
+	if err := s.ready(ctx); err != nil {
+		return err
+	}
+	_, err := s.pool.Exec(ctx, "select "+s.table("set_retention")+"($1, nullif($2::bigint, 0) * interval '1 microsecond', nullif($3::bigint, 0))",
+		outbox, r.Age.Microseconds(), r.Bytes)
+	if sqlState(err) == "42P01" {
+		return noOutbox(outbox)
+	}
+	return s.explain(err)
+}
+
+func (s *Store) retention(ctx context.Context, outbox string) (r penstock.Retention, err error) {
+	var us int64
+	err = s.pool.QueryRow(ctx, "select coalesce((extract(epoch from retain_age) * 1000000)::bigint, 0), coalesce(retain_bytes, 0) from "+
+		s.table("_outbox")+" where name = $1", outbox).Scan(&us, &r.Bytes)
+	r.Age = time.Duration(us) * time.Microsecond
+	return r, err
+}
+
+// DropSubscription removes a subscription with everything that is its own.
+func (s *Store) DropSubscription(ctx context.Context, outbox, subscription string) error {
+	if err := s.ready(ctx); err != nil {
+		return err
+	}
+	if _, err := s.subscription(ctx, outbox, subscription); err != nil {
+		return err
+	}
+	_, err := s.pool.Exec(ctx, "select "+s.table("drop_subscription")+"($1, $2)", outbox, subscription)
+	if sqlState(err) == "42704" {
+		return noSubscription(outbox, subscription)
+	}
+	return s.explain(err)
+}
+
+func noSubscription(outbox, name string) error {
+	return penstock.WithHint(fmt.Errorf("%w: outbox %q has no %q", penstock.ErrNoSubscription, outbox, name), "penstock status shows those there are")
+}
+
+// ParkedKeys describes the lines of parked messages.
+func (s *Store) ParkedKeys(ctx context.Context, outbox, subscription string, limit int) ([]penstock.ParkedKey, error) {
+	if err := s.ready(ctx); err != nil {
+		return nil, err
+	}
+	id, err := s.subscription(ctx, outbox, subscription)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := s.pool.Query(ctx, statement("parked_keys", s.schema, outbox), id, max(limit, 0))
+	if err != nil {
+		return nil, s.explain(err)
+	}
+	keys, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (k penstock.ParkedKey, err error) {
+		var h history
+		var failures []byte
+		var since, retry *time.Time
+		if err := row.Scan(&k.Key, &k.Messages, &k.FirstSeq, &k.Attempt, &failures, &since, &retry, &k.Held); err != nil {
+			return k, err
+		}
+		if err := h.parse(failures); err != nil {
+			return k, err
+		}
+		k.Err, k.Since, k.Retry = penstock.Verdict{Failures: h.failures}.Err(), utc(since), utc(retry)
+		return k, nil
+	})
+	return keys, s.explain(err)
+}
+
+func utc(t *time.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.UTC()
+}

@@ -1,0 +1,207 @@
+package postgres
+
+import (
+	"encoding/json"
+	"strconv"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+// A line is the messages of one key, or one message that stands alone; see
+// migrations/00002_parked.sql.
+func lineOfKey(key string) string { return "k" + key }
+
+func lineOfOne(seq int64) string { return "s" + strconv.FormatInt(seq, 10) }
+
+// keyOf is the key of a line, "" for a message that stands alone.
+func keyOf(line string) string {
+	if line[0] == 'k' {
+		return line[1:]
+	}
+	return ""
+}
+
+// history is what a message has behind it.
+type history struct {
+	attempt  int // how many it has had
+	failures []penstock.Failure
+	since    time.Time // of the first, zero if there was none
+}
+
+// and adds the failures of a verdict.
+func (h history) and(failures []penstock.Failure) history {
+	if len(failures) == 0 {
+		return h
+	}
+	if h.since.IsZero() {
+		h.since = failures[0].At
+	}
+	h.attempt = max(h.attempt+len(failures), failures[len(failures)-1].Attempt)
+	all := append(h.failures[:len(h.failures):len(h.failures)], failures...)
+	h.failures = all[max(0, len(all)-penstock.MaxFailures):]
+	return h
+}
+
+func (h history) json() string {
+	text, err := json.Marshal(h.failures)
+	if err != nil || h.failures == nil { // times and strings: there is no error
+		return "[]"
+	}
+	return string(text)
+}
+
+func (h *history) parse(text []byte) error {
+	if len(text) == 0 {
+		return nil
+	}
+	return json.Unmarshal(text, &h.failures)
+}
+
+// handedOut is a line of a batch of parked messages: messages[from:to] of the batch.
+type handedOut struct {
+	line     string
+	history  history // of the first
+	from, to int
+	p        []int64 // where they are in the line
+}
+
+// line is a new state of a line, as settle.sql takes it.
+type line struct {
+	name  string
+	after *int64 // of a line that was handed out: it goes on after this p; nil: it begins
+	ord   *int64 // the first message parked in the same write, by its place in it
+	delay time.Duration
+	held  *int64 // seq of the dead letter that holds it
+	history
+}
+
+// parking gathers what one write parks, and what becomes of the lines.
+type parking struct {
+	outbox, letters parkedRows
+	lines           []*line
+	byName          map[string]*line
+}
+
+// parkedRows are messages to copy, in order, and the lines that they go to.
+type parkedRows struct {
+	seqs  []int64
+	lines []string
+}
+
+func (r *parkedRows) add(seq int64, line string) *int64 {
+	r.seqs, r.lines = append(r.seqs, seq), append(r.lines, line)
+	ord := int64(len(r.seqs))
+	return &ord
+}
+
+func (p *parking) empty() bool { return len(p.lines) == 0 && len(p.outbox.seqs) == 0 }
+
+func (p *parking) line(name string) (l *line, isNew bool) {
+	if l := p.byName[name]; l != nil {
+		return l, false
+	}
+	l = &line{name: name}
+	if p.byName == nil {
+		p.byName = map[string]*line{}
+	}
+	p.byName[name] = l
+	p.lines = append(p.lines, l)
+	return l, true
+}
+
+// park adds a message of the outbox to its line.
+func (p *parking) park(name string, m *penstock.Message, v *penstock.Verdict) {
+	ord := p.outbox.add(m.Seq, name)
+	l, isNew := p.line(name)
+	if l.ord == nil {
+		l.ord = ord
+	}
+	if isNew {
+		l.delay, l.history = v.RetryIn, history{}.and(v.Failures)
+	}
+}
+
+// parkLetter makes a dead letter that was sent back a line of its own.
+func (p *parking) parkLetter(m *penstock.Message, v *penstock.Verdict, h history) {
+	name := lineOfOne(m.Seq)
+	l, _ := p.line(name)
+	l.ord, l.delay, l.history = p.letters.add(m.Seq, name), v.RetryIn, h.and(v.Failures)
+}
+
+// hold begins a line that a dead letter of the outbox holds.
+func (p *parking) hold(name string, seq int64) {
+	l, isNew := p.line(name)
+	l.held = &seq
+	if isNew {
+		var none int64
+		l.ord = &none
+	}
+}
+
+// release makes a held line due.
+func (p *parking) release(name string, head int64) {
+	l, _ := p.line(name)
+	after := head - 1
+	l.after, l.held, l.history = &after, nil, history{}
+}
+
+// settle follows the verdicts on a line that was handed out, and calls dead for
+// those that are.
+func (p *parking) settle(out handedOut, msgs []penstock.Message, verdicts []penstock.Verdict, dead func(*penstock.Message, *penstock.Verdict, history)) {
+	l, _ := p.line(out.line)
+	after, h := out.p[0]-1, out.history
+	for i := out.from; i < out.to; i++ {
+		var v penstock.Verdict
+		if verdicts != nil {
+			v = verdicts[i]
+		}
+		if v.Outcome == penstock.Parked {
+			h = h.and(v.Failures)
+			l.delay = v.RetryIn
+			break
+		}
+		if v.Outcome == penstock.Dead {
+			dead(&msgs[i], &v, h)
+		}
+		after, h = out.p[i-out.from], history{}
+		if v.Hold && keyOf(out.line) != "" {
+			seq := msgs[i].Seq
+			l.held = &seq
+			break
+		}
+	}
+	l.after, l.history = &after, h
+}
+
+// args are the parameters of settle.sql from $25 to $36.
+func (p *parking) args() []any {
+	n := len(p.lines)
+	names, failures := make([]string, n), make([]string, n)
+	after, ord, held := make([]*int64, n), make([]*int64, n), make([]*int64, n)
+	delays, attempts, since := make([]int64, n), make([]int32, n), make([]*time.Time, n)
+	for i, l := range p.lines {
+		names[i], after[i], ord[i], held[i] = l.name, l.after, l.ord, l.held
+		delays[i], attempts[i], failures[i], since[i] = l.delay.Microseconds(), int32(l.attempt), l.json(), orNullTime(l.since)
+	}
+	// Letters come behind what is copied from the outbox.
+	for i, name := range p.letters.lines {
+		*p.byName[name].ord = int64(len(p.outbox.seqs) + i + 1)
+	}
+	return []any{notNil(p.outbox.seqs), notNil(p.outbox.lines), notNil(p.letters.seqs), notNil(p.letters.lines),
+		names, after, ord, delays, held, attempts, failures, since}
+}
+
+func notNil[T any](s []T) []T {
+	if s == nil {
+		return []T{}
+	}
+	return s
+}
+
+func orNullTime(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}
