@@ -1,0 +1,230 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// evidence is everything that the checker judges by.
+type evidence struct {
+	journal  map[string]*entry
+	facts    map[string]message // the business table, by id
+	arrivals map[string][]arrival
+	dead     map[string][]deadLetter
+	samples  map[string][]sample
+	events   []*event
+	end      time.Time
+}
+
+// deadLetter is one as the operator sees it.
+type deadLetter struct {
+	ID     string
+	Reason string // why the last attempt failed
+	At     time.Time
+}
+
+// sample is what status said of a subscription: at least so at From, and at most
+// so at To.
+type sample struct {
+	From, To                        time.Time
+	Epoch, Settled, Backlog, Parked int64
+	Holder                          string
+}
+
+// Kinds of violation, as the output names them.
+const (
+	lost          = "lost"                   // committed, neither delivered nor a dead letter
+	phantom       = "phantom"                // delivered, never committed
+	outOfOrder    = "out_of_order"           // of one key, among first deliveries
+	unexplained   = "unexplained_duplicates" // delivered twice while nothing was wrong
+	misrouted     = "misrouted"              // delivered past the filter
+	corrupted     = "corrupted"              // delivered, but not what was written
+	wronglyDead   = "wrongly_dead"           // a dead letter that nobody refused, or without a reason
+	epochBack     = "epoch_went_back"
+	settledBack   = "settled_went_back"
+	databaseLost  = "database_lost"    // acknowledged by PostgreSQL, and not there
+	databaseExtra = "database_extra"   // rolled back, and there
+	keyGap        = "business_key_gap" // the business's own counter has a gap
+)
+
+type violation struct {
+	Kind, Route, ID, Text string
+}
+
+// verdict is what the checker found, summed over the subscriptions.
+type verdict struct {
+	Committed, Delivered, Duplicates, Dead, RolledBack, Takeovers int
+	Violations                                                    []violation
+}
+
+func (v *verdict) count(kind string) (n int) {
+	for _, x := range v.Violations {
+		if x.Kind == kind {
+			n++
+		}
+	}
+	return n
+}
+
+func (v *verdict) found(kind, route, id, format string, args ...any) {
+	v.Violations = append(v.Violations, violation{kind, route, id, fmt.Sprintf(format, args...)})
+}
+
+// check compares what was committed with what arrived.
+func check(e *evidence) *verdict {
+	v := &verdict{}
+	e.database(v)
+	for _, r := range routes {
+		e.route(v, r)
+		e.status(v, r)
+	}
+	return v
+}
+
+// database checks the harness's own ground: what PostgreSQL promised to the
+// producers.
+func (e *evidence) database(v *verdict) {
+	for id, w := range e.journal {
+		_, there := e.facts[id]
+		switch {
+		case w.Outcome == committed && !there:
+			v.found(databaseLost, "", id, "its transaction was acknowledged, but its business row is not there")
+		case w.Outcome == rolledBack && there:
+			v.found(databaseExtra, "", id, "its transaction was rolled back, but its business row is there")
+		}
+		if !there {
+			v.RolledBack++
+		}
+	}
+	counters := map[string][]int64{}
+	for _, f := range e.facts {
+		if f.Key != "" {
+			counters[f.Key] = append(counters[f.Key], f.N)
+		}
+	}
+	for key, numbers := range counters {
+		slices.Sort(numbers)
+		for i, n := range numbers {
+			if n != int64(i)+1 {
+				v.found(keyGap, "", "", "key %s: the business table has number %d at place %d", key, n, i+1)
+				break
+			}
+		}
+	}
+}
+
+// route checks one subscription's deliveries.
+func (e *evidence) route(v *verdict, r route) {
+	dead := map[string]bool{}
+	for _, d := range e.dead[r.name] {
+		dead[d.ID] = true
+		v.Dead++
+		fact, there := e.facts[d.ID]
+		switch {
+		case !there:
+			v.found(phantom, r.name, d.ID, "it is a dead letter, but was never committed")
+		case d.Reason == "":
+			v.found(wronglyDead, r.name, d.ID, "it is a dead letter without a reason")
+		case !r.refusable(fact.Topic):
+			v.found(wronglyDead, r.name, d.ID, "it is a dead letter, but nobody refused it: %s", d.Reason)
+		}
+	}
+
+	last := map[string]arrival{}  // of each message
+	latest := map[string]int64{}  // number of each key
+	before := map[string]string{} // and the message that has it
+	for _, a := range e.arrivals[r.name] {
+		fact, there := e.facts[a.ID]
+		if !there {
+			v.found(phantom, r.name, a.ID, "it was delivered, but never committed")
+			continue
+		}
+		if !r.wants(fact.Topic) {
+			v.found(misrouted, r.name, a.ID, "the filter does not choose its topic %s", fact.Topic)
+		}
+		if a.Payload != fact || a.Key != fact.Key || a.Topic != fact.Topic && r.broker == "nats" || a.Trace != a.ID {
+			v.found(corrupted, r.name, a.ID, "written as %+v, delivered as %+v", fact, a)
+		}
+		earlier, again := last[a.ID]
+		last[a.ID] = a
+		if again {
+			v.Duplicates++
+			if e.unexplained(r.name, earlier, a) {
+				v.found(unexplained, r.name, a.ID, "it was delivered twice, and nothing happened in between")
+			}
+			continue
+		}
+		v.Delivered++
+		if fact.Key == "" || dead[a.ID] {
+			continue
+		}
+		if n := latest[fact.Key]; fact.N <= n {
+			v.found(outOfOrder, r.name, a.ID, "number %d of key %s was delivered after number %d (message %s)", fact.N, fact.Key, n, before[fact.Key])
+			continue
+		}
+		latest[fact.Key], before[fact.Key] = fact.N, a.ID
+	}
+
+	for id, fact := range e.facts {
+		if !r.wants(fact.Topic) {
+			continue
+		}
+		v.Committed++
+		if _, arrived := last[id]; !arrived && !dead[id] {
+			v.found(lost, r.name, id, "it was committed, but is neither delivered nor a dead letter")
+		}
+	}
+}
+
+// slack is by how much the times of an arrival and of an event may be apart.
+const slack = time.Second
+
+// unexplained reports whether a message was delivered twice without need. It may
+// be sent again only if something happened between its first delivery and the
+// moment when its settlement was durable, before the second.
+func (e *evidence) unexplained(route string, first, second arrival) bool {
+	from, to := first.At.Add(-slack), e.settledBy(route, first.At)
+	if second.At.Before(to) {
+		to = second.At
+	}
+	to = to.Add(slack)
+	return !slices.ContainsFunc(e.events, func(x *event) bool { return x.concerns(route) && x.overlaps(from, to) })
+}
+
+// settledBy is a time at which everything that was delivered until t was settled
+// for sure: the cursor moves in order, so it has passed all that was there at
+// one sample when it has moved by the backlog. What is parked is not behind the
+// cursor.
+func (e *evidence) settledBy(route string, t time.Time) time.Time {
+	all := e.samples[route]
+	i := slices.IndexFunc(all, func(s sample) bool { return !s.From.Before(t) })
+	if i < 0 {
+		return e.end
+	}
+	target := all[i].Settled + all[i].Backlog
+	for _, s := range all[i:] {
+		if s.Settled >= target && s.Parked == 0 {
+			return s.To
+		}
+	}
+	return e.end
+}
+
+// status checks that a subscription's epoch and its count of settled messages
+// never went back, and counts how often the lease changed hands.
+func (e *evidence) status(v *verdict, r route) {
+	var last sample
+	for i, s := range e.samples[r.name] {
+		if i > 0 && s.Epoch < last.Epoch {
+			v.found(epochBack, r.name, "", "the epoch went from %d to %d", last.Epoch, s.Epoch)
+		}
+		if i > 0 && s.Settled < last.Settled {
+			v.found(settledBack, r.name, "", "the count of settled messages went from %d to %d", last.Settled, s.Settled)
+		}
+		if i > 0 && s.Epoch > last.Epoch {
+			v.Takeovers += int(s.Epoch - last.Epoch)
+		}
+		last = s
+	}
+}

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+	"time"
+)
+
+// event is a fault, or something else that can make a relay send again what it
+// had sent: the time from its begin to its end, and whom it concerned.
+type event struct {
+	Name   string
+	Detail string
+	Routes []string // subscriptions that it can disturb
+	From   time.Time
+	To     time.Time // zero: not over
+}
+
+func (e *event) concerns(route string) bool { return slices.Contains(e.Routes, route) }
+
+// overlaps reports whether some of the event lies between from and to.
+func (e *event) overlaps(from, to time.Time) bool {
+	return !e.From.After(to) && (e.To.IsZero() || !e.To.Before(from))
+}
+
+// chronicle is what happened and when, in memory and as a file.
+type chronicle struct {
+	start time.Time
+
+	mu     sync.Mutex
+	log    io.Writer
+	events []*event
+	counts map[string]int
+}
+
+func newChronicle(log io.Writer) *chronicle {
+	return &chronicle{start: time.Now(), log: log, counts: map[string]int{}}
+}
+
+// begin notes the start of a fault.
+func (c *chronicle) begin(name, detail string, routes []string) *event {
+	return c.note(name, detail, routes, time.Now(), time.Time{})
+}
+
+// end notes that a fault is over. It is counted if it happened; otherwise it
+// explains nothing.
+func (c *chronicle) end(e *event, happened bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e.To = time.Now()
+	if happened {
+		c.counts[e.Name]++
+	} else {
+		e.Routes = nil
+	}
+	fmt.Fprintf(c.log, "%s  %s %s is over after %s\n", c.at(e.To), e.Name, e.Detail, e.To.Sub(e.From).Round(time.Millisecond))
+}
+
+// note keeps an event that is no fault: a takeover, a warning of a relay.
+func (c *chronicle) note(name, detail string, routes []string, from, to time.Time) *event {
+	e := &event{Name: name, Detail: detail, Routes: routes, From: from, To: to}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.events = append(c.events, e)
+	fmt.Fprintf(c.log, "%s  %s %s\n", c.at(from), name, detail)
+	return e
+}
+
+// printf writes a line that is only for people.
+func (c *chronicle) printf(format string, args ...any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	fmt.Fprintf(c.log, "%s  %s\n", c.at(time.Now()), fmt.Sprintf(format, args...))
+}
+
+// at is a moment as every text of the run writes it.
+func (c *chronicle) at(t time.Time) string {
+	if t.IsZero() {
+		return "       -"
+	}
+	return fmt.Sprintf("%8.3fs", t.Sub(c.start).Seconds())
+}
+
+func (c *chronicle) faults() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := 0
+	for _, count := range c.counts {
+		n += count
+	}
+	return n
+}

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+// hands is how many faults can be under way at once.
+const hands = 3
+
+// director deals faults from a shuffled deck, so that each kind comes up, in an
+// order that the seed decides. What else happens at that moment it does not.
+type director struct {
+	chronicle *chronicle
+	faults    []fault
+	seed      uint64
+
+	mu    sync.Mutex
+	deck  []int
+	deals *rand.Rand
+	busy  map[string]bool // targets
+}
+
+// run goes on until ctx ends and returns when everything is put right. An error
+// is one of the rig's: a server that does not start again.
+func (d *director) run(ctx context.Context) error {
+	d.deals = rand.New(rand.NewPCG(d.seed, 0))
+	d.busy = map[string]bool{}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var all sync.WaitGroup
+	for hand := range hands {
+		random := rand.New(rand.NewPCG(d.seed, uint64(hand)+1))
+		all.Go(func() {
+			for {
+				sleep(ctx, between(random, 200*time.Millisecond, 2500*time.Millisecond))
+				if ctx.Err() != nil {
+					return
+				}
+				if err := d.one(ctx, random); err != nil {
+					cancel(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if err := context.Cause(ctx); err != nil && err != context.DeadlineExceeded && err != context.Canceled {
+		return err
+	}
+	return nil
+}
+
+func (d *director) one(ctx context.Context, random *rand.Rand) error {
+	f, ok := d.deal()
+	if !ok {
+		return nil
+	}
+	defer d.done(f)
+	e := d.chronicle.begin(f.name, f.target, f.routes)
+	happened, err := f.do(ctx, random)
+	d.chronicle.end(e, happened)
+	if err != nil {
+		return fmt.Errorf("%s of %s: %w", f.name, f.target, err)
+	}
+	return nil
+}
+
+// deal takes the next fault whose target nobody is at.
+func (d *director) deal() (fault, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.deck) == 0 {
+		for i, f := range d.faults {
+			for range f.weight {
+				d.deck = append(d.deck, i)
+			}
+		}
+		d.deals.Shuffle(len(d.deck), func(i, j int) { d.deck[i], d.deck[j] = d.deck[j], d.deck[i] })
+	}
+	for i, card := range d.deck {
+		f := d.faults[card]
+		if !d.busy[f.target] {
+			d.busy[f.target] = true
+			d.deck = append(d.deck[:i], d.deck[i+1:]...)
+			return f, true
+		}
+	}
+	return fault{}, false
+}
+
+func (d *director) done(f fault) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.busy, f.target)
+}

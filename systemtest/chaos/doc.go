@@ -1,0 +1,24 @@
+// Chaos runs Penstock for a while under everything that goes wrong in production,
+// and judges by what a consumer got and what the business's own tables say.
+//
+//	make chaos DURATION=10m SEED=7
+//
+//	producers ──► PostgreSQL ◄── relay a ──► RabbitMQ ──► consumer ──┐
+//	    │             │      ◄── relay b ──► NATS ──────► reader ────┤
+//	    │             └── business table ──────────────────────────► checker
+//	    └── journal: what was tried, what was answered ──────────────┘
+//
+// Every line between two boxes is a TCP proxy that cuts, stalls, delays and
+// refuses, and every box but the checker's is killed now and then (faults.go).
+// The servers are real, private and on loopback; the relays are the real binary.
+//
+// Producers write a row of the business table and a message in one transaction
+// (producer.go). What the business table has at the end was committed, whatever
+// the producer was told; the outbox is never asked. The checker (check.go) is a
+// plain function of what was recorded, with tests of its own.
+//
+// One JSON line on standard output, progress on standard error. The exit code is
+// 0 if nothing was violated, 1 if something was, 2 if the run itself failed. A
+// violation is followed by the life of the messages concerned and the name of
+// a folder with every log.
+package main

@@ -1,0 +1,205 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/penstock/penstock/internal/tcpproxy"
+)
+
+// fault is one thing that goes wrong, and is put right again.
+type fault struct {
+	name   string
+	target string   // two faults of one target do not overlap
+	routes []string // subscriptions that may send again what was not settled
+	weight int      // how often it is in the deck
+	// do makes it happen, waits, and puts it right even if ctx has ended. It
+	// reports whether it did happen: a trap may wait for a request in vain.
+	do func(ctx context.Context, random *rand.Rand) (happened bool, err error)
+}
+
+// between draws a time.
+func between(random *rand.Rand, least, most time.Duration) time.Duration {
+	return least + time.Duration(random.Int64N(int64(most-least)+1))
+}
+
+// faults lists all that the rig can do to itself.
+func (r *rig) faults() []fault {
+	all := []fault{
+		r.crash("postgres_crashed", "postgres", routeNames(""), r.postgres),
+		r.crash("rabbitmq_killed", "rabbitmq", routeNames("rabbitmq"), r.rabbit),
+		r.crash("nats_killed", "nats", routeNames("nats"), r.nats),
+		r.trap("commit_cut_before", r.producers, tcpproxy.BeforeRequest, isCommit),
+		r.trap("commit_answer_cut", r.producers, tcpproxy.BeforeAnswer, isCommit),
+		r.refuseRabbitMQ(), r.refuseNATS(), r.pinSnapshot(), r.holdWriter(),
+	}
+	all = append(all, r.network(r.producers)...)
+	for _, p := range r.relays {
+		all = append(all, p.killed(), p.paused(), p.stopped(),
+			r.trap("confirm_cut", p.rabbit, tcpproxy.BeforeAnswer, isAMQPPublish),
+			r.trap("confirm_cut", p.nats, tcpproxy.BeforeAnswer, isNATSPublish),
+			r.trap("settle_answer_cut", p.postgres, tcpproxy.BeforeAnswer, somewhere))
+		for _, l := range p.links() {
+			all = append(all, r.network(l)...)
+		}
+	}
+	return all
+}
+
+// crashable is a server of the test's own.
+type crashable interface {
+	Kill() error
+	Start() error
+}
+
+func (r *rig) crash(name, target string, routes []string, server crashable) fault {
+	return fault{name, target, routes, 2, func(ctx context.Context, random *rand.Rand) (bool, error) {
+		if err := server.Kill(); err != nil {
+			return false, err
+		}
+		sleep(ctx, between(random, 0, 2*time.Second))
+		return true, server.Start()
+	}}
+}
+
+func (p *relayProcess) killed() fault {
+	return fault{"relay_killed", p.name, routeNames(""), 3, func(ctx context.Context, random *rand.Rand) (bool, error) {
+		if err := p.Kill(); err != nil {
+			return false, err
+		}
+		sleep(ctx, between(random, 0, 2*lease))
+		return true, p.Start()
+	}}
+}
+
+// paused stops a relay for longer than its lease, which another relay takes.
+func (p *relayProcess) paused() fault {
+	return fault{"relay_paused", p.name, routeNames(""), 3, func(ctx context.Context, random *rand.Rand) (bool, error) {
+		if err := p.Pause(); err != nil {
+			return false, err
+		}
+		sleep(ctx, between(random, lease+lease/4, 2*lease))
+		return true, p.Resume()
+	}}
+}
+
+// stopped ends a relay in order. It explains no duplicate: what it was sending it
+// settles before it goes.
+func (p *relayProcess) stopped() fault {
+	return fault{"relay_stopped", p.name, nil, 1, func(ctx context.Context, random *rand.Rand) (bool, error) {
+		if err := p.Stop(); err != nil {
+			return false, err
+		}
+		sleep(ctx, between(random, 0, lease))
+		return true, p.Start()
+	}}
+}
+
+// network is what a line can suffer.
+func (r *rig) network(l link) []fault {
+	disturb := func(name string, begin func(), least, most time.Duration) fault {
+		return fault{name, l.name, l.routes, 1, func(ctx context.Context, random *rand.Rand) (bool, error) {
+			begin()
+			sleep(ctx, between(random, least, most))
+			l.proxy.Resume()
+			return true, nil
+		}}
+	}
+	return []fault{
+		disturb("network_cut", l.proxy.Cut, 0, 0),
+		disturb("network_refused", l.proxy.Refuse, 200*time.Millisecond, lease),
+		disturb("network_delayed", func() { l.proxy.Delay(20 * time.Millisecond) }, time.Second, 2*lease),
+		disturb("network_stalled", func() { l.proxy.Stall(tcpproxy.Both) }, time.Second, 2*lease),
+		disturb("network_stalled", func() { l.proxy.Stall(tcpproxy.ToClient) }, time.Second, lease+lease/2),
+	}
+}
+
+// trap cuts a line between a request and its answer.
+func (r *rig) trap(name string, l link, at tcpproxy.Moment, matches func(said []byte) bool) fault {
+	return fault{name, l.name, l.routes, 1, func(ctx context.Context, random *rand.Rand) (bool, error) {
+		skip := random.IntN(20)
+		sprung := l.proxy.Trap(at, func(said []byte) bool {
+			if !matches(said) {
+				return false
+			}
+			skip--
+			return skip < 0
+		})
+		defer l.proxy.Trap(at, nil)
+		patience := time.NewTimer(lease)
+		defer patience.Stop()
+		select {
+		case <-sprung:
+			return true, nil
+		case <-patience.C: // a relay that stands by says nothing
+		case <-ctx.Done():
+		}
+		return false, nil
+	}}
+}
+
+func isCommit(said []byte) bool { return bytes.Contains(said, []byte("commit\x00")) }
+
+// isAMQPPublish finds the method Basic.Publish (60, 40) in a frame on channel 1.
+func isAMQPPublish(said []byte) bool { return bytes.Contains(said, []byte{0, 60, 0, 40}) }
+
+func isNATSPublish(said []byte) bool { return bytes.Contains(said, []byte("HPUB ")) }
+
+func somewhere([]byte) bool { return true }
+
+// refuseRabbitMQ takes the way to the queue away from some messages.
+func (r *rig) refuseRabbitMQ() fault {
+	return fault{"messages_refused", "rabbitmq", nil, 2, func(ctx context.Context, random *rand.Rand) (bool, error) {
+		if err := r.consumer.route(topicLaterRabbit, false); err != nil {
+			return false, err
+		}
+		sleep(ctx, between(random, time.Second, 3*lease))
+		return true, r.consumer.route(topicLaterRabbit, true)
+	}}
+}
+
+func (r *rig) refuseNATS() fault {
+	return fault{"messages_refused", "nats", nil, 2, func(ctx context.Context, random *rand.Rand) (bool, error) {
+		if err := r.nats.route(ctx, false, false); err != nil {
+			return false, err
+		}
+		sleep(ctx, between(random, time.Second, 3*lease))
+		return true, r.nats.route(context.WithoutCancel(ctx), true, false)
+	}}
+}
+
+// pinSnapshot keeps a snapshot that holds back vacuum.
+func (r *rig) pinSnapshot() fault {
+	return r.transaction("snapshot_pinned", pgx.TxOptions{IsoLevel: pgx.RepeatableRead}, "select count(*) from business.unrelated")
+}
+
+// holdWriter keeps a writing transaction open that has nothing to do with the
+// outbox; its xid is in flight for every reader.
+func (r *rig) holdWriter() fault {
+	return r.transaction("writer_held", pgx.TxOptions{}, "insert into business.unrelated default values")
+}
+
+func (r *rig) transaction(name string, options pgx.TxOptions, statement string) fault {
+	return fault{name, name, nil, 1, func(ctx context.Context, random *rand.Rand) (happened bool, err error) {
+		err = r.withPostgres(ctx, func(conn *pgx.Conn) error {
+			tx, err := conn.BeginTx(ctx, options)
+			if err != nil {
+				return err
+			}
+			if _, err := tx.Exec(ctx, statement); err != nil {
+				return err
+			}
+			happened = true
+			sleep(ctx, between(random, lease, 5*lease))
+			return tx.Commit(context.WithoutCancel(ctx))
+		})
+		if err != nil { // PostgreSQL was crashed meanwhile, or just now
+			r.chronicle.printf("%s ended early: %v", name, err)
+		}
+		return happened, nil
+	}}
+}

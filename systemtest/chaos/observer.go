@@ -1,0 +1,120 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+)
+
+// observer asks penstock status all the while and keeps what it said.
+type observer struct {
+	rig *rig
+
+	mu      sync.Mutex
+	samples map[string][]sample
+}
+
+// sampleEvery is the pause between two questions; each is a process of its own.
+const sampleEvery = 700 * time.Millisecond
+
+func (o *observer) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		// PostgreSQL may be down. Then there is no sample.
+		_ = o.sample(ctx)
+		sleep(ctx, sampleEvery)
+	}
+}
+
+// sample asks once.
+func (o *observer) sample(ctx context.Context) error {
+	from := time.Now()
+	all, err := o.rig.status(ctx)
+	if err != nil {
+		return err
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, s := range all {
+		o.add(s.Subscription, sample{From: from, To: time.Now(), Epoch: s.Epoch, Settled: s.Settled, Backlog: s.Backlog, Parked: s.Parked, Holder: s.Holder})
+	}
+	return nil
+}
+
+func (o *observer) add(name string, s sample) {
+	before := o.samples[name]
+	if len(before) > 0 {
+		if last := before[len(before)-1]; last.Epoch != s.Epoch {
+			o.rig.chronicle.note("takeover", fmt.Sprintf("of %s by %q, epoch %d", name, s.Holder, s.Epoch), []string{name}, last.From, s.To)
+		}
+	}
+	o.samples[name] = append(before, s)
+}
+
+// latest is the last sample of each subscription.
+func (o *observer) latest() map[string]sample {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	all := map[string]sample{}
+	for name, samples := range o.samples {
+		all[name] = samples[len(samples)-1]
+	}
+	return all
+}
+
+func (o *observer) takeovers() (n int64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, samples := range o.samples {
+		n += samples[len(samples)-1].Epoch - samples[0].Epoch
+	}
+	return n
+}
+
+// all is a copy of every sample.
+func (o *observer) all() map[string][]sample {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return maps.Clone(o.samples)
+}
+
+// What the relays warn of concerns the machine as it is: a lease that ran out
+// because two processors were busy, a broker that answered late. That explains
+// duplicates like a fault does. What they say about single messages does not.
+var (
+	logTime         = regexp.MustCompile(`^time=(\S+) level=(?:WARN|ERROR) msg=("[^"]*"|\S+)`)
+	logSubscription = regexp.MustCompile(` subscription=(\S+)`)
+	aboutMessages   = regexp.MustCompile(`refused|parked|dead letter`)
+)
+
+// readWarnings notes the warnings in a relay's log.
+func (r *rig) readWarnings(p *relayProcess) error {
+	file, err := os.Open(logOf(p))
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	lines := bufio.NewScanner(file)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		m := logTime.FindStringSubmatch(lines.Text())
+		if m == nil || aboutMessages.MatchString(m[2]) {
+			continue
+		}
+		at, err := time.Parse(time.RFC3339Nano, m[1])
+		if err != nil {
+			return fmt.Errorf("the log of %s: %w", p.name, err)
+		}
+		concerned := routeNames("")
+		if s := logSubscription.FindStringSubmatch(lines.Text()); s != nil {
+			concerned = []string{strings.Trim(s[1], `"`)}
+		}
+		r.chronicle.note("warning", p.name+": "+m[2], concerned, at, at)
+	}
+	return lines.Err()
+}

@@ -1,0 +1,225 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// The keys. Transactions that commit late keep their keys locked, so they have
+// some of their own, which others touch now and then only.
+var quickKeys, lateKeys = keys("k", 60), keys("late", 6)
+
+func keys(prefix string, n int) []string {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = fmt.Sprintf("%s-%02d", prefix, i)
+	}
+	return all
+}
+
+// writer is one connection of a producer, running one transaction after the
+// other. Of each producer's two, one runs short transactions at a given rate and
+// the other such as publish first and commit late.
+type writer struct {
+	name    string
+	url     string
+	late    bool
+	poison  bool
+	pause   time.Duration // on average between transactions
+	journal *journal
+	random  *rand.Rand
+
+	conn *pgx.Conn
+	n    int
+}
+
+// errChosen is why a transaction rolls back without anything being wrong.
+var errChosen = errors.New("rolled back by choice")
+
+// run writes until ctx ends. Failures are what chaos is about: they are noted in
+// the journal and the next transaction begins.
+func (w *writer) run(ctx context.Context) {
+	defer w.hangUp()
+	next := time.Now()
+	for ctx.Err() == nil {
+		// A transaction that has begun is ended, so that few are in doubt.
+		call, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+		err := w.transaction(call)
+		cancel()
+		next = next.Add(w.between(w.pause/2, w.pause*3/2))
+		if now := time.Now(); next.Before(now.Add(-time.Second)) {
+			next = now // it does not catch up on an outage
+		}
+		wait := time.Until(next)
+		if err != nil && !errors.Is(err, errChosen) {
+			w.hangUp()
+			wait = max(wait, 100*time.Millisecond)
+		}
+		sleep(ctx, wait)
+	}
+}
+
+func (w *writer) hangUp() {
+	if w.conn != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_ = w.conn.Close(ctx)
+		w.conn = nil
+	}
+}
+
+func (w *writer) between(least, most time.Duration) time.Duration {
+	return least + time.Duration(w.random.Int64N(int64(most-least)+1))
+}
+
+// transaction publishes some messages and commits or rolls back.
+func (w *writer) transaction(ctx context.Context) error {
+	if w.conn == nil {
+		conn, err := pgx.Connect(ctx, w.url)
+		if err != nil {
+			return err
+		}
+		w.conn = conn
+	}
+	tx, err := w.conn.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	entries, err := w.publish(ctx, tx)
+	if err == nil && w.random.IntN(8) == 0 {
+		err = errChosen
+	}
+	if err != nil {
+		// Whether ROLLBACK arrives, the connection ends or the server is gone: what
+		// was never told to commit does not.
+		if errors.Is(err, errChosen) && w.random.IntN(4) == 0 || tx.Rollback(ctx) != nil {
+			w.hangUp()
+		}
+		w.journal.ended(entries, rolledBack)
+		return err
+	}
+	if err := tx.Commit(ctx); err != nil {
+		w.journal.ended(entries, unknown)
+		return err
+	}
+	w.journal.ended(entries, committed)
+	return nil
+}
+
+func (w *writer) publish(ctx context.Context, tx pgx.Tx) (entries []*entry, err error) {
+	if w.late {
+		// The transaction has an id from here on. Others begin and commit before
+		// it draws its sequence numbers, and more before it commits.
+		if _, err := tx.Exec(ctx, "select pg_current_xact_id()"); err != nil {
+			return nil, err
+		}
+		sleep(ctx, w.between(0, 300*time.Millisecond))
+	}
+	for _, m := range w.plan() {
+		e, err := w.write(ctx, tx, m)
+		if e != nil {
+			entries = append(entries, e)
+		}
+		if err != nil {
+			return entries, err
+		}
+	}
+	if w.late {
+		sleep(ctx, w.between(100*time.Millisecond, 2500*time.Millisecond))
+	}
+	return entries, nil
+}
+
+// plan chooses the messages of a transaction, in an order of keys that makes no
+// deadlock.
+func (w *writer) plan() []message {
+	messages := make([]message, 1+w.random.IntN(5))
+	for i := range messages {
+		w.n++
+		m := message{ID: fmt.Sprintf("%s-%06d", w.name, w.n), Topic: w.topic()}
+		switch own, others := quickKeys, lateKeys; {
+		case w.random.IntN(4) == 0: // unordered
+		case w.late:
+			m.Key = others[w.random.IntN(len(others))]
+		case w.random.IntN(50) == 0:
+			m.Key = others[w.random.IntN(len(others))]
+		default:
+			m.Key = own[w.random.IntN(len(own))]
+		}
+		messages[i] = m
+	}
+	slices.SortStableFunc(messages, func(a, b message) int { return bytes.Compare([]byte(a.Key), []byte(b.Key)) })
+	return messages
+}
+
+func (w *writer) topic() string {
+	if w.poison && w.random.IntN(70) == 0 {
+		return poisoned[w.random.IntN(len(poisoned))]
+	}
+	switch w.random.IntN(10) {
+	case 0, 1:
+		return topicPaid
+	case 2, 3, 4:
+		return topicSent
+	}
+	return topicPlaced
+}
+
+// write writes the business row and the message.
+func (w *writer) write(ctx context.Context, tx pgx.Tx, m message) (*entry, error) {
+	var key any
+	if m.Key != "" {
+		key = m.Key
+		err := tx.QueryRow(ctx, "update business.account set n = n + 1 where key = $1 returning n", m.Key).Scan(&m.N)
+		if err != nil {
+			return nil, err
+		}
+	}
+	e := w.journal.wrote(m)
+	payload, err := encode(m, w.random)
+	if err != nil {
+		return e, err
+	}
+	batch := &pgx.Batch{}
+	batch.Queue("insert into business.fact (id, key, n, topic) values ($1, $2, $3, $4)", m.ID, key, m.N, m.Topic)
+	headers := fmt.Sprintf(`{"trace": %q}`, m.ID)
+	if w.random.IntN(5) == 0 {
+		batch.Queue("select penstock.publish('shop', $1::bytea, $2, $3, $4::jsonb, $5)", payload, key, m.Topic, headers, m.ID)
+	} else {
+		batch.Queue("insert into penstock.shop (id, key, topic, headers, payload) values ($1, $2, $3, $4::jsonb, $5)", m.ID, key, m.Topic, headers, payload)
+	}
+	return e, tx.SendBatch(ctx, batch).Close()
+}
+
+// encode makes a payload that says which message it belongs to, of various sizes.
+func encode(m message, random *rand.Rand) ([]byte, error) {
+	size := random.IntN(300)
+	if random.IntN(100) == 0 {
+		size = 20_000
+	}
+	return json.Marshal(struct {
+		message
+		Padding string
+	}{m, string(bytes.Repeat([]byte("x"), size))})
+}
+
+// sleep waits, until ctx ends at the latest.
+func sleep(ctx context.Context, d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}

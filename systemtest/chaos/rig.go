@@ -1,0 +1,307 @@
+package main
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/penstock/penstock/internal/tcpproxy"
+	"github.com/penstock/penstock/internal/testserver"
+)
+
+var (
+	//go:embed setup.sql
+	setupSQL string
+	//go:embed config.yaml
+	relayConfig string
+)
+
+// lease of the relays, as config.yaml has it.
+const lease = 3 * time.Second
+
+// rig is everything that runs: servers, proxies and relays.
+type rig struct {
+	binary    string
+	dir       string // logs end up here
+	chronicle *chronicle
+
+	postgres  *testserver.Postgres
+	rabbit    *testserver.RabbitMQ
+	nats      *natsServer
+	consumer  *rabbitConsumer
+	relays    []*relayProcess
+	producers link // to PostgreSQL
+
+	closers []func() error // in reverse order
+}
+
+// link is a way through a proxy.
+type link struct {
+	name   string
+	proxy  *tcpproxy.Proxy
+	url    string
+	routes []string // that a disturbance concerns
+}
+
+// relayProcess is one relay with ways of its own to everything.
+type relayProcess struct {
+	*testserver.Program
+	name                   string
+	postgres, rabbit, nats link
+}
+
+func (r *relayProcess) links() []link { return []link{r.postgres, r.rabbit, r.nats} }
+
+// open starts everything.
+func openRig(ctx context.Context, binary, dir string, c *chronicle) (*rig, error) {
+	r := &rig{binary: binary, dir: dir, chronicle: c}
+	err := r.open(ctx)
+	if err != nil {
+		return nil, errors.Join(err, r.close())
+	}
+	return r, nil
+}
+
+func (r *rig) open(ctx context.Context) error {
+	if err := r.startServers(); err != nil {
+		return err
+	}
+	if _, err := r.penstock(ctx, "migrate"); err != nil {
+		return err
+	}
+	if err := r.withPostgres(ctx, func(conn *pgx.Conn) error {
+		if _, err := conn.Exec(ctx, setupSQL); err != nil {
+			return err
+		}
+		for _, key := range append(quickKeys, lateKeys...) {
+			if _, err := conn.Exec(ctx, "insert into business.account (key) values ($1)", key); err != nil {
+				return err
+			}
+		}
+		return nil
+	}); err != nil {
+		return fmt.Errorf("setting up the database: %w", err)
+	}
+	r.consumer = &rabbitConsumer{url: r.rabbit.URL, chronicle: r.chronicle}
+	if err := errors.Join(r.consumer.declare(), r.nats.declare(ctx)); err != nil {
+		return fmt.Errorf("declaring queues: %w", err)
+	}
+	var err error
+	if r.producers, err = r.link("producers-postgres", r.postgres.URL+"&application_name="+producerName+"&connect_timeout=3", nil); err != nil {
+		return err
+	}
+	for _, name := range []string{"relay-a", "relay-b"} {
+		if err := r.startRelay(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// producerName marks the producers' connections in pg_stat_activity.
+const producerName = "chaos-producer"
+
+func (r *rig) startServers() error {
+	var starting sync.WaitGroup
+	var errs [3]error
+	starting.Go(func() {
+		r.postgres, errs[0] = testserver.NewPostgres("fsync = on", "full_page_writes = on", "log_min_messages = warning")
+	})
+	starting.Go(func() { r.rabbit, errs[1] = testserver.NewRabbitMQ() })
+	starting.Go(func() { r.nats, errs[2] = startNATS() })
+	starting.Wait()
+	if r.postgres != nil {
+		r.closers = append(r.closers, r.postgres.Close)
+	}
+	if r.rabbit != nil {
+		r.closers = append(r.closers, r.rabbit.Close)
+	}
+	if r.nats != nil {
+		r.closers = append(r.closers, r.nats.Close)
+	}
+	return errors.Join(errs[:]...)
+}
+
+// link puts a proxy in front of the server in rawURL.
+func (r *rig) link(name, rawURL string, routes []string) (link, error) {
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		return link{}, err
+	}
+	proxy, err := tcpproxy.Start(u.Host)
+	if err != nil {
+		return link{}, err
+	}
+	r.closers = append(r.closers, func() error { proxy.Close(); return nil })
+	u.Host = proxy.Addr()
+	return link{name: name, proxy: proxy, url: u.String(), routes: routes}, nil
+}
+
+func (r *rig) startRelay(name string) error {
+	p := &relayProcess{name: name}
+	var errs [3]error
+	p.postgres, errs[0] = r.link(name+"-postgres", r.postgres.URL, routeNames(""))
+	p.rabbit, errs[1] = r.link(name+"-rabbitmq", r.rabbit.URL, routeNames("rabbitmq"))
+	p.nats, errs[2] = r.link(name+"-nats", r.nats.url, routeNames("nats"))
+	if err := errors.Join(errs[:]...); err != nil {
+		return err
+	}
+	config := filepath.Join(r.dir, "penstock.yaml")
+	if err := os.WriteFile(config, []byte(relayConfig), 0o644); err != nil {
+		return err
+	}
+	var err error
+	p.Program, err = testserver.NewProgram(name, func() *exec.Cmd {
+		cmd := exec.Command(r.binary, "relay", "--config", config, "--holder", name)
+		cmd.Env = []string{"CHAOS_POSTGRES=" + p.postgres.url, "CHAOS_RABBITMQ=" + p.rabbit.url, "CHAOS_NATS=" + p.nats.url}
+		return cmd
+	}, nil)
+	if err != nil {
+		return err
+	}
+	r.closers = append(r.closers, p.Close)
+	r.relays = append(r.relays, p)
+	return p.Start()
+}
+
+// heal undoes whatever a fault may have left.
+func (r *rig) heal(ctx context.Context) error {
+	r.producers.proxy.Resume()
+	errs := []error{r.postgres.Start(), r.rabbit.Start(), r.nats.Start()}
+	for _, p := range r.relays {
+		for _, l := range p.links() {
+			l.proxy.Trap(0, nil)
+			l.proxy.Resume()
+		}
+		errs = append(errs, p.Start(), p.Resume())
+	}
+	errs = append(errs, r.consumer.route(topicLaterRabbit, true), r.nats.route(ctx, true, false))
+	return errors.Join(errs...)
+}
+
+// close ends everything, with the logs kept in the run's folder.
+func (r *rig) close() error {
+	r.keepLogs()
+	var errs []error
+	for i := len(r.closers) - 1; i >= 0; i-- {
+		errs = append(errs, r.closers[i]())
+	}
+	return errors.Join(errs...)
+}
+
+// logged is a server or program with a log.
+type logged interface {
+	Dir() string
+}
+
+func (r *rig) keepLogs() {
+	all := map[string]logged{}
+	if r.postgres != nil {
+		all["postgres"] = r.postgres
+	}
+	if r.rabbit != nil {
+		all["rabbitmq"] = r.rabbit
+	}
+	if r.nats != nil {
+		all["nats"] = r.nats
+	}
+	for _, p := range r.relays {
+		all[p.name] = p
+	}
+	for name, server := range all {
+		text, err := os.ReadFile(logOf(server))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(r.dir, name+".log"), text, 0o644)
+		}
+		if err != nil {
+			r.chronicle.printf("the log of %s is not kept: %v", name, err)
+		}
+	}
+}
+
+func logOf(server logged) string { return filepath.Join(server.Dir(), "server.log") }
+
+// penstock runs a command of the binary against the database, without a proxy.
+func (r *rig) penstock(ctx context.Context, args ...string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, r.binary, append(args, "--database-url", r.postgres.URL)...)
+	cmd.Dir, cmd.Env = r.dir, []string{"HOME=" + r.dir}
+	out, err := cmd.Output()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		err = fmt.Errorf("penstock %s: %w: %s", strings.Join(args, " "), err, exit.Stderr)
+	}
+	return out, err
+}
+
+// subscriptionStatus is what penstock status --json says.
+type subscriptionStatus struct {
+	Subscription string `json:"subscription"`
+	Backlog      int64  `json:"backlog"`
+	Settled      int64  `json:"settled"`
+	Parked       int64  `json:"parked"`
+	DeadLetters  int64  `json:"dead_letters"`
+	Holder       string `json:"holder"`
+	Epoch        int64  `json:"epoch"`
+}
+
+func (r *rig) status(ctx context.Context) ([]subscriptionStatus, error) {
+	out, err := r.penstock(ctx, "status", outbox, "--json")
+	if err != nil {
+		return nil, err
+	}
+	var all struct {
+		Outboxes []struct {
+			Subscriptions []subscriptionStatus `json:"subscriptions"`
+		} `json:"outboxes"`
+	}
+	if err := json.Unmarshal(out, &all); err != nil || len(all.Outboxes) != 1 {
+		return nil, fmt.Errorf("penstock status --json wrote %q: %w", out, err)
+	}
+	return all.Outboxes[0].Subscriptions, nil
+}
+
+func (r *rig) withPostgres(ctx context.Context, fn func(*pgx.Conn) error) error {
+	conn, err := pgx.Connect(ctx, r.postgres.URL)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	return fn(conn)
+}
+
+// facts reads the business table, once nobody writes to it any more.
+func (r *rig) facts(ctx context.Context) (map[string]message, error) {
+	facts := map[string]message{}
+	err := r.withPostgres(ctx, func(conn *pgx.Conn) error {
+		for writing := 1; writing > 0; sleep(ctx, 50*time.Millisecond) {
+			err := conn.QueryRow(ctx, "select count(*) from pg_stat_activity where application_name = $1", producerName).Scan(&writing)
+			if err != nil || ctx.Err() != nil {
+				return errors.Join(err, ctx.Err())
+			}
+		}
+		rows, err := conn.Query(ctx, "select id, coalesce(key, ''), n, topic from business.fact")
+		if err != nil {
+			return err
+		}
+		var m message
+		_, err = pgx.ForEachRow(rows, []any{&m.ID, &m.Key, &m.N, &m.Topic}, func() error {
+			facts[m.ID] = m
+			return nil
+		})
+		return err
+	})
+	return facts, err
+}

@@ -1,0 +1,243 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"time"
+)
+
+// config of a run.
+type config struct {
+	binary   string // the penstock to test
+	duration time.Duration
+	seed     uint64
+	rate     int // messages per second that all producers together aim at
+	poison   bool
+	dir      string // for logs
+	progress io.Writer
+}
+
+// producers is how many there are; each has two writers.
+const producers = 4
+
+// drainPatience bounds waiting, after everything is well again, for the relays to
+// deliver the rest, while they make no progress.
+const drainPatience = 90 * time.Second
+
+// chaos is one run.
+type chaos struct {
+	config
+	chronicle *chronicle
+	journal   *journal
+	rig       *rig
+	observer  *observer
+}
+
+// run runs to the end and returns what was found. The error is about what kept it
+// from finishing.
+func run(ctx context.Context, cfg config, log io.Writer) (sum summary, v *verdict, err error) {
+	c := &chaos{config: cfg, chronicle: newChronicle(log), journal: newJournal()}
+	if c.rig, err = openRig(ctx, cfg.binary, cfg.dir, c.chronicle); err != nil {
+		return sum, nil, err
+	}
+	defer func() { err = errors.Join(err, c.rig.close()) }()
+	c.observer = &observer{rig: c.rig, samples: map[string][]sample{}}
+
+	consuming, stopConsuming := context.WithCancel(ctx)
+	defer stopConsuming()
+	consumed := make(chan error, 1)
+	go func() { consumed <- c.rig.consumer.run(consuming) }()
+
+	if err := c.storm(ctx); err != nil {
+		return sum, nil, err
+	}
+	evidence, err := c.aftermath(ctx, consumed)
+	if err != nil {
+		return sum, nil, err
+	}
+	v = check(evidence)
+	c.chronicle.mu.Lock()
+	faults := maps.Clone(c.chronicle.counts)
+	c.chronicle.mu.Unlock()
+	sum = summarize(cfg.seed, time.Since(c.chronicle.start), v, c.journal.count(unknown), faults)
+	tell(cfg.progress, evidence, v, c.chronicle)
+	return sum, v, nil
+}
+
+// storm is the time in which producers write and things go wrong.
+func (c *chaos) storm(ctx context.Context) error {
+	if err := c.observer.sample(ctx); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.duration)
+	defer cancel()
+	var all sync.WaitGroup
+	defer all.Wait()
+	all.Go(func() { c.observer.run(ctx) })
+	all.Go(func() { c.report(ctx) })
+	var writing sync.WaitGroup
+	c.startProducers(ctx, &writing)
+	director := &director{chronicle: c.chronicle, faults: c.rig.faults(), seed: c.seed}
+	err := director.run(ctx)
+	cancel()
+	c.rig.producers.proxy.Resume()
+	writing.Wait()
+	return err
+}
+
+func (c *chaos) startProducers(ctx context.Context, all *sync.WaitGroup) {
+	// A short transaction has three messages on average, and the late ones come on
+	// top.
+	pause := time.Second * 3 * producers / time.Duration(c.rate)
+	for i := range 2 * producers {
+		w := &writer{name: fmt.Sprintf("p%d", i/2+1), url: c.rig.producers.url, poison: c.poison, pause: pause, journal: c.journal,
+			random: rand.New(rand.NewPCG(c.seed, uint64(100+i)))}
+		if i%2 == 1 {
+			w.name, w.late, w.pause = w.name+"-late", true, 200*time.Millisecond
+		}
+		all.Go(func() { w.run(ctx) })
+	}
+}
+
+// report writes a line every ten seconds.
+func (c *chaos) report(ctx context.Context) {
+	for {
+		sleep(ctx, 10*time.Second)
+		if ctx.Err() != nil {
+			return
+		}
+		c.progressLine("")
+	}
+}
+
+func (c *chaos) progressLine(note string) {
+	latest := c.observer.latest()
+	var backlog, parked int64
+	for _, s := range latest {
+		backlog, parked = backlog+s.Backlog, parked+s.Parked
+	}
+	fmt.Fprintf(c.progress, "chaos %s: %d committed, %d in doubt, %d rolled back, %d read from RabbitMQ, backlog %d, parked %d, %d faults, %d takeovers%s\n",
+		time.Since(c.chronicle.start).Round(time.Second), c.journal.count(committed), c.journal.count(unknown), c.journal.count(rolledBack),
+		c.rig.consumer.read.Load(), backlog, parked, c.chronicle.faults(), c.observer.takeovers(), note)
+}
+
+// aftermath puts everything right, waits until the relays have nothing left to do
+// and collects the evidence.
+func (c *chaos) aftermath(ctx context.Context, consumed <-chan error) (*evidence, error) {
+	c.progressLine("; the storm is over")
+	if err := c.rig.heal(ctx); err != nil {
+		return nil, fmt.Errorf("putting everything right: %w", err)
+	}
+	drained := c.drain(ctx)
+	if drained != nil {
+		fmt.Fprintf(c.progress, "chaos: %v\n", drained) // the checker will tell what is missing
+	}
+	e := &evidence{journal: c.journal.entries, arrivals: map[string][]arrival{}, dead: map[string][]deadLetter{}}
+	var err error
+	if e.facts, err = c.rig.facts(ctx); err != nil {
+		return nil, fmt.Errorf("reading the business table: %w", err)
+	}
+	for _, p := range c.rig.relays {
+		if how, ended := p.Ended(); ended {
+			return nil, fmt.Errorf("%s ended by itself: %s\n%s", p.name, how, p.LogTail(20))
+		}
+		if err := p.Stop(); err != nil {
+			return nil, err
+		}
+		if err := c.rig.readWarnings(p); err != nil {
+			return nil, err
+		}
+	}
+	if err := c.collect(ctx, e, consumed); err != nil {
+		return nil, err
+	}
+	e.samples, e.events, e.end = c.observer.all(), c.chronicle.events, time.Now()
+	return e, nil
+}
+
+// drain waits until every subscription has settled all there is.
+func (c *chaos) drain(ctx context.Context) error {
+	var left string
+	for moved := time.Now(); time.Since(moved) < drainPatience; sleep(ctx, sampleEvery) {
+		if err := c.observer.sample(ctx); err != nil {
+			return err
+		}
+		now, done := "", true
+		for _, r := range routes {
+			s, there := c.observer.latest()[r.name]
+			now += fmt.Sprintf("%s: backlog %d, parked %d; ", r.name, s.Backlog, s.Parked)
+			done = done && there && s.Backlog == 0 && s.Parked == 0
+		}
+		if done {
+			return nil
+		}
+		if now != left {
+			left, moved = now, time.Now()
+		}
+	}
+	return fmt.Errorf("not everything was delivered, and nothing moved for %s: %s", drainPatience, left)
+}
+
+// collect reads what arrived and what died.
+func (c *chaos) collect(ctx context.Context, e *evidence, consumed <-chan error) (err error) {
+	if err := c.rig.consumer.finish(ctx); err != nil {
+		return fmt.Errorf("ending the queue: %w", err)
+	}
+	select {
+	case err := <-consumed:
+		if err != nil {
+			return fmt.Errorf("reading from RabbitMQ: %w", err)
+		}
+	case <-time.After(drainPatience):
+		return errors.New("the end mark does not come out of the queue")
+	}
+	for _, r := range routes {
+		if r.broker == "rabbitmq" {
+			e.arrivals[r.name] = c.rig.consumer.arrivals
+		} else if e.arrivals[r.name], err = c.rig.nats.read(ctx, r.name); err != nil {
+			return fmt.Errorf("reading from NATS: %w", err)
+		}
+		if e.dead[r.name], err = c.rig.deadLetters(ctx, r.name); err != nil {
+			return fmt.Errorf("reading dead letters: %w", err)
+		}
+	}
+	return nil
+}
+
+// deadLetters asks as an operator does.
+func (r *rig) deadLetters(ctx context.Context, route string) ([]deadLetter, error) {
+	out, err := r.penstock(ctx, "dead", "list", outbox, "--subscription", route, "--json")
+	if err != nil {
+		return nil, err
+	}
+	var all struct {
+		DeadLetters []struct {
+			ID    string
+			Error string
+			At    time.Time
+		} `json:"dead_letters"`
+	}
+	if err := json.Unmarshal(out, &all); err != nil {
+		return nil, fmt.Errorf("penstock dead list --json wrote %q: %w", out, err)
+	}
+	var dead []deadLetter
+	for _, d := range all.DeadLetters {
+		dead = append(dead, deadLetter{ID: d.ID, Reason: d.Error, At: d.At})
+	}
+	return dead, nil
+}
+
+// removeOrName removes the folder of a run in which nothing was violated.
+func removeOrName(dir string, keep bool) (kept string, err error) {
+	if keep {
+		return dir, nil
+	}
+	return "", os.RemoveAll(dir)
+}
