@@ -40,8 +40,8 @@ func (b *openBatch) add(m *penstock.Message, how penstock.Line) bool {
 	return true
 }
 
-// Fetch implements penstock.Source. What is parked and due comes first; replays
-// and new messages take turns.
+// Fetch implements penstock.Source. What is parked, replayed and new takes turns,
+// so that none of them starves another.
 func (s *source) Fetch(ctx context.Context, limit penstock.Limit) (penstock.Batch, error) {
 	if err := s.enter(ctx); err != nil {
 		return penstock.Batch{}, err
@@ -49,16 +49,11 @@ func (s *source) Fetch(ctx context.Context, limit penstock.Limit) (penstock.Batc
 	defer s.store.db.Unlock()
 	b := &openBatch{limit: limit}
 	turns := []func(*openBatch){s.readParked, s.readReplays, s.readLog}
-	if s.number%2 == 0 {
-		turns[1], turns[2] = turns[2], turns[1]
-	}
 	if s.sub == nil {
 		turns = []func(*openBatch){s.readLog}
 	}
-	for _, read := range turns {
-		if read(b); len(b.msgs) > 0 {
-			break
-		}
+	for i := 0; i < len(turns) && len(b.msgs) == 0; i++ {
+		turns[(int(s.number)+i)%len(turns)](b)
 	}
 	if len(b.msgs) == 0 {
 		return penstock.Batch{}, nil

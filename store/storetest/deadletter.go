@@ -46,11 +46,6 @@ func query(req penstock.Subscribe) penstock.DeadLetterQuery {
 	return penstock.DeadLetterQuery{Outbox: req.Outbox, Subscription: req.Subscription}
 }
 
-// dead is the verdict on a message that was refused once, for good.
-func dead(reason string) penstock.Verdict {
-	return penstock.Verdict{Outcome: penstock.Dead, Failures: []penstock.Failure{{Attempt: 1, At: time.Now(), Err: reason}}}
-}
-
 // bury settles batches with every message dead.
 func (r *reader) bury(reason string, batches ...penstock.Batch) {
 	r.e.Helper()

@@ -1,0 +1,234 @@
+package storetest
+
+import (
+	"github.com/penstock/penstock"
+)
+
+var holdCases = []testCase{
+	{name: "KeepsItsKeyWaiting", run: holdKeeps},
+	{name: "DiscardReleases", run: holdDiscard},
+	{name: "DiscardReleasesAnEmptyLine", run: holdDiscardEmpty},
+	{name: "RetryAndDeliverReleases", run: func(e *env) { holdRetry(e, nil) }},
+	{name: "RetryAndDieAgainKeepsWaiting", run: holdDiesAgain},
+	{name: "RetryAndParkAgainKeepsWaiting", run: func(e *env) {
+		holdRetry(e, func(m penstock.Message) penstock.Verdict { return refused(m, soon) })
+	}},
+	{name: "RetrySurvivesACrash", run: holdRetryCrash},
+	{name: "AParkedHead", run: holdParkedHead},
+	{name: "NothingWithoutAKey", run: holdWithoutKey},
+	{name: "NothingWhenItIsAlone", run: holdAlone},
+	{name: "RemovedWithItsSubscription", run: holdDropped},
+}
+
+// discard deletes all dead letters of r's subscription, n of them.
+func (e *env) discard(r *reader, n int) {
+	e.Helper()
+	got, err := e.Store.DiscardDeadLetters(e.ctx, query(r.req))
+	e.must(err, "DiscardDeadLetters")
+	if got != n {
+		e.Fatalf("DiscardDeadLetters deleted %d, want %d", got, n)
+	}
+}
+
+// held is a subscription whose key k waits for the dead letter k0, with k1 and
+// k2 parked behind it.
+func (e *env) held() *reader {
+	e.Helper()
+	r := e.read()
+	e.publish(keyed("k", 0, 2)...)
+	b := r.fetch(plenty)
+	r.judge(verdicts{"k0": holding(b.Messages[0]), "k1": behind}, b)
+	e.publish(keyed("k", 2, 3)...)
+	b = r.fetch(plenty)
+	e.wantLine(b, penstock.Behind, "k2")
+	r.judge(verdicts{"k2": behind}, b)
+	e.wantHeld(r)
+	return r
+}
+
+// wantHeld expects that nothing of the key comes.
+func (e *env) wantHeld(r *reader) {
+	e.Helper()
+	r.want()
+	e.wantParked(r, 2, 1, 1)
+}
+
+func holdKeeps(e *env) {
+	r := e.held()
+	letters := e.deadLetters(r)
+	if len(letters) != 1 || !letters[0].Held || letters[0].Message.Key != "k" {
+		e.Fatalf("the dead letters are %+v, want a held one", letters)
+	}
+	for range 2 {
+		e.publish(message("o", "o"))
+		b := r.fetch(plenty)
+		e.wantLine(b, penstock.InLine, "o")
+		r.settle(b)
+		e.wantHeld(r)
+		e.maintain()
+		r = r.again()
+	}
+	k := e.parkedKeys(r)[0]
+	if k.Key != "k" || k.Messages != 2 || k.FirstSeq != letters[0].Message.Seq || !k.Held || !k.Retry.IsZero() || k.Err != letters[0].Err() {
+		e.Errorf("ParkedKeys: %+v, want two messages held by %d because of %q", k, letters[0].Message.Seq, letters[0].Err())
+	}
+	r.close()
+	r = e.subscribeOn(e.Another(e), penstock.Subscribe{})
+	e.wantHeld(r)
+}
+
+func holdDiscard(e *env) {
+	r := e.held()
+	e.discard(r, 1)
+	e.wantReleased(r)
+}
+
+// wantReleased expects that the line goes on, soon.
+func (e *env) wantReleased(r *reader) {
+	e.Helper()
+	c := &carrier{e: e, r: r, limit: plenty}
+	c.until(2)
+	c.wantKey("k", "k1", "k2")
+	for _, m := range c.sent {
+		if m.Attempt != 1 || !m.FailedSince.IsZero() {
+			e.Errorf("%s came with attempt %d and failed since %s, want 1 and never", m.Payload, m.Attempt, m.FailedSince)
+		}
+	}
+	e.wantParked(r, 0, 0, 0)
+	if n := len(e.deadLetters(r)); n != 0 {
+		e.Errorf("%d dead letters are left", n)
+	}
+	e.publish(keyed("k", 3, 4)...)
+	e.wantLine(r.fetch(plenty), penstock.InLine, "k3")
+	r.again().want("k3")
+}
+
+// With nobody behind it the dead letter holds the key all the same.
+func holdDiscardEmpty(e *env) {
+	r := e.read()
+	e.publish(keyed("k", 0, 1)...)
+	b := r.fetch(plenty)
+	r.judge(verdicts{"k0": holding(b.Messages[0])}, b)
+	r = r.again()
+	e.publish(keyed("k", 1, 2)...)
+	b = r.fetch(plenty)
+	e.wantLine(b, penstock.Behind, "k1")
+	r = r.again() // k1 was not parked
+	e.discard(r, 1)
+	c := &carrier{e: e, r: r, limit: plenty}
+	c.until(1)
+	e.publish(keyed("k", 2, 4)...)
+	c.until(3)
+	c.wantKey("k", "k1", "k2", "k3")
+	e.wantParked(r, 0, 0, 0)
+}
+
+func holdRetry(e *env, first func(m penstock.Message) penstock.Verdict) {
+	r := e.held()
+	e.retry(r, e.deadLetters(r)...)
+	b := r.awaitOnly(penstock.Alone, "k0")
+	attempt := 2
+	if first != nil {
+		r.judge(verdicts{"k0": first(b.Messages[0])}, b)
+		b = r.awaitOnly(penstock.Alone, "k0")
+		attempt++
+	}
+	if got := b.Messages[0].Attempt; got != attempt {
+		e.Errorf("the dead letter came back with attempt %d, want %d", got, attempt)
+	}
+	r.want() // the others wait until it is delivered
+	e.publish(message("o", "o"))
+	o := r.fetch(plenty)
+	e.wantLine(o, penstock.InLine, "o")
+	if n := e.subscriptionStatus(r.req).HeldKeys; n != 1 {
+		e.Errorf("while it is on its way %d keys are held, want 1", n)
+	}
+	r.settle(b, o)
+	e.wantReleased(r)
+}
+
+func holdDiesAgain(e *env) {
+	r := e.held()
+	for range 2 {
+		e.retry(r, e.deadLetters(r)...)
+		r.judge(verdicts{"k0": dead("again")}, r.awaitOnly(penstock.Alone, "k0"))
+		letters := e.deadLetters(r)
+		if len(letters) != 1 || !letters[0].Held || letters[0].Err() != "again" {
+			e.Fatalf("the dead letters are %+v, want a held one", letters)
+		}
+		e.wantHeld(r)
+		r = r.again()
+	}
+	e.discard(r, 1)
+	e.wantReleased(r)
+}
+
+func holdRetryCrash(e *env) {
+	r := e.held()
+	e.retry(r, e.deadLetters(r)...)
+	for range 2 {
+		r.awaitOnly(penstock.Alone, "k0")
+		r.want()
+		r = r.again()
+	}
+	r.settle(r.awaitOnly(penstock.Alone, "k0"))
+	e.wantReleased(r)
+}
+
+func holdParkedHead(e *env) {
+	r := e.read()
+	e.publish(keyed("k", 0, 3)...)
+	b := r.fetch(plenty)
+	r.judge(verdicts{"k0": refused(b.Messages[0], soon), "k1": behind, "k2": behind}, b)
+	b = r.awaitOnly(penstock.InLine, "k0")
+	r.judge(verdicts{"k0": holding(b.Messages[0])}, b)
+	e.wantHeld(r)
+	letters := e.deadLetters(r)
+	if len(letters) != 1 || !letters[0].Held || len(letters[0].Failures) != 2 {
+		e.Fatalf("the dead letters are %+v, want a held one with two failures", letters)
+	}
+	r = r.again()
+	e.wantHeld(r)
+	e.discard(r, 1)
+	e.wantReleased(r)
+}
+
+func holdWithoutKey(e *env) {
+	r := e.read()
+	e.publish(messages("u", 2)...)
+	b := r.fetch(plenty)
+	r.judge(verdicts{"u0": holding(b.Messages[0])}, b)
+	letters := e.deadLetters(r)
+	if len(letters) != 1 || letters[0].Held {
+		e.Errorf("the dead letters are %+v, want one that holds nothing", letters)
+	}
+	e.publish(message("", "u2"))
+	e.wantLine(r.fetch(plenty), penstock.InLine, "u2")
+	e.wantParked(r, 0, 0, 0)
+}
+
+// A dead letter whose key has gone on cannot stop it when it comes back and dies.
+func holdAlone(e *env) {
+	r := e.read()
+	e.publish(keyed("k", 0, 2)...)
+	b := r.fetch(plenty)
+	r.judge(verdicts{"k0": dead("no")}, b)
+	e.retry(r, e.deadLetters(r)...)
+	b = r.awaitOnly(penstock.Alone, "k0")
+	r.judge(verdicts{"k0": holding(b.Messages[0])}, b)
+	letters := e.deadLetters(r)
+	if len(letters) != 1 || letters[0].Held {
+		e.Errorf("the dead letters are %+v, want one that holds nothing", letters)
+	}
+	e.publish(keyed("k", 2, 3)...)
+	e.wantLine(r.fetch(plenty), penstock.InLine, "k2")
+}
+
+func holdDropped(e *env) {
+	r := e.held()
+	e.must(e.Store.DropSubscription(e.ctx, outbox, r.req.Subscription), "DropSubscription")
+	r = e.subscribe(penstock.Subscribe{Start: penstock.FromNow})
+	e.wantParked(r, 0, 0, 0)
+	e.publish(keyed("k", 3, 4)...)
+	e.wantLine(r.fetch(plenty), penstock.InLine, "k3")
+}

@@ -1,0 +1,344 @@
+package storetest
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/penstock/penstock"
+)
+
+var parkedCases = []testCase{
+	{name: "NotBeforeItIsDue", run: parkedNotDue},
+	{name: "ComesBackAsItWas", run: parkedComesBack},
+	{name: "OthersFollowTheHead", run: func(e *env) { othersFollow(e, penstock.Verdict{}) }},
+	{name: "OthersFollowADeadHead", run: func(e *env) { othersFollow(e, dead("for good")) }},
+	{name: "HeadIsRefusedAgain", run: headRefusedAgain},
+	{name: "BehindUntilTheLineIsEmpty", run: behindUntilEmpty},
+	{name: "BehindAndNotWanted", run: behindNotWanted},
+	{name: "HandedOutOnce", run: handedOutOnce},
+	{name: "FailuresAddUp", run: failuresAddUp},
+	{name: "WithoutFailuresNoAttempt", run: noAttemptCounted},
+	{name: "WithoutKeyAlone", run: parkedWithoutKey},
+	{name: "TwoSubscriptions", run: parkedTwoSubscriptions},
+	{name: "DescribedByParkedKeys", run: describedLines},
+}
+
+func parkedNotDue(e *env) {
+	r := e.read()
+	e.publish(append(keyed("k", 0, 2), message("other", "o"), message("", "u"))...)
+	b := r.fetch(plenty)
+	r.judge(verdicts{"k0": refused(b.Messages[0], notInThisTest), "k1": behind, "u": refused(b.Messages[3], notInThisTest)}, b)
+	r.want()
+	e.wantParked(r, 3, 2, 0)
+	if s := e.subscriptionStatus(r.req); s.Backlog != 0 || s.DeadLetters != 0 {
+		e.Errorf("status: backlog %d, dead letters %d, want none: what is parked is neither", s.Backlog, s.DeadLetters)
+	}
+	e.maintain()
+	r = r.again()
+	r.want()
+	r.close()
+	r = e.subscribeOn(e.Another(e), penstock.Subscribe{})
+	e.publish(message("other", "o2"), message("", "u2"))
+	b = r.fetch(plenty)
+	e.wantLine(b, penstock.InLine, "o2", "u2") // others flow on
+	r.settle(b)
+	r.want()
+	e.wantParked(r, 3, 2, 0)
+}
+
+func parkedComesBack(e *env) {
+	r := e.read()
+	m := penstock.Message{ID: "given", Key: "k", Topic: "a.b", Headers: map[string]string{"h": "1", "ü": "\n"}, Payload: []byte("\x00\xff\xfe")}
+	e.publish(m)
+	b := r.fetch(plenty)
+	before := b.Messages[0]
+	v := penstock.Verdict{Outcome: penstock.Parked, Failures: failures(before, 3, "no"), RetryIn: soon}
+	r.judge(verdicts{string(m.Payload): v}, b)
+	for range 2 { // the second time to another reader, because the first settled nothing
+		again := r.await(plenty)
+		e.wantLine(again, penstock.InLine, string(m.Payload))
+		e.wantNext(again.Messages[0], before, 4, v.Failures[0].At)
+		r = r.again()
+	}
+	r.settle(r.await(plenty))
+	e.wantParked(r, 0, 0, 0)
+	r = r.again()
+	r.want()
+	e.publish(message("k", "next"))
+	e.wantLine(r.fetch(plenty), penstock.InLine, "next")
+}
+
+// The head comes by itself, and the others when it is settled, whatever RetryIn
+// they were given.
+func othersFollow(e *env, headsEnd penstock.Verdict) {
+	r := e.read()
+	e.publish(slices.Concat(keyed("k", 0, 5), keyed("o", 0, 2))...)
+	b := r.fetch(plenty)
+	wait := penstock.Verdict{Outcome: penstock.Parked, RetryIn: notInThisTest}
+	r.judge(verdicts{"k0": refused(b.Messages[0], soon), "k1": wait, "k2": wait, "k3": wait, "k4": wait}, b)
+	head := r.awaitOnly(penstock.InLine, "k0")
+	r.judge(verdicts{"k0": headsEnd}, head)
+	rest := r.await(penstock.Limit{Messages: 3, Bytes: plenty.Bytes})
+	e.wantLine(rest, penstock.InLine, "k1", "k2", "k3")
+	for i, m := range rest.Messages {
+		e.wantNext(m, b.Messages[i+1], 1, m.FailedSince)
+		if !m.FailedSince.IsZero() {
+			e.Errorf("%s was never refused and came with FailedSince %s", m.Payload, m.FailedSince)
+		}
+	}
+	r.settle(rest)
+	r.settle(r.awaitOnly(penstock.InLine, "k4"))
+	e.wantParked(r, 0, 0, 0)
+	if n := len(e.deadLetters(r)); n != int(headsEnd.Outcome) { // Delivered is 0, Dead 1
+		e.Errorf("there are %d dead letters", n)
+	}
+	e.publish(message("k", "k5"))
+	e.wantLine(r.fetch(plenty), penstock.InLine, "k5")
+	r.again().want("k5")
+}
+
+func headRefusedAgain(e *env) {
+	r := e.read()
+	e.publish(keyed("k", 0, 4)...)
+	b := r.fetch(plenty)
+	r.judge(verdicts{"k0": refused(b.Messages[0], soon), "k1": behind, "k2": behind, "k3": behind}, b)
+	for attempt := 2; attempt <= 4; attempt++ {
+		head := r.awaitOnly(penstock.InLine, "k0")
+		if got := head.Messages[0].Attempt; got != attempt {
+			e.Fatalf("attempt %d came as %d", attempt, got)
+		}
+		r.judge(verdicts{"k0": refused(head.Messages[0], soon)}, head)
+	}
+	r.settle(r.awaitOnly(penstock.InLine, "k0"))
+	// The second becomes the head: the others wait for it in their turn.
+	rest := r.awaitOnly(penstock.InLine, "k1", "k2", "k3")
+	r.judge(verdicts{"k1": refused(rest.Messages[0], soon), "k2": behind, "k3": behind}, rest)
+	r = r.again()
+	head := r.awaitOnly(penstock.InLine, "k1")
+	if head.Messages[0].Attempt != 2 {
+		e.Errorf("k1 came with attempt %d, want 2", head.Messages[0].Attempt)
+	}
+	r.judge(verdicts{"k1": refused(head.Messages[0], notInThisTest)}, head)
+	r.want()
+	e.wantParked(r, 3, 1, 0)
+}
+
+func behindUntilEmpty(e *env) {
+	r := e.read()
+	one := penstock.Limit{Messages: 1, Bytes: plenty.Bytes}
+	e.publish(message("k", "k0"))
+	b := r.fetch(plenty)
+	r.judge(verdicts{"k0": refused(b.Messages[0], soon)}, b)
+	head := r.awaitOnly(penstock.InLine, "k0")
+	// The line is handed out and not empty.
+	e.publish(message("k", "k1"), message("o", "o1"))
+	b = r.fetch(one)
+	e.wantLine(b, penstock.Behind, "k1")
+	o := r.fetch(one)
+	e.wantLine(o, penstock.InLine, "o1")
+	r.settle(head)
+	r.judge(verdicts{"k1": behind}, b, o)
+	next := r.awaitOnly(penstock.InLine, "k1")
+	r = r.again() // k1 is unsettled, its line durable
+	e.publish(message("k", "k2"))
+	var got []penstock.Batch
+	for len(got) < 2 { // one is parked, the other new: in any order
+		got = append(got, r.await(one))
+	}
+	slices.SortFunc(got, func(a, b penstock.Batch) int { return int(a.Messages[0].Seq - b.Messages[0].Seq) })
+	e.wantLine(got[0], penstock.InLine, string(next.Messages[0].Payload))
+	e.wantLine(got[1], penstock.Behind, "k2")
+	r.judge(verdicts{"k2": behind}, got...)
+	r.settle(r.awaitOnly(penstock.InLine, "k2"))
+	e.wantParked(r, 0, 0, 0)
+	e.publish(message("k", "k3"))
+	e.wantLine(r.fetch(plenty), penstock.InLine, "k3")
+}
+
+// A filter may not want a message that is behind: it is settled as delivered.
+func behindNotWanted(e *env) {
+	r := e.read()
+	e.publish(message("k", "k0"))
+	b := r.fetch(plenty)
+	r.judge(verdicts{"k0": refused(b.Messages[0], notInThisTest)}, b)
+	e.publish(message("k", "k1"))
+	b = r.fetch(plenty)
+	e.wantLine(b, penstock.Behind, "k1")
+	r.settle(b)
+	e.wantParked(r, 1, 1, 0)
+	e.publish(message("k", "k2"))
+	e.wantLine(r.again().fetch(plenty), penstock.Behind, "k2")
+}
+
+func handedOutOnce(e *env) {
+	r := e.read()
+	e.publish(slices.Concat(keyed("a", 0, 3), keyed("b", 0, 3), messages("u", 3))...)
+	b := r.fetch(plenty)
+	v := verdicts{}
+	for _, m := range b.Messages {
+		v[string(m.Payload)] = penstock.Verdict{Outcome: penstock.Parked, RetryIn: soon}
+	}
+	r.judge(v, b)
+	var got []penstock.Batch
+	e.eventually("a message of each line has come", func() bool {
+		got = append(got, r.drain(two)...)
+		keys := map[string]bool{}
+		for _, m := range flatten(got) {
+			if m.Key == "" {
+				keys[string(m.Payload)] = true
+			} else {
+				keys[m.Key] = true
+			}
+		}
+		return len(keys) == 5
+	})
+	for i, m := range flatten(got) {
+		if slices.ContainsFunc(flatten(got)[:i], func(o penstock.Message) bool { return o.ID == m.ID }) {
+			e.Errorf("%s came twice from one Source", m.Payload)
+		}
+		if m.Attempt != 1 {
+			e.Errorf("%s came with attempt %d, want 1: none was counted", m.Payload, m.Attempt)
+		}
+	}
+	c := &carrier{e: e, r: r.again(), limit: two}
+	c.until(9) // nothing was settled, everything is there
+	c.wantKey("a", "a0", "a1", "a2")
+	c.wantKey("b", "b0", "b1", "b2")
+	e.wantParked(c.r, 0, 0, 0)
+	c.r.again().want()
+}
+
+// Every verdict adds its failures; the latest are kept.
+func failuresAddUp(e *env) {
+	r := e.read()
+	e.publish(message("k", "m"))
+	b := r.fetch(plenty)
+	var all []penstock.Failure
+	for range 4 {
+		m := b.Messages[0]
+		if m.Attempt != len(all)+1 {
+			e.Fatalf("after %d failures the attempt is %d", len(all), m.Attempt)
+		}
+		fs := failures(m, 4, "a \"quoted\"\nreason, über")
+		all = append(all, fs...)
+		v := penstock.Verdict{Outcome: penstock.Parked, RetryIn: soon, Failures: fs}
+		if len(all) == 16 {
+			v.Outcome = penstock.Dead
+		}
+		r.judge(verdicts{"m": v}, b)
+		if v.Outcome == penstock.Parked {
+			k := e.parkedKeys(r)
+			if len(k) != 1 || k[0].Attempt != len(all) || k[0].Err != fs[3].Err || !k[0].Since.Equal(all[0].At) {
+				e.Errorf("ParkedKeys: %+v, want attempt %d since %s with the error %q", k, len(all), all[0].At, fs[3].Err)
+			}
+			b = r.awaitOnly(penstock.InLine, "m")
+			e.wantNext(b.Messages[0], m, len(all)+1, all[0].At)
+		}
+	}
+	letters := e.deadLetters(r)
+	if len(letters) != 1 {
+		e.Fatalf("there are %d dead letters, want 1", len(letters))
+	}
+	e.wantHistory(letters[0], all)
+	if l := letters[0].Message; l.Attempt != 16 || !l.FailedSince.Equal(all[0].At) {
+		e.Errorf("the dead letter has attempt %d since %s, want 16 since %s", l.Attempt, l.FailedSince, all[0].At)
+	}
+}
+
+// wantHistory expects the latest of all failures that there were.
+func (e *env) wantHistory(l penstock.DeadLetter, all []penstock.Failure) {
+	e.Helper()
+	want := all[max(0, len(all)-penstock.MaxFailures):]
+	if !slices.EqualFunc(l.Failures, want, func(a, b penstock.Failure) bool {
+		return a.Attempt == b.Attempt && a.Err == b.Err && a.At.Equal(b.At)
+	}) {
+		e.Errorf("the dead letter's failures are\n %+v, want\n %+v", l.Failures, want)
+	}
+}
+
+func noAttemptCounted(e *env) {
+	r := e.read()
+	e.publish(message("k", "m"))
+	b := r.fetch(plenty)
+	v := penstock.Verdict{Outcome: penstock.Parked, RetryIn: soon}
+	for range 3 {
+		r.judge(verdicts{"m": v}, b)
+		next := r.awaitOnly(penstock.InLine, "m")
+		e.wantNext(next.Messages[0], b.Messages[0], 1, b.Messages[0].FailedSince)
+		b = next
+	}
+	fs := failures(b.Messages[0], 1, "at last")
+	r.judge(verdicts{"m": {Outcome: penstock.Parked, RetryIn: soon, Failures: fs}}, b)
+	b = r.awaitOnly(penstock.InLine, "m")
+	e.wantNext(b.Messages[0], b.Messages[0], 2, fs[0].At)
+	r.judge(verdicts{"m": v}, b) // the broker was down, say
+	e.wantNext(r.awaitOnly(penstock.InLine, "m").Messages[0], b.Messages[0], 2, fs[0].At)
+}
+
+func parkedWithoutKey(e *env) {
+	r := e.read()
+	e.publish(messages("u", 4)...)
+	b := r.fetch(plenty)
+	r.judge(verdicts{"u0": refused(b.Messages[0], notInThisTest), "u1": refused(b.Messages[1], soon), "u2": refused(b.Messages[2], notInThisTest)}, b)
+	e.wantParked(r, 3, 3, 0)
+	b = r.await(plenty)
+	e.wantInOrder(b.Messages, "u1")
+	r.judge(verdicts{"u1": refused(b.Messages[0], soon)}, b)
+	e.publish(messages("new", 2)...)
+	c := &carrier{e: e, r: r, limit: plenty}
+	c.until(3)
+	e.wantPayloads(c.sent, "u1", "new0", "new1")
+	e.wantParked(r, 2, 2, 0)
+}
+
+func parkedTwoSubscriptions(e *env) {
+	a, b := e.subscribe(penstock.Subscribe{Subscription: "a"}), e.subscribe(penstock.Subscribe{Subscription: "b"})
+	e.publish(keyed("k", 0, 2)...)
+	ba := a.fetch(plenty)
+	a.judge(verdicts{"k0": refused(ba.Messages[0], soon), "k1": behind}, ba)
+	bb := b.fetch(plenty)
+	e.wantLine(bb, penstock.InLine, "k0", "k1")
+	b.judge(verdicts{"k1": refused(bb.Messages[1], notInThisTest)}, bb)
+	e.wantParked(a, 2, 1, 0)
+	e.wantParked(b, 1, 1, 0)
+	a.settle(a.awaitOnly(penstock.InLine, "k0"))
+	a.settle(a.awaitOnly(penstock.InLine, "k1"))
+	e.publish(message("k", "k2"))
+	e.wantLine(a.fetch(plenty), penstock.InLine, "k2")
+	e.wantLine(b.fetch(plenty), penstock.Behind, "k2")
+	e.wantParked(b, 1, 1, 0)
+}
+
+func describedLines(e *env) {
+	r := e.read()
+	e.publish(slices.Concat(keyed("late", 0, 2), keyed("soon", 0, 3), keyed("held", 0, 2), messages("u", 1))...)
+	b := r.fetch(plenty)
+	v := verdicts{
+		"late0": refused(b.Messages[0], 2*notInThisTest), "late1": behind,
+		"soon0": refused(b.Messages[2], notInThisTest), "soon1": behind, "soon2": behind,
+		"held0": holding(b.Messages[5]), "held1": behind,
+		"u0": refused(b.Messages[7], 3*notInThisTest),
+	}
+	r.judge(v, b)
+	e.wantParked(r, 7, 4, 1)
+	keys := e.parkedKeys(r)
+	for i, want := range []struct {
+		first    int // index in b
+		messages int64
+	}{{2, 3}, {0, 2}, {7, 1}, {5, 1}} {
+		m, got := b.Messages[want.first], keys[i]
+		fs := v[string(m.Payload)].Failures
+		held := m.Key == "held"
+		if got.Key != m.Key || got.Messages != want.messages || got.FirstSeq != m.Seq || got.Attempt != 1 || got.Err != fs[0].Err ||
+			!got.Since.Equal(fs[0].At) || got.Held != held || got.Retry.IsZero() != held {
+			e.Errorf("line %d is %+v, want that of %s with %d messages", i, got, m.Payload, want.messages)
+		}
+	}
+	for i := range 4 {
+		some, err := e.Store.ParkedKeys(e.ctx, outbox, r.req.Subscription, i)
+		e.must(err, "ParkedKeys")
+		if fmt.Sprint(some) != fmt.Sprint(keys[:i]) {
+			e.Errorf("with a limit of %d there are %+v", i, some)
+		}
+	}
+}

@@ -1,0 +1,244 @@
+package storetest
+
+import (
+	"slices"
+
+	"github.com/penstock/penstock"
+)
+
+// What parks and what drains takes effect with its batch, in order of batches,
+// whichever call of Settle it comes in.
+var parkedSettleCases = []testCase{
+	{name: "SettledTwice", run: parkedTwice},
+	{name: "UnsettledBehindAnEarlierBatch", run: parkedOutOfTurn},
+	{name: "DrainedThenParkedInOneCall", run: drainedThenParked},
+	{name: "ParkedThenDrainedInOneCall", run: parkedThenDrained},
+	{name: "RefusedAndFollowedInOneCall", run: refusedAndFollowed},
+	{name: "SurvivesTakeover", run: parkedTakeover},
+	{name: "FencedHolderChangesNothing", run: parkedFenced},
+	{name: "CommittedLateBelowTheHead", run: parkedLateCommit, needs: Features{ConcurrentWriters: true}},
+}
+
+func parkedTwice(e *env) {
+	r := e.read()
+	e.publish(keyed("k", 0, 2)...)
+	b := r.fetch(plenty)
+	settled := judged(verdicts{"k0": refused(b.Messages[0], soon), "k1": behind}, b)
+	for range 3 {
+		e.must(r.Settle(e.ctx, settled...), "Settle")
+	}
+	e.wantParked(r, 2, 1, 0)
+	b = r.awaitOnly(penstock.InLine, "k0")
+	e.must(r.Settle(e.ctx, settled...), "Settle, while the line is handed out")
+	settled = judged(verdicts{"k0": dead("no")}, b)
+	for range 3 {
+		e.must(r.Settle(e.ctx, settled...), "Settle")
+	}
+	letters := e.deadLetters(r)
+	if len(letters) != 1 || len(letters[0].Failures) != 2 || letters[0].Message.Attempt != 2 {
+		e.Fatalf("the dead letters are %+v, want one with two failures", letters)
+	}
+	r.settle(r.awaitOnly(penstock.InLine, "k1"))
+	e.must(r.Settle(e.ctx, settled...), "Settle, when the line is gone")
+	e.wantParked(r, 0, 0, 0)
+	r.again().want()
+}
+
+// A verdict on a later batch waits for the earlier one; a crash may forget it.
+func parkedOutOfTurn(e *env) {
+	r := e.read()
+	one := penstock.Limit{Messages: 1, Bytes: plenty.Bytes}
+	e.publish(append(keyed("a", 0, 1), keyed("k", 0, 2)...)...)
+	a, k0, k1 := r.fetch(one), r.fetch(one), r.fetch(one)
+	r.judge(verdicts{"k0": refused(k0.Messages[0], soon)}, k0)
+	r.judge(verdicts{"k1": behind}, k1)
+	r.judge(verdicts{"a0": refused(a.Messages[0], notInThisTest)}, a) // now all three
+	e.wantParked(r, 3, 2, 0)
+	r.settle(r.awaitOnly(penstock.InLine, "k0"))
+	r.settle(r.awaitOnly(penstock.InLine, "k1"))
+
+	e.publish(append(keyed("b", 0, 1), keyed("l", 0, 2)...)...)
+	r.fetch(one)
+	l0 := r.fetch(one)
+	r.judge(verdicts{"l0": refused(l0.Messages[0], soon)}, l0)
+	c := &carrier{e: e, r: r.again(), limit: plenty}
+	c.until(3) // b0 was not settled, so everything comes in its order
+	c.wantKey("b", "b0")
+	c.wantKey("l", "l0", "l1")
+	e.wantParked(c.r, 1, 1, 0)
+}
+
+// One batch drains a key's line, a later one parks behind it. Settled by one
+// call, the line goes on.
+func drainedThenParked(e *env) {
+	for _, backwards := range []bool{false, true} {
+		key := map[bool]string{false: "k", true: "l"}[backwards]
+		msgs := keyed(key, 0, 4)
+		r := e.subscribe(penstock.Subscribe{Subscription: key, Start: penstock.FromNow})
+		e.publish(msgs[0])
+		b := r.fetch(plenty)
+		r.judge(verdicts{key + "0": refused(b.Messages[0], soon)}, b)
+		drains := r.awaitOnly(penstock.InLine, key+"0")
+		e.publish(msgs[1])
+		parks := r.fetch(plenty)
+		e.wantLine(parks, penstock.Behind, key+"1")
+		batches := []penstock.Batch{drains, parks}
+		if backwards {
+			slices.Reverse(batches)
+		}
+		r.judge(verdicts{key + "1": behind}, batches...)
+		wantGoesOn(e, r, key)
+		r.close()
+	}
+}
+
+// The other way round: the batch that parks came first. Only a held line makes
+// sure of it, because otherwise what is due may come at any time.
+func parkedThenDrained(e *env) {
+	for _, backwards := range []bool{false, true} {
+		key := map[bool]string{false: "k", true: "l"}[backwards]
+		msgs := keyed(key, -1, 4)
+		r := e.subscribe(penstock.Subscribe{Subscription: key, Start: penstock.FromNow})
+		e.publish(msgs[:2]...)
+		b := r.fetch(plenty)
+		r.judge(verdicts{key + "-1": holding(b.Messages[0]), key + "0": behind}, b)
+		e.publish(msgs[2])
+		parks := r.fetch(plenty)
+		e.wantLine(parks, penstock.Behind, key+"1")
+		e.discard(r, 1)
+		drains := r.awaitOnly(penstock.InLine, key+"0")
+		batches := []penstock.Batch{parks, drains}
+		if backwards {
+			slices.Reverse(batches)
+		}
+		r.judge(verdicts{key + "1": behind}, batches...)
+		wantGoesOn(e, r, key)
+		r.close()
+	}
+}
+
+// wantGoesOn expects that key1 is in line, and what comes later behind it.
+func wantGoesOn(e *env, r *reader, key string) {
+	e.Helper()
+	e.wantParked(r, 1, 1, 0)
+	b := r.awaitOnly(penstock.InLine, key+"1")
+	e.publish(keyed(key, 2, 3)...)
+	later := r.fetch(plenty)
+	e.wantLine(later, penstock.Behind, key+"2")
+	r.judge(verdicts{key + "2": behind}, b, later)
+	r.settle(r.awaitOnly(penstock.InLine, key+"2"))
+	e.wantParked(r, 0, 0, 0)
+	e.publish(keyed(key, 3, 4)...)
+	e.wantLine(r.fetch(plenty), penstock.InLine, key+"3")
+}
+
+// The head is refused again while others of its key arrive, and two stream
+// batches park the same key: one call each.
+func refusedAndFollowed(e *env) {
+	r := e.read()
+	one := penstock.Limit{Messages: 1, Bytes: plenty.Bytes}
+	e.publish(keyed("k", 0, 2)...)
+	k0, k1 := r.fetch(one), r.fetch(one)
+	r.judge(verdicts{"k0": refused(k0.Messages[0], soon), "k1": behind}, k1, k0)
+	head := r.awaitOnly(penstock.InLine, "k0")
+	e.publish(keyed("k", 2, 4)...)
+	rest := r.fetch(plenty)
+	e.wantLine(rest, penstock.Behind, "k2", "k3")
+	r.judge(verdicts{"k0": refused(head.Messages[0], soon), "k2": behind, "k3": behind}, head, rest)
+	e.wantParked(r, 4, 1, 0)
+	c := &carrier{e: e, r: r, limit: two}
+	c.until(4)
+	c.wantKey("k", "k0", "k1", "k2", "k3")
+	if c.sent[0].Attempt != 3 {
+		e.Errorf("k0 came with attempt %d, want 3", c.sent[0].Attempt)
+	}
+}
+
+func parkedTakeover(e *env) {
+	stores := []penstock.Store{e.Store, e.Another(e)}
+	r := e.subscribe(penstock.Subscribe{Lease: shortLease})
+	e.publish(keyed("k", 0, 3)...)
+	b := r.fetch(plenty)
+	err := r.Settle(e.ctx, judged(verdicts{"k0": refused(b.Messages[0], soon), "k1": behind, "k2": behind}, b)...)
+	if err != nil {
+		e.mustBe(err, penstock.ErrFenced, "Settle by a slow machine")
+		r = e.takeOver(e.Store, penstock.Subscribe{})
+		b = r.fetch(plenty)
+		r.judge(verdicts{"k0": refused(b.Messages[0], soon), "k1": behind, "k2": behind}, b)
+		r.close()
+	}
+	for i := range 3 {
+		r = e.takeOver(stores[i%2], penstock.Subscribe{Lease: shortLease})
+		// Whether it hands the line out before it crashes or not, the next gets it.
+		if b, err := r.Fetch(e.ctx, plenty); err == nil && len(b.Messages) > 0 {
+			e.wantLine(b, penstock.InLine, "k0")
+		}
+	}
+	c := &carrier{e: e, r: e.takeOver(stores[1], penstock.Subscribe{}), limit: plenty}
+	c.until(3)
+	c.wantKey("k", "k0", "k1", "k2")
+	if c.sent[0].Attempt != 2 {
+		e.Errorf("k0 came with attempt %d, want 2", c.sent[0].Attempt)
+	}
+}
+
+// Whoever has lost the lease neither parks, nor drains, nor buries.
+func parkedFenced(e *env) {
+	first := e.read()
+	e.publish(keyed("k", 0, 2)...)
+	b := first.fetch(plenty)
+	first.judge(verdicts{"k0": refused(b.Messages[0], soon), "k1": behind}, b)
+	first.close()
+
+	old := e.takeOver(e.Another(e), penstock.Subscribe{Lease: shortLease})
+	line, err := old.Fetch(e.ctx, plenty) // maybe empty: it is not due, or the lease is over
+	if err != nil {
+		e.mustBe(err, penstock.ErrFenced, "Fetch by a slow machine")
+	}
+	e.publish(keyed("o", 0, 1)...)
+	fresh, err := old.Fetch(e.ctx, plenty)
+	if err != nil {
+		e.mustBe(err, penstock.ErrFenced, "Fetch by a slow machine")
+	}
+	r := e.takeOver(e.Store, penstock.Subscribe{})
+	for _, b := range []penstock.Batch{line, fresh} {
+		for _, m := range b.Messages {
+			p := string(m.Payload)
+			for _, v := range []penstock.Verdict{{}, refused(m, notInThisTest), dead("no"), holding(m)} {
+				e.mustBe(old.Settle(e.ctx, judged(verdicts{p: v}, line, fresh)...), penstock.ErrFenced, "Settle by the old holder")
+			}
+		}
+	}
+	if n := len(e.deadLetters(r)); n != 0 {
+		e.Errorf("the old holder's Settle left %d dead letters", n)
+	}
+	e.wantParked(r, 2, 1, 0)
+	c := &carrier{e: e, r: r, limit: plenty}
+	c.until(3)
+	c.wantKey("k", "k0", "k1")
+	c.wantKey("o", "o0")
+	if m := c.sent[slices.IndexFunc(c.sent, func(m penstock.Message) bool { return string(m.Payload) == "k0" })]; m.Attempt != 2 {
+		e.Errorf("k0 came with attempt %d, want 2", m.Attempt)
+	}
+}
+
+// A message that commits late may have to stand before what is parked already.
+func parkedLateCommit(e *env) {
+	r := e.read()
+	tx := e.begin()
+	tx.publish(message("k", "late"))
+	e.publish(message("k", "head"))
+	b := r.fetch(plenty)
+	r.judge(verdicts{"head": refused(b.Messages[0], soon)}, b)
+	head := r.awaitOnly(penstock.InLine, "head")
+	tx.commit()
+	late := r.awaitOnly(penstock.Behind, "late")
+	r.judge(verdicts{"head": refused(head.Messages[0], soon), "late": behind}, head, late)
+	k := e.parkedKeys(r)
+	if len(k) != 1 || k[0].Messages != 2 || k[0].FirstSeq != late.Messages[0].Seq {
+		e.Errorf("ParkedKeys: %+v, want one line of two that begins with %d", k, late.Messages[0].Seq)
+	}
+	c := &carrier{e: e, r: r, limit: plenty}
+	c.until(2)
+	c.wantKey("k", "late", "head")
+}

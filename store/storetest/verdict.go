@@ -1,0 +1,149 @@
+package storetest
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+const (
+	// soon is when a test awaits what was parked, never when it must not come.
+	soon = time.Millisecond
+	// notInThisTest is when what is parked must not come.
+	notInThisTest = 24 * time.Hour
+)
+
+// failures are n attempts with m that were refused. Stores may keep times only
+// to the millisecond.
+func failures(m penstock.Message, n int, reason string) []penstock.Failure {
+	fs := make([]penstock.Failure, n)
+	for i := range fs {
+		fs[i] = penstock.Failure{Attempt: m.Attempt + i, At: time.Now().UTC().Truncate(time.Millisecond), Err: fmt.Sprintf("%s, attempt %d", reason, m.Attempt+i)}
+	}
+	return fs
+}
+
+// dead is the verdict on a message that was refused once, for good.
+func dead(reason string) penstock.Verdict {
+	return penstock.Verdict{Outcome: penstock.Dead, Failures: []penstock.Failure{{Attempt: 1, At: time.Now(), Err: reason}}}
+}
+
+// holding is the verdict on a message that died and keeps its key waiting.
+func holding(m penstock.Message) penstock.Verdict {
+	return penstock.Verdict{Outcome: penstock.Dead, Hold: true, Failures: failures(m, 1, "holds")}
+}
+
+// refused is the verdict on a message that was refused once and is parked.
+func refused(m penstock.Message, in time.Duration) penstock.Verdict {
+	return penstock.Verdict{Outcome: penstock.Parked, RetryIn: in, Failures: failures(m, 1, "refused")}
+}
+
+// behind is the verdict on a message that is parked unsent.
+var behind = penstock.Verdict{Outcome: penstock.Parked}
+
+// verdicts by payload; what is not named was delivered.
+type verdicts map[string]penstock.Verdict
+
+// judge settles batches in one call.
+func (r *reader) judge(v verdicts, batches ...penstock.Batch) {
+	r.e.Helper()
+	r.e.must(r.Settle(r.e.ctx, judged(v, batches...)...), "Settle")
+}
+
+func judged(v verdicts, batches ...penstock.Batch) []penstock.Settled {
+	settled := delivered(batches...)
+	for i, b := range batches {
+		settled[i].Verdicts = make([]penstock.Verdict, len(b.Messages))
+		for k, m := range b.Messages {
+			settled[i].Verdicts[k] = v[string(m.Payload)]
+		}
+	}
+	return settled
+}
+
+// await returns the next batch with messages.
+func (r *reader) await(limit penstock.Limit) (b penstock.Batch) {
+	r.e.Helper()
+	r.e.eventually("something is due", func() bool {
+		b = r.fetch(limit)
+		return len(b.Messages) > 0
+	})
+	return b
+}
+
+// awaitOnly awaits a batch of exactly these payloads, in this order, that stand
+// so to others of their keys.
+func (r *reader) awaitOnly(how penstock.Line, payloads ...string) penstock.Batch {
+	r.e.Helper()
+	b := r.await(plenty)
+	r.e.wantLine(b, how, payloads...)
+	return b
+}
+
+// wantLine compares a whole batch, in order.
+func (e *env) wantLine(b penstock.Batch, how penstock.Line, want ...string) {
+	e.Helper()
+	e.wantInOrder(b.Messages, want...)
+	for i, m := range b.Messages {
+		if got := lineOf(b, i); got != how {
+			e.Fatalf("%.40q came with line %d, want %d", m.Payload, got, how)
+		}
+	}
+}
+
+func (e *env) wantInOrder(msgs []penstock.Message, want ...string) {
+	e.Helper()
+	got := payloads(msgs)
+	for i := range max(len(got), len(want)) {
+		if i >= len(got) || i >= len(want) || got[i] != want[i] {
+			e.Fatalf("got %d messages, want %d; they differ from number %d\n got: %s\nwant: %s",
+				len(got), len(want), i, brief(got[min(i, len(got)):]), brief(want[min(i, len(want)):]))
+		}
+	}
+}
+
+// wantNext compares attempt, first failure and content of what comes again.
+func (e *env) wantNext(got, before penstock.Message, attempt int, since time.Time) {
+	e.Helper()
+	if got.Attempt != attempt || !got.FailedSince.Equal(since) {
+		e.Errorf("%.40q came with attempt %d and failed since %s, want %d and %s", got.Payload, got.Attempt, got.FailedSince, attempt, since)
+	}
+	before.Attempt = attempt
+	e.sameMessage(got, before)
+}
+
+func lineOf(b penstock.Batch, i int) penstock.Line {
+	if b.Lines == nil {
+		return penstock.InLine
+	}
+	return b.Lines[i]
+}
+
+func (e *env) parkedKeys(r *reader) []penstock.ParkedKey {
+	e.Helper()
+	keys, err := e.Store.ParkedKeys(e.ctx, r.req.Outbox, r.req.Subscription, 10_000)
+	e.must(err, "ParkedKeys")
+	return keys
+}
+
+// wantParked compares what status says of parked messages.
+func (e *env) wantParked(r *reader, parked, keys, held int64) {
+	e.Helper()
+	s := e.subscriptionStatus(r.req)
+	if s.Parked != parked || s.ParkedKeys != keys || s.HeldKeys != held {
+		e.Fatalf("status: %d parked in %d lines, %d of them held; want %d, %d, %d", s.Parked, s.ParkedKeys, s.HeldKeys, parked, keys, held)
+	}
+	if n := len(e.parkedKeys(r)); int64(n) != keys {
+		e.Fatalf("ParkedKeys lists %d lines, want %d", n, keys)
+	}
+}
+
+// keyed makes messages of one key with the payloads key0, key1, …
+func keyed(key string, from, to int) []penstock.Message {
+	var msgs []penstock.Message
+	for i := from; i < to; i++ {
+		msgs = append(msgs, message(key, fmt.Sprint(key, i)))
+	}
+	return msgs
+}
