@@ -159,6 +159,8 @@ func nextStep(err error) string {
 		return "upgrade this penstock; penstock version tells which one it is"
 	case errors.Is(err, penstock.ErrNoOutbox):
 		return "penstock outbox list shows what there is, penstock outbox create makes one"
+	case errors.Is(err, penstock.ErrNoSubscription):
+		return "penstock status shows those there are, penstock relay makes one"
 	case errors.Is(err, penstock.ErrOutboxExists):
 		return "use it, or choose another name"
 	case errors.Is(err, penstock.ErrHeld):

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"time"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/config"
@@ -16,7 +17,7 @@ type relayJob struct {
 	outbox, subscription, holder string
 	start                        penstock.Start
 	sink                         config.Sink
-	tuning                       relay.Config // limits only
+	limits                       relay.Config // limits and filter only
 }
 
 // relayJobs is what the flags ask for: one subscription without a file, or
@@ -27,6 +28,9 @@ func (a *app) relayJobs(f relayFlags) ([]relayJob, error) {
 		holder = defaultHolder()
 	}
 	if f.outbox == "" && f.sink == "" {
+		if len(f.withoutFile) > 0 {
+			return nil, usage(fmt.Errorf("--%s goes with --outbox and --sink: with a configuration file, write it there", f.withoutFile[0]))
+		}
 		return a.configuredJobs(f, holder)
 	}
 	switch {
@@ -40,15 +44,40 @@ func (a *app) relayJobs(f relayFlags) ([]relayJob, error) {
 	if err != nil {
 		return nil, err
 	}
+	limits, err := f.limits()
+	if err != nil {
+		return nil, err
+	}
 	sink, err := config.ParseSink(f.sink)
 	if err != nil {
 		return nil, usage(fmt.Errorf("--sink: %w", err))
 	}
-	job := relayJob{outbox: f.outbox, subscription: f.subscription, holder: holder, start: start, sink: sink}
+	job := relayJob{outbox: f.outbox, subscription: f.subscription, holder: holder, start: start, sink: sink, limits: limits}
 	if job.subscription == "" {
 		job.subscription = "default"
 	}
 	return []relayJob{job}, nil
+}
+
+// limits are those that the flags set, and the filter.
+func (f *relayFlags) limits() (relay.Config, error) {
+	limits := config.Relay{Lease: time.Duration(f.lease), MaxAttempts: f.maxAttempts, MaxAge: f.maxAge, OnDead: f.onDead}
+	rc := limits.Config()
+	rc.Filter.Topics = f.topics
+	for _, header := range f.headers {
+		name, value, ok := strings.Cut(header, "=")
+		if !ok {
+			return rc, usage(fmt.Errorf("--header %q has no =: write NAME=VALUE, or NAME=* for any value", header))
+		}
+		if before, twice := rc.Filter.Headers[name]; twice && before != value {
+			return rc, usage(fmt.Errorf("--header %s is given with two values: no message has both", name))
+		}
+		if rc.Filter.Headers == nil {
+			rc.Filter.Headers = map[string]string{}
+		}
+		rc.Filter.Headers[name] = value
+	}
+	return rc, usage(rc.Filter.Validate())
 }
 
 func (a *app) configuredJobs(f relayFlags, holder string) ([]relayJob, error) {
@@ -68,7 +97,7 @@ func (a *app) configuredJobs(f relayFlags, holder string) ([]relayJob, error) {
 		if f.subscription == "" || f.subscription == s.Name {
 			jobs = append(jobs, relayJob{
 				outbox: s.Outbox, subscription: s.Name, holder: holder, start: penstock.Start(s.Start), sink: s.Sink,
-				tuning: tuning(cfg.Relay),
+				limits: configuredLimits(&s),
 			})
 		}
 	}
@@ -78,13 +107,11 @@ func (a *app) configuredJobs(f relayFlags, holder string) ([]relayJob, error) {
 	return jobs, nil
 }
 
-// tuning hands on the limits of the file.
-func tuning(r config.Relay) relay.Config {
-	return relay.Config{
-		Lease: r.Lease, MaxInFlight: r.MaxInFlight, MaxInFlightBytes: r.MaxInFlightBytes, MaxBatch: r.MaxBatch, Senders: r.Senders,
-		PollMin: r.PollMin, PollMax: r.PollMax, SettleEvery: r.SettleEvery, RetryMin: r.RetryMin, RetryMax: r.RetryMax,
-		SendTimeout: r.SendTimeout, DrainTimeout: r.DrainTimeout,
-	}
+// configuredLimits hands on what the file says.
+func configuredLimits(s *config.Subscription) relay.Config {
+	rc := s.Relay.Config()
+	rc.Filter = s.Filter
+	return rc
 }
 
 // relayLogger is the file's logger unless the flags say otherwise.

@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/penstock/penstock"
@@ -107,6 +109,9 @@ func parseLine(line []byte) (penstock.Message, error) {
 	if decoder.InputOffset() < int64(len(bytes.TrimRight(line, " \t\r\n"))) {
 		return penstock.Message{}, errors.New("has more than one JSON value: write one object per line")
 	}
+	if err := noFieldTwice(line); err != nil {
+		return penstock.Message{}, err
+	}
 	if l.Payload != nil && l.PayloadBase64 != nil {
 		return penstock.Message{}, errors.New("has both payload and payload_base64: give one")
 	}
@@ -122,6 +127,48 @@ func parseLine(line []byte) (penstock.Message, error) {
 		}
 	}
 	return m, m.Validate()
+}
+
+// noFieldTwice refuses what encoding/json takes the last of, in a line that is
+// known to be an object. Names differ when they differ in more than case, as
+// they do for the decoder; those of headers are exact.
+func noFieldTwice(line []byte) error {
+	decoder := json.NewDecoder(bytes.NewReader(line))
+	var fields []string
+	headers := map[string]bool{}
+	if _, err := decoder.Token(); err != nil { // {
+		return err
+	}
+	for decoder.More() {
+		name, err := decoder.Token()
+		if err != nil {
+			return err
+		}
+		field := name.(string)
+		if slices.ContainsFunc(fields, func(f string) bool { return strings.EqualFold(f, field) }) {
+			return fmt.Errorf("has %s twice: give it once", strings.ToLower(field))
+		}
+		fields = append(fields, field)
+		var value json.RawMessage
+		if err := decoder.Decode(&value); err != nil {
+			return err
+		}
+		if !strings.EqualFold(field, "headers") || value[0] != '{' {
+			continue
+		}
+		inside := json.NewDecoder(bytes.NewReader(value))
+		inside.Token() // {
+		for inside.More() {
+			token, _ := inside.Token() // all are texts, or the line would not have been decoded
+			name := token.(string)
+			if headers[name] {
+				return fmt.Errorf("has the header %q twice: give it once", name)
+			}
+			headers[name] = true
+			inside.Token() // its value
+		}
+	}
+	return nil
 }
 
 // lineError says in JSON's words, rather than Go's, what is wrong.

@@ -22,6 +22,9 @@ func (a *app) openStore(ctx context.Context) (penstock.Store, error) {
 		return nil, err
 	}
 	slog.SetDefault(log) // where stores write their warnings
+	if a.open != nil {
+		return a.open(ctx, url, schema)
+	}
 	return config.OpenStore(ctx, url, schema)
 }
 
@@ -40,9 +43,6 @@ func (a *app) logger() (*slog.Logger, error) {
 	}
 	return nil, usage(errors.New("--log-format: use text or json"))
 }
-
-// asks reports whether there is somebody to ask.
-func (a *app) asks() bool { return isTerminal(a.stdin) && isTerminal(a.stderr) }
 
 // outboxCreator is what creating an outbox needs of a store.
 type outboxCreator interface {

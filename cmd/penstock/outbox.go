@@ -1,11 +1,8 @@
 package main
 
 import (
-	"bufio"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -13,29 +10,41 @@ import (
 func (a *app) outboxCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "outbox",
-		Short: "Create, list and drop outboxes",
+		Short: "Create, set up, list and drop outboxes",
 		Long: `An outbox is a table that a business transaction inserts into, so that its
 messages commit or roll back with everything else it wrote.`,
 		Args: knownVerb,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.outboxCreateCommand(), a.outboxListCommand(), a.outboxDropCommand())
+	cmd.AddCommand(a.outboxCreateCommand(), a.outboxSetCommand(), a.outboxListCommand(), a.outboxDropCommand())
 	return cmd
 }
 
 func (a *app) outboxCreateCommand() *cobra.Command {
-	var ifMissing bool
+	var (
+		ifMissing bool
+		retain    retentionFlags
+	)
 	cmd := &cobra.Command{
 		Use:   "create NAME",
 		Short: "Create an outbox",
 		Long: `Create an outbox. The name may be any text of 1 to 48 bytes; names of small
-letters, digits and underscores need no quoting in SQL.`,
+letters, digits and underscores need no quoting in SQL.
+
+What every subscription has settled is reclaimed, unless --retain-age or
+--retain-bytes keep it for penstock replay; penstock outbox set explains and
+changes them.`,
 		Example: `  penstock outbox create orders
-  penstock outbox create orders --if-missing`,
+  penstock outbox create orders --if-missing
+  penstock outbox create orders --retain-age 24h --retain-bytes 1GiB`,
 		Args: exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, stop := interruptible(cmd.Context())
 			defer stop()
+			retains, err := retain.read(cmd.Flags())
+			if err != nil {
+				return err
+			}
 			store, err := a.openStore(ctx)
 			if err != nil {
 				return err
@@ -44,10 +53,16 @@ letters, digits and underscores need no quoting in SQL.`,
 			if err := createOutbox(ctx, store, args[0], ifMissing); err != nil {
 				return fmt.Errorf("creating outbox %q: %w", args[0], err)
 			}
-			fmt.Fprintf(a.stdout, "Outbox %s is ready.\n", args[0])
+			if retains {
+				if _, err := retain.apply(ctx, store, args[0]); err != nil {
+					return fmt.Errorf("outbox %q is there, but keeps what it did: %w", args[0], err)
+				}
+			}
+			fmt.Fprintf(a.stdout, "Outbox %s is ready.\n", visible(args[0]))
 			return nil
 		},
 	}
+	retain.add(cmd.Flags())
 	cmd.Flags().BoolVar(&ifMissing, "if-missing", false, "succeed if it exists already")
 	return cmd
 }
@@ -80,7 +95,7 @@ func (a *app) outboxListCommand() *cobra.Command {
 				return json.NewEncoder(a.stdout).Encode(names)
 			}
 			for _, name := range names {
-				fmt.Fprintln(a.stdout, name)
+				fmt.Fprintln(a.stdout, visible(name))
 			}
 			return nil
 		},
@@ -90,7 +105,7 @@ func (a *app) outboxListCommand() *cobra.Command {
 }
 
 func (a *app) outboxDropCommand() *cobra.Command {
-	var yes bool
+	leave := consent{undone: "nothing was dropped"}
 	cmd := &cobra.Command{
 		Use:   "drop NAME",
 		Short: "Drop an outbox with everything in it",
@@ -103,40 +118,26 @@ refuses unless --yes is given.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, stop := interruptible(cmd.Context())
 			defer stop()
+			if err := a.possible(leave); err != nil {
+				return err
+			}
 			store, err := a.openStore(ctx)
 			if err != nil {
 				return err
 			}
 			defer store.Close()
 			name := args[0]
-			if !yes {
-				if err := a.confirmDrop(name); err != nil {
-					return err
-				}
+			warning := fmt.Sprintf("This deletes outbox %s with every message in it, delivered or not.", visible(name))
+			if err := a.confirmName(ctx, leave, warning, name); err != nil {
+				return err
 			}
 			if err := store.DropOutbox(ctx, name); err != nil {
-				return fmt.Errorf("dropping outbox %q: %w", name, err)
+				return about(err, fmt.Sprintf("dropping outbox %q", name), name, "")
 			}
-			fmt.Fprintf(a.stdout, "Outbox %s is gone.\n", name)
+			fmt.Fprintf(a.stdout, "Outbox %s is gone.\n", visible(name))
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	cmd.Flags().BoolVar(&leave.yes, "yes", false, "do not ask")
 	return cmd
-}
-
-// confirmDrop wants the name typed: a habitual y has dropped many a table.
-func (a *app) confirmDrop(name string) error {
-	if !a.asks() {
-		return usage(errors.New("nothing was dropped: there is no terminal to ask on, pass --yes if you mean it"))
-	}
-	fmt.Fprintf(a.stderr, "This deletes outbox %s with every message in it, delivered or not.\nType its name to go on: ", name)
-	answer, err := bufio.NewReader(a.stdin).ReadString('\n')
-	if strings.TrimSpace(answer) == name {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("nothing was dropped: no answer: %w", err)
-	}
-	return errors.New("nothing was dropped: that is not its name")
 }

@@ -45,7 +45,8 @@ A line is an object with any of these fields:
   id              for consumers to deduplicate by; derived if not given
 
 seq, created_at and attempt are passed over, so what tail --json or the stdout
-sink wrote can be published again. An unknown field is an error.
+sink wrote can be published again. An unknown field is an error, and so is one
+that is given twice.
 
 Lines are published in batches of --batch, and each batch is one transaction:
 all of its lines are published or none. When a line is bad, its batch is not
@@ -124,7 +125,7 @@ func (a *app) publishOne(ctx context.Context, store publisher, outbox string, f 
 		}
 	}
 	if err := store.Publish(ctx, outbox, m); err != nil {
-		return 0, fmt.Errorf("publishing: %w", err)
+		return 0, about(err, "publishing", outbox, "")
 	}
 	return 1, nil
 }
@@ -162,7 +163,8 @@ func (a *app) publishLines(ctx context.Context, store publisher, outbox string, 
 		}
 		if len(batch.messages) > 0 {
 			if err := store.Publish(ctx, outbox, batch.messages...); err != nil {
-				return published, fmt.Errorf("publishing lines %d to %d: %w; %s", batch.first, batch.last, err, progressMade(published, batch.first))
+				doing := fmt.Sprintf("publishing lines %d to %d", batch.first, batch.last)
+				return published, fmt.Errorf("%w; %s", about(err, doing, outbox, ""), progressMade(published, batch.first))
 			}
 			published += int64(len(batch.messages))
 			progress.show(fmt.Sprintf("%s messages published", count(published)))

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -12,12 +13,19 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/config"
 	"github.com/penstock/penstock/relay"
 )
 
 type relayFlags struct {
 	outbox, subscription, sink, from, holder string
-	logs                                     bool // whether flags say how to log
+	topics, headers                          []string
+	maxAttempts                              config.Attempts
+	maxAge                                   config.Age
+	onDead                                   config.OnDead
+	lease                                    span
+	withoutFile                              []string // flags given that have no meaning with a file
+	logs                                     bool     // whether flags say how to log
 }
 
 func (a *app) relayCommand() *cobra.Command {
@@ -35,11 +43,25 @@ key arrive one after another; different keys do not wait for each other. After a
 crash, messages that were confirmed and not yet noted are sent again with the
 same id.
 
-Only one relay drives a subscription at a time. A second one stands by and takes
-over when the first is gone, at once if it ended in order and after the lease
-(15 s) if it crashed.
+--topic and --header choose what the subscription delivers; the rest is passed
+over for good. A topic is words between dots, * stands for one of them and > for
+the rest, as in order.* or order.>; of several patterns one must match. Every
+--header must match; * stands for any value.
 
-A database or a broker that is down is waited for, and the log says so.
+A message that the sink refuses is tried again after growing pauses. It and those
+of its key behind it are parked meanwhile (penstock parked), other keys go on.
+After --max-attempts, after --max-age since it was first refused, or at once if
+no attempt can help, it becomes a dead letter (penstock dead), and its key goes
+on or, with --on-dead hold, waits until someone decides. A database or a broker
+that is down is waited for, the log says so, and no attempt is spent.
+
+Any number of relays may run the same subscriptions, on any machines: one holds
+the lease of each, the others stand by. A standby takes over at once when the
+holder ends in order, and when its lease has ended (--lease, 15 s) if it
+crashed. A holder that lost its lease, because it was paused or cut off, can no
+longer settle anything; what it had not settled is sent by the new one, with the
+same ids. penstock status shows who holds what and since when; its epoch counts
+the takeovers.
 
 SIGTERM or SIGINT drains: nothing more is fetched, what was fetched is sent and
 noted, the lease is given back, exit code 0. A second one hurries: what has no
@@ -47,11 +69,21 @@ confirmation yet is left to the next relay, exit code 130.`,
 		Example: `  penstock relay --outbox orders --sink amqp://guest:guest@localhost/
   penstock relay --outbox orders --sink 'nats://localhost:4222?subject=shop.{topic}'
   penstock relay --outbox orders --sink stdout
+  penstock relay --outbox orders --subscription billing --topic 'order.>' --header 'region=eu' --sink nats://localhost:4222
+  penstock relay --outbox orders --sink amqp://localhost/ --max-attempts 10 --on-dead hold
   penstock relay --config penstock.yaml
   penstock relay --config penstock.yaml --subscription billing`,
 		Args: args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			f.logs = cmd.Flags().Changed("log-level") || cmd.Flags().Changed("log-format")
+			for _, name := range []string{"from", "topic", "header", "max-attempts", "max-age", "on-dead", "lease"} {
+				if cmd.Flags().Changed(name) {
+					f.withoutFile = append(f.withoutFile, name)
+				}
+			}
+			if cmd.Flags().Changed("lease") && f.lease == 0 {
+				return usage(errors.New("--lease is 0: use a time such as 15s"))
+			}
 			return a.relay(cmd.Context(), f)
 		},
 	}
@@ -60,9 +92,25 @@ confirmation yet is left to the next relay, exit code 130.`,
 	flags.StringVar(&f.subscription, "subscription", "", "name of the subscription (default \"default\" with --outbox, all without)")
 	flags.StringVar(&f.sink, "sink", "", "amqp://…, nats://…, embedded, stdout or discard")
 	flags.StringVar(&f.from, "from", "beginning", "where a new subscription begins: beginning or now")
+	flags.StringArrayVar(&f.topics, "topic", nil, "deliver only topics of this pattern; may be repeated")
+	flags.StringArrayVar(&f.headers, "header", nil, "deliver only what has this header, as NAME=VALUE; may be repeated")
+	flags.Var(textFlag{&f.maxAttempts, "number"}, "max-attempts", "how often a message is sent before it is a dead letter, or unlimited (default 25)")
+	flags.Var(textFlag{&f.maxAge, "duration"}, "max-age", "how long a refused message is tried before it is a dead letter (default unlimited)")
+	flags.Var(textFlag{&f.onDead, "text"}, "on-dead", "what a dead letter's key does: continue or hold (default continue)")
+	flags.Var(&f.lease, "lease", "after how long another relay takes over from one that crashed (default 15s)")
 	flags.StringVar(&f.holder, "holder", "", "name of this relay in status (default host and process id)")
 	return cmd
 }
+
+// textFlag is a flag of a type that the configuration file has too.
+type textFlag struct {
+	value encoding.TextUnmarshaler
+	kind  string
+}
+
+func (f textFlag) String() string     { return "" } // defaults are the relay's
+func (f textFlag) Type() string       { return f.kind }
+func (f textFlag) Set(v string) error { return f.value.UnmarshalText([]byte(v)) }
 
 // errHurried is why relays end at the second signal.
 var errHurried = errors.New("hurried")
@@ -99,7 +147,7 @@ func (a *app) relay(ctx context.Context, f relayFlags) error {
 			return usage(fmt.Errorf("subscription %q: %w", job.subscription, err))
 		}
 		pumps = append(pumps, pump)
-		log.Info("relaying", "outbox", job.outbox, "subscription", job.subscription, "sink", job.sink.Name(), "holder", job.holder)
+		log.Info("starting", "outbox", job.outbox, "subscription", job.subscription, "sink", job.sink.Name(), "holder", job.holder)
 	}
 	stopListening := onSignals(func() {
 		log.Info("draining: sending and noting what is fetched; a second signal hurries")
@@ -130,7 +178,7 @@ func (a *app) relay(ctx context.Context, f relayFlags) error {
 // if it shows before the first success; later it is waited for like the rest,
 // because a running relay should survive whatever is done to its database.
 func (j *relayJob) relayConfig(store penstock.Store, sink penstock.Sink, counters *relay.Counters, log *slog.Logger, fail context.CancelCauseFunc) relay.Config {
-	cfg := j.tuning
+	cfg := j.limits
 	cfg.Name = j.subscription
 	cfg.Sink = sink
 	cfg.Logger = log
@@ -144,7 +192,7 @@ func (j *relayJob) relayConfig(store penstock.Store, sink penstock.Sink, counter
 		case err == nil:
 			subscribed = true
 		case !subscribed && !waitable(err):
-			fail(fmt.Errorf("subscription %q of outbox %q: %w", j.subscription, j.outbox, err))
+			fail(about(err, fmt.Sprintf("subscription %q of outbox %q", j.subscription, j.outbox), j.outbox, j.subscription))
 		}
 		return source, err
 	}

@@ -1,12 +1,14 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"io"
 	"os"
 
 	"github.com/spf13/cobra"
 
+	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/config"
 )
 
@@ -16,6 +18,11 @@ type app struct {
 	stdout io.Writer
 	stderr *scrubber
 	getenv func(string) string
+
+	// What tests replace: the store that a URL opens, and whether somebody is
+	// there to ask.
+	open        func(ctx context.Context, url, schema string) (penstock.Store, error)
+	interactive bool
 
 	databaseURL string
 	schema      string
@@ -61,7 +68,8 @@ func (a *app) rootCommand() *cobra.Command {
 	flags.StringVar(&a.logFormat, "log-format", "text", "text or json")
 	root.AddCommand(
 		a.demoCommand(), a.migrateCommand(), a.outboxCommand(), a.relayCommand(), a.publishCommand(),
-		a.tailCommand(), a.statusCommand(), a.benchCommand(), a.versionCommand(),
+		a.tailCommand(), a.statusCommand(), a.deadCommand(), a.parkedCommand(), a.replayCommand(), a.subscriptionCommand(),
+		a.benchCommand(), a.versionCommand(),
 	)
 	return root
 }

@@ -5,6 +5,8 @@ import (
 	"io"
 	"net/url"
 	"sync"
+
+	"github.com/penstock/penstock/config"
 )
 
 // scrubber is the last line of defence for secrets: every package keeps them
@@ -20,20 +22,9 @@ type scrubber struct {
 // hide makes passwords in a URL unprintable, where they stand as in a URL or
 // as in a connection string.
 func (s *scrubber) hide(raw string) {
-	u, err := url.Parse(raw)
-	if err != nil {
-		return
-	}
-	passwords := u.Query()["password"]
-	if password, ok := u.User.Password(); ok {
-		passwords = append(passwords, password)
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, password := range passwords {
-		if password == "" {
-			continue
-		}
+	for _, password := range config.Passwords(raw) {
 		for _, form := range []string{password, url.QueryEscape(password), url.PathEscape(password)} {
 			s.secrets = append(s.secrets,
 				[2][]byte{[]byte(":" + form + "@"), []byte(":xxxxx@")},

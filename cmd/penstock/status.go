@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -28,16 +26,26 @@ func (a *app) statusCommand() *cobra.Command {
 		Short: "Show backlogs, rates, sizes and who relays what",
 		Long: `Show every outbox, or one, with its subscriptions:
 
-  backlog   committed messages that are not settled yet
-  oldest    the age of the oldest of them
-  rate      messages settled per second over about the last minute
-  dead      dead letters: messages refused for good, kept until someone decides
-  holder    the relay that has the subscription's lease, and until when
   size      what the outbox takes on disk
   segments  of its ring, on PostgreSQL, and the one that is written to
+  keeps     how long it keeps what is settled: see penstock outbox set
 
-A backlog that grows while a holder is shown means that the sink does not keep
-up or is down: the relay's log tells which. No holder means that no relay runs.`,
+  backlog   committed messages that are not settled yet, parked ones aside
+  oldest    the age of the oldest of them
+  rate      messages settled per second over about the last minute
+  parked    messages that wait for another attempt, or behind one that does
+  keys      how many keys they belong to: see penstock parked
+  held      keys among them that wait until someone decides about a dead letter
+  dead      dead letters: kept until someone decides, see penstock dead
+  holder    the relay that has the subscription's lease
+  epoch     how often the lease changed hands
+  since     how long ago the holder took it
+
+What needs a person, or explains a figure, stands below. A backlog that grows
+while a holder is shown means that the sink does not keep up or is down: the
+relay's log tells which. No holder means that no relay runs.
+
+--json has every field, also those that the table has no room for.`,
 		Example: `  penstock status
   penstock status orders --watch
   penstock status --json | jq '.outboxes[].subscriptions[].backlog'`,
@@ -91,7 +99,7 @@ func readStatus(ctx context.Context, store statusReader, only []string) ([]penst
 			return []penstock.OutboxStatus{o}, nil
 		}
 	}
-	return nil, fmt.Errorf("outbox %q: %w", only[0], penstock.ErrNoOutbox)
+	return nil, about(penstock.ErrNoOutbox, "", only[0], "")
 }
 
 func (a *app) showStatus(outboxes []penstock.OutboxStatus, asJSON, watch bool) error {
@@ -108,54 +116,5 @@ func (a *app) showStatus(outboxes []penstock.OutboxStatus, asJSON, watch bool) e
 		fmt.Fprintln(a.stdout, "There is no outbox yet: penstock outbox create NAME makes one.")
 		return nil
 	}
-	return statusTable(a.stdout, outboxes)
-}
-
-func statusTable(w io.Writer, outboxes []penstock.OutboxStatus) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "OUTBOX\tSIZE\tSEGMENTS\tSUBSCRIPTION\tBACKLOG\tOLDEST\tRATE\tSETTLED\tDEAD\tHOLDER")
-	for _, o := range outboxes {
-		head := fmt.Sprintf("%s\t%s\t%s", o.Outbox, size(o.Bytes), segments(o.Segments))
-		if len(o.Subscriptions) == 0 {
-			fmt.Fprintf(t, "%s\t(none)\t\t\t\t\t\t\n", head)
-		}
-		for i, s := range o.Subscriptions {
-			if i > 0 {
-				head = "\t\t"
-			}
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", head, s.Subscription, count(s.Backlog), age(s.OldestAge),
-				rate(s.Rate), count(s.Settled), count(s.DeadLetters), holder(s))
-		}
-	}
-	return t.Flush()
-}
-
-// segments shows the size of the ring and where the writers are in it.
-func segments(ring []penstock.SegmentStatus) string {
-	if len(ring) == 0 {
-		return "-"
-	}
-	for _, s := range ring {
-		if s.Current {
-			return fmt.Sprintf("%d (in %d)", len(ring), s.Slot)
-		}
-	}
-	return fmt.Sprint(len(ring))
-}
-
-func rate(perSecond float64) string {
-	if perSecond >= 10 {
-		return count(int64(perSecond+0.5)) + "/s"
-	}
-	return fmt.Sprintf("%.1f/s", perSecond)
-}
-
-func holder(s penstock.SubscriptionStatus) string {
-	if s.Holder == "" {
-		return "nobody"
-	}
-	if left := time.Until(s.LeaseUntil); left > 0 {
-		return fmt.Sprintf("%s (%s left)", s.Holder, left.Round(time.Second))
-	}
-	return s.Holder + " (lease ended)"
+	return writeStatus(a.stdout, outboxes, time.Now())
 }

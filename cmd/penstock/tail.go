@@ -57,7 +57,7 @@ it, one line of time, topic, key and payload, shortened to fit.`,
 			defer store.Close()
 			source, err := store.Subscribe(ctx, penstock.Subscribe{Outbox: args[0], Subscription: "tail", Ephemeral: true, Start: start})
 			if err != nil {
-				return fmt.Errorf("reading outbox %q: %w", args[0], err)
+				return about(err, fmt.Sprintf("reading outbox %q", args[0]), args[0], "")
 			}
 			defer source.Close(context.WithoutCancel(ctx))
 			err = tail(ctx, source, a.messagePrinter(f.asJSON), f)

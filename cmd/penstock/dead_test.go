@@ -1,0 +1,317 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+// deadDesk has the dead letters a1 to a4 of orders/billing and, of the same
+// messages, of orders/audit.
+func deadDesk(t *testing.T, d *desk) {
+	d.outbox("orders",
+		penstock.Message{ID: "a1", Key: "red", Topic: "order.paid", Headers: map[string]string{"reason": "no such queue"}, Payload: []byte(`{"total":1}`)},
+		penstock.Message{ID: "a2", Key: "red", Topic: "order.sent", Headers: map[string]string{"reason": "too\nlarge \x1b[2J"}},
+		penstock.Message{ID: "a3", Key: "new\nline", Topic: "order.paid", Headers: map[string]string{"reason": "No Such Queue"}, Payload: []byte{0, 0xff}},
+		penstock.Message{ID: "a4", Topic: "order.sent", Payload: []byte(strings.Repeat("é", shownPayload))})
+	d.relay("orders", "billing", bury)
+	d.relay("orders", "audit", bury)
+	same(t, "dead letters to begin with", d.dead("orders", "billing")+", "+d.dead("orders", "audit"), "a1 a2 a3 a4, a1 a2 a3 a4")
+}
+
+func TestDeadList(t *testing.T) {
+	eachStore(t, func(t *testing.T, d *desk) {
+		deadDesk(t, d)
+		table := d.must("dead", "list", "orders", "--subscription", "billing")
+		if lines := strings.Split(table, "\n"); len(lines) != 6 {
+			t.Errorf("the table of four has %d lines:\n%s", len(lines), table)
+		}
+		contains(t, table, "ATTEMPTS", `too\nlarge \x1b[2J`, `new\nline`, "no such queue", "order.paid")
+
+		for args, want := range map[string]string{
+			"":                                   "a1 a2 a3 a4",
+			"--all":                              "a1 a2 a3 a4",
+			"--limit 2":                          "a1 a2",
+			"--key red":                          "a1 a2",
+			"--topic order.sent":                 "a2 a4",
+			"--key red --topic order.sent":       "a2",
+			"--error such":                       "a1",
+			"--id a3 --id a1":                    "a1 a3",
+			"--id a3 --key red":                  "",
+			"--older-than 1h":                    "",
+			"--newer-than 1h":                    "a1 a2 a3 a4",
+			"--newer-than 1d --older-than 1h":    "",
+			"--error refused --newer-than 1d12h": "a4",
+		} {
+			out := d.must(append([]string{"dead", "list", "orders", "--subscription", "billing", "--json"}, strings.Fields(args)...)...)
+			var ids []string
+			for line := range strings.Lines(out) {
+				var letter deadLetterJSON
+				if err := json.Unmarshal([]byte(line), &letter); err != nil {
+					t.Fatal(err)
+				}
+				ids = append(ids, letter.ID)
+			}
+			same(t, args, strings.Join(ids, " "), want)
+		}
+		same(t, "none", d.must("dead", "list", "orders", "--subscription", "billing", "--key", "blue"), "0 dead letters of orders/billing match.\n")
+	})
+}
+
+func TestDeadShow(t *testing.T) {
+	eachStore(t, func(t *testing.T, d *desk) {
+		deadDesk(t, d)
+		show := []string{"dead", "show", "orders", "--subscription", "billing"}
+		contains(t, d.must(append(show, "a1")...), "a1\n", "order.paid", "red", "reason: no such queue", "1  20", "after 1 attempt\n",
+			"\n\n{\"total\":1}\n", "penstock dead retry orders --subscription billing --seq ")
+		contains(t, d.must(append(show, "a2")...), `too\nlarge \x1b[2J`, "payload   empty\n")
+		contains(t, d.must(append(show, "a3")...), "AP8=\n", "base64 of bytes that are no text", `new\nline`)
+		cut, whole := d.must(append(show, "a4")...), d.must(append(show, "a4", "--full")...)
+		contains(t, cut, "--full shows the rest", "\n"+strings.Repeat("é", shownPayload/2)+"\n")
+		contains(t, whole, "\n"+strings.Repeat("é", shownPayload)+"\n")
+
+		var letter deadLetterJSON
+		if err := json.Unmarshal([]byte(d.must(append(show, "a3", "--json")...)), &letter); err != nil {
+			t.Fatal(err)
+		}
+		if string(letter.PayloadBase64) != "\x00\xff" || letter.Error != "No Such Queue" || len(letter.Failures) != 1 || letter.Attempts != 1 ||
+			time.Since(letter.DiedAt) > time.Hour || letter.Headers["reason"] != "No Such Queue" {
+			t.Errorf("got %+v", letter)
+		}
+		bySeq := d.must("dead", "show", "orders", "--subscription", "billing", "--seq", fmt.Sprint(letter.Seq))
+		contains(t, bySeq, "a3\n")
+		d.cli(append(show, "a9")...).wants(t, exitFailure, `orders/billing has no such dead letter: id "a9": penstock dead list`)
+		d.cli(append(show, "--seq", "99999")...).wants(t, exitFailure, `no such dead letter: seq 99999`)
+	})
+}
+
+func TestDeadRetry(t *testing.T) {
+	eachStore(t, func(t *testing.T, d *desk) {
+		deadDesk(t, d)
+		retry := []string{"dead", "retry", "orders", "--subscription", "billing"}
+		same(t, "by key", d.must(append(retry, "--key", "red")...), "2 dead letters of orders/billing retried.\n")
+		same(t, "billing", d.dead("orders", "billing"), "a3 a4")
+		same(t, "audit", d.dead("orders", "audit"), "a1 a2 a3 a4")
+
+		attempts := map[string]int{}
+		for _, m := range d.relay("orders", "billing", deliver) {
+			attempts[m.ID] = m.Attempt
+		}
+		same(t, "sent again", fmt.Sprint(attempts), "map[a1:2 a2:2]")
+		if seen := d.relay("orders", "audit", deliver); len(seen) > 0 {
+			t.Errorf("audit was sent %v again", seen)
+		}
+
+		// An id of which nothing is known: perhaps the subscription is the wrong one.
+		d.cli(append(retry, "--id", "a1", "--id", "a3")...).wants(t, exitFailure, `has no such dead letter: id "a1"`)
+		same(t, "after a wrong id", d.dead("orders", "billing"), "a3 a4")
+		same(t, "by seq and id, as JSON", d.must(append(retry, "--id", "a3", "--json")...), `{"outbox":"orders","retried":1,"subscription":"billing"}`+"\n")
+
+		d.cli(append(retry, "--all")...).wants(t, exitUsage, "nothing was retried: there is no terminal to ask on, pass --yes")
+		same(t, "nobody was asked", d.dead("orders", "billing"), "a4")
+		same(t, "all", d.must(append(retry, "--all", "--yes")...), "1 dead letter of orders/billing retried.\n")
+		same(t, "none is left", d.must(append(retry, "--all", "--yes")...), "0 dead letters of orders/billing retried.\n")
+	})
+}
+
+func TestDeadDiscard(t *testing.T) {
+	eachStore(t, func(t *testing.T, d *desk) {
+		deadDesk(t, d)
+		discard := []string{"dead", "discard", "orders", "--subscription", "billing"}
+		for _, broad := range []string{"--all", "--key red", "--topic order.paid", "--error such", "--older-than 0s", "--newer-than 9d", "--all --limit 1"} {
+			args := append(discard, strings.Fields(broad)...)
+			d.cli(args...).wants(t, exitUsage, "nothing was discarded: there is no terminal to ask on")
+			for _, answer := range []string{"n\n", "\n", "", "maybe\n"} {
+				if o := d.asked(answer, args...); o.code != exitFailure || !strings.Contains(o.stderr, "nothing was discarded") || !strings.Contains(o.stderr, "? [y/N] ") {
+					t.Errorf("%s, answer %q: exit code %d, %q", broad, answer, o.code, o.stderr)
+				}
+			}
+			same(t, "after "+broad, d.dead("orders", "billing"), "a1 a2 a3 a4")
+		}
+		same(t, "by id", d.must(append(discard, "--id", "a2")...), "1 dead letter of orders/billing discarded.\n")
+		o := d.asked("y\n", append(discard, "--topic", "order.paid")...)
+		o.wants(t, exitOK, "discard 2 dead letters of orders/billing? [y/N] ")
+		same(t, "billing", d.dead("orders", "billing"), "a4")
+		same(t, "audit", d.dead("orders", "audit"), "a1 a2 a3 a4")
+		d.must(append(discard, "--all", "--yes")...)
+		same(t, "billing", d.dead("orders", "billing"), "")
+		if seen := d.relay("orders", "billing", deliver); len(seen) > 0 {
+			t.Errorf("%v were sent again", seen)
+		}
+		same(t, "audit", d.dead("orders", "audit"), "a1 a2 a3 a4")
+	})
+}
+
+func TestDeadNeedsAChoice(t *testing.T) {
+	d := memoryDesk(t)
+	deadDesk(t, d)
+	if err := d.store.CreateOutbox(t.Context(), "fresh"); err != nil {
+		t.Fatal(err)
+	}
+	for _, verb := range []string{"retry", "discard"} {
+		for args, want := range map[string]string{
+			"orders --subscription billing --yes":                  "say which dead letters",
+			"orders --subscription billing --yes --limit 3":        "say which dead letters",
+			"orders --yes --all":                                   `outbox "orders" has 2 subscriptions, and which one is meant is not given: pass --subscription with one of audit, billing`,
+			"orders --subscription billing --yes --all --key red":  "--all is given together with",
+			"orders --subscription billing --yes --key=":           "--key is empty",
+			"orders --subscription billing --yes --topic=":         "--topic is empty",
+			"orders --subscription billing --yes --error=":         "--error is empty",
+			"orders --subscription billing --yes --id=":            "--id is empty",
+			"orders --subscription= --yes --all":                   "--subscription is empty",
+			"orders --subscription billing --yes --seq 0":          "--seq is 0",
+			"orders --subscription billing --yes --all --limit -1": "--limit is -1",
+			"orders --subscription billing --older-than yesterday": "use a number with ms, s, m, h or d",
+			"orders --subscription billing --newer-than -2h":       "use a number with ms, s, m, h or d",
+			"orders --older-than 2h --newer-than 1h":               "nothing is both",
+			"--yes --all":                                          "it takes OUTBOX",
+		} {
+			d.cli(append([]string{"dead", verb}, strings.Fields(args)...)...).wants(t, exitUsage, want)
+		}
+		for args, want := range map[string]string{
+			"nothing --yes --all":                  `outbox "nothing": no such outbox: penstock outbox list`,
+			"nothing --yes --all --subscription x": `outbox "nothing": no such outbox: penstock outbox list`,
+			"orders --yes --all --subscription x":  `subscription "x" of outbox "orders": no such subscription: penstock status`,
+			"fresh --yes --all":                    `outbox "fresh" has no subscription yet`,
+		} {
+			d.cli(append([]string{"dead", verb}, strings.Fields(args)...)...).wants(t, exitFailure, want)
+		}
+	}
+	same(t, "billing", d.dead("orders", "billing"), "a1 a2 a3 a4")
+	same(t, "audit", d.dead("orders", "audit"), "a1 a2 a3 a4")
+	d.cli("dead", "list", "nothing").wants(t, exitFailure, `outbox "nothing": no such outbox`)
+	d.cli("dead", "show", "orders").wants(t, exitUsage, "it takes OUTBOX and an ID")
+	d.cli("dead", "show", "orders", "a1", "--seq", "1").wants(t, exitUsage, "it takes OUTBOX and an ID")
+}
+
+// crowd is a store with so many dead letters that they come in pages.
+type crowd struct {
+	penstock.Store
+	alive    map[int64]bool
+	last     int64
+	calls    []int // sizes of what was acted on
+	reads    int
+	retried  bool // retried letters die again at once
+	between  func()
+	failFrom int // the number of the call that fails, from 1
+}
+
+func newCrowd(n int64) *crowd {
+	c := &crowd{alive: map[int64]bool{}, last: n}
+	for seq := range n {
+		c.alive[seq+1] = true
+	}
+	return c
+}
+
+func (c *crowd) Close() error { return nil }
+
+func (c *crowd) DeadLetters(_ context.Context, q penstock.DeadLetterQuery) (page []penstock.DeadLetter, err error) {
+	c.reads++
+	for seq := q.AfterSeq + 1; seq <= c.last && len(page) < q.Limit; seq++ {
+		if c.alive[seq] {
+			page = append(page, penstock.DeadLetter{Message: penstock.Message{Seq: seq, ID: fmt.Sprint("id", seq)}})
+		}
+	}
+	if len(page) == 0 || len(page) < q.Limit {
+		if c.between != nil {
+			c.between()
+		}
+	}
+	return page, nil
+}
+
+func (c *crowd) act(q penstock.DeadLetterQuery, stays bool) (n int, err error) {
+	if len(q.Seqs) == 0 {
+		return 0, errors.New("acts on everything")
+	}
+	if c.calls = append(c.calls, len(q.Seqs)); len(c.calls) == c.failFrom {
+		return 0, errors.New("the database said no")
+	}
+	for _, seq := range q.Seqs {
+		if c.alive[seq] {
+			n++
+			c.alive[seq] = stays
+		}
+	}
+	return n, nil
+}
+
+func (c *crowd) RetryDeadLetters(_ context.Context, q penstock.DeadLetterQuery) (int, error) {
+	return c.act(q, c.retried)
+}
+
+func (c *crowd) DiscardDeadLetters(_ context.Context, q penstock.DeadLetterQuery) (int, error) {
+	return c.act(q, false)
+}
+
+func crowdDesk(t *testing.T, c *crowd) *desk {
+	return &desk{t: t, open: func() penstock.Store { return c }}
+}
+
+func TestDeadLettersComeInPages(t *testing.T) {
+	c := newCrowd(1203)
+	d := crowdDesk(t, c)
+	list := d.must("dead", "list", "orders", "--subscription", "billing")
+	if n := strings.Count(list, "\n"); n != 1204 || c.reads < 3 {
+		t.Errorf("%d lines in %d reads", n, c.reads)
+	}
+	if n := strings.Count(d.must("dead", "list", "orders", "--subscription", "billing", "--limit", "700", "--json"), "\n"); n != 700 {
+		t.Errorf("%d lines of 700", n)
+	}
+	c.retried = true
+	o := d.cli("dead", "retry", "orders", "--subscription", "billing", "--all", "--yes", "--progress")
+	o.wants(t, exitOK, "")
+	same(t, "those that die again at once are retried once", o.stdout, "1,203 dead letters of orders/billing retried.\n")
+	same(t, "pages", fmt.Sprint(c.calls), "[500 500 203]")
+}
+
+func TestDiscardKeepsToWhatWasAskedAbout(t *testing.T) {
+	c := newCrowd(30)
+	c.between = func() { // somebody else decides about one, and others die
+		c.last = 40
+		for seq := int64(31); seq <= 40; seq++ {
+			c.alive[seq] = true
+		}
+		c.alive[7] = false
+	}
+	o := crowdDesk(t, c).asked("yes\n", "dead", "discard", "orders", "--subscription", "billing", "--all")
+	o.wants(t, exitOK, "discard 30 dead letters of orders/billing? [y/N] ")
+	same(t, "told", o.stdout, "29 dead letters of orders/billing discarded; 1 meanwhile decided by somebody else.\n")
+	for seq := int64(31); seq <= 40; seq++ {
+		if !c.alive[seq] {
+			t.Errorf("%d died after the question and is gone", seq)
+		}
+	}
+}
+
+func TestDiscardThatFailsHalfwayTellsHowFarItCame(t *testing.T) {
+	c := newCrowd(1203)
+	c.failFrom = 2
+	o := crowdDesk(t, c).cli("dead", "discard", "orders", "--subscription", "billing", "--all", "--yes")
+	o.wants(t, exitFailure, "after 500 of 1203: the database said no")
+	same(t, "told", o.stdout, "500 dead letters of orders/billing discarded, 703 not.\n")
+}
+
+func TestDeadPagesFollowThePayloads(t *testing.T) {
+	page := func(n, bytes int) []penstock.DeadLetter {
+		letters := make([]penstock.DeadLetter, n)
+		for i := range letters {
+			letters[i].Message.Payload = make([]byte, bytes)
+		}
+		return letters
+	}
+	for _, tc := range []struct{ size, n, bytes, want int }{
+		{16, 16, 100, 64}, {400, 400, 100, 500}, {16, 16, 4 << 20, 4}, {2, 2, 40 << 20, 1}, {1, 1, 60 << 20, 1}, {64, 64, 200 << 10, 64},
+	} {
+		if got := nextPage(tc.size, page(tc.n, tc.bytes)); got != tc.want {
+			t.Errorf("after %d of %d bytes: %d, want %d", tc.n, tc.bytes, got, tc.want)
+		}
+	}
+}

@@ -1,0 +1,189 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock/penstock"
+)
+
+// deadStore is what deciding about dead letters needs of a store.
+type deadStore interface {
+	deadReader
+	RetryDeadLetters(ctx context.Context, q penstock.DeadLetterQuery) (int, error)
+	DiscardDeadLetters(ctx context.Context, q penstock.DeadLetterQuery) (int, error)
+}
+
+// deadAction is one of the two decisions.
+type deadAction struct {
+	verb, past string // retry, retried
+	// asks whether this choice is broad enough to ask first.
+	asks func(*deadFlags) bool
+	do   func(deadStore, context.Context, penstock.DeadLetterQuery) (int, error)
+}
+
+var (
+	retryDead = deadAction{
+		verb: "retry", past: "retried", do: deadStore.RetryDeadLetters,
+		asks: func(f *deadFlags) bool { return f.all },
+	}
+	discardDead = deadAction{
+		verb: "discard", past: "discarded", do: deadStore.DiscardDeadLetters,
+		asks: func(f *deadFlags) bool { return !f.byName },
+	}
+)
+
+func (a *app) deadRetryCommand() *cobra.Command {
+	cmd := a.deadActionCommand(retryDead)
+	cmd.Short = "Send dead letters again"
+	cmd.Long = `Send dead letters back to their subscription, whose relay sends them next, with
+the same ids. A letter that fails again is parked and retried like any message,
+and in the end a dead letter again, with its errors added to those it has.
+
+Other messages of its key have gone on meanwhile and do not wait for it, unless
+the key is held: then they follow once it is delivered.
+
+` + deadSelectorsHelp + ` --all takes all of them, asks first, and
+needs --yes where there is no terminal to ask on.`
+	cmd.Example = `  penstock dead retry orders --id 018f3c…
+  penstock dead retry orders --subscription billing --error 'no such queue'
+  penstock dead retry orders --all --yes`
+	return cmd
+}
+
+func (a *app) deadDiscardCommand() *cobra.Command {
+	cmd := a.deadActionCommand(discardDead)
+	cmd.Short = "Delete dead letters for good"
+	cmd.Long = `Delete dead letters for good: they are never delivered. If the key of one is
+held, its later messages are sent then.
+
+` + deadSelectorsHelp + ` --all takes all of them. It asks first
+unless ids or seqs are given, tells how many it is about, and deletes those and no
+others, even if more die meanwhile. Without a terminal to ask on it needs --yes.`
+	cmd.Example = `  penstock dead discard orders --id 018f3c…
+  penstock dead discard orders --subscription billing --topic order.test --older-than 7d
+  penstock dead discard orders --all --yes`
+	return cmd
+}
+
+func (a *app) deadActionCommand(action deadAction) *cobra.Command {
+	var (
+		f                deadFlags
+		asJSON, progress bool
+		leave            = consent{undone: "nothing was " + action.past}
+	)
+	cmd := &cobra.Command{
+		Use:  action.verb + " OUTBOX",
+		Args: exactly("OUTBOX"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, stop := interruptible(cmd.Context())
+			defer stop()
+			if err := f.check(cmd.Flags()); err != nil {
+				return err
+			}
+			if !f.narrowed && !f.all {
+				return misuse(fmt.Errorf("%s: say which dead letters with --id, --key, --error and so on, or --all", leave.undone))
+			}
+			leave.yes = leave.yes || !action.asks(&f)
+			if err := a.possible(leave); err != nil {
+				return err
+			}
+			store, err := a.openStore(ctx)
+			if err != nil {
+				return err
+			}
+			defer store.Close()
+			subscription, err := chooseSubscription(ctx, store, args[0], f.subscription)
+			if err != nil {
+				return err
+			}
+			q := f.query(args[0], subscription, cmd.Flags())
+			p := a.newProgress(progress)
+			defer p.clear()
+			done, err := a.decide(ctx, store, q, f.limit, action, leave, p)
+			p.clear()
+			return errors.Join(a.decided(q, action, done, err, asJSON), err)
+		},
+	}
+	f.add(cmd.Flags())
+	flags := cmd.Flags()
+	flags.BoolVar(&f.all, "all", false, "all of them; asks first")
+	flags.BoolVar(&leave.yes, "yes", false, "do not ask")
+	flags.BoolVar(&asJSON, "json", false, "how many, as one JSON line")
+	flags.BoolVar(&progress, "progress", false, "show progress though stderr is no terminal")
+	return cmd
+}
+
+// decisions is how far deciding came.
+type decisions struct{ chosen, done int }
+
+// decide chooses first and acts afterwards, on what it has chosen alone: what
+// dies in between was not asked about, and what is retried and dies at once is
+// not retried for ever.
+func (a *app) decide(ctx context.Context, store deadStore, q penstock.DeadLetterQuery, limit int, action deadAction, leave consent, p *progress) (n decisions, err error) {
+	seqs, err := chooseDead(ctx, store, q, limit, p)
+	if err != nil || len(seqs) == 0 {
+		return n, err
+	}
+	p.clear()
+	question := fmt.Sprintf("%s %s of %s?", action.verb, plural(int64(len(seqs)), "dead letter"), ofSubscription(q.Outbox, q.Subscription))
+	if err := a.confirm(ctx, leave, question); err != nil {
+		return n, err
+	}
+	n.chosen = len(seqs)
+	for page := range slices.Chunk(seqs, largestPage) {
+		q.Seqs = page
+		did, err := action.do(store, ctx, q)
+		n.done += did
+		if err != nil {
+			return n, about(err, fmt.Sprintf("after %d of %d", n.done, n.chosen), q.Outbox, q.Subscription)
+		}
+		p.show(fmt.Sprintf("%s of %s %s", count(int64(n.done)), count(int64(n.chosen)), action.past))
+	}
+	return n, nil
+}
+
+// chooseDead returns the seqs of the dead letters of q. One that was named and
+// is not among them is an error, so that nothing is done for the others: the
+// wrong subscription, perhaps.
+func chooseDead(ctx context.Context, store deadReader, q penstock.DeadLetterQuery, limit int, p *progress) ([]int64, error) {
+	var seqs []int64
+	missingIDs, missingSeqs := slices.Clone(q.IDs), slices.Clone(q.Seqs)
+	err := eachPage(ctx, store, q, limit, func(page []penstock.DeadLetter) error {
+		for i := range page {
+			m := &page[i].Message
+			seqs = append(seqs, m.Seq)
+			missingIDs = slices.DeleteFunc(missingIDs, func(id string) bool { return id == m.ID })
+			missingSeqs = slices.DeleteFunc(missingSeqs, func(seq int64) bool { return seq == m.Seq })
+		}
+		p.show(plural(int64(len(seqs)), "dead letter") + " found")
+		return nil
+	})
+	if err == nil && (limit == 0 || len(seqs) < limit) && len(missingIDs)+len(missingSeqs) > 0 {
+		return nil, noDeadLetter(q, missingIDs, missingSeqs)
+	}
+	return seqs, err
+}
+
+// decided tells what was done, also when an error ended it.
+func (a *app) decided(q penstock.DeadLetterQuery, action deadAction, n decisions, err error, asJSON bool) error {
+	switch {
+	case err != nil && n.chosen == 0:
+		return nil
+	case asJSON:
+		return json.NewEncoder(a.stdout).Encode(map[string]any{"outbox": q.Outbox, "subscription": q.Subscription, action.past: n.done})
+	}
+	fmt.Fprintf(a.stdout, "%s of %s %s", plural(int64(n.done), "dead letter"), ofSubscription(q.Outbox, q.Subscription), action.past)
+	if left := n.chosen - n.done; left > 0 && err == nil {
+		fmt.Fprintf(a.stdout, "; %s meanwhile decided by somebody else", count(int64(left)))
+	} else if left > 0 {
+		fmt.Fprintf(a.stdout, ", %s not", count(int64(left)))
+	}
+	fmt.Fprintln(a.stdout, ".")
+	return nil
+}

@@ -1,0 +1,175 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/config"
+	"github.com/penstock/penstock/store/memory"
+)
+
+// desk is a command line over a store that the test looks into.
+type desk struct {
+	t     *testing.T
+	store penstock.Store
+	// open is what the command line gets instead of the store; nil for another
+	// handle on it.
+	open func() penstock.Store
+}
+
+// eachStore runs a test over every store that needs no server.
+func eachStore(t *testing.T, test func(t *testing.T, d *desk)) {
+	t.Run("memory", func(t *testing.T) { test(t, memoryDesk(t)) })
+	t.Run("sqlite", func(t *testing.T) {
+		url := "sqlite:" + filepath.Join(t.TempDir(), "test.db")
+		open := func() penstock.Store {
+			store, err := config.OpenStore(t.Context(), url, "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return store
+		}
+		test(t, newDesk(t, open(), open))
+	})
+}
+
+func memoryDesk(t *testing.T) *desk {
+	store := memory.New(memory.Options{})
+	return newDesk(t, store, func() penstock.Store { return store.Another() })
+}
+
+func newDesk(t *testing.T, store penstock.Store, open func() penstock.Store) *desk {
+	t.Chdir(t.TempDir()) // no penstock.yaml
+	t.Cleanup(func() { store.Close() })
+	if err := store.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return &desk{t: t, store: store, open: open}
+}
+
+// cli runs the command line where nobody can be asked.
+func (d *desk) cli(args ...string) outcome { return d.run(false, "", args...) }
+
+// asked runs it on a terminal where somebody answers.
+func (d *desk) asked(answer string, args ...string) outcome { return d.run(true, answer, args...) }
+
+func (d *desk) run(interactive bool, answer string, args ...string) outcome {
+	d.t.Helper()
+	var stdout, stderr bytes.Buffer
+	a := &app{
+		stdin: strings.NewReader(answer), stdout: &stdout, stderr: &scrubber{w: &stderr},
+		getenv: func(string) string { return "sqlite:replaced.db" }, interactive: interactive,
+		open: func(context.Context, string, string) (penstock.Store, error) { return d.open(), nil },
+	}
+	code := a.run(d.t.Context(), args)
+	return outcome{stdout.String(), stderr.String(), code}
+}
+
+// must runs the command line and wants it to succeed.
+func (d *desk) must(args ...string) string {
+	d.t.Helper()
+	o := d.cli(args...)
+	if o.code != exitOK {
+		d.t.Fatalf("penstock %q: exit code %d: %s", args, o.code, o.stderr)
+	}
+	return o.stdout
+}
+
+// outbox makes one and publishes to it.
+func (d *desk) outbox(name string, msgs ...penstock.Message) {
+	d.t.Helper()
+	if err := d.store.CreateOutbox(d.t.Context(), name); err != nil {
+		d.t.Fatal(err)
+	}
+	if err := d.store.Publish(d.t.Context(), name, msgs...); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+// relay settles everything that a subscription has not settled, as verdict
+// says, and leaves the lease.
+func (d *desk) relay(outbox, subscription string, verdict func(penstock.Message) penstock.Verdict) (seen []penstock.Message) {
+	d.t.Helper()
+	ctx := d.t.Context()
+	source, err := d.store.Subscribe(ctx, penstock.Subscribe{Outbox: outbox, Subscription: subscription, Holder: "test"})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	defer source.Close(ctx)
+	for {
+		batch, err := source.Fetch(ctx, penstock.Limit{Messages: 100, Bytes: 1 << 20})
+		if err != nil {
+			d.t.Fatal(err)
+		}
+		if len(batch.Messages) == 0 && !batch.More {
+			return seen
+		}
+		settled := penstock.Settled{Batch: batch}
+		for i := range batch.Messages {
+			seen = append(seen, batch.Messages[i])
+			settled.Verdicts = append(settled.Verdicts, verdict(batch.Messages[i]))
+		}
+		if err := source.Settle(ctx, settled); err != nil {
+			d.t.Fatal(err)
+		}
+	}
+}
+
+// deliver is a verdict on every message.
+func deliver(penstock.Message) penstock.Verdict { return penstock.Verdict{} }
+
+// bury is a verdict that makes a dead letter, for the reason in its headers.
+func bury(m penstock.Message) penstock.Verdict {
+	reason := m.Headers["reason"]
+	if reason == "" {
+		reason = "refused"
+	}
+	return penstock.Verdict{Outcome: penstock.Dead, Failures: []penstock.Failure{{Attempt: m.Attempt, At: time.Now(), Err: reason}}}
+}
+
+// dead lists the ids of a subscription's dead letters.
+func (d *desk) dead(outbox, subscription string) string {
+	d.t.Helper()
+	letters, err := d.store.DeadLetters(d.t.Context(), penstock.DeadLetterQuery{Outbox: outbox, Subscription: subscription})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	var ids []string
+	for i := range letters {
+		ids = append(ids, letters[i].Message.ID)
+	}
+	return strings.Join(ids, " ")
+}
+
+// numbered returns messages with the ids m1, m2 and so on, each with its own key.
+func numbered(n int) []penstock.Message {
+	msgs := make([]penstock.Message, n)
+	for i := range msgs {
+		msgs[i] = penstock.Message{ID: fmt.Sprintf("m%d", i+1), Key: fmt.Sprintf("k%d", i+1), Topic: "t", Payload: []byte("p")}
+	}
+	return msgs
+}
+
+// same fails the test unless got is want.
+func same(t *testing.T, what, got, want string) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s: got %q, want %q", what, got, want)
+	}
+}
+
+// contains fails the test unless every part is in text.
+func contains(t *testing.T, text string, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		if !strings.Contains(text, part) {
+			t.Errorf("%q is not in %q", part, text)
+		}
+	}
+}

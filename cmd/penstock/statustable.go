@@ -1,0 +1,131 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+// writeStatus writes two tables, of outboxes and of their subscriptions, which
+// fit 120 columns with names of common length, and below them what somebody
+// should know about.
+func writeStatus(w io.Writer, outboxes []penstock.OutboxStatus, now time.Time) error {
+	o := newTable(w, column{"OUTBOX", 32, false}, column{title: "SIZE", right: true}, column{title: "SEGMENTS"}, column{title: "KEEPS"})
+	s := newTable(w, column{"OUTBOX", 20, false}, column{"SUBSCRIPTION", 20, false}, column{title: "BACKLOG", right: true}, column{title: "OLDEST", right: true},
+		column{title: "RATE", right: true}, column{title: "PARKED", right: true}, column{title: "KEYS", right: true}, column{title: "HELD", right: true},
+		column{title: "DEAD", right: true}, column{"HOLDER", 24, false}, column{title: "EPOCH", right: true}, column{title: "SINCE"})
+	var notes []string
+	for i := range outboxes {
+		if err := o.row(outboxes[i].Outbox, size(outboxes[i].Bytes), segments(outboxes[i].Segments), keeps(outboxes[i].Retention)); err != nil {
+			return err
+		}
+		if len(outboxes[i].Subscriptions) == 0 {
+			if err := s.row(outboxes[i].Outbox, "(none)", "", "", "", "", "", "", "", "", "", ""); err != nil {
+				return err
+			}
+		}
+		for j := range outboxes[i].Subscriptions {
+			sub := &outboxes[i].Subscriptions[j]
+			if err := s.row(outboxes[i].Outbox, sub.Subscription, count(sub.Backlog), age(sub.OldestAge), rate(sub.Rate),
+				count(sub.Parked), count(sub.ParkedKeys), count(sub.HeldKeys), count(sub.DeadLetters),
+				holder(sub, now), fmt.Sprint(sub.Epoch), holderSince(sub, now)); err != nil {
+				return err
+			}
+			notes = append(notes, statusNotes(outboxes[i].Outbox, sub, now)...)
+		}
+	}
+	if err := o.flush(); err != nil {
+		return err
+	}
+	fmt.Fprintln(w)
+	if err := s.flush(); err != nil {
+		return err
+	}
+	for i, note := range notes {
+		if i == 0 {
+			fmt.Fprintln(w)
+		}
+		fmt.Fprintln(w, note)
+	}
+	return nil
+}
+
+// statusNotes says what a person has to decide, and what explains the figures.
+func statusNotes(outbox string, s *penstock.SubscriptionStatus, now time.Time) (notes []string) {
+	of := shellWord(outbox) + " --subscription " + shellWord(s.Subscription)
+	note := func(format string, args ...any) {
+		notes = append(notes, ofSubscription(outbox, s.Subscription)+": "+fmt.Sprintf(format, args...))
+	}
+	if s.DeadLetters > 0 {
+		note("%s to retry or to discard: penstock dead list %s", plural(s.DeadLetters, "dead letter"), of)
+	}
+	if s.HeldKeys > 0 {
+		note("%s until a dead letter is decided about: penstock parked %s", pluralVerb(s.HeldKeys, "key", "is held", "are held"), of)
+	}
+	if !isHeld(s, now) && s.Backlog+s.Parked > 0 {
+		note("no relay runs it, and %s: penstock relay", pluralVerb(s.Backlog+s.Parked, "message", "waits", "wait"))
+	}
+	if s.Replaying {
+		note("a replay is under way")
+	}
+	return notes
+}
+
+func pluralVerb(n int64, what, one, many string) string {
+	if n == 1 {
+		return plural(n, what) + " " + one
+	}
+	return plural(n, what) + " " + many
+}
+
+// keeps shows the retention.
+func keeps(r penstock.Retention) string {
+	if r == (penstock.Retention{}) {
+		return ""
+	}
+	return retentionText(r)
+}
+
+// segments shows the size of the ring and where the writers are in it.
+func segments(ring []penstock.SegmentStatus) string {
+	if len(ring) == 0 {
+		return ""
+	}
+	for _, s := range ring {
+		if s.Current {
+			return fmt.Sprintf("%d (in %d)", len(ring), s.Slot)
+		}
+	}
+	return fmt.Sprint(len(ring))
+}
+
+func rate(perSecond float64) string {
+	if perSecond >= 10 {
+		return count(int64(perSecond+0.5)) + "/s"
+	}
+	return fmt.Sprintf("%.1f/s", perSecond)
+}
+
+// isHeld reports whether a relay has the subscription's lease.
+func isHeld(s *penstock.SubscriptionStatus, now time.Time) bool {
+	return s.Holder != "" && s.LeaseUntil.After(now)
+}
+
+func holder(s *penstock.SubscriptionStatus, now time.Time) string {
+	switch {
+	case s.Holder == "":
+		return "nobody"
+	case !isHeld(s, now):
+		return shorten(visible(s.Holder), 10) + " (lease ended)"
+	}
+	return s.Holder
+}
+
+func holderSince(s *penstock.SubscriptionStatus, now time.Time) string {
+	if !isHeld(s, now) {
+		return ""
+	}
+	return since(s.HolderSince, now)
+}
