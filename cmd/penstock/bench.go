@@ -44,9 +44,11 @@ type benchFlags struct {
 	sink             string
 	payload          int
 	asJSON, progress bool
+	logLevel         string // unless --log-level is given
 }
 
 func (f *benchFlags) register(cmd *cobra.Command) {
+	f.logLevel = "warn"
 	flags := cmd.Flags()
 	flags.StringVar(&f.sink, "sink", "embedded", "amqp://…, nats://…, embedded, stdout or discard")
 	flags.IntVar(&f.payload, "payload", 200, "bytes of each payload")
@@ -65,7 +67,10 @@ type benchOn struct {
 func runBench[R any](a *app, cmd *cobra.Command, f benchFlags, table func(io.Writer, R) error, run func(context.Context, benchOn) (R, error)) (err error) {
 	ctx, stop := interruptible(cmd.Context())
 	defer stop()
-	log, err := a.demoLogger(cmd)
+	if !cmd.Flags().Changed("log-level") {
+		a.logLevel = f.logLevel
+	}
+	log, err := a.logger()
 	if err != nil {
 		return err
 	}

@@ -51,6 +51,7 @@ housekeeping: with more --writers, add pool_max_conns=N to --database-url.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.benchOutage(cmd, f) },
 	}
 	f.register(cmd)
+	f.logLevel = "error" // that the sink refuses is no news here
 	flags := cmd.Flags()
 	flags.IntVar(&f.rate, "rate", 1_000, "messages per second")
 	flags.IntVar(&f.writers, "writers", 4, "producers that share the rate")

@@ -45,6 +45,7 @@ benchmark that is short, as the wait is not what it measures.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.benchPark(cmd, f) },
 	}
 	f.register(cmd)
+	f.logLevel = "error" // that the sink refuses is no news here
 	flags := cmd.Flags()
 	flags.IntVar(&f.messages, "messages", 100_000, "messages to park; a quarter as many flow")
 	flags.IntVar(&f.keys, "keys", 1_000, "different keys of each topic, 0 for messages without a key")

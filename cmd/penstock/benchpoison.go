@@ -38,6 +38,7 @@ nothing healthy was lost or out of order: exit code 3 otherwise.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.benchPoison(cmd, f) },
 	}
 	f.register(cmd)
+	f.logLevel = "error" // that the sink refuses is no news here
 	flags := cmd.Flags()
 	flags.IntVar(&f.messages, "messages", 150_000, "messages per run")
 	flags.IntVar(&f.keys, "keys", 1_000, "different keys")
