@@ -3,76 +3,117 @@ package sqlite
 import (
 	"context"
 	"database/sql"
-	"errors"
+	"strings"
 	"time"
 
 	"github.com/penstock/penstock"
 )
 
-// DeadLetters implements penstock.Store.
-func (s *Store) DeadLetters(ctx context.Context, name, subscription string, limit int) ([]penstock.DeadLetter, error) {
+// DeadLetters implements penstock.Operator.
+func (s *Store) DeadLetters(ctx context.Context, q penstock.DeadLetterQuery) ([]penstock.DeadLetter, error) {
 	var letters []penstock.DeadLetter
 	err := s.read(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		box, err := findOutbox(ctx, tx, name)
+		sub, err := findSubscription(ctx, tx, q.Outbox, q.Subscription)
 		if err != nil {
 			return err
 		}
-		rows, err := tx.QueryContext(ctx, deadLettersSQL, box.id, subscription, max(limit, 0))
+		rows, err := tx.QueryContext(ctx, strings.ReplaceAll(deadLettersSQL, "{chosen}", chosenSQL), sub.choose(q)...)
 		if err != nil {
 			return err
 		}
 		defer func() { _ = rows.Close() }()
 		var r row
-		var attempt int
+		var past string
 		var at int64
-		var letter penstock.DeadLetter
-		dest := append([]any{&attempt, &letter.Err, &at}, r.dest()...)
+		var held bool
+		dest := append([]any{&past, &at, &held}, r.dest()...)
 		for rows.Next() {
 			if err := rows.Scan(dest...); err != nil {
 				return err
 			}
-			letter.Message = r.message(box.uid, attempt)
-			letter.At = time.UnixMilli(at).UTC()
-			letters = append(letters, letter)
+			h, err := readHistory(past)
+			if err != nil {
+				return err
+			}
+			letters = append(letters, h.letter(r.message(sub.box.uid), at, held))
 		}
 		return rows.Err()
 	})
 	return letters, err
 }
 
-// RetryDeadLetters implements penstock.Store. They stay in their table, marked,
-// until they are settled once more.
-func (s *Store) RetryDeadLetters(ctx context.Context, name, subscription string, seqs ...int64) (int, error) {
-	retried := 0
-	err := s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		retried = 0
-		box, err := findOutbox(ctx, tx, name)
-		if err != nil {
+// RetryDeadLetters implements penstock.Operator: it parks them, each in a line
+// of its own that is due at once. A hold stays until they are delivered.
+func (s *Store) RetryDeadLetters(ctx context.Context, q penstock.DeadLetterQuery) (int, error) {
+	return s.takeDeadLetters(ctx, q, func(ctx context.Context, tx *sql.Tx, subID int64, seqs []int64) error {
+		if _, err := tx.ExecContext(ctx, retryLinesSQL, subID, time.Now().UnixMicro(), array(seqs)); err != nil {
 			return err
 		}
-		var subID, number int64
-		err = tx.QueryRowContext(ctx, `select id, retries from penstock_subscriptions where outbox_id = ? and name = ?`, box.id, subscription).Scan(&subID, &number)
-		if errors.Is(err, sql.ErrNoRows) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		for _, seq := range seqs {
-			done, err := tx.ExecContext(ctx, `update penstock_dead_letters set retry = ?, attempt = attempt + 1 where subscription_id = ? and seq = ? and retry is null`,
-				number+1, subID, seq)
-			if err != nil {
-				return err
-			}
-			n, err := done.RowsAffected()
-			if err != nil {
-				return err
-			}
-			number += n
-			retried += int(n)
-		}
-		_, err = tx.ExecContext(ctx, `update penstock_subscriptions set retries = ? where id = ?`, number, subID)
+		_, err := tx.ExecContext(ctx, retrySQL, subID, array(seqs))
 		return err
 	})
-	return retried, err
+}
+
+// DiscardDeadLetters implements penstock.Operator.
+func (s *Store) DiscardDeadLetters(ctx context.Context, q penstock.DeadLetterQuery) (int, error) {
+	return s.takeDeadLetters(ctx, q, func(ctx context.Context, tx *sql.Tx, subID int64, seqs []int64) error {
+		return release(ctx, tx, subID, seqs, time.Now().UnixMicro())
+	})
+}
+
+// takeDeadLetters deletes the chosen ones, after something was done with them.
+func (s *Store) takeDeadLetters(ctx context.Context, q penstock.DeadLetterQuery, first func(ctx context.Context, tx *sql.Tx, subID int64, seqs []int64) error) (n int, err error) {
+	err = s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		sub, err := findSubscription(ctx, tx, q.Outbox, q.Subscription)
+		if err != nil {
+			return err
+		}
+		seqs, err := readColumn[int64](ctx, tx, chosenSQL, sub.choose(q)...)
+		if n = len(seqs); err != nil || n == 0 {
+			return err
+		}
+		if err := first(ctx, tx, sub.id, seqs); err != nil {
+			return err
+		}
+		_, err = tx.ExecContext(ctx, `delete from penstock_dead_letters where subscription_id = ? and seq in (select value from json_each(?))`, sub.id, array(seqs))
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	return n, nil
+}
+
+// choose makes the parameters of sql/chosen.sql; NULL does not narrow.
+func (sub subscription) choose(q penstock.DeadLetterQuery) []any {
+	p := map[string]any{"seqs": nil, "ids": nil, "key": nil, "topic": nil, "error": nil, "before": nil, "after": nil, "after_seq": nil, "limit": -1}
+	if len(q.Seqs) > 0 {
+		p["seqs"] = array(q.Seqs)
+	}
+	if len(q.IDs) > 0 {
+		p["ids"] = array(q.IDs)
+	}
+	for name, text := range map[string]string{"key": q.Key, "topic": q.Topic, "error": q.Error} {
+		if text != "" {
+			p[name] = text
+		}
+	}
+	if !q.DiedBefore.IsZero() {
+		p["before"] = q.DiedBefore.Add(time.Microsecond - 1).UnixMicro()
+	}
+	if !q.DiedAfter.IsZero() {
+		p["after"] = q.DiedAfter.UnixMicro()
+	}
+	if q.AfterSeq != 0 {
+		p["after_seq"] = q.AfterSeq
+	}
+	if q.Limit > 0 {
+		p["limit"] = q.Limit
+	}
+	p["subscription"], p["uid"] = sub.id, sub.box.uid
+	args := make([]any, 0, len(p))
+	for name, value := range p {
+		args = append(args, sql.Named(name, value))
+	}
+	return args
 }

@@ -63,7 +63,7 @@ func TestDiskFullWhileBurying(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, batches := fetchAll(t, src)
-	batches[0].Verdicts = []penstock.Verdict{{Outcome: penstock.Dead, Err: "refused"}}
+	batches[0].Verdicts = []penstock.Verdict{{Outcome: penstock.Dead, Failures: []penstock.Failure{{Attempt: 1, Err: "refused"}}}}
 	if err := src.Settle(ctx, batches...); !errors.Is(err, sqlite.ErrFull) {
 		t.Fatalf("Settle: %v", err)
 	}

@@ -124,7 +124,7 @@ func TestTable(t *testing.T) {
 		}
 		if got, batches := fetchAll(t, src); len(got) != 1 || string(got[0].Payload) != name {
 			t.Errorf("%q: got %v", name, got)
-		} else if err := src.Settle(ctx, penstock.Settled{Batch: batches[0].Batch, Verdicts: []penstock.Verdict{{Outcome: penstock.Dead, Err: "no"}}}); err != nil {
+		} else if err := src.Settle(ctx, penstock.Settled{Batch: batches[0].Batch, Verdicts: []penstock.Verdict{{Outcome: penstock.Dead, Failures: []penstock.Failure{{Attempt: 1, Err: "no"}}}}}); err != nil {
 			t.Errorf("%q: %v", name, err)
 		}
 		if err := s.Maintain(ctx, name); err != nil {

@@ -9,10 +9,10 @@ import (
 )
 
 // Maintain implements penstock.Store: it deletes what every subscription has
-// settled, by range of seq and in chunks that hold the write lock for some
-// milliseconds, and gives free pages back to the file system where the file
-// was made with auto_vacuum=incremental, as Migrate makes it. Without a
-// subscription nothing is settled.
+// settled and nobody retains or replays, by range of seq and in chunks that hold
+// the write lock for some milliseconds, and gives free pages back to the file
+// system where the file was made with auto_vacuum=incremental, as Migrate makes
+// it. Without a subscription nothing is settled.
 func (s *Store) Maintain(ctx context.Context, name string) error {
 	var box outbox
 	var first, low int64
@@ -23,7 +23,15 @@ func (s *Store) Maintain(ctx context.Context, name string) error {
 		if first, _, err = box.extent(ctx, tx); err != nil {
 			return err
 		}
-		return tx.QueryRowContext(ctx, `select coalesce(min(position), 0) from penstock_subscriptions where outbox_id = ?`, box.id).Scan(&low)
+		var replayed int64
+		if err := tx.QueryRowContext(ctx, settledSQL, box.id).Scan(&low, &replayed); err != nil {
+			return err
+		}
+		if low, err = s.retained(ctx, tx, box, first, low); err != nil {
+			return err
+		}
+		low = min(low, replayed)
+		return nil
 	})
 	if err != nil {
 		return err
@@ -49,7 +57,8 @@ func (s *Store) reclaim(ctx context.Context, box outbox, first, low int64) error
 		last := min(first+n-1, low)
 		err := s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
 			began := time.Now()
-			_, err := tx.ExecContext(ctx, on(Table(box.name), reclaimSQL), last, box.id)
+			_, err := tx.ExecContext(ctx, on(Table(box.name), reclaimSQL), sql.Named("last", last), sql.Named("outbox", box.id),
+				sql.Named("age", int64(box.retention.Age)), sql.Named("bytes", box.retention.Bytes))
 			took = time.Since(began)
 			return err
 		})

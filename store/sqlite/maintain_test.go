@@ -119,7 +119,7 @@ func TestStatusOfALargeBacklog(t *testing.T) {
 	if sub := check(5_900, 24_000); sub.Rate < 200 || sub.Rate > 400 {
 		t.Errorf("rate is %f, want a little less than 400", sub.Rate)
 	}
-	mustExec(t, app, `update penstock_subscriptions set rate_at = ?`, time.Now().Add(-time.Minute).UnixMilli())
+	mustExec(t, app, `update penstock_subscriptions set rate_at = ?`, time.Now().Add(-time.Minute).UnixMicro())
 	if sub := check(5_900, 24_000); math.Abs(sub.Rate-400/math.E) > 30 {
 		t.Errorf("a minute later the rate is %f, want about %f", sub.Rate, 400/math.E)
 	}

@@ -52,7 +52,7 @@ func (s *Store) CreateOutbox(ctx context.Context, name string) error {
 			return err
 		}
 		if _, err := tx.ExecContext(ctx, `insert into penstock_outboxes (name, uid, created_at) values (?, ?, ?)`,
-			name, hex.EncodeToString(uid), time.Now().UnixMilli()); err != nil {
+			name, hex.EncodeToString(uid), time.Now().UnixMicro()); err != nil {
 			return err
 		}
 		_, err := tx.ExecContext(ctx, on(Table(name), createOutboxSQL))
@@ -67,14 +67,17 @@ func (s *Store) DropOutbox(ctx context.Context, name string) error {
 		if err != nil {
 			return err
 		}
-		for _, statement := range []string{
-			`delete from penstock_dead_letters where subscription_id in (select id from penstock_subscriptions where outbox_id = ?)`,
-			`delete from penstock_subscriptions where outbox_id = ?`,
-			`delete from penstock_outboxes where id = ?`,
-		} {
-			if _, err := tx.ExecContext(ctx, statement, box.id); err != nil {
+		ids, err := readColumn[int64](ctx, tx, `select id from penstock_subscriptions where outbox_id = ?`, box.id)
+		if err != nil {
+			return err
+		}
+		for _, id := range ids {
+			if err := (subscription{box, id}).drop(ctx, tx); err != nil {
 				return err
 			}
+		}
+		if _, err := tx.ExecContext(ctx, `delete from penstock_outboxes where id = ?`, box.id); err != nil {
+			return err
 		}
 		_, err = tx.ExecContext(ctx, on(Table(name), `drop table {table}`))
 		return err
@@ -83,9 +86,10 @@ func (s *Store) DropOutbox(ctx context.Context, name string) error {
 
 // outbox is one row of penstock_outboxes.
 type outbox struct {
-	id   int64
-	name string
-	uid  string
+	id        int64
+	name      string
+	uid       string
+	retention penstock.Retention
 }
 
 // querier is a transaction or a pool.
@@ -95,7 +99,8 @@ type querier interface {
 
 func findOutbox(ctx context.Context, q querier, name string) (outbox, error) {
 	box := outbox{name: name}
-	err := q.QueryRowContext(ctx, `select id, uid from penstock_outboxes where name = ?`, name).Scan(&box.id, &box.uid)
+	err := q.QueryRowContext(ctx, `select id, uid, retention_age, retention_bytes from penstock_outboxes where name = ?`, name).
+		Scan(&box.id, &box.uid, &box.retention.Age, &box.retention.Bytes)
 	if errors.Is(err, sql.ErrNoRows) {
 		return box, noOutbox(name)
 	}

@@ -13,14 +13,24 @@ import (
 type page struct {
 	limit penstock.Limit
 	uid   string
+	from  origin
 	msgs  []penstock.Message
+	lines []penstock.Line // nil: all are in line
 	bytes int
 	// full: there was a message that did not fit.
 	full bool
-	// end and retried are the positions behind what was added.
-	end, retried int64
-	// again counts the leading messages that are dead letters sent back.
-	again int
+	// end is the position behind the messages, in the log or in the replay.
+	end    int64
+	replay int64
+	parked []place // of each message, if they are from the park
+}
+
+func newPage(uid string, limit penstock.Limit, size int) *page {
+	p := &page{limit: limit, uid: uid}
+	if limit.Messages > 0 {
+		p.msgs = make([]penstock.Message, 0, min(limit.Messages, 2*size+16))
+	}
+	return p
 }
 
 // room is how many rows to ask for: one more than fit, to learn whether there
@@ -39,7 +49,15 @@ func (p *page) add(m *penstock.Message) bool {
 	return true
 }
 
-// readLog reads the rows of sql/fetch.sql.
+// mark notes how the i-th message stands to others of its key.
+func (p *page) mark(i int, how penstock.Line) {
+	for len(p.lines) < len(p.msgs) {
+		p.lines = append(p.lines, penstock.InLine)
+	}
+	p.lines[i] = how
+}
+
+// readLog reads the rows of an outbox's table.
 func (p *page) readLog(rows *sql.Rows) error {
 	defer func() { _ = rows.Close() }()
 	var r row
@@ -48,41 +66,19 @@ func (p *page) readLog(rows *sql.Rows) error {
 		if err := rows.Scan(dest...); err != nil {
 			return err
 		}
-		m := r.message(p.uid, 1)
+		m := r.message(p.uid)
 		if !p.add(&m) {
 			break
 		}
-		p.end = m.Seq
-	}
-	return rows.Err()
-}
-
-// readRetries reads the rows of sql/fetch_retries.sql.
-func (p *page) readRetries(rows *sql.Rows) error {
-	defer func() { _ = rows.Close() }()
-	var r row
-	var retry int64
-	var attempt int
-	dest := append([]any{&retry, &attempt}, r.dest()...)
-	for rows.Next() {
-		if err := rows.Scan(dest...); err != nil {
-			return err
-		}
-		m := r.message(p.uid, attempt)
-		if !p.add(&m) {
-			break
-		}
-		p.retried = retry
-		p.again++
 	}
 	return rows.Err()
 }
 
 // batch is what Settle needs to know about the page.
 func (p *page) batch(number uint64) *openBatch {
-	b := &openBatch{number: number, end: p.end, count: len(p.msgs), again: p.again, first: p.msgs[0].Seq}
+	b := &openBatch{number: number, from: p.from, end: p.end, replay: p.replay, parked: p.parked, count: len(p.msgs), first: p.msgs[0].Seq}
 	for i := range p.msgs {
-		if p.msgs[i].Seq != b.first+int64(i) { // gaps, or dead letters sent back
+		if p.msgs[i].Seq != b.first+int64(i) { // gaps, or other lines
 			b.seqs = make([]int64, len(p.msgs))
 			for i := range p.msgs {
 				b.seqs[i] = p.msgs[i].Seq
@@ -120,8 +116,8 @@ func (p *payload) Scan(src any) error {
 	return nil
 }
 
-// message makes the message; uid begins the derived ids of its outbox.
-func (r *row) message(uid string, attempt int) penstock.Message {
+// message makes the message, on its first attempt; uid begins the derived ids of its outbox.
+func (r *row) message(uid string) penstock.Message {
 	m := penstock.Message{
 		ID:        r.id,
 		Seq:       r.seq,
@@ -130,7 +126,7 @@ func (r *row) message(uid string, attempt int) penstock.Message {
 		Headers:   headers(r.headers),
 		Payload:   r.payload,
 		CreatedAt: time.UnixMilli(r.createdAt).UTC(),
-		Attempt:   attempt,
+		Attempt:   1,
 	}
 	if m.Payload == nil {
 		m.Payload = []byte{}

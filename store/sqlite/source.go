@@ -19,18 +19,22 @@ type source struct {
 	req   penstock.Subscribe
 	subID int64 // 0 when ephemeral
 	epoch int64
-	look  *sql.Stmt // at the subscription's row; nil when ephemeral
-	fetch *sql.Stmt
+	statements
 
 	fetching sync.Mutex // one Fetch at a time
-	next     int64      // the position to read on from
-	retried  int64      // the last retry number handed out
-	number   uint64     // of the last batch
+	next     int64      // the position in the log to read on from
+	replay   replay     // that is being read
+	lent     lent       // lines that were handed out
+	turn     origin     // of the last batch
 	size     int        // messages in the last batch, a guess for the next
 
 	settling sync.Mutex // one Settle at a time
 	mu       sync.Mutex
+	number   uint64       // of the last batch
 	open     []*openBatch // in order; the leading one is not settled
+	returned []int64      // lines that were settled since the last Fetch
+	changed  int64        // since when lines may have become due, 0 if none has
+	spent    int64        // a replay of which nothing was left to read
 	ended    error        // why there is nothing more to come
 	closed   bool
 }
@@ -60,15 +64,36 @@ func (s *Store) Subscribe(ctx context.Context, req penstock.Subscribe) (penstock
 	return src, nil
 }
 
-// prepare parses what every Fetch runs.
+// statements are what every Fetch runs, parsed once.
+type statements struct {
+	look, log, waiting, behind, due, rest, again *sql.Stmt
+}
+
 func (s *source) prepare(ctx context.Context) (err error) {
+	table := Table(s.box.name)
+	texts := map[**sql.Stmt]string{&s.log: fetchSQL}
 	if s.subID != 0 {
-		if s.look, err = s.store.readers.PrepareContext(ctx, `select epoch, retries from penstock_subscriptions where id = ?`); err != nil {
+		texts[&s.look] = lookSQL
+		texts[&s.waiting] = `select exists (select 1 from {table} where seq > ?)`
+		texts[&s.behind] = behindSQL
+		texts[&s.due] = dueLinesSQL
+		texts[&s.rest] = restOfLineSQL
+		texts[&s.again] = unparked(fetchReplaySQL)
+	}
+	for to, text := range texts {
+		if *to, err = s.store.readers.PrepareContext(ctx, on(table, text)); err != nil {
 			return err
 		}
 	}
-	s.fetch, err = s.store.readers.PrepareContext(ctx, on(Table(s.box.name), fetchSQL))
-	return err
+	return nil
+}
+
+func (s *statements) close() {
+	for _, statement := range []*sql.Stmt{s.look, s.log, s.waiting, s.behind, s.due, s.rest, s.again} {
+		if statement != nil {
+			_ = statement.Close()
+		}
+	}
 }
 
 // watch finds where an ephemeral reader begins.
@@ -97,7 +122,7 @@ func (s *source) attach(ctx context.Context, tx *sql.Tx) (err error) {
 	var until int64
 	err = tx.QueryRowContext(ctx, `select id, position, holder, epoch, lease_until from penstock_subscriptions where outbox_id = ? and name = ?`,
 		s.box.id, s.req.Subscription).Scan(&s.subID, &s.next, &holder, &s.epoch, &until)
-	now := time.Now().UnixMilli()
+	now := time.Now()
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		if s.next, err = s.start(ctx, tx); err != nil {
@@ -113,77 +138,13 @@ func (s *source) attach(ctx context.Context, tx *sql.Tx) (err error) {
 		}
 	case err != nil:
 		return err
-	case now < until:
-		return &penstock.HeldError{Subscription: s.req.Subscription, Holder: holder, Until: time.UnixMilli(until)}
+	case now.UnixMicro() < until:
+		return &penstock.HeldError{Subscription: s.req.Subscription, Holder: holder, Until: time.UnixMicro(until)}
 	}
 	s.epoch++ // from here on the previous holder is fenced
-	_, err = tx.ExecContext(ctx, `update penstock_subscriptions set holder = ?, epoch = ?, lease_until = ? where id = ?`,
-		s.req.Holder, s.epoch, now+s.req.Lease.Milliseconds(), s.subID)
+	_, err = tx.ExecContext(ctx, `update penstock_subscriptions set holder = ?, holder_since = ?, epoch = ?, batch = 0, lease_until = ? where id = ?`,
+		s.req.Holder, now.UnixMicro(), s.epoch, now.Add(s.req.Lease).UnixMicro(), s.subID)
 	return err
-}
-
-// Fetch implements penstock.Source.
-func (s *source) Fetch(ctx context.Context, limit penstock.Limit) (penstock.Batch, error) {
-	if err := s.usable(ctx); err != nil {
-		return penstock.Batch{}, err
-	}
-	s.fetching.Lock()
-	defer s.fetching.Unlock()
-	// Not cancelled half way: a page takes milliseconds, and watching a context
-	// costs a fifth of the throughput.
-	ctx = context.WithoutCancel(ctx)
-	p := page{limit: limit, uid: s.box.uid, end: s.next, retried: s.retried}
-	if limit.Messages > 0 {
-		p.msgs = make([]penstock.Message, 0, min(limit.Messages, 2*s.size+16))
-	}
-	if s.subID != 0 {
-		if err := s.readRetries(ctx, &p); err != nil {
-			return penstock.Batch{}, s.failed(err)
-		}
-	}
-	if !p.full {
-		rows, err := s.fetch.QueryContext(ctx, s.next, p.room())
-		if err != nil {
-			return penstock.Batch{}, s.failed(err)
-		}
-		if err := p.readLog(rows); err != nil {
-			return penstock.Batch{}, s.failed(err)
-		}
-	}
-	s.size = len(p.msgs)
-	if len(p.msgs) == 0 {
-		return penstock.Batch{}, nil
-	}
-	s.number++
-	if s.subID != 0 {
-		s.mu.Lock()
-		s.open = append(s.open, p.batch(s.number))
-		s.mu.Unlock()
-	}
-	s.next, s.retried = p.end, p.retried
-	return penstock.Batch{Messages: p.msgs, Number: s.number, More: p.full}, nil
-}
-
-// readRetries looks at the subscription's row, which also tells a reader that
-// was fenced before it sends more, and reads the dead letters sent back.
-func (s *source) readRetries(ctx context.Context, p *page) error {
-	var epoch, retries int64
-	err := s.look.QueryRowContext(ctx, s.subID).Scan(&epoch, &retries)
-	switch {
-	case errors.Is(err, sql.ErrNoRows):
-		return s.end(noOutbox(s.box.name))
-	case err != nil:
-		return err
-	case epoch != s.epoch:
-		return s.end(s.fenced())
-	case retries <= s.retried:
-		return nil
-	}
-	rows, err := s.store.readers.QueryContext(ctx, fetchRetriesSQL, s.subID, s.retried, p.room())
-	if err != nil {
-		return err
-	}
-	return p.readRetries(rows)
 }
 
 // Renew implements penstock.Source.
@@ -193,11 +154,14 @@ func (s *source) Renew(ctx context.Context) error {
 	}
 	return s.store.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		done, err := tx.ExecContext(ctx, `update penstock_subscriptions set lease_until = ? where id = ? and epoch = ?`,
-			time.Now().Add(s.req.Lease).UnixMilli(), s.subID, s.epoch)
+			time.Now().Add(s.req.Lease).UnixMicro(), s.subID, s.epoch)
 		if err != nil {
 			return err
 		}
-		return s.mine(ctx, tx, done)
+		if err := s.mine(ctx, tx, done); err != nil {
+			return err
+		}
+		return s.endReplay(ctx, tx)
 	})
 }
 
@@ -209,9 +173,23 @@ func (s *source) mine(ctx context.Context, tx *sql.Tx, done sql.Result) error {
 	var epoch int64
 	err := tx.QueryRowContext(ctx, `select epoch from penstock_subscriptions where id = ?`, s.subID).Scan(&epoch)
 	if errors.Is(err, sql.ErrNoRows) {
-		return s.end(noOutbox(s.box.name))
+		return s.gone(ctx, tx)
 	}
 	if err != nil {
+		return err
+	}
+	return s.end(s.fenced())
+}
+
+// gone tells why the subscription's row is not there: it was dropped, or its
+// outbox was.
+func (s *source) gone(ctx context.Context, q querier) error {
+	var found int
+	err := q.QueryRowContext(ctx, `select 1 from penstock_outboxes where id = ?`, s.box.id).Scan(&found)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return s.end(noOutbox(s.box.name))
+	case err != nil:
 		return err
 	}
 	return s.end(s.fenced())
@@ -265,11 +243,7 @@ func (s *source) Close(ctx context.Context) error {
 	if closed {
 		return nil
 	}
-	for _, statement := range []*sql.Stmt{s.look, s.fetch} {
-		if statement != nil {
-			_ = statement.Close()
-		}
-	}
+	s.statements.close()
 	if s.subID == 0 {
 		return nil
 	}

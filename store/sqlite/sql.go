@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"embed"
+	"encoding/json"
 	"strings"
 )
 
@@ -10,22 +11,70 @@ import (
 var (
 	//go:embed sql/create_outbox.sql
 	createOutboxSQL string
+
+	//go:embed sql/look.sql
+	lookSQL string
 	//go:embed sql/fetch.sql
 	fetchSQL string
-	//go:embed sql/fetch_retries.sql
-	fetchRetriesSQL string
-	//go:embed sql/bury.sql
-	burySQL string
-	//go:embed sql/bury_again.sql
-	buryAgainSQL string
+	//go:embed sql/behind.sql
+	behindSQL string
+	//go:embed sql/due_lines.sql
+	dueLinesSQL string
+	//go:embed sql/rest_of_line.sql
+	restOfLineSQL string
+	//go:embed sql/fetch_replay.sql
+	fetchReplaySQL string
+	//go:embed sql/count_replay.sql
+	countReplaySQL string
+	//go:embed sql/unparked.sql
+	unparkedSQL string
+
 	//go:embed sql/settle.sql
 	settleSQL string
+	//go:embed sql/park_lines.sql
+	parkLinesSQL string
+	//go:embed sql/park.sql
+	parkSQL string
+	//go:embed sql/bury.sql
+	burySQL string
+	//go:embed sql/bury_parked.sql
+	buryParkedSQL string
+	//go:embed sql/refuse_parked.sql
+	refuseParkedSQL string
+	//go:embed sql/advance_lines.sql
+	advanceLinesSQL string
+	//go:embed sql/delay_lines.sql
+	delayLinesSQL string
+	//go:embed sql/end_lines.sql
+	endLinesSQL string
+	//go:embed sql/hold.sql
+	holdSQL string
+	//go:embed sql/hold_lines.sql
+	holdLinesSQL string
+	//go:embed sql/held_lines.sql
+	heldLinesSQL string
+	//go:embed sql/release.sql
+	releaseSQL string
+
+	//go:embed sql/chosen.sql
+	chosenSQL string
+	//go:embed sql/dead_letters.sql
+	deadLettersSQL string
+	//go:embed sql/retry_lines.sql
+	retryLinesSQL string
+	//go:embed sql/retry.sql
+	retrySQL string
+	//go:embed sql/parked_keys.sql
+	parkedKeysSQL string
+	//go:embed sql/drop_subscription.sql
+	dropSubscriptionSQL string
+
+	//go:embed sql/settled.sql
+	settledSQL string
 	//go:embed sql/reclaim.sql
 	reclaimSQL string
 	//go:embed sql/status.sql
 	statusSQL string
-	//go:embed sql/dead_letters.sql
-	deadLettersSQL string
 
 	//go:embed migrations/*.sql
 	migrations embed.FS
@@ -34,4 +83,11 @@ var (
 // on puts the table of an outbox into a statement.
 func on(table, statement string) string {
 	return strings.ReplaceAll(statement, "{table}", table)
+}
+
+// array makes a parameter of many values: statements take it apart with
+// json_each, so that one statement settles a whole batch.
+func array[T any](values []T) string {
+	b, _ := json.Marshal(values) // of numbers, strings and histories: cannot fail
+	return string(b)
 }

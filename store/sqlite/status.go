@@ -11,8 +11,8 @@ import (
 
 // Status implements penstock.Store.
 //
-// Bytes is what the outbox's table takes in the file, all its pages; dead
-// letters are not in it. Finding it out reads the outbox, about 0.5 s for a
+// Bytes is what the outbox's table takes in the file, all its pages; parked
+// messages and dead letters are not in it. Finding it out reads the outbox, about 0.5 s for a
 // gigabyte, so of a large one the last answer is given again for a while. A
 // backlog beyond some thousands is the distance between two seqs, in which
 // messages that the application deleted itself are counted too.
@@ -24,7 +24,7 @@ func (s *Store) Status(ctx context.Context) ([]penstock.OutboxStatus, error) {
 			return err
 		}
 		for _, box := range boxes {
-			st := penstock.OutboxStatus{Outbox: box.name, Subscriptions: []penstock.SubscriptionStatus{}}
+			st := penstock.OutboxStatus{Outbox: box.name, Retention: box.retention, Subscriptions: []penstock.SubscriptionStatus{}}
 			if st.Bytes, err = s.size(ctx, tx, box); err != nil {
 				return err
 			}
@@ -39,7 +39,7 @@ func (s *Store) Status(ctx context.Context) ([]penstock.OutboxStatus, error) {
 }
 
 func listOutboxes(ctx context.Context, tx *sql.Tx) ([]outbox, error) {
-	rows, err := tx.QueryContext(ctx, `select id, name, uid from penstock_outboxes order by name`)
+	rows, err := tx.QueryContext(ctx, `select id, name, uid, retention_age, retention_bytes from penstock_outboxes order by name`)
 	if err != nil {
 		return nil, err
 	}
@@ -47,7 +47,7 @@ func listOutboxes(ctx context.Context, tx *sql.Tx) ([]outbox, error) {
 	var boxes []outbox
 	for rows.Next() {
 		var box outbox
-		if err := rows.Scan(&box.id, &box.name, &box.uid); err != nil {
+		if err := rows.Scan(&box.id, &box.name, &box.uid, &box.retention.Age, &box.retention.Bytes); err != nil {
 			return nil, err
 		}
 		boxes = append(boxes, box)
@@ -100,28 +100,24 @@ func (o outbox) subscriptions(ctx context.Context, tx *sql.Tx) ([]penstock.Subsc
 	now := time.Now()
 	for rows.Next() {
 		var st penstock.SubscriptionStatus
-		var id, position, rateAt, leaseUntil, oldestRetry int64
-		var retries int64
+		var id, position, rateAt, since, until int64
 		var rate float64
-		if err := rows.Scan(&id, &st.Subscription, &position, &st.Settled, &rate, &rateAt, &st.Holder, &st.Epoch, &leaseUntil,
-			&st.DeadLetters, &retries, &oldestRetry); err != nil {
+		if err := rows.Scan(&id, &st.Subscription, &position, &st.Settled, &rate, &rateAt, &st.Holder, &since, &st.Epoch, &until,
+			&st.DeadLetters, &st.Parked, &st.ParkedKeys, &st.HeldKeys, &st.Replaying); err != nil {
 			return nil, err
 		}
 		st.Rate = decayed(rate, rateAt, now)
-		if now.UnixMilli() < leaseUntil {
-			st.LeaseUntil = time.UnixMilli(leaseUntil).UTC()
+		if now.UnixMicro() < until {
+			st.HolderSince, st.LeaseUntil = fromMicros(since), fromMicros(until)
 		} else {
 			st.Holder = ""
 		}
-		waiting, oldest, err := o.backlog(ctx, tx, max(position, first-1), last)
-		if err != nil {
+		var oldest int64
+		if st.Backlog, oldest, err = o.backlog(ctx, tx, max(position, first-1), last); err != nil {
 			return nil, err
 		}
-		st.Backlog = waiting + retries
-		for _, at := range []int64{oldest, oldestRetry} {
-			if at != 0 {
-				st.OldestAge = max(st.OldestAge, now.Sub(time.UnixMilli(at)))
-			}
+		if oldest != 0 {
+			st.OldestAge = max(now.Sub(time.UnixMilli(oldest)), 0)
 		}
 		all = append(all, st)
 	}

@@ -39,8 +39,9 @@ type Store struct {
 	closed   atomic.Bool
 	migrated atomic.Bool // seen to be so once
 
-	mu    sync.Mutex
-	sizes map[string]measurement // by outbox, see size
+	mu      sync.Mutex
+	sizes   map[string]measurement // by outbox, see size
+	ledgers map[string]ledger      // by outbox, see beyond
 }
 
 var _ penstock.Store = (*Store)(nil)
@@ -56,7 +57,7 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 	if o.BusyTimeout <= 0 {
 		o.BusyTimeout = 5 * time.Second
 	}
-	s := &Store{path: file, busy: o.BusyTimeout, sizes: map[string]measurement{}}
+	s := &Store{path: file, busy: o.BusyTimeout, sizes: map[string]measurement{}, ledgers: map[string]ledger{}}
 	if s.writer, err = s.open(append(o.pragmas, "busy_timeout(0)", "journal_mode(wal)", "synchronous(full)", "journal_size_limit(67108864)")); err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
 -- The cursor moves; the epoch is checked by the same statement that writes.
 update penstock_subscriptions
-   set position = ?, settled = settled + ?, rate = ?, rate_at = ?
+   set position = ?, batch = ?, settled = settled + ?, rate = ?, rate_at = ?
  where id = ? and epoch = ?

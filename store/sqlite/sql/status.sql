@@ -1,7 +1,9 @@
-select s.id, s.name, s.position, s.settled, s.rate, s.rate_at, s.holder, s.epoch, s.lease_until,
-       (select count(*) from penstock_dead_letters d where d.subscription_id = s.id and d.retry is null),
-       (select count(*) from penstock_dead_letters d where d.subscription_id = s.id and d.retry is not null),
-       (select coalesce(min(d.created_at), 0) from penstock_dead_letters d where d.subscription_id = s.id and d.retry is not null)
+select s.id, s.name, s.position, s.settled, s.rate, s.rate_at, s.holder, s.holder_since, s.epoch, s.lease_until,
+       (select count(*) from penstock_dead_letters d where d.subscription_id = s.id),
+       (select count(*) from penstock_lines l join penstock_parked p on p.line_id = l.id where l.subscription_id = s.id),
+       (select count(*) from penstock_lines l where l.subscription_id = s.id),
+       (select count(*) from penstock_lines l where l.subscription_id = s.id and l.due is null),
+       exists (select 1 from penstock_replays r where r.subscription_id = s.id)
   from penstock_subscriptions s
  where s.outbox_id = ?
  order by s.name

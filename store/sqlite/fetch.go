@@ -1,0 +1,152 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+
+	"github.com/penstock/penstock"
+)
+
+// origin is where the messages of a batch are from. They take turns, so that
+// neither a replay nor a thousand parked keys keep new messages waiting.
+type origin uint8
+
+const (
+	fromLog origin = iota
+	fromPark
+	fromReplay
+	origins
+)
+
+// sight is what a Fetch sees before it reads.
+type sight struct {
+	parked bool  // there are lines
+	replay int64 // the first one that is not read yet, 0 without any
+}
+
+// Fetch implements penstock.Source.
+func (s *source) Fetch(ctx context.Context, limit penstock.Limit) (penstock.Batch, error) {
+	if err := s.usable(ctx); err != nil {
+		return penstock.Batch{}, err
+	}
+	s.fetching.Lock()
+	defer s.fetching.Unlock()
+	// Not cancelled half way: a page takes milliseconds, and watching a context
+	// costs a fifth of the throughput.
+	ctx = context.WithoutCancel(ctx)
+	p, more, err := s.read(ctx, limit)
+	if err != nil {
+		return penstock.Batch{}, s.failed(err)
+	}
+	s.size = len(p.msgs)
+	if len(p.msgs) == 0 {
+		return penstock.Batch{}, nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.number++
+	if s.subID != 0 {
+		s.open = append(s.open, p.batch(s.number))
+	}
+	return penstock.Batch{Messages: p.msgs, Lines: p.lines, Number: s.number, More: more}, nil
+}
+
+// read fills a page from whoever's turn it is and has something.
+func (s *source) read(ctx context.Context, limit penstock.Limit) (p *page, more bool, err error) {
+	p = newPage(s.box.uid, limit, s.size)
+	if s.subID == 0 {
+		err = s.readLog(ctx, p, sight{})
+		return p, p.full, err
+	}
+	at, err := s.lookAround(ctx)
+	if err != nil {
+		return p, false, err
+	}
+	for range origins {
+		s.turn = (s.turn + 1) % origins
+		switch s.turn {
+		case fromLog:
+			err = s.readLog(ctx, p, at)
+		case fromPark:
+			err = s.readParked(ctx, p, at)
+		case fromReplay:
+			err = s.readReplay(ctx, p, at)
+		}
+		if err != nil || len(p.msgs) > 0 {
+			break
+		}
+	}
+	more = p.full || at.replay != 0 && s.turn != fromReplay
+	if err == nil && !more && s.turn != fromLog {
+		err = s.waiting.QueryRowContext(ctx, s.next).Scan(&more)
+	}
+	return p, more, err
+}
+
+// lookAround looks at the subscription's row, which also tells a reader that was
+// fenced before it sends more.
+//
+// It comes before all other statements of the Fetch, and each of them sees what
+// is committed when it runs: a key that was parked when the Fetch began is found
+// so, unless it was released meanwhile.
+func (s *source) lookAround(ctx context.Context) (at sight, err error) {
+	var epoch int64
+	err = s.look.QueryRowContext(ctx, s.subID, s.replay.id).Scan(&epoch, &at.parked, &at.replay)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return at, s.gone(ctx, s.store.readers)
+	case err == nil && epoch != s.epoch:
+		return at, s.end(s.fenced())
+	}
+	if err == nil && s.replay.unread {
+		at.replay = s.replay.id
+	}
+	return at, err
+}
+
+// readLog reads what is new.
+func (s *source) readLog(ctx context.Context, p *page, at sight) error {
+	rows, err := s.log.QueryContext(ctx, s.next, p.room())
+	if err != nil {
+		return err
+	}
+	if err := p.readLog(rows); err != nil || len(p.msgs) == 0 {
+		return err
+	}
+	if err := s.markBehind(ctx, p, at); err != nil {
+		return err
+	}
+	p.from = fromLog
+	p.end = p.msgs[len(p.msgs)-1].Seq
+	s.next = p.end
+	return nil
+}
+
+// markBehind finds the messages of a page whose keys have lines. The database
+// does the comparing, so nothing here grows with the number of parked keys, and
+// without any it costs nothing.
+func (s *source) markBehind(ctx context.Context, p *page, at sight) error {
+	if !at.parked {
+		return nil
+	}
+	rows, err := s.behind.QueryContext(ctx, p.msgs[0].Seq, p.msgs[len(p.msgs)-1].Seq, s.subID)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = rows.Close() }()
+	i := 0
+	for rows.Next() {
+		var seq int64
+		if err := rows.Scan(&seq); err != nil {
+			return err
+		}
+		for i < len(p.msgs) && p.msgs[i].Seq < seq {
+			i++
+		}
+		if i < len(p.msgs) && p.msgs[i].Seq == seq { // a replay leaves some out
+			p.mark(i, penstock.Behind)
+		}
+	}
+	return rows.Err()
+}

@@ -1,0 +1,66 @@
+package sqlite
+
+import (
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+// history is what became of a message so far: a column of JSON beside it.
+type history struct {
+	// Attempts it has had. More than Failures, of which only the latest are kept.
+	Attempts int                `json:"attempts"`
+	Since    time.Time          `json:"since,omitzero"` // when the first one failed
+	Failures []penstock.Failure `json:"failures,omitempty"`
+}
+
+// readHistory reads the column; "" is a message that was never refused.
+func readHistory(column string) (h history, err error) {
+	if column == "" {
+		return h, nil
+	}
+	err = json.Unmarshal([]byte(column), &h)
+	return h, err
+}
+
+// after is the history once these failures have come to it.
+func (h history) after(failures []penstock.Failure) history {
+	if len(failures) == 0 {
+		return h
+	}
+	if h.Since.IsZero() {
+		h.Since = failures[0].At.UTC()
+	}
+	h.Attempts += len(failures)
+	all := slices.Concat(h.Failures, failures)
+	h.Failures = all[max(0, len(all)-penstock.MaxFailures):]
+	return h
+}
+
+// dead is the history of a message that is given up. It had an attempt even if
+// nobody noted a failure.
+func (h history) dead(failures []penstock.Failure) history {
+	if len(failures) == 0 {
+		h.Attempts++
+	}
+	return h.after(failures)
+}
+
+// refused reports whether an attempt was made.
+func (h *history) refused() bool { return h.Attempts > 0 }
+
+// letter makes a dead letter of m.
+func (h *history) letter(m penstock.Message, at int64, held bool) penstock.DeadLetter {
+	m.Attempt, m.FailedSince = h.Attempts, h.Since
+	return penstock.DeadLetter{Message: m, Failures: h.Failures, At: fromMicros(at), Held: held}
+}
+
+// fromMicros reads a time that was written with UnixMicro; 0 is the zero time.
+func fromMicros(us int64) time.Time {
+	if us == 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(us).UTC()
+}

@@ -1,0 +1,142 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+// Replay implements penstock.Operator. The range stays in the outbox until its
+// last message is settled.
+func (s *Store) Replay(ctx context.Context, r penstock.Replay) (n int64, err error) {
+	for {
+		var sub subscription
+		var first, last int64
+		bounds := replayBounds(r)
+		// Counting reads the range, which may take long: not under the lock.
+		err := s.read(ctx, func(ctx context.Context, tx *sql.Tx) error {
+			if sub, err = findSubscription(ctx, tx, r.Outbox, r.Subscription); err != nil {
+				return err
+			}
+			var position int64
+			if err := tx.QueryRowContext(ctx, `select position from penstock_subscriptions where id = ?`, sub.id).Scan(&position); err != nil {
+				return err
+			}
+			bounds.last = min(bounds.last, position)
+			return tx.QueryRowContext(ctx, on(Table(r.Outbox), unparked(countReplaySQL)), sql.Named("after", bounds.next), sql.Named("last", bounds.last),
+				sql.Named("from", bounds.from), sql.Named("to", bounds.to), sql.Named("subscription", sub.id)).Scan(&n, &first, &last)
+		})
+		if err != nil || n == 0 {
+			return 0, err
+		}
+		kept := false
+		err = s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
+			// Reclaim begins with the lowest: while that is there, all are.
+			if err := tx.QueryRowContext(ctx, on(Table(r.Outbox), `select exists (select 1 from {table} where seq = ?)`), first).Scan(&kept); err != nil || !kept {
+				return err
+			}
+			if now, err := findSubscription(ctx, tx, r.Outbox, r.Subscription); err != nil || now.id != sub.id {
+				kept = false
+				return err
+			}
+			_, err := tx.ExecContext(ctx, `insert into penstock_replays (subscription_id, position, last, created_from, created_to) values (?, ?, ?, ?, ?)`,
+				sub.id, first-1, last, bounds.from, bounds.to)
+			return err
+		})
+		if err != nil || kept {
+			return n, err
+		}
+	}
+}
+
+// replayBounds makes the bounds of a request. Messages are dated in
+// milliseconds.
+func replayBounds(r penstock.Replay) replay {
+	b := replay{next: r.FromSeq - 1, last: math.MaxInt64, from: math.MinInt64, to: math.MaxInt64}
+	if r.ToSeq != 0 {
+		b.last = r.ToSeq
+	}
+	if !r.From.IsZero() {
+		b.from = r.From.Add(time.Millisecond - 1).UnixMilli()
+	}
+	if !r.To.IsZero() {
+		b.to = r.To.Add(time.Millisecond - 1).UnixMilli()
+	}
+	return b
+}
+
+// unparked completes a statement that leaves out what is parked.
+func unparked(statement string) string {
+	return strings.ReplaceAll(statement, "{unparked}", unparkedSQL)
+}
+
+// replay is how far the reading of one has come.
+type replay struct {
+	id         int64
+	next, last int64 // read on behind next
+	from, to   int64 // milliseconds
+	unread     bool
+}
+
+// readReplay reads what is to be delivered again.
+func (s *source) readReplay(ctx context.Context, p *page, at sight) error {
+	if at.replay == 0 {
+		return nil
+	}
+	r := s.replay
+	if r.id != at.replay {
+		r = replay{id: at.replay, unread: true}
+		err := s.store.readers.QueryRowContext(ctx, `select position, last, created_from, created_to from penstock_replays where id = ?`, r.id).
+			Scan(&r.next, &r.last, &r.from, &r.to)
+		if err != nil {
+			return err
+		}
+	}
+	rows, err := s.again.QueryContext(ctx, sql.Named("after", r.next), sql.Named("last", r.last), sql.Named("from", r.from), sql.Named("to", r.to),
+		sql.Named("subscription", s.subID), sql.Named("limit", p.room()))
+	if err != nil {
+		return err
+	}
+	if err := p.readLog(rows); err != nil {
+		return err
+	}
+	r.unread = p.full
+	if n := len(p.msgs); n > 0 {
+		if err := s.markBehind(ctx, p, at); err != nil {
+			return err
+		}
+		r.next = p.msgs[n-1].Seq
+		p.from, p.replay, p.end = fromReplay, r.id, r.next
+		if !r.unread {
+			p.end = math.MaxInt64
+		}
+	} else {
+		s.mu.Lock()
+		s.spent = r.id // for Renew to end once what was read before is settled
+		s.mu.Unlock()
+	}
+	s.replay = r
+	return nil
+}
+
+// endReplay ends a replay whose last messages were gone when they were to be
+// read, so that no batch stands for its end.
+func (s *source) endReplay(ctx context.Context, tx *sql.Tx) error {
+	s.mu.Lock()
+	id := s.spent
+	for _, b := range s.open {
+		if b.replay == id {
+			id = 0
+		}
+	}
+	s.mu.Unlock()
+	if id == 0 {
+		return nil
+	}
+	_, err := tx.ExecContext(ctx, `delete from penstock_replays where id = ?`, id)
+	return err
+}

@@ -1,0 +1,6 @@
+-- Lines whose head is to wait for another attempt. ?1 is a JSON array of
+-- [line, seq, due].
+update penstock_lines
+   set due = r.due
+  from (select json_extract(value, '$[0]') as line, json_extract(value, '$[1]') as seq, json_extract(value, '$[2]') as due from json_each(?1)) r
+ where penstock_lines.id = r.line and head = r.seq and penstock_lines.due is not null

@@ -1,0 +1,9 @@
+-- What was settled before and is to be delivered again. What is parked comes
+-- anyway.
+select t.seq, t.created_at, coalesce(t.id, ''), coalesce(t.key, ''), t.topic, coalesce(t.headers, ''), t.payload
+  from {table} t
+ where t.seq > :after and t.seq <= :last
+   and t.created_at >= :from and t.created_at < :to
+   and {unparked}
+ order by t.seq
+ limit :limit

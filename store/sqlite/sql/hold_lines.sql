@@ -1,0 +1,7 @@
+-- And their lines, which nothing is due in.
+insert into penstock_lines (subscription_id, key, alone, head, due)
+select distinct h.subscription_id, h.key, 0, null, null
+  from json_each(?2) j
+  join penstock_holds h on h.subscription_id = ?1 and h.seq = j.value
+ where true
+    on conflict (subscription_id, key, alone) do update set due = null

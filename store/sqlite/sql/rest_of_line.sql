@@ -1,0 +1,7 @@
+-- What stands in a line behind a message.
+select number, coalesce(history, ''),
+       seq, created_at, coalesce(id, ''), coalesce(key, ''), topic, coalesce(headers, ''), payload
+  from penstock_parked
+ where line_id = ? and seq > ?
+ order by seq
+ limit ?

@@ -1,0 +1,79 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/penstock/penstock"
+)
+
+// subscription is one row of penstock_subscriptions, without what changes.
+type subscription struct {
+	box outbox
+	id  int64
+}
+
+func findSubscription(ctx context.Context, q querier, name, sub string) (subscription, error) {
+	box, err := findOutbox(ctx, q, name)
+	if err != nil {
+		return subscription{}, err
+	}
+	found := subscription{box: box}
+	err = q.QueryRowContext(ctx, `select id from penstock_subscriptions where outbox_id = ? and name = ?`, box.id, sub).Scan(&found.id)
+	if errors.Is(err, sql.ErrNoRows) {
+		return found, penstock.WithHint(fmt.Errorf("subscription %q of outbox %q: %w", sub, name, penstock.ErrNoSubscription),
+			"see its subscriptions with: penstock status; a relay makes one when it reads for the first time")
+	}
+	return found, err
+}
+
+// DropSubscription implements penstock.Operator.
+func (s *Store) DropSubscription(ctx context.Context, outbox, subscription string) error {
+	return s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		sub, err := findSubscription(ctx, tx, outbox, subscription)
+		if err != nil {
+			return err
+		}
+		return sub.drop(ctx, tx)
+	})
+}
+
+func (sub subscription) drop(ctx context.Context, tx *sql.Tx) error {
+	_, err := tx.ExecContext(ctx, dropSubscriptionSQL, sub.id)
+	return err
+}
+
+// ParkedKeys implements penstock.Operator.
+func (s *Store) ParkedKeys(ctx context.Context, outbox, subscription string, limit int) ([]penstock.ParkedKey, error) {
+	var keys []penstock.ParkedKey
+	err := s.read(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		sub, err := findSubscription(ctx, tx, outbox, subscription)
+		if err != nil {
+			return err
+		}
+		rows, err := tx.QueryContext(ctx, parkedKeysSQL, sub.id, max(limit, 0))
+		if err != nil {
+			return err
+		}
+		defer func() { _ = rows.Close() }()
+		for rows.Next() {
+			var k penstock.ParkedKey
+			var due int64
+			var past string
+			if err := rows.Scan(&k.Key, &k.Messages, &k.FirstSeq, &due, &past); err != nil {
+				return err
+			}
+			h, err := readHistory(past)
+			if err != nil {
+				return err
+			}
+			k.Attempt, k.Since, k.Err = h.Attempts, h.Since, penstock.Verdict{Failures: h.Failures}.Err()
+			k.Retry, k.Held = fromMicros(due), due == 0
+			keys = append(keys, k)
+		}
+		return rows.Err()
+	})
+	return keys, err
+}

@@ -1,0 +1,225 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+// settleBatch writes what is more than the cursor: who is parked or dead, and
+// how far a replay has come. Batches are carried out one after another, so a
+// line that one of them empties and another one fills is as if two calls had
+// settled them.
+func (s *source) settleBatch(ctx context.Context, tx *sql.Tx, b *openBatch, rulings []ruling, at time.Time) error {
+	t := settlement{source: s, tx: tx, b: b, at: at.UnixMicro()}
+	if b.from == fromPark {
+		return t.parked(ctx, rulings)
+	}
+	if err := t.fresh(ctx, rulings); err != nil || b.from == fromLog {
+		return err
+	}
+	if _, err := tx.ExecContext(ctx, `update penstock_replays set position = ? where id = ?`, b.end, b.replay); err != nil {
+		return err
+	}
+	_, err := tx.ExecContext(ctx, `delete from penstock_replays where id = ? and position >= last`, b.replay)
+	return err
+}
+
+// settlement is one batch on its way into the database. Messages travel there as
+// numbers: the database copies them from where they are.
+type settlement struct {
+	*source
+	tx *sql.Tx
+	b  *openBatch
+	at int64
+}
+
+// entry is a row of a statement's parameter.
+type entry []any
+
+// fresh carries out verdicts on messages that are in the outbox.
+func (t *settlement) fresh(ctx context.Context, rulings []ruling) error {
+	var park, bury []entry
+	var hold []int64
+	var before map[int64]history
+	if t.b.from == fromReplay && len(rulings) > 0 {
+		// The same message may have died before.
+		var err error
+		if before, err = t.histories(ctx, `select seq, history from penstock_dead_letters where subscription_id = ? and seq in (select value from json_each(?))`,
+			t.subID, t.seqsOf(rulings)); err != nil {
+			return err
+		}
+	}
+	for _, r := range rulings {
+		seq := t.b.seq(r.index)
+		if r.Outcome == penstock.Parked {
+			park = append(park, entry{seq, micros(r.RetryIn), column(history{}.after(r.Failures))})
+			continue
+		}
+		h := history{}.dead(r.Failures)
+		h.Failures = before[seq].after(h.Failures).Failures
+		bury = append(bury, entry{seq, column(h)})
+		if r.Hold {
+			hold = append(hold, seq)
+		}
+	}
+	table := Table(t.box.name)
+	if len(park) > 0 {
+		if _, err := t.tx.ExecContext(ctx, on(table, parkLinesSQL), t.subID, t.at, array(park)); err != nil {
+			return err
+		}
+		if err := t.copied(t.tx.ExecContext(ctx, on(table, parkSQL), t.subID, array(park)))(len(park)); err != nil {
+			return err
+		}
+	}
+	if len(bury) > 0 {
+		if err := t.copied(t.tx.ExecContext(ctx, on(table, burySQL), t.subID, t.at, array(bury)))(len(bury)); err != nil {
+			return err
+		}
+	}
+	return t.hold(ctx, hold)
+}
+
+// parked carries out verdicts on messages that are in lines.
+func (t *settlement) parked(ctx context.Context, rulings []ruling) error {
+	ruled := make(map[int]ruling, len(rulings))
+	var numbers []int64
+	for _, r := range rulings {
+		ruled[r.index] = r
+		numbers = append(numbers, t.b.parked[r.index].number)
+	}
+	before, err := t.histories(ctx, `select number, coalesce(history, '') from penstock_parked where number in (select value from json_each(?))`, array(numbers))
+	if err != nil {
+		return err
+	}
+	var refused, bury, delay []entry
+	var hold, delivered, gone, lines []int64
+	delayed := map[int64]bool{}
+	for i, p := range t.b.parked {
+		seq := t.b.seq(i)
+		lines = append(lines, p.line)
+		r, ok := ruled[i]
+		switch {
+		case !ok:
+			gone = append(gone, p.number)
+			if p.alone {
+				delivered = append(delivered, seq)
+			}
+		case r.Outcome == penstock.Dead:
+			gone = append(gone, p.number)
+			bury = append(bury, entry{p.number, column(before[p.number].dead(r.Failures))})
+			if r.Hold && !p.alone {
+				hold = append(hold, seq)
+			}
+		default:
+			if len(r.Failures) > 0 {
+				refused = append(refused, entry{p.number, column(before[p.number].after(r.Failures))})
+			}
+			if !delayed[p.line] {
+				delayed[p.line] = true
+				delay = append(delay, entry{p.line, seq, t.at + micros(r.RetryIn)})
+			}
+		}
+	}
+	if err := t.exec(ctx, refuseParkedSQL, len(refused), array(refused)); err != nil {
+		return err
+	}
+	if err := t.exec(ctx, buryParkedSQL, len(bury), t.subID, t.at, array(bury)); err != nil {
+		return err
+	}
+	if err := t.exec(ctx, `delete from penstock_parked where number in (select value from json_each(?))`, len(gone), array(gone)); err != nil {
+		return err
+	}
+	if err := t.hold(ctx, hold); err != nil {
+		return err
+	}
+	all := array(lines)
+	if err := t.exec(ctx, advanceLinesSQL, len(lines), t.at, all); err != nil {
+		return err
+	}
+	if err := t.exec(ctx, delayLinesSQL, len(delay), array(delay)); err != nil {
+		return err
+	}
+	if err := t.exec(ctx, endLinesSQL, len(lines), all); err != nil {
+		return err
+	}
+	return release(ctx, t.tx, t.subID, delivered, t.at)
+}
+
+// hold keeps the keys of dead letters waiting.
+func (t *settlement) hold(ctx context.Context, seqs []int64) error {
+	if err := t.exec(ctx, holdSQL, len(seqs), t.subID, array(seqs)); err != nil {
+		return err
+	}
+	return t.exec(ctx, holdLinesSQL, len(seqs), t.subID, array(seqs))
+}
+
+// exec runs a statement on n things, if there are any.
+func (t *settlement) exec(ctx context.Context, query string, n int, args ...any) error {
+	if n == 0 {
+		return nil
+	}
+	_, err := t.tx.ExecContext(ctx, query, args...)
+	return err
+}
+
+// copied checks that a statement found all the messages that it was to copy.
+func (t *settlement) copied(done sql.Result, err error) func(want int) error {
+	return func(want int) error {
+		if err != nil {
+			return err
+		}
+		if n, err := done.RowsAffected(); err != nil || n == int64(want) {
+			return err
+		}
+		return penstock.WithHint(fmt.Errorf("of %d messages that cannot be delivered now some are no longer in %s", want, Table(t.box.name)),
+			"leave deleting from this table to penstock; they are sent again after a restart if they are put back")
+	}
+}
+
+// histories reads what messages have been through, by the query's first column.
+func (t *settlement) histories(ctx context.Context, query string, args ...any) (map[int64]history, error) {
+	rows, err := t.tx.QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }()
+	all := map[int64]history{}
+	for rows.Next() {
+		var id int64
+		var text string
+		if err := rows.Scan(&id, &text); err != nil {
+			return nil, err
+		}
+		if all[id], err = readHistory(text); err != nil {
+			return nil, err
+		}
+	}
+	return all, rows.Err()
+}
+
+func (t *settlement) seqsOf(rulings []ruling) string {
+	seqs := make([]int64, len(rulings))
+	for i, r := range rulings {
+		seqs[i] = t.b.seq(r.index)
+	}
+	return array(seqs)
+}
+
+// column is the value of the history column: nil, so NULL, without one.
+func column(h history) any {
+	if !h.refused() {
+		return nil
+	}
+	b, _ := json.Marshal(h) // cannot fail, but for a year of five digits
+	return json.RawMessage(b)
+}
+
+// micros is a duration in microseconds, rounded up: not before.
+func micros(d time.Duration) int64 {
+	return int64((max(d, 0) + time.Microsecond - 1) / time.Microsecond)
+}
