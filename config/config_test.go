@@ -15,6 +15,7 @@ var update = flag.Bool("update", false, "write what the tests get into testdata 
 var env = map[string]string{
 	"PENSTOCK_DATABASE_URL": "postgres://app:hunter2@db.example/shop",
 	"NATS_PASSWORD":         "hunter2",
+	"DB_PASSWORD":           "hunter2",
 	"SENDERS":               "4",
 	"EMPTY":                 "",
 	"BINARY":                "a\xff",

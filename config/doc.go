@@ -3,6 +3,9 @@
 //
 //	bytes → parse (YAML, limits) → decode (types, ${ENV}, file:) → defaults → validate
 //
+// With the defaults each subscription gets the limits it does not give itself from
+// the top level, and only then are limits checked against each other.
+//
 // The file is read strictly: whatever is not understood is an error that names
 // file, line and column, shows the line and says what to write instead, and all
 // errors of a file are reported at once. Passwords are kept out of every error,

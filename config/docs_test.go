@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/sink/nats"
 	"github.com/penstock/penstock/sink/rabbitmq"
 )
@@ -124,6 +125,9 @@ func rowsOf(path string, v reflect.Value) (rows []referenceRow) {
 			rows = append(rows, rowsOf(p+"[]", value.Index(0))...)
 		case isSink:
 			rows = append(rows, referenceRow{p, "one sink", preset(p, value)})
+			rows = append(rows, rowsOf(p, value)...)
+		case value.Type() == reflect.TypeFor[penstock.Filter]():
+			rows = append(rows, referenceRow{p, "filter", ""})
 			rows = append(rows, rowsOf(p, value)...)
 		case value.Kind() == reflect.Struct && !isScalar(value):
 			rows = append(rows, rowsOf(p, value)...)

@@ -110,11 +110,11 @@ type OnDead relay.OnDead
 // UnmarshalText takes continue and hold.
 func (o *OnDead) UnmarshalText(b []byte) error {
 	switch relay.OnDead(b) {
-	case relay.Continue, relay.Hold:
+	case relay.OnDeadContinue, relay.OnDeadHold:
 		*o = OnDead(b)
 		return nil
 	}
-	return &hintError{*notOneOf(string(b), []string{string(relay.Continue), string(relay.Hold)})}
+	return &hintError{*notOneOf(string(b), []string{string(relay.OnDeadContinue), string(relay.OnDeadHold)})}
 }
 
 // Config is a relay.Config with these limits and nothing else set.

@@ -23,10 +23,10 @@ func TestRelayHasEveryLimit(t *testing.T) {
 			}
 		}
 	}
-	r := Relay{Lease: time.Minute, MaxBatch: 7, OnDead: OnDead(relay.Hold), MaxAge: Age(time.Hour), MaxAttempts: unlimited}
+	r := Relay{Lease: time.Minute, MaxBatch: 7, OnDead: OnDead(relay.OnDeadHold), MaxAge: Age(time.Hour), MaxAttempts: unlimited}
 	r.SetDefaults()
 	rc := r.Config()
-	if rc.Lease != time.Minute || rc.MaxBatch != 7 || rc.Senders == 0 || rc.OnDead != relay.Hold || rc.MaxAge != time.Hour || rc.MaxAttempts >= 0 {
+	if rc.Lease != time.Minute || rc.MaxBatch != 7 || rc.Senders == 0 || rc.OnDead != relay.OnDeadHold || rc.MaxAge != time.Hour || rc.MaxAttempts >= 0 {
 		t.Errorf("%+v", rc)
 	}
 }
