@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 )
@@ -15,11 +16,11 @@ const hands = 3
 // order that the seed decides. What else happens at that moment it does not.
 type director struct {
 	chronicle *chronicle
-	faults    []fault
+	newDeck   func(*rand.Rand) []fault
 	seed      uint64
 
 	mu    sync.Mutex
-	deck  []int
+	deck  []fault
 	deals *rand.Rand
 	busy  map[string]bool // targets
 }
@@ -73,18 +74,12 @@ func (d *director) deal() (fault, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if len(d.deck) == 0 {
-		for i, f := range d.faults {
-			for range f.weight {
-				d.deck = append(d.deck, i)
-			}
-		}
-		d.deals.Shuffle(len(d.deck), func(i, j int) { d.deck[i], d.deck[j] = d.deck[j], d.deck[i] })
+		d.deck = d.newDeck(d.deals)
 	}
-	for i, card := range d.deck {
-		f := d.faults[card]
+	for i, f := range d.deck {
 		if !d.busy[f.target] {
 			d.busy[f.target] = true
-			d.deck = append(d.deck[:i], d.deck[i+1:]...)
+			d.deck = slices.Delete(d.deck, i, i+1)
 			return f, true
 		}
 	}

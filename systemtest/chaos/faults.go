@@ -27,27 +27,38 @@ func between(random *rand.Rand, least, most time.Duration) time.Duration {
 	return least + time.Duration(random.Int64N(int64(most-least)+1))
 }
 
-// faults lists all that the rig can do to itself.
-func (r *rig) faults() []fault {
+// deck is every fault that the rig can do to itself, as often as its weight, with
+// two of the network's for each line.
+func (r *rig) deck(random *rand.Rand) (deck []fault) {
 	all := []fault{
 		r.crash("postgres_crashed", "postgres", routeNames(""), r.postgres),
 		r.crash("rabbitmq_killed", "rabbitmq", routeNames("rabbitmq"), r.rabbit),
 		r.crash("nats_killed", "nats", routeNames("nats"), r.nats),
-		r.trap("commit_cut_before", r.producers, tcpproxy.BeforeRequest, isCommit),
-		r.trap("commit_answer_cut", r.producers, tcpproxy.BeforeAnswer, isCommit),
+		r.trap("commit_cut", 3, r.producers, tcpproxy.BeforeRequest, isCommit),
+		r.trap("commit_answer_cut", 3, r.producers, tcpproxy.BeforeAnswer, isCommit),
 		r.refuseRabbitMQ(), r.refuseNATS(), r.pinSnapshot(), r.holdWriter(),
 	}
-	all = append(all, r.network(r.producers)...)
+	lines := []link{r.producers}
 	for _, p := range r.relays {
+		lines = append(lines, p.links()...)
 		all = append(all, p.killed(), p.paused(), p.stopped(),
-			r.trap("confirm_cut", p.rabbit, tcpproxy.BeforeAnswer, isAMQPPublish),
-			r.trap("confirm_cut", p.nats, tcpproxy.BeforeAnswer, isNATSPublish),
-			r.trap("settle_answer_cut", p.postgres, tcpproxy.BeforeAnswer, somewhere))
-		for _, l := range p.links() {
-			all = append(all, r.network(l)...)
+			r.trap("confirm_cut", 2, p.rabbit, tcpproxy.BeforeAnswer, isAMQPPublish),
+			r.trap("confirm_cut", 2, p.nats, tcpproxy.BeforeAnswer, isNATSPublish),
+			r.trap("database_answer_cut", 1, p.postgres, tcpproxy.BeforeAnswer, anything))
+	}
+	for _, l := range lines {
+		kinds := r.network(l)
+		for _, kind := range random.Perm(len(kinds))[:2] {
+			all = append(all, kinds[kind])
 		}
 	}
-	return all
+	for _, f := range all {
+		for range f.weight {
+			deck = append(deck, f)
+		}
+	}
+	random.Shuffle(len(deck), func(i, j int) { deck[i], deck[j] = deck[j], deck[i] })
+	return deck
 }
 
 // crashable is a server of the test's own.
@@ -119,8 +130,8 @@ func (r *rig) network(l link) []fault {
 }
 
 // trap cuts a line between a request and its answer.
-func (r *rig) trap(name string, l link, at tcpproxy.Moment, matches func(said []byte) bool) fault {
-	return fault{name, l.name, l.routes, 1, func(ctx context.Context, random *rand.Rand) (bool, error) {
+func (r *rig) trap(name string, weight int, l link, at tcpproxy.Moment, matches func(said []byte) bool) fault {
+	return fault{name, l.name, l.routes, weight, func(ctx context.Context, random *rand.Rand) (bool, error) {
 		skip := random.IntN(20)
 		sprung := l.proxy.Trap(at, func(said []byte) bool {
 			if !matches(said) {
@@ -149,7 +160,7 @@ func isAMQPPublish(said []byte) bool { return bytes.Contains(said, []byte{0, 60,
 
 func isNATSPublish(said []byte) bool { return bytes.Contains(said, []byte("HPUB ")) }
 
-func somewhere([]byte) bool { return true }
+func anything([]byte) bool { return true }
 
 // refuseRabbitMQ takes the way to the queue away from some messages.
 func (r *rig) refuseRabbitMQ() fault {
@@ -184,7 +195,7 @@ func (r *rig) holdWriter() fault {
 }
 
 func (r *rig) transaction(name string, options pgx.TxOptions, statement string) fault {
-	return fault{name, name, nil, 1, func(ctx context.Context, random *rand.Rand) (happened bool, err error) {
+	return fault{name, name, nil, 2, func(ctx context.Context, random *rand.Rand) (happened bool, err error) {
 		err = r.withPostgres(ctx, func(conn *pgx.Conn) error {
 			tx, err := conn.BeginTx(ctx, options)
 			if err != nil {

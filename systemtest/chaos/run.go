@@ -84,7 +84,7 @@ func (c *chaos) storm(ctx context.Context) error {
 	all.Go(func() { c.report(ctx) })
 	var writing sync.WaitGroup
 	c.startProducers(ctx, &writing)
-	director := &director{chronicle: c.chronicle, faults: c.rig.faults(), seed: c.seed}
+	director := &director{chronicle: c.chronicle, newDeck: c.rig.deck, seed: c.seed}
 	err := director.run(ctx)
 	cancel()
 	c.rig.producers.proxy.Resume()

@@ -1,0 +1,216 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// story builds evidence, second by second.
+type story struct {
+	evidence
+	start time.Time
+}
+
+func newStory() *story {
+	s := &story{start: time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)}
+	s.evidence = evidence{journal: map[string]*entry{}, facts: map[string]message{}, arrivals: map[string][]arrival{},
+		dead: map[string][]deadLetter{}, samples: map[string][]sample{}, end: s.at(1000)}
+	return s
+}
+
+func (s *story) at(second float64) time.Time {
+	return s.start.Add(time.Duration(second * float64(time.Second)))
+}
+
+// committed has number n of key written and committed.
+func (s *story) committed(id, key string, n int64, topic string) message {
+	m := message{ID: id, Key: key, N: n, Topic: topic}
+	s.facts[id] = m
+	s.journal[id] = &entry{message: m, Written: s.at(0), Ended: s.at(0), Outcome: committed}
+	return m
+}
+
+func (s *story) delivered(route string, second float64, m message) {
+	s.arrivals[route] = append(s.arrivals[route], arrival{ID: m.ID, Key: m.Key, Topic: m.Topic, Trace: m.ID, Payload: m, At: s.at(second)})
+}
+
+// everywhere delivers to all subscriptions that want it.
+func (s *story) everywhere(second float64, m message) {
+	for _, r := range routes {
+		if r.wants(m.Topic) {
+			s.delivered(r.name, second, m)
+		}
+	}
+}
+
+func (s *story) sampled(route string, second float64, x sample) {
+	x.From, x.To = s.at(second), s.at(second)
+	s.samples[route] = append(s.samples[route], x)
+}
+
+func (s *story) happened(name string, from, to float64, concerned ...string) {
+	s.events = append(s.events, &event{Name: name, Routes: concerned, From: s.at(from), To: s.at(to)})
+}
+
+// The checker finds each kind of violation, and nothing where there is none.
+func TestCheck(t *testing.T) {
+	const rabbit, nats, audit = "to-rabbitmq", "to-nats", "audit"
+	for _, c := range []struct {
+		name string
+		tell func(*story)
+		want []string // kind and subscription of what is to be found
+	}{
+		{"nothing wrong", func(s *story) {
+			s.everywhere(1, s.committed("a", "k", 1, topicPaid))
+			s.everywhere(2, s.committed("b", "k", 2, topicPlaced))
+			s.everywhere(3, s.committed("c", "", 0, topicPlaced))
+		}, nil},
+		{"lost by one", func(s *story) {
+			m := s.committed("a", "k", 1, topicPaid)
+			s.delivered(rabbit, 1, m)
+			s.delivered(audit, 1, m)
+		}, []string{"lost to-nats"}},
+		{"a commit without an answer took place", func(s *story) {
+			s.everywhere(1, s.committed("a", "k", 1, topicPlaced))
+			s.journal["a"].Outcome = unknown
+		}, nil},
+		{"a commit without an answer did not take place", func(s *story) {
+			s.committed("a", "k", 1, topicPlaced)
+			delete(s.facts, "a")
+			s.journal["a"].Outcome = unknown
+		}, nil},
+		{"rolled back and delivered", func(s *story) {
+			m := s.committed("a", "k", 1, topicPlaced)
+			delete(s.facts, "a")
+			s.journal["a"].Outcome = rolledBack
+			s.delivered(nats, 1, m)
+		}, []string{"phantom to-nats"}},
+		{"the database lost an acknowledged commit", func(s *story) {
+			s.committed("a", "k", 1, topicPlaced)
+			delete(s.facts, "a")
+		}, []string{"database_lost "}},
+		{"the business counter has a gap", func(s *story) {
+			s.everywhere(1, s.committed("a", "k", 2, topicPlaced))
+		}, []string{"business_key_gap "}},
+		{"overtaken", func(s *story) {
+			a, b := s.committed("a", "k", 1, topicPlaced), s.committed("b", "k", 2, topicPlaced)
+			s.delivered(rabbit, 1, b)
+			s.delivered(rabbit, 2, a)
+			s.delivered(nats, 1, a)
+			s.delivered(nats, 2, b)
+		}, []string{"out_of_order to-rabbitmq"}},
+		{"keys do not wait for each other", func(s *story) {
+			a, b := s.committed("a", "k", 1, topicPlaced), s.committed("b", "l", 1, topicPlaced)
+			s.everywhere(1, b)
+			s.everywhere(2, a)
+		}, nil},
+		{"a later delivery of the same is not out of order", func(s *story) {
+			a, b := s.committed("a", "k", 1, topicPlaced), s.committed("b", "k", 2, topicPlaced)
+			s.everywhere(1, a)
+			s.everywhere(2, b)
+			s.delivered(rabbit, 3, a)
+			s.happened("relay_killed", 2, 3, rabbit)
+		}, nil},
+		{"twice without a reason", func(s *story) {
+			a := s.committed("a", "k", 1, topicPlaced)
+			s.everywhere(10, a)
+			s.delivered(rabbit, 20, a)
+			s.happened("relay_killed", 13, 14, nats)    // another subscription's
+			s.happened("relay_killed", 5, 6, rabbit)    // before
+			s.happened("network_cut", 30, 31, rabbit)   // after
+			s.happened("relay_stopped", 12, 13, rabbit) // in between, but it was settled
+			s.sampled(rabbit, 10.1, sample{Settled: 3, Backlog: 1})
+			s.sampled(rabbit, 10.5, sample{Settled: 4, Backlog: 7})
+		}, []string{"unexplained_duplicates to-rabbitmq"}},
+		{"twice, and it was not settled when something happened", func(s *story) {
+			a := s.committed("a", "k", 1, topicPlaced)
+			s.everywhere(10, a)
+			s.delivered(rabbit, 20, a)
+			s.happened("relay_killed", 13, 14, rabbit)
+			s.sampled(rabbit, 10.1, sample{Settled: 3, Backlog: 1})
+			s.sampled(rabbit, 10.5, sample{Settled: 3, Backlog: 7})
+		}, nil},
+		{"twice, and it may have been parked", func(s *story) {
+			a := s.committed("a", "k", 1, topicPlaced)
+			s.everywhere(10, a)
+			s.delivered(rabbit, 20, a)
+			s.happened("relay_killed", 13, 14, rabbit)
+			s.sampled(rabbit, 10.1, sample{Settled: 3, Backlog: 1})
+			s.sampled(rabbit, 10.5, sample{Settled: 4, Parked: 1})
+		}, nil},
+		{"dead with a reason", func(s *story) {
+			a, b := s.committed("a", "k", 1, topicNeverNATS), s.committed("b", "k", 2, topicPlaced)
+			s.delivered(rabbit, 1, a)
+			s.delivered(rabbit, 2, b)
+			s.delivered(nats, 1, b)
+			s.dead[nats] = []deadLetter{{ID: "a", Reason: "no stream", At: s.at(2)}}
+		}, nil},
+		{"dead without a reason", func(s *story) {
+			s.delivered(rabbit, 1, s.committed("a", "k", 1, topicNeverNATS))
+			s.dead[nats] = []deadLetter{{ID: "a", At: s.at(2)}}
+		}, []string{"wrongly_dead to-nats"}},
+		{"dead because the broker was down", func(s *story) {
+			s.delivered(nats, 1, s.committed("a", "k", 1, topicPlaced))
+			s.dead[rabbit] = []deadLetter{{ID: "a", Reason: "connection refused", At: s.at(2)}}
+		}, []string{"wrongly_dead to-rabbitmq"}},
+		{"dead, never committed", func(s *story) {
+			s.dead[rabbit] = []deadLetter{{ID: "a", Reason: "refused", At: s.at(2)}}
+		}, []string{"phantom to-rabbitmq"}},
+		{"past the filter", func(s *story) {
+			m := s.committed("a", "k", 1, topicPlaced)
+			s.everywhere(1, m)
+			s.delivered(audit, 1, m)
+		}, []string{"misrouted audit"}},
+		{"another payload", func(s *story) {
+			s.everywhere(1, s.committed("a", "k", 1, topicPlaced))
+			s.arrivals[nats][0].Payload.N = 7
+		}, []string{"corrupted to-nats"}},
+		{"the epoch goes back", func(s *story) {
+			s.sampled(nats, 1, sample{Epoch: 3, Settled: 10})
+			s.sampled(nats, 2, sample{Epoch: 2, Settled: 10})
+		}, []string{"epoch_went_back to-nats"}},
+		{"the cursor goes back", func(s *story) {
+			s.sampled(nats, 1, sample{Epoch: 3, Settled: 10})
+			s.sampled(nats, 2, sample{Epoch: 3, Settled: 9})
+		}, []string{"settled_went_back to-nats"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newStory()
+			c.tell(s)
+			v := check(&s.evidence)
+			var found []string
+			for _, x := range v.Violations {
+				found = append(found, x.Kind+" "+x.Route)
+			}
+			if !slices.Equal(found, c.want) {
+				t.Errorf("found %q, want %q", found, c.want)
+			}
+			var told strings.Builder
+			tell(&told, &s.evidence, v, newChronicle(&strings.Builder{}))
+			if n := strings.Count(told.String(), "VIOLATION"); n != len(c.want) {
+				t.Errorf("%d violations are told:\n%s", n, &told)
+			}
+		})
+	}
+}
+
+// The counts are sums over the subscriptions.
+func TestCounts(t *testing.T) {
+	s := newStory()
+	a, b := s.committed("a", "k", 1, topicPaid), s.committed("b", "", 0, topicPlaced)
+	s.everywhere(1, a)
+	s.everywhere(2, b)
+	s.delivered("to-nats", 3, b)
+	s.happened("nats_killed", 2, 3, "to-nats")
+	s.journal["c"] = &entry{message: message{ID: "c"}, Outcome: rolledBack}
+	s.sampled("audit", 1, sample{Epoch: 1})
+	s.sampled("audit", 2, sample{Epoch: 3})
+	v := check(&s.evidence)
+	got := fmt.Sprintf("%d %d %d %d %d %d", v.Committed, v.Delivered, v.Duplicates, v.RolledBack, v.Takeovers, len(v.Violations))
+	if got != "5 5 1 1 2 0" {
+		t.Errorf("got %s", got)
+	}
+}
