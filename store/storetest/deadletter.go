@@ -17,6 +17,11 @@ var deadLetterCases = []testCase{
 	{name: "RetryWhileNobodyReads", run: retryWhileNobodyReads},
 	{name: "RetryPassesOverOthers", run: retryPassesOver},
 	{name: "SurviveReclaim", run: deadLettersSurviveReclaim},
+	{name: "Discard", run: discardLetters},
+	{name: "OnTheirWayBack", run: lettersOnTheirWay},
+	{name: "ComeBackAlone", run: letterComesAlone},
+	{name: "PassParkedOnesOfTheirKey", run: letterPassesLine},
+	{name: "HistoryGoesOn", run: letterHistory},
 }
 
 // deadLetters lists those of r's subscription.
@@ -239,4 +244,137 @@ func deadLettersSurviveReclaim(e *env) {
 	r = r.again()
 	r.settle(r.want(slices.Collect(maps.Keys(want))...)...)
 	r.again().want()
+}
+
+func discardLetters(e *env) {
+	r := e.read()
+	e.publish(messages("m", 3)...)
+	b := r.fetch(plenty)
+	r.judge(verdicts{"m0": dead("no"), "m2": dead("no")}, b)
+	q := query(r.req)
+	q.Seqs = []int64{b.Messages[0].Seq, b.Messages[1].Seq, 1 << 40}
+	n, err := e.Store.DiscardDeadLetters(e.ctx, q)
+	e.must(err, "DiscardDeadLetters")
+	if n != 1 {
+		e.Errorf("DiscardDeadLetters deleted %d, want 1", n)
+	}
+	e.wantPayloads(letterMessages(e.deadLetters(r)), "m2")
+	n, err = e.Store.RetryDeadLetters(e.ctx, q)
+	e.must(err, "RetryDeadLetters")
+	if n != 0 {
+		e.Errorf("RetryDeadLetters sent %d back that were discarded or delivered", n)
+	}
+	r.want()
+	r.again().want()
+}
+
+// What was sent back and is not settled is neither listed nor discarded, nor
+// sent back twice.
+func lettersOnTheirWay(e *env) {
+	r := e.read()
+	e.publish(messages("m", 2)...)
+	r.bury("no", r.fetch(plenty))
+	e.retry(r, e.deadLetters(r)[0])
+	check := func() {
+		e.Helper()
+		e.wantPayloads(letterMessages(e.deadLetters(r)), "m1")
+		if n := e.subscriptionStatus(r.req).DeadLetters; n != 1 {
+			e.Errorf("status shows %d dead letters, want 1", n)
+		}
+	}
+	check()
+	b := r.await(plenty)
+	e.wantInOrder(b.Messages, "m0")
+	check()
+	q := query(r.req)
+	q.IDs = []string{b.Messages[0].ID}
+	n, err := e.Store.DiscardDeadLetters(e.ctx, q)
+	e.must(err, "DiscardDeadLetters")
+	m, err := e.Store.RetryDeadLetters(e.ctx, q)
+	e.must(err, "RetryDeadLetters")
+	if n != 0 || m != 0 {
+		e.Errorf("of what is on its way back %d was discarded and %d sent back again", n, m)
+	}
+	r = r.again()
+	check()
+	b = r.await(plenty)
+	e.wantInOrder(b.Messages, "m0")
+	r.settle(b)
+	r.want()
+}
+
+// Nothing waits for a dead letter that was sent back, nor does it wait.
+func letterComesAlone(e *env) {
+	r := e.read()
+	e.publish(keyed("k", 0, 3)...)
+	b := r.fetch(plenty)
+	r.judge(verdicts{"k0": dead("no")}, b)
+	since := e.deadLetters(r)[0].Failures[0].At
+	e.retry(r, e.deadLetters(r)...)
+	for attempt := 2; attempt <= 4; attempt++ {
+		back := r.awaitOnly(penstock.Alone, "k0")
+		if m := back.Messages[0]; m.Attempt != attempt || m.FailedSince.Sub(since).Abs() > time.Millisecond {
+			e.Errorf("k0 came with attempt %d and failed since %s, want %d and %s", m.Attempt, m.FailedSince, attempt, since)
+		}
+		e.publish(keyed("k", attempt, attempt+1)...)
+		fresh := r.fetch(plenty)
+		e.wantLine(fresh, penstock.InLine, fmt.Sprint("k", attempt))
+		if attempt == 4 {
+			r.settle(back, fresh)
+			break
+		}
+		r.judge(verdicts{"k0": refused(back.Messages[0], soon)}, back, fresh)
+		if attempt == 2 {
+			r = r.again() // and neither does it after a crash
+		}
+	}
+	e.wantParked(r, 0, 0, 0)
+	e.publish(keyed("k", 5, 6)...)
+	e.wantLine(r.again().fetch(plenty), penstock.InLine, "k5")
+}
+
+func letterPassesLine(e *env) {
+	r := e.read()
+	e.publish(keyed("k", 0, 3)...)
+	b := r.fetch(plenty)
+	r.judge(verdicts{"k0": dead("no"), "k1": refused(b.Messages[1], notInThisTest), "k2": behind}, b)
+	e.retry(r, e.deadLetters(r)...)
+	b = r.awaitOnly(penstock.Alone, "k0")
+	r.judge(verdicts{"k0": refused(b.Messages[0], soon)}, b)
+	e.publish(keyed("k", 3, 4)...)
+	c := &carrier{e: e, r: r, limit: plenty}
+	c.until(1)
+	c.wantKey("k", "k0")
+	e.wantParked(r, 3, 1, 0)
+	r.again().want()
+}
+
+// A dead letter that dies again is one dead letter, with all that it went through.
+func letterHistory(e *env) {
+	r := e.read()
+	e.publish(message("k", "m"))
+	b := r.fetch(plenty)
+	var all []penstock.Failure
+	for round := range 4 {
+		fs := failures(b.Messages[0], 2, "parked")
+		r.judge(verdicts{"m": {Outcome: penstock.Parked, RetryIn: soon, Failures: fs}}, b)
+		b = r.await(plenty)
+		more := failures(b.Messages[0], 2, "dead")
+		r.judge(verdicts{"m": {Outcome: penstock.Dead, Failures: more}}, b)
+		all = slices.Concat(all, fs, more)
+		letters := e.deadLetters(r)
+		if len(letters) != 1 {
+			e.Fatalf("there are %d dead letters, want 1", len(letters))
+		}
+		e.wantHistory(letters[0], all)
+		if m := letters[0].Message; m.Attempt != len(all) || !m.FailedSince.Equal(all[0].At) {
+			e.Errorf("the dead letter has attempt %d since %s, want %d since %s", m.Attempt, m.FailedSince, len(all), all[0].At)
+		}
+		if round == 1 {
+			r = r.again()
+		}
+		e.retry(r, letters...)
+		b = r.awaitOnly(penstock.Alone, "m")
+		e.wantNext(b.Messages[0], b.Messages[0], len(all)+1, all[0].At)
+	}
 }

@@ -92,22 +92,38 @@ func noSuchOutbox(e *env) {
 		e.mustBe(err, penstock.ErrNoOutbox, what("Subscribe"))
 		e.mustBe(e.Store.Maintain(e.ctx, name), penstock.ErrNoOutbox, what("Maintain"))
 		e.mustBe(e.Store.DropOutbox(e.ctx, name), penstock.ErrNoOutbox, what("DropOutbox"))
-		_, err = e.Store.DeadLetters(e.ctx, penstock.DeadLetterQuery{Outbox: name, Subscription: "sub"})
-		e.mustBe(err, penstock.ErrNoOutbox, what("DeadLetters"))
-		_, err = e.Store.RetryDeadLetters(e.ctx, penstock.DeadLetterQuery{Outbox: name, Subscription: "sub"})
-		e.mustBe(err, penstock.ErrNoOutbox, what("RetryDeadLetters"))
+		for op, err := range e.operate(name, "sub") {
+			e.mustBe(err, penstock.ErrNoOutbox, what(op))
+		}
+		e.mustBe(e.Store.SetRetention(e.ctx, name, penstock.Retention{}), penstock.ErrNoOutbox, what("SetRetention"))
 	}
 	e.read().want()
 }
 
+// operate asks every operation on a subscription for its error.
+func (e *env) operate(name, subscription string) map[string]error {
+	q := penstock.DeadLetterQuery{Outbox: name, Subscription: subscription}
+	_, list := e.Store.DeadLetters(e.ctx, q)
+	_, retry := e.Store.RetryDeadLetters(e.ctx, q)
+	_, discard := e.Store.DiscardDeadLetters(e.ctx, q)
+	_, parked := e.Store.ParkedKeys(e.ctx, name, subscription, 10)
+	_, replay := e.Store.Replay(e.ctx, penstock.Replay{Outbox: name, Subscription: subscription})
+	return map[string]error{
+		"DeadLetters": list, "RetryDeadLetters": retry, "DiscardDeadLetters": discard, "ParkedKeys": parked, "Replay": replay,
+		"DropSubscription": e.Store.DropSubscription(e.ctx, name, subscription),
+	}
+}
+
 // A subscription that nobody has made yet is an error. Asking makes none.
 func noSuchSubscription(e *env) {
-	q := penstock.DeadLetterQuery{Outbox: outbox, Subscription: "missing"}
-	_, err := e.Store.DeadLetters(e.ctx, q)
-	e.mustBe(err, penstock.ErrNoSubscription, "DeadLetters")
-	_, err = e.Store.RetryDeadLetters(e.ctx, q)
-	e.mustBe(err, penstock.ErrNoSubscription, "RetryDeadLetters")
-	if n := len(e.outboxStatus(outbox).Subscriptions); n != 0 {
-		e.Errorf("status shows %d subscriptions, want none", n)
+	r := e.subscribe(penstock.Subscribe{Subscription: "Sub"})
+	for _, name := range []string{"missing", "", "sub", "Sub "} {
+		for op, err := range e.operate(outbox, name) {
+			e.mustBe(err, penstock.ErrNoSubscription, fmt.Sprintf("%s of %q", op, name))
+		}
 	}
+	if n := len(e.outboxStatus(outbox).Subscriptions); n != 1 {
+		e.Errorf("status shows %d subscriptions, want the one that was there", n)
+	}
+	r.want()
 }

@@ -118,14 +118,23 @@ func statusLease(e *env) {
 	if in := time.Until(s.LeaseUntil); in < longLease/2 || in > 2*longLease {
 		e.Errorf("the lease ends in %s, want about %s", in, longLease)
 	}
+	if ago := time.Since(s.HolderSince); ago < -time.Minute || ago > time.Hour {
+		e.Errorf("it is the holder since %s, want about now", s.HolderSince)
+	}
+	e.publish(message("", "m"))
+	r.settle(r.fetch(plenty))
+	e.must(r.Renew(e.ctx), "Renew")
+	if since := e.subscriptionStatus(r.req).HolderSince; !since.Equal(s.HolderSince) {
+		e.Errorf("after Renew and Settle it is the holder since %s, want %s as before", since, s.HolderSince)
+	}
 	r.close()
-	if s := e.subscriptionStatus(r.req); s.Holder != "" {
-		e.Errorf("after Close the holder is %q, want nobody", s.Holder)
+	if s := e.subscriptionStatus(r.req); s.Holder != "" || !s.HolderSince.IsZero() {
+		e.Errorf("after Close the holder is %q since %s, want nobody", s.Holder, s.HolderSince)
 	}
 	before := s.Epoch
 	r = e.subscribe(penstock.Subscribe{Lease: shortLease})
-	if s := e.subscriptionStatus(r.req); s.Epoch <= before {
-		e.Errorf("the epoch is %d after it was %d: it must grow with every holder", s.Epoch, before)
+	if next := e.subscriptionStatus(r.req); next.Epoch <= before || next.Holder != "" && next.HolderSince.Before(s.HolderSince) {
+		e.Errorf("the epoch is %d and was %d, since %s and was since %s: it must grow with every holder", next.Epoch, before, next.HolderSince, s.HolderSince)
 	}
 	e.eventually("an expired lease has no holder", func() bool { return e.subscriptionStatus(r.req).Holder == "" })
 }

@@ -1,0 +1,110 @@
+package storetest
+
+import (
+	"errors"
+
+	"github.com/penstock/penstock"
+)
+
+var dropSubscriptionCases = []testCase{
+	{name: "FencesItsReader", run: dropFences},
+	{name: "RemovesEverything", run: dropRemoves},
+	{name: "LeavesOthersAlone", run: dropLeavesOthers},
+	{name: "LetsReclaimGoOn", run: dropReclaims, needs: Features{Reclaim: true}},
+}
+
+func (e *env) dropSubscription(r *reader) {
+	e.Helper()
+	e.must(e.Store.DropSubscription(e.ctx, r.req.Outbox, r.req.Subscription), "DropSubscription")
+	e.mustBe(e.Store.DropSubscription(e.ctx, r.req.Outbox, r.req.Subscription), penstock.ErrNoSubscription, "DropSubscription again")
+}
+
+// The reader is fenced, even when another has made the subscription anew.
+func dropFences(e *env) {
+	stores := []penstock.Store{e.Store, e.Another(e)}
+	for _, s := range stores {
+		old := e.subscribeOn(s, penstock.Subscribe{})
+		e.publish(keyed("k", 0, 4)...)
+		settled, open := old.fetch(two), old.fetch(two)
+		old.settle(settled)
+		e.dropSubscription(old)
+		check := func() {
+			e.Helper()
+			e.mustBe(old.Settle(e.ctx, delivered(open)...), penstock.ErrFenced, "Settle after DropSubscription")
+			e.mustBe(old.Settle(e.ctx, judged(verdicts{"k2": refused(open.Messages[0], soon)}, open)...), penstock.ErrFenced, "Settle after DropSubscription")
+			e.mustBe(old.Renew(e.ctx), penstock.ErrFenced, "Renew after DropSubscription")
+			if b, err := old.Fetch(e.ctx, plenty); err != nil && !errors.Is(err, penstock.ErrFenced) || len(b.Messages) > 0 {
+				e.Errorf("Fetch after DropSubscription: got %s and error %v", brief(payloads(b.Messages)), err)
+			}
+		}
+		check()
+		if n := len(e.outboxStatus(outbox).Subscriptions); n != 0 {
+			e.Errorf("status shows %d subscriptions", n)
+		}
+		check() // which has not made it anew
+		r := e.subscribe(penstock.Subscribe{Start: penstock.FromNow})
+		check()
+		_ = old.Close(e.ctx)
+		_, err := e.Store.Subscribe(e.ctx, e.request(penstock.Subscribe{}))
+		e.mustBe(err, penstock.ErrHeld, "Subscribe after the old reader's Close")
+		e.publish(message("k", "new"))
+		r.settle(r.want("new")...)
+		e.wantParked(r, 0, 0, 0)
+		e.dropSubscription(r)
+	}
+}
+
+func dropRemoves(e *env) {
+	r := e.read()
+	e.publish(keyed("k", 0, 5)...)
+	b := r.fetch(plenty)
+	r.judge(verdicts{"k0": dead("no"), "k1": dead("no"), "k2": refused(b.Messages[2], soon), "k3": behind, "k4": behind}, b)
+	q := query(r.req)
+	q.Limit = 1
+	_, err := e.Store.RetryDeadLetters(e.ctx, q)
+	e.must(err, "RetryDeadLetters")
+	e.dropSubscription(r)
+	for op, err := range e.operate(outbox, r.req.Subscription) {
+		e.mustBe(err, penstock.ErrNoSubscription, op)
+	}
+	r = e.subscribe(penstock.Subscribe{Start: penstock.FromNow})
+	r.want()
+	e.wantParked(r, 0, 0, 0)
+	if s := e.subscriptionStatus(r.req); s.DeadLetters != 0 || s.Settled != 0 || s.Backlog != 0 || s.Replaying {
+		e.Errorf("the subscription that was made anew has the status %+v", s)
+	}
+	e.publish(message("k", "new"))
+	e.wantLine(r.fetch(plenty), penstock.InLine, "new")
+}
+
+func dropLeavesOthers(e *env) {
+	a, b := e.subscribe(penstock.Subscribe{Subscription: "a"}), e.subscribe(penstock.Subscribe{Subscription: "b"})
+	e.publish(keyed("k", 0, 4)...)
+	for _, r := range []*reader{a, b} {
+		batch := r.fetch(plenty)
+		r.judge(verdicts{"k0": dead("no"), "k1": refused(batch.Messages[1], soon), "k2": behind, "k3": behind}, batch)
+	}
+	e.dropSubscription(a)
+	e.wantParked(b, 3, 1, 0)
+	e.retry(b, e.deadLetters(b)...)
+	c := &carrier{e: e, r: b, limit: plenty}
+	c.until(4)
+	e.publish(message("k", "k4"))
+	c.until(5)
+	b.again().want()
+}
+
+func dropReclaims(e *env) {
+	slow := e.subscribe(penstock.Subscribe{Subscription: "slow"})
+	r := e.read()
+	floor := e.outboxStatus(outbox).Bytes
+	e.settleBulk(r, 0, 4)
+	if full := e.outboxStatus(outbox).Bytes; full < floor+3<<20 {
+		e.Fatalf("with 4 MiB that one subscription has not settled the outbox takes %d bytes, and %d without", full, floor)
+	}
+	slow.close()
+	e.dropSubscription(slow)
+	e.shrinks(floor)
+	e.publish(message("", "after"))
+	r.want("after")
+}

@@ -1,0 +1,163 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+var retentionCases = []testCase{
+	{name: "KeepsWhatIsSettled", run: retentionKeeps},
+	{name: "ZeroKeepsNothing", run: retentionZero, needs: Features{Reclaim: true}},
+	{name: "AgeLetsGo", run: retentionAge, needs: Features{Reclaim: true}},
+	{name: "BytesKeepTheLatest", run: retentionBytes},
+	{name: "BytesBoundTheSpace", run: retentionBound, needs: Features{Reclaim: true}},
+	{name: "EitherLetsGo", run: retentionEither, needs: Features{Reclaim: true}},
+	{name: "NeverTakesWhatIsUnsettled", run: retentionUnsettled},
+	{name: "NewSubscriptionReadsIt", run: retentionNewSubscription},
+	{name: "BadValues", run: retentionBadValues},
+}
+
+func (e *env) retain(r penstock.Retention) {
+	e.Helper()
+	e.must(e.Store.SetRetention(e.ctx, outbox, r), "SetRetention")
+	if got := e.outboxStatus(outbox).Retention; got != r {
+		e.Errorf("status shows the retention %+v, want %+v", got, r)
+	}
+}
+
+// settleBulk publishes n MiB and settles them, with housekeeping on the way.
+func (e *env) settleBulk(r *reader, part, n int) (sent []penstock.Message) {
+	e.Helper()
+	for i := range n {
+		e.bulk(100*part+i, 1)
+		for _, b := range r.drain(penstock.Limit{Messages: 10, Bytes: 1 << 20}) {
+			sent = append(sent, b.Messages...)
+			r.settle(b)
+		}
+		e.maintain()
+	}
+	return sent
+}
+
+func retentionKeeps(e *env) {
+	e.retain(penstock.Retention{Age: notInThisTest})
+	r := e.read()
+	sent := e.settleBulk(r, 0, 3)
+	for range 5 {
+		e.maintain()
+	}
+	e.replay(r, penstock.Replay{}, len(sent))
+	e.wantReplay(r.again(), penstock.Limit{Messages: 10, Bytes: 1 << 20}, sent...)
+}
+
+func retentionZero(e *env) {
+	r := e.read()
+	floor := e.outboxStatus(outbox).Bytes
+	e.retain(penstock.Retention{Age: notInThisTest, Bytes: 1 << 40})
+	e.settleBulk(r, 0, 4)
+	if full := e.outboxStatus(outbox).Bytes; full < floor+3<<20 {
+		e.Fatalf("with 4 MiB retained the outbox takes %d bytes, and %d without", full, floor)
+	}
+	e.retain(penstock.Retention{})
+	e.shrinks(floor)
+	e.replay(r, penstock.Replay{}, 0)
+}
+
+func retentionAge(e *env) {
+	r := e.read()
+	floor := e.outboxStatus(outbox).Bytes
+	e.retain(penstock.Retention{Age: time.Millisecond})
+	e.settleBulk(r, 0, 4)
+	e.shrinks(floor)
+}
+
+// The latest messages are kept as far as Bytes goes. How much more is kept
+// depends on the pieces that a store frees.
+func retentionBytes(e *env) {
+	r := e.read()
+	e.retain(penstock.Retention{Bytes: 2 << 20})
+	sent := e.settleBulk(r, 0, 6)
+	for range 5 {
+		e.maintain()
+	}
+	// Half of it, because a store counts its indexes and half-empty pages too.
+	last := sent[len(sent)-32:]
+	e.replay(r, penstock.Replay{FromSeq: last[0].Seq}, len(last))
+	e.wantReplay(r, plenty, last...)
+}
+
+// The space is bounded under steady traffic, roughly: whole pieces are freed.
+func retentionBound(e *env) {
+	r := e.read()
+	floor := e.outboxStatus(outbox).Bytes
+	e.retain(penstock.Retention{Bytes: 1 << 20})
+	e.settleBulk(r, 0, 8)
+	part := 0
+	e.eventually("old messages were let go", func() bool {
+		part++
+		e.settleBulk(r, part, 1)
+		e.maintain()
+		e.maintain()
+		return e.outboxStatus(outbox).Bytes <= floor+5<<20
+	})
+}
+
+func retentionEither(e *env) {
+	r := e.read()
+	floor := e.outboxStatus(outbox).Bytes
+	e.retain(penstock.Retention{Age: time.Millisecond, Bytes: 1 << 40})
+	e.settleBulk(r, 0, 4)
+	e.shrinks(floor)
+}
+
+func retentionUnsettled(e *env) {
+	slow := e.subscribe(penstock.Subscribe{Subscription: "slow"})
+	fast := e.read()
+	e.retain(penstock.Retention{Age: 1, Bytes: 1})
+	first := slow.fetch(two)
+	sent := e.settleBulk(fast, 0, 3)
+	slow.settle(first)
+	for range 5 {
+		e.maintain()
+	}
+	slow.close()
+	e.maintain()
+	slow = e.subscribe(slow.req)
+	batches := slow.drain(penstock.Limit{Messages: 10, Bytes: 1 << 20})
+	e.wantInOrder(flatten(batches), payloads(sent)...)
+	slow.settle(batches...)
+	slow.again().want()
+}
+
+func retentionNewSubscription(e *env) {
+	e.retain(penstock.Retention{Age: notInThisTest})
+	r := e.read()
+	e.publish(messages("m", 3)...)
+	r.settle(r.drain(plenty)...)
+	for range 3 {
+		e.maintain()
+	}
+	e.subscribe(penstock.Subscribe{Subscription: "later"}).want("m0", "m1", "m2")
+}
+
+func retentionBadValues(e *env) {
+	want := penstock.Retention{Age: 36*time.Hour + time.Millisecond, Bytes: 1 << 40}
+	e.retain(want)
+	for _, bad := range []penstock.Retention{{Age: -1}, {Bytes: -1}, {Age: -time.Hour, Bytes: 1}, {Age: time.Hour, Bytes: -1 << 62}} {
+		err := e.Store.SetRetention(e.ctx, outbox, bad)
+		var f *penstock.FieldError
+		if !errors.As(err, &f) {
+			e.Errorf("SetRetention(%+v): got error %v, want a *FieldError", bad, err)
+		}
+	}
+	if got := e.outboxStatus(outbox).Retention; got != want {
+		e.Errorf("status shows the retention %+v, want %+v", got, want)
+	}
+	e.must(e.Store.CreateOutbox(e.ctx, "other"), "CreateOutbox")
+	if got := e.outboxStatus("other").Retention; got != (penstock.Retention{}) {
+		e.Errorf("the new outbox has the retention %s", fmt.Sprint(got))
+	}
+}
