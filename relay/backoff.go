@@ -9,15 +9,17 @@ import (
 	"time"
 )
 
-// delayAfter is the delay after the nth failure in a row, from 1: doubling from
-// least to most, and spread by half so that many do not come back together.
-func delayAfter(n int, least, most time.Duration) time.Duration {
-	d := most
+// grown is the whole delay after the nth failure in a row, from 1: doubling from
+// least to most.
+func grown(n int, least, most time.Duration) time.Duration {
 	if n < 32 && least<<(n-1) > 0 { // no overflow
-		d = min(least<<(n-1), most)
+		return min(least<<(n-1), most)
 	}
-	return d/2 + rand.N(d/2+1)
+	return most
 }
+
+// spread takes up to half off a delay, so that many do not come back together.
+func spread(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) }
 
 // backoff counts failures in a row.
 type backoff struct {
@@ -27,7 +29,7 @@ type backoff struct {
 
 func (b *backoff) next() time.Duration {
 	b.failures++
-	return delayAfter(b.failures, b.least, b.most)
+	return spread(grown(b.failures, b.least, b.most))
 }
 
 func (b *backoff) reset() { b.failures = 0 }
@@ -56,15 +58,18 @@ type throttle struct {
 	skipped int
 }
 
-func (t *throttle) Log(level slog.Level, msg string, args ...any) {
+func (t *throttle) Log(level slog.Level, msg string, args ...any) { t.logMany(1, level, msg, args...) }
+
+// logMany is Log for n events, of which this line describes the first.
+func (t *throttle) logMany(n int, level slog.Level, msg string, args ...any) {
 	t.mu.Lock()
 	now := time.Now()
 	if now.Before(t.next) {
-		t.skipped++
+		t.skipped += n
 		t.mu.Unlock()
 		return
 	}
-	skipped := t.skipped
+	skipped := t.skipped + n - 1
 	t.next, t.skipped = now.Add(cmp.Or(t.every, 10*time.Second)), 0
 	t.mu.Unlock()
 	if skipped > 0 {

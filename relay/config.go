@@ -9,17 +9,6 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// OnDead is what happens to the messages behind a dead letter that have its key.
-type OnDead string
-
-const (
-	// Continue: they are sent.
-	Continue OnDead = "continue"
-	// Hold: they wait until a person has discarded the dead letter, or sent it
-	// back and it is delivered.
-	Hold OnDead = "hold"
-)
-
 // Config is one subscription and the limits its relay works under. The zero
 // value of every limit means its default.
 type Config struct {
@@ -68,7 +57,7 @@ type Config struct {
 	// refused first. Default 0, without end.
 	MaxAge time.Duration
 	// OnDead says what happens to the messages behind a dead letter that have its
-	// key. Default Continue.
+	// key. Default OnDeadContinue.
 	OnDead OnDead
 	// Filter chooses the messages to send; the others are settled unsent.
 	Filter penstock.Filter
@@ -99,7 +88,7 @@ func (c *Config) SetDefaults() {
 	setDefault(&c.RetryMax, max(5*time.Minute, c.RetryMin))
 	setDefault(&c.ParkAfter, 3)
 	setDefault(&c.MaxAttempts, 25)
-	setDefault(&c.OnDead, Continue)
+	setDefault(&c.OnDead, OnDeadContinue)
 	setDefault(&c.SendTimeout, time.Minute)
 	setDefault(&c.DrainTimeout, 10*time.Second)
 	if c.Logger == nil {
@@ -148,17 +137,23 @@ func (c *Config) Validate() error {
 			return &penstock.FieldError{Field: f.name, Problem: "is negative", Hint: "use a positive time, or 0 for the default"}
 		}
 	}
+	if c.MaxAge < 0 {
+		return &penstock.FieldError{Field: "MaxAge", Problem: "is negative", Hint: "use a positive time, or 0 for no limit"}
+	}
+	if c.ParkAfter > penstock.MaxFailures {
+		return &penstock.FieldError{Field: "ParkAfter", Problem: fmt.Sprintf("is more than %d", penstock.MaxFailures), Hint: "lower it: parked messages are retried as well, up to MaxAttempts"}
+	}
+	if c.OnDead != OnDeadContinue && c.OnDead != OnDeadHold {
+		return &penstock.FieldError{Field: "OnDead", Problem: fmt.Sprintf("is %q", c.OnDead), Hint: `use "continue" or "hold"`}
+	}
+	if err := c.Filter.Validate(); err != nil {
+		return err
+	}
 	if c.PollMax < c.PollMin {
 		return &penstock.FieldError{Field: "PollMax", Problem: "is less than PollMin", Hint: "raise it or lower PollMin"}
 	}
 	if c.RetryMax < c.RetryMin {
 		return &penstock.FieldError{Field: "RetryMax", Problem: "is less than RetryMin", Hint: "raise it or lower RetryMin"}
 	}
-	if c.MaxAge < 0 {
-		return &penstock.FieldError{Field: "MaxAge", Problem: "is negative", Hint: "use a positive time, or 0 for no limit"}
-	}
-	if c.OnDead != Continue && c.OnDead != Hold {
-		return &penstock.FieldError{Field: "OnDead", Problem: fmt.Sprintf("is %q", c.OnDead), Hint: "use Continue or Hold"}
-	}
-	return c.Filter.Validate()
+	return nil
 }

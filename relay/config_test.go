@@ -23,6 +23,10 @@ func TestConfig(t *testing.T) {
 		"MaxInFlightBytes": func(c *Config) { c.MaxInFlightBytes = -1 },
 		"MaxBatch":         func(c *Config) { c.MaxBatch = -1 },
 		"Senders":          func(c *Config) { c.Senders = -1 },
+		"MaxAge":           func(c *Config) { c.MaxAge = -1 },
+		"ParkAfter":        func(c *Config) { c.ParkAfter = penstock.MaxFailures + 1 },
+		"OnDead":           func(c *Config) { c.OnDead = "stop" },
+		"filter.topics":    func(c *Config) { c.Filter.Topics = []string{"a.>.b"} },
 		"Lease":            func(c *Config) { c.Lease = -1 },
 		"PollMin":          func(c *Config) { c.PollMin = -1 },
 		"PollMax":          func(c *Config) { c.PollMin, c.PollMax = time.Second, time.Millisecond },
@@ -38,18 +42,6 @@ func TestConfig(t *testing.T) {
 		var bad *penstock.FieldError
 		if !errors.As(err, &bad) || bad.Field != field || bad.Hint == "" {
 			t.Errorf("%s: error %v, want one that names the field and the next step", field, err)
-		}
-	}
-}
-
-func TestDelayAfter(t *testing.T) {
-	for n := 1; n < 200; n++ {
-		whole := 30 * time.Second
-		if n < 10 {
-			whole = 100 * time.Millisecond << (n - 1)
-		}
-		if d := delayAfter(n, 100*time.Millisecond, 30*time.Second); d < whole/2 || d > whole {
-			t.Errorf("after %d failures: %v, want %v to %v", n, d, whole/2, whole)
 		}
 	}
 }

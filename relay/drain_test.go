@@ -49,24 +49,29 @@ func TestDrainFinishesWhatIsFetched(t *testing.T) {
 	})
 }
 
-func TestDrainDoesNotWaitForRetries(t *testing.T) {
+// What waits for another attempt is parked, so that the rest of its batch need not
+// be sent again.
+func TestDrainParksWhatWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, k := &outbox{}, &sink{t: t}
 		k.answer = func(m *penstock.Message) error {
 			if m.Seq == 5 {
-				return penstock.RetryAfter(errFlaky, time.Hour)
+				return penstock.RetryAfter(errFlaky, time.Second)
 			}
 			return nil
 		}
 		l.maxFetch = func() int { return 4 }
 		l.publishKeys(8, "a", "b", "c", "d")
 		r, result := start(t, t.Context(), l, k, nil)
-		pass(time.Second)
-		if d := drained(t, r, result); d > time.Second {
+		pass(500 * time.Millisecond)
+		if l.settled != 4 {
+			t.Errorf("settled %d while a message waits, want the first batch of 4", l.settled)
+		}
+		if d := drained(t, r, result); d > 100*time.Millisecond {
 			t.Errorf("the drain took %v", d)
 		}
-		if l.settled != 4 {
-			t.Errorf("settled %d, want the first batch of 4", l.settled)
+		if parked, failures := l.parkedMessages(); l.settled != 8 || parked != 1 || failures != 1 {
+			t.Errorf("settled %d, parked %d with %d failures, want 8, and 1 with 1", l.settled, parked, failures)
 		}
 		checkSettled(t, l, k)
 	})

@@ -13,6 +13,7 @@ import (
 type sink struct {
 	t       testing.TB
 	inOrder bool
+	outbox  *outbox // if set, nothing may be sent that has to wait by what it says
 	// answer decides about one message; nil: confirmed.
 	answer func(m *penstock.Message) error
 	// before runs before a Send is answered, and may wait.
@@ -21,6 +22,7 @@ type sink struct {
 	mu        sync.Mutex
 	held      map[string]bool
 	seen      map[int64]bool // confirmed at least once
+	never     map[int64]bool // refused for good
 	running   int
 	maxRun    int
 	sends     []send
@@ -36,9 +38,12 @@ type send struct {
 func (k *sink) KeepsOrder() bool { return k.inOrder }
 
 func (k *sink) Send(ctx context.Context, msgs []penstock.Message) []error {
+	if k.outbox != nil {
+		k.outbox.checkTurn(k, msgs)
+	}
 	k.mu.Lock()
 	if k.held == nil {
-		k.held, k.seen = map[string]bool{}, map[int64]bool{}
+		k.held, k.seen, k.never = map[string]bool{}, map[int64]bool{}, map[int64]bool{}
 	}
 	k.running++
 	k.maxRun = max(k.maxRun, k.running)
@@ -92,6 +97,9 @@ func (k *sink) Send(ctx context.Context, msgs []penstock.Message) []error {
 			continue
 		}
 		failed[m.Key] = err
+		if penstock.IsPermanent(err) {
+			k.never[m.Seq] = true
+		}
 		if errs == nil {
 			errs = make([]error, len(msgs))
 		}
@@ -102,15 +110,18 @@ func (k *sink) Send(ctx context.Context, msgs []penstock.Message) []error {
 
 func (k *sink) Close(context.Context) error { return nil }
 
-// requireConfirmed fails the test if one of msgs was never confirmed.
-func (k *sink) requireConfirmed(msgs []penstock.Message) {
+func (k *sink) confirmedOnce(seq int64) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for _, m := range msgs {
-		if !k.seen[m.Seq] {
-			k.t.Errorf("message %d was settled and not confirmed", m.Seq)
-		}
-	}
+	return k.seen[seq]
+}
+
+// through reports whether a message was confirmed, or refused for good: what
+// comes after it need not wait then.
+func (k *sink) through(seq int64) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.seen[seq] || k.never[seq]
 }
 
 func (k *sink) delivered() int {

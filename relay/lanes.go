@@ -4,35 +4,47 @@ import (
 	"container/heap"
 	"strings"
 	"time"
+
+	"github.com/penstock/penstock"
 )
 
-// entry is one fetched message that the sink has not confirmed. Entries are
-// linked into lanes; a batch's entries are one slice.
+// entry is one fetched message that has no verdict yet. Entries are linked into
+// lanes; a batch's entries are one slice.
 type entry struct {
-	next  *entry
-	batch *batch
-	index uint32 // of the message in its batch
-	size  uint32 // Message.Size
-	tries uint32 // how often the sink refused it
+	next    *entry
+	batch   *batch
+	index   uint32 // of the message in its batch
+	size    uint32 // Message.Size
+	tries   uint16 // how often the sink refused it
+	skip    bool   // the filter does not choose it
+	decided bool   // it waits only for its verdict, which the batch has, to take effect
+}
+
+func (e *entry) line() penstock.Line {
+	if e.batch.Lines == nil {
+		return penstock.InLine
+	}
+	return e.batch.Lines[e.index]
 }
 
 type laneState uint8
 
 const (
-	idle    laneState = iota // not in use
+	idle    laneState = iota // without messages, there only for its marks
 	ready                    // in the ready queue
 	held                     // a running Send has its first messages
 	waiting                  // its first message waits for another attempt
 )
 
-// lane is the line of messages of one key. It exists while it is held or has
-// messages, so there are never more lanes than messages in flight.
+// lane is the line of messages of one key. It exists while it is held, has
+// messages or has marks, so their number is bounded by the window.
 type lane struct {
 	key        string
 	head, tail *entry
 	next       *lane // in the ready queue, or among the spares
 	state      laneState
 	due        time.Time // while waiting
+	marks      []mark    // see park.go; nil unless a message of the key was parked
 }
 
 func (l *lane) pushBack(e *entry) {
@@ -78,6 +90,7 @@ type lanes struct {
 	spare      *lane
 	spares     int
 	wholeLanes bool // a Send may take many messages of one key
+	marked     int  // lanes with marks
 }
 
 // maxSpares bounds the free list; more lanes than that at once are rare.
@@ -168,6 +181,9 @@ func (ls *lanes) take(r *run, count, bytes int) bool {
 		from := len(r.entries)
 		for ; n > 0 && bytes > 0 && l.head != nil; n-- {
 			e := l.popFront()
+			if e.tries > 0 {
+				r.retries = append(r.retries, retry{len(r.entries), int(e.tries)})
+			}
 			r.entries = append(r.entries, e)
 			bytes -= int(e.size)
 			count--
@@ -185,12 +201,14 @@ func (ls *lanes) take(r *run, count, bytes int) bool {
 	return len(r.entries) > 0
 }
 
-// release lets go of a lane after a Send. Its next message may go at once.
+// release lets go of a lane. Its next message may go at once.
 func (ls *lanes) release(l *lane) {
 	switch {
-	case l == &ls.loose:
-	case l.head != nil:
+	case l.head != nil && (l != &ls.loose || l.state == idle):
 		ls.pushReady(l)
+	case l == &ls.loose:
+	case len(l.marks) > 0:
+		l.state = idle
 	default:
 		ls.drop(l)
 	}
@@ -218,22 +236,27 @@ func (ls *lanes) returnLoose(e *entry) {
 	}
 }
 
-// wake makes lanes ready that have waited until now.
-func (ls *lanes) wake(now time.Time) {
-	for len(ls.waiting) > 0 && !ls.waiting[0].due.After(now) {
-		ls.pushReady(heap.Pop(&ls.waiting).(*lane))
+// wake returns a lane that has waited until now, nil if there is none.
+func (ls *lanes) wake(now time.Time) *lane {
+	if len(ls.waiting) == 0 || ls.waiting[0].due.After(now) {
+		return nil
 	}
+	return heap.Pop(&ls.waiting).(*lane)
 }
 
 // forget drops every message. Lanes that a running Send holds stay held, so
-// that messages added later wait for it.
+// that messages added later wait for it, and those with marks keep them.
 func (ls *lanes) forget() {
 	ls.first, ls.last = nil, nil
 	ls.loose = lane{}
 	ls.waiting = nil
 	for key, l := range ls.byKey {
+		l.head, l.tail = nil, nil
 		if l.state == held {
-			l.head, l.tail = nil, nil
+			continue
+		}
+		if len(l.marks) > 0 {
+			l.state, l.next = idle, nil
 			continue
 		}
 		delete(ls.byKey, key) // and leave the lane to the garbage collector

@@ -32,6 +32,7 @@ func runModel(t *testing.T, seed uint64) {
 	rng := seeded(t, seed)
 	k := &sink{t: t, inOrder: rng.IntN(2) == 0}
 	l := &outbox{sink: k}
+	k.outbox = l
 	f := newFaults(rng)
 	f.install(l, k)
 
@@ -65,14 +66,15 @@ func runModel(t *testing.T, seed uint64) {
 	f.stop(l, k)
 	// No history needs longer to settle than the longest waits after one
 	// another; the clock is virtual.
-	for range 600 {
-		if l.cursor() == len(l.messages) {
+	parked := 0
+	for range 3600 {
+		if parked, _ = l.parkedMessages(); parked == 0 && l.cursor() == len(l.messages) {
 			break
 		}
 		pass(time.Second)
 	}
-	if l.cursor() != len(l.messages) {
-		t.Errorf("%d of %d messages are settled", l.cursor(), len(l.messages))
+	if l.cursor() != len(l.messages) || parked > 0 {
+		t.Errorf("%d of %d messages are settled, %d parked", l.cursor(), len(l.messages), parked)
 	}
 	finish(t, r, result, l, k)
 	checkOrder(t, l, k)
@@ -112,19 +114,25 @@ func (f *faults) install(l *outbox, k *sink) {
 		k.mu.Unlock()
 		sleep(ctx, nil, wait)
 	}
-	k.answer = func(*penstock.Message) error {
+	k.answer = func(m *penstock.Message) error {
 		switch f.broker.IntN(40) {
 		case 0, 1, 2:
 			return errFlaky
 		case 3:
-			return penstock.RetryAfter(errFlaky, time.Duration(f.broker.IntN(1000))*time.Millisecond)
-		case 4:
-			return penstock.Permanent(errFlaky)
+			return penstock.RetryAfter(errFlaky, time.Duration(f.broker.IntN(2000))*time.Millisecond)
 		case 5:
 			return penstock.Unavailable(errFlaky)
 		}
-		return nil
+		return poison(m)
 	}
+}
+
+// poison is refused for good.
+func poison(m *penstock.Message) error {
+	if m.Seq%67 == 1 {
+		return penstock.Permanent(errFlaky)
+	}
+	return nil
 }
 
 func (f *faults) stop(l *outbox, k *sink) {
@@ -133,5 +141,5 @@ func (f *faults) stop(l *outbox, k *sink) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	l.openErr, l.fetchErr, l.settleErr, l.renewErr, l.rewind = nil, nil, nil, nil, nil
-	k.answer = nil
+	k.answer = poison
 }

@@ -11,6 +11,11 @@ type Observer interface {
 	Sent(delivered, failed, retried int)
 	// Settled follows every durable write of the cursor.
 	Settled(messages int)
+	// Parked follows a durable write that set messages aside: those that were
+	// refused, and those that wait behind them. A message counts each time.
+	Parked(messages int)
+	// Dead follows a durable write that made dead letters.
+	Dead(messages int)
 	// InFlight tells how many messages are fetched and not settled now.
 	InFlight(messages int)
 }
@@ -20,6 +25,8 @@ type Counters struct {
 	Delivered, Failed, Retried atomic.Int64
 	// Settled counts messages that will not be sent again.
 	SettledMessages atomic.Int64
+	// ParkedMessages and DeadLetters add up what Parked and Dead were told.
+	ParkedMessages, DeadLetters atomic.Int64
 	// InFlightMessages is a level, not a sum.
 	InFlightMessages atomic.Int64
 }
@@ -40,6 +47,12 @@ func (c *Counters) Sent(delivered, failed, retried int) {
 // Settled implements Observer.
 func (c *Counters) Settled(messages int) { c.SettledMessages.Add(int64(messages)) }
 
+// Parked implements Observer.
+func (c *Counters) Parked(messages int) { c.ParkedMessages.Add(int64(messages)) }
+
+// Dead implements Observer.
+func (c *Counters) Dead(messages int) { c.DeadLetters.Add(int64(messages)) }
+
 // InFlight implements Observer.
 func (c *Counters) InFlight(messages int) { c.InFlightMessages.Store(int64(messages)) }
 
@@ -47,4 +60,6 @@ type nobody struct{}
 
 func (nobody) Sent(int, int, int) {}
 func (nobody) Settled(int)        {}
+func (nobody) Parked(int)         {}
+func (nobody) Dead(int)           {}
 func (nobody) InFlight(int)       {}

@@ -121,8 +121,9 @@ func TestRetryDelays(t *testing.T) {
 		least, most time.Duration
 	}{
 		"plain":       {errFlaky, 50 * time.Millisecond, 100 * time.Millisecond},
-		"retry after": {penstock.RetryAfter(errFlaky, 7*time.Second), 7 * time.Second, 7 * time.Second},
-		"permanent":   {penstock.Permanent(errFlaky), 30 * time.Second, 30 * time.Second},
+		"retry after": {penstock.RetryAfter(errFlaky, 700*time.Millisecond), 700 * time.Millisecond, 700 * time.Millisecond},
+		// That long it stays in the store, which then is asked every PollMax.
+		"long": {penstock.RetryAfter(errFlaky, 7*time.Second), 7 * time.Second, 7*time.Second + 300*time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

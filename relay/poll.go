@@ -17,6 +17,9 @@ func (s *session) fetchLoop(ctx context.Context) {
 		if !ok {
 			return
 		}
+		s.mu.Lock()
+		s.fetches++
+		s.mu.Unlock()
 		call, cancel := context.WithTimeout(ctx, sourceTimeout)
 		b, err := s.source.Fetch(call, limit)
 		cancel()
@@ -93,6 +96,8 @@ func (s *session) admit(b penstock.Batch) bool {
 		s.log.Info("the source went back to the settled position; what was not settled is read again")
 	}
 	s.mu.Lock()
+	fetch := s.fetches // only this goroutine fetches
+	s.clearMarks(fetch)
 	if b.Rewound {
 		s.forget()
 	}
@@ -106,23 +111,35 @@ func (s *session) admit(b penstock.Batch) bool {
 	}
 	s.admitting = true
 	t := s.window.fill(b)
+	entries := t.entries // once all are in lanes, t may be settled and used again
 	s.mu.Unlock()
 
+	skipped := 0
 	for i := range b.Messages {
-		size := b.Messages[i].Size()
-		t.entries[i] = entry{batch: t, index: uint32(i), size: uint32(size)}
+		m := &b.Messages[i]
+		size := m.Size()
+		entries[i] = entry{batch: t, index: uint32(i), size: uint32(size)}
 		t.bytes += size
+		if s.filter != nil && !s.filter.Match(m) {
+			entries[i].skip = true
+			skipped++
+		}
 	}
 
-	for from := 0; from < len(t.entries); from += admitChunk {
-		to := min(from+admitChunk, len(t.entries))
+	for from := 0; from < len(entries); from += admitChunk {
+		to := min(from+admitChunk, len(entries))
 		s.mu.Lock()
 		if from == 0 {
 			s.window.push(t)
 			s.cfg.Observer.InFlight(s.window.messages)
 		}
-		s.lanes.add(t.entries[from:to])
-		s.admitting = to < len(t.entries)
+		if b.Lines == nil && skipped == 0 && s.lanes.marked == 0 {
+			s.lanes.add(entries[from:to])
+		} else {
+			s.place(entries[from:to], fetch)
+			s.advance()
+		}
+		s.admitting = to < len(entries)
 		s.cond.Signal()
 		s.mu.Unlock()
 	}
@@ -132,8 +149,11 @@ func (s *session) admit(b penstock.Batch) bool {
 // forget drops what was fetched and not settled: it will be fetched again.
 func (s *session) forget() {
 	s.era++
+	s.forgetMarks()
 	s.window.forget()
 	s.lanes.forget()
+	clear(s.provisional)
+	s.provisional = s.provisional[:0]
 	poke(s.freed)
 	s.cond.Broadcast() // a drain may have nothing left to wait for
 }

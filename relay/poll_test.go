@@ -50,7 +50,7 @@ func TestWindowBoundsBytes(t *testing.T) {
 		most := 0
 		r, result := start(t, t.Context(), l, k, func(c *Config) {
 			c.MaxInFlight, c.MaxInFlightBytes = 100_000, limit
-			c.Observer = inFlight(func(n int) { most = max(most, n) })
+			c.Observer = levels{inFlight: func(n int) { most = max(most, n) }}
 		})
 		pass(30 * time.Second)
 		if bytes := l.read(&l.fetched) * size; bytes > limit+size || bytes < limit/2 {
@@ -68,12 +68,13 @@ func TestWindowBoundsBytes(t *testing.T) {
 	})
 }
 
-// inFlight is an Observer of the window's level.
-type inFlight func(int)
+// levels is an Observer of the window's level.
+type levels struct {
+	nobody
+	inFlight func(int)
+}
 
-func (inFlight) Sent(int, int, int) {}
-func (inFlight) Settled(int)        {}
-func (f inFlight) InFlight(n int)   { f(n) }
+func (l levels) InFlight(n int) { l.inFlight(n) }
 
 func TestPollsFastWhileMessagesCome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

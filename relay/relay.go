@@ -62,8 +62,9 @@ func (r *Relay) Run(ctx context.Context) error {
 // took it began, and a nil source if the relay is drained before.
 func (r *Relay) open(ctx context.Context, log *slog.Logger) (penstock.Source, time.Time, error) {
 	retry := backoff{least: time.Second, most: 15 * time.Second}
-	standby := backoff{least: time.Second, most: 2 * time.Second}
+	standby := backoff{least: 250 * time.Millisecond, most: max(min(time.Second, r.cfg.Lease/2), 250*time.Millisecond)}
 	heldLog := throttle{log: log, every: time.Minute}
+	var holder string
 	for {
 		select {
 		case <-r.drain:
@@ -77,13 +78,20 @@ func (r *Relay) open(ctx context.Context, log *slog.Logger) (penstock.Source, ti
 		var wait time.Duration
 		switch {
 		case err == nil:
-			log.Info("relaying", "lease", r.cfg.Lease)
+			log.Info("took the lease", "lease", r.cfg.Lease)
 			return source, start, nil
 		case ctx.Err() != nil:
 			return nil, start, ctx.Err()
 		case errors.Is(err, penstock.ErrHeld):
 			wait = standby.next()
-			heldLog.Log(slog.LevelInfo, "standing by: another relay holds the subscription", "err", err)
+			var held *penstock.HeldError
+			switch {
+			case !errors.As(err, &held):
+				heldLog.Log(slog.LevelInfo, standingBy, "err", err)
+			case held.Holder != holder: // once is enough: this may last for weeks
+				holder = held.Holder
+				log.Info(standingBy, "holder", holder)
+			}
 		default:
 			wait = retry.next()
 			log.Error("cannot open the subscription; trying again", append([]any{"err", err, "in", wait}, nextStep(err)...)...)
@@ -93,6 +101,8 @@ func (r *Relay) open(ctx context.Context, log *slog.Logger) (penstock.Source, ti
 		}
 	}
 }
+
+const standingBy = "standing by: another relay holds the subscription"
 
 // nextStep is what the operator can do about an error of Open, where the error
 // does not say it.

@@ -34,9 +34,12 @@ type session struct {
 	// guarded by mu:
 	lanes     *lanes
 	window    window
-	pause     pause
+	breaker   breaker
 	lease     lease
 	alarm     alarm
+	stats     stats
+	notes     notes
+	noted     bool // notes has one
 	era       int  // counts rewinds
 	running   int  // Sends
 	starved   bool // the fetcher waits for room
@@ -44,6 +47,14 @@ type session struct {
 	draining  bool
 	drainBy   time.Time
 	finished  bool // senders are to return: the drain has sent all it can
+
+	confirms    uint64   // messages that the sink confirmed
+	provisional []*entry // refused since the last confirm, on their first attempt
+	// What park.go needs to know of Fetch and Settle.
+	fetches   uint64 // that began
+	lingering []lingering
+	settling  bool     // a Settle is under way
+	ghosts    []*batch // forgotten after a Settle of theirs was tried
 
 	lapseTimer *time.Timer
 
@@ -55,7 +66,11 @@ type session struct {
 
 	sent chan struct{} // closed after the last Send
 
-	sourceLog, refusedLog, permanentLog, maintainLog, pauseLog, downLog, backLog throttle
+	policy retryPolicy
+	filter *penstock.Filter // nil: all are chosen
+
+	sourceLog, maintainLog throttle
+	noteLogs               [noteKinds]throttle
 }
 
 func newSession(cfg *Config, log *slog.Logger, source penstock.Source, drain <-chan struct{}) *session {
@@ -64,7 +79,8 @@ func newSession(cfg *Config, log *slog.Logger, source penstock.Source, drain <-c
 		cfg: cfg, log: log, source: source, drain: drain,
 		lanes:    newLanes(ok && ordered.KeepsOrder()),
 		window:   window{maxMessages: cfg.MaxInFlight, maxBytes: cfg.MaxInFlightBytes},
-		pause:    pause{delay: backoff{least: cfg.RetryMin, most: min(cfg.RetryMax, 5*time.Second)}},
+		breaker:  newBreaker(cfg.RetryMin, cfg.RetryMax),
+		policy:   newRetryPolicy(cfg),
 		lease:    lease{length: cfg.Lease, lapsed: true},
 		freed:    make(chan struct{}, 1),
 		done:     make(chan struct{}, 1),
@@ -73,9 +89,13 @@ func newSession(cfg *Config, log *slog.Logger, source penstock.Source, drain <-c
 		sent:     make(chan struct{}),
 	}
 	s.cond.L = &s.mu
+	if !cfg.Filter.Empty() {
+		s.filter = &cfg.Filter
+	}
 	s.alarm.wake = func() { s.mu.Lock(); s.alarm.at = time.Time{}; s.cond.Signal(); s.mu.Unlock() }
-	for _, t := range []*throttle{&s.sourceLog, &s.refusedLog, &s.permanentLog, &s.maintainLog, &s.pauseLog, &s.downLog, &s.backLog} {
-		t.log = log
+	s.sourceLog.log, s.maintainLog.log = log, log
+	for i := range s.noteLogs {
+		s.noteLogs[i].log = log
 	}
 	return s
 }
@@ -100,6 +120,7 @@ func (s *session) run(parent context.Context, opened time.Time) error {
 	others.Go(func() { s.fetchLoop(ctx) })
 	others.Go(func() { s.renewLoop(ctx, opened) })
 	others.Go(func() { s.watchDrain(ctx) })
+	others.Go(func() { s.statsLoop(ctx) })
 	if s.cfg.Maintain != nil {
 		others.Go(func() { s.maintainLoop(ctx) })
 	}
@@ -152,8 +173,9 @@ func (s *session) watchDrain(ctx context.Context) {
 	case <-s.drain:
 		s.mu.Lock()
 		s.draining, s.drainBy = true, time.Now().Add(s.cfg.DrainTimeout)
+		s.parkWaiting()
 		s.cond.Broadcast()
-		s.mu.Unlock()
+		s.unlock()
 	}
 }
 

@@ -15,7 +15,7 @@ const settleTimeout = 15 * time.Second
 // lastSettleTimeout is the same for a relay that is about to go.
 const lastSettleTimeout = 5 * time.Second
 
-// settleLoop writes the cursor as batches are confirmed, many in one write,
+// settleLoop writes the cursor as batches get their verdicts, many in one write,
 // until the last Send of the session has returned.
 func (s *session) settleLoop(ctx context.Context) {
 	w := settleWriter{session: s, retry: backoff{least: 100 * time.Millisecond, most: 5 * time.Second}}
@@ -73,7 +73,7 @@ type settleWriter struct {
 	settled []penstock.Settled // reused
 }
 
-// write settles every leading batch that is confirmed, trying until it is
+// write settles every leading batch that has its verdicts, trying until it is
 // written or the session ends or stops sending. It reports whether to go on.
 func (w *settleWriter) write(ctx context.Context) bool {
 	for {
@@ -86,22 +86,27 @@ func (w *settleWriter) write(ctx context.Context) bool {
 			return false
 		}
 		wait := w.retry.next()
-		w.sourceLog.Log(slog.LevelWarn, "cannot settle; delivered messages are kept in memory and it is tried again", "err", err, "in", wait)
+		w.sourceLog.Log(slog.LevelWarn, "cannot settle; the verdicts are kept in memory and it is tried again", "err", err, "in", wait)
 		if !sleep(ctx, w.sent, wait) {
 			return ctx.Err() == nil // after the last Send, finish has its own way
 		}
 	}
 }
 
-// try makes one call of Settle with all leading batches that are confirmed.
+// try makes one call of Settle with all leading batches that have their verdicts.
 func (w *settleWriter) try(ctx context.Context, timeout time.Duration) error {
 	s := w.session
 	s.mu.Lock()
 	era := s.era
 	w.settled = w.settled[:0]
+	parked, dead := 0, 0
 	for _, b := range s.window.batches[:s.window.done] {
-		w.settled = append(w.settled, penstock.Settled{Batch: b.Batch})
+		w.settled = append(w.settled, b.settled())
+		b.tried = true
+		parked += b.parked
+		dead += b.dead
 	}
+	s.settling = len(w.settled) > 0
 	s.mu.Unlock()
 	if len(w.settled) == 0 {
 		return nil
@@ -110,14 +115,23 @@ func (w *settleWriter) try(ctx context.Context, timeout time.Duration) error {
 
 	call, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	if err := s.source.Settle(call, w.settled...); err != nil {
+	err := s.source.Settle(call, w.settled...)
+
+	s.mu.Lock()
+	s.settling = false
+	s.layGhosts()
+	if err != nil {
+		s.mu.Unlock()
 		return err
 	}
 	w.last = time.Now()
-
-	s.mu.Lock()
 	messages := 0
 	if era == s.era {
+		for _, b := range s.window.batches[:len(w.settled)] {
+			s.linger(b)
+		}
+		s.stats.parked += parked
+		s.stats.dead += dead
 		messages = s.window.settled(len(w.settled))
 		s.cfg.Observer.InFlight(s.window.messages)
 		poke(s.freed)
@@ -125,6 +139,12 @@ func (w *settleWriter) try(ctx context.Context, timeout time.Duration) error {
 	s.mu.Unlock()
 	if messages > 0 {
 		s.cfg.Observer.Settled(messages)
+		if parked > 0 {
+			s.cfg.Observer.Parked(parked)
+		}
+		if dead > 0 {
+			s.cfg.Observer.Dead(dead)
+		}
 	}
 	return nil
 }

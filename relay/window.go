@@ -6,13 +6,36 @@ import "github.com/penstock/penstock"
 type batch struct {
 	penstock.Batch
 	entries []entry // one per message
-	left    int     // messages not confirmed
+	left    int     // messages without a verdict
 	bytes   int
+
+	// verdicts is nil until a message is refused or parked; of those that have
+	// none yet it keeps the failures.
+	verdicts     []penstock.Verdict
+	parked, dead int
+	marked       []*lane // that have a mark because of this batch
+	tried        bool    // it was passed to Settle
+}
+
+// decide sets the verdict, or what is to become it, of one message.
+func (b *batch) decide(index uint32, v penstock.Verdict) {
+	if b.verdicts == nil {
+		b.verdicts = make([]penstock.Verdict, len(b.Messages))
+	}
+	b.verdicts[index] = v
+}
+
+// settled is the outcome of a batch of which every message has its verdict.
+func (b *batch) settled() penstock.Settled {
+	if b.parked+b.dead == 0 {
+		return penstock.Settled{Batch: b.Batch}
+	}
+	return penstock.Settled{Batch: b.Batch, Verdicts: b.verdicts}
 }
 
 // window is what is fetched and not settled, oldest first, and its limits. It
 // settles as a prefix: however far ahead later batches are, the cursor moves no
-// further than to the first batch that is not confirmed whole. Not safe for
+// further than to the first batch that waits for a verdict. Not safe for
 // concurrent use.
 type window struct {
 	maxMessages, maxBytes int
@@ -20,7 +43,7 @@ type window struct {
 	batches         []*batch
 	messages, bytes int
 
-	// done batches lead the window and are confirmed whole.
+	// done batches lead the window, and all their messages have verdicts.
 	done, doneMessages, doneBytes int
 
 	spares []*batch
@@ -44,7 +67,7 @@ func (w *window) fill(b penstock.Batch) *batch {
 	} else {
 		t = &batch{entries: make([]entry, n)}
 	}
-	t.Batch, t.entries, t.left, t.bytes = b, t.entries[:n], n, 0
+	*t = batch{Batch: b, entries: t.entries[:n], left: n}
 	return t
 }
 
@@ -54,7 +77,7 @@ func (w *window) push(b *batch) {
 	w.bytes += b.bytes
 }
 
-// advance counts the leading batches that are confirmed whole and reports
+// advance counts the leading batches that have all their verdicts and reports
 // whether there are more than before.
 func (w *window) advance() bool {
 	before := w.done
@@ -79,7 +102,7 @@ func (w *window) settled(n int) int {
 		messages += len(b.Messages)
 		w.bytes -= b.bytes
 		w.doneBytes -= b.bytes
-		b.Batch = penstock.Batch{}
+		*b = batch{entries: b.entries}
 		if len(w.spares) < 8 {
 			w.spares = append(w.spares, b)
 		}

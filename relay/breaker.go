@@ -1,0 +1,136 @@
+package relay
+
+import (
+	"slices"
+	"time"
+)
+
+// probeSize is how many messages try out a sink that was unavailable.
+const probeSize = 16
+
+// refusedInARow is how many different messages have to be refused on their
+// first attempt, with nothing confirmed in between, for the sink to be the
+// suspect and not the messages.
+const refusedInARow = 20
+
+type breakerState uint8
+
+const (
+	closed      breakerState = iota // messages flow
+	unavailable                     // the sink cannot be reached
+	refusing                        // the sink answers, and refuses everything
+)
+
+// breaker tells "this message is bad" from "the sink is down". While it is open,
+// nothing is sent but a probe now and then, one at a time, and no refusal is
+// counted against its message. Not safe for concurrent use.
+type breaker struct {
+	state   breakerState
+	probing bool      // a probe is running
+	since   time.Time // it is open
+	until   time.Time // when the next probe may start
+	size    int       // of that probe
+	delay   backoff
+	// The longest delay between probes, by what is wrong. A refusing sink is
+	// probed more often: each probe takes messages out of the way, and those
+	// behind them may be acceptable.
+	mostUnavailable, mostRefusing time.Duration
+	// fresh are the Seqs of the messages that were refused on their first attempt
+	// since the last confirm, each once.
+	fresh []int64
+}
+
+func newBreaker(least, most time.Duration) breaker {
+	return breaker{delay: backoff{least: least}, mostUnavailable: min(most, 5*time.Second), mostRefusing: min(most, time.Second)}
+}
+
+// admits returns how many messages a Send may have now, of the limit.
+func (b *breaker) admits(now time.Time, limit int) int {
+	switch {
+	case b.state == closed:
+		return limit
+	case b.probing || now.Before(b.until):
+		return 0
+	}
+	return min(limit, b.size)
+}
+
+// begin notes that a Send starts and reports whether it is a probe.
+func (b *breaker) begin() bool {
+	b.probing = b.state != closed
+	return b.probing
+}
+
+// answer is what one Send says about the sink.
+type answer struct {
+	probe       bool
+	confirmed   int
+	unavailable bool
+	interrupted bool    // the relay ended the Send, so its being unavailable says nothing
+	fresh       []int64 // Seqs of those refused on their first attempt
+}
+
+// ended notes how a Send ended.
+func (b *breaker) ended(now time.Time, a answer) {
+	if a.probe {
+		b.probing = false
+	}
+	if a.confirmed > 0 {
+		b.fresh = b.fresh[:0]
+	}
+	switch {
+	case a.unavailable && a.interrupted:
+		if a.confirmed > 0 && a.probe {
+			b.state = closed
+		}
+	case a.unavailable && b.state == closed:
+		b.open(now, unavailable)
+	case b.state == closed:
+		b.count(now, a)
+	case a.confirmed > 0 && (a.probe || b.state == refusing):
+		// A Send that began before the outage may confirm after it; only a probe
+		// shows that the sink is back. With one that answers, any confirm does.
+		b.state = closed
+	case !a.probe:
+	case a.unavailable:
+		b.state = unavailable
+		b.prolong(now)
+	case b.state == unavailable: // it is back, and refuses these messages at least
+		b.state = closed
+		b.count(now, a)
+	default:
+		b.size *= 2
+		b.prolong(now)
+	}
+}
+
+// count adds up what is refused by a sink that is trusted.
+func (b *breaker) count(now time.Time, a answer) {
+	if a.confirmed > 0 {
+		return
+	}
+	for _, seq := range a.fresh {
+		if !slices.Contains(b.fresh, seq) {
+			b.fresh = append(b.fresh, seq)
+		}
+		if len(b.fresh) >= refusedInARow {
+			b.fresh = b.fresh[:0]
+			b.open(now, refusing)
+			return
+		}
+	}
+}
+
+func (b *breaker) open(now time.Time, state breakerState) {
+	b.state, b.since, b.size = state, now, probeSize
+	b.delay.reset()
+	b.prolong(now)
+}
+
+func (b *breaker) prolong(now time.Time) {
+	b.delay.most = b.mostRefusing
+	if b.state == unavailable {
+		b.delay.most, b.size = b.mostUnavailable, probeSize
+	}
+	b.until = now.Add(b.delay.next())
+}

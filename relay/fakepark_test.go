@@ -1,0 +1,269 @@
+package relay
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+// fakePark is what the fake database keeps aside, in the plainest way.
+type fakePark struct {
+	lines []*fakeLine
+	dead  map[int64]*fakeDead
+	died  map[int64]bool // was a dead letter at some time
+
+	filtered map[int64]bool // what a test's filter does not choose
+}
+
+// fakeLine is the parked messages of one key, or one that stands alone.
+type fakeLine struct {
+	key   string
+	alone bool
+	stay  []*fakeParked // in order of Seq
+	due   time.Time
+	holds int64 // Seq of the dead letter that the line waits for
+	out   bool  // handed out
+}
+
+type fakeParked struct {
+	m        penstock.Message
+	failures []penstock.Failure
+}
+
+// fakeDead is a dead letter. It stays one until it is delivered or discarded.
+type fakeDead struct {
+	fakeParked
+	away bool // sent back, or parked after it was
+}
+
+// fakeBatch is where a batch came from: the stream, up to end, or a line.
+type fakeBatch struct {
+	end  int
+	line *fakeLine
+}
+
+func (l *outbox) line(key string) *fakeLine {
+	for _, n := range l.lines {
+		if n.key == key && !n.alone {
+			return n
+		}
+	}
+	return nil
+}
+
+// behind returns the keys that have parked messages.
+func (l *outbox) behind() map[string]bool {
+	keys := map[string]bool{}
+	for _, n := range l.lines {
+		if !n.alone {
+			keys[n.key] = true
+		}
+	}
+	return keys
+}
+
+// handBack takes back what was handed out and not settled.
+func (l *outbox) handBack() {
+	for _, n := range l.lines {
+		n.out = false
+	}
+}
+
+// fetchParked returns the line that is due soonest, if one is.
+func (l *outbox) fetchParked(b *penstock.Batch, limit penstock.Limit) (fakeBatch, bool) {
+	var line *fakeLine
+	for _, n := range l.lines {
+		if !n.out && n.holds == 0 && len(n.stay) > 0 && !n.due.After(time.Now()) && (line == nil || n.due.Before(line.due)) {
+			line = n
+		}
+	}
+	if line == nil {
+		return fakeBatch{}, false
+	}
+	line.out = true
+	for i, p := range line.stay {
+		if i > 0 && (len(p.failures) > 0 || len(line.stay[0].failures) > 0) || i == limit.Messages {
+			break
+		}
+		m := p.m
+		m.Attempt = len(p.failures) + 1
+		if len(p.failures) > 0 {
+			m.FailedSince = p.failures[0].At
+		}
+		b.Messages = append(b.Messages, m)
+		if line.alone {
+			b.Lines = append(b.Lines, penstock.Alone)
+		}
+	}
+	return fakeBatch{line: line}, true
+}
+
+// settle makes the verdicts on one batch durable.
+func (l *outbox) settle(t penstock.Settled, from fakeBatch) error {
+	if t.Verdicts != nil && len(t.Verdicts) != len(t.Batch.Messages) {
+		return fmt.Errorf("%d verdicts on %d messages", len(t.Verdicts), len(t.Batch.Messages))
+	}
+	if from.line == nil {
+		l.settled = from.end
+	} else {
+		from.line.out = false
+	}
+	for i, m := range t.Batch.Messages {
+		v := penstock.Verdict{}
+		if t.Verdicts != nil {
+			v = t.Verdicts[i]
+		}
+		line := penstock.InLine
+		if t.Batch.Lines != nil {
+			line = t.Batch.Lines[i]
+		}
+		if err := l.settleOne(m, line, v, from.line); err != nil {
+			return err
+		}
+	}
+	l.lines = slices.DeleteFunc(l.lines, func(n *fakeLine) bool { return len(n.stay) == 0 && n.holds == 0 })
+	return nil
+}
+
+func (l *outbox) settleOne(m penstock.Message, how penstock.Line, v penstock.Verdict, line *fakeLine) error {
+	for i, f := range v.Failures {
+		if f.Attempt != m.Attempt+i {
+			return fmt.Errorf("message %d of attempt %d has failures %v", m.Seq, m.Attempt, v.Failures)
+		}
+	}
+	alone := how == penstock.Alone || m.Key == ""
+	p := &fakeParked{m: m}
+	if line == nil && v.Outcome == penstock.Parked {
+		if line = l.line(m.Key); alone || line == nil {
+			line = &fakeLine{key: m.Key, alone: alone}
+			l.lines = append(l.lines, line)
+		}
+	}
+	if line != nil {
+		if i := slices.IndexFunc(line.stay, func(p *fakeParked) bool { return p.m.Seq == m.Seq }); i >= 0 {
+			p = line.stay[i]
+			line.stay = slices.Delete(line.stay, i, i+1)
+		}
+	}
+	p.failures = append(p.failures, v.Failures...)
+	switch v.Outcome {
+	case penstock.Parked:
+		line.stay = append(line.stay, p)
+		slices.SortFunc(line.stay, func(a, b *fakeParked) int { return cmp.Compare(a.m.Seq, b.m.Seq) })
+		if line.stay[0] == p {
+			line.due = time.Now().Add(v.RetryIn)
+		}
+		return nil
+	case penstock.Dead:
+		if len(p.failures) == 0 {
+			return fmt.Errorf("message %d is dead without a reason", m.Seq)
+		}
+		if l.dead == nil {
+			l.dead, l.died = map[int64]*fakeDead{}, map[int64]bool{}
+		}
+		l.dead[m.Seq], l.died[m.Seq] = &fakeDead{fakeParked: *p}, true
+		if v.Hold {
+			if alone {
+				return fmt.Errorf("message %d stands alone and is to hold its key", m.Seq)
+			}
+			if line = l.line(m.Key); line == nil {
+				line = &fakeLine{key: m.Key}
+				l.lines = append(l.lines, line)
+			}
+			line.holds = m.Seq
+		}
+	case penstock.Delivered:
+		if l.sink != nil && !l.sink.confirmedOnce(m.Seq) && !l.filtered[m.Seq] {
+			return fmt.Errorf("message %d was settled as delivered and is not confirmed", m.Seq)
+		}
+		if l.dead[m.Seq] != nil {
+			l.bury(m.Seq)
+		}
+	}
+	if line != nil && line.holds == 0 {
+		line.due = time.Now()
+	}
+	return nil
+}
+
+// bury removes a dead letter for good, and lets go of a line that waits for it.
+func (l *outbox) bury(seq int64) {
+	delete(l.dead, seq)
+	for _, n := range l.lines {
+		if n.holds == seq {
+			n.holds, n.due = 0, time.Now()
+		}
+	}
+}
+
+// retryDead sends a dead letter back; discardDead drops it.
+func (l *outbox) retryDead(seq int64) {
+	d := l.dead[seq]
+	d.away = true
+	l.lines = append(l.lines, &fakeLine{key: d.m.Key, alone: true, stay: []*fakeParked{{m: d.m, failures: d.failures}}})
+}
+
+func (l *outbox) discardDead(seq int64) {
+	l.bury(seq)
+	l.lines = slices.DeleteFunc(l.lines, func(n *fakeLine) bool { return len(n.stay) == 0 && n.holds == 0 })
+}
+
+// aside reports whether a message is parked, or is or was a dead letter, or the filter passed
+// it over.
+func (l *outbox) aside(seq int64) bool {
+	return l.died[seq] || l.filtered[seq] || slices.ContainsFunc(l.lines, func(n *fakeLine) bool {
+		return slices.ContainsFunc(n.stay, func(p *fakeParked) bool { return p.m.Seq == seq })
+	})
+}
+
+// parkedMessages counts what is parked now, and the failures of it.
+func (l *outbox) parkedMessages() (messages, failures int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, n := range l.lines {
+		messages += len(n.stay)
+		for _, p := range n.stay {
+			failures += len(p.failures)
+		}
+	}
+	return messages, failures
+}
+
+func (l *outbox) deadSeqs() []int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var seqs []int64
+	for seq, d := range l.dead {
+		if !d.away {
+			seqs = append(seqs, seq)
+		}
+	}
+	slices.Sort(seqs)
+	return seqs
+}
+
+// checkTurn fails the test if one of msgs has to wait by what the database says:
+// an earlier message of its key is parked and not confirmed since, or a dead
+// letter holds the key. What stands alone does not wait.
+func (l *outbox) checkTurn(k *sink, msgs []penstock.Message) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i, m := range msgs {
+		line := l.line(m.Key)
+		if line == nil || m.Key == "" || l.dead[m.Seq] != nil {
+			continue
+		}
+		if line.holds != 0 && line.holds < m.Seq {
+			k.t.Errorf("message %d of key %q is sent, though the dead letter %d holds the key", m.Seq, m.Key, line.holds)
+		}
+		for _, p := range line.stay {
+			before := slices.ContainsFunc(msgs[:i], func(m penstock.Message) bool { return m.Seq == p.m.Seq })
+			if p.m.Seq < m.Seq && !before && !k.through(p.m.Seq) {
+				k.t.Errorf("message %d of key %q is sent, though %d is parked", m.Seq, m.Key, p.m.Seq)
+			}
+		}
+	}
+}

@@ -1,0 +1,281 @@
+package relay
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+// judge reads the answer of a Send. It needs no mutex: until finish, the run is
+// the sender's alone.
+func (s *session) judge(r *run) {
+	r.confirmed, r.refused, r.unavailable, r.fresh = len(r.entries), 0, nil, r.fresh[:0]
+	if r.errs != nil {
+		if len(r.errs) != len(r.entries) {
+			r.errs = penstock.SendError(r.msgs[:len(r.entries)], fmt.Errorf("the sink answered %d messages with %d results", len(r.entries), len(r.errs)))
+		}
+		r.confirmed = 0
+		for _, h := range r.held {
+			s.judgeLane(r, h)
+		}
+	}
+	s.cfg.Observer.Sent(r.confirmed, r.refused, len(r.retries))
+}
+
+// judgeLane counts the answers about the messages of one lane. Of one key only
+// the first failure counts: the sink did not try those behind it.
+func (s *session) judgeLane(r *run, h hold) {
+	failed := false
+	for i := h.from; i < h.to; i++ {
+		err := r.errs[i]
+		switch {
+		case err == nil:
+			r.confirmed++
+			continue
+		case failed && h.lane != &s.lanes.loose:
+			continue
+		case penstock.IsUnavailable(err):
+			if r.unavailable == nil {
+				r.unavailable = err
+			}
+		default:
+			r.refused++
+			if r.msgs[i].Attempt == 1 {
+				r.fresh = append(r.fresh, r.msgs[i].Seq)
+			}
+		}
+		failed = true
+	}
+}
+
+// finish lets what a Send has found out take effect: on the breaker, on the
+// messages, and on the lanes it held.
+func (s *session) finish(r *run) {
+	var now time.Time // read only where it matters: most Sends confirm everything
+	if r.errs != nil || r.probe {
+		now = time.Now()
+	}
+	s.mu.Lock()
+	s.running--
+	s.consult(r, now)
+	if r.era == s.era {
+		for _, h := range r.held {
+			s.finishLane(r, h, now)
+		}
+		s.advance()
+	} else { // the messages are forgotten, only their lanes are still held
+		for _, h := range r.held {
+			s.lanes.release(h.lane)
+		}
+	}
+	s.unlock()
+}
+
+// advance wakes the settler if more batches can be settled than before.
+func (s *session) advance() {
+	if s.window.advance() {
+		poke(s.done)
+		if s.starved && s.window.pressing() {
+			poke(s.hurry)
+		}
+	}
+}
+
+// consult tells the breaker how a Send ended, and the notes what it made of it.
+func (s *session) consult(r *run, now time.Time) {
+	s.stats.delivered += r.confirmed
+	s.stats.refused += r.refused
+	s.stats.retried += len(r.retries)
+	s.confirms += uint64(r.confirmed)
+	if r.confirmed > 0 {
+		s.provisional = s.provisional[:0]
+	}
+	was := s.breaker.state
+	if was != closed && now.IsZero() {
+		now = time.Now()
+	}
+	interrupted := r.unavailable != nil && r.spell.Err() != nil // by this relay, not the sink
+	s.breaker.ended(now, answer{probe: r.probe, confirmed: r.confirmed, unavailable: r.unavailable != nil, interrupted: interrupted, fresh: r.fresh})
+	is := s.breaker.state
+	if is == refusing && was != refusing {
+		s.giveBack()
+	}
+	if was == closed && is == closed || interrupted && was == is {
+		return
+	}
+	err := r.unavailable
+	if err == nil && is == refusing {
+		err = r.firstRefusal()
+	}
+	s.noteBreaker(was, is, r.probe, err, now)
+}
+
+func (r *run) firstRefusal() error {
+	for _, err := range r.errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// giveBack takes back the attempts that are counted against messages in memory
+// since the sink confirmed something last: the sink is to blame for them.
+func (s *session) giveBack() {
+	for _, e := range s.provisional {
+		e.tries, e.decided = 0, false
+		e.batch.decide(e.index, penstock.Verdict{})
+	}
+	s.provisional = s.provisional[:0]
+}
+
+// finishLane ends the hold on one lane.
+func (s *session) finishLane(r *run, h hold, now time.Time) {
+	switch {
+	case r.errs == nil && len(r.retries) == 0:
+		for _, e := range r.entries[h.from:h.to] {
+			e.batch.left--
+		}
+	case r.errs == nil:
+		for _, e := range r.entries[h.from:h.to] {
+			s.deliver(e)
+		}
+	case h.lane == &s.lanes.loose:
+		for i := h.from; i < h.to; i++ {
+			e := r.entries[i]
+			switch {
+			case r.errs[i] == nil:
+				s.deliver(e)
+			case penstock.IsUnavailable(r.errs[i]):
+				s.lanes.returnLoose(e)
+			default:
+				s.refused(r, i, nil, now)
+			}
+		}
+	default:
+		first := -1
+		for i := h.to - 1; i >= h.from; i-- { // backwards, as they go back in front
+			if r.errs[i] == nil {
+				s.deliver(r.entries[i])
+				continue
+			}
+			h.lane.pushFront(r.entries[i])
+			first = i
+		}
+		if first >= 0 && !penstock.IsUnavailable(r.errs[first]) {
+			s.refused(r, first, h.lane, now)
+			return
+		}
+	}
+	s.lanes.release(h.lane)
+}
+
+// refused decides what is to become of a refused message, which is the first of
+// its lane, or has none and no key.
+func (s *session) refused(r *run, i int, l *lane, now time.Time) {
+	e := r.entries[i]
+	switch {
+	case s.breaker.state == closed:
+		s.count(r, i, l, now)
+	case s.breaker.state == refusing && r.probe:
+		// Out of the way with it, so that the next probe tries others. The longer
+		// it goes on, the later these come back: else they would be all that
+		// probes ever try.
+		v := e.parked()
+		v.RetryIn = spread(min(max(now.Sub(s.breaker.since), 5*time.Second), s.cfg.RetryMax))
+		s.settleAlone(e, l, v)
+	case l == nil:
+		s.lanes.returnLoose(e)
+	default:
+		s.lanes.release(l)
+	}
+}
+
+// count counts an attempt and acts on the policy's decision.
+func (s *session) count(r *run, i int, l *lane, now time.Time) {
+	e, b, err := r.entries[i], r.entries[i].batch, r.errs[i]
+	m := &b.Messages[e.index]
+	e.tries++
+	v := penstock.Verdict{}
+	if b.verdicts != nil {
+		v.Failures = b.verdicts[e.index].Failures
+	}
+	v.Failures = append(v.Failures, failure(m.Attempt+int(e.tries)-1, now, err))
+	since := m.FailedSince
+	if since.IsZero() {
+		since = v.Failures[0].At
+	}
+	fresh := m.Attempt == 1 && e.line() == penstock.InLine
+	d := s.policy.decide(refusal{err: err, attempt: m.Attempt + int(e.tries) - 1, tries: int(e.tries), age: now.Sub(since),
+		fresh: fresh && !s.draining, inLine: m.Key != "" && e.line() == penstock.InLine})
+
+	unvouched := r.confirmed == 0 && fresh && e.tries == 1
+	if unvouched {
+		s.provisional = append(s.provisional, e)
+	}
+	switch d.action {
+	case again:
+		b.decide(e.index, v)
+		s.note(noteAgain, m, v, d.in)
+		s.wait(e, l, now.Add(d.in))
+		return
+	case park:
+		v.Outcome, v.RetryIn = penstock.Parked, d.in
+	case die:
+		v.Outcome, v.Hold = penstock.Dead, d.hold
+	}
+	if unvouched && s.confirms == r.before && !s.draining {
+		// Nothing shows that the sink accepts anything. The verdict waits a moment
+		// for the breaker to find out.
+		e.decided = true
+		b.decide(e.index, v)
+		s.wait(e, l, now.Add(min(s.cfg.RetryMin, longestWait)))
+		return
+	}
+	s.settleAlone(e, l, v)
+}
+
+// wait makes a message wait at the head of its lane, or of one of its own.
+func (s *session) wait(e *entry, l *lane, until time.Time) {
+	if l == nil {
+		s.lanes.delayLoose(e, until)
+	} else {
+		s.lanes.delay(l, until)
+	}
+}
+
+// settleAlone is settle for a message that may have no lane.
+func (s *session) settleAlone(e *entry, l *lane, v penstock.Verdict) {
+	if l != nil {
+		s.settle(l, v)
+		return
+	}
+	s.noteVerdict(e, v)
+	s.conclude(e, nil, v)
+}
+
+// settle gives the first message of a lane its verdict, and the log a note.
+func (s *session) settle(l *lane, v penstock.Verdict) {
+	s.noteVerdict(l.head, v)
+	s.concludeHead(l, v)
+	s.advance()
+}
+
+// parkWaiting parks, for a drain, what waits for another attempt.
+func (s *session) parkWaiting() {
+	if s.breaker.state != closed {
+		return
+	}
+	for len(s.lanes.waiting) > 0 {
+		l := s.lanes.wake(s.lanes.waiting[0].due)
+		e := l.head
+		v := e.parked()
+		if e.decided {
+			v = e.batch.verdicts[e.index]
+		} else {
+			v.RetryIn = max(time.Until(l.due), 0)
+		}
+		s.settle(l, v)
+	}
+}

@@ -1,0 +1,113 @@
+package relay
+
+import (
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+// notes are log lines that are written once the mutex is free: of each kind the
+// first, and how many there were.
+type notes [noteKinds]struct {
+	n    int
+	args []any
+}
+
+const (
+	noteAgain = iota
+	notePark
+	noteDead
+	noteOpen
+	noteStillOpen
+	noteClosed
+	noteKinds
+)
+
+var noteText = [noteKinds]struct {
+	level slog.Level
+	text  string
+}{
+	noteAgain:     {slog.LevelWarn, "a message was refused and will be sent again; others with its key wait"},
+	notePark:      {slog.LevelWarn, "a message keeps being refused and is parked, with those behind it in its key; other keys go on"},
+	noteDead:      {slog.LevelError, "a message became a dead letter"},
+	noteOpen:      {slog.LevelWarn, "the sink takes nothing; the subscription pauses, counts no attempts and resumes by itself"},
+	noteStillOpen: {slog.LevelWarn, "the sink still takes nothing"},
+	noteClosed:    {slog.LevelInfo, "the sink is back"},
+}
+
+// note is about one message with its latest failure.
+func (s *session) note(kind int, m *penstock.Message, v penstock.Verdict, in time.Duration) {
+	n := &s.notes[kind]
+	if n.n++; n.n > 1 {
+		return
+	}
+	attempt := v.Failures[len(v.Failures)-1].Attempt
+	n.args = []any{"id", m.ID, "seq", m.Seq, "key", m.Key, "topic", m.Topic, "attempt", attempt, "err", v.Err()}
+	if in > 0 {
+		n.args = append(n.args, "in", in)
+	}
+	if kind == noteDead {
+		n.args = append(n.args, "hold", v.Hold, "hint", "penstock dead show OUTBOX "+m.ID+" --subscription "+s.cfg.Name)
+	}
+	s.noted = true
+}
+
+// noteVerdict is about a message that is settled and was not delivered. Parking
+// is worth a line the first time.
+func (s *session) noteVerdict(e *entry, v penstock.Verdict) {
+	m := &e.batch.Messages[e.index]
+	switch {
+	case len(v.Failures) == 0:
+	case v.Outcome == penstock.Dead:
+		s.note(noteDead, m, v, 0)
+	case m.Attempt == 1:
+		s.note(notePark, m, v, v.RetryIn)
+	}
+}
+
+// noteBreaker is about a breaker that is or was open.
+func (s *session) noteBreaker(was, is breakerState, probe bool, err error, now time.Time) {
+	b := &s.breaker
+	kind, args := noteClosed, []any{"after", now.Sub(b.since).Round(time.Millisecond)}
+	switch {
+	case was == closed && is == unavailable:
+		kind, args = noteOpen, []any{"err", withHint(err), "next_probe_in", b.until.Sub(now)}
+	case was != is && is == refusing:
+		kind, args = noteOpen, []any{"err", err, "refused_in_a_row", refusedInARow, "next_probe_in", b.until.Sub(now),
+			"hint", "do exchange, subject and permissions exist that every message needs?"}
+	case is != closed && !probe:
+		return // it ran into what is known already
+	case is != closed:
+		kind = noteStillOpen
+		args = append(args, "err", err, "next_probe_in", b.until.Sub(now))
+	}
+	n := &s.notes[kind]
+	n.n, n.args, s.noted = n.n+1, args, true
+}
+
+// unlock frees the mutex and writes what was noted under it.
+func (s *session) unlock() {
+	if !s.noted {
+		s.mu.Unlock()
+		return
+	}
+	written := s.notes
+	s.notes, s.noted = notes{}, false
+	s.mu.Unlock()
+	for kind, n := range written {
+		if n.n > 0 {
+			s.noteLogs[kind].logMany(n.n, noteText[kind].level, noteText[kind].text, n.args...)
+		}
+	}
+}
+
+// withHint adds the next step to an outage, unless the sink has named one.
+func withHint(err error) error {
+	var hinted *penstock.HintError
+	if errors.As(err, &hinted) {
+		return err
+	}
+	return penstock.WithHint(err, "is the broker up, and reachable with the configured URL?")
+}

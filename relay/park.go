@@ -1,0 +1,223 @@
+package relay
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+// mark says that messages of a lane are to be parked from seq on, because one of
+// them was: until the store knows and returns them Behind by itself.
+type mark struct {
+	seq   int64  // the first of the key that is parked with batch
+	batch *batch // nil once its verdicts are durable
+	clear uint64 // then: the first Fetch that began after that
+}
+
+// parks reports whether a message that came with a Fetch has to be parked.
+func (l *lane) parks(seq int64, fetch uint64) bool {
+	for i := range l.marks {
+		if m := &l.marks[i]; m.seq <= seq && (m.batch != nil || fetch < m.clear) {
+			return true
+		}
+	}
+	return false
+}
+
+// lingering is a lane with a mark that the Fetch of that number clears.
+type lingering struct {
+	lane  *lane
+	clear uint64
+}
+
+// mark notes that a message of the lane is parked with batch b.
+func (s *session) mark(l *lane, seq int64, b *batch) {
+	for i := range l.marks {
+		if m := &l.marks[i]; m.batch == b {
+			m.seq = min(m.seq, seq)
+			return
+		}
+	}
+	if len(l.marks) == 0 {
+		s.lanes.marked++
+	}
+	l.marks = append(l.marks, mark{seq: seq, batch: b})
+	b.marked = append(b.marked, l)
+}
+
+// conclude gives a message its verdict, which is not delivered. Its lane is nil
+// if it has no key.
+func (s *session) conclude(e *entry, l *lane, v penstock.Verdict) {
+	b := e.batch
+	m := &b.Messages[e.index]
+	b.decide(e.index, v)
+	s.settled(e)
+	switch v.Outcome {
+	case penstock.Parked:
+		b.parked++
+	case penstock.Dead:
+		b.dead++
+	}
+	if l != nil && l.key != "" && e.line() != penstock.Alone && (v.Outcome == penstock.Parked || v.Hold) {
+		s.mark(l, m.Seq, b)
+	}
+}
+
+// deliver is conclude for a message that the sink confirmed, or need not get.
+func (s *session) deliver(e *entry) {
+	if e.batch.verdicts != nil {
+		e.batch.verdicts[e.index] = penstock.Verdict{}
+	}
+	s.settled(e)
+}
+
+func (s *session) settled(e *entry) {
+	e.batch.left--
+	if e.tries > 0 {
+		if i := slices.Index(s.provisional, e); i >= 0 {
+			s.provisional = slices.Delete(s.provisional, i, i+1)
+		}
+	}
+}
+
+// concludeHead gives the first message of a lane its verdict and lets go of the
+// lane. If others have to wait for it, they are parked behind it.
+func (s *session) concludeHead(l *lane, v penstock.Verdict) {
+	e := l.popFront()
+	s.conclude(e, l, v)
+	if e.line() != penstock.Alone && (v.Outcome == penstock.Parked || v.Hold) {
+		s.parkRest(l)
+	}
+	s.lanes.release(l)
+}
+
+// parkRest parks what is left in a lane, unsent. Messages that are Alone stay.
+func (s *session) parkRest(l *lane) {
+	e := l.head
+	l.head, l.tail = nil, nil
+	for e != nil {
+		next := e.next
+		if e.line() == penstock.Alone {
+			l.pushBack(e)
+		} else {
+			s.conclude(e, l, e.parked())
+		}
+		e = next
+	}
+}
+
+// parked is the verdict of a message that is set aside without having been
+// refused once more.
+func (e *entry) parked() penstock.Verdict {
+	v := penstock.Verdict{Outcome: penstock.Parked}
+	if e.batch.verdicts != nil {
+		v.Failures = e.batch.verdicts[e.index].Failures
+	}
+	return v
+}
+
+// place is lanes.add for entries of which some may not have to be sent.
+func (s *session) place(entries []entry, fetch uint64) {
+	for i := range entries {
+		e := &entries[i]
+		m := &e.batch.Messages[e.index]
+		l, line := s.lanes.lane(m.Key), e.line()
+		switch {
+		case e.skip:
+			s.stats.filtered++
+			s.deliver(e)
+		case m.Key != "" && (line == penstock.Behind || line == penstock.InLine && l.parks(m.Seq, fetch)):
+			s.conclude(e, l, penstock.Verdict{Outcome: penstock.Parked})
+		default:
+			l.pushBack(e)
+		}
+		if l.state == idle {
+			s.lanes.release(l)
+		}
+	}
+}
+
+// linger is called when the verdicts of a batch are durable, or will never be:
+// a Fetch that begins from now on knows of them.
+func (s *session) linger(b *batch) {
+	for _, l := range b.marked {
+		for i := range l.marks {
+			if m := &l.marks[i]; m.batch == b {
+				m.batch, m.clear = nil, s.fetches+1
+				s.lingering = append(s.lingering, lingering{l, m.clear})
+			}
+		}
+	}
+	b.marked = nil
+}
+
+// clearMarks drops the marks that the Fetch which now arrives, or one before it,
+// knew of.
+func (s *session) clearMarks(fetch uint64) {
+	n := 0
+	for ; n < len(s.lingering) && s.lingering[n].clear <= fetch; n++ {
+		l := s.lingering[n].lane
+		if len(l.marks) == 0 {
+			continue // cleared with another mark of the same lane
+		}
+		l.marks = slices.DeleteFunc(l.marks, func(m mark) bool { return m.batch == nil && m.clear <= fetch })
+		if len(l.marks) == 0 {
+			s.lanes.marked--
+			if l.state == idle {
+				s.lanes.release(l)
+			}
+		}
+	}
+	s.lingering = slices.Delete(s.lingering, 0, n)
+}
+
+// forgetMarks drops the marks of batches that are forgotten, except where a
+// Settle was tried: that may take effect, or have taken it, unseen by the Fetch
+// that went back.
+func (s *session) forgetMarks() {
+	for _, b := range s.window.batches {
+		if b.tried {
+			s.ghosts = append(s.ghosts, b)
+			continue
+		}
+		for _, l := range b.marked {
+			l.marks = slices.DeleteFunc(l.marks, func(m mark) bool { return m.batch == b })
+			if len(l.marks) == 0 {
+				s.lanes.marked--
+			}
+		}
+	}
+	s.layGhosts()
+}
+
+// layGhosts lets the marks of forgotten batches linger once no Settle of theirs
+// is under way.
+func (s *session) layGhosts() {
+	if s.settling {
+		return
+	}
+	for _, b := range s.ghosts {
+		s.linger(b)
+	}
+	s.ghosts = nil
+}
+
+// failure is what the store keeps of one refusal.
+func failure(attempt int, at time.Time, err error) penstock.Failure {
+	return penstock.Failure{Attempt: attempt, At: at, Err: text(err)}
+}
+
+// maxErrorBytes of an error's text are kept with a message: the window bounds
+// how many of them are in memory.
+const maxErrorBytes = 1000
+
+// text is an error as any database can store it.
+func text(err error) string {
+	s := err.Error()
+	if len(s) > maxErrorBytes {
+		s = s[:maxErrorBytes] + "…"
+	}
+	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
+}

@@ -1,0 +1,26 @@
+package relay
+
+import (
+	"context"
+	"time"
+)
+
+// stats is what happened since the last line about it. Guarded by the session's
+// mutex.
+type stats struct {
+	delivered, refused, retried, filtered, parked, dead int
+}
+
+// statsLoop logs once a minute what happened, if anything did.
+func (s *session) statsLoop(ctx context.Context) {
+	for sleep(ctx, nil, time.Minute) {
+		s.mu.Lock()
+		was, inFlight := s.stats, s.window.messages
+		s.stats = stats{}
+		s.mu.Unlock()
+		if was != (stats{}) {
+			s.log.Info("the last minute", "delivered", was.delivered, "refused", was.refused, "retried", was.retried,
+				"filtered", was.filtered, "parked", was.parked, "dead", was.dead, "in_flight", inFlight)
+		}
+	}
+}
