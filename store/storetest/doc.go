@@ -19,7 +19,7 @@
 //					Pin:     func(t testing.TB) (release func()) { … },
 //				}
 //			},
-//			Features: storetest.Features{ConcurrentWriters: true, Reclaim: true, Snapshots: true},
+//			Features: storetest.Features{ConcurrentWriters: true, Reclaim: true, SmallPieces: true, Snapshots: true},
 //		})
 //	}
 //

@@ -25,6 +25,9 @@ type Features struct {
 	// Reclaim: OutboxStatus.Bytes falls back to what an empty outbox takes once
 	// everything is settled and Maintain has run a few times.
 	Reclaim bool
+	// SmallPieces: storage is freed in pieces of 256 KiB or less, so that a few
+	// megabytes show what Retention.Bytes does.
+	SmallPieces bool
 	// Snapshots: Instance.Pin is given.
 	Snapshots bool
 	// Outage: Instance.Outage is given.

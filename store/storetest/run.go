@@ -75,6 +75,8 @@ func (f Features) missing(have Features) string {
 		return "ConcurrentWriters"
 	case f.Reclaim && !have.Reclaim:
 		return "Reclaim"
+	case f.SmallPieces && !have.SmallPieces:
+		return "SmallPieces"
 	case f.Snapshots && !have.Snapshots:
 		return "Snapshots"
 	case f.Outage && !have.Outage:
