@@ -13,9 +13,9 @@ import (
 // should know about.
 func writeStatus(w io.Writer, outboxes []penstock.OutboxStatus, now time.Time) error {
 	o := newTable(w, column{"OUTBOX", 32, false}, column{title: "SIZE", right: true}, column{title: "SEGMENTS"}, column{title: "KEEPS"})
-	s := newTable(w, column{"OUTBOX", 20, false}, column{"SUBSCRIPTION", 20, false}, column{title: "BACKLOG", right: true}, column{title: "OLDEST", right: true},
+	s := newTable(w, column{"OUTBOX", 18, false}, column{"SUBSCRIPTION", 20, false}, column{title: "BACKLOG", right: true}, column{title: "OLDEST", right: true},
 		column{title: "RATE", right: true}, column{title: "PARKED", right: true}, column{title: "KEYS", right: true}, column{title: "HELD", right: true},
-		column{title: "DEAD", right: true}, column{"HOLDER", 24, false}, column{title: "EPOCH", right: true}, column{title: "SINCE"})
+		column{title: "DEAD", right: true}, column{"HOLDER", 20, false}, column{title: "EPOCH", right: true}, column{title: "SINCE"})
 	var notes []string
 	for i := range outboxes {
 		if err := o.row(outboxes[i].Outbox, size(outboxes[i].Bytes), segments(outboxes[i].Segments), keeps(outboxes[i].Retention)); err != nil {
@@ -64,8 +64,11 @@ func statusNotes(outbox string, s *penstock.SubscriptionStatus, now time.Time) (
 	if s.HeldKeys > 0 {
 		note("%s until a dead letter is decided about: penstock parked %s", pluralVerb(s.HeldKeys, "key", "is held", "are held"), of)
 	}
-	if !isHeld(s, now) && s.Backlog+s.Parked > 0 {
-		note("no relay runs it, and %s: penstock relay", pluralVerb(s.Backlog+s.Parked, "message", "waits", "wait"))
+	if waiting := s.Backlog + s.Parked; !isHeld(s, now) && waiting > 0 {
+		note("no relay runs it, and %s: penstock relay", pluralVerb(waiting, "message", "waits", "wait"))
+	}
+	if !isHeld(s, now) && s.Holder != "" {
+		note("the lease of %s ended %s ago, and nobody has taken over", visible(s.Holder), since(s.LeaseUntil, now))
 	}
 	if s.Replaying {
 		note("a replay is under way")
@@ -114,11 +117,8 @@ func isHeld(s *penstock.SubscriptionStatus, now time.Time) bool {
 }
 
 func holder(s *penstock.SubscriptionStatus, now time.Time) string {
-	switch {
-	case s.Holder == "":
+	if !isHeld(s, now) {
 		return "nobody"
-	case !isHeld(s, now):
-		return shorten(visible(s.Holder), 10) + " (lease ended)"
 	}
 	return s.Holder
 }
