@@ -11,7 +11,7 @@ type evidence struct {
 	journal  map[string]*entry
 	facts    map[string]message // the business table, by id
 	arrivals map[string][]arrival
-	dead     map[string][]deadLetter
+	dead     map[string][]deadLetter // whatever was one at some time
 	samples  map[string][]sample
 	events   []*event
 	end      time.Time
@@ -34,7 +34,7 @@ type sample struct {
 
 // Kinds of violation, as the output names them.
 const (
-	lost          = "lost"                   // committed, neither delivered nor a dead letter
+	lost          = "lost"                   // committed, and not delivered
 	phantom       = "phantom"                // delivered, never committed
 	outOfOrder    = "out_of_order"           // of one key, among first deliveries
 	unexplained   = "unexplained_duplicates" // delivered twice while nothing was wrong
@@ -71,7 +71,9 @@ func (v *verdict) found(kind, route, id, format string, args ...any) {
 	v.Violations = append(v.Violations, violation{kind, route, id, fmt.Sprintf(format, args...)})
 }
 
-// check compares what was committed with what arrived.
+// check compares what was committed with what arrived. At the end nothing is
+// refused any more and the operator has sent every dead letter back, so that a
+// message that is not delivered is lost wherever it may be.
 func check(e *evidence) *verdict {
 	v := &verdict{}
 	e.database(v)
@@ -150,7 +152,7 @@ func (e *evidence) route(v *verdict, r route) {
 		last[a.ID] = a
 		if again {
 			v.Duplicates++
-			if e.unexplained(r.name, earlier, a) {
+			if !dead[a.ID] && e.unexplained(r.name, earlier, a) {
 				v.found(unexplained, r.name, a.ID, "it was delivered twice, and nothing happened in between")
 			}
 			continue
@@ -171,8 +173,8 @@ func (e *evidence) route(v *verdict, r route) {
 			continue
 		}
 		v.Committed++
-		if _, arrived := last[id]; !arrived && !dead[id] {
-			v.found(lost, r.name, id, "it was committed, but is neither delivered nor a dead letter")
+		if _, arrived := last[id]; !arrived {
+			v.found(lost, r.name, id, "it was committed and not delivered%s", map[bool]string{true: ", though its dead letter was retried"}[dead[id]])
 		}
 	}
 }

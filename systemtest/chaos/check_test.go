@@ -147,13 +147,18 @@ func TestCheck(t *testing.T) {
 			s.delivered(rabbit, 2, b)
 			s.delivered(nats, 1, b)
 			s.dead[nats] = []deadLetter{{ID: "a", Reason: "no stream", At: s.at(2)}}
+			s.delivered(nats, 50, a) // when it was retried
 		}, nil},
-		{"dead without a reason", func(s *story) {
+		{"a dead letter that does not come back", func(s *story) {
 			s.delivered(rabbit, 1, s.committed("a", "k", 1, topicNeverNATS))
+			s.dead[nats] = []deadLetter{{ID: "a", Reason: "no stream", At: s.at(2)}}
+		}, []string{"lost to-nats"}},
+		{"dead without a reason", func(s *story) {
+			s.everywhere(1, s.committed("a", "k", 1, topicNeverNATS))
 			s.dead[nats] = []deadLetter{{ID: "a", At: s.at(2)}}
 		}, []string{"wrongly_dead to-nats"}},
 		{"dead because the broker was down", func(s *story) {
-			s.delivered(nats, 1, s.committed("a", "k", 1, topicPlaced))
+			s.everywhere(1, s.committed("a", "k", 1, topicPlaced))
 			s.dead[rabbit] = []deadLetter{{ID: "a", Reason: "connection refused", At: s.at(2)}}
 		}, []string{"wrongly_dead to-rabbitmq"}},
 		{"dead, never committed", func(s *story) {

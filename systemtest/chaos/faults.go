@@ -27,9 +27,8 @@ func between(random *rand.Rand, least, most time.Duration) time.Duration {
 	return least + time.Duration(random.Int64N(int64(most-least)+1))
 }
 
-// deck is every fault that the rig can do to itself, as often as its weight, with
-// two of the network's for each line.
-func (r *rig) deck(random *rand.Rand) (deck []fault) {
+// faults is what the rig can do to itself, with two of the network's for each line.
+func (r *rig) faults(random *rand.Rand) []fault {
 	all := []fault{
 		r.crash("postgres_crashed", "postgres", routeNames(""), r.postgres),
 		r.crash("rabbitmq_killed", "rabbitmq", routeNames("rabbitmq"), r.rabbit),
@@ -52,6 +51,11 @@ func (r *rig) deck(random *rand.Rand) (deck []fault) {
 			all = append(all, kinds[kind])
 		}
 	}
+	return all
+}
+
+// shuffled has each fault as often as its weight.
+func shuffled(all []fault, random *rand.Rand) (deck []fault) {
 	for _, f := range all {
 		for range f.weight {
 			deck = append(deck, f)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -38,6 +37,7 @@ type chaos struct {
 	journal   *journal
 	rig       *rig
 	observer  *observer
+	operator  *operator
 }
 
 // run runs to the end and returns what was found. The error is about what kept it
@@ -48,7 +48,7 @@ func run(ctx context.Context, cfg config, log io.Writer) (sum summary, v *verdic
 		return sum, nil, err
 	}
 	defer func() { err = errors.Join(err, c.rig.close()) }()
-	c.observer = &observer{rig: c.rig, samples: map[string][]sample{}}
+	c.observer, c.operator = &observer{rig: c.rig, samples: map[string][]sample{}}, newOperator(c.rig)
 
 	consuming, stopConsuming := context.WithCancel(ctx)
 	defer stopConsuming()
@@ -84,12 +84,21 @@ func (c *chaos) storm(ctx context.Context) error {
 	all.Go(func() { c.report(ctx) })
 	var writing sync.WaitGroup
 	c.startProducers(ctx, &writing)
-	director := &director{chronicle: c.chronicle, newDeck: c.rig.deck, seed: c.seed}
+	director := &director{chronicle: c.chronicle, newDeck: c.deck, seed: c.seed}
 	err := director.run(ctx)
 	cancel()
 	c.rig.producers.proxy.Resume()
 	writing.Wait()
 	return err
+}
+
+// deck is what can happen.
+func (c *chaos) deck(random *rand.Rand) []fault {
+	all := c.rig.faults(random)
+	if c.poison {
+		all = append(all, c.operator.retries())
+	}
+	return shuffled(all, random)
 }
 
 func (c *chaos) startProducers(ctx context.Context, all *sync.WaitGroup) {
@@ -135,12 +144,14 @@ func (c *chaos) aftermath(ctx context.Context, consumed <-chan error) (*evidence
 	if err := c.rig.heal(ctx); err != nil {
 		return nil, fmt.Errorf("putting everything right: %w", err)
 	}
-	drained := c.drain(ctx)
-	if drained != nil {
-		fmt.Fprintf(c.progress, "chaos: %v\n", drained) // the checker will tell what is missing
+	err := c.drain(ctx)
+	if err == nil && c.poison {
+		err = c.absolve(ctx)
 	}
-	e := &evidence{journal: c.journal.entries, arrivals: map[string][]arrival{}, dead: map[string][]deadLetter{}}
-	var err error
+	if err != nil {
+		fmt.Fprintf(c.progress, "chaos: %v\n", err) // the checker will tell what is missing
+	}
+	e := &evidence{journal: c.journal.entries, arrivals: map[string][]arrival{}, dead: c.operator.dead()}
 	if e.facts, err = c.rig.facts(ctx); err != nil {
 		return nil, fmt.Errorf("reading the business table: %w", err)
 	}
@@ -185,6 +196,22 @@ func (c *chaos) drain(ctx context.Context) error {
 	return fmt.Errorf("not everything was delivered, and nothing moved for %s: %s", drainPatience, left)
 }
 
+// absolve makes the brokers take what they refused, as an operator would, and
+// sends every dead letter back.
+func (c *chaos) absolve(ctx context.Context) error {
+	if err := errors.Join(c.rig.consumer.route(topicNeverRabbit, true), c.rig.nats.route(ctx, true, true)); err != nil {
+		return fmt.Errorf("routing what was refused: %w", err)
+	}
+	for _, r := range routes {
+		n, err := c.operator.retry(ctx, r.name)
+		if err != nil {
+			return fmt.Errorf("retrying the dead letters of %s: %w", r.name, err)
+		}
+		c.chronicle.printf("%d dead letters of %s are retried", n, r.name)
+	}
+	return c.drain(ctx)
+}
+
 // collect reads what arrived and what died.
 func (c *chaos) collect(ctx context.Context, e *evidence, consumed <-chan error) (err error) {
 	if err := c.rig.consumer.finish(ctx); err != nil {
@@ -204,34 +231,8 @@ func (c *chaos) collect(ctx context.Context, e *evidence, consumed <-chan error)
 		} else if e.arrivals[r.name], err = c.rig.nats.read(ctx, r.name); err != nil {
 			return fmt.Errorf("reading from NATS: %w", err)
 		}
-		if e.dead[r.name], err = c.rig.deadLetters(ctx, r.name); err != nil {
-			return fmt.Errorf("reading dead letters: %w", err)
-		}
 	}
 	return nil
-}
-
-// deadLetters asks as an operator does.
-func (r *rig) deadLetters(ctx context.Context, route string) ([]deadLetter, error) {
-	out, err := r.penstock(ctx, "dead", "list", outbox, "--subscription", route, "--json")
-	if err != nil {
-		return nil, err
-	}
-	var all struct {
-		DeadLetters []struct {
-			ID    string
-			Error string
-			At    time.Time
-		} `json:"dead_letters"`
-	}
-	if err := json.Unmarshal(out, &all); err != nil {
-		return nil, fmt.Errorf("penstock dead list --json wrote %q: %w", out, err)
-	}
-	var dead []deadLetter
-	for _, d := range all.DeadLetters {
-		dead = append(dead, deadLetter{ID: d.ID, Reason: d.Error, At: d.At})
-	}
-	return dead, nil
 }
 
 // removeOrName removes the folder of a run in which nothing was violated.
