@@ -5,11 +5,14 @@ TEST      ?= ./...
 FUZZTIME  ?= 60s
 # What `make bench` measures, e.g. make bench BENCH="--messages 1000000"
 BENCH     ?=
+# How long `make chaos` lets things go wrong, and what it draws from (0: anew)
+DURATION  ?= 10m
+SEED      ?= 0
 BUILD     := $(shell git describe --tags --always --dirty 2>/dev/null)
 GOBUILD   := CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(BUILD)"
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test race test-postgres test-postgres-all servers lint fmt fuzz bench clean
+.PHONY: help build demo test race test-postgres test-postgres-all servers lint fmt fuzz bench chaos clean
 
 help: ## list the targets
 	@echo 'make demo and make test need nothing but Go; run as root on Debian, make test installs its servers.'
@@ -51,6 +54,9 @@ fuzz: ## run every fuzz target for FUZZTIME (60s)
 
 bench: build ## measure the relay against both ceilings on private servers (BENCH="--messages 1000000")
 	script/bench.sh $(BENCH)
+
+chaos: build ## kill, pause and cut everything for DURATION (10m), and check each message: SEED=n repeats
+	script/chaos.sh -duration $(DURATION) -seed $(SEED)
 
 clean: ## remove what was built
 	rm -rf bin

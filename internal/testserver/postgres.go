@@ -134,7 +134,7 @@ func (p *Postgres) ping(ctx context.Context) error {
 // postgresBin finds the programs: the named folder, else the newest version
 // where distributions put them, else the PATH.
 func postgresBin() (string, error) {
-	if dir := os.Getenv("PENSTOCK_TEST_PG_BIN"); dir != "" {
+	if dir := os.Getenv(envPostgresBin); dir != "" {
 		if !hasProgram(dir, "initdb") {
 			return "", fmt.Errorf("PENSTOCK_TEST_PG_BIN: there is no initdb in %s", dir)
 		}
@@ -156,7 +156,7 @@ func postgresBin() (string, error) {
 	if path, err := exec.LookPath("initdb"); err == nil {
 		return filepath.Dir(path), nil
 	}
-	return "", &MissingError{Server: "PostgreSQL", Package: "postgresql", URLVar: EnvPostgres, BinVar: "PENSTOCK_TEST_PG_BIN"}
+	return "", &MissingError{Server: "PostgreSQL", Package: "postgresql", URLVar: EnvPostgres, BinVar: envPostgresBin}
 }
 
 // versionIn reads the number of /usr/lib/postgresql/15/bin; -1 without one.

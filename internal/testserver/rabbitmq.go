@@ -160,7 +160,7 @@ func (r *RabbitMQ) greet(ctx context.Context) error {
 // rabbitmqBin finds the programs themselves: what distributions put on the
 // PATH is a wrapper that changes the user and reads /etc.
 func rabbitmqBin() (string, error) {
-	if dir := os.Getenv("PENSTOCK_TEST_RABBITMQ_BIN"); dir != "" {
+	if dir := os.Getenv(envRabbitMQBin); dir != "" {
 		if !hasProgram(dir, "rabbitmq-server") {
 			return "", fmt.Errorf("PENSTOCK_TEST_RABBITMQ_BIN: there is no rabbitmq-server in %s", dir)
 		}
@@ -178,5 +178,5 @@ func rabbitmqBin() (string, error) {
 			}
 		}
 	}
-	return "", &MissingError{Server: "RabbitMQ", Package: "rabbitmq-server", URLVar: EnvRabbitMQ, BinVar: "PENSTOCK_TEST_RABBITMQ_BIN"}
+	return "", &MissingError{Server: "RabbitMQ", Package: "rabbitmq-server", URLVar: EnvRabbitMQ, BinVar: envRabbitMQBin}
 }

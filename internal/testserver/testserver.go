@@ -13,6 +13,10 @@ import (
 const (
 	EnvPostgres = "PENSTOCK_TEST_POSTGRES"
 	EnvRabbitMQ = "PENSTOCK_TEST_RABBITMQ"
+
+	// And those that name the folders of the programs.
+	envPostgresBin = "PENSTOCK_TEST_PG_BIN"
+	envRabbitMQBin = "PENSTOCK_TEST_RABBITMQ_BIN"
 )
 
 // MissingError: a server's programs are not on this machine.
@@ -101,6 +105,27 @@ func StartRabbitMQ(tb testing.TB, conf ...string) *RabbitMQ {
 	need(tb, err)
 	tb.Cleanup(func() { closeAfter(tb, r.server) })
 	return r
+}
+
+// NeedPrograms ends the test if servers of its own cannot be started, as
+// StartPostgres and StartRabbitMQ would.
+func NeedPrograms(tb testing.TB) {
+	tb.Helper()
+	_, err := postgresBin()
+	need(tb, err)
+	_, err = rabbitmqBin()
+	need(tb, err)
+}
+
+// ProgramFolders are the variables of the environment that say where the servers'
+// programs are, for a program that starts servers of its own.
+func ProgramFolders() (env []string) {
+	for _, name := range []string{envPostgresBin, envRabbitMQBin} {
+		if value := os.Getenv(name); value != "" {
+			env = append(env, name+"="+value)
+		}
+	}
+	return env
 }
 
 // need ends the test on an error: a missing server skips it, except in CI,

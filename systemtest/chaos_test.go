@@ -1,0 +1,65 @@
+package systemtest
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/penstock/penstock/internal/testserver"
+)
+
+// A minute of what `make chaos` does for longer: see systemtest/chaos.
+func TestChaos(t *testing.T) {
+	duration := time.Minute
+	if testing.Short() {
+		duration = 15 * time.Second
+	}
+	seed := os.Getenv("PENSTOCK_SEED")
+	if seed == "" {
+		seed = fmt.Sprint(rand.Uint32())
+	}
+	t.Logf("PENSTOCK_SEED=%s", seed)
+	testserver.NeedPrograms(t)
+
+	program := filepath.Join(t.TempDir(), "chaos")
+	build := exec.Command("go", "build", "-o", program, "./chaos")
+	build.Stderr = os.Stderr
+	if err := build.Run(); err != nil {
+		t.Fatalf("building chaos: %v", err)
+	}
+	// PostgreSQL runs as another user, which a folder of the test's would shut out.
+	temp, err := os.MkdirTemp("", "penstock-systemtest-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(temp) })
+	if err := os.Chmod(temp, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("TMPDIR", temp)
+	run := exec.Command(program, "-penstock", binary, "-duration", duration.String(), "-seed", seed)
+	run.Env = testserver.ProgramFolders()
+	o := startCommand(t, run).waitFor(duration + 10*time.Minute)
+	t.Logf("%s%s", o.stderr, o.stdout)
+	if o.code != 0 {
+		t.Fatalf("exit code %d; to repeat: PENSTOCK_SEED=%s", o.code, seed)
+	}
+	var summary struct {
+		Committed, Delivered, Takeovers int
+		Faults                          map[string]int
+	}
+	if err := json.Unmarshal([]byte(o.stdout), &summary); err != nil {
+		t.Fatalf("stdout is no JSON line: %v", err)
+	}
+	if summary.Committed == 0 || summary.Delivered != summary.Committed || len(summary.Faults) == 0 {
+		t.Errorf("nothing was put to the test: %s", o.stdout)
+	}
+	if left, err := os.ReadDir(temp); err != nil || len(left) != 0 {
+		t.Errorf("it left %v in its temporary folder, %v", left, err)
+	}
+}
