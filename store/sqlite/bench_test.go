@@ -3,8 +3,10 @@ package sqlite_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/store/sqlite"
@@ -140,5 +142,56 @@ func BenchmarkIdleFetch(b *testing.B) {
 		if _, err := src.Fetch(b.Context(), penstock.Limit{Messages: 2000, Bytes: 16 << 20}); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// Everything is refused, parked, and delivered when it comes back: one line per
+// message, a thousand lines, and a single one.
+func BenchmarkParkAndDrain(b *testing.B) {
+	for _, keys := range []int{1, 1000, benchBacklog} {
+		b.Run(fmt.Sprint("keys=", keys), func(b *testing.B) {
+			var parked, drained time.Duration
+			for b.Loop() {
+				b.StopTimer()
+				s, path := benchStore(b, 0)
+				msgs := benchMessages(benchBacklog)
+				for i := range msgs {
+					msgs[i].Key = fmt.Sprint(i % keys)
+				}
+				if err := s.Publish(b.Context(), "orders", msgs...); err != nil {
+					b.Fatal(err)
+				}
+				b.StartTimer()
+				began := time.Now()
+				refused := []penstock.Failure{{Attempt: 1, At: began, Err: "refused"}}
+				left := benchBacklog
+				drain(b, s, penstock.Subscribe{Outbox: "orders", Subscription: "s"}, func(src penstock.Source, batch penstock.Batch) error {
+					st := penstock.Settled{Batch: batch}
+					if left > 0 {
+						left -= len(batch.Messages)
+						st.Verdicts = make([]penstock.Verdict, len(batch.Messages))
+						for i := range st.Verdicts {
+							st.Verdicts[i] = penstock.Verdict{Outcome: penstock.Parked, RetryIn: time.Hour}
+							if batch.Messages[i].Seq <= int64(keys) { // the others stand behind
+								st.Verdicts[i].Failures = refused
+							}
+						}
+					}
+					return src.Settle(b.Context(), st)
+				})
+				parked += time.Since(began)
+				app := openApp(b, path)
+				mustExec(b, app, `update penstock_lines set due = 0`)
+				began = time.Now()
+				if n := drain(b, s, penstock.Subscribe{Outbox: "orders", Subscription: "s"}, func(src penstock.Source, batch penstock.Batch) error {
+					return src.Settle(b.Context(), penstock.Settled{Batch: batch})
+				}); n != benchBacklog {
+					b.Fatalf("%d came back", n)
+				}
+				drained += time.Since(began)
+			}
+			b.ReportMetric(float64(b.N)*benchBacklog/parked.Seconds(), "parked/s")
+			b.ReportMetric(float64(b.N)*benchBacklog/drained.Seconds(), "drained/s")
+		})
 	}
 }

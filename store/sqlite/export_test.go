@@ -1,5 +1,12 @@
 package sqlite
 
+import (
+	"regexp"
+	"slices"
+
+	"github.com/penstock/penstock"
+)
+
 // WithPragmas sets pragmas on the connection that writes: max_page_count makes
 // a full disk.
 func WithPragmas(o Options, pragmas ...string) Options {
@@ -14,3 +21,34 @@ var (
 	DecodeJSON    = decodeJSON
 	EncodeHeaders = encodeHeaders
 )
+
+// HotStatements are those that run for every batch, with values in place of
+// their parameters.
+func HotStatements(outbox string) map[string]string {
+	all := map[string]string{}
+	for name, text := range map[string]string{
+		"look": lookSQL, "fetch": fetchSQL, "behind": behindSQL, "due_lines": dueLinesSQL, "rest_of_line": restOfLineSQL,
+		"fetch_replay": unparked(fetchReplaySQL), "settle": settleSQL, "park_lines": parkLinesSQL, "park": parkSQL, "bury": burySQL,
+		"bury_parked": buryParkedSQL, "refuse_parked": refuseParkedSQL, "advance_lines": advanceLinesSQL, "delay_lines": delayLinesSQL,
+		"end_lines": endLinesSQL, "hold": holdSQL, "hold_lines": holdLinesSQL, "held_lines": heldLinesSQL, "release": releaseSQL,
+		"retry_lines": retryLinesSQL, "retry": retrySQL, "chosen": chosenSQL,
+	} {
+		all[name] = parameter.ReplaceAllString(on(Table(outbox), text), "null")
+	}
+	return all
+}
+
+var parameter = regexp.MustCompile(`\?\d*|:[a-z_]+`)
+
+// LoseAnswer keeps what a source knows of its batches; restore makes it forget
+// what was settled since, as if the database's answer had not arrived.
+func LoseAnswer(src penstock.Source) (restore func()) {
+	s := src.(*source)
+	open := slices.Clone(s.open)
+	return func() {
+		for _, b := range open {
+			b.settled = false
+		}
+		s.open = open
+	}
+}

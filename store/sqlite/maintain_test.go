@@ -140,3 +140,37 @@ func TestFencedReaderStopsAtFetch(t *testing.T) {
 		t.Errorf("the fenced reader got %v", b.Messages)
 	}
 }
+
+// Two processes do the housekeeping in turns, and each keeps its own account of
+// how large the messages are. One that lost track would keep too much or too
+// little.
+func TestRetainedBytes(t *testing.T) {
+	path, s, app := newFile(t, sqlite.Options{})
+	ctx := t.Context()
+	stores := []*sqlite.Store{s, open(t, path)}
+	const size, keep, total = 1000, 100, 1000
+	if err := s.SetRetention(ctx, "orders", penstock.Retention{Bytes: keep * size}); err != nil {
+		t.Fatal(err)
+	}
+	src := subscribe(t, s, "billing")
+	for i := range total / 10 {
+		msgs := make([]penstock.Message, 10)
+		for i := range msgs {
+			msgs[i].Payload = make([]byte, size-40)
+		}
+		if err := s.Publish(ctx, "orders", msgs...); err != nil {
+			t.Fatal(err)
+		}
+		_, batches := fetchAll(t, src)
+		if err := src.Settle(ctx, batches...); err != nil {
+			t.Fatal(err)
+		}
+		if err := stores[i/3%2].Maintain(ctx, "orders"); err != nil {
+			t.Fatal(err)
+		}
+		kept := scan[int](t, app, `select count(*) from penstock_outbox_orders`)
+		if want := min(10*(i+1), keep); kept < want || kept > want+2 {
+			t.Fatalf("after %d messages %d are kept, want %d", 10*(i+1), kept, want)
+		}
+	}
+}

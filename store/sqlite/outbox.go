@@ -62,11 +62,13 @@ func (s *Store) CreateOutbox(ctx context.Context, name string) error {
 
 // DropOutbox implements penstock.Store.
 func (s *Store) DropOutbox(ctx context.Context, name string) error {
-	return s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
+	var uid string
+	err := s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		box, err := findOutbox(ctx, tx, name)
 		if err != nil {
 			return err
 		}
+		uid = box.uid
 		ids, err := readColumn[int64](ctx, tx, `select id from penstock_subscriptions where outbox_id = ?`, box.id)
 		if err != nil {
 			return err
@@ -82,6 +84,13 @@ func (s *Store) DropOutbox(ctx context.Context, name string) error {
 		_, err = tx.ExecContext(ctx, on(Table(name), `drop table {table}`))
 		return err
 	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err == nil {
+		delete(s.sizes, uid)
+		delete(s.ledgers, uid)
+	}
+	return err
 }
 
 // outbox is one row of penstock_outboxes.

@@ -25,6 +25,7 @@ const (
 	childMigrate = "migrate"
 	childPublish = "publish" // until killed; prints each order's number once it is committed
 	childWrite   = "write"   // one message
+	childRelay   = "relay"   // until killed; prints what it delivers, before it is settled
 )
 
 func TestMain(m *testing.M) {
@@ -51,6 +52,11 @@ func runChild(ctx context.Context, job, path string) error {
 		return s.Publish(ctx, "orders", penstock.Message{Payload: []byte("hello")})
 	case childPublish:
 		return publishOrders(ctx, path)
+	case childRelay:
+		return relayStubborn(ctx, s, func(m penstock.Message) error {
+			_, err := fmt.Println(string(m.Payload))
+			return err
+		})
 	}
 	return fmt.Errorf("no job %q", job)
 }

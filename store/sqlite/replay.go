@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"math"
 	"strings"
 	"time"
@@ -92,6 +93,9 @@ func (s *source) readReplay(ctx context.Context, p *page, at sight) error {
 		r = replay{id: at.replay, unread: true}
 		err := s.store.readers.QueryRowContext(ctx, `select position, last, created_from, created_to from penstock_replays where id = ?`, r.id).
 			Scan(&r.next, &r.last, &r.from, &r.to)
+		if errors.Is(err, sql.ErrNoRows) {
+			return s.gone(ctx, s.store.readers) // only with the subscription
+		}
 		if err != nil {
 			return err
 		}

@@ -91,10 +91,9 @@ func (s *Store) beyond(ctx context.Context, tx *sql.Tx, box outbox, first, low i
 	}
 	last := first - 1
 	for _, p := range l.pieces {
-		if total <= box.retention.Bytes {
-			break
+		if total -= p.bytes; total < box.retention.Bytes {
+			break // without this one too little would be kept
 		}
-		total -= p.bytes
 		last = p.last
 	}
 	return last, nil

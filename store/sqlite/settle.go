@@ -86,12 +86,12 @@ func (s *source) check(settled []penstock.Settled) (map[*openBatch][]ruling, err
 	found := make(map[*openBatch][]ruling, len(settled))
 	for _, st := range settled {
 		number := st.Batch.Number
-		if number == 0 || number > s.number {
+		if number > s.number {
 			return nil, fmt.Errorf("batch %d of subscription %q was not returned by Fetch: settle what it returned", number, s.req.Subscription)
 		}
 		b := s.find(number)
 		if b == nil || b.settled {
-			continue // asked again, after an answer that did not arrive
+			continue // asked again, after an answer that did not arrive; or it had no messages
 		}
 		if st.Verdicts != nil && len(st.Verdicts) != b.count {
 			return nil, fmt.Errorf("batch %d has %d messages and %d verdicts: give one for each, or nil", number, b.count, len(st.Verdicts))
