@@ -5,8 +5,12 @@ import (
 	"time"
 )
 
-// probeSize is how many messages try out a sink that was unavailable.
-const probeSize = 16
+// probeSize is how many messages try out a sink that was unavailable. If it
+// answers and refuses them all, probes grow.
+const (
+	probeSize    = 16
+	maxProbeSize = 1 << 16
+)
 
 // refusedInARow is how many different messages have to be refused on their
 // first attempt, with nothing confirmed in between, for the sink to be the
@@ -99,7 +103,7 @@ func (b *breaker) ended(now time.Time, a answer) {
 		b.state = closed
 		b.count(now, a)
 	default:
-		b.size *= 2
+		b.size = min(2*b.size, maxProbeSize)
 		b.prolong(now)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -109,6 +110,8 @@ type fakeSource struct {
 	batches map[uint64]fakeBatch // not settled
 	closed  bool
 	misuse  error
+
+	fromPark bool // the last Fetch asked the park first
 }
 
 func (s *fakeSource) check() error {
@@ -124,8 +127,9 @@ func (s *fakeSource) check() error {
 
 func (s *fakeSource) Fetch(ctx context.Context, limit penstock.Limit) (penstock.Batch, error) {
 	s.log.mu.Lock()
-	behind := s.log.behind()
+	behind := s.log.keys
 	if s.log.fetchWait != nil {
+		behind = maps.Clone(behind)
 		s.log.mu.Unlock()
 		s.log.fetchWait(ctx)
 		s.log.mu.Lock()
@@ -148,7 +152,12 @@ func (s *fakeSource) Fetch(ctx context.Context, limit penstock.Limit) (penstock.
 	if s.log.maxFetch != nil {
 		limit.Messages = min(limit.Messages, s.log.maxFetch())
 	}
-	from, ok := s.log.fetchParked(&b, limit)
+	// From the park and from the stream in turn, if there is something in both.
+	var from fakeBatch
+	ok := false
+	if s.fromPark = !s.fromPark; s.fromPark || s.next == len(s.log.messages) {
+		from, ok = s.log.fetchParked(&b, limit)
+	}
 	if !ok {
 		from = s.fetchStream(&b, limit, behind)
 	}
@@ -162,13 +171,13 @@ func (s *fakeSource) Fetch(ctx context.Context, limit penstock.Limit) (penstock.
 	return b, nil
 }
 
-func (s *fakeSource) fetchStream(b *penstock.Batch, limit penstock.Limit, behind map[string]bool) fakeBatch {
+func (s *fakeSource) fetchStream(b *penstock.Batch, limit penstock.Limit, behind map[string]*fakeLine) fakeBatch {
 	bytes := 0
 	for len(b.Messages) < limit.Messages && s.next < len(s.log.messages) && (bytes < limit.Bytes || len(b.Messages) == 0) {
 		m := s.log.messages[s.next]
 		bytes += m.Size()
 		b.Messages = append(b.Messages, m)
-		if behind[m.Key] {
+		if behind[m.Key] != nil {
 			if b.Lines == nil {
 				b.Lines = make([]penstock.Line, limit.Messages)
 			}
@@ -202,7 +211,7 @@ func (s *fakeSource) Settle(ctx context.Context, settled ...penstock.Settled) er
 		if !ok {
 			continue // settled already, or fetched before a rewind
 		}
-		if from.line == nil && from.end-len(t.Batch.Messages) != s.log.settled {
+		if from.lines == nil && from.end-len(t.Batch.Messages) != s.log.settled {
 			s.misuse = fmt.Errorf("batch %d settled out of turn", t.Batch.Number)
 			return s.misuse
 		}
@@ -293,8 +302,9 @@ func checkSettled(t testing.TB, l *outbox, k *sink) {
 	t.Helper()
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	aside := l.aside()
 	for _, m := range l.messages[:l.settled] {
-		if !k.confirmedOnce(m.Seq) && !l.aside(m.Seq) {
+		if !k.confirmedOnce(m.Seq) && !aside[m.Seq] {
 			t.Fatalf("message %d is settled, and neither confirmed nor parked nor dead", m.Seq)
 		}
 	}

@@ -3,6 +3,7 @@ package relay
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 // fakePark is what the fake database keeps aside, in the plainest way.
 type fakePark struct {
 	lines []*fakeLine
+	keys  map[string]*fakeLine // those of them that are not alone
 	dead  map[int64]*fakeDead
 	died  map[int64]bool // was a dead letter at some time
 
@@ -39,30 +41,36 @@ type fakeDead struct {
 	away bool // sent back, or parked after it was
 }
 
-// fakeBatch is where a batch came from: the stream, up to end, or a line.
+// fakeBatch is where a batch came from: the stream, up to end, or lines, one
+// per message.
 type fakeBatch struct {
-	end  int
-	line *fakeLine
+	end   int
+	lines []*fakeLine
+	keys  map[string]*fakeLine // those of them that are not alone
 }
 
-func (l *outbox) line(key string) *fakeLine {
-	for _, n := range l.lines {
-		if n.key == key && !n.alone {
-			return n
+func (l *outbox) line(key string) *fakeLine { return l.keys[key] }
+
+func (l *outbox) addLine(n *fakeLine) *fakeLine {
+	l.lines = append(l.lines, n)
+	if !n.alone {
+		if l.keys == nil {
+			l.keys = map[string]*fakeLine{}
 		}
+		l.keys[n.key] = n
 	}
-	return nil
+	return n
 }
 
-// behind returns the keys that have parked messages.
-func (l *outbox) behind() map[string]bool {
-	keys := map[string]bool{}
-	for _, n := range l.lines {
-		if !n.alone {
-			keys[n.key] = true
+// sweep removes lines that nothing waits in.
+func (l *outbox) sweep() {
+	l.lines = slices.DeleteFunc(l.lines, func(n *fakeLine) bool {
+		over := len(n.stay) == 0 && n.holds == 0
+		if over && !n.alone {
+			delete(l.keys, n.key)
 		}
-	}
-	return keys
+		return over
+	})
 }
 
 // handBack takes back what was handed out and not settled.
@@ -72,33 +80,40 @@ func (l *outbox) handBack() {
 	}
 }
 
-// fetchParked returns the line that is due soonest, if one is.
+// fetchParked returns lines that are due, those due the longest first.
 func (l *outbox) fetchParked(b *penstock.Batch, limit penstock.Limit) (fakeBatch, bool) {
-	var line *fakeLine
+	var due []*fakeLine
 	for _, n := range l.lines {
-		if !n.out && n.holds == 0 && len(n.stay) > 0 && !n.due.After(time.Now()) && (line == nil || n.due.Before(line.due)) {
-			line = n
+		if !n.out && n.holds == 0 && len(n.stay) > 0 && !n.due.After(time.Now()) {
+			due = append(due, n)
 		}
 	}
-	if line == nil {
-		return fakeBatch{}, false
-	}
-	line.out = true
-	for i, p := range line.stay {
-		if i > 0 && (len(p.failures) > 0 || len(line.stay[0].failures) > 0) || i == limit.Messages {
+	slices.SortStableFunc(due, func(a, b *fakeLine) int { return a.due.Compare(b.due) })
+	from := fakeBatch{}
+	for _, line := range due {
+		if len(b.Messages) >= limit.Messages {
 			break
 		}
-		m := p.m
-		m.Attempt = len(p.failures) + 1
-		if len(p.failures) > 0 {
-			m.FailedSince = p.failures[0].At
-		}
-		b.Messages = append(b.Messages, m)
-		if line.alone {
-			b.Lines = append(b.Lines, penstock.Alone)
+		line.out = true
+		for i, p := range line.stay {
+			if i > 0 && (len(p.failures) > 0 || len(line.stay[0].failures) > 0) || len(b.Messages) == limit.Messages {
+				break
+			}
+			m := p.m
+			m.Attempt = len(p.failures) + 1
+			if len(p.failures) > 0 {
+				m.FailedSince = p.failures[0].At
+			}
+			b.Messages = append(b.Messages, m)
+			how := penstock.InLine
+			if line.alone {
+				how = penstock.Alone
+			}
+			b.Lines = append(b.Lines, how)
+			from.lines = append(from.lines, line)
 		}
 	}
-	return fakeBatch{line: line}, true
+	return from, len(due) > 0
 }
 
 // settle makes the verdicts on one batch durable.
@@ -106,10 +121,8 @@ func (l *outbox) settle(t penstock.Settled, from fakeBatch) error {
 	if t.Verdicts != nil && len(t.Verdicts) != len(t.Batch.Messages) {
 		return fmt.Errorf("%d verdicts on %d messages", len(t.Verdicts), len(t.Batch.Messages))
 	}
-	if from.line == nil {
+	if from.lines == nil {
 		l.settled = from.end
-	} else {
-		from.line.out = false
 	}
 	for i, m := range t.Batch.Messages {
 		v := penstock.Verdict{}
@@ -120,11 +133,18 @@ func (l *outbox) settle(t penstock.Settled, from fakeBatch) error {
 		if t.Batch.Lines != nil {
 			line = t.Batch.Lines[i]
 		}
-		if err := l.settleOne(m, line, v, from.line); err != nil {
+		var of *fakeLine
+		if from.lines != nil {
+			of = from.lines[i]
+			of.out = false
+		}
+		if err := l.settleOne(m, line, v, of); err != nil {
 			return err
 		}
 	}
-	l.lines = slices.DeleteFunc(l.lines, func(n *fakeLine) bool { return len(n.stay) == 0 && n.holds == 0 })
+	if t.Verdicts != nil || from.lines != nil {
+		l.sweep()
+	}
 	return nil
 }
 
@@ -138,8 +158,7 @@ func (l *outbox) settleOne(m penstock.Message, how penstock.Line, v penstock.Ver
 	p := &fakeParked{m: m}
 	if line == nil && v.Outcome == penstock.Parked {
 		if line = l.line(m.Key); alone || line == nil {
-			line = &fakeLine{key: m.Key, alone: alone}
-			l.lines = append(l.lines, line)
+			line = l.addLine(&fakeLine{key: m.Key, alone: alone})
 		}
 	}
 	if line != nil {
@@ -170,8 +189,7 @@ func (l *outbox) settleOne(m penstock.Message, how penstock.Line, v penstock.Ver
 				return fmt.Errorf("message %d stands alone and is to hold its key", m.Seq)
 			}
 			if line = l.line(m.Key); line == nil {
-				line = &fakeLine{key: m.Key}
-				l.lines = append(l.lines, line)
+				line = l.addLine(&fakeLine{key: m.Key})
 			}
 			line.holds = m.Seq
 		}
@@ -203,20 +221,26 @@ func (l *outbox) bury(seq int64) {
 func (l *outbox) retryDead(seq int64) {
 	d := l.dead[seq]
 	d.away = true
-	l.lines = append(l.lines, &fakeLine{key: d.m.Key, alone: true, stay: []*fakeParked{{m: d.m, failures: d.failures}}})
+	l.addLine(&fakeLine{key: d.m.Key, alone: true, stay: []*fakeParked{{m: d.m, failures: d.failures}}})
 }
 
 func (l *outbox) discardDead(seq int64) {
 	l.bury(seq)
-	l.lines = slices.DeleteFunc(l.lines, func(n *fakeLine) bool { return len(n.stay) == 0 && n.holds == 0 })
+	l.sweep()
 }
 
-// aside reports whether a message is parked, or is or was a dead letter, or the filter passed
-// it over.
-func (l *outbox) aside(seq int64) bool {
-	return l.died[seq] || l.filtered[seq] || slices.ContainsFunc(l.lines, func(n *fakeLine) bool {
-		return slices.ContainsFunc(n.stay, func(p *fakeParked) bool { return p.m.Seq == seq })
-	})
+// aside returns the messages that are parked, those that are or were dead
+// letters, and those that the filter passed over.
+func (l *outbox) aside() map[int64]bool {
+	seqs := map[int64]bool{}
+	for _, n := range l.lines {
+		for _, p := range n.stay {
+			seqs[p.m.Seq] = true
+		}
+	}
+	maps.Copy(seqs, l.died)
+	maps.Copy(seqs, l.filtered)
+	return seqs
 }
 
 // parkedMessages counts what is parked now, and the failures of it.

@@ -124,6 +124,12 @@ func (k *sink) through(seq int64) bool {
 	return k.seen[seq] || k.never[seq]
 }
 
+func (k *sink) sent() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.sends)
+}
+
 func (k *sink) delivered() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -15,11 +15,15 @@ import (
 var errFlaky = errors.New("flaky")
 
 // TestModel runs random histories of everything that can go wrong, in virtual
-// time, and compares with the reference, which is simply the list of what was
-// published: whatever happened, every message is confirmed, the first
-// confirmations of a key come in the order of that list, nothing was ever
-// settled that was not confirmed before, and in the end all is settled. The fake
-// sink fails the test if a key is ever held by two Sends.
+// time: refusals for now, for good and for a while, poisoned keys, times in which the sink
+// refuses everything or is away, rewinds, lost leases, database errors before and after
+// the effect, and people who retry and discard dead letters. It compares with
+// the reference, which is simply the list of what was published: whatever
+// happened, every message is confirmed or was a dead letter for a reason, the
+// first confirmations of a key come in the order of that list, and nothing was
+// ever settled as delivered that was not confirmed before. The fakes fail the
+// test if a key is ever held by two Sends, or if something is sent that has to
+// wait behind what is parked or held.
 func TestModel(t *testing.T) {
 	for seed := range uint64(150) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
@@ -36,15 +40,20 @@ func runModel(t *testing.T, seed uint64) {
 	f := newFaults(rng)
 	f.install(l, k)
 
-	lease := 3 * time.Second
+	hold := rng.IntN(3) == 0
 	r, result := start(t, t.Context(), l, k, func(c *Config) {
 		c.MaxInFlight = 1 + rng.IntN(200)
 		c.MaxInFlightBytes = 1000 + rng.IntN(100_000)
 		c.MaxBatch = 1 + rng.IntN(40)
 		c.Senders = 1 + rng.IntN(6)
-		c.Lease = lease
+		c.Lease = 3 * time.Second
 		c.RetryMin, c.RetryMax = 10*time.Millisecond, 500*time.Millisecond
+		c.ParkAfter = 1 + rng.IntN(3)
+		c.MaxAttempts = 6 + rng.IntN(3)
 		c.SendTimeout = 2 * time.Second
+		if hold {
+			c.OnDead = OnDeadHold
+		}
 	})
 
 	keys := 1 + rng.IntN(30)
@@ -62,6 +71,12 @@ func runModel(t *testing.T, seed uint64) {
 		if rng.IntN(15) == 0 {
 			l.steal()
 		}
+		if rng.IntN(4) == 0 {
+			operate(rng, l)
+		}
+		k.mu.Lock()
+		f.mood = mood(max(rng.IntN(12)-9, 0))
+		k.mu.Unlock()
 	}
 	f.stop(l, k)
 	// No history needs longer to settle than the longest waits after one
@@ -72,6 +87,9 @@ func runModel(t *testing.T, seed uint64) {
 			break
 		}
 		pass(time.Second)
+		if hold {
+			operate(rng, l)
+		}
 	}
 	if l.cursor() != len(l.messages) || parked > 0 {
 		t.Errorf("%d of %d messages are settled, %d parked", l.cursor(), len(l.messages), parked)
@@ -80,10 +98,33 @@ func runModel(t *testing.T, seed uint64) {
 	checkOrder(t, l, k)
 }
 
+// operate retries or discards some dead letters.
+func operate(rng *rand.Rand, l *outbox) {
+	for _, seq := range l.deadSeqs() {
+		switch l.mu.Lock(); rng.IntN(6) {
+		case 0:
+			l.retryDead(seq)
+		case 1:
+			l.discardDead(seq)
+		}
+		l.mu.Unlock()
+	}
+}
+
+// mood is how the sink is as a whole.
+type mood int
+
+const (
+	good mood = iota
+	away
+	stubborn
+)
+
 // faults decides at random what fails. All is guarded by the mutex of the fake
 // that asks.
 type faults struct {
 	db, broker *rand.Rand
+	mood       mood
 }
 
 func newFaults(rng *rand.Rand) *faults {
@@ -102,9 +143,16 @@ func (f *faults) install(l *outbox, k *sink) {
 			return nil
 		}
 	}
-	l.openErr, l.fetchErr, l.settleErr, l.renewErr = sometimes(3), sometimes(20), sometimes(4), sometimes(3)
+	l.openErr, l.fetchErr, l.settleErr, l.settleLie, l.renewErr = sometimes(3), sometimes(20), sometimes(4), sometimes(6), sometimes(3)
 	l.rewind = func() bool { return f.db.IntN(40) == 0 }
 	l.maxFetch = func() int { return 1 + f.db.IntN(50) }
+	wait := func(ctx context.Context) {
+		l.mu.Lock()
+		d := time.Duration(max(f.db.IntN(40)-20, 0)) * time.Millisecond
+		l.mu.Unlock()
+		sleep(ctx, nil, d)
+	}
+	l.fetchWait, l.settleWait = wait, wait
 	k.before = func(ctx context.Context, _ []penstock.Message) {
 		k.mu.Lock()
 		wait := time.Duration(f.broker.IntN(30)) * time.Millisecond
@@ -115,6 +163,12 @@ func (f *faults) install(l *outbox, k *sink) {
 		sleep(ctx, nil, wait)
 	}
 	k.answer = func(m *penstock.Message) error {
+		switch f.mood {
+		case away:
+			return penstock.Unavailable(errFlaky)
+		case stubborn:
+			return errFlaky
+		}
 		switch f.broker.IntN(40) {
 		case 0, 1, 2:
 			return errFlaky
@@ -140,6 +194,6 @@ func (f *faults) stop(l *outbox, k *sink) {
 	defer l.mu.Unlock()
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	l.openErr, l.fetchErr, l.settleErr, l.renewErr, l.rewind = nil, nil, nil, nil, nil
+	l.openErr, l.fetchErr, l.settleErr, l.settleLie, l.renewErr, l.rewind = nil, nil, nil, nil, nil, nil
 	k.answer = poison
 }

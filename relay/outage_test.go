@@ -1,0 +1,209 @@
+package relay
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+func TestOutagePausesAndResumes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, k := &outbox{}, &sink{t: t, inOrder: true}
+		l.sink = k
+		down := newFlag(true)
+		k.answer = func(*penstock.Message) error {
+			if down.Load() {
+				return penstock.Unavailable(errFlaky)
+			}
+			return nil
+		}
+		l.publishKeys(1000, "a", "b", "c", "")
+		r, result := start(t, t.Context(), l, k, func(c *Config) { c.MaxInFlight, c.MaxBatch = 1000, 200 })
+		pass(10 * time.Minute)
+
+		// At most one Send per sender ran into the outage; from then on there were
+		// only probes, at most some five seconds apart.
+		k.mu.Lock()
+		probes := 0
+		for i, s := range k.sends {
+			if i >= 4 {
+				probes++
+				if s.n > probeSize {
+					t.Errorf("Send %d had %d messages, more than a probe", i, s.n)
+				}
+			}
+		}
+		began := k.sends[0].at
+		probe := slices.IndexFunc(k.sends, func(s send) bool { return s.at.After(began) })
+		if d := k.sends[probe].at.Sub(began); d > 100*time.Millisecond {
+			t.Errorf("the first probe came after %v", d)
+		}
+		first := len(k.sends)
+		k.mu.Unlock()
+		if probes < 100 || probes > 260 {
+			t.Errorf("%d probes in ten minutes", probes)
+		}
+		if k.delivered() != 0 || l.cursor() != 0 {
+			t.Errorf("delivered %d, settled %d during the outage", k.delivered(), l.cursor())
+		}
+
+		down.Store(false)
+		pass(6 * time.Second)
+		if k.delivered() != 1000 {
+			t.Errorf("%d of 1000 delivered within six seconds of the broker's return", k.delivered())
+		}
+		finish(t, r, result, l, k)
+		if k.sends[first].n > probeSize {
+			t.Errorf("the first Send after the outage had %d messages", k.sends[first].n)
+		}
+		for _, m := range k.confirmed {
+			if m.Attempt != 1 {
+				t.Fatalf("message %d spent %d attempts on the outage", m.Seq, m.Attempt)
+			}
+		}
+		checkOrder(t, l, k)
+	})
+}
+
+// A message that makes the sink look down, each time it is tried, does not stop
+// the others for ever: probes go round.
+func TestMessageThatLooksLikeAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, k := &outbox{}, &sink{t: t}
+		k.answer = func(m *penstock.Message) error {
+			if m.Seq == 1 || m.Seq == 2 {
+				return penstock.Unavailable(errFlaky)
+			}
+			return nil
+		}
+		l.publishKeys(60, "bad", "", "a", "b", "c", "")
+		r, result := start(t, t.Context(), l, k, func(c *Config) { c.MaxBatch = 1 })
+		pass(10 * time.Minute)
+		if k.delivered() != 49 { // all but 2 and the ten of key bad
+			t.Errorf("%d delivered beside the two that upset the sink, want 49", k.delivered())
+		}
+		finish(t, r, result, l, k)
+	})
+}
+
+// A sink that refuses everything is an outage as well: not one attempt is
+// counted, nothing becomes a dead letter, and when it accepts again all arrives
+// in order. So it is from the first message on, whatever it says.
+func TestSinkThatRefusesEverything(t *testing.T) {
+	for name, err := range map[string]error{
+		"for now": errFlaky, "for good": penstock.Permanent(errFlaky), "for long": penstock.RetryAfter(errFlaky, time.Hour),
+	} {
+		for _, batch := range []int{1, 8, 200} {
+			t.Run(fmt.Sprintf("%s/batch=%d", name, batch), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { refuseEverything(t, err, batch) })
+			})
+		}
+	}
+}
+
+func refuseEverything(t *testing.T, refusal error, batch int) {
+	l, k := &outbox{}, &sink{t: t, inOrder: true}
+	l.sink, k.outbox = k, l
+	refuses := newFlag(true)
+	k.answer = func(*penstock.Message) error {
+		if refuses.Load() {
+			return refusal
+		}
+		return nil
+	}
+	for i := range 500 {
+		l.publishKeys(1, fmt.Sprint("k", i%200))
+		l.publishKeys(1, "")
+	}
+	r, result := start(t, t.Context(), l, k, func(c *Config) { c.MaxInFlight, c.MaxBatch = 400, batch })
+	for range 100 {
+		pass(time.Second)
+		if _, failures := l.parkedMessages(); failures > 0 || len(l.deadSeqs()) > 0 {
+			t.Fatalf("%d attempts are counted, %d dead letters", failures, len(l.deadSeqs()))
+		}
+	}
+	// The delay between probes grows to a second, less at most a half.
+	if n := k.sent(); n > 230 {
+		t.Errorf("%d Sends in 100 s", n)
+	}
+	refuses.Store(false)
+	clear(k.never)
+	pass(3 * time.Minute)
+	finish(t, r, result, l, k)
+	checkOrder(t, l, k)
+	for _, m := range k.confirmed {
+		if m.Attempt != 1 {
+			t.Fatalf("message %d was confirmed at attempt %d", m.Seq, m.Attempt)
+		}
+	}
+}
+
+// A poisoned message alone in an idle outbox is not an outage: it becomes a dead
+// letter.
+func TestPoisonInIdleOutboxIsNoOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, k := &outbox{}, &sink{t: t, answer: func(*penstock.Message) error { return errFlaky }}
+		l.publishKeys(1, "a")
+		r, result := start(t, t.Context(), l, k, func(c *Config) { c.RetryMax, c.MaxAttempts = time.Second, 40 })
+		pass(time.Minute)
+		if n := k.sent(); n != 40 {
+			t.Errorf("tried %d times, want MaxAttempts = 40", n)
+		}
+		if !slices.Equal(l.deadSeqs(), []int64{1}) {
+			t.Errorf("dead letters %v, want the poison", l.deadSeqs())
+		}
+		finish(t, r, result, l, k)
+	})
+}
+
+// A topic that is refused as a whole, with a run of it at the head that is much
+// longer than the window, is walked through: the other topic behind it arrives,
+// and the window never holds more than it may.
+func TestWholeTopicRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const run, window = 20_000, 1000
+		l, k := &outbox{}, &sink{t: t}
+		l.sink, k.outbox = k, l
+		k.answer = func(m *penstock.Message) error {
+			if m.Topic == "bad" {
+				return errFlaky
+			}
+			return nil
+		}
+		for i := range run {
+			l.publish(penstock.Message{Key: fmt.Sprint("bad", i), Topic: "bad"})
+		}
+		for i := range 500 {
+			l.publish(penstock.Message{Key: fmt.Sprint("good", i), Topic: "good"})
+		}
+		most := 0
+		r, result := start(t, t.Context(), l, k, func(c *Config) {
+			c.MaxInFlight, c.MaxBatch = window, 512
+			c.Observer = levels{inFlight: func(n int) { most = max(most, n) }}
+		})
+		began := time.Now()
+		for k.delivered() < 500 && time.Since(began) < 10*time.Minute {
+			pass(time.Second)
+		}
+		t.Logf("the other topic arrived after %v", time.Since(began))
+		if n := k.delivered(); n != 500 {
+			t.Fatalf("%d of 500 messages of the other topic arrived within ten minutes", n)
+		}
+		// Now both topics come mixed.
+		for i := range 2000 {
+			l.publish(penstock.Message{Key: fmt.Sprint("good", i), Topic: "good"}, penstock.Message{Key: fmt.Sprint("bad", run+i), Topic: "bad"})
+		}
+		pass(time.Minute)
+		if n := k.delivered(); n != 2500 {
+			t.Errorf("%d of 2500 messages of the good topic have arrived", n)
+		}
+		if most > window {
+			t.Errorf("%d messages in flight at once, the window is %d", most, window)
+		}
+		finish(t, r, result, l, k)
+	})
+}
