@@ -12,7 +12,7 @@ import (
 type OutageConfig struct {
 	Setup
 	Rate         int           // messages/s, one per transaction; default 1,000
-	Writers      int           // that share the rate; default 4
+	Writers      int           // that share the rate; default 8
 	Before       time.Duration // with the broker up; default 30 s
 	Outage       time.Duration // with it dead; default 5 min
 	KeepArriving bool          // producers go on while the backlog drains
@@ -73,7 +73,7 @@ type OutageRun struct {
 // SetDefaults fills in what is zero.
 func (c *OutageConfig) SetDefaults() {
 	c.Rate = cmp.Or(c.Rate, 1_000)
-	c.Writers = cmp.Or(c.Writers, 4)
+	c.Writers = cmp.Or(c.Writers, 8)
 	c.Before = cmp.Or(c.Before, 30*time.Second)
 	c.Outage = cmp.Or(c.Outage, 5*time.Minute)
 	c.CeilingOf = cmp.Or(c.CeilingOf, 150_000)
@@ -115,7 +115,7 @@ func Outage(ctx context.Context, cfg OutageConfig) (result OutageResult, err err
 			rig: rig, cfg: cfg, link: way, round: fmt.Sprintf("outage %d of %d", i+1, cfg.Repeat),
 			// Each writer has keys of its own: within a key, commits are in the
 			// order of their numbers.
-			load: load{topic: "bench", keyName: "key-", keys: 250 * cfg.Writers, payload: cfg.PayloadBytes},
+			load: load{topic: "bench", keyName: "key-", keys: 125 * cfg.Writers, payload: cfg.PayloadBytes},
 		}
 		if err := r.inNewOutbox(ctx, r.run); err != nil {
 			return result, err

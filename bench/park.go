@@ -42,7 +42,7 @@ type ParkResult struct {
 	// Parking is how many messages per second were parked or, of the flowing
 	// topic, delivered, until all were.
 	Parking float64 `json:"parking_per_second"`
-	// Refused is how often the sink was asked in vain while they were parked.
+	// Refused is how many attempts were spent until all were parked.
 	Refused int64 `json:"refused_attempts"`
 	Parked  int64 `json:"parked"`
 
@@ -202,8 +202,11 @@ func (r *parkRun) park(ctx context.Context) (err error) {
 	v.shut.Store(true)
 
 	r.Progress(r.round + ": the sink refuses one topic, its messages are parked")
+	var count relay.Counters
+	cfg := r.relayConfig(v)
+	cfg.Observer = &count
 	usage, start := startUsage(), time.Now()
-	stop, err := r.startRelay(ctx, r.relayConfig(v))
+	stop, err := r.startRelay(ctx, cfg)
 	if err != nil {
 		return err
 	}
@@ -216,7 +219,7 @@ func (r *parkRun) park(ctx context.Context) (err error) {
 		return err
 	}
 	r.parkings = append(r.parkings, float64(r.cfg.Messages+r.cfg.Messages/refusedPerFlow)/time.Since(start).Seconds())
-	r.result.Parked, r.result.Refused = sub.Parked, v.refused.Load()
+	r.result.Parked, r.result.Refused = sub.Parked, count.Failed.Load()
 	r.result.SizeFloor, r.result.SizeParked = max(r.result.SizeFloor, floor), max(r.result.SizeParked, outbox.Bytes)
 
 	if err := r.drainParked(ctx, v); err != nil {

@@ -39,7 +39,7 @@ type PoisonResult struct {
 	Poisons []float64 `json:"poisons"`
 
 	// Of the last run with poison, when the last healthy message was confirmed
-	// and settled: how often the sink was asked in vain, and what was parked.
+	// and settled: attempts spent on poisoned messages, and what was parked.
 	Attempts    int64 `json:"attempts"`
 	Parked      int64 `json:"parked"`
 	ParkedKeys  int64 `json:"parked_keys"`
@@ -145,8 +145,9 @@ func (r *poisonRun) drain(ctx context.Context, pair string, poison bool) (rate f
 	v.confirmed.expect(want)
 
 	r.Progress(pair + ": the relay drains the backlog " + what)
+	var count relay.Counters
 	start := time.Now()
-	stop, err := r.startRelay(ctx, relay.Config{Sink: v})
+	stop, err := r.startRelay(ctx, relay.Config{Sink: v, Observer: &count})
 	if err != nil {
 		return 0, err
 	}
@@ -168,7 +169,7 @@ func (r *poisonRun) drain(ctx context.Context, pair string, poison bool) (rate f
 		return 0, &CheckError{Check: check, When: pair + " " + what}
 	}
 	if poison {
-		r.result.Attempts = v.refused.Load()
+		r.result.Attempts = count.Failed.Load()
 		r.result.Parked, r.result.ParkedKeys, r.result.DeadLetters = sub.Parked, sub.ParkedKeys, sub.DeadLetters
 	}
 	return rate, nil

@@ -17,8 +17,6 @@ type valve struct {
 	refuse    func(*penstock.Message) bool
 	err       error
 	shut      atomic.Bool
-
-	refused atomic.Int64 // attempts
 }
 
 var _ penstock.InOrderSink = (*valve)(nil)
@@ -56,7 +54,6 @@ func (v *valve) sendSome(ctx context.Context, msgs []penstock.Message) []error {
 			pass, from = append(pass, msgs[i]), append(from, i)
 		}
 	}
-	v.refused.Add(int64(len(msgs) - len(pass)))
 	if len(pass) == 0 {
 		return errs
 	}

@@ -45,6 +45,7 @@ type benchFlags struct {
 	payload          int
 	asJSON, progress bool
 	logLevel         string // unless --log-level is given
+	conns            int    // of the store's pool on PostgreSQL; 0: the default
 }
 
 func (f *benchFlags) register(cmd *cobra.Command) {
@@ -79,6 +80,7 @@ func runBench[R any](a *app, cmd *cobra.Command, f benchFlags, table func(io.Wri
 	if err != nil {
 		return err
 	}
+	url = withPool(url, f.conns)
 	a.stderr.hide(url)
 	a.stderr.hide(f.sink)
 	name := fmt.Sprintf("bench_%08x", rand.Uint32())
@@ -127,6 +129,18 @@ func runBench[R any](a *app, cmd *cobra.Command, f benchFlags, table func(io.Wri
 		return json.NewEncoder(a.stdout).Encode(result)
 	}
 	return table(a.stdout, result)
+}
+
+// withPool sets how many connections a pool may have, unless the URL does.
+func withPool(url string, conns int) string {
+	if conns == 0 || !strings.Contains(url, "://") || strings.Contains(url, "pool_max_conns=") {
+		return url
+	}
+	separator := "?"
+	if strings.Contains(url, "?") {
+		separator = "&"
+	}
+	return fmt.Sprintf("%s%spool_max_conns=%d", url, separator, conns)
 }
 
 // orNegative hands a zero on as -1: for the benchmark zero means the default.

@@ -42,8 +42,9 @@ Producers stop when the broker is back, unless --keep-arriving. Afterwards a
 consumer reads the broker and checks that nothing was lost and each key came in
 order: exit code 3 otherwise.
 
-On PostgreSQL the producers share a pool of connections with the relay's
-housekeeping: with more --writers, add pool_max_conns=N to --database-url.`,
+On PostgreSQL each writer has a connection, unless --database-url sets
+pool_max_conns. If the rate that arrived is below --rate, the writers were all
+busy: give more of them.`,
 		Example: `  penstock bench outage --before 5s --outage 10s
   penstock bench outage --database-url postgres://postgres@localhost/postgres --sink amqp://guest:guest@localhost/
   penstock bench outage --rate 5000 --outage 1m --keep-arriving --repeat 3 --json`,
@@ -54,7 +55,7 @@ housekeeping: with more --writers, add pool_max_conns=N to --database-url.`,
 	f.logLevel = "error" // that the sink refuses is no news here
 	flags := cmd.Flags()
 	flags.IntVar(&f.rate, "rate", 1_000, "messages per second")
-	flags.IntVar(&f.writers, "writers", 4, "producers that share the rate")
+	flags.IntVar(&f.writers, "writers", 8, "producers that share the rate")
 	flags.DurationVar(&f.before, "before", 30*time.Second, "how long to measure with the broker up")
 	flags.DurationVar(&f.outage, "outage", 5*time.Minute, "how long the broker is dead")
 	flags.BoolVar(&f.keepArriving, "keep-arriving", false, "producers go on while the backlog drains")
@@ -71,6 +72,7 @@ func (a *app) benchOutage(cmd *cobra.Command, f benchOutageFlags) error {
 	if err := cfg.Validate(); err != nil {
 		return usage(err)
 	}
+	f.conns = f.writers + 4 // the others are for the relay
 	return runBench(a, cmd, f.benchFlags, benchOutageTable, func(ctx context.Context, b benchOn) (bench.OutageResult, error) {
 		cfg.Setup = b.setup
 		return bench.Outage(ctx, cfg)
