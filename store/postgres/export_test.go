@@ -13,3 +13,13 @@ func DecodeRow(uid string, row [][]byte) (penstock.Message, error) {
 	err := d.decode(&m, row)
 	return m, err
 }
+
+// SetMaxKeys changes how many parked lines a source knows by heart.
+func SetMaxKeys(n int) (undo func()) {
+	was := maxKeys
+	maxKeys = n
+	return func() { maxKeys = was }
+}
+
+// LoseSession cuts a source's connections.
+func LoseSession(src penstock.Source) { src.(*Source).sess.kill() }

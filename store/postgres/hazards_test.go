@@ -36,8 +36,8 @@ func TestTakeoverDuringCursorLogRotation(t *testing.T) {
 	f.eventually("the takeover waits for the lock", func() bool {
 		return f.number("select count(*) from pg_locks where not granted and relation = 'penstock._cursor_0'::regclass") > 0
 	})
-	_, err = tx.Exec(f.ctx, `insert into penstock._cursor (subscription, epoch, n, lease_until, low, settled, system, slot, holder, done)
-		select subscription, epoch, n, lease_until, low, settled, system, 1, holder, done from penstock._cursor_0 order by epoch desc, n desc limit 1`)
+	_, err = tx.Exec(f.ctx, `insert into penstock._cursor (subscription, epoch, n, lease_until, since, low, settled, system, slot, holder, done)
+		select subscription, epoch, n, lease_until, since, low, settled, system, 1, holder, done from penstock._cursor_0 order by epoch desc, n desc limit 1`)
 	f.must(err)
 	_, err = tx.Exec(f.ctx, "truncate penstock._cursor_0")
 	f.must(err)

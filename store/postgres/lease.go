@@ -35,6 +35,22 @@ func (h *head) scan(row pgx.Row) error {
 		&c.upto.snap, &c.upto.low, &c.pos, &h.count, &c.system, &h.since)
 }
 
+// held returns a *HeldError if another holder has the lease, and nil if it may be free.
+func (s *Store) held(ctx context.Context, req penstock.Subscribe) error {
+	if req.Ephemeral {
+		return nil
+	}
+	var h head
+	err := h.scan(s.pool.QueryRow(ctx, headColumns+s.table("_subscription")+" s, lateral "+s.table("_head")+"(s.id) where s.outbox = $1 and s.name = $2", req.Outbox, req.Subscription))
+	if err == nil && !h.expired {
+		return &penstock.HeldError{Subscription: req.Subscription, Holder: h.holder, Until: h.until}
+	}
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) && sqlState(err) == "" {
+		s.pool.Reset() // an idle connection may have died; the session's own will tell
+	}
+	return nil
+}
+
 // acquire creates the subscription if needed and takes its lease: the next epoch,
 // with the cursor of the one before, or start if there was none.
 func (src *Source) acquire(ctx context.Context, sess *session, start cursor) (cursor, error) {

@@ -161,11 +161,12 @@ func (p *parking) settle(out handedOut, msgs []penstock.Message, verdicts []pens
 			l.delay = v.RetryIn
 			break
 		}
+		v.Hold = v.Hold && keyOf(out.line) != ""
 		if v.Outcome == penstock.Dead {
 			dead(&msgs[i], &v, h)
 		}
 		after, h = out.p[i-out.from], history{}
-		if v.Hold && keyOf(out.line) != "" {
+		if v.Hold {
 			seq := msgs[i].Seq
 			l.held = &seq
 			break

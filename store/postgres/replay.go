@@ -71,8 +71,11 @@ func (src *Source) fetchReplay(ctx context.Context, sess *session, limit penstoc
 	if len(page.messages) == 0 {
 		return nil, src.endReplay(ctx, sess, p.replay)
 	}
-	p.lines, err = src.behind(ctx, sess, page.messages)
-	return p, err
+	if p.lines, err = src.behind(ctx, sess, page.messages); err != nil {
+		sess.kill() // as in fetchStream
+		return nil, err
+	}
+	return p, nil
 }
 
 // nextReplay finds the next request.

@@ -130,8 +130,8 @@ func TestCursorLogIsReclaimed(t *testing.T) {
 	f.insert(f.conn, "k", "one")
 	f.wantDrain(src, "one")
 	// What years of settling leave: rows of epochs that are past.
-	f.exec(`insert into penstock._cursor (subscription, epoch, lease_until, low, settled, system, holder, done)
-		select subscription, 0, lease_until, 0, 0, system, repeat('x', 100), done from penstock._cursor, generate_series(1, 20000)`)
+	f.exec(`insert into penstock._cursor (subscription, epoch, lease_until, since, low, settled, system, holder, done)
+		select subscription, 0, lease_until, since, 0, 0, system, repeat('x', 100), done from penstock._cursor, generate_series(1, 20000)`)
 	big := f.number(`select sum(pg_total_relation_size(inhrelid)) from pg_inherits where inhparent = 'penstock._cursor'::regclass`)
 	f.eventually("the cursor log is small", func() bool {
 		f.exec("select penstock._reclaim_cursor()")

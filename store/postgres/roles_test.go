@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	_ "github.com/jackc/pgx/v5/stdlib"
@@ -103,9 +104,16 @@ func TestRelayRoleCanRelayAndNotPublish(t *testing.T) {
 		if n != 1 {
 			t.Errorf("%d dead letters retried, want 1", n)
 		}
-		b, err = src.Fetch(f.ctx, plenty)
+		b = f.fetchSome(src)
+		f.refuse(src, b, time.Microsecond)
+		f.must(src.Settle(f.ctx, penstock.Settled{Batch: f.fetchSome(src)}))
+		replayed, err := store.Replay(f.ctx, penstock.Replay{Outbox: outbox, Subscription: "sub"})
 		f.must(err)
-		f.must(src.Settle(f.ctx, penstock.Settled{Batch: b}))
+		if b := f.fetchSome(src); len(b.Messages) != int(replayed) {
+			t.Errorf("%d messages replayed, want %d", len(b.Messages), replayed)
+		} else {
+			f.must(src.Settle(f.ctx, penstock.Settled{Batch: b}))
+		}
 		f.must(src.Close(f.ctx))
 	}
 	f.eventually("the relay's role gives space back", func() bool {

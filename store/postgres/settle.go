@@ -176,8 +176,9 @@ func (w *write) addMessage(m *penstock.Message, v penstock.Verdict, line penstoc
 	case penstock.Parked:
 		w.parking.park(name, m, &v)
 	case penstock.Dead:
+		v.Hold = v.Hold && keyOf(name) != ""
 		w.bury(m, &v, history{})
-		if v.Hold && keyOf(name) != "" {
+		if v.Hold {
 			w.parking.hold(name, m.Seq)
 		}
 	}
@@ -189,6 +190,7 @@ func (w *write) addLetter(m *penstock.Message, v penstock.Verdict, h history) {
 	case penstock.Delivered:
 		w.gone = append(w.gone, m.Seq)
 	case penstock.Dead:
+		v.Hold = false // nothing waits for it; or it holds already
 		w.bury(m, &v, h)
 	case penstock.Parked:
 		w.gone = append(w.gone, m.Seq)

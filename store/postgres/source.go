@@ -107,6 +107,10 @@ func (s *Store) Subscribe(ctx context.Context, req penstock.Subscribe) (penstock
 	if err := s.ready(ctx); err != nil {
 		return nil, err
 	}
+	// Who stands by asks often, and a session is two connections.
+	if err := s.held(ctx, req); err != nil {
+		return nil, err
+	}
 	// On its own connections from the first question on: one of the pool's may
 	// have died since it was used last.
 	sess, err := s.newSession(ctx, req.Outbox)
@@ -245,7 +249,11 @@ func (src *Source) fetchStream(ctx context.Context, sess *session, limit penstoc
 		return nil, err
 	}
 	lines, err := src.behind(ctx, sess, messages)
-	return &pending{messages: messages, lines: lines}, err
+	if err != nil {
+		sess.kill() // its position has moved past messages that nobody will see
+		return nil, err
+	}
+	return &pending{messages: messages, lines: lines}, nil
 }
 
 // fetchNext reads on in the outbox and moves the session's position.

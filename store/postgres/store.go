@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/penstock/penstock"
@@ -78,6 +79,11 @@ func Open(ctx context.Context, url string, opts Options) (*Store, error) {
 	if config.ConnConfig.RuntimeParams["application_name"] == "" {
 		config.ConnConfig.RuntimeParams["application_name"] = "penstock"
 	}
+	// Of several hosts, the one that can be written to: after a failover that is
+	// another one.
+	if config.ConnConfig.ValidateConnect == nil && severalHosts(&config.ConnConfig.Config) {
+		config.ConnConfig.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
+	}
 	config.ConnConfig.OnNotice = nil
 	// Whatever the database's default: Maintain looks again after it has waited.
 	config.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
@@ -89,6 +95,17 @@ func Open(ctx context.Context, url string, opts Options) (*Store, error) {
 		return nil, explain(err)
 	}
 	return &Store{config: config, pool: pool, schema: opts.Schema, opts: opts, log: opts.Log, care: map[string]*caretaker{}}, nil
+}
+
+// severalHosts is true if the URL names more than one server; a fallback may also be
+// the same one without TLS.
+func severalHosts(config *pgconn.Config) bool {
+	for _, f := range config.Fallbacks {
+		if f.Host != config.Host || f.Port != config.Port {
+			return true
+		}
+	}
+	return false
 }
 
 // Close closes idle connections. Sources are closed by whoever opened them.

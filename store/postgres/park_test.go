@@ -1,0 +1,248 @@
+package postgres_test
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/store/postgres"
+)
+
+// refuse settles a batch with its first message of each key parked for in, and the
+// others behind.
+func (f *fixture) refuse(src penstock.Source, b penstock.Batch, in time.Duration) {
+	f.Helper()
+	verdicts := make([]penstock.Verdict, len(b.Messages))
+	seen := map[string]bool{}
+	for i, m := range b.Messages {
+		verdicts[i] = penstock.Verdict{Outcome: penstock.Parked, RetryIn: in}
+		if !seen[m.Key] && (b.Lines == nil || b.Lines[i] == penstock.InLine) {
+			verdicts[i].Failures = []penstock.Failure{{Attempt: m.Attempt, At: time.Now(), Err: "refused"}}
+		}
+		seen[m.Key] = true
+	}
+	f.must(src.Settle(f.ctx, penstock.Settled{Batch: b, Verdicts: verdicts}))
+}
+
+// fetchSome fetches until a batch has messages.
+func (f *fixture) fetchSome(src penstock.Source) (b penstock.Batch) {
+	f.Helper()
+	f.eventually("there are messages", func() bool {
+		var err error
+		b, err = src.Fetch(f.ctx, plenty)
+		f.must(err)
+		return len(b.Messages) > 0
+	})
+	return b
+}
+
+func (f *fixture) parkedBytes() int64 {
+	f.Helper()
+	return f.number(`select sum(pg_total_relation_size(inhrelid))::bigint from pg_inherits
+		where inhparent in ('penstock._parked'::regclass, 'penstock._line'::regclass)`)
+}
+
+// Parking, trying again and delivering leave no dead row, and the ring gives its space
+// back, all while a snapshot is pinned.
+func TestParkedRingIsFlat(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, small)
+	floor := f.parkedBytes()
+	defer pin(t, f.url)()
+	src := f.subscribe()
+	const keys, rounds, retries = 50, 5, 6
+	for round := range rounds {
+		f.exec("insert into penstock.orders (key, payload) select 'k' || (i % $1), convert_to(i || repeat('x', 200), 'UTF8') from generate_series(1, 500) i", keys)
+		for range retries {
+			f.refuse(src, f.fetchSome(src), time.Microsecond)
+			f.must(f.store.Maintain(f.ctx, "orders"))
+		}
+		got := map[string]int{}
+		for len(got) < keys || sum(got) < 500 {
+			b := f.fetchSome(src)
+			for _, m := range b.Messages {
+				got[m.Key]++
+			}
+			f.must(src.Settle(f.ctx, penstock.Settled{Batch: b}))
+			f.must(f.store.Maintain(f.ctx, "orders"))
+		}
+		if sum(got) != 500 {
+			t.Fatalf("round %d: got %d messages, want 500", round, sum(got))
+		}
+	}
+	f.wantDrain(src)
+	f.eventually("the ring is as small as at first", func() bool {
+		f.must(f.store.Maintain(f.ctx, "orders"))
+		return f.parkedBytes() <= floor
+	})
+	const stats = ` from pg_stat_user_tables where schemaname = 'penstock' and (relname like '\_parked%' or relname like '\_line%')`
+	f.eventually("the statistics are complete", func() bool {
+		return f.number("select coalesce(sum(n_tup_ins), 0)"+stats) >= 500*rounds
+	})
+	if n := f.number("select sum(n_tup_upd + n_tup_del)" + stats); n != 0 {
+		t.Errorf("%d rows were updated or deleted", n)
+	}
+}
+
+func sum(counts map[string]int) (n int) {
+	for _, c := range counts {
+		n += c
+	}
+	return n
+}
+
+// What stays parked outlives the ring's turns, and costs no more than itself.
+func TestParkedRingKeepsWhatIsParked(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, small)
+	src := f.subscribe()
+	f.insert(f.conn, "stuck", "first")
+	f.insert(f.conn, "stuck", "second")
+	f.refuse(src, f.fetchSome(src), time.Hour)
+	for range 30 {
+		f.exec("insert into penstock.orders (key, payload) select 'k' || i, convert_to(i || repeat('x', 200), 'UTF8') from generate_series(1, 100) i")
+		f.refuse(src, f.fetchSome(src), time.Microsecond)
+		for n := 0; n < 100; {
+			b := f.fetchSome(src)
+			n += len(b.Messages)
+			f.must(src.Settle(f.ctx, penstock.Settled{Batch: b}))
+		}
+		f.must(f.store.Maintain(f.ctx, "orders"))
+	}
+	if n := f.number("select count(distinct slot) from (select slot from penstock._parked union all select slot + 10 from penstock._line) s"); n == 0 {
+		t.Error("nothing is parked any more")
+	}
+	keys, err := f.store.ParkedKeys(f.ctx, "orders", "sub", 10)
+	f.must(err)
+	if len(keys) != 1 || keys[0].Key != "stuck" || keys[0].Messages != 2 || keys[0].Err != "refused" {
+		t.Errorf("parked keys: %+v", keys)
+	}
+	f.eventually("the ring is small", func() bool {
+		f.must(f.store.Maintain(f.ctx, "orders"))
+		return f.number("select count(*) from penstock._parked") == 2 && f.number("select count(*) from penstock._line") == 1
+	})
+	f.insert(f.conn, "stuck", "third")
+	b := f.fetchSome(src)
+	if b.Lines == nil || b.Lines[0] != penstock.Behind {
+		t.Errorf("the third message of the key is not Behind: %v", b.Lines)
+	}
+}
+
+// With more lines than a source knows by heart it asks for each batch.
+func TestMoreLinesThanKnownByHeart(t *testing.T) {
+	defer postgres.SetMaxKeys(20)()
+	f := newFixture(t, postgres.Options{})
+	src := f.subscribe()
+	f.exec("insert into penstock.orders (key, payload) select 'k' || i, 'first' from generate_series(1, 60) i")
+	f.refuse(src, f.fetchSome(src), time.Hour)
+	for range 2 {
+		f.exec("insert into penstock.orders (key, payload) select 'k' || i, 'more' from generate_series(41, 80) i")
+		b := f.fetchSome(src)
+		behind := 0
+		for i, m := range b.Messages {
+			if isBehind := b.Lines != nil && b.Lines[i] == penstock.Behind; isBehind != (len(m.Key) == 3 && m.Key <= "k60") {
+				t.Errorf("key %s: behind is %v", m.Key, isBehind)
+			} else if isBehind {
+				behind++
+			}
+		}
+		if behind != 20 {
+			t.Errorf("%d messages are behind, want 20", behind)
+		}
+		verdicts := make([]penstock.Verdict, len(b.Messages))
+		for i := range verdicts {
+			if b.Lines != nil && b.Lines[i] == penstock.Behind {
+				verdicts[i].Outcome = penstock.Parked
+			}
+		}
+		f.must(src.Settle(f.ctx, penstock.Settled{Batch: b, Verdicts: verdicts}))
+		f.must(src.Close(f.ctx))
+		src = f.subscribe()
+	}
+}
+
+// Plans of what is read beside the stream.
+func TestPlansOfTheParkedRing(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, postgres.Options{})
+	src := f.subscribe()
+	check := func(when string) {
+		t.Helper()
+		conn := f.connect()
+		_, err := conn.Exec(f.ctx, postgres.Settings)
+		f.must(err)
+		_, err = conn.Exec(f.ctx, "prepare due as "+postgres.Statement("due", "penstock", "orders"))
+		f.must(err)
+		rows, err := conn.Query(f.ctx, "explain execute due(1, '-infinity', 0, 100, 10)")
+		f.must(err)
+		var plan strings.Builder
+		for rows.Next() {
+			var line string
+			f.must(rows.Scan(&line))
+			plan.WriteString(line + "\n")
+		}
+		f.must(rows.Err())
+		for _, bad := range []string{"Seq Scan", "Bitmap", "Sort\n", "Hash"} {
+			if strings.Contains(plan.String(), bad) {
+				t.Errorf("%s: %s in\n%s", when, bad, plan.String())
+			}
+		}
+		for _, want := range []string{`Index Cond: \(\(subscription = .*ROW\(due, n\) >`, `Index Cond: \(\(subscription = .* AND \(line = c.*\) AND \(n >`, `Index Cond: \(\(subscription = .* AND \(line = c.*\) AND \(p >=`} {
+			if !regexp.MustCompile(want).MatchString(plan.String()) {
+				t.Errorf("%s: no %q in\n%s", when, want, plan.String())
+			}
+		}
+	}
+	check("never analyzed")
+	f.exec("analyze")
+	check("analyzed when empty")
+	f.exec("insert into penstock.orders (key, payload) select 'k' || (i % 900), 'x' from generate_series(1, 1000) i")
+	f.refuse(src, f.fetchSome(src), time.Hour)
+	check("filled since")
+	f.exec("analyze")
+	check("analyzed when full")
+}
+
+// A settling write of a session that was lost may still be under way on the server when
+// the source begins the next one: it waits, and knows what is parked.
+func TestLateWriteOfALostSession(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, postgres.Options{})
+	src := f.subscribe()
+	f.insert(f.conn, "k", "first")
+	b := f.fetchSome(src)
+	// Keeps the insert into _line waiting, as a slow disk would the commit.
+	blocker := f.connect()
+	tx, err := blocker.Begin(f.ctx)
+	f.must(err)
+	_, err = tx.Exec(f.ctx, "lock table penstock._parked in share mode")
+	f.must(err)
+	settled := make(chan error, 1)
+	go func() {
+		settled <- src.Settle(f.ctx, penstock.Settled{Batch: b, Verdicts: []penstock.Verdict{{
+			Outcome: penstock.Parked, RetryIn: time.Hour, Failures: []penstock.Failure{{Attempt: 1, At: time.Now(), Err: "no"}}}}})
+	}()
+	f.eventually("the write waits", func() bool {
+		return f.number("select count(*) from pg_locks where not granted and relation = 'penstock._parked'::regclass") > 0
+	})
+	postgres.LoseSession(src)
+	if err := <-settled; err == nil {
+		t.Fatal("the write was answered")
+	}
+	f.must(tx.Rollback(f.ctx))
+	var again penstock.Batch
+	f.eventually("the source reads on", func() bool {
+		f.insert(f.conn, "k", fmt.Sprint("later"))
+		var err error
+		again, err = src.Fetch(f.ctx, plenty)
+		return err == nil && len(again.Messages) > 0
+	})
+	for i, m := range again.Messages {
+		if behind := again.Lines != nil && again.Lines[i] == penstock.Behind; string(m.Payload) == "later" && f.number("select count(*) from penstock._parked") == 1 && !behind {
+			t.Error("first is parked, but what came later is not Behind")
+		}
+	}
+}
