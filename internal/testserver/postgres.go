@@ -37,6 +37,11 @@ type Postgres struct {
 // which the last one about a setting counts. A *MissingError if PostgreSQL is
 // not installed.
 func NewPostgres(conf ...string) (*Postgres, error) {
+	return newPostgres(func(p *Postgres, who *syscall.Credential, port int) error { return p.initialise(who, port, conf) })
+}
+
+// newPostgres starts a server on the data that fill makes.
+func newPostgres(fill func(p *Postgres, who *syscall.Credential, port int) error) (*Postgres, error) {
 	bin, err := postgresBin()
 	if err != nil {
 		return nil, err
@@ -61,7 +66,13 @@ func NewPostgres(conf ...string) (*Postgres, error) {
 	if err := p.newDir(); err != nil {
 		return nil, err
 	}
-	if err := p.initialise(who, port, conf); err != nil {
+	if who != nil {
+		if err := os.Chown(p.dir, int(who.Uid), int(who.Gid)); err != nil {
+			p.Close()
+			return nil, err
+		}
+	}
+	if err := fill(p, who, port); err != nil {
 		p.Close()
 		return nil, err
 	}
@@ -83,11 +94,6 @@ func (p *Postgres) as(who *syscall.Credential, name string, args ...string) *exe
 }
 
 func (p *Postgres) initialise(who *syscall.Credential, port int, conf []string) error {
-	if who != nil {
-		if err := os.Chown(p.dir, int(who.Uid), int(who.Gid)); err != nil {
-			return err
-		}
-	}
 	initdb := p.as(who, filepath.Join(p.Bin, "initdb"), "-D", p.data(),
 		"-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
 	if out, err := initdb.CombinedOutput(); err != nil {

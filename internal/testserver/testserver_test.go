@@ -278,3 +278,32 @@ func TestNewestVersionIsFound(t *testing.T) {
 		}
 	}
 }
+
+// What a primary has acknowledged its standby has too, however the primary ends.
+func TestStandby(t *testing.T) {
+	primary := StartPostgres(t)
+	standby, err := primary.NewStandby()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := standby.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	if err := execute(primary.URL, "create table t as select 1"); err != nil {
+		t.Fatal(err)
+	}
+	if err := primary.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := execute(standby.URL, "insert into t values (2)"); err == nil {
+		t.Error("a standby takes writes")
+	}
+	if err := standby.Promote(); err != nil {
+		t.Fatal(err)
+	}
+	if err := execute(standby.URL, "insert into t values (2)"); err != nil {
+		t.Error(err)
+	}
+}
