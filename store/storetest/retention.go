@@ -111,7 +111,7 @@ func retentionEither(e *env) {
 func retentionUnsettled(e *env) {
 	slow := e.subscribe(penstock.Subscribe{Subscription: "slow"})
 	fast := e.read()
-	e.retain(penstock.Retention{Age: 1, Bytes: 1})
+	e.retain(penstock.Retention{Age: time.Millisecond, Bytes: 1})
 	first := slow.fetch(two)
 	sent := e.settleBulk(fast, 0, 3)
 	slow.settle(first)

@@ -88,13 +88,16 @@ func (w *walk) drainAll() {
 }
 
 // settleSome settles some of the open batches, in any order, in one call or in
-// several.
+// several, and now and then one that is settled already.
 func (w *walk) settleSome() {
 	var chosen []*walkBatch
 	for _, b := range w.open {
-		if !b.settled && w.rnd.IntN(3) > 0 {
+		if !b.settled && (w.calm || w.rnd.IntN(3) > 0) {
 			chosen = append(chosen, b)
 		}
+	}
+	if len(w.past) > 0 && w.rnd.IntN(4) == 0 {
+		chosen = append(chosen, w.past[w.rnd.IntN(len(w.past))])
 	}
 	w.rnd.Shuffle(len(chosen), func(i, j int) { chosen[i], chosen[j] = chosen[j], chosen[i] })
 	for len(chosen) > 0 {
@@ -104,6 +107,33 @@ func (w *walk) settleSome() {
 		}
 		chosen = chosen[n:]
 	}
+}
+
+func (w *walk) settle(chosen []*walkBatch) bool {
+	settled := make([]penstock.Settled, len(chosen))
+	for i, b := range chosen {
+		settled[i] = b.outcome()
+		if !slices.ContainsFunc(b.verdicts, func(v penstock.Verdict) bool { return v.Outcome != penstock.Delivered }) && w.rnd.IntN(2) == 0 {
+			settled[i].Verdicts = nil
+		}
+	}
+	err := w.r.Settle(w.ctx, settled...)
+	if w.lost(err) {
+		return false
+	}
+	w.must(err, "Settle")
+	for _, b := range chosen {
+		b.settled = true
+	}
+	for len(w.open) > 0 && w.open[0].settled {
+		w.apply(w.open[0])
+		w.past, w.open = append(w.past, w.open[0]), w.open[1:]
+	}
+	return true
+}
+
+func (b *walkBatch) outcome() penstock.Settled {
+	return penstock.Settled{Batch: b.Batch, Verdicts: b.verdicts}
 }
 
 // enter makes a new reader: a mortal one, which may crash, or one whose lease
@@ -146,7 +176,7 @@ func (w *walk) crash() {
 	}
 	i := slices.IndexFunc(w.open, func(b *walkBatch) bool { return !b.settled })
 	if i >= 0 {
-		w.retired = append(w.retired, retired{w.r, w.open[i].Batch})
+		w.retired = append(w.retired, retired{w.r, w.open[i]})
 	}
 	w.leave()
 	w.enter(true)
@@ -159,7 +189,7 @@ func (w *walk) staleSettle() {
 	}
 	i := w.rnd.IntN(len(w.retired))
 	old := w.retired[i]
-	w.mustBe(old.Settle(w.ctx, delivered(old.batch)...), penstock.ErrFenced, "Settle by a crashed reader")
+	w.mustBe(old.Settle(w.ctx, old.batch.outcome()), penstock.ErrFenced, "Settle by a crashed reader")
 	w.mustBe(old.Renew(w.ctx), penstock.ErrFenced, "Renew by a crashed reader")
 	if w.rnd.IntN(2) == 0 {
 		_ = old.Close(w.ctx)
@@ -167,25 +197,96 @@ func (w *walk) staleSettle() {
 	}
 }
 
-func (w *walk) retrySome() {
-	letters, err := w.store().DeadLetters(w.ctx, penstock.DeadLetterQuery{Outbox: outbox, Subscription: "sub", Limit: 1 + w.rnd.IntN(10)})
+// someLetters picks dead letters.
+func (w *walk) someLetters() (penstock.DeadLetterQuery, []*tracked) {
+	q := penstock.DeadLetterQuery{Outbox: outbox, Subscription: "sub", Limit: 1 + w.rnd.IntN(10)}
+	letters, err := w.store().DeadLetters(w.ctx, q)
 	w.must(err, "DeadLetters")
-	var seqs []int64
+	var some []*tracked
 	for _, l := range letters {
-		t := w.byName[l.Message.ID]
-		if t == nil || t.fate != buried || w.rnd.IntN(2) == 0 {
-			continue
+		if t := w.byName[l.Message.ID]; t != nil && t.fate == buried && w.rnd.IntN(2) == 0 {
+			q.Seqs = append(q.Seqs, l.Message.Seq)
+			some = append(some, t)
 		}
-		seqs = append(seqs, l.Message.Seq)
-		t.fate, t.doubt, t.seen = unsettled, false, false
-		t.attempt++
 	}
-	if len(seqs) == 0 {
+	return q, some
+}
+
+func (w *walk) retrySome() {
+	q, some := w.someLetters()
+	if len(some) == 0 {
 		return
 	}
-	n, err := w.store().RetryDeadLetters(w.ctx, penstock.DeadLetterQuery{Outbox: outbox, Subscription: "sub", Seqs: seqs})
+	n, err := w.store().RetryDeadLetters(w.ctx, q)
 	w.must(err, "RetryDeadLetters")
-	if n != len(seqs) {
-		w.Fatalf("step %d: RetryDeadLetters sent %d back, want %d", w.step, n, len(seqs))
+	if n != len(some) {
+		w.Fatalf("step %d: RetryDeadLetters sent %d back, want %d", w.step, n, len(some))
+	}
+	for _, t := range some {
+		t.fate, t.alone, t.seen = unsettled, true, false
+		t.attempt++
+	}
+}
+
+func (w *walk) discardSome() {
+	q, some := w.someLetters()
+	if len(some) == 0 {
+		return
+	}
+	n, err := w.store().DiscardDeadLetters(w.ctx, q)
+	w.must(err, "DiscardDeadLetters")
+	if n != len(some) {
+		w.Fatalf("step %d: DiscardDeadLetters deleted %d, want %d", w.step, n, len(some))
+	}
+	for _, t := range some {
+		w.discarded(t)
+	}
+}
+
+func (w *walk) discarded(t *tracked) {
+	t.fate = discarded
+	if t.held {
+		t.held, w.released[t.key] = false, true
+	}
+}
+
+// replaySome replays a range in which everything is delivered, or not settled:
+// whether a dead letter or one that was discarded is replayed is the store's affair.
+func (w *walk) replaySome() {
+	if !w.retains || slices.ContainsFunc(w.all, func(t *tracked) bool { return t.replay }) {
+		return
+	}
+	var known []*tracked
+	for _, t := range w.all {
+		if t.seq > 0 {
+			known = append(known, t)
+		}
+	}
+	if len(known) == 0 {
+		return
+	}
+	slices.SortFunc(known, func(a, b *tracked) int { return int(a.seq - b.seq) })
+	var chosen []*tracked
+	for _, t := range known[w.rnd.IntN(len(known)):] {
+		if t.alone || t.fate == buried || t.fate == discarded || len(chosen) == 20 {
+			break
+		}
+		chosen = append(chosen, t)
+	}
+	if len(chosen) == 0 {
+		return
+	}
+	r := penstock.Replay{Outbox: outbox, Subscription: "sub", FromSeq: chosen[0].seq, ToSeq: chosen[len(chosen)-1].seq}
+	n, err := w.store().Replay(w.ctx, r)
+	w.must(err, "Replay")
+	want := int64(0)
+	for _, t := range chosen {
+		if t.fate == done {
+			t.replay, t.replaying = true, false
+			want++
+		}
+	}
+	if n != want {
+		w.Fatalf("step %d: Replay has %d messages, want %d", w.step, n, want)
 	}
 }

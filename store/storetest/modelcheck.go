@@ -1,0 +1,285 @@
+package storetest
+
+import (
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+// take compares a batch with the model, and decides what becomes of it.
+func (w *walk) take(b penstock.Batch, limit penstock.Limit) {
+	w.Helper()
+	if b.Rewound {
+		w.Fatal("the batch is Rewound, but nothing failed")
+	}
+	w.r.check(b, limit)
+	if len(b.Messages) == 0 {
+		w.nothingLeft()
+		return
+	}
+	batch := &walkBatch{Batch: b}
+	w.open = append(w.open, batch)
+	for i, m := range b.Messages {
+		t := w.byName[m.ID]
+		if t == nil || t.committed == 0 {
+			w.Fatalf("step %d: %s came, which is not committed", w.step, m.ID)
+		}
+		t.seq = m.Seq
+		from := w.origin(t)
+		batch.came = append(batch.came, from)
+		w.checkLine(t, from, lineOf(b, i))
+		if from == fromLine {
+			w.checkTurn(t, batch)
+		}
+		attempt, since := t.attempt, t.since
+		if from == replayed {
+			attempt, since = 1, time.Time{}
+			t.replaying = true
+		} else {
+			t.seen = true
+		}
+		if m.Attempt != attempt || !m.FailedSince.Equal(since) {
+			w.Fatalf("step %d: %s came with attempt %d and failed since %s, want %d and %s", w.step, t.name, m.Attempt, m.FailedSince, attempt, since)
+		}
+		batch.verdicts = append(batch.verdicts, w.decide(t, m, from, lineOf(b, i)))
+	}
+}
+
+// origin tells where a message came from, if it may come at all.
+func (w *walk) origin(t *tracked) came {
+	w.Helper()
+	switch {
+	case t.fate == unsettled && !t.seen:
+		return fresh
+	case t.fate == waiting && !t.seen:
+		return fromLine
+	case t.fate == done && t.replay && !t.replaying:
+		return replayed
+	case t.fate == unsettled, t.fate == waiting:
+		w.Fatalf("step %d: %s came twice from one Source", w.step, t.name)
+	default:
+		w.Fatalf("step %d: %s came again after it was settled", w.step, t.name)
+	}
+	return fresh
+}
+
+// checkLine looks at how a message stands to others of its key. The model is as
+// it was when the Fetch began.
+func (w *walk) checkLine(t *tracked, from came, got penstock.Line) {
+	w.Helper()
+	if t.key == "" {
+		if got == penstock.Behind {
+			w.Fatalf("step %d: %s has no key and came Behind", w.step, t.name)
+		}
+		return
+	}
+	want := penstock.InLine
+	switch {
+	case t.alone:
+		want = penstock.Alone
+	case from != fromLine && w.waits(t.key):
+		want = penstock.Behind
+	case from != fromLine && got == penstock.Behind && w.released[t.key]:
+		want = got // the hold may take a moment to end
+	case from != fromLine:
+		w.released[t.key] = false
+	}
+	if got != want {
+		w.Fatalf("step %d: %s of key %s came with line %d, want %d", w.step, t.name, t.key, got, want)
+	}
+}
+
+// checkTurn looks at what else of a line is handed out.
+func (w *walk) checkTurn(t *tracked, present *walkBatch) {
+	w.Helper()
+	if t.key == "" || t.alone {
+		return
+	}
+	if w.held(t.key) {
+		w.Fatalf("step %d: %s came, but its key is held", w.step, t.name)
+	}
+	for _, b := range w.open {
+		for i, from := range b.came {
+			other := w.byName[b.Messages[i].ID]
+			if other == t || from != fromLine || other.key != t.key || other.alone {
+				continue
+			}
+			if b != present {
+				w.Fatalf("step %d: %s came while %s of its line was handed out", w.step, t.name, other.name)
+			}
+			if t.failed > 0 || other.failed > 0 {
+				w.Fatalf("step %d: %s and %s of one line came together, though one was refused before", w.step, t.name, other.name)
+			}
+		}
+	}
+}
+
+func (w *walk) held(key string) bool {
+	for _, t := range w.all {
+		if t.key == key && t.held {
+			return true
+		}
+	}
+	return false
+}
+
+// nothingLeft: Fetch found nothing, so there must be nothing that is due at once.
+func (w *walk) nothingLeft() {
+	w.Helper()
+	for _, t := range w.all {
+		if t.committed > 0 && t.fate == unsettled && !t.seen {
+			w.Fatalf("step %d: Fetch found nothing, but %s was committed in step %d and never came", w.step, t.name, t.committed)
+		}
+		if t.replay && !t.replaying {
+			w.Fatalf("step %d: Fetch found nothing, but %s is to be replayed", w.step, t.name)
+		}
+	}
+}
+
+// decide sends a message, or parks it where a relay must.
+func (w *walk) decide(t *tracked, m penstock.Message, from came, how penstock.Line) penstock.Verdict {
+	w.Helper()
+	if how == penstock.Behind || how == penstock.InLine && w.mustWait(m) {
+		return behind
+	}
+	if how == penstock.InLine && from != replayed {
+		w.checkOrder(t)
+	}
+	in := []time.Duration{0, soon, 10 * soon}[w.rnd.IntN(3)]
+	p := w.rnd.IntN(100)
+	switch {
+	case w.calm || p < 60:
+		return penstock.Verdict{}
+	case p < 80 || from == replayed:
+		return penstock.Verdict{Outcome: penstock.Parked, RetryIn: in, Failures: failures(m, 1+w.rnd.IntN(4), "refused")}
+	case p < 85 && m.Key != "":
+		return penstock.Verdict{Outcome: penstock.Parked, RetryIn: in} // no attempt was counted
+	case p < 90:
+		return holding(m)
+	default:
+		return penstock.Verdict{Outcome: penstock.Dead, Failures: failures(m, 1+w.rnd.IntN(2), "dead")}
+	}
+}
+
+// mustWait reports whether an earlier message of the key was parked by a verdict
+// that the store did not have when the Fetch began.
+func (w *walk) mustWait(m penstock.Message) bool {
+	if m.Key == "" {
+		return false
+	}
+	for _, b := range w.open {
+		for i, v := range b.verdicts {
+			o, how := b.Messages[i], lineOf(b.Batch, i)
+			if o.Key == m.Key && o.Seq < m.Seq && how != penstock.Alone && (v.Outcome == penstock.Parked || v.Hold) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// checkOrder: whatever t's transaction could have seen of its key goes first.
+func (w *walk) checkOrder(t *tracked) {
+	w.Helper()
+	for _, before := range w.all {
+		if t.key == "" || before.key != t.key || before.committed == 0 || before.committed >= t.written {
+			continue
+		}
+		if before.once || before.alone || before.fate == discarded || before.fate == buried && !before.held || w.sent(before) {
+			continue
+		}
+		w.Fatalf("step %d: %s was to be sent before %s, which has the same key and was committed before it was written", w.step, t.name, before.name)
+	}
+}
+
+// sent reports whether the present reader has sent it for the last time.
+func (w *walk) sent(t *tracked) bool {
+	for _, b := range w.open {
+		for i, v := range b.verdicts {
+			if b.Messages[i].ID == t.name && v.Outcome != penstock.Parked && !v.Hold {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// checkDurable compares dead letters and status with the model.
+func (w *walk) checkDurable() {
+	letters, err := w.store().DeadLetters(w.ctx, query(penstock.Subscribe{Outbox: outbox, Subscription: "sub"}))
+	w.must(err, "DeadLetters")
+	listed := map[string]bool{}
+	for _, l := range letters {
+		t := w.byName[l.Message.ID]
+		if t == nil || listed[t.name] || t.fate != buried {
+			w.Fatalf("step %d: the dead letter %s is listed and should not be, or not again", w.step, l.Message.ID)
+		}
+		if l.Message.Attempt != t.attempt || len(l.Failures) != min(t.failed, penstock.MaxFailures) || !l.Message.FailedSince.Equal(t.since) || l.Held != t.held {
+			w.Fatalf("step %d: the dead letter %s is %+v, want %+v", w.step, t.name, l, *t)
+		}
+		listed[t.name] = true
+	}
+	var parked, committed int64
+	for _, t := range w.all {
+		if t.fate == buried && !listed[t.name] {
+			w.Fatalf("step %d: %s was given up and is not among the dead letters", w.step, t.name)
+		}
+		if t.fate == waiting && !t.alone {
+			parked++
+		}
+		if t.committed > 0 && t.fate == unsettled && !t.alone {
+			committed++
+		}
+	}
+	s := w.subscriptionStatus(penstock.Subscribe{Outbox: outbox, Subscription: "sub"})
+	sentBack := int64(0) // status may count them here or there
+	for _, t := range w.all {
+		if t.alone && (t.fate == waiting || t.fate == unsettled) {
+			sentBack++
+		}
+	}
+	if s.Parked < parked || s.Parked > parked+sentBack {
+		w.Fatalf("step %d: status shows %d parked, want %d and up to %d that were sent back", w.step, s.Parked, parked, sentBack)
+	}
+	if s.Backlog < committed || s.Backlog > committed+sentBack {
+		w.Fatalf("step %d: status shows a backlog of %d, want %d and up to %d that were sent back", w.step, s.Backlog, committed, sentBack)
+	}
+}
+
+// finish ends what is open, has everything delivered and compares the end.
+func (w *walk) finish() {
+	for len(w.txs) > 0 {
+		w.endTx(w.rnd.IntN(2) == 0)
+	}
+	w.checkDurable()
+	w.calm = true
+	w.restart() // what was decided and not settled is forgotten
+	_, err := w.Store.DiscardDeadLetters(w.ctx, query(w.r.req))
+	w.must(err, "DiscardDeadLetters")
+	for _, t := range w.all {
+		if t.fate == buried {
+			w.discarded(t)
+		}
+	}
+	w.eventually("everything was delivered", func() bool {
+		w.drainAll()
+		w.settleSome()
+		w.maintainSome()
+		for _, t := range w.all {
+			if t.committed > 0 && t.fate != done && t.fate != discarded || t.replay {
+				return false
+			}
+		}
+		return true
+	})
+	w.restart()
+	w.drainAll()
+	for _, b := range w.open {
+		w.Errorf("after everything was settled there came %s", brief(payloads(b.Messages)))
+	}
+	w.checkDurable()
+	w.eventually("status shows nothing left", func() bool {
+		s := w.subscriptionStatus(w.r.req)
+		return s.Backlog == 0 && s.Parked == 0 && s.ParkedKeys == 0 && s.HeldKeys == 0 && !s.Replaying
+	})
+}
