@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -37,6 +38,8 @@ type rig struct {
 	chronicle *chronicle
 
 	postgres  *testserver.Postgres
+	standby   *testserver.Postgres // nil unless the run is about failover
+	database  string               // URL of the database, of whichever server is the primary
 	rabbit    *testserver.RabbitMQ
 	nats      *natsServer
 	consumer  *rabbitConsumer
@@ -46,7 +49,7 @@ type rig struct {
 	closers []func() error // in reverse order
 }
 
-// link is a way through a proxy.
+// link is a way to a server, through a proxy if there is one.
 type link struct {
 	name   string
 	proxy  *tcpproxy.Proxy
@@ -61,21 +64,30 @@ type relayProcess struct {
 	postgres, rabbit, nats link
 }
 
-func (r *relayProcess) links() []link { return []link{r.postgres, r.rabbit, r.nats} }
+// links are the relay's ways through proxies.
+func (r *relayProcess) links() []link {
+	return slices.DeleteFunc([]link{r.postgres, r.rabbit, r.nats}, func(l link) bool { return l.proxy == nil })
+}
 
-// open starts everything.
-func openRig(ctx context.Context, binary, dir string, c *chronicle) (*rig, error) {
-	r := &rig{binary: binary, dir: dir, chronicle: c}
-	err := r.open(ctx)
+// openRig starts everything.
+func openRig(ctx context.Context, cfg config, c *chronicle) (*rig, error) {
+	r := &rig{binary: cfg.binary, dir: cfg.dir, chronicle: c}
+	err := r.open(ctx, cfg.failover)
 	if err != nil {
 		return nil, errors.Join(err, r.close())
 	}
 	return r, nil
 }
 
-func (r *rig) open(ctx context.Context) error {
+func (r *rig) open(ctx context.Context, failover bool) error {
 	if err := r.startServers(); err != nil {
 		return err
+	}
+	r.database = r.postgres.URL
+	if failover {
+		if err := r.startStandby(); err != nil {
+			return err
+		}
 	}
 	if _, err := r.penstock(ctx, "migrate"); err != nil {
 		return err
@@ -98,7 +110,7 @@ func (r *rig) open(ctx context.Context) error {
 		return fmt.Errorf("declaring queues: %w", err)
 	}
 	var err error
-	if r.producers, err = r.link("producers-postgres", r.postgres.URL+"&application_name="+producerName+"&connect_timeout=3", nil); err != nil {
+	if r.producers, err = r.databaseLink("producers-postgres", r.database+"&application_name="+producerName+"&connect_timeout=3", nil); err != nil {
 		return err
 	}
 	for _, name := range []string{"relay-a", "relay-b"} {
@@ -133,6 +145,34 @@ func (r *rig) startServers() error {
 	return errors.Join(errs[:]...)
 }
 
+// startStandby has a second server follow the first. From now on clients are given
+// both hosts and look for the one that takes writes.
+func (r *rig) startStandby() (err error) {
+	if r.standby, err = r.postgres.NewStandby(); err != nil {
+		return err
+	}
+	r.closers = append(r.closers, r.standby.Close)
+	primary, err := url.Parse(r.postgres.URL)
+	if err != nil {
+		return err
+	}
+	standby, err := url.Parse(r.standby.URL)
+	if err != nil {
+		return err
+	}
+	primary.Host = standby.Host + "," + primary.Host
+	r.database = primary.String() + "&target_session_attrs=read-write"
+	return nil
+}
+
+// databaseLink is link, but without a proxy where there are several hosts.
+func (r *rig) databaseLink(name, rawURL string, routes []string) (link, error) {
+	if r.standby != nil {
+		return link{name: name, url: rawURL, routes: routes}, nil
+	}
+	return r.link(name, rawURL, routes)
+}
+
 // link puts a proxy in front of the server in rawURL.
 func (r *rig) link(name, rawURL string, routes []string) (link, error) {
 	u, err := url.Parse(rawURL)
@@ -151,7 +191,7 @@ func (r *rig) link(name, rawURL string, routes []string) (link, error) {
 func (r *rig) startRelay(name string) error {
 	p := &relayProcess{name: name}
 	var errs [3]error
-	p.postgres, errs[0] = r.link(name+"-postgres", r.postgres.URL, routeNames(""))
+	p.postgres, errs[0] = r.databaseLink(name+"-postgres", r.database, routeNames(""))
 	p.rabbit, errs[1] = r.link(name+"-rabbitmq", r.rabbit.URL, routeNames("rabbitmq"))
 	p.nats, errs[2] = r.link(name+"-nats", r.nats.url, routeNames("nats"))
 	if err := errors.Join(errs[:]...); err != nil {
@@ -177,8 +217,11 @@ func (r *rig) startRelay(name string) error {
 
 // heal undoes whatever a fault may have left.
 func (r *rig) heal(ctx context.Context) error {
-	r.producers.proxy.Resume()
-	errs := []error{r.postgres.Start(), r.rabbit.Start(), r.nats.Start()}
+	errs := []error{r.rabbit.Start(), r.nats.Start()}
+	if r.standby == nil {
+		r.producers.proxy.Resume()
+		errs = append(errs, r.postgres.Start())
+	}
 	for _, p := range r.relays {
 		for _, l := range p.links() {
 			l.proxy.Trap(0, nil)
@@ -210,6 +253,9 @@ func (r *rig) keepLogs() {
 	if r.postgres != nil {
 		all["postgres"] = r.postgres
 	}
+	if r.standby != nil {
+		all["postgres-standby"] = r.standby
+	}
 	if r.rabbit != nil {
 		all["rabbitmq"] = r.rabbit
 	}
@@ -236,7 +282,7 @@ func logOf(server logged) string { return filepath.Join(server.Dir(), "server.lo
 func (r *rig) penstock(ctx context.Context, args ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, r.binary, append(args, "--database-url", r.postgres.URL)...)
+	cmd := exec.CommandContext(ctx, r.binary, append(args, "--database-url", r.database)...)
 	cmd.Dir, cmd.Env = r.dir, []string{"HOME=" + r.dir}
 	out, err := cmd.Output()
 	var exit *exec.ExitError
@@ -274,7 +320,7 @@ func (r *rig) status(ctx context.Context) ([]subscriptionStatus, error) {
 }
 
 func (r *rig) withPostgres(ctx context.Context, fn func(*pgx.Conn) error) error {
-	conn, err := pgx.Connect(ctx, r.postgres.URL)
+	conn, err := pgx.Connect(ctx, r.database)
 	if err != nil {
 		return err
 	}

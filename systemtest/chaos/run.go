@@ -19,6 +19,7 @@ type config struct {
 	seed     uint64
 	rate     int // messages per second that all producers together aim at
 	poison   bool
+	failover bool   // kill the primary once instead of everything all the time
 	dir      string // for logs
 	progress io.Writer
 }
@@ -44,7 +45,7 @@ type chaos struct {
 // from finishing.
 func run(ctx context.Context, cfg config, log io.Writer) (sum summary, v *verdict, err error) {
 	c := &chaos{config: cfg, chronicle: newChronicle(log), journal: newJournal()}
-	if c.rig, err = openRig(ctx, cfg.binary, cfg.dir, c.chronicle); err != nil {
+	if c.rig, err = openRig(ctx, cfg, c.chronicle); err != nil {
 		return sum, nil, err
 	}
 	defer func() { err = errors.Join(err, c.rig.close()) }()
@@ -84,12 +85,22 @@ func (c *chaos) storm(ctx context.Context) error {
 	all.Go(func() { c.report(ctx) })
 	var writing sync.WaitGroup
 	c.startProducers(ctx, &writing)
-	director := &director{chronicle: c.chronicle, newDeck: c.deck, seed: c.seed}
-	err := director.run(ctx)
+	err := c.trouble(ctx)
 	cancel()
-	c.rig.producers.proxy.Resume()
+	if proxy := c.rig.producers.proxy; proxy != nil {
+		proxy.Resume()
+	}
 	writing.Wait()
 	return err
+}
+
+// trouble goes on until ctx ends.
+func (c *chaos) trouble(ctx context.Context) error {
+	if c.failover {
+		return c.rig.failOver(ctx, c.duration, rand.New(rand.NewPCG(c.seed, 0)))
+	}
+	director := &director{chronicle: c.chronicle, newDeck: c.deck, seed: c.seed}
+	return director.run(ctx)
 }
 
 // deck is what can happen.
