@@ -1,8 +1,10 @@
 package storetest
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/penstock/penstock"
@@ -44,6 +46,24 @@ type tracked struct {
 	seen      bool      // by the present Source, and not settled
 	replay    bool      // it has to come once more
 	replaying bool      // and has, to the present Source
+	life      []string  // for whoever has to find out what went wrong
+}
+
+// note adds to the message's life.
+func (w *walk) note(t *tracked, format string, args ...any) {
+	t.life = append(t.life, fmt.Sprintf("step %d: ", w.step)+fmt.Sprintf(format, args...))
+}
+
+// wrong ends the walk and tells the lives of the messages.
+func (w *walk) wrong(what string, ts ...*tracked) {
+	w.Helper()
+	for _, t := range ts {
+		if t == nil {
+			continue
+		}
+		w.Logf("%s, key %q, seq %d, written in step %d, committed in step %d\n\t%s", t.name, t.key, t.seq, t.written, t.committed, strings.Join(t.life, "\n\t"))
+	}
+	w.Fatalf("step %d: %s", w.step, what)
 }
 
 // walk is a random sequence of operations on one outbox with one subscription,
@@ -152,6 +172,7 @@ func (w *walk) apply(b *walkBatch) {
 	for i, m := range b.Messages {
 		t, v := w.byName[m.ID], b.verdicts[i]
 		t.seen = false
+		w.note(t, "batch %d took effect: outcome %d with %d failures, hold %t", b.Number, v.Outcome, len(v.Failures), v.Hold)
 		if b.came[i] == replayed {
 			t.replay, t.replaying = false, false
 			t.attempt, t.failed, t.since = 1, 0, time.Time{}
@@ -191,6 +212,11 @@ func (w *walk) waits(key string) bool {
 func (w *walk) leave() {
 	for _, t := range w.all {
 		t.seen, t.replaying = false, false
+	}
+	for _, b := range w.open {
+		for _, m := range b.Messages {
+			w.note(w.byName[m.ID], "batch %d is forgotten with its reader", b.Number)
+		}
 	}
 	w.open, w.past, w.r = nil, nil, nil
 }

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/penstock/penstock"
@@ -39,8 +40,9 @@ func (w *walk) take(b penstock.Batch, limit penstock.Limit) {
 			t.seen = true
 		}
 		if m.Attempt != attempt || !m.FailedSince.Equal(since) {
-			w.Fatalf("step %d: %s came with attempt %d and failed since %s, want %d and %s", w.step, t.name, m.Attempt, m.FailedSince, attempt, since)
+			w.wrong(fmt.Sprintf("%s came with attempt %d and failed since %s, want %d and %s", t.name, m.Attempt, m.FailedSince, attempt, since), t)
 		}
+		w.note(t, "came in batch %d, origin %d, line %d, attempt %d", b.Number, from, lineOf(b, i), m.Attempt)
 		batch.verdicts = append(batch.verdicts, w.decide(t, m, from, lineOf(b, i)))
 	}
 }
@@ -56,9 +58,9 @@ func (w *walk) origin(t *tracked) came {
 	case t.fate == done && t.replay && !t.replaying:
 		return replayed
 	case t.fate == unsettled, t.fate == waiting:
-		w.Fatalf("step %d: %s came twice from one Source", w.step, t.name)
+		w.wrong(fmt.Sprintf("%s came twice from one Source", t.name), t)
 	default:
-		w.Fatalf("step %d: %s came again after it was settled", w.step, t.name)
+		w.wrong(fmt.Sprintf("%s came again after it was settled", t.name), t)
 	}
 	return fresh
 }
@@ -69,7 +71,7 @@ func (w *walk) checkLine(t *tracked, from came, got penstock.Line) {
 	w.Helper()
 	if t.key == "" {
 		if got == penstock.Behind {
-			w.Fatalf("step %d: %s has no key and came Behind", w.step, t.name)
+			w.wrong(fmt.Sprintf("%s has no key and came Behind", t.name), t)
 		}
 		return
 	}
@@ -85,7 +87,7 @@ func (w *walk) checkLine(t *tracked, from came, got penstock.Line) {
 		w.released[t.key] = false
 	}
 	if got != want {
-		w.Fatalf("step %d: %s of key %s came with line %d, want %d", w.step, t.name, t.key, got, want)
+		w.wrong(fmt.Sprintf("%s of key %s came with line %d, want %d", t.name, t.key, got, want), t)
 	}
 }
 
@@ -96,7 +98,7 @@ func (w *walk) checkTurn(t *tracked, present *walkBatch) {
 		return
 	}
 	if w.held(t.key) {
-		w.Fatalf("step %d: %s came, but its key is held", w.step, t.name)
+		w.wrong(fmt.Sprintf("%s came, but its key is held", t.name), t)
 	}
 	for _, b := range w.open {
 		for i, from := range b.came {
@@ -105,10 +107,10 @@ func (w *walk) checkTurn(t *tracked, present *walkBatch) {
 				continue
 			}
 			if b != present {
-				w.Fatalf("step %d: %s came while %s of its line was handed out", w.step, t.name, other.name)
+				w.wrong(fmt.Sprintf("%s came while %s of its line was handed out", t.name, other.name), t, other)
 			}
 			if t.failed > 0 || other.failed > 0 {
-				w.Fatalf("step %d: %s and %s of one line came together, though one was refused before", w.step, t.name, other.name)
+				w.wrong(fmt.Sprintf("%s and %s of one line came together, though one was refused before", t.name, other.name), t, other)
 			}
 		}
 	}
@@ -128,10 +130,10 @@ func (w *walk) nothingLeft() {
 	w.Helper()
 	for _, t := range w.all {
 		if t.committed > 0 && t.fate == unsettled && !t.seen {
-			w.Fatalf("step %d: Fetch found nothing, but %s was committed in step %d and never came", w.step, t.name, t.committed)
+			w.wrong(fmt.Sprintf("Fetch found nothing, but %s was committed in step %d and never came", t.name, t.committed), t)
 		}
 		if t.replay && !t.replaying {
-			w.Fatalf("step %d: Fetch found nothing, but %s is to be replayed", w.step, t.name)
+			w.wrong(fmt.Sprintf("Fetch found nothing, but %s is to be replayed", t.name), t)
 		}
 	}
 }
@@ -188,7 +190,7 @@ func (w *walk) checkOrder(t *tracked) {
 		if before.once || before.alone || before.fate == discarded || before.fate == buried && !before.held || w.sent(before) {
 			continue
 		}
-		w.Fatalf("step %d: %s was to be sent before %s, which has the same key and was committed before it was written", w.step, t.name, before.name)
+		w.wrong(fmt.Sprintf("%s was to be sent before %s, which has the same key and was committed before it was written", t.name, before.name), t, before)
 	}
 }
 
@@ -212,17 +214,17 @@ func (w *walk) checkDurable() {
 	for _, l := range letters {
 		t := w.byName[l.Message.ID]
 		if t == nil || listed[t.name] || t.fate != buried {
-			w.Fatalf("step %d: the dead letter %s is listed and should not be, or not again", w.step, l.Message.ID)
+			w.wrong(fmt.Sprintf("the dead letter %s is listed and should not be, or not again", l.Message.ID), t)
 		}
 		if l.Message.Attempt != t.attempt || len(l.Failures) != min(t.failed, penstock.MaxFailures) || !l.Message.FailedSince.Equal(t.since) || l.Held != t.held {
-			w.Fatalf("step %d: the dead letter %s is %+v, want %+v", w.step, t.name, l, *t)
+			w.wrong(fmt.Sprintf("the dead letter %s is %+v, want %+v", t.name, l, *t), t)
 		}
 		listed[t.name] = true
 	}
 	var parked, committed int64
 	for _, t := range w.all {
 		if t.fate == buried && !listed[t.name] {
-			w.Fatalf("step %d: %s was given up and is not among the dead letters", w.step, t.name)
+			w.wrong(fmt.Sprintf("%s was given up and is not among the dead letters", t.name), t)
 		}
 		if t.fate == waiting && !t.alone {
 			parked++
@@ -239,10 +241,10 @@ func (w *walk) checkDurable() {
 		}
 	}
 	if s.Parked < parked || s.Parked > parked+sentBack {
-		w.Fatalf("step %d: status shows %d parked, want %d and up to %d that were sent back", w.step, s.Parked, parked, sentBack)
+		w.wrong(fmt.Sprintf("status shows %d parked, want %d and up to %d that were sent back", s.Parked, parked, sentBack), w.all...)
 	}
 	if s.Backlog < committed || s.Backlog > committed+sentBack {
-		w.Fatalf("step %d: status shows a backlog of %d, want %d and up to %d that were sent back", w.step, s.Backlog, committed, sentBack)
+		w.wrong(fmt.Sprintf("status shows a backlog of %d, want %d and up to %d that were sent back", s.Backlog, committed, sentBack), w.all...)
 	}
 }
 

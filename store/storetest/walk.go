@@ -224,6 +224,7 @@ func (w *walk) retrySome() {
 	}
 	for _, t := range some {
 		t.fate, t.alone, t.seen = unsettled, true, false
+		w.note(t, "is sent back")
 		t.attempt++
 	}
 }
@@ -245,6 +246,7 @@ func (w *walk) discardSome() {
 
 func (w *walk) discarded(t *tracked) {
 	t.fate = discarded
+	w.note(t, "is discarded")
 	if t.held {
 		t.held, w.released[t.key] = false, true
 	}
@@ -283,10 +285,11 @@ func (w *walk) replaySome() {
 	for _, t := range chosen {
 		if t.fate == done {
 			t.replay, t.replaying = true, false
+			w.note(t, "is to be replayed")
 			want++
 		}
 	}
 	if n != want {
-		w.Fatalf("step %d: Replay has %d messages, want %d", w.step, n, want)
+		w.wrong(fmt.Sprintf("Replay from %d to %d has %d messages, want %d", r.FromSeq, r.ToSeq, n, want), chosen...)
 	}
 }
