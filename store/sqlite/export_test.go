@@ -3,6 +3,7 @@ package sqlite
 import (
 	"regexp"
 	"slices"
+	"time"
 
 	"github.com/penstock/penstock"
 )
@@ -51,4 +52,11 @@ func LoseAnswer(src penstock.Source) (restore func()) {
 		}
 		s.open = open
 	}
+}
+
+// RestartEvery changes how often the reading of due lines starts anew.
+func RestartEvery(d time.Duration) (restore func()) {
+	before := restartEvery
+	restartEvery = d
+	return func() { restartEvery = before }
 }

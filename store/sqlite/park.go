@@ -18,30 +18,28 @@ type place struct {
 // come. Only Fetch touches it.
 type lent struct {
 	lines map[int64]bool
-	// Lines are read in order of (due, id), from here on, and from the start
-	// again when the end was reached: another process may have released one
-	// meanwhile. So the lines that are lent are not passed over every time.
+	// Lines are read in order of (due, id), from here on: what is lent is before
+	// it, and is not passed over at every Fetch. What becomes due is behind it,
+	// unless the transaction that said so committed after a Fetch that read later
+	// lines; so now and then it starts anew.
 	due, id int64
 	restart time.Time // not before this
 }
 
-// restartEvery bounds how long a line that someone else made due waits, and how
-// often lines that are lent are passed over.
-const restartEvery = 100 * time.Millisecond
+// restartEvery bounds how long such a line waits, and how often lines that are
+// lent are passed over. A variable for tests.
+var restartEvery = 100 * time.Millisecond
 
 // takeBack learns from Settle what it did since the last Fetch. Doing so before
 // the database is asked means: a line that is not lent is read as that Settle
 // left it.
 func (s *source) takeBack() {
 	s.mu.Lock()
-	returned, changed := s.returned, s.changed
-	s.returned, s.changed = nil, 0
+	returned := s.returned
+	s.returned = nil
 	s.mu.Unlock()
 	for _, line := range returned {
 		delete(s.lent.lines, line)
-	}
-	if changed != 0 && changed <= s.lent.due {
-		s.lent.due, s.lent.id = changed, 0
 	}
 }
 

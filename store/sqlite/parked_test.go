@@ -263,3 +263,74 @@ func TestReplayOfWhatIsGone(t *testing.T) {
 		}
 	}
 }
+
+// The reading of due lines goes on where it stopped. It finds what becomes due
+// without starting anew, and starting anew it leaves alone what is handed out.
+func TestDueLines(t *testing.T) {
+	_, s, app := newFile(t, sqlite.Options{})
+	ctx := t.Context()
+	src := subscribe(t, s, "billing")
+	for _, key := range []string{"a", "b"} {
+		if err := s.Publish(ctx, "orders", penstock.Message{Key: key, Payload: []byte("1")}, penstock.Message{Key: key, Payload: []byte("2")}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	park := func(b penstock.Batch, retry time.Duration) penstock.Settled {
+		refused := []penstock.Failure{{Attempt: 1, At: time.Now(), Err: "no"}}
+		st := penstock.Settled{Batch: b, Verdicts: slices.Repeat([]penstock.Verdict{{Outcome: penstock.Parked, RetryIn: retry}}, len(b.Messages))}
+		for i := range b.Messages {
+			if string(b.Messages[i].Payload) == "1" {
+				st.Verdicts[i].Failures = refused
+			}
+		}
+		return st
+	}
+	fetch := func(want ...string) penstock.Batch {
+		t.Helper()
+		b, err := src.Fetch(ctx, penstock.Limit{Messages: 10, Bytes: 1 << 20})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, m := range b.Messages {
+			got = append(got, m.Key+string(m.Payload))
+		}
+		if !slices.Equal(got, want) {
+			t.Fatalf("got %v, want %v", got, want)
+		}
+		return b
+	}
+	settle := func(st penstock.Settled) {
+		t.Helper()
+		if err := src.Settle(ctx, st); err != nil {
+			t.Fatal(err)
+		}
+	}
+	settle(park(fetch("a1", "a2", "b1", "b2"), 0))
+
+	restore := sqlite.RestartEvery(time.Hour)
+	defer func() { restore() }()
+	heads := fetch("a1", "b1")
+	fetch()
+	settle(penstock.Settled{Batch: heads, Verdicts: []penstock.Verdict{{}, park(heads, time.Hour).Verdicts[1]}})
+	fetch("a2") // due by the Settle, without starting anew
+	fetch()
+
+	restore()
+	restore = sqlite.RestartEvery(0)
+	mustExec(t, app, `update penstock_lines set due = 1 where key = 'b'`) // by someone whose clock is slow
+	src = subscribeAfter(t, s, src)
+	b := fetch("b1", "a2")
+	fetch() // starts anew, and both are handed out
+	settle(penstock.Settled{Batch: b})
+	fetch("b2")
+}
+
+// subscribeAfter takes over from a reader.
+func subscribeAfter(t *testing.T, s *sqlite.Store, before penstock.Source) penstock.Source {
+	t.Helper()
+	if err := before.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return subscribe(t, s, "billing")
+}

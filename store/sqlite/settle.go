@@ -55,9 +55,8 @@ func (s *source) Settle(ctx context.Context, settled ...penstock.Settled) error 
 	// Nothing is marked before the transaction has committed, so that a failed
 	// Settle can be tried again.
 	leading := s.leading(rulings)
-	at := time.Now()
 	err = s.store.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		return s.apply(ctx, tx, leading, rulings, at)
+		return s.apply(ctx, tx, leading, rulings, time.Now())
 	})
 	if err != nil {
 		return err
@@ -70,9 +69,6 @@ func (s *source) Settle(ctx context.Context, settled ...penstock.Settled) error 
 	for _, b := range leading {
 		for _, p := range b.parked {
 			s.returned = append(s.returned, p.line)
-		}
-		if s.changed == 0 && (b.from == fromPark || len(b.rulings) > 0) {
-			s.changed = at.UnixMicro()
 		}
 	}
 	s.open = s.open[len(leading):]

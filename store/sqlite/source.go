@@ -33,7 +33,6 @@ type source struct {
 	number   uint64       // of the last batch
 	open     []*openBatch // in order; the leading one is not settled
 	returned []int64      // lines that were settled since the last Fetch
-	changed  int64        // since when lines may have become due, 0 if none has
 	spent    int64        // a replay of which nothing was left to read
 	ended    error        // why there is nothing more to come
 	closed   bool
