@@ -252,8 +252,8 @@ func (w *walk) discarded(t *tracked) {
 	}
 }
 
-// replaySome replays a range in which everything is delivered, or not settled:
-// whether a dead letter or one that was discarded is replayed is the store's affair.
+// replaySome replays a range in which everything is delivered or not settled:
+// whether it has more, like what is parked or dead, is the store's affair.
 func (w *walk) replaySome() {
 	if !w.retains || slices.ContainsFunc(w.all, func(t *tracked) bool { return t.replay }) {
 		return
@@ -270,7 +270,7 @@ func (w *walk) replaySome() {
 	slices.SortFunc(known, func(a, b *tracked) int { return int(a.seq - b.seq) })
 	var chosen []*tracked
 	for _, t := range known[w.rnd.IntN(len(known)):] {
-		if t.alone || t.fate == buried || t.fate == discarded || len(chosen) == 20 {
+		if t.fate != done && t.fate != unsettled || t.alone || len(chosen) == 20 {
 			break
 		}
 		chosen = append(chosen, t)
