@@ -162,7 +162,7 @@ func (s *fakeSource) Fetch(ctx context.Context, limit penstock.Limit) (penstock.
 		from = s.fetchStream(&b, limit, behind)
 	}
 	s.log.fetched += len(b.Messages)
-	b.More = s.next < len(s.log.messages)
+	b.More = s.next < len(s.log.messages) || len(from.lines) > 0
 	if len(b.Messages) > 0 {
 		s.number++
 		b.Number = s.number
@@ -340,7 +340,7 @@ func checkOrder(t testing.TB, l *outbox, k *sink) {
 func seeded(t testing.TB, seed uint64) *rand.Rand {
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("seed %d", seed)
+			t.Logf("PENSTOCK_SEED=%d", seed)
 		}
 	})
 	return rand.New(rand.NewPCG(seed, 0))

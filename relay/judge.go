@@ -262,7 +262,7 @@ func (s *session) settle(l *lane, v penstock.Verdict) {
 	s.advance()
 }
 
-// parkWaiting parks, for a drain, what waits for another attempt.
+// parkWaiting parks what waits in memory for another attempt.
 func (s *session) parkWaiting() {
 	if s.breaker.state != closed {
 		return

@@ -3,6 +3,8 @@ package relay
 import (
 	"context"
 	"fmt"
+	"log/slog"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -190,6 +192,8 @@ func TestLostSessionIsDropped(t *testing.T) {
 	}
 }
 
+// A relay that stands by is there within a second of the other's clean stop,
+// and says once whom it waits for.
 func TestStandby(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, k := &outbox{}, &sink{t: t}
@@ -201,17 +205,21 @@ func TestStandby(t *testing.T) {
 			return nil
 		}
 		l.publishKeys(10, "a")
-		r, result := start(t, t.Context(), l, k, nil)
+		var log strings.Builder
+		r, result := start(t, t.Context(), l, k, func(c *Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
 		pass(time.Minute)
-		if tries := l.read(&l.opens); tries < 30 || tries > 120 {
+		if tries := l.read(&l.opens); tries < 60 || tries > 130 {
 			t.Errorf("tried %d times in a minute", tries)
 		}
 		held.Store(false) // given back an hour before its end
-		pass(3 * time.Second)
+		pass(time.Second + 100*time.Millisecond)
 		if l.cursor() != 10 {
 			t.Errorf("settled %d of 10 after the other gave up", l.cursor())
 		}
 		finish(t, r, result, l, k)
+		if n := strings.Count(log.String(), standingBy); n != 1 {
+			t.Errorf("said %d times that it stands by:\n%s", n, &log)
+		}
 	})
 }
 

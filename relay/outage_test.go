@@ -115,13 +115,13 @@ func refuseEverything(t *testing.T, refusal error, batch int) {
 		}
 		return nil
 	}
-	for i := range 500 {
-		l.publishKeys(1, fmt.Sprint("k", i%200))
+	for i := range 150 {
+		l.publishKeys(1, fmt.Sprint("k", i%60))
 		l.publishKeys(1, "")
 	}
-	r, result := start(t, t.Context(), l, k, func(c *Config) { c.MaxInFlight, c.MaxBatch = 400, batch })
-	for range 100 {
-		pass(time.Second)
+	r, result := start(t, t.Context(), l, k, func(c *Config) { c.MaxInFlight, c.MaxBatch = 120, batch })
+	for range 50 {
+		pass(2 * time.Second)
 		if _, failures := l.parkedMessages(); failures > 0 || len(l.deadSeqs()) > 0 {
 			t.Fatalf("%d attempts are counted, %d dead letters", failures, len(l.deadSeqs()))
 		}
@@ -165,7 +165,7 @@ func TestPoisonInIdleOutboxIsNoOutage(t *testing.T) {
 // and the window never holds more than it may.
 func TestWholeTopicRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const run, window = 20_000, 1000
+		const run, window = 10_000, 1000
 		l, k := &outbox{}, &sink{t: t}
 		l.sink, k.outbox = k, l
 		k.answer = func(m *penstock.Message) error {

@@ -69,6 +69,9 @@ func (s *session) waitForRoom(ctx context.Context) (penstock.Limit, bool) {
 		if s.starved && s.window.pressing() {
 			poke(s.hurry)
 		}
+		if s.stuck() {
+			s.cond.Signal()
+		}
 		over := s.draining
 		s.mu.Unlock()
 		if over || ok {

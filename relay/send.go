@@ -61,6 +61,10 @@ func (s *session) next(ctx context.Context, r *run) bool {
 	s.mu.Lock()
 	defer s.unlock()
 	for !s.take(r) {
+		if s.stuck() {
+			s.parkWaiting()
+			continue
+		}
 		if s.draining && s.running == 0 && !s.admitting {
 			s.finished = true
 			s.cond.Broadcast()
@@ -75,6 +79,13 @@ func (s *session) next(ctx context.Context, r *run) bool {
 		s.cond.Signal() // what is left is for the next sender
 	}
 	return true
+}
+
+// stuck reports whether the sink has nothing to do because the whole window waits
+// for a few messages that were refused.
+func (s *session) stuck() bool {
+	return s.starved && s.running == 0 && !s.admitting && s.window.done == 0 && len(s.lanes.waiting) > 0 &&
+		s.breaker.state == closed && len(s.provisional) == 0 && !s.lease.lapsed
 }
 
 // take gives r what may be sent now and reports whether there is anything.
