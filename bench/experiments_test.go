@@ -107,7 +107,7 @@ func TestOutage(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if r.By != "sink unavailable" || r.Ratio <= 0 || r.Backlog == 0 || r.AttemptsSpent != 0 || r.Check.By != by || !r.Check.OK() {
+		if r.By != "sink unavailable" || r.Ceiling <= 0 || r.Backlog == 0 || r.AttemptsSpent != 0 || r.Check.By != by || !r.Check.OK() {
 			t.Errorf("got %+v", r)
 		}
 	})
@@ -128,7 +128,7 @@ func TestOutageOfConnections(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.By != "connections refused" || len(r.Runs) != 2 || r.Ratio <= 0 || r.Backlog == 0 || r.AttemptsSpent != 0 || r.Check.By != "consumer" || !r.Check.OK() {
+	if r.By != "connections refused" || len(r.Runs) != 2 || r.Ceiling <= 0 || r.Backlog == 0 || r.AttemptsSpent != 0 || r.Check.By != "consumer" || !r.Check.OK() {
 		t.Errorf("got %+v", r)
 	}
 	checkOutboxesGone(t, s)
