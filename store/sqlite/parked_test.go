@@ -326,6 +326,34 @@ func TestDueLines(t *testing.T) {
 	fetch("b2")
 }
 
+// A head that dies with nothing behind it holds its key all the same: the line
+// stays for what comes next.
+func TestHoldOfAnEmptiedLine(t *testing.T) {
+	_, s, _ := newFile(t, sqlite.Options{})
+	ctx := t.Context()
+	src := subscribe(t, s, "billing")
+	refused := []penstock.Failure{{Attempt: 1, At: time.Now(), Err: "no"}}
+	if err := s.Publish(ctx, "orders", numbered(1)...); err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range []penstock.Verdict{{Outcome: penstock.Parked, Failures: refused}, {Outcome: penstock.Dead, Failures: refused, Hold: true}} {
+		b, err := src.Fetch(ctx, penstock.Limit{Messages: 10, Bytes: 1 << 20})
+		if err != nil || len(b.Messages) != 1 {
+			t.Fatal(b, err)
+		}
+		if err := src.Settle(ctx, penstock.Settled{Batch: b, Verdicts: []penstock.Verdict{v}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Publish(ctx, "orders", numbered(1)...); err != nil {
+		t.Fatal(err)
+	}
+	_, batches := fetchAll(t, src)
+	if b := batches[0].Batch; len(b.Lines) != 1 || b.Lines[0] != penstock.Behind {
+		t.Errorf("the next message of a held key came with %v, want Behind", b.Lines)
+	}
+}
+
 // subscribeAfter takes over from a reader.
 func subscribeAfter(t *testing.T, s *sqlite.Store, before penstock.Source) penstock.Source {
 	t.Helper()
