@@ -47,8 +47,11 @@ func (p *Program) Resume() error { return p.send(syscall.SIGCONT) }
 func (s *server) send(sig syscall.Signal) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.proc == nil || !s.proc.running() {
+	switch {
+	case s.proc == nil:
 		return fmt.Errorf("%s does not run", s.name)
+	case !s.proc.running():
+		return fmt.Errorf("%s ended by itself: %s\nend of its log:\n%s", s.name, s.proc.ended(), s.LogTail(10))
 	}
 	return syscall.Kill(-s.proc.pid(), sig)
 }

@@ -191,7 +191,30 @@ func (e *evidence) unexplained(route string, first, second arrival) bool {
 		to = second.At
 	}
 	to = to.Add(slack)
-	return !slices.ContainsFunc(e.events, func(x *event) bool { return x.concerns(route) && x.overlaps(from, to) })
+	return !slices.ContainsFunc(e.events, func(x *event) bool {
+		return x.concerns(route) && x.strikes(from, to) && e.held(route, x)
+	})
+}
+
+// held reports whether the relay that an event strikes may have held the
+// subscription then. It did not if no sample from the last one before to the first
+// one after says so.
+func (e *evidence) held(route string, x *event) bool {
+	all := e.samples[route]
+	if x.Holder == "" || len(all) == 0 {
+		return true
+	}
+	first, last := 0, len(all)-1
+	for i, s := range all {
+		if s.To.Before(x.From) {
+			first = i
+		}
+		if !x.To.IsZero() && s.From.After(x.To) {
+			last = i
+			break
+		}
+	}
+	return slices.ContainsFunc(all[first:last+1], func(s sample) bool { return s.Holder == x.Holder })
 }
 
 // settledBy is a time at which everything that was delivered until t was settled

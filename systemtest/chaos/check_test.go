@@ -52,7 +52,7 @@ func (s *story) sampled(route string, second float64, x sample) {
 }
 
 func (s *story) happened(name string, from, to float64, concerned ...string) {
-	s.events = append(s.events, &event{Name: name, Routes: concerned, From: s.at(from), To: s.at(to)})
+	s.events = append(s.events, &event{Name: name, blast: subscriptions(concerned...), From: s.at(from), To: s.at(to)})
 }
 
 // The checker finds each kind of violation, and nothing where there is none.
@@ -124,6 +124,31 @@ func TestCheck(t *testing.T) {
 			s.happened("relay_stopped", 12, 13, rabbit) // in between, but it was settled
 			s.sampled(rabbit, 10.1, sample{Settled: 3, Backlog: 1})
 			s.sampled(rabbit, 10.5, sample{Settled: 4, Backlog: 7})
+		}, []string{"unexplained_duplicates to-rabbitmq"}},
+		{"twice, and a relay was killed that stood by", func(s *story) {
+			a := s.committed("a", "k", 1, topicPlaced)
+			s.everywhere(10, a)
+			s.delivered(rabbit, 12, a)
+			s.happened("relay_killed", 10, 14, rabbit)
+			s.events[0].Holder = "relay-a"
+			s.sampled(rabbit, 9, sample{Holder: "relay-b"})
+			s.sampled(rabbit, 15, sample{Holder: "relay-b"})
+		}, []string{"unexplained_duplicates to-rabbitmq"}},
+		{"twice, and the relay was killed that held it", func(s *story) {
+			a := s.committed("a", "k", 1, topicPlaced)
+			s.everywhere(10, a)
+			s.delivered(rabbit, 12, a)
+			s.happened("relay_killed", 10, 14, rabbit)
+			s.events[0].Holder, s.events[0].Sudden = "relay-a", true
+			s.sampled(rabbit, 9, sample{Holder: "relay-a"})
+			s.sampled(rabbit, 15, sample{Holder: "relay-b"})
+		}, nil},
+		{"twice, long after the relay was killed", func(s *story) {
+			a := s.committed("a", "k", 1, topicPlaced)
+			s.everywhere(10, a)
+			s.delivered(rabbit, 12, a)
+			s.happened("relay_killed", 8, 14, rabbit)
+			s.events[0].Sudden = true
 		}, []string{"unexplained_duplicates to-rabbitmq"}},
 		{"twice, and it was not settled when something happened", func(s *story) {
 			a := s.committed("a", "k", 1, topicPlaced)

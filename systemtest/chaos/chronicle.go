@@ -13,12 +13,30 @@ import (
 type event struct {
 	Name   string
 	Detail string
-	Routes []string // subscriptions that it can disturb
-	From   time.Time
-	To     time.Time // zero: not over
+	blast
+	From time.Time
+	To   time.Time // zero: not over
 }
 
+// blast is what an event can disturb.
+type blast struct {
+	Routes []string // subscriptions
+	Holder string   // only those that this relay holds; empty: whoever holds them
+	Sudden bool     // it strikes when it begins, and nothing more happens until its end
+}
+
+// subscriptions is the blast of what strikes whoever holds them.
+func subscriptions(names ...string) blast { return blast{Routes: names} }
+
 func (e *event) concerns(route string) bool { return slices.Contains(e.Routes, route) }
+
+// strikes is like overlaps, for the time in which the event does harm.
+func (e *event) strikes(from, to time.Time) bool {
+	if e.Sudden {
+		return !e.From.After(to) && !e.From.Before(from)
+	}
+	return e.overlaps(from, to)
+}
 
 // overlaps reports whether some of the event lies between from and to.
 func (e *event) overlaps(from, to time.Time) bool {
@@ -40,8 +58,8 @@ func newChronicle(log io.Writer) *chronicle {
 }
 
 // begin notes the start of a fault.
-func (c *chronicle) begin(name, detail string, routes []string) *event {
-	return c.note(name, detail, routes, time.Now(), time.Time{})
+func (c *chronicle) begin(name, detail string, b blast) *event {
+	return c.note(name, detail, b, time.Now(), time.Time{})
 }
 
 // end notes that a fault is over. It is counted if it happened; otherwise it
@@ -59,8 +77,8 @@ func (c *chronicle) end(e *event, happened bool) {
 }
 
 // note keeps an event that is no fault: a takeover, a warning of a relay.
-func (c *chronicle) note(name, detail string, routes []string, from, to time.Time) *event {
-	e := &event{Name: name, Detail: detail, Routes: routes, From: from, To: to}
+func (c *chronicle) note(name, detail string, b blast, from, to time.Time) *event {
+	e := &event{Name: name, Detail: detail, blast: b, From: from, To: to}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.events = append(c.events, e)

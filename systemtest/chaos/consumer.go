@@ -112,7 +112,7 @@ func (c *rabbitConsumer) run(ctx context.Context) error {
 		}
 		if read := c.read.Load(); read != before {
 			// What was read and not acknowledged will be handed out again.
-			c.chronicle.note("consumer_lost", "rabbitmq", routeNames("rabbitmq"), time.Now(), time.Now())
+			c.chronicle.note("consumer_lost", "rabbitmq", subscriptions(routeNames("rabbitmq")...), time.Now(), time.Now())
 			before = read
 		}
 		sleep(ctx, 200*time.Millisecond)

@@ -60,7 +60,7 @@ func (d *director) one(ctx context.Context, random *rand.Rand) error {
 		return nil
 	}
 	defer d.done(f)
-	e := d.chronicle.begin(f.name, f.target, f.routes)
+	e := d.chronicle.begin(f.name, f.target, f.blast)
 	happened, err := f.do(ctx, random)
 	d.chronicle.end(e, happened)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 // a moment later, as a cluster manager would. The primary does not come back.
 func (r *rig) failOver(ctx context.Context, run time.Duration, random *rand.Rand) error {
 	sleep(ctx, run/4+between(random, 0, run/6))
-	e := r.chronicle.begin("primary_killed", "postgres", routeNames(""))
+	e := r.chronicle.begin("primary_killed", "postgres", subscriptions(routeNames("")...))
 	if err := r.postgres.Kill(); err != nil {
 		return err
 	}

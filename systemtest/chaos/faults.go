@@ -14,9 +14,9 @@ import (
 // fault is one thing that goes wrong, and is put right again.
 type fault struct {
 	name   string
-	target string   // two faults of one target do not overlap
-	routes []string // subscriptions that may send again what was not settled
-	weight int      // how often it is in the deck
+	target string // two faults of one target do not overlap
+	blast  blast  // subscriptions that may send again what was not settled
+	weight int    // how often it is in the deck
 	// do makes it happen, waits, and puts it right even if ctx has ended. It
 	// reports whether it did happen: a trap may wait for a request in vain.
 	do func(ctx context.Context, random *rand.Rand) (happened bool, err error)
@@ -30,9 +30,9 @@ func between(random *rand.Rand, least, most time.Duration) time.Duration {
 // faults is what the rig can do to itself, with two of the network's for each line.
 func (r *rig) faults(random *rand.Rand) []fault {
 	all := []fault{
-		r.crash("postgres_crashed", "postgres", routeNames(""), r.postgres),
-		r.crash("rabbitmq_killed", "rabbitmq", routeNames("rabbitmq"), r.rabbit),
-		r.crash("nats_killed", "nats", routeNames("nats"), r.nats),
+		r.crash("postgres_crashed", "postgres", subscriptions(routeNames("")...), r.postgres),
+		r.crash("rabbitmq_killed", "rabbitmq", blast{Routes: routeNames("rabbitmq"), Sudden: true}, r.rabbit),
+		r.crash("nats_killed", "nats", blast{Routes: routeNames("nats"), Sudden: true}, r.nats),
 		r.trap("commit_cut", 3, r.producers, tcpproxy.BeforeRequest, isCommit),
 		r.trap("commit_answer_cut", 3, r.producers, tcpproxy.BeforeAnswer, isCommit),
 		r.refuseRabbitMQ(), r.refuseNATS(), r.pinSnapshot(), r.holdWriter(),
@@ -71,8 +71,8 @@ type crashable interface {
 	Start() error
 }
 
-func (r *rig) crash(name, target string, routes []string, server crashable) fault {
-	return fault{name, target, routes, 2, func(ctx context.Context, random *rand.Rand) (bool, error) {
+func (r *rig) crash(name, target string, b blast, server crashable) fault {
+	return fault{name, target, b, 2, func(ctx context.Context, random *rand.Rand) (bool, error) {
 		if err := server.Kill(); err != nil {
 			return false, err
 		}
@@ -82,7 +82,7 @@ func (r *rig) crash(name, target string, routes []string, server crashable) faul
 }
 
 func (p *relayProcess) killed() fault {
-	return fault{"relay_killed", p.name, routeNames(""), 3, func(ctx context.Context, random *rand.Rand) (bool, error) {
+	return fault{"relay_killed", p.name, blast{Routes: routeNames(""), Holder: p.name, Sudden: true}, 3, func(ctx context.Context, random *rand.Rand) (bool, error) {
 		if err := p.Kill(); err != nil {
 			return false, err
 		}
@@ -93,7 +93,7 @@ func (p *relayProcess) killed() fault {
 
 // paused stops a relay for longer than its lease, which another relay takes.
 func (p *relayProcess) paused() fault {
-	return fault{"relay_paused", p.name, routeNames(""), 3, func(ctx context.Context, random *rand.Rand) (bool, error) {
+	return fault{"relay_paused", p.name, p.blast(""), 3, func(ctx context.Context, random *rand.Rand) (bool, error) {
 		if err := p.Pause(); err != nil {
 			return false, err
 		}
@@ -105,7 +105,7 @@ func (p *relayProcess) paused() fault {
 // stopped ends a relay in order. It explains no duplicate: what it was sending it
 // settles before it goes.
 func (p *relayProcess) stopped() fault {
-	return fault{"relay_stopped", p.name, nil, 1, func(ctx context.Context, random *rand.Rand) (bool, error) {
+	return fault{"relay_stopped", p.name, blast{}, 1, func(ctx context.Context, random *rand.Rand) (bool, error) {
 		if err := p.Stop(); err != nil {
 			return false, err
 		}
@@ -117,7 +117,7 @@ func (p *relayProcess) stopped() fault {
 // network is what a line can suffer.
 func (r *rig) network(l link) []fault {
 	disturb := func(name string, begin func(), least, most time.Duration) fault {
-		return fault{name, l.name, l.routes, 1, func(ctx context.Context, random *rand.Rand) (bool, error) {
+		return fault{name, l.name, l.blast, 1, func(ctx context.Context, random *rand.Rand) (bool, error) {
 			begin()
 			sleep(ctx, between(random, least, most))
 			l.proxy.Resume()
@@ -135,7 +135,7 @@ func (r *rig) network(l link) []fault {
 
 // trap cuts a line between a request and its answer.
 func (r *rig) trap(name string, weight int, l link, at tcpproxy.Moment, matches func(said []byte) bool) fault {
-	return fault{name, l.name, l.routes, weight, func(ctx context.Context, random *rand.Rand) (bool, error) {
+	return fault{name, l.name, l.blast, weight, func(ctx context.Context, random *rand.Rand) (bool, error) {
 		skip := random.IntN(20)
 		sprung := l.proxy.Trap(at, func(said []byte) bool {
 			if !matches(said) {
@@ -168,7 +168,7 @@ func anything([]byte) bool { return true }
 
 // refuseRabbitMQ takes the way to the queue away from some messages.
 func (r *rig) refuseRabbitMQ() fault {
-	return fault{"messages_refused", "rabbitmq", nil, 2, func(ctx context.Context, random *rand.Rand) (bool, error) {
+	return fault{"messages_refused", "rabbitmq", blast{}, 2, func(ctx context.Context, random *rand.Rand) (bool, error) {
 		if err := r.consumer.route(topicLaterRabbit, false); err != nil {
 			return false, err
 		}
@@ -178,7 +178,7 @@ func (r *rig) refuseRabbitMQ() fault {
 }
 
 func (r *rig) refuseNATS() fault {
-	return fault{"messages_refused", "nats", nil, 2, func(ctx context.Context, random *rand.Rand) (bool, error) {
+	return fault{"messages_refused", "nats", blast{}, 2, func(ctx context.Context, random *rand.Rand) (bool, error) {
 		if err := r.nats.route(ctx, false, false); err != nil {
 			return false, err
 		}
@@ -199,7 +199,7 @@ func (r *rig) holdWriter() fault {
 }
 
 func (r *rig) transaction(name string, options pgx.TxOptions, statement string) fault {
-	return fault{name, name, nil, 2, func(ctx context.Context, random *rand.Rand) (happened bool, err error) {
+	return fault{name, name, blast{}, 2, func(ctx context.Context, random *rand.Rand) (happened bool, err error) {
 		err = r.withPostgres(ctx, func(conn *pgx.Conn) error {
 			tx, err := conn.BeginTx(ctx, options)
 			if err != nil {

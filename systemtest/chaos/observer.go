@@ -50,7 +50,7 @@ func (o *observer) add(name string, s sample) {
 	before := o.samples[name]
 	if len(before) > 0 {
 		if last := before[len(before)-1]; last.Epoch != s.Epoch {
-			o.rig.chronicle.note("takeover", fmt.Sprintf("of %s by %q, epoch %d", name, s.Holder, s.Epoch), []string{name}, last.From, s.To)
+			o.rig.chronicle.note("takeover", fmt.Sprintf("of %s by %q, epoch %d", name, s.Holder, s.Epoch), subscriptions(name), last.From, s.To)
 		}
 	}
 	o.samples[name] = append(before, s)
@@ -114,7 +114,7 @@ func (r *rig) readWarnings(p *relayProcess) error {
 		if s := logSubscription.FindStringSubmatch(lines.Text()); s != nil {
 			concerned = []string{strings.Trim(s[1], `"`)}
 		}
-		r.chronicle.note("warning", p.name+": "+m[2], concerned, at, at)
+		r.chronicle.note("warning", p.name+": "+m[2], blast{Routes: concerned, Holder: p.name}, at, at)
 	}
 	return lines.Err()
 }

@@ -51,10 +51,10 @@ type rig struct {
 
 // link is a way to a server, through a proxy if there is one.
 type link struct {
-	name   string
-	proxy  *tcpproxy.Proxy
-	url    string
-	routes []string // that a disturbance concerns
+	name  string
+	proxy *tcpproxy.Proxy
+	url   string
+	blast blast // of a disturbance
 }
 
 // relayProcess is one relay with ways of its own to everything.
@@ -67,6 +67,11 @@ type relayProcess struct {
 // links are the relay's ways through proxies.
 func (r *relayProcess) links() []link {
 	return slices.DeleteFunc([]link{r.postgres, r.rabbit, r.nats}, func(l link) bool { return l.proxy == nil })
+}
+
+// blast is what trouble with the relay disturbs, or with its ways to a broker.
+func (r *relayProcess) blast(broker string) blast {
+	return blast{Routes: routeNames(broker), Holder: r.name}
 }
 
 // openRig starts everything.
@@ -110,7 +115,7 @@ func (r *rig) open(ctx context.Context, failover bool) error {
 		return fmt.Errorf("declaring queues: %w", err)
 	}
 	var err error
-	if r.producers, err = r.databaseLink("producers-postgres", r.database+"&application_name="+producerName+"&connect_timeout=3", nil); err != nil {
+	if r.producers, err = r.databaseLink("producers-postgres", r.database+"&application_name="+producerName+"&connect_timeout=3", blast{}); err != nil {
 		return err
 	}
 	for _, name := range []string{"relay-a", "relay-b"} {
@@ -166,15 +171,15 @@ func (r *rig) startStandby() (err error) {
 }
 
 // databaseLink is link, but without a proxy where there are several hosts.
-func (r *rig) databaseLink(name, rawURL string, routes []string) (link, error) {
+func (r *rig) databaseLink(name, rawURL string, b blast) (link, error) {
 	if r.standby != nil {
-		return link{name: name, url: rawURL, routes: routes}, nil
+		return link{name: name, url: rawURL, blast: b}, nil
 	}
-	return r.link(name, rawURL, routes)
+	return r.link(name, rawURL, b)
 }
 
 // link puts a proxy in front of the server in rawURL.
-func (r *rig) link(name, rawURL string, routes []string) (link, error) {
+func (r *rig) link(name, rawURL string, b blast) (link, error) {
 	u, err := url.Parse(rawURL)
 	if err != nil {
 		return link{}, err
@@ -185,15 +190,15 @@ func (r *rig) link(name, rawURL string, routes []string) (link, error) {
 	}
 	r.closers = append(r.closers, func() error { proxy.Close(); return nil })
 	u.Host = proxy.Addr()
-	return link{name: name, proxy: proxy, url: u.String(), routes: routes}, nil
+	return link{name: name, proxy: proxy, url: u.String(), blast: b}, nil
 }
 
 func (r *rig) startRelay(name string) error {
 	p := &relayProcess{name: name}
 	var errs [3]error
-	p.postgres, errs[0] = r.databaseLink(name+"-postgres", r.database, routeNames(""))
-	p.rabbit, errs[1] = r.link(name+"-rabbitmq", r.rabbit.URL, routeNames("rabbitmq"))
-	p.nats, errs[2] = r.link(name+"-nats", r.nats.url, routeNames("nats"))
+	p.postgres, errs[0] = r.databaseLink(name+"-postgres", r.database, p.blast(""))
+	p.rabbit, errs[1] = r.link(name+"-rabbitmq", r.rabbit.URL, p.blast("rabbitmq"))
+	p.nats, errs[2] = r.link(name+"-nats", r.nats.url, p.blast("nats"))
 	if err := errors.Join(errs[:]...); err != nil {
 		return err
 	}
