@@ -86,7 +86,7 @@ func TestStandbyTakesOver(t *testing.T) {
 	first := l.relay()
 	l.awaitArrivals(1)
 	second := l.relay()
-	second.says("starting") // the line with which the process begins
+	second.says("relaying") // the line with which the process begins
 	first.signal(syscall.SIGTERM)
 	if o := first.wait(); o.code != 0 {
 		t.Fatalf("the first relay ended with %d", o.code)

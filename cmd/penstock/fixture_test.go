@@ -11,6 +11,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/config"
+	"github.com/penstock/penstock/internal/testserver"
 	"github.com/penstock/penstock/store/memory"
 )
 
@@ -23,20 +24,22 @@ type desk struct {
 	open func() penstock.Store
 }
 
-// eachStore runs a test over every store that needs no server.
+// eachStore runs a test over every store.
 func eachStore(t *testing.T, test func(t *testing.T, d *desk)) {
 	t.Run("memory", func(t *testing.T) { test(t, memoryDesk(t)) })
-	t.Run("sqlite", func(t *testing.T) {
-		url := "sqlite:" + filepath.Join(t.TempDir(), "test.db")
-		open := func() penstock.Store {
-			store, err := config.OpenStore(t.Context(), url, "")
-			if err != nil {
-				t.Fatal(err)
-			}
-			return store
+	t.Run("sqlite", func(t *testing.T) { test(t, urlDesk(t, "sqlite:"+filepath.Join(t.TempDir(), "test.db"))) })
+	t.Run("postgres", func(t *testing.T) { test(t, urlDesk(t, testserver.Database(t, testserver.PostgresURL(t)))) })
+}
+
+func urlDesk(t *testing.T, url string) *desk {
+	open := func() penstock.Store {
+		store, err := config.OpenStore(t.Context(), url, "")
+		if err != nil {
+			t.Fatal(err)
 		}
-		test(t, newDesk(t, open(), open))
-	})
+		return store
+	}
+	return newDesk(t, open(), open)
 }
 
 func memoryDesk(t *testing.T) *desk {

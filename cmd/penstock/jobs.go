@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -61,6 +62,9 @@ func (a *app) relayJobs(f relayFlags) ([]relayJob, error) {
 
 // limits are those that the flags set, and the filter.
 func (f *relayFlags) limits() (relay.Config, error) {
+	if f.lease == 0 && slices.Contains(f.withoutFile, "lease") {
+		return relay.Config{}, usage(errors.New("--lease is 0: use a time such as 15s"))
+	}
 	limits := config.Relay{Lease: time.Duration(f.lease), MaxAttempts: f.maxAttempts, MaxAge: f.maxAge, OnDead: f.onDead}
 	rc := limits.Config()
 	rc.Filter.Topics = f.topics

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/penstock/penstock"
@@ -74,20 +75,16 @@ confirmation yet is left to the next relay, exit code 130.`,
   penstock relay --config penstock.yaml
   penstock relay --config penstock.yaml --subscription billing`,
 		Args: args(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			f.logs = cmd.Flags().Changed("log-level") || cmd.Flags().Changed("log-format")
-			for _, name := range []string{"from", "topic", "header", "max-attempts", "max-age", "on-dead", "lease"} {
-				if cmd.Flags().Changed(name) {
-					f.withoutFile = append(f.withoutFile, name)
-				}
-			}
-			if cmd.Flags().Changed("lease") && f.lease == 0 {
-				return usage(errors.New("--lease is 0: use a time such as 15s"))
-			}
-			return a.relay(cmd.Context(), f)
-		},
 	}
-	flags := cmd.Flags()
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		f.given(cmd.Flags())
+		return a.relay(cmd.Context(), f)
+	}
+	f.add(cmd.Flags())
+	return cmd
+}
+
+func (f *relayFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.outbox, "outbox", "", "outbox to relay")
 	flags.StringVar(&f.subscription, "subscription", "", "name of the subscription (default \"default\" with --outbox, all without)")
 	flags.StringVar(&f.sink, "sink", "", "amqp://…, nats://…, embedded, stdout or discard")
@@ -99,7 +96,16 @@ confirmation yet is left to the next relay, exit code 130.`,
 	flags.Var(textFlag{&f.onDead, "text"}, "on-dead", "what a dead letter's key does: continue or hold (default continue)")
 	flags.Var(&f.lease, "lease", "after how long another relay takes over from one that crashed (default 15s)")
 	flags.StringVar(&f.holder, "holder", "", "name of this relay in status (default host and process id)")
-	return cmd
+}
+
+// given notes which flags were.
+func (f *relayFlags) given(flags *pflag.FlagSet) {
+	f.logs = flags.Changed("log-level") || flags.Changed("log-format")
+	for _, name := range []string{"from", "topic", "header", "max-attempts", "max-age", "on-dead", "lease"} {
+		if flags.Changed(name) {
+			f.withoutFile = append(f.withoutFile, name)
+		}
+	}
 }
 
 // textFlag is a flag of a type that the configuration file has too.
@@ -147,7 +153,7 @@ func (a *app) relay(ctx context.Context, f relayFlags) error {
 			return usage(fmt.Errorf("subscription %q: %w", job.subscription, err))
 		}
 		pumps = append(pumps, pump)
-		log.Info("starting", "outbox", job.outbox, "subscription", job.subscription, "sink", job.sink.Name(), "holder", job.holder)
+		log.Info("relaying", "outbox", job.outbox, "subscription", job.subscription, "sink", job.sink.Name(), "holder", job.holder)
 	}
 	stopListening := onSignals(func() {
 		log.Info("draining: sending and noting what is fetched; a second signal hurries")
