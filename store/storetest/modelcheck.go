@@ -241,10 +241,10 @@ func (w *walk) checkDurable() {
 		}
 	}
 	if s.Parked < parked || s.Parked > parked+sentBack {
-		w.wrong(fmt.Sprintf("status shows %d parked, want %d and up to %d that were sent back", s.Parked, parked, sentBack), w.all...)
+		w.wrong(fmt.Sprintf("status shows %d parked, want %d and up to %d that were sent back", s.Parked, parked, sentBack))
 	}
 	if s.Backlog < committed || s.Backlog > committed+sentBack {
-		w.wrong(fmt.Sprintf("status shows a backlog of %d, want %d and up to %d that were sent back", s.Backlog, committed, sentBack), w.all...)
+		w.wrong(fmt.Sprintf("status shows a backlog of %d, want %d and up to %d that were sent back", s.Backlog, committed, sentBack))
 	}
 }
 
