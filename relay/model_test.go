@@ -154,7 +154,18 @@ func (f *faults) install(l *outbox, k *sink) {
 		}
 	}
 	l.openErr, l.fetchErr, l.settleErr, l.settleLie, l.renewErr = sometimes(3), sometimes(20), sometimes(4), sometimes(6), sometimes(3)
-	l.rewind = func() bool { return f.db.IntN(40) == 0 }
+	cut := false // a connection that is cut takes the answer with it, and the source's place
+	lie := l.settleLie
+	l.settleLie = func() error {
+		err := lie()
+		cut = cut || err != nil
+		return err
+	}
+	l.rewind = func() bool {
+		back := cut || f.db.IntN(40) == 0
+		cut = false
+		return back
+	}
 	l.maxFetch = func() int { return 1 + f.db.IntN(50) }
 	wait := func(ctx context.Context) {
 		l.mu.Lock()

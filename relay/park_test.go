@@ -133,6 +133,7 @@ func TestPoisonedKeyDoesNotSlowOthers(t *testing.T) {
 func TestBusyParkedKeyIsRetried(t *testing.T) {
 	bad := &refuse{seq: 1}
 	testParking(t, bad, func(t *testing.T, l *outbox, k *sink) {
+		l.settleWait = func(ctx context.Context) { sleep(ctx, nil, 20*time.Millisecond) } // so that one is always under way
 		r, result := start(t, t.Context(), l, k, func(c *Config) { c.MaxInFlight, c.MaxBatch = 4000, 100 })
 		for range 1000 {
 			l.publishKeys(1, "a")
@@ -182,21 +183,31 @@ func TestFetchDuringParkingSettle(t *testing.T) {
 // its batch that is slow, while the rest of the line is delivered: what comes
 // then is not flagged, though one before it is not delivered.
 func TestBehindInASlowBatch(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		bad := &refuse{seq: 1}
-		g := newGate(2)
-		l, k := &outbox{}, &sink{t: t, inOrder: true, answer: bad.answer, before: g.wait}
-		l.sink, k.outbox = k, l
+	bad := &refuse{seq: 1}
+	testParking(t, bad, func(t *testing.T, l *outbox, k *sink) {
+		second, slow := make(chan struct{}), make(chan struct{})
+		k.before = func(_ context.Context, msgs []penstock.Message) {
+			switch m := &msgs[0]; {
+			case m.Seq == 1 && m.Attempt == 2:
+				<-second
+			case m.Seq == 2:
+				<-slow
+			}
+		}
 		l.publishKeys(1, "a")
-		r, result := start(t, t.Context(), l, k, func(c *Config) { c.RetryMax = 2 * time.Second; c.ParkAfter = 1; c.MaxBatch = 1 })
-		pass(time.Second)
-		l.publishKeys(2, "", "a") // 2 hangs, 3 is behind
-		pass(100 * time.Millisecond)
+		r, result := start(t, t.Context(), l, k, func(c *Config) { c.ParkAfter, c.MaxBatch = 1, 1 })
+		pass(time.Second) // 1 was parked and is tried again
+		l.publishKeys(2, "", "a")
+		pass(100 * time.Millisecond) // 2 hangs, 3 came behind 1
 		k.letGo(bad)
-		pass(5 * time.Second) // 1 is delivered, but its batch comes after that of 3
+		close(second)
+		pass(100 * time.Millisecond)
+		if parked, _ := l.parkedMessages(); parked != 0 || l.cursor() != 1 {
+			t.Errorf("parked %d, settled %d, want none but a verdict in memory, and 1", parked, l.cursor())
+		}
 		l.publishKeys(1, "a")
 		pass(time.Second)
-		close(g.pass[2])
+		close(slow)
 		pass(time.Minute)
 		finish(t, r, result, l, k)
 		checkOrder(t, l, k)
@@ -313,14 +324,20 @@ func TestMaxAge(t *testing.T) {
 	})
 }
 
-// The answer of a Settle that parked a key is lost, and the source goes back
-// while a second try of it is under way. Whatever the Fetch saw, nothing is
-// sent out of turn.
+// The answer of a Settle that parked a key is lost, and the source goes back,
+// in a Fetch that saw the cursor after it and the park before it. Whether the Settle is
+// under way again by then or not, nothing is sent out of turn.
 func TestRewindDuringParkingSettle(t *testing.T) {
+	for _, underWay := range []bool{false, true} {
+		t.Run(fmt.Sprintf("underway=%v", underWay), func(t *testing.T) { rewindDuringParkingSettle(t, underWay) })
+	}
+}
+
+func rewindDuringParkingSettle(t *testing.T, underWay bool) {
 	bad := &refuse{seq: 1}
 	testParking(t, bad, func(t *testing.T, l *outbox, k *sink) {
-		inFetch, fetchGo := make(chan struct{}), make(chan struct{})
-		hold := newFlag(false)
+		inFetch, fetchGo, settleGo := make(chan struct{}), make(chan struct{}), make(chan struct{})
+		hold, settles := newFlag(false), 0
 		l.fetchWait = func(context.Context) {
 			if hold.CompareAndSwap(true, false) {
 				close(inFetch)
@@ -328,19 +345,37 @@ func TestRewindDuringParkingSettle(t *testing.T) {
 			}
 		}
 		l.settleWait = func(ctx context.Context) {
-			hold.Store(true) // the next Fetch begins, and ends, around this Settle
-			<-inFetch
+			switch settles++; settles {
+			case 1: // takes effect between the two halves of the next Fetch
+				hold.Store(true)
+				<-inFetch
+			case 2:
+				<-settleGo
+			}
+		}
+		lie := once()
+		l.settleLie = func() error {
+			if lie() {
+				return errFlaky
+			}
+			return nil
 		}
 		l.publishKeys(4, "a")
 		r, result := start(t, t.Context(), l, k, func(c *Config) { c.ParkAfter = 1 })
-		pass(time.Second) // the Settle took effect between the two halves of a Fetch
+		for l.cursor() == 0 {
+			pass(time.Millisecond)
+		}
+		if underWay {
+			pass(200 * time.Millisecond)
+		}
 		l.mu.Lock()
-		l.rewind, l.settleWait = once(), nil
+		l.rewind = once()
 		l.mu.Unlock()
 		l.publishKeys(4, "a")
-		close(fetchGo)
-		synctest.Wait()
 		k.letGo(bad)
+		close(fetchGo)
+		pass(40 * time.Millisecond)
+		close(settleGo)
 		pass(time.Minute)
 		finish(t, r, result, l, k)
 		checkOrder(t, l, k)

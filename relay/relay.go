@@ -1,6 +1,6 @@
 // Package relay carries the messages of one subscription from a source to a
 // sink: fetched ahead of sending, in lanes by key, and settled once the sink has
-// confirmed them. See DESIGN.md beside this file.
+// confirmed them or they are set aside. See DESIGN.md beside this file.
 package relay
 
 import (
@@ -30,10 +30,10 @@ func New(cfg Config) (*Relay, error) {
 }
 
 // Drain makes Run finish: nothing more is fetched, what is fetched is sent as
-// long as the sink takes it, what was confirmed is settled, the lease is given
-// back and Run returns nil. Messages that wait for another attempt, or for a
-// sink that is down, are left to the next relay. Drain returns at once; a second
-// call does nothing.
+// long as the sink takes it, what has its verdict is settled, the lease is given
+// back and Run returns nil. Messages that wait for another attempt are parked,
+// and those that wait for a sink that is down are left to the next relay. Drain
+// returns at once; a second call does nothing.
 func (r *Relay) Drain() { r.drainOne.Do(func() { close(r.drain) }) }
 
 // Run relays until Drain, then returns nil, or until ctx ends, then returns its
