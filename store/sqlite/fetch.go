@@ -77,11 +77,15 @@ func (s *source) read(ctx context.Context, limit penstock.Limit) (p *page, more 
 			break
 		}
 	}
-	more = p.full || at.replay != 0 && s.turn != fromReplay
-	if err == nil && !more && s.turn != fromLog {
-		err = s.waiting.QueryRowContext(ctx, s.next).Scan(&more)
+	if err != nil {
+		return p, false, err
 	}
-	return p, more, err
+	more = p.full || at.replay != 0 && s.turn != fromReplay
+	if !more && s.turn != fromLog {
+		// A hint only. An error here must not lose the page, whose lines are lent.
+		_ = s.waiting.QueryRowContext(ctx, s.next).Scan(&more)
+	}
+	return p, more, nil
 }
 
 // lookAround looks at the subscription's row, which also tells a reader that was

@@ -354,6 +354,35 @@ func TestHoldOfAnEmptiedLine(t *testing.T) {
 	}
 }
 
+// What is parked comes anyway, of a key or without one; a replay leaves it out.
+func TestReplayLeavesOutWhatIsParked(t *testing.T) {
+	_, s, _ := newFile(t, sqlite.Options{})
+	ctx := t.Context()
+	src := subscribe(t, s, "billing")
+	if err := s.SetRetention(ctx, "orders", penstock.Retention{Age: time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{"k", "", "k", "other", ""} {
+		if err := s.Publish(ctx, "orders", penstock.Message{Key: key}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b, err := src.Fetch(ctx, penstock.Limit{Messages: 10, Bytes: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	park := penstock.Verdict{Outcome: penstock.Parked, RetryIn: time.Hour}
+	if err := src.Settle(ctx, penstock.Settled{Batch: b, Verdicts: []penstock.Verdict{{}, park, park, {}, {}}}); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := s.Replay(ctx, penstock.Replay{Outbox: "orders", Subscription: "billing"}); n != 3 || err != nil {
+		t.Errorf("a replay of %d messages, %v; want 3", n, err)
+	}
+	if got, _ := fetchAll(t, src); len(got) != 3 || got[0].Seq != 1 || got[1].Seq != 4 || got[2].Seq != 5 {
+		t.Errorf("got %v, want the first and the last two", got)
+	}
+}
+
 // subscribeAfter takes over from a reader.
 func subscribeAfter(t *testing.T, s *sqlite.Store, before penstock.Source) penstock.Source {
 	t.Helper()

@@ -87,7 +87,7 @@ func (t *settlement) fresh(ctx context.Context, rulings []ruling) error {
 // parked carries out verdicts on messages that are in lines.
 func (t *settlement) parked(ctx context.Context, rulings []ruling) error {
 	ruled := make(map[int]ruling, len(rulings))
-	var numbers []int64
+	numbers := []int64{}
 	for _, r := range rulings {
 		ruled[r.index] = r
 		numbers = append(numbers, t.b.parked[r.index].number)
@@ -101,7 +101,9 @@ func (t *settlement) parked(ctx context.Context, rulings []ruling) error {
 	delayed := map[int64]bool{}
 	for i, p := range t.b.parked {
 		seq := t.b.seq(i)
-		lines = append(lines, p.line)
+		if i == 0 || lines[len(lines)-1] != p.line {
+			lines = append(lines, p.line)
+		}
 		r, ok := ruled[i]
 		switch {
 		case !ok:
