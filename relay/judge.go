@@ -196,6 +196,14 @@ func (s *session) refused(r *run, i int, l *lane, now time.Time) {
 func (s *session) count(r *run, i int, l *lane, now time.Time) {
 	e, b, err := r.entries[i], r.entries[i].batch, r.errs[i]
 	m := &b.Messages[e.index]
+	fresh := m.Attempt == 1 && e.line() == penstock.InLine
+	unvouched := r.confirmed == 0 && fresh && e.tries == 0
+	if unvouched && s.draining { // there is no time left to find out who is to blame
+		v := e.parked()
+		v.RetryIn = s.cfg.RetryMin
+		s.settleAlone(e, l, v)
+		return
+	}
 	e.tries++
 	v := penstock.Verdict{}
 	if b.verdicts != nil {
@@ -206,11 +214,9 @@ func (s *session) count(r *run, i int, l *lane, now time.Time) {
 	if since.IsZero() {
 		since = v.Failures[0].At
 	}
-	fresh := m.Attempt == 1 && e.line() == penstock.InLine
 	d := s.policy.decide(refusal{err: err, attempt: m.Attempt + int(e.tries) - 1, tries: int(e.tries), age: now.Sub(since),
 		fresh: fresh && !s.draining, inLine: m.Key != "" && e.line() == penstock.InLine})
 
-	unvouched := r.confirmed == 0 && fresh && e.tries == 1
 	if unvouched {
 		s.provisional = append(s.provisional, e)
 	}
@@ -225,7 +231,7 @@ func (s *session) count(r *run, i int, l *lane, now time.Time) {
 	case die:
 		v.Outcome, v.Hold = penstock.Dead, d.hold
 	}
-	if unvouched && s.confirms == r.before && !s.draining {
+	if unvouched && s.confirms == r.before {
 		// Nothing shows that the sink accepts anything. The verdict waits a moment
 		// for the breaker to find out.
 		e.decided = true
@@ -262,11 +268,13 @@ func (s *session) settle(l *lane, v penstock.Verdict) {
 	s.advance()
 }
 
-// parkWaiting parks what waits in memory for another attempt.
+// parkWaiting parks what waits in memory for another attempt. Attempts of which
+// nothing shows whether the message or the sink is to blame are not counted.
 func (s *session) parkWaiting() {
 	if s.breaker.state != closed {
 		return
 	}
+	s.giveBack()
 	for len(s.lanes.waiting) > 0 {
 		l := s.lanes.wake(s.lanes.waiting[0].due)
 		e := l.head
@@ -274,7 +282,7 @@ func (s *session) parkWaiting() {
 		if e.decided {
 			v = e.batch.verdicts[e.index]
 		} else {
-			v.RetryIn = max(time.Until(l.due), 0)
+			v.RetryIn = time.Until(l.due)
 		}
 		s.settle(l, v)
 	}

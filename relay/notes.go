@@ -76,7 +76,7 @@ func (s *session) noteBreaker(was, is breakerState, probe bool, err error, now t
 		kind, args = noteOpen, []any{"err", withHint(err), "next_probe_in", b.until.Sub(now)}
 	case was != is && is == refusing:
 		kind, args = noteOpen, []any{"err", err, "refused_in_a_row", refusedInARow, "next_probe_in", b.until.Sub(now),
-			"hint", "do exchange, subject and permissions exist that every message needs?"}
+			"hint", "does the exchange or stream exist that messages go to, and may this user write to it?"}
 	case is != closed && !probe:
 		return // it ran into what is known already
 	case is != closed:

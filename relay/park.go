@@ -122,12 +122,14 @@ func (e *entry) parked() penstock.Verdict {
 func (s *session) place(entries []entry, fetch uint64) {
 	for i := range entries {
 		e := &entries[i]
+		if e.skip {
+			s.stats.filtered++
+			s.deliver(e)
+			continue
+		}
 		m := &e.batch.Messages[e.index]
 		l, line := s.lanes.lane(m.Key), e.line()
 		switch {
-		case e.skip:
-			s.stats.filtered++
-			s.deliver(e)
 		case m.Key != "" && (line == penstock.Behind || line == penstock.InLine && l.parks(m.Seq, fetch)):
 			s.conclude(e, l, penstock.Verdict{Outcome: penstock.Parked})
 		default:
