@@ -62,7 +62,7 @@ the payload: show has it.`,
 				})
 			}
 			list := newTable(a.stdout, column{title: "SEQ", right: true}, column{"ID", 40, false}, column{"KEY", 24, false}, column{"TOPIC", 24, false},
-				column{title: "ATTEMPTS", right: true}, column{title: "AGE"}, column{title: "HELD"}, column{"ERROR", 100, false})
+				column{title: "ATTEMPTS", right: true}, column{title: "AGE"}, column{title: "HELD"}, column{"ERROR", 64, false})
 			listed := 0
 			now := time.Now()
 			err = eachPage(ctx, store, q, f.limit, func(page []penstock.DeadLetter) error {

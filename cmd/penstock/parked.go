@@ -89,7 +89,7 @@ func (a *app) parked(ctx context.Context, store parkedReader, outbox, only strin
 		}
 	}
 	lines := newTable(a.stdout, column{"SUBSCRIPTION", 24, false}, column{"KEY", 32, false}, column{title: "MESSAGES", right: true},
-		column{title: "ATTEMPTS", right: true}, column{title: "SINCE"}, column{title: "NEXT RETRY"}, column{title: "HELD"}, column{"ERROR", 80, false})
+		column{title: "ATTEMPTS", right: true}, column{title: "SINCE"}, column{title: "NEXT RETRY"}, column{title: "HELD"}, column{"ERROR", 64, false})
 	shown, more := 0, false
 	now := time.Now()
 	for _, subscription := range subscriptions {
