@@ -1,119 +1,13 @@
 package sqlite_test
 
 import (
-	"context"
-	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/store/sqlite"
 )
-
-// relayStubborn carries messages to deliver, until there is nothing left and
-// nothing parked, and refuses every seventh until its third attempt.
-func relayStubborn(ctx context.Context, s *sqlite.Store, deliver func(penstock.Message) error) error {
-	src, err := s.Subscribe(ctx, penstock.Subscribe{Outbox: "orders", Subscription: "billing", Lease: 1})
-	if err != nil {
-		return err
-	}
-	for {
-		b, err := src.Fetch(ctx, penstock.Limit{Messages: 20, Bytes: 1 << 20})
-		if err != nil {
-			return err
-		}
-		verdicts := make([]penstock.Verdict, len(b.Messages))
-		stopped := map[string]bool{}
-		for i, m := range b.Messages {
-			switch {
-			case stopped[m.Key] || b.Lines != nil && b.Lines[i] == penstock.Behind:
-				verdicts[i].Outcome = penstock.Parked
-			case m.Seq%7 == 0 && m.Attempt < 3:
-				stopped[m.Key] = true
-				verdicts[i] = penstock.Verdict{Outcome: penstock.Parked, Failures: []penstock.Failure{{Attempt: m.Attempt, At: time.Now(), Err: "not yet"}}}
-			default:
-				if err := deliver(m); err != nil {
-					return err
-				}
-			}
-		}
-		if err := src.Settle(ctx, penstock.Settled{Batch: b, Verdicts: verdicts}); err != nil {
-			return err
-		}
-		if len(b.Messages) > 0 {
-			continue
-		}
-		if all, err := s.Status(ctx); err != nil || all[0].Subscriptions[0].Backlog+all[0].Subscriptions[0].Parked == 0 {
-			return err
-		}
-	}
-}
-
-// Relays are killed -9 while they park lines and drain them. Whoever comes next
-// finds each line as it was settled: nothing is lost, and the first deliveries
-// of a key are in order.
-func TestKilledWhileParking(t *testing.T) {
-	_, s, app := newFile(t, sqlite.Options{})
-	const keys, perKey = 8, 50
-	var msgs []penstock.Message
-	for i := range keys * perKey {
-		msgs = append(msgs, penstock.Message{Key: fmt.Sprint("key", i%keys), Payload: fmt.Appendf(nil, "key%d %d", i%keys, i/keys)})
-	}
-	if err := s.Publish(t.Context(), "orders", msgs...); err != nil {
-		t.Fatal(err)
-	}
-	var delivered []string
-	path := scan[string](t, app, `select file from pragma_database_list where name = 'main'`)
-	parked := int64(0)
-	for round := range 4 {
-		lines, err := start(t, childRelay, path).killAfter(25 + 13*round)
-		if err != nil {
-			t.Fatal(err)
-		}
-		delivered = append(delivered, lines...)
-		parked = max(parked, scan[int64](t, app, `select count(*) from penstock_parked`))
-	}
-	if parked == 0 {
-		t.Error("no relay was killed with parked messages: the test shows nothing")
-	}
-	if err := relayStubborn(t.Context(), s, func(m penstock.Message) error {
-		delivered = append(delivered, string(m.Payload))
-		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
-	next := map[string]int{}
-	seen := map[string]bool{}
-	for _, d := range delivered {
-		if seen[d] {
-			continue // whoever delivered it was killed before it was settled
-		}
-		seen[d] = true
-		key, _, _ := strings.Cut(d, " ")
-		if want := fmt.Sprint(key, " ", next[key]); d != want {
-			t.Fatalf("%q came first when %q was the next of its key", d, want)
-		}
-		next[key]++
-	}
-	if len(next) != keys {
-		t.Errorf("messages of %d keys were delivered, want %d", len(next), keys)
-	}
-	for key, n := range next {
-		if n != perKey {
-			t.Errorf("of %s %d were delivered, want %d", key, n, perKey)
-		}
-	}
-	for _, table := range []string{"penstock_lines", "penstock_parked", "penstock_dead_letters"} {
-		if n := scan[int](t, app, `select count(*) from `+table); n != 0 {
-			t.Errorf("%d rows are left in %s", n, table)
-		}
-	}
-	if check := scan[string](t, app, `pragma integrity_check`); check != "ok" {
-		t.Errorf("integrity_check: %s", check)
-	}
-}
 
 // The answer to a commit is lost: the batches are settled already when Settle is
 // tried again, and nothing counts twice.
@@ -224,46 +118,6 @@ func TestOddKeys(t *testing.T) {
 	}
 }
 
-// What a replay has still to read goes away, by the application's doing. It ends
-// all the same, and housekeeping goes on.
-func TestReplayOfWhatIsGone(t *testing.T) {
-	_, s, app := newFile(t, sqlite.Options{})
-	ctx := t.Context()
-	if err := s.SetRetention(ctx, "orders", penstock.Retention{Age: time.Hour}); err != nil {
-		t.Fatal(err)
-	}
-	src := subscribe(t, s, "billing")
-	if err := s.Publish(ctx, "orders", numbered(10)...); err != nil {
-		t.Fatal(err)
-	}
-	_, batches := fetchAll(t, src)
-	if err := src.Settle(ctx, batches...); err != nil {
-		t.Fatal(err)
-	}
-	if n, err := s.Replay(ctx, penstock.Replay{Outbox: "orders", Subscription: "billing"}); n != 10 || err != nil {
-		t.Fatal(n, err)
-	}
-	b, err := src.Fetch(ctx, penstock.Limit{Messages: 4, Bytes: 1 << 20})
-	if err != nil || len(b.Messages) != 4 {
-		t.Fatal(b, err)
-	}
-	mustExec(t, app, `delete from penstock_outbox_orders where seq > 4`)
-	if got, _ := fetchAll(t, src); len(got) != 0 {
-		t.Errorf("got %v", got)
-	}
-	for i, want := range []int{1, 0} { // while a batch of it is not settled it goes on
-		if err := src.Renew(ctx); err != nil {
-			t.Fatal(err)
-		}
-		if n := scan[int](t, app, `select count(*) from penstock_replays`); n != want {
-			t.Errorf("step %d: there are %d replays, want %d", i, n, want)
-		}
-		if err := src.Settle(ctx, penstock.Settled{Batch: b}); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
 // The reading of due lines goes on where it stopped. It finds what becomes due
 // without starting anew, and starting anew it leaves alone what is handed out.
 func TestDueLines(t *testing.T) {
@@ -351,35 +205,6 @@ func TestHoldOfAnEmptiedLine(t *testing.T) {
 	_, batches := fetchAll(t, src)
 	if b := batches[0].Batch; len(b.Lines) != 1 || b.Lines[0] != penstock.Behind {
 		t.Errorf("the next message of a held key came with %v, want Behind", b.Lines)
-	}
-}
-
-// What is parked comes anyway, of a key or without one; a replay leaves it out.
-func TestReplayLeavesOutWhatIsParked(t *testing.T) {
-	_, s, _ := newFile(t, sqlite.Options{})
-	ctx := t.Context()
-	src := subscribe(t, s, "billing")
-	if err := s.SetRetention(ctx, "orders", penstock.Retention{Age: time.Hour}); err != nil {
-		t.Fatal(err)
-	}
-	for _, key := range []string{"k", "", "k", "other", ""} {
-		if err := s.Publish(ctx, "orders", penstock.Message{Key: key}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	b, err := src.Fetch(ctx, penstock.Limit{Messages: 10, Bytes: 1 << 20})
-	if err != nil {
-		t.Fatal(err)
-	}
-	park := penstock.Verdict{Outcome: penstock.Parked, RetryIn: time.Hour}
-	if err := src.Settle(ctx, penstock.Settled{Batch: b, Verdicts: []penstock.Verdict{{}, park, park, {}, {}}}); err != nil {
-		t.Fatal(err)
-	}
-	if n, err := s.Replay(ctx, penstock.Replay{Outbox: "orders", Subscription: "billing"}); n != 3 || err != nil {
-		t.Errorf("a replay of %d messages, %v; want 3", n, err)
-	}
-	if got, _ := fetchAll(t, src); len(got) != 3 || got[0].Seq != 1 || got[1].Seq != 4 || got[2].Seq != 5 {
-		t.Errorf("got %v, want the first and the last two", got)
 	}
 }
 

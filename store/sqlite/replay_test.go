@@ -1,0 +1,78 @@
+package sqlite_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/store/sqlite"
+)
+
+// What a replay has still to read goes away, by the application's doing. It ends
+// all the same, and housekeeping goes on.
+func TestReplayOfWhatIsGone(t *testing.T) {
+	_, s, app := newFile(t, sqlite.Options{})
+	ctx := t.Context()
+	if err := s.SetRetention(ctx, "orders", penstock.Retention{Age: time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	src := subscribe(t, s, "billing")
+	if err := s.Publish(ctx, "orders", numbered(10)...); err != nil {
+		t.Fatal(err)
+	}
+	_, batches := fetchAll(t, src)
+	if err := src.Settle(ctx, batches...); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := s.Replay(ctx, penstock.Replay{Outbox: "orders", Subscription: "billing"}); n != 10 || err != nil {
+		t.Fatal(n, err)
+	}
+	b, err := src.Fetch(ctx, penstock.Limit{Messages: 4, Bytes: 1 << 20})
+	if err != nil || len(b.Messages) != 4 {
+		t.Fatal(b, err)
+	}
+	mustExec(t, app, `delete from penstock_outbox_orders where seq > 4`)
+	if got, _ := fetchAll(t, src); len(got) != 0 {
+		t.Errorf("got %v", got)
+	}
+	for i, want := range []int{1, 0} { // while a batch of it is not settled it goes on
+		if err := src.Renew(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if n := scan[int](t, app, `select count(*) from penstock_replays`); n != want {
+			t.Errorf("step %d: there are %d replays, want %d", i, n, want)
+		}
+		if err := src.Settle(ctx, penstock.Settled{Batch: b}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// What is parked comes anyway, of a key or without one; a replay leaves it out.
+func TestReplayLeavesOutWhatIsParked(t *testing.T) {
+	_, s, _ := newFile(t, sqlite.Options{})
+	ctx := t.Context()
+	src := subscribe(t, s, "billing")
+	if err := s.SetRetention(ctx, "orders", penstock.Retention{Age: time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{"k", "", "k", "other", ""} {
+		if err := s.Publish(ctx, "orders", penstock.Message{Key: key}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b, err := src.Fetch(ctx, penstock.Limit{Messages: 10, Bytes: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	park := penstock.Verdict{Outcome: penstock.Parked, RetryIn: time.Hour}
+	if err := src.Settle(ctx, penstock.Settled{Batch: b, Verdicts: []penstock.Verdict{{}, park, park, {}, {}}}); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := s.Replay(ctx, penstock.Replay{Outbox: "orders", Subscription: "billing"}); n != 3 || err != nil {
+		t.Errorf("a replay of %d messages, %v; want 3", n, err)
+	}
+	if got, _ := fetchAll(t, src); len(got) != 3 || got[0].Seq != 1 || got[1].Seq != 4 || got[2].Seq != 5 {
+		t.Errorf("got %v, want the first and the last two", got)
+	}
+}
