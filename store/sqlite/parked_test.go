@@ -172,10 +172,13 @@ func TestDueLines(t *testing.T) {
 
 	restore()
 	restore = sqlite.RestartEvery(0)
+	src = subscribeAfter(t, s, src)
+	fetch("a2")
 	mustExec(t, app, `update penstock_lines set due = 1 where key = 'b'`) // by someone whose clock is slow
+	fetch("b1")
+	fetch() // starts anew, and both are handed out
 	src = subscribeAfter(t, s, src)
 	b := fetch("b1", "a2")
-	fetch() // starts anew, and both are handed out
 	settle(penstock.Settled{Batch: b})
 	fetch("b2")
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/penstock/penstock/store/sqlite"
 )
 
-// What runs for every batch looks nothing up by reading a whole table: a line of
+// What runs for every batch neither reads a whole table nor sorts it: a line of
 // 100,000 messages, or 100,000 lines, would make it slower and slower.
 func TestStatementsUseIndexes(t *testing.T) {
 	_, _, app := newFile(t, sqlite.Options{})
@@ -30,7 +30,8 @@ func TestStatementsUseIndexes(t *testing.T) {
 		}
 		for _, step := range plan {
 			table, scans := strings.CutPrefix(step, "SCAN ")
-			if scans && !strings.HasPrefix(table, "j ") && !strings.HasPrefix(table, "json_each") && !strings.HasPrefix(table, "m") && !strings.HasPrefix(table, "r") || strings.Contains(step, "AUTOMATIC") {
+			if scans && !strings.HasPrefix(table, "j ") && !strings.HasPrefix(table, "json_each") && !strings.HasPrefix(table, "m") && !strings.HasPrefix(table, "r") ||
+				strings.Contains(step, "AUTOMATIC") || strings.HasSuffix(step, "FOR ORDER BY") {
 				t.Errorf("%s: %s\n%s", name, step, strings.Join(plan, "\n"))
 			}
 		}
