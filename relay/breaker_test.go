@@ -77,11 +77,11 @@ func TestBreakerRefusing(t *testing.T) {
 		t.Fatal("only different messages count, each on its first attempt")
 	}
 	b.ended(now, answer{fresh: seqs(20, 100), confirmed: 1})
-	b.ended(now, answer{fresh: seqs(1, 19)})
+	b.ended(now, answer{fresh: seqs(101, 119)})
 	if b.state != closed {
 		t.Fatal("a confirm starts the count anew, also in the same Send")
 	}
-	b.ended(now, answer{fresh: seqs(20, 20)})
+	b.ended(now, answer{fresh: seqs(120, 120)})
 	if b.state != refusing || b.since != now {
 		t.Fatal("twenty in a row open it")
 	}

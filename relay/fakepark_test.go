@@ -17,6 +17,7 @@ type fakePark struct {
 	dead  map[int64]*fakeDead
 	died  map[int64]bool // was a dead letter at some time
 
+	parkings map[int64]int  // how often a message was parked
 	filtered map[int64]bool // what a test's filter does not choose
 }
 
@@ -170,6 +171,10 @@ func (l *outbox) settleOne(m penstock.Message, how penstock.Line, v penstock.Ver
 	p.failures = append(p.failures, v.Failures...)
 	switch v.Outcome {
 	case penstock.Parked:
+		if l.parkings == nil {
+			l.parkings = map[int64]int{}
+		}
+		l.parkings[m.Seq]++
 		line.stay = append(line.stay, p)
 		slices.SortFunc(line.stay, func(a, b *fakeParked) int { return cmp.Compare(a.m.Seq, b.m.Seq) })
 		if line.stay[0] == p {

@@ -130,6 +130,12 @@ func refuseEverything(t *testing.T, refusal error, batch int) {
 	if n := k.sent(); n > 230 {
 		t.Errorf("%d Sends in 100 s", n)
 	}
+	// Those set aside come back ever later, else probes would never try others.
+	for seq, n := range l.parkings {
+		if n > 15 {
+			t.Fatalf("message %d was parked %d times", seq, n)
+		}
+	}
 	refuses.Store(false)
 	clear(k.never)
 	pass(3 * time.Minute)
@@ -155,6 +161,29 @@ func TestPoisonInIdleOutboxIsNoOutage(t *testing.T) {
 		}
 		if !slices.Equal(l.deadSeqs(), []int64{1}) {
 			t.Errorf("dead letters %v, want the poison", l.deadSeqs())
+		}
+		finish(t, r, result, l, k)
+	})
+}
+
+// Neither are many that were refused before, and are retried while nothing else
+// is there.
+func TestParkedPoisonIsNoOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, k := &outbox{}, &sink{t: t}
+		k.answer = func(m *penstock.Message) error {
+			if m.Topic == "bad" {
+				return errFlaky
+			}
+			return nil
+		}
+		for i := range 30 {
+			l.publish(penstock.Message{Key: fmt.Sprint("bad", i), Topic: "bad"}, penstock.Message{Key: fmt.Sprint("good", i), Topic: "good"})
+		}
+		r, result := start(t, t.Context(), l, k, func(c *Config) { c.RetryMax, c.MaxAttempts = time.Second, 10 })
+		pass(time.Minute)
+		if dead := l.deadSeqs(); len(dead) != 30 || k.delivered() != 30 {
+			t.Errorf("%d dead letters, %d delivered, want 30 each", len(dead), k.delivered())
 		}
 		finish(t, r, result, l, k)
 	})

@@ -141,8 +141,8 @@ func (s *session) place(entries []entry, fetch uint64) {
 	}
 }
 
-// linger is called when the verdicts of a batch are durable, or will never be:
-// a Fetch that begins from now on knows of them.
+// linger is called when a batch is settled, or forgotten: a Fetch that begins from
+// now on tells all there is to know about its keys.
 func (s *session) linger(b *batch) {
 	for _, l := range b.marked {
 		for i := range l.marks {
@@ -176,12 +176,12 @@ func (s *session) clearMarks(fetch uint64) {
 }
 
 // forgetMarks drops the marks of batches that are forgotten, except where a
-// Settle was tried: that may take effect, or have taken it, unseen by the Fetch
-// that went back.
+// Settle was tried: that may have taken effect in the middle of the Fetch that
+// went back. If it takes effect later, the messages are in their lanes again.
 func (s *session) forgetMarks() {
 	for _, b := range s.window.batches {
 		if b.tried {
-			s.ghosts = append(s.ghosts, b)
+			s.linger(b)
 			continue
 		}
 		for _, l := range b.marked {
@@ -191,19 +191,6 @@ func (s *session) forgetMarks() {
 			}
 		}
 	}
-	s.layGhosts()
-}
-
-// layGhosts lets the marks of forgotten batches linger once no Settle of theirs
-// is under way.
-func (s *session) layGhosts() {
-	if s.settling {
-		return
-	}
-	for _, b := range s.ghosts {
-		s.linger(b)
-	}
-	s.ghosts = nil
 }
 
 // failure is what the store keeps of one refusal.

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -272,6 +273,60 @@ func TestDeadLetters(t *testing.T) {
 		if len(l.dead) != 0 || k.delivered() != 30 {
 			t.Errorf("%d dead letters are left, delivered %d of 30", len(l.dead), k.delivered())
 		}
+	})
+}
+
+// A dead letter that was sent back goes through the lane of its key, where it
+// waits for nobody's verdict, nor anybody for its.
+func TestAloneHoldsUpNobody(t *testing.T) {
+	bad := &refuse{seq: 1, err: penstock.Permanent(errFlaky)}
+	testParking(t, bad, func(t *testing.T, l *outbox, k *sink) {
+		hang := make(chan struct{})
+		k.before = func(_ context.Context, msgs []penstock.Message) {
+			if m := &msgs[0]; m.Seq == 1 && m.Attempt == 3 {
+				<-hang
+			}
+		}
+		second := &refuse{seq: 2}
+		k.answer = func(m *penstock.Message) error { return errors.Join(bad.answer(m), second.answer(m)) }
+		l.publishKeys(1, "a")
+		r, result := start(t, t.Context(), l, k, nil)
+		pass(time.Second)
+		retry := func() {
+			l.mu.Lock()
+			l.retryDead(1)
+			l.mu.Unlock()
+		}
+
+		l.publishKeys(2, "a") // 2 waits in memory for its next attempt, 3 behind it
+		pass(60 * time.Millisecond)
+		if n := len(k.tries(2)); n == 0 || l.cursor() != 1 {
+			t.Fatalf("message 2 was tried %d times, settled %d", n, l.cursor())
+		}
+		retry()
+		pass(time.Second) // 2 is parked with 3
+		if len(k.tries(1)) != 2 || l.parkings[1] != 0 || l.parkings[3] == 0 {
+			t.Errorf("attempts %v of the dead letter; parked %v", k.tries(1), l.parkings)
+		}
+		k.letGo(second)
+		pass(time.Minute)
+
+		retry()
+		pass(100 * time.Millisecond)
+		k.mu.Lock()
+		bad.err = nil // it will not be dead, but parked
+		k.mu.Unlock()
+		l.publishKeys(2, "a") // wait for the Send that hangs
+		pass(100 * time.Millisecond)
+		close(hang)
+		pass(time.Second)
+		if l.parkings[1] == 0 || l.parkings[4]+l.parkings[5] != 0 || k.delivered() != 4 {
+			t.Errorf("parked %v, delivered %d", l.parkings, k.delivered())
+		}
+		k.letGo(bad)
+		pass(time.Minute)
+		finish(t, r, result, l, k)
+		checkOrder(t, l, k)
 	})
 }
 

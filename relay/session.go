@@ -53,8 +53,6 @@ type session struct {
 	// What park.go needs to know of Fetch and Settle.
 	fetches   uint64 // that began
 	lingering []lingering
-	settling  bool     // a Settle is under way
-	ghosts    []*batch // forgotten after a Settle of theirs was tried
 
 	lapseTimer *time.Timer
 

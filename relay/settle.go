@@ -106,7 +106,6 @@ func (w *settleWriter) try(ctx context.Context, timeout time.Duration) error {
 		parked += b.parked
 		dead += b.dead
 	}
-	s.settling = len(w.settled) > 0
 	s.mu.Unlock()
 	if len(w.settled) == 0 {
 		return nil
@@ -115,16 +114,12 @@ func (w *settleWriter) try(ctx context.Context, timeout time.Duration) error {
 
 	call, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	err := s.source.Settle(call, w.settled...)
-
-	s.mu.Lock()
-	s.settling = false
-	s.layGhosts()
-	if err != nil {
-		s.mu.Unlock()
+	if err := s.source.Settle(call, w.settled...); err != nil {
 		return err
 	}
 	w.last = time.Now()
+
+	s.mu.Lock()
 	messages := 0
 	if era == s.era {
 		for _, b := range s.window.batches[:len(w.settled)] {
