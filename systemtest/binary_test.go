@@ -77,6 +77,9 @@ func startCommand(t testing.TB, cmd *exec.Cmd) *process {
 			cmd.Env = append(cmd.Env, variable)
 		}
 	}
+	if os.Getenv("TMPDIR") == "" { // a process that is killed leaves what it has there
+		cmd.Env = append(cmd.Env, "TMPDIR="+t.TempDir())
+	}
 	cmd.Stdout, cmd.Stderr = p.stdout, p.stderr
 	if err := cmd.Start(); err != nil {
 		t.Fatalf("starting penstock: %v", err)
