@@ -114,6 +114,18 @@ func TestCompletion(t *testing.T) {
 	}
 }
 
+func TestCompletionKnowsTheVerbs(t *testing.T) {
+	for args, want := range map[string][]string{
+		"__complete d":       {"dead\t", "demo\t"},
+		"__complete dead ":   {"list\t", "show\t", "retry\t", "discard\t"},
+		"__complete outbox ": {"set\t"},
+		"__complete p":       {"parked\t", "publish\t"},
+		"__complete re":      {"relay\t", "replay\t"},
+	} {
+		contains(t, must(t, strings.Split(args, " ")...), want...)
+	}
+}
+
 func TestMisuse(t *testing.T) {
 	t.Chdir(t.TempDir())
 	t.Setenv("PENSTOCK_DATABASE_URL", "")
@@ -252,7 +264,9 @@ func TestStatusOfAnEmptyDatabase(t *testing.T) {
 
 func TestNotMigrated(t *testing.T) {
 	t.Chdir(t.TempDir())
-	for _, verb := range []string{"status", "outbox list", "outbox create o", "publish o --topic t", "tail o", "relay --outbox o --sink discard --log-level error"} {
+	for _, verb := range []string{"status", "outbox list", "outbox create o", "publish o --topic t", "tail o", "relay --outbox o --sink discard --log-level error",
+		"dead list o", "dead show o i --subscription s", "dead retry o --id i", "dead discard o --id i --subscription s", "parked o", "parked o --subscription s",
+		"replay o --from 1 --yes", "outbox set o --retain-age 1h", "subscription drop o s --yes"} {
 		t.Run(verb, func(t *testing.T) {
 			args := append(strings.Fields(verb), "--database-url", "sqlite:not.db")
 			cli(t, args...).wants(t, exitDatabase, "penstock migrate")

@@ -187,6 +187,7 @@ func TestDeadNeedsAChoice(t *testing.T) {
 	same(t, "audit", d.dead("orders", "audit"), "a1 a2 a3 a4")
 	d.cli("dead", "list", "nothing").wants(t, exitFailure, `outbox "nothing": no such outbox`)
 	d.cli("dead", "show", "orders").wants(t, exitUsage, "it takes OUTBOX and an ID")
+	d.cli("dead", "show", "orders", "a1", "a2").wants(t, exitUsage, "see penstock dead show --help")
 	d.cli("dead", "show", "orders", "a1", "--seq", "1").wants(t, exitUsage, "it takes OUTBOX and an ID")
 }
 

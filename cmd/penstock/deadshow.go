@@ -37,7 +37,7 @@ A payload that is no text is shown as base64. Long ones are cut off unless
 		Example: `  penstock dead show orders 018f3c…
   penstock dead show orders --seq 4711 --subscription billing --full
   penstock dead show orders 018f3c… --json | jq -r .payload`,
-		Args: cobra.RangeArgs(0, 2),
+		Args: args(cobra.RangeArgs(0, 2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, stop := interruptible(cmd.Context())
 			defer stop()
