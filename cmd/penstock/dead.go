@@ -66,7 +66,7 @@ func (f *deadFlags) add(flags *pflag.FlagSet) {
 }
 
 const deadSelectorsHelp = `Which ones is said by --id, --seq, --key, --topic, --error, --older-than and
---newer-than; what is given together must all hold. Ids may be repeated.`
+--newer-than; what is given together must all hold.`
 
 // check reads which flags were given. An empty text is an error rather than no
 // selector at all: it is how an unset variable of a script looks.

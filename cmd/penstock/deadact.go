@@ -48,8 +48,9 @@ and in the end a dead letter again, with its errors added to those it has.
 Other messages of its key have gone on meanwhile and do not wait for it, unless
 the key is held: then they follow once it is delivered.
 
-` + deadSelectorsHelp + ` --all takes all of them, asks first, and
-needs --yes where there is no terminal to ask on.`
+` + deadSelectorsHelp + `
+--all takes all of them, asks first, and needs --yes where there is no terminal
+to ask on.`
 	cmd.Example = `  penstock dead retry orders --id 018f3c…
   penstock dead retry orders --subscription billing --error 'no such queue'
   penstock dead retry orders --all --yes`
@@ -62,9 +63,12 @@ func (a *app) deadDiscardCommand() *cobra.Command {
 	cmd.Long = `Delete dead letters for good: they are never delivered. If the key of one is
 held, its later messages are sent then.
 
-` + deadSelectorsHelp + ` --all takes all of them. It asks first
-unless ids or seqs are given, tells how many it is about, and deletes those and no
-others, even if more die meanwhile. Without a terminal to ask on it needs --yes.`
+` + deadSelectorsHelp + `
+--all takes all of them.
+
+It asks first unless ids or seqs are given, tells how many it is about, and
+deletes those and no others, even if more die meanwhile. Without a terminal to
+ask on it needs --yes.`
 	cmd.Example = `  penstock dead discard orders --id 018f3c…
   penstock dead discard orders --subscription billing --topic order.test --older-than 7d
   penstock dead discard orders --all --yes`

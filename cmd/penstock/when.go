@@ -11,8 +11,14 @@ import (
 // span is a flag for a length of time: what Go takes, and days.
 type span time.Duration
 
-func (s *span) String() string { return spanText(time.Duration(*s)) }
-func (s *span) Type() string   { return "duration" }
+func (s *span) String() string {
+	if *s == 0 {
+		return "" // not given; --help shows no default then
+	}
+	return spanText(time.Duration(*s))
+}
+
+func (s *span) Type() string { return "duration" }
 
 func (s *span) Set(v string) error {
 	d, err := parseSpan(v)

@@ -163,16 +163,19 @@ func (w *walk) decide(t *tracked, m penstock.Message, from came, how penstock.Li
 	}
 }
 
-// mustWait reports whether an earlier message of the key was parked by a verdict
-// that the store did not have when the Fetch began.
+// mustWait reports whether a message of the key that goes first was parked by a
+// verdict that the store did not have when the Fetch began. Within a batch the
+// order is the batch's. Between batches it is Seq, because a line may be read
+// when something newer is on its way to it.
 func (w *walk) mustWait(m penstock.Message) bool {
 	if m.Key == "" {
 		return false
 	}
-	for _, b := range w.open {
+	for n, b := range w.open {
+		same := n == len(w.open)-1
 		for i, v := range b.verdicts {
 			o, how := b.Messages[i], lineOf(b.Batch, i)
-			if o.Key == m.Key && o.Seq < m.Seq && how != penstock.Alone && (v.Outcome == penstock.Parked || v.Hold) {
+			if o.Key == m.Key && (same || o.Seq < m.Seq) && how != penstock.Alone && (v.Outcome == penstock.Parked || v.Hold) {
 				return true
 			}
 		}

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"math/rand/v2"
 	"time"
 
@@ -83,7 +84,7 @@ func (r *rig) crash(name, target string, b blast, server crashable) fault {
 
 func (p *relayProcess) killed() fault {
 	return fault{"relay_killed", p.name, blast{Routes: routeNames(""), Holder: p.name, Sudden: true}, 3, func(ctx context.Context, random *rand.Rand) (bool, error) {
-		if err := p.Kill(); err != nil {
+		if err := errors.Join(p.alive(), p.Kill()); err != nil {
 			return false, err
 		}
 		sleep(ctx, between(random, 0, 2*lease))
@@ -106,7 +107,7 @@ func (p *relayProcess) paused() fault {
 // settles before it goes.
 func (p *relayProcess) stopped() fault {
 	return fault{"relay_stopped", p.name, blast{}, 1, func(ctx context.Context, random *rand.Rand) (bool, error) {
-		if err := p.Stop(); err != nil {
+		if err := errors.Join(p.alive(), p.Stop()); err != nil {
 			return false, err
 		}
 		sleep(ctx, between(random, 0, lease))

@@ -69,6 +69,15 @@ func (r *relayProcess) links() []link {
 	return slices.DeleteFunc([]link{r.postgres, r.rabbit, r.nats}, func(l link) bool { return l.proxy == nil })
 }
 
+// alive is an error if the relay has ended by itself. It never should: what it
+// cannot reach it waits for.
+func (r *relayProcess) alive() error {
+	if how, ended := r.Ended(); ended {
+		return fmt.Errorf("%s ended by itself: %s\nend of its log:\n%s", r.name, how, r.LogTail(10))
+	}
+	return nil
+}
+
 // blast is what trouble with the relay disturbs, or with its ways to a broker.
 func (r *relayProcess) blast(broker string) blast {
 	return blast{Routes: routeNames(broker), Holder: r.name}
@@ -232,7 +241,7 @@ func (r *rig) heal(ctx context.Context) error {
 			l.proxy.Trap(0, nil)
 			l.proxy.Resume()
 		}
-		errs = append(errs, p.Start(), p.Resume())
+		errs = append(errs, p.alive(), p.Start(), p.Resume())
 	}
 	errs = append(errs, r.consumer.route(topicLaterRabbit, true), r.nats.route(ctx, true, false))
 	return errors.Join(errs...)

@@ -167,10 +167,7 @@ func (c *chaos) aftermath(ctx context.Context, consumed <-chan error) (*evidence
 		return nil, fmt.Errorf("reading the business table: %w", err)
 	}
 	for _, p := range c.rig.relays {
-		if how, ended := p.Ended(); ended {
-			return nil, fmt.Errorf("%s ended by itself: %s\n%s", p.name, how, p.LogTail(20))
-		}
-		if err := p.Stop(); err != nil {
+		if err := errors.Join(p.alive(), p.Stop()); err != nil {
 			return nil, err
 		}
 		if err := c.rig.readWarnings(p); err != nil {
