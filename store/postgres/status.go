@@ -136,10 +136,12 @@ func (s *Store) subscriptionStatus(ctx context.Context, outbox string, id int64)
 			s.table("_dead_letter")+" where subscription = $1", id).Scan(&status.DeadLetters, &retries); err != nil {
 			return err
 		}
-		status.Backlog += retries
 		if err := tx.QueryRow(ctx, statement("parked_status", s.schema, outbox), id).Scan(&status.Parked, &status.ParkedKeys, &status.HeldKeys); err != nil {
 			return err
 		}
+		// A dead letter that was sent back is a line of its own.
+		status.Parked += retries
+		status.ParkedKeys += retries
 		if err := tx.QueryRow(ctx, "select exists (select from "+s.table("_replay")+" where subscription = $1)", id).Scan(&status.Replaying); err != nil {
 			return err
 		}
