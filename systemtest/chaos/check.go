@@ -133,9 +133,9 @@ func (e *evidence) route(v *verdict, r route) {
 		}
 	}
 
-	last := map[string]arrival{}  // of each message
-	latest := map[string]int64{}  // number of each key
-	before := map[string]string{} // and the message that has it
+	first, last := map[string]arrival{}, map[string]arrival{} // of each message
+	latest := map[string]int64{}                              // number of each key
+	before := map[string]string{}                             // and the message that has it
 	for _, a := range e.arrivals[r.name] {
 		fact, there := e.facts[a.ID]
 		if !there {
@@ -152,11 +152,12 @@ func (e *evidence) route(v *verdict, r route) {
 		last[a.ID] = a
 		if again {
 			v.Duplicates++
-			if !dead[a.ID] && e.unexplained(r.name, earlier, a) {
+			if !dead[a.ID] && e.unexplained(r.name, first[a.ID], earlier, a) {
 				v.found(unexplained, r.name, a.ID, "it was delivered twice, and nothing happened in between")
 			}
 			continue
 		}
+		first[a.ID] = a
 		v.Delivered++
 		if fact.Key == "" || dead[a.ID] {
 			continue
@@ -182,13 +183,14 @@ func (e *evidence) route(v *verdict, r route) {
 // slack is by how much the times of an arrival and of an event may be apart.
 const slack = time.Second
 
-// unexplained reports whether a message was delivered twice without need. It may
-// be sent again only if something happened between its first delivery and the
-// moment when its settlement was durable, before the second.
-func (e *evidence) unexplained(route string, first, second arrival) bool {
-	from, to := first.At.Add(-slack), e.settledBy(route, first.At)
-	if second.At.Before(to) {
-		to = second.At
+// unexplained reports whether a message was delivered again without need. That
+// may be only if something happened between its first delivery and the moment
+// when its settlement was durable. What RabbitMQ hands out once more after a crash
+// is a delivery too, hence the first one and not the one before.
+func (e *evidence) unexplained(route string, first, before, again arrival) bool {
+	from, to := first.At.Add(-slack), e.settledBy(route, before.At)
+	if again.At.Before(to) {
+		to = again.At
 	}
 	to = to.Add(slack)
 	return !slices.ContainsFunc(e.events, func(x *event) bool {

@@ -139,7 +139,7 @@ func TestCheck(t *testing.T) {
 			s.everywhere(10, a)
 			s.delivered(rabbit, 12, a)
 			s.happened("relay_killed", 10, 14, rabbit)
-			s.events[0].Holder, s.events[0].Sudden = "relay-a", true
+			s.events[0].Holder, s.events[0].Sudden, s.events[0].Struck = "relay-a", true, s.at(10)
 			s.sampled(rabbit, 9, sample{Holder: "relay-a"})
 			s.sampled(rabbit, 15, sample{Holder: "relay-b"})
 		}, nil},
@@ -148,8 +148,16 @@ func TestCheck(t *testing.T) {
 			s.everywhere(10, a)
 			s.delivered(rabbit, 12, a)
 			s.happened("relay_killed", 8, 14, rabbit)
-			s.events[0].Sudden = true
+			s.events[0].Sudden, s.events[0].Struck = true, s.at(8)
 		}, []string{"unexplained_duplicates to-rabbitmq"}},
+		{"handed out again by the broker, then sent again by the relay", func(s *story) {
+			a := s.committed("a", "k", 1, topicPlaced)
+			s.everywhere(10, a)
+			s.delivered(rabbit, 20, a)
+			s.delivered(rabbit, 22, a)
+			s.happened("rabbitmq_killed", 8, 18, rabbit)
+			s.events[0].Sudden, s.events[0].Struck = true, s.at(10)
+		}, nil},
 		{"twice, and it was not settled when something happened", func(s *story) {
 			a := s.committed("a", "k", 1, topicPlaced)
 			s.everywhere(10, a)

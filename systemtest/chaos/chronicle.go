@@ -14,15 +14,16 @@ type event struct {
 	Name   string
 	Detail string
 	blast
-	From time.Time
-	To   time.Time // zero: not over
+	From   time.Time
+	Struck time.Time // of a sudden one: when the harm was done
+	To     time.Time // zero: not over
 }
 
 // blast is what an event can disturb.
 type blast struct {
 	Routes []string // subscriptions
 	Holder string   // only those that this relay holds; empty: whoever holds them
-	Sudden bool     // it strikes when it begins, and nothing more happens until its end
+	Sudden bool     // it does harm at one moment, and nothing more until its end
 }
 
 // subscriptions is the blast of what strikes whoever holds them.
@@ -32,8 +33,8 @@ func (e *event) concerns(route string) bool { return slices.Contains(e.Routes, r
 
 // strikes is like overlaps, for the time in which the event does harm.
 func (e *event) strikes(from, to time.Time) bool {
-	if e.Sudden {
-		return !e.From.After(to) && !e.From.Before(from)
+	if e.Sudden && !e.Struck.IsZero() {
+		return !e.From.After(to) && !e.Struck.Before(from)
 	}
 	return e.overlaps(from, to)
 }
@@ -60,6 +61,13 @@ func newChronicle(log io.Writer) *chronicle {
 // begin notes the start of a fault.
 func (c *chronicle) begin(name, detail string, b blast) *event {
 	return c.note(name, detail, b, time.Now(), time.Time{})
+}
+
+// struck notes that a sudden fault has done its harm.
+func (c *chronicle) struck(e *event) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e.Struck = time.Now()
 }
 
 // end notes that a fault is over. It is counted if it happened; otherwise it

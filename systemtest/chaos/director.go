@@ -61,7 +61,7 @@ func (d *director) one(ctx context.Context, random *rand.Rand) error {
 	}
 	defer d.done(f)
 	e := d.chronicle.begin(f.name, f.target, f.blast)
-	happened, err := f.do(ctx, random)
+	happened, err := f.do(ctx, random, func() { d.chronicle.struck(e) })
 	d.chronicle.end(e, happened)
 	if err != nil {
 		return fmt.Errorf("%s of %s: %w", f.name, f.target, err)

@@ -19,8 +19,9 @@ type fault struct {
 	blast  blast  // subscriptions that may send again what was not settled
 	weight int    // how often it is in the deck
 	// do makes it happen, waits, and puts it right even if ctx has ended. It
-	// reports whether it did happen: a trap may wait for a request in vain.
-	do func(ctx context.Context, random *rand.Rand) (happened bool, err error)
+	// reports whether it did happen: a trap may wait for a request in vain. A
+	// sudden fault calls struck when it has done its harm.
+	do func(ctx context.Context, random *rand.Rand, struck func()) (happened bool, err error)
 }
 
 // between draws a time.
@@ -73,20 +74,22 @@ type crashable interface {
 }
 
 func (r *rig) crash(name, target string, b blast, server crashable) fault {
-	return fault{name, target, b, 2, func(ctx context.Context, random *rand.Rand) (bool, error) {
+	return fault{name, target, b, 2, func(ctx context.Context, random *rand.Rand, struck func()) (bool, error) {
 		if err := server.Kill(); err != nil {
 			return false, err
 		}
+		struck()
 		sleep(ctx, between(random, 0, 2*time.Second))
 		return true, server.Start()
 	}}
 }
 
 func (p *relayProcess) killed() fault {
-	return fault{"relay_killed", p.name, blast{Routes: routeNames(""), Holder: p.name, Sudden: true}, 3, func(ctx context.Context, random *rand.Rand) (bool, error) {
+	return fault{"relay_killed", p.name, blast{Routes: routeNames(""), Holder: p.name, Sudden: true}, 3, func(ctx context.Context, random *rand.Rand, struck func()) (bool, error) {
 		if err := errors.Join(p.alive(), p.Kill()); err != nil {
 			return false, err
 		}
+		struck()
 		sleep(ctx, between(random, 0, 2*lease))
 		return true, p.Start()
 	}}
@@ -94,7 +97,7 @@ func (p *relayProcess) killed() fault {
 
 // paused stops a relay for longer than its lease, which another relay takes.
 func (p *relayProcess) paused() fault {
-	return fault{"relay_paused", p.name, p.blast(""), 3, func(ctx context.Context, random *rand.Rand) (bool, error) {
+	return fault{"relay_paused", p.name, p.blast(""), 3, func(ctx context.Context, random *rand.Rand, _ func()) (bool, error) {
 		if err := p.Pause(); err != nil {
 			return false, err
 		}
@@ -106,7 +109,7 @@ func (p *relayProcess) paused() fault {
 // stopped ends a relay in order. It explains no duplicate: what it was sending it
 // settles before it goes.
 func (p *relayProcess) stopped() fault {
-	return fault{"relay_stopped", p.name, blast{}, 1, func(ctx context.Context, random *rand.Rand) (bool, error) {
+	return fault{"relay_stopped", p.name, blast{}, 1, func(ctx context.Context, random *rand.Rand, _ func()) (bool, error) {
 		if err := errors.Join(p.alive(), p.Stop()); err != nil {
 			return false, err
 		}
@@ -118,7 +121,7 @@ func (p *relayProcess) stopped() fault {
 // network is what a line can suffer.
 func (r *rig) network(l link) []fault {
 	disturb := func(name string, begin func(), least, most time.Duration) fault {
-		return fault{name, l.name, l.blast, 1, func(ctx context.Context, random *rand.Rand) (bool, error) {
+		return fault{name, l.name, l.blast, 1, func(ctx context.Context, random *rand.Rand, _ func()) (bool, error) {
 			begin()
 			sleep(ctx, between(random, least, most))
 			l.proxy.Resume()
@@ -136,7 +139,7 @@ func (r *rig) network(l link) []fault {
 
 // trap cuts a line between a request and its answer.
 func (r *rig) trap(name string, weight int, l link, at tcpproxy.Moment, matches func(said []byte) bool) fault {
-	return fault{name, l.name, l.blast, weight, func(ctx context.Context, random *rand.Rand) (bool, error) {
+	return fault{name, l.name, l.blast, weight, func(ctx context.Context, random *rand.Rand, _ func()) (bool, error) {
 		skip := random.IntN(20)
 		sprung := l.proxy.Trap(at, func(said []byte) bool {
 			if !matches(said) {
@@ -169,7 +172,7 @@ func anything([]byte) bool { return true }
 
 // refuseRabbitMQ takes the way to the queue away from some messages.
 func (r *rig) refuseRabbitMQ() fault {
-	return fault{"messages_refused", "rabbitmq", blast{}, 2, func(ctx context.Context, random *rand.Rand) (bool, error) {
+	return fault{"messages_refused", "rabbitmq", blast{}, 2, func(ctx context.Context, random *rand.Rand, _ func()) (bool, error) {
 		if err := r.consumer.route(topicLaterRabbit, false); err != nil {
 			return false, err
 		}
@@ -179,7 +182,7 @@ func (r *rig) refuseRabbitMQ() fault {
 }
 
 func (r *rig) refuseNATS() fault {
-	return fault{"messages_refused", "nats", blast{}, 2, func(ctx context.Context, random *rand.Rand) (bool, error) {
+	return fault{"messages_refused", "nats", blast{}, 2, func(ctx context.Context, random *rand.Rand, _ func()) (bool, error) {
 		if err := r.nats.route(ctx, false, false); err != nil {
 			return false, err
 		}
@@ -200,7 +203,7 @@ func (r *rig) holdWriter() fault {
 }
 
 func (r *rig) transaction(name string, options pgx.TxOptions, statement string) fault {
-	return fault{name, name, blast{}, 2, func(ctx context.Context, random *rand.Rand) (happened bool, err error) {
+	return fault{name, name, blast{}, 2, func(ctx context.Context, random *rand.Rand, _ func()) (happened bool, err error) {
 		err = r.withPostgres(ctx, func(conn *pgx.Conn) error {
 			tx, err := conn.BeginTx(ctx, options)
 			if err != nil {

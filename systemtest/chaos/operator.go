@@ -72,7 +72,7 @@ func (o *operator) retry(ctx context.Context, route string) (int, error) {
 // retries is what an operator does in the middle of it: some are delivered now,
 // some die again.
 func (o *operator) retries() fault {
-	return fault{"dead_letters_retried", "operator", blast{}, 2, func(ctx context.Context, random *rand.Rand) (bool, error) {
+	return fault{"dead_letters_retried", "operator", blast{}, 2, func(ctx context.Context, _ *rand.Rand, _ func()) (bool, error) {
 		retried := 0
 		for _, r := range routes {
 			n, err := o.retry(ctx, r.name)

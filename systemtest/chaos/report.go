@@ -118,7 +118,7 @@ func life(w io.Writer, e *evidence, x violation, c *chronicle) {
 		to = to.Add(10 * lease)
 	}
 	for _, event := range e.events {
-		if event.overlaps(from, to) {
+		if event.overlaps(from, to) && (x.Route == "" || len(event.Routes) == 0 || event.concerns(x.Route)) {
 			add(event.From, "    %s %s, until %s", event.Name, event.Detail, strings.TrimSpace(c.at(event.To)))
 		}
 	}
