@@ -261,6 +261,13 @@ func (l *outbox) parkedMessages() (messages, failures int) {
 	return messages, failures
 }
 
+// parkedTimes returns how often each message was parked.
+func (l *outbox) parkedTimes() map[int64]int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return maps.Clone(l.parkings)
+}
+
 func (l *outbox) deadSeqs() []int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()

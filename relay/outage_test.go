@@ -131,13 +131,15 @@ func refuseEverything(t *testing.T, refusal error, batch int) {
 		t.Errorf("%d Sends in 100 s", n)
 	}
 	// Those set aside come back ever later, else probes would never try others.
-	for seq, n := range l.parkings {
+	for seq, n := range l.parkedTimes() {
 		if n > 15 {
 			t.Fatalf("message %d was parked %d times", seq, n)
 		}
 	}
-	refuses.Store(false)
+	k.mu.Lock()
 	clear(k.never)
+	k.mu.Unlock()
+	refuses.Store(false)
 	pass(3 * time.Minute)
 	finish(t, r, result, l, k)
 	checkOrder(t, l, k)
@@ -145,6 +147,25 @@ func refuseEverything(t *testing.T, refusal error, batch int) {
 		if m.Attempt != 1 {
 			t.Fatalf("message %d was confirmed at attempt %d", m.Seq, m.Attempt)
 		}
+	}
+}
+
+// Neither does a drain count attempts that may be the sink's fault.
+func TestDrainWhileSinkRefuses(t *testing.T) {
+	for name, err := range map[string]error{"for now": errFlaky, "for good": penstock.Permanent(errFlaky)} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l, k := &outbox{}, &sink{t: t, before: slowly(100 * time.Millisecond)}
+				k.answer = func(*penstock.Message) error { return err }
+				l.publishKeys(12, "a", "b", "")
+				r, result := start(t, t.Context(), l, k, func(c *Config) { c.Senders, c.MaxBatch = 2, 3 })
+				pass(150 * time.Millisecond) // some were refused, others are on the way
+				finish(t, r, result, l, k)
+				if parked, failures := l.parkedMessages(); parked != 12 || failures != 0 || l.settled != 12 {
+					t.Errorf("parked %d with %d failures, %d dead, settled %d, want 12 without and 12", parked, failures, len(l.dead), l.settled)
+				}
+			})
+		})
 	}
 }
 

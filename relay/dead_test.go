@@ -1,0 +1,157 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+// A message that is refused for good becomes a dead letter and its key goes on;
+// sent back, it stands alone, whether it is accepted then or not.
+func TestDeadLetters(t *testing.T) {
+	bad := &refuse{seq: 1, err: penstock.Permanent(errFlaky)}
+	testParking(t, bad, func(t *testing.T, l *outbox, k *sink) {
+		l.publishKeys(10, "a", "b")
+		r, result := start(t, t.Context(), l, k, nil)
+		pass(2 * time.Second)
+		if !slices.Equal(l.deadSeqs(), []int64{1}) || k.delivered() != 9 || l.cursor() != 10 {
+			t.Fatalf("dead %v, delivered %d, settled %d, want [1], 9 and 10", l.deadSeqs(), k.delivered(), l.cursor())
+		}
+		l.mu.Lock()
+		l.retryDead(1)
+		l.mu.Unlock()
+		l.publishKeys(10, "a", "b")
+		pass(time.Second)
+		if !slices.Equal(l.deadSeqs(), []int64{1}) || k.delivered() != 19 {
+			t.Fatalf("dead %v, delivered %d after the second time, want [1] and 19", l.deadSeqs(), k.delivered())
+		}
+		k.mu.Lock()
+		bad.err = errFlaky
+		k.mu.Unlock()
+		l.mu.Lock()
+		l.retryDead(1)
+		l.mu.Unlock()
+		l.publishKeys(10, "a", "b")
+		pass(time.Second)
+		if parked, _ := l.parkedMessages(); parked != 1 || k.delivered() != 29 {
+			t.Fatalf("parked %d, delivered %d, want it alone and 29", parked, k.delivered())
+		}
+		k.letGo(bad)
+		pass(time.Minute)
+		if tries := k.tries(1); !slices.IsSorted(tries) || tries[0] != 1 || slices.Max(tries) != len(tries) {
+			t.Errorf("attempts %v, want each once", tries)
+		}
+		finish(t, r, result, l, k)
+		checkOrder(t, l, k)
+		if len(l.dead) != 0 || k.delivered() != 30 {
+			t.Errorf("%d dead letters are left, delivered %d of 30", len(l.dead), k.delivered())
+		}
+	})
+}
+
+// A dead letter that was sent back goes through the lane of its key, where it
+// waits for nobody's verdict, nor anybody for its.
+func TestAloneHoldsUpNobody(t *testing.T) {
+	bad := &refuse{seq: 1, err: penstock.Permanent(errFlaky)}
+	testParking(t, bad, func(t *testing.T, l *outbox, k *sink) {
+		hang := make(chan struct{})
+		k.before = func(_ context.Context, msgs []penstock.Message) {
+			if m := &msgs[0]; m.Seq == 1 && m.Attempt == 3 {
+				<-hang
+			}
+		}
+		second := &refuse{seq: 2}
+		k.answer = func(m *penstock.Message) error { return errors.Join(bad.answer(m), second.answer(m)) }
+		l.publishKeys(1, "a")
+		r, result := start(t, t.Context(), l, k, nil)
+		pass(time.Second)
+		retry := func() {
+			l.mu.Lock()
+			l.retryDead(1)
+			l.mu.Unlock()
+		}
+
+		l.publishKeys(2, "a") // 2 waits in memory for its next attempt, 3 behind it
+		pass(60 * time.Millisecond)
+		if n := len(k.tries(2)); n == 0 || l.cursor() != 1 {
+			t.Fatalf("message 2 was tried %d times, settled %d", n, l.cursor())
+		}
+		retry()
+		pass(time.Second) // 2 is parked with 3
+		if p := l.parkedTimes(); len(k.tries(1)) != 2 || p[1] != 0 || p[3] == 0 {
+			t.Errorf("attempts %v of the dead letter; parked %v", k.tries(1), p)
+		}
+		k.letGo(second)
+		pass(time.Minute)
+
+		retry()
+		pass(100 * time.Millisecond)
+		k.mu.Lock()
+		bad.err = nil // it will not be dead, but parked
+		k.mu.Unlock()
+		l.publishKeys(2, "a") // wait for the Send that hangs
+		pass(100 * time.Millisecond)
+		close(hang)
+		pass(time.Second)
+		if p := l.parkedTimes(); p[1] == 0 || p[4]+p[5] != 0 || k.delivered() != 4 {
+			t.Errorf("parked %v, delivered %d", p, k.delivered())
+		}
+		k.letGo(bad)
+		pass(time.Minute)
+		finish(t, r, result, l, k)
+		checkOrder(t, l, k)
+	})
+}
+
+// With on_dead: hold, nothing of the key is sent until a person has dealt with
+// the dead letter.
+func TestHold(t *testing.T) {
+	for _, act := range []string{"discard", "retry"} {
+		bad := &refuse{seq: 1, err: penstock.Permanent(errFlaky)}
+		t.Run(act, func(t *testing.T) {
+			testParking(t, bad, func(t *testing.T, l *outbox, k *sink) {
+				l.publishKeys(20, "a", "b")
+				r, result := start(t, t.Context(), l, k, func(c *Config) { c.OnDead = OnDeadHold })
+				pass(time.Second)
+				l.publishKeys(10, "a", "b")
+				pass(time.Hour)
+				if k.delivered() != 15 || l.cursor() != 30 {
+					t.Errorf("delivered %d, settled %d, want the other key's 15, and 30", k.delivered(), l.cursor())
+				}
+				k.letGo(bad)
+				l.mu.Lock()
+				if act == "retry" {
+					l.retryDead(1)
+				} else {
+					l.discardDead(1)
+				}
+				l.mu.Unlock()
+				pass(5 * time.Second)
+				finish(t, r, result, l, k)
+				checkOrder(t, l, k)
+			})
+		})
+	}
+}
+
+func TestMaxAge(t *testing.T) {
+	bad := &refuse{seq: 1}
+	testParking(t, bad, func(t *testing.T, l *outbox, k *sink) {
+		l.publishKeys(4, "a", "b")
+		r, result := start(t, t.Context(), l, k, func(c *Config) { c.MaxAge, c.RetryMax, c.MaxAttempts = 10*time.Minute, time.Minute, -1 })
+		pass(9 * time.Minute)
+		if n := len(l.deadSeqs()); n != 0 {
+			t.Errorf("%d dead letters before MaxAge", n)
+		}
+		pass(2*time.Minute + time.Second)
+		if n := len(l.deadSeqs()); n != 1 || k.delivered() != 3 {
+			t.Errorf("%d dead letters after MaxAge, delivered %d", n, k.delivered())
+		}
+		finish(t, r, result, l, k)
+		checkOrder(t, l, k)
+	})
+}

@@ -1,0 +1,64 @@
+package relay
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+// What the filter does not choose is settled unsent, also behind parked ones.
+func TestFilter(t *testing.T) {
+	bad := &refuse{seq: 1}
+	testParking(t, bad, func(t *testing.T, l *outbox, k *sink) {
+		l.filtered = map[int64]bool{}
+		for seq := int64(2); seq <= 120; seq += 2 {
+			l.filtered[seq] = true
+		}
+		publish := func() {
+			for i := range 60 {
+				l.publish(penstock.Message{Key: []string{"a", "b", ""}[i/2%3], Topic: []string{"yes", "no"}[i%2]})
+			}
+		}
+		publish()
+		c := &Counters{}
+		r, result := start(t, t.Context(), l, k, func(cfg *Config) {
+			cfg.Filter, cfg.Observer = penstock.Filter{Topics: []string{"yes"}}, c
+		})
+		pass(time.Second)
+		publish()
+		pass(100 * time.Millisecond)
+		if parked, _ := l.parkedMessages(); parked != 20 || l.cursor() != 120 {
+			t.Errorf("parked %d, settled %d, want the chosen 20 of one key, and 120", parked, l.cursor())
+		}
+		k.letGo(bad)
+		pass(time.Minute)
+		finish(t, r, result, l, k)
+		for _, m := range k.attempts {
+			if m.Topic != "yes" {
+				t.Fatalf("message %d was sent, though the filter does not choose it", m.Seq)
+			}
+		}
+		if n := c.Delivered.Load(); n != 60 || k.delivered() != 60 {
+			t.Errorf("delivered %d, counted %d, want 60", k.delivered(), n)
+		}
+	})
+}
+
+// All of a batch may be settled without a Send, and a window may be full of such.
+func TestFilterThatChoosesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, k := &outbox{}, &sink{t: t}
+		l.publishKeys(1000, "a", "b", "")
+		r, result := start(t, t.Context(), l, k, func(c *Config) { c.Filter.Headers = map[string]string{"region": "eu"} })
+		pass(5 * time.Second)
+		if l.cursor() != 1000 || k.sent() != 0 {
+			t.Errorf("settled %d of 1000 with %d Sends", l.cursor(), k.sent())
+		}
+		r.Drain()
+		if err := <-result; err != nil {
+			t.Error(err)
+		}
+	})
+}
