@@ -72,6 +72,8 @@ func startCommand(t testing.TB, cmd *exec.Cmd) *process {
 	if cmd.Dir == "" {
 		cmd.Dir = t.TempDir()
 	}
+	given := cmd.Env
+	cmd.Env = nil
 	for _, variable := range os.Environ() {
 		if !strings.HasPrefix(variable, "PENSTOCK_") && !strings.HasPrefix(variable, "PG") {
 			cmd.Env = append(cmd.Env, variable)
@@ -80,6 +82,7 @@ func startCommand(t testing.TB, cmd *exec.Cmd) *process {
 	if os.Getenv("TMPDIR") == "" { // a process that is killed leaves what it has there
 		cmd.Env = append(cmd.Env, "TMPDIR="+t.TempDir())
 	}
+	cmd.Env = append(cmd.Env, given...) // the last one counts
 	cmd.Stdout, cmd.Stderr = p.stdout, p.stderr
 	if err := cmd.Start(); err != nil {
 		t.Fatalf("starting penstock: %v", err)

@@ -41,6 +41,7 @@ type chaosSummary struct {
 // chaos runs the program and wants it to find nothing, and to leave nothing.
 func chaos(t *testing.T, duration time.Duration, args ...string) (summary chaosSummary) {
 	t.Helper()
+	t.Parallel() // it has servers of its own
 	seed := os.Getenv("PENSTOCK_SEED")
 	if seed == "" {
 		seed = fmt.Sprint(rand.Uint32())
@@ -63,9 +64,8 @@ func chaos(t *testing.T, duration time.Duration, args ...string) (summary chaosS
 	if err := os.Chmod(temp, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv("TMPDIR", temp)
 	run := exec.Command(program, append(args, "-penstock", binary, "-duration", duration.String(), "-seed", seed)...)
-	run.Env = testserver.ProgramFolders()
+	run.Env = append(testserver.ProgramFolders(), "TMPDIR="+temp)
 	o := startCommand(t, run).waitFor(duration + 10*time.Minute)
 	t.Logf("%s%s", o.stderr, o.stdout)
 	if o.code != 0 {

@@ -43,9 +43,10 @@ const (
 	wronglyDead   = "wrongly_dead"           // a dead letter that nobody refused, or without a reason
 	epochBack     = "epoch_went_back"
 	settledBack   = "settled_went_back"
-	databaseLost  = "database_lost"    // acknowledged by PostgreSQL, and not there
-	databaseExtra = "database_extra"   // rolled back, and there
-	keyGap        = "business_key_gap" // the business's own counter has a gap
+	miscounted    = "settled_miscounted" // not each message exactly once
+	databaseLost  = "database_lost"      // acknowledged by PostgreSQL, and not there
+	databaseExtra = "database_extra"     // rolled back, and there
+	keyGap        = "business_key_gap"   // the business's own counter has a gap
 )
 
 type violation struct {
@@ -239,7 +240,7 @@ func (e *evidence) settledBy(route string, t time.Time) time.Time {
 }
 
 // status checks that a subscription's epoch and its count of settled messages
-// never went back, and counts how often the lease changed hands.
+// never went back and that the count is right in the end, and counts how often the lease changed hands.
 func (e *evidence) status(v *verdict, r route) {
 	var last sample
 	for i, s := range e.samples[r.name] {
@@ -253,5 +254,11 @@ func (e *evidence) status(v *verdict, r route) {
 			v.Takeovers += int(s.Epoch - last.Epoch)
 		}
 		last = s
+	}
+	// Where nothing is refused nothing is parked or dies, and each message of the
+	// outbox is settled once, whatever the filter says.
+	refuses := slices.ContainsFunc(poisoned, r.refusable)
+	if n := int64(len(e.facts)); len(e.samples[r.name]) > 0 && !refuses && last.Settled != n {
+		v.found(miscounted, r.name, "", "%d messages are settled of %d that were committed", last.Settled, n)
 	}
 }

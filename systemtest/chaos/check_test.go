@@ -210,6 +210,11 @@ func TestCheck(t *testing.T) {
 			s.sampled(nats, 1, sample{Epoch: 3, Settled: 10})
 			s.sampled(nats, 2, sample{Epoch: 2, Settled: 10})
 		}, []string{"epoch_went_back to-nats"}},
+		{"a batch settled twice", func(s *story) {
+			s.everywhere(1, s.committed("a", "k", 1, topicPlaced))
+			s.sampled(audit, 1, sample{Epoch: 3, Settled: 2})
+			s.sampled(nats, 1, sample{Epoch: 3, Settled: 2}) // it may have been parked
+		}, []string{"settled_miscounted audit"}},
 		{"the cursor goes back", func(s *story) {
 			s.sampled(nats, 1, sample{Epoch: 3, Settled: 10})
 			s.sampled(nats, 2, sample{Epoch: 3, Settled: 9})
@@ -245,7 +250,7 @@ func TestCounts(t *testing.T) {
 	s.happened("nats_killed", 2, 3, "to-nats")
 	s.journal["c"] = &entry{message: message{ID: "c"}, Outcome: rolledBack}
 	s.sampled("audit", 1, sample{Epoch: 1})
-	s.sampled("audit", 2, sample{Epoch: 3})
+	s.sampled("audit", 2, sample{Epoch: 3, Settled: 2})
 	v := check(&s.evidence)
 	got := fmt.Sprintf("%d %d %d %d %d %d", v.Committed, v.Delivered, v.Duplicates, v.RolledBack, v.Takeovers, len(v.Violations))
 	if got != "5 5 1 1 2 0" {

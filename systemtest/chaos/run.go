@@ -177,6 +177,9 @@ func (c *chaos) aftermath(ctx context.Context, consumed <-chan error) (*evidence
 	if err := c.collect(ctx, e, consumed); err != nil {
 		return nil, err
 	}
+	for name, s := range c.observer.latest() {
+		c.chronicle.printf("%s has settled %d messages of %d that were committed", name, s.Settled, len(e.facts))
+	}
 	e.samples, e.events, e.end = c.observer.all(), c.chronicle.events, time.Now()
 	return e, nil
 }
