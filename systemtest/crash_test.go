@@ -77,25 +77,3 @@ func TestDrainedRelaySendsNothingTwice(t *testing.T) {
 		t.Errorf("%d messages arrived twice though every relay was drained", checked.Duplicates)
 	}
 }
-
-// The lease passes from a relay that ends in order to the one that stands by.
-func TestStandbyTakesOver(t *testing.T) {
-	l := postgresLine(t, 3_000, longLease)
-	l.startReading()
-	committed := l.startProducing(l.flights)
-	first := l.relay()
-	l.awaitArrivals(1)
-	second := l.relay()
-	second.says("relaying") // the line with which the process begins
-	first.signal(syscall.SIGTERM)
-	if o := first.wait(); o.code != 0 {
-		t.Fatalf("the first relay ended with %d", o.code)
-	}
-	committed()
-	relayed(t, l.database, l.outbox)
-	second.signal(syscall.SIGTERM)
-	second.wait()
-	if checked := l.check(); checked.Duplicates != 0 {
-		t.Errorf("%d messages arrived twice though the lease was handed over", checked.Duplicates)
-	}
-}

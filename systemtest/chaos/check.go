@@ -59,15 +59,6 @@ type verdict struct {
 	Violations                                                    []violation
 }
 
-func (v *verdict) count(kind string) (n int) {
-	for _, x := range v.Violations {
-		if x.Kind == kind {
-			n++
-		}
-	}
-	return n
-}
-
 func (v *verdict) found(kind, route, id, format string, args ...any) {
 	v.Violations = append(v.Violations, violation{kind, route, id, fmt.Sprintf(format, args...)})
 }

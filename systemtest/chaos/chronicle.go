@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -109,12 +110,24 @@ func (c *chronicle) at(t time.Time) string {
 	return fmt.Sprintf("%8.3fs", t.Sub(c.start).Seconds())
 }
 
-func (c *chronicle) faults() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	n := 0
-	for _, count := range c.counts {
+// faults counts the faults that happened.
+func (c *chronicle) faults() (n int) {
+	for _, count := range c.counted() {
 		n += count
 	}
 	return n
+}
+
+// counted is how often each fault happened.
+func (c *chronicle) counted() map[string]int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.counts)
+}
+
+// all is every event so far.
+func (c *chronicle) all() []*event {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.events)
 }

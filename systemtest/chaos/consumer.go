@@ -107,7 +107,7 @@ func (c *rabbitConsumer) run(ctx context.Context) error {
 		if done || ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if broken := new(contentError); errors.As(err, &broken) {
+		if _, broken := errors.AsType[*contentError](err); broken {
 			return err
 		}
 		if read := c.read.Load(); read != before {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -16,10 +15,8 @@ import (
 
 func main() {
 	if len(os.Args) == 4 && os.Args[1] == natsCommand {
-		if err := serveNATS(os.Args[2], os.Args[3]); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
+		fmt.Fprintln(os.Stderr, serveNATS(os.Args[2], os.Args[3]))
+		os.Exit(1)
 	}
 	os.Exit(command())
 }
@@ -71,11 +68,11 @@ func chaosIn(ctx context.Context, cfg config, keep bool) (violated bool, err err
 		return false, err
 	}
 	defer func() {
-		kept, removeErr := removeOrName(cfg.dir, keep || violated || err != nil)
-		err = errors.Join(err, removeErr)
-		if kept != "" {
-			fmt.Fprintln(os.Stderr, "chaos: the logs are in", kept)
+		if keep || violated || err != nil {
+			fmt.Fprintln(os.Stderr, "chaos: the logs are in", cfg.dir)
+			return
 		}
+		err = os.RemoveAll(cfg.dir)
 	}()
 	if cfg.binary == "" {
 		if cfg.binary, err = build(ctx, cfg.dir); err != nil {

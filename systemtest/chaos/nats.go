@@ -18,7 +18,8 @@ import (
 // natsCommand is the argument that makes this program a NATS server.
 const natsCommand = "nats-server"
 
-// serveNATS runs a server in this process, which exists to be killed.
+// serveNATS runs a server in this process, which exists to be killed. It returns
+// if the server does not start.
 func serveNATS(dir, listen string) error {
 	if _, err := embedded.Start(embedded.Options{Dir: dir, Listen: listen, SyncAlways: true}); err != nil {
 		return err
@@ -115,19 +116,6 @@ func (s *natsServer) route(ctx context.Context, later, never bool) error {
 		}
 		return errors.Join(errs...)
 	})
-}
-
-// count is how many messages a subscription's stream has.
-func (s *natsServer) count(ctx context.Context, route string) (n uint64, err error) {
-	err = s.with(ctx, func(ctx context.Context, js jetstream.JetStream) error {
-		st, err := js.Stream(ctx, route)
-		if err != nil {
-			return err
-		}
-		n = st.CachedInfo().State.Msgs
-		return nil
-	})
-	return n, err
 }
 
 // read returns what a stream holds, in its order and with the time at which the

@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -21,15 +20,8 @@ import (
 	"github.com/penstock/penstock/internal/testserver"
 )
 
-var (
-	//go:embed setup.sql
-	setupSQL string
-	//go:embed config.yaml
-	relayConfig string
-)
-
-// lease of the relays, as config.yaml has it.
-const lease = 3 * time.Second
+//go:embed setup.sql
+var setupSQL string
 
 // rig is everything that runs: servers, proxies and relays.
 type rig struct {
@@ -55,32 +47,6 @@ type link struct {
 	proxy *tcpproxy.Proxy
 	url   string
 	blast blast // of a disturbance
-}
-
-// relayProcess is one relay with ways of its own to everything.
-type relayProcess struct {
-	*testserver.Program
-	name                   string
-	postgres, rabbit, nats link
-}
-
-// links are the relay's ways through proxies.
-func (r *relayProcess) links() []link {
-	return slices.DeleteFunc([]link{r.postgres, r.rabbit, r.nats}, func(l link) bool { return l.proxy == nil })
-}
-
-// alive is an error if the relay has ended by itself. It never should: what it
-// cannot reach it waits for.
-func (r *relayProcess) alive() error {
-	if how, ended := r.Ended(); ended {
-		return fmt.Errorf("%s ended by itself: %s\nend of its log:\n%s", r.name, how, r.LogTail(10))
-	}
-	return nil
-}
-
-// blast is what trouble with the relay disturbs, or with its ways to a broker.
-func (r *relayProcess) blast(broker string) blast {
-	return blast{Routes: routeNames(broker), Holder: r.name}
 }
 
 // openRig starts everything.
@@ -200,33 +166,6 @@ func (r *rig) link(name, rawURL string, b blast) (link, error) {
 	r.closers = append(r.closers, func() error { proxy.Close(); return nil })
 	u.Host = proxy.Addr()
 	return link{name: name, proxy: proxy, url: u.String(), blast: b}, nil
-}
-
-func (r *rig) startRelay(name string) error {
-	p := &relayProcess{name: name}
-	var errs [3]error
-	p.postgres, errs[0] = r.databaseLink(name+"-postgres", r.database, p.blast(""))
-	p.rabbit, errs[1] = r.link(name+"-rabbitmq", r.rabbit.URL, p.blast("rabbitmq"))
-	p.nats, errs[2] = r.link(name+"-nats", r.nats.url, p.blast("nats"))
-	if err := errors.Join(errs[:]...); err != nil {
-		return err
-	}
-	config := filepath.Join(r.dir, "penstock.yaml")
-	if err := os.WriteFile(config, []byte(relayConfig), 0o644); err != nil {
-		return err
-	}
-	var err error
-	p.Program, err = testserver.NewProgram(name, func() *exec.Cmd {
-		cmd := exec.Command(r.binary, "relay", "--config", config, "--holder", name)
-		cmd.Env = []string{"CHAOS_POSTGRES=" + p.postgres.url, "CHAOS_RABBITMQ=" + p.rabbit.url, "CHAOS_NATS=" + p.nats.url}
-		return cmd
-	}, nil)
-	if err != nil {
-		return err
-	}
-	r.closers = append(r.closers, p.Close)
-	r.relays = append(r.relays, p)
-	return p.Start()
 }
 
 // heal undoes whatever a fault may have left.

@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"math/rand/v2"
-	"os"
 	"sync"
 	"time"
 )
@@ -64,10 +62,7 @@ func run(ctx context.Context, cfg config, log io.Writer) (sum summary, v *verdic
 		return sum, nil, err
 	}
 	v = check(evidence)
-	c.chronicle.mu.Lock()
-	faults := maps.Clone(c.chronicle.counts)
-	c.chronicle.mu.Unlock()
-	sum = summarize(cfg.seed, time.Since(c.chronicle.start), v, c.journal.count(unknown), faults)
+	sum = summarize(cfg.seed, time.Since(c.chronicle.start), v, c.journal.count(unknown), c.chronicle.counted())
 	tell(cfg.progress, evidence, v, c.chronicle)
 	return sum, v, nil
 }
@@ -180,7 +175,7 @@ func (c *chaos) aftermath(ctx context.Context, consumed <-chan error) (*evidence
 	for name, s := range c.observer.latest() {
 		c.chronicle.printf("%s has settled %d messages of %d that were committed", name, s.Settled, len(e.facts))
 	}
-	e.samples, e.events, e.end = c.observer.all(), c.chronicle.events, time.Now()
+	e.samples, e.events, e.end = c.observer.all(), c.chronicle.all(), time.Now()
 	return e, nil
 }
 
@@ -244,12 +239,4 @@ func (c *chaos) collect(ctx context.Context, e *evidence, consumed <-chan error)
 		}
 	}
 	return nil
-}
-
-// removeOrName removes the folder of a run in which nothing was violated.
-func removeOrName(dir string, keep bool) (kept string, err error) {
-	if keep {
-		return dir, nil
-	}
-	return "", os.RemoveAll(dir)
 }
