@@ -53,6 +53,40 @@ func TestDeadLetters(t *testing.T) {
 	})
 }
 
+// What comes after a dead letter is not sent before the dead letter is durable: else
+// a crash could bring the message back behind its successors, and accepted.
+func TestDeadLetterIsDurableBeforeItsKeyGoesOn(t *testing.T) {
+	bad := &refuse{seq: 2, err: penstock.Permanent(errFlaky)}
+	testParking(t, bad, func(t *testing.T, l *outbox, k *sink) {
+		hang := make(chan struct{})
+		settling := newFlag(true)
+		l.settleWait = func(ctx context.Context) {
+			if settling.Load() {
+				select {
+				case <-hang:
+				case <-ctx.Done():
+				}
+			}
+		}
+		l.publishKeys(6, "b", "a") // 2, 4 and 6 are a's
+		r, result := start(t, t.Context(), l, k, nil)
+		pass(2 * time.Second)
+		l.publishKeys(2, "b", "a")
+		pass(2 * time.Second)
+		if len(k.tries(2)) == 0 || len(k.tries(4))+len(k.tries(6))+len(k.tries(8)) != 0 || len(k.tries(5)) == 0 {
+			t.Errorf("tried 2: %v, 4: %v, 6: %v, 8: %v, 5: %v; want 2 and 5", k.tries(2), k.tries(4), k.tries(6), k.tries(8), k.tries(5))
+		}
+		settling.Store(false)
+		close(hang)
+		pass(5 * time.Second)
+		if !slices.Equal(l.deadSeqs(), []int64{2}) || k.delivered() != 7 {
+			t.Errorf("dead %v, delivered %d, want [2] and 7", l.deadSeqs(), k.delivered())
+		}
+		finish(t, r, result, l, k)
+		checkOrder(t, l, k)
+	})
+}
+
 // A dead letter that was sent back goes through the lane of its key, where it
 // waits for nobody's verdict, nor anybody for its.
 func TestAloneHoldsUpNobody(t *testing.T) {

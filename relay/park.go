@@ -60,7 +60,7 @@ func (s *session) conclude(e *entry, l *lane, v penstock.Verdict) {
 	case penstock.Dead:
 		b.dead++
 	}
-	if l != nil && l.key != "" && e.line() != penstock.Alone && (v.Outcome == penstock.Parked || v.Hold) {
+	if l != nil && l.key != "" && e.line() != penstock.Alone {
 		s.mark(l, m.Seq, b)
 	}
 }
@@ -87,7 +87,7 @@ func (s *session) settled(e *entry) {
 func (s *session) concludeHead(l *lane, v penstock.Verdict) {
 	e := l.popFront()
 	s.conclude(e, l, v)
-	if e.line() != penstock.Alone && (v.Outcome == penstock.Parked || v.Hold) {
+	if e.line() != penstock.Alone {
 		s.parkRest(l)
 	}
 	s.lanes.release(l)

@@ -39,7 +39,7 @@ func explain(err error) error {
 		case "3D000":
 			return penstock.WithHint(err, "create the database or correct the URL")
 		case "42501":
-			return penstock.WithHint(err, "the owner of the schema can grant it: grant_producer(outbox, role) to publish, grant_relay(role) to relay")
+			return penstock.WithHint(err, "the owner of the schema can grant it: grant_producer(outbox, role) to publish, grant_relay(role) to relay; what changes an outbox is the owner's to do")
 		case "25006":
 			return penstock.WithHint(err, "the server is read-only: connect to the primary (target_session_attrs=read-write picks it from several hosts)")
 		case "53100":

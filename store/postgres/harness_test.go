@@ -23,7 +23,7 @@ func TestStoreOnASmallRing(t *testing.T) { runSuite(t, small) }
 func runSuite(t *testing.T, opts postgres.Options) {
 	storetest.Run(t, storetest.Harness{
 		Open:     func(t testing.TB) storetest.Instance { return openInstance(t, opts) },
-		Features: storetest.Features{ConcurrentWriters: true, Reclaim: true, Snapshots: true, Outage: true},
+		Features: storetest.Features{ConcurrentWriters: true, Reclaim: true, Snapshots: true, Outage: true, SmallPieces: opts == small},
 	})
 }
 
