@@ -189,15 +189,15 @@ func (j *relayJob) relayConfig(store penstock.Store, sink penstock.Sink, counter
 	cfg.Sink = sink
 	cfg.Logger = log
 	cfg.Observer = counters
-	subscribed := false
+	answered := false // the database knows the subscription, or its holder
 	cfg.Open = func(ctx context.Context) (penstock.Source, error) {
 		source, err := store.Subscribe(ctx, penstock.Subscribe{
 			Outbox: j.outbox, Subscription: j.subscription, Holder: j.holder, Lease: cfg.Lease, Start: j.start,
 		})
 		switch {
-		case err == nil:
-			subscribed = true
-		case !subscribed && !waitable(err):
+		case err == nil, errors.Is(err, penstock.ErrHeld):
+			answered = true
+		case !answered && !waitable(err):
 			fail(about(err, fmt.Sprintf("subscription %q of outbox %q", j.subscription, j.outbox), j.outbox, j.subscription))
 		}
 		return source, err
@@ -208,15 +208,15 @@ func (j *relayJob) relayConfig(store penstock.Store, sink penstock.Sink, counter
 
 // waitable reports whether a failure to subscribe may pass by itself.
 func waitable(err error) bool {
-	return errors.Is(err, penstock.ErrHeld) || errors.Is(err, context.Canceled) ||
-		errors.Is(err, context.DeadlineExceeded) || isDatabaseDown(err)
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) ||
+		penstock.IsUnavailable(err) || isDatabaseDown(err)
 }
 
 func closeSink(ctx context.Context, sink penstock.Sink, log *slog.Logger) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	if err := sink.Close(ctx); err != nil {
-		log.Warn("closing the sink", "error", err)
+		log.Warn("closing the sink", "err", err)
 	}
 }
 

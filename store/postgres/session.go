@@ -131,13 +131,13 @@ func (sess *session) checkServers(ctx context.Context) error {
 		case err != nil:
 			return explain(err)
 		case standby:
-			return penstock.WithHint(errors.New("the server is a standby"), "connect to the primary: with several hosts in the URL, target_session_attrs=read-write picks it")
+			return penstock.Unavailable(penstock.WithHint(errors.New("the server is a standby"), "connect to the primary: of several hosts in the URL the one that can be written to is picked"))
 		case !may: // newer servers would say 0 instead of an error
 			return penstock.WithHint(fmt.Errorf("no permission to read the sequence of outbox %q", sess.outbox), "the owner of the schema can grant it: grant_relay(role)")
 		}
 	}
 	if !started[0].Equal(started[1]) {
-		return penstock.WithHint(errors.New("two connections with the same URL reached two servers"), "the URL must lead to one primary")
+		return penstock.Unavailable(penstock.WithHint(errors.New("two connections with the same URL reached two servers"), "the URL must lead to one primary"))
 	}
 	return nil
 }
