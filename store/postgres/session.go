@@ -131,7 +131,7 @@ func (sess *session) checkServers(ctx context.Context) error {
 		case err != nil:
 			return explain(err)
 		case standby:
-			return penstock.Unavailable(penstock.WithHint(errors.New("the server is a standby"), "connect to the primary: of several hosts in the URL the one that can be written to is picked"))
+			return penstock.Unavailable(penstock.WithHint(errors.New("the server is a standby"), "connect to the primary: with several hosts in the URL, or target_session_attrs=read-write, it is picked"))
 		case !may: // newer servers would say 0 instead of an error
 			return penstock.WithHint(fmt.Errorf("no permission to read the sequence of outbox %q", sess.outbox), "the owner of the schema can grant it: grant_relay(role)")
 		}
