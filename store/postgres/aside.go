@@ -19,6 +19,7 @@ type aside struct {
 	letters, parked, replay bool // the last look has seen some
 
 	looked   time.Time      // when that was
+	none     time.Time      // when no line was due
 	released time.Time      // when held lines were looked at
 	flying   map[int64]bool // dead letters returned and not settled
 
@@ -37,16 +38,27 @@ func (a *aside) turn() bool {
 	return a.waited
 }
 
-// While a backlog is paged through there are no polls; look this often.
-const lookEvery = 50 * time.Millisecond
+// While a backlog is paged through there are no polls: look this often. And this
+// often for lines that have become due.
+const (
+	lookEvery    = 50 * time.Millisecond
+	lookForLines = 20 * time.Millisecond
+)
 
 func newAside() aside { return aside{flying: map[int64]bool{}, due: "-infinity"} }
 
 func (a *aside) any() bool { return a.letters || a.parked || a.replay }
 
-// saw notes the letters that a poll or a tick returns: d, p and r.
-func (a *aside) saw(flags string, now time.Time) {
-	a.letters, a.parked, a.replay = strings.Contains(flags, "d"), strings.Contains(flags, "p"), strings.Contains(flags, "r")
+// saw notes the letters that a poll or a tick returns, d and r. Of parked lines the
+// source knows whether there are any.
+func (src *Source) saw(sess *session, flags string) {
+	a, now := &sess.aside, time.Now()
+	src.mu.Lock()
+	lines, changed := !src.lines.exact || len(src.lines.all) > 0, src.lines.changed
+	src.lines.changed = false
+	src.mu.Unlock()
+	a.letters, a.replay = strings.Contains(flags, "d"), strings.Contains(flags, "r")
+	a.parked = lines && (changed || now.Sub(a.none) >= lookForLines)
 	a.looked = now
 }
 
@@ -57,7 +69,7 @@ func (src *Source) fetchAside(ctx context.Context, sess *session, limit penstock
 	}
 	a := &sess.aside
 	if (sess.at.paging() || sess.at.rebase != nil) && time.Since(a.looked) > lookEvery {
-		if _, err := sess.tick(ctx, src.id); err != nil {
+		if _, err := src.tick(ctx, sess); err != nil {
 			return nil, err
 		}
 	}
@@ -86,8 +98,8 @@ type tick struct {
 	snap string
 }
 
-func (sess *session) tick(ctx context.Context, subscription int64) (t tick, err error) {
-	result := sess.read.PgConn().ExecPrepared(ctx, stmtTick, append([][]byte{number(subscription)}, sess.aside.floor()...), nil, nil).Read()
+func (src *Source) tick(ctx context.Context, sess *session) (t tick, err error) {
+	result := sess.read.PgConn().ExecPrepared(ctx, stmtTick, [][]byte{number(src.id)}, nil, nil).Read()
 	if result.Err != nil {
 		return t, result.Err
 	}
@@ -99,7 +111,7 @@ func (sess *session) tick(ctx context.Context, subscription int64) (t tick, err 
 		return t, err
 	}
 	t.oid, t.snap = string(row[1]), string(row[3])
-	sess.aside.saw(string(row[2]), time.Now())
+	src.saw(sess, string(row[2]))
 	return t, nil
 }
 
@@ -170,6 +182,7 @@ func (src *Source) fetchParked(ctx context.Context, sess *session, limit penstoc
 		if a.parked {
 			return src.fetchMoreParked(ctx, sess, limit)
 		}
+		a.none = time.Now()
 		return nil, nil
 	}
 	return p, nil

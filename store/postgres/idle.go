@@ -18,14 +18,14 @@ func (src *Source) nothingNew(ctx context.Context, sess *session) (bool, error) 
 	if !sess.idle {
 		return false, nil
 	}
-	t, err := sess.tick(ctx, src.id)
+	t, err := src.tick(ctx, sess)
 	if err != nil {
 		return false, err
 	}
 	if t.oid != sess.oid {
 		return false, noOutbox(src.req.Outbox)
 	}
-	return t.high == sess.at.done.low && !sess.aside.any() && stillInFlight(sess.at.done, mark{snap: t.snap}), nil
+	return t.high == sess.at.done.low && stillInFlight(sess.at.done, mark{snap: t.snap}), nil
 }
 
 var errNoTick = errors.New("the tick returned no row")

@@ -19,9 +19,10 @@ const lookAgain = 30 * time.Second
 // parkedLines is what a source knows of the lines in its part of the ring. Only the
 // holder of the lease parks, so the set stays exact. Guarded by Source.mu.
 type parkedLines struct {
-	exact  bool
-	all    map[string]bool // by name; true if held. Up to maxKeys
-	loaded time.Time
+	exact   bool
+	all     map[string]bool // by name; true if held. Up to maxKeys
+	loaded  time.Time
+	changed bool // by a write: some may be due
 }
 
 // load reads the set anew.

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"strconv"
-	"time"
 
 	"github.com/penstock/penstock"
 )
@@ -33,16 +32,15 @@ func (src *Source) readNew(ctx context.Context, sess *session, rows, bytes int) 
 	src.mu.Lock()
 	low := src.low // before the snapshot is taken
 	src.mu.Unlock()
-	floor := sess.aside.floor()
 	p, err := sess.query(ctx, stmtPoll, true, rows, bytes,
-		number(next.done.low), []byte(next.done.xip()), []byte(next.done.snap), number(int64(rows)), number(src.id), floor[0], floor[1])
+		number(next.done.low), []byte(next.done.xip()), []byte(next.done.snap), number(int64(rows)), number(src.id))
 	if err != nil {
 		return p, next, err
 	}
 	if p.oid != sess.oid {
 		return p, next, noOutbox(src.req.Outbox)
 	}
-	sess.aside.saw(p.aside, time.Now())
+	src.saw(sess, p.aside)
 	p.tick.low = low
 	sess.idle = len(p.messages) == 0
 	src.mu.Lock()

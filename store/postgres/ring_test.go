@@ -205,7 +205,7 @@ func (f *fixture) plans() map[string]string {
 	f.must(err)
 	plans := map[string]string{}
 	for name, params := range map[string]string{
-		"poll": "(0, '{5,6}', '7:9:7', 100, 1, '-infinity', 0)",
+		"poll": "(0, '{5,6}', '7:9:7', 100, 1)",
 		"page": "(0, '{5,6}', '7:9:7', 0, '9:9:', 1000000, 100)",
 	} {
 		_, err := conn.Exec(f.ctx, "prepare "+name+" as "+postgres.Statement(name, "penstock", "orders"))

@@ -229,6 +229,7 @@ func (src *Source) persist(ctx context.Context, sess *session, w write) error {
 	for _, s := range states {
 		src.lines.note(s.name, s.parked, s.held)
 	}
+	src.lines.changed = src.lines.changed || len(states) > 0
 	src.pending = src.pending[w.batches:]
 	src.count, src.stored = w.count, w.cursor
 	if w.batches > 0 {

@@ -4,7 +4,7 @@
 --   $2 xip   transactions in flight at the cursor
 --   $3 done  the cursor's snapshot
 --   $4 limit
---   $5 subscription; $6 due, $7 n  of the last line of parked messages that was read
+--   $5 subscription
 -- The first row's other columns: the outbox's oid, so that a reader notices that
 -- it was dropped and made anew, and letters for what else there is to read: see
 -- aside in aside.go.
@@ -12,9 +12,6 @@
 -- that a page of a large one costs no more than a page.
 select coalesce(pg_sequence_last_value({seq}), 0), null::timestamptz, to_regclass({outbox_name})::oid::text,
        concat(case when exists (select from {schema}._dead_letter where subscription = $5::bigint and retry) then 'd' end,
-              case when exists (select from {schema}._line
-                                 where subscription = $5::bigint and (due, n) > ($6::timestamptz, $7::bigint)
-                                   and due <= clock_timestamp() and head is not null) then 'p' end,
               case when exists (select from {schema}._replay where subscription = $5::bigint) then 'r' end),
        pg_current_snapshot()::text, null::jsonb, null::bytea
 union all
