@@ -180,7 +180,7 @@ const slack = time.Second
 // when its settlement was durable. What RabbitMQ hands out once more after a crash
 // is a delivery too, hence the first one and not the one before.
 func (e *evidence) unexplained(route string, first, before, again arrival) bool {
-	from, to := first.At.Add(-slack), e.settledBy(route, before.At)
+	from, to := e.sentSince(route, first).Add(-slack), e.settledBy(route, before.At)
 	if again.At.Before(to) {
 		to = again.At
 	}
@@ -188,6 +188,20 @@ func (e *evidence) unexplained(route string, first, before, again arrival) bool 
 	return !slices.ContainsFunc(e.events, func(x *event) bool {
 		return x.concerns(route) && x.strikes(from, to) && e.held(route, x)
 	})
+}
+
+// sentSince is the earliest time at which the first copy of a message can have been
+// sent: about when it arrived, unless the broker was down or its consumer away since
+// it was written. Then it may have lain in the broker ever since.
+func (e *evidence) sentSince(route string, first arrival) time.Time {
+	w, known := e.journal[first.ID]
+	if known && slices.ContainsFunc(e.events, func(x *event) bool {
+		return slices.Contains([]string{"rabbitmq_killed", "nats_killed", "consumer_lost"}, x.Name) && x.concerns(route) &&
+			x.From.Before(first.At) && (x.To.IsZero() || x.To.After(w.Written))
+	}) {
+		return w.Written
+	}
+	return first.At
 }
 
 // held reports whether the relay that an event strikes may have held the

@@ -150,6 +150,13 @@ func TestCheck(t *testing.T) {
 			s.happened("relay_killed", 8, 14, rabbit)
 			s.events[0].Sudden, s.events[0].Struck = true, s.at(8)
 		}, []string{"unexplained_duplicates to-rabbitmq"}},
+		{"the first copy lay in a broker that was down", func(s *story) {
+			a := s.committed("a", "k", 1, topicPlaced)
+			s.happened("rabbitmq_killed", 2, 18, rabbit)
+			s.happened("relay_killed", 1, 3, rabbit)
+			s.everywhere(20, a)
+			s.delivered(rabbit, 20.5, a)
+		}, nil},
 		{"handed out again by the broker, then sent again by the relay", func(s *story) {
 			a := s.committed("a", "k", 1, topicPlaced)
 			s.everywhere(10, a)
