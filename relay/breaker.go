@@ -45,7 +45,7 @@ type breaker struct {
 }
 
 func newBreaker(least, most time.Duration) breaker {
-	return breaker{delay: backoff{least: least}, mostUnavailable: min(most, 5*time.Second), mostRefusing: min(most, time.Second)}
+	return breaker{delay: backoff{least: least}, mostUnavailable: min(most, 2*time.Second), mostRefusing: min(most, time.Second)}
 }
 
 // admits returns how many messages a Send may have now, of the limit.

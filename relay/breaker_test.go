@@ -45,8 +45,8 @@ func TestBreakerUnavailable(t *testing.T) {
 		b.begin()
 		b.ended(later, answer{probe: true, unavailable: true})
 	}
-	if d := b.until.Sub(later); d < 2500*time.Millisecond || d > 5*time.Second || b.admits(later.Add(5*time.Second), 100) != probeSize {
-		t.Errorf("after long the pause is %v, want 2.5 to 5 s", d)
+	if d := b.until.Sub(later); d < time.Second || d > 2*time.Second || b.admits(later.Add(5*time.Second), 100) != probeSize {
+		t.Errorf("after long the pause is %v, want 1 to 2 s", d)
 	}
 	b.begin()
 	b.ended(later, answer{probe: true, confirmed: 1, unavailable: true})

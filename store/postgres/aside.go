@@ -28,6 +28,8 @@ type aside struct {
 	due string
 	n   int64
 
+	size      int    // average of a message, 0: not known
+	gone      []gone // lines whose message is gone
 	replaying replaying
 	waited    bool // the stream had the last turn
 }
@@ -131,7 +133,26 @@ func (a *aside) floor() [][]byte { return [][]byte{[]byte(a.due), number(a.n)} }
 
 // leastPerLine is how many messages of a line one batch takes at least, if it
 // takes more than the first.
-const leastPerLine = 16
+const leastPerLine = 64
+
+// firstRows is how many rows are asked for while nothing is known of their size.
+const firstRows = 64
+
+// rows is how many rows may come: of what is beyond limit.Bytes nothing is kept, but
+// it has to cross the wire.
+func (a *aside) rows(limit penstock.Limit) int {
+	if a.size == 0 {
+		return min(limit.Messages, firstRows)
+	}
+	return max(1, min(limit.Messages, limit.Bytes/a.size))
+}
+
+// measure notes the average size of a page's messages.
+func (a *aside) measure(bytes, n int) {
+	if n > 0 {
+		a.size = max(1, bytes/n)
+	}
+}
 
 // fetchParked returns messages of the lines that are due.
 //
@@ -141,6 +162,7 @@ func (src *Source) fetchParked(ctx context.Context, sess *session, limit penstoc
 	src.writing.Lock()
 	defer src.writing.Unlock()
 	src.mu.Lock()
+	limit.Messages = sess.aside.rows(limit)
 	perLine := limit.Messages
 	if src.lines.exact && len(src.lines.all) > 0 {
 		perLine = max(leastPerLine, 2*limit.Messages/len(src.lines.all))
@@ -165,6 +187,9 @@ func (src *Source) fetchParked(ctx context.Context, sess *session, limit penstoc
 		}
 		due, n = string(row[dueDue]), int64(binary.BigEndian.Uint64(row[dueN]))
 		if row[colSeq] == nil {
+			if head := row[dueHead]; head != nil {
+				a.gone = append(a.gone, gone{string(row[dueLine]), int64(binary.BigEndian.Uint64(head))})
+			}
 			continue
 		}
 		if err := p.addParked(sess, row); err != nil {
@@ -177,6 +202,7 @@ func (src *Source) fetchParked(ctx context.Context, sess *session, limit penstoc
 		return nil, err
 	}
 	a.due, a.n = due, n
+	a.measure(bytes, len(p.messages))
 	a.parked = full || rows >= limit.Messages // there may be more: do not wait for a poll to say so
 	if len(p.messages) == 0 {
 		if a.parked {
@@ -204,9 +230,17 @@ const (
 	dueAttempt
 	dueFailures
 	dueSince
+	dueHead
 )
 
-var dueFormats = []int16{1, 1, 1, 1, 1, 0, 1, 1, 1, 1, 0, 0, 0, 0}
+var dueFormats = []int16{1, 1, 1, 1, 1, 0, 1, 1, 1, 1, 0, 0, 0, 0, 1}
+
+// gone is a line without messages. There is no way to make one but to delete rows by
+// hand; it would be parked for ever.
+type gone struct {
+	line string
+	head int64
+}
 
 // addParked adds a row of due.sql to the batch.
 func (p *pending) addParked(sess *session, row [][]byte) error {
@@ -262,7 +296,7 @@ func (src *Source) unhold(ctx context.Context, sess *session) error {
 	mayHold := src.lines.mayHold()
 	src.mu.Unlock()
 	sess.aside.released = time.Now()
-	if !mayHold {
+	if !mayHold && len(sess.aside.gone) == 0 {
 		return nil
 	}
 	src.writing.Lock()
@@ -285,8 +319,16 @@ func (src *Source) unhold(ctx context.Context, sess *session) error {
 		found = true
 		w.parking.release(name, head)
 	}
-	if err := rows.Err(); err != nil || !found {
+	if err := rows.Err(); err != nil {
 		return err
+	}
+	for _, g := range sess.aside.gone {
+		found = true
+		w.parking.release(g.line, g.head)
+	}
+	sess.aside.gone = nil
+	if !found {
+		return nil
 	}
 	return src.persist(ctx, sess, w)
 }

@@ -23,6 +23,7 @@ type deadLetters struct {
 	since            []*time.Time
 	attempts         []int32
 	held             []bool
+	at               map[int64]int // where a seq is
 }
 
 func (d *deadLetters) empty() bool { return len(d.seqs) == 0 }
@@ -32,6 +33,14 @@ func (d *deadLetters) add(m *penstock.Message, h history, held bool) {
 	if err != nil { // they came from the database as JSON
 		headers = nil
 	}
+	if i, twice := d.at[m.Seq]; twice { // a replay has it, too
+		d.attempts[i], d.failures[i], d.since[i], d.held[i] = int32(h.attempt), h.json(), orNullTime(h.since), d.held[i] || held
+		return
+	}
+	if d.at == nil {
+		d.at = map[int64]int{}
+	}
+	d.at[m.Seq] = len(d.seqs)
 	d.seqs = append(d.seqs, m.Seq)
 	d.ids = append(d.ids, orNull(m.ID))
 	d.keys = append(d.keys, orNull(m.Key))
@@ -51,6 +60,10 @@ func (d *deadLetters) args() []any {
 		notNil(d.attempts), notNil(d.failures), notNil(d.since), notNil(d.held)}
 }
 
+// lettersAtOnce is little, because their payloads are read whole before they are
+// counted.
+const lettersAtOnce = 16
+
 // fetchLetters returns dead letters that someone asked to send again.
 func (src *Source) fetchLetters(ctx context.Context, sess *session, limit penstock.Limit) (*pending, error) {
 	a := &sess.aside
@@ -64,7 +77,7 @@ func (src *Source) fetchLetters(ctx context.Context, sess *session, limit pensto
 	for seq := range a.flying {
 		flying = append(flying, seq)
 	}
-	letters, err := src.store.queryLetters(ctx, sess.read, statement("retries", src.store.schema, src.req.Outbox), src.id, flying, min(limit.Messages, 100))
+	letters, err := src.store.queryLetters(ctx, sess.read, statement("retries", src.store.schema, src.req.Outbox), src.id, flying, min(limit.Messages, lettersAtOnce))
 	if err != nil || len(letters) == 0 {
 		return nil, err
 	}

@@ -90,12 +90,14 @@ func (src *Source) behind(ctx context.Context, sess *session, msgs []penstock.Me
 		return nil, nil
 	}
 	if !exact && unknown > lookAgain {
-		if err := src.loadLines(ctx, sess); err != nil {
+		src.writing.Lock() // or what is written meanwhile would be forgotten
+		err := src.loadLines(ctx, sess)
+		src.writing.Unlock()
+		if err != nil {
 			return nil, err
 		}
-		return src.behind(ctx, sess, msgs)
 	}
-	parked, err := src.parkedKeysOf(ctx, sess, msgs, exact)
+	parked, err := src.parkedKeysOf(ctx, sess, msgs)
 	if err != nil {
 		return nil, err
 	}
@@ -112,18 +114,19 @@ func (src *Source) behind(ctx context.Context, sess *session, msgs []penstock.Me
 }
 
 // parkedKeysOf tells which of the messages' keys are parked.
-func (src *Source) parkedKeysOf(ctx context.Context, sess *session, msgs []penstock.Message, exact bool) (map[string]bool, error) {
+func (src *Source) parkedKeysOf(ctx context.Context, sess *session, msgs []penstock.Message) (map[string]bool, error) {
 	keys := map[string]bool{}
-	if exact {
-		src.mu.Lock()
-		defer src.mu.Unlock()
-		for i := range msgs {
-			if key := msgs[i].Key; key != "" {
-				if _, parked := src.lines.all[lineOfKey(key)]; parked {
-					keys[key] = true
-				}
+	src.mu.Lock()
+	exact := src.lines.exact
+	for i := range msgs {
+		if key := msgs[i].Key; exact && key != "" {
+			if _, parked := src.lines.all[lineOfKey(key)]; parked {
+				keys[key] = true
 			}
 		}
+	}
+	src.mu.Unlock()
+	if exact {
 		return keys, nil
 	}
 	var names []string

@@ -18,6 +18,7 @@ const leaseLock = 0x70656e6c // "penl"
 // head is a row of the cursor log.
 type head struct {
 	epoch   int64
+	n       int64
 	holder  string
 	until   time.Time
 	since   time.Time
@@ -26,12 +27,12 @@ type head struct {
 	count   int64
 }
 
-const headColumns = `select epoch, holder, lease_until, lease_until <= clock_timestamp(), done::text, low,
+const headColumns = `select epoch, n, holder, lease_until, lease_until <= clock_timestamp(), done::text, low,
 	coalesce(upto::text, ''), coalesce(upto_low, 0), coalesce(pos, 0), settled, system, since from `
 
 func (h *head) scan(row pgx.Row) error {
 	c := &h.cursor
-	return row.Scan(&h.epoch, &h.holder, &h.until, &h.expired, &c.done.snap, &c.done.low,
+	return row.Scan(&h.epoch, &h.n, &h.holder, &h.until, &h.expired, &c.done.snap, &c.done.low,
 		&c.upto.snap, &c.upto.low, &c.pos, &h.count, &c.system, &h.since)
 }
 
@@ -129,6 +130,7 @@ func (src *Source) resume(ctx context.Context, sess *session) (cursor, error) {
 	src.mu.Lock()
 	src.count = h.count
 	src.mu.Unlock()
+	sess.n = h.n
 	if err := src.writeCursor(ctx, sess, h.cursor, h.count, src.req.Lease); err != nil {
 		return cursor{}, err
 	}

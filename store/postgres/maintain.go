@@ -22,7 +22,6 @@ type caretaker struct {
 	lastSmall   time.Time // a small idle segment was given back
 	refused     map[int]refusal
 	cursorAfter time.Time
-	parked      parkedCare
 }
 
 // refusal is a segment that could not be reclaimed: try again, less often.
@@ -92,53 +91,81 @@ func (s *Store) Maintain(ctx context.Context, outbox string) error {
 
 // reclaimLogs looks after what is the schema's, not the outbox's.
 func (s *Store) reclaimLogs(ctx context.Context, care *caretaker, now time.Time) error {
-	if err := s.reclaimParked(ctx, care, now); err != nil {
+	if err := s.reclaimParked(ctx, now); err != nil {
 		return err
 	}
 	return s.reclaimCursor(ctx, care, now)
 }
 
-// parkedCare remembers what the ring of parked messages did.
+// parkedCare remembers what the ring of parked messages did. It is the schema's, and
+// so the store's. Guarded by its mutex.
 type parkedCare struct {
-	n     int64 // of the last state of a line
-	given int64 // the n at which it was last reclaimed for being idle
+	sync.Mutex
+	n       int64         // of the last state of a line
+	given   int64         // the n at which the ring was last reclaimed for being idle
+	idle    time.Duration // before the next time for that
+	idleAt  time.Time
+	carried int64 // size of the states that the last reclaim carried over
 	refusal
 }
 
 // A segment of parked messages is sealed when it is this large, or as small rings
-// are when they are an eighth of that; a segment of line states at a quarter.
+// are when they are an eighth of that; a segment of states at a quarter, or twice of
+// what is carried over each time.
 const parkedBytes = 16 << 20
 
+// Space is given back a second after the last thing that happened; if messages stay
+// parked and something happens now and then, less and less often.
+const idleParkedMost = time.Minute
+
 // reclaimParked looks after the ring of parked messages: when a segment is full, and
-// once whenever nothing has been parked, tried or delivered since the last look.
-func (s *Store) reclaimParked(ctx context.Context, care *caretaker, now time.Time) error {
-	p := &care.parked
+// when nothing has been parked, tried or delivered since the last look.
+func (s *Store) reclaimParked(ctx context.Context, now time.Time) error {
+	p := &s.parked
+	if !p.TryLock() {
+		return nil // another outbox's maintenance is at it
+	}
+	defer p.Unlock()
 	if now.Before(p.until) {
 		return nil
 	}
-	var n, size, sealed int64
-	if err := s.pool.QueryRow(ctx, statement("parked_size", s.schema, "")).Scan(&n, &size, &sealed); err != nil {
+	var n, states, messages, sealed int64
+	if err := s.pool.QueryRow(ctx, statement("parked_size", s.schema, "")).Scan(&n, &states, &messages, &sealed); err != nil {
 		return s.explain(err)
 	}
-	full := min(parkedBytes, s.opts.SegmentBytes/8)
-	idle := n == p.n && n != p.given
-	p.n = n
-	if size == 0 || size < full/4 && sealed == 0 && !idle {
+	if states+messages == 0 {
+		p.n, p.given, p.idle, p.carried = n, n, 0, 0
 		return nil
 	}
+	full := min(parkedBytes, s.opts.SegmentBytes/8)
+	idle := n == p.n && n != p.given && !now.Before(p.idleAt)
+	p.n = n
+	seal, sealMessages := max(full/4, 2*p.carried), full
 	if idle {
-		full, p.given = 0, n
+		seal, sealMessages, p.given = 0, 0, n
+		p.idle = min(max(2*p.idle, time.Second), idleParkedMost)
+		p.idleAt = now.Add(p.idle)
+	}
+	if states < seal && messages < sealMessages && sealed == 0 {
+		return nil
 	}
 	done := false
 	for _, call := range []struct {
 		function string
 		bytes    int64
-	}{{"_reclaim_lines", full / 4}, {"_reclaim_parked", full}} {
+	}{{"_reclaim_lines", seal}, {"_reclaim_parked", sealMessages}} {
 		var one bool
 		if err := s.pool.QueryRow(ctx, "select "+s.table(call.function)+"($1)", call.bytes).Scan(&one); err != nil {
 			return s.explain(err)
 		}
 		done = done || one
+	}
+	var after int64
+	if err := s.pool.QueryRow(ctx, statement("parked_size", s.schema, "")).Scan(&n, &after, &messages, &sealed); err != nil {
+		return s.explain(err)
+	}
+	if after < states {
+		p.carried = after
 	}
 	if done {
 		p.refusal = refusal{}

@@ -3,6 +3,7 @@ package postgres
 import (
 	"encoding/json"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/penstock/penstock"
@@ -44,6 +45,9 @@ func (h history) and(failures []penstock.Failure) history {
 }
 
 func (h history) json() string {
+	for i := range h.failures { // jsonb has no NUL
+		h.failures[i].Err = strings.ReplaceAll(h.failures[i].Err, "\x00", "\uFFFD")
+	}
 	text, err := json.Marshal(h.failures)
 	if err != nil || h.failures == nil { // times and strings: there is no error
 		return "[]"

@@ -17,7 +17,7 @@ type replaying struct {
 	id    int64 // 0: none
 	pos   int64
 	args  [6][]byte // $2 to $7 of replay.sql
-	ended int64     // the last one that was read to its end; it is deleted when that is settled
+	ended []int64   // those that were read to their end; they are deleted when that is settled
 }
 
 // replayed is how far a settled batch brings a replay.
@@ -45,20 +45,22 @@ func (r *replays) add(d replayed) {
 func (r *replays) args() []any { return []any{notNil(r.ids), notNil(r.pos)} }
 
 // fetchReplay returns the next page of a replay.
-func (src *Source) fetchReplay(ctx context.Context, sess *session, limit penstock.Limit) (*pending, error) {
+func (src *Source) fetchReplay(ctx context.Context, sess *session, limit penstock.Limit) (_ *pending, err error) {
 	r := &sess.aside.replaying
 	if r.id == 0 {
 		if found, err := src.nextReplay(ctx, sess, r); err != nil || !found {
 			return nil, err
 		}
 	}
-	rows := limit.Messages
+	rows := sess.aside.rows(limit)
 	params := [][]byte{number(r.pos)}
 	params = append(append(params, r.args[:]...), number(int64(rows)))
-	page, err := sess.query(ctx, stmtReplay, false, rows, limit.Bytes, params...)
+	var page page
+	page, err = sess.query(ctx, stmtReplay, false, rows, limit.Bytes, params...)
 	if err != nil {
 		return nil, err
 	}
+	sess.aside.measure(page.bytes, len(page.messages))
 	p := &pending{origin: fromReplay, messages: page.messages, replay: replayed{id: r.id}}
 	if page.cut || len(page.messages) == rows {
 		r.pos = page.messages[len(page.messages)-1].Seq
@@ -66,7 +68,11 @@ func (src *Source) fetchReplay(ctx context.Context, sess *session, limit penstoc
 		p.replay.pos = &pos
 		sess.aside.replay = true
 	} else {
-		*r = replaying{ended: r.id}
+		defer func(id int64) {
+			if err == nil {
+				*r = replaying{ended: append(r.ended, id)}
+			}
+		}(r.id)
 	}
 	if len(page.messages) == 0 {
 		return nil, src.endReplay(ctx, sess, p.replay)
@@ -83,7 +89,7 @@ func (src *Source) nextReplay(ctx context.Context, sess *session, r *replaying) 
 	var system int64
 	var texts [6]string
 	err := sess.read.QueryRow(ctx, "select id, pos, to_seq::text, created_from::text, created_to::text, done::text, upto::text, upto_pos::text, system from "+
-		src.store.table("_replay")+" where subscription = $1 and id > $2 order by id limit 1", src.id, r.ended).
+		src.store.table("_replay")+" where subscription = $1 and id <> all ($2) order by id limit 1", src.id, notNil(r.ended)).
 		Scan(&r.id, &r.pos, &texts[0], &texts[1], &texts[2], &texts[3], &texts[4], &texts[5], &system)
 	if errors.Is(err, pgx.ErrNoRows) {
 		r.id = 0
@@ -107,12 +113,12 @@ func (src *Source) endReplay(ctx context.Context, sess *session, r replayed) err
 	src.writing.Lock()
 	defer src.writing.Unlock()
 	src.mu.Lock()
-	for i := range src.pending { // its last batch is to do it
+	waits := false
+	for i := len(src.pending) - 1; i >= 0 && !waits; i-- { // its last batch is to do it
 		if p := &src.pending[i]; p.origin == fromReplay && p.replay.id == r.id {
-			p.replay.pos = nil
+			p.replay.pos, waits = nil, true
 		}
 	}
-	waits := len(src.pending) > 0 && hasReplay(src.pending, r.id)
 	w := src.leading()
 	src.mu.Unlock()
 	if waits {
@@ -120,15 +126,6 @@ func (src *Source) endReplay(ctx context.Context, sess *session, r replayed) err
 	}
 	w.replays.add(r)
 	return src.persist(ctx, sess, w)
-}
-
-func hasReplay(all []pending, id int64) bool {
-	for i := range all {
-		if all[i].origin == fromReplay && all[i].replay.id == id {
-			return true
-		}
-	}
-	return false
 }
 
 // Replay has a subscription deliver again what the cursor that is durable now covers.

@@ -26,6 +26,7 @@ type session struct {
 	system      int64  // the cluster's identifier
 	oid         string // the outbox's
 	dead        atomic.Bool
+	n           int64 // of the cursor log's row that this session wrote last, 0: none. For whoever has Source.writing
 
 	// The reader's side of the session, used by Fetch only.
 	at      position
@@ -42,7 +43,7 @@ const settings = `
 	set max_parallel_workers_per_gather = 0; set jit = off;
 	set plan_cache_mode = force_generic_plan;
 	set synchronous_commit = on; set default_transaction_isolation = 'read committed';
-	set statement_timeout = 0`
+	set statement_timeout = 0; set datestyle = 'ISO'`
 
 // statements that a session prepares, by name.
 const (

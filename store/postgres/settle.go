@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -250,7 +251,7 @@ type lineState struct {
 // writeAll is writeCursor with everything else, in one statement.
 func (src *Source) writeAll(ctx context.Context, sess *session, w *write, lease time.Duration) ([]lineState, error) {
 	args := []any{pgx.QueryResultFormats{pgx.BinaryFormatCode}}
-	for _, p := range src.cursorParams(w.cursor, w.count, lease) {
+	for _, p := range src.cursorParams(sess, w.cursor, w.count, lease) {
 		if p == nil {
 			args = append(args, nil)
 		} else {
@@ -267,12 +268,12 @@ func (src *Source) writeAll(ctx context.Context, sess *session, w *write, lease 
 		return nil, err
 	}
 	var (
-		moved        bool
+		n            *int64
 		name         *string
 		parked, held *bool
 		states       []lineState
 	)
-	if _, err := pgx.ForEachRow(rows, []any{&moved, &name, &parked, &held}, func() error {
+	if _, err := pgx.ForEachRow(rows, []any{&n, &name, &parked, &held}, func() error {
 		if name != nil {
 			states = append(states, lineState{*name, *parked, *held})
 		}
@@ -280,14 +281,15 @@ func (src *Source) writeAll(ctx context.Context, sess *session, w *write, lease 
 	}); err != nil {
 		return nil, err
 	}
-	if !moved {
-		return nil, penstock.ErrFenced
+	if n == nil {
+		return nil, src.fenced(ctx, sess)
 	}
+	sess.n = *n
 	return states, nil
 }
 
 // cursorParams are the first parameters of write_cursor.sql and settle.sql.
-func (src *Source) cursorParams(c cursor, count int64, lease time.Duration) [][]byte {
+func (src *Source) cursorParams(sess *session, c cursor, count int64, lease time.Duration) [][]byte {
 	holder := src.req.Holder
 	if lease == 0 {
 		holder = ""
@@ -297,19 +299,37 @@ func (src *Source) cursorParams(c cursor, count int64, lease time.Duration) [][]
 	if c.paging() {
 		params[6], params[7], params[8] = []byte(c.upto.snap), number(c.upto.low), number(c.pos)
 	}
-	return append(params, []byte(src.since))
+	params = append(params, []byte(src.since), nil)
+	if sess.n != 0 {
+		params[12] = number(sess.n)
+	}
+	return params
 }
 
-// writeCursor appends to the cursor log; ErrFenced if a later epoch is there.
+// writeCursor appends to the cursor log; ErrFenced if a later epoch is there, or
+// something that this source does not know of.
 func (src *Source) writeCursor(ctx context.Context, sess *session, c cursor, count int64, lease time.Duration) error {
-	result := sess.write.PgConn().ExecPrepared(ctx, stmtWriteCursor, src.cursorParams(c, count, lease), nil, nil).Read()
+	result := sess.write.PgConn().ExecPrepared(ctx, stmtWriteCursor, src.cursorParams(sess, c, count, lease), nil, nil).Read()
 	if result.Err != nil {
 		return result.Err
 	}
-	if len(result.Rows) != 1 || string(result.Rows[0][0]) != "t" {
-		return penstock.ErrFenced
+	if len(result.Rows) != 1 || result.Rows[0][0] == nil {
+		return src.fenced(ctx, sess)
 	}
-	return nil
+	n, err := strconv.ParseInt(string(result.Rows[0][0]), 10, 64)
+	sess.n = n
+	return err
+}
+
+// fenced tells who wrote what this source does not know of: a relay of a later
+// epoch, or an earlier session of its own, whose answer was lost. Then it has to
+// begin anew.
+func (src *Source) fenced(ctx context.Context, sess *session) error {
+	if h, err := src.head(ctx, sess); sess.n != 0 && err == nil && h.epoch == src.epoch && h.n != sess.n {
+		sess.kill()
+		return errForgotten
+	}
+	return penstock.ErrFenced
 }
 
 // settleEphemeral stores nothing. It keeps the bound near, so that polls do not

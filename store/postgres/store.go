@@ -45,8 +45,9 @@ type Store struct {
 
 	checked atomic.Bool // the schema was found to be this version's
 
-	mu   sync.Mutex
-	care map[string]*caretaker // by outbox
+	mu     sync.Mutex
+	care   map[string]*caretaker // by outbox
+	parked parkedCare
 }
 
 var _ penstock.Store = (*Store)(nil)
@@ -87,7 +88,7 @@ func Open(ctx context.Context, url string, opts Options) (*Store, error) {
 	config.ConnConfig.OnNotice = nil
 	// Whatever the database's default: Maintain looks again after it has waited.
 	config.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
-		_, err := c.Exec(ctx, "set default_transaction_isolation = 'read committed'")
+		_, err := c.Exec(ctx, "set default_transaction_isolation = 'read committed'; set datestyle = 'ISO'", pgx.QueryExecModeSimpleProtocol)
 		return err
 	}
 	pool, err := pgxpool.NewWithConfig(ctx, config)

@@ -152,6 +152,8 @@ func (w *walk) decide(t *tracked, m penstock.Message, from came, how penstock.Li
 	switch {
 	case w.calm || p < 60:
 		return penstock.Verdict{}
+	case (p < 80 || from == replayed) && w.overtook(m):
+		return penstock.Verdict{} // refused, it would stand behind the other, which hides what it has behind it
 	case p < 80 || from == replayed:
 		return penstock.Verdict{Outcome: penstock.Parked, RetryIn: in, Failures: failures(m, 1+w.rnd.IntN(4), "refused")}
 	case p < 85 && m.Key != "":
@@ -161,6 +163,19 @@ func (w *walk) decide(t *tracked, m penstock.Message, from came, how penstock.Li
 	default:
 		return penstock.Verdict{Outcome: penstock.Dead, Failures: failures(m, 1+w.rnd.IntN(2), "dead")}
 	}
+}
+
+// overtook reports whether a newer message of the key was parked by a verdict that
+// the store did not have when the Fetch began.
+func (w *walk) overtook(m penstock.Message) bool {
+	for _, b := range w.open {
+		for i, v := range b.verdicts {
+			if o := b.Messages[i]; o.Key == m.Key && m.Key != "" && o.Seq > m.Seq && v.Outcome == penstock.Parked {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // mustWait reports whether a message of the key that goes first was parked by a

@@ -310,7 +310,7 @@ begin
     execute format('grant usage on sequence _cursor_n, _parked_p, _line_n to %I', role);
     execute format('grant select on sequence _cursor_slot, _parked_slot, _line_slot, _line_n to %I', role);
     execute format('grant execute on function _rotate(text, boolean), _reclaim(text, integer), _behind(text, integer), _reclaim_cursor(), _reclaim_lines(bigint), _reclaim_parked(bigint), _head(bigint), _segments(text) to %I', role);
-    execute format('grant execute on function _write_cursor(bigint, bigint, text, bigint, pg_snapshot, bigint, pg_snapshot, bigint, bigint, bigint, bigint, timestamptz) to %I', role);
+    execute format('grant execute on function _write_cursor(bigint, bigint, text, bigint, pg_snapshot, bigint, pg_snapshot, bigint, bigint, bigint, bigint, timestamptz, bigint) to %I', role);
     for outbox in select o.name from _outbox o loop
         perform _grant_relay_on(outbox, role);
     end loop;
@@ -330,8 +330,10 @@ $$;
 -- +goose StatementEnd
 
 -- _write_cursor appends to the cursor log, which moves the cursor and extends the
--- lease; a lease of 0 gives it back. False, and nothing is written, if a later
--- epoch exists or the subscription was dropped.
+-- lease; a lease of 0 gives it back. It returns the new n; null, and nothing is
+-- written, if a later epoch exists or the subscription was dropped. With expected,
+-- the head must still be that n: a write that a lost connection left under way on
+-- the server comes to nothing once the holder has gone on without it.
 --
 -- A lease changes hands under the exclusive form of the lock. Without the shared
 -- form here a holder whose lease has expired could write between the moment when
@@ -340,16 +342,20 @@ $$;
 -- must be a statement after the lock, for a snapshot taken under it.
 -- +goose StatementBegin
 create function _write_cursor(subscription bigint, epoch bigint, holder text, lease_us bigint, done pg_snapshot, low bigint,
-                              upto pg_snapshot, upto_low bigint, pos bigint, settled bigint, system bigint, since timestamptz) returns boolean
+                              upto pg_snapshot, upto_low bigint, pos bigint, settled bigint, system bigint, since timestamptz, expected bigint) returns bigint
 language plpgsql volatile set search_path from current as $$
+declare
+    written bigint;
 begin
     perform _read_committed();
     perform pg_advisory_xact_lock_shared(1885695596, subscription::int); -- leaseLock in lease.go
     insert into _cursor (subscription, epoch, holder, lease_until, done, low, upto, upto_low, pos, settled, system, since)
     select $1, $2, $3, clock_timestamp() + $4 * interval '1 microsecond', $5, $6, $7, $8, $9, $10, $11, $12
      where not exists (select from _cursor c where c.subscription = $1 and c.epoch > $2)
-       and exists (select from _subscription s where s.id = $1);
-    return found;
+       and exists (select from _subscription s where s.id = $1)
+       and (expected is null or (select h.n from _head($1) h) = expected)
+    returning n into written;
+    return written;
 end $$;
 -- +goose StatementEnd
 

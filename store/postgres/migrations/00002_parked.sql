@@ -23,7 +23,7 @@ create table _parked (
     seq          bigint not null,
     created_at   timestamptz not null,
     slot         smallint not null default pg_sequence_last_value('_parked_slot')::smallint,
-    line         text not null,
+    line         text collate "C" not null, -- an index on it is to outlive a change of locales
     id           text,
     key          text,
     topic        text not null,
@@ -46,7 +46,7 @@ create table _line (
     failed_since timestamptz,
     attempt      integer not null,     -- how many the head has had
     slot         smallint not null default pg_sequence_last_value('_line_slot')::smallint,
-    line         text not null,
+    line         text collate "C" not null, -- an index on it is to outlive a change of locales
     failures     jsonb                 -- of the head
 ) partition by list (slot);
 
@@ -130,7 +130,7 @@ begin
        where exists (select from _subscription s where s.id = m.subscription)
          and m.p >= (select x.head from _line x where x.subscription = m.subscription and x.line = m.line
                       order by x.subscription desc, x.line desc, x.n desc limit 1)$sql$, _q('_parked_' || sealed));
-    execute 'select coalesce(sum(octet_length(m.payload) + 200), 0) ' || alive into bytes;
+    execute 'select coalesce(sum(octet_length(m.payload) + coalesce(pg_column_size(m.headers), 0) + 200), 0) ' || alive into bytes;
     if bytes > greatest(8388608, pg_table_size(_q('_parked_' || (1 - sealed))) / 2) then
         return false;
     end if;

@@ -3,16 +3,16 @@
 --   $1 subscription
 --   $2 due, $3 n   of the last line that was read
 --   $4 limit of rows, $5 of messages per line
--- A row without a message is a line's earlier state, or a line that is over. Rows come
+-- A row without a message is a line's past state; if it has a head, the message is gone. Rows come
 -- in the order of lines because a lateral join with a limit can only be nested loops.
 select m.seq, m.created_at, m.id, m.key, m.topic, m.headers, m.payload,
-       l.line, l.n, m.p, l.due, l.attempt, l.failures, (extract(epoch from l.failed_since) * 1000000)::bigint
+       l.line, l.n, m.p, l.due, l.attempt, l.failures, (extract(epoch from l.failed_since) * 1000000)::bigint, l.head
   from (select c.line, c.n, c.due, c.attempt, c.failures, c.failed_since,
                case when not exists (select from {schema}._line x
                                       where x.subscription = $1::bigint and x.line = c.line and x.n > c.n) then c.head end as head
           from {schema}._line c
          where c.subscription = $1::bigint and (c.due, c.n) > ($2::timestamptz, $3::bigint)
-           and c.due <= clock_timestamp() and c.head is not null
+           and c.due <= statement_timestamp() and c.head is not null
          order by c.due, c.n limit $4::bigint) l
   left join lateral (
         select * from {schema}._parked p
