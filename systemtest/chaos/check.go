@@ -176,11 +176,11 @@ func (e *evidence) route(v *verdict, r route) {
 const slack = time.Second
 
 // unexplained reports whether a message was delivered again without need. That
-// may be only if something happened between its first delivery and the moment
+// may be only if something happened between its being written and the moment
 // when its settlement was durable. What RabbitMQ hands out once more after a crash
 // is a delivery too, hence the first one and not the one before.
 func (e *evidence) unexplained(route string, first, before, again arrival) bool {
-	from, to := e.sentSince(route, first).Add(-slack), e.settledBy(route, before.At)
+	from, to := e.sentSince(first).Add(-slack), e.settledBy(route, before.At)
 	if again.At.Before(to) {
 		to = again.At
 	}
@@ -191,14 +191,10 @@ func (e *evidence) unexplained(route string, first, before, again arrival) bool 
 }
 
 // sentSince is the earliest time at which the first copy of a message can have been
-// sent: about when it arrived, unless the broker was down or its consumer away since
-// it was written. Then it may have lain in the broker ever since.
-func (e *evidence) sentSince(route string, first arrival) time.Time {
-	w, known := e.journal[first.ID]
-	if known && slices.ContainsFunc(e.events, func(x *event) bool {
-		return slices.Contains([]string{"rabbitmq_killed", "nats_killed", "consumer_lost"}, x.Name) && x.concerns(route) &&
-			x.From.Before(first.At) && (x.To.IsZero() || x.To.After(w.Written))
-	}) {
+// sent. It is not when that arrived: a broker that was down, or a consumer that did not
+// get a processor, may have had it for a while.
+func (e *evidence) sentSince(first arrival) time.Time {
+	if w, known := e.journal[first.ID]; known && w.Written.Before(first.At) {
 		return w.Written
 	}
 	return first.At

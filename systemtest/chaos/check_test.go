@@ -116,6 +116,7 @@ func TestCheck(t *testing.T) {
 		}, nil},
 		{"twice without a reason", func(s *story) {
 			a := s.committed("a", "k", 1, topicPlaced)
+			s.journal["a"].Written = s.at(9.5)
 			s.everywhere(10, a)
 			s.delivered(rabbit, 20, a)
 			s.happened("relay_killed", 13, 14, nats)    // another subscription's
@@ -145,6 +146,7 @@ func TestCheck(t *testing.T) {
 		}, nil},
 		{"twice, long after the relay was killed", func(s *story) {
 			a := s.committed("a", "k", 1, topicPlaced)
+			s.journal["a"].Written = s.at(9.5)
 			s.everywhere(10, a)
 			s.delivered(rabbit, 12, a)
 			s.happened("relay_killed", 8, 14, rabbit)
