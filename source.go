@@ -24,7 +24,8 @@ type Source interface {
 	// Settle makes verdicts durable: on return the cursor has moved past every
 	// leading batch that is settled, and a batch settled before an earlier one
 	// is remembered until its turn. All batches of one call take effect
-	// together, in one transaction. ErrFenced if the lease was lost; then
+	// together, in one transaction, in the order of their numbers. What is remembered
+	// out of turn is gone with the Source. ErrFenced if the lease was lost; then
 	// nothing was changed. After another error it may or may not have taken
 	// effect: call it again, a batch that is settled already is passed over.
 	Settle(ctx context.Context, settled ...Settled) error
@@ -105,6 +106,8 @@ type Verdict struct {
 func (v Verdict) Err() string { return lastError(v.Failures) }
 
 // Failure is one attempt that the sink refused.
+//
+// The next attempt of a message is the one it came with plus its new failures.
 type Failure struct {
 	Attempt int       `json:"attempt"`
 	At      time.Time `json:"at"`

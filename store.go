@@ -111,7 +111,7 @@ type Replay struct {
 }
 
 // Retention is how long settled messages stay in an outbox, for Replay. Zero
-// values do not keep anything; with both, a message goes as soon as one of them
+// values do not keep anything; age counts from when a message was written. With both, a message goes as soon as one of them
 // lets it. Stores free whole pieces of storage, so messages may stay longer.
 type Retention struct {
 	Age   time.Duration `json:"age_ns,omitempty"`

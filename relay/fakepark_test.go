@@ -47,7 +47,6 @@ type fakeDead struct {
 type fakeBatch struct {
 	end   int
 	lines []*fakeLine
-	keys  map[string]*fakeLine // those of them that are not alone
 }
 
 func (l *outbox) line(key string) *fakeLine { return l.keys[key] }

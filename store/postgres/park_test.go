@@ -1,7 +1,6 @@
 package postgres_test
 
 import (
-	"fmt"
 	"regexp"
 	"strings"
 	"testing"
@@ -235,7 +234,7 @@ func TestLateWriteOfALostSession(t *testing.T) {
 	f.must(tx.Rollback(f.ctx))
 	var again penstock.Batch
 	f.eventually("the source reads on", func() bool {
-		f.insert(f.conn, "k", fmt.Sprint("later"))
+		f.insert(f.conn, "k", "later")
 		var err error
 		again, err = src.Fetch(f.ctx, plenty)
 		return err == nil && len(again.Messages) > 0
