@@ -1,0 +1,168 @@
+package postgres_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/tcpproxy"
+	"github.com/penstock/penstock/store/postgres"
+)
+
+func refusedOnce(text string) []penstock.Failure {
+	return []penstock.Failure{{Attempt: 1, At: time.Now(), Err: text}}
+}
+
+// settleAll gives every message of a batch the same verdict.
+func (f *fixture) settleAll(src penstock.Source, v penstock.Verdict, batches ...penstock.Batch) {
+	f.Helper()
+	var settled []penstock.Settled
+	for _, b := range batches {
+		verdicts := make([]penstock.Verdict, len(b.Messages))
+		for i := range verdicts {
+			verdicts[i] = v
+		}
+		settled = append(settled, penstock.Settled{Batch: b, Verdicts: verdicts})
+	}
+	f.must(src.Settle(f.ctx, settled...))
+}
+
+func (f *fixture) replay() int64 {
+	f.Helper()
+	n, err := f.store.Replay(f.ctx, penstock.Replay{Outbox: "orders", Subscription: "sub"})
+	f.must(err)
+	return n
+}
+
+// Two replays of one message, both refused for good, are settled in one write.
+func TestDeadTwiceInOneWrite(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, postgres.Options{})
+	src := f.subscribe()
+	f.exec("insert into penstock.orders (topic, payload) values ('t', 'x')")
+	f.wantDrain(src, "x")
+	f.replay()
+	f.replay()
+	f.settleAll(src, penstock.Verdict{Outcome: penstock.Dead, Failures: refusedOnce("no")}, f.fetchSome(src), f.fetchSome(src))
+	letters, err := f.store.DeadLetters(f.ctx, penstock.DeadLetterQuery{Outbox: "orders", Subscription: "sub"})
+	f.must(err)
+	if len(letters) != 1 {
+		t.Errorf("%d dead letters, want 1", len(letters))
+	}
+}
+
+// A settling write of a lost session that begins on the server only after the source
+// has gone on: it changes nothing, or the source would not know what is parked.
+func TestWriteThatArrivesLate(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, postgres.Options{})
+	proxy := tcpproxy.New(t, hostOf(t, f.url))
+	src, err := openStore(t, through(t, f.url, proxy.Addr()), postgres.Options{}).Subscribe(f.ctx, penstock.Subscribe{Outbox: "orders", Subscription: "sub", Holder: "h"})
+	f.must(err)
+	defer src.Close(f.ctx)
+	f.insert(f.conn, "warm", "warm") // from here on the statement is prepared
+	f.settleAll(src, penstock.Verdict{Outcome: penstock.Dead, Failures: refusedOnce("no")}, f.fetchSome(src))
+	f.insert(f.conn, "k", "first")
+	b := f.fetchSome(src)
+	tx, err := f.connect().Begin(f.ctx)
+	f.must(err)
+	_, err = tx.Exec(f.ctx, "lock table penstock._parked in share mode")
+	f.must(err)
+	parked := penstock.Verdict{Outcome: penstock.Parked, RetryIn: time.Hour, Failures: refusedOnce("no")}
+	settled := make(chan error, 1)
+	go func() { settled <- src.Settle(f.ctx, penstock.Settled{Batch: b, Verdicts: []penstock.Verdict{parked}}) }()
+	waits := func() bool {
+		return f.number("select count(*) from pg_locks where not granted and relation = 'penstock._parked'::regclass") > 0
+	}
+	f.eventually("the write waits", waits)
+	proxy.Refuse() // a partition: no request to cancel gets through either
+	if err := <-settled; err == nil {
+		t.Fatal("the write was answered")
+	}
+	proxy.Resume()
+	var again penstock.Batch
+	f.eventually("the source has gone on", func() bool {
+		again, err = src.Fetch(f.ctx, plenty)
+		return err == nil && len(again.Messages) > 0
+	})
+	f.must(tx.Rollback(f.ctx))
+	f.eventually("the late write is over", func() bool { return !waits() })
+	f.settleAll(src, parked, again)
+	if n := f.number("select count(*) from penstock._parked"); n != 1 {
+		t.Errorf("%d messages are parked, want 1: the late write took effect", n)
+	}
+	f.insert(f.conn, "k", "second")
+	if b := f.fetchSome(src); b.Lines == nil || b.Lines[0] != penstock.Behind {
+		t.Errorf("%q comes in line, but its key is parked", b.Messages[0].Payload)
+	}
+}
+
+// A replay whose last page is full is over only when that page is settled.
+func TestReplayThatEndsOnAPage(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, postgres.Options{})
+	src := f.subscribe()
+	f.exec("insert into penstock.orders (key, payload) select 'k' || i, convert_to(i::text, 'UTF8') from generate_series(1, 4) i")
+	f.drain(src)
+	f.replay()
+	var batches []penstock.Batch
+	two := penstock.Limit{Messages: 2, Bytes: 1 << 20}
+	for range 8 { // also past the end
+		b, err := src.Fetch(f.ctx, two)
+		f.must(err)
+		if len(b.Messages) > 0 {
+			batches = append(batches, b)
+		}
+	}
+	f.must(src.Settle(f.ctx, penstock.Settled{Batch: batches[0]}))
+	for range 5 {
+		f.exec("select penstock._rotate('orders', true)")
+		f.must(f.store.Maintain(f.ctx, "orders"))
+	}
+	postgres.LoseSession(src)
+	f.wantDrain(src, "3", "4")
+	if n := f.number("select count(*) from penstock._replay"); n != 0 {
+		t.Error("the replay is delivered, but not over")
+	}
+}
+
+// Times travel as text; the session's own style must not matter.
+func TestDateStyle(t *testing.T) {
+	t.Parallel()
+	f := fixtureOn(t, freshDatabase(t)+"&timezone=Asia/Kolkata&datestyle=SQL", postgres.Options{})
+	src := f.subscribe()
+	f.insert(f.conn, "k", "x")
+	for range 3 {
+		f.refuse(src, f.fetchSome(src), time.Microsecond)
+	}
+	f.settleAll(src, penstock.Verdict{}, f.fetchSome(src))
+}
+
+// jsonb cannot hold what an error's text may.
+func TestFailureWithNUL(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, postgres.Options{})
+	src := f.subscribe()
+	f.insert(f.conn, "k", "x")
+	f.settleAll(src, penstock.Verdict{Outcome: penstock.Parked, Failures: refusedOnce("a\x00b")}, f.fetchSome(src))
+}
+
+// A dead letter may hold a line that began after it was fetched.
+func TestHoldOfALineThatBegan(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, postgres.Options{})
+	src := f.subscribe()
+	var batches []penstock.Batch
+	for i := range 2 {
+		f.insert(f.conn, "k", fmt.Sprint(i))
+		batches = append(batches, f.fetchSome(src))
+	}
+	f.settleAll(src, penstock.Verdict{Outcome: penstock.Parked, RetryIn: time.Hour, Failures: refusedOnce("no")}, batches[0])
+	f.settleAll(src, penstock.Verdict{Outcome: penstock.Dead, Hold: true, Failures: refusedOnce("no")}, batches[1])
+	keys, err := f.store.ParkedKeys(f.ctx, "orders", "sub", 10)
+	f.must(err)
+	if len(keys) != 1 || !keys[0].Held || keys[0].Messages != 1 {
+		t.Errorf("parked keys: %+v, want one that is held, with the first message", keys)
+	}
+}
