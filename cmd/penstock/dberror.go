@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"io"
 	"net"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -31,8 +30,7 @@ func isDatabaseDown(err error) bool {
 	}
 	_, connect := errors.AsType[*pgconn.ConnectError](err)
 	_, network := errors.AsType[*net.OpError](err)
-	broken := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || pgconn.SafeToRetry(err) // on the way to the server, or back
-	return (connect || network || broken) && !penstock.IsUnavailable(err)
+	return (connect || network) && !penstock.IsUnavailable(err)
 }
 
 // databaseHint is the next step for an error of the database, "" for any other.

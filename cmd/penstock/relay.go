@@ -9,6 +9,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
@@ -209,7 +210,8 @@ func (j *relayJob) relayConfig(store penstock.Store, sink penstock.Sink, counter
 // waitable reports whether a failure to subscribe may pass by itself.
 func waitable(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) ||
-		penstock.IsUnavailable(err) || isDatabaseDown(err)
+		penstock.IsUnavailable(err) || isDatabaseDown(err) ||
+		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || pgconn.SafeToRetry(err) // the connection broke
 }
 
 func closeSink(ctx context.Context, sink penstock.Sink, log *slog.Logger) {
