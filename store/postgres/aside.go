@@ -55,6 +55,9 @@ func (a *aside) any() bool { return a.letters || a.parked || a.replay }
 // source knows whether there are any.
 func (src *Source) saw(sess *session, flags string) {
 	a, now := &sess.aside, time.Now()
+	if src.req.Ephemeral {
+		return // it reads the stream only
+	}
 	src.mu.Lock()
 	lines, changed := !src.lines.exact || len(src.lines.all) > 0, src.lines.changed
 	src.lines.changed = false

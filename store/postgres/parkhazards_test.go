@@ -166,3 +166,21 @@ func TestHoldOfALineThatBegan(t *testing.T) {
 		t.Errorf("parked keys: %+v, want one that is held, with the first message", keys)
 	}
 }
+
+// Who reads along sees the stream, and its end.
+func TestEphemeralComesToTheEnd(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, postgres.Options{})
+	f.insert(f.conn, "k", "x")
+	src, err := f.store.Subscribe(f.ctx, penstock.Subscribe{Outbox: "orders", Subscription: "tail", Ephemeral: true})
+	f.must(err)
+	defer src.Close(f.ctx)
+	f.fetchSome(src)
+	for range 5 {
+		b, err := src.Fetch(f.ctx, plenty)
+		f.must(err)
+		if len(b.Messages) > 0 || b.More {
+			t.Fatalf("%d messages, more: %v; want the end", len(b.Messages), b.More)
+		}
+	}
+}
