@@ -92,7 +92,8 @@ func (r *outageRun) experiment(ctx context.Context) (err error) {
 	p := r.startProducers(ctx, cancel)
 	defer p.stop()
 	if err := r.upAndDead(ctx, p, v); err != nil {
-		return errors.Join(cause(ctx, err), r.resume(v))
+		r.resume(v)
+		return cause(ctx, err)
 	}
 	if err := r.drainBacklog(ctx, p, v); err != nil {
 		return cause(ctx, err)
@@ -127,7 +128,7 @@ func (r *outageRun) upAndDead(ctx context.Context, p *producers, v *valve) error
 	r.Progress(fmt.Sprintf("%s: the broker is dead for %s", r.round, r.cfg.Outage))
 	usage = startUsage()
 	if r.link != nil {
-		r.link.cut()
+		r.link.Refuse()
 	} else {
 		v.shut.Store(true)
 	}
@@ -144,13 +145,11 @@ func (r *outageRun) upAndDead(ctx context.Context, p *producers, v *valve) error
 }
 
 // resume brings the broker back.
-func (r *outageRun) resume(v *valve) error {
+func (r *outageRun) resume(v *valve) {
 	v.shut.Store(false)
-	if r.link == nil {
-		return nil
+	if r.link != nil {
+		r.link.Resume()
 	}
-	r.link.cut() // in case that it was not
-	return r.link.mend()
 }
 
 // drainBacklog brings the broker back and measures until the backlog is gone.
@@ -164,9 +163,7 @@ func (r *outageRun) drainBacklog(ctx context.Context, p *producers, v *valve) er
 	r.Backlog = committed - v.confirmed.total()
 	v.confirmed.expect(committed)
 	start := time.Now()
-	if err := r.resume(v); err != nil {
-		return err
-	}
+	r.resume(v)
 	last, err := v.confirmed.await(ctx)
 	r.DrainUse = usage.stop()
 	if err != nil {

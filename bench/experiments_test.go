@@ -128,7 +128,7 @@ func TestOutageOfConnections(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.By != "connections refused" || len(r.Runs) != 2 || r.Ceiling <= 0 || r.Backlog == 0 || r.AttemptsSpent != 0 || r.Check.By != "consumer" || !r.Check.OK() {
+	if r.By != "connections reset" || len(r.Runs) != 2 || r.Ceiling <= 0 || r.Backlog == 0 || r.AttemptsSpent != 0 || r.Check.By != "consumer" || !r.Check.OK() {
 		t.Errorf("got %+v", r)
 	}
 	checkOutboxesGone(t, s)

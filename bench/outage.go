@@ -27,7 +27,7 @@ type OutageResult struct {
 	Rate         int  `json:"rate"`
 	PayloadBytes int  `json:"payload_bytes"`
 	KeepArriving bool `json:"kept_arriving"`
-	// By is how the broker died: "connections refused", or "sink unavailable" where
+	// By is how the broker died: "connections reset", or "sink unavailable" where
 	// there is no connection to refuse.
 	By     string      `json:"outage_by"`
 	Ratios []float64   `json:"ratios"`
@@ -107,8 +107,8 @@ func Outage(ctx context.Context, cfg OutageConfig) (result OutageResult, err err
 		return result, err
 	}
 	if way != nil {
-		defer way.cut()
-		result.By = "connections refused"
+		defer way.Close()
+		result.By = "connections reset"
 	}
 	for i := range cfg.Repeat {
 		r := &outageRun{

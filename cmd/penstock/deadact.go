@@ -42,8 +42,9 @@ func (a *app) deadRetryCommand() *cobra.Command {
 	cmd := a.deadActionCommand(retryDead)
 	cmd.Short = "Send dead letters again"
 	cmd.Long = `Send dead letters back to their subscription, whose relay sends them next, with
-the same ids. A letter that fails again is parked and retried like any message,
-and in the end a dead letter again, with its errors added to those it has.
+the same ids. Its attempts count on: a letter that had used them all up gets one
+more, one that died earlier is parked and retried as before. If it fails in the
+end it is a dead letter again, with its errors added to those it has.
 
 Other messages of its key have gone on meanwhile and do not wait for it, unless
 the key is held: then they follow once it is delivered.
@@ -97,15 +98,11 @@ func (a *app) deadActionCommand(action deadAction) *cobra.Command {
 			if err := a.possible(leave); err != nil {
 				return err
 			}
-			store, err := a.openStore(ctx)
+			store, subscription, err := a.openSubscription(ctx, args[0], f.subscription)
 			if err != nil {
 				return err
 			}
 			defer store.Close()
-			subscription, err := chooseSubscription(ctx, store, args[0], f.subscription)
-			if err != nil {
-				return err
-			}
 			q := f.query(args[0], subscription, cmd.Flags())
 			p := a.newProgress(progress)
 			defer p.clear()

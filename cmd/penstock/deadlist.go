@@ -40,15 +40,11 @@ the payload: show has it.`,
 			if err := f.check(cmd.Flags()); err != nil {
 				return err
 			}
-			store, err := a.openStore(ctx)
+			store, subscription, err := a.openSubscription(ctx, args[0], f.subscription)
 			if err != nil {
 				return err
 			}
 			defer store.Close()
-			subscription, err := chooseSubscription(ctx, store, args[0], f.subscription)
-			if err != nil {
-				return err
-			}
 			q := f.query(args[0], subscription, cmd.Flags())
 			if asJSON {
 				lines := json.NewEncoder(a.stdout)

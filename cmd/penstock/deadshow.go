@@ -50,15 +50,11 @@ A payload that is no text is shown as base64. Long ones are cut off unless
 			if err := f.check(cmd.Flags()); err != nil {
 				return err
 			}
-			store, err := a.openStore(ctx)
+			store, subscription, err := a.openSubscription(ctx, args[0], f.subscription)
 			if err != nil {
 				return err
 			}
 			defer store.Close()
-			subscription, err := chooseSubscription(ctx, store, args[0], f.subscription)
-			if err != nil {
-				return err
-			}
 			return a.showDead(ctx, store, f.query(args[0], subscription, cmd.Flags()), full, asJSON)
 		},
 	}

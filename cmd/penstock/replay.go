@@ -70,14 +70,12 @@ shows that it replays until it is done.`,
 			if err := a.possible(f.leave); err != nil {
 				return err
 			}
-			store, err := a.openStore(ctx)
+			store, subscription, err := a.openSubscription(ctx, args[0], f.subscription)
 			if err != nil {
 				return err
 			}
 			defer store.Close()
-			if r.Subscription, err = chooseSubscription(ctx, store, args[0], f.subscription); err != nil {
-				return err
-			}
+			r.Subscription = subscription
 			return a.replay(ctx, store, r, f)
 		},
 	}

@@ -52,6 +52,20 @@ func chooseSubscription(ctx context.Context, store statusReader, outbox, named s
 	return "", usage(fmt.Errorf("outbox %q has %d subscriptions, and which one is meant is not given: pass --subscription with one of %s", outbox, len(names), strings.Join(names, ", ")))
 }
 
+// openSubscription opens the database and finds the subscription that a verb is
+// about. The caller closes the store if there is no error.
+func (a *app) openSubscription(ctx context.Context, outbox, named string) (penstock.Store, string, error) {
+	store, err := a.openStore(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	subscription, err := chooseSubscription(ctx, store, outbox, named)
+	if err != nil {
+		return nil, "", errors.Join(err, store.Close())
+	}
+	return store, subscription, nil
+}
+
 func (a *app) subscriptionCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "subscription",

@@ -58,8 +58,8 @@ var wiring = []string{".", "internal/*", "relay", "store/*", "sink/*", "config",
 // forTests are imported by tests, by the suites and by commands for tests only;
 // nothing of them gets into the penstock program.
 var (
-	forTests = []string{"store/storetest", "sink/sinktest", "internal/testserver", "internal/tcpproxy"}
-	suites   = []string{"store/storetest", "sink/sinktest", "internal/testserver", "internal/tcpproxy", "systemtest"}
+	forTests = []string{"store/storetest", "sink/sinktest", "internal/testserver"}
+	suites   = []string{"store/storetest", "sink/sinktest", "internal/testserver", "systemtest"}
 )
 
 // objection says why a file of folder must not import the folder target, both

@@ -16,7 +16,6 @@ import (
 	"io"
 	"net"
 	"sync"
-	"testing"
 	"time"
 )
 
@@ -55,9 +54,17 @@ type link struct {
 	trap           *trap // what the server says next springs it
 }
 
+// TB is what New needs of a test. Benchmarks use the proxy, too, and the program that
+// runs them is to link no testing package.
+type TB interface {
+	Helper()
+	Fatal(args ...any)
+	Cleanup(f func())
+}
+
 // New starts a proxy on a free local port in front of server ("host:port"). It
 // is closed when the test ends.
-func New(t testing.TB, server string) *Proxy {
+func New(t TB, server string) *Proxy {
 	t.Helper()
 	p, err := Start(server)
 	if err != nil {

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"encoding/binary"
 	"strconv"
 	"strings"
 	"time"
@@ -127,17 +126,6 @@ func oneRow(result *pgconn.Result, columns int) ([][]byte, error) {
 	return result.Rows[0], nil
 }
 
-// dueFloor is the end of the part of the schedule that was read, for settle.sql. The
-// caller holds Source.writing.
-func (sess *session) dueFloor() string { return sess.aside.due }
-
-// floor is the part of the schedule that was read, as parameters.
-func (a *aside) floor() [][]byte { return [][]byte{[]byte(a.due), number(a.n)} }
-
-// leastPerLine is how many messages of a line one batch takes at least, if it
-// takes more than the first.
-const leastPerLine = 64
-
 // firstRows is how many rows are asked for while nothing is known of their size.
 const firstRows = 64
 
@@ -155,131 +143,6 @@ func (a *aside) measure(bytes, n int) {
 	if n > 0 {
 		a.size = max(1, bytes/n)
 	}
-}
-
-// fetchParked returns messages of the lines that are due.
-//
-// It keeps writes out meanwhile. Then every state that is due by now is visible, and
-// the schedule can be read on from where it ends, over nothing that was read before.
-func (src *Source) fetchParked(ctx context.Context, sess *session, limit penstock.Limit) (*pending, error) {
-	src.writing.Lock()
-	defer src.writing.Unlock()
-	src.mu.Lock()
-	limit.Messages = sess.aside.rows(limit)
-	perLine := limit.Messages
-	if src.lines.exact && len(src.lines.all) > 0 {
-		perLine = max(leastPerLine, 2*limit.Messages/len(src.lines.all))
-	} else if !src.lines.exact {
-		perLine = leastPerLine
-	}
-	src.mu.Unlock()
-
-	a := &sess.aside
-	params := append([][]byte{number(src.id)}, a.floor()...)
-	params = append(params, number(int64(limit.Messages)), number(int64(perLine)))
-	result := sess.read.PgConn().ExecPrepared(ctx, stmtDue, params, nil, dueFormats)
-	p := &pending{origin: fromPark}
-	bytes, rows, full := 0, 0, false
-	due, n := a.due, a.n
-	for result.NextRow() {
-		row := result.Values()
-		rows++
-		if full || bytes > 0 && bytes+len(row[colPayload]) > limit.Bytes {
-			full = true
-			continue
-		}
-		due, n = string(row[dueDue]), int64(binary.BigEndian.Uint64(row[dueN]))
-		if row[colSeq] == nil {
-			if head := row[dueHead]; head != nil {
-				a.gone = append(a.gone, gone{string(row[dueLine]), int64(binary.BigEndian.Uint64(head))})
-			}
-			continue
-		}
-		if err := p.addParked(sess, row); err != nil {
-			_, _ = result.Close()
-			return nil, err
-		}
-		bytes += p.messages[len(p.messages)-1].Size()
-	}
-	if _, err := result.Close(); err != nil {
-		return nil, err
-	}
-	a.due, a.n = due, n
-	a.measure(bytes, len(p.messages))
-	a.parked = full || rows >= limit.Messages // there may be more: do not wait for a poll to say so
-	if len(p.messages) == 0 {
-		if a.parked {
-			return src.fetchMoreParked(ctx, sess, limit)
-		}
-		a.none = time.Now()
-		return nil, nil
-	}
-	return p, nil
-}
-
-// fetchMoreParked goes on after rows that were all past states.
-func (src *Source) fetchMoreParked(ctx context.Context, sess *session, limit penstock.Limit) (*pending, error) {
-	src.writing.Unlock() // a write may want its turn
-	defer src.writing.Lock()
-	return src.fetchParked(ctx, sess, limit)
-}
-
-// Columns of due.sql after the message's.
-const (
-	dueLine = messageColumns + iota
-	dueN
-	dueP
-	dueDue
-	dueAttempt
-	dueFailures
-	dueSince
-	dueHead
-)
-
-var dueFormats = []int16{1, 1, 1, 1, 1, 0, 1, 1, 1, 1, 0, 0, 0, 0, 1}
-
-// gone is a line without messages. There is no way to make one but to delete rows by
-// hand; it would be parked for ever.
-type gone struct {
-	line string
-	head int64
-}
-
-// addParked adds a row of due.sql to the batch.
-func (p *pending) addParked(sess *session, row [][]byte) error {
-	p.messages = append(p.messages, penstock.Message{})
-	m := &p.messages[len(p.messages)-1]
-	if err := sess.decoder.decode(m, row); err != nil {
-		return err
-	}
-	name := string(row[dueLine])
-	at := len(p.messages) - 1
-	if last := len(p.handed) - 1; last < 0 || p.handed[last].line != name {
-		out := handedOut{line: name, from: at}
-		var err error
-		if out.history.attempt, err = strconv.Atoi(string(row[dueAttempt])); err != nil {
-			return err
-		}
-		if err := out.history.parse(row[dueFailures]); err != nil {
-			return err
-		}
-		if since := row[dueSince]; since != nil {
-			us, err := strconv.ParseInt(string(since), 10, 64)
-			if err != nil {
-				return err
-			}
-			out.history.since = time.UnixMicro(us).UTC()
-		}
-		m.Attempt, m.FailedSince = out.history.attempt+1, out.history.since
-		p.handed = append(p.handed, out)
-	}
-	out := &p.handed[len(p.handed)-1]
-	out.to = at + 1
-	out.p = append(out.p, int64(binary.BigEndian.Uint64(row[dueP])))
-	if keyOf(name) == "" && m.Key != "" {
-		p.setLine(at, penstock.Alone)
-	}
-	return nil
 }
 
 // setLine grows lines as needed: most batches have none.

@@ -1,12 +1,12 @@
 package postgres_test
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/internal/tcpproxy"
 	"github.com/penstock/penstock/store/postgres"
 )
 
@@ -52,50 +52,37 @@ func TestDeadTwiceInOneWrite(t *testing.T) {
 	}
 }
 
-// A settling write of a lost session that begins on the server only after the source
-// has gone on: it changes nothing, or the source would not know what is parked.
+// A write that a lost connection left behind reaches the server after the source has
+// gone on, with the right epoch: it changes nothing, or the source would not know what
+// is settled and parked.
 func TestWriteThatArrivesLate(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, postgres.Options{})
-	proxy := tcpproxy.New(t, hostOf(t, f.url))
-	src, err := openStore(t, through(t, f.url, proxy.Addr()), postgres.Options{}).Subscribe(f.ctx, penstock.Subscribe{Outbox: "orders", Subscription: "sub", Holder: "h"})
-	f.must(err)
-	defer src.Close(f.ctx)
-	f.insert(f.conn, "warm", "warm") // from here on the statement is prepared
-	f.settleAll(src, penstock.Verdict{Outcome: penstock.Dead, Failures: refusedOnce("no")}, f.fetchSome(src))
-	f.insert(f.conn, "k", "first")
-	b := f.fetchSome(src)
-	tx, err := f.connect().Begin(f.ctx)
-	f.must(err)
-	_, err = tx.Exec(f.ctx, "lock table penstock._parked in share mode")
-	f.must(err)
-	parked := penstock.Verdict{Outcome: penstock.Parked, RetryIn: time.Hour, Failures: refusedOnce("no")}
-	settled := make(chan error, 1)
-	go func() { settled <- src.Settle(f.ctx, penstock.Settled{Batch: b, Verdicts: []penstock.Verdict{parked}}) }()
-	waits := func() bool {
-		return f.number("select count(*) from pg_locks where not granted and relation = 'penstock._parked'::regclass") > 0
+	src := f.subscribe()
+	f.insert(f.conn, "k", "one")
+	newest := func() int64 { return f.number("select max(n) from penstock._cursor") }
+	before := newest()
+	late := func(expected int64) (took bool) {
+		f.must(f.conn.QueryRow(f.ctx, `select penstock._write_cursor(subscription, epoch, holder, 15000000, done, low, upto, upto_low, pos, settled, system, since, $1)
+			is not null from penstock._cursor where n = $2`, expected, before).Scan(&took))
+		return took
 	}
-	f.eventually("the write waits", waits)
-	proxy.Refuse() // a partition: no request to cancel gets through either
-	if err := <-settled; err == nil {
-		t.Fatal("the write was answered")
+	f.wantDrain(src, "one")
+	if late(before) {
+		t.Error("a write that follows a row which is not the newest took effect")
 	}
-	proxy.Resume()
-	var again penstock.Batch
-	f.eventually("the source has gone on", func() bool {
-		again, err = src.Fetch(f.ctx, plenty)
-		return err == nil && len(again.Messages) > 0
+	// One that is in time, and of which the source has not heard: it starts anew.
+	if !late(newest()) {
+		t.Error("a write that follows the newest row did not take effect")
+	}
+	if err := src.Renew(f.ctx); err == nil || errors.Is(err, penstock.ErrFenced) {
+		t.Errorf("got %v, want an error after which the source goes on", err)
+	}
+	f.insert(f.conn, "k", "two")
+	f.eventually("the source has started anew", func() bool {
+		b, err := src.Fetch(f.ctx, plenty)
+		return err == nil && b.Rewound && len(b.Messages) > 0
 	})
-	f.must(tx.Rollback(f.ctx))
-	f.eventually("the late write is over", func() bool { return !waits() })
-	f.settleAll(src, parked, again)
-	if n := f.number("select count(*) from penstock._parked"); n != 1 {
-		t.Errorf("%d messages are parked, want 1: the late write took effect", n)
-	}
-	f.insert(f.conn, "k", "second")
-	if b := f.fetchSome(src); b.Lines == nil || b.Lines[0] != penstock.Behind {
-		t.Errorf("%q comes in line, but its key is parked", b.Messages[0].Payload)
-	}
 }
 
 // A replay whose last page is full is over only when that page is settled.

@@ -45,7 +45,7 @@ func (r *replays) add(d replayed) {
 func (r *replays) args() []any { return []any{notNil(r.ids), notNil(r.pos)} }
 
 // fetchReplay returns the next page of a replay.
-func (src *Source) fetchReplay(ctx context.Context, sess *session, limit penstock.Limit) (_ *pending, err error) {
+func (src *Source) fetchReplay(ctx context.Context, sess *session, limit penstock.Limit) (*pending, error) {
 	r := &sess.aside.replaying
 	if r.id == 0 {
 		if found, err := src.nextReplay(ctx, sess, r); err != nil || !found {
@@ -55,34 +55,38 @@ func (src *Source) fetchReplay(ctx context.Context, sess *session, limit penstoc
 	rows := sess.aside.rows(limit)
 	params := [][]byte{number(r.pos)}
 	params = append(append(params, r.args[:]...), number(int64(rows)))
-	var page page
-	page, err = sess.query(ctx, stmtReplay, false, rows, limit.Bytes, params...)
+	page, err := sess.query(ctx, stmtReplay, false, rows, limit.Bytes, params...)
 	if err != nil {
 		return nil, err
 	}
 	sess.aside.measure(page.bytes, len(page.messages))
 	p := &pending{origin: fromReplay, messages: page.messages, replay: replayed{id: r.id}}
-	if page.cut || len(page.messages) == rows {
+	more := page.cut || len(page.messages) == rows
+	if more {
 		r.pos = page.messages[len(page.messages)-1].Seq
 		pos := r.pos
 		p.replay.pos = &pos
 		sess.aside.replay = true
-	} else {
-		defer func(id int64) {
-			if err == nil {
-				*r = replaying{ended: append(r.ended, id)}
-			}
-		}(r.id)
 	}
 	if len(page.messages) == 0 {
-		return nil, src.endReplay(ctx, sess, p.replay)
+		if err := src.endReplay(ctx, sess, p.replay); err != nil {
+			return nil, err
+		}
+		r.end()
+		return nil, nil
 	}
 	if p.lines, err = src.behind(ctx, sess, page.messages); err != nil {
 		sess.kill() // as in fetchStream
 		return nil, err
 	}
+	if !more {
+		r.end()
+	}
 	return p, nil
 }
+
+// end notes that all of a replay was read; the next one may begin.
+func (r *replaying) end() { *r = replaying{ended: append(r.ended, r.id)} }
 
 // nextReplay finds the next request.
 func (src *Source) nextReplay(ctx context.Context, sess *session, r *replaying) (bool, error) {
