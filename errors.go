@@ -20,6 +20,15 @@ var (
 	ErrNoSubscription = errors.New("no such subscription")
 	// ErrOutboxExists: an outbox of that name exists already.
 	ErrOutboxExists = errors.New("the outbox exists already")
+	// ErrNoQueue: there is no queue of that name.
+	ErrNoQueue = errors.New("no such queue")
+	// ErrQueueExists: the name belongs to a queue or an outbox already.
+	ErrQueueExists = errors.New("the queue exists already")
+	// ErrNoSchedule: the queue has no periodic job of that name.
+	ErrNoSchedule = errors.New("no such schedule")
+	// ErrLeaseLost: the job's lease has ended or was settled already. Whatever the
+	// worker did, the job may be running elsewhere.
+	ErrLeaseLost = errors.New("the lease of this job is lost")
 	// ErrNotMigrated: the database has no Penstock schema, or an older one.
 	ErrNotMigrated = errors.New("the database is not migrated")
 	// ErrNewerSchema: the database was migrated by a newer Penstock.

@@ -1,0 +1,218 @@
+package penstock
+
+import (
+	"context"
+	"time"
+)
+
+// Limits of a job beyond those of a message.
+const (
+	MaxGroupBytes = 256
+	MaxDedupBytes = 256
+	// Jobs of a lower priority number run first; 0 is the default.
+	MinPriority = -16
+	MaxPriority = 15
+	// MaxClaim is the most jobs that one Claim returns.
+	MaxClaim = 10_000
+)
+
+// NewJob is what a producer enqueues.
+type NewJob struct {
+	// Payload is opaque: any bytes, up to MaxPayloadBytes.
+	Payload []byte
+	// Key serialises: at most one job of a key runs at a time, in the order of
+	// their ids. Empty means that the job waits for nobody.
+	Key string
+	// Group, a tenant or an account, is a line of its own: workers claim from
+	// one group. Empty is a group, too.
+	Group    string
+	Priority int
+	// NotBefore is when it may run; zero means at once.
+	NotBefore time.Time
+	// DedupKey: while the queue's window lasts, a second job with the same one is
+	// not enqueued. Empty means no deduplication.
+	DedupKey string
+	Headers  map[string]string
+}
+
+// Job is one job that was claimed, for as long as its lease lasts.
+type Job struct {
+	// ID is the job's for life, through all its attempts.
+	ID        int64
+	Key       string
+	Group     string
+	Priority  int
+	Attempt   int // 1 the first time
+	CreatedAt time.Time
+	Headers   map[string]string
+	Payload   []byte
+	// Lease is the token of this claim: Ack, Retry, Bury and Extend take it.
+	Lease      int64
+	LeaseUntil time.Time
+}
+
+// Claim says which jobs a worker wants.
+type Claim struct {
+	Group string
+	// Jobs is the most that are returned, 1 to MaxClaim.
+	Jobs int
+	// Lease is how long the worker has them unless it extends the time.
+	Lease time.Duration
+	// Worker is shown in status.
+	Worker string
+}
+
+// Queue is one queue of a store. Safe for concurrent use.
+//
+// A lease that has ended, or that another call has settled, is lost: Ack and
+// Extend leave it out of what they return, Retry and Bury return ErrLeaseLost.
+type Queue interface {
+	// Enqueue writes jobs in one transaction of its own and returns their ids, of
+	// a duplicate the id of the job that came first. *FieldError for a job that
+	// cannot be carried; then none is written.
+	Enqueue(ctx context.Context, jobs ...NewJob) ([]int64, error)
+
+	// Claim leases jobs that may run now: by priority, then first in, first out,
+	// or the last first, as the queue was made. It does not wait; no jobs is not
+	// an error. A job whose lease ends comes back by itself, and the attempt counts.
+	Claim(ctx context.Context, c Claim) ([]Job, error)
+
+	// Extend makes leases last for the given time from now and returns those that
+	// are still held.
+	Extend(ctx context.Context, lease time.Duration, leases ...int64) ([]int64, error)
+	// Ack ends jobs that are done and returns the leases that were still held.
+	Ack(ctx context.Context, leases ...int64) ([]int64, error)
+	// Retry gives a job back, to run again after a pause; a negative one means the
+	// queue's own backoff. After the last attempt the job becomes a dead letter,
+	// and dead is true.
+	Retry(ctx context.Context, lease int64, after time.Duration, reason string) (dead bool, err error)
+	// Bury makes a job a dead letter at once.
+	Bury(ctx context.Context, lease int64, reason string) error
+
+	// Maintain does the housekeeping: expired leases, jobs that have become due,
+	// periodic jobs, storage. Workers call it about twice a second. Safe to call from
+	// several processes at once; cheap when there is nothing to do.
+	Maintain(ctx context.Context) error
+}
+
+// QueueStore is a store that holds queues, beside outboxes. An unknown queue is
+// ErrNoQueue.
+type QueueStore interface {
+	// CreateQueue makes a queue. ErrQueueExists if the name is taken, by an outbox
+	// too. Names are like those of outboxes.
+	CreateQueue(ctx context.Context, name string, order QueueOrder) error
+	// DropQueue removes a queue with its jobs.
+	DropQueue(ctx context.Context, name string) error
+	// SetQueue changes a queue's settings; fields that are nil stay as they are.
+	SetQueue(ctx context.Context, name string, s QueueSettings) error
+
+	// Queue names a queue; it does not look whether there is one.
+	Queue(name string) Queue
+
+	// CancelJobs removes jobs that wait, and makes running ones end as if they
+	// were done: their workers' next Extend no longer returns them. It returns
+	// how many jobs there were.
+	CancelJobs(ctx context.Context, queue string, ids ...int64) (int, error)
+
+	// DeadJobs returns the dead letters that q describes, by id.
+	DeadJobs(ctx context.Context, q DeadJobQuery) ([]DeadJob, error)
+	// RetryDeadJobs puts dead letters back into their queue, at its end, with one
+	// more attempt to spend. It returns how many there were.
+	RetryDeadJobs(ctx context.Context, q DeadJobQuery) (int, error)
+	// DiscardDeadJobs deletes dead letters for good and returns how many.
+	DiscardDeadJobs(ctx context.Context, q DeadJobQuery) (int, error)
+
+	// SetSchedule makes or changes a periodic job.
+	SetSchedule(ctx context.Context, s Schedule) error
+	// DropSchedule removes one. ErrNoSchedule if there is none of that name.
+	DropSchedule(ctx context.Context, queue, name string) error
+	// Schedules lists those of a queue, by name.
+	Schedules(ctx context.Context, queue string) ([]Schedule, error)
+
+	// QueueStatus describes every queue, ordered by the bytes of its name.
+	QueueStatus(ctx context.Context) ([]QueueStatus, error)
+}
+
+// QueueOrder is in which order the jobs of one priority run.
+type QueueOrder string
+
+const (
+	FIFO QueueOrder = "fifo" // the oldest first
+	LIFO QueueOrder = "lifo" // the newest first
+)
+
+// QueueSettings are what can be changed of a queue. In SetQueue, nil leaves a
+// setting as it is.
+type QueueSettings struct {
+	// Paused: jobs are enqueued, but none is claimed or dequeued.
+	Paused *bool `json:"paused,omitempty"`
+	// MaxAttempts before a job is a dead letter. 25 unless it is set.
+	MaxAttempts *int `json:"max_attempts,omitempty"`
+	// MaxRunning is how many jobs may be claimed at a time, in all processes
+	// together; 0 means no limit.
+	MaxRunning *int `json:"max_running,omitempty"`
+	// DedupWindow is how long a DedupKey counts; an hour unless it is set.
+	DedupWindow *time.Duration `json:"dedup_window_ns,omitempty"`
+}
+
+// Schedule is a periodic job: at every time that Cron describes, in UTC, one job
+// is enqueued, whatever number of processes there are. Times that passed
+// while nobody looked are made up for by one job, not by one each.
+type Schedule struct {
+	Queue string `json:"queue"`
+	Name  string `json:"name"`
+	// Cron has five fields (minute hour day-of-month month day-of-week) with
+	// *, lists, ranges and steps, or is @hourly, @daily, @weekly, @monthly, @yearly.
+	Cron string    `json:"cron"`
+	Job  NewJob    `json:"job"`
+	Next time.Time `json:"next"`
+}
+
+// DeadJobQuery chooses dead letters of one queue. Every field that is not zero
+// narrows the choice.
+type DeadJobQuery struct {
+	Queue string
+	IDs   []int64
+	Key   string
+	Group string
+	// Error is contained in the last error, in the same case.
+	Error string
+	// DiedBefore and DiedAfter bound when they became dead letters.
+	DiedBefore, DiedAfter time.Time
+	// AfterID leaves out what is up to it, for reading page by page.
+	AfterID int64
+	// Limit is the most that are returned, retried or discarded; 0 means no limit.
+	Limit int
+}
+
+// DeadJob is a job set aside with the reason.
+type DeadJob struct {
+	Job Job
+	// Failures are the latest attempts, up to MaxFailures, oldest first.
+	Failures []Failure
+	At       time.Time
+}
+
+// Err is why the last attempt failed.
+func (d DeadJob) Err() string { return lastError(d.Failures) }
+
+// QueueStatus is one queue as `penstock status` shows it.
+type QueueStatus struct {
+	Queue string     `json:"queue"`
+	Order QueueOrder `json:"order"`
+	QueueSettings
+	// Bytes is what the queue's own tables take on disk, with indexes.
+	Bytes    int64           `json:"bytes"`
+	Segments []SegmentStatus `json:"segments,omitempty"`
+	// Ready counts jobs that may run now, Running those that are claimed,
+	// Delayed those whose time has not come or that wait to be tried again, Waiting those that
+	// wait for another job of their key.
+	Ready   int64 `json:"ready"`
+	Running int64 `json:"running"`
+	Delayed int64 `json:"delayed"`
+	Waiting int64 `json:"waiting"`
+	// DeadLetters kept.
+	DeadLetters int64 `json:"dead_letters"`
+	// OldestAge is the age of the oldest ready job, 0 without one.
+	OldestAge time.Duration `json:"oldest_age_ns"`
+}

@@ -1,0 +1,427 @@
+-- Queues: jobs for competing consumers. DESIGN.md, "Queues", explains what is here.
+--
+-- A queue is a ring of segments behind one table, like an outbox. Its functions are
+-- made for it, because a static statement over one segment is planned once per
+-- session, and a dynamic one at every call: _queue_functions holds their text.
+
+-- +goose Up
+
+create table _queue (
+    id            integer generated always as identity primary key,
+    name          text not null unique check (octet_length(name) between 1 and 48 and left(name, 1) <> '_'),
+    lifo          boolean not null,
+    segment_bytes bigint not null,
+    max_attempts  integer not null default 25 check (max_attempts > 0),
+    created_at    timestamptz not null default now()
+);
+
+-- The order of a queue's segments, oldest first, and where in a sealed one the first
+-- live row was seen. A few rows, updated once per segment.
+create table _segment (
+    queue   integer not null references _queue on delete cascade,
+    slot    smallint not null,
+    turn    bigint not null,
+    witness tid,
+    primary key (queue, slot)
+);
+
+-- What a dequeue returns. id stays with a job through its retries; attempt is 1
+-- the first time.
+create type job as (
+    id         bigint,
+    key        text,
+    grp        text,
+    priority   smallint,
+    attempt    integer,
+    created_at timestamptz,
+    headers    jsonb,
+    payload    bytea
+);
+
+create type leased_job as (
+    id          bigint,
+    key         text,
+    grp         text,
+    priority    smallint,
+    attempt     integer,
+    created_at  timestamptz,
+    headers     jsonb,
+    payload     bytea,
+    lease       bigint,
+    lease_until timestamptz
+);
+
+-- The marks: where the jobs of a group and priority may still be. Insert-only, a
+-- ring of two segments; the row with the highest n is true. A mark is written by
+-- a transaction that takes jobs, and so comes and goes with what it took.
+create sequence _mark_slot minvalue 0 maxvalue 1;
+select setval('_mark_slot', 0);
+create sequence _mark_n;
+
+create table _mark (
+    queue    integer not null,
+    n        bigint not null default nextval('_mark_n'),
+    seen     bigint not null,   -- the sequence's value before the mark's snapshot was taken
+    turn     bigint not null,   -- of the ring when slots was made
+    slot     smallint not null default pg_sequence_last_value('_mark_slot')::smallint,
+    priority smallint not null,
+    grp      text collate "C" not null,
+    lo       bigint[] not null, -- jobs are at lo[i] <= seq <= hi[i], for an i, ...
+    hi       bigint[] not null,
+    xip      xid8[] not null,   -- in flight at the snapshot
+    pending  xid8[] not null,   -- ... or come from one of these, once it commits
+    slots    smallint[] not null -- the segments, oldest first
+) partition by list (slot);
+
+create table _mark_0 partition of _mark for values in (0) with (autovacuum_enabled = false);
+create table _mark_1 partition of _mark for values in (1) with (autovacuum_enabled = false);
+create index on _mark (queue, grp, priority, n);
+
+-- Leases: what has been claimed. Rows are inserted and deleted, none is updated by
+-- anything but extend; what is left of a sealed segment is carried over.
+create sequence _lease_slot minvalue 0 maxvalue 1;
+select setval('_lease_slot', 0);
+create sequence _lease_n;
+
+create table _lease (
+    lease       bigint not null default nextval('_lease_n'),
+    queue       integer not null,
+    attempt     integer not null,
+    lease_until timestamptz not null,
+    id          bigint not null,
+    created_at  timestamptz not null,
+    priority    smallint not null,
+    slot        smallint not null default pg_sequence_last_value('_lease_slot')::smallint,
+    worker      text not null,
+    grp         text not null,
+    key         text,
+    headers     jsonb,
+    payload     bytea not null,
+    failures    jsonb
+) partition by list (slot);
+
+create table _lease_0 partition of _lease for values in (0) with (autovacuum_enabled = false, toast.autovacuum_enabled = false);
+create table _lease_1 partition of _lease for values in (1) with (autovacuum_enabled = false, toast.autovacuum_enabled = false);
+create index on _lease (lease);
+create index on _lease (queue, lease_until);
+
+-- _note remembers in the queue's flags what its jobs have: bit 16 + p for jobs of
+-- priority p, bit 32 for jobs with a key. A table's check calls it, so that it holds
+-- for a plain INSERT. It need not roll back: a flag too many costs a look.
+-- +goose StatementBegin
+create function _note(flags regclass, priority int, keyed boolean) returns boolean
+language plpgsql volatile security definer set search_path from current as $$
+declare
+    wanted bigint := (1::bigint << (16 + priority)) | case when keyed then 1::bigint << 32 else 0 end;
+begin
+    if pg_sequence_last_value(flags) & wanted <> wanted then
+        perform pg_advisory_lock(1885695597, flags::oid::int);
+        perform setval(flags, pg_sequence_last_value(flags) | wanted);
+        perform pg_advisory_unlock(1885695597, flags::oid::int);
+    end if;
+    return true;
+end $$;
+-- +goose StatementEnd
+
+-- _rest is the part of all seqs that the ranges leave, as two arrays in the order in
+-- which it is to be scanned.
+-- +goose StatementBegin
+create function _live(gone int8multirange, lifo boolean, out lo bigint[], out hi bigint[])
+language sql immutable set search_path from current as $$
+    select array_agg(lower(r) order by case when lifo then -lower(r) else lower(r) end),
+           array_agg(upper(r) - 1 order by case when lifo then -lower(r) else lower(r) end)
+      from unnest(int8multirange(int8range(0, 9223372036854775807)) - gone) r
+$$;
+-- +goose StatementEnd
+
+-- _queue_functions is the text of a queue's own functions. In it {schema}, {queue}
+-- and the like stand for quoted names and {dir} for the order.
+-- +goose StatementBegin
+create function _queue_functions() returns text
+language sql immutable set search_path from current as $text$ select $$
+
+-- {slots} lists the segments that may hold jobs, in the order in which to scan them.
+create or replace function {slots}() returns smallint[]
+language sql volatile as $fn$
+    select case when s.list @> array[s.here] then s.list
+                when {lifo} then s.here || s.list else s.list || s.here end
+      from (select (pg_sequence_last_value({ring}) % 1024)::smallint as here,
+                   coalesce(array_agg(slot order by turn {dir}), '{}') as list
+              from {schema}._segment where queue = {id}) s
+$fn$;
+
+-- {mark} writes a mark if that brings something. It reads the jobs that are there
+-- from where the last mark says on, unlocked: one whose taking is not committed is
+-- still seen. What lies between them is gone, as far as it was drawn before the
+-- snapshot of the last mark was taken: whoever drew such a seq had its xid by then,
+-- and has either ended since or is pending from now on.
+create or replace function {mark}(in_grp text, in_priority smallint) returns {schema}._mark
+language plpgsql volatile as $fn$
+declare
+    most     int := case when random() < 0.05 then 2048 else 64 end;
+    now_seen bigint := coalesce(pg_sequence_last_value({seq}), 0);
+    ring     bigint := pg_sequence_last_value({ring});
+    snap     pg_snapshot;
+    seqs     bigint[];
+    ended    xid8[];
+    late     int8multirange := '{}';
+    gone     int8multirange;
+    was      {schema}._mark;
+    new      {schema}._mark;
+begin
+    select * into was from {schema}._mark k
+     where k.queue = {id} and k.grp = in_grp and k.priority = in_priority order by k.n desc limit 1;
+    if was.n is null then
+        was.lo := '{0}';
+        was.hi := '{9223372036854775806}';
+        was.seen := 0;
+        was.xip := '{}';
+        was.pending := '{}';
+    end if;
+    select pg_current_snapshot(), array(
+        select v.seq from unnest(was.lo, was.hi) i(lo, hi) cross join lateral (
+            select t.seq from {queue} t
+             where t.grp = in_grp and t.priority = in_priority and t.seq >= i.lo and t.seq <= least(i.hi, was.seen)
+             order by t.seq {dir} limit most) v limit most)
+      into snap, seqs;
+    new.pending := array(select distinct x from unnest(was.pending || was.xip) x where not pg_visible_in_snapshot(x, snap));
+    gone := int8multirange(int8range(0, 9223372036854775807)) - (select range_agg(int8range(i.lo, i.hi, '[]')) from unnest(was.lo, was.hi) i(lo, hi));
+    ended := array(select x from unnest(was.pending) x where pg_visible_in_snapshot(x, snap));
+    if ended <> '{}' then
+        select case when count(*) <= 100 then range_agg(int8range(t.seq, t.seq, '[]'))
+                    else int8multirange(int8range(min(t.seq), max(t.seq), '[]')) end
+          into late
+          from unnest(ended) x cross join lateral (
+            select l.seq, l.grp, l.priority from {queue} l where l.xid = x offset 0) t -- by xid: a planner might prefer the other index
+         where t.grp = in_grp and t.priority = in_priority;
+    end if;
+    gone := gone + int8multirange(case when cardinality(seqs) < most then int8range(0, was.seen, '[]')
+                                       when {lifo} then int8range(seqs[most], was.seen, '[]')
+                                       else int8range(0, seqs[most], '[]') end)
+            - coalesce((select range_agg(int8range(s, s, '[]')) from unnest(seqs) s), '{}') - coalesce(late, '{}');
+    select coalesce(range_agg(g.r), '{}') into gone
+      from (select r from unnest(gone) r where lower(r) = 0 or upper(r) - lower(r) > 64
+             order by lower(r) = 0 desc, upper(r) - lower(r) desc limit 64) g;
+    select l.lo, l.hi into new.lo, new.hi from {schema}._live(gone, {lifo}) l;
+    if now_seen = was.seen and ring = was.turn and new.lo = was.lo and new.hi = was.hi and new.pending = was.pending then
+        return was;
+    end if;
+    new.slots := {slots}();
+    insert into {schema}._mark (queue, seen, turn, priority, grp, lo, hi, xip, pending, slots)
+    values ({id}, now_seen, ring, in_priority, in_grp, new.lo, new.hi, array(select pg_snapshot_xip(snap)), new.pending, new.slots)
+    returning * into new;
+    return new;
+end $fn$;
+
+-- {take} deletes up to n jobs of a group and returns them, by priority and in order.
+create or replace function {take}(n int, in_grp text) returns setof {queue}
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $fn$
+declare
+    flags bigint := pg_sequence_last_value({flags});
+    p     int := 0;
+    m     record;
+    here  smallint;
+    low   bigint;
+    high  bigint;
+    todo  int := n;
+    got   int;
+begin
+    if flags <> 65536 then -- there is more than jobs of priority 0
+        if flags & 8589934592 <> 0 then
+            return; -- paused
+        end if;
+        p := -16;
+    end if;
+    <<levels>>
+    loop
+        if p = 0 or flags & (65536::bigint << p) <> 0 then
+            if pg_sequence_last_value({mark_slot}) = 0 then
+                select k.n, k.turn, k.lo, k.hi, k.pending, k.slots into m from {schema}._mark_0 k
+                 where k.queue = {id} and k.grp = in_grp and k.priority = p order by k.n desc limit 1;
+            else
+                select k.n, k.turn, k.lo, k.hi, k.pending, k.slots into m from {schema}._mark_1 k
+                 where k.queue = {id} and k.grp = in_grp and k.priority = p order by k.n desc limit 1;
+            end if;
+            if m.n is null or random() * 64 < n
+               or m.pending <> '{}' and exists (select from unnest(m.pending) x where pg_visible_in_snapshot(x, pg_current_snapshot())) then
+                select k.n, k.turn, k.lo, k.hi, k.pending, k.slots into m from {mark}(in_grp, p::smallint) k;
+            end if;
+            if m.turn <> pg_sequence_last_value({ring}) then
+                m.slots := {slots}();
+            end if;
+            low := m.lo[1];
+            high := case when cardinality(m.lo) = 1 then m.hi[1] end;
+            foreach here in array m.slots loop
+                case here
+{branches}
+                end case;
+                get diagnostics got = row_count;
+                todo := todo - got;
+                exit levels when todo <= 0;
+            end loop;
+        end if;
+        exit when p = 15 or flags = 65536;
+        p := p + 1;
+    end loop;
+end $fn$;
+
+$$ $text$;
+-- +goose StatementEnd
+
+-- One segment of {take}. The segment is named, so that the statement opens one table
+-- and not the whole ring.
+-- +goose StatementBegin
+create function _take_branch() returns text
+language sql immutable set search_path from current as $text$ select $$
+                when {slot} then
+                    if high is null then
+                        return query
+                        with d as (
+                            delete from {segment} t where t.ctid = any (array(
+                                select v.ctid from unnest(m.lo, m.hi) i(lo, hi) cross join lateral (
+                                    select t.ctid from {segment} t
+                                     where t.grp = in_grp and t.priority = p and t.seq >= i.lo and t.seq <= i.hi
+                                     order by t.seq {dir} limit todo for update skip locked) v limit todo))
+                            returning t.*)
+                        select * from d order by d.seq {dir};
+                    elsif todo = 1 then
+                        return query
+                        delete from {segment} t where t.ctid = any (array(
+                            select t.ctid from {segment} t
+                             where t.grp = in_grp and t.priority = p and t.seq >= low and t.seq <= high
+                             order by t.seq {dir} limit 1 for update skip locked))
+                        returning t.*;
+                    else
+                        return query
+                        with d as (
+                            delete from {segment} t where t.ctid = any (array(
+                                select t.ctid from {segment} t
+                                 where t.grp = in_grp and t.priority = p and t.seq >= low and t.seq <= high
+                                 order by t.seq {dir} limit todo for update skip locked))
+                            returning t.*)
+                        select * from d order by d.seq {dir};
+                    end if;$$ $text$;
+-- +goose StatementEnd
+
+-- _define makes the functions of a queue, or makes them anew.
+-- +goose StatementBegin
+create function _define(queue text) returns void
+language plpgsql set search_path from current as $$
+declare
+    q        _queue := (select q from _queue q where q.name = queue);
+    text     text := _queue_functions();
+    branches text := '';
+    branch   text;
+    word     text;
+begin
+    for slot in 0 .. (select count(*) - 1 from pg_inherits i where i.inhparent = _q(queue)::regclass) loop
+        branches := branches || replace(replace(_take_branch(), '{slot}', slot::text), '{segment}', _q(format('_%s.%s', queue, slot)));
+    end loop;
+    text := replace(text, '{branches}', branches);
+    foreach word in array array['slots', 'mark', 'take'] loop
+        text := replace(text, '{' || word || '}', _q(format('_%s.%s', queue, word)));
+    end loop;
+    foreach word in array array['ring', 'flags', 'seq'] loop
+        text := replace(text, '{' || word || '}', quote_literal(_q(format('_%s.%s', queue, word))) || '::regclass');
+    end loop;
+    text := replace(text, '{mark_slot}', quote_literal(_q('_mark_slot')) || '::regclass');
+    text := replace(text, '{queue}', _q(queue));
+    text := replace(text, '{schema}', quote_ident(current_schema()));
+    text := replace(text, '{id}', q.id::text);
+    text := replace(text, '{lifo}', q.lifo::text);
+    text := replace(text, '{dir}', case when q.lifo then 'desc' else 'asc' end);
+    execute text;
+end $$;
+-- +goose StatementEnd
+
+-- create_queue makes a queue. Errors: 42P07 (duplicate_table) if the name is taken,
+-- 23514 for a name that cannot be used, 22023 for a kind that is not fifo or lifo.
+-- +goose StatementBegin
+create function create_queue(name text, kind text default 'fifo', segments int default 8, segment_bytes bigint default 67108864) returns void
+language plpgsql set search_path from current as $$
+declare
+    seq_name   text := _q(format('_%s.seq', name));
+    ring_name  text := _q(format('_%s.ring', name));
+    flags_name text := _q(format('_%s.flags', name));
+    made       int;
+begin
+    if kind is null or kind not in ('fifo', 'lifo') then
+        raise exception 'the kind is %, expected fifo or lifo', coalesce(quote_literal(kind), 'null') using errcode = '22023';
+    end if;
+    if segments not between 2 and 1000 then
+        raise exception 'segments is %, expected 2 to 1000', segments using errcode = '22023';
+    end if;
+    if segment_bytes < 65536 then
+        raise exception 'segment_bytes is %, expected at least 65536', segment_bytes using errcode = '22023';
+    end if;
+    if exists (select from _queue q where q.name = create_queue.name) then
+        raise exception 'the queue % exists already', quote_literal(name) using errcode = '42P07';
+    end if;
+    insert into _queue (name, lifo, segment_bytes) values (name, kind = 'lifo', segment_bytes) returning id into made;
+    insert into _segment (queue, slot, turn) values (made, 0, 0);
+    execute format('create sequence %s', seq_name);
+    execute format('create sequence %s minvalue 0', ring_name);
+    perform setval(ring_name, 0);
+    execute format('create sequence %s minvalue 0', flags_name);
+    perform setval(flags_name, 65536);
+    execute format($ddl$
+        create table %1$s (
+            xid        xid8        not null default pg_current_xact_id(), -- must come before seq, see _mark
+            seq        bigint      not null default nextval(%2$L),
+            created_at timestamptz not null default clock_timestamp(),
+            id         bigint,                                            -- null: seq
+            attempt    integer     not null default 0,                    -- how many it has had
+            priority   smallint    not null default 0 check (priority between -16 and 15),
+            slot       smallint    not null default (pg_sequence_last_value(%3$L) %% 1024)::smallint,
+            grp        text        collate "C" not null default '' check (octet_length(grp) <= 256),
+            key        text        check (octet_length(key) <= 1024),
+            headers    jsonb       check (jsonb_typeof(headers) = 'object'),
+            payload    bytea       not null check (octet_length(payload) <= 67108864),
+            failures   jsonb,
+            check (priority = 0 and key is null or %4$I._note(%5$L, priority, key is not null))
+        ) partition by list (slot)$ddl$,
+        _q(name), seq_name, ring_name, current_schema(), flags_name);
+    execute format('create index on %s (grp, priority, seq)', _q(name));
+    execute format('create index on %s (xid)', _q(name));
+    for slot in 0 .. segments - 1 loop
+        execute format('create table %s partition of %s for values in (%s)
+                        with (autovacuum_enabled = false, toast.autovacuum_enabled = false)',
+                       _q(format('_%s.%s', name, slot)), _q(name), slot);
+    end loop;
+    perform _define(name);
+    perform _dispatch();
+end $$;
+-- +goose StatementEnd
+
+-- _dispatch makes dequeue anew: a branch for each queue, because a static call costs
+-- a sixth of a dynamic one.
+-- +goose StatementBegin
+create function _dispatch() returns void
+language plpgsql set search_path from current as $$
+declare
+    columns constant text := 'coalesce(t.id, t.seq), t.key, t.grp, t.priority, t.attempt + 1, t.created_at, t.headers, t.payload';
+    branches text;
+begin
+    select coalesce(string_agg(format('
+        when %L then
+            return query select %s from %s(n, in_grp) t;', q.name, columns, _q(format('_%s.take', q.name))), '' order by q.id), '')
+      into branches from _queue q;
+    execute format($ddl$
+create or replace function dequeue(queue text, n int default 1, grp text default '') returns setof job
+language plpgsql volatile as $fn$
+declare
+    in_grp alias for grp;
+begin
+    if n between 1 and 10000 then
+        case queue%s
+        else
+            raise exception 'there is no queue %%', coalesce(quote_literal(queue), 'null')
+            using errcode = '42P01', hint = 'create it with: penstock queue create ' || coalesce(quote_literal(queue), 'NAME');
+        end case;
+        return;
+    end if;
+    raise exception 'n is %%, expected 1 to 10000', coalesce(n::text, 'null') using errcode = '22023';
+end $fn$ $ddl$, branches);
+end $$;
+-- +goose StatementEnd
