@@ -15,13 +15,12 @@ create table _queue (
     created_at    timestamptz not null default now()
 );
 
--- The order of a queue's segments, oldest first, and where in a sealed one the first
--- live row was seen. A few rows, updated once per segment.
+-- The segments of a queue that are in use, in the order in which they came. Their
+-- pointer, the sequence called ring, holds turn * 1024 + slot.
 create table _segment (
-    queue   integer not null references _queue on delete cascade,
-    slot    smallint not null,
-    turn    bigint not null,
-    witness tid,
+    queue integer not null references _queue on delete cascade,
+    slot  smallint not null,
+    turn  bigint not null,
     primary key (queue, slot)
 );
 
@@ -115,6 +114,9 @@ declare
     wanted bigint := (1::bigint << (16 + priority)) | case when keyed then 1::bigint << 32 else 0 end;
 begin
     if pg_sequence_last_value(flags) & wanted <> wanted then
+        if not exists (select from _queue q where _q(format('_%s.flags', q.name))::regclass = flags) then
+            raise exception '% holds no flags of a queue', flags using errcode = '22023';
+        end if;
         perform pg_advisory_lock(1885695597, flags::oid::int);
         perform setval(flags, pg_sequence_last_value(flags) | wanted);
         perform pg_advisory_unlock(1885695597, flags::oid::int);
@@ -123,8 +125,8 @@ begin
 end $$;
 -- +goose StatementEnd
 
--- _rest is the part of all seqs that the ranges leave, as two arrays in the order in
--- which it is to be scanned.
+-- _live is where jobs may be if none is in the given ranges: two arrays, in the order
+-- in which to scan.
 -- +goose StatementBegin
 create function _live(gone int8multirange, lifo boolean, out lo bigint[], out hi bigint[])
 language sql immutable set search_path from current as $$
@@ -332,6 +334,9 @@ begin
     text := replace(text, '{lifo}', q.lifo::text);
     text := replace(text, '{dir}', case when q.lifo then 'desc' else 'asc' end);
     execute text;
+    foreach word in array array['slots()', 'mark(text, smallint)', 'take(int, text)'] loop
+        execute format('revoke execute on function %s%s from public', _q(format('_%s.%s', queue, split_part(word, '(', 1))), '(' || split_part(word, '(', 2));
+    end loop;
 end $$;
 -- +goose StatementEnd
 
@@ -344,6 +349,7 @@ declare
     seq_name   text := _q(format('_%s.seq', name));
     ring_name  text := _q(format('_%s.ring', name));
     flags_name text := _q(format('_%s.flags', name));
+    register   text;
     made       int;
 begin
     if kind is null or kind not in ('fifo', 'lifo') then
@@ -361,9 +367,12 @@ begin
     insert into _queue (name, lifo, segment_bytes) values (name, kind = 'lifo', segment_bytes) returning id into made;
     insert into _segment (queue, slot, turn) values (made, 0, 0);
     execute format('create sequence %s', seq_name);
-    execute format('create sequence %s minvalue 0', ring_name);
-    perform setval(ring_name, 0);
-    execute format('create sequence %s minvalue 0', flags_name);
+    -- Sequences used as registers, see create_outbox. seen and since: the value of seq
+    -- when it was last looked at, and the time, in ms, since which it has been that.
+    foreach register in array array[ring_name, flags_name, _q(format('_%s.seen', name)), _q(format('_%s.since', name))] loop
+        execute format('create sequence %s minvalue 0', register);
+        perform setval(register, 0);
+    end loop;
     perform setval(flags_name, 65536);
     execute format($ddl$
         create table %1$s (
@@ -414,7 +423,8 @@ declare
     in_grp alias for grp;
 begin
     if n between 1 and 10000 then
-        case queue%s
+        case queue
+        when '' then null;%s
         else
             raise exception 'there is no queue %%', coalesce(quote_literal(queue), 'null')
             using errcode = '42P01', hint = 'create it with: penstock queue create ' || coalesce(quote_literal(queue), 'NAME');
@@ -425,3 +435,154 @@ begin
 end $fn$ $ddl$, branches);
 end $$;
 -- +goose StatementEnd
+
+-- _rest_in says whether a segment holds a job, and the snapshot in which it looked.
+-- Where jobs are taken from one end it looks from the other: while some are left,
+-- that is one probe.
+-- +goose StatementBegin
+create function _rest_in(segment text, lifo boolean, out rest boolean, out snap pg_snapshot)
+language plpgsql volatile set search_path from current
+set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off as $$
+begin
+    execute format('select exists (select from (select from %s t order by t.xid %s limit 1) one), pg_current_snapshot()',
+                   segment, case when lifo then 'asc' else 'desc' end) into rest, snap;
+end $$;
+-- +goose StatementEnd
+
+-- _reclaim_segment truncates a segment that holds no job and says whether it did.
+-- What it had not seen before it got the lock can only come from transactions that
+-- were in flight then, or younger: a delete that is not committed hides nothing.
+-- +goose StatementBegin
+create function _reclaim_segment(queue text, slot int) returns boolean
+language plpgsql volatile set search_path from current set lock_timeout = '20ms'
+set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+declare
+    q       _queue := (select q from _queue q where q.name = queue);
+    segment text := _q(format('_%s.%s', queue, slot));
+    looked  record;
+    late    boolean;
+begin
+    select * into looked from _rest_in(segment, q.lifo);
+    if looked.rest then
+        return false;
+    end if;
+    execute format('lock table %s in access exclusive mode', segment);
+    execute format('select exists (select from %1$s t where t.xid = any ($1)) or exists (select from %1$s t where t.xid >= $2)', segment)
+       into late using array(select pg_snapshot_xip(looked.snap)), pg_snapshot_xmax(looked.snap);
+    if late then
+        return false;
+    end if;
+    execute format('truncate table %s', segment);
+    delete from _segment s where s.queue = q.id and s.slot = _reclaim_segment.slot;
+    return true;
+exception when lock_not_available then
+    return false;
+end $$;
+-- +goose StatementEnd
+
+-- _maintain_ring truncates the segments of a queue that hold no job any more and
+-- moves its pointer on when the current one is full, or holds nothing. It is called
+-- about once a second, at the end of a short transaction: the locks on what it
+-- truncates last until that ends. force does not wait for the queue to be idle.
+--
+-- Each TRUNCATE rewrites catalogue rows, which a pinned snapshot keeps; so a queue in
+-- use gives a segment back only when that is worth it.
+-- +goose StatementBegin
+create function _maintain_ring(queue text, force boolean default false) returns void
+language plpgsql volatile security definer set search_path from current as $$
+declare
+    q         _queue;
+    ring      regclass := _q(format('_%s.ring', queue))::regclass;
+    seen      regclass := _q(format('_%s.seen', queue))::regclass;
+    since     regclass := _q(format('_%s.since', queue))::regclass;
+    now_ms    bigint := extract(epoch from clock_timestamp()) * 1000;
+    seq       bigint := coalesce(pg_sequence_last_value(_q(format('_%s.seq', queue))::regclass), 0);
+    current   int;
+    next_slot int;
+    bytes     bigint;
+    idle      bigint;
+begin
+    perform _read_committed();
+    select * into q from _queue x where x.name = queue;
+    if not pg_try_advisory_xact_lock('_queue'::regclass::oid::int, q.id) then
+        return;
+    end if;
+    if seq <> pg_sequence_last_value(seen) then
+        perform setval(seen, seq), setval(since, now_ms);
+    end if;
+    idle := now_ms - pg_sequence_last_value(since);
+    current := pg_sequence_last_value(ring) % 1024;
+    perform _reclaim_segment(q.name, s.slot) from _segment s where s.queue = q.id and s.slot <> current order by s.turn;
+    bytes := pg_table_size(_q(format('_%s.%s', queue, current)));
+    if bytes >= q.segment_bytes
+       or pg_relation_size(_q(format('_%s.%s', queue, current))) > 0
+          and (force or bytes >= least(q.segment_bytes, 16777216) or idle >= case when bytes >= 1048576 then 1000 else 10000 end)
+          and not (select rest from _rest_in(_q(format('_%s.%s', queue, current)), q.lifo)) then
+        select g.slot into next_slot
+          from (select substring(c.relname from '\.([0-9]+)$')::int as slot
+                  from pg_inherits i join pg_class c on c.oid = i.inhrelid where i.inhparent = _q(queue)::regclass) g
+         where not exists (select from _segment s where s.queue = q.id and s.slot = g.slot)
+           and pg_relation_size(_q(format('_%s.%s', queue, g.slot))) = 0
+         order by (g.slot < current), g.slot limit 1;
+        if next_slot is not null then
+            perform setval(ring, (pg_sequence_last_value(ring) / 1024 + 1) * 1024 + next_slot);
+            insert into _segment (queue, slot, turn) values (q.id, next_slot, pg_sequence_last_value(ring) / 1024);
+            if bytes < q.segment_bytes then
+                perform _reclaim_segment(queue, current);
+            end if;
+        end if;
+    end if;
+    perform _reclaim_marks();
+end $$;
+-- +goose StatementEnd
+
+-- _reclaim_marks moves the pointer to the other segment of marks once the current one
+-- is large, carries over the marks that are still true, and truncates the rest. A mark
+-- that is lost costs a scan and nothing else: an older one stays valid for ever.
+-- +goose StatementBegin
+create function _reclaim_marks() returns boolean
+language plpgsql volatile security definer set search_path from current set lock_timeout = '20ms'
+set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
+declare
+    current int;
+    sealed  int;
+begin
+    if not pg_try_advisory_xact_lock('_mark'::regclass::oid::int, 0) then
+        return false;
+    end if;
+    current := pg_sequence_last_value('_mark_slot');
+    sealed := 1 - current;
+    if pg_relation_size(_q('_mark_' || sealed)) = 0 then
+        if pg_relation_size(_q('_mark_' || current)) >= 4194304 then
+            perform setval('_mark_slot', sealed); -- emptied by the next call
+        end if;
+        return false;
+    end if;
+    execute format($sql$
+        insert into _mark (queue, n, seen, turn, priority, grp, lo, hi, xip, pending, slots)
+        select l.queue, l.n, l.seen, l.turn, l.priority, l.grp, l.lo, l.hi, l.xip, l.pending, l.slots
+          from (select distinct queue, grp, priority from %1$s) d
+         cross join lateral (select * from %1$s m where m.queue = d.queue and m.grp = d.grp and m.priority = d.priority order by m.n desc limit 1) l
+         where exists (select from _queue q where q.id = d.queue)
+           and not exists (select from %2$s x where x.queue = d.queue and x.grp = d.grp and x.priority = d.priority)$sql$,
+        _q('_mark_' || sealed), _q('_mark_' || current));
+    execute format('lock table %s in access exclusive mode', _q('_mark_' || sealed));
+    execute format('truncate table %s', _q('_mark_' || sealed));
+    return true;
+exception when lock_not_available then
+    return false;
+end $$;
+-- +goose StatementEnd
+
+select _dispatch();
+
+-- +goose StatementBegin
+do $$ begin
+    execute format('revoke execute on all functions in schema %I from public', current_schema());
+    grant execute on function _q(text), _read_committed() to public; -- they only quote and look
+    grant execute on function dequeue(text, int, text) to public;    -- it calls what belongs to one queue
+end $$;
+-- +goose StatementEnd
+
+-- +goose Down
+select 'Penstock does not migrate down: drop the schema instead';
