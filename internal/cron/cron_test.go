@@ -1,0 +1,46 @@
+package cron_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/cron"
+)
+
+func TestNext(t *testing.T) {
+	for _, c := range []struct{ spec, after, want string }{
+		{"* * * * *", "2026-03-01T10:00:00Z", "2026-03-01T10:01:00Z"},
+		{"* * * * *", "2026-03-01T10:00:59.999Z", "2026-03-01T10:01:00Z"},
+		{"*/15 * * * *", "2026-03-01T10:46:00Z", "2026-03-01T11:00:00Z"},
+		{"30 4 * * 1-5", "2026-03-06T04:30:00Z", "2026-03-09T04:30:00Z"}, // Friday to Monday
+		{"30 4 * * mon,wed", "2026-03-09T05:00:00Z", "2026-03-11T04:30:00Z"},
+		{"0 0 13 * 5", "2026-03-01T00:00:00Z", "2026-03-06T00:00:00Z"}, // the 13th or a Friday
+		{"0 0 29 2 *", "2026-03-01T00:00:00Z", "2028-02-29T00:00:00Z"},
+		{"@hourly", "2026-12-31T23:30:00Z", "2027-01-01T00:00:00Z"},
+		{"@yearly", "2026-03-01T00:00:00Z", "2027-01-01T00:00:00Z"},
+		{"0 2 * * *", "2026-03-29T03:30:00+02:00", "2026-03-29T02:00:00Z"}, // UTC, wherever the caller is
+	} {
+		after, err := time.Parse(time.RFC3339, c.after)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := cron.Next(c.spec, after)
+		if err != nil || got.Format(time.RFC3339) != c.want {
+			t.Errorf("Next(%q, %s): got %s, %v, want %s", c.spec, c.after, got, err, c.want)
+		}
+	}
+}
+
+func TestNonsense(t *testing.T) {
+	for _, spec := range []string{"", "   ", "nonsense", "* * * *", "* * * * * *", "60 * * * *", "* 24 * * *", "* * 0 * *", "* * 32 * *",
+		"* * * 13 *", "* * * * 8", "*/0 * * * *", "5-1 * * * *", "-1 * * * *", "0 0 30 2 *", "0 0 31 4,6,9,11 *",
+		"@every 5s", "@reboot", "TZ=Europe/Berlin 0 4 * * *", "CRON_TZ=UTC 0 4 * * *", "\x00", "* * * * *\x00"} {
+		got, err := cron.Next(spec, time.Now())
+		var f *penstock.FieldError
+		if !errors.As(err, &f) || f.Hint == "" {
+			t.Errorf("Next(%q): got %s, %v, want a *FieldError with a hint", spec, got, err)
+		}
+	}
+}
