@@ -2,6 +2,8 @@ package penstock
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 )
 
@@ -33,6 +35,49 @@ type NewJob struct {
 	// not enqueued. Empty means no deduplication.
 	DedupKey string
 	Headers  map[string]string
+}
+
+// Validate reports the first field that a store could not carry, as a *FieldError.
+// Every store calls it before it writes.
+func (j *NewJob) Validate() error {
+	carried := Message{Key: j.Key, Headers: j.Headers, Payload: j.Payload}
+	if err := carried.Validate(); err != nil {
+		return err
+	}
+	if err := validText("group", j.Group, MaxGroupBytes); err != nil {
+		return err
+	}
+	if err := validText("dedup key", j.DedupKey, MaxDedupBytes); err != nil {
+		return err
+	}
+	if j.Priority < MinPriority || j.Priority > MaxPriority {
+		return &FieldError{Field: "priority", Problem: fmt.Sprintf("is %d", j.Priority), Hint: fmt.Sprintf("use %d (first) to %d (last)", MinPriority, MaxPriority)}
+	}
+	return nil
+}
+
+// ValidateQueueName reports a name that no store takes, as a *FieldError. The rule
+// is that of outboxes, whose names queues share.
+func ValidateQueueName(name string) error {
+	err := ValidateOutboxName(name)
+	if field := (*FieldError)(nil); errors.As(err, &field) {
+		field.Field = "queue"
+	}
+	return err
+}
+
+// Validate reports what of a claim no store takes, as a *FieldError.
+func (c *Claim) Validate() error {
+	switch {
+	case c.Jobs < 1 || c.Jobs > MaxClaim:
+		return &FieldError{Field: "jobs", Problem: fmt.Sprintf("is %d", c.Jobs), Hint: fmt.Sprintf("claim 1 to %d at a time", MaxClaim)}
+	case c.Lease <= 0:
+		return &FieldError{Field: "lease", Problem: fmt.Sprintf("is %s", c.Lease), Hint: "use a positive time, longer than a job takes or than the time between two Extends"}
+	}
+	if err := validText("group", c.Group, MaxGroupBytes); err != nil {
+		return err
+	}
+	return validText("worker", c.Worker, MaxGroupBytes)
 }
 
 // Job is one job that was claimed, for as long as its lease lasts.

@@ -1,0 +1,68 @@
+package penstock_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+func TestNewJobValidate(t *testing.T) {
+	for _, c := range []struct {
+		field string // "" if it is good
+		job   penstock.NewJob
+	}{
+		{"", penstock.NewJob{}},
+		{"", penstock.NewJob{Payload: []byte{0, 0xff}, Key: "k", Group: strings.Repeat("g", penstock.MaxGroupBytes),
+			Priority: penstock.MaxPriority, DedupKey: strings.Repeat("d", penstock.MaxDedupBytes), Headers: map[string]string{"a": "b"}}},
+		{"payload", penstock.NewJob{Payload: make([]byte, penstock.MaxPayloadBytes+1)}},
+		{"key", penstock.NewJob{Key: strings.Repeat("k", penstock.MaxKeyBytes+1)}},
+		{"key", penstock.NewJob{Key: "a\x00b"}},
+		{"group", penstock.NewJob{Group: strings.Repeat("g", penstock.MaxGroupBytes+1)}},
+		{"group", penstock.NewJob{Group: "\xff"}},
+		{"dedup key", penstock.NewJob{DedupKey: strings.Repeat("d", penstock.MaxDedupBytes+1)}},
+		{"priority", penstock.NewJob{Priority: penstock.MinPriority - 1}},
+		{"priority", penstock.NewJob{Priority: penstock.MaxPriority + 1}},
+		{"headers", penstock.NewJob{Headers: map[string]string{"": "x"}}},
+	} {
+		wantField(t, c.job.Validate(), c.field)
+	}
+}
+
+func TestClaimValidate(t *testing.T) {
+	for _, c := range []struct {
+		field string
+		claim penstock.Claim
+	}{
+		{"", penstock.Claim{Jobs: 1, Lease: time.Nanosecond}},
+		{"", penstock.Claim{Jobs: penstock.MaxClaim, Lease: time.Hour, Group: "g", Worker: "w"}},
+		{"jobs", penstock.Claim{Lease: time.Second}},
+		{"jobs", penstock.Claim{Jobs: penstock.MaxClaim + 1, Lease: time.Second}},
+		{"lease", penstock.Claim{Jobs: 1}},
+		{"lease", penstock.Claim{Jobs: 1, Lease: -time.Second}},
+		{"group", penstock.Claim{Jobs: 1, Lease: time.Second, Group: "\x00"}},
+		{"worker", penstock.Claim{Jobs: 1, Lease: time.Second, Worker: "\xff"}},
+	} {
+		wantField(t, c.claim.Validate(), c.field)
+	}
+}
+
+func TestValidateQueueName(t *testing.T) {
+	wantField(t, penstock.ValidateQueueName("emails"), "")
+	wantField(t, penstock.ValidateQueueName(""), "queue")
+	wantField(t, penstock.ValidateQueueName(strings.Repeat("q", 49)), "queue")
+}
+
+// wantField wants a *FieldError with a hint about field, or none if it is empty.
+func wantField(t *testing.T, err error, field string) {
+	t.Helper()
+	var got *penstock.FieldError
+	switch {
+	case field == "" && err != nil:
+		t.Errorf("got %v, want no error", err)
+	case field != "" && (!errors.As(err, &got) || got.Field != field || got.Hint == ""):
+		t.Errorf("got %v, want an error about %s with a hint", err, field)
+	}
+}
