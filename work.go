@@ -1,0 +1,129 @@
+package penstock
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+)
+
+// Handler does one job. Its error decides what becomes of it:
+//
+//   - nil: the job is done.
+//   - an error marked Permanent: it is a dead letter at once.
+//   - an error marked RetryAfter: it is tried again after that time.
+//   - any other, and a panic: it is tried again after the queue's own backoff,
+//     until its attempts are used up and it is a dead letter.
+//   - ErrSettled: the handler has ended the job itself.
+//
+// ctx ends with the cause ErrLeaseLost when the job may be running elsewhere,
+// and with ErrStopping when Work stops and DrainTimeout is over.
+type Handler func(ctx context.Context, job Job) error
+
+var (
+	// ErrSettled is what a handler returns that has ended its job itself, with
+	// Ack, Retry or Bury in a transaction of its own: Work leaves the job alone.
+	ErrSettled = errors.New("the handler has settled the job")
+	// ErrStopping is why a handler's context ended: Work was told to stop, and
+	// waited for DrainTimeout.
+	ErrStopping = errors.New("the worker is stopping")
+)
+
+// WorkQueue is what Work needs of a Queue.
+type WorkQueue interface {
+	Claim(ctx context.Context, c Claim) ([]Job, error)
+	Extend(ctx context.Context, lease time.Duration, leases ...int64) ([]int64, error)
+	Ack(ctx context.Context, leases ...int64) ([]int64, error)
+	Retry(ctx context.Context, lease int64, after time.Duration, reason string) (dead bool, err error)
+	Bury(ctx context.Context, lease int64, reason string) error
+	Maintain(ctx context.Context) error
+}
+
+var _ WorkQueue = Queue(nil)
+
+// Releaser is a queue that takes jobs back as if they had not been claimed:
+// they may run at once, and the attempt does not count. Release returns the
+// leases that were still held. Work uses it when it stops; from a queue that is
+// no Releaser such jobs come back when their leases end, with one attempt more.
+type Releaser interface {
+	Release(ctx context.Context, leases ...int64) ([]int64, error)
+}
+
+// WorkOptions for Work. The zero value of each field means its default.
+type WorkOptions struct {
+	// Concurrency is how many handlers run at a time. Default 10.
+	Concurrency int
+	// Batch is the most jobs that one Claim asks for, 1 to MaxClaim. Default 100.
+	Batch int
+	// Lease is how long a job stays with a worker that has died; the leases of
+	// one that lives are extended at every third of it. Default 30 s.
+	Lease time.Duration
+	// Group to claim from. Default ''.
+	Group string
+	// Worker is shown in status. Default host/pid.
+	Worker string
+	// PollMin and PollMax bound the pause between two claims when nothing more is
+	// waiting; it grows with the silence. Default 1 ms and 50 ms.
+	PollMin, PollMax time.Duration
+	// AckEvery is the longest that the end of a job waits for others, to be
+	// written with them; it does not wait while nothing runs. Default 1 ms.
+	AckEvery time.Duration
+	// DrainTimeout is how long handlers may go on when Work stops, before their
+	// contexts end; and how long Work then tries to write down how they ended.
+	// Default 10 s.
+	DrainTimeout time.Duration
+	// Middleware wraps the handler; the first is the outermost. The job's headers
+	// (traceparent among them) are in Job.Headers. A panic of one is a failure of
+	// the job, like the handler's.
+	Middleware []func(Handler) Handler
+	// Observer counts; may be nil.
+	Observer WorkObserver
+	// Logger defaults to slog.Default().
+	Logger *slog.Logger
+}
+
+// WorkObserver is told what Work does, from several goroutines; it must not
+// block.
+type WorkObserver interface {
+	// Claimed follows every Claim that returned jobs.
+	Claimed(jobs int)
+	// Ended follows the durable end of every attempt; took is how long the
+	// handler ran, 0 if it did not begin.
+	Ended(job Job, how JobEnd, took time.Duration)
+}
+
+// JobEnd is how an attempt at a job ended.
+type JobEnd string
+
+const (
+	JobDone     JobEnd = "done"
+	JobFailed   JobEnd = "failed"   // to be tried again
+	JobDead     JobEnd = "dead"     // a dead letter now
+	JobLost     JobEnd = "lost"     // the lease was lost, whatever the handler said
+	JobSettled  JobEnd = "settled"  // by the handler: ErrSettled
+	JobReleased JobEnd = "released" // given back when Work stopped
+)
+
+// Work claims jobs and runs h on them until ctx ends. Then it claims no more,
+// gives back what it has claimed and not begun (see Releaser), waits up to
+// DrainTimeout for the handlers that run, ends the contexts of those that still
+// do, waits for them to return, writes down how they ended, and returns nil.
+//
+// It goes on through errors of the database: how a job ended is kept and written
+// once the database answers. It returns an error before ctx ends only for what
+// another attempt cannot cure: ErrNoQueue, ErrClosed, or options that cannot be
+// used, a *FieldError. An error after ctx has ended says how many ends of jobs
+// could not be written in time; these jobs run again.
+//
+// A job can run more than once, after a crash or a lost lease. When handlers are
+// quick, Work claims some jobs ahead, no more than will begin within a tenth of
+// a second or a tenth of the lease; they count as running.
+//
+// Work does the queue's housekeeping (Maintain) about twice a second.
+func Work(ctx context.Context, q WorkQueue, h Handler, opts WorkOptions) error {
+	opts.SetDefaults()
+	if err := opts.Validate(); err != nil {
+		return err
+	}
+	return newWorker(q, h, opts).run(ctx)
+}

@@ -1,0 +1,159 @@
+package penstock
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+// beatLoop extends the leases of everything that is held at every third of a
+// lease, with one call for all, until ctx ends.
+func (w *worker) beatLoop(ctx context.Context) {
+	var retry growing
+	for wait := w.Lease / 3; sleep(ctx, wait); {
+		if err := w.beat(ctx); err != nil {
+			if w.permanent(err) || ctx.Err() != nil {
+				return
+			}
+			wait = min(retry.next(), max(w.Lease/10, time.Millisecond))
+			w.log.Warn("cannot extend the leases of jobs; trying again", "err", err, "in", wait)
+			continue
+		}
+		retry, wait = growing{}, w.Lease/3
+	}
+}
+
+// beat extends all leases and gives up the jobs whose lease is gone, or, if the
+// database does not answer, has to be taken for gone.
+func (w *worker) beat(ctx context.Context) error {
+	w.mu.Lock()
+	leases := make([]int64, 0, len(w.held))
+	for lease, t := range w.held {
+		if !t.lost {
+			leases = append(leases, lease)
+		}
+	}
+	w.mu.Unlock()
+	if len(leases) == 0 {
+		return nil
+	}
+	start := time.Now()
+	call, cancel := context.WithTimeout(ctx, w.Lease/3)
+	extended, err := w.q.Extend(call, w.Lease, leases...)
+	cancel()
+	for _, t := range w.prolong(leases, extended, start.Add(w.Lease), err == nil) {
+		w.Observer.Ended(t.job, JobLost, 0)
+	}
+	return err
+}
+
+// prolong notes which of the leases last until the given time, and gives up
+// those that do not; without an answer, those that have run out by now. It
+// returns the jobs that had not begun.
+func (w *worker) prolong(leases, extended []int64, until time.Time, answered bool) (dropped []*task) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, lease := range extended {
+		if t := w.held[lease]; t != nil {
+			t.until = until
+		}
+	}
+	now := time.Now()
+	for _, lease := range leases {
+		t := w.held[lease]
+		if t == nil || t.ended { // whatever writes its end will tell
+			continue
+		}
+		if answered && t.until != until || !answered && !now.Before(t.until) {
+			if w.lose(t) {
+				dropped = append(dropped, t)
+			}
+		}
+	}
+	return dropped
+}
+
+// lose gives up a job whose lease is gone and reports whether it has not begun.
+// The caller holds the lock.
+func (w *worker) lose(t *task) (dropped bool) {
+	if t.begun {
+		t.lost = true
+		if t.cancel != nil { // else do sees it
+			t.cancel(ErrLeaseLost)
+		}
+		return false
+	}
+	w.queued = slices.DeleteFunc(w.queued, func(q *task) bool { return q == t })
+	delete(w.held, t.job.Lease)
+	poke(w.freed)
+	return true
+}
+
+// maintainEvery is how often the queue's housekeeping is done.
+const maintainEvery = 500 * time.Millisecond
+
+// maintainLoop does the queue's housekeeping until ctx ends.
+func (w *worker) maintainLoop(ctx context.Context) {
+	var retry growing
+	for wait := time.Duration(0); sleep(ctx, wait); {
+		call, cancel := context.WithTimeout(ctx, callTimeout)
+		err := w.q.Maintain(call)
+		cancel()
+		if err != nil {
+			if ctx.Err() != nil || w.permanent(err) {
+				return
+			}
+			wait = max(retry.next(), maintainEvery)
+			w.log.Warn("the queue's housekeeping failed; trying again", "err", err, "in", wait)
+			continue
+		}
+		retry, wait = growing{}, maintainEvery
+	}
+}
+
+// callTimeout ends a call of the database that hangs.
+const callTimeout = 30 * time.Second
+
+// growing is the pause after failures in a row: doubling from 50 ms to 5 s, and
+// up to half of it less, so that many workers do not come back together.
+type growing struct{ failures int }
+
+func (g *growing) next() time.Duration {
+	d := min(50*time.Millisecond<<min(g.failures, 7), 5*time.Second)
+	g.failures++
+	return d/2 + rand.N(d/2+1)
+}
+
+// sleep waits for d and reports whether ctx has not ended.
+func sleep(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return ctx.Err() == nil
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// afterwards returns a context that ends d after ctx does.
+func afterwards(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	later, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		sleep(later, d)
+		cancel()
+	})
+	return later, func() { stop(); cancel() }
+}
+
+// poke wakes whoever waits on c, now or next time.
+func poke(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

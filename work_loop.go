@@ -1,0 +1,279 @@
+package penstock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// worker is one call of Work. A task is held from its claim until its end is
+// written down; in between it is queued, then runs in a slot.
+type worker struct {
+	WorkOptions
+	q      WorkQueue
+	handle Handler
+	log    *slog.Logger
+
+	slots    sync.WaitGroup // goroutines that run handlers and write failures
+	handlers sync.WaitGroup // handlers that have not returned
+	freed    chan struct{}  // wakes the claiming: there may be room
+	done     chan struct{}  // wakes the acking: jobs are done
+
+	mu       sync.Mutex
+	held     map[int64]*task // by lease
+	queued   []*task         // claimed, not begun
+	acks     []*task         // done, not written
+	busy     int             // slots in use
+	pace     time.Duration   // how long a handler takes, about; 0 is not known
+	stopping bool            // no handler begins any more
+	failed   error           // what another attempt cannot cure
+	stop     context.CancelCauseFunc
+}
+
+// task is one claimed job.
+type task struct {
+	job    Job
+	until  time.Time // when the lease ends, or earlier: by this machine's clock
+	begun  bool
+	ended  bool // the handler has returned
+	lost   bool
+	took   time.Duration
+	cancel context.CancelCauseFunc // ends the handler's context
+}
+
+func newWorker(q WorkQueue, h Handler, o WorkOptions) *worker {
+	for i := len(o.Middleware) - 1; i >= 0; i-- {
+		h = o.Middleware[i](h)
+	}
+	return &worker{
+		WorkOptions: o, q: q, handle: h, log: o.Logger,
+		freed: make(chan struct{}, 1), done: make(chan struct{}, 1), held: map[int64]*task{},
+	}
+}
+
+// run is Work.
+func (w *worker) run(ctx context.Context) error {
+	claiming, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	w.stop = stop
+	handling, interrupt := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer interrupt(nil)
+	writing, giveUp := context.WithCancel(context.WithoutCancel(ctx))
+	defer giveUp()
+	noMore := make(chan struct{})
+
+	var loops, acking sync.WaitGroup
+	loops.Go(func() { w.beatLoop(writing) })
+	loops.Go(func() { w.maintainLoop(claiming) })
+	acking.Go(func() { w.ackLoop(writing, noMore) })
+	w.claimLoop(claiming, handling, writing)
+
+	queued := w.dropQueued()
+	acking.Go(func() { w.release(writing, queued) })
+	handlers := waiting(&w.handlers)
+	if w.failure() == nil {
+		select {
+		case <-handlers:
+		case <-time.After(w.DrainTimeout):
+		}
+	}
+	interrupt(ErrStopping)
+	<-handlers
+	end := time.AfterFunc(w.DrainTimeout, giveUp)
+	defer end.Stop()
+	w.slots.Wait()
+	close(noMore)
+	acking.Wait()
+	giveUp()
+	loops.Wait()
+	return w.result()
+}
+
+// waiting returns a channel that is closed when wg is done.
+func waiting(wg *sync.WaitGroup) <-chan struct{} {
+	c := make(chan struct{})
+	go func() {
+		wg.Wait()
+		close(c)
+	}()
+	return c
+}
+
+func (w *worker) result() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.failed != nil {
+		return w.failed
+	}
+	if n := len(w.held); n > 0 {
+		return WithHint(fmt.Errorf("how %d jobs ended could not be written within %s", n, w.DrainTimeout), "they run again when their leases end; see the log for the database's errors")
+	}
+	return nil
+}
+
+// permanent reports whether err ends Work, and makes it.
+func (w *worker) permanent(err error) bool {
+	var field *FieldError
+	if !errors.Is(err, ErrNoQueue) && !errors.Is(err, ErrClosed) && !errors.As(err, &field) {
+		return false
+	}
+	w.mu.Lock()
+	if w.failed == nil {
+		w.failed = err
+	}
+	w.mu.Unlock()
+	w.stop(err)
+	return true
+}
+
+func (w *worker) failure() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.failed
+}
+
+// claimLoop claims jobs and has them begun until ctx ends.
+func (w *worker) claimLoop(ctx, handling, writing context.Context) {
+	// A Claim that is cut off may have claimed jobs that nobody hears of.
+	calls, cancel := afterwards(ctx, w.DrainTimeout)
+	defer cancel()
+	var retry growing
+	last := time.Now() // when there were jobs
+	for {
+		n, ok := w.room(ctx)
+		if !ok {
+			return
+		}
+		start := time.Now()
+		call, cancel := context.WithTimeout(calls, callTimeout)
+		jobs, err := w.q.Claim(call, Claim{Group: w.Group, Jobs: n, Lease: w.Lease, Worker: w.Worker})
+		cancel()
+		if err != nil {
+			if w.permanent(err) || ctx.Err() != nil {
+				return
+			}
+			wait := retry.next()
+			w.log.Warn("cannot claim jobs; trying again", "err", err, "in", wait)
+			if !sleep(ctx, wait) {
+				return
+			}
+			continue
+		}
+		retry = growing{}
+		if len(jobs) > 0 {
+			last = time.Now()
+			w.Observer.Claimed(len(jobs))
+			w.admit(handling, writing, jobs, start.Add(w.Lease))
+		}
+		// An eighth of the silence so far: while jobs keep coming, a claim is never
+		// further away than about PollMin.
+		if len(jobs) < n && !sleep(ctx, min(max(time.Since(last)/8, w.PollMin), w.PollMax)) {
+			return
+		}
+	}
+}
+
+// room waits until a claim is worth while and returns how many jobs to ask for;
+// false means that ctx has ended.
+func (w *worker) room(ctx context.Context) (int, bool) {
+	for {
+		if ctx.Err() != nil {
+			return 0, false
+		}
+		w.mu.Lock()
+		n := w.wanted()
+		w.mu.Unlock()
+		if n > 0 {
+			return n, true
+		}
+		select {
+		case <-w.freed:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// wanted is how many jobs to claim now: for the slots that are free, and
+// once half of what was claimed ahead has begun, for the time until the next
+// claim.
+func (w *worker) wanted() int {
+	ahead := 0
+	if w.pace > 0 {
+		window := min(100*time.Millisecond, w.Lease/10)
+		ahead = int(min(int64(w.Batch), int64(w.Concurrency)*int64(window/w.pace)))
+	}
+	// Database and acks keep pace, or no more is claimed.
+	if len(w.queued) > ahead/2 || len(w.acks) >= 4*w.Batch {
+		return 0
+	}
+	return min(w.Batch, w.Concurrency-w.busy+ahead-len(w.queued))
+}
+
+// admit queues claimed jobs and begins as many as there are slots for.
+func (w *worker) admit(handling, writing context.Context, jobs []Job, until time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, j := range jobs {
+		t := &task{job: j, until: until}
+		w.held[j.Lease] = t
+		w.queued = append(w.queued, t)
+	}
+	for i := 0; i < len(jobs) && w.busy < w.Concurrency; i++ {
+		w.openSlot(handling, writing)
+	}
+}
+
+// openSlot starts a goroutine that works until nothing is queued. The caller
+// holds the lock.
+func (w *worker) openSlot(handling, writing context.Context) {
+	w.busy++
+	w.slots.Go(func() {
+		// Deferred, because a handler may end its goroutine (runtime.Goexit).
+		defer w.closeSlot(handling, writing)
+		for t := w.next(); t != nil; t = w.next() {
+			w.do(handling, writing, t)
+		}
+	})
+}
+
+func (w *worker) closeSlot(handling, writing context.Context) {
+	w.mu.Lock()
+	w.busy--
+	if len(w.queued) > 0 && !w.stopping { // they came after the slot's last look
+		w.openSlot(handling, writing)
+	}
+	w.mu.Unlock()
+	poke(w.freed)
+}
+
+// next takes the next job to begin, nil if there is none.
+func (w *worker) next() *task {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.stopping || len(w.queued) == 0 {
+		return nil
+	}
+	t := w.queued[0]
+	w.queued = w.queued[1:]
+	t.begun = true
+	w.handlers.Add(1)
+	if w.wanted() > 0 {
+		poke(w.freed)
+	}
+	return t
+}
+
+// dropQueued lets nothing begin any more and returns what has not.
+func (w *worker) dropQueued() []*task {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	queued := w.queued
+	w.stopping, w.queued = true, nil
+	for _, t := range queued {
+		delete(w.held, t.job.Lease)
+	}
+	return queued
+}

@@ -1,0 +1,71 @@
+package penstock
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+)
+
+// SetDefaults fills in what is zero.
+func (o *WorkOptions) SetDefaults() {
+	setDefault(&o.Concurrency, 10)
+	setDefault(&o.Batch, 100)
+	setDefault(&o.Lease, 30*time.Second)
+	setDefault(&o.PollMin, time.Millisecond)
+	setDefault(&o.PollMax, max(50*time.Millisecond, o.PollMin))
+	setDefault(&o.AckEvery, time.Millisecond)
+	setDefault(&o.DrainTimeout, 10*time.Second)
+	if o.Worker == "" {
+		host, _ := os.Hostname() // without one the pid has to do
+		o.Worker = fmt.Sprintf("%s/%d", host, os.Getpid())
+	}
+	if o.Observer == nil {
+		o.Observer = noObserver{}
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// Validate reports the first field that Work cannot work with, as a *FieldError.
+// It expects defaults to be set.
+func (o *WorkOptions) Validate() error {
+	if o.Concurrency < 1 {
+		return &FieldError{Field: "Concurrency", Problem: "is negative", Hint: "use 1 or more, or 0 for the default"}
+	}
+	if o.Batch < 1 || o.Batch > MaxClaim {
+		return &FieldError{Field: "Batch", Problem: fmt.Sprintf("is %d", o.Batch), Hint: fmt.Sprintf("use 1 to %d, or 0 for the default", MaxClaim)}
+	}
+	for _, f := range []struct {
+		name  string
+		value time.Duration
+	}{
+		{"Lease", o.Lease}, {"PollMin", o.PollMin}, {"PollMax", o.PollMax}, {"AckEvery", o.AckEvery}, {"DrainTimeout", o.DrainTimeout},
+	} {
+		if f.value < 0 {
+			return &FieldError{Field: f.name, Problem: "is negative", Hint: "use a positive time, or 0 for the default"}
+		}
+	}
+	if o.PollMax < o.PollMin {
+		return &FieldError{Field: "PollMax", Problem: "is less than PollMin", Hint: "raise it or lower PollMin"}
+	}
+	for i, m := range o.Middleware {
+		if m == nil {
+			return &FieldError{Field: fmt.Sprintf("Middleware[%d]", i), Problem: "is nil", Hint: "leave it out"}
+		}
+	}
+	return validText("Group", o.Group, MaxGroupBytes)
+}
+
+type noObserver struct{}
+
+func (noObserver) Claimed(int)                      {}
+func (noObserver) Ended(Job, JobEnd, time.Duration) {}
