@@ -1,0 +1,140 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/penstock/penstock"
+)
+
+// smallestSegment is the least that create_queue takes.
+const smallestSegment = 64 << 10
+
+// CreateQueue makes a queue with the options' segments; each is sealed at half the
+// size of an outbox's.
+func (s *Store) CreateQueue(ctx context.Context, name string, order penstock.QueueOrder) error {
+	if err := validQueueName(name); err != nil {
+		return err
+	}
+	switch order {
+	case "":
+		order = penstock.FIFO
+	case penstock.FIFO, penstock.LIFO:
+	default:
+		return &penstock.FieldError{Field: "order", Problem: fmt.Sprintf("is %q", order), Hint: "use fifo or lifo"}
+	}
+	if err := s.ready(ctx); err != nil {
+		return err
+	}
+	_, err := s.pool.Exec(ctx, "select "+s.table("create_queue")+"($1, $2, $3, $4)",
+		name, string(order), s.opts.Segments, max(smallestSegment, s.opts.SegmentBytes/2))
+	if state := sqlState(err); state == "42P07" || state == "23505" {
+		return s.queueExists(ctx, name, err)
+	}
+	return s.explain(err)
+}
+
+// queueExists says whose the name is that create_queue refused.
+func (s *Store) queueExists(ctx context.Context, name string, refused error) error {
+	var queue, outbox bool
+	err := s.pool.QueryRow(ctx, "select exists (select from "+s.table("_queue")+" where name = $1), exists (select from "+s.table("_outbox")+" where name = $1)",
+		name).Scan(&queue, &outbox)
+	switch {
+	case err != nil:
+		return s.explain(err)
+	case queue:
+		return fmt.Errorf("%w: %q", penstock.ErrQueueExists, name)
+	case outbox:
+		return penstock.WithHint(fmt.Errorf("%w: %q is an outbox", penstock.ErrQueueExists, name), "queues and outboxes share their names: choose another")
+	}
+	return penstock.WithHint(fmt.Errorf("%w: %w", penstock.ErrQueueExists, refused), "another table or index of schema %s has that name: choose another", s.schema)
+}
+
+// DropQueue removes a queue with everything in it.
+func (s *Store) DropQueue(ctx context.Context, name string) error {
+	return s.onQueue(ctx, name, "select "+s.table("drop_queue")+"($1)", name)
+}
+
+// SetQueue changes settings, all in one transaction.
+func (s *Store) SetQueue(ctx context.Context, name string, set penstock.QueueSettings) error {
+	if err := validSettings(set); err != nil {
+		return err
+	}
+	if err := s.ready(ctx); err != nil {
+		return err
+	}
+	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, "select "+s.table("set_queue")+"($1, max_attempts => $2, max_running => $3, dedup_window => $4)",
+			name, set.MaxAttempts, set.MaxRunning, set.DedupWindow); err != nil {
+			return err
+		}
+		if set.Paused == nil {
+			return nil
+		}
+		function := "resume_queue"
+		if *set.Paused {
+			function = "pause_queue"
+		}
+		_, err := tx.Exec(ctx, "select "+s.table(function)+"($1)", name)
+		return err
+	})
+	return s.queueError(ctx, name, err)
+}
+
+func validSettings(set penstock.QueueSettings) error {
+	switch {
+	case set.MaxAttempts != nil && *set.MaxAttempts < 1:
+		return &penstock.FieldError{Field: "max attempts", Problem: fmt.Sprintf("is %d", *set.MaxAttempts), Hint: "a job needs at least one attempt"}
+	case set.MaxRunning != nil && *set.MaxRunning < 0:
+		return &penstock.FieldError{Field: "max running", Problem: fmt.Sprintf("is %d", *set.MaxRunning), Hint: "use 0 for no limit, or pause the queue"}
+	case set.DedupWindow != nil && *set.DedupWindow < 0:
+		return &penstock.FieldError{Field: "dedup window", Problem: fmt.Sprintf("is %s", *set.DedupWindow), Hint: "use 0 for no deduplication"}
+	}
+	return nil
+}
+
+// CancelJobs removes jobs of a queue, whether they wait or run.
+func (s *Store) CancelJobs(ctx context.Context, queue string, ids ...int64) (n int, err error) {
+	if err := s.ready(ctx); err != nil {
+		return 0, err
+	}
+	err = s.pool.QueryRow(ctx, "select "+s.table("cancel")+"($1, $2)", queue, notNil(ids)).Scan(&n)
+	return n, s.queueError(ctx, queue, err)
+}
+
+// onQueue runs a statement about one queue.
+func (s *Store) onQueue(ctx context.Context, queue, sql string, args ...any) error {
+	if err := s.ready(ctx); err != nil {
+		return err
+	}
+	_, err := s.pool.Exec(ctx, sql, args...)
+	return s.queueError(ctx, queue, err)
+}
+
+func validQueueName(name string) error {
+	if err := penstock.ValidateQueueName(name); err != nil {
+		return err
+	}
+	if name[0] == '_' {
+		return &penstock.FieldError{Field: "queue", Problem: fmt.Sprintf("%q begins with an underscore", name), Hint: "such names are Penstock's own; choose another"}
+	}
+	return nil
+}
+
+func noQueue(name string) error {
+	return penstock.WithHint(fmt.Errorf("%w: %q", penstock.ErrNoQueue, name), "penstock queue list shows those there are, penstock queue create makes one")
+}
+
+// queueError turns what the server says about a queue into the contract's errors.
+func (s *Store) queueError(ctx context.Context, queue string, err error) error {
+	switch sqlState(err) {
+	case "42P01", "42883", "3F000": // no queue; or no function or schema, where nothing is migrated
+		if notReady := s.checkVersion(ctx); errors.Is(notReady, penstock.ErrNotMigrated) {
+			return notReady
+		}
+	}
+	return s.explain(queueError(err, queue))
+}

@@ -1,0 +1,149 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/penstock/penstock"
+)
+
+// workedQueue is a queue as its workers use it: each call is one round trip and one
+// transaction on a connection of the store's pool, which hands out the one used last,
+// so that a single claimer always has the same. Statements are prepared once per connection.
+type workedQueue struct {
+	store *Store
+	queue *Queue
+
+	claim, extend, ack, retry, bury, maintain string
+}
+
+var _ penstock.Queue = (*workedQueue)(nil)
+
+// Queue names a queue; it does not look whether there is one.
+func (s *Store) Queue(name string) penstock.Queue {
+	return &workedQueue{
+		store: s,
+		queue: NewQueue(s.schema, name),
+		claim: "select id, key, grp, priority, attempt, created_at, headers, payload, lease, lease_until from " +
+			s.table("claim") + "($1, $2, $3, $4, $5)",
+		extend:   "select * from " + s.table("extend") + "($1, $2::bigint[], $3)",
+		ack:      "select * from " + s.table("ack") + "($1, $2::bigint[])",
+		retry:    "select " + s.table("retry") + "($1, $2, $3, $4)",
+		bury:     "select " + s.table("bury") + "($1, $2, $3)",
+		maintain: "select " + s.table("maintain_queue") + "($1)",
+	}
+}
+
+// Enqueue writes jobs in one transaction of its own. It needs no more than an
+// enqueuer's privileges.
+func (q *workedQueue) Enqueue(ctx context.Context, jobs ...penstock.NewJob) ([]int64, error) {
+	ids, err := q.queue.Enqueue(ctx, q.store.pool, jobs...)
+	return ids, q.failed(ctx, err)
+}
+
+// Claim implements penstock.Queue.
+func (q *workedQueue) Claim(ctx context.Context, c penstock.Claim) ([]penstock.Job, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	rows, err := q.store.pool.Query(ctx, q.claim, binaryResults, q.queue.name, c.Jobs, atLeastOne(c.Lease), c.Group, c.Worker)
+	if err != nil {
+		return nil, q.failed(ctx, err)
+	}
+	jobs, err := collectJobs(rows, c.Jobs)
+	if err != nil { // what came may be half of it, and the claim may not have been committed
+		return nil, q.failed(ctx, err)
+	}
+	return jobs, nil
+}
+
+// Extend implements penstock.Queue.
+func (q *workedQueue) Extend(ctx context.Context, lease time.Duration, leases ...int64) ([]int64, error) {
+	if lease <= 0 {
+		return nil, (&penstock.Claim{Jobs: 1, Lease: lease}).Validate()
+	}
+	return q.settle(ctx, q.extend, leases, atLeastOne(lease))
+}
+
+// Ack implements penstock.Queue.
+func (q *workedQueue) Ack(ctx context.Context, leases ...int64) ([]int64, error) {
+	return q.settle(ctx, q.ack, leases)
+}
+
+// settle calls a function that returns those of the leases that were held.
+func (q *workedQueue) settle(ctx context.Context, sql string, leases []int64, args ...any) ([]int64, error) {
+	if len(leases) == 0 {
+		return nil, nil
+	}
+	rows, err := q.store.pool.Query(ctx, sql, append([]any{binaryResults, q.queue.name, leases}, args...)...)
+	if err != nil {
+		return nil, q.failed(ctx, err)
+	}
+	held, err := collectIDs(rows, len(leases))
+	if err != nil {
+		return nil, q.failed(ctx, err)
+	}
+	return held, nil
+}
+
+// Retry implements penstock.Queue.
+func (q *workedQueue) Retry(ctx context.Context, lease int64, after time.Duration, reason string) (dead bool, err error) {
+	var pause *time.Duration // nil: the queue's own backoff
+	if after >= 0 {
+		pause = &after
+	}
+	var again bool
+	if err := q.store.pool.QueryRow(ctx, q.retry, q.queue.name, lease, pause, storable(reason)).Scan(&again); err != nil {
+		return false, q.failed(ctx, err)
+	}
+	return !again, nil
+}
+
+// Bury implements penstock.Queue.
+func (q *workedQueue) Bury(ctx context.Context, lease int64, reason string) error {
+	_, err := q.store.pool.Exec(ctx, q.bury, q.queue.name, lease, storable(reason))
+	return q.failed(ctx, err)
+}
+
+// Maintain implements penstock.Queue.
+func (q *workedQueue) Maintain(ctx context.Context) error {
+	_, err := q.store.pool.Exec(ctx, q.maintain, q.queue.name)
+	return q.failed(ctx, err)
+}
+
+func (q *workedQueue) failed(ctx context.Context, err error) error {
+	var field *penstock.FieldError
+	if err == nil || errors.As(err, &field) {
+		return err
+	}
+	return q.store.queueError(ctx, q.queue.name, err)
+}
+
+// atLeastOne rounds up to what an interval can hold.
+func atLeastOne(d time.Duration) time.Duration { return max(d, time.Microsecond) }
+
+// storable replaces what text in the database cannot hold.
+func storable(s string) string {
+	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
+}
+
+// Dequeue takes up to n jobs (1 to penstock.MaxClaim) of a group within tx: they are
+// gone if tx commits, and back if it rolls back, as if nobody had looked. They have
+// no lease. One round trip.
+func (q *Queue) Dequeue(ctx context.Context, tx PgxQuery, n int, group string) ([]penstock.Job, error) {
+	if err := (&penstock.Claim{Jobs: n, Lease: 1, Group: group}).Validate(); err != nil {
+		return nil, err
+	}
+	rows, err := tx.Query(ctx, q.dequeue, binaryResults, q.name, n, group)
+	if err != nil {
+		return nil, queueError(err, q.name)
+	}
+	jobs, err := collectJobs(rows, n)
+	return jobs, queueError(err, q.name)
+}
+
+var _ PgxQuery = pgx.Tx(nil)

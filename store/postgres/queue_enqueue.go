@@ -1,0 +1,196 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/penstock/penstock"
+)
+
+// Queue enqueues to and dequeues from one queue. It holds no connection: the
+// transaction is the caller's. Safe for concurrent use.
+type Queue struct {
+	name        string
+	enqueue     string
+	enqueueMany string
+	dequeue     string
+}
+
+// NewQueue names a queue in a schema ("" for the default); it does not look whether
+// there is one.
+func NewQueue(schema, name string) *Queue {
+	if schema == "" {
+		schema = DefaultSchema
+	}
+	own := func(function string) string { return pgx.Identifier{schema, function}.Sanitize() }
+	return &Queue{
+		name: name,
+		enqueueMany: "select * from " + own("enqueue_many") +
+			"($1, $2::bytea[], $3::text[], $4::text[], $5::int[], $6::timestamptz[], $7::text[], $8::jsonb[])",
+		enqueue: own("enqueue_many"),
+		dequeue: "select id, key, grp, priority, attempt, created_at, headers, payload from " + own("dequeue") + "($1, $2, $3)",
+	}
+}
+
+// PgxQuery is what Enqueue and Dequeue need of a pgx transaction; pgx.Tx, *pgx.Conn
+// and *pgxpool.Pool have it.
+type PgxQuery interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+}
+
+// SQLQuery is what EnqueueSQL needs of a database/sql transaction; *sql.Tx, *sql.Conn
+// and *sql.DB have it.
+type SQLQuery interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+// Enqueue writes jobs within tx: they can run if tx commits, and never if it rolls
+// back. It returns their ids, of a duplicate that of the job that came first. One
+// round trip. Errors: *penstock.FieldError for a job that cannot be carried (then
+// nothing is written and tx goes on), ErrNoQueue.
+func (q *Queue) Enqueue(ctx context.Context, tx PgxQuery, jobs ...penstock.NewJob) ([]int64, error) {
+	if len(jobs) == 0 {
+		return nil, nil
+	}
+	var c jobColumns
+	for i := range jobs {
+		if err := c.add(&jobs[i], len(jobs)); err != nil {
+			return nil, jobAt(err, i, len(jobs))
+		}
+	}
+	rows, err := tx.Query(ctx, q.enqueueMany, q.name, c.payloads, c.keys, c.groups, c.priorities, c.notBefores, c.dedupKeys, c.headers)
+	if err != nil {
+		return nil, queueError(err, q.name)
+	}
+	ids, err := collectIDs(rows, len(jobs))
+	return ids, queueError(err, q.name)
+}
+
+// jobColumns are jobs as enqueue_many wants them: an array per column, or nil where
+// no job has a value.
+type jobColumns struct {
+	payloads        [][]byte
+	keys, dedupKeys []*string
+	groups          []string
+	priorities      []int32
+	notBefores      []*time.Time
+	headers         []*string
+}
+
+func (c *jobColumns) add(j *penstock.NewJob, most int) error {
+	if err := j.Validate(); err != nil {
+		return err
+	}
+	headers, err := encodeHeaders(j.Headers)
+	if err != nil {
+		return err
+	}
+	at := len(c.payloads)
+	if j.Payload == nil {
+		c.payloads = append(c.payloads, []byte{}) // nil would be NULL
+	} else {
+		c.payloads = append(c.payloads, j.Payload)
+	}
+	put(&c.keys, at, most, orNull(j.Key), j.Key != "")
+	put(&c.groups, at, most, j.Group, j.Group != "")
+	put(&c.priorities, at, most, int32(j.Priority), j.Priority != 0)
+	put(&c.notBefores, at, most, orNullTime(j.NotBefore), !j.NotBefore.IsZero())
+	put(&c.dedupKeys, at, most, orNull(j.DedupKey), j.DedupKey != "")
+	put(&c.headers, at, most, headers, headers != nil)
+	return nil
+}
+
+// put sets column[at]. A column begins with the first value that is none of the
+// zero ones.
+func put[T any](column *[]T, at, most int, v T, is bool) {
+	if *column == nil {
+		if !is {
+			return
+		}
+		*column = make([]T, most)
+	}
+	(*column)[at] = v
+}
+
+// EnqueueSQL is Enqueue for database/sql, with any PostgreSQL driver. One round trip
+// per 1,000 jobs.
+func (q *Queue) EnqueueSQL(ctx context.Context, tx SQLQuery, jobs ...penstock.NewJob) ([]int64, error) {
+	for i := range jobs { // all before the first write
+		if err := jobs[i].Validate(); err != nil {
+			return nil, jobAt(err, i, len(jobs))
+		}
+	}
+	const most = 1000
+	ids := make([]int64, 0, len(jobs))
+	for start := 0; start < len(jobs); start += most {
+		query, args, err := q.valuesOf(jobs[start:min(start+most, len(jobs))])
+		if err != nil {
+			return nil, err
+		}
+		if ids, err = appendIDs(ctx, ids, tx, query, args); err != nil {
+			return nil, queueError(err, q.name)
+		}
+	}
+	return ids, nil
+}
+
+// valuesOf makes a call of enqueue_many out of parameters that every driver has.
+func (q *Queue) valuesOf(jobs []penstock.NewJob) (string, []any, error) {
+	const columns = 7
+	args := make([]any, 1, 1+len(jobs)*columns)
+	args[0] = q.name
+	var query strings.Builder
+	query.WriteString("select e.id from (select " +
+		"array_agg(payload order by n) as payloads, array_agg(key order by n) as keys, array_agg(grp order by n) as grps, " +
+		"array_agg(priority order by n) as priorities, array_agg(not_before order by n) as not_befores, " +
+		"array_agg(dedup_key order by n) as dedup_keys, array_agg(headers order by n) as headers from (values ")
+	for i := range jobs {
+		j := &jobs[i]
+		headers, err := encodeHeaders(j.Headers)
+		if err != nil {
+			return "", nil, err
+		}
+		if i > 0 {
+			query.WriteByte(',')
+		}
+		n := len(args)
+		fmt.Fprintf(&query, "(%d,$%d::bytea,$%d::text,$%d::text,$%d::int,$%d::timestamptz,$%d::text,$%d::jsonb)", i, n+1, n+2, n+3, n+4, n+5, n+6, n+7)
+		payload := j.Payload
+		if payload == nil {
+			payload = []byte{}
+		}
+		args = append(args, payload, orNull(j.Key), j.Group, j.Priority, orNullTime(j.NotBefore), orNull(j.DedupKey), headers)
+	}
+	query.WriteString(") v(n, payload, key, grp, priority, not_before, dedup_key, headers)) j cross join lateral " + q.enqueue +
+		"($1, j.payloads, j.keys, j.grps, j.priorities, j.not_befores, j.dedup_keys, j.headers) e(id)")
+	return query.String(), args, nil
+}
+
+func appendIDs(ctx context.Context, ids []int64, tx SQLQuery, query string, args []any) ([]int64, error) {
+	rows, err := tx.QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var id int64
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		ids = append(ids, id)
+	}
+	return ids, rows.Err()
+}
+
+// jobAt says which of several jobs an error is about.
+func jobAt(err error, i, n int) error {
+	if n == 1 {
+		return err
+	}
+	return fmt.Errorf("job %d of %d: %w", i+1, n, err)
+}

@@ -1,0 +1,34 @@
+package postgres
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/penstock/penstock"
+)
+
+// queueError is what the server's refusal means for a queue's caller. Hints that
+// the SQL functions give are kept.
+func queueError(err error, queue string) error {
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) {
+		return explain(err)
+	}
+	switch pg.Code {
+	case "42P01":
+		return noQueue(queue)
+	case "55000":
+		return penstock.WithHint(fmt.Errorf("%w: queue %q", penstock.ErrLeaseLost, queue),
+			"the job may be running elsewhere; extend leases in time, or claim with longer ones")
+	case "22021":
+		return fmt.Errorf("queue %q: text the database cannot hold: %w", queue, err)
+	case "42501":
+		return penstock.WithHint(err, "the owner of the schema can grant it: grant_enqueuer(queue, role) to enqueue, grant_worker(queue, role) to work; what changes a queue is the owner's to do")
+	}
+	if pg.Hint != "" {
+		return penstock.WithHint(err, "%s", pg.Hint)
+	}
+	return explain(err)
+}

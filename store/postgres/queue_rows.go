@@ -1,0 +1,133 @@
+package postgres
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/penstock/penstock"
+)
+
+// binaryResults asks for all columns in the binary format.
+var binaryResults = pgx.QueryResultFormats{pgx.BinaryFormatCode}
+
+// Columns of every statement that returns jobs; those of a lease come last.
+const (
+	jobID = iota
+	jobKey
+	jobGroup
+	jobPriority
+	jobAttempt
+	jobCreatedAt
+	jobHeaders
+	jobPayload
+	jobLease
+	jobLeaseUntil
+	leasedJobColumns
+)
+
+// collectJobs reads jobs off the wire and closes rows. most is how many may come.
+func collectJobs(rows pgx.Rows, most int) ([]penstock.Job, error) {
+	defer rows.Close()
+	var (
+		jobs []penstock.Job
+		d    jobDecoder
+	)
+	for rows.Next() {
+		if jobs == nil {
+			jobs = make([]penstock.Job, 0, min(most, 128))
+		}
+		jobs = append(jobs, penstock.Job{})
+		j := &jobs[len(jobs)-1]
+		var err error
+		if rows.FieldDescriptions()[0].Format == pgx.BinaryFormatCode {
+			err = d.decode(j, rows.RawValues())
+		} else { // a connection that does not prepare statements
+			err = scanJob(j, rows)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return jobs, rows.Err()
+}
+
+// jobDecoder turns binary rows into jobs. What a job points to is one allocation of
+// its own, so that a long one does not keep its neighbours' payloads.
+type jobDecoder struct {
+	group string // the last one: neighbours mostly share it
+}
+
+func (d *jobDecoder) decode(j *penstock.Job, row [][]byte) error {
+	for _, c := range [...]struct{ column, bytes int }{{jobID, 8}, {jobPriority, 2}, {jobAttempt, 4}, {jobCreatedAt, 8}} {
+		if c.column >= len(row) || len(row[c.column]) != c.bytes {
+			return fmt.Errorf("a row of %d columns does not look like a job", len(row))
+		}
+	}
+	j.ID = int64(binary.BigEndian.Uint64(row[jobID]))
+	j.Key = string(row[jobKey])
+	if group := row[jobGroup]; string(group) != d.group {
+		d.group = string(group)
+	}
+	j.Group = d.group
+	j.Priority = int(int16(binary.BigEndian.Uint16(row[jobPriority])))
+	j.Attempt = int(int32(binary.BigEndian.Uint32(row[jobAttempt])))
+	j.CreatedAt = timestamp(row[jobCreatedAt])
+	j.Payload = append(make([]byte, 0, len(row[jobPayload])), row[jobPayload]...)
+	if h := row[jobHeaders]; len(h) > 1 { // jsonb: a version and the text
+		headers, err := decodeHeaders(h[1:])
+		if err != nil {
+			return fmt.Errorf("headers of job %d: %w", j.ID, err)
+		}
+		j.Headers = headers
+	}
+	if len(row) < leasedJobColumns {
+		return nil
+	}
+	if len(row[jobLease]) != 8 || len(row[jobLeaseUntil]) != 8 {
+		return fmt.Errorf("the lease of job %d does not look like one", j.ID)
+	}
+	j.Lease = int64(binary.BigEndian.Uint64(row[jobLease]))
+	j.LeaseUntil = timestamp(row[jobLeaseUntil])
+	return nil
+}
+
+func scanJob(j *penstock.Job, rows pgx.Rows) error {
+	var (
+		key     *string
+		headers []byte
+		to      = []any{&j.ID, &key, &j.Group, &j.Priority, &j.Attempt, &j.CreatedAt, &headers, &j.Payload, &j.Lease, &j.LeaseUntil}
+	)
+	if err := rows.Scan(to[:len(rows.FieldDescriptions())]...); err != nil {
+		return err
+	}
+	if key != nil {
+		j.Key = *key
+	}
+	j.CreatedAt, j.LeaseUntil = j.CreatedAt.UTC(), j.LeaseUntil.UTC()
+	if len(headers) == 0 {
+		return nil
+	}
+	var err error
+	j.Headers, err = decodeHeaders(headers)
+	return err
+}
+
+// collectIDs reads rows of one bigint and closes them.
+func collectIDs(rows pgx.Rows, most int) ([]int64, error) {
+	defer rows.Close()
+	ids := make([]int64, 0, most)
+	for rows.Next() {
+		if raw := rows.RawValues()[0]; len(raw) == 8 && rows.FieldDescriptions()[0].Format == pgx.BinaryFormatCode {
+			ids = append(ids, int64(binary.BigEndian.Uint64(raw)))
+			continue
+		}
+		var id int64
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		ids = append(ids, id)
+	}
+	return ids, rows.Err()
+}

@@ -1,0 +1,59 @@
+package postgres
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/penstock/penstock"
+)
+
+// TxHandler does one job within a transaction of the queue's database. It must not
+// end tx. What its error means is said at penstock.Handler; any error rolls tx back.
+type TxHandler func(ctx context.Context, tx pgx.Tx, job penstock.Job) error
+
+// WorkTx is penstock.Work with a transaction around each handler that also ends the
+// job: what the handler writes through tx takes effect exactly once, however
+// often the job runs. A handler whose lease was lost meanwhile is rolled back.
+//
+// The job is claimed in a short transaction of its own before that, so an attempt counts
+// also if the process dies. WorkTx opens up to opts.Concurrency connections
+// beside the store's own, which go on claiming jobs and extending leases when all
+// handlers are busy.
+func WorkTx(ctx context.Context, store *Store, queue string, h TxHandler, opts penstock.WorkOptions) error {
+	opts.SetDefaults()
+	if err := opts.Validate(); err != nil {
+		return err
+	}
+	config := store.config.Copy()
+	config.MaxConns = int32(opts.Concurrency)
+	config.MinConns, config.MinIdleConns = 0, 0
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return explain(err)
+	}
+	defer pool.Close()
+	return penstock.Work(ctx, store.Queue(queue), inTx(pool, store, queue, h), opts)
+}
+
+// inTx makes a handler that ends its job itself. The lease is given back last,
+// within the same transaction: until then it can be extended beside it.
+func inTx(pool *pgxpool.Pool, store *Store, queue string, h TxHandler) penstock.Handler {
+	ack := "select " + store.table("ack") + "($1, $2::bigint)"
+	return func(ctx context.Context, job penstock.Job) error {
+		err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+			if err := h(ctx, tx, job); err != nil {
+				return err
+			}
+			if _, err := tx.Exec(ctx, ack, queue, job.Lease); err != nil {
+				return store.queueError(ctx, queue, err)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		return penstock.ErrSettled
+	}
+}
