@@ -96,7 +96,7 @@ const admitChunk = 512
 // left to the next relay.
 func (s *session) admit(b penstock.Batch) bool {
 	if b.Rewound {
-		s.log.Info("the source went back to the settled position; what was not settled is read again")
+		s.log.Warn("the source went back to the settled position; what was not settled is read again, and may be sent twice")
 	}
 	s.mu.Lock()
 	fetch := s.fetches // only this goroutine fetches

@@ -60,14 +60,14 @@ create sequence _mark_n;
 create table _mark (
     queue    integer not null,
     n        bigint not null default nextval('_mark_n'),
-    seen     bigint not null,   -- the sequence's value before the mark's snapshot was taken
+    seen     bigint not null,   -- what the sequence stood at before ...
+    xid      xid8 not null,     -- ... this was drawn: whoever drew such a seq has a lower one
     turn     bigint not null,   -- of the ring when slots was made
     slot     smallint not null default pg_sequence_last_value('_mark_slot')::smallint,
     priority smallint not null,
     grp      text collate "C" not null,
     lo       bigint[] not null, -- jobs are at lo[i] <= seq <= hi[i], for an i, ...
     hi       bigint[] not null,
-    xip      xid8[] not null,   -- in flight at the snapshot
     pending  xid8[] not null,   -- ... or come from one of these, once it commits
     slots    smallint[] not null -- the segments, oldest first
 ) partition by list (slot);
@@ -152,15 +152,17 @@ language sql volatile as $fn$
               from {schema}._segment where queue = {id}) s
 $fn$;
 
--- {mark} writes a mark if that brings something. It reads the jobs that are there
--- from where the last mark says on, unlocked: one whose taking is not committed is
--- still seen. What lies between them is gone, as far as it was drawn before the
--- snapshot of the last mark was taken: whoever drew such a seq had its xid by then,
--- and has either ended since or is pending from now on.
+-- {mark} writes a mark if that brings something. It reads the jobs that are there,
+-- unlocked, from where the last mark says on: one whose taking is not committed is
+-- still seen. What lies between them is gone, as far as the sequence had come when the
+-- last mark was written: that mark's xid lies between the drawing of such a seq and the
+-- snapshot taken here (docs/decisions/0003), so whoever drew it has ended, or is in
+-- the snapshot's list and pending from now on.
 create or replace function {mark}(in_grp text, in_priority smallint) returns {schema}._mark
 language plpgsql volatile as $fn$
 declare
     most     int := case when random() < 0.05 then 2048 else 64 end;
+    no_xid   boolean := pg_current_xact_id_if_assigned() is null;
     now_seen bigint := coalesce(pg_sequence_last_value({seq}), 0);
     ring     bigint := pg_sequence_last_value({ring});
     snap     pg_snapshot;
@@ -177,7 +179,7 @@ begin
         was.lo := '{0}';
         was.hi := '{9223372036854775806}';
         was.seen := 0;
-        was.xip := '{}';
+        was.xid := '0';
         was.pending := '{}';
     end if;
     select pg_current_snapshot(), array(
@@ -186,7 +188,10 @@ begin
              where t.grp = in_grp and t.priority = in_priority and t.seq >= i.lo and t.seq <= least(i.hi, was.seen)
              order by t.seq {dir} limit most) v limit most)
       into snap, seqs;
-    new.pending := array(select distinct x from unnest(was.pending || was.xip) x where not pg_visible_in_snapshot(x, snap));
+    new.pending := array(select x from unnest(was.pending) x where not pg_visible_in_snapshot(x, snap)
+                         union
+                         select x from pg_snapshot_xip(snap) x where x < was.xid order by x);
+    new.seen := case when no_xid then now_seen else was.seen end; -- an xid from before the reading bounds nothing
     gone := int8multirange(int8range(0, 9223372036854775807)) - (select range_agg(int8range(i.lo, i.hi, '[]')) from unnest(was.lo, was.hi) i(lo, hi));
     ended := array(select x from unnest(was.pending) x where pg_visible_in_snapshot(x, snap));
     if ended <> '{}' then
@@ -205,12 +210,12 @@ begin
       from (select r from unnest(gone) r where lower(r) = 0 or upper(r) - lower(r) > 64
              order by lower(r) = 0 desc, upper(r) - lower(r) desc limit 64) g;
     select l.lo, l.hi into new.lo, new.hi from {schema}._live(gone, {lifo}) l;
-    if now_seen = was.seen and ring = was.turn and new.lo = was.lo and new.hi = was.hi and new.pending = was.pending then
+    if new.seen = was.seen and ring = was.turn and new.lo = was.lo and new.hi = was.hi and new.pending = was.pending then
         return was;
     end if;
     new.slots := {slots}();
-    insert into {schema}._mark (queue, seen, turn, priority, grp, lo, hi, xip, pending, slots)
-    values ({id}, now_seen, ring, in_priority, in_grp, new.lo, new.hi, array(select pg_snapshot_xip(snap)), new.pending, new.slots)
+    insert into {schema}._mark (queue, seen, xid, turn, priority, grp, lo, hi, pending, slots)
+    values ({id}, new.seen, case when no_xid then pg_current_xact_id() else was.xid end, ring, in_priority, in_grp, new.lo, new.hi, new.pending, new.slots)
     returning * into new;
     return new;
 end $fn$;
@@ -237,7 +242,7 @@ begin
     end if;
     <<levels>>
     loop
-        if p = 0 or flags & (65536::bigint << p) <> 0 then
+        if p = 0 or flags & (1::bigint << (16 + p)) <> 0 then
             if pg_sequence_last_value({mark_slot}) = 0 then
                 select k.n, k.turn, k.lo, k.hi, k.pending, k.slots into m from {schema}._mark_0 k
                  where k.queue = {id} and k.grp = in_grp and k.priority = p order by k.n desc limit 1;
@@ -559,8 +564,8 @@ begin
         return false;
     end if;
     execute format($sql$
-        insert into _mark (queue, n, seen, turn, priority, grp, lo, hi, xip, pending, slots)
-        select l.queue, l.n, l.seen, l.turn, l.priority, l.grp, l.lo, l.hi, l.xip, l.pending, l.slots
+        insert into _mark (queue, n, seen, xid, turn, priority, grp, lo, hi, pending, slots)
+        select l.queue, l.n, l.seen, l.xid, l.turn, l.priority, l.grp, l.lo, l.hi, l.pending, l.slots
           from (select distinct queue, grp, priority from %1$s) d
          cross join lateral (select * from %1$s m where m.queue = d.queue and m.grp = d.grp and m.priority = d.priority order by m.n desc limit 1) l
          where exists (select from _queue q where q.id = d.queue)

@@ -1,0 +1,370 @@
+package postgres_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/penstock/penstock/store/postgres"
+)
+
+// newQueueFixture is a database with one queue of each order and statements to use them as any
+// language would.
+func newQueueFixture(t testing.TB) *fixture {
+	f := newFixture(t, postgres.Options{})
+	f.exec("select penstock.create_queue('fifo')")
+	f.exec("select penstock.create_queue('lifo', 'lifo')")
+	return f
+}
+
+func (f *fixture) enqueue(conn *pgx.Conn, queue string, from, to int) {
+	f.Helper()
+	_, err := conn.Exec(f.ctx, "insert into penstock."+queue+" (payload) select convert_to(i::text, 'UTF8') from generate_series($1::int, $2::int) i", from, to)
+	f.must(err)
+}
+
+// take dequeues within conn's transaction, if it has one.
+func (f *fixture) take(conn *pgx.Conn, queue string, n int) []int {
+	f.Helper()
+	rows, err := conn.Query(f.ctx, "select convert_from(payload, 'UTF8')::int from penstock.dequeue($1, $2)", queue, n)
+	f.must(err)
+	jobs, err := pgx.CollectRows(rows, pgx.RowTo[int])
+	f.must(err)
+	return jobs
+}
+
+func (f *fixture) wantTake(queue string, n int, want ...int) {
+	f.Helper()
+	if got := f.take(f.conn, queue, n); !slices.Equal(got, want) {
+		f.Fatalf("%s: got %v, want %v", queue, got, want)
+	}
+}
+
+// takeAll takes until nothing is left, one by one at first, so that marks are made.
+func (f *fixture) takeAll(queue string) (all []int) {
+	f.Helper()
+	for n := 1; ; n = min(n+1, 100) {
+		jobs := f.take(f.conn, queue, n)
+		if len(jobs) == 0 {
+			return all
+		}
+		all = append(all, jobs...)
+	}
+}
+
+func (f *fixture) begin(conn *pgx.Conn) pgx.Tx {
+	f.Helper()
+	tx, err := conn.Begin(f.ctx)
+	f.must(err)
+	f.Cleanup(func() { _ = tx.Rollback(f.ctx) })
+	return tx
+}
+
+// pin holds a snapshot that has seen none of the queues' tables.
+func (f *fixture) pin() {
+	f.Helper()
+	tx, err := f.connect().BeginTx(f.ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	f.must(err)
+	f.Cleanup(func() { _ = tx.Rollback(f.ctx) })
+	_, err = tx.Exec(f.ctx, "select count(*) from pg_class")
+	f.must(err)
+}
+
+// buffers is how many pages one dequeue touches: the median of some, because now
+// and then one writes a mark, and each session plans once.
+func (f *fixture) buffers(conn *pgx.Conn, queue string) int {
+	f.Helper()
+	var pages []int
+	for range 15 {
+		var text []byte
+		f.must(conn.QueryRow(f.ctx, "explain (analyze, buffers, format json) select * from penstock.dequeue($1)", pgx.QueryExecModeSimpleProtocol, queue).Scan(&text))
+		var plans []struct {
+			Plan map[string]any
+		}
+		f.must(json.Unmarshal(text, &plans))
+		pages = append(pages, int(plans[0].Plan["Shared Hit Blocks"].(float64)+plans[0].Plan["Shared Read Blocks"].(float64)))
+	}
+	slices.Sort(pages)
+	return pages[len(pages)/2]
+}
+
+// A dequeue touches as many pages after thousands of others as at the start, while a
+// snapshot keeps every dead row.
+func TestDequeueStaysFlat(t *testing.T) {
+	t.Parallel()
+	for _, queue := range []string{"fifo", "lifo"} {
+		t.Run(queue, func(t *testing.T) {
+			t.Parallel()
+			f := newQueueFixture(t)
+			f.pin()
+			next := 0
+			more := func(n int) {
+				f.enqueue(f.conn, queue, next+1, next+n)
+				next += n
+			}
+			more(20_000)
+			first := f.buffers(f.conn, queue)
+			for range 4_000 { // LIFO: a backlog below, arrivals on top
+				if queue == "lifo" {
+					more(1)
+				}
+				f.take(f.conn, queue, 2)
+			}
+			last := f.buffers(f.conn, queue)
+			t.Logf("%d pages at first, %d at last", first, last)
+			if last > first+250 { // a page for each of some dead rows: a mark is made for every 64 jobs
+				t.Errorf("a dequeue touched %d pages at first and %d after 8,000 jobs", first, last)
+			}
+		})
+	}
+}
+
+// Jobs that a long transaction has taken do not make the others walk over all that
+// was taken since, and come back first if it rolls back.
+func TestDequeuePastJobsThatAreHeld(t *testing.T) {
+	t.Parallel()
+	f := newQueueFixture(t)
+	f.enqueue(f.conn, "fifo", 1, 12_000)
+	first := f.buffers(f.conn, "fifo")
+	holder := f.connect()
+	tx := f.begin(holder)
+	held := f.take(holder, "fifo", 3)
+	for range 5_000 {
+		f.take(f.conn, "fifo", 2)
+	}
+	if last := f.buffers(f.conn, "fifo"); last > first+250 {
+		t.Errorf("a dequeue touched %d pages at first and %d past jobs that are held", first, last)
+	}
+	f.must(tx.Rollback(f.ctx))
+	f.wantTake("fifo", 3, held...)
+}
+
+// What commits late is taken next, wherever the mark is, and whatever else was in
+// flight.
+func TestLateCommitIsTakenNext(t *testing.T) {
+	t.Parallel()
+	for _, few := range []bool{true, false} {
+		t.Run(fmt.Sprintf("few=%t", few), func(t *testing.T) {
+			t.Parallel()
+			f := newQueueFixture(t)
+			n := 1_500
+			if few {
+				n = 2
+			}
+			late := f.connect()
+			tx := f.begin(late)
+			f.enqueue(late, "fifo", 1, n)
+			f.enqueue(f.conn, "fifo", 10_001, 16_000)
+			for range 3_000 {
+				if got := f.take(f.conn, "fifo", 1); len(got) != 1 || got[0] < 10_000 {
+					t.Fatalf("got %v before the commit", got)
+				}
+			}
+			f.must(tx.Commit(f.ctx))
+			f.wantTake("fifo", 2, 1, 2)
+			all := f.takeAll("fifo")
+			if len(all) != n-2+3_000 || !slices.IsSorted(all) {
+				t.Errorf("got %d jobs after that, sorted: %t; want %d", len(all), slices.IsSorted(all), n-2+3_000)
+			}
+		})
+	}
+}
+
+// The transaction with the highest xid of all is in no snapshot's list. A mark must
+// not take what it has written for gone.
+func TestLateCommitWithTheHighestXid(t *testing.T) {
+	t.Parallel()
+	f := newQueueFixture(t)
+	f.enqueue(f.conn, "fifo", 2, 2)
+	late := f.connect()
+	tx := f.begin(late)
+	f.enqueue(late, "fifo", 1, 1) // seq 2, and the highest xid
+	// A reader that draws no xid of its own before it looks, as often as it takes for
+	// marks to be made.
+	for range 50 {
+		f.exec("select penstock.\"_fifo.mark\"('', 0::smallint)")
+		f.take(f.conn, "fifo", 1)
+	}
+	f.must(tx.Commit(f.ctx))
+	f.wantTake("fifo", 1, 1)
+}
+
+func TestDequeueOrder(t *testing.T) {
+	t.Parallel()
+	f := newQueueFixture(t)
+	for _, queue := range []string{"fifo", "lifo"} {
+		f.exec("insert into penstock." + queue + " (payload, priority, grp) values ('1', 0, ''), ('2', 5, ''), ('3', -5, ''), ('4', 0, ''), ('5', -5, ''), ('6', -16, 'other')")
+	}
+	f.wantTake("fifo", 10, 3, 5, 1, 4, 2)
+	f.wantTake("lifo", 10, 5, 3, 4, 1, 2)
+}
+
+func TestRingOfAQueueTurns(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, postgres.Options{})
+	f.exec("select penstock.create_queue('fifo', 'fifo', 3, 65536)")
+	size := func() int64 {
+		return f.number("select sum(pg_total_relation_size(inhrelid)) from pg_inherits where inhparent = 'penstock.fifo'::regclass")
+	}
+	floor := size()
+	f.pin()
+	want, next, most := 0, 0, int64(0)
+	holder := f.connect()
+	for round := range 60 {
+		f.enqueue(f.conn, "fifo", next+1, next+500)
+		next += 500
+		var tx pgx.Tx
+		if round%10 == 5 { // a segment that cannot be truncated yet
+			tx = f.begin(holder)
+			for _, job := range f.take(holder, "fifo", 1) {
+				if want++; job != want {
+					t.Fatalf("got job %d, want %d", job, want)
+				}
+			}
+		}
+		for range 50 {
+			for _, job := range f.take(f.conn, "fifo", 10) {
+				if want++; job != want {
+					t.Fatalf("got job %d, want %d", job, want)
+				}
+			}
+		}
+		f.exec("select penstock._maintain_ring('fifo')")
+		most = max(most, size())
+		if tx != nil {
+			f.must(tx.Commit(f.ctx))
+		}
+	}
+	want += len(f.takeAll("fifo"))
+	if want != next {
+		t.Errorf("%d of %d jobs", want, next)
+	}
+	f.eventually("the queue is back at its floor", func() bool {
+		f.exec("select penstock._maintain_ring('fifo', true)")
+		return size() <= floor
+	})
+	t.Logf("floor %d, most %d bytes; 30,000 jobs were about %d", floor, most, 30_000*150)
+	if most > 3<<20 {
+		t.Errorf("the ring grew to %d bytes", most)
+	}
+}
+
+// Many connections enqueue, take, commit and roll back at random; in the end every
+// job whose enqueuing is committed was taken by exactly one committed transaction.
+func TestDequeueWalk(t *testing.T) {
+	t.Parallel()
+	seed := uint64(time.Now().UnixNano())
+	if s := os.Getenv("PENSTOCK_SEED"); s != "" {
+		var err error
+		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
+			t.Fatalf("PENSTOCK_SEED: %v", err)
+		}
+	}
+	t.Logf("PENSTOCK_SEED=%d", seed)
+	for _, queue := range []string{"fifo", "lifo"} {
+		t.Run(queue, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t, postgres.Options{})
+			f.exec("select penstock.create_queue($1, $1, 3, 65536)", queue)
+			var (
+				mu       sync.Mutex
+				enqueued = map[int]bool{}
+				taken    = map[int]int{}
+				wg       sync.WaitGroup
+				ids      = make(chan int)
+			)
+			go func() {
+				for i := 1; ; i++ {
+					select {
+					case ids <- i:
+					case <-f.ctx.Done():
+						return
+					}
+				}
+			}()
+			for w := range 6 {
+				conn := f.connect()
+				random := rand.New(rand.NewPCG(seed, uint64(w)))
+				wg.Go(func() {
+					for range 120 {
+						tx, err := conn.Begin(f.ctx)
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						var in, out []int
+						for range 1 + random.IntN(4) {
+							if random.IntN(5) < 2 {
+								var jobs []int
+								for range 1 + random.IntN(1+random.IntN(150)) {
+									jobs = append(jobs, <-ids)
+								}
+								in = append(in, jobs...)
+								_, err = tx.Exec(f.ctx, "insert into penstock."+queue+" (payload, priority) select convert_to(i::text, 'UTF8'), i % 2 from unnest($1::int[]) i", jobs)
+							} else {
+								var rows pgx.Rows
+								if rows, err = tx.Query(f.ctx, "select convert_from(payload, 'UTF8')::int from penstock.dequeue($1, $2)", queue, 1+random.IntN(1+random.IntN(60))); err == nil {
+									var jobs []int
+									jobs, err = pgx.CollectRows(rows, pgx.RowTo[int])
+									out = append(out, jobs...)
+								}
+							}
+							if err != nil {
+								t.Error(err)
+								return
+							}
+						}
+						if random.IntN(3) == 0 {
+							err = tx.Rollback(f.ctx)
+						} else if err = tx.Commit(f.ctx); err == nil {
+							mu.Lock()
+							for _, i := range in {
+								enqueued[i] = true
+							}
+							for _, i := range out {
+								taken[i]++
+							}
+							mu.Unlock()
+						}
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						if random.IntN(20) == 0 {
+							if _, err := conn.Exec(f.ctx, "select penstock._maintain_ring($1, true)", queue); err != nil {
+								t.Error(err)
+								return
+							}
+						}
+					}
+				})
+			}
+			wg.Wait()
+			for _, i := range f.takeAll(queue) {
+				taken[i]++
+			}
+			if n := f.number("select count(*) from penstock." + queue); n != 0 {
+				t.Errorf("%d jobs are in the table and cannot be taken", n)
+			}
+			for i := range enqueued {
+				if taken[i] != 1 {
+					t.Errorf("job %d was taken %d times", i, taken[i])
+				}
+			}
+			for i := range taken {
+				if !enqueued[i] {
+					t.Errorf("job %d was taken and never committed", i)
+				}
+			}
+			t.Logf("%d jobs", len(enqueued))
+		})
+	}
+}
