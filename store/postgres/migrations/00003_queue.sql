@@ -191,7 +191,12 @@ begin
     new.pending := array(select x from unnest(was.pending) x where not pg_visible_in_snapshot(x, snap)
                          union
                          select x from pg_snapshot_xip(snap) x where x < was.xid order by x);
-    new.seen := case when no_xid then now_seen else was.seen end; -- an xid from before the reading bounds nothing
+    if no_xid then
+        new.seen := now_seen;
+    else -- it was drawn before the sequence was read, and bounds nothing: _maintain_ring will see to it
+        new.seen := was.seen;
+        perform setval({stale}, 1);
+    end if;
     gone := int8multirange(int8range(0, 9223372036854775807)) - (select range_agg(int8range(i.lo, i.hi, '[]')) from unnest(was.lo, was.hi) i(lo, hi));
     ended := array(select x from unnest(was.pending) x where pg_visible_in_snapshot(x, snap));
     if ended <> '{}' then
@@ -329,7 +334,7 @@ begin
     foreach word in array array['slots', 'mark', 'take'] loop
         text := replace(text, '{' || word || '}', _q(format('_%s.%s', queue, word)));
     end loop;
-    foreach word in array array['ring', 'flags', 'seq'] loop
+    foreach word in array array['ring', 'flags', 'seq', 'stale'] loop
         text := replace(text, '{' || word || '}', quote_literal(_q(format('_%s.%s', queue, word))) || '::regclass');
     end loop;
     text := replace(text, '{mark_slot}', quote_literal(_q('_mark_slot')) || '::regclass');
@@ -374,7 +379,9 @@ begin
     execute format('create sequence %s', seq_name);
     -- Sequences used as registers, see create_outbox. seen and since: the value of seq
     -- when it was last looked at, and the time, in ms, since which it has been that.
-    foreach register in array array[ring_name, flags_name, _q(format('_%s.seen', name)), _q(format('_%s.since', name))] loop
+    -- stale: 1 if there are marks that could not bring their bound up to date.
+    foreach register in array array[ring_name, flags_name, _q(format('_%s.seen', name)), _q(format('_%s.since', name)),
+                                    _q(format('_%s.stale', name))] loop
         execute format('create sequence %s minvalue 0', register);
         perform setval(register, 0);
     end loop;
@@ -500,6 +507,8 @@ declare
     ring      regclass := _q(format('_%s.ring', queue))::regclass;
     seen      regclass := _q(format('_%s.seen', queue))::regclass;
     since     regclass := _q(format('_%s.since', queue))::regclass;
+    stale     regclass := _q(format('_%s.stale', queue))::regclass;
+    lane      record;
     now_ms    bigint := extract(epoch from clock_timestamp()) * 1000;
     seq       bigint := coalesce(pg_sequence_last_value(_q(format('_%s.seq', queue))::regclass), 0);
     current   int;
@@ -514,6 +523,12 @@ begin
     end if;
     if seq <> pg_sequence_last_value(seen) then
         perform setval(seen, seq), setval(since, now_ms);
+    end if;
+    if pg_sequence_last_value(stale) = 1 and pg_current_xact_id_if_assigned() is null then
+        perform setval(stale, 0);
+        for lane in select distinct m.grp, m.priority from _mark m where m.queue = q.id limit 100 loop
+            execute format('select %s($1, $2)', _q(format('_%s.mark', queue))) using lane.grp, lane.priority;
+        end loop;
     end if;
     idle := now_ms - pg_sequence_last_value(since);
     current := pg_sequence_last_value(ring) % 1024;
