@@ -158,12 +158,12 @@ $fn$;
 -- last mark was written: that mark's xid lies between the drawing of such a seq and the
 -- snapshot taken here (docs/decisions/0003), so whoever drew it has ended, or is in
 -- the snapshot's list and pending from now on.
-create or replace function {mark}(in_grp text, in_priority smallint) returns {schema}._mark
+create or replace function {mark}(in_grp text, in_priority smallint, bound bigint default null) returns {schema}._mark
 language plpgsql volatile as $fn$
 declare
     most     int := case when random() < 0.05 then 2048 else 64 end;
-    no_xid   boolean := pg_current_xact_id_if_assigned() is null;
-    now_seen bigint := coalesce(pg_sequence_last_value({seq}), 0);
+    no_xid   boolean := bound is not null or pg_current_xact_id_if_assigned() is null;
+    now_seen bigint := coalesce(bound, pg_sequence_last_value({seq}), 0);
     ring     bigint := pg_sequence_last_value({ring});
     snap     pg_snapshot;
     seqs     bigint[];
@@ -193,7 +193,7 @@ begin
                          select x from pg_snapshot_xip(snap) x where x < was.xid order by x);
     if no_xid then
         new.seen := now_seen;
-    else -- it was drawn before the sequence was read, and bounds nothing: _maintain_ring will see to it
+    else -- it was drawn before the sequence was read, and bounds nothing: _refresh_marks will see to it
         new.seen := was.seen;
         perform setval({stale}, 1);
     end if;
@@ -344,7 +344,7 @@ begin
     text := replace(text, '{lifo}', q.lifo::text);
     text := replace(text, '{dir}', case when q.lifo then 'desc' else 'asc' end);
     execute text;
-    foreach word in array array['slots()', 'mark(text, smallint)', 'take(int, text)'] loop
+    foreach word in array array['slots()', 'mark(text, smallint, bigint)', 'take(int, text)'] loop
         execute format('revoke execute on function %s%s from public', _q(format('_%s.%s', queue, split_part(word, '(', 1))), '(' || split_part(word, '(', 2));
     end loop;
 end $$;
@@ -492,6 +492,29 @@ exception when lock_not_available then
 end $$;
 -- +goose StatementEnd
 
+-- _refresh_marks makes the marks that transactions could not bring up to date because
+-- they had an xid before they looked. It has to be the first of a transaction.
+-- +goose StatementBegin
+create function _refresh_marks(queue text) returns void
+language plpgsql volatile security definer set search_path from current
+set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+declare
+    stale    regclass := _q(format('_%s.stale', queue))::regclass;
+    queue_id int := (select q.id from _queue q where q.name = queue);
+    seq      bigint;
+    lane     record;
+begin
+    if pg_sequence_last_value(stale) = 0 or pg_current_xact_id_if_assigned() is not null then
+        return;
+    end if;
+    seq := coalesce(pg_sequence_last_value(_q(format('_%s.seq', queue))::regclass), 0);
+    perform setval(stale, 0); -- draws the xid
+    for lane in select distinct m.grp, m.priority from _mark m where m.queue = queue_id loop
+        execute format('select %s($1, $2, $3)', _q(format('_%s.mark', queue))) using lane.grp, lane.priority, seq;
+    end loop;
+end $$;
+-- +goose StatementEnd
+
 -- _maintain_ring truncates the segments of a queue that hold no job any more and
 -- moves its pointer on when the current one is full, or holds nothing. It is called
 -- about once a second, at the end of a short transaction: the locks on what it
@@ -507,8 +530,6 @@ declare
     ring      regclass := _q(format('_%s.ring', queue))::regclass;
     seen      regclass := _q(format('_%s.seen', queue))::regclass;
     since     regclass := _q(format('_%s.since', queue))::regclass;
-    stale     regclass := _q(format('_%s.stale', queue))::regclass;
-    lane      record;
     now_ms    bigint := extract(epoch from clock_timestamp()) * 1000;
     seq       bigint := coalesce(pg_sequence_last_value(_q(format('_%s.seq', queue))::regclass), 0);
     current   int;
@@ -523,12 +544,6 @@ begin
     end if;
     if seq <> pg_sequence_last_value(seen) then
         perform setval(seen, seq), setval(since, now_ms);
-    end if;
-    if pg_sequence_last_value(stale) = 1 and pg_current_xact_id_if_assigned() is null then
-        perform setval(stale, 0);
-        for lane in select distinct m.grp, m.priority from _mark m where m.queue = q.id limit 100 loop
-            execute format('select %s($1, $2)', _q(format('_%s.mark', queue))) using lane.grp, lane.priority;
-        end loop;
     end if;
     idle := now_ms - pg_sequence_last_value(since);
     current := pg_sequence_last_value(ring) % 1024;
