@@ -20,15 +20,17 @@ import (
 // Orders for the same table, so a name with capitals (or a ~, which marks them)
 // gets a suffix that tells which letters they are: Orders is in
 // "penstock_outbox_Orders~1".
-func Table(outbox string) string {
-	name := "penstock_outbox_" + outbox
+func Table(outbox string) string { return quotedName("penstock_outbox_", outbox) }
+
+func quotedName(prefix, of string) string {
+	name := prefix + of
 	var capitals uint64 // bit i: byte i is a capital letter; names have at most 48 bytes
-	for i := range len(outbox) {
-		if c := outbox[i]; 'A' <= c && c <= 'Z' {
+	for i := range len(of) {
+		if c := of[i]; 'A' <= c && c <= 'Z' {
 			capitals |= 1 << (i & 63)
 		}
 	}
-	if capitals != 0 || strings.ContainsRune(outbox, '~') {
+	if capitals != 0 || strings.ContainsRune(of, '~') {
 		name += "~" + strconv.FormatUint(capitals, 16)
 	}
 	return `"` + strings.ReplaceAll(name, `"`, `""`) + `"`
@@ -50,6 +52,11 @@ func (s *Store) CreateOutbox(ctx context.Context, name string) error {
 			return fmt.Errorf("outbox %q: %w", name, penstock.ErrOutboxExists)
 		case !errors.Is(err, penstock.ErrNoOutbox):
 			return err
+		}
+		if taken, err := nameTaken(ctx, tx, name); err != nil {
+			return err
+		} else if taken != "" {
+			return penstock.WithHint(fmt.Errorf("outbox %q: %w", name, penstock.ErrOutboxExists), "%s has this name; choose another one", taken)
 		}
 		if _, err := tx.ExecContext(ctx, `insert into penstock_outboxes (name, uid, created_at) values (?, ?, ?)`,
 			name, hex.EncodeToString(uid), time.Now().UnixMicro()); err != nil {
@@ -124,13 +131,12 @@ func (o outbox) extent(ctx context.Context, q querier) (first, last int64, err e
 		return first, last, err
 	}
 	// Empty: the sequence's register remembers how far it came.
-	err = q.QueryRowContext(ctx, `select coalesce((select seq from sqlite_sequence where name = ?), 0)`, unquoted(o.name)).Scan(&last)
+	err = q.QueryRowContext(ctx, `select coalesce((select seq from sqlite_sequence where name = ?), 0)`, unquoted(Table(o.name))).Scan(&last)
 	return last + 1, last, err
 }
 
-// unquoted is Table without its quotes, as SQLite's own tables write it.
-func unquoted(outbox string) string {
-	quoted := Table(outbox)
+// unquoted is a quoted name without its quotes, as SQLite's own tables write it.
+func unquoted(quoted string) string {
 	return strings.ReplaceAll(quoted[1:len(quoted)-1], `""`, `"`)
 }
 

@@ -25,7 +25,7 @@ func (s *Store) Status(ctx context.Context) ([]penstock.OutboxStatus, error) {
 		}
 		for _, box := range boxes {
 			st := penstock.OutboxStatus{Outbox: box.name, Retention: box.retention, Subscriptions: []penstock.SubscriptionStatus{}}
-			if st.Bytes, err = s.size(ctx, tx, box); err != nil {
+			if st.Bytes, err = s.size(ctx, tx, box.pages()); err != nil {
 				return err
 			}
 			if st.Subscriptions, err = box.subscriptions(ctx, tx); err != nil {
@@ -61,26 +61,39 @@ type measurement struct {
 	until time.Time
 }
 
-// size asks dbstat, which walks the table's pages. The answer holds for twenty
+// pages are those of tables and indexes that are measured together, and what their
+// measurement is remembered by.
+type pages struct {
+	as    string
+	parts []string
+}
+
+func (o outbox) pages() pages { return pages{o.uid, []string{unquoted(Table(o.name))}} }
+
+// size asks dbstat, which walks the pages. The answer holds for twenty
 // times the time that took: nothing to speak of for a small table, and at most
 // a twentieth of a caller's time for a large one.
-func (s *Store) size(ctx context.Context, tx *sql.Tx, box outbox) (int64, error) {
+func (s *Store) size(ctx context.Context, tx *sql.Tx, what pages) (int64, error) {
 	s.mu.Lock()
-	m := s.sizes[box.uid]
+	m := s.sizes[what.as]
 	s.mu.Unlock()
 	began := time.Now()
 	if began.Before(m.until) {
 		return m.bytes, nil
 	}
-	err := tx.QueryRowContext(ctx, `select coalesce(sum(pgsize), 0) from dbstat where name = ? and aggregate = 1`, unquoted(box.name)).Scan(&m.bytes)
-	if err != nil {
-		return 0, fmt.Errorf("size of outbox %q: %w", box.name, err)
+	m.bytes = 0
+	for _, part := range what.parts {
+		var bytes int64
+		if err := tx.QueryRowContext(ctx, `select coalesce(sum(pgsize), 0) from dbstat where name = ? and aggregate = 1`, part).Scan(&bytes); err != nil {
+			return 0, fmt.Errorf("size of %q: %w", part, err)
+		}
+		m.bytes += bytes
 	}
 	if took := time.Since(began); took > 20*time.Millisecond {
 		m.until = began.Add(20 * took)
 	}
 	s.mu.Lock()
-	s.sizes[box.uid] = m
+	s.sizes[what.as] = m
 	s.mu.Unlock()
 	return m.bytes, nil
 }

@@ -40,7 +40,7 @@ type Store struct {
 	migrated atomic.Bool // seen to be so once
 
 	mu      sync.Mutex
-	sizes   map[string]measurement // by outbox, see size
+	sizes   map[string]measurement // by outbox or queue, see size
 	ledgers map[string]ledger      // by outbox, see beyond
 }
 

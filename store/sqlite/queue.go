@@ -1,0 +1,162 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+var _ penstock.QueueStore = (*Store)(nil)
+
+// QueueTable is the quoted name of the table that holds a queue's jobs, for plain
+// INSERTs: penstock_queue_ and the queue's name, with the suffix that Table
+// explains.
+func QueueTable(queue string) string { return quotedName("penstock_queue_", queue) }
+
+// onQueue puts the table of a queue into a statement.
+func onQueue(queue, statement string) string { return on(QueueTable(queue), statement) }
+
+// CreateQueue implements penstock.QueueStore. An application may insert into
+// QueueTable(name) once it has returned.
+func (s *Store) CreateQueue(ctx context.Context, name string, order penstock.QueueOrder) error {
+	if err := penstock.ValidateQueueName(name); err != nil {
+		return err
+	}
+	if order != penstock.FIFO && order != penstock.LIFO {
+		return &penstock.FieldError{Field: "order", Problem: fmt.Sprintf("is %q", order), Hint: "use fifo or lifo"}
+	}
+	return s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		taken, err := nameTaken(ctx, tx, name)
+		if err != nil {
+			return err
+		}
+		if taken != "" {
+			return penstock.WithHint(fmt.Errorf("queue %q: %w", name, penstock.ErrQueueExists), "%s has this name; choose another one", taken)
+		}
+		done, err := tx.ExecContext(ctx, `insert into penstock_queues (name, lifo, created_at) values (?, ?, ?)`,
+			name, order == penstock.LIFO, time.Now().UnixMicro())
+		if err != nil {
+			return err
+		}
+		id, err := done.LastInsertId()
+		if err != nil {
+			return err
+		}
+		sign := ""
+		if order == penstock.LIFO {
+			sign = "-"
+		}
+		parts := []string{"{table}", QueueTable(name), "{queue}", strconv.FormatInt(id, 10), "{sign}", sign}
+		for _, part := range []string{"ids", "later", "ready", "keyed", "ended", "fixed"} {
+			parts = append(parts, "{"+part+"}", quotedName("penstock_"+part+"_of_", name))
+		}
+		_, err = tx.ExecContext(ctx, strings.NewReplacer(parts...).Replace(createQueueSQL))
+		return err
+	})
+}
+
+// nameTaken says what has a name: outboxes and queues share theirs.
+func nameTaken(ctx context.Context, q querier, name string) (what string, err error) {
+	err = q.QueryRowContext(ctx, `select 'an outbox' from penstock_outboxes where name = ?1 union all select 'a queue' from penstock_queues where name = ?1`, name).Scan(&what)
+	if errors.Is(err, sql.ErrNoRows) {
+		return "", nil
+	}
+	return what, err
+}
+
+// DropQueue implements penstock.QueueStore.
+func (s *Store) DropQueue(ctx context.Context, name string) error {
+	return s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		q, err := findQueue(ctx, tx, name)
+		if err != nil {
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, onQueue(name, `drop table {table}`)); err != nil {
+			return err
+		}
+		_, err = tx.ExecContext(ctx, dropQueueSQL, q.id)
+		return err
+	})
+}
+
+// SetQueue implements penstock.QueueStore.
+func (s *Store) SetQueue(ctx context.Context, name string, set penstock.QueueSettings) error {
+	switch {
+	case set.MaxAttempts != nil && *set.MaxAttempts < 1:
+		return &penstock.FieldError{Field: "max_attempts", Problem: fmt.Sprintf("is %d", *set.MaxAttempts), Hint: "use 1 or more"}
+	case set.MaxRunning != nil && *set.MaxRunning < 0:
+		return &penstock.FieldError{Field: "max_running", Problem: fmt.Sprintf("is %d", *set.MaxRunning), Hint: "use 1 or more, or 0 for no limit"}
+	case set.DedupWindow != nil && *set.DedupWindow < 0:
+		return &penstock.FieldError{Field: "dedup_window", Problem: fmt.Sprintf("is %s", *set.DedupWindow), Hint: "use a positive time, or 0 to enqueue duplicates"}
+	}
+	return s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		var window *int64
+		if set.DedupWindow != nil {
+			window = new(set.DedupWindow.Nanoseconds())
+		}
+		done, err := tx.ExecContext(ctx, setQueueSQL, sql.Named("queue", name), sql.Named("paused", set.Paused),
+			sql.Named("max_attempts", set.MaxAttempts), sql.Named("max_running", set.MaxRunning), sql.Named("dedup_window", window))
+		if err != nil {
+			return err
+		}
+		if n, err := done.RowsAffected(); err != nil || n > 0 {
+			return err
+		}
+		return noQueue(name)
+	})
+}
+
+// queueRow is one row of penstock_queues.
+type queueRow struct {
+	id          int64
+	name        string
+	lifo        bool
+	maxAttempts int
+	dedupWindow time.Duration
+}
+
+func findQueue(ctx context.Context, q querier, name string) (queueRow, error) {
+	row := queueRow{name: name}
+	err := q.QueryRowContext(ctx, `select id, lifo, max_attempts, dedup_window from penstock_queues where name = ?`, name).
+		Scan(&row.id, &row.lifo, &row.maxAttempts, &row.dedupWindow)
+	if errors.Is(err, sql.ErrNoRows) {
+		return row, noQueue(name)
+	}
+	return row, err
+}
+
+// sign makes ranks of seqs.
+func (q queueRow) sign() int {
+	if q.lifo {
+		return -1
+	}
+	return 1
+}
+
+// noQueue is the error for a name that is not there.
+func noQueue(name string) error {
+	return penstock.WithHint(fmt.Errorf("queue %q: %w", name, penstock.ErrNoQueue), "create it with: penstock queue create")
+}
+
+// queue is one queue of a store.
+type queue struct {
+	store *Store
+	name  string
+}
+
+var (
+	_ penstock.Queue    = queue{}
+	_ penstock.Releaser = queue{}
+)
+
+// Queue implements penstock.QueueStore.
+func (s *Store) Queue(name string) penstock.Queue { return queue{s, name} }
+
+// on is onQueue for this one.
+func (q queue) on(statement string) string { return onQueue(q.name, statement) }

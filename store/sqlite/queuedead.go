@@ -1,0 +1,103 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"strings"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+// DeadJobs implements penstock.QueueStore.
+func (s *Store) DeadJobs(ctx context.Context, q penstock.DeadJobQuery) ([]penstock.DeadJob, error) {
+	var dead []penstock.DeadJob
+	err := s.read(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		row, err := findQueue(ctx, tx, q.Queue)
+		if err != nil {
+			return err
+		}
+		rows, err := tx.QueryContext(ctx, strings.ReplaceAll(deadJobsSQL, "{chosen}", chosenJobsSQL), row.choose(q)...)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = rows.Close() }()
+		for rows.Next() {
+			var d penstock.DeadJob
+			var at, createdAt int64
+			var past, head string
+			var body payload
+			if err := rows.Scan(&past, &at, &d.Job.ID, &d.Job.Group, &d.Job.Priority, &createdAt, &d.Job.Key, &head, &body); err != nil {
+				return err
+			}
+			h, err := readJobHistory(past)
+			if err != nil {
+				return err
+			}
+			d.Job.Attempt, d.Failures, d.At = h.Attempts, h.Failures, fromMicros(at)
+			d.Job.CreatedAt, d.Job.Headers, d.Job.Payload = time.UnixMilli(createdAt).UTC(), headers(head), notNull(body)
+			dead = append(dead, d)
+		}
+		return rows.Err()
+	})
+	return dead, err
+}
+
+// RetryDeadJobs implements penstock.QueueStore.
+func (s *Store) RetryDeadJobs(ctx context.Context, q penstock.DeadJobQuery) (int, error) {
+	return s.takeDeadJobs(ctx, q, func(ctx context.Context, tx *sql.Tx, row queueRow, ids []int64) error {
+		for _, statement := range []string{retryJobsSQL, retryHistoriesSQL} {
+			if _, err := tx.ExecContext(ctx, onQueue(q.Queue, statement), row.id, array(ids)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// DiscardDeadJobs implements penstock.QueueStore.
+func (s *Store) DiscardDeadJobs(ctx context.Context, q penstock.DeadJobQuery) (int, error) {
+	return s.takeDeadJobs(ctx, q, func(context.Context, *sql.Tx, queueRow, []int64) error { return nil })
+}
+
+// takeDeadJobs deletes the chosen ones, after something was done with them.
+func (s *Store) takeDeadJobs(ctx context.Context, q penstock.DeadJobQuery, first func(ctx context.Context, tx *sql.Tx, row queueRow, ids []int64) error) (n int, err error) {
+	err = queue{s, q.Queue}.inQueue(ctx, func(ctx context.Context, tx *sql.Tx, row queueRow, _ time.Time) error {
+		ids, err := readColumn[int64](ctx, tx, chosenJobsSQL, row.choose(q)...)
+		if n = len(ids); err != nil || n == 0 {
+			return err
+		}
+		if err := first(ctx, tx, row, ids); err != nil {
+			return err
+		}
+		_, err = tx.ExecContext(ctx, `delete from penstock_dead_jobs where queue_id = ? and id in (select value from json_each(?))`, row.id, array(ids))
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	return n, nil
+}
+
+// choose makes the parameters of sql/chosen_jobs.sql; NULL does not narrow.
+func (q queueRow) choose(d penstock.DeadJobQuery) []any {
+	limit := -1
+	if d.Limit > 0 {
+		limit = d.Limit
+	}
+	var ids, before, after, afterID any
+	if len(d.IDs) > 0 {
+		ids = array(d.IDs)
+	}
+	if !d.DiedBefore.IsZero() {
+		before = d.DiedBefore.Add(time.Microsecond - 1).UnixMicro()
+	}
+	if !d.DiedAfter.IsZero() {
+		after = d.DiedAfter.UnixMicro()
+	}
+	if d.AfterID != 0 {
+		afterID = d.AfterID
+	}
+	return []any{sql.Named("queue", q.id), sql.Named("ids", ids), sql.Named("key", orNull(d.Key)), sql.Named("grp", orNull(d.Group)),
+		sql.Named("error", orNull(d.Error)), sql.Named("before", before), sql.Named("after", after), sql.Named("after_id", afterID), sql.Named("limit", limit)}
+}

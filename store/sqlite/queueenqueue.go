@@ -1,0 +1,220 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+// Queue enqueues inside the application's transactions, see NewQueue.
+type Queue struct{ name string }
+
+// NewQueue names a queue of the application's own file. It does not look whether
+// there is one.
+func NewQueue(name string) Queue { return Queue{name} }
+
+// Enqueue writes jobs inside the application's transaction, of any SQLite driver,
+// and returns their ids, of a duplicate the id of the job that came first: they
+// run once it has committed, and never if it rolls back. All jobs are checked
+// before the first one is written; a *penstock.FieldError says which cannot be
+// carried. After any other error roll back: some of the jobs may have been
+// written. Begin with BEGIN IMMEDIATE, as for Publish.
+func (q Queue) Enqueue(ctx context.Context, tx Tx, jobs ...penstock.NewJob) ([]int64, error) {
+	if err := validJobs(jobs); err != nil {
+		return nil, err
+	}
+	ids, err := q.enqueue(ctx, tx, jobs)
+	if err != nil {
+		return nil, explainEnqueue(ctx, tx, q.name, err)
+	}
+	return ids, nil
+}
+
+func validJobs(jobs []penstock.NewJob) error {
+	for i := range jobs {
+		if err := jobs[i].Validate(); err != nil {
+			return fmt.Errorf("job %d of %d: %w", i+1, len(jobs), err)
+		}
+	}
+	return nil
+}
+
+func (q Queue) enqueue(ctx context.Context, tx Tx, jobs []penstock.NewJob) ([]int64, error) {
+	ids := make([]int64, len(jobs))
+	fresh, first, row, err := q.sift(ctx, tx, jobs, ids)
+	if err != nil {
+		return nil, err
+	}
+	if err := q.insert(ctx, tx, jobs, fresh, ids); err != nil {
+		return nil, err
+	}
+	if first == nil {
+		return ids, nil
+	}
+	var notes [][2]any
+	for i := range jobs {
+		key := jobs[i].DedupKey
+		if key == "" {
+			continue
+		}
+		if f, ok := first[key]; ok {
+			if ids[i] = ids[f]; f == i {
+				notes = append(notes, [2]any{key, ids[i]})
+			}
+		}
+	}
+	if len(notes) > 0 {
+		_, err = tx.ExecContext(ctx, noteDedupSQL, row.id, time.Now().UnixMicro(), array(notes))
+	}
+	return ids, err
+}
+
+// sift finds the jobs that are to be written, as indexes of jobs, and fills in the
+// ids of those that are there already. first is the index of the first job of
+// each dedup key that is to be written, nil if no job has one.
+func (q Queue) sift(ctx context.Context, tx Tx, jobs []penstock.NewJob, ids []int64) (fresh []int, first map[string]int, row queueRow, err error) {
+	known := map[string]int64{}
+	var keys []string
+	for i := range jobs {
+		if k := jobs[i].DedupKey; k != "" {
+			keys = append(keys, k)
+		}
+	}
+	if keys != nil {
+		first = map[string]int{}
+		if row, err = findQueue(ctx, tx, q.name); err != nil {
+			return nil, nil, row, err
+		}
+		if known, err = knownJobs(ctx, tx, row, keys); err != nil {
+			return nil, nil, row, err
+		}
+	}
+	for i := range jobs {
+		if k := jobs[i].DedupKey; k != "" && row.dedupWindow > 0 {
+			id, old := known[k]
+			_, again := first[k]
+			switch {
+			case old:
+				ids[i] = id
+				continue
+			case again:
+				continue
+			}
+			first[k] = i
+		}
+		fresh = append(fresh, i)
+	}
+	return fresh, first, row, nil
+}
+
+// knownJobs are the ids of jobs whose dedup keys still count.
+func knownJobs(ctx context.Context, tx Tx, row queueRow, keys []string) (map[string]int64, error) {
+	var found string
+	err := tx.QueryRowContext(ctx, knownDedupSQL, row.id, array(keys), time.Now().Add(-row.dedupWindow).UnixMicro()).Scan(&found)
+	if err != nil {
+		return nil, err
+	}
+	var pairs [][2]json.RawMessage
+	if err := json.Unmarshal([]byte(found), &pairs); err != nil {
+		return nil, err
+	}
+	known := make(map[string]int64, len(pairs))
+	for _, p := range pairs {
+		var key string
+		var id int64
+		if err := errors.Join(json.Unmarshal(p[0], &key), json.Unmarshal(p[1], &id)); err != nil {
+			return nil, err
+		}
+		known[key] = id
+	}
+	return known, nil
+}
+
+// insert writes the fresh jobs and fills in their ids. One statement draws its
+// numbers without gaps, because nobody else writes.
+func (q Queue) insert(ctx context.Context, tx Tx, jobs []penstock.NewJob, fresh []int, ids []int64) error {
+	insert := `insert into ` + QueueTable(q.name) + ` (not_before, priority, grp, key, headers, payload) values (?, ?, ?, ?, ?, ?)`
+	var args []any
+	for len(fresh) > 0 {
+		args = args[:0]
+		n, size := 0, 0
+		for _, i := range fresh {
+			j := &jobs[i]
+			if size += len(j.Payload); n == chunkRows || n > 0 && size > chunkBytes {
+				break
+			}
+			args = append(args, notBefore(j.NotBefore), j.Priority, j.Group, orNull(j.Key), encodeHeaders(j.Headers), notNull(j.Payload))
+			n++
+		}
+		done, err := tx.ExecContext(ctx, insert+strings.Repeat(`, (?, ?, ?, ?, ?, ?)`, n-1), args...)
+		if err != nil {
+			return err
+		}
+		last, err := done.LastInsertId()
+		if err != nil {
+			return err
+		}
+		for k, i := range fresh[:n] {
+			ids[i] = last - int64(n-1-k)
+		}
+		fresh = fresh[n:]
+	}
+	return nil
+}
+
+// notBefore is the column's value: milliseconds, never too early.
+func notBefore(t time.Time) any {
+	if t.IsZero() || !t.After(time.Now()) {
+		return nil
+	}
+	return t.Add(time.Millisecond - 1).UnixMilli()
+}
+
+func notNull(payload []byte) []byte {
+	if payload == nil {
+		return []byte{} // nil would be NULL
+	}
+	return payload
+}
+
+// explainEnqueue tells why writing jobs failed; see explainPublish.
+func explainEnqueue(ctx context.Context, tx Tx, name string, err error) error {
+	if !strings.Contains(err.Error(), "no such table") {
+		if errors.Is(err, penstock.ErrNoQueue) {
+			return err
+		}
+		return fmt.Errorf("enqueue to %q: %w", name, err)
+	}
+	switch _, lookup := findQueue(ctx, tx, name); {
+	case errors.Is(lookup, penstock.ErrNoQueue):
+		return lookup
+	case lookup != nil && strings.Contains(lookup.Error(), "no such table"):
+		return penstock.WithHint(fmt.Errorf("enqueue to %q: %w", name, penstock.ErrNotMigrated), "run penstock migrate on this database file")
+	}
+	return fmt.Errorf("enqueue to %q: %w", name, err)
+}
+
+// Enqueue implements penstock.Queue. On return the jobs survive a power cut.
+func (q queue) Enqueue(ctx context.Context, jobs ...penstock.NewJob) (ids []int64, err error) {
+	if err := validJobs(jobs); err != nil {
+		return nil, err
+	}
+	err = q.store.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		if len(jobs) == 0 {
+			_, err := findQueue(ctx, tx, q.name)
+			return err
+		}
+		ids, err = NewQueue(q.name).Enqueue(ctx, tx, jobs...)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return ids, nil
+}

@@ -1,0 +1,240 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+// inQueue runs fn in one transaction that writes.
+func (q queue) inQueue(ctx context.Context, fn func(ctx context.Context, tx *sql.Tx, row queueRow, now time.Time) error) error {
+	return q.store.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		row, err := findQueue(ctx, tx, q.name)
+		if err != nil {
+			return err
+		}
+		return fn(ctx, tx, row, time.Now())
+	})
+}
+
+// Extend implements penstock.Queue.
+func (q queue) Extend(ctx context.Context, lease time.Duration, leases ...int64) (held []int64, err error) {
+	if lease <= 0 {
+		return nil, &penstock.FieldError{Field: "lease", Problem: fmt.Sprintf("is %s", lease), Hint: "use a positive time"}
+	}
+	err = q.inQueue(ctx, func(ctx context.Context, tx *sql.Tx, row queueRow, now time.Time) error {
+		held, err = readColumn[int64](ctx, tx, extendSQL, array(leases), row.id, now.UnixMicro(), now.Add(lease).UnixMicro())
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return held, nil
+}
+
+// Ack implements penstock.Queue.
+func (q queue) Ack(ctx context.Context, leases ...int64) (held []int64, err error) {
+	err = q.inQueue(ctx, func(ctx context.Context, tx *sql.Tx, row queueRow, now time.Time) error {
+		held, err = ack(ctx, tx, row, leases, now)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return held, nil
+}
+
+// ack ends jobs. What else there is of a job goes with its row, and the next one
+// of its key is ready.
+func ack(ctx context.Context, tx *sql.Tx, row queueRow, leases []int64, now time.Time) (held []int64, err error) {
+	held, seqs, err := takeLeases(ctx, tx, row, leases, now)
+	if err != nil || len(held) == 0 {
+		return nil, err
+	}
+	_, err = tx.ExecContext(ctx, onQueue(row.name, `delete from {table} where seq in (select value from json_each(?))`), array(seqs))
+	return held, err
+}
+
+// takeLeases ends the leases that are still held, and tells whose they were.
+func takeLeases(ctx context.Context, tx *sql.Tx, row queueRow, leases []int64, now time.Time) (held, seqs []int64, err error) {
+	rows, err := tx.QueryContext(ctx, ackSQL, array(leases), row.id, now.UnixMicro())
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var lease, seq int64
+		if err := rows.Scan(&lease, &seq); err != nil {
+			return nil, nil, err
+		}
+		held, seqs = append(held, lease), append(seqs, seq)
+	}
+	return held, seqs, rows.Err()
+}
+
+// Release implements penstock.Releaser.
+func (q queue) Release(ctx context.Context, leases ...int64) (held []int64, err error) {
+	err = q.inQueue(ctx, func(ctx context.Context, tx *sql.Tx, row queueRow, now time.Time) error {
+		var seqs []int64
+		if held, seqs, err = takeLeases(ctx, tx, row, leases, now); err != nil {
+			return err
+		}
+		return wake(ctx, tx, row, seqs)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return held, nil
+}
+
+// Retry implements penstock.Queue.
+func (q queue) Retry(ctx context.Context, lease int64, after time.Duration, reason string) (dead bool, err error) {
+	err = q.inQueue(ctx, func(ctx context.Context, tx *sql.Tx, row queueRow, now time.Time) error {
+		dead, err = retryJob(ctx, tx, row, lease, after, reason, now)
+		return err
+	})
+	return dead && err == nil, err
+}
+
+func retryJob(ctx context.Context, tx *sql.Tx, row queueRow, lease int64, after time.Duration, reason string, now time.Time) (dead bool, err error) {
+	j, err := heldJob(ctx, tx, row, lease, now)
+	if err != nil {
+		return false, err
+	}
+	j.failed(reason, now)
+	if j.history.spent(row.maxAttempts) {
+		return true, bury(ctx, tx, row, []tried{j}, now)
+	}
+	if err := remember(ctx, tx, row, []tried{j}); err != nil {
+		return false, err
+	}
+	if _, err := tx.ExecContext(ctx, `delete from penstock_leases where lease = ?`, lease); err != nil {
+		return false, err
+	}
+	if after < 0 {
+		after = backoff(j.attempt)
+	}
+	if after == 0 {
+		return false, wake(ctx, tx, row, []int64{j.seq})
+	}
+	_, err = tx.ExecContext(ctx, `insert into penstock_later (queue_id, seq, due) values (?, ?, ?)`, row.id, j.seq, now.Add(after).UnixMicro())
+	return false, err
+}
+
+// Bury implements penstock.Queue.
+func (q queue) Bury(ctx context.Context, lease int64, reason string) error {
+	return q.inQueue(ctx, func(ctx context.Context, tx *sql.Tx, row queueRow, now time.Time) error {
+		j, err := heldJob(ctx, tx, row, lease, now)
+		if err != nil {
+			return err
+		}
+		j.failed(reason, now)
+		return bury(ctx, tx, row, []tried{j}, now)
+	})
+}
+
+// tried is a job whose attempt did not end well.
+type tried struct {
+	seq     int64
+	attempt int
+	worker  string
+	history jobHistory
+}
+
+// MarshalJSON makes what the statements that remember and bury take.
+func (j tried) MarshalJSON() ([]byte, error) {
+	return json.Marshal([2]any{j.seq, j.history})
+}
+
+func (j *tried) failed(reason string, at time.Time) {
+	j.history.history = j.history.after([]penstock.Failure{{Attempt: j.attempt, At: at.UTC(), Err: reason}})
+}
+
+// jobHistory is what became of a job so far.
+type jobHistory struct {
+	history
+	// Limit of attempts, of a dead letter that was sent back; otherwise it is the
+	// queue's.
+	Limit int `json:"limit,omitempty"`
+}
+
+func readJobHistory(column string) (h jobHistory, err error) {
+	if column != "" {
+		err = json.Unmarshal([]byte(column), &h)
+	}
+	return h, err
+}
+
+// spent reports whether no attempt is left.
+func (h jobHistory) spent(limit int) bool {
+	if h.Limit > 0 {
+		limit = h.Limit
+	}
+	return h.Attempts >= limit
+}
+
+func (r *tried) scan(row interface{ Scan(...any) error }) error {
+	var past string
+	if err := row.Scan(&r.seq, &r.attempt, &r.worker, &past); err != nil {
+		return err
+	}
+	var err error
+	r.history, err = readJobHistory(past)
+	return err
+}
+
+// heldJob finds the job of a lease.
+func heldJob(ctx context.Context, tx *sql.Tx, row queueRow, lease int64, now time.Time) (j tried, err error) {
+	err = j.scan(tx.QueryRowContext(ctx, heldLeaseSQL, lease, row.id, now.UnixMicro()))
+	if errors.Is(err, sql.ErrNoRows) {
+		err = leaseLost(row.name, lease)
+	}
+	return j, err
+}
+
+func leaseLost(queue string, lease int64) error {
+	return penstock.WithHint(fmt.Errorf("lease %d of queue %q: %w", lease, queue, penstock.ErrLeaseLost), "extend leases before they end, or claim with longer ones")
+}
+
+// remember writes down what jobs have been through.
+func remember(ctx context.Context, tx *sql.Tx, row queueRow, jobs []tried) error {
+	_, err := tx.ExecContext(ctx, rememberSQL, row.id, array(jobs))
+	return err
+}
+
+// bury makes jobs dead letters. The next ones of their keys are ready.
+func bury(ctx context.Context, tx *sql.Tx, row queueRow, jobs []tried, now time.Time) error {
+	if _, err := tx.ExecContext(ctx, onQueue(row.name, buryJobsSQL), row.id, now.UnixMicro(), array(jobs)); err != nil {
+		return err
+	}
+	_, err := tx.ExecContext(ctx, onQueue(row.name, `delete from {table} where seq in (select json_extract(value, '$[0]') from json_each(?))`), array(jobs))
+	return err
+}
+
+// backoff is how long a job waits that failed its n-th attempt: a second, twice as
+// long after each, at most an hour.
+func backoff(attempt int) time.Duration {
+	return min(time.Second<<min(attempt-1, 20), time.Hour)
+}
+
+// CancelJobs implements penstock.QueueStore.
+func (s *Store) CancelJobs(ctx context.Context, name string, ids ...int64) (n int, err error) {
+	err = queue{s, name}.inQueue(ctx, func(ctx context.Context, tx *sql.Tx, row queueRow, _ time.Time) error {
+		done, err := tx.ExecContext(ctx, onQueue(name, cancelSQL), array(ids))
+		if err != nil {
+			return err
+		}
+		gone, err := done.RowsAffected()
+		n = int(gone)
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	return n, nil
+}

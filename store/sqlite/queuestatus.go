@@ -1,0 +1,76 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"strconv"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+// QueueStatus implements penstock.QueueStore. It counts jobs one by one. Bytes is
+// what the table of the jobs takes in the file with its index; the small rows
+// about jobs, and dead letters, are in tables that queues share.
+func (s *Store) QueueStatus(ctx context.Context) ([]penstock.QueueStatus, error) {
+	all := []penstock.QueueStatus{}
+	err := s.read(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		queues, err := readQueues(ctx, tx)
+		if err != nil {
+			return err
+		}
+		now := time.Now()
+		for _, q := range queues {
+			if q.Bytes, err = s.size(ctx, tx, q.pages()); err != nil {
+				return err
+			}
+			if q.oldest != 0 {
+				var createdAt int64
+				if err := tx.QueryRowContext(ctx, onQueue(q.Queue, `select created_at from {table} where seq = ?`), q.oldest).Scan(&createdAt); err != nil {
+					return err
+				}
+				q.OldestAge = max(now.Sub(time.UnixMilli(createdAt)), 0)
+			}
+			all = append(all, q.QueueStatus)
+		}
+		return nil
+	})
+	return all, err
+}
+
+// queueStatus is a status that is not complete yet.
+type queueStatus struct {
+	penstock.QueueStatus
+	id     int64
+	oldest int64 // seq of the oldest ready job
+}
+
+func (q queueStatus) pages() pages {
+	return pages{"queue:" + strconv.FormatInt(q.id, 10), []string{unquoted(QueueTable(q.Queue)), unquoted(quotedName("penstock_ids_of_", q.Queue))}}
+}
+
+func readQueues(ctx context.Context, tx *sql.Tx) ([]queueStatus, error) {
+	rows, err := tx.QueryContext(ctx, queueStatusSQL)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }()
+	var all []queueStatus
+	for rows.Next() {
+		var q queueStatus
+		var lifo, paused bool
+		var maxAttempts, maxRunning int
+		var window time.Duration
+		if err := rows.Scan(&q.id, &q.Queue, &lifo, &paused, &maxAttempts, &maxRunning, &window,
+			&q.Ready, &q.oldest, &q.Running, &q.Delayed, &q.Waiting, &q.DeadLetters); err != nil {
+			return nil, err
+		}
+		q.Order = penstock.FIFO
+		if lifo {
+			q.Order = penstock.LIFO
+		}
+		q.QueueSettings = penstock.QueueSettings{Paused: &paused, MaxAttempts: &maxAttempts, MaxRunning: &maxRunning, DedupWindow: &window}
+		all = append(all, q)
+	}
+	return all, rows.Err()
+}

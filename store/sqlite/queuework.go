@@ -1,0 +1,80 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+// TxHandler does one job within a transaction on the queue's file. It must not end
+// tx. What its error means is said at penstock.Handler; any error rolls tx back.
+type TxHandler func(ctx context.Context, tx *sql.Tx, job penstock.Job) error
+
+// WorkTx is penstock.Work with a transaction around each handler that also ends the
+// job: what the handler writes through tx takes effect exactly once, however often
+// the job runs.
+//
+// The transaction is BEGIN IMMEDIATE, on a connection like those of OpenDB: while
+// a handler runs, nobody else writes to the file. So nobody can take its job
+// either, however long it takes; but keep it short, and write through tx only:
+// what writes through another connection waits for the handler, in it forever.
+// Handlers run one after another, and opts.Concurrency is 1 unless it is set.
+func WorkTx(ctx context.Context, store *Store, queue string, h TxHandler, opts penstock.WorkOptions) error {
+	if opts.Concurrency == 0 {
+		opts.Concurrency = 1
+	}
+	db, err := store.open([]string{"busy_timeout(0)", "journal_mode(wal)", "synchronous(full)", "foreign_keys(1)"})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = db.Close() }()
+	db.SetMaxOpenConns(1) // handlers take turns here, which is fairer than polling for the lock
+	return penstock.Work(ctx, store.Queue(queue), inTx(db, store, queue, h), opts)
+}
+
+// inTx makes a handler that ends its job itself.
+func inTx(db *sql.DB, store *Store, queue string, h TxHandler) penstock.Handler {
+	return func(ctx context.Context, job penstock.Job) error {
+		conn, err := db.Conn(ctx)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = conn.Close() }()
+		tx, err := begin(ctx, conn, store.busy)
+		if err != nil {
+			return store.explain(err)
+		}
+		defer func() { _ = tx.Rollback() }() // also of a panic; nothing after Commit
+		seq, err := leasedSeq(ctx, tx, queue, job.Lease)
+		if err != nil {
+			return err
+		}
+		if err := h(ctx, tx, job); err != nil {
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, onQueue(queue, `delete from {table} where seq = ?`), seq); err != nil {
+			return store.explain(err)
+		}
+		if err := tx.Commit(); err != nil {
+			return store.explain(err)
+		}
+		return penstock.ErrSettled
+	}
+}
+
+// leasedSeq finds the job of a lease that is held. It is then held until tx ends,
+// because whoever wants to end it would have to write.
+func leasedSeq(ctx context.Context, tx *sql.Tx, queue string, lease int64) (seq int64, err error) {
+	row, err := findQueue(ctx, tx, queue)
+	if err != nil {
+		return 0, err
+	}
+	err = tx.QueryRowContext(ctx, `select seq from penstock_leases where lease = ? and queue_id = ? and until > ?`, lease, row.id, time.Now().UnixMicro()).Scan(&seq)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = leaseLost(queue, lease)
+	}
+	return seq, err
+}
