@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
 )
+
+var _ penstock.QueueStore = (*Store)(nil)
 
 // smallestSegment is the least that create_queue takes.
 const smallestSegment = 64 << 10
@@ -90,8 +93,8 @@ func validSettings(set penstock.QueueSettings) error {
 		return &penstock.FieldError{Field: "max attempts", Problem: fmt.Sprintf("is %d", *set.MaxAttempts), Hint: "a job needs at least one attempt"}
 	case set.MaxRunning != nil && *set.MaxRunning < 0:
 		return &penstock.FieldError{Field: "max running", Problem: fmt.Sprintf("is %d", *set.MaxRunning), Hint: "use 0 for no limit, or pause the queue"}
-	case set.DedupWindow != nil && *set.DedupWindow < 0:
-		return &penstock.FieldError{Field: "dedup window", Problem: fmt.Sprintf("is %s", *set.DedupWindow), Hint: "use 0 for no deduplication"}
+	case set.DedupWindow != nil && *set.DedupWindow < time.Microsecond:
+		return &penstock.FieldError{Field: "dedup window", Problem: fmt.Sprintf("is %s", *set.DedupWindow), Hint: "use a positive time; jobs without a dedup key are never duplicates"}
 	}
 	return nil
 }

@@ -12,8 +12,11 @@ import (
 // queueError is what the server's refusal means for a queue's caller. Hints that
 // the SQL functions give are kept.
 func queueError(err error, queue string) error {
-	var pg *pgconn.PgError
-	if !errors.As(err, &pg) {
+	var (
+		pg     *pgconn.PgError
+		hinted *penstock.HintError
+	)
+	if errors.As(err, &hinted) || !errors.As(err, &pg) {
 		return explain(err)
 	}
 	switch pg.Code {

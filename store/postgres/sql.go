@@ -16,7 +16,7 @@ var migrationFiles embed.FS
 
 var ownName = regexp.MustCompile(`'\{schema\}\.(\w+)'`)
 
-// statement loads sql/NAME.sql and puts in the quoted names.
+// statement loads sql/NAME.sql and puts in the quoted names; outbox may be a queue.
 func statement(name, schema, outbox string) string {
 	text, err := sqlFiles.ReadFile("sql/" + name + ".sql")
 	if err != nil {
@@ -28,6 +28,7 @@ func statement(name, schema, outbox string) string {
 	return strings.NewReplacer(
 		"{schema}", pgx.Identifier{schema}.Sanitize(),
 		"{outbox}", pgx.Identifier{schema, outbox}.Sanitize(),
+		"{queue}", pgx.Identifier{schema, outbox}.Sanitize(),
 		"{outbox_name}", literal(pgx.Identifier{schema, outbox}.Sanitize()),
 		"{seq}", literal(pgx.Identifier{schema, "_" + outbox + ".seq"}.Sanitize()),
 	).Replace(ownName.ReplaceAllStringFunc(stripComments(string(text)), own))

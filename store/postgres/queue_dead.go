@@ -1,0 +1,102 @@
+package postgres
+
+import (
+	"context"
+	"math"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/penstock/penstock"
+)
+
+// What dead_jobs.sql does with the dead letters that it has chosen. The functions
+// raise an error if there is no such queue.
+const (
+	listDeadJobs = `select d.id, d.key, d.grp, d.priority, d.attempt, d.created_at, d.headers, d.payload, d.failures, d.died_at
+		from chosen join {schema}._dead_job d using (queue, id) order by d.id`
+	retryDeadJobs   = `select {schema}.retry_dead_jobs($1, array(select id from chosen order by id))`
+	discardDeadJobs = `select {schema}.discard_dead_jobs($1, array(select id from chosen order by id))`
+)
+
+// deadJobs makes the statement and its parameters.
+func (s *Store) deadJobs(q penstock.DeadJobQuery, action string) (sql string, args []any) {
+	limit := int64(math.MaxInt64)
+	if q.Limit > 0 {
+		limit = int64(q.Limit)
+	}
+	sql = strings.ReplaceAll(statement("dead_jobs", s.schema, q.Queue), "{action}",
+		strings.ReplaceAll(action, "{schema}", pgx.Identifier{s.schema}.Sanitize()))
+	return sql, []any{q.Queue, orNullSlice(q.IDs), orNull(q.Key), orNull(q.Group), orNull(q.Error),
+		orNullTime(q.DiedBefore), orNullTime(q.DiedAfter), q.AfterID, limit}
+}
+
+// DeadJobs implements penstock.QueueStore.
+func (s *Store) DeadJobs(ctx context.Context, q penstock.DeadJobQuery) ([]penstock.DeadJob, error) {
+	if err := s.hasQueue(ctx, q.Queue); err != nil {
+		return nil, err
+	}
+	sql, args := s.deadJobs(q, listDeadJobs)
+	rows, err := s.pool.Query(ctx, sql, args...)
+	if err != nil {
+		return nil, s.queueError(ctx, q.Queue, err)
+	}
+	dead, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (d penstock.DeadJob, err error) {
+		var (
+			h                 history
+			j                 = &d.Job
+			key               *string
+			headers, failures []byte
+		)
+		if err := row.Scan(&j.ID, &key, &j.Group, &j.Priority, &j.Attempt, &j.CreatedAt, &headers, &j.Payload, &failures, &d.At); err != nil {
+			return d, err
+		}
+		if key != nil {
+			j.Key = *key
+		}
+		j.CreatedAt, d.At = j.CreatedAt.UTC(), d.At.UTC()
+		if len(headers) > 0 {
+			if j.Headers, err = decodeHeaders(headers); err != nil {
+				return d, err
+			}
+		}
+		err = h.parse(failures)
+		d.Failures = h.failures
+		return d, err
+	})
+	return dead, s.queueError(ctx, q.Queue, err)
+}
+
+// RetryDeadJobs implements penstock.QueueStore.
+func (s *Store) RetryDeadJobs(ctx context.Context, q penstock.DeadJobQuery) (int, error) {
+	return s.changeDeadJobs(ctx, q, retryDeadJobs)
+}
+
+// DiscardDeadJobs implements penstock.QueueStore.
+func (s *Store) DiscardDeadJobs(ctx context.Context, q penstock.DeadJobQuery) (int, error) {
+	return s.changeDeadJobs(ctx, q, discardDeadJobs)
+}
+
+func (s *Store) changeDeadJobs(ctx context.Context, q penstock.DeadJobQuery, action string) (n int, err error) {
+	if err := s.ready(ctx); err != nil {
+		return 0, err
+	}
+	sql, args := s.deadJobs(q, action)
+	err = s.pool.QueryRow(ctx, sql, args...).Scan(&n)
+	return n, s.queueError(ctx, q.Queue, err)
+}
+
+// hasQueue is ErrNoQueue if there is none of that name.
+func (s *Store) hasQueue(ctx context.Context, name string) error {
+	if err := s.ready(ctx); err != nil {
+		return err
+	}
+	var found bool
+	if err := s.pool.QueryRow(ctx, "select exists (select from "+s.table("_queue")+" where name = $1)", name).Scan(&found); err != nil {
+		return s.explain(err)
+	}
+	if !found {
+		return noQueue(name)
+	}
+	return nil
+}

@@ -1,0 +1,89 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/penstock/penstock"
+)
+
+// SetSchedule implements penstock.QueueStore. A schedule that is set again with the
+// same Cron keeps its next time. The job's NotBefore means nothing here.
+func (s *Store) SetSchedule(ctx context.Context, set penstock.Schedule) error {
+	if err := validScheduleName(set.Name); err != nil {
+		return err
+	}
+	j := &set.Job
+	if err := j.Validate(); err != nil {
+		return err
+	}
+	if j.DedupKey != "" {
+		return &penstock.FieldError{Field: "dedup key", Problem: "of a periodic job is not used", Hint: "leave it out: a time is enqueued once, whoever looks"}
+	}
+	headers, err := encodeHeaders(j.Headers)
+	if err != nil {
+		return err
+	}
+	err = s.onQueue(ctx, set.Queue, "select "+s.table("schedule")+"($1, $2, $3, $4, key => $5, grp => $6, priority => $7, headers => $8)",
+		set.Queue, set.Name, set.Cron, append([]byte{}, j.Payload...), orNull(j.Key), j.Group, j.Priority, headers)
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) && pg.Code == "22023" {
+		return &penstock.FieldError{Field: "cron", Problem: strings.TrimPrefix(pg.Message, "the cron text "), Hint: pg.Hint}
+	}
+	return err
+}
+
+// DropSchedule implements penstock.QueueStore.
+func (s *Store) DropSchedule(ctx context.Context, queue, name string) error {
+	err := s.onQueue(ctx, queue, "select "+s.table("unschedule")+"($1, $2)", queue, name)
+	if sqlState(err) == "42704" {
+		return penstock.WithHint(fmt.Errorf("%w: queue %q has no %q", penstock.ErrNoSchedule, queue, name), "penstock queue schedules shows those there are")
+	}
+	return err
+}
+
+// Schedules implements penstock.QueueStore.
+func (s *Store) Schedules(ctx context.Context, queue string) ([]penstock.Schedule, error) {
+	if err := s.hasQueue(ctx, queue); err != nil {
+		return nil, err
+	}
+	rows, err := s.pool.Query(ctx, "select s.name, s.cron, s.next, s.priority, s.grp, s.key, s.headers, s.payload from "+s.table("_schedule")+" s join "+
+		s.table("_queue")+" q on q.id = s.queue where q.name = $1 order by s.name collate \"C\"", queue)
+	if err != nil {
+		return nil, s.queueError(ctx, queue, err)
+	}
+	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (penstock.Schedule, error) {
+		var (
+			one     = penstock.Schedule{Queue: queue}
+			j       = &one.Job
+			key     *string
+			headers []byte
+		)
+		err := row.Scan(&one.Name, &one.Cron, &one.Next, &j.Priority, &j.Group, &key, &headers, &j.Payload)
+		if err != nil {
+			return one, err
+		}
+		if key != nil {
+			j.Key = *key
+		}
+		one.Next = one.Next.UTC()
+		if len(headers) > 0 {
+			j.Headers, err = decodeHeaders(headers)
+		}
+		return one, err
+	})
+	return all, s.queueError(ctx, queue, err)
+}
+
+// validScheduleName allows what the database holds: 1 to 128 bytes.
+func validScheduleName(name string) error {
+	if err := (&penstock.NewJob{Key: name}).Validate(); err != nil || name == "" || len(name) > 128 {
+		return &penstock.FieldError{Field: "schedule", Problem: fmt.Sprintf("%q is no name", name[:min(len(name), 128)]), Hint: "use 1 to 128 bytes of UTF-8 without NUL"}
+	}
+	return nil
+}
