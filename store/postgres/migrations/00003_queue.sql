@@ -76,34 +76,6 @@ create table _mark_0 partition of _mark for values in (0) with (autovacuum_enabl
 create table _mark_1 partition of _mark for values in (1) with (autovacuum_enabled = false);
 create index on _mark (queue, grp, priority, n);
 
--- Leases: what has been claimed. Rows are inserted and deleted, none is updated by
--- anything but extend; what is left of a sealed segment is carried over.
-create sequence _lease_slot minvalue 0 maxvalue 1;
-select setval('_lease_slot', 0);
-create sequence _lease_n;
-
-create table _lease (
-    lease       bigint not null default nextval('_lease_n'),
-    queue       integer not null,
-    attempt     integer not null,
-    lease_until timestamptz not null,
-    id          bigint not null,
-    created_at  timestamptz not null,
-    priority    smallint not null,
-    slot        smallint not null default pg_sequence_last_value('_lease_slot')::smallint,
-    worker      text not null,
-    grp         text not null,
-    key         text,
-    headers     jsonb,
-    payload     bytea not null,
-    failures    jsonb
-) partition by list (slot);
-
-create table _lease_0 partition of _lease for values in (0) with (autovacuum_enabled = false, toast.autovacuum_enabled = false);
-create table _lease_1 partition of _lease for values in (1) with (autovacuum_enabled = false, toast.autovacuum_enabled = false);
-create index on _lease (lease);
-create index on _lease (queue, lease_until);
-
 -- _note remembers in the queue's flags what its jobs have: bit 16 + p for jobs of
 -- priority p, bit 32 for jobs with a key. A table's check calls it, so that it holds
 -- for a plain INSERT. It need not roll back: a flag too many costs a look.
@@ -123,17 +95,6 @@ begin
     end if;
     return true;
 end $$;
--- +goose StatementEnd
-
--- _live is where jobs may be if none is in the given ranges: two arrays, in the order
--- in which to scan.
--- +goose StatementBegin
-create function _live(gone int8multirange, lifo boolean, out lo bigint[], out hi bigint[])
-language sql immutable set search_path from current as $$
-    select array_agg(lower(r) order by case when lifo then -lower(r) else lower(r) end),
-           array_agg(upper(r) - 1 order by case when lifo then -lower(r) else lower(r) end)
-      from unnest(int8multirange(int8range(0, 9223372036854775807)) - gone) r
-$$;
 -- +goose StatementEnd
 
 -- _queue_functions is the text of a queue's own functions. In it {schema}, {queue}
@@ -214,11 +175,12 @@ begin
     select coalesce(range_agg(g.r), '{}') into gone
       from (select r from unnest(gone) r where lower(r) = 0 or upper(r) - lower(r) > 64
              order by lower(r) = 0 desc, upper(r) - lower(r) desc limit 64) g;
-    select l.lo, l.hi into new.lo, new.hi from {schema}._live(gone, {lifo}) l;
+    select array_agg(lower(r) order by lower(r) {dir}), array_agg(upper(r) - 1 order by lower(r) {dir}) into new.lo, new.hi
+      from unnest(int8multirange(int8range(0, 9223372036854775807)) - gone) r;
     if new.seen = was.seen and ring = was.turn and new.lo = was.lo and new.hi = was.hi and new.pending = was.pending then
         return was;
     end if;
-    new.slots := {slots}();
+    new.slots := case when ring = was.turn then was.slots else {slots}() end;
     insert into {schema}._mark (queue, seen, xid, turn, priority, grp, lo, hi, pending, slots)
     values ({id}, new.seen, case when no_xid then pg_current_xact_id() else was.xid end, ring, in_priority, in_grp, new.lo, new.hi, new.pending, new.slots)
     returning * into new;
@@ -242,6 +204,10 @@ begin
     if flags <> 65536 then -- there is more than jobs of priority 0
         if flags & 8589934592 <> 0 then
             return; -- paused
+        end if;
+        if flags & 21474836480 <> 0 then -- keyed, or limited
+            return query select * from {take_keyed}(n, in_grp, false);
+            return;
         end if;
         p := -16;
     end if;
@@ -331,7 +297,7 @@ begin
         branches := branches || replace(replace(_take_branch(), '{slot}', slot::text), '{segment}', _q(format('_%s.%s', queue, slot)));
     end loop;
     text := replace(text, '{branches}', branches);
-    foreach word in array array['slots', 'mark', 'take'] loop
+    foreach word in array array['slots', 'mark', 'take', 'take_keyed'] loop
         text := replace(text, '{' || word || '}', _q(format('_%s.%s', queue, word)));
     end loop;
     foreach word in array array['ring', 'flags', 'seq', 'stale'] loop
@@ -374,6 +340,7 @@ begin
     if exists (select from _queue q where q.name = create_queue.name) then
         raise exception 'the queue % exists already', quote_literal(name) using errcode = '42P07';
     end if;
+    perform pg_advisory_xact_lock('_queue'::regclass::oid::int, 0); -- the dispatch functions are made by one at a time
     insert into _queue (name, lifo, segment_bytes) values (name, kind = 'lifo', segment_bytes) returning id into made;
     insert into _segment (queue, slot, turn) values (made, 0, 0);
     execute format('create sequence %s', seq_name);
@@ -381,7 +348,7 @@ begin
     -- when it was last looked at, and the time, in ms, since which it has been that.
     -- stale: 1 if there are marks that could not bring their bound up to date.
     foreach register in array array[ring_name, flags_name, _q(format('_%s.seen', name)), _q(format('_%s.since', name)),
-                                    _q(format('_%s.stale', name))] loop
+                                    _q(format('_%s.stale', name)), _q(format('_%s.tick', name))] loop
         execute format('create sequence %s minvalue 0', register);
         perform setval(register, 0);
     end loop;
@@ -405,13 +372,16 @@ begin
         _q(name), seq_name, ring_name, current_schema(), flags_name);
     execute format('create index on %s (grp, priority, seq)', _q(name));
     execute format('create index on %s (xid)', _q(name));
+    execute format('create index on %s (key, id, seq) where key is not null', _q(name));
     for slot in 0 .. segments - 1 loop
         execute format('create table %s partition of %s for values in (%s)
                         with (autovacuum_enabled = false, toast.autovacuum_enabled = false)',
                        _q(format('_%s.%s', name, slot)), _q(name), slot);
     end loop;
     perform _define(name);
+    perform _define_jobs(name);
     perform _dispatch();
+    perform _dispatch_jobs();
 end $$;
 -- +goose StatementEnd
 
@@ -426,7 +396,11 @@ declare
 begin
     select coalesce(string_agg(format('
         when %L then
-            return query select %s from %s(n, in_grp) t;', q.name, columns, _q(format('_%s.take', q.name))), '' order by q.id), '')
+            return query select %s from %s(n, in_grp) t;
+            if transaction_timestamp() = statement_timestamp() and extract(epoch from clock_timestamp()) * 1000 - pg_sequence_last_value(%L) >= 250
+               and current_setting(''transaction_isolation'') = ''read committed'' then
+                perform %s(); -- a transaction of its own, in which nothing follows
+            end if;', q.name, columns, _q(format('_%s.take', q.name)), _q(format('_%s.tick', q.name)), _q(format('_%s.tick', q.name))), '' order by q.id), '')
       into branches from _queue q;
     execute format($ddl$
 create or replace function dequeue(queue text, n int default 1, grp text default '') returns setof job

@@ -1,0 +1,1139 @@
+-- Jobs: leases, retries, delays, keys, periodic jobs. What a queue needs beyond its
+-- ring (00003) and a plain INSERT or dequeue. A job is in exactly one place at a time,
+-- and moves by a DELETE and an INSERT in one transaction:
+--
+--   ready ring -> _lease          claim
+--   _lease     -> nothing         ack
+--   _lease     -> _later -> ready retry, once it is due
+--   _lease     -> ready           its lease ended
+--   ready      -> _later -> ready it waits for another job of its key
+--   _lease     -> _dead_job       bury, or the last attempt failed
+
+-- +goose Up
+
+alter table _queue
+    add column paused       boolean not null default false,
+    add column max_running  integer check (max_running > 0),
+    add column dedup_window interval not null default '1 hour' check (dedup_window > interval '0');
+
+-- Rings of two segments. Which one is written to, a sequence says; what is left of
+-- the other is carried over, and it is truncated, also under a pinned snapshot.
+create sequence _lease_slot minvalue 0 maxvalue 1;
+select setval('_lease_slot', 0);
+create sequence _later_slot minvalue 0 maxvalue 1;
+select setval('_later_slot', 0);
+create sequence _dedup_slot minvalue 0 maxvalue 1;
+select setval('_dedup_slot', 0);
+create sequence _lease_n;
+
+-- What has been claimed. Only extend updates a row.
+create table _lease (
+    lease       bigint not null default nextval('_lease_n'),
+    queue       integer not null,
+    attempt     integer not null,     -- this one counted
+    lease_until timestamptz not null,
+    id          bigint not null,
+    created_at  timestamptz not null,
+    priority    smallint not null,
+    slot        smallint not null default pg_sequence_last_value('_lease_slot')::smallint,
+    worker      text not null,
+    grp         text not null,
+    key         text,
+    headers     jsonb,
+    payload     bytea not null,
+    failures    jsonb
+) partition by list (slot);
+
+create table _lease_0 partition of _lease for values in (0) with (autovacuum_enabled = false, toast.autovacuum_enabled = false);
+create table _lease_1 partition of _lease for values in (1) with (autovacuum_enabled = false, toast.autovacuum_enabled = false);
+create index on _lease (lease);
+create index on _lease (queue, lease_until);
+create index on _lease (queue, key) where key is not null;
+
+-- What may not run yet: until a time, or, at infinity, until an earlier job of its
+-- key has ended.
+create table _later (
+    id         bigint not null,
+    queue      integer not null,
+    attempt    integer not null,      -- how many it has had
+    due        timestamptz not null,
+    created_at timestamptz not null,
+    priority   smallint not null,
+    slot       smallint not null default pg_sequence_last_value('_later_slot')::smallint,
+    grp        text not null,
+    key        text,
+    headers    jsonb,
+    payload    bytea not null,
+    failures   jsonb
+) partition by list (slot);
+
+create table _later_0 partition of _later for values in (0) with (autovacuum_enabled = false, toast.autovacuum_enabled = false);
+create table _later_1 partition of _later for values in (1) with (autovacuum_enabled = false, toast.autovacuum_enabled = false);
+create index on _later (queue, due);
+create index on _later (queue, key, id) where key is not null;
+
+create table _dedup (
+    queue     integer not null,
+    id        bigint not null,        -- the job that came first
+    at        timestamptz not null default clock_timestamp(),
+    slot      smallint not null default pg_sequence_last_value('_dedup_slot')::smallint,
+    dedup_key text not null
+) partition by list (slot);
+
+create table _dedup_0 partition of _dedup for values in (0) with (autovacuum_enabled = false);
+create table _dedup_1 partition of _dedup for values in (1) with (autovacuum_enabled = false);
+create index on _dedup (queue, dedup_key, at);
+
+create table _dead_job (
+    queue      integer not null references _queue on delete cascade,
+    id         bigint not null,
+    attempt    integer not null,
+    created_at timestamptz not null,
+    died_at    timestamptz not null default clock_timestamp(),
+    priority   smallint not null,
+    grp        text not null,
+    key        text,
+    headers    jsonb,
+    payload    bytea not null,
+    failures   jsonb not null,
+    primary key (queue, id)
+);
+
+create table _schedule (
+    queue    integer not null references _queue on delete cascade,
+    name     text not null check (octet_length(name) between 1 and 128),
+    cron     text not null,
+    next     timestamptz not null,
+    priority smallint not null check (priority between -16 and 15),
+    grp      text not null check (octet_length(grp) <= 256),
+    key      text check (octet_length(key) <= 1024),
+    headers  jsonb check (jsonb_typeof(headers) = 'object'),
+    payload  bytea not null check (octet_length(payload) <= 67108864),
+    primary key (queue, name)
+);
+
+-- _failed adds a failure to a job's history and keeps the latest ten.
+-- +goose StatementBegin
+create function _failed(failures jsonb, attempt int, error text) returns jsonb
+language sql volatile set search_path from current as $$
+    select jsonb_agg(e order by i)
+      from (select e, i from jsonb_array_elements(coalesce(failures, '[]') || jsonb_build_object(
+                'attempt', attempt, 'error', coalesce(error, ''),
+                'at', to_char(clock_timestamp() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'))) with ordinality x(e, i)
+             order by i desc limit 10) latest
+$$;
+-- +goose StatementEnd
+
+-- _refuse_job raises what is wrong with a job, as a producer is to read it.
+-- +goose StatementBegin
+create function _refuse_job(payload bytea, key text, grp text, priority int, headers jsonb, dedup_key text) returns void
+language plpgsql immutable set search_path from current as $$
+begin
+    if payload is null then
+        raise exception 'the payload is null' using errcode = '22023', hint = 'use an empty payload if the job needs none';
+    elsif octet_length(payload) > 67108864 then
+        raise exception 'the payload has % bytes, the limit is 67108864', octet_length(payload)
+        using errcode = '23514', hint = 'store it elsewhere and enqueue a reference';
+    elsif octet_length(key) > 1024 then
+        raise exception 'the key has % bytes, the limit is 1024', octet_length(key) using errcode = '23514', hint = 'use a hash of it';
+    elsif octet_length(grp) > 256 then
+        raise exception 'the group has % bytes, the limit is 256', octet_length(grp) using errcode = '23514', hint = 'use a shorter name, or a hash of it';
+    elsif priority not between -16 and 15 then
+        raise exception 'the priority is %, expected -16 to 15', priority using errcode = '23514', hint = 'lower numbers run first; 0 is the default';
+    elsif octet_length(dedup_key) > 256 then
+        raise exception 'the dedup_key has % bytes, the limit is 256', octet_length(dedup_key) using errcode = '23514', hint = 'use a hash of it';
+    elsif jsonb_typeof(headers) <> 'object' then
+        raise exception 'the headers are a JSON %, expected an object', jsonb_typeof(headers)
+        using errcode = '23514', hint = 'for example {"trace": "4bf92f35"}';
+    end if;
+end $$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+create function _lost(lease bigint) returns timestamptz
+language plpgsql immutable set search_path from current as $$
+begin
+    raise exception 'lease % is lost', coalesce(lease::text, 'null')
+    using errcode = '55000', hint = 'it has ended, or the job was settled or cancelled: extend leases while a job runs, or claim with a longer one';
+end $$;
+-- +goose StatementEnd
+
+-- _job_functions is the text of a queue's own functions, like _queue_functions. They
+-- run as the schema's owner: a role may do what it was granted of them, and nothing
+-- to other queues.
+-- +goose StatementBegin
+create function _job_functions() returns text
+language sql immutable set search_path from current as $text$ select $$
+
+-- {enqueue} writes one job and returns its id; of a duplicate, the first one's.
+create or replace function {enqueue}(payload bytea, key text, grp text, priority int, not_before timestamptz, dedup_key text, headers jsonb) returns bigint
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $fn$
+declare
+    made bigint;
+begin
+    if (octet_length(payload) <= 67108864 and (key is null or octet_length(key) <= 1024) and (grp is null or octet_length(grp) <= 256)
+        and coalesce(priority, 0) between -16 and 15 and (dedup_key is null or octet_length(dedup_key) <= 256)
+        and (headers is null or jsonb_typeof(headers) = 'object')) is not true then
+        perform {schema}._refuse_job(payload, key, grp, priority, headers, dedup_key);
+    end if;
+    if dedup_key is not null then
+        perform pg_advisory_xact_lock(hashtextextended(dedup_key, -{id}));
+        made := {first}(dedup_key);
+        if made is not null then
+            return made;
+        end if;
+    end if;
+    if not_before is null or not_before <= clock_timestamp() then
+        insert into {queue} (key, grp, priority, headers, payload)
+        values (key, coalesce(grp, ''), coalesce(priority, 0), headers, payload) returning seq into made;
+    else
+        made := nextval({seq});
+        insert into {schema}._later (id, queue, attempt, due, created_at, priority, grp, key, headers, payload)
+        values (made, {id}, 0, not_before, clock_timestamp(), coalesce(priority, 0), coalesce(grp, ''), key, headers, payload);
+    end if;
+    if dedup_key is not null then
+        insert into {schema}._dedup (queue, id, dedup_key) values ({id}, made, dedup_key);
+    end if;
+    return made;
+end $fn$;
+
+-- {first} is the id that a dedup_key stands for, null once its window has passed.
+create or replace function {first}(in_key text) returns bigint
+language plpgsql volatile set enable_seqscan = off set enable_bitmapscan = off as $fn$
+begin
+    return (select d.id from {schema}._dedup d
+             where d.queue = {id} and d.dedup_key = in_key
+               and d.at > clock_timestamp() - (select q.dedup_window from {schema}._queue q where q.id = {id})
+             order by d.at desc limit 1);
+end $fn$;
+
+create or replace function {enqueue_many}(payloads bytea[], keys text[], grps text[], priorities int[], not_befores timestamptz[], dedup_keys text[], headers jsonb[]) returns setof bigint
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $fn$
+declare
+    many constant int := coalesce(cardinality(payloads), 0);
+    i int;
+    bad record;
+begin
+    if coalesce(cardinality(keys), many) <> many or coalesce(cardinality(grps), many) <> many or coalesce(cardinality(priorities), many) <> many
+       or coalesce(cardinality(not_befores), many) <> many or coalesce(cardinality(dedup_keys), many) <> many or coalesce(cardinality(headers), many) <> many then
+        raise exception 'the arrays differ in length' using errcode = '22023', hint = 'give each as many elements as payloads, or null instead of the array';
+    end if;
+    if cardinality(not_befores) > 0 or cardinality(dedup_keys) > 0 then
+        if cardinality(dedup_keys) > 0 then -- in one order, so that two calls do not wait for each other
+            perform pg_advisory_xact_lock(h.hash) from (select distinct hashtextextended(k, -{id}) as hash from unnest(dedup_keys) k where k is not null order by 1) h;
+        end if;
+        for i in 1 .. many loop
+            return next {enqueue}(payloads[i], keys[i], grps[i], priorities[i], not_befores[i], dedup_keys[i], headers[i]);
+        end loop;
+        return;
+    end if;
+    for bad in select * from unnest(payloads, keys, grps, priorities, headers) j(payload, key, grp, priority, headers)
+                where (octet_length(j.payload) <= 67108864 and (j.key is null or octet_length(j.key) <= 1024) and (j.grp is null or octet_length(j.grp) <= 256)
+                       and coalesce(j.priority, 0) between -16 and 15 and (j.headers is null or jsonb_typeof(j.headers) = 'object')) is not true loop
+        perform {schema}._refuse_job(bad.payload, bad.key, bad.grp, bad.priority, bad.headers, null);
+    end loop;
+    return query
+    insert into {queue} (key, grp, priority, headers, payload)
+    select j.key, coalesce(j.grp, ''), coalesce(j.priority, 0), j.headers, j.payload
+      from unnest(payloads, keys, grps, priorities, headers) j(payload, key, grp, priority, headers)
+    returning seq;
+end $fn$;
+
+-- {claim} takes jobs from the ring and leases them.
+create or replace function {claim}(n int, lease interval, in_grp text, worker text) returns setof {schema}.leased_job
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $fn$
+declare
+    flags constant bigint := pg_sequence_last_value({flags});
+    until constant timestamptz := clock_timestamp() + lease;
+    room  int;
+begin
+    if (n between 1 and 10000 and lease > interval '0') is not true then
+        if (n between 1 and 10000) is not true then
+            raise exception 'n is %, expected 1 to 10000', coalesce(n::text, 'null') using errcode = '22023', hint = 'call claim again for more';
+        end if;
+        raise exception 'the lease is %, expected more than nothing', coalesce(lease::text, 'null')
+        using errcode = '22023', hint = 'give the time a job takes and some more, for example interval ''30 s''';
+    end if;
+    if flags & 30064771072 = 0 then -- neither keyed nor paused nor limited
+        if pg_sequence_last_value({lease_slot}) = 0 then
+            return query
+            insert into {schema}._lease_0 as l (slot, queue, attempt, lease_until, id, created_at, priority, worker, grp, key, headers, payload, failures)
+            select 0, {id}, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.grp, t.key, t.headers, t.payload, t.failures
+              from {take}(n, in_grp) t
+            returning l.id, l.key, l.grp, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
+        else
+            return query
+            insert into {schema}._lease_1 as l (slot, queue, attempt, lease_until, id, created_at, priority, worker, grp, key, headers, payload, failures)
+            select 1, {id}, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.grp, t.key, t.headers, t.payload, t.failures
+              from {take}(n, in_grp) t
+            returning l.id, l.key, l.grp, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
+        end if;
+        return;
+    end if;
+    if flags & 8589934592 <> 0 then
+        return; -- paused
+    end if;
+    room := n;
+    if flags & 17179869184 <> 0 then -- limited: one claim at a time, and it counts
+        if not pg_try_advisory_xact_lock({lease_table}::oid::int, {id}) then
+            return;
+        end if;
+        room := {room}(n);
+        if room <= 0 then
+            return;
+        end if;
+    end if;
+    return query
+    insert into {schema}._lease as l (queue, attempt, lease_until, id, created_at, priority, worker, grp, key, headers, payload, failures)
+    select {id}, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.grp, t.key, t.headers, t.payload, t.failures
+      from {take_keyed}(room, in_grp, true) t
+    returning l.id, l.key, l.grp, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
+end $fn$;
+
+-- {room} is how many more jobs may run.
+create or replace function {room}(n int) returns int
+language sql volatile set enable_seqscan = off set enable_bitmapscan = off as $fn$
+    select least(n, coalesce(q.max_running, n) - (select count(*) from {schema}._lease l where l.queue = {id})::int)
+      from {schema}._queue q where q.id = {id}
+$fn$;
+
+-- {take_keyed} is {take} where jobs have keys. Whoever runs a job of a key holds the
+-- key's lock until his transaction ends, and has a lease from then on; so a statement
+-- that begins with the lock held sees whether one runs, and whether one with a smaller
+-- id is still to run. Jobs that must wait are put aside, at the cost of one move each.
+create or replace function {take_keyed}(n int, in_grp text, leasing boolean) returns setof {queue}
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $fn$
+declare
+    flags  constant bigint := pg_sequence_last_value({flags});
+    m      {schema}._mark;
+    here   smallint;
+    pos    bigint;
+    todo   int := n;
+    got    int;
+    locked int := 0;    -- keys
+    moved  int := 0;    -- jobs put aside
+    skip   text[] := '{}';
+    ctids  tid[];
+    seqs   bigint[];
+    ids    bigint[];
+    keys   text[];
+    chosen bigint[];
+    run    bigint[];
+    busy   text[];
+    last   int;
+begin
+    if flags & 17179869184 <> 0 and not leasing then
+        raise exception 'the queue limits how many jobs run, which dequeue cannot count'
+        using errcode = '0A000', hint = 'use claim, or lift the limit: select set_queue(name, max_running => 0)';
+    end if;
+    <<levels>>
+    for p in -16 .. 15 loop
+        continue when flags & (1::bigint << (16 + p)) = 0;
+        select * into m from {schema}._mark k where k.queue = {id} and k.grp = in_grp and k.priority = p order by k.n desc limit 1;
+        if m.n is null or random() * 64 < n
+           or m.pending <> '{}' and exists (select from unnest(m.pending) x where pg_visible_in_snapshot(x, pg_current_snapshot())) then
+            m := {mark}(in_grp, p::smallint);
+        end if;
+        if m.turn <> pg_sequence_last_value({ring}) then
+            m.slots := {slots}();
+        end if;
+        foreach here in array m.slots loop
+            pos := {start};
+            loop
+                select array_agg(v.ctid), array_agg(v.seq), array_agg(v.id), array_agg(v.key) into ctids, seqs, ids, keys
+                  from (select v.* from unnest(m.lo, m.hi) i(lo, hi) cross join lateral (
+                            select t.ctid, t.seq, coalesce(t.id, t.seq) as id, t.key from {queue} t
+                             where t.slot = here and t.grp = in_grp and t.priority = p and t.seq >= i.lo and t.seq <= i.hi and t.seq {beyond} pos
+                               and (t.key is null or t.key <> all (skip))
+                             order by t.seq {dir} limit greatest(todo, 64)) v
+                         limit greatest(todo, 64)) v;
+                exit when seqs is null;
+                select array_agg(c.i), array_agg(distinct c.key) filter (where c.key is not null) into chosen, busy
+                  from (select c.* from (select * from unnest(keys) with ordinality k(key, i) offset 0) c
+                         where c.key is null or locked < 500 and pg_try_advisory_xact_lock(hashtextextended(c.key, {id}))
+                         limit todo) c;
+                last := case when cardinality(chosen) = todo then chosen[todo] else cardinality(keys) end;
+                pos := seqs[last];
+                locked := locked + coalesce(cardinality(busy), 0);
+                skip := skip || array(select distinct c.key from unnest(keys) with ordinality c(key, i)
+                                       where c.i <= last and c.key is not null and (chosen is null or c.i <> all (chosen)));
+                continue when chosen is null;
+                run := chosen;
+                if busy is not null then -- a new statement: it sees what ended before the locks were had
+                    select array_agg(c.i order by c.i) into run
+                      from (select i, ids[i] as id, keys[i] as key from unnest(chosen) i) c
+                     where c.key is null
+                        or not exists (select from {schema}._lease l where l.queue = {id} and l.key = c.key)
+                       and not exists (select from {schema}._later l where l.queue = {id} and l.key = c.key and l.id < c.id)
+                       and not exists (select from {queue} r where r.key = c.key and r.id < c.id)
+                       and not exists (select from {queue} r where r.key = c.key and r.id is null and r.seq < c.id);
+                    -- Of a key that runs now the others stay where they are; of one that
+                    -- cannot, they are put aside.
+                    busy := array(select unnest(busy) except select keys[i] from unnest(run) i);
+                    skip := skip || array(select distinct keys[i] from unnest(run) i where keys[i] is not null);
+                    if busy <> '{}' then
+                        with d as (
+                            delete from {queue} t
+                             where t.slot = here
+                               and t.ctid = any (array(select ctids[c.i] from unnest(keys) with ordinality c(key, i) where c.key = any (busy)))
+                               and t.seq = any (seqs) and t.key = any (busy)
+                            returning t.*)
+                        insert into {schema}._later (id, queue, attempt, due, created_at, priority, grp, key, headers, payload, failures)
+                        select coalesce(d.id, d.seq), {id}, d.attempt, 'infinity', d.created_at, d.priority, d.grp, d.key, d.headers, d.payload, d.failures from d;
+                        get diagnostics got = row_count;
+                        moved := moved + got;
+                        if moved > 1000 then
+                            skip := skip || busy; -- the next call goes on with it
+                        end if;
+                    end if;
+                end if;
+                if run is not null then
+                    return query
+                    with d as (
+                        delete from {queue} t
+                         where t.slot = here
+                           and t.ctid = any (array(
+                            select t.ctid from {queue} t
+                             where t.slot = here and t.ctid = any (array(select ctids[i] from unnest(run) i)) and t.seq = any (seqs)
+                               for update skip locked))
+                        returning t.*)
+                    select * from d order by d.seq {dir};
+                    get diagnostics got = row_count;
+                    todo := todo - got;
+                    if not leasing and busy is not null then
+                        perform {promote}(array(select distinct keys[i] from unnest(run) i where keys[i] is not null));
+                    end if;
+                    exit levels when todo <= 0;
+                end if;
+            end loop;
+        end loop;
+    end loop;
+end $fn$;
+
+-- {promote} makes the next job of each key ready, if it only waits for its key. What it
+-- cannot lock at once it leaves to the next tick, which is owed then.
+create or replace function {promote}(in_keys text[]) returns void
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $fn$
+declare
+    k    text;
+    head bigint;
+begin
+    foreach k in array in_keys loop
+        if pg_try_advisory_xact_lock(hashtextextended(k, {id})) then
+            select l.id into head from {schema}._later l where l.queue = {id} and l.key = k order by l.id limit 1;
+            continue when head is null;
+            with w as (
+                delete from {schema}._later l
+                 where l.queue = {id} and l.key = k and l.id = head and l.due = 'infinity'
+                   and not exists (select from {schema}._lease e where e.queue = {id} and e.key = k)
+                   and not exists (select from {queue} r where r.key = k and r.id < head)
+                   and not exists (select from {queue} r where r.key = k and r.id is null and r.seq < head)
+                returning l.*)
+            insert into {queue} (id, attempt, created_at, priority, grp, key, headers, payload, failures)
+            select w.id, w.attempt, w.created_at, w.priority, w.grp, w.key, w.headers, w.payload, w.failures from w;
+        else
+            perform setval({tick_register}, greatest(pg_sequence_last_value({tick_register}) - 250, 0));
+        end if;
+    end loop;
+end $fn$;
+
+-- {ack} ends jobs and returns the leases that were held.
+create or replace function {ack}(in_leases bigint[]) returns setof bigint
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $fn$
+declare
+    held bigint[];
+    keys text[];
+begin
+    if pg_sequence_last_value({flags}) & 4294967296 = 0 then
+        return query delete from {schema}._lease l where l.lease = any (in_leases) and l.queue = {id} returning l.lease;
+        return;
+    end if;
+    with d as (delete from {schema}._lease l where l.lease = any (in_leases) and l.queue = {id} returning l.lease, l.key)
+    select array_agg(d.lease), array_agg(distinct d.key) filter (where d.key is not null) into held, keys from d;
+    if keys is not null then
+        perform {promote}(keys);
+    end if;
+    return query select unnest(held);
+end $fn$;
+
+create or replace function {extend}(in_leases bigint[], by interval) returns table (lease bigint, lease_until timestamptz)
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $fn$
+begin
+    if (by > interval '0') is not true then
+        raise exception 'the lease is %, expected more than nothing', coalesce(by::text, 'null')
+        using errcode = '22023', hint = 'it is counted from now, for example interval ''30 s''';
+    end if;
+    return query update {schema}._lease l set lease_until = clock_timestamp() + by
+                  where l.lease = any (in_leases) and l.queue = {id} returning l.lease, l.lease_until;
+end $fn$;
+
+-- {fail} ends an attempt that failed: the job is to run again when it is due, or is
+-- dead if due is null or the attempts are used up. It returns whether it will run.
+create or replace function {fail}(in_lease bigint, after interval, error text, final boolean) returns boolean
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $fn$
+declare
+    l {schema}._lease;
+begin
+    delete from {schema}._lease x where x.lease = in_lease and x.queue = {id} returning * into l;
+    if not found then
+        perform {schema}._lost(in_lease);
+    end if;
+    l.failures := {schema}._failed(l.failures, l.attempt, error);
+    if final or l.attempt >= (select q.max_attempts from {schema}._queue q where q.id = {id}) then
+        insert into {schema}._dead_job (queue, id, attempt, created_at, priority, grp, key, headers, payload, failures)
+        values ({id}, l.id, l.attempt, l.created_at, l.priority, l.grp, l.key, l.headers, l.payload, l.failures);
+        if l.key is not null then
+            perform {promote}(array[l.key]);
+        end if;
+        return false;
+    end if;
+    after := coalesce(after, least(3600, 2 ^ least(l.attempt, 12)) * (0.8 + 0.4 * random()) * interval '1 s');
+    if after <= interval '0' then
+        insert into {queue} (id, attempt, created_at, priority, grp, key, headers, payload, failures)
+        values (l.id, l.attempt, l.created_at, l.priority, l.grp, l.key, l.headers, l.payload, l.failures);
+    else
+        insert into {schema}._later (id, queue, attempt, due, created_at, priority, grp, key, headers, payload, failures)
+        values (l.id, {id}, l.attempt, clock_timestamp() + after, l.created_at, l.priority, l.grp, l.key, l.headers, l.payload, l.failures);
+    end if;
+    return true;
+end $fn$;
+
+-- {cancel} removes jobs wherever they are. Running ones lose their lease.
+create or replace function {cancel}(in_ids bigint[]) returns int
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $fn$
+declare
+    many int := 0;
+    got  int;
+    keys text[] := '{}';
+    found_keys text[];
+begin
+    with d as (delete from {queue} t where coalesce(t.id, t.seq) = any (in_ids) returning t.key)
+    select count(*), coalesce(array_agg(d.key) filter (where d.key is not null), '{}') into got, found_keys from d;
+    many := many + got;
+    keys := keys || found_keys;
+    with d as (delete from {schema}._later l where l.queue = {id} and l.id = any (in_ids) returning l.key)
+    select count(*), coalesce(array_agg(d.key) filter (where d.key is not null), '{}') into got, found_keys from d;
+    many := many + got;
+    keys := keys || found_keys;
+    with d as (delete from {schema}._lease l where l.queue = {id} and l.id = any (in_ids) returning l.key)
+    select count(*), coalesce(array_agg(d.key) filter (where d.key is not null), '{}') into got, found_keys from d;
+    many := many + got;
+    keys := keys || found_keys;
+    perform {promote}(array(select distinct k from unnest(keys) k));
+    return many;
+end $fn$;
+
+-- {tick} does what time demands. One process does it at a time; the register holds
+-- when it was done last, in ms. since is a little before: what ended earlier has been
+-- moved, except for what committed late, so every few seconds it looks at all.
+create or replace function {tick}(first boolean default false) returns void
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $fn$
+declare
+    last   bigint := pg_sequence_last_value({tick_register});
+    now_ms bigint := extract(epoch from clock_timestamp()) * 1000;
+    since  timestamptz := case when now_ms / 5000 = last / 5000 then to_timestamp(last / 1000.0) - interval '2 s' else '-infinity' end;
+    q      {schema}._queue;
+    got    int;
+    keys   text[];
+    k      text;
+    flags  bigint;
+begin
+    if not pg_try_advisory_xact_lock({queue_table}::oid::int, {id}) then
+        return;
+    end if;
+    if first then -- in its transaction
+        perform {schema}._refresh_marks({name});
+    end if;
+    perform setval({tick_register}, now_ms);
+    select * into q from {schema}._queue x where x.id = {id};
+
+    for round in 1 .. 20 loop -- leases that have ended
+        with e as (
+            delete from {schema}._lease l
+             where l.queue = {id} and l.lease = any (array(
+                select x.lease from {schema}._lease x
+                 where x.queue = {id} and x.lease_until > since and x.lease_until <= clock_timestamp()
+                 order by x.lease_until limit 500 for update skip locked))
+            returning l.*),
+        noted as materialized (
+            select e.*, {schema}._failed(e.failures, e.attempt, 'lease expired' || case e.worker when '' then '' else ', held by ' || e.worker end) as history from e),
+        again as (
+            insert into {queue} (id, attempt, created_at, priority, grp, key, headers, payload, failures)
+            select f.id, f.attempt, f.created_at, f.priority, f.grp, f.key, f.headers, f.payload, f.history from noted f where f.attempt < q.max_attempts),
+        dead as (
+            insert into {schema}._dead_job (queue, id, attempt, created_at, priority, grp, key, headers, payload, failures)
+            select {id}, f.id, f.attempt, f.created_at, f.priority, f.grp, f.key, f.headers, f.payload, f.history from noted f where f.attempt >= q.max_attempts)
+        select count(*), array_agg(distinct f.key) filter (where f.key is not null and f.attempt >= q.max_attempts) into got, keys from noted f;
+        if keys is not null then
+            perform {promote}(keys);
+        end if;
+        exit when got < 500;
+    end loop;
+
+    for round in 1 .. 20 loop -- jobs that have become due
+        with d as (
+            delete from {schema}._later l
+             where (l.tableoid, l.ctid) in (
+                select x.tableoid, x.ctid from {schema}._later x
+                 where x.queue = {id} and x.due > since and x.due <= clock_timestamp()
+                 order by x.due limit 500 for update skip locked)
+            returning l.*)
+        insert into {queue} (id, attempt, created_at, priority, grp, key, headers, payload, failures)
+        select d.id, d.attempt, d.created_at, d.priority, d.grp, d.key, d.headers, d.payload, d.failures from d order by d.due, d.id;
+        get diagnostics got = row_count;
+        exit when got < 500;
+    end loop;
+
+    perform {enqueue}(s.payload, s.key, s.grp, s.priority, null, null, s.headers), {schema}._next_run(s.queue, s.name)
+       from (select * from {schema}._schedule s where s.queue = {id} and s.next <= clock_timestamp() for update skip locked) s;
+
+    flags := pg_sequence_last_value({flags});
+    if flags & 4294967296 <> 0 then -- keys of which nothing runs and something waits
+        for k in
+            with recursive w(key) as (
+                (select l.key from {schema}._later l where l.queue = {id} and l.key is not null order by l.key limit 1)
+                union all
+                select (select l.key from {schema}._later l where l.queue = {id} and l.key > w.key order by l.key limit 1) from w where w.key is not null)
+            select w.key from w
+             where w.key is not null
+               and not exists (select from {schema}._lease l where l.queue = {id} and l.key = w.key)
+               and (select l.due from {schema}._later l where l.queue = {id} and l.key = w.key order by l.id limit 1) = 'infinity'
+        loop
+            perform {promote}(array[k]);
+        end loop;
+    end if;
+
+    if now_ms / 1000 <> last / 1000 then
+        perform {schema}._set_flags({id});
+        perform {schema}._maintain_ring({name});
+        perform {schema}._reclaim_pair('_lease', 16777216, 'true'),
+                {schema}._reclaim_pair('_later', 8388608, 'true'),
+                {schema}._reclaim_pair('_dedup', 16777216, 'r.at > clock_timestamp() - (select q.dedup_window from _queue q where q.id = r.queue)');
+    end if;
+end $fn$;
+
+$$ $text$;
+-- +goose StatementEnd
+
+-- _next_run moves a schedule on to the first time that has not passed.
+-- +goose StatementBegin
+create function _next_run(queue int, name text) returns void
+language plpgsql volatile set search_path from current as $$
+begin
+    update _schedule s set next = _cron_next(s.cron, clock_timestamp())
+     where s.queue = _next_run.queue and s.name = _next_run.name;
+end $$;
+-- +goose StatementEnd
+
+-- _set_flags makes the flags follow the columns, from which a call that was rolled
+-- back after it had set them makes them differ.
+-- +goose StatementBegin
+create function _set_flags(queue int) returns void
+language plpgsql volatile set search_path from current as $$
+declare
+    q      _queue := (select q from _queue q where q.id = queue);
+    flags  regclass := _q(format('_%s.flags', q.name))::regclass;
+    wanted bigint := case when q.paused then 1::bigint << 33 else 0 end | case when q.max_running is not null then 1::bigint << 34 else 0 end;
+begin
+    if pg_sequence_last_value(flags) & (3::bigint << 33) <> wanted then
+        perform pg_advisory_lock(1885695597, flags::oid::int); -- as _note does
+        perform setval(flags, pg_sequence_last_value(flags) & ~(3::bigint << 33) | wanted);
+        perform pg_advisory_unlock(1885695597, flags::oid::int);
+    end if;
+end $$;
+-- +goose StatementEnd
+
+-- _reclaim_pair keeps a ring of two segments small. A segment that is full is left to
+-- empty itself; when little is left of it, or the other has become twice as large,
+-- the rest is carried over and it is truncated. alive says which rows r count.
+-- +goose StatementBegin
+create function _reclaim_pair(ring text, full_bytes bigint, alive text) returns boolean
+language plpgsql volatile set search_path from current set lock_timeout = '20ms'
+set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
+declare
+    current int;
+    sealed  int;
+    columns text;
+    body    boolean;
+    bytes   bigint;
+    many    int;
+begin
+    perform _read_committed();
+    if not pg_try_advisory_xact_lock(_q(ring)::regclass::oid::int, 0) then
+        return false;
+    end if;
+    current := pg_sequence_last_value(_q(ring || '_slot')::regclass);
+    sealed := 1 - current;
+    if pg_relation_size(_q(ring || '_' || sealed)) = 0 then
+        if pg_table_size(_q(ring || '_' || current)) >= full_bytes then
+            perform setval(_q(ring || '_slot')::regclass, sealed);
+        end if;
+        return false;
+    end if;
+    select string_agg(quote_ident(a.attname), ', '), bool_or(a.attname = 'payload') into columns, body
+      from pg_attribute a where a.attrelid = _q(ring)::regclass and a.attnum > 0 and a.attname <> 'slot';
+    alive := format('from %s r where %s and exists (select from _queue q where q.id = r.queue)', _q(ring || '_' || sealed), alive);
+    execute format('select count(*), coalesce(sum(b), 0) from (select 200 + %s as b %s limit 20000) s',
+                   case when body then 'octet_length(r.payload)' else '0' end, alive) into many, bytes;
+    if (many = 20000 or bytes > 8388608) and pg_table_size(_q(ring || '_' || current)) < 2 * pg_table_size(_q(ring || '_' || sealed)) then
+        return false;
+    end if;
+    execute format('lock table %s in access exclusive mode', _q(ring || '_' || sealed));
+    execute format('insert into %s (slot, %s) select %s, %s %s', _q(ring || '_' || current), columns, current, columns, alive);
+    execute format('truncate table %s', _q(ring || '_' || sealed));
+    return true;
+exception when lock_not_available then
+    return false;
+end $$;
+-- +goose StatementEnd
+
+-- _cron_field is what a field of a cron text allows, ascending; null if it makes no
+-- sense. names stand for lo, lo + 1, ...
+-- +goose StatementBegin
+create function _cron_field(field text, lo int, hi int, names text[]) returns int[]
+language plpgsql immutable set search_path from current as $$
+declare
+    part  text;
+    m     text[];
+    first int;
+    last  int;
+    step  int;
+    all_  int[] := '{}';
+begin
+    foreach part in array string_to_array(lower(field), ',') loop
+        m := regexp_match(part, '^(\*|([0-9]{1,2}|[a-z]{3})(-([0-9]{1,2}|[a-z]{3}))?)(/([0-9]{1,2}))?$');
+        if m is null then
+            return null;
+        end if;
+        if m[1] = '*' then
+            first := lo;
+            last := hi;
+        else
+            first := case when m[2] ~ '^[0-9]' then m[2]::int else array_position(names, m[2]) - 1 + lo end;
+            last := case when m[4] is null then case when m[6] is null then first else hi end
+                         when m[4] ~ '^[0-9]' then m[4]::int else array_position(names, m[4]) - 1 + lo end;
+        end if;
+        step := coalesce(m[6], '1')::int;
+        if (first between lo and last and last <= hi and step > 0) is not true then
+            return null;
+        end if;
+        all_ := all_ || array(select generate_series(first, last, step));
+    end loop;
+    return array(select distinct x from unnest(all_) x order by x);
+end $$;
+-- +goose StatementEnd
+
+-- _cron_next is the first time after the given one that a cron text describes, in UTC:
+-- minute hour day-of-month month day-of-week, as in crontab(5), where either day is
+-- enough if neither field begins with *. Error: 22023.
+-- +goose StatementBegin
+create function _cron_next(cron text, after timestamptz) returns timestamptz
+language plpgsql stable set search_path from current as $$
+declare
+    fields text[] := regexp_split_to_array(btrim(case lower(btrim(cron))
+                         when '@hourly' then '0 * * * *' when '@daily' then '0 0 * * *' when '@midnight' then '0 0 * * *'
+                         when '@weekly' then '0 0 * * 0' when '@monthly' then '0 0 1 * *'
+                         when '@yearly' then '0 0 1 1 *' when '@annually' then '0 0 1 1 *' else cron end), '\s+');
+    months constant text[] := '{jan,feb,mar,apr,may,jun,jul,aug,sep,oct,nov,dec}';
+    days   constant text[] := '{sun,mon,tue,wed,thu,fri,sat}';
+    minute int[]; hour int[]; dom int[]; month int[]; dow int[];
+    start  timestamp := date_trunc('minute', after at time zone 'UTC') + interval '1 min';
+    day    timestamp;
+    found  timestamp;
+begin
+    if cardinality(fields) = 5 then
+        minute := _cron_field(fields[1], 0, 59, '{}');
+        hour   := _cron_field(fields[2], 0, 23, '{}');
+        dom    := _cron_field(fields[3], 1, 31, '{}');
+        month  := _cron_field(fields[4], 1, 12, months);
+        dow    := _cron_field(fields[5], 0, 7, days);
+    end if;
+    if minute is null or hour is null or dom is null or month is null or dow is null then
+        raise exception 'the cron text % makes no sense', coalesce(quote_literal(cron), 'null')
+        using errcode = '22023', hint = 'give minute, hour, day of month, month and day of week, like ''30 4 * * 1-5'', or @hourly, @daily, @weekly, @monthly, @yearly';
+    end if;
+    if 7 = any (dow) then
+        dow := dow || 0;
+    end if;
+    -- Nine years hold a leap day, also around the year 2100.
+    for day in select d from generate_series(date_trunc('day', start), start + interval '9 years', interval '1 day') d
+                where extract(month from d)::int = any (month)
+                  and case when fields[3] like '*%' or fields[5] like '*%'
+                           then extract(day from d)::int = any (dom) and extract(dow from d)::int = any (dow)
+                           else extract(day from d)::int = any (dom) or extract(dow from d)::int = any (dow) end
+                limit 2 loop
+        select min(day + make_interval(hours => h, mins => i)) into found from unnest(hour) h, unnest(minute) i
+         where day + make_interval(hours => h, mins => i) >= start;
+        if found is not null then
+            return found at time zone 'UTC';
+        end if;
+    end loop;
+    raise exception 'the cron text % describes a time that never comes', quote_literal(cron)
+    using errcode = '22023', hint = 'look at the day and the month';
+end $$;
+-- +goose StatementEnd
+
+-- _fill puts a queue's names into the text of a function.
+-- +goose StatementBegin
+create function _fill(body text, queue text) returns text
+language plpgsql stable set search_path from current as $$
+declare
+    q    _queue := (select q from _queue q where q.name = queue);
+    word text;
+begin
+    foreach word in array array['slots', 'mark', 'take', 'take_keyed', 'enqueue', 'enqueue_many', 'first', 'claim', 'room',
+                                'promote', 'ack', 'extend', 'fail', 'cancel', 'tick'] loop
+        body := replace(body, '{' || word || '}', _q(format('_%s.%s', queue, word)));
+    end loop;
+    foreach word in array array['ring', 'flags', 'seq'] loop
+        body := replace(body, '{' || word || '}', quote_literal(_q(format('_%s.%s', queue, word))) || '::regclass');
+    end loop;
+    foreach word in array array['lease_slot', 'lease'] loop
+        body := replace(body, '{' || word || case word when 'lease' then '_table' else '' end || '}', quote_literal(_q('_' || word)) || '::regclass');
+    end loop;
+    body := replace(body, '{queue_table}', quote_literal(_q('_queue')) || '::regclass');
+    body := replace(body, '{tick_register}', quote_literal(_q(format('_%s.tick', queue))) || '::regclass');
+    body := replace(body, '{name}', quote_literal(queue));
+    body := replace(body, '{queue}', _q(queue));
+    body := replace(body, '{schema}', quote_ident(current_schema()));
+    body := replace(body, '{id}', q.id::text);
+    body := replace(body, '{dir}', case when q.lifo then 'desc' else 'asc' end);
+    body := replace(body, '{beyond}', case when q.lifo then '<' else '>' end);
+    return replace(body, '{start}', case when q.lifo then '9223372036854775807' else '-1' end);
+end $$;
+-- +goose StatementEnd
+
+-- _define_jobs makes a queue's functions, or makes them anew.
+-- +goose StatementBegin
+create function _define_jobs(queue text) returns void
+language plpgsql set search_path from current as $$
+declare
+    made text;
+begin
+    execute _fill(_job_functions(), queue);
+    for made in select p.oid::regprocedure::text from _own_functions(queue) p loop
+        execute 'revoke execute on function ' || made || ' from public';
+    end loop;
+end $$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+create function _own_functions(queue text) returns table (oid oid, name text)
+language sql stable set search_path from current as $$
+    select p.oid, substr(p.proname, octet_length(queue) + 3)
+      from pg_proc p
+     where p.pronamespace = current_schema()::regnamespace
+       and p.proname in (select format('_%s.%s', queue, word)
+                           from unnest(array['slots', 'mark', 'take', 'take_keyed', 'enqueue', 'enqueue_many', 'first', 'claim', 'room',
+                                             'promote', 'ack', 'extend', 'fail', 'cancel', 'tick']) word)
+$$;
+-- +goose StatementEnd
+
+-- _dispatch_on makes a function that does, for each queue, what does says: a branch
+-- for each, because a dynamic call costs several times a static one.
+-- +goose StatementBegin
+create function _dispatch_on(head text, does text) returns void
+language plpgsql set search_path from current as $$
+declare
+    branches text := '';
+    q        record;
+begin
+    for q in select name from _queue order by id loop
+        branches := branches || '
+    when ' || quote_literal(q.name) || ' then
+        ' || _fill(does, q.name);
+    end loop;
+    execute 'create or replace function ' || head || ' language plpgsql volatile as $fn$
+declare
+    queue_name alias for $1;
+begin
+    case queue_name
+    when '''' then null;' || branches || '
+    else null;
+    end case;
+    raise exception ''there is no queue %'', coalesce(quote_literal(queue_name), ''null'')
+    using errcode = ''42P01'', hint = ''create it with: penstock queue create '' || coalesce(quote_literal(queue_name), ''NAME'');
+end $fn$';
+end $$;
+-- +goose StatementEnd
+
+-- _dispatch_jobs makes the functions that take a queue's name. They run as their
+-- caller, who needs the right to what they call.
+-- +goose StatementBegin
+create function _dispatch_jobs() returns void
+language plpgsql set search_path from current as $$
+begin
+    perform _dispatch_on('enqueue(queue text, payload bytea, key text default null, grp text default '''', priority int default 0,
+                                  not_before timestamptz default null, dedup_key text default null, headers jsonb default null) returns bigint',
+        'return {enqueue}(payload, key, grp, priority, not_before, dedup_key, headers);');
+    perform _dispatch_on('enqueue_many(queue text, payloads bytea[], keys text[] default null, grps text[] default null, priorities int[] default null,
+                                       not_befores timestamptz[] default null, dedup_keys text[] default null, headers jsonb[] default null) returns setof bigint',
+        'return query select {enqueue_many}(payloads, keys, grps, priorities, not_befores, dedup_keys, headers); return;');
+    -- A call that is a transaction of its own ticks now and then; at its end, because
+    -- taking jobs goes best in a transaction that has not written yet, see _refresh_marks.
+    perform _dispatch_on('claim(queue text, n int default 1, lease interval default ''30 s'', grp text default '''', worker text default '''') returns setof leased_job',
+        'return query select * from {claim}(n, lease, grp, worker);
+        if transaction_timestamp() = statement_timestamp() and extract(epoch from clock_timestamp()) * 1000 - pg_sequence_last_value({tick_register}) >= 250
+           and current_setting(''transaction_isolation'') = ''read committed'' then
+            perform {tick}();
+        end if;
+        return;');
+    perform _dispatch_on('ack(queue text, leases bigint[]) returns setof bigint',
+        'return query select {ack}(leases); return;');
+    perform _dispatch_on('ack(queue text, lease bigint) returns void',
+        'if not exists (select from {ack}(array[lease])) then
+            perform {schema}._lost(lease);
+        end if;
+        return;');
+    perform _dispatch_on('extend(queue text, leases bigint[], by interval) returns setof bigint',
+        'return query select e.lease from {extend}(leases, by) e; return;');
+    perform _dispatch_on('extend(queue text, lease bigint, by interval) returns timestamptz',
+        'return coalesce((select e.lease_until from {extend}(array[lease], by) e), {schema}._lost(lease));');
+    perform _dispatch_on('retry(queue text, lease bigint, after interval default null, error text default '''') returns boolean',
+        'return {fail}(lease, after, error, false);');
+    perform _dispatch_on('bury(queue text, lease bigint, error text default '''') returns void',
+        'perform {fail}(lease, null, error, true); return;');
+    perform _dispatch_on('cancel(queue text, ids bigint[]) returns int',
+        'return {cancel}(ids);');
+    perform _dispatch_on('maintain_queue(name text) returns void',
+        'perform {tick}(true); return;');
+end $$;
+-- +goose StatementEnd
+
+select _dispatch_jobs();
+
+-- The same for text and JSON, as UTF-8; see publish.
+-- +goose StatementBegin
+create function enqueue(queue text, payload text, key text default null, grp text default '', priority int default 0,
+                        not_before timestamptz default null, dedup_key text default null, headers jsonb default null) returns bigint
+language sql volatile set search_path from current as $$
+    select enqueue(queue, convert_to(payload, 'UTF8'), key, grp, priority, not_before, dedup_key, headers)
+$$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+create function enqueue(queue text, payload jsonb, key text default null, grp text default '', priority int default 0,
+                        not_before timestamptz default null, dedup_key text default null, headers jsonb default null) returns bigint
+language sql volatile set search_path from current as $$
+    select enqueue(queue, convert_to(payload::text, 'UTF8'), key, grp, priority, not_before, dedup_key, headers)
+$$;
+-- +goose StatementEnd
+
+-- _queue_named returns a queue, or raises 42P01.
+-- +goose StatementBegin
+create function _queue_named(queue text) returns _queue
+language plpgsql stable set search_path from current as $$
+declare
+    q _queue;
+begin
+    select * into q from _queue x where x.name = queue;
+    if not found then
+        raise exception 'there is no queue %', coalesce(quote_literal(queue), 'null')
+        using errcode = '42P01', hint = 'create it with: penstock queue create ' || coalesce(quote_literal(queue), 'NAME');
+    end if;
+    return q;
+end $$;
+-- +goose StatementEnd
+
+-- pause_queue stops claims and dequeues; what runs goes on. Errors: 42P01.
+-- +goose StatementBegin
+create function pause_queue(name text) returns void
+language plpgsql set search_path from current as $$
+declare
+    q _queue := _queue_named(name);
+begin
+    update _queue x set paused = true where x.id = q.id;
+    perform _set_flags(q.id);
+end $$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+create function resume_queue(name text) returns void
+language plpgsql set search_path from current as $$
+declare
+    q _queue := _queue_named(name);
+begin
+    update _queue x set paused = false where x.id = q.id;
+    perform _set_flags(q.id);
+end $$;
+-- +goose StatementEnd
+
+-- set_queue changes settings; null leaves one as it is, and max_running 0 lifts the
+-- limit. Errors: 42P01, 22023.
+-- +goose StatementBegin
+create function set_queue(name text, max_attempts int default null, max_running int default null, dedup_window interval default null) returns void
+language plpgsql set search_path from current as $$
+declare
+    q _queue := _queue_named(name);
+begin
+    if max_attempts < 1 then
+        raise exception 'max_attempts is %, expected at least 1', max_attempts using errcode = '22023', hint = 'with 1 a job that fails is a dead letter at once';
+    elsif max_running < 0 then
+        raise exception 'max_running is %, expected at least 0', max_running using errcode = '22023', hint = '0 means no limit; pause_queue stops a queue';
+    elsif dedup_window <= interval '0' then
+        raise exception 'dedup_window is %, expected more than nothing', dedup_window using errcode = '22023', hint = 'for example interval ''1 hour''';
+    end if;
+    update _queue x set max_attempts = coalesce(set_queue.max_attempts, x.max_attempts),
+                        max_running  = nullif(coalesce(set_queue.max_running, x.max_running), 0),
+                        dedup_window = coalesce(set_queue.dedup_window, x.dedup_window)
+     where x.id = q.id;
+    perform _set_flags(q.id);
+end $$;
+-- +goose StatementEnd
+
+-- drop_queue removes a queue with its jobs, dead letters and schedules. Error: 42P01.
+-- +goose StatementBegin
+create function drop_queue(name text) returns void
+language plpgsql set search_path from current as $$
+declare
+    q    _queue := _queue_named(name);
+    made text;
+begin
+    perform pg_advisory_xact_lock('_queue'::regclass::oid::int, 0);
+    for made in select p.oid::regprocedure::text from _own_functions(q.name) p loop
+        execute 'drop function ' || made;
+    end loop;
+    execute format('drop table %s', _q(q.name));
+    foreach made in array array['seq', 'ring', 'flags', 'seen', 'since', 'stale', 'tick'] loop
+        execute format('drop sequence %s', _q(format('_%s.%s', q.name, made)));
+    end loop;
+    delete from _lease where queue = q.id;
+    delete from _later where queue = q.id;
+    delete from _dedup where queue = q.id;
+    delete from _queue where id = q.id;
+    perform _dispatch();
+    perform _dispatch_jobs();
+end $$;
+-- +goose StatementEnd
+
+-- schedule makes or changes a periodic job: one is enqueued at every time, in UTC,
+-- that cron describes. Errors: 42P01, 22023 for a cron text that makes no sense or
+-- a time that never comes, 23514 for a value over its limit.
+-- +goose StatementBegin
+create function schedule(queue text, name text, cron text, payload bytea, key text default null, grp text default '',
+                         priority int default 0, headers jsonb default null) returns timestamptz
+language plpgsql set search_path from current as $$
+declare
+    q     _queue := _queue_named(queue);
+    first timestamptz := _cron_next(cron, clock_timestamp());
+begin
+    perform _refuse_job(payload, key, grp, priority, headers, null);
+    if (octet_length(name) between 1 and 128) is not true then
+        raise exception 'the schedule''s name has % bytes, expected 1 to 128', coalesce(octet_length(name), 0) using errcode = '23514', hint = 'use a shorter one';
+    end if;
+    insert into _schedule as s (queue, name, cron, next, priority, grp, key, headers, payload)
+    values (q.id, name, cron, first, coalesce(priority, 0), coalesce(grp, ''), key, headers, payload)
+    on conflict on constraint _schedule_pkey do update set cron = excluded.cron, priority = excluded.priority, grp = excluded.grp, key = excluded.key,
+        headers = excluded.headers, payload = excluded.payload,
+        next = case when s.cron = excluded.cron then s.next else excluded.next end
+    returning s.next into first;
+    return first;
+end $$;
+-- +goose StatementEnd
+
+-- unschedule ends a periodic job. Errors: 42P01, 42704 if there is none of the name.
+-- +goose StatementBegin
+create function unschedule(queue text, name text) returns void
+language plpgsql set search_path from current as $$
+declare
+    q _queue := _queue_named(queue);
+begin
+    delete from _schedule s where s.queue = q.id and s.name = unschedule.name;
+    if not found then
+        raise exception 'the queue % has no schedule %', quote_literal(queue), coalesce(quote_literal(name), 'null')
+        using errcode = '42704', hint = 'list them with: penstock queue schedules ' || quote_literal(queue);
+    end if;
+end $$;
+-- +goose StatementEnd
+
+-- retry_dead_jobs puts dead letters back into their queue, at its end, with one more
+-- attempt to spend, and returns how many there were. Error: 42P01.
+-- +goose StatementBegin
+create function retry_dead_jobs(queue text, ids bigint[]) returns int
+language plpgsql set search_path from current as $$
+declare
+    q    _queue := _queue_named(queue);
+    many int;
+begin
+    execute format('with d as (delete from _dead_job d where d.queue = $1 and d.id = any ($2) returning d.*)
+                    insert into %s (id, attempt, created_at, priority, grp, key, headers, payload, failures)
+                    select d.id, least(d.attempt, $3 - 1), d.created_at, d.priority, d.grp, d.key, d.headers, d.payload, d.failures from d order by d.id', _q(q.name))
+    using q.id, ids, q.max_attempts;
+    get diagnostics many = row_count;
+    return many;
+end $$;
+-- +goose StatementEnd
+
+-- discard_dead_jobs deletes dead letters for good and returns how many. Error: 42P01.
+-- +goose StatementBegin
+create function discard_dead_jobs(queue text, ids bigint[]) returns int
+language plpgsql set search_path from current as $$
+declare
+    q    _queue := _queue_named(queue);
+    many int;
+begin
+    delete from _dead_job d where d.queue = q.id and d.id = any (ids);
+    get diagnostics many = row_count;
+    return many;
+end $$;
+-- +goose StatementEnd
+
+-- grant_enqueuer lets a role write jobs to one queue and do nothing else, by enqueue
+-- or by a plain INSERT of the columns that belong to it.
+-- +goose StatementBegin
+create function grant_enqueuer(queue text, role name) returns void
+language plpgsql set search_path from current as $$
+declare
+    q    _queue := _queue_named(queue);
+    made text;
+begin
+    execute format('grant usage on schema %I to %I', current_schema(), role);
+    execute format('grant insert (key, grp, priority, headers, payload) on table %s to %I', _q(q.name), role);
+    execute format('grant usage on sequence %s to %I', _q(format('_%s.seq', q.name)), role);
+    execute format('grant select on sequence %s, %s to %I', _q(format('_%s.ring', q.name)), _q(format('_%s.flags', q.name)), role);
+    execute format('grant execute on function _note(regclass, int, boolean) to %I', role);
+    for made in select p.oid::regprocedure::text from _own_functions(q.name) p where p.name in ('enqueue', 'enqueue_many') loop
+        execute format('grant execute on function %s to %I', made, role);
+    end loop;
+end $$;
+-- +goose StatementEnd
+
+-- grant_worker lets a role run the jobs of one queue, and do its housekeeping. It can
+-- neither enqueue nor read what it has not claimed.
+-- +goose StatementBegin
+create function grant_worker(queue text, role name) returns void
+language plpgsql set search_path from current as $$
+declare
+    q    _queue := _queue_named(queue);
+    made text;
+begin
+    execute format('grant usage on schema %I to %I', current_schema(), role);
+    execute format('grant select on sequence %s to %I', _q(format('_%s.tick', q.name)), role);
+    for made in select p.oid::regprocedure::text from _own_functions(q.name) p where p.name in ('take', 'claim', 'ack', 'extend', 'fail', 'tick') loop
+        execute format('grant execute on function %s to %I', made, role);
+    end loop;
+end $$;
+-- +goose StatementEnd
+
+-- What belongs to a queue is granted with the queue; the functions that take a name
+-- only call it.
+-- +goose StatementBegin
+do $$ begin
+    execute format('revoke execute on all functions in schema %I from public', current_schema());
+    grant execute on function _q(text), _read_committed(), _lost(bigint), dequeue(text, int, text),
+        enqueue(text, bytea, text, text, int, timestamptz, text, jsonb), enqueue(text, text, text, text, int, timestamptz, text, jsonb),
+        enqueue(text, jsonb, text, text, int, timestamptz, text, jsonb),
+        enqueue_many(text, bytea[], text[], text[], int[], timestamptz[], text[], jsonb[]),
+        claim(text, int, interval, text, text), ack(text, bigint[]), ack(text, bigint), extend(text, bigint[], interval), extend(text, bigint, interval),
+        retry(text, bigint, interval, text), bury(text, bigint, text), cancel(text, bigint[]), maintain_queue(text) to public;
+end $$;
+-- +goose StatementEnd
+
+-- +goose Down
+select 'Penstock does not migrate down: drop the schema instead';
