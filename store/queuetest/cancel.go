@@ -1,0 +1,86 @@
+package queuetest
+
+import (
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+var cancelCases = []testCase{
+	{name: "Waiting", run: cancelWaiting},
+	{name: "Delayed", run: cancelDelayed},
+	{name: "Running", run: cancelRunning},
+	{name: "Context", run: cancelContext},
+}
+
+// cancel cancels jobs and fails the test unless there were want.
+func (e *env) cancel(want int, ids ...int64) {
+	e.Helper()
+	n, err := e.Store.CancelJobs(e.ctx, queue, ids...)
+	e.must(err, "CancelJobs")
+	if n != want {
+		e.Fatalf("CancelJobs of %d says there were %d, want %d", ids, n, want)
+	}
+}
+
+func cancelWaiting(e *env) {
+	ids := e.enqueue(jobs("a", 5)...)
+	e.cancel(2, ids[0], ids[3], -1)
+	e.cancel(0, ids[0])
+	e.cancel(0)
+	e.ack(e.want("a1", "a2", "a4")...)
+	e.cancel(0, ids...)
+	if dead := e.deadJobs(penstock.DeadJobQuery{}); len(dead) != 0 {
+		e.Errorf("cancelling left %d dead letters", len(dead))
+	}
+}
+
+func cancelDelayed(e *env) {
+	ids := e.enqueue(after(time.Hour, "hour"), after(20*time.Millisecond, "never"), after(30*time.Millisecond, "a"), job("retried"))
+	e.retry(e.claim(1)[0], time.Hour, "x")
+	e.cancel(3, ids[0], ids[1], ids[3])
+	e.ack(e.collect("a")...)
+	if s := e.status(); s.Delayed != 0 {
+		e.Errorf("the status counts %d delayed jobs, want 0", s.Delayed)
+	}
+}
+
+// The worker of a running job learns of it by its next Extend.
+func cancelRunning(e *env) {
+	ids := e.enqueue(jobs("a", 2)...)
+	claimed := e.want("a0", "a1")
+	e.cancel(1, ids[0])
+	held, err := e.q.Extend(e.ctx, longLease, leases(claimed)...)
+	e.must(err, "Extend")
+	e.sameLeases("Extend after CancelJobs", held, claimed[1:])
+	_, err = e.q.Retry(e.ctx, claimed[0].Lease, 0, "x")
+	e.mustBe(err, penstock.ErrLeaseLost, "Retry of a cancelled job")
+	e.ack(claimed[1])
+	e.maintain()
+	e.want()
+}
+
+func cancelContext(e *env) {
+	e.enqueue(job("a"), job("b"))
+	claimed := e.claim(1)
+	ctx := cancelled(e.ctx)
+	_, enqueue := e.q.Enqueue(ctx, job("never"))
+	_, claim := e.q.Claim(ctx, penstock.Claim{Jobs: 1, Lease: longLease})
+	_, ack := e.q.Ack(ctx, claimed[0].Lease)
+	_, extend := e.q.Extend(ctx, longLease, claimed[0].Lease)
+	_, retry := e.q.Retry(ctx, claimed[0].Lease, 0, "")
+	_, status := e.Store.QueueStatus(ctx)
+	for what, err := range map[string]error{
+		"Enqueue": enqueue, "Claim": claim, "Ack": ack, "Extend": extend, "Retry": retry, "QueueStatus": status,
+		"Bury":        e.q.Bury(ctx, claimed[0].Lease, ""),
+		"Maintain":    e.q.Maintain(ctx),
+		"CreateQueue": e.Store.CreateQueue(ctx, "never", penstock.FIFO),
+		"DropQueue":   e.Store.DropQueue(ctx, queue),
+	} {
+		if err == nil {
+			e.Errorf("%s with a context that has ended succeeded", what)
+		}
+	}
+	e.ack(claimed...)
+	e.want("b")
+}

@@ -1,0 +1,129 @@
+package queuetest
+
+import (
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+var claimCases = []testCase{
+	{name: "EnqueueClaimAck", run: enqueueClaimAck},
+	{name: "EmptyQueue", run: emptyQueue},
+	{name: "ClaimedIsNotClaimedAgain", run: claimedOnce},
+	{name: "AcrossProcesses", run: acrossProcesses},
+	{name: "GroupsAreLinesOfTheirOwn", run: groupsApart},
+	{name: "ReleaseSpendsNoAttempt", run: releaseSpendsNone, needs: Features{Release: true}},
+}
+
+func enqueueClaimAck(e *env) {
+	ids := e.enqueue(jobs("a", 3)...)
+	for i := 1; i < len(ids); i++ {
+		if ids[i] <= ids[i-1] {
+			e.Fatalf("Enqueue returned the ids %d, want them to rise", ids)
+		}
+	}
+	before := time.Now()
+	claimed := e.want("a0", "a1", "a2")
+	for i, j := range claimed {
+		if j.ID != ids[i] || j.Attempt != 1 || j.Lease == 0 || j.CreatedAt.IsZero() || j.CreatedAt.After(before.Add(time.Minute)) {
+			e.Errorf("claimed %+v, want id %d and attempt 1, a lease and a time of creation", j, ids[i])
+		}
+		if left := time.Until(j.LeaseUntil); left < longLease/2 || left > 2*longLease {
+			e.Errorf("the lease of %s ends in %s", longLease, left)
+		}
+	}
+	e.ack(claimed...)
+	e.want()
+	e.eventually("nothing is left", func() bool {
+		s := e.status()
+		return s.Ready == 0 && s.Running == 0
+	})
+	if held, err := e.q.Ack(e.ctx, leases(claimed)...); err != nil || len(held) != 0 {
+		e.Errorf("a second Ack: got %d, %v, want no lease and no error", held, err)
+	}
+}
+
+func emptyQueue(e *env) {
+	e.want()
+	e.maintain()
+	e.want()
+	held, err := e.q.Ack(e.ctx)
+	e.must(err, "Ack of nothing")
+	e.sameLeases("Ack of nothing", held, nil)
+	held, err = e.q.Extend(e.ctx, time.Second)
+	e.must(err, "Extend of nothing")
+	e.sameLeases("Extend of nothing", held, nil)
+	e.enqueue()
+	e.want()
+}
+
+func claimedOnce(e *env) {
+	e.enqueue(jobs("a", 5)...)
+	first := e.claim(2)
+	e.same(first, "a0", "a1")
+	second := e.claim(2)
+	e.same(second, "a2", "a3")
+	e.ack(second...)
+	e.same(e.claim(10), "a4")
+	e.ack(first...)
+	e.want()
+}
+
+func acrossProcesses(e *env) {
+	other := e.Another(e).Queue(queue)
+	_, err := other.Enqueue(e.ctx, job("a"), job("b"))
+	e.must(err, "Enqueue by another process")
+	mine := e.claim(1)
+	e.same(mine, "a")
+	theirs, err := other.Claim(e.ctx, penstock.Claim{Jobs: 10, Lease: longLease, Worker: "other"})
+	e.must(err, "Claim by another process")
+	e.same(theirs, "b")
+	held, err := other.Ack(e.ctx, mine[0].Lease)
+	e.must(err, "Ack by another process")
+	e.sameLeases("Ack by another process", held, mine)
+	e.ack(theirs...)
+}
+
+func groupsApart(e *env) {
+	e.enqueue(
+		penstock.NewJob{Group: "acme", Payload: []byte("acme0")}, job("none0"),
+		penstock.NewJob{Group: "globex", Payload: []byte("globex0")}, penstock.NewJob{Group: "acme", Payload: []byte("acme1")}, job("none1"))
+	acme := e.claimAs(penstock.Claim{Group: "acme", Jobs: 10})
+	e.same(acme, "acme0", "acme1")
+	if acme[0].Group != "acme" {
+		e.Errorf("a job of the group acme says %q", acme[0].Group)
+	}
+	e.want("none0", "none1")
+	e.same(e.claimAs(penstock.Claim{Group: "globex", Jobs: 10}), "globex0")
+	e.same(e.claimAs(penstock.Claim{Group: "Acme", Jobs: 10}))
+	e.retry(acme[0], 0, "again")
+	var again []penstock.Job
+	e.eventually("the job is back in its group", func() bool {
+		again = e.claimAs(penstock.Claim{Group: "acme", Jobs: 10})
+		e.want() // and in no other
+		return len(again) > 0
+	})
+	e.same(again, "acme0")
+}
+
+func releaseSpendsNone(e *env) {
+	r, ok := e.q.(penstock.Releaser)
+	if !ok {
+		e.Fatal("the feature Release is declared, but the queue is no penstock.Releaser")
+	}
+	ids := e.enqueue(keyed("k", "k0"), keyed("k", "k1"), job("a"))
+	claimed := e.want("k0", "a")
+	e.ack(claimed[1])
+	held, err := r.Release(e.ctx, leases(claimed)...)
+	e.must(err, "Release")
+	e.sameLeases("Release", held, claimed[:1])
+	again := e.collect("k0")
+	if again[0].ID != ids[0] || again[0].Attempt != 1 || again[0].Lease == claimed[0].Lease {
+		e.Errorf("after Release the job is %+v, want id %d, attempt 1 and another lease", again[0], ids[0])
+	}
+	if held, err := e.q.Ack(e.ctx, claimed[0].Lease); err != nil || len(held) != 0 {
+		e.Errorf("Ack of a released lease: got %d, %v, want no lease and no error", held, err)
+	}
+	e.ack(again...)
+	e.ack(e.collect("k1")...)
+}

@@ -1,0 +1,165 @@
+package queuetest
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+var deadCases = []testCase{
+	{name: "BuryListDiscard", run: buryListDiscard},
+	{name: "Retry", run: deadRetry},
+	{name: "Query", run: deadQuery},
+	{name: "NothingChosen", run: deadNothing},
+}
+
+// bury enqueues jobs and makes dead letters of them, one after another.
+func (e *env) bury(reason string, jobs ...penstock.NewJob) []int64 {
+	e.Helper()
+	var ids []int64
+	for _, j := range jobs {
+		ids = append(ids, e.enqueue(j)...)
+		claimed := e.claimAs(penstock.Claim{Group: j.Group, Jobs: 1})
+		e.same(claimed, string(j.Payload))
+		e.must(e.q.Bury(e.ctx, claimed[0].Lease, reason), "Bury")
+	}
+	return ids
+}
+
+func deadNames(dead []penstock.DeadJob) []string {
+	var all []string
+	for _, d := range dead {
+		all = append(all, string(d.Job.Payload))
+	}
+	return all
+}
+
+func buryListDiscard(e *env) {
+	before := time.Now().Add(-time.Minute)
+	ids := e.bury("no good", penstock.NewJob{Key: "k", Group: "g", Priority: -4, Headers: map[string]string{"h": "1"}, Payload: []byte("a")}, job("b"))
+	dead := e.deadJobs(penstock.DeadJobQuery{})
+	if !slices.Equal(deadNames(dead), []string{"a", "b"}) {
+		e.Fatalf("the dead letters are %q, want a and b", deadNames(dead))
+	}
+	d := dead[0]
+	if j := d.Job; j.ID != ids[0] || j.Key != "k" || j.Group != "g" || j.Priority != -4 || j.Headers["h"] != "1" || j.Attempt != 1 || j.CreatedAt.IsZero() {
+		e.Errorf("the dead letter is %+v, want what was enqueued, at attempt 1", j)
+	}
+	if d.Err() != "no good" || d.At.Before(before) || len(d.Failures) != 1 || d.Failures[0].Attempt != 1 {
+		e.Errorf("the dead letter says %+v at %s, want one failure: no good", d.Failures, d.At)
+	}
+	if s := e.status(); s.DeadLetters != 2 || s.Running != 0 {
+		e.Errorf("the status counts %d dead letters and %d running jobs, want 2 and 0", s.DeadLetters, s.Running)
+	}
+	n, err := e.Store.DiscardDeadJobs(e.ctx, penstock.DeadJobQuery{Queue: queue, IDs: ids[:1]})
+	if n != 1 || err != nil {
+		e.Fatalf("DiscardDeadJobs: got %d, %v, want 1", n, err)
+	}
+	if got := deadNames(e.deadJobs(penstock.DeadJobQuery{})); !slices.Equal(got, []string{"b"}) {
+		e.Errorf("after the discarding the dead letters are %q, want b", got)
+	}
+	e.want()
+}
+
+// A dead letter that is sent back goes to the end, with one attempt to spend.
+func deadRetry(e *env) {
+	attempts := 2
+	e.set(penstock.QueueSettings{MaxAttempts: &attempts})
+	ids := e.enqueue(job("a"))
+	e.retry(e.collect("a")[0], 0, "one")
+	if dead, err := e.q.Retry(e.ctx, e.collect("a")[0].Lease, 0, "two"); !dead || err != nil {
+		e.Fatalf("Retry of the last attempt: got %v, %v, want a dead letter", dead, err)
+	}
+	e.enqueue(job("b"))
+	n, err := e.Store.RetryDeadJobs(e.ctx, penstock.DeadJobQuery{Queue: queue})
+	if n != 1 || err != nil {
+		e.Fatalf("RetryDeadJobs: got %d, %v, want 1", n, err)
+	}
+	if dead := e.deadJobs(penstock.DeadJobQuery{}); len(dead) != 0 {
+		e.Fatalf("RetryDeadJobs left %d dead letters", len(dead))
+	}
+	var a penstock.Job
+	for _, j := range e.collect("a", "b") {
+		if string(j.Payload) == "a" {
+			a = j
+		}
+	}
+	if a.ID != ids[0] || a.Attempt != 3 {
+		e.Errorf("the job that was sent back is %+v, want id %d and attempt 3", a, ids[0])
+	}
+	dead, err := e.q.Retry(e.ctx, a.Lease, 0, "three")
+	if err != nil || !dead {
+		e.Fatalf("Retry after the one more attempt: got %v, %v, want a dead letter", dead, err)
+	}
+	d := e.deadJobs(penstock.DeadJobQuery{})[0]
+	var reasons []string
+	for _, f := range d.Failures {
+		reasons = append(reasons, f.Err)
+	}
+	if !slices.Equal(reasons, []string{"one", "two", "three"}) {
+		e.Errorf("the failures are %q, want one, two, three", reasons)
+	}
+}
+
+func deadQuery(e *env) {
+	ids := e.bury("timed out", keyed("k1", "a"), penstock.NewJob{Group: "g", Payload: []byte("b")})
+	var between time.Time
+	e.eventually("time passes", func() bool {
+		between = e.deadJobs(penstock.DeadJobQuery{})[1].At
+		return time.Since(between) > 5*time.Millisecond
+	})
+	ids = append(ids, e.bury("Refused 100%_", keyed("k1", "c"), keyed("k2", "d"))...)
+	for i, c := range []struct {
+		q    penstock.DeadJobQuery
+		want []string
+	}{
+		{penstock.DeadJobQuery{}, []string{"a", "b", "c", "d"}},
+		{penstock.DeadJobQuery{IDs: []int64{ids[3], ids[0], -5}}, []string{"a", "d"}},
+		{penstock.DeadJobQuery{IDs: []int64{-5}}, nil},
+		{penstock.DeadJobQuery{Key: "k1"}, []string{"a", "c"}},
+		{penstock.DeadJobQuery{Group: "g"}, []string{"b"}},
+		{penstock.DeadJobQuery{Error: "timed"}, []string{"a", "b"}},
+		{penstock.DeadJobQuery{Error: "Timed"}, nil},
+		{penstock.DeadJobQuery{Error: "0%_"}, []string{"c", "d"}},
+		{penstock.DeadJobQuery{Error: "1%0"}, nil},
+		{penstock.DeadJobQuery{DiedBefore: between.Add(time.Millisecond)}, []string{"a", "b"}},
+		{penstock.DeadJobQuery{DiedAfter: between.Add(time.Millisecond)}, []string{"c", "d"}},
+		{penstock.DeadJobQuery{AfterID: ids[1]}, []string{"c", "d"}},
+		{penstock.DeadJobQuery{Limit: 3}, []string{"a", "b", "c"}},
+		{penstock.DeadJobQuery{Key: "k1", AfterID: ids[0], Limit: 3}, []string{"c"}},
+	} {
+		if got := deadNames(e.deadJobs(c.q)); !slices.Equal(got, c.want) {
+			e.Errorf("query %d: got %q, want %q", i, got, c.want)
+		}
+	}
+	n, err := e.Store.RetryDeadJobs(e.ctx, penstock.DeadJobQuery{Queue: queue, Key: "k1", Limit: 1})
+	if n != 1 || err != nil {
+		e.Fatalf("RetryDeadJobs with a limit of 1: got %d, %v", n, err)
+	}
+	e.ack(e.collect("a")...)
+	n, err = e.Store.DiscardDeadJobs(e.ctx, penstock.DeadJobQuery{Queue: queue, Error: "Refused"})
+	if n != 2 || err != nil {
+		e.Fatalf("DiscardDeadJobs: got %d, %v, want 2", n, err)
+	}
+	if got := deadNames(e.deadJobs(penstock.DeadJobQuery{})); !slices.Equal(got, []string{"b"}) {
+		e.Errorf("the dead letters are %q, want b", got)
+	}
+}
+
+func deadNothing(e *env) {
+	e.must(e.Store.CreateQueue(e.ctx, "other", penstock.FIFO), "CreateQueue")
+	e.bury("x", job("a"))
+	for what, f := range map[string]func() (int, error){
+		"RetryDeadJobs":   func() (int, error) { return e.Store.RetryDeadJobs(e.ctx, penstock.DeadJobQuery{Queue: "other"}) },
+		"DiscardDeadJobs": func() (int, error) { return e.Store.DiscardDeadJobs(e.ctx, penstock.DeadJobQuery{Queue: "other"}) },
+	} {
+		if n, err := f(); n != 0 || err != nil {
+			e.Errorf("%s in a queue without dead letters: got %d, %v", what, n, err)
+		}
+	}
+	if len(e.deadJobs(penstock.DeadJobQuery{})) != 1 {
+		e.Error(fmt.Sprint("the dead letter of the queue ", queue, " is gone"))
+	}
+}

@@ -1,0 +1,83 @@
+package queuetest
+
+import (
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+var dedupCases = []testCase{
+	{name: "SecondIsTheFirst", run: dedup},
+	{name: "WindowEnds", run: dedupWindow},
+	{name: "Rollback", run: dedupRollback},
+	{name: "QueuesApart", run: dedupQueues},
+	{name: "Race", run: dedupRace},
+}
+
+func once(key, payload string) penstock.NewJob {
+	return penstock.NewJob{DedupKey: key, Payload: []byte(payload)}
+}
+
+func dedup(e *env) {
+	first := e.enqueue(once("d", "a"), once("e", "b"))
+	second := e.enqueue(once("d", "again"), job("c"), once("e", "again"), once("f", "d"), once("f", "again"))
+	if second[0] != first[0] || second[2] != first[1] || second[3] != second[4] {
+		e.Errorf("duplicates of %d have the ids %d, want those of the first", first, second)
+	}
+	claimed := e.want("a", "b", "c", "d")
+	e.ack(claimed...)
+	// While the window lasts, it counts what becomes of the first.
+	if third := e.enqueue(once("d", "after it is done")); third[0] != first[0] {
+		e.Errorf("a duplicate of a job that is done has the id %d, want %d", third[0], first[0])
+	}
+	e.maintain()
+	e.want()
+}
+
+func dedupWindow(e *env) {
+	window := 100 * time.Millisecond
+	e.set(penstock.QueueSettings{DedupWindow: &window})
+	first := e.enqueue(once("d", "a"))
+	e.ack(e.collect("a")...)
+	e.eventually("the window ends", func() bool { return e.enqueue(once("d", "b"))[0] != first[0] })
+	e.ack(e.collect("b")...)
+}
+
+func dedupRollback(e *env) {
+	t := e.begin()
+	t.enqueue(once("d", "never"))
+	t.rollback()
+	e.enqueue(once("d", "a"))
+	e.ack(e.want("a")...)
+}
+
+func dedupQueues(e *env) {
+	e.must(e.Store.CreateQueue(e.ctx, "other", penstock.FIFO), "CreateQueue")
+	e.enqueue(once("d", "a"), keyed("d", "b"))
+	_, err := e.Store.Queue("other").Enqueue(e.ctx, once("d", "other"))
+	e.must(err, "Enqueue")
+	e.want("a", "b")
+	claimed, err := e.Store.Queue("other").Claim(e.ctx, penstock.Claim{Jobs: 2, Lease: longLease})
+	e.must(err, "Claim")
+	e.same(claimed, "other")
+}
+
+func dedupRace(e *env) {
+	qs := []penstock.Queue{e.q, e.Another(e).Queue(queue)}
+	ids := make([]int64, 8)
+	e.must(concurrently(len(ids), func(i int) error {
+		got, err := qs[i%2].Enqueue(e.ctx, once("d", "a"))
+		if err == nil {
+			ids[i] = got[0]
+		}
+		return err
+	}), "Enqueue of the same dedup key at once")
+	for _, id := range ids {
+		if id != ids[0] {
+			e.Fatalf("duplicates at once have the ids %d, want one", ids)
+		}
+	}
+	e.ack(e.collect("a")...)
+	e.maintain()
+	e.want()
+}

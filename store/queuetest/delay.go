@@ -1,0 +1,65 @@
+package queuetest
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+var delayCases = []testCase{
+	{name: "NotBeforeItsTime", run: delayed},
+	{name: "ManyDelays", run: manyDelays},
+	{name: "DelayedAndRolledBack", run: delayedRollback},
+}
+
+func after(d time.Duration, payload string) penstock.NewJob {
+	return penstock.NewJob{NotBefore: time.Now().Add(d), Payload: []byte(payload)}
+}
+
+func delayed(e *env) {
+	e.enqueue(after(time.Hour, "hour"), after(200*time.Millisecond, "soon"), after(-time.Hour, "past"), job("now"))
+	start := time.Now()
+	e.ack(e.collect("past", "now")...)
+	e.ack(e.collect("soon")...)
+	if took := time.Since(start); took < 100*time.Millisecond {
+		e.Errorf("a job with a delay of 200 ms ran after %s", took)
+	}
+	e.maintain()
+	e.want()
+	if s := e.status(); s.Delayed != 1 || s.Ready != 0 {
+		e.Errorf("the status counts %d delayed and %d ready jobs, want 1 and 0", s.Delayed, s.Ready)
+	}
+}
+
+func manyDelays(e *env) {
+	rnd := e.random(0)
+	var want []string
+	for i := range 100 {
+		name := fmt.Sprint("d", i)
+		j := after(time.Duration(rnd.IntN(300))*time.Millisecond, name)
+		j.Key = []string{"", "a"}[rnd.IntN(2)]
+		e.enqueue(j)
+		want = append(want, name)
+	}
+	var got []string
+	e.eventually("all jobs have run", func() bool {
+		claimed := e.claim(10)
+		got = append(got, names(claimed)...)
+		e.ack(claimed...)
+		return len(got) >= len(want)
+	})
+	e.sameSet(got, want)
+}
+
+func delayedRollback(e *env) {
+	t := e.begin()
+	t.enqueue(after(time.Millisecond, "never"))
+	t.rollback()
+	t = e.begin()
+	t.enqueue(after(time.Millisecond, "a"))
+	t.commit()
+	e.ack(e.collect("a")...)
+	e.maintain()
+	e.want()
+}

@@ -1,0 +1,72 @@
+package queuetest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+// Harness is what a store's test package gives the suite.
+type Harness struct {
+	// Open makes an empty database on which Migrate has not run and opens a
+	// store on it. It is called once per test, from parallel tests too, fails t
+	// if it cannot, and leaves nothing behind once t's cleanups have run.
+	Open     func(t testing.TB) Instance
+	Features Features
+}
+
+// Features is what the store or its database can do. The tests of a feature
+// that is false are skipped and say so.
+type Features struct {
+	// ConcurrentWriters: two writing transactions can be open at once, and jobs
+	// are claimed and ended beside them. Where false, whoever wants to write waits
+	// until the open transaction ends.
+	ConcurrentWriters bool
+	// Reclaim: QueueStatus.Bytes falls back to what an empty queue takes once
+	// every job has ended and Maintain has run a few times.
+	Reclaim bool
+	// Snapshots: Instance.Pin is given.
+	Snapshots bool
+	// Release: the queues are penstock.Releasers.
+	Release bool
+}
+
+// Store is the store under test.
+type Store interface {
+	penstock.QueueStore
+	Migrate(ctx context.Context) error
+}
+
+// Instance is one database and a store on it.
+type Instance struct {
+	Store Store
+
+	// Begin opens a business transaction on a connection that the store does not
+	// use. Where there is one writer at a time it waits for its turn until ctx
+	// ends.
+	Begin func(ctx context.Context) (Tx, error)
+
+	// Another opens a second store on the same database, as another process
+	// would, and closes it in t's cleanup.
+	Another func(t testing.TB) penstock.QueueStore
+
+	// Pin opens a snapshot that holds back the database's own cleanup until
+	// release is called or t ends.
+	Pin func(t testing.TB) (release func())
+
+	// Backdate moves the next time of a periodic job into the past by the given
+	// time from now, as if nobody had looked since.
+	Backdate func(t testing.TB, queue, schedule string, by time.Duration)
+}
+
+// Tx is a business transaction of the store's database at its default
+// isolation level. Rollback after Commit returns nil or an error and changes
+// nothing.
+type Tx interface {
+	// Enqueue is the store's own way to enqueue inside a transaction.
+	Enqueue(ctx context.Context, queue string, jobs ...penstock.NewJob) ([]int64, error)
+	Commit(ctx context.Context) error
+	Rollback(ctx context.Context) error
+}

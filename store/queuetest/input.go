@@ -1,0 +1,150 @@
+package queuetest
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+var inputCases = []testCase{
+	{name: "BadJobs", run: badJobs},
+	{name: "BadClaims", run: badClaims},
+	{name: "BadSettings", run: badSettings},
+	{name: "BadNames", run: badNames},
+	{name: "NoSuchQueue", run: noSuchQueue},
+}
+
+// badField fails the test unless err is a *FieldError whose field begins so.
+func (e *env) badField(what string, err error, field string) {
+	e.Helper()
+	var f *penstock.FieldError
+	if !errors.As(err, &f) {
+		e.Errorf("%s: got error %v, want a *FieldError", what, err)
+	} else if !strings.HasPrefix(f.Field, field) {
+		e.Errorf("%s: the FieldError names %q, want %q", what, f.Field, field)
+	}
+}
+
+// Nothing of a call with one bad job is written, and the transaction that the
+// call was made in is as good as before.
+func badJobs(e *env) {
+	header := func(name, value string) penstock.NewJob {
+		return penstock.NewJob{Headers: map[string]string{"good": "1", name: value}}
+	}
+	tx := e.begin()
+	tx.enqueue(job("in the transaction"))
+	for _, b := range []struct {
+		field string
+		job   penstock.NewJob
+	}{
+		{"payload", penstock.NewJob{Payload: make([]byte, penstock.MaxPayloadBytes+1)}},
+		{"key", penstock.NewJob{Key: "a\x00b"}},
+		{"key", penstock.NewJob{Key: "\xff"}},
+		{"key", penstock.NewJob{Key: strings.Repeat("k", penstock.MaxKeyBytes+1)}},
+		{"group", penstock.NewJob{Group: strings.Repeat("g", penstock.MaxGroupBytes+1)}},
+		{"group", penstock.NewJob{Group: "a\x00"}},
+		{"dedup key", penstock.NewJob{DedupKey: strings.Repeat("d", penstock.MaxDedupBytes+1)}},
+		{"dedup key", penstock.NewJob{DedupKey: "\xc3"}},
+		{"priority", penstock.NewJob{Priority: penstock.MaxPriority + 1}},
+		{"priority", penstock.NewJob{Priority: penstock.MinPriority - 1}},
+		{"headers", header("", "v")},
+		{"headers", header("n", "a\x00")},
+		{"headers", header("n", strings.Repeat("v", penstock.MaxHeaderBytes))},
+	} {
+		_, err := tx.Tx.Enqueue(e.ctx, queue, job("with a bad one"), b.job)
+		e.badField("Enqueue in a transaction with a bad "+b.field, err, b.field)
+		if e.features.ConcurrentWriters {
+			_, err = e.q.Enqueue(e.ctx, job("with a bad one"), b.job)
+			e.badField("Enqueue with a bad "+b.field, err, b.field)
+		}
+	}
+	tx.enqueue(job("still good"))
+	tx.commit()
+	e.want("in the transaction", "still good")
+}
+
+func badClaims(e *env) {
+	e.enqueue(job("a"))
+	for _, c := range []penstock.Claim{
+		{Jobs: 0, Lease: time.Second}, {Jobs: -1, Lease: time.Second}, {Jobs: penstock.MaxClaim + 1, Lease: time.Second},
+		{Jobs: 1}, {Jobs: 1, Lease: -time.Second},
+		{Jobs: 1, Lease: time.Second, Group: "\x00"}, {Jobs: 1, Lease: time.Second, Worker: "\xff"},
+	} {
+		_, err := e.q.Claim(e.ctx, c)
+		e.badField(fmt.Sprintf("Claim %+v", c), err, "")
+	}
+	claimed := e.want("a")
+	if claimed[0].Attempt != 1 {
+		e.Errorf("bad claims spent %d attempts", claimed[0].Attempt-1)
+	}
+	for _, lease := range []time.Duration{0, -time.Second} {
+		_, err := e.q.Extend(e.ctx, lease, claimed[0].Lease)
+		e.badField(fmt.Sprint("Extend by ", lease), err, "lease")
+	}
+	e.ack(claimed...)
+	e.same(e.claimAs(penstock.Claim{Jobs: penstock.MaxClaim}))
+}
+
+func badSettings(e *env) {
+	zero, negative := 0, -1
+	window := -time.Second
+	for what, s := range map[string]penstock.QueueSettings{
+		"no attempts": {MaxAttempts: &zero}, "negative attempts": {MaxAttempts: &negative},
+		"negative running": {MaxRunning: &negative}, "a negative window": {DedupWindow: &window},
+	} {
+		e.badField("SetQueue with "+what, e.Store.SetQueue(e.ctx, queue, s), "")
+	}
+	if s := e.status(); *s.MaxAttempts < 1 || *s.MaxRunning != 0 {
+		e.Errorf("bad input changed the settings: %+v", s.QueueSettings)
+	}
+}
+
+func badNames(e *env) {
+	for _, name := range []string{"", strings.Repeat("q", 49), "a\x00", "\xff"} {
+		e.badField(fmt.Sprintf("CreateQueue %q", name), e.Store.CreateQueue(e.ctx, name, penstock.FIFO), "queue")
+	}
+	e.badField("CreateQueue in no order", e.Store.CreateQueue(e.ctx, "good", "sideways"), "")
+	for _, name := range []string{`a "quoted" name; drop table x --`, "Grüße", "select", "a.b", "UPPER", strings.Repeat("q", 48)} {
+		e.must(e.Store.CreateQueue(e.ctx, name, penstock.FIFO), "CreateQueue "+name)
+		q := e.Store.Queue(name)
+		_, err := q.Enqueue(e.ctx, job("in "+name))
+		e.must(err, "Enqueue")
+		claimed, err := q.Claim(e.ctx, penstock.Claim{Jobs: 2, Lease: longLease})
+		e.must(err, "Claim")
+		e.same(claimed, "in "+name)
+		_, err = q.Ack(e.ctx, claimed[0].Lease)
+		e.must(err, "Ack")
+		e.must(q.Maintain(e.ctx), "Maintain")
+		e.must(e.Store.DropQueue(e.ctx, name), "DropQueue")
+	}
+}
+
+func noSuchQueue(e *env) {
+	const name = "missing"
+	q := e.Store.Queue(name)
+	_, enqueue := q.Enqueue(e.ctx, job("a"))
+	_, claim := q.Claim(e.ctx, penstock.Claim{Jobs: 1, Lease: longLease})
+	_, ack := q.Ack(e.ctx, 1)
+	_, extend := q.Extend(e.ctx, longLease, 1)
+	_, retry := q.Retry(e.ctx, 1, 0, "")
+	_, cancel := e.Store.CancelJobs(e.ctx, name, 1)
+	_, dead := e.Store.DeadJobs(e.ctx, penstock.DeadJobQuery{Queue: name})
+	_, retryDead := e.Store.RetryDeadJobs(e.ctx, penstock.DeadJobQuery{Queue: name})
+	_, discard := e.Store.DiscardDeadJobs(e.ctx, penstock.DeadJobQuery{Queue: name})
+	_, schedules := e.Store.Schedules(e.ctx, name)
+	for what, err := range map[string]error{
+		"Enqueue": enqueue, "Claim": claim, "Ack": ack, "Extend": extend, "Retry": retry, "CancelJobs": cancel, "DeadJobs": dead,
+		"RetryDeadJobs": retryDead, "DiscardDeadJobs": discard, "Schedules": schedules,
+		"Bury":      q.Bury(e.ctx, 1, ""),
+		"Maintain":  q.Maintain(e.ctx),
+		"SetQueue":  e.Store.SetQueue(e.ctx, name, penstock.QueueSettings{}),
+		"DropQueue": e.Store.DropQueue(e.ctx, name),
+	} {
+		if !errors.Is(err, penstock.ErrNoQueue) {
+			e.Errorf("%s of a queue that is missing: got error %v, want one that is %q", what, err, penstock.ErrNoQueue)
+		}
+	}
+}

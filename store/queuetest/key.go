@@ -1,0 +1,156 @@
+package queuetest
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+var keyCases = []testCase{
+	{name: "OneAtATimeInOrder", run: keySerial},
+	{name: "OneAtATimeInOrderLIFO", run: keySerial, lifo: true},
+	{name: "OthersAreNotHeldUp", run: keyOthers},
+	{name: "RetriedJobStaysTheHead", run: keyRetry},
+	{name: "ExpiredJobStaysTheHead", run: keyExpired},
+	{name: "DeadLetterFreesTheKey", run: keyDead},
+	{name: "CancelFreesTheKey", run: keyCancel},
+	{name: "OrderBeforePriority", run: keyPriority},
+	{name: "DelayedJobHoldsNobodyUp", run: keyDelayed},
+	{name: "AcrossProcesses", run: keyProcesses},
+}
+
+func keySerial(e *env) {
+	e.enqueue(keyed("k", "k0"), keyed("k", "k1"))
+	e.enqueue(keyed("k", "k2"))
+	for i := range 3 {
+		claimed := e.collect(fmt.Sprint("k", i))
+		if claimed[0].Key != "k" {
+			e.Errorf("a job with the key k says %q", claimed[0].Key)
+		}
+		e.enqueue(keyed("k", fmt.Sprint("k", i+3))) // behind all others, though one runs
+		for range 3 {
+			e.want()
+			e.maintain()
+		}
+		e.ack(claimed...)
+	}
+	e.ack(e.collect("k3")...)
+	e.ack(e.collect("k4")...)
+	e.ack(e.collect("k5")...)
+	e.want()
+	e.enqueue(keyed("k", "k6")) // and the key is free again
+	e.ack(e.collect("k6")...)
+}
+
+func keyOthers(e *env) {
+	var all []penstock.NewJob
+	for i := range 5 {
+		all = append(all, keyed("busy", fmt.Sprint("busy", i)))
+	}
+	all = append(all, keyed("other", "o0"), job("free"), keyed("other", "o1"), keyed("Busy", "case"))
+	e.enqueue(all...)
+	busy := e.claim(1)
+	e.same(busy, "busy0")
+	others := e.collect("o0", "free", "case")
+	e.ack(others...)
+	e.ack(e.collect("o1")...)
+	e.want()
+	e.ack(busy...)
+	e.ack(e.collect("busy1")...)
+}
+
+func keyRetry(e *env) {
+	e.enqueue(keyed("k", "k0"), keyed("k", "k1"), keyed("other", "o0"))
+	claimed := e.want("k0", "o0")
+	e.ack(claimed[1])
+	e.retry(claimed[0], time.Hour, "later")
+	for range 3 { // the whole key waits for it
+		e.maintain()
+		e.want()
+	}
+	e.enqueue(keyed("k2", "x0"), keyed("k2", "x1"))
+	claimed = e.want("x0")
+	e.retry(claimed[0], 0, "at once")
+	again := e.collect("x0")
+	if again[0].Attempt != 2 || again[0].ID != claimed[0].ID {
+		e.Errorf("the retried job is %+v, want id %d and attempt 2", again[0], claimed[0].ID)
+	}
+	e.ack(again...)
+	e.ack(e.collect("x1")...)
+}
+
+func keyExpired(e *env) {
+	e.enqueue(keyed("k", "k0"), keyed("k", "k1"))
+	e.same(e.claimAs(penstock.Claim{Jobs: 10, Lease: shortLease}), "k0")
+	again := e.collect("k0")
+	if again[0].Attempt != 2 {
+		e.Errorf("after an expired lease: attempt %d, want 2", again[0].Attempt)
+	}
+	e.ack(again...)
+	e.ack(e.collect("k1")...)
+}
+
+func keyDead(e *env) {
+	e.enqueue(keyed("k", "k0"), keyed("k", "k1"), keyed("k", "k2"))
+	e.must(e.q.Bury(e.ctx, e.want("k0")[0].Lease, "no"), "Bury")
+	k1 := e.collect("k1")
+	// It comes back at the end of its key.
+	if n, err := e.Store.RetryDeadJobs(e.ctx, penstock.DeadJobQuery{Queue: queue}); n != 1 || err != nil {
+		e.Fatalf("RetryDeadJobs: got %d, %v, want 1", n, err)
+	}
+	e.maintain()
+	e.want()
+	e.ack(k1...)
+	e.ack(e.collect("k2")...)
+	e.ack(e.collect("k0")...)
+}
+
+func keyCancel(e *env) {
+	ids := e.enqueue(keyed("k", "k0"), keyed("k", "k1"), keyed("k", "k2"), keyed("k", "k3"))
+	e.cancel(1, ids[0]) // the first, waiting
+	k1 := e.collect("k1")
+	e.cancel(1, ids[2]) // in the middle
+	e.want()
+	e.cancel(1, ids[1]) // running
+	e.ack(e.collect("k3")...)
+	if held, err := e.q.Ack(e.ctx, k1[0].Lease); err != nil || len(held) != 0 {
+		e.Errorf("Ack of a cancelled job: got %d, %v, want no lease", held, err)
+	}
+}
+
+// Of one key the order is that of the ids, whatever the priorities.
+func keyPriority(e *env) {
+	e.enqueue(penstock.NewJob{Key: "k", Priority: 5, Payload: []byte("k0")}, penstock.NewJob{Key: "k", Priority: -5, Payload: []byte("k1")})
+	e.ack(e.collect("k0")...)
+	e.ack(e.collect("k1")...)
+}
+
+// A job takes its place in its key when its time has come.
+func keyDelayed(e *env) {
+	e.enqueue(penstock.NewJob{Key: "k", Payload: []byte("tomorrow"), NotBefore: time.Now().Add(24 * time.Hour)}, keyed("k", "now"))
+	e.ack(e.collect("now")...)
+	e.maintain()
+	e.want()
+}
+
+func keyProcesses(e *env) {
+	others := []penstock.Queue{e.q, e.Another(e).Queue(queue), e.Another(e).Queue(queue)}
+	for i := range 30 {
+		_, err := others[i%3].Enqueue(e.ctx, keyed(fmt.Sprint("k", i%3), fmt.Sprint(i)))
+		e.must(err, "Enqueue")
+	}
+	log := newRunLog()
+	e.must(concurrently(6, func(i int) error {
+		for log.ended.Load() < 30 {
+			if err := e.ctx.Err(); err != nil {
+				return err
+			}
+			if err := log.work(e, others[i%3], 2); err != nil {
+				return err
+			}
+		}
+		return nil
+	}), "working")
+	log.check(e, 30)
+}

@@ -1,0 +1,130 @@
+package queuetest
+
+import (
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+var leaseCases = []testCase{
+	{name: "ExpiredLeaseComesBack", run: expiredLease},
+	{name: "LostLeaseSettlesNothing", run: lostLease},
+	{name: "ExtendKeepsTheLease", run: extendKeeps},
+	{name: "ExtendShortens", run: extendShortens},
+	{name: "UnknownLease", run: unknownLease},
+	{name: "LastLeaseThatExpiresIsADeadLetter", run: lastLease},
+}
+
+func expiredLease(e *env) {
+	ids := e.enqueue(jobs("a", 3)...)
+	first := e.claimAs(penstock.Claim{Jobs: 3, Lease: shortLease, Worker: "dies"})
+	e.same(first, "a0", "a1", "a2")
+	e.ack(first[1])
+	again := e.collect("a0", "a2")
+	for _, j := range again {
+		if j.Attempt != 2 || j.ID != ids[0] && j.ID != ids[2] || j.CreatedAt != first[0].CreatedAt && j.CreatedAt != first[2].CreatedAt {
+			e.Errorf("after its lease ended the job is %+v, want attempt 2 and the same id and time", j)
+		}
+	}
+	e.ack(again...)
+	e.want()
+}
+
+// The worker wakes up when its job runs elsewhere, and when it is done.
+func lostLease(e *env) {
+	e.enqueue(job("a"), keyed("k", "k0"), keyed("k", "k1"))
+	old := e.claimAs(penstock.Claim{Jobs: 3, Lease: shortLease})
+	e.same(old, "a", "k0")
+	again := e.collect("a", "k0")
+	wantLost := func() {
+		e.Helper()
+		held, err := e.q.Ack(e.ctx, leases(old)...)
+		e.must(err, "Ack of lost leases")
+		e.sameLeases("Ack of lost leases", held, nil)
+		held, err = e.q.Extend(e.ctx, longLease, leases(old)...)
+		e.must(err, "Extend of lost leases")
+		e.sameLeases("Extend of lost leases", held, nil)
+		for _, j := range old {
+			_, err = e.q.Retry(e.ctx, j.Lease, 0, "x")
+			e.mustBe(err, penstock.ErrLeaseLost, "Retry of a lost lease")
+			e.mustBe(e.q.Bury(e.ctx, j.Lease, "x"), penstock.ErrLeaseLost, "Bury of a lost lease")
+		}
+	}
+	wantLost()
+	e.maintain()
+	e.want()
+	e.ack(again...)
+	wantLost()
+	e.ack(e.collect("k1")...)
+	if dead := e.deadJobs(penstock.DeadJobQuery{}); len(dead) != 0 {
+		e.Errorf("lost leases left %d dead letters", len(dead))
+	}
+	e.want()
+}
+
+func extendKeeps(e *env) {
+	e.enqueue(jobs("a", 3)...)
+	claimed := e.claimAs(penstock.Claim{Jobs: 3, Lease: shortLease})
+	held, err := e.q.Extend(e.ctx, longLease, claimed[0].Lease, claimed[2].Lease)
+	e.must(err, "Extend")
+	if len(held) != 2 {
+		e.Skipf("the machine took longer than %s", shortLease) // then there is nothing to see
+	}
+	again := e.collect("a1") // so the time has passed
+	e.maintain()
+	e.want()
+	held, err = e.q.Extend(e.ctx, longLease, leases(append(again, claimed...))...)
+	e.must(err, "Extend")
+	e.sameLeases("Extend of two that are held, one that was lost and the new one", held, []penstock.Job{claimed[0], claimed[2], again[0]})
+	e.ack(claimed[0], claimed[2], again[0])
+}
+
+func extendShortens(e *env) {
+	e.enqueue(job("a"))
+	claimed := e.want("a")
+	held, err := e.q.Extend(e.ctx, time.Millisecond, claimed[0].Lease)
+	e.must(err, "Extend")
+	e.sameLeases("Extend", held, claimed)
+	e.ack(e.collect("a")...)
+}
+
+func unknownLease(e *env) {
+	e.enqueue(job("a"))
+	claimed := e.want("a")
+	for _, lease := range []int64{0, -1, claimed[0].Lease + 1000, 1 << 62} {
+		held, err := e.q.Ack(e.ctx, lease)
+		e.must(err, "Ack of an unknown lease")
+		e.sameLeases("Ack of an unknown lease", held, nil)
+		_, err = e.q.Retry(e.ctx, lease, 0, "")
+		e.mustBe(err, penstock.ErrLeaseLost, "Retry of an unknown lease")
+	}
+	// A lease counts in its own queue only.
+	e.must(e.Store.CreateQueue(e.ctx, "other", penstock.FIFO), "CreateQueue")
+	other := e.Store.Queue("other")
+	held, err := other.Ack(e.ctx, claimed[0].Lease)
+	e.must(err, "Ack in another queue")
+	e.sameLeases("Ack in another queue", held, nil)
+	e.mustBe(other.Bury(e.ctx, claimed[0].Lease, ""), penstock.ErrLeaseLost, "Bury in another queue")
+	held, err = e.q.Ack(e.ctx, claimed[0].Lease, claimed[0].Lease, -1)
+	e.must(err, "Ack")
+	e.sameLeases("Ack of a lease twice", held, claimed)
+}
+
+func lastLease(e *env) {
+	attempts := 2
+	e.set(penstock.QueueSettings{MaxAttempts: &attempts})
+	e.enqueue(keyed("k", "k0"), keyed("k", "k1"))
+	e.same(e.claimAs(penstock.Claim{Jobs: 2, Lease: shortLease}), "k0")
+	e.eventually("it comes back", func() bool {
+		return len(e.claimAs(penstock.Claim{Jobs: 1, Lease: shortLease})) == 1
+	})
+	var dead []penstock.DeadJob
+	e.eventually("it is a dead letter", func() bool {
+		dead = e.deadJobs(penstock.DeadJobQuery{})
+		return len(dead) > 0
+	})
+	if d := dead[0]; string(d.Job.Payload) != "k0" || d.Job.Attempt != 2 || d.Err() == "" {
+		e.Errorf("the dead letter is %q, attempt %d, error %q, want k0, attempt 2 and why", d.Job.Payload, d.Job.Attempt, d.Err())
+	}
+	e.ack(e.collect("k1")...)
+}

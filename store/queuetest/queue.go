@@ -1,0 +1,91 @@
+package queuetest
+
+import (
+	"errors"
+
+	"github.com/penstock/penstock"
+)
+
+var queueCases = []testCase{
+	{name: "Exists", run: queueExists},
+	{name: "DropForgetsEverything", run: dropForgets},
+	{name: "QueuesAreApart", run: queuesApart},
+	{name: "FirstMakersRace", run: makersRace},
+}
+
+func queueExists(e *env) {
+	e.mustBe(e.Store.CreateQueue(e.ctx, queue, penstock.FIFO), penstock.ErrQueueExists, "a second CreateQueue")
+	e.mustBe(e.Another(e).CreateQueue(e.ctx, queue, penstock.LIFO), penstock.ErrQueueExists, "CreateQueue by another process")
+	if store, ok := e.Store.(penstock.Store); ok {
+		e.must(store.CreateOutbox(e.ctx, "outbox"), "CreateOutbox")
+		e.mustBe(e.Store.CreateQueue(e.ctx, "outbox", penstock.FIFO), penstock.ErrQueueExists, "CreateQueue with the name of an outbox")
+		e.mustBe(store.CreateOutbox(e.ctx, queue), penstock.ErrOutboxExists, "CreateOutbox with the name of a queue")
+		e.mustBe(e.Store.DropQueue(e.ctx, "outbox"), penstock.ErrNoQueue, "DropQueue of an outbox")
+	}
+}
+
+func dropForgets(e *env) {
+	attempts := 1
+	e.set(penstock.QueueSettings{MaxAttempts: &attempts})
+	e.bury("x", job("dead"))
+	e.enqueue(keyed("k", "running"), keyed("k", "waiting"), once("d", "ready"), after(longLease, "delayed"))
+	running := e.claim(1)
+	e.schedule(penstock.Schedule{Name: "s", Cron: "@hourly", Job: job("s")})
+	e.must(e.Store.DropQueue(e.ctx, queue), "DropQueue")
+	_, err := e.q.Enqueue(e.ctx, job("a"))
+	e.mustBe(err, penstock.ErrNoQueue, "Enqueue after DropQueue")
+	_, err = e.q.Ack(e.ctx, running[0].Lease)
+	e.mustBe(err, penstock.ErrNoQueue, "Ack after DropQueue")
+
+	e.must(e.Store.CreateQueue(e.ctx, queue, penstock.LIFO), "CreateQueue")
+	e.maintain()
+	e.want()
+	s := e.status()
+	if s.Order != penstock.LIFO || s.Ready+s.Running+s.Waiting+s.Delayed+s.DeadLetters != 0 || *s.MaxAttempts == 1 {
+		e.Errorf("a queue that was dropped and made anew has the status %+v", s)
+	}
+	if all := e.schedules(); len(all) != 0 {
+		e.Errorf("a queue that was dropped and made anew has the schedules %+v", all)
+	}
+	e.mustBe(e.q.Bury(e.ctx, running[0].Lease, ""), penstock.ErrLeaseLost, "Bury of a lease from before")
+	e.enqueue(once("d", "a"), keyed("k", "b"))
+	e.ack(e.want("b", "a")...)
+}
+
+func queuesApart(e *env) {
+	e.must(e.Store.CreateQueue(e.ctx, "other", penstock.LIFO), "CreateQueue")
+	other := e.Store.Queue("other")
+	e.enqueue(keyed("k", "mine"))
+	_, err := other.Enqueue(e.ctx, keyed("k", "theirs"))
+	e.must(err, "Enqueue")
+	mine := e.want("mine")
+	theirs, err := other.Claim(e.ctx, penstock.Claim{Jobs: 5, Lease: longLease})
+	e.must(err, "Claim")
+	e.same(theirs, "theirs")
+	e.pause(true)
+	_, err = other.Ack(e.ctx, theirs[0].Lease)
+	e.must(err, "Ack")
+	e.must(e.Store.DropQueue(e.ctx, "other"), "DropQueue")
+	e.ack(mine...)
+}
+
+func makersRace(e *env) {
+	stores := []penstock.QueueStore{e.Store, e.Another(e), e.Another(e)}
+	made := make([]bool, len(stores))
+	e.must(concurrently(len(stores), func(i int) error {
+		err := stores[i].CreateQueue(e.ctx, "race", penstock.FIFO)
+		if made[i] = err == nil; errors.Is(err, penstock.ErrQueueExists) {
+			return nil
+		}
+		return err
+	}), "CreateQueue at once")
+	n := 0
+	for _, m := range made {
+		if m {
+			n++
+		}
+	}
+	if n != 1 {
+		e.Errorf("%d of %d CreateQueue at once succeeded, want 1", n, len(stores))
+	}
+}

@@ -1,0 +1,112 @@
+package queuetest
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+var retryCases = []testCase{
+	{name: "RunsAgain", run: retryRunsAgain},
+	{name: "AfterAPause", run: retryAfter},
+	{name: "Backoff", run: retryBackoff},
+	{name: "LastAttemptIsADeadLetter", run: retryLast},
+	{name: "FailuresAreKept", run: retryFailures},
+}
+
+func retryRunsAgain(e *env) {
+	ids := e.enqueue(penstock.NewJob{Key: "k", Group: "g", Priority: 3, Headers: map[string]string{"h": "1"}, Payload: []byte("a")})
+	var first penstock.Job
+	for attempt := 1; attempt <= 4; attempt++ {
+		var claimed []penstock.Job
+		e.eventually(fmt.Sprintf("attempt %d is claimed", attempt), func() bool {
+			claimed = e.claimAs(penstock.Claim{Group: "g", Jobs: 2})
+			return len(claimed) > 0
+		})
+		j := claimed[0]
+		if attempt == 1 {
+			first = j
+		}
+		if j.ID != ids[0] || j.Attempt != attempt || j.Key != "k" || j.Group != "g" || j.Priority != 3 || j.Headers["h"] != "1" || string(j.Payload) != "a" || !j.CreatedAt.Equal(first.CreatedAt) {
+			e.Fatalf("attempt %d is %+v, want the same job as %+v", attempt, j, first)
+		}
+		e.retry(j, 0, "again")
+		_, err := e.q.Retry(e.ctx, j.Lease, 0, "twice")
+		e.mustBe(err, penstock.ErrLeaseLost, "a second Retry")
+	}
+}
+
+func retryAfter(e *env) {
+	e.enqueue(job("a"), job("b"))
+	claimed := e.want("a", "b")
+	e.retry(claimed[0], time.Hour, "later")
+	e.retry(claimed[1], 150*time.Millisecond, "soon")
+	start := time.Now()
+	again := e.collect("b")
+	if took := time.Since(start); took < 100*time.Millisecond {
+		e.Errorf("a job that was to pause for 150 ms came back after %s", took)
+	}
+	e.ack(again...)
+	e.maintain()
+	e.want()
+	if s := e.status(); s.Delayed != 1 {
+		e.Errorf("the status counts %d delayed jobs, want 1", s.Delayed)
+	}
+}
+
+// The queue's own backoff is a pause, and not an hour the first time.
+func retryBackoff(e *env) {
+	e.enqueue(job("a"))
+	e.retry(e.want("a")[0], -1, "x")
+	e.want()
+	if again := e.collect("a"); again[0].Attempt != 2 {
+		e.Errorf("attempt %d, want 2", again[0].Attempt)
+	}
+}
+
+func retryLast(e *env) {
+	attempts := 3
+	e.set(penstock.QueueSettings{MaxAttempts: &attempts})
+	e.enqueue(job("a"))
+	for attempt := 1; attempt <= 3; attempt++ {
+		j := e.collect("a")[0]
+		dead, err := e.q.Retry(e.ctx, j.Lease, 0, fmt.Sprint("reason ", attempt))
+		e.must(err, "Retry")
+		if dead != (attempt == 3) {
+			e.Fatalf("Retry of attempt %d of 3 says dead = %v", attempt, dead)
+		}
+	}
+	e.maintain()
+	e.want()
+	dead := e.deadJobs(penstock.DeadJobQuery{})
+	if len(dead) != 1 || dead[0].Err() != "reason 3" || dead[0].Job.Attempt != 3 {
+		e.Fatalf("the dead letters are %+v, want one of attempt 3 and its reason", dead)
+	}
+}
+
+func retryFailures(e *env) {
+	e.enqueue(job("a"))
+	const n = penstock.MaxFailures + 3
+	for attempt := 1; attempt < n; attempt++ {
+		e.retry(e.collect("a")[0], 0, fmt.Sprint("reason ", attempt))
+	}
+	last := e.collect("a")[0]
+	long := strings.Repeat("ü", 3000)
+	e.must(e.q.Bury(e.ctx, last.Lease, long), "Bury")
+	d := e.deadJobs(penstock.DeadJobQuery{})[0]
+	if len(d.Failures) != penstock.MaxFailures {
+		e.Fatalf("%d failures are kept, want %d", len(d.Failures), penstock.MaxFailures)
+	}
+	for i, f := range d.Failures {
+		attempt := n - penstock.MaxFailures + 1 + i
+		want := fmt.Sprint("reason ", attempt)
+		if attempt == n {
+			want = long
+		}
+		if f.Attempt != attempt || !strings.HasPrefix(want, f.Err) || f.Err == "" || f.At.IsZero() {
+			e.Errorf("failure %d is attempt %d at %s: %.40q, want attempt %d: %.40q", i, f.Attempt, f.At, f.Err, attempt, want)
+		}
+	}
+}

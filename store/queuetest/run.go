@@ -1,0 +1,85 @@
+package queuetest
+
+import (
+	"testing"
+
+	"github.com/penstock/penstock"
+)
+
+// Run runs the whole suite against the store behind h.
+func Run(t *testing.T, h Harness) {
+	if h.Open == nil {
+		t.Fatal("queuetest: Harness.Open is missing")
+	}
+	for _, g := range groups {
+		t.Run(g.name, func(t *testing.T) {
+			for _, c := range g.cases {
+				t.Run(c.name, func(t *testing.T) {
+					t.Parallel()
+					if what := c.needs.missing(h.Features); what != "" {
+						t.Skipf("the store does not declare the feature %s", what)
+					}
+					e := newEnv(t, h)
+					e.must(e.Store.Migrate(e.ctx), "Migrate")
+					order := penstock.FIFO
+					if c.lifo {
+						order = penstock.LIFO
+					}
+					e.must(e.Store.CreateQueue(e.ctx, queue, order), "CreateQueue")
+					c.run(e)
+				})
+			}
+		})
+	}
+}
+
+// testCase is one promise. It gets a database of its own with one empty queue.
+type testCase struct {
+	name  string
+	run   func(e *env)
+	needs Features
+	lifo  bool
+}
+
+type group struct {
+	name  string
+	cases []testCase
+}
+
+// groups lists every test, by subject, one file each.
+var groups = []group{
+	{"Claim", claimCases},
+	{"Tx", txCases},
+	{"Order", orderCases},
+	{"Key", keyCases},
+	{"Lease", leaseCases},
+	{"Retry", retryCases},
+	{"DeadJob", deadCases},
+	{"Delay", delayCases},
+	{"Dedup", dedupCases},
+	{"Cancel", cancelCases},
+	{"Settings", settingsCases},
+	{"Schedule", scheduleCases},
+	{"Input", inputCases},
+	{"Content", contentCases},
+	{"Queue", queueCases},
+	{"Status", statusCases},
+	{"Reclaim", reclaimCases},
+	{"Load", loadCases},
+	{"Model", modelCases},
+}
+
+// missing names the first feature that f asks for and have lacks.
+func (f Features) missing(have Features) string {
+	switch {
+	case f.ConcurrentWriters && !have.ConcurrentWriters:
+		return "ConcurrentWriters"
+	case f.Reclaim && !have.Reclaim:
+		return "Reclaim"
+	case f.Snapshots && !have.Snapshots:
+		return "Snapshots"
+	case f.Release && !have.Release:
+		return "Release"
+	}
+	return ""
+}

@@ -1,0 +1,123 @@
+package queuetest
+
+import (
+	"errors"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+var scheduleCases = []testCase{
+	{name: "SetListDrop", run: scheduleSet},
+	{name: "FiresOnce", run: scheduleFires},
+	{name: "FiresOnceInAllProcesses", run: scheduleRace},
+	{name: "BadInput", run: scheduleBad},
+}
+
+func (e *env) schedule(s penstock.Schedule) {
+	e.Helper()
+	s.Queue = queue
+	e.must(e.Store.SetSchedule(e.ctx, s), "SetSchedule")
+}
+
+func (e *env) schedules() []penstock.Schedule {
+	e.Helper()
+	all, err := e.Store.Schedules(e.ctx, queue)
+	e.must(err, "Schedules")
+	return all
+}
+
+func scheduleSet(e *env) {
+	if all := e.schedules(); len(all) != 0 {
+		e.Fatalf("a new queue has the schedules %+v", all)
+	}
+	now := time.Now()
+	e.schedule(penstock.Schedule{Name: "yearly", Cron: "@yearly", Job: job("y")})
+	e.schedule(penstock.Schedule{Name: "nightly", Cron: "30 4 * * *",
+		Job: penstock.NewJob{Key: "k", Group: "g", Priority: -3, Headers: map[string]string{"h": "1"}, Payload: []byte("n")}})
+	all := e.schedules()
+	if len(all) != 2 || all[0].Name != "nightly" || all[1].Name != "yearly" {
+		e.Fatalf("the schedules are %+v, want nightly and yearly", all)
+	}
+	s := all[0]
+	if j := s.Job; s.Queue != queue || s.Cron != "30 4 * * *" || j.Key != "k" || j.Group != "g" || j.Priority != -3 || j.Headers["h"] != "1" || string(j.Payload) != "n" {
+		e.Errorf("the schedule is %+v, want what was set", s)
+	}
+	next := s.Next.UTC()
+	if next.Hour() != 4 || next.Minute() != 30 || next.Before(now) || next.After(now.Add(24*time.Hour+time.Minute)) {
+		e.Errorf("the next time of 30 4 * * * is %s", next)
+	}
+	if next := all[1].Next.UTC(); next.YearDay() != 1 || next.Hour() != 0 || next.Before(now) {
+		e.Errorf("the next time of @yearly is %s", next)
+	}
+	e.schedule(penstock.Schedule{Name: "nightly", Cron: "0 5 * * *", Job: job("changed")})
+	if all = e.schedules(); len(all) != 2 || all[0].Next.UTC().Hour() != 5 || string(all[0].Job.Payload) != "changed" || all[0].Job.Key != "" {
+		e.Errorf("after the change the schedules are %+v", all)
+	}
+	e.must(e.Store.DropSchedule(e.ctx, queue, "nightly"), "DropSchedule")
+	e.mustBe(e.Store.DropSchedule(e.ctx, queue, "nightly"), penstock.ErrNoSchedule, "a second DropSchedule")
+	if all = e.schedules(); len(all) != 1 {
+		e.Errorf("after DropSchedule there are %d schedules, want 1", len(all))
+	}
+	e.maintain()
+	e.want()
+}
+
+// What passed while nobody looked is made up for by one job.
+func scheduleFires(e *env) {
+	e.schedule(penstock.Schedule{Name: "monthly", Cron: "0 0 1 1 *",
+		Job: penstock.NewJob{Key: "k", Priority: -3, Headers: map[string]string{"h": "1"}, Payload: []byte("m")}})
+	next := e.schedules()[0].Next
+	e.maintain()
+	e.want()
+	e.Backdate(e, queue, "monthly", 5*365*24*time.Hour)
+	claimed := e.collect("m")
+	if j := claimed[0]; j.Key != "k" || j.Priority != -3 || j.Headers["h"] != "1" || j.Attempt != 1 {
+		e.Errorf("the periodic job is %+v, want what the schedule says", j)
+	}
+	if got := e.schedules()[0].Next; !got.Equal(next) {
+		e.Errorf("after the periodic job the next time is %s, want %s", got, next)
+	}
+	e.ack(claimed...)
+	for range 3 {
+		e.maintain()
+		e.want()
+	}
+}
+
+func scheduleRace(e *env) {
+	e.schedule(penstock.Schedule{Name: "s", Cron: "@yearly", Job: job("s")})
+	qs := []penstock.Queue{e.q, e.Another(e).Queue(queue), e.Another(e).Queue(queue)}
+	for range 5 {
+		e.Backdate(e, queue, "s", time.Minute)
+		e.must(concurrently(len(qs)*2, func(i int) error { return qs[i%len(qs)].Maintain(e.ctx) }), "Maintain at once")
+		e.ack(e.collect("s")...)
+		e.maintain()
+		e.want()
+	}
+}
+
+func scheduleBad(e *env) {
+	good := penstock.Schedule{Queue: queue, Name: "s", Cron: "@hourly", Job: job("a")}
+	for _, spec := range []string{"", "nonsense", "* * * *", "* * * * * *", "60 * * * *", "*/0 * * * *", "0 0 30 2 *", "@every 5s", "TZ=Europe/Berlin 0 4 * * *"} {
+		s := good
+		s.Cron = spec
+		e.badField("SetSchedule with the cron text "+spec, e.Store.SetSchedule(e.ctx, s), "cron")
+	}
+	s := good
+	s.Name = ""
+	e.badField("SetSchedule without a name", e.Store.SetSchedule(e.ctx, s), "")
+	s = good
+	s.Job.Priority = penstock.MaxPriority + 1
+	e.badField("SetSchedule with a bad priority", e.Store.SetSchedule(e.ctx, s), "priority")
+	s = good
+	s.Queue = "missing"
+	e.mustBe(e.Store.SetSchedule(e.ctx, s), penstock.ErrNoQueue, "SetSchedule in a queue that is missing")
+	if all := e.schedules(); len(all) != 0 {
+		e.Errorf("bad input left the schedules %+v", all)
+	}
+	err := e.Store.DropSchedule(e.ctx, "missing", "s")
+	if !errors.Is(err, penstock.ErrNoQueue) && !errors.Is(err, penstock.ErrNoSchedule) {
+		e.Errorf("DropSchedule in a queue that is missing: got error %v", err)
+	}
+}

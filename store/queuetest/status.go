@@ -1,0 +1,60 @@
+package queuetest
+
+import (
+	"slices"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+var statusCases = []testCase{
+	{name: "Counts", run: statusCounts},
+	{name: "SortedByName", run: statusSorted},
+	{name: "Defaults", run: statusDefaults},
+}
+
+func statusCounts(e *env) {
+	e.bury("x", job("dead"))
+	e.enqueue(jobs("a", 4)...)
+	e.enqueue(keyed("k", "k0"), keyed("k", "k1"), keyed("k", "k2"), after(time.Hour, "delayed"))
+	e.same(e.claim(1), "a0")
+	retried := e.claim(1)
+	e.retry(retried[0], time.Hour, "x")
+	var s penstock.QueueStatus
+	want := [5]int64{3, 1, 2, 2, 1}
+	e.eventually("the status counts ready, running, delayed, waiting jobs and dead letters right", func() bool {
+		s = e.status()
+		return [5]int64{s.Ready, s.Running, s.Delayed, s.Waiting, s.DeadLetters} == want && s.OldestAge > 0
+	})
+	if s.OldestAge > deadline || s.Bytes <= 0 {
+		e.Errorf("the status has an oldest age of %s and %d bytes", s.OldestAge, s.Bytes)
+	}
+}
+
+func statusSorted(e *env) {
+	for _, name := range []string{"z", "B", "ä", "a"} {
+		e.must(e.Store.CreateQueue(e.ctx, name, penstock.LIFO), "CreateQueue")
+	}
+	all, err := e.Store.QueueStatus(e.ctx)
+	e.must(err, "QueueStatus")
+	var got []string
+	for _, s := range all {
+		got = append(got, s.Queue)
+		if want := map[bool]penstock.QueueOrder{true: penstock.FIFO, false: penstock.LIFO}[s.Queue == queue]; s.Order != want {
+			e.Errorf("queue %q has the order %q, want %q", s.Queue, s.Order, want)
+		}
+	}
+	if !slices.Equal(got, []string{"B", "a", queue, "z", "ä"}) {
+		e.Errorf("the queues are %q", got)
+	}
+}
+
+func statusDefaults(e *env) {
+	s := e.status()
+	if s.MaxAttempts == nil || *s.MaxAttempts != 25 || s.MaxRunning == nil || *s.MaxRunning != 0 || s.DedupWindow == nil || *s.DedupWindow != time.Hour || s.Paused == nil || *s.Paused {
+		e.Errorf("the settings of a new queue are %+v", s.QueueSettings)
+	}
+	if s.OldestAge != 0 {
+		e.Errorf("an empty queue has an oldest job of %s", s.OldestAge)
+	}
+}

@@ -1,0 +1,120 @@
+package queuetest
+
+import (
+	"fmt"
+	"time"
+)
+
+var txCases = []testCase{
+	{name: "CommitShows", run: commitShows},
+	{name: "RollbackForgets", run: rollbackForgets},
+	{name: "LateCommit", run: lateCommit, needs: Features{ConcurrentWriters: true}},
+	{name: "LateCommitLIFO", run: lateCommit, needs: Features{ConcurrentWriters: true}, lifo: true},
+	{name: "ManyLateCommits", run: manyLateCommits, needs: Features{ConcurrentWriters: true}},
+	{name: "LateCommitOfAKey", run: lateCommitOfKey, needs: Features{ConcurrentWriters: true}},
+	{name: "OpenWriterDelaysNobody", run: openWriter, needs: Features{ConcurrentWriters: true}},
+}
+
+func commitShows(e *env) {
+	t := e.begin()
+	ids := t.enqueue(job("a"), job("b"))
+	t.commit()
+	claimed := e.want("a", "b")
+	if len(ids) != 2 || claimed[0].ID != ids[0] || claimed[1].ID != ids[1] {
+		e.Errorf("Enqueue in a transaction returned %d, the jobs have %d and %d", ids, claimed[0].ID, claimed[1].ID)
+	}
+}
+
+func rollbackForgets(e *env) {
+	t := e.begin()
+	t.enqueue(job("never"), keyed("k", "never"))
+	t.rollback()
+	e.enqueue(job("a"), keyed("k", "b"))
+	e.ack(e.want("a", "b")...)
+	e.maintain()
+	e.want()
+}
+
+// A transaction that enqueued first commits when everything after it is
+// gone: its job is found.
+func lateCommit(e *env) {
+	t := e.begin()
+	t.enqueue(job("late"))
+	for i := range 20 {
+		e.enqueue(jobs("a", 25)...)
+		claimed := e.claim(25)
+		if len(claimed) != 25 {
+			e.Fatalf("round %d: claimed %d jobs beside an open transaction, want 25", i, len(claimed))
+		}
+		e.ack(claimed...)
+		e.maintain()
+	}
+	e.want()
+	t.commit()
+	start := time.Now()
+	e.ack(e.collect("late")...)
+	if took := time.Since(start); took > deadline/4 {
+		e.Errorf("the job of a late commit was found after %s", took)
+	}
+	e.want()
+}
+
+func manyLateCommits(e *env) {
+	rnd := e.random(0)
+	var open []tx
+	var want, got []string
+	for i := range 60 {
+		t := e.begin()
+		name := fmt.Sprint("m", i)
+		t.enqueue(job(name))
+		want = append(want, name)
+		if open = append(open, t); len(open) > 5 {
+			k := rnd.IntN(len(open))
+			open[k].commit()
+			open = append(open[:k], open[k+1:]...)
+		}
+		claimed := e.claim(1 + rnd.IntN(3))
+		got = append(got, names(claimed)...)
+		e.ack(claimed...)
+	}
+	for _, t := range open {
+		t.commit()
+	}
+	e.eventually("all jobs are claimed", func() bool {
+		claimed := e.claim(10)
+		got = append(got, names(claimed)...)
+		e.ack(claimed...)
+		return len(got) >= len(want)
+	})
+	e.want()
+	e.sameSet(got, want)
+}
+
+// A key's lower id commits while a later job of the key runs: it waits for that
+// one and goes before the ones behind.
+func lateCommitOfKey(e *env) {
+	t := e.begin()
+	t.enqueue(keyed("k", "first"))
+	e.enqueue(keyed("k", "second"), keyed("k", "third"))
+	second := e.want("second")
+	t.commit()
+	for range 3 {
+		e.maintain()
+		e.want()
+	}
+	e.ack(second...)
+	e.ack(e.collect("first")...)
+	e.ack(e.collect("third")...)
+}
+
+func openWriter(e *env) {
+	t := e.begin()
+	t.enqueue(job("open"), keyed("k", "open2"))
+	e.enqueue(job("a"), job("b"))
+	claimed := e.want("a", "b")
+	e.maintain()
+	e.retry(claimed[0], 0, "again")
+	e.ack(claimed[1])
+	e.ack(e.collect("a")...)
+	t.rollback()
+}
