@@ -202,6 +202,7 @@ func (p Panel) plot() (*plot.Plot, error) {
 	} else {
 		out.Y.Min, out.Y.Max = 0, most*1.12
 	}
+	out.X.Min = min(out.X.Min, 0)
 	if len(p.Ticks) > 0 {
 		out.NominalX(p.Ticks...)
 		out.X.Min, out.X.Max = -0.3, float64(len(p.Ticks))-0.7

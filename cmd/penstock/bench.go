@@ -30,12 +30,15 @@ func (a *app) benchCommand() *cobra.Command {
 little alone, ratios carry over.
 
 Every benchmark makes a schema (PostgreSQL) or a file (SQLite), outboxes and
-queues of its own and removes them. Without --database-url it uses a temporary
-SQLite file. --repeat shows how far ratios spread; the median counts.`,
+queues of its own and removes them. Those of the relay use a temporary SQLite
+file unless there is --database-url, and --repeat shows how far their ratios
+spread; the median counts. Those of queues need PostgreSQL: hand-written queues
+run beside Penstock's there.`,
 		Args: knownVerb,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.benchRelayCommand(), a.benchPoisonCommand(), a.benchParkCommand(), a.benchOutageCommand())
+	cmd.AddCommand(a.benchRelayCommand(), a.benchPoisonCommand(), a.benchParkCommand(), a.benchOutageCommand(),
+		a.benchFifoLifoCommand())
 	return cmd
 }
 
@@ -59,8 +62,9 @@ func (f *benchFlags) register(cmd *cobra.Command) {
 
 // benchOn is what a benchmark runs on.
 type benchOn struct {
-	setup bench.Setup
-	url   string // of the database
+	setup  bench.Setup
+	url    string // of the database
+	schema string // of Penstock's tables, on PostgreSQL
 }
 
 // runBench opens the database, runs a benchmark, removes what it made and shows
@@ -108,7 +112,7 @@ func runBench[R any](a *app, cmd *cobra.Command, f benchFlags, table func(io.Wri
 		defer func() { err = errors.Join(err, s.DropSchema(context.WithoutCancel(ctx))) }()
 	}
 	progress := a.newProgress(f.progress)
-	result, err := run(ctx, benchOn{url: url, setup: bench.Setup{
+	result, err := run(ctx, benchOn{url: url, schema: schema, setup: bench.Setup{
 		Store: store, Outbox: name, SinkURL: f.sink, Log: log, Progress: progress.show,
 		OpenSink: func(url string) (penstock.Sink, error) {
 			s, err := config.ParseSink(url)

@@ -1,0 +1,131 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// Database is where the experiments on queues run: PostgreSQL, because the
+// hand-written queues beside them are.
+type Database struct {
+	URL string
+	// Schema is Penstock's, migrated. The hand-written tables are made there, too.
+	Schema string
+	// Name begins the names of all that is made, and removed at the end.
+	Name string
+
+	Progress func(text string) // may be nil
+}
+
+func (d Database) progress(format string, args ...any) {
+	if d.Progress != nil {
+		d.Progress(fmt.Sprintf(format, args...))
+	}
+}
+
+// words are what stands for a table, or a queue, in the files of statements.
+func (d Database) words(table string) map[string]string {
+	quoted := pgx.Identifier{d.Schema, table}.Sanitize()
+	return map[string]string{
+		"schema":      pgx.Identifier{d.Schema}.Sanitize(),
+		"schema_name": literal(pgx.Identifier{d.Schema}.Sanitize()),
+		"table":       pgx.Identifier{table}.Sanitize(),
+		"table_name":  literal(quoted),
+		"name":        literal(table),
+	}
+}
+
+func literal(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
+
+// session is a connection of one goroutine that measures: its statements are
+// prepared and nothing is decoded, so that the client takes little of the machine.
+// When its context ends, so does what it waits for.
+type session struct {
+	conn *pgx.Conn
+	ctx  context.Context
+	free func() bool
+}
+
+func (d Database) connect(ctx context.Context) (*session, error) {
+	config, err := pgx.ParseConfig(d.URL)
+	if err != nil {
+		return nil, err
+	}
+	config.RuntimeParams["application_name"] = "penstock bench"
+	conn, err := pgx.ConnectConfig(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := conn.Exec(ctx, "set default_transaction_isolation = 'read committed'"); err != nil {
+		_ = conn.Close(ctx)
+		return nil, err
+	}
+	// Cheaper than to watch the context in every call.
+	free := context.AfterFunc(ctx, func() { _ = conn.PgConn().Conn().SetDeadline(time.Unix(1, 0)) })
+	return &session{conn: conn, ctx: ctx, free: free}, nil
+}
+
+func (s *session) close() {
+	s.free()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), 5*time.Second)
+	defer cancel()
+	_ = s.conn.Close(ctx)
+}
+
+// prepare makes statements known to the server by their names.
+func (s *session) prepare(sql statements, names ...string) error {
+	for _, name := range names {
+		if _, err := s.conn.PgConn().Prepare(s.ctx, name, sql[name], nil); err != nil {
+			return s.explain(name, err)
+		}
+	}
+	return nil
+}
+
+var inBinary = []int16{pgx.BinaryFormatCode}
+
+// run executes a prepared statement and returns its rows as they came, in binary.
+func (s *session) run(name string, params ...[]byte) ([][][]byte, error) {
+	r := s.conn.PgConn().ExecPrepared(context.Background(), name, params, inBinary, inBinary).Read()
+	if r.Err != nil {
+		return nil, s.explain(name, r.Err)
+	}
+	return r.Rows, nil
+}
+
+// say sends a command that has neither parameters nor rows: begin, commit.
+func (s *session) say(command string) error {
+	if _, err := s.conn.PgConn().Exec(context.Background(), command).ReadAll(); err != nil {
+		return s.explain(command, err)
+	}
+	return nil
+}
+
+// do executes a statement once.
+func (s *session) do(what, sql string, args ...any) (pgconn.CommandTag, error) {
+	tag, err := s.conn.Exec(s.ctx, sql, args...)
+	if err != nil {
+		return tag, s.explain(what, err)
+	}
+	return tag, nil
+}
+
+// value executes a statement that returns one value.
+func (s *session) value(what, sql string, into any, args ...any) error {
+	if err := s.conn.QueryRow(s.ctx, sql, args...).Scan(into); err != nil {
+		return s.explain(what, err)
+	}
+	return nil
+}
+
+func (s *session) explain(what string, err error) error {
+	if s.ctx.Err() != nil {
+		return context.Cause(s.ctx) // what the deadline did to the connection is no news
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}

@@ -1,0 +1,157 @@
+package bench
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+// How a dequeuer of Penstock's makes its transaction.
+const (
+	ModeCall = "call" // one autocommitted call
+	ModeTx   = "tx"   // begin, dequeue, commit
+)
+
+// FifoLifoConfig is one run of fifo-lifo.
+type FifoLifoConfig struct {
+	Database
+	// Pin holds a snapshot from before the first job on. Nil: do not.
+	Pin func(ctx context.Context) (release func(), err error)
+
+	Order        penstock.QueueOrder // default FIFO
+	Mode         string              // default ModeCall
+	Workers      int                 // dequeuers; default 10
+	Preload      int                 // jobs before the start; default 1,000,000, negative: none
+	Rate         int                 // jobs/s that arrive; 0: as fast as one connection can, negative: none
+	DequeueRate  int                 // jobs/s of all dequeuers together; 0: as fast as they can
+	Duration     time.Duration       // of each queue; default 1 minute
+	Interval     time.Duration       // default Duration/20
+	PayloadBytes int
+}
+
+// FifoLifoResult has Penstock's figures at the top and the hand-written queue's
+// in Baseline.
+type FifoLifoResult struct {
+	Order        penstock.QueueOrder `json:"order"`
+	Mode         string              `json:"mode"`
+	Workers      int                 `json:"workers"`
+	Preload      int                 `json:"preload"`
+	Rate         int                 `json:"rate"` // 0: unlimited, -1: no arrivals
+	DequeueRate  int                 `json:"dequeue_rate"`
+	PayloadBytes int                 `json:"payload_bytes"`
+	Pinned       bool                `json:"pinned"`
+
+	Curve
+	Baseline Curve `json:"baseline"`
+
+	// Ratio is Penstock's average throughput over the baseline's, RatioAtStart
+	// that of the first interval.
+	Ratio        float64 `json:"ratio"`
+	RatioAtStart float64 `json:"ratio_at_start"`
+}
+
+// Curve is how one queue went. First and last are the first and the last tenth of
+// the run, without its first second.
+type Curve struct {
+	Intervals []Interval `json:"intervals"`
+
+	FirstP50MS float64 `json:"first_p50_ms"`
+	LastP50MS  float64 `json:"last_p50_ms"`
+	FirstP99MS float64 `json:"first_p99_ms"`
+	LastP99MS  float64 `json:"last_p99_ms"`
+	Flatness   float64 `json:"flatness"` // LastP99MS over FirstP99MS
+
+	Seconds       float64 `json:"seconds"` // until the time was up, or the queue empty
+	Drained       bool    `json:"drained"` // it ended because the queue was empty
+	JobsPerSecond float64 `json:"jobs_per_second"`
+	Enqueued      int64   `json:"enqueued"`    // the preload included
+	Dequeued      int64   `json:"dequeued"`    // by committed transactions
+	Left          int64   `json:"left"`        // in the queue afterwards
+	EmptyPolls    int64   `json:"empty_polls"` // that found nothing though there were jobs; not in any figure
+
+	// Sizes with indexes; SegmentsTruncated of Penstock's ring while it ran.
+	SizeAtStart       int64 `json:"size_at_start_bytes"`
+	SizePeak          int64 `json:"size_peak_bytes"`
+	SizeAtEnd         int64 `json:"size_at_end_bytes"`
+	SegmentsTruncated int   `json:"segments_truncated"`
+}
+
+// Interval of a Curve.
+type Interval struct {
+	At            float64 `json:"at_s"` // when it ended
+	JobsPerSecond float64 `json:"jobs_per_second"`
+	P50MS         float64 `json:"p50_ms"`
+	P99MS         float64 `json:"p99_ms"`
+	SizeBytes     int64   `json:"size_bytes"` // at its end
+}
+
+// maxIntervals bounds the memory that a curve takes.
+const maxIntervals = 2000
+
+// SetDefaults fills in what is not set.
+func (c *FifoLifoConfig) SetDefaults() {
+	c.Order = cmp.Or(c.Order, penstock.FIFO)
+	c.Mode = cmp.Or(c.Mode, ModeCall)
+	c.Workers = cmp.Or(c.Workers, 10)
+	c.Preload = cmp.Or(c.Preload, 1_000_000)
+	c.Duration = cmp.Or(c.Duration, time.Minute)
+	c.Interval = cmp.Or(c.Interval, max(c.Duration/20, 50*time.Millisecond))
+}
+
+// Validate says what cannot be measured.
+func (c FifoLifoConfig) Validate() error {
+	c.SetDefaults()
+	switch {
+	case c.Order != penstock.FIFO && c.Order != penstock.LIFO:
+		return fmt.Errorf("the order is %q, expected fifo or lifo", c.Order)
+	case c.Mode != ModeCall && c.Mode != ModeTx:
+		return fmt.Errorf("the mode is %q, expected call or tx", c.Mode)
+	case c.Workers < 1 || c.DequeueRate < 0:
+		return errors.New("it takes at least one worker, and a dequeue rate of 0 (unlimited) or more")
+	case c.Preload < 0 && c.Rate < 0:
+		return errors.New("there would be no jobs: ask for a preload or for arrivals")
+	case c.Duration < 100*time.Millisecond:
+		return errors.New("the duration must be at least 100ms")
+	case c.Interval < c.Duration/maxIntervals || c.Interval > c.Duration || c.Interval < 50*time.Millisecond:
+		return fmt.Errorf("the interval must be at least 50ms and the %dth part of the duration, and at most all of it", maxIntervals)
+	case c.PayloadBytes < 0 || c.PayloadBytes > penstock.MaxPayloadBytes:
+		return fmt.Errorf("the payload must have 0 to %d bytes", penstock.MaxPayloadBytes)
+	}
+	return nil
+}
+
+// FifoLifo lets dequeuers compete for one job at a time: first those of Penstock,
+// then those of the hand-written queue, each for as long and from a fresh preload.
+func FifoLifo(ctx context.Context, cfg FifoLifoConfig) (result FifoLifoResult, err error) {
+	cfg.SetDefaults()
+	if err := cfg.Validate(); err != nil {
+		return result, err
+	}
+	result = FifoLifoResult{
+		Order: cfg.Order, Mode: cfg.Mode, Workers: cfg.Workers, Preload: max(cfg.Preload, 0), Rate: max(cfg.Rate, -1),
+		DequeueRate: cfg.DequeueRate, PayloadBytes: cfg.PayloadBytes,
+	}
+	if cfg.Pin != nil {
+		release, err := cfg.Pin(ctx)
+		if err != nil {
+			return result, err
+		}
+		defer release()
+		result.Pinned = true
+	}
+	if result.Curve, err = cfg.measure(ctx, penstockQueue(cfg.Database, cfg.Order, cfg.Mode)); err != nil {
+		return result, err
+	}
+	if result.Baseline, err = cfg.measure(ctx, jobQueue(cfg.Database, cfg.Order)); err != nil {
+		return result, err
+	}
+	result.Ratio = over(result.JobsPerSecond, result.Baseline.JobsPerSecond)
+	if len(result.Intervals) > 0 && len(result.Baseline.Intervals) > 0 {
+		result.RatioAtStart = over(result.Intervals[0].JobsPerSecond, result.Baseline.Intervals[0].JobsPerSecond)
+	}
+	return result, nil
+}

@@ -1,0 +1,47 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/penstock/penstock/internal/testserver"
+	"github.com/penstock/penstock/store/postgres"
+)
+
+// database is an empty schema of a real server.
+func database(t *testing.T) Database {
+	t.Helper()
+	url := testserver.Database(t, testserver.PostgresURL(t))
+	name := fmt.Sprintf("bench_%08x", rand.Uint32())
+	store, err := postgres.Open(t.Context(), url, postgres.Options{Schema: name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	if err := store.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	db := Database{URL: url, Schema: name, Name: name, Progress: func(text string) { t.Log(text) }}
+	t.Cleanup(func() { checkTablesGone(t, db) })
+	return db
+}
+
+// checkTablesGone: a run drops what it made.
+func checkTablesGone(t *testing.T, db Database) {
+	t.Helper()
+	conn, err := pgx.Connect(context.Background(), db.URL)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer conn.Close(context.Background())
+	rows, _ := conn.Query(context.Background(), "select relname from pg_class where relname like $1", "%"+db.Name+"%")
+	left, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil || len(left) > 0 {
+		t.Errorf("left behind: %q, %v", left, err)
+	}
+}

@@ -1,0 +1,36 @@
+-- A queue of Penstock's. $1 of fill: jobs; $2 of fill, $1 of enqueue: the payload.
+
+-- name: create
+select {schema}.create_queue({name}, {order});
+
+-- name: drop
+select {schema}.drop_queue({name});
+
+-- name: fill
+insert into {schema}.{table} (payload) select $2 from generate_series(1, $1::int);
+
+-- name: enqueue
+insert into {schema}.{table} (payload) values ($1);
+
+-- name: dequeue
+select id, payload from {schema}.dequeue({name});
+
+-- name: maintain
+select {schema}.maintain_queue({name});
+
+-- name: rest
+select count(*) from {schema}.{table};
+
+-- The tables that all queues share included, for marks and leases.
+-- name: size
+select coalesce(sum(pg_total_relation_size(oid)), 0)::bigint
+  from pg_class
+ where relnamespace = {schema_name}::regnamespace and relkind = 'r'
+   and (oid in (select inhrelid from pg_inherits where inhparent = {table_name}::regclass)
+        or relname ~ '^_(mark|lease|later|segment)');
+
+-- A segment that is truncated gets another file.
+-- name: files
+select array_agg(c.relfilenode::bigint)
+  from pg_inherits i join pg_class c on c.oid = i.inhrelid
+ where i.inhparent = {table_name}::regclass;
