@@ -132,6 +132,9 @@ func (s *Store) CreateOutbox(ctx context.Context, name string) error {
 	_, err := s.pool.Exec(ctx, "select "+s.table("create_outbox")+"($1, $2, $3)", name, s.opts.Segments, s.opts.SegmentBytes)
 	if sqlState(err) == "42P07" || sqlState(err) == "23505" {
 		if _, missing := s.outboxUID(ctx, s.pool, name); missing != nil {
+			if s.hasQueue(ctx, name) == nil {
+				return penstock.WithHint(fmt.Errorf("%w: %q is a queue", penstock.ErrOutboxExists, name), "outboxes and queues share their names: choose another")
+			}
 			return penstock.WithHint(err, "another table or index of schema %s has that name: choose another", s.schema)
 		}
 		return fmt.Errorf("%w: %q", penstock.ErrOutboxExists, name)

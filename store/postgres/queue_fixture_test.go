@@ -1,0 +1,52 @@
+package postgres_test
+
+import (
+	"log/slog"
+	"testing"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/store/postgres"
+)
+
+// jobsFixture is a database of the test's own with one queue, "jobs".
+type jobsFixture struct {
+	*fixture
+	queue penstock.Queue
+}
+
+func newJobsFixture(t testing.TB, order penstock.QueueOrder) *jobsFixture {
+	f := &jobsFixture{fixture: newFixture(t, postgres.Options{})}
+	f.must(f.store.CreateQueue(f.ctx, "jobs", order))
+	f.queue = f.store.Queue("jobs")
+	return f
+}
+
+func (f *jobsFixture) enqueue(jobs ...penstock.NewJob) []int64 {
+	f.Helper()
+	ids, err := f.queue.Enqueue(f.ctx, jobs...)
+	f.must(err)
+	if len(ids) != len(jobs) {
+		f.Fatalf("%d ids for %d jobs", len(ids), len(jobs))
+	}
+	return ids
+}
+
+// payloads of jobs, in order.
+func payloads(jobs []penstock.Job) []string {
+	texts := make([]string, len(jobs))
+	for i := range jobs {
+		texts[i] = string(jobs[i].Payload)
+	}
+	return texts
+}
+
+func texts(payloads ...string) []penstock.NewJob {
+	jobs := make([]penstock.NewJob, len(payloads))
+	for i, p := range payloads {
+		jobs[i].Payload = []byte(p)
+	}
+	return jobs
+}
+
+// quiet is for tests in which jobs fail by intent.
+var quiet = slog.New(slog.DiscardHandler)

@@ -1,0 +1,234 @@
+package postgres_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/store/postgres"
+)
+
+// everything is a job that has all there is.
+func everything() penstock.NewJob {
+	return penstock.NewJob{Payload: []byte{0, 0xff, 'x'}, Key: "k", Group: "g", Priority: -3, DedupKey: "d",
+		NotBefore: time.Now().Add(-time.Hour), Headers: map[string]string{"traceparent": "00-1", "ü": "\n"}}
+}
+
+func (f *jobsFixture) dequeue(n int, group string) []penstock.Job {
+	f.Helper()
+	jobs, err := postgres.NewQueue("", "jobs").Dequeue(f.ctx, f.conn, n, group)
+	f.must(err)
+	return jobs
+}
+
+func TestEnqueueWithinATransaction(t *testing.T) {
+	t.Parallel()
+	f := newJobsFixture(t, penstock.FIFO)
+	queue := postgres.NewQueue("", "jobs")
+	tx, err := f.conn.Begin(f.ctx)
+	f.must(err)
+	ids, err := queue.Enqueue(f.ctx, tx, everything(), penstock.NewJob{Group: "g"}, everything())
+	f.must(err)
+	var field *penstock.FieldError
+	if _, err := queue.Enqueue(f.ctx, tx, penstock.NewJob{}, penstock.NewJob{Priority: 99}); !errors.As(err, &field) || !strings.Contains(err.Error(), "job 2 of 2") {
+		t.Errorf("got %v, want an error about the second job's priority", err)
+	}
+	f.must(tx.Commit(f.ctx)) // it went on
+	if len(ids) != 3 || ids[0] != ids[2] || ids[0] == ids[1] {
+		t.Errorf("ids %d, want the third to be the first's: it has its dedup key", ids)
+	}
+	tx, err = f.conn.Begin(f.ctx)
+	f.must(err)
+	_, err = queue.Enqueue(f.ctx, tx, penstock.NewJob{Group: "g", Payload: []byte("never")})
+	f.must(err)
+	f.must(tx.Rollback(f.ctx))
+	f.must(f.queue.Maintain(f.ctx))
+	jobs := f.dequeue(10, "g")
+	if len(jobs) != 2 {
+		t.Fatalf("%d jobs, want 2", len(jobs))
+	}
+	want := everything()
+	got := jobs[0]
+	if got.ID != ids[0] || got.Attempt != 1 || got.Key != want.Key || got.Group != want.Group || got.Priority != want.Priority ||
+		string(got.Payload) != string(want.Payload) || fmt.Sprint(got.Headers) != fmt.Sprint(want.Headers) || time.Since(got.CreatedAt).Abs() > time.Hour {
+		t.Errorf("got %+v, want %+v with id %d", got, want, ids[0])
+	}
+	if got := jobs[1]; got.ID != ids[1] || got.Key != "" || got.Payload == nil || len(got.Payload) != 0 || got.Headers != nil {
+		t.Errorf("got %+v, want an empty job with id %d", got, ids[1])
+	}
+}
+
+func TestEnqueueThroughDatabaseSQL(t *testing.T) {
+	t.Parallel()
+	f := newJobsFixture(t, penstock.FIFO)
+	db, err := sql.Open("pgx", f.url)
+	f.must(err)
+	defer db.Close()
+	queue := postgres.NewQueue("", "jobs")
+	jobs := make([]penstock.NewJob, 2500)
+	for i := range jobs {
+		jobs[i] = penstock.NewJob{Payload: fmt.Append(nil, i), Headers: map[string]string{"n": fmt.Sprint(i)}}
+	}
+	tx, err := db.BeginTx(f.ctx, nil)
+	f.must(err)
+	ids, err := queue.EnqueueSQL(f.ctx, tx, jobs...)
+	f.must(err)
+	f.must(tx.Commit())
+	tx, err = db.BeginTx(f.ctx, nil)
+	f.must(err)
+	_, err = queue.EnqueueSQL(f.ctx, tx, penstock.NewJob{Payload: []byte("never")})
+	f.must(err)
+	f.must(tx.Rollback())
+	var field *penstock.FieldError
+	if _, err := queue.EnqueueSQL(f.ctx, db, penstock.NewJob{}, penstock.NewJob{Key: "\x00"}); !errors.As(err, &field) || field.Field != "key" {
+		t.Errorf("got %v, want an error about the key", err)
+	}
+	got := f.dequeue(5000, "")
+	if len(got) != len(jobs) || len(ids) != len(jobs) {
+		t.Fatalf("%d jobs and %d ids of %d", len(got), len(ids), len(jobs))
+	}
+	for i, job := range got {
+		if job.ID != ids[i] || string(job.Payload) != fmt.Sprint(i) || job.Headers["n"] != fmt.Sprint(i) {
+			t.Fatalf("job %d: got %+v, want id %d", i, job, ids[i])
+		}
+	}
+}
+
+// Connections that do not prepare statements get text, and the same jobs.
+func TestDequeueWithoutPreparedStatements(t *testing.T) {
+	t.Parallel()
+	f := newJobsFixture(t, penstock.FIFO)
+	for _, mode := range []string{"exec", "simple_protocol", "cache_describe"} {
+		conn, err := pgx.Connect(f.ctx, f.url+"&default_query_exec_mode="+mode)
+		f.must(err)
+		queue := postgres.NewQueue("", "jobs")
+		want := everything()
+		want.DedupKey = ""
+		ids, err := queue.Enqueue(f.ctx, conn, want, texts("plain")[0])
+		f.must(err)
+		f.must(f.queue.Maintain(f.ctx))
+		got, err := queue.Dequeue(f.ctx, conn, 10, "g")
+		f.must(err)
+		if len(got) != 1 || got[0].ID != ids[0] || string(got[0].Payload) != string(want.Payload) || got[0].Priority != want.Priority ||
+			fmt.Sprint(got[0].Headers) != fmt.Sprint(want.Headers) || time.Since(got[0].CreatedAt).Abs() > time.Hour {
+			t.Errorf("%s: got %+v, want %+v", mode, got, want)
+		}
+		if got, err := queue.Dequeue(f.ctx, conn, 10, ""); err != nil || fmt.Sprint(payloads(got)) != "[plain]" {
+			t.Errorf("%s: got %q and %v, want the plain one", mode, payloads(got), err)
+		}
+		f.must(conn.Close(f.ctx))
+	}
+}
+
+func TestDequeueRollsBack(t *testing.T) {
+	t.Parallel()
+	f := newJobsFixture(t, penstock.LIFO)
+	f.enqueue(texts("a", "b", "c")...)
+	queue := postgres.NewQueue("", "jobs")
+	for _, commit := range []bool{false, true} {
+		tx, err := f.conn.Begin(f.ctx)
+		f.must(err)
+		jobs, err := queue.Dequeue(f.ctx, tx, 2, "")
+		f.must(err)
+		if got := fmt.Sprint(payloads(jobs)); got != "[c b]" {
+			t.Errorf("got %s, want the last two first", got)
+		}
+		if commit {
+			f.must(tx.Commit(f.ctx))
+		} else {
+			f.must(tx.Rollback(f.ctx))
+		}
+	}
+	if got := fmt.Sprint(payloads(f.dequeue(10, ""))); got != "[a]" {
+		t.Errorf("got %s, want [a]", got)
+	}
+}
+
+// What a handler writes takes effect once, whatever becomes of its first attempts.
+func TestWorkTxTakesEffectOnce(t *testing.T) {
+	t.Parallel()
+	f := newJobsFixture(t, penstock.FIFO)
+	f.exec("create table done (id bigint, attempt int)")
+	const jobs = 60
+	for i := range jobs {
+		f.enqueue(penstock.NewJob{Key: fmt.Sprint(i % 7)})
+	}
+	ctx, stop := context.WithCancel(f.ctx)
+	defer stop()
+	var odd atomic.Int64
+	ended := make(chan error, 1)
+	go func() {
+		ended <- postgres.WorkTx(ctx, f.store, "jobs", func(ctx context.Context, tx pgx.Tx, job penstock.Job) error {
+			if _, err := tx.Exec(ctx, "insert into done values ($1, $2)", job.ID, job.Attempt); err != nil {
+				return err
+			}
+			if job.Attempt > 1 {
+				return nil
+			}
+			switch odd.Add(1) % 3 { // what was inserted has to go again
+			case 0:
+				panic("by intent")
+			case 1:
+				return penstock.RetryAfter(errors.New("by intent"), time.Millisecond)
+			}
+			return nil
+		}, penstock.WorkOptions{Concurrency: 4, Logger: quiet})
+	}()
+	f.eventually("every job is done", func() bool { return f.number("select count(*) from done") >= jobs })
+	stop()
+	f.must(<-ended)
+	if rows, ids := f.number("select count(*) from done"), f.number("select count(distinct id) from done"); rows != jobs || ids != jobs {
+		t.Errorf("%d rows of %d jobs, want %d of each", rows, ids, jobs)
+	}
+	if again := f.number("select count(*) from done where attempt > 1"); again == 0 {
+		t.Error("no job was tried again")
+	}
+}
+
+// A handler whose lease is lost while it runs leaves nothing behind, and does not
+// take the job from who has it now.
+func TestWorkTxWithALostLease(t *testing.T) {
+	t.Parallel()
+	f := newJobsFixture(t, penstock.FIFO)
+	f.exec("create table done (id bigint)")
+	id := f.enqueue(penstock.NewJob{})[0]
+	ctx, stop := context.WithCancel(f.ctx)
+	defer stop()
+	ended := make(chan error, 1)
+	handled := make(chan error, 1)
+	record := func(next penstock.Handler) penstock.Handler {
+		return func(ctx context.Context, job penstock.Job) error {
+			err := next(ctx, job)
+			handled <- err
+			return err
+		}
+	}
+	go func() {
+		ended <- postgres.WorkTx(ctx, f.store, "jobs", func(ctx context.Context, tx pgx.Tx, job penstock.Job) error {
+			if _, err := tx.Exec(ctx, "insert into done values ($1)", job.ID); err != nil {
+				return err
+			}
+			n, err := f.store.CancelJobs(f.ctx, "jobs", id) // as an operator would
+			if err == nil && n != 1 {
+				err = fmt.Errorf("%d jobs cancelled, want 1", n)
+			}
+			return err
+		}, penstock.WorkOptions{Logger: quiet, Middleware: []func(penstock.Handler) penstock.Handler{record}})
+	}()
+	if err := <-handled; !errors.Is(err, penstock.ErrLeaseLost) {
+		t.Errorf("got %v, want ErrLeaseLost", err)
+	}
+	stop()
+	f.must(<-ended)
+	if n := f.number("select count(*) from done"); n != 0 {
+		t.Errorf("%d rows of a handler that had lost its lease, want none", n)
+	}
+}
