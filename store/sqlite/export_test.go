@@ -15,6 +15,9 @@ func WithPragmas(o Options, pragmas ...string) Options {
 	return o
 }
 
+// InTx makes what WorkTx gives to Work.
+var InTx = inTx
+
 // What the fuzz test compares.
 var (
 	DecodeHeaders = decodeHeaders
@@ -35,6 +38,21 @@ func HotStatements(outbox string) map[string]string {
 		"retry_lines": retryLinesSQL, "retry": retrySQL, "chosen": chosenSQL,
 	} {
 		all[name] = parameter.ReplaceAllString(on(Table(outbox), text), "null")
+	}
+	return all
+}
+
+// HotQueueStatements are those that run for every claim and every end of jobs.
+func HotQueueStatements(queue string) map[string]string {
+	all := map[string]string{}
+	for name, text := range map[string]string{
+		"claimable": claimableSQL, "claim": claimSQL, "take_ready": takeReadySQL, "lease": leaseSQL, "occupy": occupySQL, "leave_keyed": leaveKeyedSQL,
+		"ack": ackSQL, "extend": extendSQL, "held_lease": heldLeaseSQL, "remember": rememberSQL, "bury_jobs": buryJobsSQL, "cancel": cancelSQL,
+		"housekeeping": housekeepingSQL, "expired": expiredSQL, "due_jobs": dueJobsSQL, "wake_keyed": wakeKeyedSQL, "wake": wakeSQL,
+		"known_dedup": knownDedupSQL, "note_dedup": noteDedupSQL, "forget_dedup": forgetDedupSQL, "due_schedules": dueSchedulesSQL,
+		"retry_jobs": retryJobsSQL, "retry_histories": retryHistoriesSQL, "chosen_jobs": chosenJobsSQL,
+	} {
+		all[name] = parameter.ReplaceAllString(onQueue(queue, text), "null")
 	}
 	return all
 }

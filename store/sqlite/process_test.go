@@ -26,6 +26,9 @@ const (
 	childPublish = "publish" // until killed; prints each order's number once it is committed
 	childWrite   = "write"   // one message
 	childRelay   = "relay"   // until killed; prints what it delivers, before it is settled
+	childEnqueue = "enqueue" // until killed; prints each order's number once it is committed
+	childWork    = "work"    // until killed; prints what it begins and what has ended
+	childWorkTx  = "worktx"  // until killed; prints what it begins
 )
 
 func TestMain(m *testing.M) {
@@ -57,6 +60,12 @@ func runChild(ctx context.Context, job, path string) error {
 			_, err := fmt.Println(string(m.Payload))
 			return err
 		})
+	case childEnqueue:
+		return enqueueOrders(ctx, path)
+	case childWork:
+		return workOrders(ctx, s)
+	case childWorkTx:
+		return workTxOrders(ctx, s)
 	}
 	return fmt.Errorf("no job %q", job)
 }

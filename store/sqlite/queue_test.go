@@ -1,11 +1,50 @@
 package sqlite_test
 
 import (
+	"context"
+	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/store/queuetest"
 	"github.com/penstock/penstock/store/sqlite"
 )
+
+func TestQueue(t *testing.T) {
+	queuetest.Run(t, queuetest.Harness{
+		Open: openQueueInstance,
+		Features: queuetest.Features{
+			ConcurrentWriters: false, // SQLite has one writer at a time
+			Reclaim:           true,
+			Snapshots:         true,
+			Release:           true,
+		},
+	})
+}
+
+func openQueueInstance(t testing.TB) queuetest.Instance {
+	path := filepath.Join(t.TempDir(), "app.db")
+	app := openApp(t, path)
+	mustExec(t, app, `create table counters (name text primary key, n integer not null)`)
+	return queuetest.Instance{
+		Store: open(t, path),
+		Begin: func(ctx context.Context) (queuetest.Tx, error) {
+			tx, err := app.BeginTx(ctx, nil)
+			return businessTx{tx}, err
+		},
+		Another: func(t testing.TB) penstock.QueueStore { return open(t, path) },
+		Pin:     func(t testing.TB) func() { return pin(t, path) },
+		Backdate: func(t testing.TB, queue, schedule string, by time.Duration) {
+			mustExec(t, app, `update penstock_schedules set next = ? where name = ? and queue_id = (select id from penstock_queues where name = ?)`,
+				time.Now().Add(-by).UnixMicro(), schedule, queue)
+		},
+	}
+}
+
+func (b businessTx) Enqueue(ctx context.Context, queue string, jobs ...penstock.NewJob) ([]int64, error) {
+	return sqlite.NewQueue(queue).Enqueue(ctx, b.tx, jobs...)
+}
 
 // newQueue is a file with the queue "jobs" and the outbox "orders".
 func newQueue(t testing.TB, order penstock.QueueOrder) (path string, s *sqlite.Store, q penstock.Queue) {
@@ -15,4 +54,14 @@ func newQueue(t testing.TB, order penstock.QueueOrder) (path string, s *sqlite.S
 		t.Fatal(err)
 	}
 	return path, s, s.Queue("jobs")
+}
+
+// claimJobs claims for longer than the test takes.
+func claimJobs(t testing.TB, q penstock.Queue, n int) []penstock.Job {
+	t.Helper()
+	jobs, err := q.Claim(t.Context(), penstock.Claim{Jobs: n, Lease: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return jobs
 }

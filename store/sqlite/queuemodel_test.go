@@ -300,7 +300,7 @@ func (m *queueModel) retryDead() {
 	if n, err := m.store.RetryDeadJobs(m.Context(), penstock.DeadJobQuery{Queue: "jobs", IDs: []int64{j.id}}); err != nil || n != 1 {
 		m.Fatalf("RetryDeadJobs: %d, %v", n, err)
 	}
-	j.state, j.limit = "waiting", j.attempts+1
+	j.state, j.limit = "waiting", max(j.limit, j.attempts+1)
 	j.seq = scan[int64](m, m.app, `select seq from penstock_queue_jobs where id = ?`, j.id)
 	if j.seq <= m.seq {
 		m.Fatalf("the dead letter came back at %d, not behind %d", j.seq, m.seq)

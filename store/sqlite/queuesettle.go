@@ -158,7 +158,7 @@ func (j *tried) failed(reason string, at time.Time) {
 // jobHistory is what became of a job so far.
 type jobHistory struct {
 	history
-	// Limit of attempts, of a dead letter that was sent back; otherwise it is the
+	// Limit of attempts, of a dead letter that was sent back, if it is more than the
 	// queue's.
 	Limit int `json:"limit,omitempty"`
 }
@@ -172,10 +172,7 @@ func readJobHistory(column string) (h jobHistory, err error) {
 
 // spent reports whether no attempt is left.
 func (h jobHistory) spent(limit int) bool {
-	if h.Limit > 0 {
-		limit = h.Limit
-	}
-	return h.Attempts >= limit
+	return h.Attempts >= max(limit, h.Limit)
 }
 
 func (r *tried) scan(row interface{ Scan(...any) error }) error {

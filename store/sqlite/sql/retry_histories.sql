@@ -1,5 +1,4 @@
--- And what they have been through; one more attempt and they are dead letters
--- again.
+-- And what they have been through. At least one more attempt is theirs.
 insert into penstock_histories (queue_id, seq, history)
 select ?1, t.seq, json_set(d.history, '$.limit', json_extract(d.history, '$.attempts') + 1)
   from json_each(?2) j

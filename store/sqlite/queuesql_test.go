@@ -1,0 +1,164 @@
+package sqlite_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/store/sqlite"
+)
+
+// What any language can do: an INSERT beside the business data, and a DELETE.
+func TestPlainInsertOfJobs(t *testing.T) {
+	path, s, q := newQueue(t, penstock.FIFO)
+	app := openApp(t, path)
+	mustExec(t, app, `pragma recursive_triggers = 1`) // as the application likes
+	for _, insert := range []string{
+		`insert into penstock_queue_jobs (payload) values ('text')`,
+		`insert into penstock_queue_jobs (payload, key, grp, priority, headers) values (x'00ff', 'k', '', 1, '{"traceparent": "00-1", "n": 7}')`,
+		`insert into penstock_queue_jobs (payload, key) values ('waits for its key', 'k')`,
+		`insert into penstock_queue_jobs (payload, grp) values ('of a tenant', 'acme')`,
+		`insert into penstock_queue_jobs (payload, priority) values (42, -16)`,
+		`insert into penstock_queue_jobs (payload, not_before) values ('tomorrow', ` + fmt.Sprint(time.Now().Add(24*time.Hour).UnixMilli()) + `)`,
+		`insert into penstock_queue_jobs (payload, not_before) values ('long ago', 1000)`,
+		`insert into penstock_queue_jobs (payload, key) values ('empty key', ''), ('no key', null)`,
+	} {
+		mustExec(t, app, insert)
+	}
+	var got []string
+	jobs := claimJobs(t, q, 10)
+	for _, j := range jobs {
+		got = append(got, string(j.Payload))
+	}
+	if want := []string{"42", "text", "long ago", "empty key", "no key", "\x00\xff"}; !slices.Equal(got, want) {
+		t.Fatalf("claimed %q, want %q", got, want)
+	}
+	if last := jobs[5]; last.Key != "k" || last.Priority != 1 || !maps.Equal(last.Headers, map[string]string{"traceparent": "00-1", "n": "7"}) || time.Since(last.CreatedAt).Abs() > time.Minute {
+		t.Errorf("the job with everything is %+v", last)
+	}
+	mustExec(t, app, `delete from penstock_queue_jobs where key = 'k' and priority = 1`)
+	if held, err := q.Extend(t.Context(), time.Hour, jobs[5].Lease); err != nil || len(held) != 0 {
+		t.Errorf("the lease of a job that was deleted: %d, %v", held, err)
+	}
+	if next := claimJobs(t, q, 10); len(next) != 1 || string(next[0].Payload) != "waits for its key" {
+		t.Errorf("after the job of its key was deleted: %v", next)
+	}
+	mustExec(t, app, `delete from penstock_queue_jobs`)
+	all, err := s.QueueStatus(t.Context())
+	if st := all[0]; err != nil || st.Ready+st.Running+st.Delayed+st.Waiting != 0 {
+		t.Errorf("after everything was deleted: %+v, %v", st, err)
+	}
+}
+
+// The table refuses what no store takes, and says which column it is.
+func TestPlainInsertOfBadJobs(t *testing.T) {
+	path, _, _ := newQueue(t, penstock.FIFO)
+	app := openApp(t, path)
+	for column, values := range map[string][]any{
+		"key":        {"a\x00b", strings.Repeat("é", 513), []byte("k")},
+		"grp":        {"a\x00b", strings.Repeat("g", 257), nil, []byte("g")},
+		"priority":   {-17, 16, 0.5, "high", nil},
+		"headers":    {`["not", "an object"]`},
+		"not_before": {"2013-01-01", -1, 1e20},
+		"payload":    {nil},
+		"created_at": {"2013-01-01"},
+	} {
+		for _, value := range values {
+			insert := `insert into penstock_queue_jobs (payload, ` + column + `) values ('x', ?)`
+			if column == "payload" {
+				insert = `insert into penstock_queue_jobs (payload) values (?)`
+			}
+			if _, err := app.Exec(insert, value); err == nil || !strings.Contains(err.Error(), column) {
+				t.Errorf("%s = %.20v: the error %v does not name the column", column, value, err)
+			}
+		}
+	}
+	mustExec(t, app, `insert into penstock_queue_jobs (payload, key, grp) values ('x', ?, ?)`, strings.Repeat("é", 512), strings.Repeat("g", 256))
+	if _, err := app.Exec(`update penstock_queue_jobs set priority = 1`); err == nil || !strings.Contains(err.Error(), "delete it and insert") {
+		t.Errorf("a job that changes its place: %v", err)
+	}
+	for _, table := range []string{"ready", "keyed", "later", "leases"} {
+		if n := scan[int](t, app, `select count(*) from penstock_`+table); n != map[string]int{"keyed": 1, "ready": 1}[table] {
+			t.Errorf("%d rows in penstock_%s", n, table)
+		}
+	}
+}
+
+// Ten thousand jobs that wait for one key, or whose time has not come, or that
+// run, are not in the way of others: what the next one is found in holds it alone.
+func TestHotKeyIsOutOfTheWay(t *testing.T) {
+	path, _, q := newQueue(t, penstock.FIFO)
+	app := openApp(t, path)
+	const many = 10_000
+	jobs := make([]penstock.NewJob, 0, 2*many+2)
+	for range many {
+		jobs = append(jobs, penstock.NewJob{Key: "hot"}, penstock.NewJob{NotBefore: time.Now().Add(time.Hour)})
+	}
+	jobs = append(jobs, penstock.NewJob{Payload: []byte("other")}, penstock.NewJob{Key: "cold"})
+	ids, err := q.Enqueue(t.Context(), jobs...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ready := scan[int](t, app, `select count(*) from penstock_ready`); ready != 3 {
+		t.Errorf("%d jobs are ready, want one of each key and one without", ready)
+	}
+	first := claimJobs(t, q, 10)
+	if len(first) != 3 || first[0].ID != ids[0] {
+		t.Fatalf("claimed %d jobs, want 3", len(first))
+	}
+	if ready := scan[int](t, app, `select count(*) from penstock_ready`); ready != 0 {
+		t.Errorf("%d jobs are ready behind those that run", ready)
+	}
+	if _, err := q.Ack(t.Context(), first[0].Lease); err != nil {
+		t.Fatal(err)
+	}
+	if next := claimJobs(t, q, 10); len(next) != 1 || next[0].ID != ids[2] {
+		t.Errorf("after the first of the hot key came %v, want its second", next)
+	}
+}
+
+// Names are quoted, kept apart by their capitals, and never run; nor are they
+// taken for what stands in the statements.
+func TestQueueNames(t *testing.T) {
+	_, s, _ := newFile(t, sqlite.Options{})
+	names := []string{"jobs", "Jobs", "s", "jobs_ids", "a\"b", "'; drop table penstock_queues; --", "{queue}", "{sign}new.seq", "line\nbreak", "ü", "later_of_jobs"}
+	for _, name := range names {
+		if err := s.CreateQueue(t.Context(), name, penstock.LIFO); err != nil {
+			t.Fatalf("%q: %v", name, err)
+		}
+	}
+	for _, name := range names {
+		q := s.Queue(name)
+		if _, err := q.Enqueue(t.Context(), penstock.NewJob{Payload: []byte(name)}, penstock.NewJob{Key: "k", Payload: []byte(name)}); err != nil {
+			t.Fatalf("%q: %v", name, err)
+		}
+		jobs := claimJobs(t, q, 10)
+		if len(jobs) != 2 || string(jobs[1].Payload) != name {
+			t.Fatalf("%q: claimed %v", name, jobs)
+		}
+		if err := q.Bury(t.Context(), jobs[0].Lease, "no"); err != nil {
+			t.Errorf("%q: %v", name, err)
+		}
+		if n, err := s.RetryDeadJobs(t.Context(), penstock.DeadJobQuery{Queue: name}); n != 1 || err != nil {
+			t.Errorf("%q: %d retried, %v", name, n, err)
+		}
+		if held, err := q.Ack(t.Context(), jobs[1].Lease); err != nil || len(held) != 1 {
+			t.Errorf("%q: %d, %v", name, held, err)
+		}
+		if err := q.Maintain(t.Context()); err != nil {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+	if all, err := s.QueueStatus(t.Context()); err != nil || len(all) != len(names) {
+		t.Errorf("status lists %d queues, %v", len(all), err)
+	}
+	for _, name := range names {
+		if err := s.DropQueue(t.Context(), name); err != nil {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+}

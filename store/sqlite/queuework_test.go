@@ -1,0 +1,111 @@
+package sqlite_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/store/sqlite"
+)
+
+// runWorkTx works until every job that is not a dead letter has ended.
+func runWorkTx(t *testing.T, s *sqlite.Store, app *sql.DB, h sqlite.TxHandler) {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	ended := make(chan error, 1)
+	go func() {
+		ended <- sqlite.WorkTx(ctx, s, "jobs", h, penstock.WorkOptions{Logger: slog.New(slog.DiscardHandler)})
+	}()
+	for scan[int](t, app, `select count(*) from penstock_queue_jobs`) > 0 {
+		select {
+		case err := <-ended:
+			t.Fatalf("WorkTx ended by itself: %v", err)
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// What a handler writes takes effect once, whatever becomes of its first
+// attempts.
+func TestWorkTxTakesEffectOnce(t *testing.T) {
+	path, s, q := newQueue(t, penstock.FIFO)
+	app := openApp(t, path)
+	mustExec(t, app, `create table done (job integer primary key, attempt integer not null)`)
+	var jobs []penstock.NewJob
+	for i := range 60 {
+		jobs = append(jobs, penstock.NewJob{Key: []string{"", "a", "b"}[i%3]})
+	}
+	if _, err := q.Enqueue(t.Context(), jobs...); err != nil {
+		t.Fatal(err)
+	}
+	runWorkTx(t, s, app, func(ctx context.Context, tx *sql.Tx, job penstock.Job) error {
+		if _, err := tx.ExecContext(ctx, `insert into done values (?, ?)`, job.ID, job.Attempt); err != nil {
+			return err
+		}
+		switch {
+		case job.ID%10 == 0:
+			return penstock.Permanent(errors.New("never"))
+		case job.ID%7 == 0 && job.Attempt == 1:
+			panic("the first time")
+		case job.ID%5 == 0 && job.Attempt < 3:
+			return penstock.RetryAfter(errors.New("not yet"), 0)
+		}
+		return nil
+	})
+	dead, err := s.DeadJobs(t.Context(), penstock.DeadJobQuery{Queue: "jobs"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if done := scan[int](t, app, `select count(*) from done`); done != 54 || len(dead) != 6 {
+		t.Errorf("%d jobs took effect and %d are dead letters, want 54 and 6", done, len(dead))
+	}
+	if n := scan[int](t, app, `select count(*) from done where job % 10 = 0 or job % 5 = 0 and attempt <> 3 or job % 7 = 0 and job % 5 <> 0 and attempt <> 2`); n != 0 {
+		t.Errorf("%d jobs took effect at an attempt that failed", n)
+	}
+}
+
+// A handler whose lease is lost before its turn came does not run; one that runs
+// cannot lose it, because its transaction keeps everybody from writing.
+func TestWorkTxAndLostLease(t *testing.T) {
+	path, s, q := newQueue(t, penstock.FIFO)
+	app := openApp(t, path)
+	mustExec(t, app, `create table done (job integer not null)`)
+	ids, err := q.Enqueue(t.Context(), penstock.NewJob{Payload: []byte("lost")}, penstock.NewJob{Payload: []byte("late")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	handler := sqlite.InTx(openApp(t, path), s, "jobs", func(ctx context.Context, tx *sql.Tx, job penstock.Job) error {
+		_, err := tx.ExecContext(ctx, `insert into done values (?)`, job.ID)
+		if err == nil && string(job.Payload) == "late" { // time passes
+			_, err = tx.ExecContext(ctx, `update penstock_leases set until = 1 where lease = ?`, job.Lease)
+		}
+		return err
+	})
+	jobs := claimJobs(t, q, 2)
+	mustExec(t, app, `update penstock_leases set until = 1 where lease = ?`, jobs[0].Lease)
+	if err := handler(t.Context(), jobs[0]); !errors.Is(err, penstock.ErrLeaseLost) {
+		t.Errorf("with a lost lease: %v", err)
+	}
+	if err := handler(t.Context(), jobs[1]); !errors.Is(err, penstock.ErrSettled) {
+		t.Errorf("with a lease that ends while it runs: %v", err)
+	}
+	if err := handler(t.Context(), jobs[1]); !errors.Is(err, penstock.ErrLeaseLost) {
+		t.Errorf("a second time: %v", err)
+	}
+	if done := scan[string](t, app, `select group_concat(job) from done`); done != fmt.Sprint(ids[1]) {
+		t.Errorf("jobs %s took effect, want %d", done, ids[1])
+	}
+	if again := claimJobs(t, q, 2); len(again) != 1 || again[0].ID != ids[0] || again[0].Attempt != 2 {
+		t.Errorf("what comes back is %v", again)
+	}
+}
