@@ -303,7 +303,7 @@ begin
     foreach word in array array['ring', 'flags', 'seq', 'stale'] loop
         text := replace(text, '{' || word || '}', quote_literal(_q(format('_%s.%s', queue, word))) || '::regclass');
     end loop;
-    text := replace(text, '{mark_slot}', quote_literal(_q('_mark_slot')) || '::regclass');
+    text := replace(text, '{mark_slot}', quote_literal(_q('_mark_slot'::text)) || '::regclass');
     text := replace(text, '{queue}', _q(queue));
     text := replace(text, '{schema}', quote_ident(current_schema()));
     text := replace(text, '{id}', q.id::text);

@@ -797,7 +797,7 @@ begin
     foreach word in array array['lease_slot', 'lease'] loop
         body := replace(body, '{' || word || case word when 'lease' then '_table' else '' end || '}', quote_literal(_q('_' || word)) || '::regclass');
     end loop;
-    body := replace(body, '{queue_table}', quote_literal(_q('_queue')) || '::regclass');
+    body := replace(body, '{queue_table}', quote_literal(_q('_queue'::text)) || '::regclass');
     body := replace(body, '{tick_register}', quote_literal(_q(format('_%s.tick', queue))) || '::regclass');
     body := replace(body, '{name}', quote_literal(queue));
     body := replace(body, '{queue}', _q(queue));
