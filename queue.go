@@ -22,8 +22,11 @@ const (
 type NewJob struct {
 	// Payload is opaque: any bytes, up to MaxPayloadBytes.
 	Payload []byte
-	// Key serialises: at most one job of a key runs at a time, in the order of
-	// their ids. Empty means that the job waits for nobody.
+	// Key serialises: at most one job of a key runs at a time in its queue, in the
+	// order of their ids, whatever their priorities and whether the queue is FIFO or
+	// LIFO. One that is to be tried again keeps its place, and the others wait for
+	// it; one whose NotBefore has not come has none yet, and holds nobody up. Empty
+	// means that the job waits for nobody.
 	Key string
 	// Group, a tenant or an account, is a line of its own: workers claim from
 	// one group. Empty is a group, too.
@@ -117,9 +120,11 @@ type Queue interface {
 	// cannot be carried; then none is written.
 	Enqueue(ctx context.Context, jobs ...NewJob) ([]int64, error)
 
-	// Claim leases jobs that may run now: by priority, then first in, first out,
-	// or the last first, as the queue was made. It does not wait; no jobs is not
-	// an error. A job whose lease ends comes back by itself, and the attempt counts.
+	// Claim leases jobs that may run now, and returns them in the order in which
+	// they should: by priority, then first in, first out, or the last first, as the
+	// queue was made. It does not wait; no jobs is not an error. A job whose lease
+	// ends comes back by itself, and the attempt counts: after the last one it is a
+	// dead letter.
 	Claim(ctx context.Context, c Claim) ([]Job, error)
 
 	// Extend makes leases last for the given time from now and returns those that
@@ -162,12 +167,14 @@ type QueueStore interface {
 	// DeadJobs returns the dead letters that q describes, by id.
 	DeadJobs(ctx context.Context, q DeadJobQuery) ([]DeadJob, error)
 	// RetryDeadJobs puts dead letters back into their queue, at its end, with one
-	// more attempt to spend. It returns how many there were.
+	// more attempt to spend; among those of its key a job goes by its id. It returns
+	// how many there were.
 	RetryDeadJobs(ctx context.Context, q DeadJobQuery) (int, error)
 	// DiscardDeadJobs deletes dead letters for good and returns how many.
 	DiscardDeadJobs(ctx context.Context, q DeadJobQuery) (int, error)
 
-	// SetSchedule makes or changes a periodic job.
+	// SetSchedule makes or changes a periodic job; Next is the store's to set. A Cron
+	// that makes no sense is a *FieldError.
 	SetSchedule(ctx context.Context, s Schedule) error
 	// DropSchedule removes one. ErrNoSchedule if there is none of that name.
 	DropSchedule(ctx context.Context, queue, name string) error

@@ -41,6 +41,8 @@ type database struct {
 	now      func() time.Time
 	migrated bool
 	outboxes map[string]*outbox
+	queues   map[string]*jobQueue
+	lease    int64 // of a job, the last one drawn: one never comes again
 }
 
 type outbox struct {
@@ -87,7 +89,7 @@ func New(o Options) *Store {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	return &Store{db: &database{now: o.Now, outboxes: map[string]*outbox{}}}
+	return &Store{db: &database{now: o.Now, outboxes: map[string]*outbox{}, queues: map[string]*jobQueue{}}}
 }
 
 // Another returns a second handle on the same database, as another process
@@ -154,7 +156,7 @@ func (s *Store) CreateOutbox(ctx context.Context, name string) error {
 		return err
 	}
 	defer s.db.Unlock()
-	if o, err := s.db.outbox(name); o != nil {
+	if o, err := s.db.outbox(name); o != nil || s.db.queues[name] != nil {
 		return fmt.Errorf("outbox %q: %w", name, penstock.ErrOutboxExists)
 	} else if !s.db.migrated {
 		return err

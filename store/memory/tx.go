@@ -13,12 +13,19 @@ import (
 type Tx struct {
 	store   *Store
 	written []write
+	jobs    []newJob
 	done    bool
 }
 
 type write struct {
 	to  *outbox
 	msg penstock.Message
+}
+
+type newJob struct {
+	to       *jobQueue
+	job      *job
+	dedupKey string
 }
 
 // errTxDone: the transaction has been committed or rolled back.
@@ -61,7 +68,44 @@ func (tx *Tx) Publish(ctx context.Context, name string, msgs ...penstock.Message
 	return nil
 }
 
-// Commit appends what was published to the logs.
+// Enqueue writes jobs to a queue and returns their ids, of a duplicate the first
+// one's. A job that cannot be used is a *penstock.FieldError, and then none is
+// written. Of two open transactions with the same dedup key the one that commits
+// first wins; the other one's job is left out, where a database would have it wait.
+func (tx *Tx) Enqueue(ctx context.Context, name string, jobs ...penstock.NewJob) ([]int64, error) {
+	if tx.done {
+		return nil, errTxDone
+	}
+	if err := validate(jobs); err != nil {
+		return nil, err
+	}
+	q, err := tx.store.enterQueue(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	defer tx.store.db.Unlock()
+	ids := make([]int64, len(jobs))
+	for i := range jobs {
+		ids[i] = tx.enqueue(q, &jobs[i])
+	}
+	return ids, nil
+}
+
+func (tx *Tx) enqueue(q *jobQueue, n *penstock.NewJob) int64 {
+	for _, mine := range tx.jobs {
+		if mine.to == q && n.DedupKey != "" && mine.dedupKey == n.DedupKey {
+			return mine.job.ID
+		}
+	}
+	id, j := q.write(n, tx.store.db.now())
+	if j != nil {
+		tx.jobs = append(tx.jobs, newJob{q, j, n.DedupKey})
+	}
+	return id
+}
+
+// Commit appends what was published to the logs, and what was enqueued to the
+// queues.
 func (tx *Tx) Commit(ctx context.Context) error {
 	if tx.done {
 		return errTxDone
@@ -73,6 +117,16 @@ func (tx *Tx) Commit(ctx context.Context) error {
 	tx.done = true
 	for _, w := range tx.written {
 		w.to.log = append(w.to.log, w.msg)
+	}
+	now := tx.store.db.now()
+	for _, n := range tx.jobs {
+		if n.dedupKey != "" {
+			if _, taken := n.to.duplicate(n.dedupKey, now); taken {
+				continue
+			}
+			n.to.remember(n.dedupKey, n.job.ID, now)
+		}
+		n.to.add(n.job, now)
 	}
 	return nil
 }

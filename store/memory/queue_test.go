@@ -1,0 +1,29 @@
+package memory_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/store/memory"
+	"github.com/penstock/penstock/store/queuetest"
+)
+
+func TestQueue(t *testing.T) {
+	queuetest.Run(t, queuetest.Harness{
+		Open: func(testing.TB) queuetest.Instance {
+			s := memory.New(memory.Options{})
+			return queuetest.Instance{
+				Store:   s,
+				Begin:   func(ctx context.Context) (queuetest.Tx, error) { return s.Begin(ctx) },
+				Another: func(testing.TB) penstock.QueueStore { return s.Another() },
+				Pin:     func(testing.TB) func() { return func() {} }, // nothing to hold back
+				Backdate: func(t testing.TB, queue, schedule string, by time.Duration) {
+					s.Backdate(queue, schedule, by)
+				},
+			}
+		},
+		Features: queuetest.Features{ConcurrentWriters: true, Reclaim: true, Snapshots: true, Release: true},
+	})
+}
