@@ -254,7 +254,7 @@ func TestStatusOfAnEmptyDatabase(t *testing.T) {
 	if out := must(t, "status", "--database-url", url); !strings.Contains(out, "outbox create") {
 		t.Errorf("got %q", out)
 	}
-	if out := must(t, "status", "--json", "--database-url", url); out != "{\"outboxes\":[]}\n" {
+	if out := must(t, "status", "--json", "--database-url", url); out != "{\"outboxes\":[],\"queues\":[]}\n" {
 		t.Errorf("got %q", out)
 	}
 	if out := must(t, "outbox", "list", "--json", "--database-url", url); out != "[]\n" {

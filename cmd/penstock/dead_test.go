@@ -175,7 +175,7 @@ func TestDeadNeedsAChoice(t *testing.T) {
 			d.cli(append([]string{"dead", verb}, strings.Fields(args)...)...).wants(t, exitUsage, want)
 		}
 		for args, want := range map[string]string{
-			"nothing --yes --all":                  `outbox "nothing": no such outbox: penstock outbox list`,
+			"nothing --yes --all":                  `outbox "nothing": no such outbox: nor is there a queue of that name; penstock status`,
 			"nothing --yes --all --subscription x": `outbox "nothing": no such outbox: penstock outbox list`,
 			"orders --yes --all --subscription x":  `subscription "x" of outbox "orders": no such subscription: penstock status`,
 			"fresh --yes --all":                    `outbox "fresh" has no subscription yet`,
@@ -186,9 +186,9 @@ func TestDeadNeedsAChoice(t *testing.T) {
 	same(t, "billing", d.dead("orders", "billing"), "a1 a2 a3 a4")
 	same(t, "audit", d.dead("orders", "audit"), "a1 a2 a3 a4")
 	d.cli("dead", "list", "nothing").wants(t, exitFailure, `outbox "nothing": no such outbox`)
-	d.cli("dead", "show", "orders").wants(t, exitUsage, "it takes OUTBOX and an ID")
+	d.cli("dead", "show", "orders").wants(t, exitUsage, "it takes OUTBOX or QUEUE and an ID")
 	d.cli("dead", "show", "orders", "a1", "a2").wants(t, exitUsage, "see penstock dead show --help")
-	d.cli("dead", "show", "orders", "a1", "--seq", "1").wants(t, exitUsage, "it takes OUTBOX and an ID")
+	d.cli("dead", "show", "orders", "a1", "--seq", "1").wants(t, exitUsage, "it takes OUTBOX or QUEUE and an ID")
 }
 
 // crowd is a store with so many dead letters that they come in pages.
@@ -301,10 +301,10 @@ func TestDiscardThatFailsHalfwayTellsHowFarItCame(t *testing.T) {
 }
 
 func TestDeadPagesFollowThePayloads(t *testing.T) {
-	page := func(n, bytes int) []penstock.DeadLetter {
-		letters := make([]penstock.DeadLetter, n)
+	page := func(n, bytes int) []letter {
+		letters := make([]letter, n)
 		for i := range letters {
-			letters[i].Message.Payload = make([]byte, bytes)
+			letters[i] = &deadMessage{DeadLetter: penstock.DeadLetter{Message: penstock.Message{Payload: make([]byte, bytes)}}}
 		}
 		return letters
 	}

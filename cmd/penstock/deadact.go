@@ -8,43 +8,37 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
-
-	"github.com/penstock/penstock"
 )
-
-// deadStore is what deciding about dead letters needs of a store.
-type deadStore interface {
-	deadReader
-	RetryDeadLetters(ctx context.Context, q penstock.DeadLetterQuery) (int, error)
-	DiscardDeadLetters(ctx context.Context, q penstock.DeadLetterQuery) (int, error)
-}
 
 // deadAction is one of the two decisions.
 type deadAction struct {
 	verb, past string // retry, retried
 	// asks whether this choice is broad enough to ask first.
 	asks func(*deadFlags) bool
-	do   func(deadStore, context.Context, penstock.DeadLetterQuery) (int, error)
+	do   func(letterbox, context.Context, []int64) (int, error)
 }
 
 var (
 	retryDead = deadAction{
-		verb: "retry", past: "retried", do: deadStore.RetryDeadLetters,
+		verb: "retry", past: "retried", do: letterbox.retry,
 		asks: func(f *deadFlags) bool { return f.all },
 	}
 	discardDead = deadAction{
-		verb: "discard", past: "discarded", do: deadStore.DiscardDeadLetters,
+		verb: "discard", past: "discarded", do: letterbox.discard,
 		asks: func(f *deadFlags) bool { return !f.byName },
 	}
 )
 
 func (a *app) deadRetryCommand() *cobra.Command {
 	cmd := a.deadActionCommand(retryDead)
-	cmd.Short = "Send dead letters again"
+	cmd.Short = "Send dead letters again, or run them again"
 	cmd.Long = `Send dead letters back to their subscription, whose relay sends them next, with
 the same ids. Its attempts count on: a letter that had used them all up gets one
 more, one that died earlier is parked and retried as before. If it fails in the
 end it is a dead letter again, with its errors added to those it has.
+
+Of a queue, they become jobs again, with the same ids, at the end of the queue,
+and have one more attempt.
 
 Other messages of its key have gone on meanwhile and do not wait for it, unless
 the key is held: then they follow once it is delivered.
@@ -54,6 +48,7 @@ the key is held: then they follow once it is delivered.
 to ask on.`
 	cmd.Example = `  penstock dead retry orders --id 018f3c…
   penstock dead retry orders --subscription billing --error 'no such queue'
+  penstock dead retry thumbnails --error 'disk full'
   penstock dead retry orders --all --yes`
 	return cmd
 }
@@ -61,7 +56,7 @@ to ask on.`
 func (a *app) deadDiscardCommand() *cobra.Command {
 	cmd := a.deadActionCommand(discardDead)
 	cmd.Short = "Delete dead letters for good"
-	cmd.Long = `Delete dead letters for good: they are never delivered. If the key of one is
+	cmd.Long = `Delete dead letters for good: they are never delivered, or run. If the key of one is
 held, its later messages are sent then.
 
 ` + deadSelectorsHelp + `
@@ -72,6 +67,7 @@ deletes those and no others, even if more die meanwhile. Without a terminal to
 ask on it needs --yes.`
 	cmd.Example = `  penstock dead discard orders --id 018f3c…
   penstock dead discard orders --subscription billing --topic order.test --older-than 7d
+  penstock dead discard thumbnails --id 4711
   penstock dead discard orders --all --yes`
 	return cmd
 }
@@ -83,8 +79,8 @@ func (a *app) deadActionCommand(action deadAction) *cobra.Command {
 		leave            = consent{undone: "nothing was " + action.past}
 	)
 	cmd := &cobra.Command{
-		Use:  action.verb + " OUTBOX",
-		Args: exactly("OUTBOX"),
+		Use:  action.verb + " OUTBOX|QUEUE",
+		Args: exactly("OUTBOX|QUEUE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, stop := interruptible(cmd.Context())
 			defer stop()
@@ -98,17 +94,16 @@ func (a *app) deadActionCommand(action deadAction) *cobra.Command {
 			if err := a.possible(leave); err != nil {
 				return err
 			}
-			store, subscription, err := a.openSubscription(ctx, args[0], f.subscription)
+			box, closeStore, err := a.openLetters(ctx, args[0], &f, cmd.Flags())
 			if err != nil {
 				return err
 			}
-			defer store.Close()
-			q := f.query(args[0], subscription, cmd.Flags())
+			defer closeStore()
 			p := a.newProgress(progress)
 			defer p.clear()
-			done, err := a.decide(ctx, store, q, f.limit, action, leave, p)
+			done, err := a.decide(ctx, box, f.limit, action, leave, p)
 			p.clear()
-			return errors.Join(a.decided(q, action, done, err, asJSON), err)
+			return errors.Join(a.decided(box, action, done, err, asJSON), err)
 		},
 	}
 	f.add(cmd.Flags())
@@ -126,60 +121,62 @@ type decisions struct{ chosen, done int }
 // decide chooses first and acts afterwards, on what it has chosen alone: what
 // dies in between was not asked about, and what is retried and dies at once is
 // not retried for ever.
-func (a *app) decide(ctx context.Context, store deadStore, q penstock.DeadLetterQuery, limit int, action deadAction, leave consent, p *progress) (n decisions, err error) {
-	seqs, err := chooseDead(ctx, store, q, limit, p)
-	if err != nil || len(seqs) == 0 {
+func (a *app) decide(ctx context.Context, box letterbox, limit int, action deadAction, leave consent, p *progress) (n decisions, err error) {
+	numbers, err := chooseDead(ctx, box, limit, p)
+	if err != nil || len(numbers) == 0 {
 		return n, err
 	}
 	p.clear()
-	question := fmt.Sprintf("%s %s of %s?", action.verb, plural(int64(len(seqs)), "dead letter"), ofSubscription(q.Outbox, q.Subscription))
+	question := fmt.Sprintf("%s %s of %s?", action.verb, plural(int64(len(numbers)), "dead letter"), box.name())
 	if err := a.confirm(ctx, leave, question); err != nil {
 		return n, err
 	}
-	n.chosen = len(seqs)
-	for page := range slices.Chunk(seqs, largestPage) {
-		q.Seqs = page
-		did, err := action.do(store, ctx, q)
+	n.chosen = len(numbers)
+	for page := range slices.Chunk(numbers, largestPage) {
+		did, err := action.do(box, ctx, page)
 		n.done += did
 		if err != nil {
-			return n, about(err, fmt.Sprintf("after %d of %d", n.done, n.chosen), q.Outbox, q.Subscription)
+			return n, fmt.Errorf("after %d of %d: %w", n.done, n.chosen, err)
 		}
 		p.show(fmt.Sprintf("%s of %s %s", count(int64(n.done)), count(int64(n.chosen)), action.past))
 	}
 	return n, nil
 }
 
-// chooseDead returns the seqs of the dead letters of q. One that was named and
+// chooseDead returns the numbers of the letters of a box. One that was named and
 // is not among them is an error, so that nothing is done for the others: the
 // wrong subscription, perhaps.
-func chooseDead(ctx context.Context, store deadReader, q penstock.DeadLetterQuery, limit int, p *progress) ([]int64, error) {
-	var seqs []int64
-	missingIDs, missingSeqs := slices.Clone(q.IDs), slices.Clone(q.Seqs)
-	err := eachPage(ctx, store, q, limit, func(page []penstock.DeadLetter) error {
-		for i := range page {
-			m := &page[i].Message
-			seqs = append(seqs, m.Seq)
-			missingIDs = slices.DeleteFunc(missingIDs, func(id string) bool { return id == m.ID })
-			missingSeqs = slices.DeleteFunc(missingSeqs, func(seq int64) bool { return seq == m.Seq })
+func chooseDead(ctx context.Context, box letterbox, limit int, p *progress) ([]int64, error) {
+	var numbers []int64
+	missing := box.named()
+	err := eachPage(ctx, box, limit, func(page []letter) error {
+		for _, l := range page {
+			numbers = append(numbers, l.number())
+			if len(missing) > 0 {
+				names := l.names()
+				missing = slices.DeleteFunc(missing, func(name string) bool { return slices.Contains(names, name) })
+			}
 		}
-		p.show(plural(int64(len(seqs)), "dead letter") + " found")
+		p.show(plural(int64(len(numbers)), "dead letter") + " found")
 		return nil
 	})
-	if err == nil && (limit == 0 || len(seqs) < limit) && len(missingIDs)+len(missingSeqs) > 0 {
-		return nil, noDeadLetter(q, missingIDs, missingSeqs)
+	if err == nil && (limit == 0 || len(numbers) < limit) && len(missing) > 0 {
+		return nil, noDeadLetter(box, missing)
 	}
-	return seqs, err
+	return numbers, err
 }
 
 // decided tells what was done, also when an error ended it.
-func (a *app) decided(q penstock.DeadLetterQuery, action deadAction, n decisions, err error, asJSON bool) error {
+func (a *app) decided(box letterbox, action deadAction, n decisions, err error, asJSON bool) error {
 	switch {
 	case err != nil && n.chosen == 0:
 		return nil
 	case asJSON:
-		return json.NewEncoder(a.stdout).Encode(map[string]any{"outbox": q.Outbox, "subscription": q.Subscription, action.past: n.done})
+		told := box.identity()
+		told[action.past] = n.done
+		return json.NewEncoder(a.stdout).Encode(told)
 	}
-	fmt.Fprintf(a.stdout, "%s of %s %s", plural(int64(n.done), "dead letter"), ofSubscription(q.Outbox, q.Subscription), action.past)
+	fmt.Fprintf(a.stdout, "%s of %s %s", plural(int64(n.done), "dead letter"), box.name(), action.past)
 	if left := n.chosen - n.done; left > 0 && err == nil {
 		fmt.Fprintf(a.stdout, "; %s meanwhile decided by somebody else", count(int64(left)))
 	} else if left > 0 {

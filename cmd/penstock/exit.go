@@ -161,7 +161,11 @@ func nextStep(err error) string {
 		return "penstock outbox list shows what there is, penstock outbox create makes one"
 	case errors.Is(err, penstock.ErrNoSubscription):
 		return "penstock status shows those there are, penstock relay makes one"
-	case errors.Is(err, penstock.ErrOutboxExists):
+	case errors.Is(err, penstock.ErrNoQueue):
+		return "penstock queue list shows what there is, penstock queue create makes one"
+	case errors.Is(err, penstock.ErrNoSchedule):
+		return "penstock schedule list shows those there are"
+	case errors.Is(err, penstock.ErrOutboxExists), errors.Is(err, penstock.ErrQueueExists):
 		return "use it, or choose another name"
 	case errors.Is(err, penstock.ErrHeld):
 		return "stop that relay, or wait until its lease ends"

@@ -19,43 +19,63 @@ import (
 // escapes.
 const maxLineBytes = 2 * penstock.MaxPayloadBytes
 
-// maxBatchBytes ends a batch early, so that large messages do not pile up.
+// maxBatchBytes ends a batch early, so that large items do not pile up.
 const maxBatchBytes = 32 << 20
 
-// lines reads messages from JSON lines.
-type lines struct {
+// lineWords are for errors about lines.
+type lineWords struct {
+	item   string // message
+	verb   string // publish
+	past   string // published
+	doing  string // publishing
+	sample string // a line that can be used
+}
+
+// lineKind is what the lines of an input are.
+type lineKind[T any] struct {
+	*lineWords
+	parse func(line []byte) (T, error)
+	size  func(*T) int // bytes in memory, about
+}
+
+// lines reads items from JSON lines.
+type lines[T any] struct {
+	kind   *lineKind[T]
 	in     *bufio.Reader
 	number int
 }
 
-func newLines(r io.Reader) *lines { return &lines{in: bufio.NewReaderSize(r, 256<<10)} }
+func newLines[T any](r io.Reader, kind *lineKind[T]) *lines[T] {
+	return &lines[T]{kind: kind, in: bufio.NewReaderSize(r, 256<<10)}
+}
 
-// lineBatch is messages to be published together, and the lines they stood in.
-type lineBatch struct {
-	messages    []penstock.Message
+// lineBatch is items that belong into one transaction, and the lines they stood
+// in.
+type lineBatch[T any] struct {
+	items       []T
 	first, last int
 }
 
-// batch reads up to n messages, all there are if n is 0. With a nil error there
-// may be more. An error about a line names it; the messages before it in the
-// batch are not returned.
-func (l *lines) batch(n int) (lineBatch, error) {
-	b := lineBatch{first: l.number + 1}
-	for size := 0; n == 0 || (len(b.messages) < n && size < maxBatchBytes); {
+// batch reads up to n items, all there are if n is 0. With a nil error there
+// may be more. An error about a line names it; the items before it in the batch
+// are not returned.
+func (l *lines[T]) batch(n int) (lineBatch[T], error) {
+	b := lineBatch[T]{first: l.number + 1}
+	for size := 0; n == 0 || (len(b.items) < n && size < maxBatchBytes); {
 		line, err := l.next()
 		if errors.Is(err, context.Canceled) {
-			return lineBatch{first: b.first}, err
+			return lineBatch[T]{first: b.first}, err
 		}
 		if err != nil && !errors.Is(err, io.EOF) {
-			return lineBatch{first: b.first}, usage(fmt.Errorf("line %d: %w", l.number, err))
+			return lineBatch[T]{first: b.first}, usage(fmt.Errorf("line %d: %w", l.number, err))
 		}
 		if len(bytes.TrimSpace(line)) > 0 {
-			m, bad := parseLine(line)
+			item, bad := l.kind.parse(line)
 			if bad != nil {
-				return lineBatch{first: b.first}, usage(fmt.Errorf("line %d: %w", l.number, bad))
+				return lineBatch[T]{first: b.first}, usage(fmt.Errorf("line %d: %w", l.number, bad))
 			}
-			size += m.Size()
-			b.messages = append(b.messages, m)
+			size += l.kind.size(&item)
+			b.items = append(b.items, item)
 			b.last = l.number
 		}
 		if err != nil {
@@ -66,14 +86,14 @@ func (l *lines) batch(n int) (lineBatch, error) {
 }
 
 // next returns a line that is the caller's to keep.
-func (l *lines) next() ([]byte, error) {
+func (l *lines[T]) next() ([]byte, error) {
 	l.number++
 	var line []byte
 	for {
 		part, err := l.in.ReadSlice('\n')
 		line = append(line, part...)
 		if len(line) > maxLineBytes {
-			return nil, fmt.Errorf("is longer than %d bytes: store the content elsewhere and publish a reference to it", maxLineBytes)
+			return nil, fmt.Errorf("is longer than %d bytes: store the content elsewhere and %s a reference to it", maxLineBytes, l.kind.verb)
 		}
 		if !errors.Is(err, bufio.ErrBufferFull) {
 			return line, err
@@ -81,52 +101,36 @@ func (l *lines) next() ([]byte, error) {
 	}
 }
 
-// messageLine is a message as a line of JSON.
-type messageLine struct {
-	ID            string            `json:"id"`
-	Key           string            `json:"key"`
-	Topic         string            `json:"topic"`
-	Headers       map[string]string `json:"headers"`
-	Payload       json.RawMessage   `json:"payload"`
-	PayloadBase64 []byte            `json:"payload_base64"`
-	// What a store sets, and publishing therefore passes over.
-	Seq       json.RawMessage `json:"seq"`
-	CreatedAt json.RawMessage `json:"created_at"`
-	Attempt   json.RawMessage `json:"attempt"`
-}
-
-func parseLine(line []byte) (penstock.Message, error) {
+// decode reads one object into what fields points to, and nothing that the
+// struct has no field for.
+func (w *lineWords) decode(line []byte, fields any) error {
 	if !utf8.Valid(line) {
 		// The decoder would silently put U+FFFD in the place of bad bytes.
-		return penstock.Message{}, errors.New("is not valid UTF-8: give bytes as payload_base64")
+		return errors.New("is not valid UTF-8: give bytes as payload_base64")
 	}
-	var l messageLine
 	decoder := json.NewDecoder(bytes.NewReader(line))
 	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&l); err != nil {
-		return penstock.Message{}, lineError(err)
+	if err := decoder.Decode(fields); err != nil {
+		return w.problem(err)
 	}
 	if decoder.InputOffset() < int64(len(bytes.TrimRight(line, " \t\r\n"))) {
-		return penstock.Message{}, errors.New("has more than one JSON value: write one object per line")
+		return errors.New("has more than one JSON value: write one object per line")
 	}
-	if err := noFieldTwice(line); err != nil {
-		return penstock.Message{}, err
-	}
-	if l.Payload != nil && l.PayloadBase64 != nil {
-		return penstock.Message{}, errors.New("has both payload and payload_base64: give one")
-	}
-	m := penstock.Message{ID: l.ID, Key: l.Key, Topic: l.Topic, Headers: l.Headers, Payload: l.PayloadBase64}
-	if l.Payload != nil {
-		m.Payload = l.Payload
-		if l.Payload[0] == '"' {
-			var text string
-			if err := json.Unmarshal(l.Payload, &text); err != nil {
-				return penstock.Message{}, lineError(err)
-			}
-			m.Payload = []byte(text)
+	return noFieldTwice(line)
+}
+
+// problem says in JSON's words, rather than Go's, what is wrong.
+func (w *lineWords) problem(err error) error {
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		if wrong.Field == "" {
+			return fmt.Errorf("is a JSON %s: write an object such as %s", wrong.Value, w.sample)
 		}
+		return fmt.Errorf("%s cannot be a %s: see penstock %s --help for what it takes", wrong.Field, wrong.Value, w.verb)
 	}
-	return m, m.Validate()
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return errors.New("ends within the JSON object: one object per line")
+	}
+	return fmt.Errorf("is no %s: %w", w.item, err)
 }
 
 // noFieldTwice refuses what encoding/json takes the last of, in a line that is
@@ -171,16 +175,38 @@ func noFieldTwice(line []byte) error {
 	return nil
 }
 
-// lineError says in JSON's words, rather than Go's, what is wrong.
-func lineError(err error) error {
-	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		if wrong.Field == "" {
-			return fmt.Errorf("is a JSON %s: write an object such as {\"topic\":\"t\",\"payload\":\"p\"}", wrong.Value)
+// carryLines hands the items of in to send, each batch of up to size lines as
+// one transaction, and returns how many were sent.
+func carryLines[T any](ctx context.Context, in io.Reader, kind *lineKind[T], size int, a *app, insist bool, send func([]T) error) (sent int64, err error) {
+	progress := a.newProgress(insist)
+	defer progress.clear()
+	input := newLines(untilDone(ctx, in), kind)
+	for {
+		batch, err := input.batch(size)
+		if errors.Is(err, context.Canceled) {
+			fmt.Fprintln(a.stderr, "penstock:", kind.progressMade(sent, batch.first))
+			return sent, err
 		}
-		return fmt.Errorf("%s cannot be a %s: see penstock publish --help for what it takes", wrong.Field, wrong.Value)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return sent, fmt.Errorf("%w; %s", err, kind.progressMade(sent, batch.first))
+		}
+		if len(batch.items) > 0 {
+			if err := send(batch.items); err != nil {
+				return sent, fmt.Errorf("%s lines %d to %d: %w; %s", kind.doing, batch.first, batch.last, err, kind.progressMade(sent, batch.first))
+			}
+			sent += int64(len(batch.items))
+			progress.show(fmt.Sprintf("%s %s", plural(sent, kind.item), kind.past))
+		}
+		if err != nil {
+			return sent, nil // the end of the input
+		}
 	}
-	if errors.Is(err, io.ErrUnexpectedEOF) {
-		return errors.New("ends within the JSON object: one object per line")
+}
+
+// progressMade tells what a repeated run must not repeat.
+func (w *lineWords) progressMade(sent int64, from int) string {
+	if sent == 0 {
+		return "nothing was " + w.past
 	}
-	return fmt.Errorf("is no message: %w", err)
+	return fmt.Sprintf("%s %s, nothing from line %d on: repeat with tail -n +%d", plural(sent, w.item), w.past, from, from)
 }

@@ -68,7 +68,7 @@ func TestParseLineRefuses(t *testing.T) {
 
 func TestLinesThatAreTooLong(t *testing.T) {
 	endless := io.MultiReader(strings.NewReader("{\"payload\":\""), zeros{})
-	if _, err := newLines(endless).batch(1); err == nil || !strings.Contains(err.Error(), "line 1: is longer than") {
+	if _, err := newLines(endless, &messageLines).batch(1); err == nil || !strings.Contains(err.Error(), "line 1: is longer than") {
 		t.Errorf("error is %v", err)
 	}
 }

@@ -107,19 +107,12 @@ transaction. It is for trying things, and for scripts.`,
 }
 
 func (a *app) publishOne(ctx context.Context, store publisher, outbox string, f *publishFlags) (int64, error) {
-	m := penstock.Message{ID: f.id, Key: f.key, Topic: f.topic, Payload: []byte(f.payload)}
-	for _, header := range f.headers {
-		name, value, ok := strings.Cut(header, "=")
-		if !ok {
-			return 0, usage(fmt.Errorf("--header %q has no =: write name=value", header))
-		}
-		if m.Headers == nil {
-			m.Headers = map[string]string{}
-		}
-		m.Headers[name] = value
+	headers, err := readHeaders(f.headers)
+	if err != nil {
+		return 0, err
 	}
+	m := penstock.Message{ID: f.id, Key: f.key, Topic: f.topic, Headers: headers, Payload: []byte(f.payload)}
 	if f.payloadFile != "" {
-		var err error
 		if m.Payload, err = a.readPayload(f.payloadFile); err != nil {
 			return 0, err
 		}
@@ -128,6 +121,22 @@ func (a *app) publishOne(ctx context.Context, store publisher, outbox string, f 
 		return 0, about(err, "publishing", outbox, "")
 	}
 	return 1, nil
+}
+
+// readHeaders reads name=value from each flag; nil without any.
+func readHeaders(flags []string) (map[string]string, error) {
+	if len(flags) == 0 {
+		return nil, nil
+	}
+	headers := make(map[string]string, len(flags))
+	for _, header := range flags {
+		name, value, ok := strings.Cut(header, "=")
+		if !ok {
+			return nil, usage(fmt.Errorf("--header %q has no =: write name=value", header))
+		}
+		headers[name] = value
+	}
+	return headers, nil
 }
 
 // readPayload reads no more than a message may hold, and a byte to notice.
@@ -148,39 +157,10 @@ func (a *app) readPayload(file string) ([]byte, error) {
 	return payload, nil
 }
 
-func (a *app) publishLines(ctx context.Context, store publisher, outbox string, f *publishFlags) (published int64, err error) {
-	progress := a.newProgress(f.progress)
-	defer progress.clear()
-	lines := newLines(untilDone(ctx, a.stdin))
-	for {
-		batch, err := lines.batch(f.batch)
-		if errors.Is(err, context.Canceled) {
-			fmt.Fprintln(a.stderr, "penstock:", progressMade(published, batch.first))
-			return published, err
-		}
-		if err != nil && !errors.Is(err, io.EOF) {
-			return published, fmt.Errorf("%w; %s", err, progressMade(published, batch.first))
-		}
-		if len(batch.messages) > 0 {
-			if err := store.Publish(ctx, outbox, batch.messages...); err != nil {
-				doing := fmt.Sprintf("publishing lines %d to %d", batch.first, batch.last)
-				return published, fmt.Errorf("%w; %s", about(err, doing, outbox, ""), progressMade(published, batch.first))
-			}
-			published += int64(len(batch.messages))
-			progress.show(fmt.Sprintf("%s messages published", count(published)))
-		}
-		if err != nil {
-			return published, nil // the end of the input
-		}
-	}
-}
-
-// progressMade tells what a repeated run must not repeat.
-func progressMade(published int64, from int) string {
-	if published == 0 {
-		return "nothing was published"
-	}
-	return fmt.Sprintf("%s published, nothing from line %d on: repeat with tail -n +%d", plural(published, "message"), from, from)
+func (a *app) publishLines(ctx context.Context, store publisher, outbox string, f *publishFlags) (int64, error) {
+	return carryLines(ctx, a.stdin, &messageLines, f.batch, a, f.progress, func(msgs []penstock.Message) error {
+		return about(store.Publish(ctx, outbox, msgs...), "", outbox, "")
+	})
 }
 
 func (a *app) publishSummary(outbox string, n int64, took time.Duration, f *publishFlags, err error) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -22,9 +23,9 @@ func (a *app) statusCommand() *cobra.Command {
 		every         time.Duration
 	)
 	cmd := &cobra.Command{
-		Use:   "status [OUTBOX]",
-		Short: "Show backlogs, rates, sizes and who relays what",
-		Long: `Show every outbox, or one, with its subscriptions:
+		Use:   "status [OUTBOX|QUEUE]",
+		Short: "Show backlogs, rates, sizes, who relays what, and queues",
+		Long: `Show every outbox and queue, or one of them. Of an outbox and its subscriptions:
 
   size      what the outbox takes on disk
   segments  of its ring, on PostgreSQL, and the one that is written to
@@ -41,6 +42,16 @@ func (a *app) statusCommand() *cobra.Command {
   epoch     how often the lease changed hands
   since     how long ago the holder took it
 
+Of a queue:
+
+  order     fifo, the oldest job of a priority first, or lifo, the newest
+  ready     jobs that may run now
+  oldest    the age of the oldest of them
+  running   jobs that workers have claimed, and how many may be at a time
+  delayed   jobs whose time has not come, or that wait to be tried again
+  waiting   jobs that wait for another job of their key
+  dead      dead letters: kept until someone decides, see penstock dead
+
 What needs a person, or explains a figure, stands below. A backlog that grows
 while a holder is shown means that the sink does not keep up or is down: the
 relay's log tells which. No holder means that no relay runs.
@@ -48,7 +59,8 @@ relay's log tells which. No holder means that no relay runs.
 --json has every field, also those that the table has no room for.`,
 		Example: `  penstock status
   penstock status orders --watch
-  penstock status --json | jq '.outboxes[].subscriptions[].backlog'`,
+  penstock status thumbnails
+  penstock status --json | jq '.outboxes[].subscriptions[].backlog, .queues[].ready'`,
 		Args: args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, stop := interruptible(cmd.Context())
@@ -62,14 +74,14 @@ relay's log tells which. No holder means that no relay runs.
 				return usage(fmt.Errorf("--every is %v: use a time such as 2s", every))
 			}
 			for {
-				outboxes, err := readStatus(ctx, store, args)
+				found, err := readAll(ctx, store, args)
 				if watch && ctx.Err() != nil {
 					return nil // interrupting is how a watch ends
 				}
 				if err != nil {
 					return err
 				}
-				if err := a.showStatus(outboxes, asJSON, watch); err != nil || !watch {
+				if err := a.showStatus(found, asJSON, watch); err != nil || !watch {
 					return err
 				}
 				select {
@@ -102,19 +114,61 @@ func readStatus(ctx context.Context, store statusReader, only []string) ([]penst
 	return nil, about(penstock.ErrNoOutbox, "", only[0], "")
 }
 
-func (a *app) showStatus(outboxes []penstock.OutboxStatus, asJSON, watch bool) error {
-	if asJSON {
-		if outboxes == nil {
-			outboxes = []penstock.OutboxStatus{} // [] rather than null
+// statusOf is what status shows.
+type statusOf struct {
+	Outboxes []penstock.OutboxStatus `json:"outboxes"`
+	Queues   []penstock.QueueStatus  `json:"queues"`
+}
+
+// readAll reads the status of everything, or of the outbox or queue that is
+// named.
+func readAll(ctx context.Context, store statusReader, only []string) (s statusOf, err error) {
+	if s.Outboxes, err = readStatus(ctx, store, nil); err != nil {
+		return s, err
+	}
+	queues, hasQueues := store.(queueStatusReader)
+	if hasQueues {
+		if s.Queues, err = queues.QueueStatus(ctx); err != nil {
+			return s, fmt.Errorf("reading the status of queues: %w", err)
 		}
-		return json.NewEncoder(a.stdout).Encode(map[string]any{"outboxes": outboxes})
+	}
+	if len(only) > 0 {
+		s.Outboxes = slices.DeleteFunc(s.Outboxes, func(o penstock.OutboxStatus) bool { return o.Outbox != only[0] })
+		s.Queues = slices.DeleteFunc(s.Queues, func(q penstock.QueueStatus) bool { return q.Queue != only[0] })
+		if len(s.Outboxes)+len(s.Queues) == 0 {
+			return s, penstock.WithHint(about(penstock.ErrNoOutbox, "", only[0], ""), "nor is there a queue of that name; penstock status without a name shows what there is")
+		}
+	}
+	return s, nil
+}
+
+func (a *app) showStatus(s statusOf, asJSON, watch bool) error {
+	if asJSON {
+		if s.Outboxes == nil {
+			s.Outboxes = []penstock.OutboxStatus{} // [] rather than null
+		}
+		if s.Queues == nil {
+			s.Queues = []penstock.QueueStatus{}
+		}
+		return json.NewEncoder(a.stdout).Encode(s)
 	}
 	if watch && isTerminal(a.stdout) {
 		fmt.Fprint(a.stdout, "\x1b[H\x1b[2J") // home, clear
 	}
-	if len(outboxes) == 0 {
-		fmt.Fprintln(a.stdout, "There is no outbox yet: penstock outbox create NAME makes one.")
+	if len(s.Outboxes)+len(s.Queues) == 0 {
+		fmt.Fprintln(a.stdout, "There is nothing yet: penstock outbox create NAME makes an outbox, penstock queue create NAME a queue.")
 		return nil
 	}
-	return writeStatus(a.stdout, outboxes, time.Now())
+	if len(s.Outboxes) > 0 {
+		if err := writeStatus(a.stdout, s.Outboxes, time.Now()); err != nil {
+			return err
+		}
+	}
+	if len(s.Queues) == 0 {
+		return nil
+	}
+	if len(s.Outboxes) > 0 {
+		fmt.Fprintln(a.stdout)
+	}
+	return writeQueues(a.stdout, s.Queues)
 }

@@ -23,6 +23,8 @@ func about(err error, doing, outbox, subscription string) error {
 		return fmt.Errorf("outbox %q: %w", outbox, penstock.ErrNoOutbox)
 	case errors.Is(err, penstock.ErrNoSubscription):
 		return fmt.Errorf("subscription %q of outbox %q: %w", subscription, outbox, penstock.ErrNoSubscription)
+	case doing == "":
+		return err
 	}
 	return fmt.Errorf("%s: %w", doing, err)
 }

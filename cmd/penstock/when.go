@@ -89,15 +89,23 @@ func parsePlace(v string, now time.Time) (place, error) {
 		}
 		return place{time: now.Add(-ago)}, nil
 	}
-	if t, err := time.Parse(time.RFC3339, v); err == nil {
+	if t, ok := parseTime(v); ok {
 		return place{time: t}, nil
+	}
+	return place{}, errors.New(`use a seq such as 1200, a time such as 2026-11-21T15:04:05Z or "2026-11-21 15:04" (local), or -2h for two hours ago`)
+}
+
+// parseTime takes a time as people and programs write it.
+func parseTime(v string) (time.Time, bool) {
+	if t, err := time.Parse(time.RFC3339, v); err == nil {
+		return t, true
 	}
 	for _, layout := range timeLayouts {
 		if t, err := time.ParseInLocation(layout, v, time.Local); err == nil {
-			return place{time: t}, nil
+			return t, true
 		}
 	}
-	return place{}, errors.New(`use a seq such as 1200, a time such as 2026-11-21T15:04:05Z or "2026-11-21 15:04" (local), or -2h for two hours ago`)
+	return time.Time{}, false
 }
 
 // clock writes a moment for people, in local time.

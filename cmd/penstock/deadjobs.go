@@ -1,0 +1,154 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/penstock/penstock"
+)
+
+// deadJobStore is what dead letters of a queue need of a store.
+type deadJobStore interface {
+	DeadJobs(ctx context.Context, q penstock.DeadJobQuery) ([]penstock.DeadJob, error)
+	RetryDeadJobs(ctx context.Context, q penstock.DeadJobQuery) (int, error)
+	DiscardDeadJobs(ctx context.Context, q penstock.DeadJobQuery) (int, error)
+}
+
+// deadJobs is the letterbox of a queue.
+type deadJobs struct {
+	store deadJobStore
+	query penstock.DeadJobQuery
+}
+
+// ofQueue is what the flags choose of one. Times are this machine's.
+func (f *deadFlags) ofQueue(store deadJobStore, queue string, flags *pflag.FlagSet) (*deadJobs, error) {
+	for _, name := range []string{"seq", "topic"} {
+		if flags.Changed(name) {
+			return nil, usage(fmt.Errorf("--%s chooses among messages, and %s is a queue: its jobs have an --id, a --key and a --group", name, visible(queue)))
+		}
+	}
+	ids, err := jobIDs(f.ids)
+	if err != nil {
+		return nil, err
+	}
+	before, after := f.died(flags)
+	return &deadJobs{store, penstock.DeadJobQuery{
+		Queue: queue, IDs: ids, Key: f.key, Group: f.group, Error: f.errorText, DiedBefore: before, DiedAfter: after,
+	}}, nil
+}
+
+func (b *deadJobs) name() string             { return visible(b.query.Queue) }
+func (b *deadJobs) arguments() string        { return shellWord(b.query.Queue) }
+func (b *deadJobs) identity() map[string]any { return map[string]any{"queue": b.query.Queue} }
+
+func (b *deadJobs) columns() []column {
+	return []column{
+		{title: "ID", right: true}, {"KEY", 24, false}, {"GROUP", 24, false},
+		{title: "ATTEMPTS", right: true}, {title: "AGE"}, {"ERROR", 64, false},
+	}
+}
+
+func (b *deadJobs) page(ctx context.Context, after int64, limit int) ([]letter, error) {
+	q := b.query
+	q.AfterID, q.Limit = after, limit
+	found, err := b.store.DeadJobs(ctx, q)
+	if err != nil {
+		return nil, aboutQueue(err, "reading dead letters", q.Queue)
+	}
+	page := make([]letter, len(found))
+	for i := range found {
+		page[i] = &deadJob{found[i], b}
+	}
+	return page, nil
+}
+
+func (b *deadJobs) named() (names []string) {
+	for _, id := range b.query.IDs {
+		names = append(names, fmt.Sprintf("id %d", id))
+	}
+	return names
+}
+
+func (b *deadJobs) retry(ctx context.Context, ids []int64) (int, error) {
+	n, err := b.store.RetryDeadJobs(ctx, b.these(ids))
+	return n, aboutQueue(err, "", b.query.Queue)
+}
+
+func (b *deadJobs) discard(ctx context.Context, ids []int64) (int, error) {
+	n, err := b.store.DiscardDeadJobs(ctx, b.these(ids))
+	return n, aboutQueue(err, "", b.query.Queue)
+}
+
+func (b *deadJobs) these(ids []int64) penstock.DeadJobQuery {
+	q := b.query
+	q.IDs = slices.Clone(ids)
+	return q
+}
+
+// deadJob is a dead letter of a queue.
+type deadJob struct {
+	penstock.DeadJob
+	box *deadJobs
+}
+
+func (d *deadJob) number() int64   { return d.Job.ID }
+func (d *deadJob) names() []string { return []string{fmt.Sprintf("id %d", d.Job.ID)} }
+func (d *deadJob) attempts() int   { return attemptsOf(d.Job.Attempt, d.Failures) }
+
+func (d *deadJob) size() int {
+	carried := penstock.Message{Key: d.Job.Key, Headers: d.Job.Headers, Payload: d.Job.Payload}
+	return carried.Size()
+}
+
+func (d *deadJob) row(now time.Time) []string {
+	j := &d.Job
+	return []string{fmt.Sprint(j.ID), j.Key, j.Group, fmt.Sprint(d.attempts()), since(d.At, now), d.Err()}
+}
+
+func (d *deadJob) text(full bool, now time.Time) string {
+	var out letterText
+	j := &d.Job
+	out.line("id", "%d of %s", j.ID, d.box.name())
+	out.line("key", "%s", orDash(visible(j.Key)))
+	out.line("group", "%s", orDash(visible(j.Group)))
+	out.line("priority", "%d", j.Priority)
+	out.times(j.CreatedAt, d.At, now, d.attempts())
+	out.headers(j.Headers)
+	out.failures(d.Failures)
+	out.payload(j.Payload, full)
+	out.next(fmt.Sprintf("%s --id %d", d.box.arguments(), j.ID))
+	return out.String()
+}
+
+// deadJobJSON is a dead letter of a queue for programs.
+type deadJobJSON struct {
+	ID           int64              `json:"id"`
+	Key          string             `json:"key"`
+	Group        string             `json:"group"`
+	Priority     int                `json:"priority"`
+	Headers      map[string]string  `json:"headers,omitempty"`
+	PayloadBytes int                `json:"payload_bytes"`
+	CreatedAt    time.Time          `json:"created_at"`
+	DiedAt       time.Time          `json:"died_at"`
+	Attempts     int                `json:"attempts"`
+	Error        string             `json:"error"`
+	Failures     []penstock.Failure `json:"failures"`
+	payloadJSON
+}
+
+func (d *deadJob) json(withPayload bool) any {
+	m := &d.Job
+	j := &deadJobJSON{
+		ID: m.ID, Key: m.Key, Group: m.Group, Priority: m.Priority, Headers: m.Headers,
+		PayloadBytes: len(m.Payload), CreatedAt: m.CreatedAt.UTC(), DiedAt: d.At.UTC(), Attempts: d.attempts(),
+		Error: d.Err(), Failures: notNull(d.Failures),
+	}
+	if withPayload {
+		j.payloadJSON = payloadFor(m.Payload)
+	}
+	return j
+}

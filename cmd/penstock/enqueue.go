@@ -1,0 +1,212 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/penstock/penstock"
+)
+
+// enqueuer is what enqueue needs of a queue.
+type enqueuer interface {
+	Enqueue(ctx context.Context, jobs ...penstock.NewJob) ([]int64, error)
+}
+
+// jobFlags describe a job.
+type jobFlags struct {
+	key, group string
+	priority   int
+	headers    []string
+}
+
+func (f *jobFlags) add(flags *pflag.FlagSet) {
+	flags.StringVarP(&f.key, "key", "k", "", "key: its jobs run one after another, in the order of their ids")
+	flags.StringVarP(&f.group, "group", "g", "", "group, such as a tenant; workers claim from one")
+	flags.IntVar(&f.priority, "priority", 0, fmt.Sprintf("%d (first) to %d (last)", penstock.MinPriority, penstock.MaxPriority))
+	flags.StringArrayVarP(&f.headers, "header", "H", nil, "header as name=value; may be repeated")
+}
+
+// read returns the job of flags and payload. An empty key is an error where it
+// was given: it is how an unset variable of a script looks.
+func (f *jobFlags) read(flags *pflag.FlagSet, payload []byte) (penstock.NewJob, error) {
+	if flags.Changed("key") && f.key == "" {
+		return penstock.NewJob{}, usage(errors.New("--key is empty: give it a text, or leave it out"))
+	}
+	headers, err := readHeaders(f.headers)
+	return penstock.NewJob{Payload: payload, Key: f.key, Group: f.group, Priority: f.priority, Headers: headers}, err
+}
+
+type enqueueFlags struct {
+	jobFlags
+	delay               span
+	notBefore, dedupKey string
+	batch               int
+	asJSON, progress    bool
+}
+
+func (a *app) enqueueCommand() *cobra.Command {
+	var f enqueueFlags
+	cmd := &cobra.Command{
+		Use:   "enqueue QUEUE [PAYLOAD|-]",
+		Short: "Enqueue one job, or JSON lines from stdin",
+		Long: `Enqueue one job, whose payload is PAYLOAD or, with -, all of stdin; or one job per
+line of JSON from stdin. It prints the jobs' ids, one per line.
+
+A line is an object with any of these fields:
+
+  payload         a string is taken as it is, any other JSON value as its text
+  payload_base64  instead of payload, for bytes that are no text
+  key             serialises: at most one job of a key runs at a time, in order
+  group           a line of its own, such as a tenant
+  priority        -16 (first) to 15 (last), 0 if not given
+  delay           run it in so long: 90s, 24h, 7d
+  not_before      instead of delay, the time: 2026-11-22T08:00:00Z
+  dedup_key       not enqueued if the queue had a job with it within its window
+  headers         {"name":"value"}
+
+An unknown field is an error, and so is one that is given twice. Of a duplicate,
+the id of the job that came first is printed. Delays count by this machine's
+clock.
+
+Lines are enqueued in batches of --batch, and each batch is one transaction: all
+of its lines are enqueued or none. When a line is bad, its batch is not enqueued
+and nothing after it is read; the error names the line, and from where on to
+repeat. --batch 0 makes all of the input one transaction, which is held in
+memory.
+
+Applications do not need this verb: they insert into the queue in their own
+transaction. It is for trying things, and for scripts.`,
+		Example: `  penstock enqueue thumbnails '{"photo":17}'
+  penstock enqueue mails --key user-42 --delay 10m 'reminder'
+  penstock enqueue mails --dedup-key welcome-42 --not-before '2026-12-01 08:00' 'welcome'
+  penstock enqueue reports - --group acme --priority -5 -H content-type=application/pdf < report.pdf
+  penstock enqueue thumbnails < jobs.jsonl
+  printf '{"key":"%s","payload":"hello"}\n' a b c | penstock enqueue thumbnails --json`,
+		Args: args(cobra.RangeArgs(1, 2)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, stop := interruptible(cmd.Context())
+			defer stop()
+			if err := a.checkEnqueue(&f, cmd.Flags(), len(args) == 2); err != nil {
+				return err
+			}
+			one := []penstock.NewJob{}
+			if len(args) == 2 {
+				job, err := a.oneJob(ctx, &f, cmd.Flags(), args[1])
+				if err != nil {
+					return err
+				}
+				one = append(one, job)
+			}
+			store, err := a.openQueues(ctx)
+			if err != nil {
+				return err
+			}
+			defer store.Close()
+			send := a.enqueueTo(ctx, store.Queue(args[0]), args[0], f.asJSON)
+			if len(one) > 0 {
+				return send(one)
+			}
+			_, err = carryLines(ctx, a.stdin, jobLines(time.Now), f.batch, a, f.progress, send)
+			return err
+		},
+	}
+	f.add(cmd.Flags())
+	return cmd
+}
+
+func (f *enqueueFlags) add(flags *pflag.FlagSet) {
+	f.jobFlags.add(flags)
+	flags.Var(&f.delay, "delay", "run it in so long, such as 90s, 24h or 7d")
+	flags.StringVar(&f.notBefore, "not-before", "", `run it then or later: 2026-11-22T08:00:00Z, or "2026-11-22 08:00" in local time`)
+	flags.StringVar(&f.dedupKey, "dedup-key", "", "do not enqueue it if the queue had a job with this key within its window")
+	flags.IntVar(&f.batch, "batch", 1000, "lines per transaction, 0 for all in one")
+	flags.BoolVar(&f.asJSON, "json", false, "the ids of each transaction as one JSON line")
+	flags.BoolVar(&f.progress, "progress", false, "show progress though stderr is no terminal")
+}
+
+func (a *app) checkEnqueue(f *enqueueFlags, flags *pflag.FlagSet, one bool) error {
+	if f.batch < 0 {
+		return usage(errors.New("--batch is negative: use 1 or more, or 0 for one transaction"))
+	}
+	if flags.Changed("delay") && flags.Changed("not-before") {
+		return usage(errors.New("--delay and --not-before are given: use one of them"))
+	}
+	if flags.Changed("dedup-key") && f.dedupKey == "" {
+		return usage(errors.New("--dedup-key is empty: give it a text, or leave it out"))
+	}
+	if one {
+		return nil
+	}
+	for _, name := range []string{"key", "group", "priority", "header", "delay", "not-before", "dedup-key"} {
+		if flags.Changed(name) {
+			return usage(fmt.Errorf("--%s is given without PAYLOAD: give one, - to read it from stdin, or write %s into the JSON lines", name, name))
+		}
+	}
+	if isTerminal(a.stdin) {
+		return usage(errors.New("nothing to enqueue: give PAYLOAD, or JSON lines on stdin"))
+	}
+	return nil
+}
+
+// oneJob is the job that the flags and PAYLOAD describe.
+func (a *app) oneJob(ctx context.Context, f *enqueueFlags, flags *pflag.FlagSet, payload string) (penstock.NewJob, error) {
+	bytes, err := a.payloadArgument(ctx, payload)
+	if err != nil {
+		return penstock.NewJob{}, err
+	}
+	job, err := f.read(flags, bytes)
+	if err != nil {
+		return penstock.NewJob{}, err
+	}
+	job.DedupKey = f.dedupKey
+	if flags.Changed("delay") {
+		job.NotBefore = time.Now().Add(time.Duration(f.delay))
+	}
+	if flags.Changed("not-before") {
+		at, ok := parseTime(f.notBefore)
+		if !ok {
+			return penstock.NewJob{}, usage(fmt.Errorf(`--not-before is %q: use a time such as 2026-11-22T08:00:00Z or "2026-11-22 08:00" (local), or --delay 2h`, f.notBefore))
+		}
+		job.NotBefore = at
+	}
+	return job, job.Validate()
+}
+
+// payloadArgument is the argument itself, or stdin for -; of that no more than
+// a job may hold, and a byte to notice.
+func (a *app) payloadArgument(ctx context.Context, argument string) ([]byte, error) {
+	if argument != "-" {
+		return []byte(argument), nil
+	}
+	payload, err := io.ReadAll(io.LimitReader(untilDone(ctx, a.stdin), penstock.MaxPayloadBytes+1))
+	if err != nil {
+		return nil, fmt.Errorf("reading the payload: %w", err)
+	}
+	return payload, nil
+}
+
+// enqueueTo enqueues jobs in one transaction and prints their ids.
+func (a *app) enqueueTo(ctx context.Context, queue enqueuer, name string, asJSON bool) func([]penstock.NewJob) error {
+	return func(jobs []penstock.NewJob) error {
+		ids, err := queue.Enqueue(ctx, jobs...)
+		if err != nil {
+			return aboutQueue(err, "", name)
+		}
+		if asJSON {
+			return json.NewEncoder(a.stdout).Encode(map[string]any{"queue": name, "ids": ids})
+		}
+		for _, id := range ids {
+			if _, err := fmt.Fprintln(a.stdout, id); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}

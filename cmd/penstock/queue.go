@@ -1,0 +1,235 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock/penstock"
+)
+
+func (a *app) queueCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "queue",
+		Short: "Create, set up, pause, list and drop job queues",
+		Long: `A queue is a table of jobs in your own database: whoever inserts into it does so
+in the transaction of the business, and workers run each job until it is done.
+
+  penstock queue create thumbnails
+  penstock enqueue thumbnails '{"photo":17}'
+  penstock work thumbnails --exec './make-thumbnail'
+  penstock status`,
+		Args: knownVerb,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(a.queueCreateCommand(), a.queueSetCommand(), a.queuePauseCommand(true), a.queuePauseCommand(false), a.queueListCommand(), a.queueDropCommand())
+	return cmd
+}
+
+// queueStore is a store as verbs about queues see it.
+type queueStore interface {
+	penstock.QueueStore
+	Close() error
+}
+
+// openQueues opens the database for a verb about queues. The caller closes it.
+func (a *app) openQueues(ctx context.Context) (queueStore, error) {
+	store, err := a.openStore(ctx)
+	if err != nil {
+		return nil, err
+	}
+	queues, ok := store.(queueStore)
+	if !ok {
+		return nil, errors.Join(usage(errors.New("this database's driver has no queues: use PostgreSQL or SQLite")), store.Close())
+	}
+	return queues, nil
+}
+
+// aboutQueue says what was being done when err came, and names a queue that is
+// not there always in the same words.
+func aboutQueue(err error, doing, queue string) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, penstock.ErrNoQueue):
+		return fmt.Errorf("queue %q: %w", queue, penstock.ErrNoQueue)
+	case doing == "":
+		return err
+	}
+	return fmt.Errorf("%s: %w", doing, err)
+}
+
+// queueStatusReader is what looking at queues needs of a store.
+type queueStatusReader interface {
+	QueueStatus(ctx context.Context) ([]penstock.QueueStatus, error)
+}
+
+func findQueue(ctx context.Context, store queueStatusReader, name string) (*penstock.QueueStatus, error) {
+	queues, err := store.QueueStatus(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("reading the status of queues: %w", err)
+	}
+	for i := range queues {
+		if queues[i].Queue == name {
+			return &queues[i], nil
+		}
+	}
+	return nil, aboutQueue(penstock.ErrNoQueue, "", name)
+}
+
+func (a *app) queueCreateCommand() *cobra.Command {
+	var (
+		order     string
+		ifMissing bool
+		settings  queueFlags
+	)
+	cmd := &cobra.Command{
+		Use:   "create NAME",
+		Short: "Create a queue",
+		Long: `Create a queue. Its name may be any text of 1 to 48 bytes that no outbox has;
+names of small letters, digits and underscores need no quoting in SQL.
+
+--order says which of the jobs of one priority runs first: the oldest, fifo, or
+the newest, lifo. It cannot be changed later. The other flags set what
+penstock queue set explains and changes.`,
+		Example: `  penstock queue create thumbnails
+  penstock queue create thumbnails --if-missing
+  penstock queue create previews --order lifo --max-attempts 3 --max-running 20`,
+		Args: exactly("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, stop := interruptible(cmd.Context())
+			defer stop()
+			wanted, err := settings.read(cmd.Flags())
+			if err != nil {
+				return err
+			}
+			if order != string(penstock.FIFO) && order != string(penstock.LIFO) {
+				return usage(fmt.Errorf("--order is %q: use fifo or lifo", order))
+			}
+			store, err := a.openQueues(ctx)
+			if err != nil {
+				return err
+			}
+			defer store.Close()
+			err = store.CreateQueue(ctx, args[0], penstock.QueueOrder(order))
+			if ifMissing && errors.Is(err, penstock.ErrQueueExists) {
+				err = a.alreadyThere(ctx, store, args[0], penstock.QueueOrder(order))
+			}
+			if err != nil {
+				return fmt.Errorf("creating queue %q: %w", args[0], err)
+			}
+			if wanted != (penstock.QueueSettings{}) {
+				if err := store.SetQueue(ctx, args[0], wanted); err != nil {
+					return fmt.Errorf("queue %q is there, but not set up: %w", args[0], err)
+				}
+			}
+			fmt.Fprintf(a.stdout, "Queue %s is ready.\n", visible(args[0]))
+			return nil
+		},
+	}
+	settings.add(cmd.Flags())
+	cmd.Flags().StringVar(&order, "order", string(penstock.FIFO), "which job runs first: fifo, the oldest, or lifo, the newest")
+	cmd.Flags().BoolVar(&ifMissing, "if-missing", false, "succeed if it exists already")
+	return cmd
+}
+
+// alreadyThere checks that what has the name is a queue of the order that was
+// asked for.
+func (a *app) alreadyThere(ctx context.Context, store queueStatusReader, name string, order penstock.QueueOrder) error {
+	q, err := findQueue(ctx, store, name)
+	switch {
+	case errors.Is(err, penstock.ErrNoQueue): // an outbox has it
+		return penstock.ErrQueueExists
+	case err != nil:
+		return err
+	case q.Order != order:
+		return usage(fmt.Errorf("it exists with the order %s, which cannot be changed: pass --order %s, or choose another name", q.Order, q.Order))
+	}
+	return nil
+}
+
+func (a *app) queueListCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the queues",
+		Long:  `List the names of the queues. penstock status tells what is in them.`,
+		Example: `  penstock queue list
+  penstock queue list --json`,
+		Args: args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, stop := interruptible(cmd.Context())
+			defer stop()
+			store, err := a.openQueues(ctx)
+			if err != nil {
+				return err
+			}
+			defer store.Close()
+			queues, err := store.QueueStatus(ctx)
+			if err != nil {
+				return fmt.Errorf("listing queues: %w", err)
+			}
+			names := make([]string, len(queues))
+			for i := range queues {
+				names[i] = queues[i].Queue
+			}
+			if asJSON {
+				return json.NewEncoder(a.stdout).Encode(names)
+			}
+			for _, name := range names {
+				fmt.Fprintln(a.stdout, visible(name))
+			}
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "a JSON array on one line")
+	return cmd
+}
+
+func (a *app) queueDropCommand() *cobra.Command {
+	leave := consent{undone: "nothing was dropped"}
+	cmd := &cobra.Command{
+		Use:   "drop NAME",
+		Short: "Drop a queue with every job in it",
+		Long: `Drop a queue with its jobs, schedules and dead letters. Workers of it end with an
+error. It tells how many jobs there are and asks for the queue's name; without a
+terminal to ask on it refuses unless --yes is given.`,
+		Example: `  penstock queue drop thumbnails
+  penstock queue drop thumbnails --yes`,
+		Args: exactly("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, stop := interruptible(cmd.Context())
+			defer stop()
+			if err := a.possible(leave); err != nil {
+				return err
+			}
+			store, err := a.openQueues(ctx)
+			if err != nil {
+				return err
+			}
+			defer store.Close()
+			q, err := findQueue(ctx, store, args[0])
+			if err != nil {
+				return err
+			}
+			lost := fmt.Sprintf("%s, %s", plural(jobsIn(q), "job"), plural(q.DeadLetters, "dead letter"))
+			warning := fmt.Sprintf("This deletes queue %s with everything in it: %s.", visible(args[0]), lost)
+			if err := a.confirmName(ctx, leave, warning, args[0]); err != nil {
+				return err
+			}
+			if err := store.DropQueue(ctx, args[0]); err != nil {
+				return aboutQueue(err, fmt.Sprintf("dropping queue %q", args[0]), args[0])
+			}
+			fmt.Fprintf(a.stdout, "Queue %s is gone (%s).\n", visible(args[0]), lost)
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&leave.yes, "yes", false, "do not ask")
+	return cmd
+}
+
+// jobsIn counts the jobs that are neither done nor dead.
+func jobsIn(q *penstock.QueueStatus) int64 { return q.Ready + q.Running + q.Delayed + q.Waiting }
