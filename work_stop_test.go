@@ -1,0 +1,247 @@
+package penstock_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+// Handlers that run may end in peace; nothing new is claimed.
+func TestWorkDrains(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newFakeQueue(20)
+		_, stop := work(t, q, func(ctx context.Context, _ penstock.Job) error {
+			time.Sleep(5 * time.Second)
+			return ctx.Err()
+		}, penstock.WorkOptions{Concurrency: 2})
+		time.Sleep(time.Second)
+		start := time.Now()
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(start); took < 4*time.Second || took > 5*time.Second {
+			t.Errorf("stopping took %s, want as long as the handlers", took)
+		}
+		if len(q.done) != 2 || len(q.waiting) != 18 || len(q.leases) != 0 {
+			t.Errorf("%d done, %d wait, %d are leased, want 2, 18, 0", len(q.done), len(q.waiting), len(q.leases))
+		}
+	})
+}
+
+func TestWorkDrainTimeout(t *testing.T) {
+	for name, c := range map[string]struct {
+		queue func(*fakeQueue) penstock.WorkQueue
+		want  func(*fakeQueue) bool
+	}{
+		"Releaser":    {func(q *fakeQueue) penstock.WorkQueue { return releasing{q} }, func(q *fakeQueue) bool { return len(q.freed) == 2 && len(q.retried) == 0 }},
+		"no Releaser": {func(q *fakeQueue) penstock.WorkQueue { return q }, func(q *fakeQueue) bool { return len(q.retried) == 2 && q.retried[0][:11] == "j0 after 0s" }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q := newFakeQueue(3)
+				cause := make(chan error, 2)
+				_, stop := work(t, c.queue(q), func(ctx context.Context, j penstock.Job) error {
+					<-ctx.Done()
+					cause <- context.Cause(ctx)
+					if j.ID == 2 {
+						time.Sleep(time.Millisecond) // for the order of the two
+					}
+					return ctx.Err()
+				}, penstock.WorkOptions{Concurrency: 2, DrainTimeout: 3 * time.Second})
+				time.Sleep(time.Second)
+				start := time.Now()
+				if err := stop(); err != nil {
+					t.Error(err)
+				}
+				if took := time.Since(start); took < 3*time.Second || took > 4*time.Second {
+					t.Errorf("stopping took %s, want DrainTimeout", took)
+				}
+				if err := <-cause; !errors.Is(err, penstock.ErrStopping) {
+					t.Errorf("the context ended because of %v, want ErrStopping", err)
+				}
+				if !c.want(q) {
+					t.Errorf("released %q, retried %q", q.freed, q.retried)
+				}
+			})
+		})
+	}
+}
+
+// What was claimed ahead is given back, and its attempt does not count.
+func TestWorkGivesBackWhatHasNotBegun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newFakeQueue(200)
+		slow := make(chan struct{})
+		n := 0
+		seen, stop := work(t, releasing{q}, func(context.Context, penstock.Job) error {
+			if n++; n > 50 {
+				<-slow
+			}
+			return nil
+		}, penstock.WorkOptions{Concurrency: 1})
+		time.Sleep(time.Second)
+		synctest.Wait()
+		q.mu.Lock()
+		ahead := len(q.leases) - 1
+		q.mu.Unlock()
+		if ahead < 10 {
+			t.Fatalf("%d jobs were claimed ahead for a quick handler, want more", ahead)
+		}
+		go func() {
+			time.Sleep(time.Second)
+			close(slow)
+		}()
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		if len(q.freed) != ahead || seen.count(penstock.JobReleased) != ahead || len(q.done) != 51 {
+			t.Errorf("%d were given back, %d done, want %d and 51", len(q.freed), len(q.done), ahead)
+		}
+	})
+}
+
+// Jobs that were claimed ahead keep their leases while they wait.
+func TestWorkExtendsWhatHasNotBegun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newFakeQueue(200)
+		n := 0
+		_, stop := work(t, q, func(context.Context, penstock.Job) error {
+			if n++; n == 50 {
+				time.Sleep(5 * time.Minute)
+			}
+			return nil
+		}, penstock.WorkOptions{Concurrency: 1})
+		time.Sleep(10 * time.Minute)
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		if len(q.done) != 200 || n != 200 {
+			t.Errorf("%d jobs are done with %d attempts, want 200 with 200", len(q.done), n)
+		}
+	})
+}
+
+// An outage of the database: results are kept and written after it.
+func TestWorkOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newFakeQueue(6)
+		down := errors.New("connection refused")
+		seen, stop := work(t, q, func(_ context.Context, j penstock.Job) error {
+			time.Sleep(time.Second)
+			switch j.ID {
+			case 1:
+				return errors.New("failed")
+			case 2:
+				return penstock.Permanent(errors.New("bad"))
+			}
+			return nil
+		}, penstock.WorkOptions{Concurrency: 6, Lease: 5 * time.Minute})
+		time.Sleep(500 * time.Millisecond)
+		for _, call := range []string{"claim", "ack", "retry", "bury", "maintain", "extend"} {
+			q.set(call, down, 0)
+		}
+		time.Sleep(2 * time.Minute)
+		q.mu.Lock()
+		acks := q.calls["ack"]
+		q.mu.Unlock()
+		if acks < 10 || acks > 100 {
+			t.Errorf("in an outage of 2 minutes there were %d acks, want them with backoff", acks)
+		}
+		for _, call := range []string{"claim", "ack", "retry", "bury", "maintain", "extend"} {
+			q.set(call, nil, 0)
+		}
+		time.Sleep(10 * time.Second)
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		if len(q.done) != 4 || len(q.retried) != 1 || len(q.buried) != 1 || seen.count(penstock.JobDone) != 4 {
+			t.Errorf("after the outage %q are done, %q retried, %q buried", q.done, q.retried, q.buried)
+		}
+	})
+}
+
+// A stop during an outage says what could not be written.
+func TestWorkStopsInAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newFakeQueue(2)
+		q.set("ack", errors.New("connection refused"), 0)
+		_, stop := work(t, q, nothing, penstock.WorkOptions{DrainTimeout: 3 * time.Second})
+		time.Sleep(time.Second)
+		start := time.Now()
+		err := stop()
+		if err == nil || time.Since(start) > 4*time.Second {
+			t.Errorf("got %v after %s, want an error after 3 s", err, time.Since(start))
+		}
+	})
+}
+
+func TestWorkPermanentErrors(t *testing.T) {
+	for _, call := range []string{"claim", "ack", "maintain", "extend", "retry"} {
+		for _, permanent := range []error{penstock.ErrNoQueue, penstock.ErrClosed} {
+			t.Run(call, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					q := newFakeQueue(3)
+					q.set(call, penstock.WithHint(permanent, "create it"), 0)
+					done := make(chan error)
+					go func() {
+						done <- penstock.Work(t.Context(), q, func(ctx context.Context, j penstock.Job) error {
+							if j.ID == 1 {
+								return errors.New("failed")
+							} else if j.ID == 2 {
+								return nil
+							}
+							<-ctx.Done() // nobody else would stop it
+							return ctx.Err()
+						}, penstock.WorkOptions{})
+					}()
+					if err := <-done; !errors.Is(err, permanent) {
+						t.Errorf("got %v, want %v", err, permanent)
+					}
+				})
+			})
+		}
+	}
+}
+
+// A claim under way when Work stops is not cut off, and what it brings is given
+// back.
+func TestWorkStopsDuringAClaim(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newFakeQueue(3)
+		q.set("claim", nil, time.Second)
+		_, stop := work(t, releasing{q}, nothing, penstock.WorkOptions{})
+		time.Sleep(500 * time.Millisecond)
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		if len(q.freed)+len(q.done) != 3 || len(q.leases) != 0 {
+			t.Errorf("given back %q, done %q, %d are leased", q.freed, q.done, len(q.leases))
+		}
+	})
+}
+
+// Handlers that end their goroutine cost one attempt and no slot.
+func TestWorkGoexit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newFakeQueue(5)
+		_, stop := work(t, q, func(_ context.Context, j penstock.Job) error {
+			if j.ID < 5 {
+				runtime.Goexit()
+			}
+			return nil
+		}, penstock.WorkOptions{Concurrency: 1})
+		time.Sleep(time.Second)
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		if len(q.retried) != 4 || !slices.Equal(q.done, []string{"j4"}) {
+			t.Errorf("retried %q, done %q", q.retried, q.done)
+		}
+	})
+}

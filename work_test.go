@@ -1,0 +1,487 @@
+package penstock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+// fakeQueue is a queue of jobs that are claimed first in, first out, in the
+// clock of the test. Errors and pauses are set by the test.
+type fakeQueue struct {
+	mu      sync.Mutex
+	waiting []penstock.Job
+	leases  map[int64]penstock.Job
+	lease   int64
+	calls   map[string]int
+	fails   map[string]error         // by call
+	takes   map[string]time.Duration // by call
+	retried []string                 // payload and pause
+	buried  []string
+	freed   []string
+	done    []string
+	batches []int // of Ack
+	claims  []penstock.Claim
+	extends []int
+}
+
+func newFakeQueue(jobs int) *fakeQueue {
+	q := &fakeQueue{leases: map[int64]penstock.Job{}, calls: map[string]int{}, fails: map[string]error{}, takes: map[string]time.Duration{}}
+	for i := range jobs {
+		q.waiting = append(q.waiting, penstock.Job{ID: int64(i + 1), Payload: []byte(fmt.Sprint("j", i))})
+	}
+	return q
+}
+
+// call begins a call; what it returns ends it.
+func (q *fakeQueue) call(ctx context.Context, name string) (func(), error) {
+	q.mu.Lock()
+	q.calls[name]++
+	err, takes := q.fails[name], q.takes[name]
+	q.mu.Unlock()
+	if takes > 0 {
+		select {
+		case <-time.After(takes):
+		case <-ctx.Done():
+		}
+	}
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	if err != nil {
+		return nil, err
+	}
+	q.mu.Lock()
+	return q.mu.Unlock, nil
+}
+
+func (q *fakeQueue) expire() {
+	for lease, j := range q.leases {
+		if !time.Now().Before(j.LeaseUntil) {
+			delete(q.leases, lease)
+			q.waiting = append(q.waiting, j)
+		}
+	}
+}
+
+func (q *fakeQueue) Claim(ctx context.Context, c penstock.Claim) ([]penstock.Job, error) {
+	end, err := q.call(ctx, "claim")
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	q.expire()
+	q.claims = append(q.claims, c)
+	n := min(c.Jobs, len(q.waiting))
+	jobs := slices.Clone(q.waiting[:n])
+	q.waiting = q.waiting[n:]
+	for i := range jobs {
+		q.lease++
+		jobs[i].Attempt++
+		jobs[i].Lease, jobs[i].LeaseUntil = q.lease, time.Now().Add(c.Lease)
+		q.leases[q.lease] = jobs[i]
+	}
+	return jobs, nil
+}
+
+func (q *fakeQueue) held(leases []int64, f func(j penstock.Job)) []int64 {
+	q.expire()
+	var held []int64
+	for _, l := range leases {
+		if j, ok := q.leases[l]; ok {
+			f(j)
+			held = append(held, l)
+		}
+	}
+	return held
+}
+
+func (q *fakeQueue) Extend(ctx context.Context, lease time.Duration, leases ...int64) ([]int64, error) {
+	end, err := q.call(ctx, "extend")
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	q.extends = append(q.extends, len(leases))
+	return q.held(leases, func(j penstock.Job) {
+		j.LeaseUntil = time.Now().Add(lease)
+		q.leases[j.Lease] = j
+	}), nil
+}
+
+func (q *fakeQueue) Ack(ctx context.Context, leases ...int64) ([]int64, error) {
+	end, err := q.call(ctx, "ack")
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	q.batches = append(q.batches, len(leases))
+	return q.held(leases, func(j penstock.Job) {
+		delete(q.leases, j.Lease)
+		q.done = append(q.done, string(j.Payload))
+	}), nil
+}
+
+func (q *fakeQueue) Retry(ctx context.Context, lease int64, after time.Duration, reason string) (bool, error) {
+	end, err := q.call(ctx, "retry")
+	if err != nil {
+		return false, err
+	}
+	defer end()
+	if len(q.held([]int64{lease}, func(j penstock.Job) {
+		delete(q.leases, j.Lease)
+		q.retried = append(q.retried, fmt.Sprintf("%s after %s: %s", j.Payload, after, reason))
+	})) == 0 {
+		return false, penstock.ErrLeaseLost
+	}
+	return false, nil
+}
+
+func (q *fakeQueue) Bury(ctx context.Context, lease int64, reason string) error {
+	end, err := q.call(ctx, "bury")
+	if err != nil {
+		return err
+	}
+	defer end()
+	if len(q.held([]int64{lease}, func(j penstock.Job) {
+		delete(q.leases, j.Lease)
+		q.buried = append(q.buried, fmt.Sprintf("%s: %s", j.Payload, reason))
+	})) == 0 {
+		return penstock.ErrLeaseLost
+	}
+	return nil
+}
+
+func (q *fakeQueue) Maintain(ctx context.Context) error {
+	end, err := q.call(ctx, "maintain")
+	if err == nil {
+		end()
+	}
+	return err
+}
+
+// set changes what a call does from now on.
+func (q *fakeQueue) set(call string, err error, takes time.Duration) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.fails[call], q.takes[call] = err, takes
+}
+
+// lose takes all leases away, as if they had ended.
+func (q *fakeQueue) lose() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	clear(q.leases)
+}
+
+// releasing is a fakeQueue that is a Releaser.
+type releasing struct{ *fakeQueue }
+
+func (q releasing) Release(ctx context.Context, leases ...int64) ([]int64, error) {
+	end, err := q.call(ctx, "release")
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	return q.held(leases, func(j penstock.Job) {
+		delete(q.leases, j.Lease)
+		q.freed = append(q.freed, string(j.Payload))
+	}), nil
+}
+
+// observed counts how attempts ended.
+type observed struct {
+	mu      sync.Mutex
+	claimed int
+	ends    map[penstock.JobEnd]int
+	took    time.Duration
+}
+
+func (o *observed) Claimed(n int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.claimed += n
+}
+
+func (o *observed) Ended(_ penstock.Job, how penstock.JobEnd, took time.Duration) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.ends == nil {
+		o.ends = map[penstock.JobEnd]int{}
+	}
+	o.ends[how]++
+	o.took = max(o.took, took)
+}
+
+func (o *observed) count(how penstock.JobEnd) int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.ends[how]
+}
+
+// work runs Work in a bubble of virtual time; stop ends it and returns its error.
+func work(t *testing.T, q penstock.WorkQueue, h penstock.Handler, o penstock.WorkOptions) (o2 *observed, stop func() error) {
+	t.Helper()
+	seen := &observed{}
+	o.Observer, o.Logger = seen, slog.New(slog.DiscardHandler)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- penstock.Work(ctx, q, h, o) }()
+	return seen, func() error {
+		cancel()
+		return <-done
+	}
+}
+
+func nothing(context.Context, penstock.Job) error { return nil }
+
+func TestWorkDoesEveryJobOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newFakeQueue(5000)
+		q.takes["claim"], q.takes["ack"] = time.Millisecond, time.Millisecond
+		seen, stop := work(t, q, func(context.Context, penstock.Job) error { time.Sleep(time.Millisecond); return nil }, penstock.WorkOptions{})
+		time.Sleep(20 * time.Second)
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		if len(q.done) != 5000 || seen.claimed != 5000 || seen.count(penstock.JobDone) != 5000 || seen.took != time.Millisecond {
+			t.Errorf("%d jobs are done, %d were claimed, the observer saw %v, up to %s", len(q.done), seen.claimed, seen.ends, seen.took)
+		}
+		if n := q.calls["ack"]; n > 1000 {
+			t.Errorf("5000 jobs took %d acks, want them in batches", n)
+		}
+		if n := q.calls["maintain"]; n < 35 || n > 45 {
+			t.Errorf("in 20 s there were %d calls of Maintain, want two a second", n)
+		}
+	})
+}
+
+// Jobs begin at once, Concurrency at a time; more is claimed ahead only when
+// handlers are quick.
+func TestWorkConcurrency(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newFakeQueue(30)
+		var mu sync.Mutex
+		running, most := 0, 0
+		_, stop := work(t, q, func(context.Context, penstock.Job) error {
+			mu.Lock()
+			running++
+			most = max(most, running)
+			mu.Unlock()
+			time.Sleep(time.Minute)
+			mu.Lock()
+			running--
+			mu.Unlock()
+			return nil
+		}, penstock.WorkOptions{Concurrency: 4, Worker: "w", Group: "g", Lease: 20 * time.Second})
+		time.Sleep(90 * time.Second)
+		mu.Lock()
+		if q.mu.Lock(); len(q.leases) != 4 || len(q.done) != 4 || running != 4 || most != 4 {
+			t.Errorf("%d jobs are leased, %d done, %d run, %d ran at most, want 4 of each", len(q.leases), len(q.done), running, most)
+		}
+		if c := q.claims[0]; c.Worker != "w" || c.Group != "g" || c.Lease != 20*time.Second || c.Jobs != 4 {
+			t.Errorf("the claim was %+v", c)
+		}
+		q.mu.Unlock()
+		mu.Unlock()
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestWorkVerdicts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newFakeQueue(7)
+		seen, stop := work(t, q, func(_ context.Context, j penstock.Job) error {
+			switch string(j.Payload) {
+			case "j0":
+				return errors.New("no luck\x00\xff")
+			case "j1":
+				return penstock.RetryAfter(errors.New("busy"), 42*time.Second)
+			case "j2":
+				return fmt.Errorf("wrapped: %w", penstock.Permanent(errors.New("no good")))
+			case "j3":
+				panic("oh no")
+			case "j4":
+				return penstock.ErrSettled
+			case "j5":
+				return errors.New(strings.Repeat("é", 10_000))
+			}
+			return nil
+		}, penstock.WorkOptions{Concurrency: 1})
+		time.Sleep(time.Second)
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		if len(q.retried) != 4 || q.retried[0] != "j0 after -1ns: no luck\uFFFD\uFFFD" || q.retried[1] != "j1 after 42s: busy" {
+			t.Fatalf("retried: %q", q.retried)
+		}
+		if r := q.retried[2]; !strings.HasPrefix(r, "j3 after -1ns: panic: oh no\n") || !strings.Contains(r, "work_test.go") || strings.Contains(r, "runtime/debug") {
+			t.Errorf("a panic was recorded as %q, want the value and where", r)
+		}
+		if r := q.retried[3]; len(r) > 5000 {
+			t.Errorf("an error of 20,000 bytes was recorded with %d", len(r))
+		}
+		if !slices.Equal(q.buried, []string{"j2: wrapped: no good"}) || !slices.Equal(q.done, []string{"j6"}) {
+			t.Errorf("buried %q, done %q", q.buried, q.done)
+		}
+		if len(q.leases) != 1 { // j4, which the handler ended itself
+			t.Errorf("%d leases are held, want that of the job that its handler settled", len(q.leases))
+		}
+		want := map[penstock.JobEnd]int{penstock.JobDone: 1, penstock.JobFailed: 4, penstock.JobDead: 1, penstock.JobSettled: 1}
+		for how, n := range want {
+			if seen.count(how) != n {
+				t.Errorf("the observer saw %d jobs %s, want %d", seen.count(how), how, n)
+			}
+		}
+	})
+}
+
+func TestWorkExtendsLeases(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newFakeQueue(3)
+		_, stop := work(t, q, func(ctx context.Context, _ penstock.Job) error {
+			select {
+			case <-time.After(10 * time.Minute):
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}, penstock.WorkOptions{Lease: 30 * time.Second})
+		time.Sleep(11 * time.Minute)
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		if len(q.done) != 3 || len(q.retried) != 0 {
+			t.Errorf("done %q, retried %q, want all done", q.done, q.retried)
+		}
+		if n := len(q.extends); n != 59 && n != 60 || q.extends[0] != 3 { // every 10 s, all in one
+			t.Errorf("the leases were extended in calls of %d", q.extends)
+		}
+	})
+}
+
+func TestWorkLostLeaseEndsTheContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newFakeQueue(1)
+		causes := make(chan error, 1)
+		seen, stop := work(t, q, func(ctx context.Context, _ penstock.Job) error {
+			<-ctx.Done()
+			causes <- context.Cause(ctx)
+			return ctx.Err()
+		}, penstock.WorkOptions{Lease: 30 * time.Second})
+		time.Sleep(time.Second)
+		q.lose()
+		start := time.Now()
+		if err := <-causes; !errors.Is(err, penstock.ErrLeaseLost) {
+			t.Errorf("the context ended because of %v, want ErrLeaseLost", err)
+		}
+		if took := time.Since(start); took > 10*time.Second {
+			t.Errorf("the context ended %s after the lease was lost, want at the next heartbeat", took)
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		if seen.count(penstock.JobLost) != 1 || q.calls["retry"] != 0 {
+			t.Errorf("the observer saw %v, there were %d retries", seen.ends, q.calls["retry"])
+		}
+	})
+}
+
+// A database that does not answer takes the leases with it: another worker may
+// have them.
+func TestWorkHeartbeatsUnanswered(t *testing.T) {
+	for name, fail := range map[string]func(*fakeQueue){
+		"error": func(q *fakeQueue) { q.set("extend", errors.New("no route"), 0) },
+		"hangs": func(q *fakeQueue) { q.set("extend", nil, time.Hour) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q := newFakeQueue(1)
+				causes := make(chan error, 1)
+				_, stop := work(t, q, func(ctx context.Context, _ penstock.Job) error {
+					<-ctx.Done()
+					causes <- context.Cause(ctx)
+					return ctx.Err()
+				}, penstock.WorkOptions{Lease: 30 * time.Second})
+				time.Sleep(15 * time.Second) // extended once, at 10 s
+				fail(q)
+				start := time.Now()
+				if err := <-causes; !errors.Is(err, penstock.ErrLeaseLost) {
+					t.Errorf("the context ended because of %v, want ErrLeaseLost", err)
+				}
+				if took := time.Since(start); took < 24*time.Second || took > 36*time.Second {
+					t.Errorf("the context ended after %s, want when the lease does, after 25 s", took)
+				}
+				q.set("extend", nil, 0)
+				if err := stop(); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+func TestWorkMiddleware(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newFakeQueue(1)
+		q.waiting[0].Headers = map[string]string{"traceparent": "00-abc"}
+		var calls []string
+		wrap := func(name string) func(penstock.Handler) penstock.Handler {
+			return func(next penstock.Handler) penstock.Handler {
+				return func(ctx context.Context, j penstock.Job) error {
+					calls = append(calls, name+" "+j.Headers["traceparent"])
+					return next(ctx, j)
+				}
+			}
+		}
+		_, stop := work(t, q, nothing, penstock.WorkOptions{Middleware: []func(penstock.Handler) penstock.Handler{wrap("outer"), wrap("inner")}})
+		time.Sleep(time.Second)
+		if err := stop(); err != nil || !slices.Equal(calls, []string{"outer 00-abc", "inner 00-abc"}) {
+			t.Errorf("got %q, %v", calls, err)
+		}
+	})
+}
+
+func TestWorkPollPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newFakeQueue(0)
+		_, stop := work(t, q, nothing, penstock.WorkOptions{})
+		time.Sleep(10 * time.Second)
+		q.mu.Lock()
+		before := q.calls["claim"]
+		q.mu.Unlock()
+		time.Sleep(10 * time.Second)
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		if n := q.calls["claim"] - before; n < 190 || n > 210 {
+			t.Errorf("an idle worker claimed %d times in 10 s, want one claim per 50 ms", n)
+		}
+	})
+}
+
+func TestWorkBadOptions(t *testing.T) {
+	for field, o := range map[string]penstock.WorkOptions{
+		"Concurrency": {Concurrency: -1}, "Batch": {Batch: penstock.MaxClaim + 1}, "Lease": {Lease: -1}, "PollMax": {PollMin: time.Second, PollMax: time.Millisecond},
+		"AckEvery": {AckEvery: -1}, "DrainTimeout": {DrainTimeout: -1}, "Group": {Group: "\x00"}, "Middleware[0]": {Middleware: make([]func(penstock.Handler) penstock.Handler, 1)},
+	} {
+		var f *penstock.FieldError
+		if err := penstock.Work(t.Context(), newFakeQueue(0), nothing, o); !errors.As(err, &f) || f.Field != field {
+			t.Errorf("Work with a bad %s: got %v", field, err)
+		}
+	}
+}
