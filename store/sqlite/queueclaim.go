@@ -100,7 +100,7 @@ func claim(ctx context.Context, tx *sql.Tx, name string, c penstock.Claim) ([]pe
 type line struct {
 	jobs           []penstock.Job
 	leases         [][2]int64 // seq and attempt of each
-	keys           [][2]any   // seq and key of those with a key
+	keys           [][3]any   // seq, key and id of those with a key
 	priority, rank int64      // where the last one stood
 }
 
@@ -127,7 +127,7 @@ func readReady(ctx context.Context, tx *sql.Tx, at claimable, group string) (l l
 		l.jobs = append(l.jobs, j)
 		l.leases = append(l.leases, [2]int64{seq, int64(j.Attempt)})
 		if j.Key != "" {
-			l.keys = append(l.keys, [2]any{seq, j.Key})
+			l.keys = append(l.keys, [3]any{seq, j.Key, j.ID})
 		}
 	}
 	return l, rows.Err()

@@ -161,7 +161,7 @@ func (m *queueModel) ready(group string) (ready []*modelJob) {
 	for _, j := range m.jobs {
 		held := false
 		for _, o := range m.jobs {
-			held = held || j.key != "" && o.key == j.key && o != j && !j.began && (o.began || o.state == "waiting" && o.seq < j.seq)
+			held = held || j.key != "" && o.key == j.key && o != j && !j.began && (o.began || o.state == "waiting" && o.id < j.id)
 		}
 		if j.state == "waiting" && !held && (group == "any" || j.grp == group) {
 			ready = append(ready, j)

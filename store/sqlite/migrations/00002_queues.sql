@@ -27,16 +27,16 @@ create table penstock_ready (
   primary key (queue_id, grp, priority, rank)
 ) without rowid;
 
--- Jobs with a key that have not begun. The first of each key is ready too, unless
--- the key is busy.
+-- Jobs with a key that have not begun, by id. The first of each key is ready too,
+-- unless the key is busy.
 create table penstock_keyed (
   queue_id integer not null,
   key      text    not null,
-  seq      integer not null,
+  id       integer not null,
   grp      text    not null,
   priority integer not null,
   rank     integer not null,
-  primary key (queue_id, key, seq)
+  primary key (queue_id, key, id)
 ) without rowid;
 
 -- Keys with a job that has begun and not ended: it runs, or waits to be tried
@@ -123,12 +123,12 @@ create index penstock_schedules_next on penstock_schedules (queue_id, next);
 -- +goose StatementBegin
 create trigger penstock_keyed_joined after insert on penstock_keyed
   when not exists (select 1 from penstock_busy b where b.queue_id = new.queue_id and b.key = new.key)
-   and not exists (select 1 from penstock_keyed k where k.queue_id = new.queue_id and k.key = new.key and k.seq < new.seq)
+   and not exists (select 1 from penstock_keyed k where k.queue_id = new.queue_id and k.key = new.key and k.id < new.id)
 begin
   delete from penstock_ready
    where queue_id = new.queue_id
      and (grp, priority, rank) = (select k.grp, k.priority, k.rank from penstock_keyed k
-                                   where k.queue_id = new.queue_id and k.key = new.key and k.seq > new.seq order by k.seq limit 1);
+                                   where k.queue_id = new.queue_id and k.key = new.key and k.id > new.id order by k.id limit 1);
   insert into penstock_ready (queue_id, grp, priority, rank) values (new.queue_id, new.grp, new.priority, new.rank);
 end;
 -- +goose StatementEnd
@@ -137,11 +137,11 @@ end;
 -- +goose StatementBegin
 create trigger penstock_keyed_left after delete on penstock_keyed
   when not exists (select 1 from penstock_busy b where b.queue_id = old.queue_id and b.key = old.key)
-   and not exists (select 1 from penstock_keyed k where k.queue_id = old.queue_id and k.key = old.key and k.seq < old.seq)
+   and not exists (select 1 from penstock_keyed k where k.queue_id = old.queue_id and k.key = old.key and k.id < old.id)
 begin
   insert into penstock_ready (queue_id, grp, priority, rank)
   select k.queue_id, k.grp, k.priority, k.rank from penstock_keyed k
-   where k.queue_id = old.queue_id and k.key = old.key order by k.seq limit 1;
+   where k.queue_id = old.queue_id and k.key = old.key order by k.id limit 1;
 end;
 -- +goose StatementEnd
 
@@ -151,7 +151,7 @@ create trigger penstock_busy_ended after delete on penstock_busy
 begin
   insert into penstock_ready (queue_id, grp, priority, rank)
   select k.queue_id, k.grp, k.priority, k.rank from penstock_keyed k
-   where k.queue_id = old.queue_id and k.key = old.key order by k.seq limit 1;
+   where k.queue_id = old.queue_id and k.key = old.key order by k.id limit 1;
 end;
 -- +goose StatementEnd
 

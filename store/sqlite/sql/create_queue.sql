@@ -41,7 +41,8 @@ end;
 
 create trigger {keyed} after insert on {table} when new.not_before is null and new.key <> ''
 begin
-  insert into penstock_keyed (queue_id, key, seq, grp, priority, rank) values ({queue}, new.key, new.seq, new.grp, new.priority, {sign}new.seq);
+  insert into penstock_keyed (queue_id, key, id, grp, priority, rank)
+  values ({queue}, new.key, coalesce(new.id, new.seq), new.grp, new.priority, {sign}new.seq);
 end;
 
 -- In this order: what the key's next job needs is done last.
@@ -51,7 +52,7 @@ begin
   delete from penstock_later where queue_id = {queue} and seq = old.seq;
   delete from penstock_leases where queue_id = {queue} and seq = old.seq;
   delete from penstock_histories where queue_id = {queue} and seq = old.seq;
-  delete from penstock_keyed where queue_id = {queue} and key = old.key and seq = old.seq;
+  delete from penstock_keyed where queue_id = {queue} and key = old.key and id = coalesce(old.id, old.seq);
   delete from penstock_busy where queue_id = {queue} and key = old.key and seq = old.seq;
 end;
 
