@@ -72,9 +72,9 @@ func nameTaken(ctx context.Context, q querier, name string) (what string, err er
 
 // DropQueue implements penstock.QueueStore.
 func (s *Store) DropQueue(ctx context.Context, name string) error {
-	return s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		q, err := findQueue(ctx, tx, name)
-		if err != nil {
+	var q queueRow
+	err := s.write(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
+		if q, err = findQueue(ctx, tx, name); err != nil {
 			return err
 		}
 		if _, err := tx.ExecContext(ctx, onQueue(name, `drop table {table}`)); err != nil {
@@ -83,6 +83,12 @@ func (s *Store) DropQueue(ctx context.Context, name string) error {
 		_, err = tx.ExecContext(ctx, dropQueueSQL, q.id)
 		return err
 	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err == nil {
+		delete(s.sizes, q.pages().as)
+	}
+	return err
 }
 
 // SetQueue implements penstock.QueueStore.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"github.com/penstock/penstock"
@@ -213,10 +214,12 @@ func bury(ctx context.Context, tx *sql.Tx, row queueRow, jobs []tried, now time.
 	return err
 }
 
-// backoff is how long a job waits that failed its n-th attempt: a second, twice as
-// long after each, at most an hour.
+// backoff is how long a job waits that failed its n-th attempt: two seconds, twice
+// as long after each, at most an hour; a fifth more or less, so that what failed
+// together does not come back together.
 func backoff(attempt int) time.Duration {
-	return min(time.Second<<min(attempt-1, 20), time.Hour)
+	wait := min(time.Second<<min(attempt, 12), time.Hour)
+	return wait - wait/5 + rand.N(2*wait/5)
 }
 
 // CancelJobs implements penstock.QueueStore.

@@ -1,6 +1,7 @@
 package sqlite_test
 
 import (
+	"database/sql"
 	"fmt"
 	"maps"
 	"slices"
@@ -85,6 +86,37 @@ func TestPlainInsertOfBadJobs(t *testing.T) {
 		if n := scan[int](t, app, `select count(*) from penstock_`+table); n != map[string]int{"keyed": 1, "ready": 1}[table] {
 			t.Errorf("%d rows in penstock_%s", n, table)
 		}
+	}
+}
+
+// Any language takes jobs out in its own transaction, as the package says.
+func TestPlainDequeue(t *testing.T) {
+	path, _, q := newQueue(t, penstock.LIFO)
+	app := openApp(t, path)
+	if _, err := q.Enqueue(t.Context(), penstock.NewJob{Payload: []byte("1"), Key: "k"}, penstock.NewJob{Payload: []byte("2"), Key: "k"}, penstock.NewJob{Payload: []byte("3")}); err != nil {
+		t.Fatal(err)
+	}
+	const dequeue = `delete from penstock_queue_jobs where seq = (
+		select abs(r.rank) from penstock_ready r join penstock_queues q on q.id = r.queue_id
+		where q.name = 'jobs' and r.grp = '' order by r.priority, r.rank limit 1)
+		returning payload`
+	for _, want := range []string{"3", "1", "2"} {
+		for _, end := range []func(*sql.Tx) error{(*sql.Tx).Rollback, (*sql.Tx).Commit} {
+			tx, err := app.Begin()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got string
+			if err := tx.QueryRow(dequeue).Scan(&got); err != nil || got != want {
+				t.Errorf("dequeued %q, %v, want %q", got, err, want)
+			}
+			if err := end(tx); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if jobs := claimJobs(t, q, 1); len(jobs) != 0 {
+		t.Errorf("left is %v", jobs)
 	}
 }
 

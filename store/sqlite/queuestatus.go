@@ -21,7 +21,7 @@ func (s *Store) QueueStatus(ctx context.Context) ([]penstock.QueueStatus, error)
 		}
 		now := time.Now()
 		for _, q := range queues {
-			if q.Bytes, err = s.size(ctx, tx, q.pages()); err != nil {
+			if q.Bytes, err = s.size(ctx, tx, queueRow{id: q.id, name: q.Queue}.pages()); err != nil {
 				return err
 			}
 			if q.oldest != 0 {
@@ -45,8 +45,8 @@ type queueStatus struct {
 	oldest int64 // seq of the oldest ready job
 }
 
-func (q queueStatus) pages() pages {
-	return pages{"queue:" + strconv.FormatInt(q.id, 10), []string{unquoted(QueueTable(q.Queue)), unquoted(quotedName("penstock_ids_of_", q.Queue))}}
+func (q queueRow) pages() pages {
+	return pages{"queue:" + strconv.FormatInt(q.id, 10), []string{unquoted(QueueTable(q.name)), unquoted(quotedName("penstock_ids_of_", q.name))}}
 }
 
 func readQueues(ctx context.Context, tx *sql.Tx) ([]queueStatus, error) {

@@ -18,10 +18,11 @@ type TxHandler func(ctx context.Context, tx *sql.Tx, job penstock.Job) error
 // the job runs.
 //
 // The transaction is BEGIN IMMEDIATE, on a connection like those of OpenDB: while
-// a handler runs, nobody else writes to the file. So nobody can take its job
-// either, however long it takes; but keep it short, and write through tx only:
-// what writes through another connection waits for the handler, in it forever.
-// Handlers run one after another, and opts.Concurrency is 1 unless it is set.
+// a handler runs, nobody else writes to the file. So nobody can take its job, but
+// its lease cannot be extended either: a handler that takes longer than opts.Lease
+// finds its context ended, and the job comes back. Keep it short, and write through
+// tx only: another connection waits for the handler, and so forever in it.
+// Handlers run one after another; opts.Concurrency is 1 unless it is set.
 func WorkTx(ctx context.Context, store *Store, queue string, h TxHandler, opts penstock.WorkOptions) error {
 	if opts.Concurrency == 0 {
 		opts.Concurrency = 1
@@ -55,7 +56,8 @@ func inTx(db *sql.DB, store *Store, queue string, h TxHandler) penstock.Handler 
 		if err := h(ctx, tx, job); err != nil {
 			return err
 		}
-		if _, err := tx.ExecContext(ctx, onQueue(queue, `delete from {table} where seq = ?`), seq); err != nil {
+		// It is done, whatever became of its context meanwhile.
+		if _, err := tx.ExecContext(context.WithoutCancel(ctx), onQueue(queue, `delete from {table} where seq = ?`), seq); err != nil {
 			return store.explain(err)
 		}
 		if err := tx.Commit(); err != nil {

@@ -1,0 +1,139 @@
+package sqlite_test
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/store/sqlite"
+)
+
+// A full disk refuses jobs and loses none: what was enqueued can be done, and then
+// there is room again. A dead letter that cannot be written leaves the job where
+// it was.
+func TestDiskFullOfJobs(t *testing.T) {
+	path, s, app := newFile(t, sqlite.WithPragmas(sqlite.Options{}, "max_page_count(300)"))
+	ctx := t.Context()
+	if err := s.CreateQueue(ctx, "jobs", penstock.FIFO); err != nil {
+		t.Fatal(err)
+	}
+	q := s.Queue("jobs")
+	payload := bytes.Repeat([]byte("x"), 50<<10)
+	enqueued := 0
+	var full error
+	for full == nil && enqueued < 1000 {
+		if _, full = q.Enqueue(ctx, penstock.NewJob{Key: "k", Payload: payload}); full == nil {
+			enqueued++
+		}
+	}
+	if !errors.Is(full, sqlite.ErrFull) {
+		t.Fatalf("after %d jobs: %v", enqueued, full)
+	}
+	first := claimJobs(t, q, 10)
+	if err := q.Bury(ctx, first[0].Lease, "no"); !errors.Is(err, sqlite.ErrFull) {
+		t.Fatalf("Bury: %v", err)
+	}
+	if held, err := q.Extend(ctx, time.Hour, first[0].Lease); err != nil || len(held) != 1 {
+		t.Errorf("after the failed Bury: %d, %v", held, err)
+	}
+	done := 0
+	for jobs := first; len(jobs) > 0; jobs = claimJobs(t, q, 10) {
+		if held, err := q.Ack(ctx, jobs[0].Lease); err != nil || len(held) != 1 {
+			t.Fatalf("Ack with a full disk: %d, %v", held, err)
+		}
+		done++
+	}
+	if done != enqueued {
+		t.Errorf("%d jobs were enqueued and %d done", enqueued, done)
+	}
+	if _, err := q.Enqueue(ctx, penstock.NewJob{Payload: payload}); err != nil {
+		t.Errorf("after room was made: %v", err)
+	}
+	if check := scan[string](t, app, `pragma integrity_check`); check != "ok" {
+		t.Errorf("integrity_check of %s: %s", path, check)
+	}
+}
+
+// After a backlog the file gives its pages back, but for a reserve.
+func TestFileShrinksAfterJobs(t *testing.T) {
+	path, _, q := newQueue(t, penstock.FIFO)
+	app := openApp(t, path)
+	jobs := make([]penstock.NewJob, 40)
+	for i := range jobs {
+		jobs[i].Payload = bytes.Repeat([]byte("x"), 1<<20)
+	}
+	if _, err := q.Enqueue(t.Context(), jobs...); err != nil {
+		t.Fatal(err)
+	}
+	full := scan[int](t, app, `pragma page_count`)
+	for claimed := claimJobs(t, q, 10); len(claimed) > 0; claimed = claimJobs(t, q, 10) {
+		for _, j := range claimed {
+			if _, err := q.Ack(t.Context(), j.Lease); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	const reserve = 4096 + 100
+	for calls := 0; scan[int](t, app, `pragma page_count`) > reserve; calls++ {
+		if calls > full {
+			t.Fatalf("the file has %d pages after %d calls of Maintain, had %d", scan[int](t, app, `pragma page_count`), calls, full)
+		}
+		if err := q.Maintain(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Of many leases that end at once, and many jobs that become due, each transaction
+// takes some; one Maintain takes all. Dedup keys that no longer count are forgotten.
+func TestMaintainOfMany(t *testing.T) {
+	path, s, q := newQueue(t, penstock.FIFO)
+	app := openApp(t, path)
+	const many = 1200
+	jobs := make([]penstock.NewJob, 0, 2*many)
+	for range many {
+		jobs = append(jobs, penstock.NewJob{}, penstock.NewJob{NotBefore: time.Now().Add(time.Hour)})
+	}
+	for i := range jobs {
+		jobs[i].DedupKey = string(rune('a'+i%26)) + time.Duration(i).String()
+	}
+	ids, err := q.Enqueue(t.Context(), jobs...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := q.Enqueue(t.Context(), jobs[7], penstock.NewJob{}, jobs[9], jobs[9]); err != nil || again[0] != ids[7] || again[2] != ids[9] || again[3] != ids[9] || again[1] <= ids[len(ids)-1] {
+		t.Fatalf("duplicates got the ids %d, %v, want %d and %d around a new one", again, err, ids[7], ids[9])
+	}
+	if claimed := claimJobs(t, q, many+1); len(claimed) != many+1 {
+		t.Fatalf("claimed %d jobs", len(claimed))
+	}
+	mustExec(t, app, `update penstock_leases set until = 1`)
+	mustExec(t, app, `update penstock_later set due = 1`)
+	mustExec(t, app, `update penstock_dedup set at = 1`)
+	if err := q.Maintain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	all, err := s.QueueStatus(t.Context())
+	if err != nil || all[0].Ready != 2*many+1 || all[0].Running+all[0].Delayed != 0 {
+		t.Errorf("after Maintain: %+v, %v", all[0], err)
+	}
+	if n := scan[int](t, app, `select count(*) from penstock_dedup`); n != 0 {
+		t.Errorf("%d dedup keys are remembered", n)
+	}
+	claimed := claimJobs(t, q, penstock.MaxClaim)
+	for i, j := range claimed {
+		if i > 0 && j.ID <= claimed[i-1].ID {
+			t.Fatalf("job %d came after %d", j.ID, claimed[i-1].ID)
+		}
+	}
+	changes := scan[int](t, app, `pragma data_version`)
+	if err := q.Maintain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	claimJobs(t, q, 1)
+	if again := scan[int](t, app, `pragma data_version`); again != changes {
+		t.Error("a Maintain or a Claim with nothing to do wrote to the file")
+	}
+}
