@@ -16,8 +16,9 @@ import (
 // transaction is the caller's. Safe for concurrent use.
 type Queue struct {
 	name        string
-	enqueue     string
+	enqueue     string // one job, which costs less than an array of one
 	enqueueMany string
+	manyOf      string // the function's name
 	dequeue     string
 }
 
@@ -29,10 +30,11 @@ func NewQueue(schema, name string) *Queue {
 	}
 	own := func(function string) string { return pgx.Identifier{schema, function}.Sanitize() }
 	return &Queue{
-		name: name,
+		name:    name,
+		enqueue: "select " + own("enqueue") + "($1, $2::bytea, $3, $4, $5, $6, $7, $8)",
 		enqueueMany: "select * from " + own("enqueue_many") +
 			"($1, $2::bytea[], $3::text[], $4::text[], $5::int[], $6::timestamptz[], $7::text[], $8::jsonb[])",
-		enqueue: own("enqueue_many"),
+		manyOf:  own("enqueue_many"),
 		dequeue: "select id, key, grp, priority, attempt, created_at, headers, payload from " + own("dequeue") + "($1, $2, $3)",
 	}
 }
@@ -54,8 +56,11 @@ type SQLQuery interface {
 // round trip. Errors: *penstock.FieldError for a job that cannot be carried (then
 // nothing is written and tx goes on), ErrNoQueue.
 func (q *Queue) Enqueue(ctx context.Context, tx PgxQuery, jobs ...penstock.NewJob) ([]int64, error) {
-	if len(jobs) == 0 {
+	switch len(jobs) {
+	case 0:
 		return nil, nil
+	case 1:
+		return q.enqueueOne(ctx, tx, &jobs[0])
 	}
 	var c jobColumns
 	for i := range jobs {
@@ -68,6 +73,22 @@ func (q *Queue) Enqueue(ctx context.Context, tx PgxQuery, jobs ...penstock.NewJo
 		return nil, queueError(err, q.name)
 	}
 	ids, err := collectIDs(rows, len(jobs))
+	return ids, queueError(err, q.name)
+}
+
+func (q *Queue) enqueueOne(ctx context.Context, tx PgxQuery, j *penstock.NewJob) ([]int64, error) {
+	if err := j.Validate(); err != nil {
+		return nil, err
+	}
+	headers, err := encodeHeaders(j.Headers)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := tx.Query(ctx, q.enqueue, q.name, notNil(j.Payload), orNull(j.Key), j.Group, j.Priority, orNullTime(j.NotBefore), orNull(j.DedupKey), headers)
+	if err != nil {
+		return nil, queueError(err, q.name)
+	}
+	ids, err := collectIDs(rows, 1)
 	return ids, queueError(err, q.name)
 }
 
@@ -91,11 +112,7 @@ func (c *jobColumns) add(j *penstock.NewJob, most int) error {
 		return err
 	}
 	at := len(c.payloads)
-	if j.Payload == nil {
-		c.payloads = append(c.payloads, []byte{}) // nil would be NULL
-	} else {
-		c.payloads = append(c.payloads, j.Payload)
-	}
+	c.payloads = append(c.payloads, notNil(j.Payload)) // nil would be NULL
 	put(&c.keys, at, most, orNull(j.Key), j.Key != "")
 	put(&c.groups, at, most, j.Group, j.Group != "")
 	put(&c.priorities, at, most, int32(j.Priority), j.Priority != 0)
@@ -160,13 +177,9 @@ func (q *Queue) valuesOf(jobs []penstock.NewJob) (string, []any, error) {
 		}
 		n := len(args)
 		fmt.Fprintf(&query, "(%d,$%d::bytea,$%d::text,$%d::text,$%d::int,$%d::timestamptz,$%d::text,$%d::jsonb)", i, n+1, n+2, n+3, n+4, n+5, n+6, n+7)
-		payload := j.Payload
-		if payload == nil {
-			payload = []byte{}
-		}
-		args = append(args, payload, orNull(j.Key), j.Group, j.Priority, orNullTime(j.NotBefore), orNull(j.DedupKey), headers)
+		args = append(args, notNil(j.Payload), orNull(j.Key), j.Group, j.Priority, orNullTime(j.NotBefore), orNull(j.DedupKey), headers)
 	}
-	query.WriteString(") v(n, payload, key, grp, priority, not_before, dedup_key, headers)) j cross join lateral " + q.enqueue +
+	query.WriteString(") v(n, payload, key, grp, priority, not_before, dedup_key, headers)) j cross join lateral " + q.manyOf +
 		"($1, j.payloads, j.keys, j.grps, j.priorities, j.not_befores, j.dedup_keys, j.headers) e(id)")
 	return query.String(), args, nil
 }

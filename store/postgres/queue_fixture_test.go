@@ -15,7 +15,11 @@ type jobsFixture struct {
 }
 
 func newJobsFixture(t testing.TB, order penstock.QueueOrder) *jobsFixture {
-	f := &jobsFixture{fixture: newFixture(t, postgres.Options{})}
+	return jobsFixtureOn(t, freshDatabase(t), order)
+}
+
+func jobsFixtureOn(t testing.TB, url string, order penstock.QueueOrder) *jobsFixture {
+	f := &jobsFixture{fixture: fixtureOn(t, url, postgres.Options{})}
 	f.must(f.store.CreateQueue(f.ctx, "jobs", order))
 	f.queue = f.store.Queue("jobs")
 	return f

@@ -30,7 +30,7 @@ func (s *Store) SetSchedule(ctx context.Context, set penstock.Schedule) error {
 		return err
 	}
 	err = s.onQueue(ctx, set.Queue, "select "+s.table("schedule")+"($1, $2, $3, $4, key => $5, grp => $6, priority => $7, headers => $8)",
-		set.Queue, set.Name, set.Cron, append([]byte{}, j.Payload...), orNull(j.Key), j.Group, j.Priority, headers)
+		set.Queue, set.Name, set.Cron, notNil(j.Payload), orNull(j.Key), j.Group, j.Priority, headers)
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && pg.Code == "22023" {
 		return &penstock.FieldError{Field: "cron", Problem: strings.TrimPrefix(pg.Message, "the cron text "), Hint: pg.Hint}

@@ -1,0 +1,131 @@
+package postgres_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/store/postgres"
+)
+
+// wantDenied runs statements that a role has no right to.
+func (f *fixture) wantDenied(conn *pgx.Conn, statements ...string) {
+	f.Helper()
+	for _, sql := range statements {
+		if _, err := conn.Exec(f.ctx, sql); err == nil || !strings.Contains(err.Error(), "42501") {
+			f.Errorf("%s: got %v, want permission denied", sql, err)
+		}
+	}
+}
+
+func (f *fixture) connectAs(url string) *pgx.Conn {
+	f.Helper()
+	conn, err := pgx.Connect(f.ctx, url)
+	f.must(err)
+	f.Cleanup(func() { _ = conn.Close(f.ctx) })
+	return conn
+}
+
+func TestStoreOfAnEnqueuer(t *testing.T) {
+	t.Parallel()
+	f := newJobsFixture(t, penstock.FIFO)
+	f.must(f.store.CreateQueue(f.ctx, "secret", penstock.FIFO))
+	name, asRole := f.role()
+	f.exec("select penstock.grant_enqueuer('jobs', $1)", name)
+	store, conn := openStore(t, asRole, postgres.Options{}), f.connectAs(asRole)
+	queue := store.Queue("jobs")
+
+	later := penstock.NewJob{NotBefore: time.Now().Add(time.Hour), Priority: 3}
+	keyed := penstock.NewJob{Key: "k", DedupKey: "d", Group: "", Payload: []byte("one")}
+	for _, jobs := range [][]penstock.NewJob{{keyed}, {later}, {later, keyed}, texts("two", "three")} {
+		_, err := queue.Enqueue(f.ctx, jobs...)
+		f.must(err)
+	}
+	for _, allowed := range []string{
+		"insert into penstock.jobs (payload, key, grp, priority, headers) values ('four', 'l', '', 1, '{\"a\":\"b\"}')",
+		"select penstock.enqueue('jobs', 'five')",
+	} {
+		if _, err := conn.Exec(f.ctx, allowed); err != nil {
+			t.Errorf("%s: %v", allowed, err)
+		}
+	}
+	f.wantDenied(conn,
+		"select * from penstock.jobs", "delete from penstock.jobs", "update penstock.jobs set payload = ''", "truncate penstock.jobs",
+		"insert into penstock.jobs (seq, payload) values (1, 'x')", "insert into penstock.jobs (xid, payload) values ('3', 'x')",
+		"insert into penstock.jobs (attempt, payload) values (9, 'x')",
+		"insert into penstock.secret (payload) values ('x')", "select penstock.enqueue('secret', 'x')",
+		"select penstock.dequeue('jobs')", "select penstock.claim('jobs')", "select penstock.cancel('jobs', '{1}')",
+		`select * from penstock."_jobs.take"(1, '')`, `select * from penstock."_jobs.claim"(1, '1 s', '', '')`,
+		"select penstock.drop_queue('jobs')", "select penstock.pause_queue('jobs')", "select penstock.set_queue('jobs', 3)",
+		"select penstock.schedule('jobs', 's', '@daily', 'x')", "select penstock.grant_enqueuer('secret', current_user)",
+		`select setval('penstock."_jobs.flags"', 1)`, `select setval('penstock."_jobs.ring"', 1)`, `select setval('penstock."_jobs.seq"', 1)`,
+		"select * from penstock._lease", "select * from penstock._dead_job")
+	if _, err := queue.Claim(f.ctx, penstock.Claim{Jobs: 1, Lease: time.Minute}); err == nil || !strings.Contains(err.Error(), "grant_worker") {
+		t.Errorf("Claim by an enqueuer: got %v, want an error that names grant_worker", err)
+	}
+	f.must(f.queue.Maintain(f.ctx))
+	jobs, err := f.queue.Claim(f.ctx, penstock.Claim{Jobs: 10, Lease: time.Minute})
+	f.must(err)
+	if len(jobs) != 5 {
+		t.Errorf("got %q, want the five that are due, without the duplicate", payloads(jobs))
+	}
+}
+
+func TestStoreOfAWorker(t *testing.T) {
+	t.Parallel()
+	f := newJobsFixture(t, penstock.FIFO)
+	f.must(f.store.CreateQueue(f.ctx, "secret", penstock.FIFO))
+	_, err := f.store.Queue("secret").Enqueue(f.ctx, penstock.NewJob{})
+	f.must(err)
+	name, asRole := f.role()
+	f.exec("select penstock.grant_worker('jobs', $1)", name)
+	store, conn := openStore(t, asRole, postgres.Options{}), f.connectAs(asRole)
+	queue := store.Queue("jobs")
+
+	f.enqueue(texts("done", "retried", "buried", "dequeued")...)
+	f.enqueue(penstock.NewJob{Key: "k"}, penstock.NewJob{Key: "k"}, penstock.NewJob{NotBefore: time.Now().Add(time.Hour)})
+	claim := func(n int) []penstock.Job {
+		t.Helper()
+		jobs, err := queue.Claim(f.ctx, penstock.Claim{Jobs: n, Lease: time.Minute, Worker: "me"})
+		f.must(err)
+		if len(jobs) != n {
+			t.Fatalf("%d jobs claimed, want %d", len(jobs), n)
+		}
+		return jobs
+	}
+	jobs := claim(3)
+	held, err := queue.Extend(f.ctx, time.Minute, jobs[0].Lease, jobs[1].Lease)
+	f.must(err)
+	if len(held) != 2 {
+		t.Errorf("%d leases extended, want 2", len(held))
+	}
+	held, err = queue.Ack(f.ctx, jobs[0].Lease)
+	f.must(err)
+	if len(held) != 1 {
+		t.Errorf("%d leases ended, want 1", len(held))
+	}
+	if dead, err := queue.Retry(f.ctx, jobs[1].Lease, time.Hour, "a\x00\xffb"); dead || err != nil {
+		t.Errorf("Retry: got %v and %v, want another attempt", dead, err)
+	}
+	f.must(queue.Bury(f.ctx, jobs[2].Lease, "no"))
+	dequeued, err := postgres.NewQueue("", "jobs").Dequeue(f.ctx, conn, 1, "")
+	f.must(err)
+	if len(dequeued) != 1 {
+		t.Errorf("%d jobs dequeued, want 1", len(dequeued))
+	}
+	for range 2 { // one of the key after the other
+		_, err = queue.Ack(f.ctx, claim(1)[0].Lease)
+		f.must(err)
+		f.must(queue.Maintain(f.ctx))
+	}
+	f.wantDenied(conn,
+		"select * from penstock.jobs", "delete from penstock.jobs", "insert into penstock.jobs (payload) values ('x')",
+		"select penstock.enqueue('jobs', 'x')", "select penstock.claim('secret')", "select penstock.dequeue('secret')",
+		`select * from penstock."_secret.take"(1, '')`, "select penstock.ack('secret', '{1}'::bigint[])", "select penstock.maintain_queue('secret')",
+		"select * from penstock._lease", "delete from penstock._lease", "delete from penstock._dead_job",
+		"select penstock.discard_dead_jobs('jobs', '{1}')", "select penstock.drop_queue('jobs')", "select penstock.pause_queue('jobs')",
+		`select setval('penstock."_jobs.tick"', 1)`, "select penstock.grant_worker('secret', current_user)")
+}
