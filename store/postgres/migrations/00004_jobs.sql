@@ -127,7 +127,7 @@ $$;
 -- _refuse_job raises what is wrong with a job, as a producer is to read it.
 -- +goose StatementBegin
 create function _refuse_job(payload bytea, key text, grp text, priority int, headers jsonb, dedup_key text) returns void
-language plpgsql immutable set search_path from current as $$
+language plpgsql volatile set search_path from current as $$
 begin
     if payload is null then
         raise exception 'the payload is null' using errcode = '22023', hint = 'use an empty payload if the job needs none';
@@ -151,7 +151,7 @@ end $$;
 
 -- +goose StatementBegin
 create function _lost(lease bigint) returns timestamptz
-language plpgsql immutable set search_path from current as $$
+language plpgsql volatile set search_path from current as $$
 begin
     raise exception 'lease % is lost', coalesce(lease::text, 'null')
     using errcode = '55000', hint = 'it has ended, or the job was settled or cancelled: extend leases while a job runs, or claim with a longer one';
@@ -350,8 +350,11 @@ begin
                          limit greatest(todo, 64)) v;
                 exit when seqs is null;
                 select array_agg(c.i), array_agg(distinct c.key) filter (where c.key is not null) into chosen, busy
-                  from (select c.* from (select * from unnest(keys) with ordinality k(key, i) offset 0) c
-                         where c.key is null or locked < 500 and pg_try_advisory_xact_lock(hashtextextended(c.key, {id}))
+                  from (select c.* from (select k.key, k.i, ids[k.i] as id from unnest(keys) with ordinality k(key, i) offset 0) c
+                         where case when c.key is null then true
+                                    when locked >= 500 then false
+                                    when not leasing and {busy} then false
+                                    else pg_try_advisory_xact_lock(hashtextextended(c.key, {id})) end
                          limit todo) c;
                 last := case when cardinality(chosen) = todo then chosen[todo] else cardinality(keys) end;
                 pos := seqs[last];
@@ -363,16 +366,13 @@ begin
                 if busy is not null then -- a new statement: it sees what ended before the locks were had
                     select array_agg(c.i order by c.i) into run
                       from (select i, ids[i] as id, keys[i] as key from unnest(chosen) i) c
-                     where c.key is null
-                        or not exists (select from {schema}._lease l where l.queue = {id} and l.key = c.key)
-                       and not exists (select from {schema}._later l where l.queue = {id} and l.key = c.key and l.id < c.id)
-                       and not exists (select from {queue} r where r.key = c.key and r.id < c.id)
-                       and not exists (select from {queue} r where r.key = c.key and r.id is null and r.seq < c.id);
+                     where c.key is null or not {busy};
                     -- Of a key that runs now the others stay where they are; of one that
-                    -- cannot, they are put aside.
+                    -- cannot, they are put aside, by a claim: a dequeue may be part of a
+                    -- long transaction, and should lock no key in vain.
                     busy := array(select unnest(busy) except select keys[i] from unnest(run) i);
                     skip := skip || array(select distinct keys[i] from unnest(run) i where keys[i] is not null);
-                    if busy <> '{}' then
+                    if busy <> '{}' and leasing then
                         with d as (
                             delete from {queue} t
                              where t.slot = here
@@ -386,6 +386,8 @@ begin
                         if moved > 1000 then
                             skip := skip || busy; -- the next call goes on with it
                         end if;
+                    else
+                        skip := skip || busy;
                     end if;
                 end if;
                 if run is not null then
@@ -544,8 +546,8 @@ declare
     k      text;
     flags  bigint;
 begin
-    if not pg_try_advisory_xact_lock({queue_table}::oid::int, {id}) then
-        return;
+    if not pg_try_advisory_xact_lock({queue_table}::oid::int, {id}) and now_ms - last < 1000 then
+        return; -- else it may be a long transaction that ticked; nothing here needs the lock
     end if;
     if first then -- in its transaction
         perform {schema}._refresh_marks({name});
@@ -797,6 +799,10 @@ begin
     foreach word in array array['lease_slot', 'lease'] loop
         body := replace(body, '{' || word || case word when 'lease' then '_table' else '' end || '}', quote_literal(_q('_' || word)) || '::regclass');
     end loop;
+    body := replace(body, '{busy}', $sql$(exists (select from {schema}._lease l where l.queue = {id} and l.key = c.key)
+                                            or exists (select from {schema}._later l where l.queue = {id} and l.key = c.key and l.id < c.id)
+                                            or exists (select from {queue} r where r.key = c.key and r.id < c.id)
+                                            or exists (select from {queue} r where r.key = c.key and r.id is null and r.seq < c.id))$sql$);
     body := replace(body, '{queue_table}', quote_literal(_q('_queue'::text)) || '::regclass');
     body := replace(body, '{tick_register}', quote_literal(_q(format('_%s.tick', queue))) || '::regclass');
     body := replace(body, '{name}', quote_literal(queue));
@@ -875,11 +881,12 @@ begin
     perform _dispatch_on('enqueue_many(queue text, payloads bytea[], keys text[] default null, grps text[] default null, priorities int[] default null,
                                        not_befores timestamptz[] default null, dedup_keys text[] default null, headers jsonb[] default null) returns setof bigint',
         'return query select {enqueue_many}(payloads, keys, grps, priorities, not_befores, dedup_keys, headers); return;');
-    -- A call that is a transaction of its own ticks now and then; at its end, because
+    -- A claim that is a transaction of its own ticks now and then; at its end, because
     -- taking jobs goes best in a transaction that has not written yet, see _refresh_marks.
+    -- With the extended protocol a statement begins a little later than its transaction.
     perform _dispatch_on('claim(queue text, n int default 1, lease interval default ''30 s'', grp text default '''', worker text default '''') returns setof leased_job',
         'return query select * from {claim}(n, lease, grp, worker);
-        if transaction_timestamp() = statement_timestamp() and extract(epoch from clock_timestamp()) * 1000 - pg_sequence_last_value({tick_register}) >= 250
+        if statement_timestamp() - transaction_timestamp() < interval ''2 ms'' and extract(epoch from clock_timestamp()) * 1000 - pg_sequence_last_value({tick_register}) >= 250
            and current_setting(''transaction_isolation'') = ''read committed'' then
             perform {tick}();
         end if;

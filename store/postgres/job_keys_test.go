@@ -1,0 +1,194 @@
+package postgres_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// keyWatch is told when jobs begin and end and fails the test if two of a key overlap,
+// or one begins after a later one has ended.
+type keyWatch struct {
+	testing.TB
+	mu      sync.Mutex
+	running map[string]int64
+	last    map[string]int64
+	runs    map[int64]int // how often a job ended well
+}
+
+func (w *keyWatch) begin(l leased) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if l.key == "" {
+		return
+	}
+	if other := w.running[l.key]; other != 0 {
+		w.Errorf("job %d of key %q began while %d ran", l.id, l.key, other)
+	}
+	if l.id < w.last[l.key] {
+		w.Errorf("job %d of key %q began after %d", l.id, l.key, w.last[l.key])
+	}
+	w.running[l.key] = l.id
+	w.last[l.key] = l.id
+}
+
+// end is called before the database is told: from then on another may begin.
+func (w *keyWatch) end(l leased, well bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.running, l.key)
+	if well {
+		w.runs[l.id]++
+	}
+}
+
+func (w *keyWatch) done() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.runs)
+}
+
+// Workers that claim, dequeue, retry and roll back side by side: of a key one job runs
+// at a time, in order, and each runs once.
+func TestKeysAreSerial(t *testing.T) {
+	t.Parallel()
+	seed := testSeed(t)
+	for _, kind := range []string{"fifo", "lifo"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			f := newJobs(t, kind)
+			const jobs = 600
+			f.exec(`select penstock.enqueue_many('q', array_agg('x'::bytea), keys => array_agg(case when i % 7 > 0 then 'key ' || i % 7 end), priorities => array_agg(i % 2))
+				from generate_series(1, $1::int) i`, jobs)
+			watch := &keyWatch{TB: t, running: map[string]int64{}, last: map[string]int64{}, runs: map[int64]int{}}
+			var wg sync.WaitGroup
+			for worker := range 6 {
+				conn, r := f.connect(), rand.New(rand.NewPCG(seed, uint64(worker)))
+				wg.Go(func() {
+					for end := time.Now().Add(deadline); watch.done() < jobs; {
+						if time.Now().After(end) {
+							t.Errorf("%d of %d jobs are done", watch.done(), jobs)
+							return
+						}
+						work(f, conn, r, watch)
+					}
+				})
+			}
+			wg.Wait()
+			for id, n := range watch.runs {
+				if n != 1 {
+					t.Errorf("job %d ran %d times", id, n)
+				}
+			}
+			f.wantText("0 0 0", "select (select count(*) from penstock.q) || ' ' || (select count(*) from penstock._later) || ' ' || (select count(*) from penstock._lease)")
+		})
+	}
+}
+
+// work runs some jobs, within one transaction or by leases.
+func work(f *fixture, conn *pgx.Conn, r *rand.Rand, watch *keyWatch) {
+	f.Helper()
+	if r.IntN(4) == 0 {
+		tx, err := conn.Begin(f.ctx)
+		f.must(err)
+		rows, err := tx.Query(f.ctx, "select id, coalesce(key, '') from penstock.dequeue('q', $1)", 1+r.IntN(3))
+		f.must(err)
+		got, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (l leased, err error) {
+			err = row.Scan(&l.id, &l.key)
+			return l, err
+		})
+		f.must(err)
+		for _, l := range got {
+			watch.begin(l)
+		}
+		well := r.IntN(4) > 0
+		for _, l := range got {
+			watch.end(l, well)
+		}
+		if well {
+			f.must(tx.Commit(f.ctx))
+		} else {
+			f.must(tx.Rollback(f.ctx))
+		}
+		return
+	}
+	for _, l := range f.claimOn(conn, 1+r.IntN(5), "") {
+		watch.begin(l)
+		well := r.IntN(5) > 0
+		watch.end(l, well)
+		sql := "select penstock.ack('q', $1::bigint)"
+		if !well {
+			sql = "select penstock.retry('q', $1, '0')"
+		}
+		if _, err := conn.Exec(f.ctx, sql, l.lease); err != nil {
+			f.Errorf("%s of job %d: %v", sql, l.id, err)
+		}
+	}
+}
+
+// While a job of a key waits to be tried again, or runs in a transaction, the others
+// of it wait, and nobody else does.
+func TestOtherKeysAreUnaffected(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t, "fifo")
+	f.exec("select penstock.enqueue_many('q', '{a,b,c,d,e}'::bytea[], keys => '{k,k,l,k,m}')")
+	first := f.wantClaim(1, 1)[0]
+	tx := f.begin(f.connect())
+	var id int64
+	f.must(tx.QueryRow(f.ctx, "select id from penstock.dequeue('q')").Scan(&id))
+	if id != 3 {
+		t.Fatalf("dequeued job %d, want 3", id)
+	}
+	f.exec("select penstock.retry('q', $1)", first.lease)
+	f.wantClaim(9, 5)
+	f.tick()
+	f.wantClaim(9)
+	f.ripen()
+	first = f.wantClaim(9, 1)[0]
+	f.exec("select penstock.bury('q', $1)", first.lease)
+	f.exec("select penstock.enqueue('q', 'f', 'l')")
+	f.wantClaim(9, 2)
+	f.must(tx.Rollback(f.ctx))
+	f.wantClaim(9, 3)
+}
+
+// One job of a key after another, while a snapshot is pinned: the rings turn, and what
+// is left in them is carried over.
+func TestRingsOfJobsTurn(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t, "fifo")
+	f.pin()
+	const keep = "select penstock.enqueue('q', 'keep', not_before => now() + interval '9 days', dedup_key => 'keep')"
+	f.exec(keep)
+	kept := f.text(keep)
+	f.exec("select penstock.enqueue('q', 'held')")
+	held := f.claim(1)[0]
+	var most int64
+	for i := range 12 {
+		f.exec(`select penstock.enqueue_many('q', array_agg(convert_to(repeat(md5(i::text), 60), 'UTF8')), dedup_keys => array_agg($1 || i || repeat('x', 200))) from generate_series(1, 300) i`, fmt.Sprint(i, " "))
+		for _, j := range f.claim(1000) {
+			f.exec("select penstock.retry('q', $1, '1 day')", j.lease)
+		}
+		f.ripen()
+		f.exec("select count(*) from penstock.ack('q', array(select lease from penstock.claim('q', 1000)))")
+		f.exec("update penstock._dedup set at = at - interval '1 day' where dedup_key <> 'keep'")
+		for range 2 { // one call seals a segment, the next one empties it
+			f.exec("select penstock._reclaim_pair('_lease', 65536, 'true'), penstock._reclaim_pair('_later', 65536, 'true')")
+			f.exec("select penstock._reclaim_pair('_dedup', 65536, 'r.at > now() - interval ''1 hour''')")
+		}
+		size := f.number("select sum(pg_total_relation_size(c.oid))::bigint from pg_class c where c.relname in ('_lease_0', '_lease_1', '_later_0', '_later_1', '_dedup_0', '_dedup_1')")
+		if most = max(most, size); i > 2 && size > 8<<20 {
+			t.Fatalf("the rings have %d bytes", size)
+		}
+	}
+	t.Logf("the rings had %d bytes at most", most)
+	f.wantText(kept, keep)
+	f.wantText(fmt.Sprintf("{%d}", held.lease), "select array(select penstock.ack('q', array[$1]::bigint[]))::text", held.lease)
+	f.exec("update penstock._later set due = now()")
+	f.tick()
+	f.wantClaim(9, 1)
+}

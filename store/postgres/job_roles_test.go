@@ -1,0 +1,106 @@
+package postgres_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// wantMay runs statements as a role: some that it may, and some that it must not.
+func (f *fixture) wantMay(asRole string, allowed, denied []string) {
+	f.Helper()
+	conn, err := pgx.Connect(f.ctx, asRole)
+	f.must(err)
+	defer conn.Close(f.ctx)
+	for _, sql := range allowed {
+		if _, err := conn.Exec(f.ctx, sql); err != nil {
+			f.Errorf("%s: %v", sql, err)
+		}
+	}
+	for _, sql := range denied {
+		if _, err := conn.Exec(f.ctx, sql); err == nil || !strings.Contains(err.Error(), "42501") {
+			f.Errorf("%s: got %v, want permission denied", sql, err)
+		}
+	}
+}
+
+func TestEnqueuerCanEnqueueAndNothingElse(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t, "fifo")
+	f.exec("select penstock.create_queue('secret')")
+	name, asRole := f.role()
+	f.exec("select penstock.grant_enqueuer('q', $1)", name)
+	f.wantMay(asRole, []string{
+		"select penstock.enqueue('q', 'x', key => 'k', dedup_key => 'd', not_before => now() + interval '1 h')",
+		"select penstock.enqueue('q', '{}'::jsonb)",
+		"select penstock.enqueue_many('q', '{a,b}'::bytea[], priorities => '{1,2}')",
+		"insert into penstock.q (key, grp, priority, headers, payload) values ('k', 'g', 3, '{}', 'x')",
+	}, []string{
+		"select penstock.enqueue('secret', 'x')",
+		"select penstock.enqueue_many('secret', '{a}'::bytea[])",
+		"insert into penstock.secret (payload) values ('x')",
+		"insert into penstock.q (seq, payload) values (1, 'x')",
+		"insert into penstock.q (attempt, payload) values (1, 'x')",
+		"select * from penstock.q",
+		"select penstock.dequeue('q')",
+		"select penstock.claim('q')",
+		"select penstock.ack('q', '{1}'::bigint[])",
+		"select penstock.cancel('q', '{1}')",
+		"select penstock.maintain_queue('q')",
+		"select penstock.pause_queue('q')",
+		"select penstock.drop_queue('q')",
+		"select penstock.schedule('q', 's', '@daily', 'x')",
+		"select * from penstock._lease",
+		"select * from penstock._later",
+		`select penstock."_q.take"(1, '')`,
+		`select penstock."_secret.enqueue"('x', null, '', 0, null, null, null)`,
+		`select setval('penstock."_q.flags"', 1)`,
+	})
+}
+
+func TestWorkerCanRunJobsAndNothingElse(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t, "fifo")
+	f.exec("select penstock.create_queue('secret')")
+	f.exec("select penstock.enqueue('secret', 'x')")
+	f.exec("select penstock.claim('secret')") // lease 1
+	f.exec("select penstock.enqueue_many('q', array_fill('x'::bytea, array[9]), keys => '{a,b,c,d,e,f,g,h,i}')")
+	name, asRole := f.role()
+	f.exec("select penstock.grant_worker('q', $1)", name)
+	f.wantMay(asRole, []string{
+		"select penstock.dequeue('q')",
+		"select penstock.claim('q', 4)", // leases 2 to 5
+		"select penstock.ack('q', 2::bigint)",
+		"select penstock.ack('q', '{3}'::bigint[])",
+		"select penstock.extend('q', 4::bigint, '1 min')",
+		"select penstock.extend('q', '{4}'::bigint[], '1 min')",
+		"select penstock.retry('q', 4)",
+		"select penstock.bury('q', 5)",
+		"select penstock.maintain_queue('q')",
+	}, []string{
+		"select penstock.enqueue('q', 'x')",
+		"insert into penstock.q (payload) values ('x')",
+		"select * from penstock.q",
+		"delete from penstock.q",
+		"select penstock.dequeue('secret')",
+		"select penstock.claim('secret')",
+		"select penstock.ack('secret', 1::bigint)",
+		"select penstock.extend('secret', 1::bigint, '1 min')",
+		"select penstock.retry('secret', 1)",
+		"select penstock.bury('secret', 1)",
+		"select penstock.maintain_queue('secret')",
+		"select penstock.cancel('q', '{1}')",
+		"select penstock.set_queue('q', 1)",
+		"select penstock.grant_worker('secret', current_user)",
+		"select penstock.retry_dead_jobs('q', '{1}')",
+		"select * from penstock._lease",
+		`select penstock."_q.cancel"('{1}')`,
+		`select penstock."_secret.take"(1, '')`,
+		`select setval('penstock."_q.tick"', 1)`,
+		"select penstock._maintain_ring('q')",
+		"select penstock._reclaim_pair('_lease', 0, 'true')",
+	})
+	// Another queue's lease is not a lease of this one.
+	f.wantText("{}", "select array(select penstock.ack('q', '{1}'::bigint[]))::text")
+}

@@ -1,0 +1,423 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/penstock/penstock/store/postgres"
+)
+
+// leased is a job as a worker gets it from claim.
+type leased struct {
+	id, lease int64
+	key       string
+	attempt   int
+}
+
+// jobs is a database with the queue "q", used in SQL.
+func newJobs(t testing.TB, kind string) *fixture {
+	f := newFixture(t, postgres.Options{})
+	f.exec("select penstock.create_queue('q', $1, 4, 65536)", kind)
+	return f
+}
+
+// querier is a connection or a transaction.
+type querier interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+}
+
+func (f *fixture) claimOn(on querier, n int, group string) []leased {
+	f.Helper()
+	rows, err := on.Query(f.ctx, "select id, lease, coalesce(key, ''), attempt from penstock.claim('q', $1, '1 h', $2, 'w')", n, group)
+	f.must(err)
+	jobs, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (l leased, err error) {
+		err = row.Scan(&l.id, &l.lease, &l.key, &l.attempt)
+		return l, err
+	})
+	f.must(err)
+	return jobs
+}
+
+func (f *fixture) claim(n int) []leased {
+	f.Helper()
+	return f.claimOn(f.conn, n, "")
+}
+
+func (f *fixture) wantClaim(n int, ids ...int64) []leased {
+	f.Helper()
+	jobs := f.claim(n)
+	got := make([]int64, len(jobs))
+	for i, j := range jobs {
+		got[i] = j.id
+	}
+	if fmt.Sprint(got) != fmt.Sprint(ids) {
+		f.Fatalf("claimed %v, want %v", got, ids)
+	}
+	return jobs
+}
+
+// tick looks at everything, however recently another tick did.
+func (f *fixture) tick() {
+	f.Helper()
+	f.exec(`select setval('penstock."_q.tick"', 0)`)
+	f.exec("select penstock.maintain_queue('q')")
+}
+
+// expire ends all leases.
+func (f *fixture) expire() {
+	f.Helper()
+	f.exec("update penstock._lease set lease_until = now() - interval '1 s'")
+	f.tick()
+}
+
+// ripen makes due what waits for no more than two days.
+func (f *fixture) ripen() {
+	f.Helper()
+	f.exec("update penstock._later set due = now() where due < now() + interval '2 days'")
+	f.tick()
+}
+
+func (f *fixture) text(sql string, args ...any) (s string) {
+	f.Helper()
+	if err := f.conn.QueryRow(f.ctx, sql, args...).Scan(&s); err != nil {
+		f.Fatalf("%s: %v", sql, err)
+	}
+	return s
+}
+
+func (f *fixture) wantText(want, sql string, args ...any) {
+	f.Helper()
+	if got := f.text(sql, args...); got != want {
+		f.Fatalf("%s: got %q, want %q", sql, got, want)
+	}
+}
+
+func TestJobRunsOnce(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t, "fifo")
+	f.exec("select penstock.enqueue('q', 'one'), penstock.enqueue('q', 'two', headers => '{\"a\":\"b\"}'), penstock.enqueue('q', '{}'::jsonb, grp => 'g')")
+	jobs := f.wantClaim(10, 1, 2)
+	f.wantClaim(10)
+	f.wantText("{1}", "select array(select penstock.ack('q', array[$1, 99]::bigint[]))::text", jobs[0].lease)
+	f.exec("select penstock.ack('q', $1::bigint)", jobs[1].lease)
+	f.wantText("0", "select count(*)::text from penstock._lease")
+	if got := f.claimOn(f.conn, 10, "g"); len(got) != 1 || got[0].id != 3 {
+		t.Errorf("of the group g: %v", got)
+	}
+}
+
+// An attempt that fails leads to another, until they are used up.
+func TestJobRetries(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t, "fifo")
+	f.exec("select penstock.set_queue('q', max_attempts => 4)")
+	f.exec("select penstock.enqueue('q', 'x')")
+	f.wantText("true", "select penstock.retry('q', $1, error => 'one')::text", f.wantClaim(1, 1)[0].lease)
+	if pause := f.number("select (1000 * extract(epoch from due - clock_timestamp()))::bigint from penstock._later"); pause < 500 || pause > 2400 {
+		t.Errorf("the first pause is %d ms, want 2 s ± 20%%", pause)
+	}
+	f.tick()
+	f.wantClaim(1) // not due
+	f.ripen()
+	f.wantText("true", "select penstock.retry('q', $1, '0', 'two')::text", f.wantClaim(1, 1)[0].lease)
+	third := f.wantClaim(1, 1)[0]
+	if third.attempt != 3 {
+		t.Errorf("the third attempt is called %d", third.attempt)
+	}
+	f.expire()
+	f.wantText("false", "select penstock.retry('q', $1, '0', 'four')::text", f.wantClaim(1, 1)[0].lease)
+	f.wantClaim(1)
+	f.wantText("1:one 2:two 3:lease expired, held by w 4:four", `select string_agg((x->>'attempt') || ':' || (x->>'error'), ' ') from penstock._dead_job, jsonb_array_elements(failures) x`)
+
+	f.wantText("1", "select penstock.retry_dead_jobs('q', '{1, 7}')::text")
+	again := f.wantClaim(1, 1)[0]
+	if again.attempt != 4 {
+		t.Errorf("a dead letter that is retried has attempt %d, want the last one, 4", again.attempt)
+	}
+	f.exec("select penstock.bury('q', $1, 'five')", again.lease)
+	f.wantText("1", "select penstock.discard_dead_jobs('q', '{1, 7}')::text")
+	f.wantText("0", "select count(*)::text from penstock._dead_job")
+}
+
+func TestJobHistoryKeepsTheLatestTen(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t, "fifo")
+	f.exec("select penstock.enqueue('q', 'x')")
+	for i := range 12 {
+		f.exec("select penstock.retry('q', $1, '0', $2)", f.wantClaim(1, 1)[0].lease, fmt.Sprint(i+1))
+	}
+	f.wantText("3 4 5 6 7 8 9 10 11 12", "select string_agg(x->>'error', ' ') from penstock.q, jsonb_array_elements(failures) x")
+}
+
+func TestExtendedLeaseLasts(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t, "fifo")
+	f.exec("select penstock.enqueue('q', 'x'), penstock.enqueue('q', 'y')")
+	jobs := f.wantClaim(2, 1, 2)
+	f.exec("update penstock._lease set lease_until = now() - interval '1 s'")
+	f.exec("select penstock.extend('q', $1::bigint, '1 h')", jobs[0].lease)
+	f.wantText("{"+fmt.Sprint(jobs[0].lease)+"}", "select array(select penstock.extend('q', array[$1, 99]::bigint[], '1 h'))::text", jobs[0].lease)
+	f.tick()
+	f.wantClaim(2, 2)
+	f.wantText("{"+fmt.Sprint(jobs[0].lease)+"}", "select array(select penstock.ack('q', array[$1, $2]::bigint[]))::text", jobs[0].lease, jobs[1].lease)
+}
+
+func TestDelayedJobWaitsForItsTime(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t, "fifo")
+	f.exec("select penstock.enqueue('q', 'later', not_before => now() + interval '1 h'), penstock.enqueue('q', 'now', not_before => now())")
+	f.tick()
+	f.wantClaim(9, 2)
+	f.ripen()
+	f.wantClaim(9, 1)
+}
+
+func TestDuplicateIsTheFirst(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t, "fifo")
+	f.wantText("1", "select penstock.enqueue('q', 'x', dedup_key => 'd')::text")
+	f.wantText("1", "select penstock.enqueue('q', 'y', dedup_key => 'd')::text")
+	f.wantText("{2,1,3,3}", "select array(select penstock.enqueue_many('q', '{a,b,c,d}'::bytea[], dedup_keys => '{e,d,f,f}'))::text")
+	f.wantClaim(9, 1, 2, 3)
+	f.wantText("1", "select penstock.enqueue('q', 'x', dedup_key => 'd')::text") // it ran, and counts
+	f.exec("update penstock._dedup set at = at - interval '61 min'")
+	f.wantText("4", "select penstock.enqueue('q', 'x', dedup_key => 'd')::text")
+
+	// Of two at a time the second waits for the first, and is one if that fails.
+	tx, other := f.begin(f.connect()), f.connect()
+	_, err := tx.Exec(f.ctx, "select penstock.enqueue('q', 'x', dedup_key => 'race')")
+	f.must(err)
+	second := make(chan error, 1)
+	go func() {
+		_, err := other.Exec(f.ctx, "select penstock.enqueue('q', 'x', dedup_key => 'race')")
+		second <- err
+	}()
+	f.eventually("the second waits", func() bool {
+		return f.number("select count(*) from pg_stat_activity where pid = $1 and wait_event = 'advisory'", other.PgConn().PID()) == 1
+	})
+	f.must(tx.Commit(f.ctx))
+	f.must(<-second)
+	f.wantText("1", "select count(*)::text from penstock._dedup where dedup_key = 'race'")
+}
+
+func TestEnqueueManyInOrder(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t, "fifo")
+	f.wantText("{1,2,3}", `select array(select penstock.enqueue_many('q', '{a,b,c}'::bytea[], keys => '{k,null,l}', grps => '{"","",g}', priorities => '{0,-1,null}',
+		headers => array['{"h":"1"}', null, null]::jsonb[]))::text`)
+	f.wantText("{4,5}", "select array(select penstock.enqueue_many('q', '{a,b}'::bytea[], not_befores => array[now() + interval '1 h', null]))::text")
+	f.wantClaim(9, 2, 1, 5)
+}
+
+func TestPausedQueue(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t, "fifo")
+	f.exec("select penstock.enqueue('q', 'x')")
+	f.exec("select penstock.pause_queue('q')")
+	f.wantClaim(1)
+	f.wantText("0", "select count(*)::text from penstock.dequeue('q')")
+	tx := f.begin(f.connect()) // a change that is rolled back does not last
+	_, err := tx.Exec(f.ctx, "select penstock.resume_queue('q')")
+	f.must(err)
+	f.must(tx.Rollback(f.ctx))
+	f.tick()
+	f.wantClaim(1)
+	f.exec("select penstock.resume_queue('q')")
+	f.wantClaim(1, 1)
+}
+
+func TestLimitOfRunningJobs(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t, "fifo")
+	f.exec("select penstock.enqueue_many('q', '{a,b,c,d,e}'::bytea[])")
+	f.exec("select penstock.set_queue('q', max_running => 3)")
+	jobs := f.wantClaim(2, 1, 2)
+	tx := f.begin(f.connect())
+	if got := f.claimOn(tx, 9, ""); len(got) != 1 || got[0].id != 3 {
+		t.Fatalf("the third: %v", got)
+	}
+	f.wantClaim(9) // while the third is not committed
+	f.must(tx.Commit(f.ctx))
+	f.wantClaim(9)
+	f.exec("select penstock.ack('q', $1::bigint)", jobs[0].lease)
+	f.wantClaim(9, 4)
+	f.exec("select penstock.set_queue('q', max_running => 0)")
+	f.wantClaim(9, 5)
+}
+
+func TestCancel(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t, "fifo")
+	f.exec("select penstock.enqueue_many('q', '{a,b,c,d}'::bytea[], not_befores => array[null, null, null, now() + interval '1 h'], keys => '{k,k,null,null}')")
+	running := f.wantClaim(1, 1)[0]
+	f.wantText("3", "select penstock.cancel('q', '{1,3,4,77}')::text")
+	f.wantText("{}", "select array(select penstock.extend('q', array[$1]::bigint[], '1 min'))::text", running.lease)
+	f.wantClaim(9, 2)
+}
+
+func TestSchedule(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t, "fifo")
+	f.exec("select penstock.schedule('q', 'nightly', '30 4 * * *', 'report', grp => '', headers => '{\"x\":\"y\"}')")
+	f.tick()
+	f.wantClaim(1)
+	f.exec("update penstock._schedule set next = now() - interval '3 days'")
+	f.exec("select penstock.schedule('q', 'nightly', '30 4 * * *', 'report 2')") // what is due stays due
+	f.tick()
+	f.tick()
+	f.wantClaim(9, 1)
+	f.wantText("04:30 t", "select to_char(next at time zone 'UTC', 'HH24:MI') || ' ' || (next > now() and next <= now() + interval '1 day')::text::char from penstock._schedule")
+	f.exec("select penstock.unschedule('q', 'nightly')")
+	f.wantText("0", "select count(*)::text from penstock._schedule")
+}
+
+// Claims that are transactions of their own do the housekeeping.
+func TestClaimTicks(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t, "fifo")
+	f.exec("select penstock.enqueue('q', 'x')")
+	f.wantClaim(1, 1)
+	f.exec("update penstock._lease set lease_until = now() - interval '1 s'")
+	f.eventually("the job comes back", func() bool { return len(f.claim(1)) == 1 })
+	f.exec("update penstock._lease set lease_until = now() - interval '1 s'")
+	// A dequeue does it only if it is sure not to be part of a longer transaction.
+	f.eventually("dequeue returns it", func() bool {
+		return f.number("select count(*) from penstock.dequeue('q')", pgx.QueryExecModeSimpleProtocol) == 1
+	})
+}
+
+func TestDropQueue(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t, "fifo")
+	f.exec("select penstock.create_queue('other')")
+	f.exec("select penstock.enqueue_many('q', '{a,b,c}'::bytea[], not_befores => array[null, null, now() + interval '1 h'], dedup_keys => '{a,b,c}')")
+	f.exec("select penstock.bury('q', $1)", f.wantClaim(1, 1)[0].lease)
+	f.wantClaim(1, 2)
+	f.exec("select penstock.schedule('q', 's', '@daily', '')")
+	f.exec("select penstock.drop_queue('q')")
+	f.wantText("0 0 0 0 0", `select concat_ws(' ', (select count(*) from penstock._lease), (select count(*) from penstock._later), (select count(*) from penstock._dedup),
+		(select count(*) from penstock._dead_job), (select count(*) from penstock._schedule))`)
+	f.wantText("0", `select (select count(*) from pg_class where relname like '\_q.%') + (select count(*) from pg_proc where proname like '\_q.%') || ''`)
+	f.exec("select penstock.enqueue('other', 'x')")
+	f.exec("select penstock.create_queue('q')")
+	f.exec("select penstock.enqueue('q', 'x')")
+	f.wantClaim(1, 1)
+}
+
+// Whatever is wrong has a stable SQLSTATE, and a hint.
+func TestBadJobs(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t, "fifo")
+	f.exec("select penstock.create_queue('limited')")
+	f.exec("select penstock.set_queue('limited', max_running => 1)")
+	long := strings.Repeat("x", 1025)
+	for _, c := range []struct{ code, sql string }{
+		{"42P01", "penstock.enqueue('none', 'x')"},
+		{"42P01", "penstock.enqueue(null, 'x')"},
+		{"42P01", "penstock.enqueue_many('none', '{x}'::bytea[])"},
+		{"42P01", "penstock.dequeue('none')"},
+		{"42P01", "penstock.claim('none')"},
+		{"42P01", "penstock.claim('')"},
+		{"42P01", "penstock.ack('none', 1::bigint)"},
+		{"42P01", "penstock.ack('none', '{1}'::bigint[])"},
+		{"42P01", "penstock.extend('none', 1::bigint, '1 s')"},
+		{"42P01", "penstock.retry('none', 1)"},
+		{"42P01", "penstock.bury('none', 1)"},
+		{"42P01", "penstock.cancel('none', '{1}')"},
+		{"42P01", "penstock.pause_queue('none')"},
+		{"42P01", "penstock.resume_queue('none')"},
+		{"42P01", "penstock.set_queue('none', 1)"},
+		{"42P01", "penstock.drop_queue('none')"},
+		{"42P01", "penstock.schedule('none', 's', '@daily', 'x')"},
+		{"42P01", "penstock.unschedule('none', 's')"},
+		{"42P01", "penstock.maintain_queue('none')"},
+		{"42P01", "penstock.retry_dead_jobs('none', '{1}')"},
+		{"42P01", "penstock.grant_worker('none', 'postgres')"},
+		{"22023", "penstock.claim('q', -1)"},
+		{"22023", "penstock.claim('q', 0)"},
+		{"22023", "penstock.claim('q', null)"},
+		{"22023", "penstock.claim('q', 10001)"},
+		{"22023", "penstock.claim('q', 1, '0')"},
+		{"22023", "penstock.claim('q', 1, '-1 s')"},
+		{"22023", "penstock.claim('q', 1, null)"},
+		{"22023", "penstock.extend('q', 1::bigint, '0')"},
+		{"22023", "penstock.extend('q', '{1}'::bigint[], '-1 s')"},
+		{"22023", "penstock.enqueue('q', null::bytea)"},
+		{"22023", "penstock.enqueue_many('q', '{x,null}'::bytea[])"},
+		{"22023", "penstock.enqueue_many('q', '{x}'::bytea[], keys => '{a,b}')"},
+		{"23514", "penstock.enqueue('q', repeat('x', 67108865)::bytea)"},
+		{"23514", "penstock.enqueue('q', 'x', key => '" + long + "')"},
+		{"23514", "penstock.enqueue('q', 'x', grp => '" + long + "')"},
+		{"23514", "penstock.enqueue('q', 'x', dedup_key => '" + long[:257] + "')"},
+		{"23514", "penstock.enqueue('q', 'x', priority => 16)"},
+		{"23514", "penstock.enqueue('q', 'x', priority => -17, not_before => 'infinity')"},
+		{"23514", "penstock.enqueue('q', 'x', headers => '[]')"},
+		{"23514", "penstock.enqueue_many('q', '{x}'::bytea[], priorities => '{16}')"},
+		{"55000", "penstock.ack('q', 1::bigint)"},
+		{"55000", "penstock.ack('q', null::bigint)"},
+		{"55000", "penstock.extend('q', 1::bigint, '1 s')"},
+		{"55000", "penstock.retry('q', 1)"},
+		{"55000", "penstock.bury('q', 1)"},
+		{"0A000", "penstock.dequeue('limited')"},
+		{"22023", "penstock.set_queue('q', max_attempts => 0)"},
+		{"22023", "penstock.set_queue('q', max_running => -1)"},
+		{"22023", "penstock.set_queue('q', dedup_window => '0')"},
+		{"42704", "penstock.unschedule('q', 'none')"},
+		{"22023", "penstock.schedule('q', 's', 'nonsense', 'x')"},
+		{"22023", "penstock.schedule('q', 's', '0 0 30 2 *', 'x')"},
+		{"22023", "penstock.schedule('q', 's', '@daily', null)"},
+		{"23514", "penstock.schedule('q', '', '@daily', 'x')"},
+	} {
+		_, err := f.conn.Exec(f.ctx, "select "+c.sql)
+		var pg *pgconn.PgError
+		if !errors.As(err, &pg) || pg.Code != c.code || pg.Hint == "" && c.sql != "penstock.dequeue('none')" {
+			t.Errorf("%.80s: got %+v, want %s and a hint", c.sql, err, c.code)
+		}
+	}
+	f.wantText("0", "select count(*)::text from penstock.q")
+}
+
+func TestCronNext(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, postgres.Options{})
+	for _, c := range []struct{ cron, after, want string }{
+		{"* * * * *", "2026-03-01T10:00:00Z", "2026-03-01T10:01:00Z"},
+		{"* * * * *", "2026-03-01T10:00:59.999Z", "2026-03-01T10:01:00Z"},
+		{"*/15 * * * *", "2026-03-01T10:46:00Z", "2026-03-01T11:00:00Z"},
+		{"5/20 * * * *", "2026-03-01T10:46:00Z", "2026-03-01T11:05:00Z"},
+		{"30 4 * * 1-5", "2026-03-06T04:30:00Z", "2026-03-09T04:30:00Z"}, // Friday to Monday
+		{"30 4 * * mon,WED", "2026-03-09T05:00:00Z", "2026-03-11T04:30:00Z"},
+		{"0 0 1 jan-mar/2 *", "2026-01-01T00:00:00Z", "2026-03-01T00:00:00Z"},
+		{"0 0 13 * 5", "2026-03-01T00:00:00Z", "2026-03-06T00:00:00Z"},     // the 13th or a Friday
+		{"0 0 */2 * 5", "2026-03-07T00:00:00Z", "2026-03-13T00:00:00Z"},    // an odd day and a Friday
+		{"59 23 * * 7", "2026-03-01T23:59:00Z", "2026-03-08T23:59:00Z"},    // 7 is Sunday
+		{"0 0 29 2 *", "2026-03-01T00:00:00Z", "2028-02-29T00:00:00Z"},     //
+		{"0 0 29 2 *", "2096-03-01T00:00:00Z", "2104-02-29T00:00:00Z"},     // 2100 has none
+		{" @hourly ", "2026-12-31T23:30:00Z", "2027-01-01T00:00:00Z"},      //
+		{"@weekly", "2026-03-01T00:00:00Z", "2026-03-08T00:00:00Z"},        //
+		{"@yearly", "2026-03-01T00:00:00Z", "2027-01-01T00:00:00Z"},        //
+		{"0 2 * * *", "2026-03-29T03:30:00+02:00", "2026-03-29T02:00:00Z"}, // UTC, wherever the caller is
+	} {
+		var got time.Time
+		f.must(f.conn.QueryRow(f.ctx, "select penstock._cron_next($1, $2::text::timestamptz)", c.cron, c.after).Scan(&got))
+		if got.UTC().Format(time.RFC3339) != c.want {
+			t.Errorf("%q after %s: got %s, want %s", c.cron, c.after, got.UTC(), c.want)
+		}
+	}
+	for _, cron := range []string{"", "   ", "nonsense", "* * * *", "* * * * * *", "60 * * * *", "* 24 * * *", "* * 0 * *", "* * 32 * *", "* * * 13 *",
+		"* * * foo *", "* * * * 8", "*/0 * * * *", "5-1 * * * *", "-1 * * * *", "1, * * * *", "0 0 30 2 *", "0 0 31 4,6,9,11 *", "@every 5s", "@reboot",
+		"TZ=Europe/Berlin 0 4 * * *", "mon * * * *"} {
+		_, err := f.conn.Exec(f.ctx, "select penstock._cron_next($1, now())", cron)
+		var pg *pgconn.PgError
+		if !errors.As(err, &pg) || pg.Code != "22023" || pg.Hint == "" {
+			t.Errorf("%q: got %v, want 22023 with a hint", cron, err)
+		}
+	}
+}
