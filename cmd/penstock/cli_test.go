@@ -119,6 +119,8 @@ func TestCompletionKnowsTheVerbs(t *testing.T) {
 		"__complete d":       {"dead\t", "demo\t"},
 		"__complete dead ":   {"list\t", "show\t", "retry\t", "discard\t"},
 		"__complete outbox ": {"set\t"},
+		"__complete queue ":  {"create\t", "set\t", "pause\t", "resume\t", "list\t", "drop\t"},
+		"__complete w":       {"work\t"},
 		"__complete p":       {"parked\t", "publish\t"},
 		"__complete re":      {"relay\t", "replay\t"},
 	} {
@@ -162,6 +164,28 @@ func TestMisuse(t *testing.T) {
 		{"publish o --payload x --payload-file y --database-url sqlite:x.db", "use one of them"},
 		{"publish o --payload-file missing --database-url sqlite:x.db", "missing"},
 		{"publish o --batch -1 --database-url sqlite:x.db", "--batch is negative"},
+		{"queue crate", `"crate" is no verb of penstock queue: did you mean create?`},
+		{"queue create q --order random", "use fifo or lifo"},
+		{"queue create q --max-attempts 0", "--max-attempts is 0"},
+		{"queue set q", "nothing to set"},
+		{"queue set q --max-running 0", `--max-running is "0": use 1 or more, or unlimited`},
+		{"queue set q --dedup-window 0s", "--dedup-window is 0"},
+		{"queue drop q", "pass --yes if you mean it"},
+		{"enqueue", "see penstock enqueue --help"},
+		{"enqueue q --key k", "--key is given without PAYLOAD"},
+		{"enqueue q x --key=", "--key is empty"},
+		{"enqueue q x --dedup-key=", "--dedup-key is empty"},
+		{"enqueue q x --delay 1h --not-before 2999-01-01", "use one of them"},
+		{"enqueue q x --not-before soon", `--not-before is "soon"`},
+		{"enqueue q x -H nonsense", "write name=value"},
+		{"enqueue q --batch -1", "--batch is negative"},
+		{"work q", "--exec is missing"},
+		{"work q --exec true --concurrency 0", "--concurrency is 0"},
+		{"work q --exec true --timeout 0s", "--timeout is 0"},
+		{"work q --exec true --output file", "use inherit or discard"},
+		{"work q --exec true --database-url sqlite:x.db --log-level loud", "--log-level"},
+		{"job cancel q", "see penstock job cancel --help"},
+		{"schedule set q n", "--cron is missing"},
 		{"demo --producers 0", "--producers is 0"},
 		{"demo --rollback 1.5", "--rollback is 1.5"},
 		{"demo --rollback NaN", "--rollback is NaN"},
@@ -266,7 +290,8 @@ func TestNotMigrated(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for _, verb := range []string{"status", "outbox list", "outbox create o", "publish o --topic t", "tail o", "relay --outbox o --sink discard --log-level error",
 		"dead list o", "dead show o i --subscription s", "dead retry o --id i", "dead discard o --id i --subscription s", "parked o", "parked o --subscription s",
-		"replay o --from 1 --yes", "outbox set o --retain-age 1h", "subscription drop o s --yes"} {
+		"queue create q", "queue list", "queue set q --max-attempts 2", "queue pause q", "queue drop q --yes", "enqueue q x", "work q --exec true",
+		"job cancel q 1", "schedule set q n --cron @daily", "schedule list q", "schedule drop q n", "replay o --from 1 --yes", "outbox set o --retain-age 1h", "subscription drop o s --yes"} {
 		t.Run(verb, func(t *testing.T) {
 			args := append(strings.Fields(verb), "--database-url", "sqlite:not.db")
 			cli(t, args...).wants(t, exitDatabase, "penstock migrate")

@@ -64,13 +64,18 @@ func (d *desk) asked(answer string, args ...string) outcome { return d.run(true,
 
 func (d *desk) run(interactive bool, answer string, args ...string) outcome {
 	d.t.Helper()
+	return d.runIn(d.t.Context(), interactive, answer, args...)
+}
+
+func (d *desk) runIn(ctx context.Context, interactive bool, answer string, args ...string) outcome {
+	d.t.Helper()
 	var stdout, stderr bytes.Buffer
 	a := &app{
 		stdin: strings.NewReader(answer), stdout: &stdout, stderr: &scrubber{w: &stderr},
 		getenv: func(string) string { return "sqlite:replaced.db" }, interactive: interactive,
 		open: func(context.Context, string, string) (penstock.Store, error) { return d.open(), nil },
 	}
-	code := a.run(d.t.Context(), args)
+	code := a.run(ctx, args)
 	return outcome{stdout.String(), stderr.String(), code}
 }
 

@@ -1,0 +1,168 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+// queues is the desk's store as the verbs about queues see it.
+func (d *desk) queues() queueStore { return d.store.(queueStore) }
+
+// jobs enqueues a job per payload and returns their ids.
+func (d *desk) jobs(queue string, payloads ...string) []int64 {
+	d.t.Helper()
+	jobs := make([]penstock.NewJob, len(payloads))
+	for i, p := range payloads {
+		jobs[i].Payload = []byte(p)
+	}
+	ids, err := d.queues().Queue(queue).Enqueue(d.t.Context(), jobs...)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return ids
+}
+
+// queue is the status of one.
+func (d *desk) queue(name string) *penstock.QueueStatus {
+	d.t.Helper()
+	q, err := findQueue(d.t.Context(), d.queues(), name)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return q
+}
+
+func TestQueueLifecycle(t *testing.T) {
+	eachStore(t, func(t *testing.T, d *desk) {
+		for _, name := range []string{"mails", `we"ird; drop table x`, "größe"} {
+			same(t, name, d.must("queue", "create", name), "Queue "+name+" is ready.\n")
+		}
+		d.must("queue", "create", "stack", "--order", "lifo", "--max-attempts", "3", "--max-running", "2", "--dedup-window", "10m")
+		d.cli("queue", "create", "mails").wants(t, exitFailure, "exists already")
+		d.must("queue", "create", "mails", "--if-missing")
+		d.cli("queue", "create", "mails", "--if-missing", "--order", "lifo").wants(t, exitUsage, "exists with the order fifo")
+		d.must("outbox", "create", "orders")
+		d.cli("queue", "create", "orders", "--if-missing").wants(t, exitFailure, "exists already")
+		d.cli("queue", "create", "").wants(t, exitUsage, "queue has no name")
+
+		var names []string
+		if err := json.Unmarshal([]byte(d.must("queue", "list", "--json")), &names); err != nil {
+			t.Fatal(err)
+		}
+		same(t, "list", strings.Join(names, ", "), `größe, mails, stack, we"ird; drop table x`)
+		same(t, "list", d.must("queue", "list"), strings.Join(names, "\n")+"\n")
+		stack := d.queue("stack")
+		same(t, "created as", fmt.Sprint(stack.Order, *stack.MaxAttempts, *stack.MaxRunning, *stack.DedupWindow), "lifo3 2 10m0s")
+
+		d.jobs("mails", "a", "b")
+		d.cli("queue", "drop", "mails").wants(t, exitUsage, "nothing was dropped: there is no terminal to ask on")
+		d.asked("y\n", "queue", "drop", "mails").wants2(t, exitFailure, "This deletes queue mails with everything in it: 2 jobs, 0 dead letters.", "that is not its name")
+		same(t, "still there", fmt.Sprint(d.queue("mails").Ready), "2")
+		if o := d.asked("mails\n", "queue", "drop", "mails"); o.code != exitOK || o.stdout != "Queue mails is gone (2 jobs, 0 dead letters).\n" {
+			t.Errorf("%+v", o)
+		}
+		d.cli("queue", "drop", "mails", "--yes").wants(t, exitFailure, `queue "mails": no such queue: penstock queue list`)
+	})
+}
+
+// wants2 is wants for what asks first and is therefore more than a line.
+func (o outcome) wants2(t *testing.T, code int, parts ...string) {
+	t.Helper()
+	if o.code != code {
+		t.Errorf("exit code %d, want %d: %s", o.code, code, o.stderr)
+	}
+	contains(t, o.stderr, parts...)
+}
+
+func TestQueueSetAndPause(t *testing.T) {
+	eachStore(t, func(t *testing.T, d *desk) {
+		d.must("queue", "create", "mails")
+		same(t, "attempts", d.must("queue", "set", "mails", "--max-attempts", "5"), "Queue mails: 5 attempts, any number at a time, deduplication for 1h.\n")
+		same(t, "others stay", d.must("queue", "set", "mails", "--max-running", "3", "--dedup-window", "2d"), "Queue mails: 5 attempts, 3 at a time, deduplication for 2d.\n")
+		same(t, "no limit", d.must("queue", "set", "mails", "--max-running", "unlimited", "--json"),
+			`{"queue":"mails","paused":false,"max_attempts":5,"max_running":0,"dedup_window_ns":172800000000000}`+"\n")
+
+		same(t, "pause", d.must("queue", "pause", "mails"), "Queue mails: paused, 5 attempts, any number at a time, deduplication for 2d.\n")
+		d.jobs("mails", "a")
+		contains(t, d.must("status", "mails"), "mails: it is paused, no job begins: penstock queue resume mails\n")
+		claim := penstock.Claim{Jobs: 1, Lease: time.Minute}
+		if jobs, err := d.queues().Queue("mails").Claim(t.Context(), claim); err != nil || len(jobs) > 0 {
+			t.Errorf("%v, %v was claimed from a queue that is paused", jobs, err)
+		}
+		d.must("queue", "resume", "mails")
+		if jobs, err := d.queues().Queue("mails").Claim(t.Context(), claim); err != nil || len(jobs) != 1 {
+			t.Errorf("%v, %v was claimed from a queue that is resumed", jobs, err)
+		}
+		for _, verb := range []string{"set nothing --max-attempts 2", "pause nothing", "resume nothing"} {
+			d.cli(append([]string{"queue"}, strings.Fields(verb)...)...).wants(t, exitFailure, `queue "nothing": no such queue`)
+		}
+	})
+}
+
+func TestStatusShowsQueues(t *testing.T) {
+	eachStore(t, func(t *testing.T, d *desk) {
+		d.must("queue", "create", "mails", "--max-running", "10")
+		d.outbox("orders", numbered(1)...)
+		d.jobs("mails", "a", "b", "c")
+		d.must("enqueue", "mails", "later", "--delay", "1h")
+		job, err := d.queues().Queue("mails").Claim(t.Context(), penstock.Claim{Jobs: 2, Lease: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := d.queues().Queue("mails").Bury(t.Context(), job[0].Lease, "no such street"); err != nil {
+			t.Fatal(err)
+		}
+		table := d.must("status")
+		contains(t, table, "OUTBOX", "orders", "QUEUE", "1 of 10", "mails: 1 dead letter to retry or to discard: penstock dead list mails\n")
+		for _, one := range []struct{ name, other string }{{"mails", "orders"}, {"orders", "mails"}} {
+			if shown := d.must("status", one.name); strings.Contains(shown, one.other) {
+				t.Errorf("status %s shows %s: %s", one.name, one.other, shown)
+			}
+		}
+		d.cli("status", "nothing").wants(t, exitFailure, `no such outbox: nor is there a queue of that name`)
+
+		var status struct{ Outboxes, Queues []map[string]any }
+		if err := json.Unmarshal([]byte(d.must("status", "--json")), &status); err != nil {
+			t.Fatal(err)
+		}
+		if len(status.Outboxes) != 1 || len(status.Queues) != 1 {
+			t.Fatalf("got %v", status)
+		}
+		for field, want := range map[string]any{
+			"queue": "mails", "order": "fifo", "paused": false, "max_attempts": 25., "max_running": 10., "dedup_window_ns": 3600e9,
+			"ready": 1., "running": 1., "delayed": 1., "waiting": 0., "dead_letters": 1.,
+		} {
+			if got := status.Queues[0][field]; got != want {
+				t.Errorf("%s is %v, want %v", field, got, want)
+			}
+		}
+	})
+}
+
+func TestQueueTable(t *testing.T) {
+	yes, ten := true, 10
+	var out strings.Builder
+	if err := writeQueues(&out, []penstock.QueueStatus{
+		{Queue: strings.Repeat("q", 40), Order: penstock.FIFO, Bytes: 3 << 30, Segments: make([]penstock.SegmentStatus, 8), Ready: 12345678, Running: 10, OldestAge: 90 * time.Hour,
+			Delayed: 1234567, Waiting: 1234567, QueueSettings: penstock.QueueSettings{MaxRunning: &ten}},
+		{Queue: "idle", Ready: 3, OldestAge: time.Minute},
+		{Queue: "young", Ready: 3, OldestAge: time.Second},
+		{Queue: "off\n", Ready: 3, OldestAge: time.Minute, QueueSettings: penstock.QueueSettings{Paused: &yes}},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	table, notes, _ := strings.Cut(out.String(), "\n\n")
+	for line := range strings.Lines(table) {
+		if len([]rune(line)) > 121 {
+			t.Errorf("%d columns: %s", len([]rune(line)), line)
+		}
+	}
+	contains(t, table, "12,345,678", "10 of 10", "3.0 GiB", `off\n`)
+	same(t, "notes", notes, "idle: no worker seems to run, and 3 jobs are ready: penstock work idle\n"+
+		`off\n: it is paused, no job begins: penstock queue resume $'off\n'`+"\n")
+}

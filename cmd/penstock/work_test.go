@@ -1,0 +1,297 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+// work runs the worker until the queue is as it is to become.
+func (d *desk) work(queue string, until func(*penstock.QueueStatus) bool, args ...string) outcome {
+	d.t.Helper()
+	ctx, drain := context.WithCancel(d.t.Context())
+	defer drain()
+	go func() {
+		for ctx.Err() == nil {
+			q, err := findQueue(ctx, d.queues(), queue)
+			if err == nil && until(q) {
+				drain()
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(5 * time.Millisecond):
+			}
+		}
+	}()
+	return d.runIn(ctx, false, "", append([]string{"work", queue}, args...)...)
+}
+
+// nothingToDo is true when no job runs or could.
+func nothingToDo(q *penstock.QueueStatus) bool { return q.Ready+q.Running+q.Waiting == 0 }
+
+// letters are the dead letters of a queue as payload and error.
+func (d *desk) letters(queue string) map[string]string {
+	d.t.Helper()
+	letters, err := d.queues().DeadJobs(d.t.Context(), penstock.DeadJobQuery{Queue: queue})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	found := map[string]string{}
+	for _, l := range letters {
+		found[string(l.Job.Payload)] = l.Err()
+	}
+	return found
+}
+
+func TestExitCodeIsTheVerdict(t *testing.T) {
+	eachStore(t, func(t *testing.T, d *desk) {
+		d.must("queue", "create", "scripts")
+		d.jobs("scripts", "exit 0", "true", "echo used wrongly >&2; exit 64", "exit 65", "exit 75", "exit 1", "kill -9 $$")
+		o := d.work("scripts", nothingToDo, "--exec", "sh") // each payload is a script
+		if o.code != exitOK || !strings.Contains(o.stderr, "done=2 failed=3 dead=2 lost=0") {
+			t.Errorf("exit code %d: %s", o.code, o.stderr)
+		}
+		same(t, "buried", fmt.Sprint(d.letters("scripts")), "map[echo used wrongly >&2; exit 64:exit status 64: used wrongly exit 65:exit status 65]")
+		q := d.queue("scripts")
+		same(t, "tried again later, the rest done", fmt.Sprint(q.Delayed, jobsIn(q)), "3 3")
+	})
+}
+
+func TestLastAttemptMakesADeadLetterWithTheLastLines(t *testing.T) {
+	eachStore(t, func(t *testing.T, d *desk) {
+		d.must("queue", "create", "scripts", "--max-attempts", "1")
+		long := "i=0; while [ $i -lt 1000 ]; do echo line $i >&2; i=$((i+1)); done; exit 3"
+		d.jobs("scripts", "exit 75", "kill -9 $$", "no-such-command", long)
+		o := d.work("scripts", func(q *penstock.QueueStatus) bool { return q.DeadLetters == 4 }, "--exec", "exec sh", "--output", "discard")
+		if strings.Contains(o.stdout+o.stderr, "line 0\n") {
+			t.Errorf("what is to be discarded is shown: %s", o.stderr)
+		}
+		letters := d.letters("scripts")
+		same(t, "exit 75", letters["exit 75"], "exit status 75")
+		same(t, "killed", letters["kill -9 $$"], "signal: killed")
+		contains(t, letters["no-such-command"], "exit status 127: ", "no-such-command")
+		text := letters[long]
+		contains(t, text, "exit status 3: line ", "line 998\nline 999")
+		if len(text) > keptStderr+100 || strings.Contains(text, "line 1\n") {
+			t.Errorf("%d bytes are kept: %s", len(text), text)
+		}
+	})
+}
+
+func TestCommandGetsPayloadAndVariables(t *testing.T) {
+	d := memoryDesk(t)
+	d.must("queue", "create", "mails")
+	t.Setenv("PENSTOCK_JOB_HEADER_OLD", "of the job whose command this is")
+	t.Setenv("TRACEPARENT", "of that job")
+	t.Setenv("SHOP", "ours")
+	job := penstock.NewJob{Key: "k 1", Group: "acme", Payload: []byte("a\x00b\n"), Headers: map[string]string{"Content-Type": "t/x", "é\n": "v\nw", "traceparent": "00-ab"}}
+	ids, err := d.queues().Queue("mails").Enqueue(t.Context(), job, penstock.NewJob{Group: "acme"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := d.work("mails", func(q *penstock.QueueStatus) bool { return jobsIn(q) == 0 }, "--group", "acme", "--concurrency", "1",
+		"--exec", `cat; for v in QUEUE ID KEY GROUP ATTEMPT HEADER_CONTENT_TYPE HEADER___ HEADER_OLD; do eval "echo $v=\"\$PENSTOCK_JOB_$v\""; done; echo "$TRACEPARENT,$SHOP"`)
+	want := fmt.Sprintf("a\x00b\nQUEUE=mails\nID=%d\nKEY=k 1\nGROUP=acme\nATTEMPT=1\nHEADER_CONTENT_TYPE=t/x\nHEADER___=v\nw\nHEADER_OLD=\n00-ab,ours\n", ids[0]) +
+		fmt.Sprintf("QUEUE=mails\nID=%d\nKEY=\nGROUP=acme\nATTEMPT=1\nHEADER_CONTENT_TYPE=\nHEADER___=\nHEADER_OLD=\n,ours\n", ids[1])
+	same(t, "what the commands saw", o.stdout, want)
+}
+
+func TestCommandNeedNotReadItsPayload(t *testing.T) {
+	d := memoryDesk(t)
+	d.must("queue", "create", "mails")
+	d.jobs("mails", strings.Repeat("x", 4<<20))
+	o := d.work("mails", func(q *penstock.QueueStatus) bool { return jobsIn(q) == 0 }, "--exec", "true")
+	contains(t, o.stderr, "done=1 failed=0")
+}
+
+// lifeline is a pipe that a command and its children hold open while they live.
+type lifeline struct {
+	t    *testing.T
+	path string
+	in   *bufio.Reader
+}
+
+func newLifeline(t *testing.T) *lifeline {
+	path := filepath.Join(t.TempDir(), "lifeline")
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return &lifeline{t: t, path: path}
+}
+
+// command is one that holds the line, and so does a child of it, for ever.
+func (l *lifeline) command() string {
+	return fmt.Sprintf("exec 3>%s; echo $$ >&3; sleep 1000 & wait", l.path)
+}
+
+// up waits until the command runs.
+func (l *lifeline) up() {
+	file, err := os.Open(l.path)
+	if err != nil {
+		l.t.Error(err)
+		return
+	}
+	l.t.Cleanup(func() { file.Close() })
+	l.in = bufio.NewReader(file)
+	if line, err := l.in.ReadString('\n'); err != nil {
+		l.t.Errorf("%q, %v", line, err)
+	}
+}
+
+// down waits until nobody holds the line.
+func (l *lifeline) down() {
+	if rest, err := io.ReadAll(l.in); err != nil || len(rest) > 0 {
+		l.t.Errorf("%q, %v", rest, err)
+	}
+}
+
+func TestTimeoutKillsTheCommandAndItsChildren(t *testing.T) {
+	d := memoryDesk(t)
+	d.must("queue", "create", "mails", "--max-attempts", "1")
+	d.jobs("mails", "")
+	line := newLifeline(t)
+	down := make(chan struct{})
+	go func() { line.up(); line.down(); close(down) }()
+	d.work("mails", func(q *penstock.QueueStatus) bool { return q.DeadLetters == 1 }, "--timeout", "50ms", "--exec", line.command())
+	<-down
+	same(t, "dead letter", d.letters("mails")[""], "killed after 50ms")
+}
+
+func TestCommandOfALostLeaseIsKilled(t *testing.T) {
+	d := memoryDesk(t)
+	d.must("queue", "create", "mails")
+	id := d.jobs("mails", "")[0]
+	line := newLifeline(t)
+	down := make(chan struct{})
+	go func() {
+		defer close(down)
+		line.up()
+		d.must("job", "cancel", "mails", fmt.Sprint(id))
+		line.down()
+	}()
+	o := d.work("mails", func(*penstock.QueueStatus) bool {
+		select {
+		case <-down:
+			return true
+		default:
+			return false
+		}
+	}, "--lease", "300ms", "--exec", line.command())
+	same(t, "exit code", fmt.Sprint(o.code), "0")
+	contains(t, o.stderr, "done=0 failed=0 dead=0 lost=1")
+	same(t, "left", fmt.Sprint(jobsIn(d.queue("mails"))), "0")
+}
+
+func TestDrainLetsCommandsEnd(t *testing.T) {
+	d := memoryDesk(t)
+	d.must("queue", "create", "mails")
+	d.jobs("mails", "", "")
+	line := newLifeline(t)
+	ctx, drain := context.WithCancel(t.Context())
+	release := filepath.Join(t.TempDir(), "release")
+	if err := syscall.Mkfifo(release, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		line.up()
+		drain()
+		if err := os.WriteFile(release, []byte("go\n"), 0); err != nil { // once the command reads
+			t.Error(err)
+		}
+	}()
+	o := d.runIn(ctx, false, "", "work", "mails", "--concurrency", "1", "--exec", fmt.Sprintf("exec 3>%s; echo up >&3; read x < %s; echo ended", line.path, release))
+	same(t, "output", o.stdout, "ended\n")
+	same(t, "exit code", fmt.Sprint(o.code), "0")
+	same(t, "left", fmt.Sprint(d.queue("mails").Ready), "1")
+}
+
+// TestHurryKillsAndGivesBack has a job run that never ends.
+func TestHurryKillsAndGivesBack(t *testing.T) {
+	eachStore(t, func(t *testing.T, d *desk) {
+		d.must("queue", "create", "mails")
+		d.jobs("mails", "")
+		line := newLifeline(t)
+		ctx, drain := context.WithCancel(t.Context())
+		hurried, hurry := context.WithCancel(t.Context())
+		go func() {
+			line.up()
+			drain()
+			hurry()
+		}()
+		a := &app{stdout: io.Discard, stderr: &scrubber{w: io.Discard}}
+		f := &workFlags{command: line.command(), concurrency: 1, output: "inherit"}
+		err := a.work(ctx, hurried, d.queues().Queue("mails"), "mails", f, slog.New(slog.DiscardHandler))
+		if exitCode(err) != exitInterrupted {
+			t.Errorf("it ended with %v", err)
+		}
+		line.down()
+		jobs := d.claim("mails", "")
+		if len(jobs) != 1 {
+			t.Fatalf("the job was not given back: %v", d.queue("mails"))
+		}
+		attempt := 2
+		if _, ok := d.queues().Queue("mails").(penstock.Releaser); ok {
+			attempt = 1 // as if it had not been claimed
+		}
+		same(t, "attempt", fmt.Sprint(jobs[0].Attempt), fmt.Sprint(attempt))
+	})
+}
+
+func TestWorkEndsWhereItCannotWork(t *testing.T) {
+	eachStore(t, func(t *testing.T, d *desk) {
+		d.cli("work", "nothing", "--exec", "true").wants(t, exitFailure, `queue "nothing": no such queue: penstock queue list`)
+	})
+}
+
+func TestLastLines(t *testing.T) {
+	for _, tc := range []struct {
+		said []string
+		want string
+	}{
+		{nil, "failed"},
+		{[]string{" \n\n"}, "failed"},
+		{[]string{"one\n", "two\n"}, "failed: one\ntwo"},
+		{[]string{"cut off here\n" + strings.Repeat("x", keptStderr-5) + "\nend"}, "failed: " + strings.Repeat("x", keptStderr-5) + "\nend"},
+		{[]string{strings.Repeat("x", 3*keptStderr)}, "failed: " + strings.Repeat("x", keptStderr)},
+		{[]string{strings.Repeat("x", 3*keptStderr) + "\n"}, "failed: " + strings.Repeat("x", keptStderr-1)},
+	} {
+		var l lastLines
+		for _, part := range tc.said {
+			if n, err := l.Write([]byte(part)); n != len(part) || err != nil {
+				t.Errorf("Write returned %d, %v", n, err)
+			}
+		}
+		same(t, fmt.Sprintf("%.20q", tc.said), l.after("failed").Error(), tc.want)
+	}
+}
+
+func TestJobEnvironmentKeepsOurs(t *testing.T) {
+	env := jobEnvironment([]string{"A=b", "PENSTOCK_JOB_KEY=old", "PENSTOCK_DATABASE_URL=x"}, "q", &penstock.Job{ID: 7, Headers: map[string]string{"LD_PRELOAD": "x", "PATH=": "y"}})
+	for _, want := range []string{"A=b", "PENSTOCK_DATABASE_URL=x", "PENSTOCK_JOB_ID=7", "PENSTOCK_JOB_HEADER_LD_PRELOAD=x", "PENSTOCK_JOB_HEADER_PATH_=y"} {
+		if !slices.Contains(env, want) {
+			t.Errorf("%s is not in %q", want, env)
+		}
+	}
+	if slices.Contains(env, "PENSTOCK_JOB_KEY=old") || len(env) != 9 {
+		t.Errorf("got %q", env)
+	}
+}
+
+func TestVerdictOfWhatCannotBeRun(t *testing.T) {
+	err := (&execution{}).verdict(errors.New("no memory"), &lastLines{})
+	if penstock.IsPermanent(err) || err.Error() != "the command could not be run: no memory" {
+		t.Errorf("got %v", err)
+	}
+}
