@@ -195,3 +195,44 @@ func BenchmarkParkAndDrain(b *testing.B) {
 		})
 	}
 }
+
+// Jobs are claimed and acked, 1 or 100 at a time, while as many are enqueued; the
+// backlog that waits for one key, or is delayed, must not matter.
+func BenchmarkClaimAck(b *testing.B) {
+	for _, backlog := range []int{0, 100_000} {
+		for _, n := range []int{1, 100} {
+			b.Run(fmt.Sprintf("backlog=%d/jobs=%d", backlog, n), func(b *testing.B) {
+				_, _, q := newQueue(b, penstock.FIFO)
+				ctx := b.Context()
+				waiting := make([]penstock.NewJob, 0, 2*backlog)
+				for range backlog {
+					waiting = append(waiting, penstock.NewJob{Key: "hot", Group: "g"}, penstock.NewJob{NotBefore: time.Now().Add(time.Hour)})
+				}
+				if _, err := q.Enqueue(ctx, waiting...); err != nil {
+					b.Fatal(err)
+				}
+				jobs := make([]penstock.NewJob, n)
+				for i := range jobs {
+					jobs[i] = penstock.NewJob{Payload: bytes.Repeat([]byte{'x'}, 200)}
+				}
+				for b.Loop() {
+					if _, err := q.Enqueue(ctx, jobs...); err != nil {
+						b.Fatal(err)
+					}
+					claimed, err := q.Claim(ctx, penstock.Claim{Jobs: n, Lease: time.Hour})
+					if err != nil || len(claimed) != n {
+						b.Fatal(len(claimed), err)
+					}
+					leases := make([]int64, n)
+					for i := range claimed {
+						leases[i] = claimed[i].Lease
+					}
+					if _, err := q.Ack(ctx, leases...); err != nil {
+						b.Fatal(err)
+					}
+				}
+				b.ReportMetric(float64(b.N)*float64(n)/b.Elapsed().Seconds(), "jobs/s")
+			})
+		}
+	}
+}

@@ -163,6 +163,3 @@ var (
 
 // Queue implements penstock.QueueStore.
 func (s *Store) Queue(name string) penstock.Queue { return queue{s, name} }
-
-// on is onQueue for this one.
-func (q queue) on(statement string) string { return onQueue(q.name, statement) }

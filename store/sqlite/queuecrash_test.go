@@ -95,7 +95,7 @@ func workTxOrders(ctx context.Context, s *sqlite.Store) error {
 // committed gets its job done, no other; what was acked does not come again; and
 // within each key the jobs began in order.
 func TestKilledWhileWorking(t *testing.T) {
-	path, s, q := newQueue(t, penstock.FIFO)
+	path, _, q := newQueue(t, penstock.FIFO)
 	app := openApp(t, path)
 	mustExec(t, app, `create table orders (id integer primary key autoincrement, total integer, shipped integer not null default 0)`)
 	type life struct {
@@ -174,7 +174,6 @@ func TestKilledWhileWorking(t *testing.T) {
 	if check := scan[string](t, app, `pragma integrity_check`); check != "ok" {
 		t.Errorf("integrity_check: %s", check)
 	}
-	_ = s
 }
 
 // Workers with the handler in the transaction are killed -9: every order is
