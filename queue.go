@@ -24,9 +24,9 @@ type NewJob struct {
 	Payload []byte
 	// Key serialises: at most one job of a key runs at a time in its queue, in the
 	// order of their ids, whatever their priorities and whether the queue is FIFO or
-	// LIFO. One that is to be tried again keeps its place, and the others wait for
-	// it; one whose NotBefore has not come has none yet, and holds nobody up. Empty
-	// means that the job waits for nobody.
+	// LIFO. One that is to be tried again keeps its place, and those behind wait
+	// for it; one whose NotBefore has not come has none yet, and holds nobody up.
+	// Empty means that the job waits for nobody.
 	Key string
 	// Group, a tenant or an account, is a line of its own: workers claim from
 	// one group. Empty is a group, too.
@@ -114,6 +114,8 @@ type Claim struct {
 //
 // A lease that has ended, or that another call has settled, is lost: Ack and
 // Extend leave it out of what they return, Retry and Bury return ErrLeaseLost.
+// Until somebody else can have had the job, a store may still take a lease
+// for held that has ended.
 type Queue interface {
 	// Enqueue writes jobs in one transaction of its own and returns their ids, of
 	// a duplicate the id of the job that came first. *FieldError for a job that

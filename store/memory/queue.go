@@ -45,7 +45,6 @@ type job struct {
 	failures     []penstock.Failure
 	due          time.Time
 	worker       string
-	last         int // the attempt after which it is a dead letter, 0 for the queue's own
 }
 
 // key is one that a job has. The first of waiting is also ready, unless the key
@@ -222,7 +221,7 @@ func (q *jobQueue) giveBack(j *job, due, now time.Time) {
 func (q *jobQueue) fail(j *job, due, now time.Time, reason string, final bool) (dead bool) {
 	j.failures = append(j.failures, penstock.Failure{Attempt: j.Attempt, At: now, Err: reason})
 	j.failures = j.failures[max(0, len(j.failures)-penstock.MaxFailures):]
-	if !final && j.Attempt < max(q.settings.maxAttempts, j.last) {
+	if !final && j.Attempt < q.settings.maxAttempts {
 		q.giveBack(j, due, now)
 		return false
 	}

@@ -134,7 +134,7 @@ func (s *Store) RetryDeadJobs(ctx context.Context, query penstock.DeadJobQuery) 
 		delete(q.dead, d.ID)
 		j := d.job
 		q.seq++
-		j.place, j.due, j.last = q.seq, s.db.now(), j.Attempt+1
+		j.place, j.due = q.seq, s.db.now() // its attempts count: the next may be the last
 		q.add(&j, s.db.now())
 	}
 	return len(chosen), nil

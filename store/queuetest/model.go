@@ -38,9 +38,10 @@ type tracked struct {
 	attempt  int  // of its next claim
 	born     int  // step in which it was written
 	settled  int  // step in which that was committed
-	begun    bool // claimed and not ended: its key is busy with it
+	begun    bool // claimed and not ended: the later ones of its key wait
 	moved    bool // it has not stayed where it was written: no order to check
 	lease    int64
+	until    time.Time // when the lease ends
 	history  []string
 	notUntil time.Time
 }
@@ -119,20 +120,21 @@ func (w *walk) take(jobs []penstock.Job, group string, as fate) {
 		case i > 0 && jobs[i-1].Priority > j.Priority:
 			w.wrong("claimed jobs are not in the order of their priorities", got[i-1], t)
 		}
-		w.checkKey(t)
+		w.checkKey(t, now)
 		if t.fate == mortal {
 			t.moved = true
 		}
 		t.note(w.step, string(as))
-		t.lease, t.begun, t.attempt = j.Lease, true, t.attempt+1
+		t.lease, t.until, t.begun, t.attempt = j.Lease, j.LeaseUntil, true, t.attempt+1
 	}
 	for _, t := range got {
 		w.checkOrder(t)
 	}
 }
 
-// checkKey: nothing else of the key is begun, and nothing goes before it.
-func (w *walk) checkKey(t *tracked) {
+// checkKey: nothing else of the key runs, nothing with a lower id is to be tried
+// again, and nothing goes before it.
+func (w *walk) checkKey(t *tracked, now time.Time) {
 	w.Helper()
 	if t.job.Key == "" {
 		return
@@ -141,8 +143,11 @@ func (w *walk) checkKey(t *tracked) {
 		if o == t || o.job.Key != t.job.Key {
 			continue
 		}
-		if o.begun {
+		if o.fate == held || o.fate == mortal && now.Before(o.until) {
 			w.wrong(fmt.Sprintf("job %d was claimed beside job %d of its key", t.id, o.id), o, t)
+		}
+		if o.begun && o.id < t.id {
+			w.wrong(fmt.Sprintf("job %d was claimed before job %d of its key, which is to be tried again", t.id, o.id), o, t)
 		}
 		if !t.begun && !t.moved && o.fate == ready && !o.moved && o.settled < t.born {
 			w.wrong(fmt.Sprintf("job %d was claimed before job %d of its key", t.id, o.id), o, t)
