@@ -58,6 +58,9 @@ func (e *events) remove(ctx context.Context) error {
 func (e *events) prepared(name string) string { return e.name + " " + name }
 
 func (e *events) fill(s *session, events int) error {
+	if _, err := s.do("writing events", e.sql["fill_queue"], 0, 0); err != nil {
+		return err
+	}
 	for from := 1; from <= events; from += fillChunk {
 		to := min(from+fillChunk-1, events)
 		for _, name := range []string{"fill", "fill_queue"} {
@@ -78,6 +81,10 @@ func (e *events) fill(s *session, events int) error {
 		}
 	}
 	if err := e.remember(s, 0); err != nil {
+		return err
+	}
+	// One job more that is consumed at once: a queue that is fresh is in use, too.
+	if _, err := e.take(s, 1); err != nil {
 		return err
 	}
 	for range 6 { // from the sixth on, plans are as they stay
@@ -114,20 +121,31 @@ func (e *events) consumeFirst(s *session, n int) error {
 	if _, err := s.do("deleting events", e.sql["delete_first"], n); err != nil {
 		return err
 	}
+	maintained := time.Now()
 	for left := n; left > 0; {
-		var got int
-		if err := s.value("dequeuing", e.sql["take"], &got, min(left, fillChunk)); err != nil {
+		got, err := e.take(s, min(left, takes))
+		if err != nil {
 			return err
 		}
 		if got == 0 {
 			return fmt.Errorf("dequeue found nothing though %d events are left to consume", left)
 		}
 		left -= got
-		if err := e.queue.maintain(s); err != nil {
-			return err
+		if left == 0 || time.Since(maintained) > keepEvery {
+			maintained = time.Now()
+			if err := e.queue.maintain(s); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
+}
+
+// takes is how many jobs a worker dequeues at a time.
+const takes = 100
+
+func (e *events) take(s *session, n int) (got int, err error) {
+	return got, s.value("dequeuing", e.sql["take"], &got, n)
 }
 
 // deleteScattered deletes every other event behind the first n.

@@ -45,7 +45,7 @@ select id, payload from {schema}.dequeue({queue_name});
 select count(*) from {schema}.dequeue({queue_name}, $1::int);
 
 -- name: delete_scattered_jobs
-delete from {schema}.{queue} where seq > $1::int and seq % 2 = 1;
+delete from {schema}.{queue} where seq > $1::int + 1 and seq % 2 = 0; -- seq 1 is event 0
 
 -- Requests for blocks by this session since it last told the statistics.
 -- name: blocks

@@ -98,7 +98,7 @@ func benchTombstonesTable(w io.Writer, r bench.TombstonesResult) error {
 }
 
 func benchTombstonesChart(r bench.TombstonesResult) plot.Chart {
-	panel := plot.Panel{Y: "ms to fetch the next event, median", Log: true, Ticks: []string{"nothing deleted"}}
+	panel := plot.Panel{Y: "ms per fetch, median", Log: true, Ticks: []string{"nothing deleted"}}
 	pages := plot.Panel{Y: "pages asked for", Log: true, Ticks: []string{"nothing deleted"}}
 	for i, c := range r.Cases {
 		panel.Ticks = append(panel.Ticks, tombstoneCaseText(c))
