@@ -66,6 +66,7 @@ var groups = []group{
 	{"Status", statusCases},
 	{"Reclaim", reclaimCases},
 	{"Load", loadCases},
+	{"Work", workCases},
 	{"Model", modelCases},
 }
 

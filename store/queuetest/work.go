@@ -1,0 +1,116 @@
+package queuetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+var workCases = []testCase{
+	{name: "TwoProcesses", run: workTwoProcesses},
+	{name: "StopInTheMiddle", run: workStops},
+	{name: "CancelledJob", run: workCancelled},
+}
+
+// work starts penstock.Work in a process of its own and returns what stops it.
+func (e *env) work(h penstock.Handler, o penstock.WorkOptions) (stop func() error) {
+	e.Helper()
+	q := e.Another(e).Queue(queue)
+	o.Logger = slog.New(slog.DiscardHandler)
+	ctx, cancel := context.WithCancel(e.ctx)
+	done := make(chan error, 1)
+	go func() { done <- penstock.Work(ctx, q, h, o) }()
+	stop = sync.OnceValue(func() error {
+		cancel()
+		return <-done
+	})
+	e.Cleanup(func() { _ = stop() })
+	return stop
+}
+
+// logged makes a handler of one that the log checks.
+func (l *runLog) logged(h penstock.Handler) penstock.Handler {
+	return func(ctx context.Context, j penstock.Job) error {
+		l.start(j)
+		err := errors.New("it panicked")
+		defer func() {
+			l.end(j, err == nil)
+			if err == nil {
+				l.ended.Add(1)
+			}
+		}()
+		err = h(ctx, j)
+		return err
+	}
+}
+
+func workTwoProcesses(e *env) {
+	const n = 400
+	for i := range n {
+		e.enqueue(keyed([]string{"", "", "a", "b", "c"}[i%5], fmt.Sprint(i)))
+	}
+	log := newRunLog()
+	h := log.logged(func(_ context.Context, j penstock.Job) error {
+		switch {
+		case j.Attempt == 1 && j.ID%7 == 0:
+			return penstock.RetryAfter(errors.New("once more"), time.Millisecond)
+		case j.Attempt == 1 && j.ID%11 == 0:
+			panic(penstock.RetryAfter(errors.New("once more"), 0))
+		}
+		return nil
+	})
+	stops := []func() error{e.work(h, penstock.WorkOptions{Worker: "one"}), e.work(h, penstock.WorkOptions{Worker: "two", Concurrency: 3})}
+	e.eventually("all jobs are done", func() bool { return log.ended.Load() >= n })
+	for _, stop := range stops {
+		e.must(stop(), "Work")
+	}
+	log.check(e, n)
+	e.want()
+	if s := e.status(); s.Running+s.Delayed+s.Waiting+s.DeadLetters != 0 {
+		e.Errorf("all jobs are done, but the status is %+v", s)
+	}
+}
+
+// Workers come and go; every job is done once, and none waits for a lease.
+func workStops(e *env) {
+	if !e.features.Release {
+		e.Skip("the store does not declare the feature Release: jobs that were claimed ahead wait for their leases to end")
+	}
+	const n = 300
+	for i := range n {
+		e.enqueue(keyed([]string{"", "", "a"}[i%3], fmt.Sprint(i)))
+	}
+	log := newRunLog()
+	h := log.logged(func(context.Context, penstock.Job) error { time.Sleep(100 * time.Microsecond); return nil })
+	for log.ended.Load() < n {
+		before := log.ended.Load()
+		stop := e.work(h, penstock.WorkOptions{Lease: longLease, Concurrency: 4})
+		e.eventually("some jobs are done", func() bool { return log.ended.Load() >= min(before+30, n) })
+		e.must(stop(), "Work")
+	}
+	log.check(e, n)
+	e.want()
+}
+
+// The handler of a job that is cancelled learns of it.
+func workCancelled(e *env) {
+	ids := e.enqueue(job("a"))
+	started, ended := make(chan struct{}), make(chan error, 1)
+	stop := e.work(func(ctx context.Context, _ penstock.Job) error {
+		close(started)
+		<-ctx.Done()
+		ended <- context.Cause(ctx)
+		return ctx.Err()
+	}, penstock.WorkOptions{Lease: time.Second})
+	<-started
+	e.cancel(1, ids...)
+	e.mustBe(<-ended, penstock.ErrLeaseLost, "the cause of a cancelled job's context")
+	e.must(stop(), "Work")
+	e.maintain()
+	e.want()
+}
