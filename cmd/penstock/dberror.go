@@ -52,3 +52,9 @@ func databaseHint(err error) string {
 	}
 	return ""
 }
+
+// isForbidden reports whether the role may not do what was asked.
+func isForbidden(err error) bool {
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && pg.Code == "42501"
+}

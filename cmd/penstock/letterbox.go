@@ -88,10 +88,11 @@ func findLetters(ctx context.Context, store penstock.Store, name string, f *dead
 }
 
 // isQueue reports whether there is a queue of that name. It asks for dead
-// letters that cannot be, because that reads nothing.
+// letters that cannot be, because that reads nothing. A role that may not read
+// queues can still decide about an outbox's letters.
 func isQueue(ctx context.Context, store deadJobStore, name string) (bool, error) {
 	_, err := store.DeadJobs(ctx, penstock.DeadJobQuery{Queue: name, AfterID: math.MaxInt64, Limit: 1})
-	if errors.Is(err, penstock.ErrNoQueue) {
+	if errors.Is(err, penstock.ErrNoQueue) || isForbidden(err) {
 		return false, nil
 	}
 	return err == nil, aboutQueue(err, "looking for a queue of that name", name)

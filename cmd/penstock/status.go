@@ -114,10 +114,11 @@ func readStatus(ctx context.Context, store statusReader, only []string) ([]penst
 	return nil, about(penstock.ErrNoOutbox, "", only[0], "")
 }
 
-// statusOf is what status shows.
+// statusOf is what status shows. Queues are nil if the role may not read them:
+// that of a relay may not.
 type statusOf struct {
 	Outboxes []penstock.OutboxStatus `json:"outboxes"`
-	Queues   []penstock.QueueStatus  `json:"queues"`
+	Queues   []penstock.QueueStatus  `json:"queues,omitzero"`
 }
 
 // readAll reads the status of everything, or of the outbox or queue that is
@@ -126,10 +127,19 @@ func readAll(ctx context.Context, store statusReader, only []string) (s statusOf
 	if s.Outboxes, err = readStatus(ctx, store, nil); err != nil {
 		return s, err
 	}
-	queues, hasQueues := store.(queueStatusReader)
-	if hasQueues {
-		if s.Queues, err = queues.QueueStatus(ctx); err != nil {
+	if s.Outboxes == nil {
+		s.Outboxes = []penstock.OutboxStatus{} // [] rather than null
+	}
+	s.Queues = []penstock.QueueStatus{}
+	if queues, ok := store.(queueStatusReader); ok {
+		found, err := queues.QueueStatus(ctx)
+		switch {
+		case isForbidden(err):
+			s.Queues = nil
+		case err != nil:
 			return s, fmt.Errorf("reading the status of queues: %w", err)
+		default:
+			s.Queues = append(s.Queues, found...)
 		}
 	}
 	if len(only) > 0 {
@@ -144,18 +154,12 @@ func readAll(ctx context.Context, store statusReader, only []string) (s statusOf
 
 func (a *app) showStatus(s statusOf, asJSON, watch bool) error {
 	if asJSON {
-		if s.Outboxes == nil {
-			s.Outboxes = []penstock.OutboxStatus{} // [] rather than null
-		}
-		if s.Queues == nil {
-			s.Queues = []penstock.QueueStatus{}
-		}
 		return json.NewEncoder(a.stdout).Encode(s)
 	}
 	if watch && isTerminal(a.stdout) {
 		fmt.Fprint(a.stdout, "\x1b[H\x1b[2J") // home, clear
 	}
-	if len(s.Outboxes)+len(s.Queues) == 0 {
+	if len(s.Outboxes)+len(s.Queues) == 0 && s.Queues != nil {
 		fmt.Fprintln(a.stdout, "There is nothing yet: penstock outbox create NAME makes an outbox, penstock queue create NAME a queue.")
 		return nil
 	}
@@ -163,6 +167,9 @@ func (a *app) showStatus(s statusOf, asJSON, watch bool) error {
 		if err := writeStatus(a.stdout, s.Outboxes, time.Now()); err != nil {
 			return err
 		}
+	}
+	if s.Queues == nil {
+		fmt.Fprintln(a.stderr, "penstock: queues are not shown: this role may not read them")
 	}
 	if len(s.Queues) == 0 {
 		return nil
