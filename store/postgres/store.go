@@ -1,5 +1,6 @@
-// Package postgres keeps outboxes in PostgreSQL 14 to 18. DESIGN.md explains the
-// ring, the snapshot cursor and the cursor log.
+// Package postgres keeps outboxes and queues in PostgreSQL 14 to 18. DESIGN.md
+// explains the rings, the snapshot cursor and the cursor log, and how a queue
+// never walks over what was taken from it.
 package postgres
 
 import (
@@ -27,15 +28,16 @@ const oldestServer = 140000 // server_version_num
 type Options struct {
 	// Schema of Penstock's tables. Default "penstock".
 	Schema string
-	// Segments of a new outbox's ring, 2 to 1000. Default 8.
+	// Segments of a new outbox's or queue's ring, 2 to 1000. Default 8.
 	Segments int
-	// SegmentBytes of heap after which a segment is sealed. Default 128 MiB.
+	// SegmentBytes of heap after which a segment is sealed, of a queue half as
+	// many. Default 128 MiB.
 	SegmentBytes int64
 	// Log gets warnings; default slog.Default().
 	Log *slog.Logger
 }
 
-// Store is a penstock.Store on PostgreSQL. Safe for concurrent use.
+// Store is a penstock.Store and a penstock.QueueStore on PostgreSQL. Safe for concurrent use.
 type Store struct {
 	config *pgxpool.Config
 	pool   *pgxpool.Pool
