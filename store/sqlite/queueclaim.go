@@ -118,7 +118,7 @@ func readReady(ctx context.Context, tx *sql.Tx, at claimable, group string) (l l
 		if err := rows.Scan(&l.priority, &l.rank, &seq, &j.ID, &createdAt, &j.Key, &head, &body, &past); err != nil {
 			return l, err
 		}
-		h, err := readJobHistory(past)
+		h, err := readHistory(past)
 		if err != nil {
 			return l, err
 		}

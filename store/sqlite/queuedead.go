@@ -30,7 +30,7 @@ func (s *Store) DeadJobs(ctx context.Context, q penstock.DeadJobQuery) ([]pensto
 			if err := rows.Scan(&past, &at, &d.Job.ID, &d.Job.Group, &d.Job.Priority, &createdAt, &d.Job.Key, &head, &body); err != nil {
 				return err
 			}
-			h, err := readJobHistory(past)
+			h, err := readHistory(past)
 			if err != nil {
 				return err
 			}

@@ -109,6 +109,10 @@ func TestMaintainOfMany(t *testing.T) {
 	if claimed := claimJobs(t, q, many+1); len(claimed) != many+1 {
 		t.Fatalf("claimed %d jobs", len(claimed))
 	}
+	mustExec(t, app, `update penstock_dedup set at = 1`)
+	if late, err := q.Enqueue(t.Context(), jobs[7], jobs[9]); err != nil || late[0] <= ids[len(ids)-1] || late[1] <= late[0] {
+		t.Fatalf("after the window duplicates got the ids %d, %v, want new ones", late, err)
+	}
 	mustExec(t, app, `update penstock_leases set until = 1`)
 	mustExec(t, app, `update penstock_later set due = 1`)
 	mustExec(t, app, `update penstock_dedup set at = 1`)
@@ -116,7 +120,7 @@ func TestMaintainOfMany(t *testing.T) {
 		t.Fatal(err)
 	}
 	all, err := s.QueueStatus(t.Context())
-	if err != nil || all[0].Ready != 2*many+1 || all[0].Running+all[0].Delayed != 0 {
+	if err != nil || all[0].Ready != 2*many+3 || all[0].Running+all[0].Delayed != 0 {
 		t.Errorf("after Maintain: %+v, %v", all[0], err)
 	}
 	if n := scan[int](t, app, `select count(*) from penstock_dedup`); n != 0 {

@@ -285,6 +285,11 @@ func (m *queueModel) cancel() {
 	if j == nil {
 		return
 	}
+	if j.seq != j.id {
+		if n, err := m.store.CancelJobs(m.Context(), "jobs", j.seq); err != nil || n != 0 {
+			m.Fatalf("CancelJobs of a seq that is no id: %d, %v", n, err)
+		}
+	}
 	if n, err := m.store.CancelJobs(m.Context(), "jobs", j.id, 1<<40); err != nil || n != 1 {
 		m.Fatalf("CancelJobs of %+v: %d, %v", j, n, err)
 	}
@@ -300,7 +305,7 @@ func (m *queueModel) retryDead() {
 	if n, err := m.store.RetryDeadJobs(m.Context(), penstock.DeadJobQuery{Queue: "jobs", IDs: []int64{j.id}}); err != nil || n != 1 {
 		m.Fatalf("RetryDeadJobs: %d, %v", n, err)
 	}
-	j.state, j.limit = "waiting", max(j.limit, j.attempts+1)
+	j.state, j.limit = "waiting", max(j.limit, j.attempts+1) // at least one more
 	j.seq = scan[int64](m, m.app, `select seq from penstock_queue_jobs where id = ?`, j.id)
 	if j.seq <= m.seq {
 		m.Fatalf("the dead letter came back at %d, not behind %d", j.seq, m.seq)

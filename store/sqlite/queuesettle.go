@@ -108,7 +108,7 @@ func retryJob(ctx context.Context, tx *sql.Tx, row queueRow, lease int64, after 
 		return false, err
 	}
 	j.failed(reason, now)
-	if j.history.spent(row.maxAttempts) {
+	if j.spent(row.maxAttempts) {
 		return true, bury(ctx, tx, row, []tried{j}, now)
 	}
 	if err := remember(ctx, tx, row, []tried{j}); err != nil {
@@ -144,7 +144,7 @@ type tried struct {
 	seq     int64
 	attempt int
 	worker  string
-	history jobHistory
+	history history
 }
 
 // MarshalJSON makes what the statements that remember and bury take.
@@ -153,36 +153,19 @@ func (j tried) MarshalJSON() ([]byte, error) {
 }
 
 func (j *tried) failed(reason string, at time.Time) {
-	j.history.history = j.history.after([]penstock.Failure{{Attempt: j.attempt, At: at.UTC(), Err: reason}})
+	j.history = j.history.after([]penstock.Failure{{Attempt: j.attempt, At: at.UTC(), Err: reason}})
 }
 
-// jobHistory is what became of a job so far.
-type jobHistory struct {
-	history
-	// Limit of attempts, of a dead letter that was sent back, if it is more than the
-	// queue's.
-	Limit int `json:"limit,omitempty"`
-}
+// spent reports whether no attempt is left. A dead letter that was sent back has
+// one, whatever the limit: it is asked when that has failed.
+func (j *tried) spent(limit int) bool { return j.history.Attempts >= limit }
 
-func readJobHistory(column string) (h jobHistory, err error) {
-	if column != "" {
-		err = json.Unmarshal([]byte(column), &h)
-	}
-	return h, err
-}
-
-// spent reports whether no attempt is left.
-func (h jobHistory) spent(limit int) bool {
-	return h.Attempts >= max(limit, h.Limit)
-}
-
-func (r *tried) scan(row interface{ Scan(...any) error }) error {
+func (j *tried) scan(row interface{ Scan(...any) error }) (err error) {
 	var past string
-	if err := row.Scan(&r.seq, &r.attempt, &r.worker, &past); err != nil {
+	if err := row.Scan(&j.seq, &j.attempt, &j.worker, &past); err != nil {
 		return err
 	}
-	var err error
-	r.history, err = readJobHistory(past)
+	j.history, err = readHistory(past)
 	return err
 }
 

@@ -156,7 +156,7 @@ func TestHotKeyIsOutOfTheWay(t *testing.T) {
 // Names are quoted, kept apart by their capitals, and never run; nor are they
 // taken for what stands in the statements.
 func TestQueueNames(t *testing.T) {
-	_, s, _ := newFile(t, sqlite.Options{})
+	_, s, app := newFile(t, sqlite.Options{})
 	names := []string{"jobs", "Jobs", "s", "jobs_ids", "a\"b", "'; drop table penstock_queues; --", "{queue}", "{sign}new.seq", "line\nbreak", "ü", "later_of_jobs"}
 	for _, name := range names {
 		if err := s.CreateQueue(t.Context(), name, penstock.LIFO); err != nil {
@@ -189,8 +189,35 @@ func TestQueueNames(t *testing.T) {
 		t.Errorf("status lists %d queues, %v", len(all), err)
 	}
 	for _, name := range names {
+		q := s.Queue(name)
+		_, err := q.Enqueue(t.Context(), penstock.NewJob{Key: "k", DedupKey: "d"}, penstock.NewJob{NotBefore: time.Now().Add(time.Hour)}, penstock.NewJob{}, penstock.NewJob{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, j := range claimJobs(t, q, 3) { // by turns a lease, a dead letter and a history
+			switch i {
+			case 1:
+				err = q.Bury(t.Context(), j.Lease, "no")
+			case 2:
+				_, err = q.Retry(t.Context(), j.Lease, 0, "no")
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := s.SetSchedule(t.Context(), penstock.Schedule{Queue: name, Name: "s", Cron: "@hourly"}); err != nil {
+			t.Fatal(err)
+		}
 		if err := s.DropQueue(t.Context(), name); err != nil {
 			t.Errorf("%q: %v", name, err)
 		}
+	}
+	for _, table := range []string{"queues", "ready", "keyed", "busy", "later", "leases", "histories", "dead_jobs", "dedup", "schedules"} {
+		if n := scan[int](t, app, `select count(*) from penstock_`+table); n != 0 {
+			t.Errorf("%d rows are left in penstock_%s", n, table)
+		}
+	}
+	if n := scan[int](t, app, `select count(*) from sqlite_schema where name like '%jobs~%' or name like '%of_jobs'`); n != 0 {
+		t.Errorf("%d things are left of queues that were dropped", n)
 	}
 }

@@ -96,7 +96,7 @@ func expire(ctx context.Context, tx *sql.Tx, row queueRow, now time.Time) (n int
 			reason += fmt.Sprintf(" (worker %s)", j.worker)
 		}
 		j.failed(reason, now)
-		if j.history.spent(row.maxAttempts) {
+		if j.spent(row.maxAttempts) {
 			dead = append(dead, j)
 			continue
 		}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -71,6 +72,35 @@ func TestWorkTxTakesEffectOnce(t *testing.T) {
 	}
 	if n := scan[int](t, app, `select count(*) from done where job % 10 = 0 or job % 5 = 0 and attempt <> 3 or job % 7 = 0 and job % 5 <> 0 and attempt <> 2`); n != 0 {
 		t.Errorf("%d jobs took effect at an attempt that failed", n)
+	}
+}
+
+// If the job cannot be ended, nothing the handler wrote is there.
+func TestWorkTxEndsTheJobInTheTransaction(t *testing.T) {
+	path, s, q := newQueue(t, penstock.FIFO)
+	app := openApp(t, path)
+	mustExec(t, app, `create table done (job integer not null)`)
+	mustExec(t, app, `create trigger kept before delete on penstock_queue_jobs begin select raise(abort, 'kept'); end`)
+	if _, err := q.Enqueue(t.Context(), penstock.NewJob{}); err != nil {
+		t.Fatal(err)
+	}
+	handler := sqlite.InTx(openApp(t, path), s, "jobs", func(ctx context.Context, tx *sql.Tx, job penstock.Job) error {
+		_, err := tx.ExecContext(ctx, `insert into done values (?)`, job.ID)
+		return err
+	})
+	job := claimJobs(t, q, 1)[0]
+	if err := handler(t.Context(), job); err == nil || !strings.Contains(err.Error(), "kept") {
+		t.Errorf("the handler: %v", err)
+	}
+	if n := scan[int](t, app, `select count(*) from done`); n != 0 {
+		t.Errorf("%d effects of a job that has not ended", n)
+	}
+	mustExec(t, app, `drop trigger kept`)
+	if err := handler(t.Context(), job); !errors.Is(err, penstock.ErrSettled) {
+		t.Errorf("the handler: %v", err)
+	}
+	if n := scan[int](t, app, `select count(*) from done`); n != 1 {
+		t.Errorf("%d effects, want 1", n)
 	}
 }
 
