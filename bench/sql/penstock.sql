@@ -34,3 +34,21 @@ select coalesce(sum(pg_total_relation_size(oid)), 0)::bigint
 select array_agg(c.relfilenode::bigint)
   from pg_inherits i join pg_class c on c.oid = i.inhrelid
  where i.inhparent = {table_name}::regclass;
+
+-- name: insert
+insert into {schema}.{table} (payload) select unnest($1::bytea[]);
+
+-- name: enqueue_one
+select {schema}.enqueue({name}, ($1::bytea[])[1]);
+
+-- name: enqueue_many
+select {schema}.enqueue_many({name}, $1::bytea[]);
+
+-- name: take
+select id, payload from {schema}.dequeue({name}, $1::int);
+
+-- name: claim
+select lease, id, payload from {schema}.claim({name}, $1::int, interval '5 minutes');
+
+-- name: ack
+select {schema}.ack({name}, $1::bigint[]);

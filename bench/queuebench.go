@@ -1,0 +1,228 @@
+package bench
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+// QueueConfig is one run of the queue benchmark.
+type QueueConfig struct {
+	Database
+
+	Ops          []string      // of QueueOps; default all
+	Batches      []int         // jobs at a time; default 1, 10, 100, 1,000
+	Workers      []int         // default 1, 10, 50
+	Jobs         int           // of a cell, at most; default 100,000
+	Longest      time.Duration // of a cell; default 2 s
+	PayloadBytes int           // default 200, negative: none
+}
+
+// QueueResult has a cell for each combination.
+type QueueResult struct {
+	Jobs         int         `json:"jobs"`
+	PayloadBytes int         `json:"payload_bytes"`
+	Cells        []QueueCell `json:"cells"`
+}
+
+// QueueCell is one combination on both queues. Rates are jobs per second.
+type QueueCell struct {
+	Op       string  `json:"op"`
+	Mode     string  `json:"mode"`
+	Batch    int     `json:"batch"`
+	Workers  int     `json:"workers"`
+	Penstock float64 `json:"penstock"`
+	Baseline float64 `json:"baseline"` // INSERT, or DELETE … SKIP LOCKED … RETURNING, by hand
+	Ratio    float64 `json:"ratio"`
+}
+
+// SetDefaults fills in what is not set.
+func (c *QueueConfig) SetDefaults() {
+	if len(c.Ops) == 0 {
+		c.Ops = QueueOps
+	}
+	if len(c.Batches) == 0 {
+		c.Batches = []int{1, 10, 100, 1000}
+	}
+	if len(c.Workers) == 0 {
+		c.Workers = []int{1, 10, 50}
+	}
+	c.Jobs = cmp.Or(c.Jobs, 100_000)
+	c.Longest = cmp.Or(c.Longest, 2*time.Second)
+	c.PayloadBytes = cmp.Or(c.PayloadBytes, 200)
+}
+
+// Validate says what cannot be measured.
+func (c QueueConfig) Validate() error {
+	c.SetDefaults()
+	for _, op := range c.Ops {
+		if !slices.Contains(QueueOps, op) {
+			return fmt.Errorf("%q cannot be measured, expected %v", op, QueueOps)
+		}
+	}
+	switch {
+	case slices.Min(c.Batches) < 1 || slices.Max(c.Batches) > penstock.MaxClaim:
+		return fmt.Errorf("a batch has 1 to %d jobs", penstock.MaxClaim)
+	case slices.Min(c.Workers) < 1 || c.Jobs < 1 || c.Longest <= 0:
+		return errors.New("it takes at least one worker, one job and some time")
+	case c.PayloadBytes > penstock.MaxPayloadBytes:
+		return fmt.Errorf("the payload is larger than the limit of %d bytes", penstock.MaxPayloadBytes)
+	}
+	return nil
+}
+
+// Queue measures how many jobs go in and out, cell by cell, each on a new queue
+// and a new hand-written table. Every other cell begins with the latter.
+func Queue(ctx context.Context, cfg QueueConfig) (result QueueResult, err error) {
+	cfg.SetDefaults()
+	if err := cfg.Validate(); err != nil {
+		return result, err
+	}
+	result.Jobs, result.PayloadBytes = cfg.Jobs, max(cfg.PayloadBytes, 0)
+	for _, op := range cfg.Ops {
+		for _, batch := range cfg.Batches {
+			for _, workers := range cfg.Workers {
+				result.Cells = append(result.Cells, QueueCell{Op: op, Mode: ModeCall, Batch: batch, Workers: workers})
+				if batch == 1 {
+					result.Cells = append(result.Cells, QueueCell{Op: op, Mode: ModeTx, Batch: batch, Workers: workers})
+				}
+			}
+		}
+	}
+	for i := range result.Cells {
+		c := &result.Cells[i]
+		cfg.progress("%d of %d: %s, mode %s, batches of %d, %d workers", i+1, len(result.Cells), c.Op, c.Mode, c.Batch, c.Workers)
+		ours, theirs := operations(cfg.Database, c.Op, c.Mode, c.Batch)
+		sides := []func() error{
+			func() (err error) { c.Penstock, err = cfg.cell(ctx, ours, c.Batch, c.Workers); return err },
+			func() (err error) { c.Baseline, err = cfg.cell(ctx, theirs, c.Batch, c.Workers); return err },
+		}
+		if i%2 == 1 {
+			slices.Reverse(sides)
+		}
+		for _, side := range sides {
+			if err := side(); err != nil {
+				return result, err
+			}
+		}
+		c.Ratio = over(c.Penstock, c.Baseline)
+	}
+	return result, nil
+}
+
+// cell measures an operation, until all jobs are done or the time is up.
+func (cfg QueueConfig) cell(ctx context.Context, op operation, batch, workers int) (perSecond float64, err error) {
+	payload := bytes.Repeat([]byte("x"), max(cfg.PayloadBytes, 0))
+	quiet := op.contender
+	quiet.Progress = nil // the cell has said it
+	return perSecond, quiet.in(ctx, func(keeper *session) error {
+		there := 0
+		if !op.adds {
+			there = cfg.Jobs
+			if err := quiet.fill(keeper, there, payload); err != nil {
+				return err
+			}
+		}
+		w := &cellWork{operation: op, batch: batch, jobs: int64(cfg.Jobs)}
+		if err := w.run(ctx, workers, cfg.Longest, payload); err != nil {
+			return err
+		}
+		done := w.done.Load()
+		perSecond = float64(done) / time.Duration(w.last.Load()).Seconds()
+		left, err := quiet.rest(keeper)
+		if err != nil {
+			return err
+		}
+		if op.adds {
+			return quiet.wrong(done, 0, left, 0)
+		}
+		return quiet.wrong(int64(there), done, left, 0)
+	})
+}
+
+// cellWork is the workers of one cell.
+type cellWork struct {
+	operation
+	batch int
+	jobs  int64
+	start time.Time
+	until time.Time
+	done  atomic.Int64
+	last  atomic.Int64 // nanoseconds after the start, when a job was done
+}
+
+func (w *cellWork) run(ctx context.Context, workers int, longest time.Duration, payload []byte) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	sessions, params := make([]*session, workers), make([][]byte, workers)
+	defer func() {
+		for _, s := range sessions {
+			if s != nil {
+				s.close()
+			}
+		}
+	}()
+	for i := range workers {
+		s, err := w.connect(ctx)
+		if err != nil {
+			return fmt.Errorf("connecting the workers: %w", err)
+		}
+		sessions[i] = s
+		if err := s.prepare(w.sql, w.prepared...); err != nil {
+			return err
+		}
+		if err := w.warm(s, payload); err != nil {
+			return err
+		}
+		if params[i], err = w.params(s, w.batch, payload); err != nil {
+			return err
+		}
+	}
+	w.start = time.Now()
+	w.until = w.start.Add(longest)
+	var wg sync.WaitGroup
+	for i, s := range sessions {
+		wg.Go(func() {
+			if err := w.work(ctx, s, params[i]); err != nil {
+				cancel(err)
+			}
+		})
+	}
+	wg.Wait()
+	return context.Cause(ctx)
+}
+
+func (w *cellWork) work(ctx context.Context, s *session, params []byte) error {
+	for w.done.Load() < w.jobs && ctx.Err() == nil {
+		n, err := w.once(s, params)
+		if err != nil {
+			return err
+		}
+		now := time.Now()
+		if n > 0 {
+			w.done.Add(int64(n))
+			for took := int64(now.Sub(w.start)); ; {
+				if last := w.last.Load(); took <= last || w.last.CompareAndSwap(last, took) {
+					break
+				}
+			}
+		}
+		if now.After(w.until) {
+			return nil
+		}
+		if n == 0 { // others have locked what is left
+			if err := sleepUntil(ctx, now.Add(time.Millisecond)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

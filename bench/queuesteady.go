@@ -1,0 +1,161 @@
+package bench
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+// SteadyQueueConfig is one run at a steady rate.
+type SteadyQueueConfig struct {
+	Database
+	// Store is on the same database and schema.
+	Store penstock.QueueStore
+
+	Rate         int           // jobs/s; default 2,000
+	For          time.Duration // default 30 s
+	Writers      int           // connections that share the rate; default 4
+	Concurrency  int           // handlers at a time; default 10
+	PayloadBytes int           // default 200
+}
+
+// SteadyQueueResult is what Go workers did.
+type SteadyQueueResult struct {
+	Rate int `json:"rate"`
+	// Enqueued per second: less than Rate if all writers were busy.
+	Enqueued    float64 `json:"enqueued_per_second"`
+	Concurrency int     `json:"concurrency"`
+	// LatencyMS is from the commit's answer to the handler's start.
+	LatencyMS *Latency `json:"latency_ms"`
+	// CPUSecondsPer100k of the whole machine per 100,000 jobs, with the producers, the
+	// database and whatever else runs; absent where /proc/stat is.
+	CPUSecondsPer100k *float64 `json:"machine_cpu_seconds_per_100k,omitempty"`
+}
+
+// SetDefaults fills in what is not set.
+func (c *SteadyQueueConfig) SetDefaults() {
+	c.Rate = cmp.Or(c.Rate, 2_000)
+	c.For = cmp.Or(c.For, 30*time.Second)
+	c.Writers = cmp.Or(c.Writers, 4)
+	c.Concurrency = cmp.Or(c.Concurrency, 10)
+	c.PayloadBytes = cmp.Or(c.PayloadBytes, 200)
+}
+
+// Validate says what cannot be measured.
+func (c SteadyQueueConfig) Validate() error {
+	c.SetDefaults()
+	if c.Rate < 1 || c.Writers < 1 || c.Concurrency < 1 || c.For.Seconds()*float64(c.Rate) < 10 {
+		return errors.New("it takes a rate, a writer and a handler, and at least 10 jobs in all")
+	}
+	return validNumbered(c.PayloadBytes)
+}
+
+// SteadyQueue enqueues one job per transaction at a steady rate, and times each
+// until penstock.Work hands it to its handler.
+func SteadyQueue(ctx context.Context, cfg SteadyQueueConfig) (result SteadyQueueResult, err error) {
+	cfg.SetDefaults()
+	if err := cfg.Validate(); err != nil {
+		return result, err
+	}
+	result.Rate, result.Concurrency = cfg.Rate, cfg.Concurrency
+	words := cfg.words(cfg.Name + "_steady")
+	words["order"] = literal(string(penstock.FIFO))
+	c := contender{Database: cfg.Database, label: "Penstock", sql: readSQL("penstock", words)}
+	return result, c.in(ctx, func(keeper *session) error {
+		if err := cfg.steady(ctx, c, &result); err != nil {
+			return err
+		}
+		left, err := c.rest(keeper)
+		if err != nil {
+			return err
+		}
+		return c.wrong(int64(result.LatencyMS.Messages), int64(result.LatencyMS.Messages), left, 0)
+	})
+}
+
+func (cfg SteadyQueueConfig) steady(ctx context.Context, c contender, result *SteadyQueueResult) (err error) {
+	total := int(cfg.For.Seconds() * float64(cfg.Rate))
+	t := &timing{committed: make([]time.Time, total), arrived: make([]time.Time, total)}
+	writers := make([]*session, cfg.Writers)
+	for i := range writers {
+		if writers[i], err = c.connect(ctx); err != nil {
+			return fmt.Errorf("connecting the producers: %w", err)
+		}
+		defer writers[i].close()
+		if err := writers[i].prepare(c.sql, "enqueue"); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	workCtx, stop := context.WithCancel(ctx)
+	var handled atomic.Int64
+	all, worked := make(chan struct{}), make(chan error, 1)
+	go func() {
+		worked <- penstock.Work(workCtx, cfg.Store.Queue(cfg.Name+"_steady"), func(_ context.Context, job penstock.Job) error {
+			t.arrive(job.Payload)
+			if handled.Add(1) == int64(total) {
+				close(all)
+			}
+			return nil
+		}, penstock.WorkOptions{Concurrency: cfg.Concurrency, Worker: "penstock bench"})
+	}()
+	ended := func() error { // of the workers, before or after stop
+		stop()
+		return <-worked
+	}
+	c.progress("%d jobs/s for %s, %d handlers", cfg.Rate, cfg.For, cfg.Concurrency)
+	cpu, measured := machineCPU()
+	load, start := load{payload: cfg.PayloadBytes}, time.Now()
+	err = steadily(ctx, cfg.Writers, cfg.Rate, func(i int) (bool, error) {
+		if i >= total {
+			return false, nil
+		}
+		_, err := writers[i%cfg.Writers].run("enqueue", load.messages(i, 1)[0].Payload)
+		t.commit(i)
+		return true, err
+	})
+	if err != nil {
+		return errors.Join(err, ended())
+	}
+	result.Enqueued = float64(total) / time.Since(start).Seconds()
+	if err := awaitHandled(ctx, all, &handled); err != nil {
+		return errors.Join(err, ended())
+	}
+	after, _ := machineCPU()
+	if err := ended(); err != nil {
+		return err
+	}
+	if measured {
+		per := (after - cpu).Seconds() / float64(total) * 100_000
+		result.CPUSecondsPer100k = &per
+	}
+	result.LatencyMS, err = t.result("handler")
+	return err
+}
+
+// awaitHandled gives up when no job has been handled for as long as patience.
+func awaitHandled(ctx context.Context, all <-chan struct{}, handled *atomic.Int64) error {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	last, changed := handled.Load(), time.Now()
+	for {
+		select {
+		case <-all:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		case now := <-tick.C:
+			if n := handled.Load(); n != last {
+				last, changed = n, now
+			} else if now.Sub(changed) > patience {
+				return fmt.Errorf("no job was handled for %s, after %d", patience, n)
+			}
+		}
+	}
+}

@@ -1,0 +1,36 @@
+package bench
+
+import (
+	"testing"
+	"time"
+
+	"github.com/penstock/penstock/store/postgres"
+)
+
+func TestSteadyQueue(t *testing.T) {
+	db := database(t)
+	store, err := postgres.Open(t.Context(), db.URL, postgres.Options{Schema: db.Schema})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	r, err := SteadyQueue(t.Context(), SteadyQueueConfig{Database: db, Store: store, Rate: 200, For: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if l := r.LatencyMS; l == nil || l.Messages != 180 || l.To != "handler" || l.P50 > l.P99 || r.Enqueued <= 0 {
+		t.Errorf("got %+v, %+v", r, l)
+	}
+}
+
+func TestBusyTime(t *testing.T) {
+	got, ok := busyTime("cpu  100 20 30 4000 500 6 7 80 9 0\ncpu0 1 2 3 4 5 6 7 8 9 0\n")
+	if want := 163 * time.Second / userHZ; !ok || got != want {
+		t.Errorf("got %s, %v, want %s", got, ok, want)
+	}
+	for _, bad := range []string{"", "cpu 1 2", "cpu0 1 2 3 4 5 6 7", "cpu a b c d e f g"} {
+		if _, ok := busyTime(bad); ok {
+			t.Errorf("%q was taken", bad)
+		}
+	}
+}
