@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -85,7 +84,7 @@ func (b *deadJobs) discard(ctx context.Context, ids []int64) (int, error) {
 
 func (b *deadJobs) these(ids []int64) penstock.DeadJobQuery {
 	q := b.query
-	q.IDs = slices.Clone(ids)
+	q.IDs = ids
 	return q
 }
 

@@ -1,4 +1,4 @@
-// Command penstock relays outboxes to brokers and looks after them. One file
+// Command penstock relays outboxes to brokers, works on queues and looks after both. One file
 // per verb; this one wires.
 package main
 

@@ -33,7 +33,7 @@ type app struct {
 
 const rootLong = `Penstock is a transactional outbox in your own database, and the relay that
 carries every committed message to a broker: once confirmed, and in order per
-key.
+key. It is job queues in that database, too, and the worker that runs them.
 
 Try it without installing anything:
 
@@ -47,12 +47,16 @@ Use it, here with SQLite:
   penstock publish orders --topic order.paid --key 42 --payload '{"total":10}'
   penstock relay --outbox orders --sink stdout  # or amqp://…, nats://…, embedded
 
+  penstock queue create mails
+  penstock enqueue mails '{"to":"a@example.com"}'
+  penstock work mails --exec cat                # a command of yours, once per job
+
 ` + exitCodesHelp
 
 func (a *app) rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "penstock",
-		Short:         "A transactional outbox in your own database, and its relay",
+		Short:         "A transactional outbox and job queues in your own database, and their relay",
 		Long:          rootLong,
 		SilenceErrors: true,
 		SilenceUsage:  true,

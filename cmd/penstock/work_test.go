@@ -144,6 +144,9 @@ func (l *lifeline) up() {
 		return
 	}
 	l.t.Cleanup(func() { file.Close() })
+	if err := file.SetReadDeadline(time.Now().Add(time.Minute)); err != nil { // rather than for ever
+		l.t.Error(err)
+	}
 	l.in = bufio.NewReader(file)
 	if line, err := l.in.ReadString('\n'); err != nil {
 		l.t.Errorf("%q, %v", line, err)
