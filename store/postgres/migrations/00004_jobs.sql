@@ -69,7 +69,7 @@ create table _later (
 
 create table _later_0 partition of _later for values in (0) with (autovacuum_enabled = false, toast.autovacuum_enabled = false);
 create table _later_1 partition of _later for values in (1) with (autovacuum_enabled = false, toast.autovacuum_enabled = false);
-create index on _later (queue, due);
+create index on _later (queue, due, id);
 create index on _later (queue, key, id) where key is not null;
 
 create table _dedup (
@@ -441,7 +441,8 @@ begin
     end loop;
 end $fn$;
 
--- {ack} ends jobs and returns the leases that were held.
+-- {ack} ends jobs and returns the leases that were held. queue + 0 keeps the planner
+-- from the indexes that begin with the queue: a lease is found by its number.
 create or replace function {ack}(in_leases bigint[]) returns setof bigint
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $fn$
@@ -450,10 +451,10 @@ declare
     keys text[];
 begin
     if pg_sequence_last_value({flags}) & 4294967296 = 0 then
-        return query delete from {schema}._lease l where l.lease = any (in_leases) and l.queue = {id} returning l.lease;
+        return query delete from {schema}._lease l where l.lease = any (in_leases) and l.queue + 0 = {id} returning l.lease;
         return;
     end if;
-    with d as (delete from {schema}._lease l where l.lease = any (in_leases) and l.queue = {id} returning l.lease, l.key)
+    with d as (delete from {schema}._lease l where l.lease = any (in_leases) and l.queue + 0 = {id} returning l.lease, l.key)
     select array_agg(d.lease), array_agg(distinct d.key) filter (where d.key is not null) into held, keys from d;
     if keys is not null then
         perform {promote}(keys);
@@ -470,7 +471,7 @@ begin
         using errcode = '22023', hint = 'it is counted from now, for example interval ''30 s''';
     end if;
     return query update {schema}._lease l set lease_until = clock_timestamp() + by
-                  where l.lease = any (in_leases) and l.queue = {id} returning l.lease, l.lease_until;
+                  where l.lease = any (in_leases) and l.queue + 0 = {id} returning l.lease, l.lease_until;
 end $fn$;
 
 -- {fail} ends an attempt that failed: the job is to run again when it is due, or is
@@ -481,7 +482,7 @@ set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cach
 declare
     l {schema}._lease;
 begin
-    delete from {schema}._lease x where x.lease = in_lease and x.queue = {id} returning * into l;
+    delete from {schema}._lease x where x.lease = in_lease and x.queue + 0 = {id} returning * into l;
     if not found then
         perform {schema}._lost(in_lease);
     end if;
@@ -540,11 +541,15 @@ declare
     last   bigint := pg_sequence_last_value({tick_register});
     now_ms bigint := extract(epoch from clock_timestamp()) * 1000;
     since  timestamptz := case when now_ms / 5000 = last / 5000 then to_timestamp(last / 1000.0) - interval '2 s' else '-infinity' end;
+    upto   timestamptz := clock_timestamp(); -- a variable, because a volatile function is no bound of an index scan
     q      {schema}._queue;
     got    int;
+    ids    bigint[];
+    dues   timestamptz[];
     keys   text[];
     k      text;
     flags  bigint;
+    more   boolean := false;
 begin
     if not pg_try_advisory_xact_lock({queue_table}::oid::int, {id}) and now_ms - last < 1000 then
         return; -- else it may be a long transaction that ticked; nothing here needs the lock
@@ -558,9 +563,9 @@ begin
     for round in 1 .. 20 loop -- leases that have ended
         with e as (
             delete from {schema}._lease l
-             where l.queue = {id} and l.lease = any (array(
+             where l.queue + 0 = {id} and l.lease = any (array(
                 select x.lease from {schema}._lease x
-                 where x.queue = {id} and x.lease_until > since and x.lease_until <= clock_timestamp()
+                 where x.queue = {id} and x.lease_until > since and x.lease_until <= upto
                  order by x.lease_until limit 500 for update skip locked))
             returning l.*),
         noted as materialized (
@@ -576,24 +581,27 @@ begin
             perform {promote}(keys);
         end if;
         exit when got < 500;
+        more := more or round = 20;
     end loop;
 
     for round in 1 .. 20 loop -- jobs that have become due
+        select array_agg(x.id), array_agg(x.due) into ids, dues
+          from (select l.id, l.due from {schema}._later l
+                 where l.queue = {id} and l.due > since and l.due <= upto
+                 order by l.due limit 500 for update skip locked) x;
+        exit when ids is null;
         with d as (
-            delete from {schema}._later l
-             where (l.tableoid, l.ctid) in (
-                select x.tableoid, x.ctid from {schema}._later x
-                 where x.queue = {id} and x.due > since and x.due <= clock_timestamp()
-                 order by x.due limit 500 for update skip locked)
+            delete from {schema}._later l using unnest(ids, dues) u(id, due)
+             where l.queue = {id} and l.due = u.due and l.id = u.id
             returning l.*)
         insert into {queue} (id, attempt, created_at, priority, grp, key, headers, payload, failures)
         select d.id, d.attempt, d.created_at, d.priority, d.grp, d.key, d.headers, d.payload, d.failures from d order by d.due, d.id;
-        get diagnostics got = row_count;
-        exit when got < 500;
+        exit when cardinality(ids) < 500;
+        more := more or round = 20;
     end loop;
 
     perform {enqueue}(s.payload, s.key, s.grp, s.priority, null, null, s.headers), {schema}._next_run(s.queue, s.name)
-       from (select * from {schema}._schedule s where s.queue = {id} and s.next <= clock_timestamp() for update skip locked) s;
+       from (select * from {schema}._schedule s where s.queue = {id} and s.next <= upto for update skip locked) s;
 
     flags := pg_sequence_last_value({flags});
     if flags & 4294967296 <> 0 then -- keys of which nothing runs and something waits
@@ -604,13 +612,16 @@ begin
                 select (select l.key from {schema}._later l where l.queue = {id} and l.key > w.key order by l.key limit 1) from w where w.key is not null)
             select w.key from w
              where w.key is not null
-               and not exists (select from {schema}._lease l where l.queue = {id} and l.key = w.key)
+               and (select l.lease from {schema}._lease l where l.queue = {id} and l.key = w.key limit 1) is null -- a probe each, no join
                and (select l.due from {schema}._later l where l.queue = {id} and l.key = w.key order by l.id limit 1) = 'infinity'
         loop
             perform {promote}(array[k]);
         end loop;
     end if;
 
+    if more then -- the next one looks at all, at once
+        perform setval({tick_register}, 0);
+    end if;
     if now_ms / 1000 <> last / 1000 then
         perform {schema}._set_flags({id});
         perform {schema}._maintain_ring({name});
@@ -789,7 +800,7 @@ declare
     q    _queue := (select q from _queue q where q.name = queue);
     word text;
 begin
-    foreach word in array array['slots', 'mark', 'take', 'take_keyed', 'enqueue', 'enqueue_many', 'first', 'claim', 'room',
+    foreach word in array array['slots', 'mark', 'take', 'take_any', 'take_keyed', 'enqueue', 'enqueue_many', 'first', 'claim', 'room',
                                 'promote', 'ack', 'extend', 'fail', 'cancel', 'tick'] loop
         body := replace(body, '{' || word || '}', _q(format('_%s.%s', queue, word)));
     end loop;
@@ -836,7 +847,7 @@ language sql stable set search_path from current as $$
       from pg_proc p
      where p.pronamespace = current_schema()::regnamespace
        and p.proname in (select format('_%s.%s', queue, word)
-                           from unnest(array['slots', 'mark', 'take', 'take_keyed', 'enqueue', 'enqueue_many', 'first', 'claim', 'room',
+                           from unnest(array['slots', 'mark', 'take', 'take_any', 'take_keyed', 'enqueue', 'enqueue_many', 'first', 'claim', 'room',
                                              'promote', 'ack', 'extend', 'fail', 'cancel', 'tick']) word)
 $$;
 -- +goose StatementEnd
@@ -1007,7 +1018,7 @@ begin
         execute 'drop function ' || made;
     end loop;
     execute format('drop table %s', _q(q.name));
-    foreach made in array array['seq', 'ring', 'flags', 'seen', 'since', 'stale', 'tick'] loop
+    foreach made in array array['seq', 'ring', 'flags', 'seen', 'since', 'stale', 'head', 'tick'] loop
         execute format('drop sequence %s', _q(format('_%s.%s', q.name, made)));
     end loop;
     delete from _lease where queue = q.id;
