@@ -2,6 +2,7 @@ package sqlite_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -132,12 +133,66 @@ func TestMaintainOfMany(t *testing.T) {
 			t.Fatalf("job %d came after %d", j.ID, claimed[i-1].ID)
 		}
 	}
-	changes := scan[int](t, app, `pragma data_version`)
-	if err := q.Maintain(t.Context()); err != nil {
+}
+
+// Workers that find nothing to do do not ask for the lock: here another writer
+// has it.
+func TestIdleWorkersDoNotLock(t *testing.T) {
+	path, _, q := newQueue(t, penstock.FIFO)
+	if _, err := q.Enqueue(t.Context(), penstock.NewJob{NotBefore: time.Now().Add(time.Hour)}, penstock.NewJob{Key: "k"}, penstock.NewJob{Key: "k"}); err != nil {
 		t.Fatal(err)
 	}
-	claimJobs(t, q, 1)
-	if again := scan[int](t, app, `pragma data_version`); again != changes {
-		t.Error("a Maintain or a Claim with nothing to do wrote to the file")
+	claimJobs(t, q, 10)
+	writer, err := openApp(t, path).Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer writer.Rollback()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if jobs, err := q.Claim(ctx, penstock.Claim{Jobs: 10, Lease: time.Hour}); err != nil || len(jobs) != 0 {
+		t.Errorf("Claim: %v, %v", jobs, err)
+	}
+	if err := q.Maintain(ctx); err != nil {
+		t.Errorf("Maintain: %v", err)
+	}
+}
+
+// A lease that has ended is lost even if nobody has noticed yet, and a job is
+// known by its id alone, wherever it stands now.
+func TestEndedLeasesAndOldIDs(t *testing.T) {
+	path, s, q := newQueue(t, penstock.FIFO)
+	app := openApp(t, path)
+	ctx := t.Context()
+	ids, err := q.Enqueue(ctx, penstock.NewJob{}, penstock.NewJob{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	jobs := claimJobs(t, q, 2)
+	if err := q.Bury(ctx, jobs[0].Lease, "no"); err != nil {
+		t.Fatal(err)
+	}
+	mustExec(t, app, `update penstock_leases set until = 1`)
+	if held, err := q.Extend(ctx, time.Hour, jobs[1].Lease); err != nil || len(held) != 0 {
+		t.Errorf("Extend: %d, %v", held, err)
+	}
+	if held, err := q.Ack(ctx, jobs[1].Lease); err != nil || len(held) != 0 {
+		t.Errorf("Ack: %d, %v", held, err)
+	}
+	if _, err := q.Retry(ctx, jobs[1].Lease, 0, "no"); !errors.Is(err, penstock.ErrLeaseLost) {
+		t.Errorf("Retry: %v", err)
+	}
+	if err := q.Bury(ctx, jobs[1].Lease, "no"); !errors.Is(err, penstock.ErrLeaseLost) {
+		t.Errorf("Bury: %v", err)
+	}
+	if n, err := s.RetryDeadJobs(ctx, penstock.DeadJobQuery{Queue: "jobs"}); n != 1 || err != nil {
+		t.Fatalf("RetryDeadJobs: %d, %v", n, err)
+	}
+	seq := scan[int64](t, app, `select max(seq) from penstock_queue_jobs`)
+	if n, err := s.CancelJobs(ctx, "jobs", seq); n != 0 || err != nil {
+		t.Errorf("CancelJobs of a seq that is no id: %d, %v", n, err)
+	}
+	if n, err := s.CancelJobs(ctx, "jobs", ids...); n != 2 || err != nil {
+		t.Errorf("CancelJobs: %d, %v", n, err)
 	}
 }
