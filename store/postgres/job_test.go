@@ -146,6 +146,19 @@ func TestJobRetries(t *testing.T) {
 	f.wantText("0", "select count(*)::text from penstock._dead_job")
 }
 
+// The last attempt counts, too, if nobody says how it ended; the key goes on.
+func TestLastLeaseThatEndsLeavesADeadLetter(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t, "fifo")
+	f.exec("select penstock.set_queue('q', max_attempts => 1)")
+	f.exec("select penstock.enqueue_many('q', '{x,y}'::bytea[], keys => '{k,k}')")
+	f.wantClaim(2, 1)
+	f.wantClaim(2) // the second waits
+	f.expire()
+	f.wantText("1", "select id::text from penstock._dead_job")
+	f.wantClaim(2, 2)
+}
+
 func TestJobHistoryKeepsTheLatestTen(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t, "fifo")
