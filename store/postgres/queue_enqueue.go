@@ -56,19 +56,28 @@ type SQLQuery interface {
 // round trip. Errors: *penstock.FieldError for a job that cannot be carried (then
 // nothing is written and tx goes on), ErrNoQueue.
 func (q *Queue) Enqueue(ctx context.Context, tx PgxQuery, jobs ...penstock.NewJob) ([]int64, error) {
+	for i := range jobs {
+		if err := jobs[i].Validate(); err != nil {
+			return nil, jobAt(err, i, len(jobs))
+		}
+	}
+	return q.write(ctx, tx, jobs)
+}
+
+// write is Enqueue for jobs that are known to be good.
+func (q *Queue) write(ctx context.Context, tx PgxQuery, jobs []penstock.NewJob) ([]int64, error) {
+	var (
+		rows pgx.Rows
+		err  error
+	)
 	switch len(jobs) {
 	case 0:
 		return nil, nil
 	case 1:
-		return q.enqueueOne(ctx, tx, &jobs[0])
+		rows, err = q.writeOne(ctx, tx, &jobs[0])
+	default:
+		rows, err = q.writeMany(ctx, tx, jobs)
 	}
-	var c jobColumns
-	for i := range jobs {
-		if err := c.add(&jobs[i], len(jobs)); err != nil {
-			return nil, jobAt(err, i, len(jobs))
-		}
-	}
-	rows, err := tx.Query(ctx, q.enqueueMany, q.name, c.payloads, c.keys, c.groups, c.priorities, c.notBefores, c.dedupKeys, c.headers)
 	if err != nil {
 		return nil, queueError(err, q.name)
 	}
@@ -76,20 +85,22 @@ func (q *Queue) Enqueue(ctx context.Context, tx PgxQuery, jobs ...penstock.NewJo
 	return ids, queueError(err, q.name)
 }
 
-func (q *Queue) enqueueOne(ctx context.Context, tx PgxQuery, j *penstock.NewJob) ([]int64, error) {
-	if err := j.Validate(); err != nil {
-		return nil, err
-	}
+func (q *Queue) writeOne(ctx context.Context, tx PgxQuery, j *penstock.NewJob) (pgx.Rows, error) {
 	headers, err := encodeHeaders(j.Headers)
 	if err != nil {
 		return nil, err
 	}
-	rows, err := tx.Query(ctx, q.enqueue, q.name, notNil(j.Payload), orNull(j.Key), j.Group, j.Priority, orNullTime(j.NotBefore), orNull(j.DedupKey), headers)
-	if err != nil {
-		return nil, queueError(err, q.name)
+	return tx.Query(ctx, q.enqueue, q.name, notNil(j.Payload), orNull(j.Key), j.Group, j.Priority, orNullTime(j.NotBefore), orNull(j.DedupKey), headers)
+}
+
+func (q *Queue) writeMany(ctx context.Context, tx PgxQuery, jobs []penstock.NewJob) (pgx.Rows, error) {
+	var c jobColumns
+	for i := range jobs {
+		if err := c.add(&jobs[i], len(jobs)); err != nil {
+			return nil, jobAt(err, i, len(jobs))
+		}
 	}
-	ids, err := collectIDs(rows, 1)
-	return ids, queueError(err, q.name)
+	return tx.Query(ctx, q.enqueueMany, q.name, c.payloads, c.keys, c.groups, c.priorities, c.notBefores, c.dedupKeys, c.headers)
 }
 
 // jobColumns are jobs as enqueue_many wants them: an array per column, or nil where
@@ -104,9 +115,6 @@ type jobColumns struct {
 }
 
 func (c *jobColumns) add(j *penstock.NewJob, most int) error {
-	if err := j.Validate(); err != nil {
-		return err
-	}
 	headers, err := encodeHeaders(j.Headers)
 	if err != nil {
 		return err

@@ -35,14 +35,14 @@ func TestEnqueueWithinATransaction(t *testing.T) {
 	queue := postgres.NewQueue("", "jobs")
 	tx, err := f.conn.Begin(f.ctx)
 	f.must(err)
-	ids, err := queue.Enqueue(f.ctx, tx, everything(), penstock.NewJob{Group: "g"}, everything())
+	ids, err := queue.Enqueue(f.ctx, tx, everything(), penstock.NewJob{Group: "g"}, everything(), penstock.NewJob{Group: "g", Key: "last"})
 	f.must(err)
 	var field *penstock.FieldError
 	if _, err := queue.Enqueue(f.ctx, tx, penstock.NewJob{}, penstock.NewJob{Priority: 99}); !errors.As(err, &field) || !strings.Contains(err.Error(), "job 2 of 2") {
 		t.Errorf("got %v, want an error about the second job's priority", err)
 	}
 	f.must(tx.Commit(f.ctx)) // it went on
-	if len(ids) != 3 || ids[0] != ids[2] || ids[0] == ids[1] {
+	if len(ids) != 4 || ids[0] != ids[2] || ids[0] == ids[1] {
 		t.Errorf("ids %d, want the third to be the first's: it has its dedup key", ids)
 	}
 	tx, err = f.conn.Begin(f.ctx)
@@ -52,8 +52,8 @@ func TestEnqueueWithinATransaction(t *testing.T) {
 	f.must(tx.Rollback(f.ctx))
 	f.must(f.queue.Maintain(f.ctx))
 	jobs := f.dequeue(10, "g")
-	if len(jobs) != 2 {
-		t.Fatalf("%d jobs, want 2", len(jobs))
+	if len(jobs) != 3 {
+		t.Fatalf("%d jobs, want 3", len(jobs))
 	}
 	want := everything()
 	got := jobs[0]
@@ -63,6 +63,9 @@ func TestEnqueueWithinATransaction(t *testing.T) {
 	}
 	if got := jobs[1]; got.ID != ids[1] || got.Key != "" || got.Payload == nil || len(got.Payload) != 0 || got.Headers != nil {
 		t.Errorf("got %+v, want an empty job with id %d", got, ids[1])
+	}
+	if got := jobs[2]; got.ID != ids[3] || got.Key != "last" || got.Headers != nil {
+		t.Errorf("got %+v, want the last job with id %d", got, ids[3])
 	}
 }
 
