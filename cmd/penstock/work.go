@@ -61,7 +61,7 @@ signal kills them at once, exit code 130. Either way their jobs run again, witho
 waiting for the lease to end.`,
 		Example: `  penstock work thumbnails --exec './make-thumbnail'
   penstock work mails --exec 'sendmail -t || exit 75' --concurrency 4 --timeout 30s
-  penstock work reports --group acme --exec 'jq -e .days && exec ./report' --output discard`,
+  penstock work reports --group acme --exec 'exec ./report --days "$(jq -e .days)"' --output discard`,
 		Args: exactly("QUEUE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := f.check(cmd.Flags()); err != nil {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -235,7 +236,9 @@ func TestHurryKillsAndGivesBack(t *testing.T) {
 		}()
 		a := &app{stdout: io.Discard, stderr: &scrubber{w: io.Discard}}
 		f := &workFlags{command: line.command(), concurrency: 1, output: "inherit"}
-		err := a.work(ctx, hurried, d.queues().Queue("mails"), "mails", f, slog.New(slog.DiscardHandler))
+		var log bytes.Buffer
+		err := a.work(ctx, hurried, d.queues().Queue("mails"), "mails", f, slog.New(slog.NewTextHandler(&log, nil)))
+		contains(t, log.String(), "done=0 failed=0 dead=0 lost=0")
 		if exitCode(err) != exitInterrupted {
 			t.Errorf("it ended with %v", err)
 		}
