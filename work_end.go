@@ -39,23 +39,26 @@ func (w *worker) ackLoop(ctx context.Context, noMore <-chan struct{}) {
 			return
 		}
 		t := time.NewTimer(w.AckEvery)
-		for full := false; !full; {
+		for waited := false; !waited && !w.acksFull(); {
 			select {
-			case <-w.done: // it may be an old one
-				w.mu.Lock()
-				full = len(w.acks) >= w.Batch
-				w.mu.Unlock()
+			case <-w.done:
 			case <-t.C:
-				full = true
+				waited = true
 			case <-noMore:
-				full = true
+				waited = true
 			case <-ctx.Done():
-				full = true
+				waited = true
 			}
 		}
 		t.Stop()
 		w.ack(ctx)
 	}
+}
+
+func (w *worker) acksFull() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.acks) >= w.Batch
 }
 
 // ack writes down what is done, and tries until it is written or ctx ends.

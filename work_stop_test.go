@@ -3,6 +3,7 @@ package penstock_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"runtime"
 	"slices"
 	"testing"
@@ -198,7 +199,7 @@ func TestWorkPermanentErrors(t *testing.T) {
 							}
 							<-ctx.Done() // nobody else would stop it
 							return ctx.Err()
-						}, penstock.WorkOptions{})
+						}, penstock.WorkOptions{Logger: slog.New(slog.DiscardHandler)})
 					}()
 					if err := <-done; !errors.Is(err, permanent) {
 						t.Errorf("got %v, want %v", err, permanent)

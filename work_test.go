@@ -401,6 +401,51 @@ func TestWorkLostLeaseEndsTheContext(t *testing.T) {
 	})
 }
 
+// A job is done, but its lease was gone before that was written.
+func TestWorkAckOfALostLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newFakeQueue(1)
+		seen, stop := work(t, q, func(context.Context, penstock.Job) error {
+			q.lose()
+			return nil
+		}, penstock.WorkOptions{})
+		time.Sleep(time.Second)
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		if seen.count(penstock.JobLost) != 1 || seen.count(penstock.JobDone) != 0 {
+			t.Errorf("the observer saw %v, want that the lease was lost", seen.ends)
+		}
+	})
+}
+
+// Ends within AckEvery are written with one call, and a full batch at once.
+func TestWorkBatchesAcks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newFakeQueue(10)
+		_, stop := work(t, q, func(_ context.Context, j penstock.Job) error {
+			time.Sleep(time.Duration(j.ID) * 50 * time.Microsecond)
+			return nil
+		}, penstock.WorkOptions{AckEvery: time.Millisecond})
+		time.Sleep(time.Second)
+		if err := stop(); err != nil || !slices.Equal(q.batches, []int{10}) {
+			t.Errorf("the acks were %d, %v, want one of 10", q.batches, err)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		q := newFakeQueue(8)
+		_, stop := work(t, q, nothing, penstock.WorkOptions{Concurrency: 8, Batch: 4, AckEvery: time.Hour})
+		time.Sleep(time.Second)
+		if q.mu.Lock(); len(q.done) <= 8-4 {
+			t.Errorf("%d of 8 jobs are acked, want less than a batch of 4 left", len(q.done))
+		}
+		q.mu.Unlock()
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // A database that does not answer takes the leases with it: another worker may
 // have them.
 func TestWorkHeartbeatsUnanswered(t *testing.T) {

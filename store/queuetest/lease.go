@@ -73,9 +73,9 @@ func extendKeeps(e *env) {
 	again := e.collect("a1") // so the time has passed
 	e.maintain()
 	e.want()
-	held, err = e.q.Extend(e.ctx, longLease, leases(append(again, claimed...))...)
+	held, err = e.q.Extend(e.ctx, longLease, append(leases(append(again, claimed...)), claimed[0].Lease)...)
 	e.must(err, "Extend")
-	e.sameLeases("Extend of two that are held, one that was lost and the new one", held, []penstock.Job{claimed[0], claimed[2], again[0]})
+	e.sameLeases("Extend of two that are held, one of them twice, one that was lost and the new one", held, []penstock.Job{claimed[0], claimed[2], again[0]})
 	e.ack(claimed[0], claimed[2], again[0])
 }
 
