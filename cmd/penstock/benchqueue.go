@@ -76,7 +76,8 @@ func (a *app) benchQueue(cmd *cobra.Command, f benchQueueFlags) error {
 	steady := bench.SteadyQueueConfig{Rate: f.steady, For: orNegative(f.duration), Concurrency: orNegative(f.concurrency), PayloadBytes: orNegative(f.payload)}
 	check := cfg.Validate
 	if cmd.Flags().Changed("steady") {
-		check, steady.Rate = steady.Validate, orNegative(f.steady)
+		steady.Rate = orNegative(f.steady)
+		check = steady.Validate
 	} else if cmd.Flags().Changed("duration") || cmd.Flags().Changed("concurrency") {
 		return usage(errors.New("--duration and --concurrency go with --steady RATE; cells have --longest and --workers"))
 	} else if f.plot != "" && len(slices.Compact(slices.Sorted(slices.Values(f.batches)))) < 2 {

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/penstock/penstock/internal/testserver"
+)
+
+// benchCLI runs the command line on a database, "" for none.
+func benchCLI(t *testing.T, url string, args ...string) outcome {
+	t.Helper()
+	t.Chdir(t.TempDir())
+	var stdout, stderr bytes.Buffer
+	a := &app{stdin: strings.NewReader(""), stdout: &stdout, stderr: &scrubber{w: &stderr}, getenv: func(name string) string {
+		if name == "PENSTOCK_DATABASE_URL" {
+			return url
+		}
+		return ""
+	}}
+	code := a.run(t.Context(), append([]string{"bench"}, args...))
+	return outcome{stdout.String(), stderr.String(), code}
+}
+
+func TestBenchQueuesMisused(t *testing.T) {
+	for args, want := range map[string]string{
+		"fifo-lifo":                              "needs PostgreSQL: pass --database-url postgres://",
+		"tombstones --database-url sqlite:x":     "needs PostgreSQL",
+		"queue --plot chart.gif":                 "neither .svg nor .png",
+		"fifo-lifo --rate -1":                    "--arrivals=false",
+		"fifo-lifo --order random":               "expected fifo or lifo",
+		"fifo-lifo --mode both":                  "expected call or tx",
+		"fifo-lifo --duration 0":                 "at least 100ms",
+		"fifo-lifo --arrivals=false --preload 0": "there would be no jobs",
+		"tombstones --events 1":                  "--events must be at least 10",
+		"queue --ops peek":                       `"peek" cannot be measured`,
+		"queue --batches 0":                      "1 to 10000 jobs",
+		"queue --steady 0":                       "it takes a rate",
+		"queue --duration 1s":                    "go with --steady",
+		"queue --steady 10 --plot c.svg":         "leave --plot out",
+		"queue --batches 1 --plot c.svg":         "at least two",
+	} {
+		got := benchCLI(t, "", strings.Fields(args)...)
+		if got.code != exitUsage || !strings.Contains(got.stderr, want) || got.stdout != "" {
+			t.Errorf("%s: exit %d, %q, want %q in it", args, got.code, got.stderr, want)
+		}
+	}
+}
+
+// Each shows a table or one JSON object, and draws a chart.
+func TestBenchQueues(t *testing.T) {
+	url := testserver.Database(t, testserver.PostgresURL(t))
+	for name, c := range map[string]struct {
+		args string
+		keys []string // of the JSON object
+	}{
+		"fifo-lifo":  {"fifo-lifo --preload 300 --arrivals=false --workers 3", []string{"intervals", "first_p50_ms", "last_p50_ms", "first_p99_ms", "last_p99_ms", "flatness", "jobs_per_second", "baseline", "ratio", "ratio_at_start"}},
+		"tombstones": {"tombstones --events 500 --fetches 3 --pin", []string{"events", "cases", "worst_ratio"}},
+		"queue":      {"queue --jobs 50 --batches 1,5 --workers 2 --ops insert,dequeue", []string{"jobs", "payload_bytes", "cells"}},
+		"steady":     {"queue --steady 100 --duration 300ms", []string{"steady"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			chart := filepath.Join(t.TempDir(), "chart.svg")
+			args := strings.Fields(c.args)
+			if name != "steady" {
+				args = append(args, "--plot", chart)
+			}
+			if got := benchCLI(t, url, args...); got.code != exitOK || len(strings.Split(got.stdout, "\n")) < 3 || got.stderr != "" {
+				t.Fatalf("exit %d, %q, %q", got.code, got.stdout, got.stderr)
+			}
+			if text, err := os.ReadFile(chart); name != "steady" && (err != nil || !bytes.Contains(text, []byte("</svg>"))) {
+				t.Errorf("no chart: %v", err)
+			}
+			got := benchCLI(t, url, append(args, "--json")...)
+			var object map[string]any
+			if err := json.Unmarshal([]byte(got.stdout), &object); err != nil || got.code != exitOK {
+				t.Fatalf("exit %d, %q, %q: %v", got.code, got.stdout, got.stderr, err)
+			}
+			for _, key := range c.keys {
+				if _, ok := object[key]; !ok {
+					t.Errorf("the result has no %q: %s", key, got.stdout)
+				}
+			}
+		})
+	}
+}
