@@ -169,8 +169,8 @@ type QueueStore interface {
 	// DeadJobs returns the dead letters that q describes, by id.
 	DeadJobs(ctx context.Context, q DeadJobQuery) ([]DeadJob, error)
 	// RetryDeadJobs puts dead letters back into their queue, at its end, with one
-	// more attempt to spend; among those of its key a job goes by its id. It returns
-	// how many there were.
+	// more attempt to spend at least; attempts go on counting where they were, and
+	// among those of its key a job goes by its id. It returns how many there were.
 	RetryDeadJobs(ctx context.Context, q DeadJobQuery) (int, error)
 	// DiscardDeadJobs deletes dead letters for good and returns how many.
 	DiscardDeadJobs(ctx context.Context, q DeadJobQuery) (int, error)
