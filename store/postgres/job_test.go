@@ -363,6 +363,7 @@ func TestBadJobs(t *testing.T) {
 		{"22023", "penstock.extend('q', 1::bigint, '0')"},
 		{"22023", "penstock.extend('q', '{1}'::bigint[], '-1 s')"},
 		{"22023", "penstock.enqueue('q', null::bytea)"},
+		{"22023", "penstock.enqueue('q', 'x', 'k', not_before => 'infinity')"},
 		{"22023", "penstock.enqueue_many('q', '{x,null}'::bytea[])"},
 		{"22023", "penstock.enqueue_many('q', '{x}'::bytea[], keys => '{a,b}')"},
 		{"23514", "penstock.enqueue('q', repeat('x', 67108865)::bytea)"},

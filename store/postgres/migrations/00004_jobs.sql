@@ -186,6 +186,8 @@ begin
     if not_before is null or not_before <= clock_timestamp() then
         insert into {queue} (key, grp, priority, headers, payload)
         values (key, coalesce(grp, ''), coalesce(priority, 0), headers, payload) returning seq into made;
+    elsif not_before = 'infinity' then -- in _later that means something else
+        raise exception 'not_before is infinity' using errcode = '22023', hint = 'give a time, or do not enqueue the job yet';
     else
         made := nextval({seq});
         insert into {schema}._later (id, queue, attempt, due, created_at, priority, grp, key, headers, payload)
@@ -800,7 +802,7 @@ declare
     q    _queue := (select q from _queue q where q.name = queue);
     word text;
 begin
-    foreach word in array array['slots', 'mark', 'take', 'take_any', 'take_keyed', 'enqueue', 'enqueue_many', 'first', 'claim', 'room',
+    foreach word in array array['slots', 'mark', 'take', 'take_keyed', 'enqueue', 'enqueue_many', 'first', 'claim', 'room',
                                 'promote', 'ack', 'extend', 'fail', 'cancel', 'tick'] loop
         body := replace(body, '{' || word || '}', _q(format('_%s.%s', queue, word)));
     end loop;
@@ -843,12 +845,9 @@ end $$;
 -- +goose StatementBegin
 create function _own_functions(queue text) returns table (oid oid, name text)
 language sql stable set search_path from current as $$
-    select p.oid, substr(p.proname, octet_length(queue) + 3)
-      from pg_proc p
-     where p.pronamespace = current_schema()::regnamespace
-       and p.proname in (select format('_%s.%s', queue, word)
-                           from unnest(array['slots', 'mark', 'take', 'take_any', 'take_keyed', 'enqueue', 'enqueue_many', 'first', 'claim', 'room',
-                                             'promote', 'ack', 'extend', 'fail', 'cancel', 'tick']) word)
+    select p.oid, n.name
+      from pg_proc p, substr(p.proname::text, length(queue) + 3) n(name)
+     where p.pronamespace = current_schema()::regnamespace and starts_with(p.proname::text, '_' || queue || '.') and position('.' in n.name) = 0
 $$;
 -- +goose StatementEnd
 
@@ -1018,8 +1017,10 @@ begin
         execute 'drop function ' || made;
     end loop;
     execute format('drop table %s', _q(q.name));
-    foreach made in array array['seq', 'ring', 'flags', 'seen', 'since', 'stale', 'head', 'tick'] loop
-        execute format('drop sequence %s', _q(format('_%s.%s', q.name, made)));
+    for made in select c.relname from pg_class c
+                 where c.relnamespace = current_schema()::regnamespace and c.relkind = 'S' and starts_with(c.relname::text, '_' || q.name || '.')
+                   and position('.' in substr(c.relname::text, length(q.name) + 3)) = 0 loop
+        execute format('drop sequence %s', _q(made));
     end loop;
     delete from _lease where queue = q.id;
     delete from _later where queue = q.id;
