@@ -52,6 +52,40 @@ func TestForwardMakesOneJobOfEachMessage(t *testing.T) {
 	}
 }
 
+// A transaction that fails, while its messages are written or when it commits, leaves
+// the messages where they were.
+func TestForwardAfterAFailure(t *testing.T) {
+	t.Parallel()
+	f := newJobsFixture(t, penstock.FIFO)
+	f.exec("create sequence tries")
+	f.exec(`create function once() returns trigger language plpgsql as $$
+		begin
+			if nextval('public.tries') in (1, 3) then
+				raise 'by intent';
+			end if;
+			return null;
+		end $$`)
+	f.exec("create trigger now after insert on penstock.jobs for each row execute function once()")
+	f.exec("create constraint trigger late after insert on penstock.jobs deferrable initially deferred for each row execute function once()")
+	ctx, stop := context.WithCancel(f.ctx)
+	defer stop()
+	ended := make(chan error, 1)
+	forwards := openStore(t, f.url, postgres.Options{Log: quiet})
+	f.must(f.store.Publish(f.ctx, "orders", penstock.Message{Payload: []byte("one")}))
+	go func() {
+		ended <- postgres.Forward(ctx, forwards, penstock.Subscribe{Outbox: "orders", Subscription: "sub"}, "jobs")
+	}()
+	f.eventually("the message is a job", func() bool { return f.number("select count(*) from penstock.jobs") == 1 })
+	f.must(f.store.Publish(f.ctx, "orders", penstock.Message{Payload: []byte("two")}))
+	f.eventually("the other one, too", func() bool { return f.number("select count(*) from penstock.jobs") == 2 })
+	stop()
+	f.must(<-ended)
+	if n := f.number("select last_value from tries"); n < 5 {
+		t.Errorf("%d triggers ran, which is too few to have failed twice", n)
+	}
+	f.wantDrain(f.subscribe()) // nothing is left
+}
+
 func TestForwardRefuses(t *testing.T) {
 	t.Parallel()
 	f := newJobsFixture(t, penstock.FIFO)
