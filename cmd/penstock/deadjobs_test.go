@@ -1,8 +1,10 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -130,4 +132,45 @@ func TestDeadJobsAreRetriedAndDiscarded(t *testing.T) {
 		same(t, "dead", d.deadJobs(ids), "")
 		same(t, "left", fmt.Sprint(jobsIn(d.queue("mails"))), "2")
 	})
+}
+
+// jobCrowd has dead letters with the ids 1 to last.
+type jobCrowd struct {
+	last  int64
+	acted []penstock.DeadJobQuery
+}
+
+func (c *jobCrowd) DeadJobs(_ context.Context, q penstock.DeadJobQuery) (page []penstock.DeadJob, err error) {
+	for id := q.AfterID + 1; id <= c.last && len(page) < q.Limit; id++ {
+		page = append(page, penstock.DeadJob{Job: penstock.Job{ID: id}})
+	}
+	return page, nil
+}
+
+func (c *jobCrowd) RetryDeadJobs(_ context.Context, q penstock.DeadJobQuery) (int, error) {
+	c.acted = append(c.acted, q)
+	return len(q.IDs), nil
+}
+
+func (c *jobCrowd) DiscardDeadJobs(ctx context.Context, q penstock.DeadJobQuery) (int, error) {
+	return c.RetryDeadJobs(ctx, q)
+}
+
+func TestDeadJobsAreActedOnByID(t *testing.T) {
+	a := &app{stderr: &scrubber{w: io.Discard}}
+	for _, action := range []deadAction{retryDead, discardDead} {
+		c := &jobCrowd{last: 703}
+		n, err := a.decide(t.Context(), &deadJobs{c, penstock.DeadJobQuery{Queue: "mails", Key: "red"}}, 0, action, consent{yes: true}, nil)
+		if err != nil || n.chosen != 703 || n.done != 703 {
+			t.Errorf("%s: %+v, %v", action.verb, n, err)
+		}
+		next := int64(1)
+		for _, q := range c.acted {
+			if len(q.IDs) == 0 || len(q.IDs) > largestPage || q.IDs[0] != next || q.Queue != "mails" {
+				t.Fatalf("%s: acts on %d jobs from %v of %q", action.verb, len(q.IDs), q.IDs, q.Queue)
+			}
+			next = q.IDs[len(q.IDs)-1] + 1
+		}
+		same(t, "acted on", fmt.Sprint(next-1), "703")
+	}
 }
