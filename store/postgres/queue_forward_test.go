@@ -52,20 +52,21 @@ func TestForwardMakesOneJobOfEachMessage(t *testing.T) {
 	}
 }
 
-// A transaction that fails, while its messages are written or when it commits, leaves
-// the messages where they were.
+// A transaction that fails, while jobs or the cursor are written or when it commits,
+// leaves the messages where they were.
 func TestForwardAfterAFailure(t *testing.T) {
 	t.Parallel()
 	f := newJobsFixture(t, penstock.FIFO)
 	f.exec("create sequence tries")
 	f.exec(`create function once() returns trigger language plpgsql as $$
 		begin
-			if nextval('public.tries') in (1, 3) then
+			if nextval('public.tries') in (1, 3, 6) then
 				raise 'by intent';
 			end if;
-			return null;
+			return new;
 		end $$`)
 	f.exec("create trigger now after insert on penstock.jobs for each row execute function once()")
+	f.exec("create trigger cursor before insert on penstock._cursor for each row when (new.settled = 1) execute function once()")
 	f.exec("create constraint trigger late after insert on penstock.jobs deferrable initially deferred for each row execute function once()")
 	ctx, stop := context.WithCancel(f.ctx)
 	defer stop()
@@ -80,8 +81,8 @@ func TestForwardAfterAFailure(t *testing.T) {
 	f.eventually("the other one, too", func() bool { return f.number("select count(*) from penstock.jobs") == 2 })
 	stop()
 	f.must(<-ended)
-	if n := f.number("select last_value from tries"); n < 5 {
-		t.Errorf("%d triggers ran, which is too few to have failed twice", n)
+	if n := f.number("select last_value from tries"); n < 9 {
+		t.Errorf("%d triggers ran, which is too few to have failed three times", n)
 	}
 	f.wantDrain(f.subscribe()) // nothing is left
 }
