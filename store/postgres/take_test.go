@@ -203,6 +203,48 @@ func TestLateCommitWithTheHighestXid(t *testing.T) {
 	f.wantTake("fifo", 1, 1)
 }
 
+// Nor may the second mark of one transaction: the first one's xid has not ended, so it
+// does not lie between what was drawn and the snapshot.
+func TestLateCommitAndTwoMarksOfATransaction(t *testing.T) {
+	t.Parallel()
+	f := newQueueFixture(t)
+	f.enqueue(f.conn, "fifo", 2, 2)
+	late, reader := f.connect(), f.connect()
+	lateTx := f.begin(late)
+	f.enqueue(late, "fifo", 1, 1)
+	tx := f.begin(reader)
+	for range 3 {
+		_, err := reader.Exec(f.ctx, "select penstock.\"_fifo.mark\"('', 0::smallint)")
+		f.must(err)
+	}
+	f.must(tx.Commit(f.ctx))
+	f.must(lateTx.Commit(f.ctx))
+	if got := f.takeAll("fifo"); len(got) != 2 {
+		t.Errorf("got %v, want both jobs", got)
+	}
+}
+
+// A pointer that a rolled-back rotation has moved, and a writer who had read it before
+// it moved on: what they write to is taken.
+func TestJobsInASegmentThatIsNotListed(t *testing.T) {
+	t.Parallel()
+	f := newQueueFixture(t)
+	f.enqueue(f.conn, "fifo", 1, 1)
+	f.exec("select penstock._maintain_ring('fifo', true)")
+	f.exec("insert into penstock.fifo (slot, payload) values (5, '2')") // as one who had read 5
+	tx := f.begin(f.conn)
+	f.exec("select setval('penstock.\"_fifo.ring\"', 1024 + 3)") // a rotation ...
+	f.must(tx.Rollback(f.ctx))                                   // ... whose list is gone
+	f.enqueue(f.conn, "fifo", 3, 3)
+	f.exec("select penstock._maintain_ring('fifo', true)")
+	f.exec("select penstock._maintain_ring('fifo', true)")
+	got := f.takeAll("fifo")
+	slices.Sort(got)
+	if !slices.Equal(got, []int{1, 2, 3}) {
+		t.Errorf("got %v, want all three", got)
+	}
+}
+
 func TestDequeueOrder(t *testing.T) {
 	t.Parallel()
 	f := newQueueFixture(t)

@@ -60,6 +60,7 @@ create sequence _mark_n;
 create table _mark (
     queue    integer not null,
     n        bigint not null default nextval('_mark_n'),
+    base     bigint not null,   -- up to this seq the mark knows about
     seen     bigint not null,   -- what the sequence stood at before ...
     xid      xid8 not null,     -- ... this was drawn: whoever drew such a seq has a lower one
     turn     bigint not null,   -- of the ring when slots was made
@@ -126,7 +127,7 @@ declare
     no_xid   boolean := bound is not null or pg_current_xact_id_if_assigned() is null;
     now_seen bigint := coalesce(bound, pg_sequence_last_value({seq}), 0);
     ring     bigint := pg_sequence_last_value({ring});
-    snap     pg_snapshot;
+    snap     pg_snapshot := pg_current_snapshot();
     seqs     bigint[];
     ended    xid8[];
     late     int8multirange := '{}';
@@ -137,21 +138,28 @@ begin
     select * into was from {schema}._mark k
      where k.queue = {id} and k.grp = in_grp and k.priority = in_priority order by k.n desc limit 1;
     if was.n is null then
+        was.base := 0;
         was.lo := '{0}';
         was.hi := '{9223372036854775806}';
         was.seen := 0;
         was.xid := '0';
         was.pending := '{}';
     end if;
+    -- A mark of this very transaction bounds nothing yet: its xid has not ended, and one
+    -- before it may be missing from the snapshot's list for being the highest of all.
+    new.base := case when was.xid < pg_snapshot_xmax(snap) then was.seen else was.base end;
+    if was.lo[1] > now_seen and cardinality(was.lo) = 1 and was.pending = '{}' and was.seen = now_seen and was.turn = ring then
+        return was; -- nothing has come since, and all is gone
+    end if;
     select pg_current_snapshot(), array(
         select v.seq from unnest(was.lo, was.hi) i(lo, hi) cross join lateral (
             select t.seq from {queue} t
-             where t.grp = in_grp and t.priority = in_priority and t.seq >= i.lo and t.seq <= least(i.hi, was.seen)
+             where t.grp = in_grp and t.priority = in_priority and t.seq >= i.lo and t.seq <= least(i.hi, new.base)
              order by t.seq {dir} limit most) v limit most)
       into snap, seqs;
     new.pending := array(select x from unnest(was.pending) x where not pg_visible_in_snapshot(x, snap)
                          union
-                         select x from pg_snapshot_xip(snap) x where x < was.xid order by x);
+                         select x from pg_snapshot_xip(snap) x where new.base = was.seen and x < was.xid order by x);
     if no_xid then
         new.seen := now_seen;
     else -- it was drawn before the sequence was read, and bounds nothing: _refresh_marks will see to it
@@ -168,8 +176,8 @@ begin
             select l.seq, l.grp, l.priority from {queue} l where l.xid = x offset 0) t -- by xid: a planner might prefer the other index
          where t.grp = in_grp and t.priority = in_priority;
     end if;
-    gone := gone + int8multirange(case when cardinality(seqs) < most then int8range(0, was.seen, '[]')
-                                       when {lifo} then int8range(seqs[most], was.seen, '[]')
+    gone := gone + int8multirange(case when cardinality(seqs) < most then int8range(0, new.base, '[]')
+                                       when {lifo} then int8range(seqs[most], new.base, '[]')
                                        else int8range(0, seqs[most], '[]') end)
             - coalesce((select range_agg(int8range(s, s, '[]')) from unnest(seqs) s), '{}') - coalesce(late, '{}');
     select coalesce(range_agg(g.r), '{}') into gone
@@ -181,16 +189,34 @@ begin
         return was;
     end if;
     new.slots := case when ring = was.turn then was.slots else {slots}() end;
-    insert into {schema}._mark (queue, seen, xid, turn, priority, grp, lo, hi, pending, slots)
-    values ({id}, new.seen, case when no_xid then pg_current_xact_id() else was.xid end, ring, in_priority, in_grp, new.lo, new.hi, new.pending, new.slots)
+    insert into {schema}._mark (queue, base, seen, xid, turn, priority, grp, lo, hi, pending, slots)
+    values ({id}, new.base, new.seen, case when no_xid then pg_current_xact_id() else was.xid end, ring, in_priority, in_grp, new.lo, new.hi, new.pending, new.slots)
     returning * into new;
     return new;
 end $fn$;
 
--- {take} deletes up to n jobs of a group and returns them, by priority and in order.
+-- {take} deletes up to n jobs of a group and returns them, by priority and in order. For
+-- one job it has a short way, which is enough nearly always: one statement that reads
+-- the mark on its way, if that has one range and nobody is pending, and few
+-- expressions, because PL/pgSQL prepares each anew in each transaction.
 create or replace function {take}(n int, in_grp text) returns setof {queue}
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $fn$
+begin
+    if n = 1 and not {lifo} and pg_sequence_last_value({flags}) = 65536 then
+        case pg_sequence_last_value({head}) * 2 + pg_sequence_last_value({mark_slot})
+{short_branches}
+        end case;
+        if found then
+            return;
+        end if;
+    end if;
+    return query select * from {take_any}(n, in_grp, random() < case when n between 2 and 15 then n / 64.0 else 0.25 end);
+end $fn$;
+
+-- {take_any} is {take} for every case.
+create or replace function {take_any}(n int, in_grp text, due boolean) returns setof {queue}
+language plpgsql volatile as $fn$
 declare
     flags bigint := pg_sequence_last_value({flags});
     p     int := 0;
@@ -221,7 +247,7 @@ begin
                 select k.n, k.turn, k.lo, k.hi, k.pending, k.slots into m from {schema}._mark_1 k
                  where k.queue = {id} and k.grp = in_grp and k.priority = p order by k.n desc limit 1;
             end if;
-            if m.n is null or random() * 64 < n
+            if m.n is null or due
                or m.pending <> '{}' and exists (select from unnest(m.pending) x where pg_visible_in_snapshot(x, pg_current_snapshot())) then
                 select k.n, k.turn, k.lo, k.hi, k.pending, k.slots into m from {mark}(in_grp, p::smallint) k;
             end if;
@@ -242,13 +268,17 @@ begin
         exit when p = 15 or flags = 65536;
         p := p + 1;
     end loop;
+    if n > 64 and not due and pg_sequence_last_value({stale}) = 0 then
+        perform setval({stale}, 1); -- a mark is owed for what a large batch has taken
+    end if;
 end $fn$;
 
 $$ $text$;
 -- +goose StatementEnd
 
--- One segment of {take}. The segment is named, so that the statement opens one table
--- and not the whole ring.
+-- One segment of {take_any}. A job with a key, the first one of the queue, may be
+-- committed after the flags were read: it is left to {take_keyed}. The segment is
+-- named, so that the statement opens one table and not the whole ring.
 -- +goose StatementBegin
 create function _take_branch() returns text
 language sql immutable set search_path from current as $text$ select $$
@@ -259,7 +289,7 @@ language sql immutable set search_path from current as $text$ select $$
                             delete from {segment} t where t.ctid = any (array(
                                 select v.ctid from unnest(m.lo, m.hi) i(lo, hi) cross join lateral (
                                     select t.ctid from {segment} t
-                                     where t.grp = in_grp and t.priority = p and t.seq >= i.lo and t.seq <= i.hi
+                                     where t.grp = in_grp and t.priority = p and t.seq >= i.lo and t.seq <= i.hi and t.key is null
                                      order by t.seq {dir} limit todo for update skip locked) v limit todo))
                             returning t.*)
                         select * from d order by d.seq {dir};
@@ -267,7 +297,7 @@ language sql immutable set search_path from current as $text$ select $$
                         return query
                         delete from {segment} t where t.ctid = any (array(
                             select t.ctid from {segment} t
-                             where t.grp = in_grp and t.priority = p and t.seq >= low and t.seq <= high
+                             where t.grp = in_grp and t.priority = p and t.seq >= low and t.seq <= high and t.key is null
                              order by t.seq {dir} limit 1 for update skip locked))
                         returning t.*;
                     else
@@ -275,11 +305,29 @@ language sql immutable set search_path from current as $text$ select $$
                         with d as (
                             delete from {segment} t where t.ctid = any (array(
                                 select t.ctid from {segment} t
-                                 where t.grp = in_grp and t.priority = p and t.seq >= low and t.seq <= high
+                                 where t.grp = in_grp and t.priority = p and t.seq >= low and t.seq <= high and t.key is null
                                  order by t.seq {dir} limit todo for update skip locked))
                             returning t.*)
                         select * from d order by d.seq {dir};
                     end if;$$ $text$;
+-- +goose StatementEnd
+
+-- The short way of {take} through one segment and one segment of marks. Now and then
+-- it finds nothing, so that a mark is made.
+-- +goose StatementBegin
+create function _short_branch() returns text
+language sql immutable set search_path from current as $text$ select $$
+        when {way} then
+            return query
+            delete from {segment} t where t.ctid = any (array(
+                select t.ctid from {segment} t
+                 where t.grp = in_grp and t.priority = 0 and t.key is null
+                   and t.seq >= (select case when cardinality(k.lo) = 1 and random() > 0.0625
+                                              and (k.pending = '{}' or (select not bool_or(pg_visible_in_snapshot(x, pg_current_snapshot())) from unnest(k.pending) x))
+                                             then k.lo[1] end
+                                   from {marks} k where k.queue = {id} and k.grp = in_grp and k.priority = 0 order by k.n desc limit 1)
+                 order by t.seq {dir} limit 1 for update skip locked))
+            returning t.*;$$ $text$;
 -- +goose StatementEnd
 
 -- _define makes the functions of a queue, or makes them anew.
@@ -290,17 +338,22 @@ declare
     q        _queue := (select q from _queue q where q.name = queue);
     text     text := _queue_functions();
     branches text := '';
-    branch   text;
+    short    text := '';
     word     text;
 begin
     for slot in 0 .. (select count(*) - 1 from pg_inherits i where i.inhparent = _q(queue)::regclass) loop
         branches := branches || replace(replace(_take_branch(), '{slot}', slot::text), '{segment}', _q(format('_%s.%s', queue, slot)));
+        for marks in 0 .. 1 loop
+            short := short || replace(replace(replace(_short_branch(), '{way}', (slot * 2 + marks)::text), '{segment}', _q(format('_%s.%s', queue, slot))),
+                                      '{marks}', _q('_mark_' || marks));
+        end loop;
     end loop;
     text := replace(text, '{branches}', branches);
-    foreach word in array array['slots', 'mark', 'take', 'take_keyed'] loop
+    text := replace(text, '{short_branches}', short);
+    foreach word in array array['slots', 'mark', 'take', 'take_any', 'take_keyed'] loop
         text := replace(text, '{' || word || '}', _q(format('_%s.%s', queue, word)));
     end loop;
-    foreach word in array array['ring', 'flags', 'seq', 'stale'] loop
+    foreach word in array array['ring', 'flags', 'seq', 'stale', 'head'] loop
         text := replace(text, '{' || word || '}', quote_literal(_q(format('_%s.%s', queue, word))) || '::regclass');
     end loop;
     text := replace(text, '{mark_slot}', quote_literal(_q('_mark_slot'::text)) || '::regclass');
@@ -310,7 +363,7 @@ begin
     text := replace(text, '{lifo}', q.lifo::text);
     text := replace(text, '{dir}', case when q.lifo then 'desc' else 'asc' end);
     execute text;
-    foreach word in array array['slots()', 'mark(text, smallint, bigint)', 'take(int, text)'] loop
+    foreach word in array array['slots()', 'mark(text, smallint, bigint)', 'take(int, text)', 'take_any(int, text, boolean)'] loop
         execute format('revoke execute on function %s%s from public', _q(format('_%s.%s', queue, split_part(word, '(', 1))), '(' || split_part(word, '(', 2));
     end loop;
 end $$;
@@ -346,9 +399,10 @@ begin
     execute format('create sequence %s', seq_name);
     -- Sequences used as registers, see create_outbox. seen and since: the value of seq
     -- when it was last looked at, and the time, in ms, since which it has been that.
+    -- head: the segment from which jobs are taken first, if nothing has changed.
     -- stale: 1 if there are marks that could not bring their bound up to date.
     foreach register in array array[ring_name, flags_name, _q(format('_%s.seen', name)), _q(format('_%s.since', name)),
-                                    _q(format('_%s.stale', name)), _q(format('_%s.tick', name))] loop
+                                    _q(format('_%s.stale', name)), _q(format('_%s.head', name)), _q(format('_%s.tick', name))] loop
         execute format('create sequence %s minvalue 0', register);
         perform setval(register, 0);
     end loop;
@@ -397,7 +451,7 @@ begin
     select coalesce(string_agg(format('
         when %L then
             return query select %s from %s(n, in_grp) t;
-            if transaction_timestamp() = statement_timestamp() and extract(epoch from clock_timestamp()) * 1000 - pg_sequence_last_value(%L) >= 250
+            if statement_timestamp() - transaction_timestamp() < interval ''2 ms'' and extract(epoch from clock_timestamp()) * 1000 - pg_sequence_last_value(%L) >= 250
                and current_setting(''transaction_isolation'') = ''read committed'' then
                 perform %s(); -- a transaction of its own, in which nothing follows
             end if;', q.name, columns, _q(format('_%s.take', q.name)), _q(format('_%s.tick', q.name)), _q(format('_%s.tick', q.name))), '' order by q.id), '')
@@ -420,6 +474,15 @@ begin
     raise exception 'n is %%, expected 1 to 10000', coalesce(n::text, 'null') using errcode = '22023';
 end $fn$ $ddl$, branches);
 end $$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+create function _slots(queue text) returns table (slot int)
+language sql stable set search_path from current as $$
+    select substring(c.relname from '\.([0-9]+)$')::int
+      from pg_inherits i join pg_class c on c.oid = i.inhrelid
+     where i.inhparent = _q(queue)::regclass
+$$;
 -- +goose StatementEnd
 
 -- _rest_in says whether a segment holds a job, and the snapshot in which it looked.
@@ -466,8 +529,8 @@ exception when lock_not_available then
 end $$;
 -- +goose StatementEnd
 
--- _refresh_marks makes the marks that transactions could not bring up to date because
--- they had an xid before they looked. It has to be the first of a transaction.
+-- _refresh_marks makes the marks that are owed: because transactions had an xid before
+-- they looked, or for large batches. It has to be the first of a transaction.
 -- +goose StatementBegin
 create function _refresh_marks(queue text) returns void
 language plpgsql volatile security definer set search_path from current
@@ -504,10 +567,12 @@ declare
     ring      regclass := _q(format('_%s.ring', queue))::regclass;
     seen      regclass := _q(format('_%s.seen', queue))::regclass;
     since     regclass := _q(format('_%s.since', queue))::regclass;
+    head      regclass := _q(format('_%s.head', queue))::regclass;
     now_ms    bigint := extract(epoch from clock_timestamp()) * 1000;
     seq       bigint := coalesce(pg_sequence_last_value(_q(format('_%s.seq', queue))::regclass), 0);
     current   int;
     next_slot int;
+    stray     int;
     bytes     bigint;
     idle      bigint;
 begin
@@ -521,6 +586,16 @@ begin
     end if;
     idle := now_ms - pg_sequence_last_value(since);
     current := pg_sequence_last_value(ring) % 1024;
+    -- A segment that is written to and not listed: its rotation was rolled back, or the
+    -- writer had read the pointer before it moved, and came when it was truncated.
+    for stray in select g.slot from _slots(queue) g
+                  where (g.slot = current or pg_relation_size(_q(format('_%s.%s', queue, g.slot))) > 0)
+                    and not exists (select from _segment s where s.queue = q.id and s.slot = g.slot) loop
+        perform setval(ring, (pg_sequence_last_value(ring) / 1024 + 1) * 1024 + current); -- the lists in marks are out of date
+        insert into _segment (queue, slot, turn)
+        select q.id, stray, case when stray = current then pg_sequence_last_value(ring) / 1024 else coalesce(min(s.turn), 0) - 1 end
+          from _segment s where s.queue = q.id;
+    end loop;
     perform _reclaim_segment(q.name, s.slot) from _segment s where s.queue = q.id and s.slot <> current order by s.turn;
     bytes := pg_table_size(_q(format('_%s.%s', queue, current)));
     if bytes >= q.segment_bytes
@@ -528,8 +603,7 @@ begin
           and (force or bytes >= least(q.segment_bytes, 16777216) or idle >= case when bytes >= 1048576 then 1000 else 10000 end)
           and not (select rest from _rest_in(_q(format('_%s.%s', queue, current)), q.lifo)) then
         select g.slot into next_slot
-          from (select substring(c.relname from '\.([0-9]+)$')::int as slot
-                  from pg_inherits i join pg_class c on c.oid = i.inhrelid where i.inhparent = _q(queue)::regclass) g
+          from _slots(queue) g
          where not exists (select from _segment s where s.queue = q.id and s.slot = g.slot)
            and pg_relation_size(_q(format('_%s.%s', queue, g.slot))) = 0
          order by (g.slot < current), g.slot limit 1;
@@ -540,6 +614,11 @@ begin
                 perform _reclaim_segment(queue, current);
             end if;
         end if;
+    end if;
+    current := coalesce((select s.slot from _segment s where s.queue = q.id order by case when q.lifo then -s.turn else s.turn end limit 1),
+                        pg_sequence_last_value(ring) % 1024);
+    if current <> pg_sequence_last_value(head) then
+        perform setval(head, current);
     end if;
     perform _reclaim_marks();
 end $$;
@@ -568,8 +647,8 @@ begin
         return false;
     end if;
     execute format($sql$
-        insert into _mark (queue, n, seen, xid, turn, priority, grp, lo, hi, pending, slots)
-        select l.queue, l.n, l.seen, l.xid, l.turn, l.priority, l.grp, l.lo, l.hi, l.pending, l.slots
+        insert into _mark (queue, n, base, seen, xid, turn, priority, grp, lo, hi, pending, slots)
+        select l.queue, l.n, l.base, l.seen, l.xid, l.turn, l.priority, l.grp, l.lo, l.hi, l.pending, l.slots
           from (select distinct queue, grp, priority from %1$s) d
          cross join lateral (select * from %1$s m where m.queue = d.queue and m.grp = d.grp and m.priority = d.priority order by m.n desc limit 1) l
          where exists (select from _queue q where q.id = d.queue)

@@ -426,7 +426,8 @@ declare
 begin
     foreach k in array in_keys loop
         if pg_try_advisory_xact_lock(hashtextextended(k, {id})) then
-            select l.id into head from {schema}._later l where l.queue = {id} and l.key = k order by l.id limit 1;
+            select l.id into head from {schema}._later l -- one that is only delayed has no place in its key yet
+             where l.queue = {id} and l.key = k and (l.attempt > 0 or l.due = 'infinity') order by l.id limit 1;
             continue when head is null;
             with w as (
                 delete from {schema}._later l
@@ -615,7 +616,7 @@ begin
             select w.key from w
              where w.key is not null
                and (select l.lease from {schema}._lease l where l.queue = {id} and l.key = w.key limit 1) is null -- a probe each, no join
-               and (select l.due from {schema}._later l where l.queue = {id} and l.key = w.key order by l.id limit 1) = 'infinity'
+               and (select l.due from {schema}._later l where l.queue = {id} and l.key = w.key and (l.attempt > 0 or l.due = 'infinity') order by l.id limit 1) = 'infinity'
         loop
             perform {promote}(array[k]);
         end loop;
@@ -813,7 +814,8 @@ begin
         body := replace(body, '{' || word || case word when 'lease' then '_table' else '' end || '}', quote_literal(_q('_' || word)) || '::regclass');
     end loop;
     body := replace(body, '{busy}', $sql$(exists (select from {schema}._lease l where l.queue = {id} and l.key = c.key)
-                                            or exists (select from {schema}._later l where l.queue = {id} and l.key = c.key and l.id < c.id)
+                                            or exists (select from {schema}._later l where l.queue = {id} and l.key = c.key and l.id < c.id
+                                                          and (l.attempt > 0 or l.due = 'infinity'))
                                             or exists (select from {queue} r where r.key = c.key and r.id < c.id)
                                             or exists (select from {queue} r where r.key = c.key and r.id is null and r.seq < c.id))$sql$);
     body := replace(body, '{queue_table}', quote_literal(_q('_queue'::text)) || '::regclass');
@@ -1082,8 +1084,8 @@ declare
 begin
     execute format('with d as (delete from _dead_job d where d.queue = $1 and d.id = any ($2) returning d.*)
                     insert into %s (id, attempt, created_at, priority, grp, key, headers, payload, failures)
-                    select d.id, least(d.attempt, $3 - 1), d.created_at, d.priority, d.grp, d.key, d.headers, d.payload, d.failures from d order by d.id', _q(q.name))
-    using q.id, ids, q.max_attempts;
+                    select d.id, d.attempt, d.created_at, d.priority, d.grp, d.key, d.headers, d.payload, d.failures from d order by d.id', _q(q.name))
+    using q.id, ids;
     get diagnostics many = row_count;
     return many;
 end $$;
