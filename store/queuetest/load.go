@@ -73,7 +73,7 @@ func (l *runLog) work(e *env, q penstock.Queue, n int) error {
 	for _, j := range jobs {
 		l.end(j, true)
 		if held, err := q.Ack(e.ctx, j.Lease); err != nil || len(held) != 1 {
-			return fmt.Errorf("Ack of job %d: got %d, %w", j.ID, held, err)
+			return fmt.Errorf("ack of job %d: got %d, %w", j.ID, held, err)
 		}
 		l.ended.Add(1)
 	}
