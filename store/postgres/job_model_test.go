@@ -234,7 +234,7 @@ func (m *jobModel) run(dequeue bool) {
 				case j.key == "" || other.key != j.key || other == j:
 				case other.state == running && !slices.Contains(tx.dequeued, other):
 					m.Fatalf("jobs %d and %d of key %q run at a time", other.id, j.id, j.key)
-				case (other.state == ready || other.state == later && !m.uncommitted(other)) && other.id < j.id:
+				case (other.state == ready || other.state == later && other.attempt > 0 && !m.uncommitted(other)) && other.id < j.id: // one that is only delayed has no place yet
 					m.Fatalf("job %d of key %q runs before %d", j.id, j.key, other.id)
 				}
 			}

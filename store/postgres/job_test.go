@@ -138,8 +138,8 @@ func TestJobRetries(t *testing.T) {
 
 	f.wantText("1", "select penstock.retry_dead_jobs('q', '{1, 7}')::text")
 	again := f.wantClaim(1, 1)[0]
-	if again.attempt != 4 {
-		t.Errorf("a dead letter that is retried has attempt %d, want the last one, 4", again.attempt)
+	if again.attempt != 5 {
+		t.Errorf("a dead letter that is retried has attempt %d, want the next one, 5", again.attempt)
 	}
 	f.exec("select penstock.bury('q', $1, 'five')", again.lease)
 	f.wantText("1", "select penstock.discard_dead_jobs('q', '{1, 7}')::text")

@@ -114,7 +114,7 @@ func (sess *session) query(ctx context.Context, name string, ticks bool, rows, b
 			continue
 		}
 		if p.messages == nil {
-			p.messages = make([]penstock.Message, 0, min(rows, max(64, sess.at.count+sess.at.count/4)))
+			p.messages = make([]penstock.Message, 0, min(rows, max(8, sess.at.count+sess.at.count/4)))
 		}
 		p.messages = append(p.messages, penstock.Message{})
 		m := &p.messages[len(p.messages)-1]

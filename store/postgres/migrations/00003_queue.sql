@@ -268,9 +268,6 @@ begin
         exit when p = 15 or flags = 65536;
         p := p + 1;
     end loop;
-    if n > 64 and not due and pg_sequence_last_value({stale}) = 0 then
-        perform setval({stale}, 1); -- a mark is owed for what a large batch has taken
-    end if;
 end $fn$;
 
 $$ $text$;
@@ -529,8 +526,8 @@ exception when lock_not_available then
 end $$;
 -- +goose StatementEnd
 
--- _refresh_marks makes the marks that are owed: because transactions had an xid before
--- they looked, or for large batches. It has to be the first of a transaction.
+-- _refresh_marks makes the marks that transactions could not bring up to date because
+-- they had an xid before they looked. It has to be the first of a transaction.
 -- +goose StatementBegin
 create function _refresh_marks(queue text) returns void
 language plpgsql volatile security definer set search_path from current
