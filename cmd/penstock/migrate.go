@@ -34,7 +34,7 @@ the schema from then on.`,
 			if err := store.Migrate(ctx); err != nil {
 				return fmt.Errorf("migrating: %w", err)
 			}
-			fmt.Fprintln(a.stdout, "The database is up to date. Next: penstock outbox create NAME")
+			fmt.Fprintln(a.stdout, "The database is up to date. Next: penstock outbox create NAME, or penstock queue create NAME")
 			return nil
 		},
 	}

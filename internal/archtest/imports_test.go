@@ -59,7 +59,7 @@ var wiring = []string{".", "internal/*", "relay", "store/*", "sink/*", "config",
 // forTests are imported by tests, by the suites and by commands for tests only;
 // nothing of them gets into the penstock program.
 var (
-	forTests = []string{"store/storetest", "store/queuetest", "sink/sinktest", "internal/testserver"}
+	forTests = []string{"store/storetest", "store/queuetest", "sink/sinktest", "internal/testserver", "internal/testseed"}
 	suites   = []string{"store/storetest", "store/queuetest", "sink/sinktest", "internal/testserver", "systemtest"}
 )
 

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/penstock/penstock/internal/testseed"
 )
 
 // keyWatch is told when jobs begin and end and fails the test if two of a key overlap,
@@ -56,7 +58,8 @@ func (w *keyWatch) done() int {
 // at a time, in order, and each runs once.
 func TestKeysAreSerial(t *testing.T) {
 	t.Parallel()
-	seed := testSeed(t)
+	seed := testseed.Seed()
+	t.Logf("PENSTOCK_SEED=%d", seed)
 	for _, kind := range []string{"fifo", "lifo"} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()

@@ -4,13 +4,12 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"slices"
-	"strconv"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/penstock/penstock/internal/testseed"
 )
 
 // jobState is where a job of the model is.
@@ -51,25 +50,14 @@ type jobModel struct {
 	free []*pgx.Conn
 }
 
-func testSeed(t testing.TB) uint64 {
-	seed := uint64(time.Now().UnixNano())
-	if s := os.Getenv("PENSTOCK_SEED"); s != "" {
-		var err error
-		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
-			t.Fatalf("PENSTOCK_SEED: %v", err)
-		}
-	}
-	t.Logf("PENSTOCK_SEED=%d", seed)
-	return seed
-}
-
 // Jobs are enqueued, claimed, dequeued, acked, retried, buried, cancelled, lost by
 // expired leases, in transactions that commit at once, late or never; all against a
 // reference. No job is lost, none runs twice at a time, and of a key there never runs
 // more than one, nor one while an earlier one is to run.
 func TestJobModel(t *testing.T) {
 	t.Parallel()
-	seed := testSeed(t)
+	seed := testseed.Seed()
+	t.Logf("PENSTOCK_SEED=%d", seed)
 	for _, kind := range []string{"fifo", "lifo"} {
 		for part := range 3 {
 			t.Run(fmt.Sprint(kind, part), func(t *testing.T) {

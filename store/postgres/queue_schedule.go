@@ -42,7 +42,7 @@ func (s *Store) SetSchedule(ctx context.Context, set penstock.Schedule) error {
 func (s *Store) DropSchedule(ctx context.Context, queue, name string) error {
 	err := s.onQueue(ctx, queue, "select "+s.table("unschedule")+"($1, $2)", queue, name)
 	if sqlState(err) == "42704" {
-		return penstock.WithHint(fmt.Errorf("%w: queue %q has no %q", penstock.ErrNoSchedule, queue, name), "penstock queue schedules shows those there are")
+		return penstock.WithHint(fmt.Errorf("%w: queue %q has no %q", penstock.ErrNoSchedule, queue, name), "penstock schedule list %s shows those there are", queue)
 	}
 	return err
 }

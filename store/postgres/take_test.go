@@ -4,15 +4,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
-	"strconv"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/penstock/penstock/internal/testseed"
 	"github.com/penstock/penstock/store/postgres"
 )
 
@@ -309,13 +307,7 @@ func TestRingOfAQueueTurns(t *testing.T) {
 // job whose enqueuing is committed was taken by exactly one committed transaction.
 func TestDequeueWalk(t *testing.T) {
 	t.Parallel()
-	seed := uint64(time.Now().UnixNano())
-	if s := os.Getenv("PENSTOCK_SEED"); s != "" {
-		var err error
-		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
-			t.Fatalf("PENSTOCK_SEED: %v", err)
-		}
-	}
+	seed := testseed.Seed()
 	t.Logf("PENSTOCK_SEED=%d", seed)
 	for _, queue := range []string{"fifo", "lifo"} {
 		t.Run(queue, func(t *testing.T) {

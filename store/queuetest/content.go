@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/testseed"
 )
 
 var contentCases = []testCase{
@@ -21,7 +22,7 @@ func bytesSurvive(e *env) {
 	for i := range all {
 		all[i] = byte(i)
 	}
-	payloads := [][]byte{nil, {}, {0}, all, []byte("\xff\xfe invalid UTF-8 \xc3"), []byte(`\x41`), []byte(`{"json": "\u0000"}`), randomBytes(rnd, 1<<20)}
+	payloads := [][]byte{nil, {}, {0}, all, []byte("\xff\xfe invalid UTF-8 \xc3"), []byte(`\x41`), []byte(`{"json": "\u0000"}`), testseed.Bytes(rnd, 1<<20)}
 	var batch []penstock.NewJob
 	for _, p := range payloads {
 		batch = append(batch, penstock.NewJob{Payload: p})

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/testseed"
 )
 
 var modelCases = []testCase{
@@ -78,7 +79,7 @@ func randomWalk(e *env) {
 	w := &walk{env: e, rnd: e.random(0), lifo: e.status().Order == penstock.LIFO, byID: map[int64]*tracked{},
 		stores: []penstock.QueueStore{e.Store, e.Another(e)}}
 	operations := w.operations()
-	for w.step = 1; w.step <= 600*rounds(); w.step++ {
+	for w.step = 1; w.step <= 600*testseed.Rounds(); w.step++ {
 		operations[w.rnd.IntN(len(operations))]()
 	}
 	w.finish()

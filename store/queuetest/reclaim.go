@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/testseed"
 )
 
 var reclaimCases = []testCase{
@@ -23,7 +24,7 @@ func (e *env) churn() {
 	for i := 0; i < n; i += 50 {
 		batch := make([]penstock.NewJob, 50)
 		for b := range batch {
-			batch[b] = penstock.NewJob{Key: []string{"", "", fmt.Sprint("k", b)}[rnd.IntN(3)], Payload: randomBytes(rnd, 2000)}
+			batch[b] = penstock.NewJob{Key: []string{"", "", fmt.Sprint("k", b)}[rnd.IntN(3)], Payload: testseed.Bytes(rnd, 2000)}
 			if rnd.IntN(10) == 0 {
 				batch[b].NotBefore = time.Now().Add(time.Duration(rnd.IntN(50)) * time.Millisecond)
 			}
@@ -97,7 +98,7 @@ func reclaimKeeps(e *env) {
 	for range 20 {
 		batch := make([]penstock.NewJob, 50)
 		for b := range batch {
-			batch[b] = penstock.NewJob{Group: "filler", Payload: randomBytes(rnd, 2000)}
+			batch[b] = penstock.NewJob{Group: "filler", Payload: testseed.Bytes(rnd, 2000)}
 		}
 		e.enqueue(batch...)
 		for claimed := e.claimAs(penstock.Claim{Group: "filler", Jobs: 50}); len(claimed) > 0; claimed = e.claimAs(penstock.Claim{Group: "filler", Jobs: 50}) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/testseed"
 )
 
 // The operations of randomWalk. Each calls the store and tells the model.
@@ -49,7 +50,7 @@ func (w *walk) make() []penstock.NewJob {
 		batch[i] = penstock.NewJob{
 			Key:     []string{"", "", "a", "b", "c"}[w.rnd.IntN(5)],
 			Group:   groupNames[w.rnd.IntN(2)],
-			Payload: append([]byte(fmt.Sprintf("step %d job %d ", w.step, i)), randomBytes(w.rnd, w.rnd.IntN(2000))...),
+			Payload: append([]byte(fmt.Sprintf("step %d job %d ", w.step, i)), testseed.Bytes(w.rnd, w.rnd.IntN(2000))...),
 		}
 		if batch[i].Key == "b" {
 			batch[i].Group = "" // a key has one group here

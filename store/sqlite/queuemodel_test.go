@@ -5,13 +5,13 @@ import (
 	"database/sql"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strconv"
 	"testing"
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/testseed"
 	"github.com/penstock/penstock/store/sqlite"
 )
 
@@ -44,13 +44,7 @@ type queueModel struct {
 func TestQueueAgainstModel(t *testing.T) {
 	for _, order := range []penstock.QueueOrder{penstock.FIFO, penstock.LIFO} {
 		t.Run(string(order), func(t *testing.T) {
-			seed := rand.Uint64()
-			if s := os.Getenv("PENSTOCK_SEED"); s != "" {
-				var err error
-				if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
-					t.Fatal(err)
-				}
-			}
+			seed := testseed.Seed()
 			t.Logf("PENSTOCK_SEED=%d", seed)
 			path, s, q := newQueue(t, order)
 			attempts := 3

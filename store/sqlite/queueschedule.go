@@ -44,7 +44,7 @@ func (s *Store) DropSchedule(ctx context.Context, name, schedule string) error {
 		if n, err := done.RowsAffected(); err != nil || n > 0 {
 			return err
 		}
-		return penstock.WithHint(fmt.Errorf("schedule %q of queue %q: %w", schedule, name, penstock.ErrNoSchedule), "see those it has with: penstock queue schedules")
+		return penstock.WithHint(fmt.Errorf("schedule %q of queue %q: %w", schedule, name, penstock.ErrNoSchedule), "see those it has with: penstock schedule list %s", name)
 	})
 }
 

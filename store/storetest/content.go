@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/testseed"
 )
 
 var contentCases = []testCase{
@@ -96,7 +97,7 @@ func payloadBytes(e *env) {
 	var msgs []penstock.Message
 	for i, p := range [][]byte{
 		nil, {}, {0}, {0, 0, 0}, []byte("a\x00b"), {0xff, 0xfe, 0xfd}, all, []byte(`\x00`), []byte(`\\x41\`),
-		[]byte(`'; drop table x; --`), []byte(`{"a": "\u0000"}`), bytes.Repeat([]byte{0}, 1<<20), randomBytes(rnd, 1<<20),
+		[]byte(`'; drop table x; --`), []byte(`{"a": "\u0000"}`), bytes.Repeat([]byte{0}, 1<<20), testseed.Bytes(rnd, 1<<20),
 	} {
 		msgs = append(msgs, penstock.Message{ID: fmt.Sprint("payload", i), Payload: p})
 	}

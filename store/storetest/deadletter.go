@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/testseed"
 )
 
 var deadLetterCases = []testCase{
@@ -219,7 +220,7 @@ func deadLettersSurviveReclaim(e *env) {
 	for range 4 {
 		var msgs []penstock.Message
 		for range 8 {
-			msgs = append(msgs, message("", string(randomBytes(rnd, 64<<10))))
+			msgs = append(msgs, message("", string(testseed.Bytes(rnd, 64<<10))))
 		}
 		e.publish(msgs...)
 		for i, b := range r.drain(two) {

@@ -4,15 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"math/rand/v2"
-	"os"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/testseed"
 )
 
 const (
@@ -41,7 +39,7 @@ type env struct {
 
 func newEnv(t *testing.T, h Harness) *env {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), deadline*time.Duration(rounds()))
+	ctx, cancel := context.WithTimeout(t.Context(), deadline*time.Duration(testseed.Rounds()))
 	t.Cleanup(cancel)
 	e := &env{TB: t, Instance: h.Open(t), harness: h, features: h.Features, ctx: ctx}
 	switch {
@@ -146,39 +144,10 @@ func messages(prefix string, n int) []penstock.Message {
 	return msgs
 }
 
-// seed is the same for all tests of a run.
-var seed = sync.OnceValue(func() uint64 {
-	if s := os.Getenv("PENSTOCK_SEED"); s != "" {
-		n, err := strconv.ParseUint(s, 10, 64)
-		if err != nil {
-			panic("PENSTOCK_SEED: " + err.Error())
-		}
-		return n
-	}
-	return rand.Uint64()
-})
-
-// rounds is how many times as long as usual the random tests run.
-var rounds = sync.OnceValue(func() int {
-	n, _ := strconv.Atoi(os.Getenv("PENSTOCK_ROUNDS"))
-	return max(n, 1)
-})
-
 // random returns a generator that PENSTOCK_SEED repeats; part tells several of
 // one test apart.
 func (e *env) random(part int) *rand.Rand {
 	e.Helper()
-	e.seedShown.Do(func() { e.Logf("PENSTOCK_SEED=%d", seed()) })
-	h := fnv.New64a()
-	fmt.Fprint(h, e.Name(), part)
-	return rand.New(rand.NewPCG(seed(), h.Sum64()))
-}
-
-// randomBytes that do not compress.
-func randomBytes(r *rand.Rand, n int) []byte {
-	b := make([]byte, n)
-	for i := range b {
-		b[i] = byte(r.Uint32())
-	}
-	return b
+	e.seedShown.Do(func() { e.Logf("PENSTOCK_SEED=%d", testseed.Seed()) })
+	return testseed.New(e.Name(), part)
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/testseed"
 )
 
 var leaseCases = []testCase{
@@ -147,7 +148,7 @@ func settleRacesTakeover(e *env) {
 	rnd := e.random(0)
 	other := e.Another(e)
 	one := penstock.Limit{Messages: 1, Bytes: plenty.Bytes}
-	for round := range 20 * rounds() {
+	for round := range 20 * testseed.Rounds() {
 		e.publish(messages(fmt.Sprint(round, "-"), 10)...)
 		old := e.takeOver(e.Store, penstock.Subscribe{Lease: lease})
 		req := e.request(penstock.Subscribe{})
@@ -192,7 +193,7 @@ func settleRacesTakeover(e *env) {
 // by two, and none is left out.
 func contenders(e *env) {
 	const n = 4
-	total := 120 * rounds()
+	total := 120 * testseed.Rounds()
 	e.publish(messages("", total)...)
 	var mu sync.Mutex
 	settled := make([]int, total)

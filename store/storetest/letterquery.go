@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/testseed"
 )
 
 var letterQueryCases = []testCase{
@@ -117,7 +118,7 @@ func queryFields(e *env) {
 func queryCombinations(e *env) {
 	rnd := e.random(0)
 	r, all := e.someLetters()
-	for range 100 * rounds() {
+	for range 100 * testseed.Rounds() {
 		e.ask(randomQuery(rnd, r, all), all)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/testseed"
 )
 
 var modelCases = []testCase{
@@ -151,7 +152,7 @@ func randomWalk(e *env, part int) {
 		total += op.weight
 	}
 	w.enter(false)
-	for w.step = 1; w.step <= 500*rounds() && !e.Failed(); w.step++ {
+	for w.step = 1; w.step <= 500*testseed.Rounds() && !e.Failed(); w.step++ {
 		n := w.rnd.IntN(total)
 		i := slices.IndexFunc(ops, func(op operation) bool {
 			n -= op.weight

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/testseed"
 )
 
 var pagingCases = []testCase{
@@ -42,7 +43,7 @@ func pagingByBytes(e *env) {
 	const total = 60
 	var want []string
 	for i := range total {
-		m := message(fmt.Sprint("key", i%7), fmt.Sprintf("%d:%s", i, randomBytes(rnd, 20_000+rnd.IntN(40_000))))
+		m := message(fmt.Sprint("key", i%7), fmt.Sprintf("%d:%s", i, testseed.Bytes(rnd, 20_000+rnd.IntN(40_000))))
 		want = append(want, string(m.Payload))
 		e.publish(m)
 	}
@@ -56,7 +57,7 @@ func pagingByBytes(e *env) {
 func oneMessageOverLimit(e *env) {
 	rnd := e.random(0)
 	small := messages("small", 2)
-	big := message("", string(randomBytes(rnd, 500_000)))
+	big := message("", string(testseed.Bytes(rnd, 500_000)))
 	e.publish(small[0], big, small[1])
 	r := e.read()
 	got := flatten(r.drain(penstock.Limit{Messages: 10, Bytes: 1}))

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/testseed"
 )
 
 var parkedLoadCases = []testCase{
@@ -98,7 +99,7 @@ func parkedSurvivesReclaim(e *env) {
 	r := e.read()
 	var want []string
 	for i := range 5 {
-		want = append(want, fmt.Sprintf("%d:%s", i, randomBytes(rnd, 64<<10)))
+		want = append(want, fmt.Sprintf("%d:%s", i, testseed.Bytes(rnd, 64<<10)))
 		e.publish(message("k", want[i]))
 	}
 	c := &carrier{e: e, r: r, limit: penstock.Limit{Messages: 10, Bytes: plenty.Bytes}}
@@ -136,10 +137,10 @@ func parkedBetweenHousekeeping(e *env) {
 		return penstock.Verdict{}
 	}
 	want := map[string][]string{}
-	total := 80 * rounds()
+	total := 80 * testseed.Rounds()
 	for i := range total {
 		key := fmt.Sprint("key", rnd.IntN(4))
-		m := penstock.Message{ID: fmt.Sprint(i), Key: key, Payload: fmt.Appendf(nil, "%d:%s", i, randomBytes(rnd, 32<<10))}
+		m := penstock.Message{ID: fmt.Sprint(i), Key: key, Payload: fmt.Appendf(nil, "%d:%s", i, testseed.Bytes(rnd, 32<<10))}
 		refusals[m.ID] = max(0, rnd.IntN(6)-3)
 		want[key] = append(want[key], string(m.Payload))
 		e.publish(m)

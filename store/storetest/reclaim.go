@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/testseed"
 )
 
 var reclaimCases = []testCase{
@@ -23,7 +24,7 @@ func (e *env) bulk(part, n int) {
 	for range n * 4 {
 		msgs := make([]penstock.Message, 8)
 		for i := range msgs {
-			msgs[i] = penstock.Message{Key: fmt.Sprint("key", i), Payload: randomBytes(rnd, 32<<10)}
+			msgs[i] = penstock.Message{Key: fmt.Sprint("key", i), Payload: testseed.Bytes(rnd, 32<<10)}
 		}
 		e.publish(msgs...)
 	}
@@ -91,7 +92,7 @@ func reclaimLosesNothing(e *env) {
 	var gotA, gotB []penstock.Message
 	var open []penstock.Batch
 	for i := range 40 {
-		m := message(fmt.Sprint("key", i%3), fmt.Sprintf("%d:%s", i, randomBytes(rnd, 64<<10)))
+		m := message(fmt.Sprint("key", i%3), fmt.Sprintf("%d:%s", i, testseed.Bytes(rnd, 64<<10)))
 		want = append(want, string(m.Payload))
 		e.publish(m)
 		e.maintain()
@@ -137,7 +138,7 @@ func reclaimLosesNoTx(e *env) {
 		late := e.begin()
 		late.publish(message("", fmt.Sprint("late", i)))
 		for range 6 {
-			m := message("", string(randomBytes(rnd, 128<<10)))
+			m := message("", string(testseed.Bytes(rnd, 128<<10)))
 			want = append(want, string(m.Payload))
 			e.publish(m)
 			drain()
@@ -188,7 +189,7 @@ func reclaimTwice(e *env) {
 	var got []penstock.Message
 	var want []string
 	for i := range 50 {
-		m := message("", fmt.Sprintf("%d:%s", i, randomBytes(rnd, 32<<10)))
+		m := message("", fmt.Sprintf("%d:%s", i, testseed.Bytes(rnd, 32<<10)))
 		want = append(want, string(m.Payload))
 		e.publish(m)
 		batches := r.drain(two)

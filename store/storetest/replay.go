@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/testseed"
 )
 
 var replayCases = []testCase{
@@ -279,7 +280,7 @@ func replayKeepsRange(e *env) {
 	rnd := e.random(0)
 	var sent []penstock.Message
 	for i := range 32 {
-		e.publish(message("k", fmt.Sprintf("%d:%s", i, randomBytes(rnd, 64<<10))))
+		e.publish(message("k", fmt.Sprintf("%d:%s", i, testseed.Bytes(rnd, 64<<10))))
 		for _, b := range r.drain(plenty) {
 			sent = append(sent, b.Messages...)
 			r.settle(b)

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/testseed"
 )
 
 var visibilityCases = []testCase{
@@ -129,7 +130,7 @@ func manyLateCommits(e *env) {
 	r := e.read()
 	var want []string
 	var got []penstock.Message
-	for round := range 5 * rounds() {
+	for round := range 5 * testseed.Rounds() {
 		txs := make([]tx, 8)
 		for i := range txs {
 			txs[i] = e.begin()

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/testseed"
 )
 
 // The operations of randomWalk. Each calls the store and tells the model.
@@ -18,7 +19,7 @@ func (w *walk) make() ([]penstock.Message, []*tracked) {
 	msgs, ts := make([]penstock.Message, n), make([]*tracked, n)
 	for i := range n {
 		t := &tracked{name: fmt.Sprint("m", len(w.all)), key: []string{"", "a", "b", "c"}[w.rnd.IntN(4)], written: w.step, attempt: 1}
-		pad := randomBytes(w.rnd, w.rnd.IntN(3000))
+		pad := testseed.Bytes(w.rnd, w.rnd.IntN(3000))
 		msgs[i] = penstock.Message{ID: t.name, Key: t.key, Payload: pad}
 		w.all, w.byName[t.name], ts[i] = append(w.all, t), t, t
 	}

@@ -1,0 +1,178 @@
+-- What people do to queues: settings, dead letters, dropping, and who may do what.
+
+-- +goose Up
+
+-- _queue_named returns a queue, or raises 42P01.
+-- +goose StatementBegin
+create function _queue_named(queue text) returns _queue
+language plpgsql stable set search_path from current as $$
+declare
+    q _queue;
+begin
+    select * into q from _queue x where x.name = queue;
+    if not found then
+        raise exception 'there is no queue %', coalesce(quote_literal(queue), 'null')
+        using errcode = '42P01', hint = 'create it with: penstock queue create ' || coalesce(quote_literal(queue), 'NAME');
+    end if;
+    return q;
+end $$;
+-- +goose StatementEnd
+
+-- pause_queue stops claims and dequeues; what runs goes on. Errors: 42P01.
+-- +goose StatementBegin
+create function pause_queue(name text) returns void
+language plpgsql set search_path from current as $$
+declare
+    q _queue := _queue_named(name);
+begin
+    update _queue x set paused = true where x.id = q.id;
+    perform _set_flags(q.id);
+end $$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+create function resume_queue(name text) returns void
+language plpgsql set search_path from current as $$
+declare
+    q _queue := _queue_named(name);
+begin
+    update _queue x set paused = false where x.id = q.id;
+    perform _set_flags(q.id);
+end $$;
+-- +goose StatementEnd
+
+-- set_queue changes settings; null leaves one as it is, and max_running 0 lifts the
+-- limit. Errors: 42P01, 22023.
+-- +goose StatementBegin
+create function set_queue(name text, max_attempts int default null, max_running int default null, dedup_window interval default null) returns void
+language plpgsql set search_path from current as $$
+declare
+    q _queue := _queue_named(name);
+begin
+    if max_attempts < 1 then
+        raise exception 'max_attempts is %, expected at least 1', max_attempts using errcode = '22023', hint = 'with 1 a job that fails is a dead letter at once';
+    elsif max_running < 0 then
+        raise exception 'max_running is %, expected at least 0', max_running using errcode = '22023', hint = '0 means no limit; pause_queue stops a queue';
+    elsif dedup_window <= interval '0' then
+        raise exception 'dedup_window is %, expected more than nothing', dedup_window using errcode = '22023', hint = 'for example interval ''1 hour''';
+    end if;
+    update _queue x set max_attempts = coalesce(set_queue.max_attempts, x.max_attempts),
+                        max_running  = nullif(coalesce(set_queue.max_running, x.max_running), 0),
+                        dedup_window = coalesce(set_queue.dedup_window, x.dedup_window)
+     where x.id = q.id;
+    perform _set_flags(q.id);
+end $$;
+-- +goose StatementEnd
+
+-- drop_queue removes a queue with its jobs, dead letters and schedules. Error: 42P01.
+-- +goose StatementBegin
+create function drop_queue(name text) returns void
+language plpgsql set search_path from current as $$
+declare
+    q    _queue := _queue_named(name);
+    made text;
+begin
+    perform pg_advisory_xact_lock('_queue'::regclass::oid::int, 0);
+    for made in select p.oid::regprocedure::text from _own_functions(q.name) p loop
+        execute 'drop function ' || made;
+    end loop;
+    execute format('drop table %s', _q(q.name));
+    for made in select c.relname from pg_class c
+                 where c.relnamespace = current_schema()::regnamespace and c.relkind = 'S' and starts_with(c.relname::text, '_' || q.name || '.')
+                   and position('.' in substr(c.relname::text, length(q.name) + 3)) = 0 loop
+        execute format('drop sequence %s', _q(made));
+    end loop;
+    delete from _lease where queue = q.id;
+    delete from _later where queue = q.id;
+    delete from _dedup where queue = q.id;
+    delete from _queue where id = q.id;
+    perform _dispatch();
+    perform _dispatch_jobs();
+end $$;
+-- +goose StatementEnd
+
+-- retry_dead_jobs puts dead letters back into their queue, at its end, with one more
+-- attempt to spend, and returns how many there were. Error: 42P01.
+-- +goose StatementBegin
+create function retry_dead_jobs(queue text, ids bigint[]) returns int
+language plpgsql set search_path from current as $$
+declare
+    q    _queue := _queue_named(queue);
+    many int;
+begin
+    execute format('with d as (delete from _dead_job d where d.queue = $1 and d.id = any ($2) returning d.*)
+                    insert into %s (id, attempt, created_at, priority, grp, key, headers, payload, failures)
+                    select d.id, d.attempt, d.created_at, d.priority, d.grp, d.key, d.headers, d.payload, d.failures from d order by d.id', _q(q.name))
+    using q.id, ids;
+    get diagnostics many = row_count;
+    return many;
+end $$;
+-- +goose StatementEnd
+
+-- discard_dead_jobs deletes dead letters for good and returns how many. Error: 42P01.
+-- +goose StatementBegin
+create function discard_dead_jobs(queue text, ids bigint[]) returns int
+language plpgsql set search_path from current as $$
+declare
+    q    _queue := _queue_named(queue);
+    many int;
+begin
+    delete from _dead_job d where d.queue = q.id and d.id = any (ids);
+    get diagnostics many = row_count;
+    return many;
+end $$;
+-- +goose StatementEnd
+
+-- grant_enqueuer lets a role write jobs to one queue and do nothing else, by enqueue
+-- or by a plain INSERT of the columns that belong to it.
+-- +goose StatementBegin
+create function grant_enqueuer(queue text, role name) returns void
+language plpgsql set search_path from current as $$
+declare
+    q    _queue := _queue_named(queue);
+    made text;
+begin
+    execute format('grant usage on schema %I to %I', current_schema(), role);
+    execute format('grant insert (key, grp, priority, headers, payload) on table %s to %I', _q(q.name), role);
+    execute format('grant usage on sequence %s to %I', _q(format('_%s.seq', q.name)), role);
+    execute format('grant select on sequence %s, %s to %I', _q(format('_%s.ring', q.name)), _q(format('_%s.flags', q.name)), role);
+    execute format('grant execute on function _note(regclass, int, boolean) to %I', role);
+    for made in select p.oid::regprocedure::text from _own_functions(q.name) p where p.name in ('enqueue', 'enqueue_many') loop
+        execute format('grant execute on function %s to %I', made, role);
+    end loop;
+end $$;
+-- +goose StatementEnd
+
+-- grant_worker lets a role run the jobs of one queue, and do its housekeeping. It can
+-- neither enqueue nor read what it has not claimed.
+-- +goose StatementBegin
+create function grant_worker(queue text, role name) returns void
+language plpgsql set search_path from current as $$
+declare
+    q    _queue := _queue_named(queue);
+    made text;
+begin
+    execute format('grant usage on schema %I to %I', current_schema(), role);
+    execute format('grant select on sequence %s to %I', _q(format('_%s.tick', q.name)), role);
+    for made in select p.oid::regprocedure::text from _own_functions(q.name) p where p.name in ('take', 'claim', 'ack', 'extend', 'fail', 'tick') loop
+        execute format('grant execute on function %s to %I', made, role);
+    end loop;
+end $$;
+-- +goose StatementEnd
+
+-- What belongs to a queue is granted with the queue; the functions that take a name
+-- only call it.
+-- +goose StatementBegin
+do $$ begin
+    execute format('revoke execute on all functions in schema %I from public', current_schema());
+    grant execute on function _q(text), _read_committed(), _lost(bigint), dequeue(text, int, text),
+        enqueue(text, bytea, text, text, int, timestamptz, text, jsonb), enqueue(text, text, text, text, int, timestamptz, text, jsonb),
+        enqueue(text, jsonb, text, text, int, timestamptz, text, jsonb),
+        enqueue_many(text, bytea[], text[], text[], int[], timestamptz[], text[], jsonb[]),
+        claim(text, int, interval, text, text), ack(text, bigint[]), ack(text, bigint), extend(text, bigint[], interval), extend(text, bigint, interval),
+        retry(text, bigint, interval, text), bury(text, bigint, text), cancel(text, bigint[]), maintain_queue(text) to public;
+end $$;
+-- +goose StatementEnd
+
+-- +goose Down
+select 'Penstock does not migrate down: drop the schema instead';
