@@ -46,7 +46,7 @@ var rules = []rule{
 	{folder: "internal/*", may: []string{".", "internal/*"}},
 
 	// Where the parts are put together.
-	{folder: "config", may: []string{".", "internal/*", "relay", "store/*", "sink/*"}, tests: []string{self}},
+	{folder: "config", may: []string{".", "internal/*", "relay", "store/*", "sink/*", "adopt", "format"}, tests: []string{self}},
 	{folder: "demo", may: wiring, tests: []string{self}},
 	{folder: "bench", may: wiring, tests: []string{self}},
 	{folder: "systemtest", may: wiring, tests: []string{self}},
@@ -54,7 +54,7 @@ var rules = []rule{
 	{folder: "cmd/penstock", may: append(wiring, self)},
 }
 
-var wiring = []string{".", "internal/*", "relay", "store/*", "sink/*", "config", "demo", "bench"}
+var wiring = []string{".", "internal/*", "relay", "store/*", "sink/*", "adopt", "format", "inbox", "config", "demo", "bench"}
 
 // forTests are imported by tests, by the suites and by commands for tests only;
 // nothing of them gets into the penstock program.
