@@ -25,6 +25,8 @@ type Sink struct {
 	NATS     *nats.Config     `yaml:"nats"`
 	Stdout   *stdout.Config   `yaml:"stdout"`
 	Discard  *discard.Config  `yaml:"discard"`
+	// Queue is in the same database; see Forward.
+	Queue *Queue `yaml:"queue"`
 }
 
 // sinks is the driver list: the key in the file, what --sink takes, and the
@@ -35,6 +37,7 @@ var sinks = []sinkDriver{
 	driver("nats", "nats://HOST or embedded[:DIR]", []string{"nats", "tls", "ws", "wss", "embedded"}, func(s *Sink) **nats.Config { return &s.NATS }, nats.ParseURL, nats.Open),
 	driver("stdout", "stdout", []string{"stdout", "-"}, func(s *Sink) **stdout.Config { return &s.Stdout }, stdout.ParseURL, stdout.Open),
 	driver("discard", "discard", []string{"discard"}, func(s *Sink) **discard.Config { return &s.Discard }, discard.ParseURL, discard.Open),
+	driver("queue", "queue:NAME", []string{"queue"}, func(s *Sink) **Queue { return &s.Queue }, parseQueue, openQueue),
 }
 
 // stores is the same list for databases.
@@ -92,8 +95,8 @@ func driver[C any, P interface {
 }
 
 // ParseSink turns the value of --sink into a sink with its defaults set:
-// amqp://…, nats://…, embedded[:DIR], stdout or discard. The fields of the
-// sink's configuration are query parameters.
+// amqp://…, nats://…, embedded[:DIR], queue:NAME and so on. The fields of the sink's
+// configuration are query parameters.
 func ParseSink(url string) (Sink, error) {
 	for _, d := range sinks {
 		if !slices.Contains(d.schemes, scheme(url)) {

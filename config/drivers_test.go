@@ -24,6 +24,7 @@ func TestParseSink(t *testing.T) {
 		{"tls://localhost:4222?subject=a.{topic}", "nats"},
 		{"embedded", "nats"},
 		{"embedded:/tmp/nats", "nats"},
+		{"queue:emails", "queue"},
 	} {
 		s, err := ParseSink(tc.url)
 		if err != nil || s.Name() != tc.name {
@@ -35,9 +36,11 @@ func TestParseSink(t *testing.T) {
 func TestParseSinkErrors(t *testing.T) {
 	for _, tc := range []struct{ url, want string }{
 		{"", "sink is empty: write "},
-		{"kafka://app:hunter2@localhost", `sink has the unknown scheme "kafka": write `},
+		{"redis://app:hunter2@localhost", `sink has the unknown scheme "redis": write `},
 		{"localhost:5672", "sink is not a URL of a known kind"},
-		{"hunter2", "embedded[:DIR], stdout or discard"},
+		{"hunter2", "embedded[:DIR], "},
+		{"queue:", "sink queue: name is empty"},
+		{"queue", "sink queue: name is empty"},
 		{"nats://app:hunter2@localhost?nope=1", "sink nats: nope"},
 		{"amqp://app:hunter2@localhost:port", "sink rabbitmq: url"},
 		{"amqp://app:hunter2@localhost?nope=1", "sink rabbitmq: nope"},

@@ -57,6 +57,7 @@ func (d *decoder) validate(c *Config) {
 		}
 		d.filter(path+".filter", &s.Filter)
 		d.sink(path+".sink", &c.Subscriptions[i].Sink)
+		d.queue(path, c, &c.Subscriptions[i])
 		if s.Relay != c.Relay && !d.broken["relay"] {
 			d.limits(path+".relay", &s.Relay)
 		}
