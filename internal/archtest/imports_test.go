@@ -42,6 +42,8 @@ var rules = []rule{
 	{folder: "sink/sinktest", may: []string{".", "internal/*"}, tests: []string{self}},
 	{folder: "sink/*", may: []string{".", "internal/*", self}, tests: []string{"sink/sinktest"}},
 
+	{folder: "adopt", may: []string{".", "internal/*", self}, tests: []string{"relay", "store/postgres"}},
+
 	{folder: "internal/archtest"},
 	{folder: "internal/*", may: []string{".", "internal/*"}},
 

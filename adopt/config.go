@@ -1,0 +1,377 @@
+package adopt
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/penstock/penstock"
+)
+
+// Config describes a table that somebody else made and what its columns mean. The
+// zero value of a field means its default, or the preset's: see SetDefaults.
+type Config struct {
+	// Preset names a well-known table; see Presets. What is set beside it goes first.
+	Preset string `yaml:"preset"`
+	// Table is "table" or "schema.table", in the case in which the database has
+	// it. Without a schema the connection's search path finds it.
+	Table string `yaml:"table"`
+
+	Columns Columns `yaml:"columns"`
+
+	// Topic, Key and MessageID are templates over the table's columns, such as
+	// "outbox.event.{aggregatetype}"; {{ and }} are literal braces. A column that is NULL
+	// is empty. Topic's default is the column Columns.Topic, or else the table's
+	// name; Key's the column Columns.Key, or else none; MessageID's is the id, behind the
+	// table's name if the id is a number, since other tables have that number too.
+	Topic     string `yaml:"topic"`
+	Key       string `yaml:"key"`
+	MessageID string `yaml:"message_id"`
+	// Headers are templates, too, by the header's name. One whose column is NULL
+	// is left out.
+	Headers map[string]string `yaml:"headers"`
+
+	// Delivered is what becomes of a row once the sink has confirmed it. Default:
+	// Mark or Status, whichever column is mapped.
+	Delivered Delivered `yaml:"delivered"`
+	// Archive is the table to which Delivered: archive moves rows. It has the columns
+	// of Table, and may have others with defaults.
+	Archive string `yaml:"archive"`
+	// Status has the values of the status column.
+	Status Status `yaml:"status"`
+
+	// Workers is how many claims this process holds at once. 0 or 1 is one ordered
+	// reader, in one process at a time. More claim rows with FOR UPDATE SKIP LOCKED,
+	// in as many processes as wanted, and in no order.
+	Workers int `yaml:"workers"`
+	// Batch is the most rows that are read, claimed and settled together.
+	Batch int `yaml:"batch"`
+	// Margin is how much later than its place in the order a row usually commits
+	// at most. What is later is found by the sweep.
+	Margin time.Duration `yaml:"margin"`
+	// Sweep is the pause between two looks at what lies below the margin.
+	Sweep time.Duration `yaml:"sweep"`
+	// ClaimTimeout is how long, with several workers, rows stay claimed. Then their
+	// transaction is rolled back, and they may be sent again.
+	ClaimTimeout time.Duration `yaml:"claim_timeout"`
+
+	// optional are columns that only a preset has named: the table may lack them.
+	optional []string
+}
+
+// Columns maps what a message has to the names of columns. Only ID is needed, if
+// there is no preset.
+type Columns struct {
+	// ID identifies a row: the primary key, or a column with a unique index. A uuid,
+	// an integer or text.
+	ID string `yaml:"id"`
+	// Order is by what rows are read, ties by ID: a time or a number that
+	// grows. Default: ID alone. See Config.Margin for what commits out of order.
+	Order []string `yaml:"order"`
+	Key   string   `yaml:"key"`
+	Topic string   `yaml:"topic"`
+	// Payload is jsonb, json, text or bytea; NULL is an empty payload.
+	Payload string `yaml:"payload"`
+	// Headers is a json or jsonb object.
+	Headers string `yaml:"headers"`
+	// Tracing is text with a trace context as Java properties, as Debezium's
+	// tracingspancontext: each becomes a header.
+	Tracing string `yaml:"tracing"`
+	// CreatedAt is a time. Default: the first of Order that is one.
+	CreatedAt string `yaml:"created_at"`
+	// ProcessedAt is NULL until the row is delivered, for Delivered: mark.
+	ProcessedAt string `yaml:"processed_at"`
+	// Status is text, an integer or an enum, for Delivered: status.
+	Status string `yaml:"status"`
+	// Error gets the text of the last failure. With Delivered: mark or status it
+	// is cleared when the row is delivered after all.
+	Error string `yaml:"error"`
+	// Attempts gets the number of attempts that failed.
+	Attempts string `yaml:"attempts"`
+}
+
+// Delivered is what becomes of a delivered row.
+type Delivered string
+
+const (
+	// Delete the row.
+	Delete Delivered = "delete"
+	// Mark it: the processed-at column is set to the present time.
+	Mark Delivered = "mark"
+	// SetStatus sets the status column to Status.Delivered.
+	SetStatus Delivered = "status"
+	// Archive moves it to another table.
+	Archive Delivered = "archive"
+)
+
+// Status has the values of a status column.
+type Status struct {
+	// Pending are the values of rows to deliver. Default "pending".
+	Pending []string `yaml:"pending"`
+	// Delivered is what a delivered row gets. Default "delivered".
+	Delivered string `yaml:"delivered"`
+}
+
+// Defaults.
+const (
+	DefaultBatch        = 1000
+	DefaultMargin       = time.Minute
+	DefaultSweep        = time.Minute
+	DefaultClaimTimeout = 30 * time.Second
+)
+
+// What the fields can be at most.
+const (
+	maxWorkers = 64
+	maxBatch   = 10_000
+	maxMargin  = 24 * time.Hour
+	maxHeaders = 64
+	maxOrder   = 8
+)
+
+// SetDefaults fills in what is not set: from the preset first. An unknown preset is
+// left to Validate.
+func (c *Config) SetDefaults() {
+	c.applyPreset()
+	if c.Delivered == "" && c.Archive == "" {
+		switch {
+		case c.Columns.ProcessedAt != "":
+			c.Delivered = Mark
+		case c.Columns.Status != "":
+			c.Delivered = SetStatus
+		}
+	} else if c.Delivered == "" {
+		c.Delivered = Archive
+	}
+	if c.Delivered == SetStatus {
+		if len(c.Status.Pending) == 0 {
+			c.Status.Pending = []string{"pending"}
+		}
+		setDefault(&c.Status.Delivered, "delivered")
+	}
+	if len(c.Columns.Order) == 0 && c.Columns.ID != "" {
+		c.Columns.Order = []string{c.Columns.ID}
+	}
+	if c.Topic == "" {
+		if c.Columns.Topic != "" {
+			c.Topic = columnTemplate(c.Columns.Topic)
+		} else if id, err := splitTable("table", c.Table); err == nil {
+			c.Topic = literalTemplate(id[len(id)-1])
+		}
+	}
+	if c.Key == "" && c.Columns.Key != "" {
+		c.Key = columnTemplate(c.Columns.Key)
+	}
+	setDefault(&c.Batch, DefaultBatch)
+	setDefault(&c.Margin, DefaultMargin)
+	setDefault(&c.Sweep, DefaultSweep)
+	setDefault(&c.ClaimTimeout, DefaultClaimTimeout)
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// Validate reports the first field that cannot be used, as a *penstock.FieldError.
+// It expects SetDefaults to have run, and looks at no database.
+func (c *Config) Validate() error {
+	if _, known := presets[c.Preset]; c.Preset != "" && !known {
+		return field("preset", fmt.Sprintf("is %q", c.Preset), "choose one of %s, or map the columns yourself", strings.Join(PresetNames(), ", "))
+	}
+	if _, err := splitTable("table", c.Table); err != nil {
+		return err
+	}
+	if err := c.validateColumns(); err != nil {
+		return err
+	}
+	if err := c.validateDelivered(); err != nil {
+		return err
+	}
+	for _, t := range c.templates() {
+		if _, err := parseTemplate(t.text); err != nil {
+			return field(t.field, err.Error(), "write a column's name in braces, such as outbox.event.{aggregatetype}")
+		}
+	}
+	if len(c.Headers) > maxHeaders {
+		return field("headers", fmt.Sprintf("are %d", len(c.Headers)), "map at most %d", maxHeaders)
+	}
+	switch {
+	case c.Workers < 0 || c.Workers > maxWorkers:
+		return field("workers", fmt.Sprintf("is %d", c.Workers), "choose 1 for one ordered reader, or up to %d", maxWorkers)
+	case c.Batch < 1 || c.Batch > maxBatch:
+		return field("batch", fmt.Sprintf("is %d", c.Batch), "choose 1 to %d rows", maxBatch)
+	case c.Margin < 0 || c.Margin > maxMargin:
+		return field("margin", fmt.Sprintf("is %v", c.Margin), "choose a time up to %v: the longest transaction you usually have", maxMargin)
+	case c.Sweep < 0 || c.Sweep > maxMargin:
+		return field("sweep", fmt.Sprintf("is %v", c.Sweep), "choose a time such as 1m")
+	case c.ClaimTimeout < 0:
+		return field("claim_timeout", "is negative", "choose a time such as 30s")
+	}
+	return nil
+}
+
+func (c *Config) validateColumns() error {
+	if c.Columns.ID == "" {
+		return field("columns.id", "is not set", "name the column of the primary key")
+	}
+	if len(c.Columns.Order) > maxOrder {
+		return field("columns.order", fmt.Sprintf("has %d columns", len(c.Columns.Order)), "name at most %d", maxOrder)
+	}
+	for i, name := range c.Columns.Order {
+		if name == "" || slices.Contains(c.Columns.Order[:i], name) {
+			return field("columns.order", fmt.Sprintf("names %q twice or a column without a name", name), "name each column once")
+		}
+	}
+	for _, n := range c.Columns.names() {
+		if strings.IndexByte(n.column, 0) >= 0 || len(n.column) > 63 {
+			return field("columns."+n.field, fmt.Sprintf("is %q", n.column), "a column's name has at most 63 bytes")
+		}
+	}
+	written := map[string]string{}
+	for _, n := range []mapped{{"processed_at", c.Columns.ProcessedAt}, {"status", c.Columns.Status}, {"error", c.Columns.Error}, {"attempts", c.Columns.Attempts}} {
+		if n.column == "" {
+			continue
+		}
+		if other := written[n.column]; other != "" || n.column == c.Columns.ID || slices.Contains(c.Columns.Order, n.column) {
+			return field("columns."+n.field, fmt.Sprintf("is the column %q, which means something else too", n.column), "map a column of its own: Penstock writes to it")
+		}
+		written[n.column] = n.field
+	}
+	return nil
+}
+
+func (c *Config) validateDelivered() error {
+	if _, err := splitTable("archive", c.Archive); err != nil && (c.Archive != "" || c.Delivered == Archive) {
+		return err
+	}
+	switch c.Delivered {
+	case "":
+		return field("delivered", "is not set", "say what becomes of a delivered row: %s, %s (columns.processed_at), %s (columns.status) or %s", Delete, Mark, SetStatus, Archive)
+	case Delete:
+	case Mark:
+		if c.Columns.ProcessedAt == "" {
+			return field("columns.processed_at", "is not set", "name the column to mark, or choose another way in delivered")
+		}
+	case SetStatus:
+		if c.Columns.Status == "" {
+			return field("columns.status", "is not set", "name the status column, or choose another way in delivered")
+		}
+		if slices.Contains(c.Status.Pending, c.Status.Delivered) {
+			return field("status.delivered", fmt.Sprintf("is %q, as pending rows have it", c.Status.Delivered), "choose a value that is not in status.pending")
+		}
+	case Archive:
+		if c.Archive == c.Table {
+			return field("archive", "is the table itself", "name another table")
+		}
+	default:
+		return field("delivered", fmt.Sprintf("is %q", c.Delivered), "use %s, %s, %s or %s", Delete, Mark, SetStatus, Archive)
+	}
+	if c.Archive != "" && c.Delivered != Archive {
+		return field("archive", fmt.Sprintf("is set beside delivered: %s", c.Delivered), "remove one of the two")
+	}
+	return nil
+}
+
+// Ordered reports whether one reader keeps the order; otherwise several claim rows.
+func (c *Config) Ordered() bool { return c.Workers <= 1 }
+
+// TableIdentifier is Table in parts, for quoting. It expects a valid config.
+func (c *Config) TableIdentifier() pgx.Identifier {
+	id, _ := splitTable("table", c.Table)
+	return id
+}
+
+// ArchiveIdentifier is Archive in parts, nil without one.
+func (c *Config) ArchiveIdentifier() pgx.Identifier {
+	id, _ := splitTable("archive", c.Archive)
+	return id
+}
+
+// OrderColumns are the columns of the total order in which rows are read: Order,
+// and ID at the end.
+func (c *Config) OrderColumns() []string {
+	if slices.Contains(c.Columns.Order, c.Columns.ID) {
+		return c.Columns.Order[:slices.Index(c.Columns.Order, c.Columns.ID)+1]
+	}
+	return append(slices.Clone(c.Columns.Order), c.Columns.ID)
+}
+
+// mapped is a column and the field of Columns that names it.
+type mapped struct{ field, column string }
+
+// names are the columns that are mapped, in the order of the fields.
+func (c *Columns) names() (all []mapped) {
+	for _, m := range []mapped{{"id", c.ID}, {"key", c.Key}, {"topic", c.Topic}, {"payload", c.Payload}, {"headers", c.Headers}, {"tracing", c.Tracing},
+		{"created_at", c.CreatedAt}, {"processed_at", c.ProcessedAt}, {"status", c.Status}, {"error", c.Error}, {"attempts", c.Attempts}} {
+		if m.column != "" {
+			all = append(all, m)
+		}
+	}
+	for _, name := range c.Order {
+		all = append(all, mapped{"order", name})
+	}
+	return all
+}
+
+// namedTemplate is a template and the field that has it.
+type namedTemplate struct{ field, text string }
+
+func (c *Config) templates() []namedTemplate {
+	all := []namedTemplate{{"topic", c.Topic}, {"key", c.Key}, {"message_id", c.MessageID}}
+	for name, text := range c.Headers {
+		all = append(all, namedTemplate{fmt.Sprintf("headers[%q]", name), text})
+	}
+	slices.SortFunc(all[3:], func(a, b namedTemplate) int { return strings.Compare(a.field, b.field) })
+	return all
+}
+
+// splitTable cuts "schema.table" at its dot. A name that has a dot itself is
+// written in double quotes, as in SQL.
+func splitTable(of, name string) (pgx.Identifier, error) {
+	var id pgx.Identifier
+	bad := func(problem string) (pgx.Identifier, error) {
+		return nil, field(of, problem, "write table or schema.table, a name with a dot in double quotes")
+	}
+	for rest := name; ; {
+		var part string
+		if strings.HasPrefix(rest, `"`) {
+			end := strings.Index(rest[1:], `"`)
+			if end < 0 {
+				return bad("has a quote that is never closed")
+			}
+			part, rest = rest[1:end+1], rest[end+2:]
+			if rest != "" && rest[0] != '.' {
+				return bad(fmt.Sprintf("is %q", name))
+			}
+		} else if dot := strings.IndexByte(rest, '.'); dot >= 0 {
+			part, rest = rest[:dot], rest[dot:]
+		} else {
+			part, rest = rest, ""
+		}
+		if part == "" || len(part) > 63 || strings.IndexByte(part, 0) >= 0 {
+			if name == "" {
+				return bad("is not set")
+			}
+			return bad(fmt.Sprintf("is %q", name))
+		}
+		id = append(id, part)
+		if rest == "" {
+			break
+		}
+		rest = rest[1:]
+	}
+	if len(id) > 2 {
+		return bad(fmt.Sprintf("has %d parts", len(id)))
+	}
+	return id, nil
+}
+
+func field(name, problem, hint string, args ...any) error {
+	return &penstock.FieldError{Field: name, Problem: problem, Hint: fmt.Sprintf(hint, args...)}
+}
