@@ -62,6 +62,13 @@ func (l *ledger) arrived(payload []byte) {
 	}
 }
 
+// arrivedAs notes a message whose number is not in the first digits.
+func (l *ledger) arrivedAs(n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.note(n)
+}
+
 // note reports whether the number counts; l.mu is held.
 func (l *ledger) note(n int) bool {
 	if l.of != nil && !l.of(n) {

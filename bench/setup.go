@@ -143,14 +143,17 @@ func warmUp(ctx context.Context, sink penstock.Sink) error {
 const subscription = "bench"
 
 // startRelay runs a relay in the background; stop drains it. cfg has the sink
-// and what the experiment sets of the rest.
+// and what the experiment sets of the rest; it reads the outbox of this phase
+// unless cfg says what to open.
 func (r *rig) startRelay(ctx context.Context, cfg relay.Config) (stop func() error, err error) {
 	outbox := r.outbox
 	cfg.Name, cfg.Logger = subscription, r.Log
-	cfg.Open = func(ctx context.Context) (penstock.Source, error) {
-		return r.Store.Subscribe(ctx, penstock.Subscribe{Outbox: outbox, Subscription: subscription, Holder: "penstock bench"})
+	if cfg.Open == nil {
+		cfg.Open = func(ctx context.Context) (penstock.Source, error) {
+			return r.Store.Subscribe(ctx, penstock.Subscribe{Outbox: outbox, Subscription: subscription, Holder: "penstock bench"})
+		}
+		cfg.Maintain = func(ctx context.Context) error { return r.Store.Maintain(ctx, outbox) }
 	}
-	cfg.Maintain = func(ctx context.Context) error { return r.Store.Maintain(ctx, outbox) }
 	rl, err := relay.New(cfg)
 	if err != nil {
 		return nil, err
