@@ -30,10 +30,13 @@ type Log struct {
 	Format Format     `yaml:"format"`
 }
 
-// Subscription carries one outbox, or what a filter chooses of it, to one sink.
+// Subscription carries one outbox or adopted table, or what a filter chooses of it, to
+// one sink.
 type Subscription struct {
-	Name   string          `yaml:"name"`
+	Name string `yaml:"name"`
+	// Outbox or Adopt is set, not both.
 	Outbox string          `yaml:"outbox"`
+	Adopt  *Adopt          `yaml:"adopt"`
 	Start  Start           `yaml:"start"`
 	Filter penstock.Filter `yaml:"filter"`
 	Sink   Sink            `yaml:"sink"`

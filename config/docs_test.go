@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/adopt"
 	"github.com/penstock/penstock/sink/nats"
 	"github.com/penstock/penstock/sink/rabbitmq"
 )
@@ -85,7 +86,7 @@ func TestReference(t *testing.T) {
 type referenceRow struct{ path, typ, preset string }
 
 // required keys; that they are is tested with testdata/*-missing.bad.yaml.
-var required = []string{"database_url", "subscriptions", "subscriptions[].name", "subscriptions[].outbox", "subscriptions[].sink"}
+var required = []string{"database_url", "subscriptions", "subscriptions[].name", "subscriptions[].sink"}
 
 // referenceRows lists every key with its type and default.
 func referenceRows() []referenceRow {
@@ -97,6 +98,8 @@ func referenceRows() []referenceRow {
 	c.SetDefaults()
 	// A whole sink, with what is only there if asked for.
 	whole := c.Subscriptions[0]
+	whole.Adopt = &Adopt{}
+	whole.Adopt.SetDefaults()
 	whole.Sink.NATS = c.Subscriptions[1].Sink.NATS
 	whole.Sink.NATS.Embedded = c.Subscriptions[2].Sink.NATS.Embedded
 	for _, d := range sinks {
@@ -126,6 +129,9 @@ func rowsOf(path string, v reflect.Value) (rows []referenceRow) {
 		case isSink:
 			rows = append(rows, referenceRow{p, "one sink", preset(p, value)})
 			rows = append(rows, rowsOf(p, value)...)
+		case value.Type() == reflect.TypeFor[Adopt]():
+			rows = append(rows, referenceRow{p, "table", ""})
+			rows = append(rows, rowsOf(p, value)...)
 		case value.Type() == reflect.TypeFor[penstock.Filter]():
 			rows = append(rows, referenceRow{p, "filter", ""})
 			rows = append(rows, rowsOf(p, value)...)
@@ -148,6 +154,8 @@ func typeName(path string, v reflect.Value) string {
 		return "debug, info, warn, error"
 	case Format:
 		return "text, json"
+	case adopt.Delivered:
+		return "delete, mark, status, archive"
 	case Start:
 		return "beginning, now"
 	case OnDead:

@@ -17,6 +17,9 @@ func (c *Config) SetDefaults() {
 		s.Relay = s.Relay.over(c.Relay)
 		s.Relay.SetDefaults()
 		s.Sink.setDefaults()
+		if s.Adopt != nil {
+			s.Adopt.SetDefaults()
+		}
 	}
 	c.Relay.SetDefaults()
 	if c.Log.Format == "" {
@@ -47,11 +50,15 @@ func (d *decoder) validate(c *Config) {
 			continue
 		}
 		d.name(path, "name", s.Name, "name the subscription: the cursor is kept under this name")
-		d.name(path, "outbox", s.Outbox, "name the outbox to read")
+		d.origin(path, c, &s)
 		id := [2]string{s.Outbox, s.Name}
-		if first, twice := names[id]; twice && s.Name != "" && s.Outbox != "" {
-			d.fail(d.near(path+".name"), path+".name", problem{fmt.Sprintf("is %q like %s of the same outbox", d.scrub(s.Name), first),
-				"choose another name: each subscription has a cursor of its own"})
+		if first, twice := names[id]; twice && s.Name != "" && (s.Outbox != "" || s.Adopt != nil) {
+			of := "of the same outbox"
+			if s.Adopt != nil {
+				of = "of another adopted table"
+			}
+			d.fail(d.near(path+".name"), path+".name", problem{fmt.Sprintf("is %q like %s %s", d.scrub(s.Name), first, of),
+				"choose another name: each subscription's state is kept under its own"})
 		} else if !twice {
 			names[id] = path
 		}
@@ -61,6 +68,19 @@ func (d *decoder) validate(c *Config) {
 		if s.Relay != c.Relay && !d.broken["relay"] {
 			d.limits(path+".relay", &s.Relay)
 		}
+	}
+	d.sharedTables(c)
+}
+
+// origin checks what a subscription reads: an outbox or an adopted table.
+func (d *decoder) origin(path string, c *Config, s *Subscription) {
+	switch {
+	case s.Adopt != nil && d.keyed(path+".outbox"):
+		d.fail(d.near(path+".adopt"), path+".adopt", problem{"is given beside outbox", "a subscription reads one of them: remove the other"})
+	case s.Adopt != nil || d.broken[path+".adopt"]:
+		d.adopted(path, c, s)
+	default:
+		d.name(path, "outbox", s.Outbox, "name the outbox to read, or describe with adopt the table that is there already")
 	}
 }
 

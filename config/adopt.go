@@ -1,0 +1,92 @@
+package config
+
+import (
+	"fmt"
+	"reflect"
+
+	"github.com/goccy/go-yaml/ast"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/adopt"
+)
+
+// Adopt describes an existing table that a subscription reads in the place of an
+// outbox: a mapping, or the name of a preset alone.
+type Adopt struct {
+	adopt.Config `yaml:",inline"`
+}
+
+func (a *Adopt) decodeNode(d *decoder, n ast.Node, path string) {
+	raw, _, single := scalarText(n)
+	if !single {
+		d.structure(n, reflect.ValueOf(a).Elem(), path)
+		return
+	}
+	if name, ok := d.resolved(raw, nodePlace(n), path); ok {
+		a.Preset = name
+	}
+}
+
+// adopted checks a subscription that reads a table of the user's.
+func (d *decoder) adopted(path string, c *Config, s *Subscription) {
+	at := path + ".adopt"
+	if d.broken[at] {
+		return
+	}
+	fail := func(key string, p problem) { d.fail(d.near(join(path, key)), join(path, key), p) }
+	switch {
+	case isSQLite(c.DatabaseURL.Reveal()):
+		fail("adopt", problem{"is for tables in PostgreSQL, and the database is SQLite", "name an outbox to read instead"})
+	case penstock.Start(s.Start) == penstock.FromNow:
+		fail("start", problem{"is now for an adopted table, whose rows say themselves what is to be delivered", "remove it, and mark as delivered what is not"})
+	case s.Sink.Queue != nil:
+		fail("sink", problem{"is a queue, which only an outbox is forwarded to", "name a broker, or write to the queue in the business transaction: penstock.enqueue"})
+	}
+	if err := s.Adopt.Validate(); err != nil {
+		if _, shorthand := d.values[at]; shorthand {
+			// The preset is all that the file says.
+			d.fail(d.near(at), at, problem{"is no table that is known", "write one of " + oneOf(adopt.PresetNames()) + ", or map the columns below it"})
+			return
+		}
+		d.invalid(at, err)
+	}
+}
+
+func (d *decoder) keyed(path string) bool {
+	_, given := d.keys[path]
+	return given
+}
+
+// sharedTables finds subscriptions that would take rows away from each other: each
+// row has one place for having been delivered.
+func (d *decoder) sharedTables(c *Config) {
+	for i := range c.Subscriptions {
+		for j := range i {
+			a, b := c.Subscriptions[j].Adopt, c.Subscriptions[i].Adopt
+			if a == nil || b == nil || a.Table != b.Table {
+				continue
+			}
+			path := fmt.Sprintf("subscriptions[%d].adopt", i)
+			if reason := conflict(&a.Config, &b.Config); reason != "" && !d.broken[path] {
+				d.fail(d.near(path), path, problem{fmt.Sprintf("reads the table of subscriptions[%d], and %s", j, reason),
+					"map a column of its own to mark for each of them, or deliver to both from an outbox of Penstock's"})
+			}
+		}
+	}
+}
+
+func conflict(a, b *adopt.Config) string {
+	for _, c := range []*adopt.Config{a, b} {
+		if c.Delivered == adopt.Delete || c.Delivered == adopt.Archive {
+			return "one of the two takes delivered rows away"
+		}
+	}
+	for _, column := range []string{b.Columns.ProcessedAt, b.Columns.Status, b.Columns.Error, b.Columns.Attempts} {
+		for _, other := range []string{a.Columns.ProcessedAt, a.Columns.Status, a.Columns.Error, a.Columns.Attempts} {
+			if column != "" && column == other {
+				return fmt.Sprintf("both write to its column %q", column)
+			}
+		}
+	}
+	return ""
+}
