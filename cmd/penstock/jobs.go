@@ -53,6 +53,13 @@ func (a *app) relayJobs(f relayFlags) ([]relayJob, error) {
 	if err != nil {
 		return nil, usage(fmt.Errorf("--sink: %w", err))
 	}
+	if sink.Queue != nil {
+		for _, name := range f.withoutFile {
+			if name != "from" && name != "lease" {
+				return nil, usage(fmt.Errorf("--%s has no meaning with a queue as the sink: it gets every message, and its workers retry", name))
+			}
+		}
+	}
 	job := relayJob{outbox: f.outbox, subscription: f.subscription, holder: holder, start: start, sink: sink, limits: limits}
 	if job.subscription == "" {
 		job.subscription = "default"

@@ -141,26 +141,20 @@ func (a *app) relay(ctx context.Context, f relayFlags) error {
 
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	var pumps []*relay.Relay
+	var runners []runner
 	for _, job := range jobs {
-		sink, err := job.sink.Open(log)
+		r, end, err := job.runner(ctx, store, log, cancel)
 		if err != nil {
-			return usage(fmt.Errorf("the sink of subscription %q: %w", job.subscription, err))
+			return err
 		}
-		defer closeSink(ctx, sink, log)
-		counters := &relay.Counters{}
-		defer logTotals(log, job.subscription, counters)
-		pump, err := relay.New(job.relayConfig(store, sink, counters, log, cancel))
-		if err != nil {
-			return usage(fmt.Errorf("subscription %q: %w", job.subscription, err))
-		}
-		pumps = append(pumps, pump)
+		defer end()
+		runners = append(runners, r)
 		log.Info("relaying", "outbox", job.outbox, "subscription", job.subscription, "sink", job.sink.Name(), "holder", job.holder)
 	}
 	stopListening := onSignals(func() {
 		log.Info("draining: sending and noting what is fetched; a second signal hurries")
-		for _, p := range pumps {
-			p.Drain()
+		for _, r := range runners {
+			r.Drain()
 		}
 	}, func() {
 		log.Warn("hurrying: what has no confirmation yet is left to the next relay")
@@ -169,8 +163,8 @@ func (a *app) relay(ctx context.Context, f relayFlags) error {
 	defer stopListening()
 
 	group, ctx := errgroup.WithContext(ctx)
-	for _, p := range pumps {
-		group.Go(func() error { return p.Run(ctx) })
+	for _, r := range runners {
+		group.Go(func() error { return r.Run(ctx) })
 	}
 	err = group.Wait()
 	if cause := context.Cause(ctx); err != nil && cause != nil {
@@ -180,6 +174,27 @@ func (a *app) relay(ctx context.Context, f relayFlags) error {
 		return &exitError{code: exitInterrupted, err: err}
 	}
 	return err
+}
+
+// runner returns what runs the job, and what is to be called when that has ended.
+func (j *relayJob) runner(ctx context.Context, store penstock.Store, log *slog.Logger, fail context.CancelCauseFunc) (r runner, end func(), err error) {
+	if j.sink.Queue != nil {
+		return newForwarding(j, string(*j.sink.Queue), store, log), func() {}, nil
+	}
+	sink, err := j.sink.Open(log)
+	if err != nil {
+		return nil, nil, usage(fmt.Errorf("the sink of subscription %q: %w", j.subscription, err))
+	}
+	counters := &relay.Counters{}
+	pump, err := relay.New(j.relayConfig(store, sink, counters, log, fail))
+	if err != nil {
+		closeSink(ctx, sink, log)
+		return nil, nil, usage(fmt.Errorf("subscription %q: %w", j.subscription, err))
+	}
+	return pump, func() {
+		logTotals(log, j.subscription, counters)
+		closeSink(ctx, sink, log)
+	}, nil
 }
 
 // relayConfig of the job's relay. What cannot be cured by waiting ends the process
