@@ -44,6 +44,8 @@ var rules = []rule{
 
 	{folder: "adopt", may: []string{".", "internal/*", self}, tests: []string{"relay", "store/postgres"}},
 
+	{folder: "format", may: []string{".", "internal/*"}, tests: []string{self, "sink/*"}},
+
 	{folder: "internal/archtest"},
 	{folder: "internal/*", may: []string{".", "internal/*"}},
 

@@ -107,41 +107,54 @@ func placeholder(name string) (p part, problem string) {
 // Execute fills the template from m. A header that m lacks is an error, marked
 // penstock.Permanent: sending the same message again cannot cure it.
 func (t *Template) Execute(m *penstock.Message) (string, error) {
+	s, ok := t.Optional(m)
+	if ok {
+		return s, nil
+	}
+	for _, p := range t.parts {
+		if _, ok := p.value(m); !ok {
+			return "", penstock.Permanent(&MissingHeaderError{Template: t.source, Header: p.text})
+		}
+	}
+	panic("template: no header is missing")
+}
+
+// Optional fills the template from m and reports whether m has every header
+// that it needs.
+func (t *Template) Optional(m *penstock.Message) (string, bool) {
 	// One part needs no building, so the usual {topic} allocates nothing.
 	if len(t.parts) == 1 {
-		return t.value(t.parts[0], m)
+		return t.parts[0].value(m)
 	}
 	size := 0
 	for _, p := range t.parts {
-		v, err := t.value(p, m)
-		if err != nil {
-			return "", err
+		v, ok := p.value(m)
+		if !ok {
+			return "", false
 		}
 		size += len(v)
 	}
 	var b strings.Builder
 	b.Grow(size)
 	for _, p := range t.parts {
-		v, _ := t.value(p, m)
+		v, _ := p.value(m)
 		b.WriteString(v)
 	}
-	return b.String(), nil
+	return b.String(), true
 }
 
-func (t *Template) value(p part, m *penstock.Message) (string, error) {
+// value is false for a header that m lacks.
+func (p part) value(m *penstock.Message) (string, bool) {
 	switch p.kind {
 	case topic:
-		return m.Topic, nil
+		return m.Topic, true
 	case key:
-		return m.Key, nil
+		return m.Key, true
 	case header:
 		v, ok := m.Headers[p.text]
-		if !ok {
-			return "", penstock.Permanent(&MissingHeaderError{Template: t.source, Header: p.text})
-		}
-		return v, nil
+		return v, ok
 	}
-	return p.text, nil
+	return p.text, true
 }
 
 // String returns the template as it was written.

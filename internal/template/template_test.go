@@ -57,6 +57,9 @@ func TestMissingHeaderIsPermanent(t *testing.T) {
 		if !errors.As(err, &missing) || missing.Header != "tenant" {
 			t.Errorf("%q: error %v does not name the header", s, err)
 		}
+		if v, ok := tmpl.Optional(&msg); ok || v != "" {
+			t.Errorf("%q: Optional says %q, %v", s, v, ok)
+		}
 	}
 }
 
@@ -91,7 +94,7 @@ func TestOnePlaceholderDoesNotAllocate(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n := testing.AllocsPerRun(100, func() { _, _ = tmpl.Execute(&msg) }); n != 0 {
+		if n := testing.AllocsPerRun(100, func() { _, _ = tmpl.Execute(&msg); _, _ = tmpl.Optional(&penstock.Message{}) }); n != 0 {
 			t.Errorf("%q: %v allocations", s, n)
 		}
 	}

@@ -1,0 +1,250 @@
+package format
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/cloudevents/sdk-go/v2/binding/spec"
+	"github.com/cloudevents/sdk-go/v2/event"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/template"
+)
+
+// sequence is the documented extension of that name. Its values sort as text,
+// so they have all digits that a position can have.
+const sequence = "sequence"
+
+// cloudEvents makes CloudEvents of messages, in either mode.
+type cloudEvents struct {
+	attributes  []attribute
+	rules       rules
+	names       map[string]bool // of attributes as headers, in lower case
+	contentType string          // of payloads that do not say it
+	structured  bool
+}
+
+// attribute is a context attribute: what it is called, and its value in
+// canonical string form. An empty value means that the event lacks it.
+type attribute struct {
+	name     string // in the specification, and in JSON
+	header   string // in binary mode
+	percent  bool   // the header's value is percent-encoded
+	required bool
+	value    func(m *penstock.Message, s *scratch) (string, error)
+	check    func(value string) error // nil: cannot be wrong
+	hint     string
+}
+
+func newCloudEvents(cfg Config, b Binding) (*cloudEvents, error) {
+	r, err := b.rules()
+	if err != nil {
+		return nil, err
+	}
+	prefix, err := r.prefix(cfg.Prefix, b)
+	if err != nil {
+		return nil, err
+	}
+	c := &cloudEvents{rules: r, names: map[string]bool{}, contentType: cfg.DataContentType, structured: cfg.Mode == Structured}
+	if err := c.define(cfg); err != nil {
+		return nil, err
+	}
+	for i := range c.attributes {
+		a := &c.attributes[i]
+		// spec.WithPrefix would make the prefix lower case.
+		a.header, a.percent = prefix+a.name, r.percent
+		if a.name == nameOf(spec.DataContentType) {
+			a.header, a.percent = r.dataContentType, r.percent && r.dataContentType != contentTypeHeader
+		}
+		c.names[strings.ToLower(a.header)] = true
+	}
+	return c, nil
+}
+
+func nameOf(k spec.Kind) string { return spec.V1.AttributeFromKind(k).Name() }
+
+// define lists the attributes in the order in which they are written.
+func (c *cloudEvents) define(cfg Config) error {
+	version := spec.V1.String()
+	c.add(attribute{name: nameOf(spec.SpecVersion), required: true, value: func(*penstock.Message, *scratch) (string, error) {
+		return version, nil
+	}})
+	c.add(attribute{name: nameOf(spec.ID), required: true, check: checkText, hint: "publish with an id, or let the store derive one",
+		value: func(m *penstock.Message, _ *scratch) (string, error) { return m.ID, nil }})
+	if err := c.template(spec.Source, cfg.Source, checkSource(cfg.Source)); err != nil {
+		return err
+	}
+	if err := c.template(spec.Type, cfg.Type, checkText); err != nil {
+		return err
+	}
+	if err := c.template(spec.Subject, cfg.Subject, checkText); err != nil {
+		return err
+	}
+	c.add(attribute{name: nameOf(spec.Time), value: timeOf})
+	c.add(attribute{name: nameOf(spec.DataContentType), required: true, value: func(_ *penstock.Message, s *scratch) (string, error) {
+		return s.mediaType.text, nil
+	}})
+	if err := c.template(spec.DataSchema, cfg.DataSchema, checkURI); err != nil {
+		return err
+	}
+	if cfg.Sequence {
+		c.add(attribute{name: sequence, value: position})
+	}
+	for _, name := range slices.Sorted(maps.Keys(cfg.Extensions)) {
+		if err := c.extension(name, cfg.Extensions[name]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *cloudEvents) add(a attribute) { c.attributes = append(c.attributes, a) }
+
+// template adds an attribute of the specification.
+func (c *cloudEvents) template(k spec.Kind, text string, check func(string) error) error {
+	if text == Omit {
+		return nil
+	}
+	t, err := template.Parse(text)
+	if err != nil {
+		return err
+	}
+	value := optional(t)
+	if k.IsRequired() {
+		value = func(m *penstock.Message, _ *scratch) (string, error) { return t.Execute(m) }
+	}
+	c.add(attribute{name: nameOf(k), required: k.IsRequired(), value: value, check: check, hint: comesFrom(text) + "format." + nameOf(k)})
+	return nil
+}
+
+// extension adds an extension attribute.
+func (c *cloudEvents) extension(name, text string) error {
+	if text == Omit {
+		return nil
+	}
+	t, err := template.Parse(text)
+	if err != nil {
+		return err
+	}
+	c.add(attribute{name: name, value: optional(t), check: checkText, hint: comesFrom(text) + "format.extensions." + name})
+	return nil
+}
+
+func optional(t *template.Template) func(*penstock.Message, *scratch) (string, error) {
+	return func(m *penstock.Message, _ *scratch) (string, error) {
+		v, _ := t.Optional(m)
+		return v, nil
+	}
+}
+
+func comesFrom(text string) string {
+	return fmt.Sprintf("it comes from the template %q: change the message, or ", text)
+}
+
+func timeOf(m *penstock.Message, s *scratch) (string, error) {
+	if m.CreatedAt.IsZero() {
+		return "", nil
+	}
+	return s.timestamp(m.CreatedAt), nil
+}
+
+func position(m *penstock.Message, _ *scratch) (string, error) {
+	if m.Seq <= 0 {
+		return "", nil
+	}
+	return fmt.Sprintf("%019d", m.Seq), nil
+}
+
+// checkSource: a source that is the same for all messages was checked with the
+// configuration.
+func checkSource(text string) func(string) error {
+	if constant(text) {
+		return nil
+	}
+	return func(v string) error {
+		if !isURIReference(v) {
+			return errors.New("is not a URI reference; special characters are written as %XX")
+		}
+		return nil
+	}
+}
+
+func checkURI(v string) error {
+	if !isURI(v) {
+		return errors.New("is not an absolute URI")
+	}
+	return nil
+}
+
+// of returns the attribute's value in the event of m. The error says why there
+// is no such event.
+func (a *attribute) of(m *penstock.Message, s *scratch) (string, error) {
+	v, err := a.value(m, s)
+	switch {
+	case err != nil:
+	case v == "" && a.required:
+		err = errors.New("is empty, and CloudEvents requires it")
+	case v != "" && a.check != nil:
+		err = a.check(v)
+	}
+	if err != nil {
+		return "", penstock.WithHint(fmt.Errorf("the attribute %s %w", a.name, err), "%s", a.hint)
+	}
+	return v, nil
+}
+
+func (c *cloudEvents) encode(m *penstock.Message, headers map[string]string, s *scratch) ([]byte, error) {
+	if err := c.ownHeaders(m, headers, s); err != nil {
+		return nil, err
+	}
+	if c.structured {
+		headers[c.rules.structured] = event.ApplicationCloudEventsJSON
+		return c.json(m, s)
+	}
+	for i := range c.attributes {
+		a := &c.attributes[i]
+		v, err := a.of(m, s)
+		switch {
+		case err != nil:
+			return nil, err
+		case v == "":
+			continue
+		case a.percent:
+			v = percentEncode(v)
+		}
+		headers[a.header] = v
+	}
+	return m.Payload, nil
+}
+
+// ownHeaders copies the message's headers, which travel beside the event, and
+// takes the content type out of them.
+func (c *cloudEvents) ownHeaders(m *penstock.Message, headers map[string]string, s *scratch) error {
+	declared := ""
+	for name, value := range m.Headers {
+		switch {
+		case strings.EqualFold(name, contentTypeHeader):
+			if declared == "" || name == contentTypeHeader {
+				declared = strings.TrimSpace(value)
+			}
+		case !c.rules.reserved(name):
+			headers[name] = value
+		case !c.names[strings.ToLower(name)]:
+			// Consumers could not tell it from an attribute, and some refuse the
+			// event if it is no legal one.
+			return penstock.WithHint(fmt.Errorf("the header %q would pass for an attribute of the event", name),
+				"publish it under another name; what shall be an attribute goes under format.extensions")
+		}
+	}
+	if declared == "" {
+		declared = c.contentType
+	}
+	if err := s.setContentType(declared); err != nil {
+		return penstock.WithHint(fmt.Errorf("the header content-type is %q, which is no media type (%w)", declared, err),
+			"publish with one such as application/json")
+	}
+	return nil
+}

@@ -1,0 +1,243 @@
+package format
+
+import (
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/cloudevents/sdk-go/v2/binding/spec"
+	"github.com/cloudevents/sdk-go/v2/event"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/template"
+)
+
+// Kinds of formats.
+const (
+	Raw         = "raw"
+	CloudEvents = "cloudevents"
+	Debezium    = "debezium"
+)
+
+// Content modes of CloudEvents.
+const (
+	Binary     = "binary"     // attributes in headers, the payload as it is
+	Structured = "structured" // attributes and data together in one JSON object
+)
+
+// Omit as the template of an optional attribute leaves it out.
+const Omit = "-"
+
+// Config says what messages look like. The zero value of a field means its
+// default; see SetDefaults. Fields that the kind does not use must not be set.
+//
+// Templates have {topic}, {key} and {header.NAME}. An optional attribute whose
+// template names a header that the message lacks, or comes out empty, is left
+// out of that message's event.
+type Config struct {
+	// Kind is raw, cloudevents or debezium.
+	Kind string `yaml:"kind"`
+
+	// Mode of CloudEvents: binary or structured.
+	Mode string `yaml:"mode"`
+	// Source is a template of the attribute source, a URI reference.
+	Source string `yaml:"source"`
+	// Type is a template of the attribute type.
+	Type string `yaml:"type"`
+	// Subject is a template of the attribute subject.
+	Subject string `yaml:"subject"`
+	// DataContentType is the media type of payloads that do not say it
+	// themselves, in a header content-type.
+	DataContentType string `yaml:"datacontenttype"`
+	// DataSchema is a template of the attribute dataschema, an absolute URI.
+	DataSchema string `yaml:"dataschema"`
+	// Extensions are extension attributes by name, as templates. They come on top
+	// of the default ones.
+	Extensions map[string]string `yaml:"extensions"`
+	// Sequence adds the extension sequence: the message's position in its outbox.
+	Sequence bool `yaml:"sequence"`
+	// Prefix of attribute names in headers, where the protocol allows several.
+	Prefix string `yaml:"prefix"`
+
+	// Headers are added by debezium, by name, as templates: what EventRouter's
+	// table.fields.additional.placement does.
+	Headers map[string]string `yaml:"headers"`
+}
+
+// Defaults.
+const (
+	DefaultKind            = Raw
+	DefaultMode            = Binary
+	DefaultType            = "{topic}"
+	DefaultSubject         = "{key}"
+	DefaultDataContentType = event.ApplicationJSON
+)
+
+// defaultExtensions are the documented extensions "partitioning" and
+// "distributed tracing".
+var defaultExtensions = map[string]string{
+	"partitionkey": "{key}",
+	"traceparent":  "{header.traceparent}",
+	"tracestate":   "{header.tracestate}",
+}
+
+// DefaultSource is the source of events of the outbox or subscription of that
+// name: /penstock/NAME, escaped.
+func DefaultSource(name string) string { return "/penstock/" + url.PathEscape(name) }
+
+// SetDefaults fills in what is not set and the kind uses. Who knows the name of
+// the outbox or subscription sets Source to DefaultSource of it before, if it
+// is empty; here it becomes /penstock.
+func (c *Config) SetDefaults() {
+	fill := func(field *string, value string) {
+		if *field == "" {
+			*field = value
+		}
+	}
+	fill(&c.Kind, DefaultKind)
+	if c.Kind != CloudEvents {
+		return
+	}
+	fill(&c.Mode, DefaultMode)
+	fill(&c.Source, "/penstock")
+	fill(&c.Type, DefaultType)
+	fill(&c.Subject, DefaultSubject)
+	fill(&c.DataContentType, DefaultDataContentType)
+	fill(&c.DataSchema, Omit)
+	extensions := maps.Clone(defaultExtensions)
+	maps.Copy(extensions, c.Extensions)
+	c.Extensions = extensions
+}
+
+// Validate reports the first field that cannot be used, as a
+// *penstock.FieldError. It expects SetDefaults to have run.
+func (c *Config) Validate() error {
+	switch c.Kind {
+	case Raw, Debezium:
+		if name := c.setForCloudEvents(); name != "" {
+			return field(name, "is set, but kind is "+c.Kind, "remove it, or write kind: cloudevents")
+		}
+		if c.Kind == Raw && len(c.Headers) > 0 {
+			return field("headers", "is set, but kind is raw", "remove it, or write kind: debezium")
+		}
+		return c.validateHeaders()
+	case CloudEvents:
+		if len(c.Headers) > 0 {
+			return field("headers", "is set, but kind is cloudevents", "write them under extensions")
+		}
+		return c.validateCloudEvents()
+	}
+	return field("kind", fmt.Sprintf("is %q", c.Kind), "write raw, cloudevents or debezium")
+}
+
+// ValidateFor does what Validate does and checks that the format suits the
+// protocol.
+func (c *Config) ValidateFor(b Binding) error {
+	if err := c.Validate(); err != nil {
+		return err
+	}
+	r, err := b.rules()
+	if err != nil {
+		return err
+	}
+	_, err = r.prefix(c.Prefix, b)
+	return err
+}
+
+// setForCloudEvents names a field that is set and means nothing to the other
+// kinds.
+func (c *Config) setForCloudEvents() string {
+	for _, f := range []struct {
+		name string
+		set  bool
+	}{
+		{"mode", c.Mode != ""}, {"source", c.Source != ""}, {"type", c.Type != ""}, {"subject", c.Subject != ""},
+		{"datacontenttype", c.DataContentType != ""}, {"dataschema", c.DataSchema != ""},
+		{"extensions", len(c.Extensions) > 0}, {"sequence", c.Sequence}, {"prefix", c.Prefix != ""},
+	} {
+		if f.set {
+			return f.name
+		}
+	}
+	return ""
+}
+
+func (c *Config) validateHeaders() error {
+	for _, name := range slices.Sorted(maps.Keys(c.Headers)) {
+		place := fmt.Sprintf("headers[%q]", name)
+		if name == "" || name == debeziumID {
+			return field(place, "is not a name to choose", "the header id is there already; give every other a name")
+		}
+		if err := validTemplate(place, c.Headers[name]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Config) validateCloudEvents() error {
+	if c.Mode != Binary && c.Mode != Structured {
+		return field("mode", fmt.Sprintf("is %q", c.Mode), "write binary or structured")
+	}
+	for _, f := range []struct{ name, template string }{
+		{"source", c.Source}, {"type", c.Type}, {"subject", c.Subject}, {"dataschema", c.DataSchema},
+	} {
+		if err := validTemplate(f.name, f.template); err != nil {
+			return err
+		}
+	}
+	// What does not depend on the message is checked now, not with each message.
+	if constant(c.Source) && !isURIReference(c.Source) {
+		return field("source", fmt.Sprintf("is %q", c.Source), "write a URI or a path such as /orders; write special characters as %%XX")
+	}
+	if c.Source == Omit || c.Type == Omit {
+		return field("source and type", "cannot be left out", "CloudEvents requires them; write a template")
+	}
+	if c.DataSchema != Omit && constant(c.DataSchema) && !isURI(c.DataSchema) {
+		return field("dataschema", fmt.Sprintf("is %q", c.DataSchema), "write an absolute URI such as https://example.com/schemas/order.json")
+	}
+	if _, err := parseMediaType(c.DataContentType); err != nil {
+		return field("datacontenttype", fmt.Sprintf("is %q", c.DataContentType), "write a media type such as application/json")
+	}
+	return c.validateExtensions()
+}
+
+func (c *Config) validateExtensions() error {
+	for _, name := range slices.Sorted(maps.Keys(c.Extensions)) {
+		place := fmt.Sprintf("extensions[%q]", name)
+		switch {
+		case !event.IsExtensionNameValid(name) || name != strings.ToLower(name):
+			return field(place, "is not a name that CloudEvents allows", "use lower-case letters and digits only")
+		case isAttribute(name):
+			return field(place, "is an attribute of its own", "use the field %s where there is one; choose another name otherwise", name)
+		case name == sequence && c.Sequence:
+			return field(place, "is there twice, because sequence is true", "remove one of the two")
+		}
+		if err := validTemplate(place, c.Extensions[name]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// isAttribute reports whether the specification itself defines the name.
+func isAttribute(name string) bool {
+	return name == "data" || spec.V1.Attribute(name) != nil
+}
+
+func validTemplate(name, text string) error {
+	if _, err := template.Parse(text); err != nil {
+		return field(name, fmt.Sprintf("cannot be used (%v)", err), "write a template such as orders.{topic}")
+	}
+	return nil
+}
+
+// constant reports whether a template, known to be valid, has no placeholder
+// and no brace.
+func constant(template string) bool { return !strings.ContainsAny(template, "{}") }
+
+func field(name, problem, hint string, args ...any) error {
+	return &penstock.FieldError{Field: name, Problem: problem, Hint: fmt.Sprintf(hint, args...)}
+}
