@@ -40,6 +40,8 @@ type Subscription struct {
 	Start  Start           `yaml:"start"`
 	Filter penstock.Filter `yaml:"filter"`
 	Sink   Sink            `yaml:"sink"`
+	// Format is what messages look like to consumers; nil: as they are.
+	Format *WireFormat `yaml:"format"`
 	// Relay is complete once defaults are set: what the file does not give here
 	// is taken from Config.Relay.
 	Relay Relay `yaml:"relay"`
@@ -120,6 +122,14 @@ func (l Loader) Load(path string) (*Config, error) {
 		return nil, penstock.WithHint(err, "name the configuration file with --config, or start from examples/penstock.yaml")
 	}
 	return l.LoadBytes(path, data)
+}
+
+// origin is what the subscription reads: its outbox or the table it adopts.
+func (s *Subscription) origin() string {
+	if s.Adopt != nil {
+		return s.Adopt.Table
+	}
+	return s.Outbox
 }
 
 // LoadBytes checks a file's content. The name is for errors, and relative paths

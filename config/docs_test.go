@@ -13,6 +13,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/adopt"
+	"github.com/penstock/penstock/format"
 	"github.com/penstock/penstock/sink/nats"
 	"github.com/penstock/penstock/sink/rabbitmq"
 )
@@ -100,6 +101,10 @@ func referenceRows() []referenceRow {
 	whole := c.Subscriptions[0]
 	whole.Adopt = &Adopt{}
 	whole.Adopt.SetDefaults()
+	whole.Format = &WireFormat{format.Config{Kind: format.CloudEvents}}
+	whole.Format.SetDefaults()
+	// What is explained in words: raw has none of the others, and these depend on names.
+	whole.Format.Kind, whole.Format.Source, whole.Format.Extensions = format.Raw, "", nil
 	whole.Sink.NATS = c.Subscriptions[1].Sink.NATS
 	whole.Sink.NATS.Embedded = c.Subscriptions[2].Sink.NATS.Embedded
 	for _, d := range sinks {
@@ -131,6 +136,9 @@ func rowsOf(path string, v reflect.Value) (rows []referenceRow) {
 			rows = append(rows, rowsOf(p, value)...)
 		case value.Type() == reflect.TypeFor[Adopt]():
 			rows = append(rows, referenceRow{p, "table", ""})
+			rows = append(rows, rowsOf(p, value)...)
+		case value.Type() == reflect.TypeFor[WireFormat]():
+			rows = append(rows, referenceRow{p, "format", "`raw`"})
 			rows = append(rows, rowsOf(p, value)...)
 		case value.Type() == reflect.TypeFor[penstock.Filter]():
 			rows = append(rows, referenceRow{p, "filter", ""})

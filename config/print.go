@@ -18,7 +18,7 @@ import (
 func (c Config) String() string { return c.tree().String() }
 
 // Format makes every fmt verb print String.
-func (c Config) Format(f fmt.State, verb rune) { format(f, verb, c.String()) }
+func (c Config) Format(f fmt.State, verb rune) { formatted(f, verb, c.String()) }
 
 // LogValue keeps passwords out of slog.
 func (c Config) LogValue() slog.Value { return c.tree().LogValue() }
@@ -43,7 +43,7 @@ func (c Config) tree() shown {
 func (s Sink) String() string { return tree(s).String() }
 
 // Format makes every fmt verb print String.
-func (s Sink) Format(f fmt.State, verb rune) { format(f, verb, s.String()) }
+func (s Sink) Format(f fmt.State, verb rune) { formatted(f, verb, s.String()) }
 
 // LogValue keeps passwords out of slog.
 func (s Sink) LogValue() slog.Value { return tree(s).LogValue() }

@@ -22,7 +22,7 @@ func (u URL) Reveal() string { return string(u) }
 func (u URL) String() string { return Redact(string(u)) }
 
 // Format makes every verb print the masked URL, %#v too.
-func (u URL) Format(f fmt.State, verb rune) { format(f, verb, u.String()) }
+func (u URL) Format(f fmt.State, verb rune) { formatted(f, verb, u.String()) }
 
 // LogValue masks the URL in slog.
 func (u URL) LogValue() slog.Value { return slog.StringValue(u.String()) }
@@ -30,7 +30,7 @@ func (u URL) LogValue() slog.Value { return slog.StringValue(u.String()) }
 // MarshalText masks the URL in JSON and YAML.
 func (u URL) MarshalText() ([]byte, error) { return []byte(u.String()), nil }
 
-func format(f fmt.State, verb rune, s string) {
+func formatted(f fmt.State, verb rune, s string) {
 	switch verb {
 	case 'q':
 		_, _ = fmt.Fprintf(f, "%q", s)
@@ -57,7 +57,7 @@ var (
 	yamlPair = regexp.MustCompile(`(?i)((?:^|[\s{,"'-])["']?[a-z0-9_.-]*` + secretWords + `[a-z0-9_.-]*["']?\s*:\s*)(\S.*)$`)
 )
 
-const secretWords = `(?:passw(?:or)?d|passphrase|pwd|secret|token|seed|nkey|private_?key|api_?key|credential)`
+const secretWords = `(?:passw(?:or)?d|passphrase|pwd|secret|token|seed|\bnkey|_nkey|private_?key|api_?key|credential)`
 
 // Redact masks the passwords in a URL, or in a text with a URL in it.
 func Redact(s string) string {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/penstock/penstock"
 )
@@ -19,6 +21,9 @@ func (c *Config) SetDefaults() {
 		s.Sink.setDefaults()
 		if s.Adopt != nil {
 			s.Adopt.SetDefaults()
+		}
+		if s.Format != nil {
+			s.Format.setDefaults(s.origin())
 		}
 	}
 	c.Relay.SetDefaults()
@@ -65,6 +70,7 @@ func (d *decoder) validate(c *Config) {
 		d.filter(path+".filter", &s.Filter)
 		d.sink(path+".sink", &c.Subscriptions[i].Sink)
 		d.queue(path, c, &c.Subscriptions[i])
+		d.format(path, &c.Subscriptions[i])
 		if s.Relay != c.Relay && !d.broken["relay"] {
 			d.limits(path+".relay", &s.Relay)
 		}
@@ -155,7 +161,7 @@ func (d *decoder) invalid(parent string, err error) {
 			d.invalid(parent, err)
 		}
 	case *penstock.FieldError:
-		path := join(parent, e.Field)
+		path := join(parent, dotted(e.Field))
 		d.fail(d.near(path), path, problem{d.scrub(e.Problem), d.scrub(e.Hint)})
 	default:
 		var f *penstock.FieldError
@@ -165,4 +171,14 @@ func (d *decoder) invalid(parent string, err error) {
 		}
 		d.fail(d.near(parent), parent, problem{"cannot be used", d.scrub(err.Error())})
 	}
+}
+
+// dotted is the path of a field of a mapping with keys of the user's choice, which
+// Validate calls headers["tenant"].
+func dotted(field string) string {
+	group, key, ok := strings.Cut(strings.TrimSuffix(field, "]"), "[")
+	if name, err := strconv.Unquote(key); ok && err == nil {
+		return join(group, printable(name))
+	}
+	return field
 }

@@ -1,0 +1,103 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"reflect"
+	"strings"
+
+	"github.com/goccy/go-yaml/ast"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/format"
+)
+
+// WireFormat is what messages look like to consumers: a mapping, or a kind alone.
+type WireFormat struct {
+	format.Config `yaml:",inline"`
+}
+
+func (f *WireFormat) decodeNode(d *decoder, n ast.Node, path string) {
+	raw, _, single := scalarText(n)
+	if !single {
+		d.structure(n, reflect.ValueOf(f).Elem(), path)
+		return
+	}
+	if kind, ok := d.resolved(raw, nodePlace(n), path); ok {
+		f.Kind = kind
+	}
+}
+
+// setDefaults fills in what is not set. Events of one outbox, or adopted table, are
+// of one source.
+func (f *WireFormat) setDefaults(origin string) {
+	if f.Kind == format.CloudEvents && f.Source == "" && origin != "" {
+		f.Source = format.DefaultSource(origin)
+	}
+	f.SetDefaults()
+}
+
+// ParseFormat turns the value of --format into a format with its defaults set, for
+// messages of the outbox or table that is named: raw, cloudevents or debezium. The
+// fields of its configuration are query parameters, as in
+// cloudevents?mode=structured&extensions.tenant={header.tenant}.
+func ParseFormat(text, origin string) (*WireFormat, error) {
+	kind, query, _ := strings.Cut(text, "?")
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		return nil, &penstock.FieldError{Field: "format", Problem: "has parameters that cannot be read", Hint: "separate them by & and write special characters as %XX"}
+	}
+	f := &WireFormat{format.Config{Kind: kind}}
+	for name, v := range values {
+		if err := f.set(name, v); err != nil {
+			return nil, &penstock.FieldError{Field: "format", Problem: fmt.Sprintf("has the parameter %s, and %v", name, err), Hint: "see docs/configuration.md"}
+		}
+	}
+	if kind == "" {
+		return nil, &penstock.FieldError{Field: "format", Problem: "names no kind", Hint: "write raw, cloudevents or debezium"}
+	}
+	f.setDefaults(origin)
+	return f, f.Validate()
+}
+
+func (f *WireFormat) set(name string, values []string) error {
+	if len(values) != 1 {
+		return errors.New("it is given twice")
+	}
+	name, entry, _ := strings.Cut(name, ".")
+	for _, field := range fieldsOf(reflect.ValueOf(f).Elem()) {
+		switch {
+		case field.key != name || name == "kind":
+		case field.value.Kind() == reflect.Map && entry != "":
+			if field.value.IsNil() {
+				field.value.Set(reflect.MakeMap(field.value.Type()))
+			}
+			field.value.SetMapIndex(reflect.ValueOf(entry), reflect.ValueOf(values[0]))
+			return nil
+		case field.value.Kind() == reflect.String && entry == "":
+			field.value.SetString(values[0])
+			return nil
+		case field.value.Kind() == reflect.Bool && entry == "":
+			if values[0] != "true" && values[0] != "false" {
+				return errors.New("it is neither true nor false")
+			}
+			field.value.SetBool(values[0] == "true")
+			return nil
+		}
+	}
+	return errors.New("there is none of that name")
+}
+
+// format checks what messages of a subscription are to look like.
+func (d *decoder) format(path string, s *Subscription) {
+	at := path + ".format"
+	if s.Format == nil || d.broken[at] || d.broken[path+".sink"] || s.Sink.Name() == "" {
+		return
+	}
+	if s.Sink.Queue != nil {
+		d.fail(d.near(at), at, problem{"is set for a queue, whose jobs have the message's headers and payload as they are", "remove it"})
+		return
+	}
+	d.invalid(at, s.Format.ValidateFor(format.Binding(s.Sink.Name())))
+}
