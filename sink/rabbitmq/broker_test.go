@@ -104,6 +104,9 @@ func received(t *testing.T, d amqp.Delivery) sinktest.Received {
 	for name, value := range d.Headers {
 		r.Headers[name] = fmt.Sprint(value)
 	}
+	if d.ContentType != "" {
+		r.Headers["content-type"] = d.ContentType
+	}
 	r.Key = r.Headers["penstock-key"]
 	if topic, ok := r.Headers["penstock-topic"]; ok {
 		r.Topic = topic

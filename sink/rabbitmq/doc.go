@@ -10,7 +10,8 @@
 //	Key              header penstock-key
 //	CreatedAt        timestamp; with created_at_header also penstock-created-at
 //	Attempt          header penstock-attempt, from the second on
-//	Headers          headers of the same name: traceparent stays traceparent
+//	Headers          headers of the same name: traceparent stays traceparent;
+//	                 content-type is the property content-type
 //	Payload          body
 //
 // Consumers deduplicate by message-id. DESIGN.md tells how it works and why.

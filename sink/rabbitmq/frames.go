@@ -128,7 +128,13 @@ func (f *frames) properties(m *penstock.Message, key string, withCreatedAt bool)
 	at := len(f.buf)
 	flags := uint16(flagDeliveryMode)
 	f.buf = append(f.buf, 0, 0)
-	if m.Key != "" || m.Topic != key || m.Attempt > 1 || withCreatedAt || len(m.Headers) > 0 {
+	own := len(m.Headers)
+	if contentType, ok := m.Headers[headerContentType]; ok {
+		flags |= flagContentType
+		f.short(contentType)
+		own--
+	}
+	if m.Key != "" || m.Topic != key || m.Attempt > 1 || withCreatedAt || own > 0 {
 		flags |= flagHeaders
 		f.headers(m, key, withCreatedAt)
 	}
@@ -148,7 +154,7 @@ func (f *frames) headers(m *penstock.Message, key string, withCreatedAt bool) {
 	at := len(f.buf)
 	f.buf = append(f.buf, 0, 0, 0, 0)
 	for name, value := range m.Headers {
-		if !added(name) {
+		if !added(name) && name != headerContentType {
 			f.text(name, value)
 		}
 	}

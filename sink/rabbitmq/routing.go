@@ -16,6 +16,10 @@ const (
 	headerCreatedAt = "penstock-created-at" // if asked for: RFC 3339 with fractions
 )
 
+// headerContentType is the one header of a message that does not become a
+// header: it is the property content_type.
+const headerContentType = "content-type"
+
 // maxShortString is AMQP's limit for names: ids, routing keys, header names.
 const maxShortString = 255
 
@@ -43,6 +47,8 @@ func (s *Sink) routingKey(m *penstock.Message, frame int) (string, error) {
 		switch {
 		case len(name) > maxShortString:
 			return "", tooLong("the name of a header", len(name), "shorten it")
+		case name == headerContentType && len(value) > maxShortString:
+			return "", tooLong("the header content-type", len(value), "publish with a media type such as application/json")
 		case name == "CC" || name == "BCC":
 			return "", penstock.Permanent(penstock.WithHint(fmt.Errorf("the header %s is RabbitMQ's own and not text", name), "give it another name"))
 		}

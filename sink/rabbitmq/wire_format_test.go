@@ -3,6 +3,7 @@ package rabbitmq_test
 import (
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -51,6 +52,31 @@ func TestAddedHeaders(t *testing.T) {
 				t.Errorf("timestamp %v", d.Timestamp)
 			}
 		})
+	}
+}
+
+// The header content-type is AMQP's property and costs no header.
+func TestContentType(t *testing.T) {
+	room := newRoom(t, testserver.RabbitMQURL(t))
+	msgs := orders(3)
+	msgs[0].Key, msgs[0].Headers = "", map[string]string{"content-type": "application/json"}
+	msgs[1].Key, msgs[1].Headers = "", map[string]string{"content-type": "text/plain", "tenant": "a"}
+	msgs[2].Headers = map[string]string{"content-type": strings.Repeat("x", 256)}
+	cfg := room.config(t, host(t, room.url))
+	cfg.CreatedAtHeader = false
+	errs := open(t, cfg).Send(patient(t), msgs)
+	if len(errs) != 3 || errs[0] != nil || errs[1] != nil || !penstock.IsPermanent(errs[2]) {
+		t.Fatalf("%v; want only the content type that is too long refused, for good", errs)
+	}
+	for _, want := range []struct {
+		contentType string
+		headers     amqp.Table
+	}{{"application/json", nil}, {"text/plain", amqp.Table{"tenant": "a"}}} {
+		d, ok, err := room.ch.Get(room.queue, true)
+		check(t, err)
+		if !ok || d.ContentType != want.contentType || !maps.Equal(d.Headers, want.headers) {
+			t.Errorf("content_type %q, headers %v (there: %v); want %v", d.ContentType, d.Headers, ok, want)
+		}
 	}
 }
 
