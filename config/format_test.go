@@ -49,7 +49,7 @@ func TestParseFormat(t *testing.T) {
 
 // Words that only look like those of secrets are shown.
 func TestPartitionKeyIsNoSecret(t *testing.T) {
-	if isSecret("partitionkey") || !isSecret("nkey") || !isSecret("nkey_file") || !isSecret("my_nkey") {
+	if isSecret("partitionkey") || !isSecret("nkey") || !isSecret("my_nkey") {
 		t.Error("partitionkey passes for a secret, or an nkey does not")
 	}
 }
