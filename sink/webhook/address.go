@@ -1,0 +1,147 @@
+package webhook
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"syscall"
+)
+
+// AddressError: the endpoint's host leads to an address that requests from
+// inside a network should not be talked into.
+type AddressError struct {
+	Addr netip.Addr
+	Kind string // "a private address", say
+}
+
+func (e *AddressError) Error() string { return fmt.Sprintf("%s is %s", e.Addr, e.Kind) }
+
+const allowHint = "if the endpoint is meant to be there, set allow_private: true, or list its range in allow_addresses"
+
+// permitted is what may be connected to besides the public internet.
+type permitted struct {
+	all    bool
+	ranges []netip.Prefix
+}
+
+func (c *Config) permitted() (*permitted, error) {
+	p := &permitted{all: c.AllowPrivate}
+	for i, s := range c.AllowAddresses {
+		prefix, err := parsePrefix(strings.TrimSpace(s))
+		if err != nil {
+			return nil, field(fmt.Sprintf("allow_addresses[%d]", i), fmt.Sprintf("is %q", s), "write an address or a range such as 10.1.0.0/16 or fd00::/8")
+		}
+		p.ranges = append(p.ranges, prefix)
+	}
+	return p, nil
+}
+
+func parsePrefix(s string) (netip.Prefix, error) {
+	if !strings.Contains(s, "/") {
+		addr, err := netip.ParseAddr(s)
+		if err != nil || addr.Zone() != "" {
+			return netip.Prefix{}, fmt.Errorf("not an address")
+		}
+		addr = addr.Unmap()
+		return netip.PrefixFrom(addr, addr.BitLen()), nil
+	}
+	prefix, err := netip.ParsePrefix(s)
+	return prefix.Masked(), err
+}
+
+// control is a net.Dialer's Control. It sees the address that the socket is
+// about to connect to, after name resolution, every time: a name that first
+// leads to a public address and then to a private one gains nothing.
+func (p *permitted) control(_, address string, _ syscall.RawConn) error {
+	addr, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return fmt.Errorf("cannot tell whether %q is a public address", address)
+	}
+	return p.check(addr.Addr())
+}
+
+// check returns an *AddressError unless addr is public or permitted.
+func (p *permitted) check(addr netip.Addr) error {
+	if p.all {
+		return nil
+	}
+	addr = addr.Unmap().WithZone("")
+	for _, r := range p.ranges {
+		if r.Contains(addr) {
+			return nil
+		}
+	}
+	if kind := notPublic(addr); kind != "" {
+		return &AddressError{addr, kind}
+	}
+	if inner, ok := translated(addr); ok {
+		if err := p.check(inner); err != nil {
+			return &AddressError{addr, "another name for " + err.Error()}
+		}
+	}
+	return nil
+}
+
+// special lists the networks that are not the public internet, after the IANA
+// registries of special-purpose IPv4 and IPv6 addresses. The first match names
+// the kind.
+var special = []struct {
+	kind   string
+	ranges []netip.Prefix
+}{
+	// Most clouds answer on a link-local address; these are the others.
+	{"a cloud's metadata service", prefixes("169.254.169.254/32", "169.254.170.2/32", "168.63.129.16/32", "100.100.100.200/32", "192.0.0.192/32", "fd00:ec2::254/128", "fd20:ce::254/128")},
+	{"unspecified", prefixes("0.0.0.0/8", "::/128")},
+	{"a loopback address", prefixes("127.0.0.0/8", "::1/128")},
+	{"a private address", prefixes("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7", "fec0::/10")},
+	{"a link-local address", prefixes("169.254.0.0/16", "fe80::/10")},
+	{"an address of carrier-grade NAT", prefixes("100.64.0.0/10")},
+	{"a multicast address", prefixes("224.0.0.0/4", "ff00::/8")},
+	{"reserved", prefixes("192.0.0.0/24", "192.0.2.0/24", "192.31.196.0/24", "192.52.193.0/24", "192.88.99.0/24", "192.175.48.0/24",
+		"198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "240.0.0.0/4", "2001::/23", "2001:db8::/32", "3fff::/20")},
+}
+
+// The prefixes under which IPv6 holds IPv4 addresses: NAT64 (RFC 6052), with
+// the address in the last four bytes, and 6to4 (RFC 3056), with it after the
+// prefix. Local-use NAT64 (64:ff9b:1::/48, RFC 8215) may hold it anywhere, and
+// is not of the public internet anyway.
+var (
+	nat64   = netip.MustParsePrefix("64:ff9b::/96")
+	sixToV4 = netip.MustParsePrefix("2002::/16")
+	global  = netip.MustParsePrefix("2000::/3")
+)
+
+func prefixes(list ...string) []netip.Prefix {
+	out := make([]netip.Prefix, len(list))
+	for i, s := range list {
+		out[i] = netip.MustParsePrefix(s)
+	}
+	return out
+}
+
+// notPublic names what addr is if it is not of the public internet.
+func notPublic(addr netip.Addr) (kind string) {
+	for _, s := range special {
+		for _, r := range s.ranges {
+			if r.Contains(addr) {
+				return s.kind
+			}
+		}
+	}
+	if addr.Is6() && !global.Contains(addr) && !nat64.Contains(addr) {
+		return "reserved"
+	}
+	return ""
+}
+
+// translated returns the IPv4 address that an IPv6 address stands for.
+func translated(addr netip.Addr) (netip.Addr, bool) {
+	b := addr.As16()
+	switch {
+	case nat64.Contains(addr):
+		return netip.AddrFrom4([4]byte(b[12:16])), true
+	case sixToV4.Contains(addr):
+		return netip.AddrFrom4([4]byte(b[2:6])), true
+	}
+	return netip.Addr{}, false
+}

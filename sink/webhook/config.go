@@ -1,0 +1,217 @@
+package webhook
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+// Config says where the messages go and how. The zero value of a field means
+// its default; see SetDefaults.
+type Config struct {
+	// URL of the endpoint. Its path and query are templates: {topic}, {key},
+	// {header.NAME}; values are escaped. Host and port are fixed, so that no
+	// message decides whom the relay talks to. user:password@ becomes basic
+	// authorization.
+	URL string `yaml:"url"`
+	// Method is POST or PUT.
+	Method string `yaml:"method"`
+	// Headers of every request, such as Authorization: Bearer …. They win over
+	// headers of the message. Their values are never shown.
+	Headers map[string]Secret `yaml:"headers"`
+	// ContentType is used for messages without a content-type header.
+	ContentType string `yaml:"content_type"`
+	// Secrets sign every message after the Standard Webhooks conventions: base64
+	// of 24 to 64 bytes, with or without whsec_ in front. Several: each adds a
+	// signature, so that receivers can change from one to the next.
+	Secrets []Secret `yaml:"secrets"`
+	// RetryStatuses are statuses of 400 to 499 that are worth another attempt,
+	// besides 408, 425 and 429.
+	RetryStatuses []int `yaml:"retry_statuses"`
+
+	// Concurrency bounds the requests under way, all Sends together.
+	Concurrency int `yaml:"concurrency"`
+	// HTTP is auto, 1.1 or 2. Auto is HTTP/2 where the endpoint offers it over TLS;
+	// 2 with an http:// URL speaks HTTP/2 without TLS.
+	HTTP string `yaml:"http"`
+	// ConnectTimeout bounds looking up the host and connecting to it, and then
+	// the TLS handshake.
+	ConnectTimeout time.Duration `yaml:"connect_timeout"`
+	// ResponseTimeout bounds the wait for the answer's headers once the request is
+	// written.
+	ResponseTimeout time.Duration `yaml:"response_timeout"`
+	// Timeout bounds a request as a whole, with connecting and the answer's body.
+	Timeout time.Duration `yaml:"timeout"`
+	// MaxRetryAfter bounds the pause that an endpoint can ask for.
+	MaxRetryAfter time.Duration `yaml:"max_retry_after"`
+
+	// AllowPrivate permits every address. Without it, what is not a public
+	// address of the internet is refused, whatever name led to it.
+	AllowPrivate bool `yaml:"allow_private"`
+	// AllowAddresses permits addresses, or ranges such as 10.1.0.0/16, that would be
+	// refused.
+	AllowAddresses []string `yaml:"allow_addresses"`
+	// Proxy, http:// or https://, to send through; those of the environment are
+	// not used. It then is the proxy who decides which addresses are reached.
+	Proxy string `yaml:"proxy"`
+
+	TLS TLSConfig `yaml:"tls"`
+}
+
+// TLSConfig is used with https:// URLs. Versions before TLS 1.2 are refused.
+type TLSConfig struct {
+	// CAFile holds the certificates of authorities to trust instead of the
+	// system's.
+	CAFile string `yaml:"ca_file"`
+	// CertFile and KeyFile are the client's own certificate.
+	CertFile string `yaml:"cert_file"`
+	KeyFile  string `yaml:"key_file"`
+	// ServerName is the name in the endpoint's certificate where it is not the
+	// host of the URL.
+	ServerName string `yaml:"server_name"`
+}
+
+// Defaults.
+const (
+	DefaultMethod          = http.MethodPost
+	DefaultContentType     = "application/octet-stream"
+	DefaultConcurrency     = 256
+	DefaultHTTP            = "auto"
+	DefaultConnectTimeout  = 5 * time.Second
+	DefaultResponseTimeout = 10 * time.Second
+	DefaultTimeout         = 15 * time.Second
+	DefaultMaxRetryAfter   = time.Hour
+)
+
+const maxConcurrency = 4096
+
+// SetDefaults fills in what is not set.
+func (c *Config) SetDefaults() {
+	setDefault(&c.Method, DefaultMethod)
+	setDefault(&c.ContentType, DefaultContentType)
+	setDefault(&c.Concurrency, DefaultConcurrency)
+	setDefault(&c.HTTP, DefaultHTTP)
+	setDefault(&c.ConnectTimeout, DefaultConnectTimeout)
+	setDefault(&c.ResponseTimeout, DefaultResponseTimeout)
+	setDefault(&c.Timeout, DefaultTimeout)
+	setDefault(&c.MaxRetryAfter, DefaultMaxRetryAfter)
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// Validate reports the first field that cannot be used, as a
+// *penstock.FieldError. It expects SetDefaults to have run and opens no file.
+// Its errors quote no URL: webhook URLs often hold a token.
+func (c *Config) Validate() error {
+	e, err := parseEndpoint(c.URL)
+	if err != nil {
+		return err
+	}
+	if err := c.validAddresses(e.base.Hostname()); err != nil {
+		return err
+	}
+	if err := c.validHeaders(e); err != nil {
+		return err
+	}
+	for i, secret := range c.Secrets {
+		if _, err := signingKey(secret); err != nil {
+			return field(fmt.Sprintf("secrets[%d]", i), err.Error(), "make one with: echo whsec_$(openssl rand -base64 24)")
+		}
+	}
+	for i, status := range c.RetryStatuses {
+		if status < 400 || status > 499 {
+			return field(fmt.Sprintf("retry_statuses[%d]", i), fmt.Sprintf("is %d", status), "list statuses of 400 to 499; others need no listing")
+		}
+	}
+	switch {
+	case c.Method != http.MethodPost && c.Method != http.MethodPut:
+		return field("method", fmt.Sprintf("is %q", c.Method), "write POST or PUT")
+	case c.Concurrency < 1 || c.Concurrency > maxConcurrency:
+		return field("concurrency", fmt.Sprintf("is %d", c.Concurrency), "choose 1 to %d", maxConcurrency)
+	case c.HTTP != "auto" && c.HTTP != "1.1" && c.HTTP != "2":
+		return field("http", fmt.Sprintf("is %q", c.HTTP), `write auto, "1.1" or "2"`)
+	case (c.TLS.CertFile == "") != (c.TLS.KeyFile == ""):
+		return field("tls", "has only one of cert_file and key_file", "set both, or none for an endpoint that asks for no certificate")
+	case c.TLS != (TLSConfig{}) && e.base.Scheme != "https":
+		return field("tls", "is set, but the URL is not https://", "write https://, or remove tls")
+	}
+	return c.validTimeouts()
+}
+
+func (c *Config) validTimeouts() error {
+	for _, f := range []struct {
+		name  string
+		value time.Duration
+	}{
+		{"connect_timeout", c.ConnectTimeout}, {"response_timeout", c.ResponseTimeout}, {"timeout", c.Timeout}, {"max_retry_after", c.MaxRetryAfter},
+	} {
+		if f.value < 0 {
+			return field(f.name, "is negative", "write a duration such as 15s")
+		}
+	}
+	return nil
+}
+
+func (c *Config) validAddresses(host string) error {
+	if c.Proxy != "" {
+		u, err := url.Parse(c.Proxy)
+		if err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https" {
+			return field("proxy", "is not a proxy's URL", "write http://user:password@host:3128")
+		}
+		if c.AllowPrivate || len(c.AllowAddresses) > 0 {
+			return field("proxy", "is set beside allow_private or allow_addresses", "remove those: with a proxy, addresses are the proxy's business")
+		}
+		return nil
+	}
+	allowed, err := c.permitted()
+	if err != nil {
+		return err
+	}
+	if ip, err := netip.ParseAddr(host); err == nil {
+		if err := allowed.check(ip); err != nil {
+			return field("url", fmt.Sprintf("has a host that is refused (%v)", err), "%s", allowHint)
+		}
+	}
+	return nil
+}
+
+func (c *Config) validHeaders(e *endpoint) error {
+	if err := checkValue("content_type", c.ContentType); err != nil || c.ContentType == "" {
+		return field("content_type", "is not one line of text", "write a media type such as application/json")
+	}
+	seen := map[string]bool{}
+	for _, name := range slices.Sorted(maps.Keys(c.Headers)) {
+		at, canonical := "headers."+name, http.CanonicalHeaderKey(name)
+		switch {
+		case checkName(name) != nil:
+			return field("headers", fmt.Sprintf("has a header with the name %q", name), "name headers with letters, digits and dashes")
+		case checkValue(name, string(c.Headers[name])) != nil:
+			return field(at, "is not one line of text without spaces around it", "write one line")
+		case canonical == "Authorization" && e.basic != "":
+			return field(at, "is set beside a user in the URL", "remove one of them")
+		case canonical == "Content-Type":
+			return field(at, "is set", "set content_type instead")
+		case canonical != "Authorization" && canonical != "Cookie" && reserved[canonical]:
+			return field(at, "is not a header to configure", "remove it: it belongs to the connection or to Penstock")
+		case seen[canonical]:
+			return field(at, "is given twice", "keep one; HTTP does not tell upper from lower case in names")
+		}
+		seen[canonical] = true
+	}
+	return nil
+}
+
+func field(name, problem, hint string, args ...any) error {
+	return &penstock.FieldError{Field: name, Problem: problem, Hint: fmt.Sprintf(hint, args...)}
+}

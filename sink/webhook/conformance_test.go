@@ -1,0 +1,147 @@
+package webhook_test
+
+import (
+	"io"
+	"log"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/tcpproxy"
+	"github.com/penstock/penstock/sink/sinktest"
+	"github.com/penstock/penstock/sink/webhook"
+)
+
+var quietLog = log.New(io.Discard, "", 0)
+
+var everything = sinktest.Features{ReadBack: true, Network: true, Durable: true, Refuses: true}
+
+// HTTP/1.1, and HTTP/2 with and without TLS, over a network that fails.
+func TestConformance(t *testing.T) {
+	for _, version := range []struct{ name, http, scheme, proto string }{
+		{"http1", "1.1", "http", "HTTP/1.1"},
+		{"https1", "1.1", "https", "HTTP/1.1"},
+		{"http2", "auto", "https", "HTTP/2.0"},
+		{"h2c", "2", "http", "HTTP/2.0"},
+	} {
+		t.Run(version.name, func(t *testing.T) {
+			sinktest.Run(t, sinktest.Harness{
+				Features: everything,
+				New: func(t *testing.T) *sinktest.Destination {
+					return destination(t, version.scheme, version.proto, webhook.Config{HTTP: version.http}, badMessages())
+				},
+			})
+		})
+	}
+}
+
+// destination is an endpoint behind a network, and proto what it wants to be
+// spoken to with.
+func destination(t *testing.T, scheme, proto string, cfg webhook.Config, bad []sinktest.Bad) *sinktest.Destination {
+	var r *receiver
+	if scheme == "https" {
+		config, caFile := certificate(t)
+		cfg.TLS.CAFile = caFile
+		r = startReceiver(t, config)
+	} else {
+		r = startReceiver(t, nil)
+	}
+	network := tcpproxy.New(t, r.addr)
+	cfg.URL = scheme + "://" + network.Addr() + "/hooks/{topic}?tenant=7"
+	cfg.AllowPrivate = cfg.Proxy == ""
+	t.Cleanup(func() {
+		for got := range r.protos {
+			if proto != "" && got != proto {
+				t.Errorf("requests came over %s, want %s", got, proto)
+			}
+		}
+	})
+	return &sinktest.Destination{
+		Topics: []string{"orders.placed", "orders.shipped"},
+		Open: func(t *testing.T, log *slog.Logger) penstock.Sink {
+			s, err := webhook.Open(cfg, log)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s
+		},
+		Drain: r.drain,
+		Down:  network.Refuse, Up: network.Resume,
+		Stall:   func() { network.Stall(tcpproxy.Both) },
+		Restart: r.restart,
+		Bad:     bad,
+	}
+}
+
+// inOrder claims what the sink does and does not claim, so that the suite's tests
+// of order within one Send run.
+type inOrder struct{ *webhook.Sink }
+
+func (inOrder) KeepsOrder() bool { return true }
+
+func TestConformanceInOrder(t *testing.T) {
+	features := everything
+	features.InOrder = true
+	bad := badMessages()
+	for i := range bad { // good ones of the same key stand around each
+		bad[i].Message.Key = "one-key"
+	}
+	sinktest.Run(t, sinktest.Harness{
+		Features: features,
+		New: func(t *testing.T) *sinktest.Destination {
+			d := destination(t, "http", "HTTP/1.1", webhook.Config{Concurrency: 16}, bad)
+			open := d.Open
+			d.Open = func(t *testing.T, log *slog.Logger) penstock.Sink { return inOrder{open(t, log).(*webhook.Sink)} }
+			return d
+		},
+	})
+}
+
+// Through a proxy that wants a password, with every other secret there is.
+func TestConformanceProxy(t *testing.T) {
+	const password, wrong = "s3cr3t-pr0xy", "wr0ng-pr0xy"
+	for _, scheme := range []string{"http", "https"} {
+		t.Run(scheme, func(t *testing.T) {
+			sinktest.Run(t, sinktest.Harness{
+				Features: sinktest.Features{ReadBack: true, Refuses: true, Secrets: true},
+				New: func(t *testing.T) *sinktest.Destination {
+					proxy := startProxy(t, "relay", password)
+					config := func(password string) webhook.Config {
+						return webhook.Config{
+							Proxy:   "http://relay:" + password + "@" + proxy,
+							Headers: map[string]webhook.Secret{"Authorization": "Bearer t0p-s3cr3t"},
+							Secrets: []webhook.Secret{signingSecret},
+						}
+					}
+					d := destination(t, scheme, "", config(password), badMessages())
+					d.OpenDenied = destination(t, scheme, "", config(wrong), nil).Open
+					d.Secrets = []string{password, wrong, "t0p-s3cr3t", strings.TrimPrefix(signingSecret, "whsec_")}
+					return d
+				},
+			})
+		})
+	}
+}
+
+const signingSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+
+// badMessages are what no endpoint gets, or what this one refuses.
+func badMessages() []sinktest.Bad {
+	var all []sinktest.Bad
+	add := func(name string, headers map[string]string) {
+		all = append(all, sinktest.Bad{Name: name, Message: penstock.Message{
+			ID: "bad-" + name, Topic: "orders.placed", Headers: headers, CreatedAt: time.Now(), Attempt: 1}})
+	}
+	add("refused by the endpoint", map[string]string{"refuse": "yes"})
+	add("header of two lines", map[string]string{"note": "a\r\nX-Admin: yes"})
+	add("header with a bare line feed", map[string]string{"note": "a\nb"})
+	add("header name with a space", map[string]string{"a b": "c"})
+	add("header name with a colon", map[string]string{"a:b": "c"})
+	add("header name with a line break", map[string]string{"a\r\nb": "c"})
+	add("header name beyond ASCII", map[string]string{"größe": "c"})
+	add("header value in spaces", map[string]string{"note": " a "})
+	add("one header twice", map[string]string{"Tenant": "a", "tenant": "b"})
+	return all
+}

@@ -1,0 +1,30 @@
+package webhook
+
+import (
+	"fmt"
+	"log/slog"
+)
+
+// Secret is a text that shows in no log, error or printed configuration.
+type Secret string
+
+const masked = "xxxxx"
+
+// Reveal returns the text itself.
+func (s Secret) Reveal() string { return string(s) }
+
+func (s Secret) String() string {
+	if s == "" {
+		return ""
+	}
+	return masked
+}
+
+// Format masks the secret with every verb, %#v and %x too.
+func (s Secret) Format(f fmt.State, _ rune) { _, _ = fmt.Fprint(f, s.String()) }
+
+// LogValue masks the secret in slog.
+func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
+
+// MarshalText masks the secret in JSON and YAML.
+func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }

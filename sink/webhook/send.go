@@ -1,0 +1,116 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+
+	"github.com/penstock/penstock"
+)
+
+// Send makes a request for each message: those of different keys, and those
+// without one, side by side, up to Config.Concurrency, those of one key one after
+// another. If one of a key is not delivered, those behind it are not sent.
+//
+// Permanent: the message cannot be made into a request, or the endpoint's
+// answer is 3xx or 4xx, except 408, 425 and 429. RetryAfter: the endpoint asked for a pause.
+// Unavailable: the endpoint cannot be reached or gives no answer to anybody.
+// Unmarked: every other answer but 2xx, or none to this message alone.
+func (s *Sink) Send(ctx context.Context, msgs []penstock.Message) []error {
+	if len(msgs) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	p := s.gate.enter(cancel)
+	if p == nil {
+		return penstock.SendError(msgs, errClosed)
+	}
+	defer s.gate.leave(p)
+	if len(msgs) == 1 { // needs no goroutines
+		if err := s.deliver(ctx, &msgs[0]); err != nil {
+			return []error{err}
+		}
+		return nil
+	}
+	c := call{sink: s, msgs: msgs, errs: make([]error, len(msgs))}
+	c.line()
+	c.run(ctx)
+	if !c.failed.Load() {
+		return nil
+	}
+	return c.errs
+}
+
+// call is one Send of several messages.
+type call struct {
+	sink   *Sink
+	msgs   []penstock.Message
+	errs   []error
+	heads  []int32 // the first message of each line
+	next   []int32 // the one behind in its line; 0 if there is none
+	taken  atomic.Int32
+	failed atomic.Bool
+}
+
+// line puts the messages of each key into a line, in order. A message without a
+// key is a line of its own.
+func (c *call) line() {
+	c.heads, c.next = make([]int32, 0, len(c.msgs)), make([]int32, len(c.msgs))
+	tails := make(map[string]int32, len(c.msgs))
+	for i := range c.msgs {
+		i, key := int32(i), c.msgs[i].Key
+		if key != "" {
+			if tail, ok := tails[key]; ok {
+				c.next[tail], tails[key] = i, i
+				continue
+			}
+			tails[key] = i
+		}
+		c.heads = append(c.heads, i)
+	}
+}
+
+func (c *call) run(ctx context.Context) {
+	var workers sync.WaitGroup
+	for range min(len(c.heads), c.sink.cfg.Concurrency) {
+		workers.Go(func() {
+			for i := int(c.taken.Add(1)) - 1; i < len(c.heads); i = int(c.taken.Add(1)) - 1 {
+				c.deliverLine(ctx, c.heads[i])
+			}
+		})
+	}
+	workers.Wait()
+}
+
+func (c *call) deliverLine(ctx context.Context, i int32) {
+	for {
+		err := c.sink.deliver(ctx, &c.msgs[i])
+		if err != nil {
+			c.failed.Store(true)
+			c.errs[i] = err
+			for j := c.next[i]; j != 0; j = c.next[j] {
+				c.errs[j] = behind(err)
+			}
+			return
+		}
+		if i = c.next[i]; i == 0 {
+			return
+		}
+	}
+}
+
+var (
+	errBehind            = errors.New("not sent: an earlier message of its key was not delivered")
+	errBehindUnavailable = penstock.Unavailable(errBehind)
+)
+
+// behind is the error of a message that waits behind one that failed. The relay
+// counts only the first failure of a key.
+func behind(first error) error {
+	if penstock.IsUnavailable(first) {
+		return errBehindUnavailable
+	}
+	return errBehind
+}

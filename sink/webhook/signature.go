@@ -1,0 +1,80 @@
+package webhook
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"hash"
+	"strings"
+	"sync"
+)
+
+// Signing keys have the length that Standard Webhooks asks for.
+const (
+	secretPrefix = "whsec_"
+	minKeyBytes  = 24
+	maxKeyBytes  = 64
+)
+
+// signingKey decodes a secret. The error says what is wrong with it, without
+// showing it.
+func signingKey(s Secret) ([]byte, error) {
+	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(s.Reveal(), secretPrefix))
+	switch {
+	case err != nil:
+		return nil, errors.New("is not base64")
+	case len(key) < minKeyBytes || len(key) > maxKeyBytes:
+		return nil, errors.New("is not base64 of 24 to 64 bytes")
+	}
+	return key, nil
+}
+
+// signer makes the value of webhook-signature,
+//
+//	v1,<base64 of HMAC-SHA256(id.timestamp.payload)> v1,…
+//
+// one part per key: https://www.standardwebhooks.com. Safe for concurrent use.
+type signer struct {
+	pool sync.Pool // of *signing
+	keys int
+}
+
+// signing is the memory for one signature. Making an HMAC costs more than using
+// one.
+type signing struct {
+	macs []hash.Hash
+	buf  []byte
+}
+
+func newSigner(keys [][]byte) *signer {
+	s := &signer{keys: len(keys)}
+	s.pool.New = func() any {
+		w := &signing{macs: make([]hash.Hash, len(keys))}
+		for i, key := range keys {
+			w.macs[i] = hmac.New(sha256.New, key)
+		}
+		return w
+	}
+	return s
+}
+
+func (s *signer) sign(id, timestamp string, payload []byte) string {
+	w := s.pool.Get().(*signing)
+	defer s.pool.Put(w)
+	head := append(append(append(append(w.buf[:0], id...), '.'), timestamp...), '.')
+	out := head[len(head):]
+	for i, mac := range w.macs {
+		mac.Reset()
+		mac.Write(head)
+		mac.Write(payload)
+		if i > 0 {
+			out = append(out, ' ')
+		}
+		out = append(out, "v1,"...)
+		var sum [sha256.Size]byte
+		out = base64.StdEncoding.AppendEncode(out, mac.Sum(sum[:0]))
+	}
+	w.buf = head[:0]
+	return string(out)
+}

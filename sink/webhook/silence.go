@@ -1,0 +1,73 @@
+package webhook
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// silence tells a message that gets no answer from an endpoint that gives none.
+// A connection that breaks, or an answer that does not come, may be the fault
+// of either, so the endpoint is blamed, which costs no message an attempt,
+// unless it has shown since that it answers others:
+//
+//   - while this one was waited for, if that was long: in the second half of the
+//     wait somebody was answered;
+//   - between the message's previous failure of this kind and this one.
+//
+// A message that upsets an endpoint costs one short pause of the subscription,
+// then its own attempts, and an endpoint that is down costs nobody's.
+type silence struct {
+	start    time.Time
+	long     time.Duration // a wait of at least this is long
+	answered atomic.Int64  // when the endpoint answered last, as nanoseconds since start
+	count    atomic.Int64  // of unanswered
+
+	mu         sync.Mutex
+	unanswered map[string]int64 // message id → when it failed last
+}
+
+// maxUnanswered bounds the ids that are remembered. What is forgotten is given
+// the benefit of the doubt once more.
+const maxUnanswered = 4096
+
+func newSilence(long time.Duration) *silence {
+	return &silence{start: time.Now(), long: long, unanswered: map[string]int64{}}
+}
+
+// broken notes an answer to the message id.
+func (s *silence) broken(id string) {
+	s.answered.Store(s.now())
+	if s.count.Load() == 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.unanswered, id)
+	s.count.Store(int64(len(s.unanswered)))
+}
+
+// about notes that the message id got no answer, to a request that began then,
+// and reports whether the message is to blame.
+func (s *silence) about(id string, began time.Time) bool {
+	now, answered := s.now(), s.answered.Load()
+	waited := time.Since(began)
+	if waited >= s.long && answered > now-int64(waited)/2 {
+		return true
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	previous, again := s.unanswered[id]
+	if !again && len(s.unanswered) >= maxUnanswered {
+		for other := range s.unanswered {
+			delete(s.unanswered, other)
+			break
+		}
+	}
+	s.unanswered[id] = now
+	s.count.Store(int64(len(s.unanswered)))
+	return again && answered > previous
+}
+
+// now is monotonic, and not zero.
+func (s *silence) now() int64 { return int64(time.Since(s.start)) + 1 }
