@@ -1,0 +1,229 @@
+package kafka
+
+import (
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/template"
+)
+
+// Config says where the messages go and how. The zero value of a field means
+// its default; see SetDefaults.
+type Config struct {
+	// URL names brokers to ask for the others: kafka://host1:9092,host2:9092,
+	// kafkas:// for TLS. It may have a user: kafka://user:password@host.
+	URL string `yaml:"url"`
+	// User and Password replace those of the URL, for secrets that come from
+	// elsewhere.
+	User     string `yaml:"user"`
+	Password string `yaml:"password"`
+	// SASL is how the user logs in: plain, scram-sha-256 or scram-sha-512.
+	SASL string `yaml:"sasl"`
+
+	// Topic is a template: {topic}, {key}, {header.NAME}.
+	Topic string `yaml:"topic"`
+	// CreateTopics lets the broker create a topic that does not exist, with its
+	// default partitions and replicas, if its auto.create.topics.enable allows.
+	CreateTopics bool `yaml:"create_topics"`
+	// Timestamp of the records: sent is when they are sent, created when the
+	// messages were written. A topic's retention counts from it.
+	Timestamp string `yaml:"timestamp"`
+
+	// ClientID is what the brokers' logs, metrics and quotas call this program.
+	ClientID string `yaml:"client_id"`
+	// Compression of batches: none, gzip, snappy, lz4 or zstd.
+	Compression string `yaml:"compression"`
+	// MaxMessageBytes bounds a batch of records before compression, and with it
+	// the largest message. Not more than the topics' max.message.bytes.
+	MaxMessageBytes int `yaml:"max_message_bytes"`
+	// MaxPending bounds the records that wait for their confirmation, all Sends
+	// together.
+	MaxPending int `yaml:"max_pending"`
+	// Linger is how long a batch waits for company. The relay hands over many
+	// messages at once, so 0.
+	Linger time.Duration `yaml:"linger"`
+
+	// ConnectTimeout bounds one attempt to connect and log in.
+	ConnectTimeout time.Duration `yaml:"connect_timeout"`
+	// DeliveryTimeout is how long a message may wait for a leader and enough
+	// in-sync replicas while brokers can be reached. If none can, Sends fail
+	// at once.
+	DeliveryTimeout time.Duration `yaml:"delivery_timeout"`
+
+	TLS TLSConfig `yaml:"tls"`
+}
+
+// TLSConfig is used with kafkas:// URLs.
+type TLSConfig struct {
+	// CAFile holds the certificates of authorities to trust instead of the
+	// system's.
+	CAFile string `yaml:"ca_file"`
+	// CertFile and KeyFile are the client's own certificate, for brokers that
+	// ask for one.
+	CertFile string `yaml:"cert_file"`
+	KeyFile  string `yaml:"key_file"`
+	// ServerName is the name in the brokers' certificates where it is not their
+	// host.
+	ServerName string `yaml:"server_name"`
+	// DangerouslySkipCertificateCheck talks to whoever answers, so anyone on the
+	// network can read and change every message and learn the password.
+	DangerouslySkipCertificateCheck bool `yaml:"dangerously_skip_certificate_check"`
+}
+
+// Defaults.
+const (
+	DefaultURL             = "kafka://127.0.0.1:9092"
+	DefaultTopic           = "{topic}"
+	DefaultTimestamp       = timestampSent
+	DefaultClientID        = "penstock"
+	DefaultCompression     = "none"
+	DefaultMaxMessageBytes = 1_048_588 // Kafka's own default for max.message.bytes
+	DefaultMaxPending      = 20_000
+	DefaultConnectTimeout  = 5 * time.Second
+	DefaultDeliveryTimeout = 10 * time.Second
+)
+
+const (
+	timestampSent    = "sent"
+	timestampCreated = "created"
+)
+
+// What the fields can be at most. Kafka's socket.request.max.bytes is 100 MiB
+// by default.
+const (
+	maxMaxMessageBytes = 96 << 20
+	maxMaxPending      = 1_000_000
+)
+
+const defaultPort = "9092"
+
+// SetDefaults fills in what is not set.
+func (c *Config) SetDefaults() {
+	setDefault(&c.URL, DefaultURL)
+	setDefault(&c.Topic, DefaultTopic)
+	setDefault(&c.Timestamp, DefaultTimestamp)
+	setDefault(&c.ClientID, DefaultClientID)
+	setDefault(&c.Compression, DefaultCompression)
+	setDefault(&c.MaxMessageBytes, DefaultMaxMessageBytes)
+	setDefault(&c.MaxPending, DefaultMaxPending)
+	setDefault(&c.ConnectTimeout, DefaultConnectTimeout)
+	setDefault(&c.DeliveryTimeout, DefaultDeliveryTimeout)
+}
+
+func setDefault[T comparable](field *T, value T) {
+	if *field == *new(T) {
+		*field = value
+	}
+}
+
+// Validate reports the first field that cannot be used, as a
+// *penstock.FieldError. It expects SetDefaults to have run and opens no file.
+func (c *Config) Validate() error {
+	a, err := c.address()
+	if err != nil {
+		return err
+	}
+	if _, err := template.Parse(c.Topic); err != nil {
+		return field("topic", fmt.Sprintf("cannot be used (%v)", err), "write a template such as orders.{topic}")
+	}
+	mechanisms := []string{saslPlain, saslScram256, saslScram512}
+	switch {
+	case c.Password != "" && c.User == "":
+		return field("password", "is set without user", "set user too")
+	case a.user != "" && a.password == "":
+		return field("user", "is set without password", "set password too")
+	case a.user != "" && c.SASL == "":
+		return field("sasl", "is not set, but there is a user", "say how the brokers want the user to log in: %s", strings.Join(mechanisms, ", "))
+	case c.SASL != "" && !slices.Contains(mechanisms, c.SASL):
+		return field("sasl", fmt.Sprintf("is %q", c.SASL), "choose one of %s", strings.Join(mechanisms, ", "))
+	case c.SASL != "" && a.user == "":
+		return field("sasl", "is set without user", "set user and password, or leave it out")
+	case c.Timestamp != timestampSent && c.Timestamp != timestampCreated:
+		return field("timestamp", fmt.Sprintf("is %q", c.Timestamp), "choose sent or created")
+	case codecs[c.Compression] == nil:
+		return field("compression", fmt.Sprintf("is %q", c.Compression), "choose one of none, gzip, snappy, lz4, zstd")
+	case c.MaxMessageBytes < 1<<10 || c.MaxMessageBytes > maxMaxMessageBytes:
+		return field("max_message_bytes", fmt.Sprintf("is %d", c.MaxMessageBytes), "choose 1024 to %d", maxMaxMessageBytes)
+	case c.MaxPending < 1 || c.MaxPending > maxMaxPending:
+		return field("max_pending", fmt.Sprintf("is %d", c.MaxPending), "choose 1 to %d", maxMaxPending)
+	case c.Linger < 0 || c.Linger > time.Minute:
+		return field("linger", fmt.Sprintf("is %v", c.Linger), "choose 0s to 1m")
+	case c.ConnectTimeout < 0:
+		return field("connect_timeout", "is negative", "write a duration such as 5s")
+	case c.DeliveryTimeout < 0:
+		return field("delivery_timeout", "is negative", "write a duration such as 10s")
+	case (c.TLS.CertFile == "") != (c.TLS.KeyFile == ""):
+		return field("tls", "has only one of cert_file and key_file", "set both, or none for brokers that ask for no certificate")
+	case c.TLS != (TLSConfig{}) && !a.tls:
+		return field("tls", "is set, but the URL is not kafkas://", "write kafkas:// (and the port of the brokers' TLS listener)")
+	}
+	return nil
+}
+
+// address is the URL in parts.
+type address struct {
+	tls            bool
+	brokers        []string // host:port, at least one
+	user, password string   // those that apply
+}
+
+// address reads the URL, which net/url does not: it has several hosts. Errors
+// never quote it, not even a part: a password with an unescaped slash passes
+// for a port.
+func (c *Config) address() (a address, err error) {
+	rest, plain := strings.CutPrefix(c.URL, "kafka://")
+	if !plain {
+		if rest, a.tls = strings.CutPrefix(c.URL, "kafkas://"); !a.tls {
+			return a, notKafka()
+		}
+	}
+	rest = strings.TrimSuffix(rest, "/")
+	if i := strings.LastIndexByte(rest, '@'); i >= 0 {
+		if a.user, a.password, err = credentials(rest[:i]); err != nil {
+			return a, notKafka()
+		}
+		rest = rest[i+1:]
+	}
+	for host := range strings.SplitSeq(rest, ",") {
+		broker, ok := hostPort(host)
+		if !ok {
+			return a, notKafka()
+		}
+		a.brokers = append(a.brokers, broker)
+	}
+	if c.User != "" {
+		a.user, a.password = c.User, c.Password
+	}
+	return a, nil
+}
+
+// hostPort adds the default port where there is none.
+func hostPort(s string) (string, bool) {
+	if s == "" || strings.ContainsAny(s, "/?#@ ") {
+		return "", false
+	}
+	host, port, err := net.SplitHostPort(s)
+	if err != nil {
+		host, port = strings.Trim(s, "[]"), defaultPort
+		if strings.Contains(host, ":") && !strings.HasPrefix(s, "[") {
+			return "", false
+		}
+	}
+	if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 || host == "" {
+		return "", false
+	}
+	return net.JoinHostPort(host, port), true
+}
+
+func notKafka() error {
+	return field("url", "is not a Kafka URL", "write kafka://host1:9092,host2:9092 or kafkas://user:password@host:9093; in user and password write special characters as %%XX")
+}
+
+func field(name, problem, hint string, args ...any) error {
+	return &penstock.FieldError{Field: name, Problem: problem, Hint: fmt.Sprintf(hint, args...)}
+}

@@ -1,0 +1,133 @@
+package kafka
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/penstock/penstock"
+)
+
+// aboutTopic: true of every message to the topic, and of no other.
+func aboutTopic(e *kerr.Error) bool {
+	switch e {
+	case kerr.UnknownTopicOrPartition, kerr.UnknownTopicID, kerr.InvalidTopicException, kerr.TopicAuthorizationFailed:
+		return true
+	}
+	return false
+}
+
+// aboutAll: true of every message, whatever its topic.
+func aboutAll(e *kerr.Error) bool {
+	switch e {
+	case kerr.ClusterAuthorizationFailed, kerr.TransactionalIDAuthorizationFailed, kerr.SaslAuthenticationFailed,
+		kerr.UnsupportedSaslMechanism, kerr.IllegalSaslState, kerr.SecurityDisabled, kerr.UnsupportedVersion,
+		kerr.UnsupportedForMessageFormat, kerr.UnsupportedCompressionType, kerr.InvalidRequiredAcks,
+		kerr.OutOfOrderSequenceNumber, kerr.UnknownProducerID, kerr.InvalidProducerEpoch, kerr.InvalidProducerIDMapping, kerr.ProducerFenced:
+		return true
+	}
+	return false
+}
+
+// verdict marks what became of a record for the relay. A refused batch stands
+// for its record only if it held no other (see isolate).
+func (s *Sink) verdict(ctx context.Context, p *producer, r *kgo.Record, err error) error {
+	var e *kerr.Error
+	switch {
+	case errors.Is(err, kgo.ErrClientClosed):
+		<-p.ended
+		return s.unreachable(ctx, p.err)
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return s.unanswered(ctx, r.Topic)
+	case !errors.As(err, &e):
+		return penstock.Unavailable(fmt.Errorf("Kafka did not confirm the message to topic %q: %w", r.Topic, err))
+	}
+
+	said := fmt.Errorf("Kafka refused the message to topic %q: %w", r.Topic, err)
+	switch {
+	case e == kerr.UnknownTopicOrPartition, e == kerr.UnknownTopicID:
+		p.forget(r.Topic)
+		hint := "create it, or correct the topic of the message or the topic template; create_topics lets the broker create topics"
+		if s.cfg.CreateTopics {
+			hint = "create it; the broker did not, see its auto.create.topics.enable"
+		}
+		return penstock.WithHint(fmt.Errorf("Kafka has no topic %q", r.Topic), "%s", hint)
+	case e == kerr.TopicAuthorizationFailed:
+		p.forget(r.Topic)
+		return penstock.WithHint(said, "give the user Write and Describe on the topic")
+	case e == kerr.InvalidTopicException:
+		p.forget(r.Topic)
+		return penstock.Permanent(penstock.WithHint(said, "change the topic of the message or the topic template"))
+	case e == kerr.MessageTooLarge, e == kerr.RecordListTooLarge:
+		return penstock.Permanent(penstock.WithHint(said,
+			"the message must fit max_message_bytes (%d) and the topic's max.message.bytes: raise what is lower, or publish a reference to the content", s.cfg.MaxMessageBytes))
+	case e == kerr.InvalidRecord:
+		return penstock.Permanent(penstock.WithHint(said, "a compacted topic takes no message without a key"))
+	case e == kerr.InvalidTimestamp && s.cfg.Timestamp == timestampCreated:
+		return penstock.Permanent(penstock.WithHint(said, "the topic takes no message of that age (message.timestamp.before.max.ms); set timestamp to sent"))
+	case e == kerr.InvalidTimestamp:
+		return penstock.WithHint(said, "set the clocks of this machine and of the brokers right")
+	case aboutAll(e):
+		p.end(err) // the library would go on failing with it
+		return s.unreachable(ctx, err)
+	case e.Retriable && e != kerr.CorruptMessage:
+		return penstock.Unavailable(said)
+	}
+	return said
+}
+
+// unanswered: the time of a Send is over, or of another whose records shared a
+// partition with it.
+func (s *Sink) unanswered(ctx context.Context, topic string) error {
+	switch cause := context.Cause(ctx); cause {
+	case nil:
+		return penstock.Unavailable(fmt.Errorf("the message to topic %q was called back together with others of its partition", topic))
+	case errTime:
+		return penstock.Unavailable(penstock.WithHint(fmt.Errorf("Kafka has not confirmed the message to topic %q within %v", topic, s.cfg.DeliveryTimeout),
+			"see that each partition of the topic has a leader and as many in-sync replicas as its min.insync.replicas says"))
+	default:
+		return penstock.Unavailable(fmt.Errorf("Kafka has not confirmed the message to topic %q in time: %w", topic, cause))
+	}
+}
+
+func closed() error {
+	return penstock.Unavailable(fmt.Errorf("Kafka sink: %w", penstock.ErrClosed))
+}
+
+// unreachable explains why no broker takes anything.
+func (s *Sink) unreachable(ctx context.Context, err error) error {
+	if errors.Is(err, penstock.ErrClosed) {
+		return closed()
+	}
+	var (
+		unknown x509.UnknownAuthorityError
+		name    x509.HostnameError
+		eof     *kgo.ErrFirstReadEOF
+		hint    = "see that a broker runs and that url names it; the relay tries again by itself"
+	)
+	switch {
+	case ctx.Err() != nil && errors.Is(err, context.Cause(ctx)):
+		return penstock.Unavailable(fmt.Errorf("no Kafka broker answered in time: %w", err))
+	case errors.Is(err, errAbandoned):
+		return penstock.Unavailable(fmt.Errorf("Kafka has not answered in time: %w", err))
+	case errors.As(err, &unknown):
+		hint = "set tls.ca_file to the authority that signed the brokers' certificates"
+	case errors.As(err, &name):
+		hint = "set tls.server_name to a name in the brokers' certificates"
+	case errors.As(err, &eof):
+		hint = "see whether that port wants TLS (kafkas://) and a user"
+	case errors.Is(err, kerr.SaslAuthenticationFailed):
+		hint = "check user, password and sasl"
+	case errors.Is(err, kerr.UnsupportedSaslMechanism):
+		hint = "choose a sasl mechanism that the brokers offer"
+	case errors.Is(err, kerr.ClusterAuthorizationFailed):
+		hint = "give the user Write on the topics; before Kafka 2.8 also IdempotentWrite on the cluster"
+	case errors.Is(err, kerr.UnsupportedVersion):
+		hint = "the brokers must be Kafka 0.11 or newer"
+	}
+	return penstock.Unavailable(penstock.WithHint(fmt.Errorf("Kafka cannot be reached: %w", err), "%s", hint))
+}

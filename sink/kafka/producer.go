@@ -1,0 +1,271 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sasl"
+	"github.com/twmb/franz-go/pkg/sasl/plain"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
+	"golang.org/x/sync/singleflight"
+)
+
+// producer is a client of the library with its producer id, for as long as a
+// broker can be reached. When none can, or when it does not give up what nobody
+// waits for, it is closed, which answers all that is under way, and the next
+// Send makes another.
+type producer struct {
+	client *kgo.Client
+	cfg    *Config
+	log    *slog.Logger
+
+	up     atomic.Bool // a broker has answered, and nothing since raised doubts
+	probes singleflight.Group
+
+	ending sync.Once
+	err    error         // why it ended
+	ended  chan struct{} // closed when err is set
+	closed chan struct{} // closed when nothing of the client runs any more
+
+	mu      sync.Mutex
+	unknown map[string]struct{} // topics that do not exist
+}
+
+func newProducer(cfg *Config, log *slog.Logger) (*producer, error) {
+	p := &producer{cfg: cfg, log: log, ended: make(chan struct{}), closed: make(chan struct{}), unknown: map[string]struct{}{}}
+	options, err := cfg.options()
+	if err != nil {
+		return nil, err
+	}
+	p.client, err = kgo.NewClient(append(options, kgo.WithHooks(p), kgo.WithLogger(logger{log}),
+		kgo.ProducerOnDataLossDetected(p.onLoss))...)
+	return p, err
+}
+
+// Mechanisms to log in.
+const (
+	saslPlain    = "plain"
+	saslScram256 = "scram-sha-256"
+	saslScram512 = "scram-sha-512"
+)
+
+var codecs = map[string][]kgo.CompressionCodec{
+	"none":   {kgo.NoCompression()},
+	"gzip":   {kgo.GzipCompression()},
+	"snappy": {kgo.SnappyCompression()},
+	"lz4":    {kgo.Lz4Compression()},
+	"zstd":   {kgo.ZstdCompression()},
+}
+
+// Of the library's own pace: how often it asks for metadata while something is
+// wrong, and how long it waits between attempts.
+const (
+	metadataPause = 250 * time.Millisecond
+	shortestPause = 20 * time.Millisecond
+	longestPause  = 400 * time.Millisecond
+)
+
+func (c *Config) options() ([]kgo.Opt, error) {
+	a, err := c.address()
+	if err != nil {
+		return nil, err
+	}
+	options := []kgo.Opt{
+		kgo.SeedBrokers(a.brokers...),
+		kgo.ClientID(c.ClientID),
+		kgo.DisableClientMetrics(), // pushes to the brokers, and delays closing
+
+		// Acks from all in-sync replicas and idempotent writes are the library's
+		// defaults; here they are said, because everything rests on them.
+		kgo.RequiredAcks(kgo.AllISRAcks()),
+		kgo.AllowIdempotentProduceCancellation(), // or a Send could not end with its ctx
+		kgo.ProducerBatchCompression(codecs[c.Compression]...),
+		kgo.ProducerBatchMaxBytes(int32(c.MaxMessageBytes)),
+		kgo.MaxBufferedRecords(c.MaxPending),
+		kgo.MaxBufferedBytes(max(64<<20, 2*c.MaxMessageBytes)),
+		kgo.ProducerLinger(c.Linger),
+		kgo.ProduceRequestTimeout(max(c.DeliveryTimeout, time.Second)),
+
+		kgo.DialTimeout(c.ConnectTimeout),
+		kgo.RequestTimeoutOverhead(max(c.ConnectTimeout, time.Second)),
+		kgo.RetryBackoffFn(pause),
+		kgo.MetadataMinAge(metadataPause),
+		kgo.UnknownTopicRetries(2),
+	}
+	if c.CreateTopics {
+		// Between its creation and its leaders a topic is unknown for a while.
+		options = append(options, kgo.AllowAutoTopicCreation(), kgo.UnknownTopicRetries(20))
+	}
+	if a.tls {
+		config, err := c.TLS.config()
+		if err != nil {
+			return nil, err
+		}
+		options = append(options, kgo.DialTLSConfig(config))
+	}
+	if a.user != "" {
+		options = append(options, kgo.SASL(mechanism(c.SASL, a.user, a.password)))
+	}
+	return options, nil
+}
+
+func pause(failures int) time.Duration {
+	return min(shortestPause<<min(failures, 10), longestPause)
+}
+
+func mechanism(name, user, password string) sasl.Mechanism {
+	switch name {
+	case saslScram256:
+		return scram.Auth{User: user, Pass: password}.AsSha256Mechanism()
+	case saslScram512:
+		return scram.Auth{User: user, Pass: password}.AsSha512Mechanism()
+	}
+	return plain.Auth{User: user, Pass: password}.AsMechanism()
+}
+
+// reach makes sure that a broker answers and lets the user in. The library
+// itself would try on and on without a word.
+func (p *producer) reach(ctx context.Context) error {
+	if p.up.Load() {
+		return nil
+	}
+	select {
+	case r := <-p.probes.DoChan("", p.probe):
+		return r.Err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (p *producer) probe() (any, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), p.cfg.ConnectTimeout)
+	defer cancel()
+	if err := p.client.Ping(ctx); err != nil {
+		p.end(err)
+		return nil, p.err // the first reason counts
+	}
+	p.up.Store(true)
+	return nil, nil
+}
+
+// OnBrokerConnect is told by the library of each connection that it made or
+// could not make. One broker that cannot be reached is Kafka's everyday life;
+// so it is asked whether any can.
+func (p *producer) OnBrokerConnect(_ kgo.BrokerMetadata, _ time.Duration, _ net.Conn, err error) {
+	if err != nil && !errors.Is(err, context.Canceled) && p.up.CompareAndSwap(true, false) {
+		p.probes.DoChan("", p.probe)
+	}
+}
+
+// onLoss: a broker has forgotten what it had confirmed to this client, as after
+// the election of a leader that was not in sync.
+func (p *producer) onLoss(topic string, partition int32) {
+	p.log.Warn("Kafka has lost records of this partition that it had confirmed; see unclean.leader.election.enable and min.insync.replicas",
+		"topic", topic, "partition", partition)
+}
+
+// end closes the client. Only the first reason counts.
+func (p *producer) end(err error) {
+	p.ending.Do(func() {
+		p.err = err
+		close(p.ended)
+		go func() {
+			defer close(p.closed)
+			p.client.Close()
+		}()
+	})
+	<-p.ended
+}
+
+// maxUnknown is how many topics that do not exist the library may keep asking
+// for.
+const maxUnknown = 100
+
+// forget keeps topics that do not exist, which are whatever producers call
+// them, from filling the library's memory and its questions to the brokers.
+func (p *producer) forget(topic string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.unknown[topic] = struct{}{}
+	if len(p.unknown) < maxUnknown {
+		return
+	}
+	topics := make([]string, 0, len(p.unknown))
+	for t := range p.unknown {
+		topics = append(topics, t)
+	}
+	clear(p.unknown)
+	go p.client.PurgeTopicsFromProducing(topics...)
+}
+
+// logger is the library's log at slog's debug level: it tells of every hiccup.
+type logger struct{ log *slog.Logger }
+
+func (l logger) Level() kgo.LogLevel {
+	if l.log.Enabled(context.Background(), slog.LevelDebug) {
+		return kgo.LogLevelInfo
+	}
+	return kgo.LogLevelNone
+}
+
+func (l logger) Log(_ kgo.LogLevel, msg string, args ...any) {
+	l.log.Debug("kafka client: "+msg, args...)
+}
+
+var (
+	errAbandoned = errors.New("the connection was given up")
+	errTime      = errors.New("delivery_timeout is over")
+)
+
+// slot holds the producer of the moment.
+type slot struct {
+	mu      sync.Mutex
+	current *producer
+	stopped error
+}
+
+// get returns a producer that has not ended.
+func (s *slot) get(cfg *Config, log *slog.Logger) (*producer, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopped != nil {
+		return nil, s.stopped
+	}
+	if s.current != nil {
+		select {
+		case <-s.current.ended:
+		default:
+			return s.current, nil
+		}
+	}
+	p, err := newProducer(cfg, log)
+	if err != nil {
+		return nil, fmt.Errorf("Kafka client: %w", err)
+	}
+	s.current = p
+	return p, nil
+}
+
+// stop ends the producer, waits until it is gone or ctx ends, and makes no
+// other.
+func (s *slot) stop(ctx context.Context, why error) {
+	s.mu.Lock()
+	s.stopped = why
+	p := s.current
+	s.mu.Unlock()
+	if p == nil {
+		return
+	}
+	p.end(why)
+	select {
+	case <-p.closed:
+	case <-ctx.Done():
+	}
+}
