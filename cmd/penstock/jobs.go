@@ -10,6 +10,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/config"
+	"github.com/penstock/penstock/format"
 	"github.com/penstock/penstock/relay"
 )
 
@@ -18,7 +19,8 @@ type relayJob struct {
 	outbox, subscription, holder string
 	start                        penstock.Start
 	sink                         config.Sink
-	limits                       relay.Config // limits and filter only
+	format                       *config.WireFormat // nil: as they are
+	limits                       relay.Config       // limits and filter only
 }
 
 // relayJobs is what the flags ask for: one subscription without a file, or
@@ -60,7 +62,16 @@ func (a *app) relayJobs(f relayFlags) ([]relayJob, error) {
 			}
 		}
 	}
-	job := relayJob{outbox: f.outbox, subscription: f.subscription, holder: holder, start: start, sink: sink, limits: limits}
+	var wire *config.WireFormat
+	if f.format != "" {
+		if wire, err = config.ParseFormat(f.format, f.outbox); err != nil {
+			return nil, usage(fmt.Errorf("--format: %w", err))
+		}
+		if err := wire.ValidateFor(format.Binding(sink.Name())); err != nil && sink.Queue == nil {
+			return nil, usage(fmt.Errorf("--format: %w", err))
+		}
+	}
+	job := relayJob{outbox: f.outbox, subscription: f.subscription, holder: holder, start: start, sink: sink, format: wire, limits: limits}
 	if job.subscription == "" {
 		job.subscription = "default"
 	}
@@ -108,7 +119,7 @@ func (a *app) configuredJobs(f relayFlags, holder string) ([]relayJob, error) {
 		if f.subscription == "" || f.subscription == s.Name {
 			jobs = append(jobs, relayJob{
 				outbox: s.Outbox, subscription: s.Name, holder: holder, start: penstock.Start(s.Start), sink: s.Sink,
-				limits: configuredLimits(&s),
+				format: s.Format, limits: configuredLimits(&s),
 			})
 		}
 	}

@@ -49,6 +49,13 @@ func TestRelayFlags(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if jobs[0].format != nil {
+		t.Errorf("a format that nobody asked for: %+v", jobs[0].format)
+	}
+	formatted, err := jobsOf(t, "--outbox", "orders", "--sink", "discard", "--format", "cloudevents?mode=structured")
+	if err != nil || formatted[0].format.Mode != "structured" || formatted[0].format.Source != "/penstock/orders" {
+		t.Errorf("got %+v, %v", formatted, err)
+	}
 	// Zero values are the relay's defaults.
 	if l := jobs[0].limits; jobs[0].subscription != "default" || !l.Filter.Empty() || l.Lease != 0 || l.MaxAttempts != 0 || l.MaxAge != 0 || l.OnDead != "" {
 		t.Errorf("got %+v", jobs[0])
@@ -74,10 +81,12 @@ func TestRelayFlagsThatAreRefused(t *testing.T) {
 		"--on-dead ignore":                      "continue or hold",
 		"--lease 0s":                            "--lease is 0",
 		"--lease -3s":                           "use a number with",
+		"--format avro":                         "--format: kind is \"avro\": write raw, cloudevents or debezium",
+		"--format cloudevents?prefix=ce_":       "--format: prefix is \"ce_\"",
 	} {
 		cli(t, append([]string{"relay", "--outbox", "o", "--sink", "discard"}, strings.Fields(args)...)...).wants(t, exitUsage, want)
 	}
-	for _, args := range []string{"--topic a", "--header a=b", "--max-attempts 3", "--max-age 1h", "--on-dead hold", "--lease 3s", "--from now"} {
+	for _, args := range []string{"--topic a", "--header a=b", "--max-attempts 3", "--max-age 1h", "--on-dead hold", "--lease 3s", "--from now", "--format raw"} {
 		cli(t, append([]string{"relay"}, strings.Fields(args)...)...).wants(t, exitUsage, "goes with --outbox and --sink: with a configuration file, write it there")
 	}
 }

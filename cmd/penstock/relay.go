@@ -17,11 +17,13 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/config"
+	"github.com/penstock/penstock/format"
 	"github.com/penstock/penstock/relay"
 )
 
 type relayFlags struct {
 	outbox, subscription, sink, from, holder string
+	format                                   string
 	topics, headers                          []string
 	maxAttempts                              config.Attempts
 	maxAge                                   config.Age
@@ -51,6 +53,13 @@ over for good. A topic is words between dots, * stands for one of them and > for
 the rest, as in order.* or order.>; of several patterns one must match. Every
 --header must match; * stands for any value.
 
+--format cloudevents makes CloudEvents 1.0 of the messages, with their attributes in
+headers, or in JSON with 'cloudevents?mode=structured'; debezium gives them the
+headers of Debezium's EventRouter. Its parameters are the settings of the format.
+
+--sink queue:NAME makes a job of each message in a queue of the same database, in
+one transaction with what the subscription has got to.
+
 A message that the sink refuses is tried again after growing pauses. It and those
 of its key behind it are parked meanwhile (penstock parked), other keys go on.
 After --max-attempts, after --max-age since it was first refused, or at once if
@@ -74,6 +83,8 @@ confirmation yet is left to the next relay, exit code 130.`,
   penstock relay --outbox orders --sink stdout
   penstock relay --outbox orders --subscription billing --topic 'order.>' --header 'region=eu' --sink nats://localhost:4222
   penstock relay --outbox orders --sink amqp://localhost/ --max-attempts 10 --on-dead hold
+  penstock relay --outbox orders --sink amqp://localhost/ --format 'cloudevents?mode=structured'
+  penstock relay --outbox orders --sink queue:mails
   penstock relay --config penstock.yaml
   penstock relay --config penstock.yaml --subscription billing`,
 		Args: args(cobra.NoArgs),
@@ -93,6 +104,7 @@ func (f *relayFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.from, "from", "beginning", "where a new subscription begins: beginning or now")
 	flags.StringArrayVar(&f.topics, "topic", nil, "deliver only topics of this pattern; may be repeated")
 	flags.StringArrayVar(&f.headers, "header", nil, "deliver only what has this header, as NAME=VALUE; may be repeated")
+	flags.StringVar(&f.format, "format", "", "what messages look like to consumers: raw, cloudevents or debezium (default raw)")
 	flags.Var(textFlag{&f.maxAttempts, "number"}, "max-attempts", "how often a message is sent before it is a dead letter, or unlimited (default 25)")
 	flags.Var(textFlag{&f.maxAge, "duration"}, "max-age", "how long a refused message is tried before it is a dead letter (default unlimited)")
 	flags.Var(textFlag{&f.onDead, "text"}, "on-dead", "what a dead letter's key does: continue or hold (default continue)")
@@ -103,7 +115,7 @@ func (f *relayFlags) add(flags *pflag.FlagSet) {
 // given notes which flags were.
 func (f *relayFlags) given(flags *pflag.FlagSet) {
 	f.logs = flags.Changed("log-level") || flags.Changed("log-format")
-	for _, name := range []string{"from", "topic", "header", "max-attempts", "max-age", "on-dead", "lease"} {
+	for _, name := range []string{"from", "topic", "header", "max-attempts", "max-age", "on-dead", "lease", "format"} {
 		if flags.Changed(name) {
 			f.withoutFile = append(f.withoutFile, name)
 		}
@@ -181,7 +193,7 @@ func (j *relayJob) runner(ctx context.Context, store penstock.Store, log *slog.L
 	if j.sink.Queue != nil {
 		return newForwarding(j, string(*j.sink.Queue), store, log), func() {}, nil
 	}
-	sink, err := j.sink.Open(log)
+	sink, err := j.openSink(log)
 	if err != nil {
 		return nil, nil, usage(fmt.Errorf("the sink of subscription %q: %w", j.subscription, err))
 	}
@@ -195,6 +207,21 @@ func (j *relayJob) runner(ctx context.Context, store penstock.Store, log *slog.L
 		logTotals(log, j.subscription, counters)
 		closeSink(ctx, sink, log)
 	}, nil
+}
+
+// openSink opens the sink with what stands in front of it: messages go through the
+// format last.
+func (j *relayJob) openSink(log *slog.Logger) (penstock.Sink, error) {
+	sink, err := j.sink.Open(log)
+	if err != nil || j.format == nil {
+		return sink, err
+	}
+	formatted, err := format.Wrap(sink, j.format.Config, format.Binding(j.sink.Name()))
+	if err != nil {
+		closeSink(context.Background(), sink, log)
+		return nil, err
+	}
+	return formatted, nil
 }
 
 // relayConfig of the job's relay. What cannot be cured by waiting ends the process
