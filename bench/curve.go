@@ -29,6 +29,7 @@ type dequeuing struct {
 	got   *idSet
 	sizes []int64 // at the end of each interval
 	files map[int64]bool
+	cpu   CPU
 }
 
 // measure runs the workload on one contender.
@@ -110,6 +111,7 @@ func (d *dequeuing) run(ctx context.Context, keeper *session, payload []byte) er
 	}
 	tasks = append(tasks, func() error { return d.keep(ctx, keeper) })
 
+	cpu := startCPU()
 	d.times.start = time.Now()
 	var wg sync.WaitGroup
 	for _, task := range tasks {
@@ -121,6 +123,7 @@ func (d *dequeuing) run(ctx context.Context, keeper *session, payload []byte) er
 		})
 	}
 	wg.Wait()
+	d.cpu = cpu.stop()
 	return context.Cause(ctx)
 }
 
@@ -276,7 +279,7 @@ func (d *dequeuing) curve() Curve {
 	end := time.Duration(d.at.Load())
 	c := Curve{
 		Seconds: end.Seconds(), Drained: d.drained.Load(),
-		Enqueued: d.in.Load(), Dequeued: d.out.Load(), EmptyPolls: d.empty.Load(),
+		Enqueued: d.in.Load(), Dequeued: d.out.Load(), EmptyPolls: d.empty.Load(), CPU: d.cpu,
 	}
 	for from := time.Duration(0); from < end; from += d.cfg.Interval {
 		to := min(from+d.cfg.Interval, end)

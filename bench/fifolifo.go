@@ -78,6 +78,8 @@ type Curve struct {
 	SizePeak          int64 `json:"size_peak_bytes"`
 	SizeAtEnd         int64 `json:"size_at_end_bytes"`
 	SegmentsTruncated int   `json:"segments_truncated"`
+
+	CPU CPU `json:"cpu"` // while the workers ran
 }
 
 // Interval of a Curve.

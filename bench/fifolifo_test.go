@@ -19,6 +19,9 @@ func checkCurve(t *testing.T, who string, c Curve) {
 	if c.FirstP50MS > c.FirstP99MS || c.LastP50MS > c.LastP99MS {
 		t.Errorf("%s: a median above its p99: %+v", who, c)
 	}
+	if cpu := c.CPU; cpu.Cores < 1 || cpu.Client <= 0 || cpu.Client > float64(cpu.Cores)+0.5 {
+		t.Errorf("%s: CPU %+v", who, cpu)
+	}
 	if len(c.Intervals) == 0 || !slices.IsSortedFunc(c.Intervals, func(a, b Interval) int { return int(a.At*1000) - int(b.At*1000) }) {
 		t.Fatalf("%s: intervals %+v", who, c.Intervals)
 	}

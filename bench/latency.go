@@ -116,6 +116,24 @@ func (t *timing) result(to string) (*Latency, error) {
 	return &Latency{P50: quantile(took, 0.5), P99: quantile(took, 0.99), Max: quantile(took, 1), Messages: len(took), To: to}, nil
 }
 
+// intervals cuts the time from start to the last commit into n. What has not arrived
+// is in none.
+func (t *timing) intervals(start time.Time, n int) []SteadyInterval {
+	length := t.committed[len(t.committed)-1].Sub(start)/time.Duration(n) + 1
+	took := make([][]float64, n)
+	for i, committed := range t.committed {
+		if at := int(committed.Sub(start) / length); at >= 0 && at < n && !t.arrived[i].IsZero() {
+			took[at] = append(took[at], max(0, t.arrived[i].Sub(committed).Seconds()*1000))
+		}
+	}
+	out := make([]SteadyInterval, n)
+	for i, all := range took {
+		slices.Sort(all)
+		out[i] = SteadyInterval{At: (length * time.Duration(i+1)).Seconds(), JobsPerSecond: float64(len(all)) / length.Seconds(), P50MS: quantile(all, 0.5), P99MS: quantile(all, 0.99)}
+	}
+	return out
+}
+
 // timedSink takes the confirm for the arrival where nobody can read back.
 type timedSink struct {
 	penstock.Sink

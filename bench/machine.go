@@ -2,10 +2,45 @@ package bench
 
 import (
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
 )
+
+// CPU is how many cores were busy on average while something was measured. A client
+// that takes nearly all that the server leaves is what bounds a figure.
+type CPU struct {
+	Cores   int     `json:"cores"`        // of this machine
+	Client  float64 `json:"client_cores"` // this process
+	Server  float64 `json:"server_cores"` // PostgreSQL on this machine, 0 if it is elsewhere
+	Machine float64 `json:"machine_cores"`
+}
+
+// cpuWatch measures from startCPU to stop.
+type cpuWatch struct {
+	at              time.Time
+	client, machine time.Duration
+	server          map[string]time.Duration
+}
+
+func startCPU() cpuWatch {
+	machine, _ := machineCPU()
+	return cpuWatch{at: time.Now(), client: cpuTime(), machine: machine, server: postgresCPU()}
+}
+
+// stop has to come while the sessions are open: what a server process that has ended
+// used is not known any more.
+func (w cpuWatch) stop() CPU {
+	machine, _ := machineCPU()
+	took := time.Since(w.at)
+	var server time.Duration
+	for pid, now := range postgresCPU() {
+		server += now - w.server[pid]
+	}
+	cores := func(d time.Duration) float64 { return over(d.Seconds(), took.Seconds()) }
+	return CPU{Cores: runtime.NumCPU(), Client: cores(cpuTime() - w.client), Server: cores(server), Machine: cores(machine - w.machine)}
+}
 
 // userHZ is in what /proc counts CPU time, on every Linux that Go runs on.
 const userHZ = 100

@@ -35,6 +35,16 @@ type SteadyQueueResult struct {
 	// CPUSecondsPer100k of the whole machine per 100,000 jobs, with the producers, the
 	// database and whatever else runs; absent where /proc/stat is.
 	CPUSecondsPer100k *float64 `json:"machine_cpu_seconds_per_100k,omitempty"`
+	// Intervals are twentieths of the run, by the time of the commit.
+	Intervals []SteadyInterval `json:"intervals"`
+}
+
+// SteadyInterval of a run at a steady rate.
+type SteadyInterval struct {
+	At            float64 `json:"at_s"` // when it ended
+	JobsPerSecond float64 `json:"jobs_per_second"`
+	P50MS         float64 `json:"p50_ms"`
+	P99MS         float64 `json:"p99_ms"`
 }
 
 // SetDefaults fills in what is not set.
@@ -135,6 +145,7 @@ func (cfg SteadyQueueConfig) steady(ctx context.Context, c contender, result *St
 		per := (after - cpu).Seconds() / float64(total) * 100_000
 		result.CPUSecondsPer100k = &per
 	}
+	result.Intervals = t.intervals(start, 20)
 	result.LatencyMS, err = t.result("handler")
 	return err
 }

@@ -21,6 +21,14 @@ func TestSteadyQueue(t *testing.T) {
 	if l := r.LatencyMS; l == nil || l.Messages != 180 || l.To != "handler" || l.P50 > l.P99 || r.Enqueued <= 0 {
 		t.Errorf("got %+v, %+v", r, l)
 	}
+	jobs, last := 0.0, 0.0
+	for _, i := range r.Intervals {
+		jobs += i.JobsPerSecond * (i.At - last)
+		last = i.At
+	}
+	if len(r.Intervals) != 20 || jobs < 195 || jobs > 200.5 {
+		t.Errorf("the intervals have %.1f jobs of 200: %+v", jobs, r.Intervals)
+	}
 }
 
 func TestBusyTime(t *testing.T) {

@@ -34,6 +34,9 @@ fresh preload:
   jobs/s, latency  of whole transactions, per --interval
   flatness         the p99 of the last tenth of the run over that of the first;
                    the run's first second is left out
+  CPU              cores that were busy on average: of this client, of PostgreSQL if
+                   it runs on this machine, and in all. A client that takes what the
+                   server leaves is what bounds the figure
   ratio            Penstock's average jobs/s over the hand-written queue's;
                    ratio_at_start is that of the first interval
   size             of the tables with indexes, per interval. With --pin, segments
@@ -151,6 +154,12 @@ func benchFifoLifoTable(w io.Writer, r bench.FifoLifoResult) error {
 		f.row(side.name, "%s jobs/s; %s jobs in, %s out in %.1f s%s; p99 %s ms, then %s ms: flatness %.2f; %s at most, %s at the end",
 			count(int64(side.JobsPerSecond)), count(side.Enqueued), count(side.Dequeued), side.Seconds, ended,
 			ms(side.FirstP99MS), ms(side.LastP99MS), side.Flatness, size(side.SizePeak), size(side.SizeAtEnd))
+	}
+	for _, side := range []struct {
+		name string
+		bench.CPU
+	}{{"CPU, Penstock", r.CPU}, {"CPU, hand-written", r.Baseline.CPU}} {
+		f.row(side.name, "client %.2f, PostgreSQL %.2f, all together %.2f of %d cores", side.Client, side.Server, side.Machine, side.Cores)
 	}
 	f.row("ratio", "%.2f of the hand-written queue's jobs/s, %.2f at the start", r.Ratio, r.RatioAtStart)
 	f.row("segments", "%d truncated while it ran", r.SegmentsTruncated)

@@ -83,9 +83,6 @@ func (a *app) benchQueue(cmd *cobra.Command, f benchQueueFlags) error {
 	} else if f.plot != "" && len(slices.Compact(slices.Sorted(slices.Values(f.batches)))) < 2 {
 		return usage(errors.New("--plot draws a curve over batch sizes: pass at least two with --batches"))
 	}
-	if cmd.Flags().Changed("steady") && f.plot != "" {
-		return usage(errors.New("--steady has no curve to draw: leave --plot out"))
-	}
 	if err := check(); err != nil {
 		return usage(err)
 	}
@@ -128,6 +125,9 @@ func benchQueueTable(w io.Writer, r queueFigures) error {
 // benchQueueChart has a panel per operation: jobs/s over batch sizes, at the number
 // of workers that is nearest to ten.
 func benchQueueChart(r queueFigures) plot.Chart {
+	if r.Steady != nil {
+		return benchSteadyChart(*r.Steady)
+	}
 	workers := r.Cells[0].Workers
 	for _, c := range r.Cells {
 		if abs(c.Workers-10) < abs(workers-10) {
@@ -150,6 +150,23 @@ func benchQueueChart(r queueFigures) plot.Chart {
 		}
 	}
 	return chart
+}
+
+// benchSteadyChart has latency and rate over time.
+func benchSteadyChart(r bench.SteadyQueueResult) plot.Chart {
+	p50, p99, jobs := plot.Series{Name: "p50"}, plot.Series{Name: "p99"}, plot.Series{Name: "jobs/s"}
+	for _, i := range r.Intervals {
+		p50.Points = append(p50.Points, plot.Point{X: i.At, Y: i.P50MS})
+		p99.Points = append(p99.Points, plot.Point{X: i.At, Y: i.P99MS})
+		jobs.Points = append(jobs.Points, plot.Point{X: i.At, Y: i.JobsPerSecond})
+	}
+	return plot.Chart{
+		Title: "From commit to handler, at a steady rate", Subtitle: fmt.Sprintf("%s jobs/s, one per transaction, %d handlers", count(int64(r.Rate)), r.Concurrency),
+		Panels: []plot.Panel{
+			{X: "seconds", Y: "latency, ms", Log: true, Series: []plot.Series{p50, p99, {Name: jobs.Name}}},
+			{X: "seconds", Y: "jobs/s", Series: []plot.Series{{}, {}, jobs}},
+		},
+	}
 }
 
 func abs(n int) int { return max(n, -n) }
