@@ -40,11 +40,14 @@ var rules = []rule{
 	{folder: "store/queuetest", may: []string{".", "internal/*"}, tests: []string{self}},
 	{folder: "store/*", may: []string{".", "internal/*", self}, tests: []string{"store/storetest", "store/queuetest"}},
 	{folder: "sink/sinktest", may: []string{".", "internal/*"}, tests: []string{self}},
+	{folder: "sink/webhook", may: []string{".", "internal/*", self}, tests: []string{"sink/sinktest", "relay", "store/memory"}}, // measured with the relay in front
 	{folder: "sink/*", may: []string{".", "internal/*", self}, tests: []string{"sink/sinktest"}},
 
 	{folder: "adopt", may: []string{".", "internal/*", self}, tests: []string{"relay", "store/postgres"}},
 
 	{folder: "format", may: []string{".", "internal/*"}, tests: []string{self, "sink/*"}},
+
+	{folder: "inbox", may: []string{"."}, tests: []string{"internal/*", "relay", "store/*", "sink/*"}}, // end to end
 
 	{folder: "internal/archtest"},
 	{folder: "internal/*", may: []string{".", "internal/*"}},

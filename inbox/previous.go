@@ -1,0 +1,146 @@
+// Package inbox adds to messages, on their way to a broker, what a consumer's inbox
+// needs to put them in order again: the id of the message before, of the same key. The
+// inboxes themselves are in store/postgres and store/sqlite. See DESIGN.md.
+package inbox
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+// DefaultKeys is how many keys WithPrevious remembers unless told otherwise: some
+// 20 MB of ids and keys of usual length.
+const DefaultKeys = 100_000
+
+// MaxAge is how long ago a predecessor may have been sent. An inbox forgets ids
+// after its window; it must not wait for one that it has forgotten.
+const MaxAge = 24 * time.Hour
+
+// WithPrevious returns a sink that adds the header penstock.HeaderPrevious to each
+// message with a key: the id of the last message of that key that sink has confirmed.
+// One that it refused, and that became a dead letter, is nobody's predecessor.
+//
+// It remembers the keys sent to last, up to keys (0: DefaultKeys), in memory, for
+// MaxAge. After a restart, and of a key that was forgotten, the first message
+// goes without the header, and a consumer that has not received the one before it
+// cannot know.
+//
+// What comes again from further back, a replay or a dead letter that was sent back, has
+// the message before it among those that came back so, and never becomes the
+// predecessor of a newer one.
+//
+// The result is a penstock.InOrderSink that keeps what sink promises.
+func WithPrevious(sink penstock.Sink, keys int) penstock.InOrderSink {
+	if keys <= 0 {
+		keys = DefaultKeys
+	}
+	p := &previous{sink: sink, lasts: newLasts(keys)}
+	if s, ok := sink.(penstock.InOrderSink); ok {
+		p.keepsOrder = s.KeepsOrder()
+	}
+	return p
+}
+
+type previous struct {
+	sink       penstock.Sink
+	keepsOrder bool
+
+	mu    sync.Mutex
+	lasts *lasts
+}
+
+var _ penstock.InOrderSink = (*previous)(nil)
+
+// KeepsOrder implements penstock.InOrderSink.
+func (p *previous) KeepsOrder() bool { return p.keepsOrder }
+
+// Close implements penstock.Sink.
+func (p *previous) Close(ctx context.Context) error { return p.sink.Close(ctx) }
+
+// Send implements penstock.Sink. No other call has a key of msgs now, so what is
+// remembered of the key does not change meanwhile. Of two messages of a key in one
+// call the second follows the first: a sink that keeps order does not accept it
+// otherwise. One that does not is never given two.
+func (p *previous) Send(ctx context.Context, msgs []penstock.Message) []error {
+	sent, trails := slices.Clone(msgs), make(map[string]trail)
+	now := time.Now()
+	p.mu.Lock()
+	for i := range sent {
+		m := &sent[i]
+		if m.Key == "" {
+			continue
+		}
+		t, ok := trails[m.Key]
+		if !ok {
+			t = p.lasts.get(m.Key, now)
+		}
+		before := t.before(m)
+		trails[m.Key] = t.after(m)
+		switch {
+		case before != "" && before != m.ID:
+			headers := make(map[string]string, len(m.Headers)+1)
+			maps.Copy(headers, m.Headers)
+			headers[penstock.HeaderPrevious] = before
+			m.Headers = headers
+		case m.Headers[penstock.HeaderPrevious] != "": // of another outbox that it was forwarded from
+			m.Headers = maps.Clone(m.Headers)
+			delete(m.Headers, penstock.HeaderPrevious)
+		}
+	}
+	p.mu.Unlock()
+
+	errs := p.sink.Send(ctx, sent)
+
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now = time.Now()
+	for i := range sent {
+		if m := &sent[i]; m.Key != "" && (errs == nil || errs[i] == nil) {
+			p.lasts.put(m.Key, p.lasts.get(m.Key, now).after(m), now)
+		}
+	}
+	return errs
+}
+
+// step is one message that was sent.
+type step struct {
+	id  string
+	seq int64
+}
+
+// trail is where a key has come to: its newest message, and the last one of those
+// that came again from before that.
+type trail struct {
+	newest, again step
+}
+
+func (t trail) isNew(m *penstock.Message) bool {
+	return t.newest.id == "" || m.Seq == 0 || m.Seq > t.newest.seq // 0: the source has no positions
+}
+
+// before is the id of the message that m follows, empty if none is known.
+func (t trail) before(m *penstock.Message) string {
+	switch {
+	case t.isNew(m):
+		return t.newest.id
+	case m.Seq > t.again.seq:
+		return t.again.id
+	}
+	return "" // a second replay begins
+}
+
+// after is the trail once m was sent.
+func (t trail) after(m *penstock.Message) trail {
+	if t.isNew(m) {
+		t.newest = step{m.ID, cmp.Or(m.Seq, t.newest.seq)}
+	} else if m.ID != t.newest.id {
+		t.again = step{m.ID, m.Seq}
+	}
+	return t
+}

@@ -1,0 +1,187 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/penstock/penstock"
+)
+
+// Inbox is one consumer's inbox. It holds no connection: the transaction is the
+// caller's, and what it writes takes effect once if it goes on only with what is
+// new. Safe for concurrent use.
+type Inbox struct {
+	consumer string
+	first    string
+	many     string
+	manyOf   string
+	inOrder  string
+	due      string
+}
+
+// NewInbox names a consumer's inbox in a schema ("" for the default); it does not
+// look whether there is one.
+func NewInbox(schema, consumer string) *Inbox {
+	if schema == "" {
+		schema = DefaultSchema
+	}
+	own := func(function string) string { return pgx.Identifier{schema, function}.Sanitize() }
+	const columns = "select message_id, key, headers::text, payload, gap, missing, late from "
+	return &Inbox{
+		consumer: consumer,
+		first:    "select " + own("inbox") + "($1, $2)",
+		many:     "select * from " + own("inbox_many") + "($1, $2::text[])",
+		manyOf:   "select * from " + own("inbox_many") + "($1, array(select e from jsonb_array_elements_text($2::jsonb) with ordinality j(e, n) order by n))",
+		inOrder:  columns + own("inbox_in_order") + "($1, $2, $3, $4, $5::jsonb, $6::bytea, $7 * interval '1 microsecond')",
+		due:      columns + own("inbox_due") + "($1, $2)",
+	}
+}
+
+// First notes a message's id within tx and says whether it is new: false means that
+// it has been received before, within the inbox's window, by a transaction that committed, or
+// by tx itself. If another transaction that is still open has received it, First waits for
+// its end. Roll tx back and the id is new again.
+//
+// Errors: *penstock.FieldError (tx goes on), ErrNoInbox; with repeatable read and
+// serializable also 40001, to be retried.
+func (i *Inbox) First(ctx context.Context, tx PgxQuery, id string) (bool, error) {
+	if err := validReceivedID(id); err != nil {
+		return false, err
+	}
+	rows, err := tx.Query(ctx, i.first, i.consumer, id)
+	if err != nil {
+		return false, i.explain(err)
+	}
+	isNew, err := pgx.CollectExactlyOneRow(rows, pgx.RowTo[bool])
+	return isNew, i.explain(err)
+}
+
+// FirstOf is First for many ids, in one round trip. It returns those that are new, in
+// the order given, each once.
+func (i *Inbox) FirstOf(ctx context.Context, tx PgxQuery, ids ...string) ([]string, error) {
+	if err := validReceivedIDs(ids); err != nil || len(ids) == 0 {
+		return nil, err
+	}
+	rows, err := tx.Query(ctx, i.many, i.consumer, ids)
+	if err != nil {
+		return nil, i.explain(err)
+	}
+	fresh, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	return fresh, i.explain(err)
+}
+
+// InOrder notes a message that has a key and returns what may be processed now, within
+// tx and in this order: nothing if m is a duplicate, or if the message named by its
+// header penstock-previous has not come; then m is held back, and it can be
+// acknowledged once tx has committed. Otherwise m, and what was held back for it. Nothing is
+// held for longer than wait, if Due is called now and then.
+//
+// A transaction that has received a message of a key keeps others of that key waiting, so
+// process what it returns in tx and commit. tx has to be of the isolation level read
+// committed. Errors: as First has, 25001 for another isolation level.
+func (i *Inbox) InOrder(ctx context.Context, tx PgxQuery, m penstock.Message, wait time.Duration) ([]penstock.Released, error) {
+	args, err := i.received(&m, wait)
+	if err != nil {
+		return nil, err
+	}
+	return i.released(tx.Query(ctx, i.inOrder, args...))
+}
+
+// Due returns messages that have waited in vain for the one before them: of up to n
+// keys the message after the gap, with Gap and Missing set, and what follows it.
+func (i *Inbox) Due(ctx context.Context, tx PgxQuery, n int) ([]penstock.Released, error) {
+	return i.released(tx.Query(ctx, i.due, i.consumer, n))
+}
+
+// received is a message as parameters of inbox_in_order.
+func (i *Inbox) received(m *penstock.Message, wait time.Duration) ([]any, error) {
+	if err := penstock.ValidateReceived(m); err != nil {
+		return nil, err
+	}
+	headers, err := encodeHeaders(m.Headers)
+	if err != nil {
+		return nil, err
+	}
+	return []any{i.consumer, m.Key, m.ID, orNull(m.Headers[penstock.HeaderPrevious]), headers, notNil(m.Payload), wait.Microseconds()}, nil
+}
+
+func (i *Inbox) released(rows pgx.Rows, err error) ([]penstock.Released, error) {
+	if err != nil {
+		return nil, i.explain(err)
+	}
+	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (penstock.Released, error) { return scanReleased(row.Scan) })
+	return all, i.explain(err)
+}
+
+func scanReleased(scan func(...any) error) (r penstock.Released, err error) {
+	var key, headers, missing *string
+	if err := scan(&r.ID, &key, &headers, &r.Payload, &r.Gap, &missing, &r.Late); err != nil {
+		return r, err
+	}
+	if key != nil {
+		r.Key = *key
+	}
+	if missing != nil {
+		r.Missing = *missing
+	}
+	if headers != nil {
+		r.Headers, err = decodeHeaders([]byte(*headers))
+	}
+	return r, err
+}
+
+func validReceivedID(id string) error {
+	return penstock.ValidateReceived(&penstock.Message{ID: id})
+}
+
+func validReceivedIDs(ids []string) error {
+	for n, id := range ids {
+		if err := validReceivedID(id); err != nil {
+			return at(err, n, len(ids))
+		}
+	}
+	return nil
+}
+
+// explain is what the server's refusal means for an inbox's caller. Hints that the
+// SQL functions give are kept.
+func (i *Inbox) explain(err error) error {
+	var (
+		pg     *pgconn.PgError
+		hinted *penstock.HintError
+	)
+	if errors.As(err, &hinted) || !errors.As(err, &pg) {
+		return explain(err)
+	}
+	switch pg.Code {
+	case "42P01":
+		return penstock.WithHint(fmt.Errorf("%w: of %q", penstock.ErrNoInbox, i.consumer), "%s", orElse(pg.Hint, "its owner creates it with create_inbox"))
+	case "42883", "3F000":
+		return penstock.WithHint(fmt.Errorf("inbox of %q: %w: %w", i.consumer, penstock.ErrNotMigrated, err), "run: penstock migrate")
+	case "42501":
+		return penstock.WithHint(err, "the owner of the schema can grant it: grant_consumer(consumer, role)")
+	}
+	if pg.Hint != "" {
+		return penstock.WithHint(err, "%s", pg.Hint)
+	}
+	return explain(err)
+}
+
+func orElse(s, other string) string {
+	if s == "" {
+		return other
+	}
+	return s
+}
+
+// idsJSON carries ids through drivers that have no arrays.
+func idsJSON(ids []string) (string, error) {
+	text, err := json.Marshal(ids)
+	return string(text), err
+}

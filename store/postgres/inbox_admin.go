@@ -1,0 +1,54 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+// Inbox is NewInbox in the store's schema.
+func (s *Store) Inbox(consumer string) *Inbox { return NewInbox(s.schema, consumer) }
+
+// CreateInbox makes an inbox for a consumer, which knows ids for at least keep after
+// they were received; 0 means penstock.DefaultInboxKeep. Errors: *penstock.FieldError,
+// ErrInboxExists.
+func (s *Store) CreateInbox(ctx context.Context, consumer string, keep time.Duration) error {
+	if err := penstock.ValidateConsumer(consumer); err != nil {
+		return err
+	}
+	if keep == 0 {
+		keep = penstock.DefaultInboxKeep
+	}
+	if err := penstock.ValidateInboxKeep(keep); err != nil {
+		return err
+	}
+	err := s.inboxCall(ctx, consumer, "create_inbox", "($1, $2 * interval '1 microsecond')", consumer, keep.Microseconds())
+	if state := sqlState(err); state == "42P07" || state == "23505" {
+		return fmt.Errorf("%w: of %q", penstock.ErrInboxExists, consumer)
+	}
+	return err
+}
+
+// SetInbox changes how long an inbox knows ids. A longer time holds for what is received
+// from then on. Errors: *penstock.FieldError, ErrNoInbox.
+func (s *Store) SetInbox(ctx context.Context, consumer string, keep time.Duration) error {
+	if err := penstock.ValidateInboxKeep(keep); err != nil {
+		return err
+	}
+	return s.inboxCall(ctx, consumer, "set_inbox", "($1, $2 * interval '1 microsecond')", consumer, keep.Microseconds())
+}
+
+// DropInbox removes an inbox with all it knows and holds back. Error: ErrNoInbox.
+func (s *Store) DropInbox(ctx context.Context, consumer string) error {
+	return s.inboxCall(ctx, consumer, "drop_inbox", "($1)", consumer)
+}
+
+func (s *Store) inboxCall(ctx context.Context, consumer, function, params string, args ...any) error {
+	if err := s.ready(ctx); err != nil {
+		return err
+	}
+	_, err := s.pool.Exec(ctx, "select "+s.table(function)+params, args...)
+	return s.Inbox(consumer).explain(err)
+}
