@@ -17,6 +17,7 @@ const (
 	// And those that name the folders of the programs.
 	envPostgresBin = "PENSTOCK_TEST_PG_BIN"
 	envRabbitMQBin = "PENSTOCK_TEST_RABBITMQ_BIN"
+	envKafkaJars   = "PENSTOCK_TEST_KAFKA_JARS"
 )
 
 // MissingError: a server's programs are not on this machine.

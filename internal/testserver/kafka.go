@@ -1,0 +1,191 @@
+package testserver
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// Kafka is a private Apache Kafka broker that is its own controller.
+type Kafka struct {
+	*server
+	// URL of the listener that asks for no user; the same after every Start.
+	URL string
+
+	jars       string
+	java       string
+	port       int
+	properties string
+}
+
+// KafkaOptions is what a test may want of a broker.
+type KafkaOptions struct {
+	// Listeners besides the one of URL.
+	Listeners []KafkaListener
+	// Scram are users as kafka-storage's --add-scram takes them:
+	// SCRAM-SHA-512=[name=me,password=secret].
+	Scram []string
+	// Properties are lines of server.properties; they win over the usual ones.
+	Properties []string
+}
+
+// KafkaListener is a port of the broker with a protocol of its own.
+type KafkaListener struct {
+	Name     string // in capitals
+	Protocol string // PLAINTEXT, SASL_PLAINTEXT, SSL or SASL_SSL
+	Port     int
+	// Advertised is the address that clients are told, such as a proxy's.
+	Advertised string
+}
+
+// HasKafka reports whether there is a broker to start: only where
+// `make test-kafka` has said where its jars are.
+func HasKafka() bool { return os.Getenv(envKafkaJars) != "" }
+
+// StartKafka starts a broker for this test alone, which the test may stop, kill
+// and start again. It is removed when the test ends.
+func StartKafka(tb testing.TB, o KafkaOptions) *Kafka {
+	tb.Helper()
+	k, err := NewKafka(o)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { closeAfter(tb, k.server) })
+	return k
+}
+
+// NewKafka starts a private broker. It needs Java and the folder of jars that
+// script/kafka-jars.sh makes.
+func NewKafka(o KafkaOptions) (*Kafka, error) {
+	jars := os.Getenv(envKafkaJars)
+	if jars == "" {
+		return nil, fmt.Errorf("no Kafka broker: set %s to what script/kafka-jars.sh prints, or run `make test-kafka`", envKafkaJars)
+	}
+	java, err := exec.LookPath("java")
+	if err != nil {
+		return nil, fmt.Errorf("Kafka runs on Java: %w", err)
+	}
+	var ports [2]int
+	for i := range ports {
+		if ports[i], err = FreePort(); err != nil {
+			return nil, err
+		}
+	}
+	k := &Kafka{
+		server: &server{name: "kafka", stopSig: syscall.SIGTERM, killSig: syscall.SIGKILL},
+		URL:    "kafka://" + loopback(ports[0]),
+		jars:   jars, java: java, port: ports[0],
+	}
+	k.ready = k.greet
+	k.command = func() *exec.Cmd { return k.run("kafka.Kafka", k.properties) }
+	if err := k.newDir(); err != nil {
+		return nil, err
+	}
+	if err := errors.Join(k.configure(ports[1], o), k.format(o.Scram)); err != nil {
+		k.Close()
+		return nil, err
+	}
+	if err := k.Start(); err != nil {
+		k.Close()
+		return nil, err
+	}
+	return k, nil
+}
+
+func (k *Kafka) configure(controller int, o KafkaOptions) error {
+	k.properties = filepath.Join(k.dir, "server.properties")
+	var (
+		listen     = []string{"PLAINTEXT://" + loopback(k.port), "CONTROLLER://" + loopback(controller)}
+		advertised = []string{"PLAINTEXT://" + loopback(k.port)}
+		protocols  = []string{"PLAINTEXT:PLAINTEXT", "CONTROLLER:PLAINTEXT"}
+	)
+	for _, l := range o.Listeners {
+		listen = append(listen, l.Name+"://"+loopback(l.Port))
+		advertised = append(advertised, l.Name+"://"+l.Advertised)
+		protocols = append(protocols, l.Name+":"+l.Protocol)
+	}
+	lines := append([]string{
+		"process.roles=broker,controller",
+		"node.id=1",
+		"controller.quorum.voters=1@" + loopback(controller),
+		"controller.listener.names=CONTROLLER",
+		"inter.broker.listener.name=PLAINTEXT",
+		"listeners=" + strings.Join(listen, ","),
+		"advertised.listeners=" + strings.Join(advertised, ","),
+		"listener.security.protocol.map=" + strings.Join(protocols, ","),
+		"log.dirs=" + filepath.Join(k.dir, "data"),
+		"auto.create.topics.enable=false",
+		"offsets.topic.replication.factor=1",
+		"transaction.state.log.replication.factor=1",
+		"transaction.state.log.min.isr=1",
+		"share.coordinator.state.topic.replication.factor=1",
+		"share.coordinator.state.topic.min.isr=1",
+		"broker.session.timeout.ms=3000", // how long a broker that was killed is in its own way
+	}, o.Properties...)
+	return os.WriteFile(k.properties, []byte(strings.Join(lines, "\n")+"\n"), 0o600)
+}
+
+// format makes the empty log of the cluster's metadata.
+func (k *Kafka) format(scram []string) error {
+	args := []string{"format", "--cluster-id", "cGVuc3RvY2sta2Fma2EtMQ", "--config", k.properties}
+	for _, s := range scram {
+		args = append(args, "--add-scram", s)
+	}
+	if out, err := k.run("kafka.tools.StorageTool", args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("format the broker's storage: %w\n%s", err, out)
+	}
+	return nil
+}
+
+func (k *Kafka) run(class string, args ...string) *exec.Cmd {
+	cmd := exec.Command(k.java, append([]string{
+		"-Xms128m", "-Xmx512m", "-Djava.awt.headless=true", "-Dorg.apache.logging.log4j.level=INFO",
+		"-Djava.io.tmpdir=" + k.dir, "-cp", filepath.Join(k.jars, "*"), class,
+	}, args...)...)
+	cmd.Dir, cmd.Env = k.dir, baseEnv("HOME="+k.dir)
+	return cmd
+}
+
+// Version is that of the jars.
+func (k *Kafka) Version() string {
+	found, _ := filepath.Glob(filepath.Join(k.jars, "kafka-clients-*.jar")) // fails only for a bad pattern
+	if len(found) != 1 {
+		return "unknown"
+	}
+	return strings.TrimSuffix(strings.TrimPrefix(filepath.Base(found[0]), "kafka-clients-"), ".jar")
+}
+
+// greet asks which requests the broker knows: one that answers takes messages.
+func (k *Kafka) greet(ctx context.Context) error {
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", loopback(k.port))
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if deadline, ok := ctx.Deadline(); ok {
+		if err := conn.SetDeadline(deadline); err != nil {
+			return err
+		}
+	}
+	// Length, ApiVersions (18) of version 0, correlation id 7, no client id.
+	if _, err := conn.Write([]byte{0, 0, 0, 10, 0, 18, 0, 0, 0, 0, 0, 7, 0xff, 0xff}); err != nil {
+		return err
+	}
+	var head [10]byte // length, correlation id, error code
+	if _, err := io.ReadFull(conn, head[:]); err != nil {
+		return err
+	}
+	if id, code := binary.BigEndian.Uint32(head[4:]), binary.BigEndian.Uint16(head[8:]); id != 7 || code != 0 {
+		return fmt.Errorf("%s does not answer as Kafka does", loopback(k.port))
+	}
+	return nil
+}

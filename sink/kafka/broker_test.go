@@ -1,0 +1,117 @@
+package kafka_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/tcpproxy"
+	"github.com/penstock/penstock/internal/testserver"
+	"github.com/penstock/penstock/sink/kafka"
+	"github.com/penstock/penstock/sink/sinktest"
+)
+
+// The tests of this file want Apache Kafka itself. It needs Java, so
+// `make test-kafka` runs them and `make test`, which has kfake, does not.
+func needBroker(t *testing.T) {
+	t.Helper()
+	if !testserver.HasKafka() {
+		t.Skip("run by make test-kafka")
+	}
+}
+
+// A broker that asks for a user, behind a network that fails, and that is
+// killed.
+func TestBrokerConformance(t *testing.T) {
+	needBroker(t)
+	b := startBroker(t, testserver.KafkaOptions{})
+	t.Logf("Apache Kafka %s", b.Version())
+	for _, cfg := range []kafka.Config{
+		{SASL: "scram-sha-512", Compression: "lz4"},
+		{SASL: "plain", Compression: "gzip", Timestamp: "created"},
+	} {
+		t.Run(cfg.SASL, func(t *testing.T) {
+			sinktest.Run(t, sinktest.Harness{
+				Features: everything,
+				New:      func(t *testing.T) *sinktest.Destination { return b.destination(t, cfg) },
+			})
+		})
+	}
+}
+
+// broker has a listener for the sink, behind a proxy, and one for the test.
+type broker struct {
+	*testserver.Kafka
+	proxy  *tcpproxy.Proxy
+	admin  *kadm.Client
+	topics atomic.Int64
+}
+
+func startBroker(t *testing.T, o testserver.KafkaOptions) *broker {
+	t.Helper()
+	port, err := testserver.FreePort()
+	check(t, err)
+	b := &broker{proxy: tcpproxy.New(t, fmt.Sprintf("127.0.0.1:%d", port))}
+	o.Listeners = append(o.Listeners, testserver.KafkaListener{Name: "CLIENT", Protocol: "SASL_PLAINTEXT", Port: port, Advertised: b.proxy.Addr()})
+	o.Scram = append(o.Scram, fmt.Sprintf("SCRAM-SHA-512=[name=%s,password=%s]", user, password), fmt.Sprintf("SCRAM-SHA-256=[name=%s,password=%s]", user, password))
+	o.Properties = append([]string{
+		"message.max.bytes=4194304",
+		"listener.name.client.sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
+		"listener.name.client.scram-sha-256.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;",
+		"listener.name.client.scram-sha-512.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;",
+		fmt.Sprintf(`listener.name.client.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required user_%s="%s";`, user, password),
+	}, o.Properties...)
+	b.Kafka = testserver.StartKafka(t, o)
+	client, err := kgo.NewClient(kgo.SeedBrokers(b.addr()))
+	check(t, err)
+	t.Cleanup(client.Close)
+	b.admin = kadm.NewClient(client)
+	return b
+}
+
+func (b *broker) addr() string { return strings.TrimPrefix(b.URL, "kafka://") }
+
+// create makes a topic that no other test uses.
+func (b *broker) create(t *testing.T, name string, config map[string]string) string {
+	t.Helper()
+	name = fmt.Sprintf("%s-%d", name, b.topics.Add(1))
+	values := map[string]*string{}
+	for k, v := range config {
+		values[k] = &v
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), sinktest.Patience)
+	defer cancel()
+	_, err := b.admin.CreateTopic(ctx, 3, 1, values, name)
+	check(t, err)
+	return name
+}
+
+func (b *broker) destination(t *testing.T, cfg kafka.Config) *sinktest.Destination {
+	cfg.URL, cfg.MaxMessageBytes = "kafka://"+b.proxy.Addr(), 2<<20
+	topics := []string{b.create(t, "orders.placed", nil), b.create(t, "orders.cancelled", nil)}
+	bad := badMessages(cfg.MaxMessageBytes)
+	bad[0].Message.Topic = topics[0]
+	t.Cleanup(b.proxy.Resume)
+	return &sinktest.Destination{
+		Topics: topics,
+		Open:   opener(cfg, password),
+		Drain:  newReader(t, topics, kgo.SeedBrokers(b.addr())).drain,
+		Down:   b.proxy.Refuse,
+		Up:     b.proxy.Resume,
+		Stall:  func() { b.proxy.Stall(tcpproxy.Both) },
+		Restart: func(t *testing.T) {
+			check(t, b.Kill())
+			check(t, b.Start())
+		},
+		Unroutable: &penstock.Message{ID: "lost", Topic: "invoices.sent", Payload: []byte("x")},
+		Bad:        bad,
+		Secrets:    []string{password, wrong},
+		OpenDenied: opener(cfg, wrong),
+	}
+}
