@@ -1,0 +1,194 @@
+package check
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/adopt"
+)
+
+// Options bound a check and say what counts as old. The zero value of a field is
+// its default.
+type Options struct {
+	// Timeout of each of the about thirty looks. Default 5 s. The longest of them run
+	// the read, once for one row and once for a batch.
+	Timeout time.Duration
+	// OldSnapshot is from what age on a transaction is reported to hold back
+	// vacuum. Default 5 minutes.
+	OldSnapshot time.Duration
+	// OldTransactions is the same in transactions begun since, for what has no
+	// time: replication slots, standbys, sessions of others. Default 1,000,000.
+	OldTransactions int64
+}
+
+// Defaults of Options.
+const (
+	DefaultTimeout         = 5 * time.Second
+	DefaultOldSnapshot     = 5 * time.Minute
+	DefaultOldTransactions = 1_000_000
+)
+
+func (o *Options) setDefaults() {
+	if o.Timeout <= 0 {
+		o.Timeout = DefaultTimeout
+	}
+	if o.OldSnapshot <= 0 {
+		o.OldSnapshot = DefaultOldSnapshot
+	}
+	if o.OldTransactions <= 0 {
+		o.OldTransactions = DefaultOldTransactions
+	}
+}
+
+// Run looks at the table of cfg, whose defaults are set. It changes nothing: every
+// look is a read-only transaction of its own with a timeout, and what the role or
+// the server does not let it see is listed in Report.Unseen. It expects conn to be
+// in no transaction, and leaves its settings as they are.
+//
+// An error means that there is no report: cfg is not valid (a
+// *penstock.FieldError), there is no such table, the connection is lost, or ctx has
+// ended.
+func Run(ctx context.Context, conn *pgx.Conn, cfg adopt.Config, opts Options) (Report, error) {
+	opts.setDefaults()
+	if err := cfg.Validate(); err != nil {
+		return Report{}, err
+	}
+	l := &looker{conn: conn, timeout: opts.Timeout}
+	f := &facts{cfg: cfg, opts: opts}
+	if err := l.gather(ctx, f); err != nil {
+		return Report{}, err
+	}
+	r := Report{
+		Table: Table{
+			Schema: f.table.id[0], Name: f.table.id[1], Server: f.table.server,
+			Rows: -1, DeadRows: -1, Bytes: f.sizes.rows, IndexBytes: f.sizes.indexes, TotalBytes: f.sizes.total,
+		},
+		Reading:  f.reads.sql,
+		Findings: []Finding{}, // [] rather than null
+		Unseen:   append([]Unseen{}, l.unseen...),
+	}
+	if f.stats != nil {
+		r.Table.DeadRows = f.stats.dead
+		if f.stats.known {
+			r.Table.Rows = f.stats.rows
+		}
+	}
+	for _, find := range finders {
+		r.Findings = append(r.Findings, find(f)...)
+	}
+	r.sort()
+	return r, nil
+}
+
+// finders read the findings from the facts, in the order in which a report has
+// them.
+var finders = []func(*facts) []Finding{
+	findColumns, findPermissions, findStorage, findKey, findReferences,
+	findReadIndex, findContents, findScan, findOrder,
+	findIndexes, findTriggers,
+	findSpace, findAutovacuum, findHolders,
+}
+
+//go:embed sql/*.sql
+var sqlFiles embed.FS
+
+// statement loads sql/NAME.sql.
+func statement(name string) string {
+	text, err := sqlFiles.ReadFile("sql/" + name + ".sql")
+	if err != nil {
+		panic(err) // embedded: missing only if the program was built wrong
+	}
+	return string(text)
+}
+
+// looker looks at the database, one small transaction at a time, and remembers what
+// it was not shown.
+type looker struct {
+	conn    *pgx.Conn
+	timeout time.Duration
+	unseen  []Unseen
+}
+
+// errUnseen is what a look returns that the server refused; what and why is in
+// looker.unseen.
+var errUnseen = errors.New("not seen")
+
+// look runs see in a read-only transaction. What the server refuses is noted under
+// what, unless that is empty, and gives errUnseen. Settings hold for the
+// transaction alone.
+func (l *looker) look(ctx context.Context, what string, see func(tx pgx.Tx) error, settings ...string) error {
+	err := l.transaction(ctx, see, settings)
+	var refused *pgconn.PgError
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case !errors.As(err, &refused) || l.conn.IsClosed():
+		return fmt.Errorf("looking at %s: %w", what, err)
+	}
+	if what != "" {
+		l.unseen = append(l.unseen, unseen(what, refused, l.timeout))
+	}
+	return errUnseen
+}
+
+func (l *looker) transaction(ctx context.Context, see func(tx pgx.Tx) error, settings []string) error {
+	tx, err := l.conn.BeginTx(ctx, pgx.TxOptions{AccessMode: pgx.ReadOnly, IsoLevel: pgx.ReadCommitted})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
+	// Reading a size waits for whoever has the table locked: not for long.
+	limits := fmt.Sprintf("set local statement_timeout = %d; set local lock_timeout = %d", l.timeout.Milliseconds(), min(l.timeout, time.Second).Milliseconds())
+	if _, err := tx.Exec(ctx, limits+strings.Join(append([]string{""}, settings...), "; set local "), pgx.QueryExecModeSimpleProtocol); err != nil {
+		return err
+	}
+	return see(tx)
+}
+
+// catalogue looks with the search path of the system alone: names that the server
+// writes have their schema, and nobody's functions stand in for its own.
+func (l *looker) catalogue(ctx context.Context, what string, see func(tx pgx.Tx) error) error {
+	return l.look(ctx, what, see, "search_path = pg_catalog")
+}
+
+// The conditions of PostgreSQL's appendix A that need words of their own.
+const (
+	noPrivilege   = "42501"
+	tookTooLong   = "57014"
+	tableIsLocked = "55P03"
+)
+
+func unseen(what string, err *pgconn.PgError, timeout time.Duration) Unseen {
+	switch err.Code {
+	case noPrivilege:
+		return Unseen{what, err.Message, "grant the right, or run the check as the table's owner"}
+	case tookTooLong:
+		return Unseen{what, fmt.Sprintf("it took longer than %v", timeout), "allow a longer timeout"}
+	case tableIsLocked:
+		return Unseen{what, "the table is locked", "run the check again when that is over"}
+	}
+	return Unseen{What: what, Why: err.Message}
+}
+
+// seen drops errUnseen: the look was not essential.
+func seen(err error) error {
+	if errors.Is(err, errUnseen) {
+		return nil
+	}
+	return err
+}
+
+func noTable(cfg *adopt.Config) error {
+	return penstock.WithHint(fmt.Errorf("there is no table %s in this database", cfg.TableIdentifier().Sanitize()),
+		"check the name and its case, write schema.table if it is not in the search path, and that this is the right database")
+}

@@ -1,0 +1,129 @@
+package check
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// settings under which a plan uses an index that gives the order, if there is one,
+// whatever the statistics say.
+var pinned = []string{
+	"enable_seqscan = off", "enable_bitmapscan = off", "enable_sort = off",
+	"enable_indexscan = on", "enable_indexonlyscan = on", "enable_incremental_sort = on",
+	"max_parallel_workers_per_gather = 0", "jit = off",
+}
+
+// maxBlindPages is from what size on a table is not read without an index that gives
+// the order: 800 MiB with pages of 8 KiB.
+const maxBlindPages = 100_000
+
+// lookAtReads explains the read, and runs it where that is bounded.
+func (l *looker) lookAtReads(ctx context.Context, f *facts) error {
+	if f.missingColumns() != nil {
+		return nil
+	}
+	f.reads.sql = f.read(f.cfg.Batch, "")
+	var err error
+	if f.reads.natural, err = l.explain(ctx, "the plan of the read", f.reads.sql, false, nil); err != nil {
+		return err
+	}
+	if f.reads.pinned, err = l.explain(ctx, "the plan of the read", f.reads.sql, false, pinned); err != nil {
+		return err
+	}
+	if !inOrder(f.reads.pinned) && f.sizes.rows > maxBlindPages*int64(f.table.blockSize) {
+		l.unseen = append(l.unseen, Unseen{What: "how long the read takes", Why: "without an index it would read the whole table, which is large",
+			Hint: "create the index and run the check again"})
+		return nil
+	}
+	if f.reads.first, err = l.explain(ctx, "what the read meets before its first row", f.read(1, ""), true, pinned); err != nil {
+		return err
+	}
+	if f.reads.batch, err = l.explain(ctx, "what the read meets in a batch", f.reads.sql, true, pinned); err != nil {
+		return err
+	}
+	return l.lookFromFirst(ctx, f)
+}
+
+// lookFromFirst runs the read as it is with a low-water mark at the first row.
+func (l *looker) lookFromFirst(ctx context.Context, f *facts) error {
+	if f.reads.first.pages() < dirtyPages || !inOrder(f.reads.pinned) {
+		return nil
+	}
+	order := f.cfg.OrderColumns()[0]
+	var first *string
+	err := l.look(ctx, "the first row", func(tx pgx.Tx) error {
+		return tx.QueryRow(ctx, strings.Replace(f.read(1, ""), "select ", "select "+quote(order)+"::text, ", 1)).Scan(nullable(&first, len(f.readColumns()))...)
+	}, pinned...)
+	if isNoRow(err) || first == nil && err == nil {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	f.reads.marked, err = l.explain(ctx, "the read with a low-water mark", f.read(1, quote(order)+" >= $1"), true, pinned, *first)
+	return err
+}
+
+// nullable are the places of the first column and of n others, which are passed over.
+func nullable(first **string, n int) []any {
+	places := make([]any, n+1)
+	places[0] = first
+	return places
+}
+
+// read is the statement that reads the next rows, without the locks of claims: they
+// are for a transaction that may write.
+func (f *facts) read(limit int, also string) string {
+	var where []string
+	for _, condition := range []string{f.waiting(), also} {
+		if condition != "" {
+			where = append(where, condition)
+		}
+	}
+	sql := "select " + quoteAll(f.readColumns()) + " from " + f.tableName()
+	if len(where) > 0 {
+		sql += " where " + strings.Join(where, " and ")
+	}
+	return sql + fmt.Sprintf(" order by %s limit %d", quoteAll(f.cfg.OrderColumns()), limit)
+}
+
+// explain returns the plan of sql, run if asked.
+func (l *looker) explain(ctx context.Context, what, sql string, run bool, settings []string, args ...any) (*plan, error) {
+	options := "format json, costs on"
+	if run {
+		options += ", analyze, buffers, timing off"
+	}
+	var p *plan
+	err := l.look(ctx, what, func(tx pgx.Tx) error {
+		var text []byte
+		err := tx.QueryRow(ctx, "explain ("+options+") "+sql, append([]any{pgx.QueryExecModeExec}, args...)...).Scan(&text)
+		if err == nil {
+			p, err = readPlan(text)
+		}
+		return err
+	}, settings...)
+	return p, err
+}
+
+// inOrder is true of a plan that reads an index in the order that is wanted, and
+// at most sorts rows that are alike in its first columns.
+func inOrder(p *plan) bool {
+	return p != nil && len(p.find("Sort", "Seq Scan", "Bitmap Heap Scan", "Gather", "Gather Merge")) == 0 &&
+		len(p.find("Index Scan", "Index Only Scan")) > 0
+}
+
+// indexes are the names of the indexes that a plan reads.
+func (p *plan) indexes() (names []string) {
+	if p == nil {
+		return nil
+	}
+	p.Root.walk(func(n *node, _ int) {
+		if n.Index != "" {
+			names = append(names, n.Index)
+		}
+	})
+	return names
+}

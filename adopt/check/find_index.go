@@ -1,0 +1,96 @@
+package check
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/penstock/penstock/adopt"
+)
+
+// busyScans is how often a table must have been read before an index that never was
+// counts as unused.
+const busyScans = 1000
+
+// findIndexes: what indexes cost, besides the one of the read.
+func findIndexes(f *facts) (found []Finding) {
+	for i := range f.indexes {
+		x := &f.indexes[i]
+		drop := []Statement{{SQL: "drop index concurrently " + x.id.Sanitize(), Concurrently: true}}
+		if f.table.partitioned() {
+			drop = []Statement{{SQL: "drop index " + x.id.Sanitize(), Risk: "writers and readers wait for that moment"}}
+		}
+		switch {
+		case !x.valid && !x.building && !f.table.partitioned():
+			found = append(found, Finding{Severity: Warning, Code: CodeInvalidIndex,
+				Title:  fmt.Sprintf("the index %s is not valid", quote(x.name())),
+				Detail: "An attempt to create it concurrently has failed or was interrupted. No query uses it, and every insert still writes to it.",
+				Fix:    drop})
+		case !x.valid:
+		case f.twin(i) != nil:
+			found = append(found, Finding{Severity: Warning, Code: CodeDuplicateIndex,
+				Title:    fmt.Sprintf("the index %s is the same as %s", quote(x.name()), quote(f.twin(i).name())),
+				Detail:   "Every insert, and every mark, writes to both.",
+				Evidence: Evidence{Figures: []Figure{{"size", float64(x.bytes), Bytes}}},
+				Fix:      drop})
+		case f.unused(x):
+			drop[0].Risk = "the figures are of this server since they were last reset: see that no standby and no monthly job uses it"
+			found = append(found, Finding{Severity: Note, Code: CodeUnusedIndex,
+				Title:    fmt.Sprintf("the index %s was never read", quote(x.name())),
+				Detail:   "Every insert, and every mark, writes to it.",
+				Evidence: Evidence{Figures: []Figure{{"size", float64(x.bytes), Bytes}, {"scans of the table", float64(f.stats.scans), ""}}},
+				Fix:      drop})
+		}
+	}
+	return append(found, f.markedIndexed()...)
+}
+
+// twin is another valid index that does all that indexes[i] does. Of two alike, the
+// one that a constraint needs stays, or else the first.
+func (f *facts) twin(i int) *index {
+	x := &f.indexes[i]
+	for j := range f.indexes {
+		y := &f.indexes[j]
+		if i != j && y.valid && !x.needed && (y.needed || j < i) && x.predicate == y.predicate &&
+			slices.Equal(x.signature, y.signature) && subset(x.included, y.included) && (len(y.included) == len(x.included) || j != i) {
+			return y
+		}
+	}
+	return nil
+}
+
+func subset(part, whole []int16) bool {
+	return !slices.ContainsFunc(part, func(n int16) bool { return !slices.Contains(whole, n) })
+}
+
+// unused is true of an index that nothing needs and nobody read, on a table that is
+// read often. The index of the read is new, perhaps.
+func (f *facts) unused(x *index) bool {
+	return f.stats != nil && f.stats.scans >= busyScans && x.scans == 0 && !x.needed && !slices.Contains(f.reads.pinned.indexes(), x.name())
+}
+
+// markedIndexed: a mark changes a column that an index contains, so PostgreSQL has
+// to write a new entry into every index of the table (the update is not HOT).
+func (f *facts) markedIndexed() (found []Finding) {
+	marks := f.column(f.marks())
+	if marks == nil {
+		return nil
+	}
+	for i := range f.indexes {
+		x := &f.indexes[i]
+		if !x.valid || !slices.Contains(x.keys, marks.number) && !slices.Contains(x.included, marks.number) {
+			continue
+		}
+		find := Finding{Severity: Note, Code: CodeMarkedIndexed,
+			Title: fmt.Sprintf("the index %s contains %s, which every mark changes", quote(x.name()), quote(marks.name)),
+			Detail: "Each mark writes a new entry into this and every other index of the table (it is no HOT update), and free space in the pages (fillfactor) does not change that. " +
+				"A partial index on the waiting rows has the same effect and pays for it, because it keeps reads short; a further index only adds to it."}
+		if x.predicate != "" && f.cfg.Delivered == adopt.Mark && slices.Contains(x.depends, marks.number) {
+			find.Detail = "In an index that has waiting rows only the column is always NULL: it takes space, and ends the order before the id. Leave it out."
+		}
+		if s := f.stats; s != nil && s.updates > 0 {
+			find.Evidence.Figures = []Figure{{"updates", float64(s.updates), Rows}, {"HOT among them", 100 * float64(s.hot) / float64(s.updates), Percent}}
+		}
+		found = append(found, find)
+	}
+	return found
+}

@@ -1,0 +1,198 @@
+package check
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+const (
+	// dirtyPages is how many pages the read of one row may touch: a B-tree has at
+	// most five levels, and there is a page of the table, and some slack.
+	dirtyPages = 32
+	// dirtyPerRow is how many pages a row of a batch may cost: one of the table
+	// where rows lie in another order than the index, and a part of an index page.
+	dirtyPerRow = 2
+)
+
+// findReadIndex: the read needs an index that gives waiting rows in order.
+func findReadIndex(f *facts) []Finding {
+	p := f.reads.pinned
+	switch {
+	case p == nil:
+		return nil
+	case !inOrder(p):
+		return []Finding{f.missingIndex()}
+	}
+	var found []Finding
+	if len(p.find("Incremental Sort")) > 0 {
+		found = append(found, f.tieBreak(p))
+	}
+	if filters := scanFilters(p); len(filters) > 0 {
+		found = append(found, f.notPartial(p))
+	}
+	if n := f.reads.natural; n != nil && !inOrder(n) && f.sizes.rows >= bloatBytes {
+		found = append(found, Finding{Severity: Note, Code: CodePlanUnstable,
+			Title: "by itself the planner would not use the index that gives the order",
+			Detail: "Penstock asks for that index whatever the statistics say, so its own reads are not affected. A loop of your own would sort. " +
+				"Statistics that are out of date are the usual cause, or settings such as random_page_cost and enable_indexscan.",
+			Evidence: Evidence{Plan: n.excerpt()},
+			Fix:      []Statement{{SQL: "analyze " + f.tableName()}}})
+	}
+	return found
+}
+
+func scanFilters(p *plan) (filters []string) {
+	for _, n := range p.find("Index Scan", "Index Only Scan") {
+		if n.Filter != "" {
+			filters = append(filters, n.Filter)
+		}
+	}
+	return filters
+}
+
+func (f *facts) missingIndex() Finding {
+	order := quoteAll(f.cfg.OrderColumns())
+	find := Finding{Severity: Warning, Code: CodeMissingIndex,
+		Title: fmt.Sprintf("no index gives the waiting rows in the order of %s", order),
+		Detail: "Each read of a batch goes over the table and sorts. With an index in that order it reads as many rows as it returns, however large the table is." +
+			f.partialReason(),
+		Fix: f.readIndex()}
+	find.Evidence = f.readEvidence()
+	return find
+}
+
+func (f *facts) partialReason() string {
+	if f.waiting() == "" {
+		return ""
+	}
+	return " The index has waiting rows only: it stays small while delivered rows remain in the table."
+}
+
+// readEvidence is what running the read has shown, or else its plan.
+func (f *facts) readEvidence() Evidence {
+	p := f.reads.batch
+	if p == nil {
+		return Evidence{Plan: f.reads.pinned.excerpt()}
+	}
+	return Evidence{Plan: p.excerpt(), Figures: append(batchFigures(p), Figure{"time", p.ExecutionTime / 1000, Seconds})}
+}
+
+func batchFigures(p *plan) []Figure {
+	figures := []Figure{{"rows returned", p.rows(), Rows}, {"pages touched", p.pages(), Pages}}
+	if n := p.filtered(); n > 0 {
+		figures = append(figures, Figure{"rows read and thrown away", n, Rows})
+	}
+	return figures
+}
+
+func (f *facts) tieBreak(p *plan) Finding {
+	return Finding{Severity: Note, Code: CodeTieBreak,
+		Title: fmt.Sprintf("the index that gives the order lacks the id %s at its end", quote(f.cfg.Columns.ID)),
+		Detail: "Rows that are alike in the columns before it are sorted by the id at each read. That is little work, unless many rows share a value, " +
+			"as those of one bulk insert share the time of its transaction.",
+		Evidence: Evidence{Plan: p.excerpt()},
+		Fix:      f.readIndex()}
+}
+
+func (f *facts) notPartial(p *plan) Finding {
+	find := Finding{Severity: Warning, Code: CodeNotPartial,
+		Title: "the index that gives the order has delivered rows, too",
+		Detail: "The read steps over every delivered row that lies before a waiting one. Penstock starts at its low-water mark and so steps over those above it only; " +
+			"its sweep and its first read, and any loop without a mark, walk over all of them." + f.partialReason(),
+		Evidence: Evidence{Plan: p.excerpt()},
+		Fix:      f.readIndex()}
+	if f.reads.batch != nil {
+		find.Evidence = f.readEvidence()
+	}
+	return find
+}
+
+// readIndex are the statements that create the index for the read.
+func (f *facts) readIndex() []Statement {
+	key, where := quoteAll(f.cfg.OrderColumns()), f.waiting()
+	include, fits := f.contents()
+	covering := ""
+	if fits == always {
+		covering = include
+	}
+	if f.table.partitioned() {
+		return f.partitionedIndex(key, covering, where)
+	}
+	id := pgx.Identifier{f.table.id[0], f.name}
+	statements := []Statement{f.createIndex(id, false, key, covering, where, "reads the table twice, and waits for transactions that are open")}
+	if fits == sofar {
+		s := f.createIndex(id, false, key, include, where, fmt.Sprintf(
+			"an insert whose contents make the index row larger than %s bytes fails, and the business transaction with it; the largest seen have %s. Every message is written twice",
+			number(float64(f.maxIndexRow())), number(float64(f.largestRow()))))
+		s.Alternative = true
+		statements = append(statements, s)
+	}
+	return statements
+}
+
+// partitionedIndex makes the index on each partition, so that the one on the whole
+// finds them and has nothing to build.
+func (f *facts) partitionedIndex(key, include, where string) (statements []Statement) {
+	for _, leaf := range f.leaves {
+		name := shorten(leaf[1], 51) + "_waiting_idx"
+		statements = append(statements, createIndex(pgx.Identifier{leaf[0], name}, leaf, false, key, include, where, ""))
+	}
+	whole := createIndex(pgx.Identifier{f.table.id[0], f.name}, f.table.id, false, key, include, where,
+		"takes the indexes of the partitions as they are; writers wait for that moment")
+	whole.SQL, whole.Concurrently, whole.Creates = strings.Replace(whole.SQL, " concurrently", "", 1), false, nil
+	return append(statements, whole)
+}
+
+func (f *facts) createIndex(id pgx.Identifier, unique bool, key, include, where, risk string) Statement {
+	return createIndex(id, f.table.id, unique, key, include, where, risk)
+}
+
+func createIndex(id, table pgx.Identifier, unique bool, key, include, where, risk string) Statement {
+	sql := "create index"
+	if unique {
+		sql = "create unique index"
+	}
+	sql += fmt.Sprintf(" concurrently %s on %s (%s)", quote(id[1]), table.Sanitize(), key)
+	if include != "" {
+		sql += " include (" + include + ")"
+	}
+	if where != "" {
+		sql += " where " + where
+	}
+	return Statement{SQL: sql, Concurrently: true, Risk: risk, Creates: &Index{id[0], id[1]}}
+}
+
+// findScan: dead rows that the read meets. They are not in a plan's rows, only in the
+// pages that it touched.
+func findScan(f *facts) []Finding {
+	first, batch := f.reads.first, f.reads.batch
+	if first == nil || batch == nil || !inOrder(f.reads.pinned) {
+		return nil
+	}
+	var found []Finding
+	prefix := first.pages() - first.filtered() - first.rows()
+	if prefix > dirtyPages {
+		find := Finding{Severity: Warning, Code: CodeDeadPrefix,
+			Title: fmt.Sprintf("the read touches %s pages before the first row: it begins with dead rows", number(first.pages())),
+			Detail: "Rows that were deleted or marked stay in the index until vacuum removes them, and it cannot while a snapshot that could see them is open. " +
+				"Each read without a low-water mark walks over them again. Penstock keeps one, so it walks there at its start and in its sweep only.",
+			Evidence: Evidence{Plan: first.excerpt(), Figures: []Figure{{"rows returned", first.rows(), Rows}, {"pages touched", first.pages(), Pages}}},
+			Fix:      []Statement{{SQL: "vacuum " + f.tableName(), Risk: "reads the whole table; removes only what no open snapshot can see"}}}
+		if m := f.reads.marked; m != nil {
+			find.Evidence.Figures = append(find.Evidence.Figures, Figure{"pages touched from the first row on", m.pages(), Pages})
+		}
+		found = append(found, find)
+	}
+	rows := batch.rows()
+	if along := batch.pages() - max(prefix, 0); along-batch.filtered() > dirtyPerRow*rows+2*dirtyPages {
+		found = append(found, Finding{Severity: Warning, Code: CodeDeadRows,
+			Title: fmt.Sprintf("the read touches %.1f pages for each row: dead rows lie between the waiting ones", along/max(rows, 1)),
+			Detail: "They are scattered, so a low-water mark does not help: vacuum has to remove them. It goes by the number of dead rows in the table, " +
+				"see the settings of autovacuum below if they are mentioned, and by the oldest open snapshot.",
+			Evidence: Evidence{Plan: batch.excerpt(), Figures: batchFigures(batch)},
+			Fix:      []Statement{{SQL: "vacuum " + f.tableName(), Risk: "reads the whole table; removes only what no open snapshot can see"}}})
+	}
+	return found
+}

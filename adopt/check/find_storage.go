@@ -1,0 +1,112 @@
+package check
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// findStorage: how the table is kept.
+func findStorage(f *facts) (found []Finding) {
+	if f.table.persistence == "u" {
+		found = append(found, Finding{Severity: Critical, Code: CodeUnlogged,
+			Title:  "the table is unlogged: a crash empties it",
+			Detail: "An unlogged table is truncated when the server restarts after a crash, and a standby has no rows of it. Messages that are not delivered by then are lost.",
+			Fix: []Statement{{SQL: "alter table " + f.tableName() + " set logged",
+				Risk: "writes the table anew and all of it to the WAL; nobody reads or writes it meanwhile"}}})
+	}
+	if f.table.partitioned() {
+		found = append(found, Finding{Severity: Note, Code: CodePartitioned,
+			Title: fmt.Sprintf("the table is partitioned, into %s", count(len(f.leaves), "partition")),
+			Detail: "Reads merge the partitions, so each needs the indexes. An index on the whole cannot be created concurrently: it is created on each partition first. " +
+				"A partition that is detached or dropped takes its waiting rows along."})
+	}
+	return found
+}
+
+// findKey: settling finds rows by their id.
+func findKey(f *facts) []Finding {
+	id := f.column(f.cfg.Columns.ID)
+	if id == nil || slices.ContainsFunc(f.indexes, func(x index) bool {
+		return x.valid && x.unique && len(x.keys) > 0 && f.unique(&x, id.number)
+	}) {
+		return nil
+	}
+	name := shorten(f.table.id[1], 55) + "_id_key"
+	find := Finding{Severity: Critical, Code: CodeNoKey,
+		Title: fmt.Sprintf("no unique index has the id %s", quote(id.name)),
+		Detail: "Delivered rows are settled by their ids: without an index each batch reads the whole table, and two rows of one id would be taken for one message. " +
+			"Consumers tell messages apart by the id, too."}
+	if f.table.partitioned() {
+		find.Detail += " A unique index of a partitioned table has to contain the partition key; one per partition, over ids that are unique by themselves, finds the rows as well."
+		return []Finding{find}
+	}
+	find.Fix = []Statement{f.createIndex(pgx.Identifier{f.table.id[0], name}, true, quote(id.name), "", "",
+		"fails if two rows have the same id, and leaves an index that is not valid, which Fix removes")}
+	return []Finding{find}
+}
+
+// unique reports whether a unique index tells rows apart by the column: it has
+// that column and at most, if the table is partitioned, others of the key.
+func (f *facts) unique(x *index, column int16) bool {
+	return slices.Equal(x.keys, []int16{column}) || f.table.partitioned() && slices.Contains(x.keys, column) || f.orderIsKey(x)
+}
+
+// orderIsKey: a primary key of the order columns and the id, as in (ts, id), finds
+// a row by both.
+func (f *facts) orderIsKey(x *index) bool {
+	var numbers []int16
+	for _, name := range f.cfg.OrderColumns() {
+		if c := f.column(name); c != nil {
+			numbers = append(numbers, c.number)
+		}
+	}
+	return slices.Equal(x.keys, numbers)
+}
+
+// What a delete does to rows that point at the deleted one: pg_constraint.confdeltype.
+var onDelete = map[string]string{
+	"c": "are deleted, too",
+	"n": "lose their reference",
+	"d": "get their default",
+}
+
+// findReferences: foreign keys onto the table are in the way of deletes.
+func findReferences(f *facts) (found []Finding) {
+	if !f.removes() {
+		return nil
+	}
+	for _, r := range f.incoming {
+		find := Finding{Code: CodeReferenced, Title: fmt.Sprintf("the foreign key %s of %s points at the table", quote(r.name), r.table.Sanitize())}
+		if effect := onDelete[r.action]; effect != "" {
+			find.Severity = Note
+			find.Detail = fmt.Sprintf("When a delivered row is deleted, the rows that point at it %s.", effect)
+		} else {
+			find.Severity = Critical
+			find.Detail = "A delivered row cannot be deleted while a row points at it: the batch fails and is sent again and again. " +
+				"Mark delivered rows instead (delivered: mark), or let the foreign key go."
+			find.Fix = []Statement{{SQL: fmt.Sprintf("alter table %s drop constraint %s", r.table.Sanitize(), quote(r.name)),
+				Risk: "rows may then point at messages that are gone", Alternative: true}}
+		}
+		if !r.indexed {
+			find.Severity = max(find.Severity, Warning)
+			find.Detail += " There is no index on the referencing columns, so each deleted row reads that whole table."
+			name := shorten(r.table[1], 40) + "_" + shorten(strings.Join(r.columns, "_"), 18) + "_idx"
+			find.Fix = append([]Statement{{
+				SQL:          fmt.Sprintf("create index concurrently %s on %s (%s)", quote(name), r.table.Sanitize(), quoteAll(r.columns)),
+				Concurrently: true, Creates: &Index{r.table[0], name}}}, find.Fix...)
+		}
+		found = append(found, find)
+	}
+	return found
+}
+
+// count writes "1 row", "2 rows".
+func count(n int, of string) string {
+	if n == 1 {
+		return "1 " + of
+	}
+	return number(float64(n)) + " " + of + "s"
+}

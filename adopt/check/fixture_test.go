@@ -1,0 +1,196 @@
+package check_test
+
+import (
+	"context"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/penstock/penstock/adopt"
+	"github.com/penstock/penstock/adopt/check"
+	"github.com/penstock/penstock/internal/testserver"
+)
+
+const deadline = time.Minute
+
+// fixture is a database of the test's own.
+type fixture struct {
+	*testing.T
+	ctx  context.Context
+	url  string
+	conn *pgx.Conn
+}
+
+func newFixture(t *testing.T) *fixture { return fixtureOn(t, testserver.PostgresURL(t)) }
+
+func fixtureOn(t *testing.T, server string) *fixture {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 3*deadline)
+	t.Cleanup(cancel)
+	f := &fixture{T: t, ctx: ctx, url: testserver.Database(t, server)}
+	f.conn = f.connect(f.url)
+	return f
+}
+
+func (f *fixture) connect(url string) *pgx.Conn {
+	f.Helper()
+	conn, err := pgx.Connect(f.ctx, url)
+	f.must(err)
+	f.Cleanup(func() { _ = conn.Close(context.Background()) })
+	return conn
+}
+
+// as connects as a role without a password.
+func (f *fixture) as(role string) *pgx.Conn {
+	f.Helper()
+	u, err := url.Parse(f.url)
+	f.must(err)
+	u.User = url.User(role)
+	return f.connect(u.String())
+}
+
+func (f *fixture) must(err error) {
+	f.Helper()
+	if err != nil {
+		f.Fatal(err)
+	}
+}
+
+// exec runs each statement by itself.
+func (f *fixture) exec(statements ...string) {
+	f.Helper()
+	for _, sql := range statements {
+		if _, err := f.conn.Exec(f.ctx, sql, pgx.QueryExecModeSimpleProtocol); err != nil {
+			f.Fatalf("%s: %v", sql, err)
+		}
+	}
+}
+
+func (f *fixture) number(sql string, args ...any) (n int64) {
+	f.Helper()
+	if err := f.conn.QueryRow(f.ctx, sql, args...).Scan(&n); err != nil {
+		f.Fatalf("%s: %v", sql, err)
+	}
+	return n
+}
+
+// eventually waits for what the server does by itself.
+func (f *fixture) eventually(what, sql string) {
+	f.Helper()
+	for end := time.Now().Add(deadline); f.number("select case when ("+sql+") then 1 else 0 end") == 0; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			f.Fatalf("it never came to be that %s", what)
+		}
+	}
+}
+
+// pin opens a transaction in a session of its own whose snapshot keeps every dead
+// row from now on.
+func (f *fixture) pin() pgx.Tx {
+	f.Helper()
+	tx, err := f.connect(f.url).BeginTx(f.ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	f.must(err)
+	_, err = tx.Exec(f.ctx, "select 1")
+	f.must(err)
+	return tx
+}
+
+func (f *fixture) check(cfg adopt.Config) check.Report {
+	f.Helper()
+	return f.checkWith(f.conn, cfg, check.Options{})
+}
+
+func (f *fixture) checkWith(conn *pgx.Conn, cfg adopt.Config, opts check.Options) check.Report {
+	f.Helper()
+	cfg.SetDefaults()
+	if opts.Timeout == 0 {
+		opts.Timeout = deadline
+	}
+	r, err := check.Run(f.ctx, conn, cfg, opts)
+	f.must(err)
+	return r
+}
+
+// find is the finding of the code, which the report must have.
+func find(t testing.TB, r check.Report, code string) check.Finding {
+	t.Helper()
+	i := slices.IndexFunc(r.Findings, func(f check.Finding) bool { return f.Code == code })
+	if i < 0 {
+		t.Fatalf("%s was not found:\n%s", code, text(t, r))
+	}
+	return r.Findings[i]
+}
+
+// has reports whether a finding of the code is there.
+func has(r check.Report, code string) bool {
+	return slices.ContainsFunc(r.Findings, func(f check.Finding) bool { return f.Code == code })
+}
+
+func codes(r check.Report) string {
+	var all []string
+	for _, f := range r.Findings {
+		all = append(all, f.Code)
+	}
+	return strings.Join(all, " ")
+}
+
+func text(t testing.TB, r check.Report) string {
+	t.Helper()
+	var b strings.Builder
+	if err := r.WriteText(&b); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// same fails unless two texts are alike.
+func same(t testing.TB, what, got, want string) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s is\n%s\nwant\n%s", what, got, want)
+	}
+}
+
+// dotnet is the published table, with so many rows of which the first part is
+// processed.
+func (f *fixture) dotnet(rows, processed int) adopt.Config {
+	f.Helper()
+	f.exec(`create table outbox_messages (id uuid primary key, type text not null, content jsonb not null,
+		occurred_on_utc timestamptz not null, processed_on_utc timestamptz null, error text null)`)
+	_, err := f.conn.Exec(f.ctx, `insert into outbox_messages
+		select gen_random_uuid(), 'OrderPlaced', jsonb_build_object('order', i, 'customer', md5(i::text), 'lines', i % 7),
+		       now() - make_interval(secs => ($1 - i) * 0.01), case when i <= $2 then now() end, null
+		  from generate_series(1, $1::int) i`, rows, processed)
+	f.must(err)
+	f.exec("vacuum analyze outbox_messages")
+	return adopt.Config{Preset: "dotnet"}
+}
+
+// events is the published table, with so many rows.
+func (f *fixture) events(rows int) adopt.Config {
+	f.Helper()
+	f.exec("create table events (id int primary key, ts timestamp, data text)",
+		"create index on events (ts asc)")
+	_, err := f.conn.Exec(f.ctx, `insert into events select i, now()::timestamp - make_interval(secs => $1 - i), md5(i::text) from generate_series(1, $1::int) i`, rows)
+	f.must(err)
+	f.exec("vacuum analyze events")
+	return adopt.Config{Preset: "events"}
+}
+
+// healthy is a table as it should be: most rows were delivered, some wait.
+func (f *fixture) healthy() adopt.Config {
+	f.Helper()
+	f.exec(`create table outbox (id bigint generated always as identity primary key, at timestamptz not null default now(),
+			key text, topic text, payload jsonb, done_at timestamptz, attempts int not null default 0)`,
+		`insert into outbox (key, topic, payload, at, done_at)
+			select i % 10, 'orders', jsonb_build_object('n', i), now() - make_interval(secs => 5000 - i), case when i <= 4000 then now() end
+			  from generate_series(1, 5000) i`,
+		"create index outbox_waiting_idx on outbox (at, id) where done_at is null",
+		"vacuum analyze outbox")
+	return adopt.Config{Table: "outbox", Columns: adopt.Columns{ID: "id", Order: []string{"at"}, Key: "key", Topic: "topic",
+		Payload: "payload", ProcessedAt: "done_at", Attempts: "attempts"}}
+}

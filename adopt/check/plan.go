@@ -1,0 +1,195 @@
+package check
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+)
+
+// maxPlanBytes bounds the plan that is read: that of a query on one table has a
+// few kilobytes, with a thousand partitions a few megabytes.
+const maxPlanBytes = 16 << 20
+
+// plan is the answer to EXPLAIN (FORMAT JSON). With ANALYZE it has been run.
+type plan struct {
+	Root          node    `json:"Plan"`
+	ExecutionTime float64 `json:"Execution Time"` // ms; 0 without ANALYZE
+}
+
+// node is a step of a plan. Figures of rows are per loop, those of buffers are
+// sums over all loops, with the buffers of the steps below.
+type node struct {
+	Type     string   `json:"Node Type"`
+	Relation string   `json:"Relation Name"`
+	Index    string   `json:"Index Name"`
+	Turn     string   `json:"Scan Direction"`
+	Cond     string   `json:"Index Cond"`
+	Filter   string   `json:"Filter"`
+	SortKey  []string `json:"Sort Key"`
+	Presort  []string `json:"Presorted Key"`
+	Method   string   `json:"Sort Method"`
+	Space    string   `json:"Sort Space Type"` // Memory or Disk
+
+	PlanRows float64  `json:"Plan Rows"`
+	Rows     float64  `json:"Actual Rows"` // since PostgreSQL 18 with fractions
+	Loops    *float64 `json:"Actual Loops"`
+
+	Filtered    float64 `json:"Rows Removed by Filter"`
+	Rechecked   float64 `json:"Rows Removed by Index Recheck"`
+	HeapFetches float64 `json:"Heap Fetches"` // a sum
+
+	Hit  float64 `json:"Shared Hit Blocks"`
+	Read float64 `json:"Shared Read Blocks"`
+
+	Plans []node `json:"Plans"`
+}
+
+// readPlan reads what EXPLAIN (FORMAT JSON) returned.
+func readPlan(text []byte) (*plan, error) {
+	if len(text) > maxPlanBytes {
+		return nil, fmt.Errorf("the plan has %d bytes, more than the limit of %d", len(text), maxPlanBytes)
+	}
+	var plans []plan
+	if err := json.Unmarshal(text, &plans); err != nil {
+		return nil, fmt.Errorf("reading the plan: %w", err)
+	}
+	if len(plans) != 1 || plans[0].Root.Type == "" {
+		return nil, errors.New("reading the plan: there is none in the answer")
+	}
+	return &plans[0], nil
+}
+
+// analyzed is true if the plan was run.
+func (p *plan) analyzed() bool { return p.Root.Loops != nil }
+
+// rows is how many the query returned, or would by the planner's estimate.
+func (p *plan) rows() float64 {
+	if p.analyzed() {
+		return p.Root.Rows * p.Root.loops()
+	}
+	return p.Root.PlanRows
+}
+
+// pages is how many the query touched, whether they were cached or not. A page
+// counts as often as it was looked up.
+func (p *plan) pages() float64 { return p.Root.Hit + p.Root.Read }
+
+func (n *node) loops() float64 {
+	if n.Loops == nil {
+		return 0
+	}
+	return *n.Loops
+}
+
+// walk calls f for the node and every one below, the outer first.
+func (n *node) walk(f func(*node, int)) { n.walkFrom(0, f) }
+
+func (n *node) walkFrom(depth int, f func(*node, int)) {
+	f(n, depth)
+	for i := range n.Plans {
+		n.Plans[i].walkFrom(depth+1, f)
+	}
+}
+
+// find returns the nodes of one of the types.
+func (p *plan) find(types ...string) (found []*node) {
+	p.Root.walk(func(n *node, _ int) {
+		for _, t := range types {
+			if n.Type == t {
+				found = append(found, n)
+			}
+		}
+	})
+	return found
+}
+
+// filtered is how many rows were read from the table and thrown away.
+func (p *plan) filtered() (rows float64) {
+	p.Root.walk(func(n *node, _ int) { rows += (n.Filtered + n.Rechecked) * n.loops() })
+	return rows
+}
+
+// excerptLines bounds an excerpt: a plan over hundreds of partitions repeats
+// itself.
+const excerptLines = 24
+
+// excerpt is the plan as EXPLAIN shows it, without costs.
+func (p *plan) excerpt() []string {
+	var lines []string
+	p.Root.walk(func(n *node, depth int) { lines = append(lines, n.lines(depth, p.analyzed())...) })
+	if more := len(lines) - excerptLines; more > 0 {
+		lines = append(lines[:excerptLines], fmt.Sprintf("… and %d lines more", more))
+	}
+	return lines
+}
+
+func (n *node) lines(depth int, analyzed bool) []string {
+	indent := strings.Repeat("      ", depth)
+	head := n.Type
+	if n.Turn == "Backward" {
+		head += " Backward"
+	}
+	if n.Index != "" {
+		head += " using " + n.Index
+	}
+	if n.Relation != "" {
+		head += " on " + n.Relation
+	}
+	var figures []string
+	if analyzed {
+		figures = append(figures, "rows="+number(n.Rows*n.loops()))
+		if n.Hit+n.Read > 0 {
+			figures = append(figures, "pages="+number(n.Hit+n.Read))
+		}
+	} else {
+		figures = append(figures, "estimated rows="+number(n.PlanRows))
+	}
+	head += "  (" + strings.Join(figures, " ") + ")"
+	arrow := ""
+	if depth > 0 {
+		arrow = "->  "
+		indent = indent[:len(indent)-4]
+	}
+	lines := []string{indent + arrow + head}
+	under := strings.Repeat(" ", len(indent)+len(arrow)+2)
+	add := func(format string, args ...any) { lines = append(lines, under+fmt.Sprintf(format, args...)) }
+	if n.Cond != "" {
+		add("Index Cond: %s", n.Cond)
+	}
+	if len(n.SortKey) > 0 {
+		add("Sort Key: %s", strings.Join(n.SortKey, ", "))
+	}
+	if len(n.Presort) > 0 {
+		add("Presorted Key: %s", strings.Join(n.Presort, ", "))
+	}
+	if n.Method != "" {
+		add("Sort Method: %s (%s)", n.Method, n.Space)
+	}
+	if n.Filter != "" {
+		add("Filter: %s", n.Filter)
+	}
+	if n.Filtered > 0 {
+		add("Rows Removed by Filter: %s", number(n.Filtered*n.loops()))
+	}
+	if n.Rechecked > 0 {
+		add("Rows Removed by Index Recheck: %s", number(n.Rechecked*n.loops()))
+	}
+	if n.HeapFetches > 0 {
+		add("Heap Fetches: %s", number(n.HeapFetches))
+	}
+	return lines
+}
+
+// number writes a count with its thousands set apart.
+func number(v float64) string {
+	digits := fmt.Sprintf("%.0f", math.Abs(v))
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	if v <= -0.5 {
+		return "-" + digits
+	}
+	return digits
+}

@@ -1,0 +1,197 @@
+package check
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Report is what one look at a table found. Findings come with the gravest
+// first, and in a fixed order within a severity.
+type Report struct {
+	Table   Table  `json:"table"`
+	Reading string `json:"reading"` // the statement that was explained; empty if none could be made
+
+	Findings []Finding `json:"findings"`
+	// Unseen is what the role, the server or the time allowed no look at.
+	Unseen []Unseen `json:"unseen"`
+}
+
+// Table is the table in figures. Rows and dead rows are the server's estimates;
+// -1 where it has none.
+type Table struct {
+	Schema     string `json:"schema"`
+	Name       string `json:"name"`
+	Server     string `json:"server"` // such as 15.18
+	Rows       int64  `json:"rows"`
+	DeadRows   int64  `json:"dead_rows"`
+	Bytes      int64  `json:"bytes"`       // without indexes and large values
+	IndexBytes int64  `json:"index_bytes"` // all indexes together
+	TotalBytes int64  `json:"total_bytes"` // with everything
+}
+
+// Clean is true if nothing is worse than a note.
+func (r *Report) Clean() bool { return r.Worst() < Warning }
+
+// Worst is the gravest severity found; Note if there is nothing at all.
+func (r *Report) Worst() Severity {
+	worst := Note
+	for i := range r.Findings {
+		worst = max(worst, r.Findings[i].Severity)
+	}
+	return worst
+}
+
+// Count says how many findings are of that severity.
+func (r *Report) Count(s Severity) (n int) {
+	for i := range r.Findings {
+		if r.Findings[i].Severity == s {
+			n++
+		}
+	}
+	return n
+}
+
+func (r *Report) sort() {
+	slices.SortStableFunc(r.Findings, func(a, b Finding) int { return int(b.Severity) - int(a.Severity) })
+}
+
+// Severity of a finding.
+type Severity uint8
+
+const (
+	// Note: worth knowing; nothing has to be done.
+	Note Severity = iota
+	// Warning: it costs time or space, and will cost more as the table grows.
+	Warning
+	// Critical: Penstock cannot work with the table, or messages can be lost or
+	// go out in a wrong order.
+	Critical
+)
+
+var severities = [...]string{Note: "note", Warning: "warning", Critical: "critical"}
+
+func (s Severity) String() string {
+	if int(s) < len(severities) {
+		return severities[s]
+	}
+	return fmt.Sprintf("severity(%d)", s)
+}
+
+// MarshalText writes the severity's name.
+func (s Severity) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText reads the severity's name.
+func (s *Severity) UnmarshalText(text []byte) error {
+	i := slices.Index(severities[:], string(text))
+	if i < 0 {
+		return fmt.Errorf("no severity is named %q", text)
+	}
+	*s = Severity(i)
+	return nil
+}
+
+// Finding is one thing that was found.
+type Finding struct {
+	Severity Severity `json:"severity"`
+	// Code names the kind of finding for programs. It does not change between
+	// versions; see the constants.
+	Code string `json:"code"`
+	// Title is one line; Detail says what it means for the outbox and what
+	// Penstock does about it.
+	Title  string `json:"title"`
+	Detail string `json:"detail"`
+
+	Evidence Evidence `json:"evidence,omitzero"`
+	// Fix are statements in the order to run them. Which of them Fix offers, each
+	// says itself.
+	Fix []Statement `json:"fix,omitempty"`
+}
+
+// Evidence is what a finding is read from.
+type Evidence struct {
+	Figures []Figure `json:"figures,omitempty"`
+	// Plan is an excerpt of the plan, a line each.
+	Plan []string `json:"plan,omitempty"`
+}
+
+// Figure is one measured or estimated value.
+type Figure struct {
+	Name  string  `json:"name"`
+	Value float64 `json:"value"`
+	Unit  Unit    `json:"unit,omitempty"`
+}
+
+// Unit of a figure. Plain numbers have none.
+type Unit string
+
+// The units of figures.
+const (
+	Bytes   Unit = "bytes"
+	Pages   Unit = "pages" // of the server's block size, 8 KiB as a rule
+	Rows    Unit = "rows"
+	Seconds Unit = "s"
+	Percent Unit = "%"
+)
+
+// Statement is SQL to run, as it stands, outside a transaction.
+type Statement struct {
+	SQL string `json:"sql"`
+	// Concurrently: writers and readers go on meanwhile.
+	Concurrently bool `json:"concurrently,omitempty"`
+	// Risk is what it costs or can break; empty if next to nothing.
+	Risk string `json:"risk,omitempty"`
+	// Creates is the index that it makes; Fix runs only such statements.
+	Creates *Index `json:"creates,omitempty"`
+	// Alternative statements stand for the ones before them and are not for both
+	// to be run. Fix does not offer them.
+	Alternative bool `json:"alternative,omitempty"`
+}
+
+// Index names an index.
+type Index struct {
+	Schema string `json:"schema"`
+	Name   string `json:"name"`
+}
+
+// Unseen is something that could not be looked at.
+type Unseen struct {
+	What string `json:"what"`
+	Why  string `json:"why"`
+	Hint string `json:"hint,omitempty"`
+}
+
+// The codes of findings.
+const (
+	CodeColumn          = "column"            // the mapping names a column that is missing
+	CodePermission      = "permission"        // the role lacks a right that Penstock needs
+	CodeRowSecurity     = "row-security"      // policies may hide rows from the role
+	CodeUnlogged        = "unlogged"          // a crash empties the table
+	CodeNoKey           = "no-key"            // no unique index finds a row by its id
+	CodePartitioned     = "partitioned"       // the table is partitioned
+	CodeReferenced      = "referenced"        // foreign keys point at rows that are to be deleted
+	CodeMissingIndex    = "missing-index"     // no index gives the waiting rows in order
+	CodeTieBreak        = "index-without-id"  // it does, except among rows of the same time
+	CodeNotPartial      = "index-not-partial" // it does, but walks over delivered rows
+	CodePlanUnstable    = "plan-unstable"     // the planner would not use it by itself
+	CodeContentTooBig   = "content-too-big"   // an index that includes the contents refuses inserts
+	CodeInvalidIndex    = "invalid-index"     // left by a failed attempt
+	CodeDuplicateIndex  = "duplicate-index"   // two alike
+	CodeUnusedIndex     = "unused-index"      // never read
+	CodeMarkedIndexed   = "mark-is-indexed"   // marking a row writes to every index
+	CodeDeadPrefix      = "dead-prefix"       // the read begins with dead rows
+	CodeDeadRows        = "dead-rows"         // the read meets them all along
+	CodeRandomOrder     = "random-order"      // the order column has no order of time
+	CodeCommitOrder     = "commit-order"      // the order column is not the order of commits
+	CodeSequenceCache   = "sequence-cache"    // connections draw numbers in advance
+	CodeLocalTime       = "local-time"        // a timestamp without time zone
+	CodeRowTrigger      = "row-trigger"       // a trigger runs for each row
+	CodeBloat           = "bloat"             // the table is larger than its rows
+	CodeIndexBloat      = "index-bloat"       // an index is larger than its entries
+	CodeAutovacuumOff   = "autovacuum-off"    //
+	CodeAutovacuumLate  = "autovacuum-late"   // it waits for too many dead rows
+	CodeVacuumBehind    = "vacuum-behind"     // dead rows beyond what autovacuum waits for
+	CodeOldSnapshot     = "old-snapshot"      // a transaction holds back vacuum
+	CodePrepared        = "prepared"          // so does a prepared transaction
+	CodeReplicationSlot = "replication-slot"  // so does a slot, or it retains WAL
+	CodeStandby         = "standby-feedback"  // so does a query on a standby
+)

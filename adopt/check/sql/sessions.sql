@@ -1,0 +1,15 @@
+-- The transactions of this database that hold back vacuum. Vacuums themselves do
+-- not, nor do standbys here: they are in standbys.sql.
+select a.pid,
+       coalesce(a.usename::text, ''),
+       coalesce(a.application_name, ''),
+       coalesce(a.state, ''),
+       extract(epoch from clock_timestamp() - a.xact_start)::float8,
+       greatest(age(a.backend_xmin), age(a.backend_xid))::bigint
+  from pg_catalog.pg_stat_activity a
+ where a.datname = current_database() and a.pid <> pg_backend_pid() and a.leader_pid is null
+   and (a.backend_xmin is not null or a.backend_xid is not null)
+   and a.backend_type not in ('walsender', 'autovacuum worker')
+   and not exists (select from pg_catalog.pg_stat_progress_vacuum v where v.pid = a.pid)
+ order by 6 desc, 1
+ limit 100
