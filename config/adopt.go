@@ -1,6 +1,7 @@
 package config
 
 import (
+	"encoding/json"
 	"fmt"
 	"reflect"
 
@@ -90,3 +91,9 @@ func conflict(a, b *adopt.Config) string {
 	}
 	return ""
 }
+
+// String is the mapping as YAML.
+func (a Adopt) String() string { return tree(a).String() }
+
+// MarshalJSON writes the keys of the file.
+func (a Adopt) MarshalJSON() ([]byte, error) { return json.Marshal(tree(a).plain()) }

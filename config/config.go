@@ -42,6 +42,9 @@ type Subscription struct {
 	Sink   Sink            `yaml:"sink"`
 	// Format is what messages look like to consumers; nil: as they are.
 	Format *WireFormat `yaml:"format"`
+	// Previous adds to each message the id of the one before it of its key; see
+	// inbox.WithPrevious.
+	Previous bool `yaml:"previous"`
 	// Relay is complete once defaults are set: what the file does not give here
 	// is taken from Config.Relay.
 	Relay Relay `yaml:"relay"`
@@ -147,6 +150,7 @@ func (l Loader) LoadBytes(name string, data []byte) (*Config, error) {
 	c.SetDefaults()
 	d.validate(c)
 	if len(d.errs) > 0 {
+		d.hideSecrets()
 		d.errs.sort()
 		return nil, d.errs
 	}

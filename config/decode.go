@@ -46,6 +46,17 @@ func (d *decoder) fail(at position, path string, p problem) {
 	d.markBroken(path)
 }
 
+// hideSecrets masks the secrets that were found in the lines that errors show.
+func (d *decoder) hideSecrets() {
+	for _, e := range d.errs {
+		for value, shown := range d.filledIn {
+			if shown == masked && strings.Contains(e.Source, value) {
+				e.Source, e.caret = strings.ReplaceAll(e.Source, value, masked), 0
+			}
+		}
+	}
+}
+
 func (d *decoder) markBroken(path string) {
 	for path != "" {
 		d.broken[path] = true

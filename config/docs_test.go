@@ -14,8 +14,10 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/adopt"
 	"github.com/penstock/penstock/format"
+	"github.com/penstock/penstock/sink/kafka"
 	"github.com/penstock/penstock/sink/nats"
 	"github.com/penstock/penstock/sink/rabbitmq"
+	"github.com/penstock/penstock/sink/webhook"
 )
 
 // The example must work as it is.
@@ -95,10 +97,14 @@ func referenceRows() []referenceRow {
 		{Sink: Sink{RabbitMQ: &rabbitmq.Config{}}},
 		{Sink: Sink{NATS: &nats.Config{CreateStream: &nats.StreamConfig{}}}},
 		{Sink: Sink{NATS: &nats.Config{Embedded: &nats.EmbeddedConfig{}}}},
+		{Sink: Sink{Kafka: &kafka.Config{}}},
+		{Sink: Sink{Webhook: &webhook.Config{}}},
 	}}
 	c.SetDefaults()
 	// A whole sink, with what is only there if asked for.
 	whole := c.Subscriptions[0]
+	whole.Sink.Kafka = c.Subscriptions[3].Sink.Kafka
+	whole.Sink.Webhook = c.Subscriptions[4].Sink.Webhook
 	whole.Adopt = &Adopt{}
 	whole.Adopt.SetDefaults()
 	whole.Format = &WireFormat{format.Config{Kind: format.CloudEvents}}
@@ -174,7 +180,11 @@ func typeName(path string, v reflect.Value) string {
 		return "duration, unlimited"
 	case []string:
 		return "list of texts"
-	case map[string]string:
+	case []int:
+		return "list of numbers"
+	case []webhook.Secret:
+		return "list of texts"
+	case map[string]string, map[string]webhook.Secret:
 		return "text by name"
 	}
 	switch {

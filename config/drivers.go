@@ -12,9 +12,11 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/sink/discard"
+	"github.com/penstock/penstock/sink/kafka"
 	"github.com/penstock/penstock/sink/nats"
 	"github.com/penstock/penstock/sink/rabbitmq"
 	"github.com/penstock/penstock/sink/stdout"
+	"github.com/penstock/penstock/sink/webhook"
 	"github.com/penstock/penstock/store/postgres"
 	"github.com/penstock/penstock/store/sqlite"
 )
@@ -23,6 +25,8 @@ import (
 type Sink struct {
 	RabbitMQ *rabbitmq.Config `yaml:"rabbitmq"`
 	NATS     *nats.Config     `yaml:"nats"`
+	Kafka    *kafka.Config    `yaml:"kafka"`
+	Webhook  *webhook.Config  `yaml:"webhook"`
 	Stdout   *stdout.Config   `yaml:"stdout"`
 	Discard  *discard.Config  `yaml:"discard"`
 	// Queue is in the same database; see Forward.
@@ -35,6 +39,8 @@ type Sink struct {
 var sinks = []sinkDriver{
 	driver("rabbitmq", "amqp://HOST", []string{"amqp", "amqps"}, func(s *Sink) **rabbitmq.Config { return &s.RabbitMQ }, rabbitmq.ParseURL, rabbitmq.Open),
 	driver("nats", "nats://HOST or embedded[:DIR]", []string{"nats", "tls", "ws", "wss", "embedded"}, func(s *Sink) **nats.Config { return &s.NATS }, nats.ParseURL, nats.Open),
+	driver("kafka", "kafka://HOST", []string{"kafka", "kafkas"}, func(s *Sink) **kafka.Config { return &s.Kafka }, kafka.ParseURL, kafka.Open),
+	driver("webhook", "https://HOST/PATH", []string{"https", "http"}, func(s *Sink) **webhook.Config { return &s.Webhook }, webhook.ParseURL, webhook.Open),
 	driver("stdout", "stdout", []string{"stdout", "-"}, func(s *Sink) **stdout.Config { return &s.Stdout }, stdout.ParseURL, stdout.Open),
 	driver("discard", "discard", []string{"discard"}, func(s *Sink) **discard.Config { return &s.Discard }, discard.ParseURL, discard.Open),
 	driver("queue", "queue:NAME", []string{"queue"}, func(s *Sink) **Queue { return &s.Queue }, parseQueue, openQueue),
@@ -95,7 +101,7 @@ func driver[C any, P interface {
 }
 
 // ParseSink turns the value of --sink into a sink with its defaults set:
-// amqp://…, nats://…, embedded[:DIR], queue:NAME and so on. The fields of the sink's
+// amqp://…, nats://…, embedded[:DIR], kafka://…, https://…, queue:NAME and so on. The fields of the sink's
 // configuration are query parameters.
 func ParseSink(url string) (Sink, error) {
 	for _, d := range sinks {

@@ -25,6 +25,10 @@ func TestParseSink(t *testing.T) {
 		{"embedded", "nats"},
 		{"embedded:/tmp/nats", "nats"},
 		{"queue:emails", "queue"},
+		{"kafka://a:9092,b:9092?topic=orders", "kafka"},
+		{"kafkas://app:hunter2@a?sasl=plain", "kafka"},
+		{"https://api.example.com/hooks/{topic}?tenant=7#concurrency=64", "webhook"},
+		{"HTTP://api.example.com/", "webhook"},
 	} {
 		s, err := ParseSink(tc.url)
 		if err != nil || s.Name() != tc.name {
@@ -45,6 +49,10 @@ func TestParseSinkErrors(t *testing.T) {
 		{"amqp://app:hunter2@localhost:port", "sink rabbitmq: url"},
 		{"amqp://app:hunter2@localhost?nope=1", "sink rabbitmq: nope"},
 		{"discard://app:hunter2@localhost", "sink discard: "},
+		{"kafka://app:hunter2@localhost", "sink kafka: sasl"},
+		{"kafka://localhost?nope=1", "sink kafka: nope"},
+		{"https://app:hunter2@localhost/#nope=1", "sink webhook: nope"},
+		{"http://127.0.0.1/hunter2", "loopback address"},
 	} {
 		_, err := ParseSink(tc.url)
 		if err == nil || !strings.Contains(err.Error(), tc.want) {
@@ -56,7 +64,7 @@ func TestParseSinkErrors(t *testing.T) {
 }
 
 func TestOpenSink(t *testing.T) {
-	for _, url := range []string{"discard", "nats://127.0.0.1:1", "amqp://127.0.0.1:1"} {
+	for _, url := range []string{"discard", "nats://127.0.0.1:1", "amqp://127.0.0.1:1", "kafka://127.0.0.1:1", "http://127.0.0.1:1/#allow_private=true"} {
 		s, err := ParseSink(url)
 		if err != nil {
 			t.Fatal(err)

@@ -49,8 +49,8 @@ func FuzzLoad(f *testing.F) {
 		}
 		printed := c.String()
 		again, err := fuzzed.LoadBytes("printed", []byte(printed))
-		if strings.Contains(printed, ": file:") || strings.Contains(printed, `"file:`) {
-			return // a literal file: cannot be written in a file
+		if strings.Contains(printed, ": file:") || strings.Contains(printed, `"file:`) || strings.Contains(printed, "secrets:") {
+			return // a literal file: cannot be written in a file, and a masked secret signs nothing
 		}
 		if err != nil {
 			t.Fatalf("accepted, but not as printed:\n%s\n%v", printed, err)

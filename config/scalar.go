@@ -42,7 +42,7 @@ func (d *decoder) scalar(n ast.Node, v reflect.Value, path string) {
 		return
 	}
 	outside := text != raw && (strings.Contains(raw, "${") || strings.HasPrefix(raw, "file:"))
-	if isSecret(path[strings.LastIndexByte(path, '.')+1:]) && len(text) >= 3 {
+	if (isSecret(path[strings.LastIndexByte(path, '.')+1:]) || isSecretType(v)) && len(text) >= 3 {
 		d.filledIn[text] = masked
 	}
 	if p := d.assign(n, v, path, text, quoted && !outside); p != nil {

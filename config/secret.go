@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -57,7 +58,7 @@ var (
 	yamlPair = regexp.MustCompile(`(?i)((?:^|[\s{,"'-])["']?[a-z0-9_.-]*` + secretWords + `[a-z0-9_.-]*["']?\s*:\s*)(\S.*)$`)
 )
 
-const secretWords = `(?:passw(?:or)?d|passphrase|pwd|secret|token|seed|\bnkey|_nkey|private_?key|api_?key|credential)`
+const secretWords = `(?:passw(?:or)?d|passphrase|pwd|secret|token|seed|\bnkey|_nkey|private[_-]?key|api[_-]?key|authori[sz]ation|credential)`
 
 // Redact masks the passwords in a URL, or in a text with a URL in it.
 func Redact(s string) string {
@@ -107,6 +108,13 @@ func Passwords(u string) []string {
 // file does not.
 func isSecret(key string) bool {
 	return secretKey.MatchString(key) && !strings.HasSuffix(key, "_file")
+}
+
+// isSecretType tells the types that hide what they hold, whatever their key is
+// called. A URL hides its password alone, and knows how.
+func isSecretType(v reflect.Value) bool {
+	_, hides := v.Addr().Interface().(interface{ Reveal() string })
+	return hides && v.Type() != reflect.TypeFor[URL]()
 }
 
 // redactLine masks what may be secret in a line of YAML. A line that is neither

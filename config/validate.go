@@ -71,11 +71,24 @@ func (d *decoder) validate(c *Config) {
 		d.sink(path+".sink", &c.Subscriptions[i].Sink)
 		d.queue(path, c, &c.Subscriptions[i])
 		d.format(path, &c.Subscriptions[i])
+		d.previous(path, &s)
 		if s.Relay != c.Relay && !d.broken["relay"] {
 			d.limits(path+".relay", &s.Relay)
 		}
 	}
 	d.sharedTables(c)
+}
+
+// previous checks that there is an order to tell of.
+func (d *decoder) previous(path string, s *Subscription) {
+	at := path + ".previous"
+	switch {
+	case !s.Previous:
+	case s.Adopt != nil && !s.Adopt.Ordered():
+		d.fail(d.near(at), at, problem{"is true, but several workers read the table in no order", "remove it, or set adopt.workers to 1"})
+	case s.Sink.Queue != nil:
+		d.fail(d.near(at), at, problem{"is true for a queue, which runs the jobs of a key one after another anyway", "remove it"})
+	}
 }
 
 // origin checks what a subscription reads: an outbox or an adopted table.

@@ -20,7 +20,8 @@ type relayJob struct {
 	start                        penstock.Start
 	sink                         config.Sink
 	format                       *config.WireFormat // nil: as they are
-	limits                       relay.Config       // limits and filter only
+	previous                     bool
+	limits                       relay.Config // limits and filter only
 }
 
 // relayJobs is what the flags ask for: one subscription without a file, or
@@ -71,7 +72,7 @@ func (a *app) relayJobs(f relayFlags) ([]relayJob, error) {
 			return nil, usage(fmt.Errorf("--format: %w", err))
 		}
 	}
-	job := relayJob{outbox: f.outbox, subscription: f.subscription, holder: holder, start: start, sink: sink, format: wire, limits: limits}
+	job := relayJob{outbox: f.outbox, subscription: f.subscription, holder: holder, start: start, sink: sink, format: wire, previous: f.previous, limits: limits}
 	if job.subscription == "" {
 		job.subscription = "default"
 	}
@@ -119,7 +120,7 @@ func (a *app) configuredJobs(f relayFlags, holder string) ([]relayJob, error) {
 		if f.subscription == "" || f.subscription == s.Name {
 			jobs = append(jobs, relayJob{
 				outbox: s.Outbox, subscription: s.Name, holder: holder, start: penstock.Start(s.Start), sink: s.Sink,
-				format: s.Format, limits: configuredLimits(&s),
+				format: s.Format, previous: s.Previous, limits: configuredLimits(&s),
 			})
 		}
 	}

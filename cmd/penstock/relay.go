@@ -18,6 +18,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/config"
 	"github.com/penstock/penstock/format"
+	"github.com/penstock/penstock/inbox"
 	"github.com/penstock/penstock/relay"
 )
 
@@ -30,7 +31,8 @@ type relayFlags struct {
 	onDead                                   config.OnDead
 	lease                                    span
 	withoutFile                              []string // flags given that have no meaning with a file
-	logs                                     bool     // whether flags say how to log
+	previous                                 bool
+	logs                                     bool // whether flags say how to log
 }
 
 func (a *app) relayCommand() *cobra.Command {
@@ -56,6 +58,9 @@ the rest, as in order.* or order.>; of several patterns one must match. Every
 --format cloudevents makes CloudEvents 1.0 of the messages, with their attributes in
 headers, or in JSON with 'cloudevents?mode=structured'; debezium gives them the
 headers of Debezium's EventRouter. Its parameters are the settings of the format.
+
+--previous adds to each message with a key the id of the one before it, by which an
+inbox puts messages in order for consumers that run side by side (docs/inbox.md).
 
 --sink queue:NAME makes a job of each message in a queue of the same database, in
 one transaction with what the subscription has got to.
@@ -105,6 +110,7 @@ func (f *relayFlags) add(flags *pflag.FlagSet) {
 	flags.StringArrayVar(&f.topics, "topic", nil, "deliver only topics of this pattern; may be repeated")
 	flags.StringArrayVar(&f.headers, "header", nil, "deliver only what has this header, as NAME=VALUE; may be repeated")
 	flags.StringVar(&f.format, "format", "", "what messages look like to consumers: raw, cloudevents or debezium (default raw)")
+	flags.BoolVar(&f.previous, "previous", false, "add the header penstock-previous: the id of the message before of the same key")
 	flags.Var(textFlag{&f.maxAttempts, "number"}, "max-attempts", "how often a message is sent before it is a dead letter, or unlimited (default 25)")
 	flags.Var(textFlag{&f.maxAge, "duration"}, "max-age", "how long a refused message is tried before it is a dead letter (default unlimited)")
 	flags.Var(textFlag{&f.onDead, "text"}, "on-dead", "what a dead letter's key does: continue or hold (default continue)")
@@ -115,7 +121,7 @@ func (f *relayFlags) add(flags *pflag.FlagSet) {
 // given notes which flags were.
 func (f *relayFlags) given(flags *pflag.FlagSet) {
 	f.logs = flags.Changed("log-level") || flags.Changed("log-format")
-	for _, name := range []string{"from", "topic", "header", "max-attempts", "max-age", "on-dead", "lease", "format"} {
+	for _, name := range []string{"from", "topic", "header", "max-attempts", "max-age", "on-dead", "lease", "format", "previous"} {
 		if flags.Changed(name) {
 			f.withoutFile = append(f.withoutFile, name)
 		}
@@ -209,19 +215,25 @@ func (j *relayJob) runner(ctx context.Context, store penstock.Store, log *slog.L
 	}, nil
 }
 
-// openSink opens the sink with what stands in front of it: messages go through the
-// format last.
+// openSink opens the sink with what stands in front of it. The format is last, so
+// that it sees the headers that were added before.
 func (j *relayJob) openSink(log *slog.Logger) (penstock.Sink, error) {
 	sink, err := j.sink.Open(log)
-	if err != nil || j.format == nil {
-		return sink, err
-	}
-	formatted, err := format.Wrap(sink, j.format.Config, format.Binding(j.sink.Name()))
 	if err != nil {
-		closeSink(context.Background(), sink, log)
 		return nil, err
 	}
-	return formatted, nil
+	if j.format != nil {
+		formatted, err := format.Wrap(sink, j.format.Config, format.Binding(j.sink.Name()))
+		if err != nil {
+			closeSink(context.Background(), sink, log)
+			return nil, err
+		}
+		sink = formatted
+	}
+	if j.previous {
+		sink = inbox.WithPrevious(sink, 0)
+	}
+	return sink, nil
 }
 
 // relayConfig of the job's relay. What cannot be cured by waiting ends the process

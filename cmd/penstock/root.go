@@ -73,7 +73,7 @@ func (a *app) rootCommand() *cobra.Command {
 	root.AddCommand(
 		a.demoCommand(), a.migrateCommand(), a.outboxCommand(), a.relayCommand(), a.publishCommand(),
 		a.tailCommand(), a.statusCommand(), a.deadCommand(), a.parkedCommand(), a.replayCommand(), a.subscriptionCommand(),
-		a.queueCommand(), a.enqueueCommand(), a.workCommand(), a.jobCommand(), a.scheduleCommand(),
+		a.adoptCommand(), a.queueCommand(), a.enqueueCommand(), a.workCommand(), a.jobCommand(), a.scheduleCommand(),
 		a.benchCommand(), a.versionCommand(),
 	)
 	return root

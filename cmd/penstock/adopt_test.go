@@ -1,0 +1,42 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/penstock/penstock/adopt"
+	"github.com/penstock/penstock/config"
+)
+
+// adopted is what a subscription of a configuration adopts.
+func adopted(t *testing.T, subscription string) *config.Adopt {
+	t.Helper()
+	file := "database_url: postgres://localhost/shop\nsubscriptions:\n  - name: a\n    sink: discard\n" + subscription
+	cfg, err := config.Loader{}.LoadBytes("penstock.yaml", []byte(file))
+	if err != nil {
+		t.Fatalf("%v\n%s", err, file)
+	}
+	return cfg.Subscriptions[0].Adopt
+}
+
+// What is printed for copying is what the preset means.
+func TestPresetsCanBeCopied(t *testing.T) {
+	for _, name := range adopt.PresetNames() {
+		var printed strings.Builder
+		for line := range strings.Lines(must(t, "adopt", "presets", name)) {
+			printed.WriteString("    " + line)
+		}
+		preset := adopted(t, "    adopt: "+name+"\n")
+		preset.Preset = ""
+		same(t, name, adopted(t, printed.String()).String(), preset.String())
+	}
+	var all []struct {
+		Preset string
+		Adopt  map[string]any
+	}
+	if err := json.Unmarshal([]byte(must(t, "adopt", "presets", "--json")), &all); err != nil || len(all) != len(adopt.PresetNames()) || all[1].Preset != "dotnet" || all[1].Adopt["delivered"] != "mark" {
+		t.Errorf("%+v, %v", all, err)
+	}
+	cli(t, "adopt", "presets", "java").wants(t, exitUsage, `"java" is no preset: there are debezium, dotnet`)
+}
