@@ -1,0 +1,218 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+// InboxTx is what an inbox needs of a transaction: a *sql.Tx, or a *sql.Conn on which
+// BEGIN was run, of any SQLite driver.
+type InboxTx interface {
+	Tx
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+// Inbox is one consumer's inbox. It holds no connection: the transaction is the
+// caller's, BEGIN IMMEDIATE as for Publish, and what it writes takes effect once if
+// it goes on only with what is new. Safe for concurrent use.
+type Inbox struct{ consumer string }
+
+// NewInbox names a consumer's inbox; it does not look whether there is one.
+func NewInbox(consumer string) *Inbox { return &Inbox{consumer} }
+
+// forgetAtOnce bounds how many ids one call forgets that are out of their window: twice
+// what it remembers, so that it keeps up.
+const forgetAtOnce = 2
+
+// First notes a message's id within tx and says whether it is new: false means that
+// it has been received before, within the inbox's window. Roll tx back and it is new
+// again. Errors: *penstock.FieldError, ErrNoInbox.
+func (i *Inbox) First(ctx context.Context, tx InboxTx, id string) (bool, error) {
+	fresh, err := i.FirstOf(ctx, tx, id)
+	return len(fresh) == 1, err
+}
+
+// FirstOf is First for many ids. It returns those that are new, in the order given,
+// each once.
+func (i *Inbox) FirstOf(ctx context.Context, tx InboxTx, ids ...string) ([]string, error) {
+	for _, id := range ids {
+		if err := penstock.ValidateReceived(&penstock.Message{ID: id}); err != nil {
+			return nil, err
+		}
+	}
+	box, err := i.find(ctx, tx)
+	if err != nil || len(ids) == 0 {
+		return nil, err
+	}
+	return box.see(ctx, tx, ids, false)
+}
+
+// InOrder notes a message that has a key and returns what may be processed now, within
+// tx and in this order: nothing if m is a duplicate, or if the message named by its
+// header penstock-previous has not come; then m is held back, and it can be
+// acknowledged once tx has committed. Otherwise m, and what was held back for it. Nothing is
+// held for longer than wait, if Due is called now and then.
+func (i *Inbox) InOrder(ctx context.Context, tx InboxTx, m penstock.Message, wait time.Duration) ([]penstock.Released, error) {
+	if err := penstock.ValidateReceived(&m); err != nil {
+		return nil, err
+	}
+	box, err := i.find(ctx, tx)
+	if err != nil {
+		return nil, err
+	}
+	if wait < 0 || wait > box.keep/2 {
+		return nil, &penstock.FieldError{Field: "wait", Problem: fmt.Sprintf("is %s", wait), Hint: "give up to half of what the inbox keeps"}
+	}
+	if fresh, err := box.see(ctx, tx, []string{m.ID}, false); err != nil || len(fresh) == 0 {
+		return nil, err
+	}
+	r := penstock.Released{Message: penstock.Message{ID: m.ID, Key: m.Key, Headers: m.Headers, Payload: m.Payload}}
+	if m.Key == "" {
+		return []penstock.Released{r}, nil
+	}
+	previous := m.Headers[penstock.HeaderPrevious]
+	var received, held, missing bool
+	if err := tx.QueryRowContext(ctx, inboxStandingSQL, box.id, m.ID, previous).Scan(&r.Late, &received, &held, &missing); err != nil {
+		return nil, err
+	}
+	if previous != "" && !r.Late && (!received || held) {
+		if received || !missing {
+			_, err := tx.ExecContext(ctx, `insert into penstock_held (inbox_id, id, previous, key, due, headers, payload) values (?, ?, ?, ?, ?, ?, ?)`,
+				box.id, m.ID, previous, m.Key, time.Now().Add(wait).UnixMicro(), encodeHeaders(m.Headers), orEmpty(m.Payload))
+			return nil, err
+		}
+		r.Gap, r.Missing = true, previous
+	}
+	return box.follow(ctx, tx, r)
+}
+
+// Due returns messages that have waited in vain for the one before them: of up to n
+// keys the message after the gap, with Gap and Missing set, and what follows it.
+func (i *Inbox) Due(ctx context.Context, tx InboxTx, n int) ([]penstock.Released, error) {
+	if n < 1 || n > 1000 {
+		return nil, &penstock.FieldError{Field: "n", Problem: fmt.Sprintf("is %d", n), Hint: "use 1 to 1000, and call Due again for more"}
+	}
+	box, err := i.find(ctx, tx)
+	if err != nil {
+		return nil, err
+	}
+	var all []penstock.Released
+	for range n {
+		var (
+			r        penstock.Released
+			previous string
+			text     sql.NullString
+		)
+		err := tx.QueryRowContext(ctx, inboxDueSQL, box.id, time.Now().UnixMicro()).Scan(&r.ID, &r.Key, &text, &r.Payload, &previous)
+		if errors.Is(err, sql.ErrNoRows) {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		r.Headers = headers(text.String)
+		var late, received, held, missing bool
+		if err := tx.QueryRowContext(ctx, inboxStandingSQL, box.id, r.ID, previous).Scan(&late, &received, &held, &missing); err != nil {
+			return nil, err
+		}
+		if !received {
+			r.Gap, r.Missing = true, previous
+			if _, err := box.see(ctx, tx, []string{previous}, true); err != nil {
+				return nil, err
+			}
+		}
+		if _, err := tx.ExecContext(ctx, `delete from penstock_held where inbox_id = ? and id = ?`, box.id, r.ID); err != nil {
+			return nil, err
+		}
+		line, err := box.follow(ctx, tx, r)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, line...)
+	}
+	return all, nil
+}
+
+// inboxRow is one row of penstock_inboxes.
+type inboxRow struct {
+	id   int64
+	keep time.Duration
+}
+
+func (i *Inbox) find(ctx context.Context, q querier) (row inboxRow, err error) {
+	var keep int64
+	err = q.QueryRowContext(ctx, `select id, keep from penstock_inboxes where consumer = ?`, i.consumer).Scan(&row.id, &keep)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return row, noInbox(i.consumer)
+	case err != nil && strings.Contains(err.Error(), "no such table"): // of any driver: there is only the text to go by
+		return row, penstock.WithHint(fmt.Errorf("inbox of %q: %w", i.consumer, penstock.ErrNotMigrated), "run penstock migrate on this database file")
+	}
+	row.keep = time.Duration(keep) * time.Microsecond
+	return row, err
+}
+
+// see notes ids and returns those that are new, and forgets some that are old.
+func (b inboxRow) see(ctx context.Context, tx InboxTx, ids []string, missing bool) ([]string, error) {
+	now := time.Now()
+	if _, err := tx.ExecContext(ctx, inboxForgetSQL, b.id, now.Add(-b.keep).UnixMicro(), forgetAtOnce*len(ids)); err != nil {
+		return nil, err
+	}
+	rows, err := tx.QueryContext(ctx, inboxSeeSQL, b.id, array(ids), missing, now.UnixMicro())
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }()
+	var fresh []string
+	for rows.Next() {
+		var id string
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		fresh = append(fresh, id)
+	}
+	return fresh, rows.Err()
+}
+
+// follow takes out what was held for r, and what was held for that, and returns all of
+// it in order, r first.
+func (b inboxRow) follow(ctx context.Context, tx InboxTx, r penstock.Released) ([]penstock.Released, error) {
+	rows, err := tx.QueryContext(ctx, inboxFollowSQL, b.id, r.ID)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }()
+	line, ids := []penstock.Released{r}, []string{}
+	for rows.Next() {
+		var next penstock.Released
+		var text sql.NullString
+		if err := rows.Scan(&next.ID, &next.Key, &text, &next.Payload); err != nil {
+			return nil, err
+		}
+		next.Headers = headers(text.String)
+		line, ids = append(line, next), append(ids, next.ID)
+	}
+	if err := rows.Err(); err != nil || len(ids) == 0 {
+		return line, err
+	}
+	_, err = tx.ExecContext(ctx, `delete from penstock_held where inbox_id = ? and id in (select value from json_each(?))`, b.id, array(ids))
+	return line, err
+}
+
+func orEmpty(b []byte) []byte {
+	if b == nil {
+		return []byte{} // nil would be NULL
+	}
+	return b
+}
+
+// noInbox is the error for a consumer without one.
+func noInbox(consumer string) error {
+	return penstock.WithHint(fmt.Errorf("%w: of %q", penstock.ErrNoInbox, consumer), "create it with Store.CreateInbox")
+}

@@ -1,0 +1,40 @@
+-- +goose Up
+
+-- Inboxes: what consumers have received. One writer at a time, so plain rows do.
+
+create table penstock_inboxes (
+  id         integer primary key autoincrement,
+  consumer   text    not null unique,
+  keep       integer not null, -- microseconds
+  created_at integer not null
+);
+
+-- What was received, or, with missing, was waited for in vain.
+create table penstock_received (
+  inbox_id integer not null,
+  id       text    not null,
+  missing  integer not null default 0,
+  at       integer not null,
+  primary key (inbox_id, id, missing)
+) without rowid;
+create index penstock_received_at on penstock_received (inbox_id, at);
+
+-- Messages that came before the one they follow; gone once they are released.
+create table penstock_held (
+  n        integer primary key autoincrement,
+  inbox_id integer not null,
+  id       text    not null,
+  previous text    not null,
+  key      text    not null,
+  due      integer not null,
+  headers  text,
+  payload  blob    not null,
+  unique (inbox_id, id)
+);
+create index penstock_held_previous on penstock_held (inbox_id, previous);
+create index penstock_held_due on penstock_held (inbox_id, due);
+
+-- +goose Down
+drop table penstock_held;
+drop table penstock_received;
+drop table penstock_inboxes;
