@@ -14,8 +14,10 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/testserver"
 	"github.com/penstock/penstock/sink/discard"
+	"github.com/penstock/penstock/sink/kafka"
 	"github.com/penstock/penstock/sink/nats"
 	"github.com/penstock/penstock/sink/rabbitmq"
+	"github.com/penstock/penstock/sink/webhook"
 	"github.com/penstock/penstock/store/memory"
 )
 
@@ -45,6 +47,18 @@ func openSink(url string, log *slog.Logger) (penstock.Sink, error) {
 		}
 		cfg.SetDefaults()
 		return rabbitmq.Open(cfg, log)
+	case "kafka":
+		cfg, err := kafka.ParseURL(url)
+		if err != nil {
+			return nil, err
+		}
+		return kafka.Open(cfg, log)
+	case "http":
+		cfg, err := webhook.ParseURL(url)
+		if err != nil {
+			return nil, err
+		}
+		return webhook.Open(cfg, log)
 	default:
 		cfg, err := nats.ParseURL(url)
 		if err != nil {
@@ -87,6 +101,35 @@ func TestPoison(t *testing.T) {
 			t.Errorf("got %+v", r)
 		}
 	})
+}
+
+// The order of each key, too, as Kafka's own client reads it.
+func TestPoisonOnKafka(t *testing.T) {
+	sink, stop, err := StartFakeKafka()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	s := small(t, sink)
+	r, err := Poison(t.Context(), PoisonConfig{Setup: s, Messages: 2000, Keys: 100, Poisoned: 2, Repeat: 1})
+	if err != nil || r.Ratio <= 0 || r.Parked != 40 {
+		t.Errorf("got %+v, %v", r, err)
+	}
+	checkOutboxesGone(t, s)
+}
+
+func TestRelayOnKafka(t *testing.T) {
+	sink, stop, err := StartFakeKafka()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	s := small(t, sink)
+	r, err := Relay(t.Context(), RelayConfig{Setup: s, Messages: 2000, Keys: 100, LatencyFor: 300 * time.Millisecond, IdleFor: -1})
+	if err != nil || r.Ratio <= 0 || r.LatencyMS == nil || r.LatencyMS.To != "consumer" {
+		t.Errorf("got %+v, %v", r, err)
+	}
+	checkOutboxesGone(t, s)
 }
 
 func TestPark(t *testing.T) {

@@ -62,6 +62,16 @@ func (l *ledger) arrived(payload []byte) {
 	}
 }
 
+// answered notes one payload, and whether it was the last that is waited for.
+func (l *ledger) answered(payload []byte) {
+	now := time.Now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if n, ok := number(payload); ok && l.note(n) {
+		l.counts(now)
+	}
+}
+
 // arrivedAs notes a message whose number is not in the first digits.
 func (l *ledger) arrivedAs(n int) {
 	l.mu.Lock()

@@ -38,7 +38,7 @@ run beside Penstock's there.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(a.benchRelayCommand(), a.benchPoisonCommand(), a.benchParkCommand(), a.benchOutageCommand(),
-		a.benchFifoLifoCommand(), a.benchTombstonesCommand(), a.benchQueueCommand(), a.benchProcessorCommand())
+		a.benchFifoLifoCommand(), a.benchTombstonesCommand(), a.benchQueueCommand(), a.benchProcessorCommand(), a.benchWebhookCommand())
 	return cmd
 }
 
@@ -54,7 +54,7 @@ type benchFlags struct {
 func (f *benchFlags) register(cmd *cobra.Command) {
 	f.logLevel = "warn"
 	flags := cmd.Flags()
-	flags.StringVar(&f.sink, "sink", "embedded", "amqp://…, nats://…, embedded, stdout or discard")
+	flags.StringVar(&f.sink, "sink", "embedded", "amqp://…, nats://…, embedded, kafka://…, kfake (an imitation of Kafka in this process), http://…, stdout or discard")
 	flags.IntVar(&f.payload, "payload", 200, "bytes of each payload")
 	flags.BoolVar(&f.asJSON, "json", false, "one JSON object instead of the table")
 	flags.BoolVar(&f.progress, "progress", false, "show progress though stderr is no terminal")
@@ -83,6 +83,14 @@ func runBench[R any](a *app, cmd *cobra.Command, f benchFlags, table func(io.Wri
 	url, schema, err := a.demoDatabase()
 	if err != nil {
 		return err
+	}
+	if f.sink == bench.FakeKafka {
+		sink, stop, err := bench.StartFakeKafka()
+		if err != nil {
+			return err
+		}
+		defer stop()
+		f.sink = sink
 	}
 	url = withPool(url, f.conns)
 	a.stderr.hide(url)

@@ -26,6 +26,18 @@ func benchCLI(t *testing.T, url string, args ...string) outcome {
 	return outcome{stdout.String(), stderr.String(), code}
 }
 
+func TestBenchWebhook(t *testing.T) {
+	args := strings.Fields("webhook --messages 100 --keys 10 --delay 1ms")
+	if got := benchCLI(t, "", args...); got.code != exitOK || !strings.Contains(got.stdout, "of the client") || got.stderr != "" {
+		t.Fatalf("exit %d, %q, %q", got.code, got.stdout, got.stderr)
+	}
+	got := benchCLI(t, "", append(args, "--json")...)
+	var object struct{ Keys, Client, Relay, Ratio float64 }
+	if err := json.Unmarshal([]byte(got.stdout), &object); err != nil || object.Keys != 10 || object.Client <= 0 || object.Relay <= 0 || object.Ratio <= 0 {
+		t.Errorf("exit %d, %q, %q: %v", got.code, got.stdout, got.stderr, err)
+	}
+}
+
 func TestBenchQueuesMisused(t *testing.T) {
 	for args, want := range map[string]string{
 		"fifo-lifo":                              "needs PostgreSQL: pass --database-url postgres://",
@@ -41,7 +53,12 @@ func TestBenchQueuesMisused(t *testing.T) {
 		"queue --batches 0":                      "1 to 10000 jobs",
 		"queue --steady 0":                       "it takes a rate",
 		"queue --duration 1s":                    "go with --steady",
-		"queue --steady 10 --plot c.svg":         "leave --plot out",
+		"processor --sink nats://x":              "must be an amqp:// URL",
+		"processor --batch 0":                    "batches of 1 to 10000",
+		"processor --payload 2500":               "must fit into the covering index",
+		"processor --repeat 0":                   "one round",
+		"processor":                              "needs PostgreSQL",
+		"webhook --keys 0":                       "1 to 4096 keys",
 		"queue --batches 1 --plot c.svg":         "at least two",
 	} {
 		got := benchCLI(t, "", strings.Fields(args)...)
@@ -66,13 +83,11 @@ func TestBenchQueues(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			chart := filepath.Join(t.TempDir(), "chart.svg")
 			args := strings.Fields(c.args)
-			if name != "steady" {
-				args = append(args, "--plot", chart)
-			}
+			args = append(args, "--plot", chart)
 			if got := benchCLI(t, url, args...); got.code != exitOK || len(strings.Split(got.stdout, "\n")) < 3 || got.stderr != "" {
 				t.Fatalf("exit %d, %q, %q", got.code, got.stdout, got.stderr)
 			}
-			if text, err := os.ReadFile(chart); name != "steady" && (err != nil || !bytes.Contains(text, []byte("</svg>"))) {
+			if text, err := os.ReadFile(chart); err != nil || !bytes.Contains(text, []byte("</svg>")) {
 				t.Errorf("no chart: %v", err)
 			}
 			got := benchCLI(t, url, append(args, "--json")...)

@@ -43,6 +43,7 @@ forgotten transaction or a pg_dump does; with --repeat 10 the rates of the
 drains and the size of the outbox show whether it stays flat.`,
 		Example: `  penstock bench relay
   penstock bench relay --database-url postgres://postgres@localhost/postgres --sink amqp://guest:guest@localhost/
+  penstock bench relay --database-url postgres://postgres@localhost/postgres --sink kafka://localhost:9092
   penstock bench relay --database-url postgres://postgres@localhost/postgres --sink discard --json
   penstock bench relay --database-url postgres://postgres@localhost/postgres --sink discard --messages 100000 --repeat 10 --pin`,
 		Args: args(cobra.NoArgs),

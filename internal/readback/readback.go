@@ -47,10 +47,12 @@ func New(sinkURL, dir, name string) (Broker, error) {
 		return newNATS(sinkURL, name), nil
 	case "embedded":
 		return newEmbeddedNATS(sinkURL, dir, name), nil
-	case "stdout", "discard", "-":
+	case "kafka":
+		return newKafka(sinkURL, name)
+	case "stdout", "discard", "-", "http", "https":
 		return nil, nil
 	}
-	return nil, fmt.Errorf("a %s sink cannot be read back: use amqp://…, nats://…, embedded, stdout or discard", scheme)
+	return nil, fmt.Errorf("a %s sink cannot be read back: use amqp://…, nats://…, kafka://…, embedded, stdout, discard or http://…", scheme)
 }
 
 // withQuery sets query parameters of a sink URL, over those that are there.
