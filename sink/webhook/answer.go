@@ -103,8 +103,8 @@ var buffers = sync.Pool{New: func() any { return new([keptBody]byte) }}
 // connection. The error is what ended the body before its end.
 func readBody(res *http.Response) (text []byte, err error) {
 	defer func() { _ = res.Body.Close() }()
-	if res.Body == http.NoBody {
-		return nil, nil
+	if res.Body == http.NoBody || res.StatusCode == http.StatusSwitchingProtocols {
+		return nil, nil // what follows 101 is the bare connection, to which no timeout applies
 	}
 	buf := buffers.Get().(*[keptBody]byte)
 	defer buffers.Put(buf)

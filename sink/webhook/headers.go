@@ -40,14 +40,21 @@ var reserved = map[string]bool{
 	"Authorization": true, "Cookie": true,
 }
 
-// maxOwnHeaders is how many headers Penstock adds itself.
-const maxOwnHeaders = 10
+// How many headers Penstock adds itself, at most.
+const (
+	plainHeaders  = 6
+	signedHeaders = 3
+)
 
 // headers builds the header of one request. The error is marked Permanent: HTTP
 // headers are lines of text, and what they would change on the way is refused.
 func (s *Sink) headers(m *penstock.Message, now time.Time) (http.Header, error) {
-	h := make(http.Header, maxOwnHeaders+len(s.static)+len(m.Headers))
-	values := make([]string, 0, maxOwnHeaders+len(s.static)+len(m.Headers)) // one allocation for all
+	n := plainHeaders + len(m.Headers)
+	if s.signer != nil {
+		n += signedHeaders
+	}
+	h := make(http.Header, n+len(s.static))
+	values := make([]string, 0, n) // one allocation for all
 	set := func(name, value string) {
 		values = append(values, value)
 		h[name] = values[len(values)-1 : len(values) : len(values)]

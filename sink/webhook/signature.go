@@ -37,18 +37,17 @@ func signingKey(s Secret) ([]byte, error) {
 // one part per key: https://www.standardwebhooks.com. Safe for concurrent use.
 type signer struct {
 	pool sync.Pool // of *signing
-	keys int
 }
 
 // signing is the memory for one signature. Making an HMAC costs more than using
 // one.
 type signing struct {
-	macs []hash.Hash
-	buf  []byte
+	macs           []hash.Hash
+	head, sum, out []byte
 }
 
 func newSigner(keys [][]byte) *signer {
-	s := &signer{keys: len(keys)}
+	s := &signer{}
 	s.pool.New = func() any {
 		w := &signing{macs: make([]hash.Hash, len(keys))}
 		for i, key := range keys {
@@ -62,19 +61,19 @@ func newSigner(keys [][]byte) *signer {
 func (s *signer) sign(id, timestamp string, payload []byte) string {
 	w := s.pool.Get().(*signing)
 	defer s.pool.Put(w)
-	head := append(append(append(append(w.buf[:0], id...), '.'), timestamp...), '.')
-	out := head[len(head):]
+	w.head = append(append(append(append(w.head[:0], id...), '.'), timestamp...), '.')
+	out := w.out[:0]
 	for i, mac := range w.macs {
 		mac.Reset()
-		mac.Write(head)
+		mac.Write(w.head)
 		mac.Write(payload)
 		if i > 0 {
 			out = append(out, ' ')
 		}
 		out = append(out, "v1,"...)
-		var sum [sha256.Size]byte
-		out = base64.StdEncoding.AppendEncode(out, mac.Sum(sum[:0]))
+		w.sum = mac.Sum(w.sum[:0])
+		out = base64.StdEncoding.AppendEncode(out, w.sum)
 	}
-	w.buf = head[:0]
+	w.out = out
 	return string(out)
 }

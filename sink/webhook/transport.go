@@ -1,7 +1,6 @@
 package webhook
 
 import (
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
@@ -25,9 +24,6 @@ const (
 	pingAfter = 5 * time.Second
 )
 
-// dialFunc connects to host:port.
-type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
-
 // newTransport is the HTTP client without its conveniences: nothing is
 // redirected, decompressed, remembered in cookies or taken from the environment.
 func newTransport(c *Config) (*http.Transport, error) {
@@ -35,11 +31,10 @@ func newTransport(c *Config) (*http.Transport, error) {
 	if err != nil {
 		return nil, err
 	}
-	allowed, err := c.permitted()
+	dialer, err := newDialer(c)
 	if err != nil {
 		return nil, err
 	}
-	dialer := &net.Dialer{Timeout: c.ConnectTimeout, KeepAlive: 15 * time.Second, Control: allowed.control}
 	t := &http.Transport{
 		DialContext:            dialer.DialContext,
 		TLSClientConfig:        tlsConfig,
@@ -58,9 +53,23 @@ func newTransport(c *Config) (*http.Transport, error) {
 			return nil, field("proxy", "is not a proxy's URL", "write http://user:password@host:3128")
 		}
 		t.Proxy = http.ProxyURL(proxy)
-		dialer.Control = nil // all there is to connect to is the proxy
 	}
 	return t, nil
+}
+
+// newDialer checks every address that it connects to, except a proxy's: that is
+// all there is to connect to then, and it is configured.
+func newDialer(c *Config) (*net.Dialer, error) {
+	d := &net.Dialer{Timeout: c.ConnectTimeout, KeepAlive: 15 * time.Second}
+	if c.Proxy != "" {
+		return d, nil
+	}
+	allowed, err := c.permitted()
+	if err != nil {
+		return nil, err
+	}
+	d.Control = allowed.control
+	return d, nil
 }
 
 func (c *Config) protocols() *http.Protocols {

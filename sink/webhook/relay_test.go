@@ -1,0 +1,204 @@
+package webhook
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/relay"
+	"github.com/penstock/penstock/store/memory"
+)
+
+// outbox is a relay between a store in memory and a sink. It must be made in a
+// synctest bubble.
+type outbox struct {
+	store *memory.Store
+	stats relay.Counters
+	stop  func()
+}
+
+// startRelay hands each message over alone, as DESIGN.md recommends.
+func startRelay(t *testing.T, sink penstock.Sink, senders int) *outbox {
+	t.Helper()
+	ctx := context.Background()
+	o := &outbox{store: memory.New(memory.Options{})}
+	must(t, o.store.Migrate(ctx))
+	must(t, o.store.CreateOutbox(ctx, "orders"))
+	r, err := relay.New(relay.Config{
+		Open: func(ctx context.Context) (penstock.Source, error) {
+			return o.store.Subscribe(ctx, penstock.Subscribe{Outbox: "orders", Subscription: "hooks", Holder: "test"})
+		},
+		Sink: sink, Senders: senders, MaxBatch: 1, Logger: slog.New(slog.DiscardHandler), Observer: &o.stats,
+	})
+	must(t, err)
+	done := make(chan error, 1)
+	go func() { done <- r.Run(ctx) }()
+	o.stop = sync.OnceFunc(func() {
+		r.Drain()
+		must(t, <-done)
+	})
+	t.Cleanup(o.stop)
+	return o
+}
+
+func (o *outbox) publish(t *testing.T, msgs ...penstock.Message) {
+	t.Helper()
+	must(t, o.store.Publish(context.Background(), "orders", msgs...))
+}
+
+// settled waits in virtual time until n messages are delivered.
+func (o *outbox) settled(t *testing.T, n int64, within time.Duration) {
+	t.Helper()
+	for deadline := time.Now().Add(within); o.stats.Delivered.Load() < n; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d of %d messages are delivered after %v", o.stats.Delivered.Load(), n, within)
+		}
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A key whose requests hang, or make the endpoint hang up, costs itself its
+// attempts, and the others next to nothing.
+func TestOneBadKeyStopsNobody(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		bad  func(out io.Writer)
+	}{
+		{"hangs", func(out io.Writer) { untilClosed(out) }},
+		{"hangs up", func(out io.Writer) { _ = out.(net.Conn).Close() }},
+		{"answers half", func(out io.Writer) {
+			_, _ = io.WriteString(out, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf")
+			_ = out.(net.Conn).Close()
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const keys, rounds = 20, 50
+				s := piped(t, Config{}, answering(func(req *http.Request, out io.Writer) {
+					if req.Header.Get(HeaderKey) == "bad" {
+						c.bad(out)
+						return
+					}
+					time.Sleep(20 * time.Millisecond)
+					reply(204)(req, out)
+				}))
+				o := startRelay(t, s, 32)
+				o.publish(t, penstock.Message{Key: "bad", Topic: "t"})
+				for range rounds {
+					for k := range keys {
+						o.publish(t, penstock.Message{Key: fmt.Sprint("key-", k), Topic: "t"})
+					}
+					time.Sleep(20 * time.Millisecond)
+				}
+				// 50 rounds of 20 ms, and one pause of the subscription at most.
+				o.settled(t, keys*rounds, time.Second)
+				for ctx := context.Background(); ; time.Sleep(time.Second) { // somebody is always answered
+					o.publish(t, penstock.Message{Topic: "t"})
+					letters, err := o.store.DeadLetters(ctx, penstock.DeadLetterQuery{Outbox: "orders", Subscription: "hooks"})
+					must(t, err)
+					if len(letters) > 0 {
+						if letters[0].Message.Key != "bad" || len(letters) > 1 {
+							t.Errorf("dead letters: %v", letters)
+						}
+						break
+					}
+				}
+				o.stop()
+			})
+		})
+	}
+}
+
+// While the endpoint is away nothing is counted against any message, however it
+// is away; when it is back everything is delivered, once and in order.
+func TestDeadEndpointSpendsNoAttempts(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		dead func(net.Conn) // nil: connections are refused
+	}{
+		{"refuses connections", nil},
+		{"hangs up on everything", func(net.Conn) {}},
+		{"hangs", func(conn net.Conn) { untilClosed(conn) }},
+		{"speaks something else", func(conn net.Conn) {
+			go untilClosed(conn)
+			_, _ = io.WriteString(conn, "220 mail.test ESMTP\r\n")
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const keys, messages = 30, 300
+				var away atomic.Bool
+				var mu sync.Mutex
+				var got []string
+				s := piped(t, Config{}, func(conn net.Conn) {
+					if away.Load() {
+						c.dead(conn)
+						return
+					}
+					answering(func(req *http.Request, out io.Writer) {
+						if away.Load() {
+							if c.dead != nil {
+								c.dead(out.(net.Conn))
+							}
+							_ = out.(net.Conn).Close()
+							return
+						}
+						mu.Lock()
+						got = append(got, req.Header.Get(HeaderKey)+" "+req.Header.Get("N")+" "+req.Header.Get(HeaderAttempt))
+						mu.Unlock()
+						time.Sleep(20 * time.Millisecond)
+						reply(204)(req, out)
+					})(conn)
+				})
+				dial := s.transport.DialContext
+				s.transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+					if away.Load() && c.dead == nil {
+						return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+					}
+					return dial(ctx, network, address)
+				}
+				o := startRelay(t, s, 32)
+				for i := range messages {
+					o.publish(t, penstock.Message{Key: fmt.Sprint("key-", i%keys), Topic: "t", Headers: map[string]string{"n": fmt.Sprint(i / keys)}})
+				}
+				time.Sleep(50 * time.Millisecond)
+				away.Store(true)
+				time.Sleep(10 * time.Minute)
+				away.Store(false)
+				o.settled(t, messages, 30*time.Second)
+				o.stop()
+				if n := o.stats.Failed.Load(); n > 0 {
+					t.Errorf("%d attempts were counted", n)
+				}
+				last := map[string]string{}
+				for _, line := range got {
+					f := strings.Split(line, " ")
+					if f[2] != "" {
+						t.Errorf("%s came as attempt %s", line, f[2])
+					}
+					if previous := last[f[0]]; len(previous) > len(f[1]) || previous > f[1] && len(previous) == len(f[1]) {
+						t.Errorf("%s came after %s", line, previous)
+					}
+					last[f[0]] = f[1]
+				}
+			})
+		})
+	}
+}
