@@ -28,7 +28,7 @@ From then on status, parked, dead and subscription drop know its subscription.`,
 		Args: knownVerb,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.adoptPresetsCommand())
+	cmd.AddCommand(a.adoptCheckCommand(), a.adoptPresetsCommand())
 	return cmd
 }
 

@@ -29,17 +29,21 @@ func (a *app) possible(c consent) error {
 
 // confirm asks a question that y answers.
 func (a *app) confirm(ctx context.Context, c consent, question string) error {
+	agreed, err := a.agrees(ctx, c, question)
+	if err == nil && !agreed {
+		return fmt.Errorf("%s: the answer was not yes", c.undone)
+	}
+	return err
+}
+
+// agrees asks a question whose answer may be no, too.
+func (a *app) agrees(ctx context.Context, c consent, question string) (bool, error) {
 	if c.yes {
-		return nil
+		return true, nil
 	}
 	answer, err := a.ask(ctx, c, question+" [y/N] ")
-	if err != nil {
-		return err
-	}
-	if answer = strings.ToLower(answer); answer == "y" || answer == "yes" {
-		return nil
-	}
-	return fmt.Errorf("%s: the answer was not yes", c.undone)
+	answer = strings.ToLower(answer)
+	return answer == "y" || answer == "yes", err
 }
 
 // confirmName wants a name typed: a habitual y has dropped many a table.
@@ -62,7 +66,10 @@ func (a *app) ask(ctx context.Context, c consent, prompt string) (string, error)
 		return "", err
 	}
 	fmt.Fprint(a.stderr, prompt)
-	answer, err := bufio.NewReader(untilDone(ctx, a.stdin)).ReadString('\n')
+	if a.answers == nil { // one for all questions: it reads ahead
+		a.answers = bufio.NewReader(untilDone(ctx, a.stdin))
+	}
+	answer, err := a.answers.ReadString('\n')
 	if err != nil {
 		fmt.Fprintln(a.stderr) // the prompt has a line of its own
 		if errors.Is(err, context.Canceled) {

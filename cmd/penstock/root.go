@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"io"
@@ -23,6 +24,7 @@ type app struct {
 	// there to ask.
 	open        func(ctx context.Context, url, schema string) (penstock.Store, error)
 	interactive bool
+	answers     *bufio.Reader // of stdin; nil until something was asked
 
 	databaseURL string
 	schema      string
