@@ -12,7 +12,7 @@ import (
 
 // pairs measures the broker from memory and the relay in turn.
 func (r *relayRun) pairs(ctx context.Context) error {
-	var ceilings, reads []float64
+	var ceilings, reads, lower []float64
 	for i := range r.cfg.Repeat {
 		round := fmt.Sprintf("round %d of %d", i+1, r.cfg.Repeat)
 		ceiling := 0.0
@@ -46,11 +46,13 @@ func (r *relayRun) pairs(ctx context.Context) error {
 		r.result.Drains = append(r.result.Drains, rate)
 		if ceiling > 0 {
 			r.result.Ratios = append(r.result.Ratios, rate/ceiling)
+			lower = append(lower, rate/min(ceiling, reads[len(reads)-1]))
 		}
 	}
 	res := &r.result
 	res.BrokerCeiling, res.ReadCeiling = median(ceilings), median(reads)
 	res.Relay, res.Ratio = median(res.Drains), median(res.Ratios)
+	res.RatioOfLower = median(lower)
 	res.FlatnessLastToFirst = res.Drains[len(res.Drains)-1] / res.Drains[0]
 	return nil
 }

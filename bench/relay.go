@@ -42,7 +42,10 @@ type RelayResult struct {
 	// Ratio is the median of relay/ceiling, pair by pair.
 	Ratio  float64   `json:"ratio"`
 	Ratios []float64 `json:"ratios"`
-	Drains []float64 `json:"drains"`
+	// RatioOfLower is the median of relay over the lower of the two ceilings: where a
+	// broker takes more than the database gives, that is the one to compare with.
+	RatioOfLower float64   `json:"ratio_of_lower_ceiling"`
+	Drains       []float64 `json:"drains"`
 
 	// LatencyMS: from the commit's answer to the consumer, at a steady Rate. To
 	// the sink's confirm where the sink cannot be read back.

@@ -30,7 +30,8 @@ func (a *app) benchRelayCommand() *cobra.Command {
   broker_ceiling  how fast the broker confirms the same messages from memory
   relay           a relay that drains the backlog, from its start until the
                   broker has confirmed the last message
-  ratio           relay / broker_ceiling
+  ratio           relay / broker_ceiling; ratio_of_lower_ceiling is that over the
+                  lower of the two: some brokers take more than a database gives
   latency_ms      from the commit's answer to a consumer of the broker, at a
                   steady rate of single-message transactions
   cpu, memory     of this process while the relay drains
@@ -91,7 +92,7 @@ func benchRelayTable(w io.Writer, r bench.RelayResult) error {
 	}
 	t.row("relay", "%.0f messages/s", r.Relay)
 	if r.BrokerCeiling > 0 {
-		t.row("ratio", "%s of the broker ceiling", ratios(r.Ratio, r.Ratios))
+		t.row("ratio", "%s of the broker ceiling, %.2f of the lower ceiling", ratios(r.Ratio, r.Ratios), r.RatioOfLower)
 	}
 	if l := r.LatencyMS; l != nil {
 		t.row("latency", "p50 %.1f ms, p99 %.1f ms, max %.1f ms from commit to %s", l.P50, l.P99, l.Max, l.To)
