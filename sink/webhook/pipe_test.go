@@ -121,3 +121,12 @@ func wantField(t *testing.T, what string, err error, name string) {
 		t.Errorf("%s: %v, want an error of the field %s with a hint", what, err, name)
 	}
 }
+
+type dialContext = func(ctx context.Context, network, address string) (net.Conn, error)
+
+func countDials(dial dialContext, n *int) dialContext {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		*n++
+		return dial(ctx, network, address)
+	}
+}
