@@ -37,8 +37,9 @@ type Released struct {
 	// Gap is true if the message before it, Missing, was waited for in vain.
 	Gap     bool
 	Missing string
-	// Late is true if the message was itself reported missing: what follows it in its
-	// key has been handed over before it.
+	// Late is true if others of its key were handed over in its place: it was itself
+	// reported missing, or since the message before it was handed over, its key has gone
+	// on past a gap. The consumer decides what it is worth now.
 	Late bool
 }
 

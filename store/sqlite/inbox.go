@@ -89,7 +89,7 @@ func (i *Inbox) InOrder(ctx context.Context, tx InboxTx, m penstock.Message, wai
 		}
 		r.Gap, r.Missing = true, previous
 	}
-	return box.follow(ctx, tx, r)
+	return box.release(ctx, tx, r, previous)
 }
 
 // Due returns messages that have waited in vain for the one before them: of up to n
@@ -130,7 +130,7 @@ func (i *Inbox) Due(ctx context.Context, tx InboxTx, n int) ([]penstock.Released
 		if _, err := tx.ExecContext(ctx, `delete from penstock_held where inbox_id = ? and id = ?`, box.id, r.ID); err != nil {
 			return nil, err
 		}
-		line, err := box.follow(ctx, tx, r)
+		line, err := box.release(ctx, tx, r, previous)
 		if err != nil {
 			return nil, err
 		}
@@ -180,29 +180,67 @@ func (b inboxRow) see(ctx context.Context, tx InboxTx, ids []string, missing boo
 	return fresh, rows.Err()
 }
 
-// follow takes out what was held for r, and what was held for that, and returns all of
-// it in order, r first.
-func (b inboxRow) follow(ctx context.Context, tx InboxTx, r penstock.Released) ([]penstock.Released, error) {
-	rows, err := tx.QueryContext(ctx, inboxFollowSQL, b.id, r.ID)
+// release takes out what was held for r, and what was held for that, and returns all of
+// it in order, r first. What follows a message that is not its key's head is late, and
+// leaves the head where it is.
+func (b inboxRow) release(ctx context.Context, tx InboxTx, r penstock.Released, previous string) ([]penstock.Released, error) {
+	line, previouses, err := b.held(ctx, tx, r.ID)
 	if err != nil {
 		return nil, err
 	}
+	if len(line) > 0 {
+		ids := make([]string, len(line))
+		for i := range line {
+			ids[i] = line[i].ID
+		}
+		if _, err := tx.ExecContext(ctx, `delete from penstock_held where inbox_id = ? and id in (select value from json_each(?))`, b.id, array(ids)); err != nil {
+			return nil, err
+		}
+	}
+	var head string
+	err = tx.QueryRowContext(ctx, `select id from penstock_heads where inbox_id = ? and key = ?`, b.id, r.Key).Scan(&head)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return nil, err
+	}
+	was := head
+	line, previouses = append([]penstock.Released{r}, line...), append([]string{previous}, previouses...)
+	for i := range line {
+		m := &line[i]
+		m.Late = m.Late || previouses[i] != "" && !m.Gap && head != "" && head != previouses[i]
+		if !m.Late {
+			head = m.ID
+		}
+	}
+	if head == was {
+		return line, nil
+	}
+	now := time.Now()
+	if _, err := tx.ExecContext(ctx, inboxForgetHeadsSQL, b.id, now.Add(-b.keep).UnixMicro(), forgetAtOnce); err != nil {
+		return nil, err
+	}
+	_, err = tx.ExecContext(ctx, `insert into penstock_heads (inbox_id, key, id, at) values (?, ?, ?, ?)
+		on conflict (inbox_id, key) do update set id = excluded.id, at = excluded.at`, b.id, r.Key, head, now.UnixMicro())
+	return line, err
+}
+
+// held reads what is held for an id, and for that, in order.
+func (b inboxRow) held(ctx context.Context, tx InboxTx, id string) (line []penstock.Released, previouses []string, err error) {
+	rows, err := tx.QueryContext(ctx, inboxFollowSQL, b.id, id)
+	if err != nil {
+		return nil, nil, err
+	}
 	defer func() { _ = rows.Close() }()
-	line, ids := []penstock.Released{r}, []string{}
 	for rows.Next() {
 		var next penstock.Released
 		var text sql.NullString
-		if err := rows.Scan(&next.ID, &next.Key, &text, &next.Payload); err != nil {
-			return nil, err
+		var previous string
+		if err := rows.Scan(&next.ID, &next.Key, &text, &next.Payload, &previous); err != nil {
+			return nil, nil, err
 		}
 		next.Headers = headers(text.String)
-		line, ids = append(line, next), append(ids, next.ID)
+		line, previouses = append(line, next), append(previouses, previous)
 	}
-	if err := rows.Err(); err != nil || len(ids) == 0 {
-		return line, err
-	}
-	_, err = tx.ExecContext(ctx, `delete from penstock_held where inbox_id = ? and id in (select value from json_each(?))`, b.id, array(ids))
-	return line, err
+	return line, previouses, rows.Err()
 }
 
 func orEmpty(b []byte) []byte {

@@ -59,6 +59,7 @@ func (s *Store) DropInbox(ctx context.Context, consumer string) error {
 		for _, statement := range []string{
 			`delete from penstock_received where inbox_id = ?`,
 			`delete from penstock_held where inbox_id = ?`,
+			`delete from penstock_heads where inbox_id = ?`,
 			`delete from penstock_inboxes where id = ?`,
 		} {
 			if _, err := tx.ExecContext(ctx, statement, box.id); err != nil {

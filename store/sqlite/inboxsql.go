@@ -8,6 +8,8 @@ var (
 	inboxSeeSQL string
 	//go:embed sql/inbox_forget.sql
 	inboxForgetSQL string
+	//go:embed sql/inbox_forget_heads.sql
+	inboxForgetHeadsSQL string
 	//go:embed sql/inbox_standing.sql
 	inboxStandingSQL string
 	//go:embed sql/inbox_follow.sql

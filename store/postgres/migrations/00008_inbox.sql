@@ -1,8 +1,8 @@
 -- Inboxes: what a consumer has received already, and, per key, what came early.
 -- docs/inbox.md and inbox/DESIGN.md explain what is here and why it is exact.
 --
--- Each consumer has rings of its own, four segments of ids and four of held messages,
--- which turn together, and functions of its own: see _queue_functions. Their names
+-- Each consumer has rings of its own, four segments each of ids, of held messages and of
+-- the heads of keys, which turn together, and functions of its own: see _queue_functions. Their names
 -- begin with two underscores, which nothing that belongs to an outbox or a queue does.
 --
 -- The register ring holds turn * 2 + moving. Turn t writes to the slot t % 4. While
@@ -20,7 +20,8 @@ create table _inbox (
 );
 
 -- What may be processed now. gap: the message before it, missing, did not come in
--- time (or was given up before). late: it was reported missing itself.
+-- time (or was given up before). late: it was reported missing itself, or since the
+-- message before it was handed over others of its key were, past a gap.
 create type inboxed as (
     message_id text,
     key        text,
@@ -68,7 +69,8 @@ end $$;
 -- +goose StatementEnd
 
 -- _inbox_functions is the text of a consumer's own functions. {each: …} stands for a
--- case of the four slots, in which {seen} and {held} are the slot's tables.
+-- case of the four slots, in which {seen},
+-- {held} and {heads} are the slot's tables.
 -- +goose StatementBegin
 create function _inbox_functions() returns text
 language sql immutable set search_path from current as $text$ select $$
@@ -204,6 +206,7 @@ declare
     late    boolean := false;
     missing text;
     due_at  timestamptz;
+    one     {schema}.inboxed;
 begin
     if (in_id <> '' and octet_length(in_id) <= 256 and octet_length(in_payload) <= 67108864 and (in_headers is null or jsonb_typeof(in_headers) = 'object')
         and (in_key is null or octet_length(in_key) <= 1024) and (in_previous is null or octet_length(in_previous) <= 256 and in_previous <> in_id)) is not true then
@@ -250,34 +253,60 @@ begin
         end loop;
         return;
     end if;
-    return next row(in_id, in_key, in_headers, in_payload, missing is not null, missing, late)::{schema}.inboxed;
-    if in_key <> '' and pg_sequence_last_value({holds}) = 1 then
-        return query select * from {follow}(in_id, ring);
+    one := row(in_id, in_key, in_headers, in_payload, missing is not null, missing, late);
+    if in_key <> '' then
+        return query select * from {release}(one, in_previous, ring);
+    else
+        return next one;
     end if;
 end $fn$;
 
--- {follow} takes out what was held for an id, and what was held for that, in order.
-create or replace function {follow}(in_id text, ring bigint) returns setof {schema}.inboxed
+-- {release} hands over a message, then what was held for it, and what was held for that. A
+-- key's head is the message that was handed over last; what follows another one, long
+-- handed over, is late, and leaves the head where it is.
+create or replace function {release}(one {schema}.inboxed, in_previous text, ring bigint) returns setof {schema}.inboxed
 language plpgsql volatile as $fn$
 declare
-    ends text[] := array[in_id];
-    step {schema}.inboxed[];
-    part {schema}.inboxed[];
-    one  {schema}.inboxed;
+    in_key constant text := one.key;
+    head   text;
+    was    text;
+    ends   text[] := array[one.message_id];
+    step   {schema}.inboxed[];
+    part   {schema}.inboxed[];
 begin
-    while cardinality(ends) > 0 loop
+    for t in reverse ring / 2 .. ring / 2 - 2 - ring % 2 loop
+        {each: select h.id into head from {heads} h where h.key = in_key order by h.n desc limit 1;}
+        exit when head is not null;
+    end loop;
+    was := head;
+    one.late := one.late or in_previous <> '' and not one.gap and head <> in_previous is true;
+    if not one.late then
+        head := one.message_id;
+    end if;
+    return next one;
+    while cardinality(ends) > 0 and pg_sequence_last_value({holds}) = 1 loop
         step := '{}';
         for t in ring / 2 - 2 - ring % 2 .. ring / 2 loop
             {each: with d as (delete from {held} h where h.previous = any (ends) returning h.*)
-                   select array_agg(row(d.id, d.key, d.headers, d.payload, false, null, false)::{schema}.inboxed order by d.due) into part from d;}
+                   select array_agg(row(d.id, d.key, d.headers, d.payload, false, d.previous, false)::{schema}.inboxed order by d.due) into part from d;}
             step := step || part;
         end loop;
         ends := '{}';
         foreach one in array step loop
-            return next one;
             ends := ends || one.message_id;
+            one.late := one.missing <> head is true;
+            one.missing := null;
+            if not one.late then
+                head := one.message_id;
+            end if;
+            return next one;
         end loop;
     end loop;
+    if head is distinct from was then
+        for t in ring / 2 .. ring / 2 loop
+            {each: insert into {heads} (key, id) values (in_key, head);}
+        end loop;
+    end if;
 end $fn$;
 
 -- {due} is inbox_due: of up to n keys whose wait is over, what is held from the missing
@@ -340,9 +369,9 @@ begin
         for t in ring / 2 - 2 - ring % 2 .. ring / 2 loop
             {each: delete from {held} h where h.id = root
                    returning h.id, h.key, h.headers, h.payload, false, null, false into one;}
-            exit when found;
+            exit when one.message_id is not null;
         end loop;
-        continue when not found; -- ids of one key that were used for another
+        continue when one.message_id is null; -- ids of one key that were used for another
         if not {seen_as}(prior, false, ring) then
             one.gap := true;
             one.missing := prior;
@@ -350,8 +379,7 @@ begin
                 {each: insert into {seen} (id, missing) values (prior, true) on conflict do nothing;}
             end loop;
         end if;
-        return next one;
-        return query select * from {follow}(root, ring);
+        return query select * from {release}(one, prior, ring);
         todo := todo - 1;
     end loop;
 end $fn$;
@@ -409,6 +437,7 @@ declare
     turn    bigint;
     low     timestamptz;
     spare   int;
+    rest    boolean;
     wait_ms bigint;
 begin
     if not force and now_ms < pg_sequence_last_value({next}) or current_setting('transaction_isolation') <> 'read committed' then
@@ -439,9 +468,9 @@ begin
     elsif now_ms - pg_sequence_last_value({since}) >= half_ms then
         low := to_timestamp(pg_sequence_last_value({low}) / 1000.0);
         for t in turn - 2 .. turn - 2 loop -- a message that is held keeps its id known
-            {each: perform from {held} h where h.due >= low limit 1;}
+            {each: rest := exists (select from {held} h where h.due >= low limit 1);}
         end loop;
-        if not found then
+        if not rest then
             perform setval({ring}, (turn + 1) * 2 + 1);
             wait_ms := least(wait_ms, 1000);
         end if;
@@ -453,7 +482,8 @@ create or replace function {is_empty}(slot int) returns boolean
 language plpgsql volatile as $fn$
 begin
     for t in slot .. slot loop
-        {each: return pg_relation_size({seen_name}::regclass) + pg_relation_size({held_name}::regclass) = 0;}
+        {each: return pg_relation_size({seen_name}::regclass) + pg_relation_size({held_name}::regclass)
+                   + pg_relation_size({heads_name}::regclass) = 0;}
     end loop;
 end $fn$;
 
@@ -461,7 +491,7 @@ create or replace function {empty}(slot int) returns void
 language plpgsql volatile set lock_timeout = '20ms' as $fn$
 begin
     for t in slot .. slot loop
-        {each: truncate table {seen}, {held};}
+        {each: truncate table {seen}, {held}, {heads};}
     end loop;
 exception when lock_not_available or object_in_use then
     null; -- someone reads there: the next tick tries again
@@ -493,10 +523,12 @@ create function _define_inbox(id int) returns void
 language plpgsql set search_path from current as $$
 declare
     text  text := _inbox_functions();
-    own   constant text[] := '{enter,see,seen_as,held_after,first,first_of,in_order,follow,due,advance,tick,is_empty,empty}';
+    own   constant text[] := '{enter,see,seen_as,held_after,first,first_of,in_order,release,due,advance,tick,is_empty,empty}';
     word  text;
     part  text;
     body  text;
+    here  text;
+    name  text;
     cases text;
     made  regprocedure;
 begin
@@ -506,9 +538,12 @@ begin
         body := substring(part from 8 for length(part) - 8);
         cases := 'case t % 4';
         for slot in 0 .. 3 loop
-            cases := cases || format(E'\n        when %s then ', slot) || replace(replace(replace(replace(body,
-                '{seen}', _inbox_name(id, 'seen.' || slot)), '{held}', _inbox_name(id, 'held.' || slot)),
-                '{seen_name}', quote_literal(_inbox_name(id, 'seen.' || slot))), '{held_name}', quote_literal(_inbox_name(id, 'held.' || slot)));
+            here := body;
+            foreach word in array array['seen', 'held', 'heads'] loop
+                name := _inbox_name(id, word || '.' || slot);
+                here := replace(replace(here, '{' || word || '}', name), '{' || word || '_name}', quote_literal(name));
+            end loop;
+            cases := cases || format(E'\n        when %s then ', slot) || here;
         end loop;
         text := replace(text, part, cases || E'\n        end case;');
     end loop;
@@ -558,6 +593,7 @@ begin
         execute format('create sequence %s minvalue 0', _inbox_name(made, register.name));
         perform setval(_inbox_name(made, register.name), register.value);
     end loop;
+    execute format('create sequence %s', _inbox_name(made, 'n'));
     for slot in 0 .. 3 loop
         execute format('create table %s (id text collate "C" not null, missing boolean not null default false, primary key (id, missing))
                         with (autovacuum_enabled = false)', _inbox_name(made, 'seen.' || slot));
@@ -568,6 +604,12 @@ begin
                             due      timestamptz not null,
                             headers  jsonb,
                             payload  bytea not null)', _inbox_name(made, 'held.' || slot)); -- vacuumed: rows are deleted as they are released
+        execute format('create table %s (
+                            key text collate "C" not null,
+                            n   bigint not null default nextval(%L),
+                            id  text collate "C" not null,
+                            primary key (key, n))
+                        with (autovacuum_enabled = false)', _inbox_name(made, 'heads.' || slot), _inbox_name(made, 'n'));
         execute format('create index on %s (previous)', _inbox_name(made, 'held.' || slot));
         execute format('create index on %s (due)', _inbox_name(made, 'held.' || slot));
     end loop;
@@ -698,7 +740,8 @@ begin
                into part using pg_sequence_last_value(_inbox_name(i.id, 'low')::regclass);
             held := held + part.held;
             next_gap := least(next_gap, part.due);
-            bytes := bytes + pg_total_relation_size(_inbox_name(i.id, 'seen.' || slot)) + pg_total_relation_size(_inbox_name(i.id, 'held.' || slot));
+            bytes := bytes + pg_total_relation_size(_inbox_name(i.id, 'seen.' || slot)) + pg_total_relation_size(_inbox_name(i.id, 'held.' || slot))
+                     + pg_total_relation_size(_inbox_name(i.id, 'heads.' || slot));
         end loop;
         return next;
     end loop;

@@ -34,7 +34,18 @@ create table penstock_held (
 create index penstock_held_previous on penstock_held (inbox_id, previous);
 create index penstock_held_due on penstock_held (inbox_id, due);
 
+-- The message of a key that was handed over last and not late.
+create table penstock_heads (
+  inbox_id integer not null,
+  key      text    not null,
+  id       text    not null,
+  at       integer not null,
+  primary key (inbox_id, key)
+) without rowid;
+create index penstock_heads_at on penstock_heads (inbox_id, at);
+
 -- +goose Down
+drop table penstock_heads;
 drop table penstock_held;
 drop table penstock_received;
 drop table penstock_inboxes;

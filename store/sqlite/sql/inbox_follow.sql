@@ -4,6 +4,6 @@ with recursive line(id, step) as (
   union all
   select h.id, line.step + 1 from line join penstock_held h on h.inbox_id = ?1 and h.previous = line.id
 )
-select h.id, h.key, h.headers, h.payload
+select h.id, h.key, h.headers, h.payload, h.previous
   from line join penstock_held h on h.inbox_id = ?1 and h.id = line.id
  order by line.step, h.n

@@ -1,0 +1,79 @@
+package postgres_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+)
+
+func sortDeliveries(todo []delivery) {
+	slices.SortFunc(todo, func(a, b delivery) int {
+		switch {
+		case a.at < b.at:
+			return -1
+		case a.at > b.at:
+			return 1
+		}
+		return 0
+	})
+}
+
+type effect struct {
+	Key, ID string
+	Place   int
+	Gap     bool
+	Missing *string
+	Late    bool
+}
+
+// checkEffects compares what consumers did, in the order in which they did it, with what
+// came.
+func (f *inboxFixture) checkEffects(t *testing.T, todo []delivery, absent map[string]bool) {
+	rows, err := f.conn.Query(f.ctx, "select key, id, place, gap, missing, late from effects order by n")
+	f.must(err)
+	effects, err := pgx.CollectRows(rows, pgx.RowToStructByPos[effect])
+	f.must(err)
+	came, done, missing, last := map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]int{}
+	for _, d := range todo {
+		came[d.ID] = true
+	}
+	gaps := 0
+	for _, e := range effects {
+		done[e.ID] = true // once: it is the table's primary key
+		head, going := last[e.Key]
+		if e.Gap {
+			gaps++
+			if done[*e.Missing] || *e.Missing != fmt.Sprintf("%s-%d", e.Key, e.Place-1) {
+				t.Errorf("%s was reported missing before %s", *e.Missing, e.ID)
+			}
+			missing[*e.Missing] = true
+		}
+		if (e.Gap || e.Late) && !absent[e.Key] {
+			t.Errorf("%+v, but nothing of its key is missing", e)
+		}
+		follows := e.Gap || e.Place == 0 || going && e.Place == head+1
+		if late := missing[e.ID] || !follows; e.Late != late {
+			t.Errorf("%s is late: %v, after %d; it was reported missing: %v", e.ID, e.Late, head, missing[e.ID])
+		}
+		if !e.Late {
+			last[e.Key] = e.Place
+		}
+	}
+	for id := range came {
+		if !done[id] {
+			t.Errorf("%s came and was never processed", id)
+		}
+	}
+	if len(done) != len(came) {
+		t.Errorf("%d messages were processed, %d came", len(done), len(came))
+	}
+	t.Logf("%d deliveries of %d messages, %d gaps", len(todo), len(came), gaps)
+	if gaps == 0 {
+		t.Error("there was no gap to report")
+	}
+	if held := f.number("select held from penstock.inboxes()"); held != 0 {
+		t.Errorf("%d messages are still held", held)
+	}
+}

@@ -1,0 +1,81 @@
+package postgres_test
+
+import (
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// pages is how many pages a call touches, which is given the numbers that follow n: the
+// median of some, because now and then one ticks, and each session plans once.
+func (f *inboxFixture) pages(call string, n int) int {
+	f.Helper()
+	var pages []int
+	for i := range 15 {
+		var text []byte
+		f.must(f.conn.QueryRow(f.ctx, "explain (analyze, buffers, format json) select "+strings.ReplaceAll(call, "%d", strconv.Itoa(n+i)), pgx.QueryExecModeSimpleProtocol).Scan(&text))
+		var plans []struct{ Plan map[string]any }
+		f.must(json.Unmarshal(text, &plans))
+		pages = append(pages, int(plans[0].Plan["Shared Hit Blocks"].(float64)+plans[0].Plan["Shared Read Blocks"].(float64)))
+	}
+	slices.Sort(pages)
+	return pages[len(pages)/2]
+}
+
+// Calls touch as many pages after ten thousands of others as at the start, while a snapshot
+// keeps every dead row: of transactions that were rolled back, of messages that were held.
+func TestInboxStaysFlat(t *testing.T) {
+	t.Parallel()
+	f := newInboxFixture(t)
+	f.pin()
+	calls := []string{
+		"penstock.inbox('billing', 'fresh-%d')",
+		"penstock.inbox('billing', 'old')",
+		"penstock.inbox_in_order('billing', 'key', 'in-order-%d', null, null, 'x')",
+		"penstock.inbox_in_order('billing', 'key %d', 'early-%d', 'nothing', null, 'x', '1 hour')",
+		"penstock.inbox_due('billing')",
+	}
+	measure := func(n int) (all []int) {
+		for _, call := range calls {
+			all = append(all, f.pages(call, n))
+		}
+		return all
+	}
+	f.exec("select penstock.inbox_many('billing', array['old'] || array(select 'before-' || i from generate_series(1, 20000) i))") // the index has its usual depth
+	f.wantFirst(f.conn, "old", false)
+	first := measure(1000)
+	for range 300 {
+		tx := f.begin(f.conn)
+		f.wantFirst(tx, "poison", true)
+		f.must(tx.Rollback(f.ctx))
+	}
+	f.exec("select penstock.inbox_many('billing', array(select 'more-' || i from generate_series(1, 20000) i))")
+	for n := range 60 { // a message is held, and the one before it comes
+		f.exec("select penstock.inbox_in_order('billing', 'k', 'm' || i, 'm' || (i - 1), null, decode(repeat('00', 2000), 'hex'), '1 hour') from generate_series($1::int, $2::int, -1) i", n*100+99, n*100)
+		f.exec("select penstock.inbox_in_order('billing', 'k', 'm' || $1::int, null, null, 'x')", n*100-1)
+	}
+	for n := range 200 { // a message is held in vain
+		f.exec("select penstock.inbox_in_order('billing', 'k', 'g' || $1::int, 'h' || $1::int, null, 'x', '0 s')", n)
+		f.exec("select penstock.inbox_due('billing')")
+	}
+	f.eventually("the bound of what is due has moved", func() bool {
+		f.exec("select penstock.inbox_due('billing')")
+		return f.number(`select pg_sequence_last_value('penstock."__inbox.1.low"')`) > time.Now().Add(-time.Second).UnixMilli()
+	})
+	if held := f.number("select held from penstock.inboxes()"); held != 15 {
+		t.Fatalf("%d are held, want 15", held)
+	}
+	last := measure(2000)
+	for i, call := range calls {
+		t.Logf("%s: %d pages at first, %d at last", call, first[i], last[i])
+		if last[i] > first[i]+12 {
+			t.Errorf("%s touched %d pages at first and %d at last", call, first[i], last[i])
+		}
+	}
+	f.wantFirst(f.conn, "poison", true)
+}

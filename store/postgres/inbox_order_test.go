@@ -1,0 +1,320 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/testseed"
+)
+
+func arrival(key, id, previous string) penstock.Message {
+	m := penstock.Message{ID: id, Key: key, Payload: []byte(id)}
+	if previous != "" {
+		m.Headers = map[string]string{penstock.HeaderPrevious: previous}
+	}
+	return m
+}
+
+func (f *inboxFixture) receive(m penstock.Message, wait time.Duration) []penstock.Released {
+	f.Helper()
+	released, err := f.inbox.InOrder(f.ctx, f.conn, m, wait)
+	f.must(err)
+	return released
+}
+
+func (f *inboxFixture) due(n int) []penstock.Released {
+	f.Helper()
+	released, err := f.inbox.Due(f.ctx, f.conn, n)
+	f.must(err)
+	return released
+}
+
+func TestInboxHoldsBackWhatCameEarly(t *testing.T) {
+	t.Parallel()
+	f := newInboxFixture(t)
+	wantReleased(t, f.receive(arrival("k", "1", ""), time.Hour), "1")
+	wantReleased(t, f.receive(arrival("k", "4", "3"), time.Hour))
+	wantReleased(t, f.receive(arrival("k", "3", "2"), time.Hour))
+	wantReleased(t, f.receive(arrival("k", "4", "3"), time.Hour)) // a duplicate of a held one
+	wantReleased(t, f.receive(arrival("l", "5", ""), time.Hour), "5")
+	if held := f.number("select held from penstock.inboxes()"); held != 2 {
+		t.Errorf("%d are held, want 2", held)
+	}
+	tx := f.begin(f.conn)
+	released, err := f.inbox.InOrder(f.ctx, tx, arrival("k", "2", "1"), time.Hour)
+	f.must(err)
+	wantReleased(t, released, "2", "3", "4")
+	f.must(tx.Rollback(f.ctx)) // the consumer fails: all of it comes again
+	wantReleased(t, f.due(10))
+	wantReleased(t, f.receive(arrival("k", "2", "1"), time.Hour), "2", "3", "4")
+	wantReleased(t, f.receive(arrival("k", "2", "1"), time.Hour))
+	wantReleased(t, f.receive(arrival("k", "6", "4"), time.Hour), "6")
+	wantReleased(t, f.receive(arrival("", "7", "none"), time.Hour), "7") // no key, no order
+}
+
+func TestInboxReportsAGap(t *testing.T) {
+	t.Parallel()
+	f := newInboxFixture(t)
+	wantReleased(t, f.receive(arrival("k", "1", ""), 0), "1")
+	wantReleased(t, f.receive(arrival("k", "4", "3"), 0))
+	wantReleased(t, f.receive(arrival("k", "3", "2"), time.Hour)) // 4 is due, and 3 with it
+	wantReleased(t, f.receive(arrival("l", "b", "a"), time.Hour))
+	wantReleased(t, f.due(10), "3 after the gap 2", "4")
+	wantReleased(t, f.due(10))
+	wantReleased(t, f.receive(arrival("k", "5", "4"), time.Hour), "5")
+	wantReleased(t, f.receive(arrival("k", "x", "2"), time.Hour), "x after the gap 2") // it was waited for already
+	wantReleased(t, f.receive(arrival("k", "2", "1"), time.Hour), "2 late")
+	wantReleased(t, f.receive(arrival("k", "2", "1"), time.Hour))
+
+	tx := f.begin(f.conn) // whoever works on a key leaves nothing of it to others
+	_, err := f.inbox.InOrder(f.ctx, tx, arrival("m", "1m", ""), 0)
+	f.must(err)
+	other := f.connect()
+	for _, m := range []penstock.Message{arrival("n", "2n", "1n"), arrival("n", "3n", "2n"), arrival("o", "2o", "1o")} {
+		_, err := f.inbox.InOrder(f.ctx, other, m, 0)
+		f.must(err)
+	}
+	locked := f.begin(f.connect())
+	_, err = f.inbox.InOrder(f.ctx, locked, arrival("n", "9n", ""), 0)
+	f.must(err)
+	due, err := f.inbox.Due(f.ctx, other, 10)
+	f.must(err)
+	wantReleased(t, due, "2o after the gap 1o")
+	f.must(locked.Rollback(f.ctx))
+	due, err = f.inbox.Due(f.ctx, other, 1)
+	f.must(err)
+	wantReleased(t, due, "2n after the gap 1n", "3n")
+}
+
+// A circle, which only a broken producer makes, is let out.
+func TestInboxCutsACircle(t *testing.T) {
+	t.Parallel()
+	f := newInboxFixture(t)
+	for _, m := range []penstock.Message{arrival("k", "a", "c"), arrival("k", "b", "a"), arrival("k", "c", "b")} {
+		wantReleased(t, f.receive(m, 0))
+	}
+	if got := f.due(10); len(got) != 3 {
+		t.Errorf("%d were released, want all three", len(got))
+	}
+}
+
+// What is held stays held over turns of the ring, and keeps its id known.
+func TestInboxHoldsOverTurns(t *testing.T) {
+	t.Parallel()
+	f := newInboxFixture(t)
+	wantReleased(t, f.receive(arrival("k", "2", "1"), 0))
+	start, _ := f.turn(f.conn)
+	f.ageTo(start + 2)
+	for range 5 {
+		f.age(f.conn)
+	}
+	if now, _ := f.turn(f.conn); now != start+2 {
+		t.Errorf("turn %d came while turn %d held a message", now, start)
+	}
+	wantReleased(t, f.receive(arrival("k", "2", "1"), 0))
+	wantReleased(t, f.due(10), "2 after the gap 1")
+	f.ageTo(start + 3)
+}
+
+// A message that is held by a transaction that takes long is found once it commits, however
+// often others have looked before.
+func TestInboxFindsWhatCommittedLate(t *testing.T) {
+	t.Parallel()
+	f := newInboxFixture(t)
+	other := f.connect()
+	late := f.begin(other)
+	_, err := f.inbox.InOrder(f.ctx, late, arrival("k", "2", "1"), 0)
+	f.must(err)
+	for n := range 20 {
+		wantReleased(t, f.receive(arrival("l", fmt.Sprint("b", n), fmt.Sprint("a", n)), 0))
+		wantReleased(t, f.due(10), fmt.Sprintf("b%d after the gap a%d", n, n))
+	}
+	f.must(late.Commit(f.ctx))
+	wantReleased(t, f.due(10), "2 after the gap 1")
+	low := func() int64 { return f.number(`select pg_sequence_last_value('penstock."__inbox.1.low"')`) }
+	was := low()
+	f.eventually("the bound moves", func() bool {
+		wantReleased(t, f.due(10))
+		return low() > was
+	})
+}
+
+func TestInboxProcess(t *testing.T) {
+	t.Parallel()
+	f := newInboxFixture(t)
+	f.exec("create table effects (n serial, id text, gap boolean)")
+	pool, err := pgxpool.New(f.ctx, f.url)
+	f.must(err)
+	t.Cleanup(pool.Close)
+	fail := errors.New("no")
+	h := func(ctx context.Context, tx pgx.Tx, m penstock.Released) error {
+		if _, err := tx.Exec(ctx, "insert into effects (id, gap) values ($1, $2)", m.ID, m.Gap); err != nil {
+			return err
+		}
+		if fail != nil && m.ID == "3" {
+			return fail
+		}
+		return nil
+	}
+	for _, m := range []penstock.Message{arrival("k", "1", ""), arrival("k", "3", "2")} {
+		f.must(f.inbox.Process(f.ctx, pool, m, time.Hour, h))
+	}
+	if err := f.inbox.Process(f.ctx, pool, arrival("k", "2", "1"), time.Hour, h); !errors.Is(err, fail) {
+		t.Fatalf("got %v, want the handler's error", err)
+	}
+	fail = nil
+	for range 2 {
+		f.must(f.inbox.Process(f.ctx, pool, arrival("k", "2", "1"), time.Hour, h))
+	}
+	f.must(f.inbox.Process(f.ctx, pool, arrival("k", "5", "4"), 0, h))
+	if n, err := f.inbox.ProcessDue(f.ctx, pool, h); n != 1 || err != nil {
+		t.Errorf("ProcessDue: got %d and %v, want 1", n, err)
+	}
+	var ids string
+	f.must(f.conn.QueryRow(f.ctx, "select string_agg(id, ' ' order by n) from effects").Scan(&ids))
+	if ids != "1 2 3 5" {
+		t.Errorf("processed %s, want 1 2 3 5", ids)
+	}
+}
+
+// Consumers in parallel get the messages of several keys shuffled, more than once, and some
+// never or late; they fail at random; the ring turns. Every message that comes is
+// processed once, and in its key's order where nothing is missing.
+func TestInboxInOrderUnderRandomUse(t *testing.T) {
+	t.Parallel()
+	f := newInboxFixture(t)
+	t.Logf("PENSTOCK_SEED=%d", testseed.Seed())
+	f.exec("create table effects (n bigserial, key text, id text primary key, place int, gap boolean, missing text, late boolean)")
+	const keys, each = 12, 40
+	r := testseed.New(t.Name(), 0)
+	var todo []delivery
+	absent := map[string]bool{} // keys of which messages are missing
+	for k := range keys * testseed.Rounds() {
+		key := fmt.Sprint("k", k)
+		wait := 24 * time.Hour // nothing is due
+		absent[key] = k%3 == 0
+		if absent[key] {
+			wait = 0 // all that is held is due
+		}
+		for n := range each {
+			d := delivery{arrival(key, fmt.Sprintf("%s-%d", key, n), ""), n, wait, float64(n) + 12*r.Float64()}
+			if n > 0 {
+				d.Headers = map[string]string{penstock.HeaderPrevious: fmt.Sprintf("%s-%d", key, n-1)}
+			}
+			if absent[key] && r.IntN(8) == 0 {
+				d.at += 30 // late, perhaps after its gap was reported
+				if r.IntN(2) == 0 {
+					continue // never
+				}
+			}
+			todo = append(todo, d)
+			for r.IntN(4) == 0 {
+				d.at += 20 * r.Float64()
+				todo = append(todo, d)
+			}
+		}
+	}
+	f.consume(t, r, todo)
+	f.checkEffects(t, todo, absent)
+}
+
+// delivery is one time that a message comes, at some moment.
+type delivery struct {
+	penstock.Message
+	place int
+	wait  time.Duration
+	at    float64
+}
+
+// consume has eight consumers receive what there is to do, and one look for what is due.
+func (f *inboxFixture) consume(t *testing.T, r *rand.Rand, todo []delivery) {
+	sortDeliveries(todo)
+	queue := make(chan delivery, 4*len(todo))
+	var open, consumers, others sync.WaitGroup
+	open.Add(len(todo))
+	for _, d := range todo {
+		queue <- d
+	}
+	errFails := errors.New("the consumer fails")
+	pool, err := pgxpool.New(f.ctx, f.url)
+	f.must(err)
+	t.Cleanup(pool.Close)
+	handler := func(r *rand.Rand) func(ctx context.Context, tx pgx.Tx, m penstock.Released) error {
+		return func(ctx context.Context, tx pgx.Tx, m penstock.Released) error {
+			var missing *string
+			if m.Gap {
+				missing = &m.Missing
+			}
+			_, err := tx.Exec(ctx, "insert into effects (key, id, place, gap, missing, late) values ($1, $2, split_part($2, '-', 2)::int, $3, $4, $5)",
+				m.Key, m.ID, m.Gap, missing, m.Late)
+			if err == nil && r.IntN(10) == 0 {
+				return errFails
+			}
+			return err
+		}
+	}
+	for w := range 6 {
+		h := handler(testseed.New(t.Name(), w+1))
+		consumers.Go(func() {
+			for d := range queue {
+				switch err := f.inbox.Process(f.ctx, pool, d.Message, d.wait, h); {
+				case errors.Is(err, errFails):
+					queue <- d // the broker delivers it again
+					continue
+				case err != nil:
+					t.Errorf("%s: %v", d.ID, err)
+				}
+				open.Done()
+			}
+		})
+	}
+	stop := make(chan struct{})
+	turner := f.connect()
+	start, _ := f.turn(turner)
+	others.Go(func() { // as far as nothing is forgotten
+		for now := start; now < start+2; now, _ = f.turn(turner) {
+			select {
+			case <-stop:
+				return
+			case <-time.After(100 * time.Millisecond):
+				f.age(turner)
+			}
+		}
+	})
+	dueHandler := handler(testseed.New(t.Name(), 100))
+	others.Go(func() {
+		for {
+			if _, err := f.inbox.ProcessDue(f.ctx, pool, dueHandler); err != nil && !errors.Is(err, errFails) {
+				t.Error(err)
+			}
+			select {
+			case <-stop:
+				return
+			case <-time.After(time.Duration(r.IntN(10)) * time.Millisecond):
+			}
+		}
+	})
+	open.Wait()
+	close(queue)
+	consumers.Wait()
+	close(stop)
+	others.Wait()
+	for {
+		_, err := f.inbox.ProcessDue(f.ctx, pool, dueHandler)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, errFails) {
+			t.Fatal(err)
+		}
+	}
+}

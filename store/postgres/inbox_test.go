@@ -1,0 +1,374 @@
+package postgres_test
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/store/postgres"
+)
+
+// inboxFixture is a database of the test's own with one inbox, "billing".
+type inboxFixture struct {
+	*fixture
+	inbox *postgres.Inbox
+}
+
+func newInboxFixture(t testing.TB) *inboxFixture {
+	f := &inboxFixture{fixture: newFixture(t, postgres.Options{})}
+	f.must(f.store.CreateInbox(f.ctx, "billing", 0))
+	f.inbox = f.store.Inbox("billing")
+	return f
+}
+
+// first is the answer to one id within tx.
+func (f *inboxFixture) first(tx postgres.PgxQuery, id string) bool {
+	f.Helper()
+	isNew, err := f.inbox.First(f.ctx, tx, id)
+	f.must(err)
+	return isNew
+}
+
+func (f *inboxFixture) wantFirst(tx postgres.PgxQuery, id string, want bool) {
+	f.Helper()
+	if got := f.first(tx, id); got != want {
+		f.Fatalf("first(%q): got %v, want %v", id, got, want)
+	}
+}
+
+// turn is the ring's turn, moving whether the one before it still decides.
+func (f *inboxFixture) turn(conn *pgx.Conn) (turn int64, moving bool) {
+	f.Helper()
+	var ring int64
+	f.must(conn.QueryRow(f.ctx, `select pg_sequence_last_value('penstock."__inbox.1.ring"')`).Scan(&ring))
+	return ring / 2, ring%2 == 1
+}
+
+// age makes half of the window pass and lets one tick follow.
+func (f *inboxFixture) age(conn *pgx.Conn) {
+	f.Helper()
+	_, err := conn.Exec(f.ctx, `select setval('penstock."__inbox.1.since"', 0)`)
+	f.must(err)
+	_, err = conn.Exec(f.ctx, "select penstock.maintain_inbox('billing')")
+	f.must(err)
+}
+
+// ageTo ages the inbox until a turn has settled and the next one's segment is empty.
+func (f *inboxFixture) ageTo(turn int64) {
+	f.Helper()
+	f.eventually(fmt.Sprintf("turn %d settles", turn), func() bool {
+		if now, moving := f.turn(f.conn); now >= turn && !moving {
+			f.exec("select penstock.maintain_inbox('billing')") // since is young: it only truncates
+			return f.number(`select pg_relation_size(format('penstock."__inbox.1.seen.%s"', $1::int)::regclass)`, (turn+1)%4) == 0
+		}
+		f.age(f.conn)
+		return false
+	})
+}
+
+func TestInboxSaysOnceThatAnIDIsNew(t *testing.T) {
+	t.Parallel()
+	f := newInboxFixture(t)
+	f.wantFirst(f.conn, "a", true)
+	f.wantFirst(f.conn, "a", false)
+	f.must(f.store.CreateInbox(f.ctx, "shipping", time.Hour))
+	if isNew, err := f.store.Inbox("shipping").First(f.ctx, f.conn, "a"); !isNew || err != nil {
+		t.Errorf("another consumer's: got %v and %v, want true", isNew, err)
+	}
+
+	tx := f.begin(f.conn)
+	f.wantFirst(tx, "b", true)
+	f.wantFirst(tx, "b", false)
+	f.must(tx.Rollback(f.ctx))
+	f.wantFirst(f.conn, "b", true)
+
+	tx = f.begin(f.conn)
+	inner, err := tx.Begin(f.ctx)
+	f.must(err)
+	f.wantFirst(inner, "c", true)
+	f.must(inner.Rollback(f.ctx))
+	f.wantFirst(tx, "c", true)
+	f.must(tx.Commit(f.ctx))
+	f.wantFirst(f.conn, "c", false)
+
+	fresh, err := f.inbox.FirstOf(f.ctx, f.conn, "z", "a", "é", "z", "c", "d")
+	f.must(err)
+	if !slices.Equal(fresh, []string{"z", "é", "d"}) {
+		t.Errorf("new are %q, want z, é and d", fresh)
+	}
+	if fresh, err = f.inbox.FirstOf(f.ctx, f.conn); fresh != nil || err != nil {
+		t.Errorf("of no ids new are %q, %v", fresh, err)
+	}
+}
+
+// The second of two transactions with one id waits for the first.
+func TestInboxWaitsForWhoCameFirst(t *testing.T) {
+	t.Parallel()
+	for _, commit := range []bool{true, false} {
+		for _, level := range []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead} {
+			t.Run(fmt.Sprintf("commit=%v,%s", commit, level), func(t *testing.T) {
+				t.Parallel()
+				f := newInboxFixture(t)
+				other := f.connect()
+				second, err := other.BeginTx(f.ctx, pgx.TxOptions{IsoLevel: level})
+				f.must(err)
+				_, err = second.Exec(f.ctx, "select 1 from pg_class limit 1") // takes the snapshot of repeatable read
+				f.must(err)
+				first := f.begin(f.conn)
+				f.wantFirst(first, "a", true)
+				type answer struct {
+					isNew bool
+					err   error
+				}
+				answered := make(chan answer, 1)
+				go func() {
+					isNew, err := f.inbox.First(f.ctx, second, "a")
+					answered <- answer{isNew, err}
+				}()
+				watch := f.connect()
+				f.eventually("the second waits", func() bool {
+					var n int
+					f.must(watch.QueryRow(f.ctx, "select count(*) from pg_stat_activity where pid = $1 and wait_event_type = 'Lock'", other.PgConn().PID()).Scan(&n))
+					return n == 1
+				})
+				if commit {
+					f.must(first.Commit(f.ctx))
+				} else {
+					f.must(first.Rollback(f.ctx))
+				}
+				got := <-answered
+				switch {
+				case !commit && (got.err != nil || !got.isNew):
+					t.Errorf("after a rollback: got %v and %v, want true", got.isNew, got.err)
+				case commit && level == pgx.ReadCommitted && (got.err != nil || got.isNew):
+					t.Errorf("after a commit: got %v and %v, want false", got.isNew, got.err)
+				case commit && level == pgx.RepeatableRead && state(got.err) != "40001":
+					t.Errorf("after a commit that the snapshot has not seen: got %v and %v, want 40001", got.isNew, got.err)
+				}
+			})
+		}
+	}
+}
+
+// A transaction with an old snapshot does not see what was received since, nor does it take
+// that for new.
+func TestInboxInAnOldSnapshot(t *testing.T) {
+	t.Parallel()
+	f := newInboxFixture(t)
+	old, err := f.connect().BeginTx(f.ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	f.must(err)
+	_, err = old.Exec(f.ctx, "select 1 from pg_class limit 1")
+	f.must(err)
+	f.wantFirst(f.conn, "a", true)
+	turn, _ := f.turn(f.conn)
+	f.ageTo(turn + 1)
+	if isNew, err := f.inbox.First(f.ctx, old, "a"); state(err) != "40001" {
+		t.Errorf("got %v and %v, want 40001", isNew, err)
+	}
+}
+
+func state(err error) string {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		return pg.Code
+	}
+	return ""
+}
+
+func TestInboxForgetsAfterItsWindow(t *testing.T) {
+	t.Parallel()
+	f := newInboxFixture(t)
+	f.pin()
+	f.wantFirst(f.conn, "old", true)
+	start, _ := f.turn(f.conn)
+	f.ageTo(start + 2)
+	f.wantFirst(f.conn, "old", false)
+	f.wantFirst(f.conn, "young", true)
+	f.ageTo(start + 3) // a whole window after start had settled
+	f.wantFirst(f.conn, "old", true)
+	f.wantFirst(f.conn, "young", false)
+	f.exec("select penstock.inbox_many('billing', array(select 'x' || i from generate_series(1, 20000) i))")
+	full := f.number("select bytes from penstock.inboxes()")
+	start, _ = f.turn(f.conn)
+	f.ageTo(start + 3)
+	if left := f.number("select bytes from penstock.inboxes()"); left > full/4 {
+		t.Errorf("%d bytes of %d are left after the window, while a snapshot is pinned", left, full)
+	}
+	f.wantFirst(f.conn, "x1", true)
+}
+
+// Nothing turns before half of the window has passed, and a call turns the ring by itself.
+func TestInboxTurnsByItself(t *testing.T) {
+	t.Parallel()
+	f := newInboxFixture(t)
+	start, _ := f.turn(f.conn)
+	f.exec("select penstock.maintain_inbox('billing'), penstock.maintain_inbox('billing')")
+	if now, _ := f.turn(f.conn); now != start {
+		t.Fatalf("turn %d became %d at once", start, now)
+	}
+	f.exec(`select setval('penstock."__inbox.1.since"', 0), setval('penstock."__inbox.1.next"', 0)`)
+	f.wantFirst(f.conn, "a", true)
+	if now, moving := f.turn(f.conn); now != start+1 || !moving {
+		t.Errorf("turn %d became %d, moving %v, want the next one", start, now, moving)
+	}
+}
+
+func TestInboxRefuses(t *testing.T) {
+	t.Parallel()
+	f := newInboxFixture(t)
+	long := strings.Repeat("x", 257)
+	for sql, want := range map[string]string{
+		"select penstock.inbox('nobody', 'a')":                                                                    "42P01",
+		"select penstock.inbox(null, 'a')":                                                                        "42P01",
+		"select penstock.inbox('', 'a')":                                                                          "42P01",
+		"select penstock.inbox('billing', '')":                                                                    "22023",
+		"select penstock.inbox('billing', null)":                                                                  "22023",
+		"select penstock.inbox('billing', '" + long + "')":                                                        "23514",
+		"select penstock.inbox_many('billing', '{a,NULL}')":                                                       "22023",
+		"select penstock.inbox_many('billing', '{a," + long + "}')":                                               "23514",
+		"select penstock.inbox_due('billing', 0)":                                                                 "22023",
+		"select penstock.create_inbox('')":                                                                        "23514",
+		"select penstock.create_inbox('" + long[:49] + "')":                                                       "23514",
+		"select penstock.create_inbox('x', '1 s')":                                                                "22023",
+		"select penstock.create_inbox('billing')":                                                                 "42P07",
+		"select penstock.set_inbox('nobody', '1 day')":                                                            "42P01",
+		"select penstock.set_inbox('billing', null)":                                                              "22023",
+		"select penstock.drop_inbox('nobody')":                                                                    "42P01",
+		"select penstock.grant_consumer('nobody', 'postgres')":                                                    "42P01",
+		"select penstock.inbox_in_order('billing', 'k', 'm', 'm', null, '')":                                      "22023",
+		"select penstock.inbox_in_order('billing', 'k', 'm', '" + long + "', null, '')":                           "23514",
+		"select penstock.inbox_in_order('billing', 'k', 'm', null, '[]', '')":                                     "23514",
+		"select penstock.inbox_in_order('billing', 'k', 'm', null, null, null)":                                   "22023",
+		"select penstock.inbox_in_order('billing', repeat('k', 1025), 'm', null, null, '')":                       "23514",
+		"select penstock.inbox_in_order('billing', 'k', 'm', null, null, '', '-1 s')":                             "22023",
+		"select penstock.inbox_in_order('billing', 'k', 'm', null, null, '', '5 days')":                           "22023",
+		"begin isolation level repeatable read; select penstock.inbox_due('billing')":                             "25001",
+		"begin isolation level serializable; select penstock.inbox_in_order('billing', 'k', 'm', null, null, '')": "25001",
+	} {
+		_, err := f.conn.Exec(f.ctx, sql, pgx.QueryExecModeSimpleProtocol)
+		var pg *pgconn.PgError
+		if !errors.As(err, &pg) || pg.Code != want || pg.Hint == "" {
+			t.Errorf("%s: got %v, want %s with a hint", sql, err, want)
+		}
+		f.exec("rollback")
+	}
+	var field *penstock.FieldError
+	if _, err := f.inbox.First(f.ctx, f.conn, long); !errors.As(err, &field) {
+		t.Errorf("First with a long id: %v, want a FieldError", err)
+	}
+	if err := f.store.CreateInbox(f.ctx, "x", time.Second); !errors.As(err, &field) {
+		t.Errorf("CreateInbox for a second: %v, want a FieldError", err)
+	}
+	if err := f.store.CreateInbox(f.ctx, "billing", 0); !errors.Is(err, penstock.ErrInboxExists) {
+		t.Errorf("CreateInbox: %v, want ErrInboxExists", err)
+	}
+	if _, err := f.store.Inbox("nobody").First(f.ctx, f.conn, "a"); !errors.Is(err, penstock.ErrNoInbox) {
+		t.Errorf("First without an inbox: %v, want ErrNoInbox", err)
+	}
+	if err := f.store.SetInbox(f.ctx, "nobody", time.Hour); !errors.Is(err, penstock.ErrNoInbox) {
+		t.Errorf("SetInbox: %v, want ErrNoInbox", err)
+	}
+	f.must(f.store.SetInbox(f.ctx, "billing", time.Hour))
+	f.must(f.store.DropInbox(f.ctx, "billing"))
+	if left := f.number(`select count(*) from pg_class where relname like '\_\_inbox.%'`) + f.number(`select count(*) from pg_proc where proname like '\_\_inbox.%'`); left != 0 {
+		t.Errorf("%d relations and functions are left of an inbox that was dropped", left)
+	}
+	f.must(f.store.CreateInbox(f.ctx, "billing", 0))
+}
+
+func TestInboxWithDatabaseSQL(t *testing.T) {
+	t.Parallel()
+	f := newInboxFixture(t)
+	config, err := pgx.ParseConfig(f.url)
+	f.must(err)
+	db := stdlib.OpenDB(*config)
+	defer func() { _ = db.Close() }()
+	tx, err := db.BeginTx(f.ctx, &sql.TxOptions{})
+	f.must(err)
+	defer func() { _ = tx.Rollback() }()
+	for _, want := range []bool{true, false} {
+		if isNew, err := f.inbox.FirstSQL(f.ctx, tx, "a"); isNew != want || err != nil {
+			t.Errorf("got %v and %v, want %v", isNew, err, want)
+		}
+	}
+	fresh, err := f.inbox.FirstOfSQL(f.ctx, tx, "c", "a", "b'\"{,}\\")
+	f.must(err)
+	if !slices.Equal(fresh, []string{"c", "b'\"{,}\\"}) {
+		t.Errorf("new are %q", fresh)
+	}
+	receive := func(id, previous string) []penstock.Released {
+		t.Helper()
+		m := penstock.Message{ID: id, Key: "k", Payload: []byte("of " + id), Headers: map[string]string{"h": "1"}}
+		if previous != "" {
+			m.Headers[penstock.HeaderPrevious] = previous
+		}
+		got, err := f.inbox.InOrderSQL(f.ctx, tx, m, 0)
+		f.must(err)
+		return got
+	}
+	wantReleased(t, receive("1", ""), "1")
+	wantReleased(t, receive("3", "2"))
+	wantReleased(t, receive("2", "1"), "2", "3")
+	wantReleased(t, receive("5", "4"))
+	f.must(tx.Commit())
+	due, err := f.inbox.DueSQL(f.ctx, db, 10)
+	f.must(err)
+	wantReleased(t, due, "5 after the gap 4")
+	if r := due[0]; r.Key != "k" || string(r.Payload) != "of 5" || r.Headers["h"] != "1" {
+		t.Errorf("released %+v", r)
+	}
+}
+
+func wantReleased(t testing.TB, got []penstock.Released, want ...string) {
+	t.Helper()
+	texts := []string{}
+	for _, r := range got {
+		text := r.ID
+		if r.Gap {
+			text += " after the gap " + r.Missing
+		}
+		if r.Late {
+			text += " late"
+		}
+		texts = append(texts, text)
+	}
+	if !slices.Equal(texts, want) && len(texts)+len(want) > 0 {
+		t.Fatalf("released %q, want %q", texts, want)
+	}
+}
+
+func TestStoreOfAConsumer(t *testing.T) {
+	t.Parallel()
+	f := newInboxFixture(t)
+	f.must(f.store.CreateInbox(f.ctx, "secret", 0))
+	name, asRole := f.role()
+	f.exec("select penstock.grant_consumer('billing', $1)", name)
+	conn := f.connectAs(asRole)
+	for _, allowed := range []string{
+		"select penstock.inbox('billing', 'a')", "select penstock.inbox_many('billing', '{a,b}')", "select penstock.inbox_due('billing')",
+		"select penstock.inbox_in_order('billing', 'k', 'm2', 'm1', null, '')", "select penstock.maintain_inbox('billing')",
+	} {
+		if _, err := conn.Exec(f.ctx, allowed); err != nil {
+			t.Errorf("%s: %v", allowed, err)
+		}
+	}
+	f.wantDenied(conn,
+		"select penstock.inbox('secret', 'a')", "select penstock.inbox_many('secret', '{a,b}')", "select penstock.inbox_due('secret')",
+		"select penstock.inbox_in_order('secret', 'k', 'm2', 'm1', null, '')", "select penstock.maintain_inbox('secret')",
+		"select penstock.create_inbox('x')", "select penstock.drop_inbox('billing')", "select penstock.set_inbox('billing', '1 day')",
+		"select penstock.grant_consumer('secret', current_user)", "select * from penstock.inboxes()", "select * from penstock._inbox",
+		`select * from penstock."__inbox.1.seen.0"`, `delete from penstock."__inbox.1.held.0"`, `select setval('penstock."__inbox.1.ring"', 100)`,
+		`select penstock."__inbox.2.first"('a')`, `select penstock."__inbox.1.empty"(0)`)
+	if _, err := f.store.Inbox("secret").First(f.ctx, conn, "b"); err == nil || !strings.Contains(err.Error(), "grant_consumer") {
+		t.Errorf("got %v, want an error that names grant_consumer", err)
+	}
+}
