@@ -2,6 +2,7 @@ package adopt
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -60,6 +61,8 @@ type Config struct {
 
 	// optional are columns that only a preset has named: the table may lack them.
 	optional []string
+	// orderByID: nobody has said that the ids come in an order.
+	orderByID bool
 }
 
 // Columns maps what a message has to the names of columns. Only ID is needed, if
@@ -154,6 +157,7 @@ func (c *Config) SetDefaults() {
 	}
 	if len(c.Columns.Order) == 0 && c.Columns.ID != "" {
 		c.Columns.Order = []string{c.Columns.ID}
+		c.orderByID = true
 	}
 	if c.Topic == "" {
 		if c.Columns.Topic != "" {
@@ -320,14 +324,13 @@ func (c *Columns) names() (all []mapped) {
 }
 
 // namedTemplate is a template and the field that has it.
-type namedTemplate struct{ field, text string }
+type namedTemplate struct{ field, text, header string }
 
 func (c *Config) templates() []namedTemplate {
-	all := []namedTemplate{{"topic", c.Topic}, {"key", c.Key}, {"message_id", c.MessageID}}
-	for name, text := range c.Headers {
-		all = append(all, namedTemplate{fmt.Sprintf("headers[%q]", name), text})
+	all := []namedTemplate{{"topic", c.Topic, ""}, {"key", c.Key, ""}, {"message_id", c.MessageID, ""}}
+	for _, name := range slices.Sorted(maps.Keys(c.Headers)) {
+		all = append(all, namedTemplate{fmt.Sprintf("headers[%q]", name), c.Headers[name], name})
 	}
-	slices.SortFunc(all[3:], func(a, b namedTemplate) int { return strings.Compare(a.field, b.field) })
 	return all
 }
 

@@ -1,0 +1,286 @@
+package adopt
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/penstock/penstock"
+)
+
+// aside is what a Source knows of the rows that are set aside.
+type aside struct {
+	any   bool // guarded by Source.mu: there may be some
+	asked uint64
+
+	// Of Fetch only:
+	checked time.Time // when any was found true
+	turned  time.Time // when they had their turn
+	floor   time.Time // of the server: all that was due before has been handed out
+}
+
+const (
+	asideEvery = 50 * time.Millisecond // their turn while the table is busy
+	asideCheck = time.Second           // are there any still?
+	dueMargin  = time.Minute           // a settling transaction does not take longer
+	asidePage  = 500
+	lettersMax = 16
+)
+
+func (s *Source) asideAny() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.aside.any
+}
+
+func (s *Source) asideTurn() bool {
+	return s.asideAny() && time.Since(s.aside.turned) >= asideEvery
+}
+
+// asideRow is one row of _adopt_row.
+type asideRow struct {
+	id     string
+	seq    int64
+	letter bool
+	handed
+}
+
+func scanAside(rows pgx.Rows, err error) ([]asideRow, error) {
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (r asideRow, err error) {
+		var failures []byte
+		var since *time.Time
+		if err := row.Scan(&r.id, &r.seq, &r.line, &r.attempt, &failures, &since, &r.alone, &r.letter); err != nil {
+			return r, err
+		}
+		if since != nil {
+			r.since = since.UTC()
+		}
+		r.aside = true
+		return r, r.parse(failures)
+	})
+}
+
+// fetchAside returns parked rows whose time has come, and dead letters that someone
+// sends again; of workers, those that no other one has.
+func (s *Source) fetchAside(ctx context.Context, q querier, limit penstock.Limit) (*pending, error) {
+	s.aside.turned = time.Now()
+	locked := s.lease.workers
+	p := &pending{before: s.head()}
+	due, err := s.dueRows(ctx, q, limit, locked)
+	if err != nil {
+		return nil, err
+	}
+	letters, err := scanAside(q.Query(ctx, s.t.own("retries")+skipLocked(locked), s.lease.id, lettersMax+s.flyingAside()))
+	if err != nil {
+		return nil, err
+	}
+	var chosen []asideRow
+	for _, r := range append(due, letters...) {
+		if !s.flies(r.id) && len(chosen) < limit.Messages {
+			chosen = append(chosen, r)
+		}
+	}
+	if len(chosen) == 0 {
+		return p, s.stillAny(ctx, q)
+	}
+	return p, s.loadAside(ctx, q, p, chosen, limit, locked)
+}
+
+func skipLocked(locked bool) string {
+	if locked {
+		return " for update skip locked"
+	}
+	return ""
+}
+
+// flyingAside is how many rows that are set aside may be in flight, at most.
+func (s *Source) flyingAside() (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, p := range s.pending {
+		if len(p.rows) > 0 && p.rows[0].aside {
+			n += len(p.rows)
+		}
+	}
+	return n + len(s.landed)
+}
+
+// dueRows are the heads of lines that are due; where a head has not been refused, with what
+// follows it.
+func (s *Source) dueRows(ctx context.Context, q querier, limit penstock.Limit, locked bool) ([]asideRow, error) {
+	heads, err := scanAside(q.Query(ctx, s.t.own("due")+skipLocked(locked), s.lease.id, s.aside.floor, min(asidePage, limit.Messages)+s.flyingAside()))
+	if err != nil || len(heads) == 0 {
+		return heads, err
+	}
+	var lines []string
+	for i := range heads {
+		if r := &heads[i]; r.attempt == 0 && !r.alone && r.line[0] == 'k' && !s.flies(r.id) {
+			lines = append(lines, r.line)
+		}
+	}
+	if len(lines) == 0 || locked {
+		return heads, nil
+	}
+	followers, err := scanAside(q.Query(ctx, s.t.own("followers"), s.lease.id, lines, max(1, limit.Messages/len(lines))))
+	if err != nil {
+		return nil, err
+	}
+	byLine := map[string][]asideRow{}
+	for _, r := range followers {
+		byLine[r.line] = append(byLine[r.line], r)
+	}
+	all := make([]asideRow, 0, len(heads)+len(followers))
+	for _, h := range heads {
+		line := byLine[h.line]
+		if all = append(all, h); h.attempt > 0 || len(line) == 0 || line[0].id != h.id {
+			continue
+		}
+		for _, r := range line[1:] {
+			if r.attempt > 0 { // it comes alone
+				break
+			}
+			all = append(all, r)
+		}
+	}
+	return all, nil
+}
+
+// loadAside fills a batch with the rows' content. Rows that are gone let their lines go on.
+func (s *Source) loadAside(ctx context.Context, q querier, p *pending, chosen []asideRow, limit penstock.Limit, locked bool) error {
+	ids := make([]string, len(chosen))
+	for i := range chosen {
+		ids[i] = chosen[i].id
+	}
+	rows, err := s.load(ctx, q, s.loadSQL(), ids)
+	if err != nil {
+		return err
+	}
+	byID := make(map[string]row, len(rows))
+	for _, r := range rows {
+		byID[r.id] = r
+	}
+	bytes := 0
+	var gone []asideRow
+	for _, a := range chosen {
+		r, there := byID[a.id]
+		if !there {
+			gone = append(gone, a)
+			continue
+		}
+		if bytes += r.message.Size(); bytes > limit.Bytes && len(p.messages) > 0 {
+			break
+		}
+		r.message.Seq, r.message.Attempt, r.message.FailedSince = a.seq, a.attempt+1, a.since
+		p.add(r, a.handed)
+		if a.alone {
+			p.setLine(len(p.messages)-1, penstock.Alone)
+		}
+	}
+	if p.lines != nil {
+		p.setLine(len(p.messages)-1, p.line(len(p.messages)-1)) // one entry per message
+	}
+	if len(gone) > 0 && locked { // or another worker has them
+		if gone, err = s.reallyGone(ctx, gone); err != nil {
+			return err
+		}
+	}
+	if len(gone) == 0 {
+		return nil
+	}
+	return s.forget(ctx, gone)
+}
+
+// loadSQL reads rows by their ids; workers claim them.
+func (s *Source) loadSQL() string {
+	if s.lease.workers {
+		return s.st.loadLocked
+	}
+	return s.st.load
+}
+
+// reallyGone leaves out the rows that are only locked.
+func (s *Source) reallyGone(ctx context.Context, rows []asideRow) (gone []asideRow, err error) {
+	ids := make([]string, len(rows))
+	for i := range rows {
+		ids[i] = rows[i].id
+	}
+	there, err := s.load(ctx, s.t.pool, s.st.load, ids)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range rows {
+		if !slices.ContainsFunc(there, func(t row) bool { return t.id == r.id }) {
+			gone = append(gone, r)
+		}
+	}
+	return gone, nil
+}
+
+// forget drops rows that were set aside and are not in the table any more, or not to be
+// delivered any more.
+func (s *Source) forget(ctx context.Context, gone []asideRow) error {
+	var ids, lines []string
+	for _, r := range gone {
+		ids, lines = append(ids, r.id), append(lines, r.line)
+	}
+	var b pgx.Batch
+	s.lease.fence(s.t, &b)
+	b.Queue(s.t.own("back"), s.lease.id, ids)
+	b.Queue("select "+s.t.ownName("_adopt_release")+"($1, $2)", s.lease.id, lines)
+	if err := s.t.pool.SendBatch(ctx, &b).Close(); err != nil {
+		return err
+	}
+	s.t.log.Warn("rows that were set aside are gone from the table, or were settled by someone else; what waited behind them goes on", "rows", len(ids), "first", ids[0])
+	return nil
+}
+
+// stillAny finds out, now and then, that nothing is set aside any more.
+func (s *Source) stillAny(ctx context.Context, q querier) error {
+	if time.Since(s.aside.checked) < asideCheck {
+		return nil
+	}
+	s.mu.Lock()
+	asked := s.aside.asked
+	s.mu.Unlock()
+	var some bool
+	var now time.Time
+	err := q.QueryRow(ctx, "select exists (select from "+s.t.ownName("_adopt_row")+" where subscription = $1), statement_timestamp()", s.lease.id).Scan(&some, &now)
+	if err != nil {
+		return err
+	}
+	s.aside.checked = time.Now()
+	// Everything that was due has been handed out: this is called when nothing was found.
+	if !s.lease.workers { // a claim that is rolled back may bring back old ones
+		s.aside.floor = now.Add(-dueMargin)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.aside.asked == asked {
+		s.aside.any = some || s.lease.workers
+	}
+	return nil
+}
+
+// refuse makes dead letters of rows that cannot be messages.
+func (s *Source) refuse(ctx context.Context, unfit []row) error {
+	if len(unfit) == 0 {
+		return nil
+	}
+	var w work
+	for i := range unfit {
+		m := &unfit[i].message
+		failures := []penstock.Failure{{Attempt: 1, At: time.Now().UTC(), Err: m.Validate().Error()}}
+		m.ID, m.Key, m.Topic = shorten(m.ID, penstock.MaxIDBytes), shorten(m.Key, penstock.MaxKeyBytes), shorten(m.Topic, penstock.MaxTopicBytes)
+		h := handed{id: unfit[i].id, line: lineOf(m.Key, unfit[i].id), alone: true}
+		w.setAside(m, &h, &penstock.Verdict{Outcome: penstock.Dead, Failures: failures}, true)
+	}
+	s.t.log.Warn("rows cannot be messages; they are dead letters", "rows", len(unfit), "first", unfit[0].id)
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	return s.commit(ctx, &w, nil)
+}

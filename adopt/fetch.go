@@ -1,0 +1,321 @@
+package adopt
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/penstock/penstock"
+)
+
+// texts asks for the results as they are: everything is selected as text, but for
+// bytes, which are those of both formats only in the binary one.
+var texts = pgx.QueryResultFormats{pgx.BinaryFormatCode}
+
+func (s *Source) fetchTable(ctx context.Context, limit penstock.Limit) (*pending, bool, error) {
+	s.reconsider(ctx)
+	if s.looked.way == byScan {
+		return s.fetchScanned(ctx, limit)
+	}
+	return s.fetchNext(ctx, limit)
+}
+
+// fetchNext reads on from the head, and looks for rows that have become visible behind
+// it.
+//
+// What is read at the head is read first. So whatever its writers could have seen is
+// found behind the head by the statement that comes after, and goes before it.
+func (s *Source) fetchNext(ctx context.Context, limit penstock.Limit) (*pending, bool, error) {
+	s.mu.Lock()
+	before, slack := s.track.head(), s.track.slack(time.Now())
+	s.mu.Unlock()
+	rows, snapshot, full, err := s.readOn(ctx, before.place, limit)
+	if err != nil {
+		return nil, false, err
+	}
+	ids, more, err := s.becameVisible(ctx, snapshot, before, slack)
+	if err != nil {
+		return nil, false, err
+	}
+	if len(ids) > limit.Messages {
+		s.late.giveBack(ids[limit.Messages:])
+		ids, more = ids[:limit.Messages], true
+	}
+	if !more {
+		ids = append(ids, s.late.take(limit.Messages-len(ids))...)
+	}
+	p, found, err := s.batchOf(ctx, before, ids, limit)
+	if err != nil {
+		s.late.giveBack(ids)
+		return nil, false, err
+	}
+	if more || !found { // what is at the head is read again when it is its turn
+		return p, true, nil
+	}
+	cut, err := s.fill(ctx, p, rows, limit)
+	if err != nil {
+		s.late.giveBack(ids)
+		return nil, false, err
+	}
+	s.full = full || cut < len(rows)
+	if cut > 0 {
+		s.mu.Lock()
+		s.track.moved(rows[cut-1].at, cut, time.Now())
+		s.mu.Unlock()
+	}
+	return p, s.full || s.late.waiting(), nil
+}
+
+// becameVisible lists rows behind the head that the read before may not have seen; more
+// if there are others.
+func (s *Source) becameVisible(ctx context.Context, snapshot string, before, slack mark) (ids []string, more bool, err error) {
+	from := slack
+	if s.full { // far from where rows become visible now
+		from = before
+	}
+	s.mu.Lock()
+	if back, some := s.track.saw(snapshot, slack); some && (s.owed == nil || back.n < s.owed.n) {
+		s.owed = &back
+	}
+	low := s.track.low(time.Now())
+	s.mu.Unlock()
+	if s.owed != nil && s.owed.n < from.n {
+		if from = *s.owed; from.n < low.n { // older than the margin: the sweep's, but at once
+			from = low
+			s.late.hurry()
+		}
+	}
+	if from.n < before.n {
+		if ids, more, err = s.behind(ctx, from.place, before.place); err != nil || more {
+			return ids, more, err // the place is owed until all of it was looked at
+		}
+	}
+	s.owed = nil
+	return ids, false, nil
+}
+
+// batchOf begins a batch with the rows of these ids. all is false if there was no room
+// for some, which wait for the next one.
+func (s *Source) batchOf(ctx context.Context, before mark, ids []string, limit penstock.Limit) (p *pending, all bool, err error) {
+	p = &pending{before: before}
+	rows, err := s.load(ctx, s.t.pool, s.st.load, ids)
+	if err != nil || len(rows) == 0 {
+		return p, true, err
+	}
+	cut, err := s.fill(ctx, p, rows, limit)
+	for _, r := range rows[cut:] {
+		ids = append(ids[:0:0], r.id)
+		s.late.giveBack(ids)
+	}
+	return p, cut == len(rows), err
+}
+
+// readOn reads the next page; full if it has all rows that were asked for.
+func (s *Source) readOn(ctx context.Context, after place, limit penstock.Limit) (page []row, snapshot string, full bool, err error) {
+	n := min(limit.Messages, 1+limit.Bytes/max(1, s.average))
+	sql, args := s.st.readFirst, []any{texts, n}
+	if after != nil {
+		sql = s.st.read
+		args = append(args, after.args()...)
+	}
+	rows, err := s.t.pool.Query(ctx, sql, args...)
+	if err != nil {
+		return nil, "", false, err
+	}
+	first, bytes := true, 0
+	err = rawRows(rows, func(values [][]byte) {
+		if first {
+			first, snapshot = false, string(values[0])
+			return
+		}
+		if page == nil {
+			page = make([]row, 0, n)
+		}
+		page = append(page, s.m.decode(values[1:]))
+		bytes += page[len(page)-1].message.Size()
+	})
+	if len(page) > 0 {
+		s.average = bytes / len(page)
+	}
+	return page, snapshot, len(page) == n, err
+}
+
+// args are the place as parameters.
+func (p place) args() []any {
+	args := make([]any, len(p))
+	for i := range p {
+		args[i] = p[i]
+	}
+	return args
+}
+
+// behindPage is how many rows are looked at in one statement behind the head.
+const behindPage = 5000
+
+// behind lists the rows between two places that are neither in flight nor set aside nor
+// found already; more if there are others, too many to list.
+func (s *Source) behind(ctx context.Context, from, to place) (ids []string, more bool, err error) {
+	for {
+		sql, args := s.st.narrowFirst, []any{texts, behindPage}
+		if from != nil {
+			sql, args = s.st.narrow, append(args, from.args()...)
+		}
+		rows, err := s.t.pool.Query(ctx, sql, append(args, to.args()...)...)
+		if err != nil {
+			return nil, false, err
+		}
+		n := 0
+		var page []string
+		if err := rawRows(rows, func(values [][]byte) {
+			n++
+			if id := string(values[0]); !s.flies(id) && !s.late.has(id) {
+				page = append(page, id)
+			}
+			if n == behindPage {
+				from = make(place, len(s.m.order))
+				for i := range from {
+					from[i] = string(values[1+i])
+				}
+			}
+		}); err != nil {
+			return nil, false, err
+		}
+		if page, err = s.notAside(ctx, page); err != nil {
+			return nil, false, err
+		}
+		ids = append(ids, page...)
+		switch {
+		case n < behindPage:
+			return ids, false, nil
+		case len(ids) >= behindPage:
+			return ids, true, nil
+		}
+	}
+}
+
+// load reads rows that are known by their ids, in that order. What is gone is left out.
+func (s *Source) load(ctx context.Context, q querier, sql string, ids []string) ([]row, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	rows, err := q.Query(ctx, sql, append([]any{texts}, s.m.keyArrays(ids)...)...)
+	if err != nil {
+		return nil, err
+	}
+	byID := make(map[string]row, len(ids))
+	if err := rawRows(rows, func(values [][]byte) {
+		r := s.m.decode(values)
+		byID[r.id] = r
+	}); err != nil {
+		return nil, err
+	}
+	found, bytes := make([]row, 0, len(byID)), 0
+	for _, id := range ids {
+		if r, there := byID[id]; there {
+			found = append(found, r)
+			delete(byID, id) // an id may come twice
+			bytes += r.message.Size()
+		}
+	}
+	if len(found) > 0 {
+		s.average = bytes / len(found)
+	}
+	return found, nil
+}
+
+// notAside leaves out the rows that are set aside: their time is another.
+func (s *Source) notAside(ctx context.Context, ids []string) ([]string, error) {
+	if len(ids) == 0 || !s.asideAny() {
+		return ids, nil
+	}
+	aside, _, err := s.known(ctx, s.t.pool, ids, nil)
+	if err != nil {
+		return nil, err
+	}
+	kept := ids[:0]
+	for _, id := range ids {
+		if !aside[id] {
+			kept = append(kept, id)
+		}
+	}
+	return kept, nil
+}
+
+// known asks which rows are set aside and which lines have to wait.
+func (s *Source) known(ctx context.Context, q querier, ids, lines []string) (aside, waiting map[string]bool, err error) {
+	rows, err := q.Query(ctx, s.t.own("known"), s.lease.id, notNil(ids), notNil(lines))
+	if err != nil {
+		return nil, nil, err
+	}
+	aside, waiting = map[string]bool{}, map[string]bool{}
+	var id, line *string
+	_, err = pgx.ForEachRow(rows, []any{&id, &line}, func() error {
+		if id != nil {
+			aside[*id] = true
+		} else if line != nil {
+			waiting[*line] = true
+		}
+		return nil
+	})
+	return aside, waiting, err
+}
+
+// notNil is s for a parameter: a nil slice would be NULL.
+func notNil[T any](s []T) []T {
+	if s == nil {
+		return []T{}
+	}
+	return s
+}
+
+// fill adds messages to a batch, of rows that are neither in flight nor set aside. cut is
+// how many rows there was room for.
+func (s *Source) fill(ctx context.Context, p *pending, rows []row, limit penstock.Limit) (cut int, err error) {
+	var aside, waiting map[string]bool
+	if len(rows) > 0 && s.asideAny() {
+		ids, lines := make([]string, len(rows)), make([]string, 0, len(rows))
+		for i := range rows {
+			ids[i] = rows[i].id
+			if key := rows[i].message.Key; key != "" {
+				lines = append(lines, lineOf(key, ""))
+			}
+		}
+		if aside, waiting, err = s.known(ctx, s.t.pool, ids, lines); err != nil {
+			return 0, err
+		}
+	}
+	bytes := 0
+	for i := range p.messages {
+		bytes += p.messages[i].Size()
+	}
+	var unfit []row
+	for cut = range rows {
+		r := &rows[cut]
+		if bytes += r.message.Size(); len(p.messages) > 0 && (bytes > limit.Bytes || len(p.messages) >= limit.Messages) {
+			return cut, s.refuse(ctx, unfit)
+		}
+		if aside[r.id] || s.flies(r.id) {
+			bytes -= r.message.Size()
+			continue
+		}
+		r.message.Seq = s.nextSeq()
+		if r.message.Validate() != nil {
+			unfit = append(unfit, *r)
+			continue
+		}
+		line := lineOf(r.message.Key, r.id)
+		p.add(*r, handed{line: line})
+		if r.message.Key != "" && waiting[line] {
+			p.setLine(len(p.messages)-1, penstock.Behind)
+		}
+	}
+	return len(rows), s.refuse(ctx, unfit)
+}
+
+func (p *pending) line(at int) penstock.Line {
+	if at < len(p.lines) {
+		return p.lines[at]
+	}
+	return penstock.InLine
+}

@@ -1,0 +1,189 @@
+package adopt
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/penstock/penstock"
+)
+
+// logEvery is how often settling writes the low-water mark along.
+const logEvery = 2 * time.Second
+
+// Settle implements penstock.Source: delivered rows are settled in one statement,
+// and in its transaction others are set aside. Batches need no order, since
+// each row has its own state.
+func (s *Source) Settle(ctx context.Context, settled ...penstock.Settled) error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	if s.isClosed() {
+		return penstock.ErrClosed
+	}
+	var w work
+	var done []*pending
+	for _, b := range settled {
+		s.mu.Lock()
+		p := s.pending[b.Batch.Number]
+		s.mu.Unlock()
+		if p == nil { // settled already
+			continue
+		}
+		if err := w.addBatch(p, b.Verdicts); err != nil {
+			return err
+		}
+		done = append(done, p)
+	}
+	if len(done) == 0 {
+		return nil
+	}
+	return s.commit(ctx, &w, done)
+}
+
+// work is what one settling transaction does.
+type work struct {
+	delivered []string  // rows to settle
+	back      []string  // rows that are no longer set aside
+	release   []string  // lines that go on
+	aside     asideRows // rows to set aside
+	failed    failedRows
+	blocked   map[string]bool // lines that have a parked or holding row in this work
+	count     int64
+}
+
+// asideRows are the parameters of aside.sql.
+type asideRows struct {
+	ids, lines, messageIDs, keys, topics []string
+	seqs                                 []int64
+	attempts                             []int32
+	failures                             []string
+	since                                []*time.Time
+	waits                                []int64
+	first, dead, alone, held             []bool
+}
+
+type failedRows struct {
+	ids, errors []string
+	attempts    []int32
+}
+
+func (w *work) addBatch(p *pending, verdicts []penstock.Verdict) error {
+	if verdicts != nil && len(verdicts) != len(p.messages) {
+		return fmt.Errorf("batch %d has %d messages, but %d verdicts", p.number, len(p.messages), len(verdicts))
+	}
+	for i := range p.rows {
+		h := &p.rows[i]
+		if verdicts == nil || verdicts[i].Outcome == penstock.Delivered {
+			w.delivered = append(w.delivered, h.id)
+			if h.aside {
+				w.back, w.release = append(w.back, h.id), append(w.release, h.line)
+			}
+			w.count++
+			continue
+		}
+		if h.aside {
+			h.alone = h.alone || p.line(i) == penstock.Alone
+		}
+		w.setAside(&p.messages[i], h, &verdicts[i], false)
+	}
+	return nil
+}
+
+// setAside parks a row or makes it a dead letter.
+func (w *work) setAside(m *penstock.Message, h *handed, v *penstock.Verdict, alone bool) {
+	dead := v.Outcome == penstock.Dead
+	alone = alone || h.alone || m.Key == ""
+	first := alone || !w.blocked[h.line]
+	if !dead && h.aside && !first && len(v.Failures) == 0 {
+		return // it stays where it is
+	}
+	past := h.history.and(v.Failures)
+	if dead && len(v.Failures) == 0 {
+		past.attempt = max(past.attempt, m.Attempt)
+	}
+	held := dead && v.Hold && !alone
+	if w.blocked == nil {
+		w.blocked = map[string]bool{}
+	}
+	if !alone && (held || !dead) {
+		w.blocked[h.line] = true
+	}
+	a := &w.aside
+	a.ids, a.lines, a.seqs = append(a.ids, h.id), append(a.lines, h.line), append(a.seqs, m.Seq)
+	a.messageIDs, a.keys, a.topics = append(a.messageIDs, m.ID), append(a.keys, m.Key), append(a.topics, m.Topic)
+	a.attempts, a.failures = append(a.attempts, int32(past.attempt)), append(a.failures, past.json())
+	var since *time.Time
+	if !past.since.IsZero() {
+		since = &past.since
+	}
+	a.since, a.waits = append(a.since, since), append(a.waits, v.RetryIn.Microseconds())
+	a.first, a.dead, a.alone, a.held = append(a.first, first), append(a.dead, dead), append(a.alone, alone), append(a.held, held)
+	if dead {
+		w.release = append(w.release, h.line)
+	}
+	if len(v.Failures) > 0 {
+		f := &w.failed
+		f.ids, f.errors, f.attempts = append(f.ids, h.id), append(f.errors, past.lastError()), append(f.attempts, int32(past.attempt))
+	}
+}
+
+// queue adds the statements of the work to a transaction.
+func (s *Source) queue(b *pgx.Batch, w *work) {
+	if len(w.delivered) > 0 {
+		b.Queue(s.st.settle, s.m.keyArrays(w.delivered)...)
+	}
+	if len(w.failed.ids) > 0 && s.st.failed != "" {
+		b.Queue(s.st.failed, append(s.m.keyArrays(w.failed.ids), w.failed.errors, w.failed.attempts)...)
+	}
+	if len(w.back) > 0 {
+		b.Queue(s.t.own("back"), s.lease.id, w.back)
+	}
+	if a := &w.aside; len(a.ids) > 0 {
+		b.Queue(s.t.own("aside"), s.lease.id, a.ids, a.seqs, a.lines, a.messageIDs, a.keys, a.topics, a.attempts, a.failures, a.since,
+			a.waits, a.first, a.dead, a.alone, a.held)
+	}
+	if len(w.release) > 0 {
+		b.Queue("select "+s.t.ownName("_adopt_release")+"($1, $2)", s.lease.id, w.release)
+	}
+}
+
+// commit makes the work durable, unless the lease is lost, and forgets what it covers. The
+// caller has s.writing.
+func (s *Source) commit(ctx context.Context, w *work, done []*pending) error {
+	var b pgx.Batch
+	s.lease.fence(s.t, &b)
+	s.queue(&b, w)
+	next := *s.lease
+	next.settled += w.count
+	logs := time.Since(s.logged) >= logEvery
+	if logs {
+		next.low = s.low()
+		b.Queue(s.t.own("log"), next.args(s.m, next.length)...)
+	}
+	if err := s.t.pool.SendBatch(ctx, &b).Close(); err != nil {
+		return s.t.explain(err)
+	}
+	if *s.lease = next; logs {
+		s.logged = time.Now()
+	}
+	s.settledNow(w, done)
+	return nil
+}
+
+// settledNow is called when the work is durable.
+func (s *Source) settledNow(w *work, done []*pending) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(w.aside.ids) > 0 {
+		s.aside.any = true
+		s.aside.asked++
+	}
+	for _, p := range done {
+		delete(s.pending, p.number)
+		for i := range p.rows {
+			s.landed = append(s.landed, p.rows[i].id)
+		}
+	}
+}

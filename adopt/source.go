@@ -1,0 +1,261 @@
+package adopt
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/penstock/penstock"
+)
+
+// Source is the table's subscription under a lease: one ordered reader, which holds no
+// lock on any row. What it has handed out and has no verdict of is in memory;
+// everything else is in the tables. It can lose its connections at any time and goes on
+// with others.
+type Source struct {
+	t  *Table
+	m  *mapping
+	st statements
+
+	writing sync.Mutex // one settling transaction at a time; guards lease
+	lease   *lease
+	logged  time.Time // when the log was written last
+
+	stop context.CancelFunc // of looking back
+	over sync.WaitGroup
+
+	mu      sync.Mutex
+	closed  bool
+	batches uint64
+	pending map[uint64]*pending
+	flying  map[string]bool // rows that were handed out
+	landed  []string        // of them, those that are settled: they fly until the next Fetch begins
+	track   *track
+	late    late
+	aside   aside
+
+	// Of Fetch only:
+	seq     int64
+	full    bool // the last read was a full page
+	owed    *mark
+	average int // bytes of a message
+	looked  looked
+}
+
+var _ penstock.Source = (*Source)(nil)
+
+// pending is a batch that was returned and is not settled.
+type pending struct {
+	number   uint64
+	before   mark // where the head was
+	rows     []handed
+	messages []penstock.Message
+	lines    []penstock.Line
+
+	// Of a worker:
+	claim *claim
+	left  []string // rows that are locked with it and not in it
+}
+
+// handed is what else is known of a message.
+type handed struct {
+	id    string
+	line  string
+	aside bool // it was set aside
+	alone bool
+	history
+}
+
+func (p *pending) add(r row, h handed) {
+	h.id = r.id
+	p.rows = append(p.rows, h)
+	p.messages = append(p.messages, r.message)
+}
+
+func (p *pending) setLine(at int, line penstock.Line) {
+	if p.lines == nil {
+		p.lines = make([]penstock.Line, len(p.messages), cap(p.messages))
+	}
+	for len(p.lines) <= at {
+		p.lines = append(p.lines, penstock.InLine)
+	}
+	p.lines[at] = line
+}
+
+// Subscribe compares the config with the table, as Check does, and takes the lease:
+// a *penstock.HeldError if another holder has it. With several workers there is
+// nothing to take, unless a single reader is still there.
+func (t *Table) Subscribe(ctx context.Context, req penstock.Subscribe) (penstock.Source, error) {
+	if req.Lease <= 0 {
+		req.Lease = penstock.DefaultLease
+	}
+	if req.Start != penstock.FromBeginning || req.Ephemeral {
+		return nil, field("start", "is not the beginning", "an adopted table has no other: what is not to be delivered, mark or delete yourself")
+	}
+	m, err := t.compare(ctx)
+	if err != nil {
+		return nil, t.explain(err)
+	}
+	l, err := t.acquire(ctx, req, m)
+	if err != nil {
+		return nil, err
+	}
+	s := &Source{t: t, m: m, st: newStatements(m, &m.config, t.schema), lease: l, logged: time.Now(),
+		pending: map[uint64]*pending{}, flying: map[string]bool{}, track: newTrack(l.low, m.config.Margin, time.Now()), seq: l.epoch << 40}
+	s.aside.any = true
+	s.late.reset()
+	if m.rls {
+		t.log.Warn("row level security applies to this role: rows that its policies hide are not delivered", "role hint", "give the role BYPASSRLS")
+	}
+	if err := s.chooseWay(ctx); err != nil {
+		return nil, err
+	}
+	looking, stop := context.WithCancel(context.WithoutCancel(ctx))
+	s.stop = stop
+	s.late.on = s.looked.way == byOrder
+	s.over.Go(func() { s.lookBack(looking) })
+	if l.workers {
+		return newWorker(s), nil
+	}
+	return s, nil
+}
+
+// Fetch implements penstock.Source. It never rewinds.
+func (s *Source) Fetch(ctx context.Context, limit penstock.Limit) (penstock.Batch, error) {
+	if limit.Messages <= 0 || limit.Bytes <= 0 {
+		return penstock.Batch{}, &penstock.FieldError{Field: "limit", Problem: fmt.Sprintf("is %d messages and %d bytes", limit.Messages, limit.Bytes), Hint: "both must be positive"}
+	}
+	if s.isClosed() {
+		return penstock.Batch{}, penstock.ErrClosed
+	}
+	limit.Messages = min(limit.Messages, s.m.config.Batch)
+	s.land()
+	p, more, err := s.fetch(ctx, limit)
+	if err != nil {
+		return penstock.Batch{}, s.t.explain(err)
+	}
+	return s.register(p, more), nil
+}
+
+// fetch lets what was set aside and the table take turns.
+func (s *Source) fetch(ctx context.Context, limit penstock.Limit) (p *pending, more bool, err error) {
+	if s.asideTurn() {
+		if p, err = s.fetchAside(ctx, s.t.pool, limit); err != nil || len(p.messages) > 0 {
+			return p, true, err
+		}
+	}
+	if p, more, err = s.fetchTable(ctx, limit); err != nil || len(p.messages) > 0 || more {
+		return p, more, err
+	}
+	if s.asideAny() { // before an empty batch
+		p, err = s.fetchAside(ctx, s.t.pool, limit)
+	}
+	return p, err == nil && len(p.messages) > 0, err
+}
+
+func (s *Source) isClosed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed
+}
+
+// land lets go of settled rows: statements that begin from now on see what became of
+// them.
+func (s *Source) land() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, id := range s.landed {
+		delete(s.flying, id)
+	}
+	s.landed = s.landed[:0]
+}
+
+// register makes p the next batch.
+func (s *Source) register(p *pending, more bool) penstock.Batch {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(p.messages) == 0 {
+		return penstock.Batch{More: more}
+	}
+	s.batches++
+	p.number = s.batches
+	s.pending[p.number] = p
+	for i := range p.rows {
+		s.flying[p.rows[i].id] = true
+	}
+	return penstock.Batch{Messages: p.messages, Number: p.number, More: more, Lines: p.lines}
+}
+
+func (s *Source) flies(id string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.flying[id]
+}
+
+func (s *Source) head() mark {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.track.head()
+}
+
+func (s *Source) nextSeq() int64 {
+	s.seq++
+	return s.seq
+}
+
+// Renew implements penstock.Source: it writes the log, which has the lease.
+func (s *Source) Renew(ctx context.Context) error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	if s.isClosed() {
+		return penstock.ErrClosed
+	}
+	return s.log(ctx, s.lease.length)
+}
+
+// log writes the low-water mark and the lease, if the lease is still this source's.
+func (s *Source) log(ctx context.Context, length time.Duration) error {
+	s.lease.low = s.low()
+	var b pgx.Batch
+	s.lease.fence(s.t, &b)
+	b.Queue(s.t.own("log"), s.lease.args(s.m, length)...)
+	b.Queue(s.t.own("forget_log"), s.lease.id)
+	if err := s.t.pool.SendBatch(ctx, &b).Close(); err != nil {
+		return s.t.explain(err)
+	}
+	s.logged = time.Now()
+	return nil
+}
+
+// low is where a reader that comes after this one has to begin: a margin behind the
+// head, and before all that has no verdict.
+func (s *Source) low() place {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m := s.track.low(time.Now())
+	for _, p := range s.pending {
+		if p.before.n < m.n {
+			m = p.before
+		}
+	}
+	return m.place
+}
+
+// Close implements penstock.Source.
+func (s *Source) Close(ctx context.Context) error {
+	s.stop()
+	s.over.Wait()
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	s.mu.Lock()
+	closed := s.closed
+	s.closed = true
+	s.mu.Unlock()
+	if closed {
+		return nil
+	}
+	return s.log(ctx, 0)
+}

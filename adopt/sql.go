@@ -1,0 +1,206 @@
+package adopt
+
+import (
+	"embed"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+//go:embed sql/*.sql
+var sqlFiles embed.FS
+
+// sqlFile loads sql/NAME.sql without its comments.
+func sqlFile(name string) string {
+	text, err := sqlFiles.ReadFile("sql/" + name + ".sql")
+	if err != nil {
+		panic(err) // embedded: missing only if the program was built wrong
+	}
+	var b strings.Builder
+	for line := range strings.Lines(string(text)) {
+		if !strings.HasPrefix(line, "--") {
+			b.WriteString(line)
+		}
+	}
+	return strings.TrimSpace(b.String())
+}
+
+// statements are those of one mapping, with everything quoted.
+type statements struct {
+	readFirst, read     string // the next rows; without and with a place to begin at
+	claimFirst, claim   string
+	narrow, narrowFirst string // what lies between two places, or up to one
+	unplaced            string // empty if every row has a place
+	scan                string
+	load, loadLocked    string
+	settle, discard     string
+	failed              string // empty if nothing of failures is mapped
+}
+
+func literal(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
+
+// list joins what f makes of each column.
+func list(columns []*column, separator string, f func(i int, c *column) string) string {
+	parts := make([]string, len(columns))
+	for i, c := range columns {
+		parts[i] = f(i, c)
+	}
+	return strings.Join(parts, separator)
+}
+
+func own(c *column) string { return "t." + c.quoted() }
+
+func asText(c *column) string { return own(c) + "::text" }
+
+// pending is the condition under which a row is to be delivered, in the words in which
+// a partial index has it.
+func (m *mapping) pending(c *Config) string {
+	switch c.Delivered {
+	case Mark:
+		return own(m.find(c.Columns.ProcessedAt)) + " is null"
+	case SetStatus:
+		values := make([]string, len(c.Status.Pending))
+		for i, v := range c.Status.Pending {
+			values[i] = literal(v)
+		}
+		status := own(m.find(c.Columns.Status))
+		if len(values) == 1 {
+			return status + " = " + values[0]
+		}
+		return status + " in (" + strings.Join(values, ", ") + ")"
+	}
+	return "true"
+}
+
+// delivered are the assignments that mark a row; clear also takes back its error.
+func (m *mapping) delivered(c *Config, clear bool) string {
+	var set string
+	switch c.Delivered {
+	case Mark:
+		at := m.find(c.Columns.ProcessedAt)
+		set = at.quoted() + " = clock_timestamp()"
+		if at.typ == "timestamp without time zone" {
+			set += " at time zone 'UTC'"
+		}
+	case SetStatus:
+		set = m.find(c.Columns.Status).quoted() + " = " + literal(c.Status.Delivered)
+	}
+	if e := m.find(c.Columns.Error); clear && e != nil && !e.notNull {
+		set += ", " + e.quoted() + " = null"
+	}
+	return set
+}
+
+// place compares a row with a place in the order that parameters from n on give.
+func (m *mapping) place(operator string, n int) string {
+	if len(m.order) == 1 {
+		return " and " + own(m.order[0]) + " " + operator + " " + param(m.order[0], n)
+	}
+	return " and (" + list(m.order, ", ", func(_ int, c *column) string { return own(c) }) + ") " + operator +
+		" (" + list(m.order, ", ", func(i int, c *column) string { return param(c, n+i) }) + ")"
+}
+
+func param(c *column, n int) string { return "$" + strconv.Itoa(n) + "::text::" + c.typ }
+
+// rowID is the key as one text: what _adopt_row.row_id is.
+func (m *mapping) rowID() string {
+	if len(m.key) == 1 {
+		return asText(m.key[0])
+	}
+	return "json_build_array(" + list(m.key, ", ", func(_ int, c *column) string { return asText(c) }) + ")::text"
+}
+
+func newStatements(m *mapping, c *Config, schema string) statements {
+	narrow := m.rowID() + ", " + list(m.order, ", ", func(_ int, c *column) string { return asText(c) })
+	wide := m.wide()
+	order := list(m.order, ", ", func(_ int, c *column) string { return own(c) })
+	scanOrder := order
+	if m.random { // of all that the system columns tell, this is nearest to the order of commits
+		scanOrder = "age(t.xmin) desc, t.cmin::text::bigint, t.ctid"
+	}
+	n := len(m.key)
+	args := []string{
+		"{table}", m.source, "{archive}", m.archive, "{schema}", pgx.Identifier{schema}.Sanitize(),
+		"{pending}", m.pending(c), "{order}", order, "{scanorder}", scanOrder, "{rowid}", m.rowID(),
+		"{wide}", wide.sql, "{nulls}", wide.nulls, "{narrow}", narrow,
+		"{isnull}", list(m.nullable(), " or ", func(_ int, c *column) string { return own(c) + " is null" }),
+		"{arrays}", list(m.key, ", ", func(i int, _ *column) string { return "$" + strconv.Itoa(i+1) + "::text[]" }),
+		"{errors}", "$" + strconv.Itoa(n+1) + "::text[], $" + strconv.Itoa(n+2) + "::int[]",
+		"{xs}", list(m.key, ", ", func(i int, _ *column) string { return "k" + strconv.Itoa(i) }),
+		"{same}", list(m.key, " and ", func(i int, c *column) string { return own(c) + " = x.k" + strconv.Itoa(i) + "::" + c.typ }),
+		"{failed}", m.failedSet(c),
+	}
+	all := m.stored()
+	args = append(args, "{all}", list(all, ", ", func(_ int, c *column) string { return own(c) }),
+		"{allnames}", list(all, ", ", func(_ int, c *column) string { return c.quoted() }))
+	fill := func(name string, more ...string) string {
+		return strings.NewReplacer(append(more, args...)...).Replace(sqlFile(name))
+	}
+	after := m.place(">", 2)
+	s := statements{
+		readFirst:   fill("read", "{after}", ""),
+		read:        fill("read", "{after}", after),
+		claimFirst:  fill("claim", "{after}", ""),
+		claim:       fill("claim", "{after}", after),
+		narrow:      fill("narrow", "{after}", after, "{upto}", m.place("<=", 2+len(m.order))),
+		narrowFirst: fill("narrow", "{after}", "", "{upto}", m.place("<=", 2)),
+		scan:        fill("scan"),
+		load:        fill("load", "{lock}", ""),
+		loadLocked:  fill("load", "{lock}", " for update of t skip locked"),
+	}
+	if len(m.nullable()) > 0 {
+		s.unplaced = fill("unplaced")
+	}
+	switch c.Delivered {
+	case Delete:
+		s.settle = fill("settle_delete")
+	case Archive:
+		s.settle = fill("settle_archive")
+	default:
+		s.settle = fill("settle_mark", "{delivered}", m.delivered(c, true))
+		s.discard = fill("settle_mark", "{delivered}", m.delivered(c, false))
+	}
+	if s.discard == "" {
+		s.discard = s.settle
+	}
+	if m.failedSet(c) != "" {
+		s.failed = fill("failed")
+	}
+	return s
+}
+
+func (m *mapping) failedSet(c *Config) string {
+	var set []string
+	if e := m.find(c.Columns.Error); e != nil {
+		value := "x.error"
+		if e.limit > 0 {
+			value = "left(x.error, " + strconv.Itoa(e.limit) + ")"
+		}
+		set = append(set, e.quoted()+" = "+value)
+	}
+	if a := m.find(c.Columns.Attempts); a != nil {
+		set = append(set, a.quoted()+" = x.attempts")
+	}
+	return strings.Join(set, ", ")
+}
+
+// nullable are the columns of the order that may be NULL.
+func (m *mapping) nullable() (columns []*column) {
+	for _, c := range m.order {
+		if !c.notNull {
+			columns = append(columns, c)
+		}
+	}
+	return columns
+}
+
+// stored are the columns that a moved row takes along.
+func (m *mapping) stored() (columns []*column) {
+	for i := range m.columns {
+		if !m.columns[i].generated {
+			columns = append(columns, &m.columns[i])
+		}
+	}
+	return columns
+}

@@ -1,0 +1,1 @@
+delete from {table} t using unnest({arrays}) x ({xs}) where {same}

@@ -1,0 +1,1 @@
+update {table} t set {delivered} from unnest({arrays}) x ({xs}) where {same}

@@ -1,0 +1,224 @@
+package adopt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/penstock/penstock"
+)
+
+// DefaultSchema holds Penstock's tables unless Options names another.
+const DefaultSchema = "penstock"
+
+// Options say where the table is and who reads it.
+type Options struct {
+	// URL of the database that has the table and Penstock's schema.
+	URL string
+	// Schema of Penstock's tables. Default "penstock".
+	Schema string
+	// Subscription is the name under which progress is kept.
+	Subscription string
+	// Config describes the table. Open sets its defaults.
+	Config Config
+	// Log gets warnings; default slog.Default().
+	Log *slog.Logger
+}
+
+// Table is an adopted table and its subscription. Safe for concurrent use.
+type Table struct {
+	pool   *pgxpool.Pool
+	schema string
+	name   string
+	config Config
+	log    *slog.Logger
+}
+
+// Open prepares a subscription over a table. It does not connect: the table is looked
+// at by Check and by Subscribe, so that a database that is down is an error that
+// passes. A config that cannot be used is a *penstock.FieldError.
+func Open(ctx context.Context, o Options) (*Table, error) {
+	if o.Schema == "" {
+		o.Schema = DefaultSchema
+	}
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	if n := len(o.Subscription); n == 0 || n > 128 {
+		return nil, field("subscription", "must have 1 to 128 bytes", "choose another name")
+	}
+	o.Config.SetDefaults()
+	if err := o.Config.Validate(); err != nil {
+		return nil, err
+	}
+	config, err := pgxpool.ParseConfig(o.URL)
+	if err != nil { // without what pgx says: it may repeat a password
+		return nil, field("database URL", "cannot be read", "write postgres://user:password@host:5432/database, special characters as %%XX")
+	}
+	conn := config.ConnConfig
+	if conn.ConnectTimeout == 0 {
+		conn.ConnectTimeout = 10 * time.Second
+	}
+	if conn.RuntimeParams["application_name"] == "" {
+		conn.RuntimeParams["application_name"] = "penstock"
+	}
+	if conn.ValidateConnect == nil && severalHosts(&conn.Config) {
+		conn.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
+	}
+	conn.OnNotice = nil
+	// One to read, one to settle, one to look back, one for operators; and a
+	// transaction per claim.
+	config.MaxConns, config.MinConns = int32(4+max(0, o.Config.Workers)), 0
+	config.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
+		_, err := c.Exec(ctx, settings, pgx.QueryExecModeSimpleProtocol)
+		return err
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return nil, explain(err)
+	}
+	return &Table{pool: pool, schema: o.Schema, name: o.Subscription, config: o.Config,
+		log: o.Log.With("subscription", o.Subscription, "table", o.Config.Table)}, nil
+}
+
+// settings of every connection: plans must not depend on statistics, which a queue's
+// table never has right, and values must read back as they were written. Disabled
+// plans look so expensive that they would be compiled; hence jit.
+const settings = `
+	set enable_seqscan = off; set enable_bitmapscan = off; set enable_sort = off; set enable_hashjoin = off; set enable_mergejoin = off;
+	set max_parallel_workers_per_gather = 0; set jit = off; set plan_cache_mode = force_generic_plan;
+	set synchronous_commit = on; set default_transaction_isolation = 'read committed'; set standard_conforming_strings = on;
+	set statement_timeout = 0; set idle_in_transaction_session_timeout = 0; set datestyle = 'ISO'; set extra_float_digits = 1; set bytea_output = 'hex'`
+
+func severalHosts(config *pgconn.Config) bool {
+	for _, f := range config.Fallbacks {
+		if f.Host != config.Host || f.Port != config.Port {
+			return true
+		}
+	}
+	return false
+}
+
+// Close closes the connections. Sources are to be closed before.
+func (t *Table) Close() error {
+	t.pool.Close()
+	return nil
+}
+
+// querier is what a pool, a connection and a transaction can do.
+type querier interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+// explain adds the next step to an error, and after one that is not the server's lets
+// go of idle connections, which have probably died with the one that failed.
+func (t *Table) explain(err error) error {
+	if err != nil && sqlState(err) == "" && !errors.Is(err, context.Canceled) && !errors.Is(err, pgx.ErrNoRows) {
+		t.pool.Reset()
+	}
+	return explain(err)
+}
+
+// own loads a statement about Penstock's own tables.
+func (t *Table) own(name string) string {
+	return strings.ReplaceAll(sqlFile(name), "{schema}", pgx.Identifier{t.schema}.Sanitize())
+}
+
+func (t *Table) ownName(name string) string { return pgx.Identifier{t.schema, name}.Sanitize() }
+
+// Check compares the config with the table as it is: *penstock.FieldError where they
+// do not fit, or where another subscription would settle the same rows. It changes
+// nothing.
+func (t *Table) Check(ctx context.Context) error {
+	m, err := t.compare(ctx)
+	if err != nil {
+		return err
+	}
+	return t.conflict(ctx, t.pool, m)
+}
+
+func (t *Table) compare(ctx context.Context) (*mapping, error) {
+	if err := t.migrated(ctx); err != nil {
+		return nil, err
+	}
+	c := t.config
+	m, err := newMapping(ctx, t.pool, &c)
+	if err != nil {
+		return nil, err
+	}
+	m.config = c
+	return m, m.sampleIDs(ctx, t.pool, &c)
+}
+
+// migrated reports a schema that this program does not know.
+func (t *Table) migrated(ctx context.Context) error {
+	var known bool
+	err := t.pool.QueryRow(ctx, "select to_regclass($1) is not null", t.ownName("_adopt_log")).Scan(&known)
+	if err != nil {
+		return t.explain(err)
+	}
+	if !known {
+		return penstock.WithHint(fmt.Errorf("%w: schema %q does not know of adopted tables", penstock.ErrNotMigrated, t.schema), "run: penstock migrate")
+	}
+	return nil
+}
+
+// mark is what tells delivered rows apart, as _adopt_subscription has it.
+func (m *mapping) mark() string {
+	switch m.config.Delivered {
+	case Mark:
+		return m.config.Columns.ProcessedAt
+	case SetStatus:
+		return m.config.Columns.Status
+	}
+	return ""
+}
+
+func (t *Table) conflict(ctx context.Context, q querier, m *mapping) error {
+	var name, mark string
+	err := q.QueryRow(ctx, t.own("conflict"), t.name, m.source, m.mark()).Scan(&name, &mark)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return nil
+	case err != nil:
+		return t.explain(err)
+	case mark != "" && mark == m.mark():
+		return field("delivered", fmt.Sprintf("marks the column %q of %s, and so does the subscription %q", mark, m.source, name),
+			"give each a column of its own, or drop the other one")
+	}
+	return field("delivered", fmt.Sprintf("would share %s with the subscription %q, and one of the two takes rows away", m.source, name),
+		"mark rows instead, each subscription in a column of its own, or drop the other one")
+}
+
+// register makes the subscription known and returns its id.
+func (t *Table) register(ctx context.Context, tx pgx.Tx, m *mapping) (id int64, err error) {
+	// One at a time, so that two that would share rows see each other.
+	if _, err := tx.Exec(ctx, "select pg_advisory_xact_lock($1, 0)", leaseLock); err != nil {
+		return 0, err
+	}
+	if err := t.conflict(ctx, tx, m); err != nil {
+		return 0, err
+	}
+	var source string
+	var aside bool
+	err = tx.QueryRow(ctx, "select s.id, s.source, exists (select from "+t.ownName("_adopt_row")+" r where r.subscription = s.id) from "+
+		t.ownName("_adopt_subscription")+" s where s.name = $1", t.name).Scan(&id, &source, &aside)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+	case err != nil:
+		return 0, err
+	case source == m.source:
+	case aside:
+		return 0, field("table", fmt.Sprintf("is %s, but the subscription %q has rows of %s set aside", m.source, t.name, source), "choose another name for the subscription, or drop it")
+	}
+	err = tx.QueryRow(ctx, t.own("register"), t.name, m.source, m.mark()).Scan(&id)
+	return id, err
+}

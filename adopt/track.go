@@ -1,0 +1,126 @@
+package adopt
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// mark is a place that the head has reached, and when.
+type mark struct {
+	n    uint64 // grows with each mark: of two, the lower is the earlier place
+	at   time.Time
+	rows int64
+	place
+}
+
+// track is where the reader is and was. A row that commits late stands behind the
+// head, at a place that the head has passed; how far back depends on when its
+// transaction chose the place, and track knows where the head was then. Not safe for
+// concurrent use.
+type track struct {
+	marks  []mark // by time; the last is the head
+	margin time.Duration
+	rows   int64
+	open   map[uint64]mark // transactions in flight, and a place before all they wrote
+}
+
+// slack is how far a reader that has caught up looks back in any case: rows may become
+// visible in another order than the one in which they got their places.
+const (
+	slackTime = 100 * time.Millisecond
+	slackRows = 1024
+)
+
+func newTrack(start place, margin time.Duration, now time.Time) *track {
+	return &track{marks: []mark{{at: now, place: start}}, margin: margin, open: map[uint64]mark{}}
+}
+
+func (t *track) head() mark { return t.marks[len(t.marks)-1] }
+
+// moved notes that the head is now at p, rows further.
+func (t *track) moved(p place, rows int, now time.Time) {
+	t.rows += int64(rows)
+	m := mark{n: t.head().n + 1, at: now, rows: t.rows, place: p}
+	// Marks need not be dense: fewer make what is looked at again a little more.
+	if k := len(t.marks); k >= 2 && now.Sub(t.marks[k-2].at) < t.margin/4096 {
+		t.marks[k-1] = m
+	} else {
+		t.marks = append(t.marks, m)
+	}
+	old := 0
+	for old+1 < len(t.marks) && now.Sub(t.marks[old+1].at) > t.margin {
+		old++
+	}
+	if old > 0 {
+		t.marks = slices.Delete(t.marks, 0, old)
+	}
+}
+
+// back is where the head was that long ago, or at the earliest that is known.
+func (t *track) back(d time.Duration, now time.Time) mark {
+	i, found := slices.BinarySearchFunc(t.marks, now.Add(-d), func(m mark, at time.Time) int { return m.at.Compare(at) })
+	if found {
+		return t.marks[i]
+	}
+	return t.marks[max(0, i-1)]
+}
+
+// low is the low-water mark: where the head was a margin ago.
+func (t *track) low(now time.Time) mark { return t.back(t.margin, now) }
+
+// slack is how far back to look when nothing hints at a late row.
+func (t *track) slack(now time.Time) mark {
+	m := t.head()
+	for i := len(t.marks) - 2; i >= 0; i-- {
+		if m.at.Before(now.Add(-slackTime)) || t.rows-t.marks[i].rows > slackRows {
+			break
+		}
+		m = t.marks[i]
+	}
+	return m
+}
+
+// saw takes the snapshot of a read that began when the head was at before. It returns the
+// earliest place at which a row of a transaction may stand that was in flight at an
+// earlier read and has ended since.
+//
+// A transaction that is met in flight for the first time has got its id since the read
+// before, so what it writes got its place after everything that was visible then, but for
+// the moment between getting the two: hence before is some way behind the head.
+func (t *track) saw(snapshot string, before mark) (back mark, some bool) {
+	flying := inFlight(snapshot)
+	for xid, m := range t.open {
+		if flying[xid] {
+			continue
+		}
+		delete(t.open, xid)
+		if !some || m.n < back.n {
+			back, some = m, true
+		}
+	}
+	for xid := range flying {
+		if _, known := t.open[xid]; !known {
+			t.open[xid] = before
+		}
+	}
+	return back, some
+}
+
+// inFlight lists the transactions of a pg_snapshot: "xmin:xmax:xip,…".
+func inFlight(snapshot string) map[uint64]bool {
+	_, list, _ := strings.Cut(snapshot, ":")
+	if _, list, _ = strings.Cut(list, ":"); list == "" {
+		return nil
+	}
+	flying := map[uint64]bool{}
+	for list != "" {
+		var id string
+		id, list, _ = strings.Cut(list, ",")
+		if xid, err := strconv.ParseUint(id, 10, 64); err == nil {
+			flying[xid] = true
+		}
+	}
+	return flying
+}

@@ -1,0 +1,337 @@
+package adopt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/penstock/penstock"
+)
+
+// Worker is one of several that claim rows of the same table, in one process or many,
+// with FOR UPDATE SKIP LOCKED. Each batch is a claim: a transaction on a connection of
+// its own, which holds the rows until Settle commits it. Nothing is in order, and there is
+// no lease to lose; a claim that grows old is given up, so that no transaction is
+// open for longer because a broker is down.
+type Worker struct {
+	*Source
+
+	claims  sync.Mutex // guards what follows
+	open    int
+	rewound bool
+	careful bool // claims have grown old: one row at a time until one is settled
+}
+
+var _ penstock.Source = (*Worker)(nil)
+
+func newWorker(s *Source) *Worker { return &Worker{Source: s} }
+
+// claim is an open transaction and the rows that it has locked.
+type claim struct {
+	mu    sync.Mutex
+	conn  *pgxpool.Conn // nil once it is over
+	tx    pgx.Tx
+	timer *time.Timer
+}
+
+// end finishes the claim's transaction, once: by rollback, if f does not commit it.
+func (c *claim) end(f func(tx pgx.Tx) error) (err error, over bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.conn == nil {
+		return nil, true
+	}
+	if c.timer != nil {
+		c.timer.Stop()
+	}
+	if f != nil {
+		err = f(c.tx)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	_ = c.tx.Rollback(ctx) // after a commit it does nothing
+	c.conn.Release()
+	c.conn = nil
+	return err, false
+}
+
+// watch calls f when the claim has been open for that long.
+func (c *claim) watch(timeout time.Duration, f func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.conn != nil {
+		c.timer = time.AfterFunc(timeout, f)
+	}
+}
+
+// Fetch implements penstock.Source: it claims the next rows that nobody has. After a
+// claim has grown old all are given up, and the batch says so.
+func (w *Worker) Fetch(ctx context.Context, limit penstock.Limit) (penstock.Batch, error) {
+	if limit.Messages <= 0 || limit.Bytes <= 0 {
+		return penstock.Batch{}, &penstock.FieldError{Field: "limit", Problem: fmt.Sprintf("is %d messages and %d bytes", limit.Messages, limit.Bytes), Hint: "both must be positive"}
+	}
+	if w.isClosed() {
+		return penstock.Batch{}, penstock.ErrClosed
+	}
+	w.claims.Lock()
+	busy, careful, rewound := w.open, w.careful, w.rewound
+	w.claims.Unlock()
+	if busy >= w.m.config.Workers || careful && busy > 0 {
+		return penstock.Batch{Rewound: w.rewind(rewound)}, nil
+	}
+	limit.Messages = min(limit.Messages, w.m.config.Batch)
+	if careful {
+		limit.Messages = 1
+	}
+	w.land()
+	c, err := w.begin(ctx)
+	if err != nil {
+		return penstock.Batch{}, w.t.explain(err)
+	}
+	p, more, err := w.claimRows(ctx, c.tx, limit)
+	if err != nil || len(p.messages) == 0 {
+		_, _ = c.end(nil)
+		if err != nil {
+			return penstock.Batch{}, w.t.explain(err)
+		}
+		return penstock.Batch{More: more, Rewound: w.rewind(rewound)}, nil
+	}
+	p.claim = c
+	w.count(1)
+	batch := w.register(p, more)
+	c.watch(w.m.config.ClaimTimeout, w.giveUp)
+	w.claims.Lock()
+	again := w.rewound && !rewound
+	w.claims.Unlock()
+	if again { // another claim has grown old meanwhile; this one may have been given up with it
+		if _, over := c.end(nil); !over {
+			w.count(-1)
+			w.returned(p)
+		}
+		return penstock.Batch{Rewound: w.rewind(true)}, nil
+	}
+	batch.Rewound = w.rewind(rewound)
+	return batch, nil
+}
+
+// rewind takes the mark that a Fetch has seen.
+func (w *Worker) rewind(seen bool) bool {
+	if seen {
+		w.claims.Lock()
+		w.rewound = false
+		w.claims.Unlock()
+	}
+	return seen
+}
+
+func (w *Worker) count(n int) {
+	w.claims.Lock()
+	w.open += n
+	w.claims.Unlock()
+}
+
+func (w *Worker) begin(ctx context.Context) (*claim, error) {
+	conn, err := w.t.pool.Acquire(ctx)
+	if err != nil {
+		return nil, err
+	}
+	tx, err := conn.Begin(ctx)
+	if err != nil {
+		conn.Release()
+		return nil, err
+	}
+	return &claim{conn: conn, tx: tx}, nil
+}
+
+// claimRows takes what was set aside and is due, what was found late, or the next rows.
+func (w *Worker) claimRows(ctx context.Context, tx pgx.Tx, limit penstock.Limit) (p *pending, more bool, err error) {
+	if w.asideTurn() {
+		if p, err = w.fetchAside(ctx, tx, limit); err != nil || len(p.messages) > 0 {
+			return p, true, err
+		}
+	}
+	w.reconsider(ctx)
+	p = &pending{before: w.head()}
+	var rows []row
+	ids := w.late.take(limit.Messages)
+	listed := len(ids) == 0 && w.looked.way == byScan
+	switch {
+	case listed:
+		if ids, err = w.listed(ctx, limit); err == nil {
+			rows, err = w.load(ctx, tx, w.st.loadLocked, ids)
+		}
+	case len(ids) > 0:
+		rows, err = w.load(ctx, tx, w.st.loadLocked, ids)
+	default:
+		if rows, err = w.claimNext(ctx, tx, limit); err == nil {
+			more = w.full
+		}
+	}
+	if err == nil {
+		_, err = w.fill(ctx, p, rows, limit)
+	}
+	if err != nil {
+		w.late.giveBack(ids)
+		return nil, false, err
+	}
+	p.lines = nil // nobody waits for anybody
+	if len(ids) > 0 {
+		more = true
+	}
+	w.leftOver(p, rows)
+	return p, more, nil
+}
+
+// leftOver remembers rows that were claimed and had no room in the batch: they stay
+// locked until it is settled, and are looked for then.
+func (w *Worker) leftOver(p *pending, rows []row) {
+	taken := make(map[string]bool, len(p.rows))
+	for i := range p.rows {
+		taken[p.rows[i].id] = true
+	}
+	for _, r := range rows {
+		if !taken[r.id] {
+			p.left = append(p.left, r.id)
+		}
+	}
+}
+
+func (w *Worker) claimNext(ctx context.Context, tx pgx.Tx, limit penstock.Limit) (page []row, err error) {
+	w.mu.Lock()
+	from, before := w.track.slack(time.Now()), w.track.head()
+	w.mu.Unlock()
+	if w.full {
+		from = before
+	}
+	n := min(limit.Messages, 1+limit.Bytes/max(1, w.average))
+	sql, args := w.st.claimFirst, []any{texts, n}
+	if from.place != nil {
+		sql, args = w.st.claim, append(args, from.args()...)
+	}
+	rows, err := tx.Query(ctx, sql, args...)
+	if err != nil {
+		return nil, err
+	}
+	bytes := 0
+	if err := rawRows(rows, func(values [][]byte) {
+		page = append(page, w.m.decode(values))
+		bytes += page[len(page)-1].message.Size()
+	}); err != nil {
+		return nil, err
+	}
+	if w.full = len(page) == n; len(page) > 0 {
+		w.average = bytes / len(page)
+		w.mu.Lock()
+		w.track.moved(page[len(page)-1].at, len(page), time.Now())
+		w.mu.Unlock()
+	}
+	return page, nil
+}
+
+// Settle implements penstock.Source. Each batch is a transaction; those of one call do
+// not take effect together.
+func (w *Worker) Settle(ctx context.Context, settled ...penstock.Settled) error {
+	if w.isClosed() {
+		return penstock.ErrClosed
+	}
+	errs := make([]error, len(settled))
+	var all sync.WaitGroup
+	for i, b := range settled {
+		w.mu.Lock()
+		p := w.pending[b.Batch.Number]
+		w.mu.Unlock()
+		if p != nil {
+			all.Go(func() { errs[i] = w.settleClaim(ctx, p, b.Verdicts) })
+		}
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+func (w *Worker) settleClaim(ctx context.Context, p *pending, verdicts []penstock.Verdict) error {
+	var done work
+	for i := range p.rows {
+		p.rows[i].alone = true
+	}
+	if err := done.addBatch(p, verdicts); err != nil {
+		return err
+	}
+	err, over := p.claim.end(func(tx pgx.Tx) error {
+		var b pgx.Batch
+		w.lease.fence(w.t, &b)
+		w.queue(&b, &done)
+		if err := tx.SendBatch(ctx, &b).Close(); err != nil {
+			return err
+		}
+		return tx.Commit(ctx)
+	})
+	switch {
+	case over: // it was given up
+		return nil
+	case err != nil:
+		w.count(-1)
+		w.returned(p)
+		w.giveUp()
+		return w.t.explain(err)
+	}
+	w.settledNow(&done, []*pending{p})
+	w.claims.Lock()
+	w.open--
+	w.careful = false
+	w.claims.Unlock()
+	w.late.add(p.left)
+	w.writing.Lock()
+	w.lease.settled += done.count
+	w.writing.Unlock()
+	return nil
+}
+
+// giveUp rolls back all claims, because one has grown old or failed: the relay has
+// to forget them all.
+func (w *Worker) giveUp() {
+	w.mu.Lock()
+	var all []*pending
+	for _, p := range w.pending {
+		all = append(all, p)
+	}
+	w.mu.Unlock()
+	w.claims.Lock()
+	w.rewound, w.careful = true, true
+	w.claims.Unlock()
+	for _, p := range all {
+		if _, over := p.claim.end(nil); over {
+			continue
+		}
+		w.count(-1)
+		w.returned(p)
+	}
+	if len(all) > 0 {
+		w.t.log.Warn("claims were given up; their rows are claimed again", "claims", len(all), "claim_timeout", w.m.config.ClaimTimeout)
+	}
+}
+
+// returned notes that the rows of a claim are free again.
+func (w *Worker) returned(p *pending) {
+	ids := p.left
+	w.mu.Lock()
+	delete(w.pending, p.number)
+	for i := range p.rows {
+		delete(w.flying, p.rows[i].id)
+		if !p.rows[i].aside {
+			ids = append(ids, p.rows[i].id)
+		}
+	}
+	w.mu.Unlock()
+	w.late.giveBack(ids)
+}
+
+// Close implements penstock.Source: claims that are not settled are given up.
+func (w *Worker) Close(ctx context.Context) error {
+	w.giveUp()
+	return w.Source.Close(ctx)
+}
