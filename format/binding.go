@@ -18,7 +18,6 @@ const (
 	NATS     Binding = "nats"
 	Kafka    Binding = "kafka"
 	Webhook  Binding = "webhook"
-	Queue    Binding = "queue"
 	Stdout   Binding = "stdout"
 	Discard  Binding = "discard"
 )
@@ -47,7 +46,7 @@ type rules struct {
 func (b Binding) rules() (rules, error) {
 	common := rules{prefixes: []string{"ce-"}, dataContentType: contentTypeHeader, structured: contentTypeHeader}
 	switch b {
-	case Stdout, Queue, Discard: // not protocols of the specification; they do as HTTP does, without its encoding
+	case Stdout, Discard: // no protocols of the specification; they do as HTTP does, without its encoding
 	case Webhook:
 		common.percent = true
 	case NATS:
@@ -65,7 +64,7 @@ func (b Binding) rules() (rules, error) {
 		// reads ce-.
 		common.prefixes = []string{"cloudEvents_", "cloudEvents:", "ce-"}
 	default:
-		return rules{}, fmt.Errorf("format: there is no binding %q", string(b))
+		return rules{}, &penstock.FieldError{Field: "format", Problem: fmt.Sprintf("has no meaning with the sink %s", b), Hint: "leave it out"}
 	}
 	return common, nil
 }

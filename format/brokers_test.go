@@ -124,7 +124,8 @@ func newWebhook(t *testing.T) *broker {
 }
 
 func newKafka(t *testing.T) *broker {
-	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "orders.placed", "orders.cancelled"))
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "orders.placed", "orders.cancelled"),
+		kfake.BrokerConfigs(map[string]string{"message.max.bytes": "4194304"}))
 	check(t, err)
 	t.Cleanup(cluster.Close)
 	consumer, err := kgo.NewClient(kgo.SeedBrokers(cluster.ListenAddrs()...), kgo.ConsumeTopics("orders.placed", "orders.cancelled"),
@@ -134,7 +135,7 @@ func newKafka(t *testing.T) *broker {
 	return &broker{
 		binding: format.Kafka, prefix: "ce_",
 		open: func(t *testing.T, log *slog.Logger) penstock.Sink {
-			s, err := kafka.Open(kafka.Config{URL: "kafka://" + cluster.ListenAddrs()[0]}, log)
+			s, err := kafka.Open(kafka.Config{URL: "kafka://" + cluster.ListenAddrs()[0], MaxMessageBytes: 4 << 20}, log)
 			check(t, err)
 			return s
 		},

@@ -83,7 +83,7 @@ func (c *cloudEvents) define(cfg Config) error {
 	if err := c.template(spec.Subject, cfg.Subject, checkText); err != nil {
 		return err
 	}
-	c.add(attribute{name: nameOf(spec.Time), value: timeOf})
+	c.add(attribute{name: nameOf(spec.Time), value: timeOf, hint: "correct the time of the message"})
 	c.add(attribute{name: nameOf(spec.DataContentType), required: true, value: func(_ *penstock.Message, s *scratch) (string, error) {
 		return s.mediaType.text, nil
 	}})
@@ -148,6 +148,9 @@ func timeOf(m *penstock.Message, s *scratch) (string, error) {
 	if m.CreatedAt.IsZero() {
 		return "", nil
 	}
+	if y := m.CreatedAt.UTC().Year(); y < 0 || y > 9999 {
+		return "", fmt.Errorf("is in the year %d, which RFC 3339 cannot write", y)
+	}
 	return s.timestamp(m.CreatedAt), nil
 }
 
@@ -183,6 +186,9 @@ func checkURI(v string) error {
 // is no such event.
 func (a *attribute) of(m *penstock.Message, s *scratch) (string, error) {
 	v, err := a.value(m, s)
+	if strings.TrimSpace(v) == "" {
+		v = "" // to the SDK too
+	}
 	switch {
 	case err != nil:
 	case v == "" && a.required:

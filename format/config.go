@@ -135,7 +135,7 @@ func (c *Config) Validate() error {
 // ValidateFor does what Validate does and checks that the format suits the
 // protocol.
 func (c *Config) ValidateFor(b Binding) error {
-	if err := c.Validate(); err != nil {
+	if err := c.Validate(); err != nil || c.Kind == Raw {
 		return err
 	}
 	r, err := b.rules()

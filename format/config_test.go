@@ -58,8 +58,13 @@ func TestConfigErrors(t *testing.T) {
 			t.Errorf("%+v\n%v\nwant %s", c.config, err, c.want)
 		}
 	}
-	if _, err := format.Wrap(&recorder{}, format.Config{Kind: format.CloudEvents}, "mqtt"); err == nil {
-		t.Error("a binding that there is not is taken")
+	for _, kind := range []string{format.CloudEvents, format.Debezium} {
+		if _, err := format.Wrap(&recorder{}, format.Config{Kind: kind}, "queue"); err == nil || !strings.Contains(err.Error(), "no meaning with the sink queue") {
+			t.Errorf("%s for a sink that has no formats: %v", kind, err)
+		}
+	}
+	if _, err := format.Wrap(&recorder{}, format.Config{}, "queue"); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -3,6 +3,7 @@ package format_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/format"
@@ -28,6 +29,7 @@ func TestRefused(t *testing.T) {
 		{"noncharacter", format.Config{}, func(m *message) { m.Key = "a\U0001FFFEb" }, []string{"no character"}},
 		{"not UTF-8", format.Config{}, func(m *message) { m.Topic = "a\xffb" }, []string{"type is not valid UTF-8"}},
 		{"extension", format.Config{Subject: format.Omit}, func(m *message) { m.Key = "a\tb" }, []string{"partitionkey has a control", "format.extensions.partitionkey"}},
+		{"year", format.Config{}, func(m *message) { m.CreatedAt = time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC) }, []string{"time is in the year 10000"}},
 		{"content type", format.Config{}, func(m *message) { m.Headers["Content-Type"] = "json please" }, []string{"content-type", "no media type"}},
 		{"passes for an attribute", format.Config{}, func(m *message) { m.Headers["CE_tenant"] = "x" }, []string{`"CE_tenant" would pass for an attribute`, "format.extensions"}},
 	} {

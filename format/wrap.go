@@ -25,7 +25,7 @@ type encoder interface {
 // A message that cannot have the format fails with an error marked
 // penstock.Permanent and is not sent; the others are.
 //
-// The error is a *penstock.FieldError of cfg, or about the binding.
+// The error is a *penstock.FieldError.
 func Wrap(sink penstock.Sink, cfg Config, b Binding) (penstock.Sink, error) {
 	cfg.SetDefaults()
 	if err := cfg.ValidateFor(b); err != nil {
