@@ -93,8 +93,8 @@ func TestMigrateFromProcesses(t *testing.T) {
 			}
 		}
 		app := openApp(t, path)
-		if n := scan[int](t, app, `select count(*) from penstock_schema where version_id > 0`); n != 2 {
-			t.Errorf("%d migrations are noted, want each of 2 once", n)
+		if n := scan[int](t, app, `select count(*) from penstock_schema where version_id > 0`); n != 3 {
+			t.Errorf("%d migrations are noted, want each of 3 once", n)
 		}
 	}
 }
