@@ -36,6 +36,7 @@ type statements struct {
 	load, loadLocked    string
 	settle, discard     string
 	failed              string // empty if nothing of failures is mapped
+	backlog             string
 }
 
 func literal(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
@@ -146,6 +147,7 @@ func newStatements(m *mapping, c *Config, schema string) statements {
 		narrow:      fill("narrow", "{after}", after, "{upto}", m.place("<=", 2+len(m.order))),
 		narrowFirst: fill("narrow", "{after}", "", "{upto}", m.place("<=", 2)),
 		scan:        fill("scan"),
+		backlog:     fill("backlog", "{at}", m.writtenAt()),
 		load:        fill("load", "{lock}", ""),
 		loadLocked:  fill("load", "{lock}", " for update of t skip locked"),
 	}
@@ -168,6 +170,18 @@ func newStatements(m *mapping, c *Config, schema string) statements {
 		s.failed = fill("failed")
 	}
 	return s
+}
+
+// writtenAt is when a row was written, as a timestamptz.
+func (m *mapping) writtenAt() string {
+	switch c := m.createdAt; {
+	case c == nil:
+		return "null::timestamptz"
+	case c.typ == "timestamp without time zone":
+		return own(c) + " at time zone 'UTC'"
+	default:
+		return own(c)
+	}
 }
 
 func (m *mapping) failedSet(c *Config) string {

@@ -1,0 +1,293 @@
+package adopt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/penstock/penstock"
+)
+
+// What operators do is that of penstock.Operator, for the table's one subscription; the
+// names in queries are not looked at. A subscription that nobody has run yet is
+// penstock.ErrNoSubscription.
+
+// subscription finds the subscription's id.
+func (t *Table) subscription(ctx context.Context) (id int64, err error) {
+	if err := t.migrated(ctx); err != nil {
+		return 0, err
+	}
+	err = t.pool.QueryRow(ctx, "select id from "+t.ownName("_adopt_subscription")+" where name = $1", t.name).Scan(&id)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return 0, penstock.WithHint(fmt.Errorf("%w: %q has not run yet", penstock.ErrNoSubscription, t.name), "start its relay: penstock relay")
+	}
+	return id, t.explain(err)
+}
+
+// letter is a dead letter and what it is called in Penstock's table.
+type letter struct {
+	id, line string
+	penstock.DeadLetter
+}
+
+func (t *Table) letters(ctx context.Context, q querier, id int64, query penstock.DeadLetterQuery, lock string) ([]letter, error) {
+	limit := int64(math.MaxInt64)
+	if query.Limit > 0 {
+		limit = int64(query.Limit)
+	}
+	rows, err := q.Query(ctx, t.own("letters")+lock, id, orNull(query.Seqs, len(query.Seqs) == 0), orNull(query.IDs, len(query.IDs) == 0),
+		orNull(query.Key, query.Key == ""), orNull(query.Topic, query.Topic == ""), orNull(query.Error, query.Error == ""),
+		orNull(query.DiedBefore, query.DiedBefore.IsZero()), orNull(query.DiedAfter, query.DiedAfter.IsZero()), query.AfterSeq, limit)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (l letter, err error) {
+		var failures []byte
+		var since *time.Time
+		m := &l.Message
+		if err := row.Scan(&l.id, &l.line, &m.Seq, &m.ID, &m.Key, &m.Topic, &m.Attempt, &failures, &since, &l.At, &l.Held); err != nil {
+			return l, err
+		}
+		if since != nil {
+			m.FailedSince = since.UTC()
+		}
+		l.At = l.At.UTC()
+		h := history{}
+		err = h.parse(failures)
+		l.Failures = h.failures
+		return l, err
+	})
+}
+
+func orNull(value any, none bool) any {
+	if none {
+		return nil
+	}
+	return value
+}
+
+// lettersAtOnce bounds the rows that one statement of DeadLetters loads.
+const lettersAtOnce = 500
+
+// DeadLetters returns the dead letters that q describes, in order of Seq, with the
+// content that their rows have now. Of a row that is gone only what Penstock
+// remembers is there.
+func (t *Table) DeadLetters(ctx context.Context, q penstock.DeadLetterQuery) ([]penstock.DeadLetter, error) {
+	id, err := t.subscription(ctx)
+	if err != nil {
+		return nil, err
+	}
+	m, err := t.compare(ctx)
+	if err != nil {
+		return nil, t.explain(err)
+	}
+	found, err := t.letters(ctx, t.pool, id, q, "")
+	if err != nil {
+		return nil, t.explain(err)
+	}
+	s := &Source{t: t, m: m, st: newStatements(m, &m.config, t.schema)}
+	all := make([]penstock.DeadLetter, 0, len(found))
+	for from := 0; from < len(found); from += lettersAtOnce {
+		page := found[from:min(from+lettersAtOnce, len(found))]
+		ids := make([]string, len(page))
+		for i := range page {
+			ids[i] = page[i].id
+		}
+		rows, err := s.load(ctx, t.pool, s.st.load, ids)
+		if err != nil {
+			return nil, t.explain(err)
+		}
+		contents := make(map[string]penstock.Message, len(rows))
+		for _, r := range rows {
+			contents[r.id] = r.message
+		}
+		for _, l := range page {
+			if c, there := contents[l.id]; there {
+				l.Message.Headers, l.Message.Payload, l.Message.CreatedAt = c.Headers, c.Payload, c.CreatedAt
+			}
+			all = append(all, l.DeadLetter)
+		}
+	}
+	return all, nil
+}
+
+// RetryDeadLetters sends dead letters again, Alone and with the next attempt. It
+// returns how many there were.
+func (t *Table) RetryDeadLetters(ctx context.Context, q penstock.DeadLetterQuery) (n int, err error) {
+	return t.change(ctx, q, func(ctx context.Context, tx pgx.Tx, id int64, ids, _ []string) error {
+		_, err := tx.Exec(ctx, "update "+t.ownName("_adopt_row")+" set retry = true where subscription = $1 and row_id = any ($2)", id, ids)
+		return err
+	})
+}
+
+// DiscardDeadLetters settles the rows of dead letters as if they had been delivered, but
+// for their error, which stays. It returns how many there were.
+func (t *Table) DiscardDeadLetters(ctx context.Context, q penstock.DeadLetterQuery) (int, error) {
+	m, err := t.compare(ctx)
+	if err != nil {
+		return 0, t.explain(err)
+	}
+	st := newStatements(m, &m.config, t.schema)
+	return t.change(ctx, q, func(ctx context.Context, tx pgx.Tx, id int64, ids, lines []string) error {
+		var b pgx.Batch
+		b.Queue(st.discard, m.keyArrays(ids)...)
+		b.Queue(t.own("back"), id, ids)
+		b.Queue("select "+t.ownName("_adopt_release")+"($1, $2)", id, lines)
+		return tx.SendBatch(ctx, &b).Close()
+	})
+}
+
+// change does something to chosen dead letters while no settling transaction is under way.
+func (t *Table) change(ctx context.Context, q penstock.DeadLetterQuery, f func(ctx context.Context, tx pgx.Tx, id int64, ids, lines []string) error) (n int, err error) {
+	id, err := t.subscription(ctx)
+	if err != nil {
+		return 0, err
+	}
+	err = pgx.BeginFunc(ctx, t.pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, "select "+t.ownName("_adopt_lock")+"($1)", id); err != nil {
+			return err
+		}
+		letters, err := t.letters(ctx, tx, id, q, " for update")
+		if err != nil || len(letters) == 0 {
+			return err
+		}
+		n = len(letters)
+		var ids, lines []string
+		for _, l := range letters {
+			ids, lines = append(ids, l.id), append(lines, l.line)
+		}
+		return f(ctx, tx, id, ids, lines)
+	})
+	if err != nil {
+		return 0, t.explain(err)
+	}
+	return n, nil
+}
+
+// ParkedKeys describes up to limit lines of parked rows, those due soonest first, held
+// ones last.
+func (t *Table) ParkedKeys(ctx context.Context, limit int) ([]penstock.ParkedKey, error) {
+	id, err := t.subscription(ctx)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := t.pool.Query(ctx, t.own("parked_keys"), id, limit)
+	if err != nil {
+		return nil, t.explain(err)
+	}
+	keys, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (k penstock.ParkedKey, err error) {
+		var failures []byte
+		var since, due *time.Time
+		if err := row.Scan(&k.Key, &k.Messages, &k.FirstSeq, &k.Attempt, &failures, &since, &due, &k.Held); err != nil {
+			return k, err
+		}
+		var h history
+		if err := h.parse(failures); err != nil {
+			return k, err
+		}
+		k.Err = h.lastError()
+		if since != nil {
+			k.Since = since.UTC()
+		}
+		if due != nil && !k.Held {
+			k.Retry = due.UTC()
+		}
+		return k, nil
+	})
+	return keys, t.explain(err)
+}
+
+// maxBacklog is how far Status counts; a larger backlog is reported as this.
+const maxBacklog = 1_000_000
+
+// Status describes the subscription. Its backlog is counted up to a million rows.
+// Several workers are one holder, "3 workers", say.
+func (t *Table) Status(ctx context.Context) (penstock.SubscriptionStatus, error) {
+	status := penstock.SubscriptionStatus{Subscription: t.name}
+	m, err := t.compare(ctx)
+	if err != nil {
+		return status, t.explain(err)
+	}
+	st := newStatements(m, &m.config, t.schema)
+	var oldest int64
+	if err := pgx.BeginFunc(ctx, t.pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, "select set_config('enable_seqscan', 'on', true), set_config('enable_bitmapscan', 'on', true)"); err != nil {
+			return err
+		}
+		return tx.QueryRow(ctx, st.backlog, maxBacklog).Scan(&status.Backlog, &oldest)
+	}); err != nil {
+		return status, t.explain(err)
+	}
+	id, err := t.subscription(ctx)
+	if errors.Is(err, penstock.ErrNoSubscription) {
+		status.OldestAge = time.Duration(max(0, oldest)) * time.Microsecond
+		return status, nil
+	}
+	if err != nil {
+		return status, err
+	}
+	if err := t.pool.QueryRow(ctx, t.own("status"), id).Scan(&status.DeadLetters, &status.Parked, &status.ParkedKeys, &status.HeldKeys, &status.Rate); err != nil {
+		return status, t.explain(err)
+	}
+	if status.Backlog < maxBacklog {
+		status.Backlog = max(0, status.Backlog-status.Parked-status.DeadLetters)
+	}
+	if status.Backlog > 0 {
+		status.OldestAge = time.Duration(max(0, oldest)) * time.Microsecond
+	}
+	return status, t.holder(ctx, id, &status)
+}
+
+// holder fills in who has the lease.
+func (t *Table) holder(ctx context.Context, id int64, status *penstock.SubscriptionStatus) error {
+	head, err := t.state(ctx, t.pool, id)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil
+	}
+	if err != nil {
+		return t.explain(err)
+	}
+	status.Epoch, status.Settled = head.epoch, head.settled
+	if head.workers {
+		if status.Settled, err = t.settledByWorkers(ctx, t.pool, id, head.epoch); err != nil {
+			return t.explain(err)
+		}
+	}
+	if !head.held {
+		return nil
+	}
+	status.Holder, status.HolderSince, status.LeaseUntil = head.holder, head.since.UTC(), head.until.UTC()
+	if head.workers {
+		var n int
+		if err := t.pool.QueryRow(ctx, `select count(*) from (select distinct on (holder, since) lease_until from `+t.ownName("_adopt_log")+
+			` where subscription = $1 and epoch = $2 order by holder, since, n desc) w where lease_until > clock_timestamp()`, id, head.epoch).Scan(&n); err != nil {
+			return t.explain(err)
+		}
+		if n > 1 {
+			status.Holder = fmt.Sprintf("%d workers", n)
+		}
+	}
+	return nil
+}
+
+// Drop removes the subscription with its low-water mark, parked rows and dead letters.
+// The table and its rows stay as they are. Its relay gets penstock.ErrFenced.
+func (t *Table) Drop(ctx context.Context) error {
+	id, err := t.subscription(ctx)
+	if err != nil {
+		return err
+	}
+	return t.explain(pgx.BeginFunc(ctx, t.pool, func(tx pgx.Tx) error {
+		var b pgx.Batch
+		b.Queue("select "+t.ownName("_adopt_lock")+"($1)", id)
+		for _, name := range []string{"_adopt_row", "_adopt_log"} {
+			b.Queue("delete from "+t.ownName(name)+" where subscription = $1", id)
+		}
+		b.Queue("delete from "+t.ownName("_adopt_subscription")+" where id = $1", id)
+		return tx.SendBatch(ctx, &b).Close()
+	}))
+}

@@ -1,0 +1,5 @@
+-- How many rows are to be delivered, up to a limit, and the age of the oldest of them in
+-- microseconds.
+--   $1 limit
+select count(*), coalesce(extract(epoch from clock_timestamp() - min(s.at)) * 1000000, 0)::bigint
+  from (select {at} as at from {table} t where {pending} limit $1) s

@@ -1,0 +1,10 @@
+-- What is set aside, and the rate over about the last minute.
+--   $1 subscription
+select count(*) filter (where died_at is not null), count(*) filter (where died_at is null),
+       count(distinct case when alone then 's' || row_id else line end) filter (where died_at is null or held),
+       count(distinct line) filter (where held),
+       (select coalesce(sum(w.rate), 0)::float8 from (
+            select (max(settled) - min(settled)) / greatest(extract(epoch from max(at) - min(at)), 1) as rate
+              from {schema}._adopt_log where subscription = $1 and at > clock_timestamp() - interval '1 minute'
+             group by epoch, holder, since) w)
+  from {schema}._adopt_row where subscription = $1
