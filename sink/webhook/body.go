@@ -20,12 +20,16 @@ type payload struct {
 	drop func()
 }
 
-// maxReplays is how often the library may write a request again because the
-// connection that it took from the pool broke: a server closes idle connections
-// when it likes, and all of them when it restarts. So the last time the pool is
-// emptied first. Unbounded, a message that makes the server hang up would be
-// written to every connection there is.
-const maxReplays = 2
+// The library writes a request again if the connection that it took from the
+// pool breaks, since a server closes idle connections when it likes, and all of
+// them when it restarts; so the second time the pool is emptied first. It also
+// does if an HTTP/2 server takes no more streams on a connection. Without a bound, a
+// message that makes the server hang up would be written to every connection
+// there is.
+const (
+	replaysFromPool = 1
+	maxReplays      = 8
+)
 
 var (
 	errReleased = errors.New("the request is over")
@@ -49,7 +53,7 @@ func (p *payload) reopen() (io.ReadCloser, error) {
 	switch {
 	case n > maxReplays:
 		return nil, errReplays
-	case n == maxReplays:
+	case n == replaysFromPool+1:
 		p.drop()
 	}
 	return p.open(), nil

@@ -44,6 +44,7 @@ func TestValidate(t *testing.T) {
 		{"url", "path that is no template", Config{URL: "https://example.com/{tpoic}"}},
 		{"url", "query that is no template", Config{URL: "https://example.com/?a={"}},
 		{"url", "characters", Config{URL: "https://example.com/a b"}},
+		{"url", "characters", Config{URL: "https://example.com/{{x}}"}},
 		{"url", "characters", Config{URL: "https://example.com/%zz"}},
 		{"url", "characters", Config{URL: "https://example.com/größe"}},
 		{"url", "characters", Config{URL: "https://example.com/?q=a b"}},

@@ -1,0 +1,236 @@
+package webhook_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"math/big"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/sink/sinktest"
+	"github.com/penstock/penstock/sink/webhook"
+)
+
+func send(t *testing.T, cfg webhook.Config, m penstock.Message) error {
+	t.Helper()
+	cfg.AllowPrivate = true
+	s, err := webhook.Open(cfg, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close(context.Background())
+	ctx, cancel := context.WithTimeout(context.Background(), sinktest.Patience)
+	defer cancel()
+	if errs := s.Send(ctx, []penstock.Message{m}); errs != nil {
+		return errs[0]
+	}
+	return nil
+}
+
+func order(id string) penstock.Message {
+	return penstock.Message{ID: id, Topic: "orders.placed", Payload: []byte("x"), CreatedAt: time.Now(), Attempt: 1}
+}
+
+// A certificate that is not the endpoint's says nothing about a message, and the
+// error says what to set.
+func TestWrongCertificate(t *testing.T) {
+	config, caFile := certificate(t)
+	expired := selfSigned(t, time.Now().Add(-time.Hour))
+	old := config.Clone()
+	old.MaxVersion = tls.VersionTLS11 //nolint:gosec // it is what must be refused
+	demanding := config.Clone()
+	demanding.ClientAuth = tls.RequireAnyClientCert
+	for _, c := range []struct {
+		name   string
+		server *tls.Config
+		cfg    webhook.TLSConfig
+		says   string
+	}{
+		{"unknown authority", config, webhook.TLSConfig{}, "tls.ca_file"},
+		{"another name", config, webhook.TLSConfig{CAFile: caFile, ServerName: "other.test"}, "tls.server_name"},
+		{"expired", expired.server, webhook.TLSConfig{CAFile: expired.certFile}, "expired"},
+		{"TLS 1.1", old, webhook.TLSConfig{CAFile: caFile}, "TLS 1.2"},
+		{"no client certificate", demanding, webhook.TLSConfig{CAFile: caFile}, "tls.cert_file"},
+		{"no TLS", nil, webhook.TLSConfig{CAFile: caFile}, "does not speak TLS"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := startReceiver(t, c.server)
+			err := send(t, webhook.Config{URL: "https://" + r.addr, TLS: c.cfg}, order("1"))
+			if !penstock.IsUnavailable(err) || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("%v, want it to be Unavailable and to say %s", err, c.says)
+			}
+		})
+	}
+	t.Run("its own name and a client certificate", func(t *testing.T) {
+		client := selfSigned(t, time.Now().Add(time.Hour))
+		r := startReceiver(t, demanding)
+		cfg := webhook.TLSConfig{CAFile: caFile, ServerName: "example.com", CertFile: client.certFile, KeyFile: client.keyFile}
+		if err := send(t, webhook.Config{URL: "https://" + r.addr, TLS: cfg}, order("1")); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+type keyPair struct {
+	server            *tls.Config
+	certFile, keyFile string
+}
+
+func selfSigned(t *testing.T, until time.Time) keyPair {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "penstock test"}, NotBefore: until.Add(-24 * time.Hour), NotAfter: until,
+		DNSNames: []string{"example.com"}, IsCA: true, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := keyPair{certFile: filepath.Join(t.TempDir(), "cert.pem"), keyFile: filepath.Join(t.TempDir(), "key.pem")}
+	for file, block := range map[string]*pem.Block{p.certFile: {Type: "CERTIFICATE", Bytes: der}, p.keyFile: {Type: "PRIVATE KEY", Bytes: keyDER}} {
+		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pair, err := tls.LoadX509KeyPair(p.certFile, p.keyFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.server = &tls.Config{Certificates: []tls.Certificate{pair}}
+	return p
+}
+
+// startH2 serves HTTP/2 over TLS.
+func startH2(t *testing.T, handler http.HandlerFunc, adjust func(*http.Server)) webhook.Config {
+	t.Helper()
+	s := httptest.NewUnstartedServer(handler)
+	s.EnableHTTP2 = true
+	s.Config.ErrorLog = quietLog
+	adjust(s.Config)
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	caFile := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(caFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return webhook.Config{URL: s.URL, AllowPrivate: true, TLS: webhook.TLSConfig{CAFile: caFile}}
+}
+
+// An HTTP/2 endpoint announces how large headers may be. The client library
+// refuses larger ones itself, and that is about the message.
+func TestHTTP2HeadersTooLarge(t *testing.T) {
+	cfg := startH2(t, func(http.ResponseWriter, *http.Request) {}, func(s *http.Server) { s.MaxHeaderBytes = 4 << 10 })
+	s, err := webhook.Open(cfg, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close(context.Background())
+	large := order("2")
+	large.Headers = map[string]string{"long": strings.Repeat("x", 60<<10)}
+	for i, m := range []penstock.Message{order("1"), large, order("3")} { // the first makes the server's limit known
+		errs := s.Send(context.Background(), []penstock.Message{m})
+		if (errs != nil) != (i == 1) || i == 1 && !penstock.IsPermanent(errs[0]) {
+			t.Errorf("message %d: %v", i, errs)
+		}
+	}
+}
+
+// More requests at once than a connection may carry use several.
+func TestHTTP2ManyStreams(t *testing.T) {
+	const streams, messages = 100, 250
+	var mu sync.Mutex
+	all := sync.NewCond(&mu)
+	arrived, connections := 0, map[string]bool{}
+	cfg := startH2(t, func(_ http.ResponseWriter, req *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		connections[req.RemoteAddr] = true
+		for arrived++; arrived < messages; { // nobody is answered before all are there
+			all.Wait()
+		}
+		all.Broadcast()
+	}, func(s *http.Server) { s.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: streams} })
+	s, err := webhook.Open(cfg, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close(context.Background())
+	msgs := make([]penstock.Message, messages)
+	for i := range msgs {
+		msgs[i] = order(fmt.Sprint(i))
+	}
+	kinds := map[string]int{}
+	for _, err := range s.Send(context.Background(), msgs) {
+		kinds[fmt.Sprint(err)]++
+	}
+	if len(kinds) > 0 {
+		t.Fatal(kinds)
+	}
+	if n := len(connections); n < messages/streams {
+		t.Errorf("%d connections for %d requests at once, %d of which fit on one", n, messages, streams)
+	}
+}
+
+// Requests that hang or are answered without end share their connection with
+// others, which do not notice.
+func TestHTTP2BadStreams(t *testing.T) {
+	cfg := startH2(t, func(w http.ResponseWriter, req *http.Request) {
+		switch req.Header.Get("Bad") {
+		case "hang":
+			<-req.Context().Done()
+		case "half":
+			w.Header().Set("Content-Length", "10")
+			_, _ = io.WriteString(w, "half")
+			panic(http.ErrAbortHandler)
+		case "endless":
+			for req.Context().Err() == nil {
+				_, _ = io.WriteString(w, strings.Repeat("y", 1000))
+			}
+		}
+	}, func(*http.Server) {})
+	cfg.ResponseTimeout = 200 * time.Millisecond
+	s, err := webhook.Open(cfg, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close(context.Background())
+	want := map[string]bool{"hang": false, "half": false, "endless": true, "": true}
+	var msgs []penstock.Message
+	for i := range 40 {
+		m := order(fmt.Sprint(i))
+		if bad := []string{"hang", "half", "endless", ""}[i%4]; bad != "" {
+			m.Headers = map[string]string{"bad": bad}
+		}
+		msgs = append(msgs, m)
+	}
+	errs := s.Send(context.Background(), msgs)
+	for i, err := range errs {
+		bad := msgs[i].Headers["bad"]
+		if (err == nil) != want[bad] || penstock.IsPermanent(err) {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+}
