@@ -44,4 +44,9 @@ func checkTablesGone(t *testing.T, db Database) {
 	if err != nil || len(left) > 0 {
 		t.Errorf("left behind: %q, %v", left, err)
 	}
+	var remembered int
+	err = conn.QueryRow(context.Background(), "select count(*) from "+pgx.Identifier{db.Schema, "_adopt_subscription"}.Sanitize()).Scan(&remembered)
+	if err != nil || remembered > 0 {
+		t.Errorf("%d adopted tables are remembered, %v", remembered, err)
+	}
 }

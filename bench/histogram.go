@@ -18,12 +18,14 @@ const (
 type histogram struct {
 	count   [octaves * buckets]uint32
 	total   int64
+	sum     time.Duration
 	longest time.Duration
 }
 
 func (h *histogram) add(d time.Duration) {
 	h.count[bucket(d)]++
 	h.total++
+	h.sum += d
 	h.longest = max(h.longest, d)
 }
 
@@ -35,8 +37,12 @@ func (h *histogram) merge(o *histogram) {
 		h.count[i] += n
 	}
 	h.total += o.total
+	h.sum += o.sum
 	h.longest = max(h.longest, o.longest)
 }
+
+// meanMS is in milliseconds, 0 of nothing.
+func (h *histogram) meanMS() float64 { return over(h.sum.Seconds()*1000, float64(h.total)) }
 
 // quantileMS is in milliseconds, 0 of nothing.
 func (h *histogram) quantileMS(q float64) float64 {

@@ -38,7 +38,7 @@ run beside Penstock's there.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(a.benchRelayCommand(), a.benchPoisonCommand(), a.benchParkCommand(), a.benchOutageCommand(),
-		a.benchFifoLifoCommand(), a.benchTombstonesCommand(), a.benchQueueCommand(), a.benchProcessorCommand(), a.benchWebhookCommand())
+		a.benchFifoLifoCommand(), a.benchTombstonesCommand(), a.benchQueueCommand(), a.benchProcessorCommand(), a.benchChurnCommand(), a.benchWebhookCommand())
 	return cmd
 }
 

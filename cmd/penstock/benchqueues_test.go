@@ -58,6 +58,10 @@ func TestBenchQueuesMisused(t *testing.T) {
 		"processor --payload 2500":               "must fit into the covering index",
 		"processor --repeat 0":                   "one round",
 		"processor":                              "needs PostgreSQL",
+		"churn":                                  "needs PostgreSQL",
+		"churn --late 2m":                        "before the duration is over",
+		"churn --batch 0":                        "1 to 10000 rows",
+		"churn --margin 0":                       "the margin must be",
 		"webhook --keys 0":                       "1 to 4096 keys",
 		"queue --batches 1 --plot c.svg":         "at least two",
 	} {
@@ -79,6 +83,8 @@ func TestBenchQueues(t *testing.T) {
 		"tombstones": {"tombstones --events 500 --fetches 3 --pin", []string{"events", "cases", "worst_ratio"}},
 		"queue":      {"queue --jobs 50 --batches 1,5 --workers 2 --ops insert,dequeue", []string{"jobs", "payload_bytes", "cells"}},
 		"steady":     {"queue --steady 100 --duration 300ms", []string{"steady"}},
+		"processor":  {"processor --rows 300 --batch 50 --sink " + testserver.RabbitMQURL(t), []string{"rows", "rungs", "ceiling", "adopted", "outbox", "ratios", "rounds"}},
+		"churn":      {"churn --duration 1s --batch 50 --margin 100ms --pin", []string{"by_hand", "adopted", "outbox", "adopted_over_by_hand", "outbox_over_by_hand", "pinned", "late_s"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			chart := filepath.Join(t.TempDir(), "chart.svg")

@@ -1,0 +1,67 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestChurn(t *testing.T) {
+	setup, db := onPostgres(t, "discard")
+	r, err := Churn(t.Context(), ChurnConfig{
+		Database: db, Store: setup.Store, Pin: PinPostgres(db.URL),
+		Duration: 2 * time.Second, Batch: 100, Margin: 200 * time.Millisecond, Late: time.Second,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !r.Pinned || r.Batch != 100 || r.AdoptedOverByHand <= 0 || r.OutboxOverByHand <= 0 {
+		t.Errorf("got %+v", r)
+	}
+	for who, c := range map[string]ChurnCurve{"by hand": r.ByHand, "adopted": r.Adopted, "outbox": r.Outbox} {
+		if c.Inserted != c.Consumed+c.Left || c.Consumed == 0 || c.RowsPerSecond <= 0 || c.SizePeak == 0 || len(c.Intervals) != 20 {
+			t.Errorf("%s: got %+v", who, c)
+		}
+		if c.Flatness <= 0 || c.FirstP50MS > c.FirstP99MS || c.LastP50MS > c.LastP99MS {
+			t.Errorf("%s: got %+v", who, c)
+		}
+		// What the published loop never does.
+		if c.Late == nil || c.Late.CommittedAt < 1 || c.Late.Delivered != (who != "by hand") {
+			t.Errorf("%s: the late row %+v", who, c.Late)
+		}
+		if left := int64(0); who != "by hand" && c.Left != left {
+			t.Errorf("%s: %d rows are left", who, c.Left)
+		}
+	}
+	checkOutboxesGone(t, setup)
+}
+
+func TestChurnInterrupted(t *testing.T) {
+	setup, db := onPostgres(t, "discard")
+	ctx, cancel := context.WithCancel(t.Context())
+	db.Progress = func(text string) {
+		if strings.Contains(text, "inserting") {
+			cancel()
+		}
+	}
+	if _, err := Churn(ctx, ChurnConfig{Database: db, Store: setup.Store}); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	checkOutboxesGone(t, setup)
+}
+
+func TestChurnRefuses(t *testing.T) {
+	for want, c := range map[string]ChurnConfig{
+		"at least 400ms":              {Duration: time.Millisecond},
+		"the interval":                {Interval: 2 * time.Minute},
+		"a batch has":                 {Batch: -1},
+		"the margin":                  {Margin: -1},
+		"before the duration is over": {Late: time.Hour},
+	} {
+		if _, err := Churn(t.Context(), c); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q in it", err, want)
+		}
+	}
+}

@@ -1,0 +1,115 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/testserver"
+	"github.com/penstock/penstock/store/postgres"
+)
+
+// onPostgres is a setup on an empty schema of a real server.
+func onPostgres(t *testing.T, sink string) (Setup, Database) {
+	t.Helper()
+	db := database(t)
+	store, err := postgres.Open(t.Context(), db.URL, postgres.Options{Schema: db.Schema})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
+	return Setup{
+		Store: store, Outbox: db.Name, SinkURL: sink, Log: log, Progress: db.Progress,
+		OpenSink: func(url string) (penstock.Sink, error) { return openSink(url, log) },
+	}, db
+}
+
+func TestProcessor(t *testing.T) {
+	setup, db := onPostgres(t, testserver.RabbitMQURL(t))
+	r, err := Processor(t.Context(), ProcessorConfig{Setup: setup, Database: db, Rows: 700, Batch: 50, Duration: 20 * time.Second, Repeat: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, rung := range r.Rungs {
+		names = append(names, rung.Name)
+		if rung.Messages != 700 || rung.MessagesPerSecond <= 0 || rung.QueryMS <= 0 || rung.PublishMS <= 0 || rung.UpdateMS <= 0 {
+			t.Errorf("got %+v", rung)
+		}
+	}
+	if got := strings.Join(names, ", "); got != "baseline, covering index, concurrent publish, batch update, 5 workers, batched publish" {
+		t.Errorf("the rungs are %s", got)
+	}
+	if r.Ceiling <= 0 || r.Adopted <= 0 || r.Outbox <= 0 || len(r.Rounds) != 2 || r.Rows != 700 {
+		t.Errorf("got %+v", r)
+	}
+	for _, ratios := range append(r.Rounds, r.Ratios) {
+		if ratios.AdoptedOverBestRung <= 0 || ratios.AdoptedOverCeiling <= 0 || ratios.FactorOverBaseline <= 0 || ratios.OutboxOverCeiling <= 0 {
+			t.Errorf("ratios %+v", ratios)
+		}
+	}
+	checkOutboxesGone(t, setup)
+}
+
+// A message that was marked and is not in the queue is found.
+func TestProcessorFindsLoss(t *testing.T) {
+	setup, db := onPostgres(t, testserver.RabbitMQURL(t))
+	rig, remove, err := newRig(setup)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer remove()
+	cfg := ProcessorConfig{Setup: setup, Database: db, Rows: 100, Batch: 50}
+	cfg.SetDefaults()
+	p := newProcessor(rig, cfg)
+	err = p.withTable(t.Context(), true, func(keeper *session) error {
+		return p.withQueue(t.Context(), func(q *queue) error {
+			r := ladder[len(ladder)-1]
+			r.workers = 1
+			result, err := p.process(t.Context(), r, q)
+			if err != nil {
+				return err
+			}
+			if err := p.marked(keeper, "", result.Messages+1); err == nil {
+				t.Error("a row that is not marked was not missed")
+			}
+			return p.check(t.Context(), "", q, result.Messages+1)
+		})
+	})
+	var wrong *CheckError
+	if !errors.As(err, &wrong) || wrong.Check.Lost != 1 {
+		t.Errorf("got %v, want a CheckError for 1 lost message", err)
+	}
+}
+
+func TestProcessorInterrupted(t *testing.T) {
+	setup, db := onPostgres(t, testserver.RabbitMQURL(t))
+	ctx, cancel := context.WithCancel(t.Context())
+	setup.Progress = func(text string) {
+		if strings.Contains(text, "by hand") {
+			cancel()
+		}
+	}
+	if _, err := Processor(ctx, ProcessorConfig{Setup: setup, Database: db, Rows: 1000}); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestProcessorRefuses(t *testing.T) {
+	for want, c := range map[string]ProcessorConfig{
+		"amqp://":         {Setup: Setup{SinkURL: "nats://x"}},
+		"one row":         {Setup: Setup{SinkURL: "amqp://x"}, Rows: -1},
+		"batches of 1":    {Setup: Setup{SinkURL: "amqp://x"}, Batch: 20_000},
+		"at least 100ms":  {Setup: Setup{SinkURL: "amqp://x"}, Duration: time.Millisecond},
+		"the covering in": {Setup: Setup{SinkURL: "amqps://x"}, PayloadBytes: 2_500},
+	} {
+		if _, err := Processor(t.Context(), c); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q in it", err, want)
+		}
+	}
+}
