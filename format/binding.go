@@ -60,8 +60,8 @@ func (b Binding) rules() (rules, error) {
 		// There is no binding for AMQP 0-9-1. The one for AMQP 1.0 fits: RabbitMQ
 		// turns headers and content_type into application-properties and
 		// content-type for consumers that speak 1.0. It allows two separators and
-		// prefers the underscore, as does Spring AMQP; Knative's RabbitMQ source
-		// reads ce-.
+		// prefers the underscore, as does Spring AMQP; Knative's draft of a RabbitMQ
+		// binding has ce-.
 		common.prefixes = []string{"cloudEvents_", "cloudEvents:", "ce-"}
 	default:
 		return rules{}, &penstock.FieldError{Field: "format", Problem: fmt.Sprintf("has no meaning with the sink %s", b), Hint: "leave it out"}
