@@ -148,7 +148,7 @@ func (l *looker) transaction(ctx context.Context, see func(tx pgx.Tx) error, set
 	}
 	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
 	// Reading a size waits for whoever has the table locked: not for long.
-	limits := fmt.Sprintf("set local statement_timeout = %d; set local lock_timeout = %d", l.timeout.Milliseconds(), min(l.timeout, time.Second).Milliseconds())
+	limits := fmt.Sprintf("set local statement_timeout = %d; set local lock_timeout = %d", l.timeout.Milliseconds(), min(l.timeout/2, time.Second).Milliseconds())
 	if _, err := tx.Exec(ctx, limits+strings.Join(append([]string{""}, settings...), "; set local "), pgx.QueryExecModeSimpleProtocol); err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package check
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -12,8 +13,14 @@ import (
 // whatever the statistics say.
 var pinned = []string{
 	"enable_seqscan = off", "enable_bitmapscan = off", "enable_sort = off",
-	"enable_indexscan = on", "enable_indexonlyscan = on", "enable_incremental_sort = on",
+	"enable_indexscan = on", "enable_indexonlyscan = on",
 	"max_parallel_workers_per_gather = 0", "jit = off",
+}
+
+// pinnedFor are those settings without sorting at all or, where no index gives the
+// whole order, with sorting rows that are alike in its first columns.
+func pinnedFor(incremental string) []string {
+	return append(slices.Clone(pinned), "enable_incremental_sort = "+incremental)
 }
 
 // maxBlindPages is from what size on a table is not read without an index that gives
@@ -30,40 +37,47 @@ func (l *looker) lookAtReads(ctx context.Context, f *facts) error {
 	if f.reads.natural, err = l.explain(ctx, "the plan of the read", f.reads.sql, false, nil); err != nil {
 		return err
 	}
-	if f.reads.pinned, err = l.explain(ctx, "the plan of the read", f.reads.sql, false, pinned); err != nil {
-		return err
+	var settings []string
+	for _, incremental := range []string{"off", "on"} {
+		settings = pinnedFor(incremental)
+		if f.reads.pinned, err = l.explain(ctx, "the plan of the read", f.reads.sql, false, settings); err != nil {
+			return err
+		}
+		if inOrder(f.reads.pinned) {
+			break
+		}
 	}
 	if !inOrder(f.reads.pinned) && f.sizes.rows > maxBlindPages*int64(f.table.blockSize) {
 		l.unseen = append(l.unseen, Unseen{What: "how long the read takes", Why: "without an index it would read the whole table, which is large",
 			Hint: "create the index and run the check again"})
 		return nil
 	}
-	if f.reads.first, err = l.explain(ctx, "what the read meets before its first row", f.read(1, ""), true, pinned); err != nil {
+	if f.reads.first, err = l.explain(ctx, "what the read meets before its first row", f.read(1, ""), true, settings); err != nil {
 		return err
 	}
-	if f.reads.batch, err = l.explain(ctx, "what the read meets in a batch", f.reads.sql, true, pinned); err != nil {
+	if f.reads.batch, err = l.explain(ctx, "what the read meets in a batch", f.reads.sql, true, settings); err != nil {
 		return err
 	}
-	return l.lookFromFirst(ctx, f)
+	return l.lookFromFirst(ctx, f, settings)
 }
 
 // lookFromFirst runs the read as it is with a low-water mark at the first row.
-func (l *looker) lookFromFirst(ctx context.Context, f *facts) error {
+func (l *looker) lookFromFirst(ctx context.Context, f *facts, settings []string) error {
 	if f.reads.first.pages() < dirtyPages || !inOrder(f.reads.pinned) {
 		return nil
 	}
 	order := f.cfg.OrderColumns()[0]
 	var first *string
 	err := l.look(ctx, "the first row", func(tx pgx.Tx) error {
-		return tx.QueryRow(ctx, strings.Replace(f.read(1, ""), "select ", "select "+quote(order)+"::text, ", 1)).Scan(nullable(&first, len(f.readColumns()))...)
-	}, pinned...)
+		return tx.QueryRow(ctx, strings.Replace(f.read(1, ""), "select ", "select "+quote(order)+"::text as first_place, ", 1)).Scan(nullable(&first, len(f.readColumns()))...)
+	}, settings...)
 	if isNoRow(err) || first == nil && err == nil {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	f.reads.marked, err = l.explain(ctx, "the read with a low-water mark", f.read(1, quote(order)+" >= $1"), true, pinned, *first)
+	f.reads.marked, err = l.explain(ctx, "the read with a low-water mark", f.read(1, quote(order)+" >= $1"), true, settings, *first)
 	return err
 }
 

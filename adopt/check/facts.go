@@ -61,7 +61,9 @@ type sizes struct{ rows, indexes, total int64 }
 type column struct {
 	number     int16
 	name       string
-	typ        string // without a modifier
+	typ        string // without a modifier; of a domain, what is under it
+	category   string // pg_type.typcategory
+	notNull    bool
 	length     int16  // -1 is any
 	bound      int    // the most bytes of a varchar(n), 0 for any
 	expression string // the default's
@@ -157,8 +159,9 @@ type slot struct {
 }
 
 type standby struct {
-	app string
-	age int64
+	app  string
+	age  *int64
+	seen bool // by this role
 }
 
 // sample has the largest values of some rows.

@@ -48,24 +48,26 @@ func (f *facts) writtenColumns() (names []string) {
 	return names
 }
 
+// findColumns: what the mapping names is there and can be what it is said to be.
 func findColumns(f *facts) []Finding {
-	missing := f.missingColumns()
-	if f.archive != nil && !f.archive.exists {
-		return append(missingColumnFinding(f, missing), Finding{Severity: Critical, Code: CodeColumn,
-			Title:  fmt.Sprintf("there is no archive %s", f.cfg.ArchiveIdentifier().Sanitize()),
-			Detail: "Delivered rows are to be moved there. Create it with the columns of the table; indexes that only the table needs are not needed there.",
-			Fix: []Statement{{SQL: fmt.Sprintf("create table %s (like %s including defaults excluding identity)",
-				f.cfg.ArchiveIdentifier().Sanitize(), f.tableName())}}})
+	found := f.missingFindings()
+	for _, w := range f.wrongTypes() {
+		found = append(found, Finding{Severity: Critical, Code: CodeColumn,
+			Title:  fmt.Sprintf("columns.%s is %s of type %s", w.field, quote(w.column), w.typ),
+			Detail: "Map a column of type " + w.types + "."})
 	}
-	if f.archive != nil && len(f.archive.missing) > 0 {
-		return append(missingColumnFinding(f, missing), Finding{Severity: Critical, Code: CodeColumn,
-			Title:  fmt.Sprintf("the archive %s lacks columns: %s", f.cfg.ArchiveIdentifier().Sanitize(), quoteAll(f.archive.missing)),
-			Detail: "A row is moved with all its columns. Add the missing ones with the types that they have in the table."})
+	if id := f.column(f.cfg.Columns.ID); id != nil && !id.notNull {
+		found = append(found, Finding{Severity: Critical, Code: CodeColumn,
+			Title:  fmt.Sprintf("the id %s may be NULL", quote(id.name)),
+			Detail: "A row without an id could be delivered and never settled.",
+			Fix: []Statement{{SQL: fmt.Sprintf("alter table %s alter column %s set not null", f.tableName(), quote(id.name)),
+				Risk: "reads the whole table, and nobody reads or writes it meanwhile; fails if there is a NULL"}}})
 	}
-	return missingColumnFinding(f, missing)
+	return append(found, f.archiveFindings()...)
 }
 
-func missingColumnFinding(f *facts, missing []string) []Finding {
+func (f *facts) missingFindings() []Finding {
+	missing := f.missingColumns()
 	if missing == nil {
 		return nil
 	}
@@ -77,6 +79,57 @@ func missingColumnFinding(f *facts, missing []string) []Finding {
 		Title: fmt.Sprintf("the mapping names columns that the table lacks: %s", quoteAll(missing)),
 		Detail: fmt.Sprintf("The table has %s. Correct the names in columns, topic, key, message_id or headers: they are written in the case that the database has. "+
 			"The read could not be explained.", quoteAll(have))}}
+}
+
+type wrongType struct{ field, column, typ, types string }
+
+// wrongTypes are mapped columns that cannot be what they are mapped to.
+func (f *facts) wrongTypes() (wrong []wrongType) {
+	c := &f.cfg.Columns
+	whole := []string{"smallint", "integer", "bigint"}
+	is := func(types ...string) func(*column) bool {
+		return func(c *column) bool { return slices.Contains(types, c.typ) }
+	}
+	text := func(c *column) bool { return c.category == "S" }
+	either := func(a, b func(*column) bool) func(*column) bool {
+		return func(c *column) bool { return a(c) || b(c) }
+	}
+	for _, m := range []struct {
+		field, column string
+		fits          func(*column) bool
+		types         string
+	}{
+		{"id", c.ID, either(text, is(append(whole, "uuid")...)), "uuid, bigint, integer or text"},
+		{"payload", c.Payload, either(text, is("jsonb", "json", "bytea")), "jsonb, json, text or bytea"},
+		{"headers", c.Headers, is("jsonb", "json"), "jsonb or json"},
+		{"tracing", c.Tracing, text, "text"},
+		{"created_at", c.CreatedAt, is("timestamp with time zone", "timestamp without time zone"), "timestamp with time zone"},
+		{"processed_at", c.ProcessedAt, is("timestamp with time zone", "timestamp without time zone"), "timestamp with time zone"},
+		{"error", c.Error, text, "text"},
+		{"attempts", c.Attempts, is(whole...), "integer"},
+	} {
+		if found := f.column(m.column); found != nil && !m.fits(found) {
+			wrong = append(wrong, wrongType{m.field, m.column, found.typ, m.types})
+		}
+	}
+	return wrong
+}
+
+func (f *facts) archiveFindings() []Finding {
+	switch {
+	case f.archive == nil:
+		return nil
+	case !f.archive.exists:
+		return []Finding{{Severity: Critical, Code: CodeColumn,
+			Title:  fmt.Sprintf("there is no archive %s", f.cfg.ArchiveIdentifier().Sanitize()),
+			Detail: "Delivered rows are to be moved there. Create it with the columns of the table; indexes that only the table needs are not needed there.",
+			Fix:    []Statement{{SQL: fmt.Sprintf("create table %s (like %s)", f.cfg.ArchiveIdentifier().Sanitize(), f.tableName())}}}}
+	case len(f.archive.missing) > 0:
+		return []Finding{{Severity: Critical, Code: CodeColumn,
+			Title:  fmt.Sprintf("the archive %s lacks columns: %s", f.cfg.ArchiveIdentifier().Sanitize(), quoteAll(f.archive.missing)),
+			Detail: "A row is moved with all its columns. Add the missing ones with the types that they have in the table."}}
+	}
+	return nil
 }
 
 func findPermissions(f *facts) (found []Finding) {

@@ -60,14 +60,19 @@ func (f *facts) isRandom(c *column) bool {
 func (f *facts) randomOrder(c *column) Finding {
 	find := Finding{Severity: Warning, Code: CodeRandomOrder,
 		Title: fmt.Sprintf("the order column %s (%s) says nothing about time", quote(c.name), c.typ),
-		Detail: "Rows are read in an order that has nothing to do with when they were written, and new ones sort before old ones, where no low-water mark can stand. " +
-			"Map columns.order to a time or a number that grows; if the table has none, it needs one.",
 		Fix: []Statement{{SQL: fmt.Sprintf("alter table %s add column seq bigint generated always as identity", f.tableName()),
 			Risk: "writes the table anew; nobody reads or writes it meanwhile; rows that are there are numbered as they lie"}}}
-	if f.cfg.Key != "" && f.cfg.Ordered() {
-		find.Severity = Critical
-		find.Detail = "Messages of one key would go out in a wrong order. " + find.Detail
+	if len(f.cfg.OrderColumns()) == 1 {
+		find.Detail = "New rows sort before old ones, so no low-water mark can stand among them: Penstock looks at all waiting rows at each read, and takes them by the numbers of their transactions, " +
+			"which is near the order of commits and not the same. "
+	} else {
+		find.Detail = "New rows sort before old ones, below any low-water mark, and are found by the sweep only. "
+		if f.cfg.Key != "" && f.cfg.Ordered() {
+			find.Severity = Critical
+			find.Detail += "Messages of one key go out in a wrong order. "
+		}
 	}
+	find.Detail += "Map columns.order to a time or a number that grows; if the table has none, it needs one."
 	return find
 }
 

@@ -121,9 +121,9 @@ func (f *facts) readIndex() []Statement {
 		return f.partitionedIndex(key, covering, where)
 	}
 	id := pgx.Identifier{f.table.id[0], f.name}
-	statements := []Statement{f.createIndex(id, false, key, covering, where, "reads the table twice, and waits for transactions that are open")}
+	statements := []Statement{createIndex(id, f.table.id, false, key, covering, where, "reads the table twice, and waits for transactions that are open")}
 	if fits == sofar {
-		s := f.createIndex(id, false, key, include, where, fmt.Sprintf(
+		s := createIndex(id, f.table.id, false, key, include, where, fmt.Sprintf(
 			"an insert whose contents make the index row larger than %s bytes fails, and the business transaction with it; the largest seen have %s. Every message is written twice",
 			number(float64(f.maxIndexRow())), number(float64(f.largestRow()))))
 		s.Alternative = true
@@ -143,10 +143,6 @@ func (f *facts) partitionedIndex(key, include, where string) (statements []State
 		"takes the indexes of the partitions as they are; writers wait for that moment")
 	whole.SQL, whole.Concurrently, whole.Creates = strings.Replace(whole.SQL, " concurrently", "", 1), false, nil
 	return append(statements, whole)
-}
-
-func (f *facts) createIndex(id pgx.Identifier, unique bool, key, include, where, risk string) Statement {
-	return createIndex(id, f.table.id, unique, key, include, where, risk)
 }
 
 func createIndex(id, table pgx.Identifier, unique bool, key, include, where, risk string) Statement {

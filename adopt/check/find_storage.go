@@ -26,44 +26,36 @@ func findStorage(f *facts) (found []Finding) {
 	return found
 }
 
-// findKey: settling finds rows by their id.
+// findKey: settling finds rows by their id, or by their place in the order and the
+// id, as where (ts, id) is the primary key.
 func findKey(f *facts) []Finding {
 	id := f.column(f.cfg.Columns.ID)
-	if id == nil || slices.ContainsFunc(f.indexes, func(x index) bool {
-		return x.valid && x.unique && len(x.keys) > 0 && f.unique(&x, id.number)
+	if id == nil {
+		return nil
+	}
+	var place []int16
+	for _, name := range f.cfg.OrderColumns() {
+		if c := f.column(name); c != nil {
+			place = append(place, c.number)
+		}
+	}
+	if slices.ContainsFunc(f.indexes, func(x index) bool {
+		return x.valid && x.unique && slices.Contains(x.keys, id.number) && subset(x.keys, place)
 	}) {
 		return nil
 	}
-	name := shorten(f.table.id[1], 55) + "_id_key"
 	find := Finding{Severity: Critical, Code: CodeNoKey,
 		Title: fmt.Sprintf("no unique index has the id %s", quote(id.name)),
 		Detail: "Delivered rows are settled by their ids: without an index each batch reads the whole table, and two rows of one id would be taken for one message. " +
 			"Consumers tell messages apart by the id, too."}
 	if f.table.partitioned() {
-		find.Detail += " A unique index of a partitioned table has to contain the partition key; one per partition, over ids that are unique by themselves, finds the rows as well."
+		find.Detail += " A unique index of a partitioned table has to contain the columns by which it is partitioned: put them into columns.order."
 		return []Finding{find}
 	}
-	find.Fix = []Statement{f.createIndex(pgx.Identifier{f.table.id[0], name}, true, quote(id.name), "", "",
-		"fails if two rows have the same id, and leaves an index that is not valid, which Fix removes")}
+	name := shorten(f.table.id[1], 56) + "_id_key"
+	find.Fix = []Statement{createIndex(pgx.Identifier{f.table.id[0], name}, f.table.id, true, quote(id.name), "", "",
+		"fails if two rows have the same id")}
 	return []Finding{find}
-}
-
-// unique reports whether a unique index tells rows apart by the column: it has
-// that column and at most, if the table is partitioned, others of the key.
-func (f *facts) unique(x *index, column int16) bool {
-	return slices.Equal(x.keys, []int16{column}) || f.table.partitioned() && slices.Contains(x.keys, column) || f.orderIsKey(x)
-}
-
-// orderIsKey: a primary key of the order columns and the id, as in (ts, id), finds
-// a row by both.
-func (f *facts) orderIsKey(x *index) bool {
-	var numbers []int16
-	for _, name := range f.cfg.OrderColumns() {
-		if c := f.column(name); c != nil {
-			numbers = append(numbers, c.number)
-		}
-	}
-	return slices.Equal(x.keys, numbers)
 }
 
 // What a delete does to rows that point at the deleted one: pg_constraint.confdeltype.

@@ -163,14 +163,14 @@ func (f *facts) slotFindings() (found []Finding) {
 
 func (f *facts) standbyFindings() (found []Finding) {
 	for _, s := range f.standbys {
-		if s.age < f.opts.OldTransactions {
+		if s.age == nil || *s.age < f.opts.OldTransactions {
 			continue
 		}
 		found = append(found, Finding{Severity: Warning, Code: CodeStandby,
-			Title: fmt.Sprintf("a query on the standby %s holds back vacuum for %s transactions", quote(s.app), number(float64(s.age))),
+			Title: fmt.Sprintf("a query on the standby %s holds back vacuum for %s transactions", quote(s.app), number(float64(*s.age))),
 			Detail: "The standby reports its oldest query (hot_standby_feedback)." + heldBack +
 				" End that query there, or let the standby cancel such queries: hot_standby_feedback = off with max_standby_streaming_delay.",
-			Evidence: Evidence{Figures: []Figure{{"transactions begun since", float64(s.age), ""}}}})
+			Evidence: Evidence{Figures: []Figure{{"transactions begun since", float64(*s.age), ""}}}})
 	}
 	return found
 }

@@ -67,7 +67,8 @@ const (
 // through a pooler that keeps sessions together.
 //
 // The first statement that fails ends it. An index that was left half made is
-// dropped again; the error says so if that failed too. When ctx ends the server is
+// dropped again, if nothing is in the way; if it is left, the error says so, and the
+// next Fix replaces it. When ctx ends the server is
 // told to stop.
 func Fix(ctx context.Context, conn *pgx.Conn, r Report, opts FixOptions) ([]Fixed, error) {
 	if conn.PgConn().TxStatus() != 'I' {
@@ -194,20 +195,25 @@ func hinted(err error, waitsFor int) error {
 	return err
 }
 
+// cleanUpPatience bounds the wait of dropping what a failed attempt has left: who
+// held up its creation holds that up, too.
+const cleanUpPatience = time.Second
+
 // cleanUp drops what a failed attempt has left and returns the attempt's error.
 func (f *fixer) cleanUp(ctx context.Context, s Statement, err error) error {
 	ctx, cancel := aWhile(ctx)
 	defer cancel()
 	state, looked := f.state(ctx, *s.Creates)
-	if looked == nil && state != invalid {
-		return err
-	}
-	if looked == nil {
-		if looked = f.drop(ctx, *s.Creates); looked == nil {
-			return err
+	if looked == nil && state == invalid {
+		if _, looked = f.conn.Exec(ctx, "select set_config('lock_timeout', $1, false)", fmt.Sprint(cleanUpPatience.Milliseconds())); looked == nil {
+			looked = f.drop(ctx, *s.Creates)
 		}
 	}
-	return penstock.WithHint(errors.Join(err, looked), "an index that is not valid may be left: drop index concurrently %s", s.Creates.quoted())
+	if looked == nil {
+		return err
+	}
+	return fmt.Errorf("%w; it may be left half made, which no query uses (%w): a second attempt replaces it, or drop index concurrently %s once nothing is in the way",
+		err, looked, s.Creates.quoted())
 }
 
 // drop drops an index that is not valid. A cancel that was meant for its creation

@@ -19,7 +19,7 @@ func (l *looker) gather(ctx context.Context, f *facts) error {
 		return err
 	}
 	for _, look := range []func(context.Context, *facts) error{
-		l.lookAtIndexes, l.lookAtSizes, l.lookAtStatistics, l.lookAtTriggers, l.lookAtReferences, l.lookAtPartitions,
+		l.lookAtDefaults, l.lookAtIndexes, l.lookAtSizes, l.lookAtStatistics, l.lookAtTriggers, l.lookAtReferences, l.lookAtPartitions,
 		l.lookAtSettings, l.lookAtPrivileges, l.lookAtArchive, l.chooseName,
 		l.lookAtSessions, l.lookAtPrepared, l.lookAtSlots, l.lookAtStandbys,
 		l.lookAtReads, l.lookAtSample, l.lookAtLateness, l.lookAtSpace,
@@ -65,7 +65,7 @@ func (l *looker) lookAtTable(ctx context.Context, f *facts) error {
 	}
 	return l.essential(l.catalogue(ctx, "its columns", func(tx pgx.Tx) (err error) {
 		f.columns, err = rows(ctx, tx, statement("columns"), []any{t.oid}, func(c *column) []any {
-			return []any{&c.number, &c.name, &c.typ, &c.length, &c.bound, &c.expression, &c.cache, &c.sequence, &c.mayRead, &c.mayUpdate}
+			return []any{&c.number, &c.name, &c.typ, &c.category, &c.notNull, &c.length, &c.bound, &c.cache, &c.sequence, &c.mayRead, &c.mayUpdate}
 		})
 		return err
 	}))
@@ -78,6 +78,24 @@ func (l *looker) essential(err error) error {
 		return fmt.Errorf("looking at %s: %s", u.What, u.Why)
 	}
 	return err
+}
+
+func (l *looker) lookAtDefaults(ctx context.Context, f *facts) error {
+	return l.catalogue(ctx, "the columns' defaults", func(tx pgx.Tx) error {
+		type expression struct {
+			number int16
+			text   string
+		}
+		all, err := rows(ctx, tx, statement("defaults"), []any{f.table.oid}, func(e *expression) []any { return []any{&e.number, &e.text} })
+		for _, e := range all {
+			for i := range f.columns {
+				if f.columns[i].number == e.number {
+					f.columns[i].expression = e.text
+				}
+			}
+		}
+		return err
+	})
 }
 
 func (l *looker) lookAtIndexes(ctx context.Context, f *facts) error {
@@ -258,7 +276,10 @@ func (l *looker) lookAtSlots(ctx context.Context, f *facts) error {
 
 func (l *looker) lookAtStandbys(ctx context.Context, f *facts) error {
 	return l.catalogue(ctx, "standbys", func(tx pgx.Tx) (err error) {
-		f.standbys, err = rows(ctx, tx, statement("standbys"), nil, func(s *standby) []any { return []any{&s.app, &s.age} })
+		f.standbys, err = rows(ctx, tx, statement("standbys"), nil, func(s *standby) []any { return []any{&s.app, &s.age, &s.seen} })
+		if slices.ContainsFunc(f.standbys, func(s standby) bool { return !s.seen }) {
+			l.unseen = append(l.unseen, Unseen{"whether queries on standbys hold back vacuum", "this role may not see it", "grant pg_read_all_stats to " + quote(f.table.role)})
+		}
 		return err
 	})
 }

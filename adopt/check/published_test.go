@@ -49,7 +49,7 @@ func TestEventsWithDeadPrefix(t *testing.T) {
 		}
 	}
 	if first < 500 || marked < 1 || marked > 10 {
-		t.Errorf("%v pages, %v with a low-water mark", first, marked)
+		t.Errorf("%v pages, %v with a low-water mark\n%s", first, marked, text(t, r))
 	}
 	if has(r, check.CodeDeadRows) {
 		t.Errorf("the rest of the table is clean:\n%s", text(t, r))

@@ -1,11 +1,12 @@
 -- The columns of table $1, with the sequence that numbers each.
 select a.attnum,
        a.attname::text,
-       format_type(a.atttypid, null),
+       format_type(coalesce(nullif(t.typbasetype, 0), a.atttypid), null),
+       t.typcategory::text,
+       a.attnotnull,
        a.attlen,
        case when t.typname = 'varchar' and a.atttypmod > 4
             then (a.atttypmod - 4) * pg_encoding_max_length(d.encoding) + 4 else 0 end,
-       coalesce(pg_get_expr(f.adbin, f.adrelid), ''),
        coalesce(s.seqcache, 0)::bigint,
        coalesce(s.seqrelid::regclass::text, ''),
        has_column_privilege(a.attrelid, a.attnum, 'select'),

@@ -9,7 +9,7 @@ select a.pid,
   from pg_catalog.pg_stat_activity a
  where a.datname = current_database() and a.pid <> pg_backend_pid() and a.leader_pid is null
    and (a.backend_xmin is not null or a.backend_xid is not null)
-   and a.backend_type not in ('walsender', 'autovacuum worker')
+   and coalesce(a.backend_type, '') not in ('walsender', 'autovacuum worker') -- null without the right to see it
    and not exists (select from pg_catalog.pg_stat_progress_vacuum v where v.pid = a.pid)
  order by 6 desc, 1
  limit 100

@@ -2,8 +2,7 @@
 select c.oid,
        c.relkind::text,
        c.relpersistence::text,
-       c.relrowsecurity and not (pg_has_role(c.relowner, 'usage') and not c.relforcerowsecurity)
-         and not (select r.rolbypassrls or r.rolsuper from pg_catalog.pg_roles r where r.rolname = current_user),
+       row_security_active(c.oid),
        coalesce(c.reloptions, '{}'),
        current_setting('server_version_num')::int,
        split_part(current_setting('server_version'), ' ', 1),

@@ -1,0 +1,141 @@
+package check_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/penstock/penstock/adopt/check"
+	"github.com/penstock/penstock/internal/testserver"
+)
+
+// On a server of its own, because what holds back vacuum does so for all: prepared
+// transactions, replication slots, a standby's query. And autovacuum is off.
+func TestHolders(t *testing.T) {
+	server := testserver.StartPostgres(t, "max_prepared_transactions = 5", "wal_level = logical", "autovacuum = off", "wal_receiver_status_interval = 1")
+	f := fixtureOn(t, server.URL)
+	cfg := f.healthy()
+	f.exec("vacuum")
+	// Some transactions, for what is measured in them.
+	f.exec("create table counter (n int)")
+	busy := func() {
+		for range 20 {
+			f.exec("insert into counter values (1)")
+		}
+	}
+	look := func() check.Report {
+		busy()
+		return f.checkWith(f.conn, cfg, check.Options{OldTransactions: 10})
+	}
+	r := look()
+	if codes(r) != "autovacuum-off commit-order" {
+		t.Errorf("only autovacuum is off:\n%s", text(t, r))
+	}
+	if found := find(t, r, check.CodeAutovacuumOff); found.Fix[0].SQL != "alter system set autovacuum = on" {
+		t.Errorf("%+v", found)
+	}
+
+	t.Run("prepared", func(t *testing.T) {
+		f.exec("begin", "insert into counter values (1)", `prepare transaction 'it''s'`)
+		if r := f.check(cfg); has(r, check.CodePrepared) {
+			t.Errorf("it is young:\n%s", text(t, r))
+		}
+		found := find(t, look(), check.CodePrepared)
+		same(t, "the statement", found.Fix[0].SQL, "rollback prepared 'it''s'")
+		f.exec(found.Fix[0].SQL)
+		if r := look(); has(r, check.CodePrepared) {
+			t.Errorf("after its end:\n%s", text(t, r))
+		}
+	})
+
+	t.Run("slot", func(t *testing.T) {
+		f.exec("select pg_create_logical_replication_slot('debezium', 'pgoutput')")
+		found := find(t, look(), check.CodeReplicationSlot)
+		if found.Severity != check.Warning || !strings.Contains(found.Title, `nobody reads the replication slot "debezium"`) || !strings.Contains(found.Detail, "catalogue") {
+			t.Errorf("%+v", found)
+		}
+		if found := find(t, f.check(cfg), check.CodeReplicationSlot); found.Severity != check.Note {
+			t.Errorf("it is young: %+v", found)
+		}
+		f.exec(found.Fix[0].SQL)
+		if r := look(); has(r, check.CodeReplicationSlot) {
+			t.Errorf("without the slot:\n%s", text(t, r))
+		}
+	})
+
+	t.Run("session", func(t *testing.T) {
+		pinned := f.pin()
+		found := find(t, look(), check.CodeOldSnapshot)
+		if !strings.Contains(found.Title, `"postgres"`) {
+			t.Errorf("%+v", found)
+		}
+		f.must(pinned.Rollback(f.ctx))
+		if r := look(); has(r, check.CodeOldSnapshot) {
+			t.Errorf("after its end:\n%s", text(t, r))
+		}
+	})
+
+	t.Run("standby", func(t *testing.T) {
+		standby, err := server.NewStandby()
+		f.must(err)
+		t.Cleanup(func() { _ = standby.Close() })
+		f.exec("alter system set synchronous_standby_names = ''", "select pg_reload_conf()") // commits need not wait here
+		on := f.connect(standby.URL)
+		for _, sql := range []string{"alter system set hot_standby_feedback = on", "select pg_reload_conf()"} {
+			_, err = on.Exec(f.ctx, sql)
+			f.must(err)
+		}
+		// With nobody reading there what it tells of is just behind the present.
+		recent := check.Options{OldTransactions: 10}
+		f.eventually("the standby tells of the present", "select exists (select from pg_stat_replication where age(backend_xmin) < 10)")
+		if r := f.checkWith(f.conn, cfg, recent); has(r, check.CodeStandby) {
+			t.Errorf("nobody reads there:\n%s", text(t, r))
+		}
+		tx, err := on.BeginTx(f.ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+		f.must(err)
+		_, err = tx.Exec(f.ctx, "select 1")
+		f.must(err)
+		busy()
+		const replies = "select (select reply_time from pg_stat_replication)::text"
+		var before string
+		f.must(f.conn.QueryRow(f.ctx, replies).Scan(&before))
+		f.eventually("the standby has replied since", "select reply_time > '"+before+"' from pg_stat_replication")
+		find(t, f.checkWith(f.conn, cfg, recent), check.CodeStandby)
+		f.must(tx.Rollback(f.ctx))
+		f.eventually("the standby tells of the present", "select age(backend_xmin) < 10 from pg_stat_replication")
+		if r := f.checkWith(f.conn, cfg, recent); has(r, check.CodeStandby) {
+			t.Errorf("after its end:\n%s", text(t, r))
+		}
+	})
+}
+
+// Where the server keeps the times of commits the check tells how late rows are.
+func TestLateness(t *testing.T) {
+	server := testserver.StartPostgres(t, "track_commit_timestamp = on")
+	f := fixtureOn(t, server.URL)
+	cfg := f.healthy() // its rows were written long after their times
+	f.exec("delete from outbox")
+	f.exec("insert into outbox (topic) values ('a')", "insert into outbox (topic) values ('b')")
+	found := find(t, f.check(cfg), check.CodeCommitOrder)
+	if found.Severity != check.Note || found.Evidence.Figures[0].Value != 2 || found.Evidence.Figures[1].Value != 0 {
+		t.Errorf("in order: %+v", found)
+	}
+	// One that began before the others and commits after them.
+	f.exec("insert into outbox (topic, at) values ('c', now() - interval '1 minute 5 seconds')")
+	found = find(t, f.check(cfg), check.CodeCommitOrder)
+	if found.Severity != check.Warning || found.Evidence.Figures[1].Value != 1 || found.Evidence.Figures[2].Value < 65 {
+		t.Errorf("one is late: %+v", found)
+	}
+	cfg.Margin = 10 * time.Minute
+	if found = find(t, f.check(cfg), check.CodeCommitOrder); found.Severity != check.Note {
+		t.Errorf("within a longer margin: %+v", found)
+	}
+	// Of numbers it can only be said that they are out of order.
+	cfg.Columns.Order = []string{"id"}
+	f.exec("insert into outbox (id, topic) overriding system value values (1, 'd')")
+	if found = find(t, f.check(cfg), check.CodeCommitOrder); found.Evidence.Figures[1].Value != 1 || len(found.Evidence.Figures) != 2 {
+		t.Errorf("by number: %+v", found)
+	}
+}
