@@ -137,7 +137,7 @@ func (a *app) connect(ctx context.Context) (*pgx.Conn, error) {
 	}
 	a.stderr.hide(url)
 	config, err := pgx.ParseConfig(url)
-	if strings.HasPrefix(url, "sqlite:") || err != nil { // without what pgx says: it repeats the URL
+	if isSQLiteURL(url) || err != nil { // without what pgx says: it repeats the URL
 		return nil, usage(errors.New("the database is none that tables are adopted in: write postgres://user:password@host:5432/database"))
 	}
 	if config.ConnectTimeout == 0 {
@@ -150,6 +150,8 @@ func (a *app) connect(ctx context.Context) (*pgx.Conn, error) {
 	}
 	return conn, nil
 }
+
+func isSQLiteURL(url string) bool { return strings.HasPrefix(strings.ToLower(url), "sqlite:") }
 
 // checkedJSON is what was found in a table, and done about it.
 type checkedJSON struct {

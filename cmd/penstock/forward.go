@@ -12,13 +12,6 @@ import (
 	"github.com/penstock/penstock/config"
 )
 
-// runner is what runs a subscription until it is drained: a relay, or a
-// forwarding into a queue.
-type runner interface {
-	Run(ctx context.Context) error
-	Drain()
-}
-
 // forwarding runs a subscription whose sink is a queue of the same database. It
 // stands by and waits for the database as a relay does.
 type forwarding struct {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -9,14 +10,16 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/adopt"
 	"github.com/penstock/penstock/config"
 	"github.com/penstock/penstock/format"
 	"github.com/penstock/penstock/relay"
 )
 
-// relayJob is one subscription to run.
+// relayJob is one subscription to run, of an outbox or of an adopted table.
 type relayJob struct {
 	outbox, subscription, holder string
+	adopt                        *adopt.Config // nil: outbox is set
 	start                        penstock.Start
 	sink                         config.Sink
 	format                       *config.WireFormat // nil: as they are
@@ -31,52 +34,95 @@ func (a *app) relayJobs(f relayFlags) ([]relayJob, error) {
 	if holder == "" {
 		holder = defaultHolder()
 	}
-	if f.outbox == "" && f.sink == "" {
+	if f.outbox == "" && f.adopt == "" && f.sink == "" {
 		if len(f.withoutFile) > 0 {
-			return nil, usage(fmt.Errorf("--%s goes with --outbox and --sink: with a configuration file, write it there", f.withoutFile[0]))
+			return nil, usage(fmt.Errorf("--%s goes with --outbox or --adopt, and --sink: with a configuration file, write it there", f.withoutFile[0]))
 		}
 		return a.configuredJobs(f, holder)
 	}
-	switch {
-	case f.outbox == "":
-		return nil, usage(errors.New("--sink is given without --outbox: say which outbox to relay"))
-	case f.sink == "":
-		return nil, usage(errors.New("--outbox is given without --sink: say where to relay it, as in --sink amqp://guest:guest@localhost/"))
-	}
 	a.stderr.hide(f.sink)
-	start, err := parseStart(f.from)
+	job, err := f.job(holder)
 	if err != nil {
 		return nil, err
 	}
-	limits, err := f.limits()
-	if err != nil {
-		return nil, err
+	return []relayJob{job}, nil
+}
+
+// job is the one that flags alone describe.
+func (f *relayFlags) job(holder string) (job relayJob, err error) {
+	switch {
+	case f.outbox != "" && f.adopt != "":
+		return job, usage(errors.New("--outbox and --adopt are both given: a subscription reads an outbox or a table that is adopted"))
+	case f.adopt == "" && f.outbox == "":
+		return job, usage(errors.New("--sink is given without --outbox: say which outbox to relay, or with --adopt which table"))
+	case f.sink == "":
+		return job, usage(fmt.Errorf("%s is given without --sink: say where to relay it, as in --sink amqp://guest:guest@localhost/", map[bool]string{true: "--outbox", false: "--adopt"}[f.outbox != ""]))
 	}
-	sink, err := config.ParseSink(f.sink)
-	if err != nil {
-		return nil, usage(fmt.Errorf("--sink: %w", err))
+	for _, name := range []string{"table", "workers"} {
+		if f.adopt == "" && slices.Contains(f.withoutFile, name) {
+			return job, usage(fmt.Errorf("--%s goes with --adopt: with an outbox it has no meaning", name))
+		}
 	}
-	if sink.Queue != nil {
+	job = relayJob{outbox: f.outbox, subscription: cmp.Or(f.subscription, "default"), holder: holder, previous: f.previous}
+	if job.start, err = parseStart(f.from); err != nil {
+		return job, err
+	}
+	if job.limits, err = f.limits(); err != nil {
+		return job, err
+	}
+	if job.sink, err = config.ParseSink(f.sink); err != nil {
+		return job, usage(fmt.Errorf("--sink: %w", err))
+	}
+	if f.adopt != "" {
+		if err := f.adopted(&job); err != nil {
+			return job, usage(err)
+		}
+	}
+	if job.sink.Queue != nil {
 		for _, name := range f.withoutFile {
 			if name != "from" && name != "lease" {
-				return nil, usage(fmt.Errorf("--%s has no meaning with a queue as the sink: it gets every message, and its workers retry", name))
+				return job, usage(fmt.Errorf("--%s has no meaning with a queue as the sink: it gets every message, and its workers retry", name))
 			}
 		}
 	}
-	var wire *config.WireFormat
-	if f.format != "" {
-		if wire, err = config.ParseFormat(f.format, f.outbox); err != nil {
-			return nil, usage(fmt.Errorf("--format: %w", err))
-		}
-		if err := wire.ValidateFor(format.Binding(sink.Name())); err != nil && sink.Queue == nil {
-			return nil, usage(fmt.Errorf("--format: %w", err))
-		}
+	if f.format == "" {
+		return job, nil
 	}
-	job := relayJob{outbox: f.outbox, subscription: f.subscription, holder: holder, start: start, sink: sink, format: wire, previous: f.previous, limits: limits}
-	if job.subscription == "" {
-		job.subscription = "default"
+	if job.format, err = config.ParseFormat(f.format, job.reads()); err == nil {
+		err = job.format.ValidateFor(format.Binding(job.sink.Name()))
 	}
-	return []relayJob{job}, nil
+	if err != nil {
+		return job, usage(fmt.Errorf("--format: %w", err))
+	}
+	return job, nil
+}
+
+// adopted completes a job over a table that is adopted.
+func (f *relayFlags) adopted(job *relayJob) error {
+	c := adopt.Config{Preset: f.adopt, Table: f.table, Workers: f.workers}
+	c.SetDefaults()
+	if err := c.Validate(); err != nil {
+		return fmt.Errorf("--adopt: %w", err)
+	}
+	switch {
+	case job.start != penstock.FromBeginning:
+		return errors.New("--from now has no meaning with --adopt: the rows say themselves what is to be delivered")
+	case job.sink.Queue != nil:
+		return errors.New("--sink is a queue, which only an outbox is forwarded to: name a broker")
+	case f.previous && !c.Ordered():
+		return errors.New("--previous is given with several workers, which read the table in no order: remove one of the two")
+	}
+	job.adopt = &c
+	job.subscription = cmp.Or(f.subscription, c.Table)
+	return nil
+}
+
+// reads is what the job relays, as it is called in logs and errors.
+func (j *relayJob) reads() string {
+	if j.adopt != nil {
+		return j.adopt.Table
+	}
+	return j.outbox
 }
 
 // limits are those that the flags set, and the filter.
@@ -118,10 +164,14 @@ func (a *app) configuredJobs(f relayFlags, holder string) ([]relayJob, error) {
 	for _, s := range cfg.Subscriptions {
 		names = append(names, s.Name)
 		if f.subscription == "" || f.subscription == s.Name {
-			jobs = append(jobs, relayJob{
+			job := relayJob{
 				outbox: s.Outbox, subscription: s.Name, holder: holder, start: penstock.Start(s.Start), sink: s.Sink,
 				format: s.Format, previous: s.Previous, limits: configuredLimits(&s),
-			})
+			}
+			if s.Adopt != nil {
+				job.adopt = &s.Adopt.Config
+			}
+			jobs = append(jobs, job)
 		}
 	}
 	if len(jobs) == 0 {

@@ -86,8 +86,40 @@ func TestRelayFlagsThatAreRefused(t *testing.T) {
 	} {
 		cli(t, append([]string{"relay", "--outbox", "o", "--sink", "discard"}, strings.Fields(args)...)...).wants(t, exitUsage, want)
 	}
-	for _, args := range []string{"--topic a", "--header a=b", "--max-attempts 3", "--max-age 1h", "--on-dead hold", "--lease 3s", "--from now", "--format raw"} {
-		cli(t, append([]string{"relay"}, strings.Fields(args)...)...).wants(t, exitUsage, "goes with --outbox and --sink: with a configuration file, write it there")
+	for _, args := range []string{"--topic a", "--header a=b", "--max-attempts 3", "--max-age 1h", "--on-dead hold", "--lease 3s", "--from now", "--format raw", "--previous", "--table t", "--workers 2"} {
+		cli(t, append([]string{"relay"}, strings.Fields(args)...)...).wants(t, exitUsage, "goes with --outbox or --adopt, and --sink: with a configuration file, write it there")
+	}
+}
+
+func TestAdoptFlags(t *testing.T) {
+	t.Chdir(t.TempDir())
+	jobs, err := jobsOf(t, "--adopt", "dotnet", "--table", "shop.outbox_messages", "--workers", "4", "--sink", "discard", "--topic", "OrderPlaced", "--format", "cloudevents")
+	if err != nil {
+		t.Fatal(err)
+	}
+	j := jobs[0]
+	if j.adopt == nil || j.adopt.Preset != "dotnet" || j.adopt.Table != "shop.outbox_messages" || j.adopt.Workers != 4 || j.adopt.Columns.ProcessedAt != "processed_on_utc" ||
+		j.subscription != "shop.outbox_messages" || j.outbox != "" || j.format.Source != "/penstock/shop.outbox_messages" {
+		t.Errorf("got %+v", j)
+	}
+	if jobs, err = jobsOf(t, "--adopt", "debezium", "--subscription", "events", "--sink", "discard"); err != nil || jobs[0].subscription != "events" || jobs[0].adopt.Table != "outboxevent" {
+		t.Errorf("got %+v, %v", jobs, err)
+	}
+	for args, want := range map[string]string{
+		"--adopt dotnet": "--adopt is given without --sink",
+		"--adopt dotnet --outbox o --sink discard":                 "--outbox and --adopt are both given",
+		"--outbox o --table t --sink discard":                      "--table goes with --adopt",
+		"--outbox o --workers 2 --sink discard":                    "--workers goes with --adopt",
+		"--adopt java --sink discard":                              `--adopt: preset is "java": choose one of debezium`,
+		"--adopt dotnet --table a.b.c --sink discard":              "--adopt: table has 3 parts",
+		"--adopt dotnet --workers 99 --sink discard":               "--adopt: workers is 99",
+		"--adopt dotnet --workers -1 --sink discard":               "--adopt: workers is -1",
+		"--adopt dotnet --from now --sink discard":                 "--from now has no meaning with --adopt",
+		"--adopt dotnet --sink queue:emails":                       "only an outbox is forwarded",
+		"--adopt dotnet --sink discard --previous --workers 2":     "--previous is given with several workers",
+		"--adopt dotnet --sink discard --database-url sqlite:a.db": "tables are adopted in PostgreSQL, and this database is SQLite",
+	} {
+		cli(t, append([]string{"relay"}, strings.Fields(args)...)...).wants(t, exitUsage, want)
 	}
 }
 

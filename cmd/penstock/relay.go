@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -16,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/adopt"
 	"github.com/penstock/penstock/config"
 	"github.com/penstock/penstock/format"
 	"github.com/penstock/penstock/inbox"
@@ -24,7 +26,8 @@ import (
 
 type relayFlags struct {
 	outbox, subscription, sink, from, holder string
-	format                                   string
+	format, adopt, table                     string
+	workers                                  int
 	topics, headers                          []string
 	maxAttempts                              config.Attempts
 	maxAge                                   config.Age
@@ -104,8 +107,11 @@ confirmation yet is left to the next relay, exit code 130.`,
 
 func (f *relayFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.outbox, "outbox", "", "outbox to relay")
-	flags.StringVar(&f.subscription, "subscription", "", "name of the subscription (default \"default\" with --outbox, all without)")
-	flags.StringVar(&f.sink, "sink", "", "amqp://…, nats://…, embedded, stdout or discard")
+	flags.StringVar(&f.adopt, "adopt", "", "instead of an outbox, a table that exists already, of this kind: "+strings.Join(adopt.PresetNames(), ", "))
+	flags.StringVar(&f.table, "table", "", "with --adopt: table or schema.table (default the kind's)")
+	flags.IntVar(&f.workers, "workers", 1, "with --adopt: so many claim rows side by side, in no order; 1 keeps the order")
+	flags.StringVar(&f.subscription, "subscription", "", "name of the subscription (default \"default\" with --outbox, the table's with --adopt, all without)")
+	flags.StringVar(&f.sink, "sink", "", "amqp://…, nats://…, embedded, kafka://…, https://…, queue:NAME, stdout or discard")
 	flags.StringVar(&f.from, "from", "beginning", "where a new subscription begins: beginning or now")
 	flags.StringArrayVar(&f.topics, "topic", nil, "deliver only topics of this pattern; may be repeated")
 	flags.StringArrayVar(&f.headers, "header", nil, "deliver only what has this header, as NAME=VALUE; may be repeated")
@@ -121,7 +127,7 @@ func (f *relayFlags) add(flags *pflag.FlagSet) {
 // given notes which flags were.
 func (f *relayFlags) given(flags *pflag.FlagSet) {
 	f.logs = flags.Changed("log-level") || flags.Changed("log-format")
-	for _, name := range []string{"from", "topic", "header", "max-attempts", "max-age", "on-dead", "lease", "format", "previous"} {
+	for _, name := range []string{"from", "topic", "header", "max-attempts", "max-age", "on-dead", "lease", "format", "previous", "table", "workers"} {
 		if flags.Changed(name) {
 			f.withoutFile = append(f.withoutFile, name)
 		}
@@ -146,7 +152,7 @@ func (a *app) relay(ctx context.Context, f relayFlags) error {
 	if err != nil {
 		return err
 	}
-	log, err := a.relayLogger(f.outbox != "" || f.logs)
+	log, err := a.relayLogger(f.outbox != "" || f.adopt != "" || f.logs)
 	if err != nil {
 		return err
 	}
@@ -161,13 +167,13 @@ func (a *app) relay(ctx context.Context, f relayFlags) error {
 	defer cancel(nil)
 	var runners []runner
 	for _, job := range jobs {
-		r, end, err := job.runner(ctx, store, log, cancel)
+		running, end, err := a.runners(ctx, &job, store, log, cancel)
 		if err != nil {
 			return err
 		}
 		defer end()
-		runners = append(runners, r)
-		log.Info("relaying", "outbox", job.outbox, "subscription", job.subscription, "sink", job.sink.Name(), "holder", job.holder)
+		runners = append(runners, running...)
+		log.Info("relaying", job.origin(), job.reads(), "subscription", job.subscription, "sink", job.sink.Name(), "holder", job.holder)
 	}
 	stopListening := onSignals(func() {
 		log.Info("draining: sending and noting what is fetched; a second signal hurries")
@@ -194,27 +200,6 @@ func (a *app) relay(ctx context.Context, f relayFlags) error {
 	return err
 }
 
-// runner returns what runs the job, and what is to be called when that has ended.
-func (j *relayJob) runner(ctx context.Context, store penstock.Store, log *slog.Logger, fail context.CancelCauseFunc) (r runner, end func(), err error) {
-	if j.sink.Queue != nil {
-		return newForwarding(j, string(*j.sink.Queue), store, log), func() {}, nil
-	}
-	sink, err := j.openSink(log)
-	if err != nil {
-		return nil, nil, usage(fmt.Errorf("the sink of subscription %q: %w", j.subscription, err))
-	}
-	counters := &relay.Counters{}
-	pump, err := relay.New(j.relayConfig(store, sink, counters, log, fail))
-	if err != nil {
-		closeSink(ctx, sink, log)
-		return nil, nil, usage(fmt.Errorf("subscription %q: %w", j.subscription, err))
-	}
-	return pump, func() {
-		logTotals(log, j.subscription, counters)
-		closeSink(ctx, sink, log)
-	}, nil
-}
-
 // openSink opens the sink with what stands in front of it. The format is last, so
 // that it sees the headers that were added before.
 func (j *relayJob) openSink(log *slog.Logger) (penstock.Sink, error) {
@@ -234,32 +219,6 @@ func (j *relayJob) openSink(log *slog.Logger) (penstock.Sink, error) {
 		sink = inbox.WithPrevious(sink, 0)
 	}
 	return sink, nil
-}
-
-// relayConfig of the job's relay. What cannot be cured by waiting ends the process
-// if it shows before the first success; later it is waited for like the rest,
-// because a running relay should survive whatever is done to its database.
-func (j *relayJob) relayConfig(store penstock.Store, sink penstock.Sink, counters *relay.Counters, log *slog.Logger, fail context.CancelCauseFunc) relay.Config {
-	cfg := j.limits
-	cfg.Name = j.subscription
-	cfg.Sink = sink
-	cfg.Logger = log
-	cfg.Observer = counters
-	answered := false // the database knows the subscription, or its holder
-	cfg.Open = func(ctx context.Context) (penstock.Source, error) {
-		source, err := store.Subscribe(ctx, penstock.Subscribe{
-			Outbox: j.outbox, Subscription: j.subscription, Holder: j.holder, Lease: cfg.Lease, Start: j.start,
-		})
-		switch {
-		case err == nil, errors.Is(err, penstock.ErrHeld):
-			answered = true
-		case !answered && !waitable(err):
-			fail(about(err, fmt.Sprintf("subscription %q of outbox %q", j.subscription, j.outbox), j.outbox, j.subscription))
-		}
-		return source, err
-	}
-	cfg.Maintain = func(ctx context.Context) error { return store.Maintain(ctx, j.outbox) }
-	return cfg
 }
 
 // waitable reports whether a failure to subscribe may pass by itself.
