@@ -132,6 +132,11 @@ func (f *inboxFixture) receiveAtRandom(t *testing.T, conn *pgx.Conn, r *rand.Ran
 		f.must(tx.Rollback(f.ctx))
 		return
 	}
+	for range r.IntN(15) { // some see the ring turn
+		if now, _ := f.turnWithin(tx); now > before+1 {
+			break
+		}
+	}
 	after, _ := f.turnWithin(tx)
 	if err := tx.Commit(f.ctx); err != nil {
 		if state(err) != "40001" {

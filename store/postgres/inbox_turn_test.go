@@ -1,0 +1,101 @@
+package postgres_test
+
+import (
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// asks has a transaction of its own receive an id, and waits until that waits for a lock.
+// What it is told comes once it has committed.
+func (f *inboxFixture) asks(id string) (told <-chan bool) {
+	f.Helper()
+	conn, answer := f.connect(), make(chan bool, 1)
+	go func() {
+		isNew, err := f.inbox.First(f.ctx, conn, id)
+		if err != nil {
+			f.Error(err)
+		}
+		answer <- isNew
+	}()
+	pid := conn.PgConn().PID()
+	f.eventually("the call waits", func() bool {
+		return f.number("select count(*) from pg_stat_activity where pid = $1 and wait_event_type = 'Lock'", pid) == 1
+	})
+	return answer
+}
+
+// A transaction that has received an id keeps the turn in which it did so deciding, however
+// often the ring would turn.
+func TestInboxAcrossATurn(t *testing.T) {
+	t.Parallel()
+	for _, commit := range []bool{true, false} {
+		f := newInboxFixture(t)
+		start, _ := f.turn(f.conn)
+		f.wantFirst(f.conn, "before", true) // ticks, so that the next call does not
+		first := f.begin(f.connect())
+		f.wantFirst(first, "a", true)
+		for range 5 {
+			f.age(f.conn)
+		}
+		if now, moving := f.turn(f.conn); now != start+1 || !moving {
+			t.Fatalf("turn %d became %d, moving %v, want the next one that moves", start, now, moving)
+		}
+		f.wantFirst(f.conn, "b", true)
+		f.wantFirst(f.conn, "b", false)
+		told := f.asks("a")
+		if commit {
+			f.must(first.Commit(f.ctx))
+		} else {
+			f.must(first.Rollback(f.ctx))
+		}
+		if isNew := <-told; isNew == commit {
+			t.Errorf("the first committed: %v, the second was told that the id is new: %v", commit, isNew)
+		}
+		f.ageTo(start + 1)
+		f.wantFirst(f.conn, "a", false)
+		f.wantFirst(f.conn, "b", false)
+	}
+}
+
+// The ring turns while a call is between reading the register and having the turn's lock.
+func TestInboxLooksAgainUnderTheTurnsLock(t *testing.T) {
+	t.Parallel()
+	f := newInboxFixture(t)
+	start, _ := f.turn(f.conn)
+	f.exec("select pg_advisory_lock(1885695598, (4 + $1::bigint % 4)::int)", start)
+	told := f.asks("a")
+	f.exec(`select setval('penstock."__inbox.1.ring"', ($1::bigint + 1) * 2)`, start) // nobody is seen to hold it
+	f.wantFirst(f.conn, "a", true)
+	f.exec("select pg_advisory_unlock(1885695598, (4 + $1::bigint % 4)::int)", start)
+	if <-told {
+		t.Error("two were told that the id is new")
+	}
+}
+
+// A transaction that has received an id and ticks does not take itself for gone.
+func TestInboxTickOfWhoHoldsTheTurn(t *testing.T) {
+	t.Parallel()
+	f := newInboxFixture(t)
+	start, _ := f.turn(f.conn)
+	conn := f.connect()
+	first := f.begin(conn)
+	f.wantFirst(first, "a", true)
+	for range 3 {
+		f.ageWithin(first)
+	}
+	if now, moving := f.turn(conn); now != start+1 || !moving {
+		t.Fatalf("turn %d became %d, moving %v, want the next one that moves", start, now, moving)
+	}
+	told := f.asks("a")
+	f.must(first.Commit(f.ctx))
+	if <-told {
+		t.Error("two were told that the id is new")
+	}
+}
+
+// ageWithin is age by a connection that has a transaction.
+func (f *inboxFixture) ageWithin(tx pgx.Tx) {
+	f.Helper()
+	f.age(tx.Conn())
+}
