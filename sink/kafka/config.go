@@ -41,12 +41,9 @@ type Config struct {
 	// MaxMessageBytes bounds a batch of records before compression, and with it
 	// the largest message. Not more than the topics' max.message.bytes.
 	MaxMessageBytes int `yaml:"max_message_bytes"`
-	// MaxPending bounds the records that wait for their confirmation, all Sends
-	// together.
-	MaxPending int `yaml:"max_pending"`
-	// Linger is how long a batch waits for company. The relay hands over many
-	// messages at once, so 0.
-	Linger time.Duration `yaml:"linger"`
+	// Producers is how many Sends go on at a time, each with a producer of its
+	// own: connections and producer id. As many as the relay has senders.
+	Producers int `yaml:"producers"`
 
 	// ConnectTimeout bounds one attempt to connect and log in.
 	ConnectTimeout time.Duration `yaml:"connect_timeout"`
@@ -83,7 +80,7 @@ const (
 	DefaultClientID        = "penstock"
 	DefaultCompression     = "none"
 	DefaultMaxMessageBytes = 1_048_588 // Kafka's own default for max.message.bytes
-	DefaultMaxPending      = 20_000
+	DefaultProducers       = 8
 	DefaultConnectTimeout  = 5 * time.Second
 	DefaultDeliveryTimeout = 10 * time.Second
 )
@@ -97,7 +94,7 @@ const (
 // by default.
 const (
 	maxMaxMessageBytes = 96 << 20
-	maxMaxPending      = 1_000_000
+	maxProducers       = 64
 )
 
 const defaultPort = "9092"
@@ -110,7 +107,7 @@ func (c *Config) SetDefaults() {
 	setDefault(&c.ClientID, DefaultClientID)
 	setDefault(&c.Compression, DefaultCompression)
 	setDefault(&c.MaxMessageBytes, DefaultMaxMessageBytes)
-	setDefault(&c.MaxPending, DefaultMaxPending)
+	setDefault(&c.Producers, DefaultProducers)
 	setDefault(&c.ConnectTimeout, DefaultConnectTimeout)
 	setDefault(&c.DeliveryTimeout, DefaultDeliveryTimeout)
 }
@@ -149,10 +146,8 @@ func (c *Config) Validate() error {
 		return field("compression", fmt.Sprintf("is %q", c.Compression), "choose one of none, gzip, snappy, lz4, zstd")
 	case c.MaxMessageBytes < 1<<10 || c.MaxMessageBytes > maxMaxMessageBytes:
 		return field("max_message_bytes", fmt.Sprintf("is %d", c.MaxMessageBytes), "choose 1024 to %d", maxMaxMessageBytes)
-	case c.MaxPending < 1 || c.MaxPending > maxMaxPending:
-		return field("max_pending", fmt.Sprintf("is %d", c.MaxPending), "choose 1 to %d", maxMaxPending)
-	case c.Linger < 0 || c.Linger > time.Minute:
-		return field("linger", fmt.Sprintf("is %v", c.Linger), "choose 0s to 1m")
+	case c.Producers < 1 || c.Producers > maxProducers:
+		return field("producers", fmt.Sprintf("is %d", c.Producers), "choose 1 to %d", maxProducers)
 	case c.ConnectTimeout < 0:
 		return field("connect_timeout", "is negative", "write a duration such as 5s")
 	case c.DeliveryTimeout < 0:

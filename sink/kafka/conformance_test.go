@@ -17,7 +17,7 @@ import (
 	"github.com/penstock/penstock/sink/sinktest"
 )
 
-var everything = sinktest.Features{ReadBack: true, Network: true, Durable: true, Routes: true, Refuses: true, Secrets: true}
+var everything = sinktest.Features{ReadBack: true, InOrder: true, Network: true, Durable: true, Routes: true, Refuses: true, Secrets: true}
 
 const (
 	user     = "relay"
@@ -104,7 +104,7 @@ func badMessages(limit int) []sinktest.Bad {
 		bad = append(bad, sinktest.Bad{Name: "topic " + topic, Message: penstock.Message{Topic: topic}})
 	}
 	for i := range bad {
-		bad[i].Message.ID = "bad"
+		bad[i].Message.ID, bad[i].Message.Key = "bad", "key-of-bad"
 	}
 	return bad
 }

@@ -38,8 +38,10 @@ func aboutAll(e *kerr.Error) bool {
 func (s *Sink) verdict(ctx context.Context, p *producer, r *kgo.Record, err error) error {
 	var e *kerr.Error
 	switch {
-	case errors.Is(err, kgo.ErrClientClosed):
-		<-p.ended
+	case errors.Is(err, kgo.ErrClientClosed) && p.over():
+		if p.err == errAbandoned {
+			return s.unanswered(ctx, r.Topic)
+		}
 		return s.unreachable(ctx, p.err)
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return s.unanswered(ctx, r.Topic)
@@ -50,17 +52,17 @@ func (s *Sink) verdict(ctx context.Context, p *producer, r *kgo.Record, err erro
 	said := fmt.Errorf("Kafka refused the message to topic %q: %w", r.Topic, err)
 	switch {
 	case e == kerr.UnknownTopicOrPartition, e == kerr.UnknownTopicID:
-		p.forget(r.Topic)
+		p.lost(r.Topic)
 		hint := "create it, or correct the topic of the message or the topic template; create_topics lets the broker create topics"
 		if s.cfg.CreateTopics {
 			hint = "create it; the broker did not, see its auto.create.topics.enable"
 		}
 		return penstock.WithHint(fmt.Errorf("Kafka has no topic %q", r.Topic), "%s", hint)
 	case e == kerr.TopicAuthorizationFailed:
-		p.forget(r.Topic)
+		p.lost(r.Topic)
 		return penstock.WithHint(said, "give the user Write and Describe on the topic")
 	case e == kerr.InvalidTopicException:
-		p.forget(r.Topic)
+		p.lost(r.Topic)
 		return penstock.Permanent(penstock.WithHint(said, "change the topic of the message or the topic template"))
 	case e == kerr.MessageTooLarge, e == kerr.RecordListTooLarge:
 		return penstock.Permanent(penstock.WithHint(said,
@@ -80,18 +82,14 @@ func (s *Sink) verdict(ctx context.Context, p *producer, r *kgo.Record, err erro
 	return said
 }
 
-// unanswered: the time of a Send is over, or of another whose records shared a
-// partition with it.
+// unanswered: the time of the Send is over.
 func (s *Sink) unanswered(ctx context.Context, topic string) error {
-	switch cause := context.Cause(ctx); cause {
-	case nil:
-		return penstock.Unavailable(fmt.Errorf("the message to topic %q was called back together with others of its partition", topic))
-	case errTime:
-		return penstock.Unavailable(penstock.WithHint(fmt.Errorf("Kafka has not confirmed the message to topic %q within %v", topic, s.cfg.DeliveryTimeout),
-			"see that each partition of the topic has a leader and as many in-sync replicas as its min.insync.replicas says"))
-	default:
+	cause := context.Cause(ctx)
+	if cause != errTime {
 		return penstock.Unavailable(fmt.Errorf("Kafka has not confirmed the message to topic %q in time: %w", topic, cause))
 	}
+	return penstock.Unavailable(penstock.WithHint(fmt.Errorf("Kafka has not confirmed the message to topic %q within %v", topic, s.cfg.DeliveryTimeout),
+		"see that each partition of the topic has a leader and as many in-sync replicas as its min.insync.replicas says"))
 }
 
 func closed() error {
@@ -112,8 +110,8 @@ func (s *Sink) unreachable(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil && errors.Is(err, context.Cause(ctx)):
 		return penstock.Unavailable(fmt.Errorf("no Kafka broker answered in time: %w", err))
-	case errors.Is(err, errAbandoned):
-		return penstock.Unavailable(fmt.Errorf("Kafka has not answered in time: %w", err))
+	case errors.Is(err, errChanged):
+		return penstock.Unavailable(fmt.Errorf("Kafka: %w; nothing was sent", err))
 	case errors.As(err, &unknown):
 		hint = "set tls.ca_file to the authority that signed the brokers' certificates"
 	case errors.As(err, &name):

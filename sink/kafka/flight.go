@@ -2,38 +2,29 @@ package kafka
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// flight is records on their way, and which of them failed.
+// flight is records that are sent together, and which of them failed.
 type flight struct {
-	records  []kgo.Record
-	messages []int // which message each record is, in the order of records
+	// scouts are one record per topic that the producer does not know yet. The
+	// library holds them back until it has asked about the topic, so nothing is
+	// said about their order.
+	scouts []*kgo.Record
+	// line are records of known topics. Those of one key go to one partition
+	// and arrive in this order; if one fails, those behind it do too.
+	line []*kgo.Record
 
-	left atomic.Int64  // records without an answer
-	done chan struct{} // closed when there are none
+	placed atomic.Int64  // of the line: in their partitions, each in its turn
+	left   atomic.Int64  // records without an answer
+	done   chan struct{} // closed when there are none
 
 	mu       sync.Mutex
 	failures map[*kgo.Record]error
-}
-
-func newFlight(n int) *flight {
-	return &flight{records: make([]kgo.Record, 0, n), messages: make([]int, 0, n), done: make(chan struct{})}
-}
-
-// only is a flight of some of f's records, by their places in it.
-func (f *flight) only(which []int) *flight {
-	part := newFlight(len(which))
-	for _, i := range which {
-		r := &f.records[i]
-		part.records = append(part.records, kgo.Record{Topic: r.Topic, Key: r.Key, Value: r.Value, Headers: r.Headers, Timestamp: r.Timestamp})
-		part.messages = append(part.messages, f.messages[i])
-	}
-	return part
 }
 
 // answer is the library's promise: it is called once for every record.
@@ -51,43 +42,70 @@ func (f *flight) answer(r *kgo.Record, err error) {
 	}
 }
 
-// error is the answer to record i, once done is closed.
-func (f *flight) error(i int) error { return f.failures[&f.records[i]] }
+// failed reports whether a record of the line has failed.
+func (f *flight) failed() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	scouts := 0
+	for _, r := range f.scouts {
+		if f.failures[r] != nil {
+			scouts++
+		}
+	}
+	return len(f.failures) > scouts
+}
 
-// grace is how long the library gets to call back what a Send no longer waits
-// for. After that its client is closed, which answers everything.
-const grace = 500 * time.Millisecond
+// place is told of each record that the library has put into its partition.
+func (f *flight) place(r *kgo.Record) {
+	if i := int(f.placed.Load()); i < len(f.line) && f.line[i] == r {
+		f.placed.Store(int64(i + 1))
+	}
+}
 
-// fly produces the records and returns when each has its answer: soon after ctx
+// fly sends a flight and returns when each record has its answer, soon after ctx
 // ends at the latest. Then nothing refers to the messages any more.
+//
+// The library fails together what waits for one partition, but a record that it
+// is given after a failure it takes. So everything is put into place first,
+// while it may not send (ManualFlushing), and only when the whole line has been
+// found in place, in order and without a failure is it let go.
 func (p *producer) fly(ctx context.Context, f *flight) {
-	if len(f.records) == 0 {
+	f.left.Store(int64(len(f.scouts) + len(f.line)))
+	f.done = make(chan struct{})
+	if err := ctx.Err(); err != nil {
+		for _, r := range slices.Concat(f.scouts, f.line) {
+			f.answer(r, err)
+		}
 		return
 	}
-	f.left.Store(int64(len(f.records)))
-	answer := f.answer
-	for i := range f.records {
-		if err := ctx.Err(); err != nil {
-			answer(&f.records[i], err)
-			continue
-		}
-		p.client.Produce(ctx, &f.records[i], answer)
+	p.flight.Store(f)
+	p.flights.Add(1)
+	p.repartitioned.Store(false)
+
+	// The library gets a context without an end: a record that it called back
+	// while it is on its way would leave a gap in the producer's sequence.
+	always, answer := context.Background(), f.answer
+	for _, r := range f.scouts {
+		p.client.Produce(always, r, answer)
 	}
-	select {
-	case <-f.done:
-		return
-	case <-p.ended: // its client is being closed
-	case <-ctx.Done():
-		p.up.Store(false) // the next Send asks first
-		patience := time.NewTimer(grace)
-		defer patience.Stop()
-		select {
-		case <-f.done:
-			return
-		case <-p.ended:
-		case <-patience.C:
-			p.end(errAbandoned)
-		}
+	for _, r := range f.line {
+		p.client.Produce(always, r, answer)
+	}
+	p.awaitAnswers()
+	if int(f.placed.Load()) < len(f.line) || f.failed() || p.repartitioned.Load() {
+		p.end(errChanged)
+	} else if err := p.client.Flush(ctx); err != nil {
+		p.end(errAbandoned)
 	}
 	<-f.done
+	p.flight.Store(nil)
+}
+
+// awaitAnswers returns when the library has given every answer that it knows by
+// now. It gives them in the order in which they arise, those to records that
+// cannot be sent among them, and this one has no topic.
+func (p *producer) awaitAnswers() {
+	answered := make(chan struct{})
+	p.client.Produce(context.Background(), &kgo.Record{}, func(*kgo.Record, error) { close(answered) })
+	<-answered
 }

@@ -2,10 +2,14 @@ package kafka
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"math"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,10 +21,10 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// producer is a client of the library with its producer id, for as long as a
-// broker can be reached. When none can, or when it does not give up what nobody
-// waits for, it is closed, which answers all that is under way, and the next
-// Send makes another.
+// producer is a client of the library with its own connections and producer id.
+// One Send uses it at a time. It lives as long as a broker can be reached and
+// answers in time: then it is closed, which answers all that is under way, and a
+// later Send makes another.
 type producer struct {
 	client *kgo.Client
 	cfg    *Config
@@ -34,19 +38,29 @@ type producer struct {
 	ended  chan struct{} // closed when err is set
 	closed chan struct{} // closed when nothing of the client runs any more
 
-	mu      sync.Mutex
-	unknown map[string]struct{} // topics that do not exist
+	// Of the Send that uses it.
+	known         map[string]bool     // topics that exist
+	unknown       map[string]struct{} // topics that do not, but the library asks for
+	flight        atomic.Pointer[flight]
+	flights       atomic.Uint64
+	repartitioned atomic.Bool // during this flight
 }
 
 func newProducer(cfg *Config, log *slog.Logger) (*producer, error) {
-	p := &producer{cfg: cfg, log: log, ended: make(chan struct{}), closed: make(chan struct{}), unknown: map[string]struct{}{}}
+	p := &producer{
+		cfg: cfg, log: log, ended: make(chan struct{}), closed: make(chan struct{}),
+		known: map[string]bool{}, unknown: map[string]struct{}{},
+	}
 	options, err := cfg.options()
 	if err != nil {
 		return nil, err
 	}
-	p.client, err = kgo.NewClient(append(options, kgo.WithHooks(p), kgo.WithLogger(logger{log}),
-		kgo.ProducerOnDataLossDetected(p.onLoss))...)
-	return p, err
+	p.client, err = kgo.NewClient(append(options,
+		kgo.RecordPartitioner(partitioner{p}), kgo.WithHooks(p), kgo.WithLogger(logger{log}), kgo.ProducerOnDataLossDetected(p.onLoss))...)
+	if err != nil {
+		return nil, fmt.Errorf("Kafka client: %w", err)
+	}
+	return p, nil
 }
 
 // Mechanisms to log in.
@@ -85,15 +99,12 @@ func (c *Config) options() ([]kgo.Opt, error) {
 		// Acks from all in-sync replicas and idempotent writes are the library's
 		// defaults; here they are said, because everything rests on them.
 		kgo.RequiredAcks(kgo.AllISRAcks()),
-		kgo.AllowIdempotentProduceCancellation(), // or a Send could not end with its ctx
+		kgo.ManualFlushing(), // see fly
 		kgo.ProducerBatchCompression(codecs[c.Compression]...),
 		kgo.ProducerBatchMaxBytes(int32(c.MaxMessageBytes)),
-		kgo.MaxBufferedRecords(c.MaxPending),
-		kgo.MaxBufferedBytes(max(64<<20, 2*c.MaxMessageBytes)),
-		kgo.ProducerLinger(c.Linger),
+		kgo.MaxBufferedRecords(math.MaxInt32), // a Send's; the relay bounds those
 		kgo.ProduceRequestTimeout(max(c.DeliveryTimeout, time.Second)),
 
-		kgo.DialTimeout(c.ConnectTimeout),
 		kgo.RequestTimeoutOverhead(max(c.ConnectTimeout, time.Second)),
 		kgo.RetryBackoffFn(pause),
 		kgo.MetadataMinAge(metadataPause),
@@ -103,13 +114,13 @@ func (c *Config) options() ([]kgo.Opt, error) {
 		// Between its creation and its leaders a topic is unknown for a while.
 		options = append(options, kgo.AllowAutoTopicCreation(), kgo.UnknownTopicRetries(20))
 	}
+	var config *tls.Config
 	if a.tls {
-		config, err := c.TLS.config()
-		if err != nil {
+		if config, err = c.TLS.config(); err != nil {
 			return nil, err
 		}
-		options = append(options, kgo.DialTLSConfig(config))
 	}
+	options = append(options, kgo.Dialer(dialer(c.ConnectTimeout, config)))
 	if a.user != "" {
 		options = append(options, kgo.SASL(mechanism(c.SASL, a.user, a.password)))
 	}
@@ -184,33 +195,52 @@ func (p *producer) end(err error) {
 	<-p.ended
 }
 
+// OnProduceRecordPartitioned is told by the library of each record that it has
+// put into its partition.
+func (p *producer) OnProduceRecordPartitioned(r *kgo.Record, _ int32) {
+	if f := p.flight.Load(); f != nil {
+		f.place(r)
+	}
+}
+
+// over reports whether the producer has ended.
+func (p *producer) over() bool {
+	select {
+	case <-p.ended:
+		return true
+	default:
+		return false
+	}
+}
+
 // maxUnknown is how many topics that do not exist the library may keep asking
 // for.
 const maxUnknown = 100
 
-// forget keeps topics that do not exist, which are whatever producers call
-// them, from filling the library's memory and its questions to the brokers.
-func (p *producer) forget(topic string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.unknown[topic] = struct{}{}
-	if len(p.unknown) < maxUnknown {
-		return
-	}
-	topics := make([]string, 0, len(p.unknown))
-	for t := range p.unknown {
-		topics = append(topics, t)
-	}
-	clear(p.unknown)
-	go p.client.PurgeTopicsFromProducing(topics...)
+func (p *producer) found(topic string) {
+	p.known[topic] = true
+	delete(p.unknown, topic)
 }
 
-// logger is the library's log at slog's debug level: it tells of every hiccup.
+// lost notes that a topic took nothing. Topics are whatever producers call
+// them; they are kept from filling the library's memory and its questions to the
+// brokers.
+func (p *producer) lost(topic string) {
+	delete(p.known, topic)
+	p.unknown[topic] = struct{}{}
+	if len(p.unknown) >= maxUnknown {
+		topics := slices.Collect(maps.Keys(p.unknown))
+		clear(p.unknown)
+		go p.client.PurgeTopicsFromProducing(topics...)
+	}
+}
+
+// logger is the library's log, at slog's debug level: it warns of every hiccup.
 type logger struct{ log *slog.Logger }
 
 func (l logger) Level() kgo.LogLevel {
 	if l.log.Enabled(context.Background(), slog.LevelDebug) {
-		return kgo.LogLevelInfo
+		return kgo.LogLevelWarn
 	}
 	return kgo.LogLevelNone
 }
@@ -219,53 +249,11 @@ func (l logger) Log(_ kgo.LogLevel, msg string, args ...any) {
 	l.log.Debug("kafka client: "+msg, args...)
 }
 
+// Reasons to end a producer that are none of the brokers'.
 var (
-	errAbandoned = errors.New("the connection was given up")
-	errTime      = errors.New("delivery_timeout is over")
+	errAbandoned = errors.New("the time of the Send is over")
+	errChanged   = errors.New("partitions of the topic changed while records were put into them")
 )
 
-// slot holds the producer of the moment.
-type slot struct {
-	mu      sync.Mutex
-	current *producer
-	stopped error
-}
-
-// get returns a producer that has not ended.
-func (s *slot) get(cfg *Config, log *slog.Logger) (*producer, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.stopped != nil {
-		return nil, s.stopped
-	}
-	if s.current != nil {
-		select {
-		case <-s.current.ended:
-		default:
-			return s.current, nil
-		}
-	}
-	p, err := newProducer(cfg, log)
-	if err != nil {
-		return nil, fmt.Errorf("Kafka client: %w", err)
-	}
-	s.current = p
-	return p, nil
-}
-
-// stop ends the producer, waits until it is gone or ctx ends, and makes no
-// other.
-func (s *slot) stop(ctx context.Context, why error) {
-	s.mu.Lock()
-	s.stopped = why
-	p := s.current
-	s.mu.Unlock()
-	if p == nil {
-		return
-	}
-	p.end(why)
-	select {
-	case <-p.closed:
-	case <-ctx.Done():
-	}
-}
+// errTime is the cause of a Send's context that ended after delivery_timeout.
+var errTime = errors.New("delivery_timeout is over")

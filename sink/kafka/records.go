@@ -130,3 +130,18 @@ func badTopic(name, problem string) error {
 	return penstock.Permanent(penstock.WithHint(fmt.Errorf("the Kafka topic %q %s", name, problem),
 		"topics are called by letters, digits, dots, underscores and dashes; change the topic of the message or the topic template"))
 }
+
+// checkSize refuses a record that does not fit a batch of its own, marked
+// Permanent. It counts a few bytes more than there are.
+func checkSize(r *kgo.Record, limit int) error {
+	const perBatch, perRecord, perHeader = 80, 40, 10
+	size := perBatch + perRecord + len(r.Key) + len(r.Value)
+	for _, h := range r.Headers {
+		size += perHeader + len(h.Key) + len(h.Value)
+	}
+	if size <= limit {
+		return nil
+	}
+	return penstock.Permanent(penstock.WithHint(fmt.Errorf("the message is %d bytes with its headers, too large for max_message_bytes (%d)", size, limit),
+		"raise it, and max.message.bytes of the topic, or publish a reference to the content"))
+}

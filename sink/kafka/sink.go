@@ -9,20 +9,16 @@ import (
 	"github.com/penstock/penstock/internal/template"
 )
 
-// Sink produces to Kafka topics. It is not a penstock.InOrderSink: DESIGN.md
-// tells why.
+// Sink produces to Kafka topics.
 type Sink struct {
 	cfg   Config
 	log   *slog.Logger
 	topic *template.Template
 	gate  gate
-
-	shared slot // for all Sends
-	lonely slot // for finding out which record spoils a batch (isolate.go)
-	alone  chan struct{}
+	pool  *pool
 }
 
-var _ penstock.Sink = (*Sink)(nil)
+var _ penstock.InOrderSink = (*Sink)(nil)
 
 // Open checks the configuration. It does not need brokers to be there: the first
 // Send connects, and Sends fail as Unavailable until that succeeds.
@@ -51,8 +47,13 @@ func Open(cfg Config, log *slog.Logger) (*Sink, error) {
 	if cfg.SASL == saslPlain && !a.tls {
 		log.Warn("sasl is plain and the URL is not kafkas://: the password crosses the network as it is")
 	}
-	return &Sink{cfg: cfg, log: log, topic: topic, alone: make(chan struct{}, 1)}, nil
+	s := &Sink{cfg: cfg, log: log, topic: topic}
+	s.pool = newPool(&s.cfg, log)
+	return s, nil
 }
+
+// KeepsOrder is true: see fly.
+func (*Sink) KeepsOrder() bool { return true }
 
 // Send produces the messages and waits until all in-sync replicas have each one.
 //
@@ -71,69 +72,18 @@ func (s *Sink) Send(ctx context.Context, msgs []penstock.Message) []error {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.cfg.DeliveryTimeout, errTime)
 	defer cancel()
 
-	p, err := s.shared.get(&s.cfg, s.log)
+	p, err := s.pool.get(ctx)
 	if err != nil {
-		return penstock.SendError(msgs, penstock.Unavailable(err))
+		return penstock.SendError(msgs, s.unreachable(ctx, err))
 	}
+	defer s.pool.put(p)
 	if err := p.reach(ctx); err != nil {
 		return penstock.SendError(msgs, s.unreachable(ctx, err))
 	}
-	out := verdicts{n: len(msgs)}
-	f := s.encode(msgs, &out)
-	p.fly(ctx, f)
-	if f.failures == nil {
-		return out.errs
-	}
-	var suspects []int
-	for i := range f.records {
-		switch err := f.error(i); {
-		case err == nil:
-		case spoilsBatch(err):
-			suspects = append(suspects, i)
-		default:
-			out.set(f.messages[i], s.verdict(ctx, p, &f.records[i], err))
-		}
-	}
-	if len(suspects) > 0 {
-		s.isolate(ctx, f.only(suspects), &out)
-	}
-	return out.errs
-}
-
-// encode makes records of the messages; those that cannot be one get their
-// verdict.
-func (s *Sink) encode(msgs []penstock.Message, out *verdicts) *flight {
-	f := newFlight(len(msgs))
-	e := newEncoder(msgs, s.cfg.Timestamp == timestampCreated)
-	f.records = f.records[:0]
-	for i := range msgs {
-		topic, err := s.topic.Execute(&msgs[i])
-		if err != nil {
-			out.set(i, penstock.WithHint(err, "set the header when publishing, or change topic"))
-			continue
-		}
-		if err := checkTopic(topic); err != nil {
-			out.set(i, err)
-			continue
-		}
-		f.records = f.records[:len(f.records)+1]
-		e.record(&f.records[len(f.records)-1], &msgs[i], topic)
-		f.messages = append(f.messages, i)
-	}
-	return f
-}
-
-// verdicts is Send's answer in the making: nil as long as nothing failed.
-type verdicts struct {
-	errs []error
-	n    int
-}
-
-func (v *verdicts) set(i int, err error) {
-	if v.errs == nil {
-		v.errs = make([]error, v.n)
-	}
-	v.errs[i] = err
+	d := &delivery{sink: s, producer: p, msgs: msgs}
+	d.encode()
+	d.run(ctx)
+	return d.errs
 }
 
 // Close waits for running Sends until ctx ends; those that run longer then end
@@ -149,7 +99,6 @@ func (s *Sink) Close(ctx context.Context) error {
 	case <-ctx.Done():
 		err = fmt.Errorf("close Kafka sink: messages were not confirmed in time and will be sent again: %w", context.Cause(ctx))
 	}
-	s.shared.stop(ctx, penstock.ErrClosed)
-	s.lonely.stop(ctx, penstock.ErrClosed)
+	s.pool.stop(ctx)
 	return err
 }
