@@ -40,16 +40,27 @@ func openedWhileDown(e *env) {
 	e.heals(s, msgs)
 }
 
-// heals sends as the relay does, again and again, until it works.
+// heals sends as the relay does, again and again what is not confirmed yet,
+// until everything is.
 func (e *env) heals(s penstock.Sink, msgs []penstock.Message) {
 	e.Helper()
 	ctx := e.patient()
 	for {
+		var rest []penstock.Message
 		errs := e.check(msgs, s.Send(ctx, msgs))
-		if firstError(errs) == nil {
+		for i, err := range errs {
+			if err == nil {
+				continue
+			}
+			if !penstock.IsUnavailable(err) {
+				e.Fatalf("after an outage: %q is not marked Unavailable", err)
+			}
+			rest = append(rest, msgs[i])
+		}
+		if len(rest) == 0 {
 			return
 		}
-		e.wantUnavailable(msgs, errs)
+		msgs = rest
 		select {
 		case <-time.After(5 * time.Millisecond):
 		case <-ctx.Done():

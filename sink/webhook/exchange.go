@@ -53,7 +53,7 @@ func (s *Sink) exchange(ctx context.Context, m *penstock.Message) error {
 		// Many servers send a status before their handler has come to its end.
 		return s.unanswered(ctx, m, began, fmt.Errorf("the answer %d broke off: %w", res.StatusCode, err))
 	}
-	s.silence.broken(m.ID)
+	s.silence.broken(m.ID, began)
 	return s.verdict(res, text)
 }
 

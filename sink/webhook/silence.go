@@ -13,14 +13,16 @@ import (
 //
 //   - while this one was waited for, if that was long: in the second half of the
 //     wait somebody was answered;
-//   - between the message's previous failure of this kind and this one.
+//   - since the message failed like this the last time: a request that began after
+//     that was answered.
 //
 // A message that upsets an endpoint costs one short pause of the subscription,
 // then its own attempts, and an endpoint that is down costs nobody's.
 type silence struct {
 	start    time.Time
 	long     time.Duration // a wait of at least this is long
-	answered atomic.Int64  // when the endpoint answered last, as nanoseconds since start
+	answered atomic.Int64  // when the endpoint answered last
+	began    atomic.Int64  // when the latest request began that was answered
 	count    atomic.Int64  // of unanswered
 
 	mu         sync.Mutex
@@ -35,9 +37,10 @@ func newSilence(long time.Duration) *silence {
 	return &silence{start: time.Now(), long: long, unanswered: map[string]int64{}}
 }
 
-// broken notes an answer to the message id.
-func (s *silence) broken(id string) {
-	s.answered.Store(s.now())
+// broken notes an answer to the message id, whose request began then.
+func (s *silence) broken(id string, began time.Time) {
+	raise(&s.answered, s.at(time.Now()))
+	raise(&s.began, s.at(began))
 	if s.count.Load() == 0 {
 		return
 	}
@@ -50,9 +53,8 @@ func (s *silence) broken(id string) {
 // about notes that the message id got no answer, to a request that began then,
 // and reports whether the message is to blame.
 func (s *silence) about(id string, began time.Time) bool {
-	now, answered := s.now(), s.answered.Load()
-	waited := time.Since(began)
-	if waited >= s.long && answered > now-int64(waited)/2 {
+	now, waited := s.at(time.Now()), time.Since(began)
+	if waited >= s.long && s.answered.Load() > now-int64(waited)/2 {
 		return true
 	}
 	s.mu.Lock()
@@ -66,8 +68,18 @@ func (s *silence) about(id string, began time.Time) bool {
 	}
 	s.unanswered[id] = now
 	s.count.Store(int64(len(s.unanswered)))
-	return again && answered > previous
+	return again && s.began.Load() > previous
 }
 
-// now is monotonic, and not zero.
-func (s *silence) now() int64 { return int64(time.Since(s.start)) + 1 }
+// at is a moment as nanoseconds since start, by the monotonic clock.
+func (s *silence) at(t time.Time) int64 { return int64(t.Sub(s.start)) }
+
+// raise sets v to at least to.
+func raise(v *atomic.Int64, to int64) {
+	for {
+		old := v.Load()
+		if to <= old || v.CompareAndSwap(old, to) {
+			return
+		}
+	}
+}

@@ -34,53 +34,61 @@ func TestSilence(t *testing.T) {
 		return fails(s, "a", time.Millisecond) || fails(s, "a", 2*long) || fails(s, "b", 2*long) || fails(s, "a", time.Millisecond)
 	})
 	run("a connection breaks in the midst of answers", false, func(s *silence) bool {
-		s.broken("b")
+		s.broken("b", time.Now())
 		began := time.Now()
 		time.Sleep(time.Millisecond)
-		s.broken("b")
+		s.broken("b", time.Now())
 		return s.about("a", began)
 	})
 	run("somebody was answered before the wait", false, func(s *silence) bool {
-		s.broken("b")
+		s.broken("b", time.Now())
 		return fails(s, "a", 2*long)
 	})
 	run("somebody was answered early in the wait", false, func(s *silence) bool {
 		began := time.Now()
 		time.Sleep(long / 2)
-		s.broken("b")
+		s.broken("b", time.Now())
 		time.Sleep(long)
 		return s.about("a", began)
 	})
 	run("somebody was answered late in the wait", true, func(s *silence) bool {
 		began := time.Now()
 		time.Sleep(long)
-		s.broken("b")
+		s.broken("b", time.Now())
 		time.Sleep(time.Second)
 		return s.about("a", began)
 	})
 	run("it fails again, and others were answered in between", true, func(s *silence) bool {
 		fails(s, "a", 0)
 		time.Sleep(time.Second)
-		s.broken("b")
+		s.broken("b", time.Now())
+		return fails(s, "a", time.Second)
+	})
+	run("one that was under way when it failed was answered", false, func(s *silence) bool {
+		other := time.Now()
+		time.Sleep(time.Millisecond)
+		fails(s, "a", 0)
+		time.Sleep(time.Second)
+		s.broken("b", other)
 		return fails(s, "a", time.Second)
 	})
 	run("each failure needs an answer of its own", false, func(s *silence) bool {
 		fails(s, "a", 0)
 		time.Sleep(time.Second)
-		s.broken("b")
+		s.broken("b", time.Now())
 		fails(s, "a", time.Second)
 		return fails(s, "a", time.Second)
 	})
 	run("it was answered itself in between", false, func(s *silence) bool {
 		fails(s, "a", 0)
 		time.Sleep(time.Second)
-		s.broken("a")
+		s.broken("a", time.Now())
 		return fails(s, "a", time.Second)
 	})
 	run("another one failed before", false, func(s *silence) bool {
 		fails(s, "b", 0)
 		time.Sleep(time.Second)
-		s.broken("c")
+		s.broken("c", time.Now())
 		return fails(s, "a", time.Second)
 	})
 }
@@ -95,7 +103,7 @@ func TestSilenceForgets(t *testing.T) {
 		t.Errorf("%d ids are remembered", n)
 	}
 	for i := range 2 * maxUnanswered {
-		s.broken(fmt.Sprint(i))
+		s.broken(fmt.Sprint(i), time.Now())
 	}
 	if n := len(s.unanswered); n != 0 || s.count.Load() != 0 {
 		t.Errorf("%d ids are remembered after their answers", n)

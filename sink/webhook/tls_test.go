@@ -211,26 +211,38 @@ func TestHTTP2BadStreams(t *testing.T) {
 			}
 		}
 	}, func(*http.Server) {})
-	cfg.ResponseTimeout = 200 * time.Millisecond
 	s, err := webhook.Open(cfg, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close(context.Background())
-	want := map[string]bool{"hang": false, "half": false, "endless": true, "": true}
-	var msgs []penstock.Message
-	for i := range 40 {
-		m := order(fmt.Sprint(i))
-		if bad := []string{"hang", "half", "endless", ""}[i%4]; bad != "" {
-			m.Headers = map[string]string{"bad": bad}
+	batch := func(kinds ...string) (msgs []penstock.Message) {
+		for i := range 30 {
+			m := order(fmt.Sprint(kinds, i))
+			if bad := kinds[i%len(kinds)]; bad != "" {
+				m.Headers = map[string]string{"bad": bad}
+			}
+			msgs = append(msgs, m)
 		}
-		msgs = append(msgs, m)
+		return msgs
 	}
-	errs := s.Send(context.Background(), msgs)
-	for i, err := range errs {
-		bad := msgs[i].Headers["bad"]
-		if (err == nil) != want[bad] || penstock.IsPermanent(err) {
-			t.Errorf("%q: %v", bad, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	hanging := make(chan []error, 1)
+	go func() { hanging <- s.Send(ctx, batch("hang")) }()
+	want := map[string]bool{"half": false, "endless": true, "": true}
+	for range 3 {
+		msgs := batch("half", "endless", "")
+		for i, err := range s.Send(context.Background(), msgs) {
+			bad := msgs[i].Headers["bad"]
+			if (err == nil) != want[bad] || penstock.IsPermanent(err) {
+				t.Errorf("%q: %v", bad, err)
+			}
+		}
+	}
+	cancel()
+	for _, err := range <-hanging {
+		if !penstock.IsUnavailable(err) {
+			t.Errorf("hanging: %v", err)
 		}
 	}
 }
