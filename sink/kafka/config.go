@@ -97,6 +97,9 @@ const (
 	maxProducers       = 64
 )
 
+// shortestTimeout is what the library takes.
+const shortestTimeout = 100 * time.Millisecond
+
 const defaultPort = "9092"
 
 // SetDefaults fills in what is not set.
@@ -148,10 +151,12 @@ func (c *Config) Validate() error {
 		return field("max_message_bytes", fmt.Sprintf("is %d", c.MaxMessageBytes), "choose 1024 to %d", maxMaxMessageBytes)
 	case c.Producers < 1 || c.Producers > maxProducers:
 		return field("producers", fmt.Sprintf("is %d", c.Producers), "choose 1 to %d", maxProducers)
-	case c.ConnectTimeout < 0:
-		return field("connect_timeout", "is negative", "write a duration such as 5s")
-	case c.DeliveryTimeout < 0:
-		return field("delivery_timeout", "is negative", "write a duration such as 10s")
+	case len(c.ClientID) > 255:
+		return field("client_id", "is longer than 255 bytes", "shorten it")
+	case c.ConnectTimeout < shortestTimeout:
+		return field("connect_timeout", fmt.Sprintf("is %v", c.ConnectTimeout), "choose %v or more", shortestTimeout)
+	case c.DeliveryTimeout < shortestTimeout:
+		return field("delivery_timeout", fmt.Sprintf("is %v", c.DeliveryTimeout), "choose %v or more", shortestTimeout)
 	case (c.TLS.CertFile == "") != (c.TLS.KeyFile == ""):
 		return field("tls", "has only one of cert_file and key_file", "set both, or none for brokers that ask for no certificate")
 	case c.TLS != (TLSConfig{}) && !a.tls:
