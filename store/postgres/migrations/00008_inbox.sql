@@ -696,7 +696,8 @@ begin
         execute format('drop function %s', made.name);
     end loop;
     for made in select c.oid::regclass as name, c.relkind from pg_class c
-                 where c.relnamespace = current_schema()::regnamespace and c.relname like format('\_\_inbox.%s.%%', i.id) and c.relkind in ('r', 'S') loop
+                 where c.relnamespace = current_schema()::regnamespace and c.relname like format('\_\_inbox.%s.%%', i.id) and c.relkind in ('r', 'S')
+                 order by c.relkind desc loop -- tables first: their defaults use sequences
         execute format('drop %s %s', case made.relkind when 'r' then 'table' else 'sequence' end, made.name);
     end loop;
     delete from _inbox x where x.id = i.id;
