@@ -43,7 +43,8 @@ type rules struct {
 
 // rules follows the protocol bindings of version 1.0.2:
 // https://github.com/cloudevents/spec/tree/v1.0.2/cloudevents/bindings.
-func (b Binding) rules() (rules, error) {
+// False for sinks that take messages as they are only.
+func (b Binding) rules() (r rules, ok bool) {
 	common := rules{prefixes: []string{"ce-"}, dataContentType: contentTypeHeader, structured: contentTypeHeader}
 	switch b {
 	case Stdout, Discard: // no protocols of the specification; they do as HTTP does, without its encoding
@@ -64,9 +65,9 @@ func (b Binding) rules() (rules, error) {
 		// binding has ce-.
 		common.prefixes = []string{"cloudEvents_", "cloudEvents:", "ce-"}
 	default:
-		return rules{}, &penstock.FieldError{Field: "format", Problem: fmt.Sprintf("has no meaning with the sink %s", b), Hint: "leave it out"}
+		return rules{}, false
 	}
-	return common, nil
+	return common, true
 }
 
 // prefix is the one to use: chosen, or by default the first.

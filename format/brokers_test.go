@@ -113,10 +113,13 @@ func newWebhook(t *testing.T) *broker {
 			check(t, err)
 			return s
 		},
-		take: func(_ *testing.T, n int) []arrival {
-			got := make([]arrival, 0, n)
-			for range n {
-				got = append(got, <-requests)
+		take: func(t *testing.T, n int) (got []arrival) {
+			for ctx := patient(t); len(got) < n && ctx.Err() == nil; {
+				select {
+				case a := <-requests:
+					got = append(got, a)
+				case <-ctx.Done():
+				}
 			}
 			return got
 		},

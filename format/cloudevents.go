@@ -40,10 +40,7 @@ type attribute struct {
 }
 
 func newCloudEvents(cfg Config, b Binding) (*cloudEvents, error) {
-	r, err := b.rules()
-	if err != nil {
-		return nil, err
-	}
+	r, _ := b.rules()
 	prefix, err := r.prefix(cfg.Prefix, b)
 	if err != nil {
 		return nil, err

@@ -138,11 +138,11 @@ func (c *Config) ValidateFor(b Binding) error {
 	if err := c.Validate(); err != nil || c.Kind == Raw {
 		return err
 	}
-	r, err := b.rules()
-	if err != nil {
-		return err
+	r, ok := b.rules()
+	if !ok {
+		return field("kind", "is "+c.Kind+", which the sink "+string(b)+" cannot have", "leave out the format")
 	}
-	_, err = r.prefix(c.Prefix, b)
+	_, err := r.prefix(c.Prefix, b)
 	return err
 }
 
@@ -187,13 +187,13 @@ func (c *Config) validateCloudEvents() error {
 		if err := validTemplate(f.name, f.template); err != nil {
 			return err
 		}
+		if f.template == Omit && (f.name == "source" || f.name == "type") {
+			return field(f.name, "cannot be left out", "CloudEvents requires it; write a template")
+		}
 	}
 	// What does not depend on the message is checked now, not with each message.
 	if constant(c.Source) && !isURIReference(c.Source) {
 		return field("source", fmt.Sprintf("is %q", c.Source), "write a URI or a path such as /orders; write special characters as %%XX")
-	}
-	if c.Source == Omit || c.Type == Omit {
-		return field("source and type", "cannot be left out", "CloudEvents requires them; write a template")
 	}
 	if c.DataSchema != Omit && constant(c.DataSchema) && !isURI(c.DataSchema) {
 		return field("dataschema", fmt.Sprintf("is %q", c.DataSchema), "write an absolute URI such as https://example.com/schemas/order.json")

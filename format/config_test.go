@@ -36,8 +36,8 @@ func TestConfigErrors(t *testing.T) {
 		{ce(func(c *format.Config) { c.Source = "a b" }), `source is "a b"`},
 		{ce(func(c *format.Config) { c.Source = "größe" }), `source is "größe"`},
 		{ce(func(c *format.Config) { c.Source = "{tpc}" }), "source cannot be used"},
-		{ce(func(c *format.Config) { c.Source = format.Omit }), "cannot be left out"},
-		{ce(func(c *format.Config) { c.Type = format.Omit }), "cannot be left out"},
+		{ce(func(c *format.Config) { c.Source = format.Omit }), "source cannot be left out"},
+		{ce(func(c *format.Config) { c.Type = format.Omit }), "type cannot be left out"},
 		{ce(func(c *format.Config) { c.Type = "{" }), "type cannot be used"},
 		{ce(func(c *format.Config) { c.Subject = "}" }), "subject cannot be used"},
 		{ce(func(c *format.Config) { c.DataSchema = "/relative" }), `dataschema is "/relative"`},
@@ -59,7 +59,7 @@ func TestConfigErrors(t *testing.T) {
 		}
 	}
 	for _, kind := range []string{format.CloudEvents, format.Debezium} {
-		if _, err := format.Wrap(&recorder{}, format.Config{Kind: kind}, "queue"); err == nil || !strings.Contains(err.Error(), "no meaning with the sink queue") {
+		if _, err := format.Wrap(&recorder{}, format.Config{Kind: kind}, "queue"); err == nil || !strings.Contains(err.Error(), "which the sink queue cannot have") {
 			t.Errorf("%s for a sink that has no formats: %v", kind, err)
 		}
 	}
