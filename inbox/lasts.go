@@ -2,6 +2,7 @@ package inbox
 
 import (
 	"container/list"
+	"strings"
 	"time"
 )
 
@@ -41,6 +42,7 @@ func (l *lasts) put(key string, t trail, now time.Time) {
 		v.trail, v.at = t, now
 		l.recent.MoveToFront(e)
 	} else {
+		key = strings.Clone(key)
 		l.byKey[key] = l.recent.PushFront(&last{key, t, now})
 	}
 	for e := l.recent.Back(); len(l.byKey) > l.most || now.Sub(e.Value.(*last).at) > MaxAge; e = l.recent.Back() {

@@ -8,6 +8,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -102,7 +103,9 @@ func (p *previous) Send(ctx context.Context, msgs []penstock.Message) []error {
 	now = time.Now()
 	for i := range sent {
 		if m := &sent[i]; m.Key != "" && (errs == nil || errs[i] == nil) {
-			p.lasts.put(m.Key, p.lasts.get(m.Key, now).after(m), now)
+			kept := *m
+			kept.ID = strings.Clone(m.ID) // a source's strings share large chunks of memory
+			p.lasts.put(m.Key, p.lasts.get(m.Key, now).after(&kept), now)
 		}
 	}
 	return errs

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"runtime"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -174,6 +176,27 @@ func TestPreviousForgets(t *testing.T) {
 		send(t, p, message("b", 7))
 		s.wantSent(t, "b7")
 	})
+}
+
+// Sources hand out strings that are parts of large chunks. None of those is kept.
+func TestPreviousKeepsNoChunks(t *testing.T) {
+	const keys, chunk = 400, 256 << 10
+	s := &sink{}
+	p := inbox.WithPrevious(s, 0)
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	for n := range keys {
+		large := fmt.Sprintf("key-%04d id-%04d %s", n, n, strings.Repeat("x", chunk))
+		send(t, p, penstock.Message{Key: large[:8], ID: large[9:16], Seq: int64(n + 1)})
+		s.sent = nil
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	if kept := int64(after.HeapAlloc) - int64(before.HeapAlloc); kept > keys*chunk/4 {
+		t.Errorf("%d bytes are kept for %d keys", kept, keys)
+	}
+	runtime.KeepAlive(p)
 }
 
 // Whatever is refused, confirmed twice or sent again: the message that a header names
