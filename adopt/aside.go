@@ -178,11 +178,8 @@ func (s *Source) loadAside(ctx context.Context, q querier, p *pending, chosen []
 		r.message.Seq, r.message.Attempt, r.message.FailedSince = a.seq, a.attempt+1, a.since
 		p.add(r, a.handed)
 		if a.alone {
-			p.setLine(len(p.messages)-1, penstock.Alone)
+			p.setLine(penstock.Alone)
 		}
-	}
-	if p.lines != nil {
-		p.setLine(len(p.messages)-1, p.line(len(p.messages)-1)) // one entry per message
 	}
 	if len(gone) > 0 && locked { // or another worker has them
 		if gone, err = s.reallyGone(ctx, gone); err != nil {

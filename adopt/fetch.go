@@ -307,15 +307,8 @@ func (s *Source) fill(ctx context.Context, p *pending, rows []row, limit penstoc
 		line := lineOf(r.message.Key, r.id)
 		p.add(*r, handed{line: line})
 		if r.message.Key != "" && waiting[line] {
-			p.setLine(len(p.messages)-1, penstock.Behind)
+			p.setLine(penstock.Behind)
 		}
 	}
 	return len(rows), s.refuse(ctx, unfit)
-}
-
-func (p *pending) line(at int) penstock.Line {
-	if at < len(p.lines) {
-		return p.lines[at]
-	}
-	return penstock.InLine
 }

@@ -3,6 +3,7 @@ package adopt
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -49,7 +50,7 @@ type work struct {
 	release   []string  // lines that go on
 	aside     asideRows // rows to set aside
 	failed    failedRows
-	blocked   map[string]bool // lines that have a parked or holding row in this work
+	leaders   map[string]int // by line: which of aside has a time of its own
 	count     int64
 }
 
@@ -61,7 +62,7 @@ type asideRows struct {
 	failures                             []string
 	since                                []*time.Time
 	waits                                []int64
-	first, dead, alone, held             []bool
+	timed, dead, alone, held             []bool
 }
 
 type failedRows struct {
@@ -95,20 +96,9 @@ func (w *work) addBatch(p *pending, verdicts []penstock.Verdict) error {
 func (w *work) setAside(m *penstock.Message, h *handed, v *penstock.Verdict, alone bool) {
 	dead := v.Outcome == penstock.Dead
 	alone = alone || h.alone || m.Key == ""
-	first := alone || !w.blocked[h.line]
-	if !dead && h.aside && !first && len(v.Failures) == 0 {
-		return // it stays where it is
-	}
 	past := h.history.and(v.Failures)
 	if dead && len(v.Failures) == 0 {
 		past.attempt = max(past.attempt, m.Attempt)
-	}
-	held := dead && v.Hold && !alone
-	if w.blocked == nil {
-		w.blocked = map[string]bool{}
-	}
-	if !alone && (held || !dead) {
-		w.blocked[h.line] = true
 	}
 	a := &w.aside
 	a.ids, a.lines, a.seqs = append(a.ids, h.id), append(a.lines, h.line), append(a.seqs, m.Seq)
@@ -119,14 +109,34 @@ func (w *work) setAside(m *penstock.Message, h *handed, v *penstock.Verdict, alo
 		since = &past.since
 	}
 	a.since, a.waits = append(a.since, since), append(a.waits, v.RetryIn.Microseconds())
-	a.first, a.dead, a.alone, a.held = append(a.first, first), append(a.dead, dead), append(a.alone, alone), append(a.held, held)
-	if dead {
+	a.dead, a.alone, a.held = append(a.dead, dead), append(a.alone, alone), append(a.held, dead && v.Hold && !alone)
+	a.timed = append(a.timed, !dead && (alone || len(v.Failures) > 0 || v.RetryIn > 0) && w.leads(h.line, m.Seq, alone))
+	if !alone { // the first of the line is due at once, if it has no time of its own
 		w.release = append(w.release, h.line)
 	}
 	if len(v.Failures) > 0 {
 		f := &w.failed
 		f.ids, f.errors, f.attempts = append(f.ids, h.id), append(f.errors, past.lastError()), append(f.attempts, int32(past.attempt))
 	}
+}
+
+// leads reports whether no row of the line comes before seq among those that have a time of
+// their own; one that comes after it loses its own.
+func (w *work) leads(line string, seq int64, alone bool) bool {
+	if alone {
+		return true
+	}
+	if w.leaders == nil {
+		w.leaders = map[string]int{}
+	}
+	if i, known := w.leaders[line]; known {
+		if w.aside.seqs[i] < seq {
+			return false
+		}
+		w.aside.timed[i] = false
+	}
+	w.leaders[line] = len(w.aside.seqs) - 1
+	return true
 }
 
 // queue adds the statements of the work to a transaction.
@@ -142,9 +152,11 @@ func (s *Source) queue(b *pgx.Batch, w *work) {
 	}
 	if a := &w.aside; len(a.ids) > 0 {
 		b.Queue(s.t.own("aside"), s.lease.id, a.ids, a.seqs, a.lines, a.messageIDs, a.keys, a.topics, a.attempts, a.failures, a.since,
-			a.waits, a.first, a.dead, a.alone, a.held)
+			a.waits, a.timed, a.dead, a.alone, a.held)
 	}
 	if len(w.release) > 0 {
+		slices.Sort(w.release)
+		w.release = slices.Compact(w.release)
 		b.Queue("select "+s.t.ownName("_adopt_release")+"($1, $2)", s.lease.id, w.release)
 	}
 }

@@ -75,14 +75,19 @@ func (p *pending) add(r row, h handed) {
 	p.messages = append(p.messages, r.message)
 }
 
-func (p *pending) setLine(at int, line penstock.Line) {
-	if p.lines == nil {
-		p.lines = make([]penstock.Line, len(p.messages), cap(p.messages))
-	}
-	for len(p.lines) <= at {
+// setLine notes how the last message stands to the others of its key.
+func (p *pending) setLine(line penstock.Line) {
+	for len(p.lines) < len(p.messages) {
 		p.lines = append(p.lines, penstock.InLine)
 	}
-	p.lines[at] = line
+	p.lines[len(p.lines)-1] = line
+}
+
+func (p *pending) line(at int) penstock.Line {
+	if at < len(p.lines) {
+		return p.lines[at]
+	}
+	return penstock.InLine
 }
 
 // Subscribe compares the config with the table, as Check does, and takes the lease:
@@ -179,6 +184,9 @@ func (s *Source) register(p *pending, more bool) penstock.Batch {
 	defer s.mu.Unlock()
 	if len(p.messages) == 0 {
 		return penstock.Batch{More: more}
+	}
+	if p.lines != nil { // one entry per message
+		p.setLine(p.line(len(p.messages) - 1))
 	}
 	s.batches++
 	p.number = s.batches

@@ -1,0 +1,42 @@
+package adopt
+
+import (
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+// ReadStatement is what src's next fetch runs first, and its parameters.
+func ReadStatement(src penstock.Source) (sql string, args []any) {
+	s := src.(*Source)
+	head := s.head()
+	return s.st.read, append([]any{1000}, head.place.args()...)
+}
+
+// Settings of the connections.
+const Settings = settings
+
+// Track is a reader's track, for tests without a database.
+type Track struct{ *track }
+
+func NewTrack(margin time.Duration, now time.Time) Track { return Track{newTrack(nil, margin, now)} }
+
+func (t Track) Moved(to string, rows int, now time.Time) { t.moved(place{to}, rows, now) }
+
+func (t Track) Low(now time.Time) string { return text(t.low(now).place) }
+
+func (t Track) Slack(now time.Time) string { return text(t.slack(now).place) }
+
+func (t Track) Saw(snapshot string, now time.Time) (string, bool) {
+	m, some := t.saw(snapshot, t.slack(now))
+	return text(m.place), some
+}
+
+func (t Track) Marks() int { return len(t.marks) }
+
+func text(p place) string {
+	if p == nil {
+		return ""
+	}
+	return p[0]
+}

@@ -1,0 +1,311 @@
+package adopt_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/adopt"
+)
+
+func (f *fixture) insert(key, payload string) {
+	f.Helper()
+	f.exec("insert into shop (key, payload) values ($1, $2)", key, payload)
+}
+
+func TestContentSurvives(t *testing.T) {
+	f := newFixture(t)
+	f.exec(keyedTable)
+	f.exec(`insert into shop (key, topic, payload, headers) values ('k', 'orders', '', '{"a": "x", "n": 7, "o": {"b": null}, "nothing": null}'), (null, 't', E'\u20ac', null)`)
+	src := f.subscribe(f.open(keyedConfig()))
+	b := f.fetch(src)
+	f.want(b, "", "€")
+	m := b.Messages[0]
+	if m.Key != "k" || m.Topic != "orders" || m.ID != "shop-1" || len(m.Headers) != 3 || m.Headers["a"] != "x" || m.Headers["n"] != "7" || m.Headers["o"] != `{"b": null}` {
+		t.Errorf("got %+v", m)
+	}
+	if b.Messages[1].Key != "" || b.Messages[1].Headers != nil {
+		t.Errorf("got %+v", b.Messages[1])
+	}
+}
+
+func TestBytesSurvive(t *testing.T) {
+	f := newFixture(t)
+	f.exec("create table raw (id uuid primary key, at timestamptz not null default now(), data bytea)")
+	f.exec("create index on raw (at, id)")
+	want := []byte{0, 0xff, '\'', 0x80, '\\', 'x'}
+	f.exec("insert into raw values (gen_random_uuid(), now(), $1)", want)
+	src := f.subscribe(f.open(adopt.Config{Table: "raw", Columns: adopt.Columns{ID: "id", Order: []string{"at"}, Payload: "data"}, Delivered: adopt.Delete}))
+	if got := f.fetch(src).Messages[0].Payload; string(got) != string(want) {
+		t.Errorf("got %x, want %x", got, want)
+	}
+}
+
+func TestRolledBackIsNeverDelivered(t *testing.T) {
+	f := newFixture(t)
+	f.exec(keyedTable)
+	src := f.subscribe(f.open(keyedConfig()))
+	tx, err := f.connect().Begin(f.ctx)
+	f.must(err)
+	_, err = tx.Exec(f.ctx, "insert into shop (payload) values ('never')")
+	f.must(err)
+	f.insert("", "a")
+	f.want(f.fetch(src), "a")
+	f.must(tx.Rollback(f.ctx))
+	f.insert("", "b")
+	f.want(f.fetch(src), "b")
+}
+
+// TestWhatWasInFlightGoesBeforeWhatSawIt: a row gets its place, others are read past it, it
+// commits, and a writer that has seen it adds the next of the key.
+func TestWhatWasInFlightGoesBeforeWhatSawIt(t *testing.T) {
+	for _, way := range []string{"order", "scan"} {
+		t.Run(way, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t)
+			f.exec(keyedTable)
+			if way == "scan" {
+				f.exec("alter table shop add column rank bigint not null default nextval('shop_id_seq')")
+			}
+			c := keyedConfig()
+			if way == "scan" {
+				c.Columns.Order = []string{"rank"}
+			}
+			src := f.subscribe(f.open(c))
+			tx, err := f.connect().Begin(f.ctx)
+			f.must(err)
+			_, err = tx.Exec(f.ctx, "insert into shop (key, payload) values ('k', 'first')")
+			f.must(err)
+			for i := range 5 { // far from the head, were it only a matter of nearness
+				f.exec("insert into shop (payload) select $1::text || '-' || n from generate_series(1, 1000) n", fmt.Sprint(i))
+				for n := 0; n < 1000; {
+					b := f.fetch(src)
+					n += len(b.Messages)
+					f.settle(src, b)
+				}
+			}
+			f.must(tx.Commit(f.ctx))
+			f.insert("k", "second")
+			f.want(f.fetch(src), "first", "second")
+		})
+	}
+}
+
+// TestLateIsDelivered: rows that chose their place long before they were written, within
+// the margin and beyond it.
+func TestLateIsDelivered(t *testing.T) {
+	for name, c := range map[string]adopt.Config{
+		"within": {Preset: "message", Margin: time.Minute, Sweep: time.Hour},
+		"beyond": {Preset: "message", Margin: 10 * time.Millisecond, Sweep: 20 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t)
+			f.exec(messageTable)
+			src := f.subscribe(f.open(c))
+			f.exec("insert into outbox (message) values ('early')")
+			b := f.fetch(src)
+			f.want(b, "early")
+			early := b.Messages[0].CreatedAt
+			f.settle(src, b)
+			for i := range 3 {
+				f.exec("insert into outbox (message) values ($1)", fmt.Sprint(i))
+				b := f.fetch(src)
+				f.want(b, fmt.Sprint(i))
+				f.settle(src, b)
+			}
+			age := time.Microsecond
+			if name == "beyond" {
+				age = 5 * time.Minute
+			}
+			f.exec("insert into outbox (ts, message) values ($1, 'late')", early.Add(-age))
+			f.want(f.fetch(src), "late")
+		})
+	}
+}
+
+func TestRowWithoutPlaceIsDelivered(t *testing.T) {
+	f := newFixture(t)
+	f.exec("create table loose (id int primary key, at timestamptz, data text)")
+	f.exec("create index on loose (at, id)")
+	src := f.subscribe(f.open(adopt.Config{Table: "loose", Columns: adopt.Columns{ID: "id", Order: []string{"at"}, Payload: "data"}, Delivered: adopt.Delete, Sweep: 20 * time.Millisecond}))
+	f.exec("insert into loose values (1, now(), 'placed')")
+	b := f.fetch(src)
+	f.want(b, "placed")
+	f.settle(src, b)
+	f.exec("insert into loose values (2, null, 'nowhere')")
+	f.want(f.fetch(src), "nowhere")
+}
+
+func TestTiesAreBrokenById(t *testing.T) {
+	f := newFixture(t)
+	f.exec(messageTable)
+	f.exec("insert into outbox (ts, message) select now(), n from generate_series(1, 50) n")
+	src := f.subscribe(f.open(adopt.Config{Preset: "message", Batch: 7}))
+	var got []string
+	for len(got) < 50 {
+		got = append(got, payloads(f.fetch(src))...)
+	}
+	for i, p := range got {
+		if p != fmt.Sprint(i+1) {
+			t.Fatalf("got %q", got)
+		}
+	}
+}
+
+func TestWaysToSettle(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*adopt.Config)
+		check  string // what must be true of the row
+	}{
+		"mark": {func(*adopt.Config) {}, "select count(*) from shop where processed_at > now() - interval '1 minute' and status = 'pending'"},
+		"status": {func(c *adopt.Config) {
+			c.Columns.ProcessedAt, c.Columns.Status, c.Status = "", "status", adopt.Status{Delivered: "it's sent"}
+		}, "select count(*) from shop where status = 'it''s sent' and processed_at is null"},
+		"delete":  {func(c *adopt.Config) { c.Delivered = adopt.Delete }, "select 1 - count(*) from shop"},
+		"archive": {func(c *adopt.Config) { c.Archive = "past.sent" }, "select count(*) - (select count(*) from shop) from past.sent where payload = 'a' and topic = 't' and id = 1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t)
+			f.exec(keyedTable)
+			f.exec("create schema past; create table past.sent (like shop including identity, moved timestamptz not null default now())")
+			f.insert("k", "a")
+			config := keyedConfig()
+			c.change(&config)
+			src := f.subscribe(f.open(config))
+			b := f.fetch(src)
+			if f.number(c.check) == 1 {
+				t.Error("it is settled before it was confirmed")
+			}
+			f.settle(src, b)
+			if f.number(c.check) != 1 {
+				t.Error("it is not settled")
+			}
+			f.settle(src, b) // once more, as after an answer that was lost
+			if n := f.number(c.check); n != 1 {
+				t.Errorf("settled twice: %d", n)
+			}
+		})
+	}
+}
+
+func TestWhatWasNotSettledComesToTheNext(t *testing.T) {
+	f := newFixture(t)
+	f.exec(keyedTable)
+	for i := range 4 {
+		f.insert("k", fmt.Sprint(i))
+	}
+	c := keyedConfig()
+	c.Batch = 2
+	c.Margin = time.Nanosecond // the mark follows at once
+	table := f.open(c)
+	first, err := table.Subscribe(f.ctx, penstock.Subscribe{Holder: "first", Lease: 100 * time.Millisecond})
+	f.must(err)
+	a, b := f.fetch(first), f.fetch(first)
+	f.want(b, "2", "3")
+	f.settle(first, b)
+	f.must(first.Renew(f.ctx)) // its low-water mark is not past what has no verdict
+	var second penstock.Source
+	f.eventually("the lease is over", func() bool {
+		second, err = f.open(c).Subscribe(f.ctx, penstock.Subscribe{Holder: "second"})
+		if err != nil && !errors.Is(err, penstock.ErrHeld) {
+			t.Fatal(err)
+		}
+		return err == nil
+	})
+	f.want(f.fetch(second), "0", "1")
+	if err := first.Settle(f.ctx, penstock.Settled{Batch: a}); !errors.Is(err, penstock.ErrFenced) {
+		t.Errorf("the first could settle: %v", err)
+	}
+	if err := first.Renew(f.ctx); !errors.Is(err, penstock.ErrFenced) {
+		t.Errorf("the first could renew: %v", err)
+	}
+	if n := f.number("select count(*) from shop where processed_at is null"); n != 2 {
+		t.Errorf("%d rows are pending, want 2", n)
+	}
+	if err := first.Close(f.ctx); !errors.Is(err, penstock.ErrFenced) {
+		t.Errorf("the first could give the lease back: %v", err)
+	}
+	var held *penstock.HeldError
+	if _, err := table.Subscribe(f.ctx, penstock.Subscribe{Holder: "third"}); !errors.As(err, &held) || held.Holder != "second" {
+		t.Errorf("the lease is free: %v", err)
+	}
+	f.must(second.Close(f.ctx))
+	f.subscribe(table)
+}
+
+// TestLowWaterMarkSurvives: a reader that comes next begins where the mark is, however
+// many rows were delivered before.
+func TestLowWaterMarkSurvives(t *testing.T) {
+	f := newFixture(t)
+	f.exec(keyedTable)
+	f.exec("insert into shop (payload) select n from generate_series(1, 3000) n")
+	c := keyedConfig()
+	c.Margin, c.Delivered, c.Sweep = time.Millisecond, adopt.Delete, time.Hour
+	table := f.open(c)
+	src := f.subscribe(table)
+	for n := 0; n < 3000; {
+		b := f.fetch(src)
+		n += len(b.Messages)
+		f.settle(src, b)
+	}
+	time.Sleep(2 * time.Millisecond) // a margin
+	f.must(src.Close(f.ctx))
+	var low []string
+	f.must(f.conn.QueryRow(f.ctx, "select low from penstock._adopt_log order by n desc limit 1").Scan(&low))
+	if !slices.Equal(low, []string{"3000"}) {
+		t.Errorf("the mark is %q", low)
+	}
+}
+
+// TestReadingStaysFlatUnderAPinnedSnapshot counts the pages that the next read touches
+// while nothing that was deleted can be removed.
+func TestReadingStaysFlatUnderAPinnedSnapshot(t *testing.T) {
+	f := newFixture(t)
+	f.exec(keyedTable)
+	pin, err := f.connect().Begin(f.ctx)
+	f.must(err)
+	_, err = pin.Exec(f.ctx, "set transaction isolation level repeatable read")
+	f.must(err)
+	_, err = pin.Exec(f.ctx, "select count(*) from shop")
+	f.must(err)
+	c := keyedConfig()
+	c.Delivered, c.Sweep = adopt.Delete, time.Hour
+	src := f.subscribe(f.open(c))
+	looker := f.connect()
+	_, err = looker.Exec(f.ctx, adopt.Settings)
+	f.must(err)
+	pages := func(sql string, args ...any) (n int) {
+		rows, err := looker.Query(f.ctx, "explain (analyze, buffers, costs off, timing off) "+sql, args...)
+		f.must(err)
+		for rows.Next() {
+			var line string
+			f.must(rows.Scan(&line))
+			if at := strings.Index(line, "shared hit="); at >= 0 && n == 0 && !strings.Contains(line, "Planning") {
+				_, _ = fmt.Sscanf(line[at:], "shared hit=%d", &n)
+			}
+		}
+		f.must(rows.Err())
+		return n
+	}
+	for range 20 {
+		f.exec("insert into shop (key, payload) select 'k' || n, repeat('x', 100) from generate_series(1, 2000) n")
+		for n := 0; n < 2000; {
+			b := f.fetch(src)
+			n += len(b.Messages)
+			f.settle(src, b)
+		}
+		sql, args := adopt.ReadStatement(src)
+		if n := pages(sql, args...); n > 30 {
+			t.Fatalf("the next read touches %d pages", n)
+		}
+	}
+	if n := pages("select id from shop order by id limit 10"); n < 500 {
+		t.Errorf("reading from the beginning touches %d pages: nothing was pinned", n)
+	}
+}
