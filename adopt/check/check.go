@@ -115,6 +115,7 @@ type looker struct {
 	conn    *pgx.Conn
 	timeout time.Duration
 	unseen  []Unseen
+	refusal string // SQLSTATE of the last look that the server refused
 }
 
 // errUnseen is what a look returns that the server refused; what and why is in
@@ -122,7 +123,7 @@ type looker struct {
 var errUnseen = errors.New("not seen")
 
 // look runs see in a read-only transaction. What the server refuses is noted under
-// what, unless that is empty, and gives errUnseen. Settings hold for the
+// what and gives errUnseen. Settings hold for the
 // transaction alone.
 func (l *looker) look(ctx context.Context, what string, see func(tx pgx.Tx) error, settings ...string) error {
 	err := l.transaction(ctx, see, settings)
@@ -135,9 +136,8 @@ func (l *looker) look(ctx context.Context, what string, see func(tx pgx.Tx) erro
 	case !errors.As(err, &refused) || l.conn.IsClosed():
 		return fmt.Errorf("looking at %s: %w", what, err)
 	}
-	if what != "" {
-		l.unseen = append(l.unseen, unseen(what, refused, l.timeout))
-	}
+	l.refusal = refused.Code
+	l.unseen = append(l.unseen, unseen(what, refused, l.timeout))
 	return errUnseen
 }
 

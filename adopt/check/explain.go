@@ -53,6 +53,7 @@ func (l *looker) lookAtReads(ctx context.Context, f *facts) error {
 		return nil
 	}
 	if f.reads.first, err = l.explain(ctx, "what the read meets before its first row", f.read(1, ""), true, settings); err != nil {
+		f.reads.endless = err == errUnseen && l.refusal == tookTooLong
 		return err
 	}
 	if f.reads.batch, err = l.explain(ctx, "what the read meets in a batch", f.reads.sql, true, settings); err != nil {

@@ -193,6 +193,7 @@ type reads struct {
 	first   *plan  // of one row, run
 	batch   *plan  // run
 	marked  *plan  // of one row from the first one on, run
+	endless bool   // the read of one row took longer than a look may
 }
 
 func (f *facts) column(name string) *column {

@@ -160,22 +160,38 @@ func createIndex(id, table pgx.Identifier, unique bool, key, include, where, ris
 	return Statement{SQL: sql, Concurrently: true, Risk: risk, Creates: &Index{id[0], id[1]}}
 }
 
+const prefixDetail = "Rows that were deleted or marked stay in the index until vacuum removes them, and it cannot while a snapshot that could see them is open. " +
+	"Each read without a low-water mark walks over them again. Penstock keeps one, so it walks there at its start and in its sweep only."
+
+func (f *facts) vacuum() Statement {
+	return Statement{SQL: "vacuum " + f.tableName(), Risk: "reads the whole table; removes only what no open snapshot can see"}
+}
+
 // findScan: dead rows that the read meets. They are not in a plan's rows, only in the
 // pages that it touched.
 func findScan(f *facts) []Finding {
 	first, batch := f.reads.first, f.reads.batch
-	if first == nil || batch == nil || !inOrder(f.reads.pinned) {
+	if !inOrder(f.reads.pinned) {
 		return nil
 	}
 	var found []Finding
+	if f.reads.endless && len(scanFilters(f.reads.pinned)) == 0 {
+		return append(found, Finding{Severity: Warning, Code: CodeDeadPrefix,
+			Title:    fmt.Sprintf("the read of one row takes longer than %v, with an index in its order: it begins with dead rows", f.opts.Timeout),
+			Detail:   prefixDetail,
+			Evidence: Evidence{Plan: f.reads.pinned.excerpt()},
+			Fix:      []Statement{f.vacuum()}})
+	}
+	if first == nil || batch == nil {
+		return nil
+	}
 	prefix := first.pages() - first.filtered() - first.rows()
 	if prefix > dirtyPages {
 		find := Finding{Severity: Warning, Code: CodeDeadPrefix,
-			Title: fmt.Sprintf("the read touches %s pages before the first row: it begins with dead rows", number(first.pages())),
-			Detail: "Rows that were deleted or marked stay in the index until vacuum removes them, and it cannot while a snapshot that could see them is open. " +
-				"Each read without a low-water mark walks over them again. Penstock keeps one, so it walks there at its start and in its sweep only.",
+			Title:    fmt.Sprintf("the read touches %s pages before the first row: it begins with dead rows", number(first.pages())),
+			Detail:   prefixDetail,
 			Evidence: Evidence{Plan: first.excerpt(), Figures: []Figure{{"rows returned", first.rows(), Rows}, {"pages touched", first.pages(), Pages}}},
-			Fix:      []Statement{{SQL: "vacuum " + f.tableName(), Risk: "reads the whole table; removes only what no open snapshot can see"}}}
+			Fix:      []Statement{f.vacuum()}}
 		if m := f.reads.marked; m != nil {
 			find.Evidence.Figures = append(find.Evidence.Figures, Figure{"pages touched from the first row on", m.pages(), Pages})
 		}
@@ -188,7 +204,7 @@ func findScan(f *facts) []Finding {
 			Detail: "They are scattered, so a low-water mark does not help: vacuum has to remove them. It goes by the number of dead rows in the table, " +
 				"see the settings of autovacuum below if they are mentioned, and by the oldest open snapshot.",
 			Evidence: Evidence{Plan: batch.excerpt(), Figures: batchFigures(batch)},
-			Fix:      []Statement{{SQL: "vacuum " + f.tableName(), Risk: "reads the whole table; removes only what no open snapshot can see"}}})
+			Fix:      []Statement{f.vacuum()}})
 	}
 	return found
 }

@@ -51,7 +51,7 @@ func (f *facts) tableBloat() []Finding {
 			"Vacuum makes the space free for new rows, and gives back only what is empty at the end of the file.",
 		Evidence: Evidence{Figures: []Figure{{"size", float64(f.sizes.rows), Bytes}, {"rows, " + how, used, Bytes}}},
 		Fix: []Statement{
-			{SQL: "vacuum " + f.tableName(), Risk: "reads the whole table; removes only what no open snapshot can see"},
+			f.vacuum(),
 			{SQL: "vacuum full " + f.tableName(), Risk: "writes the table anew and needs the space for it; nobody reads or writes it meanwhile. pg_repack and pg_squeeze do the same without that", Alternative: true},
 		}}
 	if f.stats != nil {

@@ -37,7 +37,7 @@ func findAutovacuum(f *facts) (found []Finding) {
 			Title:    fmt.Sprintf("%s dead rows wait for vacuum", number(dead)),
 			Detail:   fmt.Sprintf("Autovacuum should have begun at %s. It is off, has too few workers or is slowed down too much (autovacuum_max_workers, autovacuum_vacuum_cost_delay), or an open snapshot keeps the rows.", number(waits)),
 			Evidence: Evidence{Figures: []Figure{{"dead rows", dead, Rows}, {"live rows", float64(f.stats.live), Rows}}},
-			Fix:      []Statement{{SQL: "vacuum " + f.tableName(), Risk: "reads the whole table; removes only what no open snapshot can see"}}}
+			Fix:      []Statement{f.vacuum()}}
 		if ago := f.stats.vacuumedAgo; ago != nil {
 			find.Evidence.Figures = append(find.Evidence.Figures, Figure{"since the last vacuum", *ago, Seconds})
 		}

@@ -36,6 +36,13 @@ func fixtureOn(t *testing.T, server string) *fixture {
 	return f
 }
 
+// in is the fixture for a subtest.
+func (f *fixture) in(t *testing.T) *fixture {
+	g := *f
+	g.T = t
+	return &g
+}
+
 func (f *fixture) connect(url string) *pgx.Conn {
 	f.Helper()
 	conn, err := pgx.Connect(f.ctx, url)

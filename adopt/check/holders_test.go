@@ -1,6 +1,8 @@
 package check_test
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -12,9 +14,9 @@ import (
 )
 
 // On a server of its own, because what holds back vacuum does so for all: prepared
-// transactions, replication slots, a standby's query. And autovacuum is off.
+// transactions, replication slots, a session. And autovacuum is off.
 func TestHolders(t *testing.T) {
-	server := testserver.StartPostgres(t, "max_prepared_transactions = 5", "wal_level = logical", "autovacuum = off", "wal_receiver_status_interval = 1")
+	server := testserver.StartPostgres(t, "max_prepared_transactions = 5", "wal_level = logical", "autovacuum = off")
 	f := fixtureOn(t, server.URL)
 	cfg := f.healthy()
 	f.exec("vacuum")
@@ -38,6 +40,7 @@ func TestHolders(t *testing.T) {
 	}
 
 	t.Run("prepared", func(t *testing.T) {
+		f := f.in(t)
 		f.exec("begin", "insert into counter values (1)", `prepare transaction 'it''s'`)
 		if r := f.check(cfg); has(r, check.CodePrepared) {
 			t.Errorf("it is young:\n%s", text(t, r))
@@ -51,6 +54,7 @@ func TestHolders(t *testing.T) {
 	})
 
 	t.Run("slot", func(t *testing.T) {
+		f := f.in(t)
 		f.exec("select pg_create_logical_replication_slot('debezium', 'pgoutput')")
 		found := find(t, look(), check.CodeReplicationSlot)
 		if found.Severity != check.Warning || !strings.Contains(found.Title, `nobody reads the replication slot "debezium"`) || !strings.Contains(found.Detail, "catalogue") {
@@ -66,6 +70,7 @@ func TestHolders(t *testing.T) {
 	})
 
 	t.Run("session", func(t *testing.T) {
+		f := f.in(t)
 		pinned := f.pin()
 		found := find(t, look(), check.CodeOldSnapshot)
 		if !strings.Contains(found.Title, `"postgres"`) {
@@ -76,39 +81,48 @@ func TestHolders(t *testing.T) {
 			t.Errorf("after its end:\n%s", text(t, r))
 		}
 	})
+}
 
-	t.Run("standby", func(t *testing.T) {
-		standby, err := server.NewStandby()
+// A query on a standby that reports it holds back vacuum on the primary.
+func TestStandby(t *testing.T) {
+	server := testserver.StartPostgres(t)
+	if _, err := os.Stat(filepath.Join(server.Bin, "pg_basebackup")); err != nil {
+		t.Skip("this build of PostgreSQL comes without pg_basebackup, which makes a standby")
+	}
+	f := fixtureOn(t, server.URL)
+	cfg := f.healthy()
+	standby, err := server.NewStandby()
+	f.must(err)
+	t.Cleanup(func() { _ = standby.Close() })
+	f.exec("alter system set synchronous_standby_names = ''", "select pg_reload_conf()", // commits need not wait here
+		"create table counter (n int)")
+	on := f.connect(standby.URL)
+	for _, sql := range []string{"alter system set hot_standby_feedback = on", "alter system set wal_receiver_status_interval = 1", "select pg_reload_conf()"} {
+		_, err = on.Exec(f.ctx, sql)
 		f.must(err)
-		t.Cleanup(func() { _ = standby.Close() })
-		f.exec("alter system set synchronous_standby_names = ''", "select pg_reload_conf()") // commits need not wait here
-		on := f.connect(standby.URL)
-		for _, sql := range []string{"alter system set hot_standby_feedback = on", "select pg_reload_conf()"} {
-			_, err = on.Exec(f.ctx, sql)
-			f.must(err)
-		}
-		// With nobody reading there what it tells of is just behind the present.
-		recent := check.Options{OldTransactions: 10}
+	}
+	recent := check.Options{OldTransactions: 10}
+	present := func() {
+		f.Helper()
 		f.eventually("the standby tells of the present", "select exists (select from pg_stat_replication where age(backend_xmin) < 10)")
 		if r := f.checkWith(f.conn, cfg, recent); has(r, check.CodeStandby) {
 			t.Errorf("nobody reads there:\n%s", text(t, r))
 		}
-		tx, err := on.BeginTx(f.ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
-		f.must(err)
-		_, err = tx.Exec(f.ctx, "select 1")
-		f.must(err)
-		busy()
-		const replies = "select (select reply_time from pg_stat_replication)::text"
-		var before string
-		f.must(f.conn.QueryRow(f.ctx, replies).Scan(&before))
-		f.eventually("the standby has replied since", "select reply_time > '"+before+"' from pg_stat_replication")
-		find(t, f.checkWith(f.conn, cfg, recent), check.CodeStandby)
-		f.must(tx.Rollback(f.ctx))
-		f.eventually("the standby tells of the present", "select age(backend_xmin) < 10 from pg_stat_replication")
-		if r := f.checkWith(f.conn, cfg, recent); has(r, check.CodeStandby) {
-			t.Errorf("after its end:\n%s", text(t, r))
-		}
-	})
+	}
+	present()
+	tx, err := on.BeginTx(f.ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	f.must(err)
+	_, err = tx.Exec(f.ctx, "select 1")
+	f.must(err)
+	for range 20 {
+		f.exec("insert into counter values (1)")
+	}
+	var before string
+	f.must(f.conn.QueryRow(f.ctx, "select reply_time::text from pg_stat_replication").Scan(&before))
+	f.eventually("the standby has replied since", "select reply_time > '"+before+"' from pg_stat_replication")
+	find(t, f.checkWith(f.conn, cfg, recent), check.CodeStandby)
+	f.must(tx.Rollback(f.ctx))
+	present()
 }
 
 // Where the server keeps the times of commits the check tells how late rows are.

@@ -128,3 +128,18 @@ func TestNumbers(t *testing.T) {
 		}
 	}
 }
+
+// A read that does not end in time although its index has the order is said to walk
+// over dead rows; one with a filter may have met others.
+func TestEndlessRead(t *testing.T) {
+	f := &facts{opts: Options{Timeout: DefaultTimeout}, reads: reads{pinned: stored(t, "estimated"), endless: true}}
+	if found := findScan(f); len(found) != 1 || found[0].Code != CodeDeadPrefix || !strings.Contains(found[0].Title, "longer than 5s") {
+		t.Errorf("%+v", found)
+	}
+	for _, file := range []string{"notpartial", "sort"} {
+		f.reads.pinned = stored(t, file)
+		if found := findScan(f); len(found) != 0 {
+			t.Errorf("%s: %+v", file, found)
+		}
+	}
+}
