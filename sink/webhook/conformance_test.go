@@ -37,6 +37,12 @@ func TestConformance(t *testing.T) {
 	}
 }
 
+// patient gives a busy machine the time that it needs.
+func patient(cfg webhook.Config) webhook.Config {
+	cfg.ConnectTimeout, cfg.ResponseTimeout, cfg.Timeout = sinktest.Patience, sinktest.Patience, sinktest.Patience
+	return cfg
+}
+
 // destination is an endpoint behind a network, and proto what it wants to be
 // spoken to with.
 func destination(t *testing.T, scheme, proto string, cfg webhook.Config, bad []sinktest.Bad) *sinktest.Destination {
@@ -51,6 +57,7 @@ func destination(t *testing.T, scheme, proto string, cfg webhook.Config, bad []s
 	network := tcpproxy.New(t, r.addr)
 	cfg.URL = scheme + "://" + network.Addr() + "/hooks/{topic}?tenant=7"
 	cfg.AllowPrivate = cfg.Proxy == ""
+	cfg = patient(cfg)
 	t.Cleanup(func() {
 		for got := range r.protos {
 			if proto != "" && got != proto {

@@ -29,7 +29,7 @@ import (
 func send(t *testing.T, cfg webhook.Config, m penstock.Message) error {
 	t.Helper()
 	cfg.AllowPrivate = true
-	s, err := webhook.Open(cfg, nil)
+	s, err := webhook.Open(patient(cfg), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +136,7 @@ func startH2(t *testing.T, handler http.HandlerFunc, adjust func(*http.Server)) 
 	if err := os.WriteFile(caFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return webhook.Config{URL: s.URL, AllowPrivate: true, TLS: webhook.TLSConfig{CAFile: caFile}}
+	return patient(webhook.Config{URL: s.URL, AllowPrivate: true, TLS: webhook.TLSConfig{CAFile: caFile}})
 }
 
 // An HTTP/2 endpoint announces how large headers may be. The client library
