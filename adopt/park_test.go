@@ -1,0 +1,222 @@
+package adopt_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/adopt"
+	"github.com/penstock/penstock/relay"
+)
+
+func failed(attempt int) []penstock.Failure {
+	return []penstock.Failure{{Attempt: attempt, At: time.Now().UTC(), Err: "refused, and this is a long story of why"}}
+}
+
+func parked(attempt int, in time.Duration) penstock.Verdict {
+	return penstock.Verdict{Outcome: penstock.Parked, Failures: failed(attempt), RetryIn: in}
+}
+
+var (
+	ok     = penstock.Verdict{}
+	behind = penstock.Verdict{Outcome: penstock.Parked}
+)
+
+func TestParkedLineComesBackInOrder(t *testing.T) {
+	f := newFixture(t)
+	f.exec(keyedTable)
+	for _, row := range []string{"a1", "b1", "a2", "a3"} {
+		f.insert(row[:1], row)
+	}
+	src := f.subscribe(f.open(keyedConfig()))
+	b := f.fetch(src)
+	f.want(b, "a1", "b1", "a2", "a3")
+	f.settle(src, b, parked(1, 50*time.Millisecond), ok, behind, behind)
+	if n := f.number("select count(*) from shop where processed_at is null and attempts = 1 and failure = left('refused, and this is a long story of why', 40)"); n != 1 {
+		t.Errorf("%d rows carry the error", n)
+	}
+	f.insert("a", "a4")
+	f.insert("b", "b2")
+	b = f.fetch(src)
+	f.want(b, "a4", "b2")
+	if !slices.Equal(b.Lines, []penstock.Line{penstock.Behind, penstock.InLine}) {
+		t.Errorf("lines %v", b.Lines)
+	}
+	f.settle(src, b, behind, ok)
+	b = f.fetch(src)
+	f.want(b, "a1") // alone, since it has been refused
+	if m := b.Messages[0]; m.Attempt != 2 || m.FailedSince.IsZero() || b.Lines != nil {
+		t.Errorf("got %+v %v", m, b.Lines)
+	}
+	f.settle(src, b)
+	b = f.fetch(src)
+	f.want(b, "a2", "a3", "a4")
+	f.settle(src, b, ok, parked(1, 0), behind)
+	b = f.fetch(src)
+	f.want(b, "a3")
+	f.settle(src, b)
+	b = f.fetch(src)
+	f.want(b, "a4")
+	f.settle(src, b)
+	f.insert("a", "a5")
+	if b = f.fetch(src); b.Lines != nil {
+		t.Errorf("the line is over, and a5 comes %v", b.Lines)
+	}
+	f.settle(src, b)
+	if n := f.number("select count(*) from shop where processed_at is null or failure is not null"); n != 0 {
+		t.Errorf("%d rows are pending or carry an error", n)
+	}
+}
+
+func TestParkedSurvivesTakeover(t *testing.T) {
+	f := newFixture(t)
+	f.exec(keyedTable)
+	for i := range 3 {
+		f.insert("k", fmt.Sprint(i))
+	}
+	table := f.open(keyedConfig())
+	src := f.subscribe(table)
+	b := f.fetch(src)
+	f.settle(src, b, parked(1, time.Hour), behind, behind)
+	f.must(src.Close(f.ctx))
+	src = f.subscribe(table)
+	f.insert("k", "3")
+	b = f.fetch(src)
+	f.want(b, "3")
+	if b.Lines[0] != penstock.Behind {
+		t.Errorf("lines %v", b.Lines)
+	}
+	keys, err := table.ParkedKeys(f.ctx, 10)
+	f.must(err)
+	if len(keys) != 1 || keys[0].Key != "k" || keys[0].Messages != 3 || keys[0].Attempt != 1 || keys[0].Held || keys[0].Err == "" || keys[0].Retry.Before(time.Now()) {
+		t.Errorf("parked keys %+v", keys)
+	}
+	status, err := table.Status(f.ctx)
+	f.must(err)
+	if status.Parked != 3 || status.ParkedKeys != 1 || status.Backlog != 1 || status.Holder != "test" || status.Epoch != 2 {
+		t.Errorf("status %+v", status)
+	}
+}
+
+func TestDeadLetters(t *testing.T) {
+	for _, discard := range []bool{false, true} {
+		t.Run(fmt.Sprintf("discard=%v", discard), func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t)
+			f.exec(keyedTable)
+			for _, row := range []string{"a1", "a2", "b1"} {
+				f.insert(row[:1], row)
+			}
+			table := f.open(keyedConfig())
+			src := f.subscribe(table)
+			b := f.fetch(src)
+			f.settle(src, b, penstock.Verdict{Outcome: penstock.Dead, Failures: failed(1), Hold: true}, behind, penstock.Verdict{Outcome: penstock.Dead, Failures: failed(1)})
+			letters, err := table.DeadLetters(f.ctx, penstock.DeadLetterQuery{})
+			f.must(err)
+			if len(letters) != 2 || string(letters[0].Message.Payload) != "a1" || !letters[0].Held || letters[1].Held || letters[0].Err() == "" || letters[0].Message.Attempt != 1 {
+				t.Fatalf("letters %+v", letters)
+			}
+			f.insert("b", "b2")
+			b = f.fetch(src) // a2 waits
+			f.want(b, "b2")
+			f.settle(src, b)
+			if status, err := table.Status(f.ctx); err != nil || status.DeadLetters != 2 || status.HeldKeys != 1 || status.Backlog != 0 {
+				t.Errorf("status %+v, %v", status, err)
+			}
+			query := penstock.DeadLetterQuery{Key: "a", Error: "refused"}
+			if discard {
+				n, err := table.DiscardDeadLetters(f.ctx, query)
+				f.must(err)
+				if n != 1 || f.number("select count(*) from shop where payload = 'a1' and processed_at is not null and failure is not null") != 1 {
+					t.Errorf("%d discarded", n)
+				}
+			} else {
+				n, err := table.RetryDeadLetters(f.ctx, query)
+				f.must(err)
+				b = f.fetch(src)
+				f.want(b, "a1")
+				if n != 1 || b.Messages[0].Attempt != 2 || !slices.Equal(b.Lines, []penstock.Line{penstock.Alone}) {
+					t.Errorf("%d sent back: %+v %v", n, b.Messages[0], b.Lines)
+				}
+				f.settle(src, b, penstock.Verdict{Outcome: penstock.Dead, Failures: failed(2)})
+				letters, err := table.DeadLetters(f.ctx, query)
+				f.must(err)
+				if len(letters) != 1 || len(letters[0].Failures) != 2 || !letters[0].Held {
+					t.Errorf("letters %+v", letters)
+				}
+				_, err = table.RetryDeadLetters(f.ctx, query)
+				f.must(err)
+				f.settle(src, f.fetch(src))
+			}
+			b = f.fetch(src)
+			f.want(b, "a2")
+			f.settle(src, b)
+			if n := f.number("select count(*) from penstock._adopt_row"); n != 1 {
+				t.Errorf("%d rows are set aside, want that of b1", n)
+			}
+		})
+	}
+}
+
+func TestVanishedRowLetsItsLineGoOn(t *testing.T) {
+	f := newFixture(t)
+	f.exec(keyedTable)
+	f.insert("a", "a1")
+	f.insert("a", "a2")
+	src := f.subscribe(f.open(keyedConfig()))
+	f.settle(src, f.fetch(src), parked(1, 0), behind)
+	f.exec("delete from shop where payload = 'a1'")
+	f.want(f.fetch(src), "a2")
+}
+
+func TestRowThatIsNoMessageIsDead(t *testing.T) {
+	f := newFixture(t)
+	f.exec(keyedTable)
+	f.exec("insert into shop (key, payload) values (repeat('k', 2000), 'long'), ('k', 'good')")
+	table := f.open(keyedConfig())
+	src := f.subscribe(table)
+	b := f.fetch(src)
+	f.want(b, "good")
+	f.settle(src, b)
+	letters, err := table.DeadLetters(f.ctx, penstock.DeadLetterQuery{})
+	f.must(err)
+	if len(letters) != 1 || string(letters[0].Message.Payload) != "long" || !strings.Contains(letters[0].Err(), "key is 2000 bytes") {
+		t.Errorf("letters %+v", letters)
+	}
+}
+
+// TestPoisonStopsNobody has a relay and one message that is never taken.
+func TestPoisonStopsNobody(t *testing.T) {
+	for _, workers := range []int{1, 3} {
+		t.Run(fmt.Sprint(workers), func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t)
+			f.exec(keyedTable)
+			for i := range 50 {
+				f.insert(fmt.Sprint(i%5), fmt.Sprint(i))
+			}
+			c := keyedConfig()
+			c.Workers = workers
+			table := f.open(c)
+			sink := collector{refuse: func(m *penstock.Message) error {
+				if string(m.Payload) == "13" {
+					return errors.New("poison")
+				}
+				return nil
+			}}
+			f.relay(table, &sink, func(c *relay.Config) { c.ParkAfter, c.MaxAttempts = 2, 4 })
+			f.eventually("all others arrive", func() bool { return sink.count() == 49 })
+			f.eventually("the poison is a dead letter", func() bool {
+				letters, err := table.DeadLetters(f.ctx, penstock.DeadLetterQuery{})
+				return err == nil && len(letters) == 1 && string(letters[0].Message.Payload) == "13" && len(letters[0].Failures) == 4
+			})
+			f.eventually("the others are settled", func() bool { return f.number("select count(*) from shop where processed_at is null") == 1 })
+		})
+	}
+}
+
+var _ = adopt.Delete

@@ -1,0 +1,128 @@
+package adopt_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/adopt"
+)
+
+func workers(n int) adopt.Config {
+	c := keyedConfig()
+	c.Workers, c.Batch, c.Sweep = n, 10, 50*time.Millisecond
+	return c
+}
+
+func TestWorkersShareTheRows(t *testing.T) {
+	f := newFixture(t)
+	f.exec(keyedTable)
+	f.exec("insert into shop (payload) select n from generate_series(1, 500) n")
+	sources := []penstock.Source{f.subscribe(f.open(workers(3))), f.subscribe(f.open(workers(3))), f.subscribe(f.open(workers(2)))}
+	got := map[string]int{}
+	var open []func()
+	for i := 0; len(got) < 500; i++ {
+		src := sources[i%len(sources)]
+		b, err := src.Fetch(f.ctx, plenty)
+		f.must(err)
+		for _, p := range payloads(b) {
+			if got[p]++; got[p] > 1 {
+				t.Fatalf("%s came twice", p)
+			}
+		}
+		if len(b.Messages) > 0 {
+			open = append(open, func() { f.settle(src, b) })
+		}
+		if len(open) > 4 { // claims of several are open at once
+			open[0]()
+			open = open[1:]
+		}
+	}
+	for _, settle := range open {
+		settle()
+	}
+	if n := f.number("select count(*) from shop where processed_at is null"); n != 0 {
+		t.Errorf("%d rows are pending", n)
+	}
+	table := f.open(workers(3))
+	for _, src := range sources {
+		f.must(src.Renew(f.ctx))
+	}
+	status, err := table.Status(f.ctx)
+	f.must(err)
+	if status.Settled != 500 || status.Holder != "3 workers" {
+		t.Errorf("status %+v", status)
+	}
+	if _, err := f.open(keyedConfig()).Subscribe(f.ctx, penstock.Subscribe{Holder: "reader"}); !errors.Is(err, penstock.ErrHeld) {
+		t.Errorf("a single reader came beside workers: %v", err)
+	}
+}
+
+func TestClaimsAreBounded(t *testing.T) {
+	f := newFixture(t)
+	f.exec(keyedTable)
+	f.exec("insert into shop (payload) select n from generate_series(1, 100) n")
+	src := f.subscribe(f.open(workers(2)))
+	a := f.fetch(src)
+	f.fetch(src)
+	b, err := src.Fetch(f.ctx, plenty)
+	f.must(err)
+	if len(b.Messages) != 0 {
+		t.Fatal("a third claim")
+	}
+	f.settle(src, a)
+	f.fetch(src)
+}
+
+func TestOldClaimsAreGivenUp(t *testing.T) {
+	f := newFixture(t)
+	f.exec(keyedTable)
+	f.exec("insert into shop (payload) select n from generate_series(1, 25) n")
+	c := workers(2)
+	c.ClaimTimeout = 100 * time.Millisecond
+	src := f.subscribe(f.open(c))
+	a, b := f.fetch(src), f.fetch(src)
+	f.eventually("no transaction is open", func() bool {
+		return f.number("select count(*) from pg_stat_activity where datname = current_database() and application_name = 'penstock' and xact_start is not null") == 0
+	})
+	f.must(src.Settle(f.ctx, penstock.Settled{Batch: a}, penstock.Settled{Batch: b})) // passed over
+	if n := f.number("select count(*) from shop where processed_at is not null"); n != 0 {
+		t.Fatalf("%d rows are settled", n)
+	}
+	got, rewound := map[string]bool{}, false
+	f.eventually("all come again", func() bool {
+		b, err := src.Fetch(f.ctx, plenty)
+		f.must(err)
+		rewound = rewound || b.Rewound
+		if len(b.Messages) > 0 {
+			f.settle(src, b)
+		}
+		for _, p := range payloads(b) {
+			got[p] = true
+		}
+		return len(got) == 25
+	})
+	if !rewound {
+		t.Error("the source did not say that it went back")
+	}
+}
+
+func TestWorkerThatDiesLeavesItsRows(t *testing.T) {
+	f := newFixture(t)
+	f.exec(keyedTable)
+	f.exec("insert into shop (payload) select n from generate_series(1, 20) n")
+	first, second := f.subscribe(f.open(workers(2))), f.subscribe(f.open(workers(2)))
+	f.fetch(first)
+	b := f.fetch(second)
+	if got := fmt.Sprint(payloads(b)[0]); got != "11" {
+		t.Fatalf("the second begins with %s", got)
+	}
+	f.settle(second, b)
+	f.must(first.Close(f.ctx))
+	b = f.fetch(second)
+	if len(b.Messages) != 10 {
+		t.Errorf("%d rows", len(b.Messages))
+	}
+}
