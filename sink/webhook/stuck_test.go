@@ -154,29 +154,3 @@ func TestHangingRequestsHoldTheirSlotsOnly(t *testing.T) {
 		}
 	})
 }
-
-// An endpoint answers early and goes on reading, slowly. When Send has returned,
-// the payload is the relay's again, and nothing of what it does with it may
-// go out.
-func TestPayloadIsNotReadAfterSend(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var leaked strings.Builder
-		s := piped(t, Config{}, func(conn net.Conn) {
-			_, _ = conn.Read(make([]byte, 10))
-			_, _ = io.WriteString(conn, "HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n")
-			synctest.Wait()
-			time.Sleep(time.Second)
-			_, _ = io.Copy(&leaked, conn)
-		})
-		m := message("m", "k")
-		m.Payload = []byte(strings.Repeat("a", 1<<20))
-		wantKind(t, "an early refusal", one(t, s, m), "permanent")
-		for i := range m.Payload {
-			m.Payload[i] = 'b'
-		}
-		time.Sleep(time.Minute)
-		if strings.Contains(leaked.String(), "bbb") {
-			t.Error("the payload was read after Send had returned")
-		}
-	})
-}
