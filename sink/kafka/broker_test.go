@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -89,7 +90,14 @@ func (b *broker) create(t *testing.T, name string, config map[string]string) str
 	defer cancel()
 	_, err := b.admin.CreateTopic(ctx, 3, 1, values, name)
 	check(t, err)
-	return name
+	for { // until the broker has heard of it from its controller
+		found, err := b.admin.ListTopics(ctx, name)
+		check(t, err)
+		if topic := found[name]; topic.Err == nil && len(topic.Partitions) == 3 {
+			return name
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
 }
 
 func (b *broker) destination(t *testing.T, cfg kafka.Config) *sinktest.Destination {

@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -116,8 +117,8 @@ func (s *Sink) unreachable(ctx context.Context, err error) error {
 		hint = "set tls.ca_file to the authority that signed the brokers' certificates"
 	case errors.As(err, &name):
 		hint = "set tls.server_name to a name in the brokers' certificates"
-	case errors.As(err, &eof):
-		hint = "see whether that port wants TLS (kafkas://) and a user"
+	case errors.As(err, &eof), errors.Is(err, io.EOF): // a broker that hangs up says no more
+		hint = "see whether that port wants TLS (kafkas://) and a user, and check user, password and sasl"
 	case errors.Is(err, kerr.SaslAuthenticationFailed):
 		hint = "check user, password and sasl"
 	case errors.Is(err, kerr.UnsupportedSaslMechanism):

@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"sync"
 
@@ -29,7 +30,7 @@ func (l *pool) get(ctx context.Context) (*producer, error) {
 	select {
 	case l.places <- struct{}{}:
 	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		return nil, fmt.Errorf("all %d producers are busy: %w", l.cfg.Producers, context.Cause(ctx))
 	case <-l.done:
 		return nil, penstock.ErrClosed
 	}

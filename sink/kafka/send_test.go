@@ -1,0 +1,229 @@
+package kafka_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/tcpproxy"
+	"github.com/penstock/penstock/sink/kafka"
+	"github.com/penstock/penstock/sink/sinktest"
+)
+
+const orders = "orders"
+
+func patient(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), sinktest.Patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func send(t *testing.T, s *kafka.Sink, msgs ...penstock.Message) []error {
+	t.Helper()
+	errs := s.Send(patient(t), msgs)
+	if errs == nil {
+		errs = make([]error, len(msgs))
+	}
+	return errs
+}
+
+// mark is how an error is marked.
+func mark(err error) string {
+	switch {
+	case err == nil:
+		return "confirmed"
+	case penstock.IsPermanent(err):
+		return "permanent"
+	case penstock.IsUnavailable(err):
+		return "unavailable"
+	}
+	return "unmarked"
+}
+
+func wantAnswer(t *testing.T, err error, want, text string) {
+	t.Helper()
+	if mark(err) != want || err != nil && !strings.Contains(err.Error(), text) {
+		t.Errorf("%s: %v; want %s, %q", mark(err), err, want, text)
+	}
+}
+
+// A broker refuses a batch as a whole and does not say for which record.
+func TestOneRecordSpoilsBatch(t *testing.T) {
+	c := startCluster(t, 1, kfake.SeedTopics(2, orders), kfake.BrokerConfigs(map[string]string{"message.max.bytes": "5000"}))
+	s := c.open(t, nil)
+	var msgs []penstock.Message
+	for i := range 200 {
+		msgs = append(msgs, message(fmt.Sprint(i), fmt.Sprint("key-", i%50), orders))
+	}
+	msgs[57].Payload = make([]byte, 6000)
+	errs := send(t, s, msgs...)
+	for i, err := range errs {
+		switch {
+		case i == 57:
+			wantAnswer(t, err, "permanent", "max.message.bytes")
+		case i > 57 && i%50 == 7:
+			wantAnswer(t, err, "unmarked", "held back")
+		default:
+			wantAnswer(t, err, "confirmed", "")
+		}
+	}
+	// 200 of them together are more than 5000 bytes, too.
+	if got := newReader(t, []string{orders}, kgo.SeedBrokers(c.proxies[0].Addr())).records(t, 197); len(got) != 197 {
+		t.Errorf("%d records are there, want 197", len(got))
+	}
+}
+
+// What brokers say, and how it is marked for the relay.
+func TestVerdicts(t *testing.T) {
+	c := startCluster(t, 1, kfake.SeedTopics(1, orders))
+	for _, v := range []struct {
+		says *kerr.Error
+		want string
+		text string
+	}{
+		{kerr.MessageTooLarge, "permanent", "max_message_bytes"},
+		{kerr.RecordListTooLarge, "permanent", "max_message_bytes"},
+		{kerr.InvalidRecord, "permanent", "compacted"},
+		{kerr.InvalidTopicException, "permanent", "template"},
+		{kerr.InvalidTimestamp, "unmarked", "clocks"},
+		{kerr.TopicAuthorizationFailed, "unmarked", "Write and Describe"},
+		{kerr.UnknownTopicOrPartition, "unmarked", "create it"},
+		{kerr.PolicyViolation, "unmarked", "POLICY_VIOLATION"},
+		{kerr.UnknownServerError, "unmarked", "UNKNOWN_SERVER_ERROR"},
+		{kerr.CorruptMessage, "unmarked", "CORRUPT_MESSAGE"},
+		{kerr.ClusterAuthorizationFailed, "unavailable", "IdempotentWrite"},
+		{kerr.UnsupportedCompressionType, "unavailable", "UNSUPPORTED_COMPRESSION_TYPE"},
+		{kerr.NotEnoughReplicas, "unavailable", "min.insync.replicas"},
+		{kerr.NotEnoughReplicasAfterAppend, "unavailable", "min.insync.replicas"},
+		{kerr.LeaderNotAvailable, "unavailable", "leader"},
+		{kerr.KafkaStorageError, "unavailable", "within"},
+	} {
+		t.Run(v.says.Message, func(t *testing.T) {
+			s := c.open(t, func(cfg *kafka.Config) { cfg.DeliveryTimeout = 500 * time.Millisecond })
+			wantAnswer(t, send(t, s, message("1", "", orders))[0], "confirmed", "")
+			fault := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: v.says, Count: -1})
+			wantAnswer(t, send(t, s, message("2", "", orders))[0], v.want, v.text)
+			fault.Remove()
+			wantAnswer(t, send(t, s, message("3", "", orders))[0], "confirmed", "")
+		})
+	}
+	t.Run("INVALID_TIMESTAMP, timestamp: created", func(t *testing.T) {
+		s := c.open(t, func(cfg *kafka.Config) { cfg.Timestamp = "created" })
+		c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.InvalidTimestamp, Count: 1})
+		wantAnswer(t, send(t, s, message("1", "", orders))[0], "permanent", "set timestamp to sent")
+	})
+	t.Run("no producer id", func(t *testing.T) {
+		s := c.open(t, nil)
+		c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.InitProducerID}, TopLevel: true, Err: kerr.ClusterAuthorizationFailed, Count: 1})
+		wantAnswer(t, send(t, s, message("1", "", orders))[0], "unavailable", "IdempotentWrite")
+		wantAnswer(t, send(t, s, message("2", "", orders))[0], "confirmed", "")
+	})
+}
+
+// A topic that does not exist is nobody else's problem, and none any more when
+// it exists.
+func TestUnknownTopic(t *testing.T) {
+	c := startCluster(t, 1, kfake.SeedTopics(2, orders), kfake.AllowAutoTopicCreation())
+	s := c.open(t, nil)
+	msgs := []penstock.Message{message("1", "k", orders), message("2", "k", "missing"), message("3", "k", orders), message("4", "other", orders), message("5", "", "missing")}
+	errs := send(t, s, msgs...)
+	wantAnswer(t, errs[0], "confirmed", "")
+	wantAnswer(t, errs[1], "unmarked", `no topic "missing"`)
+	wantAnswer(t, errs[2], "unmarked", "held back")
+	wantAnswer(t, errs[3], "confirmed", "")
+	wantAnswer(t, errs[4], "unmarked", `no topic "missing"`)
+
+	check(t, c.CreateTopic("missing", 1, nil))
+	for i, err := range send(t, s, msgs[1:]...) {
+		if err != nil {
+			t.Errorf("message %d, the topic exists: %v", i, err)
+		}
+	}
+	creates := c.open(t, func(cfg *kafka.Config) { cfg.CreateTopics = true })
+	wantAnswer(t, send(t, creates, message("6", "", "new"))[0], "confirmed", "")
+}
+
+// More topics that do not exist than the library shall keep asking for.
+func TestManyUnknownTopics(t *testing.T) {
+	c := startCluster(t, 1, kfake.SeedTopics(1, orders))
+	s := c.open(t, nil)
+	for range 2 {
+		var msgs []penstock.Message
+		for i := range 120 {
+			msgs = append(msgs, message(fmt.Sprint(i), "", fmt.Sprint("missing-", i)))
+		}
+		msgs = append(msgs, message("there", "", orders))
+		for i, err := range send(t, s, msgs...) {
+			if want := i == 120; (err == nil) != want || penstock.IsPermanent(err) {
+				t.Fatalf("%s: %v", msgs[i].Topic, err)
+			}
+		}
+	}
+}
+
+// One of three brokers is away: what the others lead goes on.
+func TestOneBrokerAway(t *testing.T) {
+	c := startCluster(t, 3, kfake.SeedTopics(3, orders))
+	for p := range int32(3) {
+		check(t, c.MoveTopicPartition(orders, p, p%2+1)) // not on broker 0
+	}
+	s := c.open(t, func(cfg *kafka.Config) {
+		cfg.URL = "kafka://" + c.proxies[0].Addr() + "," + c.proxies[1].Addr()
+	})
+	c.proxies[0].Refuse()
+	for i := range 5 {
+		wantAnswer(t, send(t, s, message(fmt.Sprint(i), fmt.Sprint(i), orders))[0], "confirmed", "")
+	}
+}
+
+// When a Send's time is over its records are called back: nothing arrives after
+// the relay has heard that it did not, once the network heals.
+func TestGivenUpStaysAway(t *testing.T) {
+	c := startCluster(t, 1, kfake.SeedTopics(1, orders))
+	s := c.open(t, nil)
+	wantAnswer(t, send(t, s, message("1", "", orders))[0], "confirmed", "")
+	c.each(func(p *tcpproxy.Proxy) { p.Stall(tcpproxy.ToServer) })
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	wantAnswer(t, s.Send(ctx, []penstock.Message{message("2", "", orders)})[0], "unavailable", "in time")
+	c.each((*tcpproxy.Proxy).Cut)
+	c.each((*tcpproxy.Proxy).Resume)
+	wantAnswer(t, send(t, s, message("3", "", orders))[0], "confirmed", "")
+	got := newReader(t, []string{orders}, kgo.SeedBrokers(c.proxies[0].Addr())).records(t, 2)
+	if len(got) != 2 || string(got[1].Value) != "payload of 3" {
+		t.Errorf("%d records, the last %q", len(got), got[len(got)-1].Value)
+	}
+}
+
+// As many Sends as there are producers; the next waits, and no longer than its
+// context.
+func TestProducersAreBounded(t *testing.T) {
+	c := startCluster(t, 1, kfake.SeedTopics(1, orders))
+	s := c.open(t, func(cfg *kafka.Config) { cfg.Producers = 1 })
+	wantAnswer(t, send(t, s, message("1", "", orders))[0], "confirmed", "")
+	c.each(func(p *tcpproxy.Proxy) { p.Stall(tcpproxy.Both) })
+	first := make(chan []error)
+	long, cancel := context.WithCancel(t.Context())
+	go func() { first <- s.Send(long, []penstock.Message{message("2", "", orders)}) }()
+	for s.Busy() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	short, done := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer done()
+	wantAnswer(t, s.Send(short, []penstock.Message{message("3", "", orders)})[0], "unavailable", "producers")
+	cancel()
+	err := (<-first)[0]
+	wantAnswer(t, err, "unavailable", "")
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("%v is not the context's error", err)
+	}
+}
