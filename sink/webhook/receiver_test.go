@@ -46,11 +46,10 @@ func (r *receiver) start(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.addr = l.Addr().String()
-	r.srv = &http.Server{Handler: r, TLSConfig: r.tls.Clone(), Protocols: new(http.Protocols), ErrorLog: nil}
+	r.srv = &http.Server{Handler: r, TLSConfig: r.tls.Clone(), Protocols: new(http.Protocols), ErrorLog: quietLog}
 	r.srv.Protocols.SetHTTP1(true)
 	r.srv.Protocols.SetHTTP2(true)
 	r.srv.Protocols.SetUnencryptedHTTP2(true)
-	r.srv.ErrorLog = quietLog
 	srv, serve := r.srv, r.srv.Serve
 	if r.tls != nil {
 		serve = func(l net.Listener) error { return srv.ServeTLS(l, "", "") }
