@@ -25,7 +25,8 @@ list shows such letters as held.
   penstock dead show orders ID                 one of them, with its payload
   penstock dead retry orders --key 42          the cause is mended: send again
   penstock dead discard orders --id ID         it will never be wanted
-  penstock dead list thumbnails                the same verbs for a queue`,
+  penstock dead list thumbnails                the same verbs for a queue
+  penstock dead list mails                     and for a subscription that adopts a table`,
 		Args: knownVerb,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -35,6 +36,7 @@ list shows such letters as held.
 
 // deadFlags choose dead letters of one subscription or queue.
 type deadFlags struct {
+	adoptFlags
 	subscription         string
 	ids                  []string
 	seqs                 []int64
@@ -57,6 +59,7 @@ func (f *deadFlags) add(flags *pflag.FlagSet) {
 	flags.Var(&f.olderThan, "older-than", "those that died longer ago, such as 90s, 24h or 7d")
 	flags.Var(&f.newerThan, "newer-than", "those that died since then")
 	flags.IntVar(&f.limit, "limit", 0, "at most so many, the first by seq")
+	f.adoptFlags.add(flags)
 }
 
 const deadSelectorsHelp = `Which ones is said by --id, --key, --error, --older-than and --newer-than, of an

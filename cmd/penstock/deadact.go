@@ -79,8 +79,8 @@ func (a *app) deadActionCommand(action deadAction) *cobra.Command {
 		leave            = consent{undone: "nothing was " + action.past}
 	)
 	cmd := &cobra.Command{
-		Use:  action.verb + " OUTBOX|QUEUE",
-		Args: exactly("OUTBOX|QUEUE"),
+		Use:  action.verb + " OUTBOX|QUEUE|SUBSCRIPTION",
+		Args: exactly("OUTBOX|QUEUE|SUBSCRIPTION"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, stop := interruptible(cmd.Context())
 			defer stop()

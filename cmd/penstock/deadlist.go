@@ -14,7 +14,7 @@ func (a *app) deadListCommand() *cobra.Command {
 		asJSON bool
 	)
 	cmd := &cobra.Command{
-		Use:   "list OUTBOX|QUEUE",
+		Use:   "list OUTBOX|QUEUE|SUBSCRIPTION",
 		Short: "List dead letters with their last errors",
 		Long: `List the dead letters of a subscription, in order of seq, or those of a queue, in
 order of id. Those that were sent back and have not died again are not among
@@ -32,7 +32,7 @@ the payload: show has it.`,
   penstock dead list orders --subscription billing --error 'no such queue' --newer-than 1h
   penstock dead list thumbnails --group acme
   penstock dead list orders --json | jq -r .error | sort | uniq -c | sort -rn`,
-		Args: exactly("OUTBOX|QUEUE"),
+		Args: exactly("OUTBOX|QUEUE|SUBSCRIPTION"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, stop := interruptible(cmd.Context())
 			defer stop()

@@ -19,14 +19,15 @@ type deadStore interface {
 
 // deadMessages is the letterbox of a subscription.
 type deadMessages struct {
-	store deadStore
-	query penstock.DeadLetterQuery
+	store   deadStore
+	query   penstock.DeadLetterQuery
+	adopted *adoptedStore // the table whose they are, nil of an outbox
 }
 
 // ofSubscription is what the flags choose of one. Times are this machine's.
 func (f *deadFlags) ofSubscription(store deadStore, outbox, subscription string, flags *pflag.FlagSet) *deadMessages {
 	before, after := f.died(flags)
-	return &deadMessages{store, penstock.DeadLetterQuery{
+	return &deadMessages{store: store, query: penstock.DeadLetterQuery{
 		Outbox: outbox, Subscription: subscription, IDs: f.ids, Seqs: f.seqs, Key: f.key, Topic: f.topic, Error: f.errorText,
 		DiedBefore: before, DiedAfter: after,
 	}}
@@ -35,10 +36,16 @@ func (f *deadFlags) ofSubscription(store deadStore, outbox, subscription string,
 func (b *deadMessages) name() string { return ofSubscription(b.query.Outbox, b.query.Subscription) }
 
 func (b *deadMessages) arguments() string {
+	if b.adopted != nil {
+		return b.adopted.argument()
+	}
 	return shellWord(b.query.Outbox) + " --subscription " + shellWord(b.query.Subscription)
 }
 
 func (b *deadMessages) identity() map[string]any {
+	if b.adopted != nil {
+		return map[string]any{"table": b.query.Outbox, "subscription": b.query.Subscription}
+	}
 	return map[string]any{"outbox": b.query.Outbox, "subscription": b.query.Subscription}
 }
 
@@ -90,6 +97,9 @@ func (b *deadMessages) these(seqs []int64) penstock.DeadLetterQuery {
 }
 
 func (b *deadMessages) about(err error, doing string) error {
+	if b.adopted != nil {
+		return b.adopted.about(err, doing)
+	}
 	return about(err, doing, b.query.Outbox, b.query.Subscription)
 }
 

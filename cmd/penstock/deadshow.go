@@ -16,7 +16,7 @@ func (a *app) deadShowCommand() *cobra.Command {
 		full, asJSON bool
 	)
 	cmd := &cobra.Command{
-		Use:   "show OUTBOX|QUEUE ID",
+		Use:   "show OUTBOX|QUEUE|SUBSCRIPTION ID",
 		Short: "Show a dead letter with its payload and all errors",
 		Long: `Show everything about one dead letter: headers, payload, and the latest errors
 with the times of the attempts.
@@ -52,6 +52,7 @@ payload.`,
 	flags := cmd.Flags()
 	flags.StringVar(&f.subscription, "subscription", "", "whose dead letter (default: the outbox's only subscription)")
 	flags.Int64SliceVar(&f.seqs, "seq", nil, "the one with this seq, instead of ID")
+	f.adoptFlags.add(flags)
 	flags.BoolVar(&full, "full", false, "the whole payload, however long")
 	flags.BoolVar(&asJSON, "json", false, "one JSON line, with the whole payload")
 	return cmd

@@ -52,15 +52,40 @@ type letter interface {
 // from: a queue's, if there is one of that name, or a subscription's. The caller
 // closes if there is no error.
 func (a *app) openLetters(ctx context.Context, name string, f *deadFlags, flags *pflag.FlagSet) (box letterbox, closeStore func() error, err error) {
+	if f.preset != "" || f.table != "" {
+		return a.openAdoptedLetters(ctx, name, f, flags)
+	}
 	store, err := a.openStore(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	box, err = findLetters(ctx, store, name, f, flags)
-	if err != nil {
-		return nil, nil, errors.Join(err, store.Close())
+	if err == nil {
+		return box, store.Close, nil
 	}
-	return box, store.Close, nil
+	err = errors.Join(err, store.Close())
+	if !errors.Is(err, penstock.ErrNoOutbox) {
+		return nil, nil, err
+	}
+	if box, closeTable, failed := a.openAdoptedLetters(ctx, name, f, flags); box != nil || failed != nil {
+		return box, closeTable, failed
+	}
+	return nil, nil, err
+}
+
+// openAdoptedLetters is openLetters for the subscription of an adopted table. Without
+// one of that name the box is nil.
+func (a *app) openAdoptedLetters(ctx context.Context, name string, f *deadFlags, flags *pflag.FlagSet) (letterbox, func() error, error) {
+	table, err := a.adopted(ctx, &f.adoptFlags, name)
+	if err != nil || table == nil {
+		return nil, nil, err
+	}
+	if f.group != "" {
+		return nil, nil, errors.Join(usage(errors.New("--group chooses among jobs: leave it out, or name a queue")), table.Close())
+	}
+	box := f.ofSubscription(table, table.config.Table, table.name, flags)
+	box.adopted = table
+	return box, table.Close, nil
 }
 
 func findLetters(ctx context.Context, store penstock.Store, name string, f *deadFlags, flags *pflag.FlagSet) (letterbox, error) {

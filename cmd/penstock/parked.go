@@ -23,9 +23,10 @@ func (a *app) parkedCommand() *cobra.Command {
 		subscription string
 		limit        int
 		asJSON       bool
+		adopting     adoptFlags
 	)
 	cmd := &cobra.Command{
-		Use:   "parked OUTBOX",
+		Use:   "parked OUTBOX|SUBSCRIPTION",
 		Short: "Show the keys whose messages wait for another attempt",
 		Long: `Show what is parked. A message that the sink keeps refusing is set aside with
 those of its key that come after it, so that other keys go on; it is tried again
@@ -44,7 +45,7 @@ Each line is one key, those due soonest first:
 Nothing needs to be done about a parked key, unless it is held.`,
 		Example: `  penstock parked orders
   penstock parked orders --subscription billing --json | jq 'select(.held)'`,
-		Args: exactly("OUTBOX"),
+		Args: exactly("OUTBOX|SUBSCRIPTION"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, stop := interruptible(cmd.Context())
 			defer stop()
@@ -54,18 +55,16 @@ Nothing needs to be done about a parked key, unless it is held.`,
 			if cmd.Flags().Changed("subscription") && subscription == "" {
 				return usage(errors.New("--subscription is empty: name one, or leave it out"))
 			}
-			store, err := a.openStore(ctx)
-			if err != nil {
-				return err
-			}
-			defer store.Close()
-			return a.parked(ctx, store, args[0], subscription, limit, asJSON)
+			return a.withOutboxOrTable(ctx, &adopting, args[0],
+				func(store penstock.Store) error { return a.parked(ctx, store, args[0], subscription, limit, asJSON) },
+				func(t *adoptedStore) error { return a.parked(ctx, t, t.config.Table, t.name, limit, asJSON) })
 		},
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&subscription, "subscription", "", "whose (default: every subscription of the outbox)")
 	flags.IntVar(&limit, "limit", 100, "at most so many keys of each subscription")
 	flags.BoolVar(&asJSON, "json", false, "one JSON line per key")
+	adopting.add(flags)
 	return cmd
 }
 

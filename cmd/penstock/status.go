@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -21,9 +22,10 @@ func (a *app) statusCommand() *cobra.Command {
 	var (
 		asJSON, watch bool
 		every         time.Duration
+		adopting      adoptFlags
 	)
 	cmd := &cobra.Command{
-		Use:   "status [OUTBOX|QUEUE]",
+		Use:   "status [OUTBOX|QUEUE|SUBSCRIPTION]",
 		Short: "Show backlogs, rates, sizes, who relays what, and queues",
 		Long: `Show every outbox and queue, or one of them. Of an outbox and its subscriptions:
 
@@ -52,6 +54,9 @@ Of a queue:
   waiting   jobs that wait for another job of their key
   dead      dead letters: kept until someone decides, see penstock dead
 
+Of a subscription over an adopted table, which the configuration file describes, or
+--adopt: the same as of an outbox's. Its backlog is counted up to a million rows.
+
 What needs a person, or explains a figure, stands below. A backlog that grows
 while a holder is shown means that the sink does not keep up or is down: the
 relay's log tells which. No holder means that no relay runs.
@@ -74,7 +79,7 @@ relay's log tells which. No holder means that no relay runs.
 				return usage(fmt.Errorf("--every is %v: use a time such as 2s", every))
 			}
 			for {
-				found, err := readAll(ctx, store, args)
+				found, err := a.readAll(ctx, store, &adopting, args)
 				if watch && ctx.Err() != nil {
 					return nil // interrupting is how a watch ends
 				}
@@ -94,6 +99,7 @@ relay's log tells which. No holder means that no relay runs.
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON line, times in nanoseconds")
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "repeat until interrupted")
+	adopting.add(cmd.Flags())
 	cmd.Flags().DurationVar(&every, "every", 2*time.Second, "how often, with --watch")
 	return cmd
 }
@@ -119,11 +125,31 @@ func readStatus(ctx context.Context, store statusReader, only []string) ([]penst
 type statusOf struct {
 	Outboxes []penstock.OutboxStatus `json:"outboxes"`
 	Queues   []penstock.QueueStatus  `json:"queues,omitzero"`
+	Adopted  []adoptedStatus         `json:"adopted,omitempty"`
 }
 
-// readAll reads the status of everything, or of the outbox or queue that is
-// named.
-func readAll(ctx context.Context, store statusReader, only []string) (s statusOf, err error) {
+// adoptedStatus is a subscription over an adopted table, or why it has no status: what
+// is done to such a table must not hide the others.
+type adoptedStatus struct {
+	Table string `json:"table"`
+	penstock.SubscriptionStatus
+	Error string `json:"error,omitempty"`
+
+	argument string // of other verbs
+}
+
+// readAll reads the status of everything, or of the outbox, queue or adopting
+// subscription that is named.
+func (a *app) readAll(ctx context.Context, store statusReader, f *adoptFlags, only []string) (s statusOf, err error) {
+	if f.preset != "" || f.table != "" {
+		of, err := f.named(append(only, "")[0])
+		if err != nil {
+			return s, err
+		}
+		s = statusOf{Outboxes: []penstock.OutboxStatus{}, Queues: []penstock.QueueStatus{}}
+		s.Adopted, err = a.readAdopted(ctx, []adoption{*of})
+		return s, err
+	}
 	if s.Outboxes, err = readStatus(ctx, store, nil); err != nil {
 		return s, err
 	}
@@ -142,14 +168,40 @@ func readAll(ctx context.Context, store statusReader, only []string) (s statusOf
 			s.Queues = append(s.Queues, found...)
 		}
 	}
+	adoptions, err := a.adoptions()
+	if err != nil {
+		return s, err
+	}
 	if len(only) > 0 {
+		adoptions = slices.DeleteFunc(adoptions, func(of adoption) bool { return of.name != only[0] })
 		s.Outboxes = slices.DeleteFunc(s.Outboxes, func(o penstock.OutboxStatus) bool { return o.Outbox != only[0] })
 		s.Queues = slices.DeleteFunc(s.Queues, func(q penstock.QueueStatus) bool { return q.Queue != only[0] })
-		if len(s.Outboxes)+len(s.Queues) == 0 {
+		if len(s.Outboxes)+len(s.Queues)+len(adoptions) == 0 {
 			return s, penstock.WithHint(about(penstock.ErrNoOutbox, "", only[0], ""), "nor is there a queue of that name; penstock status without a name shows what there is")
 		}
 	}
-	return s, nil
+	s.Adopted, err = a.readAdopted(ctx, adoptions)
+	return s, err
+}
+
+func (a *app) readAdopted(ctx context.Context, adoptions []adoption) (all []adoptedStatus, err error) {
+	for i := range adoptions {
+		table, err := a.openAdopted(ctx, &adoptions[i])
+		if err != nil {
+			return nil, err
+		}
+		status, err := table.Table.Status(ctx)
+		err = errors.Join(err, table.Close())
+		switch {
+		case ctx.Err() != nil || isDatabaseDown(err):
+			return nil, fmt.Errorf("reading the status of adopted tables: %w", err)
+		case err != nil:
+			all = append(all, adoptedStatus{Table: table.config.Table, SubscriptionStatus: penstock.SubscriptionStatus{Subscription: table.name}, Error: oneLine(err.Error())})
+		default:
+			all = append(all, adoptedStatus{Table: table.config.Table, SubscriptionStatus: status, argument: table.argument()})
+		}
+	}
+	return all, nil
 }
 
 func (a *app) showStatus(s statusOf, asJSON, watch bool) error {
@@ -159,12 +211,20 @@ func (a *app) showStatus(s statusOf, asJSON, watch bool) error {
 	if watch && isTerminal(a.stdout) {
 		fmt.Fprint(a.stdout, "\x1b[H\x1b[2J") // home, clear
 	}
-	if len(s.Outboxes)+len(s.Queues) == 0 && s.Queues != nil {
+	if len(s.Outboxes)+len(s.Queues)+len(s.Adopted) == 0 && s.Queues != nil {
 		fmt.Fprintln(a.stdout, "There is nothing yet: penstock outbox create NAME makes an outbox, penstock queue create NAME a queue.")
 		return nil
 	}
 	if len(s.Outboxes) > 0 {
 		if err := writeStatus(a.stdout, s.Outboxes, time.Now()); err != nil {
+			return err
+		}
+	}
+	if len(s.Adopted) > 0 {
+		if len(s.Outboxes) > 0 {
+			fmt.Fprintln(a.stdout)
+		}
+		if err := writeAdopted(a.stdout, s.Adopted, time.Now()); err != nil {
 			return err
 		}
 	}
@@ -174,7 +234,7 @@ func (a *app) showStatus(s statusOf, asJSON, watch bool) error {
 	if len(s.Queues) == 0 {
 		return nil
 	}
-	if len(s.Outboxes) > 0 {
+	if len(s.Outboxes)+len(s.Adopted) > 0 {
 		fmt.Fprintln(a.stdout)
 	}
 	return writeQueues(a.stdout, s.Queues)

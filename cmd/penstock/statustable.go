@@ -13,9 +13,7 @@ import (
 // should know about.
 func writeStatus(w io.Writer, outboxes []penstock.OutboxStatus, now time.Time) error {
 	o := newTable(w, column{"OUTBOX", 32, false}, column{title: "SIZE", right: true}, column{title: "SEGMENTS"}, column{title: "KEEPS"})
-	s := newTable(w, column{"OUTBOX", 18, false}, column{"SUBSCRIPTION", 20, false}, column{title: "BACKLOG", right: true}, column{title: "OLDEST", right: true},
-		column{title: "RATE", right: true}, column{title: "PARKED", right: true}, column{title: "KEYS", right: true}, column{title: "HELD", right: true},
-		column{title: "DEAD", right: true}, column{"HOLDER", 20, false}, column{title: "EPOCH", right: true}, column{title: "SINCE"})
+	s := newTable(w, subscriptionColumns("OUTBOX")...)
 	var notes []string
 	for i := range outboxes {
 		if err := o.row(outboxes[i].Outbox, size(outboxes[i].Bytes), segments(outboxes[i].Segments), keeps(outboxes[i].Retention)); err != nil {
@@ -28,12 +26,10 @@ func writeStatus(w io.Writer, outboxes []penstock.OutboxStatus, now time.Time) e
 		}
 		for j := range outboxes[i].Subscriptions {
 			sub := &outboxes[i].Subscriptions[j]
-			if err := s.row(outboxes[i].Outbox, sub.Subscription, count(sub.Backlog), age(sub.OldestAge), rate(sub.Rate),
-				count(sub.Parked), count(sub.ParkedKeys), count(sub.HeldKeys), count(sub.DeadLetters),
-				holder(sub, now), fmt.Sprint(sub.Epoch), holderSince(sub, now)); err != nil {
+			if err := s.row(subscriptionRow(outboxes[i].Outbox, sub, now)...); err != nil {
 				return err
 			}
-			notes = append(notes, statusNotes(outboxes[i].Outbox, sub, now)...)
+			notes = append(notes, statusNotes(outboxes[i].Outbox, shellWord(outboxes[i].Outbox)+" --subscription "+shellWord(sub.Subscription), sub, now)...)
 		}
 	}
 	if err := o.flush(); err != nil {
@@ -43,18 +39,59 @@ func writeStatus(w io.Writer, outboxes []penstock.OutboxStatus, now time.Time) e
 	if err := s.flush(); err != nil {
 		return err
 	}
+	writeNotes(w, notes)
+	return nil
+}
+
+// writeAdopted writes a table of the subscriptions over adopted tables.
+func writeAdopted(w io.Writer, adopted []adoptedStatus, now time.Time) error {
+	t := newTable(w, subscriptionColumns("TABLE")...)
+	var notes []string
+	for i := range adopted {
+		s := &adopted[i]
+		if s.Error != "" {
+			notes = append(notes, ofSubscription(s.Table, s.Subscription)+": "+visible(s.Error))
+			if err := t.row(s.Table, s.Subscription, "?", "?", "?", "?", "?", "?", "?", "?", "?", "?"); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := t.row(subscriptionRow(s.Table, &s.SubscriptionStatus, now)...); err != nil {
+			return err
+		}
+		notes = append(notes, statusNotes(s.Table, s.argument, &s.SubscriptionStatus, now)...)
+	}
+	if err := t.flush(); err != nil {
+		return err
+	}
+	writeNotes(w, notes)
+	return nil
+}
+
+func writeNotes(w io.Writer, notes []string) {
 	for i, note := range notes {
 		if i == 0 {
 			fmt.Fprintln(w)
 		}
 		fmt.Fprintln(w, note)
 	}
-	return nil
 }
 
-// statusNotes says what a person has to decide, and what explains the figures.
-func statusNotes(outbox string, s *penstock.SubscriptionStatus, now time.Time) (notes []string) {
-	of := shellWord(outbox) + " --subscription " + shellWord(s.Subscription)
+func subscriptionColumns(first string) []column {
+	return []column{{first, 18, false}, {"SUBSCRIPTION", 20, false}, {title: "BACKLOG", right: true}, {title: "OLDEST", right: true},
+		{title: "RATE", right: true}, {title: "PARKED", right: true}, {title: "KEYS", right: true}, {title: "HELD", right: true},
+		{title: "DEAD", right: true}, {"HOLDER", 20, false}, {title: "EPOCH", right: true}, {title: "SINCE"}}
+}
+
+func subscriptionRow(of string, s *penstock.SubscriptionStatus, now time.Time) []string {
+	return []string{of, s.Subscription, count(s.Backlog), age(s.OldestAge), rate(s.Rate),
+		count(s.Parked), count(s.ParkedKeys), count(s.HeldKeys), count(s.DeadLetters),
+		holder(s, now), fmt.Sprint(s.Epoch), holderSince(s, now)}
+}
+
+// statusNotes says what a person has to decide, and what explains the figures. of is
+// the subscription as an argument of other verbs.
+func statusNotes(outbox, of string, s *penstock.SubscriptionStatus, now time.Time) (notes []string) {
 	note := func(format string, args ...any) {
 		notes = append(notes, ofSubscription(outbox, s.Subscription)+": "+fmt.Sprintf(format, args...))
 	}

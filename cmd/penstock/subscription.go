@@ -91,11 +91,12 @@ type subscriptionDropper interface {
 
 func (a *app) subscriptionDropCommand() *cobra.Command {
 	var (
-		asJSON bool
-		leave  = consent{undone: "nothing was dropped"}
+		asJSON   bool
+		adopting adoptFlags
+		leave    = consent{undone: "nothing was dropped"}
 	)
 	cmd := &cobra.Command{
-		Use:   "drop OUTBOX NAME",
+		Use:   "drop [OUTBOX] NAME",
 		Short: "Drop a subscription with all that waits in it",
 		Long: `Drop a subscription with its cursor, its parked messages and its dead letters.
 Other subscriptions of the outbox keep theirs. What only this one had not
@@ -104,15 +105,22 @@ first; without a terminal to ask on it refuses unless --yes is given.
 
 Stop its relay and take it out of the configuration before: a relay that still
 runs would make the subscription anew, and a new one begins at the oldest
-message that is kept.`,
+message that is kept.
+
+Of an adopted table there is NAME alone. Its rows stay as they are: what is not
+marked as delivered waits for whoever reads the table next.`,
 		Example: `  penstock subscription drop orders billing
-  penstock subscription drop orders billing --yes`,
-		Args: exactly("OUTBOX", "NAME"),
+  penstock subscription drop orders billing --yes
+  penstock subscription drop mails --config penstock.yaml`,
+		Args: args(cobra.RangeArgs(1, 2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, stop := interruptible(cmd.Context())
 			defer stop()
 			if err := a.possible(leave); err != nil {
 				return err
+			}
+			if len(args) == 1 || adopting.preset != "" {
+				return a.dropAdopted(ctx, &adopting, args, leave, asJSON)
 			}
 			store, err := a.openStore(ctx)
 			if err != nil {
@@ -124,6 +132,7 @@ message that is kept.`,
 	}
 	cmd.Flags().BoolVar(&leave.yes, "yes", false, "do not ask")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "what was dropped as one JSON line")
+	adopting.add(cmd.Flags())
 	return cmd
 }
 
