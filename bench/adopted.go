@@ -8,7 +8,6 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/adopt"
-	"github.com/penstock/penstock/relay"
 )
 
 // adopt opens a table of the run for Penstock, as one reader in order. forget closes it
@@ -30,9 +29,6 @@ func (d Database) adopt(ctx context.Context, table string, c adopt.Config) (t *a
 	}, nil
 }
 
-// reader is who holds a subscription of a run.
-var reader = penstock.Subscribe{Holder: "penstock bench"}
-
 // adopted has Penstock process the table as the last rung has it.
 func (p *processor) adopted(ctx context.Context) (rate float64, err error) {
 	err = p.withTable(ctx, true, func(keeper *session) (failed error) {
@@ -44,9 +40,9 @@ func (p *processor) adopted(ctx context.Context) (rate float64, err error) {
 		return p.withQueue(ctx, func(q *queue) error {
 			p.say("the relay drains the adopted table")
 			var processed int
-			rate, processed, err = p.drain(ctx, relay.Config{Sink: q.sink, Open: func(ctx context.Context) (penstock.Source, error) {
-				return table.Subscribe(ctx, reader)
-			}})
+			rate, processed, err = p.drain(ctx, q.sink, func(ctx context.Context) (penstock.Source, error) {
+				return table.Subscribe(ctx, penstock.Subscribe{Holder: holder})
+			}, nil)
 			if err != nil {
 				return err
 			}
@@ -72,7 +68,7 @@ func (cfg ChurnConfig) adoptedTable(ctx context.Context) (*churner, error) {
 		return c, err
 	}
 	c.closers = append(c.closers, forget)
-	src, err := table.Subscribe(ctx, reader)
+	src, err := table.Subscribe(ctx, penstock.Subscribe{Holder: holder})
 	if err != nil {
 		return c, err
 	}

@@ -57,7 +57,7 @@ func (r *rig) brokerCeiling(ctx context.Context, sink penstock.Sink, l load, tot
 func (r *rig) readCeiling(ctx context.Context) (float64, error) {
 	// A reader along sees what is not reclaimed; what earlier rounds have
 	// settled may be among it.
-	src, err := r.Store.Subscribe(ctx, penstock.Subscribe{Outbox: r.outbox, Subscription: subscription, Holder: "penstock bench", Ephemeral: true})
+	src, err := r.Store.Subscribe(ctx, penstock.Subscribe{Outbox: r.outbox, Subscription: subscription, Holder: holder, Ephemeral: true})
 	if err != nil {
 		return 0, err
 	}

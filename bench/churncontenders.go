@@ -144,7 +144,7 @@ func (cfg ChurnConfig) ownOutbox(ctx context.Context) (*churner, error) {
 	if err := c.preload(); err != nil {
 		return c, err
 	}
-	src, err := cfg.Store.Subscribe(ctx, penstock.Subscribe{Outbox: outbox, Subscription: subscription, Holder: "penstock bench"})
+	src, err := cfg.Store.Subscribe(ctx, penstock.Subscribe{Outbox: outbox, Subscription: subscription, Holder: holder})
 	if err != nil {
 		return c, err
 	}

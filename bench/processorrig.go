@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/readback"
 	"github.com/penstock/penstock/relay"
 )
@@ -147,7 +148,10 @@ func (p *processor) ownOutbox(ctx context.Context) (rate float64, err error) {
 		return p.withQueue(ctx, func(q *queue) error {
 			p.say("the relay drains the outbox")
 			var processed int
-			if rate, processed, err = p.drain(ctx, relay.Config{Sink: q.sink}); err != nil {
+			rate, processed, err = p.drain(ctx, q.sink, func(ctx context.Context) (penstock.Source, error) {
+				return p.Store.Subscribe(ctx, penstock.Subscribe{Outbox: p.outbox, Subscription: subscription, Holder: holder})
+			}, func(ctx context.Context) error { return p.Store.Maintain(ctx, p.outbox) })
+			if err != nil {
 				return err
 			}
 			return p.check(ctx, "Penstock's outbox", q, processed)
@@ -158,17 +162,30 @@ func (p *processor) ownOutbox(ctx context.Context) (rate float64, err error) {
 
 // drain runs a relay until every row is settled, or the time is up, and returns how
 // many were settled per second until then, and in all. What the relay sends when it
-// is told to finish is settled, too.
-func (p *processor) drain(ctx context.Context, cfg relay.Config) (rate float64, settled int, err error) {
-	count := &counter{want: int64(p.cfg.Rows), confirmed: make(chan time.Time, 1), settled: make(chan struct{})}
-	cfg.Observer = count
-	timeUp := time.NewTimer(p.cfg.Duration)
-	defer timeUp.Stop()
-	start := time.Now()
-	stop, err := p.startRelay(ctx, cfg)
+// is told to finish is settled, too. The lease is taken before the clock starts, as the
+// workers by hand are connected before.
+func (p *processor) drain(ctx context.Context, sink penstock.Sink, open func(context.Context) (penstock.Source, error), maintain func(context.Context) error) (rate float64, settled int, err error) {
+	first := make(chan penstock.Source, 1)
+	source, err := open(ctx)
 	if err != nil {
 		return 0, 0, err
 	}
+	first <- source
+	count := &counter{want: int64(p.cfg.Rows), confirmed: make(chan time.Time, 1), settled: make(chan struct{})}
+	start := time.Now()
+	stop, err := p.startRelay(ctx, relay.Config{Sink: sink, Observer: count, Maintain: maintain, Open: func(ctx context.Context) (penstock.Source, error) {
+		select {
+		case source := <-first:
+			return source, nil
+		default:
+			return open(ctx) // it was lost
+		}
+	}})
+	if err != nil {
+		return 0, 0, errors.Join(err, source.Close(ctx))
+	}
+	timeUp := time.NewTimer(p.cfg.Duration)
+	defer timeUp.Stop()
 	select {
 	case <-count.settled:
 	case <-timeUp.C:

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io"
 	"net"
+	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,13 +15,22 @@ import (
 // writes counts what reaches the socket.
 type writes struct {
 	net.Conn
+	mu    sync.Mutex
 	sizes []int
 	limit time.Time
 }
 
 func (w *writes) Write(b []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.sizes = append(w.sizes, len(b))
 	return len(b), nil
+}
+
+func (w *writes) all() []int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.sizes)
 }
 
 func (w *writes) SetWriteDeadline(at time.Time) error {
@@ -39,27 +50,27 @@ func TestGatheringConn(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if len(socket.sizes) != 0 {
-			t.Errorf("30,000 bytes were written in %d pieces before anything asked for them", len(socket.sizes))
+		if len(socket.all()) != 0 {
+			t.Errorf("30,000 bytes were written in %d pieces before anything asked for them", len(socket.all()))
 		}
-		if err := g.Flush(); err != nil || len(socket.sizes) != 1 || socket.sizes[0] != 30_000 {
-			t.Errorf("a flush wrote %v, %v", socket.sizes, err)
+		if err := g.Flush(); err != nil || len(socket.all()) != 1 || socket.all()[0] != 30_000 {
+			t.Errorf("a flush wrote %v, %v", socket.all(), err)
 		}
 		for range 300 {
 			_, _ = g.Write(message)
 		}
-		if len(socket.sizes) != 2 || socket.sizes[1] != gatherBytes {
-			t.Errorf("90,000 bytes were written as %v", socket.sizes[1:])
+		if len(socket.all()) != 2 || socket.all()[1] != gatherBytes {
+			t.Errorf("90,000 bytes were written as %v", socket.all()[1:])
 		}
 		// Nobody flushes what a channel is opened with.
 		time.Sleep(gatherFor)
 		synctest.Wait()
-		if len(socket.sizes) != 3 || socket.sizes[1]+socket.sizes[2] != 90_000 {
-			t.Errorf("a millisecond later: %v", socket.sizes[1:])
+		if len(socket.all()) != 3 || socket.all()[1]+socket.all()[2] != 90_000 {
+			t.Errorf("a millisecond later: %v", socket.all()[1:])
 		}
 		_, _ = g.Write(message)
-		if err := g.Close(); err != nil || len(socket.sizes) != 4 || socket.limit.IsZero() {
-			t.Errorf("closing wrote %v, with the deadline %v, %v", socket.sizes[3:], socket.limit, err)
+		if err := g.Close(); err != nil || len(socket.all()) != 4 || socket.limit.IsZero() {
+			t.Errorf("closing wrote %v, with the deadline %v, %v", socket.all()[3:], socket.limit, err)
 		}
 	})
 }

@@ -140,7 +140,10 @@ func warmUp(ctx context.Context, sink penstock.Sink) error {
 	}
 }
 
-const subscription = "bench"
+const (
+	subscription = "bench"
+	holder       = "penstock bench" // of every lease
+)
 
 // startRelay runs a relay in the background; stop drains it. cfg has the sink
 // and what the experiment sets of the rest; it reads the outbox of this phase
@@ -150,7 +153,7 @@ func (r *rig) startRelay(ctx context.Context, cfg relay.Config) (stop func() err
 	cfg.Name, cfg.Logger = subscription, r.Log
 	if cfg.Open == nil {
 		cfg.Open = func(ctx context.Context) (penstock.Source, error) {
-			return r.Store.Subscribe(ctx, penstock.Subscribe{Outbox: outbox, Subscription: subscription, Holder: "penstock bench"})
+			return r.Store.Subscribe(ctx, penstock.Subscribe{Outbox: outbox, Subscription: subscription, Holder: holder})
 		}
 		cfg.Maintain = func(ctx context.Context) error { return r.Store.Maintain(ctx, outbox) }
 	}

@@ -153,7 +153,7 @@ func benchChurnChart(r bench.ChurnResult) plot.Chart {
 		Panels: []plot.Panel{
 			{X: "seconds", Y: "rows/s", Log: true, Series: series(func(i bench.ChurnInterval) float64 { return i.RowsPerSecond })},
 			{X: "seconds", Y: "p50 latency of a batch, ms", Log: true, Series: series(func(i bench.ChurnInterval) float64 { return i.P50MS })},
-			{X: "seconds", Y: "size on disk, MiB", Log: true, Series: series(func(i bench.ChurnInterval) float64 { return float64(i.SizeBytes) / (1 << 20) })},
+			{X: "seconds", Y: "size on disk, MiB", Series: series(func(i bench.ChurnInterval) float64 { return float64(i.SizeBytes) / (1 << 20) })},
 		},
 	}
 }
