@@ -78,18 +78,19 @@ func (c *cluster) each(do func(*tcpproxy.Proxy)) {
 
 func (c *cluster) url() string { return "kafka://" + c.proxies[0].Addr() }
 
-// open opens a sink that loses its patience soon.
+// open opens a sink on the cluster.
 func (c *cluster) open(tb testing.TB, change func(*kafka.Config)) *kafka.Sink {
 	tb.Helper()
-	cfg := quick(kafka.Config{URL: c.url()})
+	cfg := unhurried(kafka.Config{URL: c.url()})
 	if change != nil {
 		change(&cfg)
 	}
 	return open(tb, cfg)
 }
 
-func quick(cfg kafka.Config) kafka.Config {
-	cfg.DeliveryTimeout, cfg.ConnectTimeout = 5*time.Second, 2*time.Second
+// unhurried lets a busy machine decide no test.
+func unhurried(cfg kafka.Config) kafka.Config {
+	cfg.DeliveryTimeout, cfg.ConnectTimeout = sinktest.Patience, sinktest.Patience
 	return cfg
 }
 

@@ -85,7 +85,7 @@ func fake(t *testing.T, brokers int, method string, cfg kafka.Config, server *tl
 
 func opener(cfg kafka.Config, password string) func(*testing.T, *slog.Logger) penstock.Sink {
 	return func(t *testing.T, log *slog.Logger) penstock.Sink {
-		cfg := quick(cfg)
+		cfg := unhurried(cfg)
 		cfg.User, cfg.Password = user, password
 		s, err := kafka.Open(cfg, log)
 		check(t, err)

@@ -139,7 +139,6 @@ func TestLogin(t *testing.T) {
 			s := secure.open(t, func(cfg *kafka.Config) {
 				cfg.URL = "kafkas://" + secure.proxies[0].Addr()
 				cfg.User, cfg.Password, cfg.SASL, cfg.TLS = user, password, "scram-sha-256", certs.client
-				cfg.ConnectTimeout = time.Second
 				l.change(cfg)
 			})
 			want := "unavailable"
