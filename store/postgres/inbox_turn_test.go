@@ -4,15 +4,24 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/penstock/penstock/store/postgres"
 )
 
 // asks has a transaction of its own receive an id, and waits until that waits for a lock.
 // What it is told comes once it has committed.
 func (f *inboxFixture) asks(id string) (told <-chan bool) {
 	f.Helper()
-	conn, answer := f.connect(), make(chan bool, 1)
+	conn := f.connect()
+	return f.asksIn(conn, conn, id)
+}
+
+// asksIn is asks in a transaction of conn.
+func (f *inboxFixture) asksIn(conn *pgx.Conn, tx postgres.PgxQuery, id string) (told <-chan bool) {
+	f.Helper()
+	answer := make(chan bool, 1)
 	go func() {
-		isNew, err := f.inbox.First(f.ctx, conn, id)
+		isNew, err := f.inbox.First(f.ctx, tx, id)
 		if err != nil {
 			f.Error(err)
 		}
@@ -63,11 +72,26 @@ func TestInboxLooksAgainUnderTheTurnsLock(t *testing.T) {
 	t.Parallel()
 	f := newInboxFixture(t)
 	start, _ := f.turn(f.conn)
+	f.wantFirst(f.conn, "before", true) // ticks, so that the next call does not
 	f.exec("select pg_advisory_lock(1885695598, (4 + $1::bigint % 4)::int)", start)
-	told := f.asks("a")
-	f.exec(`select setval('penstock."__inbox.1.ring"', ($1::bigint + 1) * 2)`, start) // nobody is seen to hold it
-	f.wantFirst(f.conn, "a", true)
+	slow := f.connect()
+	tx := f.begin(slow)
+	told := f.asksIn(slow, tx, "a")
+	f.exec(`select setval('penstock."__inbox.1.ring"', ($1::bigint + 1) * 2)`, start) // as if nobody were seen to hold it
+	f.wantFirst(f.conn, "b", true)
 	f.exec("select pg_advisory_unlock(1885695598, (4 + $1::bigint % 4)::int)", start)
+	if !<-told {
+		t.Fatal("the id is not new")
+	}
+	f.wantFirst(tx, "b", false)
+	for range 5 { // now it holds the next turn
+		f.age(f.conn)
+	}
+	if now, moving := f.turn(f.conn); now != start+2 || !moving {
+		t.Fatalf("turn %d became %d, moving %v, want the second after it, that moves", start, now, moving)
+	}
+	told = f.asks("a")
+	f.must(tx.Commit(f.ctx))
 	if <-told {
 		t.Error("two were told that the id is new")
 	}
