@@ -92,7 +92,7 @@ func isPrintable(s string) bool {
 func TestOnTheWire(t *testing.T) {
 	special := order()
 	special.ID, special.Key, special.Topic = "1f/18", `ключ "100 %" 😀`, "orders.cancelled"
-	special.Headers = map[string]string{"content-type": "application/octet-stream", "tenant": "Ærø & søn", "note": "by hand"}
+	special.Headers = map[string]string{"content-type": "application/octet-stream; for=testing", "tenant": "Ærø & søn", "note": "by hand"}
 	special.Payload = []byte("\x00\xff\r\n")
 	bare := penstock.Message{ID: "1f/19", Topic: "orders.placed", CreatedAt: special.CreatedAt, Attempt: 1}
 	msgs := []penstock.Message{order(), special, bare}
