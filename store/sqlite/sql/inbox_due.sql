@@ -3,9 +3,10 @@
 with recursive up(id, previous) as (
   select id, previous from (select id, previous from penstock_held where inbox_id = ?1 and due <= ?2 order by due, n limit 1)
   union
-  select h.id, h.previous from up join penstock_held h on h.inbox_id = ?1 and h.id = up.previous
+  select h.id, h.previous from up cross join penstock_held h where h.inbox_id = ?1 and h.id = up.previous
 )
 select h.id, h.key, h.headers, h.payload, h.previous
-  from up join penstock_held h on h.inbox_id = ?1 and h.id = up.id
+  from up cross join penstock_held h
+ where h.inbox_id = ?1 and h.id = up.id
  order by exists (select 1 from penstock_held a where a.inbox_id = ?1 and a.id = up.previous), h.due
  limit 1
