@@ -5,6 +5,7 @@
 //	PENSTOCK_TEST_RABBITMQ      an amqp:// URL
 //	PENSTOCK_TEST_PG_BIN        the folder that holds initdb and postgres
 //	PENSTOCK_TEST_RABBITMQ_BIN  the folder that holds rabbitmq-server
+//	PENSTOCK_TEST_KAFKA_JARS    the folder of Apache Kafka's jars; without it there is no Kafka
 //
 // PostgresURL and RabbitMQURL are for tests that only use a server; it is
 // shared, so they bring their own names (see Database). StartPostgres and

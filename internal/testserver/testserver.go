@@ -13,6 +13,7 @@ import (
 const (
 	EnvPostgres = "PENSTOCK_TEST_POSTGRES"
 	EnvRabbitMQ = "PENSTOCK_TEST_RABBITMQ"
+	EnvKafka    = "PENSTOCK_TEST_KAFKA" // set by withservers -only kafka
 
 	// And those that name the folders of the programs.
 	envPostgresBin = "PENSTOCK_TEST_PG_BIN"

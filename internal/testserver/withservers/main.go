@@ -7,6 +7,7 @@
 //	withservers             start servers, print their URLs, run until interrupted
 //	withservers -durable …  PostgreSQL waits for the disk at every commit, as in production
 //	withservers -only postgres …
+//	withservers -only kafka …   an Apache Kafka of script/kafka-jars.sh, named in PENSTOCK_TEST_KAFKA
 //	withservers -missing    print Debian's names of the packages it would need
 package main
 
@@ -24,7 +25,7 @@ import (
 
 func main() {
 	durable := flag.Bool("durable", false, "let PostgreSQL wait for the disk at every commit (fsync on)")
-	only := flag.String("only", "", "start only `postgres` or rabbitmq")
+	only := flag.String("only", "", "start only `postgres`, rabbitmq or kafka")
 	missing := flag.Bool("missing", false, "print Debian's names of the packages that are needed and not installed, and exit")
 	flag.Parse()
 	if *missing {
@@ -96,6 +97,15 @@ func start(only string, conf []string) (env []string, stop func() error, err err
 		}
 		return r.URL, r.Close, nil
 	})
+	if only == "kafka" { // whoever wants it says so: it needs Java
+		launch("kafka", testserver.EnvKafka, func() (string, func() error, error) {
+			k, err := testserver.NewKafka(testserver.KafkaOptions{})
+			if err != nil {
+				return "", nil, err
+			}
+			return k.URL, k.Close, nil
+		})
+	}
 
 	var closers []func() error
 	for _, c := range waiting {
