@@ -63,8 +63,8 @@ func (f *facts) randomOrder(c *column) Finding {
 		Fix: []Statement{{SQL: fmt.Sprintf("alter table %s add column seq bigint generated always as identity", f.tableName()),
 			Risk: "writes the table anew; nobody reads or writes it meanwhile; rows that are there are numbered as they lie"}}}
 	if len(f.cfg.OrderColumns()) == 1 {
-		find.Detail = "New rows sort before old ones, so no low-water mark can stand among them: Penstock looks at all waiting rows at each read, and takes them by the numbers of their transactions, " +
-			"which is near the order of commits and not the same. "
+		find.Detail = "New rows sort before old ones, so no low-water mark can stand among them: each look for new rows is at all that wait, " +
+			"and they are sent in the order of their transactions only as far as PostgreSQL remembers it. "
 	} else {
 		find.Detail = "New rows sort before old ones, below any low-water mark, and are found by the sweep only. "
 		if f.cfg.Key != "" && f.cfg.Ordered() {
@@ -93,8 +93,8 @@ func (f *facts) commitOrder(c *column) Finding {
 	default:
 		find.Detail = "The application writes it, by its own clocks and before the commit: add how far these clocks are apart to the margin."
 	}
-	find.Detail += fmt.Sprintf(" A loop that goes on from the last row it has seen never delivers what commits behind it. Penstock reads again what lies within the margin (%v) and "+
-		"sweeps below it every %v: a later row is delivered by the sweep, late but never lost, and behind later ones of its key.", margin, f.cfg.Sweep)
+	find.Detail += fmt.Sprintf(" A loop that goes on from the last row it has seen never delivers what commits behind it. Penstock looks back over the margin (%v) again and again, and "+
+		"sweeps what lies below it every %v: a later row is delivered late and behind later ones of its key, but never lost.", margin, f.cfg.Sweep)
 	late := f.late
 	if late == nil {
 		if f.settings["track_commit_timestamp"] != "on" {
