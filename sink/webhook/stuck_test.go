@@ -131,6 +131,19 @@ func TestMisbehavingEndpoints(t *testing.T) {
 	}
 }
 
+// TLS that is never agreed on has a timeout of its own.
+func TestHandshakeThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := piped(t, Config{URL: "https://endpoint.test/"}, func(conn net.Conn) { untilClosed(conn) })
+		began := time.Now()
+		err := one(t, s, message("m", "k"))
+		wantKind(t, "a handshake that hangs", err, "unavailable")
+		if took := time.Since(began); took != DefaultConnectTimeout || !strings.Contains(err.Error(), "TLS handshake timeout") {
+			t.Errorf("it took %v: %v", took, err)
+		}
+	})
+}
+
 // A worker that waits for a slot does so no longer than its context.
 func TestHangingRequestsHoldTheirSlotsOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
