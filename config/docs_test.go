@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
@@ -41,6 +42,31 @@ func TestExample(t *testing.T) {
 	var defaults Relay
 	if defaults.SetDefaults(); c.Relay != defaults {
 		t.Errorf("the example says that these are the defaults:\n%+v\nbut they are\n%+v", c.Relay, defaults)
+	}
+}
+
+// So must the others, with the variables that they take.
+func TestExamples(t *testing.T) {
+	files, err := filepath.Glob("../examples/*.yaml")
+	if err != nil || len(files) < 5 {
+		t.Fatalf("%v, %v", files, err)
+	}
+	set := Loader{ReadFile: readTestdata, LookupEnv: func(name string) (string, bool) {
+		v, ok := map[string]string{
+			"PENSTOCK_DATABASE_URL": env["PENSTOCK_DATABASE_URL"], "PARTNER_TOKEN": "hunter2", "KAFKA_USER": "app", "KAFKA_PASSWORD": "hunter2",
+			"WEBHOOK_SECRET": "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=",
+		}[name]
+		return v, ok
+	}}
+	for _, file := range files {
+		c, err := set.Load(file)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if strings.Contains(c.String(), "hunter2") || strings.Contains(c.String(), "whsec_") {
+			t.Errorf("%s: a secret shows in\n%s", file, c)
+		}
 	}
 }
 

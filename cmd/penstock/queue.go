@@ -25,7 +25,7 @@ in the transaction of the business, and workers run each job until it is done.
 		Args: knownVerb,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.queueCreateCommand(), a.queueSetCommand(), a.queuePauseCommand(true), a.queuePauseCommand(false), a.queueListCommand(), a.queueDropCommand())
+	cmd.AddCommand(a.queueCreateCommand(), a.queueSetCommand(), a.queuePauseCommand(true), a.queuePauseCommand(false), a.queueListCommand(), a.queueGrantCommand(), a.queueDropCommand())
 	return cmd
 }
 
