@@ -277,6 +277,9 @@ func (s *Source) refuse(ctx context.Context, unfit []row) error {
 		w.setAside(m, &h, &penstock.Verdict{Outcome: penstock.Dead, Failures: failures}, true)
 	}
 	s.t.log.Warn("rows cannot be messages; they are dead letters", "rows", len(unfit), "first", unfit[0].id)
+	if s.lease.workers { // the claim has the rows locked
+		w.failed = failedRows{}
+	}
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	return s.commit(ctx, &w, nil)

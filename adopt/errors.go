@@ -49,6 +49,8 @@ func explain(err error) error {
 			return penstock.WithHint(err, "the server's disk is full: free space and go on; nothing is lost")
 		case "53300":
 			return penstock.WithHint(err, "raise max_connections or close other connections")
+		case "55P03":
+			return penstock.WithHint(err, "another transaction holds locks on rows of the adopted table, or on the table: pg_locks and pg_blocking_pids tell which; it is tried again")
 		case "57P03":
 			return penstock.WithHint(err, "the server is starting up or shutting down: try again")
 		case "42P01", "3F000", "42883":

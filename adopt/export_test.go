@@ -32,6 +32,8 @@ func (t Track) Saw(snapshot string, now time.Time) (string, bool) {
 	return text(m.place), some
 }
 
+func (t Track) FoundLate(span time.Duration) { t.foundLate(span) }
+
 func (t Track) Marks() int { return len(t.marks) }
 
 func text(p place) string {

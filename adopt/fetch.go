@@ -27,9 +27,7 @@ func (s *Source) fetchTable(ctx context.Context, limit penstock.Limit) (*pending
 // What is read at the head is read first. So whatever its writers could have seen is
 // found behind the head by the statement that comes after, and goes before it.
 func (s *Source) fetchNext(ctx context.Context, limit penstock.Limit) (*pending, bool, error) {
-	s.mu.Lock()
-	before, slack := s.track.head(), s.track.slack(time.Now())
-	s.mu.Unlock()
+	before, slack := s.places()
 	rows, snapshot, full, err := s.readOn(ctx, before.place, limit)
 	if err != nil {
 		return nil, false, err
@@ -38,12 +36,13 @@ func (s *Source) fetchNext(ctx context.Context, limit penstock.Limit) (*pending,
 	if err != nil {
 		return nil, false, err
 	}
-	if len(ids) > limit.Messages {
-		s.late.giveBack(ids[limit.Messages:])
-		ids, more = ids[:limit.Messages], true
+	n := min(limit.Messages, 1+limit.Bytes/max(1, s.average))
+	if len(ids) > n {
+		s.late.giveBack(ids[n:])
+		ids, more = ids[:n], true
 	}
 	if !more {
-		ids = append(ids, s.late.take(limit.Messages-len(ids))...)
+		ids = append(ids, s.late.take(n-len(ids))...)
 	}
 	p, found, err := s.batchOf(ctx, before, ids, limit)
 	if err != nil {
@@ -65,6 +64,17 @@ func (s *Source) fetchNext(ctx context.Context, limit penstock.Limit) (*pending,
 		s.mu.Unlock()
 	}
 	return p, s.full || s.late.waiting(), nil
+}
+
+// places are the head, and where the slack behind it begins.
+func (s *Source) places() (head, slack mark) {
+	back := s.late.retreats()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if back != nil {
+		s.track.retreat(back, time.Now())
+	}
+	return s.track.head(), s.track.slack(time.Now())
 }
 
 // becameVisible lists rows behind the head that the read before may not have seen; more
@@ -129,6 +139,9 @@ func (s *Source) readOn(ctx context.Context, after place, limit penstock.Limit) 
 			first, snapshot = false, string(values[0])
 			return
 		}
+		if full = full || bytes > limit.Bytes; full { // of what is beyond the limit nothing is kept
+			return
+		}
 		if page == nil {
 			page = make([]row, 0, n)
 		}
@@ -138,7 +151,7 @@ func (s *Source) readOn(ctx context.Context, after place, limit penstock.Limit) 
 	if len(page) > 0 {
 		s.average = bytes / len(page)
 	}
-	return page, snapshot, len(page) == n, err
+	return page, snapshot, full || len(page) == n, err
 }
 
 // args are the place as parameters.

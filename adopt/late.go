@@ -21,8 +21,11 @@ type late struct {
 	mu    sync.Mutex
 	ids   []string
 	known map[string]bool // in ids
-	sweep chan struct{}   // poked: now
-	room  chan struct{}   // poked: ids were taken
+	inRow int             // sweeps in a row that have found something
+	// The place to which the head has to go back before the next read; nil: none.
+	retreat place
+	sweep   chan struct{} // poked: now
+	room    chan struct{} // poked: ids were taken
 }
 
 // maxLate bounds the ids in memory.
@@ -57,6 +60,30 @@ func (l *late) waiting() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.ids) > 0
+}
+
+// swept notes whether a sweep has found anything, and reports whether it is the second in a
+// row: single rows may commit very late, but where they go on coming, the head is wrong.
+func (l *late) swept(found bool) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.inRow++; !found {
+		l.inRow = 0
+	}
+	if l.inRow < 2 {
+		return false
+	}
+	l.inRow = 0
+	return true
+}
+
+// retreats takes the place to which the head has to go back.
+func (l *late) retreats() place {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p := l.retreat
+	l.retreat = nil
+	return p
 }
 
 func (l *late) has(id string) bool {
@@ -138,8 +165,13 @@ func (s *Source) lookBack(ctx context.Context) {
 		var more bool
 		var err error
 		if level < 0 {
-			more, err = s.lookBelow(ctx)
-			sweep = time.Now().Add(s.restAfter(began, s.m.config.Sweep, more))
+			var found bool
+			found, more, err = s.lookBelow(ctx)
+			rest := s.m.config.Sweep
+			if found {
+				rest = min(rest, sweepAgain)
+			}
+			sweep = time.Now().Add(s.restAfter(began, rest, more))
 		} else {
 			more, err = s.lookWithin(ctx, spans[level])
 			for i := range level + 1 { // it covered those before
@@ -208,30 +240,43 @@ func (s *Source) lookWithin(ctx context.Context, span time.Duration) (more bool,
 		return false, nil
 	}
 	ids, more, err := s.behind(ctx, from.place, to.place)
-	s.late.add(ids)
+	if s.late.add(ids); len(ids) > 0 {
+		s.mu.Lock()
+		s.track.foundLate(span)
+		s.mu.Unlock()
+	}
 	return more, err
 }
 
+// sweepAgain is the pause after a sweep that has found something: another such sweep says
+// that the head is too far ahead.
+const sweepAgain = 5 * time.Second
+
 // lookBelow sweeps what is below the low-water mark, and rows that have no place.
-func (s *Source) lookBelow(ctx context.Context) (more bool, err error) {
+func (s *Source) lookBelow(ctx context.Context) (found, more bool, err error) {
 	s.mu.Lock()
 	low := s.track.low(time.Now())
 	s.mu.Unlock()
 	if low.place != nil {
 		ids, more, err := s.behind(ctx, nil, low.place)
-		if len(ids) > 0 {
-			s.t.log.Info("found rows that committed later than the margin", "rows", len(ids), "margin", s.m.config.Margin)
-		}
 		if s.late.add(ids); err != nil || more {
-			return more, err
+			return len(ids) > 0, more, err
+		}
+		if found = len(ids) > 0; found {
+			s.t.log.Info("found rows that committed later than the margin, or whose place is far behind that of others", "rows", len(ids), "margin", s.m.config.Margin)
+		}
+		if s.late.swept(found) {
+			if err := s.retreat(ctx, ids[len(ids)-1]); err != nil {
+				return found, false, err
+			}
 		}
 	}
 	if s.st.unplaced == "" {
-		return false, nil
+		return found, false, nil
 	}
 	rows, err := s.t.pool.Query(ctx, s.st.unplaced, texts, maxLate)
 	if err != nil {
-		return false, err
+		return found, false, err
 	}
 	var ids []string
 	if err := rawRows(rows, func(values [][]byte) {
@@ -239,9 +284,21 @@ func (s *Source) lookBelow(ctx context.Context) (more bool, err error) {
 			ids = append(ids, id)
 		}
 	}); err != nil {
-		return false, err
+		return found, false, err
 	}
 	ids, err = s.notAside(ctx, ids)
 	s.late.add(ids)
-	return false, err
+	return found, false, err
+}
+
+// retreat puts the head back to the place of a row.
+func (s *Source) retreat(ctx context.Context, id string) error {
+	rows, err := s.load(ctx, s.t.pool, s.st.load, []string{id})
+	if err != nil || len(rows) == 0 {
+		return err
+	}
+	s.late.mu.Lock()
+	s.late.retreat = rows[0].at
+	s.late.mu.Unlock()
+	return nil
 }

@@ -11,9 +11,6 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// logEvery is how often settling writes the low-water mark along.
-const logEvery = 2 * time.Second
-
 // Settle implements penstock.Source: delivered rows are settled in one statement,
 // and in its transaction others are set aside. Batches need no order, since
 // each row has its own state.
@@ -167,18 +164,8 @@ func (s *Source) commit(ctx context.Context, w *work, done []*pending) error {
 	var b pgx.Batch
 	s.lease.fence(s.t, &b)
 	s.queue(&b, w)
-	next := *s.lease
-	next.settled += w.count
-	logs := time.Since(s.logged) >= logEvery
-	if logs {
-		next.low = s.low()
-		b.Queue(s.t.own("log"), next.args(s.m, next.length)...)
-	}
 	if err := s.t.pool.SendBatch(ctx, &b).Close(); err != nil {
 		return s.t.explain(err)
-	}
-	if *s.lease = next; logs {
-		s.logged = time.Now()
 	}
 	s.settledNow(w, done)
 	return nil
@@ -188,6 +175,7 @@ func (s *Source) commit(ctx context.Context, w *work, done []*pending) error {
 func (s *Source) settledNow(w *work, done []*pending) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.settled += w.count
 	if len(w.aside.ids) > 0 {
 		s.aside.any = true
 		s.aside.asked++

@@ -20,15 +20,15 @@ type Source struct {
 	m  *mapping
 	st statements
 
-	writing sync.Mutex // one settling transaction at a time; guards lease
-	lease   *lease
-	logged  time.Time // when the log was written last
+	lease   *lease     // does not change
+	writing sync.Mutex // one settling transaction at a time
 
 	stop context.CancelFunc // of looking back
 	over sync.WaitGroup
 
 	mu      sync.Mutex
 	closed  bool
+	settled int64 // rows, since the subscription was created
 	batches uint64
 	pending map[uint64]*pending
 	flying  map[string]bool // rows that were handed out
@@ -108,8 +108,8 @@ func (t *Table) Subscribe(ctx context.Context, req penstock.Subscribe) (penstock
 	if err != nil {
 		return nil, err
 	}
-	s := &Source{t: t, m: m, st: newStatements(m, &m.config, t.schema), lease: l, logged: time.Now(),
-		pending: map[uint64]*pending{}, flying: map[string]bool{}, track: newTrack(l.low, m.config.Margin, time.Now()), seq: l.epoch << 40}
+	s := &Source{t: t, m: m, st: newStatements(m, &m.config, t.schema), lease: l, settled: l.settled,
+		pending: map[uint64]*pending{}, flying: map[string]bool{}, track: newTrack(l.low, m.config.Margin, time.Now()), seq: l.epoch << 40, average: averageAtFirst}
 	s.aside.any = true
 	s.late.reset()
 	if m.rls {
@@ -214,10 +214,12 @@ func (s *Source) nextSeq() int64 {
 	return s.seq
 }
 
-// Renew implements penstock.Source: it writes the log, which has the lease.
+// averageAtFirst is the size of a message until one was read.
+const averageAtFirst = 8 << 10
+
+// Renew implements penstock.Source: it writes the log, which has the lease. It does not
+// wait for a settling transaction, which may have to wait for somebody's row lock.
 func (s *Source) Renew(ctx context.Context) error {
-	s.writing.Lock()
-	defer s.writing.Unlock()
 	if s.isClosed() {
 		return penstock.ErrClosed
 	}
@@ -226,16 +228,16 @@ func (s *Source) Renew(ctx context.Context) error {
 
 // log writes the low-water mark and the lease, if the lease is still this source's.
 func (s *Source) log(ctx context.Context, length time.Duration) error {
-	s.lease.low = s.low()
+	l := *s.lease
+	l.low = s.low()
+	s.mu.Lock()
+	l.settled = s.settled
+	s.mu.Unlock()
 	var b pgx.Batch
-	s.lease.fence(s.t, &b)
-	b.Queue(s.t.own("log"), s.lease.args(s.m, length)...)
-	b.Queue(s.t.own("forget_log"), s.lease.id)
-	if err := s.t.pool.SendBatch(ctx, &b).Close(); err != nil {
-		return s.t.explain(err)
-	}
-	s.logged = time.Now()
-	return nil
+	l.fence(s.t, &b)
+	b.Queue(s.t.own("log"), l.args(s.m, length)...)
+	b.Queue(s.t.own("forget_log"), l.id)
+	return s.t.explain(s.t.pool.SendBatch(ctx, &b).Close())
 }
 
 // low is where a reader that comes after this one has to begin: a margin behind the

@@ -128,6 +128,47 @@ func TestLateIsDelivered(t *testing.T) {
 	}
 }
 
+// TestHeadThatIsTooFarAhead: one row has the time of a clock that is wrong. Rows behind it
+// are found, and after a while they are read in order again.
+func TestHeadThatIsTooFarAhead(t *testing.T) {
+	f := newFixture(t)
+	f.exec(messageTable)
+	src := f.subscribe(f.open(adopt.Config{Preset: "message", Margin: 10 * time.Millisecond, Sweep: 20 * time.Millisecond}))
+	f.exec("insert into outbox (ts, message) values (now() + interval '1 year', 'far ahead')")
+	b := f.fetch(src)
+	f.want(b, "far ahead")
+	f.settle(src, b)
+	f.eventually("the head is back", func() bool {
+		f.exec("insert into outbox (message) values ('x')")
+		b := f.fetch(src)
+		f.want(b, "x")
+		f.settle(src, b)
+		_, args := adopt.ReadStatement(src)
+		return f.number("select ($1::timestamptz < now() + interval '1 hour')::int", args[1]) == 1
+	})
+}
+
+// TestLockedRowDelaysNoLease: somebody holds a lock on a row that is to be settled.
+func TestLockedRowDelaysNoLease(t *testing.T) {
+	f := newFixture(t)
+	f.exec(keyedTable)
+	f.insert("", "a")
+	src := f.subscribe(f.open(keyedConfig()))
+	b := f.fetch(src)
+	tx, err := f.connect().Begin(f.ctx)
+	f.must(err)
+	_, err = tx.Exec(f.ctx, "select from shop for update")
+	f.must(err)
+	settled := make(chan error, 1)
+	go func() { settled <- src.Settle(f.ctx, penstock.Settled{Batch: b}) }()
+	f.eventually("settling waits for the lock", func() bool {
+		return f.number("select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'") == 1
+	})
+	f.must(src.Renew(f.ctx))
+	f.must(tx.Rollback(f.ctx))
+	f.must(<-settled)
+}
+
 func TestRowWithoutPlaceIsDelivered(t *testing.T) {
 	f := newFixture(t)
 	f.exec("create table loose (id int primary key, at timestamptz, data text)")

@@ -23,18 +23,21 @@ type track struct {
 	marks  []mark // by time; the last is the head
 	margin time.Duration
 	rows   int64
+	reach  time.Duration   // how far the slack goes back
 	open   map[uint64]mark // transactions in flight, and a place before all they wrote
 }
 
-// slack is how far a reader that has caught up looks back in any case: rows may become
-// visible in another order than the one in which they got their places.
+// The slack is how far a reader that has caught up looks back in any case: rows may become
+// visible in another order than the one in which they got their places. Where the places
+// are the times of clocks that differ, it reaches as far as rows were found to be late.
 const (
 	slackTime = 100 * time.Millisecond
-	slackRows = 1024
+	maxSlack  = 10 * time.Second
+	slackRows = 4096
 )
 
 func newTrack(start place, margin time.Duration, now time.Time) *track {
-	return &track{marks: []mark{{at: now, place: start}}, margin: margin, open: map[uint64]mark{}}
+	return &track{marks: []mark{{at: now, place: start}}, margin: margin, reach: slackTime, open: map[uint64]mark{}}
 }
 
 func (t *track) head() mark { return t.marks[len(t.marks)-1] }
@@ -74,12 +77,25 @@ func (t *track) low(now time.Time) mark { return t.back(t.margin, now) }
 func (t *track) slack(now time.Time) mark {
 	m := t.head()
 	for i := len(t.marks) - 2; i >= 0; i-- {
-		if m.at.Before(now.Add(-slackTime)) || t.rows-t.marks[i].rows > slackRows {
+		if m.at.Before(now.Add(-t.reach)) || t.rows-t.marks[i].rows > slackRows {
 			break
 		}
 		m = t.marks[i]
 	}
 	return m
+}
+
+// foundLate notes whether rows were found that were late by up to span.
+func (t *track) foundLate(span time.Duration) { t.reach = max(t.reach, min(span, maxSlack)) }
+
+// retreat puts the head back to p: a place far ahead of all others was taken for the head,
+// the time of a clock that is wrong, say. What lies between is read again.
+func (t *track) retreat(p place, now time.Time) {
+	m := mark{n: t.head().n + 1, at: now, rows: t.rows, place: p}
+	t.marks = append(t.marks[:0], m)
+	for xid := range t.open {
+		t.open[xid] = m
+	}
 }
 
 // saw takes the snapshot of a read that began when the head was at before. It returns the

@@ -54,6 +54,21 @@ func TestSlackIsBoundedByRowsAndTime(t *testing.T) {
 	}
 }
 
+func TestSlackReachesAsFarAsRowsAreLate(t *testing.T) {
+	track := adopt.NewTrack(time.Minute, start)
+	for i := range 100 {
+		track.Moved(fmt.Sprint(i), 1, start.Add(time.Duration(i)*100*time.Millisecond))
+	}
+	now := start.Add(9900 * time.Millisecond)
+	if got := track.Slack(now); got != "97" {
+		t.Errorf("the slack begins at %s", got)
+	}
+	track.FoundLate(2 * time.Second)
+	if got := track.Slack(now); got != "78" {
+		t.Errorf("rows were late by 2 s, the slack begins at %s", got)
+	}
+}
+
 // TestTransactionThatEnds: what it has written stands behind the place that the head had
 // when it was not yet seen.
 func TestTransactionThatEnds(t *testing.T) {

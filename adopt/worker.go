@@ -202,9 +202,7 @@ func (w *Worker) leftOver(p *pending, rows []row) {
 }
 
 func (w *Worker) claimNext(ctx context.Context, tx pgx.Tx, limit penstock.Limit) (page []row, err error) {
-	w.mu.Lock()
-	from, before := w.track.slack(time.Now()), w.track.head()
-	w.mu.Unlock()
+	before, from := w.places()
 	if w.full {
 		from = before
 	}
@@ -285,9 +283,6 @@ func (w *Worker) settleClaim(ctx context.Context, p *pending, verdicts []penstoc
 	w.careful = false
 	w.claims.Unlock()
 	w.late.add(p.left)
-	w.writing.Lock()
-	w.lease.settled += done.count
-	w.writing.Unlock()
 	return nil
 }
 
