@@ -182,6 +182,40 @@ func TestRowWithoutPlaceIsDelivered(t *testing.T) {
 	f.want(f.fetch(src), "nowhere")
 }
 
+// TestEachRowComesOnce fetches on while nothing is settled: every look back sees the rows
+// again.
+func TestEachRowComesOnce(t *testing.T) {
+	for name, change := range map[string]func(*adopt.Config){
+		"order":   func(*adopt.Config) {},
+		"scan":    func(c *adopt.Config) { c.Columns.Order = []string{"payload"} },
+		"workers": func(c *adopt.Config) { c.Workers = 8 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t)
+			f.exec(keyedTable)
+			c := keyedConfig()
+			c.Batch, c.Sweep, c.Margin = 5, 10*time.Millisecond, 20*time.Millisecond
+			change(&c)
+			src := f.subscribe(f.open(c))
+			got := map[string]bool{}
+			for i := range 30 {
+				f.insert("", fmt.Sprint(i))
+			}
+			for began := time.Now(); len(got) < 30 || time.Since(began) < 300*time.Millisecond; {
+				b, err := src.Fetch(f.ctx, plenty)
+				f.must(err)
+				for _, p := range payloads(b) {
+					if got[p] {
+						t.Fatalf("%s came twice", p)
+					}
+					got[p] = true
+				}
+			}
+		})
+	}
+}
+
 func TestTiesAreBrokenById(t *testing.T) {
 	f := newFixture(t)
 	f.exec(messageTable)
@@ -250,7 +284,10 @@ func TestWhatWasNotSettledComesToTheNext(t *testing.T) {
 	a, b := f.fetch(first), f.fetch(first)
 	f.want(b, "2", "3")
 	f.settle(first, b)
-	f.must(first.Renew(f.ctx)) // its low-water mark is not past what has no verdict
+	f.must(first.Renew(f.ctx))
+	if n := f.number("select count(*) from penstock._adopt_log where low is not null"); n != 0 {
+		t.Error("the low-water mark is past rows that have no verdict")
+	}
 	var second penstock.Source
 	f.eventually("the lease is over", func() bool {
 		second, err = f.open(c).Subscribe(f.ctx, penstock.Subscribe{Holder: "second"})
