@@ -226,12 +226,12 @@ func (c *cloudEvents) encode(m *penstock.Message, headers map[string]string, s *
 // ownHeaders copies the message's headers, which travel beside the event, and
 // takes the content type out of them.
 func (c *cloudEvents) ownHeaders(m *penstock.Message, headers map[string]string, s *scratch) error {
-	declared := ""
+	declared, from := "", ""
 	for name, value := range m.Headers {
 		switch {
 		case strings.EqualFold(name, contentTypeHeader):
-			if declared == "" || name == contentTypeHeader {
-				declared = strings.TrimSpace(value)
+			if name > from { // all in lower case is the last of all spellings
+				declared, from = strings.TrimSpace(value), name
 			}
 		case !c.rules.reserved(name):
 			headers[name] = value

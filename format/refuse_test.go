@@ -1,6 +1,7 @@
 package format_test
 
 import (
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -88,6 +89,11 @@ func TestOwnHeaders(t *testing.T) {
 	m.Headers["ce_id"], m.Headers["Ce_Type"], m.Headers["ce-tenant"] = "forged", "forged", "fine on Kafka"
 	m.Headers["content-type"], m.Headers["Content-Type"] = "text/a", "text/b" // the one in lower case counts
 	got := send(t, format.Config{Kind: format.CloudEvents}, format.Kafka, m).Headers
+	for range 50 { // maps have no order
+		if again := send(t, format.Config{Kind: format.CloudEvents}, format.Kafka, m).Headers; !maps.Equal(again, got) {
+			t.Fatalf("once %v, then %v", got, again)
+		}
+	}
 	for name, want := range map[string]string{
 		"ce_id": m.ID, "Ce_Type": "", "ce_type": m.Topic, "ce-tenant": "fine on Kafka", "note": "by hand", "traceparent": traceparent,
 		"content-type": "text/a", "Content-Type": "",
