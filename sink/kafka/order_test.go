@@ -148,3 +148,26 @@ func disturb(c *cluster, random *rand.Rand) {
 		c.ShufflePartitionLeaders()
 	}
 }
+
+// A broker refuses the first records while there are others of their key still
+// to be given to the library: these must not arrive.
+func TestRefusedBeforeTheLastIsThere(t *testing.T) {
+	c := startCluster(t, 1, kfake.SeedTopics(1, orders), kfake.BrokerConfigs(map[string]string{"message.max.bytes": "5000"}))
+	s := c.open(t, func(cfg *kafka.Config) { cfg.MaxMessageBytes = 1 << 20 })
+	wantAnswer(t, send(t, s, message("first", "k", orders))[0], "confirmed", "") // the way is open
+	msgs := make([]penstock.Message, 50_000)
+	for i := range msgs {
+		msgs[i] = message(fmt.Sprint(i), "k", orders)
+	}
+	msgs[0].Payload = make([]byte, 6000)
+	errs := send(t, s, msgs...)
+	wantAnswer(t, errs[0], "permanent", "max.message.bytes")
+	for _, err := range errs[1:] {
+		if mark(err) != "unmarked" {
+			t.Fatalf("%s: %v; want it held back", mark(err), err)
+		}
+	}
+	if got := newReader(t, []string{orders}, kgo.SeedBrokers(c.proxies[0].Addr())).records(t, 1); len(got) != 1 {
+		t.Errorf("%d records are there that must not", len(got)-1)
+	}
+}
