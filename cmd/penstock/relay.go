@@ -48,6 +48,9 @@ func (a *app) relayCommand() *cobra.Command {
 Without --outbox it runs every subscription of the configuration file, or the
 one that --subscription names. With --outbox and --sink it needs no file.
 
+--adopt relays a table that exists already, as it is: its rows are read as messages
+and marked, deleted or moved once they are delivered (penstock adopt --help).
+
 A message counts as delivered when the broker has confirmed it. Messages of one
 key arrive one after another; different keys do not wait for each other. After a
 crash, messages that were confirmed and not yet noted are sent again with the
@@ -93,6 +96,7 @@ confirmation yet is left to the next relay, exit code 130.`,
   penstock relay --outbox orders --sink amqp://localhost/ --max-attempts 10 --on-dead hold
   penstock relay --outbox orders --sink amqp://localhost/ --format 'cloudevents?mode=structured'
   penstock relay --outbox orders --sink queue:mails
+  penstock relay --adopt dotnet --table shop.outbox_messages --workers 5 --sink amqp://localhost/
   penstock relay --config penstock.yaml
   penstock relay --config penstock.yaml --subscription billing`,
 		Args: args(cobra.NoArgs),

@@ -47,7 +47,14 @@ Use it, here with SQLite:
   penstock migrate                              # once, and after an upgrade
   penstock outbox create orders
   penstock publish orders --topic order.paid --key 42 --payload '{"total":10}'
-  penstock relay --outbox orders --sink stdout  # or amqp://…, nats://…, embedded
+  penstock relay --outbox orders --sink stdout  # or amqp://…, nats://…, kafka://…, https://…
+
+Relay a table that an application fills already, as it is:
+
+  penstock adopt check --preset dotnet          # what is wrong with it
+  penstock relay --adopt dotnet --sink amqp://localhost/
+
+Have jobs done:
 
   penstock queue create mails
   penstock enqueue mails '{"to":"a@example.com"}'
