@@ -47,7 +47,7 @@ var rules = []rule{
 
 	{folder: "format", may: []string{".", "internal/*"}, tests: []string{self, "sink/*"}},
 
-	{folder: "inbox", may: []string{"."}, tests: []string{"internal/*", "relay", "store/*", "sink/*"}}, // end to end
+	{folder: "inbox", may: []string{"."}, tests: []string{self, "internal/*", "relay", "store/*", "sink/*"}}, // end to end
 
 	{folder: "internal/archtest"},
 	{folder: "internal/*", may: []string{".", "internal/*"}},
