@@ -16,6 +16,9 @@ func ReadStatement(src penstock.Source) (sql string, args []any) {
 // Settings of the connections.
 const Settings = settings
 
+// SlackTime is how far a reader looks back in any case.
+const SlackTime = slackTime
+
 // Track is a reader's track, for tests without a database.
 type Track struct{ *track }
 

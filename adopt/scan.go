@@ -50,12 +50,11 @@ func (s *Source) chooseWay(ctx context.Context) error {
 		return nil
 	}
 	s.looked.way = byScan
-	hint := "penstock adopt check"
 	if usable {
 		s.t.log.Warn("the ids come in no order and no column gives one: every look for new rows is at the whole table, and rows are sent in the order of their transactions only as far as PostgreSQL remembers it",
 			"hint", "name a column such as created_at in columns.order, or columns.order: ["+s.m.config.Columns.ID+"] if the ids do grow")
 	} else {
-		s.t.log.Warn("no index has the order in which rows are read: every look for new rows is at the whole table", "hint", hint)
+		s.t.log.Warn("no index has the order in which rows are read: every look for new rows is at the whole table", "hint", "penstock adopt check tells which index to make")
 	}
 	return nil
 }

@@ -113,7 +113,7 @@ func (t *Table) Subscribe(ctx context.Context, req penstock.Subscribe) (penstock
 	s.aside.any = true
 	s.late.reset()
 	if m.rls {
-		t.log.Warn("row level security applies to this role: rows that its policies hide are not delivered", "role hint", "give the role BYPASSRLS")
+		t.log.Warn("row level security applies to this role: rows that its policies hide are not delivered", "hint", "give the role BYPASSRLS")
 	}
 	if err := s.chooseWay(ctx); err != nil {
 		return nil, err
