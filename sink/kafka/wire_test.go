@@ -8,6 +8,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/sink/kafka"
@@ -147,5 +148,26 @@ func TestLogin(t *testing.T) {
 			}
 			wantAnswer(t, send(t, s, message("1", "", orders))[0], want, l.want)
 		})
+	}
+}
+
+// What the sink asks of brokers: the word of all in-sync replicas, and to
+// recognize what it sends twice.
+func TestAcks(t *testing.T) {
+	c := startCluster(t, 1, kfake.SeedTopics(1, orders))
+	seen := make(chan *kmsg.ProduceRequest, 1)
+	c.ControlKey(int16(kmsg.Produce), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		select {
+		case seen <- r.(*kmsg.ProduceRequest):
+		default:
+		}
+		return nil, nil, false
+	})
+	wantAnswer(t, send(t, c.open(t, nil), message("1", "", orders))[0], "confirmed", "")
+	r := <-seen
+	var batch kmsg.RecordBatch
+	check(t, batch.ReadFrom(r.Topics[0].Partitions[0].Records))
+	if r.Acks != -1 || batch.ProducerID < 0 {
+		t.Errorf("acks %d, producer id %d", r.Acks, batch.ProducerID)
 	}
 }
