@@ -42,7 +42,6 @@ type mapping struct {
 	key     []*column // what identifies a row: unique
 	order   []*column // the total order
 	random  bool      // ids come in no order, and nothing else gives one
-	bytea   bool      // the payload is
 	rls     bool
 
 	payload, headers, tracing, createdAt *column

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/adopt"
 	"github.com/penstock/penstock/relay"
 )
 
@@ -218,5 +217,3 @@ func TestPoisonStopsNobody(t *testing.T) {
 		})
 	}
 }
-
-var _ = adopt.Delete
