@@ -167,3 +167,26 @@ func TestHangingRequestsHoldTheirSlotsOnly(t *testing.T) {
 		}
 	})
 }
+
+// A request that the relay ends says nothing about its message, even if others
+// are answered.
+func TestCancelledIsNobodysFault(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := piped(t, Config{}, answering(func(req *http.Request, out io.Writer) {
+			if req.Header.Get(HeaderKey) == "hangs" {
+				untilClosed(out)
+				return
+			}
+			time.Sleep(7 * time.Second)
+			reply(204)(req, out)
+		}))
+		ctx, cancel := context.WithTimeout(context.Background(), 8*time.Second)
+		defer cancel()
+		errs := s.Send(ctx, []penstock.Message{message("1", "hangs"), message("2", "")})
+		wantKind(t, "the one that hangs", errs[0], "unavailable")
+		wantKind(t, "the other one", errs[1], "delivered")
+		if !errors.Is(errs[0], context.DeadlineExceeded) {
+			t.Errorf("%v does not say why", errs[0])
+		}
+	})
+}
