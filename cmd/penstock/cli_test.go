@@ -154,7 +154,7 @@ func TestMisuse(t *testing.T) {
 		{"relay", "pass --outbox and --sink, or --config penstock.yaml"},
 		{"relay --outbox o", "--outbox is given without --sink"},
 		{"relay --sink stdout", "--sink is given without --outbox"},
-		{"relay --outbox o --sink kafka://x --database-url sqlite:x.db", "kafka"},
+		{"relay --outbox o --sink redis://x --database-url sqlite:x.db", "redis"},
 		{"relay --outbox o --sink stdout --from yesterday", "use beginning or now"},
 		{"relay --outbox o --sink stdout --log-level loud", "--log-level"},
 		{"relay --outbox o --sink stdout --log-format xml", "--log-format"},
@@ -193,7 +193,7 @@ func TestMisuse(t *testing.T) {
 		{"demo --patience 0s", "--patience is 0s"},
 		{"demo --csv missing.csv", "--csv"},
 		{"demo --csv bad.yaml", "line 1: the header has no column scheduled_departure"},
-		{"demo --sink kafka://x", "kafka"},
+		{"demo --sink redis://x", "redis"},
 	} {
 		t.Run(tc.args, func(t *testing.T) {
 			cli(t, strings.Fields(tc.args)...).wants(t, exitUsage, tc.want)
