@@ -44,7 +44,8 @@ type Config struct {
 	// Status has the values of the status column.
 	Status Status `yaml:"status"`
 
-	// Workers is how many claims this process holds at once. 0 or 1 is one ordered
+	// Workers is how many claims this process holds at once, in one Source or in
+	// several of the same Table. 0 or 1 is one ordered
 	// reader, in one process at a time. More claim rows with FOR UPDATE SKIP LOCKED,
 	// in as many processes as wanted, and in no order.
 	Workers int `yaml:"workers"`

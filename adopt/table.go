@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -39,6 +40,7 @@ type Table struct {
 	name   string
 	config Config
 	log    *slog.Logger
+	claims atomic.Int64 // open ones, of all workers
 }
 
 // Open prepares a subscription over a table. It does not connect: the table is looked
@@ -75,7 +77,7 @@ func Open(ctx context.Context, o Options) (*Table, error) {
 	conn.OnNotice = nil
 	// One to read, one to settle, one to look back, one for operators; and a
 	// transaction per claim.
-	config.MaxConns, config.MinConns = int32(4+max(0, o.Config.Workers)), 0
+	config.MaxConns, config.MinConns = int32(4+2*max(0, o.Config.Workers)), 0
 	config.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
 		_, err := c.Exec(ctx, settings, pgx.QueryExecModeSimpleProtocol)
 		return err

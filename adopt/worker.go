@@ -78,10 +78,8 @@ func (w *Worker) Fetch(ctx context.Context, limit penstock.Limit) (penstock.Batc
 	if w.isClosed() {
 		return penstock.Batch{}, penstock.ErrClosed
 	}
-	w.claims.Lock()
-	busy, careful, rewound := w.open, w.careful, w.rewound
-	w.claims.Unlock()
-	if busy >= w.m.config.Workers || careful && busy > 0 {
+	free, careful, rewound := w.reserve()
+	if !free {
 		return penstock.Batch{Rewound: w.rewind(rewound)}, nil
 	}
 	limit.Messages = min(limit.Messages, w.m.config.Batch)
@@ -91,18 +89,19 @@ func (w *Worker) Fetch(ctx context.Context, limit penstock.Limit) (penstock.Batc
 	w.land()
 	c, err := w.begin(ctx)
 	if err != nil {
+		w.release()
 		return penstock.Batch{}, w.t.explain(err)
 	}
 	p, more, err := w.claimRows(ctx, c.tx, limit)
 	if err != nil || len(p.messages) == 0 {
 		_, _ = c.end(nil)
+		w.release()
 		if err != nil {
 			return penstock.Batch{}, w.t.explain(err)
 		}
 		return penstock.Batch{More: more, Rewound: w.rewind(rewound)}, nil
 	}
 	p.claim = c
-	w.count(1)
 	batch := w.register(p, more)
 	c.watch(w.m.config.ClaimTimeout, w.giveUp)
 	w.claims.Lock()
@@ -110,7 +109,7 @@ func (w *Worker) Fetch(ctx context.Context, limit penstock.Limit) (penstock.Batc
 	w.claims.Unlock()
 	if again { // another claim has grown old meanwhile; this one may have been given up with it
 		if _, over := c.end(nil); !over {
-			w.count(-1)
+			w.release()
 			w.returned(p)
 		}
 		return penstock.Batch{Rewound: w.rewind(true)}, nil
@@ -129,10 +128,26 @@ func (w *Worker) rewind(seen bool) bool {
 	return seen
 }
 
-func (w *Worker) count(n int) {
+// reserve takes one of the claims that the workers of this process may hold at once.
+func (w *Worker) reserve() (free, careful, rewound bool) {
 	w.claims.Lock()
-	w.open += n
+	defer w.claims.Unlock()
+	if w.careful && w.open > 0 {
+		return false, true, w.rewound
+	}
+	if w.t.claims.Add(1) > int64(w.m.config.Workers) {
+		w.t.claims.Add(-1)
+		return false, w.careful, w.rewound
+	}
+	w.open++
+	return true, w.careful, w.rewound
+}
+
+func (w *Worker) release() {
+	w.claims.Lock()
+	w.open--
 	w.claims.Unlock()
+	w.t.claims.Add(-1)
 }
 
 func (w *Worker) begin(ctx context.Context) (*claim, error) {
@@ -272,14 +287,14 @@ func (w *Worker) settleClaim(ctx context.Context, p *pending, verdicts []penstoc
 	case over: // it was given up
 		return nil
 	case err != nil:
-		w.count(-1)
+		w.release()
 		w.returned(p)
 		w.giveUp()
 		return w.t.explain(err)
 	}
 	w.settledNow(&done, []*pending{p})
+	w.release()
 	w.claims.Lock()
-	w.open--
 	w.careful = false
 	w.claims.Unlock()
 	w.late.add(p.left)
@@ -302,7 +317,7 @@ func (w *Worker) giveUp() {
 		if _, over := p.claim.end(nil); over {
 			continue
 		}
-		w.count(-1)
+		w.release()
 		w.returned(p)
 	}
 	if len(all) > 0 {

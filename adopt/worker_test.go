@@ -76,6 +76,23 @@ func TestClaimsAreBounded(t *testing.T) {
 	f.fetch(src)
 }
 
+func TestSourcesOfATableShareItsClaims(t *testing.T) {
+	f := newFixture(t)
+	f.exec(keyedTable)
+	f.exec("insert into shop (payload) select n from generate_series(1, 100) n")
+	table := f.open(workers(2))
+	first, second := f.subscribe(table), f.subscribe(table)
+	a := f.fetch(first)
+	f.fetch(second)
+	for _, src := range []penstock.Source{first, second} {
+		if b, err := src.Fetch(f.ctx, plenty); err != nil || len(b.Messages) != 0 {
+			t.Fatalf("a third claim: %v %v", payloads(b), err)
+		}
+	}
+	f.settle(first, a)
+	f.fetch(second)
+}
+
 func TestOldClaimsAreGivenUp(t *testing.T) {
 	f := newFixture(t)
 	f.exec(keyedTable)
