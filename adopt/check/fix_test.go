@@ -76,6 +76,22 @@ func TestFixRefuses(t *testing.T) {
 	}
 }
 
+// Only indexes are created, each once, and no alternative.
+func TestFixRunsNothingElse(t *testing.T) {
+	f := newFixture(t)
+	f.exec("create table t (a int)")
+	create := check.Statement{SQL: `create index concurrently "i" on t (a)`, Creates: &check.Index{Schema: "public", Name: "i"}}
+	r := check.Report{Findings: []check.Finding{
+		{Fix: []check.Statement{{SQL: "drop table t"}, {SQL: `create index concurrently "j" on t (a)`, Creates: &check.Index{Schema: "public", Name: "j"}, Alternative: true}, create}},
+		{Fix: []check.Statement{create}},
+	}}
+	asked := 0
+	done, err := check.Fix(f.ctx, f.conn, r, check.FixOptions{Ask: func(check.Statement) bool { asked++; return true }})
+	if err != nil || len(done) != 1 || asked != 1 || f.state("i") != "valid" || f.state("j") != "absent" {
+		t.Errorf("%+v, %v, asked %d times; i is %s, j %s", done, err, asked, f.state("i"), f.state("j"))
+	}
+}
+
 // insert opens a transaction that has written to the table.
 func (f *fixture) insert() (pgx.Tx, *pgx.Conn) {
 	f.Helper()
