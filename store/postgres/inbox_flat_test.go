@@ -46,20 +46,20 @@ func TestInboxStaysFlat(t *testing.T) {
 		}
 		return all
 	}
-	f.exec("select penstock.inbox_many('billing', array['old'] || array(select 'before-' || i from generate_series(1, 20000) i))") // the index has its usual depth
+	f.exec("select penstock.inbox_many('billing', array['old'] || array(select 'before-' || i from generate_series(1, 10000) i))") // the index has its usual depth
 	f.wantFirst(f.conn, "old", false)
 	first := measure(1000)
-	for range 300 {
+	for range 200 {
 		tx := f.begin(f.conn)
 		f.wantFirst(tx, "poison", true)
 		f.must(tx.Rollback(f.ctx))
 	}
-	f.exec("select penstock.inbox_many('billing', array(select 'more-' || i from generate_series(1, 20000) i))")
-	for n := range 60 { // a message is held, and the one before it comes
+	f.exec("select penstock.inbox_many('billing', array(select 'more-' || i from generate_series(1, 10000) i))")
+	for n := range 40 { // a message is held, and the one before it comes
 		f.exec("select penstock.inbox_in_order('billing', 'k', 'm' || i, 'm' || (i - 1), null, decode(repeat('00', 2000), 'hex'), '1 hour') from generate_series($1::int, $2::int, -1) i", n*100+99, n*100)
 		f.exec("select penstock.inbox_in_order('billing', 'k', 'm' || $1::int, null, null, 'x')", n*100-1)
 	}
-	for n := range 200 { // a message is held in vain
+	for n := range 100 { // a message is held in vain
 		f.exec("select penstock.inbox_in_order('billing', 'k', 'g' || $1::int, 'h' || $1::int, null, 'x', '0 s')", n)
 		f.exec("select penstock.inbox_due('billing')")
 	}

@@ -246,8 +246,9 @@ begin
         if pg_sequence_last_value({holds}) = 0 then
             perform setval({holds}, 1);
         end if;
-        -- The registers are read after {see} has drawn an xid, see {advance}.
-        due_at := greatest(due_at, to_timestamp(pg_sequence_last_value({low}) / 1000.0), to_timestamp(pg_sequence_last_value({candidate}) / 1000.0));
+        perform {enter_holding}();
+        due_at := greatest(due_at, to_timestamp(pg_sequence_last_value({candidate}) / 1000.0)); -- this one first
+        due_at := greatest(due_at, to_timestamp(pg_sequence_last_value({low}) / 1000.0));
         for t in turn .. turn loop
             {each: insert into {held} (id, previous, key, due, headers, payload) values (in_id, in_previous, in_key, due_at, in_headers, in_payload);}
         end loop;
@@ -384,16 +385,31 @@ begin
     end loop;
 end $fn$;
 
+-- {enter_holding} is {enter} for the transactions that hold a message back, which come
+-- in epochs.
+create or replace function {enter_holding}() returns void
+language plpgsql volatile as $fn$
+declare
+    epoch bigint := pg_sequence_last_value({epoch});
+    now   bigint;
+begin
+    loop
+        perform pg_advisory_xact_lock_shared({holding_class}, {id} * 2 + (epoch % 2)::int);
+        now := pg_sequence_last_value({epoch});
+        exit when now = epoch;
+        epoch := now;
+    end loop;
+end $fn$;
+
 -- {advance} moves low, below which no held message is due, visible or not: dead rows
--- below it are not walked over. First a candidate is noted; then, in another transaction,
--- a fence, an xid that was drawn after that. Whoever holds a message has an xid before he
--- reads the candidate, so either he sees it, and is due no earlier, or his xid is below
--- the fence. Once all of those have ended, what is due before the candidate is visible.
+-- below it are not walked over. A candidate is noted, then an epoch begins. Whoever
+-- holds a message in it has read the candidate, and is due no earlier. Once those of the
+-- epoch before have ended, what is due before the candidate is visible.
 create or replace function {advance}() returns void
 language plpgsql volatile as $fn$
 declare
-    candidate bigint;
-    fence     bigint;
+    now_ms    constant bigint := extract(epoch from clock_timestamp()) * 1000;
+    epoch     bigint;
     ring      bigint;
     low       timestamptz;
     earliest  timestamptz;
@@ -402,27 +418,36 @@ begin
     if not pg_try_advisory_xact_lock({class}, -{id}) then
         return;
     end if;
-    candidate := pg_sequence_last_value({candidate});
-    fence := pg_sequence_last_value({fence});
-    if candidate = 0 then
-        perform setval({candidate}, floor(extract(epoch from clock_timestamp()) * 1000)::bigint);
-    elsif fence = 0 or fence > pg_snapshot_xmax(pg_current_snapshot())::text::bigint then -- the latter: restored from another cluster's dump
-        if pg_current_xact_id_if_assigned() is null then
-            perform setval({fence}, pg_current_xact_id()::text::bigint);
+    epoch := pg_sequence_last_value({epoch});
+    if pg_sequence_last_value({candidate}) = 0 then
+        if now_ms - pg_sequence_last_value({low}) < 1000 then
+            return;
         end if;
-    elsif fence < pg_snapshot_xmin(pg_current_snapshot())::text::bigint then
-        low := to_timestamp(pg_sequence_last_value({low}) / 1000.0);
-        least_due := to_timestamp(candidate / 1000.0);
-        ring := {enter}();
-        for t in ring / 2 - 2 - ring % 2 .. ring / 2 loop
-            {each: select h.due into earliest from {held} h where h.due >= low order by h.due limit 1;}
-            least_due := least(least_due, earliest);
-        end loop;
-        perform setval({low}, greatest(pg_sequence_last_value({low}), floor(extract(epoch from least_due) * 1000)::bigint - 1));
-        perform setval({fence}, 0);
-        perform setval({candidate}, 0);
+        perform setval({candidate}, now_ms);
+        epoch := epoch + 1;
+        perform setval({epoch}, epoch);
     end if;
+    if {is_locked}({holding_class}, {id} * 2 + ((epoch - 1) % 2)::int) then
+        return;
+    end if;
+    low := to_timestamp(pg_sequence_last_value({low}) / 1000.0);
+    least_due := to_timestamp(pg_sequence_last_value({candidate}) / 1000.0);
+    ring := {enter}();
+    for t in ring / 2 - 2 - ring % 2 .. ring / 2 loop
+        {each: select h.due into earliest from {held} h where h.due >= low order by h.due limit 1;}
+        least_due := least(least_due, earliest);
+    end loop;
+    perform setval({low}, greatest(pg_sequence_last_value({low}), floor(extract(epoch from least_due) * 1000)::bigint - 1));
+    perform setval({candidate}, 0);
 end $fn$;
+
+-- {is_locked} says whether a transaction, this one included, has an advisory lock.
+create or replace function {is_locked}(class int, key int) returns boolean
+language sql volatile as $fn$
+    select exists (select from pg_locks l
+                    where l.locktype = 'advisory' and l.objsubid = 2 and l.classid = $1::oid and l.objid = $2::oid
+                      and l.database = (select d.oid from pg_database d where d.datname = current_database()))
+$fn$;
 
 -- {tick} turns the ring: a call does it now and then, before it does anything else. It
 -- moves registers, which a rollback does not undo, and truncates what is out of its
@@ -447,7 +472,7 @@ begin
         return;
     end if;
     if pg_sequence_last_value({holds}) = 1 then
-        perform {advance}(); -- while the transaction has no xid
+        perform {advance}();
     end if;
     half_ms := (select extract(epoch from keep) * 500 from {schema}._inbox where id = {id});
     wait_ms := least(half_ms / 8, 10000);
@@ -455,9 +480,7 @@ begin
     turn := ring / 2;
     spare := (turn + 1) % 4;
     if ring % 2 = 1 then
-        if exists (select from pg_locks l
-                    where l.locktype = 'advisory' and l.objsubid = 2 and l.classid = ({class})::oid and l.objid = ({id} * 4 + ((turn - 1) % 4)::int)::oid
-                      and l.database = (select d.oid from pg_database d where d.datname = current_database())) then
+        if {is_locked}({class}, {id} * 4 + ((turn - 1) % 4)::int) then
             wait_ms := least(wait_ms, 1000);
         else
             perform setval({since}, now_ms);
@@ -523,7 +546,7 @@ create function _define_inbox(id int) returns void
 language plpgsql set search_path from current as $$
 declare
     text  text := _inbox_functions();
-    own   constant text[] := '{enter,see,seen_as,held_after,first,first_of,in_order,release,due,advance,tick,is_empty,empty}';
+    own   constant text[] := '{enter,enter_holding,is_locked,see,seen_as,held_after,first,first_of,in_order,release,due,advance,tick,is_empty,empty}';
     word  text;
     part  text;
     body  text;
@@ -550,11 +573,11 @@ begin
     foreach word in array own loop
         text := replace(text, '{' || word || '}', _inbox_name(id, word));
     end loop;
-    foreach word in array array['ring', 'since', 'next', 'holds', 'low', 'candidate', 'fence'] loop
+    foreach word in array array['ring', 'since', 'next', 'holds', 'low', 'candidate', 'epoch'] loop
         text := replace(text, '{' || word || '}', quote_literal(_inbox_name(id, word)) || '::regclass');
     end loop;
     text := replace(text, '{schema}', quote_ident(current_schema()));
-    text := replace(text, '{class}', '1885695598');
+    text := replace(replace(text, '{class}', '1885695598'), '{holding_class}', '1885695599');
     text := replace(text, '{key_seed}', (id + (1::bigint << 40))::text); -- queues use what is below
     text := replace(text, '{id}', id::text);
     execute text;
@@ -589,7 +612,7 @@ begin
     -- Sequences used as registers, see create_outbox. since: when the turn settled, in ms;
     -- next: when to tick; holds: 1 once a message was held; low and so on: see advance.
     for register in select * from (values ('ring', 4::bigint * 2), ('since', now_ms), ('next', now_ms), ('holds', 0::bigint),
-                                          ('low', now_ms), ('candidate', 0::bigint), ('fence', 0::bigint)) r(name, value) loop
+                                          ('low', now_ms), ('candidate', 0::bigint), ('epoch', 1::bigint)) r(name, value) loop
         execute format('create sequence %s minvalue 0', _inbox_name(made, register.name));
         perform setval(_inbox_name(made, register.name), register.value);
     end loop;
