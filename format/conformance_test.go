@@ -27,7 +27,7 @@ func TestConformance(t *testing.T) {
 			t.Run(name+"/"+mode, func(t *testing.T) {
 				sinktest.Run(t, sinktest.Harness{
 					Features: sinktest.Features{
-						ReadBack: true, Refuses: true, InOrder: name == "stdout", Deduplicates: name == "nats",
+						ReadBack: true, Refuses: true, InOrder: name == "stdout" || name == "kafka", Deduplicates: name == "nats",
 						Routes: name == "nats" || name == "rabbitmq", Network: name == "nats" && mode == format.Structured,
 					},
 					New: func(t *testing.T) *sinktest.Destination { return destination(t, start(t), cfg) },
