@@ -90,7 +90,7 @@ func (c *cluster) open(tb testing.TB, change func(*kafka.Config)) *kafka.Sink {
 
 // unhurried lets a busy machine decide no test.
 func unhurried(cfg kafka.Config) kafka.Config {
-	cfg.DeliveryTimeout, cfg.ConnectTimeout = sinktest.Patience, sinktest.Patience
+	cfg.DeliveryTimeout, cfg.ConnectTimeout = 2*sinktest.Patience, sinktest.Patience
 	return cfg
 }
 

@@ -47,10 +47,10 @@ func (s *Sink) verdict(ctx context.Context, p *producer, r *kgo.Record, err erro
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return s.unanswered(ctx, r.Topic)
 	case !errors.As(err, &e):
-		return penstock.Unavailable(fmt.Errorf("Kafka did not confirm the message to topic %q: %w", r.Topic, err))
+		return penstock.Unavailable(fmt.Errorf("no confirmation of the message to topic %q: %w", r.Topic, err))
 	}
 
-	said := fmt.Errorf("Kafka refused the message to topic %q: %w", r.Topic, err)
+	said := fmt.Errorf("the broker refused the message to topic %q: %w", r.Topic, err)
 	switch {
 	case e == kerr.UnknownTopicOrPartition, e == kerr.UnknownTopicID:
 		p.lost(r.Topic)
@@ -58,7 +58,7 @@ func (s *Sink) verdict(ctx context.Context, p *producer, r *kgo.Record, err erro
 		if s.cfg.CreateTopics {
 			hint = "create it; the broker did not, see its auto.create.topics.enable"
 		}
-		return penstock.WithHint(fmt.Errorf("Kafka has no topic %q", r.Topic), "%s", hint)
+		return penstock.WithHint(fmt.Errorf("there is no Kafka topic %q", r.Topic), "%s", hint)
 	case e == kerr.TopicAuthorizationFailed:
 		p.lost(r.Topic)
 		return penstock.WithHint(said, "give the user Write and Describe on the topic")
@@ -87,14 +87,14 @@ func (s *Sink) verdict(ctx context.Context, p *producer, r *kgo.Record, err erro
 func (s *Sink) unanswered(ctx context.Context, topic string) error {
 	cause := context.Cause(ctx)
 	if cause != errTime {
-		return penstock.Unavailable(fmt.Errorf("Kafka has not confirmed the message to topic %q in time: %w", topic, cause))
+		return penstock.Unavailable(fmt.Errorf("no confirmation of the message to Kafka topic %q in time: %w", topic, cause))
 	}
-	return penstock.Unavailable(penstock.WithHint(fmt.Errorf("Kafka has not confirmed the message to topic %q within %v", topic, s.cfg.DeliveryTimeout),
+	return penstock.Unavailable(penstock.WithHint(fmt.Errorf("no confirmation of the message to Kafka topic %q within %v", topic, s.cfg.DeliveryTimeout),
 		"see that each partition of the topic has a leader and as many in-sync replicas as its min.insync.replicas says"))
 }
 
 func closed() error {
-	return penstock.Unavailable(fmt.Errorf("Kafka sink: %w", penstock.ErrClosed))
+	return penstock.Unavailable(fmt.Errorf("the Kafka sink: %w", penstock.ErrClosed))
 }
 
 // unreachable explains why no broker takes anything.
@@ -112,7 +112,7 @@ func (s *Sink) unreachable(ctx context.Context, err error) error {
 	case ctx.Err() != nil && errors.Is(err, context.Cause(ctx)):
 		return penstock.Unavailable(fmt.Errorf("no Kafka broker answered in time: %w", err))
 	case errors.Is(err, errChanged):
-		return penstock.Unavailable(fmt.Errorf("Kafka: %w; nothing was sent", err))
+		return penstock.Unavailable(fmt.Errorf("nothing was sent: %w", err))
 	case errors.As(err, &unknown):
 		hint = "set tls.ca_file to the authority that signed the brokers' certificates"
 	case errors.As(err, &name):
@@ -128,5 +128,5 @@ func (s *Sink) unreachable(ctx context.Context, err error) error {
 	case errors.Is(err, kerr.UnsupportedVersion):
 		hint = "the brokers must be Kafka 0.11 or newer"
 	}
-	return penstock.Unavailable(penstock.WithHint(fmt.Errorf("Kafka cannot be reached: %w", err), "%s", hint))
+	return penstock.Unavailable(penstock.WithHint(fmt.Errorf("no Kafka broker can be reached: %w", err), "%s", hint))
 }

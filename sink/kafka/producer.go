@@ -58,7 +58,7 @@ func newProducer(cfg *Config, log *slog.Logger) (*producer, error) {
 	p.client, err = kgo.NewClient(append(options,
 		kgo.RecordPartitioner(partitioner{p}), kgo.WithHooks(p), kgo.WithLogger(logger{log}), kgo.ProducerOnDataLossDetected(p.onLoss))...)
 	if err != nil {
-		return nil, fmt.Errorf("Kafka client: %w", err)
+		return nil, fmt.Errorf("open a Kafka client: %w", err)
 	}
 	return p, nil
 }

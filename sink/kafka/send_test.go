@@ -154,10 +154,10 @@ func TestUnknownTopic(t *testing.T) {
 	msgs := []penstock.Message{message("1", "k", orders), message("2", "k", "missing"), message("3", "k", orders), message("4", "other", orders), message("5", "", "missing")}
 	errs := send(t, s, msgs...)
 	wantAnswer(t, errs[0], "confirmed", "")
-	wantAnswer(t, errs[1], "unmarked", `no topic "missing"`)
+	wantAnswer(t, errs[1], "unmarked", `no Kafka topic "missing"`)
 	wantAnswer(t, errs[2], "unmarked", "held back")
 	wantAnswer(t, errs[3], "confirmed", "")
-	wantAnswer(t, errs[4], "unmarked", `no topic "missing"`)
+	wantAnswer(t, errs[4], "unmarked", `no Kafka topic "missing"`)
 
 	check(t, c.CreateTopic("missing", 1, nil))
 	for i, err := range send(t, s, msgs[1:]...) {
@@ -202,22 +202,27 @@ func TestOneBrokerAway(t *testing.T) {
 	}
 }
 
-// When a Send's time is over its records are called back: nothing arrives after
-// the relay has heard that it did not, once the network heals.
+// When a Send's time is over its records are called back: once the network heals,
+// nothing arrives that the relay has been told did not. The record is larger than
+// the proxy's buffer, and small enough to wait in the system's.
 func TestGivenUpStaysAway(t *testing.T) {
 	c := startCluster(t, 1, kfake.SeedTopics(1, orders))
 	s := c.open(t, nil)
 	wantAnswer(t, send(t, s, message("1", "", orders))[0], "confirmed", "")
 	c.each(func(p *tcpproxy.Proxy) { p.Stall(tcpproxy.ToServer) })
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	wantAnswer(t, s.Send(ctx, []penstock.Message{message("2", "", orders)})[0], "unavailable", "in time")
-	c.each((*tcpproxy.Proxy).Cut)
+	late := message("2", "", orders)
+	late.Payload = make([]byte, 130<<10)
+	wantAnswer(t, s.Send(ctx, []penstock.Message{late})[0], "unavailable", "in time")
 	c.each((*tcpproxy.Proxy).Resume)
-	wantAnswer(t, send(t, s, message("3", "", orders))[0], "confirmed", "")
-	got := newReader(t, []string{orders}, kgo.SeedBrokers(c.proxies[0].Addr())).records(t, 2)
-	if len(got) != 2 || string(got[1].Value) != "payload of 3" {
-		t.Errorf("%d records, the last %q", len(got), got[len(got)-1].Value)
+	for i := range 5 { // time enough for what waits on the way
+		wantAnswer(t, send(t, s, message(fmt.Sprint("later-", i), "", orders))[0], "confirmed", "")
+	}
+	for _, r := range newReader(t, []string{orders}, kgo.SeedBrokers(c.proxies[0].Addr())).records(t, 6) {
+		if len(r.Value) == len(late.Payload) {
+			t.Error("the message that was given up is there")
+		}
 	}
 }
 

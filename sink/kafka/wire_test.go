@@ -130,7 +130,7 @@ func TestLogin(t *testing.T) {
 		}, ""},
 		{"unknown authority", func(c *kafka.Config) { c.TLS.CAFile = "" }, "set tls.ca_file"},
 		{"another name", func(c *kafka.Config) { c.TLS.ServerName = "" }, "set tls.server_name"},
-		{"no client certificate", func(c *kafka.Config) { c.TLS.CertFile, c.TLS.KeyFile = "", "" }, "Kafka cannot be reached"},
+		{"no client certificate", func(c *kafka.Config) { c.TLS.CertFile, c.TLS.KeyFile = "", "" }, "no Kafka broker can be reached"},
 		{"no TLS", func(c *kafka.Config) { c.URL = "kafka://" + secure.proxies[0].Addr(); c.TLS = kafka.TLSConfig{} }, "kafkas://"},
 		{"wrong password", func(c *kafka.Config) { c.Password = wrong }, "check user, password and sasl"},
 		{"wrong mechanism", func(c *kafka.Config) { c.SASL = "plain" }, "sasl"},
