@@ -37,6 +37,8 @@ func (t Track) Saw(snapshot string, now time.Time) (string, bool) {
 
 func (t Track) FoundLate(span time.Duration) { t.foundLate(span) }
 
+func (t Track) Wrote(xid string) { t.wrote(xid) }
+
 func (t Track) Marks() int { return len(t.marks) }
 
 func text(p place) string {

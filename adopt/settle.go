@@ -162,11 +162,16 @@ func (s *Source) queue(b *pgx.Batch, w *work) {
 // caller has s.writing.
 func (s *Source) commit(ctx context.Context, w *work, done []*pending) error {
 	var b pgx.Batch
+	var xid string
 	s.lease.fence(s.t, &b)
+	b.Queue("select pg_current_xact_id()::text").QueryRow(func(row pgx.Row) error { return row.Scan(&xid) })
 	s.queue(&b, w)
 	if err := s.t.pool.SendBatch(ctx, &b).Close(); err != nil {
 		return s.t.explain(err)
 	}
+	s.mu.Lock()
+	s.track.wrote(xid)
+	s.mu.Unlock()
 	s.settledNow(w, done)
 	return nil
 }

@@ -24,6 +24,7 @@ type track struct {
 	margin time.Duration
 	rows   int64
 	reach  time.Duration   // how far the slack goes back
+	own    map[uint64]bool // settling transactions of this reader
 	open   map[uint64]mark // transactions in flight, and a place before all they wrote
 }
 
@@ -37,7 +38,7 @@ const (
 )
 
 func newTrack(start place, margin time.Duration, now time.Time) *track {
-	return &track{marks: []mark{{at: now, place: start}}, margin: margin, reach: slackTime, open: map[uint64]mark{}}
+	return &track{marks: []mark{{at: now, place: start}}, margin: margin, reach: slackTime, own: map[uint64]bool{}, open: map[uint64]mark{}}
 }
 
 func (t *track) head() mark { return t.marks[len(t.marks)-1] }
@@ -112,6 +113,10 @@ func (t *track) saw(snapshot string, before mark) (back mark, some bool) {
 			continue
 		}
 		delete(t.open, xid)
+		if t.own[xid] {
+			delete(t.own, xid)
+			continue
+		}
 		if !some || m.n < back.n {
 			back, some = m, true
 		}
@@ -122,6 +127,21 @@ func (t *track) saw(snapshot string, before mark) (back mark, some bool) {
 		}
 	}
 	return back, some
+}
+
+// maxOwn bounds what is remembered of settling transactions that no read has met.
+const maxOwn = 1000
+
+// wrote notes a transaction of the reader itself: it wrote no message.
+func (t *track) wrote(xid string) {
+	n, err := strconv.ParseUint(xid, 10, 64)
+	if err != nil {
+		return
+	}
+	if len(t.own) >= maxOwn {
+		clear(t.own)
+	}
+	t.own[n] = true
 }
 
 // inFlight lists the transactions of a pg_snapshot: "xmin:xmax:xip,…".
