@@ -46,6 +46,7 @@ func TestEnqueuerCanEnqueueAndNothingElse(t *testing.T) {
 		"select penstock.dequeue('q')",
 		"select penstock.claim('q')",
 		"select penstock.ack('q', '{1}'::bigint[])",
+		"select penstock.release('q', '{1}'::bigint[])",
 		"select penstock.cancel('q', '{1}')",
 		"select penstock.maintain_queue('q')",
 		"select penstock.pause_queue('q')",
@@ -76,7 +77,9 @@ func TestWorkerCanRunJobsAndNothingElse(t *testing.T) {
 		"select penstock.extend('q', 4::bigint, '1 min')",
 		"select penstock.extend('q', '{4}'::bigint[], '1 min')",
 		"select penstock.retry('q', 4)",
-		"select penstock.bury('q', 5)",
+		"select penstock.release('q', 5::bigint)",
+		"select penstock.claim('q')", // lease 6
+		"select penstock.bury('q', 6)",
 		"select penstock.maintain_queue('q')",
 	}, []string{
 		"select penstock.enqueue('q', 'x')",
@@ -89,6 +92,7 @@ func TestWorkerCanRunJobsAndNothingElse(t *testing.T) {
 		"select penstock.extend('secret', 1::bigint, '1 min')",
 		"select penstock.retry('secret', 1)",
 		"select penstock.bury('secret', 1)",
+		"select penstock.release('secret', 1::bigint)",
 		"select penstock.maintain_queue('secret')",
 		"select penstock.cancel('q', '{1}')",
 		"select penstock.set_queue('q', 1)",
@@ -103,4 +107,5 @@ func TestWorkerCanRunJobsAndNothingElse(t *testing.T) {
 	})
 	// Another queue's lease is not a lease of this one.
 	f.wantText("{}", "select array(select penstock.ack('q', '{1}'::bigint[]))::text")
+	f.wantText("{}", "select array(select penstock.release('q', '{1}'::bigint[]))::text")
 }

@@ -18,12 +18,16 @@ type workedQueue struct {
 	store *Store
 	queue *Queue
 
-	claim, extend, ack, retry, bury, maintain string
+	claim, extend, ack, release, retry, bury, maintain string
 }
 
-var _ penstock.Queue = (*workedQueue)(nil)
+var (
+	_ penstock.Queue    = (*workedQueue)(nil)
+	_ penstock.Releaser = (*workedQueue)(nil)
+)
 
-// Queue names a queue; it does not look whether there is one.
+// Queue names a queue; it does not look whether there is one. The queue is a
+// penstock.Releaser, too.
 func (s *Store) Queue(name string) penstock.Queue {
 	return &workedQueue{
 		store: s,
@@ -32,6 +36,7 @@ func (s *Store) Queue(name string) penstock.Queue {
 			s.table("claim") + "($1, $2, $3, $4, $5)",
 		extend:   "select * from " + s.table("extend") + "($1, $2::bigint[], $3)",
 		ack:      "select * from " + s.table("ack") + "($1, $2::bigint[])",
+		release:  "select * from " + s.table("release") + "($1, $2::bigint[])",
 		retry:    "select " + s.table("retry") + "($1, $2, $3, $4)",
 		bury:     "select " + s.table("bury") + "($1, $2, $3)",
 		maintain: "select " + s.table("maintain_queue") + "($1)",
@@ -72,6 +77,12 @@ func (q *workedQueue) Extend(ctx context.Context, lease time.Duration, leases ..
 // Ack implements penstock.Queue.
 func (q *workedQueue) Ack(ctx context.Context, leases ...int64) ([]int64, error) {
 	return q.settle(ctx, q.ack, leases)
+}
+
+// Release implements penstock.Releaser. In a FIFO a job goes to the end of its group
+// and priority; among those of its key it keeps its place.
+func (q *workedQueue) Release(ctx context.Context, leases ...int64) ([]int64, error) {
+	return q.settle(ctx, q.release, leases)
 }
 
 // settle calls a function that returns those of the leases that were held.

@@ -20,7 +20,7 @@ func TestQueueOnASmallRing(t *testing.T) { runQueueSuite(t, small) }
 func runQueueSuite(t *testing.T, opts postgres.Options) {
 	queuetest.Run(t, queuetest.Harness{
 		Open:     func(t testing.TB) queuetest.Instance { return openQueueInstance(t, opts) },
-		Features: queuetest.Features{ConcurrentWriters: true, Reclaim: true, Snapshots: true},
+		Features: queuetest.Features{ConcurrentWriters: true, Reclaim: true, Snapshots: true, Release: true},
 	})
 }
 

@@ -5,7 +5,7 @@
 --   ready ring -> _lease          claim
 --   _lease     -> nothing         ack
 --   _lease     -> _later -> ready retry, once it is due
---   _lease     -> ready           its lease ended
+--   _lease     -> ready           release, or its lease ended
 --   ready      -> _later -> ready it waits for another job of its key
 --   _lease     -> _dead_job       bury, or the last attempt failed
 
@@ -464,6 +464,20 @@ begin
                   where l.lease = any (in_leases) and l.queue + 0 = {id} returning l.lease, l.lease_until;
 end $fn$;
 
+-- {release} gives jobs back as if they had not been claimed: at once, and the attempt
+-- does not count. By its id a job keeps its place among those of its key.
+create or replace function {release}(in_leases bigint[]) returns setof bigint
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $fn$
+begin
+    return query
+    with d as (delete from {schema}._lease l where l.lease = any (in_leases) and l.queue + 0 = {id} returning l.*),
+    back as (
+        insert into {queue} (id, attempt, created_at, priority, grp, key, headers, payload, failures)
+        select d.id, d.attempt - 1, d.created_at, d.priority, d.grp, d.key, d.headers, d.payload, d.failures from d order by d.id)
+    select d.lease from d;
+end $fn$;
+
 -- {fail} ends an attempt that failed: the job is to run again when it is due, or is
 -- dead if due is null or the attempts are used up. It returns whether it will run.
 create or replace function {fail}(in_lease bigint, after interval, error text, final boolean) returns boolean
@@ -695,7 +709,7 @@ declare
     word text;
 begin
     foreach word in array array['slots', 'mark', 'take', 'take_keyed', 'enqueue', 'enqueue_many', 'first', 'claim', 'room',
-                                'promote', 'ack', 'extend', 'fail', 'cancel', 'tick'] loop
+                                'promote', 'ack', 'extend', 'release', 'fail', 'cancel', 'tick'] loop
         body := replace(body, '{' || word || '}', _q(format('_%s.%s', queue, word)));
     end loop;
     foreach word in array array['ring', 'flags', 'seq'] loop
@@ -805,6 +819,13 @@ begin
         'return query select e.lease from {extend}(leases, by) e; return;');
     perform _dispatch_on('extend(queue text, lease bigint, by interval) returns timestamptz',
         'return coalesce((select e.lease_until from {extend}(array[lease], by) e), {schema}._lost(lease));');
+    perform _dispatch_on('release(queue text, leases bigint[]) returns setof bigint',
+        'return query select {release}(leases); return;');
+    perform _dispatch_on('release(queue text, lease bigint) returns void',
+        'if not exists (select from {release}(array[lease])) then
+            perform {schema}._lost(lease);
+        end if;
+        return;');
     perform _dispatch_on('retry(queue text, lease bigint, after interval default null, error text default '''') returns boolean',
         'return {fail}(lease, after, error, false);');
     perform _dispatch_on('bury(queue text, lease bigint, error text default '''') returns void',

@@ -154,7 +154,7 @@ declare
 begin
     execute format('grant usage on schema %I to %I', current_schema(), role);
     execute format('grant select on sequence %s to %I', _q(format('_%s.tick', q.name)), role);
-    for made in select p.oid::regprocedure::text from _own_functions(q.name) p where p.name in ('take', 'claim', 'ack', 'extend', 'fail', 'tick') loop
+    for made in select p.oid::regprocedure::text from _own_functions(q.name) p where p.name in ('take', 'claim', 'ack', 'extend', 'release', 'fail', 'tick') loop
         execute format('grant execute on function %s to %I', made, role);
     end loop;
 end $$;
@@ -170,7 +170,7 @@ do $$ begin
         enqueue(text, jsonb, text, text, int, timestamptz, text, jsonb),
         enqueue_many(text, bytea[], text[], text[], int[], timestamptz[], text[], jsonb[]),
         claim(text, int, interval, text, text), ack(text, bigint[]), ack(text, bigint), extend(text, bigint[], interval), extend(text, bigint, interval),
-        retry(text, bigint, interval, text), bury(text, bigint, text), cancel(text, bigint[]), maintain_queue(text) to public;
+        release(text, bigint[]), release(text, bigint), retry(text, bigint, interval, text), bury(text, bigint, text), cancel(text, bigint[]), maintain_queue(text) to public;
 end $$;
 -- +goose StatementEnd
 
