@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -169,21 +170,31 @@ func TestUnknownTopic(t *testing.T) {
 	wantAnswer(t, send(t, creates, message("6", "", "new"))[0], "confirmed", "")
 }
 
-// More topics that do not exist than the library shall keep asking for.
+// Topics are called whatever producers like; the library does not ask for ever
+// for those that never existed.
 func TestManyUnknownTopics(t *testing.T) {
 	c := startCluster(t, 1, kfake.SeedTopics(1, orders))
+	var asked atomic.Int64 // the most topics in one question
+	c.ControlKey(int16(kmsg.Metadata), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		asked.Store(max(asked.Load(), int64(len(r.(*kmsg.MetadataRequest).Topics))))
+		return nil, nil, false
+	})
+	const each, rounds = 120, 4
 	s := c.open(t, nil)
-	for range 2 {
+	for round := range rounds {
 		var msgs []penstock.Message
-		for i := range 120 {
-			msgs = append(msgs, message(fmt.Sprint(i), "", fmt.Sprint("missing-", i)))
+		for i := range each {
+			msgs = append(msgs, message(fmt.Sprint(i), "", fmt.Sprintf("missing-%d-%d", round, i)))
 		}
 		msgs = append(msgs, message("there", "", orders))
 		for i, err := range send(t, s, msgs...) {
-			if want := i == 120; (err == nil) != want || penstock.IsPermanent(err) {
+			if there := i == each; (err == nil) != there || penstock.IsPermanent(err) {
 				t.Fatalf("%s: %v", msgs[i].Topic, err)
 			}
 		}
+	}
+	if n := asked.Load(); n < each || n > 3*each {
+		t.Errorf("the library asks for %d topics at once, of %d that do not exist", n, each*rounds)
 	}
 }
 
