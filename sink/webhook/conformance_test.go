@@ -59,6 +59,8 @@ func destination(t *testing.T, scheme, proto string, cfg webhook.Config, bad []s
 	cfg.AllowPrivate = cfg.Proxy == ""
 	cfg = patient(cfg)
 	t.Cleanup(func() {
+		r.mu.Lock() // requests that were given up may still arrive
+		defer r.mu.Unlock()
 		for got := range r.protos {
 			if got != proto {
 				t.Errorf("requests came over %s, want %s", got, proto)
