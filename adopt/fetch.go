@@ -148,9 +148,7 @@ func (s *Source) readOn(ctx context.Context, after place, limit penstock.Limit) 
 		page = append(page, s.m.decode(values[1:]))
 		bytes += page[len(page)-1].message.Size()
 	})
-	if len(page) > 0 {
-		s.average = bytes / len(page)
-	}
+	s.weigh(page)
 	return page, snapshot, full || len(page) == n, err
 }
 
@@ -223,18 +221,25 @@ func (s *Source) load(ctx context.Context, q querier, sql string, ids []string) 
 	}); err != nil {
 		return nil, err
 	}
-	found, bytes := make([]row, 0, len(byID)), 0
+	found := make([]row, 0, len(byID))
 	for _, id := range ids {
 		if r, there := byID[id]; there {
 			found = append(found, r)
 			delete(byID, id) // an id may come twice
-			bytes += r.message.Size()
 		}
 	}
-	if len(found) > 0 {
-		s.average = bytes / len(found)
-	}
 	return found, nil
+}
+
+// weigh learns how large messages are, from a page of them.
+func (s *Source) weigh(page []row) {
+	bytes := 0
+	for i := range page {
+		bytes += page[i].message.Size()
+	}
+	if len(page) > 0 {
+		s.average = bytes / len(page)
+	}
 }
 
 // notAside leaves out the rows that are set aside: their time is another.

@@ -86,7 +86,8 @@ func (w *world) run() {
 	var others sync.WaitGroup
 	others.Go(func() { w.watch(ctx) })
 	cutting, calm := context.WithCancel(ctx)
-	others.Go(func() { w.cut(cutting, rand.New(rand.NewPCG(w.rng.Uint64(), 2))) })
+	cuts := rand.New(rand.NewPCG(w.rng.Uint64(), 2))
+	others.Go(func() { w.cut(cutting, cuts) })
 
 	relays := []*adopt.Table{w.openAs("sub", w.config), w.openAs("sub", w.config)}
 	running := [2]func(){}

@@ -108,6 +108,7 @@ func (s *Source) fetchScanned(ctx context.Context, limit penstock.Limit) (*pendi
 		s.looked.list = append(ids, s.looked.list...)
 		return nil, false, err
 	}
+	s.weigh(rows)
 	cut, err := s.fill(ctx, p, rows, limit)
 	back := []string(nil)
 	for _, r := range rows[min(cut, len(rows)):] { // there was no room for them

@@ -230,15 +230,13 @@ func (w *Worker) claimNext(ctx context.Context, tx pgx.Tx, limit penstock.Limit)
 	if err != nil {
 		return nil, err
 	}
-	bytes := 0
 	if err := rawRows(rows, func(values [][]byte) {
 		page = append(page, w.m.decode(values))
-		bytes += page[len(page)-1].message.Size()
 	}); err != nil {
 		return nil, err
 	}
+	w.weigh(page)
 	if w.full = len(page) == n; len(page) > 0 {
-		w.average = bytes / len(page)
 		w.mu.Lock()
 		w.track.moved(page[len(page)-1].at, len(page), time.Now())
 		w.mu.Unlock()
