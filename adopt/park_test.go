@@ -71,6 +71,28 @@ func TestParkedLineComesBackInOrder(t *testing.T) {
 	}
 }
 
+// TestOnlyTheFirstOfALineIsDue: what is parked later, with a time of its own, waits for what
+// is before it all the same; whatever the order in which the verdicts come.
+func TestOnlyTheFirstOfALineIsDue(t *testing.T) {
+	f := newFixture(t)
+	f.exec(keyedTable)
+	c := keyedConfig()
+	c.Batch = 1
+	for _, row := range []string{"a1", "a2", "a3"} {
+		f.insert("a", row)
+	}
+	src := f.subscribe(f.open(c))
+	one, two, three := f.fetch(src), f.fetch(src), f.fetch(src)
+	f.must(src.Settle(f.ctx, penstock.Settled{Batch: two, Verdicts: []penstock.Verdict{parked(1, 0)}},
+		penstock.Settled{Batch: one, Verdicts: []penstock.Verdict{parked(1, 20*time.Millisecond)}}))
+	f.settle(src, three, parked(1, 0))
+	for _, want := range []string{"a1", "a2", "a3"} {
+		b := f.fetch(src)
+		f.want(b, want)
+		f.settle(src, b)
+	}
+}
+
 func TestParkedSurvivesTakeover(t *testing.T) {
 	f := newFixture(t)
 	f.exec(keyedTable)
