@@ -260,3 +260,27 @@ func TestProducersAreBounded(t *testing.T) {
 		t.Errorf("%v is not the context's error", err)
 	}
 }
+
+// When Close has waited long enough, the Sends that still run end.
+func TestCloseEndsSends(t *testing.T) {
+	c := startCluster(t, 1, kfake.SeedTopics(1, orders))
+	s := c.open(t, nil)
+	wantAnswer(t, send(t, s, message("1", "", orders))[0], "confirmed", "")
+	c.each(func(p *tcpproxy.Proxy) { p.Stall(tcpproxy.Both) })
+	running := make(chan []error, 1)
+	go func() { running <- s.Send(t.Context(), []penstock.Message{message("2", "", orders)}) }()
+	for s.Busy() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := s.Close(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Close: %v", err)
+	}
+	select {
+	case errs := <-running:
+		wantAnswer(t, errs[0], "unavailable", "closed")
+	case <-time.After(sinktest.Patience):
+		t.Fatal("Send goes on after Close")
+	}
+}
