@@ -20,6 +20,13 @@ func (s *Store) GrantWorker(ctx context.Context, queue, role string) error {
 	return s.grant(ctx, "grant_worker", queue, role)
 }
 
+// GrantOperator lets a role look after one queue: QueueStatus, which then describes
+// those queues alone that were granted; dead letters, with their payloads; pause and
+// resume; CancelJobs. It can neither enqueue nor run jobs, nor change other settings.
+func (s *Store) GrantOperator(ctx context.Context, queue, role string) error {
+	return s.grant(ctx, "grant_operator", queue, role)
+}
+
 func (s *Store) grant(ctx context.Context, function, queue, role string) error {
 	if len(role) > 63 || role == "" { // the server would cut it off: at the name of another role, perhaps
 		return noRole(role)

@@ -129,3 +129,72 @@ func TestStoreOfAWorker(t *testing.T) {
 		"select penstock.discard_dead_jobs('jobs', '{1}')", "select penstock.drop_queue('jobs')", "select penstock.pause_queue('jobs')",
 		`select setval('penstock."_jobs.tick"', 1)`, "select penstock.grant_worker('secret', current_user)")
 }
+
+func TestStoreOfAnOperator(t *testing.T) {
+	t.Parallel()
+	f := newJobsFixture(t, penstock.FIFO)
+	f.must(f.store.CreateQueue(f.ctx, "secret", penstock.FIFO))
+	bury := func(q penstock.Queue) {
+		t.Helper()
+		_, err := q.Enqueue(f.ctx, texts("waits", "dies", "dies too")...)
+		f.must(err)
+		jobs, err := q.Claim(f.ctx, penstock.Claim{Jobs: 3, Lease: time.Minute})
+		f.must(err)
+		f.must(q.Bury(f.ctx, jobs[1].Lease, "no"))
+		f.must(q.Bury(f.ctx, jobs[2].Lease, "no"))
+	}
+	bury(f.queue)
+	bury(f.store.Queue("secret"))
+	name, asRole := f.role()
+	f.must(f.store.GrantOperator(f.ctx, "jobs", name))
+	store, conn := openStore(t, asRole, postgres.Options{}), f.connectAs(asRole)
+
+	all, err := store.QueueStatus(f.ctx)
+	f.must(err)
+	if len(all) != 1 || all[0].Queue != "jobs" || all[0].Running != 1 || all[0].DeadLetters != 2 || all[0].Bytes == 0 {
+		t.Errorf("the status is %+v, want that of jobs alone, with 1 running and 2 dead letters", all)
+	}
+	dead, err := store.DeadJobs(f.ctx, penstock.DeadJobQuery{Queue: "jobs"})
+	f.must(err)
+	if len(dead) != 2 || string(dead[0].Job.Payload) != "dies" || dead[0].Err() != "no" {
+		t.Errorf("the dead letters are %+v, want two", dead)
+	}
+	if dead, err := store.DeadJobs(f.ctx, penstock.DeadJobQuery{Queue: "secret"}); err != nil || len(dead) != 0 {
+		t.Errorf("of another queue: %d dead letters and error %v, want none", len(dead), err)
+	}
+	count := func(want int) func(n int, err error) {
+		return func(n int, err error) {
+			t.Helper()
+			if err != nil || n != want {
+				t.Errorf("got %d and error %v, want %d", n, err, want)
+			}
+		}
+	}
+	count(1)(store.RetryDeadJobs(f.ctx, penstock.DeadJobQuery{Queue: "jobs", Limit: 1}))
+	count(1)(store.DiscardDeadJobs(f.ctx, penstock.DeadJobQuery{Queue: "jobs"}))
+	paused := true
+	f.must(store.SetQueue(f.ctx, "jobs", penstock.QueueSettings{Paused: &paused}))
+	if jobs, err := f.queue.Claim(f.ctx, penstock.Claim{Jobs: 1, Lease: time.Minute}); err != nil || len(jobs) != 0 {
+		t.Errorf("of a paused queue: %d jobs and error %v", len(jobs), err)
+	}
+	paused = false
+	f.must(store.SetQueue(f.ctx, "jobs", penstock.QueueSettings{Paused: &paused}))
+	count(2)(store.CancelJobs(f.ctx, "jobs", 1, 2, 3))
+	if _, err := conn.Exec(f.ctx, "select penstock.queue_status('jobs')"); err != nil {
+		t.Errorf("queue_status: %v", err)
+	}
+	f.wantDenied(conn,
+		"select * from penstock.jobs", "select * from penstock._lease", "select * from penstock._later",
+		"delete from penstock._dead_job", "update penstock._dead_job set attempt = 0", "update penstock._queue set paused = true",
+		"select penstock.enqueue('jobs', 'x')", "select penstock.claim('jobs')", "select penstock.dequeue('jobs')",
+		"select penstock.ack('jobs', '{1}'::bigint[])", "select penstock.set_queue('jobs', 3)", "select penstock.drop_queue('jobs')",
+		"select penstock.schedule('jobs', 's', '@daily', 'x')",
+		"select penstock.pause_queue('secret')", "select penstock.resume_queue('secret')", "select penstock.cancel('secret', '{1}')",
+		"select penstock.retry_dead_jobs('secret', '{2}')", "select penstock.discard_dead_jobs('secret', '{2}')", "select penstock.queue_status('secret')",
+		"select penstock.grant_operator('secret', current_user)")
+	dead, err = f.store.DeadJobs(f.ctx, penstock.DeadJobQuery{Queue: "secret"})
+	f.must(err)
+	if len(dead) != 2 {
+		t.Errorf("the other queue has %d dead letters left, want 2", len(dead))
+	}
+}

@@ -71,6 +71,7 @@ create table _later_0 partition of _later for values in (0) with (autovacuum_ena
 create table _later_1 partition of _later for values in (1) with (autovacuum_enabled = false, toast.autovacuum_enabled = false);
 create index on _later (queue, due, id);
 create index on _later (queue, key, id) where key is not null;
+create index on _later (queue, id);
 
 create table _dedup (
     queue     integer not null,
@@ -98,6 +99,11 @@ create table _dead_job (
     failures   jsonb not null,
     primary key (queue, id)
 );
+
+-- An operator, see grant_operator, sees the dead letters of his queues.
+alter table _dead_job enable row level security;
+create policy operator on _dead_job for select using (queue in (
+    select q.id from _queue q where has_function_privilege(to_regprocedure(_q(format('_%s.status', q.name)) || '()'), 'execute')));
 
 -- _failed adds a failure to a job's history and keeps the latest ten.
 -- +goose StatementBegin
@@ -510,30 +516,127 @@ begin
     return true;
 end $fn$;
 
--- {cancel} removes jobs wherever they are. Running ones lose their lease.
+-- {cancel} removes jobs wherever they are. Running ones lose their lease. A job has an
+-- id of its own, with an index, if it came back or was put off. That of another is its
+-- seq, for which an index of its own would cost every enqueue: it is looked up in each
+-- group and priority, or, where these are many, the ring is read. Of what is leased all is read: two
+-- segments at most.
 create or replace function {cancel}(in_ids bigint[]) returns int
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan as $fn$
+declare
+    flags      constant bigint := pg_sequence_last_value({flags});
+    priorities constant smallint[] := array(select p from generate_series(-16, 15) p where flags & (1::bigint << (16 + p)) <> 0);
+    grps       constant text[] := array(select {groups}(1000));
+    keys       text[] := '{}'; -- one for each job, null without a key
+begin
+    if cardinality(grps) * cardinality(priorities) * cardinality(in_ids) <= 2000 then
+        with d as (delete from {queue} t using unnest(grps) g(grp), unnest(priorities) p(priority)
+                    where t.grp = g.grp and t.priority = p.priority and t.seq = any (in_ids) and t.id is null returning t.key)
+        select keys || array_agg(d.key) into keys from d;
+        with d as (delete from {queue} t where t.id = any (in_ids) returning t.key)
+        select keys || array_agg(d.key) into keys from d;
+    else
+        select keys || array_agg(k) into keys from {cancel_all}(in_ids) k;
+    end if;
+    with d as (delete from {schema}._later l where l.queue = {id} and l.id = any (in_ids) returning l.key)
+    select keys || array_agg(d.key) into keys from d;
+    with d as (delete from {schema}._lease l where l.queue = {id} and l.id = any (in_ids) returning l.key)
+    select keys || array_agg(d.key) into keys from d;
+    perform {promote}(array(select distinct k from unnest(keys) k where k is not null));
+    return cardinality(keys);
+end $fn$;
+
+create or replace function {cancel_all}(in_ids bigint[]) returns setof text
+language sql volatile set enable_seqscan = on as $fn$
+    delete from {queue} t where coalesce(t.id, t.seq) = any (in_ids) returning t.key
+$fn$;
+
+-- {groups} lists those that may have jobs in the ring, and ends after most. At the jobs
+-- of one that has a mark it does not look, because the first ones may be dead; between
+-- such groups it goes from one to the next in the index.
+create or replace function {groups}(most int) returns setof text
+language plpgsql volatile set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off set plan_cache_mode = force_generic_plan as $fn$
+declare
+    at_grp text := '';
+    marked text;
+    found_grp text;
+begin
+    return next at_grp;
+    for many in 1 .. most loop
+        select m.grp into marked from {schema}._mark m where m.queue = {id} and m.grp > at_grp order by m.grp limit 1;
+        if marked is null then
+            select t.grp into found_grp from {queue} t where t.grp > at_grp order by t.grp limit 1;
+        else
+            select t.grp into found_grp from {queue} t where t.grp > at_grp and t.grp < marked order by t.grp limit 1;
+        end if;
+        at_grp := coalesce(found_grp, marked);
+        exit when at_grp is null;
+        return next at_grp;
+    end loop;
+end $fn$;
+
+-- {pause} stops claims and dequeues, or lets them go on.
+create or replace function {pause}(pausing boolean) returns void
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $fn$
+begin
+    update {schema}._queue q set paused = pausing where q.id = {id};
+    perform {schema}._set_flags({id});
+end $fn$;
+
+create or replace function {retry_dead}(in_ids bigint[]) returns int
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $fn$
 declare
-    many int := 0;
-    got  int;
-    keys text[] := '{}';
-    found_keys text[];
+    many int;
 begin
-    with d as (delete from {queue} t where coalesce(t.id, t.seq) = any (in_ids) returning t.key)
-    select count(*), coalesce(array_agg(d.key) filter (where d.key is not null), '{}') into got, found_keys from d;
-    many := many + got;
-    keys := keys || found_keys;
-    with d as (delete from {schema}._later l where l.queue = {id} and l.id = any (in_ids) returning l.key)
-    select count(*), coalesce(array_agg(d.key) filter (where d.key is not null), '{}') into got, found_keys from d;
-    many := many + got;
-    keys := keys || found_keys;
-    with d as (delete from {schema}._lease l where l.queue = {id} and l.id = any (in_ids) returning l.key)
-    select count(*), coalesce(array_agg(d.key) filter (where d.key is not null), '{}') into got, found_keys from d;
-    many := many + got;
-    keys := keys || found_keys;
-    perform {promote}(array(select distinct k from unnest(keys) k));
+    with d as (delete from {schema}._dead_job d where d.queue = {id} and d.id = any (in_ids) returning d.*)
+    insert into {queue} (id, attempt, created_at, priority, grp, key, headers, payload, failures)
+    select d.id, d.attempt, d.created_at, d.priority, d.grp, d.key, d.headers, d.payload, d.failures from d order by d.id;
+    get diagnostics many = row_count;
     return many;
 end $fn$;
+
+create or replace function {discard_dead}(in_ids bigint[]) returns int
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $fn$
+declare
+    many int;
+begin
+    delete from {schema}._dead_job d where d.queue = {id} and d.id = any (in_ids);
+    get diagnostics many = row_count;
+    return many;
+end $fn$;
+
+-- {status} counts jobs by where they are. It reads the queue's own segments once, and
+-- of the rings that it shares only its own part.
+--
+-- Of a key one job may run, unless one runs already, or an earlier one waits to be
+-- tried again; the others wait for it. What is due, but was not moved yet, is ready.
+create or replace function {status}() returns table (ready bigint, running bigint, delayed bigint, waiting bigint, dead bigint, oldest interval)
+language sql volatile security definer set search_path = pg_catalog, pg_temp as $fn$
+with line as (
+    select t.key, count(*) as n, min(coalesce(t.id, t.seq)) as head, min(t.created_at) as oldest
+      from {queue} t group by t.key),
+ring as (
+    select l.n, l.oldest, case
+               when l.key is null then l.n
+               when exists (select from {schema}._lease e where e.queue = {id} and e.key = l.key)
+                 or exists (select from {schema}._later w where w.queue = {id} and w.key = l.key and w.id < l.head) then 0
+               else 1 end as may
+      from line l),
+later as (
+    select count(*) filter (where w.due <= clock_timestamp()) as ready,
+           count(*) filter (where w.due > clock_timestamp() and w.due < 'infinity') as delayed,
+           count(*) filter (where w.due = 'infinity') as waiting,
+           min(w.created_at) filter (where w.due <= clock_timestamp()) as oldest
+      from {schema}._later w where w.queue = {id})
+select coalesce((select sum(r.may) from ring r), 0)::bigint + l.ready,
+       (select count(*) from {schema}._lease e where e.queue = {id}),
+       l.delayed,
+       coalesce((select sum(r.n - r.may) from ring r), 0)::bigint + l.waiting,
+       (select count(*) from {schema}._dead_job d where d.queue = {id}),
+       greatest(interval '0', coalesce(clock_timestamp() - least(l.oldest, (select min(r.oldest) from ring r where r.may > 0)), interval '0'))
+  from later l
+$fn$;
 
 -- {tick} does what time demands. One process does it at a time; the register holds
 -- when it was done last, in ms. since is a little before: what ended earlier has been
@@ -709,7 +812,8 @@ declare
     word text;
 begin
     foreach word in array array['slots', 'mark', 'take', 'take_keyed', 'enqueue', 'enqueue_many', 'first', 'claim', 'room',
-                                'promote', 'ack', 'extend', 'release', 'fail', 'cancel', 'tick'] loop
+                                'promote', 'ack', 'extend', 'release', 'fail', 'cancel', 'cancel_all', 'groups', 'tick',
+                                'pause', 'retry_dead', 'discard_dead', 'status'] loop
         body := replace(body, '{' || word || '}', _q(format('_%s.%s', queue, word)));
     end loop;
     foreach word in array array['ring', 'flags', 'seq'] loop
@@ -735,13 +839,14 @@ begin
 end $$;
 -- +goose StatementEnd
 
--- _define_jobs makes a queue's functions, or makes them anew.
+-- _define_jobs makes a queue's functions, and the index by which cancel finds jobs.
 -- +goose StatementBegin
 create function _define_jobs(queue text) returns void
 language plpgsql set search_path from current as $$
 declare
     made text;
 begin
+    execute format('create index on %s (id) where id is not null', _q(queue));
     execute _fill(_job_functions(), queue);
     for made in select p.oid::regprocedure::text from _own_functions(queue) p loop
         execute 'revoke execute on function ' || made || ' from public';
@@ -832,6 +937,16 @@ begin
         'perform {fail}(lease, null, error, true); return;');
     perform _dispatch_on('cancel(queue text, ids bigint[]) returns int',
         'return {cancel}(ids);');
+    perform _dispatch_on('pause_queue(name text) returns void',
+        'perform {pause}(true); return;');
+    perform _dispatch_on('resume_queue(name text) returns void',
+        'perform {pause}(false); return;');
+    perform _dispatch_on('retry_dead_jobs(queue text, ids bigint[]) returns int',
+        'return {retry_dead}(ids);');
+    perform _dispatch_on('discard_dead_jobs(queue text, ids bigint[]) returns int',
+        'return {discard_dead}(ids);');
+    perform _dispatch_on('queue_status(queue text) returns table (ready bigint, running bigint, delayed bigint, waiting bigint, dead bigint, oldest interval)',
+        'return query select * from {status}(); return;');
     perform _dispatch_on('maintain_queue(name text) returns void',
         'perform {tick}(true); return;');
 end $$;

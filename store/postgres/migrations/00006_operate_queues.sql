@@ -18,29 +18,6 @@ begin
 end $$;
 -- +goose StatementEnd
 
--- pause_queue stops claims and dequeues; what runs goes on. Errors: 42P01.
--- +goose StatementBegin
-create function pause_queue(name text) returns void
-language plpgsql set search_path from current as $$
-declare
-    q _queue := _queue_named(name);
-begin
-    update _queue x set paused = true where x.id = q.id;
-    perform _set_flags(q.id);
-end $$;
--- +goose StatementEnd
-
--- +goose StatementBegin
-create function resume_queue(name text) returns void
-language plpgsql set search_path from current as $$
-declare
-    q _queue := _queue_named(name);
-begin
-    update _queue x set paused = false where x.id = q.id;
-    perform _set_flags(q.id);
-end $$;
--- +goose StatementEnd
-
 -- set_queue changes settings; null leaves one as it is, and max_running 0 lifts the
 -- limit. Errors: 42P01, 22023.
 -- +goose StatementBegin
@@ -91,38 +68,6 @@ begin
 end $$;
 -- +goose StatementEnd
 
--- retry_dead_jobs puts dead letters back into their queue, at its end, with one more
--- attempt to spend, and returns how many there were. Error: 42P01.
--- +goose StatementBegin
-create function retry_dead_jobs(queue text, ids bigint[]) returns int
-language plpgsql set search_path from current as $$
-declare
-    q    _queue := _queue_named(queue);
-    many int;
-begin
-    execute format('with d as (delete from _dead_job d where d.queue = $1 and d.id = any ($2) returning d.*)
-                    insert into %s (id, attempt, created_at, priority, grp, key, headers, payload, failures)
-                    select d.id, d.attempt, d.created_at, d.priority, d.grp, d.key, d.headers, d.payload, d.failures from d order by d.id', _q(q.name))
-    using q.id, ids;
-    get diagnostics many = row_count;
-    return many;
-end $$;
--- +goose StatementEnd
-
--- discard_dead_jobs deletes dead letters for good and returns how many. Error: 42P01.
--- +goose StatementBegin
-create function discard_dead_jobs(queue text, ids bigint[]) returns int
-language plpgsql set search_path from current as $$
-declare
-    q    _queue := _queue_named(queue);
-    many int;
-begin
-    delete from _dead_job d where d.queue = q.id and d.id = any (ids);
-    get diagnostics many = row_count;
-    return many;
-end $$;
--- +goose StatementEnd
-
 -- grant_enqueuer lets a role write jobs to one queue and do nothing else, by enqueue
 -- or by a plain INSERT of the columns that belong to it.
 -- +goose StatementBegin
@@ -160,6 +105,27 @@ begin
 end $$;
 -- +goose StatementEnd
 
+-- grant_operator lets a role look after one queue: its status and its dead letters, with
+-- their payloads; pause and resume it, cancel jobs, retry and discard dead letters. It
+-- can neither enqueue nor run jobs, nor change settings. The names and settings of other
+-- queues it sees.
+-- +goose StatementBegin
+create function grant_operator(queue text, role name) returns void
+language plpgsql set search_path from current as $$
+declare
+    q    _queue := _queue_named(queue);
+    made text;
+begin
+    execute format('grant usage on schema %I to %I', current_schema(), role);
+    execute format('grant select on table _migration, _queue, _dead_job to %I', role);
+    execute format('grant select on sequence %s to %I', _q(format('_%s.ring', q.name)), role);
+    execute format('grant execute on function _segments(text) to %I', role);
+    for made in select p.oid::regprocedure::text from _own_functions(q.name) p where p.name in ('pause', 'cancel', 'retry_dead', 'discard_dead', 'status') loop
+        execute format('grant execute on function %s to %I', made, role);
+    end loop;
+end $$;
+-- +goose StatementEnd
+
 -- What belongs to a queue is granted with the queue; the functions that take a name
 -- only call it.
 -- +goose StatementBegin
@@ -170,7 +136,8 @@ do $$ begin
         enqueue(text, jsonb, text, text, int, timestamptz, text, jsonb),
         enqueue_many(text, bytea[], text[], text[], int[], timestamptz[], text[], jsonb[]),
         claim(text, int, interval, text, text), ack(text, bigint[]), ack(text, bigint), extend(text, bigint[], interval), extend(text, bigint, interval),
-        release(text, bigint[]), release(text, bigint), retry(text, bigint, interval, text), bury(text, bigint, text), cancel(text, bigint[]), maintain_queue(text) to public;
+        release(text, bigint[]), release(text, bigint), retry(text, bigint, interval, text), bury(text, bigint, text), cancel(text, bigint[]), maintain_queue(text),
+        pause_queue(text), resume_queue(text), retry_dead_jobs(text, bigint[]), discard_dead_jobs(text, bigint[]), queue_status(text) to public;
 end $$;
 -- +goose StatementEnd
 
