@@ -10,6 +10,7 @@ create table _schedule (
     priority smallint not null check (priority between -16 and 15),
     grp      text not null check (octet_length(grp) <= 256),
     key      text check (octet_length(key) <= 1024),
+    dedup_key text check (octet_length(dedup_key) <= 256),
     headers  jsonb check (jsonb_typeof(headers) = 'object'),
     payload  bytea not null check (octet_length(payload) <= 67108864),
     primary key (queue, name)
@@ -62,16 +63,17 @@ end $$;
 -- +goose StatementEnd
 
 -- _cron_next is the first time after the given one that a cron text describes, in UTC:
--- minute hour day-of-month month day-of-week, as in crontab(5), where either day is
--- enough if neither field begins with *. Error: 22023.
+-- minute hour day-of-month month day-of-week. As in Vixie's cron, either day is enough
+-- unless one of the two fields begins with *, also as */2: then both must hold. The
+-- rules of internal/cron are the same. Error: 22023.
 -- +goose StatementBegin
 create function _cron_next(cron text, after timestamptz) returns timestamptz
 language plpgsql stable set search_path from current as $$
 declare
-    fields text[] := regexp_split_to_array(btrim(case lower(btrim(cron))
+    fields text[] := regexp_split_to_array(btrim(case lower(btrim(cron, E' \t\r\n'))
                          when '@hourly' then '0 * * * *' when '@daily' then '0 0 * * *' when '@midnight' then '0 0 * * *'
                          when '@weekly' then '0 0 * * 0' when '@monthly' then '0 0 1 * *'
-                         when '@yearly' then '0 0 1 1 *' when '@annually' then '0 0 1 1 *' else cron end), '\s+');
+                         when '@yearly' then '0 0 1 1 *' when '@annually' then '0 0 1 1 *' else cron end, E' \t\r\n'), '\s+');
     months constant text[] := '{jan,feb,mar,apr,may,jun,jul,aug,sep,oct,nov,dec}';
     days   constant text[] := '{sun,mon,tue,wed,thu,fri,sat}';
     minute int[]; hour int[]; dom int[]; month int[]; dow int[];
@@ -112,23 +114,23 @@ end $$;
 -- +goose StatementEnd
 
 -- schedule makes or changes a periodic job: one is enqueued at every time, in UTC,
--- that cron describes. Errors: 42P01, 22023 for a cron text that makes no sense or
+-- that cron describes, unless dedup_key makes it a duplicate. Errors: 42P01, 22023 for a cron text that makes no sense or
 -- a time that never comes, 23514 for a value over its limit.
 -- +goose StatementBegin
 create function schedule(queue text, name text, cron text, payload bytea, key text default null, grp text default '',
-                         priority int default 0, headers jsonb default null) returns timestamptz
+                         priority int default 0, headers jsonb default null, dedup_key text default null) returns timestamptz
 language plpgsql set search_path from current as $$
 declare
     q     _queue := _queue_named(queue);
     first timestamptz := _cron_next(cron, clock_timestamp());
 begin
-    perform _refuse_job(payload, key, grp, priority, headers, null);
+    perform _refuse_job(payload, key, grp, priority, headers, dedup_key);
     if (octet_length(name) between 1 and 128) is not true then
         raise exception 'the schedule''s name has % bytes, expected 1 to 128', coalesce(octet_length(name), 0) using errcode = '23514', hint = 'use a shorter one';
     end if;
-    insert into _schedule as s (queue, name, cron, next, priority, grp, key, headers, payload)
-    values (q.id, name, cron, first, coalesce(priority, 0), coalesce(grp, ''), key, headers, payload)
-    on conflict on constraint _schedule_pkey do update set cron = excluded.cron, priority = excluded.priority, grp = excluded.grp, key = excluded.key,
+    insert into _schedule as s (queue, name, cron, next, priority, grp, key, dedup_key, headers, payload)
+    values (q.id, name, cron, first, coalesce(priority, 0), coalesce(grp, ''), key, dedup_key, headers, payload)
+    on conflict on constraint _schedule_pkey do update set cron = excluded.cron, priority = excluded.priority, grp = excluded.grp, key = excluded.key, dedup_key = excluded.dedup_key,
         headers = excluded.headers, payload = excluded.payload,
         next = case when s.cron = excluded.cron then s.next else excluded.next end
     returning s.next into first;
