@@ -46,11 +46,17 @@ func (s *Store) CreateQueue(ctx context.Context, name string, order penstock.Que
 	switch {
 	case !s.db.migrated:
 		return penstock.WithHint(penstock.ErrNotMigrated, "call Migrate first")
-	case s.db.queues[name] != nil || s.db.outboxes[name] != nil:
-		return fmt.Errorf("queue %q: %w", name, penstock.ErrQueueExists)
+	case s.db.queues[name] != nil:
+		return queueExists(name, "a queue")
+	case s.db.outboxes[name] != nil:
+		return queueExists(name, "an outbox")
 	}
 	s.db.queues[name] = newJobQueue(order)
 	return nil
+}
+
+func queueExists(name, taken string) error {
+	return penstock.WithHint(fmt.Errorf("queue %q: %w", name, penstock.ErrQueueExists), "%s has this name; choose another one", taken)
 }
 
 // DropQueue implements penstock.QueueStore.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/backoff"
 	"github.com/penstock/penstock/internal/cron"
 )
 
@@ -154,8 +155,8 @@ func (w workQueue) Release(ctx context.Context, leases ...int64) ([]int64, error
 // Retry gives a job back after a failure.
 func (w workQueue) Retry(ctx context.Context, lease int64, after time.Duration, reason string) (dead bool, err error) {
 	err = w.fail(ctx, lease, func(q *jobQueue, j *job, now time.Time) {
-		if after < 0 { // a second, doubling, up to an hour
-			after = min(time.Second<<min(j.Attempt-1, 12), time.Hour)
+		if after < 0 {
+			after = backoff.After(j.Attempt)
 		}
 		dead = q.fail(j, now.Add(after), now, reason, false)
 	})
@@ -206,7 +207,7 @@ func (w workQueue) Maintain(ctx context.Context) error {
 func (q *jobQueue) tick(now time.Time) {
 	for _, j := range q.leases {
 		if !now.Before(j.LeaseUntil) {
-			reason := "the lease ended"
+			reason := "lease expired"
 			if j.worker != "" {
 				reason += ", held by " + j.worker
 			}

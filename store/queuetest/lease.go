@@ -116,15 +116,15 @@ func lastLease(e *env) {
 	e.enqueue(keyed("k", "k0"), keyed("k", "k1"))
 	e.same(e.claimAs(penstock.Claim{Jobs: 2, Lease: shortLease}), "k0")
 	e.eventually("it comes back", func() bool {
-		return len(e.claimAs(penstock.Claim{Jobs: 1, Lease: shortLease})) == 1
+		return len(e.claimAs(penstock.Claim{Jobs: 1, Lease: shortLease, Worker: "w"})) == 1
 	})
 	var dead []penstock.DeadJob
 	e.eventually("it is a dead letter", func() bool {
 		dead = e.deadJobs(penstock.DeadJobQuery{})
 		return len(dead) > 0
 	})
-	if d := dead[0]; string(d.Job.Payload) != "k0" || d.Job.Attempt != 2 || d.Err() == "" {
-		e.Errorf("the dead letter is %q, attempt %d, error %q, want k0, attempt 2 and why", d.Job.Payload, d.Job.Attempt, d.Err())
+	if d := dead[0]; string(d.Job.Payload) != "k0" || d.Job.Attempt != 2 || d.Err() != "lease expired, held by w" || d.Failures[0].Err != "lease expired" {
+		e.Errorf("the dead letter is %q, attempt %d, error %q, want k0, attempt 2 and who held it", d.Job.Payload, d.Job.Attempt, d.Err())
 	}
 	e.ack(e.collect("k1")...)
 }

@@ -2,6 +2,7 @@ package queuetest
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/penstock/penstock"
 )
@@ -14,7 +15,11 @@ var queueCases = []testCase{
 }
 
 func queueExists(e *env) {
-	e.mustBe(e.Store.CreateQueue(e.ctx, queue, penstock.FIFO), penstock.ErrQueueExists, "a second CreateQueue")
+	err := e.Store.CreateQueue(e.ctx, queue, penstock.FIFO)
+	e.mustBe(err, penstock.ErrQueueExists, "a second CreateQueue")
+	if got, want := err.Error(), fmt.Sprintf("queue %q: the queue exists already (a queue has this name; choose another one)", queue); got != want {
+		e.Errorf("a second CreateQueue: got %q, want %q", got, want)
+	}
 	e.mustBe(e.Another(e).CreateQueue(e.ctx, queue, penstock.LIFO), penstock.ErrQueueExists, "CreateQueue by another process")
 	if store, ok := e.Store.(penstock.Store); ok {
 		e.must(store.CreateOutbox(e.ctx, "outbox"), "CreateOutbox")

@@ -59,10 +59,15 @@ func retryAfter(e *env) {
 // The queue's own backoff is a pause, and not an hour the first time.
 func retryBackoff(e *env) {
 	e.enqueue(job("a"))
-	e.retry(e.want("a")[0], -1, "x")
+	claimed := e.want("a")
+	start := time.Now()
+	e.retry(claimed[0], -1, "x")
 	e.want()
 	if again := e.collect("a"); again[0].Attempt != 2 {
 		e.Errorf("attempt %d, want 2", again[0].Attempt)
+	}
+	if took := time.Since(start); took < 1590*time.Millisecond {
+		e.Errorf("the first pause took %s, want 2 s ± 20%%", took)
 	}
 }
 

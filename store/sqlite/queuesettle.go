@@ -6,10 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/backoff"
 )
 
 // inQueue runs fn in one transaction that writes.
@@ -118,7 +118,7 @@ func retryJob(ctx context.Context, tx *sql.Tx, row queueRow, lease int64, after 
 		return false, err
 	}
 	if after < 0 {
-		after = backoff(j.attempt)
+		after = backoff.After(j.attempt)
 	}
 	if after == 0 {
 		return false, wake(ctx, tx, row, []int64{j.seq})
@@ -195,14 +195,6 @@ func bury(ctx context.Context, tx *sql.Tx, row queueRow, jobs []tried, now time.
 	}
 	_, err := tx.ExecContext(ctx, onQueue(row.name, `delete from {table} where seq in (select json_extract(value, '$[0]') from json_each(?))`), array(jobs))
 	return err
-}
-
-// backoff is how long a job waits that failed its n-th attempt: two seconds, twice
-// as long after each, at most an hour; a fifth more or less, so that what failed
-// together does not come back together.
-func backoff(attempt int) time.Duration {
-	wait := min(time.Second<<min(attempt, 12), time.Hour)
-	return wait - wait/5 + rand.N(2*wait/5)
 }
 
 // CancelJobs implements penstock.QueueStore.

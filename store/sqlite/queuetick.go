@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"time"
 )
 
@@ -91,9 +90,9 @@ func expire(ctx context.Context, tx *sql.Tx, row queueRow, now time.Time) (n int
 	var seqs, all []int64
 	for _, j := range ended {
 		all = append(all, j.seq)
-		reason := "the lease ended before the job did"
+		reason := "lease expired"
 		if j.worker != "" {
-			reason += fmt.Sprintf(" (worker %s)", j.worker)
+			reason += ", held by " + j.worker
 		}
 		j.failed(reason, now)
 		if j.spent(row.maxAttempts) {

@@ -1,0 +1,18 @@
+// Package backoff says how long a job waits after an attempt that failed. It is the
+// curve that store/postgres has in SQL (00004_jobs.sql).
+package backoff
+
+import (
+	"math/rand/v2"
+	"time"
+)
+
+// Most is the longest pause, give or take a fifth.
+const Most = time.Hour
+
+// After the n-th attempt, n from 1: two seconds, twice as long after each, at most an
+// hour; a fifth more or less, so that what failed together does not come back together.
+func After(attempt int) time.Duration {
+	wait := min(time.Second<<min(max(attempt, 1), 12), Most)
+	return wait - wait/5 + rand.N(2*wait/5)
+}
