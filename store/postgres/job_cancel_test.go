@@ -61,10 +61,11 @@ func TestCancelTouchesFewPages(t *testing.T) {
 func TestCancelInManyGroups(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t, "lifo")
-	f.exec("select count(penstock.enqueue('q', 'x', grp => 'g' || n, priority => n % 3)) from generate_series(1, 1500) n")
+	f.exec("select count(penstock.enqueue('q', 'x', grp => 'g' || n)) from generate_series(1, 1500) n")
+	f.wantText("2", "select (penstock.cancel('q', '{999}') + penstock.cancel('q', '{4}'))::text") // the last group, in the order of the index
 	f.exec("select count(penstock.enqueue('q', 'x', key => 'k' || n)) from generate_series(1, 1500) n")
 	f.exec("select penstock.retry('q', $1, '0', 'again')", f.wantClaim(1, 3000)[0].lease)
-	f.wantText("4", "select penstock.cancel('q', '{1,1500,2000,3000,3001}')::text")
-	f.wantText("2996", "select penstock.cancel('q', array(select n from generate_series(1, 5000) n))::text")
+	f.wantText("4", "select penstock.cancel('q', '{1,1500,2000,3000,3001,4}')::text")
+	f.wantText("2994", "select penstock.cancel('q', array(select n from generate_series(1, 5000) n))::text")
 	f.wantText("0", "select count(*)::text from penstock.q")
 }

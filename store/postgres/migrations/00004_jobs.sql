@@ -519,7 +519,7 @@ end $fn$;
 -- {cancel} removes jobs wherever they are. Running ones lose their lease. A job has an
 -- id of its own, with an index, if it came back or was put off. That of another is its
 -- seq, for which an index of its own would cost every enqueue: it is looked up in each
--- group and priority, or, where these are many, the ring is read. Of what is leased all is read: two
+-- group and priority, or, where these are more than a thousand, the ring is read. Of what is leased all is read: two
 -- segments at most.
 create or replace function {cancel}(in_ids bigint[]) returns int
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
@@ -530,7 +530,7 @@ declare
     grps       constant text[] := array(select {groups}(1000));
     keys       text[] := '{}'; -- one for each job, null without a key
 begin
-    if cardinality(grps) * cardinality(priorities) * cardinality(in_ids) <= 2000 then
+    if cardinality(grps) * cardinality(priorities) * cardinality(in_ids) <= 1000 then -- so grps is the whole list
         with d as (delete from {queue} t using unnest(grps) g(grp), unnest(priorities) p(priority)
                     where t.grp = g.grp and t.priority = p.priority and t.seq = any (in_ids) and t.id is null returning t.key)
         select keys || array_agg(d.key) into keys from d;
