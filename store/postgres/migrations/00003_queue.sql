@@ -106,13 +106,15 @@ language sql immutable set search_path from current as $text$ select $$
 
 -- {slots} lists the segments that may hold jobs, in the order in which to scan them.
 create or replace function {slots}() returns smallint[]
-language sql volatile as $fn$
+language plpgsql volatile as $fn$
+begin
+    return (
     select case when s.list @> array[s.here] then s.list
                 when {lifo} then s.here || s.list else s.list || s.here end
       from (select (pg_sequence_last_value({ring}) % 1024)::smallint as here,
                    coalesce(array_agg(slot order by turn {dir}), '{}') as list
-              from {schema}._segment where queue = {id}) s
-$fn$;
+              from {schema}._segment where queue = {id}) s);
+end $fn$;
 
 -- {mark} writes a mark if that brings something. It reads the jobs that are there,
 -- unlocked, from where the last mark says on: one whose taking is not committed is
@@ -123,7 +125,7 @@ $fn$;
 create or replace function {mark}(in_grp text, in_priority smallint, bound bigint default null) returns {schema}._mark
 language plpgsql volatile as $fn$
 declare
-    most     int := case when random() < 0.05 then 2048 else 64 end;
+    most     int := case width_bucket(random(), array[0.02, 0.3]) when 0 then 2048 when 1 then 64 else 1 end; -- one is enough while jobs go in order
     no_xid   boolean := bound is not null or pg_current_xact_id_if_assigned() is null;
     now_seen bigint := coalesce(bound, pg_sequence_last_value({seq}), 0);
     ring     bigint := pg_sequence_last_value({ring});
@@ -195,28 +197,85 @@ begin
     return new;
 end $fn$;
 
--- {take} deletes up to n jobs of a group and returns them, by priority and in order. For
--- one job it has a short way, which is enough nearly always: one statement that reads
--- the mark on its way, if that has one range and nobody is pending, and few
+-- {take_one} deletes one job of a group and returns it. It has a short way, which is
+-- enough nearly always: one statement from a position that a register holds, and few
 -- expressions, because PL/pgSQL prepares each anew in each transaction.
-create or replace function {take}(n int, in_grp text) returns setof {queue}
-language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
-set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $fn$
+create or replace function {take_one}(in_grp text) returns setof {schema}.job
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $fn$
+declare
+    way bigint := pg_sequence_last_value({way});
 begin
-    if n = 1 and not {lifo} and pg_sequence_last_value({flags}) = 65536 then
-        case pg_sequence_last_value({head}) * 2 + pg_sequence_last_value({mark_slot})
-{short_branches}
-        end case;
+    if not {lifo} then
+{short_ways}
         if found then
             return;
         end if;
     end if;
-    return query select * from {take_any}(n, in_grp, random() < case when n between 2 and 15 then n / 64.0 else 0.25 end);
+    return query select {job} from {look}(in_grp) t;
+    {tick_if_due}
 end $fn$;
 
--- {take_any} is {take} for every case.
-create or replace function {take_any}(n int, in_grp text, due boolean) returns setof {queue}
-language plpgsql volatile as $fn$
+-- {look} takes one job by the marks, which miss nothing, and says in registers from where
+-- the short way may go on: next is the seq before the position, way its segment * 2,
+-- looked when that was found, in ms. It holds for 25 ms, so what appears behind it, by a
+-- rollback or a late commit, is found by the next look; while one finds such jobs, all
+-- calls look.
+--
+-- With 64 jobs waiting or more, way is odd and each call draws a position of its own, so
+-- that workers do not all step over each other's locks. With fewer the position stays
+-- before the first job that an unlocked read sees, so that one whose taking is rolled
+-- back comes next.
+create or replace function {look}(in_grp text) returns setof {queue}
+language plpgsql volatile set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $fn$
+declare
+    fresh boolean := pg_current_xact_id_if_assigned() is null; -- jobs that this transaction took may come back, and it does not see them
+    came  bigint  := coalesce(pg_sequence_last_value({seq}), 0);
+    pos   bigint  := pg_sequence_last_value({next});
+    first bigint;
+    way   bigint;
+    job   {queue};
+begin
+    if not fresh or in_grp <> '' or pg_sequence_last_value({flags}) <> 65536 then
+        return query select * from {take_rows}(1, in_grp);
+        return;
+    end if;
+    first := (select t.seq from {queue} t
+               where t.grp = '' and t.priority = 0
+                 and t.seq >= (select k.lo[1] from {schema}._mark k where k.queue = {id} and k.grp = '' and k.priority = 0 order by k.n desc limit 1)
+               order by t.seq limit 1);
+    select * into job from {take_rows}(1, '', random() < 0.125);
+    if job.seq is null then
+        pos := coalesce(first - 1, came);
+    elsif came - pos < 64 then
+        pos := greatest(coalesce(first, 0), job.seq - 1000) - 1; -- not over all that is gone behind a job that somebody holds
+    elsif job.seq < pos - 64 then -- further behind than those who have drawn a position and not yet come to it
+        return next job;
+        return;
+    else
+        pos := greatest(pos, job.seq);
+    end if;
+    way := coalesce(job.slot, pg_sequence_last_value({ring}) % 1024) * 2 + case when came - pos < 64 then 0 else 1 end;
+    if pg_sequence_last_value({way}) <> way then
+        perform setval({way}, way);
+    end if;
+    perform setval({next}, greatest(pos, 0)), setval({looked}, (date_part('epoch', clock_timestamp()) * 1000)::bigint);
+    if job.seq is not null then
+        return next job;
+    end if;
+end $fn$;
+
+$$ $text$;
+-- +goose StatementEnd
+
+-- _take_function is the text of {take}, which deletes up to n jobs of a group and returns
+-- them, by priority and in order, and of {take_rows}, which returns them as the queue's
+-- rows: two functions, because another level copies every job once more.
+-- +goose StatementBegin
+create function _take_function() returns text
+language sql immutable set search_path from current as $text$ select $$
+create or replace function {name}(n int, in_grp text, due boolean default null) returns setof {type}
+language plpgsql volatile {as_whom} set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off
+set jit = off set plan_cache_mode = force_generic_plan as $fn$
 declare
     flags bigint := pg_sequence_last_value({flags});
     p     int := 0;
@@ -227,12 +286,21 @@ declare
     todo  int := n;
     got   int;
 begin
+    -- A mark pays once for so many jobs, where much may be gone.
+    due := coalesce(due, random() < case when n < 16 then n / 64.0 else 0.125 end);
+    if (n between 1 and 10000) is not true then
+        raise exception 'n is %, expected 1 to 10000', coalesce(n::text, 'null') using errcode = '22023', hint = 'call it again for more';
+    end if;
+    if n > 1 and pg_sequence_last_value({looked}) <> 0 then
+        perform setval({looked}, 0); -- the next short way begins where this call has been
+    end if;
     if flags <> 65536 then -- there is more than jobs of priority 0
         if flags & 8589934592 <> 0 then
             return; -- paused
         end if;
         if flags & 21474836480 <> 0 then -- keyed, or limited
-            return query select * from {take_keyed}(n, in_grp, false);
+            return query select {row} from {take_keyed}(n, in_grp, false) t;
+            {tick_if_due}
             return;
         end if;
         p := -16;
@@ -247,7 +315,7 @@ begin
                 select k.n, k.turn, k.lo, k.hi, k.pending, k.slots into m from {schema}._mark_1 k
                  where k.queue = {id} and k.grp = in_grp and k.priority = p order by k.n desc limit 1;
             end if;
-            if m.n is null or due
+            if m.n is null or due and pg_sequence_last_value({seq}) - m.lo[1] > 256
                or m.pending <> '{}' and exists (select from unnest(m.pending) x where pg_visible_in_snapshot(x, pg_current_snapshot())) then
                 select k.n, k.turn, k.lo, k.hi, k.pending, k.slots into m from {mark}(in_grp, p::smallint) k;
             end if;
@@ -257,9 +325,7 @@ begin
             low := m.lo[1];
             high := case when cardinality(m.lo) = 1 then m.hi[1] end;
             foreach here in array m.slots loop
-                case here
 {branches}
-                end case;
                 get diagnostics got = row_count;
                 todo := todo - got;
                 exit levels when todo <= 0;
@@ -268,63 +334,90 @@ begin
         exit when p = 15 or flags = 65536;
         p := p + 1;
     end loop;
+    {tick_if_due}
 end $fn$;
-
 $$ $text$;
 -- +goose StatementEnd
 
--- One segment of {take_any}. A job with a key, the first one of the queue, may be
--- committed after the flags were read: it is left to {take_keyed}. The segment is
--- named, so that the statement opens one table and not the whole ring.
+-- One segment of them. A job with a key, the first one of the queue, may be committed
+-- after the flags were read: it is left to {take_keyed}. The segment is named, so that
+-- the statement opens one table and not the whole ring. The order is that of the inner
+-- scan: there is no join but a nested loop.
 -- +goose StatementBegin
 create function _take_branch() returns text
 language sql immutable set search_path from current as $text$ select $$
-                when {slot} then
-                    if high is null then
-                        return query
-                        with d as (
-                            delete from {segment} t where t.ctid = any (array(
-                                select v.ctid from unnest(m.lo, m.hi) i(lo, hi) cross join lateral (
-                                    select t.ctid from {segment} t
-                                     where t.grp = in_grp and t.priority = p and t.seq >= i.lo and t.seq <= i.hi and t.key is null
-                                     order by t.seq {dir} limit todo for update skip locked) v limit todo))
-                            returning t.*)
-                        select * from d order by d.seq {dir};
-                    elsif todo = 1 then
-                        return query
-                        delete from {segment} t where t.ctid = any (array(
-                            select t.ctid from {segment} t
-                             where t.grp = in_grp and t.priority = p and t.seq >= low and t.seq <= high and t.key is null
-                             order by t.seq {dir} limit 1 for update skip locked))
-                        returning t.*;
-                    else
-                        return query
-                        with d as (
-                            delete from {segment} t where t.ctid = any (array(
-                                select t.ctid from {segment} t
-                                 where t.grp = in_grp and t.priority = p and t.seq >= low and t.seq <= high and t.key is null
-                                 order by t.seq {dir} limit todo for update skip locked))
-                            returning t.*)
-                        select * from d order by d.seq {dir};
-                    end if;$$ $text$;
+                if high is null then
+                    return query
+                    delete from {segment} t using (
+                        select v.c from unnest(m.lo, m.hi) i(lo, hi) cross join lateral (
+                            select t.ctid as c from {segment} t
+                             where t.grp = in_grp and t.priority = p and t.seq >= i.lo and t.seq <= i.hi and t.key is null
+                             order by t.seq {dir} limit todo for update skip locked) v limit todo) x
+                     where t.ctid = x.c returning {row};
+                else
+                    return query
+                    delete from {segment} t using (
+                        select t.ctid as c from {segment} t
+                         where t.grp = in_grp and t.priority = p and t.seq >= low and t.seq <= high and t.key is null
+                         order by t.seq {dir} limit todo for update skip locked) x
+                     where t.ctid = x.c returning {row};
+                end if;$$ $text$;
 -- +goose StatementEnd
 
--- The short way of {take} through one segment and one segment of marks. Now and then
--- it finds nothing, so that a mark is made.
+-- A row of _tick has a queue ticked when the transaction that wrote it commits: ticking
+-- locks tables until its transaction ends, and a caller's may go on for long.
+create table _tick (
+    id    bigint generated always as identity primary key,
+    queue integer not null
+);
+
+-- _tick_if_due does what time demands, now and then.
 -- +goose StatementBegin
-create function _short_branch() returns text
+create function _tick_if_due() returns text
 language sql immutable set search_path from current as $text$ select $$
-        when {way} then
+    if date_part('epoch', clock_timestamp()) * 1000 - pg_sequence_last_value({tick_register}) >= 250
+       and current_setting('transaction_isolation') = 'read committed' then
+        insert into {schema}._tick (queue) values ({id});
+    end if;$$ $text$;
+-- +goose StatementEnd
+
+-- _job_columns makes a job of a row t of a queue.
+-- +goose StatementBegin
+create function _job_columns() returns text
+language sql immutable set search_path from current as $$
+    select 'coalesce(t.id, t.seq), t.key, t.grp, t.priority, t.attempt + 1, t.created_at, t.headers, t.payload'
+$$;
+-- +goose StatementEnd
+
+-- The short way of {take_one} through one segment, where it draws its position or does
+-- not. It finds nothing if the position does not hold any more. It does not look far,
+-- because a scan reads all entries of an index page that are within its bounds.
+-- +goose StatementBegin
+create function _short_way(drawn boolean) returns text
+language sql immutable set search_path from current as $text$ select replace(replace($$
             return query
-            delete from {segment} t where t.ctid = any (array(
+            delete from {segment} t where t.ctid = (
                 select t.ctid from {segment} t
                  where t.grp = in_grp and t.priority = 0 and t.key is null
-                   and t.seq >= (select case when cardinality(k.lo) = 1 and random() > 0.0625
-                                              and (k.pending = '{}' or (select not bool_or(pg_visible_in_snapshot(x, pg_current_snapshot())) from unnest(k.pending) x))
-                                             then k.lo[1] end
-                                   from {marks} k where k.queue = {id} and k.grp = in_grp and k.priority = 0 order by k.n desc limit 1)
-                 order by t.seq {dir} limit 1 for update skip locked))
-            returning t.*;$$ $text$;
+                   and t.seq > (select {position}
+                                 where date_part('epoch', clock_timestamp()) * 1000 - pg_sequence_last_value({looked}) between 0 and 25 and in_grp = '')
+{bound}
+                 order by t.seq limit 1 for update skip locked)
+            returning {job};$$, '{position}', case when drawn then 'nextval({next}) - 1' else 'pg_sequence_last_value({next})' end),
+            '{bound}', case when drawn then 'and t.seq <= (select pg_sequence_last_value({next}) + 16)' else '' end) $text$;
+-- +goose StatementEnd
+
+-- _choose is PL/pgSQL that runs one of several texts: the one whose key is the last that
+-- is not above what. Keys are literals in order. Of a hundred it compares with seven,
+-- where CASE would with all.
+-- +goose StatementBegin
+create function _choose(what text, keys text[], texts text[]) returns text
+language sql immutable set search_path from current as $$
+    select case when coalesce(cardinality(keys), 0) <= 1 then coalesce(texts[1], '')
+                else format(e'if %s < %s then\n%s\nelse\n%s\nend if;', what, keys[half + 1],
+                            _choose(what, keys[:half], texts[:half]), _choose(what, keys[half + 1:], texts[half + 1:])) end
+      from (select cardinality(keys) / 2 as half) h
+$$;
 -- +goose StatementEnd
 
 -- _define makes the functions of a queue, or makes them anew.
@@ -333,26 +426,35 @@ create function _define(queue text) returns void
 language plpgsql set search_path from current as $$
 declare
     q        _queue := (select q from _queue q where q.name = queue);
+    taking   text;
     text     text := _queue_functions();
-    branches text := '';
-    short    text := '';
+    keys     text[];
+    branches text[];
+    ways     text[];
     word     text;
 begin
     for slot in 0 .. (select count(*) - 1 from pg_inherits i where i.inhparent = _q(queue)::regclass) loop
-        branches := branches || replace(replace(_take_branch(), '{slot}', slot::text), '{segment}', _q(format('_%s.%s', queue, slot)));
-        for marks in 0 .. 1 loop
-            short := short || replace(replace(replace(_short_branch(), '{way}', (slot * 2 + marks)::text), '{segment}', _q(format('_%s.%s', queue, slot))),
-                                      '{marks}', _q('_mark_' || marks));
-        end loop;
+        keys := keys || slot::text;
+        branches := branches || replace(_take_branch(), '{segment}', _q(format('_%s.%s', queue, slot)));
+        ways := ways || _choose('way', array[(slot * 2)::text, (slot * 2 + 1)::text],
+                                array[replace(_short_way(false), '{segment}', _q(format('_%s.%s', queue, slot))),
+                                      replace(_short_way(true), '{segment}', _q(format('_%s.%s', queue, slot)))]);
     end loop;
-    text := replace(text, '{branches}', branches);
-    text := replace(text, '{short_branches}', short);
-    foreach word in array array['slots', 'mark', 'take', 'take_any', 'take_keyed'] loop
+    taking := replace(_take_function(), '{branches}', _choose('here', keys, branches));
+    text := text || replace(replace(replace(replace(replace(taking, '{name}', '{take}'), '{type}', '{schema}.job'), '{row}', _job_columns()),
+                                    '{as_whom}', 'security definer set search_path = pg_catalog, pg_temp'), '{tick_if_due}', _tick_if_due())
+                 || replace(replace(replace(replace(replace(taking, '{name}', '{take_rows}'), '{type}', '{queue}'), '{row}', 't.*'),
+                                    '{as_whom}', ''), '{tick_if_due}', '');
+    text := replace(text, '{tick_if_due}', _tick_if_due());
+    text := replace(text, '{short_ways}', _choose('way', (select array_agg((k::int * 2)::text order by k::int) from unnest(keys) k), ways));
+    foreach word in array array['slots', 'mark', 'take', 'take_one', 'take_rows', 'take_keyed', 'look'] loop
         text := replace(text, '{' || word || '}', _q(format('_%s.%s', queue, word)));
     end loop;
-    foreach word in array array['ring', 'flags', 'seq', 'stale', 'head'] loop
+    foreach word in array array['ring', 'flags', 'seq', 'stale', 'way', 'next', 'looked'] loop
         text := replace(text, '{' || word || '}', quote_literal(_q(format('_%s.%s', queue, word))) || '::regclass');
     end loop;
+    text := replace(text, '{job}', _job_columns());
+    text := replace(text, '{tick_register}', quote_literal(_q(format('_%s.tick', queue))) || '::regclass');
     text := replace(text, '{mark_slot}', quote_literal(_q('_mark_slot'::text)) || '::regclass');
     text := replace(text, '{queue}', _q(queue));
     text := replace(text, '{schema}', quote_ident(current_schema()));
@@ -360,7 +462,7 @@ begin
     text := replace(text, '{lifo}', q.lifo::text);
     text := replace(text, '{dir}', case when q.lifo then 'desc' else 'asc' end);
     execute text;
-    foreach word in array array['slots()', 'mark(text, smallint, bigint)', 'take(int, text)', 'take_any(int, text, boolean)'] loop
+    foreach word in array array['slots()', 'mark(text, smallint, bigint)', 'take(int, text, boolean)', 'take_one(text)', 'take_rows(int, text, boolean)', 'look(text)'] loop
         execute format('revoke execute on function %s%s from public', _q(format('_%s.%s', queue, split_part(word, '(', 1))), '(' || split_part(word, '(', 2));
     end loop;
 end $$;
@@ -396,10 +498,11 @@ begin
     execute format('create sequence %s', seq_name);
     -- Sequences used as registers, see create_outbox. seen and since: the value of seq
     -- when it was last looked at, and the time, in ms, since which it has been that.
-    -- head: the segment from which jobs are taken first, if nothing has changed.
+    -- way, next and looked: where a job is to be found quickly, see {look}.
     -- stale: 1 if there are marks that could not bring their bound up to date.
     foreach register in array array[ring_name, flags_name, _q(format('_%s.seen', name)), _q(format('_%s.since', name)),
-                                    _q(format('_%s.stale', name)), _q(format('_%s.head', name)), _q(format('_%s.tick', name))] loop
+                                    _q(format('_%s.stale', name)), _q(format('_%s.way', name)), _q(format('_%s.next', name)),
+                                    _q(format('_%s.looked', name)), _q(format('_%s.tick', name))] loop
         execute format('create sequence %s minvalue 0', register);
         perform setval(register, 0);
     end loop;
@@ -442,34 +545,29 @@ end $$;
 create function _dispatch() returns void
 language plpgsql set search_path from current as $$
 declare
-    columns constant text := 'coalesce(t.id, t.seq), t.key, t.grp, t.priority, t.attempt + 1, t.created_at, t.headers, t.payload';
-    branches text;
+    names    text[];
+    branches text[];
 begin
-    select coalesce(string_agg(format('
-        when %L then
-            return query select %s from %s(n, in_grp) t;
-            if statement_timestamp() - transaction_timestamp() < interval ''2 ms'' and extract(epoch from clock_timestamp()) * 1000 - pg_sequence_last_value(%L) >= 250
-               and current_setting(''transaction_isolation'') = ''read committed'' then
-                perform %s(); -- a transaction of its own, in which nothing follows
-            end if;', q.name, columns, _q(format('_%s.take', q.name)), _q(format('_%s.tick', q.name)), _q(format('_%s.tick', q.name))), '' order by q.id), '')
-      into branches from _queue q;
+    select array_agg(quote_literal(q.name) order by q.name collate "C"),
+           array_agg(format('if queue = %L then
+    if n = 1 then
+        return query select * from %s(grp);
+    else
+        return query select * from %s(n, grp);
+    end if;
+    return;
+end if;', q.name, _q(format('_%s.take_one', q.name)), _q(format('_%s.take', q.name)))
+                     order by q.name collate "C")
+      into names, branches from _queue q;
     execute format($ddl$
 create or replace function dequeue(queue text, n int default 1, grp text default '') returns setof job
 language plpgsql volatile as $fn$
-declare
-    in_grp alias for grp;
+#variable_conflict use_variable
 begin
-    if n between 1 and 10000 then
-        case queue
-        when '' then null;%s
-        else
-            raise exception 'there is no queue %%', coalesce(quote_literal(queue), 'null')
-            using errcode = '42P01', hint = 'create it with: penstock queue create ' || coalesce(quote_literal(queue), 'NAME');
-        end case;
-        return;
-    end if;
-    raise exception 'n is %%, expected 1 to 10000', coalesce(n::text, 'null') using errcode = '22023';
-end $fn$ $ddl$, branches);
+%s
+    raise exception 'there is no queue %%', coalesce(quote_literal(queue), 'null')
+    using errcode = '42P01', hint = 'create it with: penstock queue create ' || coalesce(quote_literal(queue), 'NAME');
+end $fn$ $ddl$, _choose('queue collate "C"', names, branches));
 end $$;
 -- +goose StatementEnd
 
@@ -564,7 +662,6 @@ declare
     ring      regclass := _q(format('_%s.ring', queue))::regclass;
     seen      regclass := _q(format('_%s.seen', queue))::regclass;
     since     regclass := _q(format('_%s.since', queue))::regclass;
-    head      regclass := _q(format('_%s.head', queue))::regclass;
     now_ms    bigint := extract(epoch from clock_timestamp()) * 1000;
     seq       bigint := coalesce(pg_sequence_last_value(_q(format('_%s.seq', queue))::regclass), 0);
     current   int;
@@ -611,11 +708,6 @@ begin
                 perform _reclaim_segment(queue, current);
             end if;
         end if;
-    end if;
-    current := coalesce((select s.slot from _segment s where s.queue = q.id order by case when q.lifo then -s.turn else s.turn end limit 1),
-                        pg_sequence_last_value(ring) % 1024);
-    if current <> pg_sequence_last_value(head) then
-        perform setval(head, current);
     end if;
     perform _reclaim_marks();
 end $$;

@@ -236,7 +236,8 @@ end $fn$;
 
 -- {claim} takes jobs from the ring and leases them.
 create or replace function {claim}(n int, lease interval, in_grp text, worker text) returns setof {schema}.leased_job
-language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $fn$
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $fn$
 declare
     flags constant bigint := pg_sequence_last_value({flags});
     until constant timestamptz := clock_timestamp() + lease;
@@ -254,15 +255,16 @@ begin
             return query
             insert into {schema}._lease_0 as l (slot, queue, attempt, lease_until, id, created_at, priority, worker, grp, key, headers, payload, failures)
             select 0, {id}, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.grp, t.key, t.headers, t.payload, t.failures
-              from {take}(n, in_grp) t
+              from {take_rows}(n, in_grp) t
             returning l.id, l.key, l.grp, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
         else
             return query
             insert into {schema}._lease_1 as l (slot, queue, attempt, lease_until, id, created_at, priority, worker, grp, key, headers, payload, failures)
             select 1, {id}, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.grp, t.key, t.headers, t.payload, t.failures
-              from {take}(n, in_grp) t
+              from {take_rows}(n, in_grp) t
             returning l.id, l.key, l.grp, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
         end if;
+        {tick_if_due}
         return;
     end if;
     if flags & 8589934592 <> 0 then
@@ -283,6 +285,7 @@ begin
     select {id}, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.grp, t.key, t.headers, t.payload, t.failures
       from {take_keyed}(room, in_grp, true) t
     returning l.id, l.key, l.grp, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
+    {tick_if_due}
 end $fn$;
 
 -- {room} is how many more jobs may run.
@@ -743,6 +746,24 @@ end $fn$;
 $$ $text$;
 -- +goose StatementEnd
 
+-- _tick_at_commit ticks at the end of a transaction, which it must not make fail.
+-- +goose StatementBegin
+create function _tick_at_commit() returns trigger
+language plpgsql volatile security definer set search_path from current as $$
+begin
+    begin
+        execute format('select %s()', _q(format('_%s.tick', (select q.name from _queue q where q.id = new.queue))));
+    exception when others then
+        raise warning 'the upkeep of a queue failed: %', sqlerrm;
+    end;
+    delete from _tick t where t.id = new.id;
+    return null;
+end $$;
+-- +goose StatementEnd
+
+create constraint trigger tick after insert on _tick deferrable initially deferred
+for each row execute function _tick_at_commit();
+
 -- _set_flags makes the flags follow the columns, from which a call that was rolled
 -- back after it had set them makes them differ.
 -- +goose StatementBegin
@@ -813,7 +834,7 @@ declare
     q    _queue := (select q from _queue q where q.name = queue);
     word text;
 begin
-    foreach word in array array['slots', 'mark', 'take', 'take_keyed', 'enqueue', 'enqueue_many', 'first', 'claim', 'room',
+    foreach word in array array['slots', 'mark', 'take', 'take_rows', 'take_keyed', 'enqueue', 'enqueue_many', 'first', 'claim', 'room',
                                 'promote', 'ack', 'extend', 'release', 'fail', 'cancel', 'cancel_all', 'groups', 'tick',
                                 'pause', 'retry_dead', 'discard_dead', 'status'] loop
         body := replace(body, '{' || word || '}', _q(format('_%s.%s', queue, word)));
@@ -830,6 +851,7 @@ begin
                                             or exists (select from {queue} r where r.key = c.key and r.id < c.id)
                                             or exists (select from {queue} r where r.key = c.key and r.id is null and r.seq < c.id))$sql$);
     body := replace(body, '{queue_table}', quote_literal(_q('_queue'::text)) || '::regclass');
+    body := replace(body, '{tick_if_due}', _tick_if_due());
     body := replace(body, '{tick_register}', quote_literal(_q(format('_%s.tick', queue))) || '::regclass');
     body := replace(body, '{name}', quote_literal(queue));
     body := replace(body, '{queue}', _q(queue));
@@ -861,7 +883,7 @@ create function _own_functions(queue text) returns table (oid oid, name text)
 language sql stable set search_path from current as $$
     select p.oid, n.name
       from pg_proc p, substr(p.proname::text, length(queue) + 3) n(name)
-     where p.pronamespace = current_schema()::regnamespace and starts_with(p.proname::text, '_' || queue || '.') and position('.' in n.name) = 0
+     where p.pronamespace = quote_ident(current_schema())::regnamespace and starts_with(p.proname::text, '_' || queue || '.') and position('.' in n.name) = 0
 $$;
 -- +goose StatementEnd
 
@@ -871,22 +893,17 @@ $$;
 create function _dispatch_on(head text, does text) returns void
 language plpgsql set search_path from current as $$
 declare
-    branches text := '';
-    q        record;
+    names    text[];
+    branches text[];
 begin
-    for q in select name from _queue order by id loop
-        branches := branches || '
-    when ' || quote_literal(q.name) || ' then
-        ' || _fill(does, q.name);
-    end loop;
+    select array_agg(quote_literal(q.name) order by q.name collate "C"),
+           array_agg(format(e'if queue_name = %L then\n%s\nend if;', q.name, _fill(does, q.name)) order by q.name collate "C")
+      into names, branches from _queue q;
     execute 'create or replace function ' || head || ' language plpgsql volatile as $fn$
 declare
     queue_name alias for $1;
 begin
-    case queue_name
-    when '''' then null;' || branches || '
-    else null;
-    end case;
+    ' || coalesce(_choose('queue_name collate "C"', names, branches), '') || '
     raise exception ''there is no queue %'', coalesce(quote_literal(queue_name), ''null'')
     using errcode = ''42P01'', hint = ''create it with: penstock queue create '' || coalesce(quote_literal(queue_name), ''NAME'');
 end $fn$';
@@ -905,16 +922,8 @@ begin
     perform _dispatch_on('enqueue_many(queue text, payloads bytea[], keys text[] default null, grps text[] default null, priorities int[] default null,
                                        not_befores timestamptz[] default null, dedup_keys text[] default null, headers jsonb[] default null) returns setof bigint',
         'return query select {enqueue_many}(payloads, keys, grps, priorities, not_befores, dedup_keys, headers); return;');
-    -- A claim that is a transaction of its own ticks now and then; at its end, because
-    -- taking jobs goes best in a transaction that has not written yet, see _refresh_marks.
-    -- With the extended protocol a statement begins a little later than its transaction.
     perform _dispatch_on('claim(queue text, n int default 1, lease interval default ''30 s'', grp text default '''', worker text default '''') returns setof leased_job',
-        'return query select * from {claim}(n, lease, grp, worker);
-        if statement_timestamp() - transaction_timestamp() < interval ''2 ms'' and extract(epoch from clock_timestamp()) * 1000 - pg_sequence_last_value({tick_register}) >= 250
-           and current_setting(''transaction_isolation'') = ''read committed'' then
-            perform {tick}();
-        end if;
-        return;');
+        'return query select * from {claim}(n, lease, grp, worker); return;');
     perform _dispatch_on('ack(queue text, leases bigint[]) returns setof bigint',
         'return query select {ack}(leases); return;');
     perform _dispatch_on('ack(queue text, lease bigint) returns void',

@@ -55,7 +55,7 @@ begin
     end loop;
     execute format('drop table %s', _q(q.name));
     for made in select c.relname from pg_class c
-                 where c.relnamespace = current_schema()::regnamespace and c.relkind = 'S' and starts_with(c.relname::text, '_' || q.name || '.')
+                 where c.relnamespace = quote_ident(current_schema())::regnamespace and c.relkind = 'S' and starts_with(c.relname::text, '_' || q.name || '.')
                    and position('.' in substr(c.relname::text, length(q.name) + 3)) = 0 loop
         execute format('drop sequence %s', _q(made));
     end loop;
@@ -99,7 +99,7 @@ declare
 begin
     execute format('grant usage on schema %I to %I', current_schema(), role);
     execute format('grant select on sequence %s to %I', _q(format('_%s.tick', q.name)), role);
-    for made in select p.oid::regprocedure::text from _own_functions(q.name) p where p.name in ('take', 'claim', 'ack', 'extend', 'release', 'fail', 'tick') loop
+    for made in select p.oid::regprocedure::text from _own_functions(q.name) p where p.name in ('take', 'take_one', 'claim', 'ack', 'extend', 'release', 'fail', 'tick') loop
         execute format('grant execute on function %s to %I', made, role);
     end loop;
 end $$;

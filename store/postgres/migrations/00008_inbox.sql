@@ -581,7 +581,7 @@ begin
     text := replace(text, '{key_seed}', (id + (1::bigint << 40))::text); -- queues use what is below
     text := replace(text, '{id}', id::text);
     execute text;
-    for made in select p.oid from pg_proc p where p.pronamespace = current_schema()::regnamespace and p.proname like format('\_\_inbox.%s.%%', id) loop
+    for made in select p.oid from pg_proc p where p.pronamespace = quote_ident(current_schema())::regnamespace and p.proname like format('\_\_inbox.%s.%%', id) loop
         execute format('revoke execute on function %s from public', made);
     end loop;
 end $$;
@@ -715,11 +715,11 @@ declare
 begin
     perform pg_advisory_xact_lock('_inbox'::regclass::oid::int, 0);
     for made in select p.oid::regprocedure as name from pg_proc p
-                 where p.pronamespace = current_schema()::regnamespace and p.proname like format('\_\_inbox.%s.%%', i.id) loop
+                 where p.pronamespace = quote_ident(current_schema())::regnamespace and p.proname like format('\_\_inbox.%s.%%', i.id) loop
         execute format('drop function %s', made.name);
     end loop;
     for made in select c.oid::regclass as name, c.relkind from pg_class c
-                 where c.relnamespace = current_schema()::regnamespace and c.relname like format('\_\_inbox.%s.%%', i.id) and c.relkind in ('r', 'S')
+                 where c.relnamespace = quote_ident(current_schema())::regnamespace and c.relname like format('\_\_inbox.%s.%%', i.id) and c.relkind in ('r', 'S')
                  order by c.relkind desc loop -- tables first: their defaults use sequences
         execute format('drop %s %s', case made.relkind when 'r' then 'table' else 'sequence' end, made.name);
     end loop;
@@ -780,7 +780,7 @@ declare
     made regprocedure;
 begin
     for made in select p.oid from pg_proc p
-                 where p.pronamespace = current_schema()::regnamespace
+                 where p.pronamespace = quote_ident(current_schema())::regnamespace
                    and p.proname = any ('{_refuse_inboxed,_check_keep,_inbox_functions,_wants_read_committed,_inbox_name,_define_inbox,create_inbox,_dispatch_inboxes,_inbox_of,set_inbox,drop_inbox,grant_consumer,inboxes}') loop
         execute format('revoke execute on function %s from public', made);
     end loop;
