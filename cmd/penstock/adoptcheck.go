@@ -44,8 +44,9 @@ settings of autovacuum, and transactions, slots and standbys that hold back vacu
 
 --fix creates the indexes that are missing, concurrently, so that readers and writers
 go on meanwhile, and asks before each; nothing else is ever changed. Without a
-terminal to ask on it needs --yes. Indexes on a large table take their time; ending
-it with SIGINT leaves nothing half made.
+terminal to ask on it needs --yes. Indexes on a large table take their time; SIGINT
+ends it, and what it leaves half made, if a transaction is in the way of removing it,
+the next --fix replaces.
 
 The exit code is 3 if anything is worse than a note, after --fix if something still
 is, so that a deployment can insist on a clean table.`,

@@ -14,6 +14,7 @@ import (
 type queueGranter interface {
 	GrantEnqueuer(ctx context.Context, queue, role string) error
 	GrantWorker(ctx context.Context, queue, role string) error
+	GrantOperator(ctx context.Context, queue, role string) error
 }
 
 // queueRight is one of the things that a role may be let do to a queue.
@@ -25,6 +26,7 @@ type queueRight struct {
 var queueRights = []queueRight{
 	{"enqueue", "enqueue jobs, and nothing else", queueGranter.GrantEnqueuer},
 	{"work", "claim jobs and settle them, as penstock work does", queueGranter.GrantWorker},
+	{"operate", "look after it: status, dead letters, pause, cancel", queueGranter.GrantOperator},
 }
 
 func (a *app) queueGrantCommand() *cobra.Command {
@@ -42,6 +44,8 @@ role must exist, and it is the owner of the schema who grants.
              INSERT or with penstock enqueue, and cannot read any
   --work     for workers: it can claim jobs and settle them, and cannot read what it
              has not claimed
+  --operate  for people: it can see the queue's status, list, retry and discard dead
+             letters, pause, resume and cancel, and can neither enqueue nor claim
 
 Several together grant each. To grant twice changes nothing. A right ends with
 "revoke", "drop owned by ROLE" or with the queue.
@@ -50,7 +54,7 @@ Relays and applications that publish have grants of their own, in SQL: see
 "Privileges on PostgreSQL" in docs/cli.md.`,
 		Example: `  penstock queue grant mails webshop --enqueue
   penstock queue grant mails mail_worker --work
-  penstock queue grant mails oncall --enqueue --work`,
+  penstock queue grant mails oncall --operate`,
 		Args: exactly("QUEUE", "ROLE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, stop := interruptible(cmd.Context())
@@ -62,7 +66,7 @@ Relays and applications that publish have grants of their own, in SQL: see
 				}
 			}
 			if len(rights) == 0 {
-				return misuse(errors.New("nothing to grant: give --enqueue or --work"))
+				return misuse(errors.New("nothing to grant: give --enqueue, --work or --operate"))
 			}
 			store, err := a.openStore(ctx)
 			if err != nil {
