@@ -1,0 +1,115 @@
+package postgres_test
+
+import (
+	"slices"
+	"testing"
+)
+
+// later makes what the short way knows out of date, as 25 ms do.
+func (f *fixture) later(queue string) {
+	f.Helper()
+	f.exec(`select setval('penstock."_` + queue + `.looked"', 0)`)
+}
+
+// With many jobs waiting each worker draws a position of his own. What comes back
+// behind it is taken by the next look, and while there is more of it, next.
+func TestOneJobAfterARollback(t *testing.T) {
+	t.Parallel()
+	f := newQueueFixture(t)
+	f.enqueue(f.conn, "fifo", 1, 1_000)
+	f.take(f.conn, "fifo", 1) // looks
+	holder := f.connect()
+	tx := f.begin(holder)
+	var held []int
+	for range 3 {
+		held = append(held, f.take(holder, "fifo", 1)...)
+	}
+	for range 300 {
+		f.take(f.conn, "fifo", 1)
+	}
+	f.must(tx.Rollback(f.ctx))
+	f.later("fifo")
+	slices.Sort(held)
+	for _, want := range held {
+		f.wantTake("fifo", 1, want)
+	}
+	if rest := f.takeAll("fifo"); len(rest) != 1_000-1-3-300 {
+		t.Errorf("got %d jobs after that, want %d", len(rest), 1_000-1-3-300)
+	}
+}
+
+// With few jobs waiting the order is exact: what rolled back is next, at once.
+func TestOneJobOfFew(t *testing.T) {
+	t.Parallel()
+	f := newQueueFixture(t)
+	f.enqueue(f.conn, "fifo", 1, 10)
+	holder := f.connect()
+	for range 5 {
+		tx := f.begin(holder)
+		for want := range 4 {
+			if got := f.take(holder, "fifo", 1); len(got) != 1 || got[0] != want+1 {
+				t.Fatalf("got %v, want %d", got, want+1)
+			}
+			f.later("fifo") // so that it looks, and sees neither what it took nor that it may come back
+		}
+		f.must(tx.Rollback(f.ctx))
+	}
+	for want := range 10 {
+		f.wantTake("fifo", 1, want+1)
+	}
+}
+
+// A job that commits behind the position is found by those who take one at a time.
+func TestOneJobThatCommitsLate(t *testing.T) {
+	t.Parallel()
+	f := newQueueFixture(t)
+	late := f.connect()
+	tx := f.begin(late)
+	f.enqueue(late, "fifo", 1, 2)
+	f.enqueue(f.conn, "fifo", 101, 1_000)
+	for range 500 {
+		f.take(f.conn, "fifo", 1)
+	}
+	f.must(tx.Commit(f.ctx))
+	f.later("fifo")
+	f.wantTake("fifo", 1, 1)
+	f.wantTake("fifo", 1, 2)
+}
+
+// A dequeue that finds upkeep due leaves it to its commit: what it locks would stay
+// locked for as long as the transaction lasts.
+func TestUpkeepWaitsForTheCommit(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{1, 2} {
+		f := newQueueFixture(t)
+		f.enqueue(f.conn, "fifo", 1, 10)
+		f.takeAll("fifo")
+		f.exec("select penstock._maintain_ring('fifo', true)") // the next segment
+		f.enqueue(f.conn, "fifo", 11, 20)
+		f.exec(`select setval('penstock."_fifo.tick"', 0)`) // long ago
+		holder := f.connect()
+		tx := f.begin(holder)
+		f.take(holder, "fifo", n)
+		if ticked := f.number(`select pg_sequence_last_value('penstock."_fifo.tick"')`); ticked != 0 {
+			t.Errorf("n=%d: ticked before the commit", n)
+		}
+		f.must(tx.Commit(f.ctx))
+		if ticked := f.number(`select pg_sequence_last_value('penstock."_fifo.tick"')`); ticked == 0 {
+			t.Errorf("n=%d: not ticked by the commit", n)
+		}
+		if rows := f.number("select count(*) from penstock._tick"); rows != 0 {
+			t.Errorf("n=%d: %d rows of _tick are left", n, rows)
+		}
+	}
+}
+
+// An upkeep that fails takes nobody's commit with it.
+func TestUpkeepThatFails(t *testing.T) {
+	t.Parallel()
+	f := newQueueFixture(t)
+	f.enqueue(f.conn, "fifo", 1, 2)
+	f.exec(`create or replace function penstock."_fifo.tick"(first boolean default false) returns void language plpgsql as $$ begin raise exception 'no'; end $$`)
+	f.exec(`select setval('penstock."_fifo.tick"', 0)`)
+	f.wantTake("fifo", 1, 1)
+	f.wantTake("fifo", 1, 2)
+}
