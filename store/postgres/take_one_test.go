@@ -50,7 +50,9 @@ func TestOneJobOfFew(t *testing.T) {
 			if got := f.take(holder, "fifo", 1); len(got) != 1 || got[0] != want+1 {
 				t.Fatalf("got %v, want %d", got, want+1)
 			}
-			f.later("fifo") // so that it looks, and sees neither what it took nor that it may come back
+			if want == 2 {
+				f.later("fifo") // so that it looks, and sees neither what it took nor that it may come back
+			}
 		}
 		f.must(tx.Rollback(f.ctx))
 	}
