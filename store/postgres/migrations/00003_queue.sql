@@ -274,7 +274,7 @@ $$ $text$;
 create function _take_function() returns text
 language sql immutable set search_path from current as $text$ select $$
 create or replace function {name}(n int, in_grp text, due boolean default null) returns setof {type}
-language plpgsql volatile {as_whom} set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off
+language plpgsql volatile {as_whom} set enable_seqscan = off set enable_bitmapscan = off
 set jit = off set plan_cache_mode = force_generic_plan as $fn$
 declare
     flags bigint := pg_sequence_last_value({flags});
@@ -341,26 +341,31 @@ $$ $text$;
 
 -- One segment of them. A job with a key, the first one of the queue, may be committed
 -- after the flags were read: it is left to {take_keyed}. The segment is named, so that
--- the statement opens one table and not the whole ring. The order is that of the inner
--- scan: there is no join but a nested loop.
+-- the statement opens one table and not the whole ring. All rows are locked first and
+-- deleted then: locked one by one between deletes, they make workers who go over the same
+-- rows meet at each.
 -- +goose StatementBegin
 create function _take_branch() returns text
 language sql immutable set search_path from current as $text$ select $$
                 if high is null then
                     return query
-                    delete from {segment} t using (
-                        select v.c from unnest(m.lo, m.hi) i(lo, hi) cross join lateral (
-                            select t.ctid as c from {segment} t
-                             where t.grp = in_grp and t.priority = p and t.seq >= i.lo and t.seq <= i.hi and t.key is null
-                             order by t.seq {dir} limit todo for update skip locked) v limit todo) x
-                     where t.ctid = x.c returning {row};
+                    with d as (
+                        delete from {segment} t where t.ctid = any (array(
+                            select v.ctid from unnest(m.lo, m.hi) i(lo, hi) cross join lateral (
+                                select t.ctid from {segment} t
+                                 where t.grp = in_grp and t.priority = p and t.seq >= i.lo and t.seq <= i.hi and t.key is null
+                                 order by t.seq {dir} limit todo for update skip locked) v limit todo))
+                        returning t.*)
+                    select {row} from d t order by t.seq {dir};
                 else
                     return query
-                    delete from {segment} t using (
-                        select t.ctid as c from {segment} t
-                         where t.grp = in_grp and t.priority = p and t.seq >= low and t.seq <= high and t.key is null
-                         order by t.seq {dir} limit todo for update skip locked) x
-                     where t.ctid = x.c returning {row};
+                    with d as (
+                        delete from {segment} t where t.ctid = any (array(
+                            select t.ctid from {segment} t
+                             where t.grp = in_grp and t.priority = p and t.seq >= low and t.seq <= high and t.key is null
+                             order by t.seq {dir} limit todo for update skip locked))
+                        returning t.*)
+                    select {row} from d t order by t.seq {dir};
                 end if;$$ $text$;
 -- +goose StatementEnd
 
