@@ -115,14 +115,17 @@ func newEndpoint(t *testing.T, seed uint64, refused int) *endpoint {
 
 func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return // half a request: the relay was killed while it wrote
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	id := r.Header.Get("Webhook-Id")
 	mac := hmac.New(sha256.New, e.secret)
 	fmt.Fprintf(mac, "%s.%s.%s", id, r.Header.Get("Webhook-Timestamp"), body)
-	if want := "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil)); err != nil || r.Header.Get("Webhook-Signature") != want ||
+	if want := "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil)); r.Header.Get("Webhook-Signature") != want ||
 		r.Header.Get("Ce-Id") != id || r.Header.Get("Idempotency-Key") != id || r.URL.Path != "/hooks/orders.placed" {
-		e.faults = append(e.faults, fmt.Sprintf("%s %v, %v", r.URL, r.Header, err))
+		e.faults = append(e.faults, fmt.Sprintf("%s %v", r.URL, r.Header))
 	}
 	switch {
 	case id == e.refused:

@@ -58,7 +58,7 @@ func TestQueueGrant(t *testing.T) {
 		fmt.Sprintf(`{"granted":["enqueue","work"],"queue":"mails","role":%q}`+"\n", roleOf(t, conn)))
 	d.cli("queue", "grant", "mails", "nobody_at_all", "--work").wants(t, exitUsage, `role "nobody_at_all" does not exist: make it first`)
 	d.cli("queue", "grant", "nothing", "postgres", "--work").wants(t, exitFailure, `queue "nothing": no such queue`)
-	d.cli("queue", "grant", "mails", "postgres").wants(t, exitUsage, "nothing to grant: give --enqueue or --work")
+	d.cli("queue", "grant", "mails", "postgres").wants(t, exitUsage, "nothing to grant: give --enqueue, --work or --operate")
 }
 
 // roleOf is the role of a connection: one that there is.
