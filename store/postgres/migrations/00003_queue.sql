@@ -211,7 +211,11 @@ begin
             return;
         end if;
     end if;
-    return query select {job} from {look}(in_grp) t;
+    if {lifo} then
+        return query select {job} from {take_rows}(1, in_grp) t;
+    else
+        return query select {job} from {look}(in_grp) t;
+    end if;
     {tick_if_due}
 end $fn$;
 
