@@ -1,5 +1,5 @@
 // Package backoff says how long a job waits after an attempt that failed. It is the
-// curve that store/postgres has in SQL (00004_jobs.sql).
+// curve that store/postgres has in SQL (00006_lease.sql).
 package backoff
 
 import (

@@ -1,0 +1,155 @@
+-- Leases: a claim takes jobs and writes them down as somebody's for a time; what follows
+-- ends that, or makes it longer.
+
+-- +goose Up
+
+-- _lease_functions is the text of what begins and ends leases.
+-- +goose StatementBegin
+create function _lease_functions() returns text
+language sql immutable set search_path from current as $text$ select $$
+
+-- {claim} takes jobs from the ring and leases them.
+create or replace function {claim}(n int, lease interval, in_grp text, worker text) returns setof {schema}.leased_job
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $fn$
+declare
+    flags constant bigint := pg_sequence_last_value({flags});
+    until constant timestamptz := clock_timestamp() + lease;
+    room  int;
+begin
+    if (n between 1 and 10000 and lease > interval '0') is not true then
+        if (n between 1 and 10000) is not true then
+            raise exception 'n is %, expected 1 to 10000', coalesce(n::text, 'null') using errcode = '22023', hint = 'call claim again for more';
+        end if;
+        raise exception 'the lease is %, expected more than nothing', coalesce(lease::text, 'null')
+        using errcode = '22023', hint = 'give the time a job takes and some more, for example interval ''30 s''';
+    end if;
+    if flags & 30064771072 = 0 then -- neither keyed nor paused nor limited
+        if pg_sequence_last_value({lease_slot}) = 0 then
+            return query
+            insert into {schema}._lease_0 as l (slot, queue, attempt, lease_until, id, created_at, priority, worker, grp, key, headers, payload, failures)
+            select 0, {id}, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.grp, t.key, t.headers, t.payload, t.failures
+              from {take_rows}(n, in_grp) t
+            returning l.id, l.key, l.grp, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
+        else
+            return query
+            insert into {schema}._lease_1 as l (slot, queue, attempt, lease_until, id, created_at, priority, worker, grp, key, headers, payload, failures)
+            select 1, {id}, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.grp, t.key, t.headers, t.payload, t.failures
+              from {take_rows}(n, in_grp) t
+            returning l.id, l.key, l.grp, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
+        end if;
+        {tick_if_due}
+        return;
+    end if;
+    if flags & 8589934592 <> 0 then
+        return; -- paused
+    end if;
+    room := n;
+    if flags & 17179869184 <> 0 then -- limited: one claim at a time, and it counts
+        if not pg_try_advisory_xact_lock({lease_table}::oid::int, {id}) then
+            return;
+        end if;
+        room := {room}(n);
+        if room <= 0 then
+            return;
+        end if;
+    end if;
+    return query
+    insert into {schema}._lease as l (queue, attempt, lease_until, id, created_at, priority, worker, grp, key, headers, payload, failures)
+    select {id}, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.grp, t.key, t.headers, t.payload, t.failures
+      from {take_keyed}(room, in_grp, true) t
+    returning l.id, l.key, l.grp, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
+    {tick_if_due}
+end $fn$;
+
+-- {room} is how many more jobs may run.
+create or replace function {room}(n int) returns int
+language sql volatile set enable_seqscan = off set enable_bitmapscan = off as $fn$
+    select least(n, coalesce(q.max_running, n) - (select count(*) from {schema}._lease l where l.queue = {id})::int)
+      from {schema}._queue q where q.id = {id}
+$fn$;
+
+-- {ack} ends jobs and returns the leases that were held. queue + 0 keeps the planner
+-- from the indexes that begin with the queue: a lease is found by its number.
+create or replace function {ack}(in_leases bigint[]) returns setof bigint
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $fn$
+declare
+    held bigint[];
+    keys text[];
+begin
+    if pg_sequence_last_value({flags}) & 4294967296 = 0 then
+        return query delete from {schema}._lease l where l.lease = any (in_leases) and l.queue + 0 = {id} returning l.lease;
+        return;
+    end if;
+    with d as (delete from {schema}._lease l where l.lease = any (in_leases) and l.queue + 0 = {id} returning l.lease, l.key)
+    select array_agg(d.lease), array_agg(distinct d.key) filter (where d.key is not null) into held, keys from d;
+    if keys is not null then
+        perform {promote}(keys);
+    end if;
+    return query select unnest(held);
+end $fn$;
+
+create or replace function {extend}(in_leases bigint[], by interval) returns table (lease bigint, lease_until timestamptz)
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $fn$
+begin
+    if (by > interval '0') is not true then
+        raise exception 'the lease is %, expected more than nothing', coalesce(by::text, 'null')
+        using errcode = '22023', hint = 'it is counted from now, for example interval ''30 s''';
+    end if;
+    return query update {schema}._lease l set lease_until = clock_timestamp() + by
+                  where l.lease = any (in_leases) and l.queue + 0 = {id} returning l.lease, l.lease_until;
+end $fn$;
+
+-- {release} gives jobs back as if they had not been claimed: at once, and the attempt
+-- does not count. By its id a job keeps its place among those of its key.
+create or replace function {release}(in_leases bigint[]) returns setof bigint
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $fn$
+begin
+    return query
+    with d as (delete from {schema}._lease l where l.lease = any (in_leases) and l.queue + 0 = {id} returning l.*),
+    back as (
+        insert into {queue} (id, attempt, created_at, priority, grp, key, headers, payload, failures)
+        select d.id, d.attempt - 1, d.created_at, d.priority, d.grp, d.key, d.headers, d.payload, d.failures from d order by d.id)
+    select d.lease from d;
+end $fn$;
+
+-- {fail} ends an attempt that failed: the job is to run again when it is due, or is
+-- dead if due is null or the attempts are used up. It returns whether it will run.
+create or replace function {fail}(in_lease bigint, after interval, error text, final boolean) returns boolean
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $fn$
+declare
+    l {schema}._lease;
+begin
+    delete from {schema}._lease x where x.lease = in_lease and x.queue + 0 = {id} returning * into l;
+    if not found then
+        perform {schema}._lost(in_lease);
+    end if;
+    l.failures := {schema}._failed(l.failures, l.attempt, error);
+    if final or l.attempt >= (select q.max_attempts from {schema}._queue q where q.id = {id}) then
+        insert into {schema}._dead_job (queue, id, attempt, created_at, priority, grp, key, headers, payload, failures)
+        values ({id}, l.id, l.attempt, l.created_at, l.priority, l.grp, l.key, l.headers, l.payload, l.failures);
+        if l.key is not null then
+            perform {promote}(array[l.key]);
+        end if;
+        return false;
+    end if;
+    after := coalesce(after, least(3600, 2 ^ least(l.attempt, 12)) * (0.8 + 0.4 * random()) * interval '1 s');
+    if after <= interval '0' then
+        insert into {queue} (id, attempt, created_at, priority, grp, key, headers, payload, failures)
+        values (l.id, l.attempt, l.created_at, l.priority, l.grp, l.key, l.headers, l.payload, l.failures);
+    else
+        insert into {schema}._later (id, queue, attempt, due, created_at, priority, grp, key, headers, payload, failures)
+        values (l.id, {id}, l.attempt, clock_timestamp() + after, l.created_at, l.priority, l.grp, l.key, l.headers, l.payload, l.failures);
+    end if;
+    return true;
+end $fn$;
+
+$$ $text$;
+-- +goose StatementEnd
+
+-- +goose Down
+select 'Penstock does not migrate down: drop the schema instead';
