@@ -54,6 +54,7 @@ begin
 end $$;
 -- +goose StatementEnd
 
+-- _own_functions are those of one queue, or of one inbox.
 -- +goose StatementBegin
 create function _own_functions(queue text) returns table (oid oid, name text)
 language sql stable set search_path from current as $$
@@ -61,6 +62,19 @@ language sql stable set search_path from current as $$
       from pg_proc p, substr(p.proname::text, length(queue) + 3) n(name)
      where p.pronamespace = quote_ident(current_schema())::regnamespace and starts_with(p.proname::text, '_' || queue || '.') and position('.' in n.name) = 0
 $$;
+-- +goose StatementEnd
+
+-- _grant_own lets a role call some of them.
+-- +goose StatementBegin
+create function _grant_own(queue text, names text[], role name) returns void
+language plpgsql set search_path from current as $$
+declare
+    made text;
+begin
+    for made in select p.oid::regprocedure::text from _own_functions(queue) p where p.name = any (names) loop
+        execute format('grant execute on function %s to %I', made, role);
+    end loop;
+end $$;
 -- +goose StatementEnd
 
 -- _dispatch_on makes a function that does, for each queue, what does says: a branch

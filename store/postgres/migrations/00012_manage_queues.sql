@@ -74,17 +74,14 @@ end $$;
 create function grant_enqueuer(queue text, role name) returns void
 language plpgsql set search_path from current as $$
 declare
-    q    _queue := _queue_named(queue);
-    made text;
+    q _queue := _queue_named(queue);
 begin
     execute format('grant usage on schema %I to %I', current_schema(), role);
     execute format('grant insert (key, grp, priority, headers, payload) on table %s to %I', _q(q.name), role);
     execute format('grant usage on sequence %s to %I', _q(format('_%s.seq', q.name)), role);
     execute format('grant select on sequence %s, %s to %I', _q(format('_%s.ring', q.name)), _q(format('_%s.flags', q.name)), role);
     execute format('grant execute on function _note(regclass, int, boolean) to %I', role);
-    for made in select p.oid::regprocedure::text from _own_functions(q.name) p where p.name in ('enqueue', 'enqueue_many') loop
-        execute format('grant execute on function %s to %I', made, role);
-    end loop;
+    perform _grant_own(q.name, '{enqueue,enqueue_many}', role);
 end $$;
 -- +goose StatementEnd
 
@@ -94,14 +91,11 @@ end $$;
 create function grant_worker(queue text, role name) returns void
 language plpgsql set search_path from current as $$
 declare
-    q    _queue := _queue_named(queue);
-    made text;
+    q _queue := _queue_named(queue);
 begin
     execute format('grant usage on schema %I to %I', current_schema(), role);
     execute format('grant select on sequence %s to %I', _q(format('_%s.tick', q.name)), role);
-    for made in select p.oid::regprocedure::text from _own_functions(q.name) p where p.name in ('take', 'take_one', 'claim', 'ack', 'extend', 'release', 'fail', 'tick') loop
-        execute format('grant execute on function %s to %I', made, role);
-    end loop;
+    perform _grant_own(q.name, '{take,take_one,claim,ack,extend,release,fail,tick}', role);
 end $$;
 -- +goose StatementEnd
 
@@ -113,16 +107,13 @@ end $$;
 create function grant_operator(queue text, role name) returns void
 language plpgsql set search_path from current as $$
 declare
-    q    _queue := _queue_named(queue);
-    made text;
+    q _queue := _queue_named(queue);
 begin
     execute format('grant usage on schema %I to %I', current_schema(), role);
     execute format('grant select on table _migration, _queue, _dead_job to %I', role);
     execute format('grant select on sequence %s to %I', _q(format('_%s.ring', q.name)), role);
     execute format('grant execute on function _segments(text) to %I', role);
-    for made in select p.oid::regprocedure::text from _own_functions(q.name) p where p.name in ('pause', 'cancel', 'retry_dead', 'discard_dead', 'status') loop
-        execute format('grant execute on function %s to %I', made, role);
-    end loop;
+    perform _grant_own(q.name, '{pause,cancel,retry_dead,discard_dead,status}', role);
 end $$;
 -- +goose StatementEnd
 

@@ -1,0 +1,164 @@
+-- What owners do to inboxes: create, set up, drop, and say who may do what.
+
+-- +goose Up
+
+-- +goose StatementBegin
+create function _inbox_of(consumer text) returns _inbox
+language plpgsql stable set search_path from current as $$
+declare
+    found_inbox _inbox;
+begin
+    select * into found_inbox from _inbox i where i.consumer = _inbox_of.consumer;
+    if not found then
+        raise exception 'there is no inbox of %', coalesce(quote_literal(consumer), 'null')
+        using errcode = '42P01', hint = format('create it with: select %s.create_inbox(%s)', quote_ident(current_schema()), coalesce(quote_literal(consumer), 'NAME'));
+    end if;
+    return found_inbox;
+end $$;
+-- +goose StatementEnd
+
+-- create_inbox makes an inbox for a consumer. Ids are known for at least keep after the
+-- transaction that received them, and for up to half as long again. Errors: 42P07
+-- (duplicate_table) if there is one, 22023, 23514.
+-- +goose StatementBegin
+create function create_inbox(consumer text, keep interval default '7 days') returns void
+language plpgsql set search_path from current as $$
+declare
+    made     int;
+    now_ms   constant bigint := extract(epoch from clock_timestamp()) * 1000;
+    register record;
+begin
+    if (octet_length(consumer) between 1 and 48) is not true then
+        raise exception 'the consumer''s name has % bytes, expected 1 to 48', coalesce(octet_length(consumer), 0)
+        using errcode = '23514', hint = 'name what consumes, for example ''billing''';
+    end if;
+    perform _check_keep(keep);
+    perform pg_advisory_xact_lock('_inbox'::regclass::oid::int, 0); -- the dispatch functions are made by one at a time
+    if exists (select from _inbox i where i.consumer = create_inbox.consumer) then
+        raise exception 'the inbox of % exists already', quote_literal(consumer)
+        using errcode = '42P07', hint = format('to change how long it keeps ids: select %s.set_inbox(%L, %L)', quote_ident(current_schema()), consumer, keep);
+    end if;
+    insert into _inbox (consumer, keep) values (consumer, keep) returning id into made;
+    -- Sequences used as registers, see create_outbox. since: when the turn settled, in ms;
+    -- next: when to tick; holds: 1 once a message was held; low and so on: see advance.
+    for register in select * from (values ('ring', 4::bigint * 2), ('since', now_ms), ('next', now_ms), ('holds', 0::bigint),
+                                          ('low', now_ms), ('candidate', 0::bigint), ('epoch', 1::bigint)) r(name, value) loop
+        execute format('create sequence %s minvalue 0', _inbox_name(made, register.name));
+        perform setval(_inbox_name(made, register.name), register.value);
+    end loop;
+    execute format('create sequence %s', _inbox_name(made, 'n'));
+    for slot in 0 .. 3 loop
+        execute format('create table %s (id text collate "C" not null, missing boolean not null default false, primary key (id, missing))
+                        with (autovacuum_enabled = false)', _inbox_name(made, 'seen.' || slot));
+        execute format('create table %1$s (
+                            id       text collate "C" primary key,
+                            previous text collate "C" not null,
+                            key      text not null,
+                            due      timestamptz not null,
+                            headers  jsonb,
+                            payload  bytea not null)', _inbox_name(made, 'held.' || slot)); -- vacuumed: rows are deleted as they are released
+        execute format('create table %s (
+                            key text collate "C" not null,
+                            n   bigint not null default nextval(%L),
+                            id  text collate "C" not null,
+                            primary key (key, n))
+                        with (autovacuum_enabled = false)', _inbox_name(made, 'heads.' || slot), _inbox_name(made, 'n'));
+        execute format('create index on %s (previous)', _inbox_name(made, 'held.' || slot));
+        execute format('create index on %s (due)', _inbox_name(made, 'held.' || slot));
+    end loop;
+    perform _define_inbox(made);
+    perform _dispatch_inboxes();
+end $$;
+-- +goose StatementEnd
+
+-- set_inbox changes how long ids are known; a longer time holds for what comes after
+-- it. Errors: 42P01, 22023.
+-- +goose StatementBegin
+create function set_inbox(consumer text, keep interval) returns void
+language plpgsql set search_path from current as $$
+declare
+    i _inbox := _inbox_of(consumer);
+begin
+    perform _check_keep(keep);
+    update _inbox x set keep = set_inbox.keep where x.id = i.id;
+end $$;
+-- +goose StatementEnd
+
+-- drop_inbox removes an inbox, with what it holds. Error: 42P01.
+-- +goose StatementBegin
+create function drop_inbox(consumer text) returns void
+language plpgsql set search_path from current as $$
+declare
+    i    _inbox := _inbox_of(consumer);
+    made record;
+begin
+    perform pg_advisory_xact_lock('_inbox'::regclass::oid::int, 0);
+    for made in select p.oid::regprocedure as name from _own_functions('_inbox.' || i.id) p loop
+        execute format('drop function %s', made.name);
+    end loop;
+    for made in select c.oid::regclass as name, c.relkind from pg_class c
+                 where c.relnamespace = quote_ident(current_schema())::regnamespace and c.relname like format('\_\_inbox.%s.%%', i.id) and c.relkind in ('r', 'S')
+                 order by c.relkind desc loop -- tables first: their defaults use sequences
+        execute format('drop %s %s', case made.relkind when 'r' then 'table' else 'sequence' end, made.name);
+    end loop;
+    delete from _inbox x where x.id = i.id;
+    perform _dispatch_inboxes();
+end $$;
+-- +goose StatementEnd
+
+-- grant_consumer lets a role use one inbox and nothing else. Error: 42P01.
+-- +goose StatementBegin
+create function grant_consumer(consumer text, role name) returns void
+language plpgsql set search_path from current as $$
+declare
+    i _inbox := _inbox_of(consumer);
+begin
+    execute format('grant usage on schema %I to %I', current_schema(), role);
+    perform _grant_own('_inbox.' || i.id, '{first,first_of,in_order,due,tick}', role);
+end $$;
+-- +goose StatementEnd
+
+-- inboxes describes every inbox: what it takes on disk, and how many messages it holds
+-- back now.
+-- +goose StatementBegin
+create function inboxes() returns table (consumer text, keep interval, bytes bigint, held bigint, next_gap timestamptz)
+language plpgsql volatile set search_path from current
+set enable_seqscan = off set enable_bitmapscan = off as $$
+declare
+    i    _inbox;
+    part record;
+begin
+    for i in select * from _inbox x order by x.consumer collate "C" loop
+        consumer := i.consumer;
+        keep := i.keep;
+        bytes := 0;
+        held := 0;
+        next_gap := null;
+        for slot in 0 .. 3 loop
+            execute format('select count(*) as held, min(due) as due from %s where due >= to_timestamp($1 / 1000.0)', _inbox_name(i.id, 'held.' || slot))
+               into part using pg_sequence_last_value(_inbox_name(i.id, 'low')::regclass);
+            held := held + part.held;
+            next_gap := least(next_gap, part.due);
+            bytes := bytes + pg_total_relation_size(_inbox_name(i.id, 'seen.' || slot)) + pg_total_relation_size(_inbox_name(i.id, 'held.' || slot))
+                     + pg_total_relation_size(_inbox_name(i.id, 'heads.' || slot));
+        end loop;
+        return next;
+    end loop;
+end $$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+do $$
+declare
+    made regprocedure;
+begin
+    for made in select p.oid from pg_proc p
+                 where p.pronamespace = quote_ident(current_schema())::regnamespace
+                   and p.proname = any ('{_refuse_inboxed,_check_keep,_inbox_id_functions,_inbox_order_functions,_inbox_upkeep_functions,_wants_read_committed,_inbox_name,_define_inbox,create_inbox,_dispatch_inboxes,_inbox_of,set_inbox,drop_inbox,grant_consumer,inboxes}') loop
+        execute format('revoke execute on function %s from public', made);
+    end loop;
+end $$;
+-- +goose StatementEnd
+
+-- +goose Down
+select 'Penstock does not migrate down: drop the schema instead';
