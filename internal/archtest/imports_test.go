@@ -66,7 +66,7 @@ var wiring = []string{".", "internal/*", "relay", "store/*", "sink/*", "adopt", 
 // forTests are imported by tests, by the suites and by commands for tests only;
 // nothing of them gets into the penstock program.
 var (
-	forTests = []string{"store/storetest", "store/queuetest", "sink/sinktest", "internal/testserver", "internal/testseed"}
+	forTests = []string{"store/storetest", "store/queuetest", "sink/sinktest", "internal/testserver", "internal/testseed", "internal/testcerts"}
 	suites   = []string{"store/storetest", "store/queuetest", "sink/sinktest", "internal/testserver", "systemtest"}
 )
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/template"
+	"github.com/penstock/penstock/internal/tlsconfig"
 )
 
 // Config says where the messages go and how. The zero value of a field means
@@ -56,21 +57,7 @@ type Config struct {
 }
 
 // TLSConfig is used with kafkas:// URLs.
-type TLSConfig struct {
-	// CAFile holds the certificates of authorities to trust instead of the
-	// system's.
-	CAFile string `yaml:"ca_file"`
-	// CertFile and KeyFile are the client's own certificate, for brokers that
-	// ask for one.
-	CertFile string `yaml:"cert_file"`
-	KeyFile  string `yaml:"key_file"`
-	// ServerName is the name in the brokers' certificates where it is not their
-	// host.
-	ServerName string `yaml:"server_name"`
-	// DangerouslySkipCertificateCheck talks to whoever answers, so anyone on the
-	// network can read and change every message and learn the password.
-	DangerouslySkipCertificateCheck bool `yaml:"dangerously_skip_certificate_check"`
-}
+type TLSConfig = tlsconfig.Client
 
 // Defaults.
 const (
@@ -157,12 +144,10 @@ func (c *Config) Validate() error {
 		return field("connect_timeout", fmt.Sprintf("is %v", c.ConnectTimeout), "choose %v or more", shortestTimeout)
 	case c.DeliveryTimeout < shortestTimeout:
 		return field("delivery_timeout", fmt.Sprintf("is %v", c.DeliveryTimeout), "choose %v or more", shortestTimeout)
-	case (c.TLS.CertFile == "") != (c.TLS.KeyFile == ""):
-		return field("tls", "has only one of cert_file and key_file", "set both, or none for brokers that ask for no certificate")
 	case c.TLS != (TLSConfig{}) && !a.tls:
 		return field("tls", "is set, but the URL is not kafkas://", "write kafkas:// (and the port of the brokers' TLS listener)")
 	}
-	return nil
+	return c.TLS.Validate()
 }
 
 // address is the URL in parts.

@@ -2,8 +2,6 @@ package kafka_test
 
 import (
 	"log/slog"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -66,7 +64,7 @@ func TestConfigMistakes(t *testing.T) {
 		"kafka://a?sasl=plain":                            "sasl is set without user",
 		"kafka://a?tls.ca_file=ca":                        "tls is set, but the URL is not kafkas://",
 		"kafkas://a?tls.cert_file=c":                      "tls has only one of cert_file and key_file",
-		"kafka://a?topic=%zz":                             "url has a query that cannot be read",
+		"kafka://a?topic=%zz":                             "url has parameters that cannot be read",
 		"kafka://a?client_id=" + strings.Repeat("x", 256): "client_id is longer than 255 bytes",
 	} {
 		if _, err := kafka.ParseURL(u); err == nil || !strings.Contains(err.Error(), want) {
@@ -78,20 +76,9 @@ func TestConfigMistakes(t *testing.T) {
 // Files are looked at when the sink is opened, not when the first connection
 // is made.
 func TestOpenReadsFiles(t *testing.T) {
-	empty := filepath.Join(t.TempDir(), "empty.pem")
-	check(t, os.WriteFile(empty, nil, 0o600))
-	for _, c := range []struct {
-		tls  kafka.TLSConfig
-		want string
-	}{
-		{kafka.TLSConfig{CAFile: "/does/not/exist"}, "tls.ca_file cannot be read"},
-		{kafka.TLSConfig{CAFile: empty}, "holds no certificate"},
-		{kafka.TLSConfig{CertFile: empty, KeyFile: empty}, "tls.cert_file and tls.key_file cannot be used"},
-	} {
-		_, err := kafka.Open(kafka.Config{URL: "kafkas://localhost", TLS: c.tls}, slog.New(slog.DiscardHandler))
-		if err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%+v: %v; want %q", c.tls, err, c.want)
-		}
+	cfg := kafka.Config{URL: "kafkas://localhost", TLS: kafka.TLSConfig{CAFile: "/does/not/exist"}}
+	if _, err := kafka.Open(cfg, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "tls.ca_file cannot be read") {
+		t.Error(err)
 	}
 }
 

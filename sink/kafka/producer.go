@@ -116,7 +116,7 @@ func (c *Config) options() ([]kgo.Opt, error) {
 	}
 	var config *tls.Config
 	if a.tls {
-		if config, err = c.TLS.config(); err != nil {
+		if config, err = c.TLS.Load(); err != nil {
 			return nil, err
 		}
 	}

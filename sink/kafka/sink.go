@@ -6,6 +6,7 @@ import (
 	"log/slog"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/gate"
 	"github.com/penstock/penstock/internal/template"
 )
 
@@ -14,7 +15,7 @@ type Sink struct {
 	cfg   Config
 	log   *slog.Logger
 	topic *template.Template
-	gate  gate
+	gate  gate.Gate
 	pool  *pool
 }
 
@@ -31,7 +32,7 @@ func Open(cfg Config, log *slog.Logger) (*Sink, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := cfg.TLS.config(); err != nil {
+	if _, err := cfg.TLS.Load(); err != nil {
 		return nil, err // a wrong file name is found now rather than at night
 	}
 	topic, err := template.Parse(cfg.Topic)
@@ -65,10 +66,11 @@ func (s *Sink) Send(ctx context.Context, msgs []penstock.Message) []error {
 	if len(msgs) == 0 {
 		return nil
 	}
-	if !s.gate.enter() {
+	pass := s.gate.Enter(nil)
+	if pass == nil {
 		return penstock.SendError(msgs, closed())
 	}
-	defer s.gate.leave()
+	defer pass.Leave()
 	ctx, cancel := context.WithTimeoutCause(ctx, s.cfg.DeliveryTimeout, errTime)
 	defer cancel()
 
@@ -89,7 +91,7 @@ func (s *Sink) Send(ctx context.Context, msgs []penstock.Message) []error {
 // Close waits for running Sends until ctx ends; those that run longer then end
 // with an Unavailable error.
 func (s *Sink) Close(ctx context.Context) error {
-	idle, first := s.gate.close()
+	idle, first := s.gate.Close()
 	if !first {
 		return nil
 	}

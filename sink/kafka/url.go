@@ -1,13 +1,12 @@
 package kafka
 
 import (
-	"errors"
-	"fmt"
 	"net/url"
-	"slices"
-	"strconv"
 	"strings"
 	"time"
+
+	"github.com/penstock/penstock/internal/sinkurl"
+	"github.com/penstock/penstock/internal/tlsconfig"
 )
 
 // ParseURL reads a Config from one line, for a command line:
@@ -24,21 +23,12 @@ func ParseURL(u string) (Config, error) {
 		return Config{}, notKafka() // the query may be the end of a password
 	}
 	c := Config{URL: brokers}
-	values, err := url.ParseQuery(query)
+	values, err := sinkurl.Parse(query)
 	if err != nil {
-		return Config{}, field("url", "has a query that cannot be read", "separate parameters by & and write special characters as %%XX")
+		return Config{}, err
 	}
-	for name, v := range values {
-		set, ok := parameters[name]
-		if !ok {
-			return Config{}, field(name, "is not a parameter of a Kafka URL", "use one of %s", parameterNames())
-		}
-		if len(v) > 1 {
-			return Config{}, field(name, "is given twice", "give it once")
-		}
-		if err := set(&c, v[0]); err != nil {
-			return Config{}, field(name, fmt.Sprintf("is %q", v[0]), "%s", err)
-		}
+	if err := parameters.Set(&c, values, "a Kafka URL"); err != nil {
+		return Config{}, err
 	}
 	c.SetDefaults()
 	return c, c.Validate()
@@ -55,65 +45,17 @@ func credentials(s string) (user, password string, err error) {
 }
 
 // parameters is what ParseURL accepts, by the names of the YAML form.
-var parameters = map[string]func(*Config, string) error{
-	"user":                                   text(func(c *Config) *string { return &c.User }),
-	"password":                               text(func(c *Config) *string { return &c.Password }),
-	"sasl":                                   text(func(c *Config) *string { return &c.SASL }),
-	"topic":                                  text(func(c *Config) *string { return &c.Topic }),
-	"create_topics":                          flag(func(c *Config) *bool { return &c.CreateTopics }),
-	"timestamp":                              text(func(c *Config) *string { return &c.Timestamp }),
-	"client_id":                              text(func(c *Config) *string { return &c.ClientID }),
-	"compression":                            text(func(c *Config) *string { return &c.Compression }),
-	"max_message_bytes":                      number(func(c *Config) *int { return &c.MaxMessageBytes }),
-	"producers":                              number(func(c *Config) *int { return &c.Producers }),
-	"connect_timeout":                        duration(func(c *Config) *time.Duration { return &c.ConnectTimeout }),
-	"delivery_timeout":                       duration(func(c *Config) *time.Duration { return &c.DeliveryTimeout }),
-	"tls.ca_file":                            text(func(c *Config) *string { return &c.TLS.CAFile }),
-	"tls.cert_file":                          text(func(c *Config) *string { return &c.TLS.CertFile }),
-	"tls.key_file":                           text(func(c *Config) *string { return &c.TLS.KeyFile }),
-	"tls.server_name":                        text(func(c *Config) *string { return &c.TLS.ServerName }),
-	"tls.dangerously_skip_certificate_check": flag(func(c *Config) *bool { return &c.TLS.DangerouslySkipCertificateCheck }),
-}
-
-func parameterNames() string {
-	var names []string
-	for name := range parameters {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return strings.Join(names, ", ")
-}
-
-func text(target func(*Config) *string) func(*Config, string) error {
-	return func(c *Config, v string) error {
-		*target(c) = v
-		return nil
-	}
-}
-
-func number(target func(*Config) *int) func(*Config, string) error {
-	return func(c *Config, v string) (err error) {
-		if *target(c), err = strconv.Atoi(v); err != nil {
-			return errors.New("write a whole number")
-		}
-		return nil
-	}
-}
-
-func flag(target func(*Config) *bool) func(*Config, string) error {
-	return func(c *Config, v string) (err error) {
-		if *target(c), err = strconv.ParseBool(v); err != nil {
-			return errors.New("write true or false")
-		}
-		return nil
-	}
-}
-
-func duration(target func(*Config) *time.Duration) func(*Config, string) error {
-	return func(c *Config, v string) (err error) {
-		if *target(c), err = time.ParseDuration(v); err != nil {
-			return errors.New("write a duration such as 500ms, 5s or 2m")
-		}
-		return nil
-	}
-}
+var parameters = sinkurl.Parameters[Config]{
+	"user":              sinkurl.Text(func(c *Config) *string { return &c.User }),
+	"password":          sinkurl.Text(func(c *Config) *string { return &c.Password }),
+	"sasl":              sinkurl.Text(func(c *Config) *string { return &c.SASL }),
+	"topic":             sinkurl.Text(func(c *Config) *string { return &c.Topic }),
+	"create_topics":     sinkurl.Bool(func(c *Config) *bool { return &c.CreateTopics }),
+	"timestamp":         sinkurl.Text(func(c *Config) *string { return &c.Timestamp }),
+	"client_id":         sinkurl.Text(func(c *Config) *string { return &c.ClientID }),
+	"compression":       sinkurl.Text(func(c *Config) *string { return &c.Compression }),
+	"max_message_bytes": sinkurl.Number(func(c *Config) *int { return &c.MaxMessageBytes }),
+	"producers":         sinkurl.Number(func(c *Config) *int { return &c.Producers }),
+	"connect_timeout":   sinkurl.Duration(func(c *Config) *time.Duration { return &c.ConnectTimeout }),
+	"delivery_timeout":  sinkurl.Duration(func(c *Config) *time.Duration { return &c.DeliveryTimeout }),
+}.WithTLS(func(c *Config) *tlsconfig.Client { return &c.TLS })

@@ -8,6 +8,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/template"
+	"github.com/penstock/penstock/internal/tlsconfig"
 	"github.com/penstock/penstock/sink/nats/embedded"
 )
 
@@ -68,12 +69,7 @@ type StreamConfig struct {
 
 // TLSConfig is used with tls:// and wss:// URLs, and with nats:// as soon as a
 // field is set or the server asks for TLS.
-type TLSConfig struct {
-	CAFile     string `yaml:"ca_file"`
-	CertFile   string `yaml:"cert_file"`
-	KeyFile    string `yaml:"key_file"`
-	ServerName string `yaml:"server_name"`
-}
+type TLSConfig = tlsconfig.Client
 
 // EmbeddedConfig is the server inside this process.
 type EmbeddedConfig struct {
@@ -182,8 +178,8 @@ func (c *Config) Validate() error {
 	if err := c.validLogin(); err != nil {
 		return err
 	}
-	if (c.TLS.CertFile == "") != (c.TLS.KeyFile == "") {
-		return field("tls", "has only one of cert_file and key_file", "set both, or none for a server that asks for no certificate")
+	if err := c.TLS.Validate(); err != nil {
+		return err
 	}
 	switch {
 	case c.MaxPending < 1 || c.MaxPending > maxMaxPending:

@@ -87,7 +87,7 @@ func TestBadURLs(t *testing.T) {
 		"embedded:d?listen=0.0.0.0:4222":                                             {"embedded.listen", "loopback"},
 		"embedded:d?listen=4222":                                                     {"embedded.listen", "host:port"},
 		"embedded:d?listen=localhost:x":                                              {"embedded.listen", "host:port"},
-		"embedded:d?sync_always=often":                                               {"sync_always", "true or false"},
+		"embedded:d?sync_always=often":                                               {"embedded.sync_always", "true or false"},
 		"embedded:d?token=s3cret":                                                    {"embedded", "inside the process"},
 		"embedded:d?create_stream.replicas=3":                                        {"create_stream.replicas", "alone"},
 		"embedded:d?subject={topic}":                                                 {"create_stream.subjects", "fixed word"},

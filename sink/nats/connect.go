@@ -2,7 +2,6 @@ package nats
 
 import (
 	"context"
-	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -96,7 +95,7 @@ func (s *Sink) options() ([]nats.Option, error) {
 		opts = append(opts, login)
 	}
 	if s.cfg.TLS != (TLSConfig{}) {
-		config, err := s.cfg.TLS.load()
+		config, err := s.cfg.TLS.Load()
 		if err != nil {
 			return nil, err
 		}
@@ -136,28 +135,6 @@ func readable(name, file string) error {
 		return field(name, fmt.Sprintf("cannot be read (%v)", err), "name a file that this user may read")
 	}
 	return f.Close()
-}
-
-func (t *TLSConfig) load() (*tls.Config, error) {
-	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName}
-	if t.CAFile != "" {
-		pem, err := os.ReadFile(t.CAFile)
-		if err != nil {
-			return nil, field("tls.ca_file", fmt.Sprintf("cannot be read (%v)", err), "name a file that this user may read")
-		}
-		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, field("tls.ca_file", "holds no certificate", "name a PEM file")
-		}
-	}
-	if t.CertFile != "" {
-		pair, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
-		if err != nil {
-			return nil, field("tls.cert_file", fmt.Sprintf("cannot be used with key_file (%v)", err), "name the PEM files of one certificate and its key")
-		}
-		config.Certificates = []tls.Certificate{pair}
-	}
-	return config, nil
 }
 
 // reconnectDelay doubles from reconnectWait to reconnectMax with the number of

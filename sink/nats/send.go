@@ -20,10 +20,11 @@ func (s *Sink) Send(ctx context.Context, msgs []penstock.Message) []error {
 	if len(msgs) == 0 {
 		return nil
 	}
-	if err := s.enter(); err != nil {
-		return penstock.SendError(msgs, err)
+	pass := s.gate.Enter(nil)
+	if pass == nil {
+		return penstock.SendError(msgs, errClosed)
 	}
-	defer s.running.Done()
+	defer pass.Leave()
 	if err := s.ready(ctx); err != nil {
 		return penstock.SendError(msgs, err)
 	}

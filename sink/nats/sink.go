@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/gate"
 	"github.com/penstock/penstock/internal/template"
 	"github.com/penstock/penstock/sink/nats/embedded"
 )
@@ -39,10 +40,8 @@ type Sink struct {
 	known     chan struct{}         // closed when the first attempt to connect has ended
 	knownOnce sync.Once
 
-	mu      sync.Mutex
-	closed  bool
-	running sync.WaitGroup // Sends
-	quit    chan struct{}  // closed when Close stops waiting for them
+	gate gate.Gate
+	quit chan struct{} // closed when Close stops waiting for Sends
 }
 
 var _ penstock.Sink = (*Sink)(nil)
@@ -58,6 +57,9 @@ func Open(cfg Config, log *slog.Logger) (*Sink, error) {
 	}
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.TLS.DangerouslySkipCertificateCheck {
+		log.Warn("tls.dangerously_skip_certificate_check is set: anyone on the network can pose as the server")
 	}
 	subject, err := template.Parse(cfg.Subject)
 	if err != nil {
@@ -110,34 +112,15 @@ func (s *Sink) InProcess() nats.InProcessConnProvider {
 	return s.server
 }
 
-// enter counts a Send in.
-func (s *Sink) enter() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return errClosed
-	}
-	s.running.Add(1)
-	return nil
-}
-
 var errClosed = penstock.Unavailable(fmt.Errorf("nats sink: %w", penstock.ErrClosed))
 
 // Close waits for running Sends until ctx ends, then stops them, and lets go of
 // the connection and the embedded server.
 func (s *Sink) Close(ctx context.Context) error {
-	s.mu.Lock()
-	first := !s.closed
-	s.closed = true
-	s.mu.Unlock()
+	idle, first := s.gate.Close()
 	if !first {
 		return nil
 	}
-	idle := make(chan struct{})
-	go func() {
-		s.running.Wait()
-		close(idle)
-	}()
 	var err error
 	select {
 	case <-idle:

@@ -2,14 +2,13 @@ package nats
 
 import (
 	"errors"
-	"fmt"
 	"net/url"
-	"sort"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/sinkurl"
+	"github.com/penstock/penstock/internal/tlsconfig"
 )
 
 // ParseURL reads a Config from one line, for a command line:
@@ -32,78 +31,54 @@ func ParseURL(u string) (Config, error) {
 	default:
 		c.URL = strings.TrimSuffix(target, "/")
 	}
-	values, err := url.ParseQuery(query)
+	values, err := sinkurl.Parse(query)
 	if err != nil {
-		return Config{}, field("url", "has a query that cannot be read", "separate parameters by & and write special characters as %%XX")
+		return Config{}, err
 	}
-	for name, v := range values {
-		if len(v) > 1 {
-			return Config{}, field(name, "is given twice", "give it once; lists are separated by commas")
-		}
-		if err := c.set(name, v[0]); err != nil {
-			return Config{}, err
-		}
+	if err := parameters.Set(&c, c.fullNames(values), "a NATS URL"); err != nil {
+		return Config{}, err
 	}
 	c.SetDefaults()
 	return c, c.Validate()
 }
 
-func (c *Config) set(name, value string) error {
-	set, ok := parameters[name]
-	if !ok && c.Embedded != nil {
-		set, ok = parameters["embedded."+name]
+// fullNames puts embedded's own fields into their group.
+func (c *Config) fullNames(values url.Values) url.Values {
+	if c.Embedded == nil {
+		return values
 	}
-	if !ok {
-		names := make([]string, 0, len(parameters))
-		for n := range parameters {
-			names = append(names, n)
+	full := url.Values{}
+	for name, v := range values {
+		if _, ok := parameters["embedded."+name]; ok {
+			name = "embedded." + name
 		}
-		sort.Strings(names)
-		return field(name, "is not a parameter of a NATS URL", "use one of %s", strings.Join(names, ", "))
+		full[name] = append(full[name], v...)
 	}
-	if err := set(c, value); err != nil {
-		return field(name, fmt.Sprintf("is %q", value), "%s", err)
-	}
-	return nil
+	return full
 }
 
 // parameters is what ParseURL accepts, by the names of the YAML form.
-var parameters = map[string]func(*Config, string) error{
-	"subject":          text(func(c *Config) *string { return &c.Subject }),
-	"credentials_file": text(func(c *Config) *string { return &c.CredentialsFile }),
-	"nkey_file":        text(func(c *Config) *string { return &c.NKeyFile }),
-	"user":             text(func(c *Config) *string { return &c.User }),
-	"password":         text(func(c *Config) *string { return &c.Password }),
-	"token":            text(func(c *Config) *string { return &c.Token }),
-	"inbox_prefix":     text(func(c *Config) *string { return &c.InboxPrefix }),
-	"tls.ca_file":      text(func(c *Config) *string { return &c.TLS.CAFile }),
-	"tls.cert_file":    text(func(c *Config) *string { return &c.TLS.CertFile }),
-	"tls.key_file":     text(func(c *Config) *string { return &c.TLS.KeyFile }),
-	"tls.server_name":  text(func(c *Config) *string { return &c.TLS.ServerName }),
-	"max_pending":      number(func(c *Config) *int { return &c.MaxPending }),
-	"ack_wait":         duration(func(c *Config) *time.Duration { return &c.AckWait }),
-	"connect_timeout":  duration(func(c *Config) *time.Duration { return &c.ConnectTimeout }),
+var parameters = sinkurl.Parameters[Config]{
+	"subject":          sinkurl.Text(func(c *Config) *string { return &c.Subject }),
+	"credentials_file": sinkurl.Text(func(c *Config) *string { return &c.CredentialsFile }),
+	"nkey_file":        sinkurl.Text(func(c *Config) *string { return &c.NKeyFile }),
+	"user":             sinkurl.Text(func(c *Config) *string { return &c.User }),
+	"password":         sinkurl.Text(func(c *Config) *string { return &c.Password }),
+	"token":            sinkurl.Text(func(c *Config) *string { return &c.Token }),
+	"inbox_prefix":     sinkurl.Text(func(c *Config) *string { return &c.InboxPrefix }),
+	"max_pending":      sinkurl.Number(func(c *Config) *int { return &c.MaxPending }),
+	"ack_wait":         sinkurl.Duration(func(c *Config) *time.Duration { return &c.AckWait }),
+	"connect_timeout":  sinkurl.Duration(func(c *Config) *time.Duration { return &c.ConnectTimeout }),
 
-	"create_stream.name":             text(func(c *Config) *string { return &c.stream().Name }),
-	"create_stream.storage":          text(func(c *Config) *string { return &c.stream().Storage }),
-	"create_stream.replicas":         number(func(c *Config) *int { return &c.stream().Replicas }),
-	"create_stream.duplicate_window": duration(func(c *Config) *time.Duration { return &c.stream().DuplicateWindow }),
-	"create_stream.subjects": func(c *Config, v string) error {
-		c.stream().Subjects = strings.Split(v, ",")
-		return nil
-	},
+	"create_stream.name":             sinkurl.Text(func(c *Config) *string { return &c.stream().Name }),
+	"create_stream.storage":          sinkurl.Text(func(c *Config) *string { return &c.stream().Storage }),
+	"create_stream.replicas":         sinkurl.Number(func(c *Config) *int { return &c.stream().Replicas }),
+	"create_stream.duplicate_window": sinkurl.Duration(func(c *Config) *time.Duration { return &c.stream().DuplicateWindow }),
+	"create_stream.subjects":         sinkurl.Texts(func(c *Config) *[]string { return &c.stream().Subjects }),
 
-	"embedded.listen": onEmbedded(func(e *EmbeddedConfig, v string) error {
-		e.Listen = v
-		return nil
-	}),
-	"embedded.sync_always": onEmbedded(func(e *EmbeddedConfig, v string) (err error) {
-		if e.SyncAlways, err = strconv.ParseBool(v); err != nil {
-			return errors.New("write true or false")
-		}
-		return nil
-	}),
-}
+	"embedded.listen":      onEmbedded(sinkurl.Text(func(e *EmbeddedConfig) *string { return &e.Listen })),
+	"embedded.sync_always": onEmbedded(sinkurl.Bool(func(e *EmbeddedConfig) *bool { return &e.SyncAlways })),
+}.WithTLS(func(c *Config) *tlsconfig.Client { return &c.TLS })
 
 // stream is the stream to create: naming any of its fields asks for it.
 func (c *Config) stream() *StreamConfig {
@@ -111,35 +86,6 @@ func (c *Config) stream() *StreamConfig {
 		c.CreateStream = &StreamConfig{}
 	}
 	return c.CreateStream
-}
-
-func text(target func(*Config) *string) func(*Config, string) error {
-	return func(c *Config, v string) error {
-		*target(c) = v
-		return nil
-	}
-}
-
-func number(target func(*Config) *int) func(*Config, string) error {
-	return func(c *Config, v string) error {
-		n, err := strconv.Atoi(v)
-		if err != nil {
-			return errors.New("write a whole number")
-		}
-		*target(c) = n
-		return nil
-	}
-}
-
-func duration(target func(*Config) *time.Duration) func(*Config, string) error {
-	return func(c *Config, v string) error {
-		d, err := time.ParseDuration(v)
-		if err != nil {
-			return errors.New("write a duration such as 500ms, 5s or 2m")
-		}
-		*target(c) = d
-		return nil
-	}
 }
 
 func onEmbedded(set func(*EmbeddedConfig, string) error) func(*Config, string) error {

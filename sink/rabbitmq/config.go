@@ -8,6 +8,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/template"
+	"github.com/penstock/penstock/internal/tlsconfig"
 )
 
 // Config says where the messages go and how. The zero value of a field means
@@ -47,21 +48,7 @@ type Config struct {
 }
 
 // TLSConfig is used with amqps:// URLs.
-type TLSConfig struct {
-	// CAFile holds the certificates of authorities to trust instead of the
-	// system's.
-	CAFile string `yaml:"ca_file"`
-	// CertFile and KeyFile are the client's own certificate, for brokers that
-	// ask for one.
-	CertFile string `yaml:"cert_file"`
-	KeyFile  string `yaml:"key_file"`
-	// ServerName is the name in the broker's certificate where it is not the
-	// host of the URL.
-	ServerName string `yaml:"server_name"`
-	// DangerouslySkipCertificateCheck talks to whoever answers, so anyone on the
-	// network can read and change every message and learn the password.
-	DangerouslySkipCertificateCheck bool `yaml:"dangerously_skip_certificate_check"`
-}
+type TLSConfig = tlsconfig.Client
 
 // Defaults.
 const (
@@ -129,12 +116,10 @@ func (c *Config) Validate() error {
 		return field("connect_timeout", "is negative", "write a duration such as 5s")
 	case c.Heartbeat < time.Second:
 		return field("heartbeat", fmt.Sprintf("is %v", c.Heartbeat), "choose 1s or more")
-	case (c.TLS.CertFile == "") != (c.TLS.KeyFile == ""):
-		return field("tls", "has only one of cert_file and key_file", "set both, or none for a broker that asks for no certificate")
 	case c.TLS != (TLSConfig{}) && uri.Scheme != "amqps":
 		return field("tls", "is set, but the URL is not amqps://", "write amqps:// (port 5671 by default)")
 	}
-	return nil
+	return c.TLS.Validate()
 }
 
 // address is the URL in parts, with the user that applies. Its errors never

@@ -2,8 +2,6 @@ package rabbitmq_test
 
 import (
 	"log/slog"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -56,7 +54,7 @@ func TestConfigMistakes(t *testing.T) {
 		"amqps://localhost?tls.cert_file=c":                          "tls has only one of cert_file and key_file",
 		"amqp://localhost?exchange=" + strings.Repeat("x", 256):      "exchange is longer than 255 bytes",
 		"amqp://localhost?declare_queue=" + strings.Repeat("x", 256): "declare_queue is longer than 255 bytes",
-		"amqp://localhost?routing_key=%zz":                           "url has a query that cannot be read",
+		"amqp://localhost?routing_key=%zz":                           "url has parameters that cannot be read",
 	} {
 		if _, err := rabbitmq.ParseURL(u); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.60s: %v; want %q", u, err, want)
@@ -67,20 +65,9 @@ func TestConfigMistakes(t *testing.T) {
 // Files are looked at when the sink is opened, not when the first connection
 // is made.
 func TestOpenReadsFiles(t *testing.T) {
-	empty := filepath.Join(t.TempDir(), "empty.pem")
-	check(t, os.WriteFile(empty, nil, 0o600))
-	for _, c := range []struct {
-		tls  rabbitmq.TLSConfig
-		want string
-	}{
-		{rabbitmq.TLSConfig{CAFile: "/does/not/exist"}, "tls.ca_file cannot be read"},
-		{rabbitmq.TLSConfig{CAFile: empty}, "holds no certificate"},
-		{rabbitmq.TLSConfig{CertFile: empty, KeyFile: empty}, "tls.cert_file and tls.key_file cannot be used"},
-	} {
-		_, err := rabbitmq.Open(rabbitmq.Config{URL: "amqps://localhost", TLS: c.tls}, slog.New(slog.DiscardHandler))
-		if err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%+v: %v; want %q", c.tls, err, c.want)
-		}
+	cfg := rabbitmq.Config{URL: "amqps://localhost", TLS: rabbitmq.TLSConfig{CAFile: "/does/not/exist"}}
+	if _, err := rabbitmq.Open(cfg, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "tls.ca_file cannot be read") {
+		t.Error(err)
 	}
 }
 

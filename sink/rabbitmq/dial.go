@@ -3,10 +3,7 @@ package rabbitmq
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
-	"fmt"
 	"net"
-	"os"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -28,30 +25,12 @@ func (c *Config) tlsConfig(uri amqp.URI) (*tls.Config, error) {
 	if uri.Scheme != "amqps" {
 		return nil, nil
 	}
-	config := &tls.Config{
-		MinVersion:         tls.VersionTLS12,
-		ServerName:         uri.Host,
-		InsecureSkipVerify: c.TLS.DangerouslySkipCertificateCheck,
+	config, err := c.TLS.Load()
+	if err != nil {
+		return nil, err
 	}
-	if c.TLS.ServerName != "" {
-		config.ServerName = c.TLS.ServerName
-	}
-	if c.TLS.CAFile != "" {
-		pem, err := os.ReadFile(c.TLS.CAFile)
-		if err != nil {
-			return nil, field("tls.ca_file", fmt.Sprintf("cannot be read (%v)", err), "name a file with the authority's certificates in PEM form")
-		}
-		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, field("tls.ca_file", fmt.Sprintf("%s holds no certificate", c.TLS.CAFile), "name a file with the authority's certificates in PEM form")
-		}
-	}
-	if c.TLS.CertFile != "" {
-		pair, err := tls.LoadX509KeyPair(c.TLS.CertFile, c.TLS.KeyFile)
-		if err != nil {
-			return nil, field("tls.cert_file", fmt.Sprintf("and tls.key_file cannot be used (%v)", err), "name a certificate and its unencrypted key in PEM form")
-		}
-		config.Certificates = []tls.Certificate{pair}
+	if config.ServerName == "" {
+		config.ServerName = uri.Host
 	}
 	return config, nil
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/gate"
 	"github.com/penstock/penstock/internal/template"
 )
 
@@ -16,7 +17,7 @@ type Sink struct {
 	cfg    Config
 	key    *template.Template
 	broker *broker
-	gate   gate
+	gate   gate.Gate
 }
 
 var _ penstock.Sink = (*Sink)(nil)
@@ -57,10 +58,11 @@ func (s *Sink) Send(ctx context.Context, msgs []penstock.Message) []error {
 	if len(msgs) == 0 {
 		return nil
 	}
-	if !s.gate.enter() {
+	pass := s.gate.Enter(nil)
+	if pass == nil {
 		return penstock.SendError(msgs, closed())
 	}
-	defer s.gate.leave()
+	defer pass.Leave()
 
 	conn, err := s.broker.connection(ctx)
 	if err != nil {
@@ -105,7 +107,7 @@ func sendPart(ctx context.Context, conn *connection, out outgoing) {
 // Close waits for running Sends until ctx ends; those that run longer then end
 // with an Unavailable error.
 func (s *Sink) Close(ctx context.Context) error {
-	idle, first := s.gate.close()
+	idle, first := s.gate.Close()
 	if !first {
 		return nil
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/tlsconfig"
 )
 
 // Config says where the messages go and how. The zero value of a field means
@@ -65,17 +66,7 @@ type Config struct {
 }
 
 // TLSConfig is used with https:// URLs. Versions before TLS 1.2 are refused.
-type TLSConfig struct {
-	// CAFile holds the certificates of authorities to trust instead of the
-	// system's.
-	CAFile string `yaml:"ca_file"`
-	// CertFile and KeyFile are the client's own certificate.
-	CertFile string `yaml:"cert_file"`
-	KeyFile  string `yaml:"key_file"`
-	// ServerName is the name in the endpoint's certificate where it is not the
-	// host of the URL.
-	ServerName string `yaml:"server_name"`
-}
+type TLSConfig = tlsconfig.Client
 
 // Defaults.
 const (
@@ -141,10 +132,11 @@ func (c *Config) Validate() error {
 		return field("concurrency", fmt.Sprintf("is %d", c.Concurrency), "choose 1 to %d", maxConcurrency)
 	case c.HTTP != "auto" && c.HTTP != "1.1" && c.HTTP != "2":
 		return field("http", fmt.Sprintf("is %q", c.HTTP), `write auto, "1.1" or "2"`)
-	case (c.TLS.CertFile == "") != (c.TLS.KeyFile == ""):
-		return field("tls", "has only one of cert_file and key_file", "set both, or none for an endpoint that asks for no certificate")
 	case c.TLS != (TLSConfig{}) && e.base.Scheme != "https":
 		return field("tls", "is set, but the URL is not https://", "write https://, or remove tls")
+	}
+	if err := c.TLS.Validate(); err != nil {
+		return err
 	}
 	return c.validTimeouts()
 }

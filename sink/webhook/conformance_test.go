@@ -10,6 +10,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/tcpproxy"
+	"github.com/penstock/penstock/internal/testcerts"
 	"github.com/penstock/penstock/sink/sinktest"
 	"github.com/penstock/penstock/sink/webhook"
 )
@@ -48,7 +49,8 @@ func patient(cfg webhook.Config) webhook.Config {
 func destination(t *testing.T, scheme, proto string, cfg webhook.Config, bad []sinktest.Bad) *sinktest.Destination {
 	var r *receiver
 	if scheme == "https" {
-		config, caFile := certificate(t)
+		authority := testcerts.New(t)
+		config, caFile := serve(authority.Server(t, "127.0.0.1")), authority.CAFile
 		cfg.TLS.CAFile = caFile
 		r = startReceiver(t, config)
 	} else {

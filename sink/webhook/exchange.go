@@ -120,7 +120,7 @@ func cannotConnect(err error) (hint string) {
 
 // interrupted is the error of a message without an answer when ctx ended.
 func (s *Sink) interrupted(ctx context.Context) error {
-	if s.gate.closed() {
+	if s.gate.Closed() {
 		return errClosed
 	}
 	return penstock.Unavailable(fmt.Errorf("webhook sink: no answer yet: %w", context.Cause(ctx)))

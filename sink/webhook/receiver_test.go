@@ -3,13 +3,10 @@ package webhook_test
 import (
 	"context"
 	"crypto/tls"
-	"encoding/pem"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -107,21 +104,6 @@ func (r *receiver) drain(_ *testing.T, n int) []sinktest.Received {
 	got := r.received
 	r.received = nil
 	return got
-}
-
-// certificate is one for 127.0.0.1 and example.com, and the file of the
-// authority that signed it.
-func certificate(t *testing.T) (config *tls.Config, caFile string) {
-	t.Helper()
-	s := httptest.NewUnstartedServer(nil)
-	s.StartTLS()
-	s.Close()
-	caFile = filepath.Join(t.TempDir(), "ca.pem")
-	block := &pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}
-	if err := os.WriteFile(caFile, pem.EncodeToMemory(block), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return &tls.Config{Certificates: s.TLS.Certificates}, caFile
 }
 
 // startProxy is an HTTP proxy that wants a user and password and knows CONNECT.

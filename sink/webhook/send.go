@@ -23,11 +23,11 @@ func (s *Sink) Send(ctx context.Context, msgs []penstock.Message) []error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	p := s.gate.enter(cancel)
-	if p == nil {
+	pass := s.gate.Enter(cancel)
+	if pass == nil {
 		return penstock.SendError(msgs, errClosed)
 	}
-	defer s.gate.leave(p)
+	defer pass.Leave()
 	if len(msgs) == 1 { // needs no goroutines
 		if err := s.deliver(ctx, &msgs[0]); err != nil {
 			return []error{err}

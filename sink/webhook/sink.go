@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/gate"
 )
 
 // Sink sends messages to an HTTP endpoint. It is safe for concurrent use.
@@ -26,7 +27,7 @@ type Sink struct {
 	request   *http.Request // what all requests have in common
 	slots     chan struct{} // one per request under way
 	silence   *silence
-	gate      gate
+	gate      gate.Gate
 }
 
 var _ penstock.Sink = (*Sink)(nil)
@@ -79,7 +80,13 @@ func Open(cfg Config, log *slog.Logger) (*Sink, error) {
 		s.signer = newSigner(keys)
 	}
 	s.request = &http.Request{Method: cfg.Method, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Host: s.endpoint.base.Host}
-	if log != nil && s.endpoint.base.Scheme == "http" {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.TLS.DangerouslySkipCertificateCheck {
+		log.Warn("tls.dangerously_skip_certificate_check is set: anyone on the network can pose as the endpoint")
+	}
+	if s.endpoint.base.Scheme == "http" {
 		log.Warn("messages and credentials go to the webhook's endpoint unencrypted; write https:// unless the network is trusted", "host", s.endpoint.base.Host)
 	}
 	return s, nil
@@ -99,7 +106,7 @@ func (s *Sink) hide(secret string) {
 // Close waits for running Sends until ctx ends; those that run longer then end
 // with an Unavailable error.
 func (s *Sink) Close(ctx context.Context) error {
-	idle, first := s.gate.close()
+	idle, first := s.gate.Close()
 	if !first {
 		return nil
 	}
@@ -108,7 +115,7 @@ func (s *Sink) Close(ctx context.Context) error {
 	case <-idle:
 		return nil
 	case <-ctx.Done():
-		s.gate.cancel()
+		s.gate.CancelAll()
 		return fmt.Errorf("close webhook sink: messages were not answered in time and will be sent again: %w", context.Cause(ctx))
 	}
 }

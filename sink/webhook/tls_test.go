@@ -2,16 +2,11 @@ package webhook_test
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/pem"
 	"fmt"
 	"io"
-	"math/big"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -22,6 +17,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/testcerts"
 	"github.com/penstock/penstock/sink/sinktest"
 	"github.com/penstock/penstock/sink/webhook"
 )
@@ -49,8 +45,11 @@ func order(id string) penstock.Message {
 // A certificate that is not the endpoint's says nothing about a message, and the
 // error says what to set.
 func TestWrongCertificate(t *testing.T) {
-	config, caFile := certificate(t)
-	expired := selfSigned(t, time.Now().Add(-time.Hour))
+	authority := testcerts.New(t)
+	config, caFile := serve(authority.Server(t, "127.0.0.1", "example.com")), authority.CAFile
+	expired := serve(authority.Issue(t, func(c *x509.Certificate) {
+		c.NotBefore, c.NotAfter = time.Now().Add(-2*time.Hour), time.Now().Add(-time.Hour)
+	}))
 	old := config.Clone()
 	old.MinVersion, old.MaxVersion = tls.VersionTLS10, tls.VersionTLS11
 	demanding := config.Clone()
@@ -63,7 +62,7 @@ func TestWrongCertificate(t *testing.T) {
 	}{
 		{"unknown authority", config, webhook.TLSConfig{}, "tls.ca_file"},
 		{"another name", config, webhook.TLSConfig{CAFile: caFile, ServerName: "other.test"}, "tls.server_name"},
-		{"expired", expired.server, webhook.TLSConfig{CAFile: expired.certFile}, "expired"},
+		{"expired", expired, webhook.TLSConfig{CAFile: caFile}, "expired"},
 		{"TLS 1.1", old, webhook.TLSConfig{CAFile: caFile}, "TLS 1.2"},
 		{"no client certificate", demanding, webhook.TLSConfig{CAFile: caFile}, ""}, // the reason may be lost with the connection
 		{"no TLS", nil, webhook.TLSConfig{CAFile: caFile}, "does not speak TLS"},
@@ -77,50 +76,17 @@ func TestWrongCertificate(t *testing.T) {
 		})
 	}
 	t.Run("its own name and a client certificate", func(t *testing.T) {
-		client := selfSigned(t, time.Now().Add(time.Hour))
+		client := authority.Client(t)
 		r := startReceiver(t, demanding)
-		cfg := webhook.TLSConfig{CAFile: caFile, ServerName: "example.com", CertFile: client.certFile, KeyFile: client.keyFile}
+		cfg := webhook.TLSConfig{CAFile: caFile, ServerName: "example.com", CertFile: client.CertFile, KeyFile: client.KeyFile}
 		if err := send(t, webhook.Config{URL: "https://" + r.addr, TLS: cfg}, order("1")); err != nil {
 			t.Error(err)
 		}
 	})
 }
 
-type keyPair struct {
-	server            *tls.Config
-	certFile, keyFile string
-}
-
-func selfSigned(t *testing.T, until time.Time) keyPair {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "penstock test"}, NotBefore: until.Add(-24 * time.Hour), NotAfter: until,
-		DNSNames: []string{"example.com"}, IsCA: true, BasicConstraintsValid: true,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := keyPair{certFile: filepath.Join(t.TempDir(), "cert.pem"), keyFile: filepath.Join(t.TempDir(), "key.pem")}
-	for file, block := range map[string]*pem.Block{p.certFile: {Type: "CERTIFICATE", Bytes: der}, p.keyFile: {Type: "PRIVATE KEY", Bytes: keyDER}} {
-		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	pair, err := tls.LoadX509KeyPair(p.certFile, p.keyFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.server = &tls.Config{Certificates: []tls.Certificate{pair}}
-	return p
+func serve(p testcerts.Pair) *tls.Config {
+	return &tls.Config{Certificates: []tls.Certificate{p.Certificate}}
 }
 
 // startH2 serves HTTP/2 over TLS.

@@ -2,12 +2,9 @@ package webhook
 
 import (
 	"crypto/tls"
-	"crypto/x509"
-	"fmt"
 	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"time"
 )
 
@@ -27,10 +24,11 @@ const (
 // newTransport is the HTTP client without its conveniences: nothing is
 // redirected, decompressed, remembered in cookies or taken from the environment.
 func newTransport(c *Config) (*http.Transport, error) {
-	tlsConfig, err := c.TLS.load()
+	tlsConfig, err := c.TLS.Load()
 	if err != nil {
 		return nil, err
 	}
+	tlsConfig.ClientSessionCache = tls.NewLRUClientSessionCache(0)
 	dialer, err := newDialer(c)
 	if err != nil {
 		return nil, err
@@ -78,26 +76,4 @@ func (c *Config) protocols() *http.Protocols {
 	p.SetHTTP2(c.HTTP != "1.1")
 	p.SetUnencryptedHTTP2(c.HTTP == "2")
 	return p
-}
-
-func (t *TLSConfig) load() (*tls.Config, error) {
-	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName, ClientSessionCache: tls.NewLRUClientSessionCache(0)}
-	if t.CAFile != "" {
-		pem, err := os.ReadFile(t.CAFile)
-		if err != nil {
-			return nil, field("tls.ca_file", fmt.Sprintf("cannot be read (%v)", err), "name a file that this user may read")
-		}
-		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, field("tls.ca_file", "holds no certificate", "name a PEM file")
-		}
-	}
-	if t.CertFile != "" {
-		pair, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
-		if err != nil {
-			return nil, field("tls.cert_file", fmt.Sprintf("cannot be used with key_file (%v)", err), "name the PEM files of one certificate and its key")
-		}
-		config.Certificates = []tls.Certificate{pair}
-	}
-	return config, nil
 }

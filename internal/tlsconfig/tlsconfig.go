@@ -1,0 +1,73 @@
+// Package tlsconfig is the tls part of every sink's configuration.
+package tlsconfig
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"os"
+
+	"github.com/penstock/penstock"
+)
+
+// Client says whom a sink trusts and who it is itself. The zero value trusts
+// the system's authorities and has no certificate.
+type Client struct {
+	// CAFile holds the certificates of authorities to trust instead of the
+	// system's, in PEM form.
+	CAFile string `yaml:"ca_file"`
+	// CertFile and KeyFile are the client's own certificate and its unencrypted
+	// key, in PEM form, for servers that ask for one.
+	CertFile string `yaml:"cert_file"`
+	KeyFile  string `yaml:"key_file"`
+	// ServerName is the name in the server's certificate where it is not the host
+	// that was dialed.
+	ServerName string `yaml:"server_name"`
+	// DangerouslySkipCertificateCheck talks to whoever answers, so anyone on the
+	// network can read and change every message and learn the password.
+	DangerouslySkipCertificateCheck bool `yaml:"dangerously_skip_certificate_check"`
+}
+
+// Validate reports what cannot be used, as a *penstock.FieldError for tls. It
+// opens no file.
+func (c *Client) Validate() error {
+	if (c.CertFile == "") != (c.KeyFile == "") {
+		return field("tls", "has only one of cert_file and key_file", "set both, or none for a server that asks for no certificate")
+	}
+	return nil
+}
+
+// Load reads the files, each time anew: who calls it for every connection uses a
+// certificate that was renewed from the next one on. Versions before TLS 1.2 are
+// refused. Errors are a *penstock.FieldError for tls.ca_file or tls.cert_file.
+func (c *Client) Load() (*tls.Config, error) {
+	config := &tls.Config{
+		MinVersion:         tls.VersionTLS12,
+		ServerName:         c.ServerName,
+		InsecureSkipVerify: c.DangerouslySkipCertificateCheck,
+	}
+	if c.CAFile != "" {
+		pem, err := os.ReadFile(c.CAFile)
+		if err != nil {
+			return nil, field("tls.ca_file", fmt.Sprintf("cannot be read (%v)", err), authorities)
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, field("tls.ca_file", fmt.Sprintf("is %s, which holds no certificate", c.CAFile), authorities)
+		}
+	}
+	if c.CertFile != "" {
+		pair, err := tls.LoadX509KeyPair(c.CertFile, c.KeyFile)
+		if err != nil {
+			return nil, field("tls.cert_file", fmt.Sprintf("and tls.key_file cannot be used (%v)", err), "name a certificate and its unencrypted key in PEM form")
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return config, nil
+}
+
+const authorities = "name a file with the authorities' certificates in PEM form, which this user may read"
+
+func field(name, problem, hint string) error {
+	return &penstock.FieldError{Field: name, Problem: problem, Hint: hint}
+}
