@@ -135,3 +135,31 @@ func load(t *testing.T, text string) *Config {
 	}
 	return c
 }
+
+// A webhook is fast without tuning: each message is a Send of its own. Whoever
+// gives one of the two limits, anywhere, chooses for himself.
+func TestLimitsOfAWebhook(t *testing.T) {
+	const hook = "https://example.com/"
+	for _, c := range []struct {
+		name, top, own, sink string
+		maxBatch, senders    int
+	}{
+		{"nothing given", "", "", hook, 1, 256},
+		{"its concurrency", "", "", hook + "#concurrency=64", 1, 64},
+		{"another limit", "relay: {lease: 20s}\n", "retry_max: 1h", hook, 1, 256},
+		{"its own senders", "", "senders: 3", hook, 512, 3},
+		{"its own batch", "", "max_batch: 3", hook, 3, 8},
+		{"the top level's", "relay: {max_batch: 512}\n", "", hook, 512, 8},
+		{"another sink", "", "", "stdout", 512, 8},
+	} {
+		text := strings.Replace(small, "sink: stdout", fmt.Sprintf("sink: %q, relay: {%s}", c.sink, c.own), 1)
+		cfg := load(t, c.top+text)
+		if r := cfg.Subscriptions[0].Relay; r.MaxBatch != c.maxBatch || r.Senders != c.senders {
+			t.Errorf("%s: batches of %d, %d senders; want %d, %d", c.name, r.MaxBatch, r.Senders, c.maxBatch, c.senders)
+		}
+		again := load(t, strings.Replace(cfg.String(), "xxxxx", "x", -1))
+		if again.Subscriptions[0].Relay != cfg.Subscriptions[0].Relay {
+			t.Errorf("%s: printed and read again it is %+v", c.name, again.Subscriptions[0].Relay)
+		}
+	}
+}

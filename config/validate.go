@@ -16,9 +16,9 @@ func (c *Config) SetDefaults() {
 	for i := range c.Subscriptions {
 		s := &c.Subscriptions[i]
 		// Before defaults are set, because some of them depend on other limits.
-		s.Relay = s.Relay.over(c.Relay)
-		s.Relay.SetDefaults()
 		s.Sink.setDefaults()
+		s.Relay = s.Relay.over(c.Relay).For(&s.Sink)
+		s.Relay.SetDefaults()
 		if s.Adopt != nil {
 			s.Adopt.SetDefaults()
 		}

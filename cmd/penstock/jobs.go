@@ -67,11 +67,11 @@ func (f *relayFlags) job(holder string) (job relayJob, err error) {
 	if job.start, err = parseStart(f.from); err != nil {
 		return job, err
 	}
-	if job.limits, err = f.limits(); err != nil {
-		return job, err
-	}
 	if job.sink, err = config.ParseSink(f.sink); err != nil {
 		return job, usage(fmt.Errorf("--sink: %w", err))
+	}
+	if job.limits, err = f.limits(&job.sink); err != nil {
+		return job, err
 	}
 	if f.adopt != "" {
 		if err := f.adopted(&job); err != nil {
@@ -125,12 +125,13 @@ func (j *relayJob) reads() string {
 	return j.outbox
 }
 
-// limits are those that the flags set, and the filter.
-func (f *relayFlags) limits() (relay.Config, error) {
+// limits are those that the flags set, those that suit the sink, and the filter.
+func (f *relayFlags) limits(sink *config.Sink) (relay.Config, error) {
 	if f.lease == 0 && slices.Contains(f.withoutFile, "lease") {
 		return relay.Config{}, usage(errors.New("--lease is 0: use a time such as 15s"))
 	}
 	limits := config.Relay{Lease: time.Duration(f.lease), MaxAttempts: f.maxAttempts, MaxAge: f.maxAge, OnDead: f.onDead}
+	limits = limits.For(sink)
 	rc := limits.Config()
 	rc.Filter.Topics = f.topics
 	for _, header := range f.headers {
