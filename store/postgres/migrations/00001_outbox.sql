@@ -142,6 +142,36 @@ begin
 end $$;
 -- +goose StatementEnd
 
+-- _admit_message is the check of an outbox, so that limits hold for a plain INSERT. It is
+-- one function because PostgreSQL parses each check of a table anew in every statement,
+-- and has no search_path of its own, which would cost as much again: so all in it is
+-- qualified.
+-- +goose StatementBegin
+create function _admit_message(id text, key text, topic text, headers jsonb, payload bytea) returns boolean
+language plpgsql immutable as $$
+begin
+    if pg_catalog.octet_length(payload) operator(pg_catalog.<=) 67108864
+       and pg_catalog.octet_length(topic) operator(pg_catalog.<=) 1024
+       and (key is null or pg_catalog.octet_length(key) operator(pg_catalog.<=) 1024)
+       and (id is null or pg_catalog.octet_length(id) operator(pg_catalog.<=) 256)
+       and (headers is null or pg_catalog.jsonb_typeof(headers) operator(pg_catalog.=) 'object') then
+        return true;
+    end if;
+    if pg_catalog.octet_length(payload) operator(pg_catalog.>) 67108864 then
+        raise exception 'the payload has % bytes, the limit is 67108864', pg_catalog.octet_length(payload)
+        using errcode = '23514', hint = 'store it elsewhere and publish a reference';
+    elsif pg_catalog.octet_length(topic) operator(pg_catalog.>) 1024 then
+        raise exception 'the topic has % bytes, the limit is 1024', pg_catalog.octet_length(topic) using errcode = '23514', hint = 'use a shorter one';
+    elsif pg_catalog.octet_length(key) operator(pg_catalog.>) 1024 then
+        raise exception 'the key has % bytes, the limit is 1024', pg_catalog.octet_length(key) using errcode = '23514', hint = 'use a hash of it';
+    elsif pg_catalog.octet_length(id) operator(pg_catalog.>) 256 then
+        raise exception 'the id has % bytes, the limit is 256', pg_catalog.octet_length(id) using errcode = '23514', hint = 'use a hash of it';
+    end if;
+    raise exception 'the headers are a JSON %, expected an object', pg_catalog.jsonb_typeof(headers)
+    using errcode = '23514', hint = 'for example {"trace": "4bf92f35"}';
+end $$;
+-- +goose StatementEnd
+
 -- create_outbox makes an outbox: a ring of segments behind one table. Errors:
 -- 42P07 (duplicate_table) if it exists, 23514 for a name that cannot be used.
 -- +goose StatementBegin
@@ -178,13 +208,14 @@ begin
             seq        bigint      not null default nextval(%2$L),
             created_at timestamptz not null default clock_timestamp(),
             slot       smallint    not null default pg_sequence_last_value(%3$L)::smallint,
-            id         text        check (octet_length(id) <= 256),
-            key        text        check (octet_length(key) <= 1024),
-            topic      text        not null default '' check (octet_length(topic) <= 1024),
-            headers    jsonb       check (jsonb_typeof(headers) = 'object'),
-            payload    bytea       not null check (octet_length(payload) <= 67108864)
+            id         text,
+            key        text,
+            topic      text        not null default '',
+            headers    jsonb,
+            payload    bytea       not null,
+            constraint admitted check (%4$I._admit_message(id, key, topic, headers, payload))
         ) partition by list (slot)$ddl$,
-        _q(name), seq_name, slot_name);
+        _q(name), seq_name, slot_name, current_schema());
     execute format('create index on %s (seq)', _q(name));
     execute format('create index on %s (xid, seq)', _q(name));
     for slot in 0 .. segments - 1 loop

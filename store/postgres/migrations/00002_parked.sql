@@ -147,7 +147,7 @@ end $$;
 -- +goose StatementBegin
 do $$ begin
     execute format('revoke execute on all functions in schema %I from public', current_schema());
-    grant execute on function _q(text), _read_committed() to public; -- they only quote and look
+    grant execute on function _q(text), _read_committed(), _admit_message(text, text, text, jsonb, bytea) to public; -- they only look
 end $$;
 -- +goose StatementEnd
 

@@ -77,15 +77,33 @@ create table _mark_0 partition of _mark for values in (0) with (autovacuum_enabl
 create table _mark_1 partition of _mark for values in (1) with (autovacuum_enabled = false);
 create index on _mark (queue, grp, priority, n);
 
--- _note remembers in the queue's flags what its jobs have: bit 16 + p for jobs of
--- priority p, bit 32 for jobs with a key. A table's check calls it, so that it holds
--- for a plain INSERT. It need not roll back: a flag too many costs a look.
+-- _admit_job is the check of a queue's table: one function without a search_path of its
+-- own, as _admit_message is.
 -- +goose StatementBegin
-create function _note(flags regclass, priority int, keyed boolean) returns boolean
+do $$ begin execute replace($ddl$
+create function _admit_job(flags regclass, priority smallint, grp text, key text, headers jsonb, payload bytea) returns boolean
+language plpgsql volatile as $fn$
+begin
+    if priority operator(pg_catalog.=) 0::smallint and key is null and headers is null
+       and pg_catalog.octet_length(grp) operator(pg_catalog.<=) 256
+       and pg_catalog.octet_length(payload) operator(pg_catalog.<=) 67108864 then
+        return true;
+    end if;
+    return {schema}._admit_other_job(flags, priority, grp, key, headers, payload);
+end $fn$ $ddl$, '{schema}', quote_ident(current_schema())); end $$;
+-- +goose StatementEnd
+
+-- _admit_other_job remembers in the queue's flags what its jobs have: bit 16 + p for jobs
+-- of priority p, bit 32 for jobs with a key. It need not roll back: a flag too many costs
+-- a look.
+-- +goose StatementBegin
+create function _admit_other_job(flags regclass, priority smallint, grp text, key text, headers jsonb, payload bytea) returns boolean
 language plpgsql volatile security definer set search_path from current as $$
 declare
-    wanted bigint := (1::bigint << (16 + priority)) | case when keyed then 1::bigint << 32 else 0 end;
+    wanted bigint;
 begin
+    perform _refuse_job(payload, key, grp, priority, headers, null);
+    wanted := (1::bigint << (16 + priority)) | case when key is not null then 1::bigint << 32 else 0 end;
     if pg_sequence_last_value(flags) & wanted <> wanted then
         if not exists (select from _queue q where _q(format('_%s.flags', q.name))::regclass = flags) then
             raise exception '% holds no flags of a queue', flags using errcode = '22023';
@@ -523,14 +541,14 @@ begin
             created_at timestamptz not null default clock_timestamp(),
             id         bigint,                                            -- null: seq
             attempt    integer     not null default 0,                    -- how many it has had
-            priority   smallint    not null default 0 check (priority between -16 and 15),
+            priority   smallint    not null default 0,
             slot       smallint    not null default (pg_sequence_last_value(%3$L) %% 1024)::smallint,
-            grp        text        collate "C" not null default '' check (octet_length(grp) <= 256),
-            key        text        check (octet_length(key) <= 1024),
-            headers    jsonb       check (jsonb_typeof(headers) = 'object'),
-            payload    bytea       not null check (octet_length(payload) <= 67108864),
+            grp        text        collate "C" not null default '',
+            key        text ,
+            headers    jsonb,
+            payload    bytea       not null,
             failures   jsonb,
-            check (priority = 0 and key is null or %4$I._note(%5$L, priority, key is not null))
+            constraint admitted check (%4$I._admit_job(%5$L, priority, grp, key, headers, payload))
         ) partition by list (slot)$ddl$,
         _q(name), seq_name, ring_name, current_schema(), flags_name);
     execute format('create index on %s (grp, priority, seq)', _q(name));
@@ -765,7 +783,7 @@ select _dispatch();
 -- +goose StatementBegin
 do $$ begin
     execute format('revoke execute on all functions in schema %I from public', current_schema());
-    grant execute on function _q(text), _read_committed() to public; -- they only quote and look
+    grant execute on function _q(text), _read_committed(), _admit_message(text, text, text, jsonb, bytea) to public; -- they only look
     grant execute on function dequeue(text, int, text) to public;    -- it calls what belongs to one queue
 end $$;
 -- +goose StatementEnd

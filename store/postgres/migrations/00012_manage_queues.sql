@@ -80,7 +80,7 @@ begin
     execute format('grant insert (key, grp, priority, headers, payload) on table %s to %I', _q(q.name), role);
     execute format('grant usage on sequence %s to %I', _q(format('_%s.seq', q.name)), role);
     execute format('grant select on sequence %s, %s to %I', _q(format('_%s.ring', q.name)), _q(format('_%s.flags', q.name)), role);
-    execute format('grant execute on function _note(regclass, int, boolean) to %I', role);
+    execute format('grant execute on function _admit_job(regclass, smallint, text, text, jsonb, bytea), _admit_other_job(regclass, smallint, text, text, jsonb, bytea) to %I', role);
     perform _grant_own(q.name, '{enqueue,enqueue_many}', role);
 end $$;
 -- +goose StatementEnd
@@ -122,7 +122,7 @@ end $$;
 -- +goose StatementBegin
 do $$ begin
     execute format('revoke execute on all functions in schema %I from public', current_schema());
-    grant execute on function _q(text), _read_committed(), _lost(bigint), dequeue(text, int, text),
+    grant execute on function _q(text), _read_committed(), _admit_message(text, text, text, jsonb, bytea), _lost(bigint), dequeue(text, int, text),
         enqueue(text, bytea, text, text, int, timestamptz, text, jsonb), enqueue(text, text, text, text, int, timestamptz, text, jsonb),
         enqueue(text, jsonb, text, text, int, timestamptz, text, jsonb),
         enqueue_many(text, bytea[], text[], text[], int[], timestamptz[], text[], jsonb[]),
