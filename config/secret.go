@@ -58,7 +58,7 @@ var (
 	yamlPair = regexp.MustCompile(`(?i)((?:^|[\s{,"'-])["']?[a-z0-9_.-]*` + secretWords + `[a-z0-9_.-]*["']?\s*:\s*)(\S.*)$`)
 )
 
-const secretWords = `(?:passw(?:or)?d|passphrase|pwd|secret|token|seed|\bnkey|_nkey|private[_-]?key|api[_-]?key|authori[sz]ation|credential)`
+const secretWords = `(?:passw(?:or)?d|passphrase|pwd|secret|token|seed|\bnkey|_nkey|private[_-]?key|api[_-]?key|access[_-]?key|sign(?:ing|ature)|authori[sz]ation|x-auth|bearer|cookie|credential)`
 
 // Redact masks the passwords in a URL, or in a text with a URL in it.
 func Redact(s string) string {

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/penstock/penstock"
@@ -81,6 +82,10 @@ const (
 )
 
 const maxConcurrency = 4096
+
+// cloudEventsPrefix begins the headers of CloudEvents in binary mode, which a
+// static header would overwrite in every message: one id for all of them.
+const cloudEventsPrefix = "Ce-"
 
 // SetDefaults fills in what is not set.
 func (c *Config) SetDefaults() {
@@ -196,6 +201,8 @@ func (c *Config) validHeaders(e *endpoint) error {
 			return field(at, "is set", "set content_type instead")
 		case canonical != "Authorization" && canonical != "Cookie" && reserved[canonical]:
 			return field(at, "is not a header to configure", "remove it: it belongs to the connection or to Penstock")
+		case strings.HasPrefix(canonical, cloudEventsPrefix):
+			return field(at, "is an attribute of CloudEvents", "remove it, and let the subscription's format set such headers: each message has its own")
 		case seen[canonical]:
 			return field(at, "is given twice", "keep one; HTTP does not tell upper from lower case in names")
 		}

@@ -63,6 +63,8 @@ func TestValidate(t *testing.T) {
 		{"headers.content-length", "not a header to configure", Config{Headers: map[string]Secret{"content-length": "1"}}},
 		{"headers.webhook-signature", "not a header to configure", Config{Headers: map[string]Secret{"webhook-signature": "a"}}},
 		{"headers.Idempotency-Key", "not a header to configure", Config{Headers: map[string]Secret{"Idempotency-Key": "a"}}},
+		{"headers.ce-id", "CloudEvents", Config{Headers: map[string]Secret{"ce-id": "hunter2"}}},
+		{"headers.CE-Tenant", "CloudEvents", Config{Headers: map[string]Secret{"CE-Tenant": "hunter2"}}},
 		{"headers.content-type", "is set", Config{Headers: map[string]Secret{"content-type": "a"}}},
 		{"headers.x-a", "twice", Config{Headers: map[string]Secret{"X-A": "a", "x-a": "b"}}},
 		{"headers.Authorization", "user in the URL", Config{URL: "https://app:hunter2@example.com", Headers: map[string]Secret{"Authorization": "a"}}},
