@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/tcpproxy"
@@ -74,6 +76,20 @@ func (c *cluster) each(do func(*tcpproxy.Proxy)) {
 	for _, p := range c.proxies {
 		do(p)
 	}
+}
+
+// keepUnanswered makes the brokers keep what is produced from now on to themselves until the
+// test ends; asked is closed when the first of it has arrived.
+func (c *cluster) keepUnanswered(tb testing.TB) (asked <-chan struct{}) {
+	arrived, end := make(chan struct{}), make(chan struct{})
+	tb.Cleanup(func() { close(end) })
+	var first sync.Once
+	c.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+		first.Do(func() { close(arrived) })
+		c.SleepControl(func() { <-end })
+		return nil, nil, false
+	})
+	return arrived
 }
 
 func (c *cluster) url() string { return "kafka://" + c.proxies[0].Addr() }

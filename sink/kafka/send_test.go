@@ -243,13 +243,11 @@ func TestProducersAreBounded(t *testing.T) {
 	c := startCluster(t, 1, kfake.SeedTopics(1, orders))
 	s := c.open(t, func(cfg *kafka.Config) { cfg.Producers = 1 })
 	wantAnswer(t, send(t, s, message("1", "", orders))[0], "confirmed", "")
-	c.each(func(p *tcpproxy.Proxy) { p.Stall(tcpproxy.Both) })
+	asked := c.keepUnanswered(t)
 	first := make(chan []error)
 	long, cancel := context.WithCancel(t.Context())
 	go func() { first <- s.Send(long, []penstock.Message{message("2", "", orders)}) }()
-	for s.Busy() == 0 {
-		time.Sleep(time.Millisecond)
-	}
+	<-asked
 	short, done := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer done()
 	wantAnswer(t, s.Send(short, []penstock.Message{message("3", "", orders)})[0], "unavailable", "producers")
@@ -266,12 +264,10 @@ func TestCloseEndsSends(t *testing.T) {
 	c := startCluster(t, 1, kfake.SeedTopics(1, orders))
 	s := c.open(t, nil)
 	wantAnswer(t, send(t, s, message("1", "", orders))[0], "confirmed", "")
-	c.each(func(p *tcpproxy.Proxy) { p.Stall(tcpproxy.Both) })
+	asked := c.keepUnanswered(t)
 	running := make(chan []error, 1)
 	go func() { running <- s.Send(t.Context(), []penstock.Message{message("2", "", orders)}) }()
-	for s.Busy() == 0 {
-		time.Sleep(time.Millisecond)
-	}
+	<-asked
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if err := s.Close(ctx); !errors.Is(err, context.DeadlineExceeded) {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"testing"
+	"testing/synctest"
 
 	"github.com/penstock/penstock"
 )
@@ -127,16 +128,18 @@ func TestAnswersToNothing(t *testing.T) {
 // Another Send has filled the buffer since this one asked for room. It goes on
 // all the same, a message at a time.
 func TestPublishWithoutRoom(t *testing.T) {
-	w, _ := fullWire(t)
-	cfg := &Config{MaxPending: 8}
-	cfg.SetDefaults()
-	c := newChannel(&connection{wire: w, cfg: cfg, frame: frameSize}, 7)
-	b := newBatch(outgoing{msgs: make([]penstock.Message, 3), todo: []int{0, 1, 2}, keys: make([]string, 3)})
-	for n := range 3 {
-		if next, ok := c.publish(b, n); next != n+1 || !ok {
-			t.Fatalf("publish(%d) = %d, %v", n, next, ok)
+	synctest.Test(t, func(t *testing.T) {
+		w, _ := fullWire(t)
+		cfg := &Config{MaxPending: 8}
+		cfg.SetDefaults()
+		c := newChannel(&connection{wire: w, cfg: cfg, frame: frameSize}, 7)
+		b := newBatch(outgoing{msgs: make([]penstock.Message, 3), todo: []int{0, 1, 2}, keys: make([]string, 3)})
+		for n := range 3 {
+			if next, ok := c.publish(b, n); next != n+1 || !ok {
+				t.Fatalf("publish(%d) = %d, %v", n, next, ok)
+			}
 		}
-	}
+	})
 }
 
 // An ack that breaks off confirms nothing.

@@ -8,6 +8,7 @@ import (
 	"net"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -51,43 +52,42 @@ func TestWireDeliversInOrder(t *testing.T) {
 // Nobody reads: writing does not block, asking for room does, and ends with its
 // context, when there is room, or when the connection is closed.
 func TestWireRoom(t *testing.T) {
-	w, there := fullWire(t)
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
-	defer cancel()
-	if err := w.await(ctx); !errors.Is(err, context.DeadlineExceeded) {
-		t.Fatalf("the buffer is full, await says %v", err)
-	}
-	go func() { _, _ = io.Copy(io.Discard, there) }()
-	if err := w.await(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w, there := fullWire(t)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		if err := w.await(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("the buffer is full, await says %v", err)
+		}
+		go func() { _, _ = io.Copy(io.Discard, there) }()
+		if err := w.await(context.Background()); err != nil {
+			t.Fatal(err)
+		}
 
-	w, _ = fullWire(t)
-	var waiting sync.WaitGroup
-	for range 3 {
-		waiting.Go(func() {
-			if err := w.await(context.Background()); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	_ = w.Close()
-	waiting.Wait()
+		w, _ = fullWire(t)
+		var waiting sync.WaitGroup
+		for range 3 {
+			waiting.Go(func() {
+				if err := w.await(context.Background()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		synctest.Wait()
+		_ = w.Close()
+		waiting.Wait()
+	})
 }
 
-// fullWire is a wire without room, whose other end does not read.
+// fullWire is a wire without room, whose other end does not read; for a test in
+// virtual time.
 func fullWire(t *testing.T) (w *wire, there net.Conn) {
 	t.Helper()
 	here, there := net.Pipe()
 	w = newWire(here)
 	t.Cleanup(func() { _ = w.Close() })
 	_, _ = w.Write(make([]byte, wireLimit))
-	for taken := false; !taken; { // by the writing goroutine, which now hangs
-		time.Sleep(time.Millisecond)
-		w.mu.Lock()
-		taken = len(w.filling) == 0
-		w.mu.Unlock()
-	}
+	synctest.Wait() // the writing goroutine has taken it and hangs
 	_, _ = w.Write(make([]byte, wireLimit))
 	return w, there
 }
@@ -95,21 +95,17 @@ func fullWire(t *testing.T) (w *wire, there net.Conn) {
 // The first failure is what every later write says, and the connection is
 // closed so that its reader notices.
 func TestWireFails(t *testing.T) {
-	here, there := net.Pipe()
-	w := newWire(here)
-	_ = there.Close()
-	_, _ = w.Write([]byte("x"))
-	if _, err := here.Read(make([]byte, 1)); err == nil {
-		t.Error("the connection is still open")
-	}
-	for {
-		_, err := w.Write([]byte("y"))
-		if errors.Is(err, io.ErrClosedPipe) {
-			break
+	synctest.Test(t, func(t *testing.T) {
+		here, there := net.Pipe()
+		w := newWire(here)
+		_ = there.Close()
+		_, _ = w.Write([]byte("x"))
+		if _, err := here.Read(make([]byte, 1)); err == nil {
+			t.Error("the connection is still open")
 		}
-		if err != nil {
+		synctest.Wait()
+		if _, err := w.Write([]byte("y")); !errors.Is(err, io.ErrClosedPipe) {
 			t.Fatalf("%v, want what broke the connection", err)
 		}
-		time.Sleep(time.Millisecond)
-	}
+	})
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// busy is an endpoint that takes 20 ms and notes how much it had to do at once.
+// busy is an endpoint that takes 20 ms, of virtual time, and notes how much it had to do at once.
 type busy struct {
 	mu        sync.Mutex
 	now, most int
