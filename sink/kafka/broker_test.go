@@ -3,6 +3,8 @@ package kafka_test
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/tcpproxy"
+	"github.com/penstock/penstock/internal/testcerts"
 	"github.com/penstock/penstock/internal/testserver"
 	"github.com/penstock/penstock/sink/kafka"
 	"github.com/penstock/penstock/sink/sinktest"
@@ -44,6 +47,93 @@ func TestBrokerConformance(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A listener with TLS that asks for a client's certificate. What Java's TLS refuses,
+// and how, is not what Go's does.
+func TestBrokerTLS(t *testing.T) {
+	needBroker(t)
+	authority, other := testcerts.New(t), testcerts.New(t)
+	cert, client, stranger := authority.Server(t, "kafka.example"), authority.Client(t), other.Client(t)
+	port, err := testserver.FreePort()
+	check(t, err)
+	addr := fmt.Sprintf("127.0.0.1:%d", port)
+	b := startBroker(t, testserver.KafkaOptions{
+		Listeners: []testserver.KafkaListener{{Name: "SECURE", Protocol: "SASL_SSL", Port: port, Advertised: addr}},
+		Properties: []string{
+			"listener.name.secure.ssl.keystore.type=PEM",
+			"listener.name.secure.ssl.keystore.location=" + joined(t, cert.KeyFile, cert.CertFile),
+			"listener.name.secure.ssl.truststore.type=PEM",
+			"listener.name.secure.ssl.truststore.location=" + authority.CAFile,
+			"listener.name.secure.ssl.client.auth=required",
+			"listener.name.secure.sasl.enabled.mechanisms=SCRAM-SHA-512",
+			"listener.name.secure.scram-sha-512.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required;",
+		},
+	})
+	topic := b.create(t, "orders.placed", nil)
+	good := unhurried(kafka.Config{
+		URL: "kafkas://" + addr, User: user, Password: password, SASL: "scram-sha-512", Compression: "zstd",
+		TLS: kafka.TLSConfig{CAFile: authority.CAFile, CertFile: client.CertFile, KeyFile: client.KeyFile, ServerName: "kafka.example"},
+	})
+	for _, c := range []struct {
+		name   string
+		change func(*kafka.Config)
+		says   string
+	}{
+		{"another authority", func(c *kafka.Config) { c.TLS.CAFile = other.CAFile }, "set tls.ca_file"},
+		{"the system's authorities", func(c *kafka.Config) { c.TLS.CAFile = "" }, "set tls.ca_file"},
+		{"another name", func(c *kafka.Config) { c.TLS.ServerName = "" }, "set tls.server_name"},
+		{"no client certificate", func(c *kafka.Config) { c.TLS.CertFile, c.TLS.KeyFile = "", "" }, "set tls.cert_file"},
+		{"another authority's client certificate", func(c *kafka.Config) {
+			c.TLS.CertFile, c.TLS.KeyFile = stranger.CertFile, stranger.KeyFile
+		}, "set tls.cert_file"},
+		{"no TLS", func(c *kafka.Config) { c.URL, c.TLS = "kafka://"+addr, kafka.TLSConfig{} }, "kafkas://"},
+		{"TLS to a listener without", func(c *kafka.Config) { c.URL = "kafkas://" + b.proxy.Addr() }, "kafka://"},
+		{"wrong password", func(c *kafka.Config) { c.Password = wrong }, "check user, password and sasl"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			cfg := good
+			c.change(&cfg)
+			wantAnswer(t, send(t, open(t, cfg), message("refused", "", topic))[0], "unavailable", c.says)
+		})
+	}
+	msgs := make([]penstock.Message, 1000)
+	for i := range msgs {
+		msgs[i] = message(fmt.Sprint(i), fmt.Sprint("key-", i%10), topic)
+	}
+	for i, err := range send(t, open(t, good), msgs...) {
+		if err != nil {
+			t.Fatalf("message %d: %v", i, err)
+		}
+	}
+	next := map[string]int{} // of each key, as an index of msgs
+	for i := range 10 {
+		next[msgs[i].Key] = i
+	}
+	got := newReader(t, []string{topic}, kgo.SeedBrokers(b.addr())).drain(t, len(msgs))
+	for _, m := range got {
+		if i := next[m.Key]; i >= len(msgs) || m.ID != msgs[i].ID {
+			t.Fatalf("key %s: message %s came, want %d", m.Key, m.ID, next[m.Key])
+		}
+		next[m.Key] += 10
+	}
+	if len(got) != len(msgs) {
+		t.Errorf("%d messages are there, want %d and nothing that was refused", len(got), len(msgs))
+	}
+}
+
+// joined is a file with the content of others.
+func joined(t *testing.T, files ...string) string {
+	t.Helper()
+	var all []byte
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		check(t, err)
+		all = append(all, data...)
+	}
+	file := filepath.Join(t.TempDir(), "joined.pem")
+	check(t, os.WriteFile(file, all, 0o600))
+	return file
 }
 
 // broker has a listener for the sink, behind a proxy, and one for the test.

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
+	"strings"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -105,6 +107,7 @@ func (s *Sink) unreachable(ctx context.Context, err error) error {
 	var (
 		unknown x509.UnknownAuthorityError
 		name    x509.HostnameError
+		network *net.OpError
 		eof     *kgo.ErrFirstReadEOF
 		hint    = "see that a broker runs and that url names it; the relay tries again by itself"
 	)
@@ -117,8 +120,10 @@ func (s *Sink) unreachable(ctx context.Context, err error) error {
 		hint = "set tls.ca_file to the authority that signed the brokers' certificates"
 	case errors.As(err, &name):
 		hint = "set tls.server_name to a name in the brokers' certificates"
+	case errors.As(err, &network) && network.Op == "remote error": // an alert, though this side is content with the handshake
+		hint = "set tls.cert_file and tls.key_file to a certificate that the brokers trust"
 	case errors.As(err, &eof), errors.Is(err, io.EOF): // a broker that hangs up says no more
-		hint = "see whether that port wants TLS (kafkas://) and a user, and check user, password and sasl"
+		hint = "see whether that port wants TLS (kafkas://) or none (kafka://), and a user, and check user, password and sasl"
 	case errors.Is(err, kerr.SaslAuthenticationFailed):
 		hint = "check user, password and sasl"
 	case errors.Is(err, kerr.UnsupportedSaslMechanism):
@@ -127,6 +132,8 @@ func (s *Sink) unreachable(ctx context.Context, err error) error {
 		hint = "give the user Write on the topics; before Kafka 2.8 also IdempotentWrite on the cluster"
 	case errors.Is(err, kerr.UnsupportedVersion):
 		hint = "the brokers must be Kafka 0.11 or newer"
+	case strings.HasPrefix(s.cfg.URL, "kafka://") && !errors.As(err, &network) && !errors.As(err, new(*kerr.Error)): // it answers, but not as Kafka does
+		hint = "see whether that port is a Kafka broker's and wants TLS (kafkas://)"
 	}
 	return penstock.Unavailable(penstock.WithHint(fmt.Errorf("no Kafka broker can be reached: %w", err), "%s", hint))
 }
