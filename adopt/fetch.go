@@ -9,9 +9,8 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// texts asks for the results as they are: everything is selected as text, but for
-// bytes, which are those of both formats only in the binary one.
-var texts = pgx.QueryResultFormats{pgx.BinaryFormatCode}
+// inBinary asks for results as layouts expect them.
+var inBinary = pgx.QueryResultFormats{pgx.BinaryFormatCode}
 
 func (s *Source) fetchTable(ctx context.Context, limit penstock.Limit) (*pending, bool, error) {
 	s.reconsider(ctx)
@@ -124,7 +123,7 @@ func (s *Source) batchOf(ctx context.Context, before mark, ids []string, limit p
 // readOn reads the next page; full if it has all rows that were asked for.
 func (s *Source) readOn(ctx context.Context, after place, limit penstock.Limit) (page []row, snapshot string, full bool, err error) {
 	n := min(limit.Messages, 1+limit.Bytes/max(1, s.average))
-	sql, args := s.st.readFirst, []any{texts, n}
+	sql, args := s.st.readFirst, []any{inBinary, n}
 	if after != nil {
 		sql = s.st.read
 		args = append(args, after.args()...)
@@ -134,6 +133,7 @@ func (s *Source) readOn(ctx context.Context, after place, limit penstock.Limit) 
 		return nil, "", false, err
 	}
 	first, bytes := true, 0
+	d := s.m.decoder(s.m.whole)
 	err = rawRows(rows, func(values [][]byte) {
 		if first {
 			first, snapshot = false, string(values[0])
@@ -145,7 +145,7 @@ func (s *Source) readOn(ctx context.Context, after place, limit penstock.Limit) 
 		if page == nil {
 			page = make([]row, 0, n)
 		}
-		page = append(page, s.m.decode(values[1:]))
+		page = append(page, d.decode(values[1:]))
 		bytes += page[len(page)-1].message.Size()
 	})
 	s.weigh(page)
@@ -167,8 +167,9 @@ const behindPage = 5000
 // behind lists the rows between two places that are neither in flight nor set aside nor
 // found already; more if there are others, too many to list.
 func (s *Source) behind(ctx context.Context, from, to place) (ids []string, more bool, err error) {
+	d := s.m.decoder(s.m.placing)
 	for {
-		sql, args := s.st.narrowFirst, []any{texts, behindPage}
+		sql, args := s.st.narrowFirst, []any{inBinary, behindPage}
 		if from != nil {
 			sql, args = s.st.narrow, append(args, from.args()...)
 		}
@@ -180,14 +181,12 @@ func (s *Source) behind(ctx context.Context, from, to place) (ids []string, more
 		var page []string
 		if err := rawRows(rows, func(values [][]byte) {
 			n++
-			if id := string(values[0]); !s.flies(id) && !s.late.has(id) {
+			d.load(values)
+			if id := d.id(); !s.flies(id) && !s.late.has(id) {
 				page = append(page, id)
 			}
 			if n == behindPage {
-				from = make(place, len(s.m.order))
-				for i := range from {
-					from[i] = string(values[1+i])
-				}
+				from = d.at()
 			}
 		}); err != nil {
 			return nil, false, err
@@ -210,13 +209,14 @@ func (s *Source) load(ctx context.Context, q querier, sql string, ids []string) 
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	rows, err := q.Query(ctx, sql, append([]any{texts}, s.m.keyArrays(ids)...)...)
+	rows, err := q.Query(ctx, sql, append([]any{inBinary}, s.m.keyArrays(ids)...)...)
 	if err != nil {
 		return nil, err
 	}
 	byID := make(map[string]row, len(ids))
+	d := s.m.decoder(s.m.whole)
 	if err := rawRows(rows, func(values [][]byte) {
-		r := s.m.decode(values)
+		r := d.decode(values)
 		byID[r.id] = r
 	}); err != nil {
 		return nil, err

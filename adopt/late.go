@@ -231,12 +231,19 @@ func (s *Source) looksBack() bool {
 	return s.late.on
 }
 
-// lookWithin looks at where the head has been during the span.
+// lookWithin looks at where the head has been during the span, as far as everything there
+// has its verdict: what is in flight would be listed along, each time, and many rows may be. It is
+// looked at when they are settled.
 func (s *Source) lookWithin(ctx context.Context, span time.Duration) (more bool, err error) {
 	s.mu.Lock()
 	from, to := s.track.back(span, time.Now()), s.track.head()
+	for _, p := range s.pending {
+		if p.before.n < to.n {
+			to = p.before
+		}
+	}
 	s.mu.Unlock()
-	if from.n == to.n {
+	if to.n <= from.n {
 		return false, nil
 	}
 	ids, more, err := s.behind(ctx, from.place, to.place)
@@ -274,13 +281,15 @@ func (s *Source) lookBelow(ctx context.Context) (found, more bool, err error) {
 	if s.st.unplaced == "" {
 		return found, false, nil
 	}
-	rows, err := s.t.pool.Query(ctx, s.st.unplaced, texts, maxLate)
+	rows, err := s.t.pool.Query(ctx, s.st.unplaced, inBinary, maxLate)
 	if err != nil {
 		return found, false, err
 	}
 	var ids []string
+	d := s.m.decoder(s.m.placing)
 	if err := rawRows(rows, func(values [][]byte) {
-		if id := string(values[0]); !s.flies(id) {
+		d.load(values)
+		if id := d.id(); !s.flies(id) {
 			ids = append(ids, id)
 		}
 	}); err != nil {

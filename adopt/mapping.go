@@ -49,6 +49,8 @@ type mapping struct {
 	headerNames                          []string
 	headerTemplates                      []rowTemplate
 	wanted                               []*column // that templates need
+
+	whole, placing *layout // a row, and only its id and place
 }
 
 // relation finds a table.
@@ -110,7 +112,11 @@ func newMapping(ctx context.Context, q querier, c *Config) (*mapping, error) {
 			return nil, err
 		}
 	}
-	return m, m.compile(c)
+	if err := m.compile(c); err != nil {
+		return nil, err
+	}
+	m.whole, m.placing = m.wide(), m.narrow()
+	return m, nil
 }
 
 func forbidden(what, where string) error {
@@ -304,6 +310,9 @@ func (m *mapping) compile(c *Config) error {
 				m.wanted = append(m.wanted, found)
 			}
 		}
+		parsed.bind(func(name string) int {
+			return slices.IndexFunc(m.wanted, func(c *column) bool { return c.name == name })
+		})
 		switch t.field {
 		case "topic":
 			m.topic = parsed

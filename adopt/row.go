@@ -3,10 +3,7 @@ package adopt
 import (
 	"encoding/json"
 	"errors"
-	"slices"
-	"strconv"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
@@ -18,45 +15,6 @@ import (
 // text. nil is before all rows.
 type place []string
 
-// wide is how a whole row is selected: as texts, but for a payload of bytes.
-//
-//	row id · order's columns · created at, in µs · payload · headers · tracing · what templates want
-type wide struct{ sql, nulls string }
-
-func (m *mapping) wide() wide {
-	var values, nulls []string
-	add := func(value, null string) { values, nulls = append(values, value), append(nulls, null) }
-	text := func(c *column) {
-		if c == nil {
-			add("null::text", "null::text")
-		} else {
-			add(asText(c), "null::text")
-		}
-	}
-	add(m.rowID(), "null::text") // the first column of read.sql is replaced by the snapshot
-	for _, c := range m.order {
-		text(c)
-	}
-	switch c := m.createdAt; {
-	case c == nil:
-		text(nil)
-	default:
-		add("(extract(epoch from case when isfinite("+own(c)+") then "+own(c)+" end) * 1000000)::bigint::text", "null::text")
-	}
-	switch c := m.payload; {
-	case c != nil && c.typ == "bytea":
-		add(own(c), "null::bytea")
-	default:
-		text(c)
-	}
-	text(m.headers)
-	text(m.tracing)
-	for _, c := range m.wanted {
-		text(c)
-	}
-	return wide{strings.Join(values, ", "), strings.Join(nulls, ", ")}
-}
-
 // row is one as it was read.
 type row struct {
 	id      string // _adopt_row.row_id
@@ -64,45 +22,128 @@ type row struct {
 	message penstock.Message
 }
 
-// decode makes a row of the values of wide. They are copied.
-func (m *mapping) decode(values [][]byte) row {
-	r := row{id: string(values[0]), at: make(place, len(m.order))}
-	values = values[1:]
-	for i := range r.at {
-		r.at[i] = string(values[i])
+// decoder makes rows of what the server has sent. A row has one string for all its texts, and
+// payloads and places share chunks, which live as long as any of theirs. Not safe for concurrent use.
+type decoder struct {
+	m     *mapping
+	l     *layout
+	texts []string // of the present row, by field
+	null  []bool
+	buf   []byte
+	ends  []int
+
+	payloads []byte
+	places   []string
+}
+
+// chunkBytes is the size of a chunk of payloads; of places a chunk has chunkRows.
+const (
+	chunkBytes = 64 << 10
+	chunkRows  = 256
+)
+
+func (m *mapping) decoder(l *layout) *decoder {
+	return &decoder{m: m, l: l, texts: make([]string, len(l.fields)), null: make([]bool, len(l.fields)), ends: make([]int, len(l.spoken))}
+}
+
+// load takes the values of a row, which are valid only during the call.
+func (d *decoder) load(values [][]byte) {
+	d.buf = d.buf[:0]
+	for n, i := range d.l.spoken {
+		if d.null[i] = values[i] == nil; !d.null[i] {
+			d.buf = d.l.fields[i].text(d.buf, values[i])
+		}
+		d.ends[n] = len(d.buf)
 	}
-	values = values[len(m.order):]
+	all, from := string(d.buf), 0
+	for n, i := range d.l.spoken {
+		d.texts[i] = all[from:d.ends[n]]
+		from = d.ends[n]
+	}
+}
+
+// id is the id of the row that was loaded.
+func (d *decoder) id() string {
+	if len(d.l.key) == 1 {
+		return d.texts[d.l.key[0]]
+	}
+	d.buf = append(d.buf[:0], '[')
+	for n, i := range d.l.key {
+		if n > 0 {
+			d.buf = append(d.buf, ", "...)
+		}
+		d.buf = appendQuoted(d.buf, d.texts[i])
+	}
+	return string(append(d.buf, ']'))
+}
+
+// at is the place of the row that was loaded.
+func (d *decoder) at() place {
+	n := len(d.l.order)
+	if len(d.places) < n {
+		d.places = make([]string, n*chunkRows)
+	}
+	p := place(d.places[:n:n])
+	d.places = d.places[n:]
+	for k, i := range d.l.order {
+		p[k] = d.texts[i]
+	}
+	return p
+}
+
+// decode makes a row of the values of the mapping's whole layout.
+func (d *decoder) decode(values [][]byte) row {
+	d.load(values)
+	r := row{id: d.id(), at: d.at()}
 	msg := &r.message
-	if us, err := strconv.ParseInt(string(values[0]), 10, 64); err == nil {
-		msg.CreatedAt = time.UnixMicro(us).UTC()
+	if i := d.l.createdAt; i >= 0 {
+		msg.CreatedAt, _ = timeOf(values[i])
 	}
-	msg.Payload = slices.Clone(values[1])
+	msg.Payload = d.payload(values)
 	msg.Attempt = 1
-	wanted := values[4:]
-	value := func(name string) []byte {
-		return wanted[slices.IndexFunc(m.wanted, func(c *column) bool { return c.name == name })]
-	}
-	msg.ID, _ = m.messageID.expand(value)
-	msg.Key, _ = m.keys.expand(value)
-	msg.Topic, _ = m.topic.expand(value)
-	msg.Headers = m.decodeHeaders(values[2], values[3], value)
+	msg.ID, _ = d.m.messageID.expand(d.wanted)
+	msg.Key, _ = d.m.keys.expand(d.wanted)
+	msg.Topic, _ = d.m.topic.expand(d.wanted)
+	msg.Headers = d.headers(values)
 	return r
 }
 
-func (m *mapping) decodeHeaders(object, tracing []byte, value func(string) []byte) map[string]string {
-	if m.headers == nil && m.tracing == nil && len(m.headerNames) == 0 {
+// wanted is the text of a column that templates want; false if it is NULL.
+func (d *decoder) wanted(i int) (text string, there bool) {
+	i = d.l.wanted[i]
+	return d.texts[i], !d.null[i]
+}
+
+func (d *decoder) payload(values [][]byte) []byte {
+	i := d.l.payload
+	if i < 0 || values[i] == nil {
+		return nil
+	}
+	if n := len(values[i]); n > cap(d.payloads)-len(d.payloads) {
+		if n > chunkBytes/4 {
+			return d.l.fields[i].text(make([]byte, 0, n), values[i])
+		}
+		d.payloads = make([]byte, 0, chunkBytes)
+	}
+	from := len(d.payloads)
+	d.payloads = d.l.fields[i].text(d.payloads, values[i])
+	return d.payloads[from:len(d.payloads):len(d.payloads)]
+}
+
+func (d *decoder) headers(values [][]byte) map[string]string {
+	if d.l.headers < 0 && d.l.tracing < 0 && len(d.m.headerNames) == 0 {
 		return nil
 	}
 	headers := map[string]string{}
-	if tracing != nil {
-		properties(string(tracing), headers)
+	if i := d.l.tracing; i >= 0 && values[i] != nil {
+		properties(string(values[i]), headers)
 	}
-	if object != nil {
-		flatten(object, headers)
+	if i := d.l.headers; i >= 0 && values[i] != nil {
+		flatten(d.l.fields[i].text(nil, values[i]), headers)
 	}
-	for i, t := range m.headerTemplates {
-		if text, err := t.expand(value); !errors.Is(err, errNull) {
-			headers[m.headerNames[i]] = text
+	for i, t := range d.m.headerTemplates {
+		if text, err := t.expand(d.wanted); !errors.Is(err, errNull) {
+			headers[d.m.headerNames[i]] = text
 		}
 	}
 	if len(headers) == 0 {
@@ -156,43 +197,6 @@ func properties(text string, into map[string]string) {
 			into[name] = strings.TrimSpace(parts[1].String())
 		}
 	}
-}
-
-// splitID takes a row's id apart: one text per column of the key, nil if it is of
-// another key.
-func (m *mapping) splitID(id string) []string {
-	if len(m.key) == 1 {
-		return []string{id}
-	}
-	var parts []string
-	if json.Unmarshal([]byte(id), &parts) != nil || len(parts) != len(m.key) {
-		return nil
-	}
-	return parts
-}
-
-// keyArrays are the ids as the parameters of a statement: one array per column of the key.
-func (m *mapping) keyArrays(ids []string) []any {
-	arrays := make([]any, len(m.key))
-	if len(m.key) == 1 {
-		arrays[0] = ids
-		return arrays
-	}
-	columns := make([][]*string, len(m.key))
-	for _, id := range ids {
-		parts := m.splitID(id)
-		for i := range columns {
-			if parts == nil {
-				columns[i] = append(columns[i], nil) // matches nothing
-			} else {
-				columns[i] = append(columns[i], &parts[i])
-			}
-		}
-	}
-	for i := range columns {
-		arrays[i] = columns[i]
-	}
-	return arrays
 }
 
 // shorten makes a row that cannot be a message one that can be set aside.

@@ -147,26 +147,25 @@ func (s *Source) scan(ctx context.Context) error {
 	s.mu.Lock()
 	n := scanRows + len(s.flying)
 	s.mu.Unlock()
-	var b pgx.Batch
-	if !s.looked.index { // sorting once is better than walking an index that has another order
-		b.Queue("select set_config('enable_seqscan', 'on', true), set_config('enable_sort', 'on', true), set_config('enable_hashjoin', 'on', true), set_config('enable_indexscan', 'off', true)")
-	}
-	b.Queue(s.st.scan, n, s.lease.id)
-	results := s.t.pool.SendBatch(ctx, &b)
-	defer func() { _ = results.Close() }()
-	if !s.looked.index {
-		if _, err := results.Exec(); err != nil {
+	var list []string
+	err := pgx.BeginFunc(ctx, s.t.pool, func(tx pgx.Tx) error {
+		if !s.looked.index { // sorting once is better than walking an index that has another order
+			if _, err := tx.Exec(ctx, "select set_config('enable_seqscan', 'on', true), set_config('enable_sort', 'on', true), set_config('enable_hashjoin', 'on', true), set_config('enable_indexscan', 'off', true)"); err != nil {
+				return err
+			}
+		}
+		rows, err := tx.Query(ctx, s.st.scan, inBinary, n, s.lease.id)
+		if err != nil {
 			return err
 		}
-	}
-	rows, err := results.Query()
-	if err != nil {
-		return err
-	}
-	s.looked.list = nil
-	return rawRows(rows, func(values [][]byte) {
-		if id := string(values[0]); !s.flies(id) {
-			s.looked.list = append(s.looked.list, id)
-		}
+		d := s.m.decoder(s.m.placing)
+		return rawRows(rows, func(values [][]byte) {
+			d.load(values)
+			if id := d.id(); !s.flies(id) {
+				list = append(list, id)
+			}
+		})
 	})
+	s.looked.list = list
+	return err
 }

@@ -80,7 +80,7 @@ func (m *mapping) delivered(c *Config, clear bool) string {
 	switch c.Delivered {
 	case Mark:
 		at := m.find(c.Columns.ProcessedAt)
-		set = at.quoted() + " = clock_timestamp()"
+		set = at.quoted() + " = statement_timestamp()"
 		if at.typ == "timestamp without time zone" {
 			set += " at time zone 'UTC'"
 		}
@@ -102,7 +102,7 @@ func (m *mapping) place(operator string, n int) string {
 		" (" + list(m.order, ", ", func(i int, c *column) string { return param(c, n+i) }) + ")"
 }
 
-func param(c *column, n int) string { return "$" + strconv.Itoa(n) + "::text::" + c.typ }
+func param(c *column, n int) string { return "$" + strconv.Itoa(n) + "::" + c.typ }
 
 // rowID is the key as one text: what _adopt_row.row_id is.
 func (m *mapping) rowID() string {
@@ -113,8 +113,6 @@ func (m *mapping) rowID() string {
 }
 
 func newStatements(m *mapping, c *Config, schema string) statements {
-	narrow := m.rowID() + ", " + list(m.order, ", ", func(_ int, c *column) string { return asText(c) })
-	wide := m.wide()
 	order := list(m.order, ", ", func(_ int, c *column) string { return own(c) })
 	scanOrder := order
 	if m.random { // of all that the system columns tell, this is nearest to the order of commits
@@ -124,12 +122,12 @@ func newStatements(m *mapping, c *Config, schema string) statements {
 	args := []string{
 		"{table}", m.source, "{archive}", m.archive, "{schema}", pgx.Identifier{schema}.Sanitize(),
 		"{pending}", m.pending(c), "{order}", order, "{scanorder}", scanOrder, "{rowid}", m.rowID(),
-		"{wide}", wide.sql, "{nulls}", wide.nulls, "{narrow}", narrow,
+		"{wide}", m.whole.sql(), "{nulls}", m.whole.nulls(), "{narrow}", m.placing.sql(),
 		"{isnull}", list(m.nullable(), " or ", func(_ int, c *column) string { return own(c) + " is null" }),
-		"{arrays}", list(m.key, ", ", func(i int, _ *column) string { return "$" + strconv.Itoa(i+1) + "::text[]" }),
+		"{arrays}", list(m.key, ", ", func(i int, c *column) string { return "$" + strconv.Itoa(i+1) + "::" + c.typ + "[]" }),
 		"{errors}", "$" + strconv.Itoa(n+1) + "::text[], $" + strconv.Itoa(n+2) + "::int[]",
 		"{xs}", list(m.key, ", ", func(i int, _ *column) string { return "k" + strconv.Itoa(i) }),
-		"{same}", list(m.key, " and ", func(i int, c *column) string { return own(c) + " = x.k" + strconv.Itoa(i) + "::" + c.typ }),
+		"{same}", list(m.key, " and ", func(i int, c *column) string { return own(c) + " = x.k" + strconv.Itoa(i) }),
 		"{failed}", m.failedSet(c),
 	}
 	all := m.stored()

@@ -13,6 +13,7 @@ type rowTemplate []templatePart
 type templatePart struct {
 	text   string // the literal, or the column's name
 	column bool
+	at     int // of the column among those that templates want
 }
 
 // parseTemplate compiles s: {name} is a column, {{ and }} are literal braces.
@@ -44,7 +45,7 @@ func parseTemplate(s string) (rowTemplate, error) {
 				return nil, fmt.Errorf("is %q, where {%s} is no column", s, name)
 			}
 			flush()
-			t = append(t, templatePart{name, true})
+			t = append(t, templatePart{text: name, column: true})
 			i += len(name) + 2
 		}
 	}
@@ -72,27 +73,39 @@ func (t rowTemplate) columns() (names []string) {
 
 var errNull = errors.New("a column is NULL")
 
+// bind says where the values of the columns are.
+func (t rowTemplate) bind(at func(column string) int) {
+	for i := range t {
+		if t[i].column {
+			t[i].at = at(t[i].text)
+		}
+	}
+}
+
 // expand fills in the row's values. The error is errNull if one is NULL, with the text
 // that has nothing in its place.
-func (t rowTemplate) expand(value func(column string) (text []byte)) (string, error) {
-	switch {
-	case len(t) == 0:
+func (t rowTemplate) expand(value func(at int) (text string, there bool)) (string, error) {
+	var err error
+	part := func(p *templatePart) string {
+		if !p.column {
+			return p.text
+		}
+		text, there := value(p.at)
+		if !there {
+			err = errNull
+			return ""
+		}
+		return text
+	}
+	switch len(t) {
+	case 0:
 		return "", nil
-	case len(t) == 1 && !t[0].column:
-		return t[0].text, nil
+	case 1:
+		return part(&t[0]), err
 	}
 	var b strings.Builder
-	var err error
-	for _, p := range t {
-		if !p.column {
-			b.WriteString(p.text)
-			continue
-		}
-		v := value(p.text)
-		if v == nil {
-			err = errNull
-		}
-		b.Write(v)
+	for i := range t {
+		b.WriteString(part(&t[i]))
 	}
 	return b.String(), err
 }

@@ -222,7 +222,7 @@ func (w *Worker) claimNext(ctx context.Context, tx pgx.Tx, limit penstock.Limit)
 		from = before
 	}
 	n := min(limit.Messages, 1+limit.Bytes/max(1, w.average))
-	sql, args := w.st.claimFirst, []any{texts, n}
+	sql, args := w.st.claimFirst, []any{inBinary, n}
 	if from.place != nil {
 		sql, args = w.st.claim, append(args, from.args()...)
 	}
@@ -230,8 +230,9 @@ func (w *Worker) claimNext(ctx context.Context, tx pgx.Tx, limit penstock.Limit)
 	if err != nil {
 		return nil, err
 	}
+	d := w.m.decoder(w.m.whole)
 	if err := rawRows(rows, func(values [][]byte) {
-		page = append(page, w.m.decode(values))
+		page = append(page, d.decode(values))
 	}); err != nil {
 		return nil, err
 	}
