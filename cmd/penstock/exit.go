@@ -166,7 +166,9 @@ func nextStep(err error) string {
 		return "penstock queue list shows what there is, penstock queue create makes one"
 	case errors.Is(err, penstock.ErrNoSchedule):
 		return "penstock schedule list shows those there are"
-	case errors.Is(err, penstock.ErrOutboxExists), errors.Is(err, penstock.ErrQueueExists):
+	case errors.Is(err, penstock.ErrNoInbox):
+		return "penstock inbox list shows those there are, penstock inbox create makes one"
+	case errors.Is(err, penstock.ErrOutboxExists), errors.Is(err, penstock.ErrQueueExists), errors.Is(err, penstock.ErrInboxExists):
 		return "use it, or choose another name"
 	case errors.Is(err, penstock.ErrHeld):
 		return "stop that relay, or wait until its lease ends"

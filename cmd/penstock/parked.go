@@ -127,11 +127,11 @@ func (a *app) parked(ctx context.Context, store parkedReader, outbox, only strin
 
 // retryText says in how long the first of a line is sent again.
 func retryText(k *penstock.ParkedKey, now time.Time) string {
-	switch {
-	case k.Held:
+	if k.Held {
 		return ""
-	case !k.Retry.After(now):
+	}
+	if k.Retry.IsZero() {
 		return "now"
 	}
-	return "in " + coarse(k.Retry.Sub(now)+time.Second-1)
+	return until(k.Retry, now)
 }

@@ -75,7 +75,7 @@ Relays and applications that publish have grants of their own, in SQL: see
 			defer store.Close()
 			granter, ok := store.(queueGranter)
 			if !ok {
-				return usage(errors.New("this database has no roles: whoever may write the file may do everything; grants are for PostgreSQL"))
+				return errNoRoles()
 			}
 			return a.grantQueue(ctx, granter, args[0], args[1], rights, asJSON)
 		},

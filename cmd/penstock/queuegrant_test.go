@@ -24,20 +24,7 @@ func TestQueueGrant(t *testing.T) {
 	defer conn.Close(t.Context())
 	as := func(part string) func(args ...string) outcome {
 		role := fmt.Sprintf("penstock_%s_%d", part, os.Getpid())
-		if _, err := conn.Exec(t.Context(), "create role "+role+" login"); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			ctx := context.Background() // the test's has ended
-			conn, err := pgx.Connect(ctx, database)
-			if err == nil {
-				_, err = conn.Exec(ctx, "drop owned by "+role+"; drop role "+role)
-				_ = conn.Close(ctx)
-			}
-			if err != nil {
-				t.Error(err)
-			}
-		})
+		makeRole(t, database, role)
 		out := d.must("queue", "grant", "mails", role, "--"+part)
 		same(t, "told", out, fmt.Sprintf("Role %s may %s on queue mails.\n", role, part))
 		u, err := url.Parse(database)
@@ -59,6 +46,28 @@ func TestQueueGrant(t *testing.T) {
 	d.cli("queue", "grant", "mails", "nobody_at_all", "--work").wants(t, exitUsage, `role "nobody_at_all" does not exist: make it first`)
 	d.cli("queue", "grant", "nothing", "postgres", "--work").wants(t, exitFailure, `queue "nothing": no such queue`)
 	d.cli("queue", "grant", "mails", "postgres").wants(t, exitUsage, "nothing to grant: give --enqueue, --work or --operate")
+}
+
+// makeRole makes a role that goes with the test.
+func makeRole(t *testing.T, database, role string) {
+	t.Helper()
+	exec := func(ctx context.Context, sql string) error {
+		conn, err := pgx.Connect(ctx, database)
+		if err != nil {
+			return err
+		}
+		defer conn.Close(ctx)
+		_, err = conn.Exec(ctx, sql)
+		return err
+	}
+	if err := exec(t.Context(), "create role "+role+" login"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { // the test's context has ended
+		if err := exec(context.Background(), "drop owned by "+role+"; drop role "+role); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // roleOf is the role of a connection: one that there is.

@@ -60,6 +60,10 @@ Have jobs done:
   penstock enqueue mails '{"to":"a@example.com"}'
   penstock work mails --exec cat                # a command of yours, once per job
 
+Have a consumer's messages take effect once, in order per key:
+
+  penstock inbox create billing                 # penstock inbox --help tells how it is used
+
 ` + exitCodesHelp
 
 func (a *app) rootCommand() *cobra.Command {
@@ -83,6 +87,7 @@ func (a *app) rootCommand() *cobra.Command {
 		a.demoCommand(), a.migrateCommand(), a.outboxCommand(), a.relayCommand(), a.publishCommand(),
 		a.tailCommand(), a.statusCommand(), a.deadCommand(), a.parkedCommand(), a.replayCommand(), a.subscriptionCommand(),
 		a.adoptCommand(), a.queueCommand(), a.enqueueCommand(), a.workCommand(), a.jobCommand(), a.scheduleCommand(),
+		a.inboxCommand(),
 		a.benchCommand(), a.versionCommand(),
 	)
 	return root

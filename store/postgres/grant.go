@@ -28,7 +28,7 @@ func (s *Store) GrantOperator(ctx context.Context, queue, role string) error {
 }
 
 func (s *Store) grant(ctx context.Context, function, queue, role string) error {
-	if len(role) > 63 || role == "" { // the server would cut it off: at the name of another role, perhaps
+	if !canBeRole(role) {
 		return noRole(role)
 	}
 	if err := s.ready(ctx); err != nil {
@@ -47,3 +47,7 @@ func (s *Store) grant(ctx context.Context, function, queue, role string) error {
 func noRole(role string) error {
 	return &penstock.FieldError{Field: "role", Problem: fmt.Sprintf("%q does not exist", role), Hint: "make it first: create role … login"}
 }
+
+// canBeRole is false of a name that the server would cut off: at the name of another
+// role, perhaps.
+func canBeRole(role string) bool { return role != "" && len(role) <= 63 }

@@ -15,9 +15,6 @@ func (s *Store) Inbox(consumer string) *Inbox { return NewInbox(s.schema, consum
 // they were received; 0 means penstock.DefaultInboxKeep. Errors: *penstock.FieldError,
 // ErrInboxExists.
 func (s *Store) CreateInbox(ctx context.Context, consumer string, keep time.Duration) error {
-	if err := penstock.ValidateConsumer(consumer); err != nil {
-		return err
-	}
 	if keep == 0 {
 		keep = penstock.DefaultInboxKeep
 	}
@@ -46,6 +43,9 @@ func (s *Store) DropInbox(ctx context.Context, consumer string) error {
 }
 
 func (s *Store) inboxCall(ctx context.Context, consumer, function, params string, args ...any) error {
+	if err := penstock.ValidateConsumer(consumer); err != nil {
+		return err
+	}
 	if err := s.ready(ctx); err != nil {
 		return err
 	}

@@ -252,6 +252,11 @@ func TestInboxRefuses(t *testing.T) {
 		"select penstock.inbox_in_order('billing', 'k', 'm', null, null, '', '-1 s')":                             "22023",
 		"select penstock.inbox_in_order('billing', 'k', 'm', null, null, '', '5 days')":                           "22023",
 		"begin isolation level repeatable read; select penstock.inbox_due('billing')":                             "25001",
+		"select penstock.inbox_held('billing', n => 0)":                                                           "22023",
+		"select penstock.inbox_gaps('billing', 10001)":                                                            "22023",
+		"select penstock.grant_inbox_operator('nobody', 'postgres')":                                              "42P01",
+		"begin isolation level repeatable read; select penstock.inbox_release('billing')":                         "25001",
+		"begin isolation level serializable; select penstock.inbox_discard('billing', '{m}')":                     "25001",
 		"begin isolation level serializable; select penstock.inbox_in_order('billing', 'k', 'm', null, null, '')": "25001",
 	} {
 		_, err := f.conn.Exec(f.ctx, sql, pgx.QueryExecModeSimpleProtocol)
@@ -364,6 +369,8 @@ func TestStoreOfAConsumer(t *testing.T) {
 	f.wantDenied(conn,
 		"select penstock.inbox('secret', 'a')", "select penstock.inbox_many('secret', '{a,b}')", "select penstock.inbox_due('secret')",
 		"select penstock.inbox_in_order('secret', 'k', 'm2', 'm1', null, '')", "select penstock.maintain_inbox('secret')",
+		"select penstock.inbox_held('billing')", "select penstock.inbox_gaps('billing')", "select penstock.inbox_release('billing')",
+		"select penstock.inbox_discard('billing', '{m2}')", "select penstock.grant_inbox_operator('billing', current_user)",
 		"select penstock.create_inbox('x')", "select penstock.drop_inbox('billing')", "select penstock.set_inbox('billing', '1 day')",
 		"select penstock.grant_consumer('secret', current_user)", "select * from penstock.inboxes()", "select * from penstock._inbox",
 		`select * from penstock."__inbox.1.seen.0"`, `delete from penstock."__inbox.1.held.0"`, `select setval('penstock."__inbox.1.ring"', 100)`,

@@ -50,7 +50,7 @@ func (i *Inbox) FirstOf(ctx context.Context, tx InboxTx, ids ...string) ([]strin
 	if err != nil || len(ids) == 0 {
 		return nil, err
 	}
-	return box.see(ctx, tx, ids, false)
+	return box.see(ctx, tx, ids)
 }
 
 // InOrder notes a message that has a key and returns what may be processed now, within
@@ -69,7 +69,7 @@ func (i *Inbox) InOrder(ctx context.Context, tx InboxTx, m penstock.Message, wai
 	if wait < 0 || wait > box.keep/2 {
 		return nil, &penstock.FieldError{Field: "wait", Problem: fmt.Sprintf("is %s", wait), Hint: "give up to half of what the inbox keeps"}
 	}
-	if fresh, err := box.see(ctx, tx, []string{m.ID}, false); err != nil || len(fresh) == 0 {
+	if fresh, err := box.see(ctx, tx, []string{m.ID}); err != nil || len(fresh) == 0 {
 		return nil, err
 	}
 	r := penstock.Released{Message: penstock.Message{ID: m.ID, Key: m.Key, Headers: m.Headers, Payload: m.Payload}}
@@ -83,8 +83,9 @@ func (i *Inbox) InOrder(ctx context.Context, tx InboxTx, m penstock.Message, wai
 	}
 	if previous != "" && !r.Late && (!received || held) {
 		if received || !missing {
-			_, err := tx.ExecContext(ctx, `insert into penstock_held (inbox_id, id, previous, key, due, headers, payload) values (?, ?, ?, ?, ?, ?, ?)`,
-				box.id, m.ID, previous, m.Key, time.Now().Add(wait).UnixMicro(), encodeHeaders(m.Headers), orEmpty(m.Payload))
+			now := time.Now()
+			_, err := tx.ExecContext(ctx, `insert into penstock_held (inbox_id, id, previous, key, at, due, headers, payload) values (?, ?, ?, ?, ?, ?, ?, ?)`,
+				box.id, m.ID, previous, m.Key, now.UnixMicro(), now.Add(wait).UnixMicro(), encodeHeaders(m.Headers), orEmpty(m.Payload))
 			return nil, err
 		}
 		r.Gap, r.Missing = true, previous
@@ -123,7 +124,7 @@ func (i *Inbox) Due(ctx context.Context, tx InboxTx, n int) ([]penstock.Released
 		}
 		if !received {
 			r.Gap, r.Missing = true, previous
-			if _, err := box.see(ctx, tx, []string{previous}, true); err != nil {
+			if err := box.report(ctx, tx, previous, r.Key, r.ID, false); err != nil {
 				return nil, err
 			}
 		}
@@ -159,12 +160,12 @@ func (i *Inbox) find(ctx context.Context, q querier) (row inboxRow, err error) {
 }
 
 // see notes ids and returns those that are new, and forgets some that are old.
-func (b inboxRow) see(ctx context.Context, tx InboxTx, ids []string, missing bool) ([]string, error) {
+func (b inboxRow) see(ctx context.Context, tx InboxTx, ids []string) ([]string, error) {
 	now := time.Now()
 	if _, err := tx.ExecContext(ctx, inboxForgetSQL, b.id, now.Add(-b.keep).UnixMicro(), forgetAtOnce*len(ids)); err != nil {
 		return nil, err
 	}
-	rows, err := tx.QueryContext(ctx, inboxSeeSQL, b.id, array(ids), missing, now.UnixMicro())
+	rows, err := tx.QueryContext(ctx, inboxSeeSQL, b.id, array(ids), now.UnixMicro())
 	if err != nil {
 		return nil, err
 	}
@@ -178,6 +179,17 @@ func (b inboxRow) see(ctx context.Context, tx InboxTx, ids []string, missing boo
 		fresh = append(fresh, id)
 	}
 	return fresh, rows.Err()
+}
+
+// report notes a gap, before next or, as nothing has followed yet, "", and forgets some
+// that are old.
+func (b inboxRow) report(ctx context.Context, tx InboxTx, missing, key, next string, discarded bool) error {
+	now := time.Now()
+	if _, err := tx.ExecContext(ctx, inboxForgetGapsSQL, b.id, now.Add(-b.keep).UnixMicro(), forgetAtOnce); err != nil {
+		return err
+	}
+	_, err := tx.ExecContext(ctx, inboxGapSQL, b.id, missing, key, orNull(next), discarded, now.UnixMicro())
+	return err
 }
 
 // release takes out what was held for r, and what was held for that, and returns all of
@@ -252,5 +264,5 @@ func orEmpty(b []byte) []byte {
 
 // noInbox is the error for a consumer without one.
 func noInbox(consumer string) error {
-	return penstock.WithHint(fmt.Errorf("%w: of %q", penstock.ErrNoInbox, consumer), "create it with Store.CreateInbox")
+	return penstock.WithHint(fmt.Errorf("%w: of %q", penstock.ErrNoInbox, consumer), "create it with penstock inbox create, or Store.CreateInbox")
 }

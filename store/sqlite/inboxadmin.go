@@ -51,13 +51,10 @@ func (s *Store) changeInbox(ctx context.Context, unchanged error, statement stri
 
 // DropInbox removes an inbox with all it knows and holds back. Error: ErrNoInbox.
 func (s *Store) DropInbox(ctx context.Context, consumer string) error {
-	return s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		box, err := NewInbox(consumer).find(ctx, tx)
-		if err != nil {
-			return err
-		}
+	return s.onInbox(ctx, consumer, func(ctx context.Context, tx *sql.Tx, box inboxRow) error {
 		for _, statement := range []string{
 			`delete from penstock_received where inbox_id = ?`,
+			`delete from penstock_gaps where inbox_id = ?`,
 			`delete from penstock_held where inbox_id = ?`,
 			`delete from penstock_heads where inbox_id = ?`,
 			`delete from penstock_inboxes where id = ?`,

@@ -8,6 +8,10 @@ var (
 	inboxSeeSQL string
 	//go:embed sql/inbox_forget.sql
 	inboxForgetSQL string
+	//go:embed sql/inbox_gap.sql
+	inboxGapSQL string
+	//go:embed sql/inbox_forget_gaps.sql
+	inboxForgetGapsSQL string
 	//go:embed sql/inbox_forget_heads.sql
 	inboxForgetHeadsSQL string
 	//go:embed sql/inbox_standing.sql
@@ -16,4 +20,13 @@ var (
 	inboxFollowSQL string
 	//go:embed sql/inbox_due.sql
 	inboxDueSQL string
+
+	//go:embed sql/inbox_status.sql
+	inboxStatusSQL string
+	//go:embed sql/inbox_held.sql
+	inboxHeldSQL string
+	//go:embed sql/inbox_release.sql
+	inboxReleaseSQL string
+	//go:embed sql/inbox_gaps.sql
+	inboxGapsSQL string
 )

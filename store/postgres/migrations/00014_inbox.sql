@@ -1,8 +1,8 @@
 -- Inboxes: what a consumer has received already, and, per key, what came early.
 -- docs/inbox.md and inbox/DESIGN.md explain what is here and why it is exact.
 --
--- Each consumer has rings of its own, four segments each of ids, of held messages and of
--- the heads of keys, which turn together, and functions of its own: see _define_inbox.
+-- Each consumer has rings of its own, four segments each of ids, of held messages, of the
+-- heads of keys and of gaps, which turn together, and functions of its own: see _define_inbox.
 -- Their names begin with two underscores, which nothing that belongs to an outbox or a
 -- queue does.
 --

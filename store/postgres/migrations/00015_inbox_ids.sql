@@ -39,7 +39,7 @@ declare
     decides constant bigint := case when current_setting('transaction_isolation') = 'read committed' then turn - moving else oldest end;
 begin
     for t in oldest .. decides - 1 loop
-        {each: perform from {seen} s where s.id = in_id and not s.missing;}
+        {each: perform from {seen} s where s.id = in_id;}
         if found then
             return false;
         end if;
@@ -53,12 +53,12 @@ begin
     return true;
 end $fn$;
 
--- {seen_as} says whether an id was received, or was reported missing.
-create or replace function {seen_as}(in_id text, in_missing boolean, ring bigint) returns boolean
+-- {received} says whether an id was received.
+create or replace function {received}(in_id text, ring bigint) returns boolean
 language plpgsql volatile as $fn$
 begin
     for t in reverse ring / 2 .. ring / 2 - 2 - ring % 2 loop
-        {each: perform from {seen} s where s.id = in_id and s.missing = in_missing;}
+        {each: perform from {seen} s where s.id = in_id;}
         if found then
             return true;
         end if;
@@ -106,7 +106,7 @@ begin
     fresh := array(select distinct i collate "C" from unnest(ids) i order by 1);
     for t in oldest .. decides - 1 loop
         {each: fresh := array(select i from unnest(fresh) with ordinality u(i, o)
-                               where not exists (select from {seen} s where s.id = i and not s.missing) order by o);}
+                               where not exists (select from {seen} s where s.id = i) order by o);}
     end loop;
     for t in decides .. turn loop
         {each: with new as (insert into {seen} (id) select i from unnest(fresh) with ordinality u(i, o) order by o on conflict do nothing returning id)

@@ -41,10 +41,10 @@ begin
         return;
     end if;
     if in_key <> '' then
-        late := {seen_as}(in_id, true, ring);
+        late := {reported}(in_id, ring);
         if in_previous <> '' and not late then
-            if not {seen_as}(in_previous, false, ring) then
-                if {seen_as}(in_previous, true, ring) then
+            if not {received}(in_previous, ring) then
+                if {reported}(in_previous, ring) then
                     missing := in_previous;
                 else
                     due_at := clock_timestamp() + wait;
@@ -185,16 +185,30 @@ begin
             exit when one.message_id is not null;
         end loop;
         continue when one.message_id is null; -- ids of one key that were used for another
-        if not {seen_as}(prior, false, ring) then
+        if not {received}(prior, ring) then
             one.gap := true;
             one.missing := prior;
             for t in ring / 2 .. ring / 2 loop
-                {each: insert into {seen} (id, missing) values (prior, true) on conflict do nothing;}
+                {each: insert into {gaps} as g (id, key, next) values (prior, one.key, one.message_id)
+                           on conflict (id) do update set next = excluded.next where g.next is null;}
             end loop;
         end if;
         return query select * from {release}(one, prior, ring);
         todo := todo - 1;
     end loop;
+end $fn$;
+
+-- {reported} says whether a message was waited for in vain, or discarded.
+create or replace function {reported}(in_id text, ring bigint) returns boolean
+language plpgsql volatile as $fn$
+begin
+    for t in reverse ring / 2 .. ring / 2 - 2 - ring % 2 loop
+        {each: perform from {gaps} g where g.id = in_id;}
+        if found then
+            return true;
+        end if;
+    end loop;
+    return false;
 end $fn$;
 
 -- {held_after} is the predecessor that a held message waits for, null if the id is not held.

@@ -72,7 +72,7 @@ language plpgsql volatile as $fn$
 begin
     for t in slot .. slot loop
         {each: return pg_relation_size({seen_name}::regclass) + pg_relation_size({held_name}::regclass)
-                   + pg_relation_size({heads_name}::regclass) = 0;}
+                   + pg_relation_size({heads_name}::regclass) + pg_relation_size({gaps_name}::regclass) = 0;}
     end loop;
 end $fn$;
 
@@ -80,7 +80,7 @@ create or replace function {empty}(slot int) returns void
 language plpgsql volatile set lock_timeout = '20ms' as $fn$
 begin
     for t in slot .. slot loop
-        {each: truncate table {seen}, {held}, {heads};}
+        {each: truncate table {seen}, {held}, {heads}, {gaps};}
     end loop;
 exception when lock_not_available or object_in_use then
     null; -- someone reads there: the next tick tries again

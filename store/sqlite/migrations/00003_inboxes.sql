@@ -9,15 +9,25 @@ create table penstock_inboxes (
   created_at integer not null
 );
 
--- What was received, or, with missing, was waited for in vain.
 create table penstock_received (
   inbox_id integer not null,
   id       text    not null,
-  missing  integer not null default 0,
   at       integer not null,
-  primary key (inbox_id, id, missing)
+  primary key (inbox_id, id)
 ) without rowid;
 create index penstock_received_at on penstock_received (inbox_id, at);
+
+-- What was waited for in vain, and what was discarded. next was handed over in its place.
+create table penstock_gaps (
+  inbox_id  integer not null,
+  id        text    not null,
+  key       text    not null,
+  next      text,
+  discarded integer not null default 0,
+  at        integer not null,
+  primary key (inbox_id, id)
+) without rowid;
+create index penstock_gaps_at on penstock_gaps (inbox_id, at);
 
 -- Messages that came before the one they follow; gone once they are released.
 create table penstock_held (
@@ -26,6 +36,7 @@ create table penstock_held (
   id       text    not null,
   previous text    not null,
   key      text    not null,
+  at       integer not null,
   due      integer not null,
   headers  text,
   payload  blob    not null,
@@ -47,5 +58,6 @@ create index penstock_heads_at on penstock_heads (inbox_id, at);
 -- +goose Down
 drop table penstock_heads;
 drop table penstock_held;
+drop table penstock_gaps;
 drop table penstock_received;
 drop table penstock_inboxes;

@@ -48,12 +48,13 @@ begin
     end loop;
     execute format('create sequence %s', _inbox_name(made, 'n'));
     for slot in 0 .. 3 loop
-        execute format('create table %s (id text collate "C" not null, missing boolean not null default false, primary key (id, missing))
+        execute format('create table %s (id text collate "C" primary key)
                         with (autovacuum_enabled = false)', _inbox_name(made, 'seen.' || slot));
         execute format('create table %1$s (
                             id       text collate "C" primary key,
                             previous text collate "C" not null,
                             key      text not null,
+                            at       timestamptz not null default clock_timestamp(),
                             due      timestamptz not null,
                             headers  jsonb,
                             payload  bytea not null)', _inbox_name(made, 'held.' || slot)); -- vacuumed: rows are deleted as they are released
@@ -63,6 +64,13 @@ begin
                             id  text collate "C" not null,
                             primary key (key, n))
                         with (autovacuum_enabled = false)', _inbox_name(made, 'heads.' || slot), _inbox_name(made, 'n'));
+        execute format('create table %s (
+                            id        text collate "C" primary key,
+                            key       text not null,
+                            next      text collate "C",
+                            at        timestamptz not null default clock_timestamp(),
+                            discarded boolean not null default false)
+                        with (autovacuum_enabled = false)', _inbox_name(made, 'gaps.' || slot));
         execute format('create index on %s (previous)', _inbox_name(made, 'held.' || slot));
         execute format('create index on %s (due)', _inbox_name(made, 'held.' || slot));
     end loop;
@@ -118,35 +126,6 @@ begin
 end $$;
 -- +goose StatementEnd
 
--- inboxes describes every inbox: what it takes on disk, and how many messages it holds
--- back now.
--- +goose StatementBegin
-create function inboxes() returns table (consumer text, keep interval, bytes bigint, held bigint, next_gap timestamptz)
-language plpgsql volatile set search_path from current
-set enable_seqscan = off set enable_bitmapscan = off as $$
-declare
-    i    _inbox;
-    part record;
-begin
-    for i in select * from _inbox x order by x.consumer collate "C" loop
-        consumer := i.consumer;
-        keep := i.keep;
-        bytes := 0;
-        held := 0;
-        next_gap := null;
-        for slot in 0 .. 3 loop
-            execute format('select count(*) as held, min(due) as due from %s where due >= to_timestamp($1 / 1000.0)', _inbox_name(i.id, 'held.' || slot))
-               into part using pg_sequence_last_value(_inbox_name(i.id, 'low')::regclass);
-            held := held + part.held;
-            next_gap := least(next_gap, part.due);
-            bytes := bytes + pg_total_relation_size(_inbox_name(i.id, 'seen.' || slot)) + pg_total_relation_size(_inbox_name(i.id, 'held.' || slot))
-                     + pg_total_relation_size(_inbox_name(i.id, 'heads.' || slot));
-        end loop;
-        return next;
-    end loop;
-end $$;
--- +goose StatementEnd
-
 -- +goose StatementBegin
 do $$
 declare
@@ -154,7 +133,7 @@ declare
 begin
     for made in select p.oid from pg_proc p
                  where p.pronamespace = quote_ident(current_schema())::regnamespace
-                   and p.proname = any ('{_refuse_inboxed,_check_keep,_inbox_id_functions,_inbox_order_functions,_inbox_upkeep_functions,_wants_read_committed,_inbox_name,_define_inbox,create_inbox,_dispatch_inboxes,_inbox_of,set_inbox,drop_inbox,grant_consumer,inboxes}') loop
+                   and p.proname = any ('{_refuse_inboxed,_check_keep,_inbox_id_functions,_inbox_order_functions,_inbox_upkeep_functions,_inbox_operator_functions,_wants_read_committed,_inbox_name,_define_inbox,create_inbox,_dispatch_inboxes,_inbox_of,set_inbox,drop_inbox,grant_consumer,grant_inbox_operator,_check_rows,inboxes}') loop
         execute format('revoke execute on function %s from public', made);
     end loop;
 end $$;

@@ -9,13 +9,14 @@ return _q(format('__inbox.%s.%s', id, part));
 
 -- _define_inbox makes the functions of an inbox, or makes them anew. In their texts
 -- {first} and so on are their own names, {ring} and so on the registers, and {each: …} stands
--- for a case of the four slots, in which {seen}, {held} and {heads} are the slot's tables.
+-- for a case of the four slots, in which {seen}, {held}, {heads} and {gaps} are the slot's tables.
 -- +goose StatementBegin
 create function _define_inbox(id int) returns void
 language plpgsql set search_path from current as $$
 declare
-    text  text := _inbox_id_functions() || _inbox_order_functions() || _inbox_upkeep_functions();
-    own   constant text[] := '{enter,enter_holding,is_locked,see,seen_as,held_after,first,first_of,in_order,release,due,advance,tick,is_empty,empty}';
+    text  text := _inbox_id_functions() || _inbox_order_functions() || _inbox_upkeep_functions() || _inbox_operator_functions();
+    own   constant text[] := '{enter,enter_holding,is_locked,see,received,reported,held_after,first,first_of,in_order,release,due,advance,tick,is_empty,empty,
+                                     status,list_held,list_gaps,let_go,discard}';
     word  text;
     part  text;
     body  text;
@@ -31,7 +32,7 @@ begin
         cases := 'case t % 4';
         for slot in 0 .. 3 loop
             here := body;
-            foreach word in array array['seen', 'held', 'heads'] loop
+            foreach word in array array['seen', 'held', 'heads', 'gaps'] loop
                 name := _inbox_name(id, word || '.' || slot);
                 here := replace(replace(here, '{' || word || '}', name), '{' || word || '_name}', quote_literal(name));
             end loop;
@@ -56,7 +57,7 @@ begin
 end $$;
 -- +goose StatementEnd
 
--- _dispatch_inboxes makes the functions that consumers call anew: a branch for each
+-- _dispatch_inboxes makes the functions that take a consumer's name anew: a branch for each
 -- inbox, see _dispatch.
 -- +goose StatementBegin
 create function _dispatch_inboxes() returns void
@@ -68,7 +69,13 @@ declare
         'inbox_in_order(consumer text, key text, message_id text, previous_id text, headers jsonb, payload bytea, wait interval default ''30 s'') returns setof inboxed',
         'return query select * from {in_order}(key, message_id, previous_id, headers, payload, wait)',
         'inbox_due(consumer text, n int default 10) returns setof inboxed', 'return query select * from {due}(n)',
-        'maintain_inbox(consumer text) returns void', 'perform {tick}(true)'];
+        'maintain_inbox(consumer text) returns void', 'perform {tick}(true)',
+        'inbox_held(consumer text, key text default null, previous_id text default null, message_id text default null, n int default 100) returns setof held_message',
+        'return query select * from {list_held}(key, previous_id, message_id, n)',
+        'inbox_gaps(consumer text, n int default 100) returns setof inbox_gap', 'return query select * from {list_gaps}(n)',
+        'inbox_release(consumer text, key text default null, previous_id text default null, message_id text default null) returns bigint',
+        'return {let_go}(key, previous_id, message_id)',
+        'inbox_discard(consumer text, message_ids text[]) returns setof text', 'return query select * from {discard}(message_ids)'];
     branches text;
     word     text;
 begin

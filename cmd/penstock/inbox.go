@@ -1,0 +1,276 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock/penstock"
+)
+
+func (a *app) inboxCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "inbox",
+		Short: "Create, watch and look after the inboxes of consumers",
+		Long: `An inbox is a consumer's memory, in its own database, of the messages it has
+received: asked in the transaction that does the work, it says whether a message
+is new, and it hands over the messages of a key in order. Applications use it,
+from SQL or Go; these verbs are for whoever looks after it.
+
+  penstock inbox create billing
+  penstock inbox grant billing billing_app --consume
+  penstock inbox status                     # sizes, what is held, gaps
+  penstock inbox held billing               # which messages wait, and for what
+  penstock inbox release billing --key 42   # do not wait any longer
+  penstock inbox gaps billing               # what was waited for in vain
+
+In the application's transaction, on PostgreSQL:
+
+  select penstock.inbox('billing', 'the message''s id');   -- true: it is new`,
+		Args: knownVerb,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(a.inboxCreateCommand(), a.inboxSetCommand(), a.inboxListCommand(), a.inboxStatusCommand(), a.inboxHeldCommand(), a.inboxGapsCommand(),
+		a.inboxReleaseCommand(), a.inboxDiscardCommand(), a.inboxGrantCommand(), a.inboxDropCommand())
+	return cmd
+}
+
+// inboxStore is a store as verbs about inboxes see it.
+type inboxStore interface {
+	penstock.InboxStore
+	Close() error
+}
+
+// openInboxes opens the database for a verb about inboxes. The caller closes it.
+func (a *app) openInboxes(ctx context.Context) (inboxStore, error) {
+	store, err := a.openStore(ctx)
+	if err != nil {
+		return nil, err
+	}
+	inboxes, ok := store.(inboxStore)
+	if !ok {
+		return nil, errors.Join(usage(errors.New("this database's driver has no inboxes: use PostgreSQL or SQLite")), store.Close())
+	}
+	return inboxes, nil
+}
+
+// aboutInbox says what was being done when err came, and names an inbox that is not
+// there always in the same words.
+func aboutInbox(err error, doing, consumer string) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, penstock.ErrNoInbox):
+		return fmt.Errorf("inbox %q: %w", consumer, penstock.ErrNoInbox)
+	case errors.Is(err, penstock.ErrInboxExists):
+		err = penstock.ErrInboxExists // the consumer is named already
+	}
+	return fmt.Errorf("%s: %w", doing, err)
+}
+
+// findInbox returns the status of one.
+func findInbox(ctx context.Context, store penstock.InboxStore, consumer string) (*penstock.InboxStatus, error) {
+	inboxes, err := store.Inboxes(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("reading the status of inboxes: %w", err)
+	}
+	for i := range inboxes {
+		if inboxes[i].Consumer == consumer {
+			return &inboxes[i], nil
+		}
+	}
+	return nil, aboutInbox(penstock.ErrNoInbox, "", consumer)
+}
+
+const keepHelp = `--keep is how long an id is known at least; it may be known for up to half as
+long again. Give more than the longest time after which a message can come a
+second time: the broker's longest backlog, and how far back you replay.`
+
+func (a *app) inboxCreateCommand() *cobra.Command {
+	var (
+		keep      span
+		ifMissing bool
+	)
+	cmd := &cobra.Command{
+		Use:   "create CONSUMER",
+		Short: "Create an inbox for a consumer",
+		Long: `Create an inbox. CONSUMER names what consumes, as its application will: any text of
+1 to 48 bytes. Consumers that need the same messages each have one of their own.
+
+` + keepHelp,
+		Example: `  penstock inbox create billing
+  penstock inbox create billing --keep 30d --if-missing`,
+		Args: exactly("CONSUMER"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, stop := interruptible(cmd.Context())
+			defer stop()
+			if err := validKeep(keep, cmd.Flags().Changed("keep")); err != nil {
+				return err
+			}
+			store, err := a.openInboxes(ctx)
+			if err != nil {
+				return err
+			}
+			defer store.Close()
+			err = store.CreateInbox(ctx, args[0], time.Duration(keep))
+			if ifMissing && errors.Is(err, penstock.ErrInboxExists) {
+				err = nil
+			}
+			if err != nil {
+				return aboutInbox(err, fmt.Sprintf("creating the inbox %q", args[0]), args[0])
+			}
+			fmt.Fprintf(a.stdout, "Inbox %s is ready.\n", visible(args[0]))
+			return nil
+		},
+	}
+	cmd.Flags().Var(&keep, "keep", "how long ids are known, such as 12h or 30d (default "+spanText(penstock.DefaultInboxKeep)+")")
+	cmd.Flags().BoolVar(&ifMissing, "if-missing", false, "succeed if it exists already, and leave it as it is")
+	return cmd
+}
+
+// validKeep reports a --keep that no inbox takes.
+func validKeep(keep span, given bool) error {
+	if !given {
+		return nil
+	}
+	if d := time.Duration(keep); penstock.ValidateInboxKeep(d) != nil {
+		return usage(fmt.Errorf("--keep is %s: use a time between 1m and %s, such as 12h or 30d", spanText(d), spanText(penstock.MaxInboxKeep)))
+	}
+	return nil
+}
+
+func (a *app) inboxSetCommand() *cobra.Command {
+	var (
+		keep   span
+		asJSON bool
+	)
+	cmd := &cobra.Command{
+		Use:   "set CONSUMER --keep DURATION",
+		Short: "Set how long an inbox knows ids",
+		Long: `Set how long an inbox knows ids. A longer time holds for what is received from now
+on: what was to be forgotten tomorrow still is.
+
+` + keepHelp,
+		Example: `  penstock inbox set billing --keep 30d`,
+		Args:    exactly("CONSUMER"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, stop := interruptible(cmd.Context())
+			defer stop()
+			if !cmd.Flags().Changed("keep") {
+				return misuse(errors.New("nothing to set: give --keep"))
+			}
+			if err := validKeep(keep, true); err != nil {
+				return err
+			}
+			store, err := a.openInboxes(ctx)
+			if err != nil {
+				return err
+			}
+			defer store.Close()
+			if err := store.SetInbox(ctx, args[0], time.Duration(keep)); err != nil {
+				return aboutInbox(err, fmt.Sprintf("setting up the inbox %q", args[0]), args[0])
+			}
+			if asJSON {
+				return json.NewEncoder(a.stdout).Encode(map[string]any{"consumer": args[0], "keep_ns": time.Duration(keep)})
+			}
+			fmt.Fprintf(a.stdout, "Inbox %s: ids are known for %s.\n", visible(args[0]), spanText(time.Duration(keep)))
+			return nil
+		},
+	}
+	cmd.Flags().Var(&keep, "keep", "how long ids are known, such as 12h or 30d")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "what is set then, as one JSON line")
+	return cmd
+}
+
+func (a *app) inboxListCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the consumers that have an inbox",
+		Long:  `List the consumers that have an inbox. penstock inbox status tells more.`,
+		Example: `  penstock inbox list
+  penstock inbox list --json`,
+		Args: args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, stop := interruptible(cmd.Context())
+			defer stop()
+			store, err := a.openInboxes(ctx)
+			if err != nil {
+				return err
+			}
+			defer store.Close()
+			inboxes, err := store.Inboxes(ctx)
+			if err != nil {
+				return fmt.Errorf("listing inboxes: %w", err)
+			}
+			names := make([]string, len(inboxes))
+			for i := range inboxes {
+				names[i] = inboxes[i].Consumer
+			}
+			if asJSON {
+				return json.NewEncoder(a.stdout).Encode(names)
+			}
+			for _, name := range names {
+				fmt.Fprintln(a.stdout, visible(name))
+			}
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "a JSON array on one line")
+	return cmd
+}
+
+func (a *app) inboxDropCommand() *cobra.Command {
+	var (
+		asJSON bool
+		leave  = consent{undone: "nothing was dropped"}
+	)
+	cmd := &cobra.Command{
+		Use:   "drop CONSUMER",
+		Short: "Drop an inbox with all it knows",
+		Long: `Drop an inbox with the ids it knows and the messages it holds back. Those were
+acknowledged to the broker and do not come again; and a consumer whose inbox is
+made anew takes for new what it has processed already. So it tells what is lost
+and asks for the consumer's name; without a terminal to ask on it refuses unless
+--yes is given.`,
+		Example: `  penstock inbox drop billing
+  penstock inbox drop billing --yes`,
+		Args: exactly("CONSUMER"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, stop := interruptible(cmd.Context())
+			defer stop()
+			if err := a.possible(leave); err != nil {
+				return err
+			}
+			store, err := a.openInboxes(ctx)
+			if err != nil {
+				return err
+			}
+			defer store.Close()
+			box, err := findInbox(ctx, store, args[0])
+			if err != nil {
+				return err
+			}
+			lost := plural(box.Held, "held message")
+			warning := fmt.Sprintf("This deletes the inbox of %s with every id it knows, and %s.", visible(args[0]), lost)
+			if err := a.confirmName(ctx, leave, warning, args[0]); err != nil {
+				return err
+			}
+			if err := store.DropInbox(ctx, args[0]); err != nil {
+				return aboutInbox(err, fmt.Sprintf("dropping the inbox %q", args[0]), args[0])
+			}
+			if asJSON {
+				return json.NewEncoder(a.stdout).Encode(map[string]any{"consumer": args[0], "held": box.Held})
+			}
+			fmt.Fprintf(a.stdout, "Inbox %s is gone (%s).\n", visible(args[0]), lost)
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&leave.yes, "yes", false, "do not ask")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "what was dropped as one JSON line")
+	return cmd
+}

@@ -1,0 +1,127 @@
+package postgres
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/penstock/penstock"
+)
+
+var _ penstock.InboxStore = (*Store)(nil)
+
+// Inboxes implements penstock.InboxStore: of an operator's inboxes, if the role is no
+// more than that.
+func (s *Store) Inboxes(ctx context.Context) ([]penstock.InboxStatus, error) {
+	if err := s.ready(ctx); err != nil {
+		return nil, err
+	}
+	rows, err := s.pool.Query(ctx, "select consumer, (extract(epoch from keep) * 1000000)::bigint, bytes, held, held_bytes, next_gap, gaps, segment_bytes, current_segment from "+
+		s.table("inboxes")+"()")
+	if err != nil {
+		return nil, s.explain(err)
+	}
+	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (i penstock.InboxStatus, err error) {
+		var (
+			keepMicros int64
+			nextGap    *time.Time
+			segments   []int64
+			current    int
+		)
+		err = row.Scan(&i.Consumer, &keepMicros, &i.Bytes, &i.Held, &i.HeldBytes, &nextGap, &i.Gaps, &segments, &current)
+		i.Keep = time.Duration(keepMicros) * time.Microsecond
+		if nextGap != nil {
+			i.NextGap = *nextGap
+		}
+		for slot, bytes := range segments {
+			i.Segments = append(i.Segments, penstock.SegmentStatus{Slot: slot, Bytes: bytes, Current: slot == current})
+		}
+		return i, err
+	})
+	return all, s.explain(err)
+}
+
+// HeldMessages implements penstock.InboxStore.
+func (s *Store) HeldMessages(ctx context.Context, q penstock.HeldQuery) ([]penstock.HeldMessage, error) {
+	if err := q.Validate(); err != nil {
+		return nil, err
+	}
+	return inboxRows(ctx, s, q.Consumer,
+		"select message_id, key, previous_id, previous_held, held_at, due, headers::text, payload_bytes, payload from "+s.table("inbox_held")+"($1, $2, $3, $4, $5)",
+		func(row pgx.CollectableRow) (m penstock.HeldMessage, err error) {
+			var headers *string
+			if err := row.Scan(&m.ID, &m.Key, &m.Previous, &m.PreviousHeld, &m.At, &m.Due, &headers, &m.PayloadBytes, &m.Payload); err != nil || headers == nil {
+				return m, err
+			}
+			m.Headers, err = decodeHeaders([]byte(*headers))
+			return m, err
+		}, q.Consumer, orNull(q.Key), orNull(q.Previous), orNull(q.ID), q.Limit)
+}
+
+// ReleaseHeld implements penstock.InboxStore.
+func (s *Store) ReleaseHeld(ctx context.Context, q penstock.HeldQuery) (n int64, err error) {
+	all, err := inboxRows(ctx, s, q.Consumer, "select "+s.table("inbox_release")+"($1, $2, $3, $4)", pgx.RowTo[int64],
+		q.Consumer, orNull(q.Key), orNull(q.Previous), orNull(q.ID))
+	if err != nil {
+		return 0, err
+	}
+	return all[0], nil
+}
+
+// DiscardHeld implements penstock.InboxStore. It waits for consumers that are handing
+// over messages of the same keys.
+func (s *Store) DiscardHeld(ctx context.Context, consumer string, ids ...string) ([]string, error) {
+	return inboxRows(ctx, s, consumer, "select * from "+s.table("inbox_discard")+"($1, $2::text[])", pgx.RowTo[string], consumer, ids)
+}
+
+// InboxGaps implements penstock.InboxStore.
+func (s *Store) InboxGaps(ctx context.Context, consumer string, limit int) ([]penstock.InboxGap, error) {
+	if err := penstock.ValidateInboxRows(limit); err != nil {
+		return nil, err
+	}
+	return inboxRows(ctx, s, consumer, "select missing, key, coalesce(followed_by, ''), reported_at, discarded, came from "+s.table("inbox_gaps")+"($1, $2)",
+		func(row pgx.CollectableRow) (g penstock.InboxGap, err error) {
+			return g, row.Scan(&g.Missing, &g.Key, &g.Next, &g.At, &g.Discarded, &g.Came)
+		}, consumer, limit)
+}
+
+// inboxRows reads what a function about one inbox returns.
+func inboxRows[T any](ctx context.Context, s *Store, consumer, query string, scan pgx.RowToFunc[T], args ...any) ([]T, error) {
+	if err := penstock.ValidateConsumer(consumer); err != nil {
+		return nil, err
+	}
+	if err := s.ready(ctx); err != nil {
+		return nil, err
+	}
+	rows, err := s.pool.Query(ctx, query, args...)
+	if err != nil {
+		return nil, s.Inbox(consumer).explain(err)
+	}
+	all, err := pgx.CollectRows(rows, scan)
+	return all, s.Inbox(consumer).explain(err)
+}
+
+// GrantConsumer lets a role receive with one inbox and do nothing else. Errors:
+// ErrNoInbox, and a *penstock.FieldError for a role that there is not.
+func (s *Store) GrantConsumer(ctx context.Context, consumer, role string) error {
+	return s.grantInbox(ctx, "grant_consumer", consumer, role)
+}
+
+// GrantInboxOperator lets a role look after one inbox: Inboxes, which then describes
+// those inboxes alone that were granted, HeldMessages, InboxGaps, ReleaseHeld and
+// DiscardHeld.
+func (s *Store) GrantInboxOperator(ctx context.Context, consumer, role string) error {
+	return s.grantInbox(ctx, "grant_inbox_operator", consumer, role)
+}
+
+func (s *Store) grantInbox(ctx context.Context, function, consumer, role string) error {
+	if !canBeRole(role) {
+		return noRole(role)
+	}
+	err := s.inboxCall(ctx, consumer, function, "($1, $2)", consumer, role)
+	if sqlState(err) == "42704" {
+		return noRole(role)
+	}
+	return err
+}

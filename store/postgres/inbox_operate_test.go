@@ -1,0 +1,124 @@
+package postgres_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+// held lists what is held and for what.
+func (f *inboxFixture) held(q penstock.HeldQuery) (all []string) {
+	f.Helper()
+	q.Consumer = "billing"
+	found, err := f.store.HeldMessages(f.ctx, q)
+	f.must(err)
+	for _, m := range found {
+		text := m.ID + " for " + m.Previous
+		if m.PreviousHeld {
+			text += ", held"
+		}
+		all = append(all, text)
+	}
+	return all
+}
+
+func (f *inboxFixture) wantHeld(want ...string) {
+	f.Helper()
+	if got := f.held(penstock.HeldQuery{}); !slices.Equal(got, want) {
+		f.Fatalf("held are %q, want %q", got, want)
+	}
+}
+
+// What is held is shown from every segment of the ring, and found when it is released.
+func TestInboxReleaseOverTurns(t *testing.T) {
+	t.Parallel()
+	f := newInboxFixture(t)
+	for i := range 3 {
+		wantReleased(t, f.receive(arrival("k", fmt.Sprint(2*i+2), fmt.Sprint(2*i+1)), time.Duration(3-i)*time.Hour))
+		if i < 2 {
+			start, _ := f.turn(f.conn)
+			f.ageTo(start + 1)
+		}
+	}
+	f.wantHeld("6 for 5", "4 for 3", "2 for 1")
+	if n, err := f.store.ReleaseHeld(f.ctx, penstock.HeldQuery{Consumer: "billing", Previous: "3"}); n != 1 || err != nil {
+		t.Errorf("released %d, %v, want 1", n, err)
+	}
+	wantReleased(t, f.due(10), "4 after the gap 3")
+	if n, err := f.store.ReleaseHeld(f.ctx, penstock.HeldQuery{Consumer: "billing"}); n != 2 || err != nil {
+		t.Errorf("released %d, %v, want 2", n, err)
+	}
+	wantReleased(t, f.due(10), "2 after the gap 1", "6 after the gap 5")
+	f.wantHeld()
+	gaps, err := f.store.InboxGaps(f.ctx, "billing", 10)
+	f.must(err)
+	if len(gaps) != 3 || gaps[2].Missing != "3" || gaps[2].Next != "4" || gaps[2].Key != "k" || gaps[2].Came || time.Since(gaps[2].At).Abs() > deadline {
+		t.Errorf("got %+v", gaps)
+	}
+}
+
+// The register below which nothing is due has passed what is released: it is found all
+// the same.
+func TestInboxReleaseAboveTheMark(t *testing.T) {
+	t.Parallel()
+	f := newInboxFixture(t)
+	wantReleased(t, f.receive(arrival("k", "2", "1"), time.Hour))
+	future := time.Now().Add(2 * time.Second)
+	f.exec(`select setval('penstock."__inbox.1.low"', $1)`, future.UnixMilli())
+	if n, err := f.store.ReleaseHeld(f.ctx, penstock.HeldQuery{Consumer: "billing", Key: "k"}); n != 1 || err != nil {
+		t.Fatalf("released %d, %v, want 1", n, err)
+	}
+	f.wantHeld("2 for 1")
+	f.eventually("it is handed over", func() bool { return len(f.due(10)) == 1 })
+}
+
+// What a consumer is handing over is left to it: release does not wait, discard does.
+func TestInboxOperatorsBesideConsumers(t *testing.T) {
+	t.Parallel()
+	for _, commit := range []bool{true, false} {
+		f := newInboxFixture(t)
+		wantReleased(t, f.receive(arrival("k", "3", "2"), time.Hour))
+		wantReleased(t, f.receive(arrival("l", "b", "a"), time.Hour))
+		consumer := f.begin(f.connect())
+		released, err := f.inbox.InOrder(f.ctx, consumer, arrival("k", "2", ""), time.Hour)
+		f.must(err)
+		wantReleased(t, released, "2", "3")
+		if n, err := f.store.ReleaseHeld(f.ctx, penstock.HeldQuery{Consumer: "billing"}); n != 1 || err != nil {
+			t.Errorf("released %d, %v, want what nobody has", n, err)
+		}
+		wantReleased(t, f.due(10), "b after the gap a")
+
+		type answer struct {
+			gone []string
+			err  error
+		}
+		discarded := make(chan answer, 1)
+		go func() {
+			gone, err := f.store.DiscardHeld(f.ctx, "billing", "3")
+			discarded <- answer{gone, err}
+		}()
+		f.eventually("discard waits", func() bool {
+			return f.number("select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock' and query like '%inbox_discard%'") == 1
+		})
+		want := 1
+		if commit {
+			f.must(consumer.Commit(f.ctx))
+			want = 0
+		} else {
+			f.must(consumer.Rollback(f.ctx))
+		}
+		if a := <-discarded; len(a.gone) != want || a.err != nil {
+			t.Errorf("commit %v: discarded %q, %v", commit, a.gone, a.err)
+		}
+		f.wantHeld()
+		if commit {
+			continue
+		}
+		wantReleased(t, f.receive(arrival("k", "2", ""), time.Hour), "2")
+		wantReleased(t, f.receive(arrival("k", "4", "3"), time.Hour), "4 after the gap 3")
+		wantReleased(t, f.receive(arrival("k", "3", "2"), time.Hour), "3 late")
+	}
+}
