@@ -21,34 +21,34 @@ type enqueuer interface {
 
 // jobFlags describe a job.
 type jobFlags struct {
-	key, group string
-	priority   int
-	headers    []string
+	key, group, dedupKey string
+	priority             int
+	headers              []string
 }
 
 func (f *jobFlags) add(flags *pflag.FlagSet) {
 	flags.StringVarP(&f.key, "key", "k", "", "key: its jobs run one after another, in the order of their ids")
 	flags.StringVarP(&f.group, "group", "g", "", "group, such as a tenant; workers claim from one")
 	flags.IntVar(&f.priority, "priority", 0, fmt.Sprintf("%d (first) to %d (last)", penstock.MinPriority, penstock.MaxPriority))
+	flags.StringVar(&f.dedupKey, "dedup-key", "", "do not enqueue it if the queue had a job with this key within its window")
 	flags.StringArrayVarP(&f.headers, "header", "H", nil, "header as name=value; may be repeated")
 }
 
-// read returns the job of flags and payload. An empty key is an error where it
-// was given: it is how an unset variable of a script looks.
+// read returns the job of flags and payload.
 func (f *jobFlags) read(flags *pflag.FlagSet, payload []byte) (penstock.NewJob, error) {
-	if flags.Changed("key") && f.key == "" {
-		return penstock.NewJob{}, usage(errors.New("--key is empty: give it a text, or leave it out"))
+	if err := notEmpty(flags, "key", "dedup-key"); err != nil {
+		return penstock.NewJob{}, err
 	}
 	headers, err := readHeaders(f.headers)
-	return penstock.NewJob{Payload: payload, Key: f.key, Group: f.group, Priority: f.priority, Headers: headers}, err
+	return penstock.NewJob{Payload: payload, Key: f.key, Group: f.group, Priority: f.priority, DedupKey: f.dedupKey, Headers: headers}, err
 }
 
 type enqueueFlags struct {
 	jobFlags
-	delay               span
-	notBefore, dedupKey string
-	batch               int
-	asJSON, progress    bool
+	delay            span
+	notBefore        string
+	batch            int
+	asJSON, progress bool
 }
 
 func (a *app) enqueueCommand() *cobra.Command {
@@ -125,7 +125,6 @@ func (f *enqueueFlags) add(flags *pflag.FlagSet) {
 	f.jobFlags.add(flags)
 	flags.Var(&f.delay, "delay", "run it in so long, such as 90s, 24h or 7d")
 	flags.StringVar(&f.notBefore, "not-before", "", `run it then or later: 2026-11-22T08:00:00Z, or "2026-11-22 08:00" in local time`)
-	flags.StringVar(&f.dedupKey, "dedup-key", "", "do not enqueue it if the queue had a job with this key within its window")
 	flags.IntVar(&f.batch, "batch", 1000, "lines per transaction, 0 for all in one")
 	flags.BoolVar(&f.asJSON, "json", false, "the ids of each transaction as one JSON line")
 	flags.BoolVar(&f.progress, "progress", false, "show progress though stderr is no terminal")
@@ -137,9 +136,6 @@ func (a *app) checkEnqueue(f *enqueueFlags, flags *pflag.FlagSet, one bool) erro
 	}
 	if flags.Changed("delay") && flags.Changed("not-before") {
 		return usage(errors.New("--delay and --not-before are given: use one of them"))
-	}
-	if flags.Changed("dedup-key") && f.dedupKey == "" {
-		return usage(errors.New("--dedup-key is empty: give it a text, or leave it out"))
 	}
 	if one {
 		return nil
@@ -165,7 +161,6 @@ func (a *app) oneJob(ctx context.Context, f *enqueueFlags, flags *pflag.FlagSet,
 	if err != nil {
 		return penstock.NewJob{}, err
 	}
-	job.DedupKey = f.dedupKey
 	if flags.Changed("delay") {
 		job.NotBefore = time.Now().Add(time.Duration(f.delay))
 	}

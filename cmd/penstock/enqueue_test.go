@@ -138,7 +138,7 @@ func TestSchedules(t *testing.T) {
 		same(t, "none", d.must("schedule", "list", "reports"), "Queue reports has no schedule yet: penstock schedule set makes one.\n")
 		contains(t, d.must("schedule", "set", "reports", "nightly", "--cron", "30 4 * * *", `{"days":1}`), "Schedule nightly of reports runs next at ", " 04:30 UTC.\n")
 		d.must("schedule", "set", "reports", "hourly", "--cron", "@hourly", "--key", "k", "--group", "acme", "--priority", "5", "-H", "a=b", "\xff")
-		d.must("schedule", "set", "reports", "hourly", "--cron", "@daily", "--key", "k", "--group", "acme", "--priority", "5", "-H", "a=b", "\xff")
+		d.must("schedule", "set", "reports", "hourly", "--cron", "@daily", "--key", "k", "--dedup-key", "once a day", "--group", "acme", "--priority", "5", "-H", "a=b", "\xff")
 
 		lines := strings.Split(d.must("schedule", "list", "reports", "--json"), "\n")
 		var hourly map[string]any
@@ -146,11 +146,13 @@ func TestSchedules(t *testing.T) {
 			t.Fatalf("%q, %v", lines, err)
 		}
 		delete(hourly, "next")
-		same(t, "schedule", fmt.Sprint(hourly), "map[cron:@daily group:acme headers:map[a:b] key:k name:hourly payload_base64:/w== priority:5 queue:reports]")
-		contains(t, d.must("schedule", "list", "reports"), "NEXT (UTC)", "30 4 * * *", `{"days":1}`, `\xff`)
+		same(t, "schedule", fmt.Sprint(hourly), "map[cron:@daily dedup_key:once a day group:acme headers:map[a:b] key:k name:hourly payload_base64:/w== priority:5 queue:reports]")
+		contains(t, d.must("schedule", "list", "reports"), "NEXT (UTC)", "DEDUP KEY", "once a day", "30 4 * * *", `{"days":1}`, `\xff`)
 
 		d.cli("schedule", "set", "reports", "bad", "--cron", "99 * * * *").wants(t, exitUsage, "give minute, hour, day of month, month and day of week")
 		d.cli("schedule", "set", "reports", "bad").wants(t, exitUsage, "--cron is missing")
+		d.cli("schedule", "set", "reports", "bad", "--cron", "@daily", "--dedup-key", "").wants(t, exitUsage, "--dedup-key is empty: give it a text, or leave it out")
+		d.cli("schedule", "set", "reports", "bad", "--cron", "@daily", "--dedup-key", strings.Repeat("x", penstock.MaxDedupBytes+1)).wants(t, exitUsage, "dedup key")
 		d.cli("schedule", "set", "nothing", "x", "--cron", "@daily").wants(t, exitFailure, `queue "nothing": no such queue`)
 		d.cli("schedule", "list", "nothing").wants(t, exitFailure, `queue "nothing": no such queue`)
 		same(t, "dropped", d.must("schedule", "drop", "reports", "hourly"), "Schedule hourly of reports is gone.\n")

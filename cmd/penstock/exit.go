@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/config"
@@ -64,6 +65,17 @@ func misuse(err error) error {
 // args makes a validator's errors usage errors.
 func args(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error { return misuse(check(cmd, args)) }
+}
+
+// notEmpty refuses flags that were given and are empty: how an unset variable of a
+// script looks, which must not widen a choice.
+func notEmpty(flags *pflag.FlagSet, names ...string) error {
+	for _, name := range names {
+		if f := flags.Lookup(name); f.Changed && f.Value.String() == "" {
+			return usage(fmt.Errorf("--%s is empty: give it a text, or leave it out", name))
+		}
+	}
+	return nil
 }
 
 // exactly wants one argument for each name.

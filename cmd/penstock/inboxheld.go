@@ -22,17 +22,6 @@ func (f *heldFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.previous, "previous", "", "those that wait for the message with this id")
 }
 
-// notEmpty refuses flags that were given and are empty: how an unset variable of a
-// script looks, which must not widen a choice.
-func notEmpty(flags *pflag.FlagSet, names ...string) error {
-	for _, name := range names {
-		if f := flags.Lookup(name); f.Changed && f.Value.String() == "" {
-			return usage(fmt.Errorf("--%s is empty: give it a text, or leave it out", name))
-		}
-	}
-	return nil
-}
-
 func (a *app) inboxHeldCommand() *cobra.Command {
 	var (
 		f            heldFlags

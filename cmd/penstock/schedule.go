@@ -46,9 +46,15 @@ each with *, lists (1,15), ranges (1-5) and steps (*/10); or it is @hourly,
 @daily, @weekly, @monthly or @yearly.
 
 Workers of the queue, which look about twice a second, enqueue the jobs: without
-one nothing happens.`,
+one nothing happens.
+
+With --dedup-key no job is enqueued while the queue's window lasts since the last
+one with it, which may be one that an application has enqueued: give a digest
+that somebody asked for just now the key of the hourly one, and it is not sent
+twice. penstock queue set --dedup-window says how long the window is.`,
 		Example: `  penstock schedule set reports nightly --cron '30 4 * * *' '{"days":1}'
   penstock schedule set mails digest --cron @hourly --key digest --priority 5
+  penstock schedule set mails digest --cron @hourly --dedup-key digest
   penstock schedule set reports weekly --cron '0 6 * * 1' - < parameters.json`,
 		Args: args(cobra.RangeArgs(2, 3)),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -129,10 +135,10 @@ func (a *app) scheduleListCommand() *cobra.Command {
 
 func (a *app) scheduleTable(schedules []penstock.Schedule) error {
 	list := newTable(a.stdout, column{"NAME", 24, false}, column{"CRON", 24, false}, column{title: "NEXT (UTC)"},
-		column{"KEY", 16, false}, column{"GROUP", 16, false}, column{title: "PRIORITY", right: true}, column{"PAYLOAD", 32, false})
+		column{"KEY", 16, false}, column{"DEDUP KEY", 16, false}, column{"GROUP", 16, false}, column{title: "PRIORITY", right: true}, column{"PAYLOAD", 32, false})
 	for i := range schedules {
 		s := &schedules[i]
-		if err := list.row(s.Name, s.Cron, utc(s.Next), s.Job.Key, s.Job.Group, fmt.Sprint(s.Job.Priority), string(s.Job.Payload)); err != nil {
+		if err := list.row(s.Name, s.Cron, utc(s.Next), s.Job.Key, s.Job.DedupKey, s.Job.Group, fmt.Sprint(s.Job.Priority), string(s.Job.Payload)); err != nil {
 			return err
 		}
 	}
@@ -177,6 +183,7 @@ type scheduleJSON struct {
 	Cron     string            `json:"cron"`
 	Next     time.Time         `json:"next"`
 	Key      string            `json:"key"`
+	DedupKey string            `json:"dedup_key"`
 	Group    string            `json:"group"`
 	Priority int               `json:"priority"`
 	Headers  map[string]string `json:"headers,omitempty"`
@@ -186,7 +193,7 @@ type scheduleJSON struct {
 func scheduleForPrograms(s *penstock.Schedule) *scheduleJSON {
 	return &scheduleJSON{
 		Queue: s.Queue, Name: s.Name, Cron: s.Cron, Next: s.Next.UTC(),
-		Key: s.Job.Key, Group: s.Job.Group, Priority: s.Job.Priority, Headers: s.Job.Headers, payloadJSON: payloadFor(s.Job.Payload),
+		Key: s.Job.Key, DedupKey: s.Job.DedupKey, Group: s.Job.Group, Priority: s.Job.Priority, Headers: s.Job.Headers, payloadJSON: payloadFor(s.Job.Payload),
 	}
 }
 
