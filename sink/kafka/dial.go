@@ -7,12 +7,28 @@ import (
 	"time"
 )
 
+// dialer reads the files of tls, each time anew: a certificate that was renewed is
+// used by the next producer.
+func (c *Config) dialer() (dialFunc, error) {
+	a, err := c.address()
+	if err != nil {
+		return nil, err
+	}
+	var config *tls.Config
+	if a.tls {
+		if config, err = c.TLS.Load(); err != nil {
+			return nil, err
+		}
+	}
+	return dialer(c.ConnectTimeout, config), nil
+}
+
 // dialer makes TCP or, with a tls.Config, TLS connections.
 //
 // What a closed connection has not got rid of is thrown away: the system would
 // go on sending it, and once a broken network heals, records that were given up
 // would arrive behind newer ones.
-func dialer(timeout time.Duration, config *tls.Config) func(ctx context.Context, network, address string) (net.Conn, error) {
+func dialer(timeout time.Duration, config *tls.Config) dialFunc {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		ctx, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()

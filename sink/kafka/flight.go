@@ -67,8 +67,8 @@ func (f *flight) place(r *kgo.Record) {
 //
 // The library fails together what waits for one partition, but a record that it
 // is given after a failure it takes. So everything is put into place first,
-// while it may not send (ManualFlushing), and only when the whole line has been
-// found in place, in order and without a failure is it let go.
+// while nothing can be sent, and only when the whole line has been found in
+// place, in order and without a failure is it let go.
 func (p *producer) fly(ctx context.Context, f *flight) {
 	f.left.Store(int64(len(f.scouts) + len(f.line)))
 	f.done = make(chan struct{})
@@ -78,6 +78,22 @@ func (p *producer) fly(ctx context.Context, f *flight) {
 		}
 		return
 	}
+	if p.place(f) {
+		p.valve.open()
+		if err := p.client.Flush(ctx); err != nil {
+			p.end(errAbandoned)
+		}
+	} else {
+		p.end(errChanged)
+	}
+	<-f.done
+	p.flight.Store(nil)
+}
+
+// place gives the library the records and reports whether the line has found its
+// place. The valve stays shut.
+func (p *producer) place(f *flight) bool {
+	p.valve.close()
 	p.flight.Store(f)
 	p.flights.Add(1)
 	p.repartitioned.Store(false)
@@ -92,13 +108,7 @@ func (p *producer) fly(ctx context.Context, f *flight) {
 		p.client.Produce(always, r, answer)
 	}
 	p.awaitAnswers()
-	if int(f.placed.Load()) < len(f.line) || f.failed() || p.repartitioned.Load() {
-		p.end(errChanged)
-	} else if err := p.client.Flush(ctx); err != nil {
-		p.end(errAbandoned)
-	}
-	<-f.done
-	p.flight.Store(nil)
+	return int(f.placed.Load()) == len(f.line) && !f.failed() && !p.repartitioned.Load()
 }
 
 // awaitAnswers returns when the library has given every answer that it knows by

@@ -33,7 +33,11 @@ func TestLineOutOfPlace(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			cfg := Config{URL: "kafka://" + cluster.ListenAddrs()[0], MaxMessageBytes: 1024}
 			cfg.SetDefaults()
-			p, err := newProducer(&cfg, slog.New(slog.DiscardHandler))
+			dial, err := cfg.dialer()
+			if err != nil {
+				t.Fatal(err)
+			}
+			p, err := newProducer(&cfg, dial, slog.New(slog.DiscardHandler))
 			if err != nil {
 				t.Fatal(err)
 			}

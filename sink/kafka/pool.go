@@ -57,7 +57,11 @@ func (l *pool) take() (*producer, error) {
 		return nil, penstock.ErrClosed
 	default:
 	}
-	p, err := newProducer(l.cfg, l.log)
+	dial, err := l.cfg.dialer()
+	if err != nil {
+		return nil, err
+	}
+	p, err := newProducer(l.cfg, dial, l.log)
 	if err == nil {
 		l.all[p] = struct{}{}
 	}

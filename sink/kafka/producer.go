@@ -2,7 +2,6 @@ package kafka
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -30,6 +29,7 @@ type producer struct {
 	cfg    *Config
 	log    *slog.Logger
 
+	valve  valve       // shut while a flight is put into place
 	up     atomic.Bool // a broker has answered, and nothing since raised doubts
 	probes singleflight.Group
 
@@ -46,7 +46,7 @@ type producer struct {
 	repartitioned atomic.Bool // during this flight
 }
 
-func newProducer(cfg *Config, log *slog.Logger) (*producer, error) {
+func newProducer(cfg *Config, dial dialFunc, log *slog.Logger) (*producer, error) {
 	p := &producer{
 		cfg: cfg, log: log, ended: make(chan struct{}), closed: make(chan struct{}),
 		known: map[string]bool{}, unknown: map[string]struct{}{},
@@ -55,7 +55,7 @@ func newProducer(cfg *Config, log *slog.Logger) (*producer, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.client, err = kgo.NewClient(append(options,
+	p.client, err = kgo.NewClient(append(options, kgo.Dialer(p.behindValve(dial)),
 		kgo.RecordPartitioner(partitioner{p}), kgo.WithHooks(p), kgo.WithLogger(logger{log}), kgo.ProducerOnDataLossDetected(p.onLoss))...)
 	if err != nil {
 		return nil, fmt.Errorf("open a Kafka client: %w", err)
@@ -114,13 +114,6 @@ func (c *Config) options() ([]kgo.Opt, error) {
 		// Between its creation and its leaders a topic is unknown for a while.
 		options = append(options, kgo.AllowAutoTopicCreation(), kgo.UnknownTopicRetries(20))
 	}
-	var config *tls.Config
-	if a.tls {
-		if config, err = c.TLS.Load(); err != nil {
-			return nil, err
-		}
-	}
-	options = append(options, kgo.Dialer(dialer(c.ConnectTimeout, config)))
 	if a.user != "" {
 		options = append(options, kgo.SASL(mechanism(c.SASL, a.user, a.password)))
 	}
