@@ -176,7 +176,7 @@ func (s *Source) loadAside(ctx context.Context, q querier, p *pending, chosen []
 			break
 		}
 		r.message.Seq, r.message.Attempt, r.message.FailedSince = a.seq, a.attempt+1, a.since
-		p.add(r, a.handed)
+		p.add(&r, a.handed)
 		if a.alone {
 			p.setLine(penstock.Alone)
 		}

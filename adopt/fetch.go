@@ -57,6 +57,7 @@ func (s *Source) fetchNext(ctx context.Context, limit penstock.Limit) (*pending,
 		return nil, false, err
 	}
 	s.full = full || cut < len(rows)
+	s.noteLag(rows[:cut])
 	if cut > 0 {
 		s.mu.Lock()
 		s.track.moved(rows[cut-1].at, cut, time.Now())
@@ -308,6 +309,7 @@ func (s *Source) fill(ctx context.Context, p *pending, rows []row, limit penstoc
 		bytes += p.messages[i].Size()
 	}
 	var unfit []row
+	p.grow(min(len(rows), limit.Messages))
 	for cut = range rows {
 		r := &rows[cut]
 		if bytes += r.message.Size(); len(p.messages) > 0 && (bytes > limit.Bytes || len(p.messages) >= limit.Messages) {
@@ -322,9 +324,8 @@ func (s *Source) fill(ctx context.Context, p *pending, rows []row, limit penstoc
 			unfit = append(unfit, *r)
 			continue
 		}
-		line := lineOf(r.message.Key, r.id)
-		p.add(*r, handed{line: line})
-		if r.message.Key != "" && waiting[line] {
+		p.add(r, handed{})
+		if r.message.Key != "" && len(waiting) > 0 && waiting[lineOf(r.message.Key, "")] {
 			p.setLine(penstock.Behind)
 		}
 	}

@@ -145,10 +145,10 @@ const sweepShare = 10
 // so it delays no read.
 func (s *Source) lookBack(ctx context.Context) {
 	spans := levels(s.m.config.Margin)
-	next := make([]time.Time, len(spans))
+	next, looked := make([]time.Time, len(spans)), make([]time.Time, len(spans))
 	now := time.Now()
 	for i, span := range spans {
-		next[i] = now.Add(span)
+		next[i], looked[i] = now.Add(span), now
 	}
 	sweep, failed := now, false // what is below the mark that this session began with may be anything
 	for {
@@ -162,6 +162,10 @@ func (s *Source) lookBack(ctx context.Context) {
 			return
 		}
 		began := time.Now()
+		if level >= 0 && began.Sub(looked[level]) < s.lags() { // in a backlog; see lags
+			next[level] = began.Add(spans[level])
+			continue
+		}
 		var more bool
 		var err error
 		if level < 0 {
@@ -175,7 +179,7 @@ func (s *Source) lookBack(ctx context.Context) {
 		} else {
 			more, err = s.lookWithin(ctx, spans[level])
 			for i := range level + 1 { // it covered those before
-				next[i] = time.Now().Add(s.restAfter(began, spans[i], more))
+				next[i], looked[i] = time.Now().Add(s.restAfter(began, spans[i], more)), began
 			}
 		}
 		if err != nil && ctx.Err() == nil {
@@ -186,6 +190,27 @@ func (s *Source) lookBack(ctx context.Context) {
 		}
 		failed = err != nil
 	}
+}
+
+// lags is how far the reader lags behind the writers, as far as that is known: it reads full pages,
+// and the last row is that old. What turns up behind the head now is later than its place by as
+// much, so looking more often would find it hardly sooner; and in a backlog each look walks over all that
+// was settled since. 0 if the reader keeps up.
+func (s *Source) lags() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lag
+}
+
+// noteLag is called with each page.
+func (s *Source) noteLag(page []row) {
+	var lag time.Duration
+	if s.full && len(page) > 0 && !page[len(page)-1].message.CreatedAt.IsZero() {
+		lag = time.Since(page[len(page)-1].message.CreatedAt)
+	}
+	s.mu.Lock()
+	s.lag = lag
+	s.mu.Unlock()
 }
 
 // restAfter is the pause after a look that began then: none if there is more to find.
@@ -235,14 +260,7 @@ func (s *Source) looksBack() bool {
 // has its verdict: what is in flight would be listed along, each time, and many rows may be. It is
 // looked at when they are settled.
 func (s *Source) lookWithin(ctx context.Context, span time.Duration) (more bool, err error) {
-	s.mu.Lock()
-	from, to := s.track.back(span, time.Now()), s.track.head()
-	for _, p := range s.pending {
-		if p.before.n < to.n {
-			to = p.before
-		}
-	}
-	s.mu.Unlock()
+	from, to := s.within(span)
 	if to.n <= from.n {
 		return false, nil
 	}
@@ -253,6 +271,23 @@ func (s *Source) lookWithin(ctx context.Context, span time.Duration) (more bool,
 		s.mu.Unlock()
 	}
 	return more, err
+}
+
+// within is where the head was during the span, as far as everything has its verdict.
+func (s *Source) within(span time.Duration) (from, to mark) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.track.back(span, time.Now()), s.decided(s.track.head())
+}
+
+// decided is the last mark up to m behind which everything has its verdict. The caller has s.mu.
+func (s *Source) decided(m mark) mark {
+	for _, p := range s.pending {
+		if p.before.n < m.n {
+			m = p.before
+		}
+	}
+	return m
 }
 
 // sweepAgain is the pause after a sweep that has found something: another such sweep says

@@ -71,6 +71,9 @@ func (w *work) addBatch(p *pending, verdicts []penstock.Verdict) error {
 	if verdicts != nil && len(verdicts) != len(p.messages) {
 		return fmt.Errorf("batch %d has %d messages, but %d verdicts", p.number, len(p.messages), len(verdicts))
 	}
+	if verdicts == nil {
+		w.delivered = slices.Grow(w.delivered, len(p.rows))
+	}
 	for i := range p.rows {
 		h := &p.rows[i]
 		if verdicts == nil || verdicts[i].Outcome == penstock.Delivered {
@@ -92,6 +95,9 @@ func (w *work) addBatch(p *pending, verdicts []penstock.Verdict) error {
 // setAside parks a row or makes it a dead letter.
 func (w *work) setAside(m *penstock.Message, h *handed, v *penstock.Verdict, alone bool) {
 	dead := v.Outcome == penstock.Dead
+	if h.line == "" {
+		h.line = lineOf(m.Key, h.id)
+	}
 	alone = alone || h.alone || m.Key == ""
 	past := h.history.and(v.Failures)
 	if dead && len(v.Failures) == 0 {

@@ -3,6 +3,7 @@ package adopt
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -34,6 +35,7 @@ type Source struct {
 	flying  map[string]bool // rows that were handed out
 	landed  []string        // of them, those that are settled: they fly until the next Fetch begins
 	track   *track
+	lag     time.Duration // see lags
 	late    late
 	aside   aside
 
@@ -63,13 +65,18 @@ type pending struct {
 // handed is what else is known of a message.
 type handed struct {
 	id    string
-	line  string
-	aside bool // it was set aside
+	line  string // empty: of its key, or its own
+	aside bool   // it was set aside
 	alone bool
 	history
 }
 
-func (p *pending) add(r row, h handed) {
+// grow makes room for n more messages.
+func (p *pending) grow(n int) {
+	p.rows, p.messages = slices.Grow(p.rows, n), slices.Grow(p.messages, n)
+}
+
+func (p *pending) add(r *row, h handed) {
 	h.id = r.id
 	p.rows = append(p.rows, h)
 	p.messages = append(p.messages, r.message)
@@ -245,13 +252,7 @@ func (s *Source) log(ctx context.Context, length time.Duration) error {
 func (s *Source) low() place {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	m := s.track.low(time.Now())
-	for _, p := range s.pending {
-		if p.before.n < m.n {
-			m = p.before
-		}
-	}
-	return m.place
+	return s.decided(s.track.low(time.Now())).place
 }
 
 // Close implements penstock.Source.

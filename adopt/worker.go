@@ -237,7 +237,8 @@ func (w *Worker) claimNext(ctx context.Context, tx pgx.Tx, limit penstock.Limit)
 		return nil, err
 	}
 	w.weigh(page)
-	if w.full = len(page) == n; len(page) > 0 {
+	w.full = len(page) == n
+	if w.noteLag(page); len(page) > 0 {
 		w.mu.Lock()
 		w.track.moved(page[len(page)-1].at, len(page), time.Now())
 		w.mu.Unlock()

@@ -19,8 +19,9 @@ const (
 )
 
 // brokerCeiling sends messages from memory through a sink, with nothing to
-// order, read or store, and returns how many were confirmed per second.
-func (r *rig) brokerCeiling(ctx context.Context, sink penstock.Sink, l load, total int) (float64, error) {
+// order, read or store, and returns how many were confirmed per second. messages
+// makes n of them, numbered from first; those without an id get one.
+func (r *rig) brokerCeiling(ctx context.Context, sink penstock.Sink, messages func(first, n int) []penstock.Message, total int) (float64, error) {
 	var (
 		next   atomic.Int64
 		failed atomic.Pointer[error]
@@ -35,9 +36,11 @@ func (r *rig) brokerCeiling(ctx context.Context, sink penstock.Sink, l load, tot
 				if first >= total {
 					return
 				}
-				msgs := l.messages(first, min(batch, total-first))
+				msgs := messages(first, min(batch, total-first))
 				for i := range msgs {
-					msgs[i].ID = prefix + strconv.Itoa(first+i)
+					if msgs[i].ID == "" {
+						msgs[i].ID = prefix + strconv.Itoa(first+i)
+					}
 					msgs[i].Attempt, msgs[i].CreatedAt = 1, start
 				}
 				if err := errors.Join(sink.Send(ctx, msgs)...); err != nil {

@@ -3,12 +3,14 @@ package bench
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/adopt"
 	"github.com/penstock/penstock/internal/testserver"
 	"github.com/penstock/penstock/store/postgres"
 )
@@ -54,6 +56,44 @@ func TestProcessor(t *testing.T) {
 		}
 	}
 	checkOutboxesGone(t, setup)
+}
+
+// TestCeilingHasTheSameMessages: what the broker is measured with is what it gets from the table.
+func TestCeilingHasTheSameMessages(t *testing.T) {
+	setup, db := onPostgres(t, testserver.RabbitMQURL(t))
+	rig, remove, err := newRig(setup)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer remove()
+	cfg := ProcessorConfig{Setup: setup, Database: db, Rows: 12}
+	cfg.SetDefaults()
+	p := newProcessor(rig, cfg)
+	p.Progress = func(string) {}
+	want := p.orders(0, 12)
+	if err := p.withTable(t.Context(), true, func(*session) (failed error) {
+		table, forget, err := p.adopt(t.Context(), p.table, adopt.Config{Preset: "dotnet"})
+		if err != nil {
+			return err
+		}
+		defer func() { failed = errors.Join(failed, forget(t.Context())) }()
+		src, err := table.Subscribe(t.Context(), penstock.Subscribe{Holder: holder})
+		if err != nil {
+			return err
+		}
+		b, err := src.Fetch(t.Context(), penstock.Limit{Messages: 100, Bytes: 1 << 20})
+		if err != nil || len(b.Messages) != len(want) {
+			return errors.Join(err, fmt.Errorf("%d messages, want %d", len(b.Messages), len(want)), src.Close(t.Context()))
+		}
+		for i, got := range b.Messages {
+			if string(got.Payload) != string(want[i].Payload) || got.Topic != want[i].Topic || len(got.ID) != len(want[i].ID) || got.Key != "" || got.Headers != nil {
+				t.Errorf("the table's is %+v %s, the ceiling's %+v %s", got, got.Payload, want[i], want[i].Payload)
+			}
+		}
+		return src.Close(t.Context())
+	}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func TestMedians(t *testing.T) {

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -123,15 +125,33 @@ func orderNumber(content []byte) (n int, ok bool) {
 	return 0, false
 }
 
-// ceiling is the broker's, of messages as large.
+// ceiling is the broker's, of the same messages.
 func (p *processor) ceiling(ctx context.Context) (rate float64, err error) {
 	err = p.withQueue(ctx, func(q *queue) error {
 		p.say("the broker's ceiling")
-		rate, err = p.brokerCeiling(ctx, q.sink, load{topic: "OrderCreated", payload: p.cfg.PayloadBytes}, p.cfg.Rows)
+		rate, err = p.brokerCeiling(ctx, q.sink, p.orders, p.cfg.Rows)
 		return err
 	})
 	return rate, err
 }
+
+// orders are the messages of rows, byte for byte but for what their ids are.
+func (p *processor) orders(first, n int) []penstock.Message {
+	padding := strings.Repeat("x", max(0, p.cfg.PayloadBytes-orderOverhead))
+	msgs := make([]penstock.Message, n)
+	buf := make([]byte, 0, n*(p.cfg.PayloadBytes+digits))
+	for i := range msgs {
+		number := first + i + 1
+		from := len(buf)
+		buf = strconv.AppendInt(append(buf, `{"n": `...), int64(number), 10)
+		buf = append(append(append(buf, `, "order": "`...), padding...), `"}`...)
+		id := strconv.Itoa(number)
+		msgs[i] = penstock.Message{ID: anyUUID[:len(anyUUID)-len(id)] + id, Topic: "OrderCreated", Payload: buf[from:len(buf):len(buf)]}
+	}
+	return msgs
+}
+
+const anyUUID = "00000000-0000-0000-0000-000000000000"
 
 // ownOutbox has the same messages in an outbox of Penstock's.
 func (p *processor) ownOutbox(ctx context.Context) (rate float64, err error) {
