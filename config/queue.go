@@ -8,6 +8,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/store/postgres"
+	"github.com/penstock/penstock/store/sqlite"
 )
 
 // Queue is the sink that is a queue of the same database: its name. It is not
@@ -45,30 +46,26 @@ func openQueue(Queue, *slog.Logger) (penstock.Sink, error) {
 }
 
 // Forward makes a job in a queue of every message of a subscription, until ctx ends;
-// see postgres.Forward, also for its errors. The store is one that OpenStore opened.
+// see postgres.Forward and sqlite.Forward, also for their errors. The store is one that
+// OpenStore opened.
 func Forward(ctx context.Context, store penstock.Store, req penstock.Subscribe, queue string) error {
-	if s, ok := store.(*postgres.Store); ok {
+	switch s := store.(type) {
+	case *postgres.Store:
 		return postgres.Forward(ctx, s, req, queue)
+	case *sqlite.Store:
+		return sqlite.Forward(ctx, s, req, queue)
 	}
-	return cannotForward()
+	return &penstock.FieldError{Field: "sink.queue", Problem: "is for PostgreSQL and SQLite", Hint: "enqueue in the business transaction itself"}
 }
 
 // queue says what does not go together with a queue: its messages never leave the
 // database, and all of them go.
-func (d *decoder) queue(path string, c *Config, s *Subscription) {
+func (d *decoder) queue(path string, s *Subscription) {
 	if s.Sink.Queue == nil || d.broken[path] {
 		return
 	}
 	fail := func(key string, p problem) { d.fail(d.near(join(path, key)), join(path, key), p) }
-	if isSQLite(c.DatabaseURL.Reveal()) {
-		d.invalid(path, cannotForward())
-	}
 	if !s.Filter.Empty() {
 		fail("filter", problem{"is set for a queue, which gets every message", "remove it, or have an outbox of its own for what the queue is to get"})
 	}
-}
-
-func cannotForward() error {
-	return &penstock.FieldError{Field: "sink.queue", Problem: "is for PostgreSQL only",
-		Hint: "with another database, enqueue in the business transaction itself: penstock.enqueue in SQL, or Enqueue in Go"}
 }

@@ -69,7 +69,7 @@ func (d *decoder) validate(c *Config) {
 		}
 		d.filter(path+".filter", &s.Filter)
 		d.sink(path+".sink", &c.Subscriptions[i].Sink)
-		d.queue(path, c, &c.Subscriptions[i])
+		d.queue(path, &c.Subscriptions[i])
 		d.format(path, &c.Subscriptions[i])
 		d.previous(path, &s)
 		if s.Relay != c.Relay && !d.broken["relay"] {

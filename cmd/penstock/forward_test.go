@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -18,8 +19,11 @@ import (
 
 // A subscription whose sink is a queue fills it, and stops when it is told to.
 func TestRelayIntoAQueue(t *testing.T) {
-	database := testserver.Database(t, testserver.PostgresURL(t))
-	d := urlDesk(t, database)
+	t.Run("sqlite", func(t *testing.T) { relayIntoAQueue(t, urlDesk(t, "sqlite:"+filepath.Join(t.TempDir(), "test.db"))) })
+	t.Run("postgres", func(t *testing.T) { relayIntoAQueue(t, urlDesk(t, testserver.Database(t, testserver.PostgresURL(t)))) })
+}
+
+func relayIntoAQueue(t *testing.T, d *desk) {
 	d.outbox("orders", numbered(30)...)
 	d.must("queue", "create", "emails")
 
@@ -51,10 +55,10 @@ func TestRelayIntoAQueue(t *testing.T) {
 	d.cli("relay", "--outbox", "orders", "--sink", "queue:emails", "--topic", "a").wants(t, exitUsage, "--topic has no meaning with a queue as the sink")
 }
 
-func TestOnlyPostgreSQLForwards(t *testing.T) {
+func TestNotEveryStoreForwards(t *testing.T) {
 	d := memoryDesk(t)
 	d.outbox("orders")
-	d.cli("relay", "--outbox", "orders", "--sink", "queue:emails", "--log-level", "error").wants(t, exitUsage, "is for PostgreSQL only")
+	d.cli("relay", "--outbox", "orders", "--sink", "queue:emails", "--log-level", "error").wants(t, exitUsage, "is for PostgreSQL and SQLite")
 }
 
 // forwards is a forwarding with a database that answers what the test says.

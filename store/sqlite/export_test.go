@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/forward"
 )
 
 // WithPragmas sets pragmas on the connection that writes: max_page_count makes
@@ -77,4 +78,9 @@ func RestartEvery(d time.Duration) (restore func()) {
 	before := restartEvery
 	restartEvery = d
 	return func() { restartEvery = before }
+}
+
+// Forwarding is what Forward runs over a source.
+func Forwarding(src penstock.Source, queue string) forward.Subscription {
+	return &forwarding{source: src.(*source), queue: NewQueue(queue)}
 }

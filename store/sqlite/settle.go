@@ -43,6 +43,16 @@ func (b *openBatch) seq(i int) int64 {
 // Settle implements penstock.Source. Batches that wait for an earlier one are
 // remembered in memory: if this reader dies, the next one sends them again.
 func (s *source) Settle(ctx context.Context, settled ...penstock.Settled) error {
+	return s.settle(ctx, nil, settled...)
+}
+
+// txWork is something to do in a transaction.
+type txWork func(ctx context.Context, tx *sql.Tx) error
+
+// settle is Settle with something else to do, if it is not nil, in the transaction in
+// which the cursor passes: not a second time for a batch that was settled by a call
+// whose answer was an error.
+func (s *source) settle(ctx context.Context, also txWork, settled ...penstock.Settled) error {
 	if err := s.usable(ctx); err != nil || s.subID == 0 {
 		return err
 	}
@@ -56,7 +66,7 @@ func (s *source) Settle(ctx context.Context, settled ...penstock.Settled) error 
 	// Settle can be tried again.
 	leading := s.leading(rulings)
 	err = s.store.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		return s.apply(ctx, tx, leading, rulings, time.Now())
+		return s.apply(ctx, tx, leading, rulings, time.Now(), also)
 	})
 	if err != nil {
 		return err
@@ -126,7 +136,7 @@ func (s *source) leading(settled map[*openBatch][]ruling) []*openBatch {
 
 // apply carries out the verdicts on the leading batches and moves the cursor
 // past them. Without any it only checks that the lease is still ours.
-func (s *source) apply(ctx context.Context, tx *sql.Tx, leading []*openBatch, now map[*openBatch][]ruling, at time.Time) error {
+func (s *source) apply(ctx context.Context, tx *sql.Tx, leading []*openBatch, now map[*openBatch][]ruling, at time.Time, also txWork) error {
 	var position, rateAt, epoch int64
 	var batch uint64
 	var rate float64
@@ -144,6 +154,12 @@ func (s *source) apply(ctx context.Context, tx *sql.Tx, leading []*openBatch, no
 	for _, b := range leading {
 		if b.number <= batch {
 			continue // done by a Settle whose answer was an error
+		}
+		if also != nil {
+			if err := also(ctx, tx); err != nil {
+				return err
+			}
+			also = nil
 		}
 		list, ok := now[b]
 		if !ok {

@@ -1,0 +1,135 @@
+// Package forward is what stores share that make jobs of messages within the
+// database: the loop, and how a job looks.
+package forward
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+// Headers that a job has beside those of its message.
+const (
+	HeaderMessageID = "penstock-message-id"
+	HeaderTopic     = "penstock-topic" // if the message has one
+)
+
+// Subscription is one that is forwarded, by one goroutine.
+type Subscription interface {
+	// Fetch returns what is to be moved next, an empty batch if there is nothing.
+	// After an error of Move it returns the same messages again, and maybe more.
+	Fetch(ctx context.Context, limit penstock.Limit) (penstock.Batch, error)
+	// Move makes jobs of the messages and settles them, in one transaction.
+	Move(ctx context.Context, batch penstock.Batch) error
+	// Renew extends the lease.
+	Renew(ctx context.Context) error
+	// Maintain does the outbox's housekeeping.
+	Maintain(ctx context.Context) error
+}
+
+// A batch is a transaction: large enough to be cheap, small enough not to be held in
+// memory unnoticed.
+var limit = penstock.Limit{Messages: 1000, Bytes: 8 << 20}
+
+const (
+	afterError    = time.Second
+	maintainEvery = time.Second
+	longestPause  = 50 * time.Millisecond
+)
+
+// Run moves what comes until ctx ends: then it returns nil. An error that waiting does
+// not cure it returns, others it logs.
+func Run(ctx context.Context, s Subscription, lease time.Duration, log *slog.Logger) error {
+	p := pump{Subscription: s, lease: lease, renewed: time.Now()}
+	for {
+		pause, err := p.step(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil && permanent(err):
+			return err
+		case err != nil:
+			log.Warn("cannot forward messages; trying again", "err", err)
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+func permanent(err error) bool {
+	for _, reason := range []error{penstock.ErrNoOutbox, penstock.ErrNoQueue, penstock.ErrNoSubscription, penstock.ErrFenced, penstock.ErrClosed} {
+		if errors.Is(err, reason) {
+			return true
+		}
+	}
+	return false
+}
+
+// pump is one run.
+type pump struct {
+	Subscription
+	lease      time.Duration
+	silence    time.Time // when there was a message last
+	renewed    time.Time // when the lease was extended
+	maintained time.Time
+}
+
+// step moves one batch and says how long to wait before the next one.
+func (p *pump) step(ctx context.Context) (pause time.Duration, err error) {
+	if time.Since(p.maintained) > maintainEvery {
+		p.maintained = time.Now()
+		if err := p.Maintain(ctx); err != nil {
+			return afterError, err
+		}
+	}
+	if time.Since(p.renewed) > p.lease/3 { // also in a long backlog: not every store's cursor extends the lease
+		if err := p.Renew(ctx); err != nil {
+			return afterError, err
+		}
+		p.renewed = time.Now()
+	}
+	batch, err := p.Fetch(ctx, limit)
+	if err != nil {
+		return afterError, err
+	}
+	if len(batch.Messages) > 0 {
+		if err := p.Move(ctx, batch); err != nil {
+			return afterError, err
+		}
+		p.silence = time.Now()
+		return 0, nil
+	}
+	return min(max(time.Since(p.silence)/8, time.Millisecond), longestPause), nil
+}
+
+// Jobs are the jobs of messages: with their keys, headers and payloads, and two
+// headers more.
+func Jobs(messages []penstock.Message) []penstock.NewJob {
+	jobs := make([]penstock.NewJob, len(messages))
+	for i := range messages {
+		m := &messages[i]
+		headers := make(map[string]string, len(m.Headers)+2)
+		maps.Copy(headers, m.Headers)
+		headers[HeaderMessageID] = m.ID
+		if m.Topic != "" {
+			headers[HeaderTopic] = m.Topic
+		}
+		jobs[i] = penstock.NewJob{Payload: m.Payload, Key: m.Key, Headers: headers}
+	}
+	return jobs
+}
+
+// CanForward reports a request that has no cursor to write, as a *penstock.FieldError.
+func CanForward(req penstock.Subscribe) error {
+	if req.Ephemeral {
+		return &penstock.FieldError{Field: "subscription", Problem: "is ephemeral", Hint: "forwarding needs a cursor"}
+	}
+	return nil
+}

@@ -1,0 +1,82 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"log/slog"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/forward"
+)
+
+// Headers that Forward adds to a job.
+const (
+	HeaderMessageID = forward.HeaderMessageID
+	HeaderTopic     = forward.HeaderTopic // if the message has one
+)
+
+// Forward makes a job of every message of a subscription, in a queue of the same file,
+// until ctx ends: then it returns nil. Jobs and cursor are written in one transaction,
+// so each message becomes exactly one job, in order, however often Forward dies. A job
+// has its message's key, headers and payload, and two headers more.
+//
+// It returns an error only for what waiting cannot cure: ErrNoOutbox, ErrNoQueue,
+// ErrFenced, or a *HeldError at the start.
+func Forward(ctx context.Context, store *Store, req penstock.Subscribe, queue string) error {
+	if err := forward.CanForward(req); err != nil {
+		return err
+	}
+	if err := store.read(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		_, err := findQueue(ctx, tx, queue)
+		return err
+	}); err != nil {
+		return err
+	}
+	subscribed, err := store.Subscribe(ctx, req)
+	if err != nil {
+		return err
+	}
+	src := subscribed.(*source)
+	defer func() {
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer cancel()
+		_ = src.Close(closing) // the lease ends by itself, too
+	}()
+	return forward.Run(ctx, &forwarding{source: src, queue: NewQueue(queue)}, src.req.Lease, slog.With("outbox", req.Outbox, "queue", queue))
+}
+
+// forwarding is one call of Forward.
+type forwarding struct {
+	*source
+	queue Queue
+	// failed was fetched and could not be moved. The source would not return it again.
+	failed *penstock.Batch
+}
+
+func (f *forwarding) Maintain(ctx context.Context) error {
+	return f.store.Maintain(ctx, f.req.Outbox)
+}
+
+func (f *forwarding) Fetch(ctx context.Context, limit penstock.Limit) (penstock.Batch, error) {
+	if f.failed != nil {
+		return *f.failed, nil
+	}
+	return f.source.Fetch(ctx, limit)
+}
+
+// Move enqueues a batch and settles it, in one transaction.
+func (f *forwarding) Move(ctx context.Context, batch penstock.Batch) error {
+	f.failed = &batch
+	err := f.settle(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		_, err := f.queue.enqueue(ctx, tx, forward.Jobs(batch.Messages))
+		if err != nil {
+			return explainEnqueue(ctx, tx, f.queue.name, err)
+		}
+		return nil
+	}, penstock.Settled{Batch: batch})
+	if err == nil {
+		f.failed = nil
+	}
+	return err
+}
