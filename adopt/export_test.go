@@ -13,6 +13,15 @@ func ReadStatement(src penstock.Source) (sql string, args []any) {
 	return s.st.read, append([]any{1000}, head.place.args()...)
 }
 
+// Within is how many marks a look back of that span covers.
+func Within(src penstock.Source, span time.Duration) int {
+	from, to := src.(*Source).within(span)
+	return int(to.n) - int(from.n)
+}
+
+// Lags is how far src lags behind.
+func Lags(src penstock.Source) time.Duration { return src.(*Source).lags() }
+
 // Settings of the connections.
 const Settings = settings
 

@@ -81,6 +81,12 @@ func readColumns(ctx context.Context, q querier, oid uint32) ([]column, error) {
 	}
 	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (c column, err error) {
 		err = row.Scan(&c.name, &c.typ, &c.category, &c.notNull, &c.limit, &c.generated, &c.read, &c.write)
+		switch c.typ { // these words alone mean a length of 1
+		case "character":
+			c.typ = "bpchar"
+		case "bit":
+			c.typ = `"bit"`
+		}
 		return c, err
 	})
 	return all, explain(err)

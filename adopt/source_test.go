@@ -3,7 +3,6 @@ package adopt_test
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -332,13 +331,17 @@ func TestLowWaterMarkSurvives(t *testing.T) {
 		n += len(b.Messages)
 		f.settle(src, b)
 	}
-	time.Sleep(2 * time.Millisecond) // a margin
+	f.eventually("the mark is at the head", func() bool {
+		f.must(src.Renew(f.ctx))
+		return f.number("select (low = '{3000}')::int from (select coalesce(low, '{}') as low from penstock._adopt_log order by n desc limit 1) l") == 1
+	})
 	f.must(src.Close(f.ctx))
-	var low []string
-	f.must(f.conn.QueryRow(f.ctx, "select low from penstock._adopt_log order by n desc limit 1").Scan(&low))
-	if !slices.Equal(low, []string{"3000"}) {
-		t.Errorf("the mark is %q", low)
+	f.exec("insert into shop (payload) values ('next')")
+	next := f.subscribe(table)
+	if _, args := adopt.ReadStatement(next); len(args) != 2 || args[1] != "3000" {
+		t.Errorf("the next reader begins at %v", args)
 	}
+	f.want(f.fetch(next), "next")
 }
 
 // TestReadingStaysFlatUnderAPinnedSnapshot counts the pages that the next read touches

@@ -19,12 +19,10 @@ func (d Database) adopt(ctx context.Context, table string, c adopt.Config) (t *a
 		return nil, nil, err
 	}
 	return t, func(ctx context.Context) error {
-		s, err := d.connect(context.WithoutCancel(ctx))
-		if err != nil {
-			return errors.Join(err, t.Close())
+		err := t.Drop(context.WithoutCancel(ctx))
+		if errors.Is(err, penstock.ErrNoSubscription) { // nobody has come so far
+			err = nil
 		}
-		defer s.close()
-		_, err = s.do("forgetting the adopted table", readSQL("adopted", d.words(table))["forget"])
 		return errors.Join(err, t.Close())
 	}, nil
 }
