@@ -70,7 +70,7 @@ func stored(cluster *kfake.Cluster) (n int64) {
 // More partitions from one record to the next move keys; from one flight to the
 // next that is nothing new.
 func TestRepartitioned(t *testing.T) {
-	p := new(producer)
+	p := &producer{cfg: &Config{MaxMessageBytes: 1 << 20}}
 	topic := partitioner{p}.ForTopic("t")
 	keyed, loose := &kgo.Record{Key: []byte("k")}, &kgo.Record{}
 	fly := func(partitions ...int) bool {
@@ -84,5 +84,39 @@ func TestRepartitioned(t *testing.T) {
 	}
 	if fly(3, 3) || fly(4, 4) || !fly(4, 4, 5) {
 		t.Error("a change within a flight, and only that, is noticed")
+	}
+}
+
+// Records without a key go to one partition until a batch is full, and each
+// flight to one of its own.
+func TestLoosePartitions(t *testing.T) {
+	const partitions, records = 1000, 512
+	p := &producer{cfg: &Config{MaxMessageBytes: 1 << 20}}
+	topic := partitioner{p}.ForTopic("t")
+	fly := func(size int) (batches int) {
+		p.flights.Add(1)
+		last, value := -1, make([]byte, size)
+		for range records {
+			if n := topic.Partition(&kgo.Record{Value: value}, partitions); n != last {
+				batches, last = batches+1, n
+			}
+		}
+		return batches
+	}
+	flights := map[int]bool{}
+	for range 20 {
+		if n := fly(200); n != 1 {
+			t.Fatalf("%d records of 200 bytes make %d batches, want 1", records, n)
+		}
+		flights[topic.Partition(&kgo.Record{}, partitions)] = true
+	}
+	if len(flights) < 2 {
+		t.Error("20 flights go to the same partition of 1000")
+	}
+	if n := fly(20_000); n < 9 || n > 10 { // by chance one partition twice in a row
+		t.Errorf("10 MB make %d batches of 1 MiB at the most, want 10", n)
+	}
+	if n := fly(2 << 20); n < records/2 {
+		t.Errorf("records larger than a batch share %d", n)
 	}
 }

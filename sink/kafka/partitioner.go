@@ -7,12 +7,13 @@ import (
 )
 
 // partitioner sends the records of a key where Kafka's own clients send them
-// (murmur2), and those without one to a partition of chance, so many bytes at a
-// time that batches are worth their overhead.
+// (murmur2), and those without one to a partition of chance, which is another one
+// for each flight and once a batch is full: a flight makes as few batches as it
+// can, which is what a broker's work is measured by.
 type partitioner struct{ producer *producer }
 
-// chunk is how much goes to one partition before it is another's turn.
-const chunk = 64 << 10
+// perRecord is about what a record takes besides its payload.
+const perRecord = 128
 
 func (p partitioner) ForTopic(topic string) kgo.TopicPartitioner {
 	return &topicPartitioner{producer: p.producer, keyed: kgo.StickyKeyPartitioner(nil).ForTopic(topic)}
@@ -25,7 +26,8 @@ type topicPartitioner struct {
 	flight     uint64 // the number of the flight in which
 	partitions int    // there were so many partitions
 
-	current, left int // partition of those without a key, and bytes until the next
+	looseFlight   uint64 // the number of the flight in which
+	current, left int    // this is the partition of those without a key, for so many bytes more
 }
 
 // RequiresConsistency: a key has one partition, whether it can be written to or
@@ -42,9 +44,10 @@ func (t *topicPartitioner) Partition(r *kgo.Record, n int) int {
 		}
 		return t.keyed.Partition(r, n)
 	}
-	if t.left <= 0 || t.current >= n {
-		t.current, t.left = rand.IntN(n), chunk
+	size := perRecord + len(r.Value)
+	if flight := t.producer.flights.Load(); t.looseFlight != flight || t.left < size || t.current >= n {
+		t.looseFlight, t.current, t.left = flight, rand.IntN(n), t.producer.cfg.MaxMessageBytes
 	}
-	t.left -= len(r.Value)
+	t.left -= size
 	return t.current
 }
