@@ -90,7 +90,6 @@ func cannotConnect(err error) (hint string) {
 	var address *AddressError
 	var dns *net.DNSError
 	var certificate *tls.CertificateVerificationError
-	var alert tls.AlertError
 	var notTLS tls.RecordHeaderError
 	var op *net.OpError
 	switch {
@@ -102,8 +101,6 @@ func cannotConnect(err error) (hint string) {
 		return "set tls.ca_file to the authority that signed the endpoint's certificate, or tls.server_name to a name in it"
 	case errors.As(err, &notTLS):
 		return "the endpoint does not speak TLS on this port: check the url"
-	case errors.As(err, &alert):
-		return "the endpoint refused the TLS connection: check tls.cert_file, and that it speaks TLS 1.2 or later"
 	case !errors.As(err, &op):
 		return ""
 	}
