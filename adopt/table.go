@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/pgerror"
 )
 
 // DefaultSchema holds Penstock's tables unless Options names another.
@@ -123,7 +124,7 @@ type querier interface {
 // explain adds the next step to an error, and after one that is not the server's lets
 // go of idle connections, which have probably died with the one that failed.
 func (t *Table) explain(err error) error {
-	if err != nil && sqlState(err) == "" && !errors.Is(err, context.Canceled) && !errors.Is(err, pgx.ErrNoRows) {
+	if err != nil && pgerror.State(err) == "" && !errors.Is(err, context.Canceled) && !errors.Is(err, pgx.ErrNoRows) {
 		t.pool.Reset()
 	}
 	return explain(err)

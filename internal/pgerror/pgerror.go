@@ -1,0 +1,59 @@
+// Package pgerror says what an operator can do about an error of PostgreSQL's.
+package pgerror
+
+import (
+	"errors"
+	"net"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/penstock/penstock"
+)
+
+// State is the error's five-letter SQLSTATE, "" if it is not the server's.
+func State(err error) string {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		return pg.Code
+	}
+	return ""
+}
+
+// hints by SQLSTATE, for what means the same whoever asks.
+var hints = map[string]string{
+	"28000": "check user, password and pg_hba.conf",
+	"28P01": "check user, password and pg_hba.conf",
+	"3D000": "create the database or correct the URL",
+	"25006": "the server is read-only: connect to the primary (target_session_attrs=read-write picks it from several hosts)",
+	"53100": "the server's disk is full: free space and go on; nothing is lost",
+	"53300": "raise max_connections or close other connections",
+	"57P03": "the server is starting up or shutting down: try again",
+}
+
+// Explain adds the next step to what the server or the network says: of the caller's hints by
+// SQLSTATE, or else the one that holds everywhere. An error that has a hint keeps it, and one of which
+// nothing is known comes back as it is.
+func Explain(err error, of map[string]string) error {
+	var (
+		connect *pgconn.ConnectError
+		dial    *net.OpError
+		hinted  *penstock.HintError
+	)
+	if err == nil || errors.As(err, &hinted) {
+		return err
+	}
+	if state := State(err); state != "" {
+		hint := of[state]
+		if hint == "" {
+			hint = hints[state]
+		}
+		if hint != "" {
+			return penstock.WithHint(err, "%s", hint)
+		}
+		return err
+	}
+	if errors.As(err, &connect) || errors.As(err, &dial) {
+		return penstock.WithHint(err, "is PostgreSQL running there and reachable?")
+	}
+	return err
+}
