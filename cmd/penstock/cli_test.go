@@ -144,6 +144,10 @@ func TestMisuse(t *testing.T) {
 		{"status --frob", "unknown flag: --frob: see penstock status --help"},
 		{"publish", "it takes OUTBOX: see penstock publish --help"},
 		{"outbox create a b", "got 2 arguments, it takes NAME"},
+		{"relay orders", "got 1 argument, it takes none: see penstock relay --help"},
+		{"job cancel q", "got 1 argument, it takes QUEUE ID…: see penstock job cancel --help"},
+		{"schedule set q", "got 1 argument, it takes QUEUE NAME --cron TEXT [PAYLOAD|-]"},
+		{"publish o --key= --payload x", "--key is empty: give it a text, or leave it out"},
 		{"status --every 0s --database-url sqlite:x.db", "--every is 0s"},
 		{"status a b", "see penstock status --help"},
 		{"status", "no database is given: pass --database-url"},
@@ -260,6 +264,7 @@ func TestOutboxLifecycle(t *testing.T) {
 	cli(t, with("outbox", "drop", "orders")...).wants(t, exitUsage, "pass --yes if you mean it")
 	cli(t, with("outbox", "drop", "nothing", "--yes")...).wants(t, exitFailure, "no such outbox")
 	must(t, with("outbox", "drop", "orders", "--yes")...)
+	same(t, "json", must(t, with("outbox", "create", "orders", "--json")...)+must(t, with("outbox", "drop", "orders", "--yes", "--json")...), strings.Repeat(`{"outbox":"orders"}`+"\n", 2))
 	if out := must(t, with("outbox", "list")...); strings.Contains(out, "orders") {
 		t.Errorf("orders is still there: %q", out)
 	}

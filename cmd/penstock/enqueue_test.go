@@ -156,6 +156,7 @@ func TestSchedules(t *testing.T) {
 		d.cli("schedule", "set", "nothing", "x", "--cron", "@daily").wants(t, exitFailure, `queue "nothing": no such queue`)
 		d.cli("schedule", "list", "nothing").wants(t, exitFailure, `queue "nothing": no such queue`)
 		same(t, "dropped", d.must("schedule", "drop", "reports", "hourly"), "Schedule hourly of reports is gone.\n")
+		same(t, "json", d.must("schedule", "drop", "reports", "nightly", "--json"), `{"name":"nightly","queue":"reports"}`+"\n")
 		d.cli("schedule", "drop", "reports", "hourly").wants(t, exitFailure, `schedule "hourly" of queue "reports": no such schedule: penstock schedule list`)
 	})
 }

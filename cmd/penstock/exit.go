@@ -62,9 +62,22 @@ func misuse(err error) error {
 	return &exitError{code: exitUsage, err: err, help: true}
 }
 
-// args makes a validator's errors usage errors.
+// args has a wrong number of arguments reported in the words of exactly.
 func args(check cobra.PositionalArgs) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error { return misuse(check(cmd, args)) }
+	return func(cmd *cobra.Command, args []string) error {
+		if check(cmd, args) == nil {
+			return nil
+		}
+		_, takes, _ := strings.Cut(cmd.Use, " ")
+		return wrongNumber(len(args), takes)
+	}
+}
+
+func wrongNumber(got int, takes string) error {
+	if takes == "" {
+		takes = "none"
+	}
+	return misuse(fmt.Errorf("got %s, it takes %s", plural(int64(got), "argument"), takes))
 }
 
 // notEmpty refuses flags that were given and are empty: how an unset variable of a
@@ -84,7 +97,7 @@ func exactly(names ...string) cobra.PositionalArgs {
 		if len(args) == len(names) {
 			return nil
 		}
-		return misuse(fmt.Errorf("got %d arguments, it takes %s", len(args), strings.Join(names, " ")))
+		return wrongNumber(len(args), strings.Join(names, " "))
 	}
 }
 

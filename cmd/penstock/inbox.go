@@ -73,7 +73,7 @@ func aboutInbox(err error, doing, consumer string) error {
 }
 
 // findInbox returns the status of one.
-func findInbox(ctx context.Context, store penstock.InboxStore, consumer string) (*penstock.InboxStatus, error) {
+func findInbox(ctx context.Context, store inboxReader, consumer string) (*penstock.InboxStatus, error) {
 	inboxes, err := store.Inboxes(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("reading the status of inboxes: %w", err)
@@ -94,6 +94,7 @@ func (a *app) inboxCreateCommand() *cobra.Command {
 	var (
 		keep      span
 		ifMissing bool
+		asJSON    bool
 	)
 	cmd := &cobra.Command{
 		Use:   "create CONSUMER",
@@ -123,12 +124,12 @@ func (a *app) inboxCreateCommand() *cobra.Command {
 			if err != nil {
 				return aboutInbox(err, fmt.Sprintf("creating the inbox %q", args[0]), args[0])
 			}
-			fmt.Fprintf(a.stdout, "Inbox %s is ready.\n", visible(args[0]))
-			return nil
+			return a.tell(asJSON, map[string]any{"consumer": args[0]}, "Inbox %s is ready.\n", visible(args[0]))
 		},
 	}
 	cmd.Flags().Var(&keep, "keep", "how long ids are known, such as 12h or 30d (default "+spanText(penstock.DefaultInboxKeep)+")")
 	cmd.Flags().BoolVar(&ifMissing, "if-missing", false, "succeed if it exists already, and leave it as it is")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "what was created as one JSON line")
 	return cmd
 }
 
@@ -174,11 +175,8 @@ on: what was to be forgotten tomorrow still is.
 			if err := store.SetInbox(ctx, args[0], time.Duration(keep)); err != nil {
 				return aboutInbox(err, fmt.Sprintf("setting up the inbox %q", args[0]), args[0])
 			}
-			if asJSON {
-				return json.NewEncoder(a.stdout).Encode(map[string]any{"consumer": args[0], "keep_ns": time.Duration(keep)})
-			}
-			fmt.Fprintf(a.stdout, "Inbox %s: ids are known for %s.\n", visible(args[0]), spanText(time.Duration(keep)))
-			return nil
+			return a.tell(asJSON, map[string]any{"consumer": args[0], "keep_ns": time.Duration(keep)},
+				"Inbox %s: ids are known for %s.\n", visible(args[0]), spanText(time.Duration(keep)))
 		},
 	}
 	cmd.Flags().Var(&keep, "keep", "how long ids are known, such as 12h or 30d")
@@ -263,11 +261,7 @@ and asks for the consumer's name; without a terminal to ask on it refuses unless
 			if err := store.DropInbox(ctx, args[0]); err != nil {
 				return aboutInbox(err, fmt.Sprintf("dropping the inbox %q", args[0]), args[0])
 			}
-			if asJSON {
-				return json.NewEncoder(a.stdout).Encode(map[string]any{"consumer": args[0], "held": box.Held})
-			}
-			fmt.Fprintf(a.stdout, "Inbox %s is gone (%s).\n", visible(args[0]), lost)
-			return nil
+			return a.tell(asJSON, map[string]any{"consumer": args[0], "held": box.Held}, "Inbox %s is gone (%s).\n", visible(args[0]), lost)
 		},
 	}
 	cmd.Flags().BoolVar(&leave.yes, "yes", false, "do not ask")

@@ -121,7 +121,7 @@ func TestInboxLifecycle(t *testing.T) {
 		same(t, "none yet", d.must("inbox", "status"), "There is no inbox yet: penstock inbox create CONSUMER makes one.\n")
 		same(t, "none yet", d.must("inbox", "list", "--json"), "[]\n")
 		same(t, "created", d.must("inbox", "create", "billing"), "Inbox billing is ready.\n")
-		d.must("inbox", "create", "größe; drop", "--keep", "2d")
+		same(t, "json", d.must("inbox", "create", "größe; drop", "--keep", "2d", "--json"), `{"consumer":"größe; drop"}`+"\n")
 		d.cli("inbox", "create", "billing").wants(t, exitFailure, `creating the inbox "billing": the inbox exists already: use it, or choose another name`)
 		d.must("inbox", "create", "billing", "--if-missing", "--keep", "1h")
 		d.cli("inbox", "create", "").wants(t, exitUsage, "consumer has no name")
@@ -205,7 +205,8 @@ func TestInboxHeldAndGaps(t *testing.T) {
 		}
 		same(t, "gap", fmt.Sprintf("%v", []any{gap["consumer"], gap["missing"], gap["key"], gap["followed_by"], gap["discarded"], gap["came"]}), "[billing 2 k 3 false true]")
 		c.receives("l", "a", "", "a, b")
-		contains(t, d.must("inbox", "status"), "billing")
+		contains(t, d.must("status"), "CONSUMER", "billing")
+		contains(t, d.must("status", "--json"), `"inboxes":[{"consumer":"billing","keep_ns":`)
 	})
 }
 

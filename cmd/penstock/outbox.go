@@ -2,9 +2,12 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
+
+	"github.com/penstock/penstock"
 )
 
 func (a *app) outboxCommand() *cobra.Command {
@@ -23,6 +26,7 @@ messages commit or roll back with everything else it wrote.`,
 func (a *app) outboxCreateCommand() *cobra.Command {
 	var (
 		ifMissing bool
+		asJSON    bool
 		retain    retentionFlags
 	)
 	cmd := &cobra.Command{
@@ -51,6 +55,9 @@ changes them.`,
 			}
 			defer store.Close()
 			if err := createOutbox(ctx, store, args[0], ifMissing); err != nil {
+				if errors.Is(err, penstock.ErrOutboxExists) {
+					err = penstock.ErrOutboxExists // it is named already
+				}
 				return fmt.Errorf("creating outbox %q: %w", args[0], err)
 			}
 			if retains {
@@ -58,12 +65,12 @@ changes them.`,
 					return fmt.Errorf("outbox %q is there, but keeps what it did: %w", args[0], err)
 				}
 			}
-			fmt.Fprintf(a.stdout, "Outbox %s is ready.\n", visible(args[0]))
-			return nil
+			return a.tell(asJSON, map[string]any{"outbox": args[0]}, "Outbox %s is ready.\n", visible(args[0]))
 		},
 	}
 	retain.add(cmd.Flags())
 	cmd.Flags().BoolVar(&ifMissing, "if-missing", false, "succeed if it exists already")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "what was created as one JSON line")
 	return cmd
 }
 
@@ -105,7 +112,10 @@ func (a *app) outboxListCommand() *cobra.Command {
 }
 
 func (a *app) outboxDropCommand() *cobra.Command {
-	leave := consent{undone: "nothing was dropped"}
+	var (
+		asJSON bool
+		leave  = consent{undone: "nothing was dropped"}
+	)
 	cmd := &cobra.Command{
 		Use:   "drop NAME",
 		Short: "Drop an outbox with everything in it",
@@ -134,10 +144,10 @@ refuses unless --yes is given.`,
 			if err := store.DropOutbox(ctx, name); err != nil {
 				return about(err, fmt.Sprintf("dropping outbox %q", name), name, "")
 			}
-			fmt.Fprintf(a.stdout, "Outbox %s is gone.\n", visible(name))
-			return nil
+			return a.tell(asJSON, map[string]any{"outbox": name}, "Outbox %s is gone.\n", visible(name))
 		},
 	}
 	cmd.Flags().BoolVar(&leave.yes, "yes", false, "do not ask")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "what was dropped as one JSON line")
 	return cmd
 }

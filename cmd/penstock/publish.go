@@ -65,6 +65,9 @@ transaction. It is for trying things, and for scripts.`,
 			ctx, stop := interruptible(cmd.Context())
 			defer stop()
 			flags := cmd.Flags()
+			if err := notEmpty(flags, "id", "key", "topic", "payload-file"); err != nil {
+				return err
+			}
 			one := false
 			for _, name := range []string{"id", "key", "topic", "header", "payload", "payload-file"} {
 				one = one || flags.Changed(name)

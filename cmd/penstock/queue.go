@@ -84,6 +84,7 @@ func (a *app) queueCreateCommand() *cobra.Command {
 	var (
 		order     string
 		ifMissing bool
+		asJSON    bool
 		settings  queueFlags
 	)
 	cmd := &cobra.Command{
@@ -119,6 +120,9 @@ penstock queue set explains and changes.`,
 				err = a.alreadyThere(ctx, store, args[0], penstock.QueueOrder(order))
 			}
 			if err != nil {
+				if errors.Is(err, penstock.ErrQueueExists) {
+					err = penstock.ErrQueueExists // it is named already
+				}
 				return fmt.Errorf("creating queue %q: %w", args[0], err)
 			}
 			if wanted != (penstock.QueueSettings{}) {
@@ -126,13 +130,13 @@ penstock queue set explains and changes.`,
 					return fmt.Errorf("queue %q is there, but not set up: %w", args[0], err)
 				}
 			}
-			fmt.Fprintf(a.stdout, "Queue %s is ready.\n", visible(args[0]))
-			return nil
+			return a.tell(asJSON, map[string]any{"queue": args[0]}, "Queue %s is ready.\n", visible(args[0]))
 		},
 	}
 	settings.add(cmd.Flags())
 	cmd.Flags().StringVar(&order, "order", string(penstock.FIFO), "which job runs first: fifo, the oldest, or lifo, the newest")
 	cmd.Flags().BoolVar(&ifMissing, "if-missing", false, "succeed if it exists already")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "what was created as one JSON line")
 	return cmd
 }
 
@@ -190,7 +194,10 @@ func (a *app) queueListCommand() *cobra.Command {
 }
 
 func (a *app) queueDropCommand() *cobra.Command {
-	leave := consent{undone: "nothing was dropped"}
+	var (
+		asJSON bool
+		leave  = consent{undone: "nothing was dropped"}
+	)
 	cmd := &cobra.Command{
 		Use:   "drop NAME",
 		Short: "Drop a queue with every job in it",
@@ -223,11 +230,12 @@ terminal to ask on it refuses unless --yes is given.`,
 			if err := store.DropQueue(ctx, args[0]); err != nil {
 				return aboutQueue(err, fmt.Sprintf("dropping queue %q", args[0]), args[0])
 			}
-			fmt.Fprintf(a.stdout, "Queue %s is gone (%s).\n", visible(args[0]), lost)
-			return nil
+			return a.tell(asJSON, map[string]any{"queue": args[0], "jobs": jobsIn(q), "dead_letters": q.DeadLetters},
+				"Queue %s is gone (%s).\n", visible(args[0]), lost)
 		},
 	}
 	cmd.Flags().BoolVar(&leave.yes, "yes", false, "do not ask")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "what was dropped as one JSON line")
 	return cmd
 }
 

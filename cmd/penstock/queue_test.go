@@ -66,6 +66,7 @@ func TestQueueLifecycle(t *testing.T) {
 		if o := d.asked("mails\n", "queue", "drop", "mails"); o.code != exitOK || o.stdout != "Queue mails is gone (2 jobs, 0 dead letters).\n" {
 			t.Errorf("%+v", o)
 		}
+		same(t, "json", d.must("queue", "create", "mails", "--json")+d.must("queue", "drop", "mails", "--yes", "--json"), `{"queue":"mails"}`+"\n"+`{"dead_letters":0,"jobs":0,"queue":"mails"}`+"\n")
 		d.cli("queue", "drop", "mails", "--yes").wants(t, exitFailure, `queue "mails": no such queue: penstock queue list`)
 	})
 }

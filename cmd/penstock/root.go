@@ -3,7 +3,9 @@ package main
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 
@@ -83,13 +85,24 @@ func (a *app) rootCommand() *cobra.Command {
 	flags.StringVar(&a.configFile, "config", "", "configuration file (default penstock.yaml, if it is there and no database is given otherwise)")
 	flags.StringVar(&a.logLevel, "log-level", "info", "debug, info, warn or error")
 	flags.StringVar(&a.logFormat, "log-format", "text", "text or json")
-	root.AddCommand(
-		a.demoCommand(), a.migrateCommand(), a.outboxCommand(), a.relayCommand(), a.publishCommand(),
-		a.tailCommand(), a.statusCommand(), a.deadCommand(), a.parkedCommand(), a.replayCommand(), a.subscriptionCommand(),
-		a.adoptCommand(), a.queueCommand(), a.enqueueCommand(), a.workCommand(), a.jobCommand(), a.scheduleCommand(),
-		a.inboxCommand(),
-		a.benchCommand(), a.versionCommand(),
-	)
+	for _, group := range []struct {
+		id, title string
+		verbs     []*cobra.Command
+	}{
+		{"any", "Setting up and watching:", []*cobra.Command{a.demoCommand(), a.migrateCommand(), a.statusCommand(), a.deadCommand(), a.benchCommand(), a.versionCommand()}},
+		{"outbox", "Outboxes and their relay:", []*cobra.Command{a.outboxCommand(), a.publishCommand(), a.relayCommand(), a.tailCommand(), a.parkedCommand(),
+			a.replayCommand(), a.subscriptionCommand(), a.adoptCommand()}},
+		{"queue", "Job queues:", []*cobra.Command{a.queueCommand(), a.enqueueCommand(), a.workCommand(), a.jobCommand(), a.scheduleCommand()}},
+		{"inbox", "Consumers:", []*cobra.Command{a.inboxCommand()}},
+	} {
+		root.AddGroup(&cobra.Group{ID: group.id, Title: group.title})
+		for _, verb := range group.verbs {
+			verb.GroupID = group.id
+		}
+		root.AddCommand(group.verbs...)
+	}
+	root.SetHelpCommandGroupID("any")
+	root.SetCompletionCommandGroupID("any")
 	return root
 }
 
@@ -135,4 +148,13 @@ func (a *app) loadConfig() (*config.Config, error) {
 	}
 	cfg, err := config.Loader{DatabaseURL: url}.Load(file)
 	return cfg, usage(err)
+}
+
+// tell says what was done: fields for programs, or a sentence.
+func (a *app) tell(asJSON bool, fields map[string]any, sentence string, args ...any) error {
+	if asJSON {
+		return json.NewEncoder(a.stdout).Encode(fields)
+	}
+	_, err := fmt.Fprintf(a.stdout, sentence, args...)
+	return err
 }

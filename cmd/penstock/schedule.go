@@ -148,6 +148,7 @@ func (a *app) scheduleTable(schedules []penstock.Schedule) error {
 func utc(t time.Time) string { return t.UTC().Format("2006-01-02 15:04") }
 
 func (a *app) scheduleDropCommand() *cobra.Command {
+	var asJSON bool
 	cmd := &cobra.Command{
 		Use:     "drop QUEUE NAME",
 		Short:   "Drop a periodic job",
@@ -169,10 +170,10 @@ func (a *app) scheduleDropCommand() *cobra.Command {
 			if err != nil {
 				return aboutQueue(err, "dropping the schedule", args[0])
 			}
-			fmt.Fprintf(a.stdout, "Schedule %s of %s is gone.\n", visible(args[1]), visible(args[0]))
-			return nil
+			return a.tell(asJSON, map[string]any{"queue": args[0], "name": args[1]}, "Schedule %s of %s is gone.\n", visible(args[1]), visible(args[0]))
 		},
 	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "what was dropped as one JSON line")
 	return cmd
 }
 

@@ -26,8 +26,8 @@ func (a *app) statusCommand() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "status [OUTBOX|QUEUE|SUBSCRIPTION]",
-		Short: "Show backlogs, rates, sizes, who relays what, and queues",
-		Long: `Show every outbox and queue, or one of them. Of an outbox and its subscriptions:
+		Short: "Show backlogs, rates, sizes, who relays what, queues and inboxes",
+		Long: `Show every outbox, queue and inbox, or one outbox or queue. Of an outbox and its subscriptions:
 
   size      what the outbox takes on disk
   segments  of its ring, on PostgreSQL, and the one that is written to
@@ -56,6 +56,8 @@ Of a queue:
 
 Of a subscription over an adopted table, which the configuration file describes, or
 --adopt: the same as of an outbox's. Its backlog is counted up to a million rows.
+
+Of a consumer's inbox: penstock inbox status explains it, and shows one alone.
 
 What needs a person, or explains a figure, stands below. A backlog that grows
 while a holder is shown means that the sink does not keep up or is down: the
@@ -126,6 +128,7 @@ type statusOf struct {
 	Outboxes []penstock.OutboxStatus `json:"outboxes"`
 	Queues   []penstock.QueueStatus  `json:"queues,omitzero"`
 	Adopted  []adoptedStatus         `json:"adopted,omitempty"`
+	Inboxes  []penstock.InboxStatus  `json:"inboxes,omitempty"`
 }
 
 // adoptedStatus is a subscription over an adopted table, or why it has no status: what
@@ -136,6 +139,11 @@ type adoptedStatus struct {
 	Error string `json:"error,omitempty"`
 
 	argument string // of other verbs
+}
+
+// inboxReader is what looking at inboxes needs of a store.
+type inboxReader interface {
+	Inboxes(ctx context.Context) ([]penstock.InboxStatus, error)
 }
 
 // readAll reads the status of everything, or of the outbox, queue or adopting
@@ -166,6 +174,11 @@ func (a *app) readAll(ctx context.Context, store statusReader, f *adoptFlags, on
 			return s, fmt.Errorf("reading the status of queues: %w", err)
 		default:
 			s.Queues = append(s.Queues, found...)
+		}
+	}
+	if inboxes, ok := store.(inboxReader); ok && len(only) == 0 {
+		if s.Inboxes, err = inboxes.Inboxes(ctx); err != nil && !isForbidden(err) {
+			return s, fmt.Errorf("reading the status of inboxes: %w", err)
 		}
 	}
 	adoptions, err := a.adoptions()
@@ -211,7 +224,7 @@ func (a *app) showStatus(s statusOf, asJSON, watch bool) error {
 	if watch && isTerminal(a.stdout) {
 		fmt.Fprint(a.stdout, "\x1b[H\x1b[2J") // home, clear
 	}
-	if len(s.Outboxes)+len(s.Queues)+len(s.Adopted) == 0 && s.Queues != nil {
+	if len(s.Outboxes)+len(s.Queues)+len(s.Adopted)+len(s.Inboxes) == 0 && s.Queues != nil {
 		fmt.Fprintln(a.stdout, "There is nothing yet: penstock outbox create NAME makes an outbox, penstock queue create NAME a queue.")
 		return nil
 	}
@@ -231,11 +244,19 @@ func (a *app) showStatus(s statusOf, asJSON, watch bool) error {
 	if s.Queues == nil {
 		fmt.Fprintln(a.stderr, "penstock: queues are not shown: this role may not read them")
 	}
-	if len(s.Queues) == 0 {
+	if len(s.Queues) > 0 {
+		if len(s.Outboxes)+len(s.Adopted) > 0 {
+			fmt.Fprintln(a.stdout)
+		}
+		if err := writeQueues(a.stdout, s.Queues); err != nil {
+			return err
+		}
+	}
+	if len(s.Inboxes) == 0 {
 		return nil
 	}
-	if len(s.Outboxes)+len(s.Adopted) > 0 {
+	if len(s.Outboxes)+len(s.Adopted)+len(s.Queues) > 0 {
 		fmt.Fprintln(a.stdout)
 	}
-	return writeQueues(a.stdout, s.Queues)
+	return writeInboxes(a.stdout, s.Inboxes, time.Now())
 }

@@ -60,6 +60,28 @@ func TestInboxReleaseOverTurns(t *testing.T) {
 	}
 }
 
+// Messages of one key behind different gaps are released in the order in which they would
+// have been. What is known of the gaps goes with the window.
+func TestInboxReleaseKeepsTheOrder(t *testing.T) {
+	t.Parallel()
+	f := newInboxFixture(t)
+	for i, id := range []string{"8", "6", "4", "2"} {
+		wantReleased(t, f.receive(arrival("k", id, "before "+id), time.Duration(10-i)*time.Hour))
+	}
+	if n, err := f.store.ReleaseHeld(f.ctx, penstock.HeldQuery{Consumer: "billing", Key: "k"}); n != 4 || err != nil {
+		t.Errorf("released %d, %v, want 4", n, err)
+	}
+	wantReleased(t, f.due(10), "2 after the gap before 2", "4 after the gap before 4", "6 after the gap before 6", "8 after the gap before 8")
+	if gaps := f.number("select gaps from penstock.inboxes()"); gaps != 4 {
+		t.Errorf("%d gaps are known, want 4", gaps)
+	}
+	start, _ := f.turn(f.conn)
+	f.ageTo(start + 3)
+	if gaps := f.number("select gaps from penstock.inboxes()"); gaps != 0 {
+		t.Errorf("%d gaps are known after the window, want none", gaps)
+	}
+}
+
 // The register below which nothing is due has passed what is released: it is found all
 // the same.
 func TestInboxReleaseAboveTheMark(t *testing.T) {
@@ -73,6 +95,40 @@ func TestInboxReleaseAboveTheMark(t *testing.T) {
 	}
 	f.wantHeld("2 for 1")
 	f.eventually("it is handed over", func() bool { return len(f.due(10)) == 1 })
+}
+
+// discards has a message discarded, and waits until that waits for a consumer.
+func (f *inboxFixture) discards(id string) (done <-chan []string) {
+	f.Helper()
+	answer := make(chan []string, 1)
+	go func() {
+		gone, err := f.store.DiscardHeld(f.ctx, "billing", id)
+		if err != nil {
+			f.Error(err)
+		}
+		answer <- gone
+	}()
+	f.eventually("discard waits", func() bool {
+		return f.number("select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock' and query like '%inbox_discard%'") == 1
+	})
+	return answer
+}
+
+// A message that comes to wait for one that is being discarded does not wait in vain.
+func TestInboxDiscardBeforeWhatFollows(t *testing.T) {
+	t.Parallel()
+	f := newInboxFixture(t)
+	wantReleased(t, f.receive(arrival("k", "3", "2"), time.Hour))
+	consumer := f.begin(f.connect())
+	released, err := f.inbox.InOrder(f.ctx, consumer, arrival("k", "4", "3"), time.Hour)
+	f.must(err)
+	wantReleased(t, released)
+	discarded := f.discards("3")
+	f.must(consumer.Commit(f.ctx))
+	if gone := <-discarded; len(gone) != 1 {
+		t.Errorf("discarded %q", gone)
+	}
+	wantReleased(t, f.due(10), "4 after the gap 3")
 }
 
 // What a consumer is handing over is left to it: release does not wait, discard does.
@@ -91,18 +147,7 @@ func TestInboxOperatorsBesideConsumers(t *testing.T) {
 		}
 		wantReleased(t, f.due(10), "b after the gap a")
 
-		type answer struct {
-			gone []string
-			err  error
-		}
-		discarded := make(chan answer, 1)
-		go func() {
-			gone, err := f.store.DiscardHeld(f.ctx, "billing", "3")
-			discarded <- answer{gone, err}
-		}()
-		f.eventually("discard waits", func() bool {
-			return f.number("select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock' and query like '%inbox_discard%'") == 1
-		})
+		discarded := f.discards("3")
 		want := 1
 		if commit {
 			f.must(consumer.Commit(f.ctx))
@@ -110,8 +155,8 @@ func TestInboxOperatorsBesideConsumers(t *testing.T) {
 		} else {
 			f.must(consumer.Rollback(f.ctx))
 		}
-		if a := <-discarded; len(a.gone) != want || a.err != nil {
-			t.Errorf("commit %v: discarded %q, %v", commit, a.gone, a.err)
+		if gone := <-discarded; len(gone) != want {
+			t.Errorf("commit %v: discarded %q", commit, gone)
 		}
 		f.wantHeld()
 		if commit {

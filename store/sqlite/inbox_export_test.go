@@ -4,7 +4,7 @@ package sqlite
 func InboxStatements() map[string]string {
 	all := map[string]string{}
 	for name, text := range map[string]string{
-		"see": inboxSeeSQL, "forget": inboxForgetSQL, "forget_heads": inboxForgetHeadsSQL,
+		"see": inboxSeeSQL, "forget": inboxForgetSQL, "forget_heads": inboxForgetHeadsSQL, "gap": inboxGapSQL, "forget_gaps": inboxForgetGapsSQL, "gaps": inboxGapsSQL,
 		"standing": inboxStandingSQL, "follow": inboxFollowSQL, "due": inboxDueSQL,
 	} {
 		all[name] = parameter.ReplaceAllString(text, "null")
