@@ -3,6 +3,7 @@ package penstock
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 )
 
@@ -16,6 +17,7 @@ func (w *worker) finish(t *task, how JobEnd) {
 
 // ackLater hands a job that is done to the acking.
 func (w *worker) ackLater(t *task) {
+	t.done = time.Now()
 	w.mu.Lock()
 	w.acks = append(w.acks, t)
 	n := len(w.acks)
@@ -38,55 +40,82 @@ func (w *worker) ackLoop(ctx context.Context, noMore <-chan struct{}) {
 		case <-ctx.Done():
 			return
 		}
-		t := time.NewTimer(w.AckEvery)
-		for waited := false; !waited && !w.acksFull(); {
+		for wait := w.ackDue(); wait > 0; wait = w.ackDue() {
+			t := time.NewTimer(wait)
 			select {
 			case <-w.done:
 			case <-t.C:
-				waited = true
 			case <-noMore:
-				waited = true
+				w.ack(ctx)
+				return
 			case <-ctx.Done():
-				waited = true
+				return
 			}
+			t.Stop()
 		}
-		t.Stop()
 		w.ack(ctx)
 	}
 }
 
-func (w *worker) acksFull() bool {
+// ackDue is how long what is done may still wait for others; no longer if there is much
+// of it, or nothing: a claim has taken it along.
+func (w *worker) ackDue() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return len(w.acks) >= w.Batch
+	if len(w.acks) == 0 || len(w.acks) >= w.Batch {
+		return 0
+	}
+	return w.AckEvery - time.Since(w.acks[0].done)
+}
+
+// takeAcks hands out what is done and not written. The caller writes it, or returns it.
+func (w *worker) takeAcks() []*task {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	tasks := w.acks[:min(len(w.acks), MaxClaim)]
+	w.acks = w.acks[len(tasks):]
+	w.writing += len(tasks)
+	return tasks
+}
+
+// returnAcks takes back what a call that failed may or may not have written.
+func (w *worker) returnAcks(tasks []*task) {
+	w.mu.Lock()
+	for _, t := range tasks {
+		t.tried = true
+	}
+	w.writing -= len(tasks)
+	w.acks = slices.Concat(tasks, w.acks)
+	w.mu.Unlock()
+	poke(w.done)
+}
+
+func leasesOf(tasks []*task) []int64 {
+	leases := make([]int64, len(tasks))
+	for i, t := range tasks {
+		leases[i] = t.job.Lease
+	}
+	return leases
 }
 
 // ack writes down what is done, and tries until it is written or ctx ends.
 func (w *worker) ack(ctx context.Context) {
 	var retry growing
 	for {
-		w.mu.Lock()
-		tasks := w.acks[:min(len(w.acks), MaxClaim)]
-		w.mu.Unlock()
+		tasks := w.takeAcks()
 		if len(tasks) == 0 {
 			return
 		}
-		leases := make([]int64, len(tasks))
-		for i, t := range tasks {
-			leases[i] = t.job.Lease
-		}
 		call, cancel := context.WithTimeout(ctx, callTimeout)
-		acked, err := w.q.Ack(call, leases...)
+		acked, err := w.q.Ack(call, leasesOf(tasks)...)
 		cancel()
 		if err == nil {
-			w.mu.Lock()
-			w.acks = w.acks[len(tasks):]
-			w.mu.Unlock()
-			w.acked(tasks, acked, retry.failures > 0)
+			w.acked(tasks, acked)
 			retry = growing{}
 			poke(w.freed)
 			continue
 		}
+		w.returnAcks(tasks)
 		if w.permanent(err) {
 			return
 		}
@@ -99,9 +128,10 @@ func (w *worker) ack(ctx context.Context) {
 }
 
 // acked finishes the tasks of a call that returned the leases that were held.
-// After a call that failed, again says that one whose lease is gone may have
-// been written by that one.
-func (w *worker) acked(tasks []*task, leases []int64, again bool) {
+func (w *worker) acked(tasks []*task, leases []int64) {
+	w.mu.Lock()
+	w.writing -= len(tasks)
+	w.mu.Unlock()
 	held := make(map[int64]bool, len(leases))
 	for _, l := range leases {
 		held[l] = true
@@ -111,7 +141,7 @@ func (w *worker) acked(tasks []*task, leases []int64, again bool) {
 			w.finish(t, JobDone)
 			continue
 		}
-		w.log.Warn("a job is done, but its lease was gone; unless an earlier call wrote it, it runs again", "job", t.job.ID, "attempt", t.job.Attempt, "earlier_call", again)
+		w.log.Warn("a job is done, but its lease was gone; unless an earlier call wrote it, it runs again", "job", t.job.ID, "attempt", t.job.Attempt, "earlier_call", t.tried)
 		w.finish(t, JobLost)
 	}
 }

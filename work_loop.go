@@ -25,7 +25,8 @@ type worker struct {
 	mu       sync.Mutex
 	held     map[int64]*task // by lease
 	queued   []*task         // claimed, not begun
-	acks     []*task         // done, not written
+	acks     []*task         // done, not written, the oldest first
+	writing  int             // acks that a call has taken along
 	busy     int             // slots in use
 	pace     time.Duration   // how long a handler takes, about; 0 is not known
 	stopping bool            // no handler begins any more
@@ -41,6 +42,8 @@ type task struct {
 	ended  bool // the handler has returned
 	lost   bool
 	took   time.Duration
+	done   time.Time               // when it was handed to the acking
+	tried  bool                    // a call that failed may have written the end
 	cancel context.CancelCauseFunc // ends the handler's context
 }
 
@@ -148,9 +151,7 @@ func (w *worker) claimLoop(ctx, handling, writing context.Context) {
 			return
 		}
 		start := time.Now()
-		call, cancel := context.WithTimeout(calls, callTimeout)
-		jobs, err := w.q.Claim(call, Claim{Group: w.Group, Jobs: n, Lease: w.Lease, Worker: w.Worker})
-		cancel()
+		jobs, err := w.claim(calls, n, retry.failures == 0)
 		if err != nil {
 			if w.permanent(err) || ctx.Err() != nil {
 				return
@@ -174,6 +175,26 @@ func (w *worker) claimLoop(ctx, handling, writing context.Context) {
 			return
 		}
 	}
+}
+
+// claim makes one call. What is done goes with it, if the queue can and unless the last
+// call failed: the acking need not wait until claims work again.
+func (w *worker) claim(ctx context.Context, n int, carry bool) ([]Job, error) {
+	call, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	c := Claim{Group: w.Group, Jobs: n, Lease: w.Lease, Worker: w.Worker}
+	if q, ok := w.q.(AckClaimer); ok && carry {
+		if tasks := w.takeAcks(); len(tasks) > 0 {
+			acked, jobs, err := q.AckClaim(call, leasesOf(tasks), c)
+			if err != nil {
+				w.returnAcks(tasks)
+				return nil, err
+			}
+			w.acked(tasks, acked)
+			return jobs, nil
+		}
+	}
+	return w.q.Claim(call, c)
 }
 
 // room waits until a claim is worth while and returns how many jobs to ask for;
@@ -206,7 +227,7 @@ func (w *worker) wanted() int {
 		ahead = int(min(int64(w.Batch), int64(w.Concurrency)*int64(window/w.pace)))
 	}
 	// Database and acks keep pace, or no more is claimed.
-	if len(w.queued) > ahead/2 || len(w.acks) >= 4*w.Batch {
+	if len(w.queued) > ahead/2 || len(w.acks)+w.writing >= 4*w.Batch {
 		return 0
 	}
 	return min(w.Batch, w.Concurrency-w.busy+ahead-len(w.queued))

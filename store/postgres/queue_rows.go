@@ -27,7 +27,8 @@ const (
 	leasedJobColumns
 )
 
-// collectJobs reads jobs off the wire and closes rows. most is how many may come.
+// collectJobs reads jobs off the wire and closes rows. most is how many may come. A row
+// without an id is a lease that was ended, and becomes a job with nothing but that.
 func collectJobs(rows pgx.Rows, most int) ([]penstock.Job, error) {
 	defer rows.Close()
 	var (
@@ -41,9 +42,12 @@ func collectJobs(rows pgx.Rows, most int) ([]penstock.Job, error) {
 		jobs = append(jobs, penstock.Job{})
 		j := &jobs[len(jobs)-1]
 		var err error
-		if rows.FieldDescriptions()[0].Format == pgx.BinaryFormatCode {
-			err = d.decode(j, rows.RawValues())
-		} else { // a connection that does not prepare statements
+		switch row := rows.RawValues(); {
+		case row[jobID] == nil && len(row) == leasedJobColumns:
+			err = rows.Scan(nil, nil, nil, nil, nil, nil, nil, nil, &j.Lease, nil)
+		case rows.FieldDescriptions()[0].Format == pgx.BinaryFormatCode:
+			err = d.decode(j, row)
+		default: // a connection that does not prepare statements
 			err = scanJob(j, rows)
 		}
 		if err != nil {

@@ -3,19 +3,47 @@
 
 -- +goose Up
 
+-- The short way of {claim} through one segment of the ring, into one of the leases.
+-- +goose StatementBegin
+create function _short_claim() returns text
+language sql immutable set search_path from current as $text$ select $$
+        return query
+        with d as (
+            delete from {segment} t where t.ctid = any (array(
+                select t.ctid from {segment} t
+                 where t.grp = '' and t.priority = 0 and t.seq > (select pg_sequence_last_value({next})) and t.key is null
+                 order by t.seq limit n for update skip locked))
+            returning t.*)
+        insert into {schema}._lease_{lease_slot} as l (slot, {lease_columns})
+        select {lease_slot}, {lease_row} from d t order by t.seq
+        returning {leased_job};$$ $text$;
+-- +goose StatementEnd
+
 -- _lease_functions is the text of what begins and ends leases.
 -- +goose StatementBegin
 create function _lease_functions() returns text
 language sql immutable set search_path from current as $text$ select $$
 
--- {claim} takes jobs from the ring and leases them.
-create or replace function {claim}(n int, lease interval, in_grp text, worker text) returns setof {schema}.leased_job
+-- {claim} takes jobs from the ring and leases them. Then it ends the jobs of acks, as {ack}
+-- does: what a worker has done and what it wants next go with one call. Of acks those come
+-- back that were held, behind the jobs, as rows with nothing but a lease. They are ended
+-- last, because that draws an xid, and a mark made after it bounds nothing (see {mark}).
+--
+-- While few jobs wait it has a short way, one statement from where registers say, as
+-- {take_one} has (docs/decisions/0008). A claim that went by the marks and left nothing
+-- sets them, to 64 seqs before the latest, so that what is in flight now will be found.
+create or replace function {claim}(n int, lease interval, in_grp text, worker text, acks bigint[] default null) returns setof {schema}.leased_job
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $fn$
 declare
     flags constant bigint := pg_sequence_last_value({flags});
     until constant timestamptz := clock_timestamp() + lease;
-    room  int;
+    came  bigint := case when flags = 65536 and in_grp = '' and not {lifo} then coalesce(pg_sequence_last_value({seq}), 0) end;
+    way   constant bigint := case when came - pg_sequence_last_value({next}) <= 512
+                                       and date_part('epoch', clock_timestamp()) * 1000 - pg_sequence_last_value({looked}) between 0 and 25
+                                       and pg_sequence_last_value({way}) = pg_sequence_last_value({ring}) % 1024 * 2
+                                  then pg_sequence_last_value({way}) + pg_sequence_last_value({lease_slot}) end;
+    got   int;
 begin
     if (n between 1 and 10000 and lease > interval '0') is not true then
         if (n between 1 and 10000) is not true then
@@ -24,42 +52,55 @@ begin
         raise exception 'the lease is %, expected more than nothing', coalesce(lease::text, 'null')
         using errcode = '22023', hint = 'give the time a job takes and some more, for example interval ''30 s''';
     end if;
-    if flags & 30064771072 = 0 then -- neither keyed nor paused nor limited
+    if way is not null then
+{short_claims}
+    elsif flags & 30064771072 = 0 then -- neither keyed nor paused nor limited
+        if pg_current_xact_id_if_assigned() is not null then
+            came := null; -- jobs that this transaction took may come back, and it does not see them
+        end if;
         if pg_sequence_last_value({lease_slot}) = 0 then
             return query
-            insert into {schema}._lease_0 as l (slot, queue, attempt, lease_until, id, created_at, priority, worker, grp, key, headers, payload, failures)
-            select 0, {id}, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.grp, t.key, t.headers, t.payload, t.failures
-              from {take_rows}(n, in_grp) t
-            returning l.id, l.key, l.grp, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
+            insert into {schema}._lease_0 as l (slot, {lease_columns})
+            select 0, {lease_row} from {take_rows}(n, in_grp) t
+            returning {leased_job};
         else
             return query
-            insert into {schema}._lease_1 as l (slot, queue, attempt, lease_until, id, created_at, priority, worker, grp, key, headers, payload, failures)
-            select 1, {id}, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.grp, t.key, t.headers, t.payload, t.failures
-              from {take_rows}(n, in_grp) t
-            returning l.id, l.key, l.grp, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
+            insert into {schema}._lease_1 as l (slot, {lease_columns})
+            select 1, {lease_row} from {take_rows}(n, in_grp) t
+            returning {leased_job};
         end if;
-        {tick_if_due}
-        return;
+        get diagnostics got = row_count;
+        if came is not null and got > 0 and got < n then
+            perform setval({next}, greatest(came - 64, 0)), setval({way}, pg_sequence_last_value({ring}) % 1024 * 2),
+                    setval({looked}, (date_part('epoch', clock_timestamp()) * 1000)::bigint);
+        end if;
+    elsif flags & 8589934592 = 0 then -- not paused
+        return query select * from {claim_keyed}(n, until, in_grp, worker);
     end if;
-    if flags & 8589934592 <> 0 then
-        return; -- paused
+    if acks is not null then
+        return query select null::bigint, null::text, null::text, null::smallint, null::int, null::timestamptz, null::jsonb, null::bytea, a, null::timestamptz
+                       from {ack}(acks) a;
     end if;
-    room := n;
-    if flags & 17179869184 <> 0 then -- limited: one claim at a time, and it counts
+    {tick_if_due}
+end $fn$;
+
+-- {claim_keyed} is {claim} where jobs have keys, or only so many may run.
+create or replace function {claim_keyed}(n int, until timestamptz, in_grp text, worker text) returns setof {schema}.leased_job
+language plpgsql volatile set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $fn$
+begin
+    if pg_sequence_last_value({flags}) & 17179869184 <> 0 then -- limited: one claim at a time, and it counts
         if not pg_try_advisory_xact_lock({lease_table}::oid::int, {id}) then
             return;
         end if;
-        room := {room}(n);
-        if room <= 0 then
+        n := {room}(n);
+        if n <= 0 then
             return;
         end if;
     end if;
     return query
-    insert into {schema}._lease as l (queue, attempt, lease_until, id, created_at, priority, worker, grp, key, headers, payload, failures)
-    select {id}, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''), t.grp, t.key, t.headers, t.payload, t.failures
-      from {take_keyed}(room, in_grp, true) t
-    returning l.id, l.key, l.grp, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until;
-    {tick_if_due}
+    insert into {schema}._lease as l ({lease_columns})
+    select {lease_row} from {take_keyed}(n, in_grp, true) t
+    returning {leased_job};
 end $fn$;
 
 -- {room} is how many more jobs may run.

@@ -10,12 +10,12 @@ declare
     q    _queue := (select q from _queue q where q.name = queue);
     word text;
 begin
-    foreach word in array array['slots', 'mark', 'take', 'take_rows', 'take_keyed', 'enqueue', 'enqueue_many', 'first', 'claim', 'room',
+    foreach word in array array['slots', 'mark', 'take', 'take_rows', 'take_keyed', 'enqueue', 'enqueue_many', 'first', 'claim', 'claim_keyed', 'room',
                                 'promote', 'ack', 'extend', 'release', 'fail', 'cancel', 'cancel_all', 'groups', 'tick',
                                 'pause', 'retry_dead', 'discard_dead', 'status'] loop
         body := replace(body, '{' || word || '}', _q(format('_%s.%s', queue, word)));
     end loop;
-    foreach word in array array['ring', 'flags', 'seq'] loop
+    foreach word in array array['ring', 'flags', 'seq', 'way', 'next', 'looked'] loop
         body := replace(body, '{' || word || '}', quote_literal(_q(format('_%s.%s', queue, word))) || '::regclass');
     end loop;
     foreach word in array array['lease_slot', 'lease'] loop
@@ -26,6 +26,9 @@ begin
                                                           and (l.attempt > 0 or l.due = 'infinity'))
                                             or exists (select from {queue} r where r.key = c.key and r.id < c.id)
                                             or exists (select from {queue} r where r.key = c.key and r.id is null and r.seq < c.id))$sql$);
+    body := replace(body, '{lease_columns}', 'queue, attempt, lease_until, id, created_at, priority, worker, grp, key, headers, payload, failures');
+    body := replace(body, '{lease_row}', '{id}, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''''), t.grp, t.key, t.headers, t.payload, t.failures');
+    body := replace(body, '{leased_job}', 'l.id, l.key, l.grp, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until');
     body := replace(body, '{queue_table}', quote_literal(_q('_queue'::text)) || '::regclass');
     body := replace(body, '{tick_if_due}', _tick_if_due());
     body := replace(body, '{tick_register}', quote_literal(_q(format('_%s.tick', queue))) || '::regclass');
@@ -33,6 +36,7 @@ begin
     body := replace(body, '{queue}', _q(queue));
     body := replace(body, '{schema}', quote_ident(current_schema()));
     body := replace(body, '{id}', q.id::text);
+    body := replace(body, '{lifo}', q.lifo::text);
     body := replace(body, '{dir}', case when q.lifo then 'desc' else 'asc' end);
     body := replace(body, '{beyond}', case when q.lifo then '<' else '>' end);
     return replace(body, '{start}', case when q.lifo then '9223372036854775807' else '-1' end);
@@ -44,10 +48,15 @@ end $$;
 create function _define_jobs(queue text) returns void
 language plpgsql set search_path from current as $$
 declare
-    made text;
+    made   text;
+    ways   text[];
+    claims text[];
 begin
     execute format('create index on %s (id) where id is not null', _q(queue));
-    execute _fill(_enqueue_functions() || _lease_functions() || _key_functions() || _operate_functions() || _upkeep_functions(), queue);
+    select array_agg((g.slot * 2 + l)::text order by g.slot, l),
+           array_agg(replace(replace(_short_claim(), '{segment}', _q(format('_%s.%s', queue, g.slot))), '{lease_slot}', l::text) order by g.slot, l)
+      into ways, claims from _slots(queue) g, generate_series(0, 1) l;
+    execute _fill(_enqueue_functions() || replace(_lease_functions(), '{short_claims}', _choose('way', ways, claims)) || _key_functions() || _operate_functions() || _upkeep_functions(), queue);
     for made in select p.oid::regprocedure::text from _own_functions(queue) p loop
         execute 'revoke execute on function ' || made || ' from public';
     end loop;

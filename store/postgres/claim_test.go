@@ -1,0 +1,113 @@
+package postgres_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+// claimed claims what there is, and ends the jobs of acks with the same call.
+func (f *jobsFixture) claimed(acks ...int64) (acked []int64, jobs []penstock.Job) {
+	f.Helper()
+	acked, jobs, err := f.queue.(penstock.AckClaimer).AckClaim(f.ctx, acks, penstock.Claim{Jobs: 100, Lease: time.Minute})
+	f.must(err)
+	return acked, jobs
+}
+
+func (f *jobsFixture) wantClaimed(want ...string) {
+	f.Helper()
+	if _, jobs := f.claimed(); !slices.Equal(payloads(jobs), want) {
+		f.Fatalf("claimed %q, want %q", payloads(jobs), want)
+	}
+}
+
+// A claim that ends jobs returns the leases that were held, whatever the queue has, and
+// however the connection speaks.
+func TestClaimEndsJobs(t *testing.T) {
+	t.Parallel()
+	for name, has := range map[string]struct {
+		mode  string
+		order penstock.QueueOrder
+		job   penstock.NewJob
+		set   penstock.QueueSettings
+	}{
+		"plain":       {},
+		"lifo":        {order: penstock.LIFO},
+		"keyed":       {job: penstock.NewJob{Key: "k"}},
+		"limited":     {set: penstock.QueueSettings{MaxRunning: new(10)}},
+		"no prepared": {mode: "&default_query_exec_mode=exec"},
+		"simple":      {mode: "&default_query_exec_mode=simple_protocol"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := jobsFixtureOn(t, freshDatabase(t)+has.mode, has.order)
+			f.must(f.store.SetQueue(f.ctx, "jobs", has.set))
+			f.enqueue(texts("a", "b")...)
+			has.job.Payload = []byte("c")
+			f.enqueue(has.job)
+			_, first := f.claimed()
+			if len(first) != 3 {
+				t.Fatalf("claimed %q, want three jobs", payloads(first))
+			}
+			has.job.Payload = []byte("d")
+			f.enqueue(has.job)
+			held := []int64{first[0].Lease, first[2].Lease}
+			acked, next := f.claimed(append(held, 1<<40)...)
+			for len(next) == 0 { // its key was not free yet
+				f.must(f.queue.Maintain(f.ctx))
+				_, next = f.claimed()
+			}
+			slices.Sort(held)
+			slices.Sort(acked)
+			if !slices.Equal(acked, held) || !slices.Equal(payloads(next), []string{"d"}) {
+				t.Errorf("ended %d and claimed %q, want %d and d", acked, payloads(next), held)
+			}
+			f.must(f.store.SetQueue(f.ctx, "jobs", penstock.QueueSettings{Paused: new(true)}))
+			if acked, none := f.claimed(first[1].Lease, next[0].Lease); len(acked) != 2 || len(none) != 0 {
+				t.Errorf("paused: ended %d and claimed %q, want two and nothing", acked, payloads(none))
+			}
+		})
+	}
+}
+
+// What commits late or comes back is not lost to the short way of claims: a seq of the
+// last 64 is ahead of it, an older one is found when 25 ms have passed.
+func TestClaimAfterALateCommit(t *testing.T) {
+	t.Parallel()
+	for _, behind := range []int{10, 1000} {
+		f := newJobsFixture(t, penstock.FIFO)
+		tx, err := f.connect().Begin(f.ctx)
+		f.must(err)
+		_, err = tx.Exec(f.ctx, "insert into penstock.jobs (payload) values ('late')")
+		f.must(err)
+		for range behind / 10 {
+			f.enqueue(texts("0", "1", "2", "3", "4", "5", "6", "7", "8", "9")...)
+			if _, jobs := f.claimed(); len(jobs) != 10 {
+				t.Fatalf("claimed %q, want 10 jobs", payloads(jobs))
+			}
+		}
+		f.must(tx.Commit(f.ctx))
+		if behind > 64 {
+			f.later("jobs")
+		}
+		f.wantClaimed("late")
+	}
+}
+
+// The short way ends with its segment.
+func TestClaimInTheNextSegment(t *testing.T) {
+	t.Parallel()
+	f := newJobsFixture(t, penstock.FIFO)
+	f.enqueue(texts("a", "b")...)
+	f.wantClaimed("a", "b")
+	f.enqueue(texts("c")...)
+	f.exec(`select penstock._maintain_ring('jobs', true)`)
+	f.enqueue(texts("d")...)
+	f.exec(`select setval('penstock."_jobs.looked"', (extract(epoch from clock_timestamp()) * 1000)::bigint)`) // the short way may be taken, but for that
+	f.wantClaimed("c", "d")
+	f.exec(`select penstock._maintain_ring('jobs', true)`)
+	f.enqueue(texts("e")...)
+	f.wantClaimed("e")
+}
