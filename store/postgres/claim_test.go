@@ -91,6 +91,8 @@ func TestClaimAfterALateCommit(t *testing.T) {
 		f.must(tx.Commit(f.ctx))
 		if behind > 64 {
 			f.later("jobs")
+		} else {
+			f.sooner("jobs")
 		}
 		f.wantClaimed("late")
 	}
@@ -102,12 +104,14 @@ func TestClaimInTheNextSegment(t *testing.T) {
 	f := newJobsFixture(t, penstock.FIFO)
 	f.enqueue(texts("a", "b")...)
 	f.wantClaimed("a", "b")
+	f.exec(`select penstock._maintain_ring('jobs', true)`)
 	f.enqueue(texts("c")...)
-	f.exec(`select penstock._maintain_ring('jobs', true)`)
-	f.enqueue(texts("d")...)
-	f.exec(`select setval('penstock."_jobs.looked"', (extract(epoch from clock_timestamp()) * 1000)::bigint)`) // the short way may be taken, but for that
-	f.wantClaimed("c", "d")
-	f.exec(`select penstock._maintain_ring('jobs', true)`)
-	f.enqueue(texts("e")...)
-	f.wantClaimed("e")
+	f.sooner("jobs")
+	f.wantClaimed("c")
+}
+
+// sooner is the opposite of later: what the short way knows is not out of date.
+func (f *fixture) sooner(queue string) {
+	f.Helper()
+	f.exec(`select setval('penstock."_` + queue + `.looked"', (extract(epoch from clock_timestamp()) * 1000)::bigint)`)
 }
