@@ -113,5 +113,5 @@ func TestClaimInTheNextSegment(t *testing.T) {
 // sooner is the opposite of later: what the short way knows is not out of date.
 func (f *fixture) sooner(queue string) {
 	f.Helper()
-	f.exec(`select setval('penstock."_` + queue + `.looked"', (extract(epoch from clock_timestamp()) * 1000)::bigint)`)
+	f.exec(atOnce(queue))
 }

@@ -300,7 +300,7 @@ func (m *jobModel) expireSome() {
 	m.Helper()
 	for _, j := range m.some(running) {
 		m.exec("update penstock._lease set lease_until = now() - interval '1 s' where lease = $1", j.lease)
-		if j.state, j.lease = ready, 0; j.attempt == 5 {
+		if j.state, j.lease = ready, 0; j.attempt >= 5 {
 			j.state = dead
 		}
 	}
@@ -320,7 +320,7 @@ func (m *jobModel) retryDead() {
 	m.Helper()
 	for _, j := range m.some(dead) {
 		m.wantText("1", "select penstock.retry_dead_jobs('q', array[$1::bigint])::text", j.id)
-		j.state, j.attempt = ready, min(j.attempt, 4)
+		j.state = ready // its attempts go on: the next may be the last
 	}
 }
 

@@ -8,33 +8,38 @@ import (
 // later makes what the short way knows out of date, as 25 ms do.
 func (f *fixture) later(queue string) {
 	f.Helper()
-	f.exec(`select setval('penstock."_` + queue + `.looked"', 0)`)
+	f.exec(`select setval('penstock."_` + queue + `.way"', 0)`)
 }
 
 // With many jobs waiting each worker draws a position of his own. What comes back
 // behind it is taken by the next look, and while there is more of it, next.
 func TestOneJobAfterARollback(t *testing.T) {
 	t.Parallel()
-	f := newQueueFixture(t)
-	f.enqueue(f.conn, "fifo", 1, 1_000)
-	f.take(f.conn, "fifo", 1) // looks
-	holder := f.connect()
-	tx := f.begin(holder)
-	var held []int
-	for range 3 {
-		held = append(held, f.take(holder, "fifo", 1)...)
-	}
-	for range 300 {
-		f.take(f.conn, "fifo", 1)
-	}
-	f.must(tx.Rollback(f.ctx))
-	f.later("fifo")
-	slices.Sort(held)
-	for _, want := range held {
-		f.wantTake("fifo", 1, want)
-	}
-	if rest := f.takeAll("fifo"); len(rest) != 1_000-1-3-300 {
-		t.Errorf("got %d jobs after that, want %d", len(rest), 1_000-1-3-300)
+	for _, queue := range []string{"fifo", "lifo"} {
+		f := newQueueFixture(t)
+		f.enqueue(f.conn, queue, 1, 1_000)
+		f.take(f.conn, queue, 1) // looks
+		holder := f.connect()
+		tx := f.begin(holder)
+		var held []int
+		for range 3 {
+			held = append(held, f.take(holder, queue, 1)...)
+		}
+		for range 300 {
+			f.take(f.conn, queue, 1)
+		}
+		f.must(tx.Rollback(f.ctx))
+		f.later(queue)
+		slices.Sort(held)
+		if queue == "lifo" {
+			slices.Reverse(held)
+		}
+		for _, want := range held {
+			f.wantTake(queue, 1, want)
+		}
+		if rest := f.takeAll(queue); len(rest) != 1_000-1-3-300 {
+			t.Errorf("%s: got %d jobs after that, want %d", queue, len(rest), 1_000-1-3-300)
+		}
 	}
 }
 
@@ -64,18 +69,29 @@ func TestOneJobOfFew(t *testing.T) {
 // A job that commits behind the position is found by those who take one at a time.
 func TestOneJobThatCommitsLate(t *testing.T) {
 	t.Parallel()
-	f := newQueueFixture(t)
-	late := f.connect()
-	tx := f.begin(late)
-	f.enqueue(late, "fifo", 1, 2)
-	f.enqueue(f.conn, "fifo", 101, 1_000)
-	for range 500 {
-		f.take(f.conn, "fifo", 1)
+	for queue, order := range map[string][]int{"fifo": {1, 2}, "lifo": {2, 1}} {
+		f := newQueueFixture(t)
+		if queue == "lifo" { // among older ones
+			f.enqueue(f.conn, queue, 1_001, 2_000)
+		}
+		late := f.connect()
+		tx := f.begin(late)
+		f.enqueue(late, queue, 1, 2)
+		f.enqueue(f.conn, queue, 101, 1_000)
+		for range 500 {
+			f.take(f.conn, queue, 1)
+		}
+		if queue == "lifo" {
+			for range 500 {
+				f.take(f.conn, queue, 1)
+			}
+		}
+		f.must(tx.Commit(f.ctx))
+		f.later(queue)
+		for _, want := range order {
+			f.wantTake(queue, 1, want)
+		}
 	}
-	f.must(tx.Commit(f.ctx))
-	f.later("fifo")
-	f.wantTake("fifo", 1, 1)
-	f.wantTake("fifo", 1, 2)
 }
 
 // A dequeue that finds upkeep due leaves it to its commit: what it locks would stay

@@ -88,16 +88,28 @@ func (f *fixture) buffers(conn *pgx.Conn, queue string) int {
 	f.Helper()
 	var pages []int
 	for range 15 {
-		var text []byte
-		f.must(conn.QueryRow(f.ctx, "explain (analyze, buffers, format json) select * from penstock.dequeue($1)", pgx.QueryExecModeSimpleProtocol, queue).Scan(&text))
-		var plans []struct {
-			Plan map[string]any
-		}
-		f.must(json.Unmarshal(text, &plans))
-		pages = append(pages, int(plans[0].Plan["Shared Hit Blocks"].(float64)+plans[0].Plan["Shared Read Blocks"].(float64)))
+		pages = append(pages, f.pagesOn(conn, "explain (analyze, buffers, format json) select * from penstock.dequeue('"+queue+"')"))
 	}
 	slices.Sort(pages)
 	return pages[len(pages)/2]
+}
+
+// pages is how many pages the last of some statements touches, which explains itself as
+// JSON.
+func (f *fixture) pages(statements string) int {
+	f.Helper()
+	return f.pagesOn(f.conn, statements)
+}
+
+func (f *fixture) pagesOn(conn *pgx.Conn, statements string) int {
+	f.Helper()
+	results, err := conn.PgConn().Exec(f.ctx, statements).ReadAll()
+	f.must(err)
+	var plans []struct {
+		Plan map[string]any
+	}
+	f.must(json.Unmarshal(results[len(results)-1].Rows[0][0], &plans))
+	return int(plans[0].Plan["Shared Hit Blocks"].(float64) + plans[0].Plan["Shared Read Blocks"].(float64))
 }
 
 // A dequeue touches as many pages after thousands of others as at the start, while a
@@ -132,7 +144,7 @@ func TestDequeueStaysFlat(t *testing.T) {
 }
 
 // Jobs that a long transaction has taken do not make the others walk over all that
-// was taken since, and come back first if it rolls back.
+// was taken since, and come back before others if it rolls back.
 func TestDequeuePastJobsThatAreHeld(t *testing.T) {
 	t.Parallel()
 	f := newQueueFixture(t)
@@ -148,6 +160,7 @@ func TestDequeuePastJobsThatAreHeld(t *testing.T) {
 		t.Errorf("a dequeue touched %d pages at first and %d past jobs that are held", first, last)
 	}
 	f.must(tx.Rollback(f.ctx))
+	f.later("fifo")
 	f.wantTake("fifo", 3, held...)
 }
 
@@ -173,6 +186,7 @@ func TestLateCommitIsTakenNext(t *testing.T) {
 				}
 			}
 			f.must(tx.Commit(f.ctx))
+			f.later("fifo")
 			f.wantTake("fifo", 2, 1, 2)
 			all := f.takeAll("fifo")
 			if len(all) != n-2+3_000 || !slices.IsSorted(all) {

@@ -215,74 +215,117 @@ begin
     return new;
 end $fn$;
 
--- {take_one} deletes one job of a group and returns it. It has a short way, which is
--- enough nearly always: one statement from a position that a register holds, and few
+-- {take_one} deletes one job of the group '' and returns it. It has a short way, which is
+-- enough nearly always: one statement for a position that a register holds, and few
 -- expressions, because PL/pgSQL prepares each anew in each transaction.
-create or replace function {take_one}(in_grp text) returns setof {schema}.job
+create or replace function {take_one}() returns setof {schema}.job
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $fn$
 declare
-    way bigint := pg_sequence_last_value({way});
-begin
-    if not {lifo} then
-{short_ways}
+    way  bigint := pg_sequence_last_value({way}) - {now} * 4096;
+    came bigint;
+    here bigint;
+begin{newest_way}
+    if way >= 0 and way < 1024 then
+{exact_ways}
+        if found then
+            return;
+        end if;
+        way := way + 1024;
+    end if;
+    if way >= 1024 and way < 3072 then
+{other_ways}
         if found then
             return;
         end if;
     end if;
-    if {lifo} then
-        return query select {job} from {take_rows}(1, in_grp) t;
-    else
-        return query select {job} from {look}(in_grp) t;
-    end if;
+    return query select {job} from {look}() t;
     {tick_if_due}
 end $fn$;
 
--- {look} takes one job by the marks, which miss nothing, and says in registers from where
--- the short way may go on: next is the seq before the position, way its segment * 2,
--- looked when that was found, in ms. It holds for 25 ms, so what appears behind it, by a
--- rollback or a late commit, is found by the next look; while one finds such jobs, all
--- calls look.
+-- {look} takes one job by the marks, which miss nothing, and says in registers where
+-- the short way goes on (docs/decisions/0008). next is the last position that was drawn;
+-- way is the time, in units of 25 ms, * 4096 + the manner * 1024 + the segment. It holds
+-- until the time moves on, so what appears behind the position, by a rollback or a late
+-- commit, is found by the next look; while one finds such jobs, all calls look. The manner
+-- is 0 where each call draws a position and takes the job there, 1 where it takes the
+-- first from there on that is free, and 2 with fewer than 64 jobs waiting: then nothing is
+-- drawn, and the position stays before the first job that an unlocked read sees, so that
+-- one whose taking is rolled back comes next.
 --
--- With 64 jobs waiting or more, way is odd and each call draws a position of its own, so
--- that workers do not all step over each other's locks. With fewer the position stays
--- before the first job that an unlocked read sees, so that one whose taking is rolled
--- back comes next.
-create or replace function {look}(in_grp text) returns setof {queue}
+-- LIFO draws positions downwards, and takes first what came after top: that far the
+-- sequence had come when somebody last found nothing above the position.
+create or replace function {look}() returns setof {queue}
 language plpgsql volatile set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $fn$
 declare
-    fresh boolean := pg_current_xact_id_if_assigned() is null; -- jobs that this transaction took may come back, and it does not see them
-    came  bigint  := coalesce(pg_sequence_last_value({seq}), 0);
-    pos   bigint  := pg_sequence_last_value({next});
-    first bigint;
-    way   bigint;
-    job   {queue};
+    was    bigint := pg_sequence_last_value({way});
+    came   bigint := coalesce(pg_sequence_last_value({seq}), 0);
+    pos    bigint := pg_sequence_last_value({next});
+    top    bigint := pg_sequence_last_value({top});
+    manner bigint := 0;
+    first  bigint;
+    job    {queue};
 begin
-    if not fresh or in_grp <> '' or pg_sequence_last_value({flags}) <> 65536 then
-        return query select * from {take_rows}(1, in_grp);
+    if pg_current_xact_id_if_assigned() is not null -- jobs that this transaction took may come back, and it does not see them
+       or pg_sequence_last_value({flags}) <> 65536 then
+        return query select * from {take_rows}(1, '');
         return;
     end if;
-    first := (select t.seq from {queue} t
-               where t.grp = '' and t.priority = 0
-                 and t.seq >= (select k.lo[1] from {schema}._mark k where k.queue = {id} and k.grp = '' and k.priority = 0 order by k.n desc limit 1)
-               order by t.seq limit 1);
-    select * into job from {take_rows}(1, '', random() < 0.125);
-    if job.seq is null then
-        pos := coalesce(first - 1, came);
+    if {now} - was / 4096 < 40 and was % 4096 < 2048 then -- others need not look meanwhile
+        perform setval({way}, {now} * 4096 + was % 4096);
+        manner := case when was % 4096 >= 1024 and random() < 0.9 then 1 else 0 end; -- there are batches, too
+    end if;
+    if not {lifo} then
+        first := (select t.seq from {queue} t
+                   where t.grp = '' and t.priority = 0
+                     and t.seq >= (select k.lo[1] from {schema}._mark k where k.queue = {id} and k.grp = '' and k.priority = 0 order by k.n desc limit 1)
+                   order by t.seq limit 1);
+    end if;
+    select * into job from {take_rows}(1, '', random() < 0.25);
+    if {lifo} then
+        if job.seq > top or job.seq <= pos + 64 -- and not further behind than those who have drawn a position and not yet come to it
+           and (select count(*) from (select from {queue} t where t.grp = '' and t.priority = 0 and t.seq < job.seq and t.seq > job.seq - 256 limit 64) few) = 64 then
+            perform setval({next}, case when job.seq > top then job.seq else least(pos, job.seq) end);
+            perform setval({top}, came), setval({way}, {now} * 4096 + manner * 1024 + job.slot);
+        else
+            perform setval({way}, 0);
+        end if;
+    elsif job.seq is null then
+        perform setval({next}, greatest(coalesce(first - 1, came), 0)), setval({way}, {now} * 4096 + 2048 + pg_sequence_last_value({ring}) % 1024);
     elsif came - pos < 64 then
-        pos := greatest(coalesce(first, 0), job.seq - 1000) - 1; -- not over all that is gone behind a job that somebody holds
-    elsif job.seq < pos - 64 then -- further behind than those who have drawn a position and not yet come to it
-        return next job;
-        return;
+        perform setval({next}, greatest(first, job.seq - 1000, 1) - 1), -- not over all that is gone behind a job that somebody holds
+                setval({way}, {now} * 4096 + 2048 + job.slot);
+    elsif job.seq >= pos - 64 then
+        perform setval({next}, greatest(pos, job.seq)), setval({way}, {now} * 4096 + manner * 1024 + job.slot);
     else
-        pos := greatest(pos, job.seq);
+        perform setval({way}, 0);
     end if;
-    way := coalesce(job.slot, pg_sequence_last_value({ring}) % 1024) * 2 + case when came - pos < 64 then 0 else 1 end;
-    if pg_sequence_last_value({way}) <> way then
-        perform setval({way}, way);
-    end if;
-    perform setval({next}, greatest(pos, 0)), setval({looked}, (date_part('epoch', clock_timestamp()) * 1000)::bigint);
     if job.seq is not null then
         return next job;
+    end if;
+end $fn$;
+
+-- {aim} says in the registers where batches go on: at the first job that is free. {take}
+-- calls it before it goes by the marks, and takes what is there itself.
+create or replace function {aim}(n int, low bigint) returns void
+language plpgsql volatile set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $fn$
+declare
+    was  bigint := pg_sequence_last_value({way});
+    came bigint := pg_sequence_last_value({seq});
+    pos  bigint := pg_sequence_last_value({next});
+    free record;
+begin
+    if {now} - was / 4096 < 40 and was % 4096 < 2048 then -- others need not look meanwhile
+        perform setval({way}, {now} * 4096 + 1024 + was % 1024);
+    end if;
+    if pos > came then
+        pos := 0; -- drawn when there was nothing left
+    end if;
+    select t.seq, t.slot into free from {queue} t
+     where t.grp = '' and t.priority = 0 and t.seq >= low and t.key is null order by t.seq limit 1 for update skip locked;
+    if free.seq >= pos - n and came - free.seq >= 64 + n then -- else somebody is just coming to what he has drawn, or it appeared behind
+        perform setval({next}, greatest(pos, free.seq + n - 1)), setval({way}, {now} * 4096 + 1024 + free.slot); -- beyond what this call takes
+    else
+        perform setval({way}, 0);
     end if;
 end $fn$;
 
@@ -307,15 +350,35 @@ declare
     high  bigint;
     todo  int := n;
     got   int;
+    way   bigint;
+    pos   bigint;
 begin
-    -- A mark pays once for so many jobs, where much may be gone.
-    due := coalesce(due, random() < case when n < 16 then n / 64.0 else 0.125 end);
     if (n between 1 and 10000) is not true then
         raise exception 'n is %, expected 1 to 10000', coalesce(n::text, 'null') using errcode = '22023', hint = 'call it again for more';
     end if;
-    if n > 1 and pg_sequence_last_value({looked}) <> 0 then
-        perform setval({looked}, 0); -- the next short way begins where this call has been
+    -- A batch that goes on where the last one ended does not step over what others hold.
+    if n > 1 and in_grp = '' and flags = 65536 and not {lifo} then
+        loop
+            way := pg_sequence_last_value({way}) - {now} * 4096;
+            exit when way not between 0 and 2047;
+            if way < 1024 then -- see {look}
+                way := way + 1024;
+                perform setval({way}, {now} * 4096 + way);
+            end if;
+            pos := pg_sequence_last_value({next});
+            perform setval({next}, pos + todo);
+{batch_ways}
+            get diagnostics got = row_count;
+            todo := todo - got;
+            exit when todo <= 0 or got = 0;
+        end loop;
+        if todo <= 0 then
+            {tick_if_due}
+            return;
+        end if;
     end if;
+    -- A mark pays once for so many jobs, where much may be gone.
+    due := coalesce(due, random() < case when n < 16 then n / 64.0 else 0.125 end);
     if flags <> 65536 then -- there is more than jobs of priority 0
         if flags & 8589934592 <> 0 then
             return; -- paused
@@ -346,6 +409,9 @@ begin
             end if;
             low := m.lo[1];
             high := case when cardinality(m.lo) = 1 then m.hi[1] end;
+            if way is not null and todo = n and pg_sequence_last_value({seq}) - low >= 512 and pg_current_xact_id_if_assigned() is null then
+                perform {aim}(n, low);
+            end if;
             foreach here in array m.slots loop
 {branches}
                 get diagnostics got = row_count;
@@ -416,22 +482,61 @@ language sql immutable set search_path from current as $$
 $$;
 -- +goose StatementEnd
 
--- The short way of {take_one} through one segment, where it draws its position or does
--- not. It finds nothing if the position does not hold any more. It does not look far,
--- because a scan reads all entries of an index page that are within its bounds.
+-- The statements of the short way through one segment. exact: the job at the position
+-- that is drawn, if nobody has ever locked it: without a lock of its own it costs half.
+-- Somebody may lock the job between the look at xmax and the delete, which then waits for
+-- him; but a position is drawn once, and who takes batches says so first (manner 1).
+-- free: the first from there on that is free, but not far, because a scan reads all
+-- entries of an index page that are within its bounds.
 -- +goose StatementBegin
-create function _short_way(drawn boolean) returns text
-language sql immutable set search_path from current as $text$ select replace(replace($$
+create function _short_way(manner text) returns text
+language sql immutable set search_path from current as $text$ select replace($$
             return query
-            delete from {segment} t where t.ctid = (
+            delete from {segment} t where {which}
+            returning {job};$$, '{which}', case manner
+    when 'exact' then $$t.grp = '' and t.priority = 0 and t.seq = (select nextval({next})) and t.xmax = '0' and t.key is null$$
+    when 'free' then $$t.ctid = (
                 select t.ctid from {segment} t
-                 where t.grp = in_grp and t.priority = 0 and t.key is null
-                   and t.seq > (select {position}
-                                 where date_part('epoch', clock_timestamp()) * 1000 - pg_sequence_last_value({looked}) between 0 and 25 and in_grp = '')
-{bound}
-                 order by t.seq limit 1 for update skip locked)
-            returning {job};$$, '{position}', case when drawn then 'nextval({next}) - 1' else 'pg_sequence_last_value({next})' end),
-            '{bound}', case when drawn then 'and t.seq <= (select pg_sequence_last_value({next}) + 16)' else '' end) $text$;
+                 where t.grp = '' and t.priority = 0 and t.key is null
+                   and t.seq {from} (select nextval({next})) and t.seq {to} (select pg_sequence_last_value({next}) {ahead} 16)
+                 order by t.seq {dir} limit 1 for update skip locked)$$
+    when 'undrawn' then $$t.ctid = (
+                select t.ctid from {segment} t
+                 where t.grp = '' and t.priority = 0 and t.key is null and t.seq > (select pg_sequence_last_value({next}))
+                 order by t.seq limit 1 for update skip locked)$$
+    when 'newest' then $$t.ctid = (
+                select t.ctid from {segment} t
+                 where t.grp = '' and t.priority = 0 and t.key is null and t.seq > (select pg_sequence_last_value({top}))
+                 order by t.seq desc limit 1 for update skip locked)$$ end) $text$;
+-- +goose StatementEnd
+
+-- The short way of a batch through one segment.
+-- +goose StatementBegin
+create function _batch_way() returns text
+language sql immutable set search_path from current as $text$ select $$
+            return query
+            with d as (
+                delete from {segment} t where t.ctid = any (array(
+                    select t.ctid from {segment} t
+                     where t.grp = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + 2 * todo and t.key is null
+                     order by t.seq limit todo for update skip locked))
+                returning t.*)
+            select {row} from d t order by t.seq;$$ $text$;
+-- +goose StatementEnd
+
+-- The newest job of a LIFO queue, if one has come that the registers do not know.
+-- +goose StatementBegin
+create function _newest_way() returns text
+language sql immutable set search_path from current as $text$ select $$
+    if way >= 0 and way < 2048 and pg_sequence_last_value({seq}) > pg_sequence_last_value({top}) then
+        came := pg_sequence_last_value({seq});
+        here := pg_sequence_last_value({ring}) % 1024;
+{newest_ways}
+        if found then
+            return;
+        end if;
+        came := setval({top}, came);
+    end if;$$ $text$;
 -- +goose StatementEnd
 
 -- _choose is PL/pgSQL that runs one of several texts: the one whose key is the last that
@@ -447,39 +552,55 @@ language sql immutable set search_path from current as $$
 $$;
 -- +goose StatementEnd
 
+-- +goose StatementBegin
+create function _slots(queue text) returns table (slot int)
+language sql stable set search_path from current as $$
+    select substring(c.relname from '\.([0-9]+)$')::int
+      from pg_inherits i join pg_class c on c.oid = i.inhrelid
+     where i.inhparent = _q(queue)::regclass
+$$;
+-- +goose StatementEnd
+
+-- _for_segments is PL/pgSQL that runs a statement for the segment whose number, after
+-- base, is what.
+-- +goose StatementBegin
+create function _for_segments(queue text, what text, statement text, base int default 0) returns text
+language sql stable set search_path from current as $$
+    select _choose(what, array_agg((base + s.slot)::text order by s.slot),
+                   array_agg(replace(statement, '{segment}', _q(format('_%s.%s', queue, s.slot))) order by s.slot))
+      from _slots(queue) s
+$$;
+-- +goose StatementEnd
+
 -- _define makes the functions of a queue, or makes them anew.
 -- +goose StatementBegin
 create function _define(queue text) returns void
 language plpgsql set search_path from current as $$
 declare
-    q        _queue := (select q from _queue q where q.name = queue);
-    taking   text;
-    text     text := _queue_functions();
-    keys     text[];
-    branches text[];
-    ways     text[];
-    word     text;
+    q      _queue := (select q from _queue q where q.name = queue);
+    text   text   := _queue_functions();
+    taking text   := _take_function();
+    word   text;
 begin
-    for slot in 0 .. (select count(*) - 1 from pg_inherits i where i.inhparent = _q(queue)::regclass) loop
-        keys := keys || slot::text;
-        branches := branches || replace(_take_branch(), '{segment}', _q(format('_%s.%s', queue, slot)));
-        ways := ways || _choose('way', array[(slot * 2)::text, (slot * 2 + 1)::text],
-                                array[replace(_short_way(false), '{segment}', _q(format('_%s.%s', queue, slot))),
-                                      replace(_short_way(true), '{segment}', _q(format('_%s.%s', queue, slot)))]);
-    end loop;
-    taking := replace(_take_function(), '{branches}', _choose('here', keys, branches));
+    taking := replace(taking, '{branches}', _for_segments(queue, 'here', _take_branch()));
+    taking := replace(taking, '{batch_ways}', _for_segments(queue, 'way', _batch_way(), 1024));
     text := text || replace(replace(replace(replace(replace(taking, '{name}', '{take}'), '{type}', '{schema}.job'), '{row}', _job_columns()),
                                     '{as_whom}', 'security definer set search_path = pg_catalog, pg_temp'), '{tick_if_due}', _tick_if_due())
                  || replace(replace(replace(replace(replace(taking, '{name}', '{take_rows}'), '{type}', '{queue}'), '{row}', 't.*'),
                                     '{as_whom}', ''), '{tick_if_due}', '');
     text := replace(text, '{tick_if_due}', _tick_if_due());
-    text := replace(text, '{short_ways}', _choose('way', (select array_agg((k::int * 2)::text order by k::int) from unnest(keys) k), ways));
-    foreach word in array array['slots', 'mark', 'take', 'take_one', 'take_rows', 'take_keyed', 'look'] loop
+    text := replace(text, '{exact_ways}', _for_segments(queue, 'way', _short_way('exact')));
+    text := replace(text, '{other_ways}', _choose('way', '{1024,2048}', array[_for_segments(queue, 'way', _short_way('free'), 1024),
+                                                  case when q.lifo then '' else _for_segments(queue, 'way', _short_way('undrawn'), 2048) end]));
+    text := replace(text, '{newest_way}', case when q.lifo then _newest_way() else '' end);
+    text := replace(text, '{newest_ways}', _for_segments(queue, 'here', _short_way('newest')));
+    foreach word in array array['slots', 'mark', 'take', 'take_one', 'take_rows', 'take_keyed', 'look', 'aim'] loop
         text := replace(text, '{' || word || '}', _q(format('_%s.%s', queue, word)));
     end loop;
-    foreach word in array array['ring', 'flags', 'seq', 'stale', 'way', 'next', 'looked'] loop
+    foreach word in array array['ring', 'flags', 'seq', 'stale', 'way', 'next', 'top'] loop
         text := replace(text, '{' || word || '}', quote_literal(_q(format('_%s.%s', queue, word))) || '::regclass');
     end loop;
+    text := replace(text, '{now}', '(date_part(''epoch'', clock_timestamp()) * 40)::bigint');
     text := replace(text, '{job}', _job_columns());
     text := replace(text, '{tick_register}', quote_literal(_q(format('_%s.tick', queue))) || '::regclass');
     text := replace(text, '{mark_slot}', quote_literal(_q('_mark_slot'::text)) || '::regclass');
@@ -488,8 +609,11 @@ begin
     text := replace(text, '{id}', q.id::text);
     text := replace(text, '{lifo}', q.lifo::text);
     text := replace(text, '{dir}', case when q.lifo then 'desc' else 'asc' end);
+    text := replace(text, '{from}', case when q.lifo then '<=' else '>=' end);
+    text := replace(text, '{to}', case when q.lifo then '>=' else '<=' end);
+    text := replace(text, '{ahead}', case when q.lifo then '-' else '+' end);
     execute text;
-    foreach word in array array['slots()', 'mark(text, smallint, bigint)', 'take(int, text, boolean)', 'take_one(text)', 'take_rows(int, text, boolean)', 'look(text)'] loop
+    foreach word in array array['slots()', 'mark(text, smallint, bigint)', 'take(int, text, boolean)', 'take_one()', 'take_rows(int, text, boolean)', 'look()', 'aim(int, bigint)'] loop
         execute format('revoke execute on function %s%s from public', _q(format('_%s.%s', queue, split_part(word, '(', 1))), '(' || split_part(word, '(', 2));
     end loop;
 end $$;
@@ -525,15 +649,18 @@ begin
     execute format('create sequence %s', seq_name);
     -- Sequences used as registers, see create_outbox. seen and since: the value of seq
     -- when it was last looked at, and the time, in ms, since which it has been that.
-    -- way, next and looked: where a job is to be found quickly, see {look}.
+    -- way, next and top: where a job is to be found quickly, see {look}.
     -- stale: 1 if there are marks that could not bring their bound up to date.
     foreach register in array array[ring_name, flags_name, _q(format('_%s.seen', name)), _q(format('_%s.since', name)),
                                     _q(format('_%s.stale', name)), _q(format('_%s.way', name)), _q(format('_%s.next', name)),
-                                    _q(format('_%s.looked', name)), _q(format('_%s.tick', name))] loop
+                                    _q(format('_%s.top', name)), _q(format('_%s.tick', name))] loop
         execute format('create sequence %s minvalue 0', register);
         perform setval(register, 0);
     end loop;
     perform setval(flags_name, 65536);
+    if kind = 'lifo' then
+        execute format('alter sequence %s increment -1 minvalue -9223372036854775807', _q(format('_%s.next', name)));
+    end if;
     execute format($ddl$
         create table %1$s (
             xid        xid8        not null default pg_current_xact_id(), -- must come before seq, see _mark
@@ -577,8 +704,8 @@ declare
 begin
     select array_agg(quote_literal(q.name) order by q.name collate "C"),
            array_agg(format('if queue = %L then
-    if n = 1 then
-        return query select * from %s(grp);
+    if n = 1 and grp = '''' then
+        return query select * from %s();
     else
         return query select * from %s(n, grp);
     end if;
@@ -596,15 +723,6 @@ begin
     using errcode = '42P01', hint = 'create it with: penstock queue create ' || coalesce(quote_literal(queue), 'NAME');
 end $fn$ $ddl$, _choose('queue collate "C"', names, branches));
 end $$;
--- +goose StatementEnd
-
--- +goose StatementBegin
-create function _slots(queue text) returns table (slot int)
-language sql stable set search_path from current as $$
-    select substring(c.relname from '\.([0-9]+)$')::int
-      from pg_inherits i join pg_class c on c.oid = i.inhrelid
-     where i.inhparent = _q(queue)::regclass
-$$;
 -- +goose StatementEnd
 
 -- _rest_in says whether a segment holds a job, and the snapshot in which it looked.

@@ -40,9 +40,8 @@ declare
     until constant timestamptz := clock_timestamp() + lease;
     came  bigint := case when flags = 65536 and in_grp = '' and not {lifo} then coalesce(pg_sequence_last_value({seq}), 0) end;
     way   constant bigint := case when came - pg_sequence_last_value({next}) <= 512
-                                       and date_part('epoch', clock_timestamp()) * 1000 - pg_sequence_last_value({looked}) between 0 and 25
-                                       and pg_sequence_last_value({way}) = pg_sequence_last_value({ring}) % 1024 * 2
-                                  then pg_sequence_last_value({way}) + pg_sequence_last_value({lease_slot}) end;
+                                       and pg_sequence_last_value({way}) - {now} * 4096 - 2048 = pg_sequence_last_value({ring}) % 1024
+                                  then pg_sequence_last_value({ring}) % 1024 * 2 + pg_sequence_last_value({lease_slot}) end;
     got   int;
 begin
     if (n between 1 and 10000 and lease > interval '0') is not true then
@@ -71,8 +70,7 @@ begin
         end if;
         get diagnostics got = row_count;
         if came is not null and got > 0 and got < n then
-            perform setval({next}, greatest(came - 64, 0)), setval({way}, pg_sequence_last_value({ring}) % 1024 * 2),
-                    setval({looked}, (date_part('epoch', clock_timestamp()) * 1000)::bigint);
+            perform setval({next}, greatest(came - 64, 0)), setval({way}, {now} * 4096 + 2048 + pg_sequence_last_value({ring}) % 1024);
         end if;
     elsif flags & 8589934592 = 0 then -- not paused
         return query select * from {claim_keyed}(n, until, in_grp, worker);

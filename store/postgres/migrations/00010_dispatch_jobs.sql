@@ -15,7 +15,7 @@ begin
                                 'pause', 'retry_dead', 'discard_dead', 'status'] loop
         body := replace(body, '{' || word || '}', _q(format('_%s.%s', queue, word)));
     end loop;
-    foreach word in array array['ring', 'flags', 'seq', 'way', 'next', 'looked'] loop
+    foreach word in array array['ring', 'flags', 'seq', 'way', 'next'] loop
         body := replace(body, '{' || word || '}', quote_literal(_q(format('_%s.%s', queue, word))) || '::regclass');
     end loop;
     foreach word in array array['lease_slot', 'lease'] loop
@@ -26,6 +26,7 @@ begin
                                                           and (l.attempt > 0 or l.due = 'infinity'))
                                             or exists (select from {queue} r where r.key = c.key and r.id < c.id)
                                             or exists (select from {queue} r where r.key = c.key and r.id is null and r.seq < c.id))$sql$);
+    body := replace(body, '{now}', '(date_part(''epoch'', clock_timestamp()) * 40)::bigint');
     body := replace(body, '{lease_columns}', 'queue, attempt, lease_until, id, created_at, priority, worker, grp, key, headers, payload, failures');
     body := replace(body, '{lease_row}', '{id}, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''''), t.grp, t.key, t.headers, t.payload, t.failures');
     body := replace(body, '{leased_job}', 'l.id, l.key, l.grp, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until');

@@ -1,0 +1,215 @@
+package postgres_test
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/penstock/penstock/internal/testseed"
+)
+
+// One worker gets the jobs in exact order, however many come between and whenever he
+// looks.
+func TestOneWorkerTakesInOrder(t *testing.T) {
+	t.Parallel()
+	t.Logf("PENSTOCK_SEED=%d", testseed.Seed())
+	for _, queue := range []string{"fifo", "lifo"} {
+		t.Run(queue, func(t *testing.T) {
+			t.Parallel()
+			f := newQueueFixture(t)
+			random := testseed.New(t.Name(), 0)
+			var waiting []int
+			last := 0
+			more := func(n int) {
+				f.enqueue(f.conn, queue, last+1, last+n)
+				for range n {
+					last++
+					waiting = append(waiting, last)
+				}
+			}
+			more(300)
+			for range 600 * testseed.Rounds() {
+				switch random.IntN(20) {
+				case 0:
+					more(1 + random.IntN(20))
+				case 1:
+					more(1)
+				case 2:
+					f.later(queue)
+				}
+				n := 1
+				if queue == "fifo" && random.IntN(10) == 0 {
+					n = 1 + random.IntN(30)
+				}
+				n = min(n, len(waiting))
+				if n == 0 {
+					continue
+				}
+				var want []int
+				if queue == "fifo" {
+					want, waiting = slices.Clone(waiting[:n]), waiting[n:]
+				} else {
+					want, waiting = slices.Clone(waiting[len(waiting)-1:]), waiting[:len(waiting)-1]
+				}
+				f.wantTake(queue, n, want...)
+			}
+		})
+	}
+}
+
+// Workers who take one, workers who take many, and transactions that roll back share the
+// registers: each job is taken once, and none is left.
+func TestWorkersShareTheWay(t *testing.T) {
+	t.Parallel()
+	t.Logf("PENSTOCK_SEED=%d", testseed.Seed())
+	for _, queue := range []string{"fifo", "lifo"} {
+		t.Run(queue, func(t *testing.T) {
+			t.Parallel()
+			f := newQueueFixture(t)
+			const jobs = 6_000
+			f.enqueue(f.conn, queue, 1, jobs/2)
+			var mu sync.Mutex
+			taken := map[int]int{}
+			var workers sync.WaitGroup
+			work := func(worker int, conn *pgx.Conn) {
+				random := testseed.New(t.Name(), worker)
+				for {
+					n := 1
+					if random.IntN(8) == 0 {
+						n = 1 + random.IntN(50)
+					}
+					tx, err := conn.Begin(f.ctx)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					rows, _ := tx.Query(f.ctx, "select convert_from(payload, 'UTF8')::int from penstock.dequeue($1, $2)", queue, n)
+					got, err := pgx.CollectRows(rows, pgx.RowTo[int])
+					if err == nil && random.IntN(20) == 0 {
+						err, got = tx.Rollback(f.ctx), nil
+					} else if err == nil {
+						err = tx.Commit(f.ctx)
+					}
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					mu.Lock()
+					for _, job := range got {
+						taken[job]++
+					}
+					done := len(taken) >= jobs
+					mu.Unlock()
+					if done {
+						return
+					}
+				}
+			}
+			for worker := range 6 {
+				conn := f.connect()
+				workers.Go(func() { work(worker, conn) })
+			}
+			for at := jobs / 2; at < jobs; at += 50 {
+				f.enqueue(f.conn, queue, at+1, at+50)
+			}
+			workers.Wait()
+			for job, times := range taken {
+				if times != 1 {
+					t.Errorf("job %d was taken %d times", job, times)
+				}
+			}
+			if rest := f.takeAll(queue); len(rest) != 0 {
+				t.Errorf("%d jobs are left", len(rest))
+			}
+		})
+	}
+}
+
+// atOnce is a statement that makes the registers hold for the next 25 ms or less; what
+// is to take by them comes in the same message.
+func atOnce(queue string) string {
+	return `select setval('penstock."_` + queue + `.way"', (date_part('epoch', clock_timestamp()) * 40)::bigint * 4096 + pg_sequence_last_value('penstock."_` + queue + `.way"') % 4096);`
+}
+
+// A worker whose position is that of a job that somebody holds does not wait for him.
+func TestPositionOfAJobThatIsHeld(t *testing.T) {
+	t.Parallel()
+	for _, queue := range []string{"fifo", "lifo"} {
+		f := newQueueFixture(t)
+		f.enqueue(f.conn, queue, 1, 1_000)
+		f.exec("set lock_timeout = '5s'")
+		first := f.take(f.conn, queue, 1)[0]
+		next, after := first+1, first+2
+		if queue == "lifo" {
+			next, after = first-1, first-2
+		}
+		holder := f.connect()
+		tx := f.begin(holder)
+		_, err := tx.Exec(f.ctx, "select from penstock."+queue+" where seq = $1 for update", next)
+		f.must(err)
+		results, err := f.conn.PgConn().Exec(f.ctx, atOnce(queue)+"select convert_from(payload, 'UTF8') from penstock.dequeue('"+queue+"')").ReadAll()
+		f.must(err)
+		if got := string(results[1].Rows[0][0]); got != fmt.Sprint(after) {
+			t.Errorf("%s: got %s, want %d", queue, got, after)
+		}
+		f.must(tx.Rollback(f.ctx))
+		f.later(queue)
+		f.wantTake(queue, 1, next)
+	}
+}
+
+// A batch does not step over what others hold: it goes on where the last one ended. Nor
+// does one who takes one job.
+func TestBatchGoesOnFromThePosition(t *testing.T) {
+	t.Parallel()
+	f := newQueueFixture(t)
+	f.enqueueWide("fifo", 1, 8_000)
+	first := f.buffers(f.conn, "fifo")
+	holder := f.connect()
+	tx := f.begin(holder)
+	take := func(conn *pgx.Conn, n int) int {
+		return f.pagesOn(conn, fmt.Sprintf("%s explain (analyze, buffers, format json) select * from penstock.dequeue('fifo', %d)", atOnce("fifo"), n))
+	}
+	for last := int64(1); f.number(`select pg_sequence_last_value('penstock."_fifo.next"')`) < last; { // a batch that writes a mark does not
+		f.later("fifo")
+		taken := f.take(f.conn, "fifo", 100) // finds what is free, and says so
+		last = int64(taken[99])
+	}
+	var held []int
+	for range 40 {
+		held = append(held, take(holder, 100))
+	}
+	slices.Sort(held)
+	if median := held[20]; median > first+600 { // a hundred jobs: five pages each, to lock and to delete; what is held lies in five hundred
+		t.Errorf("batches touched %d pages each, one job %d", median, first)
+	}
+	least := math.MaxInt
+	for range 15 {
+		least = min(least, take(f.conn, 1))
+	}
+	if least > first+100 {
+		t.Errorf("one job: touched %d pages beside 4,000 jobs that are held, %d at first", least, first)
+	}
+	t.Logf("pages: one job %d at first, batches %d, one job at last %d", first, held[20], least)
+	f.must(tx.Rollback(f.ctx))
+}
+
+// A queue that is paused gives nothing from that moment on.
+func TestPausedQueueHasNoShortWay(t *testing.T) {
+	t.Parallel()
+	for _, queue := range []string{"fifo", "lifo"} {
+		f := newQueueFixture(t)
+		f.enqueue(f.conn, queue, 1, 1_000)
+		for range 3 {
+			f.take(f.conn, queue, 1)
+			f.exec("select penstock.pause_queue($1)", queue)
+			f.wantTake(queue, 1)
+			f.wantTake(queue, 10)
+			f.exec("select penstock.resume_queue($1)", queue)
+		}
+	}
+}
