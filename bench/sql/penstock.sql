@@ -9,6 +9,11 @@ select {schema}.drop_queue({name});
 -- name: fill
 insert into {schema}.{table} (payload) select $2 from generate_series(1, $1::int);
 
+-- As for the hand-written one, though Penstock does not need it: what is read first would have
+-- its hint bits written otherwise.
+-- name: filled
+vacuum (analyze) {schema}.{table};
+
 -- name: enqueue
 insert into {schema}.{table} (payload) values ($1);
 

@@ -66,7 +66,7 @@ begin
         perform setval({way}, {now} * 4096 + was % 4096);
         manner := case when was % 4096 >= 1024 and random() < 0.9 then 1 else 0 end; -- there are batches, too
     end if;
-    if not {lifo} then
+    if not {lifo} and came - pos < 64 then
         first := (select t.seq from {queue} t
                    where t.grp = '' and t.priority = 0
                      and t.seq >= (select k.lo[1] from {schema}._mark k where k.queue = {id} and k.grp = '' and k.priority = 0 order by k.n desc limit 1)
@@ -81,6 +81,8 @@ begin
         else
             perform setval({way}, 0);
         end if;
+    elsif job.seq is null and came - pos >= 64 then -- the next look reads the first
+        perform setval({next}, came), setval({way}, 0);
     elsif job.seq is null then
         perform setval({next}, greatest(coalesce(first - 1, came), 0)), setval({way}, {now} * 4096 + 2048 + pg_sequence_last_value({ring}) % 1024);
     elsif came - pos < 64 then
