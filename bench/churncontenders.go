@@ -37,6 +37,7 @@ type churner struct {
 	consuming, inserting *timeline
 	busy                 []time.Duration // by interval, of inserting and consuming
 	rows                 []int64         // consumed, by interval
+	last                 time.Duration   // when its last turn within the run ended
 	sizes                []int64
 	late                 *lateRow
 	closers              []func(context.Context) error // in reverse

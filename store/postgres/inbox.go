@@ -23,6 +23,7 @@ type Inbox struct {
 	manyOf   string
 	inOrder  string
 	due      string
+	dueOf    string
 }
 
 // NewInbox names a consumer's inbox in a schema ("" for the default); it does not
@@ -40,6 +41,7 @@ func NewInbox(schema, consumer string) *Inbox {
 		manyOf:   "select * from " + own("inbox_many") + "($1, array(select e from jsonb_array_elements_text($2::jsonb) with ordinality j(e, n) order by n))",
 		inOrder:  columns + own("inbox_in_order") + "($1, $2, $3, $4, $5::jsonb, $6::bytea, $7 * interval '1 microsecond')",
 		due:      columns + own("inbox_due") + "($1, $2)",
+		dueOf:    columns + own("inbox_due") + "($1, $2, $3)",
 	}
 }
 

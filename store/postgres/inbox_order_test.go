@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -188,6 +189,36 @@ func TestInboxProcess(t *testing.T) {
 	if ids != "1 2 3 5" {
 		t.Errorf("processed %s, want 1 2 3 5", ids)
 	}
+}
+
+// A held message whose handler fails every time stops no other key.
+func TestInboxProcessDuePastAFailure(t *testing.T) {
+	t.Parallel()
+	f := newInboxFixture(t)
+	pool, err := pgxpool.New(f.ctx, f.url)
+	f.must(err)
+	t.Cleanup(pool.Close)
+	var done []string
+	fail := errors.New("no")
+	h := func(_ context.Context, _ pgx.Tx, m penstock.Released) error {
+		if m.Key == "bad" {
+			return fail
+		}
+		done = append(done, m.ID)
+		return nil
+	}
+	for _, key := range []string{"bad", "a", "b"} {
+		f.must(f.inbox.Process(f.ctx, pool, arrival(key, key+"2", key+"1"), 0, h))
+	}
+	for range 2 {
+		if _, err := f.inbox.ProcessDue(f.ctx, pool, h); !errors.Is(err, fail) {
+			t.Errorf("got %v, want the handler's error", err)
+		}
+		if slices.Sort(done); !slices.Equal(done, []string{"a2", "b2"}) {
+			t.Errorf("processed %q, want a2 and b2", done)
+		}
+	}
+	wantReleased(t, f.due(10), "bad2 after the gap bad1")
 }
 
 // Consumers in parallel get the messages of several keys shuffled, more than once, and some

@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/due"
 )
 
 // ReceivedHandler does the work of one message within a transaction, which it must
@@ -29,16 +30,19 @@ func (i *Inbox) Process(ctx context.Context, db PgxBegin, m penstock.Message, wa
 
 // ProcessDue is Due in the same way, of one key at a time, until no message is due. Call
 // it about once a second, in one process or in several. It returns how many messages
-// it has processed.
+// it has processed. A key whose handler fails does not stop the others: it is passed over
+// until the next call, and its error is one of those that are joined, up to 64 of them.
 func (i *Inbox) ProcessDue(ctx context.Context, db PgxBegin, h ReceivedHandler) (int, error) {
-	total := 0
-	for {
-		n, err := i.process(ctx, db, h, func(tx pgx.Tx) ([]penstock.Released, error) { return i.Due(ctx, tx, 1) })
-		total += n
-		if n == 0 || err != nil {
-			return total, err
-		}
-	}
+	return due.Process(func(passingOver []string) (n int, key *string, err error) {
+		n, err = i.process(ctx, db, h, func(tx pgx.Tx) ([]penstock.Released, error) {
+			released, err := i.released(tx.Query(ctx, i.dueOf, i.consumer, 1, passingOver))
+			if len(released) > 0 {
+				key = &released[0].Key
+			}
+			return released, err
+		})
+		return n, key, err
+	})
 }
 
 func (i *Inbox) process(ctx context.Context, db PgxBegin, h ReceivedHandler, receive func(pgx.Tx) ([]penstock.Released, error)) (n int, err error) {

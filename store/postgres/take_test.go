@@ -94,13 +94,8 @@ func (f *fixture) buffers(conn *pgx.Conn, queue string) int {
 	return pages[len(pages)/2]
 }
 
-// pages is how many pages the last of some statements touches, which explains itself as
+// pagesOn is how many pages the last of some statements touches, which explains itself as
 // JSON.
-func (f *fixture) pages(statements string) int {
-	f.Helper()
-	return f.pagesOn(f.conn, statements)
-}
-
 func (f *fixture) pagesOn(conn *pgx.Conn, statements string) int {
 	f.Helper()
 	results, err := conn.PgConn().Exec(f.ctx, statements).ReadAll()

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -96,10 +97,18 @@ func (i *Inbox) InOrder(ctx context.Context, tx InboxTx, m penstock.Message, wai
 // Due returns messages that have waited in vain for the one before them: of up to n
 // keys the message after the gap, with Gap and Missing set, and what follows it.
 func (i *Inbox) Due(ctx context.Context, tx InboxTx, n int) ([]penstock.Released, error) {
+	return i.due(ctx, tx, n, []string{})
+}
+
+func (i *Inbox) due(ctx context.Context, tx InboxTx, n int, passingOver []string) ([]penstock.Released, error) {
 	if n < 1 || n > 1000 {
 		return nil, &penstock.FieldError{Field: "n", Problem: fmt.Sprintf("is %d", n), Hint: "use 1 to 1000, and call Due again for more"}
 	}
 	box, err := i.find(ctx, tx)
+	if err != nil {
+		return nil, err
+	}
+	keys, err := json.Marshal(passingOver)
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +119,7 @@ func (i *Inbox) Due(ctx context.Context, tx InboxTx, n int) ([]penstock.Released
 			previous string
 			text     sql.NullString
 		)
-		err := tx.QueryRowContext(ctx, inboxDueSQL, box.id, time.Now().UnixMicro()).Scan(&r.ID, &r.Key, &text, &r.Payload, &previous)
+		err := tx.QueryRowContext(ctx, inboxDueSQL, box.id, time.Now().UnixMicro(), string(keys)).Scan(&r.ID, &r.Key, &text, &r.Payload, &previous)
 		if errors.Is(err, sql.ErrNoRows) {
 			break
 		}

@@ -155,6 +155,39 @@ func TestInboxForgetsAfterItsWindow(t *testing.T) {
 	}
 }
 
+// A held message whose handler fails every time stops no other key.
+func TestInboxProcessDuePastAFailure(t *testing.T) {
+	t.Parallel()
+	f := newInboxFixture(t)
+	var done []string
+	fail := errors.New("no")
+	h := func(_ context.Context, _ *sql.Tx, m penstock.Released) error {
+		if m.Key == "bad" {
+			return fail
+		}
+		done = append(done, m.ID)
+		return nil
+	}
+	for _, key := range []string{"bad", "a", "b"} {
+		f.must(f.inbox.Process(t.Context(), f.app, received(key, key+"2", key+"1"), 0, h))
+	}
+	for range 2 {
+		if _, err := f.inbox.ProcessDue(t.Context(), f.app, h); !errors.Is(err, fail) {
+			t.Errorf("got %v, want the handler's error", err)
+		}
+		if slices.Sort(done); !slices.Equal(done, []string{"a2", "b2"}) {
+			t.Errorf("processed %q, want a2 and b2", done)
+		}
+	}
+	f.in(func(tx *sql.Tx) {
+		due, err := f.inbox.Due(t.Context(), tx, 10)
+		f.must(err)
+		if len(due) != 1 || due[0].ID != "bad2" || due[0].Missing != "bad1" {
+			t.Errorf("due are %v, want bad2 after bad1", due)
+		}
+	})
+}
+
 func TestInboxInOrder(t *testing.T) {
 	t.Parallel()
 	f := newInboxFixture(t)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/due"
 )
 
 // ReceivedHandler does the work of one message within a transaction, which it must
@@ -22,16 +23,20 @@ func (i *Inbox) Process(ctx context.Context, db *sql.DB, m penstock.Message, wai
 }
 
 // ProcessDue is Due in the same way, of one key at a time, until no message is due. Call
-// it about once a second. It returns how many messages it has processed.
+// it about once a second. It returns how many messages it has processed. A key whose
+// handler fails does not stop the others: it is passed over until the next call, and its error
+// is one of those that are joined, up to 64 of them.
 func (i *Inbox) ProcessDue(ctx context.Context, db *sql.DB, h ReceivedHandler) (int, error) {
-	total := 0
-	for {
-		n, err := process(ctx, db, h, func(tx *sql.Tx) ([]penstock.Released, error) { return i.Due(ctx, tx, 1) })
-		total += n
-		if n == 0 || err != nil {
-			return total, err
-		}
-	}
+	return due.Process(func(passingOver []string) (n int, key *string, err error) {
+		n, err = process(ctx, db, h, func(tx *sql.Tx) ([]penstock.Released, error) {
+			released, err := i.due(ctx, tx, 1, passingOver)
+			if len(released) > 0 {
+				key = &released[0].Key
+			}
+			return released, err
+		})
+		return n, key, err
+	})
 }
 
 func process(ctx context.Context, db *sql.DB, h ReceivedHandler, receive func(*sql.Tx) ([]penstock.Released, error)) (int, error) {

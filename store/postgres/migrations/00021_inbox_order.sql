@@ -123,8 +123,9 @@ begin
 end $fn$;
 
 -- {due} is inbox_due: of up to n keys whose wait is over, what is held from the missing
--- message on. A key that another transaction has is left to that one, or to the next call.
-create or replace function {due}(n int) returns setof {schema}.inboxed
+-- message on, but for the keys in passing_over. A key that another transaction has is left to
+-- that one, or to the next call.
+create or replace function {due}(n int, passing_over text[]) returns setof {schema}.inboxed
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $fn$
 declare
@@ -157,7 +158,7 @@ begin
     low := to_timestamp(pg_sequence_last_value({low}) / 1000.0);
     for t in ring / 2 - 2 - ring % 2 .. ring / 2 loop
         {each: select coalesce(array_agg(h.id order by h.due), '{}') as ids, coalesce(array_agg(h.key order by h.due), '{}') as keys into early
-                 from (select h.id, h.key, h.due from {held} h where h.due >= low and h.due <= now order by h.due limit n * 4 + 64) h;}
+                 from (select h.id, h.key, h.due from {held} h where h.due >= low and h.due <= now and h.key <> all (coalesce(passing_over, '{}')) order by h.due limit n * 4 + 64) h;}
         ids := ids || early.ids;
         keys := keys || early.keys;
     end loop;

@@ -68,7 +68,7 @@ declare
         'inbox_many(consumer text, message_ids text[]) returns setof text', 'return query select * from {first_of}(message_ids)',
         'inbox_in_order(consumer text, key text, message_id text, previous_id text, headers jsonb, payload bytea, wait interval default ''30 s'') returns setof inboxed',
         'return query select * from {in_order}(key, message_id, previous_id, headers, payload, wait)',
-        'inbox_due(consumer text, n int default 10) returns setof inboxed', 'return query select * from {due}(n)',
+        'inbox_due(consumer text, n int default 10, passing_over text[] default ''{}'') returns setof inboxed', 'return query select * from {due}(n, passing_over)',
         'maintain_inbox(consumer text) returns void', 'perform {tick}(true)',
         'inbox_held(consumer text, key text default null, previous_id text default null, message_id text default null, n int default 100) returns setof held_message',
         'return query select * from {list_held}(key, previous_id, message_id, n)',

@@ -1,7 +1,7 @@
--- ?1 inbox, ?2 now. Of the message that is due first, the first one before it that does not
+-- ?1 inbox, ?2 now, ?3 keys to pass over, as JSON. Of the message that is due first, the first one before it that does not
 -- follow a held one, and its predecessor. A circle, which no outbox makes, is cut at the first.
 with recursive up(id, previous) as (
-  select id, previous from (select id, previous from penstock_held where inbox_id = ?1 and due <= ?2 order by due, n limit 1)
+  select id, previous from (select id, previous from penstock_held where inbox_id = ?1 and due <= ?2 and key not in (select value from json_each(?3)) order by due, n limit 1)
   union
   select h.id, h.previous from up cross join penstock_held h where h.inbox_id = ?1 and h.id = up.previous
 )

@@ -1,0 +1,55 @@
+package due_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/penstock/penstock/internal/due"
+)
+
+var errFails = errors.New("fails")
+
+// One key's message that always fails stops no other.
+func TestKeyThatFails(t *testing.T) {
+	waiting := []string{"a", "b", "c"}
+	var asked [][]string
+	n, err := due.Process(func(passingOver []string) (int, *string, error) {
+		asked = append(asked, slices.Clone(passingOver))
+		for i, key := range waiting {
+			if slices.Contains(passingOver, key) {
+				continue
+			}
+			if key == "b" {
+				return 0, &key, errFails
+			}
+			waiting = slices.Delete(waiting, i, i+1)
+			return 2, &key, nil
+		}
+		return 0, nil, nil
+	})
+	if n != 4 || !errors.Is(err, errFails) {
+		t.Errorf("got %d and %v, want 4 and the failure", n, err)
+	}
+	if len(asked) != 4 || len(asked[0]) != 0 || !slices.Equal(asked[3], []string{"b"}) {
+		t.Errorf("asked with %q", asked)
+	}
+}
+
+// What is wrong with the store ends the loop, and so do too many keys that fail.
+func TestStoreThatFails(t *testing.T) {
+	calls := 0
+	if n, err := due.Process(func([]string) (int, *string, error) { calls++; return 0, nil, errFails }); n != 0 || !errors.Is(err, errFails) || calls != 1 {
+		t.Errorf("got %d and %v after %d calls", n, err, calls)
+	}
+	calls = 0
+	_, err := due.Process(func([]string) (int, *string, error) {
+		calls++
+		key := fmt.Sprint(calls)
+		return 0, &key, errFails
+	})
+	if !errors.Is(err, errFails) || calls != 64 {
+		t.Errorf("got %v after %d calls, want 64", err, calls)
+	}
+}
