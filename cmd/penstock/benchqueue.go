@@ -50,7 +50,8 @@ otherwise.
 
 --steady RATE measures something else: one job per transaction at that rate, and
 Go workers (penstock.Work). Latency is from the commit's answer to the handler,
-without the first tenth of the run, and CPU that of the whole machine.`,
+without the first tenth of the run, and CPU that of the whole machine, whatever runs
+on it. Producers and workers share one Go processor (GOMAXPROCS); they need a third.`,
 		Example: `  penstock bench queue --database-url postgres://postgres@localhost/postgres
   penstock bench queue --ops dequeue,claim --batches 100 --workers 10 --json
   penstock bench queue --steady 2000 --duration 50s`,
