@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -209,13 +208,7 @@ func (a *app) inboxListCommand() *cobra.Command {
 			for i := range inboxes {
 				names[i] = inboxes[i].Consumer
 			}
-			if asJSON {
-				return json.NewEncoder(a.stdout).Encode(names)
-			}
-			for _, name := range names {
-				fmt.Fprintln(a.stdout, visible(name))
-			}
-			return nil
+			return a.printNames(names, asJSON)
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "a JSON array on one line")

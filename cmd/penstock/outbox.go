@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -98,13 +97,7 @@ func (a *app) outboxListCommand() *cobra.Command {
 			for i, o := range outboxes {
 				names[i] = o.Outbox
 			}
-			if asJSON {
-				return json.NewEncoder(a.stdout).Encode(names)
-			}
-			for _, name := range names {
-				fmt.Fprintln(a.stdout, visible(name))
-			}
-			return nil
+			return a.printNames(names, asJSON)
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "a JSON array on one line")

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -180,13 +179,7 @@ func (a *app) queueListCommand() *cobra.Command {
 			for i := range queues {
 				names[i] = queues[i].Queue
 			}
-			if asJSON {
-				return json.NewEncoder(a.stdout).Encode(names)
-			}
-			for _, name := range names {
-				fmt.Fprintln(a.stdout, visible(name))
-			}
-			return nil
+			return a.printNames(names, asJSON)
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "a JSON array on one line")
