@@ -44,45 +44,44 @@ func (r *replays) add(d replayed) {
 
 func (r *replays) args() []any { return []any{notNil(r.ids), notNil(r.pos)} }
 
-// fetchReplay returns the next page of a replay.
+// fetchReplay returns the next page of a replay, nil if no replay has one.
 func (src *Source) fetchReplay(ctx context.Context, sess *session, limit penstock.Limit) (*pending, error) {
 	r := &sess.aside.replaying
-	if r.id == 0 {
-		if found, err := src.nextReplay(ctx, sess, r); err != nil || !found {
+	for {
+		if r.id == 0 {
+			if found, err := src.nextReplay(ctx, sess, r); err != nil || !found {
+				return nil, err
+			}
+		}
+		rows := sess.aside.rows(limit)
+		params := [][]byte{number(r.pos)}
+		params = append(append(params, r.args[:]...), number(int64(rows)))
+		page, err := sess.query(ctx, stmtReplay, false, rows, limit.Bytes, params...)
+		if err != nil {
 			return nil, err
 		}
-	}
-	rows := sess.aside.rows(limit)
-	params := [][]byte{number(r.pos)}
-	params = append(append(params, r.args[:]...), number(int64(rows)))
-	page, err := sess.query(ctx, stmtReplay, false, rows, limit.Bytes, params...)
-	if err != nil {
-		return nil, err
-	}
-	sess.aside.measure(page.bytes, len(page.messages))
-	p := &pending{origin: fromReplay, messages: page.messages, replay: replayed{id: r.id}}
-	more := page.cut || len(page.messages) == rows
-	if more {
-		r.pos = page.messages[len(page.messages)-1].Seq
-		pos := r.pos
-		p.replay.pos = &pos
-		sess.aside.replay = true
-	}
-	if len(page.messages) == 0 {
-		if err := src.endReplay(ctx, sess, p.replay); err != nil {
+		p := &pending{origin: fromReplay, messages: page.messages, replay: replayed{id: r.id}}
+		if len(page.messages) == 0 { // its last page was a full one: another may wait behind it
+			if err := src.endReplay(ctx, sess, p.replay); err != nil {
+				return nil, err
+			}
+			r.end()
+			continue
+		}
+		sess.aside.measure(page.bytes, len(page.messages))
+		if p.lines, err = src.behind(ctx, sess, page.messages); err != nil {
+			sess.kill() // as in fetchStream
 			return nil, err
 		}
-		r.end()
-		return nil, nil
+		if page.cut || len(page.messages) == rows {
+			pos := page.messages[len(page.messages)-1].Seq
+			r.pos, p.replay.pos = pos, &pos
+			sess.aside.replay = true
+		} else {
+			r.end()
+		}
+		return p, nil
 	}
-	if p.lines, err = src.behind(ctx, sess, page.messages); err != nil {
-		sess.kill() // as in fetchStream
-		return nil, err
-	}
-	if !more {
-		r.end()
-	}
-	return p, nil
 }
 
 // end notes that all of a replay was read; the next one may begin.

@@ -17,6 +17,7 @@ var replayCases = []testCase{
 	{name: "BetweenNewOnes", run: replayBetweenNew},
 	{name: "SurvivesACrash", run: replaySurvivesCrash},
 	{name: "OneAfterAnother", run: replayTwice},
+	{name: "BehindOneThatHasNothingLeft", run: replayBehindEnded},
 	{name: "OfOneSubscription", run: replayOneSubscription},
 	{name: "BehindAParkedKey", run: replayBehindParked},
 	{name: "RefusedAndParked", run: replayParked},
@@ -205,6 +206,22 @@ func replayTwice(e *env) {
 	if len(c.sent) > 6 {
 		e.Errorf("two replays of three delivered %d", len(c.sent))
 	}
+	r.again().want()
+}
+
+// A replay whose last page was a full one is known to have nothing left only when it
+// is read again. The one behind it comes with that Fetch: a relay waits when it gets nothing.
+func replayBehindEnded(e *env) {
+	r, sent := e.settledOnes(4)
+	e.replay(r, penstock.Replay{FromSeq: sent[0].Seq, ToSeq: sent[1].Seq}, 2)
+	b := r.fetch(two)
+	e.wantPayloads(b.Messages, payloads(sent[:2])...)
+	r.settle(b)
+	e.replay(r, penstock.Replay{FromSeq: sent[2].Seq, ToSeq: sent[3].Seq}, 2)
+	r = r.again()
+	b = r.fetch(two)
+	e.wantPayloads(b.Messages, payloads(sent[2:])...)
+	r.settle(b)
 	r.again().want()
 }
 
