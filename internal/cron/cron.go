@@ -1,5 +1,5 @@
 // Package cron says when a periodic job is due next, by the rules that
-// store/postgres has in SQL (00016_schedules.sql): a job must run at the same
+// store/postgres has in SQL (00020_schedules.sql): a job must run at the same
 // times whichever store it is in.
 package cron
 

@@ -184,7 +184,7 @@ $$;
 
 -- +goose StatementBegin
 do $$ begin
-    execute format('revoke execute on all functions in schema %I from public', current_schema()); -- 00017 grants
+    execute format('revoke execute on all functions in schema %I from public', current_schema()); -- 00021 grants
 end $$;
 -- +goose StatementEnd
 

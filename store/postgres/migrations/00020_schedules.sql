@@ -1,4 +1,4 @@
--- Periodic jobs: the tick of a queue (00014) enqueues those that are due.
+-- Periodic jobs: the tick of a queue (00018) enqueues those that are due.
 
 -- +goose Up
 
@@ -155,7 +155,7 @@ end $$;
 
 -- +goose StatementBegin
 do $$ begin
-    execute format('revoke execute on all functions in schema %I from public', current_schema()); -- 00017 grants
+    execute format('revoke execute on all functions in schema %I from public', current_schema()); -- 00021 grants
 end $$;
 -- +goose StatementEnd
 
