@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -197,11 +196,6 @@ func (a *app) dropAdopted(ctx context.Context, f *adoptFlags, args []string, lea
 	if err := table.Drop(ctx); err != nil {
 		return table.about(err, "dropping the subscription")
 	}
-	if asJSON {
-		return json.NewEncoder(a.stdout).Encode(map[string]any{
-			"table": table.config.Table, "subscription": table.name, "backlog": s.Backlog, "parked": s.Parked, "dead_letters": s.DeadLetters,
-		})
-	}
-	fmt.Fprintf(a.stdout, "Subscription %s of table %s is gone; the table is as it was.\n", visible(table.name), visible(table.config.Table))
-	return nil
+	return a.tell(asJSON, map[string]any{"table": table.config.Table, "subscription": table.name, "backlog": s.Backlog, "parked": s.Parked, "dead_letters": s.DeadLetters},
+		"Subscription %s of table %s is gone; the table is as it was.\n", visible(table.name), visible(table.config.Table))
 }

@@ -46,15 +46,7 @@ type inboxStore interface {
 
 // openInboxes opens the database for a verb about inboxes. The caller closes it.
 func (a *app) openInboxes(ctx context.Context) (inboxStore, error) {
-	store, err := a.openStore(ctx)
-	if err != nil {
-		return nil, err
-	}
-	inboxes, ok := store.(inboxStore)
-	if !ok {
-		return nil, errors.Join(usage(errors.New("this database's driver has no inboxes: use PostgreSQL or SQLite")), store.Close())
-	}
-	return inboxes, nil
+	return openWith[inboxStore](ctx, a, "inboxes")
 }
 
 // aboutInbox says what was being done when err came, and names an inbox that is not
@@ -184,34 +176,17 @@ on: what was to be forgotten tomorrow still is.
 }
 
 func (a *app) inboxListCommand() *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List the consumers that have an inbox",
-		Long:  `List the consumers that have an inbox. penstock inbox status tells more.`,
-		Example: `  penstock inbox list
-  penstock inbox list --json`,
-		Args: args(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, stop := interruptible(cmd.Context())
-			defer stop()
-			store, err := a.openInboxes(ctx)
-			if err != nil {
-				return err
-			}
-			defer store.Close()
-			inboxes, err := store.Inboxes(ctx)
-			if err != nil {
-				return fmt.Errorf("listing inboxes: %w", err)
-			}
-			names := make([]string, len(inboxes))
-			for i := range inboxes {
-				names[i] = inboxes[i].Consumer
-			}
-			return a.printNames(names, asJSON)
-		},
-	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "a JSON array on one line")
+	cmd := listCommand(a, "inboxes", a.openInboxes, func(ctx context.Context, store inboxStore) (names []string, err error) {
+		inboxes, err := store.Inboxes(ctx)
+		for i := range inboxes {
+			names = append(names, inboxes[i].Consumer)
+		}
+		return names, err
+	})
+	cmd.Short = "List the consumers that have an inbox"
+	cmd.Long = `List the consumers that have an inbox. penstock inbox status tells more.`
+	cmd.Example = `  penstock inbox list
+  penstock inbox list --json`
 	return cmd
 }
 

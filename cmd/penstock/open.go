@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 
 	"github.com/penstock/penstock"
@@ -28,6 +29,20 @@ func (a *app) openStore(ctx context.Context) (penstock.Store, error) {
 	return config.OpenStore(ctx, url, schema)
 }
 
+// openWith opens the database for verbs that need a store with what things are. The
+// caller closes it.
+func openWith[S any](ctx context.Context, a *app, things string) (with S, err error) {
+	store, err := a.openStore(ctx)
+	if err != nil {
+		return with, err
+	}
+	with, ok := store.(S)
+	if !ok {
+		return with, errors.Join(usage(fmt.Errorf("this database's driver has no %s: use PostgreSQL or SQLite", things)), store.Close())
+	}
+	return with, nil
+}
+
 // logger writes to stderr as --log-format and --log-level say.
 func (a *app) logger() (*slog.Logger, error) {
 	var level slog.Level
@@ -42,17 +57,4 @@ func (a *app) logger() (*slog.Logger, error) {
 		return slog.New(slog.NewJSONHandler(a.stderr, options)), nil
 	}
 	return nil, usage(errors.New("--log-format: use text or json"))
-}
-
-// outboxCreator is what creating an outbox needs of a store.
-type outboxCreator interface {
-	CreateOutbox(ctx context.Context, name string) error
-}
-
-func createOutbox(ctx context.Context, store outboxCreator, name string, ifMissing bool) error {
-	err := store.CreateOutbox(ctx, name)
-	if ifMissing && errors.Is(err, penstock.ErrOutboxExists) {
-		return nil
-	}
-	return err
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -73,34 +74,31 @@ changes them.`,
 	return cmd
 }
 
-func (a *app) outboxListCommand() *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List the outboxes",
-		Example: `  penstock outbox list
-  penstock outbox list --json`,
-		Args: args(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, stop := interruptible(cmd.Context())
-			defer stop()
-			store, err := a.openStore(ctx)
-			if err != nil {
-				return err
-			}
-			defer store.Close()
-			outboxes, err := store.Status(ctx)
-			if err != nil {
-				return fmt.Errorf("listing outboxes: %w", err)
-			}
-			names := make([]string, len(outboxes))
-			for i, o := range outboxes {
-				names[i] = o.Outbox
-			}
-			return a.printNames(names, asJSON)
-		},
+// outboxCreator is what creating an outbox needs of a store.
+type outboxCreator interface {
+	CreateOutbox(ctx context.Context, name string) error
+}
+
+func createOutbox(ctx context.Context, store outboxCreator, name string, ifMissing bool) error {
+	err := store.CreateOutbox(ctx, name)
+	if ifMissing && errors.Is(err, penstock.ErrOutboxExists) {
+		return nil
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "a JSON array on one line")
+	return err
+}
+
+func (a *app) outboxListCommand() *cobra.Command {
+	cmd := listCommand(a, "outboxes", a.openStore, func(ctx context.Context, store penstock.Store) (names []string, err error) {
+		outboxes, err := store.Status(ctx)
+		for i := range outboxes {
+			names = append(names, outboxes[i].Outbox)
+		}
+		return names, err
+	})
+	cmd.Short = "List the outboxes"
+	cmd.Long = `List the names of the outboxes. penstock status tells what is in them.`
+	cmd.Example = `  penstock outbox list
+  penstock outbox list --json`
 	return cmd
 }
 

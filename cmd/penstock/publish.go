@@ -171,7 +171,7 @@ func (a *app) publishSummary(outbox string, n int64, took time.Duration, f *publ
 		return json.NewEncoder(a.stdout).Encode(map[string]any{"outbox": outbox, "published": n, "seconds": took.Seconds()})
 	}
 	if err == nil {
-		fmt.Fprintf(a.stdout, "%s published to %s.\n", plural(n, "message"), outbox)
+		fmt.Fprintf(a.stdout, "%s published to %s.\n", plural(n, "message"), visible(outbox))
 	}
 	return nil
 }

@@ -36,15 +36,7 @@ type queueStore interface {
 
 // openQueues opens the database for a verb about queues. The caller closes it.
 func (a *app) openQueues(ctx context.Context) (queueStore, error) {
-	store, err := a.openStore(ctx)
-	if err != nil {
-		return nil, err
-	}
-	queues, ok := store.(queueStore)
-	if !ok {
-		return nil, errors.Join(usage(errors.New("this database's driver has no queues: use PostgreSQL or SQLite")), store.Close())
-	}
-	return queues, nil
+	return openWith[queueStore](ctx, a, "queues")
 }
 
 // aboutQueue says what was being done when err came, and names a queue that is
@@ -155,34 +147,17 @@ func (a *app) alreadyThere(ctx context.Context, store queueStatusReader, name st
 }
 
 func (a *app) queueListCommand() *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List the queues",
-		Long:  `List the names of the queues. penstock status tells what is in them.`,
-		Example: `  penstock queue list
-  penstock queue list --json`,
-		Args: args(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, stop := interruptible(cmd.Context())
-			defer stop()
-			store, err := a.openQueues(ctx)
-			if err != nil {
-				return err
-			}
-			defer store.Close()
-			queues, err := store.QueueStatus(ctx)
-			if err != nil {
-				return fmt.Errorf("listing queues: %w", err)
-			}
-			names := make([]string, len(queues))
-			for i := range queues {
-				names[i] = queues[i].Queue
-			}
-			return a.printNames(names, asJSON)
-		},
-	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "a JSON array on one line")
+	cmd := listCommand(a, "queues", a.openQueues, func(ctx context.Context, store queueStore) (names []string, err error) {
+		queues, err := store.QueueStatus(ctx)
+		for i := range queues {
+			names = append(names, queues[i].Queue)
+		}
+		return names, err
+	})
+	cmd.Short = "List the queues"
+	cmd.Long = `List the names of the queues. penstock status tells what is in them.`
+	cmd.Example = `  penstock queue list
+  penstock queue list --json`
 	return cmd
 }
 

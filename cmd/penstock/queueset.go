@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -143,14 +142,11 @@ func (a *app) setQueue(ctx context.Context, store queueSetter, name string, want
 	if err != nil {
 		return err
 	}
-	if asJSON {
-		return json.NewEncoder(a.stdout).Encode(struct {
-			Queue string `json:"queue"`
-			penstock.QueueSettings
-		}{name, q.QueueSettings})
-	}
-	fmt.Fprintf(a.stdout, "Queue %s: %s.\n", visible(name), settingsText(q.QueueSettings))
-	return nil
+	set := struct {
+		Queue string `json:"queue"`
+		penstock.QueueSettings
+	}{name, q.QueueSettings}
+	return a.tell(asJSON, set, "Queue %s: %s.\n", visible(name), settingsText(q.QueueSettings))
 }
 
 // settingsText says them for people; a store fills in all of them.

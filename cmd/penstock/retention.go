@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -117,11 +116,7 @@ is kept in any case.`,
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				return json.NewEncoder(a.stdout).Encode(map[string]any{"outbox": args[0], "retention": r})
-			}
-			fmt.Fprintf(a.stdout, "Outbox %s keeps settled messages: %s.\n", visible(args[0]), retentionText(r))
-			return nil
+			return a.tell(asJSON, map[string]any{"outbox": args[0], "retention": r}, "Outbox %s keeps settled messages: %s.\n", visible(args[0]), retentionText(r))
 		},
 	}
 	f.add(cmd.Flags())

@@ -151,7 +151,7 @@ func (a *app) loadConfig() (*config.Config, error) {
 }
 
 // tell says what was done: fields for programs, or a sentence.
-func (a *app) tell(asJSON bool, fields map[string]any, sentence string, args ...any) error {
+func (a *app) tell(asJSON bool, fields any, sentence string, args ...any) error {
 	if asJSON {
 		return json.NewEncoder(a.stdout).Encode(fields)
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -153,13 +152,8 @@ func (a *app) dropSubscription(ctx context.Context, store subscriptionDropper, o
 	if err := store.DropSubscription(ctx, outbox, name); err != nil {
 		return about(err, "dropping the subscription", outbox, name)
 	}
-	if asJSON {
-		return json.NewEncoder(a.stdout).Encode(map[string]any{
-			"outbox": outbox, "subscription": name, "backlog": s.Backlog, "parked": s.Parked, "dead_letters": s.DeadLetters,
-		})
-	}
-	fmt.Fprintf(a.stdout, "Subscription %s of %s is gone (%s).\n", visible(name), visible(outbox), lost)
-	return nil
+	return a.tell(asJSON, map[string]any{"outbox": outbox, "subscription": name, "backlog": s.Backlog, "parked": s.Parked, "dead_letters": s.DeadLetters},
+		"Subscription %s of %s is gone (%s).\n", visible(name), visible(outbox), lost)
 }
 
 func findSubscription(ctx context.Context, store statusReader, outbox, name string) (penstock.SubscriptionStatus, error) {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -142,15 +141,4 @@ func shellWord(s string) string {
 		return `$'` + strings.NewReplacer(`'`, `\'`).Replace(visible(strings.ReplaceAll(s, `\`, `\\`))) + `'`
 	}
 	return `'` + strings.ReplaceAll(s, `'`, `'\''`) + `'`
-}
-
-// printNames is what the list verbs show: a name a line, or one JSON array.
-func (a *app) printNames(names []string, asJSON bool) error {
-	if asJSON {
-		return json.NewEncoder(a.stdout).Encode(names)
-	}
-	for _, name := range names {
-		fmt.Fprintln(a.stdout, visible(name))
-	}
-	return nil
 }
