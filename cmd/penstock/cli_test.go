@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"github.com/penstock/penstock/internal/testserver"
 )
 
 // outcome is what running the command line left.
@@ -65,6 +67,26 @@ func sqliteDatabase(t *testing.T) (url string) {
 	url = "sqlite:" + filepath.Join(t.TempDir(), "test.db")
 	must(t, "migrate", "--database-url", url)
 	return url
+}
+
+func TestMigrateTellsTheVersions(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for name, url := range map[string]string{
+		"sqlite":   "sqlite:" + filepath.Join(t.TempDir(), "test.db"),
+		"postgres": testserver.Database(t, testserver.PostgresURL(t)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			var first, again struct{ From, To int64 }
+			for _, told := range []any{&first, &again} {
+				if err := json.Unmarshal([]byte(must(t, "migrate", "--json", "--database-url", url)), told); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if first.From != 0 || first.To < 1 || again.From != first.To || again.To != first.To {
+				t.Errorf("the first told %+v, the second %+v", first, again)
+			}
+		})
+	}
 }
 
 func TestEveryVerbTeaches(t *testing.T) {

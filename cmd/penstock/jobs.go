@@ -133,21 +133,9 @@ func (f *relayFlags) limits(sink *config.Sink) (relay.Config, error) {
 	limits := config.Relay{Lease: time.Duration(f.lease), MaxAttempts: f.maxAttempts, MaxAge: f.maxAge, OnDead: f.onDead}
 	limits = limits.For(sink)
 	rc := limits.Config()
-	rc.Filter.Topics = f.topics
-	for _, header := range f.headers {
-		name, value, ok := strings.Cut(header, "=")
-		if !ok {
-			return rc, usage(fmt.Errorf("--header %q has no =: write NAME=VALUE, or NAME=* for any value", header))
-		}
-		if before, twice := rc.Filter.Headers[name]; twice && before != value {
-			return rc, usage(fmt.Errorf("--header %s is given with two values: no message has both", name))
-		}
-		if rc.Filter.Headers == nil {
-			rc.Filter.Headers = map[string]string{}
-		}
-		rc.Filter.Headers[name] = value
-	}
-	return rc, usage(rc.Filter.Validate())
+	var err error
+	rc.Filter, err = f.filterFlags.read()
+	return rc, err
 }
 
 func (a *app) configuredJobs(f relayFlags, holder string) ([]relayJob, error) {

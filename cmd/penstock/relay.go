@@ -25,10 +25,10 @@ import (
 )
 
 type relayFlags struct {
+	filterFlags
 	outbox, subscription, sink, from, holder string
 	format, adopt, table                     string
 	workers                                  int
-	topics, headers                          []string
 	maxAttempts                              config.Attempts
 	maxAge                                   config.Age
 	onDead                                   config.OnDead
@@ -117,8 +117,7 @@ func (f *relayFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.subscription, "subscription", "", "name of the subscription (default \"default\" with --outbox, the table's with --adopt, all without)")
 	flags.StringVar(&f.sink, "sink", "", "amqp://…, nats://…, embedded, kafka://…, https://…, queue:NAME, stdout or discard")
 	flags.StringVar(&f.from, "from", "beginning", "where a new subscription begins: beginning or now")
-	flags.StringArrayVar(&f.topics, "topic", nil, "deliver only topics of this pattern; may be repeated")
-	flags.StringArrayVar(&f.headers, "header", nil, "deliver only what has this header, as NAME=VALUE; may be repeated")
+	f.filterFlags.add(flags, "deliver")
 	flags.StringVar(&f.format, "format", "", "what messages look like to consumers: raw, cloudevents or debezium (default raw)")
 	flags.BoolVar(&f.previous, "previous", false, "add the header penstock-previous: the id of the message before of the same key")
 	flags.Var(textFlag{&f.maxAttempts, "number"}, "max-attempts", "how often a message is sent before it is a dead letter, or unlimited (default 25)")

@@ -17,6 +17,9 @@ import (
 )
 
 type tailFlags struct {
+	filterFlags
+	filter         penstock.Filter
+	key            string
 	from           string
 	follow, asJSON bool
 	limit          int
@@ -34,10 +37,16 @@ tail reads along: it has no cursor and takes no lease, so relays do not notice
 it. What every subscription has settled may be reclaimed at any time, so tail
 shows what is left, which on a quiet outbox may be much or nothing.
 
+--topic, --header and --key choose among them. A topic is words between dots, *
+stands for one of them and > for all that follow; of several topics one must
+match. Every header must match; * stands for any value. Messages are read all
+the same: a rare one takes as long to find as the outbox is large.
+
 With --json each message is one line, which penstock publish takes too. Without
 it, one line of time, topic, key and payload, shortened to fit.`,
 		Example: `  penstock tail orders
   penstock tail orders --from now --follow
+  penstock tail orders --follow --topic 'order.>' --key 42
   penstock tail orders --json | jq -r .payload`,
 		Args: exactly("OUTBOX"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -49,6 +58,12 @@ it, one line of time, topic, key and payload, shortened to fit.`,
 			}
 			if start == penstock.FromNow && !f.follow {
 				return usage(errors.New("--from now without --follow prints nothing: add --follow"))
+			}
+			if err := notEmpty(cmd.Flags(), "key"); err != nil {
+				return err
+			}
+			if f.filter, err = f.read(); err != nil {
+				return err
 			}
 			store, err := a.openStore(ctx)
 			if err != nil {
@@ -70,6 +85,8 @@ it, one line of time, topic, key and payload, shortened to fit.`,
 	flags := cmd.Flags()
 	flags.StringVar(&f.from, "from", "beginning", "beginning or now")
 	flags.BoolVarP(&f.follow, "follow", "f", false, "go on with what is committed later, until interrupted")
+	f.add(flags, "print")
+	flags.StringVarP(&f.key, "key", "k", "", "print only messages of this key")
 	flags.BoolVar(&f.asJSON, "json", false, "one JSON line per message")
 	flags.IntVarP(&f.limit, "limit", "n", 0, "stop after so many messages")
 	return cmd
@@ -93,18 +110,18 @@ type fetcher interface {
 func tail(ctx context.Context, source fetcher, show func(context.Context, []penstock.Message) error, f tailFlags) error {
 	const pollEvery = 100 * time.Millisecond
 	for shown := 0; ; {
-		limit := penstock.Limit{Messages: 500, Bytes: 4 << 20}
-		if f.limit > 0 {
-			limit.Messages = min(limit.Messages, f.limit-shown)
-		}
-		batch, err := source.Fetch(ctx, limit)
+		batch, err := source.Fetch(ctx, penstock.Limit{Messages: 500, Bytes: 4 << 20})
 		if err != nil {
 			return err
 		}
-		if err := show(ctx, batch.Messages); err != nil {
+		chosen := f.choose(batch.Messages)
+		if f.limit > 0 {
+			chosen = chosen[:min(len(chosen), f.limit-shown)]
+		}
+		if err := show(ctx, chosen); err != nil {
 			return err
 		}
-		shown += len(batch.Messages)
+		shown += len(chosen)
 		if f.limit > 0 && shown >= f.limit {
 			return nil
 		}
@@ -120,6 +137,20 @@ func tail(ctx context.Context, source fetcher, show func(context.Context, []pens
 		case <-time.After(pollEvery):
 		}
 	}
+}
+
+// choose returns the messages that are to be shown.
+func (f *tailFlags) choose(msgs []penstock.Message) []penstock.Message {
+	if f.key == "" && f.filter.Empty() {
+		return msgs
+	}
+	var chosen []penstock.Message
+	for i := range msgs {
+		if m := &msgs[i]; (f.key == "" || m.Key == f.key) && f.filter.Match(m) {
+			chosen = append(chosen, *m)
+		}
+	}
+	return chosen
 }
 
 func (a *app) messagePrinter(asJSON bool) func(context.Context, []penstock.Message) error {

@@ -61,7 +61,7 @@ func (s *Store) Migrate(ctx context.Context) error {
 	if err != nil {
 		return s.explain(err)
 	}
-	if current > schemaVersion() {
+	if current > newestVersion() {
 		return compareVersions(current)
 	}
 	if _, err := provider.Up(ctx); err != nil {
@@ -98,8 +98,8 @@ func newProvider(db *sql.DB) (*goose.Provider, error) {
 	return goose.NewProvider("", db, dir, goose.WithStore(versions), goose.WithDisableGlobalRegistry(true))
 }
 
-// schemaVersion is the number of the last migration this program carries.
-func schemaVersion() int64 {
+// newestVersion is the number of the last migration this program carries.
+func newestVersion() int64 {
 	entries, err := migrationFiles.ReadDir("migrations") // sorted by name
 	if err != nil {
 		panic(err) // embedded
@@ -111,22 +111,30 @@ func schemaVersion() int64 {
 	return version
 }
 
-// checkVersion compares the schema with what this program was built for.
-func (s *Store) checkVersion(ctx context.Context) error {
-	var current int64
-	err := s.pool.QueryRow(ctx, "select coalesce(max(version_id), 0) from "+s.table("_migration")).Scan(&current)
+// SchemaVersion is the version of the tables in the database, 0 without any.
+func (s *Store) SchemaVersion(ctx context.Context) (version int64, err error) {
+	err = s.pool.QueryRow(ctx, "select coalesce(max(version_id), 0) from "+s.table("_migration")).Scan(&version)
 	switch sqlState(err) {
 	case "42P01", "3F000":
-		return penstock.WithHint(fmt.Errorf("%w: there is no schema %q", penstock.ErrNotMigrated, s.schema), "run: penstock migrate")
+		return 0, nil
 	}
+	return version, s.explain(err)
+}
+
+// checkVersion compares the schema with what this program was built for.
+func (s *Store) checkVersion(ctx context.Context) error {
+	current, err := s.SchemaVersion(ctx)
 	if err != nil {
-		return s.explain(err)
+		return err
+	}
+	if current == 0 {
+		return penstock.WithHint(fmt.Errorf("%w: there is no schema %q", penstock.ErrNotMigrated, s.schema), "run: penstock migrate")
 	}
 	return compareVersions(current)
 }
 
 func compareVersions(current int64) error {
-	want := schemaVersion()
+	want := newestVersion()
 	switch {
 	case current < want:
 		return penstock.WithHint(fmt.Errorf("%w: its schema is version %d, this program needs %d", penstock.ErrNotMigrated, current, want), "run: penstock migrate")

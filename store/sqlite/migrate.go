@@ -108,9 +108,9 @@ func (s *Store) checkSchema(ctx context.Context) error {
 	if !exists {
 		return penstock.WithHint(fmt.Errorf("%w: there is no file %s", penstock.ErrNotMigrated, s.path), migrateHint, s.path)
 	}
-	have, err := schemaVersion(ctx, s.readers)
+	have, err := s.SchemaVersion(ctx)
 	if err != nil {
-		return s.explain(err)
+		return err
 	}
 	want, err := newestVersion()
 	if err != nil {
@@ -130,7 +130,18 @@ func (s *Store) checkSchema(ctx context.Context) error {
 	return nil
 }
 
-// schemaVersion is the version of the tables in the file, 0 without any.
+// SchemaVersion is the version of the tables in the file, 0 without any or without a
+// file.
+func (s *Store) SchemaVersion(ctx context.Context) (int64, error) {
+	exists, err := s.exists()
+	if err != nil || !exists {
+		return 0, err
+	}
+	version, err := schemaVersion(ctx, s.readers)
+	return version, s.explain(err)
+}
+
+// schemaVersion is the same on a connection to a file that is there.
 func schemaVersion(ctx context.Context, db *sql.DB) (int64, error) {
 	var found int
 	err := db.QueryRowContext(ctx, `select 1 from sqlite_schema where type = 'table' and name = ?`, versionTable).Scan(&found)

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/penstock/penstock"
+)
+
+func TestTailChooses(t *testing.T) {
+	eachStore(t, func(t *testing.T, d *desk) {
+		d.outbox("orders",
+			penstock.Message{ID: "a1", Topic: "order.paid", Key: "42", Headers: map[string]string{"region": "eu"}},
+			penstock.Message{ID: "a2", Topic: "order.sent.late", Key: "42"},
+			penstock.Message{ID: "a3", Topic: "order.paid", Key: "7", Headers: map[string]string{"region": "us"}},
+			penstock.Message{ID: "a4", Topic: "invoice.paid"})
+		for args, want := range map[string]string{
+			"":                                        "a1 a2 a3 a4",
+			"--topic order.paid":                      "a1 a3",
+			"--topic order.> --key 42":                "a1 a2",
+			"--topic *.paid":                          "a1 a3 a4",
+			"--topic order.sent.* --topic invoice.>":  "a2 a4",
+			"--header region=*":                       "a1 a3",
+			"--header region=eu --key 7":              "",
+			"--key 42 --limit 1":                      "a1",
+			"--topic order.paid --limit 2":            "a1 a3",
+			"--topic invoice.paid --key 42 --limit 1": "",
+		} {
+			same(t, args, tailed(t, d, strings.Fields(args)...), want)
+		}
+	})
+}
+
+// What is passed over counts for nothing, however much it is.
+func TestTailFindsWhatIsRare(t *testing.T) {
+	d := memoryDesk(t)
+	var msgs []penstock.Message
+	for i := range 1200 {
+		m := penstock.Message{ID: fmt.Sprint("m", i), Topic: "common"}
+		if i%400 == 399 {
+			m.Topic = "rare"
+		}
+		msgs = append(msgs, m)
+	}
+	d.outbox("orders", msgs...)
+	same(t, "two of three", tailed(t, d, "--topic", "rare", "-n", "2"), "m399 m799")
+	same(t, "all", tailed(t, d, "--topic", "rare"), "m399 m799 m1199")
+}
+
+func TestTailRefuses(t *testing.T) {
+	d := memoryDesk(t)
+	d.outbox("orders")
+	for args, want := range map[string]string{
+		"--key=":            "--key is empty",
+		"--header region":   "write NAME=VALUE",
+		"--topic order.p*":  "* and > stand for whole words",
+		"--from now":        "add --follow",
+		"--from yesterday":  "use beginning or now",
+		"--topic order.>.a": "> before the end",
+	} {
+		d.cli(append([]string{"tail", "orders"}, strings.Fields(args)...)...).wants(t, exitUsage, want)
+	}
+}
+
+// tailed are the ids that tail prints.
+func tailed(t *testing.T, d *desk, args ...string) string {
+	t.Helper()
+	var shown []penstock.Message
+	for line := range strings.Lines(d.must(append([]string{"tail", "orders", "--json"}, args...)...)) {
+		m, err := parseLine([]byte(line))
+		if err != nil {
+			t.Fatal(err)
+		}
+		shown = append(shown, m)
+	}
+	return ids(shown)
+}
