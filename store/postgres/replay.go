@@ -178,5 +178,8 @@ func (s *Store) Replay(ctx context.Context, r penstock.Replay) (count int64, err
 			values ($1, $2, $3::timestamptz, $4::timestamptz, $5::pg_snapshot, $6::pg_snapshot, $7, $8, $9, $10)`, append(args, id, r.Outbox, c.system)...)
 		return err
 	})
+	if sqlState(err) == "23503" { // it was dropped meanwhile
+		return 0, noSubscription(r.Outbox, r.Subscription)
+	}
 	return count, s.explain(err)
 }

@@ -200,6 +200,27 @@ func TestBatchGoesOnFromThePosition(t *testing.T) {
 	f.must(tx.Rollback(f.ctx))
 }
 
+// A batch says that there are batches before it takes what the register gives it: who
+// takes the one job at his position would wait for a batch that has locked it.
+func TestBatchIsAnnounced(t *testing.T) {
+	t.Parallel()
+	f := newQueueFixture(t)
+	f.enqueue(f.conn, "fifo", 1, 3_000)
+	f.take(f.conn, "fifo", 1) // looks
+	const manner = `select pg_sequence_last_value('penstock."_fifo.way"') / 1024 % 4`
+	if got := f.number(manner); got != 0 {
+		t.Fatalf("with 3,000 jobs waiting and no batches the manner is %d, want 0", got)
+	}
+	next := func() int64 { return f.number(`select pg_sequence_last_value('penstock."_fifo.next"')`) }
+	for before := next(); next() == before; { // until one did not come too late for the register
+		_, err := f.conn.PgConn().Exec(f.ctx, atOnce("fifo")+"select from penstock.dequeue('fifo', 10)").ReadAll()
+		f.must(err)
+	}
+	if got := f.number(manner); got != 1 {
+		t.Errorf("after a batch the manner is %d, want 1", got)
+	}
+}
+
 // A queue that is paused gives nothing from that moment on.
 func TestPausedQueueHasNoShortWay(t *testing.T) {
 	t.Parallel()

@@ -9,8 +9,10 @@ import (
 var dropSubscriptionCases = []testCase{
 	{name: "FencesItsReader", run: dropFences},
 	{name: "RemovesEverything", run: dropRemoves},
+	{name: "EndsAReplay", run: dropEndsReplay},
 	{name: "LeavesOthersAlone", run: dropLeavesOthers},
 	{name: "LetsReclaimGoOn", run: dropReclaims, needs: Features{Reclaim: true}},
+	{name: "LetsReclaimGoOnPastAReplay", run: dropReclaimsReplayed, needs: Features{Reclaim: true}},
 }
 
 func (e *env) dropSubscription(r *reader) {
@@ -77,6 +79,27 @@ func dropRemoves(e *env) {
 	e.wantLine(r.fetch(plenty), penstock.InLine, "new")
 }
 
+// A replay that is under way goes with its subscription: it is not the next one's of
+// that name, whoever reads on meanwhile.
+func dropEndsReplay(e *env) {
+	r, sent := e.settledOnes(6)
+	e.replay(r, penstock.Replay{}, 6)
+	e.replay(r, penstock.Replay{}, 6)
+	b := r.fetch(two)
+	e.wantPayloads(b.Messages, payloads(sent[:2])...)
+	e.dropSubscription(r)
+	e.mustBe(r.Settle(e.ctx, delivered(b)...), penstock.ErrFenced, "Settle of a replay after DropSubscription")
+	next := e.subscribe(penstock.Subscribe{Start: penstock.FromNow})
+	e.mustBe(r.Settle(e.ctx, delivered(b)...), penstock.ErrFenced, "Settle of a replay after DropSubscription")
+	next.want()
+	if e.subscriptionStatus(next.req).Replaying {
+		e.Error("the subscription that was made anew shows the old one's replay")
+	}
+	e.publish(message("k", "new"))
+	next.settle(next.want("new")...)
+	next.again().want()
+}
+
 func dropLeavesOthers(e *env) {
 	a, b := e.subscribe(penstock.Subscribe{Subscription: "a"}), e.subscribe(penstock.Subscribe{Subscription: "b"})
 	e.publish(keyed("k", 0, 4)...)
@@ -104,6 +127,21 @@ func dropReclaims(e *env) {
 	}
 	slow.close()
 	e.dropSubscription(slow)
+	e.shrinks(floor)
+	e.publish(message("", "after"))
+	r.want("after")
+}
+
+func dropReclaimsReplayed(e *env) {
+	e.retain(penstock.Retention{Age: notInThisTest})
+	replaying := e.subscribe(penstock.Subscribe{Subscription: "replaying"})
+	r := e.read()
+	floor := e.outboxStatus(outbox).Bytes
+	sent := e.settleBulk(replaying, 0, 4)
+	r.settle(r.drain(penstock.Limit{Messages: 10, Bytes: 1 << 20})...)
+	e.replay(replaying, penstock.Replay{}, len(sent))
+	e.retain(penstock.Retention{})
+	e.dropSubscription(replaying)
 	e.shrinks(floor)
 	e.publish(message("", "after"))
 	r.want("after")
