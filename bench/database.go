@@ -37,6 +37,7 @@ func (d Database) words(table string) map[string]string {
 		"table":       pgx.Identifier{table}.Sanitize(),
 		"table_name":  literal(quoted),
 		"name":        literal(table),
+		"dequeue":     pgx.Identifier{"dequeue_" + table}.Sanitize(),
 	}
 }
 

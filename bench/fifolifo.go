@@ -12,8 +12,8 @@ import (
 
 // How a dequeuer of Penstock's makes its transaction.
 const (
-	ModeCall = "call" // one autocommitted call
-	ModeTx   = "tx"   // begin, dequeue, commit
+	ModeCall = "call" // one autocommitted call of dequeue_NAME
+	ModeTx   = "tx"   // begin, dequeue_NAME, commit
 )
 
 // FifoLifoConfig is one run of fifo-lifo.
@@ -48,10 +48,12 @@ type FifoLifoResult struct {
 	Curve
 	Baseline Curve `json:"baseline"`
 
-	// Ratio is Penstock's average throughput over the baseline's, RatioAtStart
-	// that of the first interval.
+	// Ratio is Penstock's average throughput over the baseline's, RatioAtStart that of
+	// the first intervals, and RatioToStart Penstock's average over the baseline's first
+	// interval, when its table was new.
 	Ratio        float64 `json:"ratio"`
 	RatioAtStart float64 `json:"ratio_at_start"`
+	RatioToStart float64 `json:"ratio_to_start"`
 }
 
 // Curve is how one queue went. First and last are the first and the last tenth of
@@ -153,7 +155,8 @@ func FifoLifo(ctx context.Context, cfg FifoLifoConfig) (result FifoLifoResult, e
 	}
 	result.Ratio = over(result.JobsPerSecond, result.Baseline.JobsPerSecond)
 	if len(result.Intervals) > 0 && len(result.Baseline.Intervals) > 0 {
-		result.RatioAtStart = over(result.Intervals[0].JobsPerSecond, result.Baseline.Intervals[0].JobsPerSecond)
+		first := result.Baseline.Intervals[0].JobsPerSecond
+		result.RatioAtStart, result.RatioToStart = over(result.Intervals[0].JobsPerSecond, first), over(result.JobsPerSecond, first)
 	}
 	return result, nil
 }

@@ -18,7 +18,7 @@ vacuum (analyze) {schema}.{table};
 insert into {schema}.{table} (payload) values ($1);
 
 -- name: dequeue
-select id, payload from {schema}.dequeue({name});
+select id, payload from {schema}.{dequeue}();
 
 -- name: maintain
 select {schema}.maintain_queue({name});

@@ -38,7 +38,8 @@ fresh preload:
                    it runs on this machine, and in all. A client that takes what the
                    server leaves is what bounds the figure
   ratio            Penstock's average jobs/s over the hand-written queue's;
-                   ratio_at_start is that of the first interval
+                   ratio_at_start is that of the first intervals, ratio_to_start
+                   Penstock's average over the other's first interval
   size             of the tables with indexes, per interval. With --pin, segments
                    that are truncated show that space comes back all the same
 
@@ -52,8 +53,8 @@ measure nothing. A poll that finds nothing while there are jobs (others have
 locked them) is counted apart and is in no figure. Afterwards jobs in, out and
 left must agree and none may have come twice: exit code 3 otherwise.
 
---mode call is one autocommitted call of dequeue, --mode tx is begin, dequeue,
-commit. The hand-written transaction has four round trips: begin, select … for
+--mode call is one autocommitted call of dequeue_NAME, --mode tx is begin,
+dequeue_NAME, commit. The hand-written transaction has four round trips: begin, select … for
 update skip locked limit 1, delete, commit.`,
 		Example: `  penstock bench fifo-lifo --database-url postgres://postgres@localhost/postgres --pin
   penstock bench fifo-lifo --order lifo --rate 0 --pin --plot lifo.svg
@@ -161,7 +162,7 @@ func benchFifoLifoTable(w io.Writer, r bench.FifoLifoResult) error {
 	}{{"CPU, Penstock", r.CPU}, {"CPU, hand-written", r.Baseline.CPU}} {
 		f.row(side.name, "client %.2f, PostgreSQL %.2f, all together %.2f of %d cores", side.Client, side.Server, side.Machine, side.Cores)
 	}
-	f.row("ratio", "%.2f of the hand-written queue's jobs/s, %.2f at the start", r.Ratio, r.RatioAtStart)
+	f.row("ratio", "%.2f of the hand-written queue's jobs/s, %.2f at the start; %.2f of what it did at its start", r.Ratio, r.RatioAtStart, r.RatioToStart)
 	f.row("segments", "%d truncated while it ran", r.SegmentsTruncated)
 	return f.flush()
 }

@@ -44,6 +44,7 @@ func TestEnqueuerCanEnqueueAndNothingElse(t *testing.T) {
 		"insert into penstock.q (attempt, payload) values (1, 'x')",
 		"select * from penstock.q",
 		"select penstock.dequeue('q')",
+		"select penstock.dequeue_q()",
 		"select penstock.claim('q')",
 		"select penstock.ack('q', '{1}'::bigint[])",
 		"select penstock.release('q', '{1}'::bigint[])",
@@ -71,6 +72,7 @@ func TestWorkerCanRunJobsAndNothingElse(t *testing.T) {
 	f.exec("select penstock.grant_worker('q', $1)", name)
 	f.wantMay(asRole, []string{
 		"select penstock.dequeue('q')",
+		"select penstock.dequeue_q()",
 		"select penstock.claim('q', 4)", // leases 2 to 5
 		"select penstock.ack('q', 2::bigint)",
 		"select penstock.ack('q', '{3}'::bigint[])",
@@ -87,6 +89,7 @@ func TestWorkerCanRunJobsAndNothingElse(t *testing.T) {
 		"select * from penstock.q",
 		"delete from penstock.q",
 		"select penstock.dequeue('secret')",
+		"select penstock.dequeue_secret()",
 		"select penstock.claim('secret')",
 		"select penstock.ack('secret', 1::bigint)",
 		"select penstock.extend('secret', 1::bigint, '1 min')",

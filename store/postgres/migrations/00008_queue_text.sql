@@ -2,6 +2,18 @@
 
 -- +goose Up
 
+-- _qualified says in the text of a function where its operators and functions are, so that
+-- it may run with its owner's rights on its caller's search_path. Names are put in
+-- afterwards. Qualified operators all bind alike, from left to right: brackets say the rest.
+-- +goose StatementBegin
+create function _qualified(body text) returns text
+language sql immutable set search_path from current as $$
+    select regexp_replace(regexp_replace(body,
+        ' (<=|>=|<|>|=|\+|-|\*|%) ', ' operator(pg_catalog.\1) ', 'g'),
+        '\m(pg_sequence_last_value|nextval|setval|date_part|clock_timestamp|current_setting)\(', 'pg_catalog.\1(', 'g')
+$$;
+-- +goose StatementEnd
+
 -- A row of _tick has a queue ticked when the transaction that wrote it commits: ticking
 -- locks tables until its transaction ends, and a caller's may go on for long.
 create table _tick (
@@ -12,18 +24,18 @@ create table _tick (
 -- _tick_if_due does what time demands, now and then.
 -- +goose StatementBegin
 create function _tick_if_due() returns text
-language sql immutable set search_path from current as $text$ select $$
+language sql immutable set search_path from current as $text$ select _qualified($$
     if date_part('epoch', clock_timestamp()) * 1000 - pg_sequence_last_value({tick_register}) >= 250
        and current_setting('transaction_isolation') = 'read committed' then
         insert into {schema}._tick (queue) values ({id});
-    end if;$$ $text$;
+    end if;$$) $text$;
 -- +goose StatementEnd
 
 -- _job_columns makes a job of a row t of a queue.
 -- +goose StatementBegin
 create function _job_columns() returns text
 language sql immutable set search_path from current as $$
-    select 'coalesce(t.id, t.seq), t.key, t.grp, t.priority, t.attempt + 1, t.created_at, t.headers, t.payload'
+    select 'coalesce(t.id, t.seq), t.key, t.grp, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload'
 $$;
 -- +goose StatementEnd
 
@@ -34,7 +46,7 @@ $$;
 create function _choose(what text, keys text[], texts text[]) returns text
 language sql immutable set search_path from current as $$
     select case when coalesce(cardinality(keys), 0) <= 1 then coalesce(texts[1], '')
-                else format(e'if %s < %s then\n%s\nelse\n%s\nend if;', what, keys[half + 1],
+                else format(e'if %s operator(pg_catalog.<) %s then\n%s\nelse\n%s\nend if;', what, keys[half + 1],
                             _choose(what, keys[:half], texts[:half]), _choose(what, keys[half + 1:], texts[half + 1:])) end
       from (select cardinality(keys) / 2 as half) h
 $$;

@@ -2,18 +2,20 @@
 
 -- +goose Up
 
--- _one_job_functions is the text of the functions that take one job.
+-- _dequeue_function is the text of dequeue_NAME.
 -- +goose StatementBegin
-create function _one_job_functions() returns text
-language sql immutable set search_path from current as $text$ select $$
+create function _dequeue_function() returns text
+language sql immutable set search_path from current as $text$ select _qualified($$
 
--- {take_one} deletes one job of the group '' and returns it. It has a short way, which is
--- enough nearly always: one statement for a position that a register holds, and few
--- expressions, because PL/pgSQL prepares each anew in each transaction.
-create or replace function {take_one}() returns setof {schema}.job
-language plpgsql volatile security definer set search_path = pg_catalog, pg_temp set enable_seqscan = off as $fn$
+-- dequeue_NAME takes the next job of the group '' of the queue NAME: what dequeue does by
+-- default, a sixth cheaper, because no name is looked up. It has a short way, which is enough
+-- nearly always: one statement for a position that a register holds, and few expressions,
+-- because PL/pgSQL prepares each anew in each transaction. For the same reason it has no
+-- search_path, which is a twentieth of it; _qualified says where its names are.
+create or replace function {dequeue}() returns setof {schema}.job
+language plpgsql volatile security definer set enable_seqscan to off as $fn$
 declare
-    way  bigint := pg_sequence_last_value({way}) - {now} * 4096;
+    way  bigint := pg_sequence_last_value({way}) - ({now} * 4096);
     came bigint;
     here bigint;
 begin{newest_way}
@@ -33,6 +35,12 @@ begin{newest_way}
     return query select {job} from {look}() t;
     {tick_if_due}
 end $fn$;
+$$) $text$;
+-- +goose StatementEnd
+
+-- +goose StatementBegin
+create function _look_function() returns text
+language sql immutable set search_path from current as $text$ select $$
 
 -- {look} takes one job by the marks, which miss nothing, and says in registers where
 -- the short way goes on (docs/decisions/0008). next is the last position that was drawn;
@@ -47,7 +55,8 @@ end $fn$;
 -- LIFO draws positions downwards, and takes first what came after top: that far the
 -- sequence had come when somebody last found nothing above the position.
 create or replace function {look}() returns setof {queue}
-language plpgsql volatile set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $fn$
+language plpgsql volatile set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off set jit = off
+set plan_cache_mode = force_generic_plan as $fn$
 declare
     was    bigint := pg_sequence_last_value({way});
     came   bigint := coalesce(pg_sequence_last_value({seq}), 0);
@@ -109,7 +118,7 @@ $$ $text$;
 -- entries of an index page that are within its bounds.
 -- +goose StatementBegin
 create function _short_way(manner text) returns text
-language sql immutable set search_path from current as $text$ select replace($$
+language sql immutable set search_path from current as $text$ select _qualified(replace($$
             return query
             delete from {segment} t where {which}
             returning {job};$$, '{which}', case manner
@@ -126,13 +135,13 @@ language sql immutable set search_path from current as $text$ select replace($$
     when 'newest' then $$t.ctid = (
                 select t.ctid from {segment} t
                  where t.grp = '' and t.priority = 0 and t.key is null and t.seq > (select pg_sequence_last_value({top}))
-                 order by t.seq desc limit 1 for update skip locked)$$ end) $text$;
+                 order by t.seq desc limit 1 for update skip locked)$$ end)) $text$;
 -- +goose StatementEnd
 
 -- The newest job of a LIFO queue, if one has come that the registers do not know.
 -- +goose StatementBegin
 create function _newest_way() returns text
-language sql immutable set search_path from current as $text$ select $$
+language sql immutable set search_path from current as $text$ select _qualified($$
     if way >= 0 and way < 2048 and pg_sequence_last_value({seq}) > pg_sequence_last_value({top}) then
         came := pg_sequence_last_value({seq});
         here := pg_sequence_last_value({ring}) % 1024;
@@ -141,7 +150,7 @@ language sql immutable set search_path from current as $text$ select $$
             return;
         end if;
         came := setval({top}, came);
-    end if;$$ $text$;
+    end if;$$) $text$;
 -- +goose StatementEnd
 
 -- +goose Down

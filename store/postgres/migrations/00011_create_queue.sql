@@ -8,7 +8,7 @@ create function _define(queue text) returns void
 language plpgsql set search_path from current as $$
 declare
     q      _queue := (select q from _queue q where q.name = queue);
-    text   text   := _mark_functions() || _one_job_functions();
+    text   text   := _mark_functions() || _look_function() || _dequeue_function();
     taking text   := _take_function();
     word   text;
 begin
@@ -24,26 +24,28 @@ begin
                                                   case when q.lifo then '' else _for_segments(queue, 'way', _short_way('undrawn'), 2048) end]));
     text := replace(text, '{newest_way}', case when q.lifo then _newest_way() else '' end);
     text := replace(text, '{newest_ways}', _for_segments(queue, 'here', _short_way('newest')));
-    foreach word in array array['slots', 'mark', 'take', 'take_one', 'take_rows', 'take_keyed', 'look', 'aim'] loop
+    foreach word in array array['slots', 'mark', 'take', 'take_rows', 'take_keyed', 'look', 'aim'] loop
         text := replace(text, '{' || word || '}', _q(format('_%s.%s', queue, word)));
     end loop;
     foreach word in array array['ring', 'flags', 'seq', 'stale', 'way', 'next', 'top'] loop
-        text := replace(text, '{' || word || '}', quote_literal(_q(format('_%s.%s', queue, word))) || '::regclass');
+        text := replace(text, '{' || word || '}', quote_literal(_q(format('_%s.%s', queue, word))) || '::pg_catalog.regclass');
     end loop;
-    text := replace(text, '{now}', '(date_part(''epoch'', clock_timestamp()) * 40)::bigint');
+    text := replace(text, '{dequeue}', _q('dequeue_' || queue));
+    text := replace(text, '{now}', '(pg_catalog.date_part(''epoch'', pg_catalog.clock_timestamp()) operator(pg_catalog.*) 40)::bigint');
     text := replace(text, '{job}', _job_columns());
-    text := replace(text, '{tick_register}', quote_literal(_q(format('_%s.tick', queue))) || '::regclass');
-    text := replace(text, '{mark_slot}', quote_literal(_q('_mark_slot'::text)) || '::regclass');
+    text := replace(text, '{tick_register}', quote_literal(_q(format('_%s.tick', queue))) || '::pg_catalog.regclass');
+    text := replace(text, '{mark_slot}', quote_literal(_q('_mark_slot'::text)) || '::pg_catalog.regclass');
     text := replace(text, '{queue}', _q(queue));
     text := replace(text, '{schema}', quote_ident(current_schema()));
     text := replace(text, '{id}', q.id::text);
     text := replace(text, '{lifo}', q.lifo::text);
     text := replace(text, '{dir}', case when q.lifo then 'desc' else 'asc' end);
-    text := replace(text, '{from}', case when q.lifo then '<=' else '>=' end);
-    text := replace(text, '{to}', case when q.lifo then '>=' else '<=' end);
-    text := replace(text, '{ahead}', case when q.lifo then '-' else '+' end);
+    text := replace(text, '{from}', case when q.lifo then 'operator(pg_catalog.<=)' else 'operator(pg_catalog.>=)' end);
+    text := replace(text, '{to}', case when q.lifo then 'operator(pg_catalog.>=)' else 'operator(pg_catalog.<=)' end);
+    text := replace(text, '{ahead}', case when q.lifo then 'operator(pg_catalog.-)' else 'operator(pg_catalog.+)' end);
     execute text;
-    foreach word in array array['slots()', 'mark(text, smallint, bigint)', 'take(int, text, boolean)', 'take_one()', 'take_rows(int, text, boolean)', 'look()', 'aim(int, bigint)'] loop
+    execute format('revoke execute on function %s() from public', _q('dequeue_' || queue));
+    foreach word in array array['slots()', 'mark(text, smallint, bigint)', 'take(int, text, boolean)', 'take_rows(int, text, boolean)', 'look()', 'aim(int, bigint)'] loop
         execute format('revoke execute on function %s%s from public', _q(format('_%s.%s', queue, split_part(word, '(', 1))), '(' || split_part(word, '(', 2));
     end loop;
 end $$;
@@ -140,7 +142,7 @@ begin
         return query select * from %s(n, grp);
     end if;
     return;
-end if;', q.name, _q(format('_%s.take_one', q.name)), _q(format('_%s.take', q.name)))
+end if;', q.name, _q('dequeue_' || q.name), _q(format('_%s.take', q.name)))
                      order by q.name collate "C")
       into names, branches from _queue q;
     execute format($ddl$

@@ -53,6 +53,7 @@ begin
     for made in select p.oid::regprocedure::text from _own_functions(q.name) p loop
         execute 'drop function ' || made;
     end loop;
+    execute format('drop function %s()', _q('dequeue_' || q.name));
     execute format('drop table %s', _q(q.name));
     for made in select c.relname from pg_class c
                  where c.relnamespace = quote_ident(current_schema())::regnamespace and c.relkind = 'S' and starts_with(c.relname::text, '_' || q.name || '.')
@@ -95,7 +96,8 @@ declare
 begin
     execute format('grant usage on schema %I to %I', current_schema(), role);
     execute format('grant select on sequence %s to %I', _q(format('_%s.tick', q.name)), role);
-    perform _grant_own(q.name, '{take,take_one,claim,ack,extend,release,fail,tick}', role);
+    execute format('grant execute on function %s() to %I', _q('dequeue_' || q.name), role);
+    perform _grant_own(q.name, '{take,claim,ack,extend,release,fail,tick}', role);
 end $$;
 -- +goose StatementEnd
 

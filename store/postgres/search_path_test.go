@@ -1,0 +1,77 @@
+package postgres_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// hostile is a schema with twins of everything that PostgreSQL's own operators and functions
+// offer on the types that a queue has. Each says that it was called.
+const hostile = `
+create schema hostile;
+create function hostile.trap() returns void language plpgsql as $$ begin raise exception 'hijacked'; end $$;
+do $$
+declare
+    o record;
+    f record;
+begin
+    for o in select oprname, oprleft::regtype l, oprright::regtype r, oprresult::regtype as result, row_number() over () n from pg_operator
+              where oprnamespace = 'pg_catalog'::regnamespace and oprname in ('=', '<', '>', '<=', '>=', '<>', '+', '-', '*', '%')
+                and oprleft::regtype::text in ('smallint', 'integer', 'bigint', 'double precision', 'numeric', 'text', 'xid', 'bytea')
+                and oprright::regtype::text in ('smallint', 'integer', 'bigint', 'double precision', 'numeric', 'text', 'xid', 'bytea') loop
+        execute format('create function hostile.op_%s(%s, %s) returns %s language plpgsql as ''begin perform hostile.trap(); end''', o.n, o.l, o.r, o.result);
+        execute format('create operator hostile.%s (leftarg = %s, rightarg = %s, function = hostile.op_%s)', o.oprname, o.l, o.r, o.n);
+    end loop;
+    for f in select proname, pg_get_function_identity_arguments(oid) args, pg_get_function_result(oid) as result from pg_proc
+              where pronamespace = 'pg_catalog'::regnamespace and prokind = 'f'
+                and proname in ('pg_sequence_last_value', 'nextval', 'setval', 'clock_timestamp', 'date_part', 'current_setting') loop
+        execute format('create function hostile.%I(%s) returns %s language plpgsql as ''begin perform hostile.trap(); end''', f.proname, f.args, f.result);
+    end loop;
+end $$;
+grant usage on schema hostile to public;`
+
+// A worker may choose the search_path, and what runs with the owner's rights must not follow
+// it to the worker's own operators and functions.
+func TestOwnersRightsOnAnySearchPath(t *testing.T) {
+	t.Parallel()
+	f := newQueueFixture(t)
+	f.exec(hostile, pgx.QueryExecModeSimpleProtocol)
+	name, asRole := f.role()
+	ctx := context.Background()
+	for _, queue := range []string{"fifo", "lifo"} {
+		f.exec("select penstock.grant_worker($1, $2)", queue, name)
+		conn, err := pgx.Connect(ctx, asRole)
+		f.must(err)
+		defer conn.Close(ctx)
+		_, err = conn.Exec(ctx, "set search_path = hostile, pg_catalog")
+		f.must(err)
+		if _, err = conn.Exec(ctx, "select 1 + 1"); err == nil || !strings.Contains(err.Error(), "hijacked") {
+			t.Fatalf("1 + 1 on this search_path: got %v, want the schema's own operator", err)
+		}
+		const jobs = 400
+		f.enqueue(f.conn, queue, 1, jobs)
+		for i := range jobs {
+			if i%20 == 0 {
+				f.later(queue) // and so the marks are looked at, upkeep is due, and few jobs wait at the end
+				f.exec(fmt.Sprintf(`select setval('penstock."_%s.tick"', 0)`, queue))
+			}
+			var id int64
+			if err := conn.QueryRow(ctx, "select id from penstock.dequeue_"+queue+"()").Scan(&id); err != nil {
+				t.Fatalf("%s, job %d: %v", queue, i, err)
+			}
+		}
+	}
+}
+
+// Whatever has its owner's rights and is not seen to above says itself where its names are.
+func TestOwnersRightsHaveASearchPath(t *testing.T) {
+	t.Parallel()
+	f := newQueueFixture(t)
+	f.wantText("", `select coalesce(string_agg(p.proname, ', '), '') from pg_proc p
+		where p.pronamespace = 'penstock'::regnamespace and p.prosecdef and p.proname not in ('dequeue_fifo', 'dequeue_lifo')
+		  and not exists (select from unnest(p.proconfig) c where c like 'search_path=%')`)
+}
