@@ -148,10 +148,7 @@ func (q *workedQueue) failed(ctx context.Context, err error) error {
 	if err == nil || errors.As(err, &field) {
 		return err
 	}
-	if err = q.store.queueError(ctx, q.queue.name, err); sqlState(err) == "42883" { // of a queue that is not there
-		return noQueue(q.queue.name)
-	}
-	return err
+	return q.store.queueError(ctx, q.queue.name, err)
 }
 
 // atLeastOne rounds up to what an interval can hold.
@@ -169,7 +166,11 @@ func (q *Queue) Dequeue(ctx context.Context, tx PgxQuery, n int, group string) (
 	if err := (&penstock.Claim{Jobs: n, Lease: 1, Group: group}).Validate(); err != nil {
 		return nil, err
 	}
-	rows, err := tx.Query(ctx, q.dequeue, binaryResults, q.name, n, group)
+	sql, args := q.dequeue, []any{binaryResults, q.name, n, group}
+	if n == 1 && group == "" {
+		sql, args = q.dequeueNext, args[:1]
+	}
+	rows, err := tx.Query(ctx, sql, args...)
 	if err != nil {
 		return nil, queueError(err, q.name)
 	}

@@ -20,6 +20,7 @@ type Queue struct {
 	enqueueMany string
 	manyOf      string // the function's name
 	dequeue     string
+	dequeueNext string // one job of the group "", by the queue's own function
 }
 
 // NewQueue names a queue in a schema ("" for the default); it does not look whether
@@ -34,10 +35,13 @@ func NewQueue(schema, name string) *Queue {
 		enqueue: "select " + own("enqueue") + "($1, $2::bytea, $3, $4, $5, $6, $7, $8)",
 		enqueueMany: "select * from " + own("enqueue_many") +
 			"($1, $2::bytea[], $3::text[], $4::text[], $5::int[], $6::timestamptz[], $7::text[], $8::jsonb[])",
-		manyOf:  own("enqueue_many"),
-		dequeue: "select id, key, grp, priority, attempt, created_at, headers, payload from " + own("dequeue") + "($1, $2, $3)",
+		manyOf:      own("enqueue_many"),
+		dequeue:     "select " + takenColumns + " from " + own("dequeue") + "($1, $2, $3)",
+		dequeueNext: "select " + takenColumns + " from " + own("dequeue_"+name) + "()",
 	}
 }
+
+const takenColumns = "id, key, grp, priority, attempt, created_at, headers, payload"
 
 // PgxQuery is what Enqueue and Dequeue need of a pgx transaction; pgx.Tx, *pgx.Conn
 // and *pgxpool.Pool have it.

@@ -20,7 +20,7 @@ func queueError(err error, queue string) error {
 		return explain(err)
 	}
 	switch pg.Code {
-	case "42P01":
+	case "42P01", "42883": // no such table, or a function of the queue's own
 		return noQueue(queue)
 	case "55000":
 		return penstock.WithHint(fmt.Errorf("%w: queue %q", penstock.ErrLeaseLost, queue),

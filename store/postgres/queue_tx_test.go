@@ -22,6 +22,17 @@ func everything() penstock.NewJob {
 		NotBefore: time.Now().Add(-time.Hour), Headers: map[string]string{"traceparent": "00-1", "ü": "\n"}}
 }
 
+// One job is dequeued by a function of the queue's own, which is missing with the queue.
+func TestDequeueOfAQueueThatIsNotThere(t *testing.T) {
+	t.Parallel()
+	f := newJobsFixture(t, penstock.FIFO)
+	for _, n := range []int{1, 2} {
+		if _, err := postgres.NewQueue("", "none").Dequeue(f.ctx, f.conn, n, ""); !errors.Is(err, penstock.ErrNoQueue) {
+			t.Errorf("%d jobs: got %v, want ErrNoQueue", n, err)
+		}
+	}
+}
+
 func (f *jobsFixture) dequeue(n int, group string) []penstock.Job {
 	f.Helper()
 	jobs, err := postgres.NewQueue("", "jobs").Dequeue(f.ctx, f.conn, n, group)
