@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -115,6 +117,29 @@ func TestEveryVerbTeaches(t *testing.T) {
 	help := must(t, "relay", "--help")
 	if !strings.Contains(help, "--database-url") || !strings.Contains(help, "Examples:") {
 		t.Errorf("penstock relay --help says %q", help)
+	}
+}
+
+// A newcomer finds a verb by the name of its file, and the rest in doc.go.
+func TestEveryFileIsFound(t *testing.T) {
+	var a app
+	var verbs []string
+	for _, verb := range a.rootCommand().Commands() {
+		verbs = append(verbs, verb.Name())
+	}
+	doc, err := os.ReadFile("doc.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		ofVerb := slices.ContainsFunc(verbs, func(verb string) bool { return strings.HasPrefix(file, verb) })
+		if !ofVerb && file != "doc.go" && !strings.HasSuffix(file, "_test.go") && !regexp.MustCompile(`\b`+file+`\b`).Match(doc) {
+			t.Errorf("%s begins with no verb, and doc.go does not say what it is", file)
+		}
 	}
 }
 

@@ -2,7 +2,6 @@ package main
 
 import (
 	"io"
-	"log/slog"
 	"strings"
 	"testing"
 )
@@ -18,23 +17,5 @@ func TestAnswersToSeveralQuestions(t *testing.T) {
 	}
 	if _, err := a.agrees(t.Context(), consent{undone: "nothing was done"}, "Sure?"); err == nil || !strings.Contains(err.Error(), "nothing was done: no answer") {
 		t.Errorf("got %v", err)
-	}
-}
-
-// Workers are relays of their own. Nothing is connected to before they run.
-func TestOneRelayPerWorker(t *testing.T) {
-	t.Chdir(t.TempDir())
-	for workers, want := range map[string]int{"0": 1, "1": 1, "3": 3} {
-		jobs, err := jobsOf(t, "--adopt", "dotnet", "--workers", workers, "--sink", "discard")
-		if err != nil {
-			t.Fatal(err)
-		}
-		a := &app{databaseURL: "postgres://127.0.0.1:1/nowhere", stderr: &scrubber{w: io.Discard}, getenv: func(string) string { return "" }}
-		all, end, err := a.runners(t.Context(), &jobs[0], nil, slog.New(slog.DiscardHandler), nil)
-		if err != nil || len(all) != want {
-			t.Errorf("--workers %s: %d relays, %v; want %d", workers, len(all), err, want)
-			continue
-		}
-		end()
 	}
 }

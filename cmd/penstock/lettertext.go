@@ -72,20 +72,6 @@ func (t *letterText) next(chosen string) {
 	fmt.Fprintf(t, "\nNext: penstock dead retry %s\n  or: penstock dead discard %s\n", chosen, chosen)
 }
 
-func orDash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
-}
-
-func yesNo(b bool) string {
-	if b {
-		return "yes"
-	}
-	return "no"
-}
-
 // payloadJSON is a payload for programs, the way penstock publish and enqueue
 // read it: one of the two.
 type payloadJSON struct {

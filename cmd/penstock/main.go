@@ -1,5 +1,3 @@
-// Command penstock relays outboxes to brokers, works on queues and looks after both. One file
-// per verb; this one wires.
 package main
 
 import (

@@ -175,10 +175,3 @@ func (a *app) publishSummary(outbox string, n int64, took time.Duration, f *publ
 	}
 	return nil
 }
-
-func plural(n int64, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return count(n) + " " + what + "s"
-}

@@ -1,10 +1,8 @@
 package main
 
 import (
-	"fmt"
 	"io"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 )
 
@@ -83,62 +81,4 @@ func (t *table) flush() error {
 	t.rows = t.rows[:0]
 	_, err := io.WriteString(t.w, out.String())
 	return err
-}
-
-// visible writes what a terminal would act on, or hide, as an escape. Names,
-// keys and errors come from anywhere: they must neither break a table nor move
-// the cursor.
-func visible(s string) string {
-	if strings.IndexFunc(s, hidden) < 0 && utf8.ValidString(s) {
-		return s
-	}
-	var out strings.Builder
-	for i, r := range s {
-		switch {
-		case r == utf8.RuneError && !strings.HasPrefix(s[i:], string(utf8.RuneError)):
-			fmt.Fprintf(&out, `\x%02x`, s[i])
-		case r == '\n':
-			out.WriteString(`\n`)
-		case r == '\r':
-			out.WriteString(`\r`)
-		case r == '\t':
-			out.WriteString(`\t`)
-		case hidden(r) && r < 0x100:
-			fmt.Fprintf(&out, `\x%02x`, r)
-		case hidden(r) && r < 0x10000:
-			fmt.Fprintf(&out, `\u%04x`, r)
-		case hidden(r):
-			fmt.Fprintf(&out, `\U%08x`, r)
-		default:
-			out.WriteRune(r)
-		}
-	}
-	return out.String()
-}
-
-// hidden is true of what is no letter, mark, number, sign or plain space:
-// control characters, and those that turn the direction of the text around.
-func hidden(r rune) bool { return !unicode.IsPrint(r) }
-
-// shorten keeps s within most characters, 0 for any number.
-func shorten(s string, most int) string {
-	if most == 0 || utf8.RuneCountInString(s) <= most {
-		return s
-	}
-	runes := []rune(s)
-	return string(runes[:most-1]) + "…"
-}
-
-// shellWord quotes s for a command line that is suggested, where it needs it.
-func shellWord(s string) string {
-	plain := func(r rune) bool {
-		return r < 0x80 && (unicode.IsLetter(r) || unicode.IsDigit(r)) || strings.ContainsRune("-_./:@%+=,", r)
-	}
-	switch {
-	case s != "" && strings.IndexFunc(s, func(r rune) bool { return !plain(r) }) < 0:
-		return s
-	case strings.IndexFunc(s, hidden) >= 0:
-		return `$'` + strings.NewReplacer(`'`, `\'`).Replace(visible(strings.ReplaceAll(s, `\`, `\\`))) + `'`
-	}
-	return `'` + strings.ReplaceAll(s, `'`, `'\''`) + `'`
 }

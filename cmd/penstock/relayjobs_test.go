@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -171,5 +172,23 @@ func TestRelayLogsItsStartOnce(t *testing.T) {
 		if n := bytes.Count(log.written.Bytes(), []byte(line)); n != 1 {
 			t.Errorf("%s is there %d times in %s", line, n, log.written.String())
 		}
+	}
+}
+
+// Workers are relays of their own. Nothing is connected to before they run.
+func TestOneRelayPerWorker(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for workers, want := range map[string]int{"0": 1, "1": 1, "3": 3} {
+		jobs, err := jobsOf(t, "--adopt", "dotnet", "--workers", workers, "--sink", "discard")
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := &app{databaseURL: "postgres://127.0.0.1:1/nowhere", stderr: &scrubber{w: io.Discard}, getenv: func(string) string { return "" }}
+		all, end, err := a.runners(t.Context(), &jobs[0], nil, slog.New(slog.DiscardHandler), nil)
+		if err != nil || len(all) != want {
+			t.Errorf("--workers %s: %d relays, %v; want %d", workers, len(all), err, want)
+			continue
+		}
+		end()
 	}
 }

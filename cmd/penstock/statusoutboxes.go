@@ -113,13 +113,6 @@ func statusNotes(outbox, of string, s *penstock.SubscriptionStatus, now time.Tim
 	return notes
 }
 
-func pluralVerb(n int64, what, one, many string) string {
-	if n == 1 {
-		return plural(n, what) + " " + one
-	}
-	return plural(n, what) + " " + many
-}
-
 // keeps shows the retention.
 func keeps(r penstock.Retention) string {
 	if r == (penstock.Retention{}) {
