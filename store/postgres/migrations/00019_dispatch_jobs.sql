@@ -165,21 +165,23 @@ end $$;
 
 select _dispatch_jobs();
 
--- The same for text and JSON, as UTF-8; see publish.
+-- The same for text and JSON, as UTF-8; see publish. In PL/pgSQL, because a function in SQL
+-- is parsed at every call, and qualified instead of with a search_path of their own (0009).
 -- +goose StatementBegin
-create function enqueue(queue text, payload text, key text default null, grp text default '', priority int default 0,
+do $do$
+declare
+    kind text;
+begin
+    foreach kind in array array['text', 'jsonb'] loop
+        execute format($ddl$
+create function enqueue(queue text, payload %2$s, key text default null, grp text default '', priority int default 0,
                         not_before timestamptz default null, dedup_key text default null, headers jsonb default null) returns bigint
-language sql volatile set search_path from current as $$
-    select enqueue(queue, convert_to(payload, 'UTF8'), key, grp, priority, not_before, dedup_key, headers)
-$$;
--- +goose StatementEnd
-
--- +goose StatementBegin
-create function enqueue(queue text, payload jsonb, key text default null, grp text default '', priority int default 0,
-                        not_before timestamptz default null, dedup_key text default null, headers jsonb default null) returns bigint
-language sql volatile set search_path from current as $$
-    select enqueue(queue, convert_to(payload::text, 'UTF8'), key, grp, priority, not_before, dedup_key, headers)
-$$;
+language plpgsql volatile as $fn$
+begin
+    return %1$I.enqueue(queue, pg_catalog.convert_to(payload::pg_catalog.text, 'UTF8'), key, grp, priority, not_before, dedup_key, headers);
+end $fn$ $ddl$, current_schema(), kind);
+    end loop;
+end $do$;
 -- +goose StatementEnd
 
 -- +goose StatementBegin
