@@ -3,7 +3,9 @@
 
 -- +goose Up
 
--- The short way of {claim} through one segment of the ring, into one of the leases.
+-- The short way of {claim} through one segment of the ring, into one of the leases. There
+-- are no keys, and what is to be ended mostly has its leases in the same table: without a
+-- call of {ack}, which opens both, that costs half.
 -- +goose StatementBegin
 create function _short_claim() returns text
 language sql immutable set search_path from current as $text$ select $$
@@ -16,7 +18,16 @@ language sql immutable set search_path from current as $text$ select $$
             returning t.*)
         insert into {schema}._lease_{lease_slot} as l (slot, {lease_columns})
         select {lease_slot}, {lease_row} from d t order by t.seq
-        returning {leased_job};$$ $text$;
+        returning {leased_job};
+        if acks is not null then
+            return query
+            delete from {schema}._lease_{lease_slot} l where l.lease = any (acks) and l.queue + 0 = {id}
+            returning null::bigint, null::text, null::text, null::smallint, null::int, null::timestamptz, null::jsonb, null::bytea, l.lease, null::timestamptz;
+            get diagnostics got = row_count;
+            if got = cardinality(acks) then
+                acks := null;
+            end if;
+        end if;$$ $text$;
 -- +goose StatementEnd
 
 -- _lease_functions is the text of what begins and ends leases.
@@ -30,7 +41,7 @@ language sql immutable set search_path from current as $text$ select $$
 -- last, because that draws an xid, and a mark made after it bounds nothing (see {mark}).
 --
 -- While few jobs wait it has a short way, one statement from where registers say, as
--- {take_one} has (docs/decisions/0008). A claim that went by the marks and left nothing
+-- dequeue_NAME has (docs/decisions/0008). A claim that went by the marks and left nothing
 -- sets them, to 64 seqs before the latest, so that what is in flight now will be found.
 create or replace function {claim}(n int, lease interval, in_grp text, worker text, acks bigint[] default null) returns setof {schema}.leased_job
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
