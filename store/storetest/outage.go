@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/penstock/penstock"
@@ -65,7 +66,8 @@ func outageHeals(e *env) {
 }
 
 // The connections are cut again and again while a backlog is read and settled.
-// Nothing is lost, and what was settled does not come again.
+// Nothing is lost, and what was settled does not come again. While nothing gets settled
+// between two cuts they come less often, so that a slow machine gets on as well.
 func outageInTheMiddle(e *env) {
 	rnd := e.random(0)
 	const total = 300
@@ -74,15 +76,22 @@ func outageInTheMiddle(e *env) {
 	down, up := e.Outage(e)
 	stop := make(chan struct{})
 	stopped := make(chan struct{})
+	var settled atomic.Int64 // batches
 	go func() {
 		defer close(stopped)
-		for {
+		const often = 30 * time.Millisecond
+		for most, before := often, int64(0); ; {
 			select {
 			case <-stop:
 				return
-			case <-time.After(time.Duration(rnd.IntN(30_000)) * time.Microsecond):
+			case <-time.After(time.Duration(rnd.Int64N(int64(most)))):
 				down()
 				up()
+			}
+			if now := settled.Load(); now > before {
+				most, before = max(most/2, often), now
+			} else {
+				most *= 2
 			}
 		}
 	}()
@@ -106,6 +115,7 @@ func outageInTheMiddle(e *env) {
 				failures++
 				break // and again after the next Fetch, unless it went back
 			}
+			settled.Add(1)
 		}
 	}
 	calm()
