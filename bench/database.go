@@ -8,6 +8,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/penstock/penstock/internal/quietconn"
 )
 
 // Database is where the experiments on queues run: PostgreSQL, because the
@@ -58,6 +60,7 @@ func (d Database) connect(ctx context.Context) (*session, error) {
 		return nil, err
 	}
 	config.RuntimeParams["application_name"] = "penstock bench"
+	config.DialFunc = quietconn.Wrap(config.DialFunc) // as the store's
 	conn, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
 		return nil, err

@@ -17,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/quietconn"
 )
 
 // DefaultSchema holds Penstock's tables unless Options names another.
@@ -88,6 +89,7 @@ func Open(ctx context.Context, url string, opts Options) (*Store, error) {
 		config.ConnConfig.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
 	}
 	config.ConnConfig.OnNotice = nil
+	config.ConnConfig.DialFunc = quietconn.Wrap(config.ConnConfig.DialFunc)
 	// Whatever the database's default: Maintain looks again after it has waited.
 	config.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
 		_, err := c.Exec(ctx, "set default_transaction_isolation = 'read committed'; set datestyle = 'ISO'", pgx.QueryExecModeSimpleProtocol)
