@@ -68,6 +68,19 @@ func (w *worker) ackDue() time.Duration {
 	return w.AckEvery - time.Since(w.acks[0].done)
 }
 
+// carryAt is how much of what is done is worth carrying at once.
+const carryAt = 16
+
+// carries reports whether the next claim should carry what is done. That makes the claim take
+// longer, whatever number of jobs it is, so what came just now goes with a later one, unless a
+// job of its key may wait for it, or the queue lets no more run: none, a claim brought nothing.
+func (w *worker) carries(none bool) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.acks) > 0 && (none || len(w.acks) >= min(carryAt, w.Batch) || time.Since(w.acks[0].done) >= w.AckEvery/2 ||
+		slices.ContainsFunc(w.acks, func(t *task) bool { return t.job.Key != "" }))
+}
+
 // takeAcks hands out what is done and not written. The caller writes it, or returns it.
 func (w *worker) takeAcks() []*task {
 	w.mu.Lock()

@@ -143,15 +143,18 @@ func (w *worker) claimLoop(ctx, handling, writing context.Context) {
 	// A Claim that is cut off may have claimed jobs that nobody hears of.
 	calls, cancel := afterwards(ctx, w.DrainTimeout)
 	defer cancel()
-	var retry growing
-	last := time.Now() // when there were jobs
+	var (
+		retry growing
+		last  = time.Now() // when there were jobs
+		none  bool         // the last claim brought no jobs
+	)
 	for {
 		n, ok := w.room(ctx)
 		if !ok {
 			return
 		}
 		start := time.Now()
-		jobs, err := w.claim(calls, n, retry.failures == 0)
+		jobs, err := w.claim(calls, n, retry.failures == 0 && w.carries(none))
 		if err != nil {
 			if w.permanent(err) || ctx.Err() != nil {
 				return
@@ -163,8 +166,8 @@ func (w *worker) claimLoop(ctx, handling, writing context.Context) {
 			}
 			continue
 		}
-		retry = growing{}
-		if len(jobs) > 0 {
+		retry, none = growing{}, len(jobs) == 0
+		if !none {
 			last = time.Now()
 			w.Observer.Claimed(len(jobs))
 			w.admit(handling, writing, jobs, start.Add(w.Lease))
@@ -177,8 +180,8 @@ func (w *worker) claimLoop(ctx, handling, writing context.Context) {
 	}
 }
 
-// claim makes one call. What is done goes with it, if the queue can and unless the last
-// call failed: the acking need not wait until claims work again.
+// claim makes one call. What is done goes with it, if the queue can and carry says so: not
+// if the last call failed, because the acking need not wait until claims work again.
 func (w *worker) claim(ctx context.Context, n int, carry bool) ([]Job, error) {
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
