@@ -33,6 +33,26 @@ func (f *fixture) role() (name, asRole string) {
 	return name, u.String()
 }
 
+// What everybody may call takes a name, and runs with the caller's rights: a function
+// that came with a later migration, or with a queue or an inbox, must not slip through.
+func TestEverybodyMayCallNothingOfOneThing(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, postgres.Options{})
+	f.must(f.store.CreateQueue(f.ctx, "mails", penstock.FIFO))
+	f.must(f.store.CreateInbox(f.ctx, "billing", time.Hour))
+	rows, err := f.conn.Query(f.ctx, `select p.oid::regprocedure::text from pg_proc p
+		where p.pronamespace = 'penstock'::regnamespace and has_function_privilege('public', p.oid, 'execute')
+		  and (p.prosecdef or starts_with(p.proname, '_') or p.proname ~ '^(dequeue_|create_|set_|drop_|grant_|publish)')
+		order by p.proname collate "C"`)
+	f.must(err)
+	found, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	f.must(err)
+	onlyLook := "penstock._admit_message(text,text,text,jsonb,bytea) penstock._lost(bigint) penstock._q(text) penstock._read_committed()"
+	if got := strings.Join(found, " "); got != onlyLook {
+		t.Errorf("everybody may call %s; want no more than %s", got, onlyLook)
+	}
+}
+
 func TestProducerCanPublishAndNothingElse(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, postgres.Options{})

@@ -170,13 +170,5 @@ begin
 end $$;
 -- +goose StatementEnd
 
--- Nothing is everybody's: the roles get what they need by name.
--- +goose StatementBegin
-do $$ begin
-    execute format('revoke execute on all functions in schema %I from public', current_schema());
-    grant execute on function _q(text), _read_committed(), _admit_message(text, text, text, jsonb, bytea) to public; -- they only look
-end $$;
--- +goose StatementEnd
-
 -- +goose Down
 select 'Penstock does not migrate down: drop the schema instead';

@@ -175,13 +175,5 @@ end $$;
 
 select _dispatch();
 
--- +goose StatementBegin
-do $$ begin
-    execute format('revoke execute on all functions in schema %I from public', current_schema());
-    grant execute on function _q(text), _read_committed(), _admit_message(text, text, text, jsonb, bytea) to public; -- they only look
-    grant execute on function dequeue(text, int, text) to public;    -- it calls what belongs to one queue
-end $$;
--- +goose StatementEnd
-
 -- +goose Down
 select 'Penstock does not migrate down: drop the schema instead';

@@ -184,11 +184,5 @@ end $fn$ $ddl$, current_schema(), kind);
 end $do$;
 -- +goose StatementEnd
 
--- +goose StatementBegin
-do $$ begin
-    execute format('revoke execute on all functions in schema %I from public', current_schema()); -- 00021 grants
-end $$;
--- +goose StatementEnd
-
 -- +goose Down
 select 'Penstock does not migrate down: drop the schema instead';

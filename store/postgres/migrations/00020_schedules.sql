@@ -153,11 +153,5 @@ begin
 end $$;
 -- +goose StatementEnd
 
--- +goose StatementBegin
-do $$ begin
-    execute format('revoke execute on all functions in schema %I from public', current_schema()); -- 00021 grants
-end $$;
--- +goose StatementEnd
-
 -- +goose Down
 select 'Penstock does not migrate down: drop the schema instead';

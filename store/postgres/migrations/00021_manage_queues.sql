@@ -119,20 +119,5 @@ begin
 end $$;
 -- +goose StatementEnd
 
--- What belongs to a queue is granted with the queue; the functions that take a name
--- only call it.
--- +goose StatementBegin
-do $$ begin
-    execute format('revoke execute on all functions in schema %I from public', current_schema());
-    grant execute on function _q(text), _read_committed(), _admit_message(text, text, text, jsonb, bytea), _lost(bigint), dequeue(text, int, text),
-        enqueue(text, bytea, text, text, int, timestamptz, text, jsonb), enqueue(text, text, text, text, int, timestamptz, text, jsonb),
-        enqueue(text, jsonb, text, text, int, timestamptz, text, jsonb),
-        enqueue_many(text, bytea[], text[], text[], int[], timestamptz[], text[], jsonb[]),
-        claim(text, int, interval, text, text), ack(text, bigint[]), ack(text, bigint), extend(text, bigint[], interval), extend(text, bigint, interval),
-        release(text, bigint[]), release(text, bigint), retry(text, bigint, interval, text), bury(text, bigint, text), cancel(text, bigint[]), maintain_queue(text),
-        pause_queue(text), resume_queue(text), retry_dead_jobs(text, bigint[]), discard_dead_jobs(text, bigint[]), queue_status(text) to public;
-end $$;
--- +goose StatementEnd
-
 -- +goose Down
 select 'Penstock does not migrate down: drop the schema instead';

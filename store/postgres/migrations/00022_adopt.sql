@@ -108,11 +108,5 @@ begin
 end $$;
 -- +goose StatementEnd
 
--- +goose StatementBegin
-do $$ begin
-    execute format('revoke execute on function _adopt_fence(bigint, bigint), _adopt_lock(bigint), _adopt_release(bigint, text[]), grant_adopt(name) from public');
-end $$;
--- +goose StatementEnd
-
 -- +goose Down
 select 'Penstock does not migrate down: drop the schema instead';

@@ -126,18 +126,5 @@ begin
 end $$;
 -- +goose StatementEnd
 
--- +goose StatementBegin
-do $$
-declare
-    made regprocedure;
-begin
-    for made in select p.oid from pg_proc p
-                 where p.pronamespace = quote_ident(current_schema())::regnamespace
-                   and p.proname = any ('{_refuse_inboxed,_check_keep,_inbox_id_functions,_inbox_order_functions,_inbox_upkeep_functions,_inbox_operator_functions,_wants_read_committed,_inbox_name,_define_inbox,create_inbox,_dispatch_inboxes,_inbox_of,set_inbox,drop_inbox,grant_consumer,grant_inbox_operator,_check_rows,inboxes}') loop
-        execute format('revoke execute on function %s from public', made);
-    end loop;
-end $$;
--- +goose StatementEnd
-
 -- +goose Down
 select 'Penstock does not migrate down: drop the schema instead';
