@@ -20,7 +20,7 @@ type SteadyQueueConfig struct {
 
 	Rate         int           // jobs/s; default 2,000
 	For          time.Duration // default 30 s
-	Writers      int           // connections that share the rate; default 4
+	Writers      int           // connections that share the rate; default 1
 	Concurrency  int           // handlers at a time; default 10
 	PayloadBytes int           // default 200
 }
@@ -36,6 +36,10 @@ type SteadyQueueResult struct {
 	// CPUSecondsPer100k of the whole machine per 100,000 jobs, with the producers, the
 	// database and whatever else runs; absent where /proc/stat is.
 	CPUSecondsPer100k *float64 `json:"machine_cpu_seconds_per_100k,omitempty"`
+	// ProducersCPUSecondsPer100k is what the machine used just before for the same producers,
+	// with a hand-written table instead of the queue and no workers: no queue has less.
+	ProducersCPUSecondsPer100k *float64 `json:"producers_cpu_seconds_per_100k,omitempty"`
+	CPU                        CPU      `json:"cpu"`
 	// Intervals are twentieths of the run, by the time of the commit.
 	Intervals []SteadyInterval `json:"intervals"`
 }
@@ -52,7 +56,7 @@ type SteadyInterval struct {
 func (c *SteadyQueueConfig) SetDefaults() {
 	c.Rate = cmp.Or(c.Rate, 2_000)
 	c.For = cmp.Or(c.For, 30*time.Second)
-	c.Writers = cmp.Or(c.Writers, 4)
+	c.Writers = cmp.Or(c.Writers, 1)
 	c.Concurrency = cmp.Or(c.Concurrency, 10)
 	c.PayloadBytes = cmp.Or(c.PayloadBytes, 200)
 }
@@ -79,6 +83,9 @@ func SteadyQueue(ctx context.Context, cfg SteadyQueueConfig) (result SteadyQueue
 	}
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	result.Rate, result.Concurrency = cfg.Rate, cfg.Concurrency
+	if result.ProducersCPUSecondsPer100k, err = cfg.floor(ctx); err != nil {
+		return result, err
+	}
 	words := cfg.words(cfg.Name + "_steady")
 	words["order"] = literal(string(penstock.FIFO))
 	c := contender{Database: cfg.Database, label: "Penstock", sql: readSQL("penstock", words)}
@@ -97,16 +104,11 @@ func SteadyQueue(ctx context.Context, cfg SteadyQueueConfig) (result SteadyQueue
 func (cfg SteadyQueueConfig) steady(ctx context.Context, c contender, result *SteadyQueueResult) (err error) {
 	total := int(cfg.For.Seconds() * float64(cfg.Rate))
 	t := &timing{committed: make([]time.Time, total), arrived: make([]time.Time, total)}
-	writers := make([]*session, cfg.Writers)
-	for i := range writers {
-		if writers[i], err = c.connect(ctx); err != nil {
-			return fmt.Errorf("connecting the producers: %w", err)
-		}
-		defer writers[i].close()
-		if err := writers[i].prepare(c.sql, "enqueue"); err != nil {
-			return err
-		}
+	p, err := cfg.producers(ctx, c)
+	if err != nil {
+		return err
 	}
+	defer p.close()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	workCtx, stop := context.WithCancel(ctx)
@@ -127,15 +129,8 @@ func (cfg SteadyQueueConfig) steady(ctx context.Context, c contender, result *St
 	}
 	c.progress("%d jobs/s for %s, %d handlers", cfg.Rate, cfg.For, cfg.Concurrency)
 	cpu, measured := machineCPU()
-	load, start := load{payload: cfg.PayloadBytes}, time.Now()
-	err = steadily(ctx, cfg.Writers, cfg.Rate, func(i int) (bool, error) {
-		if i >= total {
-			return false, nil
-		}
-		_, err := writers[i%cfg.Writers].run("enqueue", load.messages(i, 1)[0].Payload)
-		t.commit(i)
-		return true, err
-	})
+	watch, start := startCPU(), time.Now()
+	err = p.produce(ctx, total, t.commit)
 	if err != nil {
 		return errors.Join(err, ended())
 	}
@@ -143,13 +138,13 @@ func (cfg SteadyQueueConfig) steady(ctx context.Context, c contender, result *St
 	if err := awaitHandled(ctx, all, &handled); err != nil {
 		return errors.Join(err, ended())
 	}
+	result.CPU = watch.stop()
 	after, _ := machineCPU()
 	if err := ended(); err != nil {
 		return err
 	}
 	if measured {
-		per := (after - cpu).Seconds() / float64(total) * 100_000
-		result.CPUSecondsPer100k = &per
+		result.CPUSecondsPer100k = per100k(after-cpu, total)
 	}
 	result.Intervals = t.intervals(start, 20)
 	result.LatencyMS, err = t.result("handler")

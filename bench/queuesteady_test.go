@@ -21,6 +21,9 @@ func TestSteadyQueue(t *testing.T) {
 	if l := r.LatencyMS; l == nil || l.Messages != 180 || l.To != "handler" || l.P50 > l.P99 || r.Enqueued <= 0 {
 		t.Errorf("got %+v, %+v", r, l)
 	}
+	if r.CPUSecondsPer100k != nil && (r.ProducersCPUSecondsPer100k == nil || *r.ProducersCPUSecondsPer100k < 0 || r.CPU.Cores < 1) {
+		t.Errorf("CPU time of the whole, but of producers %v, of parts %+v", r.ProducersCPUSecondsPer100k, r.CPU)
+	}
 	jobs, last := 0.0, 0.0
 	for _, i := range r.Intervals {
 		jobs += i.JobsPerSecond * (i.At - last)

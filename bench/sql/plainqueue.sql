@@ -12,6 +12,9 @@ insert into {schema}.{table} (payload) select $2 from generate_series(1, $1::int
 -- name: filled
 vacuum (analyze) {schema}.{table};
 
+-- name: enqueue
+insert into {schema}.{table} (payload) values ($1);
+
 -- name: insert
 insert into {schema}.{table} (payload) select unnest($1::bytea[]);
 
