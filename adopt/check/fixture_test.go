@@ -15,7 +15,7 @@ import (
 	"github.com/penstock/penstock/internal/testserver"
 )
 
-const deadline = time.Minute
+const deadline = 2 * time.Minute
 
 // fixture is a database of the test's own.
 type fixture struct {

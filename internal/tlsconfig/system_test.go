@@ -26,7 +26,7 @@ func TestAuthoritiesInsteadOfTheSystems(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		again := exec.CommandContext(t.Context(), test, "-test.run=^"+t.Name()+"$", "-test.v")
+		again := exec.CommandContext(t.Context(), test, "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=1m")
 		again.Env = append(os.Environ(), inside+"=yes", "SSL_CERT_DIR="+t.TempDir(), "SSL_CERT_FILE="+filepath.Join(t.TempDir(), "system.pem"))
 		out, err := again.CombinedOutput()
 		if err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
