@@ -27,6 +27,7 @@ func (s *Source) fetchTable(ctx context.Context, limit penstock.Limit) (*pending
 // found behind the head by the statement that comes after, and goes before it.
 func (s *Source) fetchNext(ctx context.Context, limit penstock.Limit) (*pending, bool, error) {
 	before, slack := s.places()
+	defer func() { clear(s.page) }() // what the batch has not taken is not kept
 	rows, snapshot, full, err := s.readOn(ctx, before.place, limit)
 	if err != nil {
 		return nil, false, err
@@ -121,7 +122,7 @@ func (s *Source) batchOf(ctx context.Context, before mark, ids []string, limit p
 	return p, cut == len(rows), err
 }
 
-// readOn reads the next page; full if it has all rows that were asked for.
+// readOn reads the next page, into s.page; full if it has all rows that were asked for.
 func (s *Source) readOn(ctx context.Context, after place, limit penstock.Limit) (page []row, snapshot string, full bool, err error) {
 	n := min(limit.Messages, 1+limit.Bytes/max(1, s.average))
 	sql, args := s.st.readFirst, []any{inBinary, n}
@@ -134,6 +135,7 @@ func (s *Source) readOn(ctx context.Context, after place, limit penstock.Limit) 
 		return nil, "", false, err
 	}
 	first, bytes := true, 0
+	page = s.page[:0]
 	d := s.m.decoder(s.m.whole)
 	err = rawRows(rows, func(values [][]byte) {
 		if first {
@@ -143,12 +145,10 @@ func (s *Source) readOn(ctx context.Context, after place, limit penstock.Limit) 
 		if full = full || bytes > limit.Bytes; full { // of what is beyond the limit nothing is kept
 			return
 		}
-		if page == nil {
-			page = make([]row, 0, n)
-		}
 		page = append(page, d.decode(values[1:]))
 		bytes += page[len(page)-1].message.Size()
 	})
+	s.page = page
 	s.weigh(page)
 	return page, snapshot, full || len(page) == n, err
 }

@@ -113,7 +113,8 @@ func (l *lease) args(m *mapping, length time.Duration) []any {
 	return []any{l.id, l.epoch, holder, length.Microseconds(), since, l.settled, m.orderedBy(), []string(l.low), l.workers}
 }
 
-// fence is the first statement of whatever only the holder of the lease may do.
-func (l *lease) fence(t *Table, b *pgx.Batch) {
-	b.Queue("select "+t.ownName("_adopt_fence")+"($1, $2)", l.id, l.epoch)
+// fence is the first statement of whatever only the holder of the lease may do. Its second
+// column is the transaction's id.
+func (l *lease) fence(t *Table, b *pgx.Batch) *pgx.QueuedQuery {
+	return b.Queue("select "+t.ownName("_adopt_fence")+"($1, $2), pg_current_xact_id()::text", l.id, l.epoch)
 }

@@ -145,6 +145,7 @@ func (w *work) leads(line string, seq int64, alone bool) bool {
 // queue adds the statements of the work to a transaction.
 func (s *Source) queue(b *pgx.Batch, w *work) {
 	if len(w.delivered) > 0 {
+		slices.Sort(w.delivered) // random ids meet each page of their index once
 		b.Queue(s.st.settle, s.m.keyArrays(w.delivered)...)
 	}
 	if len(w.failed.ids) > 0 && s.st.failed != "" {
@@ -169,8 +170,7 @@ func (s *Source) queue(b *pgx.Batch, w *work) {
 func (s *Source) commit(ctx context.Context, w *work, done []*pending) error {
 	var b pgx.Batch
 	var xid string
-	s.lease.fence(s.t, &b)
-	b.Queue("select pg_current_xact_id()::text").QueryRow(func(row pgx.Row) error { return row.Scan(&xid) })
+	s.lease.fence(s.t, &b).QueryRow(func(row pgx.Row) error { return row.Scan(nil, &xid) })
 	s.queue(&b, w)
 	if err := s.t.pool.SendBatch(ctx, &b).Close(); err != nil {
 		return s.t.explain(err)

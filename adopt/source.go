@@ -43,7 +43,8 @@ type Source struct {
 	seq     int64
 	full    bool // the last read was a full page
 	owed    *mark
-	average int // bytes of a message
+	average int   // bytes of a message
+	page    []row // memory for the next
 	looked  looked
 }
 
