@@ -20,10 +20,12 @@ const (
 
 // brokerCeiling sends messages from memory through a sink, with nothing to
 // order, read or store, and returns how many were confirmed per second. messages
-// makes n of them, numbered from first; those without an id get one.
-func (r *rig) brokerCeiling(ctx context.Context, sink penstock.Sink, messages func(first, n int) []penstock.Message, total int) (float64, error) {
+// makes n of them, numbered from first; those without an id get one. It ends after
+// total of them, or with what is on its way when the time is up; 0 is no limit.
+func (r *rig) brokerCeiling(ctx context.Context, sink penstock.Sink, messages func(first, n int) []penstock.Message, total int, atMost time.Duration) (float64, error) {
 	var (
 		next   atomic.Int64
+		sent   atomic.Int64
 		failed atomic.Pointer[error]
 		wg     sync.WaitGroup
 	)
@@ -31,7 +33,7 @@ func (r *rig) brokerCeiling(ctx context.Context, sink penstock.Sink, messages fu
 	start := time.Now()
 	for range senders {
 		wg.Go(func() {
-			for failed.Load() == nil {
+			for failed.Load() == nil && (atMost == 0 || time.Since(start) < atMost) {
 				first := int(next.Add(batch)) - batch
 				if first >= total {
 					return
@@ -46,6 +48,7 @@ func (r *rig) brokerCeiling(ctx context.Context, sink penstock.Sink, messages fu
 				if err := errors.Join(sink.Send(ctx, msgs)...); err != nil {
 					failed.Store(&err)
 				}
+				sent.Add(int64(len(msgs)))
 			}
 		})
 	}
@@ -53,7 +56,7 @@ func (r *rig) brokerCeiling(ctx context.Context, sink penstock.Sink, messages fu
 	if err := failed.Load(); err != nil {
 		return 0, *err
 	}
-	return float64(total) / time.Since(start).Seconds(), nil
+	return float64(sent.Load()) / time.Since(start).Seconds(), nil
 }
 
 // readCeiling fetches the backlog and sends it nowhere.

@@ -66,7 +66,7 @@ func (r *outageRun) ceiling(ctx context.Context) (rate float64, err error) {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, q.close(ctx)) }()
-	if rate, err = r.brokerCeiling(ctx, v, r.load.messages, r.cfg.CeilingOf); err != nil {
+	if rate, err = r.brokerCeiling(ctx, v, r.load.messages, r.cfg.CeilingOf, 0); err != nil {
 		return 0, fmt.Errorf("measuring the broker's ceiling: %w", err)
 	}
 	return rate, nil

@@ -64,7 +64,7 @@ func (r *relayRun) ceiling(ctx context.Context) (rate float64, err error) {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, q.close(ctx)) }()
-	return r.brokerCeiling(ctx, q.sink, r.load.messages, r.cfg.Messages)
+	return r.brokerCeiling(ctx, q.sink, r.load.messages, r.cfg.Messages, 0)
 }
 
 // drain runs the relay until the backlog is confirmed and settled. The rate is that
