@@ -59,7 +59,7 @@ func TestTakeoverAfterKill(t *testing.T) {
 	now := leaseOf(t, l)
 	took := now.HolderSince.Sub(killed)
 	t.Logf("the lease is 3 s; it took %s", took)
-	if slow := 5 * time.Second; took > 2*3*time.Second+slow { // the machine may be busy
+	if slow := 15 * time.Second; took > 2*3*time.Second+slow { // the machine may be busy
 		t.Errorf("it took %s from kill -9 until the other relay had the lease", took)
 	}
 	committed()

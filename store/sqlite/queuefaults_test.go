@@ -148,7 +148,7 @@ func TestIdleWorkersDoNotLock(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer writer.Rollback()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience/2)
 	defer cancel()
 	if jobs, err := q.Claim(ctx, penstock.Claim{Jobs: 10, Lease: time.Hour}); err != nil || len(jobs) != 0 {
 		t.Errorf("Claim: %v, %v", jobs, err)
