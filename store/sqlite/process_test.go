@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"database/sql"
 	"fmt"
 	"io"
 	"os"
@@ -70,9 +71,16 @@ func runChild(ctx context.Context, job, path string) error {
 	return fmt.Errorf("no job %q", job)
 }
 
-// publishOrders makes business transactions as fast as it can: an order and its
-// message, every tenth rolled back.
+// publishOrders makes orders, each with a message.
 func publishOrders(ctx context.Context, path string) error {
+	return makeOrders(ctx, path, "", func(tx *sql.Tx, i int, payload []byte) error {
+		return sqlite.Publish(ctx, tx, "orders", penstock.Message{Key: strconv.Itoa(i % 7), Payload: payload})
+	})
+}
+
+// makeOrders makes business transactions as fast as it can: an order, and what write
+// adds to it, every tenth rolled back. It prints those that are committed.
+func makeOrders(ctx context.Context, path, said string, write func(tx *sql.Tx, i int, payload []byte) error) error {
 	app, err := sqlite.OpenDB(path)
 	if err != nil {
 		return err
@@ -86,14 +94,13 @@ func publishOrders(ctx context.Context, path string) error {
 		if err := tx.QueryRow(`insert into orders (total) values (?) returning id`, i).Scan(&order); err != nil {
 			return err
 		}
-		msg := penstock.Message{Key: strconv.Itoa(i % 7), Payload: strconv.AppendInt(nil, order, 10)}
-		if err := sqlite.Publish(ctx, tx, "orders", msg); err != nil {
+		if err := write(tx, i, strconv.AppendInt(nil, order, 10)); err != nil {
 			return err
 		}
 		if i%10 == 0 {
 			err = tx.Rollback()
 		} else if err = tx.Commit(); err == nil {
-			_, err = fmt.Println(order)
+			_, err = fmt.Printf("%s%d\n", said, order)
 		}
 		if err != nil {
 			return err

@@ -14,35 +14,12 @@ import (
 	"github.com/penstock/penstock/store/sqlite"
 )
 
-// enqueueOrders makes business transactions as fast as it can: an order and its
-// job, every tenth rolled back.
+// enqueueOrders makes orders, each with a job.
 func enqueueOrders(ctx context.Context, path string) error {
-	app, err := sqlite.OpenDB(path)
-	if err != nil {
+	return makeOrders(ctx, path, "enqueued ", func(tx *sql.Tx, i int, payload []byte) error {
+		_, err := sqlite.NewQueue("jobs").Enqueue(ctx, tx, penstock.NewJob{Key: []string{"", "a", "b"}[i%3], Payload: payload})
 		return err
-	}
-	for i := 1; ; i++ {
-		tx, err := app.BeginTx(ctx, nil)
-		if err != nil {
-			return err
-		}
-		var order int64
-		if err := tx.QueryRow(`insert into orders (total) values (?) returning id`, i).Scan(&order); err != nil {
-			return err
-		}
-		job := penstock.NewJob{Key: []string{"", "a", "b"}[i%3], Payload: strconv.AppendInt(nil, order, 10)}
-		if _, err := sqlite.NewQueue("jobs").Enqueue(ctx, tx, job); err != nil {
-			return err
-		}
-		if i%10 == 0 {
-			err = tx.Rollback()
-		} else if err = tx.Commit(); err == nil {
-			_, err = fmt.Println("enqueued", order)
-		}
-		if err != nil {
-			return err
-		}
-	}
+	})
 }
 
 // workOrders does jobs in pairs, by claim and ack, with leases that end soon once
