@@ -12,7 +12,7 @@ for version in "$@"; do
 	bin=$(script/postgres-version.sh "$version")
 	"$bin/postgres" --version
 	PENSTOCK_TEST_PG_BIN=$bin bin/withservers -only postgres -- \
-		go test -count=1 -timeout "${TEST_TIMEOUT:-20m}" ./store/postgres/... || failed+=("$version")
+		go test -count=1 -timeout "${TEST_TIMEOUT:-40m}" ./store/postgres/... || failed+=("$version")
 done
 if ((${#failed[@]})); then
 	echo "FAIL on PostgreSQL ${failed[*]}" >&2
