@@ -72,6 +72,33 @@ func TestClaimEndsJobs(t *testing.T) {
 	}
 }
 
+// The short way of claims ends jobs wherever their leases are, and none of another queue.
+func TestClaimEndsJobsOfOlderLeases(t *testing.T) {
+	t.Parallel()
+	f := newJobsFixture(t, penstock.FIFO)
+	f.exec("select penstock.create_queue('other')")
+	f.exec("select penstock.enqueue('other', 'x')")
+	others := f.number("select lease from penstock.claim('other')")
+	f.enqueue(texts("a", "b")...)
+	_, older := f.claimed()
+	f.exec("select setval('penstock._lease_slot', 1)") // as when a table of leases is full
+	next := func(job string, acks, ended []int64) (lease int64) {
+		t.Helper()
+		f.enqueue(texts(job)...)
+		f.sooner("jobs")
+		acked, jobs := f.claimed(acks...)
+		slices.Sort(acked)
+		if !slices.Equal(acked, ended) || !slices.Equal(payloads(jobs), []string{job}) {
+			t.Fatalf("ended %d and claimed %q, want %d and %s", acked, payloads(jobs), ended, job)
+		}
+		return jobs[0].Lease
+	}
+	c := next("c", nil, nil)
+	d := next("d", []int64{older[0].Lease, c, c, others, 1 << 40}, []int64{older[0].Lease, c})
+	next("e", []int64{d}, []int64{d})
+	next("f", []int64{older[1].Lease, older[0].Lease}, []int64{older[1].Lease})
+}
+
 // What commits late or comes back is not lost to the short way of claims: a seq of the
 // last 64 is ahead of it, an older one is found when 25 ms have passed.
 func TestClaimAfterALateCommit(t *testing.T) {
