@@ -78,10 +78,10 @@ func TestClaimEndsJobsOfOlderLeases(t *testing.T) {
 	f := newJobsFixture(t, penstock.FIFO)
 	f.exec("select penstock.create_queue('other')")
 	f.exec("select penstock.enqueue('other', 'x')")
-	others := f.number("select lease from penstock.claim('other')")
 	f.enqueue(texts("a", "b")...)
 	_, older := f.claimed()
 	f.exec("select setval('penstock._lease_slot', 1)") // as when a table of leases is full
+	others := f.number("select lease from penstock.claim('other')")
 	next := func(job string, acks, ended []int64) (lease int64) {
 		t.Helper()
 		f.enqueue(texts(job)...)
