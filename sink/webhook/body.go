@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"net/http"
@@ -11,13 +12,29 @@ import (
 // library may still be writing a body when the answer is there already, or
 // when it gave the request up; the bytes are the relay's again once Send has
 // returned. So reading ends with release.
+//
+// Of a small message the requests get a copy instead. The library writes headers
+// and body at once only if the body is a reader of its own choice, in memory, which
+// cannot be stopped; otherwise every request is two packets and two system calls.
 type payload struct {
 	mu       sync.Mutex
 	data     []byte
+	copied   bool
 	released bool
 	replays  int
 	// drop closes the connections in the pool.
 	drop func()
+}
+
+// copyLimit is the largest message that is copied.
+const copyLimit = 16 << 10
+
+func lend(data []byte, drop func()) *payload {
+	p := &payload{data: data, drop: drop}
+	if p.copied = len(data) <= copyLimit; p.copied {
+		p.data = bytes.Clone(data)
+	}
+	return p
 }
 
 // The library writes a request again if the connection that it took from the
@@ -38,8 +55,13 @@ var (
 
 // open returns the bytes from the beginning, for a first attempt.
 func (p *payload) open() io.ReadCloser {
-	if len(p.data) == 0 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case len(p.data) == 0 && !p.released:
 		return http.NoBody
+	case p.copied && !p.released:
+		return io.NopCloser(bytes.NewReader(p.data))
 	}
 	return &payloadReader{from: p}
 }
@@ -59,7 +81,7 @@ func (p *payload) reopen() (io.ReadCloser, error) {
 	return p.open(), nil
 }
 
-// release returns when nobody reads the bytes any more.
+// release returns when nobody reads the message's bytes any more.
 func (p *payload) release() {
 	p.mu.Lock()
 	p.data, p.released = nil, true

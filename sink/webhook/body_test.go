@@ -1,9 +1,14 @@
 package webhook
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
 	"testing"
 
 	"github.com/penstock/penstock"
@@ -14,7 +19,7 @@ type roundTrip func(*http.Request) (*http.Response, error)
 func (f roundTrip) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
 // Whatever the library still does with a request's body when it is over, it no
-// longer gets the message's bytes.
+// longer gets the message's bytes, whose memory is somebody else's by then.
 func TestBodiesEndWithTheirRequest(t *testing.T) {
 	for what, end := range map[string]func() (*http.Response, error){
 		"answered": func() (*http.Response, error) {
@@ -25,23 +30,83 @@ func TestBodiesEndWithTheirRequest(t *testing.T) {
 		s, err := Open(Config{URL: "http://endpoint.test/"}, nil)
 		must(t, err)
 		var bodies []io.ReadCloser
+		small, large := message("m", ""), message("m", "")
+		small.Payload, large.Payload = bytes.Repeat([]byte("a"), copyLimit), bytes.Repeat([]byte("a"), copyLimit+1)
 		s.transport.RegisterProtocol("http", roundTrip(func(req *http.Request) (*http.Response, error) {
 			again, err := req.GetBody()
 			must(t, err)
-			bodies = append(bodies, req.Body, again)
+			bodies = append(bodies, req.Body, again, &opensLate{open: req.GetBody})
 			if n, err := io.ReadFull(req.Body, make([]byte, 5)); n != 5 || err != nil {
 				t.Errorf("%s: the body has %d bytes, %v", what, n, err)
 			}
 			return end()
 		}))
-		s.Send(t.Context(), []penstock.Message{message("m", "")})
-		for _, body := range bodies {
-			if n, err := body.Read(make([]byte, 5)); n != 0 || !errors.Is(err, errReleased) {
-				t.Errorf("%s: after Send %d more bytes were read, %v", what, n, err)
+		for _, m := range []penstock.Message{small, large} {
+			bodies = nil
+			s.Send(t.Context(), []penstock.Message{m})
+			copy(m.Payload, bytes.Repeat([]byte("b"), len(m.Payload)))
+			for i, body := range bodies {
+				got := make([]byte, 5)
+				if n, err := body.Read(got); n > 0 && string(got) != "aaaaa" || n == 0 && !errors.Is(err, errReleased) {
+					t.Errorf("%s: body %d of %d bytes had %d more after Send, %q, %v", what, i, len(m.Payload), n, got[:n], err)
+				}
 			}
 		}
 		must(t, s.Close(t.Context()))
 	}
+}
+
+// opensLate asks for another body when the first byte is wanted.
+type opensLate struct {
+	open func() (io.ReadCloser, error)
+	body io.ReadCloser
+}
+
+func (o *opensLate) Read(buf []byte) (n int, err error) {
+	if o.body == nil {
+		if o.body, err = o.open(); err != nil {
+			return 0, err
+		}
+	}
+	return o.body.Read(buf)
+}
+
+func (o *opensLate) Close() error { return nil }
+
+// A small message is one write, as with any client's body that is in memory.
+func TestSmallMessagesAreWrittenAtOnce(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.WriteHeader(http.StatusNoContent)
+	}))
+	defer server.Close()
+	s, err := Open(Config{URL: server.URL, AllowPrivate: true}, nil)
+	must(t, err)
+	var writes atomic.Int32
+	dial := s.transport.DialContext
+	s.transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := dial(ctx, network, address)
+		return countingConn{conn, &writes}, err
+	}
+	for range 3 {
+		for _, err := range s.Send(t.Context(), []penstock.Message{message("m", "")}) {
+			must(t, err)
+		}
+	}
+	if n := writes.Load(); n != 3 {
+		t.Errorf("3 messages were %d writes", n)
+	}
+	must(t, s.Close(t.Context()))
+}
+
+type countingConn struct {
+	net.Conn
+	writes *atomic.Int32
+}
+
+func (c countingConn) Write(b []byte) (int, error) {
+	c.writes.Add(1)
+	return c.Conn.Write(b)
 }
 
 // However many connections others put back into the pool meanwhile.

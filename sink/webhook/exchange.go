@@ -38,7 +38,7 @@ func (s *Sink) exchange(ctx context.Context, m *penstock.Message) error {
 	}
 	limited, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
-	body := payload{data: m.Payload, drop: s.transport.CloseIdleConnections}
+	body := lend(m.Payload, s.transport.CloseIdleConnections)
 	defer body.release()
 	req := s.request.WithContext(limited)
 	req.URL, req.Header = target, header
