@@ -114,7 +114,7 @@ type Received struct {
 
 // Patience is how long the suite waits for what must happen. It only ever ends
 // a test that fails.
-const Patience = 30 * time.Second
+const Patience = 2 * time.Minute
 
 // Run runs the suite.
 func Run(t *testing.T, h Harness) {

@@ -146,7 +146,7 @@ func TestOtherKeysAreUnaffected(t *testing.T) {
 	if id != 3 {
 		t.Fatalf("dequeued job %d, want 3", id)
 	}
-	f.exec("select penstock.retry('q', $1)", first.lease)
+	f.exec("select penstock.retry('q', $1, '1 day')", first.lease)
 	f.wantClaim(9, 5)
 	f.tick()
 	f.wantClaim(9)

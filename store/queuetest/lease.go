@@ -17,9 +17,11 @@ var leaseCases = []testCase{
 
 func expiredLease(e *env) {
 	ids := e.enqueue(jobs("a", 3)...)
-	first := e.claimAs(penstock.Claim{Jobs: 3, Lease: shortLease, Worker: "dies"})
+	first := e.claimAs(penstock.Claim{Jobs: 3, Lease: longLease, Worker: "dies"})
 	e.same(first, "a0", "a1", "a2")
 	e.ack(first[1])
+	_, err := e.q.Extend(e.ctx, time.Millisecond, first[0].Lease, first[2].Lease) // so that Ack cannot come too late
+	e.must(err, "Extend")
 	again := e.collect("a0", "a2")
 	for _, j := range again {
 		if j.Attempt != 2 || j.ID != ids[0] && j.ID != ids[2] || j.CreatedAt != first[0].CreatedAt && j.CreatedAt != first[2].CreatedAt {
