@@ -307,6 +307,21 @@ func (c *Config) OrderColumns() []string {
 	return append(slices.Clone(c.Columns.Order), c.Columns.ID)
 }
 
+// MessageColumns are the columns that a message's parts are made of, by name; what a
+// template that cannot be used names is not among them.
+func (c *Config) MessageColumns() []string {
+	cols := &c.Columns
+	names := []string{cols.ID, cols.Key, cols.Topic, cols.Payload, cols.Headers, cols.Tracing, cols.CreatedAt}
+	for _, text := range slices.AppendSeq([]string{c.Topic, c.Key, c.MessageID}, maps.Values(c.Headers)) {
+		if t, err := parseTemplate(text); err == nil {
+			names = append(names, t.columns()...)
+		}
+	}
+	names = slices.DeleteFunc(names, func(s string) bool { return s == "" })
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
 // mapped is a column and the field of Columns that names it.
 type mapped struct{ field, column string }
 

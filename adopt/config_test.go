@@ -86,3 +86,12 @@ func TestTableWithDot(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 }
+
+func TestMessageColumns(t *testing.T) {
+	for topic, want := range map[string]string{"": "id x", "a.{b}": "b id x", "{{y}}{c}{b}}}": "b c id x", "{{": "id x", "{b": "id x"} {
+		c := adopt.Config{Topic: topic, Columns: adopt.Columns{ID: "id", Payload: "x", ProcessedAt: "p"}, Headers: map[string]string{"h": "{x}"}}
+		if got := strings.Join(c.MessageColumns(), " "); got != want {
+			t.Errorf("with the topic %q they are %q, want %q", topic, got, want)
+		}
+	}
+}

@@ -14,7 +14,7 @@ import (
 // for what a preset's table may lack.
 func (f *facts) missingColumns() (missing []string) {
 	optional := f.optionalColumns()
-	for _, name := range slices.Concat(f.cfg.OrderColumns(), f.messageColumns(), f.writtenColumns()) {
+	for _, name := range slices.Concat(f.cfg.OrderColumns(), f.cfg.MessageColumns(), f.writtenColumns()) {
 		if f.column(name) == nil && !slices.Contains(missing, name) && !slices.Contains(optional, name) {
 			missing = append(missing, name)
 		}

@@ -3,7 +3,6 @@ package check
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -288,37 +287,12 @@ func (l *looker) lookAtStandbys(ctx context.Context, f *facts) error {
 // those that the table lacks.
 func (f *facts) readColumns() []string {
 	var names []string
-	for _, name := range append(f.cfg.OrderColumns(), f.messageColumns()...) {
+	for _, name := range append(f.cfg.OrderColumns(), f.cfg.MessageColumns()...) {
 		if f.column(name) != nil && !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}
 	return names
-}
-
-// messageColumns are those that the mapping names for a message's parts, whether
-// they exist or not.
-func (f *facts) messageColumns() []string {
-	c := &f.cfg.Columns
-	names := []string{c.ID, c.Key, c.Topic, c.Payload, c.Headers, c.Tracing, c.CreatedAt}
-	for _, t := range append([]string{f.cfg.Topic, f.cfg.Key, f.cfg.MessageID}, slices.Sorted(maps.Values(f.cfg.Headers))...) {
-		names = append(names, templateColumns(t)...)
-	}
-	names = slices.DeleteFunc(names, func(s string) bool { return s == "" })
-	slices.Sort(names)
-	return slices.Compact(names)
-}
-
-// templateColumns are the columns in braces of a valid template.
-func templateColumns(text string) (names []string) {
-	for text = strings.NewReplacer("{{", "", "}}", "").Replace(text); ; {
-		_, after, open := strings.Cut(text, "{")
-		name, rest, closed := strings.Cut(after, "}")
-		if !open || !closed {
-			return names
-		}
-		names, text = append(names, name), rest
-	}
 }
 
 // rows reads all rows of a query, each into the places that into names.

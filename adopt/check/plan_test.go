@@ -122,11 +122,6 @@ func TestNumbers(t *testing.T) {
 			t.Errorf("%v is %s, want %s", v, got, want)
 		}
 	}
-	for text, want := range map[string]string{"": "", "a.{b}": "b", "{{x}}{a}{b}}}": "a b", "{{": ""} {
-		if got := strings.Join(templateColumns(text), " "); got != want {
-			t.Errorf("%q has the columns %q, want %q", text, got, want)
-		}
-	}
 }
 
 // A read that does not end in time although its index has the order is said to walk
