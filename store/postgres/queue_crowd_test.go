@@ -22,7 +22,7 @@ func TestTwoHundredWorkers(t *testing.T) {
 	const workers, jobs, keys = 200, 4000, 40
 	server := testserver.StartPostgres(t, "max_connections = 300", "deadlock_timeout = 100ms")
 	f := jobsFixtureOn(t, testserver.Database(t, server.URL), penstock.FIFO)
-	store := openStore(t, fmt.Sprintf("%s&pool_max_conns=%d", f.url, workers), postgres.Options{})
+	store := openStore(t, fmt.Sprintf("%s&pool_max_conns=%d&connect_timeout=60", f.url, workers), postgres.Options{})
 	all := make([]penstock.NewJob, jobs)
 	for i := range all {
 		if i%2 == 0 {
