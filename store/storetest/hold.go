@@ -15,6 +15,8 @@ var holdCases = []testCase{
 	}},
 	{name: "RetrySurvivesACrash", run: holdRetryCrash},
 	{name: "AParkedHead", run: holdParkedHead},
+	{name: "OfOneThatCommittedLate", run: func(e *env) { holdLate(e, true) }, needs: Features{ConcurrentWriters: true}},
+	{name: "OfOneThatCommittedLateSettledApart", run: func(e *env) { holdLate(e, false) }, needs: Features{ConcurrentWriters: true}},
 	{name: "NothingWithoutAKey", run: holdWithoutKey},
 	{name: "NothingWhenItIsAlone", run: holdAlone},
 	{name: "RemovedWithItsSubscription", run: holdDropped},
@@ -120,6 +122,36 @@ func holdDiscardEmpty(e *env) {
 	e.publish(keyed("k", 2, 4)...)
 	c.until(3)
 	c.wantKey("k", "k1", "k2", "k3")
+	e.wantParked(r, 0, 0, 0)
+}
+
+// The first of the line was refused before an older one, which had committed late, came to
+// hold it: its attempts are not forgotten meanwhile.
+func holdLate(e *env, together bool) {
+	r := e.read()
+	late := e.begin()
+	late.publish(message("k", "late"))
+	e.publish(message("k", "k1"))
+	first := r.fetch(plenty)
+	e.wantLine(first, penstock.InLine, "k1")
+	late.commit()
+	second := r.fetch(plenty)
+	e.wantLine(second, penstock.InLine, "late")
+	k1 := first.Messages[0]
+	v := verdicts{"k1": {Outcome: penstock.Parked, RetryIn: soon, Failures: failures(k1, 3, "refused")}, "late": holding(second.Messages[0])}
+	if together {
+		r.judge(v, first, second)
+	} else {
+		r.judge(v, first)
+		r.judge(v, second)
+	}
+	e.wantParked(r, 1, 1, 1)
+	r = r.again()
+	r.want()
+	e.discard(r, 1)
+	b := r.awaitOnly(penstock.InLine, "k1")
+	e.wantNext(b.Messages[0], k1, 4, v["k1"].Failures[0].At)
+	r.settle(b)
 	e.wantParked(r, 0, 0, 0)
 }
 

@@ -42,20 +42,26 @@ with moved as materialized (
       join {schema}._dead_letter d on d.subscription = $1::bigint and d.seq = a.seq
 ), entered as (
     insert into {schema}._line (subscription, line, head, due, held, attempt, failures, failed_since)
-    select $1::bigint, c.line,
-           case when c.after is null then coalesce(live.head, base.p + c.ord)
-                else coalesce((select m.p from {schema}._parked m
-                                where m.subscription = $1::bigint and m.line = c.line and m.p > c.after
-                                order by m.p limit 1),
-                              base.p + c.ord, case when c.held is not null then c.after + 1 end) end,
+    select $1::bigint, c.line, at.head,
            case when c.held is not null then 'infinity'
                 else greatest(clock_timestamp() + c.delay_us * interval '1 microsecond', $38::timestamptz) end,
-           c.held, c.attempt, c.failures, c.failed_since
+           c.held, was.attempt, was.failures, was.failed_since
       from base
      cross join unnest($30::text[], $31::bigint[], $32::bigint[], $33::bigint[], $34::bigint[], $35::int[], $36::jsonb[], $37::timestamptz[])
                 c(line, after, ord, delay_us, held, attempt, failures, failed_since)
-      left join lateral (select l.head from {schema}._line l
+      left join lateral (select l.head, l.attempt, l.failures, l.failed_since from {schema}._line l
                           where l.subscription = $1::bigint and l.line = c.line order by l.n desc limit 1) live on true
+     cross join lateral (
+        select case when c.after is null then coalesce(live.head, base.p + c.ord)
+                    else coalesce((select m.p from {schema}._parked m
+                                    where m.subscription = $1::bigint and m.line = c.line and m.p > c.after
+                                    order by m.p limit 1),
+                                  base.p + c.ord, case when c.held is not null then c.after + 1 end) end as head) at
+     -- A line that is held or released keeps its head, and with it what the head has behind it.
+     cross join lateral (
+        select live.attempt, live.failures, live.failed_since where at.head = live.head and (c.after is null or c.attempt = 0)
+        union all
+        select c.attempt, c.failures, c.failed_since where (at.head = live.head and (c.after is null or c.attempt = 0)) is not true) was
      where c.after is not null or c.held is not null or live.head is null
     returning line, head, held
 ), replayed as (
