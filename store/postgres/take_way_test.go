@@ -236,3 +236,24 @@ func TestPausedQueueHasNoShortWay(t *testing.T) {
 		}
 	}
 }
+
+// What batches took by the short way is not stepped over by who goes by the marks, once
+// the housekeeping has been done.
+func TestMaintainMovesTheMarkOn(t *testing.T) {
+	t.Parallel()
+	f := newQueueFixture(t)
+	f.enqueue(f.conn, "fifo", 1, 6_000)
+	conn := f.connect()
+	for taken := 0; taken < 5_000; taken += 500 {
+		results, err := conn.PgConn().Exec(f.ctx, atOnce("fifo")+"select count(*) from penstock.dequeue('fifo', 500)").ReadAll()
+		f.must(err)
+		if got := string(results[1].Rows[0][0]); got != "500" {
+			t.Fatalf("took %s jobs, want 500", got)
+		}
+	}
+	for range 2 { // the first mark only knows how far the sequence had come
+		f.exec("select penstock.maintain_queue('fifo')")
+	}
+	f.wantText("true", "select (lo[1] > 4900)::text from penstock._mark where grp = '' order by n desc limit 1")
+	f.wantTake("fifo", 1, 5_001)
+}
