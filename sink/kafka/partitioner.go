@@ -16,7 +16,7 @@ type partitioner struct{ producer *producer }
 const perRecord = 128
 
 func (p partitioner) ForTopic(topic string) kgo.TopicPartitioner {
-	return &topicPartitioner{producer: p.producer, keyed: kgo.StickyKeyPartitioner(nil).ForTopic(topic)}
+	return &topicPartitioner{producer: p.producer, current: -1, keyed: kgo.StickyKeyPartitioner(nil).ForTopic(topic)}
 }
 
 type topicPartitioner struct {
@@ -46,8 +46,16 @@ func (t *topicPartitioner) Partition(r *kgo.Record, n int) int {
 	}
 	size := perRecord + len(r.Value)
 	if flight := t.producer.flights.Load(); t.looseFlight != flight || t.left < size || t.current >= n {
-		t.looseFlight, t.current, t.left = flight, rand.IntN(n), t.producer.cfg.MaxMessageBytes
+		t.looseFlight, t.current, t.left = flight, another(t.current, n), t.producer.cfg.MaxMessageBytes
 	}
 	t.left -= size
 	return t.current
+}
+
+// another is one of n partitions by chance, but not the present one if there are others.
+func another(present, n int) int {
+	if n == 1 || present < 0 || present >= n {
+		return rand.IntN(n)
+	}
+	return (present + 1 + rand.IntN(n-1)) % n
 }
