@@ -43,7 +43,7 @@ func (c *conn) Read(p []byte) (n int, err error) {
 	case waited != nil: // closed, or the deadline has passed
 		return 0, waited
 	case err != nil:
-		return 0, err
+		return 0, c.failed("read", err)
 	case n == 0:
 		return 0, io.EOF
 	}
@@ -68,7 +68,16 @@ func (c *conn) Write(p []byte) (n int, err error) {
 	if waited != nil {
 		return n, waited
 	}
-	return n, err
+	if err != nil {
+		return n, c.failed("write", err)
+	}
+	return n, nil
+}
+
+// failed is the error that a plain connection returns: callers tell by its type that it
+// is the network's.
+func (c *conn) failed(op string, err error) error {
+	return &net.OpError{Op: op, Net: c.RemoteAddr().Network(), Source: c.LocalAddr(), Addr: c.RemoteAddr(), Err: err}
 }
 
 // once makes one system call, again if a signal cut it short; done is false if the

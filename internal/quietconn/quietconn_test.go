@@ -90,10 +90,11 @@ func TestEnds(t *testing.T) {
 		quiet, plain := pair(t, "tcp", "127.0.0.1:0")
 		_ = plain.(*net.TCPConn).SetLinger(0)
 		_ = plain.Close()
-		if _, err := quiet.Read(buf); !errors.Is(err, syscall.ECONNRESET) {
+		var network *net.OpError // by which callers know that trying again may help
+		if _, err := quiet.Read(buf); !errors.Is(err, syscall.ECONNRESET) || !errors.As(err, &network) || network.Op != "read" {
 			t.Errorf("a read says %v", err)
 		}
-		if _, err := quiet.Write(buf); !errors.Is(err, syscall.EPIPE) {
+		if _, err := quiet.Write(buf); !errors.Is(err, syscall.EPIPE) || !errors.As(err, &network) || network.Op != "write" {
 			t.Errorf("a write says %v", err)
 		}
 	})
