@@ -67,7 +67,7 @@ begin
                          select x from pg_snapshot_xip(snap) x where new.base = was.seen and x < was.xid order by x);
     if no_xid then
         new.seen := now_seen;
-    else -- it was drawn before the sequence was read, and bounds nothing: _refresh_marks will see to it
+    else -- it was drawn before the sequence was read, and bounds nothing: {refresh} will see to it
         new.seen := was.seen;
         perform setval({stale}, 1);
     end if;

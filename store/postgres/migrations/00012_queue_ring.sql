@@ -46,33 +46,6 @@ exception when lock_not_available then
 end $$;
 -- +goose StatementEnd
 
--- _refresh_marks makes the marks that transactions could not bring up to date because
--- they had an xid before they looked, and moves on those that the short way has left
--- behind: whoever goes by the marks next would step over what it took. It has to be the
--- first of a transaction.
--- +goose StatementBegin
-create function _refresh_marks(queue text) returns void
-language plpgsql volatile security definer set search_path from current
-set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
-declare
-    stale    regclass := _q(format('_%s.stale', queue))::regclass;
-    q        _queue := (select q from _queue q where q.name = queue);
-    behind   boolean := not q.lifo and pg_sequence_last_value(_q(format('_%s.next', queue))::regclass)
-                            - coalesce((select k.lo[1] from _mark k where k.queue = q.id and k.grp = '' and k.priority = 0 order by k.n desc limit 1), 0) > 1024;
-    seq      bigint;
-    lane     record;
-begin
-    if pg_sequence_last_value(stale) = 0 and not behind or pg_current_xact_id_if_assigned() is not null then
-        return;
-    end if;
-    seq := coalesce(pg_sequence_last_value(_q(format('_%s.seq', queue))::regclass), 0);
-    perform setval(stale, 0); -- draws the xid
-    for lane in select m.grp, m.priority from _mark m where m.queue = q.id union select '', 0::smallint loop
-        execute format('select %s($1, $2, $3)', _q(format('_%s.mark', queue))) using lane.grp, lane.priority, seq;
-    end loop;
-end $$;
--- +goose StatementEnd
-
 -- _maintain_ring truncates the segments of a queue that hold no job any more and
 -- moves its pointer on when the current one is full, or holds nothing. It is called
 -- about once a second, at the end of a short transaction: the locks on what it
@@ -135,7 +108,6 @@ begin
             end if;
         end if;
     end if;
-    perform _reclaim_marks();
 end $$;
 -- +goose StatementEnd
 

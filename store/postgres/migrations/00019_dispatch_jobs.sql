@@ -11,14 +11,14 @@ declare
     word text;
 begin
     foreach word in array array['slots', 'mark', 'take', 'take_rows', 'take_keyed', 'enqueue', 'enqueue_many', 'first', 'claim', 'claim_keyed', 'room',
-                                'promote', 'ack', 'extend', 'release', 'fail', 'cancel', 'cancel_all', 'groups', 'tick',
+                                'promote', 'ack', 'extend', 'release', 'fail', 'cancel', 'cancel_all', 'groups', 'tick', 'refresh', 'expire', 'wake', 'tidy',
                                 'pause', 'retry_dead', 'discard_dead', 'status'] loop
         body := replace(body, '{' || word || '}', _q(format('_%s.%s', queue, word)));
     end loop;
-    foreach word in array array['ring', 'flags', 'seq', 'way', 'next'] loop
+    foreach word in array array['ring', 'flags', 'seq', 'way', 'next', 'stale', 'seen', 'since'] loop
         body := replace(body, '{' || word || '}', quote_literal(_q(format('_%s.%s', queue, word))) || '::regclass');
     end loop;
-    foreach word in array array['lease_slot', 'lease'] loop
+    foreach word in array array['mark_slot', 'lease_slot', 'lease'] loop
         body := replace(body, '{' || word || case word when 'lease' then '_table' else '' end || '}', quote_literal(_q('_' || word)) || '::regclass');
     end loop;
     body := replace(body, '{busy}', $sql$(exists (select from {schema}._lease l where l.queue = {id} and l.key = c.key)
@@ -52,12 +52,15 @@ declare
     made   text;
     ways   text[];
     claims text[];
+    upkeep text;
 begin
     execute format('create index on %s (id) where id is not null', _q(queue));
     select array_agg((g.slot * 2 + l)::text order by g.slot, l),
            array_agg(replace(replace(_short_claim(), '{segment}', _q(format('_%s.%s', queue, g.slot))), '{lease_slot}', l::text) order by g.slot, l)
       into ways, claims from _slots(queue) g, generate_series(0, 1) l;
-    execute _fill(_enqueue_functions() || replace(_lease_functions(), '{short_claims}', _choose('way', ways, claims)) || _key_functions() || _operate_functions() || _upkeep_functions(), queue);
+    upkeep := replace(_upkeep_functions(), '{rest}', _for_segments(queue, 'here', _rest_branch((select q.lifo from _queue q where q.name = queue))));
+    upkeep := replace(upkeep, '{segments}', (select quote_literal(array_agg(_q(format('_%s.%s', queue, s.slot)) order by s.slot)) || '::regclass[]' from _slots(queue) s));
+    execute _fill(_enqueue_functions() || replace(_lease_functions(), '{short_claims}', _choose('way', ways, claims)) || _key_functions() || _operate_functions() || upkeep, queue);
     for made in select p.oid::regprocedure::text from _own_functions(queue) p loop
         execute 'revoke execute on function ' || made || ' from public';
     end loop;
@@ -160,6 +163,7 @@ begin
         'return query select * from {status}(); return;');
     perform _dispatch_on('maintain_queue(name text) returns void',
         'perform {tick}(true); return;');
+    perform _dispatch_tick();
 end $$;
 -- +goose StatementEnd
 
