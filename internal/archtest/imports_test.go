@@ -66,8 +66,8 @@ var wiring = []string{".", "internal/*", "relay", "store/*", "sink/*", "adopt", 
 // forTests are imported by tests, by the suites and by commands for tests only;
 // nothing of them gets into the penstock program.
 var (
-	forTests = []string{"store/storetest", "store/queuetest", "sink/sinktest", "internal/testserver", "internal/testseed", "internal/testcerts"}
-	suites   = []string{"store/storetest", "store/queuetest", "sink/sinktest", "internal/testserver", "systemtest"}
+	forTests = []string{"store/storetest", "store/queuetest", "store/postgres/postgrestest", "sink/sinktest", "internal/testserver", "internal/testseed", "internal/testcerts"}
+	suites   = []string{"store/storetest", "store/queuetest", "store/postgres/postgrestest", "sink/sinktest", "internal/testserver", "systemtest"}
 )
 
 // namesProcess is the one exception to the domain's doing no I/O: a worker is

@@ -1,0 +1,63 @@
+package testserver
+
+import (
+	"sync"
+	"testing"
+)
+
+// Template makes databases that are alike from the start. The first is filled;
+// each test gets a copy of it, which costs little more than an empty database
+// however long the filling took.
+//
+// The first is the process's own and shared by its tests. Whoever declares a
+// Template calls Drop when they have run, in TestMain.
+type Template struct {
+	// Fill gets the URL of an empty database. It leaves no session open there,
+	// because PostgreSQL does not copy a database that is in use.
+	Fill func(url string) error
+
+	once         sync.Once
+	server, name string
+	err          error
+}
+
+// Database is the package's Database with what Fill made in it.
+func (t *Template) Database(tb testing.TB) string {
+	tb.Helper()
+	server := PostgresURL(tb)
+	if err := t.ready(server); err != nil {
+		tb.Fatalf("make the template of the tests' databases: %v", err)
+	}
+	return database(tb, server, t.name)
+}
+
+// ready makes the template unless that was tried before.
+func (t *Template) ready(server string) error {
+	t.once.Do(func() { t.err = t.make(server) })
+	return t.err
+}
+
+func (t *Template) make(server string) error {
+	name := databaseName()
+	if err := create(server, name, "template1"); err != nil {
+		return err
+	}
+	t.server, t.name = server, name // from here on there is something to drop
+	url, err := on(server, name)
+	if err != nil {
+		return err
+	}
+	if err := t.Fill(url); err != nil {
+		return err
+	}
+	// Whoever looks around on a server that others use, too, would be in the way.
+	return execute(server, "alter database "+name+" allow_connections false")
+}
+
+// Drop drops what the copies were made of, if any was made.
+func (t *Template) Drop() error {
+	if t.name == "" {
+		return nil
+	}
+	return drop(t.server, t.name)
+}

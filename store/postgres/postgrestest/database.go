@@ -1,0 +1,49 @@
+// Package postgrestest gives tests migrated databases of their own on a real
+// PostgreSQL, and what a test of one keeps asking.
+//
+// Thirty migrations take longer than most tests, so a process runs them once and
+// copies the outcome. Tests of other schemas than the usual one, and of migration
+// itself, take testserver.Database.
+package postgrestest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/penstock/penstock/internal/testserver"
+	"github.com/penstock/penstock/store/postgres"
+)
+
+var migrated = testserver.Template{Fill: migrate}
+
+func migrate(url string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), Deadline)
+	defer cancel()
+	store, err := postgres.Open(ctx, url, postgres.Options{})
+	if err != nil {
+		return err
+	}
+	return errors.Join(store.Migrate(ctx), store.Close())
+}
+
+// Database is the URL of a migrated database without outboxes, queues and
+// inboxes, on the server that all tests share. It is dropped when the test ends.
+func Database(tb testing.TB) string {
+	tb.Helper()
+	return migrated.Database(tb)
+}
+
+// Run runs a package's tests and drops what their databases are copied from. A
+// package that uses Database has
+//
+//	func TestMain(m *testing.M) { os.Exit(postgrestest.Run(m)) }
+func Run(m *testing.M) int {
+	code := m.Run()
+	if err := migrated.Drop(); err != nil {
+		fmt.Fprintln(os.Stderr, "drop the template of the tests' databases:", err) // a test may have stopped the server for good
+	}
+	return code
+}
