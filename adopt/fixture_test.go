@@ -10,70 +10,20 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/adopt"
-	"github.com/penstock/penstock/internal/testserver"
 	"github.com/penstock/penstock/relay"
-	"github.com/penstock/penstock/store/postgres"
+	"github.com/penstock/penstock/store/postgres/postgrestest"
 )
-
-// deadline ends a test whose condition never came. It is far longer than any condition
-// takes, so that a slow machine fails nothing.
-const deadline = 2 * time.Minute
 
 var plenty = penstock.Limit{Messages: 1000, Bytes: 16 << 20}
 
 // fixture is a database of the test's own, migrated.
-type fixture struct {
-	testing.TB
-	ctx  context.Context
-	url  string
-	conn *pgx.Conn
-}
+type fixture struct{ *postgrestest.DB }
 
 func newFixture(t testing.TB) *fixture {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 3*deadline)
-	t.Cleanup(cancel)
-	f := &fixture{TB: t, ctx: ctx, url: testserver.Database(t, testserver.PostgresURL(t))}
-	store, err := postgres.Open(ctx, f.url, postgres.Options{})
-	f.must(err)
-	f.must(store.Migrate(ctx))
-	f.must(store.Close())
-	f.conn = f.connect()
-	return f
-}
-
-func (f *fixture) must(err error) {
-	f.Helper()
-	if err != nil {
-		f.Fatal(err)
-	}
-}
-
-func (f *fixture) connect() *pgx.Conn {
-	f.Helper()
-	conn, err := pgx.Connect(f.ctx, f.url)
-	f.must(err)
-	f.Cleanup(func() { _ = conn.Close(context.Background()) })
-	return conn
-}
-
-func (f *fixture) exec(sql string, args ...any) {
-	f.Helper()
-	if _, err := f.conn.Exec(f.ctx, sql, args...); err != nil {
-		f.Fatalf("%s: %v", sql, err)
-	}
-}
-
-func (f *fixture) number(sql string, args ...any) (n int64) {
-	f.Helper()
-	if err := f.conn.QueryRow(f.ctx, sql, args...).Scan(&n); err != nil {
-		f.Fatalf("%s: %v", sql, err)
-	}
-	return n
+	return &fixture{postgrestest.New(t)}
 }
 
 // tables of the presets, as their authors made them.
@@ -104,16 +54,16 @@ func (f *fixture) open(c adopt.Config) *adopt.Table {
 
 func (f *fixture) openAs(name string, c adopt.Config) *adopt.Table {
 	f.Helper()
-	t, err := adopt.Open(f.ctx, adopt.Options{URL: f.url, Subscription: name, Config: c, Log: quiet()})
-	f.must(err)
+	t, err := adopt.Open(f.Ctx, adopt.Options{URL: f.URL, Subscription: name, Config: c, Log: quiet()})
+	f.Must(err)
 	f.Cleanup(func() { _ = t.Close() })
 	return t
 }
 
 func (f *fixture) subscribe(t *adopt.Table) penstock.Source {
 	f.Helper()
-	src, err := t.Subscribe(f.ctx, penstock.Subscribe{Holder: "test"})
-	f.must(err)
+	src, err := t.Subscribe(f.Ctx, penstock.Subscribe{Holder: "test"})
+	f.Must(err)
 	f.Cleanup(func() { _ = src.Close(context.Background()) })
 	return src
 }
@@ -121,10 +71,10 @@ func (f *fixture) subscribe(t *adopt.Table) penstock.Source {
 // fetch returns the next batch that is not empty.
 func (f *fixture) fetch(src penstock.Source) (b penstock.Batch) {
 	f.Helper()
-	f.eventually("a batch is fetched", func() bool {
+	f.Eventually("a batch is fetched", func() bool {
 		var err error
-		b, err = src.Fetch(f.ctx, plenty)
-		f.must(err)
+		b, err = src.Fetch(f.Ctx, plenty)
+		f.Must(err)
 		return len(b.Messages) > 0
 	})
 	return b
@@ -132,7 +82,7 @@ func (f *fixture) fetch(src penstock.Source) (b penstock.Batch) {
 
 func (f *fixture) settle(src penstock.Source, b penstock.Batch, verdicts ...penstock.Verdict) {
 	f.Helper()
-	f.must(src.Settle(f.ctx, penstock.Settled{Batch: b, Verdicts: verdicts}))
+	f.Must(src.Settle(f.Ctx, penstock.Settled{Batch: b, Verdicts: verdicts}))
 }
 
 func payloads(b penstock.Batch) (all []string) {
@@ -146,15 +96,6 @@ func (f *fixture) want(b penstock.Batch, want ...string) {
 	f.Helper()
 	if got := payloads(b); !slices.Equal(got, want) {
 		f.Fatalf("got %q, want %q", got, want)
-	}
-}
-
-func (f *fixture) eventually(what string, ok func() bool) {
-	f.Helper()
-	for end := time.Now().Add(deadline); !ok(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(end) {
-			f.Fatalf("it never came to be that %s", what)
-		}
 	}
 }
 
@@ -208,7 +149,7 @@ func (f *fixture) relay(t *adopt.Table, sink penstock.Sink, change func(*relay.C
 		change(&config)
 	}
 	r, err := relay.New(config)
-	f.must(err)
+	f.Must(err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- r.Run(ctx) }()

@@ -10,8 +10,8 @@ import (
 // TestLevelsLeaveOutWhatIsInFlight: they would list it again and again.
 func TestLevelsLeaveOutWhatIsInFlight(t *testing.T) {
 	f := newFixture(t)
-	f.exec(keyedTable)
-	f.exec("insert into shop (payload) select n from generate_series(1, 3) n")
+	f.Exec(keyedTable)
+	f.Exec("insert into shop (payload) select n from generate_series(1, 3) n")
 	c := keyedConfig()
 	c.Batch = 1
 	src := f.subscribe(f.open(c))
@@ -37,8 +37,8 @@ func TestLevelsLeaveOutWhatIsInFlight(t *testing.T) {
 // TestLagOfABacklog: full pages of old rows are a backlog, and its end is its end.
 func TestLagOfABacklog(t *testing.T) {
 	f := newFixture(t)
-	f.exec(messageTable)
-	f.exec("insert into outbox (ts, message) select now() - interval '1 hour', n from generate_series(1, 5) n")
+	f.Exec(messageTable)
+	f.Exec("insert into outbox (ts, message) select now() - interval '1 hour', n from generate_series(1, 5) n")
 	src := f.subscribe(f.open(adopt.Config{Preset: "message", Batch: 2}))
 	for range 2 {
 		f.settle(src, f.fetch(src))

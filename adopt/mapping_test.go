@@ -8,12 +8,13 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/adopt"
 	"github.com/penstock/penstock/internal/testserver"
+	"github.com/penstock/penstock/store/postgres/postgrestest"
 )
 
 func TestMappingThatDoesNotFit(t *testing.T) {
 	f := newFixture(t)
-	f.exec(keyedTable)
-	f.exec(`create table loose (id int, data text);
+	f.Exec(keyedTable)
+	f.Exec(`create table loose (id int, data text);
 		create table nullable (id int unique, data text);
 		create table partial (id int not null, data text); create unique index on partial (id) where data is null;
 		create view seen as select * from shop;
@@ -21,11 +22,11 @@ func TestMappingThatDoesNotFit(t *testing.T) {
 		create table other (like shop); alter table other alter column attempts type bigint;
 		create table stranger (id int primary key, data text, at timestamptz)`)
 	role := strings.ReplaceAll(f.schemaName(), "penstock_test", "adopt_role")
-	f.exec("create role " + role + " login")
-	f.Cleanup(func() { _, _ = f.conn.Exec(f.ctx, "drop owned by "+role+"; drop role "+role) })
-	f.exec("select penstock.grant_adopt('" + role + "')")
-	f.exec("grant select on shop, stranger to " + role)
-	asRole := strings.Replace(f.url, "postgres@", role+"@", 1)
+	f.Exec("create role " + role + " login")
+	f.Cleanup(func() { _, _ = f.Conn.Exec(f.Ctx, "drop owned by "+role+"; drop role "+role) })
+	f.Exec("select penstock.grant_adopt('" + role + "')")
+	f.Exec("grant select on shop, stranger to " + role)
+	asRole := strings.Replace(f.URL, "postgres@", role+"@", 1)
 
 	with := func(change func(*adopt.Config)) adopt.Config {
 		c := keyedConfig()
@@ -60,19 +61,19 @@ func TestMappingThatDoesNotFit(t *testing.T) {
 		"may not select":        {config: simple("loose"), role: true, field: "columns", says: "grant select"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			url := f.url
+			url := f.URL
 			if c.role {
 				url = asRole
 			}
-			table, err := adopt.Open(f.ctx, adopt.Options{URL: url, Subscription: "sub", Config: c.config, Log: quiet()})
-			f.must(err)
+			table, err := adopt.Open(f.Ctx, adopt.Options{URL: url, Subscription: "sub", Config: c.config, Log: quiet()})
+			f.Must(err)
 			defer func() { _ = table.Close() }()
-			err = table.Check(f.ctx)
+			err = table.Check(f.Ctx)
 			var bad *penstock.FieldError
 			if !errors.As(err, &bad) || !strings.Contains(err.Error(), c.says) || bad.Hint == "" || !strings.HasPrefix(bad.Field, c.field) && c.says != "grant select" {
 				t.Errorf("want a complaint about %s with %q, got %v", c.field, c.says, err)
 			}
-			if _, again := table.Subscribe(f.ctx, penstock.Subscribe{Holder: "test"}); again == nil || again.Error() != err.Error() {
+			if _, again := table.Subscribe(f.Ctx, penstock.Subscribe{Holder: "test"}); again == nil || again.Error() != err.Error() {
 				t.Errorf("Subscribe says %v", again)
 			}
 		})
@@ -80,21 +81,21 @@ func TestMappingThatDoesNotFit(t *testing.T) {
 }
 
 func (f *fixture) schemaName() (name string) {
-	f.must(f.conn.QueryRow(f.ctx, "select current_database()").Scan(&name))
+	f.Must(f.Conn.QueryRow(f.Ctx, "select current_database()").Scan(&name))
 	return name
 }
 
 func TestTwoSubscriptionsDoNotShareRows(t *testing.T) {
 	f := newFixture(t)
-	f.exec(keyedTable)
-	f.exec("alter table shop add column mailed_at timestamptz")
+	f.Exec(keyedTable)
+	f.Exec("alter table shop add column mailed_at timestamptz")
 	f.subscribe(f.openAs("one", keyedConfig()))
 	same, own, taking := keyedConfig(), keyedConfig(), keyedConfig()
 	own.Columns.ProcessedAt = "mailed_at"
 	own.Columns.Error, own.Columns.Attempts = "", ""
 	taking.Delivered = adopt.Delete
 	for name, c := range map[string]adopt.Config{"same": same, "taking": taking} {
-		_, err := f.openAs("two", c).Subscribe(f.ctx, penstock.Subscribe{Holder: "test"})
+		_, err := f.openAs("two", c).Subscribe(f.Ctx, penstock.Subscribe{Holder: "test"})
 		var bad *penstock.FieldError
 		if !errors.As(err, &bad) || bad.Field != "delivered" || !strings.Contains(err.Error(), `"one"`) {
 			t.Errorf("%s: %v", name, err)
@@ -104,17 +105,17 @@ func TestTwoSubscriptionsDoNotShareRows(t *testing.T) {
 	f.insert("", "for both")
 	f.want(f.fetch(f.subscribe(two)), "for both")
 
-	f.must(f.openAs("one", keyedConfig()).Drop(f.ctx))
+	f.Must(f.openAs("one", keyedConfig()).Drop(f.Ctx))
 	f.subscribe(f.openAs("three", same))
 }
 
 func TestNotMigrated(t *testing.T) {
-	f := &fixture{TB: t, ctx: t.Context(), url: testserver.Database(t, testserver.PostgresURL(t))}
+	f := &fixture{postgrestest.On(t, testserver.Database(t, testserver.PostgresURL(t)))}
 	table := f.open(keyedConfig())
-	if err := table.Check(f.ctx); !errors.Is(err, penstock.ErrNotMigrated) || !strings.Contains(err.Error(), "penstock migrate") {
+	if err := table.Check(f.Ctx); !errors.Is(err, penstock.ErrNotMigrated) || !strings.Contains(err.Error(), "penstock migrate") {
 		t.Errorf("got %v", err)
 	}
-	if _, err := table.DeadLetters(f.ctx, penstock.DeadLetterQuery{}); !errors.Is(err, penstock.ErrNotMigrated) {
+	if _, err := table.DeadLetters(f.Ctx, penstock.DeadLetterQuery{}); !errors.Is(err, penstock.ErrNotMigrated) {
 		t.Errorf("got %v", err)
 	}
 }

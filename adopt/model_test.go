@@ -36,9 +36,9 @@ func TestModel(t *testing.T) {
 			t.Parallel()
 			t.Logf("PENSTOCK_SEED=%d", testseed.Seed())
 			f := newFixture(t)
-			f.exec(keyedTable)
-			f.exec("alter table shop add column rank bigint not null default nextval('shop_id_seq')")
-			f.exec("create table turns (key text primary key, n int not null)")
+			f.Exec(keyedTable)
+			f.Exec("alter table shop add column rank bigint not null default nextval('shop_id_seq')")
+			f.Exec("create table turns (key text primary key, n int not null)")
 			c := keyedConfig()
 			c.Batch, c.Sweep, c.ClaimTimeout = 50, 200*time.Millisecond, 500*time.Millisecond
 			change(&c)
@@ -79,9 +79,9 @@ func newWorld(f *fixture, rng *rand.Rand, c adopt.Config) *world {
 
 func (w *world) run() {
 	for k := range 8 {
-		w.exec("insert into turns values ($1, 0)", strconv.Itoa(k))
+		w.Exec("insert into turns values ($1, 0)", strconv.Itoa(k))
 	}
-	ctx, stop := context.WithCancel(w.ctx)
+	ctx, stop := context.WithCancel(w.Ctx)
 	defer stop()
 	var others sync.WaitGroup
 	others.Go(func() { w.watch(ctx) })
@@ -124,8 +124,8 @@ func (w *world) run() {
 			w.dump()
 		}
 	}()
-	w.eventually("everything has arrived and is settled", func() bool {
-		return w.number("select count(*) from shop where "+w.pending()) == 0
+	w.Eventually("everything has arrived and is settled", func() bool {
+		return w.Number("select count(*) from shop where "+w.pending()) == 0
 	})
 	stop()
 	others.Wait()
@@ -145,7 +145,7 @@ func (w *world) dump() {
 		"select row_to_json(r)::text from penstock._adopt_row r order by line, seq limit 30",
 		"select row_to_json(r)::text from penstock._adopt_log r order by epoch desc, n desc limit 3",
 	} {
-		rows, err := w.conn.Query(context.Background(), sql)
+		rows, err := w.Conn.Query(context.Background(), sql)
 		if err != nil {
 			continue
 		}
@@ -156,7 +156,7 @@ func (w *world) dump() {
 
 // write makes transactions. Each takes its turn with one or two keys.
 func (w *world) write(ctx context.Context, writer int, rng *rand.Rand) {
-	conn, err := pgx.Connect(ctx, w.url)
+	conn, err := pgx.Connect(ctx, w.URL)
 	if err != nil {
 		w.Error(err)
 		return
@@ -215,7 +215,7 @@ func (w *world) watch(ctx context.Context) {
 	if w.config.Delivered == adopt.Delete {
 		return
 	}
-	conn, err := pgx.Connect(ctx, w.url)
+	conn, err := pgx.Connect(ctx, w.URL)
 	if err != nil {
 		return
 	}
@@ -247,7 +247,7 @@ func (w *world) watch(ctx context.Context) {
 
 // cut ends connections of the relays.
 func (w *world) cut(ctx context.Context, rng *rand.Rand) {
-	conn, err := pgx.Connect(ctx, w.url)
+	conn, err := pgx.Connect(ctx, w.URL)
 	if err != nil {
 		return
 	}
@@ -295,7 +295,7 @@ func (w *world) check(inOrder bool) {
 	if len(w.committed) == 0 {
 		w.Error("nothing was committed")
 	}
-	if n := w.number("select count(*) from penstock._adopt_row"); n != 0 {
+	if n := w.Number("select count(*) from penstock._adopt_row"); n != 0 {
 		w.Errorf("%d rows are set aside still", n)
 	}
 	w.Logf("%d deliveries of %s messages", w.sink.count(), fmt.Sprint(len(seen)))

@@ -27,7 +27,7 @@ var (
 
 func TestParkedLineComesBackInOrder(t *testing.T) {
 	f := newFixture(t)
-	f.exec(keyedTable)
+	f.Exec(keyedTable)
 	for _, row := range []string{"a1", "b1", "a2", "a3"} {
 		f.insert(row[:1], row)
 	}
@@ -35,7 +35,7 @@ func TestParkedLineComesBackInOrder(t *testing.T) {
 	b := f.fetch(src)
 	f.want(b, "a1", "b1", "a2", "a3")
 	f.settle(src, b, parked(1, 50*time.Millisecond), ok, behind, behind)
-	if n := f.number("select count(*) from shop where processed_at is null and attempts = 1 and failure = left('refused, and this is a long story of why', 40)"); n != 1 {
+	if n := f.Number("select count(*) from shop where processed_at is null and attempts = 1 and failure = left('refused, and this is a long story of why', 40)"); n != 1 {
 		t.Errorf("%d rows carry the error", n)
 	}
 	f.insert("a", "a4")
@@ -66,7 +66,7 @@ func TestParkedLineComesBackInOrder(t *testing.T) {
 		t.Errorf("the line is over, and a5 comes %v", b.Lines)
 	}
 	f.settle(src, b)
-	if n := f.number("select count(*) from shop where processed_at is null or failure is not null"); n != 0 {
+	if n := f.Number("select count(*) from shop where processed_at is null or failure is not null"); n != 0 {
 		t.Errorf("%d rows are pending or carry an error", n)
 	}
 }
@@ -75,7 +75,7 @@ func TestParkedLineComesBackInOrder(t *testing.T) {
 // is before it all the same; whatever the order in which the verdicts come.
 func TestOnlyTheFirstOfALineIsDue(t *testing.T) {
 	f := newFixture(t)
-	f.exec(keyedTable)
+	f.Exec(keyedTable)
 	c := keyedConfig()
 	c.Batch = 1
 	for _, row := range []string{"a1", "a2", "a3"} {
@@ -83,7 +83,7 @@ func TestOnlyTheFirstOfALineIsDue(t *testing.T) {
 	}
 	src := f.subscribe(f.open(c))
 	one, two, three := f.fetch(src), f.fetch(src), f.fetch(src)
-	f.must(src.Settle(f.ctx, penstock.Settled{Batch: two, Verdicts: []penstock.Verdict{parked(1, 0)}},
+	f.Must(src.Settle(f.Ctx, penstock.Settled{Batch: two, Verdicts: []penstock.Verdict{parked(1, 0)}},
 		penstock.Settled{Batch: one, Verdicts: []penstock.Verdict{parked(1, 20*time.Millisecond)}}))
 	f.settle(src, three, parked(1, 0))
 	for _, want := range []string{"a1", "a2", "a3"} {
@@ -95,7 +95,7 @@ func TestOnlyTheFirstOfALineIsDue(t *testing.T) {
 
 func TestParkedSurvivesTakeover(t *testing.T) {
 	f := newFixture(t)
-	f.exec(keyedTable)
+	f.Exec(keyedTable)
 	for i := range 3 {
 		f.insert("k", fmt.Sprint(i))
 	}
@@ -103,7 +103,7 @@ func TestParkedSurvivesTakeover(t *testing.T) {
 	src := f.subscribe(table)
 	b := f.fetch(src)
 	f.settle(src, b, parked(1, time.Hour), behind, behind)
-	f.must(src.Close(f.ctx))
+	f.Must(src.Close(f.Ctx))
 	src = f.subscribe(table)
 	f.insert("k", "3")
 	b = f.fetch(src)
@@ -111,13 +111,13 @@ func TestParkedSurvivesTakeover(t *testing.T) {
 	if b.Lines[0] != penstock.Behind {
 		t.Errorf("lines %v", b.Lines)
 	}
-	keys, err := table.ParkedKeys(f.ctx, 10)
-	f.must(err)
+	keys, err := table.ParkedKeys(f.Ctx, 10)
+	f.Must(err)
 	if len(keys) != 1 || keys[0].Key != "k" || keys[0].Messages != 3 || keys[0].Attempt != 1 || keys[0].Held || keys[0].Err == "" || keys[0].Retry.Before(time.Now()) {
 		t.Errorf("parked keys %+v", keys)
 	}
-	status, err := table.Status(f.ctx)
-	f.must(err)
+	status, err := table.Status(f.Ctx)
+	f.Must(err)
 	if status.Parked != 3 || status.ParkedKeys != 1 || status.Backlog != 1 || status.Holder != "test" || status.Epoch != 2 {
 		t.Errorf("status %+v", status)
 	}
@@ -128,7 +128,7 @@ func TestDeadLetters(t *testing.T) {
 		t.Run(fmt.Sprintf("discard=%v", discard), func(t *testing.T) {
 			t.Parallel()
 			f := newFixture(t)
-			f.exec(keyedTable)
+			f.Exec(keyedTable)
 			for _, row := range []string{"a1", "a2", "b1"} {
 				f.insert(row[:1], row)
 			}
@@ -136,8 +136,8 @@ func TestDeadLetters(t *testing.T) {
 			src := f.subscribe(table)
 			b := f.fetch(src)
 			f.settle(src, b, penstock.Verdict{Outcome: penstock.Dead, Failures: failed(1), Hold: true}, behind, penstock.Verdict{Outcome: penstock.Dead, Failures: failed(1)})
-			letters, err := table.DeadLetters(f.ctx, penstock.DeadLetterQuery{})
-			f.must(err)
+			letters, err := table.DeadLetters(f.Ctx, penstock.DeadLetterQuery{})
+			f.Must(err)
 			if len(letters) != 2 || string(letters[0].Message.Payload) != "a1" || !letters[0].Held || letters[1].Held || letters[0].Err() == "" || letters[0].Message.Attempt != 1 {
 				t.Fatalf("letters %+v", letters)
 			}
@@ -145,38 +145,38 @@ func TestDeadLetters(t *testing.T) {
 			b = f.fetch(src) // a2 waits
 			f.want(b, "b2")
 			f.settle(src, b)
-			if status, err := table.Status(f.ctx); err != nil || status.DeadLetters != 2 || status.HeldKeys != 1 || status.Backlog != 0 {
+			if status, err := table.Status(f.Ctx); err != nil || status.DeadLetters != 2 || status.HeldKeys != 1 || status.Backlog != 0 {
 				t.Errorf("status %+v, %v", status, err)
 			}
 			query := penstock.DeadLetterQuery{Key: "a", Error: "refused"}
 			if discard {
-				n, err := table.DiscardDeadLetters(f.ctx, query)
-				f.must(err)
-				if n != 1 || f.number("select count(*) from shop where payload = 'a1' and processed_at is not null and failure is not null") != 1 {
+				n, err := table.DiscardDeadLetters(f.Ctx, query)
+				f.Must(err)
+				if n != 1 || f.Number("select count(*) from shop where payload = 'a1' and processed_at is not null and failure is not null") != 1 {
 					t.Errorf("%d discarded", n)
 				}
 			} else {
-				n, err := table.RetryDeadLetters(f.ctx, query)
-				f.must(err)
+				n, err := table.RetryDeadLetters(f.Ctx, query)
+				f.Must(err)
 				b = f.fetch(src)
 				f.want(b, "a1")
 				if n != 1 || b.Messages[0].Attempt != 2 || !slices.Equal(b.Lines, []penstock.Line{penstock.Alone}) {
 					t.Errorf("%d sent back: %+v %v", n, b.Messages[0], b.Lines)
 				}
 				f.settle(src, b, penstock.Verdict{Outcome: penstock.Dead, Failures: failed(2)})
-				letters, err := table.DeadLetters(f.ctx, query)
-				f.must(err)
+				letters, err := table.DeadLetters(f.Ctx, query)
+				f.Must(err)
 				if len(letters) != 1 || len(letters[0].Failures) != 2 || !letters[0].Held {
 					t.Errorf("letters %+v", letters)
 				}
-				_, err = table.RetryDeadLetters(f.ctx, query)
-				f.must(err)
+				_, err = table.RetryDeadLetters(f.Ctx, query)
+				f.Must(err)
 				f.settle(src, f.fetch(src))
 			}
 			b = f.fetch(src)
 			f.want(b, "a2")
 			f.settle(src, b)
-			if n := f.number("select count(*) from penstock._adopt_row"); n != 1 {
+			if n := f.Number("select count(*) from penstock._adopt_row"); n != 1 {
 				t.Errorf("%d rows are set aside, want that of b1", n)
 			}
 		})
@@ -185,26 +185,26 @@ func TestDeadLetters(t *testing.T) {
 
 func TestVanishedRowLetsItsLineGoOn(t *testing.T) {
 	f := newFixture(t)
-	f.exec(keyedTable)
+	f.Exec(keyedTable)
 	f.insert("a", "a1")
 	f.insert("a", "a2")
 	src := f.subscribe(f.open(keyedConfig()))
 	f.settle(src, f.fetch(src), parked(1, 0), behind)
-	f.exec("delete from shop where payload = 'a1'")
+	f.Exec("delete from shop where payload = 'a1'")
 	f.want(f.fetch(src), "a2")
 }
 
 func TestRowThatIsNoMessageIsDead(t *testing.T) {
 	f := newFixture(t)
-	f.exec(keyedTable)
-	f.exec("insert into shop (key, payload) values (repeat('k', 2000), 'long'), ('k', 'good')")
+	f.Exec(keyedTable)
+	f.Exec("insert into shop (key, payload) values (repeat('k', 2000), 'long'), ('k', 'good')")
 	table := f.open(keyedConfig())
 	src := f.subscribe(table)
 	b := f.fetch(src)
 	f.want(b, "good")
 	f.settle(src, b)
-	letters, err := table.DeadLetters(f.ctx, penstock.DeadLetterQuery{})
-	f.must(err)
+	letters, err := table.DeadLetters(f.Ctx, penstock.DeadLetterQuery{})
+	f.Must(err)
 	if len(letters) != 1 || string(letters[0].Message.Payload) != "long" || !strings.Contains(letters[0].Err(), "key is 2000 bytes") {
 		t.Errorf("letters %+v", letters)
 	}
@@ -216,7 +216,7 @@ func TestPoisonStopsNobody(t *testing.T) {
 		t.Run(fmt.Sprint(workers), func(t *testing.T) {
 			t.Parallel()
 			f := newFixture(t)
-			f.exec(keyedTable)
+			f.Exec(keyedTable)
 			for i := range 50 {
 				f.insert(fmt.Sprint(i%5), fmt.Sprint(i))
 			}
@@ -230,12 +230,12 @@ func TestPoisonStopsNobody(t *testing.T) {
 				return nil
 			}}
 			f.relay(table, &sink, func(c *relay.Config) { c.ParkAfter, c.MaxAttempts = 2, 4 })
-			f.eventually("all others arrive", func() bool { return sink.count() == 49 })
-			f.eventually("the poison is a dead letter", func() bool {
-				letters, err := table.DeadLetters(f.ctx, penstock.DeadLetterQuery{})
+			f.Eventually("all others arrive", func() bool { return sink.count() == 49 })
+			f.Eventually("the poison is a dead letter", func() bool {
+				letters, err := table.DeadLetters(f.Ctx, penstock.DeadLetterQuery{})
 				return err == nil && len(letters) == 1 && string(letters[0].Message.Payload) == "13" && len(letters[0].Failures) == 4
 			})
-			f.eventually("the others are settled", func() bool { return f.number("select count(*) from shop where processed_at is null") == 1 })
+			f.Eventually("the others are settled", func() bool { return f.Number("select count(*) from shop where processed_at is null") == 1 })
 		})
 	}
 }

@@ -47,15 +47,15 @@ func TestPresets(t *testing.T) {
 		t.Run(c.preset, func(t *testing.T) {
 			t.Parallel()
 			f := newFixture(t)
-			f.exec(c.table)
-			f.exec(c.insert)
+			f.Exec(c.table)
+			f.Exec(c.insert)
 			table := f.open(adopt.Config{Preset: c.preset})
-			f.must(table.Check(f.ctx))
+			f.Must(table.Check(f.Ctx))
 			var sink collector
 			stop := f.relay(table, &sink, nil)
-			f.eventually("the message arrives", func() bool { return sink.count() > 0 })
+			f.Eventually("the message arrives", func() bool { return sink.count() > 0 })
 			stop()
-			if n := f.number(c.left); n != 0 {
+			if n := f.Number(c.left); n != 0 {
 				t.Errorf("%d rows are not settled", n)
 			}
 			if sink.count() != 1 {

@@ -13,13 +13,13 @@ import (
 
 func (f *fixture) insert(key, payload string) {
 	f.Helper()
-	f.exec("insert into shop (key, payload) values ($1, $2)", key, payload)
+	f.Exec("insert into shop (key, payload) values ($1, $2)", key, payload)
 }
 
 func TestContentSurvives(t *testing.T) {
 	f := newFixture(t)
-	f.exec(keyedTable)
-	f.exec(`insert into shop (key, topic, payload, headers) values ('k', 'orders', '', '{"a": "x", "n": 7, "o": {"b": null}, "nothing": null}'), (null, 't', E'\u20ac', null)`)
+	f.Exec(keyedTable)
+	f.Exec(`insert into shop (key, topic, payload, headers) values ('k', 'orders', '', '{"a": "x", "n": 7, "o": {"b": null}, "nothing": null}'), (null, 't', E'\u20ac', null)`)
 	src := f.subscribe(f.open(keyedConfig()))
 	b := f.fetch(src)
 	f.want(b, "", "€")
@@ -34,10 +34,10 @@ func TestContentSurvives(t *testing.T) {
 
 func TestBytesSurvive(t *testing.T) {
 	f := newFixture(t)
-	f.exec("create table raw (id uuid primary key, at timestamptz not null default now(), data bytea)")
-	f.exec("create index on raw (at, id)")
+	f.Exec("create table raw (id uuid primary key, at timestamptz not null default now(), data bytea)")
+	f.Exec("create index on raw (at, id)")
 	want := []byte{0, 0xff, '\'', 0x80, '\\', 'x'}
-	f.exec("insert into raw values (gen_random_uuid(), now(), $1)", want)
+	f.Exec("insert into raw values (gen_random_uuid(), now(), $1)", want)
 	src := f.subscribe(f.open(adopt.Config{Table: "raw", Columns: adopt.Columns{ID: "id", Order: []string{"at"}, Payload: "data"}, Delivered: adopt.Delete}))
 	if got := f.fetch(src).Messages[0].Payload; string(got) != string(want) {
 		t.Errorf("got %x, want %x", got, want)
@@ -46,15 +46,15 @@ func TestBytesSurvive(t *testing.T) {
 
 func TestRolledBackIsNeverDelivered(t *testing.T) {
 	f := newFixture(t)
-	f.exec(keyedTable)
+	f.Exec(keyedTable)
 	src := f.subscribe(f.open(keyedConfig()))
-	tx, err := f.connect().Begin(f.ctx)
-	f.must(err)
-	_, err = tx.Exec(f.ctx, "insert into shop (payload) values ('never')")
-	f.must(err)
+	tx, err := f.Connect().Begin(f.Ctx)
+	f.Must(err)
+	_, err = tx.Exec(f.Ctx, "insert into shop (payload) values ('never')")
+	f.Must(err)
 	f.insert("", "a")
 	f.want(f.fetch(src), "a")
-	f.must(tx.Rollback(f.ctx))
+	f.Must(tx.Rollback(f.Ctx))
 	f.insert("", "b")
 	f.want(f.fetch(src), "b")
 }
@@ -66,28 +66,28 @@ func TestWhatWasInFlightGoesBeforeWhatSawIt(t *testing.T) {
 		t.Run(way, func(t *testing.T) {
 			t.Parallel()
 			f := newFixture(t)
-			f.exec(keyedTable)
+			f.Exec(keyedTable)
 			if way == "scan" {
-				f.exec("alter table shop add column rank bigint not null default nextval('shop_id_seq')")
+				f.Exec("alter table shop add column rank bigint not null default nextval('shop_id_seq')")
 			}
 			c := keyedConfig()
 			if way == "scan" {
 				c.Columns.Order = []string{"rank"}
 			}
 			src := f.subscribe(f.open(c))
-			tx, err := f.connect().Begin(f.ctx)
-			f.must(err)
-			_, err = tx.Exec(f.ctx, "insert into shop (key, payload) values ('k', 'first')")
-			f.must(err)
+			tx, err := f.Connect().Begin(f.Ctx)
+			f.Must(err)
+			_, err = tx.Exec(f.Ctx, "insert into shop (key, payload) values ('k', 'first')")
+			f.Must(err)
 			for i := range 5 { // far from the head, were it only a matter of nearness
-				f.exec("insert into shop (payload) select $1::text || '-' || n from generate_series(1, 1000) n", fmt.Sprint(i))
+				f.Exec("insert into shop (payload) select $1::text || '-' || n from generate_series(1, 1000) n", fmt.Sprint(i))
 				for n := 0; n < 1000; {
 					b := f.fetch(src)
 					n += len(b.Messages)
 					f.settle(src, b)
 				}
 			}
-			f.must(tx.Commit(f.ctx))
+			f.Must(tx.Commit(f.Ctx))
 			f.insert("k", "second")
 			f.want(f.fetch(src), "first", "second")
 		})
@@ -104,15 +104,15 @@ func TestLateIsDelivered(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFixture(t)
-			f.exec(messageTable)
+			f.Exec(messageTable)
 			src := f.subscribe(f.open(c))
-			f.exec("insert into outbox (message) values ('early')")
+			f.Exec("insert into outbox (message) values ('early')")
 			b := f.fetch(src)
 			f.want(b, "early")
 			early := b.Messages[0].CreatedAt
 			f.settle(src, b)
 			for began := time.Now(); time.Since(began) < 3*adopt.SlackTime; { // others, until what was early is behind the slack
-				f.exec("insert into outbox (message) values ('another')")
+				f.Exec("insert into outbox (message) values ('another')")
 				b := f.fetch(src)
 				f.want(b, "another")
 				f.settle(src, b)
@@ -121,7 +121,7 @@ func TestLateIsDelivered(t *testing.T) {
 			if name == "beyond" {
 				age = 5 * time.Minute
 			}
-			f.exec("insert into outbox (ts, message) values ($1, 'late')", early.Add(-age))
+			f.Exec("insert into outbox (ts, message) values ($1, 'late')", early.Add(-age))
 			f.want(f.fetch(src), "late")
 		})
 	}
@@ -131,53 +131,53 @@ func TestLateIsDelivered(t *testing.T) {
 // are found, and after a while they are read in order again.
 func TestHeadThatIsTooFarAhead(t *testing.T) {
 	f := newFixture(t)
-	f.exec(messageTable)
+	f.Exec(messageTable)
 	src := f.subscribe(f.open(adopt.Config{Preset: "message", Margin: 10 * time.Millisecond, Sweep: 20 * time.Millisecond}))
-	f.exec("insert into outbox (ts, message) values (now() + interval '1 year', 'far ahead')")
+	f.Exec("insert into outbox (ts, message) values (now() + interval '1 year', 'far ahead')")
 	b := f.fetch(src)
 	f.want(b, "far ahead")
 	f.settle(src, b)
-	f.eventually("the head is back", func() bool {
-		f.exec("insert into outbox (message) values ('x')")
+	f.Eventually("the head is back", func() bool {
+		f.Exec("insert into outbox (message) values ('x')")
 		b := f.fetch(src)
 		f.want(b, "x")
 		f.settle(src, b)
 		_, args := adopt.ReadStatement(src)
-		return f.number("select ($1::timestamptz < now() + interval '1 hour')::int", args[1]) == 1
+		return f.Number("select ($1::timestamptz < now() + interval '1 hour')::int", args[1]) == 1
 	})
 }
 
 // TestLockedRowDelaysNoLease: somebody holds a lock on a row that is to be settled.
 func TestLockedRowDelaysNoLease(t *testing.T) {
 	f := newFixture(t)
-	f.exec(keyedTable)
+	f.Exec(keyedTable)
 	f.insert("", "a")
 	src := f.subscribe(f.open(keyedConfig()))
 	b := f.fetch(src)
-	tx, err := f.connect().Begin(f.ctx)
-	f.must(err)
-	_, err = tx.Exec(f.ctx, "select from shop for update")
-	f.must(err)
+	tx, err := f.Connect().Begin(f.Ctx)
+	f.Must(err)
+	_, err = tx.Exec(f.Ctx, "select from shop for update")
+	f.Must(err)
 	settled := make(chan error, 1)
-	go func() { settled <- src.Settle(f.ctx, penstock.Settled{Batch: b}) }()
-	f.eventually("settling waits for the lock", func() bool {
-		return f.number("select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'") == 1
+	go func() { settled <- src.Settle(f.Ctx, penstock.Settled{Batch: b}) }()
+	f.Eventually("settling waits for the lock", func() bool {
+		return f.Number("select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'") == 1
 	})
-	f.must(src.Renew(f.ctx))
-	f.must(tx.Rollback(f.ctx))
-	f.must(<-settled)
+	f.Must(src.Renew(f.Ctx))
+	f.Must(tx.Rollback(f.Ctx))
+	f.Must(<-settled)
 }
 
 func TestRowWithoutPlaceIsDelivered(t *testing.T) {
 	f := newFixture(t)
-	f.exec("create table loose (id int primary key, at timestamptz, data text)")
-	f.exec("create index on loose (at, id)")
+	f.Exec("create table loose (id int primary key, at timestamptz, data text)")
+	f.Exec("create index on loose (at, id)")
 	src := f.subscribe(f.open(adopt.Config{Table: "loose", Columns: adopt.Columns{ID: "id", Order: []string{"at"}, Payload: "data"}, Delivered: adopt.Delete, Sweep: 20 * time.Millisecond}))
-	f.exec("insert into loose values (1, now(), 'placed')")
+	f.Exec("insert into loose values (1, now(), 'placed')")
 	b := f.fetch(src)
 	f.want(b, "placed")
 	f.settle(src, b)
-	f.exec("insert into loose values (2, null, 'nowhere')")
+	f.Exec("insert into loose values (2, null, 'nowhere')")
 	f.want(f.fetch(src), "nowhere")
 }
 
@@ -192,7 +192,7 @@ func TestEachRowComesOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFixture(t)
-			f.exec(keyedTable)
+			f.Exec(keyedTable)
 			c := keyedConfig()
 			c.Batch, c.Sweep, c.Margin = 5, 10*time.Millisecond, 20*time.Millisecond
 			change(&c)
@@ -202,8 +202,8 @@ func TestEachRowComesOnce(t *testing.T) {
 				f.insert("", fmt.Sprint(i))
 			}
 			for began := time.Now(); len(got) < 30 || time.Since(began) < 300*time.Millisecond; {
-				b, err := src.Fetch(f.ctx, plenty)
-				f.must(err)
+				b, err := src.Fetch(f.Ctx, plenty)
+				f.Must(err)
 				for _, p := range payloads(b) {
 					if got[p] {
 						t.Fatalf("%s came twice", p)
@@ -217,8 +217,8 @@ func TestEachRowComesOnce(t *testing.T) {
 
 func TestTiesAreBrokenById(t *testing.T) {
 	f := newFixture(t)
-	f.exec(messageTable)
-	f.exec("insert into outbox (ts, message) select now(), n from generate_series(1, 50) n")
+	f.Exec(messageTable)
+	f.Exec("insert into outbox (ts, message) select now(), n from generate_series(1, 50) n")
 	src := f.subscribe(f.open(adopt.Config{Preset: "message", Batch: 7}))
 	var got []string
 	for len(got) < 50 {
@@ -246,22 +246,22 @@ func TestWaysToSettle(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFixture(t)
-			f.exec(keyedTable)
-			f.exec("create schema past; create table past.sent (like shop including identity, moved timestamptz not null default now())")
+			f.Exec(keyedTable)
+			f.Exec("create schema past; create table past.sent (like shop including identity, moved timestamptz not null default now())")
 			f.insert("k", "a")
 			config := keyedConfig()
 			c.change(&config)
 			src := f.subscribe(f.open(config))
 			b := f.fetch(src)
-			if f.number(c.check) == 1 {
+			if f.Number(c.check) == 1 {
 				t.Error("it is settled before it was confirmed")
 			}
 			f.settle(src, b)
-			if f.number(c.check) != 1 {
+			if f.Number(c.check) != 1 {
 				t.Error("it is not settled")
 			}
 			f.settle(src, b) // once more, as after an answer that was lost
-			if n := f.number(c.check); n != 1 {
+			if n := f.Number(c.check); n != 1 {
 				t.Errorf("settled twice: %d", n)
 			}
 		})
@@ -270,7 +270,7 @@ func TestWaysToSettle(t *testing.T) {
 
 func TestWhatWasNotSettledComesToTheNext(t *testing.T) {
 	f := newFixture(t)
-	f.exec(keyedTable)
+	f.Exec(keyedTable)
 	for i := range 4 {
 		f.insert("k", fmt.Sprint(i))
 	}
@@ -278,41 +278,41 @@ func TestWhatWasNotSettledComesToTheNext(t *testing.T) {
 	c.Batch = 2
 	c.Margin = time.Nanosecond // the mark follows at once
 	table := f.open(c)
-	first, err := table.Subscribe(f.ctx, penstock.Subscribe{Holder: "first", Lease: 100 * time.Millisecond})
-	f.must(err)
+	first, err := table.Subscribe(f.Ctx, penstock.Subscribe{Holder: "first", Lease: 100 * time.Millisecond})
+	f.Must(err)
 	a, b := f.fetch(first), f.fetch(first)
 	f.want(b, "2", "3")
 	f.settle(first, b)
-	f.must(first.Renew(f.ctx))
-	if n := f.number("select count(*) from penstock._adopt_log where low is not null"); n != 0 {
+	f.Must(first.Renew(f.Ctx))
+	if n := f.Number("select count(*) from penstock._adopt_log where low is not null"); n != 0 {
 		t.Error("the low-water mark is past rows that have no verdict")
 	}
 	var second penstock.Source
-	f.eventually("the lease is over", func() bool {
-		second, err = f.open(c).Subscribe(f.ctx, penstock.Subscribe{Holder: "second"})
+	f.Eventually("the lease is over", func() bool {
+		second, err = f.open(c).Subscribe(f.Ctx, penstock.Subscribe{Holder: "second"})
 		if err != nil && !errors.Is(err, penstock.ErrHeld) {
 			t.Fatal(err)
 		}
 		return err == nil
 	})
 	f.want(f.fetch(second), "0", "1")
-	if err := first.Settle(f.ctx, penstock.Settled{Batch: a}); !errors.Is(err, penstock.ErrFenced) {
+	if err := first.Settle(f.Ctx, penstock.Settled{Batch: a}); !errors.Is(err, penstock.ErrFenced) {
 		t.Errorf("the first could settle: %v", err)
 	}
-	if err := first.Renew(f.ctx); !errors.Is(err, penstock.ErrFenced) {
+	if err := first.Renew(f.Ctx); !errors.Is(err, penstock.ErrFenced) {
 		t.Errorf("the first could renew: %v", err)
 	}
-	if n := f.number("select count(*) from shop where processed_at is null"); n != 2 {
+	if n := f.Number("select count(*) from shop where processed_at is null"); n != 2 {
 		t.Errorf("%d rows are pending, want 2", n)
 	}
-	if err := first.Close(f.ctx); !errors.Is(err, penstock.ErrFenced) {
+	if err := first.Close(f.Ctx); !errors.Is(err, penstock.ErrFenced) {
 		t.Errorf("the first could give the lease back: %v", err)
 	}
 	var held *penstock.HeldError
-	if _, err := table.Subscribe(f.ctx, penstock.Subscribe{Holder: "third"}); !errors.As(err, &held) || held.Holder != "second" {
+	if _, err := table.Subscribe(f.Ctx, penstock.Subscribe{Holder: "third"}); !errors.As(err, &held) || held.Holder != "second" {
 		t.Errorf("the lease is free: %v", err)
 	}
-	f.must(second.Close(f.ctx))
+	f.Must(second.Close(f.Ctx))
 	f.subscribe(table)
 }
 
@@ -320,8 +320,8 @@ func TestWhatWasNotSettledComesToTheNext(t *testing.T) {
 // many rows were delivered before.
 func TestLowWaterMarkSurvives(t *testing.T) {
 	f := newFixture(t)
-	f.exec(keyedTable)
-	f.exec("insert into shop (payload) select n from generate_series(1, 3000) n")
+	f.Exec(keyedTable)
+	f.Exec("insert into shop (payload) select n from generate_series(1, 3000) n")
 	c := keyedConfig()
 	c.Margin, c.Delivered, c.Sweep = time.Millisecond, adopt.Delete, time.Hour
 	table := f.open(c)
@@ -331,12 +331,12 @@ func TestLowWaterMarkSurvives(t *testing.T) {
 		n += len(b.Messages)
 		f.settle(src, b)
 	}
-	f.eventually("the mark is at the head", func() bool {
-		f.must(src.Renew(f.ctx))
-		return f.number("select (low = '{3000}')::int from (select coalesce(low, '{}') as low from penstock._adopt_log order by n desc limit 1) l") == 1
+	f.Eventually("the mark is at the head", func() bool {
+		f.Must(src.Renew(f.Ctx))
+		return f.Number("select (low = '{3000}')::int from (select coalesce(low, '{}') as low from penstock._adopt_log order by n desc limit 1) l") == 1
 	})
-	f.must(src.Close(f.ctx))
-	f.exec("insert into shop (payload) values ('next')")
+	f.Must(src.Close(f.Ctx))
+	f.Exec("insert into shop (payload) values ('next')")
 	next := f.subscribe(table)
 	if _, args := adopt.ReadStatement(next); len(args) != 2 || args[1] != "3000" {
 		t.Errorf("the next reader begins at %v", args)
@@ -348,34 +348,34 @@ func TestLowWaterMarkSurvives(t *testing.T) {
 // while nothing that was deleted can be removed.
 func TestReadingStaysFlatUnderAPinnedSnapshot(t *testing.T) {
 	f := newFixture(t)
-	f.exec(keyedTable)
-	pin, err := f.connect().Begin(f.ctx)
-	f.must(err)
-	_, err = pin.Exec(f.ctx, "set transaction isolation level repeatable read")
-	f.must(err)
-	_, err = pin.Exec(f.ctx, "select count(*) from shop")
-	f.must(err)
+	f.Exec(keyedTable)
+	pin, err := f.Connect().Begin(f.Ctx)
+	f.Must(err)
+	_, err = pin.Exec(f.Ctx, "set transaction isolation level repeatable read")
+	f.Must(err)
+	_, err = pin.Exec(f.Ctx, "select count(*) from shop")
+	f.Must(err)
 	c := keyedConfig()
 	c.Delivered, c.Sweep = adopt.Delete, time.Hour
 	src := f.subscribe(f.open(c))
-	looker := f.connect()
-	_, err = looker.Exec(f.ctx, adopt.Settings)
-	f.must(err)
+	looker := f.Connect()
+	_, err = looker.Exec(f.Ctx, adopt.Settings)
+	f.Must(err)
 	pages := func(sql string, args ...any) (n int) {
-		rows, err := looker.Query(f.ctx, "explain (analyze, buffers, costs off, timing off) "+sql, args...)
-		f.must(err)
+		rows, err := looker.Query(f.Ctx, "explain (analyze, buffers, costs off, timing off) "+sql, args...)
+		f.Must(err)
 		for rows.Next() {
 			var line string
-			f.must(rows.Scan(&line))
+			f.Must(rows.Scan(&line))
 			if at := strings.Index(line, "shared hit="); at >= 0 && n == 0 && !strings.Contains(line, "Planning") {
 				_, _ = fmt.Sscanf(line[at:], "shared hit=%d", &n)
 			}
 		}
-		f.must(rows.Err())
+		f.Must(rows.Err())
 		return n
 	}
 	for range 20 {
-		f.exec("insert into shop (key, payload) select 'k' || n, repeat('x', 100) from generate_series(1, 2000) n")
+		f.Exec("insert into shop (key, payload) select 'k' || n, repeat('x', 100) from generate_series(1, 2000) n")
 		for n := 0; n < 2000; {
 			b := f.fetch(src)
 			n += len(b.Messages)

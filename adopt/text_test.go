@@ -29,29 +29,29 @@ func TestTextsAreTheServers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFixture(t)
-			f.exec("set timezone = 'Asia/Kolkata'")
-			f.exec("create table pairs (at " + c.typ + " not null, id text not null, data text, primary key (at, id))")
-			f.exec("insert into pairs select v, 'x' || row_number() over (), 'd' from unnest(array[" + c.values + "]::" + c.typ + "[]) v")
-			f.exec("insert into pairs select at, E'\\\\\"\\t\\x01,{}' || id, 'd' from pairs")
-			n := int(f.number("select count(*) from pairs"))
+			f.Exec("set timezone = 'Asia/Kolkata'")
+			f.Exec("create table pairs (at " + c.typ + " not null, id text not null, data text, primary key (at, id))")
+			f.Exec("insert into pairs select v, 'x' || row_number() over (), 'd' from unnest(array[" + c.values + "]::" + c.typ + "[]) v")
+			f.Exec("insert into pairs select at, E'\\\\\"\\t\\x01,{}' || id, 'd' from pairs")
+			n := int(f.Number("select count(*) from pairs"))
 			table := f.open(adopt.Config{Table: "pairs", Columns: adopt.Columns{ID: "id", Order: []string{"at"}, Payload: "data"}, Delivered: adopt.Delete, Batch: 1})
 			src := f.subscribe(table)
-			f.eventually("all rows are dead letters", func() bool { // those whose id is no message's become such by themselves
-				b, err := src.Fetch(f.ctx, plenty) // from the place of the row before
-				f.must(err)
+			f.Eventually("all rows are dead letters", func() bool { // those whose id is no message's become such by themselves
+				b, err := src.Fetch(f.Ctx, plenty) // from the place of the row before
+				f.Must(err)
 				if len(b.Messages) > 0 {
 					f.settle(src, b, penstock.Verdict{Outcome: penstock.Dead, Failures: failed(1)})
 				}
-				return int(f.number("select count(*) from penstock._adopt_row")) == n
+				return int(f.Number("select count(*) from penstock._adopt_row")) == n
 			})
-			f.exec("set timezone = 'UTC'")
-			if same := f.number("select count(*) from pairs p join penstock._adopt_row r on r.row_id = json_build_array(p.at::text, p.id)::text"); int(same) != n {
+			f.Exec("set timezone = 'UTC'")
+			if same := f.Number("select count(*) from pairs p join penstock._adopt_row r on r.row_id = json_build_array(p.at::text, p.id)::text"); int(same) != n {
 				t.Errorf("%d of %d rows have the id that the server would give them", same, n)
 			}
-			if discarded, err := table.DiscardDeadLetters(f.ctx, penstock.DeadLetterQuery{}); err != nil || discarded != n {
+			if discarded, err := table.DiscardDeadLetters(f.Ctx, penstock.DeadLetterQuery{}); err != nil || discarded != n {
 				t.Errorf("%d of %d: %v", discarded, n, err)
 			}
-			if left := f.number("select count(*) from pairs"); left != 0 {
+			if left := f.Number("select count(*) from pairs"); left != 0 {
 				t.Errorf("%d rows are not found by their ids", left)
 			}
 		})

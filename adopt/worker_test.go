@@ -18,15 +18,15 @@ func workers(n int) adopt.Config {
 
 func TestWorkersShareTheRows(t *testing.T) {
 	f := newFixture(t)
-	f.exec(keyedTable)
-	f.exec("insert into shop (payload) select n from generate_series(1, 500) n")
+	f.Exec(keyedTable)
+	f.Exec("insert into shop (payload) select n from generate_series(1, 500) n")
 	sources := []penstock.Source{f.subscribe(f.open(workers(3))), f.subscribe(f.open(workers(3))), f.subscribe(f.open(workers(2)))}
 	got := map[string]int{}
 	var open []func()
 	for i := 0; len(got) < 500; i++ {
 		src := sources[i%len(sources)]
-		b, err := src.Fetch(f.ctx, plenty)
-		f.must(err)
+		b, err := src.Fetch(f.Ctx, plenty)
+		f.Must(err)
 		for _, p := range payloads(b) {
 			if got[p]++; got[p] > 1 {
 				t.Fatalf("%s came twice", p)
@@ -43,32 +43,32 @@ func TestWorkersShareTheRows(t *testing.T) {
 	for _, settle := range open {
 		settle()
 	}
-	if n := f.number("select count(*) from shop where processed_at is null"); n != 0 {
+	if n := f.Number("select count(*) from shop where processed_at is null"); n != 0 {
 		t.Errorf("%d rows are pending", n)
 	}
 	table := f.open(workers(3))
 	for _, src := range sources {
-		f.must(src.Renew(f.ctx))
+		f.Must(src.Renew(f.Ctx))
 	}
-	status, err := table.Status(f.ctx)
-	f.must(err)
+	status, err := table.Status(f.Ctx)
+	f.Must(err)
 	if status.Settled != 500 || status.Holder != "3 workers" {
 		t.Errorf("status %+v", status)
 	}
-	if _, err := f.open(keyedConfig()).Subscribe(f.ctx, penstock.Subscribe{Holder: "reader"}); !errors.Is(err, penstock.ErrHeld) {
+	if _, err := f.open(keyedConfig()).Subscribe(f.Ctx, penstock.Subscribe{Holder: "reader"}); !errors.Is(err, penstock.ErrHeld) {
 		t.Errorf("a single reader came beside workers: %v", err)
 	}
 }
 
 func TestClaimsAreBounded(t *testing.T) {
 	f := newFixture(t)
-	f.exec(keyedTable)
-	f.exec("insert into shop (payload) select n from generate_series(1, 100) n")
+	f.Exec(keyedTable)
+	f.Exec("insert into shop (payload) select n from generate_series(1, 100) n")
 	src := f.subscribe(f.open(workers(2)))
 	a := f.fetch(src)
 	f.fetch(src)
-	b, err := src.Fetch(f.ctx, plenty)
-	f.must(err)
+	b, err := src.Fetch(f.Ctx, plenty)
+	f.Must(err)
 	if len(b.Messages) != 0 {
 		t.Fatal("a third claim")
 	}
@@ -78,14 +78,14 @@ func TestClaimsAreBounded(t *testing.T) {
 
 func TestSourcesOfATableShareItsClaims(t *testing.T) {
 	f := newFixture(t)
-	f.exec(keyedTable)
-	f.exec("insert into shop (payload) select n from generate_series(1, 100) n")
+	f.Exec(keyedTable)
+	f.Exec("insert into shop (payload) select n from generate_series(1, 100) n")
 	table := f.open(workers(2))
 	first, second := f.subscribe(table), f.subscribe(table)
 	a := f.fetch(first)
 	f.fetch(second)
 	for _, src := range []penstock.Source{first, second} {
-		if b, err := src.Fetch(f.ctx, plenty); err != nil || len(b.Messages) != 0 {
+		if b, err := src.Fetch(f.Ctx, plenty); err != nil || len(b.Messages) != 0 {
 			t.Fatalf("a third claim: %v %v", payloads(b), err)
 		}
 	}
@@ -95,23 +95,23 @@ func TestSourcesOfATableShareItsClaims(t *testing.T) {
 
 func TestOldClaimsAreGivenUp(t *testing.T) {
 	f := newFixture(t)
-	f.exec(keyedTable)
-	f.exec("insert into shop (payload) select n from generate_series(1, 25) n")
+	f.Exec(keyedTable)
+	f.Exec("insert into shop (payload) select n from generate_series(1, 25) n")
 	c := workers(2)
 	c.ClaimTimeout = 100 * time.Millisecond
 	src := f.subscribe(f.open(c))
 	a, b := f.fetch(src), f.fetch(src)
-	f.eventually("no transaction is open", func() bool {
-		return f.number("select count(*) from pg_stat_activity where datname = current_database() and application_name = 'penstock' and xact_start is not null") == 0
+	f.Eventually("no transaction is open", func() bool {
+		return f.Number("select count(*) from pg_stat_activity where datname = current_database() and application_name = 'penstock' and xact_start is not null") == 0
 	})
-	f.must(src.Settle(f.ctx, penstock.Settled{Batch: a}, penstock.Settled{Batch: b})) // passed over
-	if n := f.number("select count(*) from shop where processed_at is not null"); n != 0 {
+	f.Must(src.Settle(f.Ctx, penstock.Settled{Batch: a}, penstock.Settled{Batch: b})) // passed over
+	if n := f.Number("select count(*) from shop where processed_at is not null"); n != 0 {
 		t.Fatalf("%d rows are settled", n)
 	}
 	got, rewound := map[string]bool{}, false
-	f.eventually("all come again", func() bool {
-		b, err := src.Fetch(f.ctx, plenty)
-		f.must(err)
+	f.Eventually("all come again", func() bool {
+		b, err := src.Fetch(f.Ctx, plenty)
+		f.Must(err)
 		rewound = rewound || b.Rewound
 		if len(b.Messages) > 0 {
 			f.settle(src, b)
@@ -128,8 +128,8 @@ func TestOldClaimsAreGivenUp(t *testing.T) {
 
 func TestWorkerThatDiesLeavesItsRows(t *testing.T) {
 	f := newFixture(t)
-	f.exec(keyedTable)
-	f.exec("insert into shop (payload) select n from generate_series(1, 20) n")
+	f.Exec(keyedTable)
+	f.Exec("insert into shop (payload) select n from generate_series(1, 20) n")
 	first, second := f.subscribe(f.open(workers(2))), f.subscribe(f.open(workers(2)))
 	f.fetch(first)
 	b := f.fetch(second)
@@ -137,7 +137,7 @@ func TestWorkerThatDiesLeavesItsRows(t *testing.T) {
 		t.Fatalf("the second begins with %s", got)
 	}
 	f.settle(second, b)
-	f.must(first.Close(f.ctx))
+	f.Must(first.Close(f.Ctx))
 	b = f.fetch(second)
 	if len(b.Messages) != 10 {
 		t.Errorf("%d rows", len(b.Messages))

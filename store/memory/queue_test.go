@@ -12,8 +12,11 @@ import (
 
 func TestQueue(t *testing.T) {
 	queuetest.Run(t, queuetest.Harness{
-		Open: func(testing.TB) queuetest.Instance {
+		Open: func(t testing.TB) queuetest.Instance {
 			s := memory.New(memory.Options{})
+			if err := s.Migrate(t.Context()); err != nil {
+				t.Fatal(err)
+			}
 			return queuetest.Instance{
 				Store:   s,
 				Begin:   func(ctx context.Context) (queuetest.Tx, error) { return s.Begin(ctx) },

@@ -6,13 +6,14 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/store/postgres/postgrestest"
 )
 
 // claimed claims what there is, and ends the jobs of acks with the same call.
 func (f *jobsFixture) claimed(acks ...int64) (acked []int64, jobs []penstock.Job) {
 	f.Helper()
-	acked, jobs, err := f.queue.(penstock.AckClaimer).AckClaim(f.ctx, acks, penstock.Claim{Jobs: 100, Lease: time.Minute})
-	f.must(err)
+	acked, jobs, err := f.queue.(penstock.AckClaimer).AckClaim(f.Ctx, acks, penstock.Claim{Jobs: 100, Lease: time.Minute})
+	f.Must(err)
 	return acked, jobs
 }
 
@@ -42,8 +43,8 @@ func TestClaimEndsJobs(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := jobsFixtureOn(t, freshDatabase(t)+has.mode, has.order)
-			f.must(f.store.SetQueue(f.ctx, "jobs", has.set))
+			f := jobsFixtureOn(t, postgrestest.Database(t)+has.mode, has.order)
+			f.Must(f.store.SetQueue(f.Ctx, "jobs", has.set))
 			f.enqueue(texts("a", "b")...)
 			has.job.Payload = []byte("c")
 			f.enqueue(has.job)
@@ -56,7 +57,7 @@ func TestClaimEndsJobs(t *testing.T) {
 			held := []int64{first[0].Lease, first[2].Lease}
 			acked, next := f.claimed(append(held, 1<<40)...)
 			for len(next) == 0 { // its key was not free yet
-				f.must(f.queue.Maintain(f.ctx))
+				f.Must(f.queue.Maintain(f.Ctx))
 				_, next = f.claimed()
 			}
 			slices.Sort(held)
@@ -64,7 +65,7 @@ func TestClaimEndsJobs(t *testing.T) {
 			if !slices.Equal(acked, held) || !slices.Equal(payloads(next), []string{"d"}) {
 				t.Errorf("ended %d and claimed %q, want %d and d", acked, payloads(next), held)
 			}
-			f.must(f.store.SetQueue(f.ctx, "jobs", penstock.QueueSettings{Paused: new(true)}))
+			f.Must(f.store.SetQueue(f.Ctx, "jobs", penstock.QueueSettings{Paused: new(true)}))
 			if acked, none := f.claimed(first[1].Lease, next[0].Lease); len(acked) != 2 || len(none) != 0 {
 				t.Errorf("paused: ended %d and claimed %q, want two and nothing", acked, payloads(none))
 			}
@@ -76,12 +77,12 @@ func TestClaimEndsJobs(t *testing.T) {
 func TestClaimEndsJobsOfOlderLeases(t *testing.T) {
 	t.Parallel()
 	f := newJobsFixture(t, penstock.FIFO)
-	f.exec("select penstock.create_queue('other')")
-	f.exec("select penstock.enqueue('other', 'x')")
+	f.Exec("select penstock.create_queue('other')")
+	f.Exec("select penstock.enqueue('other', 'x')")
 	f.enqueue(texts("a", "b")...)
 	_, older := f.claimed()
-	f.exec("select setval('penstock._lease_slot', 1)") // as when a table of leases is full
-	others := f.number("select lease from penstock.claim('other')")
+	f.Exec("select setval('penstock._lease_slot', 1)") // as when a table of leases is full
+	others := f.Number("select lease from penstock.claim('other')")
 	next := func(job string, acks, ended []int64) (lease int64) {
 		t.Helper()
 		f.enqueue(texts(job)...)
@@ -105,17 +106,17 @@ func TestClaimAfterALateCommit(t *testing.T) {
 	t.Parallel()
 	for _, behind := range []int{10, 1000} {
 		f := newJobsFixture(t, penstock.FIFO)
-		tx, err := f.connect().Begin(f.ctx)
-		f.must(err)
-		_, err = tx.Exec(f.ctx, "insert into penstock.jobs (payload) values ('late')")
-		f.must(err)
+		tx, err := f.Connect().Begin(f.Ctx)
+		f.Must(err)
+		_, err = tx.Exec(f.Ctx, "insert into penstock.jobs (payload) values ('late')")
+		f.Must(err)
 		for range behind / 10 {
 			f.enqueue(texts("0", "1", "2", "3", "4", "5", "6", "7", "8", "9")...)
 			if _, jobs := f.claimed(); len(jobs) != 10 {
 				t.Fatalf("claimed %q, want 10 jobs", payloads(jobs))
 			}
 		}
-		f.must(tx.Commit(f.ctx))
+		f.Must(tx.Commit(f.Ctx))
 		if behind > 64 {
 			f.later("jobs")
 		} else {
@@ -131,7 +132,7 @@ func TestClaimInTheNextSegment(t *testing.T) {
 	f := newJobsFixture(t, penstock.FIFO)
 	f.enqueue(texts("a", "b")...)
 	f.wantClaimed("a", "b")
-	f.exec(`select penstock._maintain_ring('jobs', true)`)
+	f.Exec(`select penstock._maintain_ring('jobs', true)`)
 	f.enqueue(texts("c")...)
 	f.sooner("jobs")
 	f.wantClaimed("c")
@@ -140,5 +141,5 @@ func TestClaimInTheNextSegment(t *testing.T) {
 // sooner is the opposite of later: what the short way knows is not out of date.
 func (f *fixture) sooner(queue string) {
 	f.Helper()
-	f.exec(atOnce(queue))
+	f.Exec(atOnce(queue))
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/penstock/penstock/internal/tcpproxy"
 	"github.com/penstock/penstock/internal/testserver"
 	"github.com/penstock/penstock/store/postgres"
+	"github.com/penstock/penstock/store/postgres/postgrestest"
 	"github.com/penstock/penstock/store/storetest"
 )
 
@@ -22,12 +23,13 @@ func TestStoreOnASmallRing(t *testing.T) { runSuite(t, small) }
 
 func runSuite(t *testing.T, opts postgres.Options) {
 	storetest.Run(t, storetest.Harness{
-		Open:     func(t testing.TB) storetest.Instance { return openInstance(t, opts) },
-		Features: storetest.Features{ConcurrentWriters: true, Reclaim: true, Snapshots: true, Outage: true, SmallPieces: opts == small},
+		Open:         func(t testing.TB) storetest.Instance { return openInstance(t, freshDatabase(t), opts) },
+		OpenMigrated: func(t testing.TB) storetest.Instance { return openInstance(t, postgrestest.Database(t), opts) },
+		Features:     storetest.Features{ConcurrentWriters: true, Reclaim: true, Snapshots: true, Outage: true, SmallPieces: opts == small},
 	})
 }
 
-// freshDatabase is a database of the test's own.
+// freshDatabase is an empty database of the test's own.
 func freshDatabase(t testing.TB) string {
 	return testserver.Database(t, testserver.PostgresURL(t))
 }
@@ -59,8 +61,7 @@ func openStore(t testing.TB, url string, opts postgres.Options) *postgres.Store 
 	return store
 }
 
-func openInstance(t testing.TB, opts postgres.Options) storetest.Instance {
-	direct := freshDatabase(t)
+func openInstance(t testing.TB, direct string, opts postgres.Options) storetest.Instance {
 	exec(t, direct, "create table counter (name text primary key, n bigint not null)")
 	proxy := tcpproxy.New(t, hostOf(t, direct))
 	store := openStore(t, through(t, direct, proxy.Addr()), opts)

@@ -20,28 +20,28 @@ func TestTakeoverDuringCursorLogRotation(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, postgres.Options{})
 	f.subscribe()
-	f.exec("select setval('penstock._cursor_slot', 1)")
-	rotation := f.connect()
-	tx, err := rotation.Begin(f.ctx)
-	f.must(err)
-	_, err = tx.Exec(f.ctx, "lock table penstock._cursor_0 in access exclusive mode")
-	f.must(err)
+	f.Exec("select setval('penstock._cursor_slot', 1)")
+	rotation := f.Connect()
+	tx, err := rotation.Begin(f.Ctx)
+	f.Must(err)
+	_, err = tx.Exec(f.Ctx, "lock table penstock._cursor_0 in access exclusive mode")
+	f.Must(err)
 
-	other := openStore(t, f.url, postgres.Options{})
+	other := openStore(t, f.URL, postgres.Options{})
 	result := make(chan error, 1)
 	go func() {
-		_, err := other.Subscribe(f.ctx, penstock.Subscribe{Outbox: "orders", Subscription: "sub", Holder: "other"})
+		_, err := other.Subscribe(f.Ctx, penstock.Subscribe{Outbox: "orders", Subscription: "sub", Holder: "other"})
 		result <- err
 	}()
-	f.eventually("the takeover waits for the lock", func() bool {
-		return f.number("select count(*) from pg_locks where not granted and relation = 'penstock._cursor_0'::regclass") > 0
+	f.Eventually("the takeover waits for the lock", func() bool {
+		return f.Number("select count(*) from pg_locks where not granted and relation = 'penstock._cursor_0'::regclass") > 0
 	})
-	_, err = tx.Exec(f.ctx, `insert into penstock._cursor (subscription, epoch, n, lease_until, since, low, settled, system, slot, holder, done)
+	_, err = tx.Exec(f.Ctx, `insert into penstock._cursor (subscription, epoch, n, lease_until, since, low, settled, system, slot, holder, done)
 		select subscription, epoch, n, lease_until, since, low, settled, system, 1, holder, done from penstock._cursor_0 order by epoch desc, n desc limit 1`)
-	f.must(err)
-	_, err = tx.Exec(f.ctx, "truncate penstock._cursor_0")
-	f.must(err)
-	f.must(tx.Commit(f.ctx))
+	f.Must(err)
+	_, err = tx.Exec(f.Ctx, "truncate penstock._cursor_0")
+	f.Must(err)
+	f.Must(tx.Commit(f.Ctx))
 	if err := <-result; !errors.Is(err, penstock.ErrHeld) {
 		t.Errorf("got %v, want ErrHeld: the lease runs", err)
 	}
@@ -52,19 +52,19 @@ func TestTakeoverDuringCursorLogRotation(t *testing.T) {
 func TestOtherDefaultIsolation(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, small)
-	f.exec("do $$ begin execute format('alter database %I set default_transaction_isolation = ''repeatable read''', current_database()); end $$")
-	f.store = openStore(t, f.url, small)
+	f.Exec("do $$ begin execute format('alter database %I set default_transaction_isolation = ''repeatable read''', current_database()); end $$")
+	f.store = openStore(t, f.URL, small)
 	src := f.subscribe()
 	for range 4 {
 		f.fill(400)
-		f.must(f.store.Maintain(f.ctx, "orders"))
+		f.Must(f.store.Maintain(f.Ctx, "orders"))
 		if n := len(f.drain(src)); n != 400 {
 			t.Fatalf("got %d messages, want 400", n)
 		}
 	}
-	conn := f.connect()
+	conn := f.Connect()
 	for _, call := range []string{"select penstock._reclaim('orders', 0)", "select penstock._reclaim_cursor()"} {
-		if _, err := conn.Exec(f.ctx, call); err == nil || !strings.Contains(err.Error(), "25001") {
+		if _, err := conn.Exec(f.Ctx, call); err == nil || !strings.Contains(err.Error(), "25001") {
 			t.Errorf("%s under repeatable read: got %v, want a refusal", call, err)
 		}
 	}
@@ -80,7 +80,7 @@ func TestMaintainIsSafeForConcurrentUse(t *testing.T) {
 	for range 4 {
 		wg.Go(func() {
 			for range 20 {
-				if err := f.store.Maintain(f.ctx, "orders"); err != nil {
+				if err := f.store.Maintain(f.Ctx, "orders"); err != nil {
 					t.Error(err)
 				}
 			}
@@ -95,19 +95,19 @@ func TestRestoredBacklogComesOnce(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, postgres.Options{})
 	src := f.subscribe()
-	f.insert(f.conn, "k", "settled")
+	f.insert(f.Conn, "k", "settled")
 	f.drain(src)
 	for i := range 5 {
-		f.insert(f.conn, "k", fmt.Sprint("open ", i))
+		f.insert(f.Conn, "k", fmt.Sprint("open ", i))
 	}
-	f.must(src.Close(f.ctx))
-	f.exec("update penstock.orders set xid = (xid::text::bigint + 1000000000)::text::xid8")
-	f.exec("update penstock._cursor set system = system + 1")
+	f.Must(src.Close(f.Ctx))
+	f.Exec("update penstock.orders set xid = (xid::text::bigint + 1000000000)::text::xid8")
+	f.Exec("update penstock._cursor set system = system + 1")
 	src = f.subscribe()
 	seen := map[string]int{}
 	for range 8 {
-		b, err := src.Fetch(f.ctx, plenty)
-		f.must(err)
+		b, err := src.Fetch(f.Ctx, plenty)
+		f.Must(err)
 		for _, m := range b.Messages {
 			seen[string(m.Payload)]++
 		}
@@ -125,22 +125,22 @@ func TestOutboxOfAnotherRole(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, small)
 	owner, asOwner := f.role()
-	f.exec("do $$ begin execute format('grant create on database %I to " + owner + "', current_database()); end $$")
+	f.Exec("do $$ begin execute format('grant create on database %I to " + owner + "', current_database()); end $$")
 	options := small
 	options.Schema = "theirs"
-	f.must(openStore(t, asOwner, options).Migrate(f.ctx))
-	f.exec("insert into theirs._relay_role values ('a role that is gone')")
-	f.store = openStore(t, f.url, options) // the superuser
-	f.must(f.store.CreateOutbox(f.ctx, "orders"))
-	f.must(f.store.CreateOutbox(f.ctx, "cursor"))
+	f.Must(openStore(t, asOwner, options).Migrate(f.Ctx))
+	f.Exec("insert into theirs._relay_role values ('a role that is gone')")
+	f.store = openStore(t, f.URL, options) // the superuser
+	f.Must(f.store.CreateOutbox(f.Ctx, "orders"))
+	f.Must(f.store.CreateOutbox(f.Ctx, "cursor"))
 	src := f.subscribe()
-	f.must(f.store.Publish(f.ctx, "orders", penstock.Message{Payload: make([]byte, 100_000)}))
+	f.Must(f.store.Publish(f.Ctx, "orders", penstock.Message{Payload: make([]byte, 100_000)}))
 	f.drain(src)
-	f.eventually("its space is given back", func() bool {
-		f.must(f.store.Maintain(f.ctx, "orders"))
-		return f.number("select count(*) from theirs._segments('orders') where pg_relation_size(oid) > 0") == 0
+	f.Eventually("its space is given back", func() bool {
+		f.Must(f.store.Maintain(f.Ctx, "orders"))
+		return f.Number("select count(*) from theirs._segments('orders') where pg_relation_size(oid) > 0") == 0
 	})
-	if err := f.store.CreateOutbox(f.ctx, "orders_seq_idx"); err == nil || errors.Is(err, penstock.ErrOutboxExists) {
+	if err := f.store.CreateOutbox(f.Ctx, "orders_seq_idx"); err == nil || errors.Is(err, penstock.ErrOutboxExists) {
 		t.Errorf("a name that an index has: got %v, want another error than ErrOutboxExists", err)
 	}
 }
@@ -151,14 +151,14 @@ func TestStandbyIsRefused(t *testing.T) {
 	t.Parallel()
 	server := testserver.StartPostgres(t)
 	f := fixtureOn(t, server.URL, postgres.Options{})
-	f.insert(f.conn, "k", "one")
-	f.must(server.Stop())
+	f.insert(f.Conn, "k", "one")
+	f.Must(server.Stop())
 	signal := filepath.Join(server.Dir(), "data", "standby.signal")
-	f.must(os.WriteFile(signal, nil, 0o666))
-	f.must(os.Chmod(signal, 0o666)) // whatever the umask: the server runs as another user
-	f.must(server.Start())
+	f.Must(os.WriteFile(signal, nil, 0o666))
+	f.Must(os.Chmod(signal, 0o666)) // whatever the umask: the server runs as another user
+	f.Must(server.Start())
 	for _, ephemeral := range []bool{false, true} {
-		_, err := f.store.Subscribe(f.ctx, penstock.Subscribe{Outbox: "orders", Subscription: "sub", Holder: "test", Ephemeral: ephemeral})
+		_, err := f.store.Subscribe(f.Ctx, penstock.Subscribe{Outbox: "orders", Subscription: "sub", Holder: "test", Ephemeral: ephemeral})
 		if err == nil || !strings.Contains(err.Error(), "target_session_attrs") {
 			t.Errorf("ephemeral %v: got %v, want a refusal that says how to reach the primary", ephemeral, err)
 		}

@@ -31,10 +31,10 @@ type effect struct {
 // checkEffects compares what consumers did, in the order in which they did it, with what
 // came.
 func (f *inboxFixture) checkEffects(t *testing.T, todo []delivery, absent map[string]bool) {
-	rows, err := f.conn.Query(f.ctx, "select key, id, place, gap, missing, late from effects order by n")
-	f.must(err)
+	rows, err := f.Conn.Query(f.Ctx, "select key, id, place, gap, missing, late from effects order by n")
+	f.Must(err)
 	effects, err := pgx.CollectRows(rows, pgx.RowToStructByPos[effect])
-	f.must(err)
+	f.Must(err)
 	came, done, missing, last := map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]int{}
 	for _, d := range todo {
 		came[d.ID] = true
@@ -73,7 +73,7 @@ func (f *inboxFixture) checkEffects(t *testing.T, todo []delivery, absent map[st
 	if gaps == 0 {
 		t.Error("there was no gap to report")
 	}
-	if held := f.number("select held from penstock.inboxes()"); held != 0 {
+	if held := f.Number("select held from penstock.inboxes()"); held != 0 {
 		t.Errorf("%d messages are still held", held)
 	}
 }

@@ -18,9 +18,9 @@ func (f *inboxFixture) pages(call string, n int) int {
 	var pages []int
 	for i := range 15 {
 		var text []byte
-		f.must(f.conn.QueryRow(f.ctx, "explain (analyze, buffers, format json) select "+strings.ReplaceAll(call, "%d", strconv.Itoa(n+i)), pgx.QueryExecModeSimpleProtocol).Scan(&text))
+		f.Must(f.Conn.QueryRow(f.Ctx, "explain (analyze, buffers, format json) select "+strings.ReplaceAll(call, "%d", strconv.Itoa(n+i)), pgx.QueryExecModeSimpleProtocol).Scan(&text))
 		var plans []struct{ Plan map[string]any }
-		f.must(json.Unmarshal(text, &plans))
+		f.Must(json.Unmarshal(text, &plans))
 		pages = append(pages, int(plans[0].Plan["Shared Hit Blocks"].(float64)+plans[0].Plan["Shared Read Blocks"].(float64)))
 	}
 	slices.Sort(pages)
@@ -46,28 +46,28 @@ func TestInboxStaysFlat(t *testing.T) {
 		}
 		return all
 	}
-	f.exec("select penstock.inbox_many('billing', array['old'] || array(select 'before-' || i from generate_series(1, 10000) i))") // the index has its usual depth
-	f.wantFirst(f.conn, "old", false)
+	f.Exec("select penstock.inbox_many('billing', array['old'] || array(select 'before-' || i from generate_series(1, 10000) i))") // the index has its usual depth
+	f.wantFirst(f.Conn, "old", false)
 	first := measure(1000)
 	for range 200 {
-		tx := f.begin(f.conn)
+		tx := f.begin(f.Conn)
 		f.wantFirst(tx, "poison", true)
-		f.must(tx.Rollback(f.ctx))
+		f.Must(tx.Rollback(f.Ctx))
 	}
-	f.exec("select penstock.inbox_many('billing', array(select 'more-' || i from generate_series(1, 10000) i))")
+	f.Exec("select penstock.inbox_many('billing', array(select 'more-' || i from generate_series(1, 10000) i))")
 	for n := range 40 { // a message is held, and the one before it comes
-		f.exec("select penstock.inbox_in_order('billing', 'k', 'm' || i, 'm' || (i - 1), null, decode(repeat('00', 2000), 'hex'), '1 hour') from generate_series($1::int, $2::int, -1) i", n*100+99, n*100)
-		f.exec("select penstock.inbox_in_order('billing', 'k', 'm' || $1::int, null, null, 'x')", n*100-1)
+		f.Exec("select penstock.inbox_in_order('billing', 'k', 'm' || i, 'm' || (i - 1), null, decode(repeat('00', 2000), 'hex'), '1 hour') from generate_series($1::int, $2::int, -1) i", n*100+99, n*100)
+		f.Exec("select penstock.inbox_in_order('billing', 'k', 'm' || $1::int, null, null, 'x')", n*100-1)
 	}
 	for n := range 100 { // a message is held in vain
-		f.exec("select penstock.inbox_in_order('billing', 'k', 'g' || $1::int, 'h' || $1::int, null, 'x', '0 s')", n)
-		f.exec("select penstock.inbox_due('billing')")
+		f.Exec("select penstock.inbox_in_order('billing', 'k', 'g' || $1::int, 'h' || $1::int, null, 'x', '0 s')", n)
+		f.Exec("select penstock.inbox_due('billing')")
 	}
-	f.eventually("the bound of what is due has moved", func() bool {
-		f.exec("select penstock.inbox_due('billing')")
-		return f.number(`select pg_sequence_last_value('penstock."__inbox.1.low"')`) > time.Now().Add(-time.Second).UnixMilli()
+	f.Eventually("the bound of what is due has moved", func() bool {
+		f.Exec("select penstock.inbox_due('billing')")
+		return f.Number(`select pg_sequence_last_value('penstock."__inbox.1.low"')`) > time.Now().Add(-time.Second).UnixMilli()
 	})
-	if held := f.number("select held from penstock.inboxes()"); held != 15 {
+	if held := f.Number("select held from penstock.inboxes()"); held != 15 {
 		t.Fatalf("%d are held, want 15", held)
 	}
 	last := measure(2000)
@@ -77,5 +77,5 @@ func TestInboxStaysFlat(t *testing.T) {
 			t.Errorf("%s touched %d pages at first and %d at last", call, first[i], last[i])
 		}
 	}
-	f.wantFirst(f.conn, "poison", true)
+	f.wantFirst(f.Conn, "poison", true)
 }

@@ -27,15 +27,15 @@ func arrival(key, id, previous string) penstock.Message {
 
 func (f *inboxFixture) receive(m penstock.Message, wait time.Duration) []penstock.Released {
 	f.Helper()
-	released, err := f.inbox.InOrder(f.ctx, f.conn, m, wait)
-	f.must(err)
+	released, err := f.inbox.InOrder(f.Ctx, f.Conn, m, wait)
+	f.Must(err)
 	return released
 }
 
 func (f *inboxFixture) due(n int) []penstock.Released {
 	f.Helper()
-	released, err := f.inbox.Due(f.ctx, f.conn, n)
-	f.must(err)
+	released, err := f.inbox.Due(f.Ctx, f.Conn, n)
+	f.Must(err)
 	return released
 }
 
@@ -47,14 +47,14 @@ func TestInboxHoldsBackWhatCameEarly(t *testing.T) {
 	wantReleased(t, f.receive(arrival("k", "3", "2"), time.Hour))
 	wantReleased(t, f.receive(arrival("k", "4", "3"), time.Hour)) // a duplicate of a held one
 	wantReleased(t, f.receive(arrival("l", "5", ""), time.Hour), "5")
-	if held := f.number("select held from penstock.inboxes()"); held != 2 {
+	if held := f.Number("select held from penstock.inboxes()"); held != 2 {
 		t.Errorf("%d are held, want 2", held)
 	}
-	tx := f.begin(f.conn)
-	released, err := f.inbox.InOrder(f.ctx, tx, arrival("k", "2", "1"), time.Hour)
-	f.must(err)
+	tx := f.begin(f.Conn)
+	released, err := f.inbox.InOrder(f.Ctx, tx, arrival("k", "2", "1"), time.Hour)
+	f.Must(err)
 	wantReleased(t, released, "2", "3", "4")
-	f.must(tx.Rollback(f.ctx)) // the consumer fails: all of it comes again
+	f.Must(tx.Rollback(f.Ctx)) // the consumer fails: all of it comes again
 	wantReleased(t, f.due(10))
 	wantReleased(t, f.receive(arrival("k", "2", "1"), time.Hour), "2", "3", "4")
 	wantReleased(t, f.receive(arrival("k", "2", "1"), time.Hour))
@@ -76,23 +76,23 @@ func TestInboxReportsAGap(t *testing.T) {
 	wantReleased(t, f.receive(arrival("k", "2", "1"), time.Hour), "2 late")
 	wantReleased(t, f.receive(arrival("k", "2", "1"), time.Hour))
 
-	tx := f.begin(f.conn) // whoever works on a key leaves nothing of it to others
-	_, err := f.inbox.InOrder(f.ctx, tx, arrival("m", "1m", ""), 0)
-	f.must(err)
-	other := f.connect()
+	tx := f.begin(f.Conn) // whoever works on a key leaves nothing of it to others
+	_, err := f.inbox.InOrder(f.Ctx, tx, arrival("m", "1m", ""), 0)
+	f.Must(err)
+	other := f.Connect()
 	for _, m := range []penstock.Message{arrival("n", "2n", "1n"), arrival("n", "3n", "2n"), arrival("o", "2o", "1o")} {
-		_, err := f.inbox.InOrder(f.ctx, other, m, 0)
-		f.must(err)
+		_, err := f.inbox.InOrder(f.Ctx, other, m, 0)
+		f.Must(err)
 	}
-	locked := f.begin(f.connect())
-	_, err = f.inbox.InOrder(f.ctx, locked, arrival("n", "9n", ""), 0)
-	f.must(err)
-	due, err := f.inbox.Due(f.ctx, other, 10)
-	f.must(err)
+	locked := f.begin(f.Connect())
+	_, err = f.inbox.InOrder(f.Ctx, locked, arrival("n", "9n", ""), 0)
+	f.Must(err)
+	due, err := f.inbox.Due(f.Ctx, other, 10)
+	f.Must(err)
 	wantReleased(t, due, "2o after the gap 1o")
-	f.must(locked.Rollback(f.ctx))
-	due, err = f.inbox.Due(f.ctx, other, 1)
-	f.must(err)
+	f.Must(locked.Rollback(f.Ctx))
+	due, err = f.inbox.Due(f.Ctx, other, 1)
+	f.Must(err)
 	wantReleased(t, due, "2n after the gap 1n", "3n")
 }
 
@@ -113,12 +113,12 @@ func TestInboxHoldsOverTurns(t *testing.T) {
 	t.Parallel()
 	f := newInboxFixture(t)
 	wantReleased(t, f.receive(arrival("k", "2", "1"), 0))
-	start, _ := f.turn(f.conn)
+	start, _ := f.turn(f.Conn)
 	f.ageTo(start + 2)
 	for range 5 {
-		f.age(f.conn)
+		f.age(f.Conn)
 	}
-	if now, _ := f.turn(f.conn); now != start+2 {
+	if now, _ := f.turn(f.Conn); now != start+2 {
 		t.Errorf("turn %d came while turn %d held a message", now, start)
 	}
 	wantReleased(t, f.receive(arrival("k", "2", "1"), 0))
@@ -131,23 +131,23 @@ func TestInboxHoldsOverTurns(t *testing.T) {
 func TestInboxFindsWhatCommittedLate(t *testing.T) {
 	t.Parallel()
 	f := newInboxFixture(t)
-	f.wantFirst(f.conn, "before", true) // ticks, so that the next call does not
-	low := func() int64 { return f.number(`select pg_sequence_last_value('penstock."__inbox.1.low"')`) }
+	f.wantFirst(f.Conn, "before", true) // ticks, so that the next call does not
+	low := func() int64 { return f.Number(`select pg_sequence_last_value('penstock."__inbox.1.low"')`) }
 	start := low()
-	late := f.begin(f.connect())
-	_, err := f.inbox.InOrder(f.ctx, late, arrival("k", "2", "1"), 0)
-	f.must(err)
-	f.exec(`select setval('penstock."__inbox.1.low"', $1::bigint)`, start-5000) // it is time to move it
+	late := f.begin(f.Connect())
+	_, err := f.inbox.InOrder(f.Ctx, late, arrival("k", "2", "1"), 0)
+	f.Must(err)
+	f.Exec(`select setval('penstock."__inbox.1.low"', $1::bigint)`, start-5000) // it is time to move it
 	for n := range 20 {
 		wantReleased(t, f.receive(arrival("l", fmt.Sprint("b", n), fmt.Sprint("a", n)), 0))
 		wantReleased(t, f.due(10), fmt.Sprintf("b%d after the gap a%d", n, n))
 	}
-	f.must(late.Commit(f.ctx))
+	f.Must(late.Commit(f.Ctx))
 	wantReleased(t, f.due(10), "2 after the gap 1")
-	unrelated := f.begin(f.connect()) // a writer that holds nothing back
-	_, err = unrelated.Exec(f.ctx, "select pg_current_xact_id()")
-	f.must(err)
-	f.eventually("the bound moves", func() bool {
+	unrelated := f.begin(f.Connect()) // a writer that holds nothing back
+	_, err = unrelated.Exec(f.Ctx, "select pg_current_xact_id()")
+	f.Must(err)
+	f.Eventually("the bound moves", func() bool {
 		wantReleased(t, f.due(10))
 		return low() > start+1
 	})
@@ -156,9 +156,9 @@ func TestInboxFindsWhatCommittedLate(t *testing.T) {
 func TestInboxProcess(t *testing.T) {
 	t.Parallel()
 	f := newInboxFixture(t)
-	f.exec("create table effects (n serial, id text, gap boolean)")
-	pool, err := pgxpool.New(f.ctx, f.url)
-	f.must(err)
+	f.Exec("create table effects (n serial, id text, gap boolean)")
+	pool, err := pgxpool.New(f.Ctx, f.URL)
+	f.Must(err)
 	t.Cleanup(pool.Close)
 	fail := errors.New("no")
 	h := func(ctx context.Context, tx pgx.Tx, m penstock.Released) error {
@@ -171,21 +171,21 @@ func TestInboxProcess(t *testing.T) {
 		return nil
 	}
 	for _, m := range []penstock.Message{arrival("k", "1", ""), arrival("k", "3", "2")} {
-		f.must(f.inbox.Process(f.ctx, pool, m, time.Hour, h))
+		f.Must(f.inbox.Process(f.Ctx, pool, m, time.Hour, h))
 	}
-	if err := f.inbox.Process(f.ctx, pool, arrival("k", "2", "1"), time.Hour, h); !errors.Is(err, fail) {
+	if err := f.inbox.Process(f.Ctx, pool, arrival("k", "2", "1"), time.Hour, h); !errors.Is(err, fail) {
 		t.Fatalf("got %v, want the handler's error", err)
 	}
 	fail = nil
 	for range 2 {
-		f.must(f.inbox.Process(f.ctx, pool, arrival("k", "2", "1"), time.Hour, h))
+		f.Must(f.inbox.Process(f.Ctx, pool, arrival("k", "2", "1"), time.Hour, h))
 	}
-	f.must(f.inbox.Process(f.ctx, pool, arrival("k", "5", "4"), 0, h))
-	if n, err := f.inbox.ProcessDue(f.ctx, pool, h); n != 1 || err != nil {
+	f.Must(f.inbox.Process(f.Ctx, pool, arrival("k", "5", "4"), 0, h))
+	if n, err := f.inbox.ProcessDue(f.Ctx, pool, h); n != 1 || err != nil {
 		t.Errorf("ProcessDue: got %d and %v, want 1", n, err)
 	}
 	var ids string
-	f.must(f.conn.QueryRow(f.ctx, "select string_agg(id, ' ' order by n) from effects").Scan(&ids))
+	f.Must(f.Conn.QueryRow(f.Ctx, "select string_agg(id, ' ' order by n) from effects").Scan(&ids))
 	if ids != "1 2 3 5" {
 		t.Errorf("processed %s, want 1 2 3 5", ids)
 	}
@@ -195,8 +195,8 @@ func TestInboxProcess(t *testing.T) {
 func TestInboxProcessDuePastAFailure(t *testing.T) {
 	t.Parallel()
 	f := newInboxFixture(t)
-	pool, err := pgxpool.New(f.ctx, f.url)
-	f.must(err)
+	pool, err := pgxpool.New(f.Ctx, f.URL)
+	f.Must(err)
 	t.Cleanup(pool.Close)
 	var done []string
 	fail := errors.New("no")
@@ -208,10 +208,10 @@ func TestInboxProcessDuePastAFailure(t *testing.T) {
 		return nil
 	}
 	for _, key := range []string{"bad", "a", "b"} {
-		f.must(f.inbox.Process(f.ctx, pool, arrival(key, key+"2", key+"1"), 0, h))
+		f.Must(f.inbox.Process(f.Ctx, pool, arrival(key, key+"2", key+"1"), 0, h))
 	}
 	for range 2 {
-		if _, err := f.inbox.ProcessDue(f.ctx, pool, h); !errors.Is(err, fail) {
+		if _, err := f.inbox.ProcessDue(f.Ctx, pool, h); !errors.Is(err, fail) {
 			t.Errorf("got %v, want the handler's error", err)
 		}
 		if slices.Sort(done); !slices.Equal(done, []string{"a2", "b2"}) {
@@ -228,7 +228,7 @@ func TestInboxInOrderUnderRandomUse(t *testing.T) {
 	t.Parallel()
 	f := newInboxFixture(t)
 	t.Logf("PENSTOCK_SEED=%d", testseed.Seed())
-	f.exec("create table effects (n bigserial, key text, id text primary key, place int, gap boolean, missing text, late boolean)")
+	f.Exec("create table effects (n bigserial, key text, id text primary key, place int, gap boolean, missing text, late boolean)")
 	const keys, each = 12, 40
 	r := testseed.New(t.Name(), 0)
 	var todo []delivery
@@ -280,8 +280,8 @@ func (f *inboxFixture) consume(t *testing.T, r *rand.Rand, todo []delivery) {
 		queue <- d
 	}
 	errFails := errors.New("the consumer fails")
-	pool, err := pgxpool.New(f.ctx, f.url)
-	f.must(err)
+	pool, err := pgxpool.New(f.Ctx, f.URL)
+	f.Must(err)
 	t.Cleanup(pool.Close)
 	handler := func(r *rand.Rand) func(ctx context.Context, tx pgx.Tx, m penstock.Released) error {
 		return func(ctx context.Context, tx pgx.Tx, m penstock.Released) error {
@@ -301,7 +301,7 @@ func (f *inboxFixture) consume(t *testing.T, r *rand.Rand, todo []delivery) {
 		h := handler(testseed.New(t.Name(), w+1))
 		consumers.Go(func() {
 			for d := range queue {
-				switch err := f.inbox.Process(f.ctx, pool, d.Message, d.wait, h); {
+				switch err := f.inbox.Process(f.Ctx, pool, d.Message, d.wait, h); {
 				case errors.Is(err, errFails):
 					queue <- d // the broker delivers it again
 					continue
@@ -313,7 +313,7 @@ func (f *inboxFixture) consume(t *testing.T, r *rand.Rand, todo []delivery) {
 		})
 	}
 	stop := make(chan struct{})
-	turner := f.connect()
+	turner := f.Connect()
 	start, _ := f.turn(turner)
 	others.Go(func() { // as far as nothing is forgotten
 		for now := start; now < start+2; now, _ = f.turn(turner) {
@@ -328,7 +328,7 @@ func (f *inboxFixture) consume(t *testing.T, r *rand.Rand, todo []delivery) {
 	dueHandler := handler(testseed.New(t.Name(), 100))
 	others.Go(func() {
 		for {
-			if _, err := f.inbox.ProcessDue(f.ctx, pool, dueHandler); err != nil && !errors.Is(err, errFails) {
+			if _, err := f.inbox.ProcessDue(f.Ctx, pool, dueHandler); err != nil && !errors.Is(err, errFails) {
 				t.Error(err)
 			}
 			select {
@@ -344,7 +344,7 @@ func (f *inboxFixture) consume(t *testing.T, r *rand.Rand, todo []delivery) {
 	close(stop)
 	others.Wait()
 	for {
-		_, err := f.inbox.ProcessDue(f.ctx, pool, dueHandler)
+		_, err := f.inbox.ProcessDue(f.Ctx, pool, dueHandler)
 		if err == nil {
 			break
 		}

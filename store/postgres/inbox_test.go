@@ -25,7 +25,7 @@ type inboxFixture struct {
 
 func newInboxFixture(t testing.TB) *inboxFixture {
 	f := &inboxFixture{fixture: newFixture(t, postgres.Options{})}
-	f.must(f.store.CreateInbox(f.ctx, "billing", 0))
+	f.Must(f.store.CreateInbox(f.Ctx, "billing", 0))
 	f.inbox = f.store.Inbox("billing")
 	return f
 }
@@ -33,8 +33,8 @@ func newInboxFixture(t testing.TB) *inboxFixture {
 // first is the answer to one id within tx.
 func (f *inboxFixture) first(tx postgres.PgxQuery, id string) bool {
 	f.Helper()
-	isNew, err := f.inbox.First(f.ctx, tx, id)
-	f.must(err)
+	isNew, err := f.inbox.First(f.Ctx, tx, id)
+	f.Must(err)
 	return isNew
 }
 
@@ -49,28 +49,28 @@ func (f *inboxFixture) wantFirst(tx postgres.PgxQuery, id string, want bool) {
 func (f *inboxFixture) turn(conn *pgx.Conn) (turn int64, moving bool) {
 	f.Helper()
 	var ring int64
-	f.must(conn.QueryRow(f.ctx, `select pg_sequence_last_value('penstock."__inbox.1.ring"')`).Scan(&ring))
+	f.Must(conn.QueryRow(f.Ctx, `select pg_sequence_last_value('penstock."__inbox.1.ring"')`).Scan(&ring))
 	return ring / 2, ring%2 == 1
 }
 
 // age makes half of the window pass and lets one tick follow.
 func (f *inboxFixture) age(conn *pgx.Conn) {
 	f.Helper()
-	_, err := conn.Exec(f.ctx, `select setval('penstock."__inbox.1.since"', 0)`)
-	f.must(err)
-	_, err = conn.Exec(f.ctx, "select penstock.maintain_inbox('billing')")
-	f.must(err)
+	_, err := conn.Exec(f.Ctx, `select setval('penstock."__inbox.1.since"', 0)`)
+	f.Must(err)
+	_, err = conn.Exec(f.Ctx, "select penstock.maintain_inbox('billing')")
+	f.Must(err)
 }
 
 // ageTo ages the inbox until a turn has settled and the next one's segment is empty.
 func (f *inboxFixture) ageTo(turn int64) {
 	f.Helper()
-	f.eventually(fmt.Sprintf("turn %d settles", turn), func() bool {
-		if now, moving := f.turn(f.conn); now >= turn && !moving {
-			f.exec("select penstock.maintain_inbox('billing')") // since is young: it only truncates
-			return f.number(`select pg_relation_size(format('penstock."__inbox.1.seen.%s"', $1::int)::regclass)`, (turn+1)%4) == 0
+	f.Eventually(fmt.Sprintf("turn %d settles", turn), func() bool {
+		if now, moving := f.turn(f.Conn); now >= turn && !moving {
+			f.Exec("select penstock.maintain_inbox('billing')") // since is young: it only truncates
+			return f.Number(`select pg_relation_size(format('penstock."__inbox.1.seen.%s"', $1::int)::regclass)`, (turn+1)%4) == 0
 		}
-		f.age(f.conn)
+		f.age(f.Conn)
 		return false
 	})
 }
@@ -78,34 +78,34 @@ func (f *inboxFixture) ageTo(turn int64) {
 func TestInboxSaysOnceThatAnIDIsNew(t *testing.T) {
 	t.Parallel()
 	f := newInboxFixture(t)
-	f.wantFirst(f.conn, "a", true)
-	f.wantFirst(f.conn, "a", false)
-	f.must(f.store.CreateInbox(f.ctx, "shipping", time.Hour))
-	if isNew, err := f.store.Inbox("shipping").First(f.ctx, f.conn, "a"); !isNew || err != nil {
+	f.wantFirst(f.Conn, "a", true)
+	f.wantFirst(f.Conn, "a", false)
+	f.Must(f.store.CreateInbox(f.Ctx, "shipping", time.Hour))
+	if isNew, err := f.store.Inbox("shipping").First(f.Ctx, f.Conn, "a"); !isNew || err != nil {
 		t.Errorf("another consumer's: got %v and %v, want true", isNew, err)
 	}
 
-	tx := f.begin(f.conn)
+	tx := f.begin(f.Conn)
 	f.wantFirst(tx, "b", true)
 	f.wantFirst(tx, "b", false)
-	f.must(tx.Rollback(f.ctx))
-	f.wantFirst(f.conn, "b", true)
+	f.Must(tx.Rollback(f.Ctx))
+	f.wantFirst(f.Conn, "b", true)
 
-	tx = f.begin(f.conn)
-	inner, err := tx.Begin(f.ctx)
-	f.must(err)
+	tx = f.begin(f.Conn)
+	inner, err := tx.Begin(f.Ctx)
+	f.Must(err)
 	f.wantFirst(inner, "c", true)
-	f.must(inner.Rollback(f.ctx))
+	f.Must(inner.Rollback(f.Ctx))
 	f.wantFirst(tx, "c", true)
-	f.must(tx.Commit(f.ctx))
-	f.wantFirst(f.conn, "c", false)
+	f.Must(tx.Commit(f.Ctx))
+	f.wantFirst(f.Conn, "c", false)
 
-	fresh, err := f.inbox.FirstOf(f.ctx, f.conn, "z", "a", "é", "z", "c", "d")
-	f.must(err)
+	fresh, err := f.inbox.FirstOf(f.Ctx, f.Conn, "z", "a", "é", "z", "c", "d")
+	f.Must(err)
 	if !slices.Equal(fresh, []string{"z", "é", "d"}) {
 		t.Errorf("new are %q, want z, é and d", fresh)
 	}
-	if fresh, err = f.inbox.FirstOf(f.ctx, f.conn); fresh != nil || err != nil {
+	if fresh, err = f.inbox.FirstOf(f.Ctx, f.Conn); fresh != nil || err != nil {
 		t.Errorf("of no ids new are %q, %v", fresh, err)
 	}
 }
@@ -118,12 +118,12 @@ func TestInboxWaitsForWhoCameFirst(t *testing.T) {
 			t.Run(fmt.Sprintf("commit=%v,%s", commit, level), func(t *testing.T) {
 				t.Parallel()
 				f := newInboxFixture(t)
-				other := f.connect()
-				second, err := other.BeginTx(f.ctx, pgx.TxOptions{IsoLevel: level})
-				f.must(err)
-				_, err = second.Exec(f.ctx, "select 1 from pg_class limit 1") // takes the snapshot of repeatable read
-				f.must(err)
-				first := f.begin(f.conn)
+				other := f.Connect()
+				second, err := other.BeginTx(f.Ctx, pgx.TxOptions{IsoLevel: level})
+				f.Must(err)
+				_, err = second.Exec(f.Ctx, "select 1 from pg_class limit 1") // takes the snapshot of repeatable read
+				f.Must(err)
+				first := f.begin(f.Conn)
 				f.wantFirst(first, "a", true)
 				type answer struct {
 					isNew bool
@@ -131,19 +131,19 @@ func TestInboxWaitsForWhoCameFirst(t *testing.T) {
 				}
 				answered := make(chan answer, 1)
 				go func() {
-					isNew, err := f.inbox.First(f.ctx, second, "a")
+					isNew, err := f.inbox.First(f.Ctx, second, "a")
 					answered <- answer{isNew, err}
 				}()
-				watch := f.connect()
-				f.eventually("the second waits", func() bool {
+				watch := f.Connect()
+				f.Eventually("the second waits", func() bool {
 					var n int
-					f.must(watch.QueryRow(f.ctx, "select count(*) from pg_stat_activity where pid = $1 and wait_event_type = 'Lock'", other.PgConn().PID()).Scan(&n))
+					f.Must(watch.QueryRow(f.Ctx, "select count(*) from pg_stat_activity where pid = $1 and wait_event_type = 'Lock'", other.PgConn().PID()).Scan(&n))
 					return n == 1
 				})
 				if commit {
-					f.must(first.Commit(f.ctx))
+					f.Must(first.Commit(f.Ctx))
 				} else {
-					f.must(first.Rollback(f.ctx))
+					f.Must(first.Rollback(f.Ctx))
 				}
 				got := <-answered
 				switch {
@@ -164,14 +164,14 @@ func TestInboxWaitsForWhoCameFirst(t *testing.T) {
 func TestInboxInAnOldSnapshot(t *testing.T) {
 	t.Parallel()
 	f := newInboxFixture(t)
-	old, err := f.connect().BeginTx(f.ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
-	f.must(err)
-	_, err = old.Exec(f.ctx, "select 1 from pg_class limit 1")
-	f.must(err)
-	f.wantFirst(f.conn, "a", true)
-	turn, _ := f.turn(f.conn)
+	old, err := f.Connect().BeginTx(f.Ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	f.Must(err)
+	_, err = old.Exec(f.Ctx, "select 1 from pg_class limit 1")
+	f.Must(err)
+	f.wantFirst(f.Conn, "a", true)
+	turn, _ := f.turn(f.Conn)
 	f.ageTo(turn + 1)
-	if isNew, err := f.inbox.First(f.ctx, old, "a"); state(err) != "40001" {
+	if isNew, err := f.inbox.First(f.Ctx, old, "a"); state(err) != "40001" {
 		t.Errorf("got %v and %v, want 40001", isNew, err)
 	}
 }
@@ -188,36 +188,36 @@ func TestInboxForgetsAfterItsWindow(t *testing.T) {
 	t.Parallel()
 	f := newInboxFixture(t)
 	f.pin()
-	f.wantFirst(f.conn, "old", true)
-	start, _ := f.turn(f.conn)
+	f.wantFirst(f.Conn, "old", true)
+	start, _ := f.turn(f.Conn)
 	f.ageTo(start + 2)
-	f.wantFirst(f.conn, "old", false)
-	f.wantFirst(f.conn, "young", true)
+	f.wantFirst(f.Conn, "old", false)
+	f.wantFirst(f.Conn, "young", true)
 	f.ageTo(start + 3) // a whole window after start had settled
-	f.wantFirst(f.conn, "old", true)
-	f.wantFirst(f.conn, "young", false)
-	f.exec("select penstock.inbox_many('billing', array(select 'x' || i from generate_series(1, 20000) i))")
-	full := f.number("select bytes from penstock.inboxes()")
-	start, _ = f.turn(f.conn)
+	f.wantFirst(f.Conn, "old", true)
+	f.wantFirst(f.Conn, "young", false)
+	f.Exec("select penstock.inbox_many('billing', array(select 'x' || i from generate_series(1, 20000) i))")
+	full := f.Number("select bytes from penstock.inboxes()")
+	start, _ = f.turn(f.Conn)
 	f.ageTo(start + 3)
-	if left := f.number("select bytes from penstock.inboxes()"); left > full/4 {
+	if left := f.Number("select bytes from penstock.inboxes()"); left > full/4 {
 		t.Errorf("%d bytes of %d are left after the window, while a snapshot is pinned", left, full)
 	}
-	f.wantFirst(f.conn, "x1", true)
+	f.wantFirst(f.Conn, "x1", true)
 }
 
 // Nothing turns before half of the window has passed, and a call turns the ring by itself.
 func TestInboxTurnsByItself(t *testing.T) {
 	t.Parallel()
 	f := newInboxFixture(t)
-	start, _ := f.turn(f.conn)
-	f.exec("select penstock.maintain_inbox('billing'), penstock.maintain_inbox('billing')")
-	if now, _ := f.turn(f.conn); now != start {
+	start, _ := f.turn(f.Conn)
+	f.Exec("select penstock.maintain_inbox('billing'), penstock.maintain_inbox('billing')")
+	if now, _ := f.turn(f.Conn); now != start {
 		t.Fatalf("turn %d became %d at once", start, now)
 	}
-	f.exec(`select setval('penstock."__inbox.1.since"', 0), setval('penstock."__inbox.1.next"', 0)`)
-	f.wantFirst(f.conn, "a", true)
-	if now, moving := f.turn(f.conn); now != start+1 || !moving {
+	f.Exec(`select setval('penstock."__inbox.1.since"', 0), setval('penstock."__inbox.1.next"', 0)`)
+	f.wantFirst(f.Conn, "a", true)
+	if now, moving := f.turn(f.Conn); now != start+1 || !moving {
 		t.Errorf("turn %d became %d, moving %v, want the next one", start, now, moving)
 	}
 }
@@ -259,54 +259,54 @@ func TestInboxRefuses(t *testing.T) {
 		"begin isolation level serializable; select penstock.inbox_discard('billing', '{m}')":                     "25001",
 		"begin isolation level serializable; select penstock.inbox_in_order('billing', 'k', 'm', null, null, '')": "25001",
 	} {
-		_, err := f.conn.Exec(f.ctx, sql, pgx.QueryExecModeSimpleProtocol)
+		_, err := f.Conn.Exec(f.Ctx, sql, pgx.QueryExecModeSimpleProtocol)
 		var pg *pgconn.PgError
 		if !errors.As(err, &pg) || pg.Code != want || pg.Hint == "" {
 			t.Errorf("%s: got %v, want %s with a hint", sql, err, want)
 		}
-		f.exec("rollback")
+		f.Exec("rollback")
 	}
 	var field *penstock.FieldError
-	if _, err := f.inbox.First(f.ctx, f.conn, long); !errors.As(err, &field) {
+	if _, err := f.inbox.First(f.Ctx, f.Conn, long); !errors.As(err, &field) {
 		t.Errorf("First with a long id: %v, want a FieldError", err)
 	}
-	if err := f.store.CreateInbox(f.ctx, "x", time.Second); !errors.As(err, &field) {
+	if err := f.store.CreateInbox(f.Ctx, "x", time.Second); !errors.As(err, &field) {
 		t.Errorf("CreateInbox for a second: %v, want a FieldError", err)
 	}
-	if err := f.store.CreateInbox(f.ctx, "billing", 0); !errors.Is(err, penstock.ErrInboxExists) {
+	if err := f.store.CreateInbox(f.Ctx, "billing", 0); !errors.Is(err, penstock.ErrInboxExists) {
 		t.Errorf("CreateInbox: %v, want ErrInboxExists", err)
 	}
-	if _, err := f.store.Inbox("nobody").First(f.ctx, f.conn, "a"); !errors.Is(err, penstock.ErrNoInbox) {
+	if _, err := f.store.Inbox("nobody").First(f.Ctx, f.Conn, "a"); !errors.Is(err, penstock.ErrNoInbox) {
 		t.Errorf("First without an inbox: %v, want ErrNoInbox", err)
 	}
-	if err := f.store.SetInbox(f.ctx, "nobody", time.Hour); !errors.Is(err, penstock.ErrNoInbox) {
+	if err := f.store.SetInbox(f.Ctx, "nobody", time.Hour); !errors.Is(err, penstock.ErrNoInbox) {
 		t.Errorf("SetInbox: %v, want ErrNoInbox", err)
 	}
-	f.must(f.store.SetInbox(f.ctx, "billing", time.Hour))
-	f.must(f.store.DropInbox(f.ctx, "billing"))
-	if left := f.number(`select count(*) from pg_class where relname like '\_\_inbox.%'`) + f.number(`select count(*) from pg_proc where proname like '\_\_inbox.%'`); left != 0 {
+	f.Must(f.store.SetInbox(f.Ctx, "billing", time.Hour))
+	f.Must(f.store.DropInbox(f.Ctx, "billing"))
+	if left := f.Number(`select count(*) from pg_class where relname like '\_\_inbox.%'`) + f.Number(`select count(*) from pg_proc where proname like '\_\_inbox.%'`); left != 0 {
 		t.Errorf("%d relations and functions are left of an inbox that was dropped", left)
 	}
-	f.must(f.store.CreateInbox(f.ctx, "billing", 0))
+	f.Must(f.store.CreateInbox(f.Ctx, "billing", 0))
 }
 
 func TestInboxWithDatabaseSQL(t *testing.T) {
 	t.Parallel()
 	f := newInboxFixture(t)
-	config, err := pgx.ParseConfig(f.url)
-	f.must(err)
+	config, err := pgx.ParseConfig(f.URL)
+	f.Must(err)
 	db := stdlib.OpenDB(*config)
 	defer func() { _ = db.Close() }()
-	tx, err := db.BeginTx(f.ctx, &sql.TxOptions{})
-	f.must(err)
+	tx, err := db.BeginTx(f.Ctx, &sql.TxOptions{})
+	f.Must(err)
 	defer func() { _ = tx.Rollback() }()
 	for _, want := range []bool{true, false} {
-		if isNew, err := f.inbox.FirstSQL(f.ctx, tx, "a"); isNew != want || err != nil {
+		if isNew, err := f.inbox.FirstSQL(f.Ctx, tx, "a"); isNew != want || err != nil {
 			t.Errorf("got %v and %v, want %v", isNew, err, want)
 		}
 	}
-	fresh, err := f.inbox.FirstOfSQL(f.ctx, tx, "c", "a", "b'\"{,}\\")
-	f.must(err)
+	fresh, err := f.inbox.FirstOfSQL(f.Ctx, tx, "c", "a", "b'\"{,}\\")
+	f.Must(err)
 	if !slices.Equal(fresh, []string{"c", "b'\"{,}\\"}) {
 		t.Errorf("new are %q", fresh)
 	}
@@ -316,17 +316,17 @@ func TestInboxWithDatabaseSQL(t *testing.T) {
 		if previous != "" {
 			m.Headers[penstock.HeaderPrevious] = previous
 		}
-		got, err := f.inbox.InOrderSQL(f.ctx, tx, m, 0)
-		f.must(err)
+		got, err := f.inbox.InOrderSQL(f.Ctx, tx, m, 0)
+		f.Must(err)
 		return got
 	}
 	wantReleased(t, receive("1", ""), "1")
 	wantReleased(t, receive("3", "2"))
 	wantReleased(t, receive("2", "1"), "2", "3")
 	wantReleased(t, receive("5", "4"))
-	f.must(tx.Commit())
-	due, err := f.inbox.DueSQL(f.ctx, db, 10)
-	f.must(err)
+	f.Must(tx.Commit())
+	due, err := f.inbox.DueSQL(f.Ctx, db, 10)
+	f.Must(err)
 	wantReleased(t, due, "5 after the gap 4")
 	if r := due[0]; r.Key != "k" || string(r.Payload) != "of 5" || r.Headers["h"] != "1" {
 		t.Errorf("released %+v", r)
@@ -354,15 +354,15 @@ func wantReleased(t testing.TB, got []penstock.Released, want ...string) {
 func TestStoreOfAConsumer(t *testing.T) {
 	t.Parallel()
 	f := newInboxFixture(t)
-	f.must(f.store.CreateInbox(f.ctx, "secret", 0))
+	f.Must(f.store.CreateInbox(f.Ctx, "secret", 0))
 	name, asRole := f.role()
-	f.exec("select penstock.grant_consumer('billing', $1)", name)
+	f.Exec("select penstock.grant_consumer('billing', $1)", name)
 	conn := f.connectAs(asRole)
 	for _, allowed := range []string{
 		"select penstock.inbox('billing', 'a')", "select penstock.inbox_many('billing', '{a,b}')", "select penstock.inbox_due('billing')",
 		"select penstock.inbox_in_order('billing', 'k', 'm2', 'm1', null, '')", "select penstock.maintain_inbox('billing')",
 	} {
-		if _, err := conn.Exec(f.ctx, allowed); err != nil {
+		if _, err := conn.Exec(f.Ctx, allowed); err != nil {
 			t.Errorf("%s: %v", allowed, err)
 		}
 	}
@@ -375,7 +375,7 @@ func TestStoreOfAConsumer(t *testing.T) {
 		"select penstock.grant_consumer('secret', current_user)", "select * from penstock.inboxes()", "select * from penstock._inbox",
 		`select * from penstock."__inbox.1.seen.0"`, `delete from penstock."__inbox.1.held.0"`, `select setval('penstock."__inbox.1.ring"', 100)`,
 		`select penstock."__inbox.2.first"('a')`, `select penstock."__inbox.1.empty"(0)`)
-	if _, err := f.store.Inbox("secret").First(f.ctx, conn, "b"); err == nil || !strings.Contains(err.Error(), "grant_consumer") {
+	if _, err := f.store.Inbox("secret").First(f.Ctx, conn, "b"); err == nil || !strings.Contains(err.Error(), "grant_consumer") {
 		t.Errorf("got %v, want an error that names grant_consumer", err)
 	}
 }

@@ -12,7 +12,7 @@ import (
 // What it is told comes once it has committed.
 func (f *inboxFixture) asks(id string) (told <-chan bool) {
 	f.Helper()
-	conn := f.connect()
+	conn := f.Connect()
 	return f.asksIn(conn, conn, id)
 }
 
@@ -21,15 +21,15 @@ func (f *inboxFixture) asksIn(conn *pgx.Conn, tx postgres.PgxQuery, id string) (
 	f.Helper()
 	answer := make(chan bool, 1)
 	go func() {
-		isNew, err := f.inbox.First(f.ctx, tx, id)
+		isNew, err := f.inbox.First(f.Ctx, tx, id)
 		if err != nil {
 			f.Error(err)
 		}
 		answer <- isNew
 	}()
 	pid := conn.PgConn().PID()
-	f.eventually("the call waits", func() bool {
-		return f.number("select count(*) from pg_stat_activity where pid = $1 and wait_event_type = 'Lock'", pid) == 1
+	f.Eventually("the call waits", func() bool {
+		return f.Number("select count(*) from pg_stat_activity where pid = $1 and wait_event_type = 'Lock'", pid) == 1
 	})
 	return answer
 }
@@ -40,30 +40,30 @@ func TestInboxAcrossATurn(t *testing.T) {
 	t.Parallel()
 	for _, commit := range []bool{true, false} {
 		f := newInboxFixture(t)
-		start, _ := f.turn(f.conn)
-		f.wantFirst(f.conn, "before", true) // ticks, so that the next call does not
-		first := f.begin(f.connect())
+		start, _ := f.turn(f.Conn)
+		f.wantFirst(f.Conn, "before", true) // ticks, so that the next call does not
+		first := f.begin(f.Connect())
 		f.wantFirst(first, "a", true)
 		for range 5 {
-			f.age(f.conn)
+			f.age(f.Conn)
 		}
-		if now, moving := f.turn(f.conn); now != start+1 || !moving {
+		if now, moving := f.turn(f.Conn); now != start+1 || !moving {
 			t.Fatalf("turn %d became %d, moving %v, want the next one that moves", start, now, moving)
 		}
-		f.wantFirst(f.conn, "b", true)
-		f.wantFirst(f.conn, "b", false)
+		f.wantFirst(f.Conn, "b", true)
+		f.wantFirst(f.Conn, "b", false)
 		told := f.asks("a")
 		if commit {
-			f.must(first.Commit(f.ctx))
+			f.Must(first.Commit(f.Ctx))
 		} else {
-			f.must(first.Rollback(f.ctx))
+			f.Must(first.Rollback(f.Ctx))
 		}
 		if isNew := <-told; isNew == commit {
 			t.Errorf("the first committed: %v, the second was told that the id is new: %v", commit, isNew)
 		}
 		f.ageTo(start + 1)
-		f.wantFirst(f.conn, "a", false)
-		f.wantFirst(f.conn, "b", false)
+		f.wantFirst(f.Conn, "a", false)
+		f.wantFirst(f.Conn, "b", false)
 	}
 }
 
@@ -71,26 +71,26 @@ func TestInboxAcrossATurn(t *testing.T) {
 func TestInboxLooksAgainUnderTheTurnsLock(t *testing.T) {
 	t.Parallel()
 	f := newInboxFixture(t)
-	start, _ := f.turn(f.conn)
-	f.wantFirst(f.conn, "before", true) // ticks, so that the next call does not
-	f.exec("select pg_advisory_lock(1885695598, (4 + $1::bigint % 4)::int)", start)
-	slow := f.connect()
+	start, _ := f.turn(f.Conn)
+	f.wantFirst(f.Conn, "before", true) // ticks, so that the next call does not
+	f.Exec("select pg_advisory_lock(1885695598, (4 + $1::bigint % 4)::int)", start)
+	slow := f.Connect()
 	tx := f.begin(slow)
 	told := f.asksIn(slow, tx, "a")
-	f.exec(`select setval('penstock."__inbox.1.ring"', ($1::bigint + 1) * 2)`, start) // as if nobody were seen to hold it
-	f.wantFirst(f.conn, "b", true)
-	f.exec("select pg_advisory_unlock(1885695598, (4 + $1::bigint % 4)::int)", start)
+	f.Exec(`select setval('penstock."__inbox.1.ring"', ($1::bigint + 1) * 2)`, start) // as if nobody were seen to hold it
+	f.wantFirst(f.Conn, "b", true)
+	f.Exec("select pg_advisory_unlock(1885695598, (4 + $1::bigint % 4)::int)", start)
 	if !<-told {
 		t.Fatal("the id is not new")
 	}
 	for range 5 { // it holds the next turn now
-		f.age(f.conn)
+		f.age(f.Conn)
 	}
-	if now, moving := f.turn(f.conn); now != start+2 || !moving {
+	if now, moving := f.turn(f.Conn); now != start+2 || !moving {
 		t.Fatalf("turn %d became %d, moving %v, want the second after it, that moves", start, now, moving)
 	}
 	told = f.asks("a")
-	f.must(tx.Commit(f.ctx))
+	f.Must(tx.Commit(f.Ctx))
 	if <-told {
 		t.Error("two were told that the id is new")
 	}
@@ -100,8 +100,8 @@ func TestInboxLooksAgainUnderTheTurnsLock(t *testing.T) {
 func TestInboxTickOfWhoHoldsTheTurn(t *testing.T) {
 	t.Parallel()
 	f := newInboxFixture(t)
-	start, _ := f.turn(f.conn)
-	conn := f.connect()
+	start, _ := f.turn(f.Conn)
+	conn := f.Connect()
 	first := f.begin(conn)
 	f.wantFirst(first, "a", true)
 	for range 3 {
@@ -111,7 +111,7 @@ func TestInboxTickOfWhoHoldsTheTurn(t *testing.T) {
 		t.Fatalf("turn %d became %d, moving %v, want the next one that moves", start, now, moving)
 	}
 	told := f.asks("a")
-	f.must(first.Commit(f.ctx))
+	f.Must(first.Commit(f.Ctx))
 	if <-told {
 		t.Error("two were told that the id is new")
 	}

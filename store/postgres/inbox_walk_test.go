@@ -43,7 +43,7 @@ func TestInboxUnderRandomUse(t *testing.T) {
 	model := &receivedModel{turns: map[string][]int64{}, denied: map[string]bool{}}
 	stop := make(chan struct{})
 	var turner, workers sync.WaitGroup
-	turnerConn := f.connect()
+	turnerConn := f.Connect()
 	turner.Go(func() {
 		for {
 			select {
@@ -55,7 +55,7 @@ func TestInboxUnderRandomUse(t *testing.T) {
 		}
 	})
 	for w := range 8 {
-		conn := f.connect()
+		conn := f.Connect()
 		r := testseed.New(t.Name(), w)
 		workers.Go(func() {
 			for n := range 250 * testseed.Rounds() {
@@ -71,7 +71,7 @@ func TestInboxUnderRandomUse(t *testing.T) {
 			t.Errorf("%s was said to be known and nobody ever received it", id)
 		}
 	}
-	turn, _ := f.turn(f.conn)
+	turn, _ := f.turn(f.Conn)
 	t.Logf("%d ids in %d turns", len(model.turns), turn-4)
 	if turn < 4+5 {
 		t.Errorf("the ring turned %d times, too little to test it", turn-4)
@@ -82,9 +82,9 @@ func TestInboxUnderRandomUse(t *testing.T) {
 func (f *inboxFixture) receiveAtRandom(t *testing.T, conn *pgx.Conn, r *rand.Rand, model *receivedModel, n int) {
 	level := []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.ReadCommitted, pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable}[r.IntN(5)]
 	before, _ := f.turn(conn)
-	tx, err := conn.BeginTx(f.ctx, pgx.TxOptions{IsoLevel: level})
-	f.must(err)
-	defer func() { _ = tx.Rollback(f.ctx) }()
+	tx, err := conn.BeginTx(f.Ctx, pgx.TxOptions{IsoLevel: level})
+	f.Must(err)
+	defer func() { _ = tx.Rollback(f.Ctx) }()
 	fresh, known := map[string]bool{}, map[string]bool{}
 	pick := func() string { return fmt.Sprintf("id-%d", max(0, n/4+r.IntN(12)-8)) } // those of some time ago too
 	for range 1 + r.IntN(3) {
@@ -94,15 +94,15 @@ func (f *inboxFixture) receiveAtRandom(t *testing.T, conn *pgx.Conn, r *rand.Ran
 		}
 		within, undo := pgx.Tx(tx), r.IntN(6) == 0
 		if undo {
-			within, err = tx.Begin(f.ctx)
-			f.must(err)
+			within, err = tx.Begin(f.Ctx)
+			f.Must(err)
 		}
 		var isNew []string
 		if len(ids) > 1 {
-			isNew, err = f.inbox.FirstOf(f.ctx, within, ids...)
+			isNew, err = f.inbox.FirstOf(f.Ctx, within, ids...)
 		} else {
 			var yes bool
-			if yes, err = f.inbox.First(f.ctx, within, ids[0]); yes {
+			if yes, err = f.inbox.First(f.Ctx, within, ids[0]); yes {
 				isNew = ids
 			}
 		}
@@ -125,11 +125,11 @@ func (f *inboxFixture) receiveAtRandom(t *testing.T, conn *pgx.Conn, r *rand.Ran
 			}
 		}
 		if undo {
-			f.must(within.Rollback(f.ctx))
+			f.Must(within.Rollback(f.Ctx))
 		}
 	}
 	if r.IntN(4) == 0 {
-		f.must(tx.Rollback(f.ctx))
+		f.Must(tx.Rollback(f.Ctx))
 		return
 	}
 	for range r.IntN(15) { // some see the ring turn
@@ -138,7 +138,7 @@ func (f *inboxFixture) receiveAtRandom(t *testing.T, conn *pgx.Conn, r *rand.Ran
 		}
 	}
 	after, _ := f.turnWithin(tx)
-	if err := tx.Commit(f.ctx); err != nil {
+	if err := tx.Commit(f.Ctx); err != nil {
 		if state(err) != "40001" {
 			t.Error(err)
 		}

@@ -14,11 +14,11 @@ import (
 func (f *fixture) pagesOf(sql string) int {
 	f.Helper()
 	var text []byte
-	f.must(f.conn.QueryRow(f.ctx, "explain (analyze, buffers, format json) "+sql, pgx.QueryExecModeSimpleProtocol).Scan(&text))
+	f.Must(f.Conn.QueryRow(f.Ctx, "explain (analyze, buffers, format json) "+sql, pgx.QueryExecModeSimpleProtocol).Scan(&text))
 	var plans []struct {
 		Plan map[string]any
 	}
-	f.must(json.Unmarshal(text, &plans))
+	f.Must(json.Unmarshal(text, &plans))
 	return int(plans[0].Plan["Shared Hit Blocks"].(float64) + plans[0].Plan["Shared Read Blocks"].(float64))
 }
 
@@ -27,25 +27,25 @@ func (f *fixture) pagesOf(sql string) int {
 func TestCancelTouchesFewPages(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, postgres.Options{})
-	f.exec("select penstock.create_queue('q')")
-	pinned := f.begin(f.connect())
-	_, err := pinned.Exec(f.ctx, "set transaction isolation level repeatable read")
-	f.must(err)
-	_, err = pinned.Exec(f.ctx, "select count(*) from pg_class")
-	f.must(err)
+	f.Exec("select penstock.create_queue('q')")
+	pinned := f.begin(f.Connect())
+	_, err := pinned.Exec(f.Ctx, "set transaction isolation level repeatable read")
+	f.Must(err)
+	_, err = pinned.Exec(f.Ctx, "select count(*) from pg_class")
+	f.Must(err)
 	enqueue := func(n int, more string) {
-		f.exec(fmt.Sprintf("select count(penstock.enqueue('q', repeat('x', 200)%s)) from generate_series(1, %d) n", more, n))
+		f.Exec(fmt.Sprintf("select count(penstock.enqueue('q', repeat('x', 200)%s)) from generate_series(1, %d) n", more, n))
 	}
 	enqueue(3000, "")                                         // ids 1 to 3000, which are taken
 	enqueue(5000, "")                                         // 3001 to 8000
 	enqueue(2000, ", grp => 'account ' || n % 3")             // 8001 to 10000, of groups from which nobody has taken
 	enqueue(3000, ", not_before => now() + interval '1 day'") // 10001 to 13000
 	for range 100 {
-		f.exec("select count(*) from penstock.dequeue('q', 30)")
+		f.Exec("select count(*) from penstock.dequeue('q', 30)")
 	}
-	f.exec("select penstock.retry('q', $1, '0', 'again')", f.wantClaim(1, 3001)[0].lease)
-	f.exec("select penstock.cancel('q', '{0}')") // plans, once per session
-	whole := int(f.number("select pg_relation_size('penstock.\"_q.0\"') / 8192"))
+	f.Exec("select penstock.retry('q', $1, '0', 'again')", f.wantClaim(1, 3001)[0].lease)
+	f.Exec("select penstock.cancel('q', '{0}')") // plans, once per session
+	whole := int(f.Number("select pg_relation_size('penstock.\"_q.0\"') / 8192"))
 	for what, id := range map[string]int{"waits": 5000, "waits in a group": 9000, "was taken": 17, "came back": 3001, "is put off": 12000, "does not exist": 99999} {
 		if pages := f.pagesOf(fmt.Sprintf("select penstock.cancel('q', '{%d}')", id)); pages > 250 || pages > whole {
 			t.Errorf("to cancel a job that %s touched %d pages, of a queue of %d", what, pages, whole)
@@ -61,10 +61,10 @@ func TestCancelTouchesFewPages(t *testing.T) {
 func TestCancelInManyGroups(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t, "lifo")
-	f.exec("select count(penstock.enqueue('q', 'x', grp => 'g' || n)) from generate_series(1, 1500) n")
+	f.Exec("select count(penstock.enqueue('q', 'x', grp => 'g' || n)) from generate_series(1, 1500) n")
 	f.wantText("2", "select (penstock.cancel('q', '{999}') + penstock.cancel('q', '{4}'))::text") // the last group, in the order of the index
-	f.exec("select count(penstock.enqueue('q', 'x', key => 'k' || n)) from generate_series(1, 1500) n")
-	f.exec("select penstock.retry('q', $1, '0', 'again')", f.wantClaim(1, 3000)[0].lease)
+	f.Exec("select count(penstock.enqueue('q', 'x', key => 'k' || n)) from generate_series(1, 1500) n")
+	f.Exec("select penstock.retry('q', $1, '0', 'again')", f.wantClaim(1, 3000)[0].lease)
 	f.wantText("4", "select penstock.cancel('q', '{1,1500,2000,3000,3001,4}')::text")
 	f.wantText("2994", "select penstock.cancel('q', array(select n from generate_series(1, 5000) n))::text")
 	f.wantText("0", "select count(*)::text from penstock.q")

@@ -23,15 +23,15 @@ func TestInsertOfABadJob(t *testing.T) {
 		{"23514", "payload, headers", "'x', '[]'"},
 		{"23514", "payload, headers", "'x', 'null'"},
 	} {
-		_, err := f.conn.Exec(f.ctx, "insert into penstock.q ("+c.columns+") values ("+c.values+")")
+		_, err := f.Conn.Exec(f.Ctx, "insert into penstock.q ("+c.columns+") values ("+c.values+")")
 		var pg *pgconn.PgError
 		if !errors.As(err, &pg) || pg.Code != c.code || pg.Hint == "" {
 			t.Errorf("(%s) = (%s): got %+v, want %s and a hint", c.columns, c.values, err, c.code)
 		}
 	}
 	f.wantText("0", "select count(*)::text from penstock.q")
-	f.exec("insert into penstock.q (payload, key, grp, priority, headers) values ('', repeat('k', 1024), repeat('g', 256), -16, '{}'), ('', null, repeat('g', 256), 15, null)")
-	if got := f.claimOn(f.conn, 9, strings.Repeat("g", 256)); len(got) != 2 {
+	f.Exec("insert into penstock.q (payload, key, grp, priority, headers) values ('', repeat('k', 1024), repeat('g', 256), -16, '{}'), ('', null, repeat('g', 256), 15, null)")
+	if got := f.claimOn(f.Conn, 9, strings.Repeat("g", 256)); len(got) != 2 {
 		t.Errorf("claimed %v, want the two that are just within the limits", got)
 	}
 }
@@ -41,17 +41,17 @@ func TestInsertedKeysAndPriorities(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"fifo", "lifo"} {
 		f := newJobs(t, kind)
-		f.exec("insert into penstock.q (payload) values ('x')")
+		f.Exec("insert into penstock.q (payload) values ('x')")
 		f.wantClaim(9, 1)
-		f.exec("insert into penstock.q (payload, key) values ('x', 'k'), ('x', 'k')")
-		tx := f.begin(f.connect())
+		f.Exec("insert into penstock.q (payload, key) values ('x', 'k'), ('x', 'k')")
+		tx := f.begin(f.Connect())
 		if got := f.claimOn(tx, 9, ""); len(got) != 1 || got[0].id != 2 {
 			t.Errorf("%s: claimed %v, want job 2 alone", kind, got)
 		}
 		f.wantClaim(9)
-		f.must(tx.Commit(f.ctx))
+		f.Must(tx.Commit(f.Ctx))
 		f.wantClaim(9)
-		f.exec("insert into penstock.q (payload, priority) values ('x', 1), ('x', 0), ('x', -1)")
+		f.Exec("insert into penstock.q (payload, priority) values ('x', 1), ('x', 0), ('x', -1)")
 		for _, next := range []int64{6, 5, 4} {
 			f.wantClaim(1, next)
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock/internal/testseed"
+	"github.com/penstock/penstock/store/postgres/postgrestest"
 )
 
 // keyWatch is told when jobs begin and end and fails the test if two of a key overlap,
@@ -65,14 +66,14 @@ func TestKeysAreSerial(t *testing.T) {
 			t.Parallel()
 			f := newJobs(t, kind)
 			const jobs = 600
-			f.exec(`select penstock.enqueue_many('q', array_agg('x'::bytea), keys => array_agg(case when i % 7 > 0 then 'key ' || i % 7 end), priorities => array_agg(i % 2))
+			f.Exec(`select penstock.enqueue_many('q', array_agg('x'::bytea), keys => array_agg(case when i % 7 > 0 then 'key ' || i % 7 end), priorities => array_agg(i % 2))
 				from generate_series(1, $1::int) i`, jobs)
 			watch := &keyWatch{TB: t, running: map[string]int64{}, last: map[string]int64{}, runs: map[int64]int{}}
 			var wg sync.WaitGroup
 			for worker := range 6 {
-				conn, r := f.connect(), rand.New(rand.NewPCG(seed, uint64(worker)))
+				conn, r := f.Connect(), rand.New(rand.NewPCG(seed, uint64(worker)))
 				wg.Go(func() {
-					for end := time.Now().Add(deadline); watch.done() < jobs; {
+					for end := time.Now().Add(postgrestest.Deadline); watch.done() < jobs; {
 						if time.Now().After(end) {
 							t.Errorf("%d of %d jobs are done", watch.done(), jobs)
 							return
@@ -96,15 +97,15 @@ func TestKeysAreSerial(t *testing.T) {
 func work(f *fixture, conn *pgx.Conn, r *rand.Rand, watch *keyWatch) {
 	f.Helper()
 	if r.IntN(4) == 0 {
-		tx, err := conn.Begin(f.ctx)
-		f.must(err)
-		rows, err := tx.Query(f.ctx, "select id, coalesce(key, '') from penstock.dequeue('q', $1)", 1+r.IntN(3))
-		f.must(err)
+		tx, err := conn.Begin(f.Ctx)
+		f.Must(err)
+		rows, err := tx.Query(f.Ctx, "select id, coalesce(key, '') from penstock.dequeue('q', $1)", 1+r.IntN(3))
+		f.Must(err)
 		got, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (l leased, err error) {
 			err = row.Scan(&l.id, &l.key)
 			return l, err
 		})
-		f.must(err)
+		f.Must(err)
 		for _, l := range got {
 			watch.begin(l)
 		}
@@ -113,9 +114,9 @@ func work(f *fixture, conn *pgx.Conn, r *rand.Rand, watch *keyWatch) {
 			watch.end(l, well)
 		}
 		if well {
-			f.must(tx.Commit(f.ctx))
+			f.Must(tx.Commit(f.Ctx))
 		} else {
-			f.must(tx.Rollback(f.ctx))
+			f.Must(tx.Rollback(f.Ctx))
 		}
 		return
 	}
@@ -127,7 +128,7 @@ func work(f *fixture, conn *pgx.Conn, r *rand.Rand, watch *keyWatch) {
 		if !well {
 			sql = "select penstock.retry('q', $1, '0')"
 		}
-		if _, err := conn.Exec(f.ctx, sql, l.lease); err != nil {
+		if _, err := conn.Exec(f.Ctx, sql, l.lease); err != nil {
 			f.Errorf("%s of job %d: %v", sql, l.id, err)
 		}
 	}
@@ -138,24 +139,24 @@ func work(f *fixture, conn *pgx.Conn, r *rand.Rand, watch *keyWatch) {
 func TestOtherKeysAreUnaffected(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t, "fifo")
-	f.exec("select penstock.enqueue_many('q', '{a,b,c,d,e}'::bytea[], keys => '{k,k,l,k,m}')")
+	f.Exec("select penstock.enqueue_many('q', '{a,b,c,d,e}'::bytea[], keys => '{k,k,l,k,m}')")
 	first := f.wantClaim(1, 1)[0]
-	tx := f.begin(f.connect())
+	tx := f.begin(f.Connect())
 	var id int64
-	f.must(tx.QueryRow(f.ctx, "select id from penstock.dequeue('q')").Scan(&id))
+	f.Must(tx.QueryRow(f.Ctx, "select id from penstock.dequeue('q')").Scan(&id))
 	if id != 3 {
 		t.Fatalf("dequeued job %d, want 3", id)
 	}
-	f.exec("select penstock.retry('q', $1, '1 day')", first.lease)
+	f.Exec("select penstock.retry('q', $1, '1 day')", first.lease)
 	f.wantClaim(9, 5)
 	f.tick()
 	f.wantClaim(9)
 	f.ripen()
 	first = f.wantClaim(9, 1)[0]
-	f.exec("select penstock.bury('q', $1)", first.lease)
-	f.exec("select penstock.enqueue('q', 'f', 'l')")
+	f.Exec("select penstock.bury('q', $1)", first.lease)
+	f.Exec("select penstock.enqueue('q', 'f', 'l')")
 	f.wantClaim(9, 2)
-	f.must(tx.Rollback(f.ctx))
+	f.Must(tx.Rollback(f.Ctx))
 	f.wantClaim(9, 3)
 }
 
@@ -166,24 +167,24 @@ func TestRingsOfJobsTurn(t *testing.T) {
 	f := newJobs(t, "fifo")
 	f.pin()
 	const keep = "select penstock.enqueue('q', 'keep', not_before => now() + interval '9 days', dedup_key => 'keep')"
-	f.exec(keep)
+	f.Exec(keep)
 	kept := f.text(keep)
-	f.exec("select penstock.enqueue('q', 'held')")
+	f.Exec("select penstock.enqueue('q', 'held')")
 	held := f.claim(1)[0]
 	var most int64
 	for i := range 12 {
-		f.exec(`select penstock.enqueue_many('q', array_agg(convert_to(repeat(md5(i::text), 60), 'UTF8')), dedup_keys => array_agg($1 || i || repeat('x', 200))) from generate_series(1, 300) i`, fmt.Sprint(i, " "))
+		f.Exec(`select penstock.enqueue_many('q', array_agg(convert_to(repeat(md5(i::text), 60), 'UTF8')), dedup_keys => array_agg($1 || i || repeat('x', 200))) from generate_series(1, 300) i`, fmt.Sprint(i, " "))
 		for _, j := range f.claim(1000) {
-			f.exec("select penstock.retry('q', $1, '1 day')", j.lease)
+			f.Exec("select penstock.retry('q', $1, '1 day')", j.lease)
 		}
 		f.ripen()
-		f.exec("select count(*) from penstock.ack('q', array(select lease from penstock.claim('q', 1000)))")
-		f.exec("update penstock._dedup set at = at - interval '1 day' where dedup_key <> 'keep'")
+		f.Exec("select count(*) from penstock.ack('q', array(select lease from penstock.claim('q', 1000)))")
+		f.Exec("update penstock._dedup set at = at - interval '1 day' where dedup_key <> 'keep'")
 		for range 2 { // one call seals a segment, the next one empties it
-			f.exec("select penstock._reclaim_pair('_lease', 65536, 'true'), penstock._reclaim_pair('_later', 65536, 'true')")
-			f.exec("select penstock._reclaim_pair('_dedup', 65536, 'r.at > now() - interval ''1 hour''')")
+			f.Exec("select penstock._reclaim_pair('_lease', 65536, 'true'), penstock._reclaim_pair('_later', 65536, 'true')")
+			f.Exec("select penstock._reclaim_pair('_dedup', 65536, 'r.at > now() - interval ''1 hour''')")
 		}
-		size := f.number("select sum(pg_total_relation_size(c.oid))::bigint from pg_class c where c.relname in ('_lease_0', '_lease_1', '_later_0', '_later_1', '_dedup_0', '_dedup_1')")
+		size := f.Number("select sum(pg_total_relation_size(c.oid))::bigint from pg_class c where c.relname in ('_lease_0', '_lease_1', '_later_0', '_later_1', '_dedup_0', '_dedup_1')")
 		if most = max(most, size); i > 2 && size > 8<<20 {
 			t.Fatalf("the rings have %d bytes", size)
 		}
@@ -191,7 +192,7 @@ func TestRingsOfJobsTurn(t *testing.T) {
 	t.Logf("the rings had %d bytes at most", most)
 	f.wantText(kept, keep)
 	f.wantText(fmt.Sprintf("{%d}", held.lease), "select array(select penstock.ack('q', array[$1]::bigint[]))::text", held.lease)
-	f.exec("update penstock._later set due = now()")
+	f.Exec("update penstock._later set due = now()")
 	f.tick()
 	f.wantClaim(9, 1)
 }

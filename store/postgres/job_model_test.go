@@ -63,9 +63,9 @@ func TestJobModel(t *testing.T) {
 			t.Run(fmt.Sprint(kind, part), func(t *testing.T) {
 				t.Parallel()
 				m := &jobModel{fixture: newJobs(t, kind), r: rand.New(rand.NewPCG(seed, uint64(part))), jobs: map[int64]*modelJob{}}
-				m.exec("select penstock.set_queue('q', max_attempts => 5)")
+				m.Exec("select penstock.set_queue('q', max_attempts => 5)")
 				for range 5 {
-					m.free = append(m.free, m.connect())
+					m.free = append(m.free, m.Connect())
 				}
 				for range 250 {
 					m.step()
@@ -109,8 +109,8 @@ func (m *jobModel) within(do func(tx *jobTx)) {
 	}
 	conn := m.free[len(m.free)-1]
 	m.free = m.free[:len(m.free)-1]
-	tx, err := conn.Begin(m.ctx)
-	m.must(err)
+	tx, err := conn.Begin(m.Ctx)
+	m.Must(err)
 	open := &jobTx{Tx: tx}
 	m.txs = append(m.txs, open)
 	do(open)
@@ -132,7 +132,7 @@ func (m *jobModel) end(tx *jobTx, commit bool) {
 	m.txs = slices.DeleteFunc(m.txs, func(x *jobTx) bool { return x == tx })
 	m.free = append(m.free, tx.Conn())
 	if commit {
-		m.must(tx.Commit(m.ctx))
+		m.Must(tx.Commit(m.Ctx))
 		for _, j := range tx.born {
 			if j.state == unborn {
 				j.state = ready
@@ -143,7 +143,7 @@ func (m *jobModel) end(tx *jobTx, commit bool) {
 		}
 		return
 	}
-	m.must(tx.Rollback(m.ctx))
+	m.Must(tx.Rollback(m.Ctx))
 	for _, j := range tx.born {
 		delete(m.jobs, j.id)
 	}
@@ -172,7 +172,7 @@ func (m *jobModel) enqueueSome() {
 					j.state = later // no earlier: it is made due by hand
 				}
 			}
-			m.must(tx.QueryRow(m.ctx, sql, args...).Scan(&j.id))
+			m.Must(tx.QueryRow(m.Ctx, sql, args...).Scan(&j.id))
 			if j.state == later {
 				// Only a committed job can be made due.
 				tx.born = append(tx.born, j)
@@ -192,13 +192,13 @@ func (m *jobModel) run(dequeue bool) {
 		n, group := 1+m.r.IntN(4), []string{"", "", "g"}[m.r.IntN(3)]
 		var got []leased
 		if dequeue {
-			rows, err := tx.Query(m.ctx, "select id, 0::bigint, coalesce(key, ''), attempt from penstock.dequeue('q', $1, $2)", n, group)
-			m.must(err)
+			rows, err := tx.Query(m.Ctx, "select id, 0::bigint, coalesce(key, ''), attempt from penstock.dequeue('q', $1, $2)", n, group)
+			m.Must(err)
 			got, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (l leased, err error) {
 				err = row.Scan(&l.id, &l.lease, &l.key, &l.attempt)
 				return l, err
 			})
-			m.must(err)
+			m.Must(err)
 		} else {
 			got = m.claimOn(tx, n, group)
 		}
@@ -262,7 +262,7 @@ func (m *jobModel) settle() {
 		j.lease = 0
 		switch m.r.IntN(6) {
 		case 0:
-			m.exec("select penstock.bury('q', $1, 'buried')", lease)
+			m.Exec("select penstock.bury('q', $1, 'buried')", lease)
 			j.state = dead
 		case 1, 2:
 			after, state := "0", ready
@@ -270,7 +270,7 @@ func (m *jobModel) settle() {
 				after, state = "1 day", later
 			}
 			var again bool
-			m.must(m.conn.QueryRow(m.ctx, "select penstock.retry('q', $1, $2::text::interval, 'failed')", lease, after).Scan(&again))
+			m.Must(m.Conn.QueryRow(m.Ctx, "select penstock.retry('q', $1, $2::text::interval, 'failed')", lease, after).Scan(&again))
 			if again != (j.attempt < 5) {
 				m.Fatalf("job %d after attempt %d: again %v", j.id, j.attempt, again)
 			}
@@ -299,7 +299,7 @@ func (m *jobModel) cancelOne() {
 func (m *jobModel) expireSome() {
 	m.Helper()
 	for _, j := range m.some(running) {
-		m.exec("update penstock._lease set lease_until = now() - interval '1 s' where lease = $1", j.lease)
+		m.Exec("update penstock._lease set lease_until = now() - interval '1 s' where lease = $1", j.lease)
 		if j.state, j.lease = ready, 0; j.attempt >= 5 {
 			j.state = dead
 		}
@@ -310,7 +310,7 @@ func (m *jobModel) expireSome() {
 func (m *jobModel) makeDue() {
 	m.Helper()
 	for _, j := range m.some(later) {
-		m.exec("update penstock._later set due = now() where id = $1 and due < 'infinity'", j.id)
+		m.Exec("update penstock._later set due = now() where id = $1 and due < 'infinity'", j.id)
 		j.state = ready
 	}
 	m.tick()
@@ -327,9 +327,9 @@ func (m *jobModel) retryDead() {
 // check compares what others see with the model: each job in one place, or in none.
 func (m *jobModel) check() {
 	m.Helper()
-	rows, err := m.conn.Query(m.ctx, `select coalesce(id, seq), 'ready' from penstock.q union all select id, case when due < 'infinity' then 'later' else 'ready' end from penstock._later
+	rows, err := m.Conn.Query(m.Ctx, `select coalesce(id, seq), 'ready' from penstock.q union all select id, case when due < 'infinity' then 'later' else 'ready' end from penstock._later
 		union all select id, 'leased' from penstock._lease union all select id, 'dead' from penstock._dead_job`)
-	m.must(err)
+	m.Must(err)
 	seen := map[int64]string{}
 	var id int64
 	var place string
@@ -340,7 +340,7 @@ func (m *jobModel) check() {
 		seen[id] = place
 		return nil
 	})
-	m.must(err)
+	m.Must(err)
 	for _, j := range m.jobs {
 		want := map[jobState]string{ready: "ready", later: "later", dead: "dead", running: "leased"}[j.state]
 		if j.state == running && (j.lease == 0 || m.uncommitted(j)) {
@@ -363,7 +363,7 @@ func (m *jobModel) drain() {
 	}
 	for range 1000 {
 		for _, j := range m.some(running) {
-			m.exec("select penstock.ack('q', $1::bigint)", j.lease)
+			m.Exec("select penstock.ack('q', $1::bigint)", j.lease)
 			j.state, j.lease = done, 0
 		}
 		m.makeDue()

@@ -12,23 +12,23 @@ func TestReleasedJobKeepsItsIDAndItsAttempts(t *testing.T) {
 	for _, kind := range []string{"fifo", "lifo"} {
 		t.Run(kind, func(t *testing.T) {
 			f := newJobs(t, kind)
-			f.exec("select penstock.set_queue('q', max_attempts => 2)")
-			f.exec("select penstock.enqueue('q', 'first', key => 'k'), penstock.enqueue('q', 'second', key => 'k', priority => -3)")
+			f.Exec("select penstock.set_queue('q', max_attempts => 2)")
+			f.Exec("select penstock.enqueue('q', 'first', key => 'k'), penstock.enqueue('q', 'second', key => 'k', priority => -3)")
 			for range 4 { // more often than it may be tried
-				f.exec("select penstock.release('q', $1::bigint)", f.wantClaim(9, 1)[0].lease)
+				f.Exec("select penstock.release('q', $1::bigint)", f.wantClaim(9, 1)[0].lease)
 			}
 			first := f.wantClaim(9, 1)[0]
 			if first.attempt != 1 {
 				t.Errorf("after four releases the attempt is %d, want 1", first.attempt)
 			}
 			f.wantText("{"+fmt.Sprint(first.lease)+"}", "select array(select penstock.release('q', array[$1, $1, 99]::bigint[]))::text", first.lease)
-			f.exec("select penstock.retry('q', $1, '0', 'no')", f.wantClaim(9, 1)[0].lease)
-			f.exec("select penstock.release('q', $1::bigint)", f.wantClaim(9, 1)[0].lease)
+			f.Exec("select penstock.retry('q', $1, '0', 'no')", f.wantClaim(9, 1)[0].lease)
+			f.Exec("select penstock.release('q', $1::bigint)", f.wantClaim(9, 1)[0].lease)
 			again := f.wantClaim(9, 1)[0]
 			if again.attempt != 2 {
 				t.Errorf("the attempt after a retry and a release is %d, want 2", again.attempt)
 			}
-			f.exec("select penstock.ack('q', $1::bigint)", again.lease)
+			f.Exec("select penstock.ack('q', $1::bigint)", again.lease)
 			f.wantClaim(9, 2)
 		})
 	}
@@ -37,10 +37,10 @@ func TestReleasedJobKeepsItsIDAndItsAttempts(t *testing.T) {
 func TestReleaseOfALostLease(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t, "fifo")
-	f.exec("select penstock.enqueue('q', 'x')")
+	f.Exec("select penstock.enqueue('q', 'x')")
 	lease := f.wantClaim(1, 1)[0].lease
-	f.exec("select penstock.ack('q', $1::bigint)", lease)
-	_, err := f.conn.Exec(f.ctx, "select penstock.release('q', $1::bigint)", lease)
+	f.Exec("select penstock.ack('q', $1::bigint)", lease)
+	_, err := f.Conn.Exec(f.Ctx, "select penstock.release('q', $1::bigint)", lease)
 	if err == nil || !strings.Contains(err.Error(), "55000") {
 		t.Errorf("got %v, want SQLSTATE 55000", err)
 	}

@@ -10,16 +10,16 @@ import (
 // wantMay runs statements as a role: some that it may, and some that it must not.
 func (f *fixture) wantMay(asRole string, allowed, denied []string) {
 	f.Helper()
-	conn, err := pgx.Connect(f.ctx, asRole)
-	f.must(err)
-	defer conn.Close(f.ctx)
+	conn, err := pgx.Connect(f.Ctx, asRole)
+	f.Must(err)
+	defer conn.Close(f.Ctx)
 	for _, sql := range allowed {
-		if _, err := conn.Exec(f.ctx, sql); err != nil {
+		if _, err := conn.Exec(f.Ctx, sql); err != nil {
 			f.Errorf("%s: %v", sql, err)
 		}
 	}
 	for _, sql := range denied {
-		if _, err := conn.Exec(f.ctx, sql); err == nil || !strings.Contains(err.Error(), "42501") {
+		if _, err := conn.Exec(f.Ctx, sql); err == nil || !strings.Contains(err.Error(), "42501") {
 			f.Errorf("%s: got %v, want permission denied", sql, err)
 		}
 	}
@@ -28,9 +28,9 @@ func (f *fixture) wantMay(asRole string, allowed, denied []string) {
 func TestEnqueuerCanEnqueueAndNothingElse(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t, "fifo")
-	f.exec("select penstock.create_queue('secret')")
+	f.Exec("select penstock.create_queue('secret')")
 	name, asRole := f.role()
-	f.exec("select penstock.grant_enqueuer('q', $1)", name)
+	f.Exec("select penstock.grant_enqueuer('q', $1)", name)
 	f.wantMay(asRole, []string{
 		"select penstock.enqueue('q', 'x', key => 'k', dedup_key => 'd', not_before => now() + interval '1 h')",
 		"select penstock.enqueue('q', '{}'::jsonb)",
@@ -64,12 +64,12 @@ func TestEnqueuerCanEnqueueAndNothingElse(t *testing.T) {
 func TestWorkerCanRunJobsAndNothingElse(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t, "fifo")
-	f.exec("select penstock.create_queue('secret')")
-	f.exec("select penstock.enqueue('secret', 'x')")
-	f.exec("select penstock.claim('secret')") // lease 1
-	f.exec("select penstock.enqueue_many('q', array_fill('x'::bytea, array[9]), keys => '{a,b,c,d,e,f,g,h,i}')")
+	f.Exec("select penstock.create_queue('secret')")
+	f.Exec("select penstock.enqueue('secret', 'x')")
+	f.Exec("select penstock.claim('secret')") // lease 1
+	f.Exec("select penstock.enqueue_many('q', array_fill('x'::bytea, array[9]), keys => '{a,b,c,d,e,f,g,h,i}')")
 	name, asRole := f.role()
-	f.exec("select penstock.grant_worker('q', $1)", name)
+	f.Exec("select penstock.grant_worker('q', $1)", name)
 	f.wantMay(asRole, []string{
 		"select penstock.dequeue('q')",
 		"select penstock.dequeue_q()",

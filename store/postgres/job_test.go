@@ -24,7 +24,7 @@ type leased struct {
 // jobs is a database with the queue "q", used in SQL.
 func newJobs(t testing.TB, kind string) *fixture {
 	f := newFixture(t, postgres.Options{})
-	f.exec("select penstock.create_queue('q', $1, 4, 65536)", kind)
+	f.Exec("select penstock.create_queue('q', $1, 4, 65536)", kind)
 	return f
 }
 
@@ -35,19 +35,19 @@ type querier interface {
 
 func (f *fixture) claimOn(on querier, n int, group string) []leased {
 	f.Helper()
-	rows, err := on.Query(f.ctx, "select id, lease, coalesce(key, ''), attempt from penstock.claim('q', $1, '1 h', $2, 'w')", n, group)
-	f.must(err)
+	rows, err := on.Query(f.Ctx, "select id, lease, coalesce(key, ''), attempt from penstock.claim('q', $1, '1 h', $2, 'w')", n, group)
+	f.Must(err)
 	jobs, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (l leased, err error) {
 		err = row.Scan(&l.id, &l.lease, &l.key, &l.attempt)
 		return l, err
 	})
-	f.must(err)
+	f.Must(err)
 	return jobs
 }
 
 func (f *fixture) claim(n int) []leased {
 	f.Helper()
-	return f.claimOn(f.conn, n, "")
+	return f.claimOn(f.Conn, n, "")
 }
 
 func (f *fixture) wantClaim(n int, ids ...int64) []leased {
@@ -66,27 +66,27 @@ func (f *fixture) wantClaim(n int, ids ...int64) []leased {
 // tick looks at everything, however recently another tick did.
 func (f *fixture) tick() {
 	f.Helper()
-	f.exec(`select setval('penstock."_q.tick"', 0)`)
-	f.exec("select penstock.maintain_queue('q')")
+	f.Exec(`select setval('penstock."_q.tick"', 0)`)
+	f.Exec("select penstock.maintain_queue('q')")
 }
 
 // expire ends all leases.
 func (f *fixture) expire() {
 	f.Helper()
-	f.exec("update penstock._lease set lease_until = now() - interval '1 s'")
+	f.Exec("update penstock._lease set lease_until = now() - interval '1 s'")
 	f.tick()
 }
 
 // ripen makes due what waits for no more than two days.
 func (f *fixture) ripen() {
 	f.Helper()
-	f.exec("update penstock._later set due = now() where due < now() + interval '2 days'")
+	f.Exec("update penstock._later set due = now() where due < now() + interval '2 days'")
 	f.tick()
 }
 
 func (f *fixture) text(sql string, args ...any) (s string) {
 	f.Helper()
-	if err := f.conn.QueryRow(f.ctx, sql, args...).Scan(&s); err != nil {
+	if err := f.Conn.QueryRow(f.Ctx, sql, args...).Scan(&s); err != nil {
 		f.Fatalf("%s: %v", sql, err)
 	}
 	return s
@@ -102,13 +102,13 @@ func (f *fixture) wantText(want, sql string, args ...any) {
 func TestJobRunsOnce(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t, "fifo")
-	f.exec("select penstock.enqueue('q', 'one'), penstock.enqueue('q', 'two', headers => '{\"a\":\"b\"}'), penstock.enqueue('q', '{}'::jsonb, grp => 'g')")
+	f.Exec("select penstock.enqueue('q', 'one'), penstock.enqueue('q', 'two', headers => '{\"a\":\"b\"}'), penstock.enqueue('q', '{}'::jsonb, grp => 'g')")
 	jobs := f.wantClaim(10, 1, 2)
 	f.wantClaim(10)
 	f.wantText("{1}", "select array(select penstock.ack('q', array[$1, 99]::bigint[]))::text", jobs[0].lease)
-	f.exec("select penstock.ack('q', $1::bigint)", jobs[1].lease)
+	f.Exec("select penstock.ack('q', $1::bigint)", jobs[1].lease)
 	f.wantText("0", "select count(*)::text from penstock._lease")
-	if got := f.claimOn(f.conn, 10, "g"); len(got) != 1 || got[0].id != 3 {
+	if got := f.claimOn(f.Conn, 10, "g"); len(got) != 1 || got[0].id != 3 {
 		t.Errorf("of the group g: %v", got)
 	}
 }
@@ -117,13 +117,13 @@ func TestJobRunsOnce(t *testing.T) {
 func TestJobRetries(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t, "fifo")
-	f.exec("select penstock.set_queue('q', max_attempts => 4)")
-	f.exec("select penstock.enqueue('q', 'x')")
+	f.Exec("select penstock.set_queue('q', max_attempts => 4)")
+	f.Exec("select penstock.enqueue('q', 'x')")
 	f.wantText("true", "select penstock.retry('q', $1, error => 'one')::text", f.wantClaim(1, 1)[0].lease)
-	if pause := f.number("select (1000 * extract(epoch from due - (failures->-1->>'at')::timestamptz))::bigint from penstock._later"); pause < 1500 || pause > 2500 {
+	if pause := f.Number("select (1000 * extract(epoch from due - (failures->-1->>'at')::timestamptz))::bigint from penstock._later"); pause < 1500 || pause > 2500 {
 		t.Errorf("the first pause is %d ms, want 2 s ± 20%%", pause)
 	}
-	f.exec("update penstock._later set due = due + interval '1 h'") // however slow this is
+	f.Exec("update penstock._later set due = due + interval '1 h'") // however slow this is
 	f.tick()
 	f.wantClaim(1) // not due
 	f.ripen()
@@ -142,7 +142,7 @@ func TestJobRetries(t *testing.T) {
 	if again.attempt != 5 {
 		t.Errorf("a dead letter that is retried has attempt %d, want the next one, 5", again.attempt)
 	}
-	f.exec("select penstock.bury('q', $1, 'five')", again.lease)
+	f.Exec("select penstock.bury('q', $1, 'five')", again.lease)
 	f.wantText("1", "select penstock.discard_dead_jobs('q', '{1, 7}')::text")
 	f.wantText("0", "select count(*)::text from penstock._dead_job")
 }
@@ -151,8 +151,8 @@ func TestJobRetries(t *testing.T) {
 func TestLastLeaseThatEndsLeavesADeadLetter(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t, "fifo")
-	f.exec("select penstock.set_queue('q', max_attempts => 1)")
-	f.exec("select penstock.enqueue_many('q', '{x,y}'::bytea[], keys => '{k,k}')")
+	f.Exec("select penstock.set_queue('q', max_attempts => 1)")
+	f.Exec("select penstock.enqueue_many('q', '{x,y}'::bytea[], keys => '{k,k}')")
 	f.wantClaim(2, 1)
 	f.wantClaim(2) // the second waits
 	f.expire()
@@ -163,9 +163,9 @@ func TestLastLeaseThatEndsLeavesADeadLetter(t *testing.T) {
 func TestJobHistoryKeepsTheLatestTen(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t, "fifo")
-	f.exec("select penstock.enqueue('q', 'x')")
+	f.Exec("select penstock.enqueue('q', 'x')")
 	for i := range 12 {
-		f.exec("select penstock.retry('q', $1, '0', $2)", f.wantClaim(1, 1)[0].lease, fmt.Sprint(i+1))
+		f.Exec("select penstock.retry('q', $1, '0', $2)", f.wantClaim(1, 1)[0].lease, fmt.Sprint(i+1))
 	}
 	f.wantText("3 4 5 6 7 8 9 10 11 12", "select string_agg(x->>'error', ' ') from penstock.q, jsonb_array_elements(failures) x")
 }
@@ -173,10 +173,10 @@ func TestJobHistoryKeepsTheLatestTen(t *testing.T) {
 func TestExtendedLeaseLasts(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t, "fifo")
-	f.exec("select penstock.enqueue('q', 'x'), penstock.enqueue('q', 'y')")
+	f.Exec("select penstock.enqueue('q', 'x'), penstock.enqueue('q', 'y')")
 	jobs := f.wantClaim(2, 1, 2)
-	f.exec("update penstock._lease set lease_until = now() - interval '1 s'")
-	f.exec("select penstock.extend('q', $1::bigint, '1 h')", jobs[0].lease)
+	f.Exec("update penstock._lease set lease_until = now() - interval '1 s'")
+	f.Exec("select penstock.extend('q', $1::bigint, '1 h')", jobs[0].lease)
 	f.wantText("{"+fmt.Sprint(jobs[0].lease)+"}", "select array(select penstock.extend('q', array[$1, 99]::bigint[], '1 h'))::text", jobs[0].lease)
 	f.tick()
 	f.wantClaim(2, 2)
@@ -186,7 +186,7 @@ func TestExtendedLeaseLasts(t *testing.T) {
 func TestDelayedJobWaitsForItsTime(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t, "fifo")
-	f.exec("select penstock.enqueue('q', 'later', not_before => now() + interval '1 h'), penstock.enqueue('q', 'now', not_before => now())")
+	f.Exec("select penstock.enqueue('q', 'later', not_before => now() + interval '1 h'), penstock.enqueue('q', 'now', not_before => now())")
 	f.tick()
 	f.wantClaim(9, 2)
 	f.ripen()
@@ -201,23 +201,23 @@ func TestDuplicateIsTheFirst(t *testing.T) {
 	f.wantText("{2,1,3,3}", "select array(select penstock.enqueue_many('q', '{a,b,c,d}'::bytea[], dedup_keys => '{e,d,f,f}'))::text")
 	f.wantClaim(9, 1, 2, 3)
 	f.wantText("1", "select penstock.enqueue('q', 'x', dedup_key => 'd')::text") // it ran, and counts
-	f.exec("update penstock._dedup set at = at - interval '61 min'")
+	f.Exec("update penstock._dedup set at = at - interval '61 min'")
 	f.wantText("4", "select penstock.enqueue('q', 'x', dedup_key => 'd')::text")
 
 	// Of two at a time the second waits for the first, and is one if that fails.
-	tx, other := f.begin(f.connect()), f.connect()
-	_, err := tx.Exec(f.ctx, "select penstock.enqueue('q', 'x', dedup_key => 'race')")
-	f.must(err)
+	tx, other := f.begin(f.Connect()), f.Connect()
+	_, err := tx.Exec(f.Ctx, "select penstock.enqueue('q', 'x', dedup_key => 'race')")
+	f.Must(err)
 	second := make(chan error, 1)
 	go func() {
-		_, err := other.Exec(f.ctx, "select penstock.enqueue('q', 'x', dedup_key => 'race')")
+		_, err := other.Exec(f.Ctx, "select penstock.enqueue('q', 'x', dedup_key => 'race')")
 		second <- err
 	}()
-	f.eventually("the second waits", func() bool {
-		return f.number("select count(*) from pg_stat_activity where pid = $1 and wait_event = 'advisory'", other.PgConn().PID()) == 1
+	f.Eventually("the second waits", func() bool {
+		return f.Number("select count(*) from pg_stat_activity where pid = $1 and wait_event = 'advisory'", other.PgConn().PID()) == 1
 	})
-	f.must(tx.Commit(f.ctx))
-	f.must(<-second)
+	f.Must(tx.Commit(f.Ctx))
+	f.Must(<-second)
 	f.wantText("1", "select count(*)::text from penstock._dedup where dedup_key = 'race'")
 }
 
@@ -233,43 +233,43 @@ func TestEnqueueManyInOrder(t *testing.T) {
 func TestPausedQueue(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t, "fifo")
-	f.exec("select penstock.enqueue('q', 'x')")
-	f.exec("select penstock.pause_queue('q')")
+	f.Exec("select penstock.enqueue('q', 'x')")
+	f.Exec("select penstock.pause_queue('q')")
 	f.wantClaim(1)
 	f.wantText("0", "select count(*)::text from penstock.dequeue('q')")
-	tx := f.begin(f.connect()) // a change that is rolled back does not last
-	_, err := tx.Exec(f.ctx, "select penstock.resume_queue('q')")
-	f.must(err)
-	f.must(tx.Rollback(f.ctx))
+	tx := f.begin(f.Connect()) // a change that is rolled back does not last
+	_, err := tx.Exec(f.Ctx, "select penstock.resume_queue('q')")
+	f.Must(err)
+	f.Must(tx.Rollback(f.Ctx))
 	f.tick()
 	f.wantClaim(1)
-	f.exec("select penstock.resume_queue('q')")
+	f.Exec("select penstock.resume_queue('q')")
 	f.wantClaim(1, 1)
 }
 
 func TestLimitOfRunningJobs(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t, "fifo")
-	f.exec("select penstock.enqueue_many('q', '{a,b,c,d,e}'::bytea[])")
-	f.exec("select penstock.set_queue('q', max_running => 3)")
+	f.Exec("select penstock.enqueue_many('q', '{a,b,c,d,e}'::bytea[])")
+	f.Exec("select penstock.set_queue('q', max_running => 3)")
 	jobs := f.wantClaim(2, 1, 2)
-	tx := f.begin(f.connect())
+	tx := f.begin(f.Connect())
 	if got := f.claimOn(tx, 9, ""); len(got) != 1 || got[0].id != 3 {
 		t.Fatalf("the third: %v", got)
 	}
 	f.wantClaim(9) // while the third is not committed
-	f.must(tx.Commit(f.ctx))
+	f.Must(tx.Commit(f.Ctx))
 	f.wantClaim(9)
-	f.exec("select penstock.ack('q', $1::bigint)", jobs[0].lease)
+	f.Exec("select penstock.ack('q', $1::bigint)", jobs[0].lease)
 	f.wantClaim(9, 4)
-	f.exec("select penstock.set_queue('q', max_running => 0)")
+	f.Exec("select penstock.set_queue('q', max_running => 0)")
 	f.wantClaim(9, 5)
 }
 
 func TestCancel(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t, "fifo")
-	f.exec("select penstock.enqueue_many('q', '{a,b,c,d}'::bytea[], not_befores => array[null, null, null, now() + interval '1 h'], keys => '{k,k,null,null}')")
+	f.Exec("select penstock.enqueue_many('q', '{a,b,c,d}'::bytea[], not_befores => array[null, null, null, now() + interval '1 h'], keys => '{k,k,null,null}')")
 	running := f.wantClaim(1, 1)[0]
 	f.wantText("3", "select penstock.cancel('q', '{1,3,4,77}')::text")
 	f.wantText("{}", "select array(select penstock.extend('q', array[$1]::bigint[], '1 min'))::text", running.lease)
@@ -279,16 +279,16 @@ func TestCancel(t *testing.T) {
 func TestSchedule(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t, "fifo")
-	f.exec("select penstock.schedule('q', 'nightly', '30 4 * * *', 'report', grp => '', headers => '{\"x\":\"y\"}')")
+	f.Exec("select penstock.schedule('q', 'nightly', '30 4 * * *', 'report', grp => '', headers => '{\"x\":\"y\"}')")
 	f.tick()
 	f.wantClaim(1)
-	f.exec("update penstock._schedule set next = now() - interval '3 days'")
-	f.exec("select penstock.schedule('q', 'nightly', '30 4 * * *', 'report 2')") // what is due stays due
+	f.Exec("update penstock._schedule set next = now() - interval '3 days'")
+	f.Exec("select penstock.schedule('q', 'nightly', '30 4 * * *', 'report 2')") // what is due stays due
 	f.tick()
 	f.tick()
 	f.wantClaim(9, 1)
 	f.wantText("04:30 t", "select to_char(next at time zone 'UTC', 'HH24:MI') || ' ' || (next > now() and next <= now() + interval '1 day')::text::char from penstock._schedule")
-	f.exec("select penstock.unschedule('q', 'nightly')")
+	f.Exec("select penstock.unschedule('q', 'nightly')")
 	f.wantText("0", "select count(*)::text from penstock._schedule")
 }
 
@@ -296,32 +296,32 @@ func TestSchedule(t *testing.T) {
 func TestClaimTicks(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t, "fifo")
-	f.exec("select penstock.enqueue('q', 'x')")
+	f.Exec("select penstock.enqueue('q', 'x')")
 	f.wantClaim(1, 1)
-	f.exec("update penstock._lease set lease_until = now() - interval '1 s'")
-	f.eventually("the job comes back", func() bool { return len(f.claim(1)) == 1 })
-	f.exec("update penstock._lease set lease_until = now() - interval '1 s'")
+	f.Exec("update penstock._lease set lease_until = now() - interval '1 s'")
+	f.Eventually("the job comes back", func() bool { return len(f.claim(1)) == 1 })
+	f.Exec("update penstock._lease set lease_until = now() - interval '1 s'")
 	// A dequeue does it only if it is sure not to be part of a longer transaction.
-	f.eventually("dequeue returns it", func() bool {
-		return f.number("select count(*) from penstock.dequeue('q')", pgx.QueryExecModeSimpleProtocol) == 1
+	f.Eventually("dequeue returns it", func() bool {
+		return f.Number("select count(*) from penstock.dequeue('q')", pgx.QueryExecModeSimpleProtocol) == 1
 	})
 }
 
 func TestDropQueue(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t, "fifo")
-	f.exec("select penstock.create_queue('other')")
-	f.exec("select penstock.enqueue_many('q', '{a,b,c}'::bytea[], not_befores => array[null, null, now() + interval '1 h'], dedup_keys => '{a,b,c}')")
-	f.exec("select penstock.bury('q', $1)", f.wantClaim(1, 1)[0].lease)
+	f.Exec("select penstock.create_queue('other')")
+	f.Exec("select penstock.enqueue_many('q', '{a,b,c}'::bytea[], not_befores => array[null, null, now() + interval '1 h'], dedup_keys => '{a,b,c}')")
+	f.Exec("select penstock.bury('q', $1)", f.wantClaim(1, 1)[0].lease)
 	f.wantClaim(1, 2)
-	f.exec("select penstock.schedule('q', 's', '@daily', '')")
-	f.exec("select penstock.drop_queue('q')")
+	f.Exec("select penstock.schedule('q', 's', '@daily', '')")
+	f.Exec("select penstock.drop_queue('q')")
 	f.wantText("0 0 0 0 0", `select concat_ws(' ', (select count(*) from penstock._lease), (select count(*) from penstock._later), (select count(*) from penstock._dedup),
 		(select count(*) from penstock._dead_job), (select count(*) from penstock._schedule))`)
 	f.wantText("0", `select (select count(*) from pg_class where relname like '\_q.%') + (select count(*) from pg_proc where proname like '\_q.%') || ''`)
-	f.exec("select penstock.enqueue('other', 'x')")
-	f.exec("select penstock.create_queue('q')")
-	f.exec("select penstock.enqueue('q', 'x')")
+	f.Exec("select penstock.enqueue('other', 'x')")
+	f.Exec("select penstock.create_queue('q')")
+	f.Exec("select penstock.enqueue('q', 'x')")
 	f.wantClaim(1, 1)
 }
 
@@ -329,8 +329,8 @@ func TestDropQueue(t *testing.T) {
 func TestBadJobs(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t, "fifo")
-	f.exec("select penstock.create_queue('limited')")
-	f.exec("select penstock.set_queue('limited', max_running => 1)")
+	f.Exec("select penstock.create_queue('limited')")
+	f.Exec("select penstock.set_queue('limited', max_running => 1)")
 	long := strings.Repeat("x", 1025)
 	for _, c := range []struct{ code, sql string }{
 		{"42P01", "penstock.enqueue('none', 'x')"},
@@ -390,7 +390,7 @@ func TestBadJobs(t *testing.T) {
 		{"22023", "penstock.schedule('q', 's', '@daily', null)"},
 		{"23514", "penstock.schedule('q', '', '@daily', 'x')"},
 	} {
-		_, err := f.conn.Exec(f.ctx, "select "+c.sql)
+		_, err := f.Conn.Exec(f.Ctx, "select "+c.sql)
 		var pg *pgconn.PgError
 		if !errors.As(err, &pg) || pg.Code != c.code || pg.Hint == "" && c.sql != "penstock.dequeue('none')" {
 			t.Errorf("%.80s: got %+v, want %s and a hint", c.sql, err, c.code)
@@ -421,7 +421,7 @@ func TestCronNext(t *testing.T) {
 		{"0 2 * * *", "2026-03-29T03:30:00+02:00", "2026-03-29T02:00:00Z"}, // UTC, wherever the caller is
 	} {
 		var got time.Time
-		f.must(f.conn.QueryRow(f.ctx, "select penstock._cron_next($1, $2::text::timestamptz)", c.cron, c.after).Scan(&got))
+		f.Must(f.Conn.QueryRow(f.Ctx, "select penstock._cron_next($1, $2::text::timestamptz)", c.cron, c.after).Scan(&got))
 		if got.UTC().Format(time.RFC3339) != c.want {
 			t.Errorf("%q after %s: got %s, want %s", c.cron, c.after, got.UTC(), c.want)
 		}
@@ -429,7 +429,7 @@ func TestCronNext(t *testing.T) {
 	for _, cron := range []string{"", "   ", "nonsense", "* * * *", "* * * * * *", "60 * * * *", "* 24 * * *", "* * 0 * *", "* * 32 * *", "* * * 13 *",
 		"* * * foo *", "* * * * 8", "*/0 * * * *", "5-1 * * * *", "-1 * * * *", "1, * * * *", "0 0 30 2 *", "0 0 31 4,6,9,11 *", "@every 5s", "@reboot",
 		"TZ=Europe/Berlin 0 4 * * *", "mon * * * *"} {
-		_, err := f.conn.Exec(f.ctx, "select penstock._cron_next($1, now())", cron)
+		_, err := f.Conn.Exec(f.Ctx, "select penstock._cron_next($1, now())", cron)
 		var pg *pgconn.PgError
 		if !errors.As(err, &pg) || pg.Code != "22023" || pg.Hint == "" {
 			t.Errorf("%q: got %v, want 22023 with a hint", cron, err)

@@ -23,16 +23,16 @@ func (f *fixture) refuse(src penstock.Source, b penstock.Batch, in time.Duration
 		}
 		seen[m.Key] = true
 	}
-	f.must(src.Settle(f.ctx, penstock.Settled{Batch: b, Verdicts: verdicts}))
+	f.Must(src.Settle(f.Ctx, penstock.Settled{Batch: b, Verdicts: verdicts}))
 }
 
 // fetchSome fetches until a batch has messages.
 func (f *fixture) fetchSome(src penstock.Source) (b penstock.Batch) {
 	f.Helper()
-	f.eventually("there are messages", func() bool {
+	f.Eventually("there are messages", func() bool {
 		var err error
-		b, err = src.Fetch(f.ctx, plenty)
-		f.must(err)
+		b, err = src.Fetch(f.Ctx, plenty)
+		f.Must(err)
 		return len(b.Messages) > 0
 	})
 	return b
@@ -40,7 +40,7 @@ func (f *fixture) fetchSome(src penstock.Source) (b penstock.Batch) {
 
 func (f *fixture) parkedBytes() int64 {
 	f.Helper()
-	return f.number(`select sum(pg_total_relation_size(inhrelid))::bigint from pg_inherits
+	return f.Number(`select sum(pg_total_relation_size(inhrelid))::bigint from pg_inherits
 		where inhparent in ('penstock._parked'::regclass, 'penstock._line'::regclass)`)
 }
 
@@ -50,14 +50,14 @@ func TestParkedRingIsFlat(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, small)
 	floor := f.parkedBytes()
-	defer pin(t, f.url)()
+	defer pin(t, f.URL)()
 	src := f.subscribe()
 	const keys, rounds, retries = 50, 5, 6
 	for round := range rounds {
-		f.exec("insert into penstock.orders (key, payload) select 'k' || (i % $1), convert_to(i || repeat('x', 200), 'UTF8') from generate_series(1, 500) i", keys)
+		f.Exec("insert into penstock.orders (key, payload) select 'k' || (i % $1), convert_to(i || repeat('x', 200), 'UTF8') from generate_series(1, 500) i", keys)
 		for range retries {
 			f.refuse(src, f.fetchSome(src), time.Microsecond)
-			f.must(f.store.Maintain(f.ctx, "orders"))
+			f.Must(f.store.Maintain(f.Ctx, "orders"))
 		}
 		got := map[string]int{}
 		for len(got) < keys || sum(got) < 500 {
@@ -65,23 +65,23 @@ func TestParkedRingIsFlat(t *testing.T) {
 			for _, m := range b.Messages {
 				got[m.Key]++
 			}
-			f.must(src.Settle(f.ctx, penstock.Settled{Batch: b}))
-			f.must(f.store.Maintain(f.ctx, "orders"))
+			f.Must(src.Settle(f.Ctx, penstock.Settled{Batch: b}))
+			f.Must(f.store.Maintain(f.Ctx, "orders"))
 		}
 		if sum(got) != 500 {
 			t.Fatalf("round %d: got %d messages, want 500", round, sum(got))
 		}
 	}
 	f.wantDrain(src)
-	f.eventually("the ring is as small as at first", func() bool {
-		f.must(f.store.Maintain(f.ctx, "orders"))
+	f.Eventually("the ring is as small as at first", func() bool {
+		f.Must(f.store.Maintain(f.Ctx, "orders"))
 		return f.parkedBytes() <= floor
 	})
 	const stats = ` from pg_stat_user_tables where schemaname = 'penstock' and (relname like '\_parked%' or relname like '\_line%')`
-	f.eventually("the statistics are complete", func() bool {
-		return f.number("select coalesce(sum(n_tup_ins), 0)"+stats) >= 500*rounds
+	f.Eventually("the statistics are complete", func() bool {
+		return f.Number("select coalesce(sum(n_tup_ins), 0)"+stats) >= 500*rounds
 	})
-	if n := f.number("select sum(n_tup_upd + n_tup_del)" + stats); n != 0 {
+	if n := f.Number("select sum(n_tup_upd + n_tup_del)" + stats); n != 0 {
 		t.Errorf("%d rows were updated or deleted", n)
 	}
 }
@@ -98,32 +98,32 @@ func TestParkedRingKeepsWhatIsParked(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, small)
 	src := f.subscribe()
-	f.insert(f.conn, "stuck", "first")
-	f.insert(f.conn, "stuck", "second")
+	f.insert(f.Conn, "stuck", "first")
+	f.insert(f.Conn, "stuck", "second")
 	f.refuse(src, f.fetchSome(src), time.Hour)
 	for range 30 {
-		f.exec("insert into penstock.orders (key, payload) select 'k' || i, convert_to(i || repeat('x', 200), 'UTF8') from generate_series(1, 100) i")
+		f.Exec("insert into penstock.orders (key, payload) select 'k' || i, convert_to(i || repeat('x', 200), 'UTF8') from generate_series(1, 100) i")
 		f.refuse(src, f.fetchSome(src), time.Microsecond)
 		for n := 0; n < 100; {
 			b := f.fetchSome(src)
 			n += len(b.Messages)
-			f.must(src.Settle(f.ctx, penstock.Settled{Batch: b}))
+			f.Must(src.Settle(f.Ctx, penstock.Settled{Batch: b}))
 		}
-		f.must(f.store.Maintain(f.ctx, "orders"))
+		f.Must(f.store.Maintain(f.Ctx, "orders"))
 	}
-	if n := f.number("select count(distinct slot) from (select slot from penstock._parked union all select slot + 10 from penstock._line) s"); n == 0 {
+	if n := f.Number("select count(distinct slot) from (select slot from penstock._parked union all select slot + 10 from penstock._line) s"); n == 0 {
 		t.Error("nothing is parked any more")
 	}
-	keys, err := f.store.ParkedKeys(f.ctx, "orders", "sub", 10)
-	f.must(err)
+	keys, err := f.store.ParkedKeys(f.Ctx, "orders", "sub", 10)
+	f.Must(err)
 	if len(keys) != 1 || keys[0].Key != "stuck" || keys[0].Messages != 2 || keys[0].Err != "refused" {
 		t.Errorf("parked keys: %+v", keys)
 	}
-	f.eventually("the ring is small", func() bool {
-		f.must(f.store.Maintain(f.ctx, "orders"))
-		return f.number("select count(*) from penstock._parked") == 2 && f.number("select count(*) from penstock._line") == 1
+	f.Eventually("the ring is small", func() bool {
+		f.Must(f.store.Maintain(f.Ctx, "orders"))
+		return f.Number("select count(*) from penstock._parked") == 2 && f.Number("select count(*) from penstock._line") == 1
 	})
-	f.insert(f.conn, "stuck", "third")
+	f.insert(f.Conn, "stuck", "third")
 	b := f.fetchSome(src)
 	if b.Lines == nil || b.Lines[0] != penstock.Behind {
 		t.Errorf("the third message of the key is not Behind: %v", b.Lines)
@@ -135,10 +135,10 @@ func TestMoreLinesThanKnownByHeart(t *testing.T) {
 	defer postgres.SetMaxKeys(20)()
 	f := newFixture(t, postgres.Options{})
 	src := f.subscribe()
-	f.exec("insert into penstock.orders (key, payload) select 'k' || i, 'first' from generate_series(1, 60) i")
+	f.Exec("insert into penstock.orders (key, payload) select 'k' || i, 'first' from generate_series(1, 60) i")
 	f.refuse(src, f.fetchSome(src), time.Hour)
 	for range 2 {
-		f.exec("insert into penstock.orders (key, payload) select 'k' || i, 'more' from generate_series(41, 80) i")
+		f.Exec("insert into penstock.orders (key, payload) select 'k' || i, 'more' from generate_series(41, 80) i")
 		b := f.fetchSome(src)
 		behind := 0
 		for i, m := range b.Messages {
@@ -157,8 +157,8 @@ func TestMoreLinesThanKnownByHeart(t *testing.T) {
 				verdicts[i].Outcome = penstock.Parked
 			}
 		}
-		f.must(src.Settle(f.ctx, penstock.Settled{Batch: b, Verdicts: verdicts}))
-		f.must(src.Close(f.ctx))
+		f.Must(src.Settle(f.Ctx, penstock.Settled{Batch: b, Verdicts: verdicts}))
+		f.Must(src.Close(f.Ctx))
 		src = f.subscribe()
 	}
 }
@@ -170,20 +170,20 @@ func TestPlansOfTheParkedRing(t *testing.T) {
 	src := f.subscribe()
 	check := func(when string) {
 		t.Helper()
-		conn := f.connect()
-		_, err := conn.Exec(f.ctx, postgres.Settings)
-		f.must(err)
-		_, err = conn.Exec(f.ctx, "prepare due as "+postgres.Statement("due", "penstock", "orders"))
-		f.must(err)
-		rows, err := conn.Query(f.ctx, "explain execute due(1, '-infinity', 0, 100, 10)")
-		f.must(err)
+		conn := f.Connect()
+		_, err := conn.Exec(f.Ctx, postgres.Settings)
+		f.Must(err)
+		_, err = conn.Exec(f.Ctx, "prepare due as "+postgres.Statement("due", "penstock", "orders"))
+		f.Must(err)
+		rows, err := conn.Query(f.Ctx, "explain execute due(1, '-infinity', 0, 100, 10)")
+		f.Must(err)
 		var plan strings.Builder
 		for rows.Next() {
 			var line string
-			f.must(rows.Scan(&line))
+			f.Must(rows.Scan(&line))
 			plan.WriteString(line + "\n")
 		}
-		f.must(rows.Err())
+		f.Must(rows.Err())
 		for _, bad := range []string{"Seq Scan", "Bitmap", "Sort\n", "Hash"} {
 			if strings.Contains(plan.String(), bad) {
 				t.Errorf("%s: %s in\n%s", when, bad, plan.String())
@@ -196,12 +196,12 @@ func TestPlansOfTheParkedRing(t *testing.T) {
 		}
 	}
 	check("never analyzed")
-	f.exec("analyze")
+	f.Exec("analyze")
 	check("analyzed when empty")
-	f.exec("insert into penstock.orders (key, payload) select 'k' || (i % 900), 'x' from generate_series(1, 1000) i")
+	f.Exec("insert into penstock.orders (key, payload) select 'k' || (i % 900), 'x' from generate_series(1, 1000) i")
 	f.refuse(src, f.fetchSome(src), time.Hour)
 	check("filled since")
-	f.exec("analyze")
+	f.Exec("analyze")
 	check("analyzed when full")
 }
 
@@ -211,36 +211,36 @@ func TestLateWriteOfALostSession(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, postgres.Options{})
 	src := f.subscribe()
-	f.insert(f.conn, "k", "first")
+	f.insert(f.Conn, "k", "first")
 	b := f.fetchSome(src)
 	// Keeps the insert into _line waiting, as a slow disk would the commit.
-	blocker := f.connect()
-	tx, err := blocker.Begin(f.ctx)
-	f.must(err)
-	_, err = tx.Exec(f.ctx, "lock table penstock._parked in share mode")
-	f.must(err)
+	blocker := f.Connect()
+	tx, err := blocker.Begin(f.Ctx)
+	f.Must(err)
+	_, err = tx.Exec(f.Ctx, "lock table penstock._parked in share mode")
+	f.Must(err)
 	settled := make(chan error, 1)
 	go func() {
-		settled <- src.Settle(f.ctx, penstock.Settled{Batch: b, Verdicts: []penstock.Verdict{{
+		settled <- src.Settle(f.Ctx, penstock.Settled{Batch: b, Verdicts: []penstock.Verdict{{
 			Outcome: penstock.Parked, RetryIn: time.Hour, Failures: []penstock.Failure{{Attempt: 1, At: time.Now(), Err: "no"}}}}})
 	}()
-	f.eventually("the write waits", func() bool {
-		return f.number("select count(*) from pg_locks where not granted and relation = 'penstock._parked'::regclass") > 0
+	f.Eventually("the write waits", func() bool {
+		return f.Number("select count(*) from pg_locks where not granted and relation = 'penstock._parked'::regclass") > 0
 	})
 	postgres.LoseSession(src)
 	if err := <-settled; err == nil {
 		t.Fatal("the write was answered")
 	}
-	f.must(tx.Rollback(f.ctx))
+	f.Must(tx.Rollback(f.Ctx))
 	var again penstock.Batch
-	f.eventually("the source reads on", func() bool {
-		f.insert(f.conn, "k", "later")
+	f.Eventually("the source reads on", func() bool {
+		f.insert(f.Conn, "k", "later")
 		var err error
-		again, err = src.Fetch(f.ctx, plenty)
+		again, err = src.Fetch(f.Ctx, plenty)
 		return err == nil && len(again.Messages) > 0
 	})
 	for i, m := range again.Messages {
-		if behind := again.Lines != nil && again.Lines[i] == penstock.Behind; string(m.Payload) == "later" && f.number("select count(*) from penstock._parked") == 1 && !behind {
+		if behind := again.Lines != nil && again.Lines[i] == penstock.Behind; string(m.Payload) == "later" && f.Number("select count(*) from penstock._parked") == 1 && !behind {
 			t.Error("first is parked, but what came later is not Behind")
 		}
 	}

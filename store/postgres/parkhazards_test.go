@@ -8,6 +8,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/store/postgres"
+	"github.com/penstock/penstock/store/postgres/postgrestest"
 )
 
 func refusedOnce(text string) []penstock.Failure {
@@ -25,13 +26,13 @@ func (f *fixture) settleAll(src penstock.Source, v penstock.Verdict, batches ...
 		}
 		settled = append(settled, penstock.Settled{Batch: b, Verdicts: verdicts})
 	}
-	f.must(src.Settle(f.ctx, settled...))
+	f.Must(src.Settle(f.Ctx, settled...))
 }
 
 func (f *fixture) replay() int64 {
 	f.Helper()
-	n, err := f.store.Replay(f.ctx, penstock.Replay{Outbox: "orders", Subscription: "sub"})
-	f.must(err)
+	n, err := f.store.Replay(f.Ctx, penstock.Replay{Outbox: "orders", Subscription: "sub"})
+	f.Must(err)
 	return n
 }
 
@@ -40,13 +41,13 @@ func TestDeadTwiceInOneWrite(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, postgres.Options{})
 	src := f.subscribe()
-	f.exec("insert into penstock.orders (topic, payload) values ('t', 'x')")
+	f.Exec("insert into penstock.orders (topic, payload) values ('t', 'x')")
 	f.wantDrain(src, "x")
 	f.replay()
 	f.replay()
 	f.settleAll(src, penstock.Verdict{Outcome: penstock.Dead, Failures: refusedOnce("no")}, f.fetchSome(src), f.fetchSome(src))
-	letters, err := f.store.DeadLetters(f.ctx, penstock.DeadLetterQuery{Outbox: "orders", Subscription: "sub"})
-	f.must(err)
+	letters, err := f.store.DeadLetters(f.Ctx, penstock.DeadLetterQuery{Outbox: "orders", Subscription: "sub"})
+	f.Must(err)
 	if len(letters) != 1 {
 		t.Errorf("%d dead letters, want 1", len(letters))
 	}
@@ -59,11 +60,11 @@ func TestWriteThatArrivesLate(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, postgres.Options{})
 	src := f.subscribe()
-	f.insert(f.conn, "k", "one")
-	newest := func() int64 { return f.number("select max(n) from penstock._cursor") }
+	f.insert(f.Conn, "k", "one")
+	newest := func() int64 { return f.Number("select max(n) from penstock._cursor") }
 	before := newest()
 	late := func(expected int64) (took bool) {
-		f.must(f.conn.QueryRow(f.ctx, `select penstock._write_cursor(subscription, epoch, holder, 15000000, done, low, upto, upto_low, pos, settled, system, since, $1)
+		f.Must(f.Conn.QueryRow(f.Ctx, `select penstock._write_cursor(subscription, epoch, holder, 15000000, done, low, upto, upto_low, pos, settled, system, since, $1)
 			is not null from penstock._cursor where n = $2`, expected, before).Scan(&took))
 		return took
 	}
@@ -75,12 +76,12 @@ func TestWriteThatArrivesLate(t *testing.T) {
 	if !late(newest()) {
 		t.Error("a write that follows the newest row did not take effect")
 	}
-	if err := src.Renew(f.ctx); err == nil || errors.Is(err, penstock.ErrFenced) {
+	if err := src.Renew(f.Ctx); err == nil || errors.Is(err, penstock.ErrFenced) {
 		t.Errorf("got %v, want an error after which the source goes on", err)
 	}
-	f.insert(f.conn, "k", "two")
-	f.eventually("the source has started anew", func() bool {
-		b, err := src.Fetch(f.ctx, plenty)
+	f.insert(f.Conn, "k", "two")
+	f.Eventually("the source has started anew", func() bool {
+		b, err := src.Fetch(f.Ctx, plenty)
 		return err == nil && b.Rewound && len(b.Messages) > 0
 	})
 }
@@ -90,26 +91,26 @@ func TestReplayThatEndsOnAPage(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, postgres.Options{})
 	src := f.subscribe()
-	f.exec("insert into penstock.orders (key, payload) select 'k' || i, convert_to(i::text, 'UTF8') from generate_series(1, 4) i")
+	f.Exec("insert into penstock.orders (key, payload) select 'k' || i, convert_to(i::text, 'UTF8') from generate_series(1, 4) i")
 	f.drain(src)
 	f.replay()
 	var batches []penstock.Batch
 	two := penstock.Limit{Messages: 2, Bytes: 1 << 20}
 	for range 8 { // also past the end
-		b, err := src.Fetch(f.ctx, two)
-		f.must(err)
+		b, err := src.Fetch(f.Ctx, two)
+		f.Must(err)
 		if len(b.Messages) > 0 {
 			batches = append(batches, b)
 		}
 	}
-	f.must(src.Settle(f.ctx, penstock.Settled{Batch: batches[0]}))
+	f.Must(src.Settle(f.Ctx, penstock.Settled{Batch: batches[0]}))
 	for range 5 {
-		f.exec("select penstock._rotate('orders', true)")
-		f.must(f.store.Maintain(f.ctx, "orders"))
+		f.Exec("select penstock._rotate('orders', true)")
+		f.Must(f.store.Maintain(f.Ctx, "orders"))
 	}
 	postgres.LoseSession(src)
 	f.wantDrain(src, "3", "4")
-	if n := f.number("select count(*) from penstock._replay"); n != 0 {
+	if n := f.Number("select count(*) from penstock._replay"); n != 0 {
 		t.Error("the replay is delivered, but not over")
 	}
 }
@@ -117,9 +118,9 @@ func TestReplayThatEndsOnAPage(t *testing.T) {
 // Times travel as text; the session's own style must not matter.
 func TestDateStyle(t *testing.T) {
 	t.Parallel()
-	f := fixtureOn(t, freshDatabase(t)+"&timezone=Asia/Kolkata&datestyle=SQL", postgres.Options{})
+	f := fixtureOn(t, postgrestest.Database(t)+"&timezone=Asia/Kolkata&datestyle=SQL", postgres.Options{})
 	src := f.subscribe()
-	f.insert(f.conn, "k", "x")
+	f.insert(f.Conn, "k", "x")
 	for range 3 {
 		f.refuse(src, f.fetchSome(src), time.Microsecond)
 	}
@@ -131,7 +132,7 @@ func TestFailureWithNUL(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, postgres.Options{})
 	src := f.subscribe()
-	f.insert(f.conn, "k", "x")
+	f.insert(f.Conn, "k", "x")
 	f.settleAll(src, penstock.Verdict{Outcome: penstock.Parked, Failures: refusedOnce("a\x00b")}, f.fetchSome(src))
 }
 
@@ -142,13 +143,13 @@ func TestHoldOfALineThatBegan(t *testing.T) {
 	src := f.subscribe()
 	var batches []penstock.Batch
 	for i := range 2 {
-		f.insert(f.conn, "k", fmt.Sprint(i))
+		f.insert(f.Conn, "k", fmt.Sprint(i))
 		batches = append(batches, f.fetchSome(src))
 	}
 	f.settleAll(src, penstock.Verdict{Outcome: penstock.Parked, RetryIn: time.Hour, Failures: refusedOnce("no")}, batches[0])
 	f.settleAll(src, penstock.Verdict{Outcome: penstock.Dead, Hold: true, Failures: refusedOnce("no")}, batches[1])
-	keys, err := f.store.ParkedKeys(f.ctx, "orders", "sub", 10)
-	f.must(err)
+	keys, err := f.store.ParkedKeys(f.Ctx, "orders", "sub", 10)
+	f.Must(err)
 	if len(keys) != 1 || !keys[0].Held || keys[0].Messages != 1 {
 		t.Errorf("parked keys: %+v, want one that is held, with the first message", keys)
 	}
@@ -158,14 +159,14 @@ func TestHoldOfALineThatBegan(t *testing.T) {
 func TestEphemeralComesToTheEnd(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, postgres.Options{})
-	f.insert(f.conn, "k", "x")
-	src, err := f.store.Subscribe(f.ctx, penstock.Subscribe{Outbox: "orders", Subscription: "tail", Ephemeral: true})
-	f.must(err)
-	defer src.Close(f.ctx)
+	f.insert(f.Conn, "k", "x")
+	src, err := f.store.Subscribe(f.Ctx, penstock.Subscribe{Outbox: "orders", Subscription: "tail", Ephemeral: true})
+	f.Must(err)
+	defer src.Close(f.Ctx)
 	f.fetchSome(src)
 	for range 5 {
-		b, err := src.Fetch(f.ctx, plenty)
-		f.must(err)
+		b, err := src.Fetch(f.Ctx, plenty)
+		f.Must(err)
 		if len(b.Messages) > 0 || b.More {
 			t.Fatalf("%d messages, more: %v; want the end", len(b.Messages), b.More)
 		}

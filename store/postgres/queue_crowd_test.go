@@ -22,7 +22,7 @@ func TestTwoHundredWorkers(t *testing.T) {
 	const workers, jobs, keys = 200, 4000, 40
 	server := testserver.StartPostgres(t, "max_connections = 300", "deadlock_timeout = 100ms")
 	f := jobsFixtureOn(t, testserver.Database(t, server.URL), penstock.FIFO)
-	store := openStore(t, fmt.Sprintf("%s&pool_max_conns=%d&connect_timeout=60", f.url, workers), postgres.Options{})
+	store := openStore(t, fmt.Sprintf("%s&pool_max_conns=%d&connect_timeout=60", f.URL, workers), postgres.Options{})
 	all := make([]penstock.NewJob, jobs)
 	for i := range all {
 		if i%2 == 0 {
@@ -32,7 +32,7 @@ func TestTwoHundredWorkers(t *testing.T) {
 	f.enqueue(all...)
 
 	var log crowdLog
-	ctx, stop := context.WithCancel(f.ctx)
+	ctx, stop := context.WithCancel(f.Ctx)
 	defer stop()
 	var crowd sync.WaitGroup
 	for range workers {
@@ -74,8 +74,8 @@ func TestTwoHundredWorkers(t *testing.T) {
 	for _, w := range waits {
 		t.Logf("waited for a lock of the type %s: %d times seen in %d looks, up to %d at once", w.kind, w.seen, w.looks, w.most)
 	}
-	f.ctx = context.Background()
-	if n := f.number("select deadlocks from pg_stat_database where datname = current_database()"); n != 0 {
+	f.Ctx = context.Background()
+	if n := f.Number("select deadlocks from pg_stat_database where datname = current_database()"); n != 0 {
 		t.Errorf("%d deadlocks", n)
 	}
 }
@@ -129,7 +129,7 @@ type waitingFor struct {
 
 // watchLocks looks at locks that are waited for until ctx ends.
 func (f *fixture) watchLocks(ctx context.Context) (all []waitingFor) {
-	conn := f.connect()
+	conn := f.Connect()
 	looks := 0
 	for ; ctx.Err() == nil; looks++ {
 		rows, err := conn.Query(context.Background(), "select locktype, count(*) from pg_locks where not granted group by locktype")

@@ -20,14 +20,14 @@ func TestQueueDocs(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, postgres.Options{})
 	text, err := os.ReadFile("../../docs/queues.md")
-	f.must(err)
+	f.Must(err)
 	role, _ := f.role()
 	blocks := docBlock.FindAllStringSubmatch(string(text), -1)
 	if len(blocks) < 5 {
 		t.Fatalf("%d blocks of SQL found", len(blocks))
 	}
 	for _, b := range blocks {
-		if _, err := f.conn.PgConn().Exec(f.ctx, strings.ReplaceAll(b[1], "'shop'", "'"+role+"'")).ReadAll(); err != nil {
+		if _, err := f.Conn.PgConn().Exec(f.Ctx, strings.ReplaceAll(b[1], "'shop'", "'"+role+"'")).ReadAll(); err != nil {
 			t.Errorf("%s: %v", b[1], err)
 		}
 	}
@@ -37,7 +37,7 @@ func TestQueueDocs(t *testing.T) {
 	}
 	for _, m := range functions {
 		var found bool
-		f.must(f.conn.QueryRow(f.ctx, `select exists (select from pg_proc p where p.pronamespace = 'penstock'::regnamespace and p.proname = $1
+		f.Must(f.Conn.QueryRow(f.Ctx, `select exists (select from pg_proc p where p.pronamespace = 'penstock'::regnamespace and p.proname = $1
 			and p.proargnames[1:p.pronargs] = string_to_array($2, ', '))`, m[1], m[2]).Scan(&found))
 		if !found {
 			t.Errorf("there is no function %s(%s)", m[1], m[2])

@@ -6,6 +6,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/store/postgres"
+	"github.com/penstock/penstock/store/postgres/postgrestest"
 )
 
 // jobsFixture is a database of the test's own with one queue, "jobs".
@@ -15,20 +16,20 @@ type jobsFixture struct {
 }
 
 func newJobsFixture(t testing.TB, order penstock.QueueOrder) *jobsFixture {
-	return jobsFixtureOn(t, freshDatabase(t), order)
+	return jobsFixtureOn(t, postgrestest.Database(t), order)
 }
 
 func jobsFixtureOn(t testing.TB, url string, order penstock.QueueOrder) *jobsFixture {
 	f := &jobsFixture{fixture: fixtureOn(t, url, postgres.Options{})}
-	f.must(f.store.CreateQueue(f.ctx, "jobs", order))
+	f.Must(f.store.CreateQueue(f.Ctx, "jobs", order))
 	f.queue = f.store.Queue("jobs")
 	return f
 }
 
 func (f *jobsFixture) enqueue(jobs ...penstock.NewJob) []int64 {
 	f.Helper()
-	ids, err := f.queue.Enqueue(f.ctx, jobs...)
-	f.must(err)
+	ids, err := f.queue.Enqueue(f.Ctx, jobs...)
+	f.Must(err)
 	if len(ids) != len(jobs) {
 		f.Fatalf("%d ids for %d jobs", len(ids), len(jobs))
 	}

@@ -15,7 +15,7 @@ import (
 func (f *fixture) wantDenied(conn *pgx.Conn, statements ...string) {
 	f.Helper()
 	for _, sql := range statements {
-		if _, err := conn.Exec(f.ctx, sql); err == nil || !strings.Contains(err.Error(), "42501") {
+		if _, err := conn.Exec(f.Ctx, sql); err == nil || !strings.Contains(err.Error(), "42501") {
 			f.Errorf("%s: got %v, want permission denied", sql, err)
 		}
 	}
@@ -23,32 +23,32 @@ func (f *fixture) wantDenied(conn *pgx.Conn, statements ...string) {
 
 func (f *fixture) connectAs(url string) *pgx.Conn {
 	f.Helper()
-	conn, err := pgx.Connect(f.ctx, url)
-	f.must(err)
-	f.Cleanup(func() { _ = conn.Close(f.ctx) })
+	conn, err := pgx.Connect(f.Ctx, url)
+	f.Must(err)
+	f.Cleanup(func() { _ = conn.Close(f.Ctx) })
 	return conn
 }
 
 func TestStoreOfAnEnqueuer(t *testing.T) {
 	t.Parallel()
 	f := newJobsFixture(t, penstock.FIFO)
-	f.must(f.store.CreateQueue(f.ctx, "secret", penstock.FIFO))
+	f.Must(f.store.CreateQueue(f.Ctx, "secret", penstock.FIFO))
 	name, asRole := f.role()
-	f.exec("select penstock.grant_enqueuer('jobs', $1)", name)
+	f.Exec("select penstock.grant_enqueuer('jobs', $1)", name)
 	store, conn := openStore(t, asRole, postgres.Options{}), f.connectAs(asRole)
 	queue := store.Queue("jobs")
 
 	later := penstock.NewJob{NotBefore: time.Now().Add(time.Hour), Priority: 3}
 	keyed := penstock.NewJob{Key: "k", DedupKey: "d", Group: "", Payload: []byte("one")}
 	for _, jobs := range [][]penstock.NewJob{{keyed}, {later}, {later, keyed}, texts("two", "three")} {
-		_, err := queue.Enqueue(f.ctx, jobs...)
-		f.must(err)
+		_, err := queue.Enqueue(f.Ctx, jobs...)
+		f.Must(err)
 	}
 	for _, allowed := range []string{
 		"insert into penstock.jobs (payload, key, grp, priority, headers) values ('four', 'l', '', 1, '{\"a\":\"b\"}')",
 		"select penstock.enqueue('jobs', 'five')",
 	} {
-		if _, err := conn.Exec(f.ctx, allowed); err != nil {
+		if _, err := conn.Exec(f.Ctx, allowed); err != nil {
 			t.Errorf("%s: %v", allowed, err)
 		}
 	}
@@ -63,12 +63,12 @@ func TestStoreOfAnEnqueuer(t *testing.T) {
 		"select penstock.schedule('jobs', 's', '@daily', 'x')", "select penstock.grant_enqueuer('secret', current_user)",
 		`select setval('penstock."_jobs.flags"', 1)`, `select setval('penstock."_jobs.ring"', 1)`, `select setval('penstock."_jobs.seq"', 1)`,
 		"select * from penstock._lease", "select * from penstock._dead_job")
-	if _, err := queue.Claim(f.ctx, penstock.Claim{Jobs: 1, Lease: time.Minute}); err == nil || !strings.Contains(err.Error(), "grant_worker") {
+	if _, err := queue.Claim(f.Ctx, penstock.Claim{Jobs: 1, Lease: time.Minute}); err == nil || !strings.Contains(err.Error(), "grant_worker") {
 		t.Errorf("Claim by an enqueuer: got %v, want an error that names grant_worker", err)
 	}
-	f.must(f.queue.Maintain(f.ctx))
-	jobs, err := f.queue.Claim(f.ctx, penstock.Claim{Jobs: 10, Lease: time.Minute})
-	f.must(err)
+	f.Must(f.queue.Maintain(f.Ctx))
+	jobs, err := f.queue.Claim(f.Ctx, penstock.Claim{Jobs: 10, Lease: time.Minute})
+	f.Must(err)
 	if len(jobs) != 5 {
 		t.Errorf("got %q, want the five that are due, without the duplicate", payloads(jobs))
 	}
@@ -77,11 +77,11 @@ func TestStoreOfAnEnqueuer(t *testing.T) {
 func TestStoreOfAWorker(t *testing.T) {
 	t.Parallel()
 	f := newJobsFixture(t, penstock.FIFO)
-	f.must(f.store.CreateQueue(f.ctx, "secret", penstock.FIFO))
-	_, err := f.store.Queue("secret").Enqueue(f.ctx, penstock.NewJob{})
-	f.must(err)
+	f.Must(f.store.CreateQueue(f.Ctx, "secret", penstock.FIFO))
+	_, err := f.store.Queue("secret").Enqueue(f.Ctx, penstock.NewJob{})
+	f.Must(err)
 	name, asRole := f.role()
-	f.exec("select penstock.grant_worker('jobs', $1)", name)
+	f.Exec("select penstock.grant_worker('jobs', $1)", name)
 	store, conn := openStore(t, asRole, postgres.Options{}), f.connectAs(asRole)
 	queue := store.Queue("jobs")
 
@@ -89,37 +89,37 @@ func TestStoreOfAWorker(t *testing.T) {
 	f.enqueue(penstock.NewJob{Key: "k"}, penstock.NewJob{Key: "k"}, penstock.NewJob{NotBefore: time.Now().Add(time.Hour)})
 	claim := func(n int) []penstock.Job {
 		t.Helper()
-		jobs, err := queue.Claim(f.ctx, penstock.Claim{Jobs: n, Lease: time.Minute, Worker: "me"})
-		f.must(err)
+		jobs, err := queue.Claim(f.Ctx, penstock.Claim{Jobs: n, Lease: time.Minute, Worker: "me"})
+		f.Must(err)
 		if len(jobs) != n {
 			t.Fatalf("%d jobs claimed, want %d", len(jobs), n)
 		}
 		return jobs
 	}
 	jobs := claim(3)
-	held, err := queue.Extend(f.ctx, time.Minute, jobs[0].Lease, jobs[1].Lease)
-	f.must(err)
+	held, err := queue.Extend(f.Ctx, time.Minute, jobs[0].Lease, jobs[1].Lease)
+	f.Must(err)
 	if len(held) != 2 {
 		t.Errorf("%d leases extended, want 2", len(held))
 	}
-	held, err = queue.Ack(f.ctx, jobs[0].Lease)
-	f.must(err)
+	held, err = queue.Ack(f.Ctx, jobs[0].Lease)
+	f.Must(err)
 	if len(held) != 1 {
 		t.Errorf("%d leases ended, want 1", len(held))
 	}
-	if dead, err := queue.Retry(f.ctx, jobs[1].Lease, time.Hour, "a\x00\xffb"); dead || err != nil {
+	if dead, err := queue.Retry(f.Ctx, jobs[1].Lease, time.Hour, "a\x00\xffb"); dead || err != nil {
 		t.Errorf("Retry: got %v and %v, want another attempt", dead, err)
 	}
-	f.must(queue.Bury(f.ctx, jobs[2].Lease, "no"))
-	dequeued, err := postgres.NewQueue("", "jobs").Dequeue(f.ctx, conn, 1, "")
-	f.must(err)
+	f.Must(queue.Bury(f.Ctx, jobs[2].Lease, "no"))
+	dequeued, err := postgres.NewQueue("", "jobs").Dequeue(f.Ctx, conn, 1, "")
+	f.Must(err)
 	if len(dequeued) != 1 {
 		t.Errorf("%d jobs dequeued, want 1", len(dequeued))
 	}
 	for range 2 { // one of the key after the other
-		_, err = queue.Ack(f.ctx, claim(1)[0].Lease)
-		f.must(err)
-		f.must(queue.Maintain(f.ctx))
+		_, err = queue.Ack(f.Ctx, claim(1)[0].Lease)
+		f.Must(err)
+		f.Must(queue.Maintain(f.Ctx))
 	}
 	f.wantDenied(conn,
 		"select * from penstock.jobs", "delete from penstock.jobs", "insert into penstock.jobs (payload) values ('x')",
@@ -133,33 +133,33 @@ func TestStoreOfAWorker(t *testing.T) {
 func TestStoreOfAnOperator(t *testing.T) {
 	t.Parallel()
 	f := newJobsFixture(t, penstock.FIFO)
-	f.must(f.store.CreateQueue(f.ctx, "secret", penstock.FIFO))
+	f.Must(f.store.CreateQueue(f.Ctx, "secret", penstock.FIFO))
 	bury := func(q penstock.Queue) {
 		t.Helper()
-		_, err := q.Enqueue(f.ctx, texts("waits", "dies", "dies too")...)
-		f.must(err)
-		jobs, err := q.Claim(f.ctx, penstock.Claim{Jobs: 3, Lease: time.Minute})
-		f.must(err)
-		f.must(q.Bury(f.ctx, jobs[1].Lease, "no"))
-		f.must(q.Bury(f.ctx, jobs[2].Lease, "no"))
+		_, err := q.Enqueue(f.Ctx, texts("waits", "dies", "dies too")...)
+		f.Must(err)
+		jobs, err := q.Claim(f.Ctx, penstock.Claim{Jobs: 3, Lease: time.Minute})
+		f.Must(err)
+		f.Must(q.Bury(f.Ctx, jobs[1].Lease, "no"))
+		f.Must(q.Bury(f.Ctx, jobs[2].Lease, "no"))
 	}
 	bury(f.queue)
 	bury(f.store.Queue("secret"))
 	name, asRole := f.role()
-	f.must(f.store.GrantOperator(f.ctx, "jobs", name))
+	f.Must(f.store.GrantOperator(f.Ctx, "jobs", name))
 	store, conn := openStore(t, asRole, postgres.Options{}), f.connectAs(asRole)
 
-	all, err := store.QueueStatus(f.ctx)
-	f.must(err)
+	all, err := store.QueueStatus(f.Ctx)
+	f.Must(err)
 	if len(all) != 1 || all[0].Queue != "jobs" || all[0].Running != 1 || all[0].DeadLetters != 2 || all[0].Bytes == 0 {
 		t.Errorf("the status is %+v, want that of jobs alone, with 1 running and 2 dead letters", all)
 	}
-	dead, err := store.DeadJobs(f.ctx, penstock.DeadJobQuery{Queue: "jobs"})
-	f.must(err)
+	dead, err := store.DeadJobs(f.Ctx, penstock.DeadJobQuery{Queue: "jobs"})
+	f.Must(err)
 	if len(dead) != 2 || string(dead[0].Job.Payload) != "dies" || dead[0].Err() != "no" {
 		t.Errorf("the dead letters are %+v, want two", dead)
 	}
-	if dead, err := store.DeadJobs(f.ctx, penstock.DeadJobQuery{Queue: "secret"}); err != nil || len(dead) != 0 {
+	if dead, err := store.DeadJobs(f.Ctx, penstock.DeadJobQuery{Queue: "secret"}); err != nil || len(dead) != 0 {
 		t.Errorf("of another queue: %d dead letters and error %v, want none", len(dead), err)
 	}
 	count := func(want int) func(n int, err error) {
@@ -170,17 +170,17 @@ func TestStoreOfAnOperator(t *testing.T) {
 			}
 		}
 	}
-	count(1)(store.RetryDeadJobs(f.ctx, penstock.DeadJobQuery{Queue: "jobs", Limit: 1}))
-	count(1)(store.DiscardDeadJobs(f.ctx, penstock.DeadJobQuery{Queue: "jobs"}))
+	count(1)(store.RetryDeadJobs(f.Ctx, penstock.DeadJobQuery{Queue: "jobs", Limit: 1}))
+	count(1)(store.DiscardDeadJobs(f.Ctx, penstock.DeadJobQuery{Queue: "jobs"}))
 	paused := true
-	f.must(store.SetQueue(f.ctx, "jobs", penstock.QueueSettings{Paused: &paused}))
-	if jobs, err := f.queue.Claim(f.ctx, penstock.Claim{Jobs: 1, Lease: time.Minute}); err != nil || len(jobs) != 0 {
+	f.Must(store.SetQueue(f.Ctx, "jobs", penstock.QueueSettings{Paused: &paused}))
+	if jobs, err := f.queue.Claim(f.Ctx, penstock.Claim{Jobs: 1, Lease: time.Minute}); err != nil || len(jobs) != 0 {
 		t.Errorf("of a paused queue: %d jobs and error %v", len(jobs), err)
 	}
 	paused = false
-	f.must(store.SetQueue(f.ctx, "jobs", penstock.QueueSettings{Paused: &paused}))
-	count(2)(store.CancelJobs(f.ctx, "jobs", 1, 2, 3))
-	if _, err := conn.Exec(f.ctx, "select penstock.queue_status('jobs')"); err != nil {
+	f.Must(store.SetQueue(f.Ctx, "jobs", penstock.QueueSettings{Paused: &paused}))
+	count(2)(store.CancelJobs(f.Ctx, "jobs", 1, 2, 3))
+	if _, err := conn.Exec(f.Ctx, "select penstock.queue_status('jobs')"); err != nil {
 		t.Errorf("queue_status: %v", err)
 	}
 	f.wantDenied(conn,
@@ -193,8 +193,8 @@ func TestStoreOfAnOperator(t *testing.T) {
 		"select penstock.pause_queue('secret')", "select penstock.resume_queue('secret')", "select penstock.cancel('secret', '{1}')",
 		"select penstock.retry_dead_jobs('secret', '{2}')", "select penstock.discard_dead_jobs('secret', '{2}')", "select penstock.queue_status('secret')",
 		"select penstock.grant_operator('secret', current_user)")
-	dead, err = f.store.DeadJobs(f.ctx, penstock.DeadJobQuery{Queue: "secret"})
-	f.must(err)
+	dead, err = f.store.DeadJobs(f.Ctx, penstock.DeadJobQuery{Queue: "secret"})
+	f.Must(err)
 	if len(dead) != 2 {
 		t.Errorf("the other queue has %d dead letters left, want 2", len(dead))
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/store/postgres"
+	"github.com/penstock/penstock/store/postgres/postgrestest"
 	"github.com/penstock/penstock/store/queuetest"
 )
 
@@ -25,7 +26,7 @@ func runQueueSuite(t *testing.T, opts postgres.Options) {
 }
 
 func openQueueInstance(t testing.TB, opts postgres.Options) queuetest.Instance {
-	url := freshDatabase(t)
+	url := postgrestest.Database(t)
 	return queuetest.Instance{
 		Store: openStore(t, url, opts),
 		Begin: func(ctx context.Context) (queuetest.Tx, error) {

@@ -27,7 +27,7 @@ func TestDequeueOfAQueueThatIsNotThere(t *testing.T) {
 	t.Parallel()
 	f := newJobsFixture(t, penstock.FIFO)
 	for _, n := range []int{1, 2} {
-		if _, err := postgres.NewQueue("", "none").Dequeue(f.ctx, f.conn, n, ""); !errors.Is(err, penstock.ErrNoQueue) {
+		if _, err := postgres.NewQueue("", "none").Dequeue(f.Ctx, f.Conn, n, ""); !errors.Is(err, penstock.ErrNoQueue) {
 			t.Errorf("%d jobs: got %v, want ErrNoQueue", n, err)
 		}
 	}
@@ -35,8 +35,8 @@ func TestDequeueOfAQueueThatIsNotThere(t *testing.T) {
 
 func (f *jobsFixture) dequeue(n int, group string) []penstock.Job {
 	f.Helper()
-	jobs, err := postgres.NewQueue("", "jobs").Dequeue(f.ctx, f.conn, n, group)
-	f.must(err)
+	jobs, err := postgres.NewQueue("", "jobs").Dequeue(f.Ctx, f.Conn, n, group)
+	f.Must(err)
 	return jobs
 }
 
@@ -44,24 +44,24 @@ func TestEnqueueWithinATransaction(t *testing.T) {
 	t.Parallel()
 	f := newJobsFixture(t, penstock.FIFO)
 	queue := postgres.NewQueue("", "jobs")
-	tx, err := f.conn.Begin(f.ctx)
-	f.must(err)
-	ids, err := queue.Enqueue(f.ctx, tx, everything(), penstock.NewJob{Group: "g"}, everything(), penstock.NewJob{Group: "g", Key: "last"})
-	f.must(err)
+	tx, err := f.Conn.Begin(f.Ctx)
+	f.Must(err)
+	ids, err := queue.Enqueue(f.Ctx, tx, everything(), penstock.NewJob{Group: "g"}, everything(), penstock.NewJob{Group: "g", Key: "last"})
+	f.Must(err)
 	var field *penstock.FieldError
-	if _, err := queue.Enqueue(f.ctx, tx, penstock.NewJob{}, penstock.NewJob{Priority: 99}); !errors.As(err, &field) || !strings.Contains(err.Error(), "job 2 of 2") {
+	if _, err := queue.Enqueue(f.Ctx, tx, penstock.NewJob{}, penstock.NewJob{Priority: 99}); !errors.As(err, &field) || !strings.Contains(err.Error(), "job 2 of 2") {
 		t.Errorf("got %v, want an error about the second job's priority", err)
 	}
-	f.must(tx.Commit(f.ctx)) // it went on
+	f.Must(tx.Commit(f.Ctx)) // it went on
 	if len(ids) != 4 || ids[0] != ids[2] || ids[0] == ids[1] {
 		t.Errorf("ids %d, want the third to be the first's: it has its dedup key", ids)
 	}
-	tx, err = f.conn.Begin(f.ctx)
-	f.must(err)
-	_, err = queue.Enqueue(f.ctx, tx, penstock.NewJob{Group: "g", Payload: []byte("never")})
-	f.must(err)
-	f.must(tx.Rollback(f.ctx))
-	f.must(f.queue.Maintain(f.ctx))
+	tx, err = f.Conn.Begin(f.Ctx)
+	f.Must(err)
+	_, err = queue.Enqueue(f.Ctx, tx, penstock.NewJob{Group: "g", Payload: []byte("never")})
+	f.Must(err)
+	f.Must(tx.Rollback(f.Ctx))
+	f.Must(f.queue.Maintain(f.Ctx))
 	jobs := f.dequeue(10, "g")
 	if len(jobs) != 3 {
 		t.Fatalf("%d jobs, want 3", len(jobs))
@@ -83,26 +83,26 @@ func TestEnqueueWithinATransaction(t *testing.T) {
 func TestEnqueueThroughDatabaseSQL(t *testing.T) {
 	t.Parallel()
 	f := newJobsFixture(t, penstock.FIFO)
-	db, err := sql.Open("pgx", f.url)
-	f.must(err)
+	db, err := sql.Open("pgx", f.URL)
+	f.Must(err)
 	defer db.Close()
 	queue := postgres.NewQueue("", "jobs")
 	jobs := make([]penstock.NewJob, 2500)
 	for i := range jobs {
 		jobs[i] = penstock.NewJob{Payload: fmt.Append(nil, i), Headers: map[string]string{"n": fmt.Sprint(i)}}
 	}
-	tx, err := db.BeginTx(f.ctx, nil)
-	f.must(err)
-	ids, err := queue.EnqueueSQL(f.ctx, tx, jobs...)
-	f.must(err)
-	f.must(tx.Commit())
-	tx, err = db.BeginTx(f.ctx, nil)
-	f.must(err)
-	_, err = queue.EnqueueSQL(f.ctx, tx, penstock.NewJob{Payload: []byte("never")})
-	f.must(err)
-	f.must(tx.Rollback())
+	tx, err := db.BeginTx(f.Ctx, nil)
+	f.Must(err)
+	ids, err := queue.EnqueueSQL(f.Ctx, tx, jobs...)
+	f.Must(err)
+	f.Must(tx.Commit())
+	tx, err = db.BeginTx(f.Ctx, nil)
+	f.Must(err)
+	_, err = queue.EnqueueSQL(f.Ctx, tx, penstock.NewJob{Payload: []byte("never")})
+	f.Must(err)
+	f.Must(tx.Rollback())
 	var field *penstock.FieldError
-	if _, err := queue.EnqueueSQL(f.ctx, db, penstock.NewJob{}, penstock.NewJob{Key: "\x00"}); !errors.As(err, &field) || field.Field != "key" {
+	if _, err := queue.EnqueueSQL(f.Ctx, db, penstock.NewJob{}, penstock.NewJob{Key: "\x00"}); !errors.As(err, &field) || field.Field != "key" {
 		t.Errorf("got %v, want an error about the key", err)
 	}
 	got := f.dequeue(5000, "")
@@ -121,24 +121,24 @@ func TestDequeueWithoutPreparedStatements(t *testing.T) {
 	t.Parallel()
 	f := newJobsFixture(t, penstock.FIFO)
 	for _, mode := range []string{"exec", "simple_protocol", "cache_describe"} {
-		conn, err := pgx.Connect(f.ctx, f.url+"&default_query_exec_mode="+mode)
-		f.must(err)
+		conn, err := pgx.Connect(f.Ctx, f.URL+"&default_query_exec_mode="+mode)
+		f.Must(err)
 		queue := postgres.NewQueue("", "jobs")
 		want := everything()
 		want.DedupKey = ""
-		ids, err := queue.Enqueue(f.ctx, conn, want, texts("plain")[0])
-		f.must(err)
-		f.must(f.queue.Maintain(f.ctx))
-		got, err := queue.Dequeue(f.ctx, conn, 10, "g")
-		f.must(err)
+		ids, err := queue.Enqueue(f.Ctx, conn, want, texts("plain")[0])
+		f.Must(err)
+		f.Must(f.queue.Maintain(f.Ctx))
+		got, err := queue.Dequeue(f.Ctx, conn, 10, "g")
+		f.Must(err)
 		if len(got) != 1 || got[0].ID != ids[0] || string(got[0].Payload) != string(want.Payload) || got[0].Priority != want.Priority ||
 			fmt.Sprint(got[0].Headers) != fmt.Sprint(want.Headers) || time.Since(got[0].CreatedAt).Abs() > time.Hour {
 			t.Errorf("%s: got %+v, want %+v", mode, got, want)
 		}
-		if got, err := queue.Dequeue(f.ctx, conn, 10, ""); err != nil || fmt.Sprint(payloads(got)) != "[plain]" {
+		if got, err := queue.Dequeue(f.Ctx, conn, 10, ""); err != nil || fmt.Sprint(payloads(got)) != "[plain]" {
 			t.Errorf("%s: got %q and %v, want the plain one", mode, payloads(got), err)
 		}
-		f.must(conn.Close(f.ctx))
+		f.Must(conn.Close(f.Ctx))
 	}
 }
 
@@ -148,17 +148,17 @@ func TestDequeueRollsBack(t *testing.T) {
 	f.enqueue(texts("a", "b", "c")...)
 	queue := postgres.NewQueue("", "jobs")
 	for _, commit := range []bool{false, true} {
-		tx, err := f.conn.Begin(f.ctx)
-		f.must(err)
-		jobs, err := queue.Dequeue(f.ctx, tx, 2, "")
-		f.must(err)
+		tx, err := f.Conn.Begin(f.Ctx)
+		f.Must(err)
+		jobs, err := queue.Dequeue(f.Ctx, tx, 2, "")
+		f.Must(err)
 		if got := fmt.Sprint(payloads(jobs)); got != "[c b]" {
 			t.Errorf("got %s, want the last two first", got)
 		}
 		if commit {
-			f.must(tx.Commit(f.ctx))
+			f.Must(tx.Commit(f.Ctx))
 		} else {
-			f.must(tx.Rollback(f.ctx))
+			f.Must(tx.Rollback(f.Ctx))
 		}
 	}
 	if got := fmt.Sprint(payloads(f.dequeue(10, ""))); got != "[a]" {
@@ -170,12 +170,12 @@ func TestDequeueRollsBack(t *testing.T) {
 func TestWorkTxTakesEffectOnce(t *testing.T) {
 	t.Parallel()
 	f := newJobsFixture(t, penstock.FIFO)
-	f.exec("create table done (id bigint, attempt int)")
+	f.Exec("create table done (id bigint, attempt int)")
 	const jobs = 60
 	for i := range jobs {
 		f.enqueue(penstock.NewJob{Key: fmt.Sprint(i % 7)})
 	}
-	ctx, stop := context.WithCancel(f.ctx)
+	ctx, stop := context.WithCancel(f.Ctx)
 	defer stop()
 	var odd atomic.Int64
 	ended := make(chan error, 1)
@@ -196,13 +196,13 @@ func TestWorkTxTakesEffectOnce(t *testing.T) {
 			return nil
 		}, penstock.WorkOptions{Concurrency: 4, Logger: quiet})
 	}()
-	f.eventually("every job is done", func() bool { return f.number("select count(*) from done") >= jobs })
+	f.Eventually("every job is done", func() bool { return f.Number("select count(*) from done") >= jobs })
 	stop()
-	f.must(<-ended)
-	if rows, ids := f.number("select count(*) from done"), f.number("select count(distinct id) from done"); rows != jobs || ids != jobs {
+	f.Must(<-ended)
+	if rows, ids := f.Number("select count(*) from done"), f.Number("select count(distinct id) from done"); rows != jobs || ids != jobs {
 		t.Errorf("%d rows of %d jobs, want %d of each", rows, ids, jobs)
 	}
-	if again := f.number("select count(*) from done where attempt > 1"); again == 0 {
+	if again := f.Number("select count(*) from done where attempt > 1"); again == 0 {
 		t.Error("no job was tried again")
 	}
 }
@@ -212,9 +212,9 @@ func TestWorkTxTakesEffectOnce(t *testing.T) {
 func TestWorkTxWithALostLease(t *testing.T) {
 	t.Parallel()
 	f := newJobsFixture(t, penstock.FIFO)
-	f.exec("create table done (id bigint)")
+	f.Exec("create table done (id bigint)")
 	id := f.enqueue(penstock.NewJob{})[0]
-	ctx, stop := context.WithCancel(f.ctx)
+	ctx, stop := context.WithCancel(f.Ctx)
 	defer stop()
 	ended := make(chan error, 1)
 	handled := make(chan error, 1)
@@ -230,7 +230,7 @@ func TestWorkTxWithALostLease(t *testing.T) {
 			if _, err := tx.Exec(ctx, "insert into done values ($1)", job.ID); err != nil {
 				return err
 			}
-			n, err := f.store.CancelJobs(f.ctx, "jobs", id) // as an operator would
+			n, err := f.store.CancelJobs(f.Ctx, "jobs", id) // as an operator would
 			if err == nil && n != 1 {
 				err = fmt.Errorf("%d jobs cancelled, want 1", n)
 			}
@@ -241,8 +241,8 @@ func TestWorkTxWithALostLease(t *testing.T) {
 		t.Errorf("got %v, want ErrLeaseLost", err)
 	}
 	stop()
-	f.must(<-ended)
-	if n := f.number("select count(*) from done"); n != 0 {
+	f.Must(<-ended)
+	if n := f.Number("select count(*) from done"); n != 0 {
 		t.Errorf("%d rows of a handler that had lost its lease, want none", n)
 	}
 }

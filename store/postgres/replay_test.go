@@ -6,6 +6,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/store/postgres"
+	"github.com/penstock/penstock/store/postgres/postgrestest"
 )
 
 // A subscription that is dropped while a replay of it is counted has none: the request
@@ -13,27 +14,27 @@ import (
 func TestReplayOfASubscriptionThatIsDropped(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, postgres.Options{})
-	f.must(f.store.SetRetention(f.ctx, "orders", penstock.Retention{Age: deadline}))
+	f.Must(f.store.SetRetention(f.Ctx, "orders", penstock.Retention{Age: postgrestest.Deadline}))
 	src := f.subscribe()
-	f.insert(f.conn, "k", "m")
+	f.insert(f.Conn, "k", "m")
 	f.wantDrain(src, "m")
-	f.must(src.Renew(f.ctx))
+	f.Must(src.Renew(f.Ctx))
 
 	// It waits for the outbox, and its subscription is gone when it may go on.
-	holder := f.connect()
+	holder := f.Connect()
 	tx := f.begin(holder)
-	_, err := tx.Exec(f.ctx, "lock table penstock.orders in access exclusive mode")
-	f.must(err)
+	_, err := tx.Exec(f.Ctx, "lock table penstock.orders in access exclusive mode")
+	f.Must(err)
 	refused := make(chan error)
 	go func() {
-		_, err := f.store.Replay(f.ctx, penstock.Replay{Outbox: "orders", Subscription: "sub"})
+		_, err := f.store.Replay(f.Ctx, penstock.Replay{Outbox: "orders", Subscription: "sub"})
 		refused <- err
 	}()
-	f.eventually("the replay waits for the outbox", func() bool {
-		return f.number("select count(*) from pg_locks where relation = 'penstock.orders'::regclass and not granted and mode = 'AccessShareLock' and database = (select oid from pg_database where datname = current_database())") > 0
+	f.Eventually("the replay waits for the outbox", func() bool {
+		return f.Number("select count(*) from pg_locks where relation = 'penstock.orders'::regclass and not granted and mode = 'AccessShareLock' and database = (select oid from pg_database where datname = current_database())") > 0
 	})
-	f.exec("select penstock.drop_subscription('orders', 'sub')")
-	f.must(tx.Rollback(f.ctx))
+	f.Exec("select penstock.drop_subscription('orders', 'sub')")
+	f.Must(tx.Rollback(f.Ctx))
 	if err := <-refused; !errors.Is(err, penstock.ErrNoSubscription) {
 		t.Errorf("got error %v, want one that is %q", err, penstock.ErrNoSubscription)
 	}

@@ -13,11 +13,11 @@ import (
 var small = postgres.Options{Segments: 3, SegmentBytes: 64 << 10}
 
 func (f *fixture) fill(n int) {
-	f.exec("insert into penstock.orders (key, payload) select 'k', convert_to(repeat('x', 200), 'UTF8') from generate_series(1, $1)", n)
+	f.Exec("insert into penstock.orders (key, payload) select 'k', convert_to(repeat('x', 200), 'UTF8') from generate_series(1, $1)", n)
 }
 
 func (f *fixture) slots() (current, segments int64) {
-	return f.number(`select pg_sequence_last_value('penstock."_orders.slot"')`), f.number("select count(*) from penstock._segments('orders')")
+	return f.Number(`select pg_sequence_last_value('penstock."_orders.slot"')`), f.Number("select count(*) from penstock._segments('orders')")
 }
 
 func TestRingIsReused(t *testing.T) {
@@ -27,7 +27,7 @@ func TestRingIsReused(t *testing.T) {
 	seen := map[int64]bool{}
 	for range 20 {
 		f.fill(400)
-		f.must(f.store.Maintain(f.ctx, "orders"))
+		f.Must(f.store.Maintain(f.Ctx, "orders"))
 		if n := len(f.drain(src)); n != 400 {
 			t.Fatalf("got %d messages, want 400", n)
 		}
@@ -47,7 +47,7 @@ func TestRingIsFull(t *testing.T) {
 	src := f.subscribe()
 	for range 8 {
 		f.fill(400)
-		f.must(f.store.Maintain(f.ctx, "orders"))
+		f.Must(f.store.Maintain(f.Ctx, "orders"))
 	}
 	if _, segments := f.slots(); segments != 3 {
 		t.Errorf("the ring has %d segments, want the 3 it was made with", segments)
@@ -55,9 +55,9 @@ func TestRingIsFull(t *testing.T) {
 	if n := len(f.drain(src)); n != 3200 {
 		t.Fatalf("got %d messages, want 3,200", n)
 	}
-	f.eventually("all but the current segment is empty", func() bool {
-		f.must(f.store.Maintain(f.ctx, "orders"))
-		return f.number("select count(*) from penstock._segments('orders') where pg_relation_size(oid) > 0") <= 1
+	f.Eventually("all but the current segment is empty", func() bool {
+		f.Must(f.store.Maintain(f.Ctx, "orders"))
+		return f.Number("select count(*) from penstock._segments('orders') where pg_relation_size(oid) > 0") <= 1
 	})
 }
 
@@ -66,24 +66,24 @@ func TestOpenWriterHoldsOnlyItsSegment(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, small)
 	src := f.subscribe()
-	writer := f.connect()
-	tx, err := writer.Begin(f.ctx)
-	f.must(err)
+	writer := f.Connect()
+	tx, err := writer.Begin(f.Ctx)
+	f.Must(err)
 	f.insert(writer, "late", "late")
 	held, _ := f.slots()
 	for range 10 {
 		f.fill(400)
-		f.must(f.store.Maintain(f.ctx, "orders"))
+		f.Must(f.store.Maintain(f.Ctx, "orders"))
 		f.drain(src)
 	}
-	if n := f.number(fmt.Sprintf(`select pg_relation_size('penstock."_orders.%d"')`, held)); n == 0 {
+	if n := f.Number(fmt.Sprintf(`select pg_relation_size('penstock."_orders.%d"')`, held)); n == 0 {
 		t.Error("the open writer's segment was truncated")
 	}
-	f.must(tx.Commit(f.ctx))
+	f.Must(tx.Commit(f.Ctx))
 	f.wantDrain(src, "late")
-	f.eventually("its segment is reclaimed", func() bool {
-		f.must(f.store.Maintain(f.ctx, "orders"))
-		return f.number(fmt.Sprintf(`select pg_relation_size('penstock."_orders.%d"')`, held)) == 0
+	f.Eventually("its segment is reclaimed", func() bool {
+		f.Must(f.store.Maintain(f.Ctx, "orders"))
+		return f.Number(fmt.Sprintf(`select pg_relation_size('penstock."_orders.%d"')`, held)) == 0
 	})
 }
 
@@ -92,18 +92,18 @@ func TestPublishWhileTheRingTurns(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, small)
 	src := f.subscribe()
-	writer := f.connect()
-	tx, err := writer.Begin(f.ctx)
-	f.must(err)
+	writer := f.Connect()
+	tx, err := writer.Begin(f.Ctx)
+	f.Must(err)
 	var want []string
 	for i := range 6 {
 		f.insert(writer, "long", fmt.Sprint(i))
 		want = append(want, fmt.Sprint(i))
 		f.fill(400)
-		f.must(f.store.Maintain(f.ctx, "orders"))
+		f.Must(f.store.Maintain(f.Ctx, "orders"))
 		f.drain(src)
 	}
-	f.must(tx.Commit(f.ctx))
+	f.Must(tx.Commit(f.Ctx))
 	f.wantDrain(src, want...)
 }
 
@@ -113,11 +113,11 @@ func TestInsertBehindThePointer(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, small)
 	src := f.subscribe()
-	f.exec("select penstock._rotate('orders', true)")
-	f.exec("insert into penstock.orders (slot, key, payload) values (0, 'k', 'behind')")
-	f.exec("select penstock._reclaim('orders', 0)")
+	f.Exec("select penstock._rotate('orders', true)")
+	f.Exec("insert into penstock.orders (slot, key, payload) values (0, 'k', 'behind')")
+	f.Exec("select penstock._reclaim('orders', 0)")
 	f.wantDrain(src, "behind")
-	if f.number("select penstock._reclaim('orders', 0)::int") != 1 {
+	if f.Number("select penstock._reclaim('orders', 0)::int") != 1 {
 		t.Error("the settled row was not reclaimed")
 	}
 }
@@ -127,20 +127,20 @@ func TestCursorLogIsReclaimed(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, postgres.Options{})
 	src := f.subscribe()
-	f.insert(f.conn, "k", "one")
+	f.insert(f.Conn, "k", "one")
 	f.wantDrain(src, "one")
 	// What years of settling leave: rows of epochs that are past.
-	f.exec(`insert into penstock._cursor (subscription, epoch, lease_until, since, low, settled, system, holder, done)
+	f.Exec(`insert into penstock._cursor (subscription, epoch, lease_until, since, low, settled, system, holder, done)
 		select subscription, 0, lease_until, since, 0, 0, system, repeat('x', 100), done from penstock._cursor, generate_series(1, 20000)`)
-	big := f.number(`select sum(pg_total_relation_size(inhrelid)) from pg_inherits where inhparent = 'penstock._cursor'::regclass`)
-	f.eventually("the cursor log is small", func() bool {
-		f.exec("select penstock._reclaim_cursor()")
-		return f.number(`select sum(pg_total_relation_size(inhrelid)) from pg_inherits where inhparent = 'penstock._cursor'::regclass`) < big/10
+	big := f.Number(`select sum(pg_total_relation_size(inhrelid)) from pg_inherits where inhparent = 'penstock._cursor'::regclass`)
+	f.Eventually("the cursor log is small", func() bool {
+		f.Exec("select penstock._reclaim_cursor()")
+		return f.Number(`select sum(pg_total_relation_size(inhrelid)) from pg_inherits where inhparent = 'penstock._cursor'::regclass`) < big/10
 	})
 	f.wantDrain(src)
-	f.insert(f.conn, "k", "two")
+	f.insert(f.Conn, "k", "two")
 	f.wantDrain(src, "two")
-	f.must(src.Close(f.ctx))
+	f.Must(src.Close(f.Ctx))
 	src = f.subscribe()
 	f.wantDrain(src)
 }
@@ -150,20 +150,20 @@ func TestCursorLogIsReclaimed(t *testing.T) {
 func TestHotPathLeavesNoDeadRows(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, small)
-	defer pin(t, f.url)()
+	defer pin(t, f.URL)()
 	src := f.subscribe()
 	const rounds = 30
 	for range rounds {
 		f.fill(200)
-		f.must(f.store.Maintain(f.ctx, "orders"))
+		f.Must(f.store.Maintain(f.Ctx, "orders"))
 		f.drain(src)
-		f.must(src.Renew(f.ctx))
+		f.Must(src.Renew(f.Ctx))
 	}
 	const stats = ` from pg_stat_user_tables where schemaname = 'penstock' and relname <> '_migration' and relname <> '_relay_role'`
-	f.eventually("the statistics are complete", func() bool {
-		return f.number("select coalesce(sum(n_tup_ins), 0)"+stats+" and relname like '%orders%'") >= 200*rounds
+	f.Eventually("the statistics are complete", func() bool {
+		return f.Number("select coalesce(sum(n_tup_ins), 0)"+stats+" and relname like '%orders%'") >= 200*rounds
 	})
-	if n := f.number("select sum(n_tup_upd + n_tup_del)" + stats); n != 0 {
+	if n := f.Number("select sum(n_tup_upd + n_tup_del)" + stats); n != 0 {
 		t.Errorf("%d rows were updated or deleted", n)
 	}
 }
@@ -189,36 +189,36 @@ func TestPlansDoNotDependOnStatistics(t *testing.T) {
 		}
 	}
 	check("never analyzed")
-	f.exec("analyze")
+	f.Exec("analyze")
 	check("analyzed when empty")
 	f.fill(50_000)
 	check("filled since")
-	f.exec("analyze")
+	f.Exec("analyze")
 	check("analyzed when full")
 }
 
 // plans explains the reader's statements with the reader's settings.
 func (f *fixture) plans() map[string]string {
 	f.Helper()
-	conn := f.connect()
-	_, err := conn.Exec(f.ctx, postgres.Settings)
-	f.must(err)
+	conn := f.Connect()
+	_, err := conn.Exec(f.Ctx, postgres.Settings)
+	f.Must(err)
 	plans := map[string]string{}
 	for name, params := range map[string]string{
 		"poll": "(0, '{5,6}', '7:9:7', 100, 1)",
 		"page": "(0, '{5,6}', '7:9:7', 0, '9:9:', 1000000, 100)",
 	} {
-		_, err := conn.Exec(f.ctx, "prepare "+name+" as "+postgres.Statement(name, "penstock", "orders"))
-		f.must(err)
-		rows, err := conn.Query(f.ctx, "explain execute "+name+params)
-		f.must(err)
+		_, err := conn.Exec(f.Ctx, "prepare "+name+" as "+postgres.Statement(name, "penstock", "orders"))
+		f.Must(err)
+		rows, err := conn.Query(f.Ctx, "explain execute "+name+params)
+		f.Must(err)
 		var plan strings.Builder
 		for rows.Next() {
 			var line string
-			f.must(rows.Scan(&line))
+			f.Must(rows.Scan(&line))
 			plan.WriteString(line + "\n")
 		}
-		f.must(rows.Err())
+		f.Must(rows.Err())
 		plans[name] = plan.String()
 	}
 	return plans

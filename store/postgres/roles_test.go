@@ -22,13 +22,13 @@ import (
 func (f *fixture) role() (name, asRole string) {
 	f.Helper()
 	name = fmt.Sprintf("penstock_test_%08x", rand.Uint32())
-	f.exec("create role " + name + " login")
+	f.Exec("create role " + name + " login")
 	f.Cleanup(func() {
-		exec(f, f.url, "drop owned by "+name)
-		exec(f, f.url, "drop role "+name)
+		exec(f, f.URL, "drop owned by "+name)
+		exec(f, f.URL, "drop role "+name)
 	})
-	u, err := url.Parse(f.url)
-	f.must(err)
+	u, err := url.Parse(f.URL)
+	f.Must(err)
 	u.User = url.User(name)
 	return name, u.String()
 }
@@ -38,15 +38,15 @@ func (f *fixture) role() (name, asRole string) {
 func TestEverybodyMayCallNothingOfOneThing(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, postgres.Options{})
-	f.must(f.store.CreateQueue(f.ctx, "mails", penstock.FIFO))
-	f.must(f.store.CreateInbox(f.ctx, "billing", time.Hour))
-	rows, err := f.conn.Query(f.ctx, `select p.oid::regprocedure::text from pg_proc p
+	f.Must(f.store.CreateQueue(f.Ctx, "mails", penstock.FIFO))
+	f.Must(f.store.CreateInbox(f.Ctx, "billing", time.Hour))
+	rows, err := f.Conn.Query(f.Ctx, `select p.oid::regprocedure::text from pg_proc p
 		where p.pronamespace = 'penstock'::regnamespace and has_function_privilege('public', p.oid, 'execute')
 		  and (p.prosecdef or starts_with(p.proname, '_') or p.proname ~ '^(dequeue_|create_|set_|drop_|grant_|publish)')
 		order by p.proname collate "C"`)
-	f.must(err)
+	f.Must(err)
 	found, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	f.must(err)
+	f.Must(err)
 	onlyLook := "penstock._admit_message(text,text,text,jsonb,bytea) penstock._lost(bigint) penstock._q(text) penstock._read_committed()"
 	if got := strings.Join(found, " "); got != onlyLook {
 		t.Errorf("everybody may call %s; want no more than %s", got, onlyLook)
@@ -56,20 +56,20 @@ func TestEverybodyMayCallNothingOfOneThing(t *testing.T) {
 func TestProducerCanPublishAndNothingElse(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, postgres.Options{})
-	f.must(f.store.CreateOutbox(f.ctx, "secret"))
+	f.Must(f.store.CreateOutbox(f.Ctx, "secret"))
 	name, asRole := f.role()
-	f.exec("select penstock.grant_producer('orders', $1)", name)
-	conn, err := pgx.Connect(f.ctx, asRole)
-	f.must(err)
-	defer conn.Close(f.ctx)
+	f.Exec("select penstock.grant_producer('orders', $1)", name)
+	conn, err := pgx.Connect(f.Ctx, asRole)
+	f.Must(err)
+	defer conn.Close(f.Ctx)
 
 	store := openStore(t, asRole, postgres.Options{})
-	f.must(store.Publish(f.ctx, "orders", penstock.Message{Payload: []byte("by Go")}))
+	f.Must(store.Publish(f.Ctx, "orders", penstock.Message{Payload: []byte("by Go")}))
 	for _, allowed := range []string{
 		"insert into penstock.orders (key, topic, payload) values ('k', 't', 'by INSERT')",
 		"select penstock.publish('orders', 'by publish', key => 'k', headers => '{\"a\":\"b\"}')",
 	} {
-		if _, err := conn.Exec(f.ctx, allowed); err != nil {
+		if _, err := conn.Exec(f.Ctx, allowed); err != nil {
 			t.Errorf("%s: %v", allowed, err)
 		}
 	}
@@ -94,13 +94,13 @@ func TestProducerCanPublishAndNothingElse(t *testing.T) {
 		"select * from penstock._cursor",
 		"insert into penstock._cursor select * from penstock._cursor",
 	} {
-		_, err := conn.Exec(f.ctx, denied)
+		_, err := conn.Exec(f.Ctx, denied)
 		if err == nil || !strings.Contains(err.Error(), "42501") {
 			t.Errorf("%s: got %v, want permission denied", denied, err)
 		}
 	}
 	f.wantDrain(f.subscribe(), "by Go", "by INSERT", "by publish")
-	if _, err := store.Subscribe(f.ctx, penstock.Subscribe{Outbox: "orders", Subscription: "x"}); err == nil || !strings.Contains(err.Error(), "grant_relay") {
+	if _, err := store.Subscribe(f.Ctx, penstock.Subscribe{Outbox: "orders", Subscription: "x"}); err == nil || !strings.Contains(err.Error(), "grant_relay") {
 		t.Errorf("Subscribe by a producer: got %v, want an error that names grant_relay", err)
 	}
 }
@@ -109,48 +109,48 @@ func TestRelayRoleCanRelayAndNotPublish(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, small)
 	name, asRole := f.role()
-	f.exec("select penstock.grant_relay($1)", name)
-	f.must(f.store.CreateOutbox(f.ctx, "later"))
+	f.Exec("select penstock.grant_relay($1)", name)
+	f.Must(f.store.CreateOutbox(f.Ctx, "later"))
 	store := openStore(t, asRole, small)
 	for _, outbox := range []string{"orders", "later"} {
-		f.must(f.store.Publish(f.ctx, outbox, penstock.Message{Payload: []byte("one")}, penstock.Message{Payload: []byte("two")}))
-		src, err := store.Subscribe(f.ctx, penstock.Subscribe{Outbox: outbox, Subscription: "sub", Holder: "relay"})
-		f.must(err)
-		b, err := src.Fetch(f.ctx, plenty)
-		f.must(err)
-		f.must(src.Settle(f.ctx, penstock.Settled{Batch: b, Verdicts: []penstock.Verdict{{}, {Outcome: penstock.Dead, Failures: []penstock.Failure{{Attempt: 1, Err: "no"}}}}}))
-		n, err := store.RetryDeadLetters(f.ctx, penstock.DeadLetterQuery{Outbox: outbox, Subscription: "sub", Seqs: []int64{b.Messages[1].Seq}})
-		f.must(err)
+		f.Must(f.store.Publish(f.Ctx, outbox, penstock.Message{Payload: []byte("one")}, penstock.Message{Payload: []byte("two")}))
+		src, err := store.Subscribe(f.Ctx, penstock.Subscribe{Outbox: outbox, Subscription: "sub", Holder: "relay"})
+		f.Must(err)
+		b, err := src.Fetch(f.Ctx, plenty)
+		f.Must(err)
+		f.Must(src.Settle(f.Ctx, penstock.Settled{Batch: b, Verdicts: []penstock.Verdict{{}, {Outcome: penstock.Dead, Failures: []penstock.Failure{{Attempt: 1, Err: "no"}}}}}))
+		n, err := store.RetryDeadLetters(f.Ctx, penstock.DeadLetterQuery{Outbox: outbox, Subscription: "sub", Seqs: []int64{b.Messages[1].Seq}})
+		f.Must(err)
 		if n != 1 {
 			t.Errorf("%d dead letters retried, want 1", n)
 		}
 		b = f.fetchSome(src)
 		f.refuse(src, b, time.Microsecond)
-		f.must(src.Settle(f.ctx, penstock.Settled{Batch: f.fetchSome(src)}))
-		replayed, err := store.Replay(f.ctx, penstock.Replay{Outbox: outbox, Subscription: "sub"})
-		f.must(err)
+		f.Must(src.Settle(f.Ctx, penstock.Settled{Batch: f.fetchSome(src)}))
+		replayed, err := store.Replay(f.Ctx, penstock.Replay{Outbox: outbox, Subscription: "sub"})
+		f.Must(err)
 		if b := f.fetchSome(src); len(b.Messages) != int(replayed) {
 			t.Errorf("%d messages replayed, want %d", len(b.Messages), replayed)
 		} else {
-			f.must(src.Settle(f.ctx, penstock.Settled{Batch: b}))
+			f.Must(src.Settle(f.Ctx, penstock.Settled{Batch: b}))
 		}
-		f.must(src.Close(f.ctx))
+		f.Must(src.Close(f.Ctx))
 	}
-	f.eventually("the relay's role gives space back", func() bool {
-		f.must(store.Maintain(f.ctx, "orders"))
-		return f.number("select count(*) from penstock._segments('orders') where pg_relation_size(oid) > 0") == 0
+	f.Eventually("the relay's role gives space back", func() bool {
+		f.Must(store.Maintain(f.Ctx, "orders"))
+		return f.Number("select count(*) from penstock._segments('orders') where pg_relation_size(oid) > 0") == 0
 	})
-	if _, err := store.Status(f.ctx); err != nil {
+	if _, err := store.Status(f.Ctx); err != nil {
 		t.Errorf("Status: %v", err)
 	}
-	if err := store.Publish(f.ctx, "orders", penstock.Message{}); err == nil || !strings.Contains(err.Error(), "42501") {
+	if err := store.Publish(f.Ctx, "orders", penstock.Message{}); err == nil || !strings.Contains(err.Error(), "42501") {
 		t.Errorf("Publish by the relay's role: got %v, want permission denied", err)
 	}
-	conn, err := pgx.Connect(f.ctx, asRole)
-	f.must(err)
-	defer conn.Close(f.ctx)
+	conn, err := pgx.Connect(f.Ctx, asRole)
+	f.Must(err)
+	defer conn.Close(f.Ctx)
 	for _, denied := range []string{"update penstock.orders set payload = ''", "delete from penstock.orders", "truncate penstock.orders", "delete from penstock._cursor"} {
-		if _, err := conn.Exec(f.ctx, denied); err == nil || !strings.Contains(err.Error(), "42501") {
+		if _, err := conn.Exec(f.Ctx, denied); err == nil || !strings.Contains(err.Error(), "42501") {
 			t.Errorf("%s: got %v, want permission denied", denied, err)
 		}
 	}
@@ -161,12 +161,12 @@ func TestPublishText(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, postgres.Options{})
 	const payload = `{"path": "C:\\temp", "lines": "a\nb", "quote": "\"", "e": "\u00e9"}`
-	f.exec("select penstock.publish('orders', '" + payload + "')")
-	f.exec("select penstock.publish('orders', $1::text)", payload)
-	f.exec("select penstock.publish('orders', payload => $1::json::text, key => 'k')", payload)
-	f.exec("select penstock.publish('orders', convert_to($1, 'UTF8'))", payload)
-	f.exec("insert into penstock.orders (payload) values (convert_to($1, 'UTF8'))", payload)
-	f.exec("select penstock.publish('orders', '{\"a\": \"\\\\\"}'::jsonb)")
+	f.Exec("select penstock.publish('orders', '" + payload + "')")
+	f.Exec("select penstock.publish('orders', $1::text)", payload)
+	f.Exec("select penstock.publish('orders', payload => $1::json::text, key => 'k')", payload)
+	f.Exec("select penstock.publish('orders', convert_to($1, 'UTF8'))", payload)
+	f.Exec("insert into penstock.orders (payload) values (convert_to($1, 'UTF8'))", payload)
+	f.Exec("select penstock.publish('orders', '{\"a\": \"\\\\\"}'::jsonb)")
 	f.wantDrain(f.subscribe(), payload, payload, payload, payload, payload, `{"a": "\\"}`)
 }
 
@@ -174,13 +174,13 @@ func TestDropSubscription(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, postgres.Options{})
 	src := f.subscribe()
-	f.insert(f.conn, "k", "one")
-	f.exec("select penstock.drop_subscription('orders', 'sub')")
-	if err := src.Renew(f.ctx); !errors.Is(err, penstock.ErrFenced) {
+	f.insert(f.Conn, "k", "one")
+	f.Exec("select penstock.drop_subscription('orders', 'sub')")
+	if err := src.Renew(f.Ctx); !errors.Is(err, penstock.ErrFenced) {
 		t.Errorf("Renew of a dropped subscription: got %v, want ErrFenced", err)
 	}
 	f.wantDrain(f.subscribe(), "one") // a new one of the name begins anew
-	if _, err := f.conn.Exec(f.ctx, "select penstock.drop_subscription('orders', 'other')"); err == nil || !strings.Contains(err.Error(), "42704") {
+	if _, err := f.Conn.Exec(f.Ctx, "select penstock.drop_subscription('orders', 'other')"); err == nil || !strings.Contains(err.Error(), "42704") {
 		t.Errorf("got %v, want undefined_object", err)
 	}
 }
@@ -188,8 +188,8 @@ func TestDropSubscription(t *testing.T) {
 func TestPublishThroughDatabaseSQL(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, postgres.Options{})
-	db, err := sql.Open("pgx", f.url)
-	f.must(err)
+	db, err := sql.Open("pgx", f.URL)
+	f.Must(err)
 	defer db.Close()
 	outbox := postgres.NewOutbox("", "orders")
 	msgs := make([]penstock.Message, 2500)
@@ -198,19 +198,19 @@ func TestPublishThroughDatabaseSQL(t *testing.T) {
 		want[i] = fmt.Sprint(i)
 		msgs[i] = penstock.Message{Key: "k", Payload: []byte(want[i]), Headers: map[string]string{"n": want[i]}}
 	}
-	tx, err := db.BeginTx(f.ctx, nil)
-	f.must(err)
-	f.must(outbox.PublishSQL(f.ctx, tx, msgs...))
-	f.must(tx.Commit())
-	tx, err = db.BeginTx(f.ctx, nil)
-	f.must(err)
-	f.must(outbox.PublishSQL(f.ctx, tx, penstock.Message{Payload: []byte("never")}))
-	f.must(tx.Rollback())
+	tx, err := db.BeginTx(f.Ctx, nil)
+	f.Must(err)
+	f.Must(outbox.PublishSQL(f.Ctx, tx, msgs...))
+	f.Must(tx.Commit())
+	tx, err = db.BeginTx(f.Ctx, nil)
+	f.Must(err)
+	f.Must(outbox.PublishSQL(f.Ctx, tx, penstock.Message{Payload: []byte("never")}))
+	f.Must(tx.Rollback())
 	var field *penstock.FieldError
-	if err := outbox.PublishSQL(f.ctx, db, penstock.Message{}, penstock.Message{Key: "\x00"}); !errors.As(err, &field) || field.Field != "key" {
+	if err := outbox.PublishSQL(f.Ctx, db, penstock.Message{}, penstock.Message{Key: "\x00"}); !errors.As(err, &field) || field.Field != "key" {
 		t.Errorf("got %v, want an error about the key", err)
 	}
-	f.must(outbox.PublishSQL(f.ctx, db, penstock.Message{}))
+	f.Must(outbox.PublishSQL(f.Ctx, db, penstock.Message{}))
 	f.wantDrain(f.subscribe(), append(want, "")...)
 }
 

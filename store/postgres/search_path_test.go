@@ -39,25 +39,25 @@ grant usage on schema hostile to public;`
 func TestOwnersRightsOnAnySearchPath(t *testing.T) {
 	t.Parallel()
 	f := newQueueFixture(t)
-	f.exec(hostile, pgx.QueryExecModeSimpleProtocol)
+	f.Exec(hostile, pgx.QueryExecModeSimpleProtocol)
 	name, asRole := f.role()
 	ctx := context.Background()
 	for _, queue := range []string{"fifo", "lifo"} {
-		f.exec("select penstock.grant_worker($1, $2)", queue, name)
+		f.Exec("select penstock.grant_worker($1, $2)", queue, name)
 		conn, err := pgx.Connect(ctx, asRole)
-		f.must(err)
+		f.Must(err)
 		defer conn.Close(ctx)
 		_, err = conn.Exec(ctx, "set search_path = hostile, pg_catalog")
-		f.must(err)
+		f.Must(err)
 		if _, err = conn.Exec(ctx, "select 1 + 1"); err == nil || !strings.Contains(err.Error(), "hijacked") {
 			t.Fatalf("1 + 1 on this search_path: got %v, want the schema's own operator", err)
 		}
 		const jobs = 400
-		f.enqueue(f.conn, queue, 1, jobs)
+		f.enqueue(f.Conn, queue, 1, jobs)
 		for i := range jobs {
 			if i%20 == 0 {
 				f.later(queue) // and so the marks are looked at, upkeep is due, and few jobs wait at the end
-				f.exec(fmt.Sprintf(`select setval('penstock."_%s.tick"', 0)`, queue))
+				f.Exec(fmt.Sprintf(`select setval('penstock."_%s.tick"', 0)`, queue))
 			}
 			var id int64
 			if err := conn.QueryRow(ctx, "select id from penstock.dequeue_"+queue+"()").Scan(&id); err != nil {

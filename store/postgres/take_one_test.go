@@ -8,7 +8,7 @@ import (
 // later makes what the short way knows out of date, as 25 ms do.
 func (f *fixture) later(queue string) {
 	f.Helper()
-	f.exec(`select setval('penstock."_` + queue + `.way"', 0)`)
+	f.Exec(`select setval('penstock."_` + queue + `.way"', 0)`)
 }
 
 // With many jobs waiting each worker draws a position of his own. What comes back
@@ -17,18 +17,18 @@ func TestOneJobAfterARollback(t *testing.T) {
 	t.Parallel()
 	for _, queue := range []string{"fifo", "lifo"} {
 		f := newQueueFixture(t)
-		f.enqueue(f.conn, queue, 1, 1_000)
-		f.take(f.conn, queue, 1) // looks
-		holder := f.connect()
+		f.enqueue(f.Conn, queue, 1, 1_000)
+		f.take(f.Conn, queue, 1) // looks
+		holder := f.Connect()
 		tx := f.begin(holder)
 		var held []int
 		for range 3 {
 			held = append(held, f.take(holder, queue, 1)...)
 		}
 		for range 300 {
-			f.take(f.conn, queue, 1)
+			f.take(f.Conn, queue, 1)
 		}
-		f.must(tx.Rollback(f.ctx))
+		f.Must(tx.Rollback(f.Ctx))
 		f.later(queue)
 		slices.Sort(held)
 		if queue == "lifo" {
@@ -47,8 +47,8 @@ func TestOneJobAfterARollback(t *testing.T) {
 func TestOneJobOfFew(t *testing.T) {
 	t.Parallel()
 	f := newQueueFixture(t)
-	f.enqueue(f.conn, "fifo", 1, 10)
-	holder := f.connect()
+	f.enqueue(f.Conn, "fifo", 1, 10)
+	holder := f.Connect()
 	for range 5 {
 		tx := f.begin(holder)
 		for want := range 4 {
@@ -59,7 +59,7 @@ func TestOneJobOfFew(t *testing.T) {
 				f.later("fifo") // so that it looks, and sees neither what it took nor that it may come back
 			}
 		}
-		f.must(tx.Rollback(f.ctx))
+		f.Must(tx.Rollback(f.Ctx))
 	}
 	for want := range 10 {
 		f.wantTake("fifo", 1, want+1)
@@ -72,21 +72,21 @@ func TestOneJobThatCommitsLate(t *testing.T) {
 	for queue, order := range map[string][]int{"fifo": {1, 2}, "lifo": {2, 1}} {
 		f := newQueueFixture(t)
 		if queue == "lifo" { // among older ones
-			f.enqueue(f.conn, queue, 1_001, 2_000)
+			f.enqueue(f.Conn, queue, 1_001, 2_000)
 		}
-		late := f.connect()
+		late := f.Connect()
 		tx := f.begin(late)
 		f.enqueue(late, queue, 1, 2)
-		f.enqueue(f.conn, queue, 101, 1_000)
+		f.enqueue(f.Conn, queue, 101, 1_000)
 		for range 500 {
-			f.take(f.conn, queue, 1)
+			f.take(f.Conn, queue, 1)
 		}
 		if queue == "lifo" {
 			for range 500 {
-				f.take(f.conn, queue, 1)
+				f.take(f.Conn, queue, 1)
 			}
 		}
-		f.must(tx.Commit(f.ctx))
+		f.Must(tx.Commit(f.Ctx))
 		f.later(queue)
 		for _, want := range order {
 			f.wantTake(queue, 1, want)
@@ -100,22 +100,22 @@ func TestUpkeepWaitsForTheCommit(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 2} {
 		f := newQueueFixture(t)
-		f.enqueue(f.conn, "fifo", 1, 10)
+		f.enqueue(f.Conn, "fifo", 1, 10)
 		f.takeAll("fifo")
-		f.exec("select penstock._maintain_ring('fifo', true)") // the next segment
-		f.enqueue(f.conn, "fifo", 11, 20)
-		f.exec(`select setval('penstock."_fifo.tick"', 0)`) // long ago
-		holder := f.connect()
+		f.Exec("select penstock._maintain_ring('fifo', true)") // the next segment
+		f.enqueue(f.Conn, "fifo", 11, 20)
+		f.Exec(`select setval('penstock."_fifo.tick"', 0)`) // long ago
+		holder := f.Connect()
 		tx := f.begin(holder)
 		f.take(holder, "fifo", n)
-		if ticked := f.number(`select pg_sequence_last_value('penstock."_fifo.tick"')`); ticked != 0 {
+		if ticked := f.Number(`select pg_sequence_last_value('penstock."_fifo.tick"')`); ticked != 0 {
 			t.Errorf("n=%d: ticked before the commit", n)
 		}
-		f.must(tx.Commit(f.ctx))
-		if ticked := f.number(`select pg_sequence_last_value('penstock."_fifo.tick"')`); ticked == 0 {
+		f.Must(tx.Commit(f.Ctx))
+		if ticked := f.Number(`select pg_sequence_last_value('penstock."_fifo.tick"')`); ticked == 0 {
 			t.Errorf("n=%d: not ticked by the commit", n)
 		}
-		if rows := f.number("select count(*) from penstock._tick"); rows != 0 {
+		if rows := f.Number("select count(*) from penstock._tick"); rows != 0 {
 			t.Errorf("n=%d: %d rows of _tick are left", n, rows)
 		}
 	}
@@ -125,9 +125,9 @@ func TestUpkeepWaitsForTheCommit(t *testing.T) {
 func TestUpkeepThatFails(t *testing.T) {
 	t.Parallel()
 	f := newQueueFixture(t)
-	f.enqueue(f.conn, "fifo", 1, 2)
-	f.exec(`create or replace function penstock."_fifo.tick"(first boolean default false) returns void language plpgsql as $$ begin raise exception 'no'; end $$`)
-	f.exec(`select setval('penstock."_fifo.tick"', 0)`)
+	f.enqueue(f.Conn, "fifo", 1, 2)
+	f.Exec(`create or replace function penstock."_fifo.tick"(first boolean default false) returns void language plpgsql as $$ begin raise exception 'no'; end $$`)
+	f.Exec(`select setval('penstock."_fifo.tick"', 0)`)
 	f.wantTake("fifo", 1, 1)
 	f.wantTake("fifo", 1, 2)
 }

@@ -18,36 +18,36 @@ import (
 // language would.
 func newQueueFixture(t testing.TB) *fixture {
 	f := newFixture(t, postgres.Options{})
-	f.exec("select penstock.create_queue('fifo')")
-	f.exec("select penstock.create_queue('lifo', 'lifo')")
+	f.Exec("select penstock.create_queue('fifo')")
+	f.Exec("select penstock.create_queue('lifo', 'lifo')")
 	return f
 }
 
 func (f *fixture) enqueue(conn *pgx.Conn, queue string, from, to int) {
 	f.Helper()
-	_, err := conn.Exec(f.ctx, "insert into penstock."+queue+" (payload) select convert_to(i::text, 'UTF8') from generate_series($1::int, $2::int) i", from, to)
-	f.must(err)
+	_, err := conn.Exec(f.Ctx, "insert into penstock."+queue+" (payload) select convert_to(i::text, 'UTF8') from generate_series($1::int, $2::int) i", from, to)
+	f.Must(err)
 }
 
 // enqueueWide enqueues jobs of which eight fill a page, so that pages count jobs.
 func (f *fixture) enqueueWide(queue string, from, to int) {
 	f.Helper()
-	f.exec("insert into penstock."+queue+" (payload) select convert_to(rpad(i::text, 900), 'UTF8') from generate_series($1::int, $2::int) i", from, to)
+	f.Exec("insert into penstock."+queue+" (payload) select convert_to(rpad(i::text, 900), 'UTF8') from generate_series($1::int, $2::int) i", from, to)
 }
 
 // take dequeues within conn's transaction, if it has one.
 func (f *fixture) take(conn *pgx.Conn, queue string, n int) []int {
 	f.Helper()
-	rows, err := conn.Query(f.ctx, "select convert_from(payload, 'UTF8')::int from penstock.dequeue($1, $2)", queue, n)
-	f.must(err)
+	rows, err := conn.Query(f.Ctx, "select convert_from(payload, 'UTF8')::int from penstock.dequeue($1, $2)", queue, n)
+	f.Must(err)
 	jobs, err := pgx.CollectRows(rows, pgx.RowTo[int])
-	f.must(err)
+	f.Must(err)
 	return jobs
 }
 
 func (f *fixture) wantTake(queue string, n int, want ...int) {
 	f.Helper()
-	if got := f.take(f.conn, queue, n); !slices.Equal(got, want) {
+	if got := f.take(f.Conn, queue, n); !slices.Equal(got, want) {
 		f.Fatalf("%s: got %v, want %v", queue, got, want)
 	}
 }
@@ -56,7 +56,7 @@ func (f *fixture) wantTake(queue string, n int, want ...int) {
 func (f *fixture) takeAll(queue string) (all []int) {
 	f.Helper()
 	for n := 1; ; n = min(n+1, 100) {
-		jobs := f.take(f.conn, queue, n)
+		jobs := f.take(f.Conn, queue, n)
 		if len(jobs) == 0 {
 			return all
 		}
@@ -66,20 +66,20 @@ func (f *fixture) takeAll(queue string) (all []int) {
 
 func (f *fixture) begin(conn *pgx.Conn) pgx.Tx {
 	f.Helper()
-	tx, err := conn.Begin(f.ctx)
-	f.must(err)
-	f.Cleanup(func() { _ = tx.Rollback(f.ctx) })
+	tx, err := conn.Begin(f.Ctx)
+	f.Must(err)
+	f.Cleanup(func() { _ = tx.Rollback(f.Ctx) })
 	return tx
 }
 
 // pin holds a snapshot that has seen none of the queues' tables.
 func (f *fixture) pin() {
 	f.Helper()
-	tx, err := f.connect().BeginTx(f.ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
-	f.must(err)
-	f.Cleanup(func() { _ = tx.Rollback(f.ctx) })
-	_, err = tx.Exec(f.ctx, "select count(*) from pg_class")
-	f.must(err)
+	tx, err := f.Connect().BeginTx(f.Ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	f.Must(err)
+	f.Cleanup(func() { _ = tx.Rollback(f.Ctx) })
+	_, err = tx.Exec(f.Ctx, "select count(*) from pg_class")
+	f.Must(err)
 }
 
 // buffers is how many pages one dequeue touches: the median of some, because now
@@ -98,12 +98,12 @@ func (f *fixture) buffers(conn *pgx.Conn, queue string) int {
 // JSON.
 func (f *fixture) pagesOn(conn *pgx.Conn, statements string) int {
 	f.Helper()
-	results, err := conn.PgConn().Exec(f.ctx, statements).ReadAll()
-	f.must(err)
+	results, err := conn.PgConn().Exec(f.Ctx, statements).ReadAll()
+	f.Must(err)
 	var plans []struct {
 		Plan map[string]any
 	}
-	f.must(json.Unmarshal(results[len(results)-1].Rows[0][0], &plans))
+	f.Must(json.Unmarshal(results[len(results)-1].Rows[0][0], &plans))
 	return int(plans[0].Plan["Shared Hit Blocks"].(float64) + plans[0].Plan["Shared Read Blocks"].(float64))
 }
 
@@ -122,14 +122,14 @@ func TestDequeueStaysFlat(t *testing.T) {
 				next += n
 			}
 			more(20_000)
-			first := f.buffers(f.conn, queue)
+			first := f.buffers(f.Conn, queue)
 			for range 4_000 { // LIFO: a backlog below, arrivals on top
 				if queue == "lifo" {
 					more(1)
 				}
-				f.take(f.conn, queue, 2)
+				f.take(f.Conn, queue, 2)
 			}
-			last := f.buffers(f.conn, queue)
+			last := f.buffers(f.Conn, queue)
 			t.Logf("%d pages at first, %d at last", first, last)
 			if last > first+100 { // of the thousand that hold what was taken: a mark is made for every 64 jobs
 				t.Errorf("a dequeue touched %d pages at first and %d after 8,000 jobs", first, last)
@@ -144,17 +144,17 @@ func TestDequeuePastJobsThatAreHeld(t *testing.T) {
 	t.Parallel()
 	f := newQueueFixture(t)
 	f.enqueueWide("fifo", 1, 12_000)
-	first := f.buffers(f.conn, "fifo")
-	holder := f.connect()
+	first := f.buffers(f.Conn, "fifo")
+	holder := f.Connect()
 	tx := f.begin(holder)
 	held := f.take(holder, "fifo", 3)
 	for range 5_000 {
-		f.take(f.conn, "fifo", 2)
+		f.take(f.Conn, "fifo", 2)
 	}
-	if last := f.buffers(f.conn, "fifo"); last > first+100 {
+	if last := f.buffers(f.Conn, "fifo"); last > first+100 {
 		t.Errorf("a dequeue touched %d pages at first and %d past jobs that are held", first, last)
 	}
-	f.must(tx.Rollback(f.ctx))
+	f.Must(tx.Rollback(f.Ctx))
 	f.later("fifo")
 	f.wantTake("fifo", 3, held...)
 }
@@ -171,16 +171,16 @@ func TestLateCommitIsTakenNext(t *testing.T) {
 			if few {
 				n = 2
 			}
-			late := f.connect()
+			late := f.Connect()
 			tx := f.begin(late)
 			f.enqueue(late, "fifo", 1, n)
-			f.enqueue(f.conn, "fifo", 10_001, 16_000)
+			f.enqueue(f.Conn, "fifo", 10_001, 16_000)
 			for range 3_000 {
-				if got := f.take(f.conn, "fifo", 1); len(got) != 1 || got[0] < 10_000 {
+				if got := f.take(f.Conn, "fifo", 1); len(got) != 1 || got[0] < 10_000 {
 					t.Fatalf("got %v before the commit", got)
 				}
 			}
-			f.must(tx.Commit(f.ctx))
+			f.Must(tx.Commit(f.Ctx))
 			f.later("fifo")
 			f.wantTake("fifo", 2, 1, 2)
 			all := f.takeAll("fifo")
@@ -196,17 +196,17 @@ func TestLateCommitIsTakenNext(t *testing.T) {
 func TestLateCommitWithTheHighestXid(t *testing.T) {
 	t.Parallel()
 	f := newQueueFixture(t)
-	f.enqueue(f.conn, "fifo", 2, 2)
-	late := f.connect()
+	f.enqueue(f.Conn, "fifo", 2, 2)
+	late := f.Connect()
 	tx := f.begin(late)
 	f.enqueue(late, "fifo", 1, 1) // seq 2, and the highest xid
 	// A reader that draws no xid of its own before it looks, as often as it takes for
 	// marks to be made.
 	for range 50 {
-		f.exec("select penstock.\"_fifo.mark\"('', 0::smallint)")
-		f.take(f.conn, "fifo", 1)
+		f.Exec("select penstock.\"_fifo.mark\"('', 0::smallint)")
+		f.take(f.Conn, "fifo", 1)
 	}
-	f.must(tx.Commit(f.ctx))
+	f.Must(tx.Commit(f.Ctx))
 	f.wantTake("fifo", 1, 1)
 }
 
@@ -215,17 +215,17 @@ func TestLateCommitWithTheHighestXid(t *testing.T) {
 func TestLateCommitAndTwoMarksOfATransaction(t *testing.T) {
 	t.Parallel()
 	f := newQueueFixture(t)
-	f.enqueue(f.conn, "fifo", 2, 2)
-	late, reader := f.connect(), f.connect()
+	f.enqueue(f.Conn, "fifo", 2, 2)
+	late, reader := f.Connect(), f.Connect()
 	lateTx := f.begin(late)
 	f.enqueue(late, "fifo", 3, 202) // more than a mark leaves to be walked
 	tx := f.begin(reader)
 	for range 3 {
-		_, err := reader.Exec(f.ctx, "select penstock.\"_fifo.mark\"('', 0::smallint)")
-		f.must(err)
+		_, err := reader.Exec(f.Ctx, "select penstock.\"_fifo.mark\"('', 0::smallint)")
+		f.Must(err)
 	}
-	f.must(tx.Commit(f.ctx))
-	f.must(lateTx.Commit(f.ctx))
+	f.Must(tx.Commit(f.Ctx))
+	f.Must(lateTx.Commit(f.Ctx))
 	if got := f.takeAll("fifo"); len(got) != 201 {
 		t.Errorf("got %d jobs, want 201", len(got))
 	}
@@ -236,15 +236,15 @@ func TestLateCommitAndTwoMarksOfATransaction(t *testing.T) {
 func TestJobsInASegmentThatIsNotListed(t *testing.T) {
 	t.Parallel()
 	f := newQueueFixture(t)
-	f.enqueue(f.conn, "fifo", 1, 1)
-	f.exec("select penstock._maintain_ring('fifo', true)")
-	f.exec("insert into penstock.fifo (slot, payload) values (5, '2')") // as one who had read 5
-	tx := f.begin(f.conn)
-	f.exec("select setval('penstock.\"_fifo.ring\"', 1024 + 3)") // a rotation ...
-	f.must(tx.Rollback(f.ctx))                                   // ... whose list is gone
-	f.enqueue(f.conn, "fifo", 3, 3)
-	f.exec("select penstock._maintain_ring('fifo', true)")
-	f.exec("select penstock._maintain_ring('fifo', true)")
+	f.enqueue(f.Conn, "fifo", 1, 1)
+	f.Exec("select penstock._maintain_ring('fifo', true)")
+	f.Exec("insert into penstock.fifo (slot, payload) values (5, '2')") // as one who had read 5
+	tx := f.begin(f.Conn)
+	f.Exec("select setval('penstock.\"_fifo.ring\"', 1024 + 3)") // a rotation ...
+	f.Must(tx.Rollback(f.Ctx))                                   // ... whose list is gone
+	f.enqueue(f.Conn, "fifo", 3, 3)
+	f.Exec("select penstock._maintain_ring('fifo', true)")
+	f.Exec("select penstock._maintain_ring('fifo', true)")
 	got := f.takeAll("fifo")
 	slices.Sort(got)
 	if !slices.Equal(got, []int{1, 2, 3}) {
@@ -256,7 +256,7 @@ func TestDequeueOrder(t *testing.T) {
 	t.Parallel()
 	f := newQueueFixture(t)
 	for _, queue := range []string{"fifo", "lifo"} {
-		f.exec("insert into penstock." + queue + " (payload, priority, grp) values ('1', 0, ''), ('2', 5, ''), ('3', -5, ''), ('4', 0, ''), ('5', -5, ''), ('6', -16, 'other')")
+		f.Exec("insert into penstock." + queue + " (payload, priority, grp) values ('1', 0, ''), ('2', 5, ''), ('3', -5, ''), ('4', 0, ''), ('5', -5, ''), ('6', -16, 'other')")
 	}
 	f.wantTake("fifo", 10, 3, 5, 1, 4, 2)
 	f.wantTake("lifo", 10, 5, 3, 4, 1, 2)
@@ -265,16 +265,16 @@ func TestDequeueOrder(t *testing.T) {
 func TestRingOfAQueueTurns(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, postgres.Options{})
-	f.exec("select penstock.create_queue('fifo', 'fifo', 3, 65536)")
+	f.Exec("select penstock.create_queue('fifo', 'fifo', 3, 65536)")
 	size := func() int64 {
-		return f.number("select sum(pg_total_relation_size(inhrelid)) from pg_inherits where inhparent = 'penstock.fifo'::regclass")
+		return f.Number("select sum(pg_total_relation_size(inhrelid)) from pg_inherits where inhparent = 'penstock.fifo'::regclass")
 	}
 	floor := size()
 	f.pin()
 	want, next, most := 0, 0, int64(0)
-	holder := f.connect()
+	holder := f.Connect()
 	for round := range 60 {
-		f.enqueue(f.conn, "fifo", next+1, next+500)
+		f.enqueue(f.Conn, "fifo", next+1, next+500)
 		next += 500
 		var tx pgx.Tx
 		if round%10 == 5 { // a segment that cannot be truncated yet
@@ -286,24 +286,24 @@ func TestRingOfAQueueTurns(t *testing.T) {
 			}
 		}
 		for range 50 {
-			for _, job := range f.take(f.conn, "fifo", 10) {
+			for _, job := range f.take(f.Conn, "fifo", 10) {
 				if want++; job != want {
 					t.Fatalf("got job %d, want %d", job, want)
 				}
 			}
 		}
-		f.exec("select penstock._maintain_ring('fifo')")
+		f.Exec("select penstock._maintain_ring('fifo')")
 		most = max(most, size())
 		if tx != nil {
-			f.must(tx.Commit(f.ctx))
+			f.Must(tx.Commit(f.Ctx))
 		}
 	}
 	want += len(f.takeAll("fifo"))
 	if want != next {
 		t.Errorf("%d of %d jobs", want, next)
 	}
-	f.eventually("the queue is back at its floor", func() bool {
-		f.exec("select penstock._maintain_ring('fifo', true)")
+	f.Eventually("the queue is back at its floor", func() bool {
+		f.Exec("select penstock._maintain_ring('fifo', true)")
 		return size() <= floor
 	})
 	t.Logf("floor %d, most %d bytes; 30,000 jobs were about %d", floor, most, 30_000*150)
@@ -322,7 +322,7 @@ func TestDequeueWalk(t *testing.T) {
 		t.Run(queue, func(t *testing.T) {
 			t.Parallel()
 			f := newFixture(t, postgres.Options{})
-			f.exec("select penstock.create_queue($1, $1, 3, 65536)", queue)
+			f.Exec("select penstock.create_queue($1, $1, 3, 65536)", queue)
 			var (
 				mu       sync.Mutex
 				enqueued = map[int]bool{}
@@ -334,17 +334,17 @@ func TestDequeueWalk(t *testing.T) {
 				for i := 1; ; i++ {
 					select {
 					case ids <- i:
-					case <-f.ctx.Done():
+					case <-f.Ctx.Done():
 						return
 					}
 				}
 			}()
 			for w := range 6 {
-				conn := f.connect()
+				conn := f.Connect()
 				random := rand.New(rand.NewPCG(seed, uint64(w)))
 				wg.Go(func() {
 					for range 120 {
-						tx, err := conn.Begin(f.ctx)
+						tx, err := conn.Begin(f.Ctx)
 						if err != nil {
 							t.Error(err)
 							return
@@ -357,10 +357,10 @@ func TestDequeueWalk(t *testing.T) {
 									jobs = append(jobs, <-ids)
 								}
 								in = append(in, jobs...)
-								_, err = tx.Exec(f.ctx, "insert into penstock."+queue+" (payload, priority) select convert_to(i::text, 'UTF8'), i % 2 from unnest($1::int[]) i", jobs)
+								_, err = tx.Exec(f.Ctx, "insert into penstock."+queue+" (payload, priority) select convert_to(i::text, 'UTF8'), i % 2 from unnest($1::int[]) i", jobs)
 							} else {
 								var rows pgx.Rows
-								if rows, err = tx.Query(f.ctx, "select convert_from(payload, 'UTF8')::int from penstock.dequeue($1, $2)", queue, 1+random.IntN(1+random.IntN(60))); err == nil {
+								if rows, err = tx.Query(f.Ctx, "select convert_from(payload, 'UTF8')::int from penstock.dequeue($1, $2)", queue, 1+random.IntN(1+random.IntN(60))); err == nil {
 									var jobs []int
 									jobs, err = pgx.CollectRows(rows, pgx.RowTo[int])
 									out = append(out, jobs...)
@@ -372,8 +372,8 @@ func TestDequeueWalk(t *testing.T) {
 							}
 						}
 						if random.IntN(3) == 0 {
-							err = tx.Rollback(f.ctx)
-						} else if err = tx.Commit(f.ctx); err == nil {
+							err = tx.Rollback(f.Ctx)
+						} else if err = tx.Commit(f.Ctx); err == nil {
 							mu.Lock()
 							for _, i := range in {
 								enqueued[i] = true
@@ -388,7 +388,7 @@ func TestDequeueWalk(t *testing.T) {
 							return
 						}
 						if random.IntN(20) == 0 {
-							if _, err := conn.Exec(f.ctx, "select penstock._maintain_ring($1, true)", queue); err != nil {
+							if _, err := conn.Exec(f.Ctx, "select penstock._maintain_ring($1, true)", queue); err != nil {
 								t.Error(err)
 								return
 							}
@@ -400,7 +400,7 @@ func TestDequeueWalk(t *testing.T) {
 			for _, i := range f.takeAll(queue) {
 				taken[i]++
 			}
-			if n := f.number("select count(*) from penstock." + queue); n != 0 {
+			if n := f.Number("select count(*) from penstock." + queue); n != 0 {
 				t.Errorf("%d jobs are in the table and cannot be taken", n)
 			}
 			for i := range enqueued {

@@ -25,7 +25,7 @@ func TestOneWorkerTakesInOrder(t *testing.T) {
 			var waiting []int
 			last := 0
 			more := func(n int) {
-				f.enqueue(f.conn, queue, last+1, last+n)
+				f.enqueue(f.Conn, queue, last+1, last+n)
 				for range n {
 					last++
 					waiting = append(waiting, last)
@@ -71,7 +71,7 @@ func TestWorkersShareTheWay(t *testing.T) {
 			t.Parallel()
 			f := newQueueFixture(t)
 			const jobs = 6_000
-			f.enqueue(f.conn, queue, 1, jobs/2)
+			f.enqueue(f.Conn, queue, 1, jobs/2)
 			var mu sync.Mutex
 			taken := map[int]int{}
 			var workers sync.WaitGroup
@@ -82,17 +82,17 @@ func TestWorkersShareTheWay(t *testing.T) {
 					if random.IntN(8) == 0 {
 						n = 1 + random.IntN(50)
 					}
-					tx, err := conn.Begin(f.ctx)
+					tx, err := conn.Begin(f.Ctx)
 					if err != nil {
 						t.Error(err)
 						return
 					}
-					rows, _ := tx.Query(f.ctx, "select convert_from(payload, 'UTF8')::int from penstock.dequeue($1, $2)", queue, n)
+					rows, _ := tx.Query(f.Ctx, "select convert_from(payload, 'UTF8')::int from penstock.dequeue($1, $2)", queue, n)
 					got, err := pgx.CollectRows(rows, pgx.RowTo[int])
 					if err == nil && random.IntN(20) == 0 {
-						err, got = tx.Rollback(f.ctx), nil
+						err, got = tx.Rollback(f.Ctx), nil
 					} else if err == nil {
-						err = tx.Commit(f.ctx)
+						err = tx.Commit(f.Ctx)
 					}
 					if err != nil {
 						t.Error(err)
@@ -110,11 +110,11 @@ func TestWorkersShareTheWay(t *testing.T) {
 				}
 			}
 			for worker := range 6 {
-				conn := f.connect()
+				conn := f.Connect()
 				workers.Go(func() { work(worker, conn) })
 			}
 			for at := jobs / 2; at < jobs; at += 50 {
-				f.enqueue(f.conn, queue, at+1, at+50)
+				f.enqueue(f.Conn, queue, at+1, at+50)
 			}
 			workers.Wait()
 			for job, times := range taken {
@@ -140,23 +140,23 @@ func TestPositionOfAJobThatIsHeld(t *testing.T) {
 	t.Parallel()
 	for _, queue := range []string{"fifo", "lifo"} {
 		f := newQueueFixture(t)
-		f.enqueue(f.conn, queue, 1, 1_000)
-		f.exec("set lock_timeout = '5s'")
-		first := f.take(f.conn, queue, 1)[0]
+		f.enqueue(f.Conn, queue, 1, 1_000)
+		f.Exec("set lock_timeout = '5s'")
+		first := f.take(f.Conn, queue, 1)[0]
 		next, after := first+1, first+2
 		if queue == "lifo" {
 			next, after = first-1, first-2
 		}
-		holder := f.connect()
+		holder := f.Connect()
 		tx := f.begin(holder)
-		_, err := tx.Exec(f.ctx, "select from penstock."+queue+" where seq = $1 for update", next)
-		f.must(err)
-		results, err := f.conn.PgConn().Exec(f.ctx, atOnce(queue)+"select convert_from(payload, 'UTF8') from penstock.dequeue('"+queue+"')").ReadAll()
-		f.must(err)
+		_, err := tx.Exec(f.Ctx, "select from penstock."+queue+" where seq = $1 for update", next)
+		f.Must(err)
+		results, err := f.Conn.PgConn().Exec(f.Ctx, atOnce(queue)+"select convert_from(payload, 'UTF8') from penstock.dequeue('"+queue+"')").ReadAll()
+		f.Must(err)
 		if got := string(results[1].Rows[0][0]); got != fmt.Sprint(after) {
 			t.Errorf("%s: got %s, want %d", queue, got, after)
 		}
-		f.must(tx.Rollback(f.ctx))
+		f.Must(tx.Rollback(f.Ctx))
 		f.later(queue)
 		f.wantTake(queue, 1, next)
 	}
@@ -168,15 +168,15 @@ func TestBatchGoesOnFromThePosition(t *testing.T) {
 	t.Parallel()
 	f := newQueueFixture(t)
 	f.enqueueWide("fifo", 1, 8_000)
-	first := f.buffers(f.conn, "fifo")
-	holder := f.connect()
+	first := f.buffers(f.Conn, "fifo")
+	holder := f.Connect()
 	tx := f.begin(holder)
 	take := func(conn *pgx.Conn, n int) int {
 		return f.pagesOn(conn, fmt.Sprintf("%s explain (analyze, buffers, format json) select * from penstock.dequeue('fifo', %d)", atOnce("fifo"), n))
 	}
-	for last := int64(math.MaxInt64); f.number(`select pg_sequence_last_value('penstock."_fifo.next"')`) < last; { // a batch that writes a mark does not
+	for last := int64(math.MaxInt64); f.Number(`select pg_sequence_last_value('penstock."_fifo.next"')`) < last; { // a batch that writes a mark does not
 		f.later("fifo")
-		taken := f.take(f.conn, "fifo", 100) // finds what is free, and says so
+		taken := f.take(f.Conn, "fifo", 100) // finds what is free, and says so
 		last = int64(taken[99])
 	}
 	var held []int
@@ -188,16 +188,16 @@ func TestBatchGoesOnFromThePosition(t *testing.T) {
 		t.Errorf("batches touched %d pages each, one job %d", median, first)
 	}
 	f.later("fifo")
-	f.take(f.conn, "fifo", 1) // looks
+	f.take(f.Conn, "fifo", 1) // looks
 	least := math.MaxInt
 	for range 15 {
-		least = min(least, take(f.conn, 1))
+		least = min(least, take(f.Conn, 1))
 	}
 	if least > first+100 {
 		t.Errorf("one job: touched %d pages beside 4,000 jobs that are held, %d at first", least, first)
 	}
 	t.Logf("pages: one job %d at first, batches %d, one job at last %d", first, held[20], least)
-	f.must(tx.Rollback(f.ctx))
+	f.Must(tx.Rollback(f.Ctx))
 }
 
 // A batch says that there are batches before it takes what the register gives it: who
@@ -205,18 +205,18 @@ func TestBatchGoesOnFromThePosition(t *testing.T) {
 func TestBatchIsAnnounced(t *testing.T) {
 	t.Parallel()
 	f := newQueueFixture(t)
-	f.enqueue(f.conn, "fifo", 1, 3_000)
-	f.take(f.conn, "fifo", 1) // looks
+	f.enqueue(f.Conn, "fifo", 1, 3_000)
+	f.take(f.Conn, "fifo", 1) // looks
 	const manner = `select pg_sequence_last_value('penstock."_fifo.way"') / 1024 % 4`
-	if got := f.number(manner); got != 0 {
+	if got := f.Number(manner); got != 0 {
 		t.Fatalf("with 3,000 jobs waiting and no batches the manner is %d, want 0", got)
 	}
-	next := func() int64 { return f.number(`select pg_sequence_last_value('penstock."_fifo.next"')`) }
+	next := func() int64 { return f.Number(`select pg_sequence_last_value('penstock."_fifo.next"')`) }
 	for before := next(); next() == before; { // until one did not come too late for the register
-		_, err := f.conn.PgConn().Exec(f.ctx, atOnce("fifo")+"select from penstock.dequeue('fifo', 10)").ReadAll()
-		f.must(err)
+		_, err := f.Conn.PgConn().Exec(f.Ctx, atOnce("fifo")+"select from penstock.dequeue('fifo', 10)").ReadAll()
+		f.Must(err)
 	}
-	if got := f.number(manner); got != 1 {
+	if got := f.Number(manner); got != 1 {
 		t.Errorf("after a batch the manner is %d, want 1", got)
 	}
 }
@@ -226,13 +226,13 @@ func TestPausedQueueHasNoShortWay(t *testing.T) {
 	t.Parallel()
 	for _, queue := range []string{"fifo", "lifo"} {
 		f := newQueueFixture(t)
-		f.enqueue(f.conn, queue, 1, 1_000)
+		f.enqueue(f.Conn, queue, 1, 1_000)
 		for range 3 {
-			f.take(f.conn, queue, 1)
-			f.exec("select penstock.pause_queue($1)", queue)
+			f.take(f.Conn, queue, 1)
+			f.Exec("select penstock.pause_queue($1)", queue)
 			f.wantTake(queue, 1)
 			f.wantTake(queue, 10)
-			f.exec("select penstock.resume_queue($1)", queue)
+			f.Exec("select penstock.resume_queue($1)", queue)
 		}
 	}
 }
@@ -242,17 +242,17 @@ func TestPausedQueueHasNoShortWay(t *testing.T) {
 func TestMaintainMovesTheMarkOn(t *testing.T) {
 	t.Parallel()
 	f := newQueueFixture(t)
-	f.enqueue(f.conn, "fifo", 1, 6_000)
-	conn := f.connect()
+	f.enqueue(f.Conn, "fifo", 1, 6_000)
+	conn := f.Connect()
 	for taken := 0; taken < 5_000; taken += 500 {
-		results, err := conn.PgConn().Exec(f.ctx, atOnce("fifo")+"select count(*) from penstock.dequeue('fifo', 500)").ReadAll()
-		f.must(err)
+		results, err := conn.PgConn().Exec(f.Ctx, atOnce("fifo")+"select count(*) from penstock.dequeue('fifo', 500)").ReadAll()
+		f.Must(err)
 		if got := string(results[1].Rows[0][0]); got != "500" {
 			t.Fatalf("took %s jobs, want 500", got)
 		}
 	}
 	for range 2 { // the first mark only knows how far the sequence had come
-		f.exec("select penstock.maintain_queue('fifo')")
+		f.Exec("select penstock.maintain_queue('fifo')")
 	}
 	f.wantText("true", "select (lo[1] > 4900)::text from penstock._mark where grp = '' order by n desc limit 1")
 	f.wantTake("fifo", 1, 5_001)

@@ -10,6 +10,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/testserver"
 	"github.com/penstock/penstock/store/postgres"
+	"github.com/penstock/penstock/store/postgres/postgrestest"
 )
 
 // A transaction that runs and has the highest xid of all is in no snapshot's list
@@ -21,28 +22,28 @@ func TestRunningTransactionWithTheHighestXid(t *testing.T) {
 	src := f.subscribe()
 	f.wantDrain(src)
 
-	late := f.connect()
-	tx, err := late.Begin(f.ctx)
-	f.must(err)
+	late := f.Connect()
+	tx, err := late.Begin(f.Ctx)
+	f.Must(err)
 	f.insert(late, "k", "late") // draws xid and seq
 	for range 5 {
 		f.wantDrain(src) // snapshots whose xmax is that xid
 	}
-	f.must(tx.Commit(f.ctx))
+	f.Must(tx.Commit(f.Ctx))
 	f.wantDrain(src, "late")
 
 	// The same with cursors written and others committing around it.
-	tx, err = late.Begin(f.ctx)
-	f.must(err)
+	tx, err = late.Begin(f.Ctx)
+	f.Must(err)
 	f.insert(late, "k", "late again")
 	f.wantDrain(src)
-	f.must(src.Renew(f.ctx))
+	f.Must(src.Renew(f.Ctx))
 	f.wantDrain(src)
-	f.insert(f.conn, "k2", "other")
+	f.insert(f.Conn, "k2", "other")
 	f.wantDrain(src, "other")
-	f.must(src.Renew(f.ctx))
+	f.Must(src.Renew(f.Ctx))
 	f.wantDrain(src)
-	f.must(tx.Commit(f.ctx))
+	f.Must(tx.Commit(f.Ctx))
 	f.wantDrain(src, "late again")
 }
 
@@ -51,23 +52,23 @@ func TestLateCommitAroundAPagedWindow(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, postgres.Options{})
 	src := f.subscribe()
-	late := f.connect()
-	tx, err := late.Begin(f.ctx)
-	f.must(err)
+	late := f.Connect()
+	tx, err := late.Begin(f.Ctx)
+	f.Must(err)
 	f.insert(late, "k", "late")
 	for i := range 10 {
-		f.insert(f.conn, "", fmt.Sprint(i))
+		f.insert(f.Conn, "", fmt.Sprint(i))
 	}
 	var got []string
 	for page := range 5 {
-		b, err := src.Fetch(f.ctx, penstock.Limit{Messages: 3, Bytes: 1 << 20})
-		f.must(err)
+		b, err := src.Fetch(f.Ctx, penstock.Limit{Messages: 3, Bytes: 1 << 20})
+		f.Must(err)
 		for _, m := range b.Messages {
 			got = append(got, string(m.Payload))
 		}
-		f.must(src.Settle(f.ctx, penstock.Settled{Batch: b}))
+		f.Must(src.Settle(f.Ctx, penstock.Settled{Batch: b}))
 		if page == 1 {
-			f.must(tx.Commit(f.ctx))
+			f.Must(tx.Commit(f.Ctx))
 		}
 	}
 	if want := "[0 1 2 3 4 5 6 7 8 9 late]"; fmt.Sprint(got) != want {
@@ -84,29 +85,29 @@ func TestXidsComeAgainAfterACrash(t *testing.T) {
 	server := testserver.StartPostgres(t, "wal_level = minimal", "max_wal_senders = 0", "autovacuum = off", "wal_writer_delay = 10s", "wal_writer_flush_after = 1GB", "bgwriter_delay = 10s")
 	f := fixtureOn(t, server.URL, postgres.Options{})
 	src := f.subscribe()
-	f.insert(f.conn, "k", "before")
+	f.insert(f.Conn, "k", "before")
 	f.wantDrain(src, "before")
-	f.must(src.Renew(f.ctx))
+	f.Must(src.Renew(f.Ctx))
 
 	for range 50 { // xids that leave no trace on disk
-		f.exec("begin")
-		f.exec("select pg_current_xact_id()")
-		f.exec("rollback")
+		f.Exec("begin")
+		f.Exec("select pg_current_xact_id()")
+		f.Exec("rollback")
 	}
 	f.wantDrain(src) // a snapshot that knows them as over
-	high := f.number("select pg_snapshot_xmax(pg_current_snapshot())::text::bigint")
-	f.must(server.Kill())
-	f.must(server.Start())
+	high := f.Number("select pg_snapshot_xmax(pg_current_snapshot())::text::bigint")
+	f.Must(server.Kill())
+	f.Must(server.Start())
 
-	f.conn = f.connect()
-	if again := f.number("select pg_snapshot_xmax(pg_current_snapshot())::text::bigint"); again >= high {
+	f.Conn = f.Connect()
+	if again := f.Number("select pg_snapshot_xmax(pg_current_snapshot())::text::bigint"); again >= high {
 		t.Fatalf("the crash was to take the server back behind xid %d, but it is at %d: this test shows nothing", high, again)
 	}
-	f.insert(f.conn, "k", "after 1")
-	f.insert(f.conn, "k", "after 2")
+	f.insert(f.Conn, "k", "after 1")
+	f.insert(f.Conn, "k", "after 2")
 	var got []string
-	f.eventually("the messages after the crash arrive", func() bool {
-		b, err := src.Fetch(f.ctx, plenty)
+	f.Eventually("the messages after the crash arrive", func() bool {
+		b, err := src.Fetch(f.Ctx, plenty)
 		if err != nil {
 			return false // the old connections
 		}
@@ -114,7 +115,7 @@ func TestXidsComeAgainAfterACrash(t *testing.T) {
 			got = append(got, string(m.Payload))
 		}
 		if len(b.Messages) > 0 {
-			f.must(src.Settle(f.ctx, penstock.Settled{Batch: b}))
+			f.Must(src.Settle(f.Ctx, penstock.Settled{Batch: b}))
 		}
 		return len(got) > 0 && got[len(got)-1] == "after 2"
 	})
@@ -130,31 +131,31 @@ func TestRestoreIntoAnotherCluster(t *testing.T) {
 	f := newFixture(t, postgres.Options{})
 	src := f.subscribe()
 	for i := range 5 {
-		f.insert(f.conn, "k", fmt.Sprint("settled ", i))
+		f.insert(f.Conn, "k", fmt.Sprint("settled ", i))
 	}
 	f.drain(src)
-	inFlight := f.connect()
-	tx, err := inFlight.Begin(f.ctx)
-	f.must(err)
+	inFlight := f.Connect()
+	tx, err := inFlight.Begin(f.Ctx)
+	f.Must(err)
 	f.insert(inFlight, "late", "in flight at the cursor")
 	for i := range 5 {
-		f.insert(f.conn, "k", fmt.Sprint("settled too ", i))
+		f.insert(f.Conn, "k", fmt.Sprint("settled too ", i))
 	}
 	f.drain(src)
-	f.must(tx.Commit(f.ctx))
+	f.Must(tx.Commit(f.Ctx))
 	for i := range 5 {
-		f.insert(f.conn, "k", fmt.Sprint("open ", i))
+		f.insert(f.Conn, "k", fmt.Sprint("open ", i))
 	}
-	f.must(src.Close(f.ctx))
+	f.Must(src.Close(f.Ctx))
 
 	// As if all of it came from a cluster that was a billion transactions ahead.
-	f.exec("update penstock.orders set xid = (xid::text::bigint + 1000000000)::text::xid8")
-	f.exec(`update penstock._cursor set system = system + 1, done = (
+	f.Exec("update penstock.orders set xid = (xid::text::bigint + 1000000000)::text::xid8")
+	f.Exec(`update penstock._cursor set system = system + 1, done = (
 		select format('%s:%s:%s', pg_snapshot_xmin(done)::text::bigint + 1000000000, pg_snapshot_xmax(done)::text::bigint + 1000000000,
 			(select string_agg((x::text::bigint + 1000000000)::text, ',' order by x) from pg_snapshot_xip(done) x))::pg_snapshot)`)
 
 	src = f.subscribe()
-	f.insert(f.conn, "k", "new")
+	f.insert(f.Conn, "k", "new")
 	got := f.drain(src)
 	seen := map[string]int{}
 	for _, p := range got {
@@ -169,9 +170,9 @@ func TestRestoreIntoAnotherCluster(t *testing.T) {
 		t.Errorf("all of it came again: %q", got)
 	}
 	f.wantDrain(src)
-	f.insert(f.conn, "k", "newer")
+	f.insert(f.Conn, "k", "newer")
 	f.wantDrain(src, "newer")
-	f.must(src.Close(f.ctx))
+	f.Must(src.Close(f.Ctx))
 	src = f.subscribe()
 	f.wantDrain(src)
 }
@@ -183,25 +184,25 @@ func TestServerRestart(t *testing.T) {
 	server := testserver.StartPostgres(t)
 	f := fixtureOn(t, server.URL, postgres.Options{})
 	src := f.subscribe()
-	f.insert(f.conn, "k", "one")
-	b, err := src.Fetch(f.ctx, plenty)
-	f.must(err)
-	f.must(server.Stop())
-	if err := src.Settle(f.ctx, penstock.Settled{Batch: b}); err == nil {
+	f.insert(f.Conn, "k", "one")
+	b, err := src.Fetch(f.Ctx, plenty)
+	f.Must(err)
+	f.Must(server.Stop())
+	if err := src.Settle(f.Ctx, penstock.Settled{Batch: b}); err == nil {
 		t.Fatal("Settle succeeded without a server")
 	}
-	if _, err := src.Fetch(f.ctx, plenty); err == nil {
+	if _, err := src.Fetch(f.Ctx, plenty); err == nil {
 		t.Fatal("Fetch succeeded without a server")
 	}
-	f.must(server.Start())
-	ctx, cancel := context.WithTimeout(f.ctx, deadline)
+	f.Must(server.Start())
+	ctx, cancel := context.WithTimeout(f.Ctx, postgrestest.Deadline)
 	defer cancel()
 	b, err = src.Fetch(ctx, plenty)
-	f.must(err)
+	f.Must(err)
 	if !b.Rewound || len(b.Messages) != 1 {
 		t.Fatalf("after the restart: rewound %v, %d messages; want the unsettled one again", b.Rewound, len(b.Messages))
 	}
-	f.must(src.Settle(f.ctx, penstock.Settled{Batch: b}))
+	f.Must(src.Settle(f.Ctx, penstock.Settled{Batch: b}))
 	f.wantDrain(src)
 }
 
@@ -212,11 +213,11 @@ func TestBulkTransactionCommitsLate(t *testing.T) {
 	f := newFixture(t, postgres.Options{})
 	src := f.subscribe()
 	tx := f.lateBulk(src, 5000)
-	f.must(tx.Commit(f.ctx))
-	f.insert(f.conn, "k", "5001")
+	f.Must(tx.Commit(f.Ctx))
+	f.insert(f.Conn, "k", "5001")
 	for want := 1; want <= 5001; {
-		b, err := src.Fetch(f.ctx, penstock.Limit{Messages: 100, Bytes: 1 << 20})
-		f.must(err)
+		b, err := src.Fetch(f.Ctx, penstock.Limit{Messages: 100, Bytes: 1 << 20})
+		f.Must(err)
 		if len(b.Messages) == 0 {
 			t.Fatalf("message %d was lost", want)
 		}
@@ -226,7 +227,7 @@ func TestBulkTransactionCommitsLate(t *testing.T) {
 			}
 			want++
 		}
-		f.must(src.Settle(f.ctx, penstock.Settled{Batch: b}))
+		f.Must(src.Settle(f.Ctx, penstock.Settled{Batch: b}))
 	}
 	f.wantDrain(src)
 }
@@ -234,15 +235,15 @@ func TestBulkTransactionCommitsLate(t *testing.T) {
 // lateBulk publishes n messages in a transaction that the cursor has passed by.
 func (f *fixture) lateBulk(src penstock.Source, n int) pgx.Tx {
 	f.Helper()
-	conn := f.connect()
-	tx, err := conn.Begin(f.ctx)
-	f.must(err)
-	_, err = tx.Exec(f.ctx, "insert into penstock.orders (key, payload) select 'bulk', i::text::bytea from generate_series(1, $1::int) i", n)
-	f.must(err)
+	conn := f.Connect()
+	tx, err := conn.Begin(f.Ctx)
+	f.Must(err)
+	_, err = tx.Exec(f.Ctx, "insert into penstock.orders (key, payload) select 'bulk', i::text::bytea from generate_series(1, $1::int) i", n)
+	f.Must(err)
 	for range 2 { // the second cursor's bound is above the bulk's seqs
-		f.insert(f.conn, "k", "other")
+		f.insert(f.Conn, "k", "other")
 		f.wantDrain(src, "other")
-		f.must(src.Renew(f.ctx))
+		f.Must(src.Renew(f.Ctx))
 	}
 	return tx
 }
@@ -256,7 +257,7 @@ func BenchmarkFetchLateBulk(b *testing.B) {
 				b.StopTimer()
 				f := newFixture(b, postgres.Options{})
 				src := f.subscribe()
-				f.must(f.lateBulk(src, n).Commit(f.ctx))
+				f.Must(f.lateBulk(src, n).Commit(f.Ctx))
 				b.StartTimer()
 				if got := len(f.drain(src)); got != n {
 					b.Fatalf("got %d messages, want %d", got, n)

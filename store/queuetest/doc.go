@@ -5,7 +5,7 @@
 //	func TestQueue(t *testing.T) {
 //		queuetest.Run(t, queuetest.Harness{
 //			Open: func(t testing.TB) queuetest.Instance {
-//				url := newDatabase(t) // empty, dropped by t.Cleanup
+//				url := newDatabase(t) // migrated, dropped by t.Cleanup
 //				…
 //				return queuetest.Instance{Store: s, Begin: …, Another: …, Pin: …, Backdate: …}
 //			},

@@ -10,7 +10,7 @@ import (
 
 // Harness is what a store's test package gives the suite.
 type Harness struct {
-	// Open makes an empty database on which Migrate has not run and opens a
+	// Open makes a database with the store's tables and no queue, and opens a
 	// store on it. It is called once per test, from parallel tests too, fails t
 	// if it cannot, and leaves nothing behind once t's cleanups have run.
 	Open     func(t testing.TB) Instance
@@ -33,15 +33,9 @@ type Features struct {
 	Release bool
 }
 
-// Store is the store under test.
-type Store interface {
-	penstock.QueueStore
-	Migrate(ctx context.Context) error
-}
-
 // Instance is one database and a store on it.
 type Instance struct {
-	Store Store
+	Store penstock.QueueStore
 
 	// Begin opens a business transaction on a connection that the store does not
 	// use. Where there is one writer at a time it waits for its turn until ctx

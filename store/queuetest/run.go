@@ -20,7 +20,6 @@ func Run(t *testing.T, h Harness) {
 						t.Skipf("the store does not declare the feature %s", what)
 					}
 					e := newEnv(t, h)
-					e.must(e.Store.Migrate(e.ctx), "Migrate")
 					order := penstock.FIFO
 					if c.lifo {
 						order = penstock.LIFO

@@ -27,8 +27,12 @@ func openQueueInstance(t testing.TB) queuetest.Instance {
 	path := filepath.Join(t.TempDir(), "app.db")
 	app := openApp(t, path)
 	mustExec(t, app, `create table counters (name text primary key, n integer not null)`)
+	store := open(t, path)
+	if err := store.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	return queuetest.Instance{
-		Store: open(t, path),
+		Store: store,
 		Begin: func(ctx context.Context) (queuetest.Tx, error) {
 			tx, err := app.BeginTx(ctx, nil)
 			return businessTx{tx}, err

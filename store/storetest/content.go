@@ -188,8 +188,7 @@ func derivedIDs(e *env) {
 	e.must(e.Store.DropOutbox(e.ctx, outbox), "DropOutbox")
 	e.must(e.Store.CreateOutbox(e.ctx, outbox), "CreateOutbox")
 	look(e.Store, outbox, "an outbox dropped and made anew")
-	elsewhere := e.harness.Open(e)
-	e.must(elsewhere.Store.Migrate(e.ctx), "Migrate")
+	elsewhere := e.harness.openMigrated(e)
 	e.must(elsewhere.Store.CreateOutbox(e.ctx, outbox), "CreateOutbox")
 	look(elsewhere.Store, outbox, "another database")
 }

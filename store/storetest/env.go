@@ -37,11 +37,11 @@ type env struct {
 	seedShown sync.Once
 }
 
-func newEnv(t *testing.T, h Harness) *env {
+func newEnv(t *testing.T, h Harness, open func(testing.TB) Instance) *env {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), deadline*time.Duration(testseed.Rounds()))
 	t.Cleanup(cancel)
-	e := &env{TB: t, Instance: h.Open(t), harness: h, features: h.Features, ctx: ctx}
+	e := &env{TB: t, Instance: open(t), harness: h, features: h.Features, ctx: ctx}
 	switch {
 	case e.Store == nil || e.Begin == nil || e.Another == nil:
 		t.Fatal("storetest: Instance needs Store, Begin and Another")

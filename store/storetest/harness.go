@@ -12,8 +12,28 @@ type Harness struct {
 	// Open makes an empty database on which Migrate has not run and opens a
 	// store on it. It is called once per test, from parallel tests too, fails t
 	// if it cannot, and leaves nothing behind once t's cleanups have run.
-	Open     func(t testing.TB) Instance
-	Features Features
+	Open func(t testing.TB) Instance
+	// OpenMigrated, if a store has it, is Open on a database on which Migrate has
+	// run: where that takes long and a migrated database can be copied. Without
+	// it the suite calls Open and Migrate.
+	OpenMigrated func(t testing.TB) Instance
+	Features     Features
+}
+
+// openMigrated opens a database with the store's tables.
+func (h Harness) openMigrated(t testing.TB) Instance {
+	t.Helper()
+	if h.OpenMigrated != nil {
+		return h.OpenMigrated(t)
+	}
+	i := h.Open(t)
+	if i.Store == nil {
+		return i // newEnv says so
+	}
+	if err := i.Store.Migrate(t.Context()); err != nil {
+		t.Fatalf("Migrate: %v", err)
+	}
+	return i
 }
 
 // Features is what the store or its database can do. The tests of a feature

@@ -15,11 +15,12 @@ func Run(t *testing.T, h Harness) {
 					if what := c.needs.missing(h.Features); what != "" {
 						t.Skipf("the store does not declare the feature %s", what)
 					}
-					e := newEnv(t, h)
-					if !c.unmigrated {
-						e.must(e.Store.Migrate(e.ctx), "Migrate")
-						e.must(e.Store.CreateOutbox(e.ctx, outbox), "CreateOutbox")
+					if c.unmigrated {
+						c.run(newEnv(t, h, h.Open))
+						return
 					}
+					e := newEnv(t, h, h.openMigrated)
+					e.must(e.Store.CreateOutbox(e.ctx, outbox), "CreateOutbox")
 					c.run(e)
 				})
 			}

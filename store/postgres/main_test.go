@@ -1,0 +1,10 @@
+package postgres_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/penstock/penstock/store/postgres/postgrestest"
+)
+
+func TestMain(m *testing.M) { os.Exit(postgrestest.Run(m)) }
