@@ -8,7 +8,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/adopt"
-	"github.com/penstock/penstock/internal/testserver"
+	"github.com/penstock/penstock/store/postgres/postgrestest"
 )
 
 // settleRows gives each waiting row of the .NET table the verdict for its type.
@@ -39,7 +39,7 @@ func settleRows(t *testing.T, database, subscription string, verdict func(pensto
 
 // What operators see and do of an adopted table, described by a file or by flags.
 func TestOperatingAdoptedTables(t *testing.T) {
-	database := testserver.Database(t, testserver.PostgresURL(t))
+	database := postgrestest.Database(t)
 	d := urlDesk(t, database)
 	d.outbox("orders", numbered(1)...)
 	execute(t, database, `create table outbox_messages (id uuid primary key default gen_random_uuid(), type text, content jsonb,

@@ -11,8 +11,8 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/config"
-	"github.com/penstock/penstock/internal/testserver"
 	"github.com/penstock/penstock/store/memory"
+	"github.com/penstock/penstock/store/postgres/postgrestest"
 )
 
 // desk is a command line over a store that the test looks into.
@@ -28,7 +28,7 @@ type desk struct {
 func eachStore(t *testing.T, test func(t *testing.T, d *desk)) {
 	t.Run("memory", func(t *testing.T) { test(t, memoryDesk(t)) })
 	t.Run("sqlite", func(t *testing.T) { test(t, urlDesk(t, "sqlite:"+filepath.Join(t.TempDir(), "test.db"))) })
-	t.Run("postgres", func(t *testing.T) { test(t, urlDesk(t, testserver.Database(t, testserver.PostgresURL(t)))) })
+	t.Run("postgres", func(t *testing.T) { test(t, urlDesk(t, postgrestest.Database(t))) })
 }
 
 func urlDesk(t *testing.T, url string) *desk {

@@ -9,11 +9,11 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/penstock/penstock/internal/testserver"
+	"github.com/penstock/penstock/store/postgres/postgrestest"
 )
 
 func TestQueueGrant(t *testing.T) {
-	database := testserver.Database(t, testserver.PostgresURL(t))
+	database := postgrestest.Database(t)
 	d := urlDesk(t, database)
 	d.must("queue", "create", "mails")
 	d.must("queue", "create", "others")

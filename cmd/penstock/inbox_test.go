@@ -13,8 +13,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/internal/testserver"
 	"github.com/penstock/penstock/store/postgres"
+	"github.com/penstock/penstock/store/postgres/postgrestest"
 	"github.com/penstock/penstock/store/sqlite"
 )
 
@@ -57,7 +57,7 @@ func eachInbox(t *testing.T, test func(t *testing.T, d *desk, c *consuming)) {
 			}})
 	})
 	t.Run("postgres", func(t *testing.T) {
-		database := testserver.Database(t, testserver.PostgresURL(t))
+		database := postgrestest.Database(t)
 		d := urlDesk(t, database)
 		conn := connect(t, database)
 		box := postgres.NewInbox("", "billing")
@@ -308,7 +308,7 @@ func TestInboxNotes(t *testing.T) {
 }
 
 func TestInboxGrant(t *testing.T) {
-	database := testserver.Database(t, testserver.PostgresURL(t))
+	database := postgrestest.Database(t)
 	d := urlDesk(t, database)
 	d.must("inbox", "create", "billing")
 	d.must("inbox", "create", "secret")

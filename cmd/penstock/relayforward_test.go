@@ -14,13 +14,13 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/internal/testserver"
+	"github.com/penstock/penstock/store/postgres/postgrestest"
 )
 
 // A subscription whose sink is a queue fills it, and stops when it is told to.
 func TestRelayIntoAQueue(t *testing.T) {
 	t.Run("sqlite", func(t *testing.T) { relayIntoAQueue(t, urlDesk(t, "sqlite:"+filepath.Join(t.TempDir(), "test.db"))) })
-	t.Run("postgres", func(t *testing.T) { relayIntoAQueue(t, urlDesk(t, testserver.Database(t, testserver.PostgresURL(t)))) })
+	t.Run("postgres", func(t *testing.T) { relayIntoAQueue(t, urlDesk(t, postgrestest.Database(t))) })
 }
 
 func relayIntoAQueue(t *testing.T, d *desk) {

@@ -10,13 +10,13 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/penstock/penstock/internal/testserver"
+	"github.com/penstock/penstock/store/postgres/postgrestest"
 )
 
 // TestRelayRoleNeedsNothingOfQueues has a role that existed before there were
 // queues do what docs/cli.md says it can.
 func TestRelayRoleNeedsNothingOfQueues(t *testing.T) {
-	database := testserver.Database(t, testserver.PostgresURL(t))
+	database := postgrestest.Database(t)
 	d := urlDesk(t, database)
 	d.outbox("orders", numbered(1)...)
 	d.must("queue", "create", "mails")

@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/penstock/penstock/store/postgres/postgrestest"
 )
 
 // TestMain is penstock itself in a process that a test has started.
@@ -20,7 +22,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv("PENSTOCK_TEST_PROCESS") != "" {
 		os.Exit(run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 	}
-	os.Exit(m.Run())
+	os.Exit(postgrestest.Run(m))
 }
 
 // worker is a penstock work in a process of its own.
