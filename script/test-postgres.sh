@@ -7,6 +7,7 @@ cd "$(dirname "$0")/.."
 mkdir -p bin
 go build -o bin/withservers ./internal/testserver/withservers
 unset PENSTOCK_TEST_POSTGRES # the server is the point
+export PENSTOCK_TEST_DATA="${PENSTOCK_TEST_DATA-$(script/memory.sh)}"
 failed=()
 for version in "$@"; do
 	bin=$(script/postgres-version.sh "$version")

@@ -15,6 +15,8 @@ if [[ " $* " == *" -race "* ]] && ! command -v "$(go env CC)" >/dev/null; then
 fi
 ((${#missing[@]} == 0)) || script/apt-install.sh "${missing[@]}"
 
+export PENSTOCK_TEST_DATA="${PENSTOCK_TEST_DATA-$(script/memory.sh)}"
+
 # -count=1: a result from the cache says nothing about the servers of today. The time
 # is for the package that takes longest, on a machine a third as fast as two quiet cores.
 (($#)) || set -- ./...

@@ -3,6 +3,7 @@
 //
 //	PENSTOCK_TEST_POSTGRES      a postgres:// URL of a role that may create databases and roles
 //	PENSTOCK_TEST_RABBITMQ      an amqp:// URL
+//	PENSTOCK_TEST_DATA          the folder for the data of private servers, instead of the system's temporary one
 //	PENSTOCK_TEST_PG_BIN        the folder that holds initdb and postgres
 //	PENSTOCK_TEST_RABBITMQ_BIN  the folder that holds rabbitmq-server
 //	PENSTOCK_TEST_KAFKA_JARS    the folder of Apache Kafka's jars; without it there is no Kafka
@@ -12,9 +13,9 @@
 // StartRabbitMQ start one for tests that stop, kill or configure it.
 //
 // A private server keeps its data, log, ports and cookies to itself: a folder
-// of its own under the system's temporary folder, free ports on 127.0.0.1, and
-// nothing of /etc or of the user's environment. It ends with the process that
-// started it, however that process ends (see guard.go).
+// of its own, free ports on 127.0.0.1, and nothing of /etc or of the user's
+// environment. It ends with the process that started it, however that process
+// ends (see guard.go).
 //
 // Where a server can neither be found nor started the test is skipped with the
 // next step, except with CI=true, where it fails.

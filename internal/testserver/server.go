@@ -39,7 +39,7 @@ const (
 
 // newDir makes the server's folder and the guard that removes it.
 func (s *server) newDir() error {
-	dir, err := os.MkdirTemp("", "penstock-"+s.name+"-")
+	dir, err := os.MkdirTemp(os.Getenv(envData), "penstock-"+s.name+"-")
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,9 @@ const (
 	EnvRabbitMQ = "PENSTOCK_TEST_RABBITMQ"
 	EnvKafka    = "PENSTOCK_TEST_KAFKA" // set by withservers -only kafka
 
+	// The one that names the folder for the data of private servers.
+	envData = "PENSTOCK_TEST_DATA"
+
 	// And those that name the folders of the programs.
 	envPostgresBin = "PENSTOCK_TEST_PG_BIN"
 	envRabbitMQBin = "PENSTOCK_TEST_RABBITMQ_BIN"

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -264,6 +265,24 @@ func TestNamedFolderWithoutPrograms(t *testing.T) {
 	}
 	if _, err := rabbitmqBin(); err == nil || !strings.Contains(err.Error(), "PENSTOCK_TEST_RABBITMQ_BIN") {
 		t.Errorf("RabbitMQ: %v", err)
+	}
+}
+
+func TestNamedFolderForData(t *testing.T) {
+	parent := t.TempDir()
+	t.Setenv("PENSTOCK_TEST_DATA", parent)
+	s := &server{name: "none", killSig: syscall.SIGKILL}
+	if err := s.newDir(); err != nil {
+		t.Fatal(err)
+	}
+	if filepath.Dir(s.Dir()) != parent {
+		t.Errorf("the data are in %s", s.Dir())
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(s.Dir()); !os.IsNotExist(err) {
+		t.Errorf("after Close: %v", err)
 	}
 }
 
