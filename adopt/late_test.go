@@ -9,6 +9,7 @@ import (
 
 // TestLevelsLeaveOutWhatIsInFlight: they would list it again and again.
 func TestLevelsLeaveOutWhatIsInFlight(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.Exec(keyedTable)
 	f.Exec("insert into shop (payload) select n from generate_series(1, 3) n")
@@ -36,6 +37,7 @@ func TestLevelsLeaveOutWhatIsInFlight(t *testing.T) {
 
 // TestLagOfABacklog: full pages of old rows are a backlog, and its end is its end.
 func TestLagOfABacklog(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.Exec(messageTable)
 	f.Exec("insert into outbox (ts, message) select now() - interval '1 hour', n from generate_series(1, 5) n")

@@ -12,6 +12,7 @@ import (
 )
 
 func TestMappingThatDoesNotFit(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.Exec(keyedTable)
 	f.Exec(`create table loose (id int, data text);
@@ -86,6 +87,7 @@ func (f *fixture) schemaName() (name string) {
 }
 
 func TestTwoSubscriptionsDoNotShareRows(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.Exec(keyedTable)
 	f.Exec("alter table shop add column mailed_at timestamptz")

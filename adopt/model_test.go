@@ -26,6 +26,7 @@ import (
 // arrive; and with one ordered reader the messages of a key arrive, the first time, in
 // the order in which the key's writers took turns.
 func TestModel(t *testing.T) {
+	t.Parallel()
 	for name, change := range map[string]func(*adopt.Config){
 		"ordered": func(*adopt.Config) {},
 		"deleted": func(c *adopt.Config) { c.Delivered = adopt.Delete },

@@ -26,6 +26,7 @@ var (
 )
 
 func TestParkedLineComesBackInOrder(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.Exec(keyedTable)
 	for _, row := range []string{"a1", "b1", "a2", "a3"} {
@@ -74,6 +75,7 @@ func TestParkedLineComesBackInOrder(t *testing.T) {
 // TestOnlyTheFirstOfALineIsDue: what is parked later, with a time of its own, waits for what
 // is before it all the same; whatever the order in which the verdicts come.
 func TestOnlyTheFirstOfALineIsDue(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.Exec(keyedTable)
 	c := keyedConfig()
@@ -94,6 +96,7 @@ func TestOnlyTheFirstOfALineIsDue(t *testing.T) {
 }
 
 func TestParkedSurvivesTakeover(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.Exec(keyedTable)
 	for i := range 3 {
@@ -124,6 +127,7 @@ func TestParkedSurvivesTakeover(t *testing.T) {
 }
 
 func TestDeadLetters(t *testing.T) {
+	t.Parallel()
 	for _, discard := range []bool{false, true} {
 		t.Run(fmt.Sprintf("discard=%v", discard), func(t *testing.T) {
 			t.Parallel()
@@ -184,6 +188,7 @@ func TestDeadLetters(t *testing.T) {
 }
 
 func TestVanishedRowLetsItsLineGoOn(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.Exec(keyedTable)
 	f.insert("a", "a1")
@@ -195,6 +200,7 @@ func TestVanishedRowLetsItsLineGoOn(t *testing.T) {
 }
 
 func TestRowThatIsNoMessageIsDead(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.Exec(keyedTable)
 	f.Exec("insert into shop (key, payload) values (repeat('k', 2000), 'long'), ('k', 'good')")
@@ -212,6 +218,7 @@ func TestRowThatIsNoMessageIsDead(t *testing.T) {
 
 // TestPoisonStopsNobody has a relay and one message that is never taken.
 func TestPoisonStopsNobody(t *testing.T) {
+	t.Parallel()
 	for _, workers := range []int{1, 3} {
 		t.Run(fmt.Sprint(workers), func(t *testing.T) {
 			t.Parallel()

@@ -10,6 +10,7 @@ import (
 
 // TestPresets carries the rows of each preset's table through a relay.
 func TestPresets(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		preset, table, insert, left string
 		check                       func(t *testing.T, m penstock.Message)

@@ -17,6 +17,7 @@ func (f *fixture) insert(key, payload string) {
 }
 
 func TestContentSurvives(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.Exec(keyedTable)
 	f.Exec(`insert into shop (key, topic, payload, headers) values ('k', 'orders', '', '{"a": "x", "n": 7, "o": {"b": null}, "nothing": null}'), (null, 't', E'\u20ac', null)`)
@@ -33,6 +34,7 @@ func TestContentSurvives(t *testing.T) {
 }
 
 func TestBytesSurvive(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.Exec("create table raw (id uuid primary key, at timestamptz not null default now(), data bytea)")
 	f.Exec("create index on raw (at, id)")
@@ -45,6 +47,7 @@ func TestBytesSurvive(t *testing.T) {
 }
 
 func TestRolledBackIsNeverDelivered(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.Exec(keyedTable)
 	src := f.subscribe(f.open(keyedConfig()))
@@ -62,6 +65,7 @@ func TestRolledBackIsNeverDelivered(t *testing.T) {
 // TestWhatWasInFlightGoesBeforeWhatSawIt: a row gets its place, others are read past it, it
 // commits, and a writer that has seen it adds the next of the key.
 func TestWhatWasInFlightGoesBeforeWhatSawIt(t *testing.T) {
+	t.Parallel()
 	for _, way := range []string{"order", "scan"} {
 		t.Run(way, func(t *testing.T) {
 			t.Parallel()
@@ -97,6 +101,7 @@ func TestWhatWasInFlightGoesBeforeWhatSawIt(t *testing.T) {
 // TestLateIsDelivered: rows that chose their place long before they were written, within
 // the margin and beyond it.
 func TestLateIsDelivered(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]adopt.Config{
 		"within": {Preset: "message", Margin: time.Minute, Sweep: time.Hour},
 		"beyond": {Preset: "message", Margin: 10 * time.Millisecond, Sweep: 20 * time.Millisecond},
@@ -130,6 +135,7 @@ func TestLateIsDelivered(t *testing.T) {
 // TestHeadThatIsTooFarAhead: one row has the time of a clock that is wrong. Rows behind it
 // are found, and after a while they are read in order again.
 func TestHeadThatIsTooFarAhead(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.Exec(messageTable)
 	src := f.subscribe(f.open(adopt.Config{Preset: "message", Margin: 10 * time.Millisecond, Sweep: 20 * time.Millisecond}))
@@ -149,6 +155,7 @@ func TestHeadThatIsTooFarAhead(t *testing.T) {
 
 // TestLockedRowDelaysNoLease: somebody holds a lock on a row that is to be settled.
 func TestLockedRowDelaysNoLease(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.Exec(keyedTable)
 	f.insert("", "a")
@@ -169,6 +176,7 @@ func TestLockedRowDelaysNoLease(t *testing.T) {
 }
 
 func TestRowWithoutPlaceIsDelivered(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.Exec("create table loose (id int primary key, at timestamptz, data text)")
 	f.Exec("create index on loose (at, id)")
@@ -184,6 +192,7 @@ func TestRowWithoutPlaceIsDelivered(t *testing.T) {
 // TestEachRowComesOnce fetches on while nothing is settled: every look back sees the rows
 // again.
 func TestEachRowComesOnce(t *testing.T) {
+	t.Parallel()
 	for name, change := range map[string]func(*adopt.Config){
 		"order":   func(*adopt.Config) {},
 		"scan":    func(c *adopt.Config) { c.Columns.Order = []string{"payload"} },
@@ -216,6 +225,7 @@ func TestEachRowComesOnce(t *testing.T) {
 }
 
 func TestTiesAreBrokenById(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.Exec(messageTable)
 	f.Exec("insert into outbox (ts, message) select now(), n from generate_series(1, 50) n")
@@ -232,6 +242,7 @@ func TestTiesAreBrokenById(t *testing.T) {
 }
 
 func TestWaysToSettle(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		change func(*adopt.Config)
 		check  string // what must be true of the row
@@ -269,6 +280,7 @@ func TestWaysToSettle(t *testing.T) {
 }
 
 func TestWhatWasNotSettledComesToTheNext(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.Exec(keyedTable)
 	for i := range 4 {
@@ -319,6 +331,7 @@ func TestWhatWasNotSettledComesToTheNext(t *testing.T) {
 // TestLowWaterMarkSurvives: a reader that comes next begins where the mark is, however
 // many rows were delivered before.
 func TestLowWaterMarkSurvives(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.Exec(keyedTable)
 	f.Exec("insert into shop (payload) select n from generate_series(1, 3000) n")
@@ -347,6 +360,7 @@ func TestLowWaterMarkSurvives(t *testing.T) {
 // TestReadingStaysFlatUnderAPinnedSnapshot counts the pages that the next read touches
 // while nothing that was deleted can be removed.
 func TestReadingStaysFlatUnderAPinnedSnapshot(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.Exec(keyedTable)
 	pin, err := f.Connect().Begin(f.Ctx)

@@ -10,6 +10,7 @@ import (
 // TestTextsAreTheServers: rows are read in binary, and a row that was set aside is known by the text
 // that the server makes of its key. So is the place where the next reader begins.
 func TestTextsAreTheServers(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct{ typ, values string }{
 		"uuid":      {"uuid", "'00000000-0000-0000-0000-000000000000', 'ffffffff-ffff-ffff-ffff-ffffffffffff', '0123abcd-4567-89ef-0000-000000000001'"},
 		"smallint":  {"smallint", "-32768, 0, 32767"},

@@ -17,6 +17,7 @@ func workers(n int) adopt.Config {
 }
 
 func TestWorkersShareTheRows(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.Exec(keyedTable)
 	f.Exec("insert into shop (payload) select n from generate_series(1, 500) n")
@@ -61,6 +62,7 @@ func TestWorkersShareTheRows(t *testing.T) {
 }
 
 func TestClaimsAreBounded(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.Exec(keyedTable)
 	f.Exec("insert into shop (payload) select n from generate_series(1, 100) n")
@@ -77,6 +79,7 @@ func TestClaimsAreBounded(t *testing.T) {
 }
 
 func TestSourcesOfATableShareItsClaims(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.Exec(keyedTable)
 	f.Exec("insert into shop (payload) select n from generate_series(1, 100) n")
@@ -94,6 +97,7 @@ func TestSourcesOfATableShareItsClaims(t *testing.T) {
 }
 
 func TestOldClaimsAreGivenUp(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.Exec(keyedTable)
 	f.Exec("insert into shop (payload) select n from generate_series(1, 25) n")
@@ -127,6 +131,7 @@ func TestOldClaimsAreGivenUp(t *testing.T) {
 }
 
 func TestWorkerThatDiesLeavesItsRows(t *testing.T) {
+	t.Parallel()
 	f := newFixture(t)
 	f.Exec(keyedTable)
 	f.Exec("insert into shop (payload) select n from generate_series(1, 20) n")

@@ -22,6 +22,7 @@ func TestStore(t *testing.T) { runSuite(t, postgres.Options{}) }
 func TestStoreOnASmallRing(t *testing.T) { runSuite(t, small) }
 
 func runSuite(t *testing.T, opts postgres.Options) {
+	t.Parallel()
 	storetest.Run(t, storetest.Harness{
 		Open:         func(t testing.TB) storetest.Instance { return openInstance(t, freshDatabase(t), opts) },
 		OpenMigrated: func(t testing.TB) storetest.Instance { return openInstance(t, postgrestest.Database(t), opts) },

@@ -19,6 +19,7 @@ func TestQueue(t *testing.T) { runQueueSuite(t, postgres.Options{}) }
 func TestQueueOnASmallRing(t *testing.T) { runQueueSuite(t, small) }
 
 func runQueueSuite(t *testing.T, opts postgres.Options) {
+	t.Parallel()
 	queuetest.Run(t, queuetest.Harness{
 		Open:     func(t testing.TB) queuetest.Instance { return openQueueInstance(t, opts) },
 		Features: queuetest.Features{ConcurrentWriters: true, Reclaim: true, Snapshots: true, Release: true},
