@@ -12,33 +12,33 @@ func TestUpkeepSeesWhatThereIsToDo(t *testing.T) {
 			f := newJobs(t, kind)
 			const since = `select setval('penstock."_q.since"', 0)`
 
-			f.exec("select penstock.enqueue('q', 'a')")
-			f.exec("delete from penstock.q")
+			f.Exec("select penstock.enqueue('q', 'a')")
+			f.Exec("delete from penstock.q")
 			f.tick()
 			f.wantText("0", `select (pg_sequence_last_value('penstock."_q.ring"') % 1024)::text`) // not idle yet
-			f.exec(since)
+			f.Exec(since)
 			f.tick()
 			f.wantText("1", `select (pg_sequence_last_value('penstock."_q.ring"') % 1024)::text`)
 			f.wantText("0", `select pg_relation_size('penstock."_q.0"')::text`)
 
-			f.exec("insert into penstock.q (slot, payload) values (3, 'stray')") // as one who had read 3
+			f.Exec("insert into penstock.q (slot, payload) values (3, 'stray')") // as one who had read 3
 			f.tick()
 			f.wantText("{3,1}", "select array_agg(slot order by turn)::text from penstock._segment")
-			f.exec("delete from penstock.q")
+			f.Exec("delete from penstock.q")
 			f.tick()
 			f.wantText("{1}", "select array_agg(slot order by turn)::text from penstock._segment")
 			f.wantText("0", `select pg_relation_size('penstock."_q.3"')::text`)
 
-			f.exec("insert into penstock.q (payload) select convert_to(repeat('x', 200), 'UTF8') from generate_series(1, 400)") // a segment is full
+			f.Exec("insert into penstock.q (payload) select convert_to(repeat('x', 200), 'UTF8') from generate_series(1, 400)") // a segment is full
 			f.tick()
 			f.wantText("2", `select (pg_sequence_last_value('penstock."_q.ring"') % 1024)::text`)
 
 			for _, register := range []string{"_mark_slot", "_lease_slot", "_later_slot", "_dedup_slot"} {
 				f.wantText("0", "select pg_sequence_last_value($1::regclass)::text", "penstock."+register)
 			}
-			f.exec(`insert into penstock._mark (queue, base, seen, xid, turn, priority, grp, lo, hi, pending, slots)
+			f.Exec(`insert into penstock._mark (queue, base, seen, xid, turn, priority, grp, lo, hi, pending, slots)
 			        select 0, 0, 0, '0', 0, 0, repeat('g', 200), '{0}', '{1}', '{}', '{}' from generate_series(1, 16000)`)
-			f.exec(`insert into penstock._lease (queue, attempt, lease_until, id, created_at, priority, worker, grp, payload)
+			f.Exec(`insert into penstock._lease (queue, attempt, lease_until, id, created_at, priority, worker, grp, payload)
 			        select 0, 1, now() + '1 h', i, now(), 0, '', '', convert_to(repeat('x', 1000), 'UTF8') from generate_series(1, 16000) i`)
 			f.tick()
 			f.wantText("1", "select pg_sequence_last_value('penstock._mark_slot')::text")
@@ -46,7 +46,7 @@ func TestUpkeepSeesWhatThereIsToDo(t *testing.T) {
 			f.tick()
 			f.wantText("0", "select (pg_relation_size('penstock._mark_0') + pg_relation_size('penstock._lease_0'))::text")
 
-			f.exec(`select setval('penstock."_q.flags"', 65536 | (1::bigint << 33))`) // paused, by a call that was rolled back
+			f.Exec(`select setval('penstock."_q.flags"', 65536 | (1::bigint << 33))`) // paused, by a call that was rolled back
 			f.tick()
 			f.wantText("65536", `select pg_sequence_last_value('penstock."_q.flags"')::text`)
 		})
