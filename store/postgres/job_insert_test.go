@@ -22,6 +22,10 @@ func TestInsertOfABadJob(t *testing.T) {
 		{"23514", "payload, priority", "'x', -17"},
 		{"23514", "payload, headers", "'x', '[]'"},
 		{"23514", "payload, headers", "'x', 'null'"},
+		{"23514", "payload, headers", "'x', jsonb_build_object('a', repeat('h', 65536))"},
+		{"23514", "payload, headers", "'x', jsonb_build_object(repeat('h', 65536), 'a')"},
+		{"22023", "payload", "null"},
+		{"22023", "payload, key", "null, 'k'"},
 	} {
 		_, err := f.Conn.Exec(f.Ctx, "insert into penstock.q ("+c.columns+") values ("+c.values+")")
 		var pg *pgconn.PgError

@@ -332,6 +332,7 @@ func TestBadJobs(t *testing.T) {
 	f.Exec("select penstock.create_queue('limited')")
 	f.Exec("select penstock.set_queue('limited', max_running => 1)")
 	long := strings.Repeat("x", 1025)
+	const large = "jsonb_build_object('a', repeat('h', 65536))"
 	for _, c := range []struct{ code, sql string }{
 		{"42P01", "penstock.enqueue('none', 'x')"},
 		{"42P01", "penstock.enqueue(null, 'x')"},
@@ -375,6 +376,14 @@ func TestBadJobs(t *testing.T) {
 		{"23514", "penstock.enqueue('q', 'x', priority => -17, not_before => 'infinity')"},
 		{"23514", "penstock.enqueue('q', 'x', headers => '[]')"},
 		{"23514", "penstock.enqueue_many('q', '{x}'::bytea[], priorities => '{16}')"},
+		{"23514", "penstock.enqueue_many('q', '{x,y}'::bytea[], priorities => '{0,65536}')"},
+		{"23514", "penstock.enqueue_many('q', '{x}'::bytea[], keys => '{" + long + "}')"},
+		{"23514", "penstock.enqueue_many('q', '{x}'::bytea[], grps => '{" + long + "}')"},
+		{"23514", "penstock.enqueue('q', 'x', headers => " + large + ")"},
+		{"23514", "penstock.enqueue('q', 'x', headers => " + large + ", dedup_key => 'd')"},
+		{"23514", "penstock.enqueue('q', 'x', headers => " + large + ", not_before => now() + interval '1 hour')"},
+		{"23514", "penstock.enqueue_many('q', '{x}'::bytea[], headers => array[" + large + "])"},
+		{"23514", "penstock.schedule('q', 's', '@daily', 'x', headers => " + large + ")"},
 		{"55000", "penstock.ack('q', 1::bigint)"},
 		{"55000", "penstock.ack('q', null::bigint)"},
 		{"55000", "penstock.extend('q', 1::bigint, '1 s')"},

@@ -28,7 +28,7 @@ begin
     end loop;
     for f in select proname, pg_get_function_identity_arguments(oid) args, pg_get_function_result(oid) as result from pg_proc
               where pronamespace = 'pg_catalog'::regnamespace and prokind = 'f'
-                and proname in ('pg_sequence_last_value', 'nextval', 'setval', 'clock_timestamp', 'date_part', 'current_setting') loop
+                and proname in ('pg_sequence_last_value', 'nextval', 'setval', 'clock_timestamp', 'date_part', 'current_setting', 'octet_length', 'jsonb_typeof') loop
         execute format('create function hostile.%I(%s) returns %s language plpgsql as ''begin perform hostile.trap(); end''', f.proname, f.args, f.result);
     end loop;
 end $$;
@@ -62,6 +62,33 @@ func TestOwnersRightsOnAnySearchPath(t *testing.T) {
 			var id int64
 			if err := conn.QueryRow(ctx, "select id from penstock.dequeue_"+queue+"()").Scan(&id); err != nil {
 				t.Fatalf("%s, job %d: %v", queue, i, err)
+			}
+		}
+	}
+}
+
+// What is said of a row must not depend on its writer's search_path either.
+func TestInsertOnAnySearchPath(t *testing.T) {
+	t.Parallel()
+	f := newQueueFixture(t)
+	f.exec(hostile, pgx.QueryExecModeSimpleProtocol)
+	name, asRole := f.role()
+	f.exec("select penstock.grant_enqueuer('fifo', $1), penstock.grant_producer('orders', $1)", name)
+	conn, err := pgx.Connect(f.ctx, asRole)
+	f.must(err)
+	defer conn.Close(context.Background())
+	_, err = conn.Exec(f.ctx, "set search_path = hostile, pg_catalog")
+	f.must(err)
+	for table, columns := range map[string]string{"fifo": "grp", "orders": "topic"} {
+		for _, values := range []string{"null, 't', null, 'x'", "'k', 't', null, 'x'", `'k', 't', '{"a":"b"}', 'x'`} {
+			if _, err := conn.Exec(f.ctx, "insert into penstock."+table+" (key, "+columns+", headers, payload) values ("+values+")"); err != nil {
+				t.Errorf("%s, (%s): %v", table, values, err)
+			}
+		}
+		for _, values := range []string{"repeat('k', 1025), 't', null, 'x'", "null, repeat('t', 1025), null, 'x'", "'k', 't', '[]', 'x'",
+			"'k', 't', jsonb_build_object('a', repeat('h', 65536)), 'x'"} {
+			if _, err := conn.Exec(f.ctx, "insert into penstock."+table+" (key, "+columns+", headers, payload) values ("+values+")"); err == nil || !strings.Contains(err.Error(), "23514") {
+				t.Errorf("%s, (%s): got %v, want 23514", table, values, err)
 			}
 		}
 	}

@@ -42,10 +42,10 @@ begin
             key        text,
             topic      text        not null default '',
             headers    jsonb,
-            payload    bytea       not null,
-            constraint admitted check (%4$I._admit_message(id, key, topic, headers, payload))
+            payload    bytea       not null
         ) partition by list (slot)$ddl$,
-        _q(name), seq_name, slot_name, current_schema());
+        _q(name), seq_name, slot_name);
+    perform _admit_by(name, '_admit_message()');
     execute format('create index on %s (seq)', _q(name));
     execute format('create index on %s (xid, seq)', _q(name));
     for slot in 0 .. segments - 1 loop

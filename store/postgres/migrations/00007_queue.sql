@@ -78,19 +78,20 @@ create table _mark_0 partition of _mark for values in (0) with (autovacuum_enabl
 create table _mark_1 partition of _mark for values in (1) with (autovacuum_enabled = false);
 create index on _mark (queue, grp, priority, n);
 
--- _admit_job is the check of a queue's table: one function without a search_path of its
--- own, as _admit_message is.
+-- _admit_job is the trigger of a queue, written like _admit_message. Its argument is the
+-- queue's register of flags.
 -- +goose StatementBegin
 do $$ begin execute replace($ddl$
-create function _admit_job(flags regclass, priority smallint, grp text, key text, headers jsonb, payload bytea) returns boolean
-language plpgsql volatile as $fn$
+create function _admit_job() returns trigger
+language plpgsql as $fn$
 begin
-    if priority operator(pg_catalog.=) 0::smallint and key is null and headers is null
-       and pg_catalog.octet_length(grp) operator(pg_catalog.<=) 256
-       and pg_catalog.octet_length(payload) operator(pg_catalog.<=) 67108864 then
-        return true;
+    if new.priority operator(pg_catalog.=) 0::smallint and new.key is null and new.headers is null
+       and pg_catalog.octet_length(new.grp) operator(pg_catalog.<=) 256
+       and pg_catalog.octet_length(new.payload) operator(pg_catalog.<=) 67108864 then
+        return new;
     end if;
-    return {schema}._admit_other_job(flags, priority, grp, key, headers, payload);
+    perform {schema}._admit_other_job(tg_argv[0]::pg_catalog.regclass, new.priority, new.grp, new.key, new.headers, new.payload);
+    return new;
 end $fn$ $ddl$, '{schema}', quote_ident(current_schema())); end $$;
 -- +goose StatementEnd
 
@@ -98,7 +99,7 @@ end $fn$ $ddl$, '{schema}', quote_ident(current_schema())); end $$;
 -- of priority p, bit 32 for jobs with a key. It need not roll back: a flag too many costs
 -- a look.
 -- +goose StatementBegin
-create function _admit_other_job(flags regclass, priority smallint, grp text, key text, headers jsonb, payload bytea) returns boolean
+create function _admit_other_job(flags regclass, priority smallint, grp text, key text, headers jsonb, payload bytea) returns void
 language plpgsql volatile security definer set search_path from current as $$
 declare
     wanted bigint;
@@ -113,7 +114,6 @@ begin
         perform setval(flags, pg_sequence_last_value(flags) | wanted);
         perform pg_advisory_unlock(1885695597, flags::oid::int);
     end if;
-    return true;
 end $$;
 -- +goose StatementEnd
 

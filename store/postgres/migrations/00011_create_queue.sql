@@ -103,13 +103,13 @@ begin
             priority   smallint    not null default 0,
             slot       smallint    not null default (pg_sequence_last_value(%3$L) %% 1024)::smallint,
             grp        text        collate "C" not null default '',
-            key        text ,
+            key        text,
             headers    jsonb,
             payload    bytea       not null,
-            failures   jsonb,
-            constraint admitted check (%4$I._admit_job(%5$L, priority, grp, key, headers, payload))
+            failures   jsonb
         ) partition by list (slot)$ddl$,
-        _q(name), seq_name, ring_name, current_schema(), flags_name);
+        _q(name), seq_name, ring_name);
+    perform _admit_by(name, format('_admit_job(%L)', flags_name));
     execute format('create index on %s (grp, priority, seq)', _q(name));
     execute format('create index on %s (xid)', _q(name));
     execute format('create index on %s (key, id, seq) where key is not null', _q(name));

@@ -19,7 +19,7 @@ declare
 begin
     if (octet_length(payload) <= 67108864 and (key is null or octet_length(key) <= 1024) and (grp is null or octet_length(grp) <= 256)
         and coalesce(priority, 0) between -16 and 15 and (dedup_key is null or octet_length(dedup_key) <= 256)
-        and (headers is null or jsonb_typeof(headers) = 'object')) is not true then
+        and (headers is null or not_before is null and dedup_key is null)) is not true then -- the queue's trigger looks at others
         perform {schema}._refuse_job(payload, key, grp, priority, headers, dedup_key);
     end if;
     if dedup_key is not null then
@@ -60,7 +60,6 @@ language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 declare
     many constant int := coalesce(cardinality(payloads), 0);
     i int;
-    bad record;
 begin
     if coalesce(cardinality(keys), many) <> many or coalesce(cardinality(grps), many) <> many or coalesce(cardinality(priorities), many) <> many
        or coalesce(cardinality(not_befores), many) <> many or coalesce(cardinality(dedup_keys), many) <> many or coalesce(cardinality(headers), many) <> many then
@@ -75,11 +74,9 @@ begin
         end loop;
         return;
     end if;
-    for bad in select * from unnest(payloads, keys, grps, priorities, headers) j(payload, key, grp, priority, headers)
-                where (octet_length(j.payload) <= 67108864 and (j.key is null or octet_length(j.key) <= 1024) and (j.grp is null or octet_length(j.grp) <= 256)
-                       and coalesce(j.priority, 0) between -16 and 15 and (j.headers is null or jsonb_typeof(j.headers) = 'object')) is not true loop
-        perform {schema}._refuse_job(bad.payload, bad.key, bad.grp, bad.priority, bad.headers, null);
-    end loop;
+    if cardinality(priorities) > 0 then -- at all else the queue's trigger looks
+        perform {schema}._refuse_job('', null, null, p, null, null) from unnest(priorities) p where p not between -16 and 15;
+    end if;
     return query
     insert into {queue} (key, grp, priority, headers, payload)
     select j.key, coalesce(j.grp, ''), coalesce(j.priority, 0), j.headers, j.payload
