@@ -65,7 +65,11 @@ func TestHeadersJustWithinTheLimit(t *testing.T) {
 			f.exec("insert into penstock." + table + " (payload, headers) values ('x', " + headers + ")")
 		}
 		f.wantRefused("23514", `insert into penstock.`+table+` (payload, headers) values ('x', jsonb_build_object('a', repeat(E'\n', 65536)))`)
+		f.wantRefused("23514", `insert into penstock.`+table+` (payload, headers)
+			select 'x', jsonb_object_agg(lpad(i::text, 5, '0'), null) from generate_series(1, 13108) i`)
 	}
+	f.exec("select penstock.enqueue('jobs', 'x', dedup_key => 'once')")
+	f.wantRefused("23514", "select penstock.enqueue('jobs', 'x', dedup_key => 'once', headers => '[]')") // though nothing is inserted
 }
 
 // No way into a table goes around its trigger.

@@ -135,7 +135,7 @@ begin
         raise exception 'the priority is %, expected -16 to 15', priority using errcode = '23514', hint = 'lower numbers run first; 0 is the default';
     elsif octet_length(dedup_key) > 256 then
         raise exception 'the dedup_key has % bytes, the limit is 256', octet_length(dedup_key) using errcode = '23514', hint = 'use a hash of it';
-    elsif headers is not null then
+    elsif jsonb_typeof(headers) <> 'object' or octet_length(headers::text) > 65536 then
         perform _refuse_headers(headers);
     end if;
 end $$;
