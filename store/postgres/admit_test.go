@@ -13,15 +13,15 @@ import (
 // newAdmitting has an empty queue, jobs, and an empty outbox, messages.
 func newAdmitting(t *testing.T) *fixture {
 	f := newFixture(t, postgres.Options{})
-	f.exec("select penstock.create_queue('jobs')")
-	f.exec("select penstock.create_outbox('messages', 2)")
+	f.Exec("select penstock.create_queue('jobs')")
+	f.Exec("select penstock.create_outbox('messages', 2)")
 	return f
 }
 
 // wantRefused runs a statement that must fail with the code, and a hint for who wrote it.
 func (f *fixture) wantRefused(code, sql string) {
 	f.Helper()
-	_, err := f.conn.Exec(f.ctx, sql)
+	_, err := f.Conn.Exec(f.Ctx, sql)
 	var pg *pgconn.PgError
 	if !errors.As(err, &pg) || pg.Code != code || pg.Hint == "" {
 		f.Errorf("%.120s: got %+v, want %s and a hint", sql, err, code)
@@ -48,7 +48,7 @@ func TestInsertOfABadMessage(t *testing.T) {
 	f.wantRefused("22023", "select penstock.publish('messages', null::bytea)")
 	f.wantRefused("23514", "select penstock.publish('messages', 'x', headers => jsonb_build_object('a', repeat('h', 65536)))")
 	f.wantText("0", "select count(*)::text from penstock.messages")
-	f.exec(`insert into penstock.messages (payload, key, topic, id, headers)
+	f.Exec(`insert into penstock.messages (payload, key, topic, id, headers)
 		values ('', repeat('k', 1024), repeat('t', 1024), repeat('i', 256), '{}')`)
 }
 
@@ -62,13 +62,13 @@ func TestHeadersJustWithinTheLimit(t *testing.T) {
 			`jsonb_build_object('a', repeat(E'\n', 65535))`, // twice as long in JSON
 			`(select jsonb_object_agg(lpad(i::text, 5, '0'), null) from generate_series(1, 13107) i)`,
 		} {
-			f.exec("insert into penstock." + table + " (payload, headers) values ('x', " + headers + ")")
+			f.Exec("insert into penstock." + table + " (payload, headers) values ('x', " + headers + ")")
 		}
 		f.wantRefused("23514", `insert into penstock.`+table+` (payload, headers) values ('x', jsonb_build_object('a', repeat(E'\n', 65536)))`)
 		f.wantRefused("23514", `insert into penstock.`+table+` (payload, headers)
 			select 'x', jsonb_object_agg(lpad(i::text, 5, '0'), null) from generate_series(1, 13108) i`)
 	}
-	f.exec("select penstock.enqueue('jobs', 'x', dedup_key => 'once')")
+	f.Exec("select penstock.enqueue('jobs', 'x', dedup_key => 'once')")
 	f.wantRefused("23514", "select penstock.enqueue('jobs', 'x', dedup_key => 'once', headers => '[]')") // though nothing is inserted
 }
 
@@ -77,22 +77,22 @@ func TestEveryWayInIsAdmitted(t *testing.T) {
 	t.Parallel()
 	f := newAdmitting(t)
 	for _, table := range []string{"jobs", "messages"} {
-		f.exec("insert into penstock." + table + " (payload) values ('x')")
+		f.Exec("insert into penstock." + table + " (payload) values ('x')")
 		f.wantRefused("23514", "update penstock."+table+" set key = repeat('k', 1025)")
 		f.wantRefused("23514", `insert into penstock."_`+table+`.1" (slot, payload, key) values (1, 'x', repeat('k', 1025))`)
-		_, err := f.conn.PgConn().CopyFrom(f.ctx, strings.NewReader("x\t"+strings.Repeat("k", 1025)+"\n"), "copy penstock."+table+" (payload, key) from stdin")
+		_, err := f.Conn.PgConn().CopyFrom(f.Ctx, strings.NewReader("x\t"+strings.Repeat("k", 1025)+"\n"), "copy penstock."+table+" (payload, key) from stdin")
 		if err == nil || !strings.Contains(err.Error(), "23514") {
 			t.Errorf("COPY into %s: got %v, want 23514", table, err)
 		}
-		f.exec("set session_replication_role = replica") // as logical replication's apply has it
+		f.Exec("set session_replication_role = replica") // as logical replication's apply has it
 		f.wantRefused("23514", "insert into penstock."+table+" (payload, key) values ('x', repeat('k', 1025))")
-		f.exec("reset session_replication_role")
-		f.exec(`create function pg_temp.long_key() returns trigger language plpgsql as 'begin new.key := repeat(''k'', 1025); return new; end'`)
-		f.exec("create trigger tenant before insert on penstock." + table + " for each row execute function pg_temp.long_key()")
+		f.Exec("reset session_replication_role")
+		f.Exec(`create function pg_temp.long_key() returns trigger language plpgsql as 'begin new.key := repeat(''k'', 1025); return new; end'`)
+		f.Exec("create trigger tenant before insert on penstock." + table + " for each row execute function pg_temp.long_key()")
 		f.wantRefused("23514", "insert into penstock."+table+" (payload) values ('x')") // after the user's own trigger
-		f.exec("drop function pg_temp.long_key() cascade")
+		f.Exec("drop function pg_temp.long_key() cascade")
 		f.wantText("1", "select count(*)::text from penstock."+table)
 	}
-	f.exec("select penstock.drop_queue('jobs'), penstock.drop_outbox('messages'), penstock.drop_outbox('orders')")
+	f.Exec("select penstock.drop_queue('jobs'), penstock.drop_outbox('messages'), penstock.drop_outbox('orders')")
 	f.wantText("0", "select count(*)::text from pg_trigger where tgname = 'zz_admit'")
 }

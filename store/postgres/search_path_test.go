@@ -71,23 +71,23 @@ func TestOwnersRightsOnAnySearchPath(t *testing.T) {
 func TestInsertOnAnySearchPath(t *testing.T) {
 	t.Parallel()
 	f := newQueueFixture(t)
-	f.exec(hostile, pgx.QueryExecModeSimpleProtocol)
+	f.Exec(hostile, pgx.QueryExecModeSimpleProtocol)
 	name, asRole := f.role()
-	f.exec("select penstock.grant_enqueuer('fifo', $1), penstock.grant_producer('orders', $1)", name)
-	conn, err := pgx.Connect(f.ctx, asRole)
-	f.must(err)
+	f.Exec("select penstock.grant_enqueuer('fifo', $1), penstock.grant_producer('orders', $1)", name)
+	conn, err := pgx.Connect(f.Ctx, asRole)
+	f.Must(err)
 	defer conn.Close(context.Background())
-	_, err = conn.Exec(f.ctx, "set search_path = hostile, pg_catalog")
-	f.must(err)
+	_, err = conn.Exec(f.Ctx, "set search_path = hostile, pg_catalog")
+	f.Must(err)
 	for table, columns := range map[string]string{"fifo": "grp", "orders": "topic"} {
 		for _, values := range []string{"null, 't', null, 'x'", "'k', 't', null, 'x'", `'k', 't', '{"a":"b"}', 'x'`} {
-			if _, err := conn.Exec(f.ctx, "insert into penstock."+table+" (key, "+columns+", headers, payload) values ("+values+")"); err != nil {
+			if _, err := conn.Exec(f.Ctx, "insert into penstock."+table+" (key, "+columns+", headers, payload) values ("+values+")"); err != nil {
 				t.Errorf("%s, (%s): %v", table, values, err)
 			}
 		}
 		for _, values := range []string{"repeat('k', 1025), 't', null, 'x'", "null, repeat('t', 1025), null, 'x'", "'k', 't', '[]', 'x'",
 			"'k', 't', jsonb_build_object('a', repeat('h', 65536)), 'x'"} {
-			if _, err := conn.Exec(f.ctx, "insert into penstock."+table+" (key, "+columns+", headers, payload) values ("+values+")"); err == nil || !strings.Contains(err.Error(), "23514") {
+			if _, err := conn.Exec(f.Ctx, "insert into penstock."+table+" (key, "+columns+", headers, payload) values ("+values+")"); err == nil || !strings.Contains(err.Error(), "23514") {
 				t.Errorf("%s, (%s): got %v, want 23514", table, values, err)
 			}
 		}
