@@ -73,7 +73,7 @@ type WorkOptions struct {
 	// waiting; it grows with the silence. Default 1.5 ms and 50 ms.
 	PollMin, PollMax time.Duration
 	// AckEvery is the longest that the end of a job waits for others, to be
-	// written with them. Default 1 ms; 10 ms where a claim can carry it (AckClaimer),
+	// written with them. Default 1 ms; 20 ms where a claim can carry it (AckClaimer),
 	// which then is mostly within half of it.
 	AckEvery time.Duration
 	// DrainTimeout is how long handlers may go on when Work stops, before their
@@ -130,7 +130,7 @@ const (
 // Work does the queue's housekeeping (Maintain) about twice a second.
 func Work(ctx context.Context, q WorkQueue, h Handler, opts WorkOptions) error {
 	if _, ok := q.(AckClaimer); ok {
-		setDefault(&opts.AckEvery, 10*time.Millisecond)
+		setDefault(&opts.AckEvery, 20*time.Millisecond)
 	}
 	opts.SetDefaults()
 	if err := opts.Validate(); err != nil {

@@ -47,8 +47,8 @@ func TestWorkAcksWithClaims(t *testing.T) {
 		q.trickle(2000)
 		time.Sleep(7 * time.Millisecond)
 		q.mu.Lock()
-		if len(q.done) != 2000 || q.calls["ackclaim"] < 300 || q.calls["ackclaim"] > 600 || q.calls["ack"] > 0 {
-			t.Errorf("%d of 2000 jobs are done, %d claims carried them, want 300 to 600, and %d calls of Ack, want none", len(q.done), q.calls["ackclaim"], q.calls["ack"])
+		if len(q.done) != 2000 || q.calls["ackclaim"] < 150 || q.calls["ackclaim"] > 300 || q.calls["ack"] > 0 {
+			t.Errorf("%d of 2000 jobs are done, %d claims carried them, want 150 to 300, and %d calls of Ack, want none", len(q.done), q.calls["ackclaim"], q.calls["ack"])
 		}
 		q.mu.Unlock()
 		if err := stop(); err != nil || seen.count(penstock.JobDone) != 2000 {

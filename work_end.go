@@ -69,7 +69,7 @@ func (w *worker) ackDue() time.Duration {
 }
 
 // carryAt is how much of what is done is worth carrying at once.
-const carryAt = 16
+const carryAt = 32
 
 // carries reports whether the next claim should carry what is done. That makes the claim take
 // longer, whatever number of jobs it is, so what came just now goes with a later one, unless a

@@ -20,6 +20,8 @@ type worker struct {
 	slots    sync.WaitGroup // goroutines that run handlers and write failures
 	handlers sync.WaitGroup // handlers that have not returned
 	freed    chan struct{}  // wakes the claiming: there may be room
+	opened   chan struct{}  // wakes a slot at rest, one value each
+	closed   chan struct{}  // sends the slots at rest away
 	done     chan struct{}  // wakes the acking: jobs are done
 
 	mu       sync.Mutex
@@ -28,6 +30,7 @@ type worker struct {
 	acks     []*task         // done, not written, the oldest first
 	writing  int             // acks that a call has taken along
 	busy     int             // slots in use
+	resting  int             // slots whose goroutine waits to be used again
 	pace     time.Duration   // how long a handler takes, about; 0 is not known
 	stopping bool            // no handler begins any more
 	failed   error           // what another attempt cannot cure
@@ -53,7 +56,7 @@ func newWorker(q WorkQueue, h Handler, o WorkOptions) *worker {
 	}
 	return &worker{
 		WorkOptions: o, q: q, handle: h, log: o.Logger,
-		freed: make(chan struct{}, 1), done: make(chan struct{}, 1), held: map[int64]*task{},
+		freed: make(chan struct{}, 1), opened: make(chan struct{}, o.Concurrency), closed: make(chan struct{}), done: make(chan struct{}, 1), held: map[int64]*task{},
 	}
 }
 
@@ -250,17 +253,45 @@ func (w *worker) admit(handling, writing context.Context, jobs []Job, until time
 	}
 }
 
-// openSlot starts a goroutine that works until nothing is queued. The caller
-// holds the lock.
+// openSlot has a goroutine work until nothing is queued: one that is at rest, whose stack has
+// grown to what the handler needs, or else a new one. The caller holds the lock.
 func (w *worker) openSlot(handling, writing context.Context) {
 	w.busy++
+	if w.resting > 0 {
+		w.resting--
+		w.opened <- struct{}{} // has room for every slot
+		return
+	}
 	w.slots.Go(func() {
-		// Deferred, because a handler may end its goroutine (runtime.Goexit).
-		defer w.closeSlot(handling, writing)
-		for t := w.next(); t != nil; t = w.next() {
-			w.do(handling, writing, t)
+		for {
+			w.work(handling, writing)
+			if !w.rest() {
+				return
+			}
 		}
 	})
+}
+
+// work is what a slot does when it is opened.
+func (w *worker) work(handling, writing context.Context) {
+	// Deferred, because a handler may end its goroutine (runtime.Goexit).
+	defer w.closeSlot(handling, writing)
+	for t := w.next(); t != nil; t = w.next() {
+		w.do(handling, writing, t)
+	}
+}
+
+// rest waits until the slot is opened again; false means that it will not be.
+func (w *worker) rest() bool {
+	w.mu.Lock()
+	w.resting++
+	w.mu.Unlock()
+	select {
+	case <-w.opened:
+		return true
+	case <-w.closed:
+		return false
+	}
 }
 
 func (w *worker) closeSlot(handling, writing context.Context) {
@@ -296,6 +327,7 @@ func (w *worker) dropQueued() []*task {
 	defer w.mu.Unlock()
 	queued := w.queued
 	w.stopping, w.queued = true, nil
+	close(w.closed)
 	for _, t := range queued {
 		delete(w.held, t.job.Lease)
 	}
