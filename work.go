@@ -70,7 +70,7 @@ type WorkOptions struct {
 	// Worker is shown in status. Default host/pid.
 	Worker string
 	// PollMin and PollMax bound the pause between two claims when nothing more is
-	// waiting; it grows with the silence. Default 1.5 ms and 50 ms.
+	// waiting; it grows with the silence. Default 1.75 ms and 50 ms.
 	PollMin, PollMax time.Duration
 	// AckEvery is the longest that the end of a job waits for others, to be
 	// written with them. Default 1 ms; 20 ms where a claim can carry it (AckClaimer),

@@ -12,7 +12,7 @@ func (o *WorkOptions) SetDefaults() {
 	setDefault(&o.Concurrency, 10)
 	setDefault(&o.Batch, 100)
 	setDefault(&o.Lease, 30*time.Second)
-	setDefault(&o.PollMin, 1500*time.Microsecond)
+	setDefault(&o.PollMin, 1750*time.Microsecond)
 	setDefault(&o.PollMax, max(50*time.Millisecond, o.PollMin))
 	setDefault(&o.AckEvery, time.Millisecond)
 	setDefault(&o.DrainTimeout, 10*time.Second)

@@ -37,7 +37,7 @@ func collectJobs(rows pgx.Rows, most int) ([]penstock.Job, error) {
 	)
 	for rows.Next() {
 		if jobs == nil {
-			jobs = make([]penstock.Job, 0, min(most, 128))
+			jobs = make([]penstock.Job, 0, min(most, 8)) // mostly few of those asked for come
 		}
 		jobs = append(jobs, penstock.Job{})
 		j := &jobs[len(jobs)-1]
