@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -101,7 +102,7 @@ func TestClaimEndsJobsOfOlderLeases(t *testing.T) {
 }
 
 // What commits late or comes back is not lost to the short way of claims: a seq of the
-// last 64 is ahead of it, an older one is found when 25 ms have passed.
+// last 64 is ahead of it, an older one is found when 50 ms have passed.
 func TestClaimAfterALateCommit(t *testing.T) {
 	t.Parallel()
 	for _, behind := range []int{10, 1000} {
@@ -118,7 +119,7 @@ func TestClaimAfterALateCommit(t *testing.T) {
 		}
 		f.Must(tx.Commit(f.Ctx))
 		if behind > 64 {
-			f.later("jobs")
+			f.Exec(fmt.Sprintf(setWay, "jobs", -2))
 		} else {
 			f.sooner("jobs")
 		}

@@ -131,9 +131,10 @@ func TestWorkersShareTheWay(t *testing.T) {
 
 // atOnce is a statement that makes the registers hold for the next 25 ms or less; what
 // is to take by them comes in the same message.
-func atOnce(queue string) string {
-	return `select setval('penstock."_` + queue + `.way"', (date_part('epoch', clock_timestamp()) * 40)::bigint * 4096 + pg_sequence_last_value('penstock."_` + queue + `.way"') % 4096);`
-}
+func atOnce(queue string) string { return fmt.Sprintf(setWay, queue, 0) }
+
+// setWay sets the time of the registers, so many times 25 ms from now.
+const setWay = `select setval('penstock."_%[1]s.way"', ((date_part('epoch', clock_timestamp()) * 40)::bigint + %[2]d) * 4096 + pg_sequence_last_value('penstock."_%[1]s.way"') %% 4096);`
 
 // A worker whose position is that of a job that somebody holds does not wait for him.
 func TestPositionOfAJobThatIsHeld(t *testing.T) {
