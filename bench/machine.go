@@ -25,14 +25,14 @@ type cpuWatch struct {
 }
 
 func startCPU() cpuWatch {
-	machine, _ := machineCPU()
+	machine, _, _ := machineCPU()
 	return cpuWatch{at: time.Now(), client: cpuTime(), machine: machine, server: postgresCPU()}
 }
 
 // stop has to come while the sessions are open: what a server process that has ended
 // used is not known any more.
 func (w cpuWatch) stop() CPU {
-	machine, _ := machineCPU()
+	machine, _, _ := machineCPU()
 	took := time.Since(w.at)
 	var server time.Duration
 	for pid, now := range postgresCPU() {
@@ -46,11 +46,15 @@ func (w cpuWatch) stop() CPU {
 const userHZ = 100
 
 // machineCPU is the CPU time that all processes of this machine have used since it
-// was started; false where there is no /proc. See proc_stat(5).
-func machineCPU() (time.Duration, bool) {
+// was started, and the time that its cores had nothing to run or were not given; false where
+// there is no /proc. See proc_stat(5).
+//
+// Where ticks are counted, what is used is an estimate: load that comes at fixed times is in step
+// with the ticks, and hit or missed by them. What is idle the kernel knows to the microsecond.
+func machineCPU() (busy, idle time.Duration, ok bool) {
 	text, err := os.ReadFile("/proc/stat")
 	if err != nil {
-		return 0, false
+		return 0, 0, false
 	}
 	return busyTime(string(text))
 }
@@ -58,21 +62,23 @@ func machineCPU() (time.Duration, bool) {
 // busyTime reads the first line of /proc/stat: "cpu", then the time of user, nice,
 // system, idle, iowait, irq, softirq, steal. Steal went to other machines, and what
 // follows is in user already.
-func busyTime(stat string) (time.Duration, bool) {
+func busyTime(stat string) (busy, idle time.Duration, ok bool) {
 	line, _, _ := strings.Cut(stat, "\n")
 	fields := strings.Fields(line)
 	if len(fields) < 8 || fields[0] != "cpu" {
-		return 0, false
+		return 0, 0, false
 	}
-	var ticks int64
-	for i, field := range fields[1:8] {
+	for i, field := range fields[1:min(len(fields), 9)] {
 		n, err := strconv.ParseInt(field, 10, 64)
 		if err != nil {
-			return 0, false
+			return 0, 0, false
 		}
-		if i != 3 && i != 4 { // idle, iowait
-			ticks += n
+		switch t := time.Duration(n) * time.Second / userHZ; i {
+		case 3, 4, 7: // idle, iowait, steal
+			idle += t
+		default:
+			busy += t
 		}
 	}
-	return time.Duration(ticks) * time.Second / userHZ, true
+	return busy, idle, true
 }

@@ -36,6 +36,9 @@ type SteadyQueueResult struct {
 	// CPUSecondsPer100k of the whole machine per 100,000 jobs, with the producers, the
 	// database and whatever else runs; absent where /proc/stat is.
 	CPUSecondsPer100k *float64 `json:"machine_cpu_seconds_per_100k,omitempty"`
+	// NotIdleSecondsPer100k is the same by the time that the cores were not idle: exact where
+	// the other counts ticks, but with what it takes to fall asleep and to wake.
+	NotIdleSecondsPer100k *float64 `json:"machine_not_idle_seconds_per_100k,omitempty"`
 	// ProducersCPUSecondsPer100k is what the machine used just before for the same producers,
 	// with a hand-written table instead of the queue and no workers: no queue has less.
 	ProducersCPUSecondsPer100k *float64 `json:"producers_cpu_seconds_per_100k,omitempty"`
@@ -128,7 +131,7 @@ func (cfg SteadyQueueConfig) steady(ctx context.Context, c contender, result *St
 		return <-worked
 	}
 	c.progress("%d jobs/s for %s, %d handlers", cfg.Rate, cfg.For, cfg.Concurrency)
-	cpu, measured := machineCPU()
+	cpu, idle, measured := machineCPU()
 	watch, start := startCPU(), time.Now()
 	err = p.produce(ctx, total, t.commit)
 	if err != nil {
@@ -139,12 +142,14 @@ func (cfg SteadyQueueConfig) steady(ctx context.Context, c contender, result *St
 		return errors.Join(err, ended())
 	}
 	result.CPU = watch.stop()
-	after, _ := machineCPU()
+	after, idleAfter, _ := machineCPU()
+	took := time.Since(start)
 	if err := ended(); err != nil {
 		return err
 	}
 	if measured {
 		result.CPUSecondsPer100k = per100k(after-cpu, total)
+		result.NotIdleSecondsPer100k = per100k(time.Duration(result.CPU.Cores)*took-(idleAfter-idle), total)
 	}
 	result.Intervals = t.intervals(start, 20)
 	result.LatencyMS, err = t.result("handler")

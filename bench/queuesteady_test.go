@@ -21,7 +21,7 @@ func TestSteadyQueue(t *testing.T) {
 	if l := r.LatencyMS; l == nil || l.Messages != 180 || l.To != "handler" || l.P50 > l.P99 || r.Enqueued <= 0 {
 		t.Errorf("got %+v, %+v", r, l)
 	}
-	if r.CPUSecondsPer100k != nil && (r.ProducersCPUSecondsPer100k == nil || *r.ProducersCPUSecondsPer100k < 0 || r.CPU.Cores < 1) {
+	if r.CPUSecondsPer100k != nil && (r.NotIdleSecondsPer100k == nil || *r.NotIdleSecondsPer100k <= 0 || r.ProducersCPUSecondsPer100k == nil || *r.ProducersCPUSecondsPer100k < 0 || r.CPU.Cores < 1) {
 		t.Errorf("CPU time of the whole, but of producers %v, of parts %+v", r.ProducersCPUSecondsPer100k, r.CPU)
 	}
 	jobs, last := 0.0, 0.0
@@ -35,12 +35,12 @@ func TestSteadyQueue(t *testing.T) {
 }
 
 func TestBusyTime(t *testing.T) {
-	got, ok := busyTime("cpu  100 20 30 4000 500 6 7 80 9 0\ncpu0 1 2 3 4 5 6 7 8 9 0\n")
-	if want := 163 * time.Second / userHZ; !ok || got != want {
-		t.Errorf("got %s, %v, want %s", got, ok, want)
+	busy, idle, ok := busyTime("cpu  100 20 30 4000 500 6 7 80 9 0\ncpu0 1 2 3 4 5 6 7 8 9 0\n")
+	if want, rest := 163*time.Second/userHZ, 4580*time.Second/userHZ; !ok || busy != want || idle != rest {
+		t.Errorf("got %s, %s, %v, want %s, %s", busy, idle, ok, want, rest)
 	}
 	for _, bad := range []string{"", "cpu 1 2", "cpu0 1 2 3 4 5 6 7", "cpu a b c d e f g"} {
-		if _, ok := busyTime(bad); ok {
+		if _, _, ok := busyTime(bad); ok {
 			t.Errorf("%q was taken", bad)
 		}
 	}

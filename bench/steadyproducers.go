@@ -67,11 +67,11 @@ func (cfg SteadyQueueConfig) floor(ctx context.Context) (per *float64, err error
 			return err
 		}
 		c.progress("producers alone, into a table without a queue")
-		cpu, measured := machineCPU()
+		cpu, _, measured := machineCPU()
 		if err := p.produce(ctx, total, nothing); err != nil || !measured {
 			return err
 		}
-		after, _ := machineCPU()
+		after, _, _ := machineCPU()
 		per = per100k(after-cpu, total)
 		return nil
 	})

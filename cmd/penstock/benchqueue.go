@@ -112,7 +112,8 @@ func benchQueueTable(w io.Writer, r queueFigures) error {
 		t.row("jobs", "%d/s asked for, %s enqueued; %d handlers", s.Rate, rate(s.Enqueued), s.Concurrency)
 		t.row("latency", "p50 %s ms, p99 %s ms, max %s ms from commit to handler, of %s jobs", ms(s.LatencyMS.P50), ms(s.LatencyMS.P99), ms(s.LatencyMS.Max), count(int64(s.LatencyMS.Messages)))
 		if s.CPUSecondsPer100k != nil && s.ProducersCPUSecondsPer100k != nil {
-			t.row("CPU", "%.1f s of the whole machine per 100,000 jobs; producers alone %.1f s", *s.CPUSecondsPer100k, *s.ProducersCPUSecondsPer100k)
+			t.row("CPU", "%.1f s of the whole machine per 100,000 jobs (%.1f s not idle); producers alone %.1f s",
+				*s.CPUSecondsPer100k, *s.NotIdleSecondsPer100k, *s.ProducersCPUSecondsPer100k)
 		}
 		return t.flush()
 	}
