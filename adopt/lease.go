@@ -12,7 +12,7 @@ import (
 )
 
 // leaseLock is the first half of the advisory lock under which a lease changes hands;
-// the subscription's id is the second. migrations/00022_adopt.sql has the same number.
+// the subscription's id is the second. schema/functions/adopt.sql has the same number.
 const leaseLock = 0x70656e61 // "pena"
 
 // state is a row of the log.

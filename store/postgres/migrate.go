@@ -2,83 +2,180 @@ package postgres
 
 import (
 	"context"
-	"database/sql"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
 	"fmt"
 	"io/fs"
+	"path"
+	"strconv"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/jackc/pgx/v5/stdlib"
-	"github.com/pressly/goose/v3"
-	"github.com/pressly/goose/v3/database"
 
 	"github.com/penstock/penstock"
 )
+
+// schema/NNNNN_*.sql change what holds data, once each, in order. schema/functions/*.sql
+// are run whole whenever one of them has changed, and then schema/define.sql, which makes what
+// existing queues and inboxes have of them.
+//
+//go:embed schema
+var schemaFiles embed.FS
 
 // migrationLock serialises migrations of all processes; a schema's name is the
 // second half of the key.
 const migrationLock = 0x70656e73 // "pens"
 
-// Migrate creates the schema and its tables or brings them up to date.
+// oldestVersion is that of the first file: databases of an earlier one were development's.
+const oldestVersion = 30
+
+// migration is a numbered file of schema/.
+type migration struct {
+	version int64
+	text    string
+}
+
+var (
+	migrations                   = readMigrations()
+	functionsText, functionsHash = readFunctions()
+)
+
+func readMigrations() []migration {
+	var all []migration
+	for _, name := range globbed("schema/0*.sql") {
+		version, err := strconv.ParseInt(path.Base(name)[:5], 10, 64)
+		if err != nil {
+			panic(err) // embedded
+		}
+		all = append(all, migration{version, read(name)})
+	}
+	return all
+}
+
+func readFunctions() (text, hash string) {
+	for _, name := range append(globbed("schema/functions/*.sql"), "schema/define.sql") {
+		text += read(name) + "\n"
+	}
+	sum := sha256.Sum256([]byte(text))
+	return text, hex.EncodeToString(sum[:])
+}
+
+func globbed(pattern string) []string { // sorted by name
+	names, err := fs.Glob(schemaFiles, pattern)
+	if err != nil || len(names) == 0 {
+		panic(fmt.Sprintf("%s: %v", pattern, err)) // embedded
+	}
+	return names
+}
+
+func read(name string) string {
+	text, err := schemaFiles.ReadFile(name)
+	if err != nil {
+		panic(err) // embedded
+	}
+	return string(text)
+}
+
+// Migrate creates the schema and its tables or brings them up to date, with the functions of
+// every queue and inbox, in one transaction: it is done whole or not at all, and leaves no setting
+// and no lock behind on the connection.
 func (s *Store) Migrate(ctx context.Context) error {
-	conn, err := s.pool.Acquire(ctx)
+	err := pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+		return s.migrate(ctx, tx)
+	})
 	if err != nil {
-		return s.explain(err)
-	}
-	defer conn.Release()
-	if _, err := conn.Exec(ctx, "select pg_advisory_lock($1, hashtext($2))", migrationLock, s.schema); err != nil {
-		return s.explain(err)
-	}
-	defer func() {
-		_, _ = conn.Exec(context.WithoutCancel(ctx), "select pg_advisory_unlock($1, hashtext($2))", migrationLock, s.schema)
-	}()
-	// Not "if not exists" first: that wants the right to create schemas even
-	// where an administrator has made this one.
-	var exists bool
-	if err := conn.QueryRow(ctx, "select exists (select from pg_namespace where nspname = $1)", s.schema).Scan(&exists); err != nil {
-		return s.explain(err)
-	}
-	if exists {
-		if err := s.mayMigrate(ctx, conn); err != nil {
-			return err
-		}
-	} else {
-		if _, err := conn.Exec(ctx, "create schema "+pgx.Identifier{s.schema}.Sanitize()); err != nil {
-			return s.explain(err)
-		}
-	}
-	config := s.config.ConnConfig.Copy()
-	db := stdlib.OpenDB(*config, stdlib.OptionAfterConnect(func(ctx context.Context, c *pgx.Conn) error {
-		_, err := c.Exec(ctx, "set search_path = "+pgx.Identifier{s.schema}.Sanitize()+", pg_temp")
-		return err
-	}))
-	defer func() { _ = db.Close() }()
-	provider, err := newProvider(db)
-	if err != nil {
-		return err
-	}
-	current, err := provider.GetDBVersion(ctx)
-	if err != nil {
-		return s.explain(err)
-	}
-	if current > newestVersion() {
-		return compareVersions(current)
-	}
-	if _, err := provider.Up(ctx); err != nil {
 		return s.explain(err)
 	}
 	s.checked.Store(false)
 	return s.ready(ctx)
 }
 
+func (s *Store) migrate(ctx context.Context, tx pgx.Tx) error {
+	if _, err := tx.Exec(ctx, "select pg_advisory_xact_lock($1, hashtext($2))", migrationLock, s.schema); err != nil {
+		return err
+	}
+	// Not "if not exists" first: that wants the right to create schemas even
+	// where an administrator has made this one.
+	var exists bool
+	if err := tx.QueryRow(ctx, "select exists (select from pg_namespace where nspname = $1)", s.schema).Scan(&exists); err != nil {
+		return err
+	}
+	schema := pgx.Identifier{s.schema}.Sanitize()
+	run := func(text string) error {
+		_, err := tx.Exec(ctx, text, pgx.QueryExecModeSimpleProtocol)
+		return err
+	}
+	if exists {
+		if err := s.mayMigrate(ctx, tx); err != nil {
+			return err
+		}
+	} else if err := run("create schema " + schema); err != nil {
+		return err
+	}
+	// Functions keep the search_path with which they are made. Their bodies are not checked
+	// before all are there.
+	if err := run("set local search_path = " + schema + ", pg_temp; set local check_function_bodies = off; set local standard_conforming_strings = on"); err != nil {
+		return err
+	}
+	current, hash, err := s.migrated(ctx, tx)
+	if err != nil {
+		return err
+	}
+	switch {
+	case current > newestVersion():
+		return compareVersions(current)
+	case current > 0 && current < oldestVersion:
+		return penstock.WithHint(fmt.Errorf("schema %q is version %d, from before the first release", s.schema, current), "drop it, or bring it to version %d with the program that made it", oldestVersion)
+	}
+	for _, m := range migrations {
+		if m.version <= current {
+			continue
+		}
+		if err := run(m.text); err != nil {
+			return fmt.Errorf("version %d of the schema: %w", m.version, err)
+		}
+		if _, err := tx.Exec(ctx, "insert into _migration (version_id, is_applied) values ($1, true)", m.version); err != nil {
+			return err
+		}
+	}
+	if hash == functionsHash {
+		return nil
+	}
+	if err := run(functionsText); err != nil {
+		return fmt.Errorf("the functions of the schema: %w", err)
+	}
+	_, err = tx.Exec(ctx, "with old as (delete from _functions) insert into _functions (hash) values ($1)", functionsHash)
+	return err
+}
+
+// migrated is what the database has: the version of its tables, 0 without any, and the hash of its functions.
+func (s *Store) migrated(ctx context.Context, tx pgx.Tx) (version int64, hash string, err error) {
+	var tables, functions bool
+	if err := tx.QueryRow(ctx, "select to_regclass($1) is not null, to_regclass($2) is not null", s.table("_migration"), s.table("_functions")).
+		Scan(&tables, &functions); err != nil {
+		return 0, "", err
+	}
+	if tables {
+		if err := tx.QueryRow(ctx, "select coalesce(max(version_id), 0) from "+s.table("_migration")).Scan(&version); err != nil {
+			return 0, "", err
+		}
+	}
+	if functions {
+		if err := tx.QueryRow(ctx, "select coalesce(max(hash), '') from "+s.table("_functions")).Scan(&hash); err != nil {
+			return 0, "", err
+		}
+	}
+	return version, hash, nil
+}
+
 // mayMigrate says who can, if this role cannot.
-func (s *Store) mayMigrate(ctx context.Context, conn *pgxpool.Conn) error {
+func (s *Store) mayMigrate(ctx context.Context, tx pgx.Tx) error {
 	var may bool
 	var owner string
-	err := conn.QueryRow(ctx, `select has_schema_privilege(oid, 'usage') and has_schema_privilege(oid, 'create'), pg_get_userbyid(nspowner)
+	err := tx.QueryRow(ctx, `select has_schema_privilege(oid, 'usage') and has_schema_privilege(oid, 'create'), pg_get_userbyid(nspowner)
 		from pg_namespace where nspname = $1`, s.schema).Scan(&may, &owner)
 	if err != nil {
-		return s.explain(err)
+		return err
 	}
 	if !may {
 		return penstock.WithHint(fmt.Errorf("this role may not create tables in schema %q", s.schema), "run penstock migrate as the schema's owner, %s", owner)
@@ -86,30 +183,8 @@ func (s *Store) mayMigrate(ctx context.Context, conn *pgxpool.Conn) error {
 	return nil
 }
 
-func newProvider(db *sql.DB) (*goose.Provider, error) {
-	dir, err := fs.Sub(migrationFiles, "migrations")
-	if err != nil {
-		return nil, err
-	}
-	versions, err := database.NewStore(database.DialectPostgres, "_migration")
-	if err != nil {
-		return nil, err
-	}
-	return goose.NewProvider("", db, dir, goose.WithStore(versions), goose.WithDisableGlobalRegistry(true))
-}
-
-// newestVersion is the number of the last migration this program carries.
-func newestVersion() int64 {
-	entries, err := migrationFiles.ReadDir("migrations") // sorted by name
-	if err != nil {
-		panic(err) // embedded
-	}
-	version, err := goose.NumericComponent(entries[len(entries)-1].Name())
-	if err != nil {
-		panic(err)
-	}
-	return version
-}
+// newestVersion is the number of the last numbered file this program carries.
+func newestVersion() int64 { return migrations[len(migrations)-1].version }
 
 // SchemaVersion is the version of the tables in the database, 0 without any.
 func (s *Store) SchemaVersion(ctx context.Context) (version int64, err error) {

@@ -10,7 +10,7 @@ import (
 )
 
 // A line is the messages of one key, or one message that stands alone; see
-// migrations/00004_parked.sql.
+// schema/functions/parked.sql.
 func lineOfKey(key string) string { return "k" + key }
 
 func lineOfOne(seq int64) string { return "s" + strconv.FormatInt(seq, 10) }

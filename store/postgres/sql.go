@@ -11,8 +11,6 @@ import (
 //go:embed sql/*.sql
 var sqlFiles embed.FS
 
-//go:embed migrations/*.sql
-var migrationFiles embed.FS
 
 var ownName = regexp.MustCompile(`'\{schema\}\.(\w+)'`)
 

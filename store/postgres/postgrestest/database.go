@@ -1,7 +1,7 @@
 // Package postgrestest gives tests migrated databases of their own on a real
 // PostgreSQL, and what a test of one keeps asking.
 //
-// Thirty migrations take longer than most tests, so a process runs them once and
+// Making the schema takes longer than most tests, so a process runs them once and
 // copies the outcome. Tests of other schemas than the usual one, and of migration
 // itself, take testserver.Database.
 package postgrestest

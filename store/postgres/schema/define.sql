@@ -1,0 +1,48 @@
+-- Runs after functions/, whenever these have changed: makes what is made of them.
+
+do $$
+declare
+    queue text;
+    inbox int;
+    role  name;
+begin
+    if not exists (select from pg_policy p where p.polrelid = '_dead_job'::regclass and p.polname = 'operator') then
+        create policy operator on _dead_job for select using (queue in (
+            select q.id from _queue q where has_function_privilege(to_regprocedure(_q(format('_%s.status', q.name)) || '()'), 'execute')));
+    end if;
+    if not exists (select from pg_trigger t where t.tgrelid = '_tick'::regclass and t.tgname = 'tick') then
+        perform _dispatch_tick();
+        create constraint trigger tick after insert on _tick deferrable initially deferred
+        for each row execute function _tick_at_commit();
+    end if;
+    for queue in select q.name from _queue q order by q.id loop
+        perform _define(queue), _define_jobs(queue);
+    end loop;
+    perform _dispatch(), _dispatch_jobs();
+    for inbox in select i.id from _inbox i order by i.id loop
+        perform _define_inbox(inbox);
+    end loop;
+    perform _dispatch_inboxes();
+    for role in select r.name from _relay_role r join pg_roles p on p.rolname = r.name loop
+        perform grant_relay(role);
+    end loop;
+end $$;
+
+-- Who may call what. Roles get what belongs to one outbox, queue or inbox from the grant_
+-- functions. Everybody may call those that take a name and only call what belongs to it:
+-- they do no more than the caller may.
+do $$
+declare
+    everybodys constant text[] := '{
+        dequeue, enqueue, enqueue_many, claim, ack, extend, release, retry, bury, cancel, maintain_queue,
+        pause_queue, resume_queue, retry_dead_jobs, discard_dead_jobs, queue_status,
+        inbox, inbox_many, inbox_in_order, inbox_due, inbox_held, inbox_gaps, inbox_release, inbox_discard, maintain_inbox,
+        _q, _read_committed, _refuse_headers, _admit_message, _lost}'; -- these only look
+    made regprocedure;
+begin
+    execute format('revoke execute on all functions in schema %I from public', current_schema());
+    for made in select p.oid from pg_proc p
+                 where p.pronamespace = quote_ident(current_schema())::regnamespace and p.proname = any (everybodys) loop
+        execute format('grant execute on function %s to public', made);
+    end loop;
+end $$;

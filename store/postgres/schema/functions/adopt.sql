@@ -1,0 +1,49 @@
+-- Adopted tables: what Penstock remembers of subscriptions over tables that others
+-- made. Those tables are never altered.
+
+-- _adopt_fence lets a settling transaction pass while nobody of a later epoch has the
+-- lease, and keeps it from changing hands until that transaction ends. SQLSTATE PS001
+-- otherwise.
+create or replace function _adopt_fence(of_subscription bigint, of_epoch bigint) returns void
+language plpgsql set search_path from current set enable_seqscan = off set enable_sort = off as $$
+declare
+    latest bigint;
+begin
+    perform pg_advisory_xact_lock_shared(1885695585, of_subscription::int); -- "pena"
+    select l.epoch into latest from _adopt_log l where l.subscription = of_subscription
+     order by l.subscription desc, l.epoch desc, l.n desc limit 1;
+    if latest is distinct from of_epoch then
+        raise exception 'the lease is held by another relay' using errcode = 'PS001';
+    end if;
+end $$;
+
+-- _adopt_lock is for whoever changes the state of a subscription from outside: no
+-- settling transaction is under way while it is held.
+create or replace function _adopt_lock(of_subscription bigint) returns void
+language sql set search_path from current
+return pg_advisory_xact_lock(1885695585, of_subscription::int);
+
+-- _adopt_release makes the first parked row of each line due, if nothing holds it.
+create or replace function _adopt_release(of_subscription bigint, lines text[]) returns void
+language sql set search_path from current set enable_seqscan = off set enable_sort = off set enable_hashjoin = off set enable_mergejoin = off as $$
+    update _adopt_row r set due = clock_timestamp()
+      from unnest(lines) l (line)
+     cross join lateral (
+            select f.row_id from _adopt_row f
+             where f.subscription = of_subscription and f.line = l.line and f.died_at is null and not f.alone
+             order by f.subscription, f.line, f.seq limit 1) first
+     where r.subscription = of_subscription and r.row_id = first.row_id and r.due is null
+       and not exists (select from _adopt_row h where h.subscription = of_subscription and h.line = l.line and h.held)
+$$;
+
+-- grant_adopt lets a role, which may use the adopted tables already, run subscriptions
+-- over them. Runs as the schema's owner.
+create or replace function grant_adopt(role name) returns void
+language plpgsql set search_path from current as $$
+begin
+    execute format('grant usage on schema %I to %I', current_schema(), role);
+    execute format('grant select on table _migration to %I', role);
+    execute format('grant select, insert, update, delete on table _adopt_subscription, _adopt_log, _adopt_row to %I', role);
+    execute format('grant usage on sequence _adopt_n to %I', role);
+    execute format('grant execute on function _adopt_fence(bigint, bigint), _adopt_lock(bigint), _adopt_release(bigint, text[]) to %I', role);
+end $$;

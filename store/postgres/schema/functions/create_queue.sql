@@ -1,0 +1,150 @@
+-- Creating a queue, and the functions that take its name.
+
+-- _define makes the functions of a queue, or makes them anew.
+create or replace function _define(queue text) returns void
+language plpgsql set search_path from current as $$
+declare
+    q      _queue := (select q from _queue q where q.name = queue);
+    text   text   := _mark_functions() || _look_function() || _dequeue_function();
+    taking text   := _take_function();
+    word   text;
+begin
+    taking := replace(taking, '{branches}', _for_segments(queue, 'here', _take_branch()));
+    taking := replace(taking, '{batch_ways}', _for_segments(queue, 'way', _batch_way(), 1024));
+    text := text || replace(replace(replace(replace(replace(taking, '{name}', '{take}'), '{type}', '{schema}.job'), '{row}', _job_columns()),
+                                    '{as_whom}', 'security definer set search_path = pg_catalog, pg_temp'), '{tick_if_due}', _tick_if_due())
+                 || replace(replace(replace(replace(replace(taking, '{name}', '{take_rows}'), '{type}', '{queue}'), '{row}', 't.*'),
+                                    '{as_whom}', ''), '{tick_if_due}', '');
+    text := replace(text, '{tick_if_due}', _tick_if_due());
+    text := replace(text, '{exact_ways}', _for_segments(queue, 'way', _short_way('exact')));
+    text := replace(text, '{other_ways}', _choose('way', '{1024,2048}', array[_for_segments(queue, 'way', _short_way('free'), 1024),
+                                                  case when q.lifo then '' else _for_segments(queue, 'way', _short_way('undrawn'), 2048) end]));
+    text := replace(text, '{newest_way}', case when q.lifo then _newest_way() else '' end);
+    text := replace(text, '{newest_ways}', _for_segments(queue, 'here', _short_way('newest')));
+    foreach word in array array['slots', 'mark', 'take', 'take_rows', 'take_keyed', 'look', 'aim'] loop
+        text := replace(text, '{' || word || '}', _q(format('_%s.%s', queue, word)));
+    end loop;
+    foreach word in array array['ring', 'flags', 'seq', 'stale', 'way', 'next', 'top'] loop
+        text := replace(text, '{' || word || '}', quote_literal(_q(format('_%s.%s', queue, word))) || '::pg_catalog.regclass');
+    end loop;
+    text := replace(text, '{dequeue}', _q('dequeue_' || queue));
+    text := replace(text, '{now}', '(pg_catalog.date_part(''epoch'', pg_catalog.clock_timestamp()) operator(pg_catalog.*) 40)::bigint');
+    text := replace(text, '{job}', _job_columns());
+    text := replace(text, '{tick_register}', quote_literal(_q(format('_%s.tick', queue))) || '::pg_catalog.regclass');
+    text := replace(text, '{mark_slot}', quote_literal(_q('_mark_slot'::text)) || '::pg_catalog.regclass');
+    text := replace(text, '{queue}', _q(queue));
+    text := replace(text, '{schema}', quote_ident(current_schema()));
+    text := replace(text, '{id}', q.id::text);
+    text := replace(text, '{lifo}', q.lifo::text);
+    text := replace(text, '{dir}', case when q.lifo then 'desc' else 'asc' end);
+    text := replace(text, '{from}', case when q.lifo then 'operator(pg_catalog.<=)' else 'operator(pg_catalog.>=)' end);
+    text := replace(text, '{to}', case when q.lifo then 'operator(pg_catalog.>=)' else 'operator(pg_catalog.<=)' end);
+    text := replace(text, '{ahead}', case when q.lifo then 'operator(pg_catalog.-)' else 'operator(pg_catalog.+)' end);
+    execute text;
+    execute format('revoke execute on function %s() from public', _q('dequeue_' || queue));
+    foreach word in array array['slots()', 'mark(text, smallint, bigint)', 'take(int, text, boolean)', 'take_rows(int, text, boolean)', 'look()', 'aim(int, bigint)'] loop
+        execute format('revoke execute on function %s%s from public', _q(format('_%s.%s', queue, split_part(word, '(', 1))), '(' || split_part(word, '(', 2));
+    end loop;
+end $$;
+
+-- create_queue makes a queue. Errors: 42P07 (duplicate_table) if the name is taken,
+-- 23514 for a name that cannot be used, 22023 for a kind that is not fifo or lifo.
+create or replace function create_queue(name text, kind text default 'fifo', segments int default 8, segment_bytes bigint default 67108864) returns void
+language plpgsql set search_path from current as $$
+declare
+    seq_name   text := _q(format('_%s.seq', name));
+    ring_name  text := _q(format('_%s.ring', name));
+    flags_name text := _q(format('_%s.flags', name));
+    register   text;
+    made       int;
+begin
+    if kind is null or kind not in ('fifo', 'lifo') then
+        raise exception 'the kind is %, expected fifo or lifo', coalesce(quote_literal(kind), 'null') using errcode = '22023';
+    end if;
+    if segments not between 2 and 1000 then
+        raise exception 'segments is %, expected 2 to 1000', segments using errcode = '22023';
+    end if;
+    if segment_bytes < 65536 then
+        raise exception 'segment_bytes is %, expected at least 65536', segment_bytes using errcode = '22023';
+    end if;
+    if exists (select from _queue q where q.name = create_queue.name) then
+        raise exception 'the queue % exists already', quote_literal(name) using errcode = '42P07';
+    end if;
+    perform pg_advisory_xact_lock('_queue'::regclass::oid::int, 0); -- the dispatch functions are made by one at a time
+    insert into _queue (name, lifo, segment_bytes) values (name, kind = 'lifo', segment_bytes) returning id into made;
+    insert into _segment (queue, slot, turn) values (made, 0, 0);
+    execute format('create sequence %s', seq_name);
+    -- Sequences used as registers, see create_outbox. seen and since: the value of seq
+    -- when it was last looked at, and the time, in ms, since which it has been that.
+    -- way, next and top: where a job is to be found quickly, see {look}.
+    -- stale: 1 if there are marks that could not bring their bound up to date.
+    foreach register in array array[ring_name, flags_name, _q(format('_%s.seen', name)), _q(format('_%s.since', name)),
+                                    _q(format('_%s.stale', name)), _q(format('_%s.way', name)), _q(format('_%s.next', name)),
+                                    _q(format('_%s.top', name)), _q(format('_%s.tick', name))] loop
+        execute format('create sequence %s minvalue 0', register);
+        perform setval(register, 0);
+    end loop;
+    perform setval(flags_name, 65536);
+    if kind = 'lifo' then
+        execute format('alter sequence %s increment -1 minvalue -9223372036854775807', _q(format('_%s.next', name)));
+    end if;
+    execute format($ddl$
+        create table %1$s (
+            xid        xid8        not null default pg_current_xact_id(), -- must come before seq, see _mark
+            seq        bigint      not null default nextval(%2$L),
+            created_at timestamptz not null default clock_timestamp(),
+            id         bigint,                                            -- null: seq
+            attempt    integer     not null default 0,                    -- how many it has had
+            priority   smallint    not null default 0,
+            slot       smallint    not null default (pg_sequence_last_value(%3$L) %% 1024)::smallint,
+            grp        text        collate "C" not null default '',
+            key        text,
+            headers    jsonb,
+            payload    bytea       not null,
+            failures   jsonb
+        ) partition by list (slot)$ddl$,
+        _q(name), seq_name, ring_name);
+    perform _admit_by(name, format('_admit_job(%L)', flags_name));
+    execute format('create index on %s (grp, priority, seq)', _q(name));
+    execute format('create index on %s (xid)', _q(name));
+    execute format('create index on %s (key, id, seq) where key is not null', _q(name));
+    for slot in 0 .. segments - 1 loop
+        execute format('create table %s partition of %s for values in (%s)
+                        with (autovacuum_enabled = false, toast.autovacuum_enabled = false)',
+                       _q(format('_%s.%s', name, slot)), _q(name), slot);
+    end loop;
+    perform _define(name);
+    perform _define_jobs(name);
+    perform _dispatch();
+    perform _dispatch_jobs();
+end $$;
+
+-- _dispatch makes dequeue anew: a branch for each queue, because a static call costs
+-- a sixth of a dynamic one.
+create or replace function _dispatch() returns void
+language plpgsql set search_path from current as $$
+declare
+    names    text[];
+    branches text[];
+begin
+    select array_agg(quote_literal(q.name) order by q.name collate "C"),
+           array_agg(format('if queue = %L then
+    if n = 1 and grp = '''' then
+        return query select * from %s();
+    else
+        return query select * from %s(n, grp);
+    end if;
+    return;
+end if;', q.name, _q('dequeue_' || q.name), _q(format('_%s.take', q.name)))
+                     order by q.name collate "C")
+      into names, branches from _queue q;
+    execute format($ddl$
+create or replace function dequeue(queue text, n int default 1, grp text default '') returns setof job
+language plpgsql volatile as $fn$
+#variable_conflict use_variable
+begin
+%s
+    raise exception 'there is no queue %%', coalesce(quote_literal(queue), 'null')
+    using errcode = '42P01', hint = 'create it with: penstock queue create ' || coalesce(quote_literal(queue), 'NAME');
+end $fn$ $ddl$, _choose('queue collate "C"', names, branches));
+end $$;

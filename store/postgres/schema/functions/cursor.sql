@@ -1,0 +1,72 @@
+-- Cursors and leases: how far each subscription is, and who may move it.
+
+-- _head is the cursor and lease of a subscription: a backward index probe. Volatile,
+-- for a snapshot that is taken under its locks: with the caller's, it would find
+-- nothing at all if it had waited for _reclaim_cursor, because TRUNCATE is not MVCC
+-- and the copy of the head not visible yet.
+create or replace function _head(subscription bigint) returns setof _cursor
+language sql volatile set search_path from current as $$
+    select * from _cursor c where c.subscription = _head.subscription
+     order by epoch desc, n desc limit 1
+$$;
+
+-- _write_cursor appends to the cursor log, which moves the cursor and extends the
+-- lease; a lease of 0 gives it back. It returns the new n; null, and nothing is
+-- written, if a later epoch exists or the subscription was dropped. With expected,
+-- the head must still be that n: a write that a lost connection left under way on
+-- the server comes to nothing once the holder has gone on without it.
+--
+-- A lease changes hands under the exclusive form of the lock. Without the shared
+-- form here a holder whose lease has expired could write between the moment when
+-- the next one reads the cursor and the moment when its epoch is visible: it would
+-- be told that its messages are settled, and they would be sent again. The insert
+-- must be a statement after the lock, for a snapshot taken under it.
+create or replace function _write_cursor(subscription bigint, epoch bigint, holder text, lease_us bigint, done pg_snapshot, low bigint,
+                              upto pg_snapshot, upto_low bigint, pos bigint, settled bigint, system bigint, since timestamptz, expected bigint) returns bigint
+language plpgsql volatile set search_path from current as $$
+declare
+    written bigint;
+begin
+    perform _read_committed();
+    perform pg_advisory_xact_lock_shared(1885695596, subscription::int); -- leaseLock in lease.go
+    insert into _cursor (subscription, epoch, holder, lease_until, done, low, upto, upto_low, pos, settled, system, since)
+    select $1, $2, $3, clock_timestamp() + $4 * interval '1 microsecond', $5, $6, $7, $8, $9, $10, $11, $12
+     where not exists (select from _cursor c where c.subscription = $1 and c.epoch > $2)
+       and exists (select from _subscription s where s.id = $1)
+       and (expected is null or (select h.n from _head($1) h) = expected)
+    returning n into written;
+    return written;
+end $$;
+
+-- _reclaim_cursor keeps the cursor log small: it moves the pointer to the other
+-- segment once the current one is large, carries the heads over and truncates.
+create or replace function _reclaim_cursor() returns boolean
+language plpgsql security definer set search_path from current set lock_timeout = '20ms' as $$
+declare
+    current int;
+    sealed  int;
+begin
+    perform _read_committed();
+    if not pg_try_advisory_xact_lock('_cursor'::regclass::oid::int, 0) then
+        return false;
+    end if;
+    current := pg_sequence_last_value('_cursor_slot');
+    sealed := 1 - current;
+    if pg_relation_size(_q('_cursor_' || sealed)) = 0 then
+        if pg_relation_size(_q('_cursor_' || current)) < 4194304 then
+            return false;
+        end if;
+        perform setval('_cursor_slot', sealed);
+        sealed := current;
+    end if;
+    execute format('lock table %s in access exclusive mode', _q('_cursor_' || sealed));
+    -- A copy keeps its (epoch, n), so a head that was written meanwhile stays one.
+    insert into _cursor (subscription, epoch, n, at, lease_until, since, low, upto_low, pos, settled, system, holder, done, upto, slot)
+    select h.subscription, h.epoch, h.n, h.at, h.lease_until, h.since, h.low, h.upto_low, h.pos, h.settled, h.system, h.holder, h.done, h.upto, 1 - sealed
+      from _subscription s, lateral _head(s.id) h
+     where h.slot = sealed;
+    execute format('truncate table %s', _q('_cursor_' || sealed));
+    return true;
+exception when lock_not_available then
+    return false;
+end $$;

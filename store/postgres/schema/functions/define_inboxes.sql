@@ -1,0 +1,94 @@
+-- How the functions of inboxes are made: those of each, and those that take a consumer's name.
+
+-- _inbox_name is the quoted name of a part of an inbox.
+create or replace function _inbox_name(id int, part text) returns text
+language sql stable set search_path from current
+return _q(format('__inbox.%s.%s', id, part));
+
+-- _define_inbox makes the functions of an inbox, or makes them anew. In their texts
+-- {first} and so on are their own names, {ring} and so on the registers, and {each: …} stands
+-- for a case of the four slots, in which {seen}, {held}, {heads} and {gaps} are the slot's tables.
+create or replace function _define_inbox(id int) returns void
+language plpgsql set search_path from current as $$
+declare
+    text  text := _inbox_id_functions() || _inbox_order_functions() || _inbox_upkeep_functions() || _inbox_operator_functions();
+    own   constant text[] := '{enter,enter_holding,is_locked,see,received,reported,held_after,first,first_of,in_order,release,due,advance,tick,is_empty,empty,
+                                     status,list_held,list_gaps,let_go,discard}';
+    word  text;
+    part  text;
+    body  text;
+    here  text;
+    name  text;
+    cases text;
+    made  regprocedure;
+begin
+    loop
+        part := substring(text from '\{each: (?:[^{}]|\{[a-z_]*\})*\}');
+        exit when part is null;
+        body := substring(part from 8 for length(part) - 8);
+        cases := 'case t % 4';
+        for slot in 0 .. 3 loop
+            here := body;
+            foreach word in array array['seen', 'held', 'heads', 'gaps'] loop
+                name := _inbox_name(id, word || '.' || slot);
+                here := replace(replace(here, '{' || word || '}', name), '{' || word || '_name}', quote_literal(name));
+            end loop;
+            cases := cases || format(E'\n        when %s then ', slot) || here;
+        end loop;
+        text := replace(text, part, cases || E'\n        end case;');
+    end loop;
+    foreach word in array own loop
+        text := replace(text, '{' || word || '}', _inbox_name(id, word));
+    end loop;
+    foreach word in array array['ring', 'since', 'next', 'holds', 'low', 'candidate', 'epoch'] loop
+        text := replace(text, '{' || word || '}', quote_literal(_inbox_name(id, word)) || '::regclass');
+    end loop;
+    text := replace(text, '{schema}', quote_ident(current_schema()));
+    text := replace(replace(text, '{class}', '1885695598'), '{holding_class}', '1885695599');
+    text := replace(text, '{key_seed}', (id + (1::bigint << 40))::text); -- queues use what is below
+    text := replace(text, '{id}', id::text);
+    execute text;
+    for made in select p.oid from _own_functions('_inbox.' || id) p loop
+        execute format('revoke execute on function %s from public', made);
+    end loop;
+end $$;
+
+-- _dispatch_inboxes makes the functions that take a consumer's name anew: a branch for each
+-- inbox, see _dispatch.
+create or replace function _dispatch_inboxes() returns void
+language plpgsql set search_path from current as $$
+declare
+    public_functions constant text[] := array[
+        'inbox(consumer text, message_id text) returns boolean', 'return {first}(message_id)',
+        'inbox_many(consumer text, message_ids text[]) returns setof text', 'return query select * from {first_of}(message_ids)',
+        'inbox_in_order(consumer text, key text, message_id text, previous_id text, headers jsonb, payload bytea, wait interval default ''30 s'') returns setof inboxed',
+        'return query select * from {in_order}(key, message_id, previous_id, headers, payload, wait)',
+        'inbox_due(consumer text, n int default 10, passing_over text[] default ''{}'') returns setof inboxed', 'return query select * from {due}(n, passing_over)',
+        'maintain_inbox(consumer text) returns void', 'perform {tick}(true)',
+        'inbox_held(consumer text, key text default null, previous_id text default null, message_id text default null, n int default 100) returns setof held_message',
+        'return query select * from {list_held}(key, previous_id, message_id, n)',
+        'inbox_gaps(consumer text, n int default 100) returns setof inbox_gap', 'return query select * from {list_gaps}(n)',
+        'inbox_release(consumer text, key text default null, previous_id text default null, message_id text default null) returns bigint',
+        'return {let_go}(key, previous_id, message_id)',
+        'inbox_discard(consumer text, message_ids text[]) returns setof text', 'return query select * from {discard}(message_ids)'];
+    branches text;
+    word     text;
+begin
+    for i in 1 .. cardinality(public_functions) by 2 loop
+        word := substring(public_functions[i + 1] from '\{(\w+)\}');
+        select coalesce(string_agg(format(E'\n    when %L then %s;', x.consumer,
+                                          replace(public_functions[i + 1], '{' || word || '}', _inbox_name(x.id, word))), '' order by x.id), '')
+          into branches from _inbox x;
+        execute format($ddl$
+create or replace function %s
+language plpgsql volatile as $fn$
+begin
+    case consumer
+    when null then null;%s
+    else
+        raise exception 'there is no inbox of %%', coalesce(quote_literal(consumer), 'null')
+        using errcode = '42P01', hint = 'its owner creates it with: select %s.create_inbox(' || coalesce(quote_literal(consumer), 'NAME') || ')';
+    end case;
+end $fn$ $ddl$, public_functions[i], branches, quote_ident(current_schema()));
+    end loop;
+end $$;

@@ -1,0 +1,84 @@
+-- Enqueueing by functions: with checks that explain themselves, delays and dedup keys.
+--
+-- Like _take_function (00009) these texts are a queue's own functions, and so are those of
+-- 00015 to 00018: _define_jobs (00019) makes them. They run as the schema's owner: a role may
+-- do what it was granted of them, and nothing to other queues.
+
+-- _enqueue_functions is the text of what enqueues.
+create or replace function _enqueue_functions() returns text
+language sql immutable set search_path from current as $text$ select $$
+
+-- {enqueue} writes one job and returns its id; of a duplicate, the first one's.
+create or replace function {enqueue}(payload bytea, key text, grp text, priority int, not_before timestamptz, dedup_key text, headers jsonb) returns bigint
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $fn$
+declare
+    made bigint;
+begin
+    if (octet_length(payload) <= 67108864 and (key is null or octet_length(key) <= 1024) and (grp is null or octet_length(grp) <= 256)
+        and coalesce(priority, 0) between -16 and 15 and (dedup_key is null or octet_length(dedup_key) <= 256)
+        and (headers is null or not_before is null and dedup_key is null)) is not true then -- the queue's trigger looks at others
+        perform {schema}._refuse_job(payload, key, grp, priority, headers, dedup_key);
+    end if;
+    if dedup_key is not null then
+        perform pg_advisory_xact_lock(hashtextextended(dedup_key, -{id}));
+        made := {first}(dedup_key);
+        if made is not null then
+            return made;
+        end if;
+    end if;
+    if not_before is null or not_before <= clock_timestamp() then
+        insert into {queue} (key, grp, priority, headers, payload)
+        values (key, coalesce(grp, ''), coalesce(priority, 0), headers, payload) returning seq into made;
+    elsif not_before = 'infinity' then -- in _later that means something else
+        raise exception 'not_before is infinity' using errcode = '22023', hint = 'give a time, or do not enqueue the job yet';
+    else
+        made := nextval({seq});
+        insert into {schema}._later (id, queue, attempt, due, created_at, priority, grp, key, headers, payload)
+        values (made, {id}, 0, not_before, clock_timestamp(), coalesce(priority, 0), coalesce(grp, ''), key, headers, payload);
+    end if;
+    if dedup_key is not null then
+        insert into {schema}._dedup (queue, id, dedup_key) values ({id}, made, dedup_key);
+    end if;
+    return made;
+end $fn$;
+
+-- {first} is the id that a dedup_key stands for, null once its window has passed.
+create or replace function {first}(in_key text) returns bigint
+language plpgsql volatile set enable_seqscan = off set enable_bitmapscan = off as $fn$
+begin
+    return (select d.id from {schema}._dedup d
+             where d.queue = {id} and d.dedup_key = in_key
+               and d.at > clock_timestamp() - (select q.dedup_window from {schema}._queue q where q.id = {id})
+             order by d.at desc limit 1);
+end $fn$;
+
+create or replace function {enqueue_many}(payloads bytea[], keys text[], grps text[], priorities int[], not_befores timestamptz[], dedup_keys text[], headers jsonb[]) returns setof bigint
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $fn$
+declare
+    many constant int := coalesce(cardinality(payloads), 0);
+    i int;
+begin
+    if coalesce(cardinality(keys), many) <> many or coalesce(cardinality(grps), many) <> many or coalesce(cardinality(priorities), many) <> many
+       or coalesce(cardinality(not_befores), many) <> many or coalesce(cardinality(dedup_keys), many) <> many or coalesce(cardinality(headers), many) <> many then
+        raise exception 'the arrays differ in length' using errcode = '22023', hint = 'give each as many elements as payloads, or null instead of the array';
+    end if;
+    if cardinality(not_befores) > 0 or cardinality(dedup_keys) > 0 then
+        if cardinality(dedup_keys) > 0 then -- in one order, so that two calls do not wait for each other
+            perform pg_advisory_xact_lock(h.hash) from (select distinct hashtextextended(k, -{id}) as hash from unnest(dedup_keys) k where k is not null order by 1) h;
+        end if;
+        for i in 1 .. many loop
+            return next {enqueue}(payloads[i], keys[i], grps[i], priorities[i], not_befores[i], dedup_keys[i], headers[i]);
+        end loop;
+        return;
+    end if;
+    if cardinality(priorities) > 0 then -- at all else the queue's trigger looks
+        perform {schema}._refuse_job('', null, null, p, null, null) from unnest(priorities) p where p not between -16 and 15;
+    end if;
+    return query
+    insert into {queue} (key, grp, priority, headers, payload)
+    select j.key, coalesce(j.grp, ''), coalesce(j.priority, 0), j.headers, j.payload
+      from unnest(payloads, keys, grps, priorities, headers) j(payload, key, grp, priority, headers)
+    returning seq;
+end $fn$;
+
+$$ $text$;

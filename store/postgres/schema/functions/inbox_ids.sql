@@ -1,0 +1,115 @@
+-- Which ids a consumer has received.
+
+-- _inbox_id_functions is the text of a consumer's own functions about ids.
+-- _define_inbox says what stands in braces.
+create or replace function _inbox_id_functions() returns text
+language sql immutable set search_path from current as $text$ select $$
+
+-- {enter} returns the ring's register. From then on until its end the transaction holds
+-- the turn's lock, in shared form, and a turn settles only when nobody holds the lock of
+-- the one before.
+create or replace function {enter}() returns bigint
+language plpgsql volatile as $fn$
+declare
+    ring bigint := pg_sequence_last_value({ring});
+    now  bigint;
+begin
+    loop
+        perform pg_advisory_xact_lock_shared({class}, {id} * 4 + (ring / 2 % 4)::int);
+        now := pg_sequence_last_value({ring});
+        exit when now / 2 = ring / 2;
+        ring := now;
+    end loop;
+    return now;
+end $fn$;
+
+-- {see} notes an id and says whether it is new. In the turns that decide, it is written,
+-- and the unique index makes whoever comes second wait for the first. What the
+-- turns before them have is committed since long: there it is enough to look, if the
+-- statement's snapshot is of now.
+create or replace function {see}(in_id text, ring bigint) returns boolean
+language plpgsql volatile as $fn$
+declare
+    turn    constant bigint := ring / 2;
+    moving  constant bigint := ring % 2;
+    oldest  constant bigint := turn - 2 - moving;
+    decides constant bigint := case when current_setting('transaction_isolation') = 'read committed' then turn - moving else oldest end;
+begin
+    for t in oldest .. decides - 1 loop
+        {each: perform from {seen} s where s.id = in_id;}
+        if found then
+            return false;
+        end if;
+    end loop;
+    for t in decides .. turn loop
+        {each: insert into {seen} (id) values (in_id) on conflict do nothing;}
+        if not found then
+            return false;
+        end if;
+    end loop;
+    return true;
+end $fn$;
+
+-- {received} says whether an id was received.
+create or replace function {received}(in_id text, ring bigint) returns boolean
+language plpgsql volatile as $fn$
+begin
+    for t in reverse ring / 2 .. ring / 2 - 2 - ring % 2 loop
+        {each: perform from {seen} s where s.id = in_id;}
+        if found then
+            return true;
+        end if;
+    end loop;
+    return false;
+end $fn$;
+
+-- {first} is inbox for this consumer.
+create or replace function {first}(message_id text) returns boolean
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $fn$
+begin
+    if (message_id <> '' and octet_length(message_id) <= 256) is not true then
+        perform {schema}._refuse_inboxed(message_id, null, null, null, '');
+    end if;
+    if extract(epoch from clock_timestamp()) * 1000 >= pg_sequence_last_value({next}) then
+        perform {tick}(false);
+    end if;
+    return {see}(message_id, {enter}());
+end $fn$;
+
+-- {first_of} is inbox_many. Ids are written in one order, so that two calls do not wait
+-- for each other.
+create or replace function {first_of}(ids text[]) returns setof text
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $fn$
+declare
+    ring    bigint;
+    turn    bigint;
+    oldest  bigint;
+    decides bigint;
+    bad     text;
+    fresh   text[];
+begin
+    for bad in select i from unnest(ids) i where (i <> '' and octet_length(i) <= 256) is not true loop
+        perform {schema}._refuse_inboxed(bad, null, null, null, '');
+    end loop;
+    if extract(epoch from clock_timestamp()) * 1000 >= pg_sequence_last_value({next}) then
+        perform {tick}(false);
+    end if;
+    ring := {enter}();
+    turn := ring / 2;
+    oldest := turn - 2 - ring % 2;
+    decides := case when current_setting('transaction_isolation') = 'read committed' then turn - ring % 2 else oldest end;
+    fresh := array(select distinct i collate "C" from unnest(ids) i order by 1);
+    for t in oldest .. decides - 1 loop
+        {each: fresh := array(select i from unnest(fresh) with ordinality u(i, o)
+                               where not exists (select from {seen} s where s.id = i) order by o);}
+    end loop;
+    for t in decides .. turn loop
+        {each: with new as (insert into {seen} (id) select i from unnest(fresh) with ordinality u(i, o) order by o on conflict do nothing returning id)
+               select coalesce(array_agg(id order by id), '{}') into fresh from new;}
+    end loop;
+    return query select i from unnest(ids) with ordinality u(i, o) where i = any (fresh) group by i order by min(o);
+end $fn$;
+
+$$ $text$;

@@ -1,0 +1,49 @@
+-- Jobs: leases, retries, delays, keys. What a queue needs beyond its
+-- ring (00007 to 00012) and a plain INSERT or dequeue. A job is in exactly one place at a time,
+-- and moves by a DELETE and an INSERT in one transaction:
+--
+--   ready ring -> _lease          claim
+--   _lease     -> nothing         ack
+--   _lease     -> _later -> ready retry, once it is due
+--   _lease     -> ready           release, or its lease ended
+--   ready      -> _later -> ready it waits for another job of its key
+--   _lease     -> _dead_job       bury, or the last attempt failed
+
+-- _failed adds a failure to a job's history and keeps the latest ten.
+create or replace function _failed(failures jsonb, attempt int, error text) returns jsonb
+language sql volatile set search_path from current as $$
+    select jsonb_agg(e order by i)
+      from (select e, i from jsonb_array_elements(coalesce(failures, '[]') || jsonb_build_object(
+                'attempt', attempt, 'error', coalesce(error, ''),
+                'at', to_char(clock_timestamp() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'))) with ordinality x(e, i)
+             order by i desc limit 10) latest
+$$;
+
+-- _refuse_job raises what is wrong with a job, as a producer is to read it.
+create or replace function _refuse_job(payload bytea, key text, grp text, priority int, headers jsonb, dedup_key text) returns void
+language plpgsql volatile set search_path from current as $$
+begin
+    if payload is null then
+        raise exception 'the payload is null' using errcode = '22023', hint = 'use an empty payload if the job needs none';
+    elsif octet_length(payload) > 67108864 then
+        raise exception 'the payload has % bytes, the limit is 67108864', octet_length(payload)
+        using errcode = '23514', hint = 'store it elsewhere and enqueue a reference';
+    elsif octet_length(key) > 1024 then
+        raise exception 'the key has % bytes, the limit is 1024', octet_length(key) using errcode = '23514', hint = 'use a hash of it';
+    elsif octet_length(grp) > 256 then
+        raise exception 'the group has % bytes, the limit is 256', octet_length(grp) using errcode = '23514', hint = 'use a shorter name, or a hash of it';
+    elsif priority not between -16 and 15 then
+        raise exception 'the priority is %, expected -16 to 15', priority using errcode = '23514', hint = 'lower numbers run first; 0 is the default';
+    elsif octet_length(dedup_key) > 256 then
+        raise exception 'the dedup_key has % bytes, the limit is 256', octet_length(dedup_key) using errcode = '23514', hint = 'use a hash of it';
+    elsif jsonb_typeof(headers) <> 'object' or octet_length(headers::text) > 65536 then
+        perform _refuse_headers(headers);
+    end if;
+end $$;
+
+create or replace function _lost(lease bigint) returns timestamptz
+language plpgsql volatile set search_path from current as $$
+begin
+    raise exception 'lease % is lost', coalesce(lease::text, 'null')
+    using errcode = '55000', hint = 'it has ended, or the job was settled or cancelled: extend leases while a job runs, or claim with a longer one';
+end $$;

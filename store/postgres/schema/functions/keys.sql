@@ -1,0 +1,152 @@
+-- Keys: at most one job of a key runs at a time, in the order of their ids.
+
+-- _key_functions is the text of what minds keys.
+create or replace function _key_functions() returns text
+language sql immutable set search_path from current as $text$ select $$
+
+-- {take_keyed} is {take} where jobs have keys. Whoever runs a job of a key holds the
+-- key's lock until his transaction ends, and has a lease from then on; so a statement
+-- that begins with the lock held sees whether one runs, and whether one with a smaller
+-- id is still to run. Jobs that must wait are put aside, at the cost of one move each.
+create or replace function {take_keyed}(n int, in_grp text, leasing boolean) returns setof {queue}
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $fn$
+declare
+    flags  constant bigint := pg_sequence_last_value({flags});
+    m      {schema}._mark;
+    here   smallint;
+    pos    bigint;
+    todo   int := n;
+    got    int;
+    locked int := 0;    -- keys
+    moved  int := 0;    -- jobs put aside
+    skip   text[] := '{}';
+    ctids  tid[];
+    seqs   bigint[];
+    ids    bigint[];
+    keys   text[];
+    chosen bigint[];
+    run    bigint[];
+    busy   text[];
+    last   int;
+begin
+    if flags & 17179869184 <> 0 and not leasing then
+        raise exception 'the queue limits how many jobs run, which dequeue cannot count'
+        using errcode = '0A000', hint = 'use claim, or lift the limit: select set_queue(name, max_running => 0)';
+    end if;
+    <<levels>>
+    for p in -16 .. 15 loop
+        continue when flags & (1::bigint << (16 + p)) = 0;
+        select * into m from {schema}._mark k where k.queue = {id} and k.grp = in_grp and k.priority = p order by k.n desc limit 1;
+        if m.n is null or random() * 64 < n
+           or m.pending <> '{}' and exists (select from unnest(m.pending) x where pg_visible_in_snapshot(x, pg_current_snapshot())) then
+            m := {mark}(in_grp, p::smallint);
+        end if;
+        if m.turn <> pg_sequence_last_value({ring}) then
+            m.slots := {slots}();
+        end if;
+        foreach here in array m.slots loop
+            pos := {start};
+            loop
+                select array_agg(v.ctid), array_agg(v.seq), array_agg(v.id), array_agg(v.key) into ctids, seqs, ids, keys
+                  from (select v.* from unnest(m.lo, m.hi) i(lo, hi) cross join lateral (
+                            select t.ctid, t.seq, coalesce(t.id, t.seq) as id, t.key from {queue} t
+                             where t.slot = here and t.grp = in_grp and t.priority = p and t.seq >= i.lo and t.seq <= i.hi and t.seq {beyond} pos
+                               and (t.key is null or t.key <> all (skip))
+                             order by t.seq {dir} limit greatest(todo, 64)) v
+                         limit greatest(todo, 64)) v;
+                exit when seqs is null;
+                select array_agg(c.i), array_agg(distinct c.key) filter (where c.key is not null) into chosen, busy
+                  from (select c.* from (select k.key, k.i, ids[k.i] as id from unnest(keys) with ordinality k(key, i) offset 0) c
+                         where case when c.key is null then true
+                                    when locked >= 500 then false
+                                    when not leasing and {busy} then false
+                                    else pg_try_advisory_xact_lock(hashtextextended(c.key, {id})) end
+                         limit todo) c;
+                last := case when cardinality(chosen) = todo then chosen[todo] else cardinality(keys) end;
+                pos := seqs[last];
+                locked := locked + coalesce(cardinality(busy), 0);
+                skip := skip || array(select distinct c.key from unnest(keys) with ordinality c(key, i)
+                                       where c.i <= last and c.key is not null and (chosen is null or c.i <> all (chosen)));
+                continue when chosen is null;
+                run := chosen;
+                if busy is not null then -- a new statement: it sees what ended before the locks were had
+                    select array_agg(c.i order by c.i) into run
+                      from (select i, ids[i] as id, keys[i] as key from unnest(chosen) i) c
+                     where c.key is null or not {busy};
+                    -- Of a key that runs now the others stay where they are; of one that
+                    -- cannot, they are put aside, by a claim: a dequeue may be part of a
+                    -- long transaction, and should lock no key in vain.
+                    busy := array(select unnest(busy) except select keys[i] from unnest(run) i);
+                    skip := skip || array(select distinct keys[i] from unnest(run) i where keys[i] is not null);
+                    if busy <> '{}' and leasing then
+                        with d as (
+                            delete from {queue} t
+                             where t.slot = here
+                               and t.ctid = any (array(select ctids[c.i] from unnest(keys) with ordinality c(key, i) where c.key = any (busy)))
+                               and t.seq = any (seqs) and t.key = any (busy)
+                            returning t.*)
+                        insert into {schema}._later (id, queue, attempt, due, created_at, priority, grp, key, headers, payload, failures)
+                        select coalesce(d.id, d.seq), {id}, d.attempt, 'infinity', d.created_at, d.priority, d.grp, d.key, d.headers, d.payload, d.failures from d;
+                        get diagnostics got = row_count;
+                        moved := moved + got;
+                        if moved > 1000 then
+                            skip := skip || busy; -- the next call goes on with it
+                        end if;
+                    else
+                        skip := skip || busy;
+                    end if;
+                end if;
+                if run is not null then
+                    return query
+                    with d as (
+                        delete from {queue} t
+                         where t.slot = here
+                           and t.ctid = any (array(
+                            select t.ctid from {queue} t
+                             where t.slot = here and t.ctid = any (array(select ctids[i] from unnest(run) i)) and t.seq = any (seqs)
+                               for update skip locked))
+                        returning t.*)
+                    select * from d order by d.seq {dir};
+                    get diagnostics got = row_count;
+                    todo := todo - got;
+                    if not leasing and busy is not null then
+                        perform {promote}(array(select distinct keys[i] from unnest(run) i where keys[i] is not null));
+                    end if;
+                    exit levels when todo <= 0;
+                end if;
+            end loop;
+        end loop;
+    end loop;
+end $fn$;
+
+-- {promote} makes the next job of each key ready, if it only waits for its key. What it
+-- cannot lock at once it leaves to the next tick, which is owed then.
+create or replace function {promote}(in_keys text[]) returns void
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $fn$
+declare
+    k    text;
+    head bigint;
+begin
+    foreach k in array in_keys loop
+        if pg_try_advisory_xact_lock(hashtextextended(k, {id})) then
+            select l.id into head from {schema}._later l -- one that is only delayed has no place in its key yet
+             where l.queue = {id} and l.key = k and (l.attempt > 0 or l.due = 'infinity') order by l.id limit 1;
+            continue when head is null;
+            with w as (
+                delete from {schema}._later l
+                 where l.queue = {id} and l.key = k and l.id = head and l.due = 'infinity'
+                   and not exists (select from {schema}._lease e where e.queue = {id} and e.key = k)
+                   and not exists (select from {queue} r where r.key = k and r.id < head)
+                   and not exists (select from {queue} r where r.key = k and r.id is null and r.seq < head)
+                returning l.*)
+            insert into {queue} (id, attempt, created_at, priority, grp, key, headers, payload, failures)
+            select w.id, w.attempt, w.created_at, w.priority, w.grp, w.key, w.headers, w.payload, w.failures from w;
+        else
+            perform setval({tick_register}, greatest(pg_sequence_last_value({tick_register}) - 250, 0));
+        end if;
+    end loop;
+end $fn$;
+
+$$ $text$;

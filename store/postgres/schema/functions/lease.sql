@@ -1,0 +1,200 @@
+-- Leases: a claim takes jobs and writes them down as somebody's for a time; what follows
+-- ends that, or makes it longer.
+
+-- The short way of {claim} through one segment of the ring, into one of the leases. There
+-- are no keys, and what is to be ended mostly has its leases in the same table: without a
+-- call of {ack}, which opens both, that costs half.
+create or replace function _short_claim() returns text
+language sql immutable set search_path from current as $text$ select $$
+        return query
+        with d as (
+            delete from {segment} t where t.ctid = any (array(
+                select t.ctid from {segment} t
+                 where t.grp = '' and t.priority = 0 and t.seq > (select pg_sequence_last_value({next})) and t.key is null
+                 order by t.seq limit n for update skip locked))
+            returning t.*)
+        insert into {schema}._lease_{lease_slot} as l (slot, {lease_columns})
+        select {lease_slot}, {lease_row} from d t order by t.seq
+        returning {leased_job};
+        if acks is not null then
+            return query
+            delete from {schema}._lease_{lease_slot} l where l.lease = any (acks) and l.queue + 0 = {id}
+            returning null::bigint, null::text, null::text, null::smallint, null::int, null::timestamptz, null::jsonb, null::bytea, l.lease, null::timestamptz;
+            get diagnostics got = row_count;
+            if got = cardinality(acks) then
+                acks := null;
+            end if;
+        end if;$$ $text$;
+
+-- _lease_functions is the text of what begins and ends leases.
+create or replace function _lease_functions() returns text
+language sql immutable set search_path from current as $text$ select $$
+
+-- {claim} takes jobs from the ring and leases them. Then it ends the jobs of acks, as {ack}
+-- does: what a worker has done and what it wants next go with one call. Of acks those come
+-- back that were held, behind the jobs, as rows with nothing but a lease. They are ended
+-- last, because that draws an xid, and a mark made after it bounds nothing (see {mark}).
+--
+-- While few jobs wait it has a short way, one statement from where registers say, as
+-- dequeue_NAME has (docs/decisions/0008). A claim that went by the marks and left nothing
+-- sets them, to 64 seqs before the latest, so that what is in flight now will be found. They
+-- hold for these 25 ms and the next: there is nobody else who would move them on meanwhile.
+create or replace function {claim}(n int, lease interval, in_grp text, worker text, acks bigint[] default null) returns setof {schema}.leased_job
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $fn$
+declare
+    flags constant bigint := pg_sequence_last_value({flags});
+    until constant timestamptz := clock_timestamp() + lease;
+    came  bigint := case when flags = 65536 and in_grp = '' and not {lifo} then coalesce(pg_sequence_last_value({seq}), 0) end;
+    way   constant bigint := case when came - pg_sequence_last_value({next}) <= 512
+                                       and pg_sequence_last_value({way}) - {now} * 4096 - 2048 - pg_sequence_last_value({ring}) % 1024 in (0, -4096)
+                                  then pg_sequence_last_value({ring}) % 1024 * 2 + pg_sequence_last_value({lease_slot}) end;
+    due   boolean;
+    got   int;
+begin
+    if (n between 1 and 10000 and lease > interval '0') is not true then
+        if (n between 1 and 10000) is not true then
+            raise exception 'n is %, expected 1 to 10000', coalesce(n::text, 'null') using errcode = '22023', hint = 'call claim again for more';
+        end if;
+        raise exception 'the lease is %, expected more than nothing', coalesce(lease::text, 'null')
+        using errcode = '22023', hint = 'give the time a job takes and some more, for example interval ''30 s''';
+    end if;
+    if way is not null then
+{short_claims}
+    elsif flags & 30064771072 = 0 then -- neither keyed nor paused nor limited
+        if pg_current_xact_id_if_assigned() is not null then
+            came := null; -- jobs that this transaction took may come back, and it does not see them
+        elsif came - pg_sequence_last_value({next}) <= 512 then
+            due := random() < 0.05; -- most claims do not go by the mark, and housekeeping moves it on
+        end if;
+        if pg_sequence_last_value({lease_slot}) = 0 then
+            return query
+            insert into {schema}._lease_0 as l (slot, {lease_columns})
+            select 0, {lease_row} from {take_rows}(n, in_grp, due) t
+            returning {leased_job};
+        else
+            return query
+            insert into {schema}._lease_1 as l (slot, {lease_columns})
+            select 1, {lease_row} from {take_rows}(n, in_grp, due) t
+            returning {leased_job};
+        end if;
+        get diagnostics got = row_count;
+        if came is not null and got > 0 and got < n then
+            perform setval({next}, greatest(came - 64, 0)), setval({way}, {now} * 4096 + 2048 + pg_sequence_last_value({ring}) % 1024);
+        end if;
+    elsif flags & 8589934592 = 0 then -- not paused
+        return query select * from {claim_keyed}(n, until, in_grp, worker);
+    end if;
+    if acks is not null then
+        return query select null::bigint, null::text, null::text, null::smallint, null::int, null::timestamptz, null::jsonb, null::bytea, a, null::timestamptz
+                       from {ack}(acks) a;
+    end if;
+    {tick_if_due}
+end $fn$;
+
+-- {claim_keyed} is {claim} where jobs have keys, or only so many may run.
+create or replace function {claim_keyed}(n int, until timestamptz, in_grp text, worker text) returns setof {schema}.leased_job
+language plpgsql volatile set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $fn$
+begin
+    if pg_sequence_last_value({flags}) & 17179869184 <> 0 then -- limited: one claim at a time, and it counts
+        if not pg_try_advisory_xact_lock({lease_table}::oid::int, {id}) then
+            return;
+        end if;
+        n := {room}(n);
+        if n <= 0 then
+            return;
+        end if;
+    end if;
+    return query
+    insert into {schema}._lease as l ({lease_columns})
+    select {lease_row} from {take_keyed}(n, in_grp, true) t
+    returning {leased_job};
+end $fn$;
+
+-- {room} is how many more jobs may run.
+create or replace function {room}(n int) returns int
+language sql volatile set enable_seqscan = off set enable_bitmapscan = off as $fn$
+    select least(n, coalesce(q.max_running, n) - (select count(*) from {schema}._lease l where l.queue = {id})::int)
+      from {schema}._queue q where q.id = {id}
+$fn$;
+
+-- {ack} ends jobs and returns the leases that were held. queue + 0 keeps the planner
+-- from the indexes that begin with the queue: a lease is found by its number.
+create or replace function {ack}(in_leases bigint[]) returns setof bigint
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $fn$
+declare
+    held bigint[];
+    keys text[];
+begin
+    if pg_sequence_last_value({flags}) & 4294967296 = 0 then
+        return query delete from {schema}._lease l where l.lease = any (in_leases) and l.queue + 0 = {id} returning l.lease;
+        return;
+    end if;
+    with d as (delete from {schema}._lease l where l.lease = any (in_leases) and l.queue + 0 = {id} returning l.lease, l.key)
+    select array_agg(d.lease), array_agg(distinct d.key) filter (where d.key is not null) into held, keys from d;
+    if keys is not null then
+        perform {promote}(keys);
+    end if;
+    return query select unnest(held);
+end $fn$;
+
+create or replace function {extend}(in_leases bigint[], by interval) returns table (lease bigint, lease_until timestamptz)
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $fn$
+begin
+    if (by > interval '0') is not true then
+        raise exception 'the lease is %, expected more than nothing', coalesce(by::text, 'null')
+        using errcode = '22023', hint = 'it is counted from now, for example interval ''30 s''';
+    end if;
+    return query update {schema}._lease l set lease_until = clock_timestamp() + by
+                  where l.lease = any (in_leases) and l.queue + 0 = {id} returning l.lease, l.lease_until;
+end $fn$;
+
+-- {release} gives jobs back as if they had not been claimed: at once, and the attempt
+-- does not count. By its id a job keeps its place among those of its key.
+create or replace function {release}(in_leases bigint[]) returns setof bigint
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $fn$
+begin
+    return query
+    with d as (delete from {schema}._lease l where l.lease = any (in_leases) and l.queue + 0 = {id} returning l.*),
+    back as (
+        insert into {queue} (id, attempt, created_at, priority, grp, key, headers, payload, failures)
+        select d.id, d.attempt - 1, d.created_at, d.priority, d.grp, d.key, d.headers, d.payload, d.failures from d order by d.id)
+    select d.lease from d;
+end $fn$;
+
+-- {fail} ends an attempt that failed: the job is to run again when it is due, or is
+-- dead if due is null or the attempts are used up. It returns whether it will run.
+create or replace function {fail}(in_lease bigint, after interval, error text, final boolean) returns boolean
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $fn$
+declare
+    l {schema}._lease;
+begin
+    delete from {schema}._lease x where x.lease = in_lease and x.queue + 0 = {id} returning * into l;
+    if not found then
+        perform {schema}._lost(in_lease);
+    end if;
+    l.failures := {schema}._failed(l.failures, l.attempt, error);
+    if final or l.attempt >= (select q.max_attempts from {schema}._queue q where q.id = {id}) then
+        insert into {schema}._dead_job (queue, id, attempt, created_at, priority, grp, key, headers, payload, failures)
+        values ({id}, l.id, l.attempt, l.created_at, l.priority, l.grp, l.key, l.headers, l.payload, l.failures);
+        if l.key is not null then
+            perform {promote}(array[l.key]);
+        end if;
+        return false;
+    end if;
+    after := coalesce(after, least(3600, 2 ^ least(l.attempt, 12)) * (0.8 + 0.4 * random()) * interval '1 s');
+    if after <= interval '0' then
+        insert into {queue} (id, attempt, created_at, priority, grp, key, headers, payload, failures)
+        values (l.id, l.attempt, l.created_at, l.priority, l.grp, l.key, l.headers, l.payload, l.failures);
+    else
+        insert into {schema}._later (id, queue, attempt, due, created_at, priority, grp, key, headers, payload, failures)
+        values (l.id, {id}, l.attempt, clock_timestamp() + after, l.created_at, l.priority, l.grp, l.key, l.headers, l.payload, l.failures);
+    end if;
+    return true;
+end $fn$;
+
+$$ $text$;

@@ -1,0 +1,115 @@
+-- What owners do to inboxes: create, set up, drop, and say who may do what.
+
+create or replace function _inbox_of(consumer text) returns _inbox
+language plpgsql stable set search_path from current as $$
+declare
+    found_inbox _inbox;
+begin
+    select * into found_inbox from _inbox i where i.consumer = _inbox_of.consumer;
+    if not found then
+        raise exception 'there is no inbox of %', coalesce(quote_literal(consumer), 'null')
+        using errcode = '42P01', hint = format('create it with: select %s.create_inbox(%s)', quote_ident(current_schema()), coalesce(quote_literal(consumer), 'NAME'));
+    end if;
+    return found_inbox;
+end $$;
+
+-- create_inbox makes an inbox for a consumer. Ids are known for at least keep after the
+-- transaction that received them, and for up to half as long again. Errors: 42P07
+-- (duplicate_table) if there is one, 22023, 23514.
+create or replace function create_inbox(consumer text, keep interval default '7 days') returns void
+language plpgsql set search_path from current as $$
+declare
+    made     int;
+    now_ms   constant bigint := extract(epoch from clock_timestamp()) * 1000;
+    register record;
+begin
+    if (octet_length(consumer) between 1 and 48) is not true then
+        raise exception 'the consumer''s name has % bytes, expected 1 to 48', coalesce(octet_length(consumer), 0)
+        using errcode = '23514', hint = 'name what consumes, for example ''billing''';
+    end if;
+    perform _check_keep(keep);
+    perform pg_advisory_xact_lock('_inbox'::regclass::oid::int, 0); -- the dispatch functions are made by one at a time
+    if exists (select from _inbox i where i.consumer = create_inbox.consumer) then
+        raise exception 'the inbox of % exists already', quote_literal(consumer)
+        using errcode = '42P07', hint = format('to change how long it keeps ids: select %s.set_inbox(%L, %L)', quote_ident(current_schema()), consumer, keep);
+    end if;
+    insert into _inbox (consumer, keep) values (consumer, keep) returning id into made;
+    -- Sequences used as registers, see create_outbox. since: when the turn settled, in ms;
+    -- next: when to tick; holds: 1 once a message was held; low and so on: see advance.
+    for register in select * from (values ('ring', 4::bigint * 2), ('since', now_ms), ('next', now_ms), ('holds', 0::bigint),
+                                          ('low', now_ms), ('candidate', 0::bigint), ('epoch', 1::bigint)) r(name, value) loop
+        execute format('create sequence %s minvalue 0', _inbox_name(made, register.name));
+        perform setval(_inbox_name(made, register.name), register.value);
+    end loop;
+    execute format('create sequence %s', _inbox_name(made, 'n'));
+    for slot in 0 .. 3 loop
+        execute format('create table %s (id text collate "C" primary key)
+                        with (autovacuum_enabled = false)', _inbox_name(made, 'seen.' || slot));
+        execute format('create table %1$s (
+                            id       text collate "C" primary key,
+                            previous text collate "C" not null,
+                            key      text not null,
+                            at       timestamptz not null default clock_timestamp(),
+                            due      timestamptz not null,
+                            headers  jsonb,
+                            payload  bytea not null)', _inbox_name(made, 'held.' || slot)); -- vacuumed: rows are deleted as they are released
+        execute format('create table %s (
+                            key text collate "C" not null,
+                            n   bigint not null default nextval(%L),
+                            id  text collate "C" not null,
+                            primary key (key, n))
+                        with (autovacuum_enabled = false)', _inbox_name(made, 'heads.' || slot), _inbox_name(made, 'n'));
+        execute format('create table %s (
+                            id        text collate "C" primary key,
+                            key       text not null,
+                            next      text collate "C",
+                            at        timestamptz not null default clock_timestamp(),
+                            discarded boolean not null default false)
+                        with (autovacuum_enabled = false)', _inbox_name(made, 'gaps.' || slot));
+        execute format('create index on %s (previous)', _inbox_name(made, 'held.' || slot));
+        execute format('create index on %s (due)', _inbox_name(made, 'held.' || slot));
+    end loop;
+    perform _define_inbox(made);
+    perform _dispatch_inboxes();
+end $$;
+
+-- set_inbox changes how long ids are known; a longer time holds for what comes after
+-- it. Errors: 42P01, 22023.
+create or replace function set_inbox(consumer text, keep interval) returns void
+language plpgsql set search_path from current as $$
+declare
+    i _inbox := _inbox_of(consumer);
+begin
+    perform _check_keep(keep);
+    update _inbox x set keep = set_inbox.keep where x.id = i.id;
+end $$;
+
+-- drop_inbox removes an inbox, with what it holds. Error: 42P01.
+create or replace function drop_inbox(consumer text) returns void
+language plpgsql set search_path from current as $$
+declare
+    i    _inbox := _inbox_of(consumer);
+    made record;
+begin
+    perform pg_advisory_xact_lock('_inbox'::regclass::oid::int, 0);
+    for made in select p.oid::regprocedure as name from _own_functions('_inbox.' || i.id) p loop
+        execute format('drop function %s', made.name);
+    end loop;
+    for made in select c.oid::regclass as name, c.relkind from pg_class c
+                 where c.relnamespace = quote_ident(current_schema())::regnamespace and c.relname like format('\_\_inbox.%s.%%', i.id) and c.relkind in ('r', 'S')
+                 order by c.relkind desc loop -- tables first: their defaults use sequences
+        execute format('drop %s %s', case made.relkind when 'r' then 'table' else 'sequence' end, made.name);
+    end loop;
+    delete from _inbox x where x.id = i.id;
+    perform _dispatch_inboxes();
+end $$;
+
+-- grant_consumer lets a role use one inbox and nothing else. Error: 42P01.
+create or replace function grant_consumer(consumer text, role name) returns void
+language plpgsql set search_path from current as $$
+declare
+    i _inbox := _inbox_of(consumer);
+begin
+    execute format('grant usage on schema %I to %I', current_schema(), role);
+    perform _grant_own('_inbox.' || i.id, '{first,first_of,in_order,due,tick}', role);
+end $$;

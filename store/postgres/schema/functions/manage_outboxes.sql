@@ -1,0 +1,153 @@
+-- Making, keeping and dropping outboxes, and the roles that write to and read them.
+
+-- create_outbox makes an outbox: a ring of segments behind one table. Errors:
+-- 42P07 (duplicate_table) if it exists, 23514 for a name that cannot be used.
+create or replace function create_outbox(name text, segments int default 8, segment_bytes bigint default 134217728) returns void
+language plpgsql set search_path from current as $$
+declare
+    seq_name  text := _q(format('_%s.seq', name));
+    slot_name text := _q(format('_%s.slot', name));
+    role      name;
+begin
+    if segments not between 2 and 1000 then
+        raise exception 'segments is %, expected 2 to 1000', segments using errcode = '22023';
+    end if;
+    if segment_bytes < 65536 then
+        raise exception 'segment_bytes is %, expected at least 65536', segment_bytes using errcode = '22023';
+    end if;
+    if exists (select from _outbox o where o.name = create_outbox.name) then
+        raise exception 'the outbox % exists already', quote_literal(name) using errcode = '42P07';
+    end if;
+    insert into _outbox (name, uid, segment_bytes)
+    values (name, substr(replace(gen_random_uuid()::text, '-', ''), 1, 12), segment_bytes);
+
+    execute format('create sequence %s', seq_name);
+    -- A sequence used as a register: setval moves it, pg_sequence_last_value
+    -- reads it, without MVCC and without a dead row.
+    execute format('create sequence %s minvalue 0', slot_name);
+    perform setval(slot_name, 0);
+
+    -- Defaults are evaluated in column order, and xid must come before seq: the
+    -- bound in _cursor.low depends on it.
+    execute format($ddl$
+        create table %1$s (
+            xid        xid8        not null default pg_current_xact_id(),
+            seq        bigint      not null default nextval(%2$L),
+            created_at timestamptz not null default clock_timestamp(),
+            slot       smallint    not null default pg_sequence_last_value(%3$L)::smallint,
+            id         text,
+            key        text,
+            topic      text        not null default '',
+            headers    jsonb,
+            payload    bytea       not null
+        ) partition by list (slot)$ddl$,
+        _q(name), seq_name, slot_name);
+    perform _admit_by(name, '_admit_message()');
+    execute format('create index on %s (seq)', _q(name));
+    execute format('create index on %s (xid, seq)', _q(name));
+    for slot in 0 .. segments - 1 loop
+        execute format('create table %s partition of %s for values in (%s)
+                        with (autovacuum_enabled = false, toast.autovacuum_enabled = false)',
+                       _q(format('_%s.%s', name, slot)), _q(name), slot);
+    end loop;
+    for role in select r.name from _relay_role r join pg_roles p on p.rolname = r.name loop
+        perform _grant_relay_on(name, role);
+    end loop;
+    perform _own(name);
+end $$;
+
+-- _own gives an outbox that another role has made to the owner of the schema's other
+-- tables, as whom _rotate and _reclaim run.
+create or replace function _own(outbox text) returns void
+language plpgsql set search_path from current as $$
+declare
+    owner name := (select pg_get_userbyid(relowner) from pg_class where oid = '_outbox'::regclass);
+    slot  int;
+begin
+    if owner = current_user then
+        return;
+    end if;
+    execute format('alter table %s owner to %I', _q(outbox), owner);
+    for slot in select s.slot from _segments(outbox) s loop
+        execute format('alter table %s owner to %I', _q(format('_%s.%s', outbox, slot)), owner);
+    end loop;
+    execute format('alter sequence %s owner to %I', _q('_' || outbox || '.seq'), owner);
+    execute format('alter sequence %s owner to %I', _q('_' || outbox || '.slot'), owner);
+end $$;
+
+-- drop_outbox removes an outbox with its messages, subscriptions and dead
+-- letters. Error: 42P01 (undefined_table) if there is none.
+create or replace function drop_outbox(name text) returns void
+language plpgsql set search_path from current as $$
+begin
+    delete from _outbox o where o.name = drop_outbox.name;
+    if not found then
+        raise exception 'there is no outbox %', quote_literal(name) using errcode = '42P01';
+    end if;
+    execute format('drop table %s', _q(name));
+    execute format('drop sequence %s, %s', _q('_' || name || '.seq'), _q('_' || name || '.slot'));
+end $$;
+
+-- drop_subscription removes a subscription with its cursor and dead letters; what
+-- only it had not settled can then be reclaimed. Error: 42704 (undefined_object).
+create or replace function drop_subscription(outbox text, name text) returns void
+language plpgsql set search_path from current as $$
+begin
+    delete from _subscription s where s.outbox = drop_subscription.outbox and s.name = drop_subscription.name;
+    if not found then
+        raise exception 'the outbox % has no subscription %', quote_literal(outbox), quote_literal(name) using errcode = '42704';
+    end if;
+end $$;
+
+-- set_retention says how long, or how many bytes of, what every subscription has
+-- settled stays in an outbox; null does not keep anything. Error: 42P01.
+create or replace function set_retention(outbox text, age interval, bytes bigint) returns void
+language plpgsql set search_path from current as $$
+begin
+    update _outbox o set retain_age = age, retain_bytes = bytes where o.name = outbox;
+    if not found then
+        raise exception 'there is no outbox %', quote_literal(outbox) using errcode = '42P01';
+    end if;
+end $$;
+
+-- grant_producer lets a role publish to one outbox and do nothing else: it can
+-- insert the columns that belong to it, but neither read nor choose xid or seq.
+create or replace function grant_producer(outbox text, role name) returns void
+language plpgsql set search_path from current as $$
+begin
+    execute format('grant usage on schema %I to %I', current_schema(), role);
+    execute format('grant insert (id, key, topic, headers, payload) on table %s to %I', _q(outbox), role);
+    execute format('grant usage on sequence %s to %I', _q('_' || outbox || '.seq'), role);
+    execute format('grant select on sequence %s to %I', _q('_' || outbox || '.slot'), role);
+    execute format('grant execute on function publish(text, bytea, text, text, jsonb, text), publish(text, text, text, text, jsonb, text),
+                    publish(text, jsonb, text, text, jsonb, text) to %I', role);
+end $$;
+
+-- grant_relay lets a role run subscriptions of every outbox, now and later: read
+-- messages, move cursors, reclaim what is settled. It can neither publish nor
+-- change a message.
+create or replace function grant_relay(role name) returns void
+language plpgsql set search_path from current as $$
+declare
+    outbox text;
+begin
+    insert into _relay_role (name) values (role) on conflict do nothing;
+    execute format('grant usage on schema %I to %I', current_schema(), role);
+    execute format('grant select on table _outbox, _subscription, _cursor, _dead_letter, _replay, _parked, _line, _migration to %I', role);
+    execute format('grant insert on table _subscription, _cursor, _dead_letter, _replay, _parked, _line to %I', role);
+    execute format('grant update, delete on table _dead_letter, _replay to %I', role);
+    execute format('grant usage on sequence _cursor_n, _parked_p, _line_n to %I', role);
+    execute format('grant select on sequence _cursor_slot, _parked_slot, _line_slot, _line_n to %I', role);
+    execute format('grant execute on function _rotate(text, boolean), _reclaim(text, integer), _behind(text, integer), _reclaim_cursor(), _reclaim_lines(bigint), _reclaim_parked(bigint), _head(bigint), _segments(text) to %I', role);
+    execute format('grant execute on function _write_cursor(bigint, bigint, text, bigint, pg_snapshot, bigint, pg_snapshot, bigint, bigint, bigint, bigint, timestamptz, bigint) to %I', role);
+    for outbox in select o.name from _outbox o loop
+        perform _grant_relay_on(outbox, role);
+    end loop;
+end $$;
+
+create or replace function _grant_relay_on(outbox text, role name) returns void
+language plpgsql set search_path from current as $$
+begin
+    execute format('grant select on table %s to %I', _q(outbox), role);
+    execute format('grant select on sequence %s, %s to %I', _q('_' || outbox || '.seq'), _q('_' || outbox || '.slot'), role);
+end $$;

@@ -1,0 +1,106 @@
+-- What people do to queues: settings, dead letters, dropping, and who may do what.
+
+-- _queue_named returns a queue, or raises 42P01.
+create or replace function _queue_named(queue text) returns _queue
+language plpgsql stable set search_path from current as $$
+declare
+    q _queue;
+begin
+    select * into q from _queue x where x.name = queue;
+    if not found then
+        raise exception 'there is no queue %', coalesce(quote_literal(queue), 'null')
+        using errcode = '42P01', hint = 'create it with: penstock queue create ' || coalesce(quote_literal(queue), 'NAME');
+    end if;
+    return q;
+end $$;
+
+-- set_queue changes settings; null leaves one as it is, and max_running 0 lifts the
+-- limit. Errors: 42P01, 22023.
+create or replace function set_queue(name text, max_attempts int default null, max_running int default null, dedup_window interval default null) returns void
+language plpgsql set search_path from current as $$
+declare
+    q _queue := _queue_named(name);
+begin
+    if max_attempts < 1 then
+        raise exception 'max_attempts is %, expected at least 1', max_attempts using errcode = '22023', hint = 'with 1 a job that fails is a dead letter at once';
+    elsif max_running < 0 then
+        raise exception 'max_running is %, expected at least 0', max_running using errcode = '22023', hint = '0 means no limit; pause_queue stops a queue';
+    elsif dedup_window <= interval '0' then
+        raise exception 'dedup_window is %, expected more than nothing', dedup_window using errcode = '22023', hint = 'for example interval ''1 hour''';
+    end if;
+    update _queue x set max_attempts = coalesce(set_queue.max_attempts, x.max_attempts),
+                        max_running  = nullif(coalesce(set_queue.max_running, x.max_running), 0),
+                        dedup_window = coalesce(set_queue.dedup_window, x.dedup_window)
+     where x.id = q.id;
+    perform _set_flags(q.id);
+end $$;
+
+-- drop_queue removes a queue with its jobs, dead letters and schedules. Error: 42P01.
+create or replace function drop_queue(name text) returns void
+language plpgsql set search_path from current as $$
+declare
+    q    _queue := _queue_named(name);
+    made text;
+begin
+    perform pg_advisory_xact_lock('_queue'::regclass::oid::int, 0);
+    for made in select p.oid::regprocedure::text from _own_functions(q.name) p loop
+        execute 'drop function ' || made;
+    end loop;
+    execute format('drop function %s()', _q('dequeue_' || q.name));
+    execute format('drop table %s', _q(q.name));
+    for made in select c.relname from pg_class c
+                 where c.relnamespace = quote_ident(current_schema())::regnamespace and c.relkind = 'S' and starts_with(c.relname::text, '_' || q.name || '.')
+                   and position('.' in substr(c.relname::text, length(q.name) + 3)) = 0 loop
+        execute format('drop sequence %s', _q(made));
+    end loop;
+    delete from _lease where queue = q.id;
+    delete from _later where queue = q.id;
+    delete from _dedup where queue = q.id;
+    delete from _queue where id = q.id;
+    perform _dispatch();
+    perform _dispatch_jobs();
+end $$;
+
+-- grant_enqueuer lets a role write jobs to one queue and do nothing else, by enqueue
+-- or by a plain INSERT of the columns that belong to it.
+create or replace function grant_enqueuer(queue text, role name) returns void
+language plpgsql set search_path from current as $$
+declare
+    q _queue := _queue_named(queue);
+begin
+    execute format('grant usage on schema %I to %I', current_schema(), role);
+    execute format('grant insert (key, grp, priority, headers, payload) on table %s to %I', _q(q.name), role);
+    execute format('grant usage on sequence %s to %I', _q(format('_%s.seq', q.name)), role);
+    execute format('grant select on sequence %s, %s to %I', _q(format('_%s.ring', q.name)), _q(format('_%s.flags', q.name)), role);
+    execute format('grant execute on function _admit_other_job(regclass, smallint, text, text, jsonb, bytea) to %I', role);
+    perform _grant_own(q.name, '{enqueue,enqueue_many}', role);
+end $$;
+
+-- grant_worker lets a role run the jobs of one queue, and do its housekeeping. It can
+-- neither enqueue nor read what it has not claimed.
+create or replace function grant_worker(queue text, role name) returns void
+language plpgsql set search_path from current as $$
+declare
+    q _queue := _queue_named(queue);
+begin
+    execute format('grant usage on schema %I to %I', current_schema(), role);
+    execute format('grant select on sequence %s to %I', _q(format('_%s.tick', q.name)), role);
+    execute format('grant execute on function %s() to %I', _q('dequeue_' || q.name), role);
+    perform _grant_own(q.name, '{take,claim,ack,extend,release,fail,tick}', role);
+end $$;
+
+-- grant_operator lets a role look after one queue: its status and its dead letters, with
+-- their payloads; pause and resume it, cancel jobs, retry and discard dead letters. It
+-- can neither enqueue nor run jobs, nor change settings. The names and settings of other
+-- queues it sees.
+create or replace function grant_operator(queue text, role name) returns void
+language plpgsql set search_path from current as $$
+declare
+    q _queue := _queue_named(queue);
+begin
+    execute format('grant usage on schema %I to %I', current_schema(), role);
+    execute format('grant select on table _migration, _queue, _dead_job to %I', role);
+    execute format('grant select on sequence %s to %I', _q(format('_%s.ring', q.name)), role);
+    execute format('grant execute on function _segments(text) to %I', role);
+    perform _grant_own(q.name, '{pause,cancel,retry_dead,discard_dead,status}', role);
+end $$;

@@ -1,0 +1,189 @@
+-- What people do to inboxes: see what is held and for what, and which gaps were
+-- reported; let go of what is held, or discard it.
+
+-- _inbox_operator_functions is the text of a consumer's own functions for people.
+create or replace function _inbox_operator_functions() returns text
+language sql immutable set search_path from current as $text$ select $$
+
+-- {status} is one row of inboxes(). It counts by reading what is held and reported.
+create or replace function {status}(out bytes bigint, out segment_bytes bigint[], out current_segment int, out held bigint, out held_bytes bigint, out next_gap timestamptz, out gaps bigint)
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+set enable_seqscan = off set enable_bitmapscan = off set jit = off as $fn$
+declare
+    ring constant bigint := pg_sequence_last_value({ring});
+    low  constant timestamptz := to_timestamp(pg_sequence_last_value({low}) / 1000.0);
+    part record;
+begin
+    bytes := 0;
+    segment_bytes := '{}';
+    current_segment := ring / 2 % 4;
+    held := 0;
+    held_bytes := 0;
+    gaps := 0;
+    for t in 0 .. 3 loop
+        {each: select pg_total_relation_size({seen_name}::regclass) + pg_total_relation_size({held_name}::regclass) + pg_total_relation_size({heads_name}::regclass)
+                    + pg_total_relation_size({gaps_name}::regclass) as bytes into part;}
+        segment_bytes := segment_bytes || part.bytes;
+        bytes := bytes + part.bytes;
+    end loop;
+    for t in ring / 2 - 2 - ring % 2 .. ring / 2 loop
+        {each: select count(*) as held, coalesce(sum(octet_length(h.payload)), 0) as bytes, min(h.due) as due into part from {held} h where h.due >= low;}
+        held := held + part.held;
+        held_bytes := held_bytes + part.bytes;
+        next_gap := least(next_gap, part.due);
+        {each: select count(*) as gaps into part from {gaps} g;}
+        gaps := gaps + part.gaps;
+    end loop;
+end $fn$;
+
+-- {list_held} is inbox_held.
+create or replace function {list_held}(of_key text, of_previous text, of_id text, n int) returns setof {schema}.held_message
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+set enable_seqscan = off set enable_bitmapscan = off set jit = off as $fn$
+declare
+    ring constant bigint := pg_sequence_last_value({ring});
+    low  constant timestamptz := to_timestamp(pg_sequence_last_value({low}) / 1000.0);
+    all_of {schema}.held_message[] := '{}';
+    part   {schema}.held_message[];
+begin
+    perform {schema}._check_rows(n);
+    for t in ring / 2 - 2 - ring % 2 .. ring / 2 loop
+        {each: select coalesce(array_agg(row(h.id, h.key, h.previous, null, h.at, h.due, h.headers, octet_length(h.payload),
+                                             case when of_id is not null then h.payload end)::{schema}.held_message), '{}') into part
+                 from (select h.* from {held} h
+                        where h.due >= low and (of_key is null or h.key = of_key) and (of_previous is null or h.previous = of_previous) and (of_id is null or h.id = of_id)
+                        order by h.due limit n) h;}
+        all_of := all_of || part;
+    end loop;
+    return query select h.message_id, h.key, h.previous_id, {held_after}(h.previous_id, ring) is not null, h.held_at, h.due, h.headers, h.payload_bytes, h.payload
+                   from (select * from unnest(all_of) order by due limit n) h order by h.due;
+end $fn$;
+
+-- {list_gaps} is inbox_gaps.
+create or replace function {list_gaps}(n int) returns setof {schema}.inbox_gap
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+set enable_seqscan = off set enable_bitmapscan = off set jit = off as $fn$
+declare
+    ring constant bigint := pg_sequence_last_value({ring});
+    all_of {schema}.inbox_gap[] := '{}';
+    part   {schema}.inbox_gap[];
+begin
+    perform {schema}._check_rows(n);
+    for t in reverse ring / 2 .. ring / 2 - 2 - ring % 2 loop
+        {each: select coalesce(array_agg(row(g.id, g.key, g.next, g.at, g.discarded, null)::{schema}.inbox_gap), '{}') into part
+                 from (select g.* from {gaps} g order by g.at desc limit n) g;}
+        all_of := all_of || part;
+    end loop;
+    return query select g.missing, g.key, g.followed_by, g.reported_at, g.discarded, {received}(g.missing, ring)
+                   from (select * from unnest(all_of) order by reported_at desc limit n) g order by g.reported_at desc;
+end $fn$;
+
+-- {let_go} is inbox_release: it makes messages due, in the order in which they would be,
+-- under the same rule as those that are held anew. One that is being handed over just
+-- now is left to that.
+create or replace function {let_go}(of_key text, of_previous text, of_id text) returns bigint
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+set enable_seqscan = off set enable_bitmapscan = off set jit = off as $fn$
+declare
+    ring  bigint;
+    low   timestamptz;
+    base  timestamptz;
+    let   bigint := 0;
+    part  bigint;
+begin
+    perform {schema}._wants_read_committed();
+    if pg_sequence_last_value({holds}) = 0 then
+        return 0;
+    end if;
+    ring := {enter}();
+    perform {enter_holding}();
+    low := to_timestamp(pg_sequence_last_value({low}) / 1000.0);
+    base := greatest(clock_timestamp(), to_timestamp(pg_sequence_last_value({candidate}) / 1000.0), low);
+    for t in ring / 2 - 2 - ring % 2 .. ring / 2 loop
+        {each: with chosen as (
+                   select h.id, row_number() over (order by h.due) as n
+                     from (select h.id, h.due from {held} h
+                            where h.due >= low and (of_key is null or h.key = of_key) and (of_previous is null or h.previous = of_previous) and (of_id is null or h.id = of_id)
+                              for update skip locked) h),
+               due as (update {held} h set due = least(h.due, base + (let + c.n) * interval '1 microsecond') from chosen c where h.id = c.id returning h.id)
+               select count(*) into part from due;}
+        let := let + part;
+    end loop;
+    return let;
+end $fn$;
+
+-- {discard} is inbox_discard: as if the messages had never come. Under the key's lock, so
+-- that nobody is handing them over or about to wait for them.
+create or replace function {discard}(ids text[]) returns setof text
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
+set enable_seqscan = off set enable_bitmapscan = off set jit = off as $fn$
+declare
+    ring bigint;
+    one  text;
+    k    text;
+    gone text;
+begin
+    perform {schema}._wants_read_committed();
+    foreach one in array coalesce(ids, '{}') loop
+        k := (select h.key from {list_held}(null, null, one, 1) h);
+        continue when k is null;
+        perform pg_advisory_xact_lock(hashtextextended(k, {key_seed}));
+        ring := {enter}();
+        gone := null;
+        for t in ring / 2 - 2 - ring % 2 .. ring / 2 loop
+            {each: delete from {held} h where h.id = one returning h.id into gone;}
+            exit when gone is not null;
+        end loop;
+        continue when gone is null; -- handed over meanwhile
+        for t in ring / 2 - 2 - ring % 2 .. ring / 2 loop
+            {each: delete from {seen} s where s.id = one;}
+        end loop;
+        for t in ring / 2 .. ring / 2 loop
+            {each: insert into {gaps} (id, key, discarded) values (one, k, true) on conflict (id) do update set at = excluded.at, discarded = true;}
+        end loop;
+        perform {let_go}(null, one, null);
+        return next one;
+    end loop;
+end $fn$;
+
+$$ $text$;
+
+create or replace function _check_rows(n int) returns void
+language plpgsql set search_path from current as $$
+begin
+    if (n between 1 and 10000) is not true then
+        raise exception 'n is %, expected 1 to 10000', coalesce(n::text, 'null') using errcode = '22023', hint = 'it is the most rows that are returned';
+    end if;
+end $$;
+
+-- inboxes describes every inbox, or those that the role looks after: what it takes on
+-- disk, how many messages it holds back, when the first of them is handed over in any
+-- case, and how many gaps it knows of.
+create or replace function inboxes() returns table (consumer text, keep interval, bytes bigint, held bigint, held_bytes bigint, next_gap timestamptz, gaps bigint, segment_bytes bigint[], current_segment int)
+language plpgsql volatile set search_path from current as $$
+declare
+    i _inbox;
+begin
+    for i in select * from _inbox x
+              where has_function_privilege(to_regprocedure(_inbox_name(x.id, 'status') || '()'), 'execute') order by x.consumer collate "C" loop
+        consumer := i.consumer;
+        keep := i.keep;
+        execute format('select bytes, held, held_bytes, next_gap, gaps, segment_bytes, current_segment from %s()', _inbox_name(i.id, 'status'))
+           into bytes, held, held_bytes, next_gap, gaps, segment_bytes, current_segment;
+        return next;
+    end loop;
+end $$;
+
+-- grant_inbox_operator lets a role look after one inbox: its sizes, what it holds, with
+-- payloads, and its gaps; release and discard what is held, and do its housekeeping. The
+-- names of other inboxes it sees. Error: 42P01.
+create or replace function grant_inbox_operator(consumer text, role name) returns void
+language plpgsql set search_path from current as $$
+declare
+    i _inbox := _inbox_of(consumer);
+begin
+    execute format('grant usage on schema %I to %I', current_schema(), role);
+    execute format('grant select on table _migration, _inbox to %I', role);
+    execute format('grant execute on function inboxes(), _inbox_name(int, text) to %I', role);
+    perform _grant_own('_inbox.' || i.id, '{status,list_held,list_gaps,let_go,discard,tick}', role);
+end $$;

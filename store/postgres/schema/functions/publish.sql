@@ -1,0 +1,94 @@
+-- Publishing: what a message may be, and the functions that write one.
+
+-- _refuse_headers raises what is wrong with the headers of a message or a job. Escapes
+-- only make JSON longer than what it stands for, so short text needs no adding up.
+create or replace function _refuse_headers(headers jsonb) returns void
+language plpgsql immutable set search_path from current as $$
+declare
+    bytes bigint;
+begin
+    if jsonb_typeof(headers) <> 'object' then
+        raise exception 'the headers are a JSON %, expected an object', jsonb_typeof(headers)
+        using errcode = '23514', hint = 'for example {"trace": "4bf92f35"}';
+    elsif octet_length(headers::text) > 65536 then
+        bytes := (select sum(octet_length(h.key) + coalesce(octet_length(h.value), 0)) from jsonb_each_text(headers) h);
+        if bytes > 65536 then
+            raise exception 'the headers have % bytes, the limit is 65536', bytes
+            using errcode = '23514', hint = 'move what is large into the payload';
+        end if;
+    end if;
+end $$;
+
+-- _admit_message is the trigger of an outbox, so that limits hold for a plain INSERT: a
+-- check would be parsed anew in every statement. It runs with the rights and on the
+-- search_path of whoever inserts, because a path of its own would cost as much again as the
+-- rest: so all in it is qualified.
+do $do$ begin execute replace($ddl$
+create or replace function _admit_message() returns trigger
+language plpgsql as $fn$
+begin
+    if new.headers is null and new.id is null
+       and (new.key is null or pg_catalog.octet_length(new.key) operator(pg_catalog.<=) 1024)
+       and pg_catalog.octet_length(new.topic) operator(pg_catalog.<=) 1024
+       and pg_catalog.octet_length(new.payload) operator(pg_catalog.<=) 67108864 then
+        return new;
+    end if;
+    if new.payload is null then
+        raise exception 'the payload is null' using errcode = '22023', hint = 'use an empty payload if the message has none';
+    elsif pg_catalog.octet_length(new.payload) operator(pg_catalog.>) 67108864 then
+        raise exception 'the payload has % bytes, the limit is 67108864', pg_catalog.octet_length(new.payload)
+        using errcode = '23514', hint = 'store it elsewhere and publish a reference';
+    elsif pg_catalog.octet_length(new.topic) operator(pg_catalog.>) 1024 then
+        raise exception 'the topic has % bytes, the limit is 1024', pg_catalog.octet_length(new.topic) using errcode = '23514', hint = 'use a shorter one';
+    elsif pg_catalog.octet_length(new.key) operator(pg_catalog.>) 1024 then
+        raise exception 'the key has % bytes, the limit is 1024', pg_catalog.octet_length(new.key) using errcode = '23514', hint = 'use a hash of it';
+    elsif pg_catalog.octet_length(new.id) operator(pg_catalog.>) 256 then
+        raise exception 'the id has % bytes, the limit is 256', pg_catalog.octet_length(new.id) using errcode = '23514', hint = 'use a hash of it';
+    elsif pg_catalog.jsonb_typeof(new.headers) operator(pg_catalog.<>) 'object'
+          or pg_catalog.octet_length(new.headers::pg_catalog.text) operator(pg_catalog.>) 65536 then
+        perform {schema}._refuse_headers(new.headers);
+    end if;
+    return new; -- a topic that is null, the column refuses
+end $fn$ $ddl$, '{schema}', quote_ident(current_schema())); end $do$;
+
+-- _admit_by makes the trigger of a table, and so of its segments. Triggers fire in the order of their
+-- names, so this one comes after those that users add, and always: also for what a subscription
+-- of logical replication writes.
+create or replace function _admit_by(name text, call text) returns void
+language plpgsql set search_path from current as $$
+begin
+    execute format('create trigger zz_admit before insert or update on %s for each row execute function %s', _q(name), call);
+    execute format('alter table %s enable always trigger zz_admit', _q(name));
+end $$;
+
+-- publish writes one message within the caller's transaction; a plain INSERT
+-- into the outbox does the same and is faster. Errors: 42P01 for an unknown
+-- outbox, 23514 for a field over its limit, 22023 for a payload that is null, 22021 for text with a NUL or invalid
+-- UTF-8.
+create or replace function publish(outbox text, payload bytea, key text default null, topic text default '',
+                        headers jsonb default null, id text default null) returns void
+language plpgsql set search_path from current as $$
+declare
+    target text := format('%I.%I', current_schema(), outbox);
+begin
+    if to_regclass(target) is null then
+        raise exception 'there is no outbox %', quote_literal(outbox)
+        using errcode = '42P01', hint = 'create it with: penstock outbox create ' || quote_literal(outbox);
+    end if;
+    execute format('insert into %s (id, key, topic, headers, payload) values ($1, $2, $3, $4, $5)', target)
+    using id, key, coalesce(topic, ''), headers, payload;
+end $$;
+
+-- The same for text and JSON, as UTF-8. Without these a string would be read as the
+-- text form of bytea, in which a backslash begins an escape.
+create or replace function publish(outbox text, payload text, key text default null, topic text default '',
+                        headers jsonb default null, id text default null) returns void
+language sql set search_path from current as $$
+    select publish(outbox, convert_to(payload, 'UTF8'), key, topic, headers, id)
+$$;
+
+create or replace function publish(outbox text, payload jsonb, key text default null, topic text default '',
+                        headers jsonb default null, id text default null) returns void
+language sql set search_path from current as $$
+    select publish(outbox, convert_to(payload::text, 'UTF8'), key, topic, headers, id)
+$$;

@@ -1,0 +1,128 @@
+-- Periodic jobs: the tick of a queue (00018) enqueues those that are due.
+
+-- _next_run moves a schedule on to the first time that has not passed.
+create or replace function _next_run(queue int, name text) returns void
+language plpgsql volatile set search_path from current as $$
+begin
+    update _schedule s set next = _cron_next(s.cron, clock_timestamp())
+     where s.queue = _next_run.queue and s.name = _next_run.name;
+end $$;
+
+-- _cron_field is what a field of a cron text allows, ascending; null if it makes no
+-- sense. names stand for lo, lo + 1, ...
+create or replace function _cron_field(field text, lo int, hi int, names text[]) returns int[]
+language plpgsql immutable set search_path from current as $$
+declare
+    part  text;
+    m     text[];
+    first int;
+    last  int;
+    step  int;
+    all_  int[] := '{}';
+begin
+    foreach part in array string_to_array(lower(field), ',') loop
+        m := regexp_match(part, '^(\*|([0-9]{1,2}|[a-z]{3})(-([0-9]{1,2}|[a-z]{3}))?)(/([0-9]{1,2}))?$');
+        if m is null then
+            return null;
+        end if;
+        if m[1] = '*' then
+            first := lo;
+            last := hi;
+        else
+            first := case when m[2] ~ '^[0-9]' then m[2]::int else array_position(names, m[2]) - 1 + lo end;
+            last := case when m[4] is null then case when m[6] is null then first else hi end
+                         when m[4] ~ '^[0-9]' then m[4]::int else array_position(names, m[4]) - 1 + lo end;
+        end if;
+        step := coalesce(m[6], '1')::int;
+        if (first between lo and last and last <= hi and step > 0) is not true then
+            return null;
+        end if;
+        all_ := all_ || array(select generate_series(first, last, step));
+    end loop;
+    return array(select distinct x from unnest(all_) x order by x);
+end $$;
+
+-- _cron_next is the first time after the given one that a cron text describes, in UTC:
+-- minute hour day-of-month month day-of-week. As in Vixie's cron, either day is enough
+-- unless one of the two fields begins with *, also as */2: then both must hold. The
+-- rules of internal/cron are the same. Error: 22023.
+create or replace function _cron_next(cron text, after timestamptz) returns timestamptz
+language plpgsql stable set search_path from current as $$
+declare
+    fields text[] := regexp_split_to_array(btrim(case lower(btrim(cron, E' \t\r\n'))
+                         when '@hourly' then '0 * * * *' when '@daily' then '0 0 * * *' when '@midnight' then '0 0 * * *'
+                         when '@weekly' then '0 0 * * 0' when '@monthly' then '0 0 1 * *'
+                         when '@yearly' then '0 0 1 1 *' when '@annually' then '0 0 1 1 *' else cron end, E' \t\r\n'), '\s+');
+    months constant text[] := '{jan,feb,mar,apr,may,jun,jul,aug,sep,oct,nov,dec}';
+    days   constant text[] := '{sun,mon,tue,wed,thu,fri,sat}';
+    minute int[]; hour int[]; dom int[]; month int[]; dow int[];
+    start  timestamp := date_trunc('minute', after at time zone 'UTC') + interval '1 min';
+    day    timestamp;
+    found  timestamp;
+begin
+    if cardinality(fields) = 5 then
+        minute := _cron_field(fields[1], 0, 59, '{}');
+        hour   := _cron_field(fields[2], 0, 23, '{}');
+        dom    := _cron_field(fields[3], 1, 31, '{}');
+        month  := _cron_field(fields[4], 1, 12, months);
+        dow    := _cron_field(fields[5], 0, 7, days);
+    end if;
+    if minute is null or hour is null or dom is null or month is null or dow is null then
+        raise exception 'the cron text % makes no sense', coalesce(quote_literal(cron), 'null')
+        using errcode = '22023', hint = 'give minute, hour, day of month, month and day of week, like ''30 4 * * 1-5'', or @hourly, @daily, @weekly, @monthly, @yearly';
+    end if;
+    if 7 = any (dow) then
+        dow := dow || 0;
+    end if;
+    -- Nine years hold a leap day, also around the year 2100.
+    for day in select d from generate_series(date_trunc('day', start), start + interval '9 years', interval '1 day') d
+                where extract(month from d)::int = any (month)
+                  and case when fields[3] like '*%' or fields[5] like '*%'
+                           then extract(day from d)::int = any (dom) and extract(dow from d)::int = any (dow)
+                           else extract(day from d)::int = any (dom) or extract(dow from d)::int = any (dow) end
+                limit 2 loop
+        select min(day + make_interval(hours => h, mins => i)) into found from unnest(hour) h, unnest(minute) i
+         where day + make_interval(hours => h, mins => i) >= start;
+        if found is not null then
+            return found at time zone 'UTC';
+        end if;
+    end loop;
+    raise exception 'the cron text % describes a time that never comes', quote_literal(cron)
+    using errcode = '22023', hint = 'look at the day and the month';
+end $$;
+
+-- schedule makes or changes a periodic job: one is enqueued at every time, in UTC,
+-- that cron describes, unless dedup_key makes it a duplicate. Errors: 42P01, 22023 for a cron text that makes no sense or
+-- a time that never comes, 23514 for a value over its limit.
+create or replace function schedule(queue text, name text, cron text, payload bytea, key text default null, grp text default '',
+                         priority int default 0, headers jsonb default null, dedup_key text default null) returns timestamptz
+language plpgsql set search_path from current as $$
+declare
+    q     _queue := _queue_named(queue);
+    first timestamptz := _cron_next(cron, clock_timestamp());
+begin
+    perform _refuse_job(payload, key, grp, priority, headers, dedup_key);
+    if (octet_length(name) between 1 and 128) is not true then
+        raise exception 'the schedule''s name has % bytes, expected 1 to 128', coalesce(octet_length(name), 0) using errcode = '23514', hint = 'use a shorter one';
+    end if;
+    insert into _schedule as s (queue, name, cron, next, priority, grp, key, dedup_key, headers, payload)
+    values (q.id, name, cron, first, coalesce(priority, 0), coalesce(grp, ''), key, dedup_key, headers, payload)
+    on conflict on constraint _schedule_pkey do update set cron = excluded.cron, priority = excluded.priority, grp = excluded.grp, key = excluded.key, dedup_key = excluded.dedup_key,
+        headers = excluded.headers, payload = excluded.payload,
+        next = case when s.cron = excluded.cron then s.next else excluded.next end
+    returning s.next into first;
+    return first;
+end $$;
+
+-- unschedule ends a periodic job. Errors: 42P01, 42704 if there is none of the name.
+create or replace function unschedule(queue text, name text) returns void
+language plpgsql set search_path from current as $$
+declare
+    q _queue := _queue_named(queue);
+begin
+    delete from _schedule s where s.queue = q.id and s.name = unschedule.name;
+    if not found then
+        raise exception 'the queue % has no schedule %', quote_literal(queue), coalesce(quote_literal(name), 'null')
+        using errcode = '42704', hint = 'list them with: penstock schedule list ' || quote_literal(queue);
+    end if;
+end $$;

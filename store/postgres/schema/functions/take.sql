@@ -1,0 +1,260 @@
+-- Taking jobs: the marks say where they may be, and batches go on where the last one ended.
+
+-- _mark_functions is the text of the functions that know where jobs may be.
+create or replace function _mark_functions() returns text
+language sql immutable set search_path from current as $text$ select $$
+
+-- {slots} lists the segments that may hold jobs, in the order in which to scan them.
+create or replace function {slots}() returns smallint[]
+language plpgsql volatile as $fn$
+begin
+    return (
+    select case when s.list @> array[s.here] then s.list
+                when {lifo} then s.here || s.list else s.list || s.here end
+      from (select (pg_sequence_last_value({ring}) % 1024)::smallint as here,
+                   coalesce(array_agg(slot order by turn {dir}), '{}') as list
+              from {schema}._segment where queue = {id}) s);
+end $fn$;
+
+-- {mark} writes a mark if that brings something. It reads the jobs that are there,
+-- unlocked, from where the last mark says on: one whose taking is not committed is
+-- still seen. What lies between them is gone, as far as the sequence had come when the
+-- last mark was written: that mark's xid lies between the drawing of such a seq and the
+-- snapshot taken here (docs/decisions/0003), so whoever drew it has ended, or is in
+-- the snapshot's list and pending from now on.
+create or replace function {mark}(in_grp text, in_priority smallint, bound bigint default null) returns {schema}._mark
+language plpgsql volatile as $fn$
+declare
+    most     int := case width_bucket(random(), array[0.02, 0.3]) when 0 then 2048 when 1 then 64 else 1 end; -- one is enough while jobs go in order
+    no_xid   boolean := bound is not null or pg_current_xact_id_if_assigned() is null;
+    now_seen bigint := coalesce(bound, pg_sequence_last_value({seq}), 0);
+    ring     bigint := pg_sequence_last_value({ring});
+    snap     pg_snapshot := pg_current_snapshot();
+    seqs     bigint[];
+    ended    xid8[];
+    late     int8multirange := '{}';
+    gone     int8multirange;
+    was      {schema}._mark;
+    new      {schema}._mark;
+begin
+    select * into was from {schema}._mark k
+     where k.queue = {id} and k.grp = in_grp and k.priority = in_priority order by k.n desc limit 1;
+    if was.n is null then
+        was.base := 0;
+        was.lo := '{0}';
+        was.hi := '{9223372036854775806}';
+        was.seen := 0;
+        was.xid := '0';
+        was.pending := '{}';
+    end if;
+    -- A mark of this very transaction bounds nothing yet: its xid has not ended, and one
+    -- before it may be missing from the snapshot's list for being the highest of all.
+    new.base := case when was.xid < pg_snapshot_xmax(snap) then was.seen else was.base end;
+    if was.lo[1] > now_seen and cardinality(was.lo) = 1 and was.pending = '{}' and was.seen = now_seen and was.turn = ring then
+        return was; -- nothing has come since, and all is gone
+    end if;
+    select pg_current_snapshot(), array(
+        select v.seq from unnest(was.lo, was.hi) i(lo, hi) cross join lateral (
+            select t.seq from {queue} t
+             where t.grp = in_grp and t.priority = in_priority and t.seq >= i.lo and t.seq <= least(i.hi, new.base)
+             order by t.seq {dir} limit most) v limit most)
+      into snap, seqs;
+    new.pending := array(select x from unnest(was.pending) x where not pg_visible_in_snapshot(x, snap)
+                         union
+                         select x from pg_snapshot_xip(snap) x where new.base = was.seen and x < was.xid order by x);
+    if no_xid then
+        new.seen := now_seen;
+    else -- it was drawn before the sequence was read, and bounds nothing: {refresh} will see to it
+        new.seen := was.seen;
+        perform setval({stale}, 1);
+    end if;
+    gone := int8multirange(int8range(0, 9223372036854775807)) - (select range_agg(int8range(i.lo, i.hi, '[]')) from unnest(was.lo, was.hi) i(lo, hi));
+    ended := array(select x from unnest(was.pending) x where pg_visible_in_snapshot(x, snap));
+    if ended <> '{}' then
+        select case when count(*) <= 100 then range_agg(int8range(t.seq, t.seq, '[]'))
+                    else int8multirange(int8range(min(t.seq), max(t.seq), '[]')) end
+          into late
+          from unnest(ended) x cross join lateral (
+            select l.seq, l.grp, l.priority from {queue} l where l.xid = x offset 0) t -- by xid: a planner might prefer the other index
+         where t.grp = in_grp and t.priority = in_priority;
+    end if;
+    gone := gone + int8multirange(case when cardinality(seqs) < most then int8range(0, new.base, '[]')
+                                       when {lifo} then int8range(seqs[most], new.base, '[]')
+                                       else int8range(0, seqs[most], '[]') end)
+            - coalesce((select range_agg(int8range(s, s, '[]')) from unnest(seqs) s), '{}') - coalesce(late, '{}');
+    select coalesce(range_agg(g.r), '{}') into gone
+      from (select r from unnest(gone) r where lower(r) = 0 or upper(r) - lower(r) > 64
+             order by lower(r) = 0 desc, upper(r) - lower(r) desc limit 64) g;
+    select array_agg(lower(r) order by lower(r) {dir}), array_agg(upper(r) - 1 order by lower(r) {dir}) into new.lo, new.hi
+      from unnest(int8multirange(int8range(0, 9223372036854775807)) - gone) r;
+    if new.seen = was.seen and ring = was.turn and new.lo = was.lo and new.hi = was.hi and new.pending = was.pending then
+        return was;
+    end if;
+    new.slots := case when ring = was.turn then was.slots else {slots}() end;
+    insert into {schema}._mark (queue, base, seen, xid, turn, priority, grp, lo, hi, pending, slots)
+    values ({id}, new.base, new.seen, case when no_xid then pg_current_xact_id() else was.xid end, ring, in_priority, in_grp, new.lo, new.hi, new.pending, new.slots)
+    returning * into new;
+    return new;
+end $fn$;
+
+-- {aim} says in the registers where batches go on: at the first job that is free. {take}
+-- calls it before it goes by the marks, and takes what is there itself.
+create or replace function {aim}(n int, low bigint) returns void
+language plpgsql volatile set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $fn$
+declare
+    was  bigint := pg_sequence_last_value({way});
+    came bigint := pg_sequence_last_value({seq});
+    pos  bigint := pg_sequence_last_value({next});
+    free record;
+begin
+    if {now} - was / 4096 < 40 and was % 4096 < 2048 then -- others need not look meanwhile
+        perform setval({way}, {now} * 4096 + 1024 + was % 1024);
+    end if;
+    if pos > came then
+        pos := 0; -- drawn when there was nothing left
+    end if;
+    select t.seq, t.slot into free from {queue} t
+     where t.grp = '' and t.priority = 0 and t.seq >= low and t.key is null order by t.seq limit 1 for update skip locked;
+    if free.seq >= pos - n and came - free.seq >= 64 + n then -- else somebody is just coming to what he has drawn, or it appeared behind
+        perform setval({next}, greatest(pos, free.seq + n - 1)), setval({way}, {now} * 4096 + 1024 + free.slot); -- beyond what this call takes
+    else
+        perform setval({way}, 0);
+    end if;
+end $fn$;
+
+$$ $text$;
+
+-- _take_function is the text of {take}, which deletes up to n jobs of a group and returns
+-- them, by priority and in order, and of {take_rows}, which returns them as the queue's
+-- rows: two functions, because another level copies every job once more.
+create or replace function _take_function() returns text
+language sql immutable set search_path from current as $text$ select $$
+create or replace function {name}(n int, in_grp text, due boolean default null) returns setof {type}
+language plpgsql volatile {as_whom} set enable_seqscan = off set enable_bitmapscan = off
+set jit = off set plan_cache_mode = force_generic_plan as $fn$
+declare
+    flags bigint := pg_sequence_last_value({flags});
+    p     int := 0;
+    m     record;
+    here  smallint;
+    low   bigint;
+    high  bigint;
+    todo  int := n;
+    got   int;
+    way   bigint;
+    pos   bigint;
+begin
+    if (n between 1 and 10000) is not true then
+        raise exception 'n is %, expected 1 to 10000', coalesce(n::text, 'null') using errcode = '22023', hint = 'call it again for more';
+    end if;
+    -- A batch that goes on where the last one ended does not step over what others hold.
+    if n > 1 and in_grp = '' and flags = 65536 and not {lifo} then
+        loop
+            way := pg_sequence_last_value({way}) - {now} * 4096;
+            exit when way not between 0 and 2047;
+            if way < 1024 then -- see {look}
+                way := way + 1024;
+                perform setval({way}, {now} * 4096 + way);
+            end if;
+            pos := pg_sequence_last_value({next});
+            perform setval({next}, pos + todo);
+{batch_ways}
+            get diagnostics got = row_count;
+            todo := todo - got;
+            exit when todo <= 0 or got = 0;
+        end loop;
+        if todo <= 0 then
+            {tick_if_due}
+            return;
+        end if;
+    end if;
+    -- A mark pays once for so many jobs, where much may be gone.
+    due := coalesce(due, random() < case when n < 16 then n / 64.0 else 0.125 end);
+    if flags <> 65536 then -- there is more than jobs of priority 0
+        if flags & 8589934592 <> 0 then
+            return; -- paused
+        end if;
+        if flags & 21474836480 <> 0 then -- keyed, or limited
+            return query select {row} from {take_keyed}(n, in_grp, false) t;
+            {tick_if_due}
+            return;
+        end if;
+        p := -16;
+    end if;
+    <<levels>>
+    loop
+        if p = 0 or flags & (1::bigint << (16 + p)) <> 0 then
+            if pg_sequence_last_value({mark_slot}) = 0 then
+                select k.n, k.turn, k.lo, k.hi, k.pending, k.slots into m from {schema}._mark_0 k
+                 where k.queue = {id} and k.grp = in_grp and k.priority = p order by k.n desc limit 1;
+            else
+                select k.n, k.turn, k.lo, k.hi, k.pending, k.slots into m from {schema}._mark_1 k
+                 where k.queue = {id} and k.grp = in_grp and k.priority = p order by k.n desc limit 1;
+            end if;
+            if m.n is null or due and pg_sequence_last_value({seq}) - m.lo[1] > 256
+               or m.pending <> '{}' and exists (select from unnest(m.pending) x where pg_visible_in_snapshot(x, pg_current_snapshot())) then
+                select k.n, k.turn, k.lo, k.hi, k.pending, k.slots into m from {mark}(in_grp, p::smallint) k;
+            end if;
+            if m.turn <> pg_sequence_last_value({ring}) then
+                m.slots := {slots}();
+            end if;
+            low := m.lo[1];
+            high := case when cardinality(m.lo) = 1 then m.hi[1] end;
+            -- With manner 2 less than a second ago few jobs waited: whoever found that sets the registers anew himself.
+            if way is not null and todo = n and pg_sequence_last_value({seq}) - low >= 512 and pg_current_xact_id_if_assigned() is null
+               and not (way > -40 * 4096 and (way + 40 * 4096) % 4096 >= 2048) then
+                perform {aim}(n, low);
+            end if;
+            foreach here in array m.slots loop
+{branches}
+                get diagnostics got = row_count;
+                todo := todo - got;
+                exit levels when todo <= 0;
+            end loop;
+        end if;
+        exit when p = 15 or flags = 65536;
+        p := p + 1;
+    end loop;
+    {tick_if_due}
+end $fn$;
+$$ $text$;
+
+-- One segment of them. A job with a key, the first one of the queue, may be committed
+-- after the flags were read: it is left to {take_keyed}. The segment is named, so that
+-- the statement opens one table and not the whole ring. All rows are locked first and
+-- deleted then: locked one by one between deletes, they make workers who go over the same
+-- rows meet at each.
+create or replace function _take_branch() returns text
+language sql immutable set search_path from current as $text$ select $$
+                if high is null then
+                    return query
+                    with d as (
+                        delete from {segment} t where t.ctid = any (array(
+                            select v.ctid from unnest(m.lo, m.hi) i(lo, hi) cross join lateral (
+                                select t.ctid from {segment} t
+                                 where t.grp = in_grp and t.priority = p and t.seq >= i.lo and t.seq <= i.hi and t.key is null
+                                 order by t.seq {dir} limit todo for update skip locked) v limit todo))
+                        returning t.*)
+                    select {row} from d t order by t.seq {dir};
+                else
+                    return query
+                    with d as (
+                        delete from {segment} t where t.ctid = any (array(
+                            select t.ctid from {segment} t
+                             where t.grp = in_grp and t.priority = p and t.seq >= low and t.seq <= high and t.key is null
+                             order by t.seq {dir} limit todo for update skip locked))
+                        returning t.*)
+                    select {row} from d t order by t.seq {dir};
+                end if;$$ $text$;
+
+-- The short way of a batch through one segment.
+create or replace function _batch_way() returns text
+language sql immutable set search_path from current as $text$ select $$
+            return query
+            with d as (
+                delete from {segment} t where t.ctid = any (array(
+                    select t.ctid from {segment} t
+                     where t.grp = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + 2 * todo and t.key is null
+                     order by t.seq limit todo for update skip locked))
+                returning t.*)
+            select {row} from d t order by t.seq;$$ $text$;

@@ -1,0 +1,144 @@
+-- Taking one job, the way most workers do (docs/decisions/0008, 0009).
+
+-- _dequeue_function is the text of dequeue_NAME.
+create or replace function _dequeue_function() returns text
+language sql immutable set search_path from current as $text$ select _qualified($$
+
+-- dequeue_NAME takes the next job of the group '' of the queue NAME: what dequeue does by
+-- default, a sixth cheaper, because no name is looked up. It has a short way, which is enough
+-- nearly always: one statement for a position that a register holds, and few expressions,
+-- because PL/pgSQL prepares each anew in each transaction. For the same reason it has no
+-- search_path, which is a twentieth of it; _qualified says where its names are.
+create or replace function {dequeue}() returns setof {schema}.job
+language plpgsql volatile security definer set enable_seqscan to off as $fn$
+declare
+    way  bigint := pg_sequence_last_value({way}) - ({now} * 4096);
+    came bigint;
+    here bigint;
+begin{newest_way}
+    if way >= 0 and way < 1024 then
+{exact_ways}
+        if found then
+            return;
+        end if;
+        way := way + 1024;
+    end if;
+    if way >= 1024 and way < 3072 then
+{other_ways}
+        if found then
+            return;
+        end if;
+    end if;
+    return query select {job} from {look}() t;
+    {tick_if_due}
+end $fn$;
+$$) $text$;
+
+create or replace function _look_function() returns text
+language sql immutable set search_path from current as $text$ select $$
+
+-- {look} takes one job by the marks, which miss nothing, and says in registers where
+-- the short way goes on (docs/decisions/0008). next is the last position that was drawn;
+-- way is the time, in units of 25 ms, * 4096 + the manner * 1024 + the segment. It holds
+-- until the time moves on, so what appears behind the position, by a rollback or a late
+-- commit, is found by the next look; while one finds such jobs, all calls look. The manner
+-- is 0 where each call draws a position and takes the job there, 1 where it takes the
+-- first from there on that is free, and 2 with fewer than 64 jobs waiting: then nothing is
+-- drawn, and the position stays before the first job that an unlocked read sees, so that
+-- one whose taking is rolled back comes next.
+--
+-- LIFO draws positions downwards, and takes first what came after top: that far the
+-- sequence had come when somebody last found nothing above the position.
+create or replace function {look}() returns setof {queue}
+language plpgsql volatile set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off set jit = off
+set plan_cache_mode = force_generic_plan as $fn$
+declare
+    was    bigint := pg_sequence_last_value({way});
+    came   bigint := coalesce(pg_sequence_last_value({seq}), 0);
+    pos    bigint := pg_sequence_last_value({next});
+    top    bigint := pg_sequence_last_value({top});
+    manner bigint := 0;
+    first  bigint;
+    job    {queue};
+begin
+    if pg_current_xact_id_if_assigned() is not null -- jobs that this transaction took may come back, and it does not see them
+       or pg_sequence_last_value({flags}) <> 65536 then
+        return query select * from {take_rows}(1, '');
+        return;
+    end if;
+    if {now} - was / 4096 < 40 and was % 4096 < 2048 then -- others need not look meanwhile
+        perform setval({way}, {now} * 4096 + was % 4096);
+        manner := case when was % 4096 >= 1024 and random() < 0.9 then 1 else 0 end; -- there are batches, too
+    end if;
+    if not {lifo} and came - pos < 64 then
+        first := (select t.seq from {queue} t
+                   where t.grp = '' and t.priority = 0
+                     and t.seq >= (select k.lo[1] from {schema}._mark k where k.queue = {id} and k.grp = '' and k.priority = 0 order by k.n desc limit 1)
+                   order by t.seq limit 1);
+    end if;
+    select * into job from {take_rows}(1, '', random() < 0.25);
+    if {lifo} then
+        if job.seq > top or job.seq <= pos + 64 -- and not further behind than those who have drawn a position and not yet come to it
+           and (select count(*) from (select from {queue} t where t.grp = '' and t.priority = 0 and t.seq < job.seq and t.seq > job.seq - 256 limit 64) few) = 64 then
+            perform setval({next}, case when job.seq > top then job.seq else least(pos, job.seq) end);
+            perform setval({top}, came), setval({way}, {now} * 4096 + manner * 1024 + job.slot);
+        else
+            perform setval({way}, 0);
+        end if;
+    elsif job.seq is null and came - pos >= 64 then -- the next look reads the first
+        perform setval({next}, came), setval({way}, 0);
+    elsif job.seq is null then
+        perform setval({next}, greatest(coalesce(first - 1, came), 0)), setval({way}, {now} * 4096 + 2048 + pg_sequence_last_value({ring}) % 1024);
+    elsif came - pos < 64 then
+        perform setval({next}, greatest(first, job.seq - 1000, 1) - 1), -- not over all that is gone behind a job that somebody holds
+                setval({way}, {now} * 4096 + 2048 + job.slot);
+    elsif job.seq >= pos - 64 then
+        perform setval({next}, greatest(pos, job.seq)), setval({way}, {now} * 4096 + manner * 1024 + job.slot);
+    else
+        perform setval({way}, 0);
+    end if;
+    if job.seq is not null then
+        return next job;
+    end if;
+end $fn$;
+
+$$ $text$;
+
+-- The statements of the short way through one segment. exact: the job at the position
+-- that is drawn, if nobody has ever locked it: without a lock of its own it costs half.
+-- Somebody may lock the job between the look at xmax and the delete, which then waits for
+-- him; but a position is drawn once, and who takes batches says so first (manner 1).
+-- free: the first from there on that is free, but not far, because a scan reads all
+-- entries of an index page that are within its bounds.
+create or replace function _short_way(manner text) returns text
+language sql immutable set search_path from current as $text$ select _qualified(replace($$
+            return query
+            delete from {segment} t where {which}
+            returning {job};$$, '{which}', case manner
+    when 'exact' then $$t.grp = '' and t.priority = 0 and t.seq = (select nextval({next})) and t.xmax = '0' and t.key is null$$
+    when 'free' then $$t.ctid = (
+                select t.ctid from {segment} t
+                 where t.grp = '' and t.priority = 0 and t.key is null
+                   and t.seq {from} (select nextval({next})) and t.seq {to} (select pg_sequence_last_value({next}) {ahead} 16)
+                 order by t.seq {dir} limit 1 for update skip locked)$$
+    when 'undrawn' then $$t.ctid = (
+                select t.ctid from {segment} t
+                 where t.grp = '' and t.priority = 0 and t.key is null and t.seq > (select pg_sequence_last_value({next}))
+                 order by t.seq limit 1 for update skip locked)$$
+    when 'newest' then $$t.ctid = (
+                select t.ctid from {segment} t
+                 where t.grp = '' and t.priority = 0 and t.key is null and t.seq > (select pg_sequence_last_value({top}))
+                 order by t.seq desc limit 1 for update skip locked)$$ end)) $text$;
+
+-- The newest job of a LIFO queue, if one has come that the registers do not know.
+create or replace function _newest_way() returns text
+language sql immutable set search_path from current as $text$ select _qualified($$
+    if way >= 0 and way < 2048 and pg_sequence_last_value({seq}) > pg_sequence_last_value({top}) then
+        came := pg_sequence_last_value({seq});
+        here := pg_sequence_last_value({ring}) % 1024;
+{newest_ways}
+        if found then
+            return;
+        end if;
+        came := setval({top}, came);
+    end if;$$) $text$;
