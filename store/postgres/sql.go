@@ -11,7 +11,6 @@ import (
 //go:embed sql/*.sql
 var sqlFiles embed.FS
 
-
 var ownName = regexp.MustCompile(`'\{schema\}\.(\w+)'`)
 
 // statement loads sql/NAME.sql and puts in the quoted names; outbox may be a queue.

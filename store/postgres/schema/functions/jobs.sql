@@ -1,5 +1,5 @@
 -- Jobs: leases, retries, delays, keys. What a queue needs beyond its
--- ring (00007 to 00012) and a plain INSERT or dequeue. A job is in exactly one place at a time,
+-- ring (queue.sql to queue_ring.sql) and a plain INSERT or dequeue. A job is in exactly one place at a time,
 -- and moves by a DELETE and an INSERT in one transaction:
 --
 --   ready ring -> _lease          claim
