@@ -3,7 +3,7 @@
 -- _inbox_name is the quoted name of a part of an inbox.
 create or replace function _inbox_name(id int, part text) returns text
 language sql stable set search_path from current
-return _q(format('__inbox.%s.%s', id, part));
+as $$ select _q(format('__inbox.%s.%s', id, part)) $$;
 
 -- _define_inbox makes the functions of an inbox, or makes them anew. In their texts
 -- {first} and so on are their own names, {ring} and so on the registers, and {each: …} stands
