@@ -319,7 +319,9 @@ func (s *Source) fill(ctx context.Context, p *pending, rows []row, limit penstoc
 			bytes -= r.message.Size()
 			continue
 		}
-		r.message.Seq = s.nextSeq()
+		if r.message.Seq, err = s.nextSeq(ctx); err != nil {
+			return 0, err
+		}
 		if r.message.Validate() != nil {
 			unfit = append(unfit, *r)
 			continue

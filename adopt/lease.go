@@ -52,6 +52,7 @@ type lease struct {
 	holder  string
 	length  time.Duration
 	since   time.Time
+	n       int64 // of the row of the log that it began with
 	settled int64
 	low     place // where to begin
 }
@@ -88,7 +89,7 @@ func (t *Table) acquire(ctx context.Context, req penstock.Subscribe, m *mapping)
 				}
 			}
 		}
-		return tx.QueryRow(ctx, t.own("log"), l.args(m, l.length)...).Scan(&l.since)
+		return tx.QueryRow(ctx, t.own("log"), l.args(m, l.length)...).Scan(&l.since, &l.n)
 	})
 	return l, t.explain(err)
 }

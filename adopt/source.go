@@ -40,7 +40,7 @@ type Source struct {
 	aside   aside
 
 	// Of Fetch only:
-	seq     int64
+	seqs    seqs
 	full    bool // the last read was a full page
 	owed    *mark
 	average int   // bytes of a message
@@ -117,7 +117,7 @@ func (t *Table) Subscribe(ctx context.Context, req penstock.Subscribe) (penstock
 		return nil, err
 	}
 	s := &Source{t: t, m: m, st: newStatements(m, &m.config, t.schema), lease: l, settled: l.settled,
-		pending: map[uint64]*pending{}, flying: map[string]bool{}, track: newTrack(l.low, m.config.Margin, time.Now()), seq: l.epoch << 40, average: averageAtFirst}
+		pending: map[uint64]*pending{}, flying: map[string]bool{}, track: newTrack(l.low, m.config.Margin, time.Now()), seqs: l.seqs(), average: averageAtFirst}
 	s.aside.any = true
 	s.late.reset()
 	if m.rls {
@@ -215,11 +215,6 @@ func (s *Source) head() mark {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.track.head()
-}
-
-func (s *Source) nextSeq() int64 {
-	s.seq++
-	return s.seq
 }
 
 // averageAtFirst is the size of a message until one was read.

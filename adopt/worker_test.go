@@ -3,6 +3,7 @@ package adopt_test
 import (
 	"errors"
 	"fmt"
+	"math"
 	"testing"
 	"time"
 
@@ -58,6 +59,84 @@ func TestWorkersShareTheRows(t *testing.T) {
 	}
 	if _, err := f.open(keyedConfig()).Subscribe(f.Ctx, penstock.Subscribe{Holder: "reader"}); !errors.Is(err, penstock.ErrHeld) {
 		t.Errorf("a single reader came beside workers: %v", err)
+	}
+}
+
+// TestDeadLettersOfWorkersHaveNumbersOfTheirOwn: whoever discards one by its number, which
+// dead show prints, discards no other.
+func TestDeadLettersOfWorkersHaveNumbersOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.Exec(keyedTable)
+	f.Exec("insert into shop (payload) select n from generate_series(1, 20) n")
+	table := f.open(workers(2))
+	first, second := f.subscribe(table), f.subscribe(f.open(workers(2)))
+	for _, src := range []penstock.Source{first, second} {
+		b := f.fetch(src)
+		verdicts := make([]penstock.Verdict, len(b.Messages))
+		verdicts[0] = penstock.Verdict{Outcome: penstock.Dead, Failures: failed(1)}
+		f.settle(src, b, verdicts...)
+	}
+	letters, err := table.DeadLetters(f.Ctx, penstock.DeadLetterQuery{})
+	f.Must(err)
+	if len(letters) != 2 || letters[0].Message.Seq == letters[1].Message.Seq {
+		t.Fatalf("dead letters %+v", letters)
+	}
+	n, err := table.DiscardDeadLetters(f.Ctx, penstock.DeadLetterQuery{Seqs: []int64{letters[0].Message.Seq}})
+	f.Must(err)
+	left, err := table.DeadLetters(f.Ctx, penstock.DeadLetterQuery{})
+	f.Must(err)
+	if n != 1 || len(left) != 1 || left[0].Message.Seq != letters[1].Message.Seq {
+		t.Errorf("%d were discarded, left %+v", n, left)
+	}
+}
+
+// TestNumbersNeverComeTwice, whoever reads: workers at the same time, one that comes again, and
+// a single reader after them, whose numbers are higher.
+func TestNumbersNeverComeTwice(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.Exec(keyedTable)
+	f.Exec("insert into shop (payload) select n from generate_series(1, 20000) n")
+	c := workers(8)
+	c.Batch = 1000
+	seen, highest := map[int64]bool{}, int64(0)
+	read := func(src penstock.Source, messages int) {
+		t.Helper()
+		lowest := int64(math.MaxInt64)
+		for n := 0; n < messages; {
+			b := f.fetch(src)
+			for _, m := range b.Messages {
+				if seen[m.Seq] {
+					t.Fatalf("%d came twice", m.Seq)
+				}
+				seen[m.Seq] = true
+				lowest = min(lowest, m.Seq)
+			}
+			f.settle(src, b)
+			n += len(b.Messages)
+		}
+		if _, worker := src.(*adopt.Worker); !worker && lowest <= highest {
+			t.Errorf("a reader that came later begins with %d, after %d", lowest, highest)
+		}
+		for seq := range seen {
+			highest = max(highest, seq)
+		}
+	}
+	first, second := f.subscribe(f.open(c)), f.subscribe(f.open(c))
+	for range 3 {
+		read(first, 2000)
+		read(second, 2000)
+	}
+	f.Must(first.Close(f.Ctx))
+	again := f.subscribe(f.open(c))
+	read(again, 1000)
+	f.Must(second.Close(f.Ctx))
+	f.Must(again.Close(f.Ctx))
+	for range 2 {
+		single := f.subscribe(f.open(keyedConfig()))
+		read(single, 1000)
+		f.Must(single.Close(f.Ctx))
 	}
 }
 

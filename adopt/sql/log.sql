@@ -3,4 +3,4 @@
 --   $9 is it one of several workers
 insert into {schema}._adopt_log (subscription, epoch, holder, lease_until, since, settled, ordered_by, low, workers)
 values ($1, $2, $3, clock_timestamp() + $4::bigint * interval '1 microsecond', coalesce($5::timestamptz, clock_timestamp()), $6, $7, $8, $9)
-returning since
+returning since, n
