@@ -88,7 +88,7 @@ type Columns struct {
 	CreatedAt string `yaml:"created_at"`
 	// ProcessedAt is NULL until the row is delivered, for Delivered: mark.
 	ProcessedAt string `yaml:"processed_at"`
-	// Status is text, an integer or an enum, for Delivered: status.
+	// Status is text, an integer, a boolean or an enum, for Delivered: status.
 	Status string `yaml:"status"`
 	// Error gets the text of the last failure. With Delivered: mark or status it
 	// is cleared when the row is delivered after all.
@@ -114,9 +114,19 @@ const (
 // Status has the values of a status column.
 type Status struct {
 	// Pending are the values of rows to deliver. Default "pending".
-	Pending []string `yaml:"pending"`
+	Pending []Value `yaml:"pending"`
 	// Delivered is what a delivered row gets. Default "delivered".
-	Delivered string `yaml:"delivered"`
+	Delivered Value `yaml:"delivered"`
+}
+
+// Value is one of a column, as SQL reads it. A file may write a number or a boolean
+// as it is.
+type Value string
+
+// UnmarshalText takes whatever a file has.
+func (v *Value) UnmarshalText(text []byte) error {
+	*v = Value(text)
+	return nil
 }
 
 // Defaults.
@@ -152,7 +162,7 @@ func (c *Config) SetDefaults() {
 	}
 	if c.Delivered == SetStatus {
 		if len(c.Status.Pending) == 0 {
-			c.Status.Pending = []string{"pending"}
+			c.Status.Pending = []Value{"pending"}
 		}
 		setDefault(&c.Status.Delivered, "delivered")
 	}

@@ -107,6 +107,9 @@ func newMapping(ctx context.Context, q querier, c *Config) (*mapping, error) {
 	if err := m.checkColumns(c); err != nil {
 		return nil, err
 	}
+	if err := m.checkStatus(ctx, q, c); err != nil {
+		return nil, err
+	}
 	if (c.Delivered == Delete || c.Delivered == Archive) && !rel.delete {
 		return nil, forbidden("delete from", rel.source)
 	}

@@ -21,11 +21,8 @@ func (t *Table) subscription(ctx context.Context) (id int64, err error) {
 	if err := t.migrated(ctx); err != nil {
 		return 0, err
 	}
-	err = t.pool.QueryRow(ctx, "select id from "+t.ownName("_adopt_subscription")+" where name = $1", t.name).Scan(&id)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return 0, penstock.WithHint(fmt.Errorf("%w: %q has not run yet", penstock.ErrNoSubscription, t.name), "start its relay: penstock relay")
-	}
-	return id, t.explain(err)
+	f, err := t.find(ctx, t.pool)
+	return f.id, t.explain(err)
 }
 
 // letter is a dead letter and what it is called in Penstock's table.
@@ -222,15 +219,16 @@ func (t *Table) Status(ctx context.Context) (penstock.SubscriptionStatus, error)
 	}); err != nil {
 		return status, t.explain(err)
 	}
-	id, err := t.subscription(ctx)
+	f, err := t.find(ctx, t.pool)
 	if errors.Is(err, penstock.ErrNoSubscription) {
 		status.OldestAge = time.Duration(max(0, oldest)) * time.Microsecond
 		return status, nil
 	}
 	if err != nil {
-		return status, err
+		return status, t.explain(err)
 	}
-	if err := t.pool.QueryRow(ctx, t.own("status"), id).Scan(&status.DeadLetters, &status.Parked, &status.ParkedKeys, &status.HeldKeys, &status.Rate); err != nil {
+	status.Subscription = f.name
+	if err := t.remembered(ctx, f.id, &status); err != nil {
 		return status, t.explain(err)
 	}
 	if status.Backlog < maxBacklog {
@@ -239,7 +237,15 @@ func (t *Table) Status(ctx context.Context) (penstock.SubscriptionStatus, error)
 	if status.Backlog > 0 {
 		status.OldestAge = time.Duration(max(0, oldest)) * time.Microsecond
 	}
-	return status, t.holder(ctx, id, &status)
+	return status, nil
+}
+
+// remembered fills in what Penstock's own tables tell.
+func (t *Table) remembered(ctx context.Context, id int64, status *penstock.SubscriptionStatus) error {
+	if err := t.pool.QueryRow(ctx, t.own("status"), id).Scan(&status.DeadLetters, &status.Parked, &status.ParkedKeys, &status.HeldKeys, &status.Rate); err != nil {
+		return err
+	}
+	return t.holder(ctx, id, status)
 }
 
 // holder fills in who has the lease.
@@ -249,12 +255,12 @@ func (t *Table) holder(ctx context.Context, id int64, status *penstock.Subscript
 		return nil
 	}
 	if err != nil {
-		return t.explain(err)
+		return err
 	}
 	status.Epoch, status.Settled = head.epoch, head.settled
 	if head.workers {
 		if status.Settled, err = t.settledByWorkers(ctx, t.pool, id, head.epoch); err != nil {
-			return t.explain(err)
+			return err
 		}
 	}
 	if !head.held {
@@ -265,7 +271,7 @@ func (t *Table) holder(ctx context.Context, id int64, status *penstock.Subscript
 		var n int
 		if err := t.pool.QueryRow(ctx, `select count(*) from (select distinct on (holder, since) lease_until from `+t.ownName("_adopt_log")+
 			` where subscription = $1 and epoch = $2 order by holder, since, n desc) w where lease_until > clock_timestamp()`, id, head.epoch).Scan(&n); err != nil {
-			return t.explain(err)
+			return err
 		}
 		if n > 1 {
 			status.Holder = fmt.Sprintf("%d workers", n)

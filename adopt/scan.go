@@ -38,16 +38,13 @@ const (
 	reviseWay = 30 * time.Second // an index may have been made
 )
 
-// chooseWay decides how rows are found and says so once if that is costly.
-func (s *Source) chooseWay(ctx context.Context) error {
+// chooseWay decides how rows are found, given whether an index has the order, and says so
+// once if that is costly.
+func (s *Source) chooseWay(usable bool) {
 	s.looked.since = time.Now()
-	usable, err := s.indexed(ctx)
-	if err != nil {
-		return s.t.explain(err)
-	}
 	s.looked.index = usable
 	if usable && !s.m.random {
-		return nil
+		return
 	}
 	s.looked.way = byScan
 	if usable {
@@ -56,7 +53,6 @@ func (s *Source) chooseWay(ctx context.Context) error {
 	} else {
 		s.t.log.Warn("no index has the order in which rows are read: every look for new rows is at the whole table", "hint", "penstock adopt check tells which index to make")
 	}
-	return nil
 }
 
 // reconsider looks again now and then whether there is an index meanwhile.

@@ -112,20 +112,25 @@ func (t *Table) Subscribe(ctx context.Context, req penstock.Subscribe) (penstock
 	if err != nil {
 		return nil, t.explain(err)
 	}
-	l, err := t.acquire(ctx, req, m)
+	s := &Source{t: t, m: m, st: newStatements(m, &m.config, t.schema), pending: map[uint64]*pending{}, flying: map[string]bool{}, average: averageAtFirst}
+	if err := t.prove(ctx, &s.st); err != nil {
+		return nil, t.explain(err)
+	}
+	usable, err := s.indexed(ctx)
+	if err != nil {
+		return nil, t.explain(err)
+	}
+	l, err := t.acquire(ctx, req, m) // from here on nothing fails
 	if err != nil {
 		return nil, err
 	}
-	s := &Source{t: t, m: m, st: newStatements(m, &m.config, t.schema), lease: l, settled: l.settled,
-		pending: map[uint64]*pending{}, flying: map[string]bool{}, track: newTrack(l.low, m.config.Margin, time.Now()), seqs: l.seqs(), average: averageAtFirst}
+	s.lease, s.settled, s.track, s.seqs = l, l.settled, newTrack(l.low, m.config.Margin, time.Now()), l.seqs()
 	s.aside.any = true
 	s.late.reset()
 	if m.rls {
 		t.log.Warn("row level security applies to this role: rows that its policies hide are not delivered", "hint", "give the role BYPASSRLS")
 	}
-	if err := s.chooseWay(ctx); err != nil {
-		return nil, err
-	}
+	s.chooseWay(usable)
 	looking, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s.stop = stop
 	s.late.on = s.looked.way == byOrder

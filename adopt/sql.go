@@ -63,7 +63,7 @@ func (m *mapping) pending(c *Config) string {
 	case SetStatus:
 		values := make([]string, len(c.Status.Pending))
 		for i, v := range c.Status.Pending {
-			values[i] = literal(v)
+			values[i] = literal(string(v))
 		}
 		status := own(m.find(c.Columns.Status))
 		if len(values) == 1 {
@@ -85,7 +85,7 @@ func (m *mapping) delivered(c *Config, clear bool) string {
 			set += " at time zone 'UTC'"
 		}
 	case SetStatus:
-		set = m.find(c.Columns.Status).quoted() + " = " + literal(c.Status.Delivered)
+		set = m.find(c.Columns.Status).quoted() + " = " + literal(string(c.Status.Delivered))
 	}
 	if e := m.find(c.Columns.Error); clear && e != nil && !e.notNull {
 		set += ", " + e.quoted() + " = null"

@@ -1,6 +1,7 @@
 package adopt
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,18 +49,23 @@ type Table struct {
 // at by Check and by Subscribe, so that a database that is down is an error that
 // passes. A config that cannot be used is a *penstock.FieldError.
 func Open(ctx context.Context, o Options) (*Table, error) {
-	if o.Schema == "" {
-		o.Schema = DefaultSchema
-	}
-	if o.Log == nil {
-		o.Log = slog.Default()
-	}
 	if n := len(o.Subscription); n == 0 || n > 128 {
 		return nil, field("subscription", "must have 1 to 128 bytes", "choose another name")
 	}
 	o.Config.SetDefaults()
 	if err := o.Config.Validate(); err != nil {
 		return nil, err
+	}
+	return connect(ctx, o)
+}
+
+// connect opens the pool. The config may be missing.
+func connect(ctx context.Context, o Options) (*Table, error) {
+	if o.Schema == "" {
+		o.Schema = DefaultSchema
+	}
+	if o.Log == nil {
+		o.Log = slog.Default()
 	}
 	config, err := pgxpool.ParseConfig(o.URL)
 	if err != nil { // without what pgx says: it may repeat a password
@@ -186,8 +192,12 @@ func (m *mapping) mark() string {
 }
 
 func (t *Table) conflict(ctx context.Context, q querier, m *mapping) error {
+	own, err := t.called(ctx, q)
+	if err != nil {
+		return t.explain(err)
+	}
 	var name, mark string
-	err := q.QueryRow(ctx, t.own("conflict"), t.name, m.source, m.mark()).Scan(&name, &mark)
+	err = q.QueryRow(ctx, t.own("conflict"), own, m.source, m.mark()).Scan(&name, &mark)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return nil
@@ -195,10 +205,10 @@ func (t *Table) conflict(ctx context.Context, q querier, m *mapping) error {
 		return t.explain(err)
 	case mark != "" && mark == m.mark():
 		return field("delivered", fmt.Sprintf("marks the column %q of %s, and so does the subscription %q", mark, m.source, name),
-			"give each a column of its own, or drop the other one")
+			"give each a column of its own, or drop the other one: penstock subscription drop %s", name)
 	}
 	return field("delivered", fmt.Sprintf("would share %s with the subscription %q, and one of the two takes rows away", m.source, name),
-		"mark rows instead, each subscription in a column of its own, or drop the other one")
+		"mark rows instead, each subscription in a column of its own, or drop the other one: penstock subscription drop %s", name)
 }
 
 // register makes the subscription known and returns its id.
@@ -210,18 +220,19 @@ func (t *Table) register(ctx context.Context, tx pgx.Tx, m *mapping) (id int64, 
 	if err := t.conflict(ctx, tx, m); err != nil {
 		return 0, err
 	}
-	var source string
-	var aside bool
-	err = tx.QueryRow(ctx, "select s.id, s.source, exists (select from "+t.ownName("_adopt_row")+" r where r.subscription = s.id) from "+
-		t.ownName("_adopt_subscription")+" s where s.name = $1", t.name).Scan(&id, &source, &aside)
-	switch {
-	case errors.Is(err, pgx.ErrNoRows):
-	case err != nil:
+	f, err := t.find(ctx, tx)
+	if err != nil && !errors.Is(err, penstock.ErrNoSubscription) {
 		return 0, err
-	case source == m.source:
-	case aside:
-		return 0, field("table", fmt.Sprintf("is %s, but the subscription %q has rows of %s set aside", m.source, t.name, source), "choose another name for the subscription, or drop it")
 	}
-	err = tx.QueryRow(ctx, t.own("register"), t.name, m.source, m.mark()).Scan(&id)
+	if err == nil && f.source != m.source {
+		var aside bool
+		if err := tx.QueryRow(ctx, "select exists (select from "+t.ownName("_adopt_row")+" where subscription = $1)", f.id).Scan(&aside); err != nil {
+			return 0, err
+		}
+		if aside {
+			return 0, field("table", fmt.Sprintf("is %s, but the subscription %q has rows of %s set aside", m.source, f.name, f.source), "choose another name for the subscription, or drop it")
+		}
+	}
+	err = tx.QueryRow(ctx, t.own("register"), cmp.Or(f.name, t.name), m.source, m.mark()).Scan(&id)
 	return id, err
 }

@@ -204,6 +204,10 @@ func typeName(path string, v reflect.Value) string {
 		return "number, unlimited"
 	case Age:
 		return "duration, unlimited"
+	case adopt.Value:
+		return "value"
+	case []adopt.Value:
+		return "list of values"
 	case []string:
 		return "list of texts"
 	case []int:

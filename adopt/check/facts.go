@@ -226,7 +226,7 @@ func (f *facts) waiting() string {
 	case adopt.SetStatus:
 		values := make([]string, len(f.cfg.Status.Pending))
 		for i, v := range f.cfg.Status.Pending {
-			values[i] = literal(v)
+			values[i] = literal(string(v))
 		}
 		if len(values) == 1 {
 			return quote(f.cfg.Columns.Status) + " = " + values[0]

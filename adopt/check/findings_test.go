@@ -83,7 +83,7 @@ func TestFindings(t *testing.T) {
 			code:   check.CodeMissingIndex, severity: check.Warning, fix: `create index concurrently "outbox_waiting_idx2" on "public"."outbox" ("at", "id") where "status" = 'pending'`},
 		{name: "an index on one of two states", setup: []string{"alter table outbox add status text not null default 'it''s new'", "create index on outbox (at, id) where status = 'again'"},
 			change: func(c *adopt.Config) {
-				c.Columns.ProcessedAt, c.Columns.Status, c.Status.Pending = "", "status", []string{"it's new", `again\`}
+				c.Columns.ProcessedAt, c.Columns.Status, c.Status.Pending = "", "status", []adopt.Value{"it's new", `again\`}
 			},
 			code: check.CodeMissingIndex, severity: check.Warning, fix: `create index concurrently "outbox_waiting_idx2" on "public"."outbox" ("at", "id") where "status" in ('it''s new', E'again\\')`},
 

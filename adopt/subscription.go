@@ -1,0 +1,110 @@
+package adopt
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/penstock/penstock"
+)
+
+// found is a subscription that there is.
+type found struct {
+	id           int64
+	name, source string
+}
+
+// find looks the subscription up: by its name or, since a name that nobody has chosen is the
+// table's own, by any spelling of that. "t" and "public.t" are one subscription, called as it was
+// first. It is penstock.ErrNoSubscription if there is none.
+func (t *Table) find(ctx context.Context, q querier) (found, error) {
+	var table *string
+	if t.config.Table != "" {
+		quoted := t.config.TableIdentifier().Sanitize()
+		table = &quoted
+	}
+	rows, err := q.Query(ctx, t.own("find"), t.name, table)
+	if err != nil {
+		return found{}, err
+	}
+	var all []found
+	var f found
+	var schema, relation *string
+	if _, err := pgx.ForEachRow(rows, []any{&f.id, &f.name, &f.source, &schema, &relation}, func() error {
+		if f.name == t.name || relation != nil && spells(f.name, *schema, *relation) && spells(t.name, *schema, *relation) {
+			all = append(all, f)
+		}
+		return nil
+	}); err != nil {
+		return found{}, err
+	}
+	if len(all) == 0 {
+		return found{}, penstock.WithHint(fmt.Errorf("%w: %q has not run yet", penstock.ErrNoSubscription, t.name), "start its relay: penstock relay")
+	}
+	return all[0], nil
+}
+
+// spells reports whether name is a way to write that table.
+func spells(name, schema, table string) bool {
+	id, err := splitTable("table", name)
+	return err == nil && id[len(id)-1] == table && (len(id) == 1 || id[0] == schema)
+}
+
+// called is the name that the subscription has or will get.
+func (t *Table) called(ctx context.Context, q querier) (string, error) {
+	f, err := t.find(ctx, q)
+	if errors.Is(err, penstock.ErrNoSubscription) {
+		err = nil
+	}
+	return cmp.Or(f.name, t.name), err
+}
+
+// Subscription is what Penstock knows of one without its configuration.
+type Subscription struct {
+	// Table is qualified and quoted as in SQL.
+	Table string
+	// Status lacks the backlog, which only a mapping tells.
+	Status penstock.SubscriptionStatus
+}
+
+// Subscriptions returns every subscription over an adopted table, by name. Of the options
+// only the database is looked at.
+func Subscriptions(ctx context.Context, o Options) ([]Subscription, error) {
+	t, err := connect(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	defer t.pool.Close()
+	if err := t.migrated(ctx); err != nil {
+		return nil, err
+	}
+	rows, err := t.pool.Query(ctx, t.own("subscriptions"))
+	if err != nil {
+		return nil, t.explain(err)
+	}
+	there, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (f found, err error) {
+		return f, row.Scan(&f.id, &f.name, &f.source)
+	})
+	all := make([]Subscription, len(there))
+	for i, f := range there {
+		all[i] = Subscription{Table: f.source, Status: penstock.SubscriptionStatus{Subscription: f.name}}
+		if err == nil {
+			err = t.remembered(ctx, f.id, &all[i].Status)
+		}
+	}
+	return all, t.explain(err)
+}
+
+// DropSubscription is Drop for whoever has the name alone: the table may be gone, or mapped
+// in another way now. Of the options the database and Subscription are looked at.
+func DropSubscription(ctx context.Context, o Options) error {
+	t, err := connect(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer t.pool.Close()
+	return t.Drop(ctx)
+}
