@@ -108,6 +108,7 @@ begin
     execute format('create index on %s (grp, priority, seq)', _q(name));
     execute format('create index on %s (xid)', _q(name));
     execute format('create index on %s (key, id, seq) where key is not null', _q(name));
+    execute format('create index on %s (id) where id is not null', _q(name)); -- by which cancel finds jobs
     for slot in 0 .. segments - 1 loop
         execute format('create table %s partition of %s for values in (%s)
                         with (autovacuum_enabled = false, toast.autovacuum_enabled = false)',

@@ -40,7 +40,7 @@ begin
     return replace(body, '{start}', case when q.lifo then '9223372036854775807' else '-1' end);
 end $$;
 
--- _define_jobs makes a queue's functions, and the index by which cancel finds jobs.
+-- _define_jobs makes a queue's functions, or makes them anew.
 create or replace function _define_jobs(queue text) returns void
 language plpgsql set search_path from current as $$
 declare
@@ -49,7 +49,6 @@ declare
     claims text[];
     upkeep text;
 begin
-    execute format('create index on %s (id) where id is not null', _q(queue));
     select array_agg((g.slot * 2 + l)::text order by g.slot, l),
            array_agg(replace(replace(_short_claim(), '{segment}', _q(format('_%s.%s', queue, g.slot))), '{lease_slot}', l::text) order by g.slot, l)
       into ways, claims from _slots(queue) g, generate_series(0, 1) l;
