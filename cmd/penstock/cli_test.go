@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -87,6 +88,19 @@ func TestMigrateTellsTheVersions(t *testing.T) {
 			if first.From != 0 || first.To < 1 || again.From != first.To || again.To != first.To {
 				t.Errorf("the first told %+v, the second %+v", first, again)
 			}
+			contains(t, must(t, "migrate", "--database-url", url), fmt.Sprintf("up to date already (version %d)", first.To))
+		})
+	}
+}
+
+func TestMigrateSaysWhatItDid(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for name, url := range map[string]string{
+		"sqlite":   "sqlite:" + filepath.Join(t.TempDir(), "test.db"),
+		"postgres": testserver.Database(t, testserver.PostgresURL(t)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			contains(t, must(t, "migrate", "--database-url", url), "were created (version ", "penstock outbox create")
 		})
 	}
 }

@@ -52,10 +52,20 @@ the schema from then on.
 			if err := errors.Join(unread, err); err != nil {
 				return fmt.Errorf("migrated, but the version cannot be told: %w", err)
 			}
-			return a.tell(asJSON, map[string]any{"from": from, "to": to},
-				"The database is up to date. Next: penstock outbox create NAME, or penstock queue create NAME\n")
+			return a.tell(asJSON, map[string]any{"from": from, "to": to}, "%s\n", migratedText(from, to))
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "the version of the tables before and after, as one JSON line")
 	return cmd
+}
+
+// migratedText says what a migration has done.
+func migratedText(from, to int64) string {
+	switch from {
+	case 0:
+		return fmt.Sprintf("Penstock's tables were created (version %d). Next: penstock outbox create NAME, or penstock queue create NAME", to)
+	case to:
+		return fmt.Sprintf("Penstock's tables were up to date already (version %d).", to)
+	}
+	return fmt.Sprintf("Penstock's tables were brought from version %d to %d.", from, to)
 }

@@ -1,0 +1,299 @@
+package systemtest
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/config"
+	"github.com/penstock/penstock/internal/testserver"
+)
+
+// Whoever follows the README's walk-through in an empty folder sees at each step what
+// stands behind its arrow, on either database.
+func TestReadmeWalkThrough(t *testing.T) {
+	const postgres, sqlite, rabbit = "postgres://postgres@localhost/shop", "sqlite:shop.db", "amqp://guest:guest@localhost/"
+	blocks := readmeBlocks(t, "Try it on your servers", "sh")
+	broker := testserver.RabbitMQURL(t)
+	for name, database := range map[string]string{
+		"postgres": testserver.Database(t, testserver.PostgresURL(t)),
+		"sqlite":   sqlite,
+	} {
+		t.Run(name, func(t *testing.T) {
+			deleteQueue(t, broker, "orders") // it may not exist
+			t.Cleanup(func() { deleteQueue(t, broker, "orders") })
+			w := newWalk(t, database)
+			for _, said := range []string{postgres, sqlite, rabbit} {
+				if !strings.Contains(blocks[0], said) {
+					t.Fatalf("the README does not say %s any more", said)
+				}
+			}
+			w.follow(strings.NewReplacer(postgres, database, rabbit, broker).Replace(blocks[0]))
+			if n := queueLength(t, broker, "orders"); n != 1 {
+				t.Errorf("the queue has %d messages, want the one that was published", n)
+			}
+		})
+	}
+}
+
+// Its commands for queues.
+func TestReadmeQueueCommands(t *testing.T) {
+	for name, database := range map[string]string{
+		"postgres": testserver.Database(t, testserver.PostgresURL(t)),
+		"sqlite":   "sqlite:shop.db",
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWalk(t, database)
+			w.follow("export PENSTOCK_DATABASE_URL='" + database + "'\npenstock migrate\n" + readmeBlocks(t, "Queues", "sh")[0])
+		})
+	}
+}
+
+// The README's statements run as they stand, but for the leases: those a job got are
+// put in the place of the README's.
+func TestReadmeStatements(t *testing.T) {
+	database := testserver.Database(t, testserver.PostgresURL(t))
+	must(t, "migrate", "--database-url", database)
+	must(t, "outbox", "create", "orders", "--database-url", database)
+	must(t, "queue", "create", "emails", "--database-url", database)
+	conn, err := pgx.Connect(t.Context(), database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(t.Context()) })
+	run := func(t *testing.T, statements string) {
+		t.Helper()
+		if _, err := conn.Exec(t.Context(), statements, pgx.QueryExecModeSimpleProtocol); err != nil {
+			t.Errorf("%v:\n%s", err, statements)
+		}
+	}
+	count := func(t *testing.T, query string) (n int) {
+		t.Helper()
+		if err := conn.QueryRow(t.Context(), query).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+
+	t.Run("publishing", func(t *testing.T) {
+		run(t, readmeBlocks(t, "Publish from your code", "sql")[0])
+		if n := count(t, "select count(*) from penstock.orders"); n != 2 {
+			t.Errorf("%d messages are in the outbox, want 2", n)
+		}
+	})
+	t.Run("inbox", func(t *testing.T) {
+		run(t, readmeBlocks(t, "Publish from your code", "sql")[1])
+		if n := count(t, "select count(*) where penstock.inbox('billing', 'the message id')"); n != 0 {
+			t.Error("the message is new a second time")
+		}
+	})
+	t.Run("queue", func(t *testing.T) {
+		parts := strings.Split(readmeBlocks(t, "Queues", "sql")[0], "\n\n")
+		if len(parts) != 3 {
+			t.Fatalf("%d parts, want enqueuing, taking, claiming", len(parts))
+		}
+		run(t, parts[0])
+		if n := count(t, "select count(*) from penstock.dequeue('emails', 10)"); n != 1 {
+			t.Errorf("%d jobs may run at once, want the one without a delay", n)
+		}
+		run(t, parts[1])
+		claim, settle, ok := strings.Cut(parts[2], "\nselect penstock.ack")
+		if !ok {
+			t.Fatalf("it does not go on with ack:\n%s", parts[2])
+		}
+		run(t, "insert into penstock.emails (payload) select '' from generate_series(1, 3)")
+		run(t, "create temp table claimed as "+claim)
+		for i, lease := range []string{"17", "18", "19"} {
+			var got string
+			if err := conn.QueryRow(t.Context(), "select lease::text from claimed order by 1 offset $1 limit 1", i).Scan(&got); err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(settle, lease) {
+				t.Errorf("lease %s is not in\n%s", lease, settle)
+			}
+			settle = strings.ReplaceAll(settle, "', "+lease, "', "+got)
+		}
+		run(t, "select penstock.ack"+settle)
+		if n := count(t, "select running::int from penstock.queue_status('emails')"); n != 0 {
+			t.Errorf("%d jobs still run", n)
+		}
+	})
+}
+
+// readmeBlocks are the code blocks of a language under a heading.
+func readmeBlocks(t *testing.T, heading, language string) (blocks []string) {
+	t.Helper()
+	text, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, ok := strings.Cut(string(text), "\n## "+heading+"\n")
+	if !ok {
+		t.Fatalf("the README has no %q", heading)
+	}
+	section, _, _ = strings.Cut(section, "\n## ")
+	for _, after := range strings.Split(section, "```"+language+"\n")[1:] {
+		block, _, _ := strings.Cut(after, "\n```")
+		blocks = append(blocks, block)
+	}
+	if len(blocks) == 0 {
+		t.Fatalf("%q has no block of %s", heading, language)
+	}
+	return blocks
+}
+
+// walk is a shell in an empty folder, whose commands are told by their comments what
+// to print:
+//
+//	command   # → text … text            on stdout, in this order
+//	command   # → text, until Ctrl-C      the command is interrupted then
+//	command   # until Ctrl-C → text       on stderr, after the interrupt
+type walk struct {
+	t        *testing.T
+	dir      string
+	database string
+	exports  []string
+	relays   int // that have run, each with a subscription of its own
+}
+
+// newWalk begins one; a file of SQLite's is in its folder.
+func newWalk(t *testing.T, database string) *walk {
+	w := &walk{t: t, dir: t.TempDir(), database: database}
+	if file, ok := strings.CutPrefix(database, "sqlite:"); ok {
+		w.database = "sqlite:" + filepath.Join(w.dir, file)
+	}
+	return w
+}
+
+var arrow = regexp.MustCompile(`\s# (?:(until Ctrl-C) )?→ (.*?)(, until Ctrl-C)?$`)
+
+func (w *walk) follow(block string) {
+	w.t.Helper()
+	for line := range strings.Lines(block) {
+		line = strings.TrimSpace(line)
+		if build := "make build && "; strings.HasPrefix(line, build) {
+			line = strings.ReplaceAll(strings.TrimPrefix(line, build), "$PWD/bin", filepath.Dir(binary))
+		}
+		switch {
+		case line == "" || strings.HasPrefix(line, "#"):
+		case strings.HasPrefix(line, "export "):
+			w.exports = append(w.exports, line)
+		default:
+			w.step(line)
+		}
+		if w.t.Failed() {
+			return
+		}
+	}
+}
+
+func (w *walk) step(line string) {
+	w.t.Helper()
+	var promise []string
+	found := arrow.FindStringSubmatch(line)
+	if found != nil {
+		promise = strings.Split(found[2], "…")
+	}
+	w.t.Logf("$ %s", line)
+	if strings.HasPrefix(line, "penstock relay ") {
+		w.relays++
+	}
+	p := w.start(line)
+	switch {
+	case found != nil && found[3] != "":
+		p.await(strings.Join(promise, "…"), func() bool { return inOrder(p.stdout.String(), promise) })
+		if w.relays > 0 {
+			w.settled()
+			w.housekeeping()
+		}
+		p.signal(syscall.SIGINT)
+	case found != nil && found[1] != "":
+		w.settled()
+		p.signal(syscall.SIGINT)
+	}
+	o := p.wait()
+	if o.code != 0 {
+		w.t.Errorf("exit code %d: %s", o.code, o.stderr)
+	}
+	shown := o.stdout
+	if found != nil && found[1] != "" {
+		shown = o.stderr
+	}
+	if !inOrder(shown, promise) {
+		w.t.Errorf("%s\nis to show\n%s\nand shows\n%s", line, strings.Join(promise, "…"), shown)
+	}
+}
+
+// settled waits until each relay's subscription is there and has no backlog.
+func (w *walk) settled() {
+	w.t.Helper()
+	backlog := regexp.MustCompile(`"backlog":(\d+)`)
+	eventually(w.t, "an empty backlog", func() bool {
+		found := backlog.FindAllStringSubmatch(w.start("penstock status --json").wait().stdout, -1)
+		return len(found) == w.relays && !slices.ContainsFunc(found, func(of []string) bool { return of[1] != "0" })
+	})
+}
+
+// housekeeping does to the outbox what a relay that goes on running does, until an
+// outbox that keeps nothing is empty.
+func (w *walk) housekeeping() {
+	w.t.Helper()
+	const other = "keeps_nothing"
+	ctx := w.t.Context()
+	store, err := config.OpenStore(ctx, w.database, "")
+	check := func(err error) {
+		w.t.Helper()
+		if err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	check(err)
+	defer store.Close()
+	check(store.CreateOutbox(ctx, other))
+	check(store.Publish(ctx, other, penstock.Message{Topic: "t"}))
+	source, err := store.Subscribe(ctx, penstock.Subscribe{Outbox: other, Subscription: other, Holder: other})
+	check(err)
+	batch, err := source.Fetch(ctx, penstock.Limit{Messages: 1, Bytes: 1 << 10})
+	check(err)
+	check(source.Settle(ctx, penstock.Settled{Batch: batch}))
+	check(source.Close(ctx))
+	eventually(w.t, "an empty outbox", func() bool {
+		check(store.Maintain(ctx, "orders"))
+		check(store.Maintain(ctx, other))
+		again, err := store.Subscribe(ctx, penstock.Subscribe{Outbox: other, Subscription: "new", Ephemeral: true})
+		check(err)
+		defer again.Close(ctx)
+		left, err := again.Fetch(ctx, penstock.Limit{Messages: 1, Bytes: 1 << 10})
+		check(err)
+		return len(left.Messages) == 0
+	})
+	check(store.DropOutbox(ctx, other))
+}
+
+func (w *walk) start(command string) *process {
+	w.t.Helper()
+	cmd := exec.Command("sh", "-c", strings.Join(append(slices.Clone(w.exports), "exec "+command), "\n"))
+	cmd.Dir = w.dir
+	cmd.Env = []string{"PATH=" + filepath.Dir(binary) + ":" + os.Getenv("PATH")}
+	return startCommand(w.t, cmd)
+}
+
+// inOrder reports whether the parts are in text, one after another.
+func inOrder(text string, parts []string) bool {
+	for _, part := range parts {
+		_, after, ok := strings.Cut(text, strings.TrimSpace(part))
+		if !ok {
+			return false
+		}
+		text = after
+	}
+	return true
+}
