@@ -6,6 +6,8 @@ declare
     inbox int;
     role  name;
 begin
+    -- As create_queue and create_inbox do: what is made here, one at a time makes.
+    perform pg_advisory_xact_lock('_queue'::regclass::oid::int, 0), pg_advisory_xact_lock('_inbox'::regclass::oid::int, 0);
     if not exists (select from pg_policy p where p.polrelid = '_dead_job'::regclass and p.polname = 'operator') then
         create policy operator on _dead_job for select using (queue in (
             select q.id from _queue q where has_function_privilege(to_regprocedure(_q(format('_%s.status', q.name)) || '()'), 'execute')));
