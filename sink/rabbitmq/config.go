@@ -2,6 +2,7 @@ package rabbitmq
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -24,7 +25,8 @@ type Config struct {
 	// Exchange to publish to. Empty is RabbitMQ's default exchange, where the
 	// routing key is the name of a queue. It must exist.
 	Exchange string `yaml:"exchange"`
-	// RoutingKey is a template: {topic}, {key}, {header.NAME}.
+	// RoutingKey is a template: {topic}, {key}, {header.NAME}. Default: the queue that
+	// DeclareQueue names, or else the topic.
 	RoutingKey string `yaml:"routing_key"`
 	// DeclareQueue, if set, names a durable queue to create where it does not
 	// exist. Only with the default exchange; bindings are the operator's.
@@ -72,7 +74,9 @@ func (c *Config) SetDefaults() {
 	if c.URL == "" {
 		c.URL = DefaultURL
 	}
-	if c.RoutingKey == "" {
+	if c.RoutingKey == "" && c.DeclareQueue != "" {
+		c.RoutingKey = strings.NewReplacer("{", "{{", "}", "}}").Replace(c.DeclareQueue)
+	} else if c.RoutingKey == "" {
 		c.RoutingKey = DefaultRoutingKey
 	}
 	if c.Channels == 0 {

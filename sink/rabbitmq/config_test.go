@@ -27,7 +27,7 @@ func TestParseURL(t *testing.T) {
 	got, err = rabbitmq.ParseURL("amqp://localhost?declare_queue=orders")
 	check(t, err)
 	want = rabbitmq.Config{
-		URL: "amqp://localhost", DeclareQueue: "orders", RoutingKey: "{topic}", Channels: rabbitmq.DefaultChannels,
+		URL: "amqp://localhost", DeclareQueue: "orders", RoutingKey: "orders", Channels: rabbitmq.DefaultChannels,
 		MaxPending: rabbitmq.DefaultMaxPending, ConnectTimeout: rabbitmq.DefaultConnectTimeout, Heartbeat: rabbitmq.DefaultHeartbeat,
 	}
 	if got != want {

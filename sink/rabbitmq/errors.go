@@ -35,7 +35,7 @@ func (v *verdicts) setAll(which []int, err error) {
 func unroutable(r *returned) error {
 	if r.exchange == "" {
 		return penstock.WithHint(fmt.Errorf("there is no queue named %q", r.key),
-			"RabbitMQ threw the message away: create the queue, or set exchange and routing_key to what your queues are bound to")
+			"RabbitMQ threw the message away: create the queue, or name one with declare_queue, or set exchange and routing_key to what your queues are bound to")
 	}
 	return penstock.WithHint(fmt.Errorf("no queue is bound to exchange %q with routing key %q", r.exchange, r.key),
 		"RabbitMQ threw the message away: bind a queue, or change routing_key")

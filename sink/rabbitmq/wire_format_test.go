@@ -80,15 +80,16 @@ func TestContentType(t *testing.T) {
 	}
 }
 
-// declare_queue creates what is missing and leaves alone what is there.
+// declare_queue creates what is missing and leaves alone what is there. Without a
+// routing_key every message goes into that queue, whatever its topic.
 func TestDeclareQueue(t *testing.T) {
 	room := newRoom(t, testserver.RabbitMQURL(t))
 	special := room.queue + "-special"
 	_, err := room.ch.QueueDeclare(special, true, false, false, false, amqp.Table{"x-max-length": 1000})
 	check(t, err)
-	names := []string{room.queue + "-new", special}
+	names := []string{room.queue + "-new", special, room.queue + "-{topic}"}
 	for _, name := range names {
-		cfg := rabbitmq.Config{URL: room.url, DeclareQueue: name, RoutingKey: name}
+		cfg := rabbitmq.Config{URL: room.url, DeclareQueue: name}
 		if errs := open(t, cfg).Send(patient(t), orders(3)); errs != nil {
 			t.Errorf("%s: %v", name, errs)
 		}
