@@ -20,7 +20,8 @@ type Store interface {
 
 	// CreateOutbox makes an outbox. See ValidateOutboxName for its name;
 	// drivers quote it. ErrOutboxExists if there is one. Derived message ids
-	// never come again, not even if an outbox is dropped and made anew.
+	// never come again, not even if an outbox is dropped and made anew, or if an
+	// older copy of the database is restored.
 	CreateOutbox(ctx context.Context, name string) error
 	// DropOutbox removes an outbox with its messages, subscriptions and dead
 	// letters. ErrNoOutbox if there is none. A reader of it gets errors, also

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/messageid"
 )
 
 // Options for New. The zero value is fine.
@@ -46,9 +47,9 @@ type database struct {
 }
 
 type outbox struct {
-	// tag begins every id. It is random, so that no other outbox, nor one of the
-	// same name that comes later, derives the same ids.
-	tag string
+	// ids begin with something random, so that no other outbox, nor one of the
+	// same name that comes later, derives the same.
+	ids messageid.Outbox
 	seq int64 // the last one drawn
 	// log is what is committed and not reclaimed; log[0] is at position base.
 	log  []penstock.Message
@@ -161,7 +162,7 @@ func (s *Store) CreateOutbox(ctx context.Context, name string) error {
 	} else if !s.db.migrated {
 		return err
 	}
-	s.db.outboxes[name] = &outbox{tag: rand.Text(), subs: map[string]*subscription{}}
+	s.db.outboxes[name] = &outbox{ids: messageid.Outbox{UID: rand.Text()}, subs: map[string]*subscription{}}
 	return nil
 }
 

@@ -61,7 +61,7 @@ func (tx *Tx) Publish(ctx context.Context, name string, msgs ...penstock.Message
 		o.seq++
 		m.Seq, m.CreatedAt, m.Attempt = o.seq, tx.store.db.now(), 1
 		if m.ID == "" {
-			m.ID = fmt.Sprintf("%s-%d", o.tag, m.Seq)
+			m.ID = o.ids.ID(m.Seq, m.CreatedAt)
 		}
 		tx.written = append(tx.written, write{o, m})
 	}

@@ -3,6 +3,8 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -35,7 +37,7 @@ func (s *Store) DeadLetters(ctx context.Context, q penstock.DeadLetterQuery) ([]
 			if err != nil {
 				return err
 			}
-			letters = append(letters, h.letter(r.message(sub.box.uid), at, held))
+			letters = append(letters, h.letter(r.message(sub.box.ids), at, held))
 		}
 		return rows.Err()
 	})
@@ -84,14 +86,29 @@ func (s *Store) takeDeadLetters(ctx context.Context, q penstock.DeadLetterQuery,
 	return n, nil
 }
 
+// derived are those of the ids that the outbox derives, as sql/chosen.sql writes what they
+// are made of.
+func (o outbox) derived(ids []string) []string {
+	parts := []string{}
+	for _, id := range ids {
+		switch seq, at, ok := o.ids.Parse(id); {
+		case ok && seq <= o.ids.Plain:
+			parts = append(parts, strconv.FormatInt(seq, 10))
+		case ok:
+			parts = append(parts, fmt.Sprintf("%d-%d", seq, at.UnixMilli()))
+		}
+	}
+	return parts
+}
+
 // choose makes the parameters of sql/chosen.sql; NULL does not narrow.
 func (sub subscription) choose(q penstock.DeadLetterQuery) []any {
-	p := map[string]any{"seqs": nil, "ids": nil, "key": nil, "topic": nil, "error": nil, "before": nil, "after": nil, "after_seq": nil, "limit": -1}
+	p := map[string]any{"seqs": nil, "ids": nil, "derived": nil, "key": nil, "topic": nil, "error": nil, "before": nil, "after": nil, "after_seq": nil, "limit": -1}
 	if len(q.Seqs) > 0 {
 		p["seqs"] = array(q.Seqs)
 	}
 	if len(q.IDs) > 0 {
-		p["ids"] = array(q.IDs)
+		p["ids"], p["derived"] = array(q.IDs), array(sub.box.derived(q.IDs))
 	}
 	for name, text := range map[string]string{"key": q.Key, "topic": q.Topic, "error": q.Error} {
 		if text != "" {
@@ -110,7 +127,7 @@ func (sub subscription) choose(q penstock.DeadLetterQuery) []any {
 	if q.Limit > 0 {
 		p["limit"] = q.Limit
 	}
-	p["subscription"], p["uid"] = sub.id, sub.box.uid
+	p["subscription"], p["plain"] = sub.id, sub.box.ids.Plain
 	args := make([]any, 0, len(p))
 	for name, value := range p {
 		args = append(args, sql.Named(name, value))

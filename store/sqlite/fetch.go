@@ -54,7 +54,7 @@ func (s *source) Fetch(ctx context.Context, limit penstock.Limit) (penstock.Batc
 
 // read fills a page from whoever's turn it is and has something.
 func (s *source) read(ctx context.Context, limit penstock.Limit) (p *page, more bool, err error) {
-	p = newPage(s.box.uid, limit, s.size)
+	p = newPage(s.box.ids, limit, s.size)
 	if s.subID == 0 {
 		err = s.readLog(ctx, p, sight{})
 		return p, p.full, err

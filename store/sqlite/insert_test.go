@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/messageid"
 	"github.com/penstock/penstock/store/sqlite"
 )
 
@@ -55,7 +56,7 @@ func TestPlainInsert(t *testing.T) {
 			t.Errorf("message %d is %+v, want %+v", i, g, w)
 		}
 		if w.ID == "" {
-			w.ID = uid + "-" + string(rune('1'+i))
+			w.ID = messageid.Outbox{UID: uid}.ID(int64(i+1), g.CreatedAt)
 		}
 		if g.ID != w.ID || g.Seq != int64(i+1) || g.Attempt != 1 {
 			t.Errorf("message %d has id %q, seq %d, attempt %d; want id %q", i, g.ID, g.Seq, g.Attempt, w.ID)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -93,8 +94,67 @@ func TestMigrateFromProcesses(t *testing.T) {
 			}
 		}
 		app := openApp(t, path)
-		if n := scan[int](t, app, `select count(*) from penstock_schema where version_id > 0`); n != 3 {
-			t.Errorf("%d migrations are noted, want each of 3 once", n)
+		if n := scan[int](t, app, `select count(*) from penstock_schema where version_id > 0`); n != 4 {
+			t.Errorf("%d migrations are noted, want each of 4 once", n)
 		}
+	}
+}
+
+// Messages that were written before ids had a time in them keep their ids, and the outboxes
+// know how far those go, whatever the outboxes are called.
+func TestMigrateKeepsIDs(t *testing.T) {
+	path, s, app := newFile(t, sqlite.Options{})
+	ctx := t.Context()
+	names := []string{"orders", "Orders", "Orders~1", "it's 100%_\"quoted\"", "empty"}
+	for _, name := range names[1:] {
+		if err := s.CreateOutbox(ctx, name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	written := map[string]int{"orders": 3, "Orders": 5, "Orders~1": 7, names[3]: 9}
+	for name, n := range written {
+		if err := s.Publish(ctx, name, numbered(n)...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	src := subscribe(t, s, "billing")
+	_, batches := fetchAll(t, src)
+	batches[0].Verdicts = make([]penstock.Verdict, 3)
+	batches[0].Verdicts[0].Outcome = penstock.Dead
+	if err := src.Settle(ctx, batches...); err != nil {
+		t.Fatal(err)
+	}
+	// As it was before the migration: the ids are not stored, so nothing else tells the two apart.
+	mustExec(t, app, `alter table penstock_outboxes drop column plain_ids`)
+	mustExec(t, app, `delete from penstock_schema where version_id >= 4`)
+
+	s = open(t, path)
+	if err := s.Migrate(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if err := s.Publish(ctx, name, numbered(2)...); err != nil {
+			t.Fatal(err)
+		}
+		tail, err := s.Subscribe(ctx, penstock.Subscribe{Outbox: name, Subscription: "tail", Ephemeral: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		msgs, _ := fetchAll(t, tail)
+		if len(msgs) != written[name]+2 {
+			t.Fatalf("%q has %d messages, want %d", name, len(msgs), written[name]+2)
+		}
+		for i, m := range msgs {
+			uid, rest, _ := strings.Cut(m.ID, "-")
+			plain := rest == strconv.Itoa(i+1)
+			if old := i < written[name]; plain != old || len(uid) != 12 {
+				t.Errorf("%q: message %d of %d has the id %s", name, i+1, written[name], m.ID)
+			}
+		}
+	}
+	uid := scan[string](t, app, `select uid from penstock_outboxes where name = 'orders'`)
+	letters, err := s.DeadLetters(ctx, penstock.DeadLetterQuery{Outbox: "orders", Subscription: "billing", IDs: []string{uid + "-1", uid + "-2"}})
+	if err != nil || len(letters) != 1 || letters[0].Message.ID != uid+"-1" {
+		t.Errorf("by its id there is found %+v, %v", letters, err)
 	}
 }

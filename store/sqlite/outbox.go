@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/messageid"
 )
 
 // Table is the quoted name of the table that holds an outbox's messages, for
@@ -69,13 +70,12 @@ func (s *Store) CreateOutbox(ctx context.Context, name string) error {
 
 // DropOutbox implements penstock.Store.
 func (s *Store) DropOutbox(ctx context.Context, name string) error {
-	var uid string
+	var box outbox
 	err := s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		box, err := findOutbox(ctx, tx, name)
-		if err != nil {
+		var err error
+		if box, err = findOutbox(ctx, tx, name); err != nil {
 			return err
 		}
-		uid = box.uid
 		ids, err := readColumn[int64](ctx, tx, `select id from penstock_subscriptions where outbox_id = ?`, box.id)
 		if err != nil {
 			return err
@@ -94,8 +94,8 @@ func (s *Store) DropOutbox(ctx context.Context, name string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err == nil {
-		delete(s.sizes, uid)
-		delete(s.ledgers, uid)
+		delete(s.sizes, box.ids.UID)
+		delete(s.ledgers, box.ids.UID)
 	}
 	return err
 }
@@ -104,7 +104,7 @@ func (s *Store) DropOutbox(ctx context.Context, name string) error {
 type outbox struct {
 	id        int64
 	name      string
-	uid       string
+	ids       messageid.Outbox
 	retention penstock.Retention
 }
 
@@ -115,8 +115,8 @@ type querier interface {
 
 func findOutbox(ctx context.Context, q querier, name string) (outbox, error) {
 	box := outbox{name: name}
-	err := q.QueryRowContext(ctx, `select id, uid, retention_age, retention_bytes from penstock_outboxes where name = ?`, name).
-		Scan(&box.id, &box.uid, &box.retention.Age, &box.retention.Bytes)
+	err := q.QueryRowContext(ctx, `select id, uid, plain_ids, retention_age, retention_bytes from penstock_outboxes where name = ?`, name).
+		Scan(&box.id, &box.ids.UID, &box.ids.Plain, &box.retention.Age, &box.retention.Bytes)
 	if errors.Is(err, sql.ErrNoRows) {
 		return box, noOutbox(name)
 	}

@@ -3,16 +3,16 @@ package sqlite
 import (
 	"database/sql"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/messageid"
 )
 
 // page collects the messages of one Fetch.
 type page struct {
 	limit penstock.Limit
-	uid   string
+	ids   messageid.Outbox
 	from  origin
 	msgs  []penstock.Message
 	lines []penstock.Line // nil: all are in line
@@ -25,8 +25,8 @@ type page struct {
 	parked []place // of each message, if they are from the park
 }
 
-func newPage(uid string, limit penstock.Limit, size int) *page {
-	p := &page{limit: limit, uid: uid}
+func newPage(ids messageid.Outbox, limit penstock.Limit, size int) *page {
+	p := &page{limit: limit, ids: ids}
 	if limit.Messages > 0 {
 		p.msgs = make([]penstock.Message, 0, min(limit.Messages, 2*size+16))
 	}
@@ -66,7 +66,7 @@ func (p *page) readLog(rows *sql.Rows) error {
 		if err := rows.Scan(dest...); err != nil {
 			return err
 		}
-		m := r.message(p.uid)
+		m := r.message(p.ids)
 		if !p.add(&m) {
 			break
 		}
@@ -116,8 +116,8 @@ func (p *payload) Scan(src any) error {
 	return nil
 }
 
-// message makes the message, on its first attempt; uid begins the derived ids of its outbox.
-func (r *row) message(uid string) penstock.Message {
+// message makes the message, on its first attempt; ids are its outbox's.
+func (r *row) message(ids messageid.Outbox) penstock.Message {
 	m := penstock.Message{
 		ID:        r.id,
 		Seq:       r.seq,
@@ -132,14 +132,7 @@ func (r *row) message(uid string) penstock.Message {
 		m.Payload = []byte{}
 	}
 	if m.ID == "" {
-		m.ID = derivedID(uid, r.seq)
+		m.ID = ids.ID(r.seq, m.CreatedAt)
 	}
 	return m
-}
-
-// derivedID is the id of a message whose producer gave none.
-func derivedID(uid string, seq int64) string {
-	b := make([]byte, 0, 32)
-	b = append(append(b, uid...), '-')
-	return string(strconv.AppendInt(b, seq, 10))
 }

@@ -145,7 +145,7 @@ func (s *source) readRest(ctx context.Context, p *page, head follow) error {
 
 // addParked takes a parked message if it fits.
 func (p *page) addParked(r *row, h history, at place) bool {
-	m := r.message(p.uid)
+	m := r.message(p.ids)
 	m.Attempt, m.FailedSince = h.Attempts+1, h.Since
 	if !p.add(&m) {
 		return false

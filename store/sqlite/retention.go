@@ -75,7 +75,7 @@ const measured = 100_000
 // beyond returns the last seq that is settled and beyond the retention's bytes.
 func (s *Store) beyond(ctx context.Context, tx *sql.Tx, box outbox, first, low int64) (int64, error) {
 	s.mu.Lock()
-	l := s.ledgers[box.uid]
+	l := s.ledgers[box.ids.UID]
 	s.mu.Unlock()
 	l.pieces = slices.Clone(l.pieces)
 	if err := l.measure(ctx, tx, box, max(first-1, l.upTo), low); err != nil {
@@ -83,7 +83,7 @@ func (s *Store) beyond(ctx context.Context, tx *sql.Tx, box outbox, first, low i
 	}
 	l.pieces = slices.DeleteFunc(l.pieces, func(p piece) bool { return p.last < first })
 	s.mu.Lock()
-	s.ledgers[box.uid] = l
+	s.ledgers[box.ids.UID] = l
 	s.mu.Unlock()
 	var total int64
 	for _, p := range l.pieces {

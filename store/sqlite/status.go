@@ -47,7 +47,7 @@ func listOutboxes(ctx context.Context, tx *sql.Tx) ([]outbox, error) {
 	var boxes []outbox
 	for rows.Next() {
 		var box outbox
-		if err := rows.Scan(&box.id, &box.name, &box.uid, &box.retention.Age, &box.retention.Bytes); err != nil {
+		if err := rows.Scan(&box.id, &box.name, &box.ids.UID, &box.retention.Age, &box.retention.Bytes); err != nil {
 			return nil, err
 		}
 		boxes = append(boxes, box)
@@ -68,7 +68,7 @@ type pages struct {
 	parts []string
 }
 
-func (o outbox) pages() pages { return pages{o.uid, []string{unquoted(Table(o.name))}} }
+func (o outbox) pages() pages { return pages{o.ids.UID, []string{unquoted(Table(o.name))}} }
 
 // size asks dbstat, which walks the pages. The answer holds for twenty
 // times the time that took: nothing to speak of for a small table, and at most

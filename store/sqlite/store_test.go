@@ -20,6 +20,7 @@ func TestStore(t *testing.T) {
 			Reclaim:           true,
 			Snapshots:         true,
 			Outage:            false, // there is no connection to cut
+			Copy:              true,
 		},
 	})
 }
@@ -33,10 +34,20 @@ func openInstance(t testing.TB) storetest.Instance {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = app.Close() })
+	defer func() { _ = app.Close() }()
 	if _, err := app.Exec(`create table counters (name text primary key, n integer not null)`); err != nil {
 		t.Fatal(err)
 	}
+	return instanceOf(t, path)
+}
+
+// instanceOf is the database in a file.
+func instanceOf(t testing.TB, path string) storetest.Instance {
+	app, err := sqlite.OpenDB(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = app.Close() })
 	another := func(t testing.TB) penstock.Store { return open(t, path) }
 	return storetest.Instance{
 		Store:   another(t),
@@ -46,6 +57,13 @@ func openInstance(t testing.TB) storetest.Instance {
 			return businessTx{tx}, err
 		},
 		Pin: func(t testing.TB) func() { return pin(t, path) },
+		Copy: func(t testing.TB) storetest.Instance {
+			copied := filepath.Join(t.TempDir(), "copy.db")
+			if _, err := app.Exec(`vacuum into ?`, copied); err != nil {
+				t.Fatal(err)
+			}
+			return instanceOf(t, copied)
+		},
 	}
 }
 

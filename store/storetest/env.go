@@ -49,6 +49,8 @@ func newEnv(t *testing.T, h Harness, open func(testing.TB) Instance) *env {
 		t.Fatal("storetest: the feature Snapshots is declared but Instance.Pin is missing")
 	case h.Features.Outage && e.Outage == nil:
 		t.Fatal("storetest: the feature Outage is declared but Instance.Outage is missing")
+	case h.Features.Copy && e.Copy == nil:
+		t.Fatal("storetest: the feature Copy is declared but Instance.Copy is missing")
 	}
 	return e
 }

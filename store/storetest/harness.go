@@ -52,6 +52,8 @@ type Features struct {
 	Snapshots bool
 	// Outage: Instance.Outage is given.
 	Outage bool
+	// Copy: Instance.Copy is given.
+	Copy bool
 }
 
 // Instance is one database and a store on it.
@@ -77,6 +79,10 @@ type Instance struct {
 	// keeps it from connecting again, up lets it. Begin and Another may fail
 	// while it is down. t's cleanup calls up.
 	Outage func(t testing.TB) (down, up func())
+
+	// Copy makes another database of what this one has committed, as restoring a backup
+	// does, and opens a store on it. It may cost Store its connections.
+	Copy func(t testing.TB) Instance
 }
 
 // Tx is a business transaction of the store's database at its default

@@ -60,6 +60,7 @@ var groups = []group{
 	{"Replay", replayCases},
 	{"Reclaim", reclaimCases},
 	{"Retention", retentionCases},
+	{"Restore", restoreCases},
 	{"Content", contentCases},
 	{"Input", inputCases},
 	{"Outbox", outboxCases},
@@ -82,6 +83,8 @@ func (f Features) missing(have Features) string {
 		return "Snapshots"
 	case f.Outage && !have.Outage:
 		return "Outage"
+	case f.Copy && !have.Copy:
+		return "Copy"
 	}
 	return ""
 }
