@@ -69,7 +69,8 @@ type Operator interface {
 	// Replay has a subscription deliver again what it has settled and the outbox
 	// still has, within the given range. The messages come with the next
 	// Fetches, in order, between new ones, with Attempt 1. It returns how many there are.
-	// What is not settled yet is not among them: it comes anyway. Until it is delivered the
+	// What is not settled yet, or parked, is not among them: it comes anyway. Nor are dead
+	// letters, about which a person decides. Until it is delivered the
 	// range is not reclaimed. A replay survives a crash; some of it may come twice then.
 	Replay(ctx context.Context, r Replay) (int64, error)
 

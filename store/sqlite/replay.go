@@ -70,7 +70,7 @@ func replayBounds(r penstock.Replay) replay {
 	return b
 }
 
-// unparked completes a statement that leaves out what is parked.
+// unparked completes a statement that leaves out what is parked or a dead letter.
 func unparked(statement string) string {
 	return strings.ReplaceAll(statement, "{unparked}", unparkedSQL)
 }

@@ -21,6 +21,7 @@ func TestStore(t *testing.T) {
 			Snapshots:         true,
 			Outage:            false, // there is no connection to cut
 			Copy:              true,
+			ReplaySettled:     true,
 		},
 	})
 }

@@ -14,6 +14,7 @@ var replayCases = []testCase{
 	{name: "ByTime", run: replayByTime},
 	{name: "OnlyWhatIsSettled", run: replayOnlySettled},
 	{name: "NothingToReplay", run: replayNothing},
+	{name: "NeitherParkedNorDead", run: replayNeitherParkedNorDead, needs: Features{ReplaySettled: true}},
 	{name: "BetweenNewOnes", run: replayBetweenNew},
 	{name: "SurvivesACrash", run: replaySurvivesCrash},
 	{name: "OneAfterAnother", run: replayTwice},
@@ -152,6 +153,36 @@ func replayNothing(e *env) {
 		e.Error("status shows a replay of nothing")
 	}
 	r.want()
+}
+
+// What is parked comes anyway, and a dead letter is a person's to send back: a replay would
+// deliver both twice, and a held key out of order.
+func replayNeitherParkedNorDead(e *env) {
+	e.must(e.Store.SetRetention(e.ctx, outbox, penstock.Retention{Age: notInThisTest}), "SetRetention")
+	r := e.read()
+	e.publish(message("held", "held0"), message("held", "held1"), message("held", "held2"), message("parked", "parked0"), message("parked", "parked1"),
+		message("dead", "dead"), message("", "sent back"), message("", "delivered"))
+	b := r.fetch(plenty)
+	r.judge(verdicts{"held0": holding(b.Messages[0]), "held1": behind, "held2": behind, "parked0": refused(b.Messages[3], notInThisTest), "parked1": behind,
+		"dead": dead("no"), "sent back": dead("no")}, b)
+	q := query(r.req)
+	q.Seqs = []int64{b.Messages[6].Seq}
+	if n, err := e.Store.RetryDeadLetters(e.ctx, q); err != nil || n != 1 {
+		e.Fatalf("RetryDeadLetters: %d, %v", n, err)
+	}
+	e.replay(r, penstock.Replay{}, 1)
+	c := &carrier{e: e, r: r, limit: plenty}
+	c.until(2)
+	e.wantPayloads(c.sent, "delivered", "sent back")
+	e.discard(r, 2)
+	c.until(4)
+	c.wantKey("held", "held1", "held2")
+	e.wantParked(r, 2, 1, 0)
+
+	// What was given up and is settled now is replayed like anything else.
+	e.replay(r, penstock.Replay{FromSeq: b.Messages[5].Seq}, 3)
+	c.until(7)
+	e.wantPayloads(c.sent[4:], "dead", "delivered", "sent back")
 }
 
 func replayBetweenNew(e *env) {

@@ -1,5 +1,5 @@
 -- What was settled before and is to be delivered again. What is parked comes
--- anyway.
+-- anyway, and a person decides about dead letters.
 select t.seq, t.created_at, coalesce(t.id, ''), coalesce(t.key, ''), t.topic, coalesce(t.headers, ''), t.payload
   from {table} t
  where t.seq > :after and t.seq <= :last
