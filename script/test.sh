@@ -14,6 +14,7 @@ if [[ " $* " == *" -race "* ]] && ! command -v "$(go env CC)" >/dev/null; then
 	missing+=(gcc libc6-dev) # the race detector is linked with a C compiler
 fi
 ((${#missing[@]} == 0)) || script/apt-install.sh "${missing[@]}"
+script/extras.sh
 
 export PENSTOCK_TEST_DATA="${PENSTOCK_TEST_DATA-$(script/memory.sh)}"
 

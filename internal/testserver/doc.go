@@ -7,10 +7,14 @@
 //	PENSTOCK_TEST_PG_BIN        the folder that holds initdb and postgres
 //	PENSTOCK_TEST_RABBITMQ_BIN  the folder that holds rabbitmq-server
 //	PENSTOCK_TEST_KAFKA_JARS    the folder of Apache Kafka's jars; without it there is no Kafka
+//	PENSTOCK_TEST_FAKETIME      libfaketime.so.1, which gives a PostgreSQL a clock that a test sets
+//	PENSTOCK_TEST_PGBOUNCER     the program pgbouncer
 //
 // PostgresURL and RabbitMQURL are for tests that only use a server; it is
 // shared, so they bring their own names (see Database). StartPostgres and
-// StartRabbitMQ start one for tests that stop, kill or configure it.
+// StartRabbitMQ start one for tests that stop, kill or configure it. Around a
+// PostgreSQL of the test's own there may be standbys (standby.go), a pooler
+// (pgbouncer.go), and a clock that the test sets (clock.go).
 //
 // A private server keeps its data, log, ports and cookies to itself: a folder
 // of its own, free ports on 127.0.0.1, and nothing of /etc or of the user's

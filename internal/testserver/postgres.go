@@ -31,17 +31,22 @@ type Postgres struct {
 	URL string
 	// Bin is the folder of the server's programs.
 	Bin string
+
+	clock string // the library that sets its clock; empty: it has the machine's
 }
 
 // NewPostgres starts a private server. conf are lines for postgresql.conf, of
 // which the last one about a setting counts. A *MissingError if PostgreSQL is
 // not installed.
-func NewPostgres(conf ...string) (*Postgres, error) {
-	return newPostgres(func(p *Postgres, who *syscall.Credential, port int) error { return p.initialise(who, port, conf) })
+func NewPostgres(conf ...string) (*Postgres, error) { return initialised("", conf) }
+
+// initialised starts a server on a new cluster.
+func initialised(clock string, conf []string) (*Postgres, error) {
+	return newPostgres(clock, func(p *Postgres, who *syscall.Credential, port int) error { return p.initialise(who, port, conf) })
 }
 
 // newPostgres starts a server on the data that fill makes.
-func newPostgres(fill func(p *Postgres, who *syscall.Credential, port int) error) (*Postgres, error) {
+func newPostgres(clock string, fill func(p *Postgres, who *syscall.Credential, port int) error) (*Postgres, error) {
 	bin, err := postgresBin()
 	if err != nil {
 		return nil, err
@@ -58,13 +63,22 @@ func newPostgres(fill func(p *Postgres, who *syscall.Credential, port int) error
 		server: &server{name: "postgres", stopSig: syscall.SIGINT, killSig: syscall.SIGQUIT},
 		URL:    fmt.Sprintf("postgres://postgres@%s/postgres?sslmode=disable", loopback(port)),
 		Bin:    bin,
+		clock:  clock,
 	}
 	p.ready = p.ping
 	p.command = func() *exec.Cmd {
-		return p.as(who, filepath.Join(bin, "postgres"), "-D", p.data())
+		cmd := p.as(who, filepath.Join(bin, "postgres"), "-D", p.data())
+		cmd.Env = append(cmd.Env, p.clockEnv()...)
+		return cmd
 	}
 	if err := p.newDir(); err != nil {
 		return nil, err
+	}
+	if clock != "" {
+		if err := p.SetClock(0); err != nil {
+			p.Close()
+			return nil, err
+		}
 	}
 	if who != nil {
 		if err := os.Chown(p.dir, int(who.Uid), int(who.Gid)); err != nil {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"net"
 	"net/url"
 	"path/filepath"
 	"syscall"
@@ -23,26 +24,52 @@ func (p *Postgres) NewStandby() (*Postgres, error) {
 	if err != nil {
 		return nil, err
 	}
-	standby, err := newPostgres(func(s *Postgres, who *syscall.Credential, port int) error {
-		from := fmt.Sprintf("host=127.0.0.1 port=%s user=postgres application_name=%s", u.Port(), standbyName)
-		backup := s.as(who, filepath.Join(s.Bin, "pg_basebackup"), "-d", from, "-D", s.data(), "-R", "-X", "stream", "-c", "fast", "--no-sync")
-		if out, err := backup.CombinedOutput(); err != nil {
-			return fmt.Errorf("pg_basebackup: %w\n%s", err, bytes.TrimSpace(out))
-		}
-		return appendFile(filepath.Join(s.data(), "postgresql.conf"), []string{fmt.Sprintf("port = %d", port)})
-	})
+	standby, err := p.follower(u.Host)
 	if err != nil {
 		return nil, err
 	}
-	if err := p.awaitStandby(); err != nil {
+	if err := p.awaitStandby("sync", "alter system set synchronous_standby_names = '"+standbyName+"'", "select pg_reload_conf()"); err != nil {
 		standby.Close()
 		return nil, err
 	}
 	return standby, nil
 }
 
-// awaitStandby makes commits wait for the standby and returns when they do.
-func (p *Postgres) awaitStandby() error {
+// NewAsyncStandby is NewStandby with a primary that waits for nobody. The standby
+// reaches it at the address via, a proxy's for instance: while that lets nothing
+// through, the standby falls behind, and a promotion loses the rest. Once
+// NewAsyncStandby returns the standby has all that was committed before.
+func (p *Postgres) NewAsyncStandby(via string) (*Postgres, error) {
+	standby, err := p.follower(via)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.awaitStandby("async"); err != nil {
+		standby.Close()
+		return nil, err
+	}
+	return standby, nil
+}
+
+// follower starts a copy of p that follows it through the address via.
+func (p *Postgres) follower(via string) (*Postgres, error) {
+	host, port, err := net.SplitHostPort(via)
+	if err != nil {
+		return nil, err
+	}
+	return newPostgres(p.clock, func(s *Postgres, who *syscall.Credential, own int) error {
+		from := fmt.Sprintf("host=%s port=%s user=postgres application_name=%s", host, port, standbyName)
+		backup := s.as(who, filepath.Join(s.Bin, "pg_basebackup"), "-d", from, "-D", s.data(), "-R", "-X", "stream", "-c", "fast", "--no-sync")
+		if out, err := backup.CombinedOutput(); err != nil {
+			return fmt.Errorf("pg_basebackup: %w\n%s", err, bytes.TrimSpace(out))
+		}
+		return appendFile(filepath.Join(s.data(), "postgresql.conf"), []string{fmt.Sprintf("port = %d", own)})
+	})
+}
+
+// awaitStandby runs the statements and returns when the standby follows in the
+// given state and has all that was written until then.
+func (p *Postgres) awaitStandby(state string, statements ...string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), startPatience)
 	defer cancel()
 	conn, err := pgx.Connect(ctx, p.URL)
@@ -50,16 +77,21 @@ func (p *Postgres) awaitStandby() error {
 		return err
 	}
 	defer conn.Close(ctx)
-	for _, sql := range []string{"alter system set synchronous_standby_names = '" + standbyName + "'", "select pg_reload_conf()"} {
+	for _, sql := range statements {
 		if _, err := conn.Exec(ctx, sql); err != nil {
 			return err
 		}
+	}
+	var written string
+	if err := conn.QueryRow(ctx, "select pg_current_wal_lsn()::text").Scan(&written); err != nil {
+		return err
 	}
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
 		var follows bool
-		err := conn.QueryRow(ctx, "select exists (select from pg_stat_replication where application_name = $1 and sync_state = 'sync')", standbyName).Scan(&follows)
+		err := conn.QueryRow(ctx, `select exists (select from pg_stat_replication
+			where application_name = $1 and sync_state = $2 and flush_lsn >= $3::pg_lsn)`, standbyName, state, written).Scan(&follows)
 		if err != nil || follows {
 			return err
 		}

@@ -22,17 +22,24 @@ const (
 	envPostgresBin = "PENSTOCK_TEST_PG_BIN"
 	envRabbitMQBin = "PENSTOCK_TEST_RABBITMQ_BIN"
 	envKafkaJars   = "PENSTOCK_TEST_KAFKA_JARS"
+
+	// And those that name what few tests want.
+	envFakeClock = "PENSTOCK_TEST_FAKETIME"
+	envPgBouncer = "PENSTOCK_TEST_PGBOUNCER"
 )
 
 // MissingError: a server's programs are not on this machine.
 type MissingError struct {
-	Server  string // PostgreSQL or RabbitMQ
+	Server  string // PostgreSQL, say
 	Package string // Debian's package
-	URLVar  string // the variable that names a running server
-	BinVar  string // the variable that names the folder of its programs
+	URLVar  string // the variable that names a running server; empty if it is of no use
+	BinVar  string // the variable that names the folder of its programs, or the one file that is wanted
 }
 
 func (e *MissingError) Error() string {
+	if e.URLVar == "" {
+		return fmt.Sprintf("%s is not installed: set %s to its path, or run `make test` as root on Debian, which installs it", e.Server, e.BinVar)
+	}
 	return fmt.Sprintf("%s is not installed: set %s to the URL of a running server, or %s to the folder of its programs, "+
 		"or run `make test` as root on Debian, which installs it", e.Server, e.URLVar, e.BinVar)
 }
@@ -40,16 +47,28 @@ func (e *MissingError) Error() string {
 // Missing lists the servers that the environment does not name and that cannot
 // be started either.
 func Missing() []*MissingError {
-	var all []*MissingError
-	note := func(variable string, find func() (string, error)) {
-		var missing *MissingError
-		if _, err := find(); os.Getenv(variable) == "" && errors.As(err, &missing) {
-			all = append(all, missing)
-		}
-	}
-	note(EnvPostgres, postgresBin)
-	note(EnvRabbitMQ, rabbitmqBin)
+	var all missing
+	all.note(EnvPostgres, postgresBin)
+	all.note(EnvRabbitMQ, rabbitmqBin)
 	return all
+}
+
+// MissingExtras lists what only few tests want, which are skipped without it.
+func MissingExtras() []*MissingError {
+	var all missing
+	all.note(envFakeClock, fakeClock)
+	all.note(envPgBouncer, pgbouncer)
+	return all
+}
+
+type missing []*MissingError
+
+// note adds what cannot be found and is not named in the variable either.
+func (m *missing) note(variable string, find func() (string, error)) {
+	var e *MissingError
+	if _, err := find(); os.Getenv(variable) == "" && errors.As(err, &e) {
+		*m = append(*m, e)
+	}
 }
 
 // The servers that this process started for all its tests. They run until it
@@ -125,7 +144,7 @@ func NeedPrograms(tb testing.TB) {
 // ProgramFolders are the variables of the environment that say where the servers'
 // programs are, for a program that starts servers of its own.
 func ProgramFolders() (env []string) {
-	for _, name := range []string{envPostgresBin, envRabbitMQBin} {
+	for _, name := range []string{envPostgresBin, envRabbitMQBin, envFakeClock, envPgBouncer} {
 		if value := os.Getenv(name); value != "" {
 			env = append(env, name+"="+value)
 		}

@@ -17,6 +17,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/penstock/penstock/internal/tcpproxy"
 )
 
 func query[T any](t *testing.T, url, sql string) T {
@@ -324,5 +326,79 @@ func TestStandby(t *testing.T) {
 	}
 	if err := execute(standby.URL, "insert into t values (2)"); err != nil {
 		t.Error(err)
+	}
+}
+
+// What was committed while an asynchronous standby heard nothing is gone with its
+// promotion, and what was committed before is there.
+func TestAsyncStandby(t *testing.T) {
+	t.Parallel()
+	primary := StartPostgres(t)
+	u, err := url.Parse(primary.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	way := tcpproxy.New(t, u.Host)
+	if err := execute(primary.URL, "create table t as select 1"); err != nil {
+		t.Fatal(err)
+	}
+	standby, err := primary.NewAsyncStandby(way.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := standby.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	way.Refuse()
+	if err := execute(primary.URL, "insert into t values (2)"); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(primary.Kill(), standby.Promote()); err != nil {
+		t.Fatal(err)
+	}
+	if got := query[int](t, standby.URL, "select count(*) from t"); got != 1 {
+		t.Errorf("%d rows, want the 1 of before", got)
+	}
+}
+
+// A clock that is set moves for every session at once, in both directions, and
+// nothing that waits for a time to pass is disturbed.
+func TestClock(t *testing.T) {
+	t.Parallel()
+	p := StartPostgresWithClock(t)
+	conn, err := pgx.Connect(t.Context(), p.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.WithoutCancel(t.Context()))
+	for _, offset := range []time.Duration{0, -time.Hour, 48 * time.Hour, 1500 * time.Millisecond} {
+		if err := p.SetClock(offset); err != nil {
+			t.Fatal(err)
+		}
+		var now time.Time
+		var slept string
+		if err := conn.QueryRow(t.Context(), "select clock_timestamp(), pg_sleep(0.01)::text").Scan(&now, &slept); err != nil {
+			t.Fatal(err)
+		}
+		if off := time.Until(now) - offset; off > time.Second || off < -time.Minute {
+			t.Errorf("set to %s the clock is off by %s", offset, off)
+		}
+	}
+}
+
+// Transactions of one client may run in several of the server's sessions, and of
+// several clients in one.
+func TestPgBouncer(t *testing.T) {
+	t.Parallel()
+	b := StartPgBouncer(t, StartPostgres(t).URL, "default_pool_size = 1")
+	t.Log(b.Version)
+	var pids [2]uint32
+	for i := range pids {
+		pids[i] = query[uint32](t, b.URL+"&default_query_exec_mode=simple_protocol", "select pg_backend_pid()::bigint")
+	}
+	if pids[0] != pids[1] {
+		t.Errorf("the sessions are %d, want one and the same", pids)
 	}
 }

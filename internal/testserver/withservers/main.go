@@ -9,6 +9,7 @@
 //	withservers -only postgres …
 //	withservers -only kafka …   an Apache Kafka of script/kafka-jars.sh, named in PENSTOCK_TEST_KAFKA
 //	withservers -missing    print Debian's names of the packages it would need
+//	withservers -missing-extras  and of those without which a few tests are skipped
 package main
 
 import (
@@ -27,9 +28,14 @@ func main() {
 	durable := flag.Bool("durable", false, "let PostgreSQL wait for the disk at every commit (fsync on)")
 	only := flag.String("only", "", "start only `postgres`, rabbitmq or kafka")
 	missing := flag.Bool("missing", false, "print Debian's names of the packages that are needed and not installed, and exit")
+	extras := flag.Bool("missing-extras", false, "print the names of those without which a few tests are skipped, and exit")
 	flag.Parse()
-	if *missing {
-		for _, m := range testserver.Missing() {
+	if *missing || *extras {
+		find := testserver.Missing
+		if *extras {
+			find = testserver.MissingExtras
+		}
+		for _, m := range find() {
 			fmt.Println(m.Package)
 		}
 		return

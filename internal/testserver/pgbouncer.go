@@ -1,0 +1,129 @@
+package testserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// PgBouncer is a private pooler in transaction mode in front of a PostgreSQL.
+type PgBouncer struct {
+	*server
+	// URL of the server's database postgres through the pooler; every database and
+	// every role of the server goes.
+	URL string
+	// Version as the program says it.
+	Version string
+}
+
+// StartPgBouncer starts a pooler for this test alone in front of the server at
+// serverURL. conf are lines for the section [pgbouncer]; they win over the usual
+// ones.
+func StartPgBouncer(tb testing.TB, serverURL string, conf ...string) *PgBouncer {
+	tb.Helper()
+	b, err := newPgBouncer(serverURL, conf)
+	need(tb, err)
+	tb.Cleanup(func() { closeAfter(tb, b.server) })
+	return b
+}
+
+func newPgBouncer(serverURL string, conf []string) (*PgBouncer, error) {
+	program, err := pgbouncer()
+	if err != nil {
+		return nil, err
+	}
+	version, err := exec.Command(program, "--version").Output()
+	if err != nil {
+		return nil, fmt.Errorf("%s --version: %w", program, err)
+	}
+	behind, err := url.Parse(serverURL)
+	if err != nil {
+		return nil, err
+	}
+	port, err := FreePort()
+	if err != nil {
+		return nil, err
+	}
+	who, err := postgresUser() // nor does this run as root
+	if err != nil {
+		return nil, err
+	}
+	front := *behind
+	front.Host = loopback(port)
+	first, _, _ := strings.Cut(string(version), "\n")
+	b := &PgBouncer{
+		server:  &server{name: "pgbouncer", stopSig: syscall.SIGINT, killSig: syscall.SIGKILL},
+		URL:     front.String(),
+		Version: first,
+	}
+	if err := b.newDir(); err != nil {
+		return nil, err
+	}
+	b.ready = func(ctx context.Context) error {
+		conn, err := pgx.Connect(ctx, b.URL)
+		if err != nil {
+			return err
+		}
+		return conn.Close(ctx)
+	}
+	ini, users := filepath.Join(b.dir, "pgbouncer.ini"), filepath.Join(b.dir, "users.txt")
+	b.command = func() *exec.Cmd {
+		cmd := exec.Command(program, ini)
+		cmd.Dir, cmd.Env = b.dir, baseEnv("HOME="+b.dir)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: who}
+		return cmd
+	}
+	lines := append([]string{
+		"[databases]",
+		fmt.Sprintf("* = host=%s port=%s", behind.Hostname(), behind.Port()),
+		"[pgbouncer]",
+		"listen_addr = 127.0.0.1",
+		fmt.Sprintf("listen_port = %d", port),
+		"unix_socket_dir =",
+		"auth_type = trust", // whoever is a role of the server's
+		"auth_user = " + behind.User.Username(),
+		"auth_file = " + users,
+		"pool_mode = transaction",
+		"default_pool_size = 20",
+		"max_client_conn = 500",
+		"ignore_startup_parameters = extra_float_digits",
+	}, conf...)
+	err = errors.Join(
+		os.WriteFile(ini, []byte(strings.Join(lines, "\n")+"\n"), 0o600),
+		os.WriteFile(users, fmt.Appendf(nil, "%q \"\"\n", behind.User.Username()), 0o600))
+	if who != nil {
+		for _, path := range []string{b.dir, ini, users} {
+			err = errors.Join(err, os.Chown(path, int(who.Uid), int(who.Gid)))
+		}
+	}
+	if err == nil {
+		err = b.Start()
+	}
+	if err != nil {
+		b.Close()
+		return nil, err
+	}
+	return b, nil
+}
+
+// pgbouncer finds the program: the named one, else where Debian puts it or the PATH.
+func pgbouncer() (string, error) {
+	if path := os.Getenv(envPgBouncer); path != "" {
+		return exec.LookPath(path)
+	}
+	for _, name := range []string{"/usr/sbin/pgbouncer", "pgbouncer"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path, nil
+		}
+	}
+	return "", &MissingError{Server: "PgBouncer", Package: "pgbouncer", BinVar: envPgBouncer}
+}
