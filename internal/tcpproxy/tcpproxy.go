@@ -34,10 +34,10 @@ const (
 // Proxy forwards connections to one server.
 type Proxy struct {
 	listener net.Listener
-	server   string
 	running  sync.WaitGroup
 
 	mu      sync.Mutex
+	server  string
 	changed *sync.Cond
 	stalled Direction
 	delay   time.Duration
@@ -130,6 +130,13 @@ func (p *Proxy) Resume() {
 	p.changed.Broadcast()
 }
 
+// Redirect has new connections go to another server, as an address that moves does.
+func (p *Proxy) Redirect(server string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.server = server
+}
+
 // Accepted is how many connections clients have made so far, refused ones
 // included.
 func (p *Proxy) Accepted() int {
@@ -170,13 +177,13 @@ func (p *Proxy) accept() {
 func (p *Proxy) serve(client net.Conn) {
 	p.mu.Lock()
 	p.dials++
-	refuse := p.refuse
+	refuse, address := p.refuse, p.server
 	p.mu.Unlock()
 	if refuse {
 		reset(client)
 		return
 	}
-	server, err := net.Dial("tcp", p.server)
+	server, err := net.Dial("tcp", address)
 	if err != nil {
 		reset(client)
 		return

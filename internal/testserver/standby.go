@@ -44,12 +44,15 @@ func (p *Postgres) NewAsyncStandby(via string) (*Postgres, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := p.awaitStandby("async"); err != nil {
+	if err := p.AwaitAsyncStandby(); err != nil {
 		standby.Close()
 		return nil, err
 	}
 	return standby, nil
 }
+
+// AwaitAsyncStandby returns when p's standby has all that was committed before.
+func (p *Postgres) AwaitAsyncStandby() error { return p.awaitStandby("async") }
 
 // follower starts a copy of p that follows it through the address via.
 func (p *Postgres) follower(via string) (*Postgres, error) {
