@@ -178,24 +178,57 @@ func (a *app) dropAdopted(ctx context.Context, f *adoptFlags, args []string, lea
 		return err
 	}
 	if table == nil {
-		return misuse(fmt.Errorf("no subscription %q of the configuration adopts a table: give OUTBOX and NAME, or --adopt", args[0]))
+		return a.dropRemembered(ctx, args[0], leave, asJSON)
 	}
 	defer table.Close()
 	s, err := table.Table.Status(ctx)
+	var misfit *penstock.FieldError
+	if errors.As(err, &misfit) { // the mapping, or the table, is not what it was
+		return a.dropRemembered(ctx, table.name, leave, asJSON)
+	}
 	if err != nil {
 		return table.about(err, "reading the status")
 	}
+	return a.dropAdoption(ctx, table.config.Table, s, leave, asJSON, func() error { return table.about(table.Drop(ctx), "dropping the subscription") })
+}
+
+// dropRemembered drops a subscription of an adopted table that no configuration names any
+// more, or names in another way.
+func (a *app) dropRemembered(ctx context.Context, name string, leave consent, asJSON bool) error {
+	url, schema, err := a.database()
+	if err != nil {
+		return err
+	}
+	a.stderr.hide(url)
+	o := adopt.Options{URL: url, Schema: schema, Subscription: name, Log: slog.Default()}
+	if !isSQLiteURL(url) {
+		all, err := adopt.Subscriptions(ctx, o)
+		if err != nil {
+			return fmt.Errorf("reading the subscriptions of adopted tables: %w", err)
+		}
+		for _, s := range all {
+			if s.Status.Subscription == name {
+				return a.dropAdoption(ctx, s.Table, s.Status, leave, asJSON, func() error { return adopt.DropSubscription(ctx, o) })
+			}
+		}
+	}
+	return misuse(fmt.Errorf("no subscription %q adopts a table: give OUTBOX and NAME, or --adopt", name))
+}
+
+// dropAdoption asks, and drops.
+func (a *app) dropAdoption(ctx context.Context, table string, s penstock.SubscriptionStatus, leave consent, asJSON bool, drop func() error) error {
+	name := s.Subscription
 	lost := fmt.Sprintf("what it knows of %s and %s", plural(s.Parked, "parked row"), plural(s.DeadLetters, "dead letter"))
-	warning := fmt.Sprintf("This drops subscription %s of table %s: %s is lost. The rows stay as they are.", visible(table.name), visible(table.config.Table), lost)
+	warning := fmt.Sprintf("This drops subscription %s of table %s: %s is lost. The rows stay as they are.", visible(name), visible(table), lost)
 	if isHeld(&s, time.Now()) {
 		fmt.Fprintf(a.stderr, "penstock: a relay runs it (%s) and will make it anew: stop it first\n", visible(s.Holder))
 	}
-	if err := a.confirmName(ctx, leave, warning, table.name); err != nil {
+	if err := a.confirmName(ctx, leave, warning, name); err != nil {
 		return err
 	}
-	if err := table.Drop(ctx); err != nil {
-		return table.about(err, "dropping the subscription")
+	if err := drop(); err != nil {
+		return err
 	}
-	return a.tell(asJSON, map[string]any{"table": table.config.Table, "subscription": table.name, "backlog": s.Backlog, "parked": s.Parked, "dead_letters": s.DeadLetters},
-		"Subscription %s of table %s is gone; the table is as it was.\n", visible(table.name), visible(table.config.Table))
+	return a.tell(asJSON, map[string]any{"table": table, "subscription": name, "backlog": s.Backlog, "parked": s.Parked, "dead_letters": s.DeadLetters},
+		"Subscription %s of table %s is gone; the table is as it was.\n", visible(name), visible(table))
 }

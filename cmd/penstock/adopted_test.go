@@ -102,9 +102,14 @@ subscriptions:
 	contains(t, must(t, append(config, "dead", "list", "mails")...), "0 dead letters of outbox_messages/mails")
 
 	cli(t, append(config, "subscription", "drop", "mails")...).wants(t, exitUsage, "nothing was dropped: there is no terminal to ask on")
-	cli(t, append(config, "subscription", "drop", "nobody", "--yes")...).wants(t, exitUsage, `no subscription "nobody" of the configuration adopts a table`)
+	cli(t, append(config, "subscription", "drop", "nobody", "--yes")...).wants(t, exitUsage, `no subscription "nobody" adopts a table`)
 	same(t, "dropped", must(t, append(config, "subscription", "drop", "mails", "--yes")...), "Subscription mails of table outbox_messages is gone; the table is as it was.\n")
 	cli(t, append(config, "dead", "list", "mails")...).wants(t, exitFailure, `subscription "mails" of table outbox_messages: no such subscription`)
+	// By its name alone: no configuration has it, or its mapping does not fit any more.
+	for _, by := range [][]string{{"--database-url", database}, {"--adopt", "debezium", "--table", "outbox_messages", "--database-url", database}} {
+		settleRows(t, database, "mails", func(penstock.Message) penstock.Verdict { return penstock.Verdict{} })
+		same(t, "dropped by name", must(t, append([]string{"subscription", "drop", "mails", "--yes"}, by...)...), "Subscription mails of table public.outbox_messages is gone; the table is as it was.\n")
+	}
 	cli(t, append(config, "parked", "nothing")...).wants(t, exitFailure, `outbox "nothing": no such outbox`)
 	cli(t, append(config, "dead", "list", "nothing")...).wants(t, exitFailure, `outbox "nothing": no such outbox`)
 	cli(t, "parked", "mails", "--table", "t", "--database-url", database).wants(t, exitUsage, "--table goes with --adopt")

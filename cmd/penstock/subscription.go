@@ -106,8 +106,9 @@ Stop its relay and take it out of the configuration before: a relay that still
 runs would make the subscription anew, and a new one begins at the oldest
 message that is kept.
 
-Of an adopted table there is NAME alone. Its rows stay as they are: what is not
-marked as delivered waits for whoever reads the table next.`,
+Of an adopted table there is NAME alone, whether or not a configuration still
+names it. Its rows stay as they are: what is not marked as delivered waits for
+whoever reads the table next.`,
 		Example: `  penstock subscription drop orders billing
   penstock subscription drop orders billing --yes
   penstock subscription drop mails --config penstock.yaml`,
