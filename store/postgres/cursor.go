@@ -39,6 +39,9 @@ type cursor struct {
 	system int64 // the cluster whose xids these are
 }
 
+// noSystem is the system of a cursor whose snapshot says nothing: reading begins by seq.
+const noSystem = 0
+
 func (c cursor) paging() bool { return c.upto.snap != "" }
 
 // bound and inFlight cover what the cursor has not settled: a row above bound, or

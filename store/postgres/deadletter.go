@@ -54,7 +54,7 @@ func (d *deadLetters) add(m *penstock.Message, h history, held bool) {
 	d.held = append(d.held, held)
 }
 
-// args are the parameters of settle.sql from $13 to $23.
+// args are the parameters of settle.sql from $15 to $25.
 func (d *deadLetters) args() []any {
 	return []any{notNil(d.seqs), notNil(d.ids), notNil(d.keys), notNil(d.topics), notNil(d.headers), notNil(d.payloads), notNil(d.createdAt),
 		notNil(d.attempts), notNil(d.failures), notNil(d.since), notNil(d.held)}
@@ -146,7 +146,7 @@ func (s *Store) queryLetters(ctx context.Context, q querier, sql string, args ..
 func (s *Store) subscription(ctx context.Context, outbox, name string) (id int64, err error) {
 	err = s.pool.QueryRow(ctx, "select id from "+s.table("_subscription")+" where outbox = $1 and name = $2", outbox, name).Scan(&id)
 	if errors.Is(err, pgx.ErrNoRows) {
-		if _, missing := s.outboxUID(ctx, s.pool, outbox); missing != nil {
+		if _, missing := s.outboxIDs(ctx, s.pool, outbox); missing != nil {
 			return 0, missing
 		}
 		return 0, noSubscription(outbox, name)

@@ -1,14 +1,17 @@
 package postgres
 
-import "github.com/penstock/penstock"
+import (
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/messageid"
+)
 
 // For tests of the statements' plans and of the decoder.
 const Settings = settings
 
 var Statement = statement
 
-func DecodeRow(uid string, row [][]byte) (penstock.Message, error) {
-	d := decoder{uid: uid}
+func DecodeRow(ids messageid.Outbox, row [][]byte) (penstock.Message, error) {
+	d := decoder{ids: ids}
 	var m penstock.Message
 	err := d.decode(&m, row)
 	return m, err
@@ -23,3 +26,13 @@ func SetMaxKeys(n int) (undo func()) {
 
 // LoseSession cuts a source's connections.
 func LoseSession(src penstock.Source) { src.(*Source).sess.kill() }
+
+// Migration is the text of a numbered file of the schema.
+func Migration(version int64) string {
+	for _, m := range migrations {
+		if m.version == version {
+			return m.text
+		}
+	}
+	panic("there is no such migration")
+}

@@ -25,15 +25,17 @@ type head struct {
 	expired bool
 	cursor  cursor
 	count   int64
+
+	timeline int64 // of the log of the server that wrote it, 0: not known
 }
 
 const headColumns = `select epoch, n, holder, lease_until, lease_until <= clock_timestamp(), done::text, low,
-	coalesce(upto::text, ''), coalesce(upto_low, 0), coalesce(pos, 0), settled, system, since from `
+	coalesce(upto::text, ''), coalesce(upto_low, 0), coalesce(pos, 0), settled, system, since, coalesce(timeline, 0) from `
 
 func (h *head) scan(row pgx.Row) error {
 	c := &h.cursor
 	return row.Scan(&h.epoch, &h.n, &h.holder, &h.until, &h.expired, &c.done.snap, &c.done.low,
-		&c.upto.snap, &c.upto.low, &c.pos, &h.count, &c.system, &h.since)
+		&c.upto.snap, &c.upto.low, &c.pos, &h.count, &c.system, &h.since, &h.timeline)
 }
 
 // held returns a *HeldError if another holder has the lease, and nil if it may be free.
@@ -82,16 +84,28 @@ func (src *Source) acquire(ctx context.Context, sess *session, start cursor) (cu
 	}
 	src.epoch, src.count = h.epoch+1, h.count
 	var taken bool
-	if err := tx.QueryRow(ctx, "select exists (select from "+src.store.table("_cursor")+" where subscription = $1 and epoch >= $2), clock_timestamp()::text", src.id, src.epoch).Scan(&taken, &src.since); err != nil {
+	if err := tx.QueryRow(ctx, "select exists (select from "+src.store.table("_cursor")+" where subscription = $1 and epoch >= $2), clock_timestamp()", src.id, src.epoch).Scan(&taken, &src.since); err != nil {
 		return cursor{}, err
 	}
 	if taken { // the head was not the head; never take an epoch twice
 		return cursor{}, fmt.Errorf("epoch %d of subscription %q is taken already: try again", src.epoch, src.req.Subscription)
 	}
+	return h.cursor, src.goOn(ctx, tx, sess, h)
+}
+
+// goOn writes what a new session begins with, under the lock of a takeover.
+func (src *Source) goOn(ctx context.Context, tx pgx.Tx, sess *session, h head) error {
 	if err := src.writeCursor(ctx, sess, h.cursor, h.count, src.req.Lease); err != nil {
-		return cursor{}, err
+		return err
 	}
-	return h.cursor, tx.Commit(ctx)
+	if err := tx.Commit(ctx); err != nil {
+		return err
+	}
+	if h.timeline != 0 && sess.timeline != 0 && h.timeline != sess.timeline && h.cursor.system == sess.system {
+		src.store.log.Warn("the server's timeline is another one, as after a failover or a recovery to a point in time: transactions that had not reached it are gone, of which messages may have been delivered; positions come again, ids do not",
+			"outbox", src.req.Outbox, "subscription", src.req.Subscription, "was", h.timeline, "is", sess.timeline)
+	}
+	return nil
 }
 
 func subscriptionID(ctx context.Context, conn pgx.Tx, table string, req penstock.Subscribe) (id int64, err error) {
@@ -124,18 +138,19 @@ func (src *Source) resume(ctx context.Context, sess *session) (cursor, error) {
 		return cursor{}, penstock.ErrFenced
 	case err != nil:
 		return cursor{}, err
-	case h.epoch != src.epoch:
+	case !src.mine(h):
 		return cursor{}, penstock.ErrFenced
 	}
 	src.mu.Lock()
 	src.count = h.count
 	src.mu.Unlock()
 	sess.n = h.n
-	if err := src.writeCursor(ctx, sess, h.cursor, h.count, src.req.Lease); err != nil {
-		return cursor{}, err
-	}
-	return h.cursor, tx.Commit(ctx)
+	return h.cursor, src.goOn(ctx, tx, sess, h)
 }
+
+// mine tells this source's lease from another's. Its epoch alone does not: after a failover
+// that lost the takeover, the epoch is taken again.
+func (src *Source) mine(h head) bool { return h.epoch == src.epoch && h.since.Equal(src.since) }
 
 func (src *Source) head(ctx context.Context, sess *session) (h head, err error) {
 	err = h.scan(sess.write.QueryRow(ctx, headColumns+src.store.table("_head")+"($1)", src.id))
@@ -143,14 +158,17 @@ func (src *Source) head(ctx context.Context, sess *session) (h head, err error) 
 }
 
 // startingCursor is where a new subscription begins.
-func startingCursor(ctx context.Context, sess *session, start penstock.Start) (cursor, error) {
-	c := cursor{done: mark{snap: nothing}, system: sess.system}
-	if start == penstock.FromNow {
-		now, _, err := sess.freshMark(ctx)
-		if err != nil {
-			return cursor{}, err
-		}
-		c.done = now
+func (src *Source) startingCursor(ctx context.Context, sess *session) (c cursor, err error) {
+	c = cursor{done: mark{snap: nothing}, system: sess.system}
+	if src.req.Start == penstock.FromNow {
+		c.done, _, err = sess.freshMark(ctx)
+		return c, err
 	}
-	return c, nil
+	// A row that is visible and has an xid that was not given yet came from another cluster.
+	var restored bool
+	err = sess.write.QueryRow(ctx, "select exists (select from "+src.store.table(src.req.Outbox)+" where xid >= pg_snapshot_xmax(pg_current_snapshot()))").Scan(&restored)
+	if restored {
+		c.system = noSystem
+	}
+	return c, err
 }

@@ -5,11 +5,11 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
-	"strconv"
 	"time"
 	"unsafe"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/messageid"
 )
 
 // Columns of every statement that returns messages, and how they are asked for:
@@ -31,7 +31,7 @@ var resultFormats = []int16{1, 1, 1, 1, 1, 0, 1}
 // into chunks that they share, so a message costs no allocation of its own; a
 // chunk lives as long as any of its messages.
 type decoder struct {
-	uid   string // prefix of derived ids
+	ids   messageid.Outbox
 	chunk []byte
 	topic string // the last one: neighbours mostly share it
 }
@@ -72,8 +72,7 @@ func (d *decoder) decode(m *penstock.Message, row [][]byte) error {
 		m.ID = d.text(id)
 	} else {
 		var buf [64]byte
-		b := append(append(buf[:0], d.uid...), '-')
-		m.ID = d.text(strconv.AppendInt(b, m.Seq, 10))
+		m.ID = d.text(d.ids.Append(buf[:0], m.Seq, m.CreatedAt))
 	}
 	m.Key = d.text(row[colKey])
 	if topic := row[colTopic]; string(topic) != d.topic {

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/penstock/penstock/internal/messageid"
 	"github.com/penstock/penstock/store/postgres"
 )
 
@@ -12,11 +13,11 @@ func TestDecodeRow(t *testing.T) {
 	at := time.Date(2013, 1, 1, 5, 15, 0, 123456000, time.UTC)
 	row := [][]byte{be(42), be(at.UnixMicro() - 946684800*1_000_000), nil, []byte("N14228"), []byte("flight.departed"),
 		[]byte(`{"traceparent": "00-ab", "n": 7, "list": [1,"a"], "none": null, "quote": "a\"b"}`), {0, 0xff, 'x'}}
-	m, err := postgres.DecodeRow("0123456789ab", row)
+	m, err := postgres.DecodeRow(messageid.Outbox{UID: "0123456789ab"}, row)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m.ID != "0123456789ab-42" || m.Seq != 42 || m.Key != "N14228" || m.Topic != "flight.departed" ||
+	if m.ID != "0123456789ab-42-dd0t53cf9c" || m.Seq != 42 || m.Key != "N14228" || m.Topic != "flight.departed" ||
 		string(m.Payload) != "\x00\xffx" || !m.CreatedAt.Equal(at) || m.Attempt != 1 {
 		t.Errorf("got %+v", m)
 	}
@@ -38,7 +39,7 @@ func FuzzDecodeRow(f *testing.F) {
 	f.Add([]byte{}, be(2), []byte{}, []byte("\x00"), []byte{0xff}, []byte(`{"a":{"b":[1,2,{}]},"a":null}`), []byte{})
 	f.Add(be(-1), be(-1<<63), []byte{}, []byte{}, []byte{}, []byte(`[]`), []byte{})
 	f.Fuzz(func(t *testing.T, seq, at, id, key, topic, headers, payload []byte) {
-		m, err := postgres.DecodeRow("uid", [][]byte{seq, at, id, key, topic, headers, payload})
+		m, err := postgres.DecodeRow(messageid.Outbox{UID: "uid"}, [][]byte{seq, at, id, key, topic, headers, payload})
 		if err != nil {
 			return
 		}

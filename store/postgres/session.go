@@ -24,6 +24,7 @@ type session struct {
 	outbox      string
 	seq         string // the outbox's sequence, quoted, as a literal
 	system      int64  // the cluster's identifier
+	timeline    int64  // of its log, 0: not known
 	oid         string // the outbox's
 	dead        atomic.Bool
 	n           int64 // of the cursor log's row that this session wrote last, 0: none. For whoever has Source.writing
@@ -97,6 +98,11 @@ func (sess *session) prepare(ctx context.Context, schema, outbox string) error {
 	}
 	if err := sess.checkServers(ctx); err != nil {
 		return err
+	}
+	// Not the one in pg_control_checkpoint(), which follows a failover with the next checkpoint.
+	err := sess.write.QueryRow(ctx, "select ('x' || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::bigint").Scan(&sess.timeline)
+	if err != nil && sqlState(err) == "" { // who hides its log has no timeline
+		return explain(err)
 	}
 	for _, p := range []struct {
 		conn *pgx.Conn

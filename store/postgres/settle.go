@@ -299,9 +299,12 @@ func (src *Source) cursorParams(sess *session, c cursor, count int64, lease time
 	if c.paging() {
 		params[6], params[7], params[8] = []byte(c.upto.snap), number(c.upto.low), number(c.pos)
 	}
-	params = append(params, []byte(src.since), nil)
+	params = append(params, []byte(src.since.UTC().Format(time.RFC3339Nano)), nil, nil)
 	if sess.n != 0 {
 		params[12] = number(sess.n)
+	}
+	if sess.timeline != 0 {
+		params[13] = number(sess.timeline)
 	}
 	return params
 }
@@ -325,7 +328,7 @@ func (src *Source) writeCursor(ctx context.Context, sess *session, c cursor, cou
 // epoch, or an earlier session of its own, whose answer was lost. Then it has to
 // begin anew.
 func (src *Source) fenced(ctx context.Context, sess *session) error {
-	if h, err := src.head(ctx, sess); sess.n != 0 && err == nil && h.epoch == src.epoch && h.n != sess.n {
+	if h, err := src.head(ctx, sess); sess.n != 0 && err == nil && src.mine(h) && h.n != sess.n {
 		sess.kill()
 		return errForgotten
 	}

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"math"
 	"sync"
+	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/messageid"
 )
 
 // Source is one subscription, held under a lease; or a reader along (ephemeral).
@@ -18,10 +20,10 @@ import (
 type Source struct {
 	store *Store
 	req   penstock.Subscribe
-	uid   string // prefix of derived message ids
-	id    int64  // of the subscription, 0 if ephemeral
-	epoch int64  // of the lease
-	since string // when it was taken
+	ids   messageid.Outbox
+	id    int64     // of the subscription, 0 if ephemeral
+	epoch int64     // of the lease
+	since time.Time // when it was taken
 
 	opening sync.Mutex // one goroutine opens a session
 	writing sync.Mutex // one cursor write at a time
@@ -119,8 +121,8 @@ func (s *Store) Subscribe(ctx context.Context, req penstock.Subscribe) (penstock
 	}
 	src := &Source{store: s, req: req}
 	var start cursor
-	if src.uid, err = s.outboxUID(ctx, sess.write, req.Outbox); err == nil {
-		start, err = startingCursor(ctx, sess, req.Start)
+	if src.ids, err = s.outboxIDs(ctx, sess.write, req.Outbox); err == nil {
+		start, err = src.startingCursor(ctx, sess)
 	}
 	if err == nil && !req.Ephemeral {
 		start, err = src.acquire(ctx, sess, start)
@@ -139,10 +141,10 @@ func (s *Store) Subscribe(ctx context.Context, req penstock.Subscribe) (penstock
 func (src *Source) begin(ctx context.Context, sess *session, start cursor) error {
 	sess.at = position{cursor: start, high: math.MaxInt64}
 	low := start.end().low
-	sess.decoder.uid = src.uid
+	sess.decoder.ids = src.ids
 	sess.aside = newAside()
 	if start.system != sess.system {
-		if !src.req.Ephemeral {
+		if start.system != noSystem {
 			src.store.log.Warn("the cursor is another cluster's, as after a restore: what it had not settled is read again by seq, and some of it may come twice",
 				"outbox", src.req.Outbox, "subscription", src.req.Subscription)
 		}
@@ -189,7 +191,7 @@ func (src *Source) session(ctx context.Context) (*session, error) {
 		return nil, err
 	}
 	if src.req.Ephemeral {
-		start.system = 0 // its snapshot may be from before a crash: read on by seq
+		start.system = noSystem // its snapshot may be from before a crash: read on by seq
 	} else {
 		start, err = src.resume(ctx, fresh)
 	}

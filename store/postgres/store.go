@@ -17,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/messageid"
 	"github.com/penstock/penstock/internal/quietconn"
 )
 
@@ -135,7 +136,7 @@ func (s *Store) CreateOutbox(ctx context.Context, name string) error {
 	}
 	_, err := s.pool.Exec(ctx, "select "+s.table("create_outbox")+"($1, $2, $3)", name, s.opts.Segments, s.opts.SegmentBytes)
 	if sqlState(err) == "42P07" || sqlState(err) == "23505" {
-		if _, missing := s.outboxUID(ctx, s.pool, name); missing != nil {
+		if _, missing := s.outboxIDs(ctx, s.pool, name); missing != nil {
 			if s.hasQueue(ctx, name) == nil {
 				return penstock.WithHint(fmt.Errorf("%w: %q is a queue", penstock.ErrOutboxExists, name), "outboxes and queues share their names: choose another")
 			}
@@ -199,12 +200,11 @@ func validName(name string) error {
 	return nil
 }
 
-// outboxUID reads the prefix of an outbox's derived message ids.
-func (s *Store) outboxUID(ctx context.Context, q querier, name string) (string, error) {
-	var uid string
-	err := q.QueryRow(ctx, "select uid from "+s.table("_outbox")+" where name = $1", name).Scan(&uid)
+// outboxIDs reads what the derived message ids of an outbox are made of.
+func (s *Store) outboxIDs(ctx context.Context, q querier, name string) (ids messageid.Outbox, err error) {
+	err = q.QueryRow(ctx, "select uid, plain_ids from "+s.table("_outbox")+" where name = $1", name).Scan(&ids.UID, &ids.Plain)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return "", noOutbox(name)
+		return ids, noOutbox(name)
 	}
-	return uid, s.explain(err)
+	return ids, s.explain(err)
 }

@@ -28,7 +28,7 @@ begin
     perform setval(slot_name, 0);
 
     -- Defaults are evaluated in column order, and xid must come before seq: the
-    -- bound in _cursor.low depends on it.
+    -- bound in _cursor.low depends on it. created_at is part of the message's id.
     execute format($ddl$
         create table %1$s (
             xid        xid8        not null default pg_current_xact_id(),
@@ -139,7 +139,7 @@ begin
     execute format('grant usage on sequence _cursor_n, _parked_p, _line_n to %I', role);
     execute format('grant select on sequence _cursor_slot, _parked_slot, _line_slot, _line_n to %I', role);
     execute format('grant execute on function _rotate(text, boolean), _reclaim(text, integer), _behind(text, integer), _reclaim_cursor(), _reclaim_lines(bigint), _reclaim_parked(bigint), _head(bigint), _segments(text) to %I', role);
-    execute format('grant execute on function _write_cursor(bigint, bigint, text, bigint, pg_snapshot, bigint, pg_snapshot, bigint, bigint, bigint, bigint, timestamptz, bigint) to %I', role);
+    execute format('grant execute on function _write_cursor(bigint, bigint, text, bigint, pg_snapshot, bigint, pg_snapshot, bigint, bigint, bigint, bigint, timestamptz, bigint, integer) to %I', role);
     for outbox in select o.name from _outbox o loop
         perform _grant_relay_on(outbox, role);
     end loop;
