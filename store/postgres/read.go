@@ -73,8 +73,9 @@ func (src *Source) readPage(ctx context.Context, sess *session, rows, bytes int)
 	return p, next, nil
 }
 
-// readRebase reads what a restored cursor had not settled. Its progress is not
-// stored: should the relay stop half-way, it starts over.
+// readRebase reads what a restored cursor had not settled. Until it has, the cursor stays the
+// other cluster's, with the bound moved on; what was in flight there comes again if the relay
+// stops half-way.
 func (src *Source) readRebase(ctx context.Context, sess *session, rows, bytes int) (page, position, error) {
 	next, r := sess.at, *sess.at.rebase
 	p, err := sess.query(ctx, stmtRebase, false, rows, bytes,
@@ -85,6 +86,7 @@ func (src *Source) readRebase(ctx context.Context, sess *session, rows, bytes in
 	if p.cut || len(p.messages) == rows {
 		r.pos = p.messages[len(p.messages)-1].Seq
 		next.rebase = &r
+		next.cursor = cursor{done: mark{snap: r.from.end().snap, low: max(r.pos, r.from.bound())}, system: r.from.system}
 	} else {
 		next.rebase = nil
 		next.cursor = cursor{done: r.to, system: sess.system}

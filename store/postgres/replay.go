@@ -16,7 +16,7 @@ import (
 type replaying struct {
 	id    int64 // 0: none
 	pos   int64
-	args  [6][]byte // $2 to $7 of replay.sql
+	args  [7][]byte // $2 to $8 of replay.sql
 	ended []int64   // those that were read to their end; they are deleted when that is settled
 }
 
@@ -90,10 +90,10 @@ func (r *replaying) end() { *r = replaying{ended: append(r.ended, r.id)} }
 // nextReplay finds the next request.
 func (src *Source) nextReplay(ctx context.Context, sess *session, r *replaying) (bool, error) {
 	var system int64
-	var texts [6]string
-	err := sess.read.QueryRow(ctx, "select id, pos, to_seq::text, created_from::text, created_to::text, done::text, upto::text, upto_pos::text, system from "+
+	var texts [7]string
+	err := sess.read.QueryRow(ctx, "select id, pos, to_seq::text, created_from::text, created_to::text, done::text, upto::text, upto_pos::text, low::text, system from "+
 		src.store.table("_replay")+" where subscription = $1 and id <> all ($2) order by id limit 1", src.id, notNil(r.ended)).
-		Scan(&r.id, &r.pos, &texts[0], &texts[1], &texts[2], &texts[3], &texts[4], &texts[5], &system)
+		Scan(&r.id, &r.pos, &texts[0], &texts[1], &texts[2], &texts[3], &texts[4], &texts[5], &texts[6], &system)
 	if errors.Is(err, pgx.ErrNoRows) {
 		r.id = 0
 		return false, nil
@@ -167,15 +167,16 @@ func (s *Store) Replay(ctx context.Context, r penstock.Replay) (count int64, err
 			before = r.To.Format(time.RFC3339Nano)
 		}
 		const where = ` where e.seq > $1 and e.seq <= $2 and e.created_at >= $3::timestamptz and e.created_at < $4::timestamptz
-			and (pg_visible_in_snapshot(e.xid, $5::pg_snapshot) or e.seq <= $7 and pg_visible_in_snapshot(e.xid, $6::pg_snapshot))`
-		args := []any{r.FromSeq - 1, to, from, before, c.done.snap, upto, uptoPos}
+			and (pg_visible_in_snapshot(e.xid, $5::pg_snapshot) or e.seq <= $7 and pg_visible_in_snapshot(e.xid, $6::pg_snapshot)
+				or e.seq <= $8 and e.xid >= pg_snapshot_xmax($5::pg_snapshot))`
+		args := []any{r.FromSeq - 1, to, from, before, c.done.snap, upto, uptoPos, c.done.low}
 		var last int64
 		if err := tx.QueryRow(ctx, "select count(*), coalesce(max(e.seq), 0) from "+s.table(r.Outbox)+" e"+where, args...).Scan(&count, &last); err != nil || count == 0 {
 			return err
 		}
 		args[1] = last
-		_, err := tx.Exec(ctx, "insert into "+s.table("_replay")+` (pos, to_seq, created_from, created_to, done, upto, upto_pos, subscription, outbox, system)
-			values ($1, $2, $3::timestamptz, $4::timestamptz, $5::pg_snapshot, $6::pg_snapshot, $7, $8, $9, $10)`, append(args, id, r.Outbox, c.system)...)
+		_, err := tx.Exec(ctx, "insert into "+s.table("_replay")+` (pos, to_seq, created_from, created_to, done, upto, upto_pos, low, subscription, outbox, system)
+			values ($1, $2, $3::timestamptz, $4::timestamptz, $5::pg_snapshot, $6::pg_snapshot, $7, $8, $9, $10, $11)`, append(args, id, r.Outbox, c.system)...)
 		return err
 	})
 	if sqlState(err) == "23503" { // it was dropped meanwhile

@@ -148,12 +148,7 @@ func TestRestoreIntoAnotherCluster(t *testing.T) {
 	}
 	f.Must(src.Close(f.Ctx))
 
-	// As if all of it came from a cluster that was a billion transactions ahead.
-	f.Exec("update penstock.orders set xid = (xid::text::bigint + 1000000000)::text::xid8")
-	f.Exec(`update penstock._cursor set system = system + 1, done = (
-		select format('%s:%s:%s', pg_snapshot_xmin(done)::text::bigint + 1000000000, pg_snapshot_xmax(done)::text::bigint + 1000000000,
-			(select string_agg((x::text::bigint + 1000000000)::text, ',' order by x) from pg_snapshot_xip(done) x))::pg_snapshot)`)
-
+	f.fromAnotherCluster()
 	src = f.subscribe()
 	f.insert(f.Conn, "k", "new")
 	got := f.drain(src)

@@ -9,7 +9,8 @@
 -- it was dropped and made anew, and letters for what else there is to read: see
 -- aside in aside.go.
 -- One by one, the transactions that were in flight are read in order of seq, so
--- that a page of a large one costs no more than a page.
+-- that a page of a large one costs no more than a page. Of one that still is, the rows that
+-- can be seen are another's, from before a restore.
 select coalesce(pg_sequence_last_value({seq}), 0), null::timestamptz, to_regclass({outbox_name})::oid::text,
        concat(case when exists (select from {schema}._dead_letter where subscription = $5::bigint and retry) then 'd' end,
               case when exists (select from {schema}._replay where subscription = $5::bigint) then 'r' end),
@@ -21,6 +22,7 @@ union all
           from {outbox} e
          where e.xid = x and e.seq <= $1::bigint
          order by e.seq limit $4::bigint) late
+      where pg_visible_in_snapshot(x, pg_current_snapshot())
       order by late.seq limit $4::bigint)
     union all
     (select e.seq, e.created_at, e.id, e.key, e.topic, e.headers, e.payload
