@@ -258,7 +258,7 @@ type QueueStatus struct {
 	// Bytes is what the queue's own tables take on disk, with indexes.
 	Bytes    int64           `json:"bytes"`
 	Segments []SegmentStatus `json:"segments,omitempty"`
-	// Ready counts jobs that may run now, Running those that are claimed,
+	// Ready counts jobs that may run now, Running those that are claimed and whose lease has not ended,
 	// Delayed those whose time has not come or that wait to be tried again, Waiting those that
 	// wait for another job of their key.
 	Ready   int64 `json:"ready"`

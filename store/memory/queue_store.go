@@ -256,7 +256,14 @@ func (s *Store) QueueStatus(ctx context.Context) ([]penstock.QueueStatus, error)
 		st := penstock.QueueStatus{
 			Queue: name, Order: q.order, Bytes: q.size(),
 			QueueSettings: penstock.QueueSettings{Paused: &set.paused, MaxAttempts: &set.maxAttempts, MaxRunning: &set.maxRunning, DedupWindow: &set.dedupWindow},
-			Running:       int64(len(q.leases)), Delayed: int64(len(q.later)), DeadLetters: int64(len(q.dead)),
+			Delayed:       int64(len(q.later)), DeadLetters: int64(len(q.dead)),
+		}
+		for _, j := range q.leases {
+			if s.db.now().Before(j.LeaseUntil) {
+				st.Running++
+			} else { // the next claim finds it
+				st.Ready++
+			}
 		}
 		for _, line := range q.ready {
 			st.Ready += int64(len(line))

@@ -9,6 +9,7 @@ import (
 
 var statusCases = []testCase{
 	{name: "Counts", run: statusCounts},
+	{name: "EndedLeases", run: statusEndedLeases, needs: Features{EndedLeases: true}},
 	{name: "SortedByName", run: statusSorted},
 	{name: "Defaults", run: statusDefaults},
 }
@@ -29,6 +30,17 @@ func statusCounts(e *env) {
 	if s.OldestAge > deadline || s.Bytes <= 0 {
 		e.Errorf("the status has an oldest age of %s and %d bytes", s.OldestAge, s.Bytes)
 	}
+}
+
+// A worker that died runs nothing once its lease has ended, though nobody has claimed since.
+func statusEndedLeases(e *env) {
+	e.enqueue(jobs("a", 2)...)
+	e.claimAs(penstock.Claim{Jobs: 1, Lease: longLease})
+	e.claimAs(penstock.Claim{Jobs: 1, Lease: shortLease})
+	e.eventually("the lease that has ended is not counted as running", func() bool {
+		s := e.status()
+		return s.Running == 1 && s.Ready == 1
+	})
 }
 
 func statusSorted(e *env) {

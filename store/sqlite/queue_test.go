@@ -19,6 +19,7 @@ func TestQueue(t *testing.T) {
 			Reclaim:           true,
 			Snapshots:         true,
 			Release:           true,
+			EndedLeases:       true,
 		},
 	})
 }

@@ -72,7 +72,7 @@ func claim(ctx context.Context, tx *sql.Tx, name string, c penstock.Claim) ([]pe
 		return nil, err
 	}
 	until := now.Add(c.Lease)
-	done, err := tx.ExecContext(ctx, leaseSQL, at.id, until.UnixMicro(), c.Worker, array(next.leases))
+	done, err := tx.ExecContext(ctx, leaseSQL, at.id, until.UnixMicro(), c.Worker, array(next.leases), now.UnixMicro())
 	if err != nil {
 		return nil, err
 	}

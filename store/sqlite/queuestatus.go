@@ -15,11 +15,11 @@ import (
 func (s *Store) QueueStatus(ctx context.Context) ([]penstock.QueueStatus, error) {
 	all := []penstock.QueueStatus{}
 	err := s.read(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		queues, err := readQueues(ctx, tx)
+		now := time.Now()
+		queues, err := readQueues(ctx, tx, now)
 		if err != nil {
 			return err
 		}
-		now := time.Now()
 		for _, q := range queues {
 			if q.Bytes, err = s.size(ctx, tx, queueRow{id: q.id, name: q.Queue}.pages()); err != nil {
 				return err
@@ -49,8 +49,8 @@ func (q queueRow) pages() pages {
 	return pages{"queue:" + strconv.FormatInt(q.id, 10), []string{unquoted(QueueTable(q.name)), unquoted(quotedName("penstock_ids_of_", q.name))}}
 }
 
-func readQueues(ctx context.Context, tx *sql.Tx) ([]queueStatus, error) {
-	rows, err := tx.QueryContext(ctx, queueStatusSQL)
+func readQueues(ctx context.Context, tx *sql.Tx, now time.Time) ([]queueStatus, error) {
+	rows, err := tx.QueryContext(ctx, queueStatusSQL, sql.Named("now", now.UnixMicro()))
 	if err != nil {
 		return nil, err
 	}
