@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"context"
 	"net/url"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -26,7 +27,7 @@ func runSuite(t *testing.T, opts postgres.Options) {
 	storetest.Run(t, storetest.Harness{
 		Open:         func(t testing.TB) storetest.Instance { return openInstance(t, freshDatabase(t), opts) },
 		OpenMigrated: func(t testing.TB) storetest.Instance { return openInstance(t, postgrestest.Database(t), opts) },
-		Features:     storetest.Features{ConcurrentWriters: true, Reclaim: true, Snapshots: true, Outage: true, SmallPieces: opts == small},
+		Features:     storetest.Features{ConcurrentWriters: true, Reclaim: true, Snapshots: true, Outage: true, Copy: true, SmallPieces: opts == small},
 	})
 }
 
@@ -64,6 +65,11 @@ func openStore(t testing.TB, url string, opts postgres.Options) *postgres.Store 
 
 func openInstance(t testing.TB, direct string, opts postgres.Options) storetest.Instance {
 	exec(t, direct, "create table counter (name text primary key, n bigint not null)")
+	return instanceOn(t, direct, opts)
+}
+
+// instanceOn is the database of a URL.
+func instanceOn(t testing.TB, direct string, opts postgres.Options) storetest.Instance {
 	proxy := tcpproxy.New(t, hostOf(t, direct))
 	store := openStore(t, through(t, direct, proxy.Addr()), opts)
 	return storetest.Instance{
@@ -86,7 +92,27 @@ func openInstance(t testing.TB, direct string, opts postgres.Options) storetest.
 			t.Cleanup(proxy.Resume)
 			return proxy.Refuse, proxy.Resume
 		},
+		Copy: func(t testing.TB) storetest.Instance { return instanceOn(t, copyOf(t, direct), opts) },
 	}
+}
+
+// copyOf is a copy of a database. It costs that one its connections.
+func copyOf(t testing.TB, rawURL string) string {
+	name := func(rawURL string) string {
+		u, err := url.Parse(rawURL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.TrimPrefix(u.Path, "/")
+	}
+	server, copied := testserver.PostgresURL(t), freshDatabase(t)
+	from, to := pgx.Identifier{name(rawURL)}.Sanitize(), pgx.Identifier{name(copied)}.Sanitize()
+	exec(t, server, "drop database "+to)
+	exec(t, server, "alter database "+from+" allow_connections false")
+	defer exec(t, server, "alter database "+from+" allow_connections true")
+	exec(t, server, "select pg_terminate_backend(pid, 60000) from pg_stat_activity where datname = $1", name(rawURL))
+	exec(t, server, "create database "+to+" template "+from)
+	return copied
 }
 
 // businessTx is a transaction on a connection of its own.
