@@ -60,12 +60,14 @@ begin
         sealed := current;
     end if;
     execute format('lock table %s in access exclusive mode', _q('_cursor_' || sealed));
+    perform _step_back_for_dumps(_q('_cursor_' || sealed)::regclass);
     -- A copy keeps its (epoch, n), so a head that was written meanwhile stays one.
     insert into _cursor (subscription, epoch, n, at, lease_until, since, low, upto_low, pos, settled, system, timeline, holder, done, upto, slot)
     select h.subscription, h.epoch, h.n, h.at, h.lease_until, h.since, h.low, h.upto_low, h.pos, h.settled, h.system, h.timeline, h.holder, h.done, h.upto, 1 - sealed
       from _subscription s, lateral _head(s.id) h
      where h.slot = sealed;
     execute format('truncate table %s', _q('_cursor_' || sealed));
+    perform _step_back_for_dumps(_q('_cursor_' || sealed)::regclass);
     return true;
 exception when lock_not_available then
     return false;

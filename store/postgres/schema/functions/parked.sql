@@ -30,6 +30,7 @@ begin
         sealed := current;
     end if;
     execute format('lock table %s in access exclusive mode', _q('_line_' || sealed));
+    perform _step_back_for_dumps(_q('_line_' || sealed)::regclass);
     execute format($sql$
         insert into _line (subscription, n, due, head, held, failed_since, attempt, line, failures, slot)
         select l.subscription, l.n, l.due, l.head, l.held, l.failed_since, l.attempt, l.line, l.failures, %s
@@ -39,6 +40,7 @@ begin
            and exists (select from _subscription s where s.id = l.subscription)$sql$,
         1 - sealed, _q('_line_' || sealed));
     execute format('truncate table %s', _q('_line_' || sealed));
+    perform _step_back_for_dumps(_q('_line_' || sealed)::regclass);
     return true;
 exception when lock_not_available then
     return false;
@@ -80,9 +82,11 @@ begin
         return false;
     end if;
     execute format('lock table %s in access exclusive mode', _q('_parked_' || sealed));
+    perform _step_back_for_dumps(_q('_parked_' || sealed)::regclass);
     execute format('insert into _parked (subscription, p, seq, created_at, line, id, key, topic, headers, payload, slot)
                     select m.subscription, m.p, m.seq, m.created_at, m.line, m.id, m.key, m.topic, m.headers, m.payload, %s %s', 1 - sealed, alive);
     execute format('truncate table %s', _q('_parked_' || sealed));
+    perform _step_back_for_dumps(_q('_parked_' || sealed)::regclass);
     return true;
 exception when lock_not_available then
     return false;

@@ -1,0 +1,24 @@
+-- _step_back_for_dumps raises lock_not_available if a dump may be about to read what its caller, who
+-- has a segment locked exclusively, wants to move to the other segment and truncate. The dump's
+-- snapshot is older than the move, so it would find the rows in neither: TRUNCATE is not MVCC, and a
+-- copy is. Call it when the segment is locked, and again as the last thing: what came
+-- meanwhile and waits for that lock is seen then. Then undo what was done and try again later.
+--
+-- A dump that reads the segment already would have kept the caller from locking it. What is to be
+-- seen is one that has taken its snapshot and not yet come to lock the segment: pg_dump, by its name, because it
+-- locks all tables before it reads the first; and whoever has a snapshot and waits for the lock to
+-- read some other table. A pg_dump of other schemas is taken for one that will come.
+create or replace function _step_back_for_dumps(segment regclass) returns void
+language plpgsql volatile set search_path from current as $$
+begin
+    perform pg_stat_clear_snapshot(); -- a transaction is shown the sessions as they were when it looked first
+    if exists (select from pg_stat_activity a
+                where a.datname = current_database() and a.pid <> pg_backend_pid()
+                  and (a.application_name like 'pg\_dump%'
+                       or a.backend_xmin is not null
+                          and exists (select from pg_locks l
+                                       where l.pid = a.pid and not l.granted and l.mode = 'AccessShareLock'
+                                         and l.locktype = 'relation' and l.relation <> segment))) then
+        raise exception 'a dump is about to read %', segment using errcode = '55P03';
+    end if;
+end $$;
