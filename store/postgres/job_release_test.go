@@ -41,8 +41,8 @@ func TestReleaseOfALostLease(t *testing.T) {
 	lease := f.wantClaim(1, 1)[0].lease
 	f.Exec("select penstock.ack('q', $1::bigint)", lease)
 	_, err := f.Conn.Exec(f.Ctx, "select penstock.release('q', $1::bigint)", lease)
-	if err == nil || !strings.Contains(err.Error(), "55000") {
-		t.Errorf("got %v, want SQLSTATE 55000", err)
+	if err == nil || !strings.Contains(err.Error(), "PS001") {
+		t.Errorf("got %v, want SQLSTATE PS001", err)
 	}
 	f.wantClaim(1)
 }

@@ -22,7 +22,7 @@ func queueError(err error, queue string) error {
 	switch pg.Code {
 	case "42P01", "42883": // no such table, or a function of the queue's own
 		return noQueue(queue)
-	case "55000":
+	case "PS001":
 		return penstock.WithHint(fmt.Errorf("%w: queue %q", penstock.ErrLeaseLost, queue),
 			"the job may be running elsewhere; extend leases in time, or claim with longer ones")
 	case "22021":

@@ -13,6 +13,8 @@ import (
 	"os"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/penstock/penstock/internal/testserver"
 	"github.com/penstock/penstock/store/postgres"
 )
@@ -26,7 +28,20 @@ func migrate(url string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(store.Migrate(ctx), store.Close())
+	return errors.Join(store.Migrate(ctx), store.Close(), publishAll(ctx, url))
+}
+
+// publishAll makes what logical replication of a whole database has: a publication of all
+// tables, under which PostgreSQL refuses UPDATE and DELETE where rows have no identity. It takes a superuser.
+func publishAll(ctx context.Context, url string) error {
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return err
+	}
+	_, err = conn.Exec(ctx, `do $$ begin
+		if (select rolsuper from pg_roles where rolname = current_user) then create publication everything for all tables; end if;
+	end $$`)
+	return errors.Join(err, conn.Close(ctx))
 }
 
 // Database is the URL of a migrated database without outboxes, queues and

@@ -56,6 +56,7 @@ declare
     ring_name  text := _q(format('_%s.ring', name));
     flags_name text := _q(format('_%s.flags', name));
     register   text;
+    segment    text;
     made       int;
 begin
     if kind is null or kind not in ('fifo', 'lifo') then
@@ -105,14 +106,16 @@ begin
         ) partition by list (slot)$ddl$,
         _q(name), seq_name, ring_name);
     perform _admit_by(name, format('_admit_job(%L)', flags_name));
-    execute format('create index on %s (grp, priority, seq)', _q(name));
     execute format('create index on %s (xid)', _q(name));
     execute format('create index on %s (key, id, seq) where key is not null', _q(name));
     execute format('create index on %s (id) where id is not null', _q(name)); -- by which cancel finds jobs
     for slot in 0 .. segments - 1 loop
+        segment := _q(format('_%s.%s', name, slot));
         execute format('create table %s partition of %s for values in (%s)
-                        with (autovacuum_enabled = false, toast.autovacuum_enabled = false)',
-                       _q(format('_%s.%s', name, slot)), _q(name), slot);
+                        with (autovacuum_enabled = false, toast.autovacuum_enabled = false)', segment, _q(name), slot);
+        execute format('create unique index on %s (grp, priority, seq)', segment);
+        execute (select format('alter table %s replica identity using index %I', segment, c.relname) -- see 00060
+                   from pg_index i join pg_class c on c.oid = i.indexrelid where i.indrelid = segment::regclass and i.indisunique);
     end loop;
     perform _define(name);
     perform _define_jobs(name);

@@ -45,5 +45,5 @@ create or replace function _lost(lease bigint) returns timestamptz
 language plpgsql volatile set search_path from current as $$
 begin
     raise exception 'lease % is lost', coalesce(lease::text, 'null')
-    using errcode = '55000', hint = 'it has ended, or the job was settled or cancelled: extend leases while a job runs, or claim with a longer one';
+    using errcode = 'PS001', hint = 'it has ended, or the job was settled or cancelled: extend leases while a job runs, or claim with a longer one';
 end $$;
