@@ -112,3 +112,30 @@ func TestWorkerCanRunJobsAndNothingElse(t *testing.T) {
 	f.wantText("{}", "select array(select penstock.ack('q', '{1}'::bigint[]))::text")
 	f.wantText("{}", "select array(select penstock.release('q', '{1}'::bigint[]))::text")
 }
+
+// Whoever was granted something of one queue may do nothing with another's: what runs with the owner's
+// rights belongs to a queue, and what takes a queue's name runs with the caller's.
+func TestGrantsOfAQueueReachNoOther(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t, "fifo")
+	f.Exec("select penstock.create_queue('secret')")
+	for _, grant := range []string{"grant_enqueuer", "grant_worker", "grant_operator"} {
+		name, asRole := f.role()
+		f.Exec("select penstock."+grant+"('q', $1)", name)
+		f.wantText("", `select coalesce(string_agg(p.oid::regprocedure::text, ' '), '') from pg_proc p
+			where p.pronamespace = 'penstock'::regnamespace and has_function_privilege($1, p.oid, 'execute') and p.prosecdef
+			  and not starts_with(p.proname, '_q.') and p.proname <> 'dequeue_q'`, name)
+		rows, err := f.Conn.Query(f.Ctx, `select format('select %s(%L%s)', p.oid::regproc, 'secret',
+				(select string_agg(format(', %s => null::%s', p.proargnames[i], format_type(p.proargtypes[i - 1], null)), '') from generate_series(2, p.pronargs) i))
+			from pg_proc p where p.pronamespace = 'penstock'::regnamespace and has_function_privilege($1, p.oid, 'execute')
+			  and p.proargnames[1] = any ('{queue,name}') and not starts_with(p.proname, '_')`, name)
+		f.Must(err)
+		calls, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		f.Must(err)
+		if len(calls) < 15 {
+			t.Fatalf("%s: only %q found", grant, calls)
+		}
+		f.wantMay(asRole, nil, calls)
+		f.wantMay(asRole, nil, []string{`select penstock."_secret.flags"(1)`, `select penstock."_secret.tick"(true)`, `select setval('penstock."_secret.flags"', 1)`})
+	}
+}

@@ -39,7 +39,7 @@ declare
         dequeue, enqueue, enqueue_many, claim, ack, extend, release, retry, bury, cancel, maintain_queue,
         pause_queue, resume_queue, retry_dead_jobs, discard_dead_jobs, queue_status,
         inbox, inbox_many, inbox_in_order, inbox_due, inbox_held, inbox_gaps, inbox_release, inbox_discard, maintain_inbox,
-        _q, _read_committed, _refuse_headers, _admit_message, _lost}'; -- these only look
+        _q, _read_committed, _refuse_headers, _refuse_job, _admit_message, _lost}'; -- these only look
     made regprocedure;
 begin
     execute format('revoke execute on all functions in schema %I from public', current_schema());

@@ -18,6 +18,7 @@ begin
     foreach word in array array['mark_slot', 'lease_slot', 'lease'] loop
         body := replace(body, '{' || word || case word when 'lease' then '_table' else '' end || '}', quote_literal(_q('_' || word)) || '::regclass');
     end loop;
+    body := replace(body, '{raise}', _q(format('_%s.flags', queue)));
     body := replace(body, '{busy}', $sql$(exists (select from {schema}._lease l where l.queue = {id} and l.key = c.key)
                                             or exists (select from {schema}._later l where l.queue = {id} and l.key = c.key and l.id < c.id
                                                           and (l.attempt > 0 or l.due = 'infinity'))
@@ -58,6 +59,7 @@ begin
     for made in select p.oid::regprocedure::text from _own_functions(queue) p loop
         execute 'revoke execute on function ' || made || ' from public';
     end loop;
+    perform _grant_as(queue, 'enqueue', '{flags}');
 end $$;
 
 -- _own_functions are those of one queue, or of one inbox.
@@ -77,6 +79,15 @@ begin
     for made in select p.oid::regprocedure::text from _own_functions(queue) p where p.name = any (names) loop
         execute format('grant execute on function %s to %I', made, role);
     end loop;
+end $$;
+
+-- _grant_as lets whoever may call one of them call others: a queue's functions change, its roles do not.
+create or replace function _grant_as(queue text, name text, names text[]) returns void
+language plpgsql set search_path from current as $$
+begin
+    perform _grant_own(queue, names, r.rolname)
+       from _own_functions(queue) o join pg_proc p on p.oid = o.oid cross join lateral aclexplode(p.proacl) a join pg_roles r on r.oid = a.grantee
+      where o.name = _grant_as.name and a.privilege_type = 'EXECUTE' and a.grantee <> p.proowner;
 end $$;
 
 -- _dispatch_on makes a function that does, for each queue, what does says: a branch

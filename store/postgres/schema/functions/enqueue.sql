@@ -52,6 +52,15 @@ begin
              order by d.at desc limit 1);
 end $fn$;
 
+-- {raise} raises flags, see _admit_job: none that operators set.
+create or replace function {raise}(wanted bigint) returns void
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $fn$
+begin
+    perform pg_advisory_lock(1885695597, {flags}::oid::int);
+    perform setval({flags}, pg_sequence_last_value({flags}) | wanted & 8589934591);
+    perform pg_advisory_unlock(1885695597, {flags}::oid::int);
+end $fn$;
+
 create or replace function {enqueue_many}(payloads bytea[], keys text[], grps text[], priorities int[], not_befores timestamptz[], dedup_keys text[], headers jsonb[]) returns setof bigint
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $fn$
 declare

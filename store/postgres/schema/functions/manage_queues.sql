@@ -72,8 +72,7 @@ begin
     execute format('grant insert (key, grp, priority, headers, payload) on table %s to %I', _q(q.name), role);
     execute format('grant usage on sequence %s to %I', _q(format('_%s.seq', q.name)), role);
     execute format('grant select on sequence %s, %s to %I', _q(format('_%s.ring', q.name)), _q(format('_%s.flags', q.name)), role);
-    execute format('grant execute on function _admit_other_job(regclass, smallint, text, text, jsonb, bytea) to %I', role);
-    perform _grant_own(q.name, '{enqueue,enqueue_many}', role);
+    perform _grant_own(q.name, '{enqueue,enqueue_many,flags}', role);
 end $$;
 
 -- grant_worker lets a role run the jobs of one queue, and do its housekeeping. It can

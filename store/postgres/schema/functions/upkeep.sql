@@ -257,7 +257,7 @@ declare
     wanted bigint := case when q.paused then 1::bigint << 33 else 0 end | case when q.max_running is not null then 1::bigint << 34 else 0 end;
 begin
     if pg_sequence_last_value(flags) & (3::bigint << 33) <> wanted then
-        perform pg_advisory_lock(1885695597, flags::oid::int); -- as _admit_other_job does
+        perform pg_advisory_lock(1885695597, flags::oid::int); -- as {raise} does
         perform setval(flags, pg_sequence_last_value(flags) & ~(3::bigint << 33) | wanted);
         perform setval(_q(format('_%s.way', q.name)), 0); -- look
         perform pg_advisory_unlock(1885695597, flags::oid::int);
