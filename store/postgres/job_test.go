@@ -99,6 +99,16 @@ func (f *fixture) wantText(want, sql string, args ...any) {
 	}
 }
 
+// wantError runs what must fail with an SQLSTATE and a hint.
+func (f *fixture) wantError(code, sql string, args ...any) {
+	f.Helper()
+	_, err := f.Conn.Exec(f.Ctx, sql, args...)
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) || pg.Code != code || pg.Hint == "" {
+		f.Errorf("%.80s: got %+v, want %s and a hint", sql, err, code)
+	}
+}
+
 func TestJobRunsOnce(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t, "fifo")
@@ -399,11 +409,7 @@ func TestBadJobs(t *testing.T) {
 		{"22023", "penstock.schedule('q', 's', '@daily', null)"},
 		{"23514", "penstock.schedule('q', '', '@daily', 'x')"},
 	} {
-		_, err := f.Conn.Exec(f.Ctx, "select "+c.sql)
-		var pg *pgconn.PgError
-		if !errors.As(err, &pg) || pg.Code != c.code || pg.Hint == "" && c.sql != "penstock.dequeue('none')" {
-			t.Errorf("%.80s: got %+v, want %s and a hint", c.sql, err, c.code)
-		}
+		f.wantError(c.code, "select "+c.sql)
 	}
 	f.wantText("0", "select count(*)::text from penstock.q")
 }

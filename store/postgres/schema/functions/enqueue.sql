@@ -20,7 +20,7 @@ begin
         perform {schema}._refuse_job(payload, key, grp, priority, headers, dedup_key);
     end if;
     if dedup_key is not null then
-        perform pg_advisory_xact_lock(hashtextextended(dedup_key, -{id}));
+        perform {schema}._hold_keys({id}, array[dedup_key]);
         made := {first}(dedup_key);
         if made is not null then
             return made;
@@ -65,18 +65,26 @@ create or replace function {enqueue_many}(payloads bytea[], keys text[], grps te
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $fn$
 declare
     many constant int := coalesce(cardinality(payloads), 0);
-    i int;
+    made bigint;
 begin
     if coalesce(cardinality(keys), many) <> many or coalesce(cardinality(grps), many) <> many or coalesce(cardinality(priorities), many) <> many
        or coalesce(cardinality(not_befores), many) <> many or coalesce(cardinality(dedup_keys), many) <> many or coalesce(cardinality(headers), many) <> many then
         raise exception 'the arrays differ in length' using errcode = '22023', hint = 'give each as many elements as payloads, or null instead of the array';
     end if;
     if cardinality(not_befores) > 0 or cardinality(dedup_keys) > 0 then
-        if cardinality(dedup_keys) > 0 then -- in one order, so that two calls do not wait for each other
-            perform pg_advisory_xact_lock(h.hash) from (select distinct hashtextextended(k, -{id}) as hash from unnest(dedup_keys) k where k is not null order by 1) h;
+        if cardinality(dedup_keys) > 0 then
+            perform {schema}._refuse_job(payloads[x], keys[x], grps[x], priorities[x], headers[x], dedup_keys[x]) from generate_series(1, many) x;
+            perform {schema}._hold_keys({id}, dedup_keys); -- all before the first, so that two calls do not wait for each other
         end if;
         for i in 1 .. many loop
-            return next {enqueue}(payloads[i], keys[i], grps[i], priorities[i], not_befores[i], dedup_keys[i], headers[i]);
+            made := case when dedup_keys[i] is not null then {first}(dedup_keys[i]) end;
+            if made is null then
+                made := {enqueue}(payloads[i], keys[i], grps[i], priorities[i], not_befores[i], null, headers[i]);
+                if dedup_keys[i] is not null then
+                    insert into {schema}._dedup (queue, id, dedup_key) values ({id}, made, dedup_keys[i]);
+                end if;
+            end if;
+            return next made;
         end loop;
         return;
     end if;

@@ -47,3 +47,41 @@ begin
     raise exception 'lease % is lost', coalesce(lease::text, 'null')
     using errcode = 'PS001', hint = 'it has ended, or the job was settled or cancelled: extend leases while a job runs, or claim with a longer one';
 end $$;
+
+-- _hold_keys locks dedup_keys until the transaction ends, so that whoever enqueues with one of them
+-- looks when the other has ended. A key has a lock of its own and, shared, one of the 1,024 of its queue. The
+-- server's locks are few: a transaction with more than a hundred keys takes from the next call on only the latter, and not
+-- shared. Without waiting, it may return false, and hold some.
+create or replace function _hold_keys(queue int, keys text[], waiting boolean default true) returns boolean
+language plpgsql volatile set search_path = pg_catalog, pg_temp as $$
+declare
+    many int := coalesce(nullif(current_setting('penstock.dedup_keys', true), '')::int, 0) + cardinality(keys);
+    k    record;
+begin
+    if current_setting('transaction_isolation') not in ('read committed', 'read uncommitted') then
+        raise exception 'a dedup_key needs the isolation level read committed, this transaction is %', current_setting('transaction_isolation')
+        using errcode = '25001', hint = 'it does not see what others have enqueued since it began; begin it with: begin isolation level read committed';
+    end if;
+    if waiting then
+        perform set_config('penstock.dedup_keys', many::text, true);
+    end if;
+    for k in select h.bucket, array_agg(distinct h.hash order by h.hash) as hashes -- in one order, so that two calls do not wait for each other
+               from (select hash, (queue::bigint * 1024 + (hash & 1023) & 2147483647)::int as bucket
+                       from (select hashtextextended(x, -queue) as hash from unnest(keys) x where x is not null offset 0) x) h
+              group by h.bucket order by h.bucket loop
+        if many > 100 then
+            if waiting then
+                perform pg_advisory_xact_lock(1885695588, k.bucket); -- "pend"
+            elsif not pg_try_advisory_xact_lock(1885695588, k.bucket) then
+                return false;
+            end if;
+        elsif waiting then
+            perform pg_advisory_xact_lock_shared(1885695588, k.bucket);
+            perform pg_advisory_xact_lock(h) from unnest(k.hashes) h;
+        elsif not pg_try_advisory_xact_lock_shared(1885695588, k.bucket)
+              or (select not bool_and(pg_try_advisory_xact_lock(h)) from unnest(k.hashes) h) then
+            return false;
+        end if;
+    end loop;
+    return true;
+end $$;

@@ -46,7 +46,7 @@ begin
     if due.schedules then -- whose dedup_key a transaction has that has not ended comes with a later tick
         perform {enqueue}(s.payload, s.key, s.grp, s.priority, null, s.dedup_key, s.headers), {schema}._next_run(s.queue, s.name)
            from (select * from {schema}._schedule s where s.queue = {id} and s.next <= upto for update skip locked) s
-          where s.dedup_key is null or pg_try_advisory_xact_lock(hashtextextended(s.dedup_key, -{id}));
+          where s.dedup_key is null or {schema}._hold_keys({id}, array[s.dedup_key], false);
     end if;
 
     if pg_sequence_last_value({flags}) & 4294967296 <> 0 then -- keys of which nothing runs and something waits
