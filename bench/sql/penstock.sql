@@ -44,10 +44,10 @@ select array_agg(c.relfilenode::bigint)
 insert into {schema}.{table} (payload) select unnest($1::bytea[]);
 
 -- name: enqueue_one
-select {schema}.enqueue({name}, ($1::bytea[])[1]);
+select {schema}.enqueue_bytes({name}, ($1::bytea[])[1]);
 
 -- name: enqueue_many
-select {schema}.enqueue_many({name}, $1::bytea[]);
+select {schema}.enqueue_many_bytes({name}, $1::bytea[]);
 
 -- name: take
 select id, payload from {schema}.dequeue({name}, $1::int);
@@ -56,4 +56,4 @@ select id, payload from {schema}.dequeue({name}, $1::int);
 select lease, id, payload from {schema}.claim({name}, $1::int, interval '5 minutes');
 
 -- name: ack
-select {schema}.ack({name}, $1::bigint[]);
+select {schema}.ack_many({name}, $1::bigint[]);

@@ -39,7 +39,7 @@ func NewInbox(schema, consumer string) *Inbox {
 		first:    "select " + own("inbox") + "($1, $2)",
 		many:     "select * from " + own("inbox_many") + "($1, $2::text[])",
 		manyOf:   "select * from " + own("inbox_many") + "($1, array(select e from jsonb_array_elements_text($2::jsonb) with ordinality j(e, n) order by n))",
-		inOrder:  columns + own("inbox_in_order") + "($1, $2, $3, $4, $5::jsonb, $6::bytea, $7 * interval '1 microsecond')",
+		inOrder:  columns + own("inbox_in_order_bytes") + "($1, $2, $3, $4, $5::jsonb, $6::bytea, $7 * interval '1 microsecond')",
 		due:      columns + own("inbox_due") + "($1, $2)",
 		dueOf:    columns + own("inbox_due") + "($1, $2, $3)",
 	}

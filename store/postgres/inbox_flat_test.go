@@ -55,7 +55,7 @@ func TestInboxStaysFlat(t *testing.T) {
 	}
 	f.Exec("select penstock.inbox_many('billing', array(select 'more-' || i from generate_series(1, 10000) i))")
 	for n := range 40 { // a message is held, and the one before it comes
-		f.Exec("select penstock.inbox_in_order('billing', 'k', 'm' || i, 'm' || (i - 1), null, decode(repeat('00', 2000), 'hex'), '1 hour') from generate_series($1::int, $2::int, -1) i", n*100+99, n*100)
+		f.Exec("select penstock.inbox_in_order_bytes('billing', 'k', 'm' || i, 'm' || (i - 1), null, decode(repeat('00', 2000), 'hex'), '1 hour') from generate_series($1::int, $2::int, -1) i", n*100+99, n*100)
 		f.Exec("select penstock.inbox_in_order('billing', 'k', 'm' || $1::int, null, null, 'x')", n*100-1)
 	}
 	for n := range 100 { // a message is held in vain

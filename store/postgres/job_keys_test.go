@@ -66,7 +66,7 @@ func TestKeysAreSerial(t *testing.T) {
 			t.Parallel()
 			f := newJobs(t, kind)
 			const jobs = 600
-			f.Exec(`select penstock.enqueue_many('q', array_agg('x'::bytea), keys => array_agg(case when i % 7 > 0 then 'key ' || i % 7 end), priorities => array_agg(i % 2))
+			f.Exec(`select penstock.enqueue_many('q', array_agg('x'::text), keys => array_agg(case when i % 7 > 0 then 'key ' || i % 7 end), priorities => array_agg(i % 2))
 				from generate_series(1, $1::int) i`, jobs)
 			watch := &keyWatch{TB: t, running: map[string]int64{}, last: map[string]int64{}, runs: map[int64]int{}}
 			var wg sync.WaitGroup
@@ -124,7 +124,7 @@ func work(f *fixture, conn *pgx.Conn, r *rand.Rand, watch *keyWatch) {
 		watch.begin(l)
 		well := r.IntN(5) > 0
 		watch.end(l, well)
-		sql := "select penstock.ack('q', $1::bigint)"
+		sql := "select penstock.ack('q', $1)"
 		if !well {
 			sql = "select penstock.retry('q', $1, '0')"
 		}
@@ -139,7 +139,7 @@ func work(f *fixture, conn *pgx.Conn, r *rand.Rand, watch *keyWatch) {
 func TestOtherKeysAreUnaffected(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t, "fifo")
-	f.Exec("select penstock.enqueue_many('q', '{a,b,c,d,e}'::bytea[], keys => '{k,k,l,k,m}')")
+	f.Exec("select penstock.enqueue_many('q', '{a,b,c,d,e}', keys => '{k,k,l,k,m}')")
 	first := f.wantClaim(1, 1)[0]
 	tx := f.begin(f.Connect())
 	var id int64
@@ -173,12 +173,12 @@ func TestRingsOfJobsTurn(t *testing.T) {
 	held := f.claim(1)[0]
 	var most int64
 	for i := range 12 {
-		f.Exec(`select penstock.enqueue_many('q', array_agg(convert_to(repeat(md5(i::text), 60), 'UTF8')), dedup_keys => array_agg($1 || i || repeat('x', 200))) from generate_series(1, 300) i`, fmt.Sprint(i, " "))
+		f.Exec(`select penstock.enqueue_many('q', array_agg(repeat(md5(i::text), 60)), dedup_keys => array_agg($1 || i || repeat('x', 200))) from generate_series(1, 300) i`, fmt.Sprint(i, " "))
 		for _, j := range f.claim(1000) {
 			f.Exec("select penstock.retry('q', $1, '1 day')", j.lease)
 		}
 		f.ripen()
-		f.Exec("select count(*) from penstock.ack('q', array(select lease from penstock.claim('q', 1000)))")
+		f.Exec("select count(*) from penstock.ack_many('q', array(select lease from penstock.claim('q', 1000)))")
 		f.Exec("update penstock._dedup set at = at - interval '1 day' where dedup_key <> 'keep'")
 		for range 2 { // one call seals a segment, the next one empties it
 			f.Exec("select penstock._reclaim_pair('_lease', 65536, 'true'), penstock._reclaim_pair('_later', 65536, 'true')")
@@ -191,7 +191,7 @@ func TestRingsOfJobsTurn(t *testing.T) {
 	}
 	t.Logf("the rings had %d bytes at most", most)
 	f.wantText(kept, keep)
-	f.wantText(fmt.Sprintf("{%d}", held.lease), "select array(select penstock.ack('q', array[$1]::bigint[]))::text", held.lease)
+	f.wantText(fmt.Sprintf("{%d}", held.lease), "select array(select penstock.ack_many('q', array[$1]::bigint[]))::text", held.lease)
 	f.Exec("update penstock._later set due = now()")
 	f.tick()
 	f.wantClaim(9, 1)

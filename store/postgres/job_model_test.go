@@ -278,7 +278,7 @@ func (m *jobModel) settle() {
 				j.state = dead
 			}
 		default:
-			m.wantText(fmt.Sprintf("{%d}", lease), "select array(select penstock.ack('q', array[$1]::bigint[]))::text", lease)
+			m.wantText(fmt.Sprintf("{%d}", lease), "select array(select penstock.ack_many('q', array[$1]::bigint[]))::text", lease)
 			j.state = done
 		}
 	}
@@ -363,7 +363,7 @@ func (m *jobModel) drain() {
 	}
 	for range 1000 {
 		for _, j := range m.some(running) {
-			m.Exec("select penstock.ack('q', $1::bigint)", j.lease)
+			m.Exec("select penstock.ack('q', $1)", j.lease)
 			j.state, j.lease = done, 0
 		}
 		m.makeDue()

@@ -34,11 +34,11 @@ func TestEnqueuerCanEnqueueAndNothingElse(t *testing.T) {
 	f.wantMay(asRole, []string{
 		"select penstock.enqueue('q', 'x', key => 'k', dedup_key => 'd', not_before => now() + interval '1 h')",
 		"select penstock.enqueue('q', '{}'::jsonb)",
-		"select penstock.enqueue_many('q', '{a,b}'::bytea[], priorities => '{1,2}')",
+		"select penstock.enqueue_many('q', '{a,b}', priorities => '{1,2}')",
 		"insert into penstock.q (key, grp, priority, headers, payload) values ('k', 'g', 3, '{}', 'x')",
 	}, []string{
 		"select penstock.enqueue('secret', 'x')",
-		"select penstock.enqueue_many('secret', '{a}'::bytea[])",
+		"select penstock.enqueue_many('secret', '{a}')",
 		"insert into penstock.secret (payload) values ('x')",
 		"insert into penstock.q (seq, payload) values (1, 'x')",
 		"insert into penstock.q (attempt, payload) values (1, 'x')",
@@ -46,8 +46,8 @@ func TestEnqueuerCanEnqueueAndNothingElse(t *testing.T) {
 		"select penstock.dequeue('q')",
 		"select penstock.dequeue_q()",
 		"select penstock.claim('q')",
-		"select penstock.ack('q', '{1}'::bigint[])",
-		"select penstock.release('q', '{1}'::bigint[])",
+		"select penstock.ack_many('q', '{1}')",
+		"select penstock.release_many('q', '{1}')",
 		"select penstock.cancel('q', '{1}')",
 		"select penstock.maintain_queue('q')",
 		"select penstock.pause_queue('q')",
@@ -67,19 +67,19 @@ func TestWorkerCanRunJobsAndNothingElse(t *testing.T) {
 	f.Exec("select penstock.create_queue('secret')")
 	f.Exec("select penstock.enqueue('secret', 'x')")
 	f.Exec("select penstock.claim('secret')") // lease 1
-	f.Exec("select penstock.enqueue_many('q', array_fill('x'::bytea, array[9]), keys => '{a,b,c,d,e,f,g,h,i}')")
+	f.Exec("select penstock.enqueue_many('q', array_fill('x'::text, array[9]), keys => '{a,b,c,d,e,f,g,h,i}')")
 	name, asRole := f.role()
 	f.Exec("select penstock.grant_worker('q', $1)", name)
 	f.wantMay(asRole, []string{
 		"select penstock.dequeue('q')",
 		"select penstock.dequeue_q()",
 		"select penstock.claim('q', 4)", // leases 2 to 5
-		"select penstock.ack('q', 2::bigint)",
-		"select penstock.ack('q', '{3}'::bigint[])",
-		"select penstock.extend('q', 4::bigint, '1 min')",
-		"select penstock.extend('q', '{4}'::bigint[], '1 min')",
+		"select penstock.ack('q', 2)",
+		"select penstock.ack_many('q', '{3}')",
+		"select penstock.extend('q', 4, '1 min')",
+		"select penstock.extend_many('q', '{4}', '1 min')",
 		"select penstock.retry('q', 4)",
-		"select penstock.release('q', 5::bigint)",
+		"select penstock.release('q', 5)",
 		"select penstock.claim('q')", // lease 6
 		"select penstock.bury('q', 6)",
 		"select penstock.maintain_queue('q')",
@@ -91,11 +91,11 @@ func TestWorkerCanRunJobsAndNothingElse(t *testing.T) {
 		"select penstock.dequeue('secret')",
 		"select penstock.dequeue_secret()",
 		"select penstock.claim('secret')",
-		"select penstock.ack('secret', 1::bigint)",
-		"select penstock.extend('secret', 1::bigint, '1 min')",
+		"select penstock.ack('secret', 1)",
+		"select penstock.extend('secret', 1, '1 min')",
 		"select penstock.retry('secret', 1)",
 		"select penstock.bury('secret', 1)",
-		"select penstock.release('secret', 1::bigint)",
+		"select penstock.release('secret', 1)",
 		"select penstock.maintain_queue('secret')",
 		"select penstock.cancel('q', '{1}')",
 		"select penstock.set_queue('q', 1)",
@@ -109,8 +109,8 @@ func TestWorkerCanRunJobsAndNothingElse(t *testing.T) {
 		"select penstock._reclaim_pair('_lease', 0, 'true')",
 	})
 	// Another queue's lease is not a lease of this one.
-	f.wantText("{}", "select array(select penstock.ack('q', '{1}'::bigint[]))::text")
-	f.wantText("{}", "select array(select penstock.release('q', '{1}'::bigint[]))::text")
+	f.wantText("{}", "select array(select penstock.ack_many('q', '{1}'))::text")
+	f.wantText("{}", "select array(select penstock.release_many('q', '{1}'))::text")
 }
 
 // Whoever was granted something of one queue may do nothing with another's: what runs with the owner's

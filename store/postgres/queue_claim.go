@@ -38,9 +38,9 @@ func (s *Store) Queue(name string) penstock.Queue {
 		queue: NewQueue(s.schema, name),
 		claim: "select id, key, grp, priority, attempt, created_at, headers, payload, lease, lease_until from " +
 			s.table("_"+name+".claim") + "($1, $2, $3, $4, $5)",
-		extend:   "select * from " + s.table("extend") + "($1, $2::bigint[], $3)",
+		extend:   "select * from " + s.table("extend_many") + "($1, $2, $3)",
 		ack:      "select * from " + s.table("_"+name+".ack") + "($1)",
-		release:  "select * from " + s.table("release") + "($1, $2::bigint[])",
+		release:  "select * from " + s.table("release_many") + "($1, $2)",
 		retry:    "select " + s.table("retry") + "($1, $2, $3, $4)",
 		bury:     "select " + s.table("bury") + "($1, $2, $3)",
 		maintain: "select " + s.table("maintain_queue") + "($1)",

@@ -31,11 +31,10 @@ func NewQueue(schema, name string) *Queue {
 	}
 	own := func(function string) string { return pgx.Identifier{schema, function}.Sanitize() }
 	return &Queue{
-		name:    name,
-		enqueue: "select " + own("enqueue") + "($1, $2::bytea, $3, $4, $5, $6, $7, $8)",
-		enqueueMany: "select * from " + own("enqueue_many") +
-			"($1, $2::bytea[], $3::text[], $4::text[], $5::int[], $6::timestamptz[], $7::text[], $8::jsonb[])",
-		manyOf:      own("enqueue_many"),
+		name:        name,
+		enqueue:     "select " + own("_"+name+".enqueue") + "($1, $2, $3, $4, $5, $6, $7)",
+		enqueueMany: "select * from " + own("_"+name+".enqueue_many") + "($1, $2, $3, $4, $5, $6, $7)",
+		manyOf:      own("_" + name + ".enqueue_many"),
 		dequeue:     "select " + takenColumns + " from " + own("dequeue") + "($1, $2, $3)",
 		dequeueNext: "select " + takenColumns + " from " + own("dequeue_"+name) + "()",
 	}
@@ -94,7 +93,7 @@ func (q *Queue) writeOne(ctx context.Context, tx PgxQuery, j *penstock.NewJob) (
 	if err != nil {
 		return nil, err
 	}
-	return tx.Query(ctx, q.enqueue, q.name, notNil(j.Payload), orNull(j.Key), j.Group, j.Priority, orNullTime(j.NotBefore), orNull(j.DedupKey), headers)
+	return tx.Query(ctx, q.enqueue, notNil(j.Payload), orNull(j.Key), j.Group, j.Priority, orNullTime(j.NotBefore), orNull(j.DedupKey), headers)
 }
 
 func (q *Queue) writeMany(ctx context.Context, tx PgxQuery, jobs []penstock.NewJob) (pgx.Rows, error) {
@@ -104,7 +103,7 @@ func (q *Queue) writeMany(ctx context.Context, tx PgxQuery, jobs []penstock.NewJ
 			return nil, jobAt(err, i, len(jobs))
 		}
 	}
-	return tx.Query(ctx, q.enqueueMany, q.name, c.payloads, c.keys, c.groups, c.priorities, c.notBefores, c.dedupKeys, c.headers)
+	return tx.Query(ctx, q.enqueueMany, c.payloads, c.keys, c.groups, c.priorities, c.notBefores, c.dedupKeys, c.headers)
 }
 
 // jobColumns are jobs as enqueue_many wants them: an array per column, or nil where
@@ -171,8 +170,7 @@ func (q *Queue) EnqueueSQL(ctx context.Context, tx SQLQuery, jobs ...penstock.Ne
 // valuesOf makes a call of enqueue_many out of parameters that every driver has.
 func (q *Queue) valuesOf(jobs []penstock.NewJob) (string, []any, error) {
 	const columns = 7
-	args := make([]any, 1, 1+len(jobs)*columns)
-	args[0] = q.name
+	args := make([]any, 0, len(jobs)*columns)
 	var query strings.Builder
 	query.WriteString("select e.id from (select " +
 		"array_agg(payload order by n) as payloads, array_agg(key order by n) as keys, array_agg(grp order by n) as grps, " +
@@ -192,7 +190,7 @@ func (q *Queue) valuesOf(jobs []penstock.NewJob) (string, []any, error) {
 		args = append(args, notNil(j.Payload), orNull(j.Key), j.Group, j.Priority, orNullTime(j.NotBefore), orNull(j.DedupKey), headers)
 	}
 	query.WriteString(") v(n, payload, key, grp, priority, not_before, dedup_key, headers)) j cross join lateral " + q.manyOf +
-		"($1, j.payloads, j.keys, j.grps, j.priorities, j.not_befores, j.dedup_keys, j.headers) e(id)")
+		"(j.payloads, j.keys, j.grps, j.priorities, j.not_befores, j.dedup_keys, j.headers) e(id)")
 	return query.String(), args, nil
 }
 

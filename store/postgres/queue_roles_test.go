@@ -124,7 +124,7 @@ func TestStoreOfAWorker(t *testing.T) {
 	f.wantDenied(conn,
 		"select * from penstock.jobs", "delete from penstock.jobs", "insert into penstock.jobs (payload) values ('x')",
 		"select penstock.enqueue('jobs', 'x')", "select penstock.claim('secret')", "select penstock.dequeue('secret')",
-		`select * from penstock."_secret.take"(1, '')`, "select penstock.ack('secret', '{1}'::bigint[])", "select penstock.maintain_queue('secret')",
+		`select * from penstock."_secret.take"(1, '')`, "select penstock.ack_many('secret', '{1}')", "select penstock.maintain_queue('secret')",
 		"select * from penstock._lease", "delete from penstock._lease", "delete from penstock._dead_job",
 		"select penstock.discard_dead_jobs('jobs', '{1}')", "select penstock.drop_queue('jobs')", "select penstock.pause_queue('jobs')",
 		`select setval('penstock."_jobs.tick"', 1)`, "select penstock.grant_worker('secret', current_user)")
@@ -187,7 +187,7 @@ func TestStoreOfAnOperator(t *testing.T) {
 		"select * from penstock.jobs", "select * from penstock._lease", "select * from penstock._later",
 		"delete from penstock._dead_job", "update penstock._dead_job set attempt = 0", "update penstock._queue set paused = true",
 		"select penstock.enqueue('jobs', 'x')", "select penstock.claim('jobs')", "select penstock.dequeue('jobs')",
-		"select penstock.ack('jobs', '{1}'::bigint[])", "select penstock.set_queue('jobs', 3)", "select penstock.drop_queue('jobs')",
+		"select penstock.ack_many('jobs', '{1}')", "select penstock.set_queue('jobs', 3)", "select penstock.drop_queue('jobs')",
 		"select penstock.schedule('jobs', 's', '@daily', 'x')",
 		`select * from penstock."_jobs.claim"(1, '1 s', '', '')`, `select * from penstock."_jobs.ack"('{1}')`, `select penstock."_jobs.fail"(1, null, '', true)`,
 		"select penstock.pause_queue('secret')", "select penstock.resume_queue('secret')", "select penstock.cancel('secret', '{1}')",

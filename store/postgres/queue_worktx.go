@@ -40,7 +40,7 @@ func WorkTx(ctx context.Context, store *Store, queue string, h TxHandler, opts p
 // inTx makes a handler that ends its job itself. The lease is given back last,
 // within the same transaction: until then it can be extended beside it.
 func inTx(pool *pgxpool.Pool, store *Store, queue string, h TxHandler) penstock.Handler {
-	ack := "select " + store.table("ack") + "($1, $2::bigint)"
+	ack := "select " + store.table("ack") + "($1, $2)"
 	return func(ctx context.Context, job penstock.Job) error {
 		err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 			if err := h(ctx, tx, job); err != nil {

@@ -192,7 +192,7 @@ func (w *writer) write(ctx context.Context, tx pgx.Tx, m message) (*entry, error
 	batch.Queue("insert into business.fact (id, key, n, topic) values ($1, $2, $3, $4)", m.ID, key, m.N, m.Topic)
 	headers := fmt.Sprintf(`{"trace": %q}`, m.ID)
 	if w.random.IntN(5) == 0 {
-		batch.Queue("select penstock.publish('shop', $1::bytea, $2, $3, $4::jsonb, $5)", payload, key, m.Topic, headers, m.ID)
+		batch.Queue("select penstock.publish_bytes('shop', $1, $2, $3, $4::jsonb, $5)", payload, key, m.Topic, headers, m.ID)
 	} else {
 		batch.Queue("insert into penstock.shop (id, key, topic, headers, payload) values ($1, $2, $3, $4::jsonb, $5)", m.ID, key, m.Topic, headers, payload)
 	}

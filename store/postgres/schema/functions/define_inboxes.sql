@@ -61,7 +61,7 @@ declare
     public_functions constant text[] := array[
         'inbox(consumer text, message_id text) returns boolean', 'return {first}(message_id)',
         'inbox_many(consumer text, message_ids text[]) returns setof text', 'return query select * from {first_of}(message_ids)',
-        'inbox_in_order(consumer text, key text, message_id text, previous_id text, headers jsonb, payload bytea, wait interval default ''30 s'') returns setof inboxed',
+        'inbox_in_order_bytes(consumer text, key text, message_id text, previous_id text, headers jsonb, payload bytea, wait interval default ''30 s'') returns setof inboxed',
         'return query select * from {in_order}(key, message_id, previous_id, headers, payload, wait)',
         'inbox_due(consumer text, n int default 10, passing_over text[] default ''{}'') returns setof inboxed', 'return query select * from {due}(n, passing_over)',
         'maintain_inbox(consumer text) returns void', 'perform {tick}(true)',
@@ -92,3 +92,18 @@ begin
 end $fn$ $ddl$, public_functions[i], branches, quote_ident(current_schema()));
     end loop;
 end $$;
+
+-- The same for text and JSON, as UTF-8; see publish.
+do $do$
+declare
+    kind text;
+begin
+    foreach kind in array array['text', 'jsonb'] loop
+        execute format($ddl$
+create or replace function inbox_in_order(consumer text, key text, message_id text, previous_id text, headers jsonb, payload %2$s, wait interval default '30 s') returns setof inboxed
+language plpgsql volatile as $fn$
+begin
+    return query select * from %1$I.inbox_in_order_bytes(consumer, key, message_id, previous_id, headers, pg_catalog.convert_to(payload::pg_catalog.text, 'UTF8'), wait);
+end $fn$ $ddl$, current_schema(), kind);
+    end loop;
+end $do$;

@@ -116,26 +116,26 @@ end $$;
 create or replace function _dispatch_jobs() returns void
 language plpgsql set search_path from current as $$
 begin
-    perform _dispatch_on('enqueue(queue text, payload bytea, key text default null, grp text default '''', priority int default 0,
+    perform _dispatch_on('enqueue_bytes(queue text, payload bytea, key text default null, grp text default '''', priority int default 0,
                                   not_before timestamptz default null, dedup_key text default null, headers jsonb default null) returns bigint',
         'return {enqueue}(payload, key, grp, priority, not_before, dedup_key, headers);');
-    perform _dispatch_on('enqueue_many(queue text, payloads bytea[], keys text[] default null, grps text[] default null, priorities int[] default null,
+    perform _dispatch_on('enqueue_many_bytes(queue text, payloads bytea[], keys text[] default null, grps text[] default null, priorities int[] default null,
                                        not_befores timestamptz[] default null, dedup_keys text[] default null, headers jsonb[] default null) returns setof bigint',
         'return query select {enqueue_many}(payloads, keys, grps, priorities, not_befores, dedup_keys, headers); return;');
     perform _dispatch_on('claim(queue text, n int default 1, lease interval default ''30 s'', grp text default '''', worker text default '''') returns setof leased_job',
         'return query select * from {claim}(n, lease, grp, worker); return;');
-    perform _dispatch_on('ack(queue text, leases bigint[]) returns setof bigint',
+    perform _dispatch_on('ack_many(queue text, leases bigint[]) returns setof bigint',
         'return query select {ack}(leases); return;');
     perform _dispatch_on('ack(queue text, lease bigint) returns void',
         'if not exists (select from {ack}(array[lease])) then
             perform {schema}._lost(lease);
         end if;
         return;');
-    perform _dispatch_on('extend(queue text, leases bigint[], by interval) returns setof bigint',
+    perform _dispatch_on('extend_many(queue text, leases bigint[], by interval) returns setof bigint',
         'return query select e.lease from {extend}(leases, by) e; return;');
     perform _dispatch_on('extend(queue text, lease bigint, by interval) returns timestamptz',
         'return coalesce((select e.lease_until from {extend}(array[lease], by) e), {schema}._lost(lease));');
-    perform _dispatch_on('release(queue text, leases bigint[]) returns setof bigint',
+    perform _dispatch_on('release_many(queue text, leases bigint[]) returns setof bigint',
         'return query select {release}(leases); return;');
     perform _dispatch_on('release(queue text, lease bigint) returns void',
         'if not exists (select from {release}(array[lease])) then
@@ -175,7 +175,15 @@ create or replace function enqueue(queue text, payload %2$s, key text default nu
                         not_before timestamptz default null, dedup_key text default null, headers jsonb default null) returns bigint
 language plpgsql volatile as $fn$
 begin
-    return %1$I.enqueue(queue, pg_catalog.convert_to(payload::pg_catalog.text, 'UTF8'), key, grp, priority, not_before, dedup_key, headers);
+    return %1$I.enqueue_bytes(queue, pg_catalog.convert_to(payload::pg_catalog.text, 'UTF8'), key, grp, priority, not_before, dedup_key, headers);
 end $fn$ $ddl$, current_schema(), kind);
     end loop;
+    execute format($ddl$
+create or replace function enqueue_many(queue text, payloads text[], keys text[] default null, grps text[] default null, priorities int[] default null,
+                             not_befores timestamptz[] default null, dedup_keys text[] default null, headers jsonb[] default null) returns setof bigint
+language plpgsql volatile as $fn$
+begin
+    return query select %1$I.enqueue_many_bytes(queue, array(select pg_catalog.convert_to(p.payload, 'UTF8') from pg_catalog.unnest(payloads) with ordinality p(payload, i) order by p.i),
+                                                keys, grps, priorities, not_befores, dedup_keys, headers);
+end $fn$ $ddl$, current_schema());
 end $do$;

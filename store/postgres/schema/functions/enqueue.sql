@@ -71,8 +71,8 @@ begin
        or coalesce(cardinality(not_befores), many) <> many or coalesce(cardinality(dedup_keys), many) <> many or coalesce(cardinality(headers), many) <> many then
         raise exception 'the arrays differ in length' using errcode = '22023', hint = 'give each as many elements as payloads, or null instead of the array';
     end if;
-    if cardinality(not_befores) > 0 or cardinality(dedup_keys) > 0 then
-        if cardinality(dedup_keys) > 0 then
+    if array_remove(not_befores, null) <> '{}' or array_remove(dedup_keys, null) <> '{}' then
+        if array_remove(dedup_keys, null) <> '{}' then
             perform {schema}._refuse_job(payloads[x], keys[x], grps[x], priorities[x], headers[x], dedup_keys[x]) from generate_series(1, many) x;
             perform {schema}._hold_keys({id}, dedup_keys); -- all before the first, so that two calls do not wait for each other
         end if;

@@ -119,7 +119,7 @@ begin
     execute format('grant insert (id, key, topic, headers, payload) on table %s to %I', _q(outbox), role);
     execute format('grant usage on sequence %s to %I', _q('_' || outbox || '.seq'), role);
     execute format('grant select on sequence %s to %I', _q('_' || outbox || '.slot'), role);
-    execute format('grant execute on function publish(text, bytea, text, text, jsonb, text), publish(text, text, text, text, jsonb, text),
+    execute format('grant execute on function publish_bytes(text, bytea, text, text, jsonb, text), publish(text, text, text, text, jsonb, text),
                     publish(text, jsonb, text, text, jsonb, text) to %I', role);
 end $$;
 

@@ -61,11 +61,11 @@ begin
     execute format('alter table %s enable always trigger zz_admit', _q(name));
 end $$;
 
--- publish writes one message within the caller's transaction; a plain INSERT
+-- publish_bytes writes one message within the caller's transaction; a plain INSERT
 -- into the outbox does the same and is faster. Errors: 42P01 for an unknown
 -- outbox, 23514 for a field over its limit, 22023 for a payload that is null, 22021 for text with a NUL or invalid
 -- UTF-8.
-create or replace function publish(outbox text, payload bytea, key text default null, topic text default '',
+create or replace function publish_bytes(outbox text, payload bytea, key text default null, topic text default '',
                         headers jsonb default null, id text default null) returns void
 language plpgsql set search_path from current as $$
 declare
@@ -79,16 +79,17 @@ begin
     using id, key, coalesce(topic, ''), headers, payload;
 end $$;
 
--- The same for text and JSON, as UTF-8. Without these a string would be read as the
--- text form of bytea, in which a backslash begins an escape.
+-- publish does the same for text and JSON, as UTF-8. What takes a payload takes these, and bytes by another name:
+-- drivers that send parameters without types, and literals, mean text, where an overload for bytea would either not
+-- be chosen or read the text as bytea's, in which a backslash begins an escape.
 create or replace function publish(outbox text, payload text, key text default null, topic text default '',
                         headers jsonb default null, id text default null) returns void
 language sql set search_path from current as $$
-    select publish(outbox, convert_to(payload, 'UTF8'), key, topic, headers, id)
+    select publish_bytes(outbox, convert_to(payload, 'UTF8'), key, topic, headers, id)
 $$;
 
 create or replace function publish(outbox text, payload jsonb, key text default null, topic text default '',
                         headers jsonb default null, id text default null) returns void
 language sql set search_path from current as $$
-    select publish(outbox, convert_to(payload::text, 'UTF8'), key, topic, headers, id)
+    select publish_bytes(outbox, convert_to(payload::text, 'UTF8'), key, topic, headers, id)
 $$;

@@ -91,10 +91,10 @@ begin
     using errcode = '22023', hint = 'look at the day and the month';
 end $$;
 
--- schedule makes or changes a periodic job: one is enqueued at every time, in UTC,
+-- schedule_bytes makes or changes a periodic job: one is enqueued at every time, in UTC,
 -- that cron describes, unless dedup_key makes it a duplicate. Errors: 42P01, 22023 for a cron text that makes no sense or
 -- a time that never comes, 23514 for a value over its limit.
-create or replace function schedule(queue text, name text, cron text, payload bytea, key text default null, grp text default '',
+create or replace function schedule_bytes(queue text, name text, cron text, payload bytea, key text default null, grp text default '',
                          priority int default 0, headers jsonb default null, dedup_key text default null) returns timestamptz
 language plpgsql set search_path from current as $$
 declare
@@ -113,6 +113,19 @@ begin
     returning s.next into first;
     return first;
 end $$;
+
+-- schedule does the same for text and JSON, as UTF-8; see publish.
+create or replace function schedule(queue text, name text, cron text, payload text, key text default null, grp text default '',
+                         priority int default 0, headers jsonb default null, dedup_key text default null) returns timestamptz
+language sql set search_path from current as $$
+    select schedule_bytes(queue, name, cron, convert_to(payload, 'UTF8'), key, grp, priority, headers, dedup_key)
+$$;
+
+create or replace function schedule(queue text, name text, cron text, payload jsonb, key text default null, grp text default '',
+                         priority int default 0, headers jsonb default null, dedup_key text default null) returns timestamptz
+language sql set search_path from current as $$
+    select schedule_bytes(queue, name, cron, convert_to(payload::text, 'UTF8'), key, grp, priority, headers, dedup_key)
+$$;
 
 -- unschedule ends a periodic job. Errors: 42P01, 42704 if there is none of the name.
 create or replace function unschedule(queue text, name text) returns void

@@ -1,0 +1,157 @@
+package postgres_test
+
+import (
+	"fmt"
+	"os"
+	osexec "os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// What docs/queues.md shows of other languages' drivers runs, and does what it says. One sends
+// its parameters without types.
+
+func TestPythonDocs(t *testing.T) {
+	t.Parallel()
+	f := newClientDocs(t)
+	dir := t.TempDir()
+	f.program(dir, "python3", "-m", "venv", "v")
+	python := filepath.Join(dir, "v", "bin", "python")
+	f.program(dir, python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "psycopg[binary]>=3.2,<4")
+	blocks := f.blocks("python")
+	if len(blocks) != 2 {
+		t.Fatalf("%d blocks of Python", len(blocks))
+	}
+	const around = `
+import os, psycopg
+dsn = os.environ["DATABASE_URL"]
+class TemporaryError(Exception): pass
+class Idle(Exception): pass
+class time:
+    def sleep(s): raise Idle
+def send(payload):
+    if payload == b"temporary": raise TemporaryError("later")
+    if payload == b"bad": raise ValueError("never")
+    print(bytes(payload).hex())
+try:
+    exec(open("0.py").read())
+except Idle:
+    pass
+psycopg.connect(dsn, autocommit=True).execute("select penstock.enqueue_many('mails', %s)", (["{\"path\": \"C:\\\\dir\"}", "temporary", "bad"],))
+exec(open("1.py").read())
+`
+	for i, b := range append(blocks, around) {
+		f.Must(os.WriteFile(filepath.Join(dir, fmt.Sprint(i, ".py")), []byte(b), 0o600))
+	}
+	f.wantOutput(f.program(dir, python, "2.py"), `{"path": "C:\\dir"}`)
+	f.wantText("{1,2}", "select array_agg(job order by job)::text from sent")
+	f.wantText("(0,0,1,0,1)", "select (ready, running, delayed, waiting, dead)::text from penstock.queue_status('mails')")
+}
+
+func TestNodeDocs(t *testing.T) {
+	t.Parallel()
+	f := newClientDocs(t)
+	dir := t.TempDir()
+	f.program(dir, "npm", "install", "--silent", "--no-audit", "--no-fund", "pg@8")
+	blocks := f.blocks("js")
+	if len(blocks) != 1 {
+		t.Fatalf("%d blocks of JavaScript", len(blocks))
+	}
+	const send = `
+let sent = 0
+async function send(payload) {
+  if (payload.equals(Buffer.from('temporary'))) throw new Error('later')
+  console.log(payload.toString('hex'))
+}
+`
+	// What the page does not show: each function that settles, a schedule, an inbox and an outbox, all
+	// with parameters that have no type.
+	const more = `
+const again = new pg.Client(process.env.DATABASE_URL)
+await again.connect()
+const call = async (sql, ...args) => (await again.query(sql, args)).rows
+const backslash = JSON.stringify({ path: 'C:\\dir' })
+await call('select penstock.enqueue_many($1, $2)', 'mails', [backslash, 'b', 'c', 'd', 'e'])
+const leases = (await call('select lease from penstock.claim($1, $2)', 'mails', 9)).map(r => r.lease)
+await call('select penstock.extend($1, $2, $3), penstock.extend_many($1, $4, $3)', 'mails', leases[0], '1 min', leases)
+await call('select penstock.ack($1, $2)', 'mails', leases[0])
+await call('select penstock.release($1, $2)', 'mails', leases[1])
+await call('select penstock.release_many($1, $2)', 'mails', [leases[2]])
+await call('select penstock.retry($1, $2, $3, $4)', 'mails', leases[3], '1 hour', 'no')
+await call('select penstock.bury($1, $2, $3)', 'mails', leases[4], 'no')
+await call('select penstock.schedule($1, $2, $3, $4)', 'mails', 'daily', '@daily', backslash)
+await call('select penstock.schedule_bytes($1, $2, $3, $4)', 'mails', 'bytes', '@daily', Buffer.from([0, 255]))
+await call('select penstock.publish($1, $2), penstock.publish_bytes($1, $3)', 'orders', backslash, Buffer.from([0, 255]))
+await call('select * from penstock.inbox_in_order($1, $2, $3, $4, $5, $6)', 'billing', 'k', 'm2', 'm1', '{}', backslash)
+await call('select * from penstock.inbox_in_order_bytes($1, $2, $3, $4, $5, $6)', 'billing', 'k', 'm3', 'm2', '{}', Buffer.from([0, 255]))
+await again.end()
+`
+	f.Exec("select penstock.create_inbox('billing')")
+	f.Exec("select penstock.enqueue('mails', 'temporary')")
+	f.Must(os.WriteFile(filepath.Join(dir, "docs.mjs"), []byte(blocks[0]+send+more), 0o600))
+	f.wantOutput(f.program(dir, "node", "docs.mjs"), `{"to":"ada@example.org"}`, "\x00\xff")
+	f.wantText("(2,0,2,0,1)", "select (ready, running, delayed, waiting, dead)::text from penstock.queue_status('mails')")
+	const backslash = `{"path":"C:\\dir"}`
+	f.wantText(backslash, "select convert_from(payload, 'UTF8') from penstock._schedule where name = 'daily'")
+	f.wantText(`\x00ff`, "select payload::text from penstock._schedule where name = 'bytes'")
+	f.wantText(backslash, "select convert_from(payload, 'UTF8') from penstock.orders order by seq limit 1")
+	f.wantText(backslash, "select convert_from(payload, 'UTF8') from penstock.inbox_held('billing', message_id => 'm2')")
+}
+
+// clientDocs is a database for the programs of docs/queues.md.
+type clientDocs struct {
+	*fixture
+	page string
+}
+
+func newClientDocs(t *testing.T) *clientDocs {
+	f := &clientDocs{fixture: newJobs(t, "fifo")}
+	f.Exec("select penstock.create_queue('mails')")
+	f.Exec("create table sent (job bigint primary key)")
+	text, err := os.ReadFile("../../docs/queues.md")
+	f.Must(err)
+	f.page = string(text)
+	return f
+}
+
+func (f *clientDocs) blocks(language string) (blocks []string) {
+	for _, m := range regexp.MustCompile("(?s)```"+language+"\n(.*?)```").FindAllStringSubmatch(f.page, -1) {
+		blocks = append(blocks, m[1])
+	}
+	return blocks
+}
+
+// program runs one. Without it, or without a network to install it from, the test is skipped, but not in CI.
+func (f *clientDocs) program(dir, name string, args ...string) string {
+	f.Helper()
+	cmd := osexec.CommandContext(f.Ctx, name, args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "DATABASE_URL="+f.URL)
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err == nil {
+		return string(out)
+	}
+	ci, _ := strconv.ParseBool(os.Getenv("CI"))
+	if _, missing := osexec.LookPath(name); !ci && (missing != nil || strings.Contains(strings.Join(args, " "), "install") || strings.Contains(strings.Join(args, " "), "venv")) {
+		f.Skipf("%s %s: %v: %s", name, strings.Join(args, " "), err, &stderr)
+	}
+	f.Fatalf("%s %s: %v: %s%s", name, strings.Join(args, " "), err, out, &stderr)
+	return ""
+}
+
+// wantOutput compares payloads, each a line in hexadecimal.
+func (f *clientDocs) wantOutput(out string, payloads ...string) {
+	f.Helper()
+	var want strings.Builder
+	for _, p := range payloads {
+		fmt.Fprintf(&want, "%x\n", p)
+	}
+	if out != want.String() {
+		f.Errorf("sent %q, want %q", out, want.String())
+	}
+}
