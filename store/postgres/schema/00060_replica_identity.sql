@@ -14,22 +14,9 @@ alter table _lease_0 replica identity using index _lease_0_lease;
 
 alter table _lease_1 replica identity using index _lease_1_lease;
 
-alter table _later_0 replica identity full;
-
-alter table _later_1 replica identity full;
-
-alter table _dedup_0 replica identity full;
-
-alter table _dedup_1 replica identity full;
-
-alter table _tick replica identity full;
-
-alter table _adopt_log replica identity full;
-
-alter table _functions replica identity full;
-
--- Queues that exist. Their indexes on (grp, priority, seq) become their segments' own, because those of a
--- partitioned table are unique only together with its partition key.
+-- Queues' indexes on (grp, priority, seq) become their segments' own, because those of a partitioned table
+-- are unique only together with its partition key. What has no key otherwise is identified by the whole
+-- row: most of it is updated and deleted by nobody, or only by hand.
 do $$
 declare
     queue   regclass;
@@ -43,5 +30,10 @@ begin
             execute (select format('alter table %s replica identity using index %I', segment, c.relname)
                        from pg_index i join pg_class c on c.oid = i.indexrelid where i.indrelid = segment and i.indisunique);
         end loop;
+    end loop;
+    for segment in select c.oid from pg_class c
+                    where c.relnamespace = quote_ident(current_schema())::regnamespace and c.relkind = 'r' and c.relreplident = 'd'
+                      and not exists (select from pg_index i where i.indrelid = c.oid and i.indisprimary) loop
+        execute format('alter table %s replica identity full', segment);
     end loop;
 end $$;
