@@ -27,6 +27,6 @@ func TestQueue(t *testing.T) {
 				},
 			}
 		},
-		Features: queuetest.Features{ConcurrentWriters: true, Reclaim: true, Snapshots: true, Release: true, EndedLeases: true},
+		Features: queuetest.Features{ConcurrentWriters: true, Reclaim: true, Snapshots: true, Release: true},
 	})
 }

@@ -31,9 +31,6 @@ type Features struct {
 	Snapshots bool
 	// Release: the queues are penstock.Releasers.
 	Release bool
-	// EndedLeases: QueueStatus counts a job whose lease has ended as ready before anybody has
-	// claimed since, as every store should.
-	EndedLeases bool
 }
 
 // Instance is one database and a store on it.

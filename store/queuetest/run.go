@@ -80,8 +80,6 @@ func (f Features) missing(have Features) string {
 		return "Snapshots"
 	case f.Release && !have.Release:
 		return "Release"
-	case f.EndedLeases && !have.EndedLeases:
-		return "EndedLeases"
 	}
 	return ""
 }

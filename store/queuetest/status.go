@@ -9,7 +9,7 @@ import (
 
 var statusCases = []testCase{
 	{name: "Counts", run: statusCounts},
-	{name: "EndedLeases", run: statusEndedLeases, needs: Features{EndedLeases: true}},
+	{name: "EndedLeases", run: statusEndedLeases},
 	{name: "SortedByName", run: statusSorted},
 	{name: "Defaults", run: statusDefaults},
 }

@@ -19,7 +19,6 @@ func TestQueue(t *testing.T) {
 			Reclaim:           true,
 			Snapshots:         true,
 			Release:           true,
-			EndedLeases:       true,
 		},
 	})
 }
