@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"reflect"
 
+	"github.com/goccy/go-yaml/ast"
+
 	"github.com/penstock/penstock"
 )
 
@@ -125,6 +127,35 @@ func (l Loader) Load(path string) (*Config, error) {
 		return nil, penstock.WithHint(err, "name the configuration file with --config, or start from examples/penstock.yaml")
 	}
 	return l.LoadBytes(path, data)
+}
+
+// Database reads only where the database is, so that it can be told where the rest
+// cannot be read, for want of a secret, say. The URL is empty where the file has none.
+func (l Loader) Database(path string) (url URL, schema string, err error) {
+	l = l.withDefaults()
+	data, err := l.ReadFile(path)
+	if err != nil {
+		return "", "", err
+	}
+	src, root, fail := parse(path, data)
+	if fail != nil {
+		return "", "", Errors{fail}
+	}
+	d := newDecoder(src, &resolver{lookupEnv: l.LookupEnv, readFile: l.ReadFile, dir: filepath.Dir(path)})
+	d.mapping(root, "", func(key string, _ position, child ast.Node) {
+		switch key {
+		case "database_url":
+			d.value(child, reflect.ValueOf(&url).Elem(), key)
+		case "schema":
+			d.value(child, reflect.ValueOf(&schema).Elem(), key)
+		}
+	})
+	if len(d.errs) > 0 {
+		d.hideSecrets()
+		d.errs.sort()
+		return "", "", d.errs
+	}
+	return url, schema, nil
 }
 
 // origin is what the subscription reads: its outbox or the table it adopts.

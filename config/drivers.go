@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
 
 	"github.com/goccy/go-yaml/ast"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/sink/discard"
@@ -211,6 +213,33 @@ func checkStoreURL(url, schema string) error {
 		return &penstock.FieldError{Field: "schema", Problem: "is set for a SQLite database, which has none", Hint: "remove it"}
 	}
 	return nil
+}
+
+// SameDatabase reports whether two URLs lead to one database, whoever logs in there
+// and however.
+func SameDatabase(a, b string) bool {
+	return a == b || whereabouts(a) != "" && whereabouts(a) == whereabouts(b)
+}
+
+// whereabouts is what says in a URL where the database is, empty if that cannot be told.
+func whereabouts(url string) string {
+	if isSQLite(url) {
+		file, err := filepath.Abs(sqliteFile(url))
+		if err != nil {
+			return ""
+		}
+		return file
+	}
+	c, err := pgconn.ParseConfig(url)
+	if err != nil {
+		return ""
+	}
+	hosts := []string{fmt.Sprintf("%s:%d", c.Host, c.Port)}
+	for _, f := range c.Fallbacks { // one for each host, and each way of using TLS
+		hosts = append(hosts, fmt.Sprintf("%s:%d", f.Host, f.Port))
+	}
+	slices.Sort(hosts)
+	return fmt.Sprint(slices.Compact(hosts), c.Database)
 }
 
 func isSQLite(url string) bool { return scheme(url) == "sqlite" }

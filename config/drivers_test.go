@@ -169,3 +169,25 @@ func TestEveryFieldCanBeDecoded(t *testing.T) {
 	}
 	walk("", reflect.TypeFor[Config]())
 }
+
+func TestSameDatabase(t *testing.T) {
+	for _, c := range []struct {
+		a, b string
+		want bool
+	}{
+		{"postgres://me:secret@db/shop", "postgresql://you@db:5432/shop?sslmode=require", true},
+		{"postgres://db1,db2/shop", "postgres://db2:5432,db1/shop?target_session_attrs=read-write", true},
+		{"postgres://db/shop", "postgres://db/bills", false},
+		{"postgres://db/shop", "postgres://other/shop", false},
+		{"postgres://db/shop", "postgres://db:6432/shop", false},
+		{"postgres://db/shop", "sqlite:shop", false},
+		{"sqlite:shop.db", "sqlite:./shop.db", true},
+		{"sqlite:shop.db", "sqlite:///shop.db", false},
+		{"sqlite:shop.db", "sqlite:other.db", false},
+		{"nonsense", "postgres://:x", false},
+	} {
+		if got := SameDatabase(c.a, c.b); got != c.want {
+			t.Errorf("%s and %s: %v", c.a, c.b, got)
+		}
+	}
+}

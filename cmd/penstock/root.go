@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -82,7 +83,7 @@ func (a *app) rootCommand() *cobra.Command {
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.databaseURL, "database-url", "", "postgres://user:password@host/db or sqlite:FILE (default $PENSTOCK_DATABASE_URL)")
 	flags.StringVar(&a.schema, "schema", "", "PostgreSQL schema of Penstock's tables (default \"penstock\")")
-	flags.StringVar(&a.configFile, "config", "", "configuration file (default penstock.yaml, if it is there and no database is given otherwise)")
+	flags.StringVar(&a.configFile, "config", "", "configuration file (default penstock.yaml, if it is there)")
 	flags.StringVar(&a.logLevel, "log-level", "info", "debug, info, warn or error")
 	flags.StringVar(&a.logFormat, "log-format", "text", "text or json")
 	for _, group := range []struct {
@@ -109,15 +110,19 @@ func (a *app) rootCommand() *cobra.Command {
 // defaultConfigFile is read when nothing else names a database.
 const defaultConfigFile = "penstock.yaml"
 
-// database says which database to use, from the first of: --database-url, the
-// file of --config, $PENSTOCK_DATABASE_URL, ./penstock.yaml.
+// database says which database to use, from the first of: --database-url, the file of
+// --config, $PENSTOCK_DATABASE_URL and ./penstock.yaml, which must agree.
 func (a *app) database() (url, schema string, err error) {
-	url = a.databaseURL
-	if url == "" && a.configFile == "" {
-		url = a.getenv("PENSTOCK_DATABASE_URL")
+	if a.databaseURL != "" {
+		if a.configFile != "" {
+			_, schema, err = config.Loader{}.Database(a.configFile)
+		}
+		return a.databaseURL, cmp.Or(a.schema, schema), usage(err)
 	}
-	if url != "" {
-		return url, a.schema, nil
+	variable := a.getenv("PENSTOCK_DATABASE_URL")
+	if a.configFile == "" && variable != "" {
+		schema, err = a.agreed(variable)
+		return variable, cmp.Or(a.schema, schema), err
 	}
 	cfg, err := a.loadConfig()
 	if err != nil {
@@ -126,10 +131,27 @@ func (a *app) database() (url, schema string, err error) {
 	if cfg == nil {
 		return "", "", usage(errors.New("no database is given: pass --database-url postgres://… or sqlite:FILE, set PENSTOCK_DATABASE_URL, or pass --config penstock.yaml"))
 	}
-	if a.schema != "" {
-		return cfg.DatabaseURL.Reveal(), a.schema, nil
+	return cfg.DatabaseURL.Reveal(), cmp.Or(a.schema, cfg.Schema), nil
+}
+
+// agreed checks that ./penstock.yaml, if it is there, means the database of the
+// variable, and returns its schema. Whoever set one and forgot the other would work on
+// the wrong database.
+func (a *app) agreed(variable string) (schema string, err error) {
+	if _, err := os.Stat(defaultConfigFile); err != nil {
+		return "", nil
 	}
-	return cfg.DatabaseURL.Reveal(), cfg.Schema, nil
+	// Only this is read: most verbs need nothing else of it.
+	url, schema, err := config.Loader{}.Database(defaultConfigFile)
+	if err != nil {
+		return "", usage(err)
+	}
+	a.stderr.hide(url.Reveal())
+	if url != "" && !config.SameDatabase(url.Reveal(), variable) {
+		return "", usage(fmt.Errorf("PENSTOCK_DATABASE_URL is %s, and ./%s has %s: pass --config %[2]s or --database-url to say which is meant, or unset the variable",
+			config.URL(variable), defaultConfigFile, url))
+	}
+	return schema, nil
 }
 
 // loadConfig reads the file of --config, or ./penstock.yaml if it is there. It
@@ -144,7 +166,11 @@ func (a *app) loadConfig() (*config.Config, error) {
 	}
 	url := a.databaseURL
 	if url == "" && a.configFile == "" {
-		url = a.getenv("PENSTOCK_DATABASE_URL")
+		if url = a.getenv("PENSTOCK_DATABASE_URL"); url != "" {
+			if _, err := a.agreed(url); err != nil {
+				return nil, err
+			}
+		}
 	}
 	cfg, err := config.Loader{DatabaseURL: url}.Load(file)
 	return cfg, usage(err)
