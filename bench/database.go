@@ -40,6 +40,12 @@ func (d Database) words(table string) map[string]string {
 		"table_name":  literal(quoted),
 		"name":        literal(table),
 		"dequeue":     pgx.Identifier{"dequeue_" + table}.Sanitize(),
+		// What Go calls, by the queue's own functions.
+		"own_take":         pgx.Identifier{"_" + table + ".take"}.Sanitize(),
+		"own_claim":        pgx.Identifier{"_" + table + ".claim"}.Sanitize(),
+		"own_ack":          pgx.Identifier{"_" + table + ".ack"}.Sanitize(),
+		"own_enqueue":      pgx.Identifier{"_" + table + ".enqueue"}.Sanitize(),
+		"own_enqueue_many": pgx.Identifier{"_" + table + ".enqueue_many"}.Sanitize(),
 	}
 }
 

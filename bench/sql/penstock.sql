@@ -44,16 +44,16 @@ select array_agg(c.relfilenode::bigint)
 insert into {schema}.{table} (payload) select unnest($1::bytea[]);
 
 -- name: enqueue_one
-select {schema}.enqueue_bytes({name}, ($1::bytea[])[1]);
+select {schema}.{own_enqueue}(($1::bytea[])[1], null, '', 0, null, null, null);
 
 -- name: enqueue_many
-select {schema}.enqueue_many_bytes({name}, $1::bytea[]);
+select {schema}.{own_enqueue_many}($1::bytea[], null, null, null, null, null, null);
 
 -- name: take
-select id, payload from {schema}.dequeue({name}, $1::int);
+select id, payload from {schema}.{own_take}($1::int, '');
 
 -- name: claim
-select lease, id, payload from {schema}.claim({name}, $1::int, interval '5 minutes');
+select lease, id, payload from {schema}.{own_claim}($1::int, interval '5 minutes', '', '');
 
 -- name: ack
-select {schema}.ack_many({name}, $1::bigint[]);
+select {schema}.{own_ack}($1::bigint[]);

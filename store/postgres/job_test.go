@@ -115,7 +115,7 @@ func TestJobRunsOnce(t *testing.T) {
 	f.Exec("select penstock.enqueue('q', 'one'), penstock.enqueue('q', 'two', headers => '{\"a\":\"b\"}'), penstock.enqueue('q', '{}'::jsonb, grp => 'g')")
 	jobs := f.wantClaim(10, 1, 2)
 	f.wantClaim(10)
-	f.wantText("{1}", "select array(select penstock.ack_many('q', array[$1, 99]::bigint[]))::text", jobs[0].lease)
+	f.wantText(fmt.Sprintf("{%d}", jobs[0].lease), "select array(select penstock.ack_many('q', array[$1, 99]::bigint[]))::text", jobs[0].lease)
 	f.Exec("select penstock.ack('q', $1)", jobs[1].lease)
 	f.wantText("0", "select count(*)::text from penstock._lease")
 	if got := f.claimOn(f.Conn, 10, "g"); len(got) != 1 || got[0].id != 3 {

@@ -166,7 +166,7 @@ func (q *Queue) Dequeue(ctx context.Context, tx PgxQuery, n int, group string) (
 	if err := (&penstock.Claim{Jobs: n, Lease: 1, Group: group}).Validate(); err != nil {
 		return nil, err
 	}
-	sql, args := q.dequeue, []any{binaryResults, q.name, n, group}
+	sql, args := q.dequeue, []any{binaryResults, n, group}
 	if n == 1 && group == "" {
 		sql, args = q.dequeueNext, args[:1]
 	}

@@ -35,7 +35,7 @@ func NewQueue(schema, name string) *Queue {
 		enqueue:     "select " + own("_"+name+".enqueue") + "($1, $2, $3, $4, $5, $6, $7)",
 		enqueueMany: "select * from " + own("_"+name+".enqueue_many") + "($1, $2, $3, $4, $5, $6, $7)",
 		manyOf:      own("_" + name + ".enqueue_many"),
-		dequeue:     "select " + takenColumns + " from " + own("dequeue") + "($1, $2, $3)",
+		dequeue:     "select " + takenColumns + " from " + own("_"+name+".take") + "($1, $2)",
 		dequeueNext: "select " + takenColumns + " from " + own("dequeue_"+name) + "()",
 	}
 }

@@ -13,14 +13,12 @@ begin
             select q.id from _queue q where has_function_privilege(to_regprocedure(_q(format('_%s.status', q.name)) || '()'), 'execute')));
     end if;
     if not exists (select from pg_trigger t where t.tgrelid = '_tick'::regclass and t.tgname = 'tick') then
-        perform _dispatch_tick();
         create constraint trigger tick after insert on _tick deferrable initially deferred
         for each row execute function _tick_at_commit();
     end if;
     for queue in select q.name from _queue q order by q.id loop
         perform _define(queue), _define_jobs(queue);
     end loop;
-    perform _dispatch(), _dispatch_jobs();
     for inbox in select i.id from _inbox i order by i.id loop
         perform _define_inbox(inbox);
     end loop;
@@ -39,7 +37,7 @@ declare
         dequeue, enqueue, enqueue_bytes, enqueue_many, enqueue_many_bytes, claim, ack, ack_many, extend, extend_many, release, release_many, retry, bury, cancel, maintain_queue,
         pause_queue, resume_queue, retry_dead_jobs, discard_dead_jobs, queue_status,
         inbox, inbox_many, inbox_in_order, inbox_in_order_bytes, inbox_due, inbox_held, inbox_gaps, inbox_release, inbox_discard, maintain_inbox,
-        _q, _read_committed, _refuse_headers, _refuse_job, _admit_message, _lost}'; -- these only look
+        _q, _queue_function, _read_committed, _refuse_headers, _refuse_job, _admit_message, _lost}'; -- these only look
     made regprocedure;
 begin
     execute format('revoke execute on all functions in schema %I from public', current_schema());

@@ -1,4 +1,4 @@
--- Creating a queue, and the functions that take its name.
+-- Creating a queue.
 
 -- _define makes the functions of a queue, or makes them anew.
 create or replace function _define(queue text) returns void
@@ -50,7 +50,7 @@ end $$;
 -- create_queue makes a queue. Errors: 42P07 (duplicate_table) if the name is taken,
 -- 23514 for a name that cannot be used, 22023 for a kind that is not fifo or lifo.
 create or replace function create_queue(name text, kind text default 'fifo', segments int default 8, segment_bytes bigint default 67108864) returns void
-language plpgsql set search_path from current as $$
+language plpgsql set search_path from current set check_function_bodies = off as $$
 declare
     seq_name   text := _q(format('_%s.seq', name));
     ring_name  text := _q(format('_%s.ring', name));
@@ -71,7 +71,7 @@ begin
     if exists (select from _queue q where q.name = create_queue.name) then
         raise exception 'the queue % exists already', quote_literal(name) using errcode = '42P07';
     end if;
-    perform pg_advisory_xact_lock('_queue'::regclass::oid::int, 0); -- the dispatch functions are made by one at a time
+    perform pg_advisory_xact_lock('_queue'::regclass::oid::int, 0); -- migrate, which makes all functions anew, waits
     insert into _queue (name, lifo, segment_bytes) values (name, kind = 'lifo', segment_bytes) returning id into made;
     insert into _segment (queue, slot, turn) values (made, 0, 0);
     execute format('create sequence %s', seq_name);
@@ -119,36 +119,4 @@ begin
     end loop;
     perform _define(name);
     perform _define_jobs(name);
-    perform _dispatch();
-    perform _dispatch_jobs();
-end $$;
-
--- _dispatch makes dequeue anew: a branch for each queue, because a static call costs
--- a sixth of a dynamic one.
-create or replace function _dispatch() returns void
-language plpgsql set search_path from current as $$
-declare
-    names    text[];
-    branches text[];
-begin
-    select array_agg(quote_literal(q.name) order by q.name collate "C"),
-           array_agg(format('if queue = %L then
-    if n = 1 and grp = '''' then
-        return query select * from %s();
-    else
-        return query select * from %s(n, grp);
-    end if;
-    return;
-end if;', q.name, _q('dequeue_' || q.name), _q(format('_%s.take', q.name)))
-                     order by q.name collate "C")
-      into names, branches from _queue q;
-    execute format($ddl$
-create or replace function dequeue(queue text, n int default 1, grp text default '') returns setof job
-language plpgsql volatile as $fn$
-#variable_conflict use_variable
-begin
-%s
-    raise exception 'there is no queue %%', coalesce(quote_literal(queue), 'null')
-    using errcode = '42P01', hint = 'create it with: penstock queue create ' || coalesce(quote_literal(queue), 'NAME');
-end $fn$ $ddl$, _choose('queue collate "C"', names, branches));
 end $$;

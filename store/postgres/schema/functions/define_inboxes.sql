@@ -54,7 +54,7 @@ begin
 end $$;
 
 -- _dispatch_inboxes makes the functions that take a consumer's name anew: a branch for each
--- inbox, see _dispatch.
+-- inbox, because a dynamic call costs several times a static one.
 create or replace function _dispatch_inboxes() returns void
 language plpgsql set search_path from current as $$
 declare

@@ -57,8 +57,6 @@ begin
     delete from _later where queue = q.id;
     delete from _dedup where queue = q.id;
     delete from _queue where id = q.id;
-    perform _dispatch();
-    perform _dispatch_jobs();
 end $$;
 
 -- grant_enqueuer lets a role write jobs to one queue and do nothing else, by enqueue

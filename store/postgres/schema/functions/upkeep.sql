@@ -222,29 +222,22 @@ language sql immutable set search_path from current as $$
     select '        rest := exists (select from (select from {segment} t order by t.xid ' || case when lifo then 'asc' else 'desc' end || ' limit 1) one);'
 $$;
 
--- _dispatch_tick makes _tick_at_commit, which ticks at the end of a transaction that it
--- must not make fail. A branch for each queue, because a dynamic call costs as much as a
--- tick. A row is deleted by its place: it never moves, and _tick has no index.
-create or replace function _dispatch_tick() returns void
-language plpgsql set search_path from current as $$
-declare
-    ids      text[];
-    branches text[];
-begin
-    select array_agg(q.id::text order by q.id), array_agg(format('if new.queue = %s then perform %s(); end if;', q.id, _q(format('_%s.tick', q.name))) order by q.id)
-      into ids, branches from _queue q;
-    execute format($ddl$
+-- _tick_at_commit ticks at the end of a transaction that it must not make fail. A row is deleted by
+-- its place: it never moves, and _tick has no index.
 create or replace function _tick_at_commit() returns trigger
-language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $fn$
+language plpgsql volatile security definer set search_path from current as $$
+declare
+    queue text := (select q.name from _queue q where q.id = new.queue);
 begin
-    begin
-        %s
-    exception when others then
-        raise warning 'the upkeep of a queue failed: %%', sqlerrm;
-    end;
-    delete from %s t where t.ctid = new.ctid;
+    if queue is not null then
+        begin
+            execute format('select %s()', _q(format('_%s.tick', queue)));
+        exception when others then
+            raise warning 'the upkeep of a queue failed: %', sqlerrm;
+        end;
+    end if;
+    delete from _tick t where t.ctid = new.ctid;
     return null;
-end $fn$ $ddl$, _choose('new.queue', ids, branches), _q('_tick'::text));
 end $$;
 
 -- _set_flags makes the flags follow the columns, from which a call that was rolled

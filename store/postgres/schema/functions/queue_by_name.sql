@@ -1,0 +1,196 @@
+-- The functions that take a queue's name. They call the queue's own functions as their caller, who needs the
+-- right to those. The call is dynamic, because a branch for each queue would have to be made anew with
+-- every queue: about 20 µs (docs/decisions/0011), which whoever calls a queue's own function does not pay. Without a
+-- search_path of their own, so all in them is qualified.
+
+do $do$ begin execute replace(replace($ddl$
+
+-- _queue_function is the name of a function of a queue. Error: 42P01.
+create or replace function _queue_function(queue text, name text) returns text
+language plpgsql stable as $fn$
+declare
+    own constant text := {prefix} operator(pg_catalog.||) pg_catalog.quote_ident(pg_catalog.concat('_', queue, '.', name));
+begin
+    if queue is null or pg_catalog.starts_with(queue, '_') or pg_catalog.to_regproc(own) is null then
+        raise exception 'there is no queue %', coalesce(pg_catalog.quote_literal(queue), 'null')
+        using errcode = '42P01', hint = pg_catalog.concat('create it with: penstock queue create ', coalesce(pg_catalog.quote_literal(queue), 'NAME'));
+    end if;
+    return own;
+end $fn$;
+
+create or replace function enqueue_bytes(queue text, payload bytea, key text default null, grp text default '', priority int default 0,
+                        not_before timestamptz default null, dedup_key text default null, headers jsonb default null) returns bigint
+language plpgsql volatile as $fn$
+declare
+    made bigint;
+begin
+    execute pg_catalog.concat('select ', {schema}._queue_function(queue, 'enqueue'), '($1, $2, $3, $4, $5, $6, $7)')
+       into made using payload, key, grp, priority, not_before, dedup_key, headers;
+    return made;
+end $fn$;
+
+create or replace function enqueue_many_bytes(queue text, payloads bytea[], keys text[] default null, grps text[] default null, priorities int[] default null,
+                             not_befores timestamptz[] default null, dedup_keys text[] default null, headers jsonb[] default null) returns setof bigint
+language plpgsql volatile as $fn$
+begin
+    return query execute pg_catalog.concat('select ', {schema}._queue_function(queue, 'enqueue_many'), '($1, $2, $3, $4, $5, $6, $7)')
+                   using payloads, keys, grps, priorities, not_befores, dedup_keys, headers;
+end $fn$;
+
+-- The same for text and JSON, as UTF-8; see publish.
+create or replace function enqueue(queue text, payload text, key text default null, grp text default '', priority int default 0,
+                        not_before timestamptz default null, dedup_key text default null, headers jsonb default null) returns bigint
+language plpgsql volatile as $fn$
+begin
+    return {schema}.enqueue_bytes(queue, pg_catalog.convert_to(payload, 'UTF8'), key, grp, priority, not_before, dedup_key, headers);
+end $fn$;
+
+create or replace function enqueue(queue text, payload jsonb, key text default null, grp text default '', priority int default 0,
+                        not_before timestamptz default null, dedup_key text default null, headers jsonb default null) returns bigint
+language plpgsql volatile as $fn$
+begin
+    return {schema}.enqueue_bytes(queue, pg_catalog.convert_to(payload::pg_catalog.text, 'UTF8'), key, grp, priority, not_before, dedup_key, headers);
+end $fn$;
+
+create or replace function enqueue_many(queue text, payloads text[], keys text[] default null, grps text[] default null, priorities int[] default null,
+                             not_befores timestamptz[] default null, dedup_keys text[] default null, headers jsonb[] default null) returns setof bigint
+language plpgsql volatile as $fn$
+begin
+    return query select {schema}.enqueue_many_bytes(queue, array(select pg_catalog.convert_to(p.payload, 'UTF8') from pg_catalog.unnest(payloads) with ordinality p(payload, i) order by p.i),
+                                                keys, grps, priorities, not_befores, dedup_keys, headers);
+end $fn$;
+
+create or replace function dequeue(queue text, n int default 1, grp text default '') returns setof job
+language plpgsql volatile as $fn$
+declare
+    take constant text := {schema}._queue_function(queue, 'take');
+begin
+    if n operator(pg_catalog.=) 1 and grp operator(pg_catalog.=) '' then
+        return query execute pg_catalog.concat('select * from ', {prefix}, pg_catalog.quote_ident(pg_catalog.concat('dequeue_', queue)), '()');
+    else
+        return query execute pg_catalog.concat('select * from ', take, '($1, $2)') using n, grp;
+    end if;
+end $fn$;
+
+create or replace function claim(queue text, n int default 1, lease interval default '30 s', grp text default '', worker text default '') returns setof leased_job
+language plpgsql volatile as $fn$
+begin
+    return query execute pg_catalog.concat('select * from ', {schema}._queue_function(queue, 'claim'), '($1, $2, $3, $4)') using n, lease, grp, worker;
+end $fn$;
+
+create or replace function ack_many(queue text, leases bigint[]) returns setof bigint
+language plpgsql volatile as $fn$
+begin
+    return query execute pg_catalog.concat('select ', {schema}._queue_function(queue, 'ack'), '($1)') using leases;
+end $fn$;
+
+create or replace function ack(queue text, lease bigint) returns void
+language plpgsql volatile as $fn$
+declare
+    held bigint;
+begin
+    execute pg_catalog.concat('select ', {schema}._queue_function(queue, 'ack'), '(array[$1])') into held using lease;
+    if held is null then
+        perform {schema}._lost(lease);
+    end if;
+end $fn$;
+
+create or replace function extend_many(queue text, leases bigint[], by interval) returns setof bigint
+language plpgsql volatile as $fn$
+begin
+    return query execute pg_catalog.concat('select e.lease from ', {schema}._queue_function(queue, 'extend'), '($1, $2) e') using leases, by;
+end $fn$;
+
+create or replace function extend(queue text, lease bigint, by interval) returns timestamptz
+language plpgsql volatile as $fn$
+declare
+    until timestamptz;
+begin
+    execute pg_catalog.concat('select e.lease_until from ', {schema}._queue_function(queue, 'extend'), '(array[$1], $2) e') into until using lease, by;
+    return coalesce(until, {schema}._lost(lease));
+end $fn$;
+
+create or replace function release_many(queue text, leases bigint[]) returns setof bigint
+language plpgsql volatile as $fn$
+begin
+    return query execute pg_catalog.concat('select ', {schema}._queue_function(queue, 'release'), '($1)') using leases;
+end $fn$;
+
+create or replace function release(queue text, lease bigint) returns void
+language plpgsql volatile as $fn$
+declare
+    held bigint;
+begin
+    execute pg_catalog.concat('select ', {schema}._queue_function(queue, 'release'), '(array[$1])') into held using lease;
+    if held is null then
+        perform {schema}._lost(lease);
+    end if;
+end $fn$;
+
+create or replace function retry(queue text, lease bigint, after interval default null, error text default '') returns boolean
+language plpgsql volatile as $fn$
+declare
+    again boolean;
+begin
+    execute pg_catalog.concat('select ', {schema}._queue_function(queue, 'fail'), '($1, $2, $3, false)') into again using lease, after, error;
+    return again;
+end $fn$;
+
+create or replace function bury(queue text, lease bigint, error text default '') returns void
+language plpgsql volatile as $fn$
+begin
+    execute pg_catalog.concat('select ', {schema}._queue_function(queue, 'fail'), '($1, null, $2, true)') using lease, error;
+end $fn$;
+
+create or replace function cancel(queue text, ids bigint[]) returns int
+language plpgsql volatile as $fn$
+declare
+    many int;
+begin
+    execute pg_catalog.concat('select ', {schema}._queue_function(queue, 'cancel'), '($1)') into many using ids;
+    return many;
+end $fn$;
+
+create or replace function pause_queue(name text) returns void
+language plpgsql volatile as $fn$
+begin
+    execute pg_catalog.concat('select ', {schema}._queue_function(name, 'pause'), '(true)');
+end $fn$;
+
+create or replace function resume_queue(name text) returns void
+language plpgsql volatile as $fn$
+begin
+    execute pg_catalog.concat('select ', {schema}._queue_function(name, 'pause'), '(false)');
+end $fn$;
+
+create or replace function retry_dead_jobs(queue text, ids bigint[]) returns int
+language plpgsql volatile as $fn$
+declare
+    many int;
+begin
+    execute pg_catalog.concat('select ', {schema}._queue_function(queue, 'retry_dead'), '($1)') into many using ids;
+    return many;
+end $fn$;
+
+create or replace function discard_dead_jobs(queue text, ids bigint[]) returns int
+language plpgsql volatile as $fn$
+declare
+    many int;
+begin
+    execute pg_catalog.concat('select ', {schema}._queue_function(queue, 'discard_dead'), '($1)') into many using ids;
+    return many;
+end $fn$;
+
+create or replace function queue_status(queue text) returns table (ready bigint, running bigint, delayed bigint, waiting bigint, dead bigint, oldest interval)
+language plpgsql volatile as $fn$
+begin
+    return query execute pg_catalog.concat('select * from ', {schema}._queue_function(queue, 'status'), '()');
+end $fn$;
+
+create or replace function maintain_queue(name text) returns void
+language plpgsql volatile as $fn$
+begin
+    execute pg_catalog.concat('select ', {schema}._queue_function(name, 'tick'), '(true)');
+end $fn$;
+
+$ddl$, '{schema}', quote_ident(current_schema())), '{prefix}', quote_literal(quote_ident(current_schema()) || '.')); end $do$;
