@@ -107,11 +107,16 @@ func (src *Source) tick(ctx context.Context, sess *session) (t tick, err error) 
 	if result.Err != nil {
 		return t, result.Err
 	}
-	row, err := oneRow(result, 4)
+	row, err := oneRow(result, 5)
 	if err != nil {
 		return t, err
 	}
 	if t.high, err = strconv.ParseInt(string(row[0]), 10, 64); err != nil {
+		return t, err
+	}
+	if pid, err := strconv.ParseInt(string(row[4]), 10, 64); err != nil {
+		return t, err
+	} else if err := sess.reader.stays(pid); err != nil {
 		return t, err
 	}
 	t.oid, t.snap = string(row[1]), string(row[3])

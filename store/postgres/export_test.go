@@ -36,3 +36,9 @@ func Migration(version int64) string {
 	}
 	panic("there is no such migration")
 }
+
+// MoveReader and MoveWriter make a source believe that its connections led to another server
+// process, as a pooler would make them.
+func MoveReader(src penstock.Source) { src.(*Source).sess.reader.pid++ }
+
+func MoveWriter(src penstock.Source) { src.(*Source).sess.writer.pid++ }

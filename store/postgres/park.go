@@ -179,7 +179,7 @@ func (p *parking) settle(out handedOut, msgs []penstock.Message, verdicts []pens
 	l.after, l.history = &after, h
 }
 
-// args are the parameters of settle.sql from $27 to $38.
+// args are the parameters of settle.sql from $28 to $39.
 func (p *parking) args() []any {
 	n := len(p.lines)
 	names, failures := make([]string, n), make([]string, n)

@@ -109,6 +109,10 @@ func (sess *session) query(ctx context.Context, name string, ticks bool, rows, b
 			p.oid = string(values[colID])
 			p.aside = string(values[colKey])
 			p.tick.snap = string(values[colTopic])
+			if err := sess.reader.stays(int64(binary.BigEndian.Uint64(values[colPayload]))); err != nil {
+				_, _ = result.Close()
+				return page{}, err
+			}
 			continue
 		}
 		if p.cut || p.bytes > 0 && p.bytes+len(values[colPayload]) > bytes {

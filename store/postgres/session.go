@@ -21,6 +21,8 @@ import (
 // opened before the snapshot was taken, cannot have outlived it.
 type session struct {
 	read, write *pgx.Conn
+	reader      backend
+	writer      backend
 	outbox      string
 	seq         string // the outbox's sequence, quoted, as a literal
 	system      int64  // the cluster's identifier
@@ -44,7 +46,7 @@ const settings = `
 	set max_parallel_workers_per_gather = 0; set jit = off;
 	set plan_cache_mode = force_generic_plan;
 	set synchronous_commit = on; set default_transaction_isolation = 'read committed';
-	set statement_timeout = 0; set datestyle = 'ISO'`
+	set statement_timeout = 0; set lock_timeout = 0; set idle_session_timeout = 0; set idle_in_transaction_session_timeout = 0`
 
 // statements that a session prepares, by name.
 const (
@@ -69,6 +71,10 @@ func (s *Store) newSession(ctx context.Context, outbox string) (*session, error)
 	}
 	sess := &session{read: read, write: write, outbox: outbox,
 		seq: literal(pgx.Identifier{s.schema, "_" + outbox + ".seq"}.Sanitize())}
+	if err := sess.takeOver(ctx); err != nil {
+		sess.close()
+		return nil, explain(err)
+	}
 	if err := sess.prepare(ctx, s.schema, outbox); err != nil {
 		sess.close()
 		return nil, err
@@ -78,14 +84,21 @@ func (s *Store) newSession(ctx context.Context, outbox string) (*session, error)
 
 func (s *Store) connect(ctx context.Context) (*pgx.Conn, error) {
 	conn, err := pgx.ConnectConfig(ctx, s.config.ConnConfig.Copy())
-	if err != nil {
-		return nil, explain(err)
+	return conn, explain(err)
+}
+
+// takeOver makes the connections the session's own. Nothing is set before it is known that
+// nobody else gets to see it.
+func (sess *session) takeOver(ctx context.Context) (err error) {
+	if sess.reader, sess.writer, err = ownBackends(ctx, sess.read, sess.write); err != nil {
+		return err
 	}
-	if _, err := conn.Exec(ctx, settings, pgx.QueryExecModeSimpleProtocol); err != nil {
-		closeConn(conn)
-		return nil, explain(err)
+	for _, conn := range []*pgx.Conn{sess.read, sess.write} {
+		if _, err := conn.Exec(ctx, settings, pgx.QueryExecModeSimpleProtocol); err != nil {
+			return err
+		}
 	}
-	return conn, nil
+	return nil
 }
 
 func (sess *session) prepare(ctx context.Context, schema, outbox string) error {

@@ -273,13 +273,17 @@ func (src *Source) writeAll(ctx context.Context, sess *session, w *write, lease 
 		parked, held *bool
 		states       []lineState
 	)
-	if _, err := pgx.ForEachRow(rows, []any{&n, &name, &parked, &held}, func() error {
+	tag, err := pgx.ForEachRow(rows, []any{&n, &name, &parked, &held}, func() error {
 		if name != nil {
 			states = append(states, lineState{*name, *parked, *held})
 		}
 		return nil
-	}); err != nil {
+	})
+	if err != nil {
 		return nil, err
+	}
+	if tag.RowsAffected() == 0 {
+		return nil, errPooled
 	}
 	if n == nil {
 		return nil, src.fenced(ctx, sess)
@@ -306,6 +310,7 @@ func (src *Source) cursorParams(sess *session, c cursor, count int64, lease time
 	if sess.timeline != 0 {
 		params[13] = number(sess.timeline)
 	}
+	params = append(params, sess.writer.param())
 	return params
 }
 
@@ -316,7 +321,10 @@ func (src *Source) writeCursor(ctx context.Context, sess *session, c cursor, cou
 	if result.Err != nil {
 		return result.Err
 	}
-	if len(result.Rows) != 1 || result.Rows[0][0] == nil {
+	if len(result.Rows) != 1 {
+		return errPooled
+	}
+	if result.Rows[0][0] == nil {
 		return src.fenced(ctx, sess)
 	}
 	n, err := strconv.ParseInt(string(result.Rows[0][0]), 10, 64)

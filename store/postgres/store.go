@@ -84,6 +84,9 @@ func Open(ctx context.Context, url string, opts Options) (*Store, error) {
 	if config.ConnConfig.RuntimeParams["application_name"] == "" {
 		config.ConnConfig.RuntimeParams["application_name"] = "penstock"
 	}
+	// Startup parameters, because a pooler keeps these apart for its clients.
+	config.ConnConfig.RuntimeParams["client_encoding"] = "UTF8" // whatever the database's
+	config.ConnConfig.RuntimeParams["datestyle"] = "ISO"
 	// Of several hosts, the one that can be written to: after a failover that is
 	// another one.
 	if config.ConnConfig.ValidateConnect == nil && severalHosts(&config.ConnConfig.Config) {
@@ -91,11 +94,7 @@ func Open(ctx context.Context, url string, opts Options) (*Store, error) {
 	}
 	config.ConnConfig.OnNotice = nil
 	config.ConnConfig.DialFunc = quietconn.Wrap(config.ConnConfig.DialFunc)
-	// Whatever the database's default: Maintain looks again after it has waited.
-	config.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
-		_, err := c.Exec(ctx, "set default_transaction_isolation = 'read committed'; set datestyle = 'ISO'", pgx.QueryExecModeSimpleProtocol)
-		return err
-	}
+	config.AfterConnect = readCommitted
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return nil, explain(err)

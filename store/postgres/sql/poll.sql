@@ -7,14 +7,14 @@
 --   $5 subscription
 -- The first row's other columns: the outbox's oid, so that a reader notices that
 -- it was dropped and made anew, and letters for what else there is to read: see
--- aside in aside.go.
+-- aside in aside.go; and the server process, which has to be the session's own.
 -- One by one, the transactions that were in flight are read in order of seq, so
 -- that a page of a large one costs no more than a page. Of one that still is, the rows that
 -- can be seen are another's, from before a restore.
 select coalesce(pg_sequence_last_value({seq}), 0), null::timestamptz, to_regclass({outbox_name})::oid::text,
        concat(case when exists (select from {schema}._dead_letter where subscription = $5::bigint and retry) then 'd' end,
               case when exists (select from {schema}._replay where subscription = $5::bigint) then 'r' end),
-       pg_current_snapshot()::text, null::jsonb, null::bytea
+       pg_current_snapshot()::text, null::jsonb, int8send(pg_backend_pid())
 union all
 (select * from (
     (select late.* from unnest($2::xid8[]) x cross join lateral (

@@ -1,0 +1,104 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/penstock/penstock"
+)
+
+// backend is the server process that a connection leads to. Behind a pooler in transaction
+// mode it is another one for every transaction, and outlives a crash of the server by name
+// only: a snapshot that was taken on the one before says nothing there.
+type backend struct {
+	pid    int64
+	direct bool // no pooler between: the server told its number at the start
+}
+
+// backendOf asks which it is now. It sets nothing and prepares nothing.
+func backendOf(ctx context.Context, conn *pgx.Conn) (b backend, err error) {
+	err = conn.QueryRow(ctx, "select pg_backend_pid()", pgx.QueryExecModeSimpleProtocol).Scan(&b.pid)
+	b.direct = b.pid == int64(conn.PgConn().PID())
+	return b, err
+}
+
+// probePatience is how long a pooler may take to find a server for a second connection.
+const probePatience = 10 * time.Second
+
+// ownBackends makes sure that two connections have a server process each, which stays with
+// them. A transaction on one keeps its process from the other meanwhile, so a pooler that hands
+// them out by transaction shows itself, also when nobody else uses it.
+func ownBackends(ctx context.Context, one, two *pgx.Conn) (first, second backend, err error) {
+	ctx, cancel := context.WithTimeout(ctx, probePatience)
+	defer cancel()
+	if first, err = backendOf(ctx, one); err == nil {
+		second, err = backendOf(ctx, two)
+	}
+	if err != nil || first.direct && second.direct {
+		return first, second, err
+	}
+	stays := first.pid != second.pid
+	look := func(conn *pgx.Conn, want backend) {
+		if b, e := backendOf(ctx, conn); e != nil {
+			err = errors.Join(err, e)
+		} else {
+			stays = stays && b.pid == want.pid
+		}
+	}
+	if stays {
+		if _, err = one.Exec(ctx, "begin", pgx.QueryExecModeSimpleProtocol); err != nil {
+			return first, second, err
+		}
+		look(one, first)
+		look(two, second)
+		if _, e := one.Exec(ctx, "commit", pgx.QueryExecModeSimpleProtocol); e != nil {
+			return first, second, errors.Join(err, e)
+		}
+		for range 3 {
+			look(two, second)
+		}
+	}
+	if err == nil && !stays {
+		err = errPooled
+	}
+	return first, second, err
+}
+
+// errPooled is what a relay gets whose connections do not keep their server processes.
+var errPooled = penstock.WithHint(errors.New("the database URL leads to a pooler that gives a connection another server process for every transaction"),
+	"a relay needs two sessions that last: connect it to PostgreSQL itself, or to a pool in session mode; producers, workers and other commands may use this pooler")
+
+// stays compares the process that ran a statement with the connection's own.
+func (b backend) stays(pid int64) error {
+	if pid != b.pid {
+		return errPooled
+	}
+	return nil
+}
+
+func (b backend) param() []byte { return strconv.AppendInt(nil, b.pid, 10) }
+
+// readCommitted makes read committed a new connection's default, whatever the database's: some
+// functions look again after they have waited. Behind a pooler nothing is set that others would find there.
+func readCommitted(ctx context.Context, conn *pgx.Conn) error {
+	var pid int64
+	var isolation, role string
+	if err := conn.QueryRow(ctx, "select pg_backend_pid(), current_setting('default_transaction_isolation'), session_user", pgx.QueryExecModeSimpleProtocol).
+		Scan(&pid, &isolation, &role); err != nil {
+		return err
+	}
+	if isolation == "read committed" {
+		return nil
+	}
+	if pid != int64(conn.PgConn().PID()) {
+		return penstock.WithHint(fmt.Errorf("the default isolation level is %s, and the URL leads to a pooler, where it is not Penstock's to change", isolation),
+			"give Penstock a role of its own: alter role %s set default_transaction_isolation = 'read committed', and let the pooler connect anew; or connect to PostgreSQL itself", pgx.Identifier{role}.Sanitize())
+	}
+	_, err := conn.Exec(ctx, "set default_transaction_isolation = 'read committed'", pgx.QueryExecModeSimpleProtocol)
+	return err
+}

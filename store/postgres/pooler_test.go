@@ -1,0 +1,162 @@
+package postgres_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/testserver"
+	"github.com/penstock/penstock/store/postgres"
+	"github.com/penstock/penstock/store/postgres/postgrestest"
+)
+
+// pooled is the URL of a database through a pooler of the test's own. Statements are not
+// prepared, because Debian's pooler does not know them in transaction mode.
+func pooled(t testing.TB, url string, conf ...string) string {
+	b := testserver.StartPgBouncer(t, url, conf...)
+	return through(t, url, hostOf(t, b.URL)) + "&default_query_exec_mode=exec"
+}
+
+// wantNothingSet looks at each of a pooler's connections for what Penstock could have left there.
+func wantNothingSet(t testing.TB, url string) {
+	t.Helper()
+	db := postgrestest.On(t, url)
+	var held []pgx.Tx
+	for {
+		tx, err := db.Connect().Begin(db.Ctx) // has the pooler take another one
+		db.Must(err)
+		held = append(held, tx)
+		var set []string
+		var locks int
+		var fresh bool
+		db.Must(tx.QueryRow(db.Ctx, `select coalesce(array_agg(name || ' = ' || setting), '{}'),
+			       (select count(*) from pg_locks where pid = pg_backend_pid() and locktype = 'advisory'),
+			       (select backend_start > now() - interval '1 s' from pg_stat_activity where pid = pg_backend_pid())
+			  from pg_settings where source = 'session'
+			   and name not in ('application_name', 'client_encoding', 'DateStyle', 'TimeZone', 'standard_conforming_strings')`, pgx.QueryExecModeSimpleProtocol).
+			Scan(&set, &locks, &fresh))
+		if len(set) > 0 || locks > 0 {
+			t.Errorf("left behind: %d locks, settings %v", locks, set)
+		}
+		if fresh || len(held) > 10 {
+			break
+		}
+	}
+	for _, tx := range held {
+		db.Must(tx.Rollback(db.Ctx))
+	}
+}
+
+// Behind a pooler in transaction mode a relay says what it needs, whoever else is connected,
+// and leaves nothing behind that the applications would find.
+func TestRelayBehindAPoolerInTransactionMode(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, postgres.Options{})
+	for _, conf := range []string{"server_round_robin = 0", "server_round_robin = 1", "default_pool_size = 1"} {
+		url := pooled(t, f.URL, conf)
+		f.store = openStore(t, url, postgres.Options{})
+		for _, ephemeral := range []bool{false, true} {
+			_, err := f.store.Subscribe(f.Ctx, penstock.Subscribe{Outbox: "orders", Subscription: "sub", Holder: "test", Ephemeral: ephemeral})
+			if err == nil || !strings.Contains(err.Error(), "session mode") {
+				t.Errorf("%s: got %v, want a refusal that says what a relay needs", conf, err)
+			}
+		}
+		wantNothingSet(t, url)
+	}
+}
+
+func TestRelayBehindAPoolerInSessionMode(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, postgres.Options{})
+	f.store = openStore(t, pooled(t, f.URL, "pool_mode = session"), postgres.Options{})
+	src := f.subscribe()
+	f.insert(f.Conn, "k", "x")
+	f.wantDrain(src, "x")
+	f.Must(src.Renew(f.Ctx))
+	f.Must(src.Close(f.Ctx))
+}
+
+// A session whose statements come to another server process notices it with the next one, and
+// stores nothing: that process may be one of after a crash.
+func TestSessionIsMovedToAnotherServerProcess(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, postgres.Options{})
+	src := f.subscribe()
+	f.insert(f.Conn, "k", "x")
+	written := func() int64 { return f.Number("select max(n) from penstock._cursor") }
+	refused := func(what string, err error) {
+		t.Helper()
+		if err == nil || !strings.Contains(err.Error(), "session mode") {
+			t.Errorf("%s: got %v, want a refusal", what, err)
+		}
+	}
+	b := f.fetchSome(src)
+	before := written()
+	postgres.MoveWriter(src)
+	refused("Renew", src.Renew(f.Ctx))
+	b = f.fetchSome(src) // on a new session
+	postgres.MoveWriter(src)
+	before = written()
+	refused("Settle", src.Settle(f.Ctx, penstock.Settled{Batch: b}))
+	b = f.fetchSome(src)
+	postgres.MoveWriter(src)
+	before = written()
+	refused("Settle of a refusal", src.Settle(f.Ctx, penstock.Settled{Batch: b, Verdicts: []penstock.Verdict{{Outcome: penstock.Dead, Failures: refusedOnce("no")}}}))
+	if written() != before || f.Number("select count(*) from penstock._dead_letter") != 0 {
+		t.Error("something was written")
+	}
+	f.wantDrain(src, "x")
+	postgres.MoveReader(src)
+	_, err := src.Fetch(f.Ctx, plenty)
+	refused("a tick", err)
+	f.insert(f.Conn, "k", "y")
+	f.Eventually("it goes on", func() bool { return len(f.drain(src)) == 1 })
+	f.insert(f.Conn, "k", "z")
+	f.wantDrain(src, "z")
+	f.Must(src.Renew(f.Ctx))
+}
+
+// What needs no session works through a pooler in transaction mode, a migration too, and
+// nothing stays on its connections.
+func TestCommandsThroughAPooler(t *testing.T) {
+	t.Parallel()
+	direct := freshDatabase(t)
+	url := pooled(t, direct)
+	f := fixtureOn(t, url, postgres.Options{})
+	f.Must(f.store.Migrate(f.Ctx))
+	f.Must(f.store.Publish(f.Ctx, "orders", penstock.Message{Key: "k", Payload: []byte("x")}))
+	f.Must(f.store.Maintain(f.Ctx, "orders"))
+	if status, err := f.store.Status(f.Ctx); err != nil || len(status) != 1 {
+		t.Errorf("got %v, %v", status, err)
+	}
+	wantNothingSet(t, url)
+	db := postgrestest.On(t, direct)
+	if n := db.Number("select count(*) from pg_class where relnamespace = 'public'::regnamespace"); n != 0 {
+		t.Errorf("%d relations are in the schema public", n)
+	}
+}
+
+// In a database whose default is another isolation level a pooler's connections keep it, and
+// the error says whose default to change.
+func TestPoolerInASerializableDatabase(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, postgres.Options{})
+	f.Exec("do $$ begin execute format('alter database %I set default_transaction_isolation = serializable', current_database()); end $$")
+	role, _ := f.role()
+	url := strings.Replace(pooled(t, f.URL), "postgres://postgres@", "postgres://"+role+"@", 1)
+	f.Exec("select penstock.grant_relay('" + role + "')")
+	_, err := openStore(t, url, postgres.Options{}).Status(f.Ctx)
+	if err == nil || !strings.Contains(err.Error(), "alter role") {
+		t.Fatalf("got %v, want an error that says what to do", err)
+	}
+	wantNothingSet(t, url)
+	f.Exec("alter role " + role + " set default_transaction_isolation = 'read committed'")
+	url = strings.Replace(pooled(t, f.URL), "postgres://postgres@", "postgres://"+role+"@", 1)
+	f.Must(openStore(t, url, postgres.Options{}).Maintain(f.Ctx, "orders"))
+	wantNothingSet(t, url)
+	// Without a pooler the connection is Penstock's own.
+	f.Must(openStore(t, f.URL, postgres.Options{}).Maintain(context.Background(), "orders"))
+}
