@@ -7,13 +7,16 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/store/sqlite"
 )
 
 // isDatabaseError reports whether the database, rather than what was asked of
 // it, is the problem.
 func isDatabaseError(err error) bool {
-	if errors.Is(err, penstock.ErrNotMigrated) || errors.Is(err, penstock.ErrNewerSchema) {
-		return true
+	for _, its := range []error{penstock.ErrNotMigrated, penstock.ErrNewerSchema, sqlite.ErrBusy, sqlite.ErrFull, sqlite.ErrUnusable} {
+		if errors.Is(err, its) {
+			return true
+		}
 	}
 	return databaseHint(err) != ""
 }
@@ -45,6 +48,10 @@ func databaseHint(err error) string {
 			return "use a role that may do this, or have its owner grant it; docs/cli.md lists what each verb needs"
 		case "53100":
 			return "free space on the database's disk; nothing was written"
+		case "25006":
+			return "connect to the primary: of several hosts in --database-url, target_session_attrs=read-write finds it"
+		case "55P03", "57014":
+			return "try again: another session holds what this one waited for, and lock_timeout or statement_timeout ended it"
 		}
 	}
 	if isDatabaseDown(err) {

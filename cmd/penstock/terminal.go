@@ -11,7 +11,10 @@ import (
 )
 
 func isTerminal(stream any) bool {
-	if s, ok := stream.(*scrubber); ok {
+	switch s := stream.(type) {
+	case *scrubber:
+		stream = s.w
+	case *results:
 		stream = s.w
 	}
 	file, ok := stream.(*os.File)

@@ -180,8 +180,11 @@ func (l *lastLines) after(what string) error {
 // sharedWriter is w for several commands at a time. A file they are given
 // themselves, anything else gets one write after another.
 func sharedWriter(w io.Writer) io.Writer {
-	if file, ok := w.(*os.File); ok {
-		return file
+	switch w := w.(type) {
+	case *os.File:
+		return w
+	case *results:
+		return sharedWriter(w.w)
 	}
 	return &lockedWriter{w: w}
 }

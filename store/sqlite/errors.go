@@ -20,6 +20,8 @@ var (
 	ErrBusy = errors.New("the database is locked by another writer")
 	// ErrFull: the disk, or the quota on the file, is full.
 	ErrFull = errors.New("the database cannot grow")
+	// ErrUnusable: the file cannot be opened, read or written, or is no database.
+	ErrUnusable = errors.New("the file cannot be used")
 )
 
 // isBusy reports whether err means that the lock is another connection's.
@@ -59,19 +61,19 @@ func (s *Store) explain(err error) error {
 		return penstock.WithHint(fmt.Errorf("%s: %w: %w", file, ErrFull, err),
 			"free space on its disk; nothing is lost, and what failed succeeds when tried again")
 	case code.SQLITE_IOERR:
-		return penstock.WithHint(fmt.Errorf("%s: %w", file, err),
+		return penstock.WithHint(fmt.Errorf("%s: %w: %w", file, ErrUnusable, err),
 			"look at the disk and the system's log; if the disk is full, free space and try again")
 	case code.SQLITE_READONLY, code.SQLITE_PERM:
-		return penstock.WithHint(fmt.Errorf("%s: %w", file, err),
+		return penstock.WithHint(fmt.Errorf("%s: %w: %w", file, ErrUnusable, err),
 			"let this user write to the file and to its directory, where SQLite puts %s-wal and %s-shm", base(file), base(file))
 	case code.SQLITE_CANTOPEN:
-		return penstock.WithHint(fmt.Errorf("%s: %w", file, err),
+		return penstock.WithHint(fmt.Errorf("%s: %w: %w", file, ErrUnusable, err),
 			"check that the file exists and that this user may read and write it and its directory")
 	case code.SQLITE_NOTADB:
-		return penstock.WithHint(fmt.Errorf("%s: %w", file, err),
+		return penstock.WithHint(fmt.Errorf("%s: %w: %w", file, ErrUnusable, err),
 			"give the path of a SQLite database, or of a file that does not exist yet")
 	case code.SQLITE_CORRUPT:
-		return penstock.WithHint(fmt.Errorf("%s: %w", file, err),
+		return penstock.WithHint(fmt.Errorf("%s: %w: %w", file, ErrUnusable, err),
 			"run PRAGMA integrity_check on a copy, and restore a backup if it reports damage")
 	}
 	if strings.Contains(err.Error(), "no such table: penstock_") {
