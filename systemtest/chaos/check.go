@@ -47,6 +47,8 @@ const (
 	databaseLost  = "database_lost"      // acknowledged by PostgreSQL, and not there
 	databaseExtra = "database_extra"     // rolled back, and there
 	keyGap        = "business_key_gap"   // the business's own counter has a gap
+	idChanged     = "id_changed"         // of one message
+	idAgain       = "id_given_again"     // to another message: whoever drops duplicates drops that
 )
 
 type violation struct {
@@ -82,7 +84,7 @@ func (e *evidence) database(v *verdict) {
 	for id, w := range e.journal {
 		_, there := e.facts[id]
 		switch {
-		case w.Outcome == committed && !there:
+		case w.Outcome == committed && !there && !e.forgotten(id):
 			v.found(databaseLost, "", id, "its transaction was acknowledged, but its business row is not there")
 		case w.Outcome == rolledBack && there:
 			v.found(databaseExtra, "", id, "its transaction was rolled back, but its business row is there")
@@ -108,6 +110,21 @@ func (e *evidence) database(v *verdict) {
 	}
 }
 
+// lostWAL reports whether PostgreSQL may have forgotten something that it did
+// between two moments.
+func (e *evidence) lostWAL(from, to time.Time) bool {
+	return slices.ContainsFunc(e.events, func(x *event) bool {
+		return x.Name == walLost && x.strikes(from.Add(-slack), to.Add(slack))
+	})
+}
+
+// forgotten reports whether a message may have been committed and have gone with
+// lost WAL.
+func (e *evidence) forgotten(id string) bool {
+	w, known := e.journal[id]
+	return known && w.Outcome != rolledBack && e.lostWAL(w.Written, w.Ended)
+}
+
 // route checks one subscription's deliveries.
 func (e *evidence) route(v *verdict, r route) {
 	dead := map[string]bool{}
@@ -116,6 +133,7 @@ func (e *evidence) route(v *verdict, r route) {
 		v.Dead++
 		fact, there := e.facts[d.ID]
 		switch {
+		case !there && e.forgotten(d.ID):
 		case !there:
 			v.found(phantom, r.name, d.ID, "it is a dead letter, but was never committed")
 		case d.Reason == "":
@@ -125,40 +143,52 @@ func (e *evidence) route(v *verdict, r route) {
 		}
 	}
 
+	inbox := map[string]string{}                              // which message has an id
 	first, last := map[string]arrival{}, map[string]arrival{} // of each message
 	latest := map[string]int64{}                              // number of each key
 	before := map[string]string{}                             // and the message that has it
 	for _, a := range e.arrivals[r.name] {
-		fact, there := e.facts[a.ID]
-		if !there {
-			v.found(phantom, r.name, a.ID, "it was delivered, but never committed")
+		id := a.Payload.ID
+		if other, seen := inbox[a.ID]; seen && other != id {
+			v.found(idAgain, r.name, id, "the id %s that it was delivered with had been given to %s", a.ID, other)
 			continue
 		}
-		if !r.wants(fact.Topic) {
-			v.found(misrouted, r.name, a.ID, "the filter does not choose its topic %s", fact.Topic)
-		}
-		if a.Payload != fact || a.Key != fact.Key || a.Topic != fact.Topic && r.broker == "nats" || a.Trace != a.ID {
-			v.found(corrupted, r.name, a.ID, "written as %+v, delivered as %+v", fact, a)
-		}
-		earlier, again := last[a.ID]
-		last[a.ID] = a
-		if again {
-			v.Duplicates++
-			if !dead[a.ID] && e.unexplained(r.name, first[a.ID], earlier, a) {
-				v.found(unexplained, r.name, a.ID, "it was delivered twice, and nothing happened in between")
+		inbox[a.ID] = id
+		fact, there := e.facts[id]
+		if !there {
+			if !e.forgotten(id) {
+				v.found(phantom, r.name, id, "it was delivered, but never committed")
 			}
 			continue
 		}
-		first[a.ID] = a
+		if !r.wants(fact.Topic) {
+			v.found(misrouted, r.name, id, "the filter does not choose its topic %s", fact.Topic)
+		}
+		if a.Payload != fact || a.Key != fact.Key || a.Topic != fact.Topic && r.broker == "nats" || a.Trace != id || fact.OwnID && a.ID != id {
+			v.found(corrupted, r.name, id, "written as %+v, delivered as %+v", fact, a)
+		}
+		earlier, again := last[id]
+		last[id] = a
+		if again {
+			v.Duplicates++
+			if a.ID != earlier.ID {
+				v.found(idChanged, r.name, id, "it was delivered as %s and as %s", earlier.ID, a.ID)
+			}
+			if !dead[id] && e.unexplained(r.name, first[id], earlier, a) {
+				v.found(unexplained, r.name, id, "it was delivered twice, and nothing happened in between")
+			}
+			continue
+		}
+		first[id] = a
 		v.Delivered++
-		if fact.Key == "" || dead[a.ID] {
+		if fact.Key == "" || dead[id] {
 			continue
 		}
 		if n := latest[fact.Key]; fact.N <= n {
-			v.found(outOfOrder, r.name, a.ID, "number %d of key %s was delivered after number %d (message %s)", fact.N, fact.Key, n, before[fact.Key])
+			v.found(outOfOrder, r.name, id, "number %d of key %s was delivered after number %d (message %s)", fact.N, fact.Key, n, before[fact.Key])
 			continue
 		}
-		latest[fact.Key], before[fact.Key] = fact.N, a.ID
+		latest[fact.Key], before[fact.Key] = fact.N, id
 	}
 
 	for id, fact := range e.facts {
@@ -194,7 +224,7 @@ func (e *evidence) unexplained(route string, first, before, again arrival) bool 
 // sent. It is not when that arrived: a broker that was down, or a consumer that did not
 // get a processor, may have had it for a while.
 func (e *evidence) sentSince(first arrival) time.Time {
-	if w, known := e.journal[first.ID]; known && w.Written.Before(first.At) {
+	if w, known := e.journal[first.Payload.ID]; known && w.Written.Before(first.At) {
 		return w.Written
 	}
 	return first.At
@@ -245,6 +275,10 @@ func (e *evidence) settledBy(route string, t time.Time) time.Time {
 func (e *evidence) status(v *verdict, r route) {
 	var last sample
 	for i, s := range e.samples[r.name] {
+		if i > 0 && e.lostWAL(last.From, s.To) {
+			last = s // and the cursor with it
+			continue
+		}
 		if i > 0 && s.Epoch < last.Epoch {
 			v.found(epochBack, r.name, "", "the epoch went from %d to %d", last.Epoch, s.Epoch)
 		}

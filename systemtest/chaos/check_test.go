@@ -55,6 +55,13 @@ func (s *story) happened(name string, from, to float64, concerned ...string) {
 	s.events = append(s.events, &event{Name: name, blast: subscriptions(concerned...), From: s.at(from), To: s.at(to)})
 }
 
+// walLost has a standby promoted at the second to that has heard nothing since from.
+func (s *story) walLost(from, to float64) {
+	s.happened(walLost, from, to+3, routeNames("")...)
+	e := s.events[len(s.events)-1]
+	e.Sudden, e.Struck = true, s.at(to)
+}
+
 // The checker finds each kind of violation, and nothing where there is none.
 func TestCheck(t *testing.T) {
 	const rabbit, nats, audit = "to-rabbitmq", "to-nats", "audit"
@@ -228,6 +235,53 @@ func TestCheck(t *testing.T) {
 			s.sampled(nats, 1, sample{Epoch: 3, Settled: 10})
 			s.sampled(nats, 2, sample{Epoch: 3, Settled: 9})
 		}, []string{"settled_went_back to-nats"}},
+		{"lost with WAL, delivered or not", func(s *story) {
+			a, b := s.committed("a", "k", 1, topicPlaced), s.committed("b", "k", 2, topicPlaced)
+			s.everywhere(1, a)
+			delete(s.facts, a.ID)
+			delete(s.facts, b.ID)
+			s.everywhere(9, s.committed("c", "k", 1, topicPlaced))
+			s.walLost(0, 5)
+		}, nil},
+		{"acknowledged after WAL was lost", func(s *story) {
+			s.committed("a", "k", 1, topicPlaced)
+			s.journal["a"].Written, s.journal["a"].Ended = s.at(8), s.at(9)
+			delete(s.facts, "a")
+			s.walLost(0, 5)
+		}, []string{"database_lost "}},
+		{"rolled back and delivered while WAL was lost", func(s *story) {
+			s.delivered(nats, 1, s.committed("a", "k", 1, topicPlaced))
+			delete(s.facts, "a")
+			s.journal["a"].Outcome = rolledBack
+			s.walLost(0, 5)
+		}, []string{"phantom to-nats"}},
+		{"an id comes again after WAL was lost", func(s *story) {
+			a, b := s.committed("a", "", 0, topicPlaced), s.committed("b", "", 0, topicPlaced)
+			s.everywhere(1, a)
+			delete(s.facts, "a")
+			s.everywhere(9, b)
+			s.arrivals[rabbit][0].ID, s.arrivals[rabbit][1].ID = "shop-7", "shop-7"
+			s.walLost(0, 5)
+		}, []string{"id_given_again to-rabbitmq", "lost to-rabbitmq"}},
+		{"the cursor goes back with lost WAL", func(s *story) {
+			s.sampled(nats, 1, sample{Epoch: 3, Settled: 10})
+			s.sampled(nats, 9, sample{Epoch: 2, Settled: 8})
+			s.walLost(2, 5)
+		}, nil},
+		{"the id of a message changes", func(s *story) {
+			a := s.committed("a", "", 0, topicPlaced)
+			s.everywhere(1, a)
+			s.delivered(rabbit, 3, a)
+			s.arrivals[rabbit][0].ID, s.arrivals[rabbit][1].ID = "shop-7", "shop-8"
+			s.happened("relay_killed", 2, 3, rabbit)
+		}, []string{"id_changed to-rabbitmq"}},
+		{"an id of the producer's is not the one that is delivered", func(s *story) {
+			a := s.committed("a", "", 0, topicPlaced)
+			a.OwnID = true
+			s.facts["a"] = a
+			s.everywhere(1, a)
+			s.arrivals[nats][0].ID = "shop-7"
+		}, []string{"corrupted to-nats"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newStory()

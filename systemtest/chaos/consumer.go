@@ -14,7 +14,7 @@ import (
 
 // arrival is a message as a broker handed it out.
 type arrival struct {
-	ID      string
+	ID      string // what consumers know duplicates by
 	Key     string
 	Topic   string
 	Trace   string // a header

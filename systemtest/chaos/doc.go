@@ -10,11 +10,15 @@
 //
 // Every line between two boxes is a TCP proxy that cuts, stalls, delays and
 // refuses, and every box but the checker's is killed now and then (faults.go).
+// PostgreSQL has an asynchronous standby, which is promoted now and then without the
+// last that was committed (walloss.go), and a clock that is set now and then.
 // The servers are real, private and on loopback; the relays are the real binary.
 //
 // Producers write a row of the business table and a message in one transaction
 // (producer.go). What the business table has at the end was committed, whatever
-// the producer was told; the outbox is never asked. The checker (check.go) is a
+// the producer was told; the outbox is never asked. What PostgreSQL lost with its WAL
+// is not there and need not have been delivered; what is there must be, to consumers who
+// drop each id that they have seen, as an inbox does. The checker (check.go) is a
 // plain function of what was recorded, with tests of its own.
 //
 // One JSON line on standard output, progress on standard error. The exit code is

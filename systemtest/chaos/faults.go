@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"math/rand/v2"
+	"os/exec"
+	"path/filepath"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -32,7 +35,8 @@ func between(random *rand.Rand, least, most time.Duration) time.Duration {
 // faults is what the rig can do to itself, with two of the network's for each line.
 func (r *rig) faults(random *rand.Rand) []fault {
 	all := []fault{
-		r.crash("postgres_crashed", "postgres", subscriptions(routeNames("")...), r.postgres),
+		r.crash("postgres_crashed", "postgres", subscriptions(routeNames("")...), primary{r}),
+		r.walLost(), r.clockStepped(), r.dumped(),
 		r.crash("rabbitmq_killed", "rabbitmq", blast{Routes: routeNames("rabbitmq"), Sudden: true}, r.rabbit),
 		r.crash("nats_killed", "nats", blast{Routes: routeNames("nats"), Sudden: true}, r.nats),
 		r.trap("commit_cut", 3, r.producers, tcpproxy.BeforeRequest, isCommit),
@@ -66,6 +70,13 @@ func shuffled(all []fault, random *rand.Rand) (deck []fault) {
 	random.Shuffle(len(deck), func(i, j int) { deck[i], deck[j] = deck[j], deck[i] })
 	return deck
 }
+
+// primary is whichever PostgreSQL is it at the moment; whoever crashes it has the
+// target postgres for himself.
+type primary struct{ *rig }
+
+func (p primary) Kill() error  { return p.postgres.Kill() }
+func (p primary) Start() error { return p.postgres.Start() }
 
 // crashable is a server of the test's own.
 type crashable interface {
@@ -220,5 +231,49 @@ func (r *rig) transaction(name string, options pgx.TxOptions, statement string) 
 			r.chronicle.printf("%s ended early: %v", name, err)
 		}
 		return happened, nil
+	}}
+}
+
+// clockStep is by how much at most the primary's clock is off the machine's. A lease
+// that was taken ahead of a clock that is then set back lasts that much longer.
+const clockStep = 20 * time.Second
+
+// clockStepped sets the primary's clock, forward or back. Set forward, all leases have
+// ended at once, so it disturbs whoever holds a subscription.
+func (r *rig) clockStepped() fault {
+	return fault{"clock_stepped", "postgres", blast{Routes: routeNames(""), Sudden: true}, 2, func(_ context.Context, random *rand.Rand, struck func()) (bool, error) {
+		err := r.postgres.SetClock(between(random, -clockStep, clockStep))
+		struck()
+		return err == nil, err
+	}}
+}
+
+// dumped has pg_dump write to somebody who is slow to read: it holds a snapshot, and a
+// lock on every table, for as long. It disturbs nobody.
+func (r *rig) dumped() fault {
+	return fault{"pg_dump", "pg_dump", blast{}, 2, func(ctx context.Context, random *rand.Rand, _ func()) (bool, error) {
+		dump := exec.CommandContext(context.WithoutCancel(ctx), filepath.Join(r.bin, "pg_dump"), "--dbname", r.database)
+		dump.Env = []string{"HOME=" + r.dir}
+		var said bytes.Buffer
+		dump.Stderr = &said
+		out, err := dump.StdoutPipe()
+		if err != nil {
+			return false, err
+		}
+		if err := dump.Start(); err != nil {
+			return false, err
+		}
+		for range 20 {
+			sleep(ctx, between(random, 0, lease/4))
+			if _, err := io.CopyN(io.Discard, out, 32<<10); err != nil {
+				break // io.EOF: that was all
+			}
+		}
+		_, _ = io.Copy(io.Discard, out)     // how it ended, Wait says
+		if err := dump.Wait(); err != nil { // PostgreSQL was crashed meanwhile, or just now
+			r.chronicle.printf("pg_dump failed: %v: %s", err, bytes.TrimSpace(said.Bytes()))
+			return false, nil
+		}
+		return true, nil
 	}}
 }

@@ -34,7 +34,7 @@ func command() int {
 	flag.Uint64Var(&cfg.seed, "seed", 0, "of everything that is drawn (default: a random one)")
 	flag.IntVar(&cfg.rate, "rate", 300, "messages per second")
 	flag.BoolVar(&cfg.poison, "poison", true, "publish messages that a broker refuses")
-	flag.BoolVar(&cfg.failover, "failover", false, "kill the primary once and promote its synchronous standby, instead of all other faults")
+	flag.BoolVar(&cfg.failover, "failover", false, "kill the primary once and promote its synchronous standby, instead of all other faults, of which one loses WAL")
 	keep := flag.Bool("keep", false, "keep the logs in any case")
 	flag.Parse()
 	if flag.NArg() > 0 || cfg.duration <= 0 || cfg.rate < 1 || cfg.rate > 10_000 {

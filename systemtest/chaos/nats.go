@@ -33,8 +33,15 @@ type natsServer struct {
 	url string
 }
 
-// The least there is: duplicates are to be seen, not dropped.
-const duplicateWindow = 100 * time.Millisecond
+// duplicateWindow is the least there is: duplicates are to be seen, not dropped. One
+// subscription's stream drops them nevertheless, as people have it, so that an id that
+// is given to a second message costs that message its delivery.
+func duplicateWindow(route string) time.Duration {
+	if route == deduplicated {
+		return time.Hour
+	}
+	return 100 * time.Millisecond
+}
 
 func startNATS() (*natsServer, error) {
 	self, err := os.Executable()
@@ -92,7 +99,7 @@ func stream(route string, later, never bool) jetstream.StreamConfig {
 	for i := range subjects {
 		subjects[i] = route + ".shop." + subjects[i]
 	}
-	return jetstream.StreamConfig{Name: route, Subjects: subjects, Storage: jetstream.FileStorage, Duplicates: duplicateWindow}
+	return jetstream.StreamConfig{Name: route, Subjects: subjects, Storage: jetstream.FileStorage, Duplicates: duplicateWindow(route)}
 }
 
 func (s *natsServer) declare(ctx context.Context) error {

@@ -71,7 +71,9 @@ func (o *observer) takeovers() (n int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, samples := range o.samples {
-		n += samples[len(samples)-1].Epoch - samples[0].Epoch
+		for i := 1; i < len(samples); i++ {
+			n += max(0, samples[i].Epoch-samples[i-1].Epoch) // lost WAL takes it back
+		}
 	}
 	return n
 }

@@ -19,7 +19,7 @@ type operator struct {
 	rig *rig
 
 	mu   sync.Mutex
-	seen map[string]map[string]deadLetter // by subscription and id
+	seen map[string]map[string]deadLetter // by subscription and what the business calls the message
 }
 
 func newOperator(r *rig) *operator {
@@ -40,16 +40,17 @@ func (o *operator) look(ctx context.Context, route string) (seqs []string, err e
 	defer o.mu.Unlock()
 	for line := range bytes.Lines(out) {
 		var d struct {
-			Seq    int64     `json:"seq"`
-			ID     string    `json:"id"`
-			Error  string    `json:"error"`
-			DiedAt time.Time `json:"died_at"`
+			Seq     int64             `json:"seq"`
+			Headers map[string]string `json:"headers"`
+			Error   string            `json:"error"`
+			DiedAt  time.Time         `json:"died_at"`
 		}
 		if err := json.Unmarshal(line, &d); err != nil {
 			return nil, fmt.Errorf("penstock dead list --json wrote %q: %w", line, err)
 		}
 		seqs = append(seqs, fmt.Sprint(d.Seq))
-		o.seen[route][d.ID] = deadLetter{ID: d.ID, Reason: d.Error, At: d.DiedAt}
+		id := d.Headers["trace"]
+		o.seen[route][id] = deadLetter{ID: id, Reason: d.Error, At: d.DiedAt}
 	}
 	return seqs, nil
 }

@@ -144,7 +144,7 @@ func (w *writer) plan() []message {
 	messages := make([]message, 1+w.random.IntN(5))
 	for i := range messages {
 		w.n++
-		m := message{ID: fmt.Sprintf("%s-%06d", w.name, w.n), Topic: w.topic()}
+		m := message{ID: fmt.Sprintf("%s-%06d", w.name, w.n), Topic: w.topic(), OwnID: w.random.IntN(3) == 0}
 		switch own, others := quickKeys, lateKeys; {
 		case w.random.IntN(4) == 0: // unordered
 		case w.late:
@@ -189,12 +189,16 @@ func (w *writer) write(ctx context.Context, tx pgx.Tx, m message) (*entry, error
 		return e, err
 	}
 	batch := &pgx.Batch{}
-	batch.Queue("insert into business.fact (id, key, n, topic) values ($1, $2, $3, $4)", m.ID, key, m.N, m.Topic)
+	batch.Queue("insert into business.fact (id, key, n, topic, own_id) values ($1, $2, $3, $4, $5)", m.ID, key, m.N, m.Topic, m.OwnID)
+	var id any
+	if m.OwnID {
+		id = m.ID
+	}
 	headers := fmt.Sprintf(`{"trace": %q}`, m.ID)
 	if w.random.IntN(5) == 0 {
-		batch.Queue("select penstock.publish_bytes('shop', $1, $2, $3, $4::jsonb, $5)", payload, key, m.Topic, headers, m.ID)
+		batch.Queue("select penstock.publish_bytes('shop', $1, $2, $3, $4::jsonb, $5)", payload, key, m.Topic, headers, id)
 	} else {
-		batch.Queue("insert into penstock.shop (id, key, topic, headers, payload) values ($1, $2, $3, $4::jsonb, $5)", m.ID, key, m.Topic, headers, payload)
+		batch.Queue("insert into penstock.shop (id, key, topic, headers, payload) values ($1, $2, $3, $4::jsonb, $5)", id, key, m.Topic, headers, payload)
 	}
 	return e, tx.SendBatch(ctx, batch).Close()
 }

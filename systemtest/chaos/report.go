@@ -98,8 +98,8 @@ func life(w io.Writer, e *evidence, x violation, c *chronicle) {
 			continue
 		}
 		for i, a := range e.arrivals[r.name] {
-			if a.ID == x.ID {
-				add(a.At, "delivered by %s at place %d", r.name, i+1)
+			if a.Payload.ID == x.ID {
+				add(a.At, "delivered by %s at place %d as %s", r.name, i+1, a.ID)
 			}
 		}
 		for _, d := range e.dead[r.name] {

@@ -29,9 +29,15 @@ type rig struct {
 	dir       string // logs end up here
 	chronicle *chronicle
 
-	postgres  *testserver.Postgres
-	standby   *testserver.Postgres // nil unless the run is about failover
-	database  string               // URL of the database, of whichever server is the primary
+	failover bool // what the run is about, instead of all other faults
+
+	postgres  *testserver.Postgres // the primary
+	standby   *testserver.Postgres
+	database  string          // URL of the database, of whichever server is the primary
+	front     *tcpproxy.Proxy // the way there for the rig itself, which is never disturbed
+	following *tcpproxy.Proxy // the standby's way to the primary
+	losses    int             // how often WAL was lost
+	bin       string          // of PostgreSQL's programs
 	rabbit    *testserver.RabbitMQ
 	nats      *natsServer
 	consumer  *rabbitConsumer
@@ -51,23 +57,21 @@ type link struct {
 
 // openRig starts everything.
 func openRig(ctx context.Context, cfg config, c *chronicle) (*rig, error) {
-	r := &rig{binary: cfg.binary, dir: cfg.dir, chronicle: c}
-	err := r.open(ctx, cfg.failover)
+	r := &rig{binary: cfg.binary, dir: cfg.dir, chronicle: c, failover: cfg.failover}
+	err := r.open(ctx)
 	if err != nil {
 		return nil, errors.Join(err, r.close())
 	}
 	return r, nil
 }
 
-func (r *rig) open(ctx context.Context, failover bool) error {
+func (r *rig) open(ctx context.Context) error {
 	if err := r.startServers(); err != nil {
 		return err
 	}
-	r.database = r.postgres.URL
-	if failover {
-		if err := r.startStandby(); err != nil {
-			return err
-		}
+	r.bin = r.postgres.Bin
+	if err := r.startStandby(); err != nil {
+		return err
 	}
 	if _, err := r.penstock(ctx, "migrate"); err != nil {
 		return err
@@ -108,14 +112,13 @@ func (r *rig) startServers() error {
 	var starting sync.WaitGroup
 	var errs [3]error
 	starting.Go(func() {
-		r.postgres, errs[0] = testserver.NewPostgres("fsync = on", "full_page_writes = on", "log_min_messages = warning")
+		r.postgres, errs[0] = testserver.NewPostgresWithClock("fsync = on", "full_page_writes = on", "log_min_messages = warning",
+			"wal_keep_size = 1GB", "wal_retrieve_retry_interval = 200ms") // for the standby
 	})
 	starting.Go(func() { r.rabbit, errs[1] = testserver.NewRabbitMQ() })
 	starting.Go(func() { r.nats, errs[2] = startNATS() })
 	starting.Wait()
-	if r.postgres != nil {
-		r.closers = append(r.closers, r.postgres.Close)
-	}
+	r.closers = append(r.closers, func() error { return closeAll(r.postgres, r.standby) })
 	if r.rabbit != nil {
 		r.closers = append(r.closers, r.rabbit.Close)
 	}
@@ -125,13 +128,38 @@ func (r *rig) startServers() error {
 	return errors.Join(errs[:]...)
 }
 
-// startStandby has a second server follow the first. From now on clients are given
-// both hosts and look for the one that takes writes.
+// closeAll closes those servers that there are.
+func closeAll(servers ...*testserver.Postgres) error {
+	var errs []error
+	for _, p := range servers {
+		if p != nil {
+			errs = append(errs, p.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// startStandby has a second server follow the first. If the run is about failover
+// the first waits for it, and clients are given both hosts and look for the one that
+// takes writes. Else nobody waits for it, and the database's address moves with a
+// promotion (walloss.go).
 func (r *rig) startStandby() (err error) {
+	if !r.failover {
+		front, err := r.link("front", r.postgres.URL, blast{})
+		if err != nil {
+			return err
+		}
+		following, err := r.link("following", r.postgres.URL, blast{})
+		if err != nil {
+			return err
+		}
+		r.front, r.database, r.following = front.proxy, front.url, following.proxy
+		r.standby, err = r.postgres.NewAsyncStandby(r.following.Addr())
+		return err
+	}
 	if r.standby, err = r.postgres.NewStandby(); err != nil {
 		return err
 	}
-	r.closers = append(r.closers, r.standby.Close)
 	primary, err := url.Parse(r.postgres.URL)
 	if err != nil {
 		return err
@@ -147,7 +175,7 @@ func (r *rig) startStandby() (err error) {
 
 // databaseLink is link, but without a proxy where there are several hosts.
 func (r *rig) databaseLink(name, rawURL string, b blast) (link, error) {
-	if r.standby != nil {
+	if r.failover {
 		return link{name: name, url: rawURL, blast: b}, nil
 	}
 	return r.link(name, rawURL, b)
@@ -171,9 +199,9 @@ func (r *rig) link(name, rawURL string, b blast) (link, error) {
 // heal undoes whatever a fault may have left.
 func (r *rig) heal(ctx context.Context) error {
 	errs := []error{r.rabbit.Start(), r.nats.Start()}
-	if r.standby == nil {
+	if !r.failover {
 		r.producers.proxy.Resume()
-		errs = append(errs, r.postgres.Start())
+		errs = append(errs, r.postgres.Start(), r.postgres.SetClock(0))
 	}
 	for _, p := range r.relays {
 		for _, l := range p.links() {
@@ -201,6 +229,17 @@ type logged interface {
 	Dir() string
 }
 
+// keepLog copies the log of a server or program into the run's folder.
+func (r *rig) keepLog(name string, server logged) {
+	text, err := os.ReadFile(logOf(server))
+	if err == nil {
+		err = os.WriteFile(filepath.Join(r.dir, name+".log"), text, 0o644)
+	}
+	if err != nil {
+		r.chronicle.printf("the log of %s is not kept: %v", name, err)
+	}
+}
+
 func (r *rig) keepLogs() {
 	all := map[string]logged{}
 	if r.postgres != nil {
@@ -219,13 +258,7 @@ func (r *rig) keepLogs() {
 		all[p.name] = p
 	}
 	for name, server := range all {
-		text, err := os.ReadFile(logOf(server))
-		if err == nil {
-			err = os.WriteFile(filepath.Join(r.dir, name+".log"), text, 0o644)
-		}
-		if err != nil {
-			r.chronicle.printf("the log of %s is not kept: %v", name, err)
-		}
+		r.keepLog(name, server)
 	}
 }
 
@@ -291,12 +324,12 @@ func (r *rig) facts(ctx context.Context) (map[string]message, error) {
 				return errors.Join(err, ctx.Err())
 			}
 		}
-		rows, err := conn.Query(ctx, "select id, coalesce(key, ''), n, topic from business.fact")
+		rows, err := conn.Query(ctx, "select id, coalesce(key, ''), n, topic, own_id from business.fact")
 		if err != nil {
 			return err
 		}
 		var m message
-		_, err = pgx.ForEachRow(rows, []any{&m.ID, &m.Key, &m.N, &m.Topic}, func() error {
+		_, err = pgx.ForEachRow(rows, []any{&m.ID, &m.Key, &m.N, &m.Topic, &m.OwnID}, func() error {
 			facts[m.ID] = m
 			return nil
 		})

@@ -31,13 +31,16 @@ type route struct {
 	refusable func(topic string) bool
 }
 
+// deduplicated is the subscription whose broker drops ids that it has seen.
+const deduplicated = "audit"
+
 func everything(string) bool { return true }
 func nothing(string) bool    { return false }
 
 var routes = []route{
 	{"to-rabbitmq", "rabbitmq", everything, func(t string) bool { return t == topicNeverRabbit || t == topicLaterRabbit }},
 	{"to-nats", "nats", everything, func(t string) bool { return t == topicNeverNATS || t == topicLaterNATS }},
-	{"audit", "nats", func(t string) bool { return strings.HasPrefix(t, "shop.audit.") }, nothing},
+	{deduplicated, "nats", func(t string) bool { return strings.HasPrefix(t, "shop.audit.") }, nothing},
 }
 
 func routeNames(broker string) (names []string) {

@@ -6,10 +6,11 @@ create table business.account (key text primary key, n bigint not null default 0
 
 -- One row per message, written in the message's transaction.
 create table business.fact (
-    id    text primary key,
-    key   text,
-    n     bigint not null,
-    topic text not null
+    id     text primary key,
+    key    text,
+    n      bigint not null,
+    topic  text not null,
+    own_id boolean not null
 );
 
 -- For writers that have nothing to do with the outbox.
