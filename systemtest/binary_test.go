@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/penstock/penstock/store/postgres/postgrestest"
 )
 
 // binary is the penstock that all tests run.
@@ -37,7 +39,7 @@ func buildAndRun(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, "building penstock:", err)
 		return 1
 	}
-	return m.Run()
+	return postgrestest.Run(m)
 }
 
 // patience bounds waiting for what must happen; it decides nothing else.

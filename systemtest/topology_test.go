@@ -1,0 +1,32 @@
+package systemtest
+
+import (
+	"os"
+	"testing"
+)
+
+// Tests that begin with TestTopology run Penstock where people run it: behind
+// poolers, in clusters, with a standby, on a full disk. Each counts what was lost,
+// duplicated and out of order. make test runs a quick form of those whose servers are
+// there; make test-topologies fetches the other servers and does all of it for longer.
+
+// envTopologies asks for the long form.
+const envTopologies = "PENSTOCK_TOPOLOGIES"
+
+func longForm() bool { return os.Getenv(envTopologies) != "" }
+
+// times is how often a test does something: few times, or many in the long form.
+func times(quick, long int) int {
+	if longForm() {
+		return long
+	}
+	return quick
+}
+
+// onlyLongForm skips a test that takes too long, or too much, for every run.
+func onlyLongForm(t testing.TB, why string) {
+	t.Helper()
+	if !longForm() {
+		t.Skipf("%s: make test-topologies runs it", why)
+	}
+}
