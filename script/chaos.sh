@@ -9,4 +9,5 @@ go build -o bin/withservers ./internal/testserver/withservers
 go build -o bin/chaos ./systemtest/chaos
 mapfile -t missing < <(PENSTOCK_TEST_POSTGRES= PENSTOCK_TEST_RABBITMQ= bin/withservers -missing)
 ((${#missing[@]} == 0)) || script/apt-install.sh "${missing[@]}"
+script/extras.sh
 exec bin/chaos -penstock bin/penstock "$@"

@@ -48,6 +48,7 @@ func chaos(t *testing.T, duration time.Duration, args ...string) (summary chaosS
 	}
 	t.Logf("PENSTOCK_SEED=%s", seed)
 	testserver.NeedPrograms(t)
+	testserver.NeedClock(t)
 
 	program := filepath.Join(t.TempDir(), "chaos")
 	build := exec.Command("go", "build", "-o", program, "./chaos")

@@ -141,6 +141,14 @@ func NeedPrograms(tb testing.TB) {
 	need(tb, err)
 }
 
+// NeedClock ends the test if no server can be given a clock, as
+// StartPostgresWithClock would.
+func NeedClock(tb testing.TB) {
+	tb.Helper()
+	_, err := fakeClock()
+	need(tb, err)
+}
+
 // ProgramFolders are the variables of the environment that say where the servers'
 // programs are, for a program that starts servers of its own.
 func ProgramFolders() (env []string) {
