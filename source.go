@@ -21,13 +21,13 @@ type Source interface {
 	// ErrClosed.
 	Fetch(ctx context.Context, limit Limit) (Batch, error)
 
-	// Settle makes verdicts durable: on return the cursor has moved past every
-	// leading batch that is settled, and a batch settled before an earlier one
-	// is remembered until its turn. All batches of one call take effect
-	// together, in one transaction, in the order of their numbers. What is remembered
-	// out of turn is gone with the Source. ErrFenced if the lease was lost; then
-	// nothing was changed. After another error it may or may not have taken
-	// effect: call it again, a batch that is settled already is passed over.
+	// Settle makes verdicts durable: on return nothing that has one comes again,
+	// from this Source or the next. The cursor moves past the leading batches that
+	// have all theirs; what is settled ahead of it, behind a message that is still
+	// Undecided, is kept with it. All of one call takes effect together, in one
+	// transaction, in the order of the batches' numbers. ErrFenced if the lease was
+	// lost; then nothing was changed. After another error it may or may not have
+	// taken effect: call it again, what is settled already is passed over.
 	Settle(ctx context.Context, settled ...Settled) error
 
 	// Renew extends the lease, ErrFenced if it was lost. The relay calls it
@@ -79,7 +79,7 @@ const (
 	Alone
 )
 
-// Settled is the outcome of one whole batch.
+// Settled is the outcome of one batch, or of the part of it that is known.
 type Settled struct {
 	Batch Batch
 	// Verdicts has one entry per message; nil means that all were delivered.
@@ -139,6 +139,11 @@ const (
 	// others follow. A message without a key, or an Alone one, is a line of its
 	// own. Later messages of the key are returned Behind until the line is over.
 	Parked
+	// Undecided: the message has no verdict yet. It stays with the Source, for a
+	// later Settle of its batch; should the Source be closed before, it comes again.
+	// No message of its key is settled ahead of it as Parked, and what is Parked, or
+	// waits behind a dead letter that holds it, is settled with all that is behind it in its batch.
+	Undecided
 )
 
 // Subscribe says which subscription to read, and as whom.

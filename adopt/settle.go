@@ -48,6 +48,7 @@ type work struct {
 	aside     asideRows // rows to set aside
 	failed    failedRows
 	leaders   map[string]int // by line: which of aside has a time of its own
+	rows      []*handed      // all of them
 	count     int64
 }
 
@@ -76,6 +77,10 @@ func (w *work) addBatch(p *pending, verdicts []penstock.Verdict) error {
 	}
 	for i := range p.rows {
 		h := &p.rows[i]
+		if h.done || verdicts != nil && verdicts[i].Outcome == penstock.Undecided {
+			continue
+		}
+		w.rows = append(w.rows, h)
 		if verdicts == nil || verdicts[i].Outcome == penstock.Delivered {
 			w.delivered = append(w.delivered, h.id)
 			if h.aside {
@@ -191,10 +196,13 @@ func (s *Source) settledNow(w *work, done []*pending) {
 		s.aside.any = true
 		s.aside.asked++
 	}
+	for _, h := range w.rows {
+		h.done = true
+		s.landed = append(s.landed, h.id)
+	}
 	for _, p := range done {
-		delete(s.pending, p.number)
-		for i := range p.rows {
-			s.landed = append(s.landed, p.rows[i].id)
+		if p.over() {
+			delete(s.pending, p.number)
 		}
 	}
 }

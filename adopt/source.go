@@ -60,7 +60,14 @@ type pending struct {
 
 	// Of a worker:
 	claim *claim
-	left  []string // rows that are locked with it and not in it
+	left  []string           // rows that are locked with it and not in it
+	known []penstock.Verdict // those there are, while others are missing
+	since time.Time
+}
+
+// over reports whether every row is settled.
+func (p *pending) over() bool {
+	return !slices.ContainsFunc(p.rows, func(h handed) bool { return !h.done })
 }
 
 // handed is what else is known of a message.
@@ -69,6 +76,7 @@ type handed struct {
 	line  string // empty: of its key, or its own
 	aside bool   // it was set aside
 	alone bool
+	done  bool // it is settled
 	history
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -25,11 +26,12 @@ type Worker struct {
 	open    int
 	rewound bool
 	careful bool // claims have grown old: one row at a time until one is settled
+	size    int  // of the next claim, at most
 }
 
 var _ penstock.Source = (*Worker)(nil)
 
-func newWorker(s *Source) *Worker { return &Worker{Source: s} }
+func newWorker(s *Source) *Worker { return &Worker{Source: s, size: firstClaims} }
 
 // claim is an open transaction and the rows that it has locked.
 type claim struct {
@@ -78,14 +80,11 @@ func (w *Worker) Fetch(ctx context.Context, limit penstock.Limit) (penstock.Batc
 	if w.isClosed() {
 		return penstock.Batch{}, penstock.ErrClosed
 	}
-	free, careful, rewound := w.reserve()
+	free, size, rewound := w.reserve()
 	if !free {
 		return penstock.Batch{Rewound: w.rewind(rewound)}, nil
 	}
-	limit.Messages = min(limit.Messages, w.m.config.Batch)
-	if careful {
-		limit.Messages = 1
-	}
+	limit.Messages = min(limit.Messages, w.m.config.Batch, size)
 	w.land()
 	c, err := w.begin(ctx)
 	if err != nil {
@@ -101,7 +100,7 @@ func (w *Worker) Fetch(ctx context.Context, limit penstock.Limit) (penstock.Batc
 		}
 		return penstock.Batch{More: more, Rewound: w.rewind(rewound)}, nil
 	}
-	p.claim = c
+	p.claim, p.since = c, time.Now()
 	batch := w.register(p, more)
 	c.watch(w.m.config.ClaimTimeout, w.giveUp)
 	w.claims.Lock()
@@ -128,19 +127,23 @@ func (w *Worker) rewind(seen bool) bool {
 	return seen
 }
 
-// reserve takes one of the claims that the workers of this process may hold at once.
-func (w *Worker) reserve() (free, careful, rewound bool) {
+// reserve takes one of the claims that the workers of this process may hold at once, of
+// so many rows at most.
+func (w *Worker) reserve() (free bool, size int, rewound bool) {
 	w.claims.Lock()
 	defer w.claims.Unlock()
+	if size = w.size; w.careful {
+		size = 1
+	}
 	if w.careful && w.open > 0 {
-		return false, true, w.rewound
+		return false, size, w.rewound
 	}
 	if w.t.claims.Add(1) > int64(w.m.config.Workers) {
 		w.t.claims.Add(-1)
-		return false, w.careful, w.rewound
+		return false, size, w.rewound
 	}
 	w.open++
-	return true, w.careful, w.rewound
+	return true, size, w.rewound
 }
 
 func (w *Worker) release() {
@@ -247,7 +250,8 @@ func (w *Worker) claimNext(ctx context.Context, tx pgx.Tx, limit penstock.Limit)
 }
 
 // Settle implements penstock.Source. Each batch is a transaction; those of one call do
-// not take effect together.
+// not take effect together. A claim holds its rows until it has every verdict: those that
+// come before are written when it ends, and claims are small enough for that to be soon.
 func (w *Worker) Settle(ctx context.Context, settled ...penstock.Settled) error {
 	if w.isClosed() {
 		return penstock.ErrClosed
@@ -255,10 +259,14 @@ func (w *Worker) Settle(ctx context.Context, settled ...penstock.Settled) error 
 	errs := make([]error, len(settled))
 	var all sync.WaitGroup
 	for i, b := range settled {
+		undecided := slices.ContainsFunc(b.Verdicts, func(v penstock.Verdict) bool { return v.Outcome == penstock.Undecided })
 		w.mu.Lock()
 		p := w.pending[b.Batch.Number]
+		if p != nil && undecided {
+			p.known = b.Verdicts
+		}
 		w.mu.Unlock()
-		if p != nil {
+		if p != nil && !undecided {
 			all.Go(func() { errs[i] = w.settleClaim(ctx, p, b.Verdicts) })
 		}
 	}
@@ -267,22 +275,7 @@ func (w *Worker) Settle(ctx context.Context, settled ...penstock.Settled) error 
 }
 
 func (w *Worker) settleClaim(ctx context.Context, p *pending, verdicts []penstock.Verdict) error {
-	var done work
-	for i := range p.rows {
-		p.rows[i].alone = true
-	}
-	if err := done.addBatch(p, verdicts); err != nil {
-		return err
-	}
-	err, over := p.claim.end(func(tx pgx.Tx) error {
-		var b pgx.Batch
-		w.lease.fence(w.t, &b)
-		w.queue(&b, &done)
-		if err := tx.SendBatch(ctx, &b).Close(); err != nil {
-			return err
-		}
-		return tx.Commit(ctx)
-	})
+	done, over, err := w.endClaim(ctx, p, verdicts)
 	switch {
 	case over: // it was given up
 		return nil
@@ -292,37 +285,107 @@ func (w *Worker) settleClaim(ctx context.Context, p *pending, verdicts []penstoc
 		w.giveUp()
 		return w.t.explain(err)
 	}
-	w.settledNow(&done, []*pending{p})
+	w.settledNow(done, []*pending{p})
 	w.release()
 	w.claims.Lock()
 	w.careful = false
+	w.resize(len(p.rows), time.Since(p.since))
 	w.claims.Unlock()
 	w.late.add(p.left)
 	return nil
 }
 
-// giveUp rolls back all claims, because one has grown old or failed: the relay has
-// to forget them all.
+// endClaim writes the verdicts that there are in the claim's transaction, and ends it.
+func (w *Worker) endClaim(ctx context.Context, p *pending, verdicts []penstock.Verdict) (done *work, over bool, err error) {
+	done = &work{}
+	for i := range p.rows {
+		p.rows[i].alone = true
+	}
+	if err := done.addBatch(p, verdicts); err != nil {
+		return nil, false, err
+	}
+	err, over = p.claim.end(func(tx pgx.Tx) error {
+		var b pgx.Batch
+		w.lease.fence(w.t, &b)
+		w.queue(&b, done)
+		if err := tx.SendBatch(ctx, &b).Close(); err != nil {
+			return err
+		}
+		return tx.Commit(ctx)
+	})
+	return done, over, err
+}
+
+// A claim has as many rows as a sink of that pace takes in about a second: what was
+// delivered of an open claim is delivered again should the worker die.
+const (
+	claimFor    = time.Second
+	firstClaims = 100
+)
+
+// resize learns from a claim of so many rows how large the next one may be. The
+// caller has w.claims.
+func (w *Worker) resize(rows int, took time.Duration) {
+	switch {
+	case took > claimFor:
+		w.size = max(1, int(float64(rows)*claimFor.Seconds()/took.Seconds()))
+	case took < claimFor/2 && rows >= w.size:
+		w.size *= 2
+	}
+}
+
+// giveUp ends all claims, because one has grown old or failed: the relay has to forget
+// them all. What has a verdict is settled.
 func (w *Worker) giveUp() {
+	w.claims.Lock()
+	w.rewound, w.careful = true, true
+	w.claims.Unlock()
+	if n := w.endAll(); n > 0 {
+		w.t.log.Warn("claims were given up; their rows are claimed again", "claims", n, "claim_timeout", w.m.config.ClaimTimeout)
+	}
+}
+
+// endAll ends all claims and returns how many there were.
+func (w *Worker) endAll() (ended int) {
 	w.mu.Lock()
 	var all []*pending
 	for _, p := range w.pending {
 		all = append(all, p)
 	}
 	w.mu.Unlock()
-	w.claims.Lock()
-	w.rewound, w.careful = true, true
-	w.claims.Unlock()
 	for _, p := range all {
-		if _, over := p.claim.end(nil); over {
+		w.mu.Lock()
+		known := p.known
+		w.mu.Unlock()
+		var over bool
+		if known == nil {
+			_, over = p.claim.end(nil)
+		} else {
+			over = w.endPart(p, known)
+		}
+		if over {
 			continue
 		}
+		ended++
 		w.release()
 		w.returned(p)
 	}
-	if len(all) > 0 {
-		w.t.log.Warn("claims were given up; their rows are claimed again", "claims", len(all), "claim_timeout", w.m.config.ClaimTimeout)
+	return ended
+}
+
+// endPart ends a claim that has only some of its verdicts.
+func (w *Worker) endPart(p *pending, known []penstock.Verdict) (over bool) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	done, over, err := w.endClaim(ctx, p, known)
+	switch {
+	case over:
+	case err != nil:
+		w.t.log.Warn("the verdicts on a part of a claim could not be written; its rows are delivered again", "err", w.t.explain(err))
+	default:
+		w.settledNow(done, []*pending{p})
 	}
+	return over
 }
 
 // returned notes that the rows of a claim are free again.
@@ -331,6 +394,9 @@ func (w *Worker) returned(p *pending) {
 	w.mu.Lock()
 	delete(w.pending, p.number)
 	for i := range p.rows {
+		if p.rows[i].done {
+			continue
+		}
 		delete(w.flying, p.rows[i].id)
 		if !p.rows[i].aside {
 			ids = append(ids, p.rows[i].id)
@@ -340,8 +406,9 @@ func (w *Worker) returned(p *pending) {
 	w.late.giveBack(ids)
 }
 
-// Close implements penstock.Source: claims that are not settled are given up.
+// Close implements penstock.Source: of claims that are open, what has a verdict is
+// settled.
 func (w *Worker) Close(ctx context.Context) error {
-	w.giveUp()
+	w.endAll()
 	return w.Source.Close(ctx)
 }

@@ -27,8 +27,7 @@ type Config struct {
 	// Open asks the store for. Default penstock.DefaultLease.
 	Lease time.Duration
 
-	// MaxInFlight bounds the messages that are fetched and not settled; it also
-	// bounds how many can be delivered twice after a crash. Default 32768.
+	// MaxInFlight bounds the messages that are fetched and not settled. Default 32768.
 	MaxInFlight int
 	// MaxInFlightBytes bounds their Size together; one message may exceed it.
 	// Default 32 MiB.
@@ -64,8 +63,8 @@ type Config struct {
 	// SendTimeout ends a Send that the sink does not end by itself. Default 1
 	// minute.
 	SendTimeout time.Duration
-	// DrainTimeout is how long Drain goes on sending what is fetched already.
-	// Sends that run when it ends are still waited for. Default 10 s.
+	// DrainTimeout is how long Drain waits for running Sends. Those that run longer are
+	// given up. Default 10 s.
 	DrainTimeout time.Duration
 
 	// Logger defaults to slog.Default().

@@ -27,30 +27,34 @@ func drained(t *testing.T, r *Relay, result <-chan error) time.Duration {
 	return time.Since(began)
 }
 
-func TestDrainFinishesWhatIsFetched(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, k := &outbox{}, &sink{t: t, before: slowly(100 * time.Millisecond)}
-		l.sink = k
-		l.publishKeys(100, "a", "b", "c", "d")
-		r, result := start(t, t.Context(), l, k, nil)
-		pass(50 * time.Millisecond)
-		fetched := l.read(&l.fetched)
-		if fetched == 0 || fetched == 100 {
-			t.Fatalf("fetched %d, the test wants a part of 100", fetched)
-		}
-		drained(t, r, result)
-		if l.fetched != fetched {
-			t.Errorf("fetched %d more after Drain", l.fetched-fetched)
-		}
-		if k.delivered() != fetched || l.settled != fetched {
-			t.Errorf("delivered %d, settled %d, want the %d fetched", k.delivered(), l.settled, fetched)
-		}
-		checkSettled(t, l, k)
-	})
+// Drain sends nothing more. What the running Sends deliver is settled, and the next
+// relay delivers the rest, each message once.
+func TestDrainRepeatsNothing(t *testing.T) {
+	for _, keys := range [][]string{{"a"}, {"a", "b", "c", "d", "e", "f", "g"}, {""}, {"a", "", "b", "a", "a"}} {
+		synctest.Test(t, func(t *testing.T) {
+			l, k := &outbox{}, &sink{t: t, before: slowly(100 * time.Millisecond)}
+			l.sink = k
+			l.publishKeys(100, keys...)
+			for round := 0; l.cursor() < 100; round++ {
+				if round == 60 {
+					t.Fatalf("%q: settled %d of 100 after %d relays", keys, l.settled, round)
+				}
+				r, result := start(t, t.Context(), l, k, nil)
+				pass(250 * time.Millisecond) // in the middle of the third Sends
+				if d := drained(t, r, result); d > 50*time.Millisecond {
+					t.Errorf("%q: the drain took %v", keys, d)
+				}
+				checkSettled(t, l, k)
+			}
+			if k.delivered() != 100 {
+				t.Errorf("%q: %d deliveries of 100 messages", keys, k.delivered())
+			}
+			checkOrder(t, l, k)
+		})
+	}
 }
 
-// What waits for another attempt is parked, so that the rest of its batch need not
-// be sent again.
+// What waits for another attempt is parked, so that the attempts it had count.
 func TestDrainParksWhatWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, k := &outbox{}, &sink{t: t}
@@ -90,33 +94,32 @@ func TestDrainWhileSinkIsDown(t *testing.T) {
 	})
 }
 
-// A sink that is slow but works is given DrainTimeout; then only running Sends
-// are waited for.
+// Running Sends are waited for until DrainTimeout, and then given up.
 func TestDrainTimeout(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, k := &outbox{}, &sink{t: t, before: slowly(3 * time.Second)}
-		l.publishKeys(1000, "a")
-		r, result := start(t, t.Context(), l, k, func(c *Config) { c.MaxInFlight, c.DrainTimeout = 1000, 10*time.Second })
-		pass(time.Second)
-		if d := drained(t, r, result); d < 9*time.Second || d > 13*time.Second {
-			t.Errorf("the drain took %v, want 10 s and a Send", d)
-		}
-		checkSettled(t, l, k)
-	})
-}
-
-// A Send that the sink does not end by itself is ended by SendTimeout.
-func TestDrainWhileSendHangs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l, k := &outbox{}, &sink{t: t, before: func(ctx context.Context, _ []penstock.Message) { <-ctx.Done() }}
-		l.publishKeys(10, "a")
-		r, result := start(t, t.Context(), l, k, nil)
-		pass(time.Second)
-		if d := drained(t, r, result); d > time.Minute {
-			t.Errorf("the drain took %v", d)
-		}
-		checkSettled(t, l, k)
-	})
+	for name, c := range map[string]struct {
+		before      func(context.Context, []penstock.Message)
+		took        time.Duration
+		deliveredOf int // of the 4 that are under way
+	}{
+		"slow":  {slowly(9 * time.Second), 8 * time.Second, 4},
+		"hangs": {func(ctx context.Context, _ []penstock.Message) { <-ctx.Done() }, 10 * time.Second, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l, k := &outbox{}, &sink{t: t, before: c.before}
+				l.publishKeys(1000, "a", "b", "c", "d")
+				r, result := start(t, t.Context(), l, k, func(c *Config) { c.MaxBatch, c.DrainTimeout = 1, 10*time.Second })
+				pass(time.Second)
+				if d := drained(t, r, result); d != c.took {
+					t.Errorf("the drain took %v, want %v", d, c.took)
+				}
+				if k.delivered() != c.deliveredOf || l.settled != c.deliveredOf {
+					t.Errorf("delivered %d, settled %d, want %d", k.delivered(), l.settled, c.deliveredOf)
+				}
+				checkSettled(t, l, k)
+			})
+		})
+	}
 }
 
 func TestDrainWhileSettleFails(t *testing.T) {

@@ -23,8 +23,10 @@ import (
 type outbox struct {
 	mu       sync.Mutex
 	messages []penstock.Message
-	settled  int // the durable cursor: index of the first message not settled
+	settled  int            // the durable cursor: index of the first message not settled
+	ahead    map[int64]bool // Seqs of messages behind it that are
 	settles  []time.Time
+	parts    int // of batches that were settled
 	holder   *fakeSource
 	opens    int // calls, failed ones too
 	openings int
@@ -155,6 +157,9 @@ func (s *fakeSource) Fetch(ctx context.Context, limit penstock.Limit) (penstock.
 	// From the park and from the stream in turn, if there is something in both.
 	var from fakeBatch
 	ok := false
+	for s.next < len(s.log.messages) && s.log.ahead[s.log.messages[s.next].Seq] {
+		s.next++
+	}
 	if s.fromPark = !s.fromPark; s.fromPark || s.next == len(s.log.messages) {
 		from, ok = s.log.fetchParked(&b, limit)
 	}
@@ -175,6 +180,10 @@ func (s *fakeSource) fetchStream(b *penstock.Batch, limit penstock.Limit, behind
 	bytes := 0
 	for len(b.Messages) < limit.Messages && s.next < len(s.log.messages) && (bytes < limit.Bytes || len(b.Messages) == 0) {
 		m := s.log.messages[s.next]
+		if s.log.ahead[m.Seq] {
+			s.next++
+			continue
+		}
 		bytes += m.Size()
 		b.Messages = append(b.Messages, m)
 		if behind[m.Key] != nil {
@@ -188,7 +197,7 @@ func (s *fakeSource) fetchStream(b *penstock.Batch, limit penstock.Limit, behind
 	if b.Lines != nil {
 		b.Lines = b.Lines[:len(b.Messages)]
 	}
-	return fakeBatch{end: s.next}
+	return fakeBatch{}
 }
 
 func (s *fakeSource) Settle(ctx context.Context, settled ...penstock.Settled) error {
@@ -206,20 +215,27 @@ func (s *fakeSource) Settle(ctx context.Context, settled ...penstock.Settled) er
 	if err := fault(s.log.settleErr); err != nil {
 		return err
 	}
+	last := uint64(0)
 	for _, t := range settled {
 		from, ok := s.batches[t.Batch.Number]
-		if !ok {
-			continue // settled already, or fetched before a rewind
-		}
-		if from.lines == nil && from.end-len(t.Batch.Messages) != s.log.settled {
+		if t.Batch.Number <= last {
 			s.misuse = fmt.Errorf("batch %d settled out of turn", t.Batch.Number)
 			return s.misuse
 		}
-		if err := s.log.settle(t, from); err != nil {
+		last = t.Batch.Number
+		if !ok {
+			continue // settled already, or fetched before a rewind
+		}
+		if err := s.log.settle(t, &from); err != nil {
 			s.misuse = err
 			return err
 		}
-		delete(s.batches, t.Batch.Number)
+		s.batches[t.Batch.Number] = from
+		if len(from.settled) == len(t.Batch.Messages) {
+			delete(s.batches, t.Batch.Number)
+		} else {
+			s.log.parts++
+		}
 	}
 	s.log.settles = append(s.log.settles, time.Now())
 	return fault(s.log.settleLie)

@@ -28,7 +28,7 @@ type fakeLine struct {
 	stay  []*fakeParked // in order of Seq
 	due   time.Time
 	holds int64 // Seq of the dead letter that the line waits for
-	out   bool  // handed out
+	out   int   // messages handed out
 }
 
 type fakeParked struct {
@@ -42,11 +42,10 @@ type fakeDead struct {
 	away bool // sent back, or parked after it was
 }
 
-// fakeBatch is where a batch came from: the stream, up to end, or lines, one
-// per message.
+// fakeBatch is where a batch came from: the stream, or lines, one per message.
 type fakeBatch struct {
-	end   int
-	lines []*fakeLine
+	lines   []*fakeLine
+	settled map[int]bool // messages
 }
 
 func (l *outbox) line(key string) *fakeLine { return l.keys[key] }
@@ -76,7 +75,7 @@ func (l *outbox) sweep() {
 // handBack takes back what was handed out and not settled.
 func (l *outbox) handBack() {
 	for _, n := range l.lines {
-		n.out = false
+		n.out = 0
 	}
 }
 
@@ -84,7 +83,7 @@ func (l *outbox) handBack() {
 func (l *outbox) fetchParked(b *penstock.Batch, limit penstock.Limit) (fakeBatch, bool) {
 	var due []*fakeLine
 	for _, n := range l.lines {
-		if !n.out && n.holds == 0 && len(n.stay) > 0 && !n.due.After(time.Now()) {
+		if n.out == 0 && n.holds == 0 && len(n.stay) > 0 && !n.due.After(time.Now()) {
 			due = append(due, n)
 		}
 	}
@@ -94,7 +93,6 @@ func (l *outbox) fetchParked(b *penstock.Batch, limit penstock.Limit) (fakeBatch
 		if len(b.Messages) >= limit.Messages {
 			break
 		}
-		line.out = true
 		for i, p := range line.stay {
 			if i > 0 && (len(p.failures) > 0 || len(line.stay[0].failures) > 0) || len(b.Messages) == limit.Messages {
 				break
@@ -111,24 +109,29 @@ func (l *outbox) fetchParked(b *penstock.Batch, limit penstock.Limit) (fakeBatch
 			}
 			b.Lines = append(b.Lines, how)
 			from.lines = append(from.lines, line)
+			line.out++
 		}
 	}
 	return from, len(due) > 0
 }
 
 // settle makes the verdicts on one batch durable.
-func (l *outbox) settle(t penstock.Settled, from fakeBatch) error {
+func (l *outbox) settle(t penstock.Settled, from *fakeBatch) error {
 	if t.Verdicts != nil && len(t.Verdicts) != len(t.Batch.Messages) {
 		return fmt.Errorf("%d verdicts on %d messages", len(t.Verdicts), len(t.Batch.Messages))
 	}
-	if from.lines == nil {
-		l.settled = from.end
+	if from.settled == nil {
+		from.settled = map[int]bool{}
 	}
 	for i, m := range t.Batch.Messages {
 		v := penstock.Verdict{}
 		if t.Verdicts != nil {
 			v = t.Verdicts[i]
 		}
+		if v.Outcome == penstock.Undecided || from.settled[i] {
+			continue
+		}
+		from.settled[i] = true
 		line := penstock.InLine
 		if t.Batch.Lines != nil {
 			line = t.Batch.Lines[i]
@@ -136,7 +139,9 @@ func (l *outbox) settle(t penstock.Settled, from fakeBatch) error {
 		var of *fakeLine
 		if from.lines != nil {
 			of = from.lines[i]
-			of.out = false
+			of.out--
+		} else {
+			l.pass(m.Seq)
 		}
 		if err := l.settleOne(m, line, v, of); err != nil {
 			return err
@@ -146,6 +151,17 @@ func (l *outbox) settle(t penstock.Settled, from fakeBatch) error {
 		l.sweep()
 	}
 	return nil
+}
+
+// pass notes that a message of the stream is settled. The cursor moves as far as it
+// can.
+func (l *outbox) pass(seq int64) {
+	if l.ahead == nil {
+		l.ahead = map[int64]bool{}
+	}
+	for l.ahead[seq] = true; l.settled < len(l.messages) && l.ahead[l.messages[l.settled].Seq]; l.settled++ {
+		delete(l.ahead, l.messages[l.settled].Seq)
+	}
 }
 
 func (l *outbox) settleOne(m penstock.Message, how penstock.Line, v penstock.Verdict, line *fakeLine) error {

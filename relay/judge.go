@@ -135,6 +135,7 @@ func (s *session) finishLane(r *run, h hold, now time.Time) {
 	switch {
 	case r.errs == nil && len(r.retries) == 0:
 		for _, e := range r.entries[h.from:h.to] {
+			e.done = true
 			e.batch.left--
 		}
 	case r.errs == nil:
@@ -199,9 +200,9 @@ func (s *session) count(r *run, i int, l *lane, now time.Time) {
 	fresh := m.Attempt == 1 && e.line() == penstock.InLine
 	unvouched := r.confirmed == 0 && fresh && e.tries == 0
 	if unvouched && s.draining { // there is no time left to find out who is to blame
-		v := e.parked()
-		v.RetryIn = s.cfg.RetryMin
-		s.settleAlone(e, l, v)
+		if l != nil {
+			s.lanes.release(l)
+		}
 		return
 	}
 	e.tries++
@@ -268,8 +269,8 @@ func (s *session) settle(l *lane, v penstock.Verdict) {
 	s.advance()
 }
 
-// parkWaiting parks what waits in memory for another attempt. Attempts of which
-// nothing shows whether the message or the sink is to blame are not counted.
+// parkWaiting parks what waits in memory for another attempt, but for messages of
+// which nothing shows whether they or the sink are to blame: those were not tried.
 func (s *session) parkWaiting() {
 	if s.breaker.state != closed {
 		return
@@ -277,13 +278,15 @@ func (s *session) parkWaiting() {
 	s.giveBack()
 	for len(s.lanes.waiting) > 0 {
 		l := s.lanes.wake(s.lanes.waiting[0].due)
-		e := l.head
-		v := e.parked()
-		if e.decided {
-			v = e.batch.verdicts[e.index]
-		} else {
+		switch e := l.head; {
+		case e.decided:
+			s.settle(l, e.batch.verdicts[e.index])
+		case e.tries == 0:
+			s.lanes.pushReady(l)
+		default:
+			v := e.parked()
 			v.RetryIn = time.Until(l.due)
+			s.settle(l, v)
 		}
-		s.settle(l, v)
 	}
 }

@@ -18,6 +18,8 @@ type entry struct {
 	tries   uint16 // how often the sink refused it
 	skip    bool   // the filter does not choose it
 	decided bool   // it waits only for its verdict, which the batch has, to take effect
+	done    bool   // it has its verdict
+	durable bool   // and the store has it too
 }
 
 func (e *entry) line() penstock.Line {

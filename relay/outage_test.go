@@ -161,8 +161,8 @@ func TestDrainWhileSinkRefuses(t *testing.T) {
 				r, result := start(t, t.Context(), l, k, func(c *Config) { c.Senders, c.MaxBatch = 2, 3 })
 				pass(50 * time.Millisecond) // the first are on the way
 				finish(t, r, result, l, k)
-				if parked, failures := l.parkedMessages(); parked != 12 || failures != 0 || l.settled != 12 {
-					t.Errorf("parked %d with %d failures, %d dead, settled %d, want 12 without and 12", parked, failures, len(l.dead), l.settled)
+				if parked, _ := l.parkedMessages(); parked+len(l.dead)+l.settled != 0 {
+					t.Errorf("parked %d, %d dead, settled %d, want nothing", parked, len(l.dead), l.settled)
 				}
 			})
 		})

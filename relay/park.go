@@ -12,8 +12,9 @@ import (
 // them was: until the store knows and returns them Behind by itself.
 type mark struct {
 	seq   int64  // the first of the key that is parked with batch
-	batch *batch // nil once its verdicts are durable
-	clear uint64 // then: the first Fetch that began after that
+	batch *batch // nil once the verdicts are durable
+	tried bool   // they were passed to Settle
+	clear uint64 // once they are durable: the first Fetch that began after that
 }
 
 // parks reports whether a message that came with a Fetch has to be parked.
@@ -35,7 +36,7 @@ type lingering struct {
 // mark notes that a message of the lane is parked with batch b.
 func (s *session) mark(l *lane, seq int64, b *batch) {
 	for i := range l.marks {
-		if m := &l.marks[i]; m.batch == b {
+		if m := &l.marks[i]; m.batch == b && !m.tried {
 			m.seq = min(m.seq, seq)
 			return
 		}
@@ -74,6 +75,7 @@ func (s *session) deliver(e *entry) {
 }
 
 func (s *session) settled(e *entry) {
+	e.done = true
 	e.batch.left--
 	if e.tries > 0 {
 		if i := slices.Index(s.provisional, e); i >= 0 {
@@ -141,18 +143,30 @@ func (s *session) place(entries []entry, fetch uint64) {
 	}
 }
 
-// linger is called when a batch is settled, or forgotten: a Fetch that begins from
-// now on tells all there is to know about its keys.
-func (s *session) linger(b *batch) {
+// try notes that the verdicts of a batch are passed to Settle, but for those of
+// some keys.
+func (s *session) try(b *batch, but map[string]bool) {
 	for _, l := range b.marked {
 		for i := range l.marks {
-			if m := &l.marks[i]; m.batch == b {
+			if m := &l.marks[i]; m.batch == b && !but[l.key] {
+				m.tried = true
+			}
+		}
+	}
+}
+
+// linger is called when what was passed to Settle of a batch is durable, or is
+// forgotten: a Fetch that begins from now on tells all there is to know about its keys.
+func (s *session) linger(b *batch) {
+	b.marked = slices.DeleteFunc(b.marked, func(l *lane) bool {
+		for i := range l.marks {
+			if m := &l.marks[i]; m.batch == b && m.tried {
 				m.batch, m.clear = nil, s.fetches+1
 				s.lingering = append(s.lingering, lingering{l, m.clear})
 			}
 		}
-	}
-	b.marked = nil
+		return !slices.ContainsFunc(l.marks, func(m mark) bool { return m.batch == b })
+	})
 }
 
 // clearMarks drops the marks that the Fetch which now arrives, or one before it,
@@ -180,10 +194,7 @@ func (s *session) clearMarks(fetch uint64) {
 // went back. If it takes effect later, the messages are in their lanes again.
 func (s *session) forgetMarks() {
 	for _, b := range s.window.batches {
-		if b.tried {
-			s.linger(b)
-			continue
-		}
+		s.linger(b)
 		for _, l := range b.marked {
 			l.marks = slices.DeleteFunc(l.marks, func(m mark) bool { return m.batch == b })
 			if len(l.marks) == 0 {

@@ -129,6 +129,7 @@ func (s *session) admit(b penstock.Batch) bool {
 		}
 	}
 
+	t.since = time.Now()
 	for from := 0; from < len(entries); from += admitChunk {
 		to := min(from+admitChunk, len(entries))
 		s.mu.Lock()

@@ -29,11 +29,10 @@ func New(cfg Config) (*Relay, error) {
 	return &Relay{cfg: cfg, drain: make(chan struct{})}, nil
 }
 
-// Drain makes Run finish: nothing more is fetched, what is fetched is sent as
-// long as the sink takes it, what has its verdict is settled, the lease is given
-// back and Run returns nil. Messages that wait for another attempt are parked,
-// and those that wait for a sink that is down are left to the next relay. Drain
-// returns at once; a second call does nothing.
+// Drain makes Run finish: nothing more is sent, running Sends are waited for, what
+// has its verdict is settled, the lease is given back and Run returns nil. Messages
+// that wait for another attempt are parked. Drain returns at once; a second call does
+// nothing.
 func (r *Relay) Drain() { r.drainOne.Do(func() { close(r.drain) }) }
 
 // Run relays until Drain, then returns nil, or until ctx ends, then returns its

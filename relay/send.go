@@ -41,7 +41,7 @@ type hold struct {
 	from, to int
 }
 
-// sendLoop sends until the session ends or the drain is finished.
+// sendLoop sends until the session ends or is drained.
 func (s *session) sendLoop(ctx context.Context) {
 	r := &run{msgs: make([]penstock.Message, s.cfg.MaxBatch)}
 	defer r.close()
@@ -65,11 +65,11 @@ func (s *session) next(ctx context.Context, r *run) bool {
 			s.parkWaiting()
 			continue
 		}
-		if s.draining && s.running == 0 && !s.admitting {
-			s.finished = true
+		if s.draining && s.running == 0 {
 			s.cond.Broadcast()
+			return false
 		}
-		if s.finished || ctx.Err() != nil {
+		if ctx.Err() != nil {
 			return false
 		}
 		s.cond.Wait()
@@ -133,7 +133,7 @@ func (s *session) maySend(now time.Time) int {
 		s.lapse()
 		return 0
 	}
-	if s.finished || s.lease.lapsed || s.lease.spell.Err() != nil || s.draining && now.After(s.drainBy) {
+	if s.draining || s.lease.lapsed || s.lease.spell.Err() != nil {
 		return 0
 	}
 	return s.breaker.admits(now, s.cfg.MaxBatch)

@@ -46,7 +46,6 @@ type session struct {
 	admitting bool // a batch is half in lanes
 	draining  bool
 	drainBy   time.Time
-	finished  bool // senders are to return: the drain has sent all it can
 
 	confirms    uint64   // messages that the sink confirmed
 	provisional []*entry // refused since the last confirm, on their first attempt
@@ -164,17 +163,29 @@ func (s *session) wakeAll() {
 	s.mu.Unlock()
 }
 
-// watchDrain turns the call of Drain into the state that senders look at.
+// watchDrain turns the call of Drain into the state that senders look at, and ends
+// the Sends that take longer than it may.
 func (s *session) watchDrain(ctx context.Context) {
 	select {
 	case <-ctx.Done():
+		return
 	case <-s.drain:
-		s.mu.Lock()
-		s.draining, s.drainBy = true, time.Now().Add(s.cfg.DrainTimeout)
-		s.parkWaiting()
-		s.cond.Broadcast()
-		s.unlock()
 	}
+	s.mu.Lock()
+	s.draining, s.drainBy = true, time.Now().Add(s.cfg.DrainTimeout)
+	s.parkWaiting()
+	s.cond.Broadcast()
+	s.unlock()
+	if !sleep(ctx, s.sent, s.cfg.DrainTimeout) {
+		return
+	}
+	s.mu.Lock()
+	running := s.running
+	if !s.lease.lapsed {
+		s.lease.end()
+	}
+	s.mu.Unlock()
+	s.log.Warn("calls of the sink did not end in time and are given up; what they hold is sent again by the next relay", "calls", running, "drain_timeout", s.cfg.DrainTimeout)
 }
 
 // maintainLoop does the outbox's housekeeping about once a second.

@@ -15,14 +15,24 @@ const settleTimeout = 15 * time.Second
 // lastSettleTimeout is the same for a relay that is about to go.
 const lastSettleTimeout = 5 * time.Second
 
+// partsEvery is how often the verdicts of batches are settled that take long: it
+// bounds what a crash delivers again, whatever the sink's pace.
+const partsEvery = time.Second
+
 // settleLoop writes the cursor as batches get their verdicts, many in one write,
 // until the last Send of the session has returned.
 func (s *session) settleLoop(ctx context.Context) {
 	w := settleWriter{session: s, retry: backoff{least: 100 * time.Millisecond, most: 5 * time.Second}}
+	parts := time.NewTicker(partsEvery)
+	defer parts.Stop()
 	for {
 		select {
 		case <-s.done:
-			if !s.waitForTurn(ctx, w.last) || !w.write(ctx) {
+			if !s.waitForTurn(ctx, w.last) || !w.write(ctx, false) {
+				return
+			}
+		case <-parts.C:
+			if s.slow() && !w.write(ctx, true) {
 				return
 			}
 		case <-s.sent:
@@ -65,19 +75,29 @@ func (s *session) pressing() bool {
 	return s.starved && s.window.pressing()
 }
 
+// slow reports whether a batch has been in the window for so long that the part of
+// it that has verdicts should be settled. With a sink that is fast there is none.
+func (s *session) slow() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.window.done < len(s.window.batches) && time.Since(s.window.batches[s.window.done].since) > partsEvery/2
+}
+
 // settleWriter is the settle loop's own state.
 type settleWriter struct {
 	*session
 	last    time.Time // when the cursor was last written
 	retry   backoff
 	settled []penstock.Settled // reused
+	of      []*batch           // those of them that are parts of batches; reused
 }
 
-// write settles every leading batch that has its verdicts, trying until it is
-// written or the session ends or stops sending. It reports whether to go on.
-func (w *settleWriter) write(ctx context.Context) bool {
+// write settles every leading batch that has its verdicts, and with parts what has of
+// the others, trying until it is written or the session ends or stops sending. It
+// reports whether to go on.
+func (w *settleWriter) write(ctx context.Context, parts bool) bool {
 	for {
-		err := w.try(ctx, settleTimeout)
+		err := w.try(ctx, settleTimeout, parts)
 		switch {
 		case err == nil:
 			w.retry.reset()
@@ -93,24 +113,29 @@ func (w *settleWriter) write(ctx context.Context) bool {
 	}
 }
 
-// try makes one call of Settle with all leading batches that have their verdicts.
-func (w *settleWriter) try(ctx context.Context, timeout time.Duration) error {
+// try makes one call of Settle with all leading batches that have their verdicts,
+// and parts of others.
+func (w *settleWriter) try(ctx context.Context, timeout time.Duration, parts bool) error {
 	s := w.session
+	defer func() { clear(w.settled); clear(w.of) }()
 	s.mu.Lock()
-	era := s.era
-	w.settled = w.settled[:0]
-	parked, dead := 0, 0
-	for _, b := range s.window.batches[:s.window.done] {
-		w.settled = append(w.settled, b.settled())
-		b.tried = true
-		parked += b.parked
-		dead += b.dead
+	era, whole := s.era, s.window.done
+	w.settled, w.of = w.settled[:0], w.of[:0]
+	for _, b := range s.window.batches[:whole] {
+		w.settled = append(w.settled, b.whole())
+		s.try(b, nil)
+	}
+	if parts {
+		var but map[string]bool
+		w.settled, w.of, but = s.window.parts(w.settled, w.of, s.admitting)
+		for _, b := range w.of {
+			s.try(b, but)
+		}
 	}
 	s.mu.Unlock()
 	if len(w.settled) == 0 {
 		return nil
 	}
-	defer clear(w.settled)
 
 	call, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -119,36 +144,48 @@ func (w *settleWriter) try(ctx context.Context, timeout time.Duration) error {
 	}
 	w.last = time.Now()
 
+	var t tally
 	s.mu.Lock()
-	messages := 0
 	if era == s.era {
-		for _, b := range s.window.batches[:len(w.settled)] {
-			s.linger(b)
-		}
-		s.stats.parked += parked
-		s.stats.dead += dead
-		messages = s.window.settled(len(w.settled))
-		s.cfg.Observer.InFlight(s.window.messages)
-		poke(s.freed)
+		t = w.settledNow(whole)
 	}
 	s.mu.Unlock()
-	if messages > 0 {
-		s.cfg.Observer.Settled(messages)
-		if parked > 0 {
-			s.cfg.Observer.Parked(parked)
+	if t.messages > 0 {
+		s.cfg.Observer.Settled(t.messages)
+		if t.parked > 0 {
+			s.cfg.Observer.Parked(t.parked)
 		}
-		if dead > 0 {
-			s.cfg.Observer.Dead(dead)
+		if t.dead > 0 {
+			s.cfg.Observer.Dead(t.dead)
 		}
 	}
 	return nil
+}
+
+// settledNow notes that what was passed to Settle is durable: so many whole batches,
+// and the parts.
+func (w *settleWriter) settledNow(whole int) (t tally) {
+	s := w.session
+	for i, b := range w.of {
+		t.add(b.keep(w.settled[whole+i].Verdicts))
+		s.linger(b)
+	}
+	for _, b := range s.window.batches[:whole] {
+		s.linger(b)
+	}
+	t.add(s.window.settled(whole))
+	s.stats.parked += t.parked
+	s.stats.dead += t.dead
+	s.cfg.Observer.InFlight(s.window.messages)
+	poke(s.freed)
+	return t
 }
 
 // finish settles what the last Sends confirmed, before the lease is given back.
 // It tries for as long as the drain may take, and at least once.
 func (w *settleWriter) finish(ctx context.Context) {
 	for ctx.Err() == nil {
-		err := w.try(ctx, lastSettleTimeout)
+		err := w.try(ctx, lastSettleTimeout, true)
 		if err == nil || ctx.Err() != nil {
 			return
 		}

@@ -180,7 +180,7 @@ func TestWindow(t *testing.T) {
 	if !w.advance() || w.done != 2 || w.doneMessages != 5 || !w.pressing() {
 		t.Errorf("done %d batches of %d messages, want 2 of 5", w.done, w.doneMessages)
 	}
-	if n := w.settled(2); n != 5 || w.messages != 2 || w.bytes != 200 || w.done != 0 || w.doneBytes != 0 || w.batches[0] != c {
+	if n := w.settled(2); n.messages != 5 || w.messages != 2 || w.bytes != 200 || w.done != 0 || w.doneBytes != 0 || w.batches[0] != c {
 		t.Errorf("after settling: %d, %+v", n, w)
 	}
 	if d := push(3); d != b || len(d.entries) != 3 || d.left != 3 {

@@ -1,6 +1,10 @@
 package relay
 
-import "github.com/penstock/penstock"
+import (
+	"time"
+
+	"github.com/penstock/penstock"
+)
 
 // batch is a fetched batch that is not settled.
 type batch struct {
@@ -8,13 +12,24 @@ type batch struct {
 	entries []entry // one per message
 	left    int     // messages without a verdict
 	bytes   int
+	since   time.Time // it is in the window
 
 	// verdicts is nil until a message is refused or parked; of those that have
 	// none yet it keeps the failures.
-	verdicts     []penstock.Verdict
-	parked, dead int
-	marked       []*lane // that have a mark because of this batch
-	tried        bool    // it was passed to Settle
+	verdicts []penstock.Verdict
+	parked   int // verdicts
+	dead     int
+	settled  tally   // the part of them that is durable
+	marked   []*lane // that have a mark because of this batch
+}
+
+// tally counts messages that have their verdicts.
+type tally struct{ messages, parked, dead int }
+
+func (t *tally) add(d tally) {
+	t.messages += d.messages
+	t.parked += d.parked
+	t.dead += d.dead
 }
 
 // decide sets the verdict, or what is to become it, of one message.
@@ -25,16 +40,64 @@ func (b *batch) decide(index uint32, v penstock.Verdict) {
 	b.verdicts[index] = v
 }
 
-// settled is the outcome of a batch of which every message has its verdict.
-func (b *batch) settled() penstock.Settled {
+// whole is the outcome of a batch of which every message has its verdict.
+func (b *batch) whole() penstock.Settled {
 	if b.parked+b.dead == 0 {
 		return penstock.Settled{Batch: b.Batch}
 	}
 	return penstock.Settled{Batch: b.Batch, Verdicts: b.verdicts}
 }
 
+// part is what is known of the outcome of a batch, and whether there is anything
+// that is not durable. waiting, unless it is nil, are the keys that have messages
+// without a verdict ahead of this batch, and gets those of this one: what is to be
+// parked behind such a message must not be in the store before it. Should it come
+// again, it would be parked behind the other.
+func (b *batch) part(waiting map[string]bool) (p penstock.Settled, news bool) {
+	p = penstock.Settled{Batch: b.Batch, Verdicts: make([]penstock.Verdict, len(b.entries))}
+	for i := range b.entries {
+		e, v := &b.entries[i], &p.Verdicts[i]
+		if e.done && b.verdicts != nil {
+			*v = b.verdicts[i]
+		}
+		key := b.Messages[i].Key
+		switch inLine := waiting != nil && key != "" && e.line() != penstock.Alone; {
+		case !e.done:
+			v.Outcome = penstock.Undecided
+			if inLine {
+				waiting[key] = true
+			}
+		case inLine && v.Outcome == penstock.Parked && waiting[key]:
+			*v = penstock.Verdict{Outcome: penstock.Undecided}
+		default:
+			news = news || !e.durable
+		}
+	}
+	return p, news
+}
+
+// keep notes that these verdicts are durable, and counts those that were not.
+func (b *batch) keep(verdicts []penstock.Verdict) (t tally) {
+	for i := range verdicts {
+		e := &b.entries[i]
+		if e.durable || verdicts[i].Outcome == penstock.Undecided {
+			continue
+		}
+		e.durable = true
+		t.messages++
+		switch verdicts[i].Outcome {
+		case penstock.Parked:
+			t.parked++
+		case penstock.Dead:
+			t.dead++
+		}
+	}
+	b.settled.add(t)
+	return t
+}
+
 // window is what is fetched and not settled, oldest first, and its limits. It
-// settles as a prefix: however far ahead later batches are, the cursor moves no
+// leaves as a prefix: however far ahead later batches are, the cursor moves no
 // further than to the first batch that waits for a verdict. Not safe for
 // concurrent use.
 type window struct {
@@ -95,11 +158,36 @@ func (w *window) pressing() bool {
 	return w.done > 0 && (2*w.doneMessages >= w.maxMessages || 2*w.doneBytes >= w.maxBytes)
 }
 
-// settled removes the n leading batches and returns how many messages they had.
-func (w *window) settled(n int) int {
+// parts adds the verdicts of batches that are not done, where there is news; if the
+// last one is not in lanes yet, not of that. waiting are the keys of which something may
+// have been left out.
+func (w *window) parts(settled []penstock.Settled, of []*batch, admitting bool) (_ []penstock.Settled, _ []*batch, waiting map[string]bool) {
+	open := w.batches[w.done:]
+	if n := len(open); admitting && n > 0 {
+		open = open[:n-1]
+	}
+	for _, b := range open {
+		if b.parked > b.settled.parked {
+			waiting = map[string]bool{}
+		}
+	}
+	for _, b := range open {
+		if waiting == nil && len(b.entries)-b.left == b.settled.messages {
+			continue
+		}
+		if p, news := b.part(waiting); news {
+			settled, of = append(settled, p), append(of, b)
+		}
+	}
+	return settled, of, waiting
+}
+
+// settled removes the n leading batches and returns what was not durable of them.
+func (w *window) settled(n int) (t tally) {
 	messages := 0
 	for _, b := range w.batches[:n] {
 		messages += len(b.Messages)
+		t.add(tally{len(b.Messages) - b.settled.messages, b.parked - b.settled.parked, b.dead - b.settled.dead})
 		w.bytes -= b.bytes
 		w.doneBytes -= b.bytes
 		*b = batch{entries: b.entries}
@@ -113,7 +201,7 @@ func (w *window) settled(n int) int {
 	rest := copy(w.batches, w.batches[n:])
 	clear(w.batches[rest:])
 	w.batches = w.batches[:rest]
-	return messages
+	return t
 }
 
 // forget empties the window. Its batches are not used again, because a running

@@ -11,15 +11,16 @@ import (
 // openBatch is what one Fetch returned, until it is settled. Its messages are
 // all of one origin: parked, replayed, or read from the log.
 type openBatch struct {
-	number   uint64
-	limit    penstock.Limit
-	size     int
-	msgs     []penstock.Message
-	lines    []penstock.Line
-	origin   origin
-	cursor   int64 // once this is settled
-	settled  bool
-	verdicts []penstock.Verdict
+	number  uint64
+	limit   penstock.Limit
+	size    int
+	msgs    []penstock.Message
+	lines   []penstock.Line
+	origin  origin
+	at      []int64     // of each message, where it is in the log, if it is from there,
+	replays []*replayed // or what it is to fulfil
+	settled []bool
+	left    int // not settled
 }
 
 type origin uint8
@@ -59,9 +60,10 @@ func (s *source) Fetch(ctx context.Context, limit penstock.Limit) (penstock.Batc
 		return penstock.Batch{}, nil
 	}
 	s.number++
-	b.number, b.cursor = s.number, s.next
+	b.number = s.number
 	if s.sub != nil {
-		s.open = append(s.open, b)
+		b.settled, b.left = make([]bool, len(b.msgs)), len(b.msgs)
+		s.open[b.number] = b
 	}
 	return penstock.Batch{Messages: slices.Clone(b.msgs), Lines: slices.Clone(b.lines), Number: b.number, More: s.more()}, nil
 }
@@ -72,14 +74,14 @@ func (s *source) readParked(b *openBatch) {
 	b.origin = fromPark
 	now := s.store.db.now()
 	for _, l := range s.sub.byDue() {
-		if s.lent[l.id] {
+		if s.lent[l.id] > 0 {
 			continue
 		}
 		for _, p := range l.ready(now) {
 			if !b.add(&p.msg, l.how()) {
 				return
 			}
-			s.lent[l.id] = true
+			s.lent[l.id]++
 		}
 	}
 }
@@ -87,10 +89,14 @@ func (s *source) readParked(b *openBatch) {
 func (s *source) readReplays(b *openBatch) {
 	b.origin = fromReplay
 	for ; s.replayed < len(s.sub.replays); s.replayed++ {
-		m := &s.sub.replays[s.replayed]
-		if !b.add(m, s.standing(m)) {
+		r := s.sub.replays[s.replayed]
+		if r.settled {
+			continue
+		}
+		if !b.add(&r.msg, s.standing(&r.msg)) {
 			return
 		}
+		b.replays = append(b.replays, r)
 	}
 }
 
@@ -99,9 +105,13 @@ func (s *source) readLog(b *openBatch) {
 	s.next = max(s.next, s.outbox.base) // only an ephemeral reader can be behind
 	for ; s.next < s.outbox.end(); s.next++ {
 		m := &s.outbox.log[s.next-s.outbox.base]
+		if s.sub != nil && s.sub.ahead[s.next] {
+			continue
+		}
 		if !b.add(m, s.standing(m)) {
 			return
 		}
+		b.at = append(b.at, s.next)
 	}
 }
 
@@ -122,5 +132,5 @@ func (s *source) more() bool {
 }
 
 func (s *source) due(now time.Time) func(l *line) bool {
-	return func(l *line) bool { return !s.lent[l.id] && len(l.ready(now)) > 0 }
+	return func(l *line) bool { return s.lent[l.id] == 0 && len(l.ready(now)) > 0 }
 }

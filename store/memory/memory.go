@@ -63,13 +63,13 @@ type outbox struct {
 
 // subscription is what a reader leaves behind, durably so to speak.
 type subscription struct {
-	cursor int64 // everything before this position is settled
+	cursor int64          // everything before this position is settled,
+	ahead  map[int64]bool // and what is at these
 	// lines of parked messages, letters by Seq: see parked.go.
 	lines   map[lineID]*line
 	letters map[int64]*letter
-	// replays is what has to be delivered again, in order; what is settled of
-	// it is gone.
-	replays []penstock.Message
+	// replays is what has to be delivered again, in order.
+	replays []*replayed
 
 	epoch   int64
 	holder  string
@@ -78,6 +78,11 @@ type subscription struct {
 	dropped bool // for the source that still holds the pointer
 	settled int64
 	recent  []settlement // of the last minute
+}
+
+type replayed struct {
+	msg     penstock.Message
+	settled bool
 }
 
 type settlement struct {

@@ -145,9 +145,10 @@ func (s *Store) Replay(ctx context.Context, r penstock.Replay) (int64, error) {
 	}
 	defer s.db.Unlock()
 	n := int64(0)
-	for _, m := range o.log[:sub.cursor-o.base] {
-		if covers(r, &m) && !sub.isParked(m.Seq) && sub.letters[m.Seq] == nil {
-			sub.replays = append(sub.replays, m)
+	for i, m := range o.log {
+		at := o.base + int64(i)
+		if (at < sub.cursor || sub.ahead[at]) && covers(r, &m) && !sub.isParked(m.Seq) && sub.letters[m.Seq] == nil {
+			sub.replays = append(sub.replays, &replayed{msg: m})
 			n++
 		}
 	}

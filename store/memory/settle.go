@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -19,53 +20,65 @@ func (s *source) Settle(ctx context.Context, settled ...penstock.Settled) error 
 		return nil
 	}
 	// Nothing changes before everything is known to be right.
-	marked := make([]*openBatch, len(settled))
-	for i, st := range settled {
-		if st.Batch.Number <= s.applied {
-			continue // asked again, after an answer that did not arrive
-		}
-		at := slices.IndexFunc(s.open, func(b *openBatch) bool { return b.number == st.Batch.Number })
-		if at < 0 {
+	settled = slices.Clone(settled)
+	slices.SortFunc(settled, func(a, b penstock.Settled) int { return cmp.Compare(a.Batch.Number, b.Batch.Number) })
+	for _, st := range settled {
+		b := s.open[st.Batch.Number]
+		switch {
+		case st.Batch.Number > s.number:
 			return fmt.Errorf("batch %d of subscription %q was not returned by Fetch", st.Batch.Number, s.req.Subscription)
+		case b != nil && st.Verdicts != nil && len(st.Verdicts) != len(b.msgs):
+			return fmt.Errorf("batch %d has %d messages and %d verdicts: give one for each, or nil", st.Batch.Number, len(b.msgs), len(st.Verdicts))
 		}
-		if n := len(s.open[at].msgs); st.Verdicts != nil && len(st.Verdicts) != n {
-			return fmt.Errorf("batch %d has %d messages and %d verdicts: give one for each, or nil", st.Batch.Number, n, len(st.Verdicts))
-		}
-		marked[i] = s.open[at]
 	}
-	for i, b := range marked {
-		if b == nil || b.settled {
-			continue
+	for _, st := range settled {
+		if b := s.open[st.Batch.Number]; b != nil { // or it is settled: asked again, after an answer that did not arrive
+			s.apply(b, st.Verdicts)
 		}
-		b.settled, b.verdicts = true, slices.Clone(settled[i].Verdicts)
-	}
-	for len(s.open) > 0 && s.open[0].settled {
-		s.apply(s.open[0])
-		s.applied = s.open[0].number
-		s.open = s.open[1:]
 	}
 	return nil
 }
 
-// apply carries out the verdicts on the leading batch.
-func (s *source) apply(b *openBatch) {
+// apply carries out the verdicts on a batch, but for those that it has already.
+func (s *source) apply(b *openBatch, verdicts []penstock.Verdict) {
 	now, done := s.store.db.now(), 0
 	for i := range b.msgs {
 		var v penstock.Verdict // delivered
-		if b.verdicts != nil {
-			v = b.verdicts[i]
+		if verdicts != nil {
+			v = verdicts[i]
 		}
+		if b.settled[i] || v.Outcome == penstock.Undecided {
+			continue
+		}
+		b.settled[i] = true
+		b.left--
 		s.judge(b, i, v, now)
 		if v.Outcome != penstock.Parked {
 			done++
 		}
+		switch b.origin {
+		case fromLog:
+			s.sub.pass(b.at[i])
+		case fromReplay:
+			b.replays[i].settled = true
+		}
 	}
 	s.sub.tidy()
 	s.sub.count(done, now)
-	s.sub.cursor = b.cursor
-	if b.origin == fromReplay {
-		s.sub.replays = slices.Clone(s.sub.replays[len(b.msgs):])
-		s.replayed -= len(b.msgs)
+	for len(s.sub.replays) > 0 && s.sub.replays[0].settled {
+		s.sub.replays = s.sub.replays[1:]
+		s.replayed--
+	}
+	if b.left == 0 {
+		delete(s.open, b.number)
+	}
+}
+
+// pass notes that the message at a position of the log is settled, and moves the
+// cursor as far as it can go.
+func (sub *subscription) pass(at int64) {
+	for sub.ahead[at] = true; sub.ahead[sub.cursor]; sub.cursor++ {
+		delete(sub.ahead, sub.cursor)
 	}
 }
 
@@ -76,7 +89,9 @@ func (s *source) judge(b *openBatch, i int, v penstock.Verdict, now time.Time) {
 	p := &parked{msg: b.msgs[i]}
 	if b.origin == fromPark {
 		p = s.sub.unpark(id, p.msg.Seq, now)
-		delete(s.lent, id)
+		if s.lent[id]--; s.lent[id] == 0 {
+			delete(s.lent, id)
+		}
 	}
 	if len(v.Failures) > 0 {
 		if p.msg.FailedSince.IsZero() {

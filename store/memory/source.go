@@ -16,12 +16,11 @@ type source struct {
 	sub      *subscription // nil when ephemeral
 	req      penstock.Subscribe
 	epoch    int64
-	next     int64           // the position to read on from
-	lent     map[lineID]bool // lines of which messages were handed out
-	replayed int             // how many of sub.replays were handed out
-	number   uint64          // of the last batch
-	applied  uint64          // everything up to this batch is settled
-	open     []*openBatch    // in order, the leading one not settled
+	next     int64          // the position to read on from
+	lent     map[lineID]int // of lines, how many messages were handed out and are not settled
+	replayed int            // how many of sub.replays were handed out
+	number   uint64         // of the last batch
+	open     map[uint64]*openBatch
 	closed   bool
 }
 
@@ -41,13 +40,13 @@ func (s *Store) Subscribe(ctx context.Context, req penstock.Subscribe) (penstock
 	if req.Start == penstock.FromNow {
 		start = o.end()
 	}
-	src := &source{store: s, outbox: o, req: req, next: start, lent: map[lineID]bool{}}
+	src := &source{store: s, outbox: o, req: req, next: start, lent: map[lineID]int{}, open: map[uint64]*openBatch{}}
 	if req.Ephemeral {
 		return src, nil
 	}
 	sub := o.subs[req.Subscription]
 	if sub == nil {
-		sub = &subscription{cursor: start, lines: map[lineID]*line{}, letters: map[int64]*letter{}}
+		sub = &subscription{cursor: start, ahead: map[int64]bool{}, lines: map[lineID]*line{}, letters: map[int64]*letter{}}
 		o.subs[req.Subscription] = sub
 	}
 	now := s.db.now()

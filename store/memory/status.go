@@ -32,18 +32,19 @@ func (s *Store) Status(ctx context.Context) ([]penstock.OutboxStatus, error) {
 }
 
 func (sub *subscription) status(name string, o *outbox, now time.Time) penstock.SubscriptionStatus {
-	backlog := o.log[sub.cursor-o.base:]
 	st := penstock.SubscriptionStatus{
 		Subscription: name,
-		Backlog:      int64(len(backlog)),
 		Settled:      sub.settled,
 		DeadLetters:  int64(len(sub.letters)),
 		ParkedKeys:   int64(len(sub.lines)),
 		Replaying:    len(sub.replays) > 0,
 		Epoch:        sub.epoch,
 	}
-	for i := range backlog {
-		st.OldestAge = max(st.OldestAge, now.Sub(backlog[i].CreatedAt))
+	for at := sub.cursor; at < o.end(); at++ {
+		if !sub.ahead[at] {
+			st.Backlog++
+			st.OldestAge = max(st.OldestAge, now.Sub(o.log[at-o.base].CreatedAt))
+		}
 	}
 	for _, l := range sub.lines {
 		st.Parked += int64(len(l.msgs))

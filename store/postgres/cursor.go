@@ -2,7 +2,10 @@ package postgres
 
 import (
 	"math"
+	"strconv"
 	"strings"
+
+	"github.com/penstock/penstock/internal/seqset"
 )
 
 // mark is a snapshot in its text form (xmin:xmax:xip,…) with the bound that goes
@@ -37,6 +40,9 @@ type cursor struct {
 	upto   mark
 	pos    int64
 	system int64 // the cluster whose xids these are
+	// ahead is what is settled besides, by seq; what the cursor covers anyway may be
+	// among it.
+	ahead seqset.Set
 }
 
 // noSystem is the system of a cursor whose snapshot says nothing: reading begins by seq.
@@ -51,6 +57,51 @@ func (c cursor) bound() int64 {
 		return min(c.pos, c.upto.low)
 	}
 	return c.done.low
+}
+
+// past leaves out of what is settled ahead what is at or below the bound: unless a
+// transaction was in flight, none of that can be read again.
+func (c cursor) past(s seqset.Set) seqset.Set {
+	if len(s) > 0 && c.end().xip() == "{}" {
+		return s.After(c.bound())
+	}
+	return s
+}
+
+// multirange is a set as a parameter.
+func multirange(s seqset.Set) []byte {
+	text := []byte{'{'}
+	for i, r := range s {
+		if i > 0 {
+			text = append(text, ',')
+		}
+		text = append(text, '[')
+		text = strconv.AppendInt(text, r[0], 10)
+		text = append(text, ',')
+		text = strconv.AppendInt(text, r[1]+1, 10)
+		text = append(text, ')')
+	}
+	return append(text, '}')
+}
+
+// readMultirange reads a column, which the server has normalised.
+func readMultirange(text string) (s seqset.Set, err error) {
+	for text = strings.Trim(text, "{}"); text != ""; {
+		var one string
+		one, text, _ = strings.Cut(text, ")")
+		text = strings.TrimPrefix(text, ",")
+		first, end, _ := strings.Cut(strings.TrimPrefix(one, "["), ",")
+		var r seqset.Range
+		if r[0], err = strconv.ParseInt(first, 10, 64); err != nil {
+			return nil, err
+		}
+		if r[1], err = strconv.ParseInt(end, 10, 64); err != nil {
+			return nil, err
+		}
+		r[1]--
+		s = append(s, r)
+	}
+	return s, nil
 }
 
 func (c cursor) end() mark {

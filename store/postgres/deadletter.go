@@ -54,7 +54,7 @@ func (d *deadLetters) add(m *penstock.Message, h history, held bool) {
 	d.held = append(d.held, held)
 }
 
-// args are the parameters of settle.sql from $16 to $26.
+// args are the parameters of settle.sql from $17 to $27.
 func (d *deadLetters) args() []any {
 	return []any{notNil(d.seqs), notNil(d.ids), notNil(d.keys), notNil(d.topics), notNil(d.headers), notNil(d.payloads), notNil(d.createdAt),
 		notNil(d.attempts), notNil(d.failures), notNil(d.since), notNil(d.held)}

@@ -72,6 +72,9 @@ func (src *Source) readDue(ctx context.Context, sess *session, limit penstock.Li
 			continue
 		}
 		due, n = string(row[dueDue]), int64(binary.BigEndian.Uint64(row[dueN]))
+		if src.isInHand(string(row[dueLine])) {
+			continue // its next state comes with the verdicts that are missing
+		}
 		if row[colSeq] == nil {
 			if head := row[dueHead]; head != nil {
 				a.gone = append(a.gone, gone{string(row[dueLine]), int64(binary.BigEndian.Uint64(head))})
@@ -91,6 +94,13 @@ func (src *Source) readDue(ctx context.Context, sess *session, limit penstock.Li
 	a.measure(bytes, len(p.messages))
 	a.parked = full || rows >= limit.Messages // there may be more: do not wait for a poll to say so
 	return p, nil
+}
+
+// isInHand reports whether a line was handed out and a part of it is settled.
+func (src *Source) isInHand(line string) bool {
+	src.mu.Lock()
+	defer src.mu.Unlock()
+	return src.inHand[line]
 }
 
 // Columns of due.sql after the message's.

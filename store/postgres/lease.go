@@ -30,12 +30,16 @@ type head struct {
 }
 
 const headColumns = `select epoch, n, holder, lease_until, lease_until <= clock_timestamp(), done::text, low,
-	coalesce(upto::text, ''), coalesce(upto_low, 0), coalesce(pos, 0), settled, system, since, coalesce(timeline, 0) from `
+	coalesce(upto::text, ''), coalesce(upto_low, 0), coalesce(pos, 0), settled, system, since, coalesce(timeline, 0), ahead::text from `
 
-func (h *head) scan(row pgx.Row) error {
-	c := &h.cursor
-	return row.Scan(&h.epoch, &h.n, &h.holder, &h.until, &h.expired, &c.done.snap, &c.done.low,
-		&c.upto.snap, &c.upto.low, &c.pos, &h.count, &c.system, &h.since, &h.timeline)
+func (h *head) scan(row pgx.Row) (err error) {
+	c, ahead := &h.cursor, ""
+	if err := row.Scan(&h.epoch, &h.n, &h.holder, &h.until, &h.expired, &c.done.snap, &c.done.low,
+		&c.upto.snap, &c.upto.low, &c.pos, &h.count, &c.system, &h.since, &h.timeline, &ahead); err != nil {
+		return err
+	}
+	c.ahead, err = readMultirange(ahead)
+	return err
 }
 
 // held returns a *HeldError if another holder has the lease, and nil if it may be free.

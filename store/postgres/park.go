@@ -63,11 +63,20 @@ func (h *history) parse(text []byte) error {
 }
 
 // handedOut is a line of a batch of parked messages: messages[from:to] of the batch.
+// What is settled of it is before them.
 type handedOut struct {
 	line     string
 	history  history // of the first
 	from, to int
 	p        []int64 // where they are in the line
+}
+
+// step is how far a write brings a line that was handed out.
+type step struct {
+	out  *handedOut
+	part []stage // of its batch
+	next int     // the first of its messages that is not settled
+	over bool    // none is in hand any more
 }
 
 // line is a new state of a line, as settle.sql takes it.
@@ -85,6 +94,7 @@ type parking struct {
 	outbox, letters parkedRows
 	lines           []*line
 	byName          map[string]*line
+	steps           []step
 }
 
 // parkedRows are messages to copy, in order, and the lines that they go to.
@@ -150,36 +160,39 @@ func (p *parking) release(name string, head int64) {
 	l.after, l.held, l.history = &after, nil, history{}
 }
 
-// settle follows the verdicts on a line that was handed out, and calls dead for
-// those that are.
-func (p *parking) settle(out handedOut, msgs []penstock.Message, verdicts []penstock.Verdict, dead func(*penstock.Message, *penstock.Verdict, history)) {
+// settle follows the verdicts on a line that was handed out, up to the first message
+// that has none, and calls dead for those that are. It returns how many messages left
+// the line.
+func (p *parking) settle(out *handedOut, b *pending, dead func(*penstock.Message, *penstock.Verdict, history)) (left int64) {
+	if out.from == out.to || b.part != nil && b.part[out.from] == undecided {
+		return 0
+	}
 	l, _ := p.line(out.line)
-	after, h := out.p[0]-1, out.history
-	for i := out.from; i < out.to; i++ {
-		var v penstock.Verdict
-		if verdicts != nil {
-			v = verdicts[i]
-		}
+	after, h, i, stays := out.p[0]-1, out.history, out.from, false
+	for ; i < out.to && !stays && (b.part == nil || b.part[i] != undecided); i++ {
+		v := b.verdict(i)
 		if v.Outcome == penstock.Parked {
 			h = h.and(v.Failures)
-			l.delay = v.RetryIn
+			l.delay, stays = v.RetryIn, true
 			break
 		}
 		v.Hold = v.Hold && keyOf(out.line) != ""
 		if v.Outcome == penstock.Dead {
-			dead(&msgs[i], &v, h)
+			dead(&b.messages[i], &v, h)
 		}
 		after, h = out.p[i-out.from], history{}
-		if v.Hold {
-			seq := msgs[i].Seq
+		left++
+		if stays = v.Hold; stays {
+			seq := b.messages[i].Seq
 			l.held = &seq
-			break
 		}
 	}
 	l.after, l.history = &after, h
+	p.steps = append(p.steps, step{out, b.part, i, stays || i == out.to})
+	return left
 }
 
-// args are the parameters of settle.sql from $28 to $39.
+// args are the parameters of settle.sql from $29 to $40.
 func (p *parking) args() []any {
 	n := len(p.lines)
 	names, failures := make([]string, n), make([]string, n)

@@ -64,7 +64,7 @@ func TestWriteThatArrivesLate(t *testing.T) {
 	newest := func() int64 { return f.Number("select max(n) from penstock._cursor") }
 	before := newest()
 	late := func(expected int64) (took bool) {
-		f.Must(f.Conn.QueryRow(f.Ctx, `select penstock._write_cursor(subscription, epoch, holder, 15000000, done, low, upto, upto_low, pos, settled, system, since, $1, timeline)
+		f.Must(f.Conn.QueryRow(f.Ctx, `select penstock._write_cursor(subscription, epoch, holder, 15000000, done, low, upto, upto_low, pos, settled, system, since, $1, timeline, ahead)
 			is not null from penstock._cursor where n = $2`, expected, before).Scan(&took))
 		return took
 	}

@@ -5,44 +5,78 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/seqset"
 )
 
 // replaying is the replay that is being read.
 type replaying struct {
-	id    int64 // 0: none
-	pos   int64
-	args  [7][]byte // $2 to $8 of replay.sql
-	ended []int64   // those that were read to their end; they are deleted when that is settled
+	id     int64 // 0: none
+	pos    int64
+	args   [8][]byte  // $2 to $9 of replay.sql
+	before seqset.Set // of it an earlier session has settled these
+	ended  []int64    // those that were read to their end; they are deleted when that is settled
 }
 
 // replayed is how far a settled batch brings a replay.
 type replayed struct {
-	id  int64
-	pos *int64 // nil: to its end
+	id     int64
+	pos    *int64 // nil: to its end
+	before seqset.Set
 }
 
-// replays gathers them for one write; of one replay, the last counts.
+// replays gathers them for one write, by id.
 type replays struct {
-	ids []int64
-	pos []*int64
+	ids   []int64
+	pos   []*int64
+	ahead []seqset.Set
+	over  []bool
 }
 
 func (r *replays) empty() bool { return len(r.ids) == 0 }
 
-func (r *replays) add(d replayed) {
-	if n := len(r.ids); n > 0 && r.ids[n-1] == d.id {
-		r.pos[n-1] = d.pos
-		return
+func (r *replays) at(id int64) int {
+	i := slices.Index(r.ids, id)
+	if i < 0 {
+		i = len(r.ids)
+		r.ids, r.pos, r.ahead, r.over = append(r.ids, id), append(r.pos, nil), append(r.ahead, nil), append(r.over, false)
 	}
-	r.ids, r.pos = append(r.ids, d.id), append(r.pos, d.pos)
+	return i
 }
 
-func (r *replays) args() []any { return []any{notNil(r.ids), notNil(r.pos)} }
+// add moves a replay on by a batch, or by the part of it that is settled, if others
+// before it are not.
+func (r *replays) add(p *pending, leads bool) {
+	i := r.at(p.replay.id)
+	switch r.ahead[i] = r.ahead[i].Union(p.replay.before); {
+	case !leads:
+		r.ahead[i] = r.ahead[i].Union(seqset.Of(p.decided()))
+	case p.replay.pos != nil:
+		r.pos[i] = p.replay.pos
+	default:
+		r.over[i] = true
+	}
+}
+
+// end is for a replay that has nothing left.
+func (r *replays) end(id int64) { r.over[r.at(id)] = true }
+
+// args are the parameters of settle.sql from $42 to $45.
+func (r *replays) args() []any {
+	ahead := make([]string, len(r.ids))
+	for i, s := range r.ahead {
+		if pos := r.pos[i]; pos != nil {
+			s = s.After(*pos)
+		}
+		ahead[i] = string(multirange(s))
+	}
+	return []any{notNil(r.ids), notNil(r.pos), ahead, notNil(r.over)}
+}
 
 // fetchReplay returns the next page of a replay, nil if no replay has one.
 func (src *Source) fetchReplay(ctx context.Context, sess *session, limit penstock.Limit) (*pending, error) {
@@ -60,9 +94,18 @@ func (src *Source) fetchReplay(ctx context.Context, sess *session, limit penstoc
 		if err != nil {
 			return nil, err
 		}
-		p := &pending{origin: fromReplay, messages: page.messages, replay: replayed{id: r.id}}
+		read := len(page.messages)
+		if read > 0 {
+			r.pos = page.messages[read-1].Seq
+		}
+		full := page.cut || read == rows
+		page.messages = slices.DeleteFunc(page.messages, func(m penstock.Message) bool { return r.before.Has(m.Seq) })
+		p := &pending{origin: fromReplay, messages: page.messages, replay: replayed{id: r.id, before: r.before}}
+		if len(page.messages) == 0 && full {
+			continue
+		}
 		if len(page.messages) == 0 { // its last page was a full one: another may wait behind it
-			if err := src.endReplay(ctx, sess, p.replay); err != nil {
+			if err := src.endReplay(ctx, sess, r.id); err != nil {
 				return nil, err
 			}
 			r.end()
@@ -73,9 +116,9 @@ func (src *Source) fetchReplay(ctx context.Context, sess *session, limit penstoc
 			sess.kill() // as in fetchStream
 			return nil, err
 		}
-		if page.cut || len(page.messages) == rows {
-			pos := page.messages[len(page.messages)-1].Seq
-			r.pos, p.replay.pos = pos, &pos
+		if full {
+			pos := r.pos
+			p.replay.pos = &pos
 			sess.aside.replay = true
 		} else {
 			r.end()
@@ -90,15 +133,19 @@ func (r *replaying) end() { *r = replaying{ended: append(r.ended, r.id)} }
 // nextReplay finds the next request.
 func (src *Source) nextReplay(ctx context.Context, sess *session, r *replaying) (bool, error) {
 	var system int64
-	var texts [7]string
-	err := sess.read.QueryRow(ctx, "select id, pos, to_seq::text, created_from::text, created_to::text, done::text, upto::text, upto_pos::text, low::text, system from "+
+	var texts [8]string
+	var ahead string
+	err := sess.read.QueryRow(ctx, "select id, pos, to_seq::text, created_from::text, created_to::text, done::text, upto::text, upto_pos::text, low::text, besides::text, ahead::text, system from "+
 		src.store.table("_replay")+" where subscription = $1 and id <> all ($2) order by id limit 1", src.id, notNil(r.ended)).
-		Scan(&r.id, &r.pos, &texts[0], &texts[1], &texts[2], &texts[3], &texts[4], &texts[5], &texts[6], &system)
+		Scan(&r.id, &r.pos, &texts[0], &texts[1], &texts[2], &texts[3], &texts[4], &texts[5], &texts[6], &texts[7], &ahead, &system)
 	if errors.Is(err, pgx.ErrNoRows) {
 		r.id = 0
 		return false, nil
 	}
 	if err != nil {
+		return false, err
+	}
+	if r.before, err = readMultirange(ahead); err != nil {
 		return false, err
 	}
 	for i, text := range texts {
@@ -112,13 +159,13 @@ func (src *Source) nextReplay(ctx context.Context, sess *session, r *replaying) 
 }
 
 // endReplay removes a replay that has nothing left, once what it returned is settled.
-func (src *Source) endReplay(ctx context.Context, sess *session, r replayed) error {
+func (src *Source) endReplay(ctx context.Context, sess *session, id int64) error {
 	src.writing.Lock()
 	defer src.writing.Unlock()
 	src.mu.Lock()
 	waits := false
 	for i := len(src.pending) - 1; i >= 0 && !waits; i-- { // its last batch is to do it
-		if p := &src.pending[i]; p.origin == fromReplay && p.replay.id == r.id {
+		if p := &src.pending[i]; p.origin == fromReplay && p.replay.id == id {
 			p.replay.pos, waits = nil, true
 		}
 	}
@@ -127,7 +174,7 @@ func (src *Source) endReplay(ctx context.Context, sess *session, r replayed) err
 	if waits {
 		return nil
 	}
-	w.replays.add(r)
+	w.replays.end(id)
 	return src.persist(ctx, sess, w)
 }
 
@@ -168,15 +215,15 @@ func (s *Store) Replay(ctx context.Context, r penstock.Replay) (count int64, err
 		}
 		const where = ` where e.seq > $1 and e.seq <= $2 and e.created_at >= $3::timestamptz and e.created_at < $4::timestamptz
 			and (pg_visible_in_snapshot(e.xid, $5::pg_snapshot) or e.seq <= $7 and pg_visible_in_snapshot(e.xid, $6::pg_snapshot)
-				or e.seq <= $8 and e.xid >= pg_snapshot_xmax($5::pg_snapshot))`
-		args := []any{r.FromSeq - 1, to, from, before, c.done.snap, upto, uptoPos, c.done.low}
+				or e.seq <= $8 and e.xid >= pg_snapshot_xmax($5::pg_snapshot) or e.seq <@ $9::int8multirange)`
+		args := []any{r.FromSeq - 1, to, from, before, c.done.snap, upto, uptoPos, c.done.low, string(multirange(c.ahead))}
 		var last int64
 		if err := tx.QueryRow(ctx, "select count(*), coalesce(max(e.seq), 0) from "+s.table(r.Outbox)+" e"+where, args...).Scan(&count, &last); err != nil || count == 0 {
 			return err
 		}
 		args[1] = last
-		_, err := tx.Exec(ctx, "insert into "+s.table("_replay")+` (pos, to_seq, created_from, created_to, done, upto, upto_pos, low, subscription, outbox, system)
-			values ($1, $2, $3::timestamptz, $4::timestamptz, $5::pg_snapshot, $6::pg_snapshot, $7, $8, $9, $10, $11)`, append(args, id, r.Outbox, c.system)...)
+		_, err := tx.Exec(ctx, "insert into "+s.table("_replay")+` (pos, to_seq, created_from, created_to, done, upto, upto_pos, low, besides, subscription, outbox, system)
+			values ($1, $2, $3::timestamptz, $4::timestamptz, $5::pg_snapshot, $6::pg_snapshot, $7, $8, $9::int8multirange, $10, $11, $12)`, append(args, id, r.Outbox, c.system)...)
 		return err
 	})
 	if sqlState(err) == "23503" { // it was dropped meanwhile

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/seqset"
 )
 
 // session is a pair of connections: one reads, one writes the cursor, so that
@@ -33,7 +34,9 @@ type session struct {
 
 	// The reader's side of the session, used by Fetch only.
 	at      position
-	idle    bool // the last poll found nothing
+	settled seqset.Set // not to be returned again
+	found   int64      // messages of that that were read
+	idle    bool       // the last poll found nothing
 	decoder decoder
 	aside   aside
 }

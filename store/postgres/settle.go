@@ -3,12 +3,14 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/seqset"
 )
 
 // Settle implements penstock.Source.
@@ -29,7 +31,7 @@ func (src *Source) Settle(ctx context.Context, settled ...penstock.Settled) erro
 	}
 	w := src.leading()
 	src.mu.Unlock()
-	if w.batches == 0 {
+	if w.batches == 0 && !w.news {
 		return nil
 	}
 	return src.persist(ctx, sess, w)
@@ -87,8 +89,8 @@ func (src *Source) release(ctx context.Context) error {
 	return src.persist(ctx, sess, w)
 }
 
-// note marks batches as settled. Those of an earlier session are passed over:
-// their messages come again.
+// note takes down the verdicts that are new. Batches of an earlier session are passed
+// over: what is not stored of them comes again.
 func (src *Source) note(settled []penstock.Settled) error {
 	for _, s := range settled {
 		if len(src.pending) == 0 || s.Batch.Number < src.pending[0].number {
@@ -102,18 +104,50 @@ func (src *Source) note(settled []penstock.Settled) error {
 		if s.Verdicts != nil && len(s.Verdicts) != len(p.messages) {
 			return fmt.Errorf("batch %d has %d messages, but %d verdicts", p.number, len(p.messages), len(s.Verdicts))
 		}
-		p.settled, p.verdicts = true, s.Verdicts
+		p.note(s.Verdicts)
 	}
 	return nil
+}
+
+func (p *pending) note(verdicts []penstock.Verdict) {
+	open := func(v penstock.Verdict) bool { return v.Outcome == penstock.Undecided }
+	if p.part == nil && !p.settled && slices.ContainsFunc(verdicts, open) {
+		p.split(undecided)
+	}
+	if p.part == nil {
+		p.settled, p.verdicts = true, verdicts
+		return
+	}
+	for i := range p.part {
+		var v penstock.Verdict
+		if verdicts != nil {
+			v = verdicts[i]
+		}
+		if p.part[i] == undecided && !open(v) {
+			p.part[i], p.verdicts[i] = decided, v
+		}
+	}
+	p.settled = !slices.Contains(p.part, undecided)
+}
+
+// split keeps account of each message by itself.
+func (p *pending) split(s stage) {
+	p.part = slices.Repeat([]stage{s}, len(p.messages))
+	if p.verdicts == nil {
+		p.verdicts = make([]penstock.Verdict, len(p.messages))
+	}
 }
 
 // write is one change of the durable state: the cursor after the leading settled
 // batches, and what became of their messages.
 type write struct {
 	cursor  cursor
-	count   int64 // messages settled since the subscription was created
-	batches int   // leading batches that it covers
-	high    int64 // the sequence before the write
+	count   int64      // messages settled since the subscription was created
+	batches int        // leading batches that it covers
+	parts   [][]stage  // of others
+	news    bool       // there is something in them that is not stored
+	before  seqset.Set // Source.before, once it is done
+	high    int64      // the sequence before the write
 	release bool
 
 	dead    deadLetters // to bury
@@ -128,44 +162,96 @@ func (w *write) plain() bool {
 	return w.dead.empty() && len(w.gone) == 0 && w.parking.empty() && w.replays.empty()
 }
 
-// leading gathers the settled batches that no unsettled one precedes.
+// leading gathers the settled batches that no unsettled one precedes, and what is
+// settled of the others.
 func (src *Source) leading() write {
-	w := write{cursor: src.reached, count: src.count, high: src.high}
+	w := write{cursor: src.reached, count: src.count, high: src.high, before: src.before}
+	var ahead []int64
 	for i := range src.pending {
 		p := &src.pending[i]
-		if !p.settled {
-			break
+		leads := p.settled && w.batches == i
+		switch {
+		case leads:
+			w.batches++
+			w.cursor = p.after
+			if p.origin == fromStream && w.cursor.system != src.sess.system && len(w.before) < maxAhead {
+				w.before = w.before.Union(seqset.Of(p.decided())) // the cursor passes a rebase only at its end
+			}
+		case p.settled || p.part != nil:
+			if p.part == nil {
+				p.split(decided)
+			}
+			w.news = w.news || slices.Contains(p.part, decided)
+			if p.origin == fromStream {
+				ahead = append(ahead, p.decided()...)
+			}
+			if p.origin != fromPark { // of which a verdict may have to wait for one before it
+				w.parts = append(w.parts, p.part)
+			}
+		default:
+			continue
 		}
-		w.batches++
-		w.cursor = p.after
-		w.add(p)
+		w.add(p, leads)
 	}
+	if src.until != 0 && src.until < src.first()+uint64(w.batches) && w.cursor.system == src.sess.system {
+		w.before = nil
+	}
+	w.before = w.cursor.past(w.before)
+	w.cursor.ahead = w.cursor.past(w.before.Union(seqset.Of(ahead)))
 	return w
 }
 
-// add sorts out what becomes of a batch's messages.
-func (w *write) add(p *pending) {
+// maxAhead is how many ranges of seqs a cursor takes along while a rebase is read.
+const maxAhead = 1000
+
+// first is the number of the first batch that is not stored.
+func (src *Source) first() uint64 { return src.batches - uint64(len(src.pending)) + 1 }
+
+// decided are the seqs of a batch's messages that have verdicts.
+func (p *pending) decided() (seqs []int64) {
+	for i := range p.messages {
+		if p.part == nil || p.part[i] != undecided {
+			seqs = append(seqs, p.messages[i].Seq)
+		}
+	}
+	return seqs
+}
+
+// add sorts out what becomes of a batch's messages. The cursor passes it if it leads.
+func (w *write) add(p *pending, leads bool) {
 	switch p.origin {
 	case fromPark:
-		for _, out := range p.handed {
-			w.parking.settle(out, p.messages, p.verdicts, w.bury)
+		for i := range p.handed {
+			w.count += w.parking.settle(&p.handed[i], p, w.bury)
 		}
 		return
 	case fromLetters:
 		for i := range p.messages {
-			w.addLetter(&p.messages[i], p.verdict(i), p.letters[i])
+			if p.settles(i) {
+				w.addLetter(&p.messages[i], p.verdict(i), p.letters[i])
+			}
 		}
 	case fromReplay:
-		w.replays.add(p.replay)
+		w.replays.add(p, leads)
 		fallthrough
 	default:
 		if p.verdicts != nil {
 			for i := range p.messages {
-				w.addMessage(&p.messages[i], p.verdict(i), p.line(i))
+				if p.settles(i) {
+					w.addMessage(&p.messages[i], p.verdict(i), p.line(i))
+				}
 			}
 		}
 	}
-	w.count += int64(len(p.messages))
+	if p.part == nil && p.verdicts == nil {
+		w.count += int64(len(p.messages))
+		return
+	}
+	for i := range p.messages {
+		if p.settles(i) && p.verdict(i).Outcome != penstock.Parked {
+			w.count++
+		}
+	}
 }
 
 func (w *write) addMessage(m *penstock.Message, v penstock.Verdict, line penstock.Line) {
@@ -231,8 +317,8 @@ func (src *Source) persist(ctx context.Context, sess *session, w write) error {
 		src.lines.note(s.name, s.parked, s.held)
 	}
 	src.lines.changed = src.lines.changed || len(states) > 0
-	src.pending = src.pending[w.batches:]
-	src.count, src.stored = w.count, w.cursor
+	src.done(&w)
+	src.count, src.stored, src.before = w.count, w.cursor, w.before
 	if w.batches > 0 {
 		src.reached = w.cursor
 	}
@@ -240,6 +326,39 @@ func (src *Source) persist(ctx context.Context, sess *session, w write) error {
 	src.low = max(src.low, w.high)
 	src.landed = append(src.landed, w.landed...)
 	return nil
+}
+
+// done forgets the batches that a write has passed, and notes of others what is stored.
+func (src *Source) done(w *write) {
+	for _, part := range w.parts {
+		for i := range part {
+			if part[i] == decided {
+				part[i] = stored
+			}
+		}
+	}
+	for _, s := range w.parking.steps {
+		src.step(s)
+	}
+	src.pending = src.pending[w.batches:]
+}
+
+// step notes how far a line that was handed out has come.
+func (src *Source) step(s step) {
+	next := s.next
+	if s.over {
+		delete(src.inHand, s.out.line)
+		next = s.out.to
+	} else {
+		if src.inHand == nil {
+			src.inHand = map[string]bool{}
+		}
+		src.inHand[s.out.line] = true
+	}
+	for i := s.out.from; i < next && s.part != nil; i++ {
+		s.part[i] = stored
+	}
+	s.out.from, s.out.p, s.out.history = next, s.out.p[next-s.out.from:], history{}
 }
 
 // lineState is what settle.sql says of a line that it changed.
@@ -310,8 +429,7 @@ func (src *Source) cursorParams(sess *session, c cursor, count int64, lease time
 	if sess.timeline != 0 {
 		params[13] = number(sess.timeline)
 	}
-	params = append(params, sess.writer.param())
-	return params
+	return append(params, sess.writer.param(), multirange(c.ahead))
 }
 
 // writeCursor appends to the cursor log; ErrFenced if a later epoch is there, or

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/messageid"
+	"github.com/penstock/penstock/internal/seqset"
 )
 
 // Source is one subscription, held under a lease; or a reader along (ephemeral).
@@ -32,12 +34,15 @@ type Source struct {
 	sess    *session
 	rewound bool // the next Fetch must say so
 	closed  bool
-	batches uint64    // returned so far, over all sessions
-	pending []pending // of this session, numbers without gaps
-	reached cursor    // the newest that may be stored
-	stored  cursor    // the newest that is
-	count   int64     // messages settled, as stored
-	landed  []int64   // seqs of dead letters sent back that are settled
+	batches uint64          // returned so far, over all sessions
+	pending []pending       // of this session, numbers without gaps
+	before  seqset.Set      // settled ahead of the cursor with which the session began
+	until   uint64          // the batch with which the cursor has passed all of that; 0: not read yet
+	inHand  map[string]bool // lines of which a part is settled
+	reached cursor          // the newest that may be stored
+	stored  cursor          // the newest that is
+	count   int64           // messages settled, as stored
+	landed  []int64         // seqs of dead letters sent back that are settled
 	lines   parkedLines
 	low     int64 // the bound for snapshots taken from now on (see mark)
 	high    int64 // the sequence's value at the last poll
@@ -52,12 +57,30 @@ type pending struct {
 	origin   origin
 	messages []penstock.Message
 	lines    []penstock.Line
-	verdicts []penstock.Verdict // nil: all delivered
-	settled  bool
+	verdicts []penstock.Verdict // nil: all delivered, if it is settled
+	settled  bool               // all have their verdicts
+	part     []stage            // of each message; nil unless a part of them was settled
 
 	handed  []handedOut // of the park: the lines
 	letters []history   // of dead letters: what each had behind it
 	replay  replayed    // of a replay
+}
+
+// stage is how far a message of a batch has come.
+type stage uint8
+
+const (
+	undecided stage = iota
+	decided
+	stored
+)
+
+// settles reports whether a message has a verdict that is not stored.
+func (p *pending) settles(at int) bool {
+	if p.part == nil {
+		return p.settled
+	}
+	return p.part[at] == decided
 }
 
 // origin is where a batch was read.
@@ -140,6 +163,7 @@ func (s *Store) Subscribe(ctx context.Context, req penstock.Subscribe) (penstock
 // begin makes start the position of a new session.
 func (src *Source) begin(ctx context.Context, sess *session, start cursor) error {
 	sess.at = position{cursor: start, high: math.MaxInt64}
+	sess.settled = start.ahead
 	low := start.end().low
 	sess.decoder.ids = src.ids
 	sess.aside = newAside()
@@ -167,6 +191,7 @@ func (src *Source) begin(ctx context.Context, sess *session, start cursor) error
 	}
 	src.sess = sess
 	src.pending = nil
+	src.before, src.until, src.inHand = start.ahead, 0, nil
 	src.reached, src.stored = start, start
 	src.low, src.high = low, 0
 	return nil
@@ -278,12 +303,25 @@ func (src *Source) fetchNext(ctx context.Context, sess *session, limit penstock.
 	more := sess.at.paging() || sess.at.rebase != nil
 	if n := len(page.messages); n > 0 {
 		next.bytes, next.count = max(1, page.bytes/n), n
+		page.messages = sess.unsettled(page.messages)
+		more = true
 	}
 	sess.at = next
 	if len(page.messages) == 0 && more {
-		return src.fetchNext(ctx, sess, limit) // the window was at its end: poll
+		return src.fetchNext(ctx, sess, limit) // the window was at its end, or all of it is settled: poll
 	}
 	return page.messages, nil
+}
+
+// unsettled leaves out what an earlier session has settled. Each such message is read
+// once.
+func (sess *session) unsettled(messages []penstock.Message) []penstock.Message {
+	if sess.found == sess.settled.Len() {
+		return messages
+	}
+	rest := slices.DeleteFunc(messages, func(m penstock.Message) bool { return sess.settled.Has(m.Seq) })
+	sess.found += int64(len(messages) - len(rest))
+	return rest
 }
 
 // register notes what was fetched as pending and gives it its number. flush is
@@ -300,9 +338,13 @@ func (src *Source) register(sess *session, p *pending) (batch penstock.Batch, fl
 	}
 	batch = penstock.Batch{Messages: p.messages, Lines: p.lines, More: sess.at.paging() || sess.at.rebase != nil || sess.aside.any(), Rewound: src.rewound}
 	src.rewound = false
+	if src.until == 0 && sess.found == sess.settled.Len() {
+		src.until = src.batches + 1
+	}
 	if len(p.messages) == 0 {
 		if len(src.pending) == 0 {
 			src.reached = sess.at.cursor
+			src.until = min(src.until, src.batches)
 		}
 		return batch, len(src.pending) == 0 && src.stored.paging() && !src.reached.paging(), nil
 	}

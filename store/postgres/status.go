@@ -126,7 +126,7 @@ func (s *Store) subscriptionStatus(ctx context.Context, outbox string, id int64)
 			return err
 		}
 		c, age := h.cursor, 0.0
-		if err := tx.QueryRow(ctx, statement("status", s.schema, outbox), c.end().xip(), c.bound(), c.done.snap, c.end().snap, c.posOrEnd()).
+		if err := tx.QueryRow(ctx, statement("status", s.schema, outbox), c.end().xip(), c.bound(), c.done.snap, c.end().snap, c.posOrEnd(), string(multirange(c.ahead))).
 			Scan(&status.Backlog, &age); err != nil {
 			return err
 		}

@@ -64,12 +64,18 @@ var parameter = regexp.MustCompile(`\?\d*|:[a-z_]+`)
 // what was settled since, as if the database's answer had not arrived.
 func LoseAnswer(src penstock.Source) (restore func()) {
 	s := src.(*source)
-	open := slices.Clone(s.open)
+	open, ahead := slices.Clone(s.open), s.ahead
+	var states []openBatch
+	for _, b := range open {
+		states = append(states, *b)
+		states[len(states)-1].settled = slices.Clone(b.settled)
+	}
 	return func() {
-		for _, b := range open {
-			b.settled = false
+		for i, b := range open {
+			*b = states[i]
 		}
-		s.open = open
+		s.open, s.ahead = open, ahead
+		s.last.known = false
 	}
 }
 

@@ -111,19 +111,16 @@ func (s *source) lookAround(ctx context.Context) (at sight, err error) {
 
 // readLog reads what is new.
 func (s *source) readLog(ctx context.Context, p *page, at sight) error {
-	rows, err := s.log.QueryContext(ctx, s.next, p.room())
+	next, err := p.readOn(s.next, s.before, func(after int64, limit int) (*sql.Rows, error) { return s.log.QueryContext(ctx, after, limit) })
 	if err != nil {
 		return err
 	}
-	if err := p.readLog(rows); err != nil || len(p.msgs) == 0 {
-		return err
+	if len(p.msgs) > 0 {
+		if err := s.markBehind(ctx, p, at); err != nil {
+			return err
+		}
 	}
-	if err := s.markBehind(ctx, p, at); err != nil {
-		return err
-	}
-	p.from = fromLog
-	p.end = p.msgs[len(p.msgs)-1].Seq
-	s.next = p.end
+	p.from, p.end, s.next = fromLog, next, next
 	return nil
 }
 

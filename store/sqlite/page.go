@@ -7,6 +7,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/messageid"
+	"github.com/penstock/penstock/internal/seqset"
 )
 
 // page collects the messages of one Fetch.
@@ -57,26 +58,52 @@ func (p *page) mark(i int, how penstock.Line) {
 	p.lines[i] = how
 }
 
-// readLog reads the rows of an outbox's table.
-func (p *page) readLog(rows *sql.Rows) error {
+// readLog reads the rows of an outbox's table, up to the first that does not fit, but
+// for those that are settled. It returns how many there were, and the seq of the last.
+func (p *page) readLog(rows *sql.Rows, settled seqset.Set) (n int, last int64, err error) {
 	defer func() { _ = rows.Close() }()
 	var r row
 	dest := r.dest()
 	for rows.Next() {
 		if err := rows.Scan(dest...); err != nil {
-			return err
+			return n, last, err
 		}
-		m := r.message(p.ids)
-		if !p.add(&m) {
-			break
+		if settled == nil || !settled.Has(r.seq) {
+			m := r.message(p.ids)
+			if !p.add(&m) {
+				break
+			}
 		}
+		n, last = n+1, r.seq
 	}
-	return rows.Err()
+	return n, last, rows.Err()
+}
+
+// readOn reads page after page of what is behind a seq until one has something that is
+// not settled. It returns the seq to read on from.
+func (p *page) readOn(after int64, settled seqset.Set, query func(after int64, limit int) (*sql.Rows, error)) (int64, error) {
+	for {
+		room := p.room()
+		rows, err := query(after, room)
+		if err != nil {
+			return after, err
+		}
+		n, last, err := p.readLog(rows, settled)
+		if err != nil {
+			return after, err
+		}
+		after = max(after, last)
+		p.full = p.full || n == room
+		if len(p.msgs) > 0 || n < room {
+			return after, nil
+		}
+		p.full = false
+	}
 }
 
 // batch is what Settle needs to know about the page.
 func (p *page) batch(number uint64) *openBatch {
-	b := &openBatch{number: number, from: p.from, end: p.end, replay: p.replay, parked: p.parked, count: len(p.msgs), first: p.msgs[0].Seq}
+	b := &openBatch{number: number, from: p.from, end: p.end, replay: p.replay, parked: p.parked, count: len(p.msgs), left: len(p.msgs), first: p.msgs[0].Seq}
 	for i := range p.msgs {
 		if p.msgs[i].Seq != b.first+int64(i) { // gaps, or other lines
 			b.seqs = make([]int64, len(p.msgs))

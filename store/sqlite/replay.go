@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/seqset"
 )
 
 // Replay implements penstock.Operator. The range stays in the outbox until its
@@ -23,13 +24,13 @@ func (s *Store) Replay(ctx context.Context, r penstock.Replay) (n int64, err err
 			if sub, err = findSubscription(ctx, tx, r.Outbox, r.Subscription); err != nil {
 				return err
 			}
-			var position int64
-			if err := tx.QueryRowContext(ctx, `select position from penstock_subscriptions where id = ?`, sub.id).Scan(&position); err != nil {
+			var text string
+			ahead, err := readRanges(text, tx.QueryRowContext(ctx, `select position, ahead from penstock_subscriptions where id = ?`, sub.id).Scan(&bounds.covered, &text))
+			if err != nil {
 				return err
 			}
-			bounds.last = min(bounds.last, position)
-			return tx.QueryRowContext(ctx, on(Table(r.Outbox), unparked(countReplaySQL)), sql.Named("after", bounds.next), sql.Named("last", bounds.last),
-				sql.Named("from", bounds.from), sql.Named("to", bounds.to), sql.Named("subscription", sub.id)).Scan(&n, &first, &last)
+			bounds.besides = array(ahead.Seqs())
+			return tx.QueryRowContext(ctx, on(Table(r.Outbox), unparked(countReplaySQL)), bounds.args(sub.id)...).Scan(&n, &first, &last)
 		})
 		if err != nil || n == 0 {
 			return 0, err
@@ -44,8 +45,8 @@ func (s *Store) Replay(ctx context.Context, r penstock.Replay) (n int64, err err
 				kept = false
 				return err
 			}
-			_, err := tx.ExecContext(ctx, `insert into penstock_replays (subscription_id, position, last, created_from, created_to) values (?, ?, ?, ?, ?)`,
-				sub.id, first-1, last, bounds.from, bounds.to)
+			_, err := tx.ExecContext(ctx, `insert into penstock_replays (subscription_id, position, last, created_from, created_to, covered, besides) values (?, ?, ?, ?, ?, ?, ?)`,
+				sub.id, first-1, last, bounds.from, bounds.to, bounds.covered, bounds.besides)
 			return err
 		})
 		if err != nil || kept {
@@ -78,9 +79,18 @@ func unparked(statement string) string {
 // replay is how far the reading of one has come.
 type replay struct {
 	id         int64
-	next, last int64 // read on behind next
-	from, to   int64 // milliseconds
+	next, last int64      // read on behind next
+	from, to   int64      // milliseconds
+	covered    int64      // what was settled at the request: up to this seq,
+	besides    string     // and these
+	before     seqset.Set // what was settled again by a reader before
 	unread     bool
+}
+
+// args are the parameters of both statements that read a replay.
+func (r *replay) args(subscription int64) []any {
+	return []any{sql.Named("after", r.next), sql.Named("last", r.last), sql.Named("from", r.from), sql.Named("to", r.to),
+		sql.Named("covered", r.covered), sql.Named("besides", r.besides), sql.Named("subscription", subscription)}
 }
 
 // readReplay reads what is to be delivered again.
@@ -91,29 +101,28 @@ func (s *source) readReplay(ctx context.Context, p *page, at sight) error {
 	r := s.replay
 	if r.id != at.replay {
 		r = replay{id: at.replay, unread: true}
-		err := s.store.readers.QueryRowContext(ctx, `select position, last, created_from, created_to from penstock_replays where id = ?`, r.id).
-			Scan(&r.next, &r.last, &r.from, &r.to)
+		var ahead string
+		err := s.store.readers.QueryRowContext(ctx, `select position, last, created_from, created_to, covered, besides, ahead from penstock_replays where id = ?`, r.id).
+			Scan(&r.next, &r.last, &r.from, &r.to, &r.covered, &r.besides, &ahead)
 		if errors.Is(err, sql.ErrNoRows) {
 			return s.gone(ctx, s.store.readers) // only with the subscription
 		}
-		if err != nil {
+		if r.before, err = readRanges(ahead, err); err != nil {
 			return err
 		}
 	}
-	rows, err := s.again.QueryContext(ctx, sql.Named("after", r.next), sql.Named("last", r.last), sql.Named("from", r.from), sql.Named("to", r.to),
-		sql.Named("subscription", s.subID), sql.Named("limit", p.room()))
+	next, err := p.readOn(r.next, r.before, func(after int64, limit int) (*sql.Rows, error) {
+		r.next = after
+		return s.again.QueryContext(ctx, append(r.args(s.subID), sql.Named("limit", limit))...)
+	})
 	if err != nil {
 		return err
 	}
-	if err := p.readLog(rows); err != nil {
-		return err
-	}
-	r.unread = p.full
-	if n := len(p.msgs); n > 0 {
+	r.next, r.unread = next, p.full
+	if len(p.msgs) > 0 {
 		if err := s.markBehind(ctx, p, at); err != nil {
 			return err
 		}
-		r.next = p.msgs[n-1].Seq
 		p.from, p.replay, p.end = fromReplay, r.id, r.next
 		if !r.unread {
 			p.end = math.MaxInt64

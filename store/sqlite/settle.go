@@ -1,8 +1,10 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -10,6 +12,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/seqset"
 )
 
 // openBatch is a batch that was handed out and is not behind the cursor yet.
@@ -23,8 +26,8 @@ type openBatch struct {
 	first  int64   // seq of the first message; the rest follow without gaps,
 	seqs   []int64 // or this lists every one
 
-	settled bool
-	rulings []ruling
+	settled []bool // of each message; nil until a part of them is
+	left    int    // those that are not
 }
 
 // ruling is a verdict on a message that was not delivered.
@@ -40,8 +43,53 @@ func (b *openBatch) seq(i int) int64 {
 	return b.first + int64(i)
 }
 
-// Settle implements penstock.Source. Batches that wait for an earlier one are
-// remembered in memory: if this reader dies, the next one sends them again.
+// part is what one Settle says of a batch.
+type part struct {
+	*openBatch
+	which   []int // messages; nil if it is all of them at once
+	rulings []ruling
+}
+
+func (p *part) len() int {
+	if p.which == nil {
+		return p.count
+	}
+	return len(p.which)
+}
+
+func (p *part) indexes() []int {
+	if p.which != nil {
+		return p.which
+	}
+	all := make([]int, p.count)
+	for i := range all {
+		all[i] = i
+	}
+	return all
+}
+
+// set is the part's seqs.
+func (p *part) set() seqset.Set {
+	if p.which == nil && p.seqs == nil {
+		return seqset.Set{{p.first, p.first + int64(p.count) - 1}}
+	}
+	seqs := make([]int64, 0, p.len())
+	for _, i := range p.indexes() {
+		seqs = append(seqs, p.seq(i))
+	}
+	return seqset.Of(seqs)
+}
+
+// attempt is the last call of Settle that wrote something, and what is known once it
+// is settled.
+type attempt struct {
+	settles int64 // as it writes it
+	parts   []*part
+	ahead   seqset.Set
+	known   bool
+}
+
+// Settle implements penstock.Source.
 func (s *source) Settle(ctx context.Context, settled ...penstock.Settled) error {
 	return s.settle(ctx, nil, settled...)
 }
@@ -58,60 +106,112 @@ func (s *source) settle(ctx context.Context, also txWork, settled ...penstock.Se
 	}
 	s.settling.Lock()
 	defer s.settling.Unlock()
-	rulings, err := s.check(settled)
+	err := s.store.write(ctx, func(ctx context.Context, tx *sql.Tx) error { return s.apply(ctx, tx, settled, time.Now(), also) })
 	if err != nil {
 		return err
 	}
-	// Nothing is marked before the transaction has committed, so that a failed
-	// Settle can be tried again.
-	leading := s.leading(rulings)
-	err = s.store.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		return s.apply(ctx, tx, leading, rulings, time.Now(), also)
-	})
-	if err != nil {
-		return err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for b, list := range rulings {
-		b.settled, b.rulings = true, list
-	}
-	for _, b := range leading {
-		for _, p := range b.parked {
-			s.returned = append(s.returned, p.line)
-		}
-	}
-	s.open = s.open[len(leading):]
+	s.learn(s.last)
 	return nil
 }
 
-// check finds the batches that are settled now, with what was not delivered.
-func (s *source) check(settled []penstock.Settled) (map[*openBatch][]ruling, error) {
+// learn notes what an attempt has settled.
+func (s *source) learn(a *attempt) {
+	if a == nil || a.known {
+		return
+	}
+	a.known = true
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	found := make(map[*openBatch][]ruling, len(settled))
+	s.ahead = a.ahead
+	for _, p := range a.parts {
+		p.left -= p.len()
+		if p.which != nil {
+			if p.settled == nil {
+				p.settled = make([]bool, p.count)
+			}
+			for _, i := range p.which {
+				p.settled[i] = true
+			}
+		}
+		s.returned = append(s.returned, p.returns()...)
+	}
+	for len(s.open) > 0 && s.open[0].left == 0 {
+		s.open = s.open[1:]
+	}
+}
+
+// returns lists the lines of a settled part of which nothing is in hand any more.
+func (p *part) returns() (lines []int64) {
+	if p.from != fromPark {
+		return nil
+	}
+	open := map[int64]bool{}
+	for i, at := range p.parked {
+		if p.left > 0 && !p.settled[i] {
+			open[at.line] = true
+		}
+	}
+	for _, i := range p.indexes() {
+		if line := p.parked[i].line; !open[line] && (len(lines) == 0 || lines[len(lines)-1] != line) {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+// check finds what is settled now, in the order of the batches, with what was not
+// delivered.
+func (s *source) check(settled []penstock.Settled) ([]*part, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var parts []*part
 	for _, st := range settled {
 		number := st.Batch.Number
 		if number > s.number {
 			return nil, fmt.Errorf("batch %d of subscription %q was not returned by Fetch: settle what it returned", number, s.req.Subscription)
 		}
 		b := s.find(number)
-		if b == nil || b.settled {
+		if b == nil || b.left == 0 {
 			continue // asked again, after an answer that did not arrive; or it had no messages
 		}
 		if st.Verdicts != nil && len(st.Verdicts) != b.count {
 			return nil, fmt.Errorf("batch %d has %d messages and %d verdicts: give one for each, or nil", number, b.count, len(st.Verdicts))
 		}
-		var list []ruling
-		for i, v := range st.Verdicts {
-			if v.Outcome != penstock.Delivered {
-				v.Failures = slices.Clone(v.Failures)
-				list = append(list, ruling{i, v})
+		if p := b.part(st.Verdicts); p.len() > 0 {
+			parts = append(parts, p)
+		}
+	}
+	slices.SortFunc(parts, func(a, b *part) int { return cmp.Compare(a.number, b.number) })
+	return parts, nil
+}
+
+// part is what verdicts say of messages that have none.
+func (b *openBatch) part(verdicts []penstock.Verdict) *part {
+	p := &part{openBatch: b}
+	whole := b.settled == nil && !slices.ContainsFunc(verdicts, func(v penstock.Verdict) bool { return v.Outcome == penstock.Undecided })
+	if !whole {
+		p.which = []int{}
+	}
+	for i, v := range verdicts {
+		if v.Outcome == penstock.Undecided || b.settled != nil && b.settled[i] {
+			continue
+		}
+		if !whole {
+			p.which = append(p.which, i)
+		}
+		if v.Outcome != penstock.Delivered {
+			v.Failures = slices.Clone(v.Failures)
+			p.rulings = append(p.rulings, ruling{i, v})
+		}
+	}
+	if verdicts == nil && !whole {
+		for i, settled := range b.settled {
+			if !settled {
+				p.which = append(p.which, i)
 			}
 		}
-		found[b] = list
 	}
-	return found, nil
+	return p
 }
 
 // find returns the open batch of that number; they are numbered in a row.
@@ -122,71 +222,153 @@ func (s *source) find(number uint64) *openBatch {
 	return s.open[number-s.open[0].number]
 }
 
-// leading is the batches that the cursor can pass once those in settled are.
-func (s *source) leading(settled map[*openBatch][]ruling) []*openBatch {
+// progress is how far the cursor of some batches can move once the parts are settled:
+// over what is settled already, up to the first message that is not. ok is false if
+// there is no such batch.
+func (s *source) progress(parts []*part, of func(*openBatch) bool) (position int64, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for i, b := range s.open {
-		if _, now := settled[b]; !now && !b.settled {
-			return s.open[:i:i]
+	for _, b := range s.open {
+		if !of(b) {
+			continue
 		}
+		i, found := slices.BinarySearchFunc(parts, b.number, func(p *part, number uint64) int { return cmp.Compare(p.number, number) })
+		if b.left == 0 || found && parts[i].len() == b.left {
+			position, ok = b.end, true
+			continue
+		}
+		var which []int
+		if found {
+			which = parts[i].which
+		}
+		first := 0
+		for ; b.settled != nil && b.settled[first] || len(which) > 0 && which[0] == first; first++ {
+			if len(which) > 0 && which[0] == first {
+				which = which[1:]
+			}
+		}
+		return b.seq(first) - 1, true
 	}
-	return s.open
+	return position, ok
 }
 
-// apply carries out the verdicts on the leading batches and moves the cursor
-// past them. Without any it only checks that the lease is still ours.
-func (s *source) apply(ctx context.Context, tx *sql.Tx, leading []*openBatch, now map[*openBatch][]ruling, at time.Time, also txWork) error {
-	var position, rateAt, epoch int64
-	var batch uint64
-	var rate float64
-	err := tx.QueryRowContext(ctx, `select position, batch, rate, rate_at, epoch from penstock_subscriptions where id = ?`, s.subID).
-		Scan(&position, &batch, &rate, &rateAt, &epoch)
+// state is what a Settle changes of the subscription's row.
+type state struct {
+	position, settles, rateAt, epoch int64
+	rate                             float64
+}
+
+// apply carries out the verdicts and moves the cursor. Without any it only checks that
+// the lease is still ours. What it settles is known to be settled when the transaction
+// has committed; s.last says what that is.
+func (s *source) apply(ctx context.Context, tx *sql.Tx, settled []penstock.Settled, at time.Time, also txWork) error {
+	var now state
+	err := tx.QueryRowContext(ctx, `select position, settles, rate, rate_at, epoch from penstock_subscriptions where id = ?`, s.subID).
+		Scan(&now.position, &now.settles, &now.rate, &now.rateAt, &now.epoch)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return s.gone(ctx, tx)
 	case err != nil:
 		return err
-	case epoch != s.epoch:
+	case now.epoch != s.epoch:
 		return s.end(s.fenced())
 	}
+	if s.last != nil && s.last.settles != now.settles {
+		s.last = nil
+	}
+	s.learn(s.last) // it took effect, but its answer may have been an error
+	parts, err := s.check(settled)
+	if err != nil || len(parts) == 0 {
+		return err
+	}
+	if also != nil {
+		if err := also(ctx, tx); err != nil {
+			return err
+		}
+	}
 	count := 0
-	for _, b := range leading {
-		if b.number <= batch {
-			continue // done by a Settle whose answer was an error
+	next := &attempt{settles: now.settles + 1, parts: parts, ahead: s.ahead}
+	for _, p := range parts {
+		if err := s.settlePart(ctx, tx, p, at); err != nil {
+			return fmt.Errorf("batch %d: %w", p.number, err)
 		}
-		if also != nil {
-			if err := also(ctx, tx); err != nil {
-				return err
-			}
-			also = nil
-		}
-		list, ok := now[b]
-		if !ok {
-			list = b.rulings
-		}
-		if err := s.settleBatch(ctx, tx, b, list, at); err != nil {
-			return fmt.Errorf("batch %d: %w", b.number, err)
-		}
-		count += b.count
-		for _, r := range list {
+		count += p.len()
+		for _, r := range p.rulings {
 			if r.Outcome == penstock.Parked {
 				count--
 			}
 		}
-		batch = b.number
-		if b.from == fromLog {
-			position = b.end
+	}
+	if err := s.settleReplays(ctx, tx, parts); err != nil {
+		return err
+	}
+	position := now.position
+	if to, ok := s.progress(parts, func(b *openBatch) bool { return b.from == fromLog }); ok {
+		position = max(position, to)
+		for _, p := range parts {
+			if p.from == fromLog && (p.which != nil || p.end > position) {
+				next.ahead = next.ahead.Union(p.set())
+			}
+		}
+		if next.ahead = next.ahead.After(position); len(next.ahead) > 0 && next.ahead[0][0] == position+1 {
+			position = next.ahead[0][1] // they were settled by a reader before
+			next.ahead = next.ahead[1:]
 		}
 	}
-	if len(leading) == 0 {
-		return nil
-	}
-	done, err := tx.ExecContext(ctx, settleSQL, position, batch, count, decayed(rate, rateAt, at)+float64(count)/window.Seconds(), at.UnixMicro(), s.subID, s.epoch)
+	s.last = next
+	done, err := tx.ExecContext(ctx, settleSQL, position, ranges(next.ahead), next.settles, count,
+		decayed(now.rate, now.rateAt, at)+float64(count)/window.Seconds(), at.UnixMicro(), s.subID, s.epoch)
 	if err != nil {
 		return err
 	}
 	return s.mine(ctx, tx, done)
+}
+
+// settleReplays moves on the replays that parts are of.
+func (s *source) settleReplays(ctx context.Context, tx *sql.Tx, parts []*part) error {
+	settled := map[int64]seqset.Set{}
+	for _, p := range parts {
+		if p.from == fromReplay {
+			settled[p.replay] = settled[p.replay].Union(p.set())
+		}
+	}
+	for id, set := range settled {
+		var position int64
+		var text string
+		err := tx.QueryRowContext(ctx, `select position, ahead from penstock_replays where id = ?`, id).Scan(&position, &text)
+		if errors.Is(err, sql.ErrNoRows) {
+			continue
+		}
+		ahead, err := readRanges(text, err)
+		if err != nil {
+			return err
+		}
+		if to, ok := s.progress(parts, func(b *openBatch) bool { return b.replay == id }); ok {
+			position = max(position, to)
+		}
+		if _, err := tx.ExecContext(ctx, `update penstock_replays set position = ?, ahead = ? where id = ?`, position, ranges(ahead.Union(set).After(position)), id); err != nil {
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, `delete from penstock_replays where id = ? and position >= last`, id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ranges is a set as a column, and readRanges the way back, if there was no error.
+func ranges(s seqset.Set) string {
+	if len(s) == 0 {
+		return "[]"
+	}
+	return array(s)
+}
+
+func readRanges(column string, err error) (s seqset.Set, _ error) {
+	if err != nil || column == "[]" {
+		return nil, err
+	}
+	return s, json.Unmarshal([]byte(column), &s)
 }
 
 // The rate is a mean that forgets: like a load average it needs two numbers and

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/seqset"
 )
 
 // source is one reader. What it handed out and did not settle is its own
@@ -22,13 +24,16 @@ type source struct {
 	statements
 
 	fetching sync.Mutex // one Fetch at a time
-	next     int64      // the position in the log to read on from
+	next     int64      // the position in the log to read on from,
+	before   seqset.Set // but for these, which a reader before has settled
 	replay   replay     // that is being read
 	lent     lent       // lines that were handed out
 	turn     origin     // of the last batch
 	size     int        // messages in the last batch, a guess for the next
 
 	settling sync.Mutex // one Settle at a time
+	last     *attempt
+	ahead    seqset.Set // what is settled ahead of the cursor
 	mu       sync.Mutex
 	number   uint64       // of the last batch
 	open     []*openBatch // in order; the leading one is not settled
@@ -117,10 +122,10 @@ func (s *source) attach(ctx context.Context, tx *sql.Tx) (err error) {
 	if s.box, err = findOutbox(ctx, tx, s.req.Outbox); err != nil {
 		return err
 	}
-	var holder string
+	var holder, ahead string
 	var until int64
-	err = tx.QueryRowContext(ctx, `select id, position, holder, epoch, lease_until from penstock_subscriptions where outbox_id = ? and name = ?`,
-		s.box.id, s.req.Subscription).Scan(&s.subID, &s.next, &holder, &s.epoch, &until)
+	err = tx.QueryRowContext(ctx, `select id, position, ahead, holder, epoch, lease_until from penstock_subscriptions where outbox_id = ? and name = ?`,
+		s.box.id, s.req.Subscription).Scan(&s.subID, &s.next, &ahead, &holder, &s.epoch, &until)
 	now := time.Now()
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
@@ -140,8 +145,12 @@ func (s *source) attach(ctx context.Context, tx *sql.Tx) (err error) {
 	case now.UnixMicro() < until:
 		return &penstock.HeldError{Subscription: s.req.Subscription, Holder: holder, Until: time.UnixMicro(until)}
 	}
+	if s.before, err = readRanges(cmp.Or(ahead, "[]"), nil); err != nil {
+		return err
+	}
+	s.ahead = s.before
 	s.epoch++ // from here on the previous holder is fenced
-	_, err = tx.ExecContext(ctx, `update penstock_subscriptions set holder = ?, holder_since = ?, epoch = ?, batch = 0, lease_until = ? where id = ?`,
+	_, err = tx.ExecContext(ctx, `update penstock_subscriptions set holder = ?, holder_since = ?, epoch = ?, lease_until = ? where id = ?`,
 		s.req.Holder, now.UnixMicro(), s.epoch, now.Add(s.req.Lease).UnixMicro(), s.subID)
 	return err
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/seqset"
 )
 
 // Status implements penstock.Store.
@@ -115,7 +116,8 @@ func (o outbox) subscriptions(ctx context.Context, tx *sql.Tx) ([]penstock.Subsc
 		var st penstock.SubscriptionStatus
 		var id, position, rateAt, since, until int64
 		var rate float64
-		if err := rows.Scan(&id, &st.Subscription, &position, &st.Settled, &rate, &rateAt, &st.Holder, &since, &st.Epoch, &until,
+		var text string
+		if err := rows.Scan(&id, &st.Subscription, &position, &text, &st.Settled, &rate, &rateAt, &st.Holder, &since, &st.Epoch, &until,
 			&st.DeadLetters, &st.Parked, &st.ParkedKeys, &st.HeldKeys, &st.Replaying); err != nil {
 			return nil, err
 		}
@@ -125,8 +127,12 @@ func (o outbox) subscriptions(ctx context.Context, tx *sql.Tx) ([]penstock.Subsc
 		} else {
 			st.Holder = ""
 		}
+		ahead, err := readRanges(text, nil)
+		if err != nil {
+			return nil, err
+		}
 		var oldest int64
-		if st.Backlog, oldest, err = o.backlog(ctx, tx, max(position, first-1), last); err != nil {
+		if st.Backlog, oldest, err = o.backlog(ctx, tx, max(position, first-1), last, ahead); err != nil {
 			return nil, err
 		}
 		if oldest != 0 {
@@ -140,18 +146,18 @@ func (o outbox) subscriptions(ctx context.Context, tx *sql.Tx) ([]penstock.Subsc
 // countUpTo is the longest distance in which messages are counted one by one.
 const countUpTo = 10_000
 
-// backlog counts what is behind a position and tells when the first of it was
-// created, 0 without any.
-func (o outbox) backlog(ctx context.Context, tx *sql.Tx, position, last int64) (n, oldest int64, err error) {
+// backlog counts what is behind a position and not settled ahead of it, and tells when
+// the first of that was created, 0 without any.
+func (o outbox) backlog(ctx context.Context, tx *sql.Tx, position, last int64, ahead seqset.Set) (n, oldest int64, err error) {
 	if n = last - position; n <= 0 {
 		return 0, 0, nil
 	}
-	table := Table(o.name)
-	if n <= countUpTo {
-		if err := tx.QueryRowContext(ctx, on(table, `select count(*) from {table} where seq > ?`), position).Scan(&n); err != nil {
-			return 0, 0, err
-		}
+	table, settled := Table(o.name), array(ahead.Seqs())
+	if n > countUpTo {
+		n -= ahead.Len()
+	} else if err := tx.QueryRowContext(ctx, on(table, `select count(*) from {table} where seq > ?1 and seq not in (select value from json_each(?2))`), position, settled).Scan(&n); err != nil {
+		return 0, 0, err
 	}
-	err = tx.QueryRowContext(ctx, on(table, `select coalesce((select created_at from {table} where seq > ? order by seq limit 1), 0)`), position).Scan(&oldest)
+	err = tx.QueryRowContext(ctx, on(table, `select coalesce((select created_at from {table} where seq > ?1 and seq not in (select value from json_each(?2)) order by seq limit 1), 0)`), position, settled).Scan(&oldest)
 	return n, oldest, err
 }

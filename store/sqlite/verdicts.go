@@ -10,23 +10,15 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// settleBatch writes what is more than the cursor: who is parked or dead, and
-// how far a replay has come. Batches are carried out one after another, so a
-// line that one of them empties and another one fills is as if two calls had
-// settled them.
-func (s *source) settleBatch(ctx context.Context, tx *sql.Tx, b *openBatch, rulings []ruling, at time.Time) error {
-	t := settlement{source: s, tx: tx, b: b, at: at.UnixMicro()}
-	if b.from == fromPark {
-		return t.parked(ctx, rulings)
+// settlePart writes what is more than the cursor: who is parked or dead. Batches are
+// carried out one after another, so a line that one of them empties and another one
+// fills is as if two calls had settled them.
+func (s *source) settlePart(ctx context.Context, tx *sql.Tx, p *part, at time.Time) error {
+	t := settlement{source: s, tx: tx, b: p, at: at.UnixMicro()}
+	if p.from == fromPark {
+		return t.parked(ctx, p.rulings)
 	}
-	if err := t.fresh(ctx, rulings); err != nil || b.from == fromLog {
-		return err
-	}
-	if _, err := tx.ExecContext(ctx, `update penstock_replays set position = ? where id = ?`, b.end, b.replay); err != nil {
-		return err
-	}
-	_, err := tx.ExecContext(ctx, `delete from penstock_replays where id = ? and position >= last`, b.replay)
-	return err
+	return t.fresh(ctx, p.rulings)
 }
 
 // settlement is one batch on its way into the database. Messages travel there as
@@ -34,7 +26,7 @@ func (s *source) settleBatch(ctx context.Context, tx *sql.Tx, b *openBatch, ruli
 type settlement struct {
 	*source
 	tx *sql.Tx
-	b  *openBatch
+	b  *part
 	at int64
 }
 
@@ -99,9 +91,9 @@ func (t *settlement) parked(ctx context.Context, rulings []ruling) error {
 	var refused, bury, delay []entry
 	var hold, delivered, gone, lines []int64
 	delayed := map[int64]bool{}
-	for i, p := range t.b.parked {
-		seq := t.b.seq(i)
-		if i == 0 || lines[len(lines)-1] != p.line {
+	for _, i := range t.b.indexes() {
+		p, seq := t.b.parked[i], t.b.seq(i)
+		if n := len(lines); n == 0 || lines[n-1] != p.line {
 			lines = append(lines, p.line)
 		}
 		r, ok := ruled[i]

@@ -18,8 +18,7 @@ var modelCases = []testCase{
 	{name: "RandomWalk/4", run: func(e *env) { randomWalk(e, 4) }},
 }
 
-// fate is what is durable of a message and the one subscription. What a reader
-// has settled behind a batch that it had not is forgotten with the reader.
+// fate is what is durable of a message and the one subscription.
 type fate uint8
 
 const (
@@ -96,9 +95,9 @@ type walkTx struct {
 
 type walkBatch struct {
 	penstock.Batch
-	came     []came
-	verdicts []penstock.Verdict
-	settled  bool
+	came            []came
+	verdicts        []penstock.Verdict
+	chosen, settled []bool
 }
 
 // came is where a message of a batch came from.
@@ -168,9 +167,13 @@ func randomWalk(e *env, part int) {
 	e.Logf("%d messages; %v", len(w.all), w.counts)
 }
 
-// apply makes durable what the leading batch says.
+// apply makes durable what was chosen of a batch.
 func (w *walk) apply(b *walkBatch) {
 	for i, m := range b.Messages {
+		if b.settled[i] || !b.chosen[i] {
+			continue
+		}
+		b.settled[i] = true
 		t, v := w.byName[m.ID], b.verdicts[i]
 		t.seen = false
 		w.note(t, "batch %d took effect: outcome %d with %d failures, hold %t", b.Number, v.Outcome, len(v.Failures), v.Hold)
@@ -215,8 +218,10 @@ func (w *walk) leave() {
 		t.seen, t.replaying = false, false
 	}
 	for _, b := range w.open {
-		for _, m := range b.Messages {
-			w.note(w.byName[m.ID], "batch %d is forgotten with its reader", b.Number)
+		for i, m := range b.Messages {
+			if !b.settled[i] {
+				w.note(w.byName[m.ID], "batch %d is forgotten with its reader", b.Number)
+			}
 		}
 	}
 	w.open, w.past, w.r = nil, nil, nil

@@ -43,6 +43,7 @@ func (w *walk) take(b penstock.Batch, limit penstock.Limit) {
 			w.wrong(fmt.Sprintf("%s came with attempt %d and failed since %s, want %d and %s", t.name, m.Attempt, m.FailedSince, attempt, since), t)
 		}
 		w.note(t, "came in batch %d, origin %d, line %d, attempt %d", b.Number, from, lineOf(b, i), m.Attempt)
+		batch.settled = append(batch.settled, false)
 		batch.verdicts = append(batch.verdicts, w.decide(t, m, from, lineOf(b, i)))
 	}
 }
@@ -103,7 +104,7 @@ func (w *walk) checkTurn(t *tracked, present *walkBatch) {
 	for _, b := range w.open {
 		for i, from := range b.came {
 			other := w.byName[b.Messages[i].ID]
-			if other == t || from != fromLine || other.key != t.key || other.alone {
+			if other == t || from != fromLine || other.key != t.key || other.alone || b.settled[i] {
 				continue
 			}
 			if b != present {
@@ -170,7 +171,7 @@ func (w *walk) decide(t *tracked, m penstock.Message, from came, how penstock.Li
 func (w *walk) overtook(m penstock.Message) bool {
 	for _, b := range w.open {
 		for i, v := range b.verdicts {
-			if o := b.Messages[i]; o.Key == m.Key && m.Key != "" && o.Seq > m.Seq && v.Outcome == penstock.Parked {
+			if o := b.Messages[i]; o.Key == m.Key && m.Key != "" && o.Seq > m.Seq && v.Outcome == penstock.Parked && !b.settled[i] {
 				return true
 			}
 		}
@@ -190,7 +191,7 @@ func (w *walk) mustWait(m penstock.Message) bool {
 		same := n == len(w.open)-1
 		for i, v := range b.verdicts {
 			o, how := b.Messages[i], lineOf(b.Batch, i)
-			if o.Key == m.Key && (same || o.Seq < m.Seq) && how != penstock.Alone && (v.Outcome == penstock.Parked || v.Hold) {
+			if o.Key == m.Key && !b.settled[i] && (same || o.Seq < m.Seq) && how != penstock.Alone && (v.Outcome == penstock.Parked || v.Hold) {
 				return true
 			}
 		}

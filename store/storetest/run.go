@@ -48,6 +48,7 @@ var groups = []group{
 	{"Order", orderCases},
 	{"Lease", leaseCases},
 	{"Settle", settleCases},
+	{"Part", partCases},
 	{"Parked", parkedCases},
 	{"ParkedSettle", parkedSettleCases},
 	{"ParkedLoad", parkedLoadCases},

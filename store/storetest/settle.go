@@ -12,9 +12,6 @@ var settleCases = []testCase{
 	{name: "OnceForEachSource", run: oncePerSource},
 	{name: "MixedVerdictsApplyTogether", run: mixedVerdicts},
 	{name: "SeveralBatchesInOneCall", run: severalBatches},
-	{name: "LaterBatchFirstThenCrash", run: laterBatchThenCrash},
-	{name: "LaterBatchFirstThenTheEarlier", run: laterBatchThenEarlier},
-	{name: "BackwardsThroughManyBatches", run: backwards},
 	{name: "SettleWhileFetching", run: settleWhileFetching},
 }
 
@@ -82,58 +79,6 @@ func severalBatches(e *env) {
 	r = r.again()
 	r.want()
 	e.wantPayloads(letterMessages(e.deadLetters(r)), string(batches[0].Messages[1].Payload), string(batches[2].Messages[1].Payload))
-}
-
-// The second batch is settled, the first one is not, and the reader dies: the
-// first must come again, whole; the second may.
-func laterBatchThenCrash(e *env) {
-	e.publish(messages("m", 6)...)
-	r := e.read()
-	batches := r.drain(two)
-	r.settle(batches[1])
-	e.maintain()
-	r = r.again()
-	came := map[string]bool{}
-	for _, m := range flatten(r.drain(plenty)) {
-		if came[string(m.Payload)] {
-			e.Errorf("%s came twice from one source", m.Payload)
-		}
-		came[string(m.Payload)] = true
-	}
-	for _, m := range append(batches[0].Messages, batches[2].Messages...) {
-		if !came[string(m.Payload)] {
-			e.Errorf("%s was never settled and did not come back", m.Payload)
-		}
-	}
-}
-
-func laterBatchThenEarlier(e *env) {
-	e.publish(messages("m", 6)...)
-	r := e.read()
-	batches := r.drain(two)
-	r.settle(batches[1])
-	r.settle(batches[0])
-	r = r.again()
-	r.want(payloads(batches[2].Messages)...)
-	r = r.again()
-	r.settle(r.drain(plenty)...)
-	r.again().want()
-}
-
-func backwards(e *env) {
-	e.publish(messages("m", 40)...)
-	r := e.read()
-	batches := r.drain(two)
-	for i := len(batches) - 1; i >= 0; i-- {
-		verdicts := make([]penstock.Verdict, len(batches[i].Messages))
-		verdicts[0] = dead(fmt.Sprint("batch ", i))
-		e.must(r.Settle(e.ctx, penstock.Settled{Batch: batches[i], Verdicts: verdicts}), "Settle")
-	}
-	r = r.again()
-	r.want()
-	if letters := e.deadLetters(r); len(letters) != len(batches) {
-		e.Errorf("there are %d dead letters, want one of each of the %d batches", len(letters), len(batches))
-	}
 }
 
 // Settle and Renew run beside Fetch, as the relay does it.

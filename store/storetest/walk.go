@@ -88,53 +88,87 @@ func (w *walk) drainAll() {
 	}
 }
 
-// settleSome settles some of the open batches, in any order, in one call or in
-// several, and now and then one that is settled already.
+// settleSome settles open batches, or parts of them, in one call or in several, and
+// now and then something that is settled already.
 func (w *walk) settleSome() {
-	var chosen []*walkBatch
-	for _, b := range w.open {
-		if !b.settled && (w.calm || w.rnd.IntN(3) > 0) {
-			chosen = append(chosen, b)
+	calls := 1
+	if !w.calm {
+		calls += w.rnd.IntN(3)
+	}
+	for range calls {
+		var chosen []*walkBatch
+		waits := map[string]bool{} // keys
+		for _, b := range w.open {
+			if w.choose(b, waits) {
+				chosen = append(chosen, b)
+			}
 		}
-	}
-	if len(w.past) > 0 && w.rnd.IntN(4) == 0 {
-		chosen = append(chosen, w.past[w.rnd.IntN(len(w.past))])
-	}
-	w.rnd.Shuffle(len(chosen), func(i, j int) { chosen[i], chosen[j] = chosen[j], chosen[i] })
-	for len(chosen) > 0 {
-		n := 1 + w.rnd.IntN(len(chosen))
-		if !w.settle(chosen[:n]) {
+		if len(w.past) > 0 && w.rnd.IntN(4) == 0 {
+			chosen = append(chosen, w.past[w.rnd.IntN(len(w.past))])
+		}
+		if len(chosen) == 0 || !w.settle(chosen) {
 			return
 		}
-		chosen = chosen[n:]
 	}
+}
+
+// choose picks what is to be settled of a batch: all, a part or nothing. Of a key
+// nothing is settled ahead of what is not, and nothing is parked without what is behind it.
+func (w *walk) choose(b *walkBatch, waits map[string]bool) (some bool) {
+	rate := []int{0, 1, 2, 3, 3, 3}[w.rnd.IntN(6)]
+	b.chosen = make([]bool, len(b.Messages))
+	stays := map[string]bool{}
+	for i, m := range b.Messages {
+		v, inLine := b.verdicts[i], m.Key != "" && lineOf(b.Batch, i) != penstock.Alone
+		switch {
+		case b.settled[i]:
+		case inLine && waits[m.Key]:
+		case w.calm || stays[m.Key] || w.rnd.IntN(3) < rate:
+			b.chosen[i], some = true, true
+			stays[m.Key] = stays[m.Key] || inLine && (v.Outcome == penstock.Parked || v.Hold)
+		case inLine:
+			waits[m.Key] = true
+		}
+	}
+	return some
 }
 
 func (w *walk) settle(chosen []*walkBatch) bool {
 	settled := make([]penstock.Settled, len(chosen))
 	for i, b := range chosen {
 		settled[i] = b.outcome()
-		if !slices.ContainsFunc(b.verdicts, func(v penstock.Verdict) bool { return v.Outcome != penstock.Delivered }) && w.rnd.IntN(2) == 0 {
+		if !slices.ContainsFunc(settled[i].Verdicts, func(v penstock.Verdict) bool { return v.Outcome != penstock.Delivered }) && w.rnd.IntN(2) == 0 {
 			settled[i].Verdicts = nil
 		}
 	}
+	w.rnd.Shuffle(len(settled), func(i, j int) { settled[i], settled[j] = settled[j], settled[i] })
 	err := w.r.Settle(w.ctx, settled...)
 	if w.lost(err) {
 		return false
 	}
 	w.must(err, "Settle")
 	for _, b := range chosen {
-		b.settled = true
+		w.apply(b)
 	}
-	for len(w.open) > 0 && w.open[0].settled {
-		w.apply(w.open[0])
-		w.past, w.open = append(w.past, w.open[0]), w.open[1:]
-	}
+	w.open = slices.DeleteFunc(w.open, func(b *walkBatch) bool {
+		over := !slices.Contains(b.settled, false)
+		if over {
+			w.past = append(w.past, b)
+		}
+		return over
+	})
 	return true
 }
 
+// outcome is what was chosen of a batch, and what was settled before.
 func (b *walkBatch) outcome() penstock.Settled {
-	return penstock.Settled{Batch: b.Batch, Verdicts: b.verdicts}
+	s := penstock.Settled{Batch: b.Batch, Verdicts: slices.Clone(b.verdicts)}
+	for i := range s.Verdicts {
+		if !b.settled[i] && !b.chosen[i] {
+			s.Verdicts[i] = penstock.Verdict{Outcome: penstock.Undecided}
+		}
+	}
+	return s
 }
 
 // enter makes a new reader: a mortal one, which may crash, or one whose lease
@@ -175,9 +209,8 @@ func (w *walk) crash() {
 	if !w.mortal {
 		return
 	}
-	i := slices.IndexFunc(w.open, func(b *walkBatch) bool { return !b.settled })
-	if i >= 0 {
-		w.retired = append(w.retired, retired{w.r, w.open[i]})
+	if len(w.open) > 0 {
+		w.retired = append(w.retired, retired{w.r, w.open[0]})
 	}
 	w.leave()
 	w.enter(true)
@@ -190,7 +223,7 @@ func (w *walk) staleSettle() {
 	}
 	i := w.rnd.IntN(len(w.retired))
 	old := w.retired[i]
-	w.mustBe(old.Settle(w.ctx, old.batch.outcome()), penstock.ErrFenced, "Settle by a crashed reader")
+	w.mustBe(old.Settle(w.ctx, penstock.Settled{Batch: old.batch.Batch, Verdicts: old.batch.verdicts}), penstock.ErrFenced, "Settle by a crashed reader")
 	w.mustBe(old.Renew(w.ctx), penstock.ErrFenced, "Renew by a crashed reader")
 	if w.rnd.IntN(2) == 0 {
 		_ = old.Close(w.ctx)

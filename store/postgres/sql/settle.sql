@@ -1,16 +1,16 @@
 -- Moves the cursor, unless the lease is lost, together with everything else that
 -- became of the settled messages: all or nothing.
---   $1 … $15   as in write_cursor.sql
---   $16 … $26  dead letters to keep; $27 dead letters to delete
---   $28 seqs, $29 lines   messages of the outbox to park, in order
---   $30 seqs, $31 lines   dead letters to park; they follow in order
---   $32 … $39  lines that changed; see line in park.go
---   $40 due    up to here lines have been read: a new state must be due later
---   $41 ids, $42 pos      replays, with how far they have come; null: to the end
+--   $1 … $16   as in write_cursor.sql
+--   $17 … $27  dead letters to keep; $28 dead letters to delete
+--   $29 seqs, $30 lines   messages of the outbox to park, in order
+--   $31 seqs, $32 lines   dead letters to park; they follow in order
+--   $33 … $40  lines that changed; see line in park.go
+--   $41 due    up to here lines have been read: a new state must be due later
+--   $42 ids, $43 pos      replays, with how far they have come; $44 what is settled ahead; $45 they are over
 -- Returns the state of each line that changed.
 with moved as materialized (
     select {schema}._write_cursor($1::bigint, $2::bigint, $3::text, $4::bigint, $5::pg_snapshot, $6::bigint,
-                                  $7::pg_snapshot, $8::bigint, $9::bigint, $10::bigint, $11::bigint, $12::timestamptz, $13::bigint, $14::int) as n
+                                  $7::pg_snapshot, $8::bigint, $9::bigint, $10::bigint, $11::bigint, $12::timestamptz, $13::bigint, $14::int, $16::int8multirange) as n
      where pg_backend_pid() = $15::int
 ), buried as (
     insert into {schema}._dead_letter (subscription, seq, id, key, topic, headers, payload, created_at, attempt, failures, failed_since, held)
@@ -18,8 +18,8 @@ with moved as materialized (
            d.held or exists (select from {schema}._line l
                               where l.subscription = $1::bigint and l.line = 'k' || d.key and l.held = d.seq
                                 and not exists (select from {schema}._line x where x.subscription = $1::bigint and x.line = l.line and x.n > l.n))
-      from unnest($16::bigint[], $17::text[], $18::text[], $19::text[], $20::jsonb[], $21::bytea[], $22::timestamptz[],
-                  $23::int[], $24::jsonb[], $25::timestamptz[], $26::boolean[])
+      from unnest($17::bigint[], $18::text[], $19::text[], $20::text[], $21::jsonb[], $22::bytea[], $23::timestamptz[],
+                  $24::int[], $25::jsonb[], $26::timestamptz[], $27::boolean[])
            d(seq, id, key, topic, headers, payload, created_at, attempt, failures, failed_since, held)
      where (select n from moved) is not null
     on conflict (subscription, seq) do update
@@ -27,28 +27,28 @@ with moved as materialized (
            held = _dead_letter.held or excluded.held, died_at = clock_timestamp(), retry = false
 ), revived as (
     delete from {schema}._dead_letter
-     where subscription = $1::bigint and seq = any ($27::bigint[]) and (select n from moved) is not null
+     where subscription = $1::bigint and seq = any ($28::bigint[]) and (select n from moved) is not null
 ), base as materialized (
     select nextval('{schema}._parked_p') as p where (select n from moved) is not null
 ), parked as (
     insert into {schema}._parked (subscription, line, p, seq, created_at, id, key, topic, headers, payload)
     select $1::bigint, a.line, base.p + a.ord, m.seq, m.created_at, m.id, m.key, m.topic, m.headers, m.payload
       from base
-     cross join unnest($28::bigint[], $29::text[]) with ordinality a(seq, line, ord)
+     cross join unnest($29::bigint[], $30::text[]) with ordinality a(seq, line, ord)
      cross join lateral (select * from {outbox} e where e.seq = a.seq order by e.seq limit 1) m
     union all
-    select $1::bigint, a.line, base.p + cardinality($28::bigint[]) + a.ord, d.seq, d.created_at, d.id, d.key, d.topic, d.headers, d.payload
+    select $1::bigint, a.line, base.p + cardinality($29::bigint[]) + a.ord, d.seq, d.created_at, d.id, d.key, d.topic, d.headers, d.payload
       from base
-     cross join unnest($30::bigint[], $31::text[]) with ordinality a(seq, line, ord)
+     cross join unnest($31::bigint[], $32::text[]) with ordinality a(seq, line, ord)
       join {schema}._dead_letter d on d.subscription = $1::bigint and d.seq = a.seq
 ), entered as (
     insert into {schema}._line (subscription, line, head, due, held, attempt, failures, failed_since)
     select $1::bigint, c.line, at.head,
            case when c.held is not null then 'infinity'
-                else greatest(clock_timestamp() + c.delay_us * interval '1 microsecond', $40::timestamptz) end,
+                else greatest(clock_timestamp() + c.delay_us * interval '1 microsecond', $41::timestamptz) end,
            c.held, was.attempt, was.failures, was.failed_since
       from base
-     cross join unnest($32::text[], $33::bigint[], $34::bigint[], $35::bigint[], $36::bigint[], $37::int[], $38::jsonb[], $39::timestamptz[])
+     cross join unnest($33::text[], $34::bigint[], $35::bigint[], $36::bigint[], $37::bigint[], $38::int[], $39::jsonb[], $40::timestamptz[])
                 c(line, after, ord, delay_us, held, attempt, failures, failed_since)
       left join lateral (select l.head, l.attempt, l.failures, l.failed_since from {schema}._line l
                           where l.subscription = $1::bigint and l.line = c.line order by l.n desc limit 1) live on true
@@ -66,12 +66,12 @@ with moved as materialized (
      where c.after is not null or c.held is not null or live.head is null
     returning line, head, held
 ), replayed as (
-    update {schema}._replay r set pos = a.pos
-      from unnest($41::bigint[], $42::bigint[]) a(id, pos)
-     where r.id = a.id and a.pos is not null and r.subscription = $1::bigint and (select n from moved) is not null
+    update {schema}._replay r set pos = greatest(r.pos, a.pos), ahead = a.ahead
+      from unnest($42::bigint[], $43::bigint[], $44::text[]::int8multirange[], $45::boolean[]) a(id, pos, ahead, over)
+     where r.id = a.id and not a.over and r.subscription = $1::bigint and (select n from moved) is not null
 ), finished as (
     delete from {schema}._replay r
-     using unnest($41::bigint[], $42::bigint[]) a(id, pos)
-     where r.id = a.id and a.pos is null and r.subscription = $1::bigint and (select n from moved) is not null
+     using unnest($42::bigint[], $45::boolean[]) a(id, over)
+     where r.id = a.id and a.over and r.subscription = $1::bigint and (select n from moved) is not null
 )
 select n, line, head is not null, held is not null from moved left join entered on true

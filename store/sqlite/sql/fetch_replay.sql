@@ -4,6 +4,7 @@ select t.seq, t.created_at, coalesce(t.id, ''), coalesce(t.key, ''), t.topic, co
   from {table} t
  where t.seq > :after and t.seq <= :last
    and t.created_at >= :from and t.created_at < :to
+   and (t.seq <= :covered or t.seq in (select value from json_each(:besides)))
    and {unparked}
  order by t.seq
  limit :limit

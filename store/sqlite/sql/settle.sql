@@ -1,4 +1,4 @@
 -- The cursor moves; the epoch is checked by the same statement that writes.
 update penstock_subscriptions
-   set position = ?, batch = ?, settled = settled + ?, rate = ?, rate_at = ?
+   set position = ?, ahead = ?, settles = ?, settled = settled + ?, rate = ?, rate_at = ?
  where id = ? and epoch = ?

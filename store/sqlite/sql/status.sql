@@ -1,4 +1,4 @@
-select s.id, s.name, s.position, s.settled, s.rate, s.rate_at, s.holder, s.holder_since, s.epoch, s.lease_until,
+select s.id, s.name, s.position, s.ahead, s.settled, s.rate, s.rate_at, s.holder, s.holder_since, s.epoch, s.lease_until,
        (select count(*) from penstock_dead_letters d where d.subscription_id = s.id),
        (select count(*) from penstock_lines l join penstock_parked p on p.line_id = l.id where l.subscription_id = s.id),
        (select count(*) from penstock_lines l where l.subscription_id = s.id),

@@ -22,15 +22,16 @@ $$;
 -- be told that its messages are settled, and they would be sent again. The insert
 -- must be a statement after the lock, for a snapshot taken under it.
 create or replace function _write_cursor(subscription bigint, epoch bigint, holder text, lease_us bigint, done pg_snapshot, low bigint,
-                              upto pg_snapshot, upto_low bigint, pos bigint, settled bigint, system bigint, since timestamptz, expected bigint, timeline integer) returns bigint
+                              upto pg_snapshot, upto_low bigint, pos bigint, settled bigint, system bigint, since timestamptz, expected bigint, timeline integer,
+                              ahead int8multirange) returns bigint
 language plpgsql volatile set search_path from current as $$
 declare
     written bigint;
 begin
     perform _read_committed();
     perform pg_advisory_xact_lock_shared(1885695596, subscription::int); -- leaseLock in lease.go
-    insert into _cursor (subscription, epoch, holder, lease_until, done, low, upto, upto_low, pos, settled, system, since, timeline)
-    select $1, $2, $3, clock_timestamp() + $4 * interval '1 microsecond', $5, $6, $7, $8, $9, $10, $11, $12, $14
+    insert into _cursor (subscription, epoch, holder, lease_until, done, low, upto, upto_low, pos, settled, system, since, timeline, ahead)
+    select $1, $2, $3, clock_timestamp() + $4 * interval '1 microsecond', $5, $6, $7, $8, $9, $10, $11, $12, $14, $15
      where not exists (select from _cursor c where c.subscription = $1 and c.epoch > $2)
        and exists (select from _subscription s where s.id = $1)
        and (expected is null or (select h.n from _head($1) h) = expected)
@@ -62,8 +63,8 @@ begin
     execute format('lock table %s in access exclusive mode', _q('_cursor_' || sealed));
     perform _step_back_for_dumps(_q('_cursor_' || sealed)::regclass);
     -- A copy keeps its (epoch, n), so a head that was written meanwhile stays one.
-    insert into _cursor (subscription, epoch, n, at, lease_until, since, low, upto_low, pos, settled, system, timeline, holder, done, upto, slot)
-    select h.subscription, h.epoch, h.n, h.at, h.lease_until, h.since, h.low, h.upto_low, h.pos, h.settled, h.system, h.timeline, h.holder, h.done, h.upto, 1 - sealed
+    insert into _cursor (subscription, epoch, n, at, lease_until, since, low, upto_low, pos, settled, system, timeline, holder, done, upto, ahead, slot)
+    select h.subscription, h.epoch, h.n, h.at, h.lease_until, h.since, h.low, h.upto_low, h.pos, h.settled, h.system, h.timeline, h.holder, h.done, h.upto, h.ahead, 1 - sealed
       from _subscription s, lateral _head(s.id) h
      where h.slot = sealed;
     execute format('truncate table %s', _q('_cursor_' || sealed));

@@ -1,0 +1,365 @@
+package storetest
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/penstock/penstock"
+)
+
+// A sink that is slow: verdicts are settled before their batch has all of them.
+var partCases = []testCase{
+	{name: "TheRestComesBack", run: restComesBack},
+	{name: "WithEveryVerdict", run: partWithVerdicts},
+	{name: "OfSeveralBatches", run: partsOfBatches},
+	{name: "ThenTheWhole", run: partThenWhole},
+	{name: "LaterBatchFirst", run: laterBatchFirst},
+	{name: "SettlesWhatIsFresh", run: partOfMany},
+	{name: "OfALine", run: partOfLine},
+	{name: "OfLinesOfOne", run: partOfLinesOfOne},
+	{name: "OfRetriedDeadLetters", run: partOfLetters},
+	{name: "OfAReplay", run: partOfReplay},
+	{name: "IsReplayed", run: partIsReplayed},
+	{name: "ReclaimKeepsTheRest", run: partAndReclaim, needs: Features{Reclaim: true}},
+	{name: "LateCommit", run: partAndLateCommit, needs: Features{ConcurrentWriters: true}},
+	{name: "Fenced", run: partFenced},
+}
+
+// part settles what is named, by payload; the rest of the batches stays undecided.
+func (r *reader) part(v verdicts, batches ...penstock.Batch) {
+	r.e.Helper()
+	r.e.must(r.Settle(r.e.ctx, parts(v, batches...)...), "Settle of parts")
+}
+
+func parts(v verdicts, batches ...penstock.Batch) []penstock.Settled {
+	settled := judged(v, batches...)
+	for i, b := range batches {
+		for k, m := range b.Messages {
+			if _, named := v[string(m.Payload)]; !named {
+				settled[i].Verdicts[k].Outcome = penstock.Undecided
+			}
+		}
+	}
+	return settled
+}
+
+// sent are verdicts on messages that were delivered.
+func sent(payloads ...string) verdicts {
+	v := verdicts{}
+	for _, p := range payloads {
+		v[p] = penstock.Verdict{}
+	}
+	return v
+}
+
+// wantSettled compares what status says of the outbox.
+func (e *env) wantSettled(r *reader, settled, backlog int64) {
+	e.Helper()
+	if s := e.subscriptionStatus(r.req); s.Settled != settled || s.Backlog != backlog || backlog == 0 != (s.OldestAge == 0) {
+		e.Fatalf("status: %d settled and a backlog of %d, since %s; want %d and %d", s.Settled, s.Backlog, s.OldestAge, settled, backlog)
+	}
+}
+
+func restComesBack(e *env) {
+	e.publish(messages("m", 6)...)
+	r := e.read()
+	b := r.fetch(plenty)
+	r.part(sent("m1", "m4"), b)
+	e.wantSettled(r, 2, 4)
+	r.want()
+	r = r.again()
+	b = r.fetch(plenty)
+	e.wantInOrder(b.Messages, "m0", "m2", "m3", "m5")
+	e.must(r.Renew(e.ctx), "Renew")
+	r = r.again() // what this one did not settle comes again, and not what the first one did
+	b = r.fetch(plenty)
+	e.wantInOrder(b.Messages, "m0", "m2", "m3", "m5")
+	r.part(sent("m0", "m5"), b)
+	e.wantSettled(r, 4, 2)
+	r = r.again()
+	e.publish(message("", "new"))
+	batches := r.drain(plenty)
+	e.wantInOrder(flatten(batches), "m2", "m3", "new")
+	r.settle(batches...)
+	e.wantSettled(r, 7, 0)
+	r.again().want()
+}
+
+func partWithVerdicts(e *env) {
+	r := e.read()
+	e.publish(slices.Concat(keyed("a", 0, 3), keyed("b", 0, 3), keyed("c", 0, 2))...)
+	b := r.fetch(plenty)
+	r.part(verdicts{"a0": {}, "b0": refused(b.Messages[3], notInThisTest), "b1": behind, "b2": behind, "c0": dead("for good")}, b)
+	if letters := e.deadLetters(r); len(letters) != 1 || string(letters[0].Message.Payload) != "c0" {
+		e.Errorf("dead letters: %v", letters)
+	}
+	e.wantParked(r, 3, 1, 0)
+	e.wantSettled(r, 2, 3)
+	e.publish(append(keyed("b", 3, 4), keyed("a", 3, 4)...)...)
+	later := r.fetch(plenty)
+	if lineOf(later, 0) != penstock.Behind || lineOf(later, 1) != penstock.InLine {
+		e.Fatalf("b3 came with line %d, a3 with %d", lineOf(later, 0), lineOf(later, 1))
+	}
+	r = r.again()
+	rest := flatten(r.drain(plenty))
+	e.wantInOrder(rest, "a1", "a2", "c1", "b3", "a3")
+}
+
+func partsOfBatches(e *env) {
+	r := e.read()
+	e.publish(messages("m", 8)...)
+	batches := r.drain(two)
+	r.part(sent("m0", "m1", "m3", "m4", "m5", "m6"), batches...)
+	e.wantSettled(r, 6, 2)
+	r.part(sent("m2"), batches[1])
+	e.wantSettled(r, 7, 1)
+	r = r.again()
+	r.settle(r.want("m7")...)
+	e.wantSettled(r, 8, 0)
+}
+
+// What was settled is passed over when the batch is settled whole, whatever that says.
+func partThenWhole(e *env) {
+	r := e.read()
+	e.publish(messages("m", 4)...)
+	b := r.fetch(plenty)
+	died := dead("for good")
+	r.part(verdicts{"m2": died, "m3": {}}, b)
+	r.part(verdicts{"m2": died, "m3": {}}, b)
+	r.judge(verdicts{"m1": dead("too"), "m2": died}, b)
+	r.judge(verdicts{"m1": dead("too"), "m2": died}, b)
+	e.wantSettled(r, 4, 0)
+	for _, l := range e.deadLetters(r) {
+		if len(l.Failures) != 1 {
+			e.Errorf("%s died with %d failures, want 1", l.Message.Payload, len(l.Failures))
+		}
+	}
+	e.publish(messages("n", 2)...)
+	b = r.fetch(plenty)
+	r.part(sent("n0"), b)
+	r.settle(b)
+	r = r.again()
+	r.want()
+	e.wantSettled(r, 6, 0)
+}
+
+// The second batch is settled and the first is not.
+func laterBatchFirst(e *env) {
+	r := e.read()
+	e.publish(messages("m", 6)...)
+	batches := r.drain(two)
+	r.settle(batches[1])
+	e.maintain()
+	r = r.again()
+	came := r.want("m0", "m1", "m4", "m5")
+	r.settle(came...)
+	r.again().want()
+}
+
+// Every other message of many, of which some were rolled back, settled in turns.
+func partOfMany(e *env) {
+	r := e.read()
+	want := map[string]bool{}
+	for i := range 30 {
+		e.publish(messages(fmt.Sprint(i, "-"), 20)...)
+		t := e.begin()
+		t.publish(message("", "no"))
+		t.rollback()
+		for j := range 20 {
+			want[fmt.Sprint(i, "-", j)] = true
+		}
+	}
+	for round := 0; len(want) > 0; round++ {
+		batches := r.drain(penstock.Limit{Messages: 100, Bytes: plenty.Bytes})
+		v := verdicts{}
+		for i, m := range flatten(batches) {
+			if !want[string(m.Payload)] {
+				e.Fatalf("round %d: %s came again after it was settled", round, m.Payload)
+			}
+			if (i+round)%2 == 0 || len(want) < 10 {
+				v[string(m.Payload)] = penstock.Verdict{}
+				delete(want, string(m.Payload))
+			}
+		}
+		r.part(v, batches...)
+		e.wantSettled(r, int64(600-len(want)), int64(len(want)))
+		r = r.again()
+	}
+	r.want()
+}
+
+func partOfLine(e *env) {
+	r := e.read()
+	e.publish(append(keyed("k", 0, 6), keyed("o", 0, 1)...)...)
+	v := verdicts{"o0": {}}
+	for i := range 6 {
+		v[fmt.Sprint("k", i)] = behind
+	}
+	r.judge(v, r.fetch(plenty))
+	b := r.awaitOnly(penstock.InLine, "k0", "k1", "k2", "k3", "k4", "k5")
+	r.part(sent("k0", "k1"), b)
+	e.wantParked(r, 4, 1, 0)
+	r.want() // the others are still in this reader's hands
+	r.part(sent("k0", "k1", "k2"), b)
+	r.want()
+	r = r.again()
+	b = r.awaitOnly(penstock.InLine, "k3", "k4", "k5")
+	r.part(sent("k3"), b)
+	r.judge(verdicts{"k4": refused(b.Messages[1], soon), "k5": behind}, b)
+	b = r.awaitOnly(penstock.InLine, "k4") // alone, as it was refused
+	r.settle(b)
+	b = r.awaitOnly(penstock.InLine, "k5")
+	r.settle(b)
+	e.wantParked(r, 0, 0, 0)
+	e.wantSettled(r, 7, 0)
+	r.again().want()
+}
+
+func partOfLinesOfOne(e *env) {
+	r := e.read()
+	e.publish(append(messages("m", 4), message("k", "k0"))...)
+	b := r.fetch(plenty)
+	v := verdicts{"k0": refused(b.Messages[4], 0)}
+	for i := range 4 {
+		v[fmt.Sprint("m", i)] = refused(b.Messages[i], 0)
+	}
+	r.judge(v, b)
+	batches := r.drain(plenty)
+	e.wantPayloads(flatten(batches), "m0", "m1", "m2", "m3", "k0")
+	r.part(verdicts{"m0": {}, "m1": dead("for good"), "m2": {Outcome: penstock.Parked, RetryIn: notInThisTest}}, batches...)
+	r.want()
+	e.wantParked(r, 3, 3, 0)
+	r = r.again()
+	batches = r.drain(plenty)
+	e.wantPayloads(flatten(batches), "m3", "k0")
+	for _, m := range flatten(batches) {
+		if m.Attempt != 2 {
+			e.Errorf("%s came with attempt %d, want 2", m.Payload, m.Attempt)
+		}
+	}
+	r.settle(batches...)
+	e.wantParked(r, 1, 1, 0)
+}
+
+func partOfLetters(e *env) {
+	r := e.read()
+	e.publish(messages("m", 4)...)
+	b := r.fetch(plenty)
+	r.judge(verdicts{"m0": dead("0"), "m1": dead("1"), "m2": dead("2"), "m3": dead("3")}, b)
+	e.retry(r, e.deadLetters(r)...)
+	batches := r.drain(plenty)
+	e.wantPayloads(flatten(batches), "m0", "m1", "m2", "m3")
+	again := dead("again")
+	again.Failures[0].Attempt = 2
+	r.part(verdicts{"m0": {}, "m2": again}, batches...)
+	r.want()
+	e.wantPayloads(letterMessages(e.deadLetters(r)), "m2")
+	r = r.again()
+	batches = r.drain(plenty)
+	e.wantPayloads(flatten(batches), "m1", "m3")
+	r.settle(batches...)
+	if letters := e.deadLetters(r); len(letters) != 1 || len(letters[0].Failures) != 2 {
+		e.Errorf("dead letters: %v, want m2 with both its failures", letters)
+	}
+}
+
+func partOfReplay(e *env) {
+	r, _ := e.settledOnes(8)
+	e.replay(r, penstock.Replay{}, 8)
+	batches := r.drain(penstock.Limit{Messages: 5, Bytes: plenty.Bytes})
+	all := payloads(flatten(batches))
+	r.part(sent(all[0], all[2], all[3], all[6]), batches...)
+	r = r.again()
+	b := r.await(plenty)
+	e.wantInOrder(b.Messages, all[1], all[4], all[5], all[7])
+	r.part(sent(all[1], all[7]), b)
+	r = r.again()
+	b = r.await(plenty)
+	e.wantInOrder(b.Messages, all[4], all[5])
+	r.part(sent(all[5]), b)
+	r.part(sent(all[4]), b)
+	if e.subscriptionStatus(r.req).Replaying {
+		e.Error("status: the replay goes on, but all of it is settled")
+	}
+	r.again().want()
+	e.replay(r, penstock.Replay{}, 8) // and from the beginning once more
+}
+
+// What is settled ahead of the cursor is as settled as what is behind it.
+func partIsReplayed(e *env) {
+	r := e.read()
+	e.publish(messages("m", 6)...)
+	batches := r.drain(penstock.Limit{Messages: 3, Bytes: plenty.Bytes})
+	r.part(sent("m0", "m2", "m4"), batches...)
+	e.replay(r, penstock.Replay{}, 3)
+	r.settle(batches...) // the others are delivered for the first time
+	e.wantPayloads(flatten(r.drain(plenty)), "m0", "m2", "m4")
+	r = r.again()
+	batches = r.drain(plenty)
+	e.wantPayloads(flatten(batches), "m0", "m2", "m4")
+	r.settle(batches...)
+	r.again().want()
+}
+
+func partAndReclaim(e *env) {
+	r := e.read()
+	floor := e.outboxStatus(outbox).Bytes
+	e.bulk(0, 3)
+	var batches []penstock.Batch
+	v, held := verdicts{}, 0
+	for _, b := range r.drain(plenty) {
+		for i, m := range b.Messages {
+			if v[string(m.Payload)] = (penstock.Verdict{}); i%10 == 3 {
+				delete(v, string(m.Payload))
+				held++
+			}
+		}
+		batches = append(batches, b)
+	}
+	r.part(v, batches...)
+	e.maintain()
+	r = r.again()
+	e.maintain()
+	batches = r.drain(plenty)
+	if n := len(flatten(batches)); n != held {
+		e.Fatalf("%d messages came, want the %d that were not settled", n, held)
+	}
+	e.maintain()
+	r.settle(batches...)
+	e.shrinks(floor)
+}
+
+// A transaction that commits behind what is settled ahead is not among it.
+func partAndLateCommit(e *env) {
+	r := e.read()
+	t := e.begin()
+	t.publish(messages("late", 2)...)
+	e.publish(messages("m", 4)...)
+	b := r.fetch(plenty)
+	e.wantInOrder(b.Messages, "m0", "m1", "m2", "m3")
+	r.part(sent("m1", "m2"), b)
+	t.commit()
+	late := r.fetch(plenty)
+	e.wantInOrder(late.Messages, "late0", "late1")
+	r.part(sent("late1"), late)
+	e.wantSettled(r, 3, 3)
+	r = r.again()
+	batches := r.drain(plenty)
+	e.wantPayloads(flatten(batches), "m0", "m3", "late0")
+	r.settle(batches...)
+	e.wantSettled(r, 6, 0)
+	r.again().want()
+}
+
+func partFenced(e *env) {
+	e.publish(messages("m", 4)...)
+	old := e.subscribe(penstock.Subscribe{Lease: shortLease})
+	b := old.fetch(plenty)
+	r := e.takeOver(e.Store, penstock.Subscribe{})
+	e.mustBe(old.Settle(e.ctx, parts(verdicts{"m1": {}, "m2": dead("for good")}, b)...), penstock.ErrFenced, "Settle of a part")
+	r.want("m0", "m1", "m2", "m3")
+	if letters := e.deadLetters(r); len(letters) > 0 {
+		e.Errorf("dead letters: %v", letters)
+	}
+	e.wantSettled(r, 0, 4)
+}
