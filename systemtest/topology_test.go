@@ -2,7 +2,6 @@ package systemtest
 
 import (
 	"os"
-	"testing"
 )
 
 // Tests that begin with TestTopology run Penstock where people run it: behind
@@ -21,12 +20,4 @@ func times(quick, long int) int {
 		return long
 	}
 	return quick
-}
-
-// onlyLongForm skips a test that takes too long, or too much, for every run.
-func onlyLongForm(t testing.TB, why string) {
-	t.Helper()
-	if !longForm() {
-		t.Skipf("%s: make test-topologies runs it", why)
-	}
 }
