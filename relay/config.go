@@ -12,8 +12,8 @@ import (
 // Config is one subscription and the limits its relay works under. The zero
 // value of every limit means its default.
 type Config struct {
-	// Name of the subscription, for the log.
-	Name string
+	// Outbox and Name of the subscription, for the log.
+	Outbox, Name string
 	// Open takes the lease and returns the source. While it fails with an error
 	// that is penstock.ErrHeld the relay stands by; after any other error it says
 	// so in the log and tries again.

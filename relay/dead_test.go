@@ -3,8 +3,11 @@ package relay
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/penstock/penstock"
@@ -50,6 +53,24 @@ func TestDeadLetters(t *testing.T) {
 		if len(l.dead) != 0 || k.delivered() != 30 {
 			t.Errorf("%d dead letters are left, delivered %d of 30", len(l.dead), k.delivered())
 		}
+	})
+}
+
+// The log tells of a dead letter at once, also where nothing else comes, and how to look at it.
+func TestDeadLetterIsLoggedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, k := &outbox{}, &sink{t: t}
+		k.answer = (&refuse{seq: 1, err: penstock.Permanent(errFlaky)}).answer
+		var log strings.Builder
+		l.publishKeys(1, "a")
+		r, result := start(t, t.Context(), l, k, func(c *Config) {
+			c.Outbox, c.Name, c.Logger = "orders", "search", slog.New(slog.NewTextHandler(&log, nil))
+		})
+		pass(time.Second)
+		if !strings.Contains(log.String(), "a message became a dead letter") || !strings.Contains(log.String(), "penstock dead show orders ") {
+			t.Errorf("a second later the log is %q", log.String())
+		}
+		finish(t, r, result, l, k)
 	})
 }
 

@@ -49,7 +49,7 @@ func (s *session) note(kind int, m *penstock.Message, v penstock.Verdict, in tim
 		n.args = append(n.args, "in", in)
 	}
 	if kind == noteDead {
-		n.args = append(n.args, "hold", v.Hold, "hint", "penstock dead show OUTBOX "+m.ID+" --subscription "+s.cfg.Name)
+		n.args = append(n.args, "hold", v.Hold, "hint", "penstock dead show "+s.cfg.Outbox+" "+m.ID+" --subscription "+s.cfg.Name)
 	}
 	s.noted = true
 }

@@ -72,6 +72,11 @@ func (s *session) next(ctx context.Context, r *run) bool {
 		if ctx.Err() != nil {
 			return false
 		}
+		if s.noted { // it may be long until there is something to send again
+			s.unlock()
+			s.mu.Lock()
+			continue
+		}
 		s.cond.Wait()
 	}
 	s.running++

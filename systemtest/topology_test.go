@@ -7,7 +7,7 @@ import (
 // Tests that begin with TestTopology run Penstock where people run it: behind
 // poolers, in clusters, with a standby, on a full disk. Each counts what was lost,
 // duplicated and out of order. make test runs a quick form of those whose servers are
-// there; make test-topologies fetches the other servers and does all of it for longer.
+// there.
 
 // envTopologies asks for the long form.
 const envTopologies = "PENSTOCK_TOPOLOGIES"

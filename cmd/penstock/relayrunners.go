@@ -100,7 +100,7 @@ func (j *relayJob) relay(ctx context.Context, cfg relay.Config, log *slog.Logger
 // because a running relay should survive whatever is done to its database.
 func (j *relayJob) relayConfig(from subscriber, holder string, log *slog.Logger, fail context.CancelCauseFunc) relay.Config {
 	cfg := j.limits
-	cfg.Name = j.subscription
+	cfg.Outbox, cfg.Name = j.outbox, j.subscription
 	cfg.Logger = log
 	answered := false // the database knows the subscription, or its holder
 	cfg.Open = func(ctx context.Context) (penstock.Source, error) {

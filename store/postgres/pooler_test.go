@@ -93,13 +93,12 @@ func TestSessionIsMovedToAnotherServerProcess(t *testing.T) {
 			t.Errorf("%s: got %v, want a refusal", what, err)
 		}
 	}
-	b := f.fetchSome(src)
-	before := written()
+	f.fetchSome(src)
 	postgres.MoveWriter(src)
 	refused("Renew", src.Renew(f.Ctx))
-	b = f.fetchSome(src) // on a new session
+	b := f.fetchSome(src) // on a new session
 	postgres.MoveWriter(src)
-	before = written()
+	before := written()
 	refused("Settle", src.Settle(f.Ctx, penstock.Settled{Batch: b}))
 	b = f.fetchSome(src)
 	postgres.MoveWriter(src)
