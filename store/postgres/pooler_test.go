@@ -98,11 +98,10 @@ func TestSessionIsMovedToAnotherServerProcess(t *testing.T) {
 	refused("Renew", src.Renew(f.Ctx))
 	b := f.fetchSome(src) // on a new session
 	postgres.MoveWriter(src)
-	before := written()
 	refused("Settle", src.Settle(f.Ctx, penstock.Settled{Batch: b}))
 	b = f.fetchSome(src)
 	postgres.MoveWriter(src)
-	before = written()
+	before := written()
 	refused("Settle of a refusal", src.Settle(f.Ctx, penstock.Settled{Batch: b, Verdicts: []penstock.Verdict{{Outcome: penstock.Dead, Failures: refusedOnce("no")}}}))
 	if written() != before || f.Number("select count(*) from penstock._dead_letter") != 0 {
 		t.Error("something was written")
