@@ -18,7 +18,7 @@ func TestRelayHasEveryLimit(t *testing.T) {
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[relay.Config]()) {
 		switch f.Type.Kind() {
 		case reflect.Int, reflect.Int64, reflect.Bool, reflect.Float64, reflect.String:
-			if _, ok := mine.FieldByName(f.Name); !ok && f.Name != "Name" {
+			if _, ok := mine.FieldByName(f.Name); !ok && f.Name != "Name" && f.Name != "Outbox" { // what it is, not a limit
 				t.Errorf("relay.Config.%s cannot be set in the file", f.Name)
 			}
 		}
