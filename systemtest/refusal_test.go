@@ -142,7 +142,7 @@ func TestFullDiskOnSQLite(t *testing.T) {
 	message := fmt.Sprintf(`{"topic":"t","payload":%q}`+"\n", strings.Repeat("x", 100_000))
 	limited.Stdin = strings.NewReader(strings.Repeat(message, 100))
 	o := startCommand(t, limited).wait()
-	if o.code != 1 || !strings.HasPrefix(o.stderr, "penstock: publishing lines ") || strings.Count(o.stderr, "\n") != 1 || !strings.Contains(o.stderr, "free space") {
+	if o.code != 4 || !strings.HasPrefix(o.stderr, "penstock: publishing lines ") || strings.Count(o.stderr, "\n") != 1 || !strings.Contains(o.stderr, "free space") {
 		t.Fatalf("exit code %d, stderr %q", o.code, o.stderr)
 	}
 	var summary struct{ Published int }

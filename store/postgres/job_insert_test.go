@@ -61,3 +61,18 @@ func TestInsertedKeysAndPriorities(t *testing.T) {
 		}
 	}
 }
+
+// The first job of a priority raises a flag beside that of the pause, which stays.
+func TestFirstOfAPriorityWhilePaused(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t, "fifo")
+	f.Exec("select penstock.pause_queue('q')")
+	f.Exec("insert into penstock.q (priority, key, payload) values (3, 'k', 'x')")
+	if n := f.Number("select count(*) from penstock.claim('q', 10, '1 hour')"); n != 0 {
+		t.Errorf("%d jobs were claimed of a paused queue", n)
+	}
+	f.Exec("select penstock.resume_queue('q')")
+	if n := f.Number("select count(*) from penstock.claim('q', 10, '1 hour')"); n != 1 {
+		t.Errorf("%d of 1 job was claimed", n)
+	}
+}

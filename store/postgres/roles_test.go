@@ -164,7 +164,7 @@ func TestPublishText(t *testing.T) {
 	f.Exec("select penstock.publish('orders', '" + payload + "')")
 	f.Exec("select penstock.publish('orders', $1::text)", payload)
 	f.Exec("select penstock.publish('orders', payload => $1::json::text, key => 'k')", payload)
-	f.Exec("select penstock.publish('orders', convert_to($1, 'UTF8'))", payload)
+	f.Exec("select penstock.publish_bytes('orders', convert_to($1, 'UTF8'))", payload)
 	f.Exec("insert into penstock.orders (payload) values (convert_to($1, 'UTF8'))", payload)
 	f.Exec("select penstock.publish('orders', '{\"a\": \"\\\\\"}'::jsonb)")
 	f.wantDrain(f.subscribe(), payload, payload, payload, payload, payload, `{"a": "\\"}`)

@@ -57,7 +57,7 @@ create or replace function {raise}(wanted bigint) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $fn$
 begin
     perform pg_advisory_lock(1885695597, {flags}::oid::int);
-    perform setval({flags}, pg_sequence_last_value({flags}) | wanted & 8589934591);
+    perform setval({flags}, pg_sequence_last_value({flags}) | (wanted & 8589934591));
     perform pg_advisory_unlock(1885695597, {flags}::oid::int);
 end $fn$;
 
