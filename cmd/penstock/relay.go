@@ -179,7 +179,7 @@ func (a *app) relay(ctx context.Context, f relayFlags) error {
 		log.Info("relaying", job.origin(), job.reads(), "subscription", job.subscription, "sink", job.sink.Name(), "holder", job.holder)
 	}
 	stopListening := onSignals(func() {
-		log.Info("draining: sending and noting what is fetched; a second signal hurries")
+		log.Info("draining: waiting for what is being sent and noting it; a second signal hurries")
 		for _, r := range runners {
 			r.Drain()
 		}
