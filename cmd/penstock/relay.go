@@ -86,8 +86,8 @@ longer settle anything; what it had not settled is sent by the new one, with the
 same ids. penstock status shows who holds what and since when; its epoch counts
 the takeovers.
 
-SIGTERM or SIGINT drains: nothing more is fetched, what was fetched is sent and
-noted, the lease is given back, exit code 0. A second one hurries: what has no
+SIGTERM or SIGINT drains: nothing more is sent, what is being sent may end, what
+was confirmed is noted, the lease is given back, exit code 0. A second one hurries: what has no
 confirmation yet is left to the next relay, exit code 130.`,
 		Example: `  penstock relay --outbox orders --sink amqp://guest:guest@localhost/
   penstock relay --outbox orders --sink 'nats://localhost:4222?subject=shop.{topic}'
