@@ -4,7 +4,6 @@
 package inbox
 
 import (
-	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -120,18 +119,24 @@ type step struct {
 // trail is where a key has come to: its newest message, and the last one of those
 // that came again from before that.
 type trail struct {
-	newest, again step
+	newest string
+	seq    int64     // the highest that was sent
+	at     time.Time // the latest CreatedAt that was sent
+	again  step
 }
 
+// isNew reports whether m cannot have been sent before. A position tells, unless the
+// database lost its last transactions: then positions come again, with messages that
+// are younger than all that were sent.
 func (t trail) isNew(m *penstock.Message) bool {
-	return t.newest.id == "" || m.Seq == 0 || m.Seq > t.newest.seq // 0: the source has no positions
+	return t.newest == "" || m.Seq == 0 || m.Seq > t.seq || m.CreatedAt.After(t.at) // 0: the source has no positions
 }
 
 // before is the id of the message that m follows, empty if none is known.
 func (t trail) before(m *penstock.Message) string {
 	switch {
 	case t.isNew(m):
-		return t.newest.id
+		return t.newest
 	case m.Seq > t.again.seq:
 		return t.again.id
 	}
@@ -141,8 +146,11 @@ func (t trail) before(m *penstock.Message) string {
 // after is the trail once m was sent.
 func (t trail) after(m *penstock.Message) trail {
 	if t.isNew(m) {
-		t.newest = step{m.ID, cmp.Or(m.Seq, t.newest.seq)}
-	} else if m.ID != t.newest.id {
+		t.newest, t.seq = m.ID, max(m.Seq, t.seq)
+		if m.CreatedAt.After(t.at) {
+			t.at = m.CreatedAt
+		}
+	} else if m.ID != t.newest {
 		t.again = step{m.ID, m.Seq}
 	}
 	return t

@@ -123,6 +123,31 @@ func TestPreviousInAReplay(t *testing.T) {
 	s.wantSent(t, "x<y", "y<x")
 }
 
+// A failover, or a restore, lost the last transactions: positions come again, with other
+// messages. Those follow what was sent last, and each other.
+func TestPreviousWherePositionsComeAgain(t *testing.T) {
+	t.Parallel()
+	s := &sink{keeps: true}
+	p := inbox.WithPrevious(s, 0)
+	start := time.Now()
+	written := func(name string, seq int64, at int) penstock.Message {
+		return penstock.Message{ID: name, Seq: seq, Key: "a", CreatedAt: start.Add(time.Duration(at) * time.Second)}
+	}
+	kept, lost := written("kept", 1, 1), written("lost", 4, 2)
+	send(t, p, kept, lost)
+	s.wantSent(t, "kept", "lost<kept")
+	// The cursor that covered kept is lost, too.
+	send(t, p, kept, written("n2", 2, 3))
+	send(t, p, written("n3", 3, 4))
+	send(t, p, written("n4", 4, 5), written("n5", 5, 6), kept, written("n2", 2, 3), written("n6", 6, 7))
+	s.wantSent(t, "kept", "n2<lost", "n3<n2", "n4<n3", "n5<n4", "kept", "n2<kept", "n6<n5")
+	// A transaction that drew a position and committed late is as new as any.
+	send(t, p, written("late", 7, 9), written("n8", 8, 8), written("n9", 9, 10))
+	s.wantSent(t, "late<n6", "n8<late", "n9<n8")
+	send(t, p, written("n8", 8, 8), written("n9", 9, 10))
+	s.wantSent(t, "n8<n2", "n9<n8")
+}
+
 func TestPreviousLeavesTheCallersMessagesAlone(t *testing.T) {
 	t.Parallel()
 	s := &sink{}
