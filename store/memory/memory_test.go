@@ -26,7 +26,7 @@ func TestStore(t *testing.T) {
 				Pin:     func(testing.TB) func() { return func() {} }, // nothing to hold back
 			}
 		},
-		Features: storetest.Features{ConcurrentWriters: true, Reclaim: true, SmallPieces: true, Snapshots: true, ReplaySettled: true},
+		Features: storetest.Features{ConcurrentWriters: true, Reclaim: true, SmallPieces: true, Snapshots: true},
 	})
 }
 

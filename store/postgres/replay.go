@@ -20,6 +20,7 @@ type replaying struct {
 	pos    int64
 	args   [8][]byte  // $2 to $9 of replay.sql
 	before seqset.Set // of it an earlier session has settled these
+	others seqset.Set // in its range, but parked or dead letters at the request
 	ended  []int64    // those that were read to their end; they are deleted when that is settled
 }
 
@@ -99,7 +100,7 @@ func (src *Source) fetchReplay(ctx context.Context, sess *session, limit penstoc
 			r.pos = page.messages[read-1].Seq
 		}
 		full := page.cut || read == rows
-		page.messages = slices.DeleteFunc(page.messages, func(m penstock.Message) bool { return r.before.Has(m.Seq) })
+		page.messages = slices.DeleteFunc(page.messages, func(m penstock.Message) bool { return r.before.Has(m.Seq) || r.others.Has(m.Seq) })
 		p := &pending{origin: fromReplay, messages: page.messages, replay: replayed{id: r.id, before: r.before}}
 		if len(page.messages) == 0 && full {
 			continue
@@ -134,10 +135,10 @@ func (r *replaying) end() { *r = replaying{ended: append(r.ended, r.id)} }
 func (src *Source) nextReplay(ctx context.Context, sess *session, r *replaying) (bool, error) {
 	var system int64
 	var texts [8]string
-	var ahead string
-	err := sess.read.QueryRow(ctx, "select id, pos, to_seq::text, created_from::text, created_to::text, done::text, upto::text, upto_pos::text, low::text, besides::text, ahead::text, system from "+
+	var ahead, others string
+	err := sess.read.QueryRow(ctx, "select id, pos, to_seq::text, created_from::text, created_to::text, done::text, upto::text, upto_pos::text, low::text, besides::text, ahead::text, others::text, system from "+
 		src.store.table("_replay")+" where subscription = $1 and id <> all ($2) order by id limit 1", src.id, notNil(r.ended)).
-		Scan(&r.id, &r.pos, &texts[0], &texts[1], &texts[2], &texts[3], &texts[4], &texts[5], &texts[6], &texts[7], &ahead, &system)
+		Scan(&r.id, &r.pos, &texts[0], &texts[1], &texts[2], &texts[3], &texts[4], &texts[5], &texts[6], &texts[7], &ahead, &others, &system)
 	if errors.Is(err, pgx.ErrNoRows) {
 		r.id = 0
 		return false, nil
@@ -146,6 +147,9 @@ func (src *Source) nextReplay(ctx context.Context, sess *session, r *replaying) 
 		return false, err
 	}
 	if r.before, err = readMultirange(ahead); err != nil {
+		return false, err
+	}
+	if r.others, err = readMultirange(others); err != nil {
 		return false, err
 	}
 	for i, text := range texts {
@@ -178,7 +182,8 @@ func (src *Source) endReplay(ctx context.Context, sess *session, id int64) error
 	return src.persist(ctx, sess, w)
 }
 
-// Replay has a subscription deliver again what the cursor that is durable now covers.
+// Replay has a subscription deliver again what the cursor that is durable now covers, but
+// what is parked, which comes anyway, and dead letters, of which a person decides.
 func (s *Store) Replay(ctx context.Context, r penstock.Replay) (count int64, err error) {
 	if err := s.ready(ctx); err != nil {
 		return 0, err
@@ -192,8 +197,8 @@ func (s *Store) Replay(ctx context.Context, r penstock.Replay) (count int64, err
 		if _, err := tx.Exec(ctx, "lock table "+s.table(r.Outbox)+" in access share mode; set local enable_seqscan = off", pgx.QueryExecModeSimpleProtocol); err != nil {
 			return err
 		}
-		var h head
-		if err := h.scan(tx.QueryRow(ctx, headColumns+s.table("_head")+"($1)", id)); errors.Is(err, pgx.ErrNoRows) {
+		h, others, err := s.settledOf(ctx, tx, r, id)
+		if errors.Is(err, pgx.ErrNoRows) {
 			return nil // nothing is settled
 		} else if err != nil {
 			return err
@@ -215,19 +220,39 @@ func (s *Store) Replay(ctx context.Context, r penstock.Replay) (count int64, err
 		}
 		const where = ` where e.seq > $1 and e.seq <= $2 and e.created_at >= $3::timestamptz and e.created_at < $4::timestamptz
 			and (pg_visible_in_snapshot(e.xid, $5::pg_snapshot) or e.seq <= $7 and pg_visible_in_snapshot(e.xid, $6::pg_snapshot)
-				or e.seq <= $8 and e.xid >= pg_snapshot_xmax($5::pg_snapshot) or e.seq <@ $9::int8multirange)`
-		args := []any{r.FromSeq - 1, to, from, before, c.done.snap, upto, uptoPos, c.done.low, string(multirange(c.ahead))}
+				or e.seq <= $8 and e.xid >= pg_snapshot_xmax($5::pg_snapshot) or e.seq <@ $9::int8multirange)
+			and not e.seq <@ $10::int8multirange`
+		args := []any{r.FromSeq - 1, to, from, before, c.done.snap, upto, uptoPos, c.done.low, string(multirange(c.ahead)), others}
 		var last int64
 		if err := tx.QueryRow(ctx, "select count(*), coalesce(max(e.seq), 0) from "+s.table(r.Outbox)+" e"+where, args...).Scan(&count, &last); err != nil || count == 0 {
 			return err
 		}
 		args[1] = last
-		_, err := tx.Exec(ctx, "insert into "+s.table("_replay")+` (pos, to_seq, created_from, created_to, done, upto, upto_pos, low, besides, subscription, outbox, system)
-			values ($1, $2, $3::timestamptz, $4::timestamptz, $5::pg_snapshot, $6::pg_snapshot, $7, $8, $9::int8multirange, $10, $11, $12)`, append(args, id, r.Outbox, c.system)...)
+		_, err = tx.Exec(ctx, "insert into "+s.table("_replay")+` (pos, to_seq, created_from, created_to, done, upto, upto_pos, low, besides, others, subscription, outbox, system)
+			values ($1, $2, $3::timestamptz, $4::timestamptz, $5::pg_snapshot, $6::pg_snapshot, $7, $8, $9::int8multirange, $10::int8multirange, $11, $12, $13)`, append(args, id, r.Outbox, c.system)...)
 		return err
 	})
 	if sqlState(err) == "23503" { // it was dropped meanwhile
 		return 0, noSubscription(r.Outbox, r.Subscription)
 	}
 	return count, s.explain(err)
+}
+
+// settledOf is the cursor of a subscription, and the parked messages and dead letters that it
+// covers of a replay's range, as of one moment: writes have the same lock, and a savepoint gives
+// it back. pgx.ErrNoRows without a cursor.
+func (s *Store) settledOf(ctx context.Context, tx pgx.Tx, r penstock.Replay, id int64) (h head, others string, err error) {
+	held, err := tx.Begin(ctx)
+	if err != nil {
+		return h, "", err
+	}
+	defer func() { err = errors.Join(err, held.Rollback(context.WithoutCancel(ctx))) }()
+	if _, err := held.Exec(ctx, "select pg_advisory_xact_lock($1, $2)", leaseLock, int32(id)); err != nil {
+		return h, "", err
+	}
+	if err := h.scan(held.QueryRow(ctx, headColumns+s.table("_head")+"($1)", id)); err != nil {
+		return h, "", err
+	}
+	err = held.QueryRow(ctx, statement("others", s.schema, r.Outbox), id, r.FromSeq, r.ToSeq).Scan(&others)
+	return h, others, err
 }

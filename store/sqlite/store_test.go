@@ -21,7 +21,6 @@ func TestStore(t *testing.T) {
 			Snapshots:         true,
 			Outage:            false, // there is no connection to cut
 			Copy:              true,
-			ReplaySettled:     true,
 		},
 	})
 }

@@ -54,8 +54,6 @@ type Features struct {
 	Outage bool
 	// Copy: Instance.Copy is given.
 	Copy bool
-	// ReplaySettled: Replay leaves out what is parked or a dead letter, as every store should.
-	ReplaySettled bool
 }
 
 // Instance is one database and a store on it.

@@ -14,7 +14,7 @@ var replayCases = []testCase{
 	{name: "ByTime", run: replayByTime},
 	{name: "OnlyWhatIsSettled", run: replayOnlySettled},
 	{name: "NothingToReplay", run: replayNothing},
-	{name: "NeitherParkedNorDead", run: replayNeitherParkedNorDead, needs: Features{ReplaySettled: true}},
+	{name: "NeitherParkedNorDead", run: replayNeitherParkedNorDead},
 	{name: "BetweenNewOnes", run: replayBetweenNew},
 	{name: "SurvivesACrash", run: replaySurvivesCrash},
 	{name: "OneAfterAnother", run: replayTwice},

@@ -86,8 +86,6 @@ func (f Features) missing(have Features) string {
 		return "Outage"
 	case f.Copy && !have.Copy:
 		return "Copy"
-	case f.ReplaySettled && !have.ReplaySettled:
-		return "ReplaySettled"
 	}
 	return ""
 }
