@@ -26,15 +26,16 @@ const (
 )
 
 // breaker tells "this message is bad" from "the sink is down". While it is open,
-// nothing is sent but a probe now and then, one at a time, and no refusal is
+// nothing is sent but a probe now and then, and no refusal is
 // counted against its message. Not safe for concurrent use.
 type breaker struct {
-	state   breakerState
-	probing bool      // a probe is running
-	since   time.Time // it is open
-	until   time.Time // when the next probe may start
-	size    int       // of that probe
-	delay   backoff
+	state breakerState
+	// A probe is running: of messages that were not tried yet, of others.
+	probing, reprobing bool
+	since              time.Time // it is open
+	until              time.Time // when the next probe may start
+	size               int       // of that probe
+	delay              backoff
 	// The longest delay between probes, by what is wrong. A refusing sink is
 	// probed more often: each probe takes messages out of the way, and those
 	// behind them may be acceptable.
@@ -48,26 +49,36 @@ func newBreaker(least, most time.Duration) breaker {
 	return breaker{delay: backoff{least: least}, mostUnavailable: min(most, 2*time.Second), mostRefusing: min(most, time.Second)}
 }
 
-// admits returns how many messages a Send may have now, of the limit.
-func (b *breaker) admits(now time.Time, limit int) int {
+// admits returns how many messages a Send may have now, of the limit. Again says that
+// they were tried before. What was not need not wait for a probe of such: they may be
+// what hangs.
+func (b *breaker) admits(now time.Time, limit int, again bool) int {
 	switch {
 	case b.state == closed:
 		return limit
-	case b.probing || now.Before(b.until):
+	case b.probing || again && b.reprobing || now.Before(b.until):
 		return 0
 	}
 	return min(limit, b.size)
 }
 
 // begin notes that a Send starts and reports whether it is a probe.
-func (b *breaker) begin() bool {
-	b.probing = b.state != closed
-	return b.probing
+func (b *breaker) begin(again bool) bool {
+	switch {
+	case b.state == closed:
+		return false
+	case again:
+		b.reprobing = true
+	default:
+		b.probing = true
+	}
+	return true
 }
 
 // answer is what one Send says about the sink.
 type answer struct {
 	probe       bool
+	again       bool // of messages that were tried before
 	confirmed   int
 	unavailable bool
 	interrupted bool    // the relay ended the Send, so its being unavailable says nothing
@@ -76,7 +87,11 @@ type answer struct {
 
 // ended notes how a Send ended.
 func (b *breaker) ended(now time.Time, a answer) {
-	if a.probe {
+	switch {
+	case !a.probe:
+	case a.again:
+		b.reprobing = false
+	default:
 		b.probing = false
 	}
 	if a.confirmed > 0 {

@@ -15,7 +15,7 @@ func seqs(from, to int64) (s []int64) {
 func TestBreakerUnavailable(t *testing.T) {
 	now := time.Now()
 	b := newBreaker(time.Second, time.Minute)
-	if b.admits(now, 100) != 100 || b.begin() {
+	if b.admits(now, 100, false) != 100 || b.begin(false) {
 		t.Fatal("a sink that answers is not probed")
 	}
 	b.ended(now, answer{unavailable: true})
@@ -25,36 +25,36 @@ func TestBreakerUnavailable(t *testing.T) {
 	if b.state != unavailable || b.until != until {
 		t.Fatal("of many Sends in one outage the first opens the breaker, and no other says more")
 	}
-	if b.admits(now, 100) != 0 {
+	if b.admits(now, 100, false) != 0 {
 		t.Fatal("no probe before its time")
 	}
 	later := now.Add(time.Second)
-	if b.admits(later, 100) != probeSize || b.admits(later, 3) != 3 || !b.begin() || b.admits(later, 100) != 0 {
+	if b.admits(later, 100, false) != probeSize || b.admits(later, 3, false) != 3 || !b.begin(false) || b.admits(later, 100, false) != 0 {
 		t.Fatal("one small probe at a time")
 	}
 	b.ended(later, answer{probe: true, unavailable: true})
 	if d := b.until.Sub(later); d < time.Second || d > 2*time.Second {
 		t.Errorf("second pause %v, want 1 to 2 s", d)
 	}
-	b.begin()
+	b.begin(false)
 	b.ended(later, answer{probe: true, unavailable: true, interrupted: true})
-	if b.admits(later.Add(2*time.Second), 100) != probeSize {
+	if b.admits(later.Add(2*time.Second), 100, false) != probeSize {
 		t.Error("a probe that the relay ended is repeated, and no longer waited for")
 	}
 	for range 10 {
-		b.begin()
+		b.begin(false)
 		b.ended(later, answer{probe: true, unavailable: true})
 	}
-	if d := b.until.Sub(later); d < time.Second || d > 2*time.Second || b.admits(later.Add(5*time.Second), 100) != probeSize {
+	if d := b.until.Sub(later); d < time.Second || d > 2*time.Second || b.admits(later.Add(5*time.Second), 100, false) != probeSize {
 		t.Errorf("after long the pause is %v, want 1 to 2 s", d)
 	}
-	b.begin()
+	b.begin(false)
 	b.ended(later, answer{probe: true, confirmed: 1, unavailable: true})
 	if b.state != closed {
 		t.Error("any confirm of a probe closes it")
 	}
 	b.ended(later, answer{unavailable: true})
-	b.begin()
+	b.begin(false)
 	b.ended(later, answer{probe: true, fresh: seqs(1, 16)})
 	if b.state != closed {
 		t.Error("a sink that refuses a few messages is not unavailable any more")
@@ -87,16 +87,16 @@ func TestBreakerRefusing(t *testing.T) {
 	}
 	b.ended(now, answer{fresh: seqs(21, 100)})
 	b.ended(now, answer{unavailable: true})
-	if b.state != refusing || b.admits(now, 1000) != 0 {
+	if b.state != refusing || b.admits(now, 1000, false) != 0 {
 		t.Fatal("what was under way says nothing new")
 	}
 	size := probeSize
 	for range 8 {
 		now = now.Add(time.Second)
-		if n := b.admits(now, 300); n != min(size, 300) {
+		if n := b.admits(now, 300, false); n != min(size, 300) {
 			t.Fatalf("a probe of %d, want %d", n, min(size, 300))
 		}
-		if !b.begin() {
+		if !b.begin(false) {
 			t.Fatal("not a probe")
 		}
 		b.ended(now, answer{probe: true, fresh: seqs(1, 16)})
@@ -105,7 +105,7 @@ func TestBreakerRefusing(t *testing.T) {
 		}
 		size *= 2
 	}
-	b.begin()
+	b.begin(false)
 	b.ended(now, answer{probe: true, unavailable: true})
 	if b.state != unavailable || b.size != probeSize {
 		t.Error("a refusing sink that goes away is unavailable")
@@ -119,5 +119,30 @@ func TestBreakerRefusing(t *testing.T) {
 	b.ended(now, answer{fresh: seqs(1, 19)})
 	if b.state != closed {
 		t.Error("the count starts anew")
+	}
+}
+
+// Messages that were not tried do not wait for a probe of those that were: the sink
+// may be well, and these hang.
+func TestBreakerProbesOfTwoKinds(t *testing.T) {
+	now := time.Now()
+	b := newBreaker(time.Second, time.Minute)
+	b.ended(now, answer{unavailable: true})
+	later := b.until
+	b.begin(true)
+	if b.admits(later, 100, true) != 0 || b.admits(later, 100, false) != probeSize {
+		t.Fatal("beside a probe of messages that were tried goes one of others, and of such alone")
+	}
+	b.begin(false)
+	if b.admits(later, 100, true) != 0 || b.admits(later, 100, false) != 0 {
+		t.Fatal("and no third")
+	}
+	b.ended(later, answer{probe: true, again: true, unavailable: true})
+	if later = b.until; b.admits(later, 100, true) != 0 || b.admits(later, 100, false) != 0 {
+		t.Fatal("while messages are probed that were not tried, none of the others are")
+	}
+	b.ended(later, answer{probe: true, confirmed: 1})
+	if b.state != closed {
+		t.Fatal("either closes it")
 	}
 }

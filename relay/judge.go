@@ -96,10 +96,13 @@ func (s *session) consult(r *run, now time.Time) {
 		now = time.Now()
 	}
 	interrupted := r.unavailable != nil && r.spell.Err() != nil // by this relay, not the sink
-	s.breaker.ended(now, answer{probe: r.probe, confirmed: r.confirmed, unavailable: r.unavailable != nil, interrupted: interrupted, fresh: r.fresh})
+	s.breaker.ended(now, answer{probe: r.probe, again: r.again, confirmed: r.confirmed, unavailable: r.unavailable != nil, interrupted: interrupted, fresh: r.fresh})
 	is := s.breaker.state
 	if is == refusing && was != refusing {
 		s.giveBack()
+	}
+	if is == closed && was != closed {
+		s.lanes.trust()
 	}
 	if was == closed && is == closed || interrupted && was == is {
 		return
@@ -149,7 +152,7 @@ func (s *session) finishLane(r *run, h hold, now time.Time) {
 			case r.errs[i] == nil:
 				s.deliver(e)
 			case penstock.IsUnavailable(r.errs[i]):
-				s.lanes.returnLoose(e)
+				s.doubt(e, nil)
 			default:
 				s.refused(r, i, nil, now)
 			}
@@ -164,12 +167,28 @@ func (s *session) finishLane(r *run, h hold, now time.Time) {
 			h.lane.pushFront(r.entries[i])
 			first = i
 		}
-		if first >= 0 && !penstock.IsUnavailable(r.errs[first]) {
+		switch {
+		case first < 0:
+		case penstock.IsUnavailable(r.errs[first]):
+			s.doubt(r.entries[first], h.lane)
+			return
+		default:
 			s.refused(r, first, h.lane, now)
 			return
 		}
 	}
 	s.lanes.release(h.lane)
+}
+
+// doubt puts back a message, the first of its lane, if nothing shows whether it is at
+// fault or the sink.
+func (s *session) doubt(e *entry, l *lane) {
+	e.doubted = true
+	if l == nil {
+		s.lanes.returnLoose(e)
+	} else {
+		s.lanes.release(l)
+	}
 }
 
 // refused decides what is to become of a refused message, which is the first of
@@ -186,10 +205,8 @@ func (s *session) refused(r *run, i int, l *lane, now time.Time) {
 		v := e.parked()
 		v.RetryIn = spread(min(max(now.Sub(s.breaker.since), 5*time.Second), s.cfg.RetryMax))
 		s.settleAlone(e, l, v)
-	case l == nil:
-		s.lanes.returnLoose(e)
 	default:
-		s.lanes.release(l)
+		s.doubt(e, l)
 	}
 }
 

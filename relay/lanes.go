@@ -18,8 +18,14 @@ type entry struct {
 	tries   uint16 // how often the sink refused it
 	skip    bool   // the filter does not choose it
 	decided bool   // it waits only for its verdict, which the batch has, to take effect
+	doubted bool   // a Send of it failed, and nothing shows whether that was its fault
 	done    bool   // it has its verdict
 	durable bool   // and the store has it too
+}
+
+// tried reports whether a Send of it has failed, in this session or before.
+func (e *entry) tried() bool {
+	return e.doubted || e.tries > 0 || e.batch.Messages[e.index].Attempt > 1
 }
 
 func (e *entry) line() penstock.Line {
@@ -43,7 +49,7 @@ const (
 type lane struct {
 	key        string
 	head, tail *entry
-	next       *lane // in the ready queue, or among the spares
+	next       *lane // in a queue, or among the spares
 	state      laneState
 	due        time.Time // while waiting
 	marks      []mark    // see park.go; nil unless a message of the key was parked
@@ -86,8 +92,8 @@ func (l *lane) popFront() *entry {
 type lanes struct {
 	byKey      map[string]*lane
 	loose      lane
-	first      *lane // of the ready queue
-	last       *lane
+	ready      queue
+	doubted    queue // while the breaker is open: those whose first message was tried, see sift
 	waiting    dueHeap
 	spare      *lane
 	spares     int
@@ -154,33 +160,71 @@ func (ls *lanes) drop(l *lane) {
 	}
 }
 
-func (ls *lanes) pushReady(l *lane) {
-	l.state = ready
-	if ls.first == nil {
-		ls.first = l
+// queue is lanes of which a Send may take, the one that has waited longest first.
+type queue struct{ first, last *lane }
+
+func (q *queue) push(l *lane) {
+	if q.first == nil {
+		q.first = l
 	} else {
-		ls.last.next = l
+		q.last.next = l
 	}
-	ls.last = l
+	q.last = l
 }
 
-func (ls *lanes) popReady() *lane {
-	l := ls.first
-	ls.first, l.next = l.next, nil
+func (q *queue) pop() *lane {
+	l := q.first
+	q.first, l.next = l.next, nil
 	return l
 }
 
+func (ls *lanes) pushReady(l *lane) {
+	l.state = ready
+	ls.ready.push(l)
+}
+
+// sift is for a sink that may be away: it moves lanes out of the way whose first
+// message was tried, until one comes that was not, and reports whether one did. That
+// one tells as much about the sink as any other, and if it is not the sink but a
+// few messages that hang, it need not wait for them.
+func (ls *lanes) sift() bool {
+	for l := ls.ready.first; l != nil; l = ls.ready.first {
+		if !l.head.tried() {
+			return true
+		}
+		if l != &ls.loose {
+			ls.doubted.push(ls.ready.pop())
+			continue
+		}
+		alone := ls.newLane()
+		alone.state = ready
+		alone.pushBack(l.popFront())
+		ls.doubted.push(alone)
+		if l.head == nil {
+			ls.ready.pop().state = idle
+		}
+	}
+	return false
+}
+
+// trust ends what sift began.
+func (ls *lanes) trust() {
+	for ls.doubted.first != nil {
+		ls.ready.push(ls.doubted.pop())
+	}
+}
+
 // take moves up to count messages of about bytes to r, from the lanes that have
-// been ready the longest, and holds their lanes. It reports whether there were
-// any.
-func (ls *lanes) take(r *run, count, bytes int) bool {
-	for ls.first != nil && count > 0 && bytes > 0 {
-		l := ls.popReady()
+// been in the queue the longest, and holds their lanes. It reports whether there
+// were any.
+func (ls *lanes) take(r *run, from *queue, count, bytes int) bool {
+	for from.first != nil && count > 0 && bytes > 0 {
+		l := from.pop()
 		n := count
 		if l != &ls.loose && !ls.wholeLanes {
 			n = 1
 		}
-		from := len(r.entries)
+		begin := len(r.entries)
 		for ; n > 0 && bytes > 0 && l.head != nil; n-- {
 			e := l.popFront()
 			if e.tries > 0 {
@@ -190,7 +234,7 @@ func (ls *lanes) take(r *run, count, bytes int) bool {
 			bytes -= int(e.size)
 			count--
 		}
-		r.held = append(r.held, hold{lane: l, from: from, to: len(r.entries)})
+		r.held = append(r.held, hold{lane: l, from: begin, to: len(r.entries)})
 		switch {
 		case l != &ls.loose:
 			l.state = held
@@ -229,8 +273,7 @@ func (ls *lanes) delayLoose(e *entry, due time.Time) {
 	ls.delay(l, due)
 }
 
-// returnLoose puts back a message without a key, behind the others: should it
-// be what upsets the sink, the others get their chance.
+// returnLoose puts back a message without a key, behind the others.
 func (ls *lanes) returnLoose(e *entry) {
 	ls.loose.pushBack(e)
 	if ls.loose.state == idle {
@@ -249,7 +292,7 @@ func (ls *lanes) wake(now time.Time) *lane {
 // forget drops every message. Lanes that a running Send holds stay held, so
 // that messages added later wait for it, and those with marks keep them.
 func (ls *lanes) forget() {
-	ls.first, ls.last = nil, nil
+	ls.ready, ls.doubted = queue{}, queue{}
 	ls.loose = lane{}
 	ls.waiting = nil
 	for key, l := range ls.byKey {

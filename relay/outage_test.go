@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"testing"
@@ -88,6 +89,61 @@ func TestMessageThatLooksLikeAnOutage(t *testing.T) {
 		}
 		finish(t, r, result, l, k)
 	})
+}
+
+// Messages that hang look like an outage as long as nothing else is there. What
+// comes then is sent before any of them is tried out in a row, and from then on
+// they are what is wrong.
+func TestHangingMessagesStopNoOther(t *testing.T) {
+	for name, key := range map[string]func(i int) string{
+		"keys": func(i int) string { return fmt.Sprint("hangs-", i) }, "no key": func(int) string { return "" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const hanging, timeout = 20, 2 * time.Second
+				l, k := &outbox{}, &sink{t: t}
+				k.before = func(ctx context.Context, msgs []penstock.Message) {
+					if msgs[0].Topic == "hangs" {
+						sleep(ctx, nil, timeout)
+					}
+				}
+				answered := time.Time{}
+				k.answer = func(m *penstock.Message) error {
+					switch {
+					case m.Topic != "hangs":
+						answered = time.Now()
+						return nil
+					case time.Since(answered) < 2*timeout: // as the webhook sink knows
+						return errFlaky
+					}
+					return penstock.Unavailable(errFlaky)
+				}
+				for i := range hanging {
+					l.publish(penstock.Message{Key: key(i), Topic: "hangs"})
+				}
+				r, result := start(t, t.Context(), l, k, func(c *Config) { c.MaxBatch, c.Senders, c.MaxAttempts = 1, 2*hanging, 6 })
+				pass(timeout + time.Second) // all have been tried, and one is tried again
+				for range 3 {
+					before := k.sent()
+					l.publish(penstock.Message{Key: key(hanging), Topic: "well"})
+					for n := k.delivered(); k.delivered() == n; pass(time.Millisecond) {
+						if after := k.sent(); after > before+2 {
+							t.Fatalf("%d Sends of messages that hang, and the one that does not has not arrived", after-before)
+						}
+					}
+					pass(timeout + time.Second)
+				}
+				for i := range 600 { // and all of it ends while others are confirmed
+					l.publish(penstock.Message{Key: fmt.Sprint("well", i), Topic: "well"})
+					pass(time.Second)
+				}
+				if dead := len(l.deadSeqs()); dead != hanging || k.delivered() != 603 {
+					t.Errorf("%d dead letters, %d delivered; want %d and 603", dead, k.delivered(), hanging)
+				}
+				finish(t, r, result, l, k)
+			})
+		})
+	}
 }
 
 // A sink that refuses everything is an outage as well: not one attempt is

@@ -16,6 +16,7 @@ type run struct {
 	retries []retry // those of them that were refused before, from memory
 	era     int
 	probe   bool
+	again   bool   // a probe of messages that were tried before
 	before  uint64 // session.confirms when it began
 	spell   context.Context
 
@@ -80,7 +81,7 @@ func (s *session) next(ctx context.Context, r *run) bool {
 		s.cond.Wait()
 	}
 	s.running++
-	if s.lanes.first != nil {
+	if s.lanes.ready.first != nil {
 		s.cond.Signal() // what is left is for the next sender
 	}
 	return true
@@ -97,10 +98,15 @@ func (s *session) stuck() bool {
 func (s *session) take(r *run) bool {
 	now := time.Now()
 	s.wake(now)
-	count := min(s.maySend(now), s.share())
-	taken := count > 0 && s.lanes.take(r, count, max(s.cfg.MaxInFlightBytes/8, 1))
+	from := &s.lanes.ready
+	again := s.breaker.state != closed && !s.lanes.sift()
+	if again {
+		from = &s.lanes.doubted
+	}
+	count := min(s.maySend(now, again), s.share())
+	taken := count > 0 && s.lanes.take(r, from, count, max(s.cfg.MaxInFlightBytes/8, 1))
 	if taken {
-		r.era, r.spell, r.probe, r.before = s.era, s.lease.spell, s.breaker.begin(), s.confirms
+		r.era, r.spell, r.probe, r.again, r.before = s.era, s.lease.spell, s.breaker.begin(again), again, s.confirms
 	}
 	s.setAlarm(now)
 	return taken
@@ -132,8 +138,9 @@ func (s *session) share() int {
 	return max(leastShare, len(s.lanes.byKey)/s.cfg.Senders)
 }
 
-// maySend is how many messages the next Send may have.
-func (s *session) maySend(now time.Time) int {
+// maySend is how many messages the next Send may have. Again says that they were
+// tried before, by a sink that may be away.
+func (s *session) maySend(now time.Time, again bool) int {
 	if !s.lease.covers(now) {
 		s.lapse()
 		return 0
@@ -141,7 +148,7 @@ func (s *session) maySend(now time.Time) int {
 	if s.draining || s.lease.lapsed || s.lease.spell.Err() != nil {
 		return 0
 	}
-	return s.breaker.admits(now, s.cfg.MaxBatch)
+	return s.breaker.admits(now, s.cfg.MaxBatch, again)
 }
 
 // setAlarm makes sure that a sender looks again when time alone makes

@@ -67,13 +67,19 @@ func (o *outbox) settled(t *testing.T, n int64, within time.Duration) {
 	}
 }
 
+func (o *outbox) dead(t *testing.T) []penstock.DeadLetter {
+	t.Helper()
+	letters, err := o.store.DeadLetters(context.Background(), penstock.DeadLetterQuery{Outbox: "orders", Subscription: "hooks"})
+	must(t, err)
+	return letters
+}
+
 // deadLetter waits for the one dead letter that there is to be, while others are
 // answered.
 func (o *outbox) deadLetter(t *testing.T, key string, within time.Duration) {
 	t.Helper()
 	for deadline := time.Now().Add(within); ; time.Sleep(time.Second) {
-		letters, err := o.store.DeadLetters(context.Background(), penstock.DeadLetterQuery{Outbox: "orders", Subscription: "hooks"})
-		must(t, err)
+		letters := o.dead(t)
 		switch {
 		case len(letters) > 1 || len(letters) == 1 && letters[0].Message.Key != key:
 			t.Fatalf("dead letters: %v", letters)
@@ -133,6 +139,63 @@ func TestOneBadKeyStopsNobody(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Twenty keys that hang at once are no outage either once something else is
+// answered, and what comes does not wait until each of them was tried out. A timeout
+// shorter than response_timeout is the one that counts.
+func TestManyThatHangStopNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const hanging = 20
+		var mu sync.Mutex
+		var seen []string
+		s := piped(t, Config{Timeout: 2 * time.Second}, answering(func(req *http.Request, out io.Writer) {
+			key := req.Header.Get(HeaderKey)
+			mu.Lock()
+			seen = append(seen, key)
+			mu.Unlock()
+			if strings.HasPrefix(key, "hangs") {
+				untilClosed(out)
+				return
+			}
+			time.Sleep(20 * time.Millisecond)
+			reply(204)(req, out)
+		}))
+		o := startRelay(t, s, 256)
+		for i := range hanging {
+			o.publish(t, penstock.Message{Key: fmt.Sprint("hangs-", i), Topic: "t"})
+		}
+		time.Sleep(3 * time.Second)
+		mu.Lock()
+		before := len(seen)
+		mu.Unlock()
+		o.publish(t, penstock.Message{Key: "well", Topic: "t"})
+		o.settled(t, 1, time.Minute)
+		mu.Lock()
+		for i, key := range seen[before:] {
+			if key == "well" {
+				break
+			}
+			if i > 1 {
+				t.Errorf("before the key that is well the endpoint got, again, %v", seen[before:])
+				break
+			}
+		}
+		mu.Unlock()
+		for range 3 { // a request that is answered now and then is enough
+			time.Sleep(time.Minute)
+			o.publish(t, penstock.Message{Key: "well", Topic: "t"})
+		}
+		for n := int64(4); len(o.dead(t)) < hanging && n < 1000; n++ {
+			o.publish(t, penstock.Message{Key: "well", Topic: "t"})
+			o.settled(t, n+1, 10*time.Second)
+			time.Sleep(time.Second)
+		}
+		if letters := o.dead(t); len(letters) != hanging {
+			t.Errorf("%d dead letters, want those of the %d keys that hang", len(letters), hanging)
+		}
+		o.stop()
+	})
 }
 
 // While the endpoint is away nothing is counted against any message, however it

@@ -44,7 +44,7 @@ func Open(cfg Config, log *slog.Logger) (*Sink, error) {
 		static:  http.Header{"User-Agent": {userAgent}},
 		retry:   map[int]bool{http.StatusRequestTimeout: true, http.StatusTooEarly: true, http.StatusTooManyRequests: true},
 		slots:   make(chan struct{}, cfg.Concurrency),
-		silence: newSilence(cfg.ResponseTimeout / 2),
+		silence: newSilence(min(cfg.ResponseTimeout, cfg.Timeout) / 2),
 	}
 	var err error
 	if s.endpoint, err = parseEndpoint(cfg.URL); err != nil {

@@ -168,6 +168,24 @@ func TestHangingRequestsHoldTheirSlotsOnly(t *testing.T) {
 	})
 }
 
+// A message that hangs while others are answered is to blame at its first attempt,
+// also where timeout ends the wait long before response_timeout would.
+func TestShortTimeoutIsLongEnough(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := piped(t, Config{Timeout: 2 * time.Second}, answering(func(req *http.Request, out io.Writer) {
+			if req.Header.Get(HeaderKey) == "hangs" {
+				untilClosed(out)
+				return
+			}
+			time.Sleep(1500 * time.Millisecond)
+			reply(204)(req, out)
+		}))
+		errs := s.Send(t.Context(), []penstock.Message{message("1", "hangs"), message("2", "")})
+		wantKind(t, "the one that hangs", errs[0], "retry")
+		wantKind(t, "the other one", errs[1], "delivered")
+	})
+}
+
 // A request that the relay ends says nothing about its message, even if others
 // are answered.
 func TestCancelledIsNobodysFault(t *testing.T) {
