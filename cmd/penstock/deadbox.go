@@ -90,8 +90,12 @@ func (a *app) openAdoptedLetters(ctx context.Context, name string, f *deadFlags,
 
 func findLetters(ctx context.Context, store penstock.Store, name string, f *deadFlags, flags *pflag.FlagSet) (letterbox, error) {
 	queues, hasQueues := store.(deadJobStore)
+	unseen := false // a role that may not read queues can still decide about an outbox's letters
 	if hasQueues && f.subscription == "" {
 		found, err := isQueue(ctx, queues, name)
+		if isForbidden(err) {
+			unseen, err = true, nil
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -103,6 +107,12 @@ func findLetters(ctx context.Context, store penstock.Store, name string, f *dead
 		return nil, usage(fmt.Errorf("--group chooses among jobs, and %s is no queue: leave it out, or name a queue", visible(name)))
 	}
 	subscription, err := chooseSubscription(ctx, store, name, f.subscription)
+	switch {
+	case unseen && isForbidden(err):
+		return nil, notFound(ctx, store, name, []string{"queues", "outboxes"})
+	case unseen && errors.Is(err, penstock.ErrNoOutbox):
+		return nil, notFound(ctx, store, name, []string{"queues"})
+	}
 	if hasQueues && f.subscription == "" && errors.Is(err, penstock.ErrNoOutbox) {
 		return nil, penstock.WithHint(err, "nor is there a queue of that name; penstock status shows the outboxes and queues there are")
 	}
@@ -113,11 +123,10 @@ func findLetters(ctx context.Context, store penstock.Store, name string, f *dead
 }
 
 // isQueue reports whether there is a queue of that name. It asks for dead
-// letters that cannot be, because that reads nothing. A role that may not read
-// queues can still decide about an outbox's letters.
+// letters that cannot be, because that reads nothing.
 func isQueue(ctx context.Context, store deadJobStore, name string) (bool, error) {
 	_, err := store.DeadJobs(ctx, penstock.DeadJobQuery{Queue: name, AfterID: math.MaxInt64, Limit: 1})
-	if errors.Is(err, penstock.ErrNoQueue) || isForbidden(err) {
+	if errors.Is(err, penstock.ErrNoQueue) {
 		return false, nil
 	}
 	return err == nil, aboutQueue(err, "looking for a queue of that name", name)

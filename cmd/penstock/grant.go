@@ -13,6 +13,8 @@ import (
 
 // granter is a store whose database knows roles.
 type granter interface {
+	GrantProducer(ctx context.Context, outbox, role string) error
+	GrantRelay(ctx context.Context, role string) error
 	GrantEnqueuer(ctx context.Context, queue, role string) error
 	GrantWorker(ctx context.Context, queue, role string) error
 	GrantOperator(ctx context.Context, queue, role string) error
@@ -60,11 +62,65 @@ role must exist, and it is the owner of the schema who grants.
 Several together grant each. To grant twice changes nothing. A right ends with
 "revoke", "drop owned by ROLE" or with the queue.
 
-Relays and applications that publish have grants of their own, in SQL: see
-"Privileges on PostgreSQL" in docs/cli.md.`
+Relays and applications that publish have theirs by penstock outbox grant.`
 	cmd.Example = `  penstock queue grant mails webshop --enqueue
   penstock queue grant mails mail_worker --work
   penstock queue grant mails oncall --operate`
+	return cmd
+}
+
+func (a *app) outboxGrantCommand() *cobra.Command {
+	var publish, relay, asJSON bool
+	cmd := &cobra.Command{
+		Use:   "grant OUTBOX ROLE --publish | grant ROLE --relay",
+		Short: "Let a role of the database publish, or relay",
+		Long: `Let a role of PostgreSQL publish to one outbox, or relay every outbox, with no more
+rights than that needs. The role must exist, and it is the owner of the schema who
+grants.
+
+  --publish  for applications: it can write messages to OUTBOX, by penstock.publish, by
+             a plain INSERT or with penstock publish, and cannot read any
+  --relay    for relays, and for people who look after them: relay, status, tail, dead,
+             parked and replay, of every outbox, now and later. It cannot publish
+
+To grant twice changes nothing. A right to publish ends with "revoke", "drop owned by
+ROLE" or with the outbox; that to relay with "drop owned by ROLE".`,
+		Example: `  penstock outbox grant orders webshop --publish
+  penstock outbox grant relay_role --relay`,
+		Args: args(cobra.RangeArgs(1, 2)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, stop := interruptible(cmd.Context())
+			defer stop()
+			switch {
+			case publish == relay:
+				return misuse(errors.New("what to grant is not clear: give --publish or --relay"))
+			case publish && len(args) != 2:
+				return misuse(errors.New("--publish is for one outbox: give OUTBOX and ROLE"))
+			case relay && len(args) != 1:
+				return misuse(errors.New("--relay is for every outbox: give ROLE alone"))
+			}
+			store, g, err := a.openGranter(ctx)
+			if err != nil {
+				return err
+			}
+			defer store.Close()
+			role := args[len(args)-1]
+			if relay {
+				if err := g.GrantRelay(ctx, role); err != nil {
+					return fmt.Errorf("granting --relay: %w", err)
+				}
+				return a.tell(asJSON, map[string]any{"role": role, "granted": []string{"relay"}}, "Role %s may relay every outbox.\n", visible(role))
+			}
+			if err := g.GrantProducer(ctx, args[0], role); err != nil {
+				return about(err, "granting --publish", args[0], "")
+			}
+			return a.tell(asJSON, map[string]any{"outbox": args[0], "role": role, "granted": []string{"publish"}},
+				"Role %s may publish on outbox %s.\n", visible(role), visible(args[0]))
+		},
+	}
+	cmd.Flags().BoolVar(&publish, "publish", false, "write messages to one outbox, and nothing else")
+	cmd.Flags().BoolVar(&relay, "relay", false, "relay every outbox and look after it, and publish nothing")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "what was granted as one JSON line")
 	return cmd
 }
 
@@ -108,12 +164,12 @@ func (a *app) grantCommand(to grantable) *cobra.Command {
 				last := len(flags) - 1
 				return misuse(fmt.Errorf("nothing to grant: give %s or %s", strings.Join(flags[:last], ", "), flags[last]))
 			}
-			store, err := a.openStore(ctx)
+			store, g, err := a.openGranter(ctx)
 			if err != nil {
 				return err
 			}
 			defer store.Close()
-			return a.grant(ctx, store, to, rights, args[0], args[1], asJSON)
+			return a.grant(ctx, g, to, rights, args[0], args[1], asJSON)
 		},
 	}
 	for i, r := range to.rights {
@@ -123,11 +179,20 @@ func (a *app) grantCommand(to grantable) *cobra.Command {
 	return cmd
 }
 
-func (a *app) grant(ctx context.Context, store penstock.Store, to grantable, rights []right, name, role string, asJSON bool) error {
+// openGranter opens a database that knows roles. The caller closes the store.
+func (a *app) openGranter(ctx context.Context) (penstock.Store, granter, error) {
+	store, err := a.openStore(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
 	g, ok := store.(granter)
 	if !ok {
-		return usage(errors.New("this database has no roles: whoever may write the file may do everything; grants are for PostgreSQL"))
+		return nil, nil, errors.Join(usage(errors.New("this database has no roles: whoever may write the file may do everything; grants are for PostgreSQL")), store.Close())
 	}
+	return store, g, nil
+}
+
+func (a *app) grant(ctx context.Context, g granter, to grantable, rights []right, name, role string, asJSON bool) error {
 	granted := make([]string, len(rights))
 	for i, r := range rights {
 		if err := r.grant(g, ctx, name, role); err != nil {

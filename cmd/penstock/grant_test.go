@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -38,7 +39,7 @@ func TestQueueGrant(t *testing.T) {
 
 	enqueuer("enqueue", "mails", "hello").wants(t, exitOK, "")
 	enqueuer("enqueue", "others", "hello").wants(t, exitDatabase, "permission denied")
-	enqueuer("dead", "list", "mails").wants(t, exitDatabase, "permission denied")
+	enqueuer("dead", "list", "mails").wants(t, exitDatabase, "penstock queue grant mails ROLE --operate")
 	worker("enqueue", "mails", "hello").wants(t, exitDatabase, "permission denied")
 
 	same(t, "json", d.must("queue", "grant", "mails", roleOf(t, conn), "--work", "--enqueue", "--json"),
@@ -79,7 +80,30 @@ func roleOf(t *testing.T, conn *pgx.Conn) (role string) {
 	return role
 }
 
+func TestOutboxGrant(t *testing.T) {
+	database := postgrestest.Database(t)
+	d := urlDesk(t, database)
+	d.outbox("orders")
+	role := fmt.Sprintf("penstock_outbox_%d", os.Getpid())
+	makeRole(t, database, role)
+	same(t, "told", d.must("outbox", "grant", "orders", role, "--publish"), "Role "+role+" may publish on outbox orders.\n")
+	same(t, "json", d.must("outbox", "grant", "orders", role, "--publish", "--json"), fmt.Sprintf(`{"granted":["publish"],"outbox":"orders","role":%q}`+"\n", role))
+	same(t, "told", d.must("outbox", "grant", role, "--relay"), "Role "+role+" may relay every outbox.\n")
+	same(t, "json", d.must("outbox", "grant", role, "--relay", "--json"), fmt.Sprintf(`{"granted":["relay"],"role":%q}`+"\n", role))
+	for args, want := range map[string]string{
+		"orders nobody_at_all --publish": `role "nobody_at_all" does not exist: make it first`,
+		"nobody_at_all --relay":          `role "nobody_at_all" does not exist: make it first`,
+		"orders postgres":                "give --publish or --relay",
+		"orders postgres --relay":        "--relay is for every outbox: give ROLE alone",
+		"postgres --publish":             "--publish is for one outbox: give OUTBOX and ROLE",
+	} {
+		d.cli(append([]string{"outbox", "grant"}, strings.Fields(args)...)...).wants(t, exitUsage, want)
+	}
+	d.cli("outbox", "grant", "nothing", "postgres", "--publish").wants(t, exitFailure, `outbox "nothing": no such outbox`)
+}
+
 func TestOnlyPostgreSQLGrants(t *testing.T) {
 	d := memoryDesk(t)
 	d.cli("queue", "grant", "mails", "somebody", "--work").wants(t, exitUsage, "this database has no roles")
+	d.cli("outbox", "grant", "orders", "somebody", "--publish").wants(t, exitUsage, "this database has no roles")
 }

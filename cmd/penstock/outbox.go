@@ -13,13 +13,13 @@ import (
 func (a *app) outboxCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "outbox",
-		Short: "Create, set up, list and drop outboxes",
+		Short: "Create, set up, list, grant and drop outboxes",
 		Long: `An outbox is a table that a business transaction inserts into, so that its
 messages commit or roll back with everything else it wrote.`,
 		Args: knownVerb,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.outboxCreateCommand(), a.outboxSetCommand(), a.outboxListCommand(), a.outboxDropCommand())
+	cmd.AddCommand(a.outboxCreateCommand(), a.outboxSetCommand(), a.outboxListCommand(), a.outboxGrantCommand(), a.outboxDropCommand())
 	return cmd
 }
 

@@ -45,7 +45,7 @@ func TestRelayRoleNeedsNothingOfQueues(t *testing.T) {
 	as := func(args ...string) outcome { return cli(t, append(args, "--database-url", u.String())...) }
 
 	o := as("status")
-	if o.code != exitOK || !strings.Contains(o.stdout, "orders") || o.stderr != "penstock: queues are not shown: this role may not read them\n" {
+	if o.code != exitOK || !strings.Contains(o.stdout, "orders") || o.stderr != "penstock: queues and inboxes are not shown: this role may not read them\n" {
 		t.Errorf("%+v", o)
 	}
 	var status map[string]any
@@ -53,5 +53,94 @@ func TestRelayRoleNeedsNothingOfQueues(t *testing.T) {
 		t.Errorf("got %v, %v", status, err)
 	}
 	contains(t, as("dead", "list", "orders").stdout, "refused")
-	as("queue", "list").wants(t, exitDatabase, "permission denied")
+	as("queue", "list").wants(t, exitDatabase, "penstock queue grant QUEUE ROLE --operate")
+	for _, verb := range []string{"status", "dead list"} { // there is a queue of that name
+		as(append(strings.Fields(verb), "mails")...).wants(t, exitDatabase,
+			`nothing that this role may see is called "mails", and queues it may not read: the owner of the schema can grant it: penstock queue grant mails ROLE --operate`)
+	}
+	o = as("status", "orders")
+	same(t, "of what it asked for all is shown", o.stderr, "")
+}
+
+// TestEachRoleSeesItsPart has roles of one part each look at everything, and do what is
+// another's part.
+func TestEachRoleSeesItsPart(t *testing.T) {
+	database := postgrestest.Database(t)
+	d := urlDesk(t, database)
+	d.outbox("orders", numbered(1)...)
+	for _, verb := range []string{"queue create mails", "queue create others", "inbox create billing", "inbox create shipping"} {
+		d.must(strings.Fields(verb)...)
+	}
+	as := func(part string, grant ...string) func(code int, want string, args ...string) outcome {
+		role := fmt.Sprintf("penstock_sees_%s_%d", part, os.Getpid())
+		makeRole(t, database, role)
+		d.must(strings.Split(strings.ReplaceAll(strings.Join(grant, " "), "ROLE", role), " ")...)
+		u, err := url.Parse(database)
+		if err != nil {
+			t.Fatal(err)
+		}
+		u.User = url.User(role)
+		return func(code int, want string, args ...string) outcome {
+			t.Helper()
+			o := cli(t, append(args, "--database-url", u.String())...)
+			o.wants(t, code, want)
+			return o
+		}
+	}
+	operator := as("operate", "queue grant mails ROLE --operate")
+	enqueuer := as("enqueue", "queue grant mails ROLE --enqueue")
+	watcher := as("watch", "inbox grant billing ROLE --operate")
+	producer := as("produce", "outbox grant orders ROLE --publish")
+	relay := as("relay", "outbox grant ROLE --relay")
+
+	contains(t, operator(exitOK, "penstock: outboxes and inboxes are not shown: this role may not read them\n", "status").stdout, "mails")
+	o := operator(exitOK, "", "status", "mails")
+	if contains(t, o.stdout, "mails"); o.stderr != "" || strings.Contains(o.stdout, "others") {
+		t.Errorf("%+v", o)
+	}
+	var seen map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(operator(exitOK, "", "status", "--json").stdout), &seen); err != nil || seen["outboxes"] != nil || !strings.Contains(string(seen["queues"]), `"mails"`) {
+		t.Errorf("got %s, %v", seen, err)
+	}
+	operator(exitDatabase, `queue "others": this role may not see it: the owner of the schema can grant it: penstock queue grant others ROLE --operate`, "status", "others")
+	operator(exitDatabase, `nothing that this role may see is called "orders", and outboxes it may not read: the owner of the schema can grant it: penstock outbox grant ROLE --relay`, "status", "orders")
+	contains(t, watcher(exitOK, "penstock: outboxes and queues are not shown", "status").stdout, "billing")
+	if o := relay(exitOK, "penstock: queues and inboxes are not shown", "status"); !strings.Contains(o.stdout, "orders") {
+		t.Errorf("%+v", o)
+	}
+	enqueuer(exitDatabase, "permission denied", "status") // it sees nothing
+	enqueuer(exitDatabase, "penstock queue grant mails ROLE --operate, or if it is an outbox penstock outbox grant ROLE --relay", "status", "mails")
+	producer(exitOK, "", "publish", "orders", "--payload", "x")
+
+	for _, refused := range []struct {
+		as   func(code int, want string, args ...string) outcome
+		verb string
+		hint string
+	}{
+		{operator, "enqueue mails x", "queue grant mails ROLE --enqueue"},
+		{operator, "work mails --exec true", "queue grant mails ROLE --work"},
+		{operator, "publish orders --payload x", "outbox grant orders ROLE --publish"},
+		{operator, "tail orders", "outbox grant ROLE --relay"},
+		{operator, "outbox list", "outbox grant ROLE --relay"},
+		{operator, "inbox list", "inbox grant CONSUMER ROLE --operate"},
+		{operator, "inbox held billing", "inbox grant billing ROLE --operate"},
+		{operator, "queue drop mails --yes", "only the owner of the schema may do this"},
+		{operator, "outbox create more", "only the owner of the schema may do this"},
+		{enqueuer, "queue pause mails", "queue grant mails ROLE --operate"},
+		{enqueuer, "job cancel mails 1", "queue grant mails ROLE --operate"},
+		{enqueuer, "queue list", "queue grant QUEUE ROLE --operate"},
+		{enqueuer, "schedule drop mails x", "only the owner of the schema may do this"},
+		{producer, "tail orders", "outbox grant ROLE --relay"},
+		{producer, "parked orders", "outbox grant ROLE --relay"},
+		{relay, "publish orders --payload x", "outbox grant orders ROLE --publish"},
+		{relay, "queue pause mails", "queue grant mails ROLE --operate"},
+		{relay, "outbox set orders --retain-age 1h", "only the owner of the schema may do this"},
+		{watcher, "inbox held shipping", "inbox grant shipping ROLE --operate"},
+		{watcher, "inbox set billing --keep 1h", "only the owner of the schema may do this"},
+	} {
+		o := refused.as(exitDatabase, refused.hint, strings.Fields(refused.verb)...)
+		if strings.Count(o.stderr, " grant ")+strings.Count(o.stderr, "only the owner") != 1+strings.Count(o.stderr, "can grant it") {
+			t.Errorf("%s: more than one next step: %s", refused.verb, o.stderr)
+		}
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -122,13 +123,15 @@ func readStatus(ctx context.Context, store statusReader, only []string) ([]penst
 	return nil, about(penstock.ErrNoOutbox, "", only[0], "")
 }
 
-// statusOf is what status shows. Queues are nil if the role may not read them:
-// that of a relay may not.
+// statusOf is what status shows. What the role may not read is nil: that of a relay
+// sees no queues, and that of a queue's operator no outboxes.
 type statusOf struct {
-	Outboxes []penstock.OutboxStatus `json:"outboxes"`
+	Outboxes []penstock.OutboxStatus `json:"outboxes,omitzero"`
 	Queues   []penstock.QueueStatus  `json:"queues,omitzero"`
 	Adopted  []adoptedStatus         `json:"adopted,omitempty"`
 	Inboxes  []penstock.InboxStatus  `json:"inboxes,omitempty"`
+
+	unseen []string // kinds of things that the role may not read
 }
 
 // adoptedStatus is a subscription over an adopted table, or why it has no status: what
@@ -158,27 +161,22 @@ func (a *app) readAll(ctx context.Context, store statusReader, f *adoptFlags, on
 		s.Adopted, err = a.readAdopted(ctx, []adoption{*of})
 		return s, err
 	}
-	if s.Outboxes, err = readStatus(ctx, store, nil); err != nil {
+	var refused []error
+	kinds := 1
+	if s.Outboxes, err = readKind(ctx, "outboxes", store.Status, &s, &refused); err != nil {
 		return s, err
-	}
-	if s.Outboxes == nil {
-		s.Outboxes = []penstock.OutboxStatus{} // [] rather than null
 	}
 	s.Queues = []penstock.QueueStatus{}
 	if queues, ok := store.(queueStatusReader); ok {
-		found, err := queues.QueueStatus(ctx)
-		switch {
-		case isForbidden(err):
-			s.Queues = nil
-		case err != nil:
-			return s, fmt.Errorf("reading the status of queues: %w", err)
-		default:
-			s.Queues = append(s.Queues, found...)
+		kinds++
+		if s.Queues, err = readKind(ctx, "queues", queues.QueueStatus, &s, &refused); err != nil {
+			return s, err
 		}
 	}
 	if inboxes, ok := store.(inboxReader); ok && len(only) == 0 {
-		if s.Inboxes, err = inboxes.Inboxes(ctx); err != nil && !isForbidden(err) {
-			return s, fmt.Errorf("reading the status of inboxes: %w", err)
+		kinds++
+		if s.Inboxes, err = readKind(ctx, "inboxes", inboxes.Inboxes, &s, &refused); err != nil {
+			return s, err
 		}
 	}
 	adoptions, err := a.adoptions()
@@ -190,11 +188,57 @@ func (a *app) readAll(ctx context.Context, store statusReader, f *adoptFlags, on
 		s.Outboxes = slices.DeleteFunc(s.Outboxes, func(o penstock.OutboxStatus) bool { return o.Outbox != only[0] })
 		s.Queues = slices.DeleteFunc(s.Queues, func(q penstock.QueueStatus) bool { return q.Queue != only[0] })
 		if len(s.Outboxes)+len(s.Queues)+len(adoptions) == 0 {
-			return s, penstock.WithHint(about(penstock.ErrNoOutbox, "", only[0], ""), "nor is there a queue of that name; penstock status without a name shows what there is")
+			return s, notFound(ctx, store, only[0], s.unseen)
 		}
+		s.unseen = nil // what was asked for is not among it
+	}
+	if len(refused) == kinds && len(adoptions) == 0 {
+		return s, refused[0]
 	}
 	s.Adopted, err = a.readAdopted(ctx, adoptions)
 	return s, err
+}
+
+// readKind reads what there is of a kind of things, as a list that is not nil, or nil and
+// refused if this role may not.
+func readKind[T any](ctx context.Context, kind string, read func(context.Context) ([]T, error), s *statusOf, refused *[]error) ([]T, error) {
+	found, err := read(ctx)
+	if err == nil {
+		return append([]T{}, found...), nil // [] rather than null
+	}
+	err = fmt.Errorf("reading the status of %s: %w", kind, err)
+	if !isForbidden(err) {
+		return nil, err
+	}
+	s.unseen = append(s.unseen, kind)
+	*refused = append(*refused, err)
+	return nil, nil
+}
+
+// notFound is the error for a name that is none of what the role may see. unseen are the
+// kinds of things that it may not read: one of them may have that name.
+func notFound(ctx context.Context, store statusReader, name string, unseen []string) error {
+	if queues, ok := store.(deadJobStore); ok && !slices.Contains(unseen, "queues") {
+		if found, err := isQueue(ctx, queues, name); err == nil && found {
+			return notSeen(fmt.Errorf("queue %q: this role may not see it", name), name, []string{"queues"})
+		}
+	}
+	if len(unseen) > 0 {
+		return notSeen(fmt.Errorf("nothing that this role may see is called %q, and %s it may not read", name, strings.Join(unseen, " and ")), name, unseen)
+	}
+	return penstock.WithHint(about(penstock.ErrNoOutbox, "", name, ""), "nor is there a queue of that name; penstock status without a name shows what there is")
+}
+
+// notSeen says who may show what has a name to this role, whatever it is.
+func notSeen(err error, name string, unseen []string) error {
+	var grants []string
+	if slices.Contains(unseen, "queues") {
+		grants = append(grants, fmt.Sprintf("penstock queue grant %s ROLE --operate", shellWord(name)))
+	}
+	if slices.Contains(unseen, "outboxes") {
+		grants = append(grants, "penstock outbox grant ROLE --relay")
+	}
+	return &exitError{code: exitDatabase, err: penstock.WithHint(err, "the owner of the schema can grant it: %s", strings.Join(grants, ", or if it is an outbox "))}
 }
 
 func (a *app) readAdopted(ctx context.Context, adoptions []adoption) (all []adoptedStatus, err error) {
@@ -224,7 +268,7 @@ func (a *app) showStatus(s statusOf, asJSON, watch bool) error {
 	if watch && isTerminal(a.stdout) {
 		fmt.Fprint(a.stdout, "\x1b[H\x1b[2J") // home, clear
 	}
-	if len(s.Outboxes)+len(s.Queues)+len(s.Adopted)+len(s.Inboxes) == 0 && s.Queues != nil {
+	if len(s.Outboxes)+len(s.Queues)+len(s.Adopted)+len(s.Inboxes) == 0 && len(s.unseen) == 0 {
 		fmt.Fprintln(a.stdout, "There is nothing yet: penstock outbox create NAME makes an outbox, penstock queue create NAME a queue.")
 		return nil
 	}
@@ -241,8 +285,8 @@ func (a *app) showStatus(s statusOf, asJSON, watch bool) error {
 			return err
 		}
 	}
-	if s.Queues == nil {
-		fmt.Fprintln(a.stderr, "penstock: queues are not shown: this role may not read them")
+	if len(s.unseen) > 0 {
+		fmt.Fprintf(a.stderr, "penstock: %s are not shown: this role may not read them\n", strings.Join(s.unseen, " and "))
 	}
 	if len(s.Queues) > 0 {
 		if len(s.Outboxes)+len(s.Adopted) > 0 {

@@ -7,23 +7,19 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/pgerror"
 )
 
 // sqlState is the error's five-letter SQLSTATE, "" if it is not the server's.
 func sqlState(err error) string { return pgerror.State(err) }
 
-// hints by SQLSTATE, where they are about Penstock's schema.
-var hints = map[string]string{
-	"42501": "the owner of the schema can grant it: grant_producer(outbox, role) to publish, grant_relay(role) to relay; what changes an outbox is the owner's to do",
-}
-
 // explain adds the operator's next step to what the server or the network says.
 func explain(err error) error {
 	if errors.Is(err, context.Canceled) {
 		return err
 	}
-	return pgerror.Explain(err, hints)
+	return pgerror.Explain(err, map[string]string{"42501": grantHint(err)})
 }
 
 // explain is the function of that name; after an error that is not the server's it
@@ -44,6 +40,8 @@ func publishError(err error, outbox string) error {
 		return noOutbox(outbox)
 	case "22021":
 		return fmt.Errorf("publish to %q: text the database cannot hold: %w", outbox, err)
+	case "42501":
+		return penstock.WithHint(err, "%s", granted("penstock outbox grant "+outbox+" ROLE --publish"))
 	}
 	return explain(err)
 }

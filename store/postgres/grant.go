@@ -7,37 +7,63 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// GrantEnqueuer lets a role write jobs to one queue and do nothing else. Like all
-// grants here it is for the owner of the schema to make, and to make twice is no
-// error. Errors: ErrNoQueue, and a *penstock.FieldError for a role that there is not.
+// GrantProducer lets a role publish to one outbox and do nothing else. Like all grants
+// here it is for the owner of the schema to make, and to make twice is no error. Errors:
+// ErrNoOutbox, and a *penstock.FieldError for a role that there is not.
+func (s *Store) GrantProducer(ctx context.Context, outbox, role string) error {
+	if err := s.ready(ctx); err != nil {
+		return err
+	}
+	if _, err := s.outboxIDs(ctx, s.pool, outbox); err != nil {
+		return err
+	}
+	return s.grant(ctx, role, "select "+s.table("grant_producer")+"($2, $1)", outbox)
+}
+
+// GrantRelay lets a role run subscriptions of every outbox, now and later, and look
+// after them. It can neither publish nor change a message.
+func (s *Store) GrantRelay(ctx context.Context, role string) error {
+	if err := s.ready(ctx); err != nil {
+		return err
+	}
+	return s.grant(ctx, role, "select "+s.table("grant_relay")+"($1)")
+}
+
+// GrantEnqueuer lets a role write jobs to one queue and do nothing else. Errors:
+// ErrNoQueue, and a *penstock.FieldError for a role that there is not.
 func (s *Store) GrantEnqueuer(ctx context.Context, queue, role string) error {
-	return s.grant(ctx, "grant_enqueuer", queue, role)
+	return s.grantQueue(ctx, "grant_enqueuer", queue, role)
 }
 
 // GrantWorker lets a role run the jobs of one queue. It can neither enqueue nor read
 // what it has not claimed.
 func (s *Store) GrantWorker(ctx context.Context, queue, role string) error {
-	return s.grant(ctx, "grant_worker", queue, role)
+	return s.grantQueue(ctx, "grant_worker", queue, role)
 }
 
 // GrantOperator lets a role look after one queue: QueueStatus, which then describes
 // those queues alone that were granted; dead letters, with their payloads; pause and
 // resume; CancelJobs. It can neither enqueue nor run jobs, nor change other settings.
 func (s *Store) GrantOperator(ctx context.Context, queue, role string) error {
-	return s.grant(ctx, "grant_operator", queue, role)
+	return s.grantQueue(ctx, "grant_operator", queue, role)
 }
 
-func (s *Store) grant(ctx context.Context, function, queue, role string) error {
-	if !canBeRole(role) {
-		return noRole(role)
-	}
+func (s *Store) grantQueue(ctx context.Context, function, queue, role string) error {
 	if err := s.ready(ctx); err != nil {
 		return err
 	}
 	if err := s.hasQueue(ctx, queue); err != nil {
 		return err
 	}
-	_, err := s.pool.Exec(ctx, "select "+s.table(function)+"($1, $2)", queue, role)
+	return s.grant(ctx, role, "select "+s.table(function)+"($2, $1)", queue)
+}
+
+// grant runs a statement whose first parameter is the role.
+func (s *Store) grant(ctx context.Context, role, statement string, args ...any) error {
+	if !canBeRole(role) {
+		return noRole(role)
+	}
+	_, err := s.pool.Exec(ctx, statement, append([]any{role}, args...)...)
 	if sqlState(err) == "42704" {
 		return noRole(role)
 	}

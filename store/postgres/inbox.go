@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -167,7 +168,7 @@ func (i *Inbox) explain(err error) error {
 	case "42883", "3F000":
 		return penstock.WithHint(fmt.Errorf("inbox of %q: %w: %w", i.consumer, penstock.ErrNotMigrated, err), "run: penstock migrate")
 	case "42501":
-		return penstock.WithHint(err, "the owner of the schema can grant it: grant_consumer(consumer, role), or grant_inbox_operator to look after it")
+		return penstock.WithHint(err, "%s", strings.Replace(grantHint(err), "CONSUMER", i.consumer, 1))
 	}
 	if pg.Hint != "" {
 		return penstock.WithHint(err, "%s", pg.Hint)

@@ -27,8 +27,6 @@ func queueError(err error, queue string) error {
 			"the job may be running elsewhere; extend leases in time, or claim with longer ones")
 	case "22021":
 		return fmt.Errorf("queue %q: text the database cannot hold: %w", queue, err)
-	case "42501":
-		return penstock.WithHint(err, "the owner of the schema can grant it: grant_enqueuer(queue, role) to enqueue, grant_worker(queue, role) to work, grant_operator(queue, role) to look after it; what changes a queue is the owner's to do")
 	}
 	if pg.Hint != "" {
 		return penstock.WithHint(err, "%s", pg.Hint)

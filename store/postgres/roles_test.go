@@ -100,8 +100,8 @@ func TestProducerCanPublishAndNothingElse(t *testing.T) {
 		}
 	}
 	f.wantDrain(f.subscribe(), "by Go", "by INSERT", "by publish")
-	if _, err := store.Subscribe(f.Ctx, penstock.Subscribe{Outbox: "orders", Subscription: "x"}); err == nil || !strings.Contains(err.Error(), "grant_relay") {
-		t.Errorf("Subscribe by a producer: got %v, want an error that names grant_relay", err)
+	if _, err := store.Subscribe(f.Ctx, penstock.Subscribe{Outbox: "orders", Subscription: "x"}); err == nil || !strings.Contains(err.Error(), "penstock outbox grant ROLE --relay") {
+		t.Errorf("Subscribe by a producer: got %v, want an error that names the right to relay", err)
 	}
 }
 

@@ -156,7 +156,7 @@ func (sess *session) checkServers(ctx context.Context) error {
 		case standby:
 			return penstock.Unavailable(penstock.WithHint(errors.New("the server is a standby"), "connect to the primary: with several hosts in the URL, or target_session_attrs=read-write, it is picked"))
 		case !may: // newer servers would say 0 instead of an error
-			return penstock.WithHint(fmt.Errorf("no permission to read the sequence of outbox %q", sess.outbox), "the owner of the schema can grant it: grant_relay(role)")
+			return penstock.WithHint(&pgconn.PgError{Severity: "ERROR", Code: "42501", Message: "permission denied for the sequence of outbox " + sess.outbox}, "%s", granted("penstock outbox grant ROLE --relay"))
 		}
 	}
 	if !started[0].Equal(started[1]) {

@@ -1,0 +1,77 @@
+package postgres
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// grantHint says which right is missing, by what the server refuses to touch: that tells
+// more than what was called, which may need several. It is "" for another error.
+func grantHint(err error) string {
+	var pg *pgconn.PgError
+	switch {
+	case !errors.As(err, &pg) || pg.Code != "42501":
+		return ""
+	case pg.Hint != "":
+		return pg.Hint
+	}
+	words := strings.Fields(pg.Message)
+	name := ""
+	if len(words) > 0 {
+		name = strings.Trim(words[len(words)-1], `"'`) // last, in whatever language
+	}
+	switch of, own, _ := cutLast(name, "."); {
+	case strings.HasPrefix(of, "__inbox"):
+		if consumes[own] {
+			return granted("penstock inbox grant CONSUMER ROLE --consume")
+		}
+		return granted("penstock inbox grant CONSUMER ROLE --operate")
+	case strings.HasPrefix(of, "_") && rightTo[own] != "":
+		return granted("penstock queue grant " + of[1:] + " ROLE --" + rightTo[own])
+	}
+	switch {
+	case strings.HasPrefix(name, "dequeue_"):
+		return granted("penstock queue grant " + name[len("dequeue_"):] + " ROLE --work")
+	case name == "_queue" || name == "_dead_job":
+		return granted("penstock queue grant QUEUE ROLE --operate")
+	case name == "inboxes" || strings.HasPrefix(name, "_inbox"):
+		return granted("penstock inbox grant CONSUMER ROLE --operate")
+	case name == "publish" || name == "publish_bytes":
+		return granted("penstock outbox grant OUTBOX ROLE --publish")
+	case owners[name]:
+		return "only the owner of the schema may do this: connect as that role"
+	case strings.HasPrefix(name, "_") && !strings.Contains(name, "."):
+		return granted("penstock outbox grant ROLE --relay")
+	}
+	return "the owner of the schema can grant it: docs/cli.md lists what each verb needs"
+}
+
+func granted(by string) string { return "the owner of the schema can grant it: " + by }
+
+// rightTo names the right to each function, or sequence, that a queue has of its own.
+var rightTo = map[string]string{
+	"enqueue": "enqueue", "enqueue_many": "enqueue", "flags": "enqueue", "seq": "enqueue",
+	"take": "work", "claim": "work", "ack": "work", "extend": "work", "release": "work", "fail": "work", "tick": "work",
+	"pause": "operate", "cancel": "operate", "retry_dead": "operate", "discard_dead": "operate", "status": "operate",
+}
+
+// consumes are the functions of an inbox that a consumer calls; its operators call the others.
+var consumes = map[string]bool{"first": true, "first_of": true, "in_order": true, "due": true, "tick": true}
+
+// owners are the functions that no role is granted.
+var owners = map[string]bool{
+	"create_outbox": true, "drop_outbox": true, "set_retention": true, "drop_subscription": true, "grant_producer": true, "grant_relay": true,
+	"create_queue": true, "drop_queue": true, "set_queue": true, "schedule_bytes": true, "schedule": true, "unschedule": true,
+	"grant_enqueuer": true, "grant_worker": true, "grant_operator": true,
+	"create_inbox": true, "set_inbox": true, "drop_inbox": true, "grant_consumer": true, "grant_inbox_operator": true, "grant_adopt": true,
+}
+
+// cutLast cuts around the last sep.
+func cutLast(s, sep string) (before, after string, found bool) {
+	if i := strings.LastIndex(s, sep); i >= 0 {
+		return s[:i], s[i+len(sep):], true
+	}
+	return s, "", false
+}
