@@ -68,14 +68,12 @@ end $$;
 create or replace function publish_bytes(outbox text, payload bytea, key text default null, topic text default '',
                         headers jsonb default null, id text default null) returns void
 language plpgsql set search_path from current as $$
-declare
-    target text := format('%I.%I', current_schema(), outbox);
 begin
-    if to_regclass(target) is null then
-        raise exception 'there is no outbox %', quote_literal(outbox)
-        using errcode = '42P01', hint = 'create it with: penstock outbox create ' || quote_literal(outbox);
+    if to_regclass(quote_ident(current_schema()) || '.' || quote_ident('_' || outbox || '.slot')) is null then -- a queue has none
+        raise exception 'there is no outbox %', coalesce(quote_literal(outbox), 'null')
+        using errcode = '42P01', hint = 'create it with: penstock outbox create ' || coalesce(quote_literal(outbox), 'NAME');
     end if;
-    execute format('insert into %s (id, key, topic, headers, payload) values ($1, $2, $3, $4, $5)', target)
+    execute format('insert into %I.%I (id, key, topic, headers, payload) values ($1, $2, $3, $4, $5)', current_schema(), outbox)
     using id, key, coalesce(topic, ''), headers, payload;
 end $$;
 
