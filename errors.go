@@ -18,11 +18,12 @@ var (
 	ErrNoOutbox = errors.New("no such outbox")
 	// ErrNoSubscription: the outbox has no subscription of that name.
 	ErrNoSubscription = errors.New("no such subscription")
-	// ErrOutboxExists: an outbox of that name exists already.
+	// ErrOutboxExists: an outbox of that name exists already. Outboxes and queues share
+	// their names, so CreateQueue returns it, too.
 	ErrOutboxExists = errors.New("the outbox exists already")
 	// ErrNoQueue: there is no queue of that name.
 	ErrNoQueue = errors.New("no such queue")
-	// ErrQueueExists: the name belongs to a queue or an outbox already.
+	// ErrQueueExists: a queue of that name exists already. CreateOutbox returns it, too.
 	ErrQueueExists = errors.New("the queue exists already")
 	// ErrNoSchedule: the queue has no periodic job of that name.
 	ErrNoSchedule = errors.New("no such schedule")

@@ -150,7 +150,7 @@ type Queue interface {
 // QueueStore is a store that holds queues, beside outboxes. An unknown queue is
 // ErrNoQueue.
 type QueueStore interface {
-	// CreateQueue makes a queue. ErrQueueExists if the name is taken, by an outbox
+	// CreateQueue makes a queue. ErrQueueExists if there is one, ErrOutboxExists if an outbox
 	// too. Names are like those of outboxes.
 	CreateQueue(ctx context.Context, name string, order QueueOrder) error
 	// DropQueue removes a queue with its jobs.

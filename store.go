@@ -19,7 +19,7 @@ type Store interface {
 	Migrate(ctx context.Context) error
 
 	// CreateOutbox makes an outbox. See ValidateOutboxName for its name;
-	// drivers quote it. ErrOutboxExists if there is one. Derived message ids
+	// drivers quote it. ErrOutboxExists if there is one, ErrQueueExists if a queue has the name. Derived message ids
 	// never come again, not even if an outbox is dropped and made anew, or if an
 	// older copy of the database is restored.
 	CreateOutbox(ctx context.Context, name string) error

@@ -32,8 +32,8 @@ func (a *app) outboxCreateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create NAME",
 		Short: "Create an outbox",
-		Long: `Create an outbox. The name may be any text of 1 to 48 bytes; names of small
-letters, digits and underscores need no quoting in SQL.
+		Long: `Create an outbox. The name may be any text of 1 to 48 bytes that no queue has;
+names of small letters, digits and underscores need no quoting in SQL.
 
 What every subscription has settled is reclaimed, unless --retain-age or
 --retain-bytes keep it for penstock replay; penstock outbox set explains and
@@ -55,10 +55,7 @@ changes them.`,
 			}
 			defer store.Close()
 			if err := createOutbox(ctx, store, args[0], ifMissing); err != nil {
-				if errors.Is(err, penstock.ErrOutboxExists) {
-					err = penstock.ErrOutboxExists // it is named already
-				}
-				return fmt.Errorf("creating outbox %q: %w", args[0], err)
+				return fmt.Errorf("creating outbox %q: %w", args[0], nameTaken(err, "an outbox"))
 			}
 			if retains {
 				if _, err := retain.apply(ctx, store, args[0]); err != nil {
@@ -72,6 +69,21 @@ changes them.`,
 	cmd.Flags().BoolVar(&ifMissing, "if-missing", false, "succeed if it exists already")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "what was created as one JSON line")
 	return cmd
+}
+
+// nameTaken says what has the name of the outbox or queue that was to be created, in the
+// same words whichever the store.
+func nameTaken(err error, what string) error {
+	for has, exists := range map[string]error{"an outbox": penstock.ErrOutboxExists, "a queue": penstock.ErrQueueExists} {
+		switch {
+		case !errors.Is(err, exists):
+		case has == what:
+			return exists
+		default:
+			return penstock.WithHint(fmt.Errorf("%s has this name", has), "outboxes and queues share their names: choose another")
+		}
+	}
+	return err
 }
 
 // outboxCreator is what creating an outbox needs of a store.

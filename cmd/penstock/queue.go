@@ -111,10 +111,7 @@ penstock queue set explains and changes.`,
 				err = a.alreadyThere(ctx, store, args[0], penstock.QueueOrder(order))
 			}
 			if err != nil {
-				if errors.Is(err, penstock.ErrQueueExists) {
-					err = penstock.ErrQueueExists // it is named already
-				}
-				return fmt.Errorf("creating queue %q: %w", args[0], err)
+				return fmt.Errorf("creating queue %q: %w", args[0], nameTaken(err, "a queue"))
 			}
 			if wanted != (penstock.QueueSettings{}) {
 				if err := store.SetQueue(ctx, args[0], wanted); err != nil {
@@ -131,19 +128,13 @@ penstock queue set explains and changes.`,
 	return cmd
 }
 
-// alreadyThere checks that what has the name is a queue of the order that was
-// asked for.
+// alreadyThere checks that the queue of that name is of the order that was asked for.
 func (a *app) alreadyThere(ctx context.Context, store queueStatusReader, name string, order penstock.QueueOrder) error {
 	q, err := findQueue(ctx, store, name)
-	switch {
-	case errors.Is(err, penstock.ErrNoQueue): // an outbox has it
-		return penstock.ErrQueueExists
-	case err != nil:
-		return err
-	case q.Order != order:
+	if err == nil && q.Order != order {
 		return usage(fmt.Errorf("it exists with the order %s, which cannot be changed: pass --order %s, or choose another name", q.Order, q.Order))
 	}
-	return nil
+	return err
 }
 
 func (a *app) queueListCommand() *cobra.Command {

@@ -43,11 +43,14 @@ func TestQueueLifecycle(t *testing.T) {
 			same(t, name, d.must("queue", "create", name), "Queue "+name+" is ready.\n")
 		}
 		d.must("queue", "create", "stack", "--order", "lifo", "--max-attempts", "3", "--max-running", "2", "--dedup-window", "10m")
-		d.cli("queue", "create", "mails").wants(t, exitFailure, "exists already")
+		d.cli("queue", "create", "mails").wants(t, exitFailure, `creating queue "mails": the queue exists already: use it, or choose another name`)
 		d.must("queue", "create", "mails", "--if-missing")
 		d.cli("queue", "create", "mails", "--if-missing", "--order", "lifo").wants(t, exitUsage, "exists with the order fifo")
 		d.must("outbox", "create", "orders")
-		d.cli("queue", "create", "orders", "--if-missing").wants(t, exitFailure, "exists already")
+		d.cli("queue", "create", "orders", "--if-missing").wants(t, exitFailure, `creating queue "orders": an outbox has this name: outboxes and queues share their names: choose another`)
+		for _, flag := range []string{"--json", "--if-missing"} {
+			d.cli("outbox", "create", "mails", flag).wants(t, exitFailure, `creating outbox "mails": a queue has this name: outboxes and queues share their names: choose another`)
+		}
 		d.cli("queue", "create", "").wants(t, exitUsage, "queue has no name")
 
 		var names []string

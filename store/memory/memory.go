@@ -162,7 +162,9 @@ func (s *Store) CreateOutbox(ctx context.Context, name string) error {
 		return err
 	}
 	defer s.db.Unlock()
-	if o, err := s.db.outbox(name); o != nil || s.db.queues[name] != nil {
+	if o, err := s.db.outbox(name); s.db.queues[name] != nil {
+		return sharesName("outbox", name, "a queue", penstock.ErrQueueExists)
+	} else if o != nil {
 		return fmt.Errorf("outbox %q: %w", name, penstock.ErrOutboxExists)
 	} else if !s.db.migrated {
 		return err

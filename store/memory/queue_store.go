@@ -47,16 +47,17 @@ func (s *Store) CreateQueue(ctx context.Context, name string, order penstock.Que
 	case !s.db.migrated:
 		return penstock.WithHint(penstock.ErrNotMigrated, "call Migrate first")
 	case s.db.queues[name] != nil:
-		return queueExists(name, "a queue")
+		return fmt.Errorf("queue %q: %w", name, penstock.ErrQueueExists)
 	case s.db.outboxes[name] != nil:
-		return queueExists(name, "an outbox")
+		return sharesName("queue", name, "an outbox", penstock.ErrOutboxExists)
 	}
 	s.db.queues[name] = newJobQueue(order)
 	return nil
 }
 
-func queueExists(name, taken string) error {
-	return penstock.WithHint(fmt.Errorf("queue %q: %w", name, penstock.ErrQueueExists), "%s has this name; choose another one", taken)
+// sharesName is the error for a name that belongs to the other kind of thing.
+func sharesName(kind, name, of string, exists error) error {
+	return penstock.WithHint(fmt.Errorf("%s %q: %s has this name: %w", kind, name, of, exists), "outboxes and queues share their names: choose another")
 }
 
 // DropQueue implements penstock.QueueStore.

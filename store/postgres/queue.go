@@ -35,28 +35,25 @@ func (s *Store) CreateQueue(ctx context.Context, name string, order penstock.Que
 	_, err := s.pool.Exec(ctx, "select "+s.table("create_queue")+"($1, $2, $3, $4)",
 		name, string(order), s.opts.Segments, max(smallestSegment, s.opts.SegmentBytes/2))
 	if state := sqlState(err); state == "42P07" || state == "23505" {
-		return s.queueExists(ctx, name)
+		return s.queueExists(ctx, name, err)
 	}
 	return s.explain(err)
 }
 
 // queueExists says whose the name is that create_queue refused.
-func (s *Store) queueExists(ctx context.Context, name string) error {
+func (s *Store) queueExists(ctx context.Context, name string, refused error) error {
 	var queue, outbox bool
 	err := s.pool.QueryRow(ctx, "select exists (select from "+s.table("_queue")+" where name = $1), exists (select from "+s.table("_outbox")+" where name = $1)",
 		name).Scan(&queue, &outbox)
-	taken := func(what string) error {
-		return penstock.WithHint(fmt.Errorf("queue %q: %w", name, penstock.ErrQueueExists), "%s has this name; choose another one", what)
-	}
 	switch {
 	case err != nil:
 		return s.explain(err)
 	case queue:
-		return taken("a queue")
+		return fmt.Errorf("queue %q: %w", name, penstock.ErrQueueExists)
 	case outbox:
-		return taken("an outbox")
+		return penstock.WithHint(fmt.Errorf("queue %q: an outbox has this name: %w", name, penstock.ErrOutboxExists), "outboxes and queues share their names: choose another")
 	}
-	return taken("another table or index of schema " + s.schema)
+	return penstock.WithHint(refused, "another table or index of schema %s has that name: choose another", s.schema)
 }
 
 // DropQueue removes a queue with everything in it.

@@ -137,7 +137,7 @@ func (s *Store) CreateOutbox(ctx context.Context, name string) error {
 	if sqlState(err) == "42P07" || sqlState(err) == "23505" {
 		if _, missing := s.outboxIDs(ctx, s.pool, name); missing != nil {
 			if s.hasQueue(ctx, name) == nil {
-				return penstock.WithHint(fmt.Errorf("%w: %q is a queue", penstock.ErrOutboxExists, name), "outboxes and queues share their names: choose another")
+				return penstock.WithHint(fmt.Errorf("outbox %q: a queue has this name: %w", name, penstock.ErrQueueExists), "outboxes and queues share their names: choose another")
 			}
 			return penstock.WithHint(err, "another table or index of schema %s has that name: choose another", s.schema)
 		}

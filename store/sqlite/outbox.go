@@ -48,16 +48,8 @@ func (s *Store) CreateOutbox(ctx context.Context, name string) error {
 		return err
 	}
 	return s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		switch _, err := findOutbox(ctx, tx, name); {
-		case err == nil:
-			return fmt.Errorf("outbox %q: %w", name, penstock.ErrOutboxExists)
-		case !errors.Is(err, penstock.ErrNoOutbox):
+		if err := nameFree(ctx, tx, "outbox", name); err != nil {
 			return err
-		}
-		if taken, err := nameTaken(ctx, tx, name); err != nil {
-			return err
-		} else if taken != "" {
-			return penstock.WithHint(fmt.Errorf("outbox %q: %w", name, penstock.ErrOutboxExists), "%s has this name; choose another one", taken)
 		}
 		if _, err := tx.ExecContext(ctx, `insert into penstock_outboxes (name, uid, created_at) values (?, ?, ?)`,
 			name, hex.EncodeToString(uid), time.Now().UnixMicro()); err != nil {

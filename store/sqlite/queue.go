@@ -32,12 +32,8 @@ func (s *Store) CreateQueue(ctx context.Context, name string, order penstock.Que
 		return &penstock.FieldError{Field: "order", Problem: fmt.Sprintf("is %q", order), Hint: "use fifo or lifo"}
 	}
 	return s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		taken, err := nameTaken(ctx, tx, name)
-		if err != nil {
+		if err := nameFree(ctx, tx, "queue", name); err != nil {
 			return err
-		}
-		if taken != "" {
-			return penstock.WithHint(fmt.Errorf("queue %q: %w", name, penstock.ErrQueueExists), "%s has this name; choose another one", taken)
 		}
 		done, err := tx.ExecContext(ctx, `insert into penstock_queues (name, lifo, created_at) values (?, ?, ?)`,
 			name, order == penstock.LIFO, time.Now().UnixMicro())
@@ -61,13 +57,23 @@ func (s *Store) CreateQueue(ctx context.Context, name string, order penstock.Que
 	})
 }
 
-// nameTaken says what has a name: outboxes and queues share theirs.
-func nameTaken(ctx context.Context, q querier, name string) (what string, err error) {
-	err = q.QueryRowContext(ctx, `select 'an outbox' from penstock_outboxes where name = ?1 union all select 'a queue' from penstock_queues where name = ?1`, name).Scan(&what)
-	if errors.Is(err, sql.ErrNoRows) {
-		return "", nil
+// nameFree is an error if an outbox or a queue has the name, which is to be one of kind.
+func nameFree(ctx context.Context, q querier, kind, name string) error {
+	var has string
+	err := q.QueryRowContext(ctx, `select 'outbox' from penstock_outboxes where name = ?1 union all select 'queue' from penstock_queues where name = ?1`, name).Scan(&has)
+	exists, article := penstock.ErrQueueExists, "a"
+	if has == "outbox" {
+		exists, article = penstock.ErrOutboxExists, "an"
 	}
-	return what, err
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return nil
+	case err != nil:
+		return err
+	case has == kind:
+		return fmt.Errorf("%s %q: %w", kind, name, exists)
+	}
+	return penstock.WithHint(fmt.Errorf("%s %q: %s %s has this name: %w", kind, name, article, has, exists), "outboxes and queues share their names: choose another")
 }
 
 // DropQueue implements penstock.QueueStore.
