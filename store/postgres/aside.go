@@ -23,9 +23,11 @@ type aside struct {
 	flying   map[int64]bool // dead letters returned and not settled
 
 	// How far the lines' schedule has been read. Every state that is due up to
-	// here was read; new ones are written with a later time (see settle.sql).
-	due string
-	n   int64
+	// here was read; of new ones only those are due earlier that are written after the clock
+	// was set back (see settle.sql). For whoever has Source.writing.
+	due    string
+	n      int64
+	handed []handedOut // by the last read
 
 	size      int    // average of a message, 0: not known
 	gone      []gone // lines whose message is gone

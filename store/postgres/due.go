@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"encoding/binary"
+	"slices"
 	"strconv"
 	"time"
 
@@ -15,6 +16,22 @@ func (sess *session) dueFloor() string { return sess.aside.due }
 
 // floor is the part of the schedule that was read, as parameters.
 func (a *aside) floor() [][]byte { return [][]byte{[]byte(a.due), number(a.n)} }
+
+// rereadLines begins with the schedule anew, but for the lines that are handed out: their
+// next states come with their verdicts. The caller holds Source.writing and mu.
+func (src *Source) rereadLines(sess *session) {
+	a := &sess.aside
+	a.due, a.n = "-infinity", 0
+	handed := slices.Clone(a.handed) // not among the pending for a moment
+	for i := range src.pending {
+		handed = append(handed, src.pending[i].handed...)
+	}
+	for i := range handed {
+		if out := &handed[i]; out.from < out.to {
+			src.holdInHand(out.line)
+		}
+	}
+}
 
 // leastPerLine is how many messages of a line one batch takes at least, if it
 // takes more than the first.
@@ -90,13 +107,21 @@ func (src *Source) readDue(ctx context.Context, sess *session, limit penstock.Li
 	if _, err := result.Close(); err != nil {
 		return nil, err
 	}
-	a.due, a.n = due, n
+	a.due, a.n, a.handed = due, n, p.handed
 	a.measure(bytes, len(p.messages))
 	a.parked = full || rows >= limit.Messages // there may be more: do not wait for a poll to say so
 	return p, nil
 }
 
-// isInHand reports whether a line was handed out and a part of it is settled.
+// holdInHand has readDue pass over a line until all that was handed out of it has verdicts.
+func (src *Source) holdInHand(line string) {
+	if src.inHand == nil {
+		src.inHand = map[string]bool{}
+	}
+	src.inHand[line] = true
+}
+
+// isInHand reports whether readDue is to pass over a line.
 func (src *Source) isInHand(line string) bool {
 	src.mu.Lock()
 	defer src.mu.Unlock()

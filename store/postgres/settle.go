@@ -313,11 +313,16 @@ func (src *Source) persist(ctx context.Context, sess *session, w write) error {
 	if src.sess != sess {
 		return nil
 	}
+	early := false
 	for _, s := range states {
 		src.lines.note(s.name, s.parked, s.held)
+		early = early || s.early
 	}
 	src.lines.changed = src.lines.changed || len(states) > 0
 	src.done(&w)
+	if early {
+		src.rereadLines(sess)
+	}
 	src.count, src.stored, src.before = w.count, w.cursor, w.before
 	if w.batches > 0 {
 		src.reached = w.cursor
@@ -350,10 +355,7 @@ func (src *Source) step(s step) {
 		delete(src.inHand, s.out.line)
 		next = s.out.to
 	} else {
-		if src.inHand == nil {
-			src.inHand = map[string]bool{}
-		}
-		src.inHand[s.out.line] = true
+		src.holdInHand(s.out.line)
 	}
 	for i := s.out.from; i < next && s.part != nil; i++ {
 		s.part[i] = stored
@@ -363,8 +365,8 @@ func (src *Source) step(s step) {
 
 // lineState is what settle.sql says of a line that it changed.
 type lineState struct {
-	name         string
-	parked, held bool
+	name                string
+	parked, held, early bool
 }
 
 // writeAll is writeCursor with everything else, in one statement.
@@ -387,14 +389,14 @@ func (src *Source) writeAll(ctx context.Context, sess *session, w *write, lease 
 		return nil, err
 	}
 	var (
-		n            *int64
-		name         *string
-		parked, held *bool
-		states       []lineState
+		n                   *int64
+		name                *string
+		parked, held, early *bool
+		states              []lineState
 	)
-	tag, err := pgx.ForEachRow(rows, []any{&n, &name, &parked, &held}, func() error {
+	tag, err := pgx.ForEachRow(rows, []any{&n, &name, &parked, &held, &early}, func() error {
 		if name != nil {
-			states = append(states, lineState{*name, *parked, *held})
+			states = append(states, lineState{*name, *parked, *held, *early})
 		}
 		return nil
 	})

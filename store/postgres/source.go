@@ -38,7 +38,7 @@ type Source struct {
 	pending []pending       // of this session, numbers without gaps
 	before  seqset.Set      // settled ahead of the cursor with which the session began
 	until   uint64          // the batch with which the cursor has passed all of that; 0: not read yet
-	inHand  map[string]bool // lines of which a part is settled
+	inHand  map[string]bool // lines handed out that must not be read again: a part is settled, say
 	reached cursor          // the newest that may be stored
 	stored  cursor          // the newest that is
 	count   int64           // messages settled, as stored

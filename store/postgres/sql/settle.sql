@@ -5,9 +5,9 @@
 --   $29 seqs, $30 lines   messages of the outbox to park, in order
 --   $31 seqs, $32 lines   dead letters to park; they follow in order
 --   $33 … $40  lines that changed; see line in park.go
---   $41 due    up to here lines have been read: a new state must be due later
+--   $41 due    up to here lines have been read
 --   $42 ids, $43 pos      replays, with how far they have come; $44 what is settled ahead; $45 they are over
--- Returns the state of each line that changed.
+-- Returns the state of each line that changed, and whether it is due earlier than what was read: then the clock was set back.
 with moved as materialized (
     select {schema}._write_cursor($1::bigint, $2::bigint, $3::text, $4::bigint, $5::pg_snapshot, $6::bigint,
                                   $7::pg_snapshot, $8::bigint, $9::bigint, $10::bigint, $11::bigint, $12::timestamptz, $13::bigint, $14::int, $16::int8multirange) as n
@@ -45,7 +45,7 @@ with moved as materialized (
     insert into {schema}._line (subscription, line, head, due, held, attempt, failures, failed_since)
     select $1::bigint, c.line, at.head,
            case when c.held is not null then 'infinity'
-                else greatest(clock_timestamp() + c.delay_us * interval '1 microsecond', $41::timestamptz) end,
+                else clock_timestamp() + c.delay_us * interval '1 microsecond' end,
            c.held, was.attempt, was.failures, was.failed_since
       from base
      cross join unnest($33::text[], $34::bigint[], $35::bigint[], $36::bigint[], $37::bigint[], $38::int[], $39::jsonb[], $40::timestamptz[])
@@ -64,7 +64,7 @@ with moved as materialized (
         union all
         select c.attempt, c.failures, c.failed_since where (at.head = live.head and (c.after is null or c.attempt = 0)) is not true) was
      where c.after is not null or c.held is not null or live.head is null
-    returning line, head, held
+    returning line, head, held, due
 ), replayed as (
     update {schema}._replay r set pos = greatest(r.pos, a.pos), ahead = a.ahead
       from unnest($42::bigint[], $43::bigint[], $44::text[]::int8multirange[], $45::boolean[]) a(id, pos, ahead, over)
@@ -74,4 +74,4 @@ with moved as materialized (
      using unnest($42::bigint[], $45::boolean[]) a(id, over)
      where r.id = a.id and a.over and r.subscription = $1::bigint and (select n from moved) is not null
 )
-select n, line, head is not null, held is not null from moved left join entered on true
+select n, line, head is not null, held is not null, due < $41::timestamptz from moved left join entered on true

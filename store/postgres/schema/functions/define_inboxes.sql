@@ -40,6 +40,8 @@ begin
     foreach word in array own loop
         text := replace(text, '{' || word || '}', _inbox_name(id, word));
     end loop;
+    -- next is at most ten seconds ahead: further, and the clock was set back.
+    text := replace(text, '{is_due}', 'abs(extract(epoch from clock_timestamp()) * 1000 - pg_sequence_last_value({next}) + 5000) > 5000');
     foreach word in array array['ring', 'since', 'next', 'holds', 'low', 'candidate', 'epoch'] loop
         text := replace(text, '{' || word || '}', quote_literal(_inbox_name(id, word)) || '::regclass');
     end loop;

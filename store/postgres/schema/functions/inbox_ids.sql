@@ -71,7 +71,7 @@ begin
     if (message_id <> '' and octet_length(message_id) <= 256) is not true then
         perform {schema}._refuse_inboxed(message_id, null, null, null, '');
     end if;
-    if extract(epoch from clock_timestamp()) * 1000 >= pg_sequence_last_value({next}) then
+    if {is_due} then
         perform {tick}(false);
     end if;
     return {see}(message_id, {enter}());
@@ -93,7 +93,7 @@ begin
     for bad in select i from unnest(ids) i where (i <> '' and octet_length(i) <= 256) is not true loop
         perform {schema}._refuse_inboxed(bad, null, null, null, '');
     end loop;
-    if extract(epoch from clock_timestamp()) * 1000 >= pg_sequence_last_value({next}) then
+    if {is_due} then
         perform {tick}(false);
     end if;
     ring := {enter}();

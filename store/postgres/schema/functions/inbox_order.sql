@@ -29,7 +29,7 @@ begin
     if in_key <> '' then
         perform pg_advisory_xact_lock(hashtextextended(in_key, {key_seed}));
     end if;
-    if extract(epoch from clock_timestamp()) * 1000 >= pg_sequence_last_value({next}) then
+    if {is_due} then
         perform {tick}(false);
     end if;
     ring := {enter}();
@@ -144,7 +144,7 @@ begin
         raise exception 'n is %, expected 1 to 1000', coalesce(n::text, 'null') using errcode = '22023', hint = 'call inbox_due again for more';
     end if;
     perform {schema}._wants_read_committed();
-    if extract(epoch from clock_timestamp()) * 1000 >= pg_sequence_last_value({next}) then
+    if {is_due} then
         perform {tick}(false);
     end if;
     if pg_sequence_last_value({holds}) = 0 then

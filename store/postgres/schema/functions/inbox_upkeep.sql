@@ -20,11 +20,17 @@ declare
     rest    boolean;
     wait_ms bigint;
 begin
-    if not force and now_ms < pg_sequence_last_value({next}) or current_setting('transaction_isolation') <> 'read committed' then
+    if not force and not {is_due} or current_setting('transaction_isolation') <> 'read committed' then
         return;
     end if;
     if not pg_try_advisory_xact_lock({class}, -{id}) then
         return;
+    end if;
+    if pg_sequence_last_value({since}) > now_ms then -- the clock was ahead
+        perform setval({since}, now_ms);
+    end if;
+    if pg_sequence_last_value({low}) > now_ms then -- what is held from now on is due before that
+        perform setval({low}, 0);
     end if;
     if pg_sequence_last_value({holds}) = 1 then
         perform {advance}();

@@ -67,7 +67,7 @@ begin
     if not pg_try_advisory_xact_lock('_queue'::regclass::oid::int, q.id) then
         return;
     end if;
-    if seq <> pg_sequence_last_value(seen) then
+    if seq <> pg_sequence_last_value(seen) or now_ms < pg_sequence_last_value(since) then
         perform setval(seen, seq), setval(since, now_ms);
     end if;
     idle := now_ms - pg_sequence_last_value(since);

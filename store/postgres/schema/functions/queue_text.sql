@@ -10,10 +10,10 @@ language sql immutable set search_path from current as $$
         '\m(pg_sequence_last_value|nextval|setval|date_part|clock_timestamp|current_setting)\(', 'pg_catalog.\1(', 'g')
 $$;
 
--- _tick_if_due does what time demands, now and then.
+-- _tick_if_due does what time demands, now and then; also once the clock was set back.
 create or replace function _tick_if_due() returns text
 language sql immutable set search_path from current as $text$ select _qualified($$
-    if date_part('epoch', clock_timestamp()) * 1000 - pg_sequence_last_value({tick_register}) >= 250
+    if pg_catalog.abs(date_part('epoch', clock_timestamp()) * 1000 - pg_sequence_last_value({tick_register})) >= 250
        and current_setting('transaction_isolation') = 'read committed' then
         insert into {schema}._tick (queue) values ({id});
     end if;$$) $text$;

@@ -202,7 +202,7 @@ begin
             high := case when cardinality(m.lo) = 1 then m.hi[1] end;
             -- With manner 2 less than a second ago few jobs waited: whoever found that sets the registers anew himself.
             if way is not null and todo = n and pg_sequence_last_value({seq}) - low >= 512 and pg_current_xact_id_if_assigned() is null
-               and not (way > -40 * 4096 and (way + 40 * 4096) % 4096 >= 2048) then
+               and not (way between -40 * 4096 and 4095 and (way + 40 * 4096) % 4096 >= 2048) then
                 perform {aim}(n, low);
             end if;
             foreach here in array m.slots loop

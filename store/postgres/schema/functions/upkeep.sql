@@ -25,7 +25,7 @@ begin
     if not first and now_ms - last between 0 and 249 then
         return; -- another transaction that found it due was faster
     end if;
-    if not pg_try_advisory_xact_lock({queue_table}::oid::int, {id}) and now_ms - last < 1000 then
+    if not pg_try_advisory_xact_lock({queue_table}::oid::int, {id}) and abs(now_ms - last) < 1000 then
         return; -- else it may be a long transaction that ticked; nothing here needs the lock
     end if;
     if first then -- in its transaction
@@ -42,6 +42,9 @@ begin
     end if;
     if due.jobs then
         more := {wake}(since, upto) or more;
+    end if;
+    if last - now_ms > 10800000 then -- as cron does: a clock that is set back further than that was wrong before
+        perform {schema}._next_run(s.queue, s.name) from {schema}._schedule s where s.queue = {id};
     end if;
     if due.schedules then -- whose dedup_key a transaction has that has not ended comes with a later tick
         perform {enqueue}(s.payload, s.key, s.grp, s.priority, null, s.dedup_key, s.headers), {schema}._next_run(s.queue, s.name)
@@ -190,7 +193,7 @@ declare
     q    record;
     rest boolean := true;
 begin
-    if seq <> pg_sequence_last_value({seen}) then
+    if seq <> pg_sequence_last_value({seen}) or now_ms < pg_sequence_last_value({since}) then
         perform setval({seen}, seq), setval({since}, now_ms);
     end if;
     select x.paused, x.max_running is not null as limited, pg_sequence_last_value({flags}) as flags, x.segment_bytes,

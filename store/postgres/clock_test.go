@@ -1,0 +1,134 @@
+package postgres_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/testserver"
+	"github.com/penstock/penstock/store/postgres"
+)
+
+// clocked is a fixture on a server whose clock the test sets.
+type clocked struct {
+	*inboxFixture
+	server *testserver.Postgres
+}
+
+func newClocked(t *testing.T) *clocked {
+	t.Parallel()
+	server := testserver.StartPostgresWithClock(t)
+	f := fixtureOn(t, testserver.Database(t, server.URL), postgres.Options{})
+	f.Exec("select penstock.create_queue('q'), penstock.create_inbox('billing')")
+	return &clocked{&inboxFixture{fixture: f, inbox: postgres.NewInbox("", "billing")}, server}
+}
+
+func (c *clocked) set(offset time.Duration) {
+	c.Helper()
+	c.Must(c.server.SetClock(offset))
+}
+
+// Workers that only use SQL do the upkeep of their queue whatever the clock has shown before:
+// leases end and delayed jobs come.
+func TestQueueWhenTheClockIsSet(t *testing.T) {
+	c := newClocked(t)
+	const year = 365 * 24 * time.Hour
+	for _, offset := range []time.Duration{0, -time.Hour, year, -2 * time.Second, -3 * time.Second} {
+		c.set(offset)
+		c.Exec("select penstock.enqueue('q', 'leased')")
+		if n := c.Number("select count(*) from penstock.claim('q', 10, lease => interval '1 ms')"); n != 1 {
+			t.Fatalf("at %s %d jobs were claimed, want 1", offset, n)
+		}
+		c.Exec("select penstock.enqueue('q', 'delayed', not_before => clock_timestamp() + interval '1 ms')")
+		var got int64
+		c.Eventually("both jobs come at "+offset.String(), func() bool {
+			got += c.Number("select count(*) from penstock.dequeue('q', 10)")
+			return got == 2
+		})
+	}
+	// What was idle for a while gives its space back, however much later it seems to have been used last.
+	c.set(year)
+	c.Exec("select penstock.maintain_queue('q')")
+	c.set(0)
+	c.Exec("select penstock.maintain_queue('q')")
+	if ahead := c.Number(`select pg_sequence_last_value('penstock."_q.since"') - (extract(epoch from clock_timestamp()) * 1000)::bigint`); ahead > 0 {
+		t.Errorf("the queue is idle since %d ms from now", ahead)
+	}
+}
+
+// A schedule that ran while the clock was far ahead goes on when that is corrected.
+func TestScheduleWhenTheClockIsSet(t *testing.T) {
+	c := newClocked(t)
+	c.set(30 * 24 * time.Hour)
+	c.Exec("select penstock.schedule('q', 's', '0 0 * * *', 'x'), penstock.maintain_queue('q')")
+	c.set(0)
+	c.Eventually("the next run is the next midnight", func() bool {
+		c.Exec("begin; select * from penstock.dequeue('q', 1); commit")
+		return c.Number("select count(*) from penstock._schedule where next <= clock_timestamp() + interval '1 day'") == 1
+	})
+}
+
+// A message that is parked after the clock was set back is due by the new time, and one that is
+// being delivered meanwhile does not come a second time.
+func TestParkedWhenTheClockIsSet(t *testing.T) {
+	c := newClocked(t)
+	src := c.subscribe()
+	park := func(b penstock.Batch, in time.Duration) {
+		verdicts := make([]penstock.Verdict, len(b.Messages))
+		for i := range verdicts {
+			verdicts[i] = penstock.Verdict{Outcome: penstock.Parked, RetryIn: in, Failures: []penstock.Failure{{Attempt: 1, At: time.Now(), Err: "no"}}}
+		}
+		c.Must(src.Settle(c.Ctx, penstock.Settled{Batch: b, Verdicts: verdicts}))
+	}
+	next := func() (b penstock.Batch) {
+		c.Eventually("there is a message", func() bool {
+			var err error
+			b, err = src.Fetch(c.Ctx, plenty)
+			c.Must(err)
+			return len(b.Messages) > 0
+		})
+		if len(b.Messages) != 1 {
+			t.Fatalf("%d messages came, want 1", len(b.Messages))
+		}
+		return b
+	}
+	c.set(-2 * time.Hour)
+	c.insert(c.Conn, "a", "a")
+	park(next(), 0)
+	c.set(0)
+	a := next() // which is in hand from here on
+	c.insert(c.Conn, "z", "z")
+	park(next(), 0)
+	next()
+	c.set(-time.Hour)
+	c.insert(c.Conn, "b", "b")
+	park(next(), time.Millisecond)
+	b := next()
+	if got := string(b.Messages[0].Payload); got != "b" {
+		t.Fatalf("%q came, want b", got)
+	}
+	park(a, time.Millisecond)
+	if got := string(next().Messages[0].Payload); got != "a" {
+		t.Fatalf("%q came, want a", got)
+	}
+}
+
+// An inbox keeps turning, and hands over what it holds, after its clock was far ahead.
+func TestInboxWhenTheClockIsSet(t *testing.T) {
+	c := newClocked(t)
+	c.set(365 * 24 * time.Hour)
+	c.Exec("select penstock.maintain_inbox('billing')")
+	c.receive(arrival("k", "1", ""), time.Hour)
+	c.receive(arrival("k", "3", "2"), 0)
+	c.Eventually("what is held is handed over", func() bool { return len(c.due(10)) == 1 })
+	c.Exec("select penstock.maintain_inbox('billing')")
+	c.set(0)
+	c.Eventually("registers are not ahead of the clock", func() bool {
+		c.receive(arrival("l", "other", ""), 0) // which ticks
+		return c.Number(`select count(*) from (values ('since'), ('low')) r(name)
+			where pg_sequence_last_value(format('penstock.%I', '__inbox.1.' || r.name)::regclass) > extract(epoch from clock_timestamp()) * 1000`) == 0
+	})
+	c.receive(arrival("m", "5", ""), time.Hour)
+	c.receive(arrival("m", "7", "6"), 0)
+	c.Eventually("what is held is handed over", func() bool { return len(c.due(10)) == 1 })
+}
