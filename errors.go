@@ -132,7 +132,10 @@ func IsUnavailable(err error) bool {
 	return errors.As(err, &e)
 }
 
-// RetryAfter marks an error with the time the broker asked to be left alone.
+// RetryAfter marks an error with the time the broker asked to be left alone. Where a
+// part of the broker takes nothing, a stream that is full, say, it goes with
+// Unavailable: the message waits that long with its key, no attempt is spent, and
+// others go on.
 func RetryAfter(err error, after time.Duration) error {
 	if err == nil {
 		return nil

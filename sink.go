@@ -13,8 +13,8 @@ type Sink interface {
 	// nil means that every message is confirmed: durably, by the broker's own
 	// word. Otherwise the result has one entry per message, nil where it is
 	// confirmed. One bad message fails alone. An error may be marked with
-	// Permanent, RetryAfter or Unavailable; unmarked means: try this message
-	// again. What the broker accepted but could not route is an error.
+	// Permanent, RetryAfter or Unavailable, or the last two together; unmarked
+	// means: try this message again. What the broker accepted but could not route is an error.
 	// When ctx ends, messages without an answer get an Unavailable error.
 	//
 	// A driver reconnects by itself: after an outage the next Send works,

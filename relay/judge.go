@@ -35,7 +35,7 @@ func (s *session) judgeLane(r *run, h hold) {
 			continue
 		case failed && h.lane != &s.lanes.loose:
 			continue
-		case penstock.IsUnavailable(err):
+		case isAway(err):
 			if r.unavailable == nil {
 				r.unavailable = err
 			}
@@ -151,7 +151,7 @@ func (s *session) finishLane(r *run, h hold, now time.Time) {
 			switch {
 			case r.errs[i] == nil:
 				s.deliver(e)
-			case penstock.IsUnavailable(r.errs[i]):
+			case isAway(r.errs[i]):
 				s.doubt(e, nil)
 			default:
 				s.refused(r, i, nil, now)
@@ -169,7 +169,7 @@ func (s *session) finishLane(r *run, h hold, now time.Time) {
 		}
 		switch {
 		case first < 0:
-		case penstock.IsUnavailable(r.errs[first]):
+		case isAway(r.errs[first]):
 			s.doubt(r.entries[first], h.lane)
 			return
 		default:
@@ -178,6 +178,13 @@ func (s *session) finishLane(r *run, h hold, now time.Time) {
 		}
 	}
 	s.lanes.release(h.lane)
+}
+
+// isAway reports whether err says that the sink takes nothing at all. With a delay it
+// says so of a part of the sink, and is a refusal that costs no attempt.
+func isAway(err error) bool {
+	_, partly := penstock.RetryDelay(err)
+	return penstock.IsUnavailable(err) && !partly
 }
 
 // doubt puts back a message, the first of its lane, if nothing shows whether it is at
@@ -196,6 +203,12 @@ func (s *session) doubt(e *entry, l *lane) {
 func (s *session) refused(r *run, i int, l *lane, now time.Time) {
 	e := r.entries[i]
 	switch {
+	case s.breaker.state == closed && penstock.IsUnavailable(r.errs[i]):
+		v := e.parked()
+		in, _ := penstock.RetryDelay(r.errs[i])
+		v.RetryIn = spread(in)
+		s.noteAside(&e.batch.Messages[e.index], r.errs[i], v.RetryIn)
+		s.settleAlone(e, l, v)
 	case s.breaker.state == closed:
 		s.count(r, i, l, now)
 	case s.breaker.state == refusing && r.probe:

@@ -197,6 +197,8 @@ func (f *faults) install(l *outbox, k *sink) {
 			return penstock.RetryAfter(errFlaky, time.Duration(f.broker.IntN(2000))*time.Millisecond)
 		case 5:
 			return penstock.Unavailable(errFlaky)
+		case 6:
+			return penstock.RetryAfter(penstock.Unavailable(errFlaky), time.Duration(f.broker.IntN(2000))*time.Millisecond)
 		}
 		return poison(m)
 	}

@@ -17,6 +17,7 @@ type notes [noteKinds]struct {
 
 const (
 	noteAgain = iota
+	noteAside
 	notePark
 	noteDead
 	noteOpen
@@ -30,6 +31,7 @@ var noteText = [noteKinds]struct {
 	text  string
 }{
 	noteAgain:     {slog.LevelWarn, "a message was refused and will be sent again; others with its key wait"},
+	noteAside:     {slog.LevelWarn, "the sink takes no messages like this one for now; it waits, with those behind it in its key, and no attempt is counted"},
 	notePark:      {slog.LevelWarn, "a message keeps being refused and is parked, with those behind it in its key; other keys go on"},
 	noteDead:      {slog.LevelError, "a message became a dead letter"},
 	noteOpen:      {slog.LevelWarn, "the sink takes nothing; the subscription pauses, counts no attempts and resumes by itself"},
@@ -52,6 +54,13 @@ func (s *session) note(kind int, m *penstock.Message, v penstock.Verdict, in tim
 		n.args = append(n.args, "hold", v.Hold, "hint", "penstock dead show "+s.cfg.Outbox+" "+m.ID+" --subscription "+s.cfg.Name)
 	}
 	s.noted = true
+}
+
+// noteAside is about a message that is parked and was not refused.
+func (s *session) noteAside(m *penstock.Message, err error, in time.Duration) {
+	n := &s.notes[noteAside]
+	n.n++
+	n.args, s.noted = []any{"id", m.ID, "seq", m.Seq, "key", m.Key, "topic", m.Topic, "err", err, "in", in}, true
 }
 
 // noteVerdict is about a message that is settled and was not delivered. Parking

@@ -146,6 +146,48 @@ func TestHangingMessagesStopNoOther(t *testing.T) {
 	}
 }
 
+// A part of the sink that takes nothing, a stream that is full, is no message's fault:
+// what goes there waits, what goes elsewhere does not, and no attempt is spent.
+func TestPartThatTakesNothingSpendsNoAttempt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, k := &outbox{}, &sink{t: t}
+		l.sink, k.outbox = k, l
+		full := newFlag(true)
+		k.answer = func(m *penstock.Message) error {
+			if m.Topic == "full" && full.Load() {
+				return penstock.RetryAfter(penstock.Unavailable(errFlaky), time.Second)
+			}
+			return nil
+		}
+		r, result := start(t, t.Context(), l, k, func(c *Config) { c.MaxAttempts = 3 })
+		const rounds = 60
+		for i := range rounds {
+			for j := range 30 {
+				l.publish(penstock.Message{Key: fmt.Sprint("full", j%25), Topic: "full"}, penstock.Message{Key: fmt.Sprint("other", j%25), Topic: "other"})
+			}
+			pass(5 * time.Second) // more than the longest pause between probes
+			if n := k.delivered(); n != 30*(i+1) {
+				t.Fatalf("%d messages for elsewhere have arrived after %d rounds", n, i+1)
+			}
+		}
+		if _, failures := l.parkedMessages(); failures > 0 || len(l.deadSeqs()) > 0 {
+			t.Errorf("%d attempts were counted, %d dead letters", failures, len(l.deadSeqs()))
+		}
+		full.Store(false)
+		pass(time.Minute)
+		finish(t, r, result, l, k)
+		if k.delivered() != 60*rounds {
+			t.Errorf("%d of %d have arrived", k.delivered(), 60*rounds)
+		}
+		for _, m := range k.attempts {
+			if m.Attempt != 1 {
+				t.Fatalf("message %d was sent as attempt %d", m.Seq, m.Attempt)
+			}
+		}
+		checkOrder(t, l, k)
+	})
+}
+
 // A sink that refuses everything is an outage as well: not one attempt is
 // counted, nothing becomes a dead letter, and when it accepts again all arrives
 // in order. So it is from the first message on, whatever it says.

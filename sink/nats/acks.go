@@ -19,8 +19,9 @@ import (
 // finding the message costs no map of messages, no channel and no allocation.
 // Flight numbers are never used again: a late acknowledgement finds nothing.
 type acks struct {
-	prefix string // "<inbox>."
-	window *window
+	prefix  string // "<inbox>."
+	window  *window
+	streams streams
 
 	mu      sync.RWMutex
 	last    uint64
@@ -106,7 +107,7 @@ func (a *acks) receive(m *nats.Msg) {
 	f := a.flights[number]
 	a.mu.RUnlock()
 	if f != nil {
-		a.settle(f, int(index), verdict(m))
+		a.settle(f, int(index), verdict(m, &a.streams))
 	}
 }
 

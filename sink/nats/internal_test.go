@@ -27,7 +27,7 @@ func FuzzVerdict(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if verdict(&nats.Msg{Data: data}) != nil {
+		if verdict(&nats.Msg{Data: data}, new(streams)) != nil {
 			return
 		}
 		var answer struct {
@@ -55,17 +55,42 @@ func TestVerdict(t *testing.T) {
 		`{"error":{"code":400,"err_code":10054}}`:  penstock.IsPermanent,
 		`{"error":{"code":400,"err_code":10097}}`:  penstock.IsPermanent,
 		`{"error":{"code":429,"err_code":10167}}`:  retriesLater,
-		`{"error":{"code":409,"err_code":10158}}`:  retriesLater,
-		`{"error":{"code":503,"err_code":10077,"description":"maximum bytes exceeded"}}`: retriesLater,
-		`{"error":{"code":503,"err_code":10077,"description":"message too large"}}`:      penstock.IsPermanent,
+		`{"error":{"code":409,"err_code":10158}}`:  partly,
+		`{"error":{"code":503,"err_code":10077,"description":"maximum bytes exceeded"}}`: func(err error) bool {
+			return penstock.IsUnavailable(err) && !partly(err)
+		},
+		`{"error":{"code":503,"err_code":10077,"description":"maximum messages per subject exceeded"}}`: partly,
+		`{"error":{"code":503,"err_code":10077,"description":"message too large"}}`:                     penstock.IsPermanent,
 	} {
-		if err := verdict(&nats.Msg{Data: []byte(in)}); !want(err) {
+		if err := verdict(&nats.Msg{Data: []byte(in)}, new(streams)); !want(err) {
 			t.Errorf("%s: %v", in, err)
 		}
 	}
 	nobody := &nats.Msg{Header: nats.Header{"Status": {"503"}}}
-	if err := verdict(nobody); err != error(errNobody) {
+	if err := verdict(nobody, new(streams)); err != error(errNobody) {
 		t.Errorf("no responders: %v", err)
+	}
+}
+
+func partly(err error) bool {
+	_, later := penstock.RetryDelay(err)
+	return later && penstock.IsUnavailable(err)
+}
+
+// A stream that is full is all there is as long as no other has answered.
+func TestFullStreamAmongOthers(t *testing.T) {
+	full := &nats.Msg{Data: []byte(`{"error":{"code":503,"err_code":10077,"description":"maximum messages exceeded"},"stream":"A","seq":0}`)}
+	var seen streams
+	for _, other := range []struct {
+		answer string
+		partly bool
+	}{{`{"stream":"A","seq":1}`, false}, {`{"seq":1,"stream":"A"}`, false}, {`{"stream":"B","seq":1}`, true}, {`{"stream":"A","seq":2}`, true}} {
+		if err := verdict(&nats.Msg{Data: []byte(other.answer)}, &seen); err != nil {
+			t.Fatal(err)
+		}
+		if err := verdict(full, &seen); !penstock.IsUnavailable(err) || partly(err) != other.partly {
+			t.Errorf("after %s: %v, of a part of the broker: %v", other.answer, err, partly(err))
+		}
 	}
 }
 

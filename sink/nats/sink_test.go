@@ -70,7 +70,6 @@ const (
 	unmarked    mark = "unmarked"
 	permanent   mark = "Permanent"
 	unavailable mark = "Unavailable"
-	retryAfter  mark = "RetryAfter"
 )
 
 func wantError(t testing.TB, err error, want mark, texts ...string) {
@@ -79,13 +78,11 @@ func wantError(t testing.TB, err error, want mark, texts ...string) {
 		t.Fatal("the message is confirmed")
 	}
 	got := unmarked
-	switch _, later := penstock.RetryDelay(err); {
+	switch {
 	case penstock.IsPermanent(err):
 		got = permanent
 	case penstock.IsUnavailable(err):
 		got = unavailable
-	case later:
-		got = retryAfter
 	}
 	if got != want {
 		t.Errorf("%q is %s, want %s", err, got, want)
@@ -109,11 +106,11 @@ func TestRefusals(t *testing.T) {
 	}{
 		"the stream is full": {
 			stream: &jetstream.StreamConfig{MaxMsgs: 1, Discard: jetstream.DiscardNew},
-			want:   retryAfter, texts: []string{"stream S", "maximum messages exceeded", "max_msgs"},
+			want:   unavailable, texts: []string{"stream S", "maximum messages exceeded", "max_msgs"},
 		},
 		"the stream is full of bytes": {
 			stream: &jetstream.StreamConfig{MaxBytes: 300, Discard: jetstream.DiscardNew},
-			want:   retryAfter, texts: []string{"maximum bytes exceeded", "max_bytes"},
+			want:   unavailable, texts: []string{"maximum bytes exceeded", "max_bytes"},
 		},
 		"larger than the stream allows": {
 			stream: &jetstream.StreamConfig{MaxMsgSize: 400},

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -45,6 +47,9 @@ const (
 const (
 	pauseBusy = 100 * time.Millisecond
 	pauseFull = time.Second
+	// A server of a cluster believes an id that was refused to be on its way, for as
+	// long as the stream's duplicate window.
+	pauseInProcess = time.Second
 )
 
 // RefusedError is JetStream's own answer to a message that it did not store.
@@ -62,36 +67,63 @@ func (e *RefusedError) Error() string {
 	return fmt.Sprintf("JetStream stream %s refused the message: %s (error %d)", e.Stream, e.Description, e.ErrCode)
 }
 
-// plain recognizes the usual answers,
+// streams remembers whether more than one stream has answered.
+type streams struct {
+	first   atomic.Pointer[string]
+	several atomic.Bool
+}
+
+func (s *streams) saw(name []byte) {
+	if s.several.Load() {
+		return
+	}
+	first := s.first.Load()
+	if first == nil {
+		only := string(name)
+		if s.first.CompareAndSwap(nil, &only) {
+			return
+		}
+		first = s.first.Load()
+	}
+	if *first != string(name) {
+		s.several.Store(true)
+	}
+}
+
+// plain recognizes the usual answers and returns the stream's name, nil for others:
 //
 //	{"stream":"ORDERS","seq":42}
 //	{"stream":"ORDERS","seq":42,"duplicate": true}
 //
 // byte for byte as the server writes them, so that they need no parsing.
-func plain(data []byte) bool {
+func plain(data []byte) (stream []byte) {
 	rest, ok := bytes.CutPrefix(data, []byte(`{"stream":"`))
 	name := bytes.IndexByte(rest, '"')
 	if !ok || name < 1 || bytes.ContainsFunc(rest[:name], func(r rune) bool { return r < ' ' || r == '\\' }) {
-		return false
+		return nil
 	}
+	stream = rest[:name]
 	if rest, ok = bytes.CutPrefix(rest[name:], []byte(`","seq":`)); !ok {
-		return false
+		return nil
 	}
 	digits := 0
 	for digits < len(rest) && rest[digits] >= '0' && rest[digits] <= '9' {
 		digits++
 	}
 	if digits == 0 || digits > 19 || rest[0] == '0' {
-		return false
+		return nil
 	}
-	tail := string(rest[digits:])
-	return tail == "}" || tail == `,"duplicate": true}`
+	if tail := string(rest[digits:]); tail != "}" && tail != `,"duplicate": true}` {
+		return nil
+	}
+	return stream
 }
 
 // verdict reads an acknowledgement: nil if the stream holds the message, newly
 // or from an earlier attempt (a duplicate).
-func verdict(m *nats.Msg) error {
-	if plain(m.Data) {
+func verdict(m *nats.Msg, seen *streams) error {
+	if stream := plain(m.Data); stream != nil {
+		seen.saw(stream)
 		return nil
 	}
 	if len(m.Data) == 0 && m.Header.Get("Status") == "503" {
@@ -110,16 +142,21 @@ func verdict(m *nats.Msg) error {
 	switch {
 	case err == nil && answer.Error != nil:
 		e := answer.Error
-		return classify(&RefusedError{Stream: answer.Stream, Code: e.Code, ErrCode: e.ErrCode, Description: e.Description})
+		if answer.Stream != "" {
+			seen.saw([]byte(answer.Stream))
+		}
+		return classify(&RefusedError{Stream: answer.Stream, Code: e.Code, ErrCode: e.ErrCode, Description: e.Description}, seen.several.Load())
 	case err == nil && answer.Stream != "" && answer.Seq > 0:
+		seen.saw([]byte(answer.Stream))
 		return nil
 	}
 	return penstock.WithHint(errors.New("what answered the message is no JetStream stream"),
 		"look for a service that replies on the message's subject, or change the subject")
 }
 
-// classify marks what JetStream said for the relay.
-func classify(e *RefusedError) error {
+// classify marks what JetStream said for the relay. Where there are several streams, one
+// that is full is only a part.
+func classify(e *RefusedError, several bool) error {
 	switch e.ErrCode {
 	case codeMessageTooLarge:
 		return penstock.Permanent(penstock.WithHint(e, "raise max_msg_size of the stream, or publish a reference to the content"))
@@ -128,12 +165,16 @@ func classify(e *RefusedError) error {
 	case codeTooManyRequests:
 		return penstock.RetryAfter(penstock.WithHint(e, "lower max_pending if this lasts"), pauseBusy)
 	case codeDuplicateInProgress:
-		return penstock.RetryAfter(e, pauseBusy)
+		return penstock.RetryAfter(penstock.Unavailable(e), pauseInProcess)
 	case codeStoreFailed:
 		if e.Description == "message too large" {
 			return penstock.Permanent(penstock.WithHint(e, "publish a reference to the content: file storage takes 32 MiB"))
 		}
-		return penstock.RetryAfter(penstock.WithHint(e, "raise max_msgs or max_bytes of the stream, purge it, or let it discard old messages"), pauseFull)
+		full := penstock.Unavailable(penstock.WithHint(e, "raise max_msgs or max_bytes of the stream, purge it, or let it discard old messages"))
+		if several || strings.Contains(e.Description, "per subject") {
+			return penstock.RetryAfter(full, pauseFull)
+		}
+		return full
 	case codeStreamSealed:
 		return penstock.WithHint(e, "a sealed stream takes nothing more; bind another one to the subject")
 	case codeAccountResources, codeInsufficient, codeMemoryResources, codeStorageResources:
