@@ -10,7 +10,7 @@ begin
     perform pg_advisory_xact_lock('_queue'::regclass::oid::int, 0), pg_advisory_xact_lock('_inbox'::regclass::oid::int, 0);
     if not exists (select from pg_policy p where p.polrelid = '_dead_job'::regclass and p.polname = 'operator') then
         create policy operator on _dead_job for select using (queue in (
-            select q.id from _queue q where has_function_privilege(to_regprocedure(_q(format('_%s.status', q.name)) || '()'), 'execute')));
+            select q.id from _queue q where has_function_privilege(to_regprocedure(_q(format('_%s.operate', q.name)) || '(text, bigint[])'), 'execute')));
     end if;
     if not exists (select from pg_trigger t where t.tgrelid = '_tick'::regclass and t.tgname = 'tick') then
         create constraint trigger tick after insert on _tick deferrable initially deferred

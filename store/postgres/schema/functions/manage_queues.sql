@@ -99,5 +99,5 @@ begin
     execute format('grant select on table _migration, _queue, _dead_job to %I', role);
     execute format('grant select on sequence %s to %I', _q(format('_%s.ring', q.name)), role);
     execute format('grant execute on function _segments(text) to %I', role);
-    perform _grant_own(q.name, '{pause,cancel,retry_dead,discard_dead,status}', role);
+    perform _grant_own(q.name, '{operate,cancel}', role);
 end $$;

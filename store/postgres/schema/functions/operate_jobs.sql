@@ -1,114 +1,181 @@
 -- What a queue's operators do: cancel jobs, pause, deal with dead letters, and look.
+--
+-- These functions are there once and take a queue. Nobody but the schema's owner may call them: a
+-- role goes through the queue's own {operate}, which is made for it, runs as the owner, and which the
+-- role may or may not call. So a right to a queue is a right to a function, as PostgreSQL checks it.
 
--- _operate_functions is the text of what operators call.
+-- _operate_functions is the text of these.
 create or replace function _operate_functions() returns text
 language sql immutable set search_path from current as $text$ select $$
 
--- {cancel} removes jobs wherever they are. Running ones lose their lease. A job has an
+-- {operate} does what its operators may: see _operate.
+create or replace function {operate}(what text, ids bigint[] default null) returns bigint[]
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $fn$
+begin
+    return {schema}._operate({id}, what, ids);
+end $fn$;
+
+create or replace function {cancel}(in_ids bigint[]) returns int
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $fn$
+begin
+    return {schema}._cancel({id}, in_ids);
+end $fn$;
+
+$$ $text$;
+
+-- _operate does one of what is below and returns what it counted.
+create or replace function _operate(queue int, what text, ids bigint[]) returns bigint[]
+language plpgsql volatile set search_path from current as $$
+declare
+    c record;
+begin
+    case what
+    when 'pause', 'resume' then
+        update _queue q set paused = what = 'pause' where q.id = queue;
+        perform _set_flags(queue);
+        return null;
+    when 'retry' then
+        return array[_retry_dead(queue, ids)];
+    when 'discard' then
+        return array[_discard_dead(queue, ids)];
+    when 'count' then
+        select * into c from _count_jobs(queue);
+        return array[c.ready, c.running, c.delayed, c.waiting, c.dead, c.oldest];
+    end case;
+end $$;
+
+-- _used_segment is the first segment of a queue, from the oldest on, that has ever held a job since it was
+-- emptied, and is none of done. Jobs that are carried over go to younger ones, so whoever asks until there are no more misses none.
+create or replace function _used_segment(queue text, done regclass[]) returns regclass
+language sql volatile set search_path from current as $$
+    select s.oid::regclass
+      from _queue q cross join _segments(q.name) s left join _segment g on g.queue = q.id and g.slot = s.slot
+     where q.name = _used_segment.queue and s.oid <> all (done) and pg_relation_size(s.oid) > 0
+     order by s.slot = pg_sequence_last_value(_q(format('_%s.ring', q.name))::regclass) % 1024, g.turn nulls first limit 1
+$$;
+
+-- _cancel removes jobs wherever they are. Running ones lose their lease. A job has an
 -- id of its own, with an index, if it came back or was put off. That of another is its
 -- seq, for which an index of its own would cost every enqueue: it is looked up in each
--- group and priority, or, where these are more than a thousand, the ring is read. Of what is leased all is read: two
+-- group and priority, or, where these are more than a thousand, the segment is read. Of what is leased all is read: two
 -- segments at most.
-create or replace function {cancel}(in_ids bigint[]) returns int
-language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
-set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan as $fn$
+create or replace function _cancel(queue int, ids bigint[]) returns int
+language plpgsql volatile set search_path from current
+set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off set plan_cache_mode = force_generic_plan as $$
 declare
-    flags      constant bigint := pg_sequence_last_value({flags});
+    name       constant text := (select q.name from _queue q where q.id = queue);
+    flags      constant bigint := pg_sequence_last_value(_q(format('_%s.flags', name))::regclass);
     priorities constant smallint[] := array(select p from generate_series(-16, 15) p where flags & (1::bigint << (16 + p)) <> 0);
-    grps       constant text[] := array(select {groups}(1000));
+    grps       text[];
     keys       text[] := '{}'; -- one for each job, null without a key
+    more       text[];
+    segment    regclass;
+    done       regclass[] := '{}';
 begin
-    if cardinality(grps) * cardinality(priorities) * cardinality(in_ids) <= 1000 then -- so grps is the whole list
-        with d as (delete from {queue} t using unnest(grps) g(grp), unnest(priorities) p(priority)
-                    where t.grp = g.grp and t.priority = p.priority and t.seq = any (in_ids) and t.id is null returning t.key)
-        select keys || array_agg(d.key) into keys from d;
-        with d as (delete from {queue} t where t.id = any (in_ids) returning t.key)
-        select keys || array_agg(d.key) into keys from d;
-    else
-        select keys || array_agg(k) into keys from {cancel_all}(in_ids) k;
+    loop
+        segment := _used_segment(name, done);
+        exit when segment is null;
+        done := done || segment;
+        grps := _groups_in(segment, queue, 1000);
+        if cardinality(grps) * cardinality(priorities) * cardinality(ids) <= 1000 then -- so grps is the whole list
+            execute format('with d as (delete from %s t using (select * from unnest($1) g(grp), unnest($2) p(priority), unnest($3) i(seq) offset 0) x
+                                        where t.grp = x.grp and t.priority = x.priority and t.seq = x.seq and t.id is null returning t.key)
+                            select array_agg(d.key) from d', segment) into more using grps, priorities, ids;
+            keys := keys || more;
+            execute format('with d as (delete from %s t where t.id = any ($1) returning t.key) select array_agg(d.key) from d', segment) into more using ids;
+            keys := keys || more;
+        else
+            keys := keys || _cancel_in(segment, ids);
+        end if;
+    end loop;
+    with d as (delete from _later l where l.queue = _cancel.queue and l.id = any (ids) returning l.key)
+    select keys || array_agg(d.key) into keys from d;
+    with d as (delete from _lease l where l.queue = _cancel.queue and l.id = any (ids) returning l.key)
+    select keys || array_agg(d.key) into keys from d;
+    more := array(select distinct k from unnest(keys) k where k is not null);
+    if more <> '{}' then
+        execute format('select %s($1)', _q(format('_%s.promote', name))) using more;
     end if;
-    with d as (delete from {schema}._later l where l.queue = {id} and l.id = any (in_ids) returning l.key)
-    select keys || array_agg(d.key) into keys from d;
-    with d as (delete from {schema}._lease l where l.queue = {id} and l.id = any (in_ids) returning l.key)
-    select keys || array_agg(d.key) into keys from d;
-    perform {promote}(array(select distinct k from unnest(keys) k where k is not null));
     return cardinality(keys);
-end $fn$;
+end $$;
 
-create or replace function {cancel_all}(in_ids bigint[]) returns setof text
-language sql volatile set enable_seqscan = on as $fn$
-    delete from {queue} t where coalesce(t.id, t.seq) = any (in_ids) returning t.key
-$fn$;
+create or replace function _cancel_in(segment regclass, ids bigint[]) returns text[]
+language plpgsql volatile set search_path from current set enable_seqscan = on as $$
+declare
+    keys text[];
+begin
+    execute format('with d as (delete from %s t where coalesce(t.id, t.seq) = any ($1) returning t.key) select array_agg(d.key) from d', segment) into keys using ids;
+    return keys;
+end $$;
 
--- {groups} lists those that may have jobs in the ring, and ends after most. At the jobs
+-- _groups_in lists those that may have jobs in a segment, and ends after most. At the jobs
 -- of one that has a mark it does not look, because the first ones may be dead; between
 -- such groups it goes from one to the next in the index.
-create or replace function {groups}(most int) returns setof text
-language plpgsql volatile set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off set plan_cache_mode = force_generic_plan as $fn$
+create or replace function _groups_in(segment regclass, queue int, most int) returns text[]
+language plpgsql volatile set search_path from current set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off as $$
 declare
-    at_grp text := '';
-    marked text;
-    found_grp text;
+    grps text[];
 begin
-    return next at_grp;
-    for many in 1 .. most loop
-        select m.grp into marked from {schema}._mark m where m.queue = {id} and m.grp > at_grp order by m.grp limit 1;
-        if marked is null then
-            select t.grp into found_grp from {queue} t where t.grp > at_grp order by t.grp limit 1;
-        else
-            select t.grp into found_grp from {queue} t where t.grp > at_grp and t.grp < marked order by t.grp limit 1;
-        end if;
-        at_grp := coalesce(found_grp, marked);
-        exit when at_grp is null;
-        return next at_grp;
-    end loop;
-end $fn$;
+    execute format($sql$
+        with recursive g(grp) as (
+            select '' collate "C"
+            union all
+            select case when m.grp is null then (select t.grp from %1$s t where t.grp > g.grp order by t.grp limit 1)
+                        else coalesce((select t.grp from %1$s t where t.grp > g.grp and t.grp < m.grp order by t.grp limit 1), m.grp) end
+              from g left join lateral (select m.grp from _mark m where m.queue = $1 and m.grp > g.grp order by m.grp limit 1) m on true
+             where g.grp is not null)
+        select array_agg(f.grp) from (select g.grp from g where g.grp is not null limit $2 + 1) f$sql$, segment)
+       into grps using queue, most;
+    return grps;
+end $$;
 
--- {pause} stops claims and dequeues, or lets them go on.
-create or replace function {pause}(pausing boolean) returns void
-language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $fn$
-begin
-    update {schema}._queue q set paused = pausing where q.id = {id};
-    perform {schema}._set_flags({id});
-end $fn$;
-
-create or replace function {retry_dead}(in_ids bigint[]) returns int
-language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $fn$
+create or replace function _retry_dead(queue int, ids bigint[]) returns bigint
+language plpgsql volatile set search_path from current as $$
 declare
-    many int;
+    many bigint;
 begin
-    with d as (delete from {schema}._dead_job d where d.queue = {id} and d.id = any (in_ids) returning d.*)
-    insert into {queue} (id, attempt, created_at, priority, grp, key, headers, payload, failures)
-    select d.id, d.attempt, d.created_at, d.priority, d.grp, d.key, d.headers, d.payload, d.failures from d order by d.id;
+    execute format($sql$
+        with d as (delete from _dead_job d where d.queue = $1 and d.id = any ($2) returning d.*)
+        insert into %s (id, attempt, created_at, priority, grp, key, headers, payload, failures)
+        select d.id, d.attempt, d.created_at, d.priority, d.grp, d.key, d.headers, d.payload, d.failures from d order by d.id$sql$,
+        (select _q(q.name) from _queue q where q.id = queue)) using queue, ids;
     get diagnostics many = row_count;
     return many;
-end $fn$;
+end $$;
 
-create or replace function {discard_dead}(in_ids bigint[]) returns int
-language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $fn$
+create or replace function _discard_dead(queue int, ids bigint[]) returns bigint
+language plpgsql volatile set search_path from current as $$
 declare
-    many int;
+    many bigint;
 begin
-    delete from {schema}._dead_job d where d.queue = {id} and d.id = any (in_ids);
+    delete from _dead_job d where d.queue = _discard_dead.queue and d.id = any (ids);
     get diagnostics many = row_count;
     return many;
-end $fn$;
+end $$;
 
--- {status} counts jobs by where they are. It reads the queue's own segments once, and
--- of the rings that it shares only its own part.
+-- _count_jobs counts jobs by where they are, in one statement, so that each is counted once. It reads what
+-- there is in the ring's segments: one that is empty costs a look at its size. Of the rings that queues share it reads only
+-- this one's part. oldest is in µs.
 --
 -- Of a key one job may run, unless one runs already, or an earlier one waits to be
 -- tried again; the others wait for it. What is due, but was not moved yet, is ready.
-create or replace function {status}() returns table (ready bigint, running bigint, delayed bigint, waiting bigint, dead bigint, oldest interval)
-language sql volatile security definer set search_path = pg_catalog, pg_temp as $fn$
+create or replace function _count_jobs(queue int, out ready bigint, out running bigint, out delayed bigint, out waiting bigint, out dead bigint, out oldest bigint)
+language plpgsql volatile set search_path from current as $$
+declare
+    ring constant regclass := (select _q(q.name) from _queue q where q.id = queue)::regclass;
+    used regclass[];
+begin
+    loop
+        used := array(select i.inhrelid from pg_inherits i where i.inhparent = ring and pg_relation_size(i.inhrelid) > 0);
+        execute format($sql$
 with line as (
-    select t.key, count(*) as n, min(coalesce(t.id, t.seq)) as head, min(t.created_at) as oldest
-      from {queue} t group by t.key),
+    select t.key, count(*) as n, min(t.id) as head, min(t.created_at) as oldest
+      from (select null::text as key, null::bigint as id, null::timestamptz as created_at where false %s) t group by t.key),
 ring as (
     select l.n, l.oldest, case
                when l.key is null then l.n
-               when exists (select from {schema}._lease e where e.queue = {id} and e.key = l.key)
-                 or exists (select from {schema}._later w where w.queue = {id} and w.key = l.key and w.id < l.head) then 0
+               when exists (select from _lease e where e.queue = $1 and e.key = l.key)
+                 or exists (select from _later w where w.queue = $1 and w.key = l.key and w.id < l.head) then 0
                else 1 end as may
       from line l),
 later as (
@@ -116,14 +183,17 @@ later as (
            count(*) filter (where w.due > clock_timestamp() and w.due < 'infinity') as delayed,
            count(*) filter (where w.due = 'infinity') as waiting,
            min(w.created_at) filter (where w.due <= clock_timestamp()) as oldest
-      from {schema}._later w where w.queue = {id})
-select coalesce((select sum(r.may) from ring r), 0)::bigint + l.ready,
-       (select count(*) from {schema}._lease e where e.queue = {id}),
+      from _later w where w.queue = $1)
+select coalesce((select sum(r.may) from ring r), 0) + l.ready,
+       (select count(*) from _lease e where e.queue = $1),
        l.delayed,
-       coalesce((select sum(r.n - r.may) from ring r), 0)::bigint + l.waiting,
-       (select count(*) from {schema}._dead_job d where d.queue = {id}),
-       greatest(interval '0', coalesce(clock_timestamp() - least(l.oldest, (select min(r.oldest) from ring r where r.may > 0)), interval '0'))
-  from later l
-$fn$;
-
-$$ $text$;
+       coalesce((select sum(r.n - r.may) from ring r), 0) + l.waiting,
+       (select count(*) from _dead_job d where d.queue = $1),
+       coalesce(extract(epoch from greatest(interval '0', clock_timestamp() - least(l.oldest, (select min(r.oldest) from ring r where r.may > 0)))) * 1000000, 0)
+  from later l$sql$,
+            (select string_agg(format(' union all select t.key, coalesce(t.id, t.seq), t.created_at from %s t', u), '') from unnest(used) u))
+           into ready, running, delayed, waiting, dead, oldest using queue;
+        -- Of a segment that came into use between the two looks there may be jobs that the statement saw leave another place.
+        exit when not exists (select from pg_inherits i where i.inhparent = ring and i.inhrelid <> all (used) and pg_relation_size(i.inhrelid) > 0);
+    end loop;
+end $$;

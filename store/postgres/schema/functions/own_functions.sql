@@ -1,5 +1,13 @@
 -- How a queue's own functions are made, and who may call them.
 
+-- _generated are the functions that a queue has of its own, beside dequeue_NAME: what each job goes through, and what
+-- of the rest a role may be granted. All else is there once and takes a queue (docs/decisions/0011).
+create or replace function _generated() returns text[]
+language sql immutable set search_path from current as $$
+    select '{slots,mark,take,take_rows,take_keyed,look,aim,enqueue,enqueue_many,first,flags,claim,claim_keyed,room,promote,ack,extend,release,fail,
+             tick,refresh,expire,wake,tidy,cancel,operate}'::text[]
+$$;
+
 -- _fill puts a queue's names into the text of a function.
 create or replace function _fill(body text, queue text) returns text
 language plpgsql stable set search_path from current as $$
@@ -7,9 +15,7 @@ declare
     q    _queue := (select q from _queue q where q.name = queue);
     word text;
 begin
-    foreach word in array array['slots', 'mark', 'take', 'take_rows', 'take_keyed', 'enqueue', 'enqueue_many', 'first', 'claim', 'claim_keyed', 'room',
-                                'promote', 'ack', 'extend', 'release', 'fail', 'cancel', 'cancel_all', 'groups', 'tick', 'refresh', 'expire', 'wake', 'tidy',
-                                'pause', 'retry_dead', 'discard_dead', 'status'] loop
+    foreach word in array array_remove(_generated(), 'flags') loop -- {flags} is a register, see {raise}
         body := replace(body, '{' || word || '}', _q(format('_%s.%s', queue, word)));
     end loop;
     foreach word in array array['ring', 'flags', 'seq', 'way', 'next', 'stale', 'seen', 'since'] loop
@@ -56,10 +62,13 @@ begin
     upkeep := replace(_upkeep_functions(), '{rest}', _for_segments(queue, 'here', _rest_branch((select q.lifo from _queue q where q.name = queue))));
     upkeep := replace(upkeep, '{segments}', (select quote_literal(array_agg(_q(format('_%s.%s', queue, s.slot)) order by s.slot)) || '::regclass[]' from _slots(queue) s));
     execute _fill(_enqueue_functions() || replace(_lease_functions(), '{short_claims}', _choose('way', ways, claims)) || _key_functions() || _operate_functions() || upkeep, queue);
-    for made in select p.oid::regprocedure::text from _own_functions(queue) p loop
-        execute 'revoke execute on function ' || made || ' from public';
+    for made in select case when p.name = any (_generated()) then format('revoke execute on function %s from public', p.oid::regprocedure)
+                            else format('drop function %s', p.oid::regprocedure) end -- of an older version
+                  from _own_functions(queue) p loop
+        execute made;
     end loop;
     perform _grant_as(queue, 'enqueue', '{flags}');
+    perform _grant_as(queue, 'cancel', '{operate}');
 end $$;
 
 -- _own_functions are those of one queue, or of one inbox.

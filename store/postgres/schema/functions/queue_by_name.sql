@@ -154,13 +154,13 @@ end $fn$;
 create or replace function pause_queue(name text) returns void
 language plpgsql volatile as $fn$
 begin
-    execute pg_catalog.concat('select ', {schema}._queue_function(name, 'pause'), '(true)');
+    execute pg_catalog.concat('select ', {schema}._queue_function(name, 'operate'), '(''pause'')');
 end $fn$;
 
 create or replace function resume_queue(name text) returns void
 language plpgsql volatile as $fn$
 begin
-    execute pg_catalog.concat('select ', {schema}._queue_function(name, 'pause'), '(false)');
+    execute pg_catalog.concat('select ', {schema}._queue_function(name, 'operate'), '(''resume'')');
 end $fn$;
 
 create or replace function retry_dead_jobs(queue text, ids bigint[]) returns int
@@ -168,7 +168,7 @@ language plpgsql volatile as $fn$
 declare
     many int;
 begin
-    execute pg_catalog.concat('select ', {schema}._queue_function(queue, 'retry_dead'), '($1)') into many using ids;
+    execute pg_catalog.concat('select (', {schema}._queue_function(queue, 'operate'), '(''retry'', $1))[1]') into many using ids;
     return many;
 end $fn$;
 
@@ -177,14 +177,17 @@ language plpgsql volatile as $fn$
 declare
     many int;
 begin
-    execute pg_catalog.concat('select ', {schema}._queue_function(queue, 'discard_dead'), '($1)') into many using ids;
+    execute pg_catalog.concat('select (', {schema}._queue_function(queue, 'operate'), '(''discard'', $1))[1]') into many using ids;
     return many;
 end $fn$;
 
 create or replace function queue_status(queue text) returns table (ready bigint, running bigint, delayed bigint, waiting bigint, dead bigint, oldest interval)
 language plpgsql volatile as $fn$
+declare
+    c bigint[];
 begin
-    return query execute pg_catalog.concat('select * from ', {schema}._queue_function(queue, 'status'), '()');
+    execute pg_catalog.concat('select ', {schema}._queue_function(queue, 'operate'), '(''count'')') into c;
+    return query select c[1], c[2], c[3], c[4], c[5], c[6] operator(pg_catalog.*) interval '1 microsecond';
 end $fn$;
 
 create or replace function maintain_queue(name text) returns void
