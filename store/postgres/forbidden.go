@@ -54,7 +54,7 @@ func granted(by string) string { return "the owner of the schema can grant it: "
 var rightTo = map[string]string{
 	"enqueue": "enqueue", "enqueue_many": "enqueue", "flags": "enqueue", "seq": "enqueue",
 	"take": "work", "claim": "work", "ack": "work", "extend": "work", "release": "work", "fail": "work", "tick": "work",
-	"pause": "operate", "cancel": "operate", "retry_dead": "operate", "discard_dead": "operate", "status": "operate",
+	"operate": "operate", "cancel": "operate",
 }
 
 // consumes are the functions of an inbox that a consumer calls; its operators call the others.

@@ -450,7 +450,7 @@ func TestIntrudersAreFound(t *testing.T) {
 	for _, mistake := range []struct{ part, sql, finds string }{
 		{"worker", "grant execute on function penstock._segments(text) to %s", "is allowed"},
 		{"enqueuer", `select penstock._grant_own('jobs.take', '{cancel}', '%s')`, "changes - "},
-		{"operator", `select penstock._grant_own('jobs.take', '{status}', '%s')`, "of penstock._dead_job it reads"},
+		{"operator", `select penstock._grant_own('jobs.take', '{operate}', '%s')`, "is allowed"},
 		{"consumer", `select penstock._grant_own('_inbox.' || i.id, '{list_held}', '%s') from penstock._inbox i where i.consumer = 'billing.first'`, "is allowed"},
 		{"producer", "grant select on penstock._schedule to %s", "of penstock._schedule it reads"},
 		{"anybody", `create function penstock.empty(number bigint) returns void language sql security definer as 'delete from penstock._lease l where l.lease = number';

@@ -1,6 +1,11 @@
 package postgres_test
 
-import "testing"
+import (
+	"fmt"
+	"testing"
+
+	"github.com/penstock/penstock/store/postgres"
+)
 
 // What a queue costs must not depend on how many there are: creating or dropping one rewrites no
 // function that is not its own.
@@ -18,4 +23,65 @@ func TestCreatingAQueueRewritesNothing(t *testing.T) {
 	f.wantText(before, others)
 	f.wantText("0", "select count(*)::text from pg_proc where proname = 'dequeue_more' or starts_with(proname, '_more.')")
 	f.wantText("0", "select count(*)::text from pg_class where relname = 'more' or starts_with(relname, '_more.')")
+}
+
+// mostOwnFunctions is how many functions a queue may have of its own: each costs whoever makes, dumps, upgrades or drops queues.
+const mostOwnFunctions = 27
+
+// The hundredth queue costs what the first one does.
+func TestAQueueCostsTheSameHoweverManyThereAre(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, postgres.Options{})
+	const rows = `select (select count(*) from pg_class) + (select count(*) from pg_attribute) + (select count(*) from pg_proc) + (select count(*) from pg_depend)
+		+ (select count(*) from pg_type) + (select count(*) from pg_attrdef) + (select count(*) from pg_constraint) + (select count(*) from pg_trigger)`
+	const functions = "select count(*) from pg_proc where pronamespace = 'penstock'::regnamespace"
+	cost := func(name string) (catalogue, own int64, pages int) {
+		was, had := f.Number(rows), f.Number(functions)
+		pages = f.pagesOf(fmt.Sprintf("select penstock.create_queue('%s', segments => 2)", name))
+		return f.Number(rows) - was, f.Number(functions) - had, pages
+	}
+	f.Exec("select penstock.create_queue('warm', segments => 2)")
+	firstRows, own, firstPages := cost("first")
+	if own > mostOwnFunctions {
+		t.Errorf("a queue has %d functions of its own, want at most %d", own, mostOwnFunctions)
+	}
+	f.Exec("select penstock.create_queue('more ' || n, segments => 2) from generate_series(1, 60) n")
+	lastRows, _, lastPages := cost("last")
+	t.Logf("the first: %d rows of the catalogue, %d functions, %d pages touched; after sixty others: %d rows, %d pages", firstRows, own, firstPages, lastRows, lastPages)
+	if firstRows != lastRows {
+		t.Errorf("the first queue has %d rows in the catalogue, one after sixty others %d", firstRows, lastRows)
+	}
+	if lastPages > 2*firstPages { // the catalogue's trees get another level
+		t.Errorf("to make the first queue touched %d pages, one after sixty others %d", firstPages, lastPages)
+	}
+}
+
+// The size of a segment that is empty is told without opening its indexes.
+func TestStatusOfManyQueues(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, postgres.Options{})
+	f.Exec("select penstock.create_queue('q' || n, segments => 2) from generate_series(1, 2 * 50 + 3) n") // more than one statement counts
+	f.Exec("select penstock.enqueue('q' || n, 'x') from generate_series(1, 103) n, generate_series(1, 2) where n % 2 = 0")
+	f.Exec("truncate penstock.q4")
+	all, err := f.store.QueueStatus(f.Ctx)
+	f.Must(err)
+	if len(all) != 103 {
+		t.Fatalf("%d queues, want 103", len(all))
+	}
+	for _, q := range all {
+		var n, ready int64
+		_, err := fmt.Sscanf(q.Queue, "q%d", &n)
+		f.Must(err)
+		if n%2 == 0 && n != 4 {
+			ready = 2
+		}
+		if q.Ready != ready || (q.OldestAge > 0) != (ready > 0) {
+			t.Errorf("%s: %d jobs ready, the oldest for %s, want %d", q.Queue, q.Ready, q.OldestAge, ready)
+		}
+		for _, s := range q.Segments {
+			if want := f.Number("select pg_total_relation_size($1)", fmt.Sprintf(`penstock."_%s.%d"`, q.Queue, s.Slot)); s.Bytes != want || s.Current != (s.Slot == 0) {
+				t.Errorf("%s: segment %d has %d bytes (current: %v), want %d and the first to be current", q.Queue, s.Slot, s.Bytes, s.Current, want)
+			}
+		}
+	}
 }

@@ -7,6 +7,7 @@ select q.name, q.lifo, q.paused, q.max_attempts, coalesce(q.max_running, 0), (ex
     select array_agg(s.slot order by s.slot) as slots,
            array_agg(case when pg_relation_size(s.oid) > 0 then pg_total_relation_size(s.oid)
                           else ((select count(*) from pg_index i where i.indrelid = s.oid) + 1) * current_setting('block_size')::int end order by s.slot) as bytes
-      from {schema}._segments(q.name) s) s
+      from (select substring(c.relname from '\.([0-9]+)$')::int as slot, c.oid from pg_inherits i join pg_class c on c.oid = i.inhrelid
+             where i.inhparent = {schema}._q(q.name)::regclass) s) s
  where has_function_privilege(to_regprocedure({schema}._q(format('_%s.operate', q.name)) || '(text, bigint[])'), 'execute')
  order by q.name collate "C"

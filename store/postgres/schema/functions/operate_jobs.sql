@@ -41,6 +41,8 @@ begin
     when 'count' then
         select * into c from _count_jobs(queue);
         return array[c.ready, c.running, c.delayed, c.waiting, c.dead, c.oldest];
+    else
+        raise exception 'there is no operation %', coalesce(quote_literal(what), 'null') using errcode = '22023', hint = 'it is pause, resume, retry, discard or count';
     end case;
 end $$;
 
