@@ -60,6 +60,7 @@ begin
         perform setval('_cursor_slot', sealed);
         sealed := current;
     end if;
+    perform _step_back_for_dumps(_q('_cursor_' || sealed)::regclass);
     execute format('lock table %s in access exclusive mode', _q('_cursor_' || sealed));
     perform _step_back_for_dumps(_q('_cursor_' || sealed)::regclass);
     -- A copy keeps its (epoch, n), so a head that was written meanwhile stays one.

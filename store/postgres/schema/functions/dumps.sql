@@ -22,3 +22,13 @@ begin
         raise exception 'a dump is about to read %', segment using errcode = '55P03';
     end if;
 end $$;
+
+-- _is_dumped says whether a pg_dump has the segment locked. Then its lock is not to be asked for: pg_dump --jobs
+-- fails where anybody waits for an exclusive one, be it for milliseconds.
+create or replace function _is_dumped(segment regclass) returns boolean
+language sql volatile set search_path from current as $$
+    select exists (select from pg_locks l join pg_stat_activity a on a.pid = l.pid
+                    where l.locktype = 'relation' and l.relation = segment and l.granted
+                      and l.database = (select d.oid from pg_database d where d.datname = current_database())
+                      and a.application_name like 'pg\_dump%')
+$$;

@@ -29,6 +29,7 @@ begin
         perform setval('_line_slot', sealed);
         sealed := current;
     end if;
+    perform _step_back_for_dumps(_q('_line_' || sealed)::regclass);
     execute format('lock table %s in access exclusive mode', _q('_line_' || sealed));
     perform _step_back_for_dumps(_q('_line_' || sealed)::regclass);
     execute format($sql$
@@ -81,6 +82,7 @@ begin
     if bytes > greatest(8388608, pg_table_size(_q('_parked_' || (1 - sealed))) / 2) then
         return false;
     end if;
+    perform _step_back_for_dumps(_q('_parked_' || sealed)::regclass);
     execute format('lock table %s in access exclusive mode', _q('_parked_' || sealed));
     perform _step_back_for_dumps(_q('_parked_' || sealed)::regclass);
     execute format('insert into _parked (subscription, p, seq, created_at, line, id, key, topic, headers, payload, slot)

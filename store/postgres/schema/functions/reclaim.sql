@@ -54,7 +54,7 @@ begin
     -- the other from locking it.
     if not pg_try_advisory_xact_lock('_outbox'::regclass::oid::int, hashtext(outbox))
        or slot = pg_sequence_last_value(_q('_' || outbox || '.slot')::regclass)
-       or _needed(outbox, segment::regclass) then -- do not lock in vain
+       or _needed(outbox, segment::regclass) or _is_dumped(segment) then -- do not lock in vain
         return false;
     end if;
     execute format('lock table %s in access exclusive mode', segment);
