@@ -15,7 +15,8 @@ import (
 // Config says where the messages go and how. The zero value of a field means
 // its default; see SetDefaults.
 type Config struct {
-	// URL of the broker: amqp://user:password@host:5672/vhost, amqps:// for TLS.
+	// URL of the broker: amqp://user:password@host:5672/vhost, amqps:// for TLS. Of
+	// several hosts, those of a cluster, say, host1:5672,host2:5672, one is used.
 	URL string `yaml:"url"`
 	// User and Password replace those of the URL, for secrets that come from
 	// elsewhere.
@@ -96,7 +97,7 @@ func (c *Config) SetDefaults() {
 // Validate reports the first field that cannot be used, as a
 // *penstock.FieldError. It expects SetDefaults to have run and opens no file.
 func (c *Config) Validate() error {
-	uri, err := c.address()
+	uris, err := c.addresses()
 	if err != nil {
 		return err
 	}
@@ -120,28 +121,43 @@ func (c *Config) Validate() error {
 		return field("connect_timeout", "is negative", "write a duration such as 5s")
 	case c.Heartbeat < time.Second:
 		return field("heartbeat", fmt.Sprintf("is %v", c.Heartbeat), "choose 1s or more")
-	case c.TLS != (TLSConfig{}) && uri.Scheme != "amqps":
+	case c.TLS != (TLSConfig{}) && uris[0].Scheme != "amqps":
 		return field("tls", "is set, but the URL is not amqps://", "write amqps:// (port 5671 by default)")
 	}
 	return c.TLS.Validate()
 }
 
-// address is the URL in parts, with the user that applies. Its errors never
-// quote the URL, not even a part: a password with an unescaped slash passes for
-// a port.
-func (c *Config) address() (amqp.URI, error) {
-	uri, err := amqp.ParseURI(c.URL)
-	if err != nil {
-		return uri, notAMQP()
+// addresses is the URL in parts, once for each of its hosts, with the user that
+// applies. Its errors never quote the URL, not even a part: a password with an
+// unescaped slash passes for a port.
+func (c *Config) addresses() (uris []amqp.URI, err error) {
+	before, after := "", ""
+	hosts := c.URL
+	if scheme, rest, ok := strings.Cut(hosts, "://"); ok {
+		before, hosts = scheme+"://", rest
 	}
-	if c.User != "" {
-		uri.Username, uri.Password = c.User, c.Password
+	if end := strings.IndexAny(hosts, "/?#"); end >= 0 {
+		hosts, after = hosts[:end], hosts[end:]
 	}
-	return uri, nil
+	if at := strings.LastIndexByte(hosts, '@'); at >= 0 {
+		before, hosts = before+hosts[:at+1], hosts[at+1:]
+	}
+	several := strings.Contains(hosts, ",")
+	for host := range strings.SplitSeq(hosts, ",") {
+		uri, err := amqp.ParseURI(before + host + after)
+		if err != nil || several && (host == "" || strings.HasSuffix(host, ":")) {
+			return nil, notAMQP()
+		}
+		if c.User != "" {
+			uri.Username, uri.Password = c.User, c.Password
+		}
+		uris = append(uris, uri)
+	}
+	return uris, nil
 }
 
 func notAMQP() error {
-	return field("url", "is not an AMQP URL", "write amqp://user:password@host:5672/vhost; in user, password and vhost write special characters as %%XX")
+	return field("url", "is not an AMQP URL", "write amqp://user:password@host:5672/vhost, or several hosts with commas between them; in user, password and vhost write special characters as %%XX")
 }
 
 func field(name, problem, hint string, args ...any) error {

@@ -71,6 +71,18 @@ func TestOpenReadsFiles(t *testing.T) {
 	}
 }
 
+// Several hosts are told apart, and none may be empty.
+func TestSeveralHosts(t *testing.T) {
+	for u, ok := range map[string]bool{
+		"amqp://me:pw@a:5672,b:5673/shop": true, "amqps://a,b": true, "amqp://a,[::1]:5672,b/": true, "amqp://a,b?declare_queue=q": true, "amqp://x,y:z@a,b": true,
+		"amqp://a,,b": false, "amqp://a,": false, "amqp://,a": false, "amqp://a,b:port": false, "amqp://a,amqp://b": false,
+	} {
+		if _, err := rabbitmq.ParseURL(u); (err == nil) != ok {
+			t.Errorf("%s: %v", u, err)
+		}
+	}
+}
+
 // A password that is not escaped turns into a port, a path or a fragment, and
 // the errors of URL parsers quote those.
 func TestMistakenURLKeepsItsPassword(t *testing.T) {

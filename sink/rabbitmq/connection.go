@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"strconv"
 	"sync"
@@ -52,13 +53,32 @@ type blocked struct {
 	over   chan struct{}
 }
 
-// connect dials and logs in. Its errors hold no secret: the library's own do
-// not quote the URL, and the URL is parsed before it comes here.
+// connect tries one host after the other, in any order, so that many relays do not
+// all go to the first. Its error tells of each.
 func connect(cfg *Config, log *slog.Logger) (*connection, error) {
-	uri, err := cfg.address()
+	uris, err := cfg.addresses()
 	if err != nil {
 		return nil, err
 	}
+	rand.Shuffle(len(uris), func(i, j int) { uris[i], uris[j] = uris[j], uris[i] })
+	var failed error
+	for _, uri := range uris {
+		c, err := connectTo(uri, cfg, log)
+		switch {
+		case err == nil:
+			return c, nil
+		case failed == nil:
+			failed = err
+		default:
+			failed = fmt.Errorf("%w; %w", failed, err)
+		}
+	}
+	return nil, failed
+}
+
+// connectTo dials and logs in. Its errors hold no secret: the library's own do
+// not quote the URL, and the URL is parsed before it comes here.
+func connectTo(uri amqp.URI, cfg *Config, log *slog.Logger) (*connection, error) {
 	tlsConfig, err := cfg.tlsConfig(uri)
 	if err != nil {
 		return nil, err

@@ -22,6 +22,35 @@ func TestConnectTimeout(t *testing.T) {
 	wantUnavailable(t, s.Send(patient(t), orders(2)), "no answer within connect_timeout (50ms)")
 }
 
+// Of several hosts the one that answers is used, whichever it is, also when the
+// connection has to be made anew; if none does, the error names each.
+func TestOtherHosts(t *testing.T) {
+	room := newRoom(t, testserver.RabbitMQURL(t))
+	a, b := tcpproxy.New(t, host(t, room.url)), tcpproxy.New(t, host(t, room.url))
+	s := open(t, room.config(t, a.Addr()+","+b.Addr()))
+	for round := range 4 {
+		there, away := a, b
+		if round%2 == 1 {
+			there, away = b, a
+		}
+		there.Resume()
+		away.Refuse()
+		heals(t, s)
+	}
+	a.Refuse()
+	b.Refuse()
+	for ctx := patient(t); ; { // until the attempts that began before have ended
+		errs := s.Send(ctx, orders(1))
+		if errs != nil && strings.Contains(errs[0].Error(), a.Addr()) && strings.Contains(errs[0].Error(), b.Addr()) {
+			wantUnavailable(t, errs, "")
+			return
+		}
+		if ctx.Err() != nil {
+			t.Fatalf("the error does not name both hosts: %v", errs)
+		}
+	}
+}
+
 // A network that goes silent is given up after three heartbeats, though the
 // Send itself has all the time in the world.
 func TestSilentNetwork(t *testing.T) {

@@ -29,11 +29,11 @@ func Open(cfg Config, log *slog.Logger) (*Sink, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	uri, err := cfg.address()
+	uris, err := cfg.addresses()
 	if err != nil {
 		return nil, err
 	}
-	if _, err := cfg.tlsConfig(uri); err != nil {
+	if _, err := cfg.tlsConfig(uris[0]); err != nil {
 		return nil, err // a wrong file name is found now rather than at night
 	}
 	key, err := template.Parse(cfg.RoutingKey)

@@ -54,4 +54,11 @@ func TestTLS(t *testing.T) {
 			}
 		})
 	}
+	t.Run("of several hosts each by its own name", func(t *testing.T) {
+		cfg := room.config(t, "127.0.0.2:1,"+address) // the certificate names the one that is not there
+		cfg.URL = strings.Replace(cfg.URL, "amqp://", "amqps://", 1)
+		cfg.TLS = good
+		cfg.TLS.ServerName = ""
+		wantUnavailable(t, open(t, cfg).Send(patient(t), orders(1)), "set tls.server_name")
+	})
 }
