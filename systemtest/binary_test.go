@@ -22,6 +22,10 @@ import (
 var binary string
 
 func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == natsNodeCommand {
+		fmt.Fprintln(os.Stderr, serveNATSNode(os.Args[2:]))
+		os.Exit(1)
+	}
 	os.Exit(buildAndRun(m))
 }
 

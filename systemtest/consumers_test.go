@@ -2,20 +2,26 @@ package systemtest
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/penstock/penstock/internal/readback"
 	"github.com/penstock/penstock/sink/nats/embedded"
 	"github.com/penstock/penstock/store/postgres/postgrestest"
 )
 
 // natsStream is a stream of one subject, "orders", that drops the ids that it has seen.
-type natsStream struct{ url, name string }
+type natsStream struct {
+	url, name string
+	again     int // messages that were read and had been attempted before
+}
 
 // deduplicatingStream makes one in a server of the test's own.
 func deduplicatingStream(t testing.TB) *natsStream {
@@ -35,61 +41,81 @@ func deduplicatingStream(t testing.TB) *natsStream {
 
 func (s *natsStream) with(t testing.TB, do func(context.Context, jetstream.JetStream) error) {
 	t.Helper()
+	if err := s.try(t, do); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// try is with where the servers may be away.
+func (s *natsStream) try(t testing.TB, do func(context.Context, jetstream.JetStream) error) error {
 	conn, err := nats.Connect(s.url)
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
 	defer conn.Close()
 	js, err := jetstream.New(conn)
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 20*time.Second)
 	defer cancel()
-	if err := do(ctx, js); err != nil {
-		t.Fatal(err)
-	}
+	return do(ctx, js)
 }
 
 // read notes all that the stream holds.
 func (s *natsStream) read(t testing.TB, l *ledger, consumer string) {
 	t.Helper()
-	s.with(t, func(ctx context.Context, js jetstream.JetStream) error {
-		stream, err := js.Stream(ctx, s.name)
-		if err != nil {
-			return err
-		}
-		left := stream.CachedInfo().State.Msgs
-		if left == 0 {
-			return nil
-		}
-		reader, err := stream.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{})
-		if err != nil {
-			return err
-		}
-		messages, err := reader.Messages()
-		if err != nil {
-			return err
-		}
-		defer messages.Stop()
-		for ; left > 0; left-- {
-			m, err := messages.Next(jetstream.NextContext(ctx))
+	var all []receipt
+	eventually(t, "the stream can be read to its end", func() bool { // in a cluster a question may go to a server that is not up to date
+		all, s.again = nil, 0
+		err := s.try(t, func(ctx context.Context, js jetstream.JetStream) error {
+			stream, err := js.Stream(ctx, s.name)
 			if err != nil {
-				return fmt.Errorf("%d messages before the end: %w", left, err)
+				return err
 			}
-			l.got(consumer, receipt{id: m.Headers().Get("Nats-Msg-Id"), key: m.Headers().Get("Penstock-Key"), entry: string(m.Data())})
+			left := stream.CachedInfo().State.Msgs
+			if left == 0 {
+				return nil
+			}
+			reader, err := stream.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{})
+			if err != nil {
+				return err
+			}
+			messages, err := reader.Messages()
+			if err != nil {
+				return err
+			}
+			defer messages.Stop()
+			for ; left > 0; left-- {
+				m, err := messages.Next(jetstream.NextContext(ctx))
+				if err != nil {
+					return fmt.Errorf("%d messages before the end: %w", left, err)
+				}
+				if m.Headers().Get("Penstock-Attempt") != "" {
+					s.again++
+				}
+				all = append(all, receipt{id: m.Headers().Get("Nats-Msg-Id"), key: m.Headers().Get("Penstock-Key"), entry: string(m.Data())})
+			}
+			return nil
+		})
+		if err != nil {
+			t.Logf("reading the stream: %v", err)
 		}
-		return nil
+		return err == nil
 	})
+	for _, r := range all {
+		l.got(consumer, r)
+	}
 }
 
-// readThroughInbox has a consumer read a queue until the test ends. What it is handed
-// it notes as "rabbitmq", and what its inbox, in a database of its own, takes for new as
-// "inbox".
-func readThroughInbox(t *testing.T, l *ledger, broker, queue string) {
+// readThroughInbox has a consumer read a queue. What it is handed it notes as
+// "rabbitmq", and what its inbox, in a database of its own, takes for new as "inbox". The
+// returned function returns when it has read all that is in the queue by then.
+func readThroughInbox(t *testing.T, l *ledger, broker, queue string) (finish func()) {
 	t.Helper()
 	db := postgrestest.New(t)
 	db.Exec("select penstock.create_inbox('billing')")
+	ctx := context.WithoutCancel(t.Context())
 	ch := channel(t, broker)
 	if err := ch.Qos(100, 0, false); err != nil {
 		t.Fatal(err)
@@ -98,34 +124,112 @@ func readThroughInbox(t *testing.T, l *ledger, broker, queue string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ended := make(chan error, 1)
-	go func() {
+	const mark = "end"
+	read := func() error {
 		for d := range deliveries {
+			if d.Type == mark {
+				return nil
+			}
 			key, _ := d.Headers["penstock-key"].(string)
 			r := receipt{id: d.MessageId, key: key, entry: string(d.Body)}
 			var isNew bool
-			err := pgx.BeginFunc(db.Ctx, db.Conn, func(tx pgx.Tx) error {
-				return tx.QueryRow(db.Ctx, "select penstock.inbox('billing', $1)", r.id).Scan(&isNew)
-			})
-			if err != nil {
-				ended <- err
-				return
+			if err := db.Conn.QueryRow(ctx, "select penstock.inbox('billing', $1)", r.id).Scan(&isNew); err != nil {
+				return err
 			}
 			l.got("rabbitmq", r)
 			if isNew {
 				l.got("inbox", r)
 			}
 			if err := d.Ack(false); err != nil {
-				ended <- err
-				return
+				return err
 			}
 		}
-		ended <- nil
+		return errors.New("the queue was closed")
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- read() }()
+	return func() {
+		t.Helper()
+		if err := channel(t, broker).PublishWithContext(ctx, "", queue, true, false, amqp.Publishing{Type: mark}); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Fatalf("the consumer ended: %v", err)
+			}
+		case <-time.After(patience):
+			t.Fatal("the consumer does not come to the end of the queue")
+		}
+	}
+}
+
+// count is how many messages a consumer was handed.
+func (l *ledger) count(consumer string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.arrivals[consumer])
+}
+
+// messages is how many the stream holds.
+func (s *natsStream) messages(t testing.TB) uint64 {
+	t.Helper()
+	n, err := s.count(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// count is messages where the stream may be away.
+func (s *natsStream) count(t testing.TB) (n uint64, err error) {
+	err = s.try(t, func(ctx context.Context, js jetstream.JetStream) error {
+		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+		defer cancel()
+		stream, err := js.Stream(ctx, s.name)
+		if err == nil {
+			n = stream.CachedInfo().State.Msgs
+		}
+		return err
+	})
+	return n, err
+}
+
+// readBack has the broker's own client read what a sink sends, into a queue, stream or
+// topic that the test's sink is to use. The returned function returns when all that the
+// broker has confirmed was read.
+func readBack(t testing.TB, l *ledger, sinkURL, consumer string) (sink string, finish func()) {
+	t.Helper()
+	broker, err := readback.New(sinkURL, "", fmt.Sprintf("penstock_test_%08x", rand.Uint32()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	if err := broker.Open(ctx, nil); err != nil {
+		t.Fatal(err)
+	}
+	read := make(chan error, 1)
+	go func() {
+		read <- broker.Read(ctx, func(a readback.Arrival) {
+			l.got(consumer, receipt{id: a.ID, key: a.Key, entry: string(a.Payload)})
+		})
 	}()
 	t.Cleanup(func() {
-		_ = ch.Close()
-		if err := <-ended; err != nil {
-			t.Errorf("the consumer ended: %v", err)
-		}
+		stop()
+		_ = broker.Close()
 	})
+	return broker.SinkURL(), func() {
+		t.Helper()
+		if err := broker.Finish(ctx); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case err := <-read:
+			if err != nil {
+				t.Fatal(err)
+			}
+		case <-time.After(patience):
+			t.Fatalf("the %s consumer does not come to the end", consumer)
+		}
+	}
 }

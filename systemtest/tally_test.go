@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -19,8 +20,11 @@ type ledger struct {
 	outbox   string
 	insert   string // of one message: key, payload
 
-	mu       sync.Mutex
-	arrivals map[string][]receipt // by consumer
+	keys []string
+
+	mu        sync.Mutex
+	arrivals  map[string][]receipt // by consumer
+	attempted map[string]bool      // entries, whatever became of them
 }
 
 // receipt is a message as a consumer got it.
@@ -31,7 +35,10 @@ type receipt struct {
 // newLedger makes the table.
 func newLedger(t testing.TB, database, outbox string) *ledger {
 	t.Helper()
-	l := &ledger{t: t, database: database, outbox: outbox, arrivals: map[string][]receipt{}}
+	l := &ledger{t: t, database: database, outbox: outbox, arrivals: map[string][]receipt{}, attempted: map[string]bool{}}
+	for i := range 10 {
+		l.keys = append(l.keys, fmt.Sprint("key ", i))
+	}
 	l.insert = fmt.Sprintf("insert into penstock.%s (key, topic, payload) values ($1, 'entry', convert_to($2, 'UTF8'))", outbox)
 	execSQL(t, database, `
 		create table ledger (entry text primary key, key text not null, n bigint not null, unique (key, n));
@@ -39,25 +46,73 @@ func newLedger(t testing.TB, database, outbox string) *ledger {
 	return l
 }
 
-// write commits n entries of ten keys, one transaction each, over a connection of its
-// own. Their names begin with the name given, so that those of two calls differ.
+// write commits n entries, one transaction each, over a connection of its own. Their
+// names begin with the name given, so that those of two calls differ.
 func (l *ledger) write(name string, n int) {
 	l.t.Helper()
 	ctx := context.WithoutCancel(l.t.Context())
-	conn, err := pgx.Connect(ctx, l.database)
+	conn, err := l.connect(ctx)
 	if err != nil {
 		l.t.Fatal(err)
 	}
 	defer conn.Close(ctx)
 	for i := range n {
-		if err := l.one(ctx, conn, fmt.Sprintf("%s-%d", name, i), fmt.Sprint("key ", i%10)); err != nil {
+		if err := l.one(ctx, conn, fmt.Sprintf("%s-%d", name, i), l.keys[i%len(l.keys)]); err != nil {
 			l.t.Fatalf("writing an entry: %v", err)
 		}
 	}
 }
 
+// keepWriting has several connections commit entries until the returned function is
+// called, whatever happens to the database meanwhile.
+func (l *ledger) keepWriting(name string, connections int) (stop func()) {
+	ctx, cancel := context.WithCancel(l.t.Context())
+	var all sync.WaitGroup
+	for c := range connections {
+		all.Go(func() {
+			var conn *pgx.Conn
+			for i := 0; ctx.Err() == nil; i++ {
+				var err error
+				if conn == nil {
+					if conn, err = l.connect(ctx); err != nil {
+						conn = nil
+						time.Sleep(10 * time.Millisecond) // it is down; this is a load, not a condition
+						continue
+					}
+				}
+				call, done := context.WithTimeout(context.WithoutCancel(ctx), patience)
+				if err = l.one(call, conn, fmt.Sprintf("%s-%d-%d", name, c, i), l.keys[(c+i)%len(l.keys)]); err != nil {
+					_ = conn.Close(call)
+					conn = nil
+				}
+				done()
+			}
+			if conn != nil {
+				_ = conn.Close(context.WithoutCancel(ctx))
+			}
+		})
+	}
+	return func() {
+		cancel()
+		all.Wait()
+	}
+}
+
+// connect opens a session that any pooler can serve: with no statement that lasts.
+func (l *ledger) connect(ctx context.Context) (*pgx.Conn, error) {
+	config, err := pgx.ParseConfig(l.database)
+	if err != nil {
+		return nil, err
+	}
+	config.DefaultQueryExecMode = pgx.QueryExecModeExec
+	return pgx.ConnectConfig(ctx, config)
+}
+
 // one is one business transaction.
 func (l *ledger) one(ctx context.Context, conn *pgx.Conn, entry, key string) error {
+	l.mu.Lock()
+	l.attempted[entry] = true
+	l.mu.Unlock()
 	return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 		var turn int64
 		err := tx.QueryRow(ctx, `insert into ledger_key values ($1, 1) on conflict (key) do update set n = ledger_key.n + 1 returning n`, key).Scan(&turn)
@@ -70,6 +125,19 @@ func (l *ledger) one(ctx context.Context, conn *pgx.Conn, entry, key string) err
 		_, err = tx.Exec(ctx, l.insert, key, entry)
 		return err
 	})
+}
+
+// vanished is what was tried and is not in the table: rolled back, or committed without
+// waiting for the disk and gone with a crash.
+func (l *ledger) vanished(database string) map[string]bool {
+	l.t.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	gone := maps.Clone(l.attempted)
+	for entry := range entriesOf(l.t, database) {
+		delete(gone, entry)
+	}
+	return gone
 }
 
 // got notes a message that a consumer was handed.

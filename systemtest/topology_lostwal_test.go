@@ -1,15 +1,12 @@
 package systemtest
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/testserver"
@@ -42,7 +39,7 @@ subscriptions:
 		t.Fatal(err)
 	}
 	relay := start(t, "relay", "--config", config)
-	readThroughInbox(t, l, broker, queue)
+	finish := readThroughInbox(t, l, broker, queue)
 	consumers := []string{"rabbitmq", "inbox"}
 
 	gone := map[string]bool{} // entries that were committed and are not there any more
@@ -105,34 +102,10 @@ subscriptions:
 		}
 	}
 	t.Logf("%d entries were lost with WAL, in %d failovers", len(gone), cluster.promotions)
-	eventually(t, "the inbox has what RabbitMQ had", func() bool { return queueLength(t, broker, queue) == 0 })
+	finish()
 	for _, c := range []string{"stream", "rabbitmq", "inbox"} {
 		l.mustBeSound(cluster.url, c, gone)
 	}
-}
-
-// entriesOf is what the table holds.
-func entriesOf(t testing.TB, database string) map[string]bool {
-	t.Helper()
-	ctx := context.WithoutCancel(t.Context())
-	conn, err := pgx.Connect(ctx, database)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close(ctx)
-	rows, err := conn.Query(ctx, "select entry from ledger")
-	if err != nil {
-		t.Fatal(err)
-	}
-	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		t.Fatal(err)
-	}
-	entries := map[string]bool{}
-	for _, name := range names {
-		entries[name] = true
-	}
-	return entries
 }
 
 // withJobs does something with the queue "jobs".

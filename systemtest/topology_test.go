@@ -1,7 +1,12 @@
 package systemtest
 
 import (
+	"context"
+	"net/url"
 	"os"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
 )
 
 // Tests that begin with TestTopology run Penstock where people run it: behind
@@ -20,4 +25,49 @@ func times(quick, long int) int {
 		return long
 	}
 	return quick
+}
+
+// onHost is a URL with the host of another one.
+func onHost(t testing.TB, rawURL, other string) string {
+	t.Helper()
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, err := url.Parse(other)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.Host = o.Host
+	return u.String()
+}
+
+// texts are the rows of a query of one text.
+func texts(t testing.TB, database, sql string, args ...any) []string {
+	t.Helper()
+	ctx := context.WithoutCancel(t.Context())
+	conn, err := pgx.Connect(ctx, database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(ctx)
+	rows, err := conn.Query(ctx, sql, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+	return all
+}
+
+// entriesOf is what a ledger's table holds.
+func entriesOf(t testing.TB, database string) map[string]bool {
+	t.Helper()
+	entries := map[string]bool{}
+	for _, entry := range texts(t, database, "select entry from ledger") {
+		entries[entry] = true
+	}
+	return entries
 }

@@ -11,11 +11,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 )
 
-// Kafka is a private Apache Kafka broker that is its own controller.
+// Kafka is a private Apache Kafka broker that is a controller, too: its own, or its
+// cluster's.
 type Kafka struct {
 	*server
 	// URL of the listener that asks for no user; the same after every Start.
@@ -23,7 +25,9 @@ type Kafka struct {
 
 	jars       string
 	java       string
+	node       int
 	port       int
+	controller int // port
 	properties string
 }
 
@@ -66,6 +70,34 @@ func StartKafka(tb testing.TB, o KafkaOptions) *Kafka {
 // NewKafka starts a private broker. It needs Java and the folder of jars that
 // script/kafka-jars.sh makes.
 func NewKafka(o KafkaOptions) (*Kafka, error) {
+	brokers, err := newKafkas(1, o)
+	if err != nil {
+		return nil, err
+	}
+	return brokers[0], nil
+}
+
+// StartKafkaCluster starts n brokers for this test alone, of which each keeps a copy of
+// every partition and most must be there for a write. Their URLs, joined, are the
+// cluster's.
+func StartKafkaCluster(tb testing.TB, n int) []*Kafka {
+	tb.Helper()
+	brokers, err := newKafkas(n, KafkaOptions{Properties: []string{
+		fmt.Sprintf("default.replication.factor=%d", n),
+		fmt.Sprintf("min.insync.replicas=%d", n/2+1),
+		fmt.Sprintf("offsets.topic.replication.factor=%d", n),
+	}})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for _, k := range brokers {
+		tb.Cleanup(func() { closeAfter(tb, k.server) })
+	}
+	return brokers
+}
+
+// newKafkas starts brokers that are one cluster's.
+func newKafkas(n int, o KafkaOptions) (brokers []*Kafka, err error) {
 	jars := os.Getenv(envKafkaJars)
 	if jars == "" {
 		return nil, fmt.Errorf("no Kafka broker: set %s to what script/kafka-jars.sh prints, or run `make test-kafka`", envKafkaJars)
@@ -74,37 +106,52 @@ func NewKafka(o KafkaOptions) (*Kafka, error) {
 	if err != nil {
 		return nil, fmt.Errorf("Kafka runs on Java: %w", err)
 	}
-	var ports [2]int
-	for i := range ports {
-		if ports[i], err = FreePort(); err != nil {
-			return nil, err
+	defer func() {
+		if err != nil {
+			for _, k := range brokers {
+				k.Close()
+			}
+			brokers = nil
 		}
+	}()
+	var voters []string
+	for i := range n {
+		k := &Kafka{
+			server: &server{name: "kafka", stopSig: syscall.SIGTERM, killSig: syscall.SIGKILL},
+			jars:   jars, java: java, node: i + 1,
+		}
+		for _, port := range []*int{&k.port, &k.controller} {
+			if *port, err = FreePort(); err != nil {
+				return brokers, err
+			}
+		}
+		k.URL = "kafka://" + loopback(k.port)
+		k.ready = k.greet
+		k.command = func() *exec.Cmd { return k.run("kafka.Kafka", k.properties) }
+		if err := k.newDir(); err != nil {
+			return brokers, err
+		}
+		brokers = append(brokers, k)
+		voters = append(voters, fmt.Sprintf("%d@%s", k.node, loopback(k.controller)))
 	}
-	k := &Kafka{
-		server: &server{name: "kafka", stopSig: syscall.SIGTERM, killSig: syscall.SIGKILL},
-		URL:    "kafka://" + loopback(ports[0]),
-		jars:   jars, java: java, port: ports[0],
+	// Together: one answers when most of them have agreed on who leads.
+	var starting sync.WaitGroup
+	errs := make([]error, n)
+	for i, k := range brokers {
+		starting.Go(func() {
+			if errs[i] = errors.Join(k.configure(voters, o), k.format(o.Scram)); errs[i] == nil {
+				errs[i] = k.Start()
+			}
+		})
 	}
-	k.ready = k.greet
-	k.command = func() *exec.Cmd { return k.run("kafka.Kafka", k.properties) }
-	if err := k.newDir(); err != nil {
-		return nil, err
-	}
-	if err := errors.Join(k.configure(ports[1], o), k.format(o.Scram)); err != nil {
-		k.Close()
-		return nil, err
-	}
-	if err := k.Start(); err != nil {
-		k.Close()
-		return nil, err
-	}
-	return k, nil
+	starting.Wait()
+	return brokers, errors.Join(errs...)
 }
 
-func (k *Kafka) configure(controller int, o KafkaOptions) error {
+func (k *Kafka) configure(voters []string, o KafkaOptions) error {
 	k.properties = filepath.Join(k.dir, "server.properties")
 	var (
-		listen     = []string{"PLAINTEXT://" + loopback(k.port), "CONTROLLER://" + loopback(controller)}
+		listen     = []string{"PLAINTEXT://" + loopback(k.port), "CONTROLLER://" + loopback(k.controller)}
 		advertised = []string{"PLAINTEXT://" + loopback(k.port)}
 		protocols  = []string{"PLAINTEXT:PLAINTEXT", "CONTROLLER:PLAINTEXT"}
 	)
@@ -115,8 +162,8 @@ func (k *Kafka) configure(controller int, o KafkaOptions) error {
 	}
 	lines := append([]string{
 		"process.roles=broker,controller",
-		"node.id=1",
-		"controller.quorum.voters=1@" + loopback(controller),
+		fmt.Sprintf("node.id=%d", k.node),
+		"controller.quorum.voters=" + strings.Join(voters, ","),
 		"controller.listener.names=CONTROLLER",
 		"inter.broker.listener.name=PLAINTEXT",
 		"listeners=" + strings.Join(listen, ","),
