@@ -186,9 +186,11 @@ func (s *Store) mayMigrate(ctx context.Context, tx pgx.Tx) error {
 // newestVersion is the number of the last numbered file this program carries.
 func newestVersion() int64 { return migrations[len(migrations)-1].version }
 
-// SchemaVersion is the version of the tables in the database, 0 without any.
+// SchemaVersion is the version of the tables in the database, 0 without any. The query may
+// fail and be asked again on its connection; PgBouncer takes a statement of the same name for one
+// that is prepared then, so this has none.
 func (s *Store) SchemaVersion(ctx context.Context) (version int64, err error) {
-	err = s.pool.QueryRow(ctx, "select coalesce(max(version_id), 0) from "+s.table("_migration")).Scan(&version)
+	err = s.pool.QueryRow(ctx, "select coalesce(max(version_id), 0) from "+s.table("_migration"), pgx.QueryExecModeExec).Scan(&version)
 	switch sqlState(err) {
 	case "42P01", "3F000":
 		return 0, nil
