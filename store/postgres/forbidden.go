@@ -53,7 +53,7 @@ func granted(by string) string { return "the owner of the schema can grant it: "
 // rightTo names the right to each function, or sequence, that a queue has of its own.
 var rightTo = map[string]string{
 	"enqueue": "enqueue", "enqueue_many": "enqueue", "flags": "enqueue", "seq": "enqueue",
-	"take": "work", "claim": "work", "ack": "work", "extend": "work", "release": "work", "fail": "work", "tick": "work",
+	"take": "work", "claim": "work", "ack": "work", "work": "work", "fail": "work", "tick": "work",
 	"operate": "operate", "cancel": "operate",
 }
 

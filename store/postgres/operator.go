@@ -29,14 +29,6 @@ func (s *Store) SetRetention(ctx context.Context, outbox string, r penstock.Rete
 	return s.explain(err)
 }
 
-func (s *Store) retention(ctx context.Context, outbox string) (r penstock.Retention, err error) {
-	var us int64
-	err = s.pool.QueryRow(ctx, "select coalesce((extract(epoch from retain_age) * 1000000)::bigint, 0), coalesce(retain_bytes, 0) from "+
-		s.table("_outbox")+" where name = $1", outbox).Scan(&us, &r.Bytes)
-	r.Age = time.Duration(us) * time.Microsecond
-	return r, err
-}
-
 // DropSubscription removes a subscription with everything that is its own.
 func (s *Store) DropSubscription(ctx context.Context, outbox, subscription string) error {
 	if err := s.ready(ctx); err != nil {

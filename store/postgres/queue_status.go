@@ -68,10 +68,7 @@ func scanQueue(row pgx.CollectableRow) (penstock.QueueStatus, error) {
 		one.Order = penstock.LIFO
 	}
 	one.QueueSettings = penstock.QueueSettings{Paused: &paused, MaxAttempts: &maxAttempts, MaxRunning: &maxRunning, DedupWindow: &window}
-	for i, slot := range slots {
-		one.Segments = append(one.Segments, penstock.SegmentStatus{Slot: slot, Bytes: bytes[i], Current: slot == current})
-		one.Bytes += bytes[i]
-	}
+	one.Segments, one.Bytes = segmentStatus(slots, bytes, current)
 	return one, err
 }
 

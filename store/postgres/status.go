@@ -48,64 +48,73 @@ func (s *Store) Status(ctx context.Context) ([]penstock.OutboxStatus, error) {
 	if err := s.ready(ctx); err != nil {
 		return nil, err
 	}
-	rows, err := s.pool.Query(ctx, "select name from "+s.table("_outbox")+" order by name collate \"C\"")
+	rows, err := s.pool.Query(ctx, statement("outboxes", s.schema, ""))
 	if err != nil {
 		return nil, s.explain(err)
 	}
-	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	all, err := pgx.CollectRows(rows, scanOutbox)
 	if err != nil {
 		return nil, s.explain(err)
 	}
-	result := make([]penstock.OutboxStatus, 0, len(names))
-	for _, name := range names {
-		status, err := s.outboxStatus(ctx, name)
-		if errors.Is(err, penstock.ErrNoOutbox) {
-			continue // dropped meanwhile
-		}
-		if err != nil {
-			return nil, err
-		}
-		result = append(result, status)
-	}
-	return result, nil
-}
-
-func (s *Store) outboxStatus(ctx context.Context, name string) (penstock.OutboxStatus, error) {
-	status := penstock.OutboxStatus{Outbox: name, Subscriptions: []penstock.SubscriptionStatus{}}
-	_, _, segments, err := s.segments(ctx, name)
+	rows, err = s.pool.Query(ctx, "select outbox, id, name from "+s.table("_subscription")+" order by outbox, name")
 	if err != nil {
-		return status, err
-	}
-	for _, seg := range segments {
-		status.Bytes += seg.Bytes
-		status.Segments = append(status.Segments, seg.SegmentStatus)
-	}
-	if status.Retention, err = s.retention(ctx, name); errors.Is(err, pgx.ErrNoRows) {
-		return status, noOutbox(name)
-	} else if err != nil {
-		return status, s.explain(err)
-	}
-	rows, err := s.pool.Query(ctx, "select id, name from "+s.table("_subscription")+" where outbox = $1 order by name", name)
-	if err != nil {
-		return status, s.explain(err)
+		return nil, s.explain(err)
 	}
 	type subscription struct {
 		ID   int64
 		Name string
 	}
-	subscriptions, err := pgx.CollectRows(rows, pgx.RowToStructByPos[subscription])
-	if err != nil {
-		return status, s.explain(err)
+	of := map[string][]subscription{}
+	var (
+		outbox string
+		one    subscription
+	)
+	if _, err := pgx.ForEachRow(rows, []any{&outbox, &one.ID, &one.Name}, func() error {
+		of[outbox] = append(of[outbox], one)
+		return nil
+	}); err != nil {
+		return nil, s.explain(err)
 	}
-	for _, sub := range subscriptions {
-		one, err := s.subscriptionStatus(ctx, name, sub.ID)
-		if err != nil {
-			return status, s.explain(err)
+	there := make([]penstock.OutboxStatus, 0, len(all))
+outboxes:
+	for _, status := range all {
+		for _, sub := range of[status.Outbox] {
+			one, err := s.subscriptionStatus(ctx, status.Outbox, sub.ID)
+			switch {
+			case sqlState(err) == "42P01":
+				continue outboxes // dropped meanwhile
+			case err != nil:
+				return nil, s.explain(err)
+			}
+			one.Subscription = sub.Name
+			status.Subscriptions = append(status.Subscriptions, one)
 		}
-		one.Subscription = sub.Name
-		status.Subscriptions = append(status.Subscriptions, one)
+		there = append(there, status)
 	}
-	return status, nil
+	return there, nil
+}
+
+func scanOutbox(row pgx.CollectableRow) (penstock.OutboxStatus, error) {
+	var (
+		one       = penstock.OutboxStatus{Subscriptions: []penstock.SubscriptionStatus{}}
+		ageMicros int64
+		current   int
+		slots     []int
+		bytes     []int64
+	)
+	err := row.Scan(&one.Outbox, &ageMicros, &one.Retention.Bytes, &current, &slots, &bytes)
+	one.Retention.Age = time.Duration(ageMicros) * time.Microsecond
+	one.Segments, one.Bytes = segmentStatus(slots, bytes, current)
+	return one, err
+}
+
+// segmentStatus is that of a ring's segments, and what they take together.
+func segmentStatus(slots []int, bytes []int64, current int) (all []penstock.SegmentStatus, sum int64) {
+	for i, slot := range slots {
+		all = append(all, penstock.SegmentStatus{Slot: slot, Bytes: bytes[i], Current: slot == current})
+		sum += bytes[i]
+	}
+	return all, sum
 }
 
 func (s *Store) subscriptionStatus(ctx context.Context, outbox string, id int64) (status penstock.SubscriptionStatus, err error) {

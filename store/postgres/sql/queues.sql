@@ -1,13 +1,13 @@
 -- The queues that the role may look at: their settings, and the sizes of their segments. An empty segment's
 -- indexes have a page each, and so has its TOAST table's; a look at each of those would open seven files.
 select q.name, q.lifo, q.paused, q.max_attempts, coalesce(q.max_running, 0), (extract(epoch from q.dedup_window) * 1000000)::bigint,
-       pg_sequence_last_value({schema}._q(format('_%s.ring', q.name))::regclass) % 1024, s.slots, s.bytes
+       coalesce(pg_sequence_last_value(to_regclass({schema}._q(format('_%s.ring', q.name)))) % 1024, 0), s.slots, s.bytes
   from {schema}._queue q
  cross join lateral (
     select array_agg(s.slot order by s.slot) as slots,
-           array_agg(case when pg_relation_size(s.oid) > 0 then pg_total_relation_size(s.oid)
-                          else ((select count(*) from pg_index i where i.indrelid = s.oid) + 1) * current_setting('block_size')::int end order by s.slot) as bytes
+           array_agg(coalesce(case when pg_relation_size(s.oid) > 0 then pg_total_relation_size(s.oid)
+                                   else ((select count(*) from pg_index i where i.indrelid = s.oid) + 1) * current_setting('block_size')::int end, 0) order by s.slot) as bytes
       from (select substring(c.relname from '\.([0-9]+)$')::int as slot, c.oid from pg_inherits i join pg_class c on c.oid = i.inhrelid
-             where i.inhparent = {schema}._q(q.name)::regclass) s) s
- where has_function_privilege(to_regprocedure({schema}._q(format('_%s.operate', q.name)) || '(text, bigint[])'), 'execute')
+             where i.inhparent = to_regclass({schema}._q(q.name))) s) s
+ where s.slots is not null and has_function_privilege(to_regprocedure({schema}._q(format('_%s.operate', q.name)) || '(text, bigint[])'), 'execute')
  order by q.name collate "C"

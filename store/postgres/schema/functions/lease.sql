@@ -82,8 +82,18 @@ begin
         if came is not null and got > 0 and got < n then
             perform setval({next}, greatest(came - 64, 0)), setval({way}, {now} * 4096 + 2048 + pg_sequence_last_value({ring}) % 1024);
         end if;
-    elsif flags & 8589934592 = 0 then -- not paused
-        return query select * from {claim_keyed}(n, until, in_grp, worker);
+    elsif flags & 8589934592 = 0 then -- not paused; there are keys, or only so many may run
+        if flags & 17179869184 <> 0 then -- limited: one claim at a time, and it counts
+            n := case when pg_try_advisory_xact_lock({lease_table}::oid::int, {id}) then (
+                select least(n, coalesce(q.max_running, n) - (select count(*) from {schema}._lease l where l.queue = {id})::int)
+                  from {schema}._queue q where q.id = {id}) else 0 end;
+        end if;
+        if n > 0 then
+            return query
+            insert into {schema}._lease as l ({lease_columns})
+            select {lease_row} from {take_keyed}(n, in_grp, true) t
+            returning {leased_job};
+        end if;
     end if;
     if acks is not null then
         return query select null::bigint, null::text, null::text, null::smallint, null::int, null::timestamptz, null::jsonb, null::bytea, a, null::timestamptz
@@ -91,32 +101,6 @@ begin
     end if;
     {tick_if_due}
 end $fn$;
-
--- {claim_keyed} is {claim} where jobs have keys, or only so many may run.
-create or replace function {claim_keyed}(n int, until timestamptz, in_grp text, worker text) returns setof {schema}.leased_job
-language plpgsql volatile set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $fn$
-begin
-    if pg_sequence_last_value({flags}) & 17179869184 <> 0 then -- limited: one claim at a time, and it counts
-        if not pg_try_advisory_xact_lock({lease_table}::oid::int, {id}) then
-            return;
-        end if;
-        n := {room}(n);
-        if n <= 0 then
-            return;
-        end if;
-    end if;
-    return query
-    insert into {schema}._lease as l ({lease_columns})
-    select {lease_row} from {take_keyed}(n, in_grp, true) t
-    returning {leased_job};
-end $fn$;
-
--- {room} is how many more jobs may run.
-create or replace function {room}(n int) returns int
-language sql volatile set enable_seqscan = off set enable_bitmapscan = off as $fn$
-    select least(n, coalesce(q.max_running, n) - (select count(*) from {schema}._lease l where l.queue = {id})::int)
-      from {schema}._queue q where q.id = {id}
-$fn$;
 
 -- {ack} ends jobs and returns the leases that were held. queue + 0 keeps the planner
 -- from the indexes that begin with the queue: a lease is found by its number.
@@ -139,62 +123,75 @@ begin
     return query select unnest(held);
 end $fn$;
 
-create or replace function {extend}(in_leases bigint[], by interval) returns table (lease bigint, lease_until timestamptz)
-language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
-set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $fn$
+-- {work} does what else a worker may do with leases: see _work.
+create or replace function {work}(what text, in_leases bigint[], by interval default null) returns table (lease bigint, lease_until timestamptz)
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $fn$
 begin
-    if (by > interval '0') is not true then
-        raise exception 'the lease is %, expected more than nothing', coalesce(by::text, 'null')
-        using errcode = '22023', hint = 'it is counted from now, for example interval ''30 s''';
-    end if;
-    return query update {schema}._lease l set lease_until = clock_timestamp() + by
-                  where l.lease = any (in_leases) and l.queue + 0 = {id} returning l.lease, l.lease_until;
+    return query select * from {schema}._work({id}, what, in_leases, by);
 end $fn$;
 
--- {release} gives jobs back as if they had not been claimed: at once, and the attempt
--- does not count. By its id a job keeps its place among those of its key.
-create or replace function {release}(in_leases bigint[]) returns setof bigint
-language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
-set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $fn$
-begin
-    return query
-    with d as (delete from {schema}._lease l where l.lease = any (in_leases) and l.queue + 0 = {id} returning l.*),
-    back as (
-        insert into {queue} (id, attempt, created_at, priority, grp, key, headers, payload, failures)
-        select d.id, d.attempt - 1, d.created_at, d.priority, d.grp, d.key, d.headers, d.payload, d.failures from d order by d.id)
-    select d.lease from d;
-end $fn$;
-
--- {fail} ends an attempt that failed: the job is to run again when it is due, or is
--- dead if due is null or the attempts are used up. It returns whether it will run.
 create or replace function {fail}(in_lease bigint, after interval, error text, final boolean) returns boolean
-language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
-set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $fn$
-declare
-    l {schema}._lease;
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $fn$
 begin
-    delete from {schema}._lease x where x.lease = in_lease and x.queue + 0 = {id} returning * into l;
+    return {schema}._fail({id}, in_lease, after, error, final);
+end $fn$;
+
+$$ $text$;
+
+-- _work extends or releases leases and returns those that were held. Nobody but a queue's {work} calls it, see operate_jobs.sql.
+create or replace function _work(queue int, what text, leases bigint[], by interval) returns table (lease bigint, lease_until timestamptz)
+language plpgsql volatile set search_path from current
+set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
+begin
+    case what
+    when 'extend' then
+        if (by > interval '0') is not true then
+            raise exception 'the lease is %, expected more than nothing', coalesce(by::text, 'null')
+            using errcode = '22023', hint = 'it is counted from now, for example interval ''30 s''';
+        end if;
+        return query update _lease l set lease_until = clock_timestamp() + by
+                      where l.lease = any (leases) and l.queue + 0 = _work.queue returning l.lease, l.lease_until;
+    when 'release' then -- as if they had not been claimed: at once, and the attempt does not count. By its id a job keeps its place among those of its key
+        return query execute format($sql$
+            with d as (delete from _lease l where l.lease = any ($1) and l.queue + 0 = $2 returning l.*),
+            back as (
+                insert into %s (id, attempt, created_at, priority, grp, key, headers, payload, failures)
+                select d.id, d.attempt - 1, d.created_at, d.priority, d.grp, d.key, d.headers, d.payload, d.failures from d order by d.id)
+            select d.lease, d.lease_until from d$sql$, (select _q(q.name) from _queue q where q.id = queue)) using leases, queue;
+    else
+        raise exception 'there is no operation %', coalesce(quote_literal(what), 'null') using errcode = '22023', hint = 'it is extend or release';
+    end case;
+end $$;
+
+-- _fail ends an attempt that failed: the job is to run again when it is due, or is
+-- dead if due is null or the attempts are used up. It returns whether it will run.
+create or replace function _fail(queue int, lease bigint, after interval, error text, final boolean) returns boolean
+language plpgsql volatile set search_path from current
+set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
+declare
+    q _queue := (select q from _queue q where q.id = queue);
+    l _lease;
+begin
+    delete from _lease x where x.lease = _fail.lease and x.queue + 0 = q.id returning * into l;
     if not found then
-        perform {schema}._lost(in_lease);
+        perform _lost(lease);
     end if;
-    l.failures := {schema}._failed(l.failures, l.attempt, error);
-    if final or l.attempt >= (select q.max_attempts from {schema}._queue q where q.id = {id}) then
-        insert into {schema}._dead_job (queue, id, attempt, created_at, priority, grp, key, headers, payload, failures)
-        values ({id}, l.id, l.attempt, l.created_at, l.priority, l.grp, l.key, l.headers, l.payload, l.failures);
+    l.failures := _failed(l.failures, l.attempt, error);
+    if final or l.attempt >= q.max_attempts then
+        insert into _dead_job (queue, id, attempt, created_at, priority, grp, key, headers, payload, failures)
+        values (q.id, l.id, l.attempt, l.created_at, l.priority, l.grp, l.key, l.headers, l.payload, l.failures);
         if l.key is not null then
-            perform {promote}(array[l.key]);
+            execute format('select %s($1)', _q(format('_%s.promote', q.name))) using array[l.key];
         end if;
         return false;
     end if;
     after := coalesce(after, least(3600, 2 ^ least(l.attempt, 12)) * (0.8 + 0.4 * random()) * interval '1 s');
     if after <= interval '0' then
-        insert into {queue} (id, attempt, created_at, priority, grp, key, headers, payload, failures)
-        values (l.id, l.attempt, l.created_at, l.priority, l.grp, l.key, l.headers, l.payload, l.failures);
+        execute format('insert into %s (id, attempt, created_at, priority, grp, key, headers, payload, failures)
+                        values ($1.id, $1.attempt, $1.created_at, $1.priority, $1.grp, $1.key, $1.headers, $1.payload, $1.failures)', _q(q.name)) using l;
     else
-        insert into {schema}._later (id, queue, attempt, due, created_at, priority, grp, key, headers, payload, failures)
-        values (l.id, {id}, l.attempt, clock_timestamp() + after, l.created_at, l.priority, l.grp, l.key, l.headers, l.payload, l.failures);
+        insert into _later (id, queue, attempt, due, created_at, priority, grp, key, headers, payload, failures)
+        values (l.id, q.id, l.attempt, clock_timestamp() + after, l.created_at, l.priority, l.grp, l.key, l.headers, l.payload, l.failures);
     end if;
     return true;
-end $fn$;
-
-$$ $text$;
+end $$;

@@ -4,7 +4,7 @@
 -- of the rest a role may be granted. All else is there once and takes a queue (docs/decisions/0011).
 create or replace function _generated() returns text[]
 language sql immutable set search_path from current as $$
-    select '{slots,mark,take,take_rows,take_keyed,look,aim,enqueue,enqueue_many,first,flags,claim,claim_keyed,room,promote,ack,extend,release,fail,
+    select '{slots,mark,take,take_rows,take_keyed,look,aim,enqueue,enqueue_many,first,flags,claim,promote,ack,work,fail,
              tick,refresh,expire,wake,tidy,cancel,operate}'::text[]
 $$;
 
@@ -68,6 +68,7 @@ begin
         execute made;
     end loop;
     perform _grant_as(queue, 'enqueue', '{flags}');
+    perform _grant_as(queue, 'fail', '{work}');
     perform _grant_as(queue, 'cancel', '{operate}');
 end $$;
 

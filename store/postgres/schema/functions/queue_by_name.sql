@@ -98,7 +98,7 @@ end $fn$;
 create or replace function extend_many(queue text, leases bigint[], by interval) returns setof bigint
 language plpgsql volatile as $fn$
 begin
-    return query execute pg_catalog.concat('select e.lease from ', {schema}._queue_function(queue, 'extend'), '($1, $2) e') using leases, by;
+    return query execute pg_catalog.concat('select e.lease from ', {schema}._queue_function(queue, 'work'), '(''extend'', $1, $2) e') using leases, by;
 end $fn$;
 
 create or replace function extend(queue text, lease bigint, by interval) returns timestamptz
@@ -106,14 +106,14 @@ language plpgsql volatile as $fn$
 declare
     until timestamptz;
 begin
-    execute pg_catalog.concat('select e.lease_until from ', {schema}._queue_function(queue, 'extend'), '(array[$1], $2) e') into until using lease, by;
+    execute pg_catalog.concat('select e.lease_until from ', {schema}._queue_function(queue, 'work'), '(''extend'', array[$1], $2) e') into until using lease, by;
     return coalesce(until, {schema}._lost(lease));
 end $fn$;
 
 create or replace function release_many(queue text, leases bigint[]) returns setof bigint
 language plpgsql volatile as $fn$
 begin
-    return query execute pg_catalog.concat('select ', {schema}._queue_function(queue, 'release'), '($1)') using leases;
+    return query execute pg_catalog.concat('select r.lease from ', {schema}._queue_function(queue, 'work'), '(''release'', $1) r') using leases;
 end $fn$;
 
 create or replace function release(queue text, lease bigint) returns void
@@ -121,7 +121,7 @@ language plpgsql volatile as $fn$
 declare
     held bigint;
 begin
-    execute pg_catalog.concat('select ', {schema}._queue_function(queue, 'release'), '(array[$1])') into held using lease;
+    execute pg_catalog.concat('select r.lease from ', {schema}._queue_function(queue, 'work'), '(''release'', array[$1]) r') into held using lease;
     if held is null then
         perform {schema}._lost(lease);
     end if;
