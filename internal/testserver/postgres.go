@@ -118,6 +118,7 @@ func (p *Postgres) initialise(who *syscall.Credential, port int, conf []string) 
 		fmt.Sprintf("port = %d", port),
 		"unix_socket_directories = ''",
 		"max_connections = 200",
+		"max_prepared_transactions = 50",
 		"fsync = off",
 		"full_page_writes = off",
 	}, conf...)

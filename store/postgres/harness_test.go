@@ -117,8 +117,9 @@ func copyOf(t testing.TB, rawURL string) string {
 
 // businessTx is a transaction on a connection of its own.
 type businessTx struct {
-	tx   pgx.Tx
-	conn *pgx.Conn
+	tx       pgx.Tx
+	conn     *pgx.Conn
+	prepared bool // it is committed in two phases
 }
 
 func (b *businessTx) Publish(ctx context.Context, outbox string, msgs ...penstock.Message) error {
@@ -133,6 +134,9 @@ func (b *businessTx) Count(ctx context.Context, name string) (n int64, err error
 
 func (b *businessTx) Commit(ctx context.Context) error {
 	defer func() { _ = b.conn.Close(context.Background()) }()
+	if b.prepared {
+		return commitPrepared(ctx, b.tx)
+	}
 	return b.tx.Commit(ctx)
 }
 

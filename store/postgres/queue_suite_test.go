@@ -27,7 +27,10 @@ func runQueueSuite(t *testing.T, opts postgres.Options) {
 }
 
 func openQueueInstance(t testing.TB, opts postgres.Options) queuetest.Instance {
-	url := postgrestest.Database(t)
+	return queueInstanceOn(t, postgrestest.Database(t), opts)
+}
+
+func queueInstanceOn(t testing.TB, url string, opts postgres.Options) queuetest.Instance {
 	return queuetest.Instance{
 		Store: openStore(t, url, opts),
 		Begin: func(ctx context.Context) (queuetest.Tx, error) {

@@ -1,0 +1,110 @@
+package postgres_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/penstock/penstock/internal/testseed"
+	"github.com/penstock/penstock/store/postgres/postgrestest"
+	"github.com/penstock/penstock/store/queuetest"
+	"github.com/penstock/penstock/store/storetest"
+)
+
+// manner is how the transactions of applications are: at a level that is their database's
+// default, and committed in two phases.
+type manner struct{ isolation string }
+
+// manners are those of this run: one that the seed draws, because a suite takes long; with
+// PENSTOCK_ROUNDS each.
+func manners(t *testing.T) []manner {
+	t.Logf("PENSTOCK_SEED=%d", testseed.Seed())
+	all := []manner{{"serializable"}, {"repeatable read"}, {"read committed"}}
+	if testseed.Rounds() > 1 {
+		return all
+	}
+	return all[testseed.Seed()%3:][:1]
+}
+
+func TestStoreInOtherManners(t *testing.T) {
+	t.Parallel()
+	for _, m := range manners(t) {
+		t.Run(m.isolation, m.runStore)
+	}
+}
+
+func TestQueueInOtherManners(t *testing.T) {
+	t.Parallel()
+	for _, m := range manners(t) {
+		t.Run(m.isolation, m.runQueue)
+	}
+}
+
+// of makes a database one of that manner. Two cases end otherwise by intent where a
+// transaction has one snapshot: PostgreSQL refuses a second update of a row (40001), and
+// Penstock a dedup_key (25001).
+func (m manner) of(t testing.TB, url string) string {
+	for _, c := range []string{"/Order/EarlyIdentifierCommitsLast", "/Order/RowLockedWriters", "/Dedup/Rollback"} {
+		if m.isolation != "read committed" && strings.Contains(t.Name(), c) {
+			t.Skip("not at the level " + m.isolation)
+		}
+	}
+	db := postgrestest.On(t, url)
+	if db.Number("select setting::int from pg_settings where name = 'max_prepared_transactions'") == 0 {
+		t.Skip("the server has max_prepared_transactions = 0")
+	}
+	db.Exec(fmt.Sprintf("do $$ begin execute format('alter database %%I set default_transaction_isolation = %%L', current_database(), '%s'); end $$", m.isolation))
+	return url
+}
+
+func (m manner) runStore(t *testing.T) {
+	open := func(t testing.TB, url string) storetest.Instance {
+		instance := openInstance(t, m.of(t, url), small)
+		begin := instance.Begin
+		instance.Begin = func(ctx context.Context) (storetest.Tx, error) {
+			tx, err := begin(ctx)
+			if err == nil {
+				tx.(*businessTx).prepared = true
+			}
+			return tx, err
+		}
+		return instance
+	}
+	storetest.Run(t, storetest.Harness{
+		Open:         func(t testing.TB) storetest.Instance { return open(t, freshDatabase(t)) },
+		OpenMigrated: func(t testing.TB) storetest.Instance { return open(t, postgrestest.Database(t)) },
+		Features:     storetest.Features{ConcurrentWriters: true, Reclaim: true, Snapshots: true, Outage: true, Copy: true, SmallPieces: true},
+	})
+}
+
+func (m manner) runQueue(t *testing.T) {
+	queuetest.Run(t, queuetest.Harness{
+		Open: func(t testing.TB) queuetest.Instance {
+			instance := queueInstanceOn(t, m.of(t, postgrestest.Database(t)), small)
+			begin := instance.Begin
+			instance.Begin = func(ctx context.Context) (queuetest.Tx, error) {
+				tx, err := begin(ctx)
+				if err == nil {
+					tx.(*enqueueTx).prepared = true
+				}
+				return tx, err
+			}
+			return instance
+		},
+		Features: queuetest.Features{ConcurrentWriters: true, Reclaim: true, Snapshots: true, Release: true},
+	})
+}
+
+// commitPrepared commits in two phases.
+func commitPrepared(ctx context.Context, tx pgx.Tx) error {
+	name := fmt.Sprintf("penstock test %016x", rand.Uint64())
+	if _, err := tx.Exec(ctx, "prepare transaction '"+name+"'"); err != nil {
+		return err
+	}
+	_, err := tx.Conn().Exec(ctx, "commit prepared '"+name+"'")
+	return err
+}
