@@ -25,7 +25,7 @@ func (w *worker) do(handling, writing context.Context, t *task) {
 	start := time.Now()
 	// Deferred for the sake of a handler that does that.
 	defer func() {
-		lost := w.returned(t, time.Since(start))
+		lost, gone := w.returned(t, time.Since(start))
 		w.handlers.Done()
 		switch {
 		case errors.Is(err, ErrSettled):
@@ -33,7 +33,11 @@ func (w *worker) do(handling, writing context.Context, t *task) {
 		case err == nil: // and if the lease was lost, the database will say so
 			w.ackLater(t)
 		case lost:
-			w.log.Warn("the lease of a job was lost while it ran; it may run elsewhere", "job", t.job.ID, "attempt", t.job.Attempt, "after", t.took)
+			if gone {
+				w.log.Warn("a job was removed while it ran, as job cancel does", "job", t.job.ID, "attempt", t.job.Attempt, "after", t.took)
+			} else {
+				w.log.Warn("the lease of a job was lost while it ran; it may run elsewhere", "job", t.job.ID, "attempt", t.job.Attempt, "after", t.took)
+			}
 			w.finish(t, JobLost)
 		default:
 			w.fail(writing, t, err, errors.Is(context.Cause(handling), ErrStopping))
@@ -42,8 +46,9 @@ func (w *worker) do(handling, writing context.Context, t *task) {
 	err = w.call(ctx, t.job)
 }
 
-// returned notes that the handler has, and whether the lease was lost before.
-func (w *worker) returned(t *task, took time.Duration) (lost bool) {
+// returned notes that the handler has, and whether the lease was lost before; gone: it
+// was before its time.
+func (w *worker) returned(t *task, took time.Duration) (lost, gone bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	t.ended, t.took = true, took
@@ -51,7 +56,7 @@ func (w *worker) returned(t *task, took time.Duration) (lost bool) {
 		w.pace = took
 	}
 	w.pace = max(w.pace+(took-w.pace)/8, time.Microsecond)
-	return t.lost
+	return t.lost, t.gone
 }
 
 // call runs the handler and makes an error of a panic.

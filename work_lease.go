@@ -66,6 +66,7 @@ func (w *worker) prolong(leases, extended []int64, until time.Time, answered boo
 			continue
 		}
 		if answered && t.until != until || !answered && !now.Before(t.until) {
+			t.gone = now.Before(t.until) // it has not run out
 			if w.lose(t) {
 				dropped = append(dropped, t)
 			}

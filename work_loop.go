@@ -44,6 +44,7 @@ type task struct {
 	begun  bool
 	ended  bool // the handler has returned
 	lost   bool
+	gone   bool // lost before its time: somebody has removed the job
 	took   time.Duration
 	done   time.Time               // when it was handed to the acking
 	tried  bool                    // a call that failed may have written the end

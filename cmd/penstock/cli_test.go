@@ -243,6 +243,8 @@ func TestMisuse(t *testing.T) {
 		{"enqueue q x --delay 1h --not-before 2999-01-01", "use one of them"},
 		{"enqueue q x --not-before soon", `--not-before is "soon"`},
 		{"enqueue q x -H nonsense", "write name=value"},
+		{"enqueue q x -H a=1 -H b=2 -H a=3", "--header a is given twice: a header has one value"},
+		{"publish o --payload x -H a=1 -H a=1", "--header a is given twice: a header has one value"},
 		{"enqueue q --batch -1", "--batch is negative"},
 		{"work q", "--exec is missing"},
 		{"work q --exec true --concurrency 0", "--concurrency is 0"},
@@ -377,7 +379,8 @@ func TestOutboxLifecycle(t *testing.T) {
 	cli(t, with("outbox", "drop", "orders")...).wants(t, exitUsage, "pass --yes if you mean it")
 	cli(t, with("outbox", "drop", "nothing", "--yes")...).wants(t, exitFailure, "no such outbox")
 	must(t, with("outbox", "drop", "orders", "--yes")...)
-	same(t, "json", must(t, with("outbox", "create", "orders", "--json")...)+must(t, with("outbox", "drop", "orders", "--yes", "--json")...), strings.Repeat(`{"outbox":"orders"}`+"\n", 2))
+	same(t, "json", must(t, with("outbox", "create", "orders", "--json")...)+must(t, with("outbox", "drop", "orders", "--yes", "--json")...),
+		`{"outbox":"orders"}`+"\n"+`{"backlog":0,"dead_letters":0,"outbox":"orders","parked":0}`+"\n")
 	if out := must(t, with("outbox", "list")...); strings.Contains(out, "orders") {
 		t.Errorf("orders is still there: %q", out)
 	}

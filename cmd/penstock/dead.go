@@ -43,6 +43,8 @@ type deadFlags struct {
 	key, topic, group    string
 	errorText            string
 	olderThan, newerThan span
+	noGroup              bool // --group '': the jobs without one
+	listing              bool // which changes nothing
 	limit                int
 	all                  bool
 	narrowed, byName     bool // whether anything was chosen, and by ids or seqs
@@ -67,9 +69,10 @@ outbox by --seq and --topic, of a queue by --group, too; what is given together
 must all hold.`
 
 // check reads which flags were given. An empty text is an error rather than no
-// selector at all: it is how an unset variable of a script looks.
+// selector at all: it is how an unset variable of a script looks. To look
+// at, the empty group is one, too: that of the jobs without.
 func (f *deadFlags) check(flags *pflag.FlagSet) error {
-	for name, empty := range map[string]bool{"key": f.key == "", "topic": f.topic == "", "group": f.group == "", "error": f.errorText == "", "subscription": f.subscription == ""} {
+	for name, empty := range map[string]bool{"key": f.key == "", "topic": f.topic == "", "error": f.errorText == "", "subscription": f.subscription == ""} {
 		if flags.Changed(name) && empty {
 			return usage(fmt.Errorf("--%s is empty: give it a text, or leave it out", name))
 		}
@@ -90,8 +93,12 @@ func (f *deadFlags) check(flags *pflag.FlagSet) error {
 	if flags.Changed("older-than") && flags.Changed("newer-than") && f.olderThan >= f.newerThan {
 		return usage(errors.New("--older-than is not less than --newer-than: nothing is both"))
 	}
+	f.noGroup = flags.Changed("group") && f.group == ""
+	if f.noGroup && !f.listing {
+		return usage(errors.New("--group is empty: give it a text, or leave it out; penstock dead list takes it, for the jobs without a group"))
+	}
 	f.byName = len(f.ids)+len(f.seqs) > 0
-	f.narrowed = f.byName || flags.Changed("older-than") || flags.Changed("newer-than") || f.key != "" || f.topic != "" || f.group != "" || f.errorText != ""
+	f.narrowed = f.byName || flags.Changed("older-than") || flags.Changed("newer-than") || f.key != "" || f.topic != "" || flags.Changed("group") || f.errorText != ""
 	if f.all && f.narrowed {
 		return usage(errors.New("--all is given together with what narrows the choice: use one of them"))
 	}

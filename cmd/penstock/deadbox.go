@@ -80,7 +80,7 @@ func (a *app) openAdoptedLetters(ctx context.Context, name string, f *deadFlags,
 	if err != nil || table == nil {
 		return nil, nil, err
 	}
-	if f.group != "" {
+	if f.group != "" || f.noGroup {
 		return nil, nil, errors.Join(usage(errors.New("--group chooses among jobs: leave it out, or name a queue")), table.Close())
 	}
 	box := f.ofSubscription(table, table.config.Table, table.name, flags)
@@ -103,7 +103,7 @@ func findLetters(ctx context.Context, store penstock.Store, name string, f *dead
 			return f.ofQueue(queues, name, flags)
 		}
 	}
-	if f.group != "" {
+	if f.group != "" || f.noGroup {
 		return nil, usage(fmt.Errorf("--group chooses among jobs, and %s is no queue: leave it out, or name a queue", visible(name)))
 	}
 	subscription, err := chooseSubscription(ctx, store, name, f.subscription)

@@ -21,6 +21,9 @@ type deadJobStore interface {
 type deadJobs struct {
 	store deadJobStore
 	query penstock.DeadJobQuery
+	// noGroup leaves out the jobs of groups, which the query cannot: there an empty
+	// Group is any.
+	noGroup bool
 }
 
 // ofQueue is what the flags choose of one. Times are this machine's.
@@ -37,7 +40,7 @@ func (f *deadFlags) ofQueue(store deadJobStore, queue string, flags *pflag.FlagS
 	before, after := f.died(flags)
 	return &deadJobs{store, penstock.DeadJobQuery{
 		Queue: queue, IDs: ids, Key: f.key, Group: f.group, Error: f.errorText, DiedBefore: before, DiedAfter: after,
-	}}, nil
+	}, f.noGroup}, nil
 }
 
 func (b *deadJobs) name() string             { return visible(b.query.Queue) }
@@ -54,15 +57,22 @@ func (b *deadJobs) columns() []column {
 func (b *deadJobs) page(ctx context.Context, after int64, limit int) ([]letter, error) {
 	q := b.query
 	q.AfterID, q.Limit = after, limit
-	found, err := b.store.DeadJobs(ctx, q)
-	if err != nil {
-		return nil, aboutQueue(err, "reading dead letters", q.Queue)
+	page := make([]letter, 0, limit)
+	for {
+		found, err := b.store.DeadJobs(ctx, q)
+		if err != nil {
+			return nil, aboutQueue(err, "reading dead letters", q.Queue)
+		}
+		for i := range found {
+			if q.AfterID = found[i].Job.ID; !b.noGroup || found[i].Job.Group == "" {
+				page = append(page, &deadJob{found[i], b})
+			}
+		}
+		if len(found) < q.Limit || len(page) == limit {
+			return page, nil
+		}
+		q.Limit = limit - len(page)
 	}
-	page := make([]letter, len(found))
-	for i := range found {
-		page[i] = &deadJob{found[i], b}
-	}
-	return page, nil
 }
 
 func (b *deadJobs) named() (names []string) {

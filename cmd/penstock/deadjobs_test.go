@@ -62,6 +62,9 @@ func TestDeadJobsAreChosen(t *testing.T) {
 			"--limit 3":                      "1 2 3",
 			"--key red":                      "1 4",
 			"--group acme":                   "3 4",
+			"--group=":                       "1 2",
+			"--group= --limit 1":             "1",
+			"--group= --key red":             "1",
 			"--group acme --key red":         "4",
 			"--error street":                 "3 4",
 			"--older-than 1h":                "",
@@ -79,13 +82,15 @@ func TestDeadJobsAreChosen(t *testing.T) {
 		same(t, "none", d.must("dead", "list", "mails", "--key", "green"), "0 dead letters of mails match.\n")
 
 		for args, want := range map[string]string{
-			"list mails --topic t":        "--topic chooses among messages, and mails is a queue",
-			"list mails --seq 1":          "--seq chooses among messages",
-			"list mails --id x":           `"x" is no id of a job`,
-			"list mails --group=":         "--group is empty",
-			"list orders --group acme":    "--group chooses among jobs, and orders is no queue",
-			"retry mails":                 "say which dead letters",
-			"discard mails --all --key r": "--all is given together with",
+			"list mails --topic t":         "--topic chooses among messages, and mails is a queue",
+			"list mails --seq 1":           "--seq chooses among messages",
+			"list mails --id x":            `"x" is no id of a job`,
+			"retry mails --group=":         "--group is empty",
+			"discard mails --group= --yes": "--group is empty",
+			"list orders --group=":         "--group chooses among jobs, and orders is no queue",
+			"list orders --group acme":     "--group chooses among jobs, and orders is no queue",
+			"retry mails":                  "say which dead letters",
+			"discard mails --all --key r":  "--all is given together with",
 		} {
 			d.cli(append([]string{"dead"}, strings.Fields(args)...)...).wants(t, exitUsage, want)
 		}
@@ -160,7 +165,7 @@ func TestDeadJobsAreActedOnByID(t *testing.T) {
 	a := &app{stderr: &scrubber{w: io.Discard}}
 	for _, action := range []deadAction{retryDead, discardDead} {
 		c := &jobCrowd{last: 703}
-		n, err := a.decide(t.Context(), &deadJobs{c, penstock.DeadJobQuery{Queue: "mails", Key: "red"}}, 0, action, consent{yes: true}, nil)
+		n, err := a.decide(t.Context(), &deadJobs{store: c, query: penstock.DeadJobQuery{Queue: "mails", Key: "red"}}, 0, action, consent{yes: true}, nil)
 		if err != nil || n.chosen != 703 || n.done != 703 {
 			t.Errorf("%s: %+v, %v", action.verb, n, err)
 		}

@@ -31,11 +31,13 @@ the payload: show has it.`,
 		Example: `  penstock dead list orders
   penstock dead list orders --subscription billing --error 'no such queue' --newer-than 1h
   penstock dead list thumbnails --group acme
+  penstock dead list thumbnails --group ''            # the jobs without a group
   penstock dead list orders --json | jq -r .error | sort | uniq -c | sort -rn`,
 		Args: exactly("OUTBOX|QUEUE|SUBSCRIPTION"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, stop := interruptible(cmd.Context())
 			defer stop()
+			f.listing = true
 			if err := f.check(cmd.Flags()); err != nil {
 				return err
 			}

@@ -148,14 +148,14 @@ func (a *app) report(failed *cobra.Command, err error) int {
 	exit, marked := errors.AsType[*exitError](err)
 	if hint, ok := errors.AsType[*penstock.HintError](err); ok {
 		// The hint goes to the end, whatever was wrapped around it.
-		what, next = strings.Replace(what, hint.Error(), hint.Err.Error(), 1), hint.Hint
+		what, next = strings.Replace(what, hint.Error(), hint.Err.Error(), 1), a.suggest(hint.Hint)
 	} else if marked && exit.help && failed != nil {
 		next = fmt.Sprintf("see %s --help", failed.CommandPath())
 	} else if !marked {
-		next = nextStep(err)
+		next = a.suggest(nextStep(err))
 	}
 	if _, quotesFile := errors.AsType[config.Errors](err); !quotesFile {
-		what = oneLine(what)
+		what = a.suggest(oneLine(what))
 	}
 	if next != "" {
 		what += ": " + next
@@ -165,13 +165,17 @@ func (a *app) report(failed *cobra.Command, err error) int {
 }
 
 // oneLine joins the lines of an error. pgx gives one for each address it tried,
-// often the same.
+// often the same, and one for TLS where it has gone on without.
 func oneLine(s string) string {
 	var lines []string
 	for line := range strings.Lines(s) {
 		if line = strings.TrimSpace(line); line != "" && !slices.Contains(lines, line) {
 			lines = append(lines, line)
 		}
+	}
+	isTLS := func(line string) bool { return strings.HasSuffix(line, "tls error: server refused TLS connection") }
+	if told := slices.DeleteFunc(slices.Clone(lines), isTLS); len(told) > 1 { // the first names user and database
+		lines = told
 	}
 	return strings.Join(lines, " ")
 }

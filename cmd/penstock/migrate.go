@@ -52,7 +52,7 @@ the schema from then on.
 			if err := errors.Join(unread, err); err != nil {
 				return fmt.Errorf("migrated, but the version cannot be told: %w", err)
 			}
-			return a.tell(asJSON, map[string]any{"from": from, "to": to}, "%s\n", migratedText(from, to))
+			return a.tell(asJSON, map[string]any{"from": from, "to": to}, "%s\n", a.suggest(migratedText(from, to)))
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "the version of the tables before and after, as one JSON line")

@@ -54,7 +54,17 @@ func (a *app) logger() (*slog.Logger, error) {
 	case "text":
 		return slog.New(slog.NewTextHandler(a.stderr, options)), nil
 	case "json":
+		options.ReplaceAttr = inSeconds
 		return slog.New(slog.NewJSONHandler(a.stderr, options)), nil
 	}
 	return nil, usage(errors.New("--log-format: use text or json"))
+}
+
+// inSeconds names the unit of a duration, which JSON would show as a bare number of
+// nanoseconds: after=1.5s becomes "after_seconds":1.5.
+func inSeconds(_ []string, attr slog.Attr) slog.Attr {
+	if attr.Value.Kind() == slog.KindDuration {
+		return slog.Float64(attr.Key+"_seconds", attr.Value.Duration().Seconds())
+	}
+	return attr
 }

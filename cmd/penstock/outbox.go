@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -123,8 +124,8 @@ func (a *app) outboxDropCommand() *cobra.Command {
 		Use:   "drop NAME",
 		Short: "Drop an outbox with everything in it",
 		Long: `Drop an outbox with its messages, subscriptions and dead letters. What has not
-been delivered is gone, so it asks first, and without a terminal to ask on it
-refuses unless --yes is given.`,
+been delivered is gone, so it tells how much that is and asks for the outbox's name; without
+a terminal to ask on it refuses unless --yes is given.`,
 		Example: `  penstock outbox drop orders
   penstock outbox drop orders --yes`,
 		Args: exactly("NAME"),
@@ -140,17 +141,42 @@ refuses unless --yes is given.`,
 			}
 			defer store.Close()
 			name := args[0]
-			warning := fmt.Sprintf("This deletes outbox %s with every message in it, delivered or not.", visible(name))
+			found, err := readStatus(ctx, store, []string{name})
+			if err != nil {
+				return err
+			}
+			lost := outboxLoss(&found[0])
+			warning := fmt.Sprintf("This deletes outbox %s with every message in it, delivered or not: %s.", visible(name), lost.text)
 			if err := a.confirmName(ctx, leave, warning, name); err != nil {
 				return err
 			}
 			if err := store.DropOutbox(ctx, name); err != nil {
 				return about(err, fmt.Sprintf("dropping outbox %q", name), name, "")
 			}
-			return a.tell(asJSON, map[string]any{"outbox": name}, "Outbox %s is gone.\n", visible(name))
+			return a.tell(asJSON, lost.json, "Outbox %s is gone (%s).\n", visible(name), lost.text)
 		},
 	}
 	cmd.Flags().BoolVar(&leave.yes, "yes", false, "do not ask")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "what was dropped as one JSON line")
 	return cmd
+}
+
+// loss is what goes with an outbox, for people and for programs.
+type loss struct {
+	text string
+	json map[string]any
+}
+
+func outboxLoss(o *penstock.OutboxStatus) loss {
+	var backlog, parked, dead int64
+	var of []string
+	for i := range o.Subscriptions {
+		s := &o.Subscriptions[i]
+		backlog, parked, dead = backlog+s.Backlog, parked+s.Parked, dead+s.DeadLetters
+		of = append(of, fmt.Sprintf("%s had %s to deliver and %s", visible(s.Subscription), plural(s.Backlog+s.Parked, "message"), plural(s.DeadLetters, "dead letter")))
+	}
+	if len(of) == 0 {
+		of = []string{"it had no subscription, so nothing was delivered"}
+	}
+	return loss{strings.Join(of, "; "), map[string]any{"outbox": o.Outbox, "backlog": backlog, "parked": parked, "dead_letters": dead}}
 }

@@ -35,6 +35,7 @@ in order. A message without a key waits alone.
 
 Each line is one key, those due soonest first:
 
+  seq         of the first of them
   messages    how many wait
   attempts    how often the first of them was sent
   since       how long ago its first attempt failed
@@ -87,7 +88,7 @@ func (a *app) parked(ctx context.Context, store parkedReader, outbox, only strin
 			subscriptions = append(subscriptions, s.Subscription)
 		}
 	}
-	lines := newTable(a.stdout, column{"SUBSCRIPTION", 24, false}, column{"KEY", 32, false}, column{title: "MESSAGES", right: true},
+	lines := newTable(a.stdout, column{"SUBSCRIPTION", 24, false}, column{"KEY", 32, false}, column{title: "SEQ", right: true}, column{title: "MESSAGES", right: true},
 		column{title: "ATTEMPTS", right: true}, column{title: "SINCE"}, column{title: "NEXT RETRY"}, column{title: "HELD"}, column{"ERROR", 64, false})
 	shown, more := 0, false
 	now := time.Now()
@@ -104,7 +105,7 @@ func (a *app) parked(ctx context.Context, store parkedReader, outbox, only strin
 			if asJSON {
 				err = json.NewEncoder(a.stdout).Encode(parkedJSON{outbox, subscription, *k})
 			} else {
-				err = lines.row(subscription, k.Key, count(k.Messages), fmt.Sprint(k.Attempt), since(k.Since, now), retryText(k, now), yesNo(k.Held), k.Err)
+				err = lines.row(subscription, k.Key, fmt.Sprint(k.FirstSeq), count(k.Messages), fmt.Sprint(k.Attempt), since(k.Since, now), retryText(k, now), yesNo(k.Held), k.Err)
 			}
 			if err != nil {
 				return err

@@ -137,6 +137,9 @@ func readHeaders(flags []string) (map[string]string, error) {
 		if !ok {
 			return nil, usage(fmt.Errorf("--header %q has no =: write name=value", header))
 		}
+		if _, twice := headers[name]; twice {
+			return nil, usage(fmt.Errorf("--header %s is given twice: a header has one value", visible(name)))
+		}
 		headers[name] = value
 	}
 	return headers, nil

@@ -269,7 +269,7 @@ func (a *app) showStatus(s statusOf, asJSON, watch bool) error {
 		fmt.Fprint(a.stdout, "\x1b[H\x1b[2J") // home, clear
 	}
 	if len(s.Outboxes)+len(s.Queues)+len(s.Adopted)+len(s.Inboxes) == 0 && len(s.unseen) == 0 {
-		fmt.Fprintln(a.stdout, "There is nothing yet: penstock outbox create NAME makes an outbox, penstock queue create NAME a queue.")
+		fmt.Fprintln(a.stdout, a.suggest("There is nothing yet: penstock outbox create NAME makes an outbox, penstock queue create NAME a queue."))
 		return nil
 	}
 	if len(s.Outboxes) > 0 {

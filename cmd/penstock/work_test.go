@@ -192,9 +192,12 @@ func TestCommandOfALostLeaseIsKilled(t *testing.T) {
 		default:
 			return false
 		}
-	}, "--lease", "300ms", "--exec", line.command())
+	}, "--lease", "6s", "--exec", line.command())
 	same(t, "exit code", fmt.Sprint(o.code), "0")
-	contains(t, o.stderr, "done=0 failed=0 dead=0 lost=1")
+	contains(t, o.stderr, "done=0 failed=0 dead=0 lost=1", "a job was removed while it ran, as job cancel does")
+	if strings.Contains(o.stderr, "elsewhere") {
+		t.Errorf("a cancelled job runs nowhere: %s", o.stderr)
+	}
 	same(t, "left", fmt.Sprint(jobsIn(d.queue("mails"))), "0")
 }
 

@@ -1,0 +1,31 @@
+package main
+
+import (
+	"regexp"
+	"strings"
+
+	"github.com/penstock/penstock/config"
+)
+
+// suggestion is where a text names a verb to run.
+var suggestion = regexp.MustCompile(`\bpenstock (?:(?:outbox|queue|inbox|dead|job|schedule|subscription|adopt) [a-z]+|demo|migrate|relay|publish|tail|enqueue|work|status|parked|replay)\b`)
+
+// suggest has the commands that a text suggests mean the database of this one: they
+// carry the global flags that say so. A password in a URL is not repeated, and what
+// another role has to run, a grant, has a URL of its own.
+func (a *app) suggest(text string) string {
+	return suggestion.ReplaceAllStringFunc(text, func(command string) string {
+		given := ""
+		add := func(flag, value string) {
+			if value != "" && !strings.Contains(text, flag+" "+value) { // the store's hint may say it already
+				given += " " + flag + " " + shellWord(value)
+			}
+		}
+		if !strings.HasSuffix(command, " grant") {
+			add("--database-url", config.URL(a.databaseURL).String())
+			add("--config", a.configFile)
+		}
+		add("--schema", a.schema)
+		return command + given
+	})
+}
