@@ -61,13 +61,14 @@ subscriptions:
 		name  string
 		flags []string
 		said  string // in suggested command lines
+		meant string // database, in those of status
 	}{
-		{"file", []string{"--config", "penstock.yaml"}, ""},
-		{"flags", []string{"--database-url", database, "--adopt", "dotnet", "--table", "outbox_messages"}, " --adopt dotnet --table outbox_messages"},
+		{"file", []string{"--config", "penstock.yaml"}, "", "--config penstock.yaml"},
+		{"flags", []string{"--database-url", database, "--adopt", "dotnet", "--table", "outbox_messages"}, " --adopt dotnet --table outbox_messages", "--database-url " + shellWord(database)},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			with := func(args ...string) []string { return append(args, tc.flags...) }
-			contains(t, must(t, with("status", "mails")...), "TABLE", "outbox_messages", "outbox_messages/mails: 1 dead letter to retry or to discard: penstock dead list mails"+tc.said+"\n",
+			contains(t, unwrapped(must(t, with("status", "mails")...)), "TABLE", "outbox_messages", "outbox_messages/mails: 1 dead letter to retry or to discard: penstock dead list "+tc.meant+" mails"+tc.said+"\n",
 				"no relay runs it, and 2 messages wait")
 			contains(t, must(t, with("dead", "list", "mails")...), "dies: refused")
 			contains(t, must(t, with("parked", "mails")...), "waits: refused", "in ")

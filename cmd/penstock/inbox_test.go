@@ -289,19 +289,17 @@ func TestInboxDiscard(t *testing.T) {
 func TestInboxNotes(t *testing.T) {
 	now := time.Now()
 	var out strings.Builder
-	if err := writeInboxes(&out, []penstock.InboxStatus{
+	w := &statusWriter{Writer: &out, suggest: (&app{}).suggest, now: now}
+	if err := w.inboxes([]penstock.InboxStatus{
 		{Consumer: strings.Repeat("c", 40), Keep: 7 * 24 * time.Hour, Bytes: 3 << 30, Segments: make([]penstock.SegmentStatus, 4), Held: 1234567, HeldBytes: 1 << 30, Gaps: 1234567, NextGap: now.Add(90 * time.Minute)},
 		{Consumer: "young", Keep: time.Hour, Held: 1, NextGap: now.Add(-time.Second)},
 		{Consumer: "off\n", Keep: time.Hour, Held: 1, NextGap: now.Add(-time.Minute)},
-	}, now); err != nil {
+	}); err != nil {
 		t.Fatal(err)
 	}
 	table, notes, _ := strings.Cut(out.String(), "\n\n")
-	for line := range strings.Lines(table) {
-		if len([]rune(line)) > 121 {
-			t.Errorf("%d columns: %s", len([]rune(line)), line)
-		}
-	}
+	fits(t, table)
+	notes = unwrapped(notes)
 	contains(t, table, "1,234,567", "3.0 GiB", "in 1h30m", `off\n`)
 	contains(t, notes, `off\n: messages have been due for 1m, and nobody hands them over`, `penstock inbox held $'off\n'`)
 	same(t, "notes", fmt.Sprint(strings.Count(notes, "\n")), "1")

@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -71,11 +70,11 @@ func (a *app) showInboxes(inboxes []penstock.InboxStatus, asJSON bool) error {
 		fmt.Fprintln(a.stdout, "There is no inbox yet: penstock inbox create CONSUMER makes one.")
 		return nil
 	}
-	return writeInboxes(a.stdout, inboxes, time.Now())
+	return a.statusWriter(false).inboxes(inboxes)
 }
 
-func writeInboxes(w io.Writer, inboxes []penstock.InboxStatus, now time.Time) error {
-	t := newTable(w, column{"CONSUMER", 32, false}, column{title: "KEEPS"}, column{title: "SIZE", right: true}, column{title: "SEGMENTS"},
+func (w *statusWriter) inboxes(inboxes []penstock.InboxStatus) error {
+	t := w.table(column{"CONSUMER", 32, false}, column{title: "KEEPS"}, column{title: "SIZE", right: true}, column{title: "SEGMENTS"},
 		column{title: "HELD", right: true}, column{title: "PAYLOADS", right: true}, column{title: "NEXT GAP"}, column{title: "GAPS", right: true})
 	var notes []string
 	for i := range inboxes {
@@ -84,10 +83,10 @@ func writeInboxes(w io.Writer, inboxes []penstock.InboxStatus, now time.Time) er
 		if b.Bytes > 0 {
 			bytes = size(b.Bytes)
 		}
-		if err := t.row(b.Consumer, spanText(b.Keep), bytes, segments(b.Segments), count(b.Held), size(b.HeldBytes), until(b.NextGap, now), count(b.Gaps)); err != nil {
+		if err := t.row(b.Consumer, spanText(b.Keep), bytes, segments(b.Segments), count(b.Held), size(b.HeldBytes), until(b.NextGap, w.now), count(b.Gaps)); err != nil {
 			return err
 		}
-		if late := now.Sub(b.NextGap); b.Held > 0 && late > unattended {
+		if late := w.now.Sub(b.NextGap); b.Held > 0 && late > unattended {
 			notes = append(notes, fmt.Sprintf("%s: messages have been due for %s, and nobody hands them over: the consumer has to call inbox_due about once a second, or cannot process the first of them: penstock inbox held %s",
 				visible(b.Consumer), coarse(late), shellWord(b.Consumer)))
 		}
@@ -95,12 +94,7 @@ func writeInboxes(w io.Writer, inboxes []penstock.InboxStatus, now time.Time) er
 	if err := t.flush(); err != nil {
 		return err
 	}
-	for i, note := range notes {
-		if i == 0 {
-			fmt.Fprintln(w)
-		}
-		fmt.Fprintln(w, note)
-	}
+	w.notes(notes)
 	return nil
 }
 

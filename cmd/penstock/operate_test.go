@@ -163,7 +163,7 @@ func TestParked(t *testing.T) {
 			t.Errorf("%q, %q", o.stdout, o.stderr)
 		}
 		status := d.must("status", "orders")
-		contains(t, status, "orders/billing: 1 dead letter to retry or to discard: penstock dead list orders --subscription billing\n",
+		contains(t, unwrapped(status), "orders/billing: 1 dead letter to retry or to discard: penstock dead list orders --subscription billing\n",
 			"orders/billing: 1 key is held", "orders/billing: no relay runs it")
 		contains(t, d.must("dead", "list", "orders", "--subscription", "billing"), "  yes  ")
 		contains(t, d.must("dead", "show", "orders", "h1", "--subscription", "billing"), "held      yes: later messages of its key wait")

@@ -81,6 +81,10 @@ transaction. It is for trying things, and for scripts.`,
 			if flags.Changed("payload") && flags.Changed("payload-file") {
 				return usage(errors.New("--payload and --payload-file are given: use one of them"))
 			}
+			headers, err := readHeaders(f.headers)
+			if err != nil {
+				return err
+			}
 			store, err := a.openStore(ctx)
 			if err != nil {
 				return err
@@ -89,7 +93,7 @@ transaction. It is for trying things, and for scripts.`,
 			start := time.Now()
 			var n int64
 			if one {
-				n, err = a.publishOne(ctx, store, args[0], &f)
+				n, err = a.publishOne(ctx, store, args[0], &f, headers)
 			} else {
 				n, err = a.publishLines(ctx, store, args[0], &f)
 			}
@@ -109,13 +113,10 @@ transaction. It is for trying things, and for scripts.`,
 	return cmd
 }
 
-func (a *app) publishOne(ctx context.Context, store publisher, outbox string, f *publishFlags) (int64, error) {
-	headers, err := readHeaders(f.headers)
-	if err != nil {
-		return 0, err
-	}
+func (a *app) publishOne(ctx context.Context, store publisher, outbox string, f *publishFlags, headers map[string]string) (int64, error) {
 	m := penstock.Message{ID: f.id, Key: f.key, Topic: f.topic, Headers: headers, Payload: []byte(f.payload)}
 	if f.payloadFile != "" {
+		var err error
 		if m.Payload, err = a.readPayload(f.payloadFile); err != nil {
 			return 0, err
 		}

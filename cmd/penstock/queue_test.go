@@ -151,22 +151,26 @@ func TestStatusShowsQueues(t *testing.T) {
 func TestQueueTable(t *testing.T) {
 	yes, ten := true, 10
 	var out strings.Builder
-	if err := writeQueues(&out, []penstock.QueueStatus{
+	queues := []penstock.QueueStatus{
 		{Queue: strings.Repeat("q", 40), Order: penstock.FIFO, Bytes: 3 << 30, Segments: make([]penstock.SegmentStatus, 8), Ready: 12345678, Running: 10, OldestAge: 90 * time.Hour,
 			Delayed: 1234567, Waiting: 1234567, QueueSettings: penstock.QueueSettings{MaxRunning: &ten}},
 		{Queue: "idle", Ready: 3, OldestAge: time.Minute},
 		{Queue: "young", Ready: 3, OldestAge: time.Second},
 		{Queue: "off\n", Ready: 3, OldestAge: time.Minute, QueueSettings: penstock.QueueSettings{Paused: &yes}},
-	}); err != nil {
+	}
+	w := &statusWriter{Writer: &out, suggest: (&app{}).suggest, now: time.Now()}
+	if err := w.queues(queues); err != nil {
 		t.Fatal(err)
 	}
 	table, notes, _ := strings.Cut(out.String(), "\n\n")
-	for line := range strings.Lines(table) {
-		if len([]rune(line)) > 121 {
-			t.Errorf("%d columns: %s", len([]rune(line)), line)
-		}
-	}
+	fits(t, table)
 	contains(t, table, "12,345,678", "10 of 10", "3.0 GiB", `off\n`)
 	same(t, "notes", notes, "idle: no worker seems to run, and 3 jobs are ready: penstock work idle\n"+
 		`off\n: it is paused, no job begins: penstock queue resume $'off\n'`+"\n")
+	out.Reset()
+	w.wide = true
+	if err := w.queues(queues); err != nil {
+		t.Fatal(err)
+	}
+	contains(t, out.String(), queues[0].Queue, "SEGMENTS  ORDER\n", "8         fifo\n")
 }

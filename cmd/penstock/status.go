@@ -21,9 +21,9 @@ type statusReader interface {
 
 func (a *app) statusCommand() *cobra.Command {
 	var (
-		asJSON, watch bool
-		every         time.Duration
-		adopting      adoptFlags
+		asJSON, watch, wide bool
+		every               time.Duration
+		adopting            adoptFlags
 	)
 	cmd := &cobra.Command{
 		Use:   "status [OUTBOX|QUEUE|SUBSCRIPTION]",
@@ -47,13 +47,13 @@ func (a *app) statusCommand() *cobra.Command {
 
 Of a queue:
 
-  order     fifo, the oldest job of a priority first, or lifo, the newest
   ready     jobs that may run now
   oldest    the age of the oldest of them
   running   jobs that workers have claimed, and how many may be at a time
   delayed   jobs whose time has not come, or that wait to be tried again
   waiting   jobs that wait for another job of their key
   dead      dead letters: kept until someone decides, see penstock dead
+  order     with --wide: fifo, the oldest job of a priority first, or lifo, the newest
 
 Of a subscription over an adopted table, which the configuration file describes, or
 --adopt: the same as of an outbox's. Its backlog is counted up to a million rows.
@@ -64,10 +64,12 @@ What needs a person, or explains a figure, stands below. A backlog that grows
 while a holder is shown means that the sink does not keep up or is down: the
 relay's log tells which. No holder means that no relay runs.
 
---json has every field, also those that the table has no room for.`,
+The tables are at most 80 columns wide: long names are cut. --wide shows names in full and
+every column. --json has every field.`,
 		Example: `  penstock status
   penstock status orders --watch
   penstock status thumbnails
+  penstock status --wide
   penstock status --json | jq '.outboxes[].subscriptions[].backlog, .queues[].ready'`,
 		Args: args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -89,7 +91,7 @@ relay's log tells which. No holder means that no relay runs.
 				if err != nil {
 					return err
 				}
-				if err := a.showStatus(found, asJSON, watch); err != nil || !watch {
+				if err := a.showStatus(found, asJSON, watch, wide); err != nil || !watch {
 					return err
 				}
 				select {
@@ -101,6 +103,7 @@ relay's log tells which. No holder means that no relay runs.
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON line, times in nanoseconds")
+	cmd.Flags().BoolVar(&wide, "wide", false, "every column, and names in full, however wide that is")
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "repeat until interrupted")
 	adopting.add(cmd.Flags())
 	cmd.Flags().DurationVar(&every, "every", 2*time.Second, "how often, with --watch")
@@ -261,7 +264,11 @@ func (a *app) readAdopted(ctx context.Context, adoptions []adoption) (all []adop
 	return all, nil
 }
 
-func (a *app) showStatus(s statusOf, asJSON, watch bool) error {
+func (a *app) statusWriter(wide bool) *statusWriter {
+	return &statusWriter{a.stdout, wide, a.suggest, time.Now()}
+}
+
+func (a *app) showStatus(s statusOf, asJSON, watch, wide bool) error {
 	if asJSON {
 		return json.NewEncoder(a.stdout).Encode(s)
 	}
@@ -272,8 +279,9 @@ func (a *app) showStatus(s statusOf, asJSON, watch bool) error {
 		fmt.Fprintln(a.stdout, a.suggest("There is nothing yet: penstock outbox create NAME makes an outbox, penstock queue create NAME a queue."))
 		return nil
 	}
+	w := a.statusWriter(wide)
 	if len(s.Outboxes) > 0 {
-		if err := writeStatus(a.stdout, s.Outboxes, time.Now()); err != nil {
+		if err := w.outboxes(s.Outboxes); err != nil {
 			return err
 		}
 	}
@@ -281,7 +289,7 @@ func (a *app) showStatus(s statusOf, asJSON, watch bool) error {
 		if len(s.Outboxes) > 0 {
 			fmt.Fprintln(a.stdout)
 		}
-		if err := writeAdopted(a.stdout, s.Adopted, time.Now()); err != nil {
+		if err := w.adopted(s.Adopted); err != nil {
 			return err
 		}
 	}
@@ -292,7 +300,7 @@ func (a *app) showStatus(s statusOf, asJSON, watch bool) error {
 		if len(s.Outboxes)+len(s.Adopted) > 0 {
 			fmt.Fprintln(a.stdout)
 		}
-		if err := writeQueues(a.stdout, s.Queues); err != nil {
+		if err := w.queues(s.Queues); err != nil {
 			return err
 		}
 	}
@@ -302,5 +310,5 @@ func (a *app) showStatus(s statusOf, asJSON, watch bool) error {
 	if len(s.Outboxes)+len(s.Adopted)+len(s.Queues) > 0 {
 		fmt.Fprintln(a.stdout)
 	}
-	return writeInboxes(a.stdout, s.Inboxes, time.Now())
+	return w.inboxes(s.Inboxes)
 }

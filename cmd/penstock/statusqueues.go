@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/penstock/penstock"
@@ -12,17 +11,18 @@ import (
 // Younger ones may well be about to be claimed.
 const unattended = 10 * time.Second
 
-// writeQueues writes a table of queues that fits 120 columns with names of
-// common length, and below it what somebody should know about.
-func writeQueues(w io.Writer, queues []penstock.QueueStatus) error {
-	t := newTable(w, column{"QUEUE", 32, false}, column{title: "ORDER"}, column{title: "SIZE", right: true}, column{title: "SEGMENTS"},
-		column{title: "READY", right: true}, column{title: "OLDEST", right: true}, column{title: "RUNNING", right: true},
-		column{title: "DELAYED", right: true}, column{title: "WAITING", right: true}, column{title: "DEAD", right: true})
+func (w *statusWriter) queues(queues []penstock.QueueStatus) error {
+	columns := []column{{"QUEUE", 32, false}, {title: "READY", right: true}, {title: "OLDEST", right: true}, {title: "RUNNING", right: true},
+		{title: "DELAYED", right: true}, {title: "WAITING", right: true}, {title: "DEAD", right: true}, {title: "SIZE", right: true}}
+	if w.wide {
+		columns = append(columns, column{title: "SEGMENTS"}, column{title: "ORDER"})
+	}
+	t := w.table(columns...)
 	var notes []string
 	for i := range queues {
 		q := &queues[i]
-		if err := t.row(q.Queue, string(q.Order), size(q.Bytes), segments(q.Segments), count(q.Ready), age(q.OldestAge), runningText(q),
-			count(q.Delayed), count(q.Waiting), count(q.DeadLetters)); err != nil {
+		cells := []string{q.Queue, count(q.Ready), age(q.OldestAge), runningText(q), count(q.Delayed), count(q.Waiting), count(q.DeadLetters), size(q.Bytes), segments(q.Segments), string(q.Order)}
+		if err := t.row(cells[:len(columns)]...); err != nil {
 			return err
 		}
 		notes = append(notes, queueNotes(q)...)
@@ -30,12 +30,7 @@ func writeQueues(w io.Writer, queues []penstock.QueueStatus) error {
 	if err := t.flush(); err != nil {
 		return err
 	}
-	for i, note := range notes {
-		if i == 0 {
-			fmt.Fprintln(w)
-		}
-		fmt.Fprintln(w, note)
-	}
+	w.notes(notes)
 	return nil
 }
 

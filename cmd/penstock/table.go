@@ -14,6 +14,7 @@ type table struct {
 	columns []column
 	widths  []int
 	rows    [][]string // not written yet
+	fit     int        // characters of a line, for which columns with a most are shortened further; 0 for any
 }
 
 // column is one of a table.
@@ -21,6 +22,26 @@ type column struct {
 	title string
 	most  int // characters; longer cells are shortened; 0 for any
 	right bool
+}
+
+// shortest is what a column keeps of a cell, however little room there is.
+const shortest = 6
+
+// squeeze shortens cells until the lines fit, of the widest column first.
+func (t *table) squeeze() {
+	for t.fit > 0 {
+		line, widest := 2*(len(t.widths)-1), -1
+		for i, width := range t.widths {
+			line += width
+			if t.columns[i].most > 0 && width > shortest && (widest < 0 || width > t.widths[widest]) {
+				widest = i
+			}
+		}
+		if line <= t.fit || widest < 0 {
+			return
+		}
+		t.widths[widest]--
+	}
 }
 
 // learnFrom is how many rows are held back to learn the widths from.
@@ -60,9 +81,11 @@ func (t *table) add(line []string) {
 
 // flush writes what was added since the last one.
 func (t *table) flush() error {
+	t.squeeze()
 	var out strings.Builder
 	for _, line := range t.rows {
 		for i, cell := range line {
+			cell = shorten(cell, t.widths[i])
 			pad := strings.Repeat(" ", t.widths[i]-utf8.RuneCountInString(cell))
 			if i > 0 {
 				out.WriteString("  ")

@@ -59,6 +59,8 @@ func age(d time.Duration) string {
 		return d.Round(time.Millisecond).String()
 	case d < time.Minute:
 		return d.Round(100 * time.Millisecond).String()
+	case d >= 100*time.Hour:
+		return coarse(d)
 	}
 	return d.Round(time.Second).String()
 }
