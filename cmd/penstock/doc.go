@@ -9,6 +9,7 @@
 //	filter.go              flags that choose messages: relay and tail
 //	lines.go               JSON lines from stdin: publish and enqueue
 //	exit.go dberror.go     exit codes, and the next step for an error
+//	complete.go            names for the shell
 //	suggest.go             the database that a suggested command means
 //	signals.go stdin.go    what Ctrl-C ends
 //	confirm.go             asking before something is lost

@@ -102,6 +102,7 @@ func (a *app) rootCommand() *cobra.Command {
 		}
 		root.AddCommand(group.verbs...)
 	}
+	a.completeNames(root)
 	root.SetHelpCommandGroupID("any")
 	root.SetCompletionCommandGroupID("any")
 	return root

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/penstock/penstock/store/postgres/postgrestest"
+)
+
+// completed are the words that a shell is offered after args.
+func completed(t *testing.T, d *desk, args ...string) string {
+	t.Helper()
+	lines := strings.Split(strings.TrimSpace(d.must(append([]string{"__complete"}, args...)...)), "\n")
+	if last := lines[len(lines)-1]; last != ":4" { // no names of files either
+		t.Errorf("%q: the directive is %q", args, last)
+	}
+	return strings.Join(lines[:len(lines)-1], " ")
+}
+
+func TestNamesAreCompleted(t *testing.T) {
+	for store, url := range map[string]string{"sqlite": "sqlite:" + filepath.Join(t.TempDir(), "test.db"), "postgres": postgrestest.Database(t)} {
+		t.Run(store, func(t *testing.T) {
+			d := urlDesk(t, url)
+			d.outbox("orders", numbered(1)...)
+			d.relay("orders", "billing", deliver)
+			d.must("queue", "create", "mails")
+			d.must("queue", "create", "odd one")
+			d.must("inbox", "create", "shipping")
+			for args, want := range map[string]string{
+				"publish ":                         "orders",
+				"outbox drop ":                     "orders",
+				"outbox set ":                      "orders",
+				"outbox create ":                   "",
+				"status ":                          "billing mails odd one orders",
+				"dead list ":                       "billing mails odd one orders",
+				"dead list orders ":                "",
+				"dead list orders --subscription ": "billing",
+				"work ":                            "mails odd one",
+				"queue pause ":                     "mails odd one",
+				"queue grant ":                     "mails odd one",
+				"schedule drop ":                   "mails odd one",
+				"schedule drop mails ":             "",
+				"subscription drop ":               "orders",
+				"subscription drop orders ":        "billing",
+				"inbox held ":                      "shipping",
+				"relay --outbox ":                  "orders",
+				"relay --outbox orders --sink x --subscription ": "billing",
+			} {
+				same(t, args, completed(t, d, strings.Split(args, " ")...), want)
+			}
+		})
+	}
+}
+
+// A shell that completes gets no error, and waits for nobody.
+func TestCompletionIsSilent(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, flags := range [][]string{nil, {"--database-url", "postgres://postgres@127.0.0.1:1/none"}, {"--database-url", "sqlite:none.db"}, {"--config", "none.yaml"}} {
+		o := cli(t, append([]string{"__complete"}, append(flags, "status", "")...)...)
+		same(t, strings.Join(flags, " "), o.stdout, ":4\n")
+		if o.code != exitOK || strings.Contains(o.stderr, "penstock:") {
+			t.Errorf("%q: %+v", flags, o)
+		}
+	}
+}
