@@ -56,6 +56,9 @@ func (j *NewJob) Validate() error {
 	if j.Priority < MinPriority || j.Priority > MaxPriority {
 		return &FieldError{Field: "priority", Problem: fmt.Sprintf("is %d", j.Priority), Hint: fmt.Sprintf("use %d (first) to %d (last)", MinPriority, MaxPriority)}
 	}
+	if y := j.NotBefore.Year(); y > 9999 { // stores count microseconds, and not for ever
+		return &FieldError{Field: "not before", Problem: fmt.Sprintf("is in the year %d", y), Hint: "use one up to 9999, or do not enqueue the job yet"}
+	}
 	return nil
 }
 

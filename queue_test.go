@@ -26,6 +26,7 @@ func TestNewJobValidate(t *testing.T) {
 		{"priority", penstock.NewJob{Priority: penstock.MinPriority - 1}},
 		{"priority", penstock.NewJob{Priority: penstock.MaxPriority + 1}},
 		{"headers", penstock.NewJob{Headers: map[string]string{"": "x"}}},
+		{"not before", penstock.NewJob{NotBefore: time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)}},
 	} {
 		wantField(t, c.job.Validate(), c.field)
 	}

@@ -68,8 +68,8 @@ func connect(ctx context.Context, o Options) (*Table, error) {
 		o.Log = slog.Default()
 	}
 	config, err := pgxpool.ParseConfig(o.URL)
-	if err != nil { // without what pgx says: it may repeat a password
-		return nil, field("database URL", "cannot be read", "write postgres://user:password@host:5432/database, special characters as %%XX")
+	if err != nil {
+		return nil, pgerror.URL(err)
 	}
 	conn := config.ConnConfig
 	if conn.ConnectTimeout == 0 {
@@ -78,6 +78,7 @@ func connect(ctx context.Context, o Options) (*Table, error) {
 	if conn.RuntimeParams["application_name"] == "" {
 		conn.RuntimeParams["application_name"] = "penstock"
 	}
+	pgerror.Speak(&conn.Config)
 	if conn.ValidateConnect == nil && severalHosts(&conn.Config) {
 		conn.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
 	}
@@ -103,8 +104,8 @@ func connect(ctx context.Context, o Options) (*Table, error) {
 const settings = `
 	set enable_seqscan = off; set enable_bitmapscan = off; set enable_sort = off; set enable_hashjoin = off; set enable_mergejoin = off;
 	set max_parallel_workers_per_gather = 0; set jit = off; set plan_cache_mode = force_generic_plan;
-	set synchronous_commit = on; set default_transaction_isolation = 'read committed'; set standard_conforming_strings = on;
-	set statement_timeout = 0; set lock_timeout = '10s'; set idle_in_transaction_session_timeout = 0; set datestyle = 'ISO'; set timezone = 'UTC'; set extra_float_digits = 1; set bytea_output = 'hex'`
+	set synchronous_commit = on; set default_transaction_isolation = 'read committed';
+	set statement_timeout = 0; set lock_timeout = '10s'; set idle_in_transaction_session_timeout = 0; set timezone = 'UTC'; set extra_float_digits = 1; set bytea_output = 'hex'`
 
 func severalHosts(config *pgconn.Config) bool {
 	for _, f := range config.Fallbacks {

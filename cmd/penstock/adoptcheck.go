@@ -15,6 +15,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/adopt"
 	"github.com/penstock/penstock/adopt/check"
+	"github.com/penstock/penstock/internal/pgerror"
 )
 
 // checkFlags are those of adopt check.
@@ -138,9 +139,13 @@ func (a *app) connect(ctx context.Context) (*pgx.Conn, error) {
 	}
 	a.stderr.hide(url)
 	config, err := pgx.ParseConfig(url)
-	if isSQLiteURL(url) || err != nil { // without what pgx says: it repeats the URL
+	switch {
+	case isSQLiteURL(url):
 		return nil, usage(errors.New("the database is none that tables are adopted in: write postgres://user:password@host:5432/database"))
+	case err != nil:
+		return nil, usage(pgerror.URL(err))
 	}
+	pgerror.Speak(&config.Config)
 	if config.ConnectTimeout == 0 {
 		config.ConnectTimeout = 10 * time.Second
 	}

@@ -127,6 +127,11 @@ func (s *Store) migrate(ctx context.Context, tx pgx.Tx) error {
 	case current > 0 && current < oldestVersion:
 		return penstock.WithHint(fmt.Errorf("schema %q is version %d, from before the first release", s.schema, current), "drop it, or bring it to version %d with the program that made it", oldestVersion)
 	}
+	if current > 0 && current < lastOfAllQueues {
+		if err := s.canLock(ctx, tx); err != nil {
+			return err
+		}
+	}
 	for _, m := range migrations {
 		if m.version <= current {
 			continue
@@ -181,6 +186,26 @@ func (s *Store) mayMigrate(ctx context.Context, tx pgx.Tx) error {
 		return penstock.WithHint(fmt.Errorf("this role may not create tables in schema %q", s.schema), "run penstock migrate as the schema's owner, %s", owner)
 	}
 	return nil
+}
+
+// lastOfAllQueues is the last version that changes the tables of every queue.
+const lastOfAllQueues = 91
+
+// canLock says, before anything is changed, whether the server has room for the locks: one for each table
+// and index, until the transaction ends.
+func (s *Store) canLock(ctx context.Context, tx pgx.Tx) error {
+	var need, room, slots int64
+	err := tx.QueryRow(ctx, `select (select count(*) + (select count(*) from pg_index i join pg_class c on c.oid = i.indrelid where c.relnamespace = n.oid)
+			from pg_class c where c.relnamespace = n.oid and c.relkind in ('r', 'p')),
+		current_setting('max_locks_per_transaction')::bigint * slots - (select count(*) from pg_locks where not fastpath), slots
+		from pg_namespace n, (select sum(current_setting(name)::bigint) as slots
+			from unnest('{max_connections,max_prepared_transactions,autovacuum_max_workers,max_worker_processes,max_wal_senders}'::text[]) name) s
+		where n.nspname = $1`, s.schema).Scan(&need, &room, &slots)
+	if err == nil && need > room {
+		err = penstock.WithHint(fmt.Errorf("the migration locks %d tables and indexes at once, and the server has room for %d locks", need, max(room, 0)),
+			"set max_locks_per_transaction to %d or more, restart PostgreSQL, and migrate; afterwards it may go back. Nothing was changed", 2*need/slots+1)
+	}
+	return err
 }
 
 // newestVersion is the number of the last numbered file this program carries.

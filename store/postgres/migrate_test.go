@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"compress/gzip"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -65,6 +66,8 @@ func TestUpgradeFromVersion30(t *testing.T) {
 	db.Must(err)
 	_, err = db.Connect().Exec(db.Ctx, string(dump), pgx.QueryExecModeSimpleProtocol)
 	db.Must(err)
+	// As a failover leaves it that lost the latest jobs, and gave their seqs again.
+	db.Exec("insert into penstock.stack (seq, slot, payload) select seq, slot, 'again' from penstock.stack limit 1")
 
 	store := openStore(t, db.URL, postgres.Options{})
 	if _, err := store.QueueStatus(db.Ctx); err == nil {
@@ -81,8 +84,8 @@ func TestUpgradeFromVersion30(t *testing.T) {
 	if jobs != [5]int64{27, 3, 2, 8, 2} {
 		t.Errorf("ready, running, delayed, waiting and dead jobs are %d", jobs)
 	}
-	if n := db.Number("select count(*) from penstock.dequeue('stack', 100)"); n != 15 {
-		t.Errorf("%d of 15 jobs of the LIFO queue came", n)
+	if n := db.Number("select count(*) from penstock.dequeue('stack', 100)"); n != 16 {
+		t.Errorf("%d of 16 jobs of the LIFO queue came", n)
 	}
 	if n := db.Number("select count(*) from generate_series(1, 5) g where penstock.inbox('billing', 'm' || g)"); n != 0 {
 		t.Errorf("%d of 5 ids are new to the inbox, which has them", n)
@@ -144,5 +147,25 @@ func TestMigrateRenewsFunctions(t *testing.T) {
 	f.Must(f.store.Migrate(f.Ctx))
 	if f.Number("select xmin::text::bigint from penstock._functions") != was {
 		t.Error("functions that had not changed were made anew")
+	}
+}
+
+// A migration that needs more locks than the server has says so before it begins.
+func TestMigrateWithoutRoomForLocks(t *testing.T) {
+	t.Parallel()
+	server := testserver.StartPostgres(t, "max_locks_per_transaction = 10", "max_connections = 20")
+	f := fixtureOn(t, testserver.Database(t, server.URL), postgres.Options{})
+	for i := range 15 {
+		f.Exec("select penstock.create_queue($1)", fmt.Sprint("q", i))
+	}
+	f.Exec("delete from penstock._migration where version_id > 30")
+	before := catalogue(f.DB)
+	err := f.store.Migrate(f.Ctx)
+	var hint *penstock.HintError
+	if !errors.As(err, &hint) || !strings.Contains(hint.Hint, "max_locks_per_transaction") {
+		t.Errorf("got %v, want an error whose hint names max_locks_per_transaction", err)
+	}
+	if catalogue(f.DB) != before {
+		t.Error("something was changed")
 	}
 }

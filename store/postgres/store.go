@@ -18,6 +18,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/messageid"
+	"github.com/penstock/penstock/internal/pgerror"
 	"github.com/penstock/penstock/internal/quietconn"
 )
 
@@ -73,10 +74,7 @@ func Open(ctx context.Context, url string, opts Options) (*Store, error) {
 	}
 	config, err := pgxpool.ParseConfig(url)
 	if err != nil {
-		// Without what pgx says: it repeats the URL, and with it perhaps a password
-		// that was not where passwords are.
-		return nil, &penstock.FieldError{Field: "database URL", Problem: "cannot be read",
-			Hint: "write postgres://user:password@host:5432/database, special characters as %XX, and options such as sslmode with values that libpq has"}
+		return nil, pgerror.URL(err)
 	}
 	if config.ConnConfig.ConnectTimeout == 0 {
 		config.ConnConfig.ConnectTimeout = 10 * time.Second
@@ -84,9 +82,7 @@ func Open(ctx context.Context, url string, opts Options) (*Store, error) {
 	if config.ConnConfig.RuntimeParams["application_name"] == "" {
 		config.ConnConfig.RuntimeParams["application_name"] = "penstock"
 	}
-	// Startup parameters, because a pooler keeps these apart for its clients.
-	config.ConnConfig.RuntimeParams["client_encoding"] = "UTF8" // whatever the database's
-	config.ConnConfig.RuntimeParams["datestyle"] = "ISO"
+	pgerror.Speak(&config.ConnConfig.Config)
 	// Of several hosts, the one that can be written to: after a failover that is
 	// another one.
 	if config.ConnConfig.ValidateConnect == nil && severalHosts(&config.ConnConfig.Config) {

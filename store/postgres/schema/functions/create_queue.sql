@@ -99,7 +99,7 @@ begin
             priority   smallint    not null default 0,
             slot       smallint    not null default (pg_sequence_last_value(%3$L) %% 1024)::smallint,
             grp        text        collate "C" not null default '',
-            key        text,
+            key        text        collate "C",
             headers    jsonb,
             payload    bytea       not null,
             failures   jsonb

@@ -23,7 +23,7 @@ declare
     made  regprocedure;
 begin
     loop
-        part := substring(text from '\{each: (?:[^{}]|\{[a-z_]*\})*\}');
+        part := substring(text from $re$\{each: (?:[^{}]|\{[a-z_]*\})*\}$re$);
         exit when part is null;
         body := substring(part from 8 for length(part) - 8);
         cases := 'case t % 4';
@@ -77,7 +77,7 @@ declare
     word     text;
 begin
     for i in 1 .. cardinality(public_functions) by 2 loop
-        word := substring(public_functions[i + 1] from '\{(\w+)\}');
+        word := substring(public_functions[i + 1] from $re$\{(\w+)\}$re$);
         select coalesce(string_agg(format(E'\n    when %L then %s;', x.consumer,
                                           replace(public_functions[i + 1], '{' || word || '}', _inbox_name(x.id, word))), '' order by x.id), '')
           into branches from _inbox x;

@@ -44,7 +44,7 @@ language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $fn$
 declare
     flags constant bigint := pg_sequence_last_value({flags});
-    until constant timestamptz := clock_timestamp() + lease;
+    until constant timestamptz := clock_timestamp() + least(lease, interval '1000 years'); -- more is refused
     came  bigint := case when flags = 65536 and in_grp = '' and not {lifo} then coalesce(pg_sequence_last_value({seq}), 0) end;
     way   constant bigint := case when came - pg_sequence_last_value({next}) <= 512
                                        and pg_sequence_last_value({way}) - {now} * 4096 - 2048 - pg_sequence_last_value({ring}) % 1024 in (0, -4096)
@@ -52,11 +52,11 @@ declare
     due   boolean;
     got   int;
 begin
-    if (n between 1 and 10000 and lease > interval '0') is not true then
+    if (n between 1 and 10000 and lease > interval '0' and lease <= interval '1000 years') is not true then
         if (n between 1 and 10000) is not true then
             raise exception 'n is %, expected 1 to 10000', coalesce(n::text, 'null') using errcode = '22023', hint = 'call claim again for more';
         end if;
-        raise exception 'the lease is %, expected more than nothing', coalesce(lease::text, 'null')
+        raise exception 'the lease is %, expected more than nothing and at most 1000 years', coalesce(lease::text, 'null')
         using errcode = '22023', hint = 'give the time a job takes and some more, for example interval ''30 s''';
     end if;
     if way is not null then
@@ -145,8 +145,8 @@ set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cach
 begin
     case what
     when 'extend' then
-        if (by > interval '0') is not true then
-            raise exception 'the lease is %, expected more than nothing', coalesce(by::text, 'null')
+        if (by > interval '0' and by <= interval '1000 years') is not true then
+            raise exception 'the lease is %, expected more than nothing and at most 1000 years', coalesce(by::text, 'null')
             using errcode = '22023', hint = 'it is counted from now, for example interval ''30 s''';
         end if;
         return query update _lease l set lease_until = clock_timestamp() + by
@@ -172,6 +172,10 @@ declare
     q _queue := (select q from _queue q where q.id = queue);
     l _lease;
 begin
+    if after > interval '1000 years' then
+        raise exception 'the job is to be tried again after %, expected at most 1000 years', after
+        using errcode = '22023', hint = 'bury the job if it is not to run again';
+    end if;
     delete from _lease x where x.lease = _fail.lease and x.queue + 0 = q.id returning * into l;
     if not found then
         perform _lost(lease);

@@ -96,7 +96,7 @@ begin
         execute format('drop function %s', made.name);
     end loop;
     for made in select c.oid::regclass as name, c.relkind from pg_class c
-                 where c.relnamespace = quote_ident(current_schema())::regnamespace and c.relname like format('\_\_inbox.%s.%%', i.id) and c.relkind in ('r', 'S')
+                 where c.relnamespace = quote_ident(current_schema())::regnamespace and c.relname like format($re$\_\_inbox.%s.%%$re$, i.id) and c.relkind in ('r', 'S')
                  order by c.relkind desc loop -- tables first: their defaults use sequences
         execute format('drop %s %s', case made.relkind when 'r' then 'table' else 'sequence' end, made.name);
     end loop;

@@ -101,10 +101,13 @@ begin
 end $$;
 
 -- set_retention says how long, or how many bytes of, what every subscription has
--- settled stays in an outbox; null does not keep anything. Error: 42P01.
+-- settled stays in an outbox; null does not keep anything. Errors: 42P01, 22023.
 create or replace function set_retention(outbox text, age interval, bytes bigint) returns void
 language plpgsql set search_path from current as $$
 begin
+    if age > interval '1000 years' or age < interval '0' then
+        raise exception 'the age is %, expected up to 1000 years', age using errcode = '22023', hint = 'null keeps nothing for its age';
+    end if;
     update _outbox o set retain_age = age, retain_bytes = bytes where o.name = outbox;
     if not found then
         raise exception 'there is no outbox %', quote_literal(outbox) using errcode = '42P01';

@@ -25,8 +25,8 @@ begin
         raise exception 'max_attempts is %, expected at least 1', max_attempts using errcode = '22023', hint = 'with 1 a job that fails is a dead letter at once';
     elsif max_running < 0 then
         raise exception 'max_running is %, expected at least 0', max_running using errcode = '22023', hint = '0 means no limit; pause_queue stops a queue';
-    elsif dedup_window <= interval '0' then
-        raise exception 'dedup_window is %, expected more than nothing', dedup_window using errcode = '22023', hint = 'for example interval ''1 hour''';
+    elsif dedup_window <= interval '0' or dedup_window > interval '1000 years' then
+        raise exception 'dedup_window is %, expected more than nothing and at most 1000 years', dedup_window using errcode = '22023', hint = 'for example interval ''1 hour''';
     end if;
     update _queue x set max_attempts = coalesce(set_queue.max_attempts, x.max_attempts),
                         max_running  = nullif(coalesce(set_queue.max_running, x.max_running), 0),

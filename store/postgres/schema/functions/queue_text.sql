@@ -6,8 +6,8 @@
 create or replace function _qualified(body text) returns text
 language sql immutable set search_path from current as $$
     select regexp_replace(regexp_replace(body,
-        ' (<=|>=|<|>|=|\+|-|\*|%) ', ' operator(pg_catalog.\1) ', 'g'),
-        '\m(pg_sequence_last_value|nextval|setval|date_part|clock_timestamp|current_setting)\(', 'pg_catalog.\1(', 'g')
+        $re$ (<=|>=|<|>|=|\+|-|\*|%) $re$, $re$ operator(pg_catalog.\1) $re$, 'g'),
+        $re$\m(pg_sequence_last_value|nextval|setval|date_part|clock_timestamp|current_setting)\($re$, $re$pg_catalog.\1($re$, 'g')
 $$;
 
 -- _tick_if_due does what time demands, now and then; also once the clock was set back.
@@ -37,7 +37,7 @@ $$;
 
 create or replace function _slots(queue text) returns table (slot int)
 language sql stable set search_path from current as $$
-    select substring(c.relname from '\.([0-9]+)$')::int
+    select substring(c.relname from $re$\.([0-9]+)\Z$re$)::int
       from pg_inherits i join pg_class c on c.oid = i.inhrelid
      where i.inhparent = _q(queue)::regclass
 $$;

@@ -2,7 +2,7 @@
 
 create or replace function _segments(outbox text) returns table (slot int, oid oid)
 language sql stable set search_path from current as $$
-    select substring(c.relname from '\.([0-9]+)$')::int, c.oid
+    select substring(c.relname from $re$\.([0-9]+)\Z$re$)::int, c.oid
       from pg_inherits i join pg_class c on c.oid = i.inhrelid
      where i.inhparent = _q(outbox)::regclass
 $$;

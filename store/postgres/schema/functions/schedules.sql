@@ -21,7 +21,7 @@ declare
     all_  int[] := '{}';
 begin
     foreach part in array string_to_array(lower(field), ',') loop
-        m := regexp_match(part, '^(\*|([0-9]{1,2}|[a-z]{3})(-([0-9]{1,2}|[a-z]{3}))?)(/([0-9]{1,2}))?$');
+        m := regexp_match(part, $re$^(\*|([0-9]{1,2}|[a-z]{3})(-([0-9]{1,2}|[a-z]{3}))?)(/([0-9]{1,2}))?\Z$re$);
         if m is null then
             return null;
         end if;
@@ -52,7 +52,7 @@ declare
     fields text[] := regexp_split_to_array(btrim(case lower(btrim(cron, E' \t\r\n'))
                          when '@hourly' then '0 * * * *' when '@daily' then '0 0 * * *' when '@midnight' then '0 0 * * *'
                          when '@weekly' then '0 0 * * 0' when '@monthly' then '0 0 1 * *'
-                         when '@yearly' then '0 0 1 1 *' when '@annually' then '0 0 1 1 *' else cron end, E' \t\r\n'), '\s+');
+                         when '@yearly' then '0 0 1 1 *' when '@annually' then '0 0 1 1 *' else cron end, E' \t\r\n'), $re$\s+$re$);
     months constant text[] := '{jan,feb,mar,apr,may,jun,jul,aug,sep,oct,nov,dec}';
     days   constant text[] := '{sun,mon,tue,wed,thu,fri,sat}';
     minute int[]; hour int[]; dom int[]; month int[]; dow int[];

@@ -1,0 +1,30 @@
+package pgerror
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/penstock/penstock"
+)
+
+// URL says what is wrong with a database URL that pgx could not read. What pgx says is left out: it
+// repeats the URL, and with it perhaps a password that was not where passwords are.
+func URL(err error) error {
+	if file, ok := errors.AsType[*fs.PathError](err); ok {
+		return &penstock.FieldError{Field: "database URL", Problem: fmt.Sprintf("names a file that cannot be read: %s: %v", file.Path, file.Err),
+			Hint: "correct sslrootcert, sslcert or sslkey, in the URL or in the environment (PGSSLROOTCERT and so on)"}
+	}
+	return &penstock.FieldError{Field: "database URL", Problem: "cannot be read",
+		Hint: "write postgres://user:password@host:5432/database, special characters as %XX, and options such as sslmode with values that libpq has"}
+}
+
+// Speak sets what Penstock's own statements and results are written in, whatever the database's or the
+// role's settings. Startup parameters, because a pooler keeps these apart for its clients.
+func Speak(config *pgconn.Config) {
+	config.RuntimeParams["client_encoding"] = "UTF8"
+	config.RuntimeParams["datestyle"] = "ISO"
+	config.RuntimeParams["standard_conforming_strings"] = "on"
+}
