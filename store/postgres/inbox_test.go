@@ -375,7 +375,7 @@ func TestStoreOfAConsumer(t *testing.T) {
 		"select penstock.grant_consumer('secret', current_user)", "select * from penstock.inboxes()", "select * from penstock._inbox",
 		`select * from penstock."__inbox.1.seen.0"`, `delete from penstock."__inbox.1.held.0"`, `select setval('penstock."__inbox.1.ring"', 100)`,
 		`select penstock."__inbox.2.first"('a')`, `select penstock."__inbox.1.empty"(0)`)
-	if _, err := f.store.Inbox("secret").First(f.Ctx, conn, "b"); err == nil || !strings.Contains(err.Error(), "grant_consumer") {
-		t.Errorf("got %v, want an error that names grant_consumer", err)
+	if _, err := f.store.Inbox("secret").First(f.Ctx, conn, "b"); err == nil || !strings.Contains(err.Error(), "inbox grant secret ROLE --consume") {
+		t.Errorf("got %v, want an error that names the grant", err)
 	}
 }

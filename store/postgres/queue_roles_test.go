@@ -63,8 +63,8 @@ func TestStoreOfAnEnqueuer(t *testing.T) {
 		"select penstock.schedule('jobs', 's', '@daily', 'x')", "select penstock.grant_enqueuer('secret', current_user)",
 		`select setval('penstock."_jobs.flags"', 1)`, `select setval('penstock."_jobs.ring"', 1)`, `select setval('penstock."_jobs.seq"', 1)`,
 		"select * from penstock._lease", "select * from penstock._dead_job")
-	if _, err := queue.Claim(f.Ctx, penstock.Claim{Jobs: 1, Lease: time.Minute}); err == nil || !strings.Contains(err.Error(), "grant_worker") {
-		t.Errorf("Claim by an enqueuer: got %v, want an error that names grant_worker", err)
+	if _, err := queue.Claim(f.Ctx, penstock.Claim{Jobs: 1, Lease: time.Minute}); err == nil || !strings.Contains(err.Error(), "queue grant jobs ROLE --work") {
+		t.Errorf("Claim by an enqueuer: got %v, want an error that names the grant", err)
 	}
 	f.Must(f.queue.Maintain(f.Ctx))
 	jobs, err := f.queue.Claim(f.Ctx, penstock.Claim{Jobs: 10, Lease: time.Minute})
