@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/penstock/penstock/internal/tcpproxy"
 	"github.com/penstock/penstock/internal/testserver"
@@ -72,6 +73,73 @@ func TestTopologyRabbitMQHosts(t *testing.T) {
 	l.end(relay)
 	finish()
 	l.mustBeSound(l.database, "rabbitmq", l.vanished(l.database))
+}
+
+// Three RabbitMQ nodes keep a quorum queue, and one after the other is killed.
+func TestTopologyRabbitMQCluster(t *testing.T) {
+	if !longForm() {
+		t.Skip("in make test-topologies: three nodes take long to start")
+	}
+	t.Parallel()
+	l := newOrders(t)
+	nodes := testserver.StartRabbitMQCluster(t, 3)
+	var hosts []string
+	for _, n := range nodes {
+		hosts = append(hosts, strings.TrimSuffix(strings.TrimPrefix(n.URL, "amqp://guest:guest@"), "/"))
+	}
+	const queue = "orders"
+	eventually(t, "the nodes are one cluster", func() bool {
+		n, err := nodes[0].Ctl("eval", "length(rabbit_mnesia:cluster_nodes(running)).")
+		t.Logf("nodes that run: %s %v", n, err)
+		return err == nil && strings.TrimSpace(n) == "3"
+	})
+	if err := declareQuorum(nodes[0].URL, queue); err != nil {
+		t.Fatal(err)
+	}
+	t.Log(nodes[0].Ctl("list_queues", "--quiet", "name", "type", "members", "online"))
+	relay := l.relay("retry_max: 1s", "amqp://guest:guest@"+strings.Join(hosts, ",")+"/?routing_key="+queue)
+	flows := func() {
+		t.Helper()
+		s, _ := status(t, l.database, l.outbox)
+		eventually(t, "messages flow", func() bool {
+			now, ok := status(t, l.database, l.outbox)
+			return ok && now.Settled > s.Settled+50
+		})
+	}
+	stop := l.keepWriting("entry", 2)
+	for round := range 6 {
+		flows()
+		node := nodes[round%len(nodes)]
+		if err := node.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		flows()
+		if err := node.Start(); err != nil {
+			t.Fatal(err)
+		}
+		flows()
+	}
+	stop()
+	l.end(relay)
+	readThroughInbox(t, l, nodes[0].URL, queue)()
+	gone := l.vanished(l.database)
+	l.mustBeSound(l.database, "rabbitmq", gone)
+	l.mustBeSound(l.database, "inbox", gone)
+}
+
+// declareQuorum makes a quorum queue that has a member on each of three nodes.
+func declareQuorum(broker, name string) error {
+	conn, err := amqp.Dial(broker)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	ch, err := conn.Channel()
+	if err != nil {
+		return err
+	}
+	_, err = ch.QueueDeclare(name, true, false, false, false, amqp.Table{"x-queue-type": "quorum", "x-quorum-initial-group-size": 3})
+	return err
 }
 
 // A relay that is told to stop while RabbitMQ blocks publishers ends after its drain

@@ -11,16 +11,20 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
+	"testing"
 )
 
-// RabbitMQ is a private RabbitMQ node with an Erlang port mapper of its own.
+// RabbitMQ is a private RabbitMQ node with an Erlang port mapper of its own, or its
+// cluster's.
 type RabbitMQ struct {
 	*server
 	// URL of the default virtual host; the same after every Start.
 	URL string
 
 	bin  string
+	node string
 	port int
 	env  []string
 }
@@ -28,6 +32,26 @@ type RabbitMQ struct {
 // NewRabbitMQ starts a private node. conf are lines for rabbitmq.conf. A
 // *MissingError if RabbitMQ is not installed.
 func NewRabbitMQ(conf ...string) (*RabbitMQ, error) {
+	nodes, err := newRabbitMQs(1, conf)
+	if err != nil {
+		return nil, err
+	}
+	return nodes[0], nil
+}
+
+// StartRabbitMQCluster starts n nodes for this test alone that are one cluster. The
+// first has the port mapper of all.
+func StartRabbitMQCluster(tb testing.TB, n int, conf ...string) []*RabbitMQ {
+	tb.Helper()
+	nodes, err := newRabbitMQs(n, conf)
+	need(tb, err)
+	for _, r := range nodes {
+		tb.Cleanup(func() { closeAfter(tb, r.server) })
+	}
+	return nodes
+}
+
+func newRabbitMQs(n int, conf []string) (nodes []*RabbitMQ, err error) {
 	bin, err := rabbitmqBin()
 	if err != nil {
 		return nil, err
@@ -36,42 +60,68 @@ func NewRabbitMQ(conf ...string) (*RabbitMQ, error) {
 	if err != nil {
 		return nil, fmt.Errorf("RabbitMQ is installed in %s, but Erlang's epmd is not on the PATH: %w", bin, err)
 	}
-	var ports [3]int
-	for i := range ports {
-		if ports[i], err = FreePort(); err != nil {
-			return nil, err
+	mapper, err := FreePort()
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			for _, r := range nodes {
+				r.Close()
+			}
+			nodes = nil
+		}
+	}()
+	cluster := rand.Uint32()
+	if n > 1 {
+		conf = append([]string{"cluster_formation.peer_discovery_backend = classic_config"}, conf...)
+	}
+	for i := range n {
+		r := &RabbitMQ{
+			server: &server{name: "rabbitmq", stopSig: syscall.SIGTERM, killSig: syscall.SIGKILL},
+			bin:    bin,
+			node:   fmt.Sprintf("penstock-%08x-%d@localhost", cluster, i),
+		}
+		if r.port, err = FreePort(); err != nil {
+			return nodes, err
+		}
+		r.URL = fmt.Sprintf("amqp://guest:guest@%s/", loopback(r.port))
+		r.ready = r.greet
+		r.command = func() *exec.Cmd { return r.run("rabbitmq-server") }
+		if err := r.newDir(); err != nil {
+			return nodes, err
+		}
+		nodes = append(nodes, r)
+		if n > 1 {
+			conf = append(conf, fmt.Sprintf("cluster_formation.classic_config.nodes.%d = %s", i+1, r.node))
 		}
 	}
-	amqp, dist, mapper := ports[0], ports[1], ports[2]
-
-	r := &RabbitMQ{
-		server: &server{name: "rabbitmq", stopSig: syscall.SIGTERM, killSig: syscall.SIGKILL},
-		URL:    fmt.Sprintf("amqp://guest:guest@%s/", loopback(amqp)),
-		bin:    bin,
-		port:   amqp,
+	for i, r := range nodes {
+		if err := r.configure(mapper, cluster, conf); err != nil {
+			return nodes, err
+		}
+		if i > 0 {
+			continue
+		}
+		// In the foreground and started here: the node would start one that goes
+		// into the background, where nobody ends it.
+		daemon := exec.Command(epmd, "-address", "127.0.0.1", "-port", fmt.Sprint(mapper))
+		daemon.Dir, daemon.Env = r.dir, r.env
+		if err := r.helper(daemon); err != nil {
+			return nodes, err
+		}
 	}
-	r.ready = r.greet
-	r.command = func() *exec.Cmd { return r.run("rabbitmq-server") }
-	if err := r.newDir(); err != nil {
-		return nil, err
+	// The first makes the cluster, which the others join together.
+	if err := nodes[0].Start(); err != nil {
+		return nodes, err
 	}
-	if err := r.configure(dist, mapper, conf); err != nil {
-		r.Close()
-		return nil, err
+	var starting sync.WaitGroup
+	errs := make([]error, n)
+	for i, r := range nodes[1:] {
+		starting.Go(func() { errs[i] = r.Start() })
 	}
-	// In the foreground and started here: the node would start one that goes
-	// into the background, where nobody ends it.
-	daemon := exec.Command(epmd, "-address", "127.0.0.1", "-port", fmt.Sprint(mapper))
-	daemon.Dir, daemon.Env = r.dir, r.env
-	if err := r.helper(daemon); err != nil {
-		r.Close()
-		return nil, err
-	}
-	if err := r.Start(); err != nil {
-		r.Close()
-		return nil, err
-	}
-	return r, nil
+	starting.Wait()
+	return nodes, errors.Join(errs...)
 }
 
 // Kill ends the node as a crash would, once the definitions of queues,
@@ -103,13 +153,17 @@ func (r *RabbitMQ) run(program string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-func (r *RabbitMQ) configure(dist, mapper int, conf []string) error {
+func (r *RabbitMQ) configure(mapper int, cluster uint32, conf []string) error {
+	dist, err := FreePort()
+	if err != nil {
+		return err
+	}
 	at := func(name string) string { return filepath.Join(r.dir, name) }
 	r.env = baseEnv(
 		"HOME="+r.dir, // holds the Erlang cookie
 		"ERL_EPMD_ADDRESS=127.0.0.1",
 		fmt.Sprintf("ERL_EPMD_PORT=%d", mapper),
-		fmt.Sprintf("RABBITMQ_NODENAME=penstock-%08x@localhost", rand.Uint32()),
+		"RABBITMQ_NODENAME="+r.node,
 		fmt.Sprintf("RABBITMQ_DIST_PORT=%d", dist),
 		"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=-kernel inet_dist_use_interface {127,0,0,1}",
 		"RABBITMQ_CONF_ENV_FILE="+at("rabbitmq-env.conf"), // absent; hides the one in /etc
@@ -128,6 +182,7 @@ func (r *RabbitMQ) configure(dist, mapper int, conf []string) error {
 	return errors.Join(
 		os.WriteFile(at("rabbitmq.conf"), []byte(strings.Join(lines, "\n")+"\n"), 0o600),
 		os.WriteFile(at("enabled_plugins"), []byte("[].\n"), 0o600),
+		os.WriteFile(at(".erlang.cookie"), fmt.Appendf(nil, "PENSTOCK%08X", cluster), 0o400),
 	)
 }
 
