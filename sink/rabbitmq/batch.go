@@ -30,6 +30,7 @@ type batch struct {
 	outgoing
 	states  []state
 	left    int // how many wait
+	nacked  int
 	bounced map[int]*returned
 	done    chan struct{} // closed when none waits any more
 	over    bool          // the Send has gone; what comes now concerns nobody
@@ -53,6 +54,7 @@ func (b *batch) answer(n int, acked bool) {
 		return
 	}
 	if !acked {
+		b.nacked++
 		b.errs.set(b.todo[n], refused())
 	} else if r := b.bounced[n]; r != nil {
 		b.errs.set(b.todo[n], unroutable(r))

@@ -27,6 +27,8 @@ type channel struct {
 
 	mu      sync.Mutex
 	closed  bool
+	retired bool        // no Send begins on it any more
+	leaving bool        // the broker was told so
 	err     *amqp.Error // why, nil if it was this side
 	alone   bool        // the connection is still good
 	pending []entry     // a ring: tag t is at t % len
@@ -69,7 +71,17 @@ func newChannel(conn *connection, id uint16) *channel {
 func (c *channel) broken() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.closed
+	return c.closed || c.retired
+}
+
+// retire is for a channel on which a Send was refused whole: the next ones get another.
+// The channel of a quorum queue that was opened while the queue had no leader, as when a
+// node dies, is refused everything for good, long after the queue is back.
+func (c *channel) retire() {
+	c.retired = true
+	if c.first == c.next {
+		c.goodbye()
+	}
 }
 
 // publish writes messages of a batch from the n-th on: at least one, and few
@@ -79,7 +91,7 @@ func (c *channel) publish(b *batch, n int) (next int, ok bool) {
 	const few = 32
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closed {
+	if c.closed || c.leaving {
 		return n, false
 	}
 	err := c.conn.wire.append(func(buf []byte) []byte {
@@ -234,11 +246,19 @@ func (c *channel) end(e *amqp.Error, alone bool) {
 func (c *channel) leave() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closed {
-		return
-	}
-	c.write(channelClose, 0, 200, 0, 0, 0, 0, 0) // code 200, no text, no method to blame
+	c.goodbye()
 }
+
+// goodbye is said once, and nothing is published after it.
+func (c *channel) goodbye() {
+	if !c.closed && !c.leaving {
+		c.leaving = true
+		c.write(channelClose, goodChannel...)
+	}
+}
+
+// goodChannel is why a channel is closed: code 200, no text, no method to blame.
+var goodChannel = []byte{0, 200, 0, 0, 0, 0, 0}
 
 // write appends a method. That the wire is broken shows elsewhere.
 func (c *channel) write(m method, arguments ...byte) {
@@ -274,6 +294,9 @@ func (c *channel) send(ctx context.Context, out outgoing) (suspects []int) {
 	defer c.mu.Unlock()
 	if c.closed {
 		return b.finish(closedBecause(c.err, c.alone))
+	}
+	if c.retired || b.nacked == len(b.todo) {
+		c.retire()
 	}
 	return b.finish(c.unanswered(ctx))
 }
