@@ -11,6 +11,7 @@ declare
 begin
     taking := replace(taking, '{branches}', _for_segments(queue, 'here', _take_branch()));
     taking := replace(taking, '{batch_ways}', _for_segments(queue, 'way', _batch_way(), 1024));
+    text := _with_segments(text, queue);
     text := text || replace(replace(replace(replace(replace(taking, '{name}', '{take}'), '{type}', '{schema}.job'), '{row}', _job_columns()),
                                     '{as_whom}', 'security definer set search_path = pg_catalog, pg_temp'), '{tick_if_due}', _tick_if_due())
                  || replace(replace(replace(replace(replace(taking, '{name}', '{take_rows}'), '{type}', '{queue}'), '{row}', 't.*'),
@@ -21,7 +22,7 @@ begin
                                                   case when q.lifo then '' else _for_segments(queue, 'way', _short_way('undrawn'), 2048) end]));
     text := replace(text, '{newest_way}', case when q.lifo then _newest_way() else '' end);
     text := replace(text, '{newest_ways}', _for_segments(queue, 'here', _short_way('newest')));
-    foreach word in array array['slots', 'mark', 'take', 'take_rows', 'take_keyed', 'look', 'aim'] loop
+    foreach word in array array['slots', 'newest', 'seqs', 'mark', 'take', 'take_rows', 'take_keyed', 'look', 'aim'] loop
         text := replace(text, '{' || word || '}', _q(format('_%s.%s', queue, word)));
     end loop;
     foreach word in array array['ring', 'flags', 'seq', 'stale', 'way', 'next', 'top'] loop
@@ -37,12 +38,13 @@ begin
     text := replace(text, '{id}', q.id::text);
     text := replace(text, '{lifo}', q.lifo::text);
     text := replace(text, '{dir}', case when q.lifo then 'desc' else 'asc' end);
+    text := replace(text, '{older_first}', case when q.lifo then 'in reverse cardinality(slots) .. 1' else 'in 1 .. cardinality(slots)' end);
     text := replace(text, '{from}', case when q.lifo then 'operator(pg_catalog.<=)' else 'operator(pg_catalog.>=)' end);
     text := replace(text, '{to}', case when q.lifo then 'operator(pg_catalog.>=)' else 'operator(pg_catalog.<=)' end);
     text := replace(text, '{ahead}', case when q.lifo then 'operator(pg_catalog.-)' else 'operator(pg_catalog.+)' end);
     execute text;
     execute format('revoke execute on function %s() from public', _q('dequeue_' || queue));
-    foreach word in array array['slots()', 'mark(text, smallint, bigint)', 'take(int, text, boolean)', 'take_rows(int, text, boolean)', 'look()', 'aim(int, bigint)'] loop
+    foreach word in array array['slots()', 'newest(text, smallint)', 'seqs(smallint[], text, smallint, bigint[], bigint[], bigint, int)', 'mark(text, smallint, bigint)', 'take(int, text, boolean)', 'take_rows(int, text, boolean)', 'look()', 'aim(int, bigint, smallint[])'] loop
         execute format('revoke execute on function %s%s from public', _q(format('_%s.%s', queue, split_part(word, '(', 1))), '(' || split_part(word, '(', 2));
     end loop;
 end $$;

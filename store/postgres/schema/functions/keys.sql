@@ -4,6 +4,28 @@
 create or replace function _key_functions() returns text
 language sql immutable set search_path from current as $text$ select $$
 
+-- {busy} says whether a job of a key must wait: one of the key runs, or one with a smaller id
+-- is still to run, of which those that are only delayed are none. It looks where jobs come from
+-- before it looks where they go to, so it sees one that moves meanwhile.
+create or replace function {busy}(in_key text, in_id bigint, slots smallint[]) returns boolean
+language plpgsql volatile as $fn$
+declare
+    here smallint;
+    yes  boolean;
+begin
+    yes := exists (select from {schema}._lease l where l.queue = {id} and l.key = in_key)
+        or exists (select from {schema}._later l where l.queue = {id} and l.key = in_key and l.id < in_id and (l.attempt > 0 or l.due = 'infinity'));
+    for i {older_first} loop
+        exit when yes;
+        here := slots[i];
+{segments here}
+        yes := exists (select from {segment} r where r.key = in_key and r.id < in_id)
+            or exists (select from {segment} r where r.key = in_key and r.id is null and r.seq < in_id);
+{end}
+    end loop;
+    return yes;
+end $fn$;
+
 -- {take_keyed} is {take} where jobs have keys. Whoever runs a job of a key holds the
 -- key's lock until his transaction ends, and has a lease from then on; so a statement
 -- that begins with the lock held sees whether one runs, and whether one with a smaller
@@ -37,7 +59,7 @@ begin
     <<levels>>
     for p in -16 .. 15 loop
         continue when flags & (1::bigint << (16 + p)) = 0;
-        select * into m from {schema}._mark k where k.queue = {id} and k.grp = in_grp and k.priority = p order by k.n desc limit 1;
+        m := {newest}(in_grp, p::smallint);
         if m.n is null or random() * 64 < n
            or m.pending <> '{}' and exists (select from unnest(m.pending) x where pg_visible_in_snapshot(x, pg_current_snapshot())) then
             m := {mark}(in_grp, p::smallint);
@@ -48,19 +70,21 @@ begin
         foreach here in array m.slots loop
             pos := {start};
             loop
+{segments here}
                 select array_agg(v.ctid), array_agg(v.seq), array_agg(v.id), array_agg(v.key) into ctids, seqs, ids, keys
                   from (select v.* from unnest(m.lo, m.hi) i(lo, hi) cross join lateral (
-                            select t.ctid, t.seq, coalesce(t.id, t.seq) as id, t.key from {queue} t
-                             where t.slot = here and t.grp = in_grp and t.priority = p and t.seq >= i.lo and t.seq <= i.hi and t.seq {beyond} pos
+                            select t.ctid, t.seq, coalesce(t.id, t.seq) as id, t.key from {segment} t
+                             where t.grp = in_grp and t.priority = p and t.seq >= i.lo and t.seq <= i.hi and t.seq {beyond} pos
                                and (t.key is null or t.key <> all (skip))
                              order by t.seq {dir} limit greatest(todo, 64)) v
                          limit greatest(todo, 64)) v;
+{end}
                 exit when seqs is null;
                 select array_agg(c.i), array_agg(distinct c.key) filter (where c.key is not null) into chosen, busy
                   from (select c.* from (select k.key, k.i, ids[k.i] as id from unnest(keys) with ordinality k(key, i) offset 0) c
                          where case when c.key is null then true
                                     when locked >= 500 then false
-                                    when not leasing and {busy} then false
+                                    when not leasing and {busy}(c.key, c.id, m.slots) then false
                                     else pg_try_advisory_xact_lock(hashtextextended(c.key, {id})) end
                          limit todo) c;
                 last := case when cardinality(chosen) = todo then chosen[todo] else cardinality(keys) end;
@@ -71,23 +95,28 @@ begin
                 continue when chosen is null;
                 run := chosen;
                 if busy is not null then -- a new statement: it sees what ended before the locks were had
+                    if m.turn <> pg_sequence_last_value({ring}) then
+                        m.turn := pg_sequence_last_value({ring});
+                        m.slots := {slots}();
+                    end if;
                     select array_agg(c.i order by c.i) into run
                       from (select i, ids[i] as id, keys[i] as key from unnest(chosen) i) c
-                     where c.key is null or not {busy};
+                     where c.key is null or not {busy}(c.key, c.id, m.slots);
                     -- Of a key that runs now the others stay where they are; of one that
                     -- cannot, they are put aside, by a claim: a dequeue may be part of a
                     -- long transaction, and should lock no key in vain.
                     busy := array(select unnest(busy) except select keys[i] from unnest(run) i);
                     skip := skip || array(select distinct keys[i] from unnest(run) i where keys[i] is not null);
                     if busy <> '{}' and leasing then
+{segments here}
                         with d as (
-                            delete from {queue} t
-                             where t.slot = here
-                               and t.ctid = any (array(select ctids[c.i] from unnest(keys) with ordinality c(key, i) where c.key = any (busy)))
+                            delete from {segment} t
+                             where t.ctid = any (array(select ctids[c.i] from unnest(keys) with ordinality c(key, i) where c.key = any (busy)))
                                and t.seq = any (seqs) and t.key = any (busy)
                             returning t.*)
                         insert into {schema}._later (id, queue, attempt, due, created_at, priority, grp, key, headers, payload, failures)
                         select coalesce(d.id, d.seq), {id}, d.attempt, 'infinity', d.created_at, d.priority, d.grp, d.key, d.headers, d.payload, d.failures from d;
+{end}
                         get diagnostics got = row_count;
                         moved := moved + got;
                         if moved > 1000 then
@@ -98,16 +127,17 @@ begin
                     end if;
                 end if;
                 if run is not null then
+{segments here}
                     return query
                     with d as (
-                        delete from {queue} t
-                         where t.slot = here
-                           and t.ctid = any (array(
-                            select t.ctid from {queue} t
-                             where t.slot = here and t.ctid = any (array(select ctids[i] from unnest(run) i)) and t.seq = any (seqs)
+                        delete from {segment} t
+                         where t.ctid = any (array(
+                            select t.ctid from {segment} t
+                             where t.ctid = any (array(select ctids[i] from unnest(run) i)) and t.seq = any (seqs)
                                for update skip locked))
                         returning t.*)
                     select * from d order by d.seq {dir};
+{end}
                     get diagnostics got = row_count;
                     todo := todo - got;
                     if not leasing and busy is not null then
@@ -126,20 +156,20 @@ create or replace function {promote}(in_keys text[]) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $fn$
 declare
-    k    text;
-    head bigint;
+    k     text;
+    head  bigint;
+    slots smallint[];
 begin
     foreach k in array in_keys loop
         if pg_try_advisory_xact_lock(hashtextextended(k, {id})) then
             select l.id into head from {schema}._later l -- one that is only delayed has no place in its key yet
              where l.queue = {id} and l.key = k and (l.attempt > 0 or l.due = 'infinity') order by l.id limit 1;
             continue when head is null;
+            slots := coalesce(slots, {slots}());
+            continue when {busy}(k, head, slots);
             with w as (
                 delete from {schema}._later l
                  where l.queue = {id} and l.key = k and l.id = head and l.due = 'infinity'
-                   and not exists (select from {schema}._lease e where e.queue = {id} and e.key = k)
-                   and not exists (select from {queue} r where r.key = k and r.id < head)
-                   and not exists (select from {queue} r where r.key = k and r.id is null and r.seq < head)
                 returning l.*)
             insert into {queue} (id, attempt, created_at, priority, grp, key, headers, payload, failures)
             select w.id, w.attempt, w.created_at, w.priority, w.grp, w.key, w.headers, w.payload, w.failures from w;

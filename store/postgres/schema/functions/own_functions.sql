@@ -4,7 +4,7 @@
 -- of the rest a role may be granted. All else is there once and takes a queue (docs/decisions/0011).
 create or replace function _generated() returns text[]
 language sql immutable set search_path from current as $$
-    select '{slots,mark,take,take_rows,take_keyed,look,aim,enqueue,enqueue_many,first,flags,claim,promote,ack,work,fail,
+    select '{slots,newest,seqs,mark,busy,take,take_rows,take_keyed,look,aim,enqueue,enqueue_many,first,flags,claim,promote,ack,work,fail,
              tick,refresh,expire,wake,tidy,cancel,operate}'::text[]
 $$;
 
@@ -25,11 +25,6 @@ begin
         body := replace(body, '{' || word || case word when 'lease' then '_table' else '' end || '}', quote_literal(_q('_' || word)) || '::regclass');
     end loop;
     body := replace(body, '{raise}', _q(format('_%s.flags', queue)));
-    body := replace(body, '{busy}', $sql$(exists (select from {schema}._lease l where l.queue = {id} and l.key = c.key)
-                                            or exists (select from {schema}._later l where l.queue = {id} and l.key = c.key and l.id < c.id
-                                                          and (l.attempt > 0 or l.due = 'infinity'))
-                                            or exists (select from {queue} r where r.key = c.key and r.id < c.id)
-                                            or exists (select from {queue} r where r.key = c.key and r.id is null and r.seq < c.id))$sql$);
     body := replace(body, '{now}', '(date_part(''epoch'', clock_timestamp()) * 40)::bigint');
     body := replace(body, '{lease_columns}', 'queue, attempt, lease_until, id, created_at, priority, worker, grp, key, headers, payload, failures');
     body := replace(body, '{lease_row}', '{id}, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''''), t.grp, t.key, t.headers, t.payload, t.failures');
@@ -38,12 +33,14 @@ begin
     body := replace(body, '{tick_if_due}', _tick_if_due());
     body := replace(body, '{tick_register}', quote_literal(_q(format('_%s.tick', queue))) || '::regclass');
     body := replace(body, '{name}', quote_literal(queue));
-    body := replace(body, '{queue}', _q(queue));
+    body := replace(_with_segments(body, queue), '{queue}', _q(queue));
     body := replace(body, '{schema}', quote_ident(current_schema()));
     body := replace(body, '{id}', q.id::text);
     body := replace(body, '{lifo}', q.lifo::text);
     body := replace(body, '{dir}', case when q.lifo then 'desc' else 'asc' end);
+    body := replace(body, '{last_first}', case when q.lifo then 'asc' else 'desc' end);
     body := replace(body, '{beyond}', case when q.lifo then '<' else '>' end);
+    body := replace(body, '{older_first}', case when q.lifo then 'in reverse cardinality(slots) .. 1' else 'in 1 .. cardinality(slots)' end);
     return replace(body, '{start}', case when q.lifo then '9223372036854775807' else '-1' end);
 end $$;
 
@@ -59,8 +56,7 @@ begin
     select array_agg((g.slot * 2 + l)::text order by g.slot, l),
            array_agg(replace(replace(_short_claim(), '{segment}', _q(format('_%s.%s', queue, g.slot))), '{lease_slot}', l::text) order by g.slot, l)
       into ways, claims from _slots(queue) g, generate_series(0, 1) l;
-    upkeep := replace(_upkeep_functions(), '{rest}', _for_segments(queue, 'here', _rest_branch((select q.lifo from _queue q where q.name = queue))));
-    upkeep := replace(upkeep, '{segments}', (select quote_literal(array_agg(_q(format('_%s.%s', queue, s.slot)) order by s.slot)) || '::regclass[]' from _slots(queue) s));
+    upkeep := replace(_upkeep_functions(), '{segments}', (select quote_literal(array_agg(_q(format('_%s.%s', queue, s.slot)) order by s.slot)) || '::regclass[]' from _slots(queue) s));
     execute _fill(_enqueue_functions() || replace(_lease_functions(), '{short_claims}', _choose('way', ways, claims)) || _key_functions() || _operate_functions() || upkeep, queue);
     for made in select case when p.name = any (_generated()) then format('revoke execute on function %s from public', p.oid::regprocedure)
                             else format('drop function %s', p.oid::regprocedure) end -- of an older version

@@ -1,49 +1,234 @@
--- The upkeep of a queue's ring and of the marks.
+-- The ring of a queue: its segments, one after the other, and each again and again.
+--
+--   written to   the register ring points at it
+--   listed       jobs are still taken from it. When nobody can commit jobs into it any more, a
+--                few that are left, and stay, are carried over to the next segment, in order
+--   retired      without jobs and off the list, so that transactions that take jobs do not lock
+--                it; truncated as soon as its lock is free
+--   free         empty; of all others _segment has a row
+--
+-- While long transactions overlap, each of which has taken a job, there is no moment without a
+-- lock on a segment that is listed. So it leaves the list first.
 
--- _rest_in says whether a segment holds a job, and the snapshot in which it looked.
--- Where jobs are taken from one end it looks from the other: while some are left,
--- that is one probe.
-create or replace function _rest_in(segment text, lifo boolean, out rest boolean, out snap pg_snapshot)
+-- _job_in is where a job of a segment is, null if it holds none. Where jobs are taken from one
+-- end it looks from the other: while some are left, that is one probe. Where only one at the near
+-- end is left, and a snapshot is pinned, it steps over all dead entries; so what such a search has
+-- found is looked at first.
+create or replace function _job_in(segment text, lifo boolean, known tid default null) returns tid
 language plpgsql volatile set search_path from current
 set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off as $$
+declare
+    job tid;
 begin
-    execute format('select exists (select from (select from %s t order by t.xid %s limit 1) one), pg_current_snapshot()',
-                   segment, case when lifo then 'asc' else 'desc' end) into rest, snap;
+    if known is not null then
+        execute format('select t.ctid from %s t where t.ctid = $1', segment) into job using known;
+    end if;
+    if job is null then
+        execute format('select t.ctid from %s t order by t.xid %s limit 1', segment, case when lifo then 'asc' else 'desc' end) into job;
+    end if;
+    return job;
 end $$;
 
--- _reclaim_segment truncates a segment that holds no job and says whether it did.
--- What it had not seen before it got the lock can only come from transactions that
--- were in flight then, or younger: a delete that is not committed hides nothing.
-create or replace function _reclaim_segment(queue text, slot int) returns boolean
-language plpgsql volatile set search_path from current set lock_timeout = '20ms'
-set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+-- _writers_in lists the transactions that may have written into a segment.
+create or replace function _writers_in(segment text) returns text[]
+language sql volatile set search_path from current as $$
+    select coalesce(array_agg(distinct l.virtualtransaction), '{}')
+      from pg_locks l
+     where l.locktype = 'relation' and l.relation = segment::regclass and l.pid is distinct from pg_backend_pid()
+       and l.database = (select d.oid from pg_database d where d.datname = current_database())
+       and l.mode not in ('AccessShareLock', 'RowShareLock')
+$$;
+
+-- _still_in says whether one of them has not ended. Those that came after the segment was left
+-- behind take from it and do not write. A prepared transaction has another name than before.
+create or replace function _still_in(segment text, writers text[]) returns boolean
+language sql volatile set search_path from current as $$
+    select exists (select from unnest(_writers_in(segment)) w where w = any (writers) or w like '-1/%')
+$$;
+
+-- _truncate empties a segment, or one of a pair, that nobody uses any more, if nobody still does,
+-- and says whether it did. A row that matters may have come, which is looked for under the lock;
+-- and a dump may be about to read what was there before it was moved, or taken.
+create or replace function _truncate(segment text, alive text default 'true') returns boolean
+language plpgsql volatile set search_path from current set lock_timeout = '20ms' set jit = off as $$
 declare
-    q       _queue := (select q from _queue q where q.name = queue);
-    segment text := _q(format('_%s.%s', queue, slot));
-    looked  record;
-    late    boolean;
+    late boolean;
 begin
-    select * into looked from _rest_in(segment, q.lifo);
-    if looked.rest then
-        return false;
-    end if;
     execute format('lock table %s in access exclusive mode', segment);
-    execute format('select exists (select from %1$s t where t.xid = any ($1)) or exists (select from %1$s t where t.xid >= $2)', segment)
-       into late using array(select pg_snapshot_xip(looked.snap)), pg_snapshot_xmax(looked.snap);
+    perform _step_back_for_dumps(segment);
+    execute format('select exists (select from %s r where %s)', segment, alive) into late;
     if late then
         return false;
     end if;
     execute format('truncate table %s', segment);
-    delete from _segment s where s.queue = q.id and s.slot = _reclaim_segment.slot;
+    perform _step_back_for_dumps(segment);
     return true;
 exception when lock_not_available then
     return false;
 end $$;
 
--- _maintain_ring truncates the segments of a queue that hold no job any more and
--- moves its pointer on when the current one is full, or holds nothing. It is called
--- about once a second, at the end of a short transaction: the locks on what it
--- truncates last until that ends. force does not wait for the queue to be idle.
+-- _lock_again is when to try that again: less and less often, because it stands in the way of
+-- a pg_dump, say, which has the lock.
+create or replace function _lock_again(since timestamptz) returns timestamptz
+language sql volatile
+return clock_timestamp() + least(greatest(clock_timestamp() - since, interval '1 s'), interval '16 s');
+
+-- _turn_on makes the lists in marks out of date: see {slots}.
+create or replace function _turn_on(q _queue) returns void
+language plpgsql volatile set search_path from current as $$
+declare
+    ring constant regclass := _q(format('_%s.ring', q.name))::regclass;
+    here constant bigint := pg_sequence_last_value(ring);
+begin
+    perform setval(ring, here + 1024);
+    update _segment s set turn = here / 1024 + 1 where s.queue = q.id and s.slot = here % 1024;
+end $$;
+
+-- _empty_segment truncates a retired segment if its lock is free. What it holds came from
+-- somebody who had read the register before it moved, and took very long from there to his
+-- lock: that goes to the end of the queue.
+create or replace function _empty_segment(q _queue, s _segment) returns void
+language plpgsql volatile set search_path from current set jit = off as $$
+declare
+    segment constant text := _q(format('_%s.%s', q.name, s.slot));
+    began   constant timestamptz := clock_timestamp();
+    late    int;
+begin
+    if s.again is null then
+        perform _turn_on(q); -- who has a list from before this segment left it makes a new one
+    end if;
+    if _truncate(segment) then
+        delete from _segment x where x.queue = q.id and x.slot = s.slot;
+        return;
+    end if;
+    execute format($sql$
+        with d as (
+            delete from %1$s t where t.ctid = any (array(select t.ctid from %1$s t limit 10000 for update skip locked)) returning t.*)
+        insert into %2$s (id, attempt, created_at, priority, grp, key, headers, payload, failures)
+        select coalesce(d.id, d.seq), d.attempt, d.created_at, d.priority, d.grp, d.key, d.headers, d.payload, d.failures from d order by d.seq$sql$,
+        segment, _q(q.name));
+    get diagnostics late = row_count;
+    update _segment x set again = case when late = 0 then greatest(_lock_again(s.retired), _look_again(began)) end where x.queue = q.id and x.slot = s.slot;
+end $$;
+
+-- _left_in counts the jobs of a segment and what they take, up to so many, from the end at
+-- which they are not taken.
+create or replace function _left_in(segment text, lifo boolean, most int, out jobs int, out bytes bigint)
+language plpgsql volatile set search_path from current
+set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off as $$
+begin
+    execute format('select count(*), coalesce(sum(octet_length(j.payload) + 200), 0) from (select t.payload from %s t order by t.xid %s limit %s) j',
+                   segment, case when lifo then 'asc' else 'desc' end, most) into jobs, bytes;
+end $$;
+
+-- _taken_in estimates how many bytes of a segment are of jobs that have been taken, by a
+-- hundred of its pages.
+create or replace function _taken_in(segment text) returns bigint
+language plpgsql volatile set search_path from current set jit = off as $$
+declare
+    pages constant bigint := pg_relation_size(segment) / 8192;
+    share constant float8 := least(100.0 / greatest(pages, 1), 1);
+    jobs  bigint;
+begin
+    execute format('select coalesce(sum(80 + least(pg_column_size(t.payload), 2000) + coalesce(pg_column_size(t.key), 0)
+                                        + least(coalesce(pg_column_size(t.headers), 0), 2000) + least(coalesce(pg_column_size(t.failures), 0), 2000)), 0)
+                      from %s t tablesample system (%s)', segment, 100 * share) into jobs;
+    return pages * 8192 - jobs / share;
+end $$;
+
+-- _carry_over moves jobs from a segment to the one that comes next in order, and returns how
+-- many. They stay what they are, seq and xid included, so they come before the next one's own
+-- and marks hold for them as before. The last ones go first: what stays is before them.
+create or replace function _carry_over(from_segment text, to_segment text, to_slot int, most int) returns int
+language plpgsql volatile set search_path from current set jit = off as $$
+declare
+    many int;
+begin
+    execute format($sql$
+        with d as (
+            delete from %1$s t where t.ctid = any (array(select t.ctid from %1$s t order by t.seq desc limit %4$s for update skip locked)) returning t.*)
+        insert into %2$s (xid, seq, created_at, id, attempt, priority, slot, grp, key, headers, payload, failures)
+        select d.xid, d.seq, d.created_at, d.id, d.attempt, d.priority, %3$s, d.grp, d.key, d.headers, d.payload, d.failures from d$sql$,
+        from_segment, to_segment, to_slot, most);
+    get diagnostics many = row_count;
+    return many;
+end $$;
+
+-- _leave looks whether a segment that was left behind can leave the list. Where few segments
+-- are free, and nobody took from it since the last look, a few jobs are carried over to the next
+-- one: up to an eighth of what it has held. Where none is free, and the current one grows by jobs
+-- that have been taken, up to as much as these (garbage, in bytes); but to the current one itself,
+-- which will have to do the same, half of that.
+create or replace function _leave(q _queue, s _segment, scarce boolean, garbage bigint) returns void
+language plpgsql volatile set search_path from current as $$
+declare
+    segment constant text := _q(format('_%s.%s', q.name, s.slot));
+    began   timestamptz;
+    job     tid;
+    most    constant int := 10000;
+    was     constant _segment := s;
+    heir    record;
+    jobs    int;
+    bytes   bigint;
+begin
+    if s.writers is null then -- not when it was left behind: who had read the register then may have got his lock since
+        s.writers := _writers_in(segment);
+        update _segment x set writers = s.writers where x.queue = q.id and x.slot = s.slot;
+    end if;
+    if _still_in(segment, s.writers) then
+        return;
+    end if;
+    began := clock_timestamp();
+    job := _job_in(segment, q.lifo, s.job);
+    if job is null then
+        update _segment x set retired = clock_timestamp(), again = null where x.queue = q.id and x.slot = s.slot;
+        return;
+    end if;
+    if clock_timestamp() - began > interval '10 ms' then
+        s.job := job;
+    end if;
+    select x.slot, x.turn = max(x.turn) over () as current into heir
+      from _segment x where x.queue = q.id and x.turn > s.turn and x.retired is null order by x.turn limit 1;
+    if scarce and not s.leaving then
+        select l.jobs, l.bytes into jobs, bytes from _left_in(segment, q.lifo, greatest(most, garbage / 200)::int + 1) l;
+        s.leaving := bytes <= case when heir.current then garbage / 2 else garbage end
+                  or jobs <= most and jobs = coalesce(s.rest, -1) and bytes <= least(8388608, pg_table_size(segment) / 8);
+        s.rest := jobs;
+    end if;
+    if s.leaving and _carry_over(segment, _q(format('_%s.%s', q.name, heir.slot)), heir.slot, most) > 0 then
+        began := clock_timestamp(); -- it goes on with the next call
+    end if;
+    s.again := _look_again(began);
+    if s is distinct from was then
+        update _segment x set rest = s.rest, leaving = s.leaving, job = s.job, again = s.again where x.queue = q.id and x.slot = s.slot;
+    end if;
+end $$;
+
+-- _not_yet says whether a time is ahead, though not so far that a clock must have been set back.
+create or replace function _not_yet(at timestamptz) returns boolean
+language sql volatile
+return coalesce(clock_timestamp() between at - interval '1 hour' and at, false);
+
+-- _look_again is when to look again into a segment in which jobs were looked for and found: at
+-- once, or, where many dead rows were stepped over, after two hundred times as long.
+create or replace function _look_again(began timestamptz) returns timestamptz
+language sql volatile
+return case when clock_timestamp() - began > interval '10 ms' then clock_timestamp() + least(200 * (clock_timestamp() - began), interval '1 min') end;
+
+-- _in_trouble says why the upkeep of a segment failed: to the server's log, and to whoever asks for the
+-- queue's status. Where the disk is full even that may fail.
+create or replace function _in_trouble(q _queue, s _segment, error text, state text) returns void
+language plpgsql volatile set search_path from current as $$
+begin
+    raise warning 'the upkeep of segment % of queue % failed: %', s.slot, q.name, error using errcode = state;
+    update _segment x set trouble = error, again = clock_timestamp() + interval '5 s' where x.queue = q.id and x.slot = s.slot;
+exception when others then
+    null;
+end $$;
+
+-- _maintain_ring sees to the segments of a queue that jobs are not written to any more, and
+-- moves its pointer on when the current one is full, or holds nothing. It is called about once
+-- a second, at the end of a short transaction. force does not wait for the queue to be idle.
 --
 -- Each TRUNCATE rewrites catalogue rows, which a pinned snapshot keeps; so a queue in
 -- use gives a segment back only when that is worth it.
@@ -51,6 +236,7 @@ create or replace function _maintain_ring(queue text, force boolean default fals
 language plpgsql volatile security definer set search_path from current as $$
 declare
     q         _queue;
+    s         _segment;
     ring      regclass := _q(format('_%s.ring', queue))::regclass;
     seen      regclass := _q(format('_%s.seen', queue))::regclass;
     since     regclass := _q(format('_%s.since', queue))::regclass;
@@ -58,9 +244,14 @@ declare
     seq       bigint := coalesce(pg_sequence_last_value(_q(format('_%s.seq', queue))::regclass), 0);
     current   int;
     next_slot int;
-    stray     int;
     bytes     bigint;
     idle      bigint;
+    scarce    boolean;
+    none_free boolean;
+    garbage   bigint := 0;
+    leave     boolean;
+    began     timestamptz;
+    job       tid;
 begin
     perform _read_committed();
     select * into q from _queue x where x.name = queue;
@@ -72,69 +263,106 @@ begin
     end if;
     idle := now_ms - pg_sequence_last_value(since);
     current := pg_sequence_last_value(ring) % 1024;
-    -- A segment that is written to and not listed: its rotation was rolled back, or the
-    -- writer had read the pointer before it moved, and came when it was truncated.
-    for stray in select g.slot from _slots(queue) g
-                  where (g.slot = current or pg_relation_size(_q(format('_%s.%s', queue, g.slot))) > 0)
-                    and not exists (select from _segment s where s.queue = q.id and s.slot = g.slot) loop
-        perform setval(ring, (pg_sequence_last_value(ring) / 1024 + 1) * 1024 + current); -- the lists in marks are out of date
-        insert into _segment (queue, slot, turn)
-        select q.id, stray, case when stray = current then pg_sequence_last_value(ring) / 1024 else coalesce(min(s.turn), 0) - 1 end
-          from _segment s where s.queue = q.id;
-    end loop;
-    perform _reclaim_segment(q.name, s.slot) from _segment s where s.queue = q.id and s.slot <> current order by s.turn;
     bytes := pg_table_size(_q(format('_%s.%s', queue, current)));
-    if bytes >= q.segment_bytes
-       or pg_relation_size(_q(format('_%s.%s', queue, current))) > 0
-          and (force or bytes >= least(q.segment_bytes, 16777216) or idle >= case when bytes >= 1048576 then 1000 else 10000 end)
-          and not (select rest from _rest_in(_q(format('_%s.%s', queue, current)), q.lifo)) then
+    -- A segment that has something and no row: its rotation was rolled back, or it is that of
+    -- a writer who was so late that it had become free meanwhile.
+    insert into _segment (queue, slot, turn, retired)
+    select q.id, g.slot, pg_sequence_last_value(ring) / 1024, case when g.slot <> current then clock_timestamp() end
+      from _slots(queue) g
+     where (g.slot = current or pg_relation_size(_q(format('_%s.%s', queue, g.slot))) > 0)
+       and not exists (select from _segment x where x.queue = q.id and x.slot = g.slot);
+    select 2 * count(*) filter (where x.slot is not null and x.retired is null) > count(g.slot) and not coalesce(bool_or(x.leaving and x.retired is null), false),
+           count(x.slot) = count(g.slot)
+      into scarce, none_free
+      from _slots(queue) g left join _segment x on x.queue = q.id and x.slot = g.slot;
+    if none_free and bytes >= q.segment_bytes then
+        garbage := _taken_in(_q(format('_%s.%s', queue, current)));
+    end if;
+    for s in select * from _segment x
+              where x.queue = q.id and x.slot <> current
+                and not _not_yet(x.again)
+              order by x.turn loop
+        begin -- what is wrong with one of them holds up neither the others nor the rest of the upkeep
+            if s.retired is not null then
+                perform _empty_segment(q, s);
+            else
+                perform _leave(q, s, scarce, case when garbage >= q.segment_bytes then garbage else 0 end);
+            end if;
+            if s.trouble is not null then
+                update _segment x set trouble = null where x.queue = q.id and x.slot = s.slot;
+            end if;
+        exception when others then
+            perform _in_trouble(q, s, sqlerrm, sqlstate);
+        end;
+    end loop;
+    leave := bytes >= q.segment_bytes;
+    if not leave and pg_relation_size(_q(format('_%s.%s', queue, current))) > 0
+       and (force or (bytes >= least(q.segment_bytes, 16777216) or idle >= case when bytes >= 1048576 then 1000 else 10000 end)
+                     and not (select _not_yet(x.again) from _segment x where x.queue = q.id and x.slot = current)) then
+        began := clock_timestamp();
+        job := _job_in(_q(format('_%s.%s', queue, current)), q.lifo, (select x.job from _segment x where x.queue = q.id and x.slot = current));
+        leave := job is null; -- not full, but done with
+        if not leave and clock_timestamp() - began > interval '10 ms' then
+            update _segment x set job = _maintain_ring.job, again = _look_again(began) where x.queue = q.id and x.slot = current;
+        end if;
+    end if;
+    if leave then
         select g.slot into next_slot
           from _slots(queue) g
-         where not exists (select from _segment s where s.queue = q.id and s.slot = g.slot)
+         where not exists (select from _segment x where x.queue = q.id and x.slot = g.slot)
            and pg_relation_size(_q(format('_%s.%s', queue, g.slot))) = 0
          order by (g.slot < current), g.slot limit 1;
         if next_slot is not null then
             perform setval(ring, (pg_sequence_last_value(ring) / 1024 + 1) * 1024 + next_slot);
             insert into _segment (queue, slot, turn) values (q.id, next_slot, pg_sequence_last_value(ring) / 1024);
-            if bytes < q.segment_bytes then
-                perform _reclaim_segment(queue, current);
-            end if;
         end if;
     end if;
 end $$;
 
--- _reclaim_marks moves the pointer to the other segment of marks once the current one
--- is large, carries over the marks that are still true, and truncates the rest. A mark
--- that is lost costs a scan and nothing else: an older one stays valid for ever.
-create or replace function _reclaim_marks() returns boolean
-language plpgsql volatile security definer set search_path from current set lock_timeout = '20ms'
+-- _reclaim_marks turns the ring of marks once the current segment is large: it copies those
+-- that are true to the other one, points there with the next call, and truncates the old one
+-- as soon as its lock is free. A mark that is lost meanwhile costs a scan and nothing else:
+-- an older one stays valid for ever.
+create or replace function _reclaim_marks() returns void
+language plpgsql volatile security definer set search_path from current
 set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
 declare
-    current int;
-    sealed  int;
+    p       _pair;
+    current constant int := pg_sequence_last_value('_mark_slot');
+    here    constant text := _q('_mark_' || current);
+    there   constant text := _q('_mark_' || (1 - current));
+    copied  boolean;
+    many    int;
 begin
     if not pg_try_advisory_xact_lock('_mark'::regclass::oid::int, 0) then
-        return false;
+        return;
     end if;
-    current := pg_sequence_last_value('_mark_slot');
-    sealed := 1 - current;
-    if pg_relation_size(_q('_mark_' || sealed)) = 0 then
-        if pg_relation_size(_q('_mark_' || current)) >= 4194304 then
-            perform setval('_mark_slot', sealed); -- emptied by the next call
+    select * into p from _pair x where x.name = '_mark';
+    if p.retired is not null then
+        if _not_yet(p.again) then
+            return;
+        elsif _truncate(there, 'false') then
+            update _pair x set retired = null, again = null where x.name = p.name;
+        else
+            update _pair x set again = _lock_again(p.retired) where x.name = p.name;
         end if;
-        return false;
+        return;
     end if;
-    execute format($sql$
-        insert into _mark (queue, n, base, seen, xid, turn, priority, grp, lo, hi, pending, slots)
-        select l.queue, l.n, l.base, l.seen, l.xid, l.turn, l.priority, l.grp, l.lo, l.hi, l.pending, l.slots
-          from (select distinct queue, grp, priority from %1$s) d
-         cross join lateral (select * from %1$s m where m.queue = d.queue and m.grp = d.grp and m.priority = d.priority order by m.n desc limit 1) l
-         where exists (select from _queue q where q.id = d.queue)
-           and not exists (select from %2$s x where x.queue = d.queue and x.grp = d.grp and x.priority = d.priority)$sql$,
-        _q('_mark_' || sealed), _q('_mark_' || current));
-    execute format('lock table %s in access exclusive mode', _q('_mark_' || sealed));
-    execute format('truncate table %s', _q('_mark_' || sealed));
-    return true;
-exception when lock_not_available then
-    return false;
+    execute format('select exists (select from %s)', there) into copied;
+    if not copied then
+        if pg_relation_size(here) < 4194304 then
+            return;
+        end if;
+        execute format($sql$
+            insert into %2$s (queue, n, base, seen, xid, turn, priority, grp, lo, hi, pending, slots, slot)
+            select l.queue, l.n, l.base, l.seen, l.xid, l.turn, l.priority, l.grp, l.lo, l.hi, l.pending, l.slots, %3$s
+              from (select distinct queue, grp, priority from %1$s) d
+             cross join lateral (select * from %1$s m where m.queue = d.queue and m.grp = d.grp and m.priority = d.priority order by m.n desc limit 1) l
+             where exists (select from _queue q where q.id = d.queue)$sql$, here, there, 1 - current);
+        get diagnostics many = row_count;
+    end if;
+    if copied or many = 0 then
+        perform setval('_mark_slot', 1 - current);
+        update _pair x set retired = clock_timestamp() where x.name = p.name;
+    end if;
 end $$;

@@ -50,3 +50,18 @@ language sql stable set search_path from current as $$
                    array_agg(replace(statement, '{segment}', _q(format('_%s.%s', queue, s.slot))) order by s.slot))
       from _slots(queue) s
 $$;
+
+-- _with_segments expands what is between {segments here} and {end}: to a branch for each
+-- segment, of which the variable here says the number.
+create or replace function _with_segments(body text, queue text) returns text
+language plpgsql stable set search_path from current as $$
+declare
+    block text;
+begin
+    loop
+        block := substring(body from '\{segments here\}\n(.*?)\{end\}');
+        exit when block is null;
+        body := replace(body, '{segments here}' || e'\n' || block || '{end}', _for_segments(queue, 'here', block));
+    end loop;
+    return body;
+end $$;

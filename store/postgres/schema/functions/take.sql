@@ -4,7 +4,9 @@
 create or replace function _mark_functions() returns text
 language sql immutable set search_path from current as $text$ select $$
 
--- {slots} lists the segments that may hold jobs, in the order in which to scan them.
+-- {slots} lists the segments that may hold jobs, in the order in which to scan them. What
+-- takes jobs looks into no other: its transaction may go on for long, and what it has looked
+-- into cannot be truncated until it ends.
 create or replace function {slots}() returns smallint[]
 language plpgsql volatile as $fn$
 begin
@@ -13,38 +15,82 @@ begin
                 when {lifo} then s.here || s.list else s.list || s.here end
       from (select (pg_sequence_last_value({ring}) % 1024)::smallint as here,
                    coalesce(array_agg(slot order by turn {dir}), '{}') as list
-              from {schema}._segment where queue = {id}) s);
+              from {schema}._segment where queue = {id} and retired is null) s);
 end $fn$;
 
--- {mark} writes a mark if that brings something. It reads the jobs that are there,
--- unlocked, from where the last mark says on: one whose taking is not committed is
--- still seen. What lies between them is gone, as far as the sequence had come when the
--- last mark was written: that mark's xid lies between the drawing of such a seq and the
+-- {newest} is the newest mark of a group and priority.
+create or replace function {newest}(in_grp text, in_priority smallint) returns {schema}._mark
+language plpgsql volatile as $fn$
+declare
+    m {schema}._mark;
+begin
+    if pg_sequence_last_value({mark_slot}) = 0 then
+        select * into m from {schema}._mark_0 k where k.queue = {id} and k.grp = in_grp and k.priority = in_priority order by k.n desc limit 1;
+    else
+        select * into m from {schema}._mark_1 k where k.queue = {id} and k.grp = in_grp and k.priority = in_priority order by k.n desc limit 1;
+    end if;
+    return m;
+end $fn$;
+
+-- {seqs} reads where the next jobs are within ranges, up to most of each segment. Nothing is
+-- locked: one whose taking is not committed is still seen. It goes from older segments to
+-- younger ones, as jobs do that are carried over, so it misses none that moves meanwhile.
+create or replace function {seqs}(slots smallint[], in_grp text, in_priority smallint, lo bigint[], hi bigint[], upto bigint, most int) returns bigint[]
+language plpgsql volatile as $fn$
+declare
+    here smallint;
+    more bigint[];
+    seqs bigint[] := '{}';
+begin
+    for i {older_first} loop
+        here := slots[i];
+{segments here}
+        more := array(
+            select v.seq from unnest(lo, hi) r(lo, hi) cross join lateral (
+                select t.seq from {segment} t
+                 where t.grp = in_grp and t.priority = in_priority and t.seq >= r.lo and t.seq <= least(r.hi, upto)
+                 order by t.seq {dir} limit most) v limit most);
+{end}
+        seqs := seqs || more;
+    end loop;
+    if cardinality(slots) > 1 then
+        seqs := array(select s from unnest(seqs) s order by s {dir} limit most);
+    end if;
+    return seqs;
+end $fn$;
+
+-- {mark} writes a mark if that brings something. It reads the jobs that are there, from where
+-- the last mark says on. What lies between them is gone, as far as the sequence had come when
+-- the last mark was written: that mark's xid lies between the drawing of such a seq and the
 -- snapshot taken here (docs/decisions/0003), so whoever drew it has ended, or is in
 -- the snapshot's list and pending from now on.
+--
+-- The snapshot comes first, then the list of segments: what the one sees is in the other.
 create or replace function {mark}(in_grp text, in_priority smallint, bound bigint default null) returns {schema}._mark
 language plpgsql volatile as $fn$
 declare
     most     int := case width_bucket(random(), array[0.02, 0.3]) when 0 then 2048 when 1 then 64 else 1 end; -- one is enough while jobs go in order
     no_xid   boolean := bound is not null or pg_current_xact_id_if_assigned() is null;
     now_seen bigint := coalesce(bound, pg_sequence_last_value({seq}), 0);
-    ring     bigint := pg_sequence_last_value({ring});
+    was      {schema}._mark := {newest}(in_grp, in_priority);
     snap     pg_snapshot := pg_current_snapshot();
+    ring     bigint := pg_sequence_last_value({ring});
+    slots    smallint[] := case when ring = was.turn then was.slots else {slots}() end;
+    here     smallint;
     seqs     bigint[];
     ended    xid8[];
+    found    int8multirange;
     late     int8multirange := '{}';
     gone     int8multirange;
-    was      {schema}._mark;
     new      {schema}._mark;
 begin
-    select * into was from {schema}._mark k
-     where k.queue = {id} and k.grp = in_grp and k.priority = in_priority order by k.n desc limit 1;
     if was.n is null then
         was.base := 0;
         was.lo := '{0}';
         was.hi := '{9223372036854775806}';
         was.seen := 0;
         was.xid := '0';
+        was.turn := -1;
         was.pending := '{}';
     end if;
     -- A mark of this very transaction bounds nothing yet: its xid has not ended, and one
@@ -53,12 +99,7 @@ begin
     if was.lo[1] > now_seen and cardinality(was.lo) = 1 and was.pending = '{}' and was.seen = now_seen and was.turn = ring then
         return was; -- nothing has come since, and all is gone
     end if;
-    select pg_current_snapshot(), array(
-        select v.seq from unnest(was.lo, was.hi) i(lo, hi) cross join lateral (
-            select t.seq from {queue} t
-             where t.grp = in_grp and t.priority = in_priority and t.seq >= i.lo and t.seq <= least(i.hi, new.base)
-             order by t.seq {dir} limit most) v limit most)
-      into snap, seqs;
+    seqs := {seqs}(slots, in_grp, in_priority, was.lo, was.hi, new.base, most);
     new.pending := array(select x from unnest(was.pending) x where not pg_visible_in_snapshot(x, snap)
                          union
                          select x from pg_snapshot_xip(snap) x where new.base = was.seen and x < was.xid order by x);
@@ -71,17 +112,23 @@ begin
     gone := int8multirange(int8range(0, 9223372036854775807)) - (select range_agg(int8range(i.lo, i.hi, '[]')) from unnest(was.lo, was.hi) i(lo, hi));
     ended := array(select x from unnest(was.pending) x where pg_visible_in_snapshot(x, snap));
     if ended <> '{}' then
-        select case when count(*) <= 100 then range_agg(int8range(t.seq, t.seq, '[]'))
-                    else int8multirange(int8range(min(t.seq), max(t.seq), '[]')) end
-          into late
-          from unnest(ended) x cross join lateral (
-            select l.seq, l.grp, l.priority from {queue} l where l.xid = x offset 0) t -- by xid: a planner might prefer the other index
-         where t.grp = in_grp and t.priority = in_priority;
+        for i {older_first} loop
+            here := slots[i];
+{segments here}
+            select case when count(*) <= 100 then range_agg(int8range(t.seq, t.seq, '[]'))
+                        else int8multirange(int8range(min(t.seq), max(t.seq), '[]')) end
+              into found
+              from unnest(ended) x cross join lateral (
+                select l.seq, l.grp, l.priority from {segment} l where l.xid = x offset 0) t -- by xid: a planner might prefer the other index
+             where t.grp = in_grp and t.priority = in_priority;
+{end}
+            late := late + coalesce(found, '{}');
+        end loop;
     end if;
     gone := gone + int8multirange(case when cardinality(seqs) < most then int8range(0, new.base, '[]')
                                        when {lifo} then int8range(seqs[most], new.base, '[]')
                                        else int8range(0, seqs[most], '[]') end)
-            - coalesce((select range_agg(int8range(s, s, '[]')) from unnest(seqs) s), '{}') - coalesce(late, '{}');
+            - coalesce((select range_agg(int8range(s, s, '[]')) from unnest(seqs) s), '{}') - late;
     select coalesce(range_agg(g.r), '{}') into gone
       from (select r from unnest(gone) r where lower(r) = 0 or upper(r) - lower(r) > 64
              order by lower(r) = 0 desc, upper(r) - lower(r) desc limit 64) g;
@@ -90,22 +137,28 @@ begin
     if new.seen = was.seen and ring = was.turn and new.lo = was.lo and new.hi = was.hi and new.pending = was.pending then
         return was;
     end if;
-    new.slots := case when ring = was.turn then was.slots else {slots}() end;
+    -- A snapshot that is kept, and from before a segment left, misses what was carried over from it.
+    if current_setting('transaction_isolation') <> 'read committed'
+       and (not exists (select from {schema}._segment s where s.queue = {id} and s.turn = ring / 1024) or pg_sequence_last_value({ring}) <> ring) then
+        was.slots := slots;
+        return was;
+    end if;
     insert into {schema}._mark (queue, base, seen, xid, turn, priority, grp, lo, hi, pending, slots)
-    values ({id}, new.base, new.seen, case when no_xid then pg_current_xact_id() else was.xid end, ring, in_priority, in_grp, new.lo, new.hi, new.pending, new.slots)
+    values ({id}, new.base, new.seen, case when no_xid then pg_current_xact_id() else was.xid end, ring, in_priority, in_grp, new.lo, new.hi, new.pending, slots)
     returning * into new;
     return new;
 end $fn$;
 
 -- {aim} says in the registers where batches go on: at the first job that is free. {take}
 -- calls it before it goes by the marks, and takes what is there itself.
-create or replace function {aim}(n int, low bigint) returns void
+create or replace function {aim}(n int, low bigint, slots smallint[]) returns void
 language plpgsql volatile set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $fn$
 declare
     was  bigint := pg_sequence_last_value({way});
     came bigint := pg_sequence_last_value({seq});
     pos  bigint := pg_sequence_last_value({next});
-    free record;
+    free bigint;
+    here smallint;
 begin
     if {now} - was / 4096 < 40 and was % 4096 < 2048 then -- others need not look meanwhile
         perform setval({way}, {now} * 4096 + 1024 + was % 1024);
@@ -113,10 +166,15 @@ begin
     if pos > came then
         pos := 0; -- drawn when there was nothing left
     end if;
-    select t.seq, t.slot into free from {queue} t
-     where t.grp = '' and t.priority = 0 and t.seq >= low and t.key is null order by t.seq limit 1 for update skip locked;
-    if free.seq >= pos - n and came - free.seq >= 64 + n then -- else somebody is just coming to what he has drawn, or it appeared behind
-        perform setval({next}, greatest(pos, free.seq + n - 1)), setval({way}, {now} * 4096 + 1024 + free.slot); -- beyond what this call takes
+    foreach here in array slots loop
+{segments here}
+        select t.seq into free from {segment} t
+         where t.grp = '' and t.priority = 0 and t.seq >= low and t.key is null order by t.seq limit 1 for update skip locked;
+{end}
+        exit when free is not null;
+    end loop;
+    if free >= pos - n and came - free >= 64 + n then -- else somebody is just coming to what he has drawn, or it appeared behind
+        perform setval({next}, greatest(pos, free + n - 1)), setval({way}, {now} * 4096 + 1024 + here); -- beyond what this call takes
     else
         perform setval({way}, 0);
     end if;
@@ -203,7 +261,7 @@ begin
             -- With manner 2 less than a second ago few jobs waited: whoever found that sets the registers anew himself.
             if way is not null and todo = n and pg_sequence_last_value({seq}) - low >= 512 and pg_current_xact_id_if_assigned() is null
                and not (way between -40 * 4096 and 4095 and (way + 40 * 4096) % 4096 >= 2048) then
-                perform {aim}(n, low);
+                perform {aim}(n, low, m.slots);
             end if;
             foreach here in array m.slots loop
 {branches}

@@ -59,6 +59,9 @@ declare
     top    bigint := pg_sequence_last_value({top});
     manner bigint := 0;
     first  bigint;
+    here   smallint;
+    few    int;
+    m      {schema}._mark;
     job    {queue};
 begin
     if pg_current_xact_id_if_assigned() is not null -- jobs that this transaction took may come back, and it does not see them
@@ -71,15 +74,17 @@ begin
         manner := case when was % 4096 >= 1024 and random() < 0.9 then 1 else 0 end; -- there are batches, too
     end if;
     if not {lifo} and came - pos < 64 then
-        first := (select t.seq from {queue} t
-                   where t.grp = '' and t.priority = 0
-                     and t.seq >= (select k.lo[1] from {schema}._mark k where k.queue = {id} and k.grp = '' and k.priority = 0 order by k.n desc limit 1)
-                   order by t.seq limit 1);
+        m := {newest}('', 0::smallint);
+        first := ({seqs}(case when m.turn = pg_sequence_last_value({ring}) then m.slots else {slots}() end, '', 0::smallint,
+                         array[m.lo[1]], '{9223372036854775806}', 9223372036854775806, 1))[1];
     end if;
     select * into job from {take_rows}(1, '', random() < 0.25);
     if {lifo} then
-        if job.seq > top or job.seq <= pos + 64 -- and not further behind than those who have drawn a position and not yet come to it
-           and (select count(*) from (select from {queue} t where t.grp = '' and t.priority = 0 and t.seq < job.seq and t.seq > job.seq - 256 limit 64) few) = 64 then
+        here := job.slot;
+{segments here}
+        select count(*) into few from (select from {segment} t where t.grp = '' and t.priority = 0 and t.seq < job.seq and t.seq > job.seq - 256 limit 64) f;
+{end}
+        if job.seq > top or job.seq <= pos + 64 and few = 64 then -- and not further behind than those who have drawn a position and not yet come to it
             perform setval({next}, case when job.seq > top then job.seq else least(pos, job.seq) end);
             perform setval({top}, came), setval({way}, {now} * 4096 + manner * 1024 + job.slot);
         else

@@ -71,7 +71,11 @@ begin
         perform setval({tick_register}, 0);
     end if;
     if now_ms / 1000 <> last / 1000 then
-        perform {tidy}(now_ms);
+        begin
+            perform {tidy}(now_ms);
+        exception when others then -- leases and due jobs do not wait until that is mended
+            raise warning 'the upkeep of the storage of queue % failed: %', {name}, sqlerrm using errcode = sqlstate;
+        end;
     end if;
 end $fn$;
 
@@ -188,19 +192,23 @@ end $fn$;
 create or replace function {tidy}(now_ms bigint) returns void
 language plpgsql volatile as $fn$
 declare
-    here constant int := pg_sequence_last_value({ring}) % 1024;
-    seq  constant bigint := coalesce(pg_sequence_last_value({seq}), 0);
-    q    record;
-    rest boolean := true;
+    here  constant int := pg_sequence_last_value({ring}) % 1024;
+    seq   constant bigint := coalesce(pg_sequence_last_value({seq}), 0);
+    known constant tid := (select s.job from {schema}._segment s where s.queue = {id} and s.slot = here);
+    began timestamptz;
+    one   tid := '(0,0)';
+    q     record;
 begin
     if seq <> pg_sequence_last_value({seen}) or now_ms < pg_sequence_last_value({since}) then
         perform setval({seen}, seq), setval({since}, now_ms);
     end if;
     select x.paused, x.max_running is not null as limited, pg_sequence_last_value({flags}) as flags, x.segment_bytes,
-           pg_relation_size(({segments})[here + 1]) > 0 as used, pg_table_size(({segments})[here + 1]) as bytes,
+           pg_relation_size(({segments})[here + 1]) > 0 and not coalesce((select {schema}._not_yet(s.again) from {schema}._segment s where s.queue = {id} and s.slot = here), false) as used,
+           pg_table_size(({segments})[here + 1]) as bytes,
            now_ms - pg_sequence_last_value({since}) as idle,
-           array(select s.slot from {schema}._segment s where s.queue = {id}) <> array[here::smallint]
-           or exists (select from unnest({segments}) g(oid) where g.oid <> ({segments})[here + 1] and pg_relation_size(g.oid) > 0) as others
+           exists (select from {schema}._segment s where s.queue = {id} and s.slot <> here and not {schema}._not_yet(s.again))
+           or exists (select from unnest({segments}) with ordinality g(oid, n)
+                       where pg_relation_size(g.oid) > 0 and not exists (select from {schema}._segment s where s.queue = {id} and s.slot = g.n - 1)) as others
       into q
       from {schema}._queue x where x.id = {id};
     if q.paused::int + 2 * q.limited::int <> q.flags >> 33 & 3 then
@@ -208,9 +216,16 @@ begin
     end if;
     if q.used and not q.others and q.bytes < q.segment_bytes
        and (q.bytes >= 16777216 or q.idle >= case when q.bytes >= 1048576 then 1000 else 10000 end) then
-{rest}
+        began := clock_timestamp();
+{segments here}
+        one := coalesce((select t.ctid from {segment} t where t.ctid = known), -- as _job_in does
+                        (select t.ctid from {segment} t order by t.xid {last_first} limit 1));
+{end}
+        if clock_timestamp() - began > interval '10 ms' then
+            update {schema}._segment s set job = one, again = {schema}._look_again(began) where s.queue = {id} and s.slot = here;
+        end if;
     end if;
-    if q.others or q.bytes >= q.segment_bytes or not rest then
+    if q.others or q.bytes >= q.segment_bytes or one is null then
         perform {schema}._maintain_ring({name});
     end if;
     perform {schema}._reclaim_pairs();
@@ -218,21 +233,23 @@ end $fn$;
 
 $$ $text$;
 
--- {rest} in {tidy}: whether a segment holds a job, looked for from the end at which none
--- are taken, as _rest_in does.
-create or replace function _rest_branch(lifo boolean) returns text
-language sql immutable set search_path from current as $$
-    select '        rest := exists (select from (select from {segment} t order by t.xid ' || case when lifo then 'asc' else 'desc' end || ' limit 1) one);'
-$$;
-
 -- _tick_at_commit ticks at the end of a transaction that it must not make fail. A row is deleted by
 -- its place: it never moves, and _tick has no index.
+--
+-- Deferred triggers run at PREPARE TRANSACTION, too, and where constraints are set immediate;
+-- what a tick locks would stay locked for as long as the transaction goes on. Whether it
+-- ends now is told by the client's statement, and by there being no function around it but
+-- one that commits.
 create or replace function _tick_at_commit() returns trigger
 language plpgsql volatile security definer set search_path from current as $$
 declare
-    queue text := (select q.name from _queue q where q.id = new.queue);
+    queue  text := (select q.name from _queue q where q.id = new.queue);
+    around text;
 begin
-    if queue is not null then
+    get diagnostics around = pg_context;
+    around := substring(around from e'\n(.*?)(\n|$)');
+    if queue is not null and (around is null or around like '%COMMIT')
+       and current_query() ~* '\mprepare\M.*\mtransaction\M|\mset\M.*\mconstraints\M' is not true then
         begin
             execute format('select %s()', _q(format('_%s.tick', queue)));
         exception when others then
@@ -315,7 +332,7 @@ begin
             ('_later', '{_later_0,_later_1}', pg_sequence_last_value('_later_slot'), 8388608, 'true'),
             ('_dedup', '{_dedup_0,_dedup_1}', pg_sequence_last_value('_dedup_slot'), 16777216,
              'r.at > clock_timestamp() - (select q.dedup_window from _queue q where q.id = r.queue)')) x(ring, segments, current, full_bytes, alive)
-         where pg_relation_size(x.segments[2 - x.current]) > 0 or pg_table_size(x.segments[1 + x.current]) >= x.full_bytes
+         where pg_relation_size(x.segments[2 - x.current]) > 0 and not coalesce((select _not_yet(r.again) from _pair r where r.name = x.ring), false) or pg_table_size(x.segments[1 + x.current]) >= x.full_bytes
     loop
         if p.ring = '_mark' then
             perform _reclaim_marks();

@@ -1,0 +1,86 @@
+package postgres_test
+
+import (
+	"testing"
+
+	"github.com/penstock/penstock/internal/testserver"
+	"github.com/penstock/penstock/store/postgres"
+)
+
+// Upkeep waits for the real end of a transaction. Where a deferred trigger runs before that, at
+// PREPARE TRANSACTION or because constraints are set immediate, it does nothing: what it locked
+// would stay locked for as long as the transaction goes on.
+func TestUpkeepOnlyAtTheEndOfATransaction(t *testing.T) {
+	t.Parallel()
+	server := testserver.StartPostgres(t, "max_prepared_transactions = 2")
+	for name, c := range map[string]struct {
+		statements []string // after which the transaction is open, prepared or ended
+		ticked     bool
+		end        string
+	}{
+		"commit":                  {[]string{"begin", "select penstock.claim('q')", "commit"}, true, ""},
+		"autocommit":              {[]string{"select penstock.claim('q')"}, true, ""},
+		"procedure":               {[]string{"call claims()"}, true, ""},
+		"prepare":                 {[]string{"begin", "select penstock.claim('q')", "prepare transaction 'x'"}, false, "commit prepared 'x'"},
+		"prepare in one message":  {[]string{"begin; select penstock.claim('q'); PREPARE\n TRANSACTION 'y'"}, false, "commit prepared 'y'"},
+		"constraints":             {[]string{"begin", "select penstock.claim('q')", "set constraints all immediate"}, false, "commit"},
+		"constraints in a block":  {[]string{"begin", "do $$ begin perform penstock.claim('q'); set constraints all immediate; end $$"}, false, "commit"},
+		"constraints in a script": {[]string{"begin; select penstock.claim('q'); Set Constraints penstock.tick immediate"}, false, "commit"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := fixtureOn(t, testserver.Database(t, server.URL), postgres.Options{})
+			f.Exec("select penstock.create_queue('q', 'fifo', 4, 65536)")
+			f.Exec("create procedure claims() language plpgsql as $$ begin perform penstock.claim('q'); commit; end $$")
+			f.leaveBehind("select")
+			f.Exec("select penstock._maintain_ring('q')") // the next one truncates a segment
+			f.enqueue(f.Conn, "q", 101, 110)
+			f.Exec(`select setval('penstock."_q.tick"', 0)`) // long ago
+			conn := f.Connect()
+			for _, sql := range c.statements {
+				_, err := conn.PgConn().Exec(f.Ctx, sql).ReadAll()
+				f.Must(err)
+			}
+			ticked := func() bool { return f.Number(`select pg_sequence_last_value('penstock."_q.tick"')`) != 0 }
+			if ticked() != c.ticked {
+				t.Errorf("ticked: %t, want %t", !c.ticked, c.ticked)
+			}
+			if n := f.Number("select count(*) from penstock._tick"); n != 0 {
+				t.Errorf("%d rows of _tick are left", n)
+			}
+			f.Exec("set lock_timeout = '5 s'")
+			f.Exec("select penstock.queue_status('q')") // looks into every segment
+			if c.end != "" {
+				f.exec(conn, c.end)
+			}
+			f.Exec("select penstock.claim('q')") // the next one does it
+			if !ticked() {
+				t.Error("not ticked by the next transaction")
+			}
+		})
+	}
+}
+
+// While a transaction that took a job is prepared the ring goes on turning, and its job is not lost.
+func TestRingTurnsBesideAPreparedTransaction(t *testing.T) {
+	t.Parallel()
+	server := testserver.StartPostgres(t, "max_prepared_transactions = 2")
+	f := fixtureOn(t, testserver.Database(t, server.URL), postgres.Options{})
+	f.Exec("select penstock.create_queue('q', 'fifo', 4, 65536)")
+	l := &ringLoad{fixture: f}
+	l.add(0, "", "", 60)
+	conn := f.Connect()
+	f.exec(conn, "begin")
+	if got := f.take(conn, "q", 1); len(got) != 1 || got[0] != 1 {
+		t.Fatalf("got %v, want job 1", got)
+	}
+	f.exec(conn, "prepare transaction 'x'")
+	l.wantTaken(59)
+	l.wantFlat(func() {
+		l.add(0, "", "", 60)
+		l.wantTaken(60)
+	})
+	f.exec(conn, "rollback prepared 'x'")
+	f.later("q")
+	f.wantTake("q", 10, 1)
+}
