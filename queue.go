@@ -261,6 +261,9 @@ type QueueStatus struct {
 	// Bytes is what the queue's own tables take on disk, with indexes.
 	Bytes    int64           `json:"bytes"`
 	Segments []SegmentStatus `json:"segments,omitempty"`
+	// Trouble says why space is not given back: what failed last, and where. Only who may
+	// read the store's own tables is told.
+	Trouble []string `json:"trouble,omitempty"`
 	// Ready counts jobs that may run now, Running those that are claimed and whose lease has not ended,
 	// Delayed those whose time has not come or that wait to be tried again, Waiting those that
 	// wait for another job of their key.

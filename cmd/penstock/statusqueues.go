@@ -47,6 +47,9 @@ func queueNotes(q *penstock.QueueStatus) (notes []string) {
 	note := func(format string, args ...any) {
 		notes = append(notes, visible(q.Queue)+": "+fmt.Sprintf(format, args...))
 	}
+	for _, trouble := range q.Trouble {
+		note("its space is not given back: %s", visible(trouble))
+	}
 	if q.DeadLetters > 0 {
 		note("%s to retry or to discard: penstock dead list %s", plural(q.DeadLetters, "dead letter"), shellWord(q.Queue))
 	}

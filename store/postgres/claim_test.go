@@ -82,7 +82,7 @@ func TestClaimEndsJobsOfOlderLeases(t *testing.T) {
 	f.Exec("select penstock.enqueue('other', 'x')")
 	f.enqueue(texts("a", "b")...)
 	_, older := f.claimed()
-	f.Exec("select setval('penstock._lease_slot', 1)") // as when a table of leases is full
+	f.Exec("select setval('penstock._lease_slot', 3)") // as when a table of leases is full
 	others := f.Number("select lease from penstock.claim('other')")
 	next := func(job string, acks, ended []int64) (lease int64) {
 		t.Helper()

@@ -49,7 +49,7 @@ func TestQueuesFromBeforeGetReplicaIdentity(t *testing.T) {
 		end $$`)
 	f.Exec("create index on penstock._lease (lease)")
 	f.Exec("create index on penstock.q (grp, priority, seq)")
-	f.Exec("alter table penstock._cursor drop column ahead; alter table penstock._replay drop column ahead, drop column besides") // what comes after 60 and cannot be done twice
+	f.Exec("alter table penstock._cursor drop column ahead; alter table penstock._replay drop column ahead, drop column besides, drop column if exists others") // what comes after 60 and cannot be done twice
 	f.Exec("delete from penstock._migration where version_id >= 60")
 	f.Exec("select penstock.enqueue('q', 'y')")
 	_, err := f.Conn.Exec(f.Ctx, "select penstock.dequeue_q()")

@@ -17,8 +17,8 @@ type ringLoad struct {
 	workers []*pgx.Conn
 }
 
-// TestRingStaysFlat runs loads round after round: after two hundred of them the queue's tables
-// are hardly larger than after one hundred, and what was not taken is still there, in order.
+// TestRingStaysFlat runs loads round after round: after 120 of them the queue's tables
+// are hardly larger than after sixty, and what was not taken is still there, in order.
 func TestRingStaysFlat(t *testing.T) {
 	t.Parallel()
 	for name, load := range map[string]struct {
@@ -64,15 +64,15 @@ func TestRingStaysFlat(t *testing.T) {
 func (l *ringLoad) wantFlat(round func()) {
 	l.Helper()
 	var early int64
-	for l.round = range 200 {
+	for l.round = range 120 {
 		round()
 		l.Exec(maintainAtOnce, pgx.QueryExecModeSimpleProtocol)
 		l.tick()
 		switch size := l.ringSize(); {
-		case l.round < 100:
+		case l.round < 60:
 			early = max(early, size)
 		case float64(size) > 1.2*float64(early):
-			l.Fatalf("after %d rounds the queue has %d bytes, at most %d in the first hundred", l.round+1, size, early)
+			l.Fatalf("after %d rounds the queue has %d bytes, at most %d in the first sixty", l.round+1, size, early)
 		}
 	}
 	l.Logf("%d bytes at first, %d at last", early, l.ringSize())

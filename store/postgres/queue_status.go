@@ -48,7 +48,37 @@ func (s *Store) QueueStatus(ctx context.Context) ([]penstock.QueueStatus, error)
 			return nil, s.explain(err)
 		}
 	}
+	if err := s.queueTrouble(ctx, there); err != nil {
+		return nil, s.explain(err)
+	}
 	return there, nil
+}
+
+// queueTrouble adds what failed in the upkeep of queues' segments, and of the rings that queues share.
+// An operator's role may not read that.
+func (s *Store) queueTrouble(ctx context.Context, queues []penstock.QueueStatus) error {
+	var may bool
+	if err := s.pool.QueryRow(ctx, "select has_table_privilege($1, 'select') and has_table_privilege($2, 'select')", s.table("_segment"), s.table("_pair")).Scan(&may); err != nil || !may {
+		return err
+	}
+	rows, err := s.pool.Query(ctx, "select q.name, 'segment ' || g.slot || ': ' || g.trouble from "+s.table("_segment")+" g join "+s.table("_queue")+" q on q.id = g.queue where g.trouble is not null"+
+		" union all select null, p.name || ': ' || p.trouble from "+s.table("_pair")+" p where p.trouble is not null order by 1, 2")
+	if err != nil {
+		return err
+	}
+	var (
+		of   *string // null: of all
+		what string
+	)
+	_, err = pgx.ForEachRow(rows, []any{&of, &what}, func() error {
+		for i := range queues {
+			if of == nil || *of == queues[i].Queue {
+				queues[i].Trouble = append(queues[i].Trouble, what)
+			}
+		}
+		return nil
+	})
+	return err
 }
 
 func scanQueue(row pgx.CollectableRow) (penstock.QueueStatus, error) {

@@ -45,11 +45,20 @@ end $fn$;
 -- {first} is the id that a dedup_key stands for, null once its window has passed.
 create or replace function {first}(in_key text) returns bigint
 language plpgsql volatile set enable_seqscan = off set enable_bitmapscan = off as $fn$
+declare
+    made bigint;
+    leaf int;
 begin
-    return (select d.id from {schema}._dedup d
-             where d.queue = {id} and d.dedup_key = in_key
-               and d.at > clock_timestamp() - (select q.dedup_window from {schema}._queue q where q.id = {id})
-             order by d.at desc limit 1);
+    foreach leaf in array {listed dedup} loop
+{leaf of dedup}
+        made := (select d.id from {leaf} d
+                  where d.queue = {id} and d.dedup_key = in_key
+                    and d.at > clock_timestamp() - (select q.dedup_window from {schema}._queue q where q.id = {id})
+                  order by d.at desc limit 1);
+{end}
+        exit when made is not null;
+    end loop;
+    return made;
 end $fn$;
 
 -- {raise} raises flags, see _admit_job: none that operators set.

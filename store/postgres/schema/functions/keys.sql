@@ -11,10 +11,25 @@ create or replace function {busy}(in_key text, in_id bigint, slots smallint[]) r
 language plpgsql volatile as $fn$
 declare
     here smallint;
+    leaf int;
     yes  boolean;
 begin
-    yes := exists (select from {schema}._lease l where l.queue = {id} and l.key = in_key)
-        or exists (select from {schema}._later l where l.queue = {id} and l.key = in_key and l.id < in_id and (l.attempt > 0 or l.due = 'infinity'));
+    foreach leaf in array {listed lease} loop
+{leaf of lease}
+        yes := exists (select from {leaf} l where l.queue = {id} and l.key = in_key);
+{end}
+        if yes then
+            return true;
+        end if;
+    end loop;
+    foreach leaf in array {listed later} loop
+{leaf of later}
+        yes := exists (select from {leaf} l where l.queue = {id} and l.key = in_key and l.id < in_id and (l.attempt > 0 or l.due = 'infinity'));
+{end}
+        if yes then
+            return true;
+        end if;
+    end loop;
     for i {older_first} loop
         exit when yes;
         here := slots[i];
@@ -158,21 +173,33 @@ set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cach
 declare
     k     text;
     head  bigint;
+    other bigint;
     slots smallint[];
+    leaf  int;
 begin
     foreach k in array in_keys loop
         if pg_try_advisory_xact_lock(hashtextextended(k, {id})) then
-            select l.id into head from {schema}._later l -- one that is only delayed has no place in its key yet
-             where l.queue = {id} and l.key = k and (l.attempt > 0 or l.due = 'infinity') order by l.id limit 1;
+            head := null;
+            foreach leaf in array {listed later} loop
+{leaf of later}
+                select l.id into other from {leaf} l -- one that is only delayed has no place in its key yet
+                 where l.queue = {id} and l.key = k and (l.attempt > 0 or l.due = 'infinity') order by l.id limit 1;
+{end}
+                head := least(head, other);
+            end loop;
             continue when head is null;
             slots := coalesce(slots, {slots}());
             continue when {busy}(k, head, slots);
-            with w as (
-                delete from {schema}._later l
-                 where l.queue = {id} and l.key = k and l.id = head and l.due = 'infinity'
-                returning l.*)
-            insert into {queue} (id, attempt, created_at, priority, grp, key, headers, payload, failures)
-            select w.id, w.attempt, w.created_at, w.priority, w.grp, w.key, w.headers, w.payload, w.failures from w;
+            foreach leaf in array {listed later} loop
+{leaf of later}
+                with w as (
+                    delete from {leaf} l
+                     where l.queue = {id} and l.key = k and l.id = head and l.due = 'infinity'
+                    returning l.*)
+                insert into {queue} (id, attempt, created_at, priority, grp, key, headers, payload, failures)
+                select w.id, w.attempt, w.created_at, w.priority, w.grp, w.key, w.headers, w.payload, w.failures from w;
+{end}
+            end loop;
         else
             perform setval({tick_register}, greatest(pg_sequence_last_value({tick_register}) - 250, 0));
         end if;

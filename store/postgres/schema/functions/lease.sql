@@ -48,9 +48,11 @@ declare
     came  bigint := case when flags = 65536 and in_grp = '' and not {lifo} then coalesce(pg_sequence_last_value({seq}), 0) end;
     way   constant bigint := case when came - pg_sequence_last_value({next}) <= 512
                                        and pg_sequence_last_value({way}) - {now} * 4096 - 2048 - pg_sequence_last_value({ring}) % 1024 in (0, -4096)
-                                  then pg_sequence_last_value({ring}) % 1024 * 2 + pg_sequence_last_value({lease_slot}) end;
+                                  then pg_sequence_last_value({ring}) % 1024 * 2 + pg_sequence_last_value({lease_slot}) % 2 end;
     due   boolean;
     got   int;
+    most  int;
+    leaf  int;
 begin
     if (n between 1 and 10000 and lease > interval '0' and lease <= interval '1000 years') is not true then
         if (n between 1 and 10000) is not true then
@@ -67,7 +69,7 @@ begin
         elsif came - pg_sequence_last_value({next}) <= 512 then
             due := random() < 0.05; -- most claims do not go by the mark, and housekeeping moves it on
         end if;
-        if pg_sequence_last_value({lease_slot}) = 0 then
+        if pg_sequence_last_value({lease_slot}) % 2 = 0 then
             return query
             insert into {schema}._lease_0 as l (slot, {lease_columns})
             select 0, {lease_row} from {take_rows}(n, in_grp, due) t
@@ -84,9 +86,15 @@ begin
         end if;
     elsif flags & 8589934592 = 0 then -- not paused; there are keys, or only so many may run
         if flags & 17179869184 <> 0 then -- limited: one claim at a time, and it counts
-            n := case when pg_try_advisory_xact_lock({lease_table}::oid::int, {id}) then (
-                select least(n, coalesce(q.max_running, n) - (select count(*) from {schema}._lease l where l.queue = {id})::int)
-                  from {schema}._queue q where q.id = {id}) else 0 end;
+            most := case when pg_try_advisory_xact_lock({lease_table}::oid::int, {id})
+                         then coalesce((select q.max_running from {schema}._queue q where q.id = {id}), n) else 0 end;
+            foreach leaf in array {listed lease} loop
+{leaf of lease}
+                select count(*) into got from {leaf} l where l.queue = {id};
+{end}
+                most := most - got;
+            end loop;
+            n := least(n, most);
         end if;
         if n > 0 then
             return query
@@ -108,19 +116,31 @@ create or replace function {ack}(in_leases bigint[]) returns setof bigint
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $fn$
 declare
+    todo int := cardinality(in_leases);
+    got  int;
     held bigint[];
     keys text[];
+    leaf int;
 begin
-    if pg_sequence_last_value({flags}) & 4294967296 = 0 then
-        return query delete from {schema}._lease l where l.lease = any (in_leases) and l.queue + 0 = {id} returning l.lease;
-        return;
-    end if;
-    with d as (delete from {schema}._lease l where l.lease = any (in_leases) and l.queue + 0 = {id} returning l.lease, l.key)
-    select array_agg(d.lease), array_agg(distinct d.key) filter (where d.key is not null) into held, keys from d;
-    if keys is not null then
-        perform {promote}(keys);
-    end if;
-    return query select unnest(held);
+    foreach leaf in array {listed lease} loop
+        if pg_sequence_last_value({flags}) & 4294967296 = 0 then
+{leaf of lease}
+            return query delete from {leaf} l where l.lease = any (in_leases) and l.queue + 0 = {id} returning l.lease;
+{end}
+            get diagnostics got = row_count;
+        else
+{leaf of lease}
+            with d as (delete from {leaf} l where l.lease = any (in_leases) and l.queue + 0 = {id} returning l.lease, l.key)
+            select array_agg(d.lease), array_agg(distinct d.key) filter (where d.key is not null), count(*) into held, keys, got from d;
+{end}
+            if keys is not null then
+                perform {promote}(keys);
+            end if;
+            return query select unnest(held);
+        end if;
+        todo := todo - got;
+        exit when todo <= 0;
+    end loop;
 end $fn$;
 
 -- {work} does what else a worker may do with leases: see _work.
@@ -142,6 +162,9 @@ $$ $text$;
 create or replace function _work(queue int, what text, leases bigint[], by interval) returns table (lease bigint, lease_until timestamptz)
 language plpgsql volatile set search_path from current
 set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
+declare
+    name constant text := (select q.name from _queue q where q.id = queue);
+    leaf int;
 begin
     case what
     when 'extend' then
@@ -149,15 +172,19 @@ begin
             raise exception 'the lease is %, expected more than nothing and at most 1000 years', coalesce(by::text, 'null')
             using errcode = '22023', hint = 'it is counted from now, for example interval ''30 s''';
         end if;
-        return query update _lease l set lease_until = clock_timestamp() + by
-                      where l.lease = any (leases) and l.queue + 0 = _work.queue returning l.lease, l.lease_until;
+        foreach leaf in array _listed('_lease_slot') loop
+            return query execute format('update _lease_%s l set lease_until = clock_timestamp() + $3
+                                          where l.lease = any ($1) and l.queue + 0 = $2 returning l.lease, l.lease_until', leaf) using leases, queue, by;
+        end loop;
     when 'release' then -- as if they had not been claimed: at once, and the attempt does not count. By its id a job keeps its place among those of its key
-        return query execute format($sql$
-            with d as (delete from _lease l where l.lease = any ($1) and l.queue + 0 = $2 returning l.*),
-            back as (
-                insert into %s (id, attempt, created_at, priority, grp, key, headers, payload, failures)
-                select d.id, d.attempt - 1, d.created_at, d.priority, d.grp, d.key, d.headers, d.payload, d.failures from d order by d.id)
-            select d.lease, d.lease_until from d$sql$, (select _q(q.name) from _queue q where q.id = queue)) using leases, queue;
+        foreach leaf in array _listed('_lease_slot') loop
+            return query execute format($sql$
+                with d as (delete from _lease_%s l where l.lease = any ($1) and l.queue + 0 = $2 returning l.*),
+                back as (
+                    insert into %s (id, attempt, created_at, priority, grp, key, headers, payload, failures)
+                    select d.id, d.attempt - 1, d.created_at, d.priority, d.grp, d.key, d.headers, d.payload, d.failures from d order by d.id)
+                select d.lease, d.lease_until from d$sql$, leaf, _q(name)) using leases, queue;
+        end loop;
     else
         raise exception 'there is no operation %', coalesce(quote_literal(what), 'null') using errcode = '22023', hint = 'it is extend or release';
     end case;
@@ -169,15 +196,24 @@ create or replace function _fail(queue int, lease bigint, after interval, error 
 language plpgsql volatile set search_path from current
 set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
 declare
-    q _queue := (select q from _queue q where q.id = queue);
-    l _lease;
+    q    _queue := (select q from _queue q where q.id = queue);
+    l    _lease;
+    leaf int;
 begin
+<<<<<<< HEAD
     if after > interval '1000 years' then
         raise exception 'the job is to be tried again after %, expected at most 1000 years', after
         using errcode = '22023', hint = 'bury the job if it is not to run again';
     end if;
     delete from _lease x where x.lease = _fail.lease and x.queue + 0 = q.id returning * into l;
     if not found then
+=======
+    foreach leaf in array _listed('_lease_slot') loop
+        execute format('delete from _lease_%s x where x.lease = $1 and x.queue + 0 = $2 returning *', leaf) into l using lease, q.id;
+        exit when l.lease is not null;
+    end loop;
+    if l.lease is null then
+>>>>>>> 52eef72 (Rings that queues share turn while transactions overlap)
         perform _lost(lease);
     end if;
     l.failures := _failed(l.failures, l.attempt, error);

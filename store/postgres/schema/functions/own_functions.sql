@@ -15,13 +15,14 @@ declare
     q    _queue := (select q from _queue q where q.name = queue);
     word text;
 begin
+    body := _with_leaves(body);
     foreach word in array array_remove(_generated(), 'flags') loop -- {flags} is a register, see {raise}
         body := replace(body, '{' || word || '}', _q(format('_%s.%s', queue, word)));
     end loop;
     foreach word in array array['ring', 'flags', 'seq', 'way', 'next', 'stale', 'seen', 'since'] loop
         body := replace(body, '{' || word || '}', quote_literal(_q(format('_%s.%s', queue, word))) || '::regclass');
     end loop;
-    foreach word in array array['mark_slot', 'lease_slot', 'lease'] loop
+    foreach word in array array['mark_slot', 'lease_slot', 'later_slot', 'dedup_slot', 'lease'] loop
         body := replace(body, '{' || word || case word when 'lease' then '_table' else '' end || '}', quote_literal(_q('_' || word)) || '::regclass');
     end loop;
     body := replace(body, '{raise}', _q(format('_%s.flags', queue)));

@@ -54,6 +54,7 @@ language plpgsql volatile set search_path from current set lock_timeout = '20ms'
 declare
     late boolean;
 begin
+    perform _step_back_for_dumps(segment); -- one that has locked it, too: pg_dump --jobs fails where its lock is waited for
     execute format('lock table %s in access exclusive mode', segment);
     perform _step_back_for_dumps(segment);
     execute format('select exists (select from %s r where %s)', segment, alive) into late;
@@ -215,13 +216,17 @@ create or replace function _look_again(began timestamptz) returns timestamptz
 language sql volatile
 return case when clock_timestamp() - began > interval '10 ms' then clock_timestamp() + least(200 * (clock_timestamp() - began), interval '1 min') end;
 
--- _in_trouble says why the upkeep of a segment failed: to the server's log, and to whoever asks for the
--- queue's status. Where the disk is full even that may fail.
-create or replace function _in_trouble(q _queue, s _segment, error text, state text) returns void
+-- _in_trouble says why the upkeep of a queue's segment, or of a ring of two, failed: to the server's log, and
+-- to whoever asks for the status. Where the disk is full even that may fail.
+create or replace function _in_trouble(queue _queue, in_slot int, ring text, error text, state text) returns void
 language plpgsql volatile set search_path from current as $$
 begin
-    raise warning 'the upkeep of segment % of queue % failed: %', s.slot, q.name, error using errcode = state;
-    update _segment x set trouble = error, again = clock_timestamp() + interval '5 s' where x.queue = q.id and x.slot = s.slot;
+    raise warning 'the upkeep of % failed: %', coalesce(ring, format('segment %s of queue %s', in_slot, queue.name)), error using errcode = state;
+    if ring is null then
+        update _segment s set trouble = error, again = clock_timestamp() + interval '5 s' where s.queue = (_in_trouble.queue).id and s.slot = in_slot;
+    else
+        update _pair p set trouble = error, again = clock_timestamp() + interval '5 s' where p.name = ring;
+    end if;
 exception when others then
     null;
 end $$;
@@ -251,7 +256,7 @@ declare
     garbage   bigint := 0;
     leave     boolean;
     began     timestamptz;
-    job       tid;
+    one       tid;
 begin
     perform _read_committed();
     select * into q from _queue x where x.name = queue;
@@ -292,7 +297,7 @@ begin
                 update _segment x set trouble = null where x.queue = q.id and x.slot = s.slot;
             end if;
         exception when others then
-            perform _in_trouble(q, s, sqlerrm, sqlstate);
+            perform _in_trouble(q, s.slot, null, sqlerrm, sqlstate);
         end;
     end loop;
     leave := bytes >= q.segment_bytes;
@@ -300,10 +305,10 @@ begin
        and (force or (bytes >= least(q.segment_bytes, 16777216) or idle >= case when bytes >= 1048576 then 1000 else 10000 end)
                      and not (select _not_yet(x.again) from _segment x where x.queue = q.id and x.slot = current)) then
         began := clock_timestamp();
-        job := _job_in(_q(format('_%s.%s', queue, current)), q.lifo, (select x.job from _segment x where x.queue = q.id and x.slot = current));
-        leave := job is null; -- not full, but done with
+        one := _job_in(_q(format('_%s.%s', queue, current)), q.lifo, (select x.job from _segment x where x.queue = q.id and x.slot = current));
+        leave := one is null; -- not full, but done with
         if not leave and clock_timestamp() - began > interval '10 ms' then
-            update _segment x set job = _maintain_ring.job, again = _look_again(began) where x.queue = q.id and x.slot = current;
+            update _segment x set job = one, again = _look_again(began) where x.queue = q.id and x.slot = current;
         end if;
     end if;
     if leave then

@@ -1,0 +1,137 @@
+-- The rings of two segments that queues share: leases, what is delayed, dedup keys. One segment is
+-- written to. When it is full the other one is, and the first stays listed: what looks for a row looks into
+-- it as well. When little is left of it that is carried over; when nobody can commit rows into
+-- it any more it leaves the list, so that long transactions which overlap do not keep it locked, and is
+-- truncated as soon as its lock is free.
+
+-- _listed lists the segments to look into, by the ring's register: the one from which rows are carried over comes
+-- first, so that a row that moves meanwhile is not missed. Without a search_path, so that it costs no call.
+create or replace function _listed(register regclass) returns int[]
+language sql volatile
+return case pg_sequence_last_value(register) when 0 then '{0}'::int[] when 1 then '{1}' when 2 then '{1,0}' else '{0,1}' end;
+
+-- _with_leaves expands what is between {leaf of RING} and {end}: to a branch for each of the two
+-- segments, of which the variable leaf says the number. {listed RING} is _listed.
+create or replace function _with_leaves(body text) returns text
+language plpgsql immutable set search_path from current as $$
+declare
+    block text[];
+begin
+    loop
+        block := regexp_match(body, '\{leaf of ([a-z]+?)\}\n(.*?)\{end\}');
+        exit when block is null;
+        body := replace(body, format(e'{leaf of %s}\n%s{end}', variadic block),
+                        format(e'if leaf = 0 then\n%s\nelse\n%s\nend if;', replace(block[2], '{leaf}', '{schema}._' || block[1] || '_0'),
+                                                                           replace(block[2], '{leaf}', '{schema}._' || block[1] || '_1')));
+    end loop;
+    return regexp_replace(body, '\{listed ([a-z]+)\}', '{schema}._listed({\1_slot})', 'g');
+end $$;
+
+-- _reclaim_pair keeps one of these rings small, and says whether it truncated a segment. When little
+-- is left of the one that is not written to, or the other has become twice as large, the rest is carried
+-- over. alive says which rows r count. A segment that is not listed and holds some was written to by who read
+-- the register before it moved, and took very long from there to his lock; or it comes from a dump,
+-- in which registers are younger than rows.
+create or replace function _reclaim_pair(ring text, full_bytes bigint, alive text) returns boolean
+language plpgsql volatile set search_path from current
+set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
+declare
+    register constant regclass := _q(ring || '_slot')::regclass;
+    state    constant bigint := pg_sequence_last_value(register);
+    current  constant int := state % 2;
+    here     constant text := _q(ring || '_' || current);
+    there    constant text := _q(ring || '_' || 1 - current);
+    began    constant timestamptz := clock_timestamp();
+    p        _pair;
+    columns  text;
+    body     boolean;
+    bytes    bigint;
+    many     int;
+    rest     boolean;
+begin
+    perform _read_committed();
+    if not pg_try_advisory_xact_lock(_q(ring)::regclass::oid::int, 0) or state <> pg_sequence_last_value(register) then
+        return false;
+    end if;
+    if pg_relation_size(there) = 0 then
+        if pg_table_size(here) >= full_bytes then
+            perform setval(register, 3 - current);
+        end if;
+        return false;
+    end if;
+    select * into p from _pair x where x.name = ring;
+    if state >= 2 then
+        if p.writers is null then -- not when it was left behind: who had read the register then may have got his lock since
+            p.writers := _writers_in(there);
+            update _pair x set writers = p.writers where x.name = ring;
+        end if;
+        if _still_in(there, p.writers) then
+            return false;
+        end if;
+    end if;
+    select string_agg(quote_ident(a.attname), ', '), bool_or(a.attname = 'payload') into columns, body
+      from pg_attribute a where a.attrelid = _q(ring)::regclass and a.attnum > 0 and not a.attisdropped and a.attname <> 'slot';
+    alive := format('(%s) and exists (select from _queue q where q.id = r.queue)', alive);
+    if pg_table_size(here) < 2 * pg_table_size(there) then
+        execute format('select count(*), coalesce(sum(b), 0) from (select 200 + %s as b from %s r where %s limit 20000) s',
+                       case when body then 'octet_length(r.payload)' else '0' end, there, alive) into many, bytes;
+        if many = 20000 or bytes > 8388608 then
+            update _pair x set again = _look_again(began) where x.name = ring and _look_again(began) is not null;
+            return false;
+        end if;
+    end if;
+    execute format($sql$
+        with d as (
+            delete from %1$s t where t.ctid = any (array(select r.ctid from %1$s r where %2$s limit %6$s for update of r skip locked)) returning t.*)
+        insert into %3$s (slot, %4$s) select %5$s, %4$s from d$sql$, there, alive, here, columns, current, case when body then 2000 else 10000 end);
+    get diagnostics many = row_count;
+    if many > 0 then
+        return false; -- it goes on with the next call
+    end if;
+    execute format('select exists (select from %s r where %s)', there, alive) into rest;
+    if rest then -- somebody has locked it
+        update _pair x set again = _look_again(began) where x.name = ring and _look_again(began) is not null;
+    elsif state >= 2 then
+        perform setval(register, current);
+        update _pair x set retired = clock_timestamp() where x.name = ring;
+    elsif _truncate(there, alive) then
+        update _pair x set writers = null, retired = null, again = null where x.name = ring;
+        return true;
+    else
+        update _pair x set again = greatest(_lock_again(coalesce(p.retired, began)), _look_again(began)) where x.name = ring;
+    end if;
+    return false;
+end $$;
+
+-- _reclaim_pairs looks which of the rings of two segments have something to give back.
+create or replace function _reclaim_pairs() returns void
+language plpgsql volatile set search_path from current as $$
+declare
+    p record;
+begin
+    for p in
+        select x.*, r.trouble
+          from (values
+            ('_mark', '{_mark_0,_mark_1}'::regclass[], pg_sequence_last_value('_mark_slot'), 4194304, ''),
+            ('_lease', '{_lease_0,_lease_1}', pg_sequence_last_value('_lease_slot'), 16777216, 'true'),
+            ('_later', '{_later_0,_later_1}', pg_sequence_last_value('_later_slot'), 8388608, 'true'),
+            ('_dedup', '{_dedup_0,_dedup_1}', pg_sequence_last_value('_dedup_slot'), 16777216,
+             'r.at > clock_timestamp() - (select q.dedup_window from _queue q where q.id = r.queue)')) x(ring, segments, state, full_bytes, alive)
+          join _pair r on r.name = x.ring
+         where case when pg_relation_size(x.segments[2 - x.state % 2]) > 0 then not _not_yet(r.again)
+                    else pg_table_size(x.segments[1 + x.state % 2]) >= x.full_bytes end
+    loop
+        begin
+            if p.ring = '_mark' then
+                perform _reclaim_marks();
+            else
+                perform _reclaim_pair(p.ring, p.full_bytes, p.alive);
+            end if;
+            if p.trouble is not null then
+                update _pair x set trouble = null where x.name = p.ring;
+            end if;
+        exception when others then
+            perform _in_trouble(null, null, p.ring, sqlerrm, sqlstate);
+        end;
+    end loop;
+end $$;
