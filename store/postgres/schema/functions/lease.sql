@@ -200,20 +200,15 @@ declare
     l    _lease;
     leaf int;
 begin
-<<<<<<< HEAD
     if after > interval '1000 years' then
         raise exception 'the job is to be tried again after %, expected at most 1000 years', after
         using errcode = '22023', hint = 'bury the job if it is not to run again';
     end if;
-    delete from _lease x where x.lease = _fail.lease and x.queue + 0 = q.id returning * into l;
-    if not found then
-=======
     foreach leaf in array _listed('_lease_slot') loop
         execute format('delete from _lease_%s x where x.lease = $1 and x.queue + 0 = $2 returning *', leaf) into l using lease, q.id;
         exit when l.lease is not null;
     end loop;
     if l.lease is null then
->>>>>>> 52eef72 (Rings that queues share turn while transactions overlap)
         perform _lost(lease);
     end if;
     l.failures := _failed(l.failures, l.attempt, error);
