@@ -87,7 +87,7 @@ func (s *Source) indexed(ctx context.Context) (bool, error) {
 			_, _ = c.Exec(context.WithoutCancel(ctx), "deallocate _penstock_plan", pgx.QueryExecModeSimpleProtocol)
 		}()
 		sql := "explain (format json) execute _penstock_plan (1" + strings.Repeat(", null", len(s.m.order)) + ")"
-		return c.QueryRow(ctx, sql, pgx.QueryExecModeSimpleProtocol).Scan(&plan)
+		return c.QueryRow(ctx, sql, pgx.QueryExecModeExec).Scan(&plan)
 	})
 	return err == nil && !costly.MatchString(plan), err
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/pgerror"
 )
 
 // Settle implements penstock.Source: delivered rows are settled in one statement,
@@ -170,14 +171,28 @@ func (s *Source) queue(b *pgx.Batch, w *work) {
 	}
 }
 
+// send does the work in one transaction, whose number it returns.
+func (s *Source) send(ctx context.Context, w *work) (xid string, err error) {
+	var b pgx.Batch
+	s.lease.fence(s.t, &b).QueryRow(func(row pgx.Row) error { return row.Scan(nil, &xid) })
+	s.queue(&b, w)
+	err = s.t.pool.SendBatch(ctx, &b).Close()
+	return xid, err
+}
+
 // commit makes the work durable, unless the lease is lost, and forgets what it covers. The
 // caller has s.writing.
 func (s *Source) commit(ctx context.Context, w *work, done []*pending) error {
-	var b pgx.Batch
-	var xid string
-	s.lease.fence(s.t, &b).QueryRow(func(row pgx.Row) error { return row.Scan(nil, &xid) })
-	s.queue(&b, w)
-	if err := s.t.pool.SendBatch(ctx, &b).Close(); err != nil {
+	xid, err := s.send(ctx, w)
+	if pgerror.State(err) == pgerror.NoSuchCharacter { // what the table has is its own, but errors are the sink's
+		for _, texts := range [][]string{w.aside.failures, w.failed.errors} {
+			for i := range texts {
+				texts[i] = pgerror.ASCII(texts[i])
+			}
+		}
+		xid, err = s.send(ctx, w)
+	}
+	if err != nil {
 		return s.t.explain(err)
 	}
 	s.mu.Lock()

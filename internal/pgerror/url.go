@@ -1,6 +1,7 @@
 package pgerror
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -27,4 +28,18 @@ func Speak(config *pgconn.Config) {
 	config.RuntimeParams["client_encoding"] = "UTF8"
 	config.RuntimeParams["datestyle"] = "ISO"
 	config.RuntimeParams["standard_conforming_strings"] = "on"
+	then := config.AfterConnect
+	config.AfterConnect = func(ctx context.Context, conn *pgconn.PgConn) error {
+		// Such a database does not know what its bytes mean: it would refuse to show what is not UTF-8,
+		// and one such key would stop everybody.
+		if conn.ParameterStatus("server_encoding") == "SQL_ASCII" {
+			if err := conn.Exec(ctx, "set client_encoding = 'SQL_ASCII'").Close(); err != nil {
+				return err
+			}
+		}
+		if then != nil {
+			return then(ctx, conn)
+		}
+		return nil
+	}
 }

@@ -38,7 +38,7 @@ func publishError(err error, outbox string) error {
 	switch sqlState(err) {
 	case "42P01":
 		return noOutbox(outbox)
-	case "22021":
+	case "22021", pgerror.NoSuchCharacter:
 		return fmt.Errorf("publish to %q: text the database cannot hold: %w", outbox, err)
 	case "42501":
 		return penstock.WithHint(err, "%s", granted("penstock outbox grant "+outbox+" ROLE --publish"))

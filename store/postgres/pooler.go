@@ -22,7 +22,7 @@ type backend struct {
 
 // backendOf asks which it is now. It sets nothing and prepares nothing.
 func backendOf(ctx context.Context, conn *pgx.Conn) (b backend, err error) {
-	err = conn.QueryRow(ctx, "select pg_backend_pid()", pgx.QueryExecModeSimpleProtocol).Scan(&b.pid)
+	err = conn.QueryRow(ctx, "select pg_backend_pid()", pgx.QueryExecModeExec).Scan(&b.pid)
 	b.direct = b.pid == int64(conn.PgConn().PID())
 	return b, err
 }
@@ -88,7 +88,7 @@ func (b backend) param() []byte { return strconv.AppendInt(nil, b.pid, 10) }
 func readCommitted(ctx context.Context, conn *pgx.Conn) error {
 	var pid int64
 	var isolation, role string
-	if err := conn.QueryRow(ctx, "select pg_backend_pid(), current_setting('default_transaction_isolation'), session_user", pgx.QueryExecModeSimpleProtocol).
+	if err := conn.QueryRow(ctx, "select pg_backend_pid(), current_setting('default_transaction_isolation'), session_user", pgx.QueryExecModeExec).
 		Scan(&pid, &isolation, &role); err != nil {
 		return err
 	}

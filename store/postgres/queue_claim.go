@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/pgerror"
 )
 
 // workedQueue is a queue as its workers use it: each call is one round trip and one
@@ -125,16 +126,18 @@ func (q *workedQueue) Retry(ctx context.Context, lease int64, after time.Duratio
 		pause = &after
 	}
 	var again bool
-	if err := q.store.pool.QueryRow(ctx, q.retry, q.queue.name, lease, pause, storable(reason)).Scan(&again); err != nil {
-		return false, q.failed(ctx, err)
-	}
-	return !again, nil
+	err = withReason(reason, func(text string) error {
+		return q.store.pool.QueryRow(ctx, q.retry, q.queue.name, lease, pause, text).Scan(&again)
+	})
+	return !again && err == nil, q.failed(ctx, err)
 }
 
 // Bury implements penstock.Queue.
 func (q *workedQueue) Bury(ctx context.Context, lease int64, reason string) error {
-	_, err := q.store.pool.Exec(ctx, q.bury, q.queue.name, lease, storable(reason))
-	return q.failed(ctx, err)
+	return q.failed(ctx, withReason(reason, func(text string) error {
+		_, err := q.store.pool.Exec(ctx, q.bury, q.queue.name, lease, text)
+		return err
+	}))
 }
 
 // Maintain implements penstock.Queue.
@@ -153,6 +156,16 @@ func (q *workedQueue) failed(ctx context.Context, err error) error {
 
 // atLeastOne rounds up to what an interval can hold.
 func atLeastOne(d time.Duration) time.Duration { return max(d, time.Microsecond) }
+
+// withReason calls fn with a text that the database can hold.
+func withReason(reason string, fn func(text string) error) error {
+	text := storable(reason)
+	err := fn(text)
+	if sqlState(err) == pgerror.NoSuchCharacter {
+		err = fn(pgerror.ASCII(text))
+	}
+	return err
+}
 
 // storable replaces what text in the database cannot hold.
 func storable(s string) string {

@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/pgerror"
 )
 
 // queueError is what the server's refusal means for a queue's caller. Hints that
@@ -25,7 +26,7 @@ func queueError(err error, queue string) error {
 	case "PS001":
 		return penstock.WithHint(fmt.Errorf("%w: queue %q", penstock.ErrLeaseLost, queue),
 			"the job may be running elsewhere; extend leases in time, or claim with longer ones")
-	case "22021":
+	case "22021", pgerror.NoSuchCharacter:
 		return fmt.Errorf("queue %q: text the database cannot hold: %w", queue, err)
 	}
 	if pg.Hint != "" {

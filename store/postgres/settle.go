@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/pgerror"
 	"github.com/penstock/penstock/internal/seqset"
 )
 
@@ -371,6 +372,28 @@ type lineState struct {
 
 // writeAll is writeCursor with everything else, in one statement.
 func (src *Source) writeAll(ctx context.Context, sess *session, w *write, lease time.Duration) ([]lineState, error) {
+	states, err := src.settleAll(ctx, sess, w, lease)
+	if sqlState(err) == pgerror.NoSuchCharacter { // what the database has is its own, but errors are the sink's
+		w.spellErrors()
+		states, err = src.settleAll(ctx, sess, w, lease)
+	}
+	return states, err
+}
+
+// spellErrors makes the texts of errors such that a database of any encoding can hold them.
+func (w *write) spellErrors() {
+	for i := range w.dead.failures {
+		w.dead.failures[i] = pgerror.ASCII(w.dead.failures[i])
+	}
+	for _, l := range w.parking.lines {
+		l.failures = slices.Clone(l.failures)
+		for i := range l.failures {
+			l.failures[i].Err = pgerror.ASCII(l.failures[i].Err)
+		}
+	}
+}
+
+func (src *Source) settleAll(ctx context.Context, sess *session, w *write, lease time.Duration) ([]lineState, error) {
 	args := []any{pgx.QueryResultFormats{pgx.BinaryFormatCode}}
 	for _, p := range src.cursorParams(sess, w.cursor, w.count, lease) {
 		if p == nil {

@@ -157,7 +157,7 @@ end $$;
 
 -- _count_jobs counts jobs by where they are, in one statement, so that each is counted once. It reads what
 -- there is in the ring's segments: one that is empty costs a look at its size. Of the rings that queues share it reads only
--- this one's part. oldest is in µs.
+-- this one's part. oldest is in us.
 --
 -- Of a key one job may run, unless one runs already, or an earlier one waits to be
 -- tried again; the others wait for it. What is due, but was not moved yet, is ready.

@@ -1,0 +1,61 @@
+package adopt_test
+
+import (
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/testserver"
+	"github.com/penstock/penstock/store/postgres"
+	"github.com/penstock/penstock/store/postgres/postgrestest"
+)
+
+// A table in a database of another encoding, which has taken in any bytes, is relayed: keys stay
+// apart, and what a broker says in an error stops nothing.
+func TestEncodings(t *testing.T) {
+	t.Parallel()
+	for encoding, keys := range map[string]string{"LATIN1": `chr(235), chr(233)`, "SQL_ASCII": `convert_from('\xeb', 'SQL_ASCII'), convert_from('\xe9', 'SQL_ASCII')`} {
+		t.Run(encoding, func(t *testing.T) {
+			t.Parallel()
+			server := postgrestest.On(t, testserver.PostgresURL(t))
+			made := testserver.Database(t, server.URL)
+			u, err := url.Parse(made)
+			server.Must(err)
+			name := pgx.Identifier{strings.TrimPrefix(u.Path, "/")}.Sanitize()
+			server.Exec("drop database " + name)
+			server.Exec("create database " + name + " template template0 encoding '" + encoding + "' lc_collate 'C' lc_ctype 'C'")
+			store, err := postgres.Open(t.Context(), made, postgres.Options{})
+			server.Must(err)
+			t.Cleanup(func() { _ = store.Close() })
+			server.Must(store.Migrate(t.Context()))
+			f := &fixture{postgrestest.On(t, made)}
+			f.Exec(keyedTable)
+			f.Exec("insert into shop (key, payload) select k, 'x' from unnest(array[" + keys + "]) k")
+			table := f.open(keyedConfig())
+			src := f.subscribe(table)
+			if encoding == "SQL_ASCII" { // nobody knows what they mean: dead letters that say so
+				f.Eventually("both rows are dead letters", func() bool {
+					_, err := src.Fetch(f.Ctx, plenty)
+					f.Must(err)
+					return f.Number("select count(*) from penstock._adopt_row where died_at is not null and failures::text like '%UTF-8%'") == 2
+				})
+				return
+			}
+			b := f.fetch(src)
+			if len(b.Messages) != 2 || b.Messages[0].Key == b.Messages[1].Key {
+				t.Fatalf("got %+v, want two of two keys", b.Messages)
+			}
+			no := penstock.Verdict{Outcome: penstock.Parked, RetryIn: time.Hour, Failures: []penstock.Failure{{Attempt: 1, At: time.Now(), Err: "no: 東京"}}}
+			f.settle(src, b, no, no)
+			parked, err := table.ParkedKeys(f.Ctx, 10)
+			f.Must(err)
+			if len(parked) != 2 || parked[0].Key == parked[1].Key || !strings.HasPrefix(parked[0].Err, "no: ") {
+				t.Errorf("parked are %+v, want both keys", parked)
+			}
+		})
+	}
+}

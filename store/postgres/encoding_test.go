@@ -1,0 +1,94 @@
+package postgres_test
+
+import (
+	"context"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/testserver"
+	"github.com/penstock/penstock/store/postgres"
+)
+
+// encodedDatabase is an empty database of another encoding.
+func encodedDatabase(t *testing.T, encoding string) string {
+	server, made := testserver.PostgresURL(t), freshDatabase(t)
+	u, err := url.Parse(made)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := pgx.Identifier{strings.TrimPrefix(u.Path, "/")}.Sanitize()
+	exec(t, server, "drop database "+name)
+	exec(t, server, "create database "+name+" template template0 encoding '"+encoding+"' lc_collate 'C' lc_ctype 'C'")
+	return made
+}
+
+// Whatever the encoding of the database, and whatever bytes it has taken in: no text of a message stops an
+// outbox or a queue, no two keys become one, and neither does what a broker says in an error.
+func TestEncodings(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		encoding, client string
+		keys             []string // as SQL
+		want             []string // as they are read
+	}{
+		{"UTF8", "LATIN1", []string{"'Zo' || chr(235)", "'Zo' || chr(8364)"}, []string{"Zoë", "Zo€"}},
+		{"LATIN1", "UTF8", []string{"'Zo' || chr(235)", "'Zo' || chr(233)"}, []string{"Zoë", "Zoé"}},
+		{"LATIN1", "LATIN1", []string{"'Zo' || chr(235)", "'Zo' || chr(233)"}, []string{"Zoë", "Zoé"}},
+		{"SQL_ASCII", "UTF8", []string{`convert_from('\x5a6feb', 'SQL_ASCII')`, `convert_from('\x5a6fe9', 'SQL_ASCII')`}, []string{"Zo\xeb", "Zo\xe9"}},
+	} {
+		t.Run(c.encoding+" "+c.client, func(t *testing.T) {
+			t.Parallel()
+			f := fixtureOn(t, encodedDatabase(t, c.encoding), postgres.Options{})
+			f.Exec("do $$ begin execute format('alter database %I set client_encoding = " + c.client + "', current_database()); end $$")
+			f.store = openStore(t, f.URL, postgres.Options{})
+			f.Must(f.store.CreateQueue(f.Ctx, "jobs", penstock.FIFO))
+			for _, key := range c.keys {
+				f.Exec("insert into penstock.orders (key, topic, payload) values (" + key + ", 't', 'x')")
+				f.Exec("insert into penstock.jobs (key, payload) values (" + key + ", 'x')")
+			}
+
+			src := f.subscribe()
+			b, err := src.Fetch(f.Ctx, plenty)
+			f.Must(err)
+			var got []string
+			verdicts := make([]penstock.Verdict, len(b.Messages))
+			for i, m := range b.Messages {
+				got = append(got, m.Key)
+				verdicts[i] = penstock.Verdict{Outcome: penstock.Parked, RetryIn: time.Hour, Failures: []penstock.Failure{{Attempt: 1, At: time.Now(), Err: "no: 東京"}}}
+			}
+			verdicts[0].Outcome = penstock.Dead
+			if !slices.Equal(got, c.want) {
+				t.Fatalf("keys of messages are %q, want %q", got, c.want)
+			}
+			f.Must(src.Settle(f.Ctx, penstock.Settled{Batch: b, Verdicts: verdicts}))
+			parked, err := f.store.ParkedKeys(f.Ctx, "orders", "sub", 10)
+			f.Must(err)
+			letters, err := f.store.DeadLetters(f.Ctx, penstock.DeadLetterQuery{Outbox: "orders", Subscription: "sub", Key: c.want[0]})
+			f.Must(err)
+			if len(parked) != 1 || parked[0].Key != c.want[1] || len(letters) != 1 || !strings.HasPrefix(letters[0].Failures[0].Err, "no: ") {
+				t.Errorf("parked are %+v and dead %+v, want one each", parked, letters)
+			}
+			f.Must(src.Close(context.Background()))
+
+			queue := f.store.Queue("jobs")
+			jobs, err := queue.Claim(f.Ctx, penstock.Claim{Jobs: 10, Lease: time.Minute})
+			f.Must(err)
+			got = nil
+			for _, j := range jobs {
+				got = append(got, j.Key)
+			}
+			if !slices.Equal(got, c.want) {
+				t.Fatalf("keys of jobs are %q, want %q", got, c.want)
+			}
+			_, err = queue.Retry(f.Ctx, jobs[0].Lease, time.Hour, "東京")
+			f.Must(err)
+			f.Must(queue.Bury(f.Ctx, jobs[1].Lease, "東京"))
+		})
+	}
+}
