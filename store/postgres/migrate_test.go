@@ -153,7 +153,7 @@ func TestMigrateRenewsFunctions(t *testing.T) {
 // A migration that needs more locks than the server has says so before it begins.
 func TestMigrateWithoutRoomForLocks(t *testing.T) {
 	t.Parallel()
-	server := testserver.StartPostgres(t, "max_locks_per_transaction = 10", "max_connections = 20")
+	server := testserver.StartPostgres(t, "max_locks_per_transaction = 10", "max_connections = 20", "max_prepared_transactions = 0")
 	f := fixtureOn(t, testserver.Database(t, server.URL), postgres.Options{})
 	for i := range 15 {
 		f.Exec("select penstock.create_queue($1)", fmt.Sprint("q", i))
