@@ -29,7 +29,7 @@ type head struct {
 	timeline int64 // of the log of the server that wrote it, 0: not known
 }
 
-const headColumns = `select epoch, n, holder, lease_until, lease_until <= greatest(clock_timestamp(), at), done::text, low,
+const headColumns = `select epoch, n, holder, lease_until, lease_until <= clock_timestamp(), done::text, low,
 	coalesce(upto::text, ''), coalesce(upto_low, 0), coalesce(pos, 0), settled, system, since, coalesce(timeline, 0), ahead::text from `
 
 func (h *head) scan(row pgx.Row) (err error) {

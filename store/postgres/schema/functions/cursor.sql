@@ -11,7 +11,7 @@ language sql volatile set search_path from current as $$
 $$;
 
 -- _write_cursor appends to the cursor log, which moves the cursor and extends the
--- lease; a lease of 0 gives it back: it ended, by whatever clock, before the row was written. It returns the new n; null, and nothing is
+-- lease; a lease of 0 gives it back: it has ended by any clock. It returns the new n; null, and nothing is
 -- written, if a later epoch exists or the subscription was dropped. With expected,
 -- the head must still be that n: a write that a lost connection left under way on
 -- the server comes to nothing once the holder has gone on without it.
@@ -31,7 +31,7 @@ begin
     perform _read_committed();
     perform pg_advisory_xact_lock_shared(1885695596, subscription::int); -- leaseLock in lease.go
     insert into _cursor (subscription, epoch, holder, lease_until, done, low, upto, upto_low, pos, settled, system, since, timeline, ahead)
-    select $1, $2, $3, case $4 when 0 then now() else clock_timestamp() + $4 * interval '1 microsecond' end, $5, $6, $7, $8, $9, $10, $11, $12, $14, $15
+    select $1, $2, $3, case $4 when 0 then timestamptz 'epoch' else clock_timestamp() + $4 * interval '1 microsecond' end, $5, $6, $7, $8, $9, $10, $11, $12, $14, $15
      where not exists (select from _cursor c where c.subscription = $1 and c.epoch > $2)
        and exists (select from _subscription s where s.id = $1)
        and (expected is null or (select h.n from _head($1) h) = expected)

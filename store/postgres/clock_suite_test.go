@@ -1,0 +1,87 @@
+package postgres_test
+
+import (
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/penstock/penstock/internal/testseed"
+	"github.com/penstock/penstock/internal/testserver"
+	"github.com/penstock/penstock/store/postgres"
+	"github.com/penstock/penstock/store/postgres/postgrestest"
+	"github.com/penstock/penstock/store/queuetest"
+	"github.com/penstock/penstock/store/storetest"
+)
+
+// restless is a server whose clock is set back, by up to two seconds, and on again, several times
+// a second. What was written before waits as much longer, and no more.
+func restless(t *testing.T) *testserver.Postgres {
+	t.Logf("PENSTOCK_SEED=%d", testseed.Seed())
+	server := testserver.StartPostgresWithClock(t)
+	random := testseed.New(t.Name(), 0)
+	stop, stopped := make(chan struct{}), sync.WaitGroup{}
+	stopped.Go(func() {
+		for tick := time.NewTicker(150 * time.Millisecond); ; {
+			select {
+			case <-stop:
+				tick.Stop()
+				return
+			case <-tick.C:
+				if err := server.SetClock(-time.Duration(random.Int64N(int64(2 * time.Second)))); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	})
+	t.Cleanup(func() { close(stop); stopped.Wait() })
+	return server
+}
+
+// inTime skips cases that measure times by the clock and, but for the long form of random tests,
+// all that are not about what a clock must have no part in.
+func inTime(t testing.TB, groups ...string) {
+	for _, c := range []string{"/Part/OfLinesOfOne", "/Replay/ByTime", "/Status/Lease", "/Retry/Backoff", "/Schedule/SkipsADuplicate"} {
+		if strings.HasSuffix(t.Name(), c) {
+			t.Skip("it measures time by the clock")
+		}
+	}
+	if testseed.Rounds() == 1 && !slices.ContainsFunc(groups, func(g string) bool { return strings.Contains(t.Name(), "/"+g+"/") }) {
+		t.Skip("with PENSTOCK_ROUNDS=2")
+	}
+}
+
+func TestStoreWithARestlessClock(t *testing.T) {
+	t.Parallel()
+	server := restless(t)
+	open := func(t testing.TB) storetest.Instance {
+		inTime(t, "Visibility", "Order", "Settle", "Reclaim")
+		return openInstance(t, testserver.Database(t, server.URL), small)
+	}
+	storetest.Run(t, storetest.Harness{
+		Open: open,
+		OpenMigrated: func(t testing.TB) storetest.Instance {
+			instance := open(t)
+			if err := instance.Store.Migrate(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			return instance
+		},
+		Features: storetest.Features{ConcurrentWriters: true, Reclaim: true, Snapshots: true, Outage: true, SmallPieces: true},
+	})
+}
+
+func TestQueueWithARestlessClock(t *testing.T) {
+	t.Parallel()
+	server := restless(t)
+	queuetest.Run(t, queuetest.Harness{
+		Open: func(t testing.TB) queuetest.Instance {
+			inTime(t, "Tx", "Order", "Key", "Reclaim")
+			db := postgrestest.On(t, testserver.Database(t, server.URL))
+			db.Must(openStore(t, db.URL, postgres.Options{}).Migrate(db.Ctx))
+			return queueInstanceOn(t, db.URL, small)
+		},
+		Features: queuetest.Features{ConcurrentWriters: true, Reclaim: true, Snapshots: true, Release: true},
+	})
+}
