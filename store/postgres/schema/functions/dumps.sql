@@ -14,7 +14,7 @@ begin
     perform pg_stat_clear_snapshot(); -- a transaction is shown the sessions as they were when it looked first
     if exists (select from pg_stat_activity a
                 where a.datname = current_database() and a.pid <> pg_backend_pid()
-                  and (a.application_name like 'pg\_dump%'
+                  and (a.application_name like $re$pg\_dump%$re$
                        or a.backend_xmin is not null
                           and exists (select from pg_locks l
                                        where l.pid = a.pid and not l.granted and l.mode = 'AccessShareLock'
@@ -30,5 +30,5 @@ language sql volatile set search_path from current as $$
     select exists (select from pg_locks l join pg_stat_activity a on a.pid = l.pid
                     where l.locktype = 'relation' and l.relation = segment and l.granted
                       and l.database = (select d.oid from pg_database d where d.datname = current_database())
-                      and a.application_name like 'pg\_dump%')
+                      and a.application_name like $re$pg\_dump%$re$)
 $$;

@@ -18,13 +18,13 @@ declare
     block text[];
 begin
     loop
-        block := regexp_match(body, '\{leaf of ([a-z]+?)\}\n(.*?)\{end\}');
+        block := regexp_match(body, $re$\{leaf of ([a-z]+?)\}\n(.*?)\{end\}$re$);
         exit when block is null;
         body := replace(body, format(e'{leaf of %s}\n%s{end}', variadic block),
                         format(e'if leaf = 0 then\n%s\nelse\n%s\nend if;', replace(block[2], '{leaf}', '{schema}._' || block[1] || '_0'),
                                                                            replace(block[2], '{leaf}', '{schema}._' || block[1] || '_1')));
     end loop;
-    return regexp_replace(body, '\{listed ([a-z]+)\}', '{schema}._listed({\1_slot})', 'g');
+    return regexp_replace(body, $re$\{listed ([a-z]+)\}$re$, $re${schema}._listed({\1_slot})$re$, 'g');
 end $$;
 
 -- _reclaim_pair keeps one of these rings small, and says whether it truncated a segment. When little

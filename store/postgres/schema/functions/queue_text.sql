@@ -59,7 +59,7 @@ declare
     block text;
 begin
     loop
-        block := substring(body from '\{segments here\}\n(.*?)\{end\}');
+        block := substring(body from $re$\{segments here\}\n(.*?)\{end\}$re$);
         exit when block is null;
         body := replace(body, '{segments here}' || e'\n' || block || '{end}', _for_segments(queue, 'here', block));
     end loop;

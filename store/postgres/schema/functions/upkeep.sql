@@ -249,7 +249,7 @@ begin
     get diagnostics around = pg_context;
     around := substring(around from e'\n(.*?)(\n|$)');
     if queue is not null and (around is null or around like '%COMMIT')
-       and current_query() ~* '\mprepare\M.*\mtransaction\M|\mset\M.*\mconstraints\M' is not true then
+       and current_query() ~* $re$\mprepare\M.*\mtransaction\M|\mset\M.*\mconstraints\M$re$ is not true then
         begin
             execute format('select %s()', _q(format('_%s.tick', queue)));
         exception when others then
