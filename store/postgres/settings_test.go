@@ -10,7 +10,6 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/store/postgres"
-	"github.com/penstock/penstock/store/postgres/postgrestest"
 )
 
 // withSettings is a database in which these are set, before anything is made in it.
@@ -108,12 +107,12 @@ func TestWithoutPgControlSystem(t *testing.T) {
 // A source that has nothing to do keeps its connections, however little the server likes idle ones.
 func TestIdleSessionTimeout(t *testing.T) {
 	t.Parallel()
-	url := withSettings(t, "idle_session_timeout = 100")
-	f := &fixture{DB: &postgrestest.DB{TB: t, Ctx: t.Context(), URL: url}, store: openStore(t, url, postgres.Options{})}
-	f.Must(f.store.Migrate(f.Ctx))
-	f.Must(f.store.CreateOutbox(f.Ctx, "orders"))
+	f := newFixture(t, postgres.Options{})
+	url := f.URL
+	f.Exec("do $$ begin execute format('alter database %I set idle_session_timeout = 1000', current_database()); end $$")
+	f.store = openStore(t, url, postgres.Options{})
 	src := f.subscribe()
-	for range 3 { // each is a session that the server ended for being idle
+	for range 2 { // each is a session that the server ended for being idle
 		conn, err := pgx.Connect(f.Ctx, url)
 		f.Must(err)
 		_, err = conn.PgConn().ReceiveMessage(f.Ctx)
