@@ -155,47 +155,56 @@ begin
     return many;
 end $$;
 
--- _count_jobs counts jobs by where they are, in one statement, so that each is counted once. It reads what
--- there is in the ring's segments: one that is empty costs a look at its size. Of the rings that queues share it reads only
--- this one's part. oldest is in us.
+-- _count_jobs counts jobs by where they are, in one snapshot, so that each is counted once: it is stable, and so are its
+-- statements its caller's. It reads what there is in the ring's segments: one that is empty costs a look at its size. Of the
+-- rings that queues share it reads only this one's part, by statements that a session plans once. oldest is in us.
 --
 -- Of a key one job may run, unless one runs already, or an earlier one waits to be
 -- tried again; the others wait for it. What is due, but was not moved yet, is ready.
 create or replace function _count_jobs(queue int, out ready bigint, out running bigint, out delayed bigint, out waiting bigint, out dead bigint, out oldest bigint)
-language plpgsql volatile set search_path from current as $$
+language plpgsql stable set search_path from current set jit = off as $$
 declare
-    ring constant regclass := (select _q(q.name) from _queue q where q.id = queue)::regclass;
-    used regclass[];
+    name  constant text := (select q.name from _queue q where q.id = queue);
+    ring  constant regclass := _q(name)::regclass;
+    keyed constant boolean := pg_sequence_last_value(_q(format('_%s.flags', name))::regclass) & 4294967296 <> 0;
+    used  regclass[];
+    jobs  text;
+    first timestamptz;
+    later record;
 begin
     loop
         used := array(select i.inhrelid from pg_inherits i where i.inhparent = ring and pg_relation_size(i.inhrelid) > 0);
-        execute format($sql$
-with line as (
-    select t.key, count(*) as n, min(t.id) as head, min(t.created_at) as oldest
-      from (select null::text as key, null::bigint as id, null::timestamptz as created_at where false %s) t group by t.key),
-ring as (
-    select l.n, l.oldest, case
-               when l.key is null then l.n
-               when exists (select from _lease e where e.queue = $1 and e.key = l.key)
-                 or exists (select from _later w where w.queue = $1 and w.key = l.key and w.id < l.head) then 0
-               else 1 end as may
-      from line l),
-later as (
+        jobs := (select string_agg(format(' select t.key, coalesce(t.id, t.seq) as id, t.created_at from %s t', u), ' union all') from unnest(used) u);
+        if jobs is null then
+            ready := 0;
+            waiting := 0;
+        elsif not keyed then
+            execute format('select count(*), 0, min(t.created_at) from (%s) t', jobs) into ready, waiting, first;
+        else
+            execute format($sql$
+                with line as (select t.key, count(*) as n, min(t.id) as head, min(t.created_at) as oldest from (%s) t group by t.key),
+                ring as (
+                    select l.n, l.oldest, case
+                               when l.key is null then l.n
+                               when exists (select from _lease e where e.queue = $1 and e.key = l.key)
+                                 or exists (select from _later w where w.queue = $1 and w.key = l.key and w.id < l.head) then 0
+                               else 1 end as may
+                      from line l)
+                select coalesce(sum(r.may), 0), coalesce(sum(r.n - r.may), 0), min(r.oldest) filter (where r.may > 0) from ring r$sql$, jobs)
+               into ready, waiting, first using queue;
+        end if;
+        -- Jobs that were carried over to a segment that came into use between the two looks were in none that was read.
+        exit when not exists (select from pg_inherits i where i.inhparent = ring and i.inhrelid <> all (used) and pg_relation_size(i.inhrelid) > 0);
+    end loop;
     select count(*) filter (where w.due <= clock_timestamp()) as ready,
            count(*) filter (where w.due > clock_timestamp() and w.due < 'infinity') as delayed,
            count(*) filter (where w.due = 'infinity') as waiting,
            min(w.created_at) filter (where w.due <= clock_timestamp()) as oldest
-      from _later w where w.queue = $1)
-select coalesce((select sum(r.may) from ring r), 0) + l.ready,
-       (select count(*) from _lease e where e.queue = $1),
-       l.delayed,
-       coalesce((select sum(r.n - r.may) from ring r), 0) + l.waiting,
-       (select count(*) from _dead_job d where d.queue = $1),
-       coalesce(extract(epoch from greatest(interval '0', clock_timestamp() - least(l.oldest, (select min(r.oldest) from ring r where r.may > 0)))) * 1000000, 0)
-  from later l$sql$,
-            (select string_agg(format(' union all select t.key, coalesce(t.id, t.seq), t.created_at from %s t', u), '') from unnest(used) u))
-           into ready, running, delayed, waiting, dead, oldest using queue;
-        -- Of a segment that came into use between the two looks there may be jobs that the statement saw leave another place.
-        exit when not exists (select from pg_inherits i where i.inhparent = ring and i.inhrelid <> all (used) and pg_relation_size(i.inhrelid) > 0);
-    end loop;
+      into later from _later w where w.queue = _count_jobs.queue;
+    ready := ready + later.ready;
+    delayed := later.delayed;
+    waiting := waiting + later.waiting;
+    running := (select count(*) from _lease e where e.queue = _count_jobs.queue);
+    dead := (select count(*) from _dead_job d where d.queue = _count_jobs.queue);
+    oldest := coalesce(extract(epoch from greatest(interval '0', clock_timestamp() - least(later.oldest, first))) * 1000000, 0);
 end $$;
