@@ -86,6 +86,14 @@ func (c *Claim) Validate() error {
 	return validText("worker", c.Worker, MaxGroupBytes)
 }
 
+// Enqueued is what became of a NewJob.
+type Enqueued struct {
+	// ID is the job's for life; of a duplicate, that of the job that came first.
+	ID int64
+	// Deduplicated: nothing was written, because the queue had a job with its DedupKey.
+	Deduplicated bool
+}
+
 // Job is one job that was claimed, for as long as its lease lasts.
 type Job struct {
 	// ID is the job's for life, through all its attempts.
@@ -120,10 +128,10 @@ type Claim struct {
 // Until somebody else can have had the job, a store may still take a lease
 // for held that has ended.
 type Queue interface {
-	// Enqueue writes jobs in one transaction of its own and returns their ids, of
-	// a duplicate the id of the job that came first. *FieldError for a job that
-	// cannot be carried; then none is written.
-	Enqueue(ctx context.Context, jobs ...NewJob) ([]int64, error)
+	// Enqueue writes jobs in one transaction of its own and says what became of each,
+	// in the order given. *FieldError for a job that cannot be carried; then none is
+	// written.
+	Enqueue(ctx context.Context, jobs ...NewJob) ([]Enqueued, error)
 
 	// Claim leases jobs that may run now, and returns them in the order in which
 	// they should: by priority, then first in, first out, or the last first, as the

@@ -83,7 +83,8 @@ func killWorkers(t *testing.T, database string, store penstock.QueueStore) {
 		runs[id]++
 	}
 	again := 0
-	for _, id := range ids {
+	for _, made := range ids {
+		id := made.ID
 		switch n := runs[fmt.Sprint(id)]; {
 		case n == 0:
 			t.Errorf("job %d never ran", id)

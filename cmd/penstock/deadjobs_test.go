@@ -16,7 +16,7 @@ import (
 func deadJobDesk(t *testing.T, d *desk) []int64 {
 	d.must("queue", "create", "mails")
 	q := d.queues().Queue("mails")
-	ids, err := q.Enqueue(t.Context(),
+	made, err := q.Enqueue(t.Context(),
 		penstock.NewJob{Key: "red", Payload: []byte(`{"to":"a"}`), Headers: map[string]string{"h": "v"}, Priority: -3},
 		penstock.NewJob{Key: "blue", Payload: []byte{0, 0xff}},
 		penstock.NewJob{Group: "acme", Payload: []byte("x")},
@@ -31,6 +31,10 @@ func deadJobDesk(t *testing.T, d *desk) []int64 {
 				t.Fatal(err)
 			}
 		}
+	}
+	ids := make([]int64, len(made))
+	for i := range made {
+		ids[i] = made[i].ID
 	}
 	return ids
 }

@@ -16,7 +16,7 @@ import (
 
 // enqueuer is what enqueue needs of a queue.
 type enqueuer interface {
-	Enqueue(ctx context.Context, jobs ...penstock.NewJob) ([]int64, error)
+	Enqueue(ctx context.Context, jobs ...penstock.NewJob) ([]penstock.Enqueued, error)
 }
 
 // jobFlags describe a job.
@@ -72,7 +72,7 @@ A line is an object with any of these fields:
   headers         {"name":"value"}
 
 An unknown field is an error, and so is one that is given twice. Of a duplicate,
-the id of the job that came first is printed. Delays count by this machine's
+the id of the job that came first is printed; --json tells which are. Delays count by this machine's
 clock.
 
 Lines are enqueued in batches of --batch, and each batch is one transaction: all
@@ -126,7 +126,7 @@ func (f *enqueueFlags) add(flags *pflag.FlagSet) {
 	flags.Var(&f.delay, "delay", "run it in so long, such as 90s, 24h or 7d")
 	flags.StringVar(&f.notBefore, "not-before", "", `run it then or later: 2026-11-22T08:00:00Z, or "2026-11-22 08:00" in local time`)
 	flags.IntVar(&f.batch, "batch", 1000, "lines per transaction, 0 for all in one")
-	flags.BoolVar(&f.asJSON, "json", false, "the ids of each transaction as one JSON line")
+	flags.BoolVar(&f.asJSON, "json", false, "the ids of each transaction, and which are of duplicates, as one JSON line")
 	flags.BoolVar(&f.progress, "progress", false, "show progress though stderr is no terminal")
 }
 
@@ -190,15 +190,19 @@ func (a *app) payloadArgument(ctx context.Context, argument string) ([]byte, err
 // enqueueTo enqueues jobs in one transaction and prints their ids.
 func (a *app) enqueueTo(ctx context.Context, queue enqueuer, name string, asJSON bool) func([]penstock.NewJob) error {
 	return func(jobs []penstock.NewJob) error {
-		ids, err := queue.Enqueue(ctx, jobs...)
+		made, err := queue.Enqueue(ctx, jobs...)
 		if err != nil {
 			return aboutQueue(err, "", name)
 		}
 		if asJSON {
-			return json.NewEncoder(a.stdout).Encode(map[string]any{"queue": name, "ids": ids})
+			ids, deduplicated := make([]int64, len(made)), make([]bool, len(made))
+			for i, m := range made {
+				ids[i], deduplicated[i] = m.ID, m.Deduplicated
+			}
+			return json.NewEncoder(a.stdout).Encode(map[string]any{"queue": name, "ids": ids, "deduplicated": deduplicated})
 		}
-		for _, id := range ids {
-			if _, err := fmt.Fprintln(a.stdout, id); err != nil {
+		for _, m := range made {
+			if _, err := fmt.Fprintln(a.stdout, m.ID); err != nil {
 				return err
 			}
 		}

@@ -29,7 +29,7 @@ func TestEnqueueOne(t *testing.T) {
 		d.must("queue", "create", "mails")
 		id := strings.TrimSpace(d.must("enqueue", "mails", "hello", "--key", "k", "--priority", "-16", "-H", "a=b=c", "--dedup-key", "once"))
 		same(t, "a duplicate is the first one", d.must("enqueue", "mails", "again", "--dedup-key", "once"), id+"\n")
-		same(t, "as JSON", d.must("enqueue", "mails", "again", "--dedup-key", "once", "--json"), `{"ids":[`+id+`],"queue":"mails"}`+"\n")
+		same(t, "as JSON", d.must("enqueue", "mails", "again", "--dedup-key", "once", "--json"), `{"deduplicated":[true],"ids":[`+id+`],"queue":"mails"}`+"\n")
 		jobs := d.claim("mails", "")
 		if len(jobs) != 1 {
 			t.Fatalf("got %v", jobs)

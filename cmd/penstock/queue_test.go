@@ -20,9 +20,13 @@ func (d *desk) jobs(queue string, payloads ...string) []int64 {
 	for i, p := range payloads {
 		jobs[i].Payload = []byte(p)
 	}
-	ids, err := d.queues().Queue(queue).Enqueue(d.t.Context(), jobs...)
+	made, err := d.queues().Queue(queue).Enqueue(d.t.Context(), jobs...)
 	if err != nil {
 		d.t.Fatal(err)
+	}
+	ids := make([]int64, len(made))
+	for i := range made {
+		ids[i] = made[i].ID
 	}
 	return ids
 }

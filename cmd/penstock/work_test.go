@@ -104,8 +104,8 @@ func TestCommandGetsPayloadAndVariables(t *testing.T) {
 	}
 	o := d.work("mails", func(q *penstock.QueueStatus) bool { return jobsIn(q) == 0 }, "--group", "acme", "--concurrency", "1",
 		"--exec", `cat; for v in QUEUE ID KEY GROUP ATTEMPT HEADER_CONTENT_TYPE HEADER___ HEADER_OLD; do eval "echo $v=\"\$PENSTOCK_JOB_$v\""; done; echo "$TRACEPARENT,$SHOP"`)
-	want := fmt.Sprintf("a\x00b\nQUEUE=mails\nID=%d\nKEY=k 1\nGROUP=acme\nATTEMPT=1\nHEADER_CONTENT_TYPE=t/x\nHEADER___=v\nw\nHEADER_OLD=\n00-ab,ours\n", ids[0]) +
-		fmt.Sprintf("QUEUE=mails\nID=%d\nKEY=\nGROUP=acme\nATTEMPT=1\nHEADER_CONTENT_TYPE=\nHEADER___=\nHEADER_OLD=\n,ours\n", ids[1])
+	want := fmt.Sprintf("a\x00b\nQUEUE=mails\nID=%d\nKEY=k 1\nGROUP=acme\nATTEMPT=1\nHEADER_CONTENT_TYPE=t/x\nHEADER___=v\nw\nHEADER_OLD=\n00-ab,ours\n", ids[0].ID) +
+		fmt.Sprintf("QUEUE=mails\nID=%d\nKEY=\nGROUP=acme\nATTEMPT=1\nHEADER_CONTENT_TYPE=\nHEADER___=\nHEADER_OLD=\n,ours\n", ids[1].ID)
 	same(t, "what the commands saw", o.stdout, want)
 }
 

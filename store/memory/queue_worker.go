@@ -34,7 +34,7 @@ func (w workQueue) enter(ctx context.Context) (*jobQueue, time.Time, error) {
 }
 
 // Enqueue writes jobs, all or none.
-func (w workQueue) Enqueue(ctx context.Context, jobs ...penstock.NewJob) ([]int64, error) {
+func (w workQueue) Enqueue(ctx context.Context, jobs ...penstock.NewJob) ([]penstock.Enqueued, error) {
 	if err := validate(jobs); err != nil {
 		return nil, err
 	}
@@ -43,11 +43,11 @@ func (w workQueue) Enqueue(ctx context.Context, jobs ...penstock.NewJob) ([]int6
 		return nil, err
 	}
 	defer w.store.db.Unlock()
-	ids := make([]int64, len(jobs))
+	made := make([]penstock.Enqueued, len(jobs))
 	for i := range jobs {
-		ids[i] = q.enqueue(&jobs[i], now)
+		made[i] = q.enqueue(&jobs[i], now)
 	}
-	return ids, nil
+	return made, nil
 }
 
 func validate(jobs []penstock.NewJob) error {
@@ -59,13 +59,13 @@ func validate(jobs []penstock.NewJob) error {
 	return nil
 }
 
-func (q *jobQueue) enqueue(n *penstock.NewJob, now time.Time) int64 {
+func (q *jobQueue) enqueue(n *penstock.NewJob, now time.Time) penstock.Enqueued {
 	id, j := q.write(n, now)
 	if j != nil {
 		q.add(j, now)
 		q.remember(n.DedupKey, id, now)
 	}
-	return id
+	return penstock.Enqueued{ID: id, Deduplicated: j == nil}
 }
 
 func (q *jobQueue) remember(dedupKey string, id int64, now time.Time) {

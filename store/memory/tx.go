@@ -68,11 +68,10 @@ func (tx *Tx) Publish(ctx context.Context, name string, msgs ...penstock.Message
 	return nil
 }
 
-// Enqueue writes jobs to a queue and returns their ids, of a duplicate the first
-// one's. A job that cannot be used is a *penstock.FieldError, and then none is
+// Enqueue writes jobs to a queue and says what became of each. A job that cannot be used is a *penstock.FieldError, and then none is
 // written. Of two open transactions with the same dedup key the one that commits
 // first wins; the other one's job is left out, where a database would have it wait.
-func (tx *Tx) Enqueue(ctx context.Context, name string, jobs ...penstock.NewJob) ([]int64, error) {
+func (tx *Tx) Enqueue(ctx context.Context, name string, jobs ...penstock.NewJob) ([]penstock.Enqueued, error) {
 	if tx.done {
 		return nil, errTxDone
 	}
@@ -84,24 +83,24 @@ func (tx *Tx) Enqueue(ctx context.Context, name string, jobs ...penstock.NewJob)
 		return nil, err
 	}
 	defer tx.store.db.Unlock()
-	ids := make([]int64, len(jobs))
+	made := make([]penstock.Enqueued, len(jobs))
 	for i := range jobs {
-		ids[i] = tx.enqueue(q, &jobs[i])
+		made[i] = tx.enqueue(q, &jobs[i])
 	}
-	return ids, nil
+	return made, nil
 }
 
-func (tx *Tx) enqueue(q *jobQueue, n *penstock.NewJob) int64 {
+func (tx *Tx) enqueue(q *jobQueue, n *penstock.NewJob) penstock.Enqueued {
 	for _, mine := range tx.jobs {
 		if mine.to == q && n.DedupKey != "" && mine.dedupKey == n.DedupKey {
-			return mine.job.ID
+			return penstock.Enqueued{ID: mine.job.ID, Deduplicated: true}
 		}
 	}
 	id, j := q.write(n, tx.store.db.now())
 	if j != nil {
 		tx.jobs = append(tx.jobs, newJob{q, j, n.DedupKey})
 	}
-	return id
+	return penstock.Enqueued{ID: id, Deduplicated: j == nil}
 }
 
 // Commit appends what was published to the logs, and what was enqueued to the

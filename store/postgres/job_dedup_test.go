@@ -101,3 +101,46 @@ func TestDedupKeyNeedsReadCommitted(t *testing.T) {
 	}
 	f.wantText("4", "select count(*)::text from penstock.q")
 }
+
+// SQL in any driver learns whether a job was there already, and is never told about another enqueue than the last.
+func TestDeduplicatedInSQL(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t, "fifo")
+	name, asRole := f.role()
+	f.Exec("select penstock.grant_enqueuer('q', $1)", name)
+	conn, err := pgx.Connect(f.Ctx, asRole)
+	f.Must(err)
+	defer conn.Close(f.Ctx)
+	const (
+		once = "select penstock.enqueue('q', 'x', dedup_key => 'k')"
+		told = "select coalesce(penstock.deduplicated()::text, 'null')"
+		some = "select penstock.enqueue_many('q', array['a', 'b', 'c'], dedup_keys => array[null, 'k', 'new'])"
+		each = "select string_agg(coalesce(penstock.deduplicated(n)::text, 'null'), ' ' order by n) from generate_series(0, 4) n"
+	)
+	for _, step := range []struct{ do, ask, want string }{
+		{once, told, "null"}, // it was in another transaction
+		{"begin", told, "null"},
+		{once, told, "true"},
+		{"select penstock.enqueue('q', 'x', dedup_key => 'another')", told, "false"},
+		{once, each, "null true null null null"},
+		{"select penstock.enqueue('q', 'x')", told, "null"},
+		{some, each, "null false true false null"},
+		{"select penstock.enqueue_many('q', array['a', 'b'])", each, "null null null null null"},
+		{"savepoint s", told, "null"},
+		{once, told, "true"},
+		{"rollback to s", told, "null"},
+		{once, told, "true"},
+		{"commit", told, "null"},
+		{"set search_path = penstock", "select deduplicated()::text from enqueue('q', 'x', dedup_key => 'k')", "true"},
+		{"select", "select string_agg(deduplicated(e.n)::text, ' ' order by e.n) from enqueue_many('q', array['a', 'b', 'c'], dedup_keys => array['k', 'l', 'l']) with ordinality e(id, n)",
+			"true false true"},
+	} {
+		if _, err := conn.Exec(f.Ctx, step.do); err != nil {
+			t.Fatalf("%s: %v", step.do, err)
+		}
+		var got string
+		if err := conn.QueryRow(f.Ctx, step.ask).Scan(&got); err != nil || got != step.want {
+			t.Errorf("after %s: deduplicated is %s (%v), want %s", step.do, got, err, step.want)
+		}
+	}
+}

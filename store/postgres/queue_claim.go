@@ -50,9 +50,9 @@ func (s *Store) Queue(name string) penstock.Queue {
 
 // Enqueue writes jobs in one transaction of its own. It needs no more than an
 // enqueuer's privileges.
-func (q *workedQueue) Enqueue(ctx context.Context, jobs ...penstock.NewJob) ([]int64, error) {
-	ids, err := q.queue.Enqueue(ctx, q.store.pool, jobs...)
-	return ids, q.failed(ctx, err)
+func (q *workedQueue) Enqueue(ctx context.Context, jobs ...penstock.NewJob) ([]penstock.Enqueued, error) {
+	made, err := q.queue.Enqueue(ctx, q.store.pool, jobs...)
+	return made, q.failed(ctx, err)
 }
 
 // Claim implements penstock.Queue.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,8 +20,12 @@ type Queue struct {
 	enqueue     string // one job, which costs less than an array of one
 	enqueueMany string
 	manyOf      string // the function's name
-	dequeue     string
-	dequeueNext string // one job of the group "", by the queue's own function
+	// The same for jobs with dedup keys, and the name of the function that tells what came of these.
+	enqueueOnce     string
+	enqueueManyOnce string
+	deduplicated    string
+	dequeue         string
+	dequeueNext     string // one job of the group "", by the queue's own function
 }
 
 // NewQueue names a queue in a schema ("" for the default); it does not look whether
@@ -30,13 +35,17 @@ func NewQueue(schema, name string) *Queue {
 		schema = DefaultSchema
 	}
 	own := func(function string) string { return pgx.Identifier{schema, function}.Sanitize() }
+	one, many, deduplicated := own("_"+name+".enqueue"), own("_"+name+".enqueue_many"), own("deduplicated")
 	return &Queue{
-		name:        name,
-		enqueue:     "select " + own("_"+name+".enqueue") + "($1, $2, $3, $4, $5, $6, $7)",
-		enqueueMany: "select * from " + own("_"+name+".enqueue_many") + "($1, $2, $3, $4, $5, $6, $7)",
-		manyOf:      own("_" + name + ".enqueue_many"),
-		dequeue:     "select " + takenColumns + " from " + own("_"+name+".take") + "($1, $2)",
-		dequeueNext: "select " + takenColumns + " from " + own("dequeue_"+name) + "()",
+		name:            name,
+		enqueue:         "select " + one + "($1, $2, $3, $4, $5, $6, $7)",
+		enqueueMany:     "select * from " + many + "($1, $2, $3, $4, $5, $6, $7)",
+		manyOf:          many,
+		enqueueOnce:     "select e.id, " + deduplicated + "() from " + one + "($1, $2, $3, $4, $5, $6, $7) e(id)",
+		enqueueManyOnce: "select e.id, " + deduplicated + "(e.n) from " + many + "($1, $2, $3, $4, $5, $6, $7) with ordinality e(id, n)",
+		deduplicated:    deduplicated,
+		dequeue:         "select " + takenColumns + " from " + own("_"+name+".take") + "($1, $2)",
+		dequeueNext:     "select " + takenColumns + " from " + own("dequeue_"+name) + "()",
 	}
 }
 
@@ -55,10 +64,9 @@ type SQLQuery interface {
 }
 
 // Enqueue writes jobs within tx: they can run if tx commits, and never if it rolls
-// back. It returns their ids, of a duplicate that of the job that came first. One
-// round trip. Errors: *penstock.FieldError for a job that cannot be carried (then
+// back. It says what became of each, in the order given. One round trip. Errors: *penstock.FieldError for a job that cannot be carried (then
 // nothing is written and tx goes on), ErrNoQueue.
-func (q *Queue) Enqueue(ctx context.Context, tx PgxQuery, jobs ...penstock.NewJob) ([]int64, error) {
+func (q *Queue) Enqueue(ctx context.Context, tx PgxQuery, jobs ...penstock.NewJob) ([]penstock.Enqueued, error) {
 	for i := range jobs {
 		if err := jobs[i].Validate(); err != nil {
 			return nil, jobAt(err, i, len(jobs))
@@ -68,7 +76,7 @@ func (q *Queue) Enqueue(ctx context.Context, tx PgxQuery, jobs ...penstock.NewJo
 }
 
 // write is Enqueue for jobs that are known to be good.
-func (q *Queue) write(ctx context.Context, tx PgxQuery, jobs []penstock.NewJob) ([]int64, error) {
+func (q *Queue) write(ctx context.Context, tx PgxQuery, jobs []penstock.NewJob) ([]penstock.Enqueued, error) {
 	var (
 		rows pgx.Rows
 		err  error
@@ -84,8 +92,8 @@ func (q *Queue) write(ctx context.Context, tx PgxQuery, jobs []penstock.NewJob) 
 	if err != nil {
 		return nil, queueError(err, q.name)
 	}
-	ids, err := collectIDs(rows, len(jobs))
-	return ids, queueError(err, q.name)
+	made, err := collectEnqueued(rows, len(jobs))
+	return made, queueError(err, q.name)
 }
 
 func (q *Queue) writeOne(ctx context.Context, tx PgxQuery, j *penstock.NewJob) (pgx.Rows, error) {
@@ -93,7 +101,11 @@ func (q *Queue) writeOne(ctx context.Context, tx PgxQuery, j *penstock.NewJob) (
 	if err != nil {
 		return nil, err
 	}
-	return tx.Query(ctx, q.enqueue, notNil(j.Payload), orNull(j.Key), j.Group, j.Priority, orNullTime(j.NotBefore), orNull(j.DedupKey), headers)
+	query := q.enqueue
+	if j.DedupKey != "" {
+		query = q.enqueueOnce
+	}
+	return tx.Query(ctx, query, notNil(j.Payload), orNull(j.Key), j.Group, j.Priority, orNullTime(j.NotBefore), orNull(j.DedupKey), headers)
 }
 
 func (q *Queue) writeMany(ctx context.Context, tx PgxQuery, jobs []penstock.NewJob) (pgx.Rows, error) {
@@ -103,7 +115,11 @@ func (q *Queue) writeMany(ctx context.Context, tx PgxQuery, jobs []penstock.NewJ
 			return nil, jobAt(err, i, len(jobs))
 		}
 	}
-	return tx.Query(ctx, q.enqueueMany, c.payloads, c.keys, c.groups, c.priorities, c.notBefores, c.dedupKeys, c.headers)
+	query := q.enqueueMany
+	if c.dedupKeys != nil {
+		query = q.enqueueManyOnce
+	}
+	return tx.Query(ctx, query, c.payloads, c.keys, c.groups, c.priorities, c.notBefores, c.dedupKeys, c.headers)
 }
 
 // jobColumns are jobs as enqueue_many wants them: an array per column, or nil where
@@ -147,24 +163,24 @@ func put[T any](column *[]T, at, most int, v T, is bool) {
 
 // EnqueueSQL is Enqueue for database/sql, with any PostgreSQL driver. One round trip
 // per 1,000 jobs.
-func (q *Queue) EnqueueSQL(ctx context.Context, tx SQLQuery, jobs ...penstock.NewJob) ([]int64, error) {
+func (q *Queue) EnqueueSQL(ctx context.Context, tx SQLQuery, jobs ...penstock.NewJob) ([]penstock.Enqueued, error) {
 	for i := range jobs { // all before the first write
 		if err := jobs[i].Validate(); err != nil {
 			return nil, jobAt(err, i, len(jobs))
 		}
 	}
 	const most = 1000
-	ids := make([]int64, 0, len(jobs))
+	made := make([]penstock.Enqueued, 0, len(jobs))
 	for start := 0; start < len(jobs); start += most {
 		query, args, err := q.valuesOf(jobs[start:min(start+most, len(jobs))])
 		if err != nil {
 			return nil, err
 		}
-		if ids, err = appendIDs(ctx, ids, tx, query, args); err != nil {
+		if made, err = appendEnqueued(ctx, made, tx, query, args); err != nil {
 			return nil, queueError(err, q.name)
 		}
 	}
-	return ids, nil
+	return made, nil
 }
 
 // valuesOf makes a call of enqueue_many out of parameters that every driver has.
@@ -172,7 +188,11 @@ func (q *Queue) valuesOf(jobs []penstock.NewJob) (string, []any, error) {
 	const columns = 7
 	args := make([]any, 0, len(jobs)*columns)
 	var query strings.Builder
-	query.WriteString("select e.id from (select " +
+	told := "false"
+	if slices.ContainsFunc(jobs, func(j penstock.NewJob) bool { return j.DedupKey != "" }) {
+		told = q.deduplicated + "(e.n)"
+	}
+	query.WriteString("select e.id, " + told + " from (select " +
 		"array_agg(payload order by n) as payloads, array_agg(key order by n) as keys, array_agg(grp order by n) as grps, " +
 		"array_agg(priority order by n) as priorities, array_agg(not_before order by n) as not_befores, " +
 		"array_agg(dedup_key order by n) as dedup_keys, array_agg(headers order by n) as headers from (values ")
@@ -190,24 +210,24 @@ func (q *Queue) valuesOf(jobs []penstock.NewJob) (string, []any, error) {
 		args = append(args, notNil(j.Payload), orNull(j.Key), j.Group, j.Priority, orNullTime(j.NotBefore), orNull(j.DedupKey), headers)
 	}
 	query.WriteString(") v(n, payload, key, grp, priority, not_before, dedup_key, headers)) j cross join lateral " + q.manyOf +
-		"(j.payloads, j.keys, j.grps, j.priorities, j.not_befores, j.dedup_keys, j.headers) e(id)")
+		"(j.payloads, j.keys, j.grps, j.priorities, j.not_befores, j.dedup_keys, j.headers) with ordinality e(id, n)")
 	return query.String(), args, nil
 }
 
-func appendIDs(ctx context.Context, ids []int64, tx SQLQuery, query string, args []any) ([]int64, error) {
+func appendEnqueued(ctx context.Context, made []penstock.Enqueued, tx SQLQuery, query string, args []any) ([]penstock.Enqueued, error) {
 	rows, err := tx.QueryContext(ctx, query, args...)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = rows.Close() }()
 	for rows.Next() {
-		var id int64
-		if err := rows.Scan(&id); err != nil {
+		var m penstock.Enqueued
+		if err := rows.Scan(&m.ID, &m.Deduplicated); err != nil {
 			return nil, err
 		}
-		ids = append(ids, id)
+		made = append(made, m)
 	}
-	return ids, rows.Err()
+	return made, rows.Err()
 }
 
 // jobAt says which of several jobs an error is about.

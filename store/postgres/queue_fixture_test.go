@@ -28,10 +28,14 @@ func jobsFixtureOn(t testing.TB, url string, order penstock.QueueOrder) *jobsFix
 
 func (f *jobsFixture) enqueue(jobs ...penstock.NewJob) []int64 {
 	f.Helper()
-	ids, err := f.queue.Enqueue(f.Ctx, jobs...)
+	made, err := f.queue.Enqueue(f.Ctx, jobs...)
 	f.Must(err)
-	if len(ids) != len(jobs) {
-		f.Fatalf("%d ids for %d jobs", len(ids), len(jobs))
+	if len(made) != len(jobs) {
+		f.Fatalf("%d ids for %d jobs", len(made), len(jobs))
+	}
+	ids := make([]int64, len(made))
+	for i := range made {
+		ids[i] = made[i].ID
 	}
 	return ids
 }

@@ -118,6 +118,22 @@ func scanJob(j *penstock.Job, rows pgx.Rows) error {
 	return err
 }
 
+// collectEnqueued reads rows of an id, where jobs have dedup keys also of whether it is
+// an earlier job's, and closes them.
+func collectEnqueued(rows pgx.Rows, most int) ([]penstock.Enqueued, error) {
+	defer rows.Close()
+	made := make([]penstock.Enqueued, 0, most)
+	for rows.Next() {
+		var m penstock.Enqueued
+		to := []any{&m.ID, &m.Deduplicated}
+		if err := rows.Scan(to[:len(rows.FieldDescriptions())]...); err != nil {
+			return nil, err
+		}
+		made = append(made, m)
+	}
+	return made, rows.Err()
+}
+
 // collectIDs reads rows of one bigint and closes them.
 func collectIDs(rows pgx.Rows, most int) ([]int64, error) {
 	defer rows.Close()

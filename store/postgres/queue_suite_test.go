@@ -57,6 +57,6 @@ func queueInstanceOn(t testing.TB, url string, opts postgres.Options) queuetest.
 // enqueueTx is a businessTx that enqueues.
 type enqueueTx struct{ businessTx }
 
-func (b *enqueueTx) Enqueue(ctx context.Context, queue string, jobs ...penstock.NewJob) ([]int64, error) {
+func (b *enqueueTx) Enqueue(ctx context.Context, queue string, jobs ...penstock.NewJob) ([]penstock.Enqueued, error) {
 	return postgres.NewQueue("", queue).Enqueue(ctx, b.tx, jobs...)
 }

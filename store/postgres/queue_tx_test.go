@@ -53,8 +53,8 @@ func TestEnqueueWithinATransaction(t *testing.T) {
 		t.Errorf("got %v, want an error about the second job's priority", err)
 	}
 	f.Must(tx.Commit(f.Ctx)) // it went on
-	if len(ids) != 4 || ids[0] != ids[2] || ids[0] == ids[1] {
-		t.Errorf("ids %d, want the third to be the first's: it has its dedup key", ids)
+	if len(ids) != 4 || ids[0].ID != ids[2].ID || ids[0].ID == ids[1].ID || ids[0].Deduplicated || !ids[2].Deduplicated {
+		t.Errorf("ids %v, want the third to be the first's: it has its dedup key", ids)
 	}
 	tx, err = f.Conn.Begin(f.Ctx)
 	f.Must(err)
@@ -68,15 +68,15 @@ func TestEnqueueWithinATransaction(t *testing.T) {
 	}
 	want := everything()
 	got := jobs[0]
-	if got.ID != ids[0] || got.Attempt != 1 || got.Key != want.Key || got.Group != want.Group || got.Priority != want.Priority ||
+	if got.ID != ids[0].ID || got.Attempt != 1 || got.Key != want.Key || got.Group != want.Group || got.Priority != want.Priority ||
 		string(got.Payload) != string(want.Payload) || fmt.Sprint(got.Headers) != fmt.Sprint(want.Headers) || time.Since(got.CreatedAt).Abs() > time.Hour {
-		t.Errorf("got %+v, want %+v with id %d", got, want, ids[0])
+		t.Errorf("got %+v, want %+v with id %d", got, want, ids[0].ID)
 	}
-	if got := jobs[1]; got.ID != ids[1] || got.Key != "" || got.Payload == nil || len(got.Payload) != 0 || got.Headers != nil {
-		t.Errorf("got %+v, want an empty job with id %d", got, ids[1])
+	if got := jobs[1]; got.ID != ids[1].ID || got.Key != "" || got.Payload == nil || len(got.Payload) != 0 || got.Headers != nil {
+		t.Errorf("got %+v, want an empty job with id %d", got, ids[1].ID)
 	}
-	if got := jobs[2]; got.ID != ids[3] || got.Key != "last" || got.Headers != nil {
-		t.Errorf("got %+v, want the last job with id %d", got, ids[3])
+	if got := jobs[2]; got.ID != ids[3].ID || got.Key != "last" || got.Headers != nil {
+		t.Errorf("got %+v, want the last job with id %d", got, ids[3].ID)
 	}
 }
 
@@ -98,6 +98,17 @@ func TestEnqueueThroughDatabaseSQL(t *testing.T) {
 	f.Must(tx.Commit())
 	tx, err = db.BeginTx(f.Ctx, nil)
 	f.Must(err)
+	many := make([]penstock.NewJob, 1002) // more than one call
+	for i := range many {
+		many[i] = penstock.NewJob{DedupKey: fmt.Sprint(i % 1001)}
+	}
+	made, err := queue.EnqueueSQL(f.Ctx, tx, many...)
+	f.Must(err)
+	for i, m := range made {
+		if again := i == 1001; m.Deduplicated != again || again && m.ID != made[0].ID {
+			t.Errorf("job %d: got %+v", i, m)
+		}
+	}
 	_, err = queue.EnqueueSQL(f.Ctx, tx, penstock.NewJob{Payload: []byte("never")})
 	f.Must(err)
 	f.Must(tx.Rollback())
@@ -110,8 +121,8 @@ func TestEnqueueThroughDatabaseSQL(t *testing.T) {
 		t.Fatalf("%d jobs and %d ids of %d", len(got), len(ids), len(jobs))
 	}
 	for i, job := range got {
-		if job.ID != ids[i] || string(job.Payload) != fmt.Sprint(i) || job.Headers["n"] != fmt.Sprint(i) {
-			t.Fatalf("job %d: got %+v, want id %d", i, job, ids[i])
+		if job.ID != ids[i].ID || string(job.Payload) != fmt.Sprint(i) || job.Headers["n"] != fmt.Sprint(i) {
+			t.Fatalf("job %d: got %+v, want id %d", i, job, ids[i].ID)
 		}
 	}
 }
@@ -131,7 +142,7 @@ func TestDequeueWithoutPreparedStatements(t *testing.T) {
 		f.Must(f.queue.Maintain(f.Ctx))
 		got, err := queue.Dequeue(f.Ctx, conn, 10, "g")
 		f.Must(err)
-		if len(got) != 1 || got[0].ID != ids[0] || string(got[0].Payload) != string(want.Payload) || got[0].Priority != want.Priority ||
+		if len(got) != 1 || got[0].ID != ids[0].ID || string(got[0].Payload) != string(want.Payload) || got[0].Priority != want.Priority ||
 			fmt.Sprint(got[0].Headers) != fmt.Sprint(want.Headers) || time.Since(got[0].CreatedAt).Abs() > time.Hour {
 			t.Errorf("%s: got %+v, want %+v", mode, got, want)
 		}

@@ -1,6 +1,7 @@
 package queuetest
 
 import (
+	"slices"
 	"time"
 
 	"github.com/penstock/penstock"
@@ -8,6 +9,7 @@ import (
 
 var dedupCases = []testCase{
 	{name: "SecondIsTheFirst", run: dedup},
+	{name: "Told", run: dedupTold},
 	{name: "WindowEnds", run: dedupWindow},
 	{name: "Rollback", run: dedupRollback},
 	{name: "QueuesApart", run: dedupQueues},
@@ -32,6 +34,51 @@ func dedup(e *env) {
 	}
 	e.maintain()
 	e.want()
+}
+
+// Told: who enqueues learns which jobs were there already, whatever came before in his transaction.
+func dedupTold(e *env) {
+	batch := []penstock.NewJob{once("d", "a"), job("b"), once("e", "c"), once("d", "again"), once("e", "again"), once("f", "d")}
+	made, err := e.q.Enqueue(e.ctx, batch...)
+	e.told("new jobs and duplicates within a batch", made, err, false, false, false, true, true, false)
+	if made[3].ID != made[0].ID || made[4].ID != made[2].ID {
+		e.Errorf("got %+v, want the ids of the first ones", made)
+	}
+	made, err = e.q.Enqueue(e.ctx, once("d", "again"))
+	e.told("one duplicate", made, err, true)
+	made, err = e.q.Enqueue(e.ctx, once("g", "e"))
+	e.told("one that is none", made, err, false)
+
+	t := e.begin()
+	for _, step := range []struct {
+		what string
+		jobs []penstock.NewJob
+		want []bool
+	}{
+		{"a duplicate", []penstock.NewJob{once("d", "again")}, []bool{true}},
+		{"a job without key after it", []penstock.NewJob{job("f")}, []bool{false}},
+		{"jobs without keys", []penstock.NewJob{job("g"), job("h")}, []bool{false, false}},
+		{"several", []penstock.NewJob{job("i"), once("g", "again"), once("h", "j"), once("h", "again")}, []bool{false, true, false, true}},
+		{"a new one", []penstock.NewJob{once("i", "k")}, []bool{false}},
+		{"the same again", []penstock.NewJob{once("i", "again")}, []bool{true}},
+	} {
+		made, err := t.Tx.Enqueue(e.ctx, queue, step.jobs...)
+		e.told("in one transaction: "+step.what, made, err, step.want...)
+	}
+	t.commit()
+	e.ack(e.collect("a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k")...)
+}
+
+func (e *env) told(what string, made []penstock.Enqueued, err error, want ...bool) {
+	e.Helper()
+	e.must(err, what)
+	got := make([]bool, len(made))
+	for i := range made {
+		got[i] = made[i].Deduplicated
+	}
+	if !slices.Equal(got, want) {
+		e.Errorf("%s: deduplicated %v, want %v", what, got, want)
+	}
 }
 
 func dedupWindow(e *env) {
@@ -68,7 +115,7 @@ func dedupRace(e *env) {
 	e.must(concurrently(len(ids), func(i int) error {
 		got, err := qs[i%2].Enqueue(e.ctx, once("d", "a"))
 		if err == nil {
-			ids[i] = got[0]
+			ids[i] = got[0].ID
 		}
 		return err
 	}), "Enqueue of the same dedup key at once")

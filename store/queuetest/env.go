@@ -92,10 +92,18 @@ func (e *env) maintain() {
 // enqueue returns the ids.
 func (e *env) enqueue(jobs ...penstock.NewJob) []int64 {
 	e.Helper()
-	ids, err := e.q.Enqueue(e.ctx, jobs...)
+	made, err := e.q.Enqueue(e.ctx, jobs...)
 	e.must(err, "Enqueue")
-	if len(ids) != len(jobs) {
-		e.Fatalf("Enqueue of %d jobs returned %d ids", len(jobs), len(ids))
+	if len(made) != len(jobs) {
+		e.Fatalf("Enqueue of %d jobs returned %d ids", len(jobs), len(made))
+	}
+	return idsOf(made)
+}
+
+func idsOf(made []penstock.Enqueued) []int64 {
+	ids := make([]int64, len(made))
+	for i := range made {
+		ids[i] = made[i].ID
 	}
 	return ids
 }
@@ -220,9 +228,9 @@ func (e *env) begin() tx {
 
 func (t tx) enqueue(jobs ...penstock.NewJob) []int64 {
 	t.e.Helper()
-	ids, err := t.Tx.Enqueue(t.e.ctx, queue, jobs...)
+	made, err := t.Tx.Enqueue(t.e.ctx, queue, jobs...)
 	t.e.must(err, "Enqueue in a transaction")
-	return ids
+	return idsOf(made)
 }
 
 func (t tx) commit() {

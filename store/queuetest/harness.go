@@ -60,7 +60,7 @@ type Instance struct {
 // nothing.
 type Tx interface {
 	// Enqueue is the store's own way to enqueue inside a transaction.
-	Enqueue(ctx context.Context, queue string, jobs ...penstock.NewJob) ([]int64, error)
+	Enqueue(ctx context.Context, queue string, jobs ...penstock.NewJob) ([]penstock.Enqueued, error)
 	Commit(ctx context.Context) error
 	Rollback(ctx context.Context) error
 }

@@ -94,9 +94,9 @@ func (w *walk) commit(t *tracked) {
 
 func (w *walk) enqueueSome() {
 	batch := w.make()
-	ids, err := w.queue().Enqueue(w.ctx, batch...)
+	made, err := w.queue().Enqueue(w.ctx, batch...)
 	w.must(err, "Enqueue")
-	w.track(ids, batch, ready)
+	w.track(idsOf(made), batch, ready)
 }
 
 func (w *walk) beginTx() {

@@ -46,7 +46,7 @@ func openQueueInstance(t testing.TB) queuetest.Instance {
 	}
 }
 
-func (b businessTx) Enqueue(ctx context.Context, queue string, jobs ...penstock.NewJob) ([]int64, error) {
+func (b businessTx) Enqueue(ctx context.Context, queue string, jobs ...penstock.NewJob) ([]penstock.Enqueued, error) {
 	return sqlite.NewQueue(queue).Enqueue(ctx, b.tx, jobs...)
 }
 

@@ -20,20 +20,20 @@ type Queue struct{ name string }
 func NewQueue(name string) Queue { return Queue{name} }
 
 // Enqueue writes jobs inside the application's transaction, of any SQLite driver,
-// and returns their ids, of a duplicate the id of the job that came first: they
-// run once it has committed, and never if it rolls back. All jobs are checked
+// and says what became of each, in the order given: they run once it has
+// committed, and never if it rolls back. All jobs are checked
 // before the first one is written; a *penstock.FieldError says which cannot be
 // carried. After any other error roll back: some of the jobs may have been
 // written. Begin with BEGIN IMMEDIATE, as for Publish.
-func (q Queue) Enqueue(ctx context.Context, tx Tx, jobs ...penstock.NewJob) ([]int64, error) {
+func (q Queue) Enqueue(ctx context.Context, tx Tx, jobs ...penstock.NewJob) ([]penstock.Enqueued, error) {
 	if err := validJobs(jobs); err != nil {
 		return nil, err
 	}
-	ids, err := q.enqueue(ctx, tx, jobs)
+	made, err := q.enqueue(ctx, tx, jobs)
 	if err != nil {
 		return nil, explainEnqueue(ctx, tx, q.name, err)
 	}
-	return ids, nil
+	return made, nil
 }
 
 func validJobs(jobs []penstock.NewJob) error {
@@ -45,17 +45,17 @@ func validJobs(jobs []penstock.NewJob) error {
 	return nil
 }
 
-func (q Queue) enqueue(ctx context.Context, tx Tx, jobs []penstock.NewJob) ([]int64, error) {
-	ids := make([]int64, len(jobs))
-	fresh, first, row, err := q.sift(ctx, tx, jobs, ids)
+func (q Queue) enqueue(ctx context.Context, tx Tx, jobs []penstock.NewJob) ([]penstock.Enqueued, error) {
+	made := make([]penstock.Enqueued, len(jobs))
+	fresh, first, row, err := q.sift(ctx, tx, jobs, made)
 	if err != nil {
 		return nil, err
 	}
-	if err := q.insert(ctx, tx, jobs, fresh, ids); err != nil {
+	if err := q.insert(ctx, tx, jobs, fresh, made); err != nil {
 		return nil, err
 	}
 	if first == nil {
-		return ids, nil
+		return made, nil
 	}
 	var notes [][2]any
 	for i := range jobs {
@@ -64,21 +64,21 @@ func (q Queue) enqueue(ctx context.Context, tx Tx, jobs []penstock.NewJob) ([]in
 			continue
 		}
 		if f, ok := first[key]; ok {
-			if ids[i] = ids[f]; f == i {
-				notes = append(notes, [2]any{key, ids[i]})
+			if made[i].ID = made[f].ID; f == i {
+				notes = append(notes, [2]any{key, made[i].ID})
 			}
 		}
 	}
 	if len(notes) > 0 {
 		_, err = tx.ExecContext(ctx, noteDedupSQL, row.id, time.Now().UnixMicro(), array(notes))
 	}
-	return ids, err
+	return made, err
 }
 
-// sift finds the jobs that are to be written, as indexes of jobs, and fills in the
-// ids of those that are there already. first is the index of the first job of
+// sift finds the jobs that are to be written, as indexes of jobs, and fills in what
+// is known of the others. first is the index of the first job of
 // each dedup key that is to be written, nil if no job has one.
-func (q Queue) sift(ctx context.Context, tx Tx, jobs []penstock.NewJob, ids []int64) (fresh []int, first map[string]int, row queueRow, err error) {
+func (q Queue) sift(ctx context.Context, tx Tx, jobs []penstock.NewJob, made []penstock.Enqueued) (fresh []int, first map[string]int, row queueRow, err error) {
 	known := map[string]int64{}
 	var keys []string
 	for i := range jobs {
@@ -101,9 +101,10 @@ func (q Queue) sift(ctx context.Context, tx Tx, jobs []penstock.NewJob, ids []in
 			_, again := first[k]
 			switch {
 			case old:
-				ids[i] = id
+				made[i] = penstock.Enqueued{ID: id, Deduplicated: true}
 				continue
 			case again:
+				made[i].Deduplicated = true
 				continue
 			}
 			first[k] = i
@@ -138,7 +139,7 @@ func knownJobs(ctx context.Context, tx Tx, row queueRow, keys []string) (map[str
 
 // insert writes the fresh jobs and fills in their ids. One statement draws its
 // numbers without gaps, because nobody else writes.
-func (q Queue) insert(ctx context.Context, tx Tx, jobs []penstock.NewJob, fresh []int, ids []int64) error {
+func (q Queue) insert(ctx context.Context, tx Tx, jobs []penstock.NewJob, fresh []int, made []penstock.Enqueued) error {
 	insert := `insert into ` + QueueTable(q.name) + ` (not_before, priority, grp, key, headers, payload) values (?, ?, ?, ?, ?, ?)`
 	var args []any
 	for len(fresh) > 0 {
@@ -161,7 +162,7 @@ func (q Queue) insert(ctx context.Context, tx Tx, jobs []penstock.NewJob, fresh 
 			return err
 		}
 		for k, i := range fresh[:n] {
-			ids[i] = last - int64(n-1-k)
+			made[i].ID = last - int64(n-1-k)
 		}
 		fresh = fresh[n:]
 	}
@@ -201,7 +202,7 @@ func explainEnqueue(ctx context.Context, tx Tx, name string, err error) error {
 }
 
 // Enqueue implements penstock.Queue. On return the jobs survive a power cut.
-func (q queue) Enqueue(ctx context.Context, jobs ...penstock.NewJob) (ids []int64, err error) {
+func (q queue) Enqueue(ctx context.Context, jobs ...penstock.NewJob) (made []penstock.Enqueued, err error) {
 	if err := validJobs(jobs); err != nil {
 		return nil, err
 	}
@@ -210,11 +211,11 @@ func (q queue) Enqueue(ctx context.Context, jobs ...penstock.NewJob) (ids []int6
 			_, err := findQueue(ctx, tx, q.name)
 			return err
 		}
-		ids, err = NewQueue(q.name).Enqueue(ctx, tx, jobs...)
+		made, err = NewQueue(q.name).Enqueue(ctx, tx, jobs...)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	return ids, nil
+	return made, nil
 }

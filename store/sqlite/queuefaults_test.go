@@ -104,15 +104,15 @@ func TestMaintainOfMany(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again, err := q.Enqueue(t.Context(), jobs[7], penstock.NewJob{}, jobs[9], jobs[9]); err != nil || again[0] != ids[7] || again[2] != ids[9] || again[3] != ids[9] || again[1] <= ids[len(ids)-1] {
-		t.Fatalf("duplicates got the ids %d, %v, want %d and %d around a new one", again, err, ids[7], ids[9])
+	if again, err := q.Enqueue(t.Context(), jobs[7], penstock.NewJob{}, jobs[9], jobs[9]); err != nil || again[0].ID != ids[7].ID || again[2].ID != ids[9].ID || again[3].ID != ids[9].ID || again[1].ID <= ids[len(ids)-1].ID {
+		t.Fatalf("duplicates got the ids %v, %v, want %d and %d around a new one", again, err, ids[7].ID, ids[9].ID)
 	}
 	if claimed := claimJobs(t, q, many+1); len(claimed) != many+1 {
 		t.Fatalf("claimed %d jobs", len(claimed))
 	}
 	mustExec(t, app, `update penstock_dedup set at = 1`)
-	if late, err := q.Enqueue(t.Context(), jobs[7], jobs[9]); err != nil || late[0] <= ids[len(ids)-1] || late[1] <= late[0] {
-		t.Fatalf("after the window duplicates got the ids %d, %v, want new ones", late, err)
+	if late, err := q.Enqueue(t.Context(), jobs[7], jobs[9]); err != nil || late[0].ID <= ids[len(ids)-1].ID || late[1].ID <= late[0].ID {
+		t.Fatalf("after the window duplicates got the ids %v, %v, want new ones", late, err)
 	}
 	mustExec(t, app, `update penstock_leases set until = 1`)
 	mustExec(t, app, `update penstock_later set due = 1`)
@@ -192,7 +192,7 @@ func TestEndedLeasesAndOldIDs(t *testing.T) {
 	if n, err := s.CancelJobs(ctx, "jobs", seq); n != 0 || err != nil {
 		t.Errorf("CancelJobs of a seq that is no id: %d, %v", n, err)
 	}
-	if n, err := s.CancelJobs(ctx, "jobs", ids...); n != 2 || err != nil {
+	if n, err := s.CancelJobs(ctx, "jobs", ids[0].ID, ids[1].ID); n != 2 || err != nil {
 		t.Errorf("CancelJobs: %d, %v", n, err)
 	}
 }

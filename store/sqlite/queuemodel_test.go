@@ -122,14 +122,14 @@ func (m *queueModel) enqueue() {
 		}
 		jobs = append(jobs, j)
 	}
-	var ids []int64
+	var made []penstock.Enqueued
 	var err error
 	if m.rnd.IntN(2) == 0 {
-		ids, err = m.q.Enqueue(m.Context(), jobs...)
+		made, err = m.q.Enqueue(m.Context(), jobs...)
 	} else {
 		tx, begun := m.app.Begin()
 		m.check(begun)
-		ids, err = sqlite.NewQueue("jobs").Enqueue(m.Context(), tx, jobs...)
+		made, err = sqlite.NewQueue("jobs").Enqueue(m.Context(), tx, jobs...)
 		if m.rnd.IntN(4) == 0 {
 			m.check(tx.Rollback())
 			return
@@ -138,15 +138,15 @@ func (m *queueModel) enqueue() {
 	}
 	m.check(err)
 	for i, j := range jobs {
-		if ids[i] <= m.seq {
-			m.Fatalf("job %d follows %d", ids[i], m.seq)
+		if made[i].ID <= m.seq {
+			m.Fatalf("job %d follows %d", made[i].ID, m.seq)
 		}
-		m.seq = ids[i]
+		m.seq = made[i].ID
 		state := "waiting"
 		if !j.NotBefore.IsZero() {
 			state = "later"
 		}
-		m.jobs = append(m.jobs, &modelJob{id: ids[i], seq: ids[i], key: j.Key, grp: j.Group, priority: j.Priority, limit: 3, state: state})
+		m.jobs = append(m.jobs, &modelJob{id: made[i].ID, seq: made[i].ID, key: j.Key, grp: j.Group, priority: j.Priority, limit: 3, state: state})
 	}
 }
 

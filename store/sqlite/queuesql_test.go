@@ -139,7 +139,7 @@ func TestHotKeyIsOutOfTheWay(t *testing.T) {
 		t.Errorf("%d jobs are ready, want one of each key and one without", ready)
 	}
 	first := claimJobs(t, q, 10)
-	if len(first) != 3 || first[0].ID != ids[0] {
+	if len(first) != 3 || first[0].ID != ids[0].ID {
 		t.Fatalf("claimed %d jobs, want 3", len(first))
 	}
 	if ready := scan[int](t, app, `select count(*) from penstock_ready`); ready != 0 {
@@ -148,7 +148,7 @@ func TestHotKeyIsOutOfTheWay(t *testing.T) {
 	if _, err := q.Ack(t.Context(), first[0].Lease); err != nil {
 		t.Fatal(err)
 	}
-	if next := claimJobs(t, q, 10); len(next) != 1 || next[0].ID != ids[2] {
+	if next := claimJobs(t, q, 10); len(next) != 1 || next[0].ID != ids[2].ID {
 		t.Errorf("after the first of the hot key came %v, want its second", next)
 	}
 }

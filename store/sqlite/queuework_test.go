@@ -132,10 +132,10 @@ func TestWorkTxAndLostLease(t *testing.T) {
 	if err := handler(t.Context(), jobs[1]); !errors.Is(err, penstock.ErrLeaseLost) {
 		t.Errorf("a second time: %v", err)
 	}
-	if done := scan[string](t, app, `select group_concat(job) from done`); done != fmt.Sprint(ids[1]) {
-		t.Errorf("jobs %s took effect, want %d", done, ids[1])
+	if done := scan[string](t, app, `select group_concat(job) from done`); done != fmt.Sprint(ids[1].ID) {
+		t.Errorf("jobs %s took effect, want %d", done, ids[1].ID)
 	}
-	if again := claimJobs(t, q, 2); len(again) != 1 || again[0].ID != ids[0] || again[0].Attempt != 2 {
+	if again := claimJobs(t, q, 2); len(again) != 1 || again[0].ID != ids[0].ID || again[0].Attempt != 2 {
 		t.Errorf("what comes back is %v", again)
 	}
 }

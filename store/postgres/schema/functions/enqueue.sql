@@ -8,7 +8,8 @@
 create or replace function _enqueue_functions() returns text
 language sql immutable set search_path from current as $text$ select $$
 
--- {enqueue} writes one job and returns its id; of a duplicate, the first one's.
+-- {enqueue} writes one job and returns its id; of a duplicate, the first one's. What deduplicated() tells is kept as a
+-- letter per job in a setting that ends with the transaction.
 create or replace function {enqueue}(payload bytea, key text, grp text, priority int, not_before timestamptz, dedup_key text, headers jsonb) returns bigint
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $fn$
 declare
@@ -22,9 +23,12 @@ begin
     if dedup_key is not null then
         perform {schema}._hold_keys({id}, array[dedup_key]);
         made := {first}(dedup_key);
+        perform pg_catalog.set_config('penstock.deduplicated', case when made is null then 'f' else 't' end, true);
         if made is not null then
             return made;
         end if;
+    elsif current_setting('penstock.deduplicated', true) <> '' then
+        perform pg_catalog.set_config('penstock.deduplicated', '', true);
     end if;
     if not_before is null or not_before <= clock_timestamp() then
         insert into {queue} (key, grp, priority, headers, payload)
@@ -75,6 +79,7 @@ language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 declare
     many constant int := coalesce(cardinality(payloads), 0);
     made bigint;
+    found boolean[] = '{}';
 begin
     if coalesce(cardinality(keys), many) <> many or coalesce(cardinality(grps), many) <> many or coalesce(cardinality(priorities), many) <> many
        or coalesce(cardinality(not_befores), many) <> many or coalesce(cardinality(dedup_keys), many) <> many or coalesce(cardinality(headers), many) <> many then
@@ -87,6 +92,7 @@ begin
         end if;
         for i in 1 .. many loop
             made := case when dedup_keys[i] is not null then {first}(dedup_keys[i]) end;
+            found[i] := made is not null;
             if made is null then
                 made := {enqueue}(payloads[i], keys[i], grps[i], priorities[i], not_befores[i], null, headers[i]);
                 if dedup_keys[i] is not null then
@@ -95,7 +101,13 @@ begin
             end if;
             return next made;
         end loop;
+        if array_remove(dedup_keys, null) <> '{}' then
+            perform pg_catalog.set_config('penstock.deduplicated', array_to_string(found, ''), true);
+        end if;
         return;
+    end if;
+    if current_setting('penstock.deduplicated', true) <> '' then
+        perform pg_catalog.set_config('penstock.deduplicated', '', true);
     end if;
     if cardinality(priorities) > 0 then -- at all else the queue's trigger looks
         perform {schema}._refuse_job('', null, null, p, null, null) from unnest(priorities) p where p not between -16 and 15;

@@ -60,6 +60,15 @@ begin
                                                 keys, grps, priorities, not_befores, dedup_keys, headers);
 end $fn$;
 
+-- deduplicated tells whether the nth job of this transaction's last enqueue was not written, because there was one
+-- with its dedup_key. Null if that enqueue had no dedup_key, or was in another transaction.
+create or replace function deduplicated(n bigint default 1) returns boolean
+language sql volatile as $fn$
+    select told.it operator(pg_catalog.=) 't'
+      from (select pg_catalog.substr(pg_catalog.current_setting('penstock.deduplicated', true), n::pg_catalog.int4, 1)) told(it)
+     where told.it operator(pg_catalog.<>) ''
+$fn$;
+
 create or replace function dequeue(queue text, n int default 1, grp text default '') returns setof job
 language plpgsql volatile as $fn$
 declare
