@@ -125,7 +125,7 @@ func TestNoPermission(t *testing.T) {
 	if out := must(t, "tail", "orders", "--json", "--database-url", u.String()); strings.Count(out, "\n") != 1 {
 		t.Errorf("tail shows %q", out)
 	}
-	refused(t, 4, "grant", "outbox", "create", "more", "--database-url", u.String())
+	refused(t, 4, "only the owner of the schema", "outbox", "create", "more", "--database-url", u.String())
 }
 
 // A disk that is full is an error with its next step; what was published before
