@@ -39,6 +39,18 @@ type Source interface {
 	Close(ctx context.Context) error
 }
 
+// SinkReporter is a Source that Status can tell of how the sink is. The relay calls it when
+// that changes, beside everything else.
+type SinkReporter interface {
+	// ReportSink says since when the sink takes nothing, and why, in at most
+	// MaxSinkErrorBytes of valid UTF-8 without NUL; a zero time says that it takes messages. Status
+	// shows it while this Source has the lease. ErrFenced if that was lost.
+	ReportSink(ctx context.Context, down time.Time, why string) error
+}
+
+// MaxSinkErrorBytes is how much of a sink's error Status keeps.
+const MaxSinkErrorBytes = 500
+
 // Limit bounds one Fetch.
 type Limit struct {
 	Messages int

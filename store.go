@@ -168,6 +168,10 @@ type SubscriptionStatus struct {
 	Epoch int64 `json:"epoch"`
 	// LeaseUntil is when the lease ends unless it is renewed.
 	LeaseUntil time.Time `json:"lease_until,omitzero"`
+	// SinkDown is since when the sink takes nothing, by the clock of the holder, and zero while
+	// it takes messages or nobody has the lease. SinkError is why.
+	SinkDown  time.Time `json:"sink_down_since,omitzero"`
+	SinkError string    `json:"sink_error,omitempty"`
 }
 
 // DeadLetter is a message set aside with the reason.

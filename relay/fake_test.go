@@ -31,7 +31,8 @@ type outbox struct {
 	opens    int // calls, failed ones too
 	openings int
 	fetches  int
-	fetched  int   // messages returned, with repetitions
+	fetched  int // messages returned, with repetitions
+	reports  []sinkReport
 	sink     *sink // if set, what is settled as delivered must be confirmed by it
 	fakePark
 
@@ -103,6 +104,22 @@ func fault(f func() error) error {
 		return nil
 	}
 	return f()
+}
+
+type sinkReport struct {
+	down time.Time
+	why  string
+}
+
+// ReportSink fails the first time.
+func (s *fakeSource) ReportSink(_ context.Context, down time.Time, why string) error {
+	s.log.mu.Lock()
+	defer s.log.mu.Unlock()
+	s.log.reports = append(s.log.reports, sinkReport{down, why})
+	if len(s.log.reports) == 1 {
+		return errFlaky
+	}
+	return nil
 }
 
 type fakeSource struct {

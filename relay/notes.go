@@ -79,6 +79,16 @@ func (s *session) noteVerdict(e *entry, v penstock.Verdict) {
 // noteBreaker is about a breaker that is or was open.
 func (s *session) noteBreaker(was, is breakerState, probe bool, err error, now time.Time) {
 	b := &s.breaker
+	if was != is {
+		s.sinkDown, s.sinkWhy = time.Time{}, ""
+		if is != closed {
+			s.sinkDown = b.since
+			if err != nil {
+				s.sinkWhy = sinkError(err.Error())
+			}
+		}
+		poke(s.sinkNews)
+	}
 	kind, args := noteClosed, []any{"after", now.Sub(b.since).Round(time.Millisecond)}
 	switch {
 	case was == closed && is == unavailable:

@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	"github.com/penstock/penstock"
 )
@@ -18,7 +20,7 @@ func TestOutagePausesAndResumes(t *testing.T) {
 		down := newFlag(true)
 		k.answer = func(*penstock.Message) error {
 			if down.Load() {
-				return penstock.Unavailable(errFlaky)
+				return penstock.Unavailable(fmt.Errorf("%w: %s", errFlaky, strings.Repeat("€", 200)))
 			}
 			return nil
 		}
@@ -58,6 +60,13 @@ func TestOutagePausesAndResumes(t *testing.T) {
 			t.Errorf("%d of 1000 delivered within six seconds of the broker's return", k.delivered())
 		}
 		finish(t, r, result, l, k)
+		// Status is told twice, whatever the number of probes; the first call failed.
+		if len(l.reports) != 3 || !l.reports[0].down.Equal(began) || l.reports[1] != l.reports[0] || !l.reports[2].down.IsZero() {
+			t.Errorf("told of the sink: %+v", l.reports)
+		}
+		if why := l.reports[0].why; len(why) > penstock.MaxSinkErrorBytes || !utf8.ValidString(why) || !strings.Contains(why, errFlaky.Error()) {
+			t.Errorf("why it is down: %q", why)
+		}
 		if k.sends[first].n > probeSize {
 			t.Errorf("the first Send after the outage had %d messages", k.sends[first].n)
 		}

@@ -219,5 +219,9 @@ func text(err error) string {
 	if len(s) > maxErrorBytes {
 		s = s[:maxErrorBytes] + "…"
 	}
+	return storable(s)
+}
+
+func storable(s string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 }

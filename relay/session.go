@@ -47,6 +47,10 @@ type session struct {
 	draining  bool
 	drainBy   time.Time
 
+	// What Status is to show: since when the sink takes nothing, and why.
+	sinkDown time.Time
+	sinkWhy  string
+
 	confirms    uint64   // messages that the sink confirmed
 	provisional []*entry // refused since the last confirm, on their first attempt
 	// What park.go needs to know of Fetch and Settle.
@@ -60,6 +64,8 @@ type session struct {
 	done     chan struct{} // window.done grew
 	hurry    chan struct{} // the cursor should be written now
 	renewNow chan struct{}
+
+	sinkNews chan struct{} // sinkDown changed
 
 	sent chan struct{} // closed after the last Send
 
@@ -83,6 +89,7 @@ func newSession(cfg *Config, log *slog.Logger, source penstock.Source, drain <-c
 		done:     make(chan struct{}, 1),
 		hurry:    make(chan struct{}, 1),
 		renewNow: make(chan struct{}, 1),
+		sinkNews: make(chan struct{}, 1),
 		sent:     make(chan struct{}),
 	}
 	s.cond.L = &s.mu
@@ -118,6 +125,9 @@ func (s *session) run(parent context.Context, opened time.Time) error {
 	others.Go(func() { s.renewLoop(ctx, opened) })
 	others.Go(func() { s.watchDrain(ctx) })
 	others.Go(func() { s.statsLoop(ctx) })
+	if reporter, ok := s.source.(penstock.SinkReporter); ok {
+		others.Go(func() { s.reportLoop(ctx, reporter) })
+	}
 	if s.cfg.Maintain != nil {
 		others.Go(func() { s.maintainLoop(ctx) })
 	}

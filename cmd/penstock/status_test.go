@@ -17,6 +17,7 @@ func TestStatusTable(t *testing.T) {
 	busy := penstock.SubscriptionStatus{
 		Subscription: "billing", Backlog: 1204331, OldestAge: 75 * time.Second, Settled: 99, Rate: 31872, DeadLetters: 312, Parked: 10450, ParkedKeys: 120,
 		HeldKeys: 2, Replaying: true, Holder: "relay-7c9d8b/4121", HolderSince: now.Add(-50 * time.Hour), Epoch: 17, LeaseUntil: now.Add(9 * time.Second),
+		SinkDown: now.Add(-3 * time.Minute), SinkError: "dial tcp 127.0.0.1:5672: \x1b[31mconnection refused",
 	}
 	outboxes := []penstock.OutboxStatus{
 		{Outbox: "orders", Bytes: 3 << 30, Segments: ring, Retention: penstock.Retention{Age: 24 * time.Hour, Bytes: 1 << 30}, Subscriptions: []penstock.SubscriptionStatus{
@@ -47,6 +48,7 @@ func TestStatusTable(t *testing.T) {
 		"billing: 312 dead letters to retry or to discard: penstock dead list orders --subscription billing\n",
 		"orders/billing: 2 keys are held until a dead letter is decided about: penstock parked orders --subscription billing\n",
 		"orders/billing: a replay is under way\n",
+		`orders/billing: the sink has taken nothing for 3m: dial tcp 127.0.0.1:5672: \x1b[31mconnection refused` + "\n",
 		"orders/audit: no relay runs it, and 1 message waits",
 		"orders/audit: the lease of relay-7c9d8b/4122 ended 1m ago, and nobody has taken over\n",
 		`1 dead letter to retry or to discard: penstock dead list $'we\nird \x1b[2J; \'x' --subscription 'a b'` + "\n",
@@ -110,6 +112,9 @@ func TestStatusJSONHasEveryField(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer source.Close(t.Context())
+		if err := source.(penstock.SinkReporter).ReportSink(t.Context(), time.Now().Add(-time.Hour), "no route to host"); err != nil {
+			t.Fatal(err)
+		}
 		var status struct {
 			Outboxes []struct {
 				Retention     map[string]any
@@ -123,7 +128,7 @@ func TestStatusJSONHasEveryField(t *testing.T) {
 			t.Errorf("retention is %v", status.Outboxes[0].Retention)
 		}
 		s := status.Outboxes[0].Subscriptions[0]
-		for _, field := range []string{"subscription", "backlog", "oldest_age_ns", "settled", "rate_per_second", "dead_letters", "parked", "parked_keys", "held_keys", "holder", "holder_since", "epoch", "lease_until"} {
+		for _, field := range []string{"subscription", "backlog", "oldest_age_ns", "settled", "rate_per_second", "dead_letters", "parked", "parked_keys", "held_keys", "holder", "holder_since", "epoch", "lease_until", "sink_down_since", "sink_error"} {
 			if s[field] == nil {
 				t.Errorf("%s is missing in %v", field, s)
 			}
@@ -131,6 +136,7 @@ func TestStatusJSONHasEveryField(t *testing.T) {
 		if s["holder"] != "web-1/42" || s["backlog"] != float64(2) {
 			t.Errorf("got %v", s)
 		}
+		contains(t, d.must("status"), "the sink has taken nothing for 1h", "no route to host")
 		if text := d.must("status"); !regexp.MustCompile(`web-1/42 +\d+ +\d+s\n`).MatchString(text) {
 			t.Errorf("holder, epoch and since are not at the end of %q", text)
 		}

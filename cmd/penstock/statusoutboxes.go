@@ -201,6 +201,9 @@ func statusNotes(outbox, of string, s *penstock.SubscriptionStatus, now time.Tim
 	if !isHeld(s, now) && s.Holder != "" {
 		note("the lease of %s ended %s ago, and nobody has taken over", visible(s.Holder), since(s.LeaseUntil, now))
 	}
+	if !s.SinkDown.IsZero() && isHeld(s, now) {
+		note("the sink has taken nothing for %s: %s", since(s.SinkDown, now), visible(s.SinkError))
+	}
 	if s.Replaying {
 		note("a replay is under way")
 	}

@@ -75,9 +75,17 @@ type subscription struct {
 	holder  string
 	since   time.Time
 	until   time.Time
+	sink    sinkState
 	dropped bool // for the source that still holds the pointer
 	settled int64
 	recent  []settlement // of the last minute
+}
+
+// sinkState is what a source has reported.
+type sinkState struct {
+	epoch int64
+	down  time.Time
+	why   string
 }
 
 type replayed struct {

@@ -102,3 +102,15 @@ func (s *source) Close(context.Context) error {
 	s.closed = true
 	return nil
 }
+
+// ReportSink implements penstock.SinkReporter.
+func (s *source) ReportSink(ctx context.Context, down time.Time, why string) error {
+	if err := s.enter(ctx); err != nil {
+		return err
+	}
+	defer s.store.db.Unlock()
+	if s.sub != nil {
+		s.sub.sink = sinkState{s.sub.epoch, down.UTC(), why}
+	}
+	return nil
+}

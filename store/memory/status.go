@@ -59,6 +59,9 @@ func (sub *subscription) status(name string, o *outbox, now time.Time) penstock.
 	}
 	if sub.holder != "" && now.Before(sub.until) {
 		st.Holder, st.HolderSince, st.LeaseUntil = sub.holder, sub.since, sub.until
+		if sub.sink.epoch == sub.epoch && !sub.sink.down.IsZero() {
+			st.SinkDown, st.SinkError = sub.sink.down, sub.sink.why
+		}
 	}
 	return st
 }

@@ -134,6 +134,7 @@ func TestRelayRoleCanRelayAndNotPublish(t *testing.T) {
 		} else {
 			f.Must(src.Settle(f.Ctx, penstock.Settled{Batch: b}))
 		}
+		f.Must(src.(penstock.SinkReporter).ReportSink(f.Ctx, time.Now(), "no"))
 		f.Must(src.Close(f.Ctx))
 	}
 	f.Eventually("the relay's role gives space back", func() bool {
@@ -149,7 +150,8 @@ func TestRelayRoleCanRelayAndNotPublish(t *testing.T) {
 	conn, err := pgx.Connect(f.Ctx, asRole)
 	f.Must(err)
 	defer conn.Close(f.Ctx)
-	for _, denied := range []string{"update penstock.orders set payload = ''", "delete from penstock.orders", "truncate penstock.orders", "delete from penstock._cursor"} {
+	for _, denied := range []string{"update penstock.orders set payload = ''", "delete from penstock.orders", "truncate penstock.orders", "delete from penstock._cursor",
+		"update penstock._subscription set sink_error = ''"} {
 		if _, err := conn.Exec(f.Ctx, denied); err == nil || !strings.Contains(err.Error(), "42501") {
 			t.Errorf("%s: got %v, want permission denied", denied, err)
 		}

@@ -56,20 +56,23 @@ func (s *Store) Status(ctx context.Context) ([]penstock.OutboxStatus, error) {
 	if err != nil {
 		return nil, s.explain(err)
 	}
-	rows, err = s.pool.Query(ctx, "select outbox, id, name from "+s.table("_subscription")+" order by outbox, name")
+	rows, err = s.pool.Query(ctx, "select outbox, id, name, coalesce(sink_epoch, 0), sink_down, coalesce(sink_error, '') from "+s.table("_subscription")+" order by outbox, name")
 	if err != nil {
 		return nil, s.explain(err)
 	}
 	type subscription struct {
-		ID   int64
-		Name string
+		ID        int64
+		Name      string
+		SinkEpoch int64
+		SinkDown  *time.Time
+		SinkError string
 	}
 	of := map[string][]subscription{}
 	var (
 		outbox string
 		one    subscription
 	)
-	if _, err := pgx.ForEachRow(rows, []any{&outbox, &one.ID, &one.Name}, func() error {
+	if _, err := pgx.ForEachRow(rows, []any{&outbox, &one.ID, &one.Name, &one.SinkEpoch, &one.SinkDown, &one.SinkError}, func() error {
 		of[outbox] = append(of[outbox], one)
 		return nil
 	}); err != nil {
@@ -87,6 +90,9 @@ outboxes:
 				return nil, s.explain(err)
 			}
 			one.Subscription = sub.Name
+			if one.Holder != "" && one.Epoch == sub.SinkEpoch && sub.SinkDown != nil {
+				one.SinkDown, one.SinkError = sub.SinkDown.UTC(), sub.SinkError
+			}
 			status.Subscriptions = append(status.Subscriptions, one)
 		}
 		there = append(there, status)

@@ -94,7 +94,7 @@ func TestMigrateFromProcesses(t *testing.T) {
 			}
 		}
 		app := openApp(t, path)
-		if n := scan[int](t, app, `select count(*) from penstock_schema where version_id > 0`); n != 5 {
+		if n := scan[int](t, app, `select count(*) from penstock_schema where version_id > 0`); n != 6 {
 			t.Errorf("%d migrations are noted, want each of 5 once", n)
 		}
 	}
@@ -127,7 +127,8 @@ func TestMigrateKeepsIDs(t *testing.T) {
 	// As it was before the migration: the ids are not stored, so nothing else tells the two apart.
 	mustExec(t, app, `alter table penstock_outboxes drop column plain_ids`)
 	mustExec(t, app, `alter table penstock_replays drop column besides; alter table penstock_replays drop column covered; alter table penstock_replays drop column ahead;
-		alter table penstock_subscriptions rename column settles to batch; alter table penstock_subscriptions drop column ahead`)
+		alter table penstock_subscriptions rename column settles to batch; alter table penstock_subscriptions drop column ahead;
+		alter table penstock_subscriptions drop column sink_epoch; alter table penstock_subscriptions drop column sink_down; alter table penstock_subscriptions drop column sink_error`)
 	mustExec(t, app, `delete from penstock_schema where version_id >= 4`)
 
 	s = open(t, path)

@@ -173,6 +173,25 @@ func (s *source) Renew(ctx context.Context) error {
 	})
 }
 
+// ReportSink implements penstock.SinkReporter.
+func (s *source) ReportSink(ctx context.Context, down time.Time, why string) error {
+	if err := s.usable(ctx); err != nil || s.subID == 0 {
+		return err
+	}
+	var since int64
+	if !down.IsZero() {
+		since = down.UnixMicro()
+	}
+	return s.store.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		done, err := tx.ExecContext(ctx, `update penstock_subscriptions set sink_epoch = epoch, sink_down = ?, sink_error = ? where id = ? and epoch = ?`,
+			since, why, s.subID, s.epoch)
+		if err != nil {
+			return err
+		}
+		return s.mine(ctx, tx, done)
+	})
+}
+
 // mine checks that a statement with "where id = ? and epoch = ?" found the row.
 func (s *source) mine(ctx context.Context, tx *sql.Tx, done sql.Result) error {
 	if n, err := done.RowsAffected(); err != nil || n == 1 {

@@ -114,16 +114,19 @@ func (o outbox) subscriptions(ctx context.Context, tx *sql.Tx) ([]penstock.Subsc
 	now := time.Now()
 	for rows.Next() {
 		var st penstock.SubscriptionStatus
-		var id, position, rateAt, since, until int64
+		var id, position, rateAt, since, until, down int64
 		var rate float64
-		var text string
+		var text, why string
 		if err := rows.Scan(&id, &st.Subscription, &position, &text, &st.Settled, &rate, &rateAt, &st.Holder, &since, &st.Epoch, &until,
-			&st.DeadLetters, &st.Parked, &st.ParkedKeys, &st.HeldKeys, &st.Replaying); err != nil {
+			&st.DeadLetters, &st.Parked, &st.ParkedKeys, &st.HeldKeys, &st.Replaying, &down, &why); err != nil {
 			return nil, err
 		}
 		st.Rate = decayed(rate, rateAt, now)
 		if now.UnixMicro() < until {
 			st.HolderSince, st.LeaseUntil = fromMicros(since), fromMicros(until)
+			if down != 0 {
+				st.SinkDown, st.SinkError = fromMicros(down), why
+			}
 		} else {
 			st.Holder = ""
 		}

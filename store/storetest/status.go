@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/penstock/penstock"
@@ -11,6 +12,7 @@ var statusCases = []testCase{
 	{name: "OrderedByName", run: statusOrder},
 	{name: "Numbers", run: statusNumbers},
 	{name: "Lease", run: statusLease},
+	{name: "Sink", run: statusSink},
 }
 
 func (e *env) status() []penstock.OutboxStatus {
@@ -137,4 +139,35 @@ func statusLease(e *env) {
 		e.Errorf("the epoch is %d and was %d, since %s and was since %s: it must grow with every holder", next.Epoch, before, next.HolderSince, s.HolderSince)
 	}
 	e.eventually("an expired lease has no holder", func() bool { return e.subscriptionStatus(r.req).Holder == "" })
+}
+
+// Status shows how the sink is, as the holder of the lease said, and nobody before him.
+func statusSink(e *env) {
+	first := e.subscribe(penstock.Subscribe{Holder: "first"})
+	reporter, ok := first.Source.(penstock.SinkReporter)
+	if !ok {
+		e.Fatalf("%T is no penstock.SinkReporter", first.Source)
+	}
+	want := func(when string, down time.Time, why string) {
+		e.Helper()
+		if got := e.subscriptionStatus(first.req); !got.SinkDown.Equal(down) || got.SinkError != why {
+			e.Errorf("%s: down since %v (%q), want %v (%q)", when, got.SinkDown, got.SinkError, down, why)
+		}
+	}
+	down := time.Now().Add(-time.Minute).Truncate(time.Millisecond).UTC()
+	long := strings.Repeat("ü", penstock.MaxSinkErrorBytes/2)
+	want("at first", time.Time{}, "")
+	e.must(reporter.ReportSink(e.ctx, down, long), "ReportSink")
+	want("down", down, long)
+	e.must(first.Renew(e.ctx), "Renew")
+	want("renewed", down, long)
+	e.must(reporter.ReportSink(e.ctx, time.Time{}, ""), "ReportSink")
+	want("back", time.Time{}, "")
+	e.must(reporter.ReportSink(e.ctx, down, "no route"), "ReportSink")
+	first.close()
+	want("nobody has the lease", time.Time{}, "")
+	second := e.subscribe(penstock.Subscribe{Holder: "second"})
+	want("the next holder has said nothing", time.Time{}, "")
+	e.must(second.Source.(penstock.SinkReporter).ReportSink(e.ctx, down, "again"), "ReportSink")
+	want("the next holder", down, "again")
 }

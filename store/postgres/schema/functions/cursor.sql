@@ -39,6 +39,16 @@ begin
     return written;
 end $$;
 
+-- _report_sink notes how a subscription's sink is, when that changes: a relay may change nothing else of it. False if the
+-- lease has been lost.
+create or replace function _report_sink(subscription bigint, epoch bigint, down timestamptz, error text) returns boolean
+language plpgsql security definer set search_path from current as $$
+begin
+    update _subscription s set sink_epoch = $2, sink_down = down, sink_error = error
+     where s.id = $1 and (select h.epoch from _head($1) h) = $2;
+    return found;
+end $$;
+
 -- _reclaim_cursor keeps the cursor log small: it moves the pointer to the other
 -- segment once the current one is large, carries the heads over and truncates.
 create or replace function _reclaim_cursor() returns boolean

@@ -1,0 +1,53 @@
+package relay
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+// reportLoop tells the source when the sink goes down and comes back.
+func (s *session) reportLoop(ctx context.Context, to penstock.SinkReporter) {
+	said := time.Time{}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.sinkNews:
+		}
+		s.mu.Lock()
+		down, why := s.sinkDown, s.sinkWhy
+		s.mu.Unlock()
+		if down.IsZero() && said.IsZero() {
+			continue // it was down for a moment
+		}
+		call, cancel := context.WithTimeout(ctx, sourceTimeout)
+		err := to.ReportSink(call, down, why)
+		cancel()
+		switch {
+		case err == nil:
+			said = down
+		case ctx.Err() != nil || s.lost(err):
+			return
+		default:
+			said = time.Now() // it may have taken effect
+			s.sourceLog.Log(slog.LevelWarn, "cannot tell status how the sink is; trying again", "err", err)
+			if !sleep(ctx, nil, time.Second) {
+				return
+			}
+			poke(s.sinkNews)
+		}
+	}
+}
+
+// sinkError is what of an error's text status can keep.
+func sinkError(text string) string {
+	text = storable(text)
+	if len(text) > penstock.MaxSinkErrorBytes {
+		text = strings.ToValidUTF8(text[:penstock.MaxSinkErrorBytes], "")
+	}
+	return text
+}

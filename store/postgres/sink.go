@@ -1,0 +1,24 @@
+package postgres
+
+import (
+	"context"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+// ReportSink implements penstock.SinkReporter.
+func (src *Source) ReportSink(ctx context.Context, down time.Time, why string) error {
+	if src.req.Ephemeral {
+		return nil
+	}
+	if _, err := src.session(ctx); err != nil {
+		return err
+	}
+	var held bool
+	err := src.store.pool.QueryRow(ctx, "select "+src.store.table("_report_sink")+"($1, $2, $3, $4)", src.id, src.epoch, orNullTime(down), why).Scan(&held)
+	if err == nil && !held {
+		return penstock.ErrFenced
+	}
+	return src.store.explain(err)
+}
