@@ -27,6 +27,7 @@ type neighbours struct {
 	dump  string   // the query of all rows that are not of the first
 	own   []string // the functions of the first queue and the first inbox
 	calls int      // of each function
+	try   int      // of the same calls with other arguments
 }
 
 // secret is in all that nobody should be told. What an intruder may know, names, ids and
@@ -300,7 +301,7 @@ func (n *neighbours) intrude(p part, role, asRole string) (found []string) {
 	known := slices.Concat(n.own, everybodys, p.calls)
 	for _, f := range n.functions(role) {
 		kinds = map[string]bool{}
-		r := testseed.New(p.name+f.name, 0)
+		r := testseed.New(p.name+f.name, n.try)
 		for range n.calls * testseed.Rounds() {
 			sql := n.call(f, r, role)
 			results, err := conn.PgConn().Exec(n.Ctx, sql).ReadAll()
@@ -347,7 +348,7 @@ func told(results []*pgconn.Result, err error) string {
 }
 
 // everybodys functions may succeed wherever they are aimed: they look at their arguments.
-var everybodys = []string{"penstock._q", "penstock._read_committed", "penstock._refuse_headers", "penstock._refuse_job", "penstock._admit_message"}
+var everybodys = []string{"penstock._q", "penstock._read_committed", "penstock._refuse_headers", "penstock._refuse_job", "penstock._admit_message", "penstock.deduplicated"}
 
 // part is what a role plays: what it is granted of the first of each, a relay of all
 // outboxes.
@@ -367,9 +368,9 @@ var parts = []part{
 		_orders.slot: select
 		orders: insert (headers id key payload topic)`},
 	{name: "relay", grant: "select penstock.grant_relay('%s')",
-		calls: []string{"penstock._behind", "penstock._head", "penstock._reclaim", "penstock._reclaim_cursor", "penstock._reclaim_lines", "penstock._reclaim_parked", "penstock._rotate", "penstock._segments", "penstock._write_cursor"},
+		calls: []string{"penstock._behind", "penstock._head", "penstock._reclaim", "penstock._reclaim_cursor", "penstock._reclaim_lines", "penstock._reclaim_parked", "penstock._report_sink", "penstock._rotate", "penstock._segments", "penstock._write_cursor"},
 		// It has all outboxes: settles, turns their rings, and knows what they hold.
-		changes: []string{"_cursor", "_line", "_parked", `"_orders.seq.slot"`},
+		changes: []string{"_cursor", "_line", "_parked", "_subscription", `"_orders.seq.slot"`},
 		reads:   []string{`"orders.seq"`, "_cursor", "_dead_letter", "_line", "_parked"},
 		privileges: `
 		_cursor: insert select
@@ -463,7 +464,12 @@ func TestIntrudersAreFound(t *testing.T) {
 		p := of(mistake.part)
 		role, asRole := n.play(p)
 		n.Exec(fmt.Sprintf(mistake.sql, role))
-		if found := n.intrude(p, role, asRole); !slices.ContainsFunc(found, func(f string) bool { return strings.Contains(f, mistake.finds) }) {
+		var found []string
+		is := func(f string) bool { return strings.Contains(f, mistake.finds) }
+		for n.try = 0; n.try < 10 && !slices.ContainsFunc(found, is); n.try++ { // arguments are drawn
+			found = n.intrude(p, role, asRole)
+		}
+		if !slices.ContainsFunc(found, is) {
 			t.Errorf("%s with %q: found %q, want something with %q", mistake.part, mistake.sql, found, mistake.finds)
 		}
 		n.Exec("drop function if exists penstock.empty, penstock.look, penstock.mark cascade")

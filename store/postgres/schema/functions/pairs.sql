@@ -91,9 +91,10 @@ begin
     execute format('select exists (select from %s r where %s)', there, alive) into rest;
     if rest then -- somebody has locked it
         update _pair x set again = _look_again(began) where x.name = ring and _look_again(began) is not null;
+    elsif state >= 2 and p.retired is null then -- what this transaction has deleted comes back if it fails, and the register does not
+        update _pair x set retired = clock_timestamp() where x.name = ring;
     elsif state >= 2 then
         perform setval(register, current);
-        update _pair x set retired = clock_timestamp() where x.name = ring;
     elsif _truncate(there, alive) then
         update _pair x set writers = null, retired = null, again = null where x.name = ring;
         return true;

@@ -131,10 +131,10 @@ declare
     share constant float8 := least(100.0 / greatest(pages, 1), 1);
     jobs  bigint;
 begin
-    execute format('select coalesce(sum(80 + least(pg_column_size(t.payload), 2000) + coalesce(pg_column_size(t.key), 0)
-                                        + least(coalesce(pg_column_size(t.headers), 0), 2000) + least(coalesce(pg_column_size(t.failures), 0), 2000)), 0)
+    execute format('select coalesce(sum(80 + pg_column_size(t.payload) + coalesce(pg_column_size(t.key), 0)
+                                        + coalesce(pg_column_size(t.headers), 0) + coalesce(pg_column_size(t.failures), 0)), 0)
                       from %s t tablesample system (%s)', segment, 100 * share) into jobs;
-    return pages * 8192 - jobs / share;
+    return pg_table_size(segment) - jobs / share;
 end $$;
 
 -- _carry_over moves jobs from a segment to the one that comes next in order, and returns how
@@ -173,10 +173,10 @@ declare
     bytes   bigint;
 begin
     if s.writers is null then -- not when it was left behind: who had read the register then may have got his lock since
-        s.writers := _writers_in(segment);
+        s.writers := _writers_in(segment) || _writers_in(_q(q.name)); -- an INSERT locks the queue before it reads the register
         update _segment x set writers = s.writers where x.queue = q.id and x.slot = s.slot;
     end if;
-    if _still_in(segment, s.writers) then
+    if _still_in(segment, s.writers) or _writers_in(_q(q.name)) && s.writers then
         return;
     end if;
     began := clock_timestamp();
@@ -196,8 +196,9 @@ begin
                   or jobs <= most and jobs = coalesce(s.rest, -1) and bytes <= least(8388608, pg_table_size(segment) / 8);
         s.rest := jobs;
     end if;
-    if s.leaving and _carry_over(segment, _q(format('_%s.%s', q.name, heir.slot)), heir.slot, most) > 0 then
-        began := clock_timestamp(); -- it goes on with the next call
+    if s.leaving then
+        s.leaving := _carry_over(segment, _q(format('_%s.%s', q.name, heir.slot)), heir.slot, most) > 0; -- else somebody holds what is left: it is others' turn
+        began := clock_timestamp();
     end if;
     s.again := _look_again(began);
     if s is distinct from was then
@@ -256,6 +257,7 @@ declare
     garbage   bigint := 0;
     leave     boolean;
     began     timestamptz;
+    fresh     boolean;
     one       tid;
 begin
     perform _read_committed();
@@ -269,6 +271,7 @@ begin
     idle := now_ms - pg_sequence_last_value(since);
     current := pg_sequence_last_value(ring) % 1024;
     bytes := pg_table_size(_q(format('_%s.%s', queue, current)));
+    fresh := not exists (select from _segment x where x.queue = q.id and x.slot = current and x.retired is null);
     -- A segment that has something and no row: its rotation was rolled back, or it is that of
     -- a writer who was so late that it had become free meanwhile.
     insert into _segment (queue, slot, turn, retired)
@@ -280,6 +283,10 @@ begin
            count(x.slot) = count(g.slot)
       into scarce, none_free
       from _slots(queue) g left join _segment x on x.queue = q.id and x.slot = g.slot;
+    if fresh then
+        update _segment x set retired = null, writers = null, rest = null, leaving = false, job = null, again = null, turn = pg_sequence_last_value(ring) / 1024
+         where x.queue = q.id and x.slot = current and x.retired is not null;
+    end if;
     if none_free and bytes >= q.segment_bytes then
         garbage := _taken_in(_q(format('_%s.%s', queue, current)));
     end if;
@@ -300,8 +307,8 @@ begin
             perform _in_trouble(q, s.slot, null, sqlerrm, sqlstate);
         end;
     end loop;
-    leave := bytes >= q.segment_bytes;
-    if not leave and pg_relation_size(_q(format('_%s.%s', queue, current))) > 0
+    leave := bytes >= q.segment_bytes and not fresh; -- others do not see yet that it is listed
+    if not leave and not fresh and pg_relation_size(_q(format('_%s.%s', queue, current))) > 0
        and (force or (bytes >= least(q.segment_bytes, 16777216) or idle >= case when bytes >= 1048576 then 1000 else 10000 end)
                      and not (select _not_yet(x.again) from _segment x where x.queue = q.id and x.slot = current)) then
         began := clock_timestamp();
