@@ -166,12 +166,12 @@ func (w *walk) decide(t *tracked, m penstock.Message, from came, how penstock.Li
 	}
 }
 
-// overtook reports whether a newer message of the key was parked by a verdict that
-// the store did not have when the Fetch began.
+// overtook reports whether a newer message of the key was parked, or holds the key, by
+// a verdict that the store did not have when the Fetch began.
 func (w *walk) overtook(m penstock.Message) bool {
 	for _, b := range w.open {
 		for i, v := range b.verdicts {
-			if o := b.Messages[i]; o.Key == m.Key && m.Key != "" && o.Seq > m.Seq && v.Outcome == penstock.Parked && !b.settled[i] {
+			if o := b.Messages[i]; o.Key == m.Key && m.Key != "" && o.Seq > m.Seq && (v.Outcome == penstock.Parked || v.Hold) && !b.settled[i] {
 				return true
 			}
 		}
