@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 )
 
 func TestChurn(t *testing.T) {
@@ -50,6 +52,31 @@ func TestChurnInterrupted(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	checkOutboxesGone(t, setup)
+}
+
+// A run whose time is up before its first turn has ended has a result, too.
+func TestChurnOfASlowTurn(t *testing.T) {
+	setup, db := onPostgres(t, "discard")
+	db.Progress = func(text string) {
+		if !strings.HasPrefix(text, "inserting") {
+			return
+		}
+		conn, err := pgx.Connect(t.Context(), db.URL)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close(t.Context())
+		table := pgx.Identifier{db.Schema, db.Name + "_churn_by_hand"}.Sanitize()
+		if _, err := conn.Exec(t.Context(), `create function public.slow() returns trigger language plpgsql as 'begin perform pg_sleep(0.5); return null; end';
+			create trigger slow after insert on `+table+` for each statement execute function public.slow()`); err != nil {
+			t.Error(err)
+		}
+	}
+	r, err := Churn(t.Context(), ChurnConfig{Database: db, Store: setup.Store, Duration: 400 * time.Millisecond, Batch: 10, Margin: time.Millisecond, Late: -1})
+	if err != nil || r.ByHand.Inserted != 20 {
+		t.Errorf("got %+v, %v", r, err)
+	}
 }
 
 func TestChurnRefuses(t *testing.T) {

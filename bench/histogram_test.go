@@ -60,7 +60,7 @@ func TestTimeline(t *testing.T) {
 	for _, c := range []struct {
 		from, to time.Duration
 		total    int64
-	}{{0, time.Second, 10}, {0, 2 * time.Second, 10}, {0, 0, 1}, {200 * time.Millisecond, 400 * time.Millisecond, 2}, {150 * time.Millisecond, 160 * time.Millisecond, 1}, {150 * time.Millisecond, 400 * time.Millisecond, 2}, {time.Second, time.Second, 1}} {
+	}{{0, time.Second, 10}, {0, 2 * time.Second, 10}, {0, 0, 1}, {200 * time.Millisecond, 400 * time.Millisecond, 2}, {150 * time.Millisecond, 160 * time.Millisecond, 1}, {150 * time.Millisecond, 400 * time.Millisecond, 2}, {time.Second, time.Second, 1}, {-200 * time.Millisecond, 0, 1}, {-200 * time.Millisecond, 200 * time.Millisecond, 2}} {
 		if got := line.between(c.from, c.to).total; got != c.total {
 			t.Errorf("%s to %s: %d, want %d", c.from, c.to, got, c.total)
 		}

@@ -22,7 +22,7 @@ func newTimeline(length, slice time.Duration) *timeline {
 func (t *timeline) between(from, to time.Duration) *histogram {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	first := min(int((from+t.slice-1)/t.slice), len(t.slices)-1)
+	first := min(int((max(from, 0)+t.slice-1)/t.slice), len(t.slices)-1)
 	last := min(max(int(to/t.slice), first+1), len(t.slices))
 	var sum histogram
 	for i := first; i < last; i++ {
