@@ -26,10 +26,11 @@ type state struct {
 	settled   int64
 	orderedBy []string
 	low       place
+	sink      sink
 }
 
 func (t *Table) state(ctx context.Context, q querier, id int64) (s state, err error) {
-	err = q.QueryRow(ctx, t.own("head"), id).Scan(&s.epoch, &s.workers, &s.holder, &s.until, &s.since, &s.settled, &s.orderedBy, (*[]string)(&s.low), &s.held)
+	err = q.QueryRow(ctx, t.own("head"), id).Scan(&s.epoch, &s.workers, &s.holder, &s.until, &s.since, &s.settled, &s.orderedBy, (*[]string)(&s.low), &s.held, &s.sink.down, &s.sink.why)
 	return s, err
 }
 
@@ -55,6 +56,7 @@ type lease struct {
 	n       int64 // of the row of the log that it began with
 	settled int64
 	low     place // where to begin
+	sink    sink
 }
 
 // acquire creates the subscription if needed and takes its lease: the next epoch, with
@@ -111,7 +113,7 @@ func (l *lease) args(m *mapping, length time.Duration) []any {
 	if !l.since.IsZero() {
 		since = &l.since
 	}
-	return []any{l.id, l.epoch, holder, length.Microseconds(), since, l.settled, m.orderedBy(), []string(l.low), l.workers}
+	return []any{l.id, l.epoch, holder, length.Microseconds(), since, l.settled, m.orderedBy(), []string(l.low), l.workers, l.sink.down, l.sink.why}
 }
 
 // fence is the first statement of whatever only the holder of the lease may do. Its second

@@ -269,13 +269,15 @@ func (t *Table) holder(ctx context.Context, id int64, status *penstock.Subscript
 	status.Holder, status.HolderSince, status.LeaseUntil = head.holder, head.since.UTC(), head.until.UTC()
 	if head.workers {
 		var n int
-		if err := t.pool.QueryRow(ctx, `select count(*) from (select distinct on (holder, since) lease_until from `+t.ownName("_adopt_log")+
-			` where subscription = $1 and epoch = $2 order by holder, since, n desc) w where lease_until > clock_timestamp()`, id, head.epoch).Scan(&n); err != nil {
+		if err := t.pool.QueryRow(ctx, t.own("workers"), id, head.epoch).Scan(&n, &head.sink.down, &head.sink.why); err != nil {
 			return err
 		}
 		if n > 1 {
 			status.Holder = fmt.Sprintf("%d workers", n)
 		}
+	}
+	if head.sink.down != nil {
+		status.SinkDown, status.SinkError = head.sink.down.UTC(), head.sink.why
 	}
 	return nil
 }

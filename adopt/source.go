@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/pgerror"
 )
 
 // Source is the table's subscription under a lease: one ordered reader, which holds no
@@ -36,6 +37,7 @@ type Source struct {
 	landed  []string        // of them, those that are settled: they fly until the next Fetch begins
 	track   *track
 	lag     time.Duration // see lags
+	sink    sink
 	late    late
 	aside   aside
 
@@ -247,13 +249,22 @@ func (s *Source) log(ctx context.Context, length time.Duration) error {
 	l := *s.lease
 	l.low = s.low()
 	s.mu.Lock()
-	l.settled = s.settled
+	l.settled, l.sink = s.settled, s.sink
 	s.mu.Unlock()
+	err := s.write(ctx, &l, length)
+	if pgerror.State(err) == pgerror.NoSuchCharacter { // the sink's error is its own
+		l.sink.why = pgerror.ASCII(l.sink.why)
+		err = s.write(ctx, &l, length)
+	}
+	return s.t.explain(err)
+}
+
+func (s *Source) write(ctx context.Context, l *lease, length time.Duration) error {
 	var b pgx.Batch
 	l.fence(s.t, &b)
 	b.Queue(s.t.own("log"), l.args(s.m, length)...)
 	b.Queue(s.t.own("forget_log"), l.id)
-	return s.t.explain(s.t.pool.SendBatch(ctx, &b).Close())
+	return s.t.pool.SendBatch(ctx, &b).Close()
 }
 
 // low is where a reader that comes after this one has to begin: a margin behind the

@@ -171,12 +171,12 @@ func (t *Table) compare(ctx context.Context) (*mapping, error) {
 // migrated reports a schema that this program does not know.
 func (t *Table) migrated(ctx context.Context) error {
 	var known bool
-	err := t.pool.QueryRow(ctx, "select to_regclass($1) is not null", t.ownName("_adopt_log")).Scan(&known)
+	err := t.pool.QueryRow(ctx, "select exists (select from pg_attribute where attrelid = to_regclass($1) and attname = 'sink_down')", t.ownName("_adopt_log")).Scan(&known)
 	if err != nil {
 		return t.explain(err)
 	}
 	if !known {
-		return penstock.WithHint(fmt.Errorf("%w: schema %q does not know of adopted tables", penstock.ErrNotMigrated, t.schema), "run: penstock migrate")
+		return penstock.WithHint(fmt.Errorf("%w: schema %q does not know of adopted tables as this version does", penstock.ErrNotMigrated, t.schema), "run: penstock migrate")
 	}
 	return nil
 }

@@ -7,5 +7,5 @@ select h.epoch, h.workers, h.holder, h.lease_until, h.since, h.settled, h.ordere
              where l.subscription = h.subscription and l.epoch = h.epoch and l.lease_until > clock_timestamp()
                and not exists (select from {schema}._adopt_log x where x.subscription = l.subscription and x.epoch = l.epoch
                                   and x.holder = l.holder and x.since = l.since and x.n > l.n))
-       else h.lease_until > clock_timestamp() end
+       else h.lease_until > clock_timestamp() end, h.sink_down, h.sink_error
   from (select * from {schema}._adopt_log where subscription = $1 order by subscription desc, epoch desc, n desc limit 1) h
