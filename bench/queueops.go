@@ -40,12 +40,13 @@ func operations(db Database, op, mode string, batch int) (ours, theirs operation
 			return int(binary.BigEndian.Uint32(payloads[12:])), err // the length of the array
 		}}
 	}
-	take := func(c contender) operation {
-		return operation{contender: c, begins: begins, prepared: []string{"take"}, do: func(s *session, n []byte) (int, error) {
-			rows, err := s.run("take", n)
+	take := func(c contender, statement string, params func(n []byte) [][]byte) operation {
+		return operation{contender: c, begins: begins, prepared: []string{statement}, do: func(s *session, n []byte) (int, error) {
+			rows, err := s.run(statement, params(n)...)
 			return len(rows), err
 		}}
 	}
+	many := func(n []byte) [][]byte { return [][]byte{n} }
 	switch op {
 	case OpInsert:
 		return add(penstock, "insert"), add(plain, "insert")
@@ -56,9 +57,12 @@ func operations(db Database, op, mode string, batch int) (ours, theirs operation
 		}
 		return add(penstock, statement), add(plain, "insert")
 	case OpClaim:
-		return operation{contender: penstock, begins: begins, prepared: []string{"claim", "ack"}, do: claimAndAck}, take(plain)
+		return operation{contender: penstock, begins: begins, prepared: []string{"claim", "ack"}, do: claimAndAck}, take(plain, "take", many)
 	}
-	return take(penstock), take(plain)
+	if batch == 1 {
+		return take(penstock, "dequeue", func([]byte) [][]byte { return nil }), take(plain, "take", many)
+	}
+	return take(penstock, "take", many), take(plain, "take", many)
 }
 
 func claimAndAck(s *session, n []byte) (int, error) {

@@ -40,7 +40,7 @@ key:
 
   insert    plain INSERT into the queue      by hand: the same
   enqueue   penstock.enqueue, enqueue_many   by hand: INSERT
-  dequeue   penstock.dequeue                 by hand: DELETE … USING (SELECT …
+  dequeue   dequeue_NAME, dequeue of more    by hand: DELETE … USING (SELECT …
   claim     penstock.claim, then ack         FOR UPDATE SKIP LOCKED LIMIT n) … RETURNING
 
 A cell ends after --jobs or --longest. Every call is a transaction of its own; of

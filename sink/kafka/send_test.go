@@ -224,7 +224,7 @@ func TestGivenUpStaysAway(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	late := message("2", "", orders)
-	late.Payload = make([]byte, 130<<10)
+	late.Payload = make([]byte, 900<<10) // more than buffers on the way hold
 	wantAnswer(t, s.Send(ctx, []penstock.Message{late})[0], "unavailable", "in time")
 	c.each((*tcpproxy.Proxy).Resume)
 	for i := range 5 { // time enough for what waits on the way
