@@ -105,6 +105,19 @@ func TestMigrateSaysWhatItDid(t *testing.T) {
 	}
 }
 
+// SQL for other tools needs no database, and is of the schema that is meant.
+func TestMigrateSQL(t *testing.T) {
+	t.Chdir(t.TempDir())
+	t.Setenv("PENSTOCK_DATABASE_URL", "")
+	contains(t, must(t, "migrate", "--sql"), `create schema "penstock";`, "this leads on from version 0")
+	contains(t, must(t, "migrate", "--sql", "--from", "30", "--schema", "my jobs"), `create schema "my jobs";`, "this leads on from version 30")
+	contains(t, must(t, "migrate", "--sql", "--database-url", "postgres://nobody@127.0.0.1:1/none"), `create schema "penstock";`)
+	cli(t, "migrate", "--sql", "--from", "7").wants(t, exitUsage, "7 is no version")
+	cli(t, "migrate", "--sql", "--database-url", "sqlite:x.db").wants(t, exitUsage, "this database is SQLite")
+	cli(t, "migrate", "--sql", "--json").wants(t, exitUsage, "exclude each other")
+	cli(t, "migrate", "--from", "30").wants(t, exitUsage, "--from goes with --sql")
+}
+
 func TestEveryVerbTeaches(t *testing.T) {
 	var a app
 	var visit func(cmd *cobra.Command)

@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/spf13/cobra"
+
+	"github.com/penstock/penstock/store/postgres"
 )
 
 // migrator is a store that knows the version of its tables.
@@ -16,7 +19,8 @@ type migrator interface {
 }
 
 func (a *app) migrateCommand() *cobra.Command {
-	var asJSON bool
+	var asJSON, asSQL bool
+	var from int64
 	cmd := &cobra.Command{
 		Use:   "migrate",
 		Short: "Create Penstock's tables, or bring them up to date",
@@ -30,12 +34,25 @@ the application's own.
 On PostgreSQL the role needs CREATE on the database the first time, and must own
 the schema from then on.
 
---json tells the version of the tables before and after, 0 for none.`,
+--json tells the version of the tables before and after, 0 for none.
+
+--sql changes nothing and needs no database: it prints what would be run on
+PostgreSQL, for psql -f, Flyway, Liquibase, Alembic or goose. It is one statement
+that leads from the version of --from, 0 for a new schema, to that of this program.`,
 		Example: `  penstock migrate --database-url postgres://app@localhost/shop
   penstock migrate --database-url postgres://app@localhost/shop --schema outbox
-  penstock migrate --database-url sqlite:shop.db --json`,
+  penstock migrate --database-url sqlite:shop.db --json
+  penstock migrate --sql > penstock.sql`,
 		Args: args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			switch {
+			case asSQL && asJSON:
+				return usage(errors.New("--sql and --json exclude each other"))
+			case asSQL:
+				return a.printMigration(from)
+			case cmd.Flags().Changed("from"):
+				return usage(errors.New("--from goes with --sql: without it the database says what version it has"))
+			}
 			ctx, stop := interruptible(cmd.Context())
 			defer stop()
 			store, err := openWith[migrator](ctx, a, "tables to migrate")
@@ -56,7 +73,28 @@ the schema from then on.
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "the version of the tables before and after, as one JSON line")
+	cmd.Flags().BoolVar(&asSQL, "sql", false, "print SQL for other tools instead")
+	cmd.Flags().Int64Var(&from, "from", 0, "with --sql: the version that the database has")
 	return cmd
+}
+
+// printMigration writes SQL that does what migrate does.
+func (a *app) printMigration(from int64) error {
+	url, schema, err := a.database()
+	switch {
+	case errors.Is(err, errNoDatabase):
+		schema = a.schema
+	case err != nil:
+		return err
+	case isSQLiteURL(url):
+		return usage(errors.New("--sql is for PostgreSQL, and this database is SQLite: run penstock migrate"))
+	}
+	text, err := postgres.MigrationSQL(schema, from)
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(a.stdout, text)
+	return err
 }
 
 // migratedText says what a migration has done.

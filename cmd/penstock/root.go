@@ -111,6 +111,8 @@ func (a *app) rootCommand() *cobra.Command {
 // defaultConfigFile is read when nothing else names a database.
 const defaultConfigFile = "penstock.yaml"
 
+var errNoDatabase = errors.New("no database is given: pass --database-url postgres://… or sqlite:FILE, set PENSTOCK_DATABASE_URL, or pass --config penstock.yaml")
+
 // database says which database to use, from the first of: --database-url, the file of
 // --config, $PENSTOCK_DATABASE_URL and ./penstock.yaml, which must agree.
 func (a *app) database() (url, schema string, err error) {
@@ -130,7 +132,7 @@ func (a *app) database() (url, schema string, err error) {
 		return "", "", err
 	}
 	if cfg == nil {
-		return "", "", usage(errors.New("no database is given: pass --database-url postgres://… or sqlite:FILE, set PENSTOCK_DATABASE_URL, or pass --config penstock.yaml"))
+		return "", "", usage(errNoDatabase)
 	}
 	return cfg.DatabaseURL.Reveal(), cmp.Or(a.schema, cfg.Schema), nil
 }

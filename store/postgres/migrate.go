@@ -132,25 +132,30 @@ func (s *Store) migrate(ctx context.Context, tx pgx.Tx) error {
 			return err
 		}
 	}
+	for _, c := range changes(current, hash) {
+		if err := run(c.text); err != nil {
+			return fmt.Errorf("%s: %w", c.what, err)
+		}
+	}
+	return nil
+}
+
+// change is a part of a migration.
+type change struct{ what, text string }
+
+// changes lead to what this program makes, from a version of the tables, 0 for none, and functions of that hash.
+func changes(version int64, hash string) (all []change) {
 	for _, m := range migrations {
-		if m.version <= current {
-			continue
-		}
-		if err := run(m.text); err != nil {
-			return fmt.Errorf("version %d of the schema: %w", m.version, err)
-		}
-		if _, err := tx.Exec(ctx, "insert into _migration (version_id, is_applied) values ($1, true)", m.version); err != nil {
-			return err
+		if m.version > version {
+			all = append(all, change{fmt.Sprintf("version %d of the schema", m.version),
+				m.text + fmt.Sprintf("\ninsert into _migration (version_id, is_applied) values (%d, true);\n", m.version)})
 		}
 	}
-	if hash == functionsHash {
-		return nil
+	if hash != functionsHash {
+		all = append(all, change{"the functions of the schema",
+			functionsText + "\nwith old as (delete from _functions) insert into _functions (hash) values (" + literal(functionsHash) + ");\n"})
 	}
-	if err := run(functionsText); err != nil {
-		return fmt.Errorf("the functions of the schema: %w", err)
-	}
-	_, err = tx.Exec(ctx, "with old as (delete from _functions) insert into _functions (hash) values ($1)", functionsHash)
-	return err
+	return all
 }
 
 // migrated is what the database has: the version of its tables, 0 without any, and the hash of its functions.

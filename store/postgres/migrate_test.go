@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -22,15 +23,33 @@ import (
 func catalogue(db *postgrestest.DB) string {
 	db.Helper()
 	var text string
-	db.Must(db.Conn.QueryRow(db.Ctx, `select string_agg(line, E'\n' order by line) from (
-		select format('%s(%s) returns %s %s %s %s', p.proname, pg_get_function_identity_arguments(p.oid), pg_get_function_result(p.oid), p.prosecdef, p.proconfig, md5(p.prosrc)) as line
-		  from pg_proc p where p.pronamespace = 'penstock'::regnamespace
+	db.Must(db.Conn.QueryRow(db.Ctx, `
+		with schema as (select oid from pg_namespace where nspname not in ('public', 'information_schema') and nspname !~ '^pg_'),
+		     relation as (select c.* from pg_class c join schema s on s.oid = c.relnamespace),
+		     acl as (select 'execute on ' || p.proname || ' ' || p.oid::regprocedure as what, p.proacl as acl, p.proowner as owner from pg_proc p join schema s on s.oid = p.pronamespace
+		             union all select c.relname, c.relacl, c.relowner from relation c
+		             union all select 'schema', n.nspacl, n.nspowner from pg_namespace n join schema s on s.oid = n.oid)
+		select string_agg(line, E'\n' order by line) from (
+		select format('%s(%s) returns %s %s %s %s %s', p.proname, pg_get_function_arguments(p.oid), pg_get_function_result(p.oid), p.prosecdef, p.provolatile, p.proconfig, md5(p.prosrc)) as line
+		  from pg_proc p join schema s on s.oid = p.pronamespace
 		union all
-		select format('%s.%s %s %s %s', c.relname, a.attname, format_type(a.atttypid, a.atttypmod), a.attcollation::regcollation, pg_get_expr(d.adbin, d.adrelid))
-		  from pg_class c join pg_attribute a on a.attrelid = c.oid left join pg_attrdef d on d.adrelid = c.oid and d.adnum = a.attnum
-		 where c.relnamespace = 'penstock'::regnamespace and c.relkind in ('r', 'p', 'c') and a.attnum > 0 and not a.attisdropped
+		select format('%s %s %s %s %s', c.relname, c.relkind, c.relreplident, c.reloptions, c.relrowsecurity) from relation c
 		union all
-		select pg_get_indexdef(i.indexrelid) from pg_index i join pg_class c on c.oid = i.indrelid where c.relnamespace = 'penstock'::regnamespace) all_of_it`).Scan(&text))
+		select format('%s.%s %s %s %s %s %s', c.relname, a.attname, format_type(a.atttypid, a.atttypmod), a.attcollation::regcollation, a.attnotnull, a.attidentity, pg_get_expr(d.adbin, d.adrelid))
+		  from relation c join pg_attribute a on a.attrelid = c.oid left join pg_attrdef d on d.adrelid = c.oid and d.adnum = a.attnum
+		 where c.relkind in ('r', 'p', 'c') and a.attnum > 0 and not a.attisdropped
+		union all
+		select format('%s from %s by %s, %s to %s', c.relname, q.seqstart, q.seqincrement, q.seqmin, q.seqmax) from relation c join pg_sequence q on q.seqrelid = c.oid
+		union all
+		select pg_get_indexdef(i.indexrelid) from pg_index i join relation c on c.oid = i.indrelid
+		union all
+		select format('%s: %s', c.relname, translate(pg_get_constraintdef(k.oid), '()', '')) from pg_constraint k join relation c on c.oid = k.conrelid
+		union all
+		select pg_get_triggerdef(g.oid) from pg_trigger g join relation c on c.oid = g.tgrelid where not g.tgisinternal
+		union all
+		select format('%s: policy %s %s', c.relname, y.polname, pg_get_expr(y.polqual, y.polrelid)) from pg_policy y join relation c on c.oid = y.polrelid
+		union all
+		select format('%s: %s to %s', a.what, x.privilege_type, case when x.grantee = a.owner then 'the owner' else x.grantee::regrole::text end) from acl a, aclexplode(a.acl) x) all_of_it`).Scan(&text))
 	return text
 }
 
@@ -51,13 +70,11 @@ func wantSameCatalogue(db, other *postgrestest.DB) {
 	}
 }
 
-// A database of version 30, with an outbox, queues and an inbox in use, is brought up to date:
-// it becomes what a new one is, nothing is lost and all goes on. The dump was taken with jobs
-// claimed, delayed, waiting and dead, messages parked and dead, and 20 messages not settled.
-func TestUpgradeFromVersion30(t *testing.T) {
-	t.Parallel()
-	db := postgrestest.On(t, testserver.Database(t, testserver.PostgresURL(t)))
-	file, err := os.Open("testdata/schema_30.sql.gz")
+// restored is a database made of a dump of testdata.
+func restored(t *testing.T, name string) *postgrestest.DB {
+	t.Helper()
+	db := postgrestest.On(t, freshDatabase(t))
+	file, err := os.Open(filepath.Join("testdata", name))
 	db.Must(err)
 	defer func() { _ = file.Close() }()
 	unzipped, err := gzip.NewReader(file)
@@ -66,6 +83,15 @@ func TestUpgradeFromVersion30(t *testing.T) {
 	db.Must(err)
 	_, err = db.Connect().Exec(db.Ctx, string(dump), pgx.QueryExecModeSimpleProtocol)
 	db.Must(err)
+	return db
+}
+
+// A database of version 30, with an outbox, queues and an inbox in use, is brought up to date:
+// it becomes what a new one is, nothing is lost and all goes on. The dump was taken with jobs
+// claimed, delayed, waiting and dead, messages parked and dead, and 20 messages not settled.
+func TestUpgradeFromVersion30(t *testing.T) {
+	t.Parallel()
+	db := restored(t, "schema_30.sql.gz")
 	// As a failover leaves it that lost the latest jobs, and gave their seqs again.
 	db.Exec("insert into penstock.stack (seq, slot, payload) select seq, slot, 'again' from penstock.stack limit 1")
 

@@ -24,7 +24,7 @@ begin
                         format(e'if leaf = 0 then\n%s\nelse\n%s\nend if;', replace(block[2], '{leaf}', '{schema}._' || block[1] || '_0'),
                                                                            replace(block[2], '{leaf}', '{schema}._' || block[1] || '_1')));
     end loop;
-    return regexp_replace(body, $re$\{listed ([a-z]+)\}$re$, $re${schema}._listed({\1_slot})$re$, 'g');
+    return regexp_replace(body, $re$\{listed ([a-z]+)\}$re$, '{schema}' || $re$._listed({\1_slot})$re$, 'g');
 end $$;
 
 -- _reclaim_pair keeps one of these rings small, and says whether it truncated a segment. When little

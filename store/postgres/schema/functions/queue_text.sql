@@ -31,7 +31,7 @@ create or replace function _choose(what text, keys text[], texts text[]) returns
 language sql immutable set search_path from current as $$
     select case when coalesce(cardinality(keys), 0) <= 1 then coalesce(texts[1], '')
                 else format(e'if %s operator(pg_catalog.<) %s then\n%s\nelse\n%s\nend if;', what, keys[half + 1],
-                            _choose(what, keys[:half], texts[:half]), _choose(what, keys[half + 1:], texts[half + 1:])) end
+                            _choose(what, keys[1:half], texts[1:half]), _choose(what, keys[half + 1:], texts[half + 1:])) end
       from (select cardinality(keys) / 2 as half) h
 $$;
 

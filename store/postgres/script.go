@@ -1,0 +1,59 @@
+package postgres
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/penstock/penstock"
+)
+
+// MigrationSQL is what Migrate does to a schema whose tables are of version from, 0 for one that is not
+// there, as SQL that other tools run. An empty schema is the default one.
+func MigrationSQL(schema string, from int64) (string, error) {
+	if schema == "" {
+		schema = DefaultSchema
+	}
+	known := from == 0
+	for _, m := range migrations {
+		known = known || m.version == from
+	}
+	if !known {
+		return "", &penstock.FieldError{Field: "from", Problem: fmt.Sprintf("%d is no version that this program leads on from", from),
+			Hint: fmt.Sprintf("use the one that penstock migrate --check tells: 0 for none, or one from %d to %d", oldestVersion, newestVersion())}
+	}
+	what := fmt.Sprintf("version %d", newestVersion())
+	if from > 0 {
+		what = fmt.Sprintf("from version %d to %d", from, newestVersion())
+	}
+	var all strings.Builder
+	for _, c := range changes(from, "") {
+		fmt.Fprintf(&all, "    -- %s\n    execute %s;\n", c.what, dollarQuoted("change", "\n"+c.text))
+	}
+	migration := pgx.Identifier{schema, "_migration"}.Sanitize()
+	text := strings.NewReplacer(
+		"{title}", strconv.QuoteToASCII(schema), // on one line, whatever the name
+		"{what}", what,
+		"{oldest_server}", strconv.Itoa(oldestServer),
+		"{lock}", strconv.Itoa(migrationLock),
+		"{schema_name}", literal(schema),
+		"{schema}", pgx.Identifier{schema}.Sanitize(),
+		"{migration_name}", literal(migration),
+		"{migration}", strings.ReplaceAll(migration, "'", "''"),
+		"{from}", strconv.FormatInt(from, 10),
+		"{changes}", all.String(),
+	).Replace(read("schema/script.sql"))
+	head, body, _ := strings.Cut(text, "{outer}")
+	body, tail, _ := strings.Cut(body, "{outer}")
+	return head + dollarQuoted("migrate", body) + tail, nil
+}
+
+// dollarQuoted is a text between dollars, with a tag that is not in it.
+func dollarQuoted(tag, text string) string {
+	for strings.Contains(text, "$"+tag+"$") {
+		tag += "_"
+	}
+	return "$" + tag + "$" + text + "$" + tag + "$"
+}
