@@ -41,7 +41,8 @@ type letter interface {
 	// id.
 	number() int64
 	names() []string
-	size() int // bytes in memory, about
+	arguments() string // that choose it on a command line
+	size() int         // bytes in memory, about
 
 	row(now time.Time) []string
 	text(full bool, now time.Time) string

@@ -108,6 +108,10 @@ func (d *deadJob) number() int64   { return d.Job.ID }
 func (d *deadJob) names() []string { return []string{fmt.Sprintf("id %d", d.Job.ID)} }
 func (d *deadJob) attempts() int   { return attemptsOf(d.Job.Attempt, d.Failures) }
 
+func (d *deadJob) arguments() string {
+	return fmt.Sprintf("%s --id %d", d.box.arguments(), d.Job.ID)
+}
+
 func (d *deadJob) size() int {
 	carried := penstock.Message{Key: d.Job.Key, Headers: d.Job.Headers, Payload: d.Job.Payload}
 	return carried.Size()
@@ -129,7 +133,6 @@ func (d *deadJob) text(full bool, now time.Time) string {
 	out.headers(j.Headers)
 	out.failures(d.Failures)
 	out.payload(j.Payload, full)
-	out.next(fmt.Sprintf("%s --id %d", d.box.arguments(), j.ID))
 	return out.String()
 }
 

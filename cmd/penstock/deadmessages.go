@@ -116,6 +116,10 @@ func (d *deadMessage) names() []string {
 	return []string{fmt.Sprintf("id %q", d.Message.ID), fmt.Sprintf("seq %d", d.Message.Seq)}
 }
 
+func (d *deadMessage) arguments() string {
+	return fmt.Sprintf("%s --seq %d", d.box.arguments(), d.Message.Seq)
+}
+
 func (d *deadMessage) attempts() int { return attemptsOf(d.Message.Attempt, d.Failures) }
 
 func (d *deadMessage) row(now time.Time) []string {
@@ -137,7 +141,6 @@ func (d *deadMessage) text(full bool, now time.Time) string {
 	out.headers(m.Headers)
 	out.failures(d.Failures)
 	out.payload(m.Payload, full)
-	out.next(fmt.Sprintf("%s --seq %d", d.box.arguments(), m.Seq))
 	return out.String()
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"time"
 
@@ -65,7 +66,8 @@ func (a *app) showDead(ctx context.Context, box letterbox, full, asJSON bool) er
 			if asJSON {
 				err = json.NewEncoder(a.stdout).Encode(l.json(true))
 			} else {
-				_, err = io.WriteString(a.stdout, l.text(full, time.Now()))
+				next := fmt.Sprintf("\nNext: penstock dead retry %s\n  or: penstock dead discard %[1]s\n", l.arguments())
+				_, err = io.WriteString(a.stdout, l.text(full, time.Now())+a.suggest(next))
 			}
 			if err != nil {
 				return err

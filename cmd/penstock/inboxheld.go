@@ -187,8 +187,8 @@ func (a *app) showHeld(ctx context.Context, store penstock.InboxStore, q penstoc
 	t.headers(m.Headers)
 	t.payload(m.Payload, full)
 	chosen := shellWord(q.Consumer)
-	fmt.Fprintf(&t, "\nNext: penstock inbox release %s --id %s\n  or: penstock inbox discard %s %s\n", chosen, shellWord(m.ID), chosen, shellWord(m.ID))
-	_, err = fmt.Fprint(a.stdout, t.String())
+	next := fmt.Sprintf("\nNext: penstock inbox release %s --id %s\n  or: penstock inbox discard %[1]s %[2]s\n", chosen, shellWord(m.ID))
+	_, err = fmt.Fprint(a.stdout, t.String(), a.suggest(next))
 	return err
 }
 

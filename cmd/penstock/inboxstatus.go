@@ -67,7 +67,7 @@ func (a *app) showInboxes(inboxes []penstock.InboxStatus, asJSON bool) error {
 		return nil
 	}
 	if len(inboxes) == 0 {
-		fmt.Fprintln(a.stdout, "There is no inbox yet: penstock inbox create CONSUMER makes one.")
+		fmt.Fprintln(a.stdout, a.suggest("There is no inbox yet: penstock inbox create CONSUMER makes one."))
 		return nil
 	}
 	return a.statusWriter(false).inboxes(inboxes)

@@ -67,11 +67,6 @@ func (t *letterText) payload(payload []byte, full bool) {
 	}
 }
 
-// next names the commands that decide about it.
-func (t *letterText) next(chosen string) {
-	fmt.Fprintf(t, "\nNext: penstock dead retry %s\n  or: penstock dead discard %s\n", chosen, chosen)
-}
-
 // payloadJSON is a payload for programs, the way penstock publish and enqueue
 // read it: one of the two.
 type payloadJSON struct {

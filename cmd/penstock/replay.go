@@ -132,7 +132,7 @@ func (a *app) replay(ctx context.Context, store replayer, r penstock.Replay, f r
 		fmt.Fprintf(a.stdout, "0 messages: %s has settled none in this range that the outbox still has.\n", to)
 		return nil
 	}
-	fmt.Fprintf(a.stdout, "%s of %s will be delivered again, with the same ids; penstock status shows when that is done.\n", plural(n, "message"), to)
+	fmt.Fprintf(a.stdout, "%s of %s will be delivered again, with the same ids; %s shows when that is done.\n", plural(n, "message"), to, a.suggest("penstock status"))
 	return nil
 }
 

@@ -123,7 +123,7 @@ func (a *app) scheduleListCommand() *cobra.Command {
 				return nil
 			}
 			if len(schedules) == 0 {
-				fmt.Fprintf(a.stdout, "Queue %s has no schedule yet: penstock schedule set makes one.\n", visible(args[0]))
+				fmt.Fprintf(a.stdout, "Queue %s has no schedule yet: %s makes one.\n", visible(args[0]), a.suggest("penstock schedule set"))
 				return nil
 			}
 			return a.scheduleTable(schedules)

@@ -2,10 +2,15 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/config"
 	"github.com/penstock/penstock/store/postgres/postgrestest"
 )
 
@@ -28,6 +33,43 @@ func TestSuggestedCommandsMeanTheSameDatabase(t *testing.T) {
 		o.wants(t, exitDatabase, "penstock migrate --database-url "+shellWord(url)+" --schema nope")
 	}
 	contains(t, must(t, "status", "--database-url", url, "--schema", "nope2", "--help"), "penstock status orders --watch")
+}
+
+// What show prints as the next step runs when it is pasted, wherever the thing was found.
+func TestNextCommandsRunWhenPasted(t *testing.T) {
+	url := postgrestest.Database(t)
+	t.Chdir(t.TempDir())
+	given := func(args ...string) []string { return append(args, "--database-url", url, "--schema", "elsewhere") }
+	for _, verb := range []string{"migrate", "outbox create orders", "publish orders --payload x", "queue create mails", "enqueue mails x", "inbox create billing"} {
+		must(t, given(strings.Fields(verb)...)...)
+	}
+	store, err := config.OpenStore(t.Context(), url, "elsewhere")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	(&desk{t: t, store: store}).relay("orders", "default", bury)
+	queue := store.(penstock.QueueStore).Queue("mails")
+	jobs, err := queue.Claim(t.Context(), penstock.Claim{Jobs: 1, Lease: time.Minute})
+	if err != nil || len(jobs) != 1 {
+		t.Fatal(jobs, err)
+	}
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	_, err = conn.Exec(t.Context(), "select elsewhere.inbox_in_order('billing', 'k', 'm2', 'm1', null, 'x', interval '1 hour')")
+	if err := errors.Join(err, queue.Bury(t.Context(), jobs[0].Lease, "no")); err != nil {
+		t.Fatal(err)
+	}
+	for _, show := range []string{"dead show orders --seq 1", "dead show mails 1", "inbox held billing m2"} {
+		shown := must(t, given(strings.Fields(show)...)...)
+		_, next, _ := strings.Cut(shown, "\nNext: penstock ")
+		next, _, _ = strings.Cut(next, "\n")
+		must(t, strings.Fields(strings.ReplaceAll(next, "'", ""))...)
+	}
+	contains(t, must(t, given("schedule", "list", "mails")...), "penstock schedule set --database-url ")
 }
 
 func TestOutboxDropTellsWhatIsLost(t *testing.T) {
