@@ -91,12 +91,8 @@ func (a *app) openAdoptedLetters(ctx context.Context, name string, f *deadFlags,
 
 func findLetters(ctx context.Context, store penstock.Store, name string, f *deadFlags, flags *pflag.FlagSet) (letterbox, error) {
 	queues, hasQueues := store.(deadJobStore)
-	unseen := false // a role that may not read queues can still decide about an outbox's letters
 	if hasQueues && f.subscription == "" {
 		found, err := isQueue(ctx, queues, name)
-		if isForbidden(err) {
-			unseen, err = true, nil
-		}
 		if err != nil {
 			return nil, err
 		}
@@ -108,12 +104,6 @@ func findLetters(ctx context.Context, store penstock.Store, name string, f *dead
 		return nil, usage(fmt.Errorf("--group chooses among jobs, and %s is no queue: leave it out, or name a queue", visible(name)))
 	}
 	subscription, err := chooseSubscription(ctx, store, name, f.subscription)
-	switch {
-	case unseen && isForbidden(err):
-		return nil, notFound(ctx, store, name, []string{"queues", "outboxes"})
-	case unseen && errors.Is(err, penstock.ErrNoOutbox):
-		return nil, notFound(ctx, store, name, []string{"queues"})
-	}
 	if hasQueues && f.subscription == "" && errors.Is(err, penstock.ErrNoOutbox) {
 		return nil, penstock.WithHint(err, "nor is there a queue of that name; penstock status shows the outboxes and queues there are")
 	}

@@ -222,7 +222,7 @@ func readKind[T any](ctx context.Context, kind string, read func(context.Context
 // kinds of things that it may not read: one of them may have that name.
 func notFound(ctx context.Context, store statusReader, name string, unseen []string) error {
 	if queues, ok := store.(deadJobStore); ok && !slices.Contains(unseen, "queues") {
-		if found, err := isQueue(ctx, queues, name); err == nil && found {
+		if _, err := isQueue(ctx, queues, name); isForbidden(err) {
 			return notSeen(fmt.Errorf("queue %q: this role may not see it", name), name, []string{"queues"})
 		}
 	}

@@ -28,7 +28,7 @@ func Forward(ctx context.Context, store *Store, req penstock.Subscribe, queue st
 	if err := forward.CanForward(req); err != nil {
 		return err
 	}
-	if err := store.hasQueue(ctx, queue); err != nil {
+	if err := store.mayCall(ctx, queue, "enqueue_many", "null, null, null, null, null, null, null"); err != nil {
 		return err
 	}
 	source, err := store.Subscribe(ctx, req)
