@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/penstock/penstock/store/postgres/postgrestest"
 )
 
@@ -51,6 +53,30 @@ func TestNamesAreCompleted(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What lists names waits for nobody who works on what they name, and counts nothing of it.
+func TestListsReadNamesAlone(t *testing.T) {
+	url := postgrestest.Database(t)
+	d := urlDesk(t, url)
+	d.outbox("orders", numbered(1)...)
+	d.relay("orders", "billing", deliver)
+	d.must("queue", "create", "mails")
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	for _, sql := range []string{
+		"do $$ begin execute format('alter database %I set lock_timeout = 1000', current_database()); end $$", // who does wait fails
+		"begin", "lock table penstock.orders, penstock.mails",
+	} {
+		if _, err := conn.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	same(t, "outboxes", d.must("outbox", "list"), "orders\n")
+	same(t, "queues", d.must("queue", "list", "--json"), `["mails"]`+"\n")
 }
 
 // A shell that completes gets no error, and waits for nobody.

@@ -101,13 +101,7 @@ func createOutbox(ctx context.Context, store outboxCreator, name string, ifMissi
 }
 
 func (a *app) outboxListCommand() *cobra.Command {
-	cmd := listCommand(a, "outboxes", a.openStore, func(ctx context.Context, store penstock.Store) (names []string, err error) {
-		outboxes, err := store.Status(ctx)
-		for i := range outboxes {
-			names = append(names, outboxes[i].Outbox)
-		}
-		return names, err
-	})
+	cmd := listCommand(a, "outboxes", a.openNames, namesOf("outboxes"))
 	cmd.Short = "List the outboxes"
 	cmd.Long = `List the names of the outboxes. penstock status tells what is in them.`
 	cmd.Example = `  penstock outbox list

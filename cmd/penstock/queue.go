@@ -138,13 +138,7 @@ func (a *app) alreadyThere(ctx context.Context, store queueStatusReader, name st
 }
 
 func (a *app) queueListCommand() *cobra.Command {
-	cmd := listCommand(a, "queues", a.openQueues, func(ctx context.Context, store queueStore) (names []string, err error) {
-		queues, err := store.QueueStatus(ctx)
-		for i := range queues {
-			names = append(names, queues[i].Queue)
-		}
-		return names, err
-	})
+	cmd := listCommand(a, "queues", a.openNames, namesOf("queues"))
 	cmd.Short = "List the queues"
 	cmd.Long = `List the names of the queues. penstock status tells what is in them.`
 	cmd.Example = `  penstock queue list

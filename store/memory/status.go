@@ -3,11 +3,35 @@ package memory
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"time"
 
 	"github.com/penstock/penstock"
 )
+
+// Names lists the outboxes, queues or subscriptions there are, by name.
+func (s *Store) Names(ctx context.Context, of string) (names []string, err error) {
+	if err := s.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer s.db.Unlock()
+	if !s.db.migrated {
+		return nil, penstock.ErrNotMigrated
+	}
+	switch of {
+	case "outboxes":
+		names = slices.Collect(maps.Keys(s.db.outboxes))
+	case "queues":
+		names = slices.Collect(maps.Keys(s.db.queues))
+	case "subscriptions":
+		for _, o := range s.db.outboxes {
+			names = slices.AppendSeq(names, maps.Keys(o.subs))
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names), nil
+}
 
 // Status implements penstock.Store.
 func (s *Store) Status(ctx context.Context) ([]penstock.OutboxStatus, error) {
