@@ -111,36 +111,45 @@ begin
 end $fn$;
 
 -- {ack} ends jobs and returns the leases that were held. queue + 0 keeps the planner
--- from the indexes that begin with the queue: a lease is found by its number.
+-- from the indexes that begin with the queue: a lease is found by its number. Where the ring has turned
+-- since it was asked what is listed, a lease may have moved to where nobody looked.
 create or replace function {ack}(in_leases bigint[]) returns setof bigint
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $fn$
 declare
     todo int := cardinality(in_leases);
+    turn bigint;
     got  int;
     held bigint[];
     keys text[];
     leaf int;
 begin
-    foreach leaf in array {listed lease} loop
-        if pg_sequence_last_value({flags}) & 4294967296 = 0 then
+    loop
+        turn := pg_sequence_last_value({lease_slot});
+        foreach leaf in array {listed lease} loop
+            if pg_sequence_last_value({flags}) & 4294967296 = 0 then
 {leaf of lease}
-            return query delete from {leaf} l where l.lease = any (in_leases) and l.queue + 0 = {id} returning l.lease;
+                return query delete from {leaf} l where l.lease = any (in_leases) and l.queue + 0 = {id} returning l.lease;
 {end}
-            get diagnostics got = row_count;
-        else
+                get diagnostics got = row_count;
+            else
 {leaf of lease}
-            with d as (delete from {leaf} l where l.lease = any (in_leases) and l.queue + 0 = {id} returning l.lease, l.key)
-            select array_agg(d.lease), array_agg(distinct d.key) filter (where d.key is not null), count(*) into held, keys, got from d;
+                with d as (delete from {leaf} l where l.lease = any (in_leases) and l.queue + 0 = {id} returning l.lease, l.key)
+                select array_agg(d.lease), array_agg(distinct d.key) filter (where d.key is not null), count(*) into held, keys, got from d;
 {end}
-            if keys is not null then
-                perform {promote}(keys);
+                if keys is not null then
+                    perform {promote}(keys);
+                end if;
+                return query select unnest(held);
             end if;
-            return query select unnest(held);
-        end if;
-        todo := todo - got;
-        exit when todo <= 0;
+            todo := todo - got;
+            exit when todo <= 0;
+        end loop;
+        exit when todo <= 0 or turn = pg_sequence_last_value({lease_slot});
     end loop;
+    if todo > 0 then
+        perform {schema}._not_moved({id}, in_leases);
+    end if;
 end $fn$;
 
 -- {work} does what else a worker may do with leases: see _work.
@@ -158,13 +167,32 @@ end $fn$;
 
 $$ $text$;
 
+-- _not_moved raises an error where a transaction that keeps its snapshot has missed leases that were carried
+-- over since: from a segment that nobody looks into any more, or that was truncated, to one in which the snapshot
+-- does not show them. That is told by the catalogue as the snapshot shows it, and as it is.
+create or replace function _not_moved(queue int, leases bigint[]) returns void
+language plpgsql volatile set search_path from current set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+begin
+    if current_setting('transaction_isolation') not in ('repeatable read', 'serializable') then
+        return; -- and locks nothing
+    end if;
+    if exists (select from _lease l where l.lease = any (leases) and l.queue + 0 = _not_moved.queue)
+       or exists (select from pg_class c where c.oid in ('_lease_0'::regclass, '_lease_1'::regclass) and c.relfilenode <> pg_relation_filenode(c.oid)) then
+        raise exception 'could not serialize access: leases may have moved since the transaction began'
+        using errcode = '40001', hint = 'run the transaction again';
+    end if;
+end $$;
+
 -- _work extends or releases leases and returns those that were held. Nobody but a queue's {work} calls it, see operate_jobs.sql.
+-- As {ack} does it looks again where the ring has turned meanwhile.
 create or replace function _work(queue int, what text, leases bigint[], by interval) returns table (lease bigint, lease_until timestamptz)
 language plpgsql volatile set search_path from current
 set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
 declare
-    name constant text := (select q.name from _queue q where q.id = queue);
-    leaf int;
+    statement text;
+    held      bigint[] := '{}';
+    turn      bigint;
+    leaf      int;
 begin
     case what
     when 'extend' then
@@ -172,22 +200,31 @@ begin
             raise exception 'the lease is %, expected more than nothing and at most 1000 years', coalesce(by::text, 'null')
             using errcode = '22023', hint = 'it is counted from now, for example interval ''30 s''';
         end if;
-        foreach leaf in array _listed('_lease_slot') loop
-            return query execute format('update _lease_%s l set lease_until = clock_timestamp() + $3
-                                          where l.lease = any ($1) and l.queue + 0 = $2 returning l.lease, l.lease_until', leaf) using leases, queue, by;
-        end loop;
+        statement := 'update _lease_%s l set lease_until = clock_timestamp() + $3 where l.lease = any ($1) and l.queue + 0 = $2 returning l.lease, l.lease_until';
     when 'release' then -- as if they had not been claimed: at once, and the attempt does not count. By its id a job keeps its place among those of its key
-        foreach leaf in array _listed('_lease_slot') loop
-            return query execute format($sql$
-                with d as (delete from _lease_%s l where l.lease = any ($1) and l.queue + 0 = $2 returning l.*),
-                back as (
-                    insert into %s (id, attempt, created_at, priority, grp, key, headers, payload, failures)
-                    select d.id, d.attempt - 1, d.created_at, d.priority, d.grp, d.key, d.headers, d.payload, d.failures from d order by d.id)
-                select d.lease, d.lease_until from d$sql$, leaf, _q(name)) using leases, queue;
-        end loop;
+        statement := $sql$
+            with d as (delete from _lease_%s l where l.lease = any ($1) and l.queue + 0 = $2 returning l.*),
+            back as (
+                insert into %s (id, attempt, created_at, priority, grp, key, headers, payload, failures)
+                select d.id, d.attempt - 1, d.created_at, d.priority, d.grp, d.key, d.headers, d.payload, d.failures from d order by d.id)
+            select d.lease, d.lease_until from d$sql$;
     else
         raise exception 'there is no operation %', coalesce(quote_literal(what), 'null') using errcode = '22023', hint = 'it is extend or release';
     end case;
+    loop
+        turn := pg_sequence_last_value('_lease_slot');
+        foreach leaf in array _listed('_lease_slot') loop
+            for lease, lease_until in execute format(statement, leaf, (select _q(q.name) from _queue q where q.id = queue)) using leases, queue, by loop
+                held := held || lease;
+                return next;
+            end loop;
+        end loop;
+        leases := array(select unnest(leases) except select unnest(held));
+        exit when leases = '{}' or turn = pg_sequence_last_value('_lease_slot');
+    end loop;
+    if leases <> '{}' then
+        perform _not_moved(queue, leases);
+    end if;
 end $$;
 
 -- _fail ends an attempt that failed: the job is to run again when it is due, or is
@@ -198,18 +235,23 @@ set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cach
 declare
     q    _queue := (select q from _queue q where q.id = queue);
     l    _lease;
+    turn bigint;
     leaf int;
 begin
     if after > interval '1000 years' then
         raise exception 'the job is to be tried again after %, expected at most 1000 years', after
         using errcode = '22023', hint = 'bury the job if it is not to run again';
     end if;
-    foreach leaf in array _listed('_lease_slot') loop
-        execute format('delete from _lease_%s x where x.lease = $1 and x.queue + 0 = $2 returning *', leaf) into l using lease, q.id;
-        exit when l.lease is not null;
+    loop
+        turn := pg_sequence_last_value('_lease_slot');
+        foreach leaf in array _listed('_lease_slot') loop
+            execute format('delete from _lease_%s x where x.lease = $1 and x.queue + 0 = $2 returning *', leaf) into l using lease, q.id;
+            exit when l.lease is not null;
+        end loop;
+        exit when l.lease is not null or turn = pg_sequence_last_value('_lease_slot');
     end loop;
     if l.lease is null then
-        perform _lost(lease);
+        perform _not_moved(q.id, array[lease]), _lost(lease);
     end if;
     l.failures := _failed(l.failures, l.attempt, error);
     if final or l.attempt >= q.max_attempts then

@@ -55,6 +55,7 @@ begin
     end if;
     if pg_relation_size(there) = 0 then
         if pg_table_size(here) >= full_bytes then
+            update _pair x set again = clock_timestamp() + interval '1 s' where x.name = ring; -- who has read the register gets his lock meanwhile: each queue has its own ticks
             perform setval(register, 3 - current);
         end if;
         return false;
