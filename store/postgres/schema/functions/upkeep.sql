@@ -221,7 +221,7 @@ begin
         one := coalesce((select t.ctid from {segment} t where t.ctid = known), -- as _job_in does
                         (select t.ctid from {segment} t order by t.xid {last_first} limit 1));
 {end}
-        if clock_timestamp() - began > interval '10 ms' then
+        if one is not null and clock_timestamp() - began > interval '10 ms' then -- else it can go, whatever the search has cost
             update {schema}._segment s set job = one, again = {schema}._look_again(began) where s.queue = {id} and s.slot = here;
         end if;
     end if;

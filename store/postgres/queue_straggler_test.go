@@ -1,0 +1,63 @@
+package postgres_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/penstock/penstock/store/postgres"
+)
+
+// A few jobs stay in a segment among many that were taken, and a snapshot keeps all their dead rows. What looks
+// for a job there, in somebody's commit, steps over them. It does so now and then, not with each tick: while the job
+// that it has found is there it looks at that, and else it waits for as long as the search was expensive. When they
+// are gone, so is the segment.
+func TestStragglersAmongDeadRows(t *testing.T) {
+	t.Parallel()
+	const dead, ticks = 200_000, 20
+	for _, where := range []string{"written to", "left behind"} {
+		for _, meanwhile := range []string{"time passes", "they go one by one"} {
+			t.Run(fmt.Sprintf("%s/%s", where, meanwhile), func(t *testing.T) {
+				f := newFixture(t, postgres.Options{})
+				f.Exec("select penstock.create_queue('q', 'fifo', 4, $1)", 1<<30)
+				f.Exec("insert into penstock.q (grp, payload) select 'g', '' from generate_series(1, 100)")
+				f.Exec("insert into penstock.q (payload) select '' from generate_series(1, $1::int)", dead)
+				f.pin()
+				f.Exec(`delete from penstock."_q.0" where grp = ''`)
+				if where == "left behind" {
+					f.Exec("update penstock._queue set segment_bytes = 65536")
+				}
+				tick := func() int {
+					return f.pagesOn(f.Conn, `select setval('penstock."_q.tick"', 0), setval('penstock."_q.since"', 0); explain (analyze, buffers, format json) select penstock.maintain_queue('q')`)
+				}
+				search := f.pagesOn(f.Conn, `set enable_seqscan = off; set enable_sort = off; explain (analyze, buffers, format json) select from penstock."_q.0" order by xid desc limit 1`)
+				expensive, pages := 0, 0
+				for range ticks {
+					n := tick()
+					pages += n
+					if n > search/2 {
+						expensive++
+					}
+					if meanwhile == "time passes" {
+						f.Exec("update penstock._segment set again = null")
+					} else {
+						f.Exec(`delete from penstock."_q.0" t where t.ctid in (select s.job from penstock._segment s where s.slot = 0)`)
+					}
+				}
+				t.Logf("%d ticks read %d pages, where one search reads %d", ticks, pages, search)
+				if expensive > 2 {
+					t.Errorf("%d of %d ticks stepped over the dead rows", expensive, ticks)
+				}
+				f.wantText("0", "select count(trouble)::text from penstock._segment")
+				if where == "written to" {
+					f.wantText("0", `select (pg_sequence_last_value('penstock."_q.ring"') % 1024)::text`)
+				}
+				f.Exec(`delete from penstock."_q.0"`)
+				f.Eventually("its space is given back", func() bool {
+					f.Exec("update penstock._segment set again = null")
+					tick()
+					return f.Number(`select pg_relation_size('penstock."_q.0"')`) == 0
+				})
+			})
+		}
+	}
+}
