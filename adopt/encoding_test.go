@@ -1,6 +1,7 @@
 package adopt_test
 
 import (
+	"fmt"
 	"net/url"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/adopt"
 	"github.com/penstock/penstock/internal/testserver"
 	"github.com/penstock/penstock/store/postgres"
 	"github.com/penstock/penstock/store/postgres/postgrestest"
@@ -18,8 +20,15 @@ import (
 // apart, and what a broker says in an error stops nothing.
 func TestEncodings(t *testing.T) {
 	t.Parallel()
-	for encoding, keys := range map[string]string{"LATIN1": `chr(235), chr(233)`, "SQL_ASCII": `convert_from('\xeb', 'SQL_ASCII'), convert_from('\xe9', 'SQL_ASCII')`} {
-		t.Run(encoding, func(t *testing.T) {
+	for _, c := range []struct {
+		encoding, keys string
+		config         adopt.Config
+	}{
+		{"LATIN1", `chr(235), chr(233)`, keyedConfig()},
+		{"LATIN1", `chr(235), chr(233)`, workers(2)},
+		{"SQL_ASCII", `convert_from('\xeb', 'SQL_ASCII'), convert_from('\xe9', 'SQL_ASCII')`, keyedConfig()},
+	} {
+		t.Run(fmt.Sprintf("%s by %d", c.encoding, c.config.Workers), func(t *testing.T) {
 			t.Parallel()
 			server := postgrestest.On(t, testserver.PostgresURL(t))
 			made := testserver.Database(t, server.URL)
@@ -27,17 +36,17 @@ func TestEncodings(t *testing.T) {
 			server.Must(err)
 			name := pgx.Identifier{strings.TrimPrefix(u.Path, "/")}.Sanitize()
 			server.Exec("drop database " + name)
-			server.Exec("create database " + name + " template template0 encoding '" + encoding + "' lc_collate 'C' lc_ctype 'C'")
+			server.Exec("create database " + name + " template template0 encoding '" + c.encoding + "' lc_collate 'C' lc_ctype 'C'")
 			store, err := postgres.Open(t.Context(), made, postgres.Options{})
 			server.Must(err)
 			t.Cleanup(func() { _ = store.Close() })
 			server.Must(store.Migrate(t.Context()))
 			f := &fixture{postgrestest.On(t, made)}
 			f.Exec(keyedTable)
-			f.Exec("insert into shop (key, payload) select k, 'x' from unnest(array[" + keys + "]) k")
-			table := f.open(keyedConfig())
+			f.Exec("insert into shop (key, payload) select k, 'x' from unnest(array[" + c.keys + "]) k")
+			table := f.open(c.config)
 			src := f.subscribe(table)
-			if encoding == "SQL_ASCII" { // nobody knows what they mean: dead letters that say so
+			if c.encoding == "SQL_ASCII" { // nobody knows what they mean: dead letters that say so
 				f.Eventually("both rows are dead letters", func() bool {
 					_, err := src.Fetch(f.Ctx, plenty)
 					f.Must(err)

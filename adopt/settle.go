@@ -180,16 +180,22 @@ func (s *Source) send(ctx context.Context, w *work) (xid string, err error) {
 	return xid, err
 }
 
+// spellErrors makes the texts of errors such that a database of any encoding can hold them: what the
+// table has is its own, but errors are the sink's.
+func (w *work) spellErrors() {
+	for _, texts := range [][]string{w.aside.failures, w.failed.errors} {
+		for i := range texts {
+			texts[i] = pgerror.ASCII(texts[i])
+		}
+	}
+}
+
 // commit makes the work durable, unless the lease is lost, and forgets what it covers. The
 // caller has s.writing.
 func (s *Source) commit(ctx context.Context, w *work, done []*pending) error {
 	xid, err := s.send(ctx, w)
-	if pgerror.State(err) == pgerror.NoSuchCharacter { // what the table has is its own, but errors are the sink's
-		for _, texts := range [][]string{w.aside.failures, w.failed.errors} {
-			for i := range texts {
-				texts[i] = pgerror.ASCII(texts[i])
-			}
-		}
+	if pgerror.State(err) == pgerror.NoSuchCharacter {
+		w.spellErrors()
 		xid, err = s.send(ctx, w)
 	}
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/pgerror"
 )
 
 // Worker is one of several that claim rows of the same table, in one process or many,
@@ -305,15 +306,32 @@ func (w *Worker) endClaim(ctx context.Context, p *pending, verdicts []penstock.V
 		return nil, false, err
 	}
 	err, over = p.claim.end(func(tx pgx.Tx) error {
-		var b pgx.Batch
-		w.lease.fence(w.t, &b)
-		w.queue(&b, done)
-		if err := tx.SendBatch(ctx, &b).Close(); err != nil {
+		if err := w.sendIn(ctx, tx, done); err != nil {
 			return err
 		}
 		return tx.Commit(ctx)
 	})
 	return done, over, err
+}
+
+// sendIn does the work in the claim's transaction. If there are errors to write it does so behind a
+// savepoint: the claim outlives a text that the database cannot hold.
+func (w *Worker) sendIn(ctx context.Context, tx pgx.Tx, done *work) error {
+	send := func(tx pgx.Tx) error {
+		var b pgx.Batch
+		w.lease.fence(w.t, &b)
+		w.queue(&b, done)
+		return tx.SendBatch(ctx, &b).Close()
+	}
+	if len(done.aside.ids) == 0 {
+		return send(tx)
+	}
+	err := pgx.BeginFunc(ctx, tx, send)
+	if pgerror.State(err) == pgerror.NoSuchCharacter {
+		done.spellErrors()
+		err = send(tx)
+	}
+	return err
 }
 
 // A claim has as many rows as a sink of that pace takes in about a second: what was
