@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/adopt"
 )
@@ -402,5 +404,28 @@ func TestReadingStaysFlatUnderAPinnedSnapshot(t *testing.T) {
 	}
 	if n := pages("select id from shop order by id limit 10"); n < 500 {
 		t.Errorf("reading from the beginning touches %d pages: nothing was pinned", n)
+	}
+}
+
+// The connections of a table last, however little the server likes idle ones.
+func TestIdleSessionTimeout(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.Exec(keyedTable)
+	f.Exec("do $$ begin execute format('alter database %I set idle_session_timeout = 1000', current_database()); end $$")
+	table, err := adopt.Open(f.Ctx, adopt.Options{URL: f.URL + "&application_name=pooled", Subscription: "sub", Config: keyedConfig(), Log: quiet()})
+	f.Must(err)
+	t.Cleanup(func() { _ = table.Close() })
+	f.Must(table.Check(f.Ctx))
+	for range 2 { // each is a session that the server ended for being idle
+		conn, err := pgx.Connect(f.Ctx, f.URL)
+		f.Must(err)
+		for err == nil {
+			_, err = conn.PgConn().ReceiveMessage(f.Ctx)
+		}
+		f.Must(f.Ctx.Err())
+	}
+	if n := f.Number("select count(*) from pg_stat_activity where application_name = 'pooled' and datname = current_database()"); n == 0 {
+		t.Error("the pool has lost its connections")
 	}
 }

@@ -105,7 +105,7 @@ const settings = `
 	set enable_seqscan = off; set enable_bitmapscan = off; set enable_sort = off; set enable_hashjoin = off; set enable_mergejoin = off;
 	set max_parallel_workers_per_gather = 0; set jit = off; set plan_cache_mode = force_generic_plan;
 	set synchronous_commit = on; set default_transaction_isolation = 'read committed';
-	set statement_timeout = 0; set lock_timeout = '10s'; set idle_in_transaction_session_timeout = 0; set timezone = 'UTC'; set extra_float_digits = 1; set bytea_output = 'hex'`
+	set statement_timeout = 0; set lock_timeout = '10s'; set idle_session_timeout = 0; set idle_in_transaction_session_timeout = 0; set timezone = 'UTC'; set extra_float_digits = 1; set bytea_output = 'hex'`
 
 func severalHosts(config *pgconn.Config) bool {
 	for _, f := range config.Fallbacks {

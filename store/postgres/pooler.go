@@ -83,22 +83,24 @@ func (b backend) stays(pid int64) error {
 
 func (b backend) param() []byte { return strconv.AppendInt(nil, b.pid, 10) }
 
-// readCommitted makes read committed a new connection's default, whatever the database's: some
-// functions look again after they have waited. Behind a pooler nothing is set that others would find there.
-func readCommitted(ctx context.Context, conn *pgx.Conn) error {
+// setDefaults makes read committed a new connection's default, whatever the database's: some functions look
+// again after they have waited. And the server is not to end it for being idle: whoever takes it from the pool
+// next would get that as an error. Behind a pooler nothing is set that others would find there.
+func setDefaults(ctx context.Context, conn *pgx.Conn) error {
 	var pid int64
-	var isolation, role string
-	if err := conn.QueryRow(ctx, "select pg_backend_pid(), current_setting('default_transaction_isolation'), session_user", pgx.QueryExecModeExec).
-		Scan(&pid, &isolation, &role); err != nil {
+	var isolation, idle, role string
+	if err := conn.QueryRow(ctx, "select pg_backend_pid(), current_setting('default_transaction_isolation'), current_setting('idle_session_timeout'), session_user", pgx.QueryExecModeExec).
+		Scan(&pid, &isolation, &idle, &role); err != nil {
 		return err
 	}
-	if isolation == "read committed" {
+	pooled := pid != int64(conn.PgConn().PID())
+	if isolation == "read committed" && (idle == "0" || pooled) {
 		return nil
 	}
-	if pid != int64(conn.PgConn().PID()) {
+	if pooled {
 		return penstock.WithHint(fmt.Errorf("the default isolation level is %s, and the URL leads to a pooler, where it is not Penstock's to change", isolation),
 			"give Penstock a role of its own: alter role %s set default_transaction_isolation = 'read committed', and let the pooler connect anew; or connect to PostgreSQL itself", pgx.Identifier{role}.Sanitize())
 	}
-	_, err := conn.Exec(ctx, "set default_transaction_isolation = 'read committed'", pgx.QueryExecModeSimpleProtocol)
+	_, err := conn.Exec(ctx, "set default_transaction_isolation = 'read committed'; set idle_session_timeout = 0", pgx.QueryExecModeSimpleProtocol)
 	return err
 }

@@ -104,7 +104,8 @@ func TestWithoutPgControlSystem(t *testing.T) {
 	}
 }
 
-// A source that has nothing to do keeps its connections, however little the server likes idle ones.
+// A source that has nothing to do keeps its connections, however little the server likes idle ones, and so
+// does a store's pool.
 func TestIdleSessionTimeout(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, postgres.Options{})
@@ -112,6 +113,9 @@ func TestIdleSessionTimeout(t *testing.T) {
 	f.Exec("do $$ begin execute format('alter database %I set idle_session_timeout = 1000', current_database()); end $$")
 	f.store = openStore(t, url, postgres.Options{})
 	src := f.subscribe()
+	pooled := openStore(t, url+"&application_name=pooled", postgres.Options{})
+	_, err := pooled.Status(f.Ctx)
+	f.Must(err)
 	for range 2 { // each is a session that the server ended for being idle
 		conn, err := pgx.Connect(f.Ctx, url)
 		f.Must(err)
@@ -122,6 +126,9 @@ func TestIdleSessionTimeout(t *testing.T) {
 		if err == nil {
 			t.Fatal("an idle session goes on")
 		}
+	}
+	if n := f.Number("select count(*) from pg_stat_activity where application_name = 'pooled' and datname = current_database()"); n == 0 {
+		t.Error("the pool has lost its connections")
 	}
 	b, err := src.Fetch(f.Ctx, plenty)
 	f.Must(err)

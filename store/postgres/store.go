@@ -90,7 +90,7 @@ func Open(ctx context.Context, url string, opts Options) (*Store, error) {
 	}
 	config.ConnConfig.OnNotice = nil
 	config.ConnConfig.DialFunc = quietconn.Wrap(config.ConnConfig.DialFunc)
-	config.AfterConnect = readCommitted
+	config.AfterConnect = setDefaults
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return nil, explain(err)
