@@ -34,6 +34,7 @@ func TestInsertOfABadMessage(t *testing.T) {
 	f := newAdmitting(t)
 	for _, c := range []struct{ code, columns, values string }{
 		{"22023", "payload", "null"},
+		{"22023", "payload, topic", "'x', null"},
 		{"23514", "payload", "repeat('x', 67108865)::bytea"},
 		{"23514", "payload, key", "'x', repeat('ü', 513)"},
 		{"23514", "payload, topic", "'x', repeat('t', 1025)"},

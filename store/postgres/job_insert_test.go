@@ -26,6 +26,9 @@ func TestInsertOfABadJob(t *testing.T) {
 		{"23514", "payload, headers", "'x', jsonb_build_object(repeat('h', 65536), 'a')"},
 		{"22023", "payload", "null"},
 		{"22023", "payload, key", "null, 'k'"},
+		{"22023", "payload, grp", "'x', null"},
+		{"22023", "payload, priority", "'x', null"},
+		{"22023", "payload, priority, key", "'x', null, 'k'"},
 	} {
 		_, err := f.Conn.Exec(f.Ctx, "insert into penstock.q ("+c.columns+") values ("+c.values+")")
 		var pg *pgconn.PgError

@@ -38,6 +38,8 @@ begin
     elsif pg_catalog.octet_length(new.payload) operator(pg_catalog.>) 67108864 then
         raise exception 'the payload has % bytes, the limit is 67108864', pg_catalog.octet_length(new.payload)
         using errcode = '23514', hint = 'store it elsewhere and publish a reference';
+    elsif new.topic is null then
+        raise exception 'the topic is null' using errcode = '22023', hint = $h$leave the column out, or use '' if the message has none$h$;
     elsif pg_catalog.octet_length(new.topic) operator(pg_catalog.>) 1024 then
         raise exception 'the topic has % bytes, the limit is 1024', pg_catalog.octet_length(new.topic) using errcode = '23514', hint = 'use a shorter one';
     elsif pg_catalog.octet_length(new.key) operator(pg_catalog.>) 1024 then

@@ -20,6 +20,11 @@ begin
        and pg_catalog.octet_length(new.payload) operator(pg_catalog.<=) 67108864 then
         return new;
     end if;
+    if new.grp is null then
+        raise exception 'the group is null' using errcode = '22023', hint = $h$leave the column out, or use '' for the jobs without one$h$;
+    elsif new.priority is null then
+        raise exception 'the priority is null' using errcode = '22023', hint = 'leave the column out, or use 0, the default';
+    end if;
     perform {schema}._refuse_job(new.payload, new.key, new.grp, new.priority, new.headers, null);
     wanted := (1::bigint operator(pg_catalog.<<) (16 operator(pg_catalog.+) new.priority))
               operator(pg_catalog.|) case when new.key is null then 0 else 4294967296 end;
