@@ -80,14 +80,21 @@ func read(name string) string {
 // every queue and inbox, in one transaction: it is done whole or not at all, and leaves no setting
 // and no lock behind on the connection.
 func (s *Store) Migrate(ctx context.Context) error {
-	err := pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
-		return s.migrate(ctx, tx)
-	})
+	err := s.migrateOnce(ctx)
+	for again := 0; again < 10 && sqlState(err) == "40P01"; again++ { // what goes on meanwhile locks the tables in another order
+		err = s.migrateOnce(ctx)
+	}
 	if err != nil {
 		return s.explain(err)
 	}
 	s.checked.Store(false)
 	return s.ready(ctx)
+}
+
+func (s *Store) migrateOnce(ctx context.Context) error {
+	return pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+		return s.migrate(ctx, tx)
+	})
 }
 
 func (s *Store) migrate(ctx context.Context, tx pgx.Tx) error {

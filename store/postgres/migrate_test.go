@@ -195,3 +195,28 @@ func TestMigrateWithoutRoomForLocks(t *testing.T) {
 		t.Error("something was changed")
 	}
 }
+
+// Upkeep of before goes on in somebody's transaction, and comes to the tables in another order than a migration.
+// Where each has what the other waits for, the migration begins again.
+func TestMigrateAgainstUpkeep(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t, "fifo")
+	before := catalogue(f.DB)
+	f.Exec("delete from penstock._migration where version_id > 110")
+	f.Exec("update penstock._functions set hash = 'old'")
+	old := f.Connect()
+	f.exec(old, "set deadlock_timeout = '1h'") // it is the other one that gives up
+	f.exec(old, "begin")
+	f.exec(old, "select from penstock._lease")
+	migrated := make(chan error, 1)
+	go func() { migrated <- f.store.Migrate(f.Ctx) }()
+	f.Eventually("the migration waits", func() bool {
+		return f.Number("select count(*) from pg_locks where relation = 'penstock._lease'::regclass and not granted") == 1
+	})
+	f.exec(old, "select from penstock._segment")
+	f.exec(old, "commit")
+	f.Must(<-migrated)
+	if catalogue(f.DB) != before {
+		t.Error("the schema is not what it was")
+	}
+}
