@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -41,10 +42,14 @@ func unroutable(r *returned) error {
 		"RabbitMQ threw the message away: bind a queue, or change routing_key")
 }
 
-// refused: a nack.
+// pauseNacked is when a message that was nacked is sent again.
+const pauseNacked = time.Second
+
+// refused: a nack. RabbitMQ gives it for what is wrong with a queue, whatever the message: it
+// is full and rejects more, or has no leader.
 func refused() error {
-	return penstock.WithHint(errors.New("RabbitMQ did not take responsibility for the message (nack)"),
-		"a queue is full and rejects more, or failed; see its policy and RabbitMQ's log")
+	return penstock.RetryAfter(penstock.Unavailable(penstock.WithHint(errors.New("RabbitMQ did not take responsibility for the message (nack)"),
+		"a queue is full and rejects more, or failed; see its policy and RabbitMQ's log")), pauseNacked)
 }
 
 // gaveUp: the Send's time is over.

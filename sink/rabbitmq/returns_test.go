@@ -84,7 +84,7 @@ func TestUnroutableTellsWhatToDo(t *testing.T) {
 	}
 }
 
-// A full queue that rejects answers with a nack.
+// A full queue that rejects answers with a nack, which says nothing about the message.
 func TestNack(t *testing.T) {
 	room := newRoom(t, testserver.RabbitMQURL(t))
 	full := room.queue + "-full"
@@ -109,7 +109,7 @@ func TestNack(t *testing.T) {
 	if errs == nil || errs[0] != nil || errs[1] == nil || errs[2] != nil {
 		t.Fatalf("want the second to fail alone: %v", errs)
 	}
-	if err := errs[1]; penstock.IsPermanent(err) || penstock.IsUnavailable(err) || !strings.Contains(err.Error(), "nack") {
-		t.Errorf("want an unmarked error about a nack: %v", err)
+	if d, asked := penstock.RetryDelay(errs[1]); !penstock.IsUnavailable(errs[1]) || !asked || d <= 0 || !strings.Contains(errs[1].Error(), "nack") {
+		t.Errorf("want an error about a nack that spends no attempt: %v", errs[1])
 	}
 }
