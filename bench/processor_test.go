@@ -32,7 +32,8 @@ func onPostgres(t *testing.T, sink string) (Setup, Database) {
 }
 
 func TestProcessor(t *testing.T) {
-	setup, db := onPostgres(t, testserver.RabbitMQURL(t))
+	oneOfTwo := strings.Replace(testserver.RabbitMQURL(t), "@", "@127.0.0.1:1,", 1)
+	setup, db := onPostgres(t, oneOfTwo)
 	r, err := Processor(t.Context(), ProcessorConfig{Setup: setup, Database: db, Rows: 300, Batch: 50, Duration: time.Minute})
 	if err != nil {
 		t.Fatal(err)

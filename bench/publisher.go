@@ -13,6 +13,8 @@ import (
 
 	"github.com/jackc/pgx/v5/pgtype"
 	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/penstock/penstock/internal/sinkurl"
 )
 
 // publishing is how a worker of the ladder publishes a batch; confirms are on.
@@ -44,14 +46,19 @@ func dialPublisher(sinkURL string, how publishing) (p *publisher, err error) {
 	}
 	p = &publisher{how: how, exchange: query.Get("exchange")}
 	dial := amqp.DefaultDial(5 * time.Second)
-	p.conn, err = amqp.DialConfig(server, amqp.Config{Heartbeat: 10 * time.Second, Dial: func(network, address string) (net.Conn, error) {
+	config := amqp.Config{Heartbeat: 10 * time.Second, Dial: func(network, address string) (net.Conn, error) {
 		conn, err := dial(network, address)
 		if err != nil || how != batchWritten {
 			return conn, err
 		}
 		p.written = newGatheringConn(conn)
 		return p.written, nil
-	}})
+	}}
+	for _, host := range sinkurl.PerHost(server) {
+		if p.conn, err = amqp.DialConfig(host, config); err == nil {
+			break
+		}
+	}
 	if err != nil {
 		return nil, err
 	}

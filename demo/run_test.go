@@ -2,7 +2,10 @@ package demo
 
 import (
 	"log/slog"
+	"strings"
 	"testing"
+
+	"github.com/penstock/penstock/internal/testserver"
 )
 
 func TestRun(t *testing.T) {
@@ -36,6 +39,22 @@ func TestRunWithASinkThatNobodyReads(t *testing.T) {
 	result, err := Run(t.Context(), Config{Flights: flights, Sink: "discard", Log: slog.New(slog.DiscardHandler)})
 	if err != nil || !result.Unread || result.Delivered != 50 {
 		t.Errorf("result is %+v, %v", result, err)
+	}
+}
+
+// Of several brokers in the URL the consumer reads from one that answers, as the sink does.
+func TestRunOnOneOfTwoHosts(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	flights, err := Sample(50)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, broker, _ := strings.Cut(testserver.RabbitMQURL(t), "@")
+	for _, hosts := range []string{"127.0.0.1:1," + broker, strings.TrimSuffix(broker, "/") + ",127.0.0.1:1/"} {
+		result, err := Run(t.Context(), Config{Flights: flights, Sink: before + "@" + hosts, Log: slog.New(slog.DiscardHandler)})
+		if err != nil || !result.OK() || result.Delivered != 50 {
+			t.Errorf("%s: result is %+v, %v", hosts, result, err)
+		}
 	}
 }
 

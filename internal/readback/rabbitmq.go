@@ -12,6 +12,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/sinkurl"
 )
 
 // markType is the message type that ends a reading.
@@ -20,7 +21,7 @@ const markType = "penstock.end"
 // rabbitMQ reads a durable classic queue, bound to a topic exchange of the
 // run's own. After a lost connection it goes on where it was acknowledged.
 type rabbitMQ struct {
-	server  string // the URL without the sink's parameters
+	servers []string // URLs without the sink's parameters, of each host one
 	sinkURL string
 	name    string // of the exchange and the queue
 
@@ -34,7 +35,7 @@ func newRabbitMQ(sinkURL, name string) (*rabbitMQ, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &rabbitMQ{server: server, sinkURL: routed, name: name}, nil
+	return &rabbitMQ{servers: sinkurl.PerHost(server), sinkURL: routed, name: name}, nil
 }
 
 func (r *rabbitMQ) SinkURL() string { return r.sinkURL }
@@ -140,16 +141,19 @@ func (r *rabbitMQ) Close() error {
 	return r.conn.Close()
 }
 
-func (r *rabbitMQ) dial() (*amqp.Connection, error) {
-	conn, err := amqp.DialConfig(r.server, amqp.Config{
-		Heartbeat: 10 * time.Second, Dial: amqp.DefaultDial(5 * time.Second),
-		Properties: amqp.Table{"connection_name": "penstock: consumer"},
-	})
-	if err != nil {
-		return nil, penstock.Unavailable(penstock.WithHint(fmt.Errorf("the consumer cannot connect to RabbitMQ: %w", err),
-			"check that the broker is up and that --sink has its host, user, password and virtual host"))
+// dial connects to the first host that answers.
+func (r *rabbitMQ) dial() (conn *amqp.Connection, err error) {
+	for _, server := range r.servers {
+		conn, err = amqp.DialConfig(server, amqp.Config{
+			Heartbeat: 10 * time.Second, Dial: amqp.DefaultDial(5 * time.Second),
+			Properties: amqp.Table{"connection_name": "penstock: consumer"},
+		})
+		if err == nil {
+			return conn, nil
+		}
 	}
-	return conn, nil
+	return nil, penstock.Unavailable(penstock.WithHint(fmt.Errorf("the consumer cannot connect to RabbitMQ: %w", err),
+		"check that the broker is up and that --sink has its host, user, password and virtual host"))
 }
 
 // withChannel runs fn on a channel of its own, because RabbitMQ closes a

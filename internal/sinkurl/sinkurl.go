@@ -126,3 +126,27 @@ func Duration[C any](target func(*C) *time.Duration) func(*C, string) error {
 func field(name, problem, hint string) error {
 	return &penstock.FieldError{Field: name, Problem: problem, Hint: hint}
 }
+
+// CutHosts cuts a URL around its hosts, which have commas between them.
+func CutHosts(u string) (before string, hosts []string, after string) {
+	if scheme, rest, ok := strings.Cut(u, "://"); ok {
+		before, u = scheme+"://", rest
+	}
+	if end := strings.IndexAny(u, "/?#"); end >= 0 {
+		u, after = u[:end], u[end:]
+	}
+	if at := strings.LastIndexByte(u, '@'); at >= 0 {
+		before, u = before+u[:at+1], u[at+1:]
+	}
+	return before, strings.Split(u, ","), after
+}
+
+// PerHost is a URL once for each of its hosts, for clients that know of one.
+func PerHost(u string) []string {
+	before, hosts, after := CutHosts(u)
+	urls := make([]string, len(hosts))
+	for i, host := range hosts {
+		urls[i] = before + host + after
+	}
+	return urls
+}

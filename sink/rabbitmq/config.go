@@ -8,6 +8,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/sinkurl"
 	"github.com/penstock/penstock/internal/template"
 	"github.com/penstock/penstock/internal/tlsconfig"
 )
@@ -131,21 +132,10 @@ func (c *Config) Validate() error {
 // applies. Its errors never quote the URL, not even a part: a password with an
 // unescaped slash passes for a port.
 func (c *Config) addresses() (uris []amqp.URI, err error) {
-	before, after := "", ""
-	hosts := c.URL
-	if scheme, rest, ok := strings.Cut(hosts, "://"); ok {
-		before, hosts = scheme+"://", rest
-	}
-	if end := strings.IndexAny(hosts, "/?#"); end >= 0 {
-		hosts, after = hosts[:end], hosts[end:]
-	}
-	if at := strings.LastIndexByte(hosts, '@'); at >= 0 {
-		before, hosts = before+hosts[:at+1], hosts[at+1:]
-	}
-	several := strings.Contains(hosts, ",")
-	for host := range strings.SplitSeq(hosts, ",") {
+	before, hosts, after := sinkurl.CutHosts(c.URL)
+	for _, host := range hosts {
 		uri, err := amqp.ParseURI(before + host + after)
-		if err != nil || several && (host == "" || strings.HasSuffix(host, ":")) {
+		if err != nil || len(hosts) > 1 && (host == "" || strings.HasSuffix(host, ":")) {
 			return nil, notAMQP()
 		}
 		if c.User != "" {
