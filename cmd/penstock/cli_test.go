@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -12,9 +13,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 
 	"github.com/penstock/penstock/internal/testserver"
+	"github.com/penstock/penstock/store/postgres/postgrestest"
 )
 
 // outcome is what running the command line left.
@@ -105,6 +108,74 @@ func TestMigrateSaysWhatItDid(t *testing.T) {
 	}
 }
 
+// What migrate would change is said without changing it.
+func TestMigrateCheck(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for name, url := range map[string]string{
+		"sqlite":   "sqlite:" + filepath.Join(t.TempDir(), "test.db"),
+		"postgres": testserver.Database(t, testserver.PostgresURL(t)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := cli(t, "migrate", "--check", "--database-url", url)
+			o.wants(t, exitCheck, "penstock migrate --database-url")
+			contains(t, o.stdout, "the database is not migrated")
+			contains(t, must(t, "migrate", "--database-url", url), "were created")
+			contains(t, must(t, "migrate", "--check", "--database-url", url), "are those of this program")
+			contains(t, must(t, "migrate", "--check", "--json", "--database-url", url), `"differences":[]`, `"version":`)
+		})
+	}
+}
+
+// A function that somebody has changed is named by --check, and by workers and relays at their start.
+func TestMigrateCheckNamesFunctions(t *testing.T) {
+	t.Chdir(t.TempDir())
+	db := postgrestest.New(t)
+	db.Exec("select penstock.create_queue('mails'), penstock.create_queue('other'), penstock.create_outbox('orders')")
+	db.Exec(`alter function penstock."_mails.ack"(bigint[]) set work_mem = '64MB'; drop function penstock.dequeue_other()`, pgx.QueryExecModeSimpleProtocol)
+	var found struct{ Differences []string }
+	o := cli(t, "migrate", "--check", "--json", "--database-url", db.URL)
+	o.wants(t, exitCheck, "2 differences were found: run: penstock migrate")
+	if err := json.Unmarshal([]byte(o.stdout), &found); err != nil || len(found.Differences) != 2 {
+		t.Fatalf("%v, %q", err, o.stdout)
+	}
+	contains(t, cli(t, "migrate", "--check", "--database-url", db.URL).stdout, "the function _mails.ack(_int8) was changed\nthe function dequeue_other() is missing\n")
+
+	db.Exec("alter function penstock._q(text) set work_mem = '64MB'")
+	for name, f := range map[string]struct {
+		args          []string
+		warns, silent string
+	}{
+		"work":  {[]string{"work", "mails", "--exec", "true"}, "_mails.ack(_int8) was changed", "dequeue_other"},
+		"relay": {[]string{"relay", "--outbox", "orders", "--sink", "discard"}, "_q(text) was changed", "_mails.ack"},
+	} {
+		ctx, stop := context.WithTimeout(t.Context(), postgrestest.Deadline)
+		log := &stopAt{text: "run penstock migrate", stop: stop}
+		run(ctx, append(f.args, "--database-url", db.URL), strings.NewReader(""), io.Discard, log)
+		stop()
+		contains(t, log.String(), "level=WARN", f.warns)
+		if strings.Contains(log.String(), f.silent) {
+			t.Errorf("%s: what it does not need is looked at: %s", name, log)
+		}
+	}
+	must(t, "migrate", "--database-url", db.URL)
+	contains(t, must(t, "migrate", "--check", "--database-url", db.URL), "are those of this program")
+}
+
+// stopAt is a log that calls stop once it has the text.
+type stopAt struct {
+	bytes.Buffer
+	text string
+	stop func()
+}
+
+func (s *stopAt) Write(p []byte) (int, error) {
+	n, err := s.Buffer.Write(p)
+	if strings.Contains(s.String(), s.text) {
+		s.stop()
+	}
+	return n, err
+}
+
 // SQL for other tools needs no database, and is of the schema that is meant.
 func TestMigrateSQL(t *testing.T) {
 	t.Chdir(t.TempDir())
@@ -114,7 +185,7 @@ func TestMigrateSQL(t *testing.T) {
 	contains(t, must(t, "migrate", "--sql", "--database-url", "postgres://nobody@127.0.0.1:1/none"), `create schema "penstock";`)
 	cli(t, "migrate", "--sql", "--from", "7").wants(t, exitUsage, "7 is no version")
 	cli(t, "migrate", "--sql", "--database-url", "sqlite:x.db").wants(t, exitUsage, "this database is SQLite")
-	cli(t, "migrate", "--sql", "--json").wants(t, exitUsage, "exclude each other")
+	cli(t, "migrate", "--sql", "--json").wants(t, exitUsage, "beside --json or --check")
 	cli(t, "migrate", "--from", "30").wants(t, exitUsage, "--from goes with --sql")
 }
 

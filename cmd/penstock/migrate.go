@@ -5,21 +5,25 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
+	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/store/postgres"
 )
 
 // migrator is a store that knows the version of its tables.
 type migrator interface {
 	SchemaVersion(ctx context.Context) (int64, error)
+	CheckSchema(ctx context.Context) (differences []string, err error)
 	Migrate(ctx context.Context) error
 	Close() error
 }
 
 func (a *app) migrateCommand() *cobra.Command {
-	var asJSON, asSQL bool
+	var asJSON, asSQL, check bool
 	var from int64
 	cmd := &cobra.Command{
 		Use:   "migrate",
@@ -36,18 +40,24 @@ the schema from then on.
 
 --json tells the version of the tables before and after, 0 for none.
 
+--check changes nothing and says what this program would change: tables of another
+version, and on PostgreSQL functions, those of each queue and inbox, too, that were
+made by another version of penstock or that somebody has changed or dropped since. The
+exit code is 3 if there is anything. relay and work look at their start, and warn.
+
 --sql changes nothing and needs no database: it prints what would be run on
 PostgreSQL, for psql -f, Flyway, Liquibase, Alembic or goose. It is one statement
 that leads from the version of --from, 0 for a new schema, to that of this program.`,
 		Example: `  penstock migrate --database-url postgres://app@localhost/shop
   penstock migrate --database-url postgres://app@localhost/shop --schema outbox
   penstock migrate --database-url sqlite:shop.db --json
+  penstock migrate --check --json
   penstock migrate --sql > penstock.sql`,
 		Args: args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
-			case asSQL && asJSON:
-				return usage(errors.New("--sql and --json exclude each other"))
+			case asSQL && (asJSON || check):
+				return usage(errors.New("--sql is given beside --json or --check: it prints SQL and looks at no database"))
 			case asSQL:
 				return a.printMigration(from)
 			case cmd.Flags().Changed("from"):
@@ -60,6 +70,9 @@ that leads from the version of --from, 0 for a new schema, to that of this progr
 				return err
 			}
 			defer store.Close()
+			if check {
+				return a.checkSchema(ctx, store, asJSON)
+			}
 			// Where the version cannot be read, Migrate says best why.
 			from, unread := store.SchemaVersion(ctx)
 			if err := store.Migrate(ctx); err != nil {
@@ -72,10 +85,65 @@ that leads from the version of --from, 0 for a new schema, to that of this progr
 			return a.tell(asJSON, map[string]any{"from": from, "to": to}, "%s\n", a.suggest(migratedText(from, to)))
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "the version of the tables before and after, as one JSON line")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "the version of the tables before and after, or what --check found, as one JSON line")
+	cmd.Flags().BoolVar(&check, "check", false, "only say what would be changed, with exit code 3 if anything would")
 	cmd.Flags().BoolVar(&asSQL, "sql", false, "print SQL for other tools instead")
 	cmd.Flags().Int64Var(&from, "from", 0, "with --sql: the version that the database has")
 	return cmd
+}
+
+// checkSchema says what migrating would change.
+func (a *app) checkSchema(ctx context.Context, store migrator, asJSON bool) error {
+	differences, err := store.CheckSchema(ctx)
+	found := err
+	switch {
+	case errors.Is(err, penstock.ErrNotMigrated), errors.Is(err, penstock.ErrNewerSchema):
+		what := err
+		if hint, ok := errors.AsType[*penstock.HintError](err); ok {
+			what = hint.Err
+		}
+		differences = []string{what.Error()}
+	case err != nil:
+		return fmt.Errorf("checking: %w", err)
+	case len(differences) > 0:
+		found = penstock.WithHint(errors.New(pluralVerb(int64(len(differences)), "difference", "was found", "were found")), "run: penstock migrate")
+	}
+	version, err := store.SchemaVersion(ctx)
+	if err != nil {
+		return fmt.Errorf("checking: %w", err)
+	}
+	text := fmt.Sprintf("Penstock's tables and functions are those of this program (version %d).\n", version)
+	if found != nil {
+		text = strings.Join(differences, "\n") + "\n"
+	}
+	if err := a.tell(asJSON, map[string]any{"version": version, "differences": append([]string{}, differences...)}, "%s", text); err != nil || found == nil {
+		return err
+	}
+	return &exitError{code: exitCheck, err: found}
+}
+
+// warnOfDifferences looks, beside whatever runs, whether the functions of a queue, or with no name those of a relay,
+// are this program's. Call what it returns before the store is closed.
+func warnOfDifferences(ctx context.Context, store any, queue string, log *slog.Logger) (end func()) {
+	checker, ok := store.(interface {
+		CheckSchemaOf(ctx context.Context, queue string) (differences []string, err error)
+	})
+	if !ok {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		// An error of another kind whoever runs meets himself.
+		if differences, err := checker.CheckSchemaOf(ctx, queue); err == nil && len(differences) > 0 {
+			log.Warn("the database's functions are not those of this program", "differences", differences, "hint", "run penstock migrate, or the version of penstock that was run last; penstock migrate --check lists all")
+		}
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
 }
 
 // printMigration writes SQL that does what migrate does.

@@ -165,6 +165,7 @@ func (a *app) relay(ctx context.Context, f relayFlags) error {
 	}
 	defer store.Close()
 	slog.SetDefault(log) // where stores write their warnings
+	defer warnOfDifferences(ctx, store, "", log)()
 
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

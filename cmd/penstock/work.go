@@ -119,6 +119,7 @@ func (a *app) workUntilSignals(ctx context.Context, name string, f *workFlags) e
 	}
 	defer store.Close()
 	log := slog.Default().With("queue", name) // openStore has set it
+	defer warnOfDifferences(ctx, store, name, log)()
 	ctx, drain := context.WithCancel(ctx)
 	defer drain()
 	hurried, hurry := context.WithCancel(context.Background())

@@ -165,10 +165,11 @@ func changes(version int64, hash string) (all []change) {
 	return all
 }
 
-// migrated is what the database has: the version of its tables, 0 without any, and the hash of its functions.
+// migrated is what the database has: the version of its tables, 0 without any, and the hash of what its functions
+// were made from, "" if one of them has been changed since.
 func (s *Store) migrated(ctx context.Context, tx pgx.Tx) (version int64, hash string, err error) {
 	var tables, functions bool
-	if err := tx.QueryRow(ctx, "select to_regclass($1) is not null, to_regclass($2) is not null", s.table("_migration"), s.table("_functions")).
+	if err := tx.QueryRow(ctx, "select to_regclass($1) is not null, to_regprocedure($2) is not null", s.table("_migration"), s.table("_check_functions")+"(text)").
 		Scan(&tables, &functions); err != nil {
 		return 0, "", err
 	}
@@ -178,11 +179,47 @@ func (s *Store) migrated(ctx context.Context, tx pgx.Tx) (version int64, hash st
 		}
 	}
 	if functions {
-		if err := tx.QueryRow(ctx, "select coalesce(max(hash), '') from "+s.table("_functions")).Scan(&hash); err != nil {
-			return 0, "", err
+		err = pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
+			return tx.QueryRow(ctx, "select case when changed = '{}' then coalesce(files, '') else '' end from "+s.table("_check_functions")+"()", pgx.QueryExecModeExec).Scan(&hash)
+		})
+		if sqlState(err) != "" { // it has been changed itself, or what it calls
+			err = nil
 		}
 	}
-	return version, hash, nil
+	return version, hash, err
+}
+
+// CheckSchema says in what the functions of the schema, also those of each queue and inbox, are not what Migrate
+// would make of them; with tables of another version the error is ErrNotMigrated or ErrNewerSchema.
+func (s *Store) CheckSchema(ctx context.Context) (differences []string, err error) {
+	return s.checkFunctions(ctx, nil)
+}
+
+// CheckSchemaOf looks at what a worker on the queue needs, or a relay, if the name is empty: that is
+// quick however many queues there are.
+func (s *Store) CheckSchemaOf(ctx context.Context, queue string) (differences []string, err error) {
+	return s.checkFunctions(ctx, &queue)
+}
+
+func (s *Store) checkFunctions(ctx context.Context, queue *string) (differences []string, err error) {
+	if err := s.ready(ctx); err != nil {
+		return nil, err
+	}
+	var files string
+	err = s.pool.QueryRow(ctx, "select coalesce(files, ''), changed from "+s.table("_check_functions")+"($1)", pgx.QueryExecModeExec, queue).Scan(&files, &differences)
+	switch {
+	case sqlState(err) == "42883":
+		return []string{"the function _check_functions(text), or one that it calls, is missing"}, nil
+	case err != nil:
+		return nil, s.explain(err)
+	}
+	for i, what := range differences {
+		differences[i] = "the function " + what
+	}
+	if files != functionsHash {
+		differences = append([]string{"the functions were made by another version of this program"}, differences...)
+	}
+	return differences, nil
 }
 
 // mayMigrate says who can, if this role cannot.

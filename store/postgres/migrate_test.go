@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	osexec "os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -84,6 +86,19 @@ func restored(t *testing.T, name string) *postgrestest.DB {
 	_, err = db.Connect().Exec(db.Ctx, string(dump), pgx.QueryExecModeSimpleProtocol)
 	db.Must(err)
 	return db
+}
+
+// plainDump is the database as SQL.
+func plainDump(f *fixture, server *testserver.Postgres) string {
+	f.Helper()
+	var stderr strings.Builder
+	cmd := osexec.CommandContext(f.Ctx, filepath.Join(server.Bin, "pg_dump"), "--inserts", "--rows-per-insert=100", "--no-owner", f.URL)
+	cmd.Stderr = &stderr
+	dump, err := cmd.Output()
+	if err != nil {
+		f.Fatalf("%v: %s", err, stderr.String())
+	}
+	return regexp.MustCompile(`(?m)^\\(?:un)?restrict .*$`).ReplaceAllString(string(dump), "") // for psql alone
 }
 
 // A database of version 30, with an outbox, queues and an inbox in use, is brought up to date:

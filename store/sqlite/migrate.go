@@ -99,6 +99,12 @@ func createFile(ctx context.Context, db *sql.DB, patience time.Duration) error {
 	}
 }
 
+// CheckSchema compares the version of the tables with this program's: the error is ErrNotMigrated or
+// ErrNewerSchema if it is another one.
+func (s *Store) CheckSchema(ctx context.Context) (differences []string, err error) {
+	return nil, s.checkSchema(ctx)
+}
+
 // checkSchema compares the file with this program.
 func (s *Store) checkSchema(ctx context.Context) error {
 	exists, err := s.exists()

@@ -37,7 +37,7 @@ declare
         dequeue, deduplicated, enqueue, enqueue_bytes, enqueue_many, enqueue_many_bytes, claim, ack, ack_many, extend, extend_many, release, release_many, retry, bury, cancel, maintain_queue,
         pause_queue, resume_queue, retry_dead_jobs, discard_dead_jobs, queue_status,
         inbox, inbox_many, inbox_in_order, inbox_in_order_bytes, inbox_due, inbox_held, inbox_gaps, inbox_release, inbox_discard, maintain_inbox,
-        _q, _queue_function, _read_committed, _refuse_headers, _refuse_job, _admit_message, _lost}'; -- these only look
+        _q, _queue_function, _read_committed, _refuse_headers, _refuse_job, _admit_message, _lost, _check_functions}'; -- these only look
     made regprocedure;
 begin
     execute format('revoke execute on all functions in schema %I from public', current_schema());
@@ -46,3 +46,7 @@ begin
         execute format('grant execute on function %s to public', made);
     end loop;
 end $$;
+
+delete from _function_hash;
+
+select _keep_hashes(_functions_of(null));

@@ -121,4 +121,5 @@ begin
     end loop;
     perform _define(name);
     perform _define_jobs(name);
+    perform _keep_hashes(_functions_of_queue(name));
 end $$;

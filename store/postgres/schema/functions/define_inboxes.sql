@@ -75,6 +75,7 @@ declare
         'inbox_discard(consumer text, message_ids text[]) returns setof text', 'return query select * from {discard}(message_ids)'];
     branches text;
     word     text;
+    names    text[];
 begin
     for i in 1 .. cardinality(public_functions) by 2 loop
         word := substring(public_functions[i + 1] from $re$\{(\w+)\}$re$);
@@ -92,7 +93,9 @@ begin
         using errcode = '42P01', hint = 'its owner creates it with: select %s.create_inbox(' || coalesce(quote_literal(consumer), 'NAME') || ')';
     end case;
 end $fn$ $ddl$, public_functions[i], branches, quote_ident(current_schema()));
+        names := names || split_part(public_functions[i], '(', 1);
     end loop;
+    perform _keep_hashes(array(select p.oid from pg_proc p where p.pronamespace = quote_ident(current_schema())::regnamespace and p.proname = any (names)));
 end $$;
 
 -- The same for text and JSON, as UTF-8; see publish.

@@ -70,6 +70,7 @@ begin
         execute format('create index on %s (due)', _inbox_name(made, 'held.' || slot));
     end loop;
     perform _define_inbox(made);
+    perform _keep_hashes(array(select p.oid from _own_functions('_inbox.' || made) p));
     perform _dispatch_inboxes();
 end $$;
 
@@ -92,6 +93,7 @@ declare
     made record;
 begin
     perform pg_advisory_xact_lock('_inbox'::regclass::oid::int, 0);
+    perform _forget_hashes(array(select p.oid from _own_functions('_inbox.' || i.id) p));
     for made in select p.oid::regprocedure as name from _own_functions('_inbox.' || i.id) p loop
         execute format('drop function %s', made.name);
     end loop;

@@ -43,10 +43,10 @@ declare
     made text;
 begin
     perform pg_advisory_xact_lock('_queue'::regclass::oid::int, 0);
-    for made in select p.oid::regprocedure::text from _own_functions(q.name) p loop
+    perform _forget_hashes(_functions_of_queue(q.name));
+    for made in select f::regprocedure::text from unnest(_functions_of_queue(q.name)) f loop
         execute 'drop function ' || made;
     end loop;
-    execute format('drop function %s()', _q('dequeue_' || q.name));
     execute format('drop table %s', _q(q.name));
     for made in select c.relname from pg_class c
                  where c.relnamespace = quote_ident(current_schema())::regnamespace and c.relkind = 'S' and starts_with(c.relname::text, '_' || q.name || '.')

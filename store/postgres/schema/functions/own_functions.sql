@@ -78,6 +78,11 @@ language sql stable set search_path from current as $$
        and p.proname >= ('_' || queue || '.')::name and p.proname < ('_' || queue || '/')::name -- by the index
 $$;
 
+create or replace function _functions_of_queue(queue text) returns oid[]
+language sql stable set search_path from current as $$
+    select array_remove(array(select p.oid from _own_functions(queue) p) || to_regprocedure(_q('dequeue_' || queue) || '()')::oid, null)
+$$;
+
 -- _grant_own lets a role call some of them.
 create or replace function _grant_own(queue text, names text[], role name) returns void
 language plpgsql set search_path from current as $$

@@ -1,0 +1,120 @@
+package postgres_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/testserver"
+	"github.com/penstock/penstock/store/postgres"
+	"github.com/penstock/penstock/store/postgres/postgrestest"
+)
+
+// wantDifferences compares what is found with names, each with what happened to it.
+func wantDifferences(t *testing.T, got []string, want ...string) {
+	t.Helper()
+	ok := len(got) == len(want)
+	for i := range want {
+		ok = ok && strings.Contains(got[i], want[i])
+	}
+	if !ok {
+		t.Errorf("the differences are %q, want %q", got, want)
+	}
+}
+
+func (f *fixture) differences() []string {
+	f.Helper()
+	differences, err := f.store.CheckSchema(f.Ctx)
+	f.Must(err)
+	return differences
+}
+
+// A function that somebody has changed or dropped is named, whosever it is, and the next migrate makes it again.
+func TestCheckSchemaNamesWhatWasChanged(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, postgres.Options{})
+	f.Exec(`select penstock.create_queue('mails'), penstock.create_queue('odd.name "x"', 'lifo'), penstock.create_queue('gone'), penstock.create_inbox('billing'),
+		penstock.create_inbox('gone')`)
+	f.Exec("select penstock.drop_queue('gone'), penstock.drop_inbox('gone')")
+	wantDifferences(t, f.differences())
+	before := catalogue(f.DB)
+
+	inbox := f.Number("select id from penstock._inbox")
+	f.Exec(`alter function penstock."_mails.ack"(bigint[]) set work_mem = '64MB'`)
+	f.Exec(`drop function penstock."dequeue_odd.name ""x"""()`)
+	f.Exec(fmt.Sprintf(`alter function penstock."__inbox.%d.first"(text) security invoker`, inbox))
+	f.Exec(`create or replace function penstock._q(name text) returns text language sql stable set search_path = penstock, pg_temp as $$ select 'oops' $$`)
+	wantDifferences(t, f.differences(), fmt.Sprintf("__inbox.%d.first(text) was changed", inbox), "_mails.ack(_int8) was changed", "_q(text) was changed", `dequeue_odd.name "x"() is missing`)
+
+	// A relay and a worker look at what they need themselves.
+	for queue, want := range map[string][]string{"": {"_q(text)"}, "mails": {"_mails.ack", "_q(text)"}, `odd.name "x"`: {"_q(text)", "dequeue_odd"}} {
+		differences, err := f.store.CheckSchemaOf(f.Ctx, queue)
+		f.Must(err)
+		wantDifferences(t, differences, want...)
+	}
+
+	f.Must(f.store.Migrate(f.Ctx))
+	wantDifferences(t, f.differences())
+	if catalogue(f.DB) != before {
+		t.Error("the functions are not what they were")
+	}
+
+	for _, function := range []string{"_hashes(oid[])", "_check_functions(text)"} {
+		f.Exec("drop function penstock." + function)
+		wantDifferences(t, f.differences(), "_check_functions(text), or one that it calls, is missing")
+		f.Must(f.store.Migrate(f.Ctx))
+		wantDifferences(t, f.differences())
+	}
+	f.Exec("drop function penstock._check_functions(text)")
+	f.Exec("create function penstock._check_functions(text, out files text, out changed text[]) language sql as $$ select '', '{}'::text[] $$")
+	wantDifferences(t, f.differences(), "made by another version")
+}
+
+// What was restored from a dump is what it was, and so is what session settings write otherwise.
+func TestCheckSchemaOfARestoredDump(t *testing.T) {
+	t.Parallel()
+	server := testserver.StartPostgres(t)
+	f := fixtureOn(t, server.URL, postgres.Options{})
+	f.Exec("select penstock.create_queue('mails'), penstock.create_inbox('billing')")
+	copied := postgrestest.On(t, testserver.Database(t, server.URL))
+	f.Must(runScript(copied, plainDump(f, server)))
+	for _, s := range []string{"intervalstyle = iso_8601", "search_path = penstock", "datestyle = german", "bytea_output = escape"} {
+		copied.Exec("do $$ begin execute format('alter database %I set " + s + "', current_database()); end $$")
+	}
+	store := openStore(t, copied.URL, postgres.Options{})
+	differences, err := store.CheckSchema(f.Ctx)
+	f.Must(err)
+	wantDifferences(t, differences)
+}
+
+// A worker may read nothing of the schema, and sees what changed of it all the same.
+func TestCheckSchemaAsAWorker(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, postgres.Options{})
+	f.Exec("select penstock.create_queue('mails')")
+	name, asRole := f.role()
+	f.Exec("select penstock.grant_worker('mails', $1)", name)
+	store := openStore(t, asRole, postgres.Options{})
+	differences, err := store.CheckSchemaOf(f.Ctx, "mails")
+	f.Must(err)
+	wantDifferences(t, differences)
+	f.Exec("update penstock._functions set hash = 'another'")
+	differences, err = store.CheckSchemaOf(f.Ctx, "mails")
+	f.Must(err)
+	wantDifferences(t, differences, "made by another version")
+}
+
+func TestCheckSchemaOfAnotherVersion(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, postgres.Options{})
+	for version, want := range map[int64]error{1000: penstock.ErrNewerSchema, -1000: penstock.ErrNotMigrated} {
+		f.Exec("update penstock._migration set version_id = version_id + $1", version)
+		_, err := openStore(t, f.URL, postgres.Options{}).CheckSchema(f.Ctx)
+		if !errors.Is(err, want) {
+			t.Errorf("got %v, want %v", err, want)
+		}
+		f.Exec("update penstock._migration set version_id = version_id - $1", version)
+	}
+}
