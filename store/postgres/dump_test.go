@@ -95,6 +95,11 @@ func TestDumpThatWaitsForALock(t *testing.T) {
 				t.Errorf("%d of 100 rows of %s are in the dump (%q)", found, table, env)
 			}
 		}
+		for _, ring := range []string{"lease", "later", "dedup"} { // who looks for a row after a restore looks where it is
+			if !strings.Contains(dump.String(), "setval('penstock._"+ring+"_slot', 3,") {
+				t.Errorf("the register of %s lists one segment (%q)", ring, env)
+			}
+		}
 	}
 	total := int64(0)
 	f.Eventually("the rings turn when the dump is over", func() bool { total += turned(); return total == 3 })

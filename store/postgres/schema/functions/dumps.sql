@@ -11,16 +11,22 @@
 create or replace function _step_back_for_dumps(segment regclass) returns void
 language plpgsql volatile set search_path from current as $$
 begin
-    perform pg_stat_clear_snapshot(); -- a transaction is shown the sessions as they were when it looked first
-    if exists (select from pg_stat_activity a
-                where a.datname = current_database() and a.pid <> pg_backend_pid()
-                  and (a.application_name like $re$pg\_dump%$re$
-                       or a.backend_xmin is not null
-                          and exists (select from pg_locks l
-                                       where l.pid = a.pid and not l.granted and l.mode = 'AccessShareLock'
-                                         and l.locktype = 'relation' and l.relation <> segment))) then
+    if _dump_is_coming(segment) then
         raise exception 'a dump is about to read %', segment using errcode = '55P03';
     end if;
+end $$;
+
+create or replace function _dump_is_coming(segment regclass) returns boolean
+language plpgsql volatile set search_path from current as $$
+begin
+    perform pg_stat_clear_snapshot(); -- a transaction is shown the sessions as they were when it looked first
+    return exists (select from pg_stat_activity a
+                    where a.datname = current_database() and a.pid <> pg_backend_pid()
+                      and (a.application_name like $re$pg\_dump%$re$
+                           or a.backend_xmin is not null
+                              and exists (select from pg_locks l
+                                           where l.pid = a.pid and not l.granted and l.mode = 'AccessShareLock'
+                                             and l.locktype = 'relation' and l.relation <> segment)));
 end $$;
 
 -- _is_dumped says whether a pg_dump has the segment locked. Then its lock is not to be asked for: pg_dump --jobs

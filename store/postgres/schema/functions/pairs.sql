@@ -94,6 +94,8 @@ begin
         update _pair x set again = _look_again(began) where x.name = ring and _look_again(began) is not null;
     elsif state >= 2 and p.retired is null then -- what this transaction has deleted comes back if it fails, and the register does not
         update _pair x set retired = clock_timestamp() where x.name = ring;
+    elsif state >= 2 and _dump_is_coming(there) then -- which reads the register last, and shows rows where they were when it began
+        update _pair x set again = _lock_again(p.retired) where x.name = ring;
     elsif state >= 2 then
         perform setval(register, current);
     elsif _truncate(there, alive) then
