@@ -28,7 +28,7 @@ type NewJob struct {
 	// for it; one whose NotBefore has not come has none yet, and holds nobody up.
 	// Empty means that the job waits for nobody.
 	Key string
-	// Group, a tenant or an account, is a line of its own: workers claim from
+	// Group, a tenant or an account, is a line of its own: each Claim is from
 	// one group. Empty is a group, too.
 	Group    string
 	Priority int
@@ -196,6 +196,9 @@ type QueueStore interface {
 
 	// QueueStatus describes every queue, ordered by the bytes of its name.
 	QueueStatus(ctx context.Context) ([]QueueStatus, error)
+	// QueueGroups describes up to most groups of a queue that have jobs or dead letters, ordered by
+	// their bytes: those after the given one, or if that is empty, from the first.
+	QueueGroups(ctx context.Context, queue, after string, most int) ([]GroupStatus, error)
 }
 
 // QueueOrder is in which order the jobs of one priority run.
@@ -283,4 +286,20 @@ type QueueStatus struct {
 	DeadLetters int64 `json:"dead_letters"`
 	// OldestAge is the age of the oldest ready job, 0 without one.
 	OldestAge time.Duration `json:"oldest_age_ns"`
+	// Groups are filled in by whoever asks for them, see QueueGroups.
+	Groups []GroupStatus `json:"groups,omitempty"`
+}
+
+// GroupStatus is one group of a queue. Its figures mean what they do in QueueStatus.
+type GroupStatus struct {
+	Group       string        `json:"group"`
+	Ready       int64         `json:"ready"`
+	Running     int64         `json:"running"`
+	Delayed     int64         `json:"delayed"`
+	Waiting     int64         `json:"waiting"`
+	DeadLetters int64         `json:"dead_letters"`
+	OldestAge   time.Duration `json:"oldest_age_ns"`
+	// More: a store that does not count long lines to their end has left out jobs that are
+	// ready or wait.
+	More bool `json:"more,omitempty"`
 }

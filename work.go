@@ -56,6 +56,15 @@ type AckClaimer interface {
 	AckClaim(ctx context.Context, acks []int64, c Claim) (acked []int64, jobs []Job, err error)
 }
 
+// GroupFinder is a queue that tells which groups have jobs to claim: what Work needs for
+// several groups.
+type GroupFinder interface {
+	// ReadyGroups returns up to most groups with jobs that a Claim may return now, of those given, or
+	// of all if there are none given: in the order of their bytes, beginning behind a group and then
+	// going round. Others may be faster, so a Claim can find nothing after all.
+	ReadyGroups(ctx context.Context, groups []string, behind string, most int) ([]string, error)
+}
+
 // WorkOptions for Work. The zero value of each field means its default.
 type WorkOptions struct {
 	// Concurrency is how many handlers run at a time. Default 10.
@@ -67,10 +76,16 @@ type WorkOptions struct {
 	Lease time.Duration
 	// Group to claim from. Default ''.
 	Group string
+	// Groups to claim from in turn, in place of Group: those that have jobs ready, none of them before
+	// the others had their turn. The queue has to be a GroupFinder if they are several.
+	Groups []string
+	// AllGroups: in turn from every group that has jobs, whenever it appears.
+	AllGroups bool
 	// Worker is shown in status. Default host/pid.
 	Worker string
 	// PollMin and PollMax bound the pause between two claims when nothing more is
-	// waiting; it grows with the silence. Default 1.75 ms and 50 ms.
+	// waiting; it grows with the silence. Default 1.75 ms and 50 ms. Of several groups it is
+	// longer where looking for those with jobs takes long: a fifth of the time at most goes into that.
 	PollMin, PollMax time.Duration
 	// AckEvery is the longest that the end of a job waits for others, to be
 	// written with them. Default 1 ms; 20 ms where a claim can carry it (AckClaimer),
@@ -136,5 +151,9 @@ func Work(ctx context.Context, q WorkQueue, h Handler, opts WorkOptions) error {
 	if err := opts.Validate(); err != nil {
 		return err
 	}
-	return newWorker(q, h, opts).run(ctx)
+	w := newWorker(q, h, opts)
+	if _, ok := q.(GroupFinder); !ok && (opts.AllGroups || len(w.turns.of) > 0) {
+		return &FieldError{Field: "Groups", Problem: "are several, and the queue cannot tell which of them have jobs", Hint: "use a queue that is a GroupFinder, or one Group"}
+	}
+	return w.run(ctx)
 }

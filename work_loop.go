@@ -16,6 +16,7 @@ type worker struct {
 	q      WorkQueue
 	handle Handler
 	log    *slog.Logger
+	turns  turns // of claimLoop only
 
 	slots    sync.WaitGroup // goroutines that run handlers and write failures
 	handlers sync.WaitGroup // handlers that have not returned
@@ -56,7 +57,7 @@ func newWorker(q WorkQueue, h Handler, o WorkOptions) *worker {
 		h = o.Middleware[i](h)
 	}
 	return &worker{
-		WorkOptions: o, q: q, handle: h, log: o.Logger,
+		WorkOptions: o, q: q, handle: h, log: o.Logger, turns: newTurns(q, &o),
 		freed: make(chan struct{}, 1), opened: make(chan struct{}, o.Concurrency), closed: make(chan struct{}), done: make(chan struct{}, 1), held: map[int64]*task{},
 	}
 }
@@ -158,7 +159,7 @@ func (w *worker) claimLoop(ctx, handling, writing context.Context) {
 			return
 		}
 		start := time.Now()
-		jobs, err := w.claim(calls, n, retry.failures == 0 && w.carries(none))
+		jobs, more, err := w.claim(calls, n, retry.failures == 0 && w.carries(none))
 		if err != nil {
 			if w.permanent(err) || ctx.Err() != nil {
 				return
@@ -178,18 +179,35 @@ func (w *worker) claimLoop(ctx, handling, writing context.Context) {
 		}
 		// An eighth of the silence so far: while jobs keep coming, a claim is never
 		// further away than about PollMin.
-		if len(jobs) < n && !sleep(ctx, min(max(time.Since(last)/8, w.PollMin), w.PollMax)) {
+		pause := max(min(max(time.Since(last)/8, w.PollMin), w.PollMax), 4*w.turns.looked)
+		if !more && !sleep(ctx, pause) {
 			return
 		}
 	}
 }
 
-// claim makes one call. What is done goes with it, if the queue can and carry says so: not
-// if the last call failed, because the acking need not wait until claims work again.
-func (w *worker) claim(ctx context.Context, n int, carry bool) ([]Job, error) {
+// claim claims up to n jobs of the group whose turn it is, and reports whether there may be more to claim at once.
+func (w *worker) claim(ctx context.Context, n int, carry bool) (jobs []Job, more bool, err error) {
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	c := Claim{Group: w.Group, Jobs: n, Lease: w.Lease, Worker: w.Worker}
+	group, share, err := w.turns.next(call, n)
+	if err != nil {
+		return nil, false, err
+	}
+	if share == 0 {
+		if !carry {
+			return nil, false, nil
+		}
+		share = n // what is carried may be what this group's jobs wait for
+	}
+	jobs, err = w.claimFrom(call, group, share, carry)
+	return jobs, w.turns.took(len(jobs), share), err
+}
+
+// claimFrom makes one call. What is done goes with it, if the queue can and carry says so: not
+// if the last call failed, because the acking need not wait until claims work again.
+func (w *worker) claimFrom(call context.Context, group string, n int, carry bool) ([]Job, error) {
+	c := Claim{Group: group, Jobs: n, Lease: w.Lease, Worker: w.Worker}
 	if q, ok := w.q.(AckClaimer); ok && carry {
 		if tasks := w.takeAcks(); len(tasks) > 0 {
 			acked, jobs, err := q.AckClaim(call, leasesOf(tasks), c)

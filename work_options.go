@@ -62,6 +62,14 @@ func (o *WorkOptions) Validate() error {
 			return &FieldError{Field: fmt.Sprintf("Middleware[%d]", i), Problem: "is nil", Hint: "leave it out"}
 		}
 	}
+	if o.AllGroups && len(o.Groups) > 0 || (o.AllGroups || len(o.Groups) > 0) && o.Group != "" {
+		return &FieldError{Field: "Group", Problem: "is said in several ways", Hint: "set one of Group, Groups and AllGroups"}
+	}
+	for i, group := range o.Groups {
+		if err := validText(fmt.Sprintf("Groups[%d]", i), group, MaxGroupBytes); err != nil {
+			return err
+		}
+	}
 	return validText("Group", o.Group, MaxGroupBytes)
 }
 

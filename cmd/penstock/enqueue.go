@@ -28,7 +28,7 @@ type jobFlags struct {
 
 func (f *jobFlags) add(flags *pflag.FlagSet) {
 	flags.StringVarP(&f.key, "key", "k", "", "key: its jobs run one after another, in the order of their ids")
-	flags.StringVarP(&f.group, "group", "g", "", "group, such as a tenant; workers claim from one")
+	flags.StringVarP(&f.group, "group", "g", "", "group, such as a tenant: a line of its own")
 	flags.IntVar(&f.priority, "priority", 0, fmt.Sprintf("%d (first) to %d (last)", penstock.MinPriority, penstock.MaxPriority))
 	flags.StringVar(&f.dedupKey, "dedup-key", "", "do not enqueue it if the queue had a job with this key within its window")
 	flags.StringArrayVarP(&f.headers, "header", "H", nil, "header as name=value; may be repeated")

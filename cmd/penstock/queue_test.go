@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -152,6 +153,49 @@ func TestStatusShowsQueues(t *testing.T) {
 	})
 }
 
+func TestStatusShowsGroups(t *testing.T) {
+	eachStore(t, func(t *testing.T, d *desk) {
+		d.must("queue", "create", "mails")
+		d.must("queue", "create", "empty")
+		for _, group := range []string{"acme", "acme", "globex", ""} {
+			d.must("enqueue", "mails", "x", "--group", group)
+		}
+		d.must("enqueue", "mails", "x", "--group", "later", "--delay", "1h")
+		if _, err := d.queues().Queue("mails").Claim(t.Context(), penstock.Claim{Group: "globex", Jobs: 1, Lease: time.Hour}); err != nil {
+			t.Fatal(err)
+		}
+		_, table, found := strings.Cut(d.must("status", "mails", "--groups"), "QUEUE  GROUP ")
+		if !found {
+			t.Fatal("there is no table of groups")
+		}
+		for _, row := range []string{"mails - 1 0 0 0 0", "mails acme 2 0 0 0 0", "mails globex 0 - 1 0 0 0", "mails later 0 - 0 1 0 0"} {
+			if !slices.ContainsFunc(strings.Split(table, "\n"), func(line string) bool {
+				cells := strings.Fields(line)
+				if len(cells) == 8 && cells[3] != "-" { // an age
+					cells = slices.Delete(cells, 3, 4)
+				}
+				return strings.Join(cells, " ") == row
+			}) {
+				t.Errorf("%q is not in %s", row, table)
+			}
+		}
+		var status struct {
+			Queues []struct{ Groups []map[string]any }
+		}
+		if err := json.Unmarshal([]byte(d.must("status", "--groups", "--json")), &status); err != nil || len(status.Queues) != 2 || len(status.Queues[0].Groups) != 0 || len(status.Queues[1].Groups) != 4 {
+			t.Fatalf("got %+v, %v", status, err)
+		}
+		for field, want := range map[string]any{"group": "acme", "ready": 2., "running": 0., "delayed": 0., "waiting": 0., "dead_letters": 0.} {
+			if got := status.Queues[1].Groups[1][field]; got != want {
+				t.Errorf("%s is %v, want %v", field, got, want)
+			}
+		}
+		if plain := d.must("status", "--json"); strings.Contains(plain, `"groups"`) {
+			t.Errorf("without --groups: %s", plain)
+		}
+	})
+}
+
 func TestQueueTable(t *testing.T) {
 	yes, ten := true, 10
 	var out strings.Builder
@@ -160,14 +204,18 @@ func TestQueueTable(t *testing.T) {
 			Delayed: 1234567, Waiting: 1234567, QueueSettings: penstock.QueueSettings{MaxRunning: &ten}},
 		{Queue: "idle", Ready: 3, OldestAge: time.Minute},
 		{Queue: "young", Ready: 3, OldestAge: time.Second},
+		{Queue: "full", Groups: []penstock.GroupStatus{{Group: strings.Repeat("g", 200), Ready: 1000, More: true, OldestAge: 90 * time.Hour, Running: 1234567, Delayed: 1234567, Waiting: 1234567}}},
 		{Queue: "off\n", Ready: 3, OldestAge: time.Minute, QueueSettings: penstock.QueueSettings{Paused: &yes}},
 	}
 	w := &statusWriter{Writer: &out, suggest: (&app{}).suggest, now: time.Now()}
 	if err := w.queues(queues); err != nil {
 		t.Fatal(err)
 	}
-	table, notes, _ := strings.Cut(out.String(), "\n\n")
+	table, rest, _ := strings.Cut(out.String(), "\n\n")
+	groups, notes, _ := strings.Cut(rest, "\n\n")
 	fits(t, table)
+	fits(t, groups)
+	contains(t, groups, "1,000+", "1,234,567")
 	contains(t, table, "12,345,678", "10 of 10", "3.0 GiB", `off\n`)
 	same(t, "notes", notes, "idle: no worker seems to run, and 3 jobs are ready: penstock work idle\n"+
 		`off\n: it is paused, no job begins: penstock queue resume $'off\n'`+"\n")

@@ -21,9 +21,9 @@ type statusReader interface {
 
 func (a *app) statusCommand() *cobra.Command {
 	var (
-		asJSON, watch, wide bool
-		every               time.Duration
-		adopting            adoptFlags
+		asJSON, watch, wide, groups bool
+		every                       time.Duration
+		adopting                    adoptFlags
 	)
 	cmd := &cobra.Command{
 		Use:   "status [OUTBOX|QUEUE|SUBSCRIPTION]",
@@ -55,6 +55,10 @@ Of a queue:
   dead      dead letters: kept until someone decides, see penstock dead
   order     with --wide: fifo, the oldest job of a priority first, or lifo, the newest
 
+With --groups the same of each of its groups that has any, in a table of its own. Of a
+group's ready and waiting jobs up to 1,000 are counted on PostgreSQL: 1,000+ says that
+there are more.
+
 Of a subscription over an adopted table, which the configuration file describes, or
 --adopt: the same as of an outbox's. Its backlog is counted up to a million rows.
 
@@ -68,7 +72,7 @@ The tables are at most 80 columns wide: long names are cut. --wide shows names i
 every column. --json has every field.`,
 		Example: `  penstock status
   penstock status orders --watch
-  penstock status thumbnails
+  penstock status thumbnails --groups
   penstock status --wide
   penstock status --json | jq '.outboxes[].subscriptions[].backlog, .queues[].ready'`,
 		Args: args(cobra.MaximumNArgs(1)),
@@ -85,6 +89,9 @@ every column. --json has every field.`,
 			}
 			for {
 				found, err := a.readAll(ctx, store, &adopting, args)
+				if err == nil && groups {
+					err = readGroups(ctx, store, found.Queues)
+				}
 				if watch && ctx.Err() != nil {
 					return nil // interrupting is how a watch ends
 				}
@@ -104,6 +111,7 @@ every column. --json has every field.`,
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON line, times in nanoseconds")
 	cmd.Flags().BoolVar(&wide, "wide", false, "every column, and names in full, however wide that is")
+	cmd.Flags().BoolVar(&groups, "groups", false, "of queues, their groups, too")
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "repeat until interrupted")
 	adopting.add(cmd.Flags())
 	cmd.Flags().DurationVar(&every, "every", 2*time.Second, "how often, with --watch")

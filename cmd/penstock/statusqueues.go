@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -30,7 +32,69 @@ func (w *statusWriter) queues(queues []penstock.QueueStatus) error {
 	if err := t.flush(); err != nil {
 		return err
 	}
+	if err := w.groups(queues); err != nil {
+		return err
+	}
 	w.notes(notes)
+	return nil
+}
+
+// groups writes those that were asked for.
+func (w *statusWriter) groups(queues []penstock.QueueStatus) error {
+	t := w.table(column{"QUEUE", 24, false}, column{"GROUP", 24, false}, column{title: "READY", right: true}, column{title: "OLDEST", right: true}, column{title: "RUNNING", right: true},
+		column{title: "DELAYED", right: true}, column{title: "WAITING", right: true}, column{title: "DEAD", right: true})
+	any := false
+	for i := range queues {
+		for _, g := range queues[i].Groups {
+			if !any {
+				fmt.Fprintln(w)
+				any = true
+			}
+			ready := count(g.Ready)
+			if g.More {
+				ready += "+"
+			}
+			if err := t.row(queues[i].Queue, g.Group, ready, age(g.OldestAge), count(g.Running), count(g.Delayed), count(g.Waiting), count(g.DeadLetters)); err != nil {
+				return err
+			}
+		}
+	}
+	if !any {
+		return nil
+	}
+	return t.flush()
+}
+
+// groupReader is what looking at groups needs of a store.
+type groupReader interface {
+	QueueGroups(ctx context.Context, queue, after string, most int) ([]penstock.GroupStatus, error)
+}
+
+// groupsAtOnce is how many groups are read with one call.
+const groupsAtOnce = 1000
+
+// readGroups fills in the groups of queues.
+func readGroups(ctx context.Context, store any, queues []penstock.QueueStatus) error {
+	reader, ok := store.(groupReader)
+	if !ok {
+		return nil // nor is there a queue
+	}
+	for i := range queues {
+		for after := ""; ; {
+			page, err := reader.QueueGroups(ctx, queues[i].Queue, after, groupsAtOnce)
+			if errors.Is(err, penstock.ErrNoQueue) { // dropped meanwhile
+				break
+			}
+			if err != nil {
+				return aboutQueue(err, fmt.Sprintf("reading the groups of queue %q", queues[i].Queue), queues[i].Queue)
+			}
+			queues[i].Groups = append(queues[i].Groups, page...)
+			if len(page) < groupsAtOnce {
+				break
+			}
+			after = page[len(page)-1].Group
+		}
+	}
 	return nil
 }
 

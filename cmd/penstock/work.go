@@ -17,9 +17,11 @@ import (
 )
 
 type workFlags struct {
-	command, group, output string
-	concurrency            int
-	lease, timeout, drain  span
+	command, output       string
+	groups                []string
+	allGroups             bool
+	concurrency           int
+	lease, timeout, drain span
 }
 
 func (a *app) workCommand() *cobra.Command {
@@ -53,7 +55,9 @@ killed, with its process group, when the lease was lost, when the job was
 cancelled, after --timeout, and at a second signal. A job can run more than once
 after a crash, so write commands that may be repeated.
 
-Any number of workers may run on a queue, on any machines.
+Any number of workers may run on a queue, on any machines. Without --group a worker
+takes the jobs that have none. Of several groups, or --all-groups, those that have
+jobs take turns, so that a busy one holds no other up.
 
 SIGTERM or SIGINT drains: no more jobs are claimed, commands that run may end,
 exit code 0. With --drain-timeout those that run longer are killed. A second
@@ -61,7 +65,8 @@ signal kills them at once, exit code 130. Either way their jobs run again, witho
 waiting for the lease to end.`,
 		Example: `  penstock work thumbnails --exec './make-thumbnail'
   penstock work mails --exec 'sendmail -t || exit 75' --concurrency 4 --timeout 30s
-  penstock work reports --group acme --exec 'exec ./report --days "$(jq -e .days)"' --output discard`,
+  penstock work reports --group acme --exec 'exec ./report --days "$(jq -e .days)"' --output discard
+  penstock work reports --all-groups --exec './report "$PENSTOCK_JOB_GROUP"'`,
 		Args: exactly("QUEUE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := f.check(cmd.Flags()); err != nil {
@@ -76,7 +81,8 @@ waiting for the lease to end.`,
 
 func (f *workFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.command, "exec", "", "command for /bin/sh to run, once per job")
-	flags.StringVarP(&f.group, "group", "g", "", "group to work on")
+	flags.StringArrayVarP(&f.groups, "group", "g", nil, "group to work on; repeatable (default the jobs without one)")
+	flags.BoolVar(&f.allGroups, "all-groups", false, "work on every group, whenever it appears")
 	flags.IntVar(&f.concurrency, "concurrency", runtime.GOMAXPROCS(0), "commands that run at a time")
 	flags.Var(&f.lease, "lease", "after how long the jobs of a worker that crashed run elsewhere (default 30s)")
 	flags.Var(&f.timeout, "timeout", "kill a command that runs longer; its job failed (default unlimited)")
@@ -90,6 +96,8 @@ func (f *workFlags) check(flags *pflag.FlagSet) error {
 		return misuse(errors.New("--exec is missing: give the command to run"))
 	case f.concurrency < 1:
 		return usage(fmt.Errorf("--concurrency is %d: use 1 or more", f.concurrency))
+	case f.allGroups && len(f.groups) > 0:
+		return misuse(errors.New("--all-groups is given with --group: leave one of them out"))
 	case f.output != "inherit" && f.output != "discard":
 		return usage(fmt.Errorf("--output is %q: use inherit or discard", f.output))
 	}
@@ -103,7 +111,7 @@ func (f *workFlags) check(flags *pflag.FlagSet) error {
 
 func (f *workFlags) options(log *slog.Logger, seen penstock.WorkObserver) penstock.WorkOptions {
 	o := penstock.WorkOptions{
-		Concurrency: f.concurrency, Lease: time.Duration(f.lease), Group: f.group,
+		Concurrency: f.concurrency, Lease: time.Duration(f.lease), Groups: f.groups, AllGroups: f.allGroups,
 		DrainTimeout: time.Duration(f.drain), Worker: defaultHolder(), Observer: seen, Logger: log,
 	}
 	if f.drain == 0 {
@@ -150,7 +158,11 @@ func (a *app) work(ctx, hurried context.Context, queue penstock.Queue, name stri
 	if f.output == "inherit" {
 		run.stdout, run.stderr = sharedWriter(a.stdout), a.stderr
 	}
-	log.Info("working", "group", f.group, "concurrency", f.concurrency)
+	groups := any("all")
+	if !f.allGroups {
+		groups = f.groups
+	}
+	log.Info("working", "groups", groups, "concurrency", f.concurrency)
 	defer seen.log(log)
 	ended := make(chan error, 1)
 	go func() { ended <- penstock.Work(ctx, queue, run.handle, f.options(log, seen)) }()

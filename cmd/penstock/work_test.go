@@ -109,6 +109,31 @@ func TestCommandGetsPayloadAndVariables(t *testing.T) {
 	same(t, "what the commands saw", o.stdout, want)
 }
 
+func TestWorkOnSeveralGroups(t *testing.T) {
+	eachStore(t, func(t *testing.T, d *desk) {
+		d.must("queue", "create", "mails")
+		for _, group := range []string{"a", "b", "b", "c", ""} {
+			d.must("enqueue", "mails", "x", "--group", group)
+		}
+		echo := []string{"--exec", `echo "$PENSTOCK_JOB_GROUP."`}
+		lines := func(o outcome) string {
+			done := strings.Split(strings.TrimSpace(o.stdout), "\n")
+			slices.Sort(done)
+			return strings.Join(done, " ")
+		}
+		o := d.work("mails", func(q *penstock.QueueStatus) bool { return jobsIn(q) == 2 }, append(echo, "--group", "a", "-g", "b")...)
+		same(t, "the two", lines(o), "a. b. b.")
+		contains(t, o.stderr, `groups="[a b]"`)
+		o = d.work("mails", func(q *penstock.QueueStatus) bool { return jobsIn(q) == 0 }, append(echo, "--all-groups")...)
+		same(t, "the others", lines(o), ". c.")
+		d.must("enqueue", "mails", "x", "--group", "a")
+		d.must("enqueue", "mails", "x")
+		o = d.work("mails", func(q *penstock.QueueStatus) bool { return jobsIn(q) == 1 }, echo...)
+		same(t, "without a group", lines(o), ".")
+		d.cli("work", "mails", "--exec", "true", "--all-groups", "--group", "a").wants(t, exitUsage, "--all-groups is given with --group")
+	})
+}
+
 func TestCommandNeedNotReadItsPayload(t *testing.T) {
 	d := memoryDesk(t)
 	d.must("queue", "create", "mails")

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -239,6 +240,55 @@ func (s *Store) Schedules(ctx context.Context, queue string) ([]penstock.Schedul
 		all = append(all, c)
 	}
 	slices.SortFunc(all, func(a, b penstock.Schedule) int { return cmp.Compare(a.Name, b.Name) })
+	return all, nil
+}
+
+// QueueGroups implements penstock.QueueStore.
+func (s *Store) QueueGroups(ctx context.Context, name, after string, most int) ([]penstock.GroupStatus, error) {
+	q, err := s.enterQueue(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	defer s.db.Unlock()
+	now := s.db.now()
+	of := map[string]*penstock.GroupStatus{}
+	group := func(name string) *penstock.GroupStatus {
+		if of[name] == nil {
+			of[name] = &penstock.GroupStatus{Group: name}
+		}
+		return of[name]
+	}
+	for _, j := range q.jobs {
+		group(j.Group).Waiting++ // for all that is not more than that
+	}
+	for l, line := range q.ready {
+		g := group(l.group)
+		g.Ready, g.Waiting = g.Ready+int64(len(line)), g.Waiting-int64(len(line))
+		for _, j := range line {
+			g.OldestAge = max(g.OldestAge, now.Sub(j.CreatedAt))
+		}
+	}
+	for _, j := range q.leases {
+		g := group(j.Group)
+		if g.Waiting--; now.Before(j.LeaseUntil) {
+			g.Running++
+		} else { // the next claim finds it
+			g.Ready++
+		}
+	}
+	for _, j := range q.later {
+		g := group(j.Group)
+		g.Delayed, g.Waiting = g.Delayed+1, g.Waiting-1
+	}
+	for _, d := range q.dead {
+		group(d.Group).DeadLetters++
+	}
+	all := []penstock.GroupStatus{}
+	for _, name := range slices.Sorted(maps.Keys(of)) {
+		if (after == "" || name > after) && len(all) < most {
+			all = append(all, *of[name])
+		}
+	}
 	return all, nil
 }
 

@@ -18,11 +18,13 @@ type workQueue struct {
 }
 
 var (
-	_ penstock.Queue    = workQueue{}
-	_ penstock.Releaser = workQueue{}
+	_ penstock.Queue       = workQueue{}
+	_ penstock.Releaser    = workQueue{}
+	_ penstock.GroupFinder = workQueue{}
 )
 
-// Queue implements penstock.QueueStore. The queue is a penstock.Releaser, too.
+// Queue implements penstock.QueueStore. The queue is a penstock.Releaser and a
+// penstock.GroupFinder, too.
 func (s *Store) Queue(name string) penstock.Queue { return workQueue{s, name} }
 
 func (w workQueue) enter(ctx context.Context) (*jobQueue, time.Time, error) {
@@ -85,13 +87,7 @@ func (w workQueue) Claim(ctx context.Context, c penstock.Claim) ([]penstock.Job,
 	}
 	defer w.store.db.Unlock()
 	q.tick(now)
-	n := c.Jobs
-	if q.settings.maxRunning > 0 {
-		n = min(n, q.settings.maxRunning-len(q.leases))
-	}
-	if q.settings.paused {
-		n = 0
-	}
+	n := q.room(c.Jobs)
 	var claimed []penstock.Job
 	for p := penstock.MinPriority; p <= penstock.MaxPriority; p++ {
 		for len(claimed) < n {
@@ -105,6 +101,44 @@ func (w workQueue) Claim(ctx context.Context, c penstock.Claim) ([]penstock.Job,
 		}
 	}
 	return claimed, nil
+}
+
+// room is how many of n jobs may be claimed.
+func (q *jobQueue) room(n int) int {
+	if q.settings.paused {
+		return 0
+	}
+	if q.settings.maxRunning > 0 {
+		n = min(n, q.settings.maxRunning-len(q.leases))
+	}
+	return n
+}
+
+// ReadyGroups implements penstock.GroupFinder.
+func (w workQueue) ReadyGroups(ctx context.Context, groups []string, behind string, most int) ([]string, error) {
+	q, now, err := w.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer w.store.db.Unlock()
+	q.tick(now)
+	if q.room(1) < 1 {
+		return nil, nil
+	}
+	var found []string
+	for l := range q.ready {
+		if len(groups) == 0 || slices.Contains(groups, l.group) {
+			found = append(found, l.group)
+		}
+	}
+	slices.Sort(found)
+	found = slices.Compact(found)
+	next, is := slices.BinarySearch(found, behind)
+	if is {
+		next++
+	}
+	found = slices.Concat(found[next:], found[:next])
+	return found[:min(most, len(found))], nil
 }
 
 // copy is the job as callers get it, who may change it.

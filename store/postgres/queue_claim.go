@@ -19,26 +19,28 @@ type workedQueue struct {
 	store *Store
 	queue *Queue
 
-	claim, extend, ack, release, retry, bury, maintain string
+	claim, ready, extend, ack, release, retry, bury, maintain string
 
 	// claim and ack, which every job goes through, call the queue's own functions: those that
 	// take a queue's name cost a tenth more.
 }
 
 var (
-	_ penstock.Queue      = (*workedQueue)(nil)
-	_ penstock.Releaser   = (*workedQueue)(nil)
-	_ penstock.AckClaimer = (*workedQueue)(nil)
+	_ penstock.Queue       = (*workedQueue)(nil)
+	_ penstock.Releaser    = (*workedQueue)(nil)
+	_ penstock.AckClaimer  = (*workedQueue)(nil)
+	_ penstock.GroupFinder = (*workedQueue)(nil)
 )
 
 // Queue names a queue; it does not look whether there is one. The queue is a
-// penstock.Releaser and a penstock.AckClaimer, too.
+// penstock.Releaser, a penstock.AckClaimer and a penstock.GroupFinder, too.
 func (s *Store) Queue(name string) penstock.Queue {
 	return &workedQueue{
 		store: s,
 		queue: NewQueue(s.schema, name),
 		claim: "select id, key, grp, priority, attempt, created_at, headers, payload, lease, lease_until from " +
 			s.table("_"+name+".claim") + "($1, $2, $3, $4, $5)",
+		ready:    "select * from " + s.table("_"+name+".ready") + "($1, $2, $3)",
 		extend:   "select * from " + s.table("extend_many") + "($1, $2, $3)",
 		ack:      "select * from " + s.table("_"+name+".ack") + "($1)",
 		release:  "select * from " + s.table("release_many") + "($1, $2)",
@@ -82,6 +84,20 @@ func (q *workedQueue) AckClaim(ctx context.Context, acks []int64, c penstock.Cla
 		jobs = jobs[:n-1]
 	}
 	return acked, jobs, nil
+}
+
+// ReadyGroups implements penstock.GroupFinder. It costs some probes of an index for each group that jobs were
+// taken from, whatever number of jobs there are.
+func (q *workedQueue) ReadyGroups(ctx context.Context, groups []string, behind string, most int) ([]string, error) {
+	if len(groups) == 0 {
+		groups = nil
+	}
+	rows, err := q.store.pool.Query(ctx, q.ready, groups, behind, most)
+	if err != nil {
+		return nil, q.failed(ctx, err)
+	}
+	found, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	return found, q.failed(ctx, err)
 }
 
 // Extend implements penstock.Queue.

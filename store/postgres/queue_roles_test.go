@@ -56,7 +56,7 @@ func TestStoreOfAnEnqueuer(t *testing.T) {
 		"select * from penstock.jobs", "delete from penstock.jobs", "update penstock.jobs set payload = ''", "truncate penstock.jobs",
 		"insert into penstock.jobs (seq, payload) values (1, 'x')", "insert into penstock.jobs (xid, payload) values ('3', 'x')",
 		"insert into penstock.jobs (attempt, payload) values (9, 'x')",
-		"insert into penstock.secret (payload) values ('x')", "select penstock.enqueue('secret', 'x')",
+		"insert into penstock.secret (payload) values ('x')", "select penstock.enqueue('secret', 'x')", "select penstock.ready_groups('jobs')",
 		"select penstock.dequeue('jobs')", "select penstock.claim('jobs')", "select penstock.cancel('jobs', '{1}')",
 		`select * from penstock."_jobs.take"(1, '')`, `select * from penstock."_jobs.claim"(1, '1 s', '', '')`,
 		"select penstock.drop_queue('jobs')", "select penstock.pause_queue('jobs')", "select penstock.set_queue('jobs', 3)",
@@ -96,6 +96,16 @@ func TestStoreOfAWorker(t *testing.T) {
 		}
 		return jobs
 	}
+	groups, err := queue.(penstock.GroupFinder).ReadyGroups(f.Ctx, nil, "", 10)
+	f.Must(err)
+	if len(groups) != 1 || groups[0] != "" {
+		t.Errorf("the ready groups are %q, want the one without a name", groups)
+	}
+	var named []string
+	f.Must(conn.QueryRow(f.Ctx, "select array(select penstock.ready_groups('jobs', grps => '{x,\"\"}'))").Scan(&named))
+	if len(named) != 1 || named[0] != "" {
+		t.Errorf("by SQL the ready groups are %q, want the one without a name", named)
+	}
 	jobs := claim(3)
 	held, err := queue.Extend(f.Ctx, time.Minute, jobs[0].Lease, jobs[1].Lease)
 	f.Must(err)
@@ -125,6 +135,7 @@ func TestStoreOfAWorker(t *testing.T) {
 		"select * from penstock.jobs", "delete from penstock.jobs", "insert into penstock.jobs (payload) values ('x')",
 		"select penstock.enqueue('jobs', 'x')", "select penstock.claim('secret')", "select penstock.dequeue('secret')",
 		`select * from penstock."_secret.take"(1, '')`, "select penstock.ack_many('secret', '{1}')", "select penstock.maintain_queue('secret')",
+		`select * from penstock."_secret.ready"(null, '', 10)`, "select penstock.ready_groups('secret')", "select penstock.queue_groups('jobs')",
 		"select * from penstock._lease", "delete from penstock._lease", "delete from penstock._dead_job",
 		"select penstock.discard_dead_jobs('jobs', '{1}')", "select penstock.drop_queue('jobs')", "select penstock.pause_queue('jobs')",
 		`select setval('penstock."_jobs.tick"', 1)`, "select penstock.grant_worker('secret', current_user)")
@@ -153,6 +164,11 @@ func TestStoreOfAnOperator(t *testing.T) {
 	f.Must(err)
 	if len(all) != 1 || all[0].Queue != "jobs" || all[0].Running != 1 || all[0].DeadLetters != 2 || all[0].Bytes == 0 {
 		t.Errorf("the status is %+v, want that of jobs alone, with 1 running and 2 dead letters", all)
+	}
+	groups, err := store.QueueGroups(f.Ctx, "jobs", "", 10)
+	f.Must(err)
+	if len(groups) != 1 || groups[0].Running != 1 || groups[0].DeadLetters != 2 {
+		t.Errorf("the groups are %+v, want one with 1 running and 2 dead letters", groups)
 	}
 	dead, err := store.DeadJobs(f.Ctx, penstock.DeadJobQuery{Queue: "jobs"})
 	f.Must(err)
@@ -191,7 +207,7 @@ func TestStoreOfAnOperator(t *testing.T) {
 		"select penstock.schedule('jobs', 's', '@daily', 'x')",
 		`select * from penstock."_jobs.claim"(1, '1 s', '', '')`, `select * from penstock."_jobs.ack"('{1}')`, `select penstock."_jobs.fail"(1, null, '', true)`,
 		"select penstock.pause_queue('secret')", "select penstock.resume_queue('secret')", "select penstock.cancel('secret', '{1}')",
-		"select penstock.retry_dead_jobs('secret', '{2}')", "select penstock.discard_dead_jobs('secret', '{2}')", "select penstock.queue_status('secret')",
+		"select penstock.retry_dead_jobs('secret', '{2}')", "select penstock.discard_dead_jobs('secret', '{2}')", "select penstock.queue_status('secret')", "select penstock.queue_groups('secret')",
 		"select penstock.grant_operator('secret', current_user)")
 	dead, err = f.store.DeadJobs(f.Ctx, penstock.DeadJobQuery{Queue: "secret"})
 	f.Must(err)

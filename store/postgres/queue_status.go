@@ -102,6 +102,25 @@ func scanQueue(row pgx.CollectableRow) (penstock.QueueStatus, error) {
 	return one, err
 }
 
+// QueueGroups implements penstock.QueueStore. What is ready or waits is counted up to a thousand jobs of each group;
+// what runs, is delayed or dead is read.
+func (s *Store) QueueGroups(ctx context.Context, queue, after string, most int) ([]penstock.GroupStatus, error) {
+	if err := s.ready(ctx); err != nil {
+		return nil, err
+	}
+	rows, err := s.pool.Query(ctx, "select grp, ready, running, delayed, waiting, dead, extract(epoch from oldest)::float8, more from "+s.table("queue_groups")+"($1, $2, $3)", queue, after, most)
+	if err != nil {
+		return nil, s.queueError(ctx, queue, err)
+	}
+	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (g penstock.GroupStatus, err error) {
+		var age float64
+		err = row.Scan(&g.Group, &g.Ready, &g.Running, &g.Delayed, &g.Waiting, &g.DeadLetters, &age, &g.More)
+		g.OldestAge = time.Duration(age * float64(time.Second))
+		return g, err
+	})
+	return all, s.queueError(ctx, queue, err)
+}
+
 // countJobs fills in how many jobs queues have.
 func (s *Store) countJobs(ctx context.Context, queues []penstock.QueueStatus) error {
 	names := make([]string, len(queues))

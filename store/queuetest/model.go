@@ -2,6 +2,7 @@ package queuetest
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -222,5 +223,31 @@ func (w *walk) checkDead() {
 	slices.Sort(want)
 	if !slices.Equal(got, want) {
 		w.Fatalf("step %d: the dead letters are %d, want %d", w.step, got, want)
+	}
+}
+
+// checkGroups compares how many jobs and dead letters each group has.
+func (w *walk) checkGroups() {
+	w.Helper()
+	want, got := map[string][2]int64{}, map[string][2]int64{}
+	for _, t := range w.all {
+		n := want[t.job.Group]
+		if t.alive() {
+			n[0]++
+		} else if t.fate == dead {
+			n[1]++
+		}
+		if n != [2]int64{} {
+			want[t.job.Group] = n
+		}
+	}
+	for name, g := range w.groupStatus("", 100) {
+		got[name] = [2]int64{g.Ready + g.Running + g.Delayed + g.Waiting, g.DeadLetters}
+		if g.More {
+			return
+		}
+	}
+	if !maps.Equal(got, want) {
+		w.Fatalf("step %d: the groups have %v jobs and dead letters, want %v", w.step, got, want)
 	}
 }

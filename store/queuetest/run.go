@@ -63,6 +63,7 @@ var groups = []group{
 	{"Content", contentCases},
 	{"Queue", queueCases},
 	{"Status", statusCases},
+	{"Groups", groupCases},
 	{"Reclaim", reclaimCases},
 	{"Load", loadCases},
 	{"Work", workCases},

@@ -37,6 +37,7 @@ func (w *walk) operations() []func() {
 	add(1, w.pauseOrResume)
 	add(2, func() { w.must(w.queue().Maintain(w.ctx), "Maintain") })
 	add(1, w.checkDead)
+	add(1, w.checkGroups)
 	return all
 }
 
@@ -141,8 +142,15 @@ func (w *walk) claimSome(as fate, lease time.Duration) {
 
 func (w *walk) claimGroup(group string, n int, as fate, lease time.Duration) []penstock.Job {
 	w.Helper()
+	listed, err := w.finder(w.queue()).ReadyGroups(w.ctx, nil, groupNames[w.rnd.IntN(2)], 100)
+	w.must(err, "ReadyGroups")
 	jobs, err := w.queue().Claim(w.ctx, penstock.Claim{Group: group, Jobs: n, Lease: lease})
 	w.must(err, "Claim")
+	for _, j := range jobs { // what is due, or waits for a key, may have become ready in between
+		if t := w.byID[j.ID]; t != nil && t.fate == ready && !t.moved && t.job.Key == "" && !slices.Contains(listed, group) {
+			w.wrong(fmt.Sprintf("job %d was claimed, and the ready groups were %q", t.id, listed), t)
+		}
+	}
 	if len(jobs) > n {
 		w.Fatalf("step %d: a claim of %d jobs returned %d", w.step, n, len(jobs))
 	}

@@ -163,8 +163,9 @@ type queue struct {
 }
 
 var (
-	_ penstock.Queue    = queue{}
-	_ penstock.Releaser = queue{}
+	_ penstock.Queue       = queue{}
+	_ penstock.Releaser    = queue{}
+	_ penstock.GroupFinder = queue{}
 )
 
 // Queue implements penstock.QueueStore.

@@ -12,6 +12,8 @@ var (
 	setQueueSQL string
 	//go:embed sql/queue_status.sql
 	queueStatusSQL string
+	//go:embed sql/queue_groups.sql
+	queueGroupsSQL string
 
 	//go:embed sql/known_dedup.sql
 	knownDedupSQL string
@@ -22,6 +24,10 @@ var (
 	claimableSQL string
 	//go:embed sql/claim.sql
 	claimSQL string
+	//go:embed sql/ready_groups.sql
+	readyGroupsSQL string
+	//go:embed sql/ready_of_groups.sql
+	readyOfGroupsSQL string
 	//go:embed sql/take_ready.sql
 	takeReadySQL string
 	//go:embed sql/lease.sql

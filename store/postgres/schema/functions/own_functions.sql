@@ -4,7 +4,7 @@
 -- of the rest a role may be granted. All else is there once and takes a queue (docs/decisions/0011).
 create or replace function _generated() returns text[]
 language sql immutable set search_path from current as $$
-    select '{slots,newest,seqs,mark,busy,take,take_rows,take_keyed,look,aim,enqueue,enqueue_many,first,flags,claim,promote,ack,work,fail,
+    select '{slots,newest,seqs,mark,busy,ready,counts,take,take_rows,take_keyed,look,aim,enqueue,enqueue_many,first,flags,claim,promote,ack,work,fail,
              tick,refresh,expire,wake,tidy,cancel,operate}'::text[]
 $$;
 
@@ -58,7 +58,7 @@ begin
            array_agg(replace(replace(_short_claim(), '{segment}', _q(format('_%s.%s', queue, g.slot))), '{lease_slot}', l::text) order by g.slot, l)
       into ways, claims from _slots(queue) g, generate_series(0, 1) l;
     upkeep := replace(_upkeep_functions(), '{segments}', (select quote_literal(array_agg(_q(format('_%s.%s', queue, s.slot)) order by s.slot)) || '::regclass[]' from _slots(queue) s));
-    execute _fill(_enqueue_functions() || replace(_lease_functions(), '{short_claims}', _choose('way', ways, claims)) || _key_functions() || _operate_functions() || upkeep, queue);
+    execute _fill(_enqueue_functions() || replace(_lease_functions(), '{short_claims}', _choose('way', ways, claims)) || _key_functions() || _group_functions() || _operate_functions() || upkeep, queue);
     for made in select case when p.name = any (_generated()) then format('revoke execute on function %s from public', p.oid::regprocedure)
                             else format('drop function %s', p.oid::regprocedure) end -- of an older version
                   from _own_functions(queue) p loop
@@ -67,6 +67,8 @@ begin
     perform _grant_as(queue, 'enqueue', '{flags}');
     perform _grant_as(queue, 'fail', '{work}');
     perform _grant_as(queue, 'cancel', '{operate}');
+    perform _grant_as(queue, 'claim', '{ready}');
+    perform _grant_as(queue, 'operate', '{counts}');
 end $$;
 
 -- _own_functions are those of one queue, or of one inbox.

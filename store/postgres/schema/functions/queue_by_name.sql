@@ -199,6 +199,20 @@ begin
     return query select c[1], c[2], c[3], c[4], c[5], c[6] operator(pg_catalog.*) interval '1 microsecond';
 end $fn$;
 
+create or replace function ready_groups(queue text, grps text[] default null, behind text default '', most int default 100) returns setof text
+language plpgsql volatile as $fn$
+begin
+    return query execute pg_catalog.concat('select * from ', {schema}._queue_function(queue, 'ready'), '($1, $2, $3)') using grps, behind, most;
+end $fn$;
+
+create or replace function queue_groups(queue text, after text default '', most int default 1000)
+returns table (grp text, ready bigint, running bigint, delayed bigint, waiting bigint, dead bigint, oldest interval, more boolean)
+language plpgsql volatile as $fn$
+begin
+    return query execute pg_catalog.concat('select g.grp, g.ready, g.running, g.delayed, g.waiting, g.dead, g.oldest operator(pg_catalog.*) interval ''1 microsecond'', g.more from ',
+                                           {schema}._queue_function(queue, 'counts'), '($1, $2) g') using after, most;
+end $fn$;
+
 create or replace function maintain_queue(name text) returns void
 language plpgsql volatile as $fn$
 begin

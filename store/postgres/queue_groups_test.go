@@ -1,0 +1,141 @@
+package postgres_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+func (f *jobsFixture) readyGroups(groups ...string) []string {
+	f.Helper()
+	found, err := f.queue.(penstock.GroupFinder).ReadyGroups(f.Ctx, groups, "", 100)
+	f.Must(err)
+	return found
+}
+
+// fill enqueues jobs of groups.
+func (f *jobsFixture) fill(n int, groups ...string) {
+	f.Helper()
+	f.Exec("insert into penstock.jobs (grp, payload) select g, 'x' from generate_series(1, $1) n, unnest($2::text[]) g", n, groups)
+}
+
+// finish does all jobs of groups.
+func (f *jobsFixture) finish(groups ...string) {
+	f.Helper()
+	for _, g := range groups {
+		for {
+			jobs, err := f.queue.Claim(f.Ctx, penstock.Claim{Group: g, Jobs: 1000, Lease: time.Hour})
+			f.Must(err)
+			if len(jobs) == 0 {
+				break
+			}
+			leases := make([]int64, len(jobs))
+			for i := range jobs {
+				leases[i] = jobs[i].Lease
+			}
+			_, err = f.queue.Ack(f.Ctx, leases...)
+			f.Must(err)
+		}
+	}
+}
+
+// A mark says that all is gone where a transaction has written that had not ended: its jobs are found once it commits.
+func TestReadyGroupsOfALateCommit(t *testing.T) {
+	t.Parallel()
+	for _, many := range []int{1, 500} {
+		t.Run(fmt.Sprint(many), func(t *testing.T) {
+			t.Parallel()
+			f := newJobsFixture(t, penstock.FIFO)
+			tx, err := f.Connect().Begin(f.Ctx)
+			f.Must(err)
+			_, err = tx.Exec(f.Ctx, "insert into penstock.jobs (grp, payload) select case when n = $1 then 'late' else 'others' end, 'x' from generate_series(1, $1) n", many)
+			f.Must(err)
+			for range 3 {
+				f.fill(10, "late", "other")
+				f.finish("late", "other")
+				f.Exec(`select penstock."_jobs.mark"('late', 0::smallint)`)
+				f.Exec(`select penstock."_jobs.mark"('other', 0::smallint)`)
+			}
+			if n := f.Number("select count(*) from (select distinct on (grp) pending from penstock._mark where grp in ('late', 'other') order by grp, n desc) m where pending <> '{}'"); n != 2 {
+				t.Fatalf("%d newest marks wait for a transaction, want 2: the test shows nothing", n)
+			}
+			if got := f.readyGroups(); len(got) != 0 {
+				t.Errorf("before the commit %q are ready", got)
+			}
+			f.Must(tx.Commit(f.Ctx))
+			got := f.readyGroups()
+			if i := slices.Index(got, "other"); i >= 0 && many > 100 { // it has to look
+				got = slices.Delete(got, i, i+1)
+			}
+			want := []string{"late"}
+			if many > 1 {
+				want = append(want, "others")
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("after the commit %q are ready, want %q", got, want)
+			}
+			status, err := f.store.QueueGroups(f.Ctx, "jobs", "", 10)
+			f.Must(err)
+			if len(status) != len(want) || status[0].Group != "late" || status[0].Ready != 1 {
+				t.Errorf("the groups are %+v, want those of the jobs that came late", status)
+			}
+			f.finish("late", "other", "others")
+			if got := f.readyGroups(); len(got) != 0 {
+				t.Errorf("after all was done %q are ready", got)
+			}
+		})
+	}
+}
+
+// Looking for ready groups steps over no job that was taken, also while a snapshot is pinned.
+func TestReadyGroupsStayFlat(t *testing.T) {
+	t.Parallel()
+	for order, name := range map[penstock.QueueOrder]string{penstock.FIFO: "fifo", penstock.LIFO: "lifo"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newJobsFixture(t, order)
+			f.pin()
+			groups := []string{"a", "b", "c", "d"}
+			f.fill(6000, groups...)
+			f.fill(1, "between b and c", "e")
+			f.finish(groups...)
+			for _, g := range groups { // as workers do now and then
+				f.Exec(`select penstock."_jobs.mark"($1, 0::smallint)`, g)
+				f.Exec(`select penstock."_jobs.mark"($1, 0::smallint)`, g)
+			}
+			if got := f.readyGroups(); !slices.Equal(got, []string{"between b and c", "e"}) {
+				t.Errorf("%q are ready", got)
+			}
+			for sql, most := range map[string]int{`select * from penstock."_jobs.ready"(null, '', 100)`: 250, `select * from penstock."_jobs.ready"('{a,b,e}', 'b', 100)`: 90} {
+				f.pagesOf(sql) // plans are made
+				if n := f.pagesOf(sql); n > most {
+					t.Errorf("%s touches %d pages", sql, n)
+				}
+			}
+			if n := f.pagesOf("select count(*) from penstock.jobs"); n < 60 {
+				t.Errorf("reading all touches %d pages: nothing was pinned", n)
+			}
+		})
+	}
+}
+
+// Of each group a thousand jobs are counted, and that there are more is said.
+func TestGroupsAreCountedUpToAThousand(t *testing.T) {
+	t.Parallel()
+	f := newJobsFixture(t, penstock.FIFO)
+	f.fill(1000, "exactly")
+	f.fill(1001, "more")
+	f.Exec("insert into penstock.jobs (grp, key, payload) select 'keyed', 'k', 'x' from generate_series(1, 1500)")
+	all, err := f.store.QueueGroups(f.Ctx, "jobs", "", 10)
+	f.Must(err)
+	for i := range all {
+		all[i].OldestAge = 0
+	}
+	want := []penstock.GroupStatus{{Group: "exactly", Ready: 1000}, {Group: "keyed", Ready: 1, Waiting: 999, More: true}, {Group: "more", Ready: 1000, More: true}}
+	if !slices.Equal(all, want) {
+		t.Errorf("got %+v, want %+v", all, want)
+	}
+}

@@ -1,0 +1,262 @@
+package penstock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+// groupedQueue is a fakeQueue with a line per group.
+type groupedQueue struct {
+	*fakeQueue
+	lines map[string][]penstock.Job
+	lost  []string // groups whose jobs others are faster to take
+	order []string // of the groups that were claimed from
+}
+
+func newGroupedQueue(groups ...string) *groupedQueue {
+	q := &groupedQueue{fakeQueue: newFakeQueue(0), lines: map[string][]penstock.Job{}}
+	for _, g := range groups {
+		q.lines[g] = nil
+	}
+	return q
+}
+
+func (q *groupedQueue) add(group string, n int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for range n {
+		q.lines[group] = append(q.lines[group], penstock.Job{ID: int64(len(q.lines[group]) + 1), Group: group, Payload: []byte(group)})
+	}
+}
+
+func (q *groupedQueue) Claim(ctx context.Context, c penstock.Claim) ([]penstock.Job, error) {
+	q.mu.Lock()
+	q.waiting = nil
+	if !slices.Contains(q.lost, c.Group) {
+		q.waiting = q.lines[c.Group]
+	}
+	q.order = append(q.order, c.Group)
+	q.mu.Unlock()
+	jobs, err := q.fakeQueue.Claim(ctx, c)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.lines[c.Group] = q.lines[c.Group][len(jobs):]
+	return jobs, err
+}
+
+func (q *groupedQueue) ReadyGroups(ctx context.Context, groups []string, behind string, most int) ([]string, error) {
+	end, err := q.call(ctx, "look")
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	var found []string
+	for g, line := range q.lines {
+		if len(line) > 0 && (len(groups) == 0 || slices.Contains(groups, g)) {
+			found = append(found, g)
+		}
+	}
+	slices.Sort(found)
+	next, is := slices.BinarySearch(found, behind)
+	if is {
+		next++
+	}
+	found = slices.Concat(found[next:], found[:next])
+	return found[:min(most, len(found))], nil
+}
+
+func (q *groupedQueue) called(what string) int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.calls[what]
+}
+
+func manyGroups(n int) []string {
+	groups := make([]string, n)
+	for i := range groups {
+		groups[i] = fmt.Sprintf("g%03d", i)
+	}
+	return groups
+}
+
+// A worker that waits makes one call at a time, however many groups there are.
+func TestWorkIdleOverManyGroups(t *testing.T) {
+	for name, o := range map[string]penstock.WorkOptions{"all": {AllGroups: true}, "named": {Groups: manyGroups(100)}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q := newGroupedQueue(manyGroups(100)...)
+				_, stop := work(t, q, nothing, o)
+				time.Sleep(10 * time.Second)
+				before := q.called("look")
+				time.Sleep(10 * time.Second)
+				looks, claims := q.called("look")-before, q.called("claim")
+				if looks < 190 || looks > 210 || claims != 0 {
+					t.Errorf("in 10 s it looked %d times and claimed %d times, want one look per 50 ms", looks, claims)
+				}
+				q.add("g042", 1)
+				time.Sleep(time.Second)
+				if err := stop(); err != nil || len(q.done) != 1 {
+					t.Errorf("done %q, %v, want the job that came", q.done, err)
+				}
+			})
+		})
+	}
+}
+
+// One group asks for nothing that is not needed without groups.
+func TestWorkOneGroupDoesNotLook(t *testing.T) {
+	for name, o := range map[string]penstock.WorkOptions{"none": {}, "Group": {Group: "a"}, "Groups": {Groups: []string{"a", "a"}}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q := newGroupedQueue()
+				q.add("a", 5)
+				q.add("", 5)
+				_, stop := work(t, q, nothing, o)
+				time.Sleep(time.Second)
+				if err := stop(); err != nil {
+					t.Error(err)
+				}
+				want := []string{"a", "a", "a", "a", "a"}
+				if name == "none" {
+					want = make([]string, 5)
+				}
+				if q.called("look") != 0 || !slices.Equal(q.done, want) {
+					t.Errorf("it looked %d times, and did %q", q.called("look"), q.done)
+				}
+			})
+		})
+	}
+}
+
+// Groups take turns, whatever the number of their jobs, and a busy worker looks again after each round.
+func TestWorkGroupsTakeTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		groups := manyGroups(40) // more than one look brings
+		q := newGroupedQueue(groups...)
+		for _, g := range groups {
+			q.add(g, 1000)
+		}
+		q.takes["claim"], q.takes["look"] = time.Millisecond, time.Millisecond
+		_, stop := work(t, q, func(context.Context, penstock.Job) error { time.Sleep(5 * time.Millisecond); return nil }, penstock.WorkOptions{AllGroups: true, Concurrency: 8})
+		time.Sleep(2 * time.Second)
+		q.add("new", 10)
+		time.Sleep(time.Second)
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		turns := map[string]int{}
+		for _, g := range q.order {
+			turns[g]++
+		}
+		for _, g := range groups {
+			if d := turns[g] - turns["g000"]; d < -1 || d > 1 || turns[g] < 5 {
+				t.Errorf("%s had %d turns, and g000 %d: want about as many, and some", g, turns[g], turns["g000"])
+			}
+		}
+		if n := len(q.lines["new"]); n == 10 {
+			t.Error("no job of the group that appeared later was claimed")
+		}
+		if looks, claims := q.called("look"), q.called("claim"); looks > claims/2 {
+			t.Errorf("%d looks for %d claims", looks, claims)
+		}
+	})
+}
+
+// Of slots that are free each group gets its share, and no job that takes long keeps the others out.
+func TestWorkGroupsShareSlots(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newGroupedQueue()
+		q.add("a", 100)
+		q.add("b", 100)
+		_, stop := work(t, q, func(context.Context, penstock.Job) error { time.Sleep(time.Hour); return nil }, penstock.WorkOptions{Groups: []string{"b", "a"}, Concurrency: 10})
+		time.Sleep(time.Minute)
+		q.mu.Lock()
+		running := map[string]int{}
+		for _, j := range q.leases {
+			running[j.Group]++
+		}
+		q.mu.Unlock()
+		if running["a"] != 5 || running["b"] != 5 {
+			t.Errorf("run %v, want 5 of each", running)
+		}
+		time.Sleep(time.Hour)
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Groups whose jobs others are faster to take, or that cannot be claimed from, hold nobody up and cost no busy loop.
+func TestWorkGroupsThatBringNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newGroupedQueue()
+		q.lost = manyGroups(50)
+		for _, g := range q.lost {
+			q.add(g, 1)
+		}
+		q.add("zgood", 1)
+		_, stop := work(t, q, nothing, penstock.WorkOptions{AllGroups: true})
+		time.Sleep(time.Second)
+		q.mu.Lock()
+		if !slices.Equal(q.done, []string{"zgood"}) {
+			t.Errorf("done %q, want the one of the good group", q.done)
+		}
+		q.mu.Unlock()
+		before := q.called("claim")
+		time.Sleep(10 * time.Second)
+		if n := q.called("claim") - before; n > 16*210 {
+			t.Errorf("in 10 s it claimed %d times in vain", n)
+		}
+		q.set("claim", errors.New("no luck"), 0)
+		before = q.called("claim")
+		time.Sleep(10 * time.Second)
+		if n := q.called("claim") - before; n > 20 {
+			t.Errorf("in 10 s it claimed %d times from a database that fails", n)
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A look that takes long is not repeated at once.
+func TestWorkLooksThatTakeLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newGroupedQueue()
+		q.takes["look"] = 100 * time.Millisecond
+		_, stop := work(t, q, nothing, penstock.WorkOptions{AllGroups: true})
+		time.Sleep(10 * time.Second)
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		if n := q.called("look"); n < 18 || n > 22 {
+			t.Errorf("it looked %d times in 10 s, want for a fifth of the time", n)
+		}
+	})
+}
+
+func TestWorkGroupsBadOptions(t *testing.T) {
+	for name, tc := range map[string]struct {
+		o     penstock.WorkOptions
+		field string
+	}{
+		"both":        {penstock.WorkOptions{Group: "a", Groups: []string{"b"}}, "Group"},
+		"all and one": {penstock.WorkOptions{Group: "a", AllGroups: true}, "Group"},
+		"all, some":   {penstock.WorkOptions{Groups: []string{"a"}, AllGroups: true}, "Group"},
+		"NUL":         {penstock.WorkOptions{Groups: []string{"a", "\x00"}}, "Groups[1]"},
+		"no finder":   {penstock.WorkOptions{Groups: []string{"a", "b"}}, "Groups"},
+		"none at all": {penstock.WorkOptions{AllGroups: true}, "Groups"},
+	} {
+		var f *penstock.FieldError
+		if err := penstock.Work(t.Context(), newFakeQueue(0), nothing, tc.o); !errors.As(err, &f) || f.Field != tc.field {
+			t.Errorf("%s: got %v, want an error about %s", name, err, tc.field)
+		}
+	}
+}
