@@ -7,10 +7,12 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/penstock/penstock"
 )
 
 // namer is a store that lists names without looking at what they name: outboxes, queues,
-// inboxes or subscriptions.
+// inboxes, subscriptions, adopted (subscriptions of tables that are), or roles.
 type namer interface {
 	Names(ctx context.Context, of string) ([]string, error)
 }
@@ -21,7 +23,7 @@ const completionPatience = time.Second
 
 // named is what an argument is a name of, as the verb's usage calls it.
 var named = map[string]string{
-	"OUTBOX": "outboxes", "QUEUE": "queues", "CONSUMER": "inboxes", "SUBSCRIPTION": "subscriptions",
+	"OUTBOX": "outboxes", "QUEUE": "queues", "CONSUMER": "inboxes", "SUBSCRIPTION": "adopted", "ROLE": "roles",
 	"outbox NAME": "outboxes", "queue NAME": "queues", "subscription NAME": "subscriptions",
 }
 
@@ -47,13 +49,25 @@ func (a *app) completeNames(cmd *cobra.Command) {
 		}
 		kinds = append(kinds, of)
 	}
+	if cmd.Use == "drop [OUTBOX] NAME" { // the outbox is left out of those that adopt a table
+		kinds[0] = append(kinds[0], "adopted")
+	}
 	if slices.ContainsFunc(kinds, func(of []string) bool { return of != nil }) {
 		cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-			if len(args) >= len(kinds) {
+			of := kinds
+			if cmd.Name() == "grant" && cmd.Flags().Changed("relay") { // of every outbox
+				of = [][]string{{"roles"}}
+			}
+			if len(args) >= len(of) {
 				return nil, cobra.ShellCompDirectiveNoFileComp
 			}
-			return a.names(cmd.Context(), kinds[len(args)])
+			return a.names(cmd.Context(), of[len(args)])
 		}
+	}
+	if cmd.Flags().Lookup("group") != nil {
+		_ = cmd.RegisterFlagCompletionFunc("group", func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			return a.groups(cmd.Context(), args)
+		})
 	}
 	for flag, kind := range map[string]string{"outbox": "outboxes", "subscription": "subscriptions"} {
 		if cmd.Flags().Lookup(flag) != nil {
@@ -64,7 +78,37 @@ func (a *app) completeNames(cmd *cobra.Command) {
 	}
 }
 
-func (a *app) names(ctx context.Context, kinds []string) (names []string, _ cobra.ShellCompDirective) {
+func (a *app) names(ctx context.Context, kinds []string) ([]string, cobra.ShellCompDirective) {
+	return a.lookUp(ctx, func(ctx context.Context, store penstock.Store) (names []string) {
+		if lister, ok := store.(namer); ok {
+			for _, kind := range kinds {
+				found, err := lister.Names(ctx, kind)
+				if err == nil {
+					names = append(names, found...)
+				}
+			}
+		}
+		return names
+	})
+}
+
+// groups are those of the queue that a verb's arguments begin with.
+func (a *app) groups(ctx context.Context, args []string) ([]string, cobra.ShellCompDirective) {
+	return a.lookUp(ctx, func(ctx context.Context, store penstock.Store) (names []string) {
+		if reader, ok := store.(groupReader); ok && len(args) > 0 {
+			found, err := reader.QueueGroups(ctx, args[0], "", groupsAtOnce)
+			if err == nil {
+				for _, g := range found {
+					names = append(names, g.Group)
+				}
+			}
+		}
+		return slices.DeleteFunc(names, func(name string) bool { return name == "" })
+	})
+}
+
+// lookUp asks the database, if it answers soon enough.
+func (a *app) lookUp(ctx context.Context, ask func(context.Context, penstock.Store) []string) ([]string, cobra.ShellCompDirective) {
 	ctx, cancel := context.WithTimeout(ctx, completionPatience)
 	defer cancel()
 	store, err := a.openStore(ctx)
@@ -72,14 +116,7 @@ func (a *app) names(ctx context.Context, kinds []string) (names []string, _ cobr
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	defer store.Close()
-	if lister, ok := store.(namer); ok {
-		for _, kind := range kinds {
-			found, err := lister.Names(ctx, kind)
-			if err == nil {
-				names = append(names, found...)
-			}
-		}
-	}
+	names := ask(ctx, store)
 	slices.Sort(names)
 	return slices.Compact(names), cobra.ShellCompDirectiveNoFileComp
 }

@@ -1,7 +1,10 @@
 package main
 
 import (
+	"fmt"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -29,13 +32,23 @@ func TestNamesAreCompleted(t *testing.T) {
 			d.must("queue", "create", "mails")
 			d.must("queue", "create", "odd one")
 			d.must("inbox", "create", "shipping")
+			d.must("enqueue", "mails", "x", "--group", "acme")
+			d.must("enqueue", "mails", "x", "--group", "globex", "--delay", "1h")
+			d.must("enqueue", "mails", "x")
+			adopted := ""
+			if store == "postgres" {
+				execute(t, url, `create table outbox_messages (id uuid primary key, type text, content jsonb, occurred_on_utc timestamptz, processed_on_utc timestamptz, error text)`)
+				settleRows(t, url, "legacy", deliver)
+				adopted = "legacy "
+			}
 			for args, want := range map[string]string{
 				"publish ":                         "orders",
 				"outbox drop ":                     "orders",
 				"outbox set ":                      "orders",
 				"outbox create ":                   "",
-				"status ":                          "billing mails odd one orders",
-				"dead list ":                       "billing mails odd one orders",
+				"status ":                          adopted + "mails odd one orders",
+				"dead list ":                       adopted + "mails odd one orders",
+				"parked ":                          adopted + "orders",
 				"dead list orders ":                "",
 				"dead list orders --subscription ": "billing",
 				"work ":                            "mails odd one",
@@ -43,7 +56,13 @@ func TestNamesAreCompleted(t *testing.T) {
 				"queue grant ":                     "mails odd one",
 				"schedule drop ":                   "mails odd one",
 				"schedule drop mails ":             "",
-				"subscription drop ":               "orders",
+				"subscription drop ":               adopted + "orders",
+				"work mails --group ":              "acme globex",
+				"work mails --group acme -g ":      "acme globex",
+				"enqueue mails --group ":           "acme globex",
+				"dead list mails --group ":         "acme globex",
+				"work --group ":                    "",
+				"dead list orders --group ":        "",
 				"subscription drop orders ":        "billing",
 				"inbox held ":                      "shipping",
 				"relay --outbox ":                  "orders",
@@ -77,6 +96,25 @@ func TestListsReadNamesAlone(t *testing.T) {
 	}
 	same(t, "outboxes", d.must("outbox", "list"), "orders\n")
 	same(t, "queues", d.must("queue", "list", "--json"), `["mails"]`+"\n")
+}
+
+// Roles of the server, wherever something is granted to one.
+func TestRolesAreCompleted(t *testing.T) {
+	database := postgrestest.Database(t)
+	d := urlDesk(t, database)
+	d.outbox("orders")
+	d.must("queue", "create", "mails")
+	d.must("inbox", "create", "shipping")
+	role := fmt.Sprintf("penstock_completed_%d", os.Getpid())
+	makeRole(t, database, role)
+	for _, args := range [][]string{{"queue", "grant", "mails", ""}, {"inbox", "grant", "shipping", ""}, {"outbox", "grant", "orders", ""}, {"outbox", "grant", "--relay", ""}} {
+		offered := strings.Fields(completed(t, d, args...))
+		if !slices.Contains(offered, role) || slices.ContainsFunc(offered, func(name string) bool { return strings.HasPrefix(name, "pg_") }) {
+			t.Errorf("%q: offered are %q", args, offered)
+		}
+	}
+	same(t, "the outbox first", completed(t, d, "outbox", "grant", ""), "orders")
+	same(t, "one role is enough", completed(t, d, "queue", "grant", "mails", role, ""), "")
 }
 
 // A shell that completes gets no error, and waits for nobody.

@@ -9,10 +9,12 @@ import (
 // namesIn is where names are, by what they name.
 var namesIn = map[string][2]string{
 	"outboxes": {"_outbox", "name"}, "queues": {"_queue", "name"}, "inboxes": {"_inbox", "consumer"}, "subscriptions": {"_subscription", "name"},
+	"adopted": {"_adopt_subscription", "name"}, "roles": {"", "rolname"},
 }
 
-// Names lists the outboxes, queues, inboxes or subscriptions there are, by name. Unlike
-// Status it looks at nothing else, so it is quick whatever is in them.
+// Names lists the outboxes, queues, inboxes or subscriptions there are, the subscriptions of adopted
+// tables, or the server's roles, by name. Unlike Status it looks at nothing else, so it is quick whatever
+// is in them.
 func (s *Store) Names(ctx context.Context, of string) ([]string, error) {
 	if err := s.ready(ctx); err != nil {
 		return nil, err
@@ -21,7 +23,11 @@ func (s *Store) Names(ctx context.Context, of string) ([]string, error) {
 	if !known {
 		return nil, nil
 	}
-	rows, err := s.pool.Query(ctx, "select distinct "+in[1]+" from "+s.table(in[0])+" order by 1")
+	from := s.table(in[0])
+	if of == "roles" {
+		from = "(select rolname::text from pg_roles where rolname !~ $re$^pg_$re$) r" // but for the server's own
+	}
+	rows, err := s.pool.Query(ctx, "select distinct "+in[1]+" from "+from+" order by 1")
 	if err != nil {
 		return nil, s.explain(err)
 	}
