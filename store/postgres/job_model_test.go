@@ -324,11 +324,14 @@ func (m *jobModel) retryDead() {
 	}
 }
 
+const modelQueue = "(select q.id from penstock._queue q where q.name = 'q')"
+
 // check compares what others see with the model: each job in one place, or in none.
 func (m *jobModel) check() {
 	m.Helper()
-	rows, err := m.Conn.Query(m.Ctx, `select coalesce(id, seq), 'ready' from penstock.q union all select id, case when due < 'infinity' then 'later' else 'ready' end from penstock._later
-		union all select id, 'leased' from penstock._lease union all select id, 'dead' from penstock._dead_job`)
+	rows, err := m.Conn.Query(m.Ctx, `select coalesce(id, seq), 'ready' from penstock.q
+		union all select id, case when due < 'infinity' then 'later' else 'ready' end from penstock._later where queue = `+modelQueue+`
+		union all select id, 'leased' from penstock._lease where queue = `+modelQueue+` union all select id, 'dead' from penstock._dead_job where queue = `+modelQueue)
 	m.Must(err)
 	seen := map[int64]string{}
 	var id int64

@@ -1,0 +1,225 @@
+package postgres_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/testseed"
+	"github.com/penstock/penstock/store/postgres"
+	"github.com/penstock/penstock/store/postgres/postgrestest"
+)
+
+// The database of each version that was kept becomes what a new one is, nothing in it is lost, and all goes
+// on from there. What is in it fillForUpgrade says.
+func TestUpgrade(t *testing.T) {
+	t.Parallel()
+	seed := testseed.Seed()
+	t.Logf("PENSTOCK_SEED=%d", seed)
+	dumps, err := filepath.Glob("testdata/schema_[0-9]*.sql.gz")
+	if err != nil || len(dumps) < 2 {
+		t.Fatalf("%v, %v", dumps, err)
+	}
+	for _, dump := range dumps {
+		name := filepath.Base(dump)
+		if name == "schema_30.sql.gz" {
+			continue // with other things in it, see TestUpgradeFromVersion30
+		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := restored(t, name)
+			f := &fixture{DB: db, store: openStore(t, db.URL, postgres.Options{})}
+			f.Must(f.store.Migrate(f.Ctx))
+			f.wantCatalogueOfANewOne()
+			wantDifferences(t, f.differences())
+			f.wantMessagesAfterUpgrade()
+			f.wantStackAfterUpgrade()
+			f.wantInboxAfterUpgrade()
+			f.modelAfterUpgrade(seed)
+		})
+	}
+}
+
+func (f *fixture) wantCatalogueOfANewOne() {
+	f.Helper()
+	fresh := postgrestest.New(f)
+	f.Must(openStore(f, fresh.URL, postgres.Options{Segments: 2}).CreateOutbox(f.Ctx, "orders"))
+	fresh.Exec("select penstock.create_queue('q', 'fifo', 4, 65536), penstock.create_queue('stack', 'lifo', 4, 65536), penstock.create_inbox('billing', '10 years')")
+	wantSameCatalogue(f.DB, fresh)
+}
+
+// wantMessagesAfterUpgrade has all messages delivered: what was not settled, was parked or dead, or waited behind
+// that, and what a replay has asked for.
+func (f *fixture) wantMessagesAfterUpgrade() {
+	f.Helper()
+	query := penstock.DeadLetterQuery{Outbox: "orders", Subscription: "sub", Limit: 100}
+	letters, err := f.store.DeadLetters(f.Ctx, query)
+	f.Must(err)
+	if len(letters) != 6 || letters[0].Message.Headers == nil {
+		f.Errorf("%d of 6 dead letters are left: %+v", len(letters), letters)
+	}
+	_, err = f.store.RetryDeadLetters(f.Ctx, query)
+	f.Must(err)
+	missing := map[string]bool{}
+	for what, n := range map[string]int{"settled": 10, "dead": 5, "held": 1, "behind": 2, "parked": 5, "unsettled": 20} {
+		for i := range n {
+			missing[fmt.Sprint(what, " ", i+1)] = true
+		}
+	}
+	f.insert(f.Conn, "k", "after the upgrade")
+	missing["after the upgrade"] = true
+	src := f.subscribe()
+	defer func() { f.Must(src.Close(context.Background())) }()
+	defer func() {
+		if len(missing) > 0 {
+			f.Errorf("these messages never came: %v", missing)
+		}
+	}()
+	var order []string
+	f.Eventually("every message came", func() bool {
+		for _, payload := range f.drain(src) {
+			if missing[payload] && (strings.HasPrefix(payload, "unsettled") || strings.HasPrefix(payload, "after")) {
+				order = append(order, payload)
+			}
+			delete(missing, payload)
+		}
+		return len(missing) == 0 || f.Failed()
+	})
+	for i, payload := range order[:min(20, len(order))] {
+		if want := fmt.Sprint("unsettled ", i+1); payload != want {
+			f.Errorf("%q came in place of %q", payload, want)
+		}
+	}
+}
+
+// jobsOf are the payloads of a queue's jobs, wherever they are, with how often each is there.
+func (f *fixture) jobsOf(queue string) map[string]int {
+	f.Helper()
+	rows, err := f.Conn.Query(f.Ctx, `select convert_from(payload, 'UTF8') from penstock.`+queue+`
+		union all select convert_from(x.payload, 'UTF8') from penstock._queue q, lateral (select queue, payload from penstock._lease
+			union all select queue, payload from penstock._later union all select queue, payload from penstock._dead_job) x
+		 where q.name = $1 and x.queue = q.id`, queue)
+	f.Must(err)
+	payloads, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	f.Must(err)
+	all := map[string]int{}
+	for _, p := range payloads {
+		if strings.HasPrefix(p, "filling") {
+			p = "filling"
+		}
+		all[p]++
+	}
+	delete(all, "scheduled") // in a dump of years ago
+	return all
+}
+
+func wantedJobs() map[string]int {
+	want := map[string]int{"once": 1}
+	for i := range 30 {
+		want[fmt.Sprint("left ", i+1)] = 1
+	}
+	for i := range 3 {
+		want[fmt.Sprint("delayed ", i+1)] = 1
+	}
+	return want
+}
+
+// wantStackAfterUpgrade has all jobs of the LIFO queue run, each once.
+func (f *fixture) wantStackAfterUpgrade() {
+	f.Helper()
+	want := wantedJobs()
+	want["filling"] = 60
+	for i := range 5 {
+		want[fmt.Sprint("top ", i+1)] = 1
+	}
+	if got := f.jobsOf("stack"); fmt.Sprint(got) != fmt.Sprint(want) {
+		f.Fatalf("the jobs are %v, want %v", got, want)
+	}
+	schedules, err := f.store.Schedules(f.Ctx, "stack")
+	f.Must(err)
+	if len(schedules) != 1 || schedules[0].Name != "yearly" {
+		f.Errorf("the schedules are %+v", schedules)
+	}
+	once := f.Number("select coalesce(id, seq) from penstock.stack where payload = 'once'")
+	if again := f.Number("select penstock.enqueue('stack', 'again', dedup_key => 'once')"); again != once {
+		f.Errorf("a job with the same dedup_key is %d, not %d", again, once)
+	}
+	got := map[string]int{}
+	f.Exec("update penstock._later set due = now() from penstock._queue q where q.id = queue and q.name = 'stack' and due < 'infinity'")
+	_, err = f.store.RetryDeadJobs(f.Ctx, penstock.DeadJobQuery{Queue: "stack", Limit: 100})
+	f.Must(err)
+	var top []string
+	f.Eventually("every job ran", func() bool {
+		f.Exec("update penstock._lease set lease_until = now() from penstock._queue q where q.id = queue and q.name = 'stack'")
+		f.Exec(`select setval('penstock."_stack.tick"', 0)`)
+		f.Exec("select penstock.maintain_queue('stack')")
+		for _, group := range []string{"", "g"} {
+			rows, err := f.Conn.Query(f.Ctx, "select convert_from(payload, 'UTF8') from penstock.dequeue('stack', 10, $1)", group)
+			f.Must(err)
+			payloads, err := pgx.CollectRows(rows, pgx.RowTo[string])
+			f.Must(err)
+			for _, p := range payloads {
+				if strings.HasPrefix(p, "top") {
+					top = append(top, p)
+				}
+				if strings.HasPrefix(p, "filling") {
+					p = "filling"
+				}
+				got[p]++
+			}
+		}
+		delete(got, "scheduled")
+		return fmt.Sprint(got) == fmt.Sprint(want) || f.Failed()
+	})
+	if fmt.Sprint(top) != "[top 5 top 4 top 3 top 2 top 1]" {
+		f.Errorf("of the LIFO queue came %q", top)
+	}
+}
+
+func (f *fixture) wantInboxAfterUpgrade() {
+	f.Helper()
+	if n := f.Number("select count(*) from generate_series(1, 6) i where penstock.inbox('billing', 'seen ' || i)"); n != 1 {
+		f.Errorf("%d of 6 ids are new, want 1: 5 were seen", n)
+	}
+	held, err := f.store.HeldMessages(f.Ctx, penstock.HeldQuery{Consumer: "billing", Limit: 10})
+	f.Must(err)
+	if len(held) != 1 || held[0].ID != "m3" {
+		f.Errorf("held is %+v, want m3", held)
+	}
+	f.wantText("{second,third}", `select array(select convert_from(payload, 'UTF8') from penstock.inbox_in_order('billing', 'k', 'm2', 'm1', null, 'second'))::text`)
+}
+
+// modelAfterUpgrade begins the random walk of TestJobModel with the jobs of the FIFO queue.
+func (f *fixture) modelAfterUpgrade(seed uint64) {
+	f.Helper()
+	if got, want := f.jobsOf("q"), wantedJobs(); fmt.Sprint(got) != fmt.Sprint(want) {
+		f.Fatalf("the jobs are %v, want %v", got, want)
+	}
+	m := &jobModel{fixture: f, r: rand.New(rand.NewPCG(seed, 0)), jobs: map[int64]*modelJob{}}
+	rows, err := f.Conn.Query(f.Ctx, `select coalesce(id, seq), coalesce(key, ''), grp, attempt, 0::bigint, $1::int from penstock.q
+		union all select t.id, coalesce(t.key, ''), t.grp, t.attempt, 0, case when t.due < 'infinity' then $2 else $1 end from penstock._later t where t.queue = `+modelQueue+`
+		union all select t.id, coalesce(t.key, ''), t.grp, t.attempt, t.lease, $3 from penstock._lease t where t.queue = `+modelQueue+`
+		union all select t.id, coalesce(t.key, ''), t.grp, t.attempt, 0, $4 from penstock._dead_job t where t.queue = `+modelQueue,
+		ready, later, running, dead)
+	f.Must(err)
+	j := modelJob{}
+	_, err = pgx.ForEachRow(rows, []any{&j.id, &j.key, &j.group, &j.attempt, &j.lease, &j.state}, func() error {
+		job := j
+		m.jobs[j.id] = &job
+		return nil
+	})
+	f.Must(err)
+	for range 5 {
+		m.free = append(m.free, m.Connect())
+	}
+	for range 250 {
+		m.step()
+	}
+	m.drain()
+}
