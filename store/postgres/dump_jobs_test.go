@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/store/postgres"
 )
@@ -22,6 +24,22 @@ func TestNobodyWaitsForWhatIsDumped(t *testing.T) {
 	f.Must(src.Close(f.Ctx))
 	f.Exec("select penstock._rotate('orders', true)") // what it leaves could be emptied
 	f.Exec("select setval('penstock._cursor_slot', 1), setval('penstock._line_slot', 1), setval('penstock._parked_slot', 1)")
+
+	f.Exec("select penstock.create_queue('q', 'fifo', 4, 65536)")
+	f.leaveBehind("select")
+	f.Exec("select penstock.enqueue('q', 'x', not_before => now() + '1 h', dedup_key => 'x'), penstock.enqueue('q', 'y')")
+	f.Exec("select penstock.retry('q', lease) from penstock.claim('q')")
+	f.Exec("delete from penstock._later; delete from penstock._dedup; select setval('penstock._lease_slot', 1), setval('penstock._later_slot', 1), setval('penstock._dedup_slot', 1)", pgx.QueryExecModeSimpleProtocol)
+	upkeep := func() {
+		f.Helper()
+		f.Exec("update penstock._pair set again = null")
+		f.Exec(maintainAtOnce, pgx.QueryExecModeSimpleProtocol)
+		f.Exec("select penstock._reclaim_pairs()")
+	}
+	emptied := func() int64 {
+		f.Helper()
+		return f.Number(`select count(*) from unnest('{_q.0,_lease_0,_later_0,_dedup_0}'::text[]) s where pg_relation_size(format('penstock.%I', s)) = 0`)
+	}
 
 	dump := f.begin(f.Connect())
 	_, err := dump.Exec(f.Ctx, `set application_name = 'pg_dump'; do $$ declare c regclass; begin
@@ -45,13 +63,18 @@ func TestNobodyWaitsForWhatIsDumped(t *testing.T) {
 	}()
 	for range 20 {
 		f.Exec("select penstock._reclaim('orders', 0), penstock._reclaim_cursor(), penstock._reclaim_lines(1), penstock._reclaim_parked(1)")
+		upkeep()
 	}
 	cancel()
 	if waiting := <-done; waiting > 0 {
 		t.Errorf("a lock was waited for, seen %d times", waiting)
 	}
+	if n := emptied(); n > 0 {
+		t.Errorf("%d segments of the queue that a dump reads were truncated", n)
+	}
 	f.Must(dump.Rollback(f.Ctx))
 	for _, sql := range []string{"_reclaim('orders', 0)", "_reclaim_cursor()", "_reclaim_lines(1)", "_reclaim_parked(1)"} {
 		f.Eventually(sql+" goes on after the dump", func() bool { return f.text("select penstock."+sql+"::text") == "true" })
 	}
+	f.Eventually("the rings of the queue go on, too", func() bool { upkeep(); return emptied() == 4 })
 }
