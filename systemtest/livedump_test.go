@@ -45,15 +45,16 @@ func TestLiveDump(t *testing.T) {
 	must(t, "migrate", "--database-url", source.URL)
 	must(t, "outbox", "create", "orders", "--retain-age", "1h", "--database-url", source.URL)
 	shop := &business{t: t, name: "source", url: source.URL, ledger: newLedger(t, source.URL, "orders"), stream: deduplicatingStream(t), refuses: "key 3"}
-	execSQL(t, source.URL, `select penstock.create_queue('jobs'); create table done (entry text primary key);
-		update penstock._outbox set segment_bytes = 65536`)
+	execSQL(t, source.URL, `select penstock.create_queue('jobs'); create table done (n bigserial, entry text primary key, key text, job bigint);
+		update penstock._outbox set segment_bytes = 65536; update penstock._queue set segment_bytes = 65536`)
 	shop.insert = `with message as (` + shop.insert + `) select penstock.enqueue('jobs', $2, dedup_key => $2,
 		key => case when hashtext($2) % 2 = 0 then $1 end, not_before => case when hashtext($2) % 5 = 0 then now() + interval '1 s' end)`
 
 	shop.open()
 	turning, still := context.WithCancel(context.WithoutCancel(t.Context()))
 	var turned sync.WaitGroup
-	turned.Go(func() { shop.turnRings(turning) })
+	turns := map[string]int{}
+	turned.Go(func() { shop.turnRings(turning, turns) })
 	defer turned.Wait()
 	defer still()
 	producing, enough := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -81,6 +82,14 @@ func TestLiveDump(t *testing.T) {
 	enough()
 	produced.Wait()
 	still()
+	turned.Wait()
+	turns["jobs"] = count(t, source.URL, `select pg_sequence_last_value('penstock."_jobs.ring"') / 1024`)
+	t.Logf("turns: %v", turns)
+	for _, ring := range []string{"_lease", "_later", "_dedup", "jobs"} {
+		if turns[ring] == 0 {
+			t.Errorf("%s has not turned", ring)
+		}
+	}
 
 	fresh := testserver.StartPostgres(t)
 	shops := []*business{shop}
@@ -169,7 +178,7 @@ subscriptions:
 			if len(job.Payload)%7 == 0 && job.Attempt == 1 {
 				return penstock.RetryAfter(errors.New("not yet"), 300*time.Millisecond)
 			}
-			_, err := tx.Exec(ctx, "insert into done values ($1)", string(job.Payload))
+			_, err := tx.Exec(ctx, "insert into done (entry, key, job) values ($1, nullif($2, ''), $3)", string(job.Payload), job.Key, job.ID)
 			if pgerror.State(err) == "23505" {
 				b.t.Errorf("%s: the job of %s is done and came again", b.name, job.Payload)
 			}
@@ -209,9 +218,9 @@ func (b *business) writes(more int64) {
 	eventually(b.t, "more is written", func() bool { return b.written.Load() >= until })
 }
 
-// turnRings has the rings of what relays keep turn all the time, as under a load that fills
-// them quickly.
-func (b *business) turnRings(ctx context.Context) {
+// turnRings has the rings of what relays and workers keep turn all the time, as under a load that fills
+// them quickly, and counts turns of the latter.
+func (b *business) turnRings(ctx context.Context, turns map[string]int) {
 	conn, err := pgx.Connect(context.WithoutCancel(ctx), b.url)
 	if err != nil {
 		b.t.Error(err)
@@ -219,10 +228,20 @@ func (b *business) turnRings(ctx context.Context) {
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
 	for tick := time.NewTicker(20 * time.Millisecond); ctx.Err() == nil; <-tick.C {
-		for _, sql := range []string{"_reclaim_cursor()", "_reclaim_lines(1)", "_reclaim_parked(1)"} {
+		for _, sql := range []string{"_reclaim_cursor()", "_reclaim_lines(1)", "_reclaim_parked(1)", "_maintain_ring('jobs')"} {
 			if _, err := conn.Exec(context.WithoutCancel(ctx), "select penstock."+sql); err != nil {
 				b.t.Errorf("%s: %v", sql, err)
 				return
+			}
+		}
+		for ring, alive := range map[string]string{"_lease": "true", "_later": "true", "_dedup": "r.at > clock_timestamp() - (select q.dedup_window from penstock._queue q where q.id = r.queue)"} {
+			var turned bool
+			if err := conn.QueryRow(context.WithoutCancel(ctx), "select penstock._reclaim_pair($1, 16384, $2)", ring, alive).Scan(&turned); err != nil {
+				b.t.Errorf("%s: %v", ring, err)
+				return
+			}
+			if turned {
+				turns[ring]++
 			}
 		}
 	}
@@ -248,6 +267,11 @@ func (b *business) settle() {
 	eventually(b.t, b.name+" has done all jobs", func() bool {
 		return count(b.t, b.url, "select count(*) from done") == len(all)
 	})
+	// What is only delayed has no place in its key before it is due.
+	if early := texts(b.t, b.url, `select entry from (select entry, job < max(job) over (partition by key order by n) as early
+		from done where key is not null and hashtext(entry) % 5 <> 0) d where early`); len(early) > 0 {
+		b.t.Errorf("%s: the jobs of %q were done after later ones of their keys", b.name, early)
+	}
 	if b.refuses == "" {
 		eventually(b.t, b.name+" has told the endpoint everything", func() bool {
 			heard := map[string]bool{}

@@ -76,7 +76,7 @@ begin
         continue when flags & (1::bigint << (16 + p)) = 0;
         m := {newest}(in_grp, p::smallint);
         if m.n is null or random() * 64 < n
-           or m.pending <> '{}' and exists (select from unnest(m.pending) x where pg_visible_in_snapshot(x, pg_current_snapshot())) then
+           or m.pending <> '{}' and exists (select from unnest(m.pending) x where pg_visible_in_snapshot(x, pg_current_snapshot()) or x >= pg_snapshot_xmax(pg_current_snapshot())) then
             m := {mark}(in_grp, p::smallint);
         end if;
         if m.turn <> pg_sequence_last_value({ring}) then

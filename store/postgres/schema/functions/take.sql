@@ -63,7 +63,8 @@ end $fn$;
 -- the last mark says on. What lies between them is gone, as far as the sequence had come when
 -- the last mark was written: that mark's xid lies between the drawing of such a seq and the
 -- snapshot taken here (docs/decisions/0003), so whoever drew it has ended, or is in
--- the snapshot's list and pending from now on.
+-- the snapshot's list and pending from now on. An xid of the future is another cluster's, which a restored
+-- mark waits for: it has ended as well.
 --
 -- The snapshot comes first, then the list of segments: what the one sees is in the other.
 create or replace function {mark}(in_grp text, in_priority smallint, bound bigint default null) returns {schema}._mark
@@ -100,7 +101,7 @@ begin
         return was; -- nothing has come since, and all is gone
     end if;
     seqs := {seqs}(slots, in_grp, in_priority, was.lo, was.hi, new.base, most);
-    new.pending := array(select x from unnest(was.pending) x where not pg_visible_in_snapshot(x, snap)
+    new.pending := array(select x from unnest(was.pending) x where not (pg_visible_in_snapshot(x, snap) or x >= pg_snapshot_xmax(snap))
                          union
                          select x from pg_snapshot_xip(snap) x where new.base = was.seen and x < was.xid order by x);
     if no_xid then
@@ -110,7 +111,7 @@ begin
         perform setval({stale}, 1);
     end if;
     gone := int8multirange(int8range(0, 9223372036854775807)) - (select range_agg(int8range(i.lo, i.hi, '[]')) from unnest(was.lo, was.hi) i(lo, hi));
-    ended := array(select x from unnest(was.pending) x where pg_visible_in_snapshot(x, snap));
+    ended := array(select x from unnest(was.pending) x where pg_visible_in_snapshot(x, snap) or x >= pg_snapshot_xmax(snap));
     if ended <> '{}' then
         for i {older_first} loop
             here := slots[i];
@@ -250,7 +251,7 @@ begin
                  where k.queue = {id} and k.grp = in_grp and k.priority = p order by k.n desc limit 1;
             end if;
             if m.n is null or due and pg_sequence_last_value({seq}) - m.lo[1] > 256
-               or m.pending <> '{}' and exists (select from unnest(m.pending) x where pg_visible_in_snapshot(x, pg_current_snapshot())) then
+               or m.pending <> '{}' and exists (select from unnest(m.pending) x where pg_visible_in_snapshot(x, pg_current_snapshot()) or x >= pg_snapshot_xmax(pg_current_snapshot())) then
                 select k.n, k.turn, k.lo, k.hi, k.pending, k.slots into m from {mark}(in_grp, p::smallint) k;
             end if;
             if m.turn <> pg_sequence_last_value({ring}) then
