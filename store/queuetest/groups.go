@@ -269,9 +269,11 @@ func (e *env) endless(groups ...string) (h penstock.Handler, done func(group str
 // One group always has jobs; another is served all the same, in order of its key, and one that the worker
 // was not given is left alone.
 func groupsTakeTurns(e *env) {
-	for range 20 {
-		e.enqueue(grouped("busy", "more"))
+	many := make([]penstock.NewJob, 300) // more than a worker claims ahead
+	for i := range many {
+		many[i] = grouped("busy", "more")
 	}
+	e.enqueue(many...)
 	h, done := e.endless("busy")
 	log := newRunLog()
 	stop := e.work(log.logged(h), penstock.WorkOptions{Groups: []string{"calm", "busy", "calm", "cold"}, Concurrency: 2})
