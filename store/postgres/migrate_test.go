@@ -102,7 +102,7 @@ func TestUpgradeFromVersion30(t *testing.T) {
 	db.Must(store.Migrate(db.Ctx))
 
 	fresh := postgrestest.New(t)
-	fresh.Exec("select penstock.create_outbox('orders'), penstock.create_queue('jobs'), penstock.create_queue('stack', 'lifo'), penstock.create_inbox('billing')")
+	fresh.Exec("select penstock.create_outbox('orders'), penstock.create_queue('jobs', segments => 8), penstock.create_queue('stack', 'lifo', 8), penstock.create_inbox('billing')")
 	wantSameCatalogue(db, fresh)
 
 	var jobs [5]int64

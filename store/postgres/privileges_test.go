@@ -450,7 +450,7 @@ func TestIntrudersAreFound(t *testing.T) {
 	}
 	for _, mistake := range []struct{ part, sql, finds string }{
 		{"worker", "grant execute on function penstock._segments(text) to %s", "is allowed"},
-		{"enqueuer", `select penstock._grant_own('jobs.take', '{cancel}', '%s')`, "changes - "},
+		{"enqueuer", `select penstock._grant_own('jobs.take', '{take}', '%s')`, "changes - "},
 		{"operator", `select penstock._grant_own('jobs.take', '{operate}', '%s')`, "is allowed"},
 		{"consumer", `select penstock._grant_own('_inbox.' || i.id, '{list_held}', '%s') from penstock._inbox i where i.consumer = 'billing.first'`, "is allowed"},
 		{"producer", "grant select on penstock._schedule to %s", "of penstock._schedule it reads"},

@@ -65,14 +65,17 @@ func TestRightsStayWhenFunctionsAreReplaced(t *testing.T) {
 	f.Exec("select penstock.grant_worker('q', $1), penstock.grant_operator('q', $2)", worker, operator)
 	f.Exec("select penstock.enqueue('q', 'x')")
 	lease := f.wantClaim(1, 1)[0].lease
-	f.Exec(`drop function penstock."_q.work", penstock."_q.operate"`) // as before there were these
-	f.Exec(`create function penstock."_q.status"() returns int language sql as 'select 1'`)
+	f.Exec(`drop function penstock."_q.settle", penstock."_q.operate"`) // as before there were these
+	for name, role := range map[string]string{"fail": worker, "cancel": operator, "status": operator} {
+		f.Exec(fmt.Sprintf(`create function penstock."_q.%s"() returns int language sql as 'select 1'`, name))
+		f.Exec(fmt.Sprintf(`grant execute on function penstock."_q.%s" to %s`, name, role))
+	}
 	f.Exec("update penstock._functions set hash = 'old'")
 	f.Must(f.store.Migrate(f.Ctx))
 	f.wantMay(asWorker, []string{fmt.Sprintf("select penstock.extend('q', %d, '1 min')", lease), fmt.Sprintf("select penstock.release('q', %d)", lease)},
 		[]string{"select penstock.queue_status('q')", "select penstock.pause_queue('q')"})
 	f.wantMay(asOperator, []string{"select penstock.queue_status('q')", "select penstock.pause_queue('q')"}, []string{"select penstock.release('q', 1)"})
-	f.wantText("0", "select count(*)::text from pg_proc where proname = '_q.status'")
+	f.wantText("0", "select count(*)::text from pg_proc where proname in ('_q.fail', '_q.cancel', '_q.status')")
 }
 
 // The size of a segment that is empty is told without opening its indexes.

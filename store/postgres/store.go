@@ -4,6 +4,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,7 +32,7 @@ const oldestServer = 140000 // server_version_num
 type Options struct {
 	// Schema of Penstock's tables. Default "penstock".
 	Schema string
-	// Segments of a new outbox's or queue's ring, 2 to 1000. Default 8.
+	// Segments of a new outbox's or queue's ring, 2 to 1000. Default 8 and 4.
 	Segments int
 	// SegmentBytes of heap after which a segment is sealed, of a queue half as
 	// many. Default 128 MiB.
@@ -62,9 +63,6 @@ var _ penstock.Store = (*Store)(nil)
 func Open(ctx context.Context, url string, opts Options) (*Store, error) {
 	if opts.Schema == "" {
 		opts.Schema = DefaultSchema
-	}
-	if opts.Segments == 0 {
-		opts.Segments = 8
 	}
 	if opts.SegmentBytes == 0 {
 		opts.SegmentBytes = 128 << 20
@@ -129,7 +127,7 @@ func (s *Store) CreateOutbox(ctx context.Context, name string) error {
 	if err := s.ready(ctx); err != nil {
 		return err
 	}
-	_, err := s.pool.Exec(ctx, "select "+s.table("create_outbox")+"($1, $2, $3)", name, s.opts.Segments, s.opts.SegmentBytes)
+	_, err := s.pool.Exec(ctx, "select "+s.table("create_outbox")+"($1, $2, $3)", name, cmp.Or(s.opts.Segments, 8), s.opts.SegmentBytes)
 	if sqlState(err) == "42P07" || sqlState(err) == "23505" {
 		if _, missing := s.outboxIDs(ctx, s.pool, name); missing != nil {
 			if s.hasQueue(ctx, name) == nil {

@@ -238,7 +238,7 @@ func TestJobsInASegmentThatIsNotListed(t *testing.T) {
 	f := newQueueFixture(t)
 	f.enqueue(f.Conn, "fifo", 1, 1)
 	f.Exec("select penstock._maintain_ring('fifo', true)")
-	f.Exec("insert into penstock.fifo (slot, payload) values (5, '2')") // as one who had read 5
+	f.Exec("insert into penstock.fifo (slot, payload) values (2, '2')") // as one who had read 2
 	tx := f.begin(f.Conn)
 	f.Exec("select setval('penstock.\"_fifo.ring\"', 1024 + 3)") // a rotation ...
 	f.Must(tx.Rollback(f.Ctx))                                   // ... whose list is gone

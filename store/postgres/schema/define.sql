@@ -17,7 +17,7 @@ begin
         for each row execute function _tick_at_commit();
     end if;
     for queue in select q.name from _queue q order by q.id loop
-        perform _define(queue), _define_jobs(queue);
+        perform _define(queue);
     end loop;
     for inbox in select i.id from _inbox i order by i.id loop
         perform _define_inbox(inbox);

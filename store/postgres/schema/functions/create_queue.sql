@@ -1,57 +1,8 @@
 -- Creating a queue.
 
--- _define makes the functions of a queue, or makes them anew.
-create or replace function _define(queue text) returns void
-language plpgsql set search_path from current as $$
-declare
-    q      _queue := (select q from _queue q where q.name = queue);
-    text   text   := _mark_functions() || _look_function() || _dequeue_function();
-    taking text   := _take_function();
-    word   text;
-begin
-    taking := replace(taking, '{branches}', _for_segments(queue, 'here', _take_branch()));
-    taking := replace(taking, '{batch_ways}', _for_segments(queue, 'way', _batch_way(), 1024));
-    text := _with_segments(text, queue);
-    text := text || replace(replace(replace(replace(replace(taking, '{name}', '{take}'), '{type}', '{schema}.job'), '{row}', _job_columns()),
-                                    '{as_whom}', 'security definer set search_path = pg_catalog, pg_temp'), '{tick_if_due}', _tick_if_due())
-                 || replace(replace(replace(replace(replace(taking, '{name}', '{take_rows}'), '{type}', '{queue}'), '{row}', 't.*'),
-                                    '{as_whom}', ''), '{tick_if_due}', '');
-    text := replace(text, '{tick_if_due}', _tick_if_due());
-    text := replace(text, '{exact_ways}', _for_segments(queue, 'way', _short_way('exact')));
-    text := replace(text, '{other_ways}', _choose('way', '{1024,2048}', array[_for_segments(queue, 'way', _short_way('free'), 1024),
-                                                  case when q.lifo then '' else _for_segments(queue, 'way', _short_way('undrawn'), 2048) end]));
-    text := replace(text, '{newest_way}', case when q.lifo then _newest_way() else '' end);
-    text := replace(text, '{newest_ways}', _for_segments(queue, 'here', _short_way('newest')));
-    foreach word in array array['slots', 'newest', 'seqs', 'mark', 'take', 'take_rows', 'take_keyed', 'look', 'aim'] loop
-        text := replace(text, '{' || word || '}', _q(format('_%s.%s', queue, word)));
-    end loop;
-    foreach word in array array['ring', 'flags', 'seq', 'stale', 'way', 'next', 'top'] loop
-        text := replace(text, '{' || word || '}', quote_literal(_q(format('_%s.%s', queue, word))) || '::pg_catalog.regclass');
-    end loop;
-    text := replace(text, '{dequeue}', _q('dequeue_' || queue));
-    text := replace(text, '{now}', '(pg_catalog.date_part(''epoch'', pg_catalog.clock_timestamp()) operator(pg_catalog.*) 40)::bigint');
-    text := replace(text, '{job}', _job_columns());
-    text := replace(text, '{tick_register}', quote_literal(_q(format('_%s.tick', queue))) || '::pg_catalog.regclass');
-    text := replace(text, '{mark_slot}', quote_literal(_q('_mark_slot'::text)) || '::pg_catalog.regclass');
-    text := replace(text, '{queue}', _q(queue));
-    text := replace(text, '{schema}', quote_ident(current_schema()));
-    text := replace(text, '{id}', q.id::text);
-    text := replace(text, '{lifo}', q.lifo::text);
-    text := replace(text, '{dir}', case when q.lifo then 'desc' else 'asc' end);
-    text := replace(text, '{older_first}', case when q.lifo then 'in reverse cardinality(slots) .. 1' else 'in 1 .. cardinality(slots)' end);
-    text := replace(text, '{from}', case when q.lifo then 'operator(pg_catalog.<=)' else 'operator(pg_catalog.>=)' end);
-    text := replace(text, '{to}', case when q.lifo then 'operator(pg_catalog.>=)' else 'operator(pg_catalog.<=)' end);
-    text := replace(text, '{ahead}', case when q.lifo then 'operator(pg_catalog.-)' else 'operator(pg_catalog.+)' end);
-    execute text;
-    execute format('revoke execute on function %s() from public', _q('dequeue_' || queue));
-    foreach word in array array['slots()', 'newest(text, smallint)', 'seqs(smallint[], text, smallint, bigint[], bigint[], bigint, int)', 'mark(text, smallint, bigint)', 'take(int, text, boolean)', 'take_rows(int, text, boolean)', 'look()', 'aim(int, bigint, smallint[])'] loop
-        execute format('revoke execute on function %s%s from public', _q(format('_%s.%s', queue, split_part(word, '(', 1))), '(' || split_part(word, '(', 2));
-    end loop;
-end $$;
-
 -- create_queue makes a queue. Errors: 42P07 (duplicate_table) if the name is taken,
 -- 23514 for a name that cannot be used, 22023 for a kind that is not fifo or lifo.
-create or replace function create_queue(name text, kind text default 'fifo', segments int default 8, segment_bytes bigint default 67108864) returns void
+create or replace function create_queue(name text, kind text default 'fifo', segments int default 4, segment_bytes bigint default 67108864) returns void
 language plpgsql set search_path from current set check_function_bodies = off as $$
 declare
     seq_name   text := _q(format('_%s.seq', name));
@@ -87,7 +38,7 @@ begin
         execute format('create sequence %s minvalue 0', register);
         perform setval(register, 0);
     end loop;
-    perform setval(flags_name, 65536);
+    perform setval(flags_name, 65536); -- plain, see _fill
     if kind = 'lifo' then
         execute format('alter sequence %s increment -1 minvalue -9223372036854775807', _q(format('_%s.next', name)));
     end if;
@@ -120,6 +71,5 @@ begin
                    from pg_index i join pg_class c on c.oid = i.indexrelid where i.indrelid = segment::regclass and i.indisunique);
     end loop;
     perform _define(name);
-    perform _define_jobs(name);
     perform _keep_hashes(_functions_of_queue(name));
 end $$;

@@ -1,7 +1,7 @@
 -- Enqueueing by functions: with checks that explain themselves, delays and dedup keys.
 --
 -- Like _take_function these texts are a queue's own functions, and so are those of
--- lease.sql to upkeep.sql: _define_jobs makes them. They run as the schema's owner: a role may
+-- lease.sql to upkeep.sql: _define makes them. They run as the schema's owner: a role may
 -- do what it was granted of them, and nothing to other queues.
 
 -- _enqueue_functions is the text of what enqueues.
@@ -22,7 +22,7 @@ begin
     end if;
     if dedup_key is not null then
         perform {schema}._hold_keys({id}, array[dedup_key]);
-        made := {first}(dedup_key);
+        made := {schema}._first_of({id}, dedup_key);
         perform pg_catalog.set_config('penstock.deduplicated', case when made is null then 'f' else 't' end, true);
         if made is not null then
             return made;
@@ -46,31 +46,12 @@ begin
     return made;
 end $fn$;
 
--- {first} is the id that a dedup_key stands for, null once its window has passed.
-create or replace function {first}(in_key text) returns bigint
-language plpgsql volatile set enable_seqscan = off set enable_bitmapscan = off as $fn$
-declare
-    made bigint;
-    leaf int;
-begin
-    foreach leaf in array {listed dedup} loop
-{leaf of dedup}
-        made := (select d.id from {leaf} d
-                  where d.queue = {id} and d.dedup_key = in_key
-                    and d.at > clock_timestamp() - (select q.dedup_window from {schema}._queue q where q.id = {id})
-                  order by d.at desc limit 1);
-{end}
-        exit when made is not null;
-    end loop;
-    return made;
-end $fn$;
-
 -- {raise} raises flags, see _admit_job: none that operators set.
 create or replace function {raise}(wanted bigint) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $fn$
 begin
     perform pg_advisory_lock(1885695597, {flags}::oid::int);
-    perform setval({flags}, pg_sequence_last_value({flags}) | (wanted & 8589934591));
+    perform setval({flags}, pg_sequence_last_value({flags}) | (wanted & ({paused} - 1)));
     perform pg_advisory_unlock(1885695597, {flags}::oid::int);
 end $fn$;
 
@@ -91,7 +72,7 @@ begin
             perform {schema}._hold_keys({id}, dedup_keys); -- all before the first, so that two calls do not wait for each other
         end if;
         for i in 1 .. many loop
-            made := case when dedup_keys[i] is not null then {first}(dedup_keys[i]) end;
+            made := case when dedup_keys[i] is not null then {schema}._first_of({id}, dedup_keys[i]) end;
             found[i] := made is not null;
             if made is null then
                 made := {enqueue}(payloads[i], keys[i], grps[i], priorities[i], not_befores[i], null, headers[i]);
@@ -120,3 +101,22 @@ begin
 end $fn$;
 
 $$ $text$;
+
+-- _first_of is the id that a dedup_key stands for, null once its window has passed.
+create or replace function _first_of(queue int, key text) returns bigint
+language plpgsql volatile set search_path from current set enable_seqscan = off set enable_bitmapscan = off as $$
+declare
+    since constant timestamptz := clock_timestamp() - (select q.dedup_window from _queue q where q.id = queue);
+    made  bigint;
+    leaf  int;
+begin
+    foreach leaf in array _listed('_dedup_slot') loop
+        if leaf = 0 then
+            made := (select d.id from _dedup_0 d where d.queue = _first_of.queue and d.dedup_key = key and d.at > since order by d.at desc limit 1);
+        else
+            made := (select d.id from _dedup_1 d where d.queue = _first_of.queue and d.dedup_key = key and d.at > since order by d.at desc limit 1);
+        end if;
+        exit when made is not null;
+    end loop;
+    return made;
+end $$;

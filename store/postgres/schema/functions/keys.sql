@@ -67,20 +67,20 @@ declare
     busy   text[];
     last   int;
 begin
-    if flags & 17179869184 <> 0 and not leasing then
+    if flags & {limited} <> 0 and not leasing then
         raise exception 'the queue limits how many jobs run, which dequeue cannot count'
         using errcode = '0A000', hint = 'use claim, or lift the limit: select set_queue(name, max_running => 0)';
     end if;
     <<levels>>
     for p in -16 .. 15 loop
         continue when flags & (1::bigint << (16 + p)) = 0;
-        m := {newest}(in_grp, p::smallint);
+        m := {schema}._newest_mark({id}, in_grp, p::smallint);
         if m.n is null or random() * 64 < n
            or m.pending <> '{}' and exists (select from unnest(m.pending) x where pg_visible_in_snapshot(x, pg_current_snapshot()) or x >= pg_snapshot_xmax(pg_current_snapshot())) then
             m := {mark}(in_grp, p::smallint);
         end if;
         if m.turn <> pg_sequence_last_value({ring}) then
-            m.slots := {slots}();
+            m.slots := {slots};
         end if;
         foreach here in array m.slots loop
             pos := {start};
@@ -112,7 +112,7 @@ begin
                 if busy is not null then -- a new statement: it sees what ended before the locks were had
                     if m.turn <> pg_sequence_last_value({ring}) then
                         m.turn := pg_sequence_last_value({ring});
-                        m.slots := {slots}();
+                        m.slots := {slots};
                     end if;
                     select array_agg(c.i order by c.i) into run
                       from (select i, ids[i] as id, keys[i] as key from unnest(chosen) i) c
@@ -156,7 +156,7 @@ begin
                     get diagnostics got = row_count;
                     todo := todo - got;
                     if not leasing and busy is not null then
-                        perform {promote}(array(select distinct keys[i] from unnest(run) i where keys[i] is not null));
+                        perform {schema}._promote({id}, array(select distinct keys[i] from unnest(run) i where keys[i] is not null));
                     end if;
                     exit levels when todo <= 0;
                 end if;
@@ -165,45 +165,47 @@ begin
     end loop;
 end $fn$;
 
--- {promote} makes the next job of each key ready, if it only waits for its key. What it
+$$ $text$;
+
+-- _promote makes the next job of each key ready, if it only waits for its key. What it
 -- cannot lock at once it leaves to the next tick, which is owed then.
-create or replace function {promote}(in_keys text[]) returns void
-language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
-set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $fn$
+create or replace function _promote(queue int, keys text[]) returns void
+language plpgsql volatile set search_path from current
+set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
 declare
     k     text;
     head  bigint;
     other bigint;
-    slots smallint[];
+    q     _queue;
+    busy  boolean;
     leaf  int;
 begin
-    foreach k in array in_keys loop
-        if pg_try_advisory_xact_lock(hashtextextended(k, {id})) then
+    foreach k in array keys loop
+        if pg_try_advisory_xact_lock(hashtextextended(k, queue)) then
             head := null;
-            foreach leaf in array {listed later} loop
-{leaf of later}
-                select l.id into other from {leaf} l -- one that is only delayed has no place in its key yet
-                 where l.queue = {id} and l.key = k and (l.attempt > 0 or l.due = 'infinity') order by l.id limit 1;
-{end}
+            foreach leaf in array _listed('_later_slot') loop -- one that is only delayed has no place in its key yet
+                if leaf = 0 then
+                    select l.id into other from _later_0 l where l.queue = _promote.queue and l.key = k and (l.attempt > 0 or l.due = 'infinity') order by l.id limit 1;
+                else
+                    select l.id into other from _later_1 l where l.queue = _promote.queue and l.key = k and (l.attempt > 0 or l.due = 'infinity') order by l.id limit 1;
+                end if;
                 head := least(head, other);
             end loop;
             continue when head is null;
-            slots := coalesce(slots, {slots}());
-            continue when {busy}(k, head, slots);
-            foreach leaf in array {listed later} loop
-{leaf of later}
-                with w as (
-                    delete from {leaf} l
-                     where l.queue = {id} and l.key = k and l.id = head and l.due = 'infinity'
-                    returning l.*)
-                insert into {queue} (id, attempt, created_at, priority, grp, key, headers, payload, failures)
-                select w.id, w.attempt, w.created_at, w.priority, w.grp, w.key, w.headers, w.payload, w.failures from w;
-{end}
+            select * into q from _queue x where x.id = queue;
+            execute format('select %s($1, $2, $3)', _q(format('_%s.busy', q.name))) into busy
+              using k, head, _listed_slots(queue, q.lifo, _q(format('_%s.ring', q.name))::regclass);
+            continue when busy;
+            foreach leaf in array _listed('_later_slot') loop
+                execute format($sql$
+                    with w as (delete from _later_%s l where l.queue = $1 and l.key = $2 and l.id = $3 and l.due = 'infinity' returning l.*)
+                    insert into %s (id, attempt, created_at, priority, grp, key, headers, payload, failures)
+                    select w.id, w.attempt, w.created_at, w.priority, w.grp, w.key, w.headers, w.payload, w.failures from w$sql$, leaf, _q(q.name))
+                  using queue, k, head;
             end loop;
         else
-            perform setval({tick_register}, greatest(pg_sequence_last_value({tick_register}) - 250, 0));
+            perform setval(t.tick, greatest(pg_sequence_last_value(t.tick) - 250, 0))
+               from (select _q(format('_%s.tick', x.name))::regclass as tick from _queue x where x.id = queue) t;
         end if;
     end loop;
-end $fn$;
-
-$$ $text$;
+end $$;

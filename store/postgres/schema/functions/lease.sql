@@ -1,31 +1,6 @@
 -- Leases: a claim takes jobs and writes them down as somebody's for a time; what follows
 -- ends that, or makes it longer.
 
--- The short way of {claim} through one segment of the ring, into one of the leases. There
--- are no keys, and what is to be ended mostly has its leases in the same table: without a
--- call of {ack}, which opens both, that costs half.
-create or replace function _short_claim() returns text
-language sql immutable set search_path from current as $text$ select $$
-        return query
-        with d as (
-            delete from {segment} t where t.ctid = any (array(
-                select t.ctid from {segment} t
-                 where t.grp = '' and t.priority = 0 and t.seq > (select pg_sequence_last_value({next})) and t.key is null
-                 order by t.seq limit n for update skip locked))
-            returning t.*)
-        insert into {schema}._lease_{lease_slot} as l (slot, {lease_columns})
-        select {lease_slot}, {lease_row} from d t order by t.seq
-        returning {leased_job};
-        if acks is not null then
-            return query
-            delete from {schema}._lease_{lease_slot} l where l.lease = any (acks) and l.queue + 0 = {id}
-            returning null::bigint, null::text, null::text, null::smallint, null::int, null::timestamptz, null::jsonb, null::bytea, l.lease, null::timestamptz;
-            get diagnostics got = row_count;
-            if got = cardinality(acks) then
-                acks := null;
-            end if;
-        end if;$$ $text$;
-
 -- _lease_functions is the text of what begins and ends leases.
 create or replace function _lease_functions() returns text
 language sql immutable set search_path from current as $text$ select $$
@@ -38,21 +13,23 @@ language sql immutable set search_path from current as $text$ select $$
 -- While few jobs wait it has a short way, one statement from where registers say, as
 -- dequeue_NAME has (docs/decisions/0008). A claim that went by the marks and left nothing
 -- sets them, to 64 seqs before the latest, so that what is in flight now will be found. They
--- hold for these 25 ms and the next: there is nobody else who would move them on meanwhile.
+-- hold for these 25 ms and the next: there is nobody else who would move them on meanwhile. There
+-- are no keys then, and what is to be ended mostly has its leases in the same table: without a
+-- call of {ack}, which opens both, that costs half.
 create or replace function {claim}(n int, lease interval, in_grp text, worker text, acks bigint[] default null) returns setof {schema}.leased_job
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $fn$
 declare
     flags constant bigint := pg_sequence_last_value({flags});
     until constant timestamptz := clock_timestamp() + least(lease, interval '1000 years'); -- more is refused
-    came  bigint := case when flags = 65536 and in_grp = '' and not {lifo} then coalesce(pg_sequence_last_value({seq}), 0) end;
+    came  bigint := case when flags = {plain} and in_grp = '' and not {lifo} then coalesce(pg_sequence_last_value({seq}), 0) end;
     way   constant bigint := case when came - pg_sequence_last_value({next}) <= 512
                                        and pg_sequence_last_value({way}) - {now} * 4096 - 2048 - pg_sequence_last_value({ring}) % 1024 in (0, -4096)
-                                  then pg_sequence_last_value({ring}) % 1024 * 2 + pg_sequence_last_value({lease_slot}) % 2 end;
+                                  then pg_sequence_last_value({ring}) % 1024 end;
+    leaf  int := pg_sequence_last_value({lease_slot}) % 2;
     due   boolean;
     got   int;
     most  int;
-    leaf  int;
 begin
     if (n between 1 and 10000 and lease > interval '0' and lease <= interval '1000 years') is not true then
         if (n between 1 and 10000) is not true then
@@ -62,30 +39,47 @@ begin
         using errcode = '22023', hint = 'give the time a job takes and some more, for example interval ''30 s''';
     end if;
     if way is not null then
-{short_claims}
-    elsif flags & 30064771072 = 0 then -- neither keyed nor paused nor limited
+{segments way}
+{leaf of lease}
+        return query
+        with d as (
+            delete from {segment} t where t.ctid = any (array(
+                select t.ctid from {segment} t
+                 where t.grp = '' and t.priority = 0 and t.seq > (select pg_sequence_last_value({next})) and t.key is null
+                 order by t.seq limit n for update skip locked))
+            returning t.*)
+        insert into {leaf} as l (slot, {lease_columns})
+        select leaf, {lease_row} from d t order by t.seq
+        returning {leased_job};
+        if acks is not null then
+            return query
+            delete from {leaf} l where l.lease = any (acks) and l.queue + 0 = {id}
+            returning null::bigint, null::text, null::text, null::smallint, null::int, null::timestamptz, null::jsonb, null::bytea, l.lease, null::timestamptz;
+            get diagnostics got = row_count;
+            if got = cardinality(acks) then
+                acks := null;
+            end if;
+        end if;
+{end}
+{end}
+    elsif flags & ({keyed} | {paused} | {limited}) = 0 then
         if pg_current_xact_id_if_assigned() is not null then
             came := null; -- jobs that this transaction took may come back, and it does not see them
         elsif came - pg_sequence_last_value({next}) <= 512 then
             due := random() < 0.05; -- most claims do not go by the mark, and housekeeping moves it on
         end if;
-        if pg_sequence_last_value({lease_slot}) % 2 = 0 then
-            return query
-            insert into {schema}._lease_0 as l (slot, {lease_columns})
-            select 0, {lease_row} from {take_rows}(n, in_grp, due) t
-            returning {leased_job};
-        else
-            return query
-            insert into {schema}._lease_1 as l (slot, {lease_columns})
-            select 1, {lease_row} from {take_rows}(n, in_grp, due) t
-            returning {leased_job};
-        end if;
+{leaf of lease}
+        return query
+        insert into {leaf} as l (slot, {lease_columns})
+        select leaf, {lease_row} from {take_rows}(n, in_grp, due) t
+        returning {leased_job};
+{end}
         get diagnostics got = row_count;
         if came is not null and got > 0 and got < n then
             perform setval({next}, greatest(came - 64, 0)), setval({way}, {now} * 4096 + 2048 + pg_sequence_last_value({ring}) % 1024);
         end if;
-    elsif flags & 8589934592 = 0 then -- not paused; there are keys, or only so many may run
-        if flags & 17179869184 <> 0 then -- limited: one claim at a time, and it counts
+    elsif flags & {paused} = 0 then
+        if flags & {limited} <> 0 then -- one claim at a time, and it counts
             most := case when pg_try_advisory_xact_lock({lease_table}::oid::int, {id})
                          then coalesce((select q.max_running from {schema}._queue q where q.id = {id}), n) else 0 end;
             foreach leaf in array {listed lease} loop
@@ -127,7 +121,7 @@ begin
     loop
         turn := pg_sequence_last_value({lease_slot});
         foreach leaf in array {listed lease} loop
-            if pg_sequence_last_value({flags}) & 4294967296 = 0 then
+            if pg_sequence_last_value({flags}) & {keyed} = 0 then
 {leaf of lease}
                 return query delete from {leaf} l where l.lease = any (in_leases) and l.queue + 0 = {id} returning l.lease;
 {end}
@@ -138,7 +132,7 @@ begin
                 select array_agg(d.lease), array_agg(distinct d.key) filter (where d.key is not null), count(*) into held, keys, got from d;
 {end}
                 if keys is not null then
-                    perform {promote}(keys);
+                    perform {schema}._promote({id}, keys);
                 end if;
                 return query select unnest(held);
             end if;
@@ -150,19 +144,6 @@ begin
     if todo > 0 then
         perform {schema}._not_moved({id}, in_leases);
     end if;
-end $fn$;
-
--- {work} does what else a worker may do with leases: see _work.
-create or replace function {work}(what text, in_leases bigint[], by interval default null) returns table (lease bigint, lease_until timestamptz)
-language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $fn$
-begin
-    return query select * from {schema}._work({id}, what, in_leases, by);
-end $fn$;
-
-create or replace function {fail}(in_lease bigint, after interval, error text, final boolean) returns boolean
-language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $fn$
-begin
-    return {schema}._fail({id}, in_lease, after, error, final);
 end $fn$;
 
 $$ $text$;
@@ -183,9 +164,10 @@ begin
     end if;
 end $$;
 
--- _work extends or releases leases and returns those that were held. Nobody but a queue's {work} calls it, see operate_jobs.sql.
--- As {ack} does it looks again where the ring has turned meanwhile.
-create or replace function _work(queue int, what text, leases bigint[], by interval) returns table (lease bigint, lease_until timestamptz)
+-- _settle does what else a worker may do with leases: extend them, release, retry and bury their jobs. It returns those that
+-- were held, and until when; for a job that failed, when it is due, null if it is dead. As {ack} does it looks again
+-- where the ring has turned meanwhile.
+create or replace function _settle(queue int, what text, leases bigint[], by interval, error text) returns table (lease bigint, until timestamptz)
 language plpgsql volatile set search_path from current
 set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
 declare
@@ -208,13 +190,16 @@ begin
                 insert into %s (id, attempt, created_at, priority, grp, key, headers, payload, failures)
                 select d.id, d.attempt - 1, d.created_at, d.priority, d.grp, d.key, d.headers, d.payload, d.failures from d order by d.id)
             select d.lease, d.lease_until from d$sql$;
+    when 'retry', 'bury' then
+        return query select l, _fail(queue, l, by, error, what = 'bury') from unnest(leases) l;
+        return;
     else
-        raise exception 'there is no operation %', coalesce(quote_literal(what), 'null') using errcode = '22023', hint = 'it is extend or release';
+        raise exception 'there is no operation %', coalesce(quote_literal(what), 'null') using errcode = '22023', hint = 'it is extend, release, retry or bury';
     end case;
     loop
         turn := pg_sequence_last_value('_lease_slot');
         foreach leaf in array _listed('_lease_slot') loop
-            for lease, lease_until in execute format(statement, leaf, (select _q(q.name) from _queue q where q.id = queue)) using leases, queue, by loop
+            for lease, until in execute format(statement, leaf, (select _q(q.name) from _queue q where q.id = queue)) using leases, queue, by loop
                 held := held || lease;
                 return next;
             end loop;
@@ -228,8 +213,8 @@ begin
 end $$;
 
 -- _fail ends an attempt that failed: the job is to run again when it is due, or is
--- dead if due is null or the attempts are used up. It returns whether it will run.
-create or replace function _fail(queue int, lease bigint, after interval, error text, final boolean) returns boolean
+-- dead if final or the attempts are used up. It returns when it is due, null if it is dead.
+create or replace function _fail(queue int, lease bigint, after interval, error text, final boolean) returns timestamptz
 language plpgsql volatile set search_path from current
 set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
 declare
@@ -237,6 +222,7 @@ declare
     l    _lease;
     turn bigint;
     leaf int;
+    due  timestamptz;
 begin
     if after > interval '1000 years' then
         raise exception 'the job is to be tried again after %, expected at most 1000 years', after
@@ -258,17 +244,18 @@ begin
         insert into _dead_job (queue, id, attempt, created_at, priority, grp, key, headers, payload, failures)
         values (q.id, l.id, l.attempt, l.created_at, l.priority, l.grp, l.key, l.headers, l.payload, l.failures);
         if l.key is not null then
-            execute format('select %s($1)', _q(format('_%s.promote', q.name))) using array[l.key];
+            perform _promote(q.id, array[l.key]);
         end if;
-        return false;
+        return null;
     end if;
     after := coalesce(after, least(3600, 2 ^ least(l.attempt, 12)) * (0.8 + 0.4 * random()) * interval '1 s');
+    due := clock_timestamp() + after;
     if after <= interval '0' then
         execute format('insert into %s (id, attempt, created_at, priority, grp, key, headers, payload, failures)
                         values ($1.id, $1.attempt, $1.created_at, $1.priority, $1.grp, $1.key, $1.headers, $1.payload, $1.failures)', _q(q.name)) using l;
     else
         insert into _later (id, queue, attempt, due, created_at, priority, grp, key, headers, payload, failures)
-        values (l.id, q.id, l.attempt, clock_timestamp() + after, l.created_at, l.priority, l.grp, l.key, l.headers, l.payload, l.failures);
+        values (l.id, q.id, l.attempt, due, l.created_at, l.priority, l.grp, l.key, l.headers, l.payload, l.failures);
     end if;
-    return true;
+    return due;
 end $$;

@@ -1,28 +1,4 @@
 -- What a queue's operators do: cancel jobs, pause, deal with dead letters, and look.
---
--- These functions are there once and take a queue. Nobody but the schema's owner may call them: a
--- role goes through the queue's own {operate}, which is made for it, runs as the owner, and which the
--- role may or may not call. So a right to a queue is a right to a function, as PostgreSQL checks it.
-
--- _operate_functions is the text of these.
-create or replace function _operate_functions() returns text
-language sql immutable set search_path from current as $text$ select $$
-
--- {operate} does what its operators may: see _operate.
-create or replace function {operate}(what text, ids bigint[] default null) returns bigint[]
-language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $fn$
-begin
-    return {schema}._operate({id}, what, ids);
-end $fn$;
-
-create or replace function {cancel}(in_ids bigint[]) returns int
-language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $fn$
-begin
-    return {schema}._cancel({id}, in_ids);
-end $fn$;
-
-$$ $text$;
-
 -- _operate does one of what is below and returns what it counted.
 create or replace function _operate(queue int, what text, ids bigint[]) returns bigint[]
 language plpgsql volatile set search_path from current as $$
@@ -38,11 +14,13 @@ begin
         return array[_retry_dead(queue, ids)];
     when 'discard' then
         return array[_discard_dead(queue, ids)];
+    when 'cancel' then
+        return array[_cancel(queue, ids)];
     when 'count' then
         select * into c from _count_jobs(queue);
         return array[c.ready, c.running, c.delayed, c.waiting, c.dead, c.oldest];
     else
-        raise exception 'there is no operation %', coalesce(quote_literal(what), 'null') using errcode = '22023', hint = 'it is pause, resume, retry, discard or count';
+        raise exception 'there is no operation %', coalesce(quote_literal(what), 'null') using errcode = '22023', hint = 'it is pause, resume, retry, discard, cancel or count';
     end case;
 end $$;
 
@@ -96,7 +74,7 @@ begin
     select keys || array_agg(d.key) into keys from d;
     more := array(select distinct k from unnest(keys) k where k is not null);
     if more <> '{}' then
-        execute format('select %s($1)', _q(format('_%s.promote', name))) using more;
+        perform _promote(queue, more);
     end if;
     return cardinality(keys);
 end $$;

@@ -10,23 +10,6 @@ create or replace function _listed(register regclass) returns int[]
 language sql volatile
 return case pg_sequence_last_value(register) when 0 then '{0}'::int[] when 1 then '{1}' when 2 then '{1,0}' else '{0,1}' end;
 
--- _with_leaves expands what is between {leaf of RING} and {end}: to a branch for each of the two
--- segments, of which the variable leaf says the number. {listed RING} is _listed.
-create or replace function _with_leaves(body text) returns text
-language plpgsql immutable set search_path from current as $$
-declare
-    block text[];
-begin
-    loop
-        block := regexp_match(body, $re$\{leaf of ([a-z]+?)\}\n(.*?)\{end\}$re$);
-        exit when block is null;
-        body := replace(body, format(e'{leaf of %s}\n%s{end}', variadic block),
-                        format(e'if leaf = 0 then\n%s\nelse\n%s\nend if;', replace(block[2], '{leaf}', '{schema}._' || block[1] || '_0'),
-                                                                           replace(block[2], '{leaf}', '{schema}._' || block[1] || '_1')));
-    end loop;
-    return regexp_replace(body, $re$\{listed ([a-z]+)\}$re$, '{schema}' || $re$._listed({\1_slot})$re$, 'g');
-end $$;
-
 -- _reclaim_pair keeps one of these rings small, and says whether it truncated a segment. When little
 -- is left of the one that is not written to, or the other has become twice as large, the rest is carried
 -- over. alive says which rows r count. A segment that is not listed and holds some was written to by who read

@@ -107,7 +107,7 @@ end $fn$;
 create or replace function extend_many(queue text, leases bigint[], by interval) returns setof bigint
 language plpgsql volatile as $fn$
 begin
-    return query execute pg_catalog.concat('select e.lease from ', {schema}._queue_function(queue, 'work'), '(''extend'', $1, $2) e') using leases, by;
+    return query execute pg_catalog.concat('select e.lease from ', {schema}._queue_function(queue, 'settle'), '(''extend'', $1, $2) e') using leases, by;
 end $fn$;
 
 create or replace function extend(queue text, lease bigint, by interval) returns timestamptz
@@ -115,14 +115,14 @@ language plpgsql volatile as $fn$
 declare
     until timestamptz;
 begin
-    execute pg_catalog.concat('select e.lease_until from ', {schema}._queue_function(queue, 'work'), '(''extend'', array[$1], $2) e') into until using lease, by;
+    execute pg_catalog.concat('select e.until from ', {schema}._queue_function(queue, 'settle'), '(''extend'', array[$1], $2) e') into until using lease, by;
     return coalesce(until, {schema}._lost(lease));
 end $fn$;
 
 create or replace function release_many(queue text, leases bigint[]) returns setof bigint
 language plpgsql volatile as $fn$
 begin
-    return query execute pg_catalog.concat('select r.lease from ', {schema}._queue_function(queue, 'work'), '(''release'', $1) r') using leases;
+    return query execute pg_catalog.concat('select r.lease from ', {schema}._queue_function(queue, 'settle'), '(''release'', $1) r') using leases;
 end $fn$;
 
 create or replace function release(queue text, lease bigint) returns void
@@ -130,7 +130,7 @@ language plpgsql volatile as $fn$
 declare
     held bigint;
 begin
-    execute pg_catalog.concat('select r.lease from ', {schema}._queue_function(queue, 'work'), '(''release'', array[$1]) r') into held using lease;
+    execute pg_catalog.concat('select r.lease from ', {schema}._queue_function(queue, 'settle'), '(''release'', array[$1]) r') into held using lease;
     if held is null then
         perform {schema}._lost(lease);
     end if;
@@ -141,14 +141,14 @@ language plpgsql volatile as $fn$
 declare
     again boolean;
 begin
-    execute pg_catalog.concat('select ', {schema}._queue_function(queue, 'fail'), '($1, $2, $3, false)') into again using lease, after, error;
+    execute pg_catalog.concat('select s.until is not null from ', {schema}._queue_function(queue, 'settle'), '(''retry'', array[$1], $2, $3) s') into again using lease, after, error;
     return again;
 end $fn$;
 
 create or replace function bury(queue text, lease bigint, error text default '') returns void
 language plpgsql volatile as $fn$
 begin
-    execute pg_catalog.concat('select ', {schema}._queue_function(queue, 'fail'), '($1, null, $2, true)') using lease, error;
+    execute pg_catalog.concat('select ', {schema}._queue_function(queue, 'settle'), '(''bury'', array[$1], null, $2)') using lease, error;
 end $fn$;
 
 create or replace function cancel(queue text, ids bigint[]) returns int
@@ -156,7 +156,7 @@ language plpgsql volatile as $fn$
 declare
     many int;
 begin
-    execute pg_catalog.concat('select ', {schema}._queue_function(queue, 'cancel'), '($1)') into many using ids;
+    execute pg_catalog.concat('select (', {schema}._queue_function(queue, 'operate'), '(''cancel'', $1))[1]') into many using ids;
     return many;
 end $fn$;
 

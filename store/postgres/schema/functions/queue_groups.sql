@@ -34,9 +34,9 @@ begin
     end if;
     if claiming then
         {tick_if_due}
-        if flags & 8589934592 <> 0 then
-            return; -- paused
-        elsif flags & 17179869184 <> 0 then -- limited
+        if flags & {paused} <> 0 then
+            return;
+        elsif flags & {limited} <> 0 then
             room := (select q.max_running from {schema}._queue q where q.id = {id});
             foreach leaf in array {listed lease} loop
 {leaf of lease}
@@ -49,7 +49,7 @@ begin
             end if;
         end if;
     end if;
-    slots := {slots}();
+    slots := {slots};
     foreach upto in array array[null, behind] loop -- behind it, and then from the first one up to it
         part := '{}';
         for i {older_first} loop

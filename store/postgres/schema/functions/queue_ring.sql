@@ -276,13 +276,13 @@ begin
     -- a writer who was so late that it had become free meanwhile.
     insert into _segment (queue, slot, turn, retired)
     select q.id, g.slot, pg_sequence_last_value(ring) / 1024, case when g.slot <> current then clock_timestamp() end
-      from _slots(queue) g
+      from _segments(queue) g
      where (g.slot = current or pg_relation_size(_q(format('_%s.%s', queue, g.slot))) > 0)
        and not exists (select from _segment x where x.queue = q.id and x.slot = g.slot);
     select 2 * count(*) filter (where x.slot is not null and x.retired is null) > count(g.slot) and not coalesce(bool_or(x.leaving and x.retired is null), false),
            count(x.slot) = count(g.slot)
       into scarce, none_free
-      from _slots(queue) g left join _segment x on x.queue = q.id and x.slot = g.slot;
+      from _segments(queue) g left join _segment x on x.queue = q.id and x.slot = g.slot;
     if fresh then
         update _segment x set retired = null, writers = null, rest = null, leaving = false, job = null, again = null, turn = pg_sequence_last_value(ring) / 1024
          where x.queue = q.id and x.slot = current and x.retired is not null;
@@ -320,7 +320,7 @@ begin
     end if;
     if leave then
         select g.slot into next_slot
-          from _slots(queue) g
+          from _segments(queue) g
          where not exists (select from _segment x where x.queue = q.id and x.slot = g.slot)
            and pg_relation_size(_q(format('_%s.%s', queue, g.slot))) = 0
          order by (g.slot < current), g.slot limit 1;

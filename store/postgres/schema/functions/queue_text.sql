@@ -18,50 +18,111 @@ language sql immutable set search_path from current as $text$ select _qualified(
         insert into {schema}._tick (queue) values ({id});
     end if;$$) $text$;
 
--- _job_columns makes a job of a row t of a queue.
-create or replace function _job_columns() returns text
-language sql immutable set search_path from current as $$
-    select 'coalesce(t.id, t.seq), t.key, t.grp, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload'
-$$;
-
 -- _choose is PL/pgSQL that runs one of several texts: the one whose key is the last that
--- is not above what. Keys are literals in order. Of a hundred it compares with seven,
--- where CASE would with all.
-create or replace function _choose(what text, keys text[], texts text[]) returns text
-language sql immutable set search_path from current as $$
-    select case when coalesce(cardinality(keys), 0) <= 1 then coalesce(texts[1], '')
-                else format(e'if %s operator(pg_catalog.<) %s then\n%s\nelse\n%s\nend if;', what, keys[half + 1],
-                            _choose(what, keys[1:half], texts[1:half]), _choose(what, keys[half + 1:], texts[half + 1:])) end
-      from (select cardinality(keys) / 2 as half) h
-$$;
+-- is not above what. Keys are in order. Of a hundred it compares with seven, where CASE would with all.
+create or replace function _choose(what text, keys int[], texts text[]) returns text
+language plpgsql immutable set search_path from current as $$
+declare
+    half constant int := cardinality(keys) / 2;
+begin
+    if half = 0 then
+        return texts[1];
+    end if;
+    return format(e'if %s operator(pg_catalog.<) %s then\n%s\nelse\n%s\nend if;', what, keys[half + 1],
+                  _choose(what, keys[1:half], texts[1:half]), _choose(what, keys[half + 1:], texts[half + 1:]));
+end $$;
 
-create or replace function _slots(queue text) returns table (slot int)
-language sql stable set search_path from current as $$
-    select substring(c.relname from $re$\.([0-9]+)\Z$re$)::int
-      from pg_inherits i join pg_class c on c.oid = i.inhrelid
-     where i.inhparent = _q(queue)::regclass
-$$;
-
--- _for_segments is PL/pgSQL that runs a statement for the segment whose number, after
--- base, is what.
-create or replace function _for_segments(queue text, what text, statement text, base int default 0) returns text
-language sql stable set search_path from current as $$
-    select _choose(what, array_agg((base + s.slot)::text order by s.slot),
-                   array_agg(replace(statement, '{segment}', _q(format('_%s.%s', queue, s.slot))) order by s.slot))
-      from _slots(queue) s
-$$;
-
--- _with_segments expands what is between {segments here} and {end}: to a branch for each
--- segment, of which the variable here says the number.
-create or replace function _with_segments(body text, queue text) returns text
+-- _fill makes of a text the functions of a queue:
+--
+--   {word}                                what the table below says: names, as literals where they are registers
+--   {if fifo} ... {end if}                only in such a queue
+--   {leaf of lease} ... {end}             one of two, for the segment of _lease whose number the variable leaf says; _later, _dedup
+--   {segments here 1024} ... {end}        one for each segment of the queue, of which the variable here says the number, above 1024
+create or replace function _fill(body text, queue text) returns text
 language plpgsql stable set search_path from current as $$
 declare
-    block text;
+    q        constant _queue := (select q from _queue q where q.name = queue);
+    slots    constant int[] := array(select s.slot from _segments(queue) s order by s.slot);
+    segments constant text[] := array(select _q(format('_%s.%s', queue, s)) from unnest(slots) s);
+    parts    text[];
+    part     text;
+    head     text;
+    block    text;
+    ends     int;
+    word     text;
+    what     text;
 begin
+    parts := string_to_array(body, '{if ');
+    body := parts[1];
+    foreach part in array parts[2:] loop
+        body := body || case when part like case when q.lifo then 'lifo}%' else 'fifo}%' end then substr(split_part(part, '{end if}', 1), 7) else '' end
+                     || substr(part, position('{end if}' in part) + 9);
+    end loop;
+
+    parts := string_to_array(body, '{leaf of ');
+    body := parts[1];
+    foreach part in array parts[2:] loop
+        head := split_part(part, '}', 1);
+        ends := position('{end}' in part);
+        block := substr(part, length(head) + 3, ends - length(head) - 3);
+        body := body || format(e'if leaf = 0 then\n%selse\n%send if;', replace(block, '{leaf}', '{schema}._' || head || '_0'), replace(block, '{leaf}', '{schema}._' || head || '_1'))
+                     || substr(part, ends + 5);
+    end loop;
+
+    for word, what in
+        select w.word, w.what
+          from (select * from (values
+                    (1, 'job', 'coalesce(t.id, t.seq), t.key, t.grp, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload'),
+                    (1, 'lease_columns', 'queue, attempt, lease_until, id, created_at, priority, worker, grp, key, headers, payload, failures'),
+                    (1, 'lease_row', '{id}, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''''), t.grp, t.key, t.headers, t.payload, t.failures'),
+                    (1, 'leased_job', 'l.id, l.key, l.grp, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until'),
+                    (1, 'now', '(pg_catalog.date_part(''epoch'', pg_catalog.clock_timestamp()) operator(pg_catalog.*) 40)::bigint'),
+                    (1, 'slots', '{schema}._listed_slots({id}, {lifo}, {ring})'),
+                    (1, 'tick_if_due', _tick_if_due()),
+                    (1, 'lease_table', quote_literal(_q('_lease'::text)) || '::regclass'),
+                    (1, 'listed lease', '{schema}._listed({lease_slot})'),
+                    (1, 'listed later', '{schema}._listed({later_slot})'),
+                    (1, 'dequeue', _q('dequeue_' || queue)),
+                    (1, 'raise', _q(format('_%s.flags', queue))),
+                    -- What the register of flags says. Bit 16 + p: there are jobs of priority p.
+                    (1, 'plain', '65536'), -- of priority 0 only, and nothing else
+                    (1, 'keyed', '4294967296'), -- there may be jobs with keys
+                    (1, 'paused', '8589934592'),
+                    (1, 'limited', '17179869184'), -- only so many may run
+                    (2, 'name', quote_literal(queue)),
+                    (2, 'queue', _q(queue)),
+                    (2, 'schema', quote_ident(current_schema())),
+                    (2, 'id', q.id::text),
+                    (2, 'lifo', q.lifo::text),
+                    (2, 'dir', case when q.lifo then 'desc' else 'asc' end),
+                    (2, 'beyond', case when q.lifo then '<' else '>' end),
+                    (2, 'start', case when q.lifo then '9223372036854775807' else '-1' end),
+                    (2, 'from', case when q.lifo then 'operator(pg_catalog.<=)' else 'operator(pg_catalog.>=)' end),
+                    (2, 'to', case when q.lifo then 'operator(pg_catalog.>=)' else 'operator(pg_catalog.<=)' end),
+                    (2, 'ahead', case when q.lifo then 'operator(pg_catalog.-)' else 'operator(pg_catalog.+)' end),
+                    (2, 'older_first', case when q.lifo then 'in reverse cardinality(slots) .. 1' else 'in 1 .. cardinality(slots)' end)) v
+                union all
+                select 2, f, _q(format('_%s.%s', queue, f)) from unnest(array_remove(_generated(), 'flags')) f -- {flags} is a register, see {raise}
+                union all
+                select 2, r, format('%L::pg_catalog.regclass', _q(format('_%s.%s', queue, split_part(r, '_', 1))))
+                  from unnest('{ring,flags,seq,way,next,top,stale,tick_register}'::text[]) r
+                union all
+                select 2, r, format('%L::pg_catalog.regclass', _q('_' || r)) from unnest('{mark_slot,lease_slot,later_slot}'::text[]) r) w(n, word, what)
+         order by w.n -- those that are in others come later
     loop
-        block := substring(body from $re$\{segments here\}\n(.*?)\{end\}$re$);
-        exit when block is null;
-        body := replace(body, '{segments here}' || e'\n' || block || '{end}', _for_segments(queue, 'here', block));
+        body := replace(body, '{' || word || '}', what);
+    end loop;
+
+    parts := string_to_array(body, '{segments ');
+    body := parts[1];
+    foreach part in array parts[2:] loop
+        head := split_part(part, '}', 1);
+        ends := position('{end}' in part);
+        block := substr(part, length(head) + 3, ends - length(head) - 3);
+        body := body || _choose(split_part(head, ' ', 1),
+                                array(select s + ('0' || split_part(head, ' ', 2))::int from unnest(slots) with ordinality u(s, n) order by n),
+                                array(select replace(block, '{segment}', s) from unnest(segments) with ordinality u(s, n) order by n))
+                     || substr(part, ends + 5);
     end loop;
     return body;
 end $$;

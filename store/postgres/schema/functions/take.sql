@@ -4,34 +4,6 @@
 create or replace function _mark_functions() returns text
 language sql immutable set search_path from current as $text$ select $$
 
--- {slots} lists the segments that may hold jobs, in the order in which to scan them. What
--- takes jobs looks into no other: its transaction may go on for long, and what it has looked
--- into cannot be truncated until it ends.
-create or replace function {slots}() returns smallint[]
-language plpgsql volatile as $fn$
-begin
-    return (
-    select case when s.list @> array[s.here] then s.list
-                when {lifo} then s.here || s.list else s.list || s.here end
-      from (select (pg_sequence_last_value({ring}) % 1024)::smallint as here,
-                   coalesce(array_agg(slot order by turn {dir}), '{}') as list
-              from {schema}._segment where queue = {id} and retired is null) s);
-end $fn$;
-
--- {newest} is the newest mark of a group and priority.
-create or replace function {newest}(in_grp text, in_priority smallint) returns {schema}._mark
-language plpgsql volatile as $fn$
-declare
-    m {schema}._mark;
-begin
-    if pg_sequence_last_value({mark_slot}) = 0 then
-        select * into m from {schema}._mark_0 k where k.queue = {id} and k.grp = in_grp and k.priority = in_priority order by k.n desc limit 1;
-    else
-        select * into m from {schema}._mark_1 k where k.queue = {id} and k.grp = in_grp and k.priority = in_priority order by k.n desc limit 1;
-    end if;
-    return m;
-end $fn$;
-
 -- {seqs} reads where the next jobs are within ranges, up to most of each segment. Nothing is
 -- locked: one whose taking is not committed is still seen. It goes from older segments to
 -- younger ones, as jobs do that are carried over, so it misses none that moves meanwhile.
@@ -73,10 +45,10 @@ declare
     most     int := case width_bucket(random(), array[0.02, 0.3]) when 0 then 2048 when 1 then 64 else 1 end; -- one is enough while jobs go in order
     no_xid   boolean := bound is not null or pg_current_xact_id_if_assigned() is null;
     now_seen bigint := coalesce(bound, pg_sequence_last_value({seq}), 0);
-    was      {schema}._mark := {newest}(in_grp, in_priority);
+    was      {schema}._mark := {schema}._newest_mark({id}, in_grp, in_priority);
     snap     pg_snapshot := pg_current_snapshot();
     ring     bigint := pg_sequence_last_value({ring});
-    slots    smallint[] := case when ring = was.turn then was.slots else {slots}() end;
+    slots    smallint[] := case when ring = was.turn then was.slots else {slots} end;
     here     smallint;
     seqs     bigint[];
     ended    xid8[];
@@ -106,7 +78,7 @@ begin
                          select x from pg_snapshot_xip(snap) x where new.base = was.seen and x < was.xid order by x);
     if no_xid then
         new.seen := now_seen;
-    else -- it was drawn before the sequence was read, and bounds nothing: {refresh} will see to it
+    else -- it was drawn before the sequence was read, and bounds nothing: _refresh will see to it
         new.seen := was.seen;
         perform setval({stale}, 1);
     end if;
@@ -150,45 +122,18 @@ begin
     return new;
 end $fn$;
 
--- {aim} says in the registers where batches go on: at the first job that is free. {take}
--- calls it before it goes by the marks, and takes what is there itself.
-create or replace function {aim}(n int, low bigint, slots smallint[]) returns void
-language plpgsql volatile set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $fn$
-declare
-    was  bigint := pg_sequence_last_value({way});
-    came bigint := pg_sequence_last_value({seq});
-    pos  bigint := pg_sequence_last_value({next});
-    free bigint;
-    here smallint;
-begin
-    if {now} - was / 4096 < 40 and was % 4096 < 2048 then -- others need not look meanwhile
-        perform setval({way}, {now} * 4096 + 1024 + was % 1024);
-    end if;
-    if pos > came then
-        pos := 0; -- drawn when there was nothing left
-    end if;
-    foreach here in array slots loop
-{segments here}
-        select t.seq into free from {segment} t
-         where t.grp = '' and t.priority = 0 and t.seq >= low and t.key is null order by t.seq limit 1 for update skip locked;
-{end}
-        exit when free is not null;
-    end loop;
-    if free >= pos - n and came - free >= 64 + n then -- else somebody is just coming to what he has drawn, or it appeared behind
-        perform setval({next}, greatest(pos, free + n - 1)), setval({way}, {now} * 4096 + 1024 + here); -- beyond what this call takes
-    else
-        perform setval({way}, 0);
-    end if;
-end $fn$;
-
 $$ $text$;
 
--- _take_function is the text of {take}, which deletes up to n jobs of a group and returns
+-- _take_functions is the text of {take}, which deletes up to n jobs of a group and returns
 -- them, by priority and in order, and of {take_rows}, which returns them as the queue's
 -- rows: two functions, because another level copies every job once more.
-create or replace function _take_function() returns text
-language sql immutable set search_path from current as $text$ select $$
-create or replace function {name}(n int, in_grp text, due boolean default null) returns setof {type}
+create or replace function _take_functions() returns text
+language sql immutable set search_path from current as $text$
+select string_agg(replace(replace(replace(replace(replace(body, '{made}', made), '{type}', type), '{row}', columns), '{as_whom}', whom), '{then}', afterwards), '')
+  from (values ('{take}', '{schema}.job', '{job}', 'security definer set search_path = pg_catalog, pg_temp', '{tick_if_due}'),
+               ('{take_rows}', '{queue}', 't.*', '', '')) v(made, type, columns, whom, afterwards),
+       (select $$
+create or replace function {made}(n int, in_grp text, due boolean default null) returns setof {type}
 language plpgsql volatile {as_whom} set enable_seqscan = off set enable_bitmapscan = off
 set jit = off set plan_cache_mode = force_generic_plan as $fn$
 declare
@@ -207,7 +152,7 @@ begin
         raise exception 'n is %, expected 1 to 10000', coalesce(n::text, 'null') using errcode = '22023', hint = 'call it again for more';
     end if;
     -- A batch that goes on where the last one ended does not step over what others hold.
-    if n > 1 and in_grp = '' and flags = 65536 and not {lifo} then
+    if n > 1 and in_grp = '' and flags = {plain} and not {lifo} then
         loop
             way := pg_sequence_last_value({way}) - {now} * 4096;
             exit when way not between 0 and 2047;
@@ -217,25 +162,34 @@ begin
             end if;
             pos := pg_sequence_last_value({next});
             perform setval({next}, pos + todo);
-{batch_ways}
+{segments way 1024}
+            return query
+            with d as (
+                delete from {segment} t where t.ctid = any (array(
+                    select t.ctid from {segment} t
+                     where t.grp = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + 2 * todo and t.key is null
+                     order by t.seq limit todo for update skip locked))
+                returning t.*)
+            select {row} from d t order by t.seq;
+{end}
             get diagnostics got = row_count;
             todo := todo - got;
             exit when todo <= 0 or got = 0;
         end loop;
         if todo <= 0 then
-            {tick_if_due}
+            {then}
             return;
         end if;
     end if;
     -- A mark pays once for so many jobs, where much may be gone.
     due := coalesce(due, random() < case when n < 16 then n / 64.0 else 0.125 end);
-    if flags <> 65536 then -- there is more than jobs of priority 0
-        if flags & 8589934592 <> 0 then
-            return; -- paused
+    if flags <> {plain} then
+        if flags & {paused} <> 0 then
+            return;
         end if;
-        if flags & 21474836480 <> 0 then -- keyed, or limited
+        if flags & ({keyed} | {limited}) <> 0 then
             return query select {row} from {take_keyed}(n, in_grp, false) t;
-            {tick_if_due}
+            {then}
             return;
         end if;
         p := -16;
@@ -255,36 +209,22 @@ begin
                 select k.n, k.turn, k.lo, k.hi, k.pending, k.slots into m from {mark}(in_grp, p::smallint) k;
             end if;
             if m.turn <> pg_sequence_last_value({ring}) then
-                m.slots := {slots}();
+                m.slots := {slots};
             end if;
             low := m.lo[1];
             high := case when cardinality(m.lo) = 1 then m.hi[1] end;
             -- With manner 2 less than a second ago few jobs waited: whoever found that sets the registers anew himself.
             if way is not null and todo = n and pg_sequence_last_value({seq}) - low >= 512 and pg_current_xact_id_if_assigned() is null
                and not (way between -40 * 4096 and 4095 and (way + 40 * 4096) % 4096 >= 2048) then
-                perform {aim}(n, low, m.slots);
+                perform {schema}._aim({name}, n, low, m.slots);
             end if;
+            -- A job with a key, the first one of the queue, may be committed
+            -- after the flags were read: it is left to {take_keyed}. The segment is named, so that
+            -- the statement opens one table and not the whole ring. All rows are locked first and
+            -- deleted then: locked one by one between deletes, they make workers who go over the same
+            -- rows meet at each.
             foreach here in array m.slots loop
-{branches}
-                get diagnostics got = row_count;
-                todo := todo - got;
-                exit levels when todo <= 0;
-            end loop;
-        end if;
-        exit when p = 15 or flags = 65536;
-        p := p + 1;
-    end loop;
-    {tick_if_due}
-end $fn$;
-$$ $text$;
-
--- One segment of them. A job with a key, the first one of the queue, may be committed
--- after the flags were read: it is left to {take_keyed}. The segment is named, so that
--- the statement opens one table and not the whole ring. All rows are locked first and
--- deleted then: locked one by one between deletes, they make workers who go over the same
--- rows meet at each.
-create or replace function _take_branch() returns text
-language sql immutable set search_path from current as $text$ select $$
+{segments here}
                 if high is null then
                     return query
                     with d as (
@@ -304,16 +244,80 @@ language sql immutable set search_path from current as $text$ select $$
                              order by t.seq {dir} limit todo for update skip locked))
                         returning t.*)
                     select {row} from d t order by t.seq {dir};
-                end if;$$ $text$;
+                end if;
+{end}
+                get diagnostics got = row_count;
+                todo := todo - got;
+                exit levels when todo <= 0;
+            end loop;
+        end if;
+        exit when p = 15 or flags = {plain};
+        p := p + 1;
+    end loop;
+    {then}
+end $fn$;
 
--- The short way of a batch through one segment.
-create or replace function _batch_way() returns text
-language sql immutable set search_path from current as $text$ select $$
-            return query
-            with d as (
-                delete from {segment} t where t.ctid = any (array(
-                    select t.ctid from {segment} t
-                     where t.grp = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + 2 * todo and t.key is null
-                     order by t.seq limit todo for update skip locked))
-                returning t.*)
-            select {row} from d t order by t.seq;$$ $text$;
+$$) t(body)
+$text$;
+
+-- _listed_slots lists the segments that may hold jobs, in the order in which to scan them. What
+-- takes jobs looks into no other: its transaction may go on for long, and what it has looked
+-- into cannot be truncated until it ends.
+create or replace function _listed_slots(queue int, lifo boolean, ring regclass) returns smallint[]
+language plpgsql volatile set search_path from current as $$
+begin
+    return (
+    select case when s.list @> array[s.here] then s.list
+                when lifo then s.here || s.list else s.list || s.here end
+      from (select (pg_sequence_last_value(ring) % 1024)::smallint as here,
+                   coalesce(array_agg(g.slot order by case when lifo then -g.turn else g.turn end), '{}') as list
+              from _segment g where g.queue = _listed_slots.queue and g.retired is null) s);
+end $$;
+
+-- _newest_mark is the newest mark of a group and priority.
+create or replace function _newest_mark(queue int, grp text, priority smallint) returns _mark
+language plpgsql volatile set search_path from current set enable_seqscan = off set enable_bitmapscan = off as $$
+declare
+    m _mark;
+begin
+    if pg_sequence_last_value('_mark_slot') = 0 then
+        select * into m from _mark_0 k where k.queue = _newest_mark.queue and k.grp = _newest_mark.grp and k.priority = _newest_mark.priority order by k.n desc limit 1;
+    else
+        select * into m from _mark_1 k where k.queue = _newest_mark.queue and k.grp = _newest_mark.grp and k.priority = _newest_mark.priority order by k.n desc limit 1;
+    end if;
+    return m;
+end $$;
+
+-- _aim says in the registers where batches go on: at the first job that is free. {take}
+-- calls it before it goes by the marks, and takes what is there itself.
+create or replace function _aim(queue text, n int, low bigint, slots smallint[]) returns void
+language plpgsql volatile set search_path from current set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+declare
+    way  constant regclass := _q(format('_%s.way', queue))::regclass;
+    next constant regclass := _q(format('_%s.next', queue))::regclass;
+    was  constant bigint := pg_sequence_last_value(way);
+    came constant bigint := pg_sequence_last_value(_q(format('_%s.seq', queue))::regclass);
+    now  constant bigint := extract(epoch from clock_timestamp()) * 40;
+    pos  bigint := pg_sequence_last_value(next);
+    free bigint;
+    here smallint;
+begin
+    if now - was / 4096 < 40 and was % 4096 < 2048 then -- others need not look meanwhile
+        perform setval(way, now * 4096 + 1024 + was % 1024);
+    end if;
+    if pos > came then
+        pos := 0; -- drawn when there was nothing left
+    end if;
+    foreach here in array slots loop
+        execute format($sql$
+            select t.seq from %s t
+             where t.grp = '' and t.priority = 0 and t.seq >= $1 and t.key is null order by t.seq limit 1 for update skip locked$sql$,
+            _q(format('_%s.%s', queue, here))) into free using low;
+        exit when free is not null;
+    end loop;
+    if free >= pos - n and came - free >= 64 + n then -- else somebody is just coming to what he has drawn, or it appeared behind
+        perform setval(next, greatest(pos, free + n - 1)), setval(way, (extract(epoch from clock_timestamp()) * 40)::bigint * 4096 + 1024 + here); -- beyond what this call takes
+    else
+        perform setval(way, 0);
+    end if;
+end $$;

@@ -15,16 +15,63 @@ declare
     way  bigint := pg_sequence_last_value({way}) - ({now} * 4096);
     came bigint;
     here bigint;
-begin{newest_way}
+begin
+{if lifo}
+    -- The newest job, if one has come that the registers do not know.
+    if way >= 0 and way < 2048 and pg_sequence_last_value({seq}) > pg_sequence_last_value({top}) then
+        came := pg_sequence_last_value({seq});
+        here := pg_sequence_last_value({ring}) % 1024;
+{segments here}
+            return query
+            delete from {segment} t where t.ctid = (
+                select t.ctid from {segment} t
+                 where t.grp = '' and t.priority = 0 and t.key is null and t.seq > (select pg_sequence_last_value({top}))
+                 order by t.seq desc limit 1 for update skip locked)
+            returning {job};
+{end}
+        if found then
+            return;
+        end if;
+        came := setval({top}, came);
+    end if;
+{end if}
+    -- The job at the position that is drawn, if nobody has ever locked it: without a lock of its own it
+    -- costs half. Somebody may lock the job between the look at xmax and the delete, which then waits
+    -- for him; but a position is drawn once, and who takes batches says so first (manner 1).
     if way >= 0 and way < 1024 then
-{exact_ways}
+{segments way}
+            return query
+            delete from {segment} t where t.grp = '' and t.priority = 0 and t.seq = (select nextval({next})) and t.xmax = '0' and t.key is null
+            returning {job};
+{end}
         if found then
             return;
         end if;
         way := way + 1024;
     end if;
     if way >= 1024 and way < 3072 then
-{other_ways}
+        if way < 2048 then -- the first from there on that is free, but not far: a scan reads all entries of an index page within its bounds
+{segments way 1024}
+            return query
+            delete from {segment} t where t.ctid = (
+                select t.ctid from {segment} t
+                 where t.grp = '' and t.priority = 0 and t.key is null
+                   and t.seq {from} (select nextval({next})) and t.seq {to} (select pg_sequence_last_value({next}) {ahead} 16)
+                 order by t.seq {dir} limit 1 for update skip locked)
+            returning {job};
+{end}
+{if fifo}
+        else
+{segments way 2048}
+            return query
+            delete from {segment} t where t.ctid = (
+                select t.ctid from {segment} t
+                 where t.grp = '' and t.priority = 0 and t.key is null and t.seq > (select pg_sequence_last_value({next}))
+                 order by t.seq limit 1 for update skip locked)
+            returning {job};
+{end}
+{end if}
+        end if;
         if found then
             return;
         end if;
@@ -65,7 +112,7 @@ declare
     job    {queue};
 begin
     if pg_current_xact_id_if_assigned() is not null -- jobs that this transaction took may come back, and it does not see them
-       or pg_sequence_last_value({flags}) <> 65536 then
+       or pg_sequence_last_value({flags}) <> {plain} then
         return query select * from {take_rows}(1, '');
         return;
     end if;
@@ -73,24 +120,28 @@ begin
         perform setval({way}, {now} * 4096 + was % 4096);
         manner := case when was % 4096 >= 1024 and random() < 0.9 then 1 else 0 end; -- there are batches, too
     end if;
-    if not {lifo} and came - pos < 64 then
-        m := {newest}('', 0::smallint);
-        first := ({seqs}(case when m.turn = pg_sequence_last_value({ring}) then m.slots else {slots}() end, '', 0::smallint,
+{if fifo}
+    if came - pos < 64 then
+        m := {schema}._newest_mark({id}, '', 0::smallint);
+        first := ({seqs}(case when m.turn = pg_sequence_last_value({ring}) then m.slots else {slots} end, '', 0::smallint,
                          array[m.lo[1]], '{9223372036854775806}', 9223372036854775806, 1))[1];
     end if;
+{end if}
     select * into job from {take_rows}(1, '', random() < 0.25);
-    if {lifo} then
-        here := job.slot;
+{if lifo}
+    here := job.slot;
 {segments here}
-        select count(*) into few from (select from {segment} t where t.grp = '' and t.priority = 0 and t.seq < job.seq and t.seq > job.seq - 256 limit 64) f;
+    select count(*) into few from (select from {segment} t where t.grp = '' and t.priority = 0 and t.seq < job.seq and t.seq > job.seq - 256 limit 64) f;
 {end}
-        if job.seq > top or job.seq <= pos + 64 and few = 64 then -- and not further behind than those who have drawn a position and not yet come to it
-            perform setval({next}, case when job.seq > top then job.seq else least(pos, job.seq) end);
-            perform setval({top}, came), setval({way}, {now} * 4096 + manner * 1024 + job.slot);
-        else
-            perform setval({way}, 0);
-        end if;
-    elsif job.seq is null and came - pos >= 64 then -- the next look reads the first
+    if job.seq > top or job.seq <= pos + 64 and few = 64 then -- and not further behind than those who have drawn a position and not yet come to it
+        perform setval({next}, case when job.seq > top then job.seq else least(pos, job.seq) end);
+        perform setval({top}, came), setval({way}, {now} * 4096 + manner * 1024 + job.slot);
+    else
+        perform setval({way}, 0);
+    end if;
+{end if}
+{if fifo}
+    if job.seq is null and came - pos >= 64 then -- the next look reads the first
         perform setval({next}, came), setval({way}, 0);
     elsif job.seq is null then
         perform setval({next}, greatest(coalesce(first - 1, came), 0)), setval({way}, {now} * 4096 + 2048 + pg_sequence_last_value({ring}) % 1024);
@@ -102,48 +153,10 @@ begin
     else
         perform setval({way}, 0);
     end if;
+{end if}
     if job.seq is not null then
         return next job;
     end if;
 end $fn$;
 
 $$ $text$;
-
--- The statements of the short way through one segment. exact: the job at the position
--- that is drawn, if nobody has ever locked it: without a lock of its own it costs half.
--- Somebody may lock the job between the look at xmax and the delete, which then waits for
--- him; but a position is drawn once, and who takes batches says so first (manner 1).
--- free: the first from there on that is free, but not far, because a scan reads all
--- entries of an index page that are within its bounds.
-create or replace function _short_way(manner text) returns text
-language sql immutable set search_path from current as $text$ select _qualified(replace($$
-            return query
-            delete from {segment} t where {which}
-            returning {job};$$, '{which}', case manner
-    when 'exact' then $$t.grp = '' and t.priority = 0 and t.seq = (select nextval({next})) and t.xmax = '0' and t.key is null$$
-    when 'free' then $$t.ctid = (
-                select t.ctid from {segment} t
-                 where t.grp = '' and t.priority = 0 and t.key is null
-                   and t.seq {from} (select nextval({next})) and t.seq {to} (select pg_sequence_last_value({next}) {ahead} 16)
-                 order by t.seq {dir} limit 1 for update skip locked)$$
-    when 'undrawn' then $$t.ctid = (
-                select t.ctid from {segment} t
-                 where t.grp = '' and t.priority = 0 and t.key is null and t.seq > (select pg_sequence_last_value({next}))
-                 order by t.seq limit 1 for update skip locked)$$
-    when 'newest' then $$t.ctid = (
-                select t.ctid from {segment} t
-                 where t.grp = '' and t.priority = 0 and t.key is null and t.seq > (select pg_sequence_last_value({top}))
-                 order by t.seq desc limit 1 for update skip locked)$$ end)) $text$;
-
--- The newest job of a LIFO queue, if one has come that the registers do not know.
-create or replace function _newest_way() returns text
-language sql immutable set search_path from current as $text$ select _qualified($$
-    if way >= 0 and way < 2048 and pg_sequence_last_value({seq}) > pg_sequence_last_value({top}) then
-        came := pg_sequence_last_value({seq});
-        here := pg_sequence_last_value({ring}) % 1024;
-{newest_ways}
-        if found then
-            return;
-        end if;
-        came := setval({top}, came);
-    end if;$$) $text$;

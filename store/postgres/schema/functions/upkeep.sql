@@ -1,237 +1,228 @@
 -- Upkeep: what time demands of a queue's jobs, and its storage.
 
--- _upkeep_functions is the text of the tick and of what it is made of.
-create or replace function _upkeep_functions() returns text
-language sql immutable set search_path from current as $text$ select $$
-
--- {tick} does what time demands. One process does it at a time; the register holds
+-- _maintain does what time demands. One process does it at a time; the register holds
 -- when it was done last, in ms. since is a little before: what ended earlier has been
 -- moved, except for what committed late, so every few seconds it looks at all.
 --
 -- Mostly there is nothing to do, and one statement says so: those that would do it cost
 -- ten times as much, with nothing in them.
-create or replace function {tick}(first boolean default false) returns void
-language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
-set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $fn$
+create or replace function _maintain(queue int, first boolean default false) returns void
+language plpgsql volatile set search_path from current
+set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
 declare
-    last   constant bigint := pg_sequence_last_value({tick_register});
+    q      constant _queue := (select q from _queue q where q.id = queue);
+    ticked constant regclass := _q(format('_%s.tick', q.name));
+    last   constant bigint := pg_sequence_last_value(ticked);
     upto   constant timestamptz := clock_timestamp(); -- a variable, because a volatile function is no bound of an index scan
     now_ms constant bigint := date_part('epoch', upto) * 1000;
     since  constant timestamptz := case when now_ms / 5000 = last / 5000 then to_timestamp(last / 1000.0) - interval '2 s' else '-infinity' end;
     due    record;
+    s      _schedule;
     k      text;
     more   boolean := false;
 begin
     if not first and now_ms - last between 0 and 249 then
         return; -- another transaction that found it due was faster
     end if;
-    if not pg_try_advisory_xact_lock({queue_table}::oid::int, {id}) and abs(now_ms - last) < 1000 then
+    if not pg_try_advisory_xact_lock('_queue'::regclass::oid::int, queue) and abs(now_ms - last) < 1000 then
         return; -- else it may be a long transaction that ticked; nothing here needs the lock
     end if;
     if first then -- in its transaction
-        perform {refresh}();
+        perform _refresh(q);
     end if;
-    perform setval({tick_register}, now_ms);
+    perform setval(ticked, now_ms);
 
-    select exists (select from {schema}._lease l where l.queue = {id} and l.lease_until > since and l.lease_until <= upto) as leases,
-           exists (select from {schema}._later l where l.queue = {id} and l.due > since and l.due <= upto) as jobs,
-           exists (select from {schema}._schedule s where s.queue = {id} and s.next <= upto) as schedules
+    select exists (select from _lease l where l.queue = _maintain.queue and l.lease_until > since and l.lease_until <= upto) as leases,
+           exists (select from _later l where l.queue = _maintain.queue and l.due > since and l.due <= upto) as jobs,
+           exists (select from _schedule x where x.queue = _maintain.queue and x.next <= upto) as schedules
       into due;
     if due.leases then
-        more := {expire}(since, upto);
+        more := _expire(q, since, upto);
     end if;
     if due.jobs then
-        more := {wake}(since, upto) or more;
+        more := _wake(q, since, upto) or more;
     end if;
     if last - now_ms > 10800000 then -- as cron does: a clock that is set back further than that was wrong before
-        perform {schema}._next_run(s.queue, s.name) from {schema}._schedule s where s.queue = {id};
+        perform _next_run(x.queue, x.name) from _schedule x where x.queue = _maintain.queue;
     end if;
     if due.schedules then -- whose dedup_key a transaction has that has not ended comes with a later tick
-        perform {enqueue}(s.payload, s.key, s.grp, s.priority, null, s.dedup_key, s.headers), {schema}._next_run(s.queue, s.name)
-           from (select * from {schema}._schedule s where s.queue = {id} and s.next <= upto for update skip locked) s
-          where s.dedup_key is null or {schema}._hold_keys({id}, array[s.dedup_key], false);
+        for s in select * from _schedule x where x.queue = _maintain.queue and x.next <= upto for update skip locked loop
+            continue when s.dedup_key is not null and not _hold_keys(queue, array[s.dedup_key], false);
+            perform enqueue_bytes(q.name, s.payload, s.key, s.grp, s.priority, null, s.dedup_key, s.headers);
+            perform _next_run(queue, s.name);
+        end loop;
     end if;
 
-    if pg_sequence_last_value({flags}) & 4294967296 <> 0 then -- keys of which nothing runs and something waits
+    if pg_sequence_last_value(_q(format('_%s.flags', q.name))::regclass) & 4294967296 <> 0 then -- keys of which nothing runs and something waits
         for k in
             with recursive w(key) as (
-                (select l.key from {schema}._later l where l.queue = {id} and l.key is not null order by l.key limit 1)
+                (select l.key from _later l where l.queue = _maintain.queue and l.key is not null order by l.key limit 1)
                 union all
-                select (select l.key from {schema}._later l where l.queue = {id} and l.key > w.key order by l.key limit 1) from w where w.key is not null)
+                select (select l.key from _later l where l.queue = _maintain.queue and l.key > w.key order by l.key limit 1) from w where w.key is not null)
             select w.key from w
              where w.key is not null
-               and (select l.lease from {schema}._lease l where l.queue = {id} and l.key = w.key limit 1) is null -- a probe each, no join
-               and (select l.due from {schema}._later l where l.queue = {id} and l.key = w.key and (l.attempt > 0 or l.due = 'infinity') order by l.id limit 1) = 'infinity'
+               and (select l.lease from _lease l where l.queue = _maintain.queue and l.key = w.key limit 1) is null -- a probe each, no join
+               and (select l.due from _later l where l.queue = _maintain.queue and l.key = w.key and (l.attempt > 0 or l.due = 'infinity') order by l.id limit 1) = 'infinity'
         loop
-            perform {promote}(array[k]);
+            perform _promote(queue, array[k]);
         end loop;
     end if;
 
     if more then -- the next one looks at all, at once
-        perform setval({tick_register}, 0);
+        perform setval(ticked, 0);
     end if;
     if now_ms / 1000 <> last / 1000 then
         begin
-            perform {tidy}(now_ms);
+            perform _tidy(q, now_ms);
         exception when others then -- leases and due jobs do not wait until that is mended
-            raise warning 'the upkeep of the storage of queue % failed: %', {name}, sqlerrm using errcode = sqlstate;
+            raise warning 'the upkeep of the storage of queue % failed: %', q.name, sqlerrm using errcode = sqlstate;
         end;
     end if;
-end $fn$;
+end $$;
 
--- {expire} moves the jobs whose lease has ended, and says whether there may be more.
-create or replace function {expire}(since timestamptz, upto timestamptz) returns boolean
-language plpgsql volatile as $fn$
+-- _expire moves the jobs whose lease has ended, and says whether there may be more.
+create or replace function _expire(queue _queue, since timestamptz, upto timestamptz) returns boolean
+language plpgsql volatile set search_path from current as $$
 declare
-    most constant int := (select q.max_attempts from {schema}._queue q where q.id = {id});
     got  int;
     keys text[];
 begin
     for round in 1 .. 20 loop
-        with e as (
-            delete from {schema}._lease l
-             where l.queue + 0 = {id} and l.lease = any (array(
-                select x.lease from {schema}._lease x
-                 where x.queue = {id} and x.lease_until > since and x.lease_until <= upto
-                 order by x.lease_until limit 500 for update skip locked))
-            returning l.*),
-        noted as materialized (
-            select e.*, {schema}._failed(e.failures, e.attempt, 'lease expired' || case e.worker when '' then '' else ', held by ' || e.worker end) as history from e),
-        again as (
-            insert into {queue} (id, attempt, created_at, priority, grp, key, headers, payload, failures)
-            select f.id, f.attempt, f.created_at, f.priority, f.grp, f.key, f.headers, f.payload, f.history from noted f where f.attempt < most),
-        dead as (
-            insert into {schema}._dead_job (queue, id, attempt, created_at, priority, grp, key, headers, payload, failures)
-            select {id}, f.id, f.attempt, f.created_at, f.priority, f.grp, f.key, f.headers, f.payload, f.history from noted f where f.attempt >= most)
-        select count(*), array_agg(distinct f.key) filter (where f.key is not null and f.attempt >= most) into got, keys from noted f;
+        execute format($sql$
+            with e as (
+                delete from _lease l
+                 where l.queue + 0 = $1 and l.lease = any (array(
+                    select x.lease from _lease x
+                     where x.queue = $1 and x.lease_until > $2 and x.lease_until <= $3
+                     order by x.lease_until limit 500 for update skip locked))
+                returning l.*),
+            noted as materialized (
+                select e.*, _failed(e.failures, e.attempt, 'lease expired' || case e.worker when '' then '' else ', held by ' || e.worker end) as history from e),
+            again as (
+                insert into %s (id, attempt, created_at, priority, grp, key, headers, payload, failures)
+                select f.id, f.attempt, f.created_at, f.priority, f.grp, f.key, f.headers, f.payload, f.history from noted f where f.attempt < $4),
+            dead as (
+                insert into _dead_job (queue, id, attempt, created_at, priority, grp, key, headers, payload, failures)
+                select $1, f.id, f.attempt, f.created_at, f.priority, f.grp, f.key, f.headers, f.payload, f.history from noted f where f.attempt >= $4)
+            select count(*), array_agg(distinct f.key) filter (where f.key is not null and f.attempt >= $4) from noted f$sql$, _q(queue.name))
+           into got, keys using queue.id, since, upto, queue.max_attempts;
         if keys is not null then
-            perform {promote}(keys);
+            perform _promote(queue.id, keys);
         end if;
         if got < 500 then
             return false;
         end if;
     end loop;
     return true;
-end $fn$;
+end $$;
 
--- {wake} moves the jobs that have become due to the ring, and says whether there may be more.
-create or replace function {wake}(since timestamptz, upto timestamptz) returns boolean
-language plpgsql volatile as $fn$
+-- _wake moves the jobs that have become due to the ring, and says whether there may be more.
+create or replace function _wake(queue _queue, since timestamptz, upto timestamptz) returns boolean
+language plpgsql volatile set search_path from current as $$
 declare
     ids  bigint[];
     dues timestamptz[];
 begin
     for round in 1 .. 20 loop
         select array_agg(x.id), array_agg(x.due) into ids, dues
-          from (select l.id, l.due from {schema}._later l
-                 where l.queue = {id} and l.due > since and l.due <= upto
+          from (select l.id, l.due from _later l
+                 where l.queue = (_wake.queue).id and l.due > since and l.due <= upto
                  order by l.due limit 500 for update skip locked) x;
         if ids is null then
             return false;
         end if;
-        with d as (
-            delete from {schema}._later l using unnest(ids, dues) u(id, due)
-             where l.queue = {id} and l.due = u.due and l.id = u.id
-            returning l.*)
-        insert into {queue} (id, attempt, created_at, priority, grp, key, headers, payload, failures)
-        select d.id, d.attempt, d.created_at, d.priority, d.grp, d.key, d.headers, d.payload, d.failures from d order by d.due, d.id;
+        execute format($sql$
+            with d as (
+                delete from _later l using unnest($2, $3) u(id, due)
+                 where l.queue = $1 and l.due = u.due and l.id = u.id
+                returning l.*)
+            insert into %s (id, attempt, created_at, priority, grp, key, headers, payload, failures)
+            select d.id, d.attempt, d.created_at, d.priority, d.grp, d.key, d.headers, d.payload, d.failures from d order by d.due, d.id$sql$, _q(queue.name))
+          using queue.id, ids, dues;
         if cardinality(ids) < 500 then
             return false;
         end if;
     end loop;
     return true;
-end $fn$;
+end $$;
 
--- {refresh} makes the marks that transactions could not bring up to date because they
+-- _refresh makes the marks that transactions could not bring up to date because they
 -- had an xid before they looked, and moves on the one that the short way has left behind:
 -- whoever goes by it next would step over what it took. It has to be the first of a
 -- transaction.
-create or replace function {refresh}() returns void
-language plpgsql volatile as $fn$
+create or replace function _refresh(q _queue) returns void
+language plpgsql volatile set search_path from current as $$
 declare
-    stale constant boolean := pg_sequence_last_value({stale}) <> 0;
-    low   bigint;
+    stale constant regclass := _q(format('_%s.stale', q.name));
+    late  constant boolean := pg_sequence_last_value(stale) <> 0;
     seq   bigint;
     lane  record;
 begin
-    if not stale then
-        if pg_sequence_last_value({mark_slot}) = 0 then
-            low := (select k.lo[1] from {schema}._mark_0 k where k.queue = {id} and k.grp = '' and k.priority = 0 order by k.n desc limit 1);
-        else
-            low := (select k.lo[1] from {schema}._mark_1 k where k.queue = {id} and k.grp = '' and k.priority = 0 order by k.n desc limit 1);
-        end if;
-        if {lifo} or pg_sequence_last_value({next}) - coalesce(low, 0) <= 1024 then
-            return;
-        end if;
-    end if;
-    if pg_current_xact_id_if_assigned() is not null then
+    if not late and (q.lifo or pg_sequence_last_value(_q(format('_%s.next', q.name))::regclass) - coalesce((_newest_mark(q.id, '', 0::smallint)).lo[1], 0) <= 1024)
+       or pg_current_xact_id_if_assigned() is not null then
         return;
     end if;
-    seq := coalesce(pg_sequence_last_value({seq}), 0);
+    seq := coalesce(pg_sequence_last_value(_q(format('_%s.seq', q.name))::regclass), 0);
     perform pg_current_xact_id(); -- draws it
-    if not stale then
-        perform {mark}('', 0::smallint, seq);
-        return;
+    if late then
+        perform setval(stale, 0);
     end if;
-    perform setval({stale}, 0);
     for lane in
         with recursive m as (
-            (select m.grp, m.priority from {schema}._mark m where m.queue = {id} order by m.grp, m.priority limit 1)
+            (select m.grp, m.priority from _mark m where m.queue = q.id order by m.grp, m.priority limit 1)
             union all
             select n.grp, n.priority from m cross join lateral (
-                select n.grp, n.priority from {schema}._mark n where n.queue = {id} and (n.grp, n.priority) > (m.grp, m.priority)
+                select n.grp, n.priority from _mark n where n.queue = q.id and (n.grp, n.priority) > (m.grp, m.priority)
                  order by n.grp, n.priority limit 1) n)
-        select m.grp, m.priority from m union select '', 0::smallint
+        select m.grp, m.priority from m where late union select '', 0::smallint
     loop
-        perform {mark}(lane.grp, lane.priority, seq);
+        execute format('select %s($1, $2, $3)', _q(format('_%s.mark', q.name))) using lane.grp, lane.priority, seq;
     end loop;
-end $fn$;
+end $$;
 
--- {tidy} is done about once a second. It makes the flags follow the columns, and gives
--- space back: what does that looks names up, so sizes and registers are looked at first.
-create or replace function {tidy}(now_ms bigint) returns void
-language plpgsql volatile as $fn$
+-- _tidy is done about once a second. It makes the flags follow the columns, and gives
+-- space back: what does that takes time, so sizes and registers are looked at first.
+create or replace function _tidy(q _queue, now_ms bigint) returns void
+language plpgsql volatile set search_path from current as $$
 declare
-    here  constant int := pg_sequence_last_value({ring}) % 1024;
-    seq   constant bigint := coalesce(pg_sequence_last_value({seq}), 0);
-    known constant tid := (select s.job from {schema}._segment s where s.queue = {id} and s.slot = here);
+    seen  constant regclass := _q(format('_%s.seen', q.name));
+    since constant regclass := _q(format('_%s.since', q.name));
+    here  constant int := pg_sequence_last_value(_q(format('_%s.ring', q.name))::regclass) % 1024;
+    seq   constant bigint := coalesce(pg_sequence_last_value(_q(format('_%s.seq', q.name))::regclass), 0);
+    known _segment;
     began timestamptz;
     one   tid := '(0,0)';
-    q     record;
+    bytes bigint;
+    idle  bigint;
+    used  boolean;
+    other boolean;
 begin
-    if seq <> pg_sequence_last_value({seen}) or now_ms < pg_sequence_last_value({since}) then
-        perform setval({seen}, seq), setval({since}, now_ms);
+    if seq <> pg_sequence_last_value(seen) or now_ms < pg_sequence_last_value(since) then
+        perform setval(seen, seq), setval(since, now_ms);
     end if;
-    select x.paused, x.max_running is not null as limited, pg_sequence_last_value({flags}) as flags, x.segment_bytes,
-           pg_relation_size(({segments})[here + 1]) > 0 and not coalesce((select {schema}._not_yet(s.again) from {schema}._segment s where s.queue = {id} and s.slot = here), false) as used,
-           pg_table_size(({segments})[here + 1]) as bytes,
-           now_ms - pg_sequence_last_value({since}) as idle,
-           exists (select from {schema}._segment s where s.queue = {id} and s.slot <> here and not {schema}._not_yet(s.again))
-           or exists (select from unnest({segments}) with ordinality g(oid, n)
-                       where pg_relation_size(g.oid) > 0 and not exists (select from {schema}._segment s where s.queue = {id} and s.slot = g.n - 1)) as others
-      into q
-      from {schema}._queue x where x.id = {id};
-    if q.paused::int + 2 * q.limited::int <> q.flags >> 33 & 3 then
-        perform {schema}._set_flags({id});
+    idle := now_ms - pg_sequence_last_value(since);
+    if q.paused::int + 2 * (q.max_running is not null)::int <> pg_sequence_last_value(_q(format('_%s.flags', q.name))::regclass) >> 33 & 3 then
+        perform _set_flags(q.id);
     end if;
-    if q.used and not q.others and q.bytes < q.segment_bytes
-       and (q.bytes >= 16777216 or q.idle >= case when q.bytes >= 1048576 then 1000 else 10000 end) then
+    select * into known from _segment s where s.queue = q.id and s.slot = here;
+    select coalesce(max(pg_table_size(g.oid)) filter (where g.slot = here), 0), coalesce(bool_or(pg_relation_size(g.oid) > 0) filter (where g.slot = here), false),
+           bool_or(g.slot <> here and case when s.slot is null then pg_relation_size(g.oid) > 0 else not _not_yet(s.again) end
+                   or g.slot = here and s.slot is null and pg_relation_size(g.oid) > 0)
+      into bytes, used, other
+      from _segments(q.name) g left join _segment s on s.queue = q.id and s.slot = g.slot;
+    if not other and bytes < q.segment_bytes and used and not _not_yet(known.again)
+       and (bytes >= 16777216 or idle >= case when bytes >= 1048576 then 1000 else 10000 end) then
         began := clock_timestamp();
-{segments here}
-        one := coalesce((select t.ctid from {segment} t where t.ctid = known), -- as _job_in does
-                        (select t.ctid from {segment} t order by t.xid {last_first} limit 1));
-{end}
+        one := _job_in(_q(format('_%s.%s', q.name, here)), q.lifo, known.job);
         if one is not null and clock_timestamp() - began > interval '10 ms' then -- else it can go, whatever the search has cost
-            update {schema}._segment s set job = one, again = {schema}._look_again(began) where s.queue = {id} and s.slot = here;
+            update _segment s set job = one, again = _look_again(began) where s.queue = q.id and s.slot = here;
         end if;
     end if;
-    if q.others or q.bytes >= q.segment_bytes or one is null then
-        perform {schema}._maintain_ring({name});
+    if other or bytes >= q.segment_bytes or one is null then
+        perform _maintain_ring(q.name);
     end if;
-    perform {schema}._reclaim_pairs();
-end $fn$;
-
-$$ $text$;
+    perform _reclaim_pairs();
+end $$;
 
 -- _tick_at_commit ticks at the end of a transaction that it must not make fail. A row is deleted by
 -- its place: it never moves, and _tick has no index.
@@ -243,15 +234,14 @@ $$ $text$;
 create or replace function _tick_at_commit() returns trigger
 language plpgsql volatile security definer set search_path from current as $$
 declare
-    queue  text := (select q.name from _queue q where q.id = new.queue);
     around text;
 begin
     get diagnostics around = pg_context;
     around := substring(around from e'\n(.*?)(\n|$)');
-    if queue is not null and (around is null or around like '%COMMIT')
+    if exists (select from _queue q where q.id = new.queue) and (around is null or around like '%COMMIT')
        and current_query() ~* $re$\mprepare\M.*\mtransaction\M|\mset\M.*\mconstraints\M$re$ is not true then
         begin
-            execute format('select %s()', _q(format('_%s.tick', queue)));
+            perform _maintain(new.queue);
         exception when others then
             raise warning 'the upkeep of a queue failed: %', sqlerrm;
         end;
