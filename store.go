@@ -66,6 +66,11 @@ type Operator interface {
 	// soonest first, held ones last.
 	ParkedKeys(ctx context.Context, outbox, subscription string, limit int) ([]ParkedKey, error)
 
+	// RetryParked has lines that wait for another attempt tried at once, within about a second if
+	// somebody has the lease: those of the keys, or all without one. It returns how many there are.
+	// What is held still waits for its dead letter. Nothing else of them changes.
+	RetryParked(ctx context.Context, outbox, subscription string, keys ...string) (int, error)
+
 	// Replay has a subscription deliver again what it has settled and the outbox
 	// still has, within the given range. The messages come with the next
 	// Fetches, in order, between new ones, with Attempt 1. It returns how many there are.

@@ -198,6 +198,24 @@ func (t *Table) ParkedKeys(ctx context.Context, limit int) ([]penstock.ParkedKey
 	return keys, t.explain(err)
 }
 
+// RetryParked has parked rows tried at once that wait for another attempt: those of the keys, or all without
+// one. It returns how many there are.
+func (t *Table) RetryParked(ctx context.Context, keys ...string) (n int, err error) {
+	id, err := t.subscription(ctx)
+	if err != nil {
+		return 0, err
+	}
+	err = pgx.BeginFunc(ctx, t.pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, "select "+t.ownName("_adopt_lock")+"($1)", id); err != nil {
+			return err
+		}
+		tag, err := tx.Exec(ctx, t.own("retry_parked"), id, orNull(keys, len(keys) == 0))
+		n = int(tag.RowsAffected())
+		return err
+	})
+	return n, t.explain(err)
+}
+
 // maxBacklog is how far Status counts; a larger backlog is reported as this.
 const maxBacklog = 1_000_000
 

@@ -124,6 +124,14 @@ func TestParkedSurvivesTakeover(t *testing.T) {
 	if status.Parked != 3 || status.ParkedKeys != 1 || status.Backlog != 1 || status.Holder != "test" || status.Epoch != 2 {
 		t.Errorf("status %+v", status)
 	}
+	for key, want := range map[string]int{"other": 0, "k": 1} {
+		n, err := table.RetryParked(f.Ctx, key)
+		f.Must(err)
+		if n != want {
+			t.Errorf("%d rows of key %q are to be tried at once, want %d", n, key, want)
+		}
+	}
+	f.want(f.fetch(src), "0") // the first alone, in an hour unless it was asked for
 }
 
 func TestDeadLetters(t *testing.T) {

@@ -127,6 +127,10 @@ func (s *adoptedStore) ParkedKeys(ctx context.Context, _, _ string, limit int) (
 	return s.Table.ParkedKeys(ctx, limit)
 }
 
+func (s *adoptedStore) RetryParked(ctx context.Context, _, _ string, keys ...string) (int, error) {
+	return s.Table.RetryParked(ctx, keys...)
+}
+
 // argument is what names the subscription on a command line.
 func (s *adoptedStore) argument() string { return shellWord(s.name) + s.flags }
 

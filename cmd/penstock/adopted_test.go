@@ -77,7 +77,8 @@ subscriptions:
 			if err := json.Unmarshal([]byte(out), &letter); err != nil || letter.Topic != "dies" {
 				t.Fatalf("%q, %v", out, err)
 			}
-			contains(t, must(t, with("dead", "show", "mails", letter.ID)...), `{"n": 1}`, "of outbox_messages/mails", "penstock dead retry mails"+tc.said)
+			contains(t, must(t, with("dead", "show", "mails", letter.ID)...), `{"n": 1}`, "of outbox_messages/mails", "penstock dead retry "+tc.meant+" mails"+tc.said)
+			same(t, "of no key", must(t, with("parked", "mails", "--retry", "--key", "none")...), "0 keys of outbox_messages/mails waited, and will be tried now.\n")
 			cli(t, with("dead", "retry", "mails", "--id", "nobody")...).wants(t, exitFailure, `outbox_messages/mails has no such dead letter: id "nobody"`)
 			cli(t, with("dead", "retry", "mails", "--group", "g")...).wants(t, exitUsage, "--group chooses among jobs")
 		})

@@ -171,9 +171,29 @@ func TestParked(t *testing.T) {
 		same(t, "discarding", d.must("dead", "discard", "orders", "--subscription", "billing", "--id", "h1"), "1 dead letter of orders/billing discarded.\n")
 		same(t, "lets the key go on", ids(d.relay("orders", "billing", deliver)), "h2")
 
+		retry := []string{"parked", "orders", "--retry", "--subscription", "billing"}
+		same(t, "another key", d.must(append(retry, "--key", "held", "--json")...), `{"keys":0,"outbox":"orders","subscription":"billing"}`+"\n")
+		same(t, "this key", d.must(append(retry, "--key", "new\nline")...), "1 key of orders/billing waited, and will be tried now.\n")
+		source, err := d.store.Subscribe(t.Context(), penstock.Subscribe{Outbox: "orders", Subscription: "billing", Holder: "test"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for head := ""; head != "p1"; { // in an hour, unless it was asked for
+			b, err := source.Fetch(t.Context(), penstock.Limit{Messages: 100, Bytes: 1 << 20})
+			if err != nil {
+				t.Fatal(err)
+			}
+			head = ids(b.Messages)
+		}
+		if err := source.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+
 		d.cli("parked", "nothing").wants(t, exitFailure, `outbox "nothing": no such outbox: penstock outbox list`)
 		d.cli("parked", "orders", "--subscription", "x").wants(t, exitFailure, `subscription "x" of outbox "orders": no such subscription`)
 		d.cli("parked", "orders", "--limit", "0").wants(t, exitUsage, "--limit is 0")
+		d.cli("parked", "orders", "--key", "k").wants(t, exitUsage, "--key is given without --retry")
+		d.cli("parked", "orders", "--retry", "--key", "").wants(t, exitUsage, "--key is empty")
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,18 +17,21 @@ import (
 type parkedReader interface {
 	statusReader
 	ParkedKeys(ctx context.Context, outbox, subscription string, limit int) ([]penstock.ParkedKey, error)
+	RetryParked(ctx context.Context, outbox, subscription string, keys ...string) (int, error)
 }
 
 func (a *app) parkedCommand() *cobra.Command {
 	var (
 		subscription string
 		limit        int
+		keys         []string
+		retry        bool
 		asJSON       bool
 		adopting     adoptFlags
 	)
 	cmd := &cobra.Command{
 		Use:   "parked OUTBOX|SUBSCRIPTION",
-		Short: "Show the keys whose messages wait for another attempt",
+		Short: "Show the keys whose messages wait for another attempt, or have them tried now",
 		Long: `Show what is parked. A message that the sink keeps refusing is set aside with
 those of its key that come after it, so that other keys go on; it is tried again
 from time to time, and once it is delivered, or a dead letter, the others follow
@@ -43,8 +47,12 @@ Each line is one key, those due soonest first:
   held        it is a dead letter, and the others wait until someone retries or
               discards it: penstock dead list
 
-Nothing needs to be done about a parked key, unless it is held.`,
+Nothing needs to be done about a parked key, unless it is held. Once the cause is
+mended, --retry has the keys tried within about a second instead of when they are
+due; it tells how many, and their attempts count on.`,
 		Example: `  penstock parked orders
+  penstock parked orders --retry                     # the cause is mended: try all now
+  penstock parked orders --retry --key customer-7
   penstock parked orders --subscription billing --json | jq 'select(.held)'`,
 		Args: exactly("OUTBOX|SUBSCRIPTION"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -56,15 +64,29 @@ Nothing needs to be done about a parked key, unless it is held.`,
 			if cmd.Flags().Changed("subscription") && subscription == "" {
 				return usage(errors.New("--subscription is empty: name one, or leave it out"))
 			}
+			if slices.Contains(keys, "") {
+				return usage(errors.New("--key is empty: give it a text, or leave it out"))
+			}
+			if len(keys) > 0 && !retry {
+				return usage(errors.New("--key is given without --retry: it says which keys are tried now"))
+			}
+			do := func(store parkedReader, outbox, subscription string) error {
+				if retry {
+					return a.retryParked(ctx, store, outbox, subscription, keys, asJSON)
+				}
+				return a.parked(ctx, store, outbox, subscription, limit, asJSON)
+			}
 			return a.withOutboxOrTable(ctx, &adopting, args[0],
-				func(store penstock.Store) error { return a.parked(ctx, store, args[0], subscription, limit, asJSON) },
-				func(t *adoptedStore) error { return a.parked(ctx, t, t.config.Table, t.name, limit, asJSON) })
+				func(store penstock.Store) error { return do(store, args[0], subscription) },
+				func(t *adoptedStore) error { return do(t, t.config.Table, t.name) })
 		},
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&subscription, "subscription", "", "whose (default: every subscription of the outbox)")
 	flags.IntVar(&limit, "limit", 100, "at most so many keys of each subscription")
-	flags.BoolVar(&asJSON, "json", false, "one JSON line per key")
+	flags.BoolVar(&retry, "retry", false, "have them tried now, instead of listing them; not those that are held")
+	flags.StringArrayVar(&keys, "key", nil, "with --retry: those of this key; may be repeated")
+	flags.BoolVar(&asJSON, "json", false, "one JSON line per key; with --retry how many, per subscription")
 	adopting.add(flags)
 	return cmd
 }
@@ -77,16 +99,9 @@ type parkedJSON struct {
 }
 
 func (a *app) parked(ctx context.Context, store parkedReader, outbox, only string, limit int, asJSON bool) error {
-	subscriptions := []string{only}
-	if only == "" {
-		found, err := readStatus(ctx, store, []string{outbox})
-		if err != nil {
-			return err
-		}
-		subscriptions = nil
-		for _, s := range found[0].Subscriptions {
-			subscriptions = append(subscriptions, s.Subscription)
-		}
+	subscriptions, err := subscriptionsOf(ctx, store, outbox, only)
+	if err != nil {
+		return err
 	}
 	lines := newTable(a.stdout, column{"SUBSCRIPTION", 24, false}, column{"KEY", 32, false}, column{title: "SEQ", right: true}, column{title: "MESSAGES", right: true},
 		column{title: "ATTEMPTS", right: true}, column{title: "SINCE"}, column{title: "NEXT RETRY"}, column{title: "HELD"}, column{"ERROR", 64, false})
@@ -124,6 +139,39 @@ func (a *app) parked(ctx context.Context, store parkedReader, outbox, only strin
 		return nil
 	}
 	return lines.flush()
+}
+
+// subscriptionsOf an outbox are all, or the only one that is meant.
+func subscriptionsOf(ctx context.Context, store statusReader, outbox, only string) (all []string, err error) {
+	if only != "" {
+		return []string{only}, nil
+	}
+	found, err := readStatus(ctx, store, []string{outbox})
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range found[0].Subscriptions {
+		all = append(all, s.Subscription)
+	}
+	return all, nil
+}
+
+func (a *app) retryParked(ctx context.Context, store parkedReader, outbox, only string, keys []string, asJSON bool) error {
+	subscriptions, err := subscriptionsOf(ctx, store, outbox, only)
+	if err != nil {
+		return err
+	}
+	for _, subscription := range subscriptions {
+		n, err := store.RetryParked(ctx, outbox, subscription, keys...)
+		if err != nil {
+			return about(err, "asking for another attempt", outbox, subscription)
+		}
+		if err := a.tell(asJSON, map[string]any{"outbox": outbox, "subscription": subscription, "keys": n},
+			"%s of %s waited, and will be tried now.\n", plural(int64(n), "key"), ofSubscription(outbox, subscription)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // retryText says in how long the first of a line is sent again.

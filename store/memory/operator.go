@@ -116,6 +116,23 @@ func (s *Store) ParkedKeys(ctx context.Context, name, subscription string, limit
 	return keys, nil
 }
 
+// RetryParked implements penstock.Operator.
+func (s *Store) RetryParked(ctx context.Context, name, subscription string, keys ...string) (n int, err error) {
+	_, sub, err := s.enterSubscription(ctx, name, subscription)
+	if err != nil {
+		return 0, err
+	}
+	defer s.db.Unlock()
+	now := s.db.now()
+	for _, l := range sub.lines {
+		if len(l.holds) == 0 && now.Before(l.due) && (len(keys) == 0 || l.id.key != "" && slices.Contains(keys, l.id.key)) {
+			l.due = now
+			n++
+		}
+	}
+	return n, nil
+}
+
 func (sub *subscription) describe(l *line) penstock.ParkedKey {
 	k := penstock.ParkedKey{Messages: int64(len(l.msgs)), FirstSeq: l.first(), Held: len(l.holds) > 0}
 	var first *parked

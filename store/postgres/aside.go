@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/penstock/penstock"
@@ -160,48 +161,69 @@ func (p *pending) setLine(at int, line penstock.Line) {
 	p.lines[at] = line
 }
 
-// unhold makes held lines due whose dead letter is gone, about once a second.
+// releasedAtOnce is how many lines one write of unhold makes due.
+const releasedAtOnce = 1000
+
+// unhold makes lines due, about once a second: held ones whose dead letter is gone, and those that somebody
+// wants tried at once.
 func (src *Source) unhold(ctx context.Context, sess *session) error {
 	if time.Since(sess.aside.released) < time.Second {
 		return nil
 	}
 	src.mu.Lock()
-	mayHold := src.lines.mayHold()
+	mayHold, some := src.lines.mayHold(), !src.lines.exact || len(src.lines.all) > 0
 	src.mu.Unlock()
 	sess.aside.released = time.Now()
-	if !mayHold && len(sess.aside.gone) == 0 {
+	var wanted []string // lines, "" for all
+	var upTo []int64    // and which of their states
+	if some {
+		if err := sess.read.QueryRow(ctx, "select coalesce(array_agg(line), '{}'), coalesce(array_agg(n), '{}') from "+src.store.table("_retry")+
+			" where subscription = $1", src.id).Scan(&wanted, &upTo); err != nil {
+			return err
+		}
+	}
+	if !mayHold && len(wanted)+len(sess.aside.gone) == 0 {
 		return nil
 	}
 	src.writing.Lock()
 	defer src.writing.Unlock()
-	rows, err := sess.read.Query(ctx, statement("released", src.store.schema, src.req.Outbox), src.id, 1000)
-	if err != nil {
-		return err
-	}
 	src.mu.Lock()
 	w := src.leading()
 	src.mu.Unlock()
-	var name string
-	var head int64
-	found := false
-	for rows.Next() {
-		if err := rows.Scan(&name, &head); err != nil {
-			rows.Close()
-			return err
+	release := func(name string, args ...any) (n int, err error) {
+		rows, err := sess.read.Query(ctx, statement(name, src.store.schema, src.req.Outbox), args...)
+		if err != nil {
+			return 0, err
 		}
-		found = true
-		w.parking.release(name, head)
+		var g gone
+		_, err = pgx.ForEachRow(rows, []any{&g.line, &g.head}, func() error {
+			n++
+			w.parking.release(g.line, g.head)
+			return nil
+		})
+		return n, err
 	}
-	if err := rows.Err(); err != nil {
+	if _, err := release("released", src.id, releasedAtOnce); err != nil {
+		return err
+	}
+	retried, err := release("retried", src.id, wanted, upTo, releasedAtOnce)
+	if err != nil {
 		return err
 	}
 	for _, g := range sess.aside.gone {
-		found = true
 		w.parking.release(g.line, g.head)
 	}
 	sess.aside.gone = nil
-	if !found {
-		return nil
+	if !w.parking.empty() {
+		if err := src.persist(ctx, sess, w); err != nil {
+			return err
+		}
 	}
-	return src.persist(ctx, sess, w)
+	if retried == releasedAtOnce { // there may be more
+		sess.aside.released = time.Time{}
+	} else if len(wanted) > 0 {
+		_, err = sess.read.Exec(ctx, "delete from "+src.store.table("_retry")+
+			" where subscription = $1 and (line, n) in (select * from unnest($2::text[], $3::bigint[]))", src.id, wanted, upTo)
+	}
+	return err
 }

@@ -77,6 +77,26 @@ func (s *Store) ParkedKeys(ctx context.Context, outbox, subscription string, lim
 	return keys, s.explain(err)
 }
 
+// RetryParked implements penstock.Operator: the relay makes the lines due, with all else that it writes.
+func (s *Store) RetryParked(ctx context.Context, outbox, subscription string, keys ...string) (n int, err error) {
+	if err := s.ready(ctx); err != nil {
+		return 0, err
+	}
+	id, err := s.subscription(ctx, outbox, subscription)
+	if err != nil {
+		return 0, err
+	}
+	lines := []string{""}
+	if len(keys) > 0 {
+		lines = lines[:0]
+		for _, key := range keys {
+			lines = append(lines, lineOfKey(key))
+		}
+	}
+	err = s.pool.QueryRow(ctx, statement("retry_parked", s.schema, outbox), id, lines).Scan(&n)
+	return n, s.explain(err)
+}
+
 func utc(t *time.Time) time.Time {
 	if t == nil {
 		return time.Time{}

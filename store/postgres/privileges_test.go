@@ -390,6 +390,7 @@ var parts = []part{
 		_parked_p: usage
 		_parked_slot: select
 		_replay: delete insert select update
+		_retry: delete insert select update
 		_subscription: insert select
 		orders.seq: select
 		orders: select`},

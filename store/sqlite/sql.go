@@ -55,6 +55,8 @@ var (
 	heldLinesSQL string
 	//go:embed sql/release.sql
 	releaseSQL string
+	//go:embed sql/retry_parked.sql
+	retryParkedSQL string
 
 	//go:embed sql/chosen.sql
 	chosenSQL string

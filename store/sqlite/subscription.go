@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/penstock/penstock"
 )
@@ -43,6 +44,25 @@ func (s *Store) DropSubscription(ctx context.Context, outbox, subscription strin
 func (sub subscription) drop(ctx context.Context, tx *sql.Tx) error {
 	_, err := tx.ExecContext(ctx, dropSubscriptionSQL, sub.id)
 	return err
+}
+
+// RetryParked implements penstock.Operator.
+func (s *Store) RetryParked(ctx context.Context, outbox, subscription string, keys ...string) (n int, err error) {
+	err = s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		sub, err := findSubscription(ctx, tx, outbox, subscription)
+		if err != nil {
+			return err
+		}
+		done, err := tx.ExecContext(ctx, retryParkedSQL, sql.Named("subscription", sub.id), sql.Named("now", time.Now().UnixMicro()),
+			sql.Named("all", len(keys) == 0), sql.Named("keys", array(keys)))
+		if err != nil {
+			return err
+		}
+		due, err := done.RowsAffected()
+		n = int(due)
+		return err
+	})
+	return n, err
 }
 
 // ParkedKeys implements penstock.Operator.

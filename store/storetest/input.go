@@ -107,9 +107,10 @@ func (e *env) operate(name, subscription string) map[string]error {
 	_, retry := e.Store.RetryDeadLetters(e.ctx, q)
 	_, discard := e.Store.DiscardDeadLetters(e.ctx, q)
 	_, parked := e.Store.ParkedKeys(e.ctx, name, subscription, 10)
+	_, retryParked := e.Store.RetryParked(e.ctx, name, subscription)
 	_, replay := e.Store.Replay(e.ctx, penstock.Replay{Outbox: name, Subscription: subscription})
 	return map[string]error{
-		"DeadLetters": list, "RetryDeadLetters": retry, "DiscardDeadLetters": discard, "ParkedKeys": parked, "Replay": replay,
+		"DeadLetters": list, "RetryDeadLetters": retry, "DiscardDeadLetters": discard, "ParkedKeys": parked, "RetryParked": retryParked, "Replay": replay,
 		"DropSubscription": e.Store.DropSubscription(e.ctx, name, subscription),
 	}
 }

@@ -21,6 +21,7 @@ var parkedCases = []testCase{
 	{name: "WithoutKeyAlone", run: parkedWithoutKey},
 	{name: "TwoSubscriptions", run: parkedTwoSubscriptions},
 	{name: "DescribedByParkedKeys", run: describedLines},
+	{name: "RetriedAtOnce", run: retriedAtOnce},
 }
 
 func parkedNotDue(e *env) {
@@ -341,4 +342,47 @@ func describedLines(e *env) {
 			e.Errorf("with a limit of %d there are %+v", i, some)
 		}
 	}
+}
+
+// retryParked asks for attempts as another process would.
+func (e *env) retryParked(r *reader, lines int, keys ...string) {
+	e.Helper()
+	n, err := e.Another(e).RetryParked(e.ctx, outbox, r.req.Subscription, keys...)
+	e.must(err, "RetryParked")
+	if n != lines {
+		e.Fatalf("RetryParked %q: %d lines, want %d", keys, n, lines)
+	}
+}
+
+func retriedAtOnce(e *env) {
+	r := e.read()
+	e.publish(slices.Concat(keyed("k", 0, 2), keyed("other", 0, 1), keyed("held", 0, 2), messages("u", 1))...)
+	b := r.fetch(plenty)
+	v := verdicts{
+		"k0": refused(b.Messages[0], notInThisTest), "k1": behind, "other0": refused(b.Messages[2], notInThisTest),
+		"held0": holding(b.Messages[3]), "held1": behind, "u0": refused(b.Messages[5], notInThisTest),
+	}
+	r.judge(v, b)
+	e.retryParked(r, 0, "no such key", "held", "")
+	e.retryParked(r, 1, "k", "no such key", "k")
+	head := r.awaitOnly(penstock.InLine, "k0") // those behind it still wait for it
+	e.wantNext(head.Messages[0], b.Messages[0], 2, v["k0"].Failures[0].At)
+	r.judge(verdicts{"k0": refused(head.Messages[0], notInThisTest)}, head)
+	r.want() // it was for one attempt
+	e.wantParked(r, 5, 4, 1)
+
+	e.retryParked(r, 3)
+	r = r.again() // whoever relays next
+	c := &carrier{e: e, r: r, limit: plenty}
+	c.until(4)
+	c.wantKey("k", "k0", "k1")
+	c.wantKey("other", "other0")
+	e.wantParked(r, 1, 1, 1)
+	e.retryParked(r, 0)
+
+	e.publish(message("k", "k2"))
+	b = r.fetch(plenty)
+	r.judge(verdicts{"k2": refused(b.Messages[0], notInThisTest)}, b)
+	r.want()
+	e.wantParked(r, 2, 2, 1)
 }
