@@ -1,4 +1,4 @@
--- Lines that wait for another attempt and are to be tried at once: see 00150_retry.sql.
+-- Lines that wait for another attempt and are to be tried at once: see 00151_retry.sql.
 --   $1 subscription, $2 lines, {""} among them for all, $3 n of each, $4 limit
 select l.line, l.head
   from {schema}._line l
