@@ -38,12 +38,14 @@ end $$;
 --   {if fifo} ... {end if}                only in such a queue
 --   {leaf of lease} ... {end}             one of two, for the segment of _lease whose number the variable leaf says; _later, _dedup
 --   {segments here 1024} ... {end}        one for each segment of the queue, of which the variable here says the number, above 1024
+--
+-- Names may hold any of that: they are put in with their braces hidden.
 create or replace function _fill(body text, queue text) returns text
 language plpgsql stable set search_path from current as $$
 declare
     q        constant _queue := (select q from _queue q where q.name = queue);
     slots    constant int[] := array(select s.slot from _segments(queue) s order by s.slot);
-    segments constant text[] := array(select _q(format('_%s.%s', queue, s)) from unnest(slots) s);
+    segments constant text[] := array(select _hidden(_q(format('_%s.%s', queue, s))) from unnest(slots) s);
     parts    text[];
     part     text;
     head     text;
@@ -69,8 +71,11 @@ begin
                      || substr(part, ends + 5);
     end loop;
 
+    if strpos(queue, '$fn$') > 0 then
+        body := replace(body, '$fn$', format('$fn%s$', md5(queue)));
+    end if;
     for word, what in
-        select w.word, w.what
+        select w.word, case when w.n < 3 then w.what else _hidden(w.what) end
           from (select * from (values
                     (1, 'job', 'coalesce(t.id, t.seq), t.key, t.grp, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload'),
                     (1, 'lease_columns', 'queue, attempt, lease_until, id, created_at, priority, worker, grp, key, headers, payload, failures'),
@@ -79,19 +84,19 @@ begin
                     (1, 'now', '(pg_catalog.date_part(''epoch'', pg_catalog.clock_timestamp()) operator(pg_catalog.*) 40)::bigint'),
                     (1, 'slots', '{schema}._listed_slots({id}, {lifo}, {ring})'),
                     (1, 'tick_if_due', _tick_if_due()),
-                    (1, 'lease_table', quote_literal(_q('_lease'::text)) || '::regclass'),
+                    (3, 'lease_table', quote_literal(_q('_lease'::text)) || '::regclass'),
                     (1, 'listed lease', '{schema}._listed({lease_slot})'),
                     (1, 'listed later', '{schema}._listed({later_slot})'),
-                    (1, 'dequeue', _q('dequeue_' || queue)),
-                    (1, 'raise', _q(format('_%s.flags', queue))),
+                    (3, 'dequeue', _q('dequeue_' || queue)),
+                    (3, 'raise', _q(format('_%s.flags', queue))),
                     -- What the register of flags says. Bit 16 + p: there are jobs of priority p.
                     (1, 'plain', '65536'), -- of priority 0 only, and nothing else
                     (1, 'keyed', '4294967296'), -- there may be jobs with keys
                     (1, 'paused', '8589934592'),
                     (1, 'limited', '17179869184'), -- only so many may run
-                    (2, 'name', quote_literal(queue)),
-                    (2, 'queue', _q(queue)),
-                    (2, 'schema', quote_ident(current_schema())),
+                    (3, 'name', quote_literal(queue)),
+                    (3, 'queue', _q(queue)),
+                    (3, 'schema', quote_ident(current_schema())),
                     (2, 'id', q.id::text),
                     (2, 'lifo', q.lifo::text),
                     (2, 'dir', case when q.lifo then 'desc' else 'asc' end),
@@ -102,12 +107,12 @@ begin
                     (2, 'ahead', case when q.lifo then 'operator(pg_catalog.-)' else 'operator(pg_catalog.+)' end),
                     (2, 'older_first', case when q.lifo then 'in reverse cardinality(slots) .. 1' else 'in 1 .. cardinality(slots)' end)) v
                 union all
-                select 2, f, _q(format('_%s.%s', queue, f)) from unnest(array_remove(_generated(), 'flags')) f -- {flags} is a register, see {raise}
+                select 3, f, _q(format('_%s.%s', queue, f)) from unnest(array_remove(_generated(), 'flags')) f -- {flags} is a register, see {raise}
                 union all
-                select 2, r, format('%L::pg_catalog.regclass', _q(format('_%s.%s', queue, split_part(r, '_', 1))))
+                select 3, r, format('%L::pg_catalog.regclass', _q(format('_%s.%s', queue, split_part(r, '_', 1))))
                   from unnest('{ring,flags,seq,way,next,top,stale,tick_register}'::text[]) r
                 union all
-                select 2, r, format('%L::pg_catalog.regclass', _q('_' || r)) from unnest('{mark_slot,lease_slot,later_slot}'::text[]) r) w(n, word, what)
+                select 3, r, format('%L::pg_catalog.regclass', _q('_' || r)) from unnest('{mark_slot,lease_slot,later_slot}'::text[]) r) w(n, word, what)
          order by w.n -- those that are in others come later
     loop
         body := replace(body, '{' || word || '}', what);
@@ -124,5 +129,10 @@ begin
                                 array(select replace(block, '{segment}', s) from unnest(segments) with ordinality u(s, n) order by n))
                      || substr(part, ends + 5);
     end loop;
-    return body;
+    return replace(replace(body, e'\x010', '{'), e'\x011', e'\x01'); -- as _hidden has hidden it
 end $$;
+
+create or replace function _hidden(name text) returns text
+language sql immutable set search_path from current as $$
+    select replace(replace(name, e'\x01', e'\x011'), '{', e'\x010')
+$$;
