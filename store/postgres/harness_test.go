@@ -84,7 +84,7 @@ func instanceOn(t testing.TB, direct string, opts postgres.Options) storetest.In
 				_ = conn.Close(ctx)
 				return nil, err
 			}
-			return &businessTx{tx: tx, conn: conn}, nil
+			return &businessTx{tx: tx, conn: conn, schema: opts.Schema}, nil
 		},
 		Another: func(t testing.TB) penstock.Store { return openStore(t, direct, opts) },
 		Pin:     func(t testing.TB) func() { return pin(t, direct) },
@@ -119,11 +119,12 @@ func copyOf(t testing.TB, rawURL string) string {
 type businessTx struct {
 	tx       pgx.Tx
 	conn     *pgx.Conn
+	schema   string
 	prepared bool // it is committed in two phases
 }
 
 func (b *businessTx) Publish(ctx context.Context, outbox string, msgs ...penstock.Message) error {
-	return postgres.NewOutbox("", outbox).Publish(ctx, b.tx, msgs...)
+	return postgres.NewOutbox(b.schema, outbox).Publish(ctx, b.tx, msgs...)
 }
 
 func (b *businessTx) Count(ctx context.Context, name string) (n int64, err error) {

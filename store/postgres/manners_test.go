@@ -10,13 +10,15 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock/internal/testseed"
+	"github.com/penstock/penstock/store/postgres"
 	"github.com/penstock/penstock/store/postgres/postgrestest"
 	"github.com/penstock/penstock/store/queuetest"
 	"github.com/penstock/penstock/store/storetest"
 )
 
 // manner is how the transactions of applications are: at a level that is their database's
-// default, and committed in two phases.
+// default, and committed in two phases. All is done by an owner who is no superuser, in a schema of an odd name,
+// see owned.
 type manner struct{ isolation string }
 
 // manners are those of this run: one that the seed draws, because a suite takes long; with
@@ -44,26 +46,29 @@ func TestQueueInOtherManners(t *testing.T) {
 	}
 }
 
-// of makes a database one of that manner. Some cases end otherwise by intent where a
+var smallOdd = postgres.Options{Schema: oddSchema, Segments: small.Segments, SegmentBytes: small.SegmentBytes}
+
+// database is one of that manner, as its owner. Some cases end otherwise by intent where a
 // transaction has one snapshot: PostgreSQL refuses a second update of a row (40001), and
 // Penstock a dedup_key (25001).
-func (m manner) of(t testing.TB, url string) string {
+func (m manner) database(t testing.TB) string {
 	for _, c := range []string{"/Order/EarlyIdentifierCommitsLast", "/Order/RowLockedWriters", "/Dedup/Rollback", "/Dedup/Told"} {
 		if m.isolation != "read committed" && strings.Contains(t.Name(), c) {
 			t.Skip("not at the level " + m.isolation)
 		}
 	}
+	url := ownedDatabase(t)
 	db := postgrestest.On(t, url)
 	if db.Number("select setting::int from pg_settings where name = 'max_prepared_transactions'") == 0 {
 		t.Skip("the server has max_prepared_transactions = 0")
 	}
 	db.Exec(fmt.Sprintf("do $$ begin execute format('alter database %%I set default_transaction_isolation = %%L', current_database(), '%s'); end $$", m.isolation))
-	return url
+	return asRole(url, owner)
 }
 
 func (m manner) runStore(t *testing.T) {
-	open := func(t testing.TB, url string) storetest.Instance {
-		instance := openInstance(t, m.of(t, url), small)
+	open := func(t testing.TB) storetest.Instance {
+		instance := openInstance(t, m.database(t), smallOdd)
 		begin := instance.Begin
 		instance.Begin = func(ctx context.Context) (storetest.Tx, error) {
 			tx, err := begin(ctx)
@@ -75,16 +80,22 @@ func (m manner) runStore(t *testing.T) {
 		return instance
 	}
 	storetest.Run(t, storetest.Harness{
-		Open:         func(t testing.TB) storetest.Instance { return open(t, freshDatabase(t)) },
-		OpenMigrated: func(t testing.TB) storetest.Instance { return open(t, postgrestest.Database(t)) },
-		Features:     storetest.Features{ConcurrentWriters: true, Reclaim: true, Snapshots: true, Outage: true, Copy: true, SmallPieces: true},
+		Open: func(t testing.TB) storetest.Instance {
+			instance := open(t)
+			if err := instance.Store.(*postgres.Store).DropSchema(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			return instance
+		},
+		OpenMigrated: open,
+		Features:     storetest.Features{ConcurrentWriters: true, Reclaim: true, Snapshots: true, Outage: true, SmallPieces: true},
 	})
 }
 
 func (m manner) runQueue(t *testing.T) {
 	queuetest.Run(t, queuetest.Harness{
 		Open: func(t testing.TB) queuetest.Instance {
-			instance := queueInstanceOn(t, m.of(t, postgrestest.Database(t)), small)
+			instance := queueInstanceOn(t, m.database(t), smallOdd)
 			begin := instance.Begin
 			instance.Begin = func(ctx context.Context) (queuetest.Tx, error) {
 				tx, err := begin(ctx)

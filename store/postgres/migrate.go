@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"path"
 	"strconv"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -112,12 +113,13 @@ func (s *Store) migrate(ctx context.Context, tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, text, pgx.QueryExecModeSimpleProtocol)
 		return err
 	}
-	if exists {
-		if err := s.mayMigrate(ctx, tx); err != nil {
+	if err := s.mayMigrate(ctx, tx, exists); err != nil {
+		return err
+	}
+	if !exists {
+		if err := run("create schema " + schema); err != nil {
 			return err
 		}
-	} else if err := run("create schema " + schema); err != nil {
-		return err
 	}
 	// Functions keep the search_path with which they are made. Their bodies are not checked
 	// before all are there.
@@ -222,19 +224,30 @@ func (s *Store) checkFunctions(ctx context.Context, queue *string) (differences 
 	return differences, nil
 }
 
-// mayMigrate says who can, if this role cannot.
-func (s *Store) mayMigrate(ctx context.Context, tx pgx.Tx) error {
-	var may bool
-	var owner string
-	err := tx.QueryRow(ctx, `select has_schema_privilege(oid, 'usage') and has_schema_privilege(oid, 'create'), pg_get_userbyid(nspowner)
-		from pg_namespace where nspname = $1`, s.schema).Scan(&may, &owner)
-	if err != nil {
-		return err
+// mayMigrate says who can, if this role cannot, or which privilege it lacks.
+func (s *Store) mayMigrate(ctx context.Context, tx pgx.Tx, exists bool) error {
+	if exists {
+		var may bool
+		var owner string
+		err := tx.QueryRow(ctx, `select has_schema_privilege(n.oid, 'usage') and has_schema_privilege(n.oid, 'create') and coalesce(pg_has_role(c.relowner, 'usage'), true),
+				pg_get_userbyid(coalesce(c.relowner, n.nspowner))
+			from pg_namespace n left join pg_class c on c.relnamespace = n.oid and c.relname = '_migration' where n.nspname = $1`, s.schema).Scan(&may, &owner)
+		if err != nil {
+			return err
+		}
+		if !may {
+			return penstock.WithHint(fmt.Errorf("this role may not make or change tables in schema %q", s.schema), "run penstock migrate as the schema's owner, %s", owner)
+		}
 	}
-	if !may {
-		return penstock.WithHint(fmt.Errorf("this role may not create tables in schema %q", s.schema), "run penstock migrate as the schema's owner, %s", owner)
+	var missing []string
+	var role string
+	err := tx.QueryRow(ctx, `select array(
+			select format('create on database %I', current_database()) where not $1 and not has_database_privilege(current_database(), 'create')
+			union all select 'usage on language plpgsql' where not has_language_privilege('plpgsql', 'usage')), quote_ident(current_user)`, exists).Scan(&missing, &role)
+	if err == nil && len(missing) > 0 {
+		err = penstock.WithHint(fmt.Errorf("this role lacks %s", strings.Join(missing, " and ")), "have an administrator run: grant %s to %s", strings.Join(missing, " to "+role+"; grant "), role)
 	}
-	return nil
+	return err
 }
 
 // lastOfAllQueues is the last version that changes the tables of every queue.

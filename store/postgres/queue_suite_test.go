@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"cmp"
 	"context"
 	"testing"
 	"time"
@@ -43,13 +44,13 @@ func queueInstanceOn(t testing.TB, url string, opts postgres.Options) queuetest.
 				_ = conn.Close(ctx)
 				return nil, err
 			}
-			return &enqueueTx{businessTx{tx: tx, conn: conn}}, nil
+			return &enqueueTx{businessTx{tx: tx, conn: conn, schema: opts.Schema}}, nil
 		},
 		Another: func(t testing.TB) penstock.QueueStore { return openStore(t, url, opts) },
 		Pin:     func(t testing.TB) func() { return pin(t, url) },
 		Backdate: func(t testing.TB, queue, schedule string, by time.Duration) {
-			exec(t, url, `update penstock._schedule s set next = now() - $3::interval from penstock._queue q
-				where q.id = s.queue and q.name = $1 and s.name = $2`, queue, schedule, by)
+			schema := pgx.Identifier{cmp.Or(opts.Schema, postgres.DefaultSchema)}.Sanitize()
+			exec(t, url, "update "+schema+"._schedule s set next = now() - $3::interval from "+schema+"._queue q where q.id = s.queue and q.name = $1 and s.name = $2", queue, schedule, by)
 		},
 	}
 }
@@ -58,5 +59,5 @@ func queueInstanceOn(t testing.TB, url string, opts postgres.Options) queuetest.
 type enqueueTx struct{ businessTx }
 
 func (b *enqueueTx) Enqueue(ctx context.Context, queue string, jobs ...penstock.NewJob) ([]penstock.Enqueued, error) {
-	return postgres.NewQueue("", queue).Enqueue(ctx, b.tx, jobs...)
+	return postgres.NewQueue(b.schema, queue).Enqueue(ctx, b.tx, jobs...)
 }

@@ -1,0 +1,153 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/testserver"
+	"github.com/penstock/penstock/store/postgres"
+	"github.com/penstock/penstock/store/postgres/postgrestest"
+)
+
+// owner is a role of this process that is no superuser.
+var owner = fmt.Sprintf("penstock_owner_%016x", rand.Uint64())
+
+// ownedServer is where owner was made, "" before.
+var ownedServer string
+
+// owned are databases as an administrator gives them out who trusts nobody: schema public is closed, and the owner
+// has a schema for his business and may make others. There is one of an odd name, with Penstock's tables.
+var owned = testserver.Template{Fill: func(rawURL string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), postgrestest.Deadline)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, rawURL)
+	if err != nil {
+		return err
+	}
+	ownedServer = maintenance(rawURL)
+	for _, sql := range []string{"create role " + owner + " login", "revoke all on schema public from public", "create schema business authorization " + owner} {
+		_, err = conn.Exec(ctx, sql)
+		if err != nil {
+			break
+		}
+	}
+	if err == nil {
+		err = closeDatabase(ctx, conn)
+	}
+	if err = errors.Join(err, conn.Close(ctx)); err != nil {
+		return err
+	}
+	store, err := postgres.Open(ctx, asRole(rawURL, owner), postgres.Options{Schema: oddSchema})
+	if err != nil {
+		return err
+	}
+	return errors.Join(store.Migrate(ctx), store.Close())
+}}
+
+// dropOwned is for when all tests have run.
+func dropOwned() error {
+	if err := owned.Drop(); err != nil || ownedServer == "" {
+		return err
+	}
+	conn, err := pgx.Connect(context.Background(), ownedServer)
+	if err != nil {
+		return err
+	}
+	_, err = conn.Exec(context.Background(), "drop role if exists "+owner)
+	return errors.Join(err, conn.Close(context.Background()))
+}
+
+// closeDatabase takes from everybody what a database gives to everybody; a copy of one does not have that.
+func closeDatabase(ctx context.Context, conn *pgx.Conn) error {
+	_, err := conn.Exec(ctx, `do $$ begin
+		execute format('revoke all on database %I from public', current_database());
+		execute format('grant connect, create on database %I to `+owner+`', current_database());
+		execute format('alter database %I set search_path = business', current_database());
+	end $$`)
+	return err
+}
+
+// ownedDatabase is a copy, for whoever prepares it as a superuser; asRole makes it the owner's.
+func ownedDatabase(t testing.TB) string {
+	url := owned.Database(t)
+	db := postgrestest.On(t, url)
+	db.Must(closeDatabase(db.Ctx, db.Conn))
+	return url
+}
+
+// maintenance is the database that each server has.
+func maintenance(rawURL string) string {
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		panic(err) // the test server's
+	}
+	u.Path = "/postgres"
+	return u.String()
+}
+
+func asRole(rawURL, role string) string {
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		panic(err) // the test server's
+	}
+	u.User = url.User(role)
+	return u.String()
+}
+
+// Which privilege is missing is said by its name, with who is to grant what.
+func TestMigrateSaysWhichPrivilegeIsMissing(t *testing.T) {
+	t.Parallel()
+	url := ownedDatabase(t)
+	db := postgrestest.On(t, url)
+	f := &fixture{DB: db}
+	role, asRole := f.role()
+	var database string
+	f.Must(db.Conn.QueryRow(f.Ctx, "select current_database()").Scan(&database))
+	refused := func(schema string, parts ...string) {
+		t.Helper()
+		err := openStore(t, asRole, postgres.Options{Schema: schema}).Migrate(f.Ctx)
+		var hint *penstock.HintError
+		if !errors.As(err, &hint) {
+			t.Errorf("got %v, want an error with a hint", err)
+			return
+		}
+		for _, part := range parts {
+			if !strings.Contains(hint.Err.Error()+": "+hint.Hint, part) {
+				t.Errorf("%q is not in %q: %q", part, hint.Err, hint.Hint)
+			}
+		}
+	}
+	f.Exec(fmt.Sprintf("grant connect on database %s to %s", database, role))
+	refused("", "create on database "+database, fmt.Sprintf("grant create on database %s to %s", database, role))
+	refused(oddSchema, "run penstock migrate as the schema's owner, "+owner)
+	f.Exec(fmt.Sprintf("grant usage, create on schema %s to %s", pgx.Identifier{oddSchema}.Sanitize(), role))
+	refused(oddSchema, "run penstock migrate as the schema's owner, "+owner)
+	f.Exec(fmt.Sprintf("grant create on database %s to %s; revoke usage on language plpgsql from public", database, role), pgx.QueryExecModeSimpleProtocol)
+	refused("", "usage on language plpgsql", "grant usage on language plpgsql to "+role)
+	f.Exec("grant usage on language plpgsql to public")
+	f.Must(openStore(t, asRole, postgres.Options{}).Migrate(f.Ctx))
+}
+
+// A relay is told which function it lacks, where an administrator has closed that, too.
+func TestRelaySaysWhichPrivilegeIsMissing(t *testing.T) {
+	t.Parallel()
+	url := ownedDatabase(t)
+	exec(t, url, "revoke execute on function pg_control_system() from public")
+	store := openStore(t, asRole(url, owner), postgres.Options{Schema: oddSchema})
+	if err := store.CreateOutbox(t.Context(), "orders"); err != nil {
+		t.Fatal(err)
+	}
+	_, err := store.Subscribe(t.Context(), penstock.Subscribe{Outbox: "orders", Subscription: "sub", Holder: "test"})
+	var hint *penstock.HintError
+	if !errors.As(err, &hint) || !strings.Contains(hint.Hint, "grant execute on function pg_control_system()") {
+		t.Errorf("got %v, want a hint that names pg_control_system()", err)
+	}
+}
