@@ -2,6 +2,8 @@ package postgres_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net/url"
 	"slices"
 	"strings"
@@ -9,6 +11,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/testserver"
@@ -26,6 +29,37 @@ func encodedDatabase(t *testing.T, encoding string) string {
 	exec(t, server, "drop database "+name)
 	exec(t, server, "create database "+name+" template template0 encoding '"+encoding+"' lc_collate 'C' lc_ctype 'C'")
 	return made
+}
+
+// A byte that means nothing in the database's encoding is refused when it is written: it would stop whoever reads.
+func TestUnreadableTextIsRefused(t *testing.T) {
+	t.Parallel()
+	f := fixtureOn(t, encodedDatabase(t, "WIN1252"), postgres.Options{})
+	f.Must(f.store.CreateQueue(f.Ctx, "jobs", penstock.FIFO))
+	const bad = `convert_from('\x5a6f81', 'WIN1252')`
+	for _, sql := range []string{
+		"insert into penstock.orders (key, payload) values (%s, 'x')", "insert into penstock.orders (topic, payload) values (%s, 'x')",
+		"insert into penstock.orders (id, payload) values (%s, 'x')", "insert into penstock.orders (headers, payload) values (jsonb_build_object('k', %s), 'x')",
+		"insert into penstock.jobs (key, payload) values (%s, 'x')", "insert into penstock.jobs (grp, payload) values (%s, 'x')",
+		"select penstock.enqueue('jobs', 'x', key => %s, not_before => now() + interval '1 day')", "select penstock.enqueue('jobs', 'x', dedup_key => %s)",
+		"select penstock.enqueue_many('jobs', array['x'], keys => array[%s], not_befores => array[now() + interval '1 day'])",
+		"select penstock.schedule('jobs', 's', '* * * * *', 'x', key => %s)",
+	} {
+		_, err := f.Conn.Exec(f.Ctx, fmt.Sprintf(sql, bad))
+		var refused *pgconn.PgError
+		if !errors.As(err, &refused) || refused.Code != "22P05" {
+			t.Errorf("%s: got %v, want 22P05", sql, err)
+		}
+	}
+	f.Exec("insert into penstock.orders (key, payload) values (chr(128), 'x')") // the euro
+	f.Exec("insert into penstock.jobs (key, payload) values (chr(128), 'x')")
+	b, err := f.subscribe().Fetch(f.Ctx, plenty)
+	f.Must(err)
+	jobs, err := f.store.Queue("jobs").Claim(f.Ctx, penstock.Claim{Jobs: 10, Lease: time.Minute})
+	f.Must(err)
+	if len(b.Messages) != 1 || b.Messages[0].Key != "€" || len(jobs) != 1 || jobs[0].Key != "€" {
+		t.Errorf("got %+v and %+v, want one of the euro each", b.Messages, jobs)
+	}
 }
 
 // Whatever the encoding of the database, and whatever bytes it has taken in: no text of a message stops an

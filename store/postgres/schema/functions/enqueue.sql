@@ -15,6 +15,7 @@ language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 declare
     made bigint;
 begin
+    {readable}
     if (octet_length(payload) <= 67108864 and (key is null or octet_length(key) <= 1024) and (grp is null or octet_length(grp) <= 256)
         and coalesce(priority, 0) between -16 and 15 and (dedup_key is null or octet_length(dedup_key) <= 256)
         and (headers is null or not_before is null and dedup_key is null)) is not true then -- the queue's trigger looks at others

@@ -19,14 +19,23 @@ begin
     end if;
 end $$;
 
+-- _readable is a statement that fails with 22P05 where a text of the database's encoding means nothing in UTF8, in
+-- which all of it is read: better here than for whoever reads. In most databases there is none.
+create or replace function _readable(columns text) returns text
+language sql stable set search_path from current as $$
+    select case when getdatabaseencoding() in ('UTF8', 'SQL_ASCII') then ''
+                else format('perform pg_catalog.convert_to(pg_catalog.concat(%s), ''UTF8'');', columns) end
+$$;
+
 -- _admit_message is the trigger of an outbox, so that limits hold for a plain INSERT: a
 -- check would be parsed anew in every statement. It runs with the rights and on the
 -- search_path of whoever inserts, because a path of its own would cost as much again as the
 -- rest: so all in it is qualified.
-do $do$ begin execute replace($ddl$
+do $do$ begin execute replace(replace($ddl$
 create or replace function _admit_message() returns trigger
 language plpgsql as $fn$
 begin
+    {readable}
     if new.headers is null and new.id is null
        and (new.key is null or pg_catalog.octet_length(new.key) operator(pg_catalog.<=) 1024)
        and pg_catalog.octet_length(new.topic) operator(pg_catalog.<=) 1024
@@ -50,8 +59,8 @@ begin
           or pg_catalog.octet_length(new.headers::pg_catalog.text) operator(pg_catalog.>) 65536 then
         perform {schema}._refuse_headers(new.headers);
     end if;
-    return new; -- a topic that is null, the column refuses
-end $fn$ $ddl$, '{schema}', quote_ident(current_schema())); end $do$;
+    return new;
+end $fn$ $ddl$, '{readable}', _readable('new.key, new.topic, new.id, new.headers')), '{schema}', quote_ident(current_schema())); end $do$;
 
 -- _admit_by makes the trigger of a table, and so of its segments. Triggers fire in the order of their
 -- names, so this one comes after those that users add, and always: also for what a subscription

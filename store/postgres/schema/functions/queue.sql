@@ -9,12 +9,13 @@
 -- the queue's register of flags, which is also that of the function that raises some: bit 16 + p
 -- for jobs of priority p, bit 32 for jobs with a key. Nobody but a queue's enqueuers may call that. It need not
 -- roll back: a flag too many costs a look.
-do $$ begin execute replace($ddl$
+do $$ begin execute replace(replace($ddl$
 create or replace function _admit_job() returns trigger
 language plpgsql as $fn$
 declare
     wanted bigint;
 begin
+    {readable}
     if new.priority operator(pg_catalog.=) 0::smallint and new.key is null and new.headers is null
        and pg_catalog.octet_length(new.grp) operator(pg_catalog.<=) 256
        and pg_catalog.octet_length(new.payload) operator(pg_catalog.<=) 67108864 then
@@ -32,4 +33,4 @@ begin
         execute pg_catalog.format('select %s($1)', tg_argv[0]) using wanted;
     end if;
     return new;
-end $fn$ $ddl$, '{schema}', quote_ident(current_schema())); end $$;
+end $fn$ $ddl$, '{readable}', _readable('new.key, new.grp, new.headers')), '{schema}', quote_ident(current_schema())); end $$;

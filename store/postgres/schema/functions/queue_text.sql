@@ -84,6 +84,7 @@ begin
                     (1, 'now', '(pg_catalog.date_part(''epoch'', pg_catalog.clock_timestamp()) operator(pg_catalog.*) 40)::bigint'),
                     (1, 'slots', '{schema}._listed_slots({id}, {lifo}, {ring})'),
                     (1, 'tick_if_due', _tick_if_due()),
+                    (1, 'readable', _readable('key, grp, dedup_key, headers')),
                     (3, 'lease_table', quote_literal(_q('_lease'::text)) || '::regclass'),
                     (1, 'listed lease', '{schema}._listed({lease_slot})'),
                     (1, 'listed later', '{schema}._listed({later_slot})'),

@@ -101,7 +101,8 @@ declare
     q     _queue := _queue_named(queue);
     first timestamptz := _cron_next(cron, clock_timestamp());
 begin
-    perform _refuse_job(payload, key, grp, priority, headers, dedup_key);
+    perform _refuse_job(payload, key, grp, priority, headers, dedup_key),
+            case when getdatabaseencoding() not in ('UTF8', 'SQL_ASCII') then convert_to(concat(key, grp, dedup_key, headers), 'UTF8') end; -- see _readable
     if (octet_length(name) between 1 and 128) is not true then
         raise exception 'the schedule''s name has % bytes, expected 1 to 128', coalesce(octet_length(name), 0) using errcode = '23514', hint = 'use a shorter one';
     end if;
