@@ -76,8 +76,10 @@ func newPgBouncer(serverURL string, conf []string) (*PgBouncer, error) {
 		return conn.Close(ctx)
 	}
 	ini, users := filepath.Join(b.dir, "pgbouncer.ini"), filepath.Join(b.dir, "users.txt")
+	// As a service manager does it starts again after a crash: 1.18 ends with "bad client state" where a client goes
+	// away while its cancel request is on the way.
 	b.command = func() *exec.Cmd {
-		cmd := exec.Command(program, ini)
+		cmd := exec.Command("/bin/sh", "-c", `until "$0" "$1"; do sleep 0.1; done`, program, ini)
 		cmd.Dir, cmd.Env = b.dir, baseEnv("HOME="+b.dir)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: who}
 		return cmd
