@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/penstock/penstock"
 )
@@ -245,7 +246,7 @@ func (s *Store) mayMigrate(ctx context.Context, tx pgx.Tx, exists bool) error {
 			select format('create on database %I', current_database()) where not $1 and not has_database_privilege(current_database(), 'create')
 			union all select 'usage on language plpgsql' where not has_language_privilege('plpgsql', 'usage')), quote_ident(current_user)`, exists).Scan(&missing, &role)
 	if err == nil && len(missing) > 0 {
-		err = penstock.WithHint(fmt.Errorf("this role lacks %s", strings.Join(missing, " and ")), "have an administrator run: grant %s to %s", strings.Join(missing, " to "+role+"; grant "), role)
+		err = penstock.WithHint(&pgconn.PgError{Severity: "ERROR", Code: "42501", Message: "this role lacks " + strings.Join(missing, " and ")}, "have an administrator run: grant %s to %s", strings.Join(missing, " to "+role+"; grant "), role)
 	}
 	return err
 }
