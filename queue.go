@@ -158,6 +158,30 @@ type Queue interface {
 	Maintain(ctx context.Context) error
 }
 
+// Releaser is a queue that takes jobs back as if they had not been claimed:
+// they may run at once, and the attempt does not count. Release returns the
+// leases that were still held. A worker uses it when it stops; from a queue that is
+// no Releaser such jobs come back when their leases end, with one attempt more.
+type Releaser interface {
+	Release(ctx context.Context, leases ...int64) ([]int64, error)
+}
+
+// AckClaimer is a queue that ends jobs and claims others with one call: both happen, or
+// neither. acked are those of acks that were still held. Where a worker can, it lets the end of a
+// job wait for the next claim, so that a queue in use takes one call instead of two.
+type AckClaimer interface {
+	AckClaim(ctx context.Context, acks []int64, c Claim) (acked []int64, jobs []Job, err error)
+}
+
+// GroupFinder is a queue that tells which groups have jobs to claim: what a worker needs for
+// several groups.
+type GroupFinder interface {
+	// ReadyGroups returns up to most groups with jobs that a Claim may return now, of those given, or
+	// of all if there are none given: in the order of their bytes, beginning behind a group and then
+	// going round. Others may be faster, so a Claim can find nothing after all.
+	ReadyGroups(ctx context.Context, groups []string, behind string, most int) ([]string, error)
+}
+
 // QueueStore is a store that holds queues, beside outboxes. An unknown queue is
 // ErrNoQueue.
 type QueueStore interface {

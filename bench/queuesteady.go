@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/work"
 )
 
 // SteadyQueueConfig is one run at a steady rate.
@@ -74,7 +75,7 @@ func (c SteadyQueueConfig) Validate() error {
 }
 
 // SteadyQueue enqueues one job per transaction at a steady rate, and times each
-// until penstock.Work hands it to its handler.
+// until work.Run hands it to its handler.
 //
 // Meanwhile the process has one processor (GOMAXPROCS), which producers and workers use to a
 // third or so: with more, the scheduler wakes another thread at every timer and every answer
@@ -118,13 +119,13 @@ func (cfg SteadyQueueConfig) steady(ctx context.Context, c contender, result *St
 	var handled atomic.Int64
 	all, worked := make(chan struct{}), make(chan error, 1)
 	go func() {
-		worked <- penstock.Work(workCtx, cfg.Store.Queue(cfg.Name+"_steady"), func(_ context.Context, job penstock.Job) error {
+		worked <- work.Run(workCtx, cfg.Store.Queue(cfg.Name+"_steady"), func(_ context.Context, job penstock.Job) error {
 			t.arrive(job.Payload)
 			if handled.Add(1) == int64(total) {
 				close(all)
 			}
 			return nil
-		}, penstock.WorkOptions{Concurrency: cfg.Concurrency, Worker: "penstock bench"})
+		}, work.Options{Concurrency: cfg.Concurrency, Worker: "penstock bench"})
 	}()
 	ended := func() error { // of the workers, before or after stop
 		stop()

@@ -29,6 +29,7 @@ import (
 	"github.com/penstock/penstock/internal/testseed"
 	"github.com/penstock/penstock/internal/testserver"
 	"github.com/penstock/penstock/store/postgres"
+	"github.com/penstock/penstock/work"
 )
 
 // A dump is taken with pg_dump, in each of its formats, while producers write, relays and
@@ -183,7 +184,7 @@ subscriptions:
 				b.t.Errorf("%s: the job of %s is done and came again", b.name, job.Payload)
 			}
 			return err
-		}, penstock.WorkOptions{Concurrency: 4, Lease: shortLease, Logger: slog.New(slog.DiscardHandler)})
+		}, work.Options{Concurrency: 4, Lease: shortLease, Logger: slog.New(slog.DiscardHandler)})
 	}()
 	b.t.Cleanup(func() {
 		cancel()

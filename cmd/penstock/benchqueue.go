@@ -49,7 +49,7 @@ begins with the hand-written table. Jobs in, out and left must agree: exit code 
 otherwise.
 
 --steady RATE measures something else: one job per transaction at that rate, and
-Go workers (penstock.Work). Latency is from the commit's answer to the handler,
+Go workers (work.Run). Latency is from the commit's answer to the handler,
 without the first tenth of the run, and CPU that of the whole machine, whatever runs
 on it: producers, database, workers, and everybody else. What the same producers take
 alone, one connection with one INSERT per transaction into a hand-written table, is measured

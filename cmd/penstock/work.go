@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/work"
 )
 
 type workFlags struct {
@@ -109,8 +110,8 @@ func (f *workFlags) check(flags *pflag.FlagSet) error {
 	return nil
 }
 
-func (f *workFlags) options(log *slog.Logger, seen penstock.WorkObserver) penstock.WorkOptions {
-	o := penstock.WorkOptions{
+func (f *workFlags) options(log *slog.Logger, seen work.Observer) work.Options {
+	o := work.Options{
 		Concurrency: f.concurrency, Lease: time.Duration(f.lease), Groups: f.groups, AllGroups: f.allGroups,
 		DrainTimeout: time.Duration(f.drain), Worker: defaultHolder(), Observer: seen, Logger: log,
 	}
@@ -165,7 +166,7 @@ func (a *app) work(ctx, hurried context.Context, queue penstock.Queue, name stri
 	log.Info("working", "groups", groups, "concurrency", f.concurrency)
 	defer seen.log(log)
 	ended := make(chan error, 1)
-	go func() { ended <- penstock.Work(ctx, queue, run.handle, f.options(log, seen)) }()
+	go func() { ended <- work.Run(ctx, queue, run.handle, f.options(log, seen)) }()
 	var err error
 	select {
 	case err = <-ended:
@@ -202,15 +203,15 @@ type jobCounts struct{ done, failed, dead, lost atomic.Int64 }
 
 func (c *jobCounts) Claimed(int) {}
 
-func (c *jobCounts) Ended(_ penstock.Job, how penstock.JobEnd, _ time.Duration) {
+func (c *jobCounts) Ended(_ penstock.Job, how work.End, _ time.Duration) {
 	switch how {
-	case penstock.JobDone:
+	case work.Done:
 		c.done.Add(1)
-	case penstock.JobFailed:
+	case work.Failed:
 		c.failed.Add(1)
-	case penstock.JobDead:
+	case work.Dead:
 		c.dead.Add(1)
-	case penstock.JobLost:
+	case work.Lost:
 		c.lost.Add(1)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/work"
 )
 
 // Exit codes of sysexits.h that say that no attempt can help.
@@ -44,7 +45,7 @@ var (
 // processes that it left behind.
 const leftBehind = 2 * time.Second
 
-// handle is the penstock.Handler.
+// handle is the work.Handler.
 func (e *execution) handle(ctx context.Context, job penstock.Job) error {
 	running, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -66,8 +67,8 @@ func (e *execution) handle(ctx context.Context, job penstock.Job) error {
 		if err := e.giveBack(settle, job); err != nil {
 			return fmt.Errorf("%w, and the job could not be given back: %w", errJobHurried, err)
 		}
-		return penstock.ErrSettled
-	case cause != nil: // penstock.Work's own
+		return work.ErrSettled
+	case cause != nil: // work.Run's own
 		return cause
 	}
 	return e.verdict(err, said)

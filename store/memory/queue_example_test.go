@@ -6,6 +6,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/store/memory"
+	"github.com/penstock/penstock/work"
 )
 
 // A job is enqueued in the transaction that causes it, and done by whichever
@@ -31,7 +32,7 @@ func Example_queue() {
 		}
 		return nil
 	}
-	check(penstock.Work(ctx, store.Queue("emails"), send, penstock.WorkOptions{Concurrency: 4}))
+	check(work.Run(ctx, store.Queue("emails"), send, work.Options{Concurrency: 4}))
 	// Output:
 	// customer-7: welcome
 	// customer-7: receipt

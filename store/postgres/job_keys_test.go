@@ -78,7 +78,7 @@ func TestKeysAreSerial(t *testing.T) {
 							t.Errorf("%d of %d jobs are done", watch.done(), jobs)
 							return
 						}
-						work(f, conn, r, watch)
+						workSome(f, conn, r, watch)
 					}
 				})
 			}
@@ -93,8 +93,8 @@ func TestKeysAreSerial(t *testing.T) {
 	}
 }
 
-// work runs some jobs, within one transaction or by leases.
-func work(f *fixture, conn *pgx.Conn, r *rand.Rand, watch *keyWatch) {
+// workSome runs some jobs, within one transaction or by leases.
+func workSome(f *fixture, conn *pgx.Conn, r *rand.Rand, watch *keyWatch) {
 	f.Helper()
 	if r.IntN(4) == 0 {
 		tx, err := conn.Begin(f.Ctx)

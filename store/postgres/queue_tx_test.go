@@ -14,6 +14,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/store/postgres"
+	"github.com/penstock/penstock/work"
 )
 
 // everything is a job that has all there is.
@@ -205,7 +206,7 @@ func TestWorkTxTakesEffectOnce(t *testing.T) {
 				return penstock.RetryAfter(errors.New("by intent"), time.Millisecond)
 			}
 			return nil
-		}, penstock.WorkOptions{Concurrency: 4, Logger: quiet})
+		}, work.Options{Concurrency: 4, Logger: quiet})
 	}()
 	f.Eventually("every job is done", func() bool { return f.Number("select count(*) from done") >= jobs })
 	stop()
@@ -229,7 +230,7 @@ func TestWorkTxWithALostLease(t *testing.T) {
 	defer stop()
 	ended := make(chan error, 1)
 	handled := make(chan error, 1)
-	record := func(next penstock.Handler) penstock.Handler {
+	record := func(next work.Handler) work.Handler {
 		return func(ctx context.Context, job penstock.Job) error {
 			err := next(ctx, job)
 			handled <- err
@@ -246,7 +247,7 @@ func TestWorkTxWithALostLease(t *testing.T) {
 				err = fmt.Errorf("%d jobs cancelled, want 1", n)
 			}
 			return err
-		}, penstock.WorkOptions{Logger: quiet, Middleware: []func(penstock.Handler) penstock.Handler{record}})
+		}, work.Options{Logger: quiet, Middleware: []func(work.Handler) work.Handler{record}})
 	}()
 	if err := <-handled; !errors.Is(err, penstock.ErrLeaseLost) {
 		t.Errorf("got %v, want ErrLeaseLost", err)

@@ -7,13 +7,14 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/work"
 )
 
 // TxHandler does one job within a transaction of the queue's database. It must not
-// end tx. What its error means is said at penstock.Handler; any error rolls tx back.
+// end tx. What its error means is said at work.Handler; any error rolls tx back.
 type TxHandler func(ctx context.Context, tx pgx.Tx, job penstock.Job) error
 
-// WorkTx is penstock.Work with a transaction around each handler that also ends the
+// WorkTx is work.Run with a transaction around each handler that also ends the
 // job: what the handler writes through tx takes effect exactly once, however
 // often the job runs. A handler whose lease was lost meanwhile is rolled back.
 //
@@ -21,7 +22,7 @@ type TxHandler func(ctx context.Context, tx pgx.Tx, job penstock.Job) error
 // also if the process dies. WorkTx opens up to opts.Concurrency connections
 // beside the store's own, which go on claiming jobs and extending leases when all
 // handlers are busy.
-func WorkTx(ctx context.Context, store *Store, queue string, h TxHandler, opts penstock.WorkOptions) error {
+func WorkTx(ctx context.Context, store *Store, queue string, h TxHandler, opts work.Options) error {
 	opts.SetDefaults()
 	if err := opts.Validate(); err != nil {
 		return err
@@ -34,12 +35,12 @@ func WorkTx(ctx context.Context, store *Store, queue string, h TxHandler, opts p
 		return explain(err)
 	}
 	defer pool.Close()
-	return penstock.Work(ctx, store.Queue(queue), inTx(pool, store, queue, h), opts)
+	return work.Run(ctx, store.Queue(queue), inTx(pool, store, queue, h), opts)
 }
 
 // inTx makes a handler that ends its job itself. The lease is given back last,
 // within the same transaction: until then it can be extended beside it.
-func inTx(pool *pgxpool.Pool, store *Store, queue string, h TxHandler) penstock.Handler {
+func inTx(pool *pgxpool.Pool, store *Store, queue string, h TxHandler) work.Handler {
 	ack := "select " + store.table("ack") + "($1, $2)"
 	return func(ctx context.Context, job penstock.Job) error {
 		err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
@@ -54,6 +55,6 @@ func inTx(pool *pgxpool.Pool, store *Store, queue string, h TxHandler) penstock.
 		if err != nil {
 			return err
 		}
-		return penstock.ErrSettled
+		return work.ErrSettled
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/work"
 )
 
 var groupCases = []testCase{
@@ -245,7 +246,7 @@ func groupsPaged(e *env) {
 
 // endless makes a handler that puts another job in the place of each that it has done, in its group, and
 // counts them.
-func (e *env) endless(groups ...string) (h penstock.Handler, done func(group string) int) {
+func (e *env) endless(groups ...string) (h work.Handler, done func(group string) int) {
 	var mu sync.Mutex
 	count := map[string]int{}
 	h = func(ctx context.Context, j penstock.Job) error {
@@ -276,7 +277,7 @@ func groupsTakeTurns(e *env) {
 	e.enqueue(many...)
 	h, done := e.endless("busy")
 	log := newRunLog()
-	stop := e.work(log.logged(h), penstock.WorkOptions{Groups: []string{"calm", "busy", "calm", "cold"}, Concurrency: 2})
+	stop := e.work(log.logged(h), work.Options{Groups: []string{"calm", "busy", "calm", "cold"}, Concurrency: 2})
 	e.eventually("the busy group is served", func() bool { return done("busy") >= 5 })
 	const n = 30
 	for i := range n {
@@ -305,7 +306,7 @@ func groupsServeAll(e *env) {
 	}
 	e.pause(true)
 	h, done := e.endless(busy...)
-	stop := e.work(h, penstock.WorkOptions{AllGroups: true, Concurrency: 4})
+	stop := e.work(h, work.Options{AllGroups: true, Concurrency: 4})
 	e.pause(false)
 	for _, group := range busy {
 		e.eventually("each group is served twice", func() bool { return done(group) >= 2 })

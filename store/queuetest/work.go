@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/work"
 )
 
 var workCases = []testCase{
@@ -17,14 +18,14 @@ var workCases = []testCase{
 	{name: "CancelledJob", run: workCancelled},
 }
 
-// work starts penstock.Work in a process of its own and returns what stops it.
-func (e *env) work(h penstock.Handler, o penstock.WorkOptions) (stop func() error) {
+// work starts work.Run in a process of its own and returns what stops it.
+func (e *env) work(h work.Handler, o work.Options) (stop func() error) {
 	e.Helper()
 	q := e.Another(e).Queue(queue)
 	o.Logger = slog.New(slog.DiscardHandler)
 	ctx, cancel := context.WithCancel(e.ctx)
 	done := make(chan error, 1)
-	go func() { done <- penstock.Work(ctx, q, h, o) }()
+	go func() { done <- work.Run(ctx, q, h, o) }()
 	stop = sync.OnceValue(func() error {
 		cancel()
 		return <-done
@@ -34,7 +35,7 @@ func (e *env) work(h penstock.Handler, o penstock.WorkOptions) (stop func() erro
 }
 
 // logged makes a handler of one that the log checks.
-func (l *runLog) logged(h penstock.Handler) penstock.Handler {
+func (l *runLog) logged(h work.Handler) work.Handler {
 	return func(ctx context.Context, j penstock.Job) error {
 		l.start(j)
 		err := errors.New("it panicked")
@@ -64,7 +65,7 @@ func workTwoProcesses(e *env) {
 		}
 		return nil
 	})
-	stops := []func() error{e.work(h, penstock.WorkOptions{Worker: "one"}), e.work(h, penstock.WorkOptions{Worker: "two", Concurrency: 3})}
+	stops := []func() error{e.work(h, work.Options{Worker: "one"}), e.work(h, work.Options{Worker: "two", Concurrency: 3})}
 	e.eventually("all jobs are done", func() bool { return log.ended.Load() >= n })
 	for _, stop := range stops {
 		e.must(stop(), "Work")
@@ -89,7 +90,7 @@ func workStops(e *env) {
 	h := log.logged(func(context.Context, penstock.Job) error { time.Sleep(100 * time.Microsecond); return nil })
 	for log.ended.Load() < n {
 		before := log.ended.Load()
-		stop := e.work(h, penstock.WorkOptions{Lease: longLease, Concurrency: 4})
+		stop := e.work(h, work.Options{Lease: longLease, Concurrency: 4})
 		e.eventually("some jobs are done", func() bool { return log.ended.Load() >= min(before+30, n) })
 		e.must(stop(), "Work")
 	}
@@ -106,7 +107,7 @@ func workCancelled(e *env) {
 		<-ctx.Done()
 		ended <- context.Cause(ctx)
 		return ctx.Err()
-	}, penstock.WorkOptions{Lease: time.Second})
+	}, work.Options{Lease: time.Second})
 	<-started
 	e.cancel(1, ids...)
 	e.mustBe(<-ended, penstock.ErrLeaseLost, "the cause of a cancelled job's context")

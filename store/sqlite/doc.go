@@ -16,7 +16,7 @@
 //	INSERT INTO penstock_queue_emails (payload, key, grp, priority, headers) VALUES (?, ?, ?, ?, ?)
 //
 // with all but payload optional, and a not_before (milliseconds since 1970) if it
-// is to wait; see [QueueTable]. penstock.Work runs them, and [WorkTx] in the
+// is to wait; see [QueueTable]. work.Run runs them, and [WorkTx] in the
 // transaction that ends them. Any language takes one out in its own transaction
 // with
 //

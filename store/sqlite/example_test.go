@@ -10,6 +10,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/store/sqlite"
+	"github.com/penstock/penstock/work"
 )
 
 // An order and the message about it commit together.
@@ -120,7 +121,7 @@ func ExampleWorkTx() {
 		fmt.Println("attempt", job.Attempt, "for", job.Key)
 		stop()
 		return err
-	}, penstock.WorkOptions{})
+	}, work.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}

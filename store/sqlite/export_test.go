@@ -16,7 +16,7 @@ func WithPragmas(o Options, pragmas ...string) Options {
 	return o
 }
 
-// InTx makes what WorkTx gives to Work.
+// InTx makes what WorkTx gives to work.Run.
 var InTx = inTx
 
 // What the fuzz test compares.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/store/sqlite"
+	"github.com/penstock/penstock/work"
 )
 
 // enqueueOrders makes orders, each with a job.
@@ -65,7 +66,7 @@ func workTxOrders(ctx context.Context, s *sqlite.Store) error {
 		}
 		_, err := fmt.Printf("began %s %d %s\n", j.Payload, j.ID, j.Key)
 		return err
-	}, penstock.WorkOptions{Lease: 300 * time.Millisecond})
+	}, work.Options{Lease: 300 * time.Millisecond})
 }
 
 // Producers and workers are killed -9 in the middle of it. Every order that was

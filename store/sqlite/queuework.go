@@ -7,13 +7,14 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/work"
 )
 
 // TxHandler does one job within a transaction on the queue's file. It must not end
-// tx. What its error means is said at penstock.Handler; any error rolls tx back.
+// tx. What its error means is said at work.Handler; any error rolls tx back.
 type TxHandler func(ctx context.Context, tx *sql.Tx, job penstock.Job) error
 
-// WorkTx is penstock.Work with a transaction around each handler that also ends the
+// WorkTx is work.Run with a transaction around each handler that also ends the
 // job: what the handler writes through tx takes effect exactly once, however often
 // the job runs.
 //
@@ -23,7 +24,7 @@ type TxHandler func(ctx context.Context, tx *sql.Tx, job penstock.Job) error
 // finds its context ended, and the job comes back. Keep it short, and write through
 // tx only: another connection waits for the handler, and so forever in it.
 // Handlers run one after another; opts.Concurrency is 1 unless it is set.
-func WorkTx(ctx context.Context, store *Store, queue string, h TxHandler, opts penstock.WorkOptions) error {
+func WorkTx(ctx context.Context, store *Store, queue string, h TxHandler, opts work.Options) error {
 	if opts.Concurrency == 0 {
 		opts.Concurrency = 1
 	}
@@ -33,11 +34,11 @@ func WorkTx(ctx context.Context, store *Store, queue string, h TxHandler, opts p
 	}
 	defer func() { _ = db.Close() }()
 	db.SetMaxOpenConns(1) // handlers take turns here, which is fairer than polling for the lock
-	return penstock.Work(ctx, store.Queue(queue), inTx(db, store, queue, h), opts)
+	return work.Run(ctx, store.Queue(queue), inTx(db, store, queue, h), opts)
 }
 
 // inTx makes a handler that ends its job itself.
-func inTx(db *sql.DB, store *Store, queue string, h TxHandler) penstock.Handler {
+func inTx(db *sql.DB, store *Store, queue string, h TxHandler) work.Handler {
 	return func(ctx context.Context, job penstock.Job) error {
 		conn, err := db.Conn(ctx)
 		if err != nil {
@@ -63,7 +64,7 @@ func inTx(db *sql.DB, store *Store, queue string, h TxHandler) penstock.Handler 
 		if err := tx.Commit(); err != nil {
 			return store.explain(err)
 		}
-		return penstock.ErrSettled
+		return work.ErrSettled
 	}
 }
 

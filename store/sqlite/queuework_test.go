@@ -12,6 +12,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/store/sqlite"
+	"github.com/penstock/penstock/work"
 )
 
 // runWorkTx works until every job that is not a dead letter has ended.
@@ -21,7 +22,7 @@ func runWorkTx(t *testing.T, s *sqlite.Store, app *sql.DB, h sqlite.TxHandler) {
 	defer stop()
 	ended := make(chan error, 1)
 	go func() {
-		ended <- sqlite.WorkTx(ctx, s, "jobs", h, penstock.WorkOptions{Logger: slog.New(slog.DiscardHandler)})
+		ended <- sqlite.WorkTx(ctx, s, "jobs", h, work.Options{Logger: slog.New(slog.DiscardHandler)})
 	}()
 	for scan[int](t, app, `select count(*) from penstock_queue_jobs`) > 0 {
 		select {
@@ -96,7 +97,7 @@ func TestWorkTxEndsTheJobInTheTransaction(t *testing.T) {
 		t.Errorf("%d effects of a job that has not ended", n)
 	}
 	mustExec(t, app, `drop trigger kept`)
-	if err := handler(t.Context(), job); !errors.Is(err, penstock.ErrSettled) {
+	if err := handler(t.Context(), job); !errors.Is(err, work.ErrSettled) {
 		t.Errorf("the handler: %v", err)
 	}
 	if n := scan[int](t, app, `select count(*) from done`); n != 1 {
@@ -126,7 +127,7 @@ func TestWorkTxAndLostLease(t *testing.T) {
 	if err := handler(t.Context(), jobs[0]); !errors.Is(err, penstock.ErrLeaseLost) {
 		t.Errorf("with a lost lease: %v", err)
 	}
-	if err := handler(t.Context(), jobs[1]); !errors.Is(err, penstock.ErrSettled) {
+	if err := handler(t.Context(), jobs[1]); !errors.Is(err, work.ErrSettled) {
 		t.Errorf("with a lease that ends while it runs: %v", err)
 	}
 	if err := handler(t.Context(), jobs[1]); !errors.Is(err, penstock.ErrLeaseLost) {

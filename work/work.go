@@ -1,10 +1,15 @@
-package penstock
+// Package work runs handlers on the jobs of a queue: it claims them, extends their leases, writes
+// down how they ended, and gives back what it has not begun when it stops. It knows a queue by
+// what the root package says of it; relay/ is its neighbour for outboxes.
+package work
 
 import (
 	"context"
 	"errors"
 	"log/slog"
 	"time"
+
+	"github.com/penstock/penstock"
 )
 
 // Handler does one job. Its error decides what becomes of it:
@@ -17,21 +22,21 @@ import (
 //   - ErrSettled: the handler has ended the job itself.
 //
 // ctx ends with the cause ErrLeaseLost when the job may be running elsewhere,
-// and with ErrStopping when Work stops and DrainTimeout is over.
-type Handler func(ctx context.Context, job Job) error
+// and with ErrStopping when Run stops and DrainTimeout is over.
+type Handler func(ctx context.Context, job penstock.Job) error
 
 var (
 	// ErrSettled is what a handler returns that has ended its job itself, with
-	// Ack, Retry or Bury in a transaction of its own: Work leaves the job alone.
+	// Ack, Retry or Bury in a transaction of its own: Run leaves the job alone.
 	ErrSettled = errors.New("the handler has settled the job")
-	// ErrStopping is why a handler's context ended: Work was told to stop, and
+	// ErrStopping is why a handler's context ended: Run was told to stop, and
 	// waited for DrainTimeout.
 	ErrStopping = errors.New("the worker is stopping")
 )
 
-// WorkQueue is what Work needs of a Queue.
-type WorkQueue interface {
-	Claim(ctx context.Context, c Claim) ([]Job, error)
+// Queue is what Run needs of a Queue.
+type Queue interface {
+	Claim(ctx context.Context, c penstock.Claim) ([]penstock.Job, error)
 	Extend(ctx context.Context, lease time.Duration, leases ...int64) ([]int64, error)
 	Ack(ctx context.Context, leases ...int64) ([]int64, error)
 	Retry(ctx context.Context, lease int64, after time.Duration, reason string) (dead bool, err error)
@@ -39,34 +44,10 @@ type WorkQueue interface {
 	Maintain(ctx context.Context) error
 }
 
-var _ WorkQueue = Queue(nil)
+var _ Queue = Queue(nil)
 
-// Releaser is a queue that takes jobs back as if they had not been claimed:
-// they may run at once, and the attempt does not count. Release returns the
-// leases that were still held. Work uses it when it stops; from a queue that is
-// no Releaser such jobs come back when their leases end, with one attempt more.
-type Releaser interface {
-	Release(ctx context.Context, leases ...int64) ([]int64, error)
-}
-
-// AckClaimer is a queue that ends jobs and claims others with one call: both happen, or
-// neither. acked are those of acks that were still held. Where Work can, it lets the end of a
-// job wait for the next claim, so that a queue in use takes one call instead of two.
-type AckClaimer interface {
-	AckClaim(ctx context.Context, acks []int64, c Claim) (acked []int64, jobs []Job, err error)
-}
-
-// GroupFinder is a queue that tells which groups have jobs to claim: what Work needs for
-// several groups.
-type GroupFinder interface {
-	// ReadyGroups returns up to most groups with jobs that a Claim may return now, of those given, or
-	// of all if there are none given: in the order of their bytes, beginning behind a group and then
-	// going round. Others may be faster, so a Claim can find nothing after all.
-	ReadyGroups(ctx context.Context, groups []string, behind string, most int) ([]string, error)
-}
-
-// WorkOptions for Work. The zero value of each field means its default.
-type WorkOptions struct {
+// Options for Run. The zero value of each field means its default.
+type Options struct {
 	// Concurrency is how many handlers run at a time. Default 10.
 	Concurrency int
 	// Batch is the most jobs that one Claim asks for, 1 to MaxClaim. Default 100.
@@ -91,8 +72,8 @@ type WorkOptions struct {
 	// written with them. Default 1 ms; 20 ms where a claim can carry it (AckClaimer),
 	// which then is mostly within half of it.
 	AckEvery time.Duration
-	// DrainTimeout is how long handlers may go on when Work stops, before their
-	// contexts end; and how long Work then tries to write down how they ended.
+	// DrainTimeout is how long handlers may go on when Run stops, before their
+	// contexts end; and how long Run then tries to write down how they ended.
 	// Default 10 s.
 	DrainTimeout time.Duration
 	// Middleware wraps the handler; the first is the outermost. The job's headers
@@ -100,34 +81,34 @@ type WorkOptions struct {
 	// the job, like the handler's.
 	Middleware []func(Handler) Handler
 	// Observer counts; may be nil.
-	Observer WorkObserver
+	Observer Observer
 	// Logger defaults to slog.Default().
 	Logger *slog.Logger
 }
 
-// WorkObserver is told what Work does, from several goroutines; it must not
+// Observer is told what Run does, from several goroutines; it must not
 // block.
-type WorkObserver interface {
+type Observer interface {
 	// Claimed follows every Claim that returned jobs.
 	Claimed(jobs int)
 	// Ended follows the durable end of every attempt; took is how long the
 	// handler ran, 0 if it did not begin.
-	Ended(job Job, how JobEnd, took time.Duration)
+	Ended(job penstock.Job, how End, took time.Duration)
 }
 
-// JobEnd is how an attempt at a job ended.
-type JobEnd string
+// End is how an attempt at a job ended.
+type End string
 
 const (
-	JobDone     JobEnd = "done"
-	JobFailed   JobEnd = "failed"   // to be tried again
-	JobDead     JobEnd = "dead"     // a dead letter now
-	JobLost     JobEnd = "lost"     // the lease was lost, whatever the handler said
-	JobSettled  JobEnd = "settled"  // by the handler: ErrSettled
-	JobReleased JobEnd = "released" // given back when Work stopped
+	Done     End = "done"
+	Failed   End = "failed"   // to be tried again
+	Dead     End = "dead"     // a dead letter now
+	Lost     End = "lost"     // the lease was lost, whatever the handler said
+	Settled  End = "settled"  // by the handler: ErrSettled
+	Released End = "released" // given back when Run stopped
 )
 
-// Work claims jobs and runs h on them until ctx ends. Then it claims no more,
+// Run claims jobs and runs h on them until ctx ends. Then it claims no more,
 // gives back what it has claimed and not begun (see Releaser), waits up to
 // DrainTimeout for the handlers that run, ends the contexts of those that still
 // do, waits for them to return, writes down how they ended, and returns nil.
@@ -139,12 +120,12 @@ const (
 // could not be written in time; these jobs run again.
 //
 // A job can run more than once, after a crash or a lost lease. When handlers are
-// quick, Work claims some jobs ahead, no more than will begin within a tenth of
+// quick, Run claims some jobs ahead, no more than will begin within a tenth of
 // a second or a tenth of the lease; they count as running.
 //
-// Work does the queue's housekeeping (Maintain) about twice a second.
-func Work(ctx context.Context, q WorkQueue, h Handler, opts WorkOptions) error {
-	if _, ok := q.(AckClaimer); ok {
+// Run does the queue's housekeeping (Maintain) about twice a second.
+func Run(ctx context.Context, q Queue, h Handler, opts Options) error {
+	if _, ok := q.(penstock.AckClaimer); ok {
 		setDefault(&opts.AckEvery, 20*time.Millisecond)
 	}
 	opts.SetDefaults()
@@ -152,8 +133,8 @@ func Work(ctx context.Context, q WorkQueue, h Handler, opts WorkOptions) error {
 		return err
 	}
 	w := newWorker(q, h, opts)
-	if _, ok := q.(GroupFinder); !ok && (opts.AllGroups || len(w.turns.of) > 0) {
-		return &FieldError{Field: "Groups", Problem: "are several, and the queue cannot tell which of them have jobs", Hint: "use a queue that is a GroupFinder, or one Group"}
+	if _, ok := q.(penstock.GroupFinder); !ok && (opts.AllGroups || len(w.turns.of) > 0) {
+		return &penstock.FieldError{Field: "Groups", Problem: "are several, and the queue cannot tell which of them have jobs", Hint: "use a queue that is a GroupFinder, or one Group"}
 	}
 	return w.run(ctx)
 }

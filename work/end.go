@@ -1,14 +1,16 @@
-package penstock
+package work
 
 import (
 	"context"
 	"errors"
 	"slices"
 	"time"
+
+	"github.com/penstock/penstock"
 )
 
 // finish forgets a task whose end is durable.
-func (w *worker) finish(t *task, how JobEnd) {
+func (w *worker) finish(t *task, how End) {
 	w.mu.Lock()
 	delete(w.held, t.job.Lease)
 	w.mu.Unlock()
@@ -85,7 +87,7 @@ func (w *worker) carries(none bool) bool {
 func (w *worker) takeAcks() []*task {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	tasks := w.acks[:min(len(w.acks), MaxClaim)]
+	tasks := w.acks[:min(len(w.acks), penstock.MaxClaim)]
 	w.acks = w.acks[len(tasks):]
 	w.writing += len(tasks)
 	return tasks
@@ -151,11 +153,11 @@ func (w *worker) acked(tasks []*task, leases []int64) {
 	}
 	for _, t := range tasks {
 		if held[t.job.Lease] {
-			w.finish(t, JobDone)
+			w.finish(t, Done)
 			continue
 		}
 		w.log.Warn("a job is done, but its lease was gone; unless an earlier call wrote it, it runs again", "job", t.job.ID, "attempt", t.job.Attempt, "earlier_call", t.tried)
-		w.finish(t, JobLost)
+		w.finish(t, Lost)
 	}
 }
 
@@ -169,14 +171,14 @@ func (w *worker) fail(ctx context.Context, t *task, failure error, interrupted b
 		cancel()
 		switch {
 		case err == nil:
-			if how == JobFailed || how == JobDead {
-				w.log.Warn("a job failed", "job", t.job.ID, "attempt", t.job.Attempt, "dead", how == JobDead, "err", failure)
+			if how == Failed || how == Dead {
+				w.log.Warn("a job failed", "job", t.job.ID, "attempt", t.job.Attempt, "dead", how == Dead, "err", failure)
 			}
 			w.finish(t, how)
 			return
-		case errors.Is(err, ErrLeaseLost):
+		case errors.Is(err, penstock.ErrLeaseLost):
 			w.log.Warn("a job failed, but its lease was gone; unless an earlier call wrote it, it runs again", "job", t.job.ID, "attempt", t.job.Attempt, "earlier_call", retry.failures > 0, "err", failure)
-			w.finish(t, JobLost)
+			w.finish(t, Lost)
 			return
 		case w.permanent(err):
 			return
@@ -190,29 +192,29 @@ func (w *worker) fail(ctx context.Context, t *task, failure error, interrupted b
 }
 
 // tell makes the one call that ends a failed attempt.
-func (w *worker) tell(ctx context.Context, t *task, failure error, interrupted bool) (JobEnd, error) {
-	if IsPermanent(failure) {
-		return JobDead, w.q.Bury(ctx, t.job.Lease, reason(failure))
+func (w *worker) tell(ctx context.Context, t *task, failure error, interrupted bool) (End, error) {
+	if penstock.IsPermanent(failure) {
+		return Dead, w.q.Bury(ctx, t.job.Lease, reason(failure))
 	}
-	after, asked := RetryDelay(failure)
+	after, asked := penstock.RetryDelay(failure)
 	if !asked {
 		after = -1 // the queue's own backoff
 	}
 	if interrupted { // it is not the job's fault
-		if r, ok := w.q.(Releaser); ok {
+		if r, ok := w.q.(penstock.Releaser); ok {
 			released, err := r.Release(ctx, t.job.Lease)
 			if err == nil && len(released) == 0 {
-				err = ErrLeaseLost
+				err = penstock.ErrLeaseLost
 			}
-			return JobReleased, err
+			return Released, err
 		}
 		after = 0
 	}
 	dead, err := w.q.Retry(ctx, t.job.Lease, max(after, -1), reason(failure))
 	if dead {
-		return JobDead, err
+		return Dead, err
 	}
-	return JobFailed, err
+	return Failed, err
 }
 
 // release gives back jobs that have not begun.
@@ -220,7 +222,7 @@ func (w *worker) release(ctx context.Context, tasks []*task) {
 	if len(tasks) == 0 {
 		return
 	}
-	r, ok := w.q.(Releaser)
+	r, ok := w.q.(penstock.Releaser)
 	if !ok {
 		w.log.Info("claimed jobs that have not begun come back when their leases end", "jobs", len(tasks), "lease", w.Lease)
 		return
@@ -235,7 +237,7 @@ func (w *worker) release(ctx context.Context, tasks []*task) {
 		cancel()
 		if err == nil {
 			for _, t := range tasks {
-				w.Observer.Ended(t.job, JobReleased, 0)
+				w.Observer.Ended(t.job, Released, 0)
 			}
 			return
 		}

@@ -1,10 +1,12 @@
-package penstock
+package work
 
 import (
 	"context"
 	"math/rand/v2"
 	"slices"
 	"time"
+
+	"github.com/penstock/penstock"
 )
 
 // beatLoop extends the leases of everything that is held at every third of a
@@ -43,7 +45,7 @@ func (w *worker) beat(ctx context.Context) error {
 	extended, err := w.q.Extend(call, w.Lease, leases...)
 	cancel()
 	for _, t := range w.prolong(leases, extended, start.Add(w.Lease), err == nil) {
-		w.Observer.Ended(t.job, JobLost, 0)
+		w.Observer.Ended(t.job, Lost, 0)
 	}
 	return err
 }
@@ -81,7 +83,7 @@ func (w *worker) lose(t *task) (dropped bool) {
 	if t.begun {
 		t.lost = true
 		if t.cancel != nil { // else do sees it
-			t.cancel(ErrLeaseLost)
+			t.cancel(penstock.ErrLeaseLost)
 		}
 		return false
 	}

@@ -1,4 +1,4 @@
-package penstock_test
+package work_test
 
 import (
 	"context"
@@ -11,16 +11,17 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/work"
 )
 
 // Handlers that run may end in peace; nothing new is claimed.
 func TestWorkDrains(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newFakeQueue(20)
-		_, stop := work(t, q, func(ctx context.Context, _ penstock.Job) error {
+		_, stop := begin(t, q, func(ctx context.Context, _ penstock.Job) error {
 			time.Sleep(5 * time.Second)
 			return ctx.Err()
-		}, penstock.WorkOptions{Concurrency: 2})
+		}, work.Options{Concurrency: 2})
 		time.Sleep(time.Second)
 		start := time.Now()
 		if err := stop(); err != nil {
@@ -37,24 +38,24 @@ func TestWorkDrains(t *testing.T) {
 
 func TestWorkDrainTimeout(t *testing.T) {
 	for name, c := range map[string]struct {
-		queue func(*fakeQueue) penstock.WorkQueue
+		queue func(*fakeQueue) work.Queue
 		want  func(*fakeQueue) bool
 	}{
-		"Releaser":    {func(q *fakeQueue) penstock.WorkQueue { return releasing{q} }, func(q *fakeQueue) bool { return len(q.freed) == 2 && len(q.retried) == 0 }},
-		"no Releaser": {func(q *fakeQueue) penstock.WorkQueue { return q }, func(q *fakeQueue) bool { return len(q.retried) == 2 && q.retried[0][:11] == "j0 after 0s" }},
+		"Releaser":    {func(q *fakeQueue) work.Queue { return releasing{q} }, func(q *fakeQueue) bool { return len(q.freed) == 2 && len(q.retried) == 0 }},
+		"no Releaser": {func(q *fakeQueue) work.Queue { return q }, func(q *fakeQueue) bool { return len(q.retried) == 2 && q.retried[0][:11] == "j0 after 0s" }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				q := newFakeQueue(3)
 				cause := make(chan error, 2)
-				_, stop := work(t, c.queue(q), func(ctx context.Context, j penstock.Job) error {
+				_, stop := begin(t, c.queue(q), func(ctx context.Context, j penstock.Job) error {
 					<-ctx.Done()
 					cause <- context.Cause(ctx)
 					if j.ID == 2 {
 						time.Sleep(time.Millisecond) // for the order of the two
 					}
 					return ctx.Err()
-				}, penstock.WorkOptions{Concurrency: 2, DrainTimeout: 3 * time.Second})
+				}, work.Options{Concurrency: 2, DrainTimeout: 3 * time.Second})
 				time.Sleep(time.Second)
 				start := time.Now()
 				if err := stop(); err != nil {
@@ -63,7 +64,7 @@ func TestWorkDrainTimeout(t *testing.T) {
 				if took := time.Since(start); took < 3*time.Second || took > 4*time.Second {
 					t.Errorf("stopping took %s, want DrainTimeout", took)
 				}
-				if err := <-cause; !errors.Is(err, penstock.ErrStopping) {
+				if err := <-cause; !errors.Is(err, work.ErrStopping) {
 					t.Errorf("the context ended because of %v, want ErrStopping", err)
 				}
 				if !c.want(q) {
@@ -80,12 +81,12 @@ func TestWorkGivesBackWhatHasNotBegun(t *testing.T) {
 		q := newFakeQueue(200)
 		slow := make(chan struct{})
 		n := 0
-		seen, stop := work(t, releasing{q}, func(context.Context, penstock.Job) error {
+		seen, stop := begin(t, releasing{q}, func(context.Context, penstock.Job) error {
 			if n++; n > 50 {
 				<-slow
 			}
 			return nil
-		}, penstock.WorkOptions{Concurrency: 1})
+		}, work.Options{Concurrency: 1})
 		time.Sleep(time.Second)
 		synctest.Wait()
 		q.mu.Lock()
@@ -101,7 +102,7 @@ func TestWorkGivesBackWhatHasNotBegun(t *testing.T) {
 		if err := stop(); err != nil {
 			t.Error(err)
 		}
-		if len(q.freed) != ahead || seen.count(penstock.JobReleased) != ahead || len(q.done) != 51 {
+		if len(q.freed) != ahead || seen.count(work.Released) != ahead || len(q.done) != 51 {
 			t.Errorf("%d were given back, %d done, want %d and 51", len(q.freed), len(q.done), ahead)
 		}
 	})
@@ -112,12 +113,12 @@ func TestWorkExtendsWhatHasNotBegun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newFakeQueue(200)
 		n := 0
-		_, stop := work(t, q, func(context.Context, penstock.Job) error {
+		_, stop := begin(t, q, func(context.Context, penstock.Job) error {
 			if n++; n == 50 {
 				time.Sleep(5 * time.Minute)
 			}
 			return nil
-		}, penstock.WorkOptions{Concurrency: 1})
+		}, work.Options{Concurrency: 1})
 		time.Sleep(10 * time.Minute)
 		if err := stop(); err != nil {
 			t.Error(err)
@@ -133,7 +134,7 @@ func TestWorkOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newFakeQueue(6)
 		down := errors.New("connection refused")
-		seen, stop := work(t, q, func(_ context.Context, j penstock.Job) error {
+		seen, stop := begin(t, q, func(_ context.Context, j penstock.Job) error {
 			time.Sleep(time.Second)
 			switch j.ID {
 			case 1:
@@ -142,7 +143,7 @@ func TestWorkOutage(t *testing.T) {
 				return penstock.Permanent(errors.New("bad"))
 			}
 			return nil
-		}, penstock.WorkOptions{Concurrency: 6, Lease: 5 * time.Minute})
+		}, work.Options{Concurrency: 6, Lease: 5 * time.Minute})
 		time.Sleep(500 * time.Millisecond)
 		for _, call := range []string{"claim", "ack", "retry", "bury", "maintain", "extend"} {
 			q.set(call, down, 0)
@@ -161,7 +162,7 @@ func TestWorkOutage(t *testing.T) {
 		if err := stop(); err != nil {
 			t.Error(err)
 		}
-		if len(q.done) != 4 || len(q.retried) != 1 || len(q.buried) != 1 || seen.count(penstock.JobDone) != 4 {
+		if len(q.done) != 4 || len(q.retried) != 1 || len(q.buried) != 1 || seen.count(work.Done) != 4 {
 			t.Errorf("after the outage %q are done, %q retried, %q buried", q.done, q.retried, q.buried)
 		}
 	})
@@ -172,7 +173,7 @@ func TestWorkStopsInAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newFakeQueue(2)
 		q.set("ack", errors.New("connection refused"), 0)
-		_, stop := work(t, q, nothing, penstock.WorkOptions{DrainTimeout: 3 * time.Second})
+		_, stop := begin(t, q, nothing, work.Options{DrainTimeout: 3 * time.Second})
 		time.Sleep(time.Second)
 		start := time.Now()
 		err := stop()
@@ -191,7 +192,7 @@ func TestWorkPermanentErrors(t *testing.T) {
 					q.set(call, penstock.WithHint(permanent, "create it"), 0)
 					done := make(chan error)
 					go func() {
-						done <- penstock.Work(t.Context(), q, func(ctx context.Context, j penstock.Job) error {
+						done <- work.Run(t.Context(), q, func(ctx context.Context, j penstock.Job) error {
 							if j.ID == 1 {
 								return errors.New("failed")
 							} else if j.ID == 2 {
@@ -199,7 +200,7 @@ func TestWorkPermanentErrors(t *testing.T) {
 							}
 							<-ctx.Done() // nobody else would stop it
 							return ctx.Err()
-						}, penstock.WorkOptions{Logger: slog.New(slog.DiscardHandler)})
+						}, work.Options{Logger: slog.New(slog.DiscardHandler)})
 					}()
 					if err := <-done; !errors.Is(err, permanent) {
 						t.Errorf("got %v, want %v", err, permanent)
@@ -210,13 +211,13 @@ func TestWorkPermanentErrors(t *testing.T) {
 	}
 }
 
-// A claim under way when Work stops is not cut off, and what it brings is given
+// A claim under way when Run stops is not cut off, and what it brings is given
 // back.
 func TestWorkStopsDuringAClaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newFakeQueue(3)
 		q.set("claim", nil, time.Second)
-		_, stop := work(t, releasing{q}, nothing, penstock.WorkOptions{})
+		_, stop := begin(t, releasing{q}, nothing, work.Options{})
 		time.Sleep(500 * time.Millisecond)
 		if err := stop(); err != nil {
 			t.Error(err)
@@ -231,12 +232,12 @@ func TestWorkStopsDuringAClaim(t *testing.T) {
 func TestWorkGoexit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newFakeQueue(5)
-		_, stop := work(t, q, func(_ context.Context, j penstock.Job) error {
+		_, stop := begin(t, q, func(_ context.Context, j penstock.Job) error {
 			if j.ID < 5 {
 				runtime.Goexit()
 			}
 			return nil
-		}, penstock.WorkOptions{Concurrency: 1})
+		}, work.Options{Concurrency: 1})
 		time.Sleep(time.Second)
 		if err := stop(); err != nil {
 			t.Error(err)

@@ -1,4 +1,4 @@
-package penstock
+package work
 
 import (
 	"context"
@@ -7,13 +7,15 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/penstock/penstock"
 )
 
-// worker is one call of Work. A task is held from its claim until its end is
+// worker is one call of Run. A task is held from its claim until its end is
 // written down; in between it is queued, then runs in a slot.
 type worker struct {
-	WorkOptions
-	q      WorkQueue
+	Options
+	q      Queue
 	handle Handler
 	log    *slog.Logger
 	turns  turns // of claimLoop only
@@ -40,7 +42,7 @@ type worker struct {
 
 // task is one claimed job.
 type task struct {
-	job    Job
+	job    penstock.Job
 	until  time.Time // when the lease ends, or earlier: by this machine's clock
 	begun  bool
 	ended  bool // the handler has returned
@@ -52,17 +54,17 @@ type task struct {
 	cancel context.CancelCauseFunc // ends the handler's context
 }
 
-func newWorker(q WorkQueue, h Handler, o WorkOptions) *worker {
+func newWorker(q Queue, h Handler, o Options) *worker {
 	for i := len(o.Middleware) - 1; i >= 0; i-- {
 		h = o.Middleware[i](h)
 	}
 	return &worker{
-		WorkOptions: o, q: q, handle: h, log: o.Logger, turns: newTurns(q, &o),
+		Options: o, q: q, handle: h, log: o.Logger, turns: newTurns(q, &o),
 		freed: make(chan struct{}, 1), opened: make(chan struct{}, o.Concurrency), closed: make(chan struct{}), done: make(chan struct{}, 1), held: map[int64]*task{},
 	}
 }
 
-// run is Work.
+// run is Run.
 func (w *worker) run(ctx context.Context) error {
 	claiming, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -117,15 +119,15 @@ func (w *worker) result() error {
 		return w.failed
 	}
 	if n := len(w.held); n > 0 {
-		return WithHint(fmt.Errorf("how %d jobs ended could not be written within %s", n, w.DrainTimeout), "they run again when their leases end; see the log for the database's errors")
+		return penstock.WithHint(fmt.Errorf("how %d jobs ended could not be written within %s", n, w.DrainTimeout), "they run again when their leases end; see the log for the database's errors")
 	}
 	return nil
 }
 
-// permanent reports whether err ends Work, and makes it.
+// permanent reports whether err ends Run, and makes it.
 func (w *worker) permanent(err error) bool {
-	var field *FieldError
-	if !errors.Is(err, ErrNoQueue) && !errors.Is(err, ErrClosed) && !errors.As(err, &field) {
+	var field *penstock.FieldError
+	if !errors.Is(err, penstock.ErrNoQueue) && !errors.Is(err, penstock.ErrClosed) && !errors.As(err, &field) {
 		return false
 	}
 	w.mu.Lock()
@@ -187,7 +189,7 @@ func (w *worker) claimLoop(ctx, handling, writing context.Context) {
 }
 
 // claim claims up to n jobs of the group whose turn it is, and reports whether there may be more to claim at once.
-func (w *worker) claim(ctx context.Context, n int, carry bool) (jobs []Job, more bool, err error) {
+func (w *worker) claim(ctx context.Context, n int, carry bool) (jobs []penstock.Job, more bool, err error) {
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	group, share, err := w.turns.next(call, n)
@@ -206,9 +208,9 @@ func (w *worker) claim(ctx context.Context, n int, carry bool) (jobs []Job, more
 
 // claimFrom makes one call. What is done goes with it, if the queue can and carry says so: not
 // if the last call failed, because the acking need not wait until claims work again.
-func (w *worker) claimFrom(call context.Context, group string, n int, carry bool) ([]Job, error) {
-	c := Claim{Group: group, Jobs: n, Lease: w.Lease, Worker: w.Worker}
-	if q, ok := w.q.(AckClaimer); ok && carry {
+func (w *worker) claimFrom(call context.Context, group string, n int, carry bool) ([]penstock.Job, error) {
+	c := penstock.Claim{Group: group, Jobs: n, Lease: w.Lease, Worker: w.Worker}
+	if q, ok := w.q.(penstock.AckClaimer); ok && carry {
 		if tasks := w.takeAcks(); len(tasks) > 0 {
 			acked, jobs, err := q.AckClaim(call, leasesOf(tasks), c)
 			if err != nil {
@@ -259,7 +261,7 @@ func (w *worker) wanted() int {
 }
 
 // admit queues claimed jobs and begins as many as there are slots for.
-func (w *worker) admit(handling, writing context.Context, jobs []Job, until time.Time) {
+func (w *worker) admit(handling, writing context.Context, jobs []penstock.Job, until time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, j := range jobs {

@@ -1,4 +1,4 @@
-package penstock
+package work
 
 import (
 	"bytes"
@@ -8,6 +8,8 @@ import (
 	"runtime/debug"
 	"strings"
 	"time"
+
+	"github.com/penstock/penstock"
 )
 
 // do runs the handler on one job and sees to it that its end is written down.
@@ -19,7 +21,7 @@ func (w *worker) do(handling, writing context.Context, t *task) {
 	lost := t.lost
 	w.mu.Unlock()
 	if lost {
-		cancel(ErrLeaseLost)
+		cancel(penstock.ErrLeaseLost)
 	}
 	err := errors.New("the handler ended its goroutine without returning")
 	start := time.Now()
@@ -29,7 +31,7 @@ func (w *worker) do(handling, writing context.Context, t *task) {
 		w.handlers.Done()
 		switch {
 		case errors.Is(err, ErrSettled):
-			w.finish(t, JobSettled)
+			w.finish(t, Settled)
 		case err == nil: // and if the lease was lost, the database will say so
 			w.ackLater(t)
 		case lost:
@@ -38,7 +40,7 @@ func (w *worker) do(handling, writing context.Context, t *task) {
 			} else {
 				w.log.Warn("the lease of a job was lost while it ran; it may run elsewhere", "job", t.job.ID, "attempt", t.job.Attempt, "after", t.took)
 			}
-			w.finish(t, JobLost)
+			w.finish(t, Lost)
 		default:
 			w.fail(writing, t, err, errors.Is(context.Cause(handling), ErrStopping))
 		}
@@ -60,7 +62,7 @@ func (w *worker) returned(t *task, took time.Duration) (lost, gone bool) {
 }
 
 // call runs the handler and makes an error of a panic.
-func (w *worker) call(ctx context.Context, job Job) (err error) {
+func (w *worker) call(ctx context.Context, job penstock.Job) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			err = &PanicError{Value: r, Stack: panicStack(debug.Stack())}

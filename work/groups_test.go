@@ -1,4 +1,4 @@
-package penstock_test
+package work_test
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/work"
 )
 
 // groupedQueue is a fakeQueue with a line per group.
@@ -88,11 +89,11 @@ func manyGroups(n int) []string {
 
 // A worker that waits makes one call at a time, however many groups there are.
 func TestWorkIdleOverManyGroups(t *testing.T) {
-	for name, o := range map[string]penstock.WorkOptions{"all": {AllGroups: true}, "named": {Groups: manyGroups(100)}} {
+	for name, o := range map[string]work.Options{"all": {AllGroups: true}, "named": {Groups: manyGroups(100)}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				q := newGroupedQueue(manyGroups(100)...)
-				_, stop := work(t, q, nothing, o)
+				_, stop := begin(t, q, nothing, o)
 				time.Sleep(10 * time.Second)
 				before := q.called("look")
 				time.Sleep(10 * time.Second)
@@ -112,13 +113,13 @@ func TestWorkIdleOverManyGroups(t *testing.T) {
 
 // One group asks for nothing that is not needed without groups.
 func TestWorkOneGroupDoesNotLook(t *testing.T) {
-	for name, o := range map[string]penstock.WorkOptions{"none": {}, "Group": {Group: "a"}, "Groups": {Groups: []string{"a", "a"}}} {
+	for name, o := range map[string]work.Options{"none": {}, "Group": {Group: "a"}, "Groups": {Groups: []string{"a", "a"}}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				q := newGroupedQueue()
 				q.add("a", 5)
 				q.add("", 5)
-				_, stop := work(t, q, nothing, o)
+				_, stop := begin(t, q, nothing, o)
 				time.Sleep(time.Second)
 				if err := stop(); err != nil {
 					t.Error(err)
@@ -144,7 +145,7 @@ func TestWorkGroupsTakeTurns(t *testing.T) {
 			q.add(g, 1000)
 		}
 		q.takes["claim"], q.takes["look"] = time.Millisecond, time.Millisecond
-		_, stop := work(t, q, func(context.Context, penstock.Job) error { time.Sleep(5 * time.Millisecond); return nil }, penstock.WorkOptions{AllGroups: true, Concurrency: 8})
+		_, stop := begin(t, q, func(context.Context, penstock.Job) error { time.Sleep(5 * time.Millisecond); return nil }, work.Options{AllGroups: true, Concurrency: 8})
 		time.Sleep(2 * time.Second)
 		q.add("new", 10)
 		time.Sleep(time.Second)
@@ -175,7 +176,7 @@ func TestWorkGroupsShareSlots(t *testing.T) {
 		q := newGroupedQueue()
 		q.add("a", 100)
 		q.add("b", 100)
-		_, stop := work(t, q, func(context.Context, penstock.Job) error { time.Sleep(time.Hour); return nil }, penstock.WorkOptions{Groups: []string{"b", "a"}, Concurrency: 10})
+		_, stop := begin(t, q, func(context.Context, penstock.Job) error { time.Sleep(time.Hour); return nil }, work.Options{Groups: []string{"b", "a"}, Concurrency: 10})
 		time.Sleep(time.Minute)
 		q.mu.Lock()
 		running := map[string]int{}
@@ -202,7 +203,7 @@ func TestWorkGroupsThatBringNothing(t *testing.T) {
 			q.add(g, 1)
 		}
 		q.add("zgood", 1)
-		_, stop := work(t, q, nothing, penstock.WorkOptions{AllGroups: true})
+		_, stop := begin(t, q, nothing, work.Options{AllGroups: true})
 		time.Sleep(time.Second)
 		q.mu.Lock()
 		if !slices.Equal(q.done, []string{"zgood"}) {
@@ -231,7 +232,7 @@ func TestWorkLooksThatTakeLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newGroupedQueue()
 		q.takes["look"] = 100 * time.Millisecond
-		_, stop := work(t, q, nothing, penstock.WorkOptions{AllGroups: true})
+		_, stop := begin(t, q, nothing, work.Options{AllGroups: true})
 		time.Sleep(10 * time.Second)
 		if err := stop(); err != nil {
 			t.Error(err)
@@ -244,18 +245,18 @@ func TestWorkLooksThatTakeLong(t *testing.T) {
 
 func TestWorkGroupsBadOptions(t *testing.T) {
 	for name, tc := range map[string]struct {
-		o     penstock.WorkOptions
+		o     work.Options
 		field string
 	}{
-		"both":        {penstock.WorkOptions{Group: "a", Groups: []string{"b"}}, "Group"},
-		"all and one": {penstock.WorkOptions{Group: "a", AllGroups: true}, "Group"},
-		"all, some":   {penstock.WorkOptions{Groups: []string{"a"}, AllGroups: true}, "Group"},
-		"NUL":         {penstock.WorkOptions{Groups: []string{"a", "\x00"}}, "Groups[1]"},
-		"no finder":   {penstock.WorkOptions{Groups: []string{"a", "b"}}, "Groups"},
-		"none at all": {penstock.WorkOptions{AllGroups: true}, "Groups"},
+		"both":        {work.Options{Group: "a", Groups: []string{"b"}}, "Group"},
+		"all and one": {work.Options{Group: "a", AllGroups: true}, "Group"},
+		"all, some":   {work.Options{Groups: []string{"a"}, AllGroups: true}, "Group"},
+		"NUL":         {work.Options{Groups: []string{"a", "\x00"}}, "Groups[1]"},
+		"no finder":   {work.Options{Groups: []string{"a", "b"}}, "Groups"},
+		"none at all": {work.Options{AllGroups: true}, "Groups"},
 	} {
 		var f *penstock.FieldError
-		if err := penstock.Work(t.Context(), newFakeQueue(0), nothing, tc.o); !errors.As(err, &f) || f.Field != tc.field {
+		if err := work.Run(t.Context(), newFakeQueue(0), nothing, tc.o); !errors.As(err, &f) || f.Field != tc.field {
 			t.Errorf("%s: got %v, want an error about %s", name, err, tc.field)
 		}
 	}

@@ -1,4 +1,4 @@
-package penstock_test
+package work_test
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/work"
 )
 
 // carrying is a fakeQueue that is an AckClaimer.
@@ -43,7 +44,7 @@ func (q *fakeQueue) trickle(jobs int) {
 func TestWorkAcksWithClaims(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newFakeQueue(0)
-		seen, stop := work(t, carrying{q}, nothing, penstock.WorkOptions{})
+		seen, stop := begin(t, carrying{q}, nothing, work.Options{})
 		q.trickle(2000)
 		time.Sleep(7 * time.Millisecond)
 		q.mu.Lock()
@@ -51,7 +52,7 @@ func TestWorkAcksWithClaims(t *testing.T) {
 			t.Errorf("%d of 2000 jobs are done, %d claims carried them, want 150 to 300, and %d calls of Ack, want none", len(q.done), q.calls["ackclaim"], q.calls["ack"])
 		}
 		q.mu.Unlock()
-		if err := stop(); err != nil || seen.count(penstock.JobDone) != 2000 {
+		if err := stop(); err != nil || seen.count(work.Done) != 2000 {
 			t.Errorf("the observer saw %v, error %v", seen.ends, err)
 		}
 	})
@@ -65,7 +66,7 @@ func TestWorkCarriesAtOnce(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				q := newFakeQueue(0)
 				q.waiting = []penstock.Job{last}
-				_, stop := work(t, carrying{q}, nothing, penstock.WorkOptions{AckEvery: time.Hour, PollMin: time.Millisecond, PollMax: time.Millisecond})
+				_, stop := begin(t, carrying{q}, nothing, work.Options{AckEvery: time.Hour, PollMin: time.Millisecond, PollMax: time.Millisecond})
 				want := 1500 * time.Microsecond // the claim after the one that brought it
 				if last.Key == "" {
 					want += time.Millisecond // that brought nothing
@@ -88,8 +89,8 @@ func TestWorkCarriesAtOnce(t *testing.T) {
 func TestWorkAcksAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newFakeQueue(2)
-		_, stop := work(t, carrying{q}, func(context.Context, penstock.Job) error { time.Sleep(500 * time.Millisecond); return nil },
-			penstock.WorkOptions{AckEvery: 3 * time.Millisecond, PollMin: time.Second, PollMax: time.Second})
+		_, stop := begin(t, carrying{q}, func(context.Context, penstock.Job) error { time.Sleep(500 * time.Millisecond); return nil },
+			work.Options{AckEvery: 3 * time.Millisecond, PollMin: time.Second, PollMax: time.Second})
 		time.Sleep(502 * time.Millisecond)
 		for _, want := range []int{0, 2} { // before AckEvery has passed and after it, and the next claim is at 1 s
 			q.mu.Lock()
@@ -113,7 +114,7 @@ func TestWorkClaimsFailWithAcks(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				q := newFakeQueue(10)
 				claims := losing{carrying{q}, written}
-				seen, stop := work(t, claims, nothing, penstock.WorkOptions{})
+				seen, stop := begin(t, claims, nothing, work.Options{})
 				time.Sleep(time.Second)
 				q.mu.Lock()
 				if len(q.done) != 10 || q.calls["ack"] == 0 {
@@ -123,7 +124,7 @@ func TestWorkClaimsFailWithAcks(t *testing.T) {
 				if err := stop(); err != nil {
 					t.Error(err)
 				}
-				done, lost := seen.count(penstock.JobDone), seen.count(penstock.JobLost)
+				done, lost := seen.count(work.Done), seen.count(work.Lost)
 				if !written && done != 10 || written && lost != 10 || done+lost != 10 {
 					t.Errorf("the observer saw %v, want each job once", seen.ends)
 				}
@@ -143,14 +144,14 @@ func TestWorkClaimsAloneAfterFailure(t *testing.T) {
 				var calls recorder
 				claims := recording{losing{carrying{q}, written}, &calls}
 				turn := 0
-				seen, stop := work(t, claims, func(context.Context, penstock.Job) error {
+				seen, stop := begin(t, claims, func(context.Context, penstock.Job) error {
 					q.mu.Lock()
 					turn++
 					pause := time.Duration(turn%10+1) * 7 * time.Millisecond
 					q.mu.Unlock()
 					time.Sleep(pause) // so that there is something done at all times
 					return nil
-				}, penstock.WorkOptions{Batch: 10, AckEvery: 200 * time.Millisecond})
+				}, work.Options{Batch: 10, AckEvery: 200 * time.Millisecond})
 				time.Sleep(time.Minute)
 				if err := stop(); err != nil {
 					t.Error(err)
@@ -167,7 +168,7 @@ func TestWorkClaimsAloneAfterFailure(t *testing.T) {
 				if failed < 3 {
 					t.Errorf("%d claims failed with what they carried, want some", failed)
 				}
-				done, lost := seen.count(penstock.JobDone), seen.count(penstock.JobLost)
+				done, lost := seen.count(work.Done), seen.count(work.Lost)
 				if len(q.done) != jobs || done+lost != jobs || !written && lost > 0 || written && lost == 0 {
 					t.Errorf("%d of %d jobs are done, and the observer saw %v: want each job once", len(q.done), jobs, seen.ends)
 				}

@@ -1,4 +1,4 @@
-package penstock_test
+package work_test
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/work"
 )
 
 // fakeQueue is a queue of jobs that are claimed first in, first out, in the
@@ -205,7 +206,7 @@ func (q releasing) Release(ctx context.Context, leases ...int64) ([]int64, error
 type observed struct {
 	mu      sync.Mutex
 	claimed int
-	ends    map[penstock.JobEnd]int
+	ends    map[work.End]int
 	took    time.Duration
 }
 
@@ -215,30 +216,30 @@ func (o *observed) Claimed(n int) {
 	o.claimed += n
 }
 
-func (o *observed) Ended(_ penstock.Job, how penstock.JobEnd, took time.Duration) {
+func (o *observed) Ended(_ penstock.Job, how work.End, took time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.ends == nil {
-		o.ends = map[penstock.JobEnd]int{}
+		o.ends = map[work.End]int{}
 	}
 	o.ends[how]++
 	o.took = max(o.took, took)
 }
 
-func (o *observed) count(how penstock.JobEnd) int {
+func (o *observed) count(how work.End) int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.ends[how]
 }
 
-// work runs Work in a bubble of virtual time; stop ends it and returns its error.
-func work(t *testing.T, q penstock.WorkQueue, h penstock.Handler, o penstock.WorkOptions) (o2 *observed, stop func() error) {
+// begin runs Run in a bubble of virtual time; stop ends it and returns its error.
+func begin(t *testing.T, q work.Queue, h work.Handler, o work.Options) (o2 *observed, stop func() error) {
 	t.Helper()
 	seen := &observed{}
 	o.Observer, o.Logger = seen, slog.New(slog.DiscardHandler)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- penstock.Work(ctx, q, h, o) }()
+	go func() { done <- work.Run(ctx, q, h, o) }()
 	return seen, func() error {
 		cancel()
 		return <-done
@@ -251,12 +252,12 @@ func TestWorkDoesEveryJobOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newFakeQueue(5000)
 		q.takes["claim"], q.takes["ack"] = time.Millisecond, time.Millisecond
-		seen, stop := work(t, q, func(context.Context, penstock.Job) error { time.Sleep(time.Millisecond); return nil }, penstock.WorkOptions{})
+		seen, stop := begin(t, q, func(context.Context, penstock.Job) error { time.Sleep(time.Millisecond); return nil }, work.Options{})
 		time.Sleep(20 * time.Second)
 		if err := stop(); err != nil {
 			t.Fatal(err)
 		}
-		if len(q.done) != 5000 || seen.claimed != 5000 || seen.count(penstock.JobDone) != 5000 || seen.took != time.Millisecond {
+		if len(q.done) != 5000 || seen.claimed != 5000 || seen.count(work.Done) != 5000 || seen.took != time.Millisecond {
 			t.Errorf("%d jobs are done, %d were claimed, the observer saw %v, up to %s", len(q.done), seen.claimed, seen.ends, seen.took)
 		}
 		if n := q.calls["ack"]; n > 1000 {
@@ -275,7 +276,7 @@ func TestWorkConcurrency(t *testing.T) {
 		q := newFakeQueue(30)
 		var mu sync.Mutex
 		running, most := 0, 0
-		_, stop := work(t, q, func(context.Context, penstock.Job) error {
+		_, stop := begin(t, q, func(context.Context, penstock.Job) error {
 			mu.Lock()
 			running++
 			most = max(most, running)
@@ -285,7 +286,7 @@ func TestWorkConcurrency(t *testing.T) {
 			running--
 			mu.Unlock()
 			return nil
-		}, penstock.WorkOptions{Concurrency: 4, Worker: "w", Group: "g", Lease: 20 * time.Second})
+		}, work.Options{Concurrency: 4, Worker: "w", Group: "g", Lease: 20 * time.Second})
 		time.Sleep(90 * time.Second)
 		mu.Lock()
 		if q.mu.Lock(); len(q.leases) != 4 || len(q.done) != 4 || running != 4 || most != 4 {
@@ -305,7 +306,7 @@ func TestWorkConcurrency(t *testing.T) {
 func TestWorkVerdicts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newFakeQueue(7)
-		seen, stop := work(t, q, func(_ context.Context, j penstock.Job) error {
+		seen, stop := begin(t, q, func(_ context.Context, j penstock.Job) error {
 			switch string(j.Payload) {
 			case "j0":
 				return errors.New("no luck\x00\xff")
@@ -316,12 +317,12 @@ func TestWorkVerdicts(t *testing.T) {
 			case "j3":
 				panic("oh no")
 			case "j4":
-				return penstock.ErrSettled
+				return work.ErrSettled
 			case "j5":
 				return errors.New(strings.Repeat("é", 10_000))
 			}
 			return nil
-		}, penstock.WorkOptions{Concurrency: 1})
+		}, work.Options{Concurrency: 1})
 		time.Sleep(time.Second)
 		if err := stop(); err != nil {
 			t.Error(err)
@@ -341,7 +342,7 @@ func TestWorkVerdicts(t *testing.T) {
 		if len(q.leases) != 1 { // j4, which the handler ended itself
 			t.Errorf("%d leases are held, want that of the job that its handler settled", len(q.leases))
 		}
-		want := map[penstock.JobEnd]int{penstock.JobDone: 1, penstock.JobFailed: 4, penstock.JobDead: 1, penstock.JobSettled: 1}
+		want := map[work.End]int{work.Done: 1, work.Failed: 4, work.Dead: 1, work.Settled: 1}
 		for how, n := range want {
 			if seen.count(how) != n {
 				t.Errorf("the observer saw %d jobs %s, want %d", seen.count(how), how, n)
@@ -353,14 +354,14 @@ func TestWorkVerdicts(t *testing.T) {
 func TestWorkExtendsLeases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newFakeQueue(3)
-		_, stop := work(t, q, func(ctx context.Context, _ penstock.Job) error {
+		_, stop := begin(t, q, func(ctx context.Context, _ penstock.Job) error {
 			select {
 			case <-time.After(10 * time.Minute):
 				return nil
 			case <-ctx.Done():
 				return ctx.Err()
 			}
-		}, penstock.WorkOptions{Lease: 30 * time.Second})
+		}, work.Options{Lease: 30 * time.Second})
 		time.Sleep(11 * time.Minute)
 		if err := stop(); err != nil {
 			t.Error(err)
@@ -378,11 +379,11 @@ func TestWorkLostLeaseEndsTheContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newFakeQueue(1)
 		causes := make(chan error, 1)
-		seen, stop := work(t, q, func(ctx context.Context, _ penstock.Job) error {
+		seen, stop := begin(t, q, func(ctx context.Context, _ penstock.Job) error {
 			<-ctx.Done()
 			causes <- context.Cause(ctx)
 			return ctx.Err()
-		}, penstock.WorkOptions{Lease: 30 * time.Second})
+		}, work.Options{Lease: 30 * time.Second})
 		time.Sleep(time.Second)
 		q.lose()
 		start := time.Now()
@@ -395,7 +396,7 @@ func TestWorkLostLeaseEndsTheContext(t *testing.T) {
 		if err := stop(); err != nil {
 			t.Error(err)
 		}
-		if seen.count(penstock.JobLost) != 1 || q.calls["retry"] != 0 {
+		if seen.count(work.Lost) != 1 || q.calls["retry"] != 0 {
 			t.Errorf("the observer saw %v, there were %d retries", seen.ends, q.calls["retry"])
 		}
 	})
@@ -405,15 +406,15 @@ func TestWorkLostLeaseEndsTheContext(t *testing.T) {
 func TestWorkAckOfALostLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newFakeQueue(1)
-		seen, stop := work(t, q, func(context.Context, penstock.Job) error {
+		seen, stop := begin(t, q, func(context.Context, penstock.Job) error {
 			q.lose()
 			return nil
-		}, penstock.WorkOptions{})
+		}, work.Options{})
 		time.Sleep(time.Second)
 		if err := stop(); err != nil {
 			t.Error(err)
 		}
-		if seen.count(penstock.JobLost) != 1 || seen.count(penstock.JobDone) != 0 {
+		if seen.count(work.Lost) != 1 || seen.count(work.Done) != 0 {
 			t.Errorf("the observer saw %v, want that the lease was lost", seen.ends)
 		}
 	})
@@ -423,10 +424,10 @@ func TestWorkAckOfALostLease(t *testing.T) {
 func TestWorkBatchesAcks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newFakeQueue(10)
-		_, stop := work(t, q, func(_ context.Context, j penstock.Job) error {
+		_, stop := begin(t, q, func(_ context.Context, j penstock.Job) error {
 			time.Sleep(time.Duration(j.ID) * 50 * time.Microsecond)
 			return nil
-		}, penstock.WorkOptions{AckEvery: time.Millisecond})
+		}, work.Options{AckEvery: time.Millisecond})
 		time.Sleep(time.Second)
 		if err := stop(); err != nil || !slices.Equal(q.batches, []int{10}) {
 			t.Errorf("the acks were %d, %v, want one of 10", q.batches, err)
@@ -434,7 +435,7 @@ func TestWorkBatchesAcks(t *testing.T) {
 	})
 	synctest.Test(t, func(t *testing.T) {
 		q := newFakeQueue(8)
-		_, stop := work(t, q, nothing, penstock.WorkOptions{Concurrency: 8, Batch: 4, AckEvery: time.Hour})
+		_, stop := begin(t, q, nothing, work.Options{Concurrency: 8, Batch: 4, AckEvery: time.Hour})
 		time.Sleep(time.Second)
 		if q.mu.Lock(); len(q.done) <= 8-4 {
 			t.Errorf("%d of 8 jobs are acked, want less than a batch of 4 left", len(q.done))
@@ -457,11 +458,11 @@ func TestWorkHeartbeatsUnanswered(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				q := newFakeQueue(1)
 				causes := make(chan error, 1)
-				_, stop := work(t, q, func(ctx context.Context, _ penstock.Job) error {
+				_, stop := begin(t, q, func(ctx context.Context, _ penstock.Job) error {
 					<-ctx.Done()
 					causes <- context.Cause(ctx)
 					return ctx.Err()
-				}, penstock.WorkOptions{Lease: 30 * time.Second})
+				}, work.Options{Lease: 30 * time.Second})
 				time.Sleep(15 * time.Second) // extended once, at 10 s
 				fail(q)
 				start := time.Now()
@@ -485,15 +486,15 @@ func TestWorkMiddleware(t *testing.T) {
 		q := newFakeQueue(1)
 		q.waiting[0].Headers = map[string]string{"traceparent": "00-abc"}
 		var calls []string
-		wrap := func(name string) func(penstock.Handler) penstock.Handler {
-			return func(next penstock.Handler) penstock.Handler {
+		wrap := func(name string) func(work.Handler) work.Handler {
+			return func(next work.Handler) work.Handler {
 				return func(ctx context.Context, j penstock.Job) error {
 					calls = append(calls, name+" "+j.Headers["traceparent"])
 					return next(ctx, j)
 				}
 			}
 		}
-		_, stop := work(t, q, nothing, penstock.WorkOptions{Middleware: []func(penstock.Handler) penstock.Handler{wrap("outer"), wrap("inner")}})
+		_, stop := begin(t, q, nothing, work.Options{Middleware: []func(work.Handler) work.Handler{wrap("outer"), wrap("inner")}})
 		time.Sleep(time.Second)
 		if err := stop(); err != nil || !slices.Equal(calls, []string{"outer 00-abc", "inner 00-abc"}) {
 			t.Errorf("got %q, %v", calls, err)
@@ -504,7 +505,7 @@ func TestWorkMiddleware(t *testing.T) {
 func TestWorkPollPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newFakeQueue(0)
-		_, stop := work(t, q, nothing, penstock.WorkOptions{})
+		_, stop := begin(t, q, nothing, work.Options{})
 		time.Sleep(10 * time.Second)
 		q.mu.Lock()
 		before := q.calls["claim"]
@@ -520,13 +521,13 @@ func TestWorkPollPause(t *testing.T) {
 }
 
 func TestWorkBadOptions(t *testing.T) {
-	for field, o := range map[string]penstock.WorkOptions{
+	for field, o := range map[string]work.Options{
 		"Concurrency": {Concurrency: -1}, "Batch": {Batch: penstock.MaxClaim + 1}, "Lease": {Lease: -1}, "PollMax": {PollMin: time.Second, PollMax: time.Millisecond},
-		"AckEvery": {AckEvery: -1}, "DrainTimeout": {DrainTimeout: -1}, "Group": {Group: "\x00"}, "Middleware[0]": {Middleware: make([]func(penstock.Handler) penstock.Handler, 1)},
+		"AckEvery": {AckEvery: -1}, "DrainTimeout": {DrainTimeout: -1}, "Group": {Group: "\x00"}, "Middleware[0]": {Middleware: make([]func(work.Handler) work.Handler, 1)},
 	} {
 		var f *penstock.FieldError
-		if err := penstock.Work(t.Context(), newFakeQueue(0), nothing, o); !errors.As(err, &f) || f.Field != field {
-			t.Errorf("Work with a bad %s: got %v", field, err)
+		if err := work.Run(t.Context(), newFakeQueue(0), nothing, o); !errors.As(err, &f) || f.Field != field {
+			t.Errorf("Run with a bad %s: got %v", field, err)
 		}
 	}
 }

@@ -1,0 +1,91 @@
+package work
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+// SetDefaults fills in what is zero.
+func (o *Options) SetDefaults() {
+	setDefault(&o.Concurrency, 10)
+	setDefault(&o.Batch, 100)
+	setDefault(&o.Lease, 30*time.Second)
+	setDefault(&o.PollMin, 1750*time.Microsecond)
+	setDefault(&o.PollMax, max(50*time.Millisecond, o.PollMin))
+	setDefault(&o.AckEvery, time.Millisecond)
+	setDefault(&o.DrainTimeout, 10*time.Second)
+	if o.Worker == "" {
+		host, _ := os.Hostname() // without one the pid has to do
+		o.Worker = fmt.Sprintf("%s/%d", host, os.Getpid())
+	}
+	if o.Observer == nil {
+		o.Observer = noObserver{}
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// Validate reports the first field that Run cannot work with, as a *FieldError.
+// It expects defaults to be set.
+func (o *Options) Validate() error {
+	if o.Concurrency < 1 {
+		return &penstock.FieldError{Field: "Concurrency", Problem: "is negative", Hint: "use 1 or more, or 0 for the default"}
+	}
+	if o.Batch < 1 || o.Batch > penstock.MaxClaim {
+		return &penstock.FieldError{Field: "Batch", Problem: fmt.Sprintf("is %d", o.Batch), Hint: fmt.Sprintf("use 1 to %d, or 0 for the default", penstock.MaxClaim)}
+	}
+	for _, f := range []struct {
+		name  string
+		value time.Duration
+	}{
+		{"Lease", o.Lease}, {"PollMin", o.PollMin}, {"PollMax", o.PollMax}, {"AckEvery", o.AckEvery}, {"DrainTimeout", o.DrainTimeout},
+	} {
+		if f.value < 0 {
+			return &penstock.FieldError{Field: f.name, Problem: "is negative", Hint: "use a positive time, or 0 for the default"}
+		}
+	}
+	if o.PollMax < o.PollMin {
+		return &penstock.FieldError{Field: "PollMax", Problem: "is less than PollMin", Hint: "raise it or lower PollMin"}
+	}
+	for i, m := range o.Middleware {
+		if m == nil {
+			return &penstock.FieldError{Field: fmt.Sprintf("Middleware[%d]", i), Problem: "is nil", Hint: "leave it out"}
+		}
+	}
+	if o.AllGroups && len(o.Groups) > 0 || (o.AllGroups || len(o.Groups) > 0) && o.Group != "" {
+		return &penstock.FieldError{Field: "Group", Problem: "is said in several ways", Hint: "set one of Group, Groups and AllGroups"}
+	}
+	for i, group := range o.Groups {
+		if err := validGroup(fmt.Sprintf("Groups[%d]", i), group); err != nil {
+			return err
+		}
+	}
+	return validGroup("Group", o.Group)
+}
+
+// validGroup is the rule of a claim, for an option.
+func validGroup(option, group string) error {
+	err := (&penstock.Claim{Group: group, Jobs: 1, Lease: 1}).Validate()
+	if field := (*penstock.FieldError)(nil); errors.As(err, &field) {
+		field.Field = option
+	}
+	return err
+}
+
+type noObserver struct{}
+
+func (noObserver) Claimed(int)                            {}
+func (noObserver) Ended(penstock.Job, End, time.Duration) {}
