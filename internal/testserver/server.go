@@ -33,7 +33,7 @@ type server struct {
 // How long a server may take to start, which recovery after a crash is part
 // of, and to stop. Far more than they need: reaching them is a failure.
 const (
-	startPatience = 2 * time.Minute
+	startPatience = 5 * time.Minute
 	stopPatience  = time.Minute
 )
 

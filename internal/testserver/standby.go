@@ -3,14 +3,17 @@ package testserver
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/url"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // standbyName is how a standby is known to its primary.
@@ -71,39 +74,54 @@ func (p *Postgres) follower(via string) (*Postgres, error) {
 }
 
 // awaitStandby runs the statements and returns when the standby follows in the
-// given state and has all that was written until then.
+// given state and has all that was written until then. It goes on while p recovers: a
+// backend may have crashed (libfaketime allocates memory in signal handlers), and
+// PostgreSQL starts anew then.
 func (p *Postgres) awaitStandby(state string, statements ...string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), startPatience)
 	defer cancel()
-	conn, err := pgx.Connect(ctx, p.URL)
-	if err != nil {
-		return err
-	}
-	defer conn.Close(ctx)
-	for _, sql := range statements {
-		if _, err := conn.Exec(ctx, sql); err != nil {
-			return err
-		}
-	}
-	var written string
-	if err := conn.QueryRow(ctx, "select pg_current_wal_lsn()::text").Scan(&written); err != nil {
-		return err
-	}
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
+	var written string
 	for {
-		var follows bool
-		err := conn.QueryRow(ctx, `select exists (select from pg_stat_replication
-			where application_name = $1 and sync_state = $2 and flush_lsn >= $3::pg_lsn)`, standbyName, state, written).Scan(&follows)
-		if err != nil || follows {
+		follows, err := p.standbyFollows(ctx, state, &written, statements)
+		if follows {
+			return nil
+		}
+		var refused *pgconn.PgError
+		if errors.As(err, &refused) && !strings.HasPrefix(refused.Code, "57P") {
 			return err
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return fmt.Errorf("the standby does not follow: %w", ctx.Err())
+			return errors.Join(fmt.Errorf("the standby does not follow: %w", ctx.Err()), err)
 		}
 	}
+}
+
+// standbyFollows looks once. It notes in written what has to have come, if nothing is
+// noted yet.
+func (p *Postgres) standbyFollows(ctx context.Context, state string, written *string, statements []string) (bool, error) {
+	conn, err := pgx.Connect(ctx, p.URL)
+	if err != nil {
+		return false, err
+	}
+	defer conn.Close(ctx)
+	if *written == "" {
+		for _, sql := range statements {
+			if _, err := conn.Exec(ctx, sql); err != nil {
+				return false, err
+			}
+		}
+		if err := conn.QueryRow(ctx, "select pg_current_wal_lsn()::text").Scan(written); err != nil {
+			return false, err
+		}
+	}
+	var follows bool
+	err = conn.QueryRow(ctx, `select exists (select from pg_stat_replication
+		where application_name = $1 and sync_state = $2 and flush_lsn >= $3::pg_lsn)`, standbyName, state, *written).Scan(&follows)
+	return follows, err
 }
 
 // Promote makes a standby the primary and returns when it takes writes.
