@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 
 mkdir -p bin
 go build -o bin/withservers ./internal/testserver/withservers
-go build -o bin/chaos ./systemtest/chaos
+go build -o bin/chaos ./internal/lab/chaos
 mapfile -t missing < <(PENSTOCK_TEST_POSTGRES= PENSTOCK_TEST_RABBITMQ= bin/withservers -missing)
 ((${#missing[@]} == 0)) || script/apt-install.sh "${missing[@]}"
 script/extras.sh

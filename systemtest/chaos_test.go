@@ -13,7 +13,7 @@ import (
 	"github.com/penstock/penstock/internal/testserver"
 )
 
-// A minute of what `make chaos` does for longer: see systemtest/chaos.
+// A minute of what `make chaos` does for longer: see internal/lab/chaos.
 func TestChaos(t *testing.T) {
 	duration := time.Minute
 	if testing.Short() {
@@ -51,7 +51,7 @@ func chaos(t *testing.T, duration time.Duration, args ...string) (summary chaosS
 	testserver.NeedClock(t)
 
 	program := filepath.Join(t.TempDir(), "chaos")
-	build := exec.Command("go", "build", "-o", program, "./chaos")
+	build := exec.Command("go", "build", "-o", program, "../internal/lab/chaos")
 	build.Stderr = os.Stderr
 	if err := build.Run(); err != nil {
 		t.Fatalf("building chaos: %v", err)

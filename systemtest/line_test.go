@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/penstock/penstock/demo"
+	"github.com/penstock/penstock/internal/lab/demo"
 	"github.com/penstock/penstock/internal/readback"
 	"github.com/penstock/penstock/internal/testserver"
 	"github.com/penstock/penstock/sink/nats/embedded"

@@ -18,8 +18,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/bench"
 	"github.com/penstock/penstock/config"
+	"github.com/penstock/penstock/internal/lab/bench"
 )
 
 func (a *app) benchCommand() *cobra.Command {

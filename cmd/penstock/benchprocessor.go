@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/penstock/penstock/bench"
-	"github.com/penstock/penstock/bench/plot"
+	"github.com/penstock/penstock/internal/lab/bench"
+	"github.com/penstock/penstock/internal/lab/bench/plot"
 )
 
 type benchProcessorFlags struct {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/penstock/penstock/bench"
+	"github.com/penstock/penstock/internal/lab/bench"
 )
 
 type benchRelayFlags struct {

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock/penstock/config"
-	"github.com/penstock/penstock/demo"
+	"github.com/penstock/penstock/internal/lab/demo"
 )
 
 type demoFlags struct {
