@@ -22,11 +22,12 @@ type Source interface {
 	Fetch(ctx context.Context, limit Limit) (Batch, error)
 
 	// Settle makes verdicts durable: on return nothing that has one comes again,
-	// from this Source or the next. The cursor moves past the leading batches that
-	// have all theirs; what is settled ahead of it, behind a message that is still
-	// Undecided, is kept with it. All of one call takes effect together, in one
-	// transaction, in the order of the batches' numbers. ErrFenced if the lease was
-	// lost; then nothing was changed. After another error it may or may not have
+	// from this Source or the next. Batches are given in the order of their numbers.
+	// Most are whole and lead: the cursor moves past those that have all their
+	// verdicts, up to the first message that is Undecided. Behind that, with a sink
+	// that is slow, there may be parts of batches: they are kept with the cursor. All
+	// of one call takes effect together, in one transaction. ErrFenced if the lease
+	// was lost; then nothing was changed. After another error it may or may not have
 	// taken effect: call it again, what is settled already is passed over.
 	Settle(ctx context.Context, settled ...Settled) error
 

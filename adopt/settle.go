@@ -13,8 +13,7 @@ import (
 )
 
 // Settle implements penstock.Source: delivered rows are settled in one statement,
-// and in its transaction others are set aside. Batches need no order, since
-// each row has its own state.
+// and in its transaction others are set aside.
 func (s *Source) Settle(ctx context.Context, settled ...penstock.Settled) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()

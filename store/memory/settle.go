@@ -1,7 +1,6 @@
 package memory
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -20,8 +19,6 @@ func (s *source) Settle(ctx context.Context, settled ...penstock.Settled) error 
 		return nil
 	}
 	// Nothing changes before everything is known to be right.
-	settled = slices.Clone(settled)
-	slices.SortFunc(settled, func(a, b penstock.Settled) int { return cmp.Compare(a.Batch.Number, b.Batch.Number) })
 	for _, st := range settled {
 		b := s.open[st.Batch.Number]
 		switch {

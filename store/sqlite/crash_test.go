@@ -114,7 +114,7 @@ func TestAbandonedReader(t *testing.T) {
 		}
 		batches = append(batches, b)
 	}
-	if err := dead.Settle(ctx, penstock.Settled{Batch: batches[2]}, penstock.Settled{Batch: batches[0]}); err != nil {
+	if err := dead.Settle(ctx, penstock.Settled{Batch: batches[0]}, penstock.Settled{Batch: batches[2]}); err != nil {
 		t.Fatal(err)
 	}
 	heir := subscribe(t, open(t, path), "billing")

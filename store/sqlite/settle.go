@@ -159,8 +159,7 @@ func (p *part) returns() (lines []int64) {
 	return lines
 }
 
-// check finds what is settled now, in the order of the batches, with what was not
-// delivered.
+// check finds what is settled now, with what was not delivered.
 func (s *source) check(settled []penstock.Settled) ([]*part, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -181,7 +180,6 @@ func (s *source) check(settled []penstock.Settled) ([]*part, error) {
 			parts = append(parts, p)
 		}
 	}
-	slices.SortFunc(parts, func(a, b *part) int { return cmp.Compare(a.number, b.number) })
 	return parts, nil
 }
 

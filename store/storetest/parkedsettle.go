@@ -6,11 +6,10 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// What parks and what drains takes effect with its batch, in order of batches,
-// whichever call of Settle it comes in.
+// What parks and what drains takes effect with its batch, in order of batches.
 var parkedSettleCases = []testCase{
 	{name: "SettledTwice", run: parkedTwice},
-	{name: "UnsettledBehindAnEarlierBatch", run: parkedOutOfTurn},
+	{name: "BehindAnUndecidedBatch", run: parkedBehindUndecided},
 	{name: "DrainedThenParkedInOneCall", run: drainedThenParked},
 	{name: "ParkedThenDrainedInOneCall", run: parkedThenDrained},
 	{name: "RefusedAndFollowedInOneCall", run: refusedAndFollowed},
@@ -44,15 +43,15 @@ func parkedTwice(e *env) {
 	r.again().want()
 }
 
-// A verdict on a later batch waits for the earlier one; a crash may forget it.
-func parkedOutOfTurn(e *env) {
+// A batch that hangs holds back no verdict on another key.
+func parkedBehindUndecided(e *env) {
 	r := e.read()
 	one := penstock.Limit{Messages: 1, Bytes: plenty.Bytes}
 	e.publish(append(keyed("a", 0, 1), keyed("k", 0, 2)...)...)
 	a, k0, k1 := r.fetch(one), r.fetch(one), r.fetch(one)
 	r.judge(verdicts{"k0": refused(k0.Messages[0], soon)}, k0)
 	r.judge(verdicts{"k1": behind}, k1)
-	r.judge(verdicts{"a0": refused(a.Messages[0], notInThisTest)}, a) // now all three
+	r.judge(verdicts{"a0": refused(a.Messages[0], notInThisTest)}, a)
 	e.wantParked(r, 3, 2, 0)
 	r.settle(r.awaitOnly(penstock.InLine, "k0"))
 	r.settle(r.awaitOnly(penstock.InLine, "k1"))
@@ -71,65 +70,47 @@ func parkedOutOfTurn(e *env) {
 // One batch drains a key's line, a later one parks behind it. Settled by one
 // call, the line goes on.
 func drainedThenParked(e *env) {
-	for _, backwards := range []bool{false, true} {
-		key := map[bool]string{false: "k", true: "l"}[backwards]
-		msgs := keyed(key, 0, 4)
-		r := e.subscribe(penstock.Subscribe{Subscription: key, Start: penstock.FromNow})
-		e.publish(msgs[0])
-		b := r.fetch(plenty)
-		r.judge(verdicts{key + "0": refused(b.Messages[0], soon)}, b)
-		drains := r.awaitOnly(penstock.InLine, key+"0")
-		e.publish(msgs[1])
-		parks := r.fetch(plenty)
-		e.wantLine(parks, penstock.Behind, key+"1")
-		batches := []penstock.Batch{drains, parks}
-		if backwards {
-			slices.Reverse(batches)
-		}
-		r.judge(verdicts{key + "1": behind}, batches...)
-		wantGoesOn(e, r, key)
-		r.close()
-	}
+	r := e.read()
+	e.publish(message("k", "k0"))
+	b := r.fetch(plenty)
+	r.judge(verdicts{"k0": refused(b.Messages[0], soon)}, b)
+	drains := r.awaitOnly(penstock.InLine, "k0")
+	e.publish(message("k", "k1"))
+	parks := r.fetch(plenty)
+	e.wantLine(parks, penstock.Behind, "k1")
+	r.judge(verdicts{"k1": behind}, drains, parks)
+	wantGoesOn(e, r)
 }
 
 // The other way round: the batch that parks came first. Only a held line makes
 // sure of it, because otherwise what is due may come at any time.
 func parkedThenDrained(e *env) {
-	for _, backwards := range []bool{false, true} {
-		key := map[bool]string{false: "k", true: "l"}[backwards]
-		msgs := keyed(key, -1, 4)
-		r := e.subscribe(penstock.Subscribe{Subscription: key, Start: penstock.FromNow})
-		e.publish(msgs[:2]...)
-		b := r.fetch(plenty)
-		r.judge(verdicts{key + "-1": holding(b.Messages[0]), key + "0": behind}, b)
-		e.publish(msgs[2])
-		parks := r.fetch(plenty)
-		e.wantLine(parks, penstock.Behind, key+"1")
-		e.discard(r, 1)
-		drains := r.awaitOnly(penstock.InLine, key+"0")
-		batches := []penstock.Batch{parks, drains}
-		if backwards {
-			slices.Reverse(batches)
-		}
-		r.judge(verdicts{key + "1": behind}, batches...)
-		wantGoesOn(e, r, key)
-		r.close()
-	}
+	r := e.read()
+	e.publish(keyed("k", -1, 1)...)
+	b := r.fetch(plenty)
+	r.judge(verdicts{"k-1": holding(b.Messages[0]), "k0": behind}, b)
+	e.publish(message("k", "k1"))
+	parks := r.fetch(plenty)
+	e.wantLine(parks, penstock.Behind, "k1")
+	e.discard(r, 1)
+	drains := r.awaitOnly(penstock.InLine, "k0")
+	r.judge(verdicts{"k1": behind}, parks, drains)
+	wantGoesOn(e, r)
 }
 
-// wantGoesOn expects that key1 is in line, and what comes later behind it.
-func wantGoesOn(e *env, r *reader, key string) {
+// wantGoesOn expects that k1 is in line, and what comes later behind it.
+func wantGoesOn(e *env, r *reader) {
 	e.Helper()
 	e.wantParked(r, 1, 1, 0)
-	b := r.awaitOnly(penstock.InLine, key+"1")
-	e.publish(keyed(key, 2, 3)...)
+	b := r.awaitOnly(penstock.InLine, "k1")
+	e.publish(message("k", "k2"))
 	later := r.fetch(plenty)
-	e.wantLine(later, penstock.Behind, key+"2")
-	r.judge(verdicts{key + "2": behind}, b, later)
-	r.settle(r.awaitOnly(penstock.InLine, key+"2"))
+	e.wantLine(later, penstock.Behind, "k2")
+	r.judge(verdicts{"k2": behind}, b, later)
+	r.settle(r.awaitOnly(penstock.InLine, "k2"))
 	e.wantParked(r, 0, 0, 0)
-	e.publish(keyed(key, 3, 4)...)
-	e.wantLine(r.fetch(plenty), penstock.InLine, key+"3")
+	e.publish(message("k", "k3"))
+	e.wantLine(r.fetch(plenty), penstock.InLine, "k3")
 }
 
 // The head is refused again while others of its key arrive, and two stream
@@ -139,7 +120,7 @@ func refusedAndFollowed(e *env) {
 	one := penstock.Limit{Messages: 1, Bytes: plenty.Bytes}
 	e.publish(keyed("k", 0, 2)...)
 	k0, k1 := r.fetch(one), r.fetch(one)
-	r.judge(verdicts{"k0": refused(k0.Messages[0], soon), "k1": behind}, k1, k0)
+	r.judge(verdicts{"k0": refused(k0.Messages[0], soon), "k1": behind}, k0, k1)
 	head := r.awaitOnly(penstock.InLine, "k0")
 	e.publish(keyed("k", 2, 4)...)
 	rest := r.fetch(plenty)

@@ -13,7 +13,6 @@ var partCases = []testCase{
 	{name: "WithEveryVerdict", run: partWithVerdicts},
 	{name: "OfSeveralBatches", run: partsOfBatches},
 	{name: "ThenTheWhole", run: partThenWhole},
-	{name: "LaterBatchFirst", run: laterBatchFirst},
 	{name: "SettlesWhatIsFresh", run: partOfMany},
 	{name: "OfALine", run: partOfLine},
 	{name: "OfLinesOfOne", run: partOfLinesOfOne},
@@ -141,19 +140,6 @@ func partThenWhole(e *env) {
 	r = r.again()
 	r.want()
 	e.wantSettled(r, 6, 0)
-}
-
-// The second batch is settled and the first is not.
-func laterBatchFirst(e *env) {
-	r := e.read()
-	e.publish(messages("m", 6)...)
-	batches := r.drain(two)
-	r.settle(batches[1])
-	e.maintain()
-	r = r.again()
-	came := r.want("m0", "m1", "m4", "m5")
-	r.settle(came...)
-	r.again().want()
 }
 
 // Every other message of many, of which some were rolled back, settled in turns.

@@ -75,7 +75,7 @@ func severalBatches(e *env) {
 		v := []penstock.Verdict{{}, dead(err)}
 		return penstock.Settled{Batch: batches[n], Verdicts: v}
 	}
-	e.must(r.Settle(e.ctx, one(2, "third"), one(0, "first"), penstock.Settled{Batch: batches[1]}), "Settle")
+	e.must(r.Settle(e.ctx, one(0, "first"), penstock.Settled{Batch: batches[1]}, one(2, "third")), "Settle")
 	r = r.again()
 	r.want()
 	e.wantPayloads(letterMessages(e.deadLetters(r)), string(batches[0].Messages[1].Payload), string(batches[2].Messages[1].Payload))

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -141,7 +142,7 @@ func (w *walk) settle(chosen []*walkBatch) bool {
 			settled[i].Verdicts = nil
 		}
 	}
-	w.rnd.Shuffle(len(settled), func(i, j int) { settled[i], settled[j] = settled[j], settled[i] })
+	slices.SortFunc(settled, func(a, b penstock.Settled) int { return cmp.Compare(a.Batch.Number, b.Batch.Number) })
 	err := w.r.Settle(w.ctx, settled...)
 	if w.lost(err) {
 		return false
