@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/penstock/penstock/adopt"
 	"github.com/penstock/penstock/config"
+	"github.com/penstock/penstock/store/postgres/adopt"
 )
 
 func (a *app) adoptCommand() *cobra.Command {

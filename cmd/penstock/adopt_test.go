@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/penstock/penstock/adopt"
 	"github.com/penstock/penstock/config"
+	"github.com/penstock/penstock/store/postgres/adopt"
 )
 
 // adopted is what a subscription of a configuration adopts.

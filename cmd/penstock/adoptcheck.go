@@ -13,9 +13,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/adopt"
-	"github.com/penstock/penstock/adopt/check"
 	"github.com/penstock/penstock/internal/pgerror"
+	"github.com/penstock/penstock/store/postgres/adopt"
+	"github.com/penstock/penstock/store/postgres/adopt/check"
 )
 
 // checkFlags are those of adopt check.

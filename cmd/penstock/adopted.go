@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/adopt"
+	"github.com/penstock/penstock/store/postgres/adopt"
 )
 
 // adoptFlags name a table that is adopted without a configuration file, as the flags

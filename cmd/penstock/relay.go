@@ -17,11 +17,11 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/adopt"
 	"github.com/penstock/penstock/config"
 	"github.com/penstock/penstock/format"
 	"github.com/penstock/penstock/inbox"
 	"github.com/penstock/penstock/relay"
+	"github.com/penstock/penstock/store/postgres/adopt"
 )
 
 type relayFlags struct {

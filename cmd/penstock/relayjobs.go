@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/adopt"
 	"github.com/penstock/penstock/config"
 	"github.com/penstock/penstock/format"
 	"github.com/penstock/penstock/relay"
+	"github.com/penstock/penstock/store/postgres/adopt"
 )
 
 // relayJob is one subscription to run, of an outbox or of an adopted table.

@@ -7,8 +7,8 @@ import (
 	"log/slog"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/adopt"
 	"github.com/penstock/penstock/relay"
+	"github.com/penstock/penstock/store/postgres/adopt"
 )
 
 // runner is what runs a subscription until it is drained: a relay, or a

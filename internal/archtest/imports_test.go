@@ -39,12 +39,11 @@ var rules = []rule{
 
 	{folder: "store/storetest", may: []string{".", "internal/*"}, tests: []string{self}},
 	{folder: "store/queuetest", may: []string{".", "work", "internal/*"}, tests: []string{self}},
+	{folder: "store/postgres/adopt", may: []string{".", "internal/*", self}, tests: []string{"relay", "store/postgres"}},
 	{folder: "store/*", may: []string{".", "work", "internal/*", self}, tests: []string{"store/storetest", "store/queuetest"}},
 	{folder: "sink/sinktest", may: []string{".", "internal/*"}, tests: []string{self}},
 	{folder: "sink/webhook", may: []string{".", "internal/*", self}, tests: []string{"sink/sinktest", "relay", "store/memory"}}, // measured with the relay in front
 	{folder: "sink/*", may: []string{".", "internal/*", self}, tests: []string{"sink/sinktest"}},
-
-	{folder: "adopt", may: []string{".", "internal/*", self}, tests: []string{"relay", "store/postgres"}},
 
 	{folder: "format", may: []string{".", "internal/*"}, tests: []string{self, "sink/*"}},
 
@@ -55,7 +54,7 @@ var rules = []rule{
 	{folder: "internal/*", may: []string{".", "internal/*"}},
 
 	// Where the parts are put together.
-	{folder: "config", may: []string{".", "internal/*", "relay", "store/*", "sink/*", "adopt", "format"}, tests: []string{self}},
+	{folder: "config", may: []string{".", "internal/*", "relay", "store/*", "sink/*", "format"}, tests: []string{self}},
 	{folder: "systemtest", may: wiring, tests: []string{self}},
 	{folder: "examples", may: wiring, tests: []string{self}},
 	{folder: "cmd/penstock", may: append(wiring, self)},
@@ -64,7 +63,7 @@ var rules = []rule{
 // lab measures and proves: it is put together from everything, and nobody below knows it.
 const lab = "internal/lab"
 
-var wiring = []string{".", "internal/*", "relay", "work", "store/*", "sink/*", "adopt", "format", "inbox", "config", lab}
+var wiring = []string{".", "internal/*", "relay", "work", "store/*", "sink/*", "format", "inbox", "config", lab}
 
 // forTests are imported by tests, by the suites and by commands for tests only;
 // nothing of them gets into the penstock program.

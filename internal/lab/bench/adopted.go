@@ -7,7 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/adopt"
+	"github.com/penstock/penstock/store/postgres/adopt"
 )
 
 // adopt opens a table of the run for Penstock, as one reader in order. forget closes it

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/penstock/penstock/adopt"
+	"github.com/penstock/penstock/store/postgres/adopt"
 )
 
 // busyScans is how often a table must have been read before an index that never was

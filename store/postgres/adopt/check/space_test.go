@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/penstock/penstock/adopt"
-	"github.com/penstock/penstock/adopt/check"
+	"github.com/penstock/penstock/store/postgres/adopt"
+	"github.com/penstock/penstock/store/postgres/adopt/check"
 )
 
 func TestBloat(t *testing.T) {

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/penstock/penstock/adopt/check"
+	"github.com/penstock/penstock/store/postgres/adopt/check"
 )
 
 // The tables of the published experiments, as their authors made them.

@@ -7,7 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/penstock/penstock/adopt"
+	"github.com/penstock/penstock/store/postgres/adopt"
 )
 
 // missingColumns are the columns that the mapping names and the table lacks, but

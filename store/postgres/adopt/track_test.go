@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/penstock/penstock/adopt"
+	"github.com/penstock/penstock/store/postgres/adopt"
 )
 
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)

@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/adopt"
 	"github.com/penstock/penstock/internal/testserver"
+	"github.com/penstock/penstock/store/postgres/adopt"
 	"github.com/penstock/penstock/store/postgres/postgrestest"
 )
 

@@ -4,8 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/penstock/penstock/adopt"
-	"github.com/penstock/penstock/adopt/check"
+	"github.com/penstock/penstock/store/postgres/adopt"
+	"github.com/penstock/penstock/store/postgres/adopt/check"
 )
 
 // A healthy table is reported to be one: whatever is found besides these notes would

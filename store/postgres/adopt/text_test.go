@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/adopt"
+	"github.com/penstock/penstock/store/postgres/adopt"
 )
 
 // TestTextsAreTheServers: rows are read in binary, and a row that was set aside is known by the text

@@ -11,8 +11,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/penstock/penstock/adopt"
-	"github.com/penstock/penstock/adopt/check"
+	"github.com/penstock/penstock/store/postgres/adopt"
+	"github.com/penstock/penstock/store/postgres/adopt/check"
 )
 
 func yes(check.Statement) bool { return true }
