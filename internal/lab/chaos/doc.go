@@ -11,7 +11,7 @@
 // Every line between two boxes is a TCP proxy that cuts, stalls, delays and
 // refuses, and every box but the checker's is killed now and then (faults.go).
 // PostgreSQL has an asynchronous standby, which is promoted now and then without the
-// last that was committed (walloss.go), and a clock that is set now and then.
+// last that was committed (wal_loss.go), and a clock that is set now and then.
 // The servers are real, private and on loopback; the relays are the real binary.
 //
 // Producers write a row of the business table and a message in one transaction

@@ -142,7 +142,7 @@ func closeAll(servers ...*testserver.Postgres) error {
 // startStandby has a second server follow the first. If the run is about failover
 // the first waits for it, and clients are given both hosts and look for the one that
 // takes writes. Else nobody waits for it, and the database's address moves with a
-// promotion (walloss.go).
+// promotion (wal_loss.go).
 func (r *rig) startStandby() (err error) {
 	if !r.failover {
 		front, err := r.link("front", r.postgres.URL, blast{})

@@ -1,5 +1,5 @@
 -- The dead letters that a query chooses, and what to do with them: see letters in
--- deadletter.go. Those that were sent back are not among them.
+-- outbox_dead.go. Those that were sent back are not among them.
 --   $1 subscription, $2 seqs, $3 ids, $4 key, $5 topic, $6 error, $7 died before, $8 died after, $9 after seq, $10 limit
 with chosen as (
     select seq from {schema}._dead_letter

@@ -7,7 +7,7 @@
 --   $5 subscription
 -- The first row's other columns: the outbox's oid, so that a reader notices that
 -- it was dropped and made anew, and letters for what else there is to read: see
--- aside in aside.go; and the server process, which has to be the session's own.
+-- aside in outbox_aside.go; and the server process, which has to be the session's own.
 -- One by one, the transactions that were in flight are read in order of seq, so
 -- that a page of a large one costs no more than a page. Of one that still is, the rows that
 -- can be seen are another's, from before a restore.

@@ -4,7 +4,7 @@
 --   $17 ... $27  dead letters to keep; $28 dead letters to delete
 --   $29 seqs, $30 lines   messages of the outbox to park, in order
 --   $31 seqs, $32 lines   dead letters to park; they follow in order
---   $33 ... $40  lines that changed; see line in park.go
+--   $33 ... $40  lines that changed; see line in outbox_parked.go
 --   $41 due    up to here lines have been read
 --   $42 ids, $43 pos      replays, with how far they have come; $44 what is settled ahead; $45 they are over
 -- Returns the state of each line that changed, and whether it is due earlier than what was read: then the clock was set back.

@@ -29,7 +29,7 @@ declare
     written bigint;
 begin
     perform _read_committed();
-    perform pg_advisory_xact_lock_shared(1885695596, subscription::int); -- leaseLock in lease.go
+    perform pg_advisory_xact_lock_shared(1885695596, subscription::int); -- leaseLock in outbox_lease.go
     insert into _cursor (subscription, epoch, holder, lease_until, done, low, upto, upto_low, pos, settled, system, since, timeline, ahead)
     select $1, $2, $3, case $4 when 0 then timestamptz 'epoch' else clock_timestamp() + $4 * interval '1 microsecond' end, $5, $6, $7, $8, $9, $10, $11, $12, $14, $15
      where not exists (select from _cursor c where c.subscription = $1 and c.epoch > $2)

@@ -1,0 +1,87 @@
+package memory
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/penstock/penstock"
+)
+
+// DeadLetters implements penstock.Operator.
+func (s *Store) DeadLetters(ctx context.Context, q penstock.DeadLetterQuery) ([]penstock.DeadLetter, error) {
+	_, sub, err := s.enterSubscription(ctx, q.Outbox, q.Subscription)
+	if err != nil {
+		return nil, err
+	}
+	defer s.db.Unlock()
+	var found []penstock.DeadLetter
+	for _, d := range sub.chosen(&q) {
+		found = append(found, penstock.DeadLetter{Message: clone(d.msg), Failures: slices.Clone(d.failures), At: d.at, Held: d.holds})
+	}
+	return found, nil
+}
+
+// RetryDeadLetters parks the chosen ones in lines of their own, due at once.
+func (s *Store) RetryDeadLetters(ctx context.Context, q penstock.DeadLetterQuery) (int, error) {
+	_, sub, err := s.enterSubscription(ctx, q.Outbox, q.Subscription)
+	if err != nil {
+		return 0, err
+	}
+	defer s.db.Unlock()
+	chosen := sub.chosen(&q)
+	for _, d := range chosen {
+		delete(sub.letters, d.msg.Seq)
+		d.msg.Attempt++
+		sub.park(lineOf(&d.msg, penstock.Alone), &parked{msg: d.msg, failures: d.failures, holds: d.holds}, s.db.now())
+	}
+	return len(chosen), nil
+}
+
+// DiscardDeadLetters implements penstock.Operator.
+func (s *Store) DiscardDeadLetters(ctx context.Context, q penstock.DeadLetterQuery) (int, error) {
+	_, sub, err := s.enterSubscription(ctx, q.Outbox, q.Subscription)
+	if err != nil {
+		return 0, err
+	}
+	defer s.db.Unlock()
+	chosen := sub.chosen(&q)
+	for _, d := range chosen {
+		delete(sub.letters, d.msg.Seq)
+		if d.holds {
+			sub.release(d.msg.Key, d.msg.Seq, s.db.now())
+		}
+	}
+	return len(chosen), nil
+}
+
+// chosen returns the letters that q describes, in order of Seq.
+func (sub *subscription) chosen(q *penstock.DeadLetterQuery) []*letter {
+	var found []*letter
+	for _, d := range sub.letters {
+		if d.matches(q) {
+			found = append(found, d)
+		}
+	}
+	slices.SortFunc(found, func(a, b *letter) int { return cmp.Compare(a.msg.Seq, b.msg.Seq) })
+	if q.Limit > 0 {
+		found = found[:min(q.Limit, len(found))]
+	}
+	return found
+}
+
+func (d *letter) matches(q *penstock.DeadLetterQuery) bool {
+	switch {
+	case len(q.Seqs) > 0 && !slices.Contains(q.Seqs, d.msg.Seq),
+		len(q.IDs) > 0 && !slices.Contains(q.IDs, d.msg.ID),
+		q.Key != "" && q.Key != d.msg.Key,
+		q.Topic != "" && q.Topic != d.msg.Topic,
+		!strings.Contains(lastError(d.failures), q.Error),
+		!q.DiedBefore.IsZero() && !d.at.Before(q.DiedBefore),
+		!q.DiedAfter.IsZero() && !d.at.After(q.DiedAfter),
+		q.AfterSeq != 0 && d.msg.Seq <= q.AfterSeq:
+		return false
+	}
+	return true
+}

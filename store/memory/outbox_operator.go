@@ -1,0 +1,104 @@
+package memory
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/penstock/penstock"
+)
+
+// enterSubscription is enter for an operation on one subscription.
+func (s *Store) enterSubscription(ctx context.Context, name, subscription string) (*outbox, *subscription, error) {
+	o, err := s.enterOutbox(ctx, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	if sub := o.subs[subscription]; sub != nil {
+		return o, sub, nil
+	}
+	s.db.Unlock()
+	return nil, nil, fmt.Errorf("subscription %q of outbox %q: %w", subscription, name, penstock.ErrNoSubscription)
+}
+
+// ParkedKeys implements penstock.Operator.
+func (s *Store) ParkedKeys(ctx context.Context, name, subscription string, limit int) ([]penstock.ParkedKey, error) {
+	_, sub, err := s.enterSubscription(ctx, name, subscription)
+	if err != nil {
+		return nil, err
+	}
+	defer s.db.Unlock()
+	var keys []penstock.ParkedKey
+	for _, l := range sub.byDue() {
+		if len(keys) < limit {
+			keys = append(keys, sub.describe(l))
+		}
+	}
+	return keys, nil
+}
+
+// RetryParked implements penstock.Operator.
+func (s *Store) RetryParked(ctx context.Context, name, subscription string, keys ...string) (n int, err error) {
+	_, sub, err := s.enterSubscription(ctx, name, subscription)
+	if err != nil {
+		return 0, err
+	}
+	defer s.db.Unlock()
+	now := s.db.now()
+	for _, l := range sub.lines {
+		if len(l.holds) == 0 && now.Before(l.due) && (len(keys) == 0 || l.id.key != "" && slices.Contains(keys, l.id.key)) {
+			l.due = now
+			n++
+		}
+	}
+	return n, nil
+}
+
+func (sub *subscription) describe(l *line) penstock.ParkedKey {
+	k := penstock.ParkedKey{Messages: int64(len(l.msgs)), FirstSeq: l.first(), Held: len(l.holds) > 0}
+	var first *parked
+	if !k.Held {
+		first = l.msgs[0]
+		k.Retry = l.due
+	} else if d := sub.letters[k.FirstSeq]; d != nil {
+		k.Key, k.Attempt, k.Err, k.Since = d.msg.Key, d.msg.Attempt, lastError(d.failures), d.msg.FailedSince
+		return k
+	} else { // it was sent back
+		first = sub.lines[lineID{seq: k.FirstSeq}].msgs[0]
+	}
+	k.Key, k.Attempt, k.Err, k.Since = first.msg.Key, first.msg.Attempt-1, lastError(first.failures), first.msg.FailedSince
+	return k
+}
+
+func lastError(failures []penstock.Failure) string {
+	return penstock.Verdict{Failures: failures}.Err()
+}
+
+// SetRetention implements penstock.Operator.
+func (s *Store) SetRetention(ctx context.Context, name string, r penstock.Retention) error {
+	if r.Age < 0 {
+		return &penstock.FieldError{Field: "retention.age", Problem: "is negative", Hint: "use 0 for none"}
+	}
+	if r.Bytes < 0 {
+		return &penstock.FieldError{Field: "retention.bytes", Problem: "is negative", Hint: "use 0 for none"}
+	}
+	o, err := s.enterOutbox(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer s.db.Unlock()
+	o.retention = r
+	return nil
+}
+
+// DropSubscription implements penstock.Operator.
+func (s *Store) DropSubscription(ctx context.Context, name, subscription string) error {
+	o, sub, err := s.enterSubscription(ctx, name, subscription)
+	if err != nil {
+		return err
+	}
+	defer s.db.Unlock()
+	sub.dropped = true
+	delete(o.subs, subscription)
+	return nil
+}

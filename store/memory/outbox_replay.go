@@ -1,0 +1,41 @@
+package memory
+
+import (
+	"context"
+	"slices"
+
+	"github.com/penstock/penstock"
+)
+
+// Replay copies what is to be delivered again, so nothing of the outbox has to
+// be kept for it.
+func (s *Store) Replay(ctx context.Context, r penstock.Replay) (int64, error) {
+	o, sub, err := s.enterSubscription(ctx, r.Outbox, r.Subscription)
+	if err != nil {
+		return 0, err
+	}
+	defer s.db.Unlock()
+	n := int64(0)
+	for i, m := range o.log {
+		at := o.base + int64(i)
+		if (at < sub.cursor || sub.ahead[at]) && covers(r, &m) && !sub.isParked(m.Seq) && sub.letters[m.Seq] == nil {
+			sub.replays = append(sub.replays, &replayed{msg: m})
+			n++
+		}
+	}
+	return n, nil
+}
+
+func covers(r penstock.Replay, m *penstock.Message) bool {
+	return (r.FromSeq == 0 || m.Seq >= r.FromSeq) && (r.ToSeq == 0 || m.Seq <= r.ToSeq) &&
+		(r.From.IsZero() || !m.CreatedAt.Before(r.From)) && (r.To.IsZero() || m.CreatedAt.Before(r.To))
+}
+
+func (sub *subscription) isParked(seq int64) bool {
+	for _, l := range sub.lines {
+		if _, found := slices.BinarySearchFunc(l.msgs, seq, bySeq); found {
+			return true
+		}
+	}
+	return false
+}
