@@ -103,11 +103,13 @@ declare
     was    bigint := pg_sequence_last_value({way});
     came   bigint := coalesce(pg_sequence_last_value({seq}), 0);
     pos    bigint := pg_sequence_last_value({next});
-    top    bigint := pg_sequence_last_value({top});
     manner bigint := 0;
     first  bigint;
+{if lifo}
+    top    bigint := pg_sequence_last_value({top});
     here   smallint;
     few    int;
+{end if}
     m      {schema}._mark;
     job    {queue};
 begin

@@ -71,7 +71,7 @@ begin
     if more then -- the next one looks at all, at once
         perform setval(ticked, 0);
     end if;
-    if now_ms / 1000 <> last / 1000 then
+    if now_ms / 1000 <> last / 1000 and (first or now_ms - last between 0 and 2000 or random() < 0.25) then -- one call now and then need not pay for it each time
         begin
             perform _tidy(q, now_ms);
         exception when others then -- leases and due jobs do not wait until that is mended
@@ -180,7 +180,7 @@ begin
     end loop;
 end $$;
 
--- _tidy is done about once a second. It makes the flags follow the columns, and gives
+-- _tidy is done about once a second, and by every fourth of calls that come alone. It makes the flags follow the columns, and gives
 -- space back: what does that takes time, so sizes and registers are looked at first.
 create or replace function _tidy(q _queue, now_ms bigint) returns void
 language plpgsql volatile set search_path from current as $$
