@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"syscall"
@@ -94,22 +95,22 @@ func TestReadmeAdoptsATable(t *testing.T) {
 // for a pattern, and every shell takes a bare & for the end of the command.
 func TestURLsOfDocumentationAreQuoted(t *testing.T) {
 	bare := regexp.MustCompile(`--(?:sink|database-url|format)[ =][^'"\s` + "`" + `]*[?&]`)
-	for _, dir := range []string{"..", "../docs", "../examples", "../cmd/penstock"} {
-		entries, err := os.ReadDir(dir)
-		if err != nil {
-			t.Fatal(err)
+	for _, in := range []string{"../*.md", "../docs/*.md", "../examples/*", "../cmd/penstock/*.go", "../internal/cli/*.go", "../internal/cli/*/*.go"} {
+		files, err := filepath.Glob(in)
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: %v, %v", in, files, err)
 		}
-		for _, e := range entries {
-			if e.IsDir() || strings.HasSuffix(e.Name(), "_test.go") {
+		for _, file := range files {
+			if info, err := os.Stat(file); err != nil || info.IsDir() || strings.HasSuffix(file, "_test.go") {
 				continue
 			}
-			text, err := os.ReadFile(dir + "/" + e.Name())
+			text, err := os.ReadFile(file)
 			if err != nil {
 				t.Fatal(err)
 			}
 			for i, l := range strings.Split(string(text), "\n") {
 				if bare.MatchString(l) {
-					t.Errorf("%s/%s:%d: %s", dir, e.Name(), i+1, l)
+					t.Errorf("%s:%d: %s", file, i+1, l)
 				}
 			}
 		}

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/penstock/penstock/config"
+	"github.com/penstock/penstock/internal/cli"
+	"github.com/penstock/penstock/internal/cli/clitest"
 	"github.com/penstock/penstock/store/postgres/adopt"
 )
 
@@ -29,7 +31,7 @@ func TestPresetsCanBeCopied(t *testing.T) {
 		}
 		preset := adopted(t, "    adopt: "+name+"\n")
 		preset.Preset = ""
-		same(t, name, adopted(t, printed.String()).String(), preset.String())
+		clitest.Same(t, name, adopted(t, printed.String()).String(), preset.String())
 	}
 	var all []struct {
 		Preset string
@@ -38,5 +40,5 @@ func TestPresetsCanBeCopied(t *testing.T) {
 	if err := json.Unmarshal([]byte(must(t, "adopt", "presets", "--json")), &all); err != nil || len(all) != len(adopt.PresetNames()) || all[1].Preset != "dotnet" || all[1].Adopt["delivered"] != "mark" {
 		t.Errorf("%+v, %v", all, err)
 	}
-	cli(t, "adopt", "presets", "java").wants(t, exitUsage, `"java" is no preset: there are debezium, dotnet`)
+	invoke(t, "adopt", "presets", "java").wants(t, cli.ExitUsage, `"java" is no preset: there are debezium, dotnet`)
 }

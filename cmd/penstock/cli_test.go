@@ -8,14 +8,14 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 
+	"github.com/penstock/penstock/internal/cli"
+	"github.com/penstock/penstock/internal/cli/clitest"
 	"github.com/penstock/penstock/internal/testserver"
 	"github.com/penstock/penstock/store/postgres/postgrestest"
 )
@@ -26,13 +26,13 @@ type outcome struct {
 	code           int
 }
 
-// cli runs the command line with nothing on stdin.
-func cli(t *testing.T, args ...string) outcome {
+// invoke runs the command line with nothing on stdin.
+func invoke(t *testing.T, args ...string) outcome {
 	t.Helper()
-	return cliWith(t, "", args...)
+	return invokeWith(t, "", args...)
 }
 
-func cliWith(t *testing.T, stdin string, args ...string) outcome {
+func invokeWith(t *testing.T, stdin string, args ...string) outcome {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
 	code := run(t.Context(), args, strings.NewReader(stdin), &stdout, &stderr)
@@ -46,8 +46,8 @@ func cliWith(t *testing.T, stdin string, args ...string) outcome {
 // must runs the command line and wants it to succeed.
 func must(t *testing.T, args ...string) string {
 	t.Helper()
-	o := cli(t, args...)
-	if o.code != exitOK {
+	o := invoke(t, args...)
+	if o.code != cli.ExitOK {
 		t.Fatalf("penstock %q: exit code %d: %s", args, o.code, o.stderr)
 	}
 	return o.stdout
@@ -59,7 +59,7 @@ func (o outcome) wants(t *testing.T, code int, text string) {
 	if o.code != code || !strings.Contains(o.stderr, text) {
 		t.Errorf("exit code %d, stderr %q; want %d and %q", o.code, o.stderr, code, text)
 	}
-	if code != exitOK && (!strings.HasPrefix(o.stderr, "penstock: ") || strings.Count(o.stderr, "\n") != 1) {
+	if code != cli.ExitOK && (!strings.HasPrefix(o.stderr, "penstock: ") || strings.Count(o.stderr, "\n") != 1) {
 		t.Errorf("stderr is %q, want one line that begins with penstock:", o.stderr)
 	}
 }
@@ -91,7 +91,7 @@ func TestMigrateTellsTheVersions(t *testing.T) {
 			if first.From != 0 || first.To < 1 || again.From != first.To || again.To != first.To {
 				t.Errorf("the first told %+v, the second %+v", first, again)
 			}
-			contains(t, must(t, "migrate", "--database-url", url), fmt.Sprintf("up to date already (version %d)", first.To))
+			clitest.Contains(t, must(t, "migrate", "--database-url", url), fmt.Sprintf("up to date already (version %d)", first.To))
 		})
 	}
 }
@@ -103,7 +103,7 @@ func TestMigrateSaysWhatItDid(t *testing.T) {
 		"postgres": testserver.Database(t, testserver.PostgresURL(t)),
 	} {
 		t.Run(name, func(t *testing.T) {
-			contains(t, must(t, "migrate", "--database-url", url), "were created (version ", "penstock outbox create")
+			clitest.Contains(t, must(t, "migrate", "--database-url", url), "were created (version ", "penstock outbox create")
 		})
 	}
 }
@@ -116,12 +116,12 @@ func TestMigrateCheck(t *testing.T) {
 		"postgres": testserver.Database(t, testserver.PostgresURL(t)),
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := cli(t, "migrate", "--check", "--database-url", url)
-			o.wants(t, exitCheck, "penstock migrate --database-url")
-			contains(t, o.stdout, "the database is not migrated")
-			contains(t, must(t, "migrate", "--database-url", url), "were created")
-			contains(t, must(t, "migrate", "--check", "--database-url", url), "are those of this program")
-			contains(t, must(t, "migrate", "--check", "--json", "--database-url", url), `"differences":[]`, `"version":`)
+			o := invoke(t, "migrate", "--check", "--database-url", url)
+			o.wants(t, cli.ExitCheck, "penstock migrate --database-url")
+			clitest.Contains(t, o.stdout, "the database is not migrated")
+			clitest.Contains(t, must(t, "migrate", "--database-url", url), "were created")
+			clitest.Contains(t, must(t, "migrate", "--check", "--database-url", url), "are those of this program")
+			clitest.Contains(t, must(t, "migrate", "--check", "--json", "--database-url", url), `"differences":[]`, `"version":`)
 		})
 	}
 }
@@ -133,12 +133,12 @@ func TestMigrateCheckNamesFunctions(t *testing.T) {
 	db.Exec("select penstock.create_queue('mails'), penstock.create_queue('other'), penstock.create_outbox('orders')")
 	db.Exec(`alter function penstock."_mails.ack"(bigint[]) set work_mem = '64MB'; drop function penstock.dequeue_other()`, pgx.QueryExecModeSimpleProtocol)
 	var found struct{ Differences []string }
-	o := cli(t, "migrate", "--check", "--json", "--database-url", db.URL)
-	o.wants(t, exitCheck, "2 differences were found: run: penstock migrate")
+	o := invoke(t, "migrate", "--check", "--json", "--database-url", db.URL)
+	o.wants(t, cli.ExitCheck, "2 differences were found: run: penstock migrate")
 	if err := json.Unmarshal([]byte(o.stdout), &found); err != nil || len(found.Differences) != 2 {
 		t.Fatalf("%v, %q", err, o.stdout)
 	}
-	contains(t, cli(t, "migrate", "--check", "--database-url", db.URL).stdout, "the function _mails.ack(_int8) was changed\nthe function dequeue_other() is missing\n")
+	clitest.Contains(t, invoke(t, "migrate", "--check", "--database-url", db.URL).stdout, "the function _mails.ack(_int8) was changed\nthe function dequeue_other() is missing\n")
 
 	db.Exec("alter function penstock._q(text) set work_mem = '64MB'")
 	for name, f := range map[string]struct {
@@ -152,13 +152,13 @@ func TestMigrateCheckNamesFunctions(t *testing.T) {
 		log := &stopAt{text: "run penstock migrate", stop: stop}
 		run(ctx, append(f.args, "--database-url", db.URL), strings.NewReader(""), io.Discard, log)
 		stop()
-		contains(t, log.String(), "level=WARN", f.warns)
+		clitest.Contains(t, log.String(), "level=WARN", f.warns)
 		if strings.Contains(log.String(), f.silent) {
 			t.Errorf("%s: what it does not need is looked at: %s", name, log)
 		}
 	}
 	must(t, "migrate", "--database-url", db.URL)
-	contains(t, must(t, "migrate", "--check", "--database-url", db.URL), "are those of this program")
+	clitest.Contains(t, must(t, "migrate", "--check", "--database-url", db.URL), "are those of this program")
 }
 
 // stopAt is a log that calls stop once it has the text.
@@ -180,17 +180,17 @@ func (s *stopAt) Write(p []byte) (int, error) {
 func TestMigrateSQL(t *testing.T) {
 	t.Chdir(t.TempDir())
 	t.Setenv("PENSTOCK_DATABASE_URL", "")
-	contains(t, must(t, "migrate", "--sql"), `create schema "penstock";`, "this leads on from version 0")
-	contains(t, must(t, "migrate", "--sql", "--from", "30", "--schema", "my jobs"), `create schema "my jobs";`, "this leads on from version 30")
-	contains(t, must(t, "migrate", "--sql", "--database-url", "postgres://nobody@127.0.0.1:1/none"), `create schema "penstock";`)
-	cli(t, "migrate", "--sql", "--from", "7").wants(t, exitUsage, "7 is no version")
-	cli(t, "migrate", "--sql", "--database-url", "sqlite:x.db").wants(t, exitUsage, "this database is SQLite")
-	cli(t, "migrate", "--sql", "--json").wants(t, exitUsage, "beside --json or --check")
-	cli(t, "migrate", "--from", "30").wants(t, exitUsage, "--from goes with --sql")
+	clitest.Contains(t, must(t, "migrate", "--sql"), `create schema "penstock";`, "this leads on from version 0")
+	clitest.Contains(t, must(t, "migrate", "--sql", "--from", "30", "--schema", "my jobs"), `create schema "my jobs";`, "this leads on from version 30")
+	clitest.Contains(t, must(t, "migrate", "--sql", "--database-url", "postgres://nobody@127.0.0.1:1/none"), `create schema "penstock";`)
+	invoke(t, "migrate", "--sql", "--from", "7").wants(t, cli.ExitUsage, "7 is no version")
+	invoke(t, "migrate", "--sql", "--database-url", "sqlite:x.db").wants(t, cli.ExitUsage, "this database is SQLite")
+	invoke(t, "migrate", "--sql", "--json").wants(t, cli.ExitUsage, "beside --json or --check")
+	invoke(t, "migrate", "--from", "30").wants(t, cli.ExitUsage, "--from goes with --sql")
 }
 
 func TestEveryVerbTeaches(t *testing.T) {
-	var a app
+	var a cli.App
 	var visit func(cmd *cobra.Command)
 	visit = func(cmd *cobra.Command) {
 		for _, sub := range cmd.Commands() {
@@ -205,7 +205,7 @@ func TestEveryVerbTeaches(t *testing.T) {
 			}
 		}
 	}
-	root := a.rootCommand()
+	root := rootCommand(&a)
 	visit(root)
 	for _, code := range []string{"0 ", "1 ", "2 ", "3 ", "4 ", "5 ", "130 "} {
 		if !strings.Contains(root.Long, "\n  "+code) {
@@ -218,25 +218,17 @@ func TestEveryVerbTeaches(t *testing.T) {
 	}
 }
 
-// A newcomer finds a verb by the name of its file, and the rest in doc.go.
-func TestEveryFileIsFound(t *testing.T) {
-	var a app
-	var verbs []string
-	for _, verb := range a.rootCommand().Commands() {
-		verbs = append(verbs, verb.Name())
+// A folder of internal/cli is called as a verb, for which it has the code.
+func TestEveryFolderIsAVerb(t *testing.T) {
+	folders, err := filepath.Glob("../../internal/cli/*")
+	if err != nil || len(folders) == 0 {
+		t.Fatal(folders, err)
 	}
-	doc, err := os.ReadFile("doc.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	files, err := filepath.Glob("*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range files {
-		ofVerb := slices.ContainsFunc(verbs, func(verb string) bool { return strings.HasPrefix(file, verb) })
-		if !ofVerb && file != "doc.go" && !strings.HasSuffix(file, "_test.go") && !regexp.MustCompile(`\b`+file+`\b`).Match(doc) {
-			t.Errorf("%s begins with no verb, and doc.go does not say what it is", file)
+	root := rootCommand(&cli.App{})
+	for _, folder := range folders {
+		name := filepath.Base(folder)
+		if _, _, err := root.Find([]string{name}); err != nil && filepath.Ext(name) == "" && name != "clitest" {
+			t.Errorf("%s: %v", folder, err)
 		}
 	}
 }
@@ -269,7 +261,7 @@ func TestCompletionKnowsTheVerbs(t *testing.T) {
 		"__complete p":       {"parked\t", "publish\t"},
 		"__complete re":      {"relay\t", "replay\t"},
 	} {
-		contains(t, must(t, strings.Split(args, " ")...), want...)
+		clitest.Contains(t, must(t, strings.Split(args, " ")...), want...)
 	}
 }
 
@@ -347,12 +339,12 @@ func TestMisuse(t *testing.T) {
 		{"demo --sink redis://x", "redis"},
 	} {
 		t.Run(tc.args, func(t *testing.T) {
-			cli(t, strings.Fields(tc.args)...).wants(t, exitUsage, tc.want)
+			invoke(t, strings.Fields(tc.args)...).wants(t, cli.ExitUsage, tc.want)
 		})
 	}
 	t.Run("configuration", func(t *testing.T) {
-		o := cli(t, "status", "--config", "bad.yaml")
-		if o.code != exitUsage || !strings.Contains(o.stderr, "bad.yaml:1:1") {
+		o := invoke(t, "status", "--config", "bad.yaml")
+		if o.code != cli.ExitUsage || !strings.Contains(o.stderr, "bad.yaml:1:1") {
 			t.Errorf("exit code %d, stderr %q", o.code, o.stderr)
 		}
 	})
@@ -368,11 +360,11 @@ func TestDatabaseFromConfigAndEnvironment(t *testing.T) {
 		t.Errorf("from the environment: %q", out)
 	}
 	t.Setenv("PENSTOCK_DATABASE_URL", "")
-	write(t, "penstock.yaml", "database_url: "+url+subscriptions)
+	clitest.Write(t, "penstock.yaml", "database_url: "+url+subscriptions)
 	if out := must(t, "outbox", "list"); out != "orders\n" {
 		t.Errorf("from ./penstock.yaml: %q", out)
 	}
-	write(t, "named.yaml", "database_url: "+url+subscriptions)
+	clitest.Write(t, "named.yaml", "database_url: "+url+subscriptions)
 	t.Setenv("PENSTOCK_DATABASE_URL", "sqlite:other.db")
 	if out := must(t, "outbox", "list", "--config", "named.yaml"); out != "orders\n" {
 		t.Errorf("--config before the environment: %q", out)
@@ -380,7 +372,7 @@ func TestDatabaseFromConfigAndEnvironment(t *testing.T) {
 	if out := must(t, "outbox", "list", "--config", "penstock.yaml", "--database-url", url); out != "orders\n" {
 		t.Errorf("--database-url before --config: %q", out)
 	}
-	cli(t, "relay", "--config", "named.yaml", "--subscription", "b").wants(t, exitUsage, "which has a")
+	invoke(t, "relay", "--config", "named.yaml", "--subscription", "b").wants(t, cli.ExitUsage, "which has a")
 }
 
 // Whoever set the variable and forgot the file, or the other way round, must not work
@@ -388,11 +380,11 @@ func TestDatabaseFromConfigAndEnvironment(t *testing.T) {
 func TestVariableAndFileDisagree(t *testing.T) {
 	url := sqliteDatabase(t)
 	const rest = "\nsubscriptions:\n  - {name: a, outbox: orders, sink: {rabbitmq: {url: amqp://localhost, password: \"${NOT_SET}\"}}}\n"
-	write(t, "penstock.yaml", "database_url: postgres://app:hunter2@db/shop"+rest)
+	clitest.Write(t, "penstock.yaml", "database_url: postgres://app:hunter2@db/shop"+rest)
 	t.Setenv("PENSTOCK_DATABASE_URL", url)
 	for _, verb := range []string{"outbox list", "outbox create orders", "relay", "relay --outbox orders --sink discard", "status", "migrate"} {
-		o := cli(t, strings.Fields(verb)...)
-		o.wants(t, exitUsage, "PENSTOCK_DATABASE_URL is "+url+", and ./penstock.yaml has postgres://app:xxxxx@db/shop")
+		o := invoke(t, strings.Fields(verb)...)
+		o.wants(t, cli.ExitUsage, "PENSTOCK_DATABASE_URL is "+url+", and ./penstock.yaml has postgres://app:xxxxx@db/shop")
 		if t.Failed() {
 			return // a relay that begins does not end
 		}
@@ -410,13 +402,13 @@ func TestVariableAndFileDisagree(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, said := range []string{"database_url: sqlite:" + relative, "database_url: ${PENSTOCK_DATABASE_URL}", "log: {level: info}"} {
-		write(t, "penstock.yaml", said+rest)
+		clitest.Write(t, "penstock.yaml", said+rest)
 		if out := must(t, "outbox", "list"); out != "orders\n" {
 			t.Errorf("%s: got %q", said, out)
 		}
 	}
-	write(t, "penstock.yaml", "database_url: [")
-	if o := cli(t, "outbox", "list"); o.code != exitUsage || !strings.Contains(o.stderr, "penstock.yaml:1:") {
+	clitest.Write(t, "penstock.yaml", "database_url: [")
+	if o := invoke(t, "outbox", "list"); o.code != cli.ExitUsage || !strings.Contains(o.stderr, "penstock.yaml:1:") {
 		t.Errorf("exit code %d, stderr %q", o.code, o.stderr)
 	}
 }
@@ -427,20 +419,13 @@ func TestSchemaOfTheFile(t *testing.T) {
 	url := testserver.Database(t, testserver.PostgresURL(t))
 	must(t, "migrate", "--database-url", url, "--schema", "elsewhere")
 	must(t, "outbox", "create", "orders", "--database-url", url, "--schema", "elsewhere")
-	write(t, "penstock.yaml", "database_url: \""+url+"\"\nschema: elsewhere\nsubscriptions:\n  - {name: a, outbox: orders, sink: discard}\n")
+	clitest.Write(t, "penstock.yaml", "database_url: \""+url+"\"\nschema: elsewhere\nsubscriptions:\n  - {name: a, outbox: orders, sink: discard}\n")
 	t.Setenv("PENSTOCK_DATABASE_URL", url)
-	same(t, "with the variable", must(t, "outbox", "list"), "orders\n")
+	clitest.Same(t, "with the variable", must(t, "outbox", "list"), "orders\n")
 	t.Setenv("PENSTOCK_DATABASE_URL", "")
-	same(t, "without", must(t, "outbox", "list"), "orders\n")
-	same(t, "with --database-url", must(t, "outbox", "list", "--config", "penstock.yaml", "--database-url", url), "orders\n")
-	cli(t, "outbox", "list", "--schema", "penstock").wants(t, exitDatabase, "penstock migrate")
-}
-
-func write(t *testing.T, file, content string) {
-	t.Helper()
-	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	clitest.Same(t, "without", must(t, "outbox", "list"), "orders\n")
+	clitest.Same(t, "with --database-url", must(t, "outbox", "list", "--config", "penstock.yaml", "--database-url", url), "orders\n")
+	invoke(t, "outbox", "list", "--schema", "penstock").wants(t, cli.ExitDatabase, "penstock migrate")
 }
 
 func TestOutboxLifecycle(t *testing.T) {
@@ -451,24 +436,24 @@ func TestOutboxLifecycle(t *testing.T) {
 	for _, name := range []string{"orders", `we"ird; drop table x`, "größe"} {
 		must(t, with("outbox", "create", name)...)
 	}
-	cli(t, with("outbox", "create", "orders")...).wants(t, exitFailure, "exists already")
+	invoke(t, with("outbox", "create", "orders")...).wants(t, cli.ExitFailure, "exists already")
 	must(t, with("outbox", "create", "orders", "--if-missing")...)
-	cli(t, with("outbox", "create", "")...).wants(t, exitUsage, "outbox")
-	cli(t, with("outbox", "create", strings.Repeat("x", 49))...).wants(t, exitUsage, "outbox")
+	invoke(t, with("outbox", "create", "")...).wants(t, cli.ExitUsage, "outbox")
+	invoke(t, with("outbox", "create", strings.Repeat("x", 49))...).wants(t, cli.ExitUsage, "outbox")
 
 	var names []string
 	if err := json.Unmarshal([]byte(must(t, with("outbox", "list", "--json")...)), &names); err != nil || len(names) != 3 {
 		t.Errorf("got %q, %v", names, err)
 	}
-	cli(t, with("outbox", "drop", "orders")...).wants(t, exitUsage, "pass --yes if you mean it")
-	cli(t, with("outbox", "drop", "nothing", "--yes")...).wants(t, exitFailure, "no such outbox")
+	invoke(t, with("outbox", "drop", "orders")...).wants(t, cli.ExitUsage, "pass --yes if you mean it")
+	invoke(t, with("outbox", "drop", "nothing", "--yes")...).wants(t, cli.ExitFailure, "no such outbox")
 	must(t, with("outbox", "drop", "orders", "--yes")...)
-	same(t, "json", must(t, with("outbox", "create", "orders", "--json")...)+must(t, with("outbox", "drop", "orders", "--yes", "--json")...),
+	clitest.Same(t, "json", must(t, with("outbox", "create", "orders", "--json")...)+must(t, with("outbox", "drop", "orders", "--yes", "--json")...),
 		`{"outbox":"orders"}`+"\n"+`{"backlog":0,"dead_letters":0,"outbox":"orders","parked":0}`+"\n")
 	if out := must(t, with("outbox", "list")...); strings.Contains(out, "orders") {
 		t.Errorf("orders is still there: %q", out)
 	}
-	cli(t, with("status", "orders")...).wants(t, exitFailure, "no such outbox")
+	invoke(t, with("status", "orders")...).wants(t, cli.ExitFailure, "no such outbox")
 	if out := must(t, with("status")...); !strings.Contains(out, "größe") || !strings.Contains(out, "(none)") {
 		t.Errorf("status is %q", out)
 	}
@@ -499,7 +484,7 @@ func TestNotMigrated(t *testing.T) {
 		"job cancel q 1", "schedule set q n --cron @daily", "schedule list q", "schedule drop q n", "replay o --from 1 --yes", "outbox set o --retain-age 1h", "subscription drop o s --yes"} {
 		t.Run(verb, func(t *testing.T) {
 			args := append(strings.Fields(verb), "--database-url", "sqlite:not.db")
-			cli(t, args...).wants(t, exitDatabase, "penstock migrate")
+			invoke(t, args...).wants(t, cli.ExitDatabase, "penstock migrate")
 		})
 	}
 }
@@ -507,17 +492,17 @@ func TestNotMigrated(t *testing.T) {
 func TestPublishAndTail(t *testing.T) {
 	url := sqliteDatabase(t)
 	must(t, "outbox", "create", "orders", "--database-url", url)
-	write(t, "payload.bin", "\x00\xff")
+	clitest.Write(t, "payload.bin", "\x00\xff")
 	must(t, "publish", "orders", "--database-url", url, "--topic", "order.paid", "--key", "42", "--id", "id-1",
 		"-H", "traceparent=00-ab", "-H", "eq=a=b", "--payload", `{"total":10}`)
 	must(t, "publish", "orders", "--database-url", url, "--topic", "bytes", "--payload-file", "payload.bin")
-	if o := cliWith(t, "from stdin", "publish", "orders", "--database-url", url, "--payload-file", "-"); o.code != exitOK {
+	if o := invokeWith(t, "from stdin", "publish", "orders", "--database-url", url, "--payload-file", "-"); o.code != cli.ExitOK {
 		t.Fatal(o.stderr)
 	}
-	cli(t, "publish", "nothing", "--topic", "t", "--database-url", url).wants(t, exitFailure, "no such outbox")
-	cli(t, "publish", "orders", "--key", "a\x00b", "--database-url", url).wants(t, exitUsage, "key has a NUL at byte 1")
-	cli(t, "publish", "orders", "--topic", "a\xff", "--database-url", url).wants(t, exitUsage, "topic is not valid UTF-8")
-	cli(t, "publish", "orders", "-H", "h=\x00", "--database-url", url).wants(t, exitUsage, `headers["h"] has a NUL`)
+	invoke(t, "publish", "nothing", "--topic", "t", "--database-url", url).wants(t, cli.ExitFailure, "no such outbox")
+	invoke(t, "publish", "orders", "--key", "a\x00b", "--database-url", url).wants(t, cli.ExitUsage, "key has a NUL at byte 1")
+	invoke(t, "publish", "orders", "--topic", "a\xff", "--database-url", url).wants(t, cli.ExitUsage, "topic is not valid UTF-8")
+	invoke(t, "publish", "orders", "-H", "h=\x00", "--database-url", url).wants(t, cli.ExitUsage, `headers["h"] has a NUL`)
 
 	text := must(t, "tail", "orders", "--database-url", url)
 	for _, want := range []string{"order.paid  key=42  eq=a=b  traceparent=00-ab  {\"total\":10}\n", "bytes  (2 bytes that are no text)\n", "from stdin\n"} {
@@ -532,7 +517,7 @@ func TestPublishAndTail(t *testing.T) {
 	// What tail writes, publish takes.
 	lines := must(t, "tail", "orders", "--json", "--database-url", url)
 	must(t, "outbox", "create", "copy", "--database-url", url)
-	if o := cliWith(t, lines, "publish", "copy", "--json", "--database-url", url); o.code != exitOK || !strings.Contains(o.stdout, `"published":3`) {
+	if o := invokeWith(t, lines, "publish", "copy", "--json", "--database-url", url); o.code != cli.ExitOK || !strings.Contains(o.stdout, `"published":3`) {
 		t.Fatalf("%q, %q", o.stdout, o.stderr)
 	}
 	if again := must(t, "tail", "copy", "--database-url", url); len(again) != len(text) {
@@ -549,7 +534,7 @@ func TestTailFollowEndsWithTheContext(t *testing.T) {
 	out := &notifyingBuffer{wait: "first", found: cancel}
 	var stderr bytes.Buffer
 	code := run(ctx, []string{"tail", "orders", "--follow", "--database-url", url}, strings.NewReader(""), out, &stderr)
-	if code != exitOK {
+	if code != cli.ExitOK {
 		t.Errorf("exit code %d: %s", code, stderr.String())
 	}
 }
@@ -586,8 +571,8 @@ func TestPasswordsAreNotPrinted(t *testing.T) {
 		{"relay", "--outbox", "o", "--database-url", "sqlite:x.db", "--sink", "amqp://app:" + secret + "@127.0.0.1:port/"},
 		{"relay", "--outbox", "o", "--database-url", "sqlite:x.db", "--sink", "kafka://app:" + secret + "@127.0.0.1/"},
 	} {
-		o := cli(t, args...)
-		if o.code == exitOK || strings.Contains(o.stdout+o.stderr, secret) {
+		o := invoke(t, args...)
+		if o.code == cli.ExitOK || strings.Contains(o.stdout+o.stderr, secret) {
 			t.Errorf("penstock %q: exit code %d, %q %q", args, o.code, o.stdout, o.stderr)
 		}
 	}
@@ -595,13 +580,24 @@ func TestPasswordsAreNotPrinted(t *testing.T) {
 
 func TestScrubber(t *testing.T) {
 	var out bytes.Buffer
-	s := &scrubber{w: &out}
-	s.hide("postgres://app:p%40ss@localhost/shop?password=other")
+	s := cli.NewScrubber(&out)
+	s.Hide("postgres://app:p%40ss@localhost/shop?password=other")
 	line := "cannot use postgres://app:p%40ss@localhost with :p@ss@ and password=other, pass\n"
 	if n, err := s.Write([]byte(line)); n != len(line) || err != nil {
 		t.Errorf("Write returned %d, %v", n, err)
 	}
 	if want := "cannot use postgres://app:xxxxx@localhost with :xxxxx@ and password=xxxxx, pass\n"; out.String() != want {
 		t.Errorf("got %q, want %q", out.String(), want)
+	}
+}
+
+func TestSummaryOnFailureTellsWhatWasPublished(t *testing.T) {
+	url := sqliteDatabase(t)
+	must(t, "outbox", "create", "o", "--database-url", url)
+	o := invokeWith(t, "{\"topic\":\"a\"}\n{\"topic\":\"b\"}\nbad\n", "publish", "o", "--batch", "1", "--json", "--database-url", url)
+	o.wants(t, cli.ExitUsage, "line 3: is no message")
+	var summary struct{ Published int }
+	if err := json.Unmarshal([]byte(o.stdout), &summary); err != nil || summary.Published != 2 {
+		t.Errorf("summary is %q, %v", o.stdout, err)
 	}
 }

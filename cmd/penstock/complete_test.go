@@ -10,6 +10,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/penstock/penstock/internal/cli"
+	"github.com/penstock/penstock/internal/cli/clitest"
 	"github.com/penstock/penstock/store/postgres/postgrestest"
 )
 
@@ -68,7 +70,7 @@ func TestNamesAreCompleted(t *testing.T) {
 				"relay --outbox ":                  "orders",
 				"relay --outbox orders --sink x --subscription ": "billing",
 			} {
-				same(t, args, completed(t, d, strings.Split(args, " ")...), want)
+				clitest.Same(t, args, completed(t, d, strings.Split(args, " ")...), want)
 			}
 		})
 	}
@@ -94,8 +96,8 @@ func TestListsReadNamesAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	same(t, "outboxes", d.must("outbox", "list"), "orders\n")
-	same(t, "queues", d.must("queue", "list", "--json"), `["mails"]`+"\n")
+	clitest.Same(t, "outboxes", d.must("outbox", "list"), "orders\n")
+	clitest.Same(t, "queues", d.must("queue", "list", "--json"), `["mails"]`+"\n")
 }
 
 // Roles of the server, wherever something is granted to one.
@@ -113,17 +115,17 @@ func TestRolesAreCompleted(t *testing.T) {
 			t.Errorf("%q: offered are %q", args, offered)
 		}
 	}
-	same(t, "the outbox first", completed(t, d, "outbox", "grant", ""), "orders")
-	same(t, "one role is enough", completed(t, d, "queue", "grant", "mails", role, ""), "")
+	clitest.Same(t, "the outbox first", completed(t, d, "outbox", "grant", ""), "orders")
+	clitest.Same(t, "one role is enough", completed(t, d, "queue", "grant", "mails", role, ""), "")
 }
 
 // A shell that completes gets no error, and waits for nobody.
 func TestCompletionIsSilent(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for _, flags := range [][]string{nil, {"--database-url", "postgres://postgres@127.0.0.1:1/none"}, {"--database-url", "sqlite:none.db"}, {"--config", "none.yaml"}} {
-		o := cli(t, append([]string{"__complete"}, append(flags, "status", "")...)...)
-		same(t, strings.Join(flags, " "), o.stdout, ":4\n")
-		if o.code != exitOK || strings.Contains(o.stderr, "penstock:") {
+		o := invoke(t, append([]string{"__complete"}, append(flags, "status", "")...)...)
+		clitest.Same(t, strings.Join(flags, " "), o.stdout, ":4\n")
+		if o.code != cli.ExitOK || strings.Contains(o.stderr, "penstock:") {
 			t.Errorf("%q: %+v", flags, o)
 		}
 	}

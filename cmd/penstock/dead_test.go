@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/cli"
+	"github.com/penstock/penstock/internal/cli/clitest"
 )
 
 // deadDesk has the dead letters a1 to a4 of orders/billing and, of the same
@@ -19,10 +21,10 @@ func deadDesk(t *testing.T, d *desk) {
 		penstock.Message{ID: "a1", Key: "red", Topic: "order.paid", Headers: map[string]string{"reason": "no such queue"}, Payload: []byte(`{"total":1}`)},
 		penstock.Message{ID: "a2", Key: "red", Topic: "order.sent", Headers: map[string]string{"reason": "too\nlarge \x1b[2J"}},
 		penstock.Message{ID: "a3", Key: "new\nline", Topic: "order.paid", Headers: map[string]string{"reason": "No Such Queue"}, Payload: []byte{0, 0xff}},
-		penstock.Message{ID: "a4", Topic: "order.sent", Payload: []byte(strings.Repeat("é", shownPayload))})
+		penstock.Message{ID: "a4", Topic: "order.sent", Payload: []byte(strings.Repeat("é", cli.ShownPayload))})
 	d.relay("orders", "billing", bury)
 	d.relay("orders", "audit", bury)
-	same(t, "dead letters to begin with", d.dead("orders", "billing")+", "+d.dead("orders", "audit"), "a1 a2 a3 a4, a1 a2 a3 a4")
+	clitest.Same(t, "dead letters to begin with", d.dead("orders", "billing")+", "+d.dead("orders", "audit"), "a1 a2 a3 a4, a1 a2 a3 a4")
 }
 
 func TestDeadList(t *testing.T) {
@@ -32,7 +34,7 @@ func TestDeadList(t *testing.T) {
 		if lines := strings.Split(table, "\n"); len(lines) != 6 {
 			t.Errorf("the table of four has %d lines:\n%s", len(lines), table)
 		}
-		contains(t, table, "ATTEMPTS", `too\nlarge \x1b[2J`, `new\nline`, "no such queue", "order.paid")
+		clitest.Contains(t, table, "ATTEMPTS", `too\nlarge \x1b[2J`, `new\nline`, "no such queue", "order.paid")
 
 		for args, want := range map[string]string{
 			"":                                   "a1 a2 a3 a4",
@@ -52,15 +54,15 @@ func TestDeadList(t *testing.T) {
 			out := d.must(append([]string{"dead", "list", "orders", "--subscription", "billing", "--json"}, strings.Fields(args)...)...)
 			var ids []string
 			for line := range strings.Lines(out) {
-				var letter deadLetterJSON
+				var letter deadLetter[string]
 				if err := json.Unmarshal([]byte(line), &letter); err != nil {
 					t.Fatal(err)
 				}
 				ids = append(ids, letter.ID)
 			}
-			same(t, args, strings.Join(ids, " "), want)
+			clitest.Same(t, args, strings.Join(ids, " "), want)
 		}
-		same(t, "none", d.must("dead", "list", "orders", "--subscription", "billing", "--key", "blue"), "0 dead letters of orders/billing match.\n")
+		clitest.Same(t, "none", d.must("dead", "list", "orders", "--subscription", "billing", "--key", "blue"), "0 dead letters of orders/billing match.\n")
 	})
 }
 
@@ -68,15 +70,15 @@ func TestDeadShow(t *testing.T) {
 	eachStore(t, func(t *testing.T, d *desk) {
 		deadDesk(t, d)
 		show := []string{"dead", "show", "orders", "--subscription", "billing"}
-		contains(t, d.must(append(show, "a1")...), "a1\n", "order.paid", "red", "reason: no such queue", "1  20", "after 1 attempt\n",
+		clitest.Contains(t, d.must(append(show, "a1")...), "a1\n", "order.paid", "red", "reason: no such queue", "1  20", "after 1 attempt\n",
 			"\n\n{\"total\":1}\n", "penstock dead retry orders --subscription billing --seq ")
-		contains(t, d.must(append(show, "a2")...), `too\nlarge \x1b[2J`, "payload   empty\n")
-		contains(t, d.must(append(show, "a3")...), "AP8=\n", "base64 of bytes that are no text", `new\nline`)
+		clitest.Contains(t, d.must(append(show, "a2")...), `too\nlarge \x1b[2J`, "payload   empty\n")
+		clitest.Contains(t, d.must(append(show, "a3")...), "AP8=\n", "base64 of bytes that are no text", `new\nline`)
 		cut, whole := d.must(append(show, "a4")...), d.must(append(show, "a4", "--full")...)
-		contains(t, cut, "--full shows the rest", "\n"+strings.Repeat("é", shownPayload/2)+"\n")
-		contains(t, whole, "\n"+strings.Repeat("é", shownPayload)+"\n")
+		clitest.Contains(t, cut, "--full shows the rest", "\n"+strings.Repeat("é", cli.ShownPayload/2)+"\n")
+		clitest.Contains(t, whole, "\n"+strings.Repeat("é", cli.ShownPayload)+"\n")
 
-		var letter deadLetterJSON
+		var letter deadLetter[string]
 		if err := json.Unmarshal([]byte(d.must(append(show, "a3", "--json")...)), &letter); err != nil {
 			t.Fatal(err)
 		}
@@ -85,9 +87,9 @@ func TestDeadShow(t *testing.T) {
 			t.Errorf("got %+v", letter)
 		}
 		bySeq := d.must("dead", "show", "orders", "--subscription", "billing", "--seq", fmt.Sprint(letter.Seq))
-		contains(t, bySeq, "a3\n")
-		d.cli(append(show, "a9")...).wants(t, exitFailure, `orders/billing has no such dead letter: id "a9": penstock dead list`)
-		d.cli(append(show, "--seq", "99999")...).wants(t, exitFailure, `no such dead letter: seq 99999`)
+		clitest.Contains(t, bySeq, "a3\n")
+		d.cli(append(show, "a9")...).wants(t, cli.ExitFailure, `orders/billing has no such dead letter: id "a9": penstock dead list`)
+		d.cli(append(show, "--seq", "99999")...).wants(t, cli.ExitFailure, `no such dead letter: seq 99999`)
 	})
 }
 
@@ -95,28 +97,28 @@ func TestDeadRetry(t *testing.T) {
 	eachStore(t, func(t *testing.T, d *desk) {
 		deadDesk(t, d)
 		retry := []string{"dead", "retry", "orders", "--subscription", "billing"}
-		same(t, "by key", d.must(append(retry, "--key", "red")...), "2 dead letters of orders/billing retried.\n")
-		same(t, "billing", d.dead("orders", "billing"), "a3 a4")
-		same(t, "audit", d.dead("orders", "audit"), "a1 a2 a3 a4")
+		clitest.Same(t, "by key", d.must(append(retry, "--key", "red")...), "2 dead letters of orders/billing retried.\n")
+		clitest.Same(t, "billing", d.dead("orders", "billing"), "a3 a4")
+		clitest.Same(t, "audit", d.dead("orders", "audit"), "a1 a2 a3 a4")
 
 		attempts := map[string]int{}
 		for _, m := range d.relay("orders", "billing", deliver) {
 			attempts[m.ID] = m.Attempt
 		}
-		same(t, "sent again", fmt.Sprint(attempts), "map[a1:2 a2:2]")
+		clitest.Same(t, "sent again", fmt.Sprint(attempts), "map[a1:2 a2:2]")
 		if seen := d.relay("orders", "audit", deliver); len(seen) > 0 {
 			t.Errorf("audit was sent %v again", seen)
 		}
 
 		// An id of which nothing is known: perhaps the subscription is the wrong one.
-		d.cli(append(retry, "--id", "a1", "--id", "a3")...).wants(t, exitFailure, `has no such dead letter: id "a1"`)
-		same(t, "after a wrong id", d.dead("orders", "billing"), "a3 a4")
-		same(t, "by seq and id, as JSON", d.must(append(retry, "--id", "a3", "--json")...), `{"outbox":"orders","retried":1,"subscription":"billing"}`+"\n")
+		d.cli(append(retry, "--id", "a1", "--id", "a3")...).wants(t, cli.ExitFailure, `has no such dead letter: id "a1"`)
+		clitest.Same(t, "after a wrong id", d.dead("orders", "billing"), "a3 a4")
+		clitest.Same(t, "by seq and id, as JSON", d.must(append(retry, "--id", "a3", "--json")...), `{"outbox":"orders","retried":1,"subscription":"billing"}`+"\n")
 
-		d.cli(append(retry, "--all")...).wants(t, exitUsage, "nothing was retried: there is no terminal to ask on, pass --yes")
-		same(t, "nobody was asked", d.dead("orders", "billing"), "a4")
-		same(t, "all", d.must(append(retry, "--all", "--yes")...), "1 dead letter of orders/billing retried.\n")
-		same(t, "none is left", d.must(append(retry, "--all", "--yes")...), "0 dead letters of orders/billing retried.\n")
+		d.cli(append(retry, "--all")...).wants(t, cli.ExitUsage, "nothing was retried: there is no terminal to ask on, pass --yes")
+		clitest.Same(t, "nobody was asked", d.dead("orders", "billing"), "a4")
+		clitest.Same(t, "all", d.must(append(retry, "--all", "--yes")...), "1 dead letter of orders/billing retried.\n")
+		clitest.Same(t, "none is left", d.must(append(retry, "--all", "--yes")...), "0 dead letters of orders/billing retried.\n")
 	})
 }
 
@@ -126,25 +128,25 @@ func TestDeadDiscard(t *testing.T) {
 		discard := []string{"dead", "discard", "orders", "--subscription", "billing"}
 		for _, broad := range []string{"--all", "--key red", "--topic order.paid", "--error such", "--older-than 0s", "--newer-than 9d", "--all --limit 1"} {
 			args := append(discard, strings.Fields(broad)...)
-			d.cli(args...).wants(t, exitUsage, "nothing was discarded: there is no terminal to ask on")
+			d.cli(args...).wants(t, cli.ExitUsage, "nothing was discarded: there is no terminal to ask on")
 			for _, answer := range []string{"n\n", "\n", "", "maybe\n"} {
-				if o := d.asked(answer, args...); o.code != exitFailure || !strings.Contains(o.stderr, "nothing was discarded") || !strings.Contains(o.stderr, "? [y/N] ") {
+				if o := d.asked(answer, args...); o.code != cli.ExitFailure || !strings.Contains(o.stderr, "nothing was discarded") || !strings.Contains(o.stderr, "? [y/N] ") {
 					t.Errorf("%s, answer %q: exit code %d, %q", broad, answer, o.code, o.stderr)
 				}
 			}
-			same(t, "after "+broad, d.dead("orders", "billing"), "a1 a2 a3 a4")
+			clitest.Same(t, "after "+broad, d.dead("orders", "billing"), "a1 a2 a3 a4")
 		}
-		same(t, "by id", d.must(append(discard, "--id", "a2")...), "1 dead letter of orders/billing discarded.\n")
+		clitest.Same(t, "by id", d.must(append(discard, "--id", "a2")...), "1 dead letter of orders/billing discarded.\n")
 		o := d.asked("y\n", append(discard, "--topic", "order.paid")...)
-		o.wants(t, exitOK, "discard 2 dead letters of orders/billing? [y/N] ")
-		same(t, "billing", d.dead("orders", "billing"), "a4")
-		same(t, "audit", d.dead("orders", "audit"), "a1 a2 a3 a4")
+		o.wants(t, cli.ExitOK, "discard 2 dead letters of orders/billing? [y/N] ")
+		clitest.Same(t, "billing", d.dead("orders", "billing"), "a4")
+		clitest.Same(t, "audit", d.dead("orders", "audit"), "a1 a2 a3 a4")
 		d.must(append(discard, "--all", "--yes")...)
-		same(t, "billing", d.dead("orders", "billing"), "")
+		clitest.Same(t, "billing", d.dead("orders", "billing"), "")
 		if seen := d.relay("orders", "billing", deliver); len(seen) > 0 {
 			t.Errorf("%v were sent again", seen)
 		}
-		same(t, "audit", d.dead("orders", "audit"), "a1 a2 a3 a4")
+		clitest.Same(t, "audit", d.dead("orders", "audit"), "a1 a2 a3 a4")
 	})
 }
 
@@ -172,7 +174,7 @@ func TestDeadNeedsAChoice(t *testing.T) {
 			"orders --older-than 2h --newer-than 1h":               "nothing is both",
 			"--yes --all":                                          "it takes OUTBOX",
 		} {
-			d.cli(append([]string{"dead", verb}, strings.Fields(args)...)...).wants(t, exitUsage, want)
+			d.cli(append([]string{"dead", verb}, strings.Fields(args)...)...).wants(t, cli.ExitUsage, want)
 		}
 		for args, want := range map[string]string{
 			"nothing --yes --all":                  `outbox "nothing": no such outbox: nor is there a queue of that name; penstock status`,
@@ -180,15 +182,15 @@ func TestDeadNeedsAChoice(t *testing.T) {
 			"orders --yes --all --subscription x":  `subscription "x" of outbox "orders": no such subscription: penstock status`,
 			"fresh --yes --all":                    `outbox "fresh" has no subscription yet`,
 		} {
-			d.cli(append([]string{"dead", verb}, strings.Fields(args)...)...).wants(t, exitFailure, want)
+			d.cli(append([]string{"dead", verb}, strings.Fields(args)...)...).wants(t, cli.ExitFailure, want)
 		}
 	}
-	same(t, "billing", d.dead("orders", "billing"), "a1 a2 a3 a4")
-	same(t, "audit", d.dead("orders", "audit"), "a1 a2 a3 a4")
-	d.cli("dead", "list", "nothing").wants(t, exitFailure, `outbox "nothing": no such outbox`)
-	d.cli("dead", "show", "orders").wants(t, exitUsage, "it takes OUTBOX or QUEUE and an ID")
-	d.cli("dead", "show", "orders", "a1", "a2").wants(t, exitUsage, "see penstock dead show --help")
-	d.cli("dead", "show", "orders", "a1", "--seq", "1").wants(t, exitUsage, "it takes OUTBOX or QUEUE and an ID")
+	clitest.Same(t, "billing", d.dead("orders", "billing"), "a1 a2 a3 a4")
+	clitest.Same(t, "audit", d.dead("orders", "audit"), "a1 a2 a3 a4")
+	d.cli("dead", "list", "nothing").wants(t, cli.ExitFailure, `outbox "nothing": no such outbox`)
+	d.cli("dead", "show", "orders").wants(t, cli.ExitUsage, "it takes OUTBOX or QUEUE and an ID")
+	d.cli("dead", "show", "orders", "a1", "a2").wants(t, cli.ExitUsage, "see penstock dead show --help")
+	d.cli("dead", "show", "orders", "a1", "--seq", "1").wants(t, cli.ExitUsage, "it takes OUTBOX or QUEUE and an ID")
 }
 
 // crowd is a store with so many dead letters that they come in pages.
@@ -268,9 +270,9 @@ func TestDeadLettersComeInPages(t *testing.T) {
 	}
 	c.retried = true
 	o := d.cli("dead", "retry", "orders", "--subscription", "billing", "--all", "--yes", "--progress")
-	o.wants(t, exitOK, "")
-	same(t, "those that die again at once are retried once", o.stdout, "1,203 dead letters of orders/billing retried.\n")
-	same(t, "pages", fmt.Sprint(c.calls), "[500 500 203]")
+	o.wants(t, cli.ExitOK, "")
+	clitest.Same(t, "those that die again at once are retried once", o.stdout, "1,203 dead letters of orders/billing retried.\n")
+	clitest.Same(t, "pages", fmt.Sprint(c.calls), "[500 500 203]")
 }
 
 func TestDiscardKeepsToWhatWasAskedAbout(t *testing.T) {
@@ -283,8 +285,8 @@ func TestDiscardKeepsToWhatWasAskedAbout(t *testing.T) {
 		c.alive[7] = false
 	}
 	o := crowdDesk(t, c).asked("yes\n", "dead", "discard", "orders", "--subscription", "billing", "--all")
-	o.wants(t, exitOK, "discard 30 dead letters of orders/billing? [y/N] ")
-	same(t, "told", o.stdout, "29 dead letters of orders/billing discarded; 1 meanwhile decided by somebody else.\n")
+	o.wants(t, cli.ExitOK, "discard 30 dead letters of orders/billing? [y/N] ")
+	clitest.Same(t, "told", o.stdout, "29 dead letters of orders/billing discarded; 1 meanwhile decided by somebody else.\n")
 	for seq := int64(31); seq <= 40; seq++ {
 		if !c.alive[seq] {
 			t.Errorf("%d died after the question and is gone", seq)
@@ -296,23 +298,19 @@ func TestDiscardThatFailsHalfwayTellsHowFarItCame(t *testing.T) {
 	c := newCrowd(1203)
 	c.failFrom = 2
 	o := crowdDesk(t, c).cli("dead", "discard", "orders", "--subscription", "billing", "--all", "--yes")
-	o.wants(t, exitFailure, "after 500 of 1203: the database said no")
-	same(t, "told", o.stdout, "500 dead letters of orders/billing discarded, 703 not.\n")
+	o.wants(t, cli.ExitFailure, "after 500 of 1203: the database said no")
+	clitest.Same(t, "told", o.stdout, "500 dead letters of orders/billing discarded, 703 not.\n")
 }
 
-func TestDeadPagesFollowThePayloads(t *testing.T) {
-	page := func(n, bytes int) []letter {
-		letters := make([]letter, n)
-		for i := range letters {
-			letters[i] = &deadMessage{DeadLetter: penstock.DeadLetter{Message: penstock.Message{Payload: make([]byte, bytes)}}}
-		}
-		return letters
-	}
-	for _, tc := range []struct{ size, n, bytes, want int }{
-		{16, 16, 100, 64}, {400, 400, 100, 500}, {16, 16, 4 << 20, 4}, {2, 2, 40 << 20, 1}, {1, 1, 60 << 20, 1}, {64, 64, 200 << 10, 64},
-	} {
-		if got := nextPage(tc.size, page(tc.n, tc.bytes)); got != tc.want {
-			t.Errorf("after %d of %d bytes: %d, want %d", tc.n, tc.bytes, got, tc.want)
-		}
-	}
+// deadLetter is a line of dead list --json.
+type deadLetter[ID any] struct {
+	Seq           int64
+	ID            ID
+	Key           string
+	Error         string
+	Failures      []penstock.Failure
+	Attempts      int
+	DiedAt        time.Time `json:"died_at"`
+	Headers       map[string]string
+	PayloadBase64 []byte `json:"payload_base64"`
 }

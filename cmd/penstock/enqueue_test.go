@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/cli"
+	"github.com/penstock/penstock/internal/cli/clitest"
 )
 
 // claim takes every job of a queue that may run.
@@ -28,16 +30,16 @@ func TestEnqueueOne(t *testing.T) {
 	eachStore(t, func(t *testing.T, d *desk) {
 		d.must("queue", "create", "mails")
 		id := strings.TrimSpace(d.must("enqueue", "mails", "hello", "--key", "k", "--priority", "-16", "-H", "a=b=c", "--dedup-key", "once"))
-		same(t, "a duplicate is the first one", d.must("enqueue", "mails", "again", "--dedup-key", "once"), id+"\n")
-		same(t, "as JSON", d.must("enqueue", "mails", "again", "--dedup-key", "once", "--json"), `{"deduplicated":[true],"ids":[`+id+`],"queue":"mails"}`+"\n")
+		clitest.Same(t, "a duplicate is the first one", d.must("enqueue", "mails", "again", "--dedup-key", "once"), id+"\n")
+		clitest.Same(t, "as JSON", d.must("enqueue", "mails", "again", "--dedup-key", "once", "--json"), `{"deduplicated":[true],"ids":[`+id+`],"queue":"mails"}`+"\n")
 		jobs := d.claim("mails", "")
 		if len(jobs) != 1 {
 			t.Fatalf("got %v", jobs)
 		}
 		j := jobs[0]
-		same(t, "job", fmt.Sprint(j.ID, j.Key, j.Priority, j.Headers, string(j.Payload)), id+"k-16 map[a:b=c]hello")
+		clitest.Same(t, "job", fmt.Sprint(j.ID, j.Key, j.Priority, j.Headers, string(j.Payload)), id+"k-16 map[a:b=c]hello")
 
-		if o := d.run(false, "\x00\xff", "enqueue", "mails", "-", "--group", "acme"); o.code != exitOK {
+		if o := d.run(false, "\x00\xff", "enqueue", "mails", "-", "--group", "acme"); o.code != cli.ExitOK {
 			t.Fatal(o.stderr)
 		}
 		d.must("enqueue", "mails", "", "--group", "acme", "--not-before", "2001-02-03 04:05")
@@ -50,11 +52,11 @@ func TestEnqueueOne(t *testing.T) {
 		if jobs := d.claim("mails", ""); len(jobs) > 0 {
 			t.Errorf("%v was claimed before its time", jobs)
 		}
-		same(t, "delayed", fmt.Sprint(d.queue("mails").Delayed), "2")
+		clitest.Same(t, "delayed", fmt.Sprint(d.queue("mails").Delayed), "2")
 
-		d.cli("enqueue", "nothing", "x").wants(t, exitFailure, `queue "nothing": no such queue: penstock queue list`)
-		d.cli("enqueue", "mails", "x", "--key", "a\x00").wants(t, exitUsage, "key has a NUL at byte 1")
-		d.cli("enqueue", "mails", "x", "--priority", "16").wants(t, exitUsage, "priority is 16")
+		d.cli("enqueue", "nothing", "x").wants(t, cli.ExitFailure, `queue "nothing": no such queue: penstock queue list`)
+		d.cli("enqueue", "mails", "x", "--key", "a\x00").wants(t, cli.ExitUsage, "key has a NUL at byte 1")
+		d.cli("enqueue", "mails", "x", "--priority", "16").wants(t, cli.ExitUsage, "priority is 16")
 	})
 }
 
@@ -69,20 +71,20 @@ func TestEnqueueLines(t *testing.T) {
 {"payload":"late","not_before":"2999-01-01T00:00:00Z"}
 `
 		o := d.run(false, input, "enqueue", "mails", "--batch", "3")
-		o.wants(t, exitOK, "")
+		o.wants(t, cli.ExitOK, "")
 		if n := strings.Count(o.stdout, "\n"); n != 5 {
 			t.Errorf("%d ids: %q", n, o.stdout)
 		}
-		same(t, "acme", string(d.claim("mails", "acme")[0].Payload), `{"total": 10}`)
+		clitest.Same(t, "acme", string(d.claim("mails", "acme")[0].Payload), `{"total": 10}`)
 		var got []string
 		for _, j := range d.claim("mails", "") {
 			got = append(got, fmt.Sprintf("%q %s %d %v", j.Payload, j.Key, j.Priority, j.Headers))
 		}
-		same(t, "claimed", strings.Join(got, "; "), `"\x00\xff"  0 map[]; "text" k 3 map[a:b]`)
-		same(t, "delayed", fmt.Sprint(d.queue("mails").Delayed), "2")
+		clitest.Same(t, "claimed", strings.Join(got, "; "), `"\x00\xff"  0 map[]; "text" k 3 map[a:b]`)
+		clitest.Same(t, "delayed", fmt.Sprint(d.queue("mails").Delayed), "2")
 
 		o = d.run(false, "{\"payload\":\"a\"}\n{\"payload\":\"b\"}\n{\"payload\":\"c\",\"priority\":99}\n", "enqueue", "mails", "--json", "--batch", "2")
-		o.wants(t, exitUsage, "line 3: priority is 99: use -16 (first) to 15 (last); 2 jobs enqueued, nothing from line 3 on: repeat with tail -n +3")
+		o.wants(t, cli.ExitUsage, "line 3: priority is 99: use -16 (first) to 15 (last); 2 jobs enqueued, nothing from line 3 on: repeat with tail -n +3")
 		var told struct {
 			Queue string
 			IDs   []int64
@@ -90,28 +92,8 @@ func TestEnqueueLines(t *testing.T) {
 		if err := json.Unmarshal([]byte(o.stdout), &told); err != nil || told.Queue != "mails" || len(told.IDs) != 2 {
 			t.Errorf("told %q, %v", o.stdout, err)
 		}
-		d.run(false, "{}\n", "enqueue", "nothing").wants(t, exitFailure, `enqueuing lines 1 to 1: queue "nothing": no such queue; nothing was enqueued`)
+		d.run(false, "{}\n", "enqueue", "nothing").wants(t, cli.ExitFailure, `enqueuing lines 1 to 1: queue "nothing": no such queue; nothing was enqueued`)
 	})
-}
-
-func TestParseJobLineRefuses(t *testing.T) {
-	for line, want := range map[string]string{
-		`{"topic":"t"}`: `is no job: json: unknown field "topic"`,
-		`{"delay":"1h","not_before":"2999-01-01T00:00:00Z"}`: "has both delay and not_before",
-		`{"delay":"soon"}`:        `delay is "soon": use a number with ms, s, m, h or d`,
-		`{"not_before":"soon"}`:   "is no job",
-		`{"priority":"high"}`:     "priority cannot be a string: see penstock enqueue --help",
-		`{"key":"a","KEY":"b"}`:   "has key twice",
-		`[]`:                      `is a JSON array: write an object such as {"payload":"p","key":"k"}`,
-		`{"dedup_key":"\u0000"}`:  "dedup key has a NUL",
-		"{\"payload\":\"\xff\"}":  "is not valid UTF-8",
-		`{"payload":1} {}`:        "more than one JSON value",
-		`{"payload_base64":"%%"}`: "illegal base64",
-	} {
-		if _, err := parseJobLine([]byte(line), time.Now()); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: error is %v, want %q in it", line, err, want)
-		}
-	}
 }
 
 func TestJobCancel(t *testing.T) {
@@ -120,23 +102,23 @@ func TestJobCancel(t *testing.T) {
 		ids := d.jobs("mails", "a", "b", "c")
 		running := d.claim("mails", "")[0]
 		d.jobs("mails", "d")
-		same(t, "told", d.must("job", "cancel", "mails", fmt.Sprint(ids[0]), fmt.Sprint(ids[0]), "999999"), "1 job of mails cancelled; 1 not: done, dead, or never there.\n")
+		clitest.Same(t, "told", d.must("job", "cancel", "mails", fmt.Sprint(ids[0]), fmt.Sprint(ids[0]), "999999"), "1 job of mails cancelled; 1 not: done, dead, or never there.\n")
 		if held, err := d.queues().Queue("mails").Extend(t.Context(), time.Minute, running.Lease); err != nil || len(held) > 0 {
 			t.Errorf("the lease of a job that was cancelled is extended: %v, %v", held, err)
 		}
-		same(t, "as JSON", d.must("job", "cancel", "mails", fmt.Sprint(ids[1]), "--json"), `{"cancelled":1,"queue":"mails"}`+"\n")
-		same(t, "the others stay", fmt.Sprint(jobsIn(d.queue("mails"))), "2")
-		d.cli("job", "cancel", "mails", "x").wants(t, exitUsage, `"x" is no id of a job`)
-		d.cli("job", "cancel", "mails").wants(t, exitUsage, "see penstock job cancel --help")
-		d.cli("job", "cancel", "nothing", "1").wants(t, exitFailure, `queue "nothing": no such queue`)
+		clitest.Same(t, "as JSON", d.must("job", "cancel", "mails", fmt.Sprint(ids[1]), "--json"), `{"cancelled":1,"queue":"mails"}`+"\n")
+		clitest.Same(t, "the others stay", fmt.Sprint(jobsIn(d.queue("mails"))), "2")
+		d.cli("job", "cancel", "mails", "x").wants(t, cli.ExitUsage, `"x" is no id of a job`)
+		d.cli("job", "cancel", "mails").wants(t, cli.ExitUsage, "see penstock job cancel --help")
+		d.cli("job", "cancel", "nothing", "1").wants(t, cli.ExitFailure, `queue "nothing": no such queue`)
 	})
 }
 
 func TestSchedules(t *testing.T) {
 	eachStore(t, func(t *testing.T, d *desk) {
 		d.must("queue", "create", "reports")
-		same(t, "none", d.must("schedule", "list", "reports"), "Queue reports has no schedule yet: penstock schedule set makes one.\n")
-		contains(t, d.must("schedule", "set", "reports", "nightly", "--cron", "30 4 * * *", `{"days":1}`), "Schedule nightly of reports runs next at ", " 04:30 UTC.\n")
+		clitest.Same(t, "none", d.must("schedule", "list", "reports"), "Queue reports has no schedule yet: penstock schedule set makes one.\n")
+		clitest.Contains(t, d.must("schedule", "set", "reports", "nightly", "--cron", "30 4 * * *", `{"days":1}`), "Schedule nightly of reports runs next at ", " 04:30 UTC.\n")
 		d.must("schedule", "set", "reports", "hourly", "--cron", "@hourly", "--key", "k", "--group", "acme", "--priority", "5", "-H", "a=b", "\xff")
 		d.must("schedule", "set", "reports", "hourly", "--cron", "@daily", "--key", "k", "--dedup-key", "once a day", "--group", "acme", "--priority", "5", "-H", "a=b", "\xff")
 
@@ -146,17 +128,17 @@ func TestSchedules(t *testing.T) {
 			t.Fatalf("%q, %v", lines, err)
 		}
 		delete(hourly, "next")
-		same(t, "schedule", fmt.Sprint(hourly), "map[cron:@daily dedup_key:once a day group:acme headers:map[a:b] key:k name:hourly payload_base64:/w== priority:5 queue:reports]")
-		contains(t, d.must("schedule", "list", "reports"), "NEXT (UTC)", "DEDUP KEY", "once a day", "30 4 * * *", `{"days":1}`, `\xff`)
+		clitest.Same(t, "schedule", fmt.Sprint(hourly), "map[cron:@daily dedup_key:once a day group:acme headers:map[a:b] key:k name:hourly payload_base64:/w== priority:5 queue:reports]")
+		clitest.Contains(t, d.must("schedule", "list", "reports"), "NEXT (UTC)", "DEDUP KEY", "once a day", "30 4 * * *", `{"days":1}`, `\xff`)
 
-		d.cli("schedule", "set", "reports", "bad", "--cron", "99 * * * *").wants(t, exitUsage, "give minute, hour, day of month, month and day of week")
-		d.cli("schedule", "set", "reports", "bad").wants(t, exitUsage, "--cron is missing")
-		d.cli("schedule", "set", "reports", "bad", "--cron", "@daily", "--dedup-key", "").wants(t, exitUsage, "--dedup-key is empty: give it a text, or leave it out")
-		d.cli("schedule", "set", "reports", "bad", "--cron", "@daily", "--dedup-key", strings.Repeat("x", penstock.MaxDedupBytes+1)).wants(t, exitUsage, "dedup key")
-		d.cli("schedule", "set", "nothing", "x", "--cron", "@daily").wants(t, exitFailure, `queue "nothing": no such queue`)
-		d.cli("schedule", "list", "nothing").wants(t, exitFailure, `queue "nothing": no such queue`)
-		same(t, "dropped", d.must("schedule", "drop", "reports", "hourly"), "Schedule hourly of reports is gone.\n")
-		same(t, "json", d.must("schedule", "drop", "reports", "nightly", "--json"), `{"name":"nightly","queue":"reports"}`+"\n")
-		d.cli("schedule", "drop", "reports", "hourly").wants(t, exitFailure, `schedule "hourly" of queue "reports": no such schedule: penstock schedule list`)
+		d.cli("schedule", "set", "reports", "bad", "--cron", "99 * * * *").wants(t, cli.ExitUsage, "give minute, hour, day of month, month and day of week")
+		d.cli("schedule", "set", "reports", "bad").wants(t, cli.ExitUsage, "--cron is missing")
+		d.cli("schedule", "set", "reports", "bad", "--cron", "@daily", "--dedup-key", "").wants(t, cli.ExitUsage, "--dedup-key is empty: give it a text, or leave it out")
+		d.cli("schedule", "set", "reports", "bad", "--cron", "@daily", "--dedup-key", strings.Repeat("x", penstock.MaxDedupBytes+1)).wants(t, cli.ExitUsage, "dedup key")
+		d.cli("schedule", "set", "nothing", "x", "--cron", "@daily").wants(t, cli.ExitFailure, `queue "nothing": no such queue`)
+		d.cli("schedule", "list", "nothing").wants(t, cli.ExitFailure, `queue "nothing": no such queue`)
+		clitest.Same(t, "dropped", d.must("schedule", "drop", "reports", "hourly"), "Schedule hourly of reports is gone.\n")
+		clitest.Same(t, "json", d.must("schedule", "drop", "reports", "nightly", "--json"), `{"name":"nightly","queue":"reports"}`+"\n")
+		d.cli("schedule", "drop", "reports", "hourly").wants(t, cli.ExitFailure, `schedule "hourly" of queue "reports": no such schedule: penstock schedule list`)
 	})
 }

@@ -10,6 +10,8 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/penstock/penstock/internal/cli"
+	"github.com/penstock/penstock/internal/cli/clitest"
 	"github.com/penstock/penstock/internal/testserver"
 	"github.com/penstock/penstock/store/sqlite"
 )
@@ -30,7 +32,7 @@ func TestFullStdoutIsAnError(t *testing.T) {
 		}
 		var stderr strings.Builder
 		code := run(t.Context(), strings.Fields(args), strings.NewReader(""), full{}, &stderr)
-		outcome{"", stderr.String(), code}.wants(t, exitFailure, "writing to standard output: no space left on device")
+		outcome{"", stderr.String(), code}.wants(t, cli.ExitFailure, "writing to standard output: no space left on device")
 	}
 }
 
@@ -43,7 +45,7 @@ func TestRefusingDatabases(t *testing.T) {
 		if err := os.Chmod(strings.TrimPrefix(url, "sqlite:"), 0o400); err != nil {
 			t.Fatal(err)
 		}
-		cli(t, "outbox", "create", "orders", "--database-url", url).wants(t, exitDatabase, "let this user write")
+		invoke(t, "outbox", "create", "orders", "--database-url", url).wants(t, cli.ExitDatabase, "let this user write")
 	})
 	t.Run("SQLite, busy", func(t *testing.T) {
 		url := sqliteDatabase(t)
@@ -53,18 +55,18 @@ func TestRefusingDatabases(t *testing.T) {
 		}
 		defer db.Close()
 		hold(t, db)
-		cli(t, "outbox", "create", "orders", "--database-url", url).wants(t, exitDatabase, "locked by another writer")
+		invoke(t, "outbox", "create", "orders", "--database-url", url).wants(t, cli.ExitDatabase, "locked by another writer")
 	})
 	t.Run("SQLite, no database", func(t *testing.T) {
 		t.Chdir(t.TempDir())
-		write(t, "notes.txt", strings.Repeat("these are notes\n", 100))
-		cli(t, "status", "--database-url", "sqlite:notes.txt").wants(t, exitDatabase, "give the path of a SQLite database")
+		clitest.Write(t, "notes.txt", strings.Repeat("these are notes\n", 100))
+		invoke(t, "status", "--database-url", "sqlite:notes.txt").wants(t, cli.ExitDatabase, "give the path of a SQLite database")
 	})
 	t.Run("PostgreSQL, read-only", func(t *testing.T) {
 		t.Chdir(t.TempDir())
 		url := testserver.Database(t, testserver.PostgresURL(t))
 		must(t, "migrate", "--database-url", url)
-		cli(t, "outbox", "create", "orders", "--database-url", url+"&default_transaction_read_only=on").wants(t, exitDatabase, "target_session_attrs=read-write")
+		invoke(t, "outbox", "create", "orders", "--database-url", url+"&default_transaction_read_only=on").wants(t, cli.ExitDatabase, "target_session_attrs=read-write")
 	})
 }
 
@@ -82,15 +84,15 @@ func hold(t *testing.T, db *sql.DB) {
 }
 
 func TestExitCodesOfStates(t *testing.T) {
-	for state, want := range map[string]int{"25006": exitDatabase, "55P03": exitDatabase, "57014": exitDatabase, "53300": exitDatabase, "53100": exitDatabase, "08006": exitDatabase, "22023": exitFailure} {
-		if got := exitCode(fmt.Errorf("doing it: %w", &pgconn.PgError{Code: state})); got != want {
+	for state, want := range map[string]int{"25006": cli.ExitDatabase, "55P03": cli.ExitDatabase, "57014": cli.ExitDatabase, "53300": cli.ExitDatabase, "53100": cli.ExitDatabase, "08006": cli.ExitDatabase, "22023": cli.ExitFailure} {
+		if got := cli.ExitCode(fmt.Errorf("doing it: %w", &pgconn.PgError{Code: state})); got != want {
 			t.Errorf("%s: exit code %d, want %d", state, got, want)
 		}
 	}
 }
 
 func TestUnknownShell(t *testing.T) {
-	cli(t, "completion", "tcsh").wants(t, exitUsage, `"tcsh" is no verb of penstock completion`)
+	invoke(t, "completion", "tcsh").wants(t, cli.ExitUsage, `"tcsh" is no verb of penstock completion`)
 	if out := must(t, "completion"); !strings.Contains(out, "powershell") {
 		t.Errorf("got %q", out)
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/config"
+	"github.com/penstock/penstock/internal/cli"
 	"github.com/penstock/penstock/store/memory"
 	"github.com/penstock/penstock/store/postgres/postgrestest"
 )
@@ -70,20 +72,25 @@ func (d *desk) run(interactive bool, answer string, args ...string) outcome {
 func (d *desk) runIn(ctx context.Context, interactive bool, answer string, args ...string) outcome {
 	d.t.Helper()
 	var stdout, stderr bytes.Buffer
-	a := &app{
-		stdin: strings.NewReader(answer), stdout: &stdout, stderr: &scrubber{w: &stderr},
-		getenv: func(string) string { return "sqlite:replaced.db" }, interactive: interactive,
-		open: func(context.Context, string, string) (penstock.Store, error) { return d.open(), nil },
-	}
-	code := a.run(ctx, args)
+	a := d.app(strings.NewReader(answer), &stdout, &stderr)
+	a.Interactive = interactive
+	code := runWith(ctx, a, args)
 	return outcome{stdout.String(), stderr.String(), code}
+}
+
+// app is a command line whose database is the desk's.
+func (d *desk) app(stdin io.Reader, stdout, stderr io.Writer) *cli.App {
+	a := cli.New(stdin, stdout, stderr)
+	a.Getenv = func(string) string { return "sqlite:replaced.db" }
+	a.Open = func(context.Context, string, string) (penstock.Store, error) { return d.open(), nil }
+	return a
 }
 
 // must runs the command line and wants it to succeed.
 func (d *desk) must(args ...string) string {
 	d.t.Helper()
 	o := d.cli(args...)
-	if o.code != exitOK {
+	if o.code != cli.ExitOK {
 		d.t.Fatalf("penstock %q: exit code %d: %s", args, o.code, o.stderr)
 	}
 	return o.stdout
@@ -162,22 +169,4 @@ func numbered(n int) []penstock.Message {
 		msgs[i] = penstock.Message{ID: fmt.Sprintf("m%d", i+1), Key: fmt.Sprintf("k%d", i+1), Topic: "t", Payload: []byte("p")}
 	}
 	return msgs
-}
-
-// same fails the test unless got is want.
-func same(t *testing.T, what, got, want string) {
-	t.Helper()
-	if got != want {
-		t.Errorf("%s: got %q, want %q", what, got, want)
-	}
-}
-
-// contains fails the test unless every part is in text.
-func contains(t *testing.T, text string, parts ...string) {
-	t.Helper()
-	for _, part := range parts {
-		if !strings.Contains(text, part) {
-			t.Errorf("%q is not in %q", part, text)
-		}
-	}
 }

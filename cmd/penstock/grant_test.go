@@ -10,6 +10,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/penstock/penstock/internal/cli"
+	"github.com/penstock/penstock/internal/cli/clitest"
 	"github.com/penstock/penstock/store/postgres/postgrestest"
 )
 
@@ -27,26 +29,26 @@ func TestQueueGrant(t *testing.T) {
 		role := fmt.Sprintf("penstock_%s_%d", part, os.Getpid())
 		makeRole(t, database, role)
 		out := d.must("queue", "grant", "mails", role, "--"+part)
-		same(t, "told", out, fmt.Sprintf("Role %s may %s on queue mails.\n", role, part))
+		clitest.Same(t, "told", out, fmt.Sprintf("Role %s may %s on queue mails.\n", role, part))
 		u, err := url.Parse(database)
 		if err != nil {
 			t.Fatal(err)
 		}
 		u.User = url.User(role)
-		return func(args ...string) outcome { return cli(t, append(args, "--database-url", u.String())...) }
+		return func(args ...string) outcome { return invoke(t, append(args, "--database-url", u.String())...) }
 	}
 	enqueuer, worker := as("enqueue"), as("work")
 
-	enqueuer("enqueue", "mails", "hello").wants(t, exitOK, "")
-	enqueuer("enqueue", "others", "hello").wants(t, exitDatabase, "permission denied")
-	enqueuer("dead", "list", "mails").wants(t, exitDatabase, "penstock queue grant mails ROLE --operate")
-	worker("enqueue", "mails", "hello").wants(t, exitDatabase, "permission denied")
+	enqueuer("enqueue", "mails", "hello").wants(t, cli.ExitOK, "")
+	enqueuer("enqueue", "others", "hello").wants(t, cli.ExitDatabase, "permission denied")
+	enqueuer("dead", "list", "mails").wants(t, cli.ExitDatabase, "penstock queue grant mails ROLE --operate")
+	worker("enqueue", "mails", "hello").wants(t, cli.ExitDatabase, "permission denied")
 
-	same(t, "json", d.must("queue", "grant", "mails", roleOf(t, conn), "--work", "--enqueue", "--json"),
+	clitest.Same(t, "json", d.must("queue", "grant", "mails", roleOf(t, conn), "--work", "--enqueue", "--json"),
 		fmt.Sprintf(`{"granted":["enqueue","work"],"queue":"mails","role":%q}`+"\n", roleOf(t, conn)))
-	d.cli("queue", "grant", "mails", "nobody_at_all", "--work").wants(t, exitUsage, `role "nobody_at_all" does not exist: make it first`)
-	d.cli("queue", "grant", "nothing", "postgres", "--work").wants(t, exitFailure, `queue "nothing": no such queue`)
-	d.cli("queue", "grant", "mails", "postgres").wants(t, exitUsage, "nothing to grant: give --enqueue, --work or --operate")
+	d.cli("queue", "grant", "mails", "nobody_at_all", "--work").wants(t, cli.ExitUsage, `role "nobody_at_all" does not exist: make it first`)
+	d.cli("queue", "grant", "nothing", "postgres", "--work").wants(t, cli.ExitFailure, `queue "nothing": no such queue`)
+	d.cli("queue", "grant", "mails", "postgres").wants(t, cli.ExitUsage, "nothing to grant: give --enqueue, --work or --operate")
 }
 
 // makeRole makes a role that goes with the test.
@@ -86,10 +88,10 @@ func TestOutboxGrant(t *testing.T) {
 	d.outbox("orders")
 	role := fmt.Sprintf("penstock_outbox_%d", os.Getpid())
 	makeRole(t, database, role)
-	same(t, "told", d.must("outbox", "grant", "orders", role, "--publish"), "Role "+role+" may publish on outbox orders.\n")
-	same(t, "json", d.must("outbox", "grant", "orders", role, "--publish", "--json"), fmt.Sprintf(`{"granted":["publish"],"outbox":"orders","role":%q}`+"\n", role))
-	same(t, "told", d.must("outbox", "grant", role, "--relay"), "Role "+role+" may relay every outbox.\n")
-	same(t, "json", d.must("outbox", "grant", role, "--relay", "--json"), fmt.Sprintf(`{"granted":["relay"],"role":%q}`+"\n", role))
+	clitest.Same(t, "told", d.must("outbox", "grant", "orders", role, "--publish"), "Role "+role+" may publish on outbox orders.\n")
+	clitest.Same(t, "json", d.must("outbox", "grant", "orders", role, "--publish", "--json"), fmt.Sprintf(`{"granted":["publish"],"outbox":"orders","role":%q}`+"\n", role))
+	clitest.Same(t, "told", d.must("outbox", "grant", role, "--relay"), "Role "+role+" may relay every outbox.\n")
+	clitest.Same(t, "json", d.must("outbox", "grant", role, "--relay", "--json"), fmt.Sprintf(`{"granted":["relay"],"role":%q}`+"\n", role))
 	for args, want := range map[string]string{
 		"orders nobody_at_all --publish": `role "nobody_at_all" does not exist: make it first`,
 		"nobody_at_all --relay":          `role "nobody_at_all" does not exist: make it first`,
@@ -97,13 +99,13 @@ func TestOutboxGrant(t *testing.T) {
 		"orders postgres --relay":        "--relay is for every outbox: give ROLE alone",
 		"postgres --publish":             "--publish is for one outbox: give OUTBOX and ROLE",
 	} {
-		d.cli(append([]string{"outbox", "grant"}, strings.Fields(args)...)...).wants(t, exitUsage, want)
+		d.cli(append([]string{"outbox", "grant"}, strings.Fields(args)...)...).wants(t, cli.ExitUsage, want)
 	}
-	d.cli("outbox", "grant", "nothing", "postgres", "--publish").wants(t, exitFailure, `outbox "nothing": no such outbox`)
+	d.cli("outbox", "grant", "nothing", "postgres", "--publish").wants(t, cli.ExitFailure, `outbox "nothing": no such outbox`)
 }
 
 func TestOnlyPostgreSQLGrants(t *testing.T) {
 	d := memoryDesk(t)
-	d.cli("queue", "grant", "mails", "somebody", "--work").wants(t, exitUsage, "this database has no roles")
-	d.cli("outbox", "grant", "orders", "somebody", "--publish").wants(t, exitUsage, "this database has no roles")
+	d.cli("queue", "grant", "mails", "somebody", "--work").wants(t, cli.ExitUsage, "this database has no roles")
+	d.cli("outbox", "grant", "orders", "somebody", "--publish").wants(t, cli.ExitUsage, "this database has no roles")
 }

@@ -13,6 +13,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/cli"
+	"github.com/penstock/penstock/internal/cli/clitest"
 	"github.com/penstock/penstock/store/postgres"
 	"github.com/penstock/penstock/store/postgres/postgrestest"
 	"github.com/penstock/penstock/store/sqlite"
@@ -113,39 +115,39 @@ func (c *consuming) wants(released []penstock.Released, err error, want string) 
 		}
 		texts = append(texts, text)
 	}
-	same(c.t, "handed over", strings.Join(texts, ", "), want)
+	clitest.Same(c.t, "handed over", strings.Join(texts, ", "), want)
 }
 
 func TestInboxLifecycle(t *testing.T) {
 	eachInbox(t, func(t *testing.T, d *desk, c *consuming) {
-		same(t, "none yet", d.must("inbox", "status"), "There is no inbox yet: penstock inbox create CONSUMER makes one.\n")
-		same(t, "none yet", d.must("inbox", "list", "--json"), "[]\n")
-		same(t, "created", d.must("inbox", "create", "billing"), "Inbox billing is ready.\n")
-		same(t, "json", d.must("inbox", "create", "größe; drop", "--keep", "2d", "--json"), `{"consumer":"größe; drop"}`+"\n")
-		d.cli("inbox", "create", "billing").wants(t, exitFailure, `creating the inbox "billing": the inbox exists already: use it, or choose another name`)
+		clitest.Same(t, "none yet", d.must("inbox", "status"), "There is no inbox yet: penstock inbox create CONSUMER makes one.\n")
+		clitest.Same(t, "none yet", d.must("inbox", "list", "--json"), "[]\n")
+		clitest.Same(t, "created", d.must("inbox", "create", "billing"), "Inbox billing is ready.\n")
+		clitest.Same(t, "json", d.must("inbox", "create", "größe; drop", "--keep", "2d", "--json"), `{"consumer":"größe; drop"}`+"\n")
+		d.cli("inbox", "create", "billing").wants(t, cli.ExitFailure, `creating the inbox "billing": the inbox exists already: use it, or choose another name`)
 		d.must("inbox", "create", "billing", "--if-missing", "--keep", "1h")
-		d.cli("inbox", "create", "").wants(t, exitUsage, "consumer has no name")
-		d.cli("inbox", "create", "x", "--keep", "1s").wants(t, exitUsage, "--keep is 1s: use a time between 1m and 3650d")
-		d.cli("inbox", "create", "x", "--keep", "soon").wants(t, exitUsage, "use a number with ms, s, m, h or d")
-		same(t, "list", d.must("inbox", "list"), "billing\ngröße; drop\n")
-		same(t, "list", d.must("inbox", "list", "--json"), `["billing","größe; drop"]`+"\n")
+		d.cli("inbox", "create", "").wants(t, cli.ExitUsage, "consumer has no name")
+		d.cli("inbox", "create", "x", "--keep", "1s").wants(t, cli.ExitUsage, "--keep is 1s: use a time between 1m and 3650d")
+		d.cli("inbox", "create", "x", "--keep", "soon").wants(t, cli.ExitUsage, "use a number with ms, s, m, h or d")
+		clitest.Same(t, "list", d.must("inbox", "list"), "billing\ngröße; drop\n")
+		clitest.Same(t, "list", d.must("inbox", "list", "--json"), `["billing","größe; drop"]`+"\n")
 
-		same(t, "set", d.must("inbox", "set", "billing", "--keep", "30d"), "Inbox billing: ids are known for 30d.\n")
-		same(t, "set", d.must("inbox", "set", "billing", "--keep", "1h", "--json"), `{"consumer":"billing","keep_ns":3600000000000}`+"\n")
-		d.cli("inbox", "set", "billing").wants(t, exitUsage, "nothing to set: give --keep")
-		d.cli("inbox", "set", "billing", "--keep", "4000d").wants(t, exitUsage, "--keep is 4000d")
-		contains(t, d.must("inbox", "status"), "CONSUMER", "billing", "1h", "2d")
+		clitest.Same(t, "set", d.must("inbox", "set", "billing", "--keep", "30d"), "Inbox billing: ids are known for 30d.\n")
+		clitest.Same(t, "set", d.must("inbox", "set", "billing", "--keep", "1h", "--json"), `{"consumer":"billing","keep_ns":3600000000000}`+"\n")
+		d.cli("inbox", "set", "billing").wants(t, cli.ExitUsage, "nothing to set: give --keep")
+		d.cli("inbox", "set", "billing", "--keep", "4000d").wants(t, cli.ExitUsage, "--keep is 4000d")
+		clitest.Contains(t, d.must("inbox", "status"), "CONSUMER", "billing", "1h", "2d")
 
 		d.must("inbox", "set", "billing", "--keep", "7d")
 		c.receives("k", "2", "1", "")
-		d.cli("inbox", "drop", "billing").wants(t, exitUsage, "nothing was dropped: there is no terminal to ask on")
-		d.asked("y\n", "inbox", "drop", "billing").wants2(t, exitFailure, "This deletes the inbox of billing with every id it knows, and 1 held message.", "that is not its name")
-		if o := d.asked("billing\n", "inbox", "drop", "billing"); o.code != exitOK || o.stdout != "Inbox billing is gone (1 held message).\n" {
+		d.cli("inbox", "drop", "billing").wants(t, cli.ExitUsage, "nothing was dropped: there is no terminal to ask on")
+		d.asked("y\n", "inbox", "drop", "billing").wants2(t, cli.ExitFailure, "This deletes the inbox of billing with every id it knows, and 1 held message.", "that is not its name")
+		if o := d.asked("billing\n", "inbox", "drop", "billing"); o.code != cli.ExitOK || o.stdout != "Inbox billing is gone (1 held message).\n" {
 			t.Errorf("%+v", o)
 		}
-		same(t, "drop", d.must("inbox", "drop", "größe; drop", "--yes", "--json"), `{"consumer":"größe; drop","held":0}`+"\n")
+		clitest.Same(t, "drop", d.must("inbox", "drop", "größe; drop", "--yes", "--json"), `{"consumer":"größe; drop","held":0}`+"\n")
 		for _, verb := range []string{"set billing --keep 1d", "status billing", "held billing", "held billing 1", "gaps billing", "release billing --key k", "release billing --all --yes", "discard billing 1 --yes", "drop billing --yes"} {
-			d.cli(append([]string{"inbox"}, strings.Fields(verb)...)...).wants(t, exitFailure, `inbox "billing": no such inbox: penstock inbox list shows those there are, penstock inbox create makes one`)
+			d.cli(append([]string{"inbox"}, strings.Fields(verb)...)...).wants(t, cli.ExitFailure, `inbox "billing": no such inbox: penstock inbox list shows those there are, penstock inbox create makes one`)
 		}
 	})
 }
@@ -153,8 +155,8 @@ func TestInboxLifecycle(t *testing.T) {
 func TestInboxHeldAndGaps(t *testing.T) {
 	eachInbox(t, func(t *testing.T, d *desk, c *consuming) {
 		d.must("inbox", "create", "billing")
-		same(t, "nothing", d.must("inbox", "held", "billing"), "Nothing of billing is held.\n")
-		same(t, "nothing", d.must("inbox", "gaps", "billing"), "No gap of billing was reported.\n")
+		clitest.Same(t, "nothing", d.must("inbox", "held", "billing"), "Nothing of billing is held.\n")
+		clitest.Same(t, "nothing", d.must("inbox", "gaps", "billing"), "No gap of billing was reported.\n")
 		c.receives("k", "1", "", "1")
 		c.receives("k", "3", "2", "")
 		c.receives("k", "4", "3", "")
@@ -167,7 +169,7 @@ func TestInboxHeldAndGaps(t *testing.T) {
 		if status.Consumer != "billing" || status.Keep != penstock.DefaultInboxKeep || status.Held != 3 || status.HeldBytes != 12 || status.Gaps != 0 || time.Until(status.NextGap) < 50*time.Minute {
 			t.Errorf("%+v", status)
 		}
-		contains(t, d.must("inbox", "status"), "in 1h", "12 B")
+		clitest.Contains(t, d.must("inbox", "status"), "in 1h", "12 B")
 
 		table := fields(d.must("inbox", "held", "billing"))
 		for i, want := range []string{"ID KEY PREVIOUS WHICH HELD DUE PAYLOAD", "3 k 2 missing", "4 k 3 held", "b l a missing"} {
@@ -176,37 +178,37 @@ func TestInboxHeldAndGaps(t *testing.T) {
 			}
 		}
 		lines := d.must("inbox", "held", "billing", "--key", "k", "--json")
-		same(t, "of k", fmt.Sprint(strings.Count(lines, "\n")), "2")
+		clitest.Same(t, "of k", fmt.Sprint(strings.Count(lines, "\n")), "2")
 		lines = d.must("inbox", "held", "billing", "--previous", "a", "--json")
 		var held map[string]any
 		if err := json.Unmarshal([]byte(lines), &held); err != nil {
 			t.Fatal(err)
 		}
-		same(t, "fields", fmt.Sprintf("%v", []any{held["consumer"], held["id"], held["key"], held["previous"], held["previous_held"], held["payload_bytes"], held["payload"]}), "[billing b l a false 4 <nil>]")
-		same(t, "nothing", d.must("inbox", "held", "billing", "--key", "x"), "Nothing of billing with the key x is held.\n")
-		if o := d.cli("inbox", "held", "billing", "--limit", "1"); o.code != exitOK || strings.Count(o.stdout, "\n") != 2 || !strings.Contains(o.stderr, "there are more: raise --limit") {
+		clitest.Same(t, "fields", fmt.Sprintf("%v", []any{held["consumer"], held["id"], held["key"], held["previous"], held["previous_held"], held["payload_bytes"], held["payload"]}), "[billing b l a false 4 <nil>]")
+		clitest.Same(t, "nothing", d.must("inbox", "held", "billing", "--key", "x"), "Nothing of billing with the key x is held.\n")
+		if o := d.cli("inbox", "held", "billing", "--limit", "1"); o.code != cli.ExitOK || strings.Count(o.stdout, "\n") != 2 || !strings.Contains(o.stderr, "there are more: raise --limit") {
 			t.Errorf("%+v", o)
 		}
-		contains(t, d.must("inbox", "held", "billing", "4"), "previous  3, which is held", "trace: 4", "of 4", "Next: penstock inbox release billing --id 4\n  or: penstock inbox discard billing 4\n")
-		contains(t, d.must("inbox", "held", "billing", "4", "--json"), `"payload":"of 4"`, `"trace":"4"`)
-		d.cli("inbox", "held", "billing", "2").wants(t, exitFailure, `inbox "billing" holds no message 2: it may have been handed over meanwhile`)
-		d.cli("inbox", "held", "billing", "--limit", "0").wants(t, exitUsage, "--limit is 0")
-		d.cli("inbox", "held", "billing", "--key", "").wants(t, exitUsage, "--key is empty")
-		d.cli("inbox", "held", "billing", "--full").wants(t, exitUsage, "--full goes with ID")
+		clitest.Contains(t, d.must("inbox", "held", "billing", "4"), "previous  3, which is held", "trace: 4", "of 4", "Next: penstock inbox release billing --id 4\n  or: penstock inbox discard billing 4\n")
+		clitest.Contains(t, d.must("inbox", "held", "billing", "4", "--json"), `"payload":"of 4"`, `"trace":"4"`)
+		d.cli("inbox", "held", "billing", "2").wants(t, cli.ExitFailure, `inbox "billing" holds no message 2: it may have been handed over meanwhile`)
+		d.cli("inbox", "held", "billing", "--limit", "0").wants(t, cli.ExitUsage, "--limit is 0")
+		d.cli("inbox", "held", "billing", "--key", "").wants(t, cli.ExitUsage, "--key is empty")
+		d.cli("inbox", "held", "billing", "--full").wants(t, cli.ExitUsage, "--full goes with ID")
 
 		c.isDue("")
-		same(t, "release", d.must("inbox", "release", "billing", "--id", "4"), "1 message of billing due now: the consumer's next inbox_due hands over what is due.\n")
+		clitest.Same(t, "release", d.must("inbox", "release", "billing", "--id", "4"), "1 message of billing due now: the consumer's next inbox_due hands over what is due.\n")
 		c.isDue("3 after 2, 4")
-		same(t, "gaps", gapsTable(d), "MISSING KEY FOLLOWED WHY CAME\n2 k 3 waited no")
+		clitest.Same(t, "gaps", gapsTable(d), "MISSING KEY FOLLOWED WHY CAME\n2 k 3 waited no")
 		c.receives("k", "2", "1", "2 late")
 		var gap map[string]any
 		if err := json.Unmarshal([]byte(d.must("inbox", "gaps", "billing", "--json")), &gap); err != nil {
 			t.Fatal(err)
 		}
-		same(t, "gap", fmt.Sprintf("%v", []any{gap["consumer"], gap["missing"], gap["key"], gap["followed_by"], gap["discarded"], gap["came"]}), "[billing 2 k 3 false true]")
+		clitest.Same(t, "gap", fmt.Sprintf("%v", []any{gap["consumer"], gap["missing"], gap["key"], gap["followed_by"], gap["discarded"], gap["came"]}), "[billing 2 k 3 false true]")
 		c.receives("l", "a", "", "a, b")
-		contains(t, d.must("status"), "CONSUMER", "billing")
-		contains(t, d.must("status", "--json"), `"inboxes":[{"consumer":"billing","keep_ns":`)
+		clitest.Contains(t, d.must("status"), "CONSUMER", "billing")
+		clitest.Contains(t, d.must("status", "--json"), `"inboxes":[{"consumer":"billing","keep_ns":`)
 	})
 }
 
@@ -240,21 +242,21 @@ func TestInboxRelease(t *testing.T) {
 			}
 		}
 		hold()
-		d.cli("inbox", "release", "billing").wants(t, exitUsage, "nothing was released: say what with --key, --previous or --id, or --all")
-		d.cli("inbox", "release", "billing", "--all", "--key", "k").wants(t, exitUsage, "--all is given with what narrows the choice")
-		d.cli("inbox", "release", "billing", "--key", "").wants(t, exitUsage, "--key is empty")
-		d.cli("inbox", "release", "billing", "--all").wants(t, exitUsage, "nothing was released: there is no terminal to ask on")
-		d.cli("inbox", "release", "billing", "--id", "k2").wants(t, exitFailure, `inbox "billing" holds no message k2`)
-		same(t, "none", d.must("inbox", "release", "billing", "--key", "x"), "Nothing of billing with the key x is held.\n")
+		d.cli("inbox", "release", "billing").wants(t, cli.ExitUsage, "nothing was released: say what with --key, --previous or --id, or --all")
+		d.cli("inbox", "release", "billing", "--all", "--key", "k").wants(t, cli.ExitUsage, "--all is given with what narrows the choice")
+		d.cli("inbox", "release", "billing", "--key", "").wants(t, cli.ExitUsage, "--key is empty")
+		d.cli("inbox", "release", "billing", "--all").wants(t, cli.ExitUsage, "nothing was released: there is no terminal to ask on")
+		d.cli("inbox", "release", "billing", "--id", "k2").wants(t, cli.ExitFailure, `inbox "billing" holds no message k2`)
+		clitest.Same(t, "none", d.must("inbox", "release", "billing", "--key", "x"), "Nothing of billing with the key x is held.\n")
 		c.isDue("")
 
-		same(t, "of k", d.must("inbox", "release", "billing", "--key", "k"), "2 messages of billing due now: the consumer's next inbox_due hands over what is due.\n")
+		clitest.Same(t, "of k", d.must("inbox", "release", "billing", "--key", "k"), "2 messages of billing due now: the consumer's next inbox_due hands over what is due.\n")
 		c.isDue("k3 after k2, k4")
-		same(t, "for l2", d.must("inbox", "release", "billing", "--previous", "l2", "--json"), `{"consumer":"billing","released":1}`+"\n")
+		clitest.Same(t, "for l2", d.must("inbox", "release", "billing", "--previous", "l2", "--json"), `{"consumer":"billing","released":1}`+"\n")
 		c.isDue("l3 after l2, l4")
-		d.asked("n\n", "inbox", "release", "billing", "--all").wants2(t, exitFailure, "Release 2 messages of billing, past the gaps before them?", "nothing was released: the answer was not yes")
+		d.asked("n\n", "inbox", "release", "billing", "--all").wants2(t, cli.ExitFailure, "Release 2 messages of billing, past the gaps before them?", "nothing was released: the answer was not yes")
 		c.isDue("")
-		if o := d.asked("y\n", "inbox", "release", "billing", "--all"); o.code != exitOK {
+		if o := d.asked("y\n", "inbox", "release", "billing", "--all"); o.code != cli.ExitOK {
 			t.Errorf("%+v", o)
 		}
 		c.isDue("m3 after m2, m4")
@@ -270,39 +272,20 @@ func TestInboxDiscard(t *testing.T) {
 		c.receives("k", "3", "2", "")
 		c.receives("k", "4", "3", "")
 		c.receives("k", "5", "4", "")
-		d.cli("inbox", "discard", "billing", "4").wants(t, exitUsage, "nothing was discarded: there is no terminal to ask on")
-		d.cli("inbox", "discard", "billing", "4", "2", "x", "--yes").wants(t, exitFailure, `nothing was discarded: inbox "billing" holds no message 2, x`)
-		d.asked("n\n", "inbox", "discard", "billing", "4").wants2(t, exitFailure, "Discard 1 held message of billing for good?")
-		same(t, "discard", d.must("inbox", "discard", "billing", "4", "4", "--yes"), "1 held message of billing discarded.\n")
+		d.cli("inbox", "discard", "billing", "4").wants(t, cli.ExitUsage, "nothing was discarded: there is no terminal to ask on")
+		d.cli("inbox", "discard", "billing", "4", "2", "x", "--yes").wants(t, cli.ExitFailure, `nothing was discarded: inbox "billing" holds no message 2, x`)
+		d.asked("n\n", "inbox", "discard", "billing", "4").wants2(t, cli.ExitFailure, "Discard 1 held message of billing for good?")
+		clitest.Same(t, "discard", d.must("inbox", "discard", "billing", "4", "4", "--yes"), "1 held message of billing discarded.\n")
 		c.isDue("5 after 4") // and 3 waits for 2, as before
 		c.receives("k", "2", "1", "2 late, 3 late")
 		c.receives("k", "6", "5", "6")
-		same(t, "gap", gapsTable(d), "MISSING KEY FOLLOWED WHY CAME\n4 k 5 discarded no")
+		clitest.Same(t, "gap", gapsTable(d), "MISSING KEY FOLLOWED WHY CAME\n4 k 5 discarded no")
 		c.receives("k", "4", "3", "4 late") // a replay brings it again
-		same(t, "gap", gapsTable(d), "MISSING KEY FOLLOWED WHY CAME\n4 k 5 discarded yes")
+		clitest.Same(t, "gap", gapsTable(d), "MISSING KEY FOLLOWED WHY CAME\n4 k 5 discarded yes")
 		c.receives("k", "8", "7", "")
-		same(t, "json", d.must("inbox", "discard", "billing", "8", "--yes", "--json"), `{"consumer":"billing","discarded":1}`+"\n")
+		clitest.Same(t, "json", d.must("inbox", "discard", "billing", "8", "--yes", "--json"), `{"consumer":"billing","discarded":1}`+"\n")
 		c.receives("k", "9", "8", "9 after 8") // nobody waits for what was discarded
 	})
-}
-
-func TestInboxNotes(t *testing.T) {
-	now := time.Now()
-	var out strings.Builder
-	w := &statusWriter{Writer: &out, suggest: (&app{}).suggest, now: now}
-	if err := w.inboxes([]penstock.InboxStatus{
-		{Consumer: strings.Repeat("c", 40), Keep: 7 * 24 * time.Hour, Bytes: 3 << 30, Segments: make([]penstock.SegmentStatus, 4), Held: 1234567, HeldBytes: 1 << 30, Gaps: 1234567, NextGap: now.Add(90 * time.Minute)},
-		{Consumer: "young", Keep: time.Hour, Held: 1, NextGap: now.Add(-time.Second)},
-		{Consumer: "off\n", Keep: time.Hour, Held: 1, NextGap: now.Add(-time.Minute)},
-	}); err != nil {
-		t.Fatal(err)
-	}
-	table, notes, _ := strings.Cut(out.String(), "\n\n")
-	fits(t, table)
-	notes = unwrapped(notes)
-	contains(t, table, "1,234,567", "3.0 GiB", "in 1h30m", `off\n`)
-	contains(t, notes, `off\n: messages have been due for 1m, and nobody hands them over`, `penstock inbox held $'off\n'`)
-	same(t, "notes", fmt.Sprint(strings.Count(notes, "\n")), "1")
 }
 
 func TestInboxGrant(t *testing.T) {
@@ -314,13 +297,13 @@ func TestInboxGrant(t *testing.T) {
 	as := func(part string) (*pgx.Conn, func(args ...string) outcome) {
 		role := fmt.Sprintf("penstock_%s_%d", part, os.Getpid())
 		makeRole(t, database, role)
-		same(t, "told", d.must("inbox", "grant", "billing", role, "--"+part), fmt.Sprintf("Role %s may %s on inbox billing.\n", role, part))
+		clitest.Same(t, "told", d.must("inbox", "grant", "billing", role, "--"+part), fmt.Sprintf("Role %s may %s on inbox billing.\n", role, part))
 		u, err := url.Parse(database)
 		if err != nil {
 			t.Fatal(err)
 		}
 		u.User = url.User(role)
-		return connect(t, u.String()), func(args ...string) outcome { return cli(t, append(args, "--database-url", u.String())...) }
+		return connect(t, u.String()), func(args ...string) outcome { return invoke(t, append(args, "--database-url", u.String())...) }
 	}
 	consumer, consumes := as("consume")
 	_, operates := as("operate")
@@ -329,26 +312,26 @@ func TestInboxGrant(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	same(t, "sees its own", operates("inbox", "list").stdout, "billing\n")
-	operates("inbox", "held", "billing", "2").wants(t, exitOK, "")
-	operates("inbox", "discard", "billing", "3", "--yes").wants(t, exitOK, "")
-	operates("inbox", "release", "billing", "--all", "--yes").wants(t, exitOK, "")
-	operates("inbox", "gaps", "billing").wants(t, exitOK, "")
+	clitest.Same(t, "sees its own", operates("inbox", "list").stdout, "billing\n")
+	operates("inbox", "held", "billing", "2").wants(t, cli.ExitOK, "")
+	operates("inbox", "discard", "billing", "3", "--yes").wants(t, cli.ExitOK, "")
+	operates("inbox", "release", "billing", "--all", "--yes").wants(t, cli.ExitOK, "")
+	operates("inbox", "gaps", "billing").wants(t, cli.ExitOK, "")
 	for _, denied := range []string{"held secret", "gaps secret", "release secret --key k", "discard secret x --yes", "drop billing --yes", "set billing --keep 1d", "create other", "grant secret postgres --operate"} {
-		operates(append([]string{"inbox"}, strings.Fields(denied)...)...).wants(t, exitDatabase, "permission denied")
+		operates(append([]string{"inbox"}, strings.Fields(denied)...)...).wants(t, cli.ExitDatabase, "permission denied")
 	}
 	for _, denied := range []string{"held billing", "gaps billing", "release billing --key k"} {
-		consumes(append([]string{"inbox"}, strings.Fields(denied)...)...).wants(t, exitDatabase, "permission denied")
+		consumes(append([]string{"inbox"}, strings.Fields(denied)...)...).wants(t, cli.ExitDatabase, "permission denied")
 	}
-	same(t, "json", d.must("inbox", "grant", "billing", roleOf(t, conn), "--operate", "--consume", "--json"),
+	clitest.Same(t, "json", d.must("inbox", "grant", "billing", roleOf(t, conn), "--operate", "--consume", "--json"),
 		fmt.Sprintf(`{"consumer":"billing","granted":["consume","operate"],"role":%q}`+"\n", roleOf(t, conn)))
-	d.cli("inbox", "grant", "billing", "nobody_at_all", "--consume").wants(t, exitUsage, `role "nobody_at_all" does not exist: make it first`)
-	d.cli("inbox", "grant", "nothing", roleOf(t, conn), "--consume").wants(t, exitFailure, `inbox "nothing": no such inbox`)
-	d.cli("inbox", "grant", "billing", "postgres").wants(t, exitUsage, "nothing to grant: give --consume or --operate")
+	d.cli("inbox", "grant", "billing", "nobody_at_all", "--consume").wants(t, cli.ExitUsage, `role "nobody_at_all" does not exist: make it first`)
+	d.cli("inbox", "grant", "nothing", roleOf(t, conn), "--consume").wants(t, cli.ExitFailure, `inbox "nothing": no such inbox`)
+	d.cli("inbox", "grant", "billing", "postgres").wants(t, cli.ExitUsage, "nothing to grant: give --consume or --operate")
 }
 
 func TestStoresWithoutInboxes(t *testing.T) {
 	d := memoryDesk(t)
-	d.cli("inbox", "list").wants(t, exitUsage, "has no inboxes: use PostgreSQL or SQLite")
-	d.cli("inbox", "grant", "billing", "somebody", "--consume").wants(t, exitUsage, "this database has no roles")
+	d.cli("inbox", "list").wants(t, cli.ExitUsage, "has no inboxes: use PostgreSQL or SQLite")
+	d.cli("inbox", "grant", "billing", "somebody", "--consume").wants(t, cli.ExitUsage, "this database has no roles")
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/cli"
+	"github.com/penstock/penstock/internal/cli/clitest"
 )
 
 func ids(msgs []penstock.Message) string {
@@ -31,12 +33,12 @@ func TestReplay(t *testing.T) {
 		d.relay("orders", "audit", deliver)
 		replay := []string{"replay", "orders", "--subscription", "billing"}
 
-		d.cli(append(replay, "--from", "beginning")...).wants(t, exitUsage, "nothing is replayed: there is no terminal to ask on, pass --yes")
+		d.cli(append(replay, "--from", "beginning")...).wants(t, cli.ExitUsage, "nothing is replayed: there is no terminal to ask on, pass --yes")
 		o := d.asked("no\n", append(replay, "--from", "-2h")...)
-		if o.code != exitFailure || !strings.Contains(o.stderr, "Consumers see the same ids again.\nGo on? [y/N] ") {
+		if o.code != cli.ExitFailure || !strings.Contains(o.stderr, "Consumers see the same ids again.\nGo on? [y/N] ") {
 			t.Errorf("exit code %d, %q", o.code, o.stderr)
 		}
-		same(t, "nobody agreed", ids(d.relay("orders", "billing", deliver)), "")
+		clitest.Same(t, "nobody agreed", ids(d.relay("orders", "billing", deliver)), "")
 
 		second, fourth := fmt.Sprint(seen[1].Seq), fmt.Sprint(seen[3].Seq)
 		for _, tc := range []struct {
@@ -58,62 +60,17 @@ func TestReplay(t *testing.T) {
 				t.Errorf("%v: %q, %v", tc.args, out, err)
 			}
 			if tc.want != "" {
-				contains(t, d.must("status"), "a replay is under way")
+				clitest.Contains(t, d.must("status"), "a replay is under way")
 			}
-			same(t, fmt.Sprint(tc.args), ids(d.relay("orders", "billing", deliver)), tc.want)
+			clitest.Same(t, fmt.Sprint(tc.args), ids(d.relay("orders", "billing", deliver)), tc.want)
 		}
-		same(t, "audit", ids(d.relay("orders", "audit", deliver)), "")
-		contains(t, d.must(append(replay, "--from", "-1h", "--yes")...), "5 messages of orders/billing will be delivered again, with the same ids")
-		contains(t, d.must(append(replay, "--from", "9999", "--yes")...), "0 messages")
-		d.cli("replay", "orders", "--from", "1", "--yes").wants(t, exitUsage, "has 2 subscriptions")
-		d.cli("replay", "orders", "--from", "1", "--yes", "--subscription", "x").wants(t, exitFailure, "no such subscription")
-		d.cli("replay", "nothing", "--from", "1", "--yes").wants(t, exitFailure, `outbox "nothing": no such outbox`)
+		clitest.Same(t, "audit", ids(d.relay("orders", "audit", deliver)), "")
+		clitest.Contains(t, d.must(append(replay, "--from", "-1h", "--yes")...), "5 messages of orders/billing will be delivered again, with the same ids")
+		clitest.Contains(t, d.must(append(replay, "--from", "9999", "--yes")...), "0 messages")
+		d.cli("replay", "orders", "--from", "1", "--yes").wants(t, cli.ExitUsage, "has 2 subscriptions")
+		d.cli("replay", "orders", "--from", "1", "--yes", "--subscription", "x").wants(t, cli.ExitFailure, "no such subscription")
+		d.cli("replay", "nothing", "--from", "1", "--yes").wants(t, cli.ExitFailure, `outbox "nothing": no such outbox`)
 	})
-}
-
-func TestReplayRange(t *testing.T) {
-	now := time.Date(2026, 11, 21, 15, 0, 0, 0, time.UTC)
-	for _, tc := range []struct{ from, to, want string }{
-		{"", "", "--from is not given"},
-		{"yesterday", "", `--from is "yesterday": use a seq such as 1200`},
-		{"-5", "", "for a time ago give its unit"},
-		{"-2", "", "for a time ago give its unit"},
-		{"+5", "", "a seq is 0 or more"},
-		{"2h", "", "use a seq"},
-		{"-2x", "", "a time ago is written like"},
-		{"1", "0", "no message is before seq 1"},
-		{"10", "9", "--from 10 is not before --to 9"},
-		{"-1h", "-2h", "is not before"},
-		{"-1h", "-1h", "is not before"},
-		{"1", "beginning", `--to is "beginning"`},
-	} {
-		f := replayFlags{from: tc.from, to: tc.to}
-		if _, err := f.replay("o", now); err == nil || exitCode(err) != exitUsage || !strings.Contains(err.Error(), tc.want) {
-			t.Errorf("from %q to %q: error is %v, want %q in it", tc.from, tc.to, err, tc.want)
-		}
-	}
-	local := func(hour, minute, second int) time.Time {
-		return time.Date(2026, 11, 20, hour, minute, second, 0, time.Local)
-	}
-	for _, tc := range []struct {
-		from, to string
-		want     penstock.Replay
-	}{
-		{"1200", "1350", penstock.Replay{FromSeq: 1200, ToSeq: 1350}},
-		{"7", "7", penstock.Replay{FromSeq: 7, ToSeq: 7}},
-		{"beginning", "", penstock.Replay{}},
-		{"-2h", "-90m", penstock.Replay{From: now.Add(-2 * time.Hour), To: now.Add(-90 * time.Minute)}},
-		{"-7d", "1350", penstock.Replay{From: now.Add(-7 * 24 * time.Hour), ToSeq: 1350}},
-		{"2026-11-20T15:04:05+02:00", "", penstock.Replay{From: time.Date(2026, 11, 20, 13, 4, 5, 0, time.UTC)}},
-		{"2026-11-20 15:04", "2026-11-20 15:04:30", penstock.Replay{From: local(15, 4, 0), To: local(15, 4, 30)}},
-		{"2026-11-20", "2026-11-20T15:04", penstock.Replay{From: local(0, 0, 0), To: local(15, 4, 0)}},
-	} {
-		f := replayFlags{from: tc.from, to: tc.to}
-		r, err := f.replay("o", now)
-		if err != nil || r.FromSeq != tc.want.FromSeq || r.ToSeq != tc.want.ToSeq || !r.From.Equal(tc.want.From) || !r.To.Equal(tc.want.To) {
-			t.Errorf("from %q to %q: %+v, %v", tc.from, tc.to, r, err)
-		}
-	}
 }
 
 // parkOrHold parks what is asked for in the topic and holds the rest.
@@ -134,7 +91,7 @@ func TestParked(t *testing.T) {
 			penstock.Message{ID: "p1", Key: "new\nline", Topic: "park"}, penstock.Message{ID: "p2", Key: "new\nline", Topic: "behind"},
 			penstock.Message{ID: "h1", Key: "held", Topic: "hold"}, penstock.Message{ID: "h2", Key: "held", Topic: "behind"})
 		d.relay("orders", "audit", deliver)
-		same(t, "nothing", d.must("parked", "orders"), "Nothing of orders is parked.\n")
+		clitest.Same(t, "nothing", d.must("parked", "orders"), "Nothing of orders is parked.\n")
 		d.relay("orders", "billing", parkOrHold)
 
 		table := d.must("parked", "orders")
@@ -142,14 +99,14 @@ func TestParked(t *testing.T) {
 		if len(lines) != 4 || !strings.Contains(lines[1], `new\nline`) || !strings.Contains(lines[2], "held") {
 			t.Fatalf("the table is\n%s", table)
 		}
-		contains(t, lines[1], "billing", "  no  ", `no\nroute`)
+		clitest.Contains(t, lines[1], "billing", "  no  ", `no\nroute`)
 		if !regexp.MustCompile(`  in (1h|59m\d+s) `).MatchString(lines[1]) {
 			t.Errorf("it does not say when it is due: %s", lines[1])
 		}
-		contains(t, lines[2], "  yes  ")
-		var keys []parkedJSON
+		clitest.Contains(t, lines[2], "  yes  ")
+		var keys []parkedKey
 		for line := range strings.Lines(d.must("parked", "orders", "--subscription", "billing", "--json")) {
-			var k parkedJSON
+			var k parkedKey
 			if err := json.Unmarshal([]byte(line), &k); err != nil {
 				t.Fatal(err)
 			}
@@ -163,17 +120,17 @@ func TestParked(t *testing.T) {
 			t.Errorf("%q, %q", o.stdout, o.stderr)
 		}
 		status := d.must("status", "orders")
-		contains(t, unwrapped(status), "orders/billing: 1 dead letter to retry or to discard: penstock dead list orders --subscription billing\n",
+		clitest.Contains(t, strings.ReplaceAll(status, "\n  ", " "), "orders/billing: 1 dead letter to retry or to discard: penstock dead list orders --subscription billing\n",
 			"orders/billing: 1 key is held", "orders/billing: no relay runs it")
-		contains(t, d.must("dead", "list", "orders", "--subscription", "billing"), "  yes  ")
-		contains(t, d.must("dead", "show", "orders", "h1", "--subscription", "billing"), "held      yes: later messages of its key wait")
+		clitest.Contains(t, d.must("dead", "list", "orders", "--subscription", "billing"), "  yes  ")
+		clitest.Contains(t, d.must("dead", "show", "orders", "h1", "--subscription", "billing"), "held      yes: later messages of its key wait")
 
-		same(t, "discarding", d.must("dead", "discard", "orders", "--subscription", "billing", "--id", "h1"), "1 dead letter of orders/billing discarded.\n")
-		same(t, "lets the key go on", ids(d.relay("orders", "billing", deliver)), "h2")
+		clitest.Same(t, "discarding", d.must("dead", "discard", "orders", "--subscription", "billing", "--id", "h1"), "1 dead letter of orders/billing discarded.\n")
+		clitest.Same(t, "lets the key go on", ids(d.relay("orders", "billing", deliver)), "h2")
 
 		retry := []string{"parked", "orders", "--retry", "--subscription", "billing"}
-		same(t, "another key", d.must(append(retry, "--key", "held", "--json")...), `{"keys":0,"outbox":"orders","subscription":"billing"}`+"\n")
-		same(t, "this key", d.must(append(retry, "--key", "new\nline")...), "1 key of orders/billing waited, and will be tried now.\n")
+		clitest.Same(t, "another key", d.must(append(retry, "--key", "held", "--json")...), `{"keys":0,"outbox":"orders","subscription":"billing"}`+"\n")
+		clitest.Same(t, "this key", d.must(append(retry, "--key", "new\nline")...), "1 key of orders/billing waited, and will be tried now.\n")
 		source, err := d.store.Subscribe(t.Context(), penstock.Subscribe{Outbox: "orders", Subscription: "billing", Holder: "test"})
 		if err != nil {
 			t.Fatal(err)
@@ -189,11 +146,11 @@ func TestParked(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		d.cli("parked", "nothing").wants(t, exitFailure, `outbox "nothing": no such outbox: penstock outbox list`)
-		d.cli("parked", "orders", "--subscription", "x").wants(t, exitFailure, `subscription "x" of outbox "orders": no such subscription`)
-		d.cli("parked", "orders", "--limit", "0").wants(t, exitUsage, "--limit is 0")
-		d.cli("parked", "orders", "--key", "k").wants(t, exitUsage, "--key is given without --retry")
-		d.cli("parked", "orders", "--retry", "--key", "").wants(t, exitUsage, "--key is empty")
+		d.cli("parked", "nothing").wants(t, cli.ExitFailure, `outbox "nothing": no such outbox: penstock outbox list`)
+		d.cli("parked", "orders", "--subscription", "x").wants(t, cli.ExitFailure, `subscription "x" of outbox "orders": no such subscription`)
+		d.cli("parked", "orders", "--limit", "0").wants(t, cli.ExitUsage, "--limit is 0")
+		d.cli("parked", "orders", "--key", "k").wants(t, cli.ExitUsage, "--key is given without --retry")
+		d.cli("parked", "orders", "--retry", "--key", "").wants(t, cli.ExitUsage, "--key is empty")
 	})
 }
 
@@ -208,7 +165,7 @@ func TestParkedWithoutAKey(t *testing.T) {
 		lines := strings.Split(d.must("parked", "orders"), "\n")
 		found := []string{strings.Fields(lines[1])[2], strings.Fields(lines[2])[2]}
 		slices.Sort(found)
-		same(t, "seqs", strings.Join(found, " "), strings.Join(seqs, " "))
+		clitest.Same(t, "seqs", strings.Join(found, " "), strings.Join(seqs, " "))
 	})
 }
 
@@ -237,11 +194,11 @@ func TestRetention(t *testing.T) {
 		is("plain", 0, 0)
 		d.must("outbox", "create", "orders", "--retain-age", "1d12h", "--retain-bytes", "1GiB")
 		is("orders", 36*time.Hour, 1<<30)
-		contains(t, d.must("status", "orders"), "1d12h or 1.0 GiB")
-		contains(t, d.must("outbox", "set", "orders", "--retain-bytes", "off"), "keeps settled messages: 1d12h.")
+		clitest.Contains(t, d.must("status", "orders"), "1d12h or 1.0 GiB")
+		clitest.Contains(t, d.must("outbox", "set", "orders", "--retain-bytes", "off"), "keeps settled messages: 1d12h.")
 		is("orders", 36*time.Hour, 0)
-		same(t, "as JSON", d.must("outbox", "set", "orders", "--retain-bytes", "64KiB", "--json"), `{"outbox":"orders","retention":{"age_ns":129600000000000,"bytes":65536}}`+"\n")
-		contains(t, d.must("outbox", "set", "orders", "--retain-age", "0", "--retain-bytes", "0"), "not at all")
+		clitest.Same(t, "as JSON", d.must("outbox", "set", "orders", "--retain-bytes", "64KiB", "--json"), `{"outbox":"orders","retention":{"age_ns":129600000000000,"bytes":65536}}`+"\n")
+		clitest.Contains(t, d.must("outbox", "set", "orders", "--retain-age", "0", "--retain-bytes", "0"), "not at all")
 		is("orders", 0, 0)
 		d.must("outbox", "create", "orders", "--if-missing", "--retain-age", "1h")
 		is("orders", time.Hour, 0)
@@ -259,10 +216,10 @@ func TestRetention(t *testing.T) {
 			"set orders --retain-bytes 9999999999TiB": "--retain-bytes",
 			"create other --retain-age soon":          "--retain-age",
 		} {
-			d.cli(append([]string{"outbox"}, strings.Fields(args)...)...).wants(t, exitUsage, want)
+			d.cli(append([]string{"outbox"}, strings.Fields(args)...)...).wants(t, cli.ExitUsage, want)
 		}
 		is("orders", time.Hour, 0)
-		d.cli("outbox", "set", "other", "--retain-age", "1h").wants(t, exitFailure, `outbox "other": no such outbox: penstock outbox list`)
+		d.cli("outbox", "set", "other", "--retain-age", "1h").wants(t, cli.ExitFailure, `outbox "other": no such outbox: penstock outbox list`)
 	})
 }
 
@@ -272,23 +229,23 @@ func TestSubscriptionDrop(t *testing.T) {
 		d.relay("orders", "billing", bury)
 		d.relay("orders", "audit", bury)
 		drop := []string{"subscription", "drop", "orders", "billing"}
-		d.cli(drop...).wants(t, exitUsage, "nothing was dropped: there is no terminal to ask on")
+		d.cli(drop...).wants(t, cli.ExitUsage, "nothing was dropped: there is no terminal to ask on")
 		for _, answer := range []string{"y\n", "\n", "", "audit\n"} {
 			o := d.asked(answer, drop...)
-			if o.code != exitFailure || !strings.Contains(o.stderr, "nothing was dropped") {
+			if o.code != cli.ExitFailure || !strings.Contains(o.stderr, "nothing was dropped") {
 				t.Errorf("answer %q: exit code %d, %q", answer, o.code, o.stderr)
 			}
-			contains(t, o.stderr, "0 messages in its backlog, 0 parked messages, 3 dead letters are lost to it", "Type its name to go on: ")
+			clitest.Contains(t, o.stderr, "0 messages in its backlog, 0 parked messages, 3 dead letters are lost to it", "Type its name to go on: ")
 		}
-		same(t, "still there", d.dead("orders", "billing"), "m1 m2 m3")
+		clitest.Same(t, "still there", d.dead("orders", "billing"), "m1 m2 m3")
 		o := d.asked("billing\n", drop...)
-		o.wants(t, exitOK, "Type its name")
-		contains(t, o.stdout, "Subscription billing of orders is gone")
-		d.cli("dead", "list", "orders", "--subscription", "billing").wants(t, exitFailure, "no such subscription")
-		same(t, "the other one", d.dead("orders", "audit"), "m1 m2 m3")
+		o.wants(t, cli.ExitOK, "Type its name")
+		clitest.Contains(t, o.stdout, "Subscription billing of orders is gone")
+		d.cli("dead", "list", "orders", "--subscription", "billing").wants(t, cli.ExitFailure, "no such subscription")
+		clitest.Same(t, "the other one", d.dead("orders", "audit"), "m1 m2 m3")
 
-		d.cli(append(drop, "--yes")...).wants(t, exitFailure, `subscription "billing" of outbox "orders": no such subscription`)
-		d.cli("subscription", "drop", "nothing", "x", "--yes").wants(t, exitFailure, `outbox "nothing": no such outbox`)
+		d.cli(append(drop, "--yes")...).wants(t, cli.ExitFailure, `subscription "billing" of outbox "orders": no such subscription`)
+		d.cli("subscription", "drop", "nothing", "x", "--yes").wants(t, cli.ExitFailure, `outbox "nothing": no such outbox`)
 
 		source, err := d.store.Subscribe(t.Context(), penstock.Subscribe{Outbox: "orders", Subscription: "audit", Holder: "web-1/42"})
 		if err != nil {
@@ -296,7 +253,13 @@ func TestSubscriptionDrop(t *testing.T) {
 		}
 		defer source.Close(t.Context())
 		o = d.cli("subscription", "drop", "orders", "audit", "--yes", "--json")
-		o.wants(t, exitOK, "a relay runs it (web-1/42)")
-		same(t, "as JSON", o.stdout, `{"backlog":0,"dead_letters":3,"outbox":"orders","parked":0,"subscription":"audit"}`+"\n")
+		o.wants(t, cli.ExitOK, "a relay runs it (web-1/42)")
+		clitest.Same(t, "as JSON", o.stdout, `{"backlog":0,"dead_letters":3,"outbox":"orders","parked":0,"subscription":"audit"}`+"\n")
 	})
+}
+
+// parkedKey is a line of parked --json.
+type parkedKey struct {
+	Subscription string
+	penstock.ParkedKey
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -9,10 +10,12 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/cli"
+	"github.com/penstock/penstock/internal/cli/clitest"
 )
 
 // queues is the desk's store as the verbs about queues see it.
-func (d *desk) queues() queueStore { return d.store.(queueStore) }
+func (d *desk) queues() cli.QueueStore { return d.store.(cli.QueueStore) }
 
 // jobs enqueues a job per payload and returns their ids.
 func (d *desk) jobs(queue string, payloads ...string) []int64 {
@@ -35,47 +38,61 @@ func (d *desk) jobs(queue string, payloads ...string) []int64 {
 // queue is the status of one.
 func (d *desk) queue(name string) *penstock.QueueStatus {
 	d.t.Helper()
-	q, err := findQueue(d.t.Context(), d.queues(), name)
-	if err != nil {
-		d.t.Fatal(err)
+	q := d.find(d.t.Context(), name)
+	if q == nil {
+		d.t.Fatalf("there is no queue %q", name)
 	}
 	return q
 }
 
+// find returns nil if there is none.
+func (d *desk) find(ctx context.Context, name string) *penstock.QueueStatus {
+	queues, _ := d.queues().QueueStatus(ctx)
+	for i := range queues {
+		if queues[i].Queue == name {
+			return &queues[i]
+		}
+	}
+	return nil
+}
+
+// jobsIn counts the jobs that are neither done nor dead.
+func jobsIn(q *penstock.QueueStatus) int64 { return q.Ready + q.Running + q.Delayed + q.Waiting }
+
 func TestQueueLifecycle(t *testing.T) {
 	eachStore(t, func(t *testing.T, d *desk) {
 		for _, name := range []string{"mails", `we"ird; drop table x`, "größe"} {
-			same(t, name, d.must("queue", "create", name), "Queue "+name+" is ready.\n")
+			clitest.Same(t, name, d.must("queue", "create", name), "Queue "+name+" is ready.\n")
 		}
 		d.must("queue", "create", "stack", "--order", "lifo", "--max-attempts", "3", "--max-running", "2", "--dedup-window", "10m")
-		d.cli("queue", "create", "mails").wants(t, exitFailure, `creating queue "mails": the queue exists already: use it, or choose another name`)
+		d.cli("queue", "create", "mails").wants(t, cli.ExitFailure, `creating queue "mails": the queue exists already: use it, or choose another name`)
 		d.must("queue", "create", "mails", "--if-missing")
-		d.cli("queue", "create", "mails", "--if-missing", "--order", "lifo").wants(t, exitUsage, "exists with the order fifo")
+		d.cli("queue", "create", "mails", "--if-missing", "--order", "lifo").wants(t, cli.ExitUsage, "exists with the order fifo")
 		d.must("outbox", "create", "orders")
-		d.cli("queue", "create", "orders", "--if-missing").wants(t, exitFailure, `creating queue "orders": an outbox has this name: outboxes and queues share their names: choose another`)
+		d.cli("queue", "create", "orders", "--if-missing").wants(t, cli.ExitFailure, `creating queue "orders": an outbox has this name: outboxes and queues share their names: choose another`)
 		for _, flag := range []string{"--json", "--if-missing"} {
-			d.cli("outbox", "create", "mails", flag).wants(t, exitFailure, `creating outbox "mails": a queue has this name: outboxes and queues share their names: choose another`)
+			d.cli("outbox", "create", "mails", flag).wants(t, cli.ExitFailure, `creating outbox "mails": a queue has this name: outboxes and queues share their names: choose another`)
 		}
-		d.cli("queue", "create", "").wants(t, exitUsage, "queue has no name")
+		d.cli("queue", "create", "").wants(t, cli.ExitUsage, "queue has no name")
 
 		var names []string
 		if err := json.Unmarshal([]byte(d.must("queue", "list", "--json")), &names); err != nil {
 			t.Fatal(err)
 		}
-		same(t, "list", strings.Join(names, ", "), `größe, mails, stack, we"ird; drop table x`)
-		same(t, "list", d.must("queue", "list"), strings.Join(names, "\n")+"\n")
+		clitest.Same(t, "list", strings.Join(names, ", "), `größe, mails, stack, we"ird; drop table x`)
+		clitest.Same(t, "list", d.must("queue", "list"), strings.Join(names, "\n")+"\n")
 		stack := d.queue("stack")
-		same(t, "created as", fmt.Sprint(stack.Order, *stack.MaxAttempts, *stack.MaxRunning, *stack.DedupWindow), "lifo3 2 10m0s")
+		clitest.Same(t, "created as", fmt.Sprint(stack.Order, *stack.MaxAttempts, *stack.MaxRunning, *stack.DedupWindow), "lifo3 2 10m0s")
 
 		d.jobs("mails", "a", "b")
-		d.cli("queue", "drop", "mails").wants(t, exitUsage, "nothing was dropped: there is no terminal to ask on")
-		d.asked("y\n", "queue", "drop", "mails").wants2(t, exitFailure, "This deletes queue mails with everything in it: 2 jobs, 0 dead letters.", "that is not its name")
-		same(t, "still there", fmt.Sprint(d.queue("mails").Ready), "2")
-		if o := d.asked("mails\n", "queue", "drop", "mails"); o.code != exitOK || o.stdout != "Queue mails is gone (2 jobs, 0 dead letters).\n" {
+		d.cli("queue", "drop", "mails").wants(t, cli.ExitUsage, "nothing was dropped: there is no terminal to ask on")
+		d.asked("y\n", "queue", "drop", "mails").wants2(t, cli.ExitFailure, "This deletes queue mails with everything in it: 2 jobs, 0 dead letters.", "that is not its name")
+		clitest.Same(t, "still there", fmt.Sprint(d.queue("mails").Ready), "2")
+		if o := d.asked("mails\n", "queue", "drop", "mails"); o.code != cli.ExitOK || o.stdout != "Queue mails is gone (2 jobs, 0 dead letters).\n" {
 			t.Errorf("%+v", o)
 		}
-		same(t, "json", d.must("queue", "create", "mails", "--json")+d.must("queue", "drop", "mails", "--yes", "--json"), `{"queue":"mails"}`+"\n"+`{"dead_letters":0,"jobs":0,"queue":"mails"}`+"\n")
-		d.cli("queue", "drop", "mails", "--yes").wants(t, exitFailure, `queue "mails": no such queue: penstock queue list`)
+		clitest.Same(t, "json", d.must("queue", "create", "mails", "--json")+d.must("queue", "drop", "mails", "--yes", "--json"), `{"queue":"mails"}`+"\n"+`{"dead_letters":0,"jobs":0,"queue":"mails"}`+"\n")
+		d.cli("queue", "drop", "mails", "--yes").wants(t, cli.ExitFailure, `queue "mails": no such queue: penstock queue list`)
 	})
 }
 
@@ -85,20 +102,20 @@ func (o outcome) wants2(t *testing.T, code int, parts ...string) {
 	if o.code != code {
 		t.Errorf("exit code %d, want %d: %s", o.code, code, o.stderr)
 	}
-	contains(t, o.stderr, parts...)
+	clitest.Contains(t, o.stderr, parts...)
 }
 
 func TestQueueSetAndPause(t *testing.T) {
 	eachStore(t, func(t *testing.T, d *desk) {
 		d.must("queue", "create", "mails")
-		same(t, "attempts", d.must("queue", "set", "mails", "--max-attempts", "5"), "Queue mails: 5 attempts, any number at a time, deduplication for 1h.\n")
-		same(t, "others stay", d.must("queue", "set", "mails", "--max-running", "3", "--dedup-window", "2d"), "Queue mails: 5 attempts, 3 at a time, deduplication for 2d.\n")
-		same(t, "no limit", d.must("queue", "set", "mails", "--max-running", "unlimited", "--json"),
+		clitest.Same(t, "attempts", d.must("queue", "set", "mails", "--max-attempts", "5"), "Queue mails: 5 attempts, any number at a time, deduplication for 1h.\n")
+		clitest.Same(t, "others stay", d.must("queue", "set", "mails", "--max-running", "3", "--dedup-window", "2d"), "Queue mails: 5 attempts, 3 at a time, deduplication for 2d.\n")
+		clitest.Same(t, "no limit", d.must("queue", "set", "mails", "--max-running", "unlimited", "--json"),
 			`{"queue":"mails","paused":false,"max_attempts":5,"max_running":0,"dedup_window_ns":172800000000000}`+"\n")
 
-		same(t, "pause", d.must("queue", "pause", "mails"), "Queue mails: paused, 5 attempts, any number at a time, deduplication for 2d.\n")
+		clitest.Same(t, "pause", d.must("queue", "pause", "mails"), "Queue mails: paused, 5 attempts, any number at a time, deduplication for 2d.\n")
 		d.jobs("mails", "a")
-		contains(t, d.must("status", "mails"), "mails: it is paused, no job begins: penstock queue resume mails\n")
+		clitest.Contains(t, d.must("status", "mails"), "mails: it is paused, no job begins: penstock queue resume mails\n")
 		claim := penstock.Claim{Jobs: 1, Lease: time.Minute}
 		if jobs, err := d.queues().Queue("mails").Claim(t.Context(), claim); err != nil || len(jobs) > 0 {
 			t.Errorf("%v, %v was claimed from a queue that is paused", jobs, err)
@@ -108,7 +125,7 @@ func TestQueueSetAndPause(t *testing.T) {
 			t.Errorf("%v, %v was claimed from a queue that is resumed", jobs, err)
 		}
 		for _, verb := range []string{"set nothing --max-attempts 2", "pause nothing", "resume nothing"} {
-			d.cli(append([]string{"queue"}, strings.Fields(verb)...)...).wants(t, exitFailure, `queue "nothing": no such queue`)
+			d.cli(append([]string{"queue"}, strings.Fields(verb)...)...).wants(t, cli.ExitFailure, `queue "nothing": no such queue`)
 		}
 	})
 }
@@ -127,13 +144,13 @@ func TestStatusShowsQueues(t *testing.T) {
 			t.Fatal(err)
 		}
 		table := d.must("status")
-		contains(t, table, "OUTBOX", "orders", "QUEUE", "1 of 10", "mails: 1 dead letter to retry or to discard: penstock dead list mails\n")
+		clitest.Contains(t, table, "OUTBOX", "orders", "QUEUE", "1 of 10", "mails: 1 dead letter to retry or to discard: penstock dead list mails\n")
 		for _, one := range []struct{ name, other string }{{"mails", "orders"}, {"orders", "mails"}} {
 			if shown := d.must("status", one.name); strings.Contains(shown, one.other) {
 				t.Errorf("status %s shows %s: %s", one.name, one.other, shown)
 			}
 		}
-		d.cli("status", "nothing").wants(t, exitFailure, `no such outbox: nor is there a queue of that name`)
+		d.cli("status", "nothing").wants(t, cli.ExitFailure, `no such outbox: nor is there a queue of that name`)
 
 		var status struct{ Outboxes, Queues []map[string]any }
 		if err := json.Unmarshal([]byte(d.must("status", "--json")), &status); err != nil {
@@ -194,35 +211,4 @@ func TestStatusShowsGroups(t *testing.T) {
 			t.Errorf("without --groups: %s", plain)
 		}
 	})
-}
-
-func TestQueueTable(t *testing.T) {
-	yes, ten := true, 10
-	var out strings.Builder
-	queues := []penstock.QueueStatus{
-		{Queue: strings.Repeat("q", 40), Order: penstock.FIFO, Bytes: 3 << 30, Segments: make([]penstock.SegmentStatus, 8), Ready: 12345678, Running: 10, OldestAge: 90 * time.Hour,
-			Delayed: 1234567, Waiting: 1234567, QueueSettings: penstock.QueueSettings{MaxRunning: &ten}},
-		{Queue: "idle", Ready: 3, OldestAge: time.Minute},
-		{Queue: "young", Ready: 3, OldestAge: time.Second},
-		{Queue: "full", Groups: []penstock.GroupStatus{{Group: strings.Repeat("g", 200), Ready: 1000, More: true, OldestAge: 90 * time.Hour, Running: 1234567, Delayed: 1234567, Waiting: 1234567}}},
-		{Queue: "off\n", Ready: 3, OldestAge: time.Minute, QueueSettings: penstock.QueueSettings{Paused: &yes}},
-	}
-	w := &statusWriter{Writer: &out, suggest: (&app{}).suggest, now: time.Now()}
-	if err := w.queues(queues); err != nil {
-		t.Fatal(err)
-	}
-	table, rest, _ := strings.Cut(out.String(), "\n\n")
-	groups, notes, _ := strings.Cut(rest, "\n\n")
-	fits(t, table)
-	fits(t, groups)
-	contains(t, groups, "1,000+", "1,234,567")
-	contains(t, table, "12,345,678", "10 of 10", "3.0 GiB", `off\n`)
-	same(t, "notes", notes, "idle: no worker seems to run, and 3 jobs are ready: penstock work idle\n"+
-		`off\n: it is paused, no job begins: penstock queue resume $'off\n'`+"\n")
-	out.Reset()
-	w.wide = true
-	if err := w.queues(queues); err != nil {
-		t.Fatal(err)
-	}
-	contains(t, out.String(), queues[0].Queue, "SEGMENTS  ORDER\n", "8         fifo\n")
 }

@@ -1,11 +1,14 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/cli"
+	"github.com/penstock/penstock/internal/cli/clitest"
 )
 
 func TestTailChooses(t *testing.T) {
@@ -27,7 +30,7 @@ func TestTailChooses(t *testing.T) {
 			"--topic order.paid --limit 2":            "a1 a3",
 			"--topic invoice.paid --key 42 --limit 1": "",
 		} {
-			same(t, args, tailed(t, d, strings.Fields(args)...), want)
+			clitest.Same(t, args, tailed(t, d, strings.Fields(args)...), want)
 		}
 	})
 }
@@ -44,8 +47,8 @@ func TestTailFindsWhatIsRare(t *testing.T) {
 		msgs = append(msgs, m)
 	}
 	d.outbox("orders", msgs...)
-	same(t, "two of three", tailed(t, d, "--topic", "rare", "-n", "2"), "m399 m799")
-	same(t, "all", tailed(t, d, "--topic", "rare"), "m399 m799 m1199")
+	clitest.Same(t, "two of three", tailed(t, d, "--topic", "rare", "-n", "2"), "m399 m799")
+	clitest.Same(t, "all", tailed(t, d, "--topic", "rare"), "m399 m799 m1199")
 }
 
 func TestTailRefuses(t *testing.T) {
@@ -59,7 +62,7 @@ func TestTailRefuses(t *testing.T) {
 		"--from yesterday":  "use beginning or now",
 		"--topic order.>.a": "> before the end",
 	} {
-		d.cli(append([]string{"tail", "orders"}, strings.Fields(args)...)...).wants(t, exitUsage, want)
+		d.cli(append([]string{"tail", "orders"}, strings.Fields(args)...)...).wants(t, cli.ExitUsage, want)
 	}
 }
 
@@ -68,8 +71,8 @@ func tailed(t *testing.T, d *desk, args ...string) string {
 	t.Helper()
 	var shown []penstock.Message
 	for line := range strings.Lines(d.must(append([]string{"tail", "orders", "--json"}, args...)...)) {
-		m, err := parseLine([]byte(line))
-		if err != nil {
+		var m penstock.Message
+		if err := json.Unmarshal([]byte(line), &m); err != nil {
 			t.Fatal(err)
 		}
 		shown = append(shown, m)

@@ -7,6 +7,8 @@ import (
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"github.com/penstock/penstock/internal/cli"
 )
 
 // version is set by the linker in a release.
@@ -21,18 +23,18 @@ type versionInfo struct {
 	System  string `json:"system"`
 }
 
-func (a *app) versionCommand() *cobra.Command {
+func versionCommand(a *cli.App) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
 		Example: `  penstock version
   penstock version --json`,
-		Args: args(cobra.NoArgs),
+		Args: cli.Args(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
 			v := readVersion()
 			if asJSON {
-				return json.NewEncoder(a.stdout).Encode(v)
+				return json.NewEncoder(a.Stdout).Encode(v)
 			}
 			commit := v.Commit
 			if commit == "" {
@@ -41,7 +43,7 @@ func (a *app) versionCommand() *cobra.Command {
 			if v.Dirty {
 				commit += " with changes"
 			}
-			fmt.Fprintf(a.stdout, "penstock %s (commit %s, %s, %s)\n", v.Version, commit, v.Go, v.System)
+			fmt.Fprintf(a.Stdout, "penstock %s (commit %s, %s, %s)\n", v.Version, commit, v.Go, v.System)
 			return nil
 		},
 	}

@@ -4,10 +4,8 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,6 +15,8 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/cli"
+	"github.com/penstock/penstock/internal/cli/clitest"
 )
 
 // work runs the worker until the queue is as it is to become.
@@ -26,8 +26,7 @@ func (d *desk) work(queue string, until func(*penstock.QueueStatus) bool, args .
 	defer drain()
 	go func() {
 		for ctx.Err() == nil {
-			q, err := findQueue(ctx, d.queues(), queue)
-			if err == nil && until(q) {
+			if q := d.find(ctx, queue); q != nil && until(q) {
 				drain()
 			}
 			select {
@@ -61,12 +60,12 @@ func TestExitCodeIsTheVerdict(t *testing.T) {
 		d.must("queue", "create", "scripts")
 		d.jobs("scripts", "exit 0", "true", "echo used wrongly >&2; exit 64", "exit 65", "exit 75", "exit 1", "kill -9 $$")
 		o := d.work("scripts", nothingToDo, "--exec", "sh") // each payload is a script
-		if o.code != exitOK || !strings.Contains(o.stderr, "done=2 failed=3 dead=2 lost=0") {
+		if o.code != cli.ExitOK || !strings.Contains(o.stderr, "done=2 failed=3 dead=2 lost=0") {
 			t.Errorf("exit code %d: %s", o.code, o.stderr)
 		}
-		same(t, "buried", fmt.Sprint(d.letters("scripts")), "map[echo used wrongly >&2; exit 64:exit status 64: used wrongly exit 65:exit status 65]")
+		clitest.Same(t, "buried", fmt.Sprint(d.letters("scripts")), "map[echo used wrongly >&2; exit 64:exit status 64: used wrongly exit 65:exit status 65]")
 		q := d.queue("scripts")
-		same(t, "tried again later, the rest done", fmt.Sprint(q.Delayed, jobsIn(q)), "3 3")
+		clitest.Same(t, "tried again later, the rest done", fmt.Sprint(q.Delayed, jobsIn(q)), "3 3")
 	})
 }
 
@@ -80,12 +79,12 @@ func TestLastAttemptMakesADeadLetterWithTheLastLines(t *testing.T) {
 			t.Errorf("what is to be discarded is shown: %s", o.stderr)
 		}
 		letters := d.letters("scripts")
-		same(t, "exit 75", letters["exit 75"], "exit status 75")
-		same(t, "killed", letters["kill -9 $$"], "signal: killed")
-		contains(t, letters["no-such-command"], "exit status 127: ", "no-such-command")
+		clitest.Same(t, "exit 75", letters["exit 75"], "exit status 75")
+		clitest.Same(t, "killed", letters["kill -9 $$"], "signal: killed")
+		clitest.Contains(t, letters["no-such-command"], "exit status 127: ", "no-such-command")
 		text := letters[long]
-		contains(t, text, "exit status 3: line ", "line 998\nline 999")
-		if len(text) > keptStderr+100 || strings.Contains(text, "line 1\n") {
+		clitest.Contains(t, text, "exit status 3: line ", "line 998\nline 999")
+		if len(text) > 2<<10+100 || strings.Contains(text, "line 1\n") {
 			t.Errorf("%d bytes are kept: %s", len(text), text)
 		}
 	})
@@ -106,7 +105,7 @@ func TestCommandGetsPayloadAndVariables(t *testing.T) {
 		"--exec", `cat; for v in QUEUE ID KEY GROUP ATTEMPT HEADER_CONTENT_TYPE HEADER___ HEADER_OLD; do eval "echo $v=\"\$PENSTOCK_JOB_$v\""; done; echo "$TRACEPARENT,$SHOP"`)
 	want := fmt.Sprintf("a\x00b\nQUEUE=mails\nID=%d\nKEY=k 1\nGROUP=acme\nATTEMPT=1\nHEADER_CONTENT_TYPE=t/x\nHEADER___=v\nw\nHEADER_OLD=\n00-ab,ours\n", ids[0].ID) +
 		fmt.Sprintf("QUEUE=mails\nID=%d\nKEY=\nGROUP=acme\nATTEMPT=1\nHEADER_CONTENT_TYPE=\nHEADER___=\nHEADER_OLD=\n,ours\n", ids[1].ID)
-	same(t, "what the commands saw", o.stdout, want)
+	clitest.Same(t, "what the commands saw", o.stdout, want)
 }
 
 func TestWorkOnSeveralGroups(t *testing.T) {
@@ -122,15 +121,15 @@ func TestWorkOnSeveralGroups(t *testing.T) {
 			return strings.Join(done, " ")
 		}
 		o := d.work("mails", func(q *penstock.QueueStatus) bool { return jobsIn(q) == 2 }, append(echo, "--group", "a", "-g", "b")...)
-		same(t, "the two", lines(o), "a. b. b.")
-		contains(t, o.stderr, `groups="[a b]"`)
+		clitest.Same(t, "the two", lines(o), "a. b. b.")
+		clitest.Contains(t, o.stderr, `groups="[a b]"`)
 		o = d.work("mails", func(q *penstock.QueueStatus) bool { return jobsIn(q) == 0 }, append(echo, "--all-groups")...)
-		same(t, "the others", lines(o), ". c.")
+		clitest.Same(t, "the others", lines(o), ". c.")
 		d.must("enqueue", "mails", "x", "--group", "a")
 		d.must("enqueue", "mails", "x")
 		o = d.work("mails", func(q *penstock.QueueStatus) bool { return jobsIn(q) == 1 }, echo...)
-		same(t, "without a group", lines(o), ".")
-		d.cli("work", "mails", "--exec", "true", "--all-groups", "--group", "a").wants(t, exitUsage, "--all-groups is given with --group")
+		clitest.Same(t, "without a group", lines(o), ".")
+		d.cli("work", "mails", "--exec", "true", "--all-groups", "--group", "a").wants(t, cli.ExitUsage, "--all-groups is given with --group")
 	})
 }
 
@@ -139,7 +138,7 @@ func TestCommandNeedNotReadItsPayload(t *testing.T) {
 	d.must("queue", "create", "mails")
 	d.jobs("mails", strings.Repeat("x", 4<<20))
 	o := d.work("mails", func(q *penstock.QueueStatus) bool { return jobsIn(q) == 0 }, "--exec", "true")
-	contains(t, o.stderr, "done=1 failed=0")
+	clitest.Contains(t, o.stderr, "done=1 failed=0")
 }
 
 // lifeline is a pipe that a command and its children hold open while they live.
@@ -195,7 +194,7 @@ func TestTimeoutKillsTheCommandAndItsChildren(t *testing.T) {
 	go func() { line.up(); line.down(); close(down) }()
 	d.work("mails", func(q *penstock.QueueStatus) bool { return q.DeadLetters == 1 }, "--timeout", "50ms", "--exec", line.command())
 	<-down
-	same(t, "dead letter", d.letters("mails")[""], "killed after 50ms")
+	clitest.Same(t, "dead letter", d.letters("mails")[""], "killed after 50ms")
 }
 
 func TestCommandOfALostLeaseIsKilled(t *testing.T) {
@@ -218,12 +217,12 @@ func TestCommandOfALostLeaseIsKilled(t *testing.T) {
 			return false
 		}
 	}, "--lease", "6s", "--exec", line.command())
-	same(t, "exit code", fmt.Sprint(o.code), "0")
-	contains(t, o.stderr, "done=0 failed=0 dead=0 lost=1", "a job was removed while it ran, as job cancel does")
+	clitest.Same(t, "exit code", fmt.Sprint(o.code), "0")
+	clitest.Contains(t, o.stderr, "done=0 failed=0 dead=0 lost=1", "a job was removed while it ran, as job cancel does")
 	if strings.Contains(o.stderr, "elsewhere") {
 		t.Errorf("a cancelled job runs nowhere: %s", o.stderr)
 	}
-	same(t, "left", fmt.Sprint(jobsIn(d.queue("mails"))), "0")
+	clitest.Same(t, "left", fmt.Sprint(jobsIn(d.queue("mails"))), "0")
 }
 
 func TestDrainLetsCommandsEnd(t *testing.T) {
@@ -244,9 +243,9 @@ func TestDrainLetsCommandsEnd(t *testing.T) {
 		}
 	}()
 	o := d.runIn(ctx, false, "", "work", "mails", "--concurrency", "1", "--exec", fmt.Sprintf("exec 3>%s; echo up >&3; read x < %s; echo ended", line.path, release))
-	same(t, "output", o.stdout, "ended\n")
-	same(t, "exit code", fmt.Sprint(o.code), "0")
-	same(t, "left", fmt.Sprint(d.queue("mails").Ready), "1")
+	clitest.Same(t, "output", o.stdout, "ended\n")
+	clitest.Same(t, "exit code", fmt.Sprint(o.code), "0")
+	clitest.Same(t, "left", fmt.Sprint(d.queue("mails").Ready), "1")
 }
 
 // TestHurryKillsAndGivesBack has a job run that never ends.
@@ -255,20 +254,20 @@ func TestHurryKillsAndGivesBack(t *testing.T) {
 		d.must("queue", "create", "mails")
 		d.jobs("mails", "")
 		line := newLifeline(t)
-		ctx, drain := context.WithCancel(t.Context())
-		hurried, hurry := context.WithCancel(t.Context())
-		go func() {
-			line.up()
-			drain()
-			hurry()
-		}()
-		a := &app{stdout: io.Discard, stderr: &scrubber{w: io.Discard}}
-		f := &workFlags{command: line.command(), concurrency: 1, output: "inherit"}
 		var log bytes.Buffer
-		err := a.work(ctx, hurried, d.queues().Queue("mails"), "mails", f, slog.New(slog.NewTextHandler(&log, nil)))
-		contains(t, log.String(), "done=0 failed=0 dead=0 lost=0")
-		if exitCode(err) != exitInterrupted {
-			t.Errorf("it ended with %v", err)
+		a := d.app(strings.NewReader(""), io.Discard, &log)
+		a.OnSignals = func(first, second func()) func() {
+			go func() {
+				line.up()
+				first()
+				second()
+			}()
+			return func() {}
+		}
+		code := runWith(t.Context(), a, []string{"work", "mails", "--concurrency", "1", "--exec", line.command()})
+		clitest.Contains(t, log.String(), "done=0 failed=0 dead=0 lost=0")
+		if code != cli.ExitInterrupted {
+			t.Errorf("it ended with %d: %s", code, log.String())
 		}
 		line.down()
 		jobs := d.claim("mails", "")
@@ -279,53 +278,12 @@ func TestHurryKillsAndGivesBack(t *testing.T) {
 		if _, ok := d.queues().Queue("mails").(penstock.Releaser); ok {
 			attempt = 1 // as if it had not been claimed
 		}
-		same(t, "attempt", fmt.Sprint(jobs[0].Attempt), fmt.Sprint(attempt))
+		clitest.Same(t, "attempt", fmt.Sprint(jobs[0].Attempt), fmt.Sprint(attempt))
 	})
 }
 
 func TestWorkEndsWhereItCannotWork(t *testing.T) {
 	eachStore(t, func(t *testing.T, d *desk) {
-		d.cli("work", "nothing", "--exec", "true").wants(t, exitFailure, `queue "nothing": no such queue: penstock queue list`)
+		d.cli("work", "nothing", "--exec", "true").wants(t, cli.ExitFailure, `queue "nothing": no such queue: penstock queue list`)
 	})
-}
-
-func TestLastLines(t *testing.T) {
-	for _, tc := range []struct {
-		said []string
-		want string
-	}{
-		{nil, "failed"},
-		{[]string{" \n\n"}, "failed"},
-		{[]string{"one\n", "two\n"}, "failed: one\ntwo"},
-		{[]string{"cut off here\n" + strings.Repeat("x", keptStderr-5) + "\nend"}, "failed: " + strings.Repeat("x", keptStderr-5) + "\nend"},
-		{[]string{strings.Repeat("x", 3*keptStderr)}, "failed: " + strings.Repeat("x", keptStderr)},
-		{[]string{strings.Repeat("x", 3*keptStderr) + "\n"}, "failed: " + strings.Repeat("x", keptStderr-1)},
-	} {
-		var l lastLines
-		for _, part := range tc.said {
-			if n, err := l.Write([]byte(part)); n != len(part) || err != nil {
-				t.Errorf("Write returned %d, %v", n, err)
-			}
-		}
-		same(t, fmt.Sprintf("%.20q", tc.said), l.after("failed").Error(), tc.want)
-	}
-}
-
-func TestJobEnvironmentKeepsOurs(t *testing.T) {
-	env := jobEnvironment([]string{"A=b", "PENSTOCK_JOB_KEY=old", "PENSTOCK_DATABASE_URL=x"}, "q", &penstock.Job{ID: 7, Headers: map[string]string{"LD_PRELOAD": "x", "PATH=": "y"}})
-	for _, want := range []string{"A=b", "PENSTOCK_DATABASE_URL=x", "PENSTOCK_JOB_ID=7", "PENSTOCK_JOB_HEADER_LD_PRELOAD=x", "PENSTOCK_JOB_HEADER_PATH_=y"} {
-		if !slices.Contains(env, want) {
-			t.Errorf("%s is not in %q", want, env)
-		}
-	}
-	if slices.Contains(env, "PENSTOCK_JOB_KEY=old") || len(env) != 9 {
-		t.Errorf("got %q", env)
-	}
-}
-
-func TestVerdictOfWhatCannotBeRun(t *testing.T) {
-	err := (&execution{}).verdict(errors.New("no memory"), &lastLines{})
-	if penstock.IsPermanent(err) || err.Error() != "the command could not be run: no memory" {
-		t.Errorf("got %v", err)
-	}
 }

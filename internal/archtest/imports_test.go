@@ -51,6 +51,7 @@ var rules = []rule{
 
 	{folder: "internal/archtest"},
 	{folder: lab, may: wiring, tests: []string{self}},
+	{folder: "internal/cli", may: append(wiring, self)},
 	{folder: "internal/*", may: []string{".", "internal/*"}},
 
 	// Where the parts are put together.
@@ -68,7 +69,7 @@ var wiring = []string{".", "internal/*", "relay", "work", "store/*", "sink/*", "
 // forTests are imported by tests, by the suites and by commands for tests only;
 // nothing of them gets into the penstock program.
 var (
-	forTests = []string{"store/storetest", "store/queuetest", "store/postgres/postgrestest", "sink/sinktest", "internal/testserver", "internal/testseed", "internal/testcerts"}
+	forTests = []string{"store/storetest", "store/queuetest", "store/postgres/postgrestest", "sink/sinktest", "internal/testserver", "internal/testseed", "internal/testcerts", "internal/cli/clitest"}
 	suites   = []string{"store/storetest", "store/queuetest", "store/postgres/postgrestest", "sink/sinktest", "internal/testserver", "systemtest", "internal/lab/chaos"}
 )
 

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/cli"
+	"github.com/penstock/penstock/internal/cli/clitest"
+	"github.com/penstock/penstock/store/postgres/adopt"
+	"github.com/penstock/penstock/store/postgres/postgrestest"
+)
+
+// settleRows gives each waiting row of the .NET table the verdict for its type.
+func settleRows(t *testing.T, database, subscription string, verdict func(penstock.Message) penstock.Verdict) {
+	t.Helper()
+	table, err := adopt.Open(t.Context(), adopt.Options{URL: database, Subscription: subscription, Config: adopt.Config{Preset: "dotnet"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer table.Close()
+	source, err := table.Subscribe(t.Context(), penstock.Subscribe{Subscription: subscription, Holder: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer source.Close(t.Context())
+	batch, err := source.Fetch(t.Context(), penstock.Limit{Messages: 100, Bytes: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	settled := penstock.Settled{Batch: batch}
+	for i := range batch.Messages {
+		settled.Verdicts = append(settled.Verdicts, verdict(batch.Messages[i]))
+	}
+	if err := source.Settle(t.Context(), settled); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What operators see and do of an adopted table, described by a file or by flags.
+func TestOperatingAdoptedTables(t *testing.T) {
+	database := postgrestest.Database(t)
+	d := urlDesk(t, database)
+	d.outbox("orders", numbered(1)...)
+	execute(t, database, `create table outbox_messages (id uuid primary key default gen_random_uuid(), type text, content jsonb,
+			occurred_on_utc timestamptz default clock_timestamp(), processed_on_utc timestamptz, error text);
+		insert into outbox_messages (type, content) values ('dies', '{"n": 1}'), ('waits', '{"n": 2}'), ('goes', '{"n": 3}')`)
+	settleRows(t, database, "mails", func(m penstock.Message) penstock.Verdict {
+		failed := []penstock.Failure{{Attempt: 1, At: time.Now(), Err: m.Topic + ": refused"}}
+		return map[string]penstock.Verdict{
+			"dies": {Outcome: penstock.Dead, Failures: failed}, "waits": {Outcome: penstock.Parked, Failures: failed, RetryIn: time.Hour}, "goes": {},
+		}[m.Topic]
+	})
+	execute(t, database, `insert into outbox_messages (type, content) values ('new', '{}')`)
+	clitest.Write(t, "penstock.yaml", "database_url: "+database+`
+subscriptions:
+  - {name: mails, adopt: dotnet, sink: discard}
+  - {name: gone, adopt: {preset: events, table: nowhere}, sink: discard}
+`)
+	for _, tc := range []struct {
+		name  string
+		flags []string
+		said  string // in suggested command lines
+		meant string // database, in those of status
+	}{
+		{"file", []string{"--config", "penstock.yaml"}, "", "--config penstock.yaml"},
+		{"flags", []string{"--database-url", database, "--adopt", "dotnet", "--table", "outbox_messages"}, " --adopt dotnet --table outbox_messages", "--database-url " + cli.ShellWord(database)},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			with := func(args ...string) []string { return append(args, tc.flags...) }
+			clitest.Contains(t, strings.ReplaceAll(must(t, with("status", "mails")...), "\n  ", " "), "TABLE", "outbox_messages", "outbox_messages/mails: 1 dead letter to retry or to discard: penstock dead list "+tc.meant+" mails"+tc.said+"\n",
+				"no relay runs it, and 2 messages wait")
+			clitest.Contains(t, must(t, with("dead", "list", "mails")...), "dies: refused")
+			clitest.Contains(t, must(t, with("parked", "mails")...), "waits: refused", "in ")
+			var letter struct{ ID, Topic, Payload string }
+			out := must(t, with("dead", "list", "mails", "--json")...)
+			if err := json.Unmarshal([]byte(out), &letter); err != nil || letter.Topic != "dies" {
+				t.Fatalf("%q, %v", out, err)
+			}
+			clitest.Contains(t, must(t, with("dead", "show", "mails", letter.ID)...), `{"n": 1}`, "of outbox_messages/mails", "penstock dead retry "+tc.meant+" mails"+tc.said)
+			clitest.Same(t, "of no key", must(t, with("parked", "mails", "--retry", "--key", "none")...), "0 keys of outbox_messages/mails waited, and will be tried now.\n")
+			invoke(t, with("dead", "retry", "mails", "--id", "nobody")...).wants(t, cli.ExitFailure, `outbox_messages/mails has no such dead letter: id "nobody"`)
+			invoke(t, with("dead", "retry", "mails", "--group", "g")...).wants(t, cli.ExitUsage, "--group chooses among jobs")
+		})
+	}
+	var status statusJSON
+	if err := json.Unmarshal([]byte(must(t, "status", "--json", "--config", "penstock.yaml")), &status); err != nil || len(status.Outboxes) != 1 || len(status.Adopted) != 2 {
+		t.Fatalf("%+v, %v", status, err)
+	}
+	if mails := status.Adopted[0]; mails.Table != "outbox_messages" || mails.Subscription != "mails" || mails.DeadLetters != 1 || mails.Parked != 1 || mails.Backlog != 1 || mails.Settled == 0 {
+		t.Errorf("got %+v", mails)
+	}
+	if gone := status.Adopted[1]; !strings.Contains(gone.Error, "nowhere") {
+		t.Errorf("got %+v", gone)
+	}
+	clitest.Contains(t, must(t, "status", "--config", "penstock.yaml"), "orders", "nowhere/gone: ")
+
+	config := []string{"--config", "penstock.yaml"}
+	clitest.Same(t, "retried", must(t, append(config, "dead", "retry", "mails", "--error", "dies", "--json")...), `{"retried":1,"subscription":"mails","table":"outbox_messages"}`+"\n")
+	settleRows(t, database, "mails", func(m penstock.Message) penstock.Verdict {
+		return penstock.Verdict{Outcome: penstock.Dead, Failures: []penstock.Failure{{Attempt: 2, At: time.Now(), Err: "again"}}}
+	})
+	clitest.Contains(t, must(t, append(config, "dead", "discard", "mails", "--error", "again", "--yes")...), "of outbox_messages/mails discarded")
+	clitest.Contains(t, must(t, append(config, "dead", "list", "mails")...), "0 dead letters of outbox_messages/mails")
+
+	invoke(t, append(config, "subscription", "drop", "mails")...).wants(t, cli.ExitUsage, "nothing was dropped: there is no terminal to ask on")
+	invoke(t, append(config, "subscription", "drop", "nobody", "--yes")...).wants(t, cli.ExitUsage, `no subscription "nobody" adopts a table`)
+	clitest.Same(t, "dropped", must(t, append(config, "subscription", "drop", "mails", "--yes")...), "Subscription mails of table outbox_messages is gone; the table is as it was.\n")
+	invoke(t, append(config, "dead", "list", "mails")...).wants(t, cli.ExitFailure, `subscription "mails" of table outbox_messages: no such subscription`)
+	// By its name alone: no configuration has it, or its mapping does not fit any more.
+	for _, by := range [][]string{{"--database-url", database}, {"--adopt", "debezium", "--table", "outbox_messages", "--database-url", database}} {
+		settleRows(t, database, "mails", func(penstock.Message) penstock.Verdict { return penstock.Verdict{} })
+		clitest.Same(t, "dropped by name", must(t, append([]string{"subscription", "drop", "mails", "--yes"}, by...)...), "Subscription mails of table public.outbox_messages is gone; the table is as it was.\n")
+	}
+	invoke(t, append(config, "parked", "nothing")...).wants(t, cli.ExitFailure, `outbox "nothing": no such outbox`)
+	invoke(t, append(config, "dead", "list", "nothing")...).wants(t, cli.ExitFailure, `outbox "nothing": no such outbox`)
+	invoke(t, "parked", "mails", "--table", "t", "--database-url", database).wants(t, cli.ExitUsage, "--table goes with --adopt")
+}

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/penstock/penstock/internal/cli"
+	"github.com/penstock/penstock/internal/testserver"
+)
+
+// benchCLI runs the command line on a database, "" for none.
+func benchCLI(t *testing.T, url string, args ...string) outcome {
+	t.Helper()
+	t.Chdir(t.TempDir())
+	var stdout, stderr bytes.Buffer
+	a := cli.New(strings.NewReader(""), &stdout, &stderr)
+	a.Getenv = func(name string) string {
+		if name == "PENSTOCK_DATABASE_URL" {
+			return url
+		}
+		return ""
+	}
+	code := runWith(t.Context(), a, append([]string{"bench"}, args...))
+	return outcome{stdout.String(), stderr.String(), code}
+}
+
+func TestBenchWebhook(t *testing.T) {
+	args := strings.Fields("webhook --messages 100 --keys 10 --delay 1ms")
+	if got := benchCLI(t, "", args...); got.code != cli.ExitOK || !strings.Contains(got.stdout, "of the client") || got.stderr != "" {
+		t.Fatalf("exit %d, %q, %q", got.code, got.stdout, got.stderr)
+	}
+	got := benchCLI(t, "", append(args, "--json")...)
+	var object struct{ Keys, Client, Relay, Ratio float64 }
+	if err := json.Unmarshal([]byte(got.stdout), &object); err != nil || object.Keys != 10 || object.Client <= 0 || object.Relay <= 0 || object.Ratio <= 0 {
+		t.Errorf("exit %d, %q, %q: %v", got.code, got.stdout, got.stderr, err)
+	}
+}
+
+func TestBenchQueuesMisused(t *testing.T) {
+	for args, want := range map[string]string{
+		"fifo-lifo":                              "needs PostgreSQL: pass --database-url postgres://",
+		"tombstones --database-url sqlite:x":     "needs PostgreSQL",
+		"queue --plot chart.gif":                 "neither .svg nor .png",
+		"fifo-lifo --rate -1":                    "--arrivals=false",
+		"fifo-lifo --order random":               "expected fifo or lifo",
+		"fifo-lifo --mode both":                  "expected call or tx",
+		"fifo-lifo --duration 0":                 "at least 100ms",
+		"fifo-lifo --arrivals=false --preload 0": "there would be no jobs",
+		"tombstones --events 1":                  "--events must be at least 10",
+		"queue --ops peek":                       `"peek" cannot be measured`,
+		"queue --batches 0":                      "1 to 10000 jobs",
+		"queue --steady 0":                       "it takes a rate",
+		"queue --duration 1s":                    "go with --steady",
+		"processor --sink nats://x":              "must be an amqp:// URL",
+		"processor --batch 0":                    "batches of 1 to 10000",
+		"processor --payload 2500":               "must fit into the covering index",
+		"processor --repeat 0":                   "one round",
+		"processor":                              "needs PostgreSQL",
+		"churn":                                  "needs PostgreSQL",
+		"churn --late 2m":                        "before the duration is over",
+		"churn --batch 0":                        "1 to 10000 rows",
+		"churn --margin 0":                       "the margin must be",
+		"webhook --keys 0":                       "1 to 4096 keys",
+		"queue --batches 1 --plot c.svg":         "at least two",
+	} {
+		got := benchCLI(t, "", strings.Fields(args)...)
+		if got.code != cli.ExitUsage || !strings.Contains(got.stderr, want) || got.stdout != "" {
+			t.Errorf("%s: exit %d, %q, want %q in it", args, got.code, got.stderr, want)
+		}
+	}
+}
+
+// Each shows a table or one JSON object, and draws a chart.
+func TestBenchQueues(t *testing.T) {
+	url := testserver.Database(t, testserver.PostgresURL(t))
+	for name, c := range map[string]struct {
+		args string
+		keys []string // of the JSON object
+	}{
+		"fifo-lifo":  {"fifo-lifo --preload 300 --arrivals=false --workers 3", []string{"intervals", "first_p50_ms", "last_p50_ms", "first_p99_ms", "last_p99_ms", "flatness", "jobs_per_second", "baseline", "ratio", "ratio_at_start", "ratio_to_start"}},
+		"tombstones": {"tombstones --events 500 --fetches 3 --pin", []string{"events", "cases", "worst_ratio"}},
+		"queue":      {"queue --jobs 50 --batches 1,5 --workers 2 --ops insert,dequeue", []string{"jobs", "payload_bytes", "cells"}},
+		"steady":     {"queue --steady 100 --duration 300ms", []string{"steady"}},
+		"processor":  {"processor --rows 300 --batch 50 --sink " + testserver.RabbitMQURL(t), []string{"rows", "rungs", "ceiling", "adopted", "outbox", "ratios", "rounds"}},
+		"churn":      {"churn --duration 1s --batch 50 --margin 100ms --pin", []string{"by_hand", "adopted", "outbox", "adopted_over_by_hand", "outbox_over_by_hand", "pinned", "late_s"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			chart := filepath.Join(t.TempDir(), "chart.svg")
+			args := strings.Fields(c.args)
+			args = append(args, "--plot", chart)
+			if got := benchCLI(t, url, args...); got.code != cli.ExitOK || len(strings.Split(got.stdout, "\n")) < 3 || got.stderr != "" {
+				t.Fatalf("exit %d, %q, %q", got.code, got.stdout, got.stderr)
+			}
+			if text, err := os.ReadFile(chart); err != nil || !bytes.Contains(text, []byte("</svg>")) {
+				t.Errorf("no chart: %v", err)
+			}
+			got := benchCLI(t, url, append(args, "--json")...)
+			var object map[string]any
+			if err := json.Unmarshal([]byte(got.stdout), &object); err != nil || got.code != cli.ExitOK {
+				t.Fatalf("exit %d, %q, %q: %v", got.code, got.stdout, got.stderr, err)
+			}
+			for _, key := range c.keys {
+				if _, ok := object[key]; !ok {
+					t.Errorf("the result has no %q: %s", key, got.stdout)
+				}
+			}
+		})
+	}
+}

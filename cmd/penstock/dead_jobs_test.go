@@ -1,0 +1,144 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/cli"
+	"github.com/penstock/penstock/internal/cli/clitest"
+)
+
+// deadJobDesk has four dead letters in the queue mails and returns their ids.
+func deadJobDesk(t *testing.T, d *desk) []int64 {
+	d.must("queue", "create", "mails")
+	q := d.queues().Queue("mails")
+	made, err := q.Enqueue(t.Context(),
+		penstock.NewJob{Key: "red", Payload: []byte(`{"to":"a"}`), Headers: map[string]string{"h": "v"}, Priority: -3},
+		penstock.NewJob{Key: "blue", Payload: []byte{0, 0xff}},
+		penstock.NewJob{Group: "acme", Payload: []byte("x")},
+		penstock.NewJob{Group: "acme", Key: "red"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, group := range []string{"", "acme"} {
+		for _, j := range d.claim("mails", group) {
+			reason := map[string]string{"": "disk\nfull", "acme": "no such street"}[j.Group]
+			if err := q.Bury(t.Context(), j.Lease, reason); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	ids := make([]int64, len(made))
+	for i := range made {
+		ids[i] = made[i].ID
+	}
+	return ids
+}
+
+// deadJobs lists the dead letters of mails as 1 to 4, in the order of ids.
+func (d *desk) deadJobs(ids []int64, args ...string) string {
+	d.t.Helper()
+	var found []string
+	for line := range strings.Lines(d.must(append([]string{"dead", "list", "mails", "--json"}, args...)...)) {
+		var letter deadLetter[int64]
+		if err := json.Unmarshal([]byte(line), &letter); err != nil {
+			d.t.Fatal(err)
+		}
+		for i := range ids {
+			if ids[i] == letter.ID {
+				found = append(found, fmt.Sprint(i+1))
+			}
+		}
+	}
+	return strings.Join(found, " ")
+}
+
+func TestDeadJobsAreChosen(t *testing.T) {
+	eachStore(t, func(t *testing.T, d *desk) {
+		ids := deadJobDesk(t, d)
+		for args, want := range map[string]string{
+			"":                               "1 2 3 4",
+			"--all":                          "1 2 3 4",
+			"--limit 3":                      "1 2 3",
+			"--key red":                      "1 4",
+			"--group acme":                   "3 4",
+			"--group=":                       "1 2",
+			"--group= --limit 1":             "1",
+			"--group= --key red":             "1",
+			"--group acme --key red":         "4",
+			"--error street":                 "3 4",
+			"--older-than 1h":                "",
+			"--newer-than 1h --older-than 0": "1 2 3 4",
+			fmt.Sprint("--id ", ids[2], " --id ", ids[0]): "1 3",
+			fmt.Sprint("--id ", ids[2], " --key red"):     "",
+		} {
+			clitest.Same(t, args, d.deadJobs(ids, strings.Fields(strings.ReplaceAll(args, "--older-than 0", "--older-than 0s"))...), want)
+		}
+		table := d.must("dead", "list", "mails")
+		clitest.Contains(t, table, "GROUP", "acme", `disk\nfull`, "no such street")
+		if n := strings.Count(table, "\n"); n != 5 {
+			t.Errorf("%d lines: %s", n, table)
+		}
+		clitest.Same(t, "none", d.must("dead", "list", "mails", "--key", "green"), "0 dead letters of mails match.\n")
+
+		for args, want := range map[string]string{
+			"list mails --topic t":         "--topic chooses among messages, and mails is a queue",
+			"list mails --seq 1":           "--seq chooses among messages",
+			"list mails --id x":            `"x" is no id of a job`,
+			"retry mails --group=":         "--group is empty",
+			"discard mails --group= --yes": "--group is empty",
+			"list orders --group=":         "--group chooses among jobs, and orders is no queue",
+			"list orders --group acme":     "--group chooses among jobs, and orders is no queue",
+			"retry mails":                  "say which dead letters",
+			"discard mails --all --key r":  "--all is given together with",
+		} {
+			d.cli(append([]string{"dead"}, strings.Fields(args)...)...).wants(t, cli.ExitUsage, want)
+		}
+		d.cli("dead", "list", "orders").wants(t, cli.ExitFailure, `outbox "orders": no such outbox: nor is there a queue of that name`)
+	})
+}
+
+func TestDeadJobIsShown(t *testing.T) {
+	eachStore(t, func(t *testing.T, d *desk) {
+		ids := deadJobDesk(t, d)
+		first := d.must("dead", "show", "mails", fmt.Sprint(ids[0]))
+		clitest.Contains(t, first, fmt.Sprintf("id        %d of mails\n", ids[0]), "key       red\n", "group     -\n", "priority  -3\n", "after 1 attempt\n", "headers   h: v\n",
+			`disk\nfull`, "\n\n{\"to\":\"a\"}\n", fmt.Sprintf("Next: penstock dead retry mails --id %d\n", ids[0]))
+		var letter deadLetter[int64]
+		if err := json.Unmarshal([]byte(d.must("dead", "show", "mails", fmt.Sprint(ids[1]), "--json")), &letter); err != nil {
+			t.Fatal(err)
+		}
+		if letter.ID != ids[1] || letter.Key != "blue" || string(letter.PayloadBase64) != "\x00\xff" || letter.Error != "disk\nfull" ||
+			letter.Attempts != 1 || len(letter.Failures) != 1 || time.Since(letter.DiedAt) > time.Hour {
+			t.Errorf("got %+v", letter)
+		}
+		d.cli("dead", "show", "mails", "999999").wants(t, cli.ExitFailure, "mails has no such dead letter: id 999999: penstock dead list")
+	})
+}
+
+func TestDeadJobsAreRetriedAndDiscarded(t *testing.T) {
+	eachStore(t, func(t *testing.T, d *desk) {
+		ids := deadJobDesk(t, d)
+		id := func(i int) string { return fmt.Sprint(ids[i-1]) }
+		clitest.Same(t, "by key and group", d.must("dead", "retry", "mails", "--key", "red", "--group", "acme"), "1 dead letter of mails retried.\n")
+		clitest.Same(t, "dead", d.deadJobs(ids), "1 2 3")
+		if jobs := d.claim("mails", "acme"); len(jobs) != 1 || jobs[0].ID != ids[3] || jobs[0].Attempt != 2 {
+			t.Errorf("runs again: %+v", jobs)
+		}
+		d.cli("dead", "retry", "mails", "--id", id(1), "--id", id(4)).wants(t, cli.ExitFailure, "mails has no such dead letter: id "+id(4))
+		clitest.Same(t, "nothing was done for the other", d.deadJobs(ids), "1 2 3")
+
+		d.cli("dead", "discard", "mails", "--key", "red").wants(t, cli.ExitUsage, "nothing was discarded: there is no terminal to ask on")
+		d.asked("y\n", "dead", "discard", "mails", "--group", "acme").wants2(t, cli.ExitOK, "discard 1 dead letter of mails? [y/N] ")
+		clitest.Same(t, "dead", d.deadJobs(ids), "1 2")
+		clitest.Same(t, "as JSON", d.must("dead", "discard", "mails", "--id", id(2), "--json"), `{"discarded":1,"queue":"mails"}`+"\n")
+		d.cli("dead", "retry", "mails", "--all").wants(t, cli.ExitUsage, "nothing was retried")
+		clitest.Same(t, "all", d.must("dead", "retry", "mails", "--all", "--yes"), "1 dead letter of mails retried.\n")
+		clitest.Same(t, "dead", d.deadJobs(ids), "")
+		clitest.Same(t, "left", fmt.Sprint(jobsIn(d.queue("mails"))), "2")
+	})
+}

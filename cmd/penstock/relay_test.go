@@ -1,0 +1,123 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/penstock/penstock/internal/cli"
+	"github.com/penstock/penstock/internal/cli/clitest"
+	"github.com/penstock/penstock/store/postgres/postgrestest"
+)
+
+// A subscription whose sink is a queue fills it, and stops when it is told to.
+func TestRelayIntoAQueue(t *testing.T) {
+	t.Run("sqlite", func(t *testing.T) { relayIntoAQueue(t, urlDesk(t, "sqlite:"+filepath.Join(t.TempDir(), "test.db"))) })
+	t.Run("postgres", func(t *testing.T) { relayIntoAQueue(t, urlDesk(t, postgrestest.Database(t))) })
+}
+
+func relayIntoAQueue(t *testing.T, d *desk) {
+	d.outbox("orders", numbered(30)...)
+	d.must("queue", "create", "emails")
+
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	ended := make(chan outcome, 1)
+	go func() { ended <- d.runIn(ctx, false, "", "relay", "--outbox", "orders", "--sink", "queue:emails") }()
+	for ready := 0; ready < 30; {
+		var s statusJSON
+		if err := json.Unmarshal([]byte(d.must("status", "emails", "--json")), &s); err != nil {
+			t.Fatal(err)
+		}
+		ready = int(s.Queues[0].Ready)
+		if t.Context().Err() != nil {
+			t.Fatal("the queue does not fill")
+		}
+	}
+	stop()
+	if o := <-ended; o.code != cli.ExitInterrupted {
+		t.Errorf("exit code %d: %s", o.code, o.stderr)
+	}
+	var s statusJSON
+	if err := json.Unmarshal([]byte(d.must("status", "--json")), &s); err != nil || s.Outboxes[0].Subscriptions[0].Backlog != 0 || s.Queues[0].Ready != 30 {
+		t.Errorf("%+v, %v", s, err)
+	}
+
+	d.cli("relay", "--outbox", "orders", "--sink", "queue:nothing", "--log-level", "error").wants(t, cli.ExitFailure, `subscription "default": queue "nothing": no such queue: penstock queue list`)
+	d.cli("relay", "--outbox", "nothing", "--sink", "queue:emails", "--log-level", "error").wants(t, cli.ExitFailure, `outbox "nothing": no such outbox: penstock outbox list`)
+	d.cli("relay", "--outbox", "orders", "--sink", "queue:emails", "--topic", "a").wants(t, cli.ExitUsage, "--topic has no meaning with a queue as the sink")
+}
+
+func TestNotEveryStoreForwards(t *testing.T) {
+	d := memoryDesk(t)
+	d.outbox("orders")
+	d.cli("relay", "--outbox", "orders", "--sink", "queue:emails", "--log-level", "error").wants(t, cli.ExitUsage, "is for PostgreSQL and SQLite")
+}
+
+func TestRelayFlagsThatAreRefused(t *testing.T) {
+	t.Chdir(t.TempDir())
+	clitest.Write(t, "penstock.yaml", "database_url: sqlite:x.db\nsubscriptions:\n  - {name: a, outbox: o, sink: discard}\n")
+	for args, want := range map[string]string{
+		"--topic a>b":                           "wildcard inside a word",
+		"--topic >.a":                           "with > before the end",
+		"--header region":                       "write NAME=VALUE",
+		"--header =eu":                          "has an empty name",
+		"--header region=eu --header region=us": "given with two values",
+		"--max-attempts 0":                      "write a whole number from 1, or unlimited",
+		"--max-attempts many":                   "write a whole number from 1, or unlimited",
+		"--max-age soon":                        "or unlimited",
+		"--on-dead ignore":                      "continue or hold",
+		"--lease 0s":                            "--lease is 0",
+		"--lease -3s":                           "use a number with",
+		"--format avro":                         "--format: kind is \"avro\": write raw, cloudevents or debezium",
+		"--format cloudevents?prefix=ce_":       "--format: prefix is \"ce_\"",
+	} {
+		invoke(t, append([]string{"relay", "--outbox", "o", "--sink", "discard"}, strings.Fields(args)...)...).wants(t, cli.ExitUsage, want)
+	}
+	for _, args := range []string{"--topic a", "--header a=b", "--max-attempts 3", "--max-age 1h", "--on-dead hold", "--lease 3s", "--from now", "--format raw", "--previous", "--table t", "--workers 2"} {
+		invoke(t, append([]string{"relay"}, strings.Fields(args)...)...).wants(t, cli.ExitUsage, "goes with --outbox or --adopt, and --sink: with a configuration file, write it there")
+	}
+}
+
+// The log says once that a process begins, and once that it has the lease.
+func TestRelayLogsItsStartOnce(t *testing.T) {
+	d := memoryDesk(t)
+	d.outbox("orders", numbered(3)...)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	log := &notifyingBuffer{wait: "took the lease", found: cancel}
+	a := d.app(strings.NewReader(""), io.Discard, log)
+	if code := runWith(ctx, a, []string{"relay", "--outbox", "orders", "--sink", "discard", "--topic", "t"}); code != cli.ExitInterrupted {
+		t.Errorf("exit code %d", code)
+	}
+	for _, line := range []string{"msg=relaying", "took the lease", "msg=stopped"} {
+		if n := bytes.Count(log.written.Bytes(), []byte(line)); n != 1 {
+			t.Errorf("%s is there %d times in %s", line, n, log.written.String())
+		}
+	}
+}
+
+func TestAdoptFlagsThatAreRefused(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for args, want := range map[string]string{
+		"--adopt dotnet": "--adopt is given without --sink",
+		"--adopt dotnet --outbox o --sink discard":                 "--outbox and --adopt are both given",
+		"--outbox o --table t --sink discard":                      "--table goes with --adopt",
+		"--outbox o --workers 2 --sink discard":                    "--workers goes with --adopt",
+		"--adopt java --sink discard":                              `--adopt: preset is "java": choose one of debezium`,
+		"--adopt dotnet --table a.b.c --sink discard":              "--adopt: table has 3 parts",
+		"--adopt dotnet --workers 99 --sink discard":               "--adopt: workers is 99",
+		"--adopt dotnet --workers -1 --sink discard":               "--adopt: workers is -1",
+		"--adopt dotnet --from now --sink discard":                 "--from now has no meaning with --adopt",
+		"--adopt dotnet --sink queue:emails":                       "only an outbox is forwarded",
+		"--adopt dotnet --sink discard --previous --workers 2":     "--previous is given with several workers",
+		"--adopt dotnet --sink discard --database-url sqlite:a.db": "tables are adopted in PostgreSQL, and this database is SQLite",
+	} {
+		invoke(t, append([]string{"relay"}, strings.Fields(args)...)...).wants(t, cli.ExitUsage, want)
+	}
+}

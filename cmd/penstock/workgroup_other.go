@@ -1,9 +1,0 @@
-//go:build unix && !linux
-
-package main
-
-import "syscall"
-
-// ownGroup gives a command a process group of its own, out of reach of the
-// terminal's ctrl-c.
-func ownGroup() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

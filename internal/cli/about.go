@@ -1,0 +1,117 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+// About says what was being done when err came. What is not there is always
+// reported in the same words.
+func About(err error, doing, outbox, subscription string) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, penstock.ErrNoOutbox):
+		return fmt.Errorf("outbox %q: %w", outbox, penstock.ErrNoOutbox)
+	case errors.Is(err, penstock.ErrNoSubscription):
+		return fmt.Errorf("subscription %q of outbox %q: %w", subscription, outbox, penstock.ErrNoSubscription)
+	case doing == "":
+		return err
+	}
+	return fmt.Errorf("%s: %w", doing, err)
+}
+
+// ChooseSubscription returns the one that was named, or the outbox's only one.
+func ChooseSubscription(ctx context.Context, store StatusReader, outbox, named string) (string, error) {
+	if named != "" {
+		return named, nil
+	}
+	found, err := ReadStatus(ctx, store, []string{outbox})
+	if err != nil {
+		return "", err
+	}
+	var names []string
+	for _, s := range found[0].Subscriptions {
+		names = append(names, s.Subscription)
+	}
+	switch len(names) {
+	case 0:
+		return "", fmt.Errorf("outbox %q has no subscription yet: penstock relay makes one", outbox)
+	case 1:
+		return names[0], nil
+	}
+	for i := range names {
+		names[i] = Visible(names[i])
+	}
+	return "", Usage(fmt.Errorf("outbox %q has %d subscriptions, and which one is meant is not given: pass --subscription with one of %s", outbox, len(names), strings.Join(names, ", ")))
+}
+
+// OpenSubscription opens the database and finds the subscription that a verb is
+// about. The caller closes the store if there is no error.
+func (a *App) OpenSubscription(ctx context.Context, outbox, named string) (penstock.Store, string, error) {
+	store, err := a.OpenStore(ctx)
+	if err != nil {
+		return nil, "", err
+	}
+	subscription, err := ChooseSubscription(ctx, store, outbox, named)
+	if err != nil {
+		return nil, "", errors.Join(err, store.Close())
+	}
+	return store, subscription, nil
+}
+
+// OfSubscription names one, as in orders/billing.
+func OfSubscription(outbox, subscription string) string {
+	return Visible(outbox) + "/" + Visible(subscription)
+}
+
+// StatusReader is what status needs of a store.
+type StatusReader interface {
+	Status(ctx context.Context) ([]penstock.OutboxStatus, error)
+}
+
+func ReadStatus(ctx context.Context, store StatusReader, only []string) ([]penstock.OutboxStatus, error) {
+	outboxes, err := store.Status(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("reading the status: %w", err)
+	}
+	if len(only) == 0 {
+		return outboxes, nil
+	}
+	for _, o := range outboxes {
+		if o.Outbox == only[0] {
+			return []penstock.OutboxStatus{o}, nil
+		}
+	}
+	return nil, About(penstock.ErrNoOutbox, "", only[0], "")
+}
+
+// InboxReader is what looking at inboxes needs of a store.
+type InboxReader interface {
+	Inboxes(ctx context.Context) ([]penstock.InboxStatus, error)
+}
+
+// IsHeld reports whether a relay has the subscription's lease.
+func IsHeld(s *penstock.SubscriptionStatus, now time.Time) bool {
+	return s.Holder != "" && s.LeaseUntil.After(now)
+}
+
+// NameTaken says what has the name of the outbox or queue that was to be created, in the
+// same words whichever the store.
+func NameTaken(err error, what string) error {
+	for has, exists := range map[string]error{"an outbox": penstock.ErrOutboxExists, "a queue": penstock.ErrQueueExists} {
+		switch {
+		case !errors.Is(err, exists):
+		case has == what:
+			return exists
+		default:
+			return penstock.WithHint(fmt.Errorf("%s has this name", has), "outboxes and queues share their names: choose another")
+		}
+	}
+	return err
+}

@@ -1,0 +1,144 @@
+// Package cli is what the verbs of the command line share; each folder below it has the
+// verbs of one subject, and cmd/penstock puts them together.
+//
+//	app.go open.go                 the streams, the global flags, and the database they mean
+//	about.go queues.go list.go     what verbs of several subjects ask of a store
+//	grant.go filter.go lines.go    rights, flags that choose messages, JSON lines from stdin
+//	exit.go database_error.go      exit codes, and the next step for an error
+//	complete.go suggest.go         names for the shell; the database that a suggested command means
+//	signals.go stdin.go            what Ctrl-C ends
+//	confirm.go terminal.go         asking before something is lost; progress
+//	table.go letter_text.go        what people read: lists, and one dead letter or held message
+//	text.go when.go scrub.go       names, numbers and times in it; no password on stderr
+package cli
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/config"
+)
+
+// App is what every verb shares: the streams and the global flags.
+type App struct {
+	Stdin  io.Reader
+	Stdout io.Writer
+	Stderr *scrubber
+	Getenv func(string) string
+
+	// What tests replace: the store that a URL opens, whether somebody is there to
+	// ask, and what SIGINT and SIGTERM do.
+	Open        func(ctx context.Context, url, schema string) (penstock.Store, error)
+	Interactive bool
+	OnSignals   func(first, second func()) (stop func())
+	answers     *bufio.Reader // of stdin; nil until something was asked
+
+	DatabaseURL string
+	Schema      string
+	ConfigFile  string
+	LogLevel    string
+	LogFormat   string
+}
+
+// New is a command line whose writes to stdout that fail are not lost, and which
+// writes no password to stderr.
+func New(stdin io.Reader, stdout, stderr io.Writer) *App {
+	return &App{Stdin: stdin, Stdout: &Results{W: stdout}, Stderr: &scrubber{w: stderr}, Getenv: os.Getenv, OnSignals: onSignals}
+}
+
+// DefaultConfigFile is read when nothing else names a database.
+const DefaultConfigFile = "penstock.yaml"
+
+var ErrNoDatabase = errors.New("no database is given: pass --database-url postgres://… or sqlite:FILE, set PENSTOCK_DATABASE_URL, or pass --config penstock.yaml")
+
+// Database says which database to use, from the first of: --database-url, the file of
+// --config, $PENSTOCK_DATABASE_URL and ./penstock.yaml, which must agree.
+func (a *App) Database() (url, schema string, err error) {
+	if a.DatabaseURL != "" {
+		if a.ConfigFile != "" {
+			_, schema, err = config.Loader{}.Database(a.ConfigFile)
+		}
+		return a.DatabaseURL, cmp.Or(a.Schema, schema), Usage(err)
+	}
+	variable := a.Getenv("PENSTOCK_DATABASE_URL")
+	if a.ConfigFile == "" && variable != "" {
+		schema, err = a.agreed(variable)
+		return variable, cmp.Or(a.Schema, schema), err
+	}
+	cfg, err := a.LoadConfig()
+	if err != nil {
+		return "", "", err
+	}
+	if cfg == nil {
+		return "", "", Usage(ErrNoDatabase)
+	}
+	return cfg.DatabaseURL.Reveal(), cmp.Or(a.Schema, cfg.Schema), nil
+}
+
+// agreed checks that ./penstock.yaml, if it is there, means the database of the
+// variable, and returns its schema. Whoever set one and forgot the other would work on
+// the wrong database.
+func (a *App) agreed(variable string) (schema string, err error) {
+	if _, err := os.Stat(DefaultConfigFile); err != nil {
+		return "", nil
+	}
+	// Only this is read: most verbs need nothing else of it.
+	url, schema, err := config.Loader{}.Database(DefaultConfigFile)
+	if err != nil {
+		return "", Usage(err)
+	}
+	a.Stderr.Hide(url.Reveal())
+	if url != "" && !config.SameDatabase(url.Reveal(), variable) {
+		return "", Usage(fmt.Errorf("PENSTOCK_DATABASE_URL is %s, and ./%s has %s: pass --config %[2]s or --database-url to say which is meant, or unset the variable",
+			config.URL(variable), DefaultConfigFile, url))
+	}
+	return schema, nil
+}
+
+// LoadConfig reads the file of --config, or ./penstock.yaml if it is there. It
+// returns nil if there is none.
+func (a *App) LoadConfig() (*config.Config, error) {
+	file := a.ConfigFile
+	if file == "" {
+		if _, err := os.Stat(DefaultConfigFile); err != nil {
+			return nil, nil
+		}
+		file = DefaultConfigFile
+	}
+	url := a.DatabaseURL
+	if url == "" && a.ConfigFile == "" {
+		if url = a.Getenv("PENSTOCK_DATABASE_URL"); url != "" {
+			if _, err := a.agreed(url); err != nil {
+				return nil, err
+			}
+		}
+	}
+	cfg, err := config.Loader{DatabaseURL: url}.Load(file)
+	return cfg, Usage(err)
+}
+
+// Tell says what was done: fields for programs, or a sentence.
+func (a *App) Tell(asJSON bool, fields any, sentence string, args ...any) error {
+	if asJSON {
+		return json.NewEncoder(a.Stdout).Encode(fields)
+	}
+	_, err := fmt.Fprintf(a.Stdout, sentence, args...)
+	return err
+}
+
+// GivenDatabase is the database that was asked for, or none: the demo makes its
+// own then.
+func (a *App) GivenDatabase() (url, schema string, err error) {
+	if a.DatabaseURL == "" && a.ConfigFile == "" && a.Getenv("PENSTOCK_DATABASE_URL") == "" {
+		return "", "", nil
+	}
+	url, _, err = a.Database()
+	return url, a.Schema, err
+}

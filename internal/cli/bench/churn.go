@@ -1,0 +1,159 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock/penstock/internal/cli"
+	"github.com/penstock/penstock/internal/lab/bench"
+	"github.com/penstock/penstock/internal/lab/bench/plot"
+)
+
+type benchChurnFlags struct {
+	queueBenchFlags
+	duration, interval, margin, late time.Duration
+	batch                            int
+}
+
+func churnCommand(a *cli.App) *cobra.Command {
+	var f benchChurnFlags
+	cmd := &cobra.Command{
+		Use:   "churn",
+		Short: "Insert and consume for long, and see whether it stays fast",
+		Long: `Run the loop of "YugabyteDB avoids bloat with the outbox pattern" (Franck Pachot,
+2024) on its table outbox(ts, id, message): insert 1,000 rows, consume the oldest
+1,000, again and again for --duration. Three take turns, so that each has the same
+time and the same machine:
+
+  by hand  the published DELETE of what is newer than a low-water mark, which is the
+           newest timestamp deleted before, less --margin
+  adopted  Penstock on the same table, with the same margin: fetched, then settled
+  outbox   Penstock on an outbox of its own
+
+  rows/s    consumed, in a contender's own turns
+  latency   of consuming a batch
+  flatness  the mean of the last minute over that of the first (of a quarter of the
+            run if that is shorter); the run's first second is left out. Also of p50
+            and p99
+  size      of the table with indexes and of what Penstock keeps about it
+
+Each has a late row as well: inserted at the start, in a transaction that commits
+after --late. The published loop never finds it if that is longer than the margin.
+While such a transaction is open, vacuum is held back for everybody, as by --pin.
+
+Penstock must deliver every row once, the late one too: exit code 3 otherwise.`,
+		Example: `  penstock bench churn --database-url postgres://postgres@localhost/postgres --duration 10m --pin
+  penstock bench churn --duration 10m --late 5m --pin --plot churn.svg --json`,
+		Args: cli.Args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error { return benchChurn(a, cmd, f) },
+	}
+	f.register(cmd)
+	f.registerPin(cmd)
+	flags := cmd.Flags()
+	flags.DurationVar(&f.duration, "duration", time.Minute, "how long, of all three together")
+	flags.DurationVar(&f.interval, "interval", 0, "length of an interval (default a 20th of the duration)")
+	flags.IntVar(&f.batch, "batch", 1_000, "rows that are inserted, then consumed")
+	flags.DurationVar(&f.margin, "margin", time.Minute, "of the low-water marks, behind the newest row consumed")
+	flags.DurationVar(&f.late, "late", 5*time.Minute, "when the late row commits, 0 for no such row (default half the duration if that is less)")
+	return cmd
+}
+
+func benchChurn(a *cli.App, cmd *cobra.Command, f benchChurnFlags) error {
+	cfg := bench.ChurnConfig{Duration: orNegative(f.duration), Interval: f.interval, Batch: orNegative(f.batch), Margin: orNegative(f.margin)}
+	if cmd.Flags().Changed("late") {
+		cfg.Late = orNegative(f.late)
+	}
+	if err := cfg.Validate(); err != nil {
+		return cli.Usage(err)
+	}
+	return runQueueBench(a, cmd, f.queueBenchFlags, benchChurnTable, benchChurnChart, func(ctx context.Context, b benchPostgres) (bench.ChurnResult, error) {
+		cfg.Database, cfg.Pin, cfg.Store = b.database, b.pin, b.setup.Store
+		return bench.Churn(ctx, cfg)
+	})
+}
+
+type churnSide struct {
+	name string
+	bench.ChurnCurve
+}
+
+func churnSides(r bench.ChurnResult) []churnSide {
+	return []churnSide{{"by hand", r.ByHand}, {"adopted", r.Adopted}, {"outbox", r.Outbox}}
+}
+
+// churnText says what was run.
+func churnText(r bench.ChurnResult) string {
+	pinned := "not pinned"
+	if r.Pinned {
+		pinned = "snapshot pinned"
+	}
+	return fmt.Sprintf("%s rows in, %s out, for %s, margin %s, %s", cli.Count(int64(r.Batch)), cli.Count(int64(r.Batch)), seconds(r.Duration), seconds(r.Margin), pinned)
+}
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+func benchChurnTable(w io.Writer, r bench.ChurnResult) error {
+	fmt.Fprintln(w, churnText(r))
+	columns := []cli.Column{cli.Right("SECONDS")}
+	for _, side := range []string{"BY HAND", "ADOPTED", "OUTBOX"} {
+		columns = append(columns, cli.Right(side+" ROWS/S"), cli.Right("P50 MS"), cli.Right("P99 MS"), cli.Right("SIZE"))
+	}
+	t := cli.NewTable(w, columns...)
+	for i, at := range r.Outbox.Intervals {
+		row := []string{fmt.Sprintf("%.1f", at.At)}
+		for _, side := range churnSides(r) {
+			in := side.Intervals[i]
+			row = append(row, cli.Count(int64(in.RowsPerSecond)), ms(in.P50MS), ms(in.P99MS), cli.Size(in.SizeBytes))
+		}
+		if err := t.Row(row...); err != nil {
+			return err
+		}
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintln(w)
+	f := newFigures(w)
+	for _, side := range churnSides(r) {
+		f.row(side.name, "%s rows/s; a batch in %s ms, at the end %s ms: flatness %.2f (p50 %.2f, p99 %.2f); %s at most, %s at the end",
+			cli.Count(int64(side.RowsPerSecond)), ms(side.FirstMeanMS), ms(side.LastMeanMS), side.Flatness, side.FlatnessP50, side.FlatnessP99, cli.Size(side.SizePeak), cli.Size(side.SizeAtEnd))
+	}
+	for _, side := range churnSides(r) {
+		if late := side.Late; late != nil {
+			text := "never delivered"
+			if late.Delivered && late.After > 0 {
+				text = fmt.Sprintf("delivered %.1f s after that", late.After)
+			} else if late.Delivered {
+				text = "delivered"
+			}
+			f.row("late row, "+side.name, "committed after %s, %s", seconds(late.CommittedAt).Round(time.Millisecond), text)
+		}
+	}
+	f.row("ratio", "adopted %.2f, outbox %.2f of the rows/s by hand", r.AdoptedOverByHand, r.OutboxOverByHand)
+	return f.flush()
+}
+
+func benchChurnChart(r bench.ChurnResult) plot.Chart {
+	series := func(of func(bench.ChurnInterval) float64) (out []plot.Series) {
+		for _, side := range churnSides(r) {
+			s := plot.Series{Name: side.name}
+			for _, i := range side.Intervals {
+				s.Points = append(s.Points, plot.Point{X: i.At, Y: of(i)})
+			}
+			out = append(out, s)
+		}
+		return out
+	}
+	return plot.Chart{
+		Title: "Insert a batch, consume a batch", Subtitle: churnText(r),
+		Panels: []plot.Panel{
+			{X: "seconds", Y: "rows/s", Log: true, Series: series(func(i bench.ChurnInterval) float64 { return i.RowsPerSecond })},
+			{X: "seconds", Y: "p50 latency of a batch, ms", Log: true, Series: series(func(i bench.ChurnInterval) float64 { return i.P50MS })},
+			{X: "seconds", Y: "size on disk, MiB", Series: series(func(i bench.ChurnInterval) float64 { return float64(i.SizeBytes) / (1 << 20) })},
+		},
+	}
+}

@@ -1,0 +1,74 @@
+package bench
+
+import (
+	"context"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock/penstock/internal/cli"
+	"github.com/penstock/penstock/internal/lab/bench"
+)
+
+type benchPoisonFlags struct {
+	benchFlags
+	messages, keys, poisoned, repeat int
+}
+
+func poisonCommand(a *cli.App) *cobra.Command {
+	var f benchPoisonFlags
+	cmd := &cobra.Command{
+		Use:   "poison",
+		Short: "Measure what a key that is always refused costs the others",
+		Long: `Drain a backlog of many keys twice, once as it is and once with a key that the
+sink refuses every time, and compare how fast the other keys get through:
+
+  clean   messages/s of the healthy keys, without poison
+  poison  the same while the poisoned key is refused, retried and parked
+  ratio   poison / clean; near 1 means that nobody notices
+
+What is refused is refused before it reaches the broker; everything else goes
+there. The clock runs from the relay's start until the broker has confirmed the
+last message of the healthy keys. Pairs alternate which run comes first. Each
+run has an outbox and a queue of its own, and afterwards a consumer checks that
+nothing healthy was lost or out of order: exit code 3 otherwise.`,
+		Example: `  penstock bench poison
+  penstock bench poison --database-url postgres://postgres@localhost/postgres --sink amqp://guest:guest@localhost/ --repeat 9
+  penstock bench poison --poisoned 100 --json`,
+		Args: cli.Args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error { return benchPoison(a, cmd, f) },
+	}
+	f.register(cmd)
+	f.logLevel = "error" // that the sink refuses is no news here
+	flags := cmd.Flags()
+	flags.IntVar(&f.messages, "messages", 150_000, "messages per run")
+	flags.IntVar(&f.keys, "keys", 1_000, "different keys")
+	flags.IntVar(&f.poisoned, "poisoned", 1, "how many of them are refused")
+	flags.IntVar(&f.repeat, "repeat", 5, "pairs of runs; the median counts")
+	return cmd
+}
+
+func benchPoison(a *cli.App, cmd *cobra.Command, f benchPoisonFlags) error {
+	cfg := bench.PoisonConfig{
+		Messages: orNegative(f.messages), PayloadBytes: orNegative(f.payload), Keys: orNegative(f.keys),
+		Poisoned: orNegative(f.poisoned), Repeat: orNegative(f.repeat),
+	}
+	if err := cfg.Validate(); err != nil {
+		return cli.Usage(err)
+	}
+	return runBench(a, cmd, f.benchFlags, benchPoisonTable, func(ctx context.Context, b benchOn) (bench.PoisonResult, error) {
+		cfg.Setup = b.setup
+		return bench.Poison(ctx, cfg)
+	})
+}
+
+func benchPoisonTable(w io.Writer, r bench.PoisonResult) error {
+	t := newFigures(w)
+	t.row("messages", "%d of %d bytes, %d keys, %d of them poisoned", r.Messages, r.PayloadBytes, r.Keys, r.Poisoned)
+	t.row("clean", "%.0f messages/s of the healthy keys", r.Clean)
+	t.row("poison", "%.0f messages/s of the healthy keys", r.Poison)
+	t.row("ratio", "%s", ratios(r.Ratio, r.Ratios))
+	t.row("refused", "%d attempts of poisoned messages", r.Attempts)
+	t.row("parked", "%d messages in %d lines, %d dead letters", r.Parked, r.ParkedKeys, r.DeadLetters)
+	return t.flush()
+}

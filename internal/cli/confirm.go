@@ -1,0 +1,83 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Consent is how a verb that destroys or repeats something gets leave to do it.
+type Consent struct {
+	Yes bool // --yes
+	// Undone says what did not happen when there is none: "nothing was dropped".
+	Undone string
+}
+
+// asks reports whether there is somebody to ask.
+func (a *App) asks() bool { return a.Interactive || IsTerminal(a.Stdin) && IsTerminal(a.Stderr) }
+
+// Possible fails where nobody can be asked and nobody has agreed. It comes
+// before any work.
+func (a *App) Possible(c Consent) error {
+	if c.Yes || a.asks() {
+		return nil
+	}
+	return Usage(fmt.Errorf("%s: there is no terminal to ask on, pass --yes if you mean it", c.Undone))
+}
+
+// Confirm asks a question that y answers.
+func (a *App) Confirm(ctx context.Context, c Consent, question string) error {
+	agreed, err := a.Agrees(ctx, c, question)
+	if err == nil && !agreed {
+		return fmt.Errorf("%s: the answer was not yes", c.Undone)
+	}
+	return err
+}
+
+// Agrees asks a question whose answer may be no, too.
+func (a *App) Agrees(ctx context.Context, c Consent, question string) (bool, error) {
+	if c.Yes {
+		return true, nil
+	}
+	answer, err := a.ask(ctx, c, question+" [y/N] ")
+	answer = strings.ToLower(answer)
+	return answer == "y" || answer == "yes", err
+}
+
+// ConfirmName wants a name typed: a habitual y has dropped many a table.
+func (a *App) ConfirmName(ctx context.Context, c Consent, warning, name string) error {
+	if c.Yes {
+		return nil
+	}
+	answer, err := a.ask(ctx, c, warning+"\nType its name to go on: ")
+	if err != nil {
+		return err
+	}
+	if answer == name {
+		return nil
+	}
+	return fmt.Errorf("%s: that is not its name", c.Undone)
+}
+
+func (a *App) ask(ctx context.Context, c Consent, prompt string) (string, error) {
+	if err := a.Possible(c); err != nil {
+		return "", err
+	}
+	fmt.Fprint(a.Stderr, prompt)
+	if a.answers == nil { // one for all questions: it reads ahead
+		a.answers = bufio.NewReader(UntilDone(ctx, a.Stdin))
+	}
+	answer, err := a.answers.ReadString('\n')
+	if err != nil {
+		fmt.Fprintln(a.Stderr) // the prompt has a line of its own
+		if errors.Is(err, context.Canceled) {
+			return "", err
+		}
+		if answer == "" {
+			return "", fmt.Errorf("%s: no answer: %w", c.Undone, err)
+		}
+	}
+	return strings.TrimSpace(answer), nil
+}

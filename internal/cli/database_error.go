@@ -1,0 +1,67 @@
+package cli
+
+import (
+	"errors"
+	"net"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/store/sqlite"
+)
+
+// isDatabaseError reports whether the database, rather than what was asked of
+// it, is the problem.
+func isDatabaseError(err error) bool {
+	for _, its := range []error{penstock.ErrNotMigrated, penstock.ErrNewerSchema, sqlite.ErrBusy, sqlite.ErrFull, sqlite.ErrUnusable} {
+		if errors.Is(err, its) {
+			return true
+		}
+	}
+	return databaseHint(err) != ""
+}
+
+// IsDatabaseDown reports whether waiting can help: nobody answers, or whoever
+// answers is starting, stopping or full.
+func IsDatabaseDown(err error) bool {
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
+		switch pg.Code {
+		case "57P01", "57P02", "57P03", "53300":
+			return true
+		}
+		return pg.Code[:2] == "08"
+	}
+	_, connect := errors.AsType[*pgconn.ConnectError](err)
+	_, network := errors.AsType[*net.OpError](err)
+	return (connect || network) && !penstock.IsUnavailable(err)
+}
+
+// databaseHint is the next step for an error of the database, "" for any other.
+func databaseHint(err error) string {
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
+		switch pg.Code {
+		case "28P01", "28000":
+			return "check user and password in --database-url and the server's pg_hba.conf"
+		case "3D000":
+			return "create the database first, or correct its name in --database-url"
+		case "42501":
+			return "use a role that may do this, or have its owner grant it; docs/cli.md lists what each verb needs"
+		case "53100":
+			return "free space on the database's disk; nothing was written"
+		case "25006":
+			return "connect to the primary: of several hosts in --database-url, target_session_attrs=read-write finds it"
+		case "55P03", "57014":
+			return "try again: another session holds what this one waited for, and lock_timeout or statement_timeout ended it"
+		}
+	}
+	if IsDatabaseDown(err) {
+		return "check that the server is up and that --database-url names its host and port"
+	}
+	return ""
+}
+
+// IsForbidden reports whether the role may not do what was asked.
+func IsForbidden(err error) bool {
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && pg.Code == "42501"
+}

@@ -1,0 +1,175 @@
+package dead
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/cli"
+	"github.com/penstock/penstock/internal/cli/adopt"
+)
+
+// letterbox is where the verbs find dead letters that were chosen by flags: the
+// messages of a subscription or the jobs of a queue.
+type letterbox interface {
+	// name for people, arguments for the command line that is suggested, identity
+	// for programs.
+	name() string
+	arguments() string
+	identity() map[string]any
+
+	// columns of the table that list prints.
+	columns() []cli.Column
+	// page returns up to limit letters whose numbers are above after, in order.
+	page(ctx context.Context, after int64, limit int) ([]letter, error)
+	// named are those that the choice names one by one, as letter.names does.
+	named() []string
+
+	// retry and discard act on letters by their numbers and return how many there
+	// still were.
+	retry(ctx context.Context, numbers []int64) (int, error)
+	discard(ctx context.Context, numbers []int64) (int, error)
+}
+
+// letter is one dead letter.
+type letter interface {
+	// number orders the letters of a box and names one: a message's seq, a job's
+	// id.
+	number() int64
+	names() []string
+	arguments() string // that choose it on a command line
+	size() int         // bytes in memory, about
+
+	row(now time.Time) []string
+	text(full bool, now time.Time) string
+	json(withPayload bool) any
+}
+
+// openLetters opens the database and finds whose dead letters the flags choose
+// from: a queue's, if there is one of that name, or a subscription's. The caller
+// closes if there is no error.
+func openLetters(ctx context.Context, a *cli.App, name string, f *deadFlags, flags *pflag.FlagSet) (box letterbox, closeStore func() error, err error) {
+	if f.Preset != "" || f.Table != "" {
+		return openAdoptedLetters(ctx, a, name, f, flags)
+	}
+	store, err := a.OpenStore(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	box, err = findLetters(ctx, store, name, f, flags)
+	if err == nil {
+		return box, store.Close, nil
+	}
+	err = errors.Join(err, store.Close())
+	if !errors.Is(err, penstock.ErrNoOutbox) {
+		return nil, nil, err
+	}
+	if box, closeTable, failed := openAdoptedLetters(ctx, a, name, f, flags); box != nil || failed != nil {
+		return box, closeTable, failed
+	}
+	return nil, nil, err
+}
+
+// openAdoptedLetters is openLetters for the subscription of an adopted table. Without
+// one of that name the box is nil.
+func openAdoptedLetters(ctx context.Context, a *cli.App, name string, f *deadFlags, flags *pflag.FlagSet) (letterbox, func() error, error) {
+	table, err := adopt.Find(ctx, a, &f.Flags, name)
+	if err != nil || table == nil {
+		return nil, nil, err
+	}
+	if f.group != "" || f.noGroup {
+		return nil, nil, errors.Join(cli.Usage(errors.New("--group chooses among jobs: leave it out, or name a queue")), table.Close())
+	}
+	box := f.ofSubscription(table, table.Config.Table, table.Name, flags)
+	box.adopted = table
+	return box, table.Close, nil
+}
+
+func findLetters(ctx context.Context, store penstock.Store, name string, f *deadFlags, flags *pflag.FlagSet) (letterbox, error) {
+	queues, hasQueues := store.(cli.DeadJobStore)
+	if hasQueues && f.subscription == "" {
+		found, err := cli.IsQueue(ctx, queues, name)
+		if err != nil {
+			return nil, err
+		}
+		if found {
+			return f.ofQueue(queues, name, flags)
+		}
+	}
+	if f.group != "" || f.noGroup {
+		return nil, cli.Usage(fmt.Errorf("--group chooses among jobs, and %s is no queue: leave it out, or name a queue", cli.Visible(name)))
+	}
+	subscription, err := cli.ChooseSubscription(ctx, store, name, f.subscription)
+	if hasQueues && f.subscription == "" && errors.Is(err, penstock.ErrNoOutbox) {
+		return nil, penstock.WithHint(err, "nor is there a queue of that name; penstock status shows the outboxes and queues there are")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return f.ofSubscription(store, name, subscription, flags), nil
+}
+
+// Pages of dead letters begin small and grow as far as their payloads let them.
+const (
+	firstPage, largestPage = 16, 500
+	pageBytes              = 16 << 20
+)
+
+// eachPage hands the letters of a box to see, page by page in order, up to limit
+// of them (0: all). No page is empty.
+func eachPage(ctx context.Context, box letterbox, limit int, see func([]letter) error) error {
+	size, after := firstPage, int64(0)
+	for seen := 0; limit == 0 || seen < limit; {
+		want := size
+		if limit > 0 {
+			want = min(size, limit-seen)
+		}
+		page, err := box.page(ctx, after, want)
+		if err != nil || len(page) == 0 {
+			return err
+		}
+		if err := see(page); err != nil {
+			return err
+		}
+		if len(page) < want {
+			return nil
+		}
+		seen += len(page)
+		after = page[len(page)-1].number()
+		size = nextPage(size, page)
+	}
+	return nil
+}
+
+func nextPage(size int, page []letter) int {
+	bytes := 0
+	for _, l := range page {
+		bytes += l.size()
+	}
+	switch {
+	case bytes > 2*pageBytes:
+		return max(size/4, 1)
+	case bytes < pageBytes/4:
+		return min(size*4, largestPage)
+	}
+	return size
+}
+
+// noDeadLetter is the error for names that none has.
+func noDeadLetter(box letterbox, names []string) error {
+	return penstock.WithHint(fmt.Errorf("%s has no such dead letter: %s", box.name(), strings.Join(names, ", ")),
+		"penstock dead list shows those there are; one that was sent back is not among them until it dies again")
+}
+
+// attemptsOf a letter, which counted on while it was parked.
+func attemptsOf(attempt int, failures []penstock.Failure) int {
+	if len(failures) > 0 {
+		return max(attempt, failures[len(failures)-1].Attempt)
+	}
+	return attempt
+}

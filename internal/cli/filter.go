@@ -1,0 +1,46 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/penstock/penstock"
+)
+
+// FilterFlags choose among messages as the filter of a subscription does.
+type FilterFlags struct{ topics, headers []string }
+
+func (f *FilterFlags) Add(flags *pflag.FlagSet, verb string) {
+	flags.StringArrayVar(&f.topics, "topic", nil, verb+" only topics of this pattern; may be repeated")
+	flags.StringArrayVar(&f.headers, "header", nil, verb+" only what has this header, as NAME=VALUE; may be repeated")
+}
+
+func (f *FilterFlags) Read() (penstock.Filter, error) {
+	filter := penstock.Filter{Topics: f.topics}
+	for _, header := range f.headers {
+		name, value, ok := strings.Cut(header, "=")
+		if !ok {
+			return filter, Usage(fmt.Errorf("--header %q has no =: write NAME=VALUE, or NAME=* for any value", header))
+		}
+		if before, twice := filter.Headers[name]; twice && before != value {
+			return filter, Usage(fmt.Errorf("--header %s is given with two values: no message has both", name))
+		}
+		if filter.Headers == nil {
+			filter.Headers = map[string]string{}
+		}
+		filter.Headers[name] = value
+	}
+	return filter, Usage(filter.Validate())
+}
+
+func ParseStart(from string) (penstock.Start, error) {
+	switch from {
+	case "beginning":
+		return penstock.FromBeginning, nil
+	case "now":
+		return penstock.FromNow, nil
+	}
+	return 0, Usage(fmt.Errorf("--from is %q: use beginning or now", from))
+}

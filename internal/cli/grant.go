@@ -1,0 +1,99 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock/penstock"
+)
+
+// Granter is a store whose database knows roles.
+type Granter interface {
+	GrantProducer(ctx context.Context, outbox, role string) error
+	GrantRelay(ctx context.Context, role string) error
+	GrantEnqueuer(ctx context.Context, queue, role string) error
+	GrantWorker(ctx context.Context, queue, role string) error
+	GrantOperator(ctx context.Context, queue, role string) error
+	GrantConsumer(ctx context.Context, consumer, role string) error
+	GrantInboxOperator(ctx context.Context, consumer, role string) error
+}
+
+// Privilege is one of the things that a role may be let do.
+type Privilege struct {
+	Flag, Help string
+	Grant      func(store Granter, ctx context.Context, name, role string) error
+}
+
+// Grantable is what there are rights to.
+type Grantable struct {
+	Kind, Argument string // queue, QUEUE
+	Rights         []Privilege
+	About          func(err error, doing, name string) error
+}
+
+func (a *App) GrantCommand(to Grantable) *cobra.Command {
+	var (
+		asJSON bool
+		wanted = make([]bool, len(to.Rights))
+	)
+	cmd := &cobra.Command{
+		Use:  "grant " + to.Argument + " ROLE",
+		Args: Exactly(to.Argument, "ROLE"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, stop := Interruptible(cmd.Context())
+			defer stop()
+			var rights []Privilege
+			var flags []string
+			for i, r := range to.Rights {
+				flags = append(flags, "--"+r.Flag)
+				if wanted[i] {
+					rights = append(rights, r)
+				}
+			}
+			if len(rights) == 0 {
+				last := len(flags) - 1
+				return Misuse(fmt.Errorf("nothing to grant: give %s or %s", strings.Join(flags[:last], ", "), flags[last]))
+			}
+			store, g, err := a.OpenGranter(ctx)
+			if err != nil {
+				return err
+			}
+			defer store.Close()
+			return a.grant(ctx, g, to, rights, args[0], args[1], asJSON)
+		},
+	}
+	for i, r := range to.Rights {
+		cmd.Flags().BoolVar(&wanted[i], r.Flag, false, r.Help)
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "what was granted as one JSON line")
+	return cmd
+}
+
+// OpenGranter opens a database that knows roles. The caller closes the store.
+func (a *App) OpenGranter(ctx context.Context) (penstock.Store, Granter, error) {
+	store, err := a.OpenStore(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	g, ok := store.(Granter)
+	if !ok {
+		return nil, nil, errors.Join(Usage(errors.New("this database has no roles: whoever may write the file may do everything; grants are for PostgreSQL")), store.Close())
+	}
+	return store, g, nil
+}
+
+func (a *App) grant(ctx context.Context, g Granter, to Grantable, rights []Privilege, name, role string, asJSON bool) error {
+	granted := make([]string, len(rights))
+	for i, r := range rights {
+		if err := r.Grant(g, ctx, name, role); err != nil {
+			return to.About(err, "granting --"+r.Flag, name)
+		}
+		granted[i] = r.Flag
+	}
+	return a.Tell(asJSON, map[string]any{strings.ToLower(to.Argument): name, "role": role, "granted": granted},
+		"Role %s may %s on %s %s.\n", Visible(role), strings.Join(granted, " and "), to.Kind, Visible(name))
+}

@@ -1,0 +1,91 @@
+package cli
+
+import (
+	"encoding/base64"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/penstock/penstock"
+)
+
+// ShownPayload is how many bytes of a payload are shown unless all are wanted.
+const ShownPayload = 2 << 10
+
+// LetterText is a dead letter for people, one fact per line.
+type LetterText struct{ strings.Builder }
+
+func (t *LetterText) Line(name, format string, args ...any) {
+	fmt.Fprintf(t, "%-9s %s\n", name, fmt.Sprintf(format, args...))
+}
+
+func (t *LetterText) Times(created, died, now time.Time, attempts int) {
+	t.Line("created", "%s", Clock(created))
+	t.Line("died", "%s, %s ago, after %s", Clock(died), Since(died, now), Plural(int64(attempts), "attempt"))
+}
+
+func (t *LetterText) Headers(headers map[string]string) {
+	for i, name := range slices.Sorted(maps.Keys(headers)) {
+		t.Line(map[bool]string{true: "headers"}[i == 0], "%s: %s", Visible(name), Visible(headers[name]))
+	}
+}
+
+func (t *LetterText) Failures(failures []penstock.Failure) {
+	for i, f := range failures {
+		t.Line(map[bool]string{true: "errors"}[i == 0], "%d  %s  %s", f.Attempt, Clock(f.At), Visible(f.Err))
+	}
+}
+
+func (t *LetterText) Payload(payload []byte, full bool) {
+	shown, kind := payload, "text"
+	if !utf8.Valid(payload) {
+		kind = "base64 of bytes that are no text"
+	}
+	if !full && len(payload) > ShownPayload {
+		shown = payload[:ShownPayload]
+		if kind == "text" {
+			for !utf8.Valid(shown) { // not within a character
+				shown = shown[:len(shown)-1]
+			}
+		}
+		kind += fmt.Sprintf("; the first %s, --full shows the rest", Size(int64(len(shown))))
+	}
+	if len(payload) == 0 {
+		t.WriteString("payload   empty\n")
+		return
+	}
+	fmt.Fprintf(t, "payload   %s (%s)\n\n", Size(int64(len(payload))), kind)
+	if !utf8.Valid(payload) {
+		t.WriteString(base64.StdEncoding.EncodeToString(shown) + "\n")
+		return
+	}
+	for text := range strings.Lines(string(shown)) {
+		fmt.Fprintf(t, "%s\n", Visible(strings.ReplaceAll(strings.TrimRight(text, "\r\n"), "\t", "    ")))
+	}
+}
+
+// PayloadJSON is a payload for programs, the way penstock publish and enqueue
+// read it: one of the two.
+type PayloadJSON struct {
+	Payload       *string `json:"payload,omitempty"`
+	PayloadBase64 []byte  `json:"payload_base64,omitempty"`
+}
+
+func PayloadFor(payload []byte) PayloadJSON {
+	if !utf8.Valid(payload) {
+		return PayloadJSON{PayloadBase64: payload}
+	}
+	text := string(payload)
+	return PayloadJSON{Payload: &text}
+}
+
+// NotNull is failures that JSON shows as [] rather than null.
+func NotNull(failures []penstock.Failure) []penstock.Failure {
+	if failures == nil {
+		return []penstock.Failure{}
+	}
+	return failures
+}

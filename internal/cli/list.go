@@ -1,0 +1,55 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/spf13/cobra"
+)
+
+// NameStore is a store as lists of names see it: what things hold is not looked at.
+type NameStore interface {
+	namer
+	Close() error
+}
+
+// NamesOf is for ListCommand.
+func NamesOf(things string) func(context.Context, NameStore) ([]string, error) {
+	return func(ctx context.Context, store NameStore) ([]string, error) { return store.Names(ctx, things) }
+}
+
+// ListCommand is the verb that lists the names of one kind of thing: a name a line, or
+// one JSON array.
+func ListCommand[S io.Closer](a *App, things string, names func(context.Context, S) ([]string, error)) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:  "list",
+		Args: Args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, stop := Interruptible(cmd.Context())
+			defer stop()
+			store, err := OpenWith[S](ctx, a, things)
+			if err != nil {
+				return err
+			}
+			defer store.Close()
+			found, err := names(ctx, store)
+			if err != nil {
+				return fmt.Errorf("listing %s: %w", things, err)
+			}
+			slices.Sort(found) // by bytes, whatever the database's locale
+			if asJSON {
+				return json.NewEncoder(a.Stdout).Encode(append([]string{}, found...)) // [] rather than null
+			}
+			for _, name := range found {
+				fmt.Fprintln(a.Stdout, Visible(name))
+			}
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "a JSON array on one line")
+	return cmd
+}

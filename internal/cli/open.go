@@ -1,0 +1,107 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/config"
+)
+
+// OpenStore opens the database that the flags, the environment or the
+// configuration name.
+func (a *App) OpenStore(ctx context.Context) (penstock.Store, error) {
+	url, schema, err := a.Database()
+	if err != nil {
+		return nil, err
+	}
+	a.Stderr.Hide(url)
+	log, err := a.Logger()
+	if err != nil {
+		return nil, err
+	}
+	slog.SetDefault(log) // where stores write their warnings
+	if a.Open != nil {
+		return a.Open(ctx, url, schema)
+	}
+	return config.OpenStore(ctx, url, schema)
+}
+
+// OpenWith opens the database for verbs that need a store with what things are. The
+// caller closes it.
+func OpenWith[S any](ctx context.Context, a *App, things string) (with S, err error) {
+	store, err := a.OpenStore(ctx)
+	if err != nil {
+		return with, err
+	}
+	with, ok := store.(S)
+	if !ok {
+		return with, errors.Join(Usage(fmt.Errorf("this database's driver has no %s: use PostgreSQL or SQLite", things)), store.Close())
+	}
+	return with, nil
+}
+
+// Logger writes to stderr as --log-format and --log-level say.
+func (a *App) Logger() (*slog.Logger, error) {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(a.LogLevel)); err != nil {
+		return nil, Usage(errors.New("--log-level: use debug, info, warn or error"))
+	}
+	options := &slog.HandlerOptions{Level: level}
+	switch a.LogFormat {
+	case "text":
+		return slog.New(slog.NewTextHandler(a.Stderr, options)), nil
+	case "json":
+		options.ReplaceAttr = inSeconds
+		return slog.New(slog.NewJSONHandler(a.Stderr, options)), nil
+	}
+	return nil, Usage(errors.New("--log-format: use text or json"))
+}
+
+// inSeconds names the unit of a duration, which JSON would show as a bare number of
+// nanoseconds: after=1.5s becomes "after_seconds":1.5.
+func inSeconds(_ []string, attr slog.Attr) slog.Attr {
+	if attr.Value.Kind() == slog.KindDuration {
+		return slog.Float64(attr.Key+"_seconds", attr.Value.Duration().Seconds())
+	}
+	return attr
+}
+
+func IsSQLiteURL(url string) bool { return strings.HasPrefix(strings.ToLower(url), "sqlite:") }
+
+// WarnOfDifferences looks, beside whatever runs, whether the functions of a queue, or with no name those of a relay,
+// are this program's. Call what it returns before the store is closed.
+func WarnOfDifferences(ctx context.Context, store any, queue string, log *slog.Logger) (end func()) {
+	checker, ok := store.(interface {
+		CheckSchemaOf(ctx context.Context, queue string) (differences []string, err error)
+	})
+	if !ok {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		// An error of another kind whoever runs meets himself.
+		if differences, err := checker.CheckSchemaOf(ctx, queue); err == nil && len(differences) > 0 {
+			log.Warn("the database's functions are not those of this program", "differences", differences, "hint", "run penstock migrate, or the version of penstock that was run last; penstock migrate --check lists all")
+		}
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
+}
+
+// DefaultHolder names this process in status.
+func DefaultHolder() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return fmt.Sprintf("%s/%d", host, os.Getpid())
+}

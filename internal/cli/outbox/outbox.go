@@ -1,0 +1,164 @@
+// Package outbox has the verbs about outboxes and their subscriptions: outbox, publish, tail,
+// parked, replay and subscription.
+package outbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/cli"
+)
+
+func Command(a *cli.App) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "outbox",
+		Short: "Create, set up, list, grant and drop outboxes",
+		Long: `An outbox is a table that a business transaction inserts into, so that its
+messages commit or roll back with everything else it wrote.`,
+		Args: cli.KnownVerb,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(createCommand(a), setCommand(a), listCommand(a), grantCommand(a), dropCommand(a))
+	return cmd
+}
+
+func createCommand(a *cli.App) *cobra.Command {
+	var (
+		ifMissing bool
+		asJSON    bool
+		retain    retentionFlags
+	)
+	cmd := &cobra.Command{
+		Use:   "create NAME",
+		Short: "Create an outbox",
+		Long: `Create an outbox. The name may be any text of 1 to 48 bytes that no queue has;
+names of small letters, digits and underscores need no quoting in SQL.
+
+What every subscription has settled is reclaimed, unless --retain-age or
+--retain-bytes keep it for penstock replay; penstock outbox set explains and
+changes them.`,
+		Example: `  penstock outbox create orders
+  penstock outbox create orders --if-missing
+  penstock outbox create orders --retain-age 24h --retain-bytes 1GiB`,
+		Args: cli.Exactly("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, stop := cli.Interruptible(cmd.Context())
+			defer stop()
+			retains, err := retain.read(cmd.Flags())
+			if err != nil {
+				return err
+			}
+			store, err := a.OpenStore(ctx)
+			if err != nil {
+				return err
+			}
+			defer store.Close()
+			if err := createOutbox(ctx, store, args[0], ifMissing); err != nil {
+				return fmt.Errorf("creating outbox %q: %w", args[0], cli.NameTaken(err, "an outbox"))
+			}
+			if retains {
+				if _, err := retain.apply(ctx, store, args[0]); err != nil {
+					return fmt.Errorf("outbox %q is there, but keeps what it did: %w", args[0], err)
+				}
+			}
+			return a.Tell(asJSON, map[string]any{"outbox": args[0]}, "Outbox %s is ready.\n", cli.Visible(args[0]))
+		},
+	}
+	retain.add(cmd.Flags())
+	cmd.Flags().BoolVar(&ifMissing, "if-missing", false, "succeed if it exists already")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "what was created as one JSON line")
+	return cmd
+}
+
+// outboxCreator is what creating an outbox needs of a store.
+type outboxCreator interface {
+	CreateOutbox(ctx context.Context, name string) error
+}
+
+func createOutbox(ctx context.Context, store outboxCreator, name string, ifMissing bool) error {
+	err := store.CreateOutbox(ctx, name)
+	if ifMissing && errors.Is(err, penstock.ErrOutboxExists) {
+		return nil
+	}
+	return err
+}
+
+func listCommand(a *cli.App) *cobra.Command {
+	cmd := cli.ListCommand(a, "outboxes", cli.NamesOf("outboxes"))
+	cmd.Short = "List the outboxes"
+	cmd.Long = `List the names of the outboxes. penstock status tells what is in them.`
+	cmd.Example = `  penstock outbox list
+  penstock outbox list --json`
+	return cmd
+}
+
+func dropCommand(a *cli.App) *cobra.Command {
+	var (
+		asJSON bool
+		leave  = cli.Consent{Undone: "nothing was dropped"}
+	)
+	cmd := &cobra.Command{
+		Use:   "drop NAME",
+		Short: "Drop an outbox with everything in it",
+		Long: `Drop an outbox with its messages, subscriptions and dead letters. What has not
+been delivered is gone, so it tells how much that is and asks for the outbox's name; without
+a terminal to ask on it refuses unless --yes is given.`,
+		Example: `  penstock outbox drop orders
+  penstock outbox drop orders --yes`,
+		Args: cli.Exactly("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx, stop := cli.Interruptible(cmd.Context())
+			defer stop()
+			if err := a.Possible(leave); err != nil {
+				return err
+			}
+			store, err := a.OpenStore(ctx)
+			if err != nil {
+				return err
+			}
+			defer store.Close()
+			name := args[0]
+			found, err := cli.ReadStatus(ctx, store, []string{name})
+			if err != nil {
+				return err
+			}
+			lost := outboxLoss(&found[0])
+			warning := fmt.Sprintf("This deletes outbox %s with every message in it, delivered or not: %s.", cli.Visible(name), lost.text)
+			if err := a.ConfirmName(ctx, leave, warning, name); err != nil {
+				return err
+			}
+			if err := store.DropOutbox(ctx, name); err != nil {
+				return cli.About(err, fmt.Sprintf("dropping outbox %q", name), name, "")
+			}
+			return a.Tell(asJSON, lost.json, "Outbox %s is gone (%s).\n", cli.Visible(name), lost.text)
+		},
+	}
+	cmd.Flags().BoolVar(&leave.Yes, "yes", false, "do not ask")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "what was dropped as one JSON line")
+	return cmd
+}
+
+// loss is what goes with an outbox, for people and for programs.
+type loss struct {
+	text string
+	json map[string]any
+}
+
+func outboxLoss(o *penstock.OutboxStatus) loss {
+	var backlog, parked, dead int64
+	var of []string
+	for i := range o.Subscriptions {
+		s := &o.Subscriptions[i]
+		backlog, parked, dead = backlog+s.Backlog, parked+s.Parked, dead+s.DeadLetters
+		of = append(of, fmt.Sprintf("%s had %s to deliver and %s", cli.Visible(s.Subscription), cli.Plural(s.Backlog+s.Parked, "message"), cli.Plural(s.DeadLetters, "dead letter")))
+	}
+	if len(of) == 0 {
+		of = []string{"it had no subscription, so nothing was delivered"}
+	}
+	return loss{strings.Join(of, "; "), map[string]any{"outbox": o.Outbox, "backlog": backlog, "parked": parked, "dead_letters": dead}}
+}

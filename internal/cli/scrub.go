@@ -1,0 +1,49 @@
+package cli
+
+import (
+	"bytes"
+	"io"
+	"net/url"
+	"sync"
+
+	"github.com/penstock/penstock/config"
+)
+
+// scrubber is the last line of defence for secrets: every package keeps them
+// out of its errors and logs, and should one slip, it does not reach the
+// terminal.
+type scrubber struct {
+	w io.Writer
+
+	mu      sync.Mutex
+	secrets [][2][]byte // what to look for, what to print instead
+}
+
+func NewScrubber(w io.Writer) *scrubber { return &scrubber{w: w} }
+
+// Hide makes passwords in a URL unprintable, where they stand as in a URL or
+// as in a connection string.
+func (s *scrubber) Hide(raw string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, password := range config.Passwords(raw) {
+		for _, form := range []string{password, url.QueryEscape(password), url.PathEscape(password)} {
+			s.secrets = append(s.secrets,
+				[2][]byte{[]byte(":" + form + "@"), []byte(":xxxxx@")},
+				[2][]byte{[]byte("password=" + form), []byte("password=xxxxx")})
+		}
+	}
+}
+
+func (s *scrubber) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clean := p
+	for _, secret := range s.secrets {
+		clean = bytes.ReplaceAll(clean, secret[0], secret[1])
+	}
+	if _, err := s.w.Write(clean); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}

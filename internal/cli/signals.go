@@ -1,0 +1,60 @@
+package cli
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// echo is how long a signal may be the first one again: whoever is started by
+// make or timeout gets it from the terminal or the process group, and then from
+// them.
+const echo = 500 * time.Millisecond
+
+// Interruptible is ctx until the first SIGINT or SIGTERM. A later one has its
+// default effect, should a verb hang in something it cannot leave.
+func Interruptible(ctx context.Context) (context.Context, func()) {
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
+	context.AfterFunc(ctx, func() { time.AfterFunc(echo, stop) })
+	return ctx, stop
+}
+
+// onSignals calls first and second on SIGINT or SIGTERM. A third one has its
+// default effect.
+func onSignals(first, second func()) (stop func()) {
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	quit := make(chan struct{})
+	go func() {
+		if followSignals(signals, quit, time.Now, first, second) {
+			signal.Stop(signals)
+		}
+	}()
+	return sync.OnceFunc(func() {
+		signal.Stop(signals)
+		close(quit)
+	})
+}
+
+// followSignals reports whether it came to the second.
+func followSignals(signals <-chan os.Signal, quit <-chan struct{}, now func() time.Time, first, second func()) bool {
+	var began time.Time
+	for {
+		select {
+		case <-signals:
+		case <-quit:
+			return false
+		}
+		switch {
+		case began.IsZero():
+			began = now()
+			first()
+		case now().Sub(began) >= echo:
+			second()
+			return true
+		}
+	}
+}

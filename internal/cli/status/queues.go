@@ -1,0 +1,120 @@
+package status
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/cli"
+)
+
+// unattended is how old a ready job is when status says that no worker runs.
+// Younger ones may well be about to be claimed.
+const unattended = 10 * time.Second
+
+func (w *Writer) queues(queues []penstock.QueueStatus) error {
+	columns := []cli.Column{cli.Cut("QUEUE", 32), cli.Right("READY"), cli.Right("OLDEST"), cli.Right("RUNNING"),
+		cli.Right("DELAYED"), cli.Right("WAITING"), cli.Right("DEAD"), cli.Right("SIZE")}
+	if w.wide {
+		columns = append(columns, cli.Left("SEGMENTS"), cli.Left("ORDER"))
+	}
+	t := w.table(columns...)
+	var notes []string
+	for i := range queues {
+		q := &queues[i]
+		cells := []string{q.Queue, cli.Count(q.Ready), cli.Age(q.OldestAge), runningText(q), cli.Count(q.Delayed), cli.Count(q.Waiting), cli.Count(q.DeadLetters), cli.Size(q.Bytes), segments(q.Segments), string(q.Order)}
+		if err := t.Row(cells[:len(columns)]...); err != nil {
+			return err
+		}
+		notes = append(notes, queueNotes(q)...)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	if err := w.groups(queues); err != nil {
+		return err
+	}
+	w.notes(notes)
+	return nil
+}
+
+// groups writes those that were asked for.
+func (w *Writer) groups(queues []penstock.QueueStatus) error {
+	t := w.table(cli.Cut("QUEUE", 24), cli.Cut("GROUP", 24), cli.Right("READY"), cli.Right("OLDEST"), cli.Right("RUNNING"),
+		cli.Right("DELAYED"), cli.Right("WAITING"), cli.Right("DEAD"))
+	any := false
+	for i := range queues {
+		for _, g := range queues[i].Groups {
+			if !any {
+				fmt.Fprintln(w)
+				any = true
+			}
+			ready := cli.Count(g.Ready)
+			if g.More {
+				ready += "+"
+			}
+			if err := t.Row(queues[i].Queue, g.Group, ready, cli.Age(g.OldestAge), cli.Count(g.Running), cli.Count(g.Delayed), cli.Count(g.Waiting), cli.Count(g.DeadLetters)); err != nil {
+				return err
+			}
+		}
+	}
+	if !any {
+		return nil
+	}
+	return t.Flush()
+}
+
+// readGroups fills in the groups of queues.
+func readGroups(ctx context.Context, store any, queues []penstock.QueueStatus) error {
+	reader, ok := store.(cli.GroupReader)
+	if !ok {
+		return nil // nor is there a queue
+	}
+	for i := range queues {
+		for after := ""; ; {
+			page, err := reader.QueueGroups(ctx, queues[i].Queue, after, cli.GroupsAtOnce)
+			if errors.Is(err, penstock.ErrNoQueue) { // dropped meanwhile
+				break
+			}
+			if err != nil {
+				return cli.AboutQueue(err, fmt.Sprintf("reading the groups of queue %q", queues[i].Queue), queues[i].Queue)
+			}
+			queues[i].Groups = append(queues[i].Groups, page...)
+			if len(page) < cli.GroupsAtOnce {
+				break
+			}
+			after = page[len(page)-1].Group
+		}
+	}
+	return nil
+}
+
+// runningText shows the limit beside the figure.
+func runningText(q *penstock.QueueStatus) string {
+	if q.MaxRunning == nil || *q.MaxRunning == 0 {
+		return cli.Count(q.Running)
+	}
+	return cli.Count(q.Running) + " of " + cli.RunningLimit(q.QueueSettings)
+}
+
+// queueNotes says what a person has to decide, and what explains the figures.
+func queueNotes(q *penstock.QueueStatus) (notes []string) {
+	note := func(format string, args ...any) {
+		notes = append(notes, cli.Visible(q.Queue)+": "+fmt.Sprintf(format, args...))
+	}
+	for _, trouble := range q.Trouble {
+		note("its space is not given back: %s", cli.Visible(trouble))
+	}
+	if q.DeadLetters > 0 {
+		note("%s to retry or to discard: penstock dead list %s", cli.Plural(q.DeadLetters, "dead letter"), cli.ShellWord(q.Queue))
+	}
+	switch {
+	case cli.IsPaused(q.QueueSettings):
+		note("it is paused, no job begins: penstock queue resume %s", cli.ShellWord(q.Queue))
+	case q.Ready > 0 && q.Running == 0 && q.OldestAge > unattended:
+		note("no worker seems to run, and %s: penstock work %s", cli.PluralVerb(q.Ready, "job", "is ready", "are ready"), cli.ShellWord(q.Queue))
+	}
+	return notes
+}

@@ -1,0 +1,50 @@
+package cli
+
+import (
+	"context"
+	"io"
+)
+
+// UntilDone reads r, which may be a terminal or a pipe that nobody writes to,
+// until ctx ends. The goroutine that reads ahead ends with r or the process: no
+// read of a terminal can be called back.
+func UntilDone(ctx context.Context, r io.Reader) io.Reader {
+	type chunk struct {
+		data []byte
+		err  error
+	}
+	chunks := make(chan chunk)
+	go func() {
+		for {
+			data := make([]byte, 64<<10)
+			n, err := r.Read(data)
+			select {
+			case chunks <- chunk{data[:n], err}:
+			case <-ctx.Done():
+				return
+			}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	var rest chunk
+	return readerFunc(func(p []byte) (int, error) {
+		for len(rest.data) == 0 && rest.err == nil {
+			select {
+			case rest = <-chunks:
+			case <-ctx.Done():
+				return 0, ctx.Err()
+			}
+		}
+		n := copy(p, rest.data)
+		if rest.data = rest.data[n:]; n > 0 {
+			return n, nil
+		}
+		return 0, rest.err
+	})
+}
+
+type readerFunc func(p []byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }

@@ -1,0 +1,113 @@
+package cli
+
+import (
+	"io"
+	"strings"
+	"unicode/utf8"
+)
+
+// Table lays out rows of cells for people: one line each, whatever the cells
+// hold. The first rows decide how wide the columns are; then it writes as it
+// goes, so that a million rows take no memory.
+type Table struct {
+	w       io.Writer
+	columns []Column
+	widths  []int
+	rows    [][]string // not written yet
+	Fit     int        // characters of a line, for which columns with a most are shortened further; 0 for any
+}
+
+// Column is one of a table.
+type Column struct {
+	Title string
+	Most  int // characters; longer cells are shortened; 0 for any
+	right bool
+}
+
+func Left(title string) Column  { return Column{Title: title} }
+func Right(title string) Column { return Column{Title: title, right: true} }
+
+// Cut is a column whose cells are shortened to most characters.
+func Cut(title string, most int) Column { return Column{Title: title, Most: most} }
+
+// shortest is what a column keeps of a cell, however little room there is.
+const shortest = 6
+
+// squeeze shortens cells until the lines fit, of the widest column first.
+func (t *Table) squeeze() {
+	for t.Fit > 0 {
+		line, widest := 2*(len(t.widths)-1), -1
+		for i, width := range t.widths {
+			line += width
+			if t.columns[i].Most > 0 && width > shortest && (widest < 0 || width > t.widths[widest]) {
+				widest = i
+			}
+		}
+		if line <= t.Fit || widest < 0 {
+			return
+		}
+		t.widths[widest]--
+	}
+}
+
+// learnFrom is how many rows are held back to learn the widths from.
+const learnFrom = 200
+
+func NewTable(w io.Writer, columns ...Column) *Table {
+	t := &Table{w: w, columns: columns, widths: make([]int, len(columns))}
+	titles := make([]string, len(columns))
+	for i, c := range columns {
+		titles[i] = c.Title
+	}
+	t.add(titles)
+	return t
+}
+
+// Row adds a line of one cell per column; an empty one is shown as a dash.
+func (t *Table) Row(cells ...string) error {
+	line := make([]string, len(cells))
+	for i, cell := range cells {
+		if line[i] = shorten(Visible(cell), t.columns[i].Most); cell == "" {
+			line[i] = "-"
+		}
+	}
+	t.add(line)
+	if len(t.rows) > learnFrom {
+		return t.Flush()
+	}
+	return nil
+}
+
+func (t *Table) add(line []string) {
+	for i, cell := range line {
+		t.widths[i] = max(t.widths[i], utf8.RuneCountInString(cell))
+	}
+	t.rows = append(t.rows, line)
+}
+
+// Flush writes what was added since the last one.
+func (t *Table) Flush() error {
+	t.squeeze()
+	var out strings.Builder
+	for _, line := range t.rows {
+		for i, cell := range line {
+			cell = shorten(cell, t.widths[i])
+			pad := strings.Repeat(" ", t.widths[i]-utf8.RuneCountInString(cell))
+			if i > 0 {
+				out.WriteString("  ")
+			}
+			switch last := i == len(line)-1; {
+			case t.columns[i].right:
+				out.WriteString(pad + cell)
+			case last:
+				out.WriteString(cell)
+			default:
+				out.WriteString(cell + pad)
+			}
+		}
+		out.WriteByte('\n')
+	}
+	t.rows = t.rows[:0]
+	_, err := io.WriteString(t.w, out.String())
+	return err
+}

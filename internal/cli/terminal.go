@@ -1,0 +1,88 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mattn/go-isatty"
+)
+
+func IsTerminal(stream any) bool {
+	switch s := stream.(type) {
+	case *scrubber:
+		stream = s.w
+	case *Results:
+		stream = s.W
+	}
+	file, ok := stream.(*os.File)
+	return ok && isatty.IsTerminal(file.Fd())
+}
+
+// Progress shows how long work is going, on stderr: one refreshing line on a
+// terminal, otherwise, and only if asked to, a line now and then. It is used by
+// one goroutine.
+type Progress struct {
+	w        io.Writer
+	terminal bool
+	every    time.Duration
+	last     time.Time
+	width    int // of the line on the screen
+}
+
+// NewProgress returns nil, which shows nothing, unless stderr is a terminal or
+// the user insists.
+func (a *App) NewProgress(insist bool) *Progress {
+	switch {
+	case IsTerminal(a.Stderr):
+		return &Progress{w: a.Stderr, terminal: true, every: 100 * time.Millisecond}
+	case insist:
+		return &Progress{w: a.Stderr, every: time.Second}
+	}
+	return nil
+}
+
+// Show prints the line if it is time for one.
+func (p *Progress) Show(line string) {
+	if p == nil || time.Since(p.last) < p.every {
+		return
+	}
+	p.last = time.Now()
+	if !p.terminal {
+		fmt.Fprintln(p.w, line)
+		return
+	}
+	pad := max(p.width-len(line), 0)
+	fmt.Fprint(p.w, "\r", line, strings.Repeat(" ", pad))
+	p.width = len(line)
+}
+
+// Clear removes the line, so that something else can be printed.
+func (p *Progress) Clear() {
+	if p == nil || !p.terminal || p.width == 0 {
+		return
+	}
+	fmt.Fprint(p.w, "\r", strings.Repeat(" ", p.width), "\r")
+	p.width = 0
+}
+
+// Results is stdout, and remembers the first write that failed.
+type Results struct {
+	W   io.Writer
+	mu  sync.Mutex
+	err error
+}
+
+func (r *Results) Write(p []byte) (int, error) {
+	n, err := r.W.Write(p)
+	if err != nil {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.err = cmp.Or(r.err, err)
+	}
+	return n, err
+}

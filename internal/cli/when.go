@@ -1,0 +1,144 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Span is a flag for a length of time: what Go takes, and days.
+type Span time.Duration
+
+func (s *Span) String() string {
+	if *s == 0 {
+		return "" // not given; --help shows no default then
+	}
+	return SpanText(time.Duration(*s))
+}
+
+func (s *Span) Type() string { return "duration" }
+
+func (s *Span) Set(v string) error {
+	d, err := ParseSpan(v)
+	*s = Span(d)
+	return err
+}
+
+var errSpan = errors.New("use a number with ms, s, m, h or d, such as 90s, 24h or 7d")
+
+// ParseSpan takes 90s, 15m, 24h, 7d, 1d12h.
+func ParseSpan(v string) (time.Duration, error) {
+	whole, rest := time.Duration(0), v
+	if days, after, ok := strings.Cut(v, "d"); ok {
+		n, err := strconv.ParseUint(days, 10, 16)
+		if err != nil {
+			return 0, errSpan
+		}
+		if whole, rest = time.Duration(n)*24*time.Hour, after; rest == "" {
+			return whole, nil
+		}
+	}
+	d, err := time.ParseDuration(rest)
+	if err != nil || strings.ContainsAny(rest[:1], "+-") || whole+d < whole {
+		return 0, errSpan
+	}
+	return whole + d, nil
+}
+
+// SpanText writes a duration as parseSpan reads it, without what is zero.
+func SpanText(d time.Duration) string {
+	if d <= 0 || d%time.Second != 0 {
+		return d.String()
+	}
+	var out strings.Builder
+	for _, unit := range []struct {
+		size time.Duration
+		name string
+	}{{24 * time.Hour, "d"}, {time.Hour, "h"}, {time.Minute, "m"}, {time.Second, "s"}} {
+		if n := d / unit.size; n > 0 {
+			fmt.Fprintf(&out, "%d%s", n, unit.name)
+			d -= n * unit.size
+		}
+	}
+	return out.String()
+}
+
+// Place is one end of a range of messages: a seq, a time, or neither.
+type Place struct {
+	Seq  int64
+	Time time.Time
+}
+
+// timeLayouts without an offset are read in the local time zone.
+var timeLayouts = []string{"2006-01-02 15:04:05", "2006-01-02 15:04", "2006-01-02T15:04:05", "2006-01-02T15:04", "2006-01-02"}
+
+// ParsePlace takes a seq, a time, or -2h for two hours ago.
+func ParsePlace(v string, now time.Time) (Place, error) {
+	if seq, err := strconv.ParseInt(v, 10, 64); err == nil {
+		if seq < 0 || v[0] == '+' || v[0] == '-' {
+			return Place{}, errors.New("a seq is 0 or more; for a time ago give its unit, such as -2h")
+		}
+		return Place{Seq: seq}, nil
+	}
+	if strings.HasPrefix(v, "-") {
+		ago, err := ParseSpan(v[1:])
+		if err != nil {
+			return Place{}, errors.New("a time ago is written like -90s, -2h or -7d")
+		}
+		return Place{Time: now.Add(-ago)}, nil
+	}
+	if t, ok := ParseTime(v); ok {
+		return Place{Time: t}, nil
+	}
+	return Place{}, errors.New(`use a seq such as 1200, a time such as 2026-11-21T15:04:05Z or "2026-11-21 15:04" (local), or -2h for two hours ago`)
+}
+
+// ParseTime takes a time as people and programs write it.
+func ParseTime(v string) (time.Time, bool) {
+	if t, err := time.Parse(time.RFC3339, v); err == nil {
+		return t, true
+	}
+	for _, layout := range timeLayouts {
+		if t, err := time.ParseInLocation(layout, v, time.Local); err == nil {
+			return t, true
+		}
+	}
+	return time.Time{}, false
+}
+
+// Clock writes a moment for people, in local time.
+func Clock(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") }
+
+// Since is how long ago something was; the clocks of two machines may disagree.
+func Since(t, now time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return Coarse(max(now.Sub(t), 0))
+}
+
+// Coarse writes a duration in its two largest units: 3d4h, 12m5s.
+func Coarse(d time.Duration) string {
+	switch {
+	case d >= 24*time.Hour:
+		d = d.Truncate(time.Hour)
+	case d >= time.Hour:
+		d = d.Truncate(time.Minute)
+	default:
+		d = d.Truncate(time.Second)
+	}
+	return SpanText(d)
+}
+
+// Until says in how long something is: "" if t is zero.
+func Until(t, now time.Time) string {
+	switch {
+	case t.IsZero():
+		return ""
+	case !t.After(now):
+		return "now"
+	}
+	return "in " + Coarse(t.Sub(now)+time.Second-1)
+}

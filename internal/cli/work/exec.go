@@ -1,0 +1,203 @@
+package work
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/cli"
+	"github.com/penstock/penstock/work"
+)
+
+// Exit codes of sysexits.h that say that no attempt can help.
+const (
+	exUsage   = 64
+	exDataErr = 65
+)
+
+// execution runs a command per job.
+type execution struct {
+	queue, command string
+	timeout        time.Duration // 0 for none
+	stdout, stderr io.Writer     // nil to discard
+
+	hurried  context.Context // whose end kills what runs
+	giveBack func(context.Context, penstock.Job) error
+}
+
+var (
+	errJobTimeout = errors.New("it ran longer than --timeout")
+	errJobHurried = errors.New("the worker was hurried")
+)
+
+// leftBehind is how long a command that has ended may leave its stderr to
+// processes that it left behind.
+const leftBehind = 2 * time.Second
+
+// handle is the work.Handler.
+func (e *execution) handle(ctx context.Context, job penstock.Job) error {
+	running, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(e.hurried, func() { cancel(errJobHurried) })()
+	if e.timeout > 0 {
+		defer time.AfterFunc(e.timeout, func() { cancel(errJobTimeout) }).Stop()
+	}
+	said := &lastLines{}
+	err := e.run(running, job, said)
+	if err == nil {
+		return nil
+	}
+	switch cause := context.Cause(running); {
+	case cause == errJobTimeout:
+		return said.after(fmt.Sprintf("killed after %s", e.timeout))
+	case cause == errJobHurried:
+		settle, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+		defer cancel()
+		if err := e.giveBack(settle, job); err != nil {
+			return fmt.Errorf("%w, and the job could not be given back: %w", errJobHurried, err)
+		}
+		return work.ErrSettled
+	case cause != nil: // work.Run's own
+		return cause
+	}
+	return e.verdict(err, said)
+}
+
+// run runs the command to its end; an end of ctx kills it.
+func (e *execution) run(ctx context.Context, job penstock.Job, said *lastLines) error {
+	// The kernel kills the command when the thread ends that started it: see
+	// ownGroup.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", e.command)
+	cmd.Env = jobEnvironment(os.Environ(), e.queue, &job)
+	cmd.Stdin = bytes.NewReader(job.Payload)
+	cmd.Stdout = e.stdout
+	cmd.Stderr = said
+	if e.stderr != nil {
+		cmd.Stderr = io.MultiWriter(said, e.stderr)
+	}
+	cmd.SysProcAttr = ownGroup()
+	cmd.Cancel = func() error {
+		if err := cmd.Process.Signal(syscall.Signal(0)); err != nil {
+			return err // it has ended: its number may be another's
+		}
+		return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+	}
+	cmd.WaitDelay = leftBehind
+	err := cmd.Run()
+	if errors.Is(err, exec.ErrWaitDelay) {
+		return nil // it ended well, and left something that holds its stderr
+	}
+	return err
+}
+
+// verdict is what an exit code means for the job.
+func (e *execution) verdict(err error, said *lastLines) error {
+	exit, ended := errors.AsType[*exec.ExitError](err)
+	if !ended {
+		return fmt.Errorf("the command could not be run: %w", err)
+	}
+	failure := said.after(exit.String()) // "exit status 1" or "signal: killed"
+	if code := exit.ExitCode(); code == exUsage || code == exDataErr {
+		return penstock.Permanent(failure)
+	}
+	return failure
+}
+
+// jobEnvironment is ours with the job's variables. Those of a job that we are a
+// command of ourselves are left out.
+func jobEnvironment(ours []string, queue string, job *penstock.Job) []string {
+	env := slices.DeleteFunc(slices.Clone(ours), func(v string) bool {
+		return strings.HasPrefix(v, "PENSTOCK_JOB_") || strings.HasPrefix(v, "TRACEPARENT=") || strings.HasPrefix(v, "TRACESTATE=")
+	})
+	env = append(env,
+		"PENSTOCK_JOB_QUEUE="+queue, fmt.Sprintf("PENSTOCK_JOB_ID=%d", job.ID), "PENSTOCK_JOB_KEY="+job.Key,
+		"PENSTOCK_JOB_GROUP="+job.Group, fmt.Sprintf("PENSTOCK_JOB_ATTEMPT=%d", job.Attempt))
+	for _, name := range slices.Sorted(maps.Keys(job.Headers)) { // of two that become one, the last counts
+		value := job.Headers[name]
+		env = append(env, "PENSTOCK_JOB_HEADER_"+strings.Map(variableRune, name)+"="+value)
+		if strings.EqualFold(name, "traceparent") || strings.EqualFold(name, "tracestate") {
+			env = append(env, strings.ToUpper(name)+"="+value)
+		}
+	}
+	return env
+}
+
+// variableRune makes the name of a header one of a variable.
+func variableRune(r rune) rune {
+	switch {
+	case r >= 'a' && r <= 'z':
+		return r - 'a' + 'A'
+	case r >= 'A' && r <= 'Z', r >= '0' && r <= '9':
+		return r
+	}
+	return '_'
+}
+
+// keptStderr is how many bytes of a command's stderr are kept as the error.
+const keptStderr = 2 << 10
+
+// lastLines keeps the end of what is written to it. The error that holds it
+// stands at most one attempt.
+type lastLines struct {
+	kept []byte
+	cut  bool
+}
+
+func (l *lastLines) Write(p []byte) (int, error) {
+	l.kept = append(l.kept, p...)
+	if extra := len(l.kept) - keptStderr; extra > 0 {
+		l.kept, l.cut = append(l.kept[:0], l.kept[extra:]...), true
+	}
+	return len(p), nil
+}
+
+// after returns what happened with the lines that were said before.
+func (l *lastLines) after(what string) error {
+	text := string(l.kept)
+	if l.cut { // not from the middle of a line, if there is another
+		if _, rest, ok := strings.Cut(text, "\n"); ok && strings.TrimSpace(rest) != "" {
+			text = rest
+		}
+	}
+	if text = strings.TrimSpace(text); text == "" {
+		return errors.New(what)
+	}
+	return fmt.Errorf("%s: %s", what, text)
+}
+
+// sharedWriter is w for several commands at a time. A file they are given
+// themselves, anything else gets one write after another.
+func sharedWriter(w io.Writer) io.Writer {
+	switch w := w.(type) {
+	case *os.File:
+		return w
+	case *cli.Results:
+		return sharedWriter(w.W)
+	}
+	return &lockedWriter{w: w}
+}
+
+type lockedWriter struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+func (l *lockedWriter) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.w.Write(p)
+}

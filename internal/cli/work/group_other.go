@@ -1,0 +1,9 @@
+//go:build unix && !linux
+
+package work
+
+import "syscall"
+
+// ownGroup gives a command a process group of its own, out of reach of the
+// terminal's ctrl-c.
+func ownGroup() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
