@@ -12,7 +12,7 @@ BUILD     := $(shell git describe --tags --always --dirty 2>/dev/null)
 GOBUILD   := CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(BUILD)"
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test schema-dump race test-postgres test-postgres-all test-kafka test-topologies servers lint fmt fuzz bench chaos clean
+.PHONY: help build demo test schema-dump schema-reference race test-postgres test-postgres-all test-kafka test-topologies servers lint fmt fuzz bench chaos clean
 
 help: ## list the targets
 	@echo 'make demo and make test need nothing but Go; run as root on Debian, make test installs its servers.'
@@ -46,6 +46,10 @@ test-topologies: ## run the long form of the tests in clusters, behind poolers, 
 
 schema-dump: ## write the database of this version that later ones are to bring up to date, once for each release
 	PENSTOCK_SCHEMA_DUMP=testdata go test ./store/postgres -run '^TestWriteSchemaDump$$' -count=1
+
+schema-reference: export PENSTOCK_SCHEMA_REFERENCE = docs
+schema-reference: ## write docs/schema.md, what the database has
+	script/test.sh ./store/postgres -run '^TestSchemaReference$$' -count=1
 
 servers: ## start private servers, print their URLs, stop them on Ctrl-C
 	@mkdir -p bin

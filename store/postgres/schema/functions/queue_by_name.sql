@@ -18,6 +18,8 @@ begin
     return own;
 end $fn$;
 
+-- enqueue_bytes writes one job and returns its id; of a duplicate (dedup_key), the first one's. Errors: 42P01 for an
+-- unknown queue, 22023 for what is over a limit.
 create or replace function enqueue_bytes(queue text, payload bytea, key text default null, grp text default '', priority int default 0,
                         not_before timestamptz default null, dedup_key text default null, headers jsonb default null) returns bigint
 language plpgsql volatile as $fn$
@@ -29,6 +31,7 @@ begin
     return made;
 end $fn$;
 
+-- enqueue_many_bytes writes a job for each payload, in their order, and returns the ids. An array that is null stands for the default.
 create or replace function enqueue_many_bytes(queue text, payloads bytea[], keys text[] default null, grps text[] default null, priorities int[] default null,
                              not_befores timestamptz[] default null, dedup_keys text[] default null, headers jsonb[] default null) returns setof bigint
 language plpgsql volatile as $fn$
@@ -69,6 +72,7 @@ language sql volatile as $fn$
      where told.it operator(pg_catalog.<>) ''
 $fn$;
 
+-- dequeue takes up to n jobs of a group: they are gone when the caller's transaction commits, and back when it rolls back.
 create or replace function dequeue(queue text, n int default 1, grp text default '') returns setof job
 language plpgsql volatile as $fn$
 declare
@@ -81,18 +85,21 @@ begin
     end if;
 end $fn$;
 
+-- claim leases up to n jobs of a group. Who does not ack, extend, release or retry them in time loses them: they run again.
 create or replace function claim(queue text, n int default 1, lease interval default '30 s', grp text default '', worker text default '') returns setof leased_job
 language plpgsql volatile as $fn$
 begin
     return query execute pg_catalog.concat('select * from ', {schema}._queue_function(queue, 'claim'), '($1, $2, $3, $4)') using n, lease, grp, worker;
 end $fn$;
 
+-- ack_many removes jobs that are done, and returns the leases that were still held.
 create or replace function ack_many(queue text, leases bigint[]) returns setof bigint
 language plpgsql volatile as $fn$
 begin
     return query execute pg_catalog.concat('select ', {schema}._queue_function(queue, 'ack'), '($1)') using leases;
 end $fn$;
 
+-- ack removes a job that is done. Error: PS001 if its lease is lost.
 create or replace function ack(queue text, lease bigint) returns void
 language plpgsql volatile as $fn$
 declare
@@ -104,12 +111,14 @@ begin
     end if;
 end $fn$;
 
+-- extend_many makes leases end by from now, and returns those that were still held.
 create or replace function extend_many(queue text, leases bigint[], by interval) returns setof bigint
 language plpgsql volatile as $fn$
 begin
     return query execute pg_catalog.concat('select e.lease from ', {schema}._queue_function(queue, 'settle'), '(''extend'', $1, $2) e') using leases, by;
 end $fn$;
 
+-- extend makes a lease end by from now, and returns when that is. Error: PS001.
 create or replace function extend(queue text, lease bigint, by interval) returns timestamptz
 language plpgsql volatile as $fn$
 declare
@@ -119,12 +128,14 @@ begin
     return coalesce(until, {schema}._lost(lease));
 end $fn$;
 
+-- release_many gives jobs back that have not begun: no attempt is spent. It returns the leases that were still held.
 create or replace function release_many(queue text, leases bigint[]) returns setof bigint
 language plpgsql volatile as $fn$
 begin
     return query execute pg_catalog.concat('select r.lease from ', {schema}._queue_function(queue, 'settle'), '(''release'', $1) r') using leases;
 end $fn$;
 
+-- release gives a job back that has not begun: no attempt is spent. Error: PS001.
 create or replace function release(queue text, lease bigint) returns void
 language plpgsql volatile as $fn$
 declare
@@ -136,6 +147,8 @@ begin
     end if;
 end $fn$;
 
+-- retry has a job run again after a while, null: after one that grows with its attempts. False: that was its last attempt,
+-- and it is a dead letter now. Error: PS001.
 create or replace function retry(queue text, lease bigint, after interval default null, error text default '') returns boolean
 language plpgsql volatile as $fn$
 declare
@@ -145,12 +158,14 @@ begin
     return again;
 end $fn$;
 
+-- bury makes a job a dead letter. Error: PS001.
 create or replace function bury(queue text, lease bigint, error text default '') returns void
 language plpgsql volatile as $fn$
 begin
     execute pg_catalog.concat('select ', {schema}._queue_function(queue, 'settle'), '(''bury'', array[$1], null, $2)') using lease, error;
 end $fn$;
 
+-- cancel removes jobs wherever they are, and returns how many. Of one that runs the lease is lost.
 create or replace function cancel(queue text, ids bigint[]) returns int
 language plpgsql volatile as $fn$
 declare
@@ -160,18 +175,21 @@ begin
     return many;
 end $fn$;
 
+-- pause_queue has nobody be given jobs of a queue.
 create or replace function pause_queue(name text) returns void
 language plpgsql volatile as $fn$
 begin
     execute pg_catalog.concat('select ', {schema}._queue_function(name, 'operate'), '(''pause'')');
 end $fn$;
 
+-- resume_queue ends that.
 create or replace function resume_queue(name text) returns void
 language plpgsql volatile as $fn$
 begin
     execute pg_catalog.concat('select ', {schema}._queue_function(name, 'operate'), '(''resume'')');
 end $fn$;
 
+-- retry_dead_jobs has dead letters run again, with all attempts before them, and returns how many.
 create or replace function retry_dead_jobs(queue text, ids bigint[]) returns int
 language plpgsql volatile as $fn$
 declare
@@ -181,6 +199,7 @@ begin
     return many;
 end $fn$;
 
+-- discard_dead_jobs removes dead letters, and returns how many.
 create or replace function discard_dead_jobs(queue text, ids bigint[]) returns int
 language plpgsql volatile as $fn$
 declare
@@ -190,6 +209,7 @@ begin
     return many;
 end $fn$;
 
+-- queue_status counts a queue's jobs.
 create or replace function queue_status(queue text) returns table (ready bigint, running bigint, delayed bigint, waiting bigint, dead bigint, oldest interval)
 language plpgsql volatile as $fn$
 declare
@@ -199,12 +219,14 @@ begin
     return query select c[1], c[2], c[3], c[4], c[5], c[6] operator(pg_catalog.*) interval '1 microsecond';
 end $fn$;
 
+-- ready_groups lists the groups that have jobs to be taken, among some, or after one by name.
 create or replace function ready_groups(queue text, grps text[] default null, behind text default '', most int default 100) returns setof text
 language plpgsql volatile as $fn$
 begin
     return query execute pg_catalog.concat('select * from ', {schema}._queue_function(queue, 'ready'), '($1, $2, $3)') using grps, behind, most;
 end $fn$;
 
+-- queue_groups counts the jobs of each group. Of those that are ready or wait it counts up to 1,000; more says there are more.
 create or replace function queue_groups(queue text, after text default '', most int default 1000)
 returns table (grp text, ready bigint, running bigint, delayed bigint, waiting bigint, dead bigint, oldest interval, more boolean)
 language plpgsql volatile as $fn$
@@ -213,6 +235,7 @@ begin
                                            {schema}._queue_function(queue, 'counts'), '($1, $2) g') using after, most;
 end $fn$;
 
+-- maintain_queue does at once what calls do now and then: leases that ended, jobs that are due, schedules, storage.
 create or replace function maintain_queue(name text) returns void
 language plpgsql volatile as $fn$
 begin
