@@ -28,16 +28,16 @@ func words(line string) (all []string) {
 	return all
 }
 
-// The README's own line about a table that exists already delivers it: rows of every type
+// The line of getting-started.md about a table that exists already delivers it: rows of every type
 // are in the queue that it names, and marked.
 func TestReadmeAdoptsATable(t *testing.T) {
-	readme, err := os.ReadFile("../README.md")
+	readme, err := os.ReadFile(gettingStarted)
 	if err != nil {
 		t.Fatal(err)
 	}
 	line := regexp.MustCompile(`(?m)^penstock (relay --adopt .*)$`).FindStringSubmatch(string(readme))
 	if line == nil {
-		t.Fatal("README.md relays no adopted table")
+		t.Fatal("getting-started.md relays no adopted table")
 	}
 	url := testserver.Database(t, testserver.PostgresURL(t))
 	must(t, "migrate", "--database-url", url)

@@ -1,6 +1,7 @@
 package systemtest
 
 import (
+	"bufio"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,11 +18,16 @@ import (
 	"github.com/penstock/penstock/internal/testserver"
 )
 
-// Whoever follows the README's walk-through in an empty folder sees at each step what
+const (
+	readme         = "../README.md"
+	gettingStarted = "../docs/getting-started.md"
+)
+
+// Whoever follows the walk-through of getting-started.md in an empty folder sees at each step what
 // stands behind its arrow, on either database.
-func TestReadmeWalkThrough(t *testing.T) {
+func TestGettingStarted(t *testing.T) {
 	const postgres, sqlite, rabbit = "postgres://postgres@localhost/shop", "sqlite:shop.db", "amqp://guest:guest@localhost/"
-	blocks := readmeBlocks(t, "Try it on your servers", "sh")
+	blocks := docsBlocks(t, gettingStarted, "Try it on your servers", "sh")
 	broker := testserver.RabbitMQURL(t)
 	for name, database := range map[string]string{
 		"postgres": testserver.Database(t, testserver.PostgresURL(t)),
@@ -33,7 +39,7 @@ func TestReadmeWalkThrough(t *testing.T) {
 			w := newWalk(t, database)
 			for _, said := range []string{postgres, sqlite, rabbit} {
 				if !strings.Contains(blocks[0], said) {
-					t.Fatalf("the README does not say %s any more", said)
+					t.Fatalf("the page does not say %s any more", said)
 				}
 			}
 			w.follow(strings.NewReplacer(postgres, database, rabbit, broker).Replace(blocks[0]))
@@ -45,21 +51,21 @@ func TestReadmeWalkThrough(t *testing.T) {
 }
 
 // Its commands for queues.
-func TestReadmeQueueCommands(t *testing.T) {
+func TestGettingStartedWithQueues(t *testing.T) {
 	for name, database := range map[string]string{
 		"postgres": testserver.Database(t, testserver.PostgresURL(t)),
 		"sqlite":   "sqlite:shop.db",
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWalk(t, database)
-			w.follow("export PENSTOCK_DATABASE_URL='" + database + "'\npenstock migrate\n" + readmeBlocks(t, "Queues", "sh")[0])
+			w.follow("export PENSTOCK_DATABASE_URL='" + database + "'\npenstock migrate\n" + docsBlocks(t, gettingStarted, "Queues", "sh")[0])
 		})
 	}
 }
 
-// The README's statements run as they stand, but for the leases: those a job got are
-// put in the place of the README's.
-func TestReadmeStatements(t *testing.T) {
+// The statements of getting-started.md run as they stand, but for the leases: those a job got are
+// put in the place of the page's.
+func TestGettingStartedStatements(t *testing.T) {
 	database := testserver.Database(t, testserver.PostgresURL(t))
 	must(t, "migrate", "--database-url", database)
 	must(t, "outbox", "create", "orders", "--database-url", database)
@@ -84,19 +90,19 @@ func TestReadmeStatements(t *testing.T) {
 	}
 
 	t.Run("publishing", func(t *testing.T) {
-		run(t, readmeBlocks(t, "Publish from your code", "sql")[0])
+		run(t, docsBlocks(t, gettingStarted, "Publish from your code", "sql")[0])
 		if n := count(t, "select count(*) from penstock.orders"); n != 2 {
 			t.Errorf("%d messages are in the outbox, want 2", n)
 		}
 	})
 	t.Run("inbox", func(t *testing.T) {
-		run(t, readmeBlocks(t, "Publish from your code", "sql")[1])
+		run(t, docsBlocks(t, gettingStarted, "Publish from your code", "sql")[1])
 		if n := count(t, "select count(*) where penstock.inbox('billing', 'the message id')"); n != 0 {
 			t.Error("the message is new a second time")
 		}
 	})
 	t.Run("queue", func(t *testing.T) {
-		parts := strings.Split(readmeBlocks(t, "Queues", "sql")[0], "\n\n")
+		parts := strings.Split(docsBlocks(t, gettingStarted, "Queues", "sql")[0], "\n\n")
 		if len(parts) != 3 {
 			t.Fatalf("%d parts, want enqueuing, taking, claiming", len(parts))
 		}
@@ -129,16 +135,71 @@ func TestReadmeStatements(t *testing.T) {
 	})
 }
 
-// readmeBlocks are the code blocks of a language under a heading.
-func readmeBlocks(t *testing.T, heading, language string) (blocks []string) {
+// The README's producer and consumer run as they stand: its statements, and its program, which is examples/orders.
+func TestReadme(t *testing.T) {
+	database := testserver.Database(t, testserver.PostgresURL(t))
+	must(t, "migrate", "--database-url", database)
+	must(t, "outbox", "create", "orders", "--database-url", database)
+	must(t, "queue", "create", "emails", "--database-url", database)
+	conn, err := pgx.Connect(t.Context(), database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(t.Context()) })
+	statements := docsBlocks(t, readme, "Produce and consume", "sql")[0]
+	if _, err := conn.Exec(t.Context(), statements+"\ncreate table shop_order (customer text, total int)", pgx.QueryExecModeSimpleProtocol); err != nil {
+		t.Fatalf("%v:\n%s", err, statements)
+	}
+
+	source, err := os.ReadFile("../examples/orders/main.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if block := docsBlocks(t, readme, "Produce and consume", "go")[0]; strings.TrimSpace(string(source)) != strings.TrimSpace(block) {
+		t.Error("the README's program is not examples/orders/main.go")
+	}
+	program := filepath.Join(t.TempDir(), "orders")
+	if out, err := exec.Command("go", "build", "-o", program, "../examples/orders").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	cmd := exec.Command(program)
+	cmd.Env = append(os.Environ(), "PENSTOCK_DATABASE_URL="+database)
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stderr = t.Output()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	if line, err := bufio.NewReader(stdout).ReadString('\n'); line != "mail: {\"to\": \"ann\"}\n" {
+		t.Errorf("it prints %q: %v", line, err)
+	}
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("after Ctrl-C: %v", err)
+	}
+	for _, table := range []string{"shop_order", "(select 1 from penstock.orders where payload = convert_to('{\"total\": 10}', 'UTF8') offset 1) o"} {
+		var n int
+		if err := conn.QueryRow(t.Context(), "select count(*) from "+table).Scan(&n); err != nil || n != 1 {
+			t.Errorf("%s has %d rows (%v), want 1", table, n, err)
+		}
+	}
+}
+
+// docsBlocks are the code blocks of a language under a heading of a file.
+func docsBlocks(t *testing.T, file, heading, language string) (blocks []string) {
 	t.Helper()
-	text, err := os.ReadFile("../README.md")
+	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, section, ok := strings.Cut(string(text), "\n## "+heading+"\n")
 	if !ok {
-		t.Fatalf("the README has no %q", heading)
+		t.Fatalf("%s has no %q", file, heading)
 	}
 	section, _, _ = strings.Cut(section, "\n## ")
 	for _, after := range strings.Split(section, "```"+language+"\n")[1:] {

@@ -152,19 +152,25 @@ func readAll(ctx context.Context, a *cli.App, store cli.StatusReader, f *adopt.F
 	}
 	var refused []error
 	kinds := 1
-	if s.Outboxes, err = readKind(ctx, "outboxes", store.Status, &s, &refused); err != nil {
+	readOutboxes := begin(ctx, store.Status)
+	s.Queues = []penstock.QueueStatus{}
+	queues, hasQueues := store.(cli.QueueStatusReader)
+	readQueues := func() ([]penstock.QueueStatus, error) { return nil, nil }
+	if hasQueues {
+		readQueues = begin(ctx, queues.QueueStatus)
+	}
+	if s.Outboxes, err = readKind(readOutboxes, "outboxes", &s, &refused); err != nil {
 		return s, err
 	}
-	s.Queues = []penstock.QueueStatus{}
-	if queues, ok := store.(cli.QueueStatusReader); ok {
+	if hasQueues {
 		kinds++
-		if s.Queues, err = readKind(ctx, "queues", queues.QueueStatus, &s, &refused); err != nil {
+		if s.Queues, err = readKind(readQueues, "queues", &s, &refused); err != nil {
 			return s, err
 		}
 	}
 	if inboxes, ok := store.(cli.InboxReader); ok && len(only) == 0 {
 		kinds++
-		if s.Inboxes, err = readKind(ctx, "inboxes", inboxes.Inboxes, &s, &refused); err != nil {
+		if s.Inboxes, err = readKind(begin(ctx, inboxes.Inboxes), "inboxes", &s, &refused); err != nil {
 			return s, err
 		}
 	}
@@ -188,10 +194,28 @@ func readAll(ctx context.Context, a *cli.App, store cli.StatusReader, f *adopt.F
 	return s, err
 }
 
+// begin reads in the background: hundreds of outboxes and of queues take half a second
+// each, in sessions of their own.
+func begin[T any](ctx context.Context, read func(context.Context) ([]T, error)) func() ([]T, error) {
+	var (
+		found []T
+		err   error
+	)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		found, err = read(ctx)
+	}()
+	return func() ([]T, error) {
+		<-done
+		return found, err
+	}
+}
+
 // readKind reads what there is of a kind of things, as a list that is not nil, or nil and
 // refused if this role may not.
-func readKind[T any](ctx context.Context, kind string, read func(context.Context) ([]T, error), s *statusOf, refused *[]error) ([]T, error) {
-	found, err := read(ctx)
+func readKind[T any](read func() ([]T, error), kind string, s *statusOf, refused *[]error) ([]T, error) {
+	found, err := read()
 	if err == nil {
 		return append([]T{}, found...), nil // [] rather than null
 	}
