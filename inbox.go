@@ -43,15 +43,6 @@ type Released struct {
 	Late bool
 }
 
-// ValidateConsumer reports a consumer's name that no store takes, as a *FieldError:
-// it must have 1 to 48 bytes of UTF-8 without NUL.
-func ValidateConsumer(name string) error {
-	if name == "" {
-		return &FieldError{Field: "consumer", Problem: "has no name", Hint: "give it one of 1 to 48 bytes"}
-	}
-	return validText("consumer", name, 48)
-}
-
 // ValidateInboxKeep reports a time that no inbox takes, as a *FieldError.
 func ValidateInboxKeep(keep time.Duration) error {
 	if keep < MinInboxKeep || keep > MaxInboxKeep {

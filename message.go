@@ -107,12 +107,3 @@ func validText(field, s string, limit int) error {
 	}
 	return nil
 }
-
-// ValidateOutboxName reports a name that no store takes, as a *FieldError: it
-// must have 1 to 48 bytes of UTF-8 without NUL. Drivers quote it.
-func ValidateOutboxName(name string) error {
-	if name == "" {
-		return &FieldError{Field: "outbox", Problem: "has no name", Hint: "give it one of 1 to 48 bytes"}
-	}
-	return validText("outbox", name, 48)
-}

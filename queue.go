@@ -2,7 +2,6 @@ package penstock
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 )
@@ -62,28 +61,18 @@ func (j *NewJob) Validate() error {
 	return nil
 }
 
-// ValidateQueueName reports a name that no store takes, as a *FieldError. The rule
-// is that of outboxes, whose names queues share.
-func ValidateQueueName(name string) error {
-	err := ValidateOutboxName(name)
-	if field := (*FieldError)(nil); errors.As(err, &field) {
-		field.Field = "queue"
-	}
-	return err
-}
-
 // Validate reports what of a claim no store takes, as a *FieldError.
 func (c *Claim) Validate() error {
-	switch {
-	case c.Jobs < 1 || c.Jobs > MaxClaim:
+	if c.Jobs < 1 || c.Jobs > MaxClaim {
 		return &FieldError{Field: "jobs", Problem: fmt.Sprintf("is %d", c.Jobs), Hint: fmt.Sprintf("claim 1 to %d at a time", MaxClaim)}
-	case c.Lease <= 0:
-		return &FieldError{Field: "lease", Problem: fmt.Sprintf("is %s", c.Lease), Hint: "use a positive time, longer than a job takes or than the time between two Extends"}
+	}
+	if err := ValidateLease(c.Lease); err != nil {
+		return err
 	}
 	if err := validText("group", c.Group, MaxGroupBytes); err != nil {
 		return err
 	}
-	return validText("worker", c.Worker, MaxGroupBytes)
+	return validText("worker", c.Worker, MaxHolderBytes)
 }
 
 // Enqueued is what became of a NewJob.
@@ -238,12 +227,12 @@ const (
 type QueueSettings struct {
 	// Paused: jobs are enqueued, but none is claimed or dequeued.
 	Paused *bool `json:"paused,omitempty"`
-	// MaxAttempts before a job is a dead letter. 25 unless it is set.
+	// MaxAttempts before a job is a dead letter, at least 1. 25 unless it is set.
 	MaxAttempts *int `json:"max_attempts,omitempty"`
 	// MaxRunning is how many jobs may be claimed at a time, in all processes
 	// together; 0 means no limit.
 	MaxRunning *int `json:"max_running,omitempty"`
-	// DedupWindow is how long a DedupKey counts; an hour unless it is set.
+	// DedupWindow is how long a DedupKey counts, at least a microsecond; an hour unless it is set.
 	DedupWindow *time.Duration `json:"dedup_window_ns,omitempty"`
 }
 

@@ -163,7 +163,7 @@ const (
 type Subscribe struct {
 	Outbox       string
 	Subscription string
-	// Holder names the relay in status and in HeldError: host and process, say.
+	// Holder names the relay in status and in HeldError: host and process, say. At most MaxHolderBytes.
 	Holder string
 	// Lease is how long the subscription stays with this holder without a
 	// Renew. Default 15 s.

@@ -44,6 +44,9 @@ func (b *openBatch) add(m *penstock.Message, how penstock.Line) bool {
 // Fetch implements penstock.Source. What is parked, replayed and new takes turns,
 // so that none of them starves another.
 func (s *source) Fetch(ctx context.Context, limit penstock.Limit) (penstock.Batch, error) {
+	if err := limit.Validate(); err != nil {
+		return penstock.Batch{}, err
+	}
 	if err := s.enter(ctx); err != nil {
 		return penstock.Batch{}, err
 	}

@@ -76,11 +76,8 @@ func lastError(failures []penstock.Failure) string {
 
 // SetRetention implements penstock.Operator.
 func (s *Store) SetRetention(ctx context.Context, name string, r penstock.Retention) error {
-	if r.Age < 0 {
-		return &penstock.FieldError{Field: "retention.age", Problem: "is negative", Hint: "use 0 for none"}
-	}
-	if r.Bytes < 0 {
-		return &penstock.FieldError{Field: "retention.bytes", Problem: "is negative", Hint: "use 0 for none"}
+	if err := r.Validate(); err != nil {
+		return err
 	}
 	o, err := s.enterOutbox(ctx, name)
 	if err != nil {

@@ -28,8 +28,8 @@ var _ penstock.Source = (*source)(nil)
 
 // Subscribe implements penstock.Store.
 func (s *Store) Subscribe(ctx context.Context, req penstock.Subscribe) (penstock.Source, error) {
-	if req.Lease <= 0 {
-		req.Lease = penstock.DefaultLease
+	if err := req.Validate(); err != nil {
+		return nil, err
 	}
 	o, err := s.enterOutbox(ctx, req.Outbox)
 	if err != nil {

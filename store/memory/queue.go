@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -29,11 +30,8 @@ func (s *Store) enterQueue(ctx context.Context, name string) (*jobQueue, error) 
 
 // CreateQueue implements penstock.QueueStore.
 func (s *Store) CreateQueue(ctx context.Context, name string, order penstock.QueueOrder) error {
-	if err := penstock.ValidateQueueName(name); err != nil {
+	if err := cmp.Or(penstock.ValidateQueueName(name), order.Validate()); err != nil {
 		return err
-	}
-	if order != penstock.FIFO && order != penstock.LIFO {
-		return &penstock.FieldError{Field: "order", Problem: fmt.Sprintf("is %q", order), Hint: "use fifo or lifo"}
 	}
 	if err := s.enter(ctx); err != nil {
 		return err
@@ -68,13 +66,8 @@ func (s *Store) DropQueue(ctx context.Context, name string) error {
 
 // SetQueue implements penstock.QueueStore.
 func (s *Store) SetQueue(ctx context.Context, name string, set penstock.QueueSettings) error {
-	switch {
-	case set.MaxAttempts != nil && *set.MaxAttempts < 1:
-		return &penstock.FieldError{Field: "max_attempts", Problem: fmt.Sprintf("is %d", *set.MaxAttempts), Hint: "use 1 or more"}
-	case set.MaxRunning != nil && *set.MaxRunning < 0:
-		return &penstock.FieldError{Field: "max_running", Problem: fmt.Sprintf("is %d", *set.MaxRunning), Hint: "use 0 for no limit"}
-	case set.DedupWindow != nil && *set.DedupWindow < 0:
-		return &penstock.FieldError{Field: "dedup_window", Problem: fmt.Sprintf("is %s", *set.DedupWindow), Hint: "use a positive time"}
+	if err := set.Validate(); err != nil {
+		return err
 	}
 	q, err := s.enterQueue(ctx, name)
 	if err != nil {

@@ -167,8 +167,8 @@ func (w workQueue) held(ctx context.Context, leases []int64, f func(q *jobQueue,
 
 // Extend makes leases last longer, or shorter.
 func (w workQueue) Extend(ctx context.Context, lease time.Duration, leases ...int64) ([]int64, error) {
-	if lease <= 0 {
-		return nil, &penstock.FieldError{Field: "lease", Problem: fmt.Sprintf("is %s", lease), Hint: "use a positive time"}
+	if err := penstock.ValidateLease(lease); err != nil {
+		return nil, err
 	}
 	return w.held(ctx, leases, func(_ *jobQueue, j *job, now time.Time) { j.LeaseUntil = now.Add(lease) })
 }

@@ -12,10 +12,7 @@ import (
 
 // SetSchedule implements penstock.QueueStore.
 func (s *Store) SetSchedule(ctx context.Context, set penstock.Schedule) error {
-	if set.Name == "" {
-		return &penstock.FieldError{Field: "name", Problem: "is empty", Hint: "name the schedule"}
-	}
-	if err := set.Job.Validate(); err != nil {
+	if err := set.Validate(); err != nil {
 		return err
 	}
 	q, err := s.enterQueue(ctx, set.Queue)

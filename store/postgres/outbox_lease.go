@@ -61,9 +61,6 @@ func (s *Store) held(ctx context.Context, req penstock.Subscribe) error {
 // acquire creates the subscription if needed and takes its lease: the next epoch,
 // with the cursor of the one before, or start if there was none.
 func (src *Source) acquire(ctx context.Context, sess *session, start cursor) (cursor, error) {
-	if n := len(src.req.Subscription); n == 0 || n > 128 {
-		return cursor{}, &penstock.FieldError{Field: "subscription", Problem: "must have 1 to 128 bytes", Hint: "choose another name"}
-	}
 	tx, err := sess.write.Begin(ctx)
 	if err != nil {
 		return cursor{}, err

@@ -12,17 +12,13 @@ import (
 
 // SetRetention changes how long an outbox keeps what is settled.
 func (s *Store) SetRetention(ctx context.Context, outbox string, r penstock.Retention) error {
-	switch {
-	case r.Age < 0:
-		return &penstock.FieldError{Field: "retention age", Problem: "is negative", Hint: "use a positive time, or 0 to keep nothing"}
-	case r.Bytes < 0:
-		return &penstock.FieldError{Field: "retention bytes", Problem: "is negative", Hint: "use a positive size, or 0 to keep nothing"}
+	if err := r.Validate(); err != nil {
+		return err
 	}
 	if err := s.ready(ctx); err != nil {
 		return err
 	}
-	_, err := s.pool.Exec(ctx, "select "+s.table("set_retention")+"($1, nullif($2::bigint, 0) * interval '1 microsecond', nullif($3::bigint, 0))",
-		outbox, r.Age.Microseconds(), r.Bytes)
+	_, err := s.pool.Exec(ctx, "select "+s.table("set_retention")+"($1, nullif($2::interval, interval '0'), nullif($3::bigint, 0))", outbox, r.Age, r.Bytes)
 	if sqlState(err) == "42P01" {
 		return noOutbox(outbox)
 	}

@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"slices"
 	"sync"
@@ -126,8 +125,8 @@ type rebase struct {
 
 // Subscribe takes the lease, creating the subscription if there is none.
 func (s *Store) Subscribe(ctx context.Context, req penstock.Subscribe) (penstock.Source, error) {
-	if req.Lease <= 0 {
-		req.Lease = penstock.DefaultLease
+	if err := req.Validate(); err != nil {
+		return nil, err
 	}
 	if err := s.ready(ctx); err != nil {
 		return nil, err
@@ -235,8 +234,8 @@ func (src *Source) session(ctx context.Context) (*session, error) {
 
 // Fetch implements penstock.Source.
 func (src *Source) Fetch(ctx context.Context, limit penstock.Limit) (penstock.Batch, error) {
-	if limit.Messages <= 0 || limit.Bytes <= 0 {
-		return penstock.Batch{}, &penstock.FieldError{Field: "limit", Problem: fmt.Sprintf("is %d messages and %d bytes", limit.Messages, limit.Bytes), Hint: "both must be positive"}
+	if err := limit.Validate(); err != nil {
+		return penstock.Batch{}, err
 	}
 	sess, err := src.session(ctx)
 	if err != nil {

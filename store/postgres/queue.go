@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -20,15 +19,8 @@ const smallestSegment = 64 << 10
 // CreateQueue makes a queue with the options' segments; each is sealed at half the
 // size of an outbox's.
 func (s *Store) CreateQueue(ctx context.Context, name string, order penstock.QueueOrder) error {
-	if err := validQueueName(name); err != nil {
+	if err := cmp.Or(penstock.ValidateQueueName(name), order.Validate()); err != nil {
 		return err
-	}
-	switch order {
-	case "":
-		order = penstock.FIFO
-	case penstock.FIFO, penstock.LIFO:
-	default:
-		return &penstock.FieldError{Field: "order", Problem: fmt.Sprintf("is %q", order), Hint: "use fifo or lifo"}
 	}
 	if err := s.ready(ctx); err != nil {
 		return err
@@ -64,7 +56,7 @@ func (s *Store) DropQueue(ctx context.Context, name string) error {
 
 // SetQueue changes settings, all in one transaction.
 func (s *Store) SetQueue(ctx context.Context, name string, set penstock.QueueSettings) error {
-	if err := validSettings(set); err != nil {
+	if err := set.Validate(); err != nil {
 		return err
 	}
 	if err := s.ready(ctx); err != nil {
@@ -90,18 +82,6 @@ func (s *Store) SetQueue(ctx context.Context, name string, set penstock.QueueSet
 	return s.queueError(ctx, name, err)
 }
 
-func validSettings(set penstock.QueueSettings) error {
-	switch {
-	case set.MaxAttempts != nil && *set.MaxAttempts < 1:
-		return &penstock.FieldError{Field: "max attempts", Problem: fmt.Sprintf("is %d", *set.MaxAttempts), Hint: "a job needs at least one attempt"}
-	case set.MaxRunning != nil && *set.MaxRunning < 0:
-		return &penstock.FieldError{Field: "max running", Problem: fmt.Sprintf("is %d", *set.MaxRunning), Hint: "use 0 for no limit, or pause the queue"}
-	case set.DedupWindow != nil && *set.DedupWindow < time.Microsecond:
-		return &penstock.FieldError{Field: "dedup window", Problem: fmt.Sprintf("is %s", *set.DedupWindow), Hint: "use a positive time; jobs without a dedup key are never duplicates"}
-	}
-	return nil
-}
-
 // CancelJobs removes jobs of a queue, whether they wait or run.
 func (s *Store) CancelJobs(ctx context.Context, queue string, ids ...int64) (n int, err error) {
 	if err := s.ready(ctx); err != nil {
@@ -118,16 +98,6 @@ func (s *Store) onQueue(ctx context.Context, queue, sql string, args ...any) err
 	}
 	_, err := s.pool.Exec(ctx, sql, args...)
 	return s.queueError(ctx, queue, err)
-}
-
-func validQueueName(name string) error {
-	if err := penstock.ValidateQueueName(name); err != nil {
-		return err
-	}
-	if name[0] == '_' {
-		return &penstock.FieldError{Field: "queue", Problem: fmt.Sprintf("%q begins with an underscore", name), Hint: "such names are Penstock's own; choose another"}
-	}
-	return nil
 }
 
 func noQueue(name string) error {

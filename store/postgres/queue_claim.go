@@ -102,8 +102,8 @@ func (q *workedQueue) ReadyGroups(ctx context.Context, groups []string, behind s
 
 // Extend implements penstock.Queue.
 func (q *workedQueue) Extend(ctx context.Context, lease time.Duration, leases ...int64) ([]int64, error) {
-	if lease <= 0 {
-		return nil, (&penstock.Claim{Jobs: 1, Lease: lease}).Validate()
+	if err := penstock.ValidateLease(lease); err != nil {
+		return nil, err
 	}
 	return q.settle(ctx, q.extend, leases, q.queue.name, leases, atLeastOne(lease))
 }

@@ -15,13 +15,10 @@ import (
 // SetSchedule implements penstock.QueueStore. A schedule that is set again with the
 // same Cron keeps its next time. The job's NotBefore means nothing here.
 func (s *Store) SetSchedule(ctx context.Context, set penstock.Schedule) error {
-	if err := validScheduleName(set.Name); err != nil {
+	if err := set.Validate(); err != nil {
 		return err
 	}
 	j := &set.Job
-	if err := j.Validate(); err != nil {
-		return err
-	}
 	headers, err := encodeHeaders(j.Headers)
 	if err != nil {
 		return err
@@ -75,12 +72,4 @@ func (s *Store) Schedules(ctx context.Context, queue string) ([]penstock.Schedul
 		return one, err
 	})
 	return all, s.queueError(ctx, queue, err)
-}
-
-// validScheduleName allows what the database holds: 1 to 128 bytes.
-func validScheduleName(name string) error {
-	if err := (&penstock.NewJob{Key: name}).Validate(); err != nil || name == "" || len(name) > 128 {
-		return &penstock.FieldError{Field: "schedule", Problem: fmt.Sprintf("%q is no name", name[:min(len(name), 128)]), Hint: "use 1 to 128 bytes of UTF-8 without NUL"}
-	}
-	return nil
 }

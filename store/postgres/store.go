@@ -121,7 +121,7 @@ func (s *Store) table(name string) string { return pgx.Identifier{s.schema, name
 
 // CreateOutbox makes an outbox with the options' segments.
 func (s *Store) CreateOutbox(ctx context.Context, name string) error {
-	if err := validName(name); err != nil {
+	if err := penstock.ValidateOutboxName(name); err != nil {
 		return err
 	}
 	if err := s.ready(ctx); err != nil {
@@ -185,16 +185,6 @@ func (s *Store) ready(ctx context.Context) error {
 
 func noOutbox(name string) error {
 	return penstock.WithHint(fmt.Errorf("%w: %q", penstock.ErrNoOutbox, name), "penstock outbox list shows those there are")
-}
-
-func validName(name string) error {
-	if err := penstock.ValidateOutboxName(name); err != nil {
-		return err
-	}
-	if name[0] == '_' {
-		return &penstock.FieldError{Field: "outbox", Problem: fmt.Sprintf("%q begins with an underscore", name), Hint: "such names are Penstock's own; choose another"}
-	}
-	return nil
 }
 
 // outboxIDs reads what the derived message ids of an outbox are made of.

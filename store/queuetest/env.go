@@ -195,11 +195,16 @@ func (e *env) set(s penstock.QueueSettings) {
 
 func (e *env) status() penstock.QueueStatus {
 	e.Helper()
+	return e.statusOf(queue)
+}
+
+func (e *env) statusOf(name string) penstock.QueueStatus {
+	e.Helper()
 	all, err := e.Store.QueueStatus(e.ctx)
 	e.must(err, "QueueStatus")
-	i := slices.IndexFunc(all, func(s penstock.QueueStatus) bool { return s.Queue == queue })
+	i := slices.IndexFunc(all, func(s penstock.QueueStatus) bool { return s.Queue == name })
 	if i < 0 {
-		e.Fatalf("QueueStatus does not have the queue %q", queue)
+		e.Fatalf("QueueStatus does not have the queue %q", name)
 	}
 	return all[i]
 }

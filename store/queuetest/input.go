@@ -3,6 +3,7 @@ package queuetest
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -12,8 +13,8 @@ import (
 var inputCases = []testCase{
 	{name: "BadJobs", run: badJobs},
 	{name: "BadClaims", run: badClaims},
-	{name: "BadSettings", run: badSettings},
-	{name: "BadNames", run: badNames},
+	{name: "SettingsUpToTheLimits", run: settingsLimits},
+	{name: "NamesUpToTheLimit", run: queueNames},
 	{name: "NoSuchQueue", run: noSuchQueue},
 }
 
@@ -89,27 +90,44 @@ func badClaims(e *env) {
 	e.same(e.claimAs(penstock.Claim{Jobs: penstock.MaxClaim}))
 }
 
-func badSettings(e *env) {
-	zero, negative := 0, -1
-	window := -time.Second
-	for what, s := range map[string]penstock.QueueSettings{
-		"no attempts": {MaxAttempts: &zero}, "negative attempts": {MaxAttempts: &negative},
-		"negative running": {MaxRunning: &negative}, "a negative window": {DedupWindow: &window},
-	} {
-		e.badField("SetQueue with "+what, e.Store.SetQueue(e.ctx, queue, s), "")
+func settingsLimits(e *env) {
+	for _, n := range []int{-1, 0, math.MaxInt32 + 1} {
+		e.badField(fmt.Sprint(n, " attempts"), e.Store.SetQueue(e.ctx, queue, penstock.QueueSettings{MaxAttempts: &n}), "max attempts")
 	}
-	if s := e.status(); *s.MaxAttempts < 1 || *s.MaxRunning != 0 {
+	for _, n := range []int{-1, math.MaxInt32 + 1} {
+		e.badField(fmt.Sprint(n, " running"), e.Store.SetQueue(e.ctx, queue, penstock.QueueSettings{MaxRunning: &n}), "max running")
+	}
+	for _, d := range []time.Duration{-time.Second, 0, time.Microsecond - 1} {
+		e.badField(fmt.Sprint("a window of ", d), e.Store.SetQueue(e.ctx, queue, penstock.QueueSettings{DedupWindow: &d}), "dedup window")
+	}
+	if s := e.status(); *s.MaxAttempts != 25 || *s.MaxRunning != 0 || *s.DedupWindow != time.Hour {
 		e.Errorf("bad input changed the settings: %+v", s.QueueSettings)
 	}
+	all := (math.MaxInt64 * time.Nanosecond).Truncate(time.Microsecond)
+	for _, good := range []struct {
+		attempts, running int
+		window            time.Duration
+	}{{1, 0, time.Microsecond}, {math.MaxInt32, 1, time.Hour}, {25, math.MaxInt32, all}} {
+		e.set(penstock.QueueSettings{MaxAttempts: &good.attempts, MaxRunning: &good.running, DedupWindow: &good.window})
+		if s := e.status(); *s.MaxAttempts != good.attempts || *s.MaxRunning != good.running || *s.DedupWindow != good.window {
+			e.Errorf("the settings are %+v, want %+v", s.QueueSettings, good)
+		}
+	}
+	e.enqueue(once("d", "a"))
+	e.enqueue(once("d", "b"))
+	e.ack(e.want("a")...)
 }
 
-func badNames(e *env) {
-	for _, name := range []string{"", strings.Repeat("q", 49), "a\x00", "\xff"} {
+func queueNames(e *env) {
+	for _, name := range []string{"", "_own", strings.Repeat("q", penstock.MaxNameBytes+1), "a\x00", "\xff"} {
 		e.badField(fmt.Sprintf("CreateQueue %q", name), e.Store.CreateQueue(e.ctx, name, penstock.FIFO), "queue")
 	}
-	e.badField("CreateQueue in no order", e.Store.CreateQueue(e.ctx, "good", "sideways"), "")
-	for _, name := range []string{`a "quoted" name; drop table x --`, "Grüße", "select", "a.b", "UPPER", strings.Repeat("q", 48)} {
-		e.must(e.Store.CreateQueue(e.ctx, name, penstock.FIFO), "CreateQueue "+name)
+	e.badField("CreateQueue in no order", e.Store.CreateQueue(e.ctx, "good", "sideways"), "order")
+	for _, name := range []string{`a "quoted" name; drop table x --`, "Grüße", "select", "a.b", "UPPER", "q", strings.Repeat("q", penstock.MaxNameBytes)} {
+		e.must(e.Store.CreateQueue(e.ctx, name, ""), "CreateQueue "+name)
+		if s := e.statusOf(name); s.Order != penstock.FIFO {
+			e.Errorf("a queue made without an order is %q, want %q", s.Order, penstock.FIFO)
+		}
 		q := e.Store.Queue(name)
 		_, err := q.Enqueue(e.ctx, job("in "+name))
 		e.must(err, "Enqueue")

@@ -2,6 +2,8 @@ package queuetest
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/penstock/penstock"
@@ -123,8 +125,11 @@ func scheduleDuplicate(e *env) {
 func scheduleBad(e *env) {
 	good := penstock.Schedule{Queue: queue, Name: "s", Cron: "@hourly", Job: job("a")}
 	s := good
-	s.Name = ""
-	e.badField("SetSchedule without a name", e.Store.SetSchedule(e.ctx, s), "")
+	long := strings.Repeat("s", penstock.MaxScheduleBytes)
+	for _, name := range []string{"", long + "s", "a\x00", "\xff"} {
+		s.Name = name
+		e.badField(fmt.Sprintf("SetSchedule %q", name), e.Store.SetSchedule(e.ctx, s), "schedule")
+	}
 	s = good
 	s.Job.Priority = penstock.MaxPriority + 1
 	e.badField("SetSchedule with a bad priority", e.Store.SetSchedule(e.ctx, s), "priority")
@@ -133,6 +138,12 @@ func scheduleBad(e *env) {
 	e.mustBe(e.Store.SetSchedule(e.ctx, s), penstock.ErrNoQueue, "SetSchedule in a queue that is missing")
 	if all := e.schedules(); len(all) != 0 {
 		e.Errorf("bad input left the schedules %+v", all)
+	}
+	s = good
+	s.Name = long
+	e.schedule(s)
+	if all := e.schedules(); len(all) != 1 || all[0].Name != long {
+		e.Errorf("the schedules are %+v, want one with a long name", all)
 	}
 	err := e.Store.DropSchedule(e.ctx, "missing", "s")
 	if !errors.Is(err, penstock.ErrNoQueue) && !errors.Is(err, penstock.ErrNoSchedule) {

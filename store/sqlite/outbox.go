@@ -6,11 +6,9 @@ import (
 	"database/sql"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/messageid"
@@ -40,7 +38,7 @@ func quotedName(prefix, of string) string {
 // CreateOutbox implements penstock.Store. An application may insert into
 // Table(name) once it has returned.
 func (s *Store) CreateOutbox(ctx context.Context, name string) error {
-	if err := validName("outbox", name); err != nil {
+	if err := penstock.ValidateOutboxName(name); err != nil {
 		return err
 	}
 	uid := make([]byte, 6)
@@ -130,21 +128,4 @@ func (o outbox) extent(ctx context.Context, q querier) (first, last int64, err e
 // unquoted is a quoted name without its quotes, as SQLite's own tables write it.
 func unquoted(quoted string) string {
 	return strings.ReplaceAll(quoted[1:len(quoted)-1], `""`, `"`)
-}
-
-func validName(field, name string) error {
-	problem := ""
-	switch {
-	case name == "":
-		problem = "is empty"
-	case len(name) > 48:
-		problem = fmt.Sprintf("%.60q is %d bytes long", name, len(name))
-	case strings.ContainsRune(name, 0):
-		problem = fmt.Sprintf("%q has a NUL", name)
-	case !utf8.ValidString(name):
-		problem = fmt.Sprintf("%q is not valid UTF-8", name)
-	default:
-		return nil
-	}
-	return &penstock.FieldError{Field: field, Problem: problem, Hint: "use 1 to 48 bytes of text without NUL"}
 }

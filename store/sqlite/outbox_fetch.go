@@ -27,6 +27,9 @@ type sight struct {
 
 // Fetch implements penstock.Source.
 func (s *source) Fetch(ctx context.Context, limit penstock.Limit) (penstock.Batch, error) {
+	if err := limit.Validate(); err != nil {
+		return penstock.Batch{}, err
+	}
 	if err := s.usable(ctx); err != nil {
 		return penstock.Batch{}, err
 	}

@@ -27,21 +27,17 @@ type page struct {
 }
 
 func newPage(ids messageid.Outbox, limit penstock.Limit, size int) *page {
-	p := &page{limit: limit, ids: ids}
-	if limit.Messages > 0 {
-		p.msgs = make([]penstock.Message, 0, min(limit.Messages, 2*size+16))
-	}
-	return p
+	return &page{limit: limit, ids: ids, msgs: make([]penstock.Message, 0, min(limit.Messages, 2*size+16))}
 }
 
 // room is how many rows to ask for: one more than fit, to learn whether there
 // are more.
-func (p *page) room() int { return max(p.limit.Messages, 1) - len(p.msgs) + 1 }
+func (p *page) room() int { return p.limit.Messages - len(p.msgs) + 1 }
 
 // add takes m if it fits. The first one always does.
 func (p *page) add(m *penstock.Message) bool {
 	size := m.Size()
-	if n := len(p.msgs); n > 0 && (n >= p.limit.Messages || p.limit.Bytes > 0 && p.bytes+size > p.limit.Bytes) {
+	if n := len(p.msgs); n > 0 && (n >= p.limit.Messages || p.bytes+size > p.limit.Bytes) {
 		p.full = true
 		return false
 	}

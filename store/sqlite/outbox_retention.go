@@ -11,10 +11,8 @@ import (
 
 // SetRetention implements penstock.Operator.
 func (s *Store) SetRetention(ctx context.Context, name string, r penstock.Retention) error {
-	for field, n := range map[string]int64{"retention.age": int64(r.Age), "retention.bytes": r.Bytes} {
-		if n < 0 {
-			return &penstock.FieldError{Field: field, Problem: "is negative", Hint: "use 0 for none"}
-		}
+	if err := r.Validate(); err != nil {
+		return err
 	}
 	return s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		box, err := findOutbox(ctx, tx, name)

@@ -47,16 +47,14 @@ var _ penstock.Source = (*source)(nil)
 
 // Subscribe implements penstock.Store.
 func (s *Store) Subscribe(ctx context.Context, req penstock.Subscribe) (penstock.Source, error) {
-	if req.Lease <= 0 {
-		req.Lease = penstock.DefaultLease
+	if err := req.Validate(); err != nil {
+		return nil, err
 	}
 	src := &source{store: s, req: req}
 	join := src.attach
 	in := s.write
 	if req.Ephemeral {
 		join, in = src.watch, s.read
-	} else if req.Subscription == "" {
-		return nil, &penstock.FieldError{Field: "subscription", Problem: "is empty", Hint: "name the subscription: its cursor is kept under the name"}
 	}
 	if err := in(ctx, join); err != nil {
 		return nil, err

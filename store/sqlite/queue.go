@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -25,11 +26,8 @@ func onQueue(queue, statement string) string { return on(QueueTable(queue), stat
 // CreateQueue implements penstock.QueueStore. An application may insert into
 // QueueTable(name) once it has returned.
 func (s *Store) CreateQueue(ctx context.Context, name string, order penstock.QueueOrder) error {
-	if err := penstock.ValidateQueueName(name); err != nil {
+	if err := cmp.Or(penstock.ValidateQueueName(name), order.Validate()); err != nil {
 		return err
-	}
-	if order != penstock.FIFO && order != penstock.LIFO {
-		return &penstock.FieldError{Field: "order", Problem: fmt.Sprintf("is %q", order), Hint: "use fifo or lifo"}
 	}
 	return s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		if err := nameFree(ctx, tx, "queue", name); err != nil {
@@ -99,13 +97,8 @@ func (s *Store) DropQueue(ctx context.Context, name string) error {
 
 // SetQueue implements penstock.QueueStore.
 func (s *Store) SetQueue(ctx context.Context, name string, set penstock.QueueSettings) error {
-	switch {
-	case set.MaxAttempts != nil && *set.MaxAttempts < 1:
-		return &penstock.FieldError{Field: "max_attempts", Problem: fmt.Sprintf("is %d", *set.MaxAttempts), Hint: "use 1 or more"}
-	case set.MaxRunning != nil && *set.MaxRunning < 0:
-		return &penstock.FieldError{Field: "max_running", Problem: fmt.Sprintf("is %d", *set.MaxRunning), Hint: "use 1 or more, or 0 for no limit"}
-	case set.DedupWindow != nil && *set.DedupWindow < 0:
-		return &penstock.FieldError{Field: "dedup_window", Problem: fmt.Sprintf("is %s", *set.DedupWindow), Hint: "use a positive time, or 0 to enqueue duplicates"}
+	if err := set.Validate(); err != nil {
+		return err
 	}
 	return s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		var window *int64

@@ -13,16 +13,10 @@ import (
 // SetSchedule implements penstock.QueueStore. If it changes a schedule and not
 // its times, what was due stays due. The job's NotBefore has no meaning here.
 func (s *Store) SetSchedule(ctx context.Context, sch penstock.Schedule) error {
-	if sch.Name == "" {
-		return &penstock.FieldError{Field: "schedule", Problem: "has no name", Hint: "give it one: it can be changed and dropped by it"}
-	}
-	if err := validName("schedule", sch.Name); err != nil {
+	if err := sch.Validate(); err != nil {
 		return err
 	}
 	j := &sch.Job
-	if err := j.Validate(); err != nil {
-		return err
-	}
 	return queue{s, sch.Queue}.inQueue(ctx, func(ctx context.Context, tx *sql.Tx, row queueRow, now time.Time) error {
 		next, err := cron.Next(sch.Cron, now)
 		if err != nil {

@@ -25,8 +25,8 @@ func (q queue) inQueue(ctx context.Context, fn func(ctx context.Context, tx *sql
 
 // Extend implements penstock.Queue.
 func (q queue) Extend(ctx context.Context, lease time.Duration, leases ...int64) (held []int64, err error) {
-	if lease <= 0 {
-		return nil, &penstock.FieldError{Field: "lease", Problem: fmt.Sprintf("is %s", lease), Hint: "use a positive time"}
+	if err := penstock.ValidateLease(lease); err != nil {
+		return nil, err
 	}
 	err = q.inQueue(ctx, func(ctx context.Context, tx *sql.Tx, row queueRow, now time.Time) error {
 		held, err = readColumn[int64](ctx, tx, extendSQL, array(leases), row.id, now.UnixMicro(), now.Add(lease).UnixMicro())

@@ -3,16 +3,31 @@ package storetest
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strings"
+	"time"
 
 	"github.com/penstock/penstock"
 )
 
 var inputCases = []testCase{
 	{name: "BadFieldsAreNamed", run: badFields},
-	{name: "BadNames", run: badNames},
+	{name: "NamesUpToTheLimit", run: names},
+	{name: "SubscribeUpToTheLimits", run: subscribeLimits},
+	{name: "FetchOfNothing", run: fetchLimits},
 	{name: "NoSuchOutbox", run: noSuchOutbox},
 	{name: "NoSuchSubscription", run: noSuchSubscription},
+}
+
+// badField fails the test unless err is a *FieldError whose field begins so.
+func (e *env) badField(what string, err error, field string) {
+	e.Helper()
+	var f *penstock.FieldError
+	if !errors.As(err, &f) {
+		e.Errorf("%s: got error %v, want a *FieldError", what, err)
+	} else if !strings.HasPrefix(f.Field, field) {
+		e.Errorf("%s: the FieldError names %q, want %q", what, f.Field, field)
+	}
 }
 
 // Nothing of a call with one bad message is written, and the transaction that
@@ -43,40 +58,87 @@ func badFields(e *env) {
 		{"headers", header("n", strings.Repeat("v", penstock.MaxHeaderBytes))},
 		{"payload", penstock.Message{Payload: make([]byte, penstock.MaxPayloadBytes+1)}},
 	}
-	check := func(what, field string, err error) {
-		e.Helper()
-		var f *penstock.FieldError
-		if !errors.As(err, &f) {
-			e.Errorf("%s with a bad %s: got error %v, want a *FieldError", what, field, err)
-		} else if !strings.HasPrefix(f.Field, field) {
-			e.Errorf("%s with a bad %s: the FieldError names %q", what, field, f.Field)
-		}
-	}
 	r := e.read()
 	tx := e.begin()
 	tx.publish(message("", "in the transaction"))
 	for _, b := range bad {
-		check("Publish in a transaction", b.field, tx.Tx.Publish(e.ctx, outbox, message("", "with a bad one"), b.msg))
+		e.badField("Publish in a transaction", tx.Tx.Publish(e.ctx, outbox, message("", "with a bad one"), b.msg), b.field)
 	}
 	tx.commit()
 	for _, b := range bad {
-		check("Publish", b.field, e.Store.Publish(e.ctx, outbox, message("", "with a bad one"), b.msg, message("", "after it")))
+		e.badField("Publish", e.Store.Publish(e.ctx, outbox, message("", "with a bad one"), b.msg, message("", "after it")), b.field)
 	}
 	e.publish(message("", "good"))
 	r.want("in the transaction", "good")
 }
 
-func badNames(e *env) {
-	for _, name := range []string{"", "a\x00b", strings.Repeat("n", 49), strings.Repeat("日", 17)} {
-		err := e.Store.CreateOutbox(e.ctx, name)
-		var f *penstock.FieldError
-		if !errors.As(err, &f) {
-			e.Errorf("CreateOutbox(%q): got error %v, want a *FieldError", name, err)
-		}
+func names(e *env) {
+	for _, name := range []string{"", "_own", "a\x00b", "a\xff", strings.Repeat("n", penstock.MaxNameBytes+1), strings.Repeat("日", 17)} {
+		e.badField(fmt.Sprintf("CreateOutbox %q", name), e.Store.CreateOutbox(e.ctx, name), "outbox")
 	}
 	if n := len(e.status()); n != 1 {
 		e.Errorf("there are %d outboxes, want the one that was there", n)
 	}
+	for _, name := range []string{"n", strings.Repeat("n", penstock.MaxNameBytes), strings.Repeat("日", penstock.MaxNameBytes/3)} {
+		e.must(e.Store.CreateOutbox(e.ctx, name), "CreateOutbox "+name)
+		e.must(e.Store.Publish(e.ctx, name, message("", "m")), "Publish")
+		e.subscribe(penstock.Subscribe{Outbox: name}).want("m")
+	}
+}
+
+func subscribeLimits(e *env) {
+	long := strings.Repeat("s", penstock.MaxSubscriptionBytes)
+	holder := strings.Repeat("h", penstock.MaxHolderBytes)
+	for _, bad := range []struct {
+		field string
+		penstock.Subscribe
+	}{
+		{"subscription", penstock.Subscribe{}},
+		{"subscription", penstock.Subscribe{Subscription: long + "s"}},
+		{"subscription", penstock.Subscribe{Subscription: "a\x00"}},
+		{"subscription", penstock.Subscribe{Subscription: "\xff"}},
+		{"holder", penstock.Subscribe{Subscription: "s", Holder: holder + "h"}},
+		{"holder", penstock.Subscribe{Subscription: "s", Holder: "a\x00"}},
+		{"holder", penstock.Subscribe{Subscription: "s", Holder: "\xff"}},
+		{"lease", penstock.Subscribe{Subscription: "s", Lease: -1}},
+	} {
+		bad.Outbox = outbox
+		_, err := e.Store.Subscribe(e.ctx, bad.Subscribe)
+		e.badField("Subscribe", err, bad.field)
+	}
+	if n := len(e.outboxStatus(outbox).Subscriptions); n != 0 {
+		e.Errorf("bad input made %d subscriptions", n)
+	}
+	e.publish(message("", "m"))
+	for _, good := range []penstock.Subscribe{
+		{Ephemeral: true},
+		{Subscription: "s"},
+		{Subscription: long, Holder: holder, Lease: (math.MaxInt64 * time.Nanosecond).Truncate(time.Microsecond)},
+	} {
+		good.Outbox = outbox
+		src, err := e.Store.Subscribe(e.ctx, good)
+		e.must(err, fmt.Sprintf("Subscribe %+v", good))
+		b, err := src.Fetch(e.ctx, penstock.Limit{Messages: 1, Bytes: 1})
+		e.must(err, "Fetch")
+		e.wantPayloads(b.Messages, "m")
+		e.must(src.Settle(e.ctx, delivered(b)...), "Settle")
+		if good.Holder != "" {
+			if s := e.subscriptionStatus(good); s.Holder != holder || !s.LeaseUntil.After(time.Now().AddDate(200, 0, 0)) {
+				e.Errorf("the subscription's status is %+v", s)
+			}
+		}
+		e.must(src.Close(e.ctx), "Close")
+	}
+}
+
+func fetchLimits(e *env) {
+	r := e.read()
+	e.publish(message("", "m"))
+	for _, limit := range []penstock.Limit{{}, {Messages: 1}, {Bytes: 1}, {Messages: -1, Bytes: 1}, {Messages: 1, Bytes: -1}} {
+		_, err := r.Fetch(e.ctx, limit)
+		e.badField(fmt.Sprintf("Fetch %+v", limit), err, "limit")
+	}
+	r.want("m")
 }
 
 func noSuchOutbox(e *env) {

@@ -1,8 +1,8 @@
 package storetest
 
 import (
-	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/penstock/penstock"
@@ -17,7 +17,7 @@ var retentionCases = []testCase{
 	{name: "EitherLetsGo", run: retentionEither, needs: Features{Reclaim: true}},
 	{name: "NeverTakesWhatIsUnsettled", run: retentionUnsettled},
 	{name: "NewSubscriptionReadsIt", run: retentionNewSubscription},
-	{name: "BadValues", run: retentionBadValues},
+	{name: "UpToTheLimits", run: retentionLimits},
 }
 
 func (e *env) retain(r penstock.Retention) {
@@ -138,18 +138,18 @@ func retentionNewSubscription(e *env) {
 	e.subscribe(penstock.Subscribe{Subscription: "later"}).want("m0", "m1", "m2")
 }
 
-func retentionBadValues(e *env) {
+func retentionLimits(e *env) {
 	want := penstock.Retention{Age: 36*time.Hour + time.Millisecond, Bytes: 1 << 40}
 	e.retain(want)
-	for _, bad := range []penstock.Retention{{Age: -1}, {Bytes: -1}, {Age: -time.Hour, Bytes: 1}, {Age: time.Hour, Bytes: -1 << 62}} {
-		err := e.Store.SetRetention(e.ctx, outbox, bad)
-		var f *penstock.FieldError
-		if !errors.As(err, &f) {
-			e.Errorf("SetRetention(%+v): got error %v, want a *FieldError", bad, err)
-		}
+	for _, bad := range []penstock.Retention{{Age: -1}, {Age: time.Microsecond - 1}, {Bytes: -1}, {Age: -time.Hour, Bytes: 1}, {Age: time.Hour, Bytes: math.MinInt64}} {
+		e.badField(fmt.Sprintf("SetRetention(%+v)", bad), e.Store.SetRetention(e.ctx, outbox, bad), "retention")
 	}
 	if got := e.outboxStatus(outbox).Retention; got != want {
 		e.Errorf("status shows the retention %+v, want %+v", got, want)
+	}
+	for _, good := range []penstock.Retention{{}, {Age: time.Microsecond, Bytes: 1}, {Age: (math.MaxInt64 * time.Nanosecond).Truncate(time.Microsecond), Bytes: math.MaxInt64}} {
+		e.retain(good)
+		e.maintain()
 	}
 	e.must(e.Store.CreateOutbox(e.ctx, "other"), "CreateOutbox")
 	if got := e.outboxStatus("other").Retention; got != (penstock.Retention{}) {

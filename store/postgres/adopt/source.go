@@ -2,7 +2,6 @@ package adopt
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -153,8 +152,8 @@ func (t *Table) Subscribe(ctx context.Context, req penstock.Subscribe) (penstock
 
 // Fetch implements penstock.Source. It never rewinds.
 func (s *Source) Fetch(ctx context.Context, limit penstock.Limit) (penstock.Batch, error) {
-	if limit.Messages <= 0 || limit.Bytes <= 0 {
-		return penstock.Batch{}, &penstock.FieldError{Field: "limit", Problem: fmt.Sprintf("is %d messages and %d bytes", limit.Messages, limit.Bytes), Hint: "both must be positive"}
+	if err := limit.Validate(); err != nil {
+		return penstock.Batch{}, err
 	}
 	if s.isClosed() {
 		return penstock.Batch{}, penstock.ErrClosed

@@ -3,7 +3,6 @@ package adopt
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -75,8 +74,8 @@ func (c *claim) watch(timeout time.Duration, f func()) {
 // Fetch implements penstock.Source: it claims the next rows that nobody has. After a
 // claim has grown old all are given up, and the batch says so.
 func (w *Worker) Fetch(ctx context.Context, limit penstock.Limit) (penstock.Batch, error) {
-	if limit.Messages <= 0 || limit.Bytes <= 0 {
-		return penstock.Batch{}, &penstock.FieldError{Field: "limit", Problem: fmt.Sprintf("is %d messages and %d bytes", limit.Messages, limit.Bytes), Hint: "both must be positive"}
+	if err := limit.Validate(); err != nil {
+		return penstock.Batch{}, err
 	}
 	if w.isClosed() {
 		return penstock.Batch{}, penstock.ErrClosed

@@ -1,0 +1,123 @@
+package penstock
+
+import (
+	"fmt"
+	"math"
+	"time"
+)
+
+// Limits of names. They hold for every store, and PostgreSQL's functions have the same;
+// docs/limits.md lists them all.
+const (
+	MaxNameBytes         = 48 // of an outbox, a queue or an inbox's consumer
+	MaxSubscriptionBytes = 128
+	MaxScheduleBytes     = 128
+	MaxHolderBytes       = 256 // Subscribe.Holder, Claim.Worker
+)
+
+// leastTime is what every store can tell from nothing.
+const leastTime = time.Microsecond
+
+func validName(field, name string, limit int) error {
+	if name == "" {
+		return &FieldError{Field: field, Problem: "has no name", Hint: fmt.Sprintf("give it one of 1 to %d bytes", limit)}
+	}
+	return validText(field, name, limit)
+}
+
+func ownName(field, name string) error {
+	if err := validName(field, name, MaxNameBytes); err != nil {
+		return err
+	}
+	if name[0] == '_' {
+		return &FieldError{Field: field, Problem: fmt.Sprintf("%q begins with an underscore", name), Hint: "such names are Penstock's own; choose another"}
+	}
+	return nil
+}
+
+// ValidateOutboxName reports a name that no store takes, as a *FieldError: it must have 1 to
+// MaxNameBytes bytes of UTF-8 without NUL, and no underscore at its beginning. Drivers quote it.
+func ValidateOutboxName(name string) error { return ownName("outbox", name) }
+
+// ValidateQueueName is the same for queues, which share their names with outboxes.
+func ValidateQueueName(name string) error { return ownName("queue", name) }
+
+// ValidateConsumer reports a consumer's name that no store takes, as a *FieldError:
+// it must have 1 to MaxNameBytes bytes of UTF-8 without NUL.
+func ValidateConsumer(name string) error { return validName("consumer", name, MaxNameBytes) }
+
+// Validate reports what of a subscription no store takes, as a *FieldError, and fills in
+// the lease.
+func (s *Subscribe) Validate() error {
+	if s.Lease == 0 {
+		s.Lease = DefaultLease
+	}
+	if err := ValidateLease(s.Lease); err != nil {
+		return err
+	}
+	if err := validText("holder", s.Holder, MaxHolderBytes); err != nil || s.Ephemeral {
+		return err
+	}
+	return validName("subscription", s.Subscription, MaxSubscriptionBytes)
+}
+
+// ValidateLease reports a time that no lease has, as a *FieldError.
+func ValidateLease(lease time.Duration) error {
+	if lease <= 0 {
+		return &FieldError{Field: "lease", Problem: fmt.Sprintf("is %s", lease), Hint: "use a positive time, longer than a job takes or than the time between two renewals"}
+	}
+	return nil
+}
+
+// Validate reports a limit that no Fetch takes, as a *FieldError.
+func (l Limit) Validate() error {
+	if l.Messages <= 0 || l.Bytes <= 0 {
+		return &FieldError{Field: "limit", Problem: fmt.Sprintf("is %d messages and %d bytes", l.Messages, l.Bytes), Hint: "both must be positive"}
+	}
+	return nil
+}
+
+// Validate reports what no store keeps, as a *FieldError.
+func (r Retention) Validate() error {
+	switch {
+	case r.Age != 0 && r.Age < leastTime:
+		return &FieldError{Field: "retention age", Problem: fmt.Sprintf("is %s", r.Age), Hint: "use a microsecond or more, or 0 to keep nothing for its age"}
+	case r.Bytes < 0:
+		return &FieldError{Field: "retention bytes", Problem: fmt.Sprintf("is %d", r.Bytes), Hint: "use a positive size, or 0 to keep nothing for its size"}
+	}
+	return nil
+}
+
+// Validate reports an order that no queue has, as a *FieldError, and fills in FIFO.
+func (o *QueueOrder) Validate() error {
+	switch *o {
+	case "":
+		*o = FIFO
+	case FIFO, LIFO:
+	default:
+		return &FieldError{Field: "order", Problem: fmt.Sprintf("is %q", *o), Hint: "use fifo or lifo"}
+	}
+	return nil
+}
+
+// Validate reports the first setting that no queue takes, as a *FieldError.
+func (s QueueSettings) Validate() error {
+	switch {
+	case s.MaxAttempts != nil && (*s.MaxAttempts < 1 || *s.MaxAttempts > math.MaxInt32):
+		return &FieldError{Field: "max attempts", Problem: fmt.Sprintf("is %d", *s.MaxAttempts), Hint: fmt.Sprintf("use 1 to %d; with 1 a job that fails is a dead letter at once", math.MaxInt32)}
+	case s.MaxRunning != nil && (*s.MaxRunning < 0 || *s.MaxRunning > math.MaxInt32):
+		return &FieldError{Field: "max running", Problem: fmt.Sprintf("is %d", *s.MaxRunning), Hint: fmt.Sprintf("use 1 to %d, 0 for no limit, or pause the queue", math.MaxInt32)}
+	case s.DedupWindow != nil && *s.DedupWindow < leastTime:
+		return &FieldError{Field: "dedup window", Problem: fmt.Sprintf("is %s", *s.DedupWindow), Hint: "use a microsecond or more; jobs without a dedup key are never duplicates"}
+	}
+	return nil
+}
+
+// Validate reports the first field that no store takes, as a *FieldError. What Cron says
+// the store checks.
+func (s *Schedule) Validate() error {
+	if err := validName("schedule", s.Name, MaxScheduleBytes); err != nil {
+		return err
+	}
+	return s.Job.Validate()
+}

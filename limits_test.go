@@ -1,0 +1,43 @@
+package penstock_test
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/penstock/penstock"
+)
+
+// The table of limits says what the constants say.
+func TestDocumentedLimits(t *testing.T) {
+	text, err := os.ReadFile("docs/limits.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]int{
+		"MaxPayloadBytes": penstock.MaxPayloadBytes, "MaxKeyBytes": penstock.MaxKeyBytes, "MaxTopicBytes": penstock.MaxTopicBytes,
+		"MaxIDBytes": penstock.MaxIDBytes, "MaxHeaderBytes": penstock.MaxHeaderBytes, "MaxGroupBytes": penstock.MaxGroupBytes,
+		"MaxDedupBytes": penstock.MaxDedupBytes, "MaxPriority": penstock.MaxPriority, "MaxNameBytes": penstock.MaxNameBytes,
+		"MaxSubscriptionBytes": penstock.MaxSubscriptionBytes, "MaxScheduleBytes": penstock.MaxScheduleBytes,
+		"MaxHolderBytes": penstock.MaxHolderBytes, "MaxClaim": penstock.MaxClaim, "MaxInboxRows": penstock.MaxInboxRows,
+		"MaxFailures": penstock.MaxFailures, "MaxSinkErrorBytes": penstock.MaxSinkErrorBytes,
+	}
+	number := regexp.MustCompile(`^\d+`)
+	for _, line := range strings.Split(string(text), "\n") {
+		cells := strings.Split(line, " | ")
+		for name, limit := range want {
+			if len(cells) < 4 || !strings.Contains(cells[3], "`"+name+"`") {
+				continue
+			}
+			if got := number.FindString(cells[2]); got != fmt.Sprint(limit) {
+				t.Errorf("docs/limits.md says %s for %s, which is %d", got, name, limit)
+			}
+			delete(want, name)
+		}
+	}
+	for name := range want {
+		t.Errorf("docs/limits.md does not mention %s", name)
+	}
+}
