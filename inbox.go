@@ -7,7 +7,7 @@ import (
 )
 
 // HeaderPrevious names the header that holds the id of the message that was sent
-// before it with the same key; inbox.WithPrevious adds it. A message without it has
+// before it with the same key; previous.Wrap adds it. A message without it has
 // no predecessor that the relay knows of.
 const HeaderPrevious = "penstock-previous"
 

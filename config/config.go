@@ -45,7 +45,7 @@ type Subscription struct {
 	// Format is what messages look like to consumers; nil: as they are.
 	Format *WireFormat `yaml:"format"`
 	// Previous adds to each message the id of the one before it of its key; see
-	// inbox.WithPrevious.
+	// previous.Wrap.
 	Previous bool `yaml:"previous"`
 	// Relay is complete once defaults are set: what the file does not give here
 	// is taken from Config.Relay.

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/format"
+	"github.com/penstock/penstock/sink/format"
 	"github.com/penstock/penstock/sink/kafka"
 	"github.com/penstock/penstock/sink/nats"
 	"github.com/penstock/penstock/sink/rabbitmq"

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/penstock/penstock/format"
+	"github.com/penstock/penstock/sink/format"
 )
 
 func TestParseFormat(t *testing.T) {

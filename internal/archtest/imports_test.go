@@ -18,84 +18,91 @@ import (
 
 const module = "github.com/penstock/penstock"
 
-// rule says what the packages of a folder import of this module. Folders are
-// relative to the module and stand for what is under them too; "." is the root
-// package alone, "store/*" each folder under store.
-type rule struct {
-	folder string
-	may    []string // in any file
-	tests  []string // in test files, besides may
+// row says what the packages of a room import of this module. A room is a folder,
+// relative to the module, with what is under it, or several: "store/*" is each folder under
+// store, "internal/test*" each that begins so. "." is the root package alone.
+type row struct {
+	room  string
+	may   []string // in any file: other rooms, or folders in them
+	tests []string // in test files, besides may
+	named bool     // only a row that has this very room may import it: store/* does not stand for store/storetest
 }
 
-// self is the folder that the rule matched, with what is under it.
+// self is the folder of the room that a file is in: store/sqlite for store/sqlite/driver.
 const self = "self"
 
-// rules in the order in which they are tried; a folder that none matches has to
-// be given one.
-var rules = []rule{
-	{folder: ".", tests: []string{".", "internal/*"}},
-	{folder: "relay", may: []string{"."}, tests: []string{self, "internal/*", "store/memory"}},
-	{folder: "work", may: []string{"."}, tests: []string{self, "internal/*", "store/memory"}},
+// helpers are what any test may use.
+var helpers = []string{self, "internal/*", "internal/test*", "store/postgres/postgrestest"}
 
-	{folder: "store/storetest", may: []string{".", "internal/*"}, tests: []string{self}},
-	{folder: "store/queuetest", may: []string{".", "work", "internal/*"}, tests: []string{self}},
-	{folder: "store/postgres/adopt", may: []string{".", "internal/*", self}, tests: []string{"relay", "store/postgres"}},
-	{folder: "store/*", may: []string{".", "work", "internal/*", self}, tests: []string{"store/storetest", "store/queuetest"}},
-	{folder: "sink/sinktest", may: []string{".", "internal/*"}, tests: []string{self}},
-	{folder: "sink/webhook", may: []string{".", "internal/*", self}, tests: []string{"sink/sinktest", "relay", "store/memory"}}, // measured with the relay in front
-	{folder: "sink/*", may: []string{".", "internal/*", self}, tests: []string{"sink/sinktest"}},
+// wiring is everything that parts are put together from.
+var wiring = []string{self, ".", "internal/*", "relay", "work", "store/*", "sink/*", "config"}
 
-	{folder: "format", may: []string{".", "internal/*"}, tests: []string{self, "sink/*"}},
+// rooms in the order in which they are tried; a folder that is in none has to be given one.
+var rooms = []row{
+	{room: ".", tests: helpers},
+	{room: "relay", may: []string{"."}, tests: with(helpers, "store/memory")},
+	{room: "work", may: []string{"."}, tests: with(helpers, "store/memory")},
 
-	{folder: "inbox", may: []string{"."}, tests: []string{self, "internal/*", "relay", "store/*", "sink/*"}}, // end to end
+	{room: "store/*test", named: true, may: []string{".", "work", "internal/*", "internal/test*"}, tests: helpers},
+	{room: "store/postgres/postgrestest", named: true, may: []string{".", "store/*", "internal/*", "internal/test*"}},
+	{room: "store/postgres/adopt", may: []string{self, ".", "internal/*"}, tests: with(helpers, "relay", "store/*")},
+	{room: "store/*", may: []string{self, ".", "work", "internal/*"}, tests: with(helpers, "store/*test")},
 
-	{folder: "internal/archtest"},
-	{folder: lab, may: wiring, tests: []string{self}},
-	{folder: "internal/cli", may: append(wiring, self)},
-	{folder: "internal/*", may: []string{".", "internal/*"}},
+	{room: "sink/*test", named: true, may: []string{".", "internal/*", "internal/test*"}, tests: helpers},
+	{room: "sink/format", may: []string{self, ".", "internal/*"}, tests: with(helpers, "sink/*", "sink/*test")},
+	{room: "sink/previous", may: []string{self, "."}, tests: with(helpers, "relay", "store/*", "sink/*")}, // end to end
+	{room: "sink/*", may: []string{self, ".", "internal/*"}, tests: with(helpers, "sink/*test", "relay", "store/memory")},
+
+	{room: "internal/test*", named: true, may: []string{".", "internal/*", "internal/test*"}},
+	// What measures and proves is put together from everything, and nobody below knows it.
+	{room: "internal/lab/chaos", named: true, may: with(wiring, "internal/test*")},
+	{room: "internal/lab", named: true, may: wiring, tests: helpers},
+	{room: "internal/cli/clitest", named: true, may: with(wiring, "internal/cli", "internal/test*", "store/postgres/postgrestest")},
+	{room: "internal/cli", named: true, may: with(wiring, "internal/lab"), tests: with(helpers, "internal/cli/clitest")},
+	{room: "internal/*", may: []string{".", "internal/*"}, tests: helpers},
 
 	// Where the parts are put together.
-	{folder: "config", may: []string{".", "internal/*", "relay", "store/*", "sink/*", "format"}, tests: []string{self}},
-	{folder: "systemtest", may: wiring, tests: []string{self}},
-	{folder: "examples", may: wiring, tests: []string{self}},
-	{folder: "cmd/penstock", may: append(wiring, self)},
+	{room: "config", may: []string{self, ".", "internal/*", "relay", "store/*", "sink/*"}, tests: helpers},
+	{room: "cmd/penstock", may: with(wiring, "internal/lab", "internal/cli"), tests: with(helpers, "internal/cli/clitest")},
+	{room: "systemtest", may: with(wiring, "internal/lab"), tests: helpers},
+	{room: "examples", may: wiring, tests: helpers},
 }
 
-// lab measures and proves: it is put together from everything, and nobody below knows it.
-const lab = "internal/lab"
+func with(list []string, more ...string) []string { return slices.Concat(list, more) }
 
-var wiring = []string{".", "internal/*", "relay", "work", "store/*", "sink/*", "format", "inbox", "config", lab}
-
-// forTests are imported by tests, by the suites and by commands for tests only;
-// nothing of them gets into the penstock program.
-var (
-	forTests = []string{"store/storetest", "store/queuetest", "store/postgres/postgrestest", "sink/sinktest", "internal/testserver", "internal/testseed", "internal/testcerts", "internal/cli/clitest"}
-	suites   = []string{"store/storetest", "store/queuetest", "store/postgres/postgrestest", "sink/sinktest", "internal/testserver", "systemtest", "internal/lab/chaos"}
-)
+// roomOf returns the row of a folder.
+func roomOf(folder string) (row, bool) {
+	i := slices.IndexFunc(rooms, func(r row) bool { return within(folder, r.room) })
+	if i < 0 {
+		return row{}, false
+	}
+	return rooms[i], true
+}
 
 // objection says why a file of folder must not import the folder target, both
 // of this module; empty if it may.
 func objection(folder string, isTest bool, target string) string {
-	i := slices.IndexFunc(rules, func(r rule) bool { return within(folder, r.folder) })
-	if i < 0 {
-		return "no rule for the folder " + folder + ": add one to internal/archtest"
+	from, known := roomOf(folder)
+	if !known {
+		return "no room for the folder " + folder + ": add one to internal/archtest"
 	}
-	r := rules[i]
-	allowed := r.may
+	allowed := from.may
 	if isTest {
-		allowed = slices.Concat(r.may, r.tests)
-	} else if matches(target, forTests) && !matches(folder, suites) {
-		return "only tests import " + target
+		allowed = with(from.may, from.tests...)
 	}
+	to, _ := roomOf(target)
 	for _, a := range allowed {
 		if a == self {
-			a = matched(folder, r.folder)
+			a = matched(folder, from.room)
 		}
-		if within(target, a) && (a == lab || !within(target, lab)) {
+		if within(target, a) && (!to.named || a == to.room) {
 			return ""
 		}
 	}
-	return folder + " must not import " + target
+	if isTest || !to.named {
+		return folder + " must not import " + target
+	}
+	return folder + " must not import " + target + " but in tests, if at all"
 }
 
 // within reports whether folder is pattern or lies under it.
@@ -109,15 +116,11 @@ func matched(folder, pattern string) string {
 		return ""
 	}
 	for i := range p {
-		if p[i] != "*" && p[i] != f[i] {
+		if ok, _ := path.Match(p[i], f[i]); !ok {
 			return ""
 		}
 	}
 	return path.Join(f[:len(p)]...)
-}
-
-func matches(folder string, patterns []string) bool {
-	return slices.ContainsFunc(patterns, func(p string) bool { return within(folder, p) })
 }
 
 func TestImports(t *testing.T) {
@@ -239,6 +242,13 @@ func TestObjection(t *testing.T) {
 		{"relay", false, "store/memory", false},
 		{"relay", true, "store/memory", true},
 		{"relay", true, "store/postgres", false},
+		{"sink/format", false, "sink/nats", false},
+		{"sink/format", true, "sink/nats", true},
+		{"store/postgres", false, "store/postgres/postgrestest", false},
+		{"store/postgres/adopt", true, "store/postgres/postgrestest", true},
+		{"store/postgres/adopt", false, "store/postgres", false},
+		{"internal/lab/bench", false, "internal/testserver", false},
+		{"internal/lab/chaos", false, "internal/testserver", true},
 		{"work", false, ".", true},
 		{"work", false, "store/memory", false},
 		{".", false, "work", false},

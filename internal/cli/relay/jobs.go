@@ -11,9 +11,9 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/config"
-	"github.com/penstock/penstock/format"
 	"github.com/penstock/penstock/internal/cli"
 	"github.com/penstock/penstock/relay"
+	"github.com/penstock/penstock/sink/format"
 	"github.com/penstock/penstock/store/postgres/adopt"
 )
 

@@ -17,10 +17,10 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/config"
-	"github.com/penstock/penstock/format"
-	"github.com/penstock/penstock/inbox"
 	"github.com/penstock/penstock/internal/cli"
 	"github.com/penstock/penstock/relay"
+	"github.com/penstock/penstock/sink/format"
+	"github.com/penstock/penstock/sink/previous"
 	"github.com/penstock/penstock/store/postgres/adopt"
 )
 
@@ -220,7 +220,7 @@ func (j *relayJob) openSink(log *slog.Logger) (penstock.Sink, error) {
 		sink = formatted
 	}
 	if j.previous {
-		sink = inbox.WithPrevious(sink, 0)
+		sink = previous.Wrap(sink, 0)
 	}
 	return sink, nil
 }

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/format"
 	"github.com/penstock/penstock/internal/tcpproxy"
+	"github.com/penstock/penstock/sink/format"
 	"github.com/penstock/penstock/sink/sinktest"
 )
 

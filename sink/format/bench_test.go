@@ -9,7 +9,7 @@ import (
 	"github.com/cloudevents/sdk-go/v2/event"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/format"
+	"github.com/penstock/penstock/sink/format"
 )
 
 // batch is n messages of 200 bytes of JSON, of transactions of ten messages.

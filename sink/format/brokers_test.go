@@ -23,9 +23,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/format"
 	"github.com/penstock/penstock/internal/tcpproxy"
 	"github.com/penstock/penstock/internal/testserver"
+	"github.com/penstock/penstock/sink/format"
 	"github.com/penstock/penstock/sink/kafka"
 	"github.com/penstock/penstock/sink/nats"
 	"github.com/penstock/penstock/sink/rabbitmq"

@@ -1,4 +1,4 @@
-package inbox_test
+package previous_test
 
 import (
 	"context"
@@ -16,10 +16,10 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/inbox"
 	"github.com/penstock/penstock/internal/testseed"
 	"github.com/penstock/penstock/internal/testserver"
 	"github.com/penstock/penstock/relay"
+	"github.com/penstock/penstock/sink/previous"
 	"github.com/penstock/penstock/sink/rabbitmq"
 	"github.com/penstock/penstock/store/postgres"
 )
@@ -113,7 +113,7 @@ func newEndToEnd(ctx context.Context, t testing.TB) *endToEnd {
 		Open: func(ctx context.Context) (penstock.Source, error) {
 			return e.store.Subscribe(ctx, penstock.Subscribe{Outbox: "orders", Subscription: "to-rabbitmq", Holder: "test"})
 		},
-		Sink:   inbox.WithPrevious(broker, 0),
+		Sink:   previous.Wrap(broker, 0),
 		Logger: slog.New(slog.DiscardHandler),
 	})
 	e.must(err)

@@ -11,7 +11,7 @@ import (
 	"github.com/cloudevents/sdk-go/v2/event"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/format"
+	"github.com/penstock/penstock/sink/format"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/format"
 	"github.com/penstock/penstock/internal/testseed"
+	"github.com/penstock/penstock/sink/format"
 )
 
 var structured = format.Config{Kind: format.CloudEvents, Mode: format.Structured}

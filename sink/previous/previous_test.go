@@ -1,4 +1,4 @@
-package inbox_test
+package previous_test
 
 import (
 	"context"
@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/inbox"
 	"github.com/penstock/penstock/internal/testseed"
+	"github.com/penstock/penstock/sink/previous"
 )
 
 // sink notes what it was given and refuses what it is told to.
@@ -84,7 +84,7 @@ func (s *sink) wantSent(t *testing.T, want ...string) {
 func TestPreviousIsTheLastThatWasConfirmed(t *testing.T) {
 	t.Parallel()
 	s := &sink{refuse: map[string]error{}, keeps: true}
-	p := inbox.WithPrevious(s, 0)
+	p := previous.Wrap(s, 0)
 	send(t, p, message("a", 1), message("b", 2), message("", 3), message("a", 4), message("", 5))
 	s.wantSent(t, "a1", "b2", "3", "a4<a1", "5")
 	s.refuse["a6"] = errors.New("no")
@@ -104,7 +104,7 @@ func TestPreviousIsTheLastThatWasConfirmed(t *testing.T) {
 func TestPreviousInAReplay(t *testing.T) {
 	t.Parallel()
 	s := &sink{keeps: true}
-	p := inbox.WithPrevious(s, 0)
+	p := previous.Wrap(s, 0)
 	for seq := range int64(5) {
 		send(t, p, message("a", seq+1))
 	}
@@ -128,7 +128,7 @@ func TestPreviousInAReplay(t *testing.T) {
 func TestPreviousWherePositionsComeAgain(t *testing.T) {
 	t.Parallel()
 	s := &sink{keeps: true}
-	p := inbox.WithPrevious(s, 0)
+	p := previous.Wrap(s, 0)
 	start := time.Now()
 	written := func(name string, seq int64, at int) penstock.Message {
 		return penstock.Message{ID: name, Seq: seq, Key: "a", CreatedAt: start.Add(time.Duration(at) * time.Second)}
@@ -151,7 +151,7 @@ func TestPreviousWherePositionsComeAgain(t *testing.T) {
 func TestPreviousLeavesTheCallersMessagesAlone(t *testing.T) {
 	t.Parallel()
 	s := &sink{}
-	p := inbox.WithPrevious(s, 0)
+	p := previous.Wrap(s, 0)
 	first, second := message("a", 1), message("a", 2)
 	first.Headers = map[string]string{penstock.HeaderPrevious: "of another outbox", "h": "1"}
 	second.Headers = map[string]string{"h": "2"}
@@ -172,11 +172,11 @@ func TestPreviousKeepsTheSinksPromise(t *testing.T) {
 	t.Parallel()
 	for _, keeps := range []bool{true, false} {
 		s := &sink{keeps: keeps}
-		p := inbox.WithPrevious(s, 0)
+		p := previous.Wrap(s, 0)
 		if p.KeepsOrder() != keeps {
 			t.Errorf("KeepsOrder of one that says %v: %v", keeps, p.KeepsOrder())
 		}
-		if inbox.WithPrevious(plain{s}, 0).KeepsOrder() {
+		if previous.Wrap(plain{s}, 0).KeepsOrder() {
 			t.Error("a sink that promises nothing keeps order")
 		}
 		if err := p.Close(t.Context()); err != nil || !s.closed {
@@ -189,15 +189,15 @@ func TestPreviousForgets(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &sink{}
-		p := inbox.WithPrevious(s, 2)
+		p := previous.Wrap(s, 2)
 		send(t, p, message("a", 1), message("b", 2))
 		send(t, p, message("a", 3), message("c", 4)) // b is the one put longest ago
 		send(t, p, message("b", 5))
 		s.wantSent(t, "a1", "b2", "a3<a1", "c4", "b5")
-		time.Sleep(inbox.MaxAge)
+		time.Sleep(previous.MaxAge)
 		send(t, p, message("b", 6))
 		s.wantSent(t, "b6<b5")
-		time.Sleep(inbox.MaxAge + 1)
+		time.Sleep(previous.MaxAge + 1)
 		send(t, p, message("b", 7))
 		s.wantSent(t, "b7")
 	})
@@ -207,7 +207,7 @@ func TestPreviousForgets(t *testing.T) {
 func TestPreviousKeepsNoChunks(t *testing.T) {
 	const keys, chunk = 400, 256 << 10
 	s := &sink{}
-	p := inbox.WithPrevious(s, 0)
+	p := previous.Wrap(s, 0)
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
@@ -231,7 +231,7 @@ func TestPreviousUnderRandomUse(t *testing.T) {
 	t.Logf("PENSTOCK_SEED=%d", testseed.Seed())
 	r := testseed.New(t.Name(), 0)
 	s := &sink{refuse: map[string]error{}, keeps: true}
-	p := inbox.WithPrevious(s, 0)
+	p := previous.Wrap(s, 0)
 	confirmed, last := map[string]bool{}, map[string]string{}
 	var seq int64
 	top := map[string]int64{}

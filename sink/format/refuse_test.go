@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/format"
+	"github.com/penstock/penstock/sink/format"
 )
 
 // What cannot be a valid event is refused for good, with the field to change.

@@ -14,7 +14,7 @@ import (
 	"github.com/cloudevents/sdk-go/v2/types"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/format"
+	"github.com/penstock/penstock/sink/format"
 )
 
 // event reads an arrival as the SDK does: HTTP by its binding, JSON by its

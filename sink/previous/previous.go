@@ -1,7 +1,7 @@
-// Package inbox adds to messages, on their way to a broker, what a consumer's inbox
+// Package previous adds to messages, on their way to a broker, what a consumer's inbox
 // needs to put them in order again: the id of the message before, of the same key. The
 // inboxes themselves are in store/postgres and store/sqlite. See DESIGN.md.
-package inbox
+package previous
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// DefaultKeys is how many keys WithPrevious remembers unless told otherwise: some
+// DefaultKeys is how many keys Wrap remembers unless told otherwise: some
 // 20 MB of ids and keys of usual length.
 const DefaultKeys = 100_000
 
@@ -22,7 +22,7 @@ const DefaultKeys = 100_000
 // after its window; it must not wait for one that it has forgotten.
 const MaxAge = 24 * time.Hour
 
-// WithPrevious returns a sink that adds the header penstock.HeaderPrevious to each
+// Wrap returns a sink that adds the header penstock.HeaderPrevious to each
 // message with a key: the id of the last message of that key that sink has confirmed.
 // One that it refused, and that became a dead letter, is nobody's predecessor.
 //
@@ -36,7 +36,7 @@ const MaxAge = 24 * time.Hour
 // predecessor of a newer one.
 //
 // The result is a penstock.InOrderSink that keeps what sink promises.
-func WithPrevious(sink penstock.Sink, keys int) penstock.InOrderSink {
+func Wrap(sink penstock.Sink, keys int) penstock.InOrderSink {
 	if keys <= 0 {
 		keys = DefaultKeys
 	}

@@ -1,4 +1,4 @@
-package inbox
+package previous
 
 import (
 	"container/list"

@@ -9,7 +9,7 @@ import (
 	"github.com/cloudevents/sdk-go/v2/event"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/format"
+	"github.com/penstock/penstock/sink/format"
 )
 
 // Whatever a message holds, it either is refused for good, or arrives as an
