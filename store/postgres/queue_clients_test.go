@@ -6,6 +6,7 @@ import (
 	osexec "os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -22,7 +23,7 @@ func TestPythonDocs(t *testing.T) {
 	python := filepath.Join(dir, "v", "bin", "python")
 	f.program(dir, python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "psycopg[binary]>=3.2,<4")
 	blocks := f.blocks("python")
-	if len(blocks) != 2 {
+	if len(blocks) != 3 {
 		t.Fatalf("%d blocks of Python", len(blocks))
 	}
 	const around = `
@@ -42,11 +43,16 @@ except Idle:
     pass
 psycopg.connect(dsn, autocommit=True).execute("select penstock.enqueue_many('mails', %s)", (["{\"path\": \"C:\\\\dir\"}", "temporary", "bad"],))
 exec(open("1.py").read())
+psycopg.connect(dsn, autocommit=True).execute("select penstock.enqueue_many('mails', array_fill('more'::text, array[11]))")
+try:
+    exec(open("2.py").read())
+except Idle:
+    pass
 `
 	for i, b := range append(blocks, around) {
 		f.Must(os.WriteFile(filepath.Join(dir, fmt.Sprint(i, ".py")), []byte(b), 0o600))
 	}
-	f.wantOutput(f.program(dir, python, "2.py"), `{"path": "C:\\dir"}`)
+	f.wantOutput(f.program(dir, python, "3.py"), append([]string{`{"path": "C:\\dir"}`}, slices.Repeat([]string{"more"}, 11)...)...)
 	f.wantText("{1,2}", "select array_agg(job order by job)::text from sent")
 	f.wantText("(0,0,1,0,1)", "select (ready, running, delayed, waiting, dead)::text from penstock.queue_status('mails')")
 }
@@ -74,8 +80,9 @@ const again = new pg.Client(process.env.DATABASE_URL)
 await again.connect()
 const call = async (sql, ...args) => (await again.query(sql, args)).rows
 const backslash = JSON.stringify({ path: 'C:\\dir' })
-await call('select penstock.enqueue_many($1, $2)', 'mails', [backslash, 'b', 'c', 'd', 'e'])
-const leases = (await call('select lease from penstock.claim($1, $2)', 'mails', 9)).map(r => r.lease)
+await call('select penstock.enqueue_many($1, $2)', 'mails', ['a', backslash, 'b', 'c', 'd', 'e'])
+const first = (await call('select lease from penstock.claim($1, $2)', 'mails', 1)).map(r => r.lease)
+const leases = (await call('select id, lease from penstock.ack_claim($1, $2, $3)', 'mails', first, 9)).filter(r => r.id).map(r => r.lease)
 await call('select penstock.extend($1, $2, $3), penstock.extend_many($1, $4, $3)', 'mails', leases[0], '1 min', leases)
 await call('select penstock.ack($1, $2)', 'mails', leases[0])
 await call('select penstock.release($1, $2)', 'mails', leases[1])

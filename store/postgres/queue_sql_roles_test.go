@@ -46,6 +46,7 @@ func TestEnqueuerCanEnqueueAndNothingElse(t *testing.T) {
 		"select penstock.dequeue('q')",
 		"select penstock.dequeue_q()",
 		"select penstock.claim('q')",
+		"select penstock.ack_claim('q', '{1}')",
 		"select penstock.ack_many('q', '{1}')",
 		"select penstock.release_many('q', '{1}')",
 		"select penstock.cancel('q', '{1}')",
@@ -77,12 +78,14 @@ func TestWorkerCanRunJobsAndNothingElse(t *testing.T) {
 		"select penstock.claim('q', 4)", // leases 2 to 5
 		"select penstock.ack('q', 2)",
 		"select penstock.ack_many('q', '{3}')",
+		"select penstock.ack_claim('q', '{}')", // lease 6
+		"select penstock.ack('q', 6)",
 		"select penstock.extend('q', 4, '1 min')",
 		"select penstock.extend_many('q', '{4}', '1 min')",
 		"select penstock.retry('q', 4)",
 		"select penstock.release('q', 5)",
-		"select penstock.claim('q')", // lease 6
-		"select penstock.bury('q', 6)",
+		"select penstock.claim('q')", // lease 7
+		"select penstock.bury('q', 7)",
 		"select penstock.maintain_queue('q')",
 	}, []string{
 		"select penstock.enqueue('q', 'x')",
@@ -92,6 +95,7 @@ func TestWorkerCanRunJobsAndNothingElse(t *testing.T) {
 		"select penstock.dequeue('secret')",
 		"select penstock.dequeue_secret()",
 		"select penstock.claim('secret')",
+		"select penstock.ack_claim('secret', '{1}')",
 		"select penstock.ack('secret', 1)",
 		"select penstock.extend('secret', 1, '1 min')",
 		"select penstock.retry('secret', 1)",

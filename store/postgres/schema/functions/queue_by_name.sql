@@ -92,6 +92,14 @@ begin
     return query execute pg_catalog.concat('select * from ', {schema}._queue_function(queue, 'claim'), '($1, $2, $3, $4)') using n, lease, grp, worker;
 end $fn$;
 
+-- ack_claim ends jobs, as ack_many does, and claims others with the same call: both, or neither. Behind the jobs it returns
+-- those of the leases that were still held, as rows with nothing but a lease.
+create or replace function ack_claim(queue text, leases bigint[], n int default 1, lease interval default '30 s', grp text default '', worker text default '') returns setof leased_job
+language plpgsql volatile as $fn$
+begin
+    return query execute pg_catalog.concat('select * from ', {schema}._queue_function(queue, 'claim'), '($1, $2, $3, $4, $5)') using n, lease, grp, worker, leases;
+end $fn$;
+
 -- ack_many removes jobs that are done, and returns the leases that were still held.
 create or replace function ack_many(queue text, leases bigint[]) returns setof bigint
 language plpgsql volatile as $fn$
