@@ -7,7 +7,6 @@ import (
 
 	"github.com/goccy/go-yaml/ast"
 
-	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/store/postgres/adopt"
 )
 
@@ -29,19 +28,10 @@ func (a *Adopt) decodeNode(d *decoder, n ast.Node, path string) {
 }
 
 // adopted checks a subscription that reads a table of the user's.
-func (d *decoder) adopted(path string, c *Config, s *Subscription) {
+func (d *decoder) adopted(path string, s *Subscription) {
 	at := path + ".adopt"
 	if d.broken[at] {
 		return
-	}
-	fail := func(key string, p problem) { d.fail(d.near(join(path, key)), join(path, key), p) }
-	switch {
-	case isSQLite(c.DatabaseURL.Reveal()):
-		fail("adopt", problem{"is for tables in PostgreSQL, and the database is SQLite", "name an outbox to read instead"})
-	case penstock.Start(s.Start) == penstock.FromNow:
-		fail("start", problem{"is now for an adopted table, whose rows say themselves what is to be delivered", "remove it, and mark as delivered what is not"})
-	case s.Sink.Queue != nil:
-		fail("sink", problem{"is a queue, which only an outbox is forwarded to", "name a broker, or write to the queue in the business transaction: penstock.enqueue"})
 	}
 	if err := s.Adopt.Validate(); err != nil {
 		if _, shorthand := d.values[at]; shorthand {

@@ -158,8 +158,8 @@ func (l Loader) Database(path string) (url URL, schema string, err error) {
 	return url, schema, nil
 }
 
-// origin is what the subscription reads: its outbox or the table it adopts.
-func (s *Subscription) origin() string {
+// Origin is what the subscription reads: its outbox or the table it adopts.
+func (s *Subscription) Origin() string {
 	if s.Adopt != nil {
 		return s.Adopt.Table
 	}

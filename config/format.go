@@ -92,11 +92,7 @@ func (f *WireFormat) set(name string, values []string) error {
 // format checks what messages of a subscription are to look like.
 func (d *decoder) format(path string, s *Subscription) {
 	at := path + ".format"
-	if s.Format == nil || d.broken[at] || d.broken[path+".sink"] || s.Sink.Name() == "" {
-		return
-	}
-	if s.Sink.Queue != nil {
-		d.fail(d.near(at), at, problem{"is set for a queue, whose jobs have the message's headers and payload as they are", "remove it"})
+	if s.Format == nil || d.broken[at] || d.broken[path+".sink"] || s.Sink.Name() == "" || s.Sink.Queue != nil {
 		return
 	}
 	d.invalid(at, s.Format.ValidateFor(format.Binding(s.Sink.Name())))

@@ -57,15 +57,3 @@ func Forward(ctx context.Context, store penstock.Store, req penstock.Subscribe, 
 	}
 	return &penstock.FieldError{Field: "sink.queue", Problem: "is for PostgreSQL and SQLite", Hint: "enqueue in the business transaction itself"}
 }
-
-// queue says what does not go together with a queue: its messages never leave the
-// database, and all of them go.
-func (d *decoder) queue(path string, s *Subscription) {
-	if s.Sink.Queue == nil || d.broken[path] {
-		return
-	}
-	fail := func(key string, p problem) { d.fail(d.near(join(path, key)), join(path, key), p) }
-	if !s.Filter.Empty() {
-		fail("filter", problem{"is set for a queue, which gets every message", "remove it, or have an outbox of its own for what the queue is to get"})
-	}
-}

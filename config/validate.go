@@ -23,7 +23,7 @@ func (c *Config) SetDefaults() {
 			s.Adopt.SetDefaults()
 		}
 		if s.Format != nil {
-			s.Format.setDefaults(s.origin())
+			s.Format.setDefaults(s.Origin())
 		}
 	}
 	c.Relay.SetDefaults()
@@ -55,7 +55,7 @@ func (d *decoder) validate(c *Config) {
 			continue
 		}
 		d.name(path, "name", s.Name, "name the subscription: the cursor is kept under this name")
-		d.origin(path, c, &s)
+		d.origin(path, &s)
 		id := [2]string{s.Outbox, s.Name}
 		if first, twice := names[id]; twice && s.Name != "" && (s.Outbox != "" || s.Adopt != nil) {
 			of := "of the same outbox"
@@ -69,9 +69,12 @@ func (d *decoder) validate(c *Config) {
 		}
 		d.filter(path+".filter", &s.Filter)
 		d.sink(path+".sink", &c.Subscriptions[i].Sink)
-		d.queue(path, &c.Subscriptions[i])
 		d.format(path, &c.Subscriptions[i])
-		d.previous(path, &s)
+		for _, m := range s.Misfits(c.DatabaseURL) {
+			if at := join(path, m.Field); !d.broken[at] && !d.broken[path+".adopt"] {
+				d.fail(d.near(at), at, problem{m.Problem, m.Hint})
+			}
+		}
 		if s.Relay != c.Relay && !d.broken["relay"] {
 			d.limits(path+".relay", &s.Relay)
 		}
@@ -79,25 +82,44 @@ func (d *decoder) validate(c *Config) {
 	d.sharedTables(c)
 }
 
-// previous checks that there is an order to tell of.
-func (d *decoder) previous(path string, s *Subscription) {
-	at := path + ".previous"
-	switch {
-	case !s.Previous:
-	case s.Adopt != nil && !s.Adopt.Ordered():
-		d.fail(d.near(at), at, problem{"is true, but several workers read the table in no order", "remove it, or set adopt.workers to 1"})
-	case s.Sink.Queue != nil:
-		d.fail(d.near(at), at, problem{"is true for a queue, which runs the jobs of a key one after another anyway", "remove it"})
+// Misfits are what does not go together in a subscription and with its database, each
+// called as the key that has to change.
+func (s *Subscription) Misfits(database URL) (all []*penstock.FieldError) {
+	misfit := func(key, problem, hint string) {
+		all = append(all, &penstock.FieldError{Field: key, Problem: problem, Hint: hint})
 	}
+	adopted, queue := s.Adopt != nil, s.Sink.Queue != nil
+	switch {
+	case adopted && isSQLite(database.Reveal()):
+		misfit("adopt", "is for tables in PostgreSQL, and the database is SQLite", "name an outbox to read instead")
+	case adopted && penstock.Start(s.Start) == penstock.FromNow:
+		misfit("start", "is now for an adopted table, whose rows say themselves what is to be delivered", "remove it, and mark as delivered what is not")
+	case adopted && queue:
+		misfit("sink", "is a queue, which only an outbox is forwarded to", "name a broker, or write to the queue in the business transaction: penstock.enqueue")
+	}
+	// The messages of a queue never leave the database, and all of them go.
+	if queue && !s.Filter.Empty() {
+		misfit("filter", "is set for a queue, which gets every message", "remove it, or have an outbox of its own for what the queue is to get")
+	}
+	if queue && s.Format != nil {
+		misfit("format", "is set for a queue, whose jobs have the message's headers and payload as they are", "remove it")
+	}
+	switch {
+	case s.Previous && adopted && !s.Adopt.Ordered():
+		misfit("previous", "is true, but several workers read the table in no order", "remove it, or have one worker read the table")
+	case s.Previous && queue:
+		misfit("previous", "is true for a queue, which runs the jobs of a key one after another anyway", "remove it")
+	}
+	return all
 }
 
 // origin checks what a subscription reads: an outbox or an adopted table.
-func (d *decoder) origin(path string, c *Config, s *Subscription) {
+func (d *decoder) origin(path string, s *Subscription) {
 	switch {
 	case s.Adopt != nil && d.keyed(path+".outbox"):
 		d.fail(d.near(path+".adopt"), path+".adopt", problem{"is given beside outbox", "a subscription reads one of them: remove the other"})
 	case s.Adopt != nil || d.broken[path+".adopt"]:
-		d.adopted(path, c, s)
+		d.adopted(path, s)
 	default:
 		d.name(path, "outbox", s.Outbox, "name the outbox to read, or describe with adopt the table that is there already")
 	}

@@ -113,10 +113,10 @@ func TestAdoptFlagsThatAreRefused(t *testing.T) {
 		"--adopt dotnet --table a.b.c --sink discard":              "--adopt: table has 3 parts",
 		"--adopt dotnet --workers 99 --sink discard":               "--adopt: workers is 99",
 		"--adopt dotnet --workers -1 --sink discard":               "--adopt: workers is -1",
-		"--adopt dotnet --from now --sink discard":                 "--from now has no meaning with --adopt",
+		"--adopt dotnet --from now --sink discard":                 "--from is now for an adopted table, whose rows say",
 		"--adopt dotnet --sink queue:emails":                       "only an outbox is forwarded",
-		"--adopt dotnet --sink discard --previous --workers 2":     "--previous is given with several workers",
-		"--adopt dotnet --sink discard --database-url sqlite:a.db": "tables are adopted in PostgreSQL, and this database is SQLite",
+		"--adopt dotnet --sink discard --previous --workers 2":     "--previous is true, but several workers read the table",
+		"--adopt dotnet --sink discard --database-url sqlite:a.db": "--adopt is for tables in PostgreSQL, and the database is SQLite",
 	} {
 		invoke(t, append([]string{"relay"}, strings.Fields(args)...)...).wants(t, cli.ExitUsage, want)
 	}

@@ -2,7 +2,7 @@
 // verbs of one subject, and cmd/penstock puts them together.
 //
 //	app.go open.go                 the streams, the global flags, and the database they mean
-//	about.go queues.go list.go     what verbs of several subjects ask of a store
+//	outboxes.go queues.go list.go  what verbs of several subjects ask of a store
 //	grant.go filter.go lines.go    rights, flags that choose messages, JSON lines from stdin
 //	exit.go database_error.go      exit codes, and the next step for an error
 //	complete.go suggest.go         names for the shell; the database that a suggested command means

@@ -2,11 +2,11 @@ package cli
 
 import (
 	"errors"
-	"net"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/pgerror"
 	"github.com/penstock/penstock/store/sqlite"
 )
 
@@ -19,21 +19,6 @@ func isDatabaseError(err error) bool {
 		}
 	}
 	return databaseHint(err) != ""
-}
-
-// IsDatabaseDown reports whether waiting can help: nobody answers, or whoever
-// answers is starting, stopping or full.
-func IsDatabaseDown(err error) bool {
-	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
-		switch pg.Code {
-		case "57P01", "57P02", "57P03", "53300":
-			return true
-		}
-		return pg.Code[:2] == "08"
-	}
-	_, connect := errors.AsType[*pgconn.ConnectError](err)
-	_, network := errors.AsType[*net.OpError](err)
-	return (connect || network) && !penstock.IsUnavailable(err)
 }
 
 // databaseHint is the next step for an error of the database, "" for any other.
@@ -54,7 +39,7 @@ func databaseHint(err error) string {
 			return "try again: another session holds what this one waited for, and lock_timeout or statement_timeout ended it"
 		}
 	}
-	if IsDatabaseDown(err) {
+	if pgerror.IsDown(err) {
 		return "check that the server is up and that --database-url names its host and port"
 	}
 	return ""

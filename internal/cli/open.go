@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"strings"
 
 	"github.com/penstock/penstock"
@@ -95,13 +94,4 @@ func WarnOfDifferences(ctx context.Context, store any, queue string, log *slog.L
 		cancel()
 		<-done
 	}
-}
-
-// DefaultHolder names this process in status.
-func DefaultHolder() string {
-	host, err := os.Hostname()
-	if err != nil {
-		host = "unknown"
-	}
-	return fmt.Sprintf("%s/%d", host, os.Getpid())
 }

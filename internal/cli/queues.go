@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/about"
 )
 
 // QueueStore is a store as verbs about queues see it.
@@ -20,20 +21,6 @@ type QueueStore interface {
 // OpenQueues opens the database for a verb about queues. The caller closes it.
 func (a *App) OpenQueues(ctx context.Context) (QueueStore, error) {
 	return OpenWith[QueueStore](ctx, a, "queues")
-}
-
-// AboutQueue says what was being done when err came, and names a queue that is
-// not there always in the same words.
-func AboutQueue(err error, doing, queue string) error {
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, penstock.ErrNoQueue):
-		return fmt.Errorf("queue %q: %w", queue, penstock.ErrNoQueue)
-	case doing == "":
-		return err
-	}
-	return fmt.Errorf("%s: %w", doing, err)
 }
 
 // QueueStatusReader is what looking at queues needs of a store.
@@ -55,7 +42,7 @@ func IsQueue(ctx context.Context, store DeadJobStore, name string) (bool, error)
 	if errors.Is(err, penstock.ErrNoQueue) {
 		return false, nil
 	}
-	return err == nil, AboutQueue(err, "looking for a queue of that name", name)
+	return err == nil, about.Queue(err, "looking for a queue of that name", name)
 }
 
 // JobIDs reads ids, each once.

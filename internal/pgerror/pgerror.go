@@ -4,6 +4,8 @@ package pgerror
 import (
 	"errors"
 	"net"
+	"slices"
+	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -17,6 +19,19 @@ func State(err error) string {
 		return pg.Code
 	}
 	return ""
+}
+
+// IsDown reports whether waiting can help: nobody answers, or whoever answers is starting,
+// stopping or full.
+func IsDown(err error) bool {
+	if state := State(err); state != "" {
+		return slices.Contains([]string{"57P01", "57P02", "57P03", "53300"}, state) || strings.HasPrefix(state, "08")
+	}
+	var (
+		connect *pgconn.ConnectError
+		dial    *net.OpError
+	)
+	return (errors.As(err, &connect) || errors.As(err, &dial)) && !penstock.IsUnavailable(err)
 }
 
 // hints by SQLSTATE, for what means the same whoever asks.

@@ -41,16 +41,25 @@ func (f *Flags) Named(name string) (*Subscription, error) {
 		}
 		return nil, nil
 	}
-	c := adopt.Config{Preset: f.Preset, Table: cmp.Or(f.Table, name)}
-	c.SetDefaults()
+	c, err := Described(f.Preset, cmp.Or(f.Table, name), 0)
+	if err != nil {
+		return nil, err
+	}
 	said := " --adopt " + cli.ShellWord(f.Preset)
 	if f.Table != "" {
 		said += " --table " + cli.ShellWord(f.Table)
 	}
-	if err := c.Validate(); err != nil {
-		return nil, cli.Usage(fmt.Errorf("--adopt: %w", err))
-	}
 	return &Subscription{Name: cmp.Or(name, c.Table), Config: c, flags: said}, nil
+}
+
+// Described is the table that flags describe.
+func Described(preset, table string, workers int) (adopt.Config, error) {
+	c := adopt.Config{Preset: preset, Table: table, Workers: workers}
+	c.SetDefaults()
+	if err := c.Validate(); err != nil {
+		return c, cli.Usage(fmt.Errorf("--adopt: %w", err))
+	}
+	return c, nil
 }
 
 // Configured are those of the configuration file: that of --config, or ./penstock.yaml

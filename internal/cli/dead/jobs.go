@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/about"
 	"github.com/penstock/penstock/internal/cli"
 )
 
@@ -55,7 +56,7 @@ func (b *deadJobs) page(ctx context.Context, after int64, limit int) ([]letter, 
 	for {
 		found, err := b.store.DeadJobs(ctx, q)
 		if err != nil {
-			return nil, cli.AboutQueue(err, "reading dead letters", q.Queue)
+			return nil, about.Queue(err, "reading dead letters", q.Queue)
 		}
 		for i := range found {
 			if q.AfterID = found[i].Job.ID; !b.noGroup || found[i].Job.Group == "" {
@@ -78,12 +79,12 @@ func (b *deadJobs) named() (names []string) {
 
 func (b *deadJobs) retry(ctx context.Context, ids []int64) (int, error) {
 	n, err := b.store.RetryDeadJobs(ctx, b.these(ids))
-	return n, cli.AboutQueue(err, "", b.query.Queue)
+	return n, about.Queue(err, "", b.query.Queue)
 }
 
 func (b *deadJobs) discard(ctx context.Context, ids []int64) (int, error) {
 	n, err := b.store.DiscardDeadJobs(ctx, b.these(ids))
-	return n, cli.AboutQueue(err, "", b.query.Queue)
+	return n, about.Queue(err, "", b.query.Queue)
 }
 
 func (b *deadJobs) these(ids []int64) penstock.DeadJobQuery {

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/about"
 	"github.com/penstock/penstock/internal/cli"
 	"github.com/penstock/penstock/internal/cli/adopt"
 )
@@ -102,7 +103,7 @@ func (b *deadMessages) about(err error, doing string) error {
 	if b.adopted != nil {
 		return b.adopted.About(err, doing)
 	}
-	return cli.About(err, doing, b.query.Outbox, b.query.Subscription)
+	return about.Outbox(err, doing, b.query.Outbox, b.query.Subscription)
 }
 
 // deadMessage is a dead letter of a subscription.

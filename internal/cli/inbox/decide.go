@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/about"
 	"github.com/penstock/penstock/internal/cli"
 )
 
@@ -88,7 +89,7 @@ func release(ctx context.Context, a *cli.App, store penstock.InboxStore, q penst
 	n, err := store.ReleaseHeld(ctx, q)
 	switch {
 	case err != nil:
-		return aboutInbox(err, "releasing", q.Consumer)
+		return about.Inbox(err, "releasing", q.Consumer)
 	case n == 0 && q.ID != "":
 		return notHeld(q.Consumer, q.ID)
 	case asJSON:
@@ -140,7 +141,7 @@ terminal to ask on it needs --yes.`,
 			}
 			gone, err := store.DiscardHeld(ctx, consumer, ids...)
 			if err != nil {
-				return aboutInbox(err, "discarding", consumer)
+				return about.Inbox(err, "discarding", consumer)
 			}
 			if asJSON {
 				return json.NewEncoder(a.Stdout).Encode(map[string]any{"consumer": consumer, "discarded": len(gone)})
@@ -168,7 +169,7 @@ func areHeld(ctx context.Context, store penstock.InboxStore, consumer string, id
 		}
 		held, err := store.HeldMessages(ctx, penstock.HeldQuery{Consumer: consumer, ID: id})
 		if err != nil {
-			return aboutInbox(err, "reading what is held", consumer)
+			return about.Inbox(err, "reading what is held", consumer)
 		}
 		if len(held) == 0 {
 			missing = append(missing, id)

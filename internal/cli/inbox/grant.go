@@ -3,10 +3,11 @@ package inbox
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/penstock/penstock/internal/about"
 	"github.com/penstock/penstock/internal/cli"
 )
 
-var grantableInbox = cli.Grantable{Kind: "inbox", Argument: "CONSUMER", About: aboutInbox, Rights: []cli.Privilege{
+var grantableInbox = cli.Grantable{Kind: "inbox", Argument: "CONSUMER", About: about.Inbox, Rights: []cli.Privilege{
 	{Flag: "consume", Help: "receive, and nothing else", Grant: cli.Granter.GrantConsumer},
 	{Flag: "operate", Help: "look after it: status, held, gaps, release, discard", Grant: cli.Granter.GrantInboxOperator},
 }}

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/about"
 	"github.com/penstock/penstock/internal/cli"
 )
 
@@ -119,7 +120,7 @@ func listHeld(ctx context.Context, a *cli.App, store penstock.InboxStore, q pens
 	q.Limit++
 	held, err := store.HeldMessages(ctx, q)
 	if err != nil {
-		return aboutInbox(err, "reading what is held", q.Consumer)
+		return about.Inbox(err, "reading what is held", q.Consumer)
 	}
 	if len(held) > limit {
 		held = held[:limit]
@@ -172,7 +173,7 @@ func showHeld(ctx context.Context, a *cli.App, store penstock.InboxStore, q pens
 	held, err := store.HeldMessages(ctx, q)
 	switch {
 	case err != nil:
-		return aboutInbox(err, "reading what is held", q.Consumer)
+		return about.Inbox(err, "reading what is held", q.Consumer)
 	case len(held) == 0:
 		return notHeld(q.Consumer, q.ID)
 	case asJSON:
@@ -246,7 +247,7 @@ inbox was made.`,
 func listGaps(ctx context.Context, a *cli.App, store penstock.InboxStore, consumer string, limit int, asJSON bool) error {
 	gaps, err := store.InboxGaps(ctx, consumer, limit+1)
 	if err != nil {
-		return aboutInbox(err, "reading gaps", consumer)
+		return about.Inbox(err, "reading gaps", consumer)
 	}
 	if len(gaps) > limit {
 		gaps = gaps[:limit]

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/about"
 	"github.com/penstock/penstock/internal/cli"
 )
 
@@ -51,20 +52,6 @@ func openInboxes(ctx context.Context, a *cli.App) (inboxStore, error) {
 	return cli.OpenWith[inboxStore](ctx, a, "inboxes")
 }
 
-// aboutInbox says what was being done when err came, and names an inbox that is not
-// there always in the same words.
-func aboutInbox(err error, doing, consumer string) error {
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, penstock.ErrNoInbox):
-		return fmt.Errorf("inbox %q: %w", consumer, penstock.ErrNoInbox)
-	case errors.Is(err, penstock.ErrInboxExists):
-		err = penstock.ErrInboxExists // the consumer is named already
-	}
-	return fmt.Errorf("%s: %w", doing, err)
-}
-
 // findInbox returns the status of one.
 func findInbox(ctx context.Context, store cli.InboxReader, consumer string) (*penstock.InboxStatus, error) {
 	inboxes, err := store.Inboxes(ctx)
@@ -76,7 +63,7 @@ func findInbox(ctx context.Context, store cli.InboxReader, consumer string) (*pe
 			return &inboxes[i], nil
 		}
 	}
-	return nil, aboutInbox(penstock.ErrNoInbox, "", consumer)
+	return nil, about.Inbox(penstock.ErrNoInbox, "", consumer)
 }
 
 const keepHelp = `--keep is how long an id is known at least; it may be known for up to half as
@@ -115,7 +102,7 @@ func createCommand(a *cli.App) *cobra.Command {
 				err = nil
 			}
 			if err != nil {
-				return aboutInbox(err, fmt.Sprintf("creating the inbox %q", args[0]), args[0])
+				return about.Inbox(err, fmt.Sprintf("creating the inbox %q", args[0]), args[0])
 			}
 			return a.Tell(asJSON, map[string]any{"consumer": args[0]}, "Inbox %s is ready.\n", cli.Visible(args[0]))
 		},
@@ -166,7 +153,7 @@ on: what was to be forgotten tomorrow still is.
 			}
 			defer store.Close()
 			if err := store.SetInbox(ctx, args[0], time.Duration(keep)); err != nil {
-				return aboutInbox(err, fmt.Sprintf("setting up the inbox %q", args[0]), args[0])
+				return about.Inbox(err, fmt.Sprintf("setting up the inbox %q", args[0]), args[0])
 			}
 			return a.Tell(asJSON, map[string]any{"consumer": args[0], "keep_ns": time.Duration(keep)},
 				"Inbox %s: ids are known for %s.\n", cli.Visible(args[0]), cli.SpanText(time.Duration(keep)))
@@ -229,7 +216,7 @@ and asks for the consumer's name; without a terminal to ask on it refuses unless
 				return err
 			}
 			if err := store.DropInbox(ctx, args[0]); err != nil {
-				return aboutInbox(err, fmt.Sprintf("dropping the inbox %q", args[0]), args[0])
+				return about.Inbox(err, fmt.Sprintf("dropping the inbox %q", args[0]), args[0])
 			}
 			return a.Tell(asJSON, map[string]any{"consumer": args[0], "held": box.Held}, "Inbox %s is gone (%s).\n", cli.Visible(args[0]), lost)
 		},

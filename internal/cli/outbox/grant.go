@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/penstock/penstock/internal/about"
 	"github.com/penstock/penstock/internal/cli"
 )
 
@@ -52,7 +53,7 @@ ROLE" or with the outbox; that to relay with "drop owned by ROLE".`,
 				return a.Tell(asJSON, map[string]any{"role": role, "granted": []string{"relay"}}, "Role %s may relay every outbox.\n", cli.Visible(role))
 			}
 			if err := g.GrantProducer(ctx, args[0], role); err != nil {
-				return cli.About(err, "granting --publish", args[0], "")
+				return about.Outbox(err, "granting --publish", args[0], "")
 			}
 			return a.Tell(asJSON, map[string]any{"outbox": args[0], "role": role, "granted": []string{"publish"}},
 				"Role %s may publish on outbox %s.\n", cli.Visible(role), cli.Visible(args[0]))

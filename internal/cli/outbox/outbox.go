@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/about"
 	"github.com/penstock/penstock/internal/cli"
 )
 
@@ -133,7 +134,7 @@ a terminal to ask on it refuses unless --yes is given.`,
 				return err
 			}
 			if err := store.DropOutbox(ctx, name); err != nil {
-				return cli.About(err, fmt.Sprintf("dropping outbox %q", name), name, "")
+				return about.Outbox(err, fmt.Sprintf("dropping outbox %q", name), name, "")
 			}
 			return a.Tell(asJSON, lost.json, "Outbox %s is gone (%s).\n", cli.Visible(name), lost.text)
 		},

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/about"
 	"github.com/penstock/penstock/internal/cli"
 	"github.com/penstock/penstock/internal/cli/adopt"
 )
@@ -112,7 +113,7 @@ func showParked(ctx context.Context, a *cli.App, store parkedReader, outbox, onl
 	for _, subscription := range subscriptions {
 		keys, err := store.ParkedKeys(ctx, outbox, subscription, limit+1)
 		if err != nil {
-			return cli.About(err, "reading parked messages", outbox, subscription)
+			return about.Outbox(err, "reading parked messages", outbox, subscription)
 		}
 		if len(keys) > limit {
 			keys, more = keys[:limit], true
@@ -166,7 +167,7 @@ func retryParked(ctx context.Context, a *cli.App, store parkedReader, outbox, on
 	for _, subscription := range subscriptions {
 		n, err := store.RetryParked(ctx, outbox, subscription, keys...)
 		if err != nil {
-			return cli.About(err, "asking for another attempt", outbox, subscription)
+			return about.Outbox(err, "asking for another attempt", outbox, subscription)
 		}
 		if err := a.Tell(asJSON, map[string]any{"outbox": outbox, "subscription": subscription, "keys": n},
 			"%s of %s waited, and will be tried now.\n", cli.Plural(int64(n), "key"), cli.OfSubscription(outbox, subscription)); err != nil {

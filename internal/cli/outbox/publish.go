@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/about"
 	"github.com/penstock/penstock/internal/cli"
 )
 
@@ -122,7 +123,7 @@ func publishOne(ctx context.Context, a *cli.App, store publisher, outbox string,
 		}
 	}
 	if err := store.Publish(ctx, outbox, m); err != nil {
-		return 0, cli.About(err, "publishing", outbox, "")
+		return 0, about.Outbox(err, "publishing", outbox, "")
 	}
 	return 1, nil
 }
@@ -147,7 +148,7 @@ func readPayload(a *cli.App, file string) ([]byte, error) {
 
 func publishLines(ctx context.Context, a *cli.App, store publisher, outbox string, f *publishFlags) (int64, error) {
 	return cli.CarryLines(ctx, a.Stdin, &messageLines, f.batch, a, f.progress, func(msgs []penstock.Message) error {
-		return cli.About(store.Publish(ctx, outbox, msgs...), "", outbox, "")
+		return about.Outbox(store.Publish(ctx, outbox, msgs...), "", outbox, "")
 	})
 }
 

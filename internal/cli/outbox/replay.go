@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/about"
 	"github.com/penstock/penstock/internal/cli"
 )
 
@@ -124,7 +125,7 @@ func startReplay(ctx context.Context, a *cli.App, store replayer, r penstock.Rep
 	}
 	n, err := store.Replay(ctx, r)
 	if err != nil {
-		return cli.About(err, "starting the replay", r.Outbox, r.Subscription)
+		return about.Outbox(err, "starting the replay", r.Outbox, r.Subscription)
 	}
 	if f.asJSON {
 		return json.NewEncoder(a.Stdout).Encode(map[string]any{"outbox": r.Outbox, "subscription": r.Subscription, "messages": n})

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/about"
 	"github.com/penstock/penstock/internal/cli"
 )
 
@@ -75,7 +76,7 @@ func (f *retentionFlags) apply(ctx context.Context, store retentionSetter, outbo
 	if f.bytes != nil {
 		r.Bytes = *f.bytes
 	}
-	return r, cli.About(store.SetRetention(ctx, outbox, r), "setting the retention", outbox, "")
+	return r, about.Outbox(store.SetRetention(ctx, outbox, r), "setting the retention", outbox, "")
 }
 
 func setCommand(a *cli.App) *cobra.Command {

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/about"
 	"github.com/penstock/penstock/internal/cli"
 	"github.com/penstock/penstock/internal/cli/adopt"
 )
@@ -96,7 +97,7 @@ func dropSubscription(ctx context.Context, a *cli.App, store subscriptionDropper
 		return err
 	}
 	if err := store.DropSubscription(ctx, outbox, name); err != nil {
-		return cli.About(err, "dropping the subscription", outbox, name)
+		return about.Outbox(err, "dropping the subscription", outbox, name)
 	}
 	return a.Tell(asJSON, map[string]any{"outbox": outbox, "subscription": name, "backlog": s.Backlog, "parked": s.Parked, "dead_letters": s.DeadLetters},
 		"Subscription %s of %s is gone (%s).\n", cli.Visible(name), cli.Visible(outbox), lost)
@@ -112,5 +113,5 @@ func findSubscription(ctx context.Context, store cli.StatusReader, outbox, name 
 			return s, nil
 		}
 	}
-	return penstock.SubscriptionStatus{}, cli.About(penstock.ErrNoSubscription, "", outbox, name)
+	return penstock.SubscriptionStatus{}, about.Outbox(penstock.ErrNoSubscription, "", outbox, name)
 }

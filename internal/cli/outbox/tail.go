@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/about"
 	"github.com/penstock/penstock/internal/cli"
 	"github.com/penstock/penstock/sink/stdout"
 )
@@ -73,7 +74,7 @@ it, one line of time, topic, key and payload, shortened to fit.`,
 			defer store.Close()
 			source, err := store.Subscribe(ctx, penstock.Subscribe{Outbox: args[0], Subscription: "tail", Ephemeral: true, Start: start})
 			if err != nil {
-				return cli.About(err, fmt.Sprintf("reading outbox %q", args[0]), args[0], "")
+				return about.Outbox(err, fmt.Sprintf("reading outbox %q", args[0]), args[0], "")
 			}
 			defer source.Close(context.WithoutCancel(ctx))
 			err = tail(ctx, source, messagePrinter(a, f.asJSON), f)

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/about"
 	"github.com/penstock/penstock/internal/cli"
 )
 
@@ -193,7 +194,7 @@ func enqueueTo(ctx context.Context, a *cli.App, queue enqueuer, name string, asJ
 	return func(jobs []penstock.NewJob) error {
 		made, err := queue.Enqueue(ctx, jobs...)
 		if err != nil {
-			return cli.AboutQueue(err, "", name)
+			return about.Queue(err, "", name)
 		}
 		if asJSON {
 			ids, deduplicated := make([]int64, len(made)), make([]bool, len(made))

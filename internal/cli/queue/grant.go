@@ -3,10 +3,11 @@ package queue
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/penstock/penstock/internal/about"
 	"github.com/penstock/penstock/internal/cli"
 )
 
-var grantableQueue = cli.Grantable{Kind: "queue", Argument: "QUEUE", About: cli.AboutQueue, Rights: []cli.Privilege{
+var grantableQueue = cli.Grantable{Kind: "queue", Argument: "QUEUE", About: about.Queue, Rights: []cli.Privilege{
 	{Flag: "enqueue", Help: "enqueue jobs, and nothing else", Grant: cli.Granter.GrantEnqueuer},
 	{Flag: "work", Help: "claim jobs and settle them, as penstock work does", Grant: cli.Granter.GrantWorker},
 	{Flag: "operate", Help: "look after it: status, dead letters, pause, cancel", Grant: cli.Granter.GrantOperator},

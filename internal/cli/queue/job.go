@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/penstock/penstock/internal/about"
 	"github.com/penstock/penstock/internal/cli"
 )
 
@@ -51,7 +52,7 @@ It tells how many there were. A job that is done already is not an error.`,
 			defer store.Close()
 			n, err := store.CancelJobs(ctx, args[0], ids...)
 			if err != nil {
-				return cli.AboutQueue(err, "cancelling", args[0])
+				return about.Queue(err, "cancelling", args[0])
 			}
 			if asJSON {
 				return json.NewEncoder(a.Stdout).Encode(map[string]any{"queue": args[0], "cancelled": n})

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/about"
 	"github.com/penstock/penstock/internal/cli"
 )
 
@@ -40,7 +41,7 @@ func findQueue(ctx context.Context, store cli.QueueStatusReader, name string) (*
 			return &queues[i], nil
 		}
 	}
-	return nil, cli.AboutQueue(penstock.ErrNoQueue, "", name)
+	return nil, about.Queue(penstock.ErrNoQueue, "", name)
 }
 
 func createCommand(a *cli.App) *cobra.Command {
@@ -153,7 +154,7 @@ terminal to ask on it refuses unless --yes is given.`,
 				return err
 			}
 			if err := store.DropQueue(ctx, args[0]); err != nil {
-				return cli.AboutQueue(err, fmt.Sprintf("dropping queue %q", args[0]), args[0])
+				return about.Queue(err, fmt.Sprintf("dropping queue %q", args[0]), args[0])
 			}
 			return a.Tell(asJSON, map[string]any{"queue": args[0], "jobs": jobsLeft(q), "dead_letters": q.DeadLetters},
 				"Queue %s is gone (%s).\n", cli.Visible(args[0]), lost)

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/about"
 	"github.com/penstock/penstock/internal/cli"
 )
 
@@ -82,7 +83,7 @@ twice. penstock queue set --dedup-window says how long the window is.`,
 			}
 			defer store.Close()
 			if err := store.SetSchedule(ctx, penstock.Schedule{Queue: args[0], Name: args[1], Cron: cron, Job: job}); err != nil {
-				return cli.AboutQueue(err, fmt.Sprintf("setting schedule %q of queue %q", args[1], args[0]), args[0])
+				return about.Queue(err, fmt.Sprintf("setting schedule %q of queue %q", args[1], args[0]), args[0])
 			}
 			return showSchedule(ctx, a, store, args[0], args[1], asJSON)
 		},
@@ -112,7 +113,7 @@ func scheduleListCommand(a *cli.App) *cobra.Command {
 			defer store.Close()
 			schedules, err := store.Schedules(ctx, args[0])
 			if err != nil {
-				return cli.AboutQueue(err, "reading schedules", args[0])
+				return about.Queue(err, "reading schedules", args[0])
 			}
 			if asJSON {
 				lines := json.NewEncoder(a.Stdout)
@@ -169,7 +170,7 @@ func scheduleDropCommand(a *cli.App) *cobra.Command {
 				return fmt.Errorf("schedule %q of queue %q: %w", args[1], args[0], penstock.ErrNoSchedule)
 			}
 			if err != nil {
-				return cli.AboutQueue(err, "dropping the schedule", args[0])
+				return about.Queue(err, "dropping the schedule", args[0])
 			}
 			return a.Tell(asJSON, map[string]any{"queue": args[0], "name": args[1]}, "Schedule %s of %s is gone.\n", cli.Visible(args[1]), cli.Visible(args[0]))
 		},
@@ -203,7 +204,7 @@ func scheduleForPrograms(s *penstock.Schedule) *scheduleJSON {
 func showSchedule(ctx context.Context, a *cli.App, store scheduleReader, queue, name string, asJSON bool) error {
 	schedules, err := store.Schedules(ctx, queue)
 	if err != nil {
-		return cli.AboutQueue(err, "reading schedules", queue)
+		return about.Queue(err, "reading schedules", queue)
 	}
 	for i := range schedules {
 		s := &schedules[i]

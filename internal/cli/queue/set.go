@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/about"
 	"github.com/penstock/penstock/internal/cli"
 )
 
@@ -137,7 +138,7 @@ meanwhile, and those that run are done: status shows when none is left.`
 // setQueue changes a queue and tells what is set then.
 func setQueue(ctx context.Context, a *cli.App, store queueSetter, name string, wanted penstock.QueueSettings, asJSON bool) error {
 	if err := store.SetQueue(ctx, name, wanted); err != nil {
-		return cli.AboutQueue(err, fmt.Sprintf("setting up queue %q", name), name)
+		return about.Queue(err, fmt.Sprintf("setting up queue %q", name), name)
 	}
 	q, err := findQueue(ctx, store, name)
 	if err != nil {

@@ -5,22 +5,15 @@ import (
 	"context"
 	"encoding"
 	"errors"
-	"io"
 	"log/slog"
 	"strings"
-	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"golang.org/x/sync/errgroup"
 
-	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/config"
 	"github.com/penstock/penstock/internal/cli"
-	"github.com/penstock/penstock/relay"
-	"github.com/penstock/penstock/sink/format"
-	"github.com/penstock/penstock/sink/previous"
+	"github.com/penstock/penstock/run"
 	"github.com/penstock/penstock/store/postgres/adopt"
 )
 
@@ -103,7 +96,7 @@ confirmation yet is left to the next relay, exit code 130.`,
 	}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		f.given(cmd.Flags())
-		return run(cmd.Context(), a, f)
+		return relay(cmd.Context(), a, &f)
 	}
 	f.add(cmd.Flags())
 	return cmd
@@ -150,12 +143,12 @@ func (f textFlag) Set(v string) error { return f.value.UnmarshalText([]byte(v)) 
 // errHurried is why relays end at the second signal.
 var errHurried = errors.New("hurried")
 
-func run(ctx context.Context, a *cli.App, f relayFlags) error {
-	jobs, err := jobsOf(a, f)
+func relay(ctx context.Context, a *cli.App, f *relayFlags) error {
+	cfg, err := configured(a, f)
 	if err != nil {
 		return err
 	}
-	log, err := relayLogger(a, f.outbox != "" || f.adopt != "" || f.logs)
+	log, err := f.logger(a)
 	if err != nil {
 		return err
 	}
@@ -167,80 +160,25 @@ func run(ctx context.Context, a *cli.App, f relayFlags) error {
 	slog.SetDefault(log) // where stores write their warnings
 	defer cli.WarnOfDifferences(ctx, store, "", log)()
 
+	relays, err := run.New(ctx, cfg, run.Options{Store: store, Holder: f.holder, Log: log})
+	if err != nil {
+		return cli.Usage(err)
+	}
+	defer relays.Close()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	var runners []runner
-	for _, job := range jobs {
-		running, end, err := runnersOf(ctx, a, &job, store, log, cancel)
-		if err != nil {
-			return err
-		}
-		defer end()
-		runners = append(runners, running...)
-		log.Info("relaying", job.origin(), job.reads(), "subscription", job.subscription, "sink", job.sink.Name(), "holder", job.holder)
-	}
 	stopListening := a.OnSignals(func() {
 		log.Info("draining: waiting for what is being sent and noting it; a second signal hurries")
-		for _, r := range runners {
-			r.Drain()
-		}
+		relays.Drain()
 	}, func() {
 		log.Warn("hurrying: what has no confirmation yet is left to the next relay")
 		cancel(errHurried)
 	})
 	defer stopListening()
-
-	group, ctx := errgroup.WithContext(ctx)
-	for _, r := range runners {
-		group.Go(func() error { return r.Run(ctx) })
-	}
-	err = group.Wait()
-	if cause := context.Cause(ctx); err != nil && cause != nil {
-		err = cause
-	}
-	if errors.Is(err, errHurried) {
+	if err := relays.Run(ctx); errors.Is(err, errHurried) {
 		return &cli.ExitError{Code: cli.ExitInterrupted, Err: err}
+	} else if err != nil {
+		return err
 	}
-	return err
-}
-
-// openSink opens the sink with what stands in front of it. The format is last, so
-// that it sees the headers that were added before.
-func (j *relayJob) openSink(log *slog.Logger) (penstock.Sink, error) {
-	sink, err := j.sink.Open(log)
-	if err != nil {
-		return nil, err
-	}
-	if j.format != nil {
-		formatted, err := format.Wrap(sink, j.format.Config, format.Binding(j.sink.Name()))
-		if err != nil {
-			closeSink(context.Background(), sink, log)
-			return nil, err
-		}
-		sink = formatted
-	}
-	if j.previous {
-		sink = previous.Wrap(sink, 0)
-	}
-	return sink, nil
-}
-
-// waitable reports whether a failure to subscribe may pass by itself.
-func waitable(err error) bool {
-	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) ||
-		penstock.IsUnavailable(err) || cli.IsDatabaseDown(err) ||
-		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || pgconn.SafeToRetry(err) // the connection broke
-}
-
-func closeSink(ctx context.Context, sink penstock.Sink, log *slog.Logger) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-	defer cancel()
-	if err := sink.Close(ctx); err != nil {
-		log.Warn("closing the sink", "err", err)
-	}
-}
-
-func logTotals(log *slog.Logger, subscription string, c *relay.Counters) {
-	log.Info("stopped", "subscription", subscription, "delivered", c.Delivered.Load(), "refused", c.Failed.Load(),
-		"retried", c.Retried.Load(), "settled", c.SettledMessages.Load())
+	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/about"
 	"github.com/penstock/penstock/internal/cli"
 )
 
@@ -79,7 +80,7 @@ func readGroups(ctx context.Context, store any, queues []penstock.QueueStatus) e
 				break
 			}
 			if err != nil {
-				return cli.AboutQueue(err, fmt.Sprintf("reading the groups of queue %q", queues[i].Queue), queues[i].Queue)
+				return about.Queue(err, fmt.Sprintf("reading the groups of queue %q", queues[i].Queue), queues[i].Queue)
 			}
 			queues[i].Groups = append(queues[i].Groups, page...)
 			if len(page) < cli.GroupsAtOnce {

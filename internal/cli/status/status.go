@@ -14,8 +14,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/about"
 	"github.com/penstock/penstock/internal/cli"
 	"github.com/penstock/penstock/internal/cli/adopt"
+	"github.com/penstock/penstock/internal/pgerror"
 )
 
 func Command(a *cli.App) *cobra.Command {
@@ -239,7 +241,7 @@ func notFound(ctx context.Context, store cli.StatusReader, name string, unseen [
 	if len(unseen) > 0 {
 		return notSeen(fmt.Errorf("nothing that this role may see is called %q, and %s it may not read", name, strings.Join(unseen, " and ")), name, unseen)
 	}
-	return penstock.WithHint(cli.About(penstock.ErrNoOutbox, "", name, ""), "nor is there a queue of that name; penstock status without a name shows what there is")
+	return penstock.WithHint(about.Outbox(penstock.ErrNoOutbox, "", name, ""), "nor is there a queue of that name; penstock status without a name shows what there is")
 }
 
 // notSeen says who may show what has a name to this role, whatever it is.
@@ -263,7 +265,7 @@ func readAdopted(ctx context.Context, a *cli.App, adoptions []adopt.Subscription
 		status, err := table.Table.Status(ctx)
 		err = errors.Join(err, table.Close())
 		switch {
-		case ctx.Err() != nil || cli.IsDatabaseDown(err):
+		case ctx.Err() != nil || pgerror.IsDown(err):
 			return nil, fmt.Errorf("reading the status of adopted tables: %w", err)
 		case err != nil:
 			all = append(all, adoptedStatus{Table: table.Config.Table, SubscriptionStatus: penstock.SubscriptionStatus{Subscription: table.Name}, Error: cli.OneLine(err.Error())})

@@ -15,7 +15,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/about"
 	"github.com/penstock/penstock/internal/cli"
+	"github.com/penstock/penstock/internal/pgerror"
 	"github.com/penstock/penstock/work"
 )
 
@@ -115,7 +117,7 @@ func (f *workFlags) check(flags *pflag.FlagSet) error {
 func (f *workFlags) options(log *slog.Logger, seen work.Observer) work.Options {
 	o := work.Options{
 		Concurrency: f.concurrency, Lease: time.Duration(f.lease), Groups: f.groups, AllGroups: f.allGroups,
-		DrainTimeout: time.Duration(f.drain), Worker: cli.DefaultHolder(), Observer: seen, Logger: log,
+		DrainTimeout: time.Duration(f.drain), Observer: seen, Logger: log,
 	}
 	if f.drain == 0 {
 		o.DrainTimeout = math.MaxInt64 // nothing runs so long
@@ -150,8 +152,8 @@ const patience = 10 * time.Second
 func run(ctx, hurried context.Context, a *cli.App, queue penstock.Queue, name string, f *workFlags, log *slog.Logger) error {
 	// What cannot be worked on is told at the start; a database that is down is
 	// waited for.
-	if err := queue.Maintain(ctx); err != nil && ctx.Err() == nil && !cli.IsDatabaseDown(err) {
-		return cli.AboutQueue(err, "working", name)
+	if err := queue.Maintain(ctx); err != nil && ctx.Err() == nil && !pgerror.IsDown(err) {
+		return about.Queue(err, "working", name)
 	}
 	seen := &jobCounts{}
 	run := &execution{
@@ -182,7 +184,7 @@ func run(ctx, hurried context.Context, a *cli.App, queue penstock.Queue, name st
 	if hurried.Err() != nil {
 		return errors.Join(context.Canceled, err)
 	}
-	return cli.AboutQueue(err, "working", name)
+	return about.Queue(err, "working", name)
 }
 
 // giver returns what gives a job back as if it had not been claimed, or as near

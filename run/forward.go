@@ -1,4 +1,4 @@
-package relay
+package run
 
 import (
 	"context"
@@ -10,28 +10,29 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/config"
-	"github.com/penstock/penstock/internal/cli"
+	"github.com/penstock/penstock/internal/about"
 )
 
 // forwarding runs a subscription whose sink is a queue of the same database. It
 // stands by and waits for the database as a relay does.
 type forwarding struct {
 	forward func(ctx context.Context) error // until ctx ends
-	job     *relayJob
+	name    string                          // of the subscription
 	log     *slog.Logger
 	pause   time.Duration // between two tries; who runs for longer has begun
 	drain   func()
 	drained chan struct{}
 }
 
-func newForwarding(job *relayJob, queue string, store penstock.Store, log *slog.Logger) *forwarding {
-	req := penstock.Subscribe{Outbox: job.outbox, Subscription: job.subscription, Holder: job.holder, Lease: job.limits.Lease, Start: job.start}
+func newForwarding(s *subscription, queue string) *forwarding {
+	r := s.relays
+	req := s.request(r.o.Holder, s.Relay.Lease)
 	drained := make(chan struct{})
 	return &forwarding{
 		forward: func(ctx context.Context) error {
-			return cli.About(cli.AboutQueue(config.Forward(ctx, store, req, queue), "", queue), "", job.outbox, job.subscription)
+			return about.Outbox(about.Queue(config.Forward(ctx, r.store, req, queue), "", queue), "", s.Outbox, s.Name)
 		},
-		job: job, log: log.With("subscription", job.subscription, "queue", queue), pause: time.Second,
+		name: s.Name, log: r.o.Log.With("subscription", s.Name, "queue", queue), pause: time.Second,
 		drained: drained, drain: sync.OnceFunc(func() { close(drained) }),
 	}
 }
@@ -72,7 +73,7 @@ func (f *forwarding) Run(ctx context.Context) error {
 			answered = true
 			f.log.Warn("lost the lease: another relay has taken over")
 		case !answered && time.Since(began) < f.pause && !waitable(err):
-			return fmt.Errorf("subscription %q: %w", f.job.subscription, err)
+			return fmt.Errorf("subscription %q: %w", f.name, err)
 		default:
 			f.log.Error("cannot forward the subscription; trying again", "err", err, "in", f.pause)
 		}

@@ -8,23 +8,8 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/about"
 )
-
-// About says what was being done when err came. What is not there is always
-// reported in the same words.
-func About(err error, doing, outbox, subscription string) error {
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, penstock.ErrNoOutbox):
-		return fmt.Errorf("outbox %q: %w", outbox, penstock.ErrNoOutbox)
-	case errors.Is(err, penstock.ErrNoSubscription):
-		return fmt.Errorf("subscription %q of outbox %q: %w", subscription, outbox, penstock.ErrNoSubscription)
-	case doing == "":
-		return err
-	}
-	return fmt.Errorf("%s: %w", doing, err)
-}
 
 // ChooseSubscription returns the one that was named, or the outbox's only one.
 func ChooseSubscription(ctx context.Context, store StatusReader, outbox, named string) (string, error) {
@@ -88,7 +73,7 @@ func ReadStatus(ctx context.Context, store StatusReader, only []string) ([]penst
 			return []penstock.OutboxStatus{o}, nil
 		}
 	}
-	return nil, About(penstock.ErrNoOutbox, "", only[0], "")
+	return nil, about.Outbox(penstock.ErrNoOutbox, "", only[0], "")
 }
 
 // InboxReader is what looking at inboxes needs of a store.

@@ -1,4 +1,4 @@
-package relay
+package run
 
 import (
 	"bytes"
@@ -6,25 +6,20 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/internal/cli"
+	"github.com/penstock/penstock/config"
 )
 
 // forwards is a forwarding with a database that answers what the test says.
 func forwards(log io.Writer, answers ...func(ctx context.Context) error) *forwarding {
-	a := &cli.App{Stderr: cli.NewScrubber(log), LogLevel: "info", LogFormat: "text"}
-	logger, err := a.Logger()
-	if err != nil {
-		panic(err)
-	}
-	queue := "emails"
-	job := &relayJob{outbox: "orders", subscription: "mails"}
-	f := newForwarding(job, queue, nil, logger)
+	r := &Relays{o: Options{Log: slog.New(slog.NewTextHandler(log, nil))}}
+	f := newForwarding(&subscription{Subscription: &config.Subscription{Outbox: "orders", Name: "mails"}, relays: r}, "emails")
 	f.pause = time.Millisecond
 	var mu sync.Mutex
 	f.forward = func(ctx context.Context) error {

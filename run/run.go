@@ -1,0 +1,123 @@
+// Package run makes running relays of a configuration: what penstock relay does, for
+// programs in Go.
+package run
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/config"
+)
+
+// Options of what is run; the zero value will do.
+type Options struct {
+	// Store is the configuration's database, if it is open already. Close leaves it open.
+	Store penstock.Store
+	// Holder names this process in status (default host and process id).
+	Holder string
+	// Log is written to (default: standard error, as the configuration says).
+	Log *slog.Logger
+}
+
+// Relays run the subscriptions of a configuration: each with a relay, with as many as it
+// has workers if it reads an adopted table, or with what forwards into a queue.
+type Relays struct {
+	store  penstock.Store
+	cfg    *config.Config
+	o      Options
+	all    []runner
+	ends   []func() // in the order of defer
+	failed context.CancelCauseFunc
+}
+
+// runner is what runs a subscription until it is drained.
+type runner interface {
+	Run(ctx context.Context) error
+	Drain()
+}
+
+// Run runs what the configuration describes until ctx ends. Then it drains: nothing more is
+// sent, what is being sent may end and is noted, and the leases are given back.
+func Run(ctx context.Context, cfg *config.Config, o Options) error {
+	r, err := New(ctx, cfg, o)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	defer context.AfterFunc(ctx, r.Drain)()
+	return r.Run(context.WithoutCancel(ctx))
+}
+
+// New opens the database and the sinks, which need not be up. The caller closes what it
+// returns.
+func New(ctx context.Context, cfg *config.Config, o Options) (*Relays, error) {
+	if o.Log == nil {
+		o.Log = cfg.Log.NewLogger(os.Stderr)
+	}
+	o.Holder = cmp.Or(o.Holder, thisProcess())
+	r := &Relays{store: o.Store, cfg: cfg, o: o}
+	if r.store == nil {
+		store, err := config.OpenStore(ctx, cfg.DatabaseURL.Reveal(), cfg.Schema)
+		if err != nil {
+			return nil, err
+		}
+		r.store = store
+		r.ends = append(r.ends, func() { _ = store.Close() })
+	}
+	for i := range cfg.Subscriptions {
+		s := &subscription{Subscription: &cfg.Subscriptions[i], relays: r}
+		if err := s.open(ctx); err != nil {
+			r.Close()
+			return nil, err
+		}
+		o.Log.Info("relaying", s.origin(), s.Origin(), "subscription", s.Name, "sink", s.Sink.Name(), "holder", o.Holder)
+	}
+	return r, nil
+}
+
+// Run returns nil after Drain, and else why it ended; an end of ctx leaves to the next
+// relay what has no confirmation yet. What waiting cannot cure is an error at the start,
+// and is waited for once a subscription was run.
+func (r *Relays) Run(ctx context.Context) error {
+	ctx, r.failed = context.WithCancelCause(ctx)
+	defer r.failed(nil)
+	group, ctx := errgroup.WithContext(ctx)
+	for _, one := range r.all {
+		group.Go(func() error { return one.Run(ctx) })
+	}
+	err := group.Wait()
+	if cause := context.Cause(ctx); err != nil && cause != nil {
+		return cause
+	}
+	return err
+}
+
+// Drain makes Run return once what is being sent has ended and is noted.
+func (r *Relays) Drain() {
+	for _, one := range r.all {
+		one.Drain()
+	}
+}
+
+// Close closes the sinks, and the database if New opened it. Run must have returned.
+func (r *Relays) Close() {
+	for i := range r.ends {
+		r.ends[len(r.ends)-1-i]()
+	}
+	r.ends = nil
+}
+
+// thisProcess names it in status.
+func thisProcess() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return fmt.Sprintf("%s/%d", host, os.Getpid())
+}

@@ -1,0 +1,65 @@
+package run
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"testing"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/config"
+	"github.com/penstock/penstock/store/memory"
+)
+
+// configured is a configuration of one subscription, called a.
+func configured(t *testing.T, url, subscription string) *config.Config {
+	t.Helper()
+	cfg, err := config.Loader{DatabaseURL: url}.LoadBytes("penstock.yaml", []byte("subscriptions:\n  - name: a"+subscription))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cfg
+}
+
+// Workers are relays of their own. Nothing is connected to before they run.
+func TestOneRelayPerWorker(t *testing.T) {
+	for workers, want := range map[int]int{1: 1, 3: 3} {
+		cfg := configured(t, "postgres://127.0.0.1:1/nowhere", fmt.Sprintf("\n    sink: discard\n    adopt: {preset: dotnet, workers: %d}", workers))
+		r, err := New(t.Context(), cfg, Options{Store: memory.New(memory.Options{}), Log: slog.New(slog.DiscardHandler)})
+		if err != nil || len(r.all) != want {
+			t.Fatalf("%d workers: %v, %v", workers, r, err)
+		}
+		r.Close()
+	}
+}
+
+// The predecessor's id is there when the message gets its format, which can hand it on.
+func TestPreviousComesBeforeTheFormat(t *testing.T) {
+	var got []http.Header
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = append(got, r.Header) }))
+	defer server.Close()
+	cfg := configured(t, "sqlite:"+filepath.Join(t.TempDir(), "test.db"), fmt.Sprintf(`
+    outbox: orders
+    sink: {webhook: {url: %s/, allow_private: true}}
+    previous: true
+    format: {kind: cloudevents, extensions: {predecessor: "{header.penstock-previous}"}}`, server.URL))
+	s := &subscription{Subscription: &cfg.Subscriptions[0], relays: &Relays{o: Options{Log: slog.New(slog.DiscardHandler)}}}
+	sink, err := s.openSink()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.closeSink(t.Context(), sink)
+	for i := range 2 {
+		m := penstock.Message{ID: fmt.Sprintf("m%d", i+1), Seq: int64(i + 1), Key: "k", Topic: "orders.paid", Payload: []byte(`{}`)}
+		for _, err := range sink.Send(t.Context(), []penstock.Message{m}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if len(got) != 2 || got[0].Get("ce-id") != "m1" || got[0].Get("ce-predecessor") != "" || got[1].Get("ce-predecessor") != "m1" || got[1].Get("ce-source") != "/penstock/orders" {
+		t.Errorf("got %v", got)
+	}
+}
