@@ -1,0 +1,59 @@
+package relay_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/relay"
+	"github.com/penstock/penstock/store/memory"
+)
+
+// printer is the smallest sink: it confirms what it has printed.
+type printer struct{ after func() }
+
+func (p printer) Send(_ context.Context, msgs []penstock.Message) []error {
+	for _, m := range msgs {
+		fmt.Printf("%s %s\n", m.Topic, m.Payload)
+	}
+	p.after()
+	return nil
+}
+
+func (printer) Close(context.Context) error { return nil }
+
+// A relay carries one subscription to one sink until it is told to drain.
+func ExampleNew() {
+	ctx := context.Background()
+	store := memory.New(memory.Options{})
+	check(store.Migrate(ctx))
+	check(store.CreateOutbox(ctx, "orders"))
+	tx, err := store.Begin(ctx)
+	check(err)
+	check(tx.Publish(ctx, "orders", penstock.Message{Key: "ann", Topic: "order.placed", Payload: []byte("3 apples")}))
+	check(tx.Commit(ctx))
+
+	var r *relay.Relay
+	r, err = relay.New(relay.Config{
+		Outbox: "orders", Name: "billing",
+		Open: func(ctx context.Context) (penstock.Source, error) {
+			return store.Subscribe(ctx, penstock.Subscribe{Outbox: "orders", Subscription: "billing", Holder: "example"})
+		},
+		Sink: printer{after: func() { r.Drain() }},
+	})
+	check(err)
+	check(r.Run(ctx))
+	status, err := store.Status(ctx)
+	check(err)
+	fmt.Println("settled:", status[0].Subscriptions[0].Settled)
+	// Output:
+	// order.placed 3 apples
+	// settled: 1
+}
+
+func check(err error) {
+	if err != nil {
+		log.Fatal(err)
+	}
+}
