@@ -5,6 +5,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -37,12 +38,64 @@ func readTestdata(path string) ([]byte, error) {
 
 var loader = Loader{LookupEnv: lookup, ReadFile: readTestdata}
 
+// testFile is one of an archive in testdata. They are as txtar has them: the name in a line
+// of its own, then the content.
+type testFile struct{ archive, name, text string }
+
+var testFileHeader = regexp.MustCompile(`(?m)^-- (\S+) --\n`)
+
+// testFiles are those whose names end so.
+func testFiles(t testing.TB, suffix string) (found []testFile) {
+	t.Helper()
+	archives, err := filepath.Glob("testdata/*.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, archive := range archives {
+		data, err := os.ReadFile(archive)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := string(data)
+		headers := testFileHeader.FindAllStringSubmatchIndex(text, -1)
+		for i, h := range headers {
+			end := len(text)
+			if i+1 < len(headers) {
+				end = headers[i+1][0]
+			}
+			if name := text[h[2]:h[3]]; strings.HasSuffix(name, suffix) {
+				found = append(found, testFile{archive, name, text[h[1]:end]})
+			}
+		}
+	}
+	if len(found) == 0 {
+		t.Fatalf("no %s in testdata", suffix)
+	}
+	return found
+}
+
+// readTestFile reads the one of that name.
+func readTestFile(t testing.TB, name string) string {
+	t.Helper()
+	for _, f := range testFiles(t, name) {
+		if f.name == name {
+			return f.text
+		}
+	}
+	t.Fatalf("no %s in testdata; run with -update to make it", name)
+	return ""
+}
+
+func (f *testFile) load() (*Config, error) {
+	return loader.LoadBytes("testdata/"+f.name, []byte(f.text))
+}
+
 // Each bad file has one mistake (but for many.bad.yaml), and beside it the
 // message that the user sees.
 func TestBadFiles(t *testing.T) {
-	for _, file := range glob(t, "*.bad.yaml") {
-		t.Run(filepath.Base(file), func(t *testing.T) {
-			c, err := loader.Load(file)
+	for _, file := range testFiles(t, ".bad.yaml") {
+		t.Run(file.name, func(t *testing.T) {
+			c, err := file.load()
 			if err == nil {
 				t.Fatalf("no error; got\n%v", c)
 			}
@@ -50,26 +103,26 @@ func TestBadFiles(t *testing.T) {
 			if !errors.As(err, &es) || len(es) == 0 {
 				t.Fatalf("%T is not an Errors", err)
 			}
-			if !strings.HasSuffix(file, "many.bad.yaml") && len(es) > 2 {
+			if file.name != "many.bad.yaml" && len(es) > 2 {
 				t.Errorf("%d errors for one mistake", len(es))
 			}
 			if strings.Contains(err.Error(), "hunter2") {
 				t.Errorf("the password shows")
 			}
-			golden(t, strings.TrimSuffix(file, "yaml")+"txt", strings.ReplaceAll(err.Error(), "testdata/", "")+"\n")
+			golden(t, file, strings.ReplaceAll(err.Error(), "testdata/", "")+"\n")
 		})
 	}
 }
 
 // Each good file has beside it what it is printed as.
 func TestGoodFiles(t *testing.T) {
-	for _, file := range glob(t, "*.good.yaml") {
-		t.Run(filepath.Base(file), func(t *testing.T) {
-			c, err := loader.Load(file)
+	for _, file := range testFiles(t, ".good.yaml") {
+		t.Run(file.name, func(t *testing.T) {
+			c, err := file.load()
 			if err != nil {
 				t.Fatal(err)
 			}
-			golden(t, strings.TrimSuffix(file, "yaml")+"txt", c.String())
+			golden(t, file, c.String())
 			if strings.Contains(c.String(), "hunter2") {
 				t.Errorf("the password shows")
 			}
@@ -77,28 +130,30 @@ func TestGoodFiles(t *testing.T) {
 	}
 }
 
-func glob(t *testing.T, pattern string) []string {
-	t.Helper()
-	files, err := filepath.Glob("testdata/" + pattern)
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no %s in testdata: %v", pattern, err)
-	}
-	return files
-}
-
-func golden(t *testing.T, file, got string) {
+// golden compares with what stands beside a file: NAME.txt behind NAME.yaml.
+func golden(t *testing.T, file testFile, got string) {
 	t.Helper()
 	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+		data, err := os.ReadFile(file.archive)
+		if err != nil {
+			t.Fatal(err)
+		}
+		before, rest, _ := strings.Cut(string(data), "-- "+file.name+" --\n"+file.text)
+		if at := testFileHeader.FindStringIndex(rest); at != nil && at[0] == 0 && strings.HasSuffix(rest[:at[1]], ".txt --\n") { // the old one
+			rest = rest[at[1]:]
+			if next := testFileHeader.FindStringIndex(rest); next != nil {
+				rest = rest[next[0]:]
+			} else {
+				rest = ""
+			}
+		}
+		text := before + "-- " + file.name + " --\n" + file.text + "-- " + strings.TrimSuffix(file.name, "yaml") + "txt --\n" + got + rest
+		if err := os.WriteFile(file.archive, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		return
 	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatalf("%v; run with -update to make it", err)
-	}
-	if got != string(want) {
+	if want := readTestFile(t, strings.TrimSuffix(file.name, "yaml")+"txt"); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }

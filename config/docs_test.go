@@ -114,7 +114,7 @@ func TestReference(t *testing.T) {
 
 type referenceRow struct{ path, typ, preset string }
 
-// required keys; that they are is tested with testdata/*-missing.bad.yaml.
+// required keys; that they are is tested with the *-missing.bad.yaml of testdata.
 var required = []string{"database_url", "subscriptions", "subscriptions[].name", "subscriptions[].sink"}
 
 // referenceRows lists every key with its type and default.

@@ -3,7 +3,6 @@ package config
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"reflect"
 	"strings"
 	"testing"
@@ -108,11 +107,7 @@ func TestEveryLimitOfASubscription(t *testing.T) {
 // What a filter in the file says is what the relay's filter does; the matching
 // itself is tested with penstock.Filter.
 func TestFilter(t *testing.T) {
-	data, err := os.ReadFile("testdata/limits.good.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := load(t, string(data))
+	c := load(t, readTestFile(t, "limits.good.yaml"))
 	f := c.Subscriptions[2].Filter
 	if want := []string{"orders.*.placed", "*.cancelled", "bills.>"}; !reflect.DeepEqual(f.Topics, want) {
 		t.Errorf("topics %q", f.Topics)

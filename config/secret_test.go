@@ -15,7 +15,7 @@ import (
 // However a configuration gets into a log or onto a screen, its passwords do
 // not.
 func TestSecretsNeverShow(t *testing.T) {
-	c, err := loader.Load("testdata/full.good.yaml")
+	c, err := loader.LoadBytes("testdata/full.good.yaml", []byte(readTestFile(t, "full.good.yaml")))
 	if err != nil {
 		t.Fatal(err)
 	}
