@@ -33,12 +33,12 @@ func TestKilledRelayOfAnAdoptedTable(t *testing.T) {
 }
 
 func killAdopted(t *testing.T, workers int) {
-	const kills, rows = 6, 1_200 // rows in each round
+	const rows = 1_200 // in each round
 	random := testseed.New(t.Name(), 0)
 	t.Logf("PENSTOCK_SEED=%d", testseed.Seed())
 
 	a := adoptTable(t, workers)
-	for range kills {
+	for range testseed.Steps(6) {
 		seen := a.count()
 		inserted := a.startInserting(rows, random.Uint64())
 		relay := start(t, "relay", "--config", a.config)

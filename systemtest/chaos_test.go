@@ -10,14 +10,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/penstock/penstock/internal/testseed"
 	"github.com/penstock/penstock/internal/testserver"
 )
 
-// A minute of what `make chaos` does for longer: see internal/lab/chaos.
+// A part of what `make chaos` does for longer: see internal/lab/chaos.
 func TestChaos(t *testing.T) {
 	duration := time.Minute
-	if testing.Short() {
-		duration = 15 * time.Second
+	if !testseed.Long() {
+		duration /= 2
 	}
 	if found := chaos(t, duration); len(found.Faults) < 5 {
 		t.Errorf("few faults happened: %v", found.Faults)

@@ -5,22 +5,26 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/penstock/penstock/internal/testseed"
 )
 
 // A relay that is killed loses nothing and disturbs no order; what it had sent
 // and not yet noted arrives again.
 func TestKilledRelayPostgresToRabbitMQ(t *testing.T) {
-	killRelays(t, postgresLine(t, 12_000, shortLease))
+	killRelays(t, postgresLine(t, testseed.Steps(12_000), shortLease))
 }
 
-func TestKilledRelaySQLiteToNATS(t *testing.T) { killRelays(t, sqliteLine(t, 12_000, shortLease)) }
+func TestKilledRelaySQLiteToNATS(t *testing.T) {
+	killRelays(t, sqliteLine(t, testseed.Steps(12_000), shortLease))
+}
 
 // killRelays kills one relay after the other while business goes on. Where a
 // relay is killed is drawn at random: a number of arrivals after it began to
 // deliver, and some microseconds more, so that it is sometimes sending and
 // sometimes settling.
 func killRelays(t *testing.T, l *line) {
-	const kills = 8
+	kills := testseed.Steps(8)
 	seed := rand.Uint64()
 	random := rand.New(rand.NewPCG(seed, 0))
 	t.Logf("seed %d", seed)
@@ -49,14 +53,14 @@ func killRelays(t *testing.T, l *line) {
 
 // A relay that is told to stop sends nothing that the next one will send again.
 func TestDrainedRelaySendsNothingTwice(t *testing.T) {
-	l := postgresLine(t, 12_000, longLease)
+	l := postgresLine(t, testseed.Steps(12_000), longLease)
 	seed := rand.Uint64()
 	random := rand.New(rand.NewPCG(seed, 0))
 	t.Logf("seed %d", seed)
 
 	l.startReading()
 	committed := func() {}
-	for _, flights := range l.shares(6) {
+	for _, flights := range l.shares(testseed.Steps(6)) {
 		committed()
 		seen := l.count()
 		committed = l.startProducing(flights)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock/internal/tcpproxy"
+	"github.com/penstock/penstock/internal/testseed"
 	"github.com/penstock/penstock/internal/testserver"
 )
 
@@ -69,7 +70,7 @@ func TestDatabaseLostWhileRelaying(t *testing.T) {
 }
 
 func TestBrokerDownAtStart(t *testing.T) {
-	l := postgresLine(t, 8_000, longLease)
+	l := postgresLine(t, testseed.Steps(8_000), longLease)
 	proxy, sink := through(t, l.broker.SinkURL())
 	proxy.Refuse()
 	l.startReading()
@@ -94,7 +95,7 @@ func TestBrokerDownAtStart(t *testing.T) {
 func TestBrokerKilledWhileRelaying(t *testing.T) {
 	database := testserver.Database(t, testserver.PostgresURL(t))
 	server := testserver.StartRabbitMQ(t)
-	l := newLine(t, database, server.URL, 6_000, longLease)
+	l := newLine(t, database, server.URL, testseed.Steps(6_000), longLease)
 	l.airline = postgresAirline(t, database)
 	l.startReading()
 	committed := l.startProducing(l.flights)

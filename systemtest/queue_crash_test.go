@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/testseed"
 	"github.com/penstock/penstock/internal/testserver"
 	"github.com/penstock/penstock/store/postgres"
 	"github.com/penstock/penstock/store/sqlite"
@@ -41,7 +42,8 @@ func TestKilledWorkerSQLite(t *testing.T) {
 const jobsQueue = "jobs"
 
 func killWorkers(t *testing.T, database string, store penstock.QueueStore) {
-	const kills, jobs, keys = 5, 500, 25
+	const keys = 25
+	kills, jobs := testseed.Steps(5), testseed.Steps(500)
 	seed := rand.Uint64()
 	random := rand.New(rand.NewPCG(seed, 0))
 	t.Logf("seed %d", seed)

@@ -1,5 +1,7 @@
 // Package testseed is what random tests draw from, and what repeats them:
-// PENSTOCK_SEED is the seed of a run, PENSTOCK_ROUNDS makes it longer.
+// PENSTOCK_SEED is the seed of a run. Without PENSTOCK_ROUNDS random walks, loads and
+// repetitions have their short form, which keeps what is tried and tries it fewer times;
+// 1 is the long form, as in `make soak`, and more makes that longer.
 package testseed
 
 import (
@@ -24,11 +26,28 @@ var Seed = sync.OnceValue(func() uint64 {
 	return rand.Uint64()
 })
 
-// Rounds is how many times as long as usual the random tests run.
-var Rounds = sync.OnceValue(func() int {
+var rounds = sync.OnceValue(func() int {
 	n, _ := strconv.Atoi(os.Getenv("PENSTOCK_ROUNDS"))
-	return max(n, 1)
+	return max(n, 0)
 })
+
+// Rounds is how many times as long as the long form the random tests run.
+func Rounds() int { return max(rounds(), 1) }
+
+// Long reports whether this is a run of the long form.
+func Long() bool { return rounds() > 0 }
+
+// Steps is how long a walk is that has so many steps in the long form.
+func Steps(long int) int {
+	if Long() {
+		return long * rounds()
+	}
+	return (long + 3) / 4
+}
+
+// Draw reports whether this run is one of so many that try what is called name: the seed
+// decides. The long form tries everything.
+func Draw(name string, of int) bool { return of <= 1 || Long() || New(name, of).IntN(of) == 0 }
 
 // New returns a generator that the seed repeats; test and part tell several of one
 // run apart.

@@ -15,6 +15,8 @@ type Template struct {
 	// Fill gets the URL of an empty database. It leaves no session open there,
 	// because PostgreSQL does not copy a database that is in use.
 	Fill func(url string) error
+	// Server is the URL of the server; empty: the one that all tests share.
+	Server string
 
 	once         sync.Once
 	server, name string
@@ -24,7 +26,10 @@ type Template struct {
 // Database is the package's Database with what Fill made in it.
 func (t *Template) Database(tb testing.TB) string {
 	tb.Helper()
-	server := PostgresURL(tb)
+	server := t.Server
+	if server == "" {
+		server = PostgresURL(tb)
+	}
 	if err := t.ready(server); err != nil {
 		tb.Fatalf("make the template of the tests' databases: %v", err)
 	}

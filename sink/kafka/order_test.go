@@ -25,7 +25,7 @@ import (
 // first messages only, in order, and all that were confirmed.
 func TestOrderWhateverFails(t *testing.T) {
 	t.Logf("PENSTOCK_SEED=%d", testseed.Seed())
-	for part := range 2 * testseed.Rounds() {
+	for part := range testseed.Steps(2) {
 		t.Run(fmt.Sprint(part), func(t *testing.T) { orderWhateverFails(t, part) })
 	}
 }

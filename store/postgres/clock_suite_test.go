@@ -9,7 +9,6 @@ import (
 
 	"github.com/penstock/penstock/internal/testseed"
 	"github.com/penstock/penstock/internal/testserver"
-	"github.com/penstock/penstock/store/postgres"
 	"github.com/penstock/penstock/store/postgres/postgrestest"
 	"github.com/penstock/penstock/store/queuetest"
 	"github.com/penstock/penstock/store/storetest"
@@ -47,40 +46,35 @@ func inTime(t testing.TB, groups ...string) {
 			t.Skip("it measures time by the clock")
 		}
 	}
-	if testseed.Rounds() == 1 && !slices.ContainsFunc(groups, func(g string) bool { return strings.Contains(t.Name(), "/"+g+"/") }) {
-		t.Skip("with PENSTOCK_ROUNDS=2")
+	if !testseed.Long() && !slices.ContainsFunc(groups, func(g string) bool { return strings.Contains(t.Name(), "/"+g+"/") }) {
+		t.Skip("with PENSTOCK_ROUNDS=1")
 	}
 }
 
 func TestStoreWithARestlessClock(t *testing.T) {
 	t.Parallel()
 	server := restless(t)
-	open := func(t testing.TB) storetest.Instance {
+	migrated := postgrestest.OnServer(server.URL)
+	open := func(t testing.TB, database func(testing.TB) string) storetest.Instance {
 		inTime(t, "Visibility", "Order", "Settle", "Reclaim")
-		return openInstance(t, testserver.Database(t, server.URL), small)
+		return openInstance(t, database(t), small)
 	}
 	storetest.Run(t, storetest.Harness{
-		Open: open,
-		OpenMigrated: func(t testing.TB) storetest.Instance {
-			instance := open(t)
-			if err := instance.Store.Migrate(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			return instance
+		Open: func(t testing.TB) storetest.Instance {
+			return open(t, func(t testing.TB) string { return testserver.Database(t, server.URL) })
 		},
-		Features: storetest.Features{ConcurrentWriters: true, Reclaim: true, Snapshots: true, Outage: true, SmallPieces: true},
+		OpenMigrated: func(t testing.TB) storetest.Instance { return open(t, migrated) },
+		Features:     storetest.Features{ConcurrentWriters: true, Reclaim: true, Snapshots: true, Outage: true, SmallPieces: true},
 	})
 }
 
 func TestQueueWithARestlessClock(t *testing.T) {
 	t.Parallel()
-	server := restless(t)
+	migrated := postgrestest.OnServer(restless(t).URL)
 	queuetest.Run(t, queuetest.Harness{
 		Open: func(t testing.TB) queuetest.Instance {
 			inTime(t, "Tx", "Order", "Key", "Reclaim")
-			db := postgrestest.On(t, testserver.Database(t, server.URL))
-			db.Must(openStore(t, db.URL, postgres.Options{}).Migrate(db.Ctx))
-			return queueInstanceOn(t, db.URL, small)
+			return queueInstanceOn(t, migrated(t), small)
 		},
 		Features: queuetest.Features{ConcurrentWriters: true, Reclaim: true, Snapshots: true, Release: true},
 	})

@@ -21,12 +21,12 @@ import (
 // see owned.
 type manner struct{ isolation string }
 
-// manners are those of this run: one that the seed draws, because a suite takes long; with
-// PENSTOCK_ROUNDS each.
+// manners are those of this run: one that the seed draws, because a suite takes long, and in
+// the long form of random tests each.
 func manners(t *testing.T) []manner {
 	t.Logf("PENSTOCK_SEED=%d", testseed.Seed())
 	all := []manner{{"serializable"}, {"repeatable read"}, {"read committed"}}
-	if testseed.Rounds() > 1 {
+	if testseed.Long() {
 		return all
 	}
 	return all[testseed.Seed()%3:][:1]
@@ -89,6 +89,7 @@ func (m manner) runStore(t *testing.T) {
 		},
 		OpenMigrated: open,
 		Features:     storetest.Features{ConcurrentWriters: true, Reclaim: true, Snapshots: true, Outage: true, SmallPieces: true},
+		OneOf:        3,
 	})
 }
 
@@ -107,6 +108,7 @@ func (m manner) runQueue(t *testing.T) {
 			return instance
 		},
 		Features: queuetest.Features{ConcurrentWriters: true, Reclaim: true, Snapshots: true, Release: true},
+		OneOf:    3,
 	})
 }
 

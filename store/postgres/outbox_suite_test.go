@@ -16,18 +16,19 @@ import (
 	"github.com/penstock/penstock/store/storetest"
 )
 
-func TestStore(t *testing.T) { runSuite(t, postgres.Options{}) }
+func TestStore(t *testing.T) { runSuite(t, postgres.Options{}, 1) }
 
 // With segments that are full after a few hundred messages the same suite rotates
 // and reclaims all the time.
-func TestStoreOnASmallRing(t *testing.T) { runSuite(t, small) }
+func TestStoreOnASmallRing(t *testing.T) { runSuite(t, small, 2) }
 
-func runSuite(t *testing.T, opts postgres.Options) {
+func runSuite(t *testing.T, opts postgres.Options, oneOf int) {
 	t.Parallel()
 	storetest.Run(t, storetest.Harness{
 		Open:         func(t testing.TB) storetest.Instance { return openInstance(t, freshDatabase(t), opts) },
 		OpenMigrated: func(t testing.TB) storetest.Instance { return openInstance(t, postgrestest.Database(t), opts) },
 		Features:     storetest.Features{ConcurrentWriters: true, Reclaim: true, Snapshots: true, Outage: true, Copy: true, SmallPieces: opts == small},
+		OneOf:        oneOf,
 	})
 }
 

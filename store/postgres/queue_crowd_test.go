@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/testseed"
 	"github.com/penstock/penstock/internal/testserver"
 	"github.com/penstock/penstock/store/postgres"
 )
@@ -19,7 +20,8 @@ import (
 // waited for is reported.
 func TestTwoHundredWorkers(t *testing.T) {
 	t.Parallel()
-	const workers, jobs, keys = 200, 4000, 40
+	const workers, keys = 200, 40
+	jobs := testseed.Steps(4000)
 	server := testserver.StartPostgres(t, "max_connections = 300", "deadlock_timeout = 100ms")
 	f := jobsFixtureOn(t, testserver.Database(t, server.URL), penstock.FIFO)
 	store := openStore(t, fmt.Sprintf("%s&pool_max_conns=%d&connect_timeout=60", f.URL, workers), postgres.Options{})

@@ -80,7 +80,7 @@ func walkWhileTurnsFail(t *testing.T, f *fixture, r *rand.Rand) {
 		}
 		return len(got)
 	}
-	for range 150 * testseed.Rounds() {
+	for range testseed.Steps(150) {
 		for range r.IntN(30) {
 			enqueued++
 			f.Exec("select penstock.enqueue('q', $1, key => $2)", fmt.Sprint(enqueued, " ", strings.Repeat("x", 1000)), fmt.Sprint(r.IntN(5)))

@@ -59,7 +59,7 @@ func TestJobModel(t *testing.T) {
 	seed := testseed.Seed()
 	t.Logf("PENSTOCK_SEED=%d", seed)
 	for _, kind := range []string{"fifo", "lifo"} {
-		for part := range 3 {
+		for part := range testseed.Steps(3) {
 			t.Run(fmt.Sprint(kind, part), func(t *testing.T) {
 				t.Parallel()
 				m := &jobModel{fixture: newJobs(t, kind), r: rand.New(rand.NewPCG(seed, uint64(part))), jobs: map[int64]*modelJob{}}

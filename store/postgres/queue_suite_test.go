@@ -14,16 +14,17 @@ import (
 	"github.com/penstock/penstock/store/queuetest"
 )
 
-func TestQueue(t *testing.T) { runQueueSuite(t, postgres.Options{}) }
+func TestQueue(t *testing.T) { runQueueSuite(t, postgres.Options{}, 1) }
 
 // With segments that are full after a few hundred jobs the ring turns all the time.
-func TestQueueOnASmallRing(t *testing.T) { runQueueSuite(t, small) }
+func TestQueueOnASmallRing(t *testing.T) { runQueueSuite(t, small, 2) }
 
-func runQueueSuite(t *testing.T, opts postgres.Options) {
+func runQueueSuite(t *testing.T, opts postgres.Options, oneOf int) {
 	t.Parallel()
 	queuetest.Run(t, queuetest.Harness{
 		Open:     func(t testing.TB) queuetest.Instance { return openQueueInstance(t, opts) },
 		Features: queuetest.Features{ConcurrentWriters: true, Reclaim: true, Snapshots: true, Release: true},
+		OneOf:    oneOf,
 	})
 }
 

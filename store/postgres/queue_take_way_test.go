@@ -32,7 +32,7 @@ func TestOneWorkerTakesInOrder(t *testing.T) {
 				}
 			}
 			more(300)
-			for range 600 * testseed.Rounds() {
+			for range testseed.Steps(600) {
 				switch random.IntN(20) {
 				case 0:
 					more(1 + random.IntN(20))

@@ -15,6 +15,10 @@ type Harness struct {
 	// if it cannot, and leaves nothing behind once t's cleanups have run.
 	Open     func(t testing.TB) Instance
 	Features Features
+	// OneOf, above 1, is for a store that passes the whole suite under other conditions
+	// already: one of so many cases runs, which the seed draws. In the long form of
+	// random tests each does.
+	OneOf int
 }
 
 // Features is what the store or its database can do. The tests of a feature

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/testseed"
 )
 
 var loadCases = []testCase{
@@ -102,7 +103,8 @@ func (l *runLog) check(e *env, jobs int) {
 
 // Workers and producers all at once: every job is done once.
 func manyWorkers(e *env) {
-	const producers, workers, each = 4, 16, 150
+	const producers, workers = 4, 16
+	each := testseed.Steps(150)
 	qs := []penstock.Queue{e.q, e.Another(e).Queue(queue)}
 	log := newRunLog()
 	e.must(concurrently(producers+workers, func(i int) error {
@@ -121,7 +123,7 @@ func manyWorkers(e *env) {
 			}
 			return nil
 		}
-		for log.ended.Load() < producers*each {
+		for int(log.ended.Load()) < producers*each {
 			if err := e.ctx.Err(); err != nil {
 				return err
 			}
@@ -151,7 +153,7 @@ func manyWorkers(e *env) {
 // Workers forget some of what they claim: it comes back when the lease ends,
 // and everything is done in the end.
 func workersThatDie(e *env) {
-	const n = 200
+	n := testseed.Steps(200)
 	for i := range n {
 		e.enqueue(keyed([]string{"", "a", "b"}[i%3], fmt.Sprint(i)))
 	}

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/testseed"
 )
 
 // Run runs the whole suite against the store behind h.
@@ -18,6 +19,9 @@ func Run(t *testing.T, h Harness) {
 					t.Parallel()
 					if what := c.needs.missing(h.Features); what != "" {
 						t.Skipf("the store does not declare the feature %s", what)
+					}
+					if !testseed.Draw(t.Name(), h.OneOf) {
+						t.Skipf("PENSTOCK_SEED=%d is without it; all run with PENSTOCK_ROUNDS=1", testseed.Seed())
 					}
 					e := newEnv(t, h)
 					order := penstock.FIFO

@@ -16,7 +16,7 @@ import (
 const (
 	// deadline ends a test whose condition never came. It is far longer than
 	// any condition takes, so that a slow machine fails nothing.
-	deadline = 2 * time.Minute
+	deadline = 5 * time.Minute
 	// longLease outlives every test; shortLease is one that a test lets expire.
 	longLease  = time.Hour
 	shortLease = 100 * time.Millisecond

@@ -18,6 +18,10 @@ type Harness struct {
 	// it the suite calls Open and Migrate.
 	OpenMigrated func(t testing.TB) Instance
 	Features     Features
+	// OneOf, above 1, is for a store that passes the whole suite under other conditions
+	// already: one of so many cases runs, which the seed draws. In the long form of
+	// random tests each does, and so does, always, what needs SmallPieces.
+	OneOf int
 }
 
 // openMigrated opens a database with the store's tables.

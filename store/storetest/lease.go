@@ -148,7 +148,7 @@ func settleRacesTakeover(e *env) {
 	rnd := e.random(0)
 	other := e.Another(e)
 	one := penstock.Limit{Messages: 1, Bytes: plenty.Bytes}
-	for round := range 20 * testseed.Rounds() {
+	for round := range testseed.Steps(20) {
 		e.publish(messages(fmt.Sprint(round, "-"), 10)...)
 		old := e.takeOver(e.Store, penstock.Subscribe{Lease: lease})
 		req := e.request(penstock.Subscribe{})
@@ -193,7 +193,7 @@ func settleRacesTakeover(e *env) {
 // by two, and none is left out.
 func contenders(e *env) {
 	const n = 4
-	total := 120 * testseed.Rounds()
+	total := testseed.Steps(120)
 	e.publish(messages("", total)...)
 	var mu sync.Mutex
 	settled := make([]int, total)

@@ -118,7 +118,7 @@ func queryFields(e *env) {
 func queryCombinations(e *env) {
 	rnd := e.random(0)
 	r, all := e.someLetters()
-	for range 100 * testseed.Rounds() {
+	for range testseed.Steps(100) {
 		e.ask(randomQuery(rnd, r, all), all)
 	}
 }

@@ -14,8 +14,8 @@ import (
 var modelCases = []testCase{
 	{name: "RandomWalk/1", run: func(e *env) { randomWalk(e, 1) }},
 	{name: "RandomWalk/2", run: func(e *env) { randomWalk(e, 2) }},
-	{name: "RandomWalk/3", run: func(e *env) { randomWalk(e, 3) }},
-	{name: "RandomWalk/4", run: func(e *env) { randomWalk(e, 4) }},
+	{name: "RandomWalk/3", run: func(e *env) { randomWalk(e, 3) }, long: true},
+	{name: "RandomWalk/4", run: func(e *env) { randomWalk(e, 4) }, long: true},
 }
 
 // fate is what is durable of a message and the one subscription.

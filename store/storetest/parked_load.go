@@ -137,7 +137,7 @@ func parkedBetweenHousekeeping(e *env) {
 		return penstock.Verdict{}
 	}
 	want := map[string][]string{}
-	total := 80 * testseed.Rounds()
+	total := testseed.Steps(80)
 	for i := range total {
 		key := fmt.Sprint("key", rnd.IntN(4))
 		m := penstock.Message{ID: fmt.Sprint(i), Key: key, Payload: fmt.Appendf(nil, "%d:%s", i, testseed.Bytes(rnd, 32<<10))}

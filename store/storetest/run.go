@@ -1,6 +1,10 @@
 package storetest
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/penstock/penstock/internal/testseed"
+)
 
 // Run runs the whole suite against the store behind h.
 func Run(t *testing.T, h Harness) {
@@ -14,6 +18,9 @@ func Run(t *testing.T, h Harness) {
 					t.Parallel()
 					if what := c.needs.missing(h.Features); what != "" {
 						t.Skipf("the store does not declare the feature %s", what)
+					}
+					if c.long && !testseed.Long() || !c.needs.SmallPieces && !testseed.Draw(t.Name(), h.OneOf) {
+						t.Skipf("PENSTOCK_SEED=%d is without it; all run with PENSTOCK_ROUNDS=1", testseed.Seed())
 					}
 					if c.unmigrated {
 						c.run(newEnv(t, h, h.Open))
@@ -35,6 +42,7 @@ type testCase struct {
 	run        func(e *env)
 	needs      Features
 	unmigrated bool
+	long       bool // in the long form of random tests only
 }
 
 type group struct {

@@ -130,7 +130,7 @@ func manyLateCommits(e *env) {
 	r := e.read()
 	var want []string
 	var got []penstock.Message
-	for round := range 5 * testseed.Rounds() {
+	for round := range testseed.Steps(5) {
 		txs := make([]tx, 8)
 		for i := range txs {
 			txs[i] = e.begin()

@@ -51,6 +51,12 @@ func Database(tb testing.TB) string {
 	return migrated.Database(tb)
 }
 
+// OnServer is Database on another server, which ends with the test.
+func OnServer(url string) func(tb testing.TB) string {
+	template := &testserver.Template{Fill: migrate, Server: url}
+	return template.Database
+}
+
 // Run runs a package's tests and drops what their databases are copied from. A
 // package that uses Database has
 //
