@@ -1,21 +1,24 @@
 # Every target with a ## comment is in `make help`.
 
 # Set to run part of the tests, e.g. make test TEST="-run Outage ./sink/..."
-TEST      ?= ./...
+TEST      ?=
 FUZZTIME  ?= 60s
 # What `make bench` measures, e.g. make bench BENCH="--messages 1000000"
 BENCH     ?=
 # How long `make chaos` lets things go wrong, and what it draws from (0: anew)
 DURATION  ?= 10m
 SEED      ?= 0
+# One set of compiled packages serves build, lint and tests.
+export GOFLAGS := $(strip -trimpath $(filter-out -trimpath,$(GOFLAGS)))
+export CGO_ENABLED ?= 0
 BUILD     := $(shell git describe --tags --always --dirty 2>/dev/null)
-GOBUILD   := CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(BUILD)"
+GOBUILD   := CGO_ENABLED=0 go build -ldflags "-s -w -X main.version=$(BUILD)"
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test schema-dump schema-reference race test-postgres test-postgres-all test-kafka test-topologies servers lint fmt fuzz bench chaos clean
+.PHONY: help build demo check test soak schema-dump schema-reference race test-postgres test-postgres-all test-kafka test-topologies install-servers servers lint fmt fuzz bench chaos clean
 
 help: ## list the targets
-	@echo 'make demo and make test need nothing but Go; run as root on Debian, make test installs its servers.'
+	@echo 'make demo, make check and make test need nothing but Go; run as root on Debian, make test installs its servers.'
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## build bin/penstock, one static binary
@@ -25,11 +28,17 @@ build: ## build bin/penstock, one static binary
 demo: build ## see it run: SQLite and an embedded NATS server in one process, nothing to install
 	bin/penstock demo
 
+check: ## build, lint and run what needs no server, in a minute or two
+	script/check.sh
+
 test: ## run all tests on private PostgreSQL and RabbitMQ servers (or TEST="-run X ./relay")
 	script/test.sh $(TEST)
 
+soak: ## run them with random walks and loads in their long form (PENSTOCK_ROUNDS=20: longer)
+	script/soak.sh $(TEST)
+
 race: ## run the tests with the race detector (needs a C compiler)
-	script/test.sh -race $(TEST)
+	script/test.sh -race $(or $(TEST),./...)
 
 test-postgres: ## run the PostgreSQL store's tests on one version: VERSION=14 … 18
 	@test -n "$(VERSION)" || { echo 'say which: make test-postgres VERSION=17 (14 to 18), or make test-postgres-all'; exit 2; }
@@ -50,6 +59,9 @@ schema-dump: ## write the database of this version that later ones are to bring 
 schema-reference: export PENSTOCK_SCHEMA_REFERENCE = docs
 schema-reference: ## write docs/schema.md, what the database has
 	script/test.sh ./store/postgres -run '^TestSchemaReference$$' -count=1
+
+install-servers:
+	@script/install-servers.sh
 
 servers: ## start private servers, print their URLs, stop them on Ctrl-C
 	@mkdir -p bin

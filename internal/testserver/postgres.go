@@ -155,6 +155,9 @@ func (p *Postgres) ping(ctx context.Context) error {
 // postgresBin finds the programs: the named folder, else the newest version
 // where distributions put them, else the PATH.
 func postgresBin() (string, error) {
+	if err := wanted(); err != nil {
+		return "", err
+	}
 	if dir := os.Getenv(envPostgresBin); dir != "" {
 		if !hasProgram(dir, "initdb") {
 			return "", fmt.Errorf("PENSTOCK_TEST_PG_BIN: there is no initdb in %s", dir)

@@ -215,6 +215,9 @@ func (r *RabbitMQ) greet(ctx context.Context) error {
 // rabbitmqBin finds the programs themselves: what distributions put on the
 // PATH is a wrapper that changes the user and reads /etc.
 func rabbitmqBin() (string, error) {
+	if err := wanted(); err != nil {
+		return "", err
+	}
 	if dir := os.Getenv(envRabbitMQBin); dir != "" {
 		if !hasProgram(dir, "rabbitmq-server") {
 			return "", fmt.Errorf("PENSTOCK_TEST_RABBITMQ_BIN: there is no rabbitmq-server in %s", dir)

@@ -15,6 +15,9 @@ const (
 	EnvRabbitMQ = "PENSTOCK_TEST_RABBITMQ"
 	EnvKafka    = "PENSTOCK_TEST_KAFKA" // set by withservers -only kafka
 
+	// "none": whoever wants a server is skipped, also in CI, as by `make check`.
+	envServers = "PENSTOCK_TEST_SERVERS"
+
 	// The one that names the folder for the data of private servers.
 	envData = "PENSTOCK_TEST_DATA"
 
@@ -160,6 +163,16 @@ func ProgramFolders() (env []string) {
 	return env
 }
 
+var errNoServers = errors.New(envServers + "=none")
+
+// wanted is an error in a run without servers.
+func wanted() error {
+	if os.Getenv(envServers) == "none" {
+		return errNoServers
+	}
+	return nil
+}
+
 // need ends the test on an error: a missing server skips it, except in CI,
 // where a test that silently does not run would be taken for one that passed.
 func need(tb testing.TB, err error) {
@@ -167,7 +180,7 @@ func need(tb testing.TB, err error) {
 	var missing *MissingError
 	switch {
 	case err == nil:
-	case errors.As(err, &missing) && !inCI():
+	case errors.Is(err, errNoServers), errors.As(err, &missing) && !inCI():
 		tb.Skip(err)
 	default:
 		tb.Fatal(err)

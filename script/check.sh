@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# check.sh [go test arguments]: builds, lints, and runs what needs no server: unit tests,
+# and the suites and models on memory and SQLite. What runs the program as a whole stays
+# out. A package whose outcome cannot differ from that of the last run is not run again.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+unset PENSTOCK_TEST_POSTGRES PENSTOCK_TEST_RABBITMQ PENSTOCK_TEST_KAFKA PENSTOCK_TEST_KAFKA_JARS
+export PENSTOCK_TEST_SERVERS=none
+go build ./...
+script/lint.sh
+mapfile -t packages < <(go list ./... | grep -vE '/systemtest|/internal/testserver')
+# -vet=off: lint.sh has just run all of it. More tests at a time than processors, because some wait.
+go test -vet=off -parallel 4 -timeout "${TEST_TIMEOUT:-20m}" "$@" "${packages[@]}"
