@@ -171,6 +171,16 @@ type GroupFinder interface {
 	ReadyGroups(ctx context.Context, groups []string, behind string, most int) ([]string, error)
 }
 
+// Forwarder is a store that makes jobs of messages by itself.
+type Forwarder interface {
+	// Forward makes a job of every message of a subscription, in a queue of the same
+	// database, until ctx ends: then it returns nil. Jobs and cursor are written in one
+	// transaction, so each message becomes exactly one job, in order. It returns an error only for
+	// what waiting cannot cure: ErrNoOutbox, ErrNoQueue, ErrNoSubscription, ErrFenced, or a *HeldError
+	// at the start.
+	Forward(ctx context.Context, req Subscribe, queue string) error
+}
+
 // QueueStore is a store that holds queues, beside outboxes. An unknown queue is
 // ErrNoQueue.
 type QueueStore interface {

@@ -109,7 +109,9 @@ func TestBadFiles(t *testing.T) {
 			if strings.Contains(err.Error(), "hunter2") {
 				t.Errorf("the password shows")
 			}
-			golden(t, file, strings.ReplaceAll(err.Error(), "testdata/", "")+"\n")
+			// A new sink changes none of the files.
+			text := strings.NewReplacer("testdata/", "", oneOf(sinkUsages()), "(the list of sinks)", oneOf(sinkNames()), "(the list of sinks)").Replace(err.Error())
+			golden(t, file, text+"\n")
 		})
 	}
 }

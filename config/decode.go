@@ -233,6 +233,12 @@ type field struct {
 // flattened.
 func fieldsOf(v reflect.Value) []field {
 	var out []field
+	if sink, ok := v.Interface().(Sink); ok {
+		if sink.of == nil {
+			return nil
+		}
+		return []field{{sink.of.name, reflect.ValueOf(sink.config)}}
+	}
 	for i := range v.NumField() {
 		key, options, _ := strings.Cut(v.Type().Field(i).Tag.Get("yaml"), ",")
 		switch {

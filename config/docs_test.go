@@ -14,9 +14,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/sink/format"
-	"github.com/penstock/penstock/sink/kafka"
 	"github.com/penstock/penstock/sink/nats"
-	"github.com/penstock/penstock/sink/rabbitmq"
 	"github.com/penstock/penstock/sink/webhook"
 	"github.com/penstock/penstock/store/postgres/adopt"
 )
@@ -119,38 +117,43 @@ var required = []string{"database_url", "subscriptions", "subscriptions[].name",
 
 // referenceRows lists every key with its type and default.
 func referenceRows() []referenceRow {
-	c := Config{Subscriptions: []Subscription{
-		{Sink: Sink{RabbitMQ: &rabbitmq.Config{}}},
-		{Sink: Sink{NATS: &nats.Config{CreateStream: &nats.StreamConfig{}}}},
-		{Sink: Sink{NATS: &nats.Config{Embedded: &nats.EmbeddedConfig{}}}},
-		{Sink: Sink{Kafka: &kafka.Config{}}},
-		{Sink: Sink{Webhook: &webhook.Config{}}},
-	}}
-	c.SetDefaults()
-	// A whole sink, with what is only there if asked for.
-	whole := c.Subscriptions[0]
-	whole.Sink.Kafka = c.Subscriptions[3].Sink.Kafka
-	whole.Sink.Webhook = c.Subscriptions[4].Sink.Webhook
+	var c Config
+	var whole Subscription
 	whole.Adopt = &Adopt{}
 	whole.Adopt.SetDefaults()
 	whole.Format = &WireFormat{format.Config{Kind: format.CloudEvents}}
 	whole.Format.SetDefaults()
 	// What is explained in words: raw has none of the others, and these depend on names.
 	whole.Format.Kind, whole.Format.Source, whole.Format.Extensions = format.Raw, "", nil
-	whole.Sink.NATS = c.Subscriptions[1].Sink.NATS
-	whole.Sink.NATS.Embedded = c.Subscriptions[2].Sink.NATS.Embedded
-	for _, d := range sinks {
-		if d.config(&whole.Sink) == nil {
-			f := fieldsOf(reflect.ValueOf(&whole.Sink).Elem())[slices.Index(sinkNames(), d.name)]
-			f.value.Set(reflect.New(f.value.Type().Elem()))
-		}
-	}
 	c.Subscriptions = []Subscription{whole}
+	c.SetDefaults()
 	return rowsOf("", reflect.ValueOf(&c).Elem())
 }
 
+// sinkFields are the sinks, each with what is only there if asked for.
+func sinkFields() (all []field) {
+	for _, d := range sinks {
+		c := d.blank()
+		if n, ok := c.(*nats.Config); ok {
+			n.CreateStream = &nats.StreamConfig{}
+			n.SetDefaults()
+			embedded := nats.Config{Embedded: &nats.EmbeddedConfig{}}
+			embedded.SetDefaults()
+			n.Embedded = embedded.Embedded
+		} else {
+			c.SetDefaults()
+		}
+		all = append(all, field{d.name, reflect.ValueOf(c)})
+	}
+	return all
+}
+
 func rowsOf(path string, v reflect.Value) (rows []referenceRow) {
-	for _, f := range fieldsOf(v) {
+	fields := sinkFields()
+	if _, isSink := v.Interface().(Sink); !isSink {
+		fields = fieldsOf(v)
+	}
+	for _, f := range fields {
 		p := join(path, f.key)
 		value := f.value
 		if value.Kind() == reflect.Pointer {

@@ -4,16 +4,17 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
 
 	"github.com/goccy/go-yaml/ast"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/driver"
+	"github.com/penstock/penstock/internal/readback"
 	"github.com/penstock/penstock/sink/discard"
+	"github.com/penstock/penstock/sink/format"
 	"github.com/penstock/penstock/sink/kafka"
 	"github.com/penstock/penstock/sink/nats"
 	"github.com/penstock/penstock/sink/rabbitmq"
@@ -23,39 +24,24 @@ import (
 	"github.com/penstock/penstock/store/sqlite"
 )
 
-// Sink is the configuration of one sink: exactly one field is set.
-type Sink struct {
-	RabbitMQ *rabbitmq.Config `yaml:"rabbitmq"`
-	NATS     *nats.Config     `yaml:"nats"`
-	Kafka    *kafka.Config    `yaml:"kafka"`
-	Webhook  *webhook.Config  `yaml:"webhook"`
-	Stdout   *stdout.Config   `yaml:"stdout"`
-	Discard  *discard.Config  `yaml:"discard"`
-	// Queue is in the same database; see Forward.
-	Queue *Queue `yaml:"queue"`
-}
-
-// sinks is the driver list: the key in the file, what --sink takes, and the
-// schemes it is known by. A new sink is its folder, a field above and a line
-// here.
+// sinks is the driver list. A new sink is its folder and a line here.
 var sinks = []sinkDriver{
-	driver("rabbitmq", "amqp://HOST", []string{"amqp", "amqps"}, func(s *Sink) **rabbitmq.Config { return &s.RabbitMQ }, rabbitmq.ParseURL, rabbitmq.Open),
-	driver("nats", "nats://HOST or embedded[:DIR]", []string{"nats", "tls", "ws", "wss", "embedded"}, func(s *Sink) **nats.Config { return &s.NATS }, nats.ParseURL, nats.Open),
-	driver("kafka", "kafka://HOST", []string{"kafka", "kafkas"}, func(s *Sink) **kafka.Config { return &s.Kafka }, kafka.ParseURL, kafka.Open),
-	driver("webhook", "https://HOST/PATH", []string{"https", "http"}, func(s *Sink) **webhook.Config { return &s.Webhook }, webhook.ParseURL, webhook.Open),
-	driver("stdout", "stdout", []string{"stdout", "-"}, func(s *Sink) **stdout.Config { return &s.Stdout }, stdout.ParseURL, stdout.Open),
-	driver("discard", "discard", []string{"discard"}, func(s *Sink) **discard.Config { return &s.Discard }, discard.ParseURL, discard.Open),
-	driver("queue", "queue:NAME", []string{"queue"}, func(s *Sink) **Queue { return &s.Queue }, parseQueue, openQueue),
+	listed(rabbitmq.Driver),
+	listed(nats.Driver),
+	listed(kafka.Driver),
+	listed(webhook.Driver),
+	listed(stdout.Driver),
+	listed(discard.Driver),
+	listed(queueDriver),
 }
 
 // stores is the same list for databases.
-var stores = []storeDriver{
-	{"postgres://USER@HOST/DATABASE", []string{"postgres", "postgresql"}, func(ctx context.Context, url, schema string) (penstock.Store, error) {
-		return asStore(postgres.Open(ctx, url, postgres.Options{Schema: schema}))
-	}},
-	{"sqlite:FILE", []string{"sqlite"}, func(ctx context.Context, url, _ string) (penstock.Store, error) {
-		return asStore(sqlite.Open(ctx, sqliteFile(url), sqlite.Options{}))
-	}},
+var stores = []driver.Store{postgres.Driver, sqlite.Driver}
+
+// Sink is the configuration of one sink of the list. Its zero value is none.
+type Sink struct {
+	of     *sinkDriver
+	config sinkConfig
 }
 
 // sinkConfig is what the configuration of every sink can do.
@@ -64,41 +50,30 @@ type sinkConfig interface {
 	Validate() error
 }
 
+// sinkDriver is a driver.Sink of any configuration.
 type sinkDriver struct {
-	name    string
-	usage   string
-	schemes []string
-	parse   func(u string) (Sink, error)
-	config  func(*Sink) sinkConfig // nil where another sink is set
-	open    func(*Sink, *slog.Logger) (penstock.Sink, error)
+	name, usage string
+	schemes     []string
+	binding     driver.Binding
+	readBack    func(url, dir, name string) (readback.Broker, error)
+	blank       func() sinkConfig
+	parse       func(url string) (sinkConfig, error)
+	open        func(sinkConfig, *slog.Logger) (penstock.Sink, error)
 }
 
-func driver[C any, P interface {
+func listed[C any, P interface {
 	*C
 	sinkConfig
-}, S penstock.Sink](name, usage string, schemes []string, field func(*Sink) **C, parse func(string) (C, error), open func(C, *slog.Logger) (S, error)) sinkDriver {
+}](d driver.Sink[C]) sinkDriver {
+	d.Binding.Name = d.Name
 	return sinkDriver{
-		name: name, usage: usage, schemes: schemes,
-		parse: func(u string) (s Sink, err error) {
-			c, err := parse(u)
-			if err == nil {
-				*field(&s) = &c
-			}
-			return s, err
+		name: d.Name, usage: d.Usage, schemes: d.Schemes, binding: d.Binding, readBack: d.ReadBack,
+		blank: func() sinkConfig { return P(new(C)) },
+		parse: func(url string) (sinkConfig, error) {
+			c, err := d.Parse(url)
+			return P(&c), err
 		},
-		config: func(s *Sink) sinkConfig {
-			if c := *field(s); c != nil {
-				return P(c)
-			}
-			return nil
-		},
-		open: func(s *Sink, log *slog.Logger) (penstock.Sink, error) {
-			sink, err := open(**field(s), log)
-			if err != nil {
-				return nil, err // not a nil *T in a non-nil interface
-			}
-			return sink, nil
-		},
+		open: func(c sinkConfig, log *slog.Logger) (penstock.Sink, error) { return d.Open(*c.(P), log) },
 	}
 }
 
@@ -106,52 +81,66 @@ func driver[C any, P interface {
 // amqp://…, nats://…, embedded[:DIR], kafka://…, https://…, queue:NAME and so on. The fields of the sink's
 // configuration are query parameters.
 func ParseSink(url string) (Sink, error) {
-	for _, d := range sinks {
-		if !slices.Contains(d.schemes, scheme(url)) {
-			continue
-		}
-		s, err := d.parse(url)
-		if err != nil {
-			return Sink{}, &redactedError{fmt.Errorf("sink %s: %w", d.name, err)}
-		}
-		s.setDefaults()
-		return s, nil
+	d, err := sinkOf(url)
+	if err != nil {
+		return Sink{}, err
 	}
-	var usages []string
-	for _, d := range sinks {
-		usages = append(usages, d.usage)
+	c, err := d.parse(url)
+	if err != nil {
+		return Sink{}, &redactedError{fmt.Errorf("sink %s: %w", d.name, err)}
 	}
-	return Sink{}, &penstock.FieldError{Field: "sink", Problem: unknownScheme(url), Hint: "write " + oneOf(usages)}
+	c.SetDefaults()
+	return Sink{d, c}, nil
+}
+
+// sinkOf finds the driver by the URL's scheme.
+func sinkOf(url string) (*sinkDriver, error) {
+	for i := range sinks {
+		d := &sinks[i]
+		if s, _, _ := strings.Cut(scheme(url), "?"); slices.Contains(d.schemes, s) {
+			return d, nil
+		}
+	}
+	return nil, &penstock.FieldError{Field: "sink", Problem: unknownScheme(url), Hint: "write " + oneOf(sinkUsages())}
+}
+
+// ReadBack returns the consumer of a sink, nil where nobody can read what the sink was
+// given. dir is for a server's files, name for queues and streams.
+func ReadBack(url, dir, name string) (readback.Broker, error) {
+	d, err := sinkOf(url)
+	if err != nil || d.readBack == nil {
+		return nil, err
+	}
+	return d.readBack(url, dir, name)
 }
 
 // Open opens the sink that is set. It does not need the broker to be up.
 func (s *Sink) Open(log *slog.Logger) (penstock.Sink, error) {
-	for _, d := range sinks {
-		if d.config(s) != nil {
-			return d.open(s, log)
-		}
+	if s.of == nil {
+		return nil, &penstock.FieldError{Field: "sink", Problem: "is not set", Hint: "set one of " + oneOf(sinkNames())}
 	}
-	return nil, &penstock.FieldError{Field: "sink", Problem: "is not set", Hint: "set one of " + oneOf(sinkNames())}
+	return s.of.open(s.config, log)
 }
 
 // Name of the sink that is set, as the file calls it; empty if none is.
 func (s *Sink) Name() string {
-	_, name := s.config()
-	return name
+	if s.of == nil {
+		return ""
+	}
+	return s.of.name
 }
 
-func (s *Sink) config() (sinkConfig, string) {
-	for _, d := range sinks {
-		if c := d.config(s); c != nil {
-			return c, d.name
-		}
+// Binding is how the sink carries CloudEvents.
+func (s *Sink) Binding() (b format.Binding) {
+	if s.of != nil {
+		b = s.of.binding
 	}
-	return nil, ""
+	return b
 }
 
 func (s *Sink) setDefaults() {
-	if c, _ := s.config(); c != nil {
-		c.SetDefaults()
+	if s.config != nil {
+		s.config.SetDefaults()
 	}
 }
 
@@ -163,18 +152,20 @@ func sinkNames() []string {
 	return names
 }
 
+func sinkUsages() []string {
+	var usages []string
+	for _, d := range sinks {
+		usages = append(usages, d.usage)
+	}
+	return usages
+}
+
 // redactedError keeps passwords out of what a driver says of its URL.
 type redactedError struct{ err error }
 
 func (e *redactedError) Error() string { return Redact(e.err.Error()) }
 
 func (e *redactedError) Unwrap() error { return e.err }
-
-type storeDriver struct {
-	usage   string
-	schemes []string
-	open    func(ctx context.Context, url, schema string) (penstock.Store, error)
-}
 
 // OpenStore opens the database that url names: postgres://… or sqlite:FILE. The
 // schema is for PostgreSQL; empty means penstock. Errors do not show the
@@ -183,36 +174,45 @@ func OpenStore(ctx context.Context, url, schema string) (penstock.Store, error) 
 	if err := checkStoreURL(url, schema); err != nil {
 		return nil, err
 	}
-	for _, d := range stores {
-		if slices.Contains(d.schemes, scheme(url)) {
-			store, err := d.open(ctx, url, schema)
-			if err != nil {
-				return nil, &redactedError{err}
-			}
-			return store, nil
-		}
+	store, err := storeOf(url).Open(ctx, url, schema)
+	if err != nil {
+		return nil, &redactedError{err}
 	}
-	return nil, penstock.ErrClosed // not reached: checkStoreURL knows the same list
+	return store, nil
 }
 
-func asStore[S penstock.Store](s S, err error) (penstock.Store, error) { return s, err }
+// storeOf finds the driver by the URL's scheme, nil if none has it.
+func storeOf(url string) *driver.Store {
+	for i := range stores {
+		if slices.Contains(stores[i].Schemes, scheme(url)) {
+			return &stores[i]
+		}
+	}
+	return nil
+}
+
+// NoTables says what database it is where url names one whose tables cannot be adopted, empty if it may.
+func NoTables(url string) (database string) {
+	if d := storeOf(url); d != nil && !d.Adopts {
+		return d.Title
+	}
+	return ""
+}
 
 // checkStoreURL reports what is wrong with a database URL without opening it.
 func checkStoreURL(url, schema string) error {
-	known := slices.ContainsFunc(stores, func(d storeDriver) bool { return slices.Contains(d.schemes, scheme(url)) })
-	switch {
-	case !known:
+	d := storeOf(url)
+	if d == nil {
 		var usages []string
 		for _, d := range stores {
-			usages = append(usages, d.usage)
+			usages = append(usages, d.Usage)
 		}
 		return &penstock.FieldError{Field: "database_url", Problem: unknownScheme(url), Hint: "write " + oneOf(usages)}
-	case isSQLite(url) && sqliteFile(url) == "":
-		return &penstock.FieldError{Field: "database_url", Problem: "names no file", Hint: "write sqlite:FILE"}
-	case isSQLite(url) && schema != "":
-		return &penstock.FieldError{Field: "schema", Problem: "is set for a SQLite database, which has none", Hint: "remove it"}
 	}
-	return nil
+	if d.Check == nil {
+		return nil
+	}
+	return d.Check(url, schema)
 }
 
 // SameDatabase reports whether two URLs lead to one database, whoever logs in there
@@ -223,31 +223,10 @@ func SameDatabase(a, b string) bool {
 
 // whereabouts is what says in a URL where the database is, empty if that cannot be told.
 func whereabouts(url string) string {
-	if isSQLite(url) {
-		file, err := filepath.Abs(sqliteFile(url))
-		if err != nil {
-			return ""
-		}
-		return file
+	if d := storeOf(url); d != nil {
+		return d.Place(url)
 	}
-	c, err := pgconn.ParseConfig(url)
-	if err != nil {
-		return ""
-	}
-	hosts := []string{fmt.Sprintf("%s:%d", c.Host, c.Port)}
-	for _, f := range c.Fallbacks { // one for each host, and each way of using TLS
-		hosts = append(hosts, fmt.Sprintf("%s:%d", f.Host, f.Port))
-	}
-	slices.Sort(hosts)
-	return fmt.Sprint(slices.Compact(hosts), c.Database)
-}
-
-func isSQLite(url string) bool { return scheme(url) == "sqlite" }
-
-// sqliteFile takes sqlite:FILE, and sqlite:///FILE as other tools write it.
-func sqliteFile(url string) string {
-	file := url[len("sqlite:"):]
-	return strings.TrimPrefix(file, "//")
+	return ""
 }
 
 // scheme is what stands before the colon, all of it where there is none.
@@ -277,14 +256,15 @@ func (s *Sink) decodeNode(d *decoder, n ast.Node, path string) {
 	}
 	var names []string
 	d.mapping(n, path, func(key string, at position, child ast.Node) {
-		for _, f := range fieldsOf(reflect.ValueOf(s).Elem()) {
-			if f.key == key {
-				names = append(names, key)
-				d.value(child, f.value, join(path, key))
-				return
-			}
+		i := slices.IndexFunc(sinks, func(of sinkDriver) bool { return of.name == key })
+		if i < 0 {
+			d.unknown(at, path, key, sinkNames())
+			return
 		}
-		d.unknown(at, path, key, sinkNames())
+		if names = append(names, key); len(names) == 1 {
+			*s = Sink{&sinks[i], sinks[i].blank()}
+			d.value(child, reflect.ValueOf(s.config).Elem(), join(path, key))
+		}
 	})
 	if len(names) > 1 {
 		d.fail(d.near(path+"."+names[1]), path, problem{"has " + strings.Join(names, " and "), "a subscription has one sink: make a second subscription for the other"})

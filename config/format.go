@@ -92,8 +92,11 @@ func (f *WireFormat) set(name string, values []string) error {
 // format checks what messages of a subscription are to look like.
 func (d *decoder) format(path string, s *Subscription) {
 	at := path + ".format"
-	if s.Format == nil || d.broken[at] || d.broken[path+".sink"] || s.Sink.Name() == "" || s.Sink.Queue != nil {
+	if s.Format == nil || d.broken[at] || d.broken[path+".sink"] || s.Sink.Name() == "" {
 		return
 	}
-	d.invalid(at, s.Format.ValidateFor(format.Binding(s.Sink.Name())))
+	if _, queued := s.Sink.Queue(); queued {
+		return
+	}
+	d.invalid(at, s.Format.ValidateFor(s.Sink.Binding()))
 }

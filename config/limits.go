@@ -166,13 +166,13 @@ func (r Relay) except(base Relay) Relay {
 }
 
 // For returns r with what suits the sink, whose defaults are set, in place of what
-// r leaves out. A webhook gets each message in a Send of its own and as many
-// Sends as requests may be under way: no key then waits for the answer to
-// another's. With one of the two limits given, the relay's own default is the
+// r leaves out. With one of the two limits given, the relay's own default is the
 // better match for the other.
 func (r Relay) For(s *Sink) Relay {
-	if s.Webhook != nil && r.MaxBatch == 0 && r.Senders == 0 {
-		r.MaxBatch, r.Senders = 1, s.Webhook.Concurrency
+	if c, ok := s.config.(interface {
+		RelayLimits() (maxBatch, senders int)
+	}); ok && r.MaxBatch == 0 && r.Senders == 0 {
+		r.MaxBatch, r.Senders = c.RelayLimits()
 	}
 	return r
 }

@@ -1,18 +1,17 @@
 package config
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/store/postgres"
-	"github.com/penstock/penstock/store/sqlite"
+	"github.com/penstock/penstock/internal/driver"
+	"github.com/penstock/penstock/internal/readback"
 )
 
 // Queue is the sink that is a queue of the same database: its name. It is not
-// opened like a broker: Forward writes the jobs in one transaction with the
+// opened like a broker: the store forwards (penstock.Forwarder) and writes the jobs in one transaction with the
 // subscription's cursor.
 type Queue string
 
@@ -41,19 +40,23 @@ func parseQueue(url string) (Queue, error) {
 	return q, nil
 }
 
-func openQueue(Queue, *slog.Logger) (penstock.Sink, error) {
-	return nil, errors.New("a queue is no broker: its subscription is forwarded inside the database")
+// queueDriver has no consumer: whoever wants the jobs claims them.
+var queueDriver = driver.Sink[Queue]{
+	Name: "queue", Usage: "queue:NAME", Schemes: []string{"queue"}, Parse: parseQueue, Open: openQueue,
+	ReadBack: func(string, string, string) (readback.Broker, error) { return nil, errNoBroker },
 }
 
-// Forward makes a job in a queue of every message of a subscription, until ctx ends;
-// see postgres.Forward and sqlite.Forward, also for their errors. The store is one that
-// OpenStore opened.
-func Forward(ctx context.Context, store penstock.Store, req penstock.Subscribe, queue string) error {
-	switch s := store.(type) {
-	case *postgres.Store:
-		return postgres.Forward(ctx, s, req, queue)
-	case *sqlite.Store:
-		return sqlite.Forward(ctx, s, req, queue)
+var errNoBroker = errors.New("a queue is no broker: its subscription is forwarded inside the database")
+
+// Queue is the name of the queue, if the sink is one.
+func (s *Sink) Queue() (name string, is bool) {
+	q, is := s.config.(*Queue)
+	if !is {
+		return "", false
 	}
-	return &penstock.FieldError{Field: "sink.queue", Problem: "is for PostgreSQL and SQLite", Hint: "enqueue in the business transaction itself"}
+	return string(*q), true
+}
+
+func openQueue(Queue, *slog.Logger) (penstock.Sink, error) {
+	return nil, errNoBroker
 }

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/goccy/go-yaml"
+
+	"github.com/penstock/penstock/sink/nats"
 )
 
 // However a configuration gets into a log or onto a screen, its passwords do
@@ -19,7 +21,7 @@ func TestSecretsNeverShow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.DatabaseURL.Reveal() != env["PENSTOCK_DATABASE_URL"] || c.Subscriptions[0].Sink.NATS.Password != "hunter2" {
+	if c.DatabaseURL.Reveal() != env["PENSTOCK_DATABASE_URL"] || c.Subscriptions[0].Sink.config.(*nats.Config).Password != "hunter2" {
 		t.Fatal("the secrets are not there to be shown")
 	}
 	type wrapped struct {

@@ -88,10 +88,11 @@ func (s *Subscription) Misfits(database URL) (all []*penstock.FieldError) {
 	misfit := func(key, problem, hint string) {
 		all = append(all, &penstock.FieldError{Field: key, Problem: problem, Hint: hint})
 	}
-	adopted, queue := s.Adopt != nil, s.Sink.Queue != nil
+	adopted, other := s.Adopt != nil, NoTables(database.Reveal())
+	_, queue := s.Sink.Queue()
 	switch {
-	case adopted && isSQLite(database.Reveal()):
-		misfit("adopt", "is for tables in PostgreSQL, and the database is SQLite", "name an outbox to read instead")
+	case adopted && other != "":
+		misfit("adopt", "is for tables in PostgreSQL, and the database is "+other, "name an outbox to read instead")
 	case adopted && penstock.Start(s.Start) == penstock.FromNow:
 		misfit("start", "is now for an adopted table, whose rows say themselves what is to be delivered", "remove it, and mark as delivered what is not")
 	case adopted && queue:
@@ -175,15 +176,14 @@ func (d *decoder) sink(path string, s *Sink) {
 	if d.broken[path] {
 		return
 	}
-	cfg, name := s.config()
-	if cfg == nil {
+	if s.of == nil {
 		d.fail(d.near(path), path, problem{"is missing", "write one of " + oneOf(sinkNames())})
 		return
 	}
 	if _, asURL := d.values[path]; asURL {
 		return // ParseSink has looked at it
 	}
-	d.invalid(path+"."+name, cfg.Validate())
+	d.invalid(path+"."+s.Name(), s.config.Validate())
 }
 
 // invalid places what a Validate found: a *penstock.FieldError names the field

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/config"
 	"github.com/penstock/penstock/internal/about"
 )
 
@@ -30,11 +29,18 @@ func newForwarding(s *subscription, queue string) *forwarding {
 	drained := make(chan struct{})
 	return &forwarding{
 		forward: func(ctx context.Context) error {
-			return about.Outbox(about.Queue(config.Forward(ctx, r.store, req, queue), "", queue), "", s.Outbox, s.Name)
+			return about.Outbox(about.Queue(forward(ctx, r.store, req, queue), "", queue), "", s.Outbox, s.Name)
 		},
 		name: s.Name, log: r.o.Log.With("subscription", s.Name, "queue", queue), pause: time.Second,
 		drained: drained, drain: sync.OnceFunc(func() { close(drained) }),
 	}
+}
+
+func forward(ctx context.Context, store penstock.Store, req penstock.Subscribe, queue string) error {
+	if f, ok := store.(penstock.Forwarder); ok {
+		return f.Forward(ctx, req, queue)
+	}
+	return &penstock.FieldError{Field: "sink.queue", Problem: "is for PostgreSQL and SQLite", Hint: "enqueue in the business transaction itself"}
 }
 
 // Drain makes Run return. A batch that is being written is written whole or not at

@@ -36,11 +36,11 @@ func (s *subscription) open(ctx context.Context) error {
 	for _, wrong := range s.Misfits(r.cfg.DatabaseURL) {
 		return fmt.Errorf("subscription %q: %w", s.Name, wrong)
 	}
-	switch {
-	case s.Adopt != nil:
+	if s.Adopt != nil {
 		return s.openTable(ctx)
-	case s.Sink.Queue != nil:
-		r.all = append(r.all, newForwarding(s, string(*s.Sink.Queue)))
+	}
+	if queue, is := s.Sink.Queue(); is {
+		r.all = append(r.all, newForwarding(s, queue))
 		return nil
 	}
 	cfg := s.config(r.store, r.o.Holder)
@@ -127,7 +127,7 @@ func (s *subscription) openSink() (penstock.Sink, error) {
 		return nil, err
 	}
 	if s.Format != nil {
-		formatted, err := format.Wrap(sink, s.Format.Config, format.Binding(s.Sink.Name()))
+		formatted, err := format.Wrap(sink, s.Format.Config, s.Sink.Binding())
 		if err != nil {
 			s.closeSink(context.Background(), sink)
 			return nil, err

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/penstock/penstock/config"
 	"github.com/penstock/penstock/internal/readback"
 	"github.com/penstock/penstock/sink/nats/embedded"
 	"github.com/penstock/penstock/store/postgres/postgrestest"
@@ -200,7 +201,7 @@ func (s *natsStream) count(t testing.TB) (n uint64, err error) {
 // broker has confirmed was read.
 func readBack(t testing.TB, l *ledger, sinkURL, consumer string) (sink string, finish func()) {
 	t.Helper()
-	broker, err := readback.New(sinkURL, "", fmt.Sprintf("penstock_test_%08x", rand.Uint32()))
+	broker, err := config.ReadBack(sinkURL, "", fmt.Sprintf("penstock_test_%08x", rand.Uint32()))
 	if err != nil {
 		t.Fatal(err)
 	}

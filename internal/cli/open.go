@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/config"
@@ -69,8 +68,6 @@ func inSeconds(_ []string, attr slog.Attr) slog.Attr {
 	}
 	return attr
 }
-
-func IsSQLiteURL(url string) bool { return strings.HasPrefix(strings.ToLower(url), "sqlite:") }
 
 // WarnOfDifferences looks, beside whatever runs, whether the functions of a queue, or with no name those of a relay,
 // are this program's. Call what it returns before the store is closed.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/sink/format"
+	"github.com/penstock/penstock/sink/kafka"
 )
 
 // batch is n messages of 200 bytes of JSON, of transactions of ten messages.
@@ -36,7 +37,7 @@ func BenchmarkSend(b *testing.B) {
 		"binary": {Kind: format.CloudEvents}, "structured": structured, "debezium": {Kind: format.Debezium},
 	} {
 		b.Run(name, func(b *testing.B) {
-			s := wrap(b, confirmAll, cfg, format.Kafka)
+			s := wrap(b, confirmAll, cfg, kafka.Driver.Binding)
 			b.ReportAllocs()
 			for left := b.N; left > 0; left -= n {
 				if errs := s.Send(b.Context(), msgs[:min(n, left)]); errs != nil {
@@ -83,7 +84,7 @@ func TestAllocations(t *testing.T) {
 		{"structured", structured, 1.5},
 		{"debezium", format.Config{Kind: format.Debezium}, 0.1},
 	} {
-		s := wrap(t, confirmAll, c.cfg, format.Kafka)
+		s := wrap(t, confirmAll, c.cfg, kafka.Driver.Binding)
 		n := testing.AllocsPerRun(50, func() { s.Send(t.Context(), msgs) }) / float64(len(msgs))
 		if n > c.limit {
 			t.Errorf("%s: %.2f allocations per message, want at most %.1f", c.name, n, c.limit)

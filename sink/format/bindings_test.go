@@ -14,7 +14,13 @@ import (
 	"github.com/cloudevents/sdk-go/v2/types"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/sink/discard"
 	"github.com/penstock/penstock/sink/format"
+	"github.com/penstock/penstock/sink/kafka"
+	"github.com/penstock/penstock/sink/nats"
+	"github.com/penstock/penstock/sink/rabbitmq"
+	"github.com/penstock/penstock/sink/stdout"
+	"github.com/penstock/penstock/sink/webhook"
 )
 
 // event reads an arrival as the SDK does: HTTP by its binding, JSON by its
@@ -24,7 +30,7 @@ func (a arrival) event(t *testing.T, b *broker) event.Event {
 	t.Helper()
 	var e event.Event
 	switch {
-	case b.binding == format.Webhook:
+	case b.binding.Name == "webhook":
 		r := &http.Request{Header: http.Header{"Content-Type": {a.contentType}}, Body: io.NopCloser(bytes.NewReader(a.payload))}
 		for name, value := range a.headers {
 			r.Header.Set(name, value)
@@ -34,7 +40,7 @@ func (a arrival) event(t *testing.T, b *broker) event.Event {
 		e = *read
 	case strings.HasPrefix(a.contentType, "application/cloudevents"):
 		check(t, e.UnmarshalJSON(a.payload))
-	case b.binding == format.NATS:
+	case b.binding.Name == "nats":
 		e = fromHeaders(t, a.headers, b.prefix, "", a.payload)
 	default:
 		headers := map[string]string{"": a.contentType}
@@ -45,7 +51,7 @@ func (a arrival) event(t *testing.T, b *broker) event.Event {
 	}
 	if b.percent && !strings.HasPrefix(a.contentType, "application/cloudevents") {
 		unescape(t, &e)
-		if b.binding == format.NATS {
+		if b.binding.Name == "nats" {
 			unescapeContentType(t, &e)
 		}
 	}
@@ -162,7 +168,7 @@ func wantEvent(t *testing.T, e event.Event, m penstock.Message) {
 // Every prefix that consumers of RabbitMQ know.
 func TestPrefixes(t *testing.T) {
 	for _, prefix := range []string{"", "cloudEvents_", "cloudEvents:", "ce-"} {
-		got := send(t, format.Config{Kind: format.CloudEvents, Prefix: prefix}, format.RabbitMQ, order())
+		got := send(t, format.Config{Kind: format.CloudEvents, Prefix: prefix}, rabbitmq.Driver.Binding, order())
 		if prefix == "" {
 			prefix = "cloudEvents_"
 		}
@@ -176,31 +182,34 @@ func TestPrefixes(t *testing.T) {
 // Every attribute under the names of its binding, in canonical form.
 func TestHeaderNames(t *testing.T) {
 	m := order()
-	for binding, names := range map[format.Binding][2]string{
-		format.RabbitMQ: {"cloudEvents_", "content-type"}, format.Kafka: {"ce_", "content-type"}, format.Webhook: {"ce-", "content-type"},
-		format.NATS: {"ce-", "ce-datacontenttype"}, format.Stdout: {"ce-", "content-type"}, format.Discard: {"ce-", "content-type"},
+	for _, c := range []struct {
+		binding             format.Binding
+		prefix, contentType string
+	}{
+		{rabbitmq.Driver.Binding, "cloudEvents_", "content-type"}, {kafka.Driver.Binding, "ce_", "content-type"}, {webhook.Driver.Binding, "ce-", "content-type"},
+		{nats.Driver.Binding, "ce-", "ce-datacontenttype"}, {stdout.Driver.Binding, "ce-", "content-type"}, {discard.Driver.Binding, "ce-", "content-type"},
 	} {
-		prefix := names[0]
+		binding, prefix := c.binding, c.prefix
 		want := map[string]string{
 			prefix + "specversion": "1.0", prefix + "id": m.ID, prefix + "source": "/penstock", prefix + "type": m.Topic, prefix + "subject": m.Key,
 			prefix + "time": types.FormatTime(m.CreatedAt), prefix + "partitionkey": m.Key, prefix + "traceparent": traceparent,
-			names[1]: "application/json", "traceparent": traceparent, "note": "by hand",
+			c.contentType: "application/json", "traceparent": traceparent, "note": "by hand",
 		}
 		got := send(t, format.Config{Kind: format.CloudEvents}, binding, m).Headers
 		if len(got) != len(want) {
-			t.Errorf("%s: headers %v, want %v", binding, got, want)
+			t.Errorf("%s: headers %v, want %v", binding.Name, got, want)
 		}
 		for name, value := range want {
 			if got[name] != value {
-				t.Errorf("%s: %s is %q, want %q", binding, name, got[name], value)
+				t.Errorf("%s: %s is %q, want %q", binding.Name, name, got[name], value)
 			}
 		}
 		declares := "content-type"
-		if binding == format.NATS {
+		if binding.Name == "nats" {
 			declares = "Content-Type"
 		}
 		if got := send(t, structured, binding, m).Headers; len(got) != 3 || got[declares] != "application/cloudevents+json" {
-			t.Errorf("%s: structured, headers %v", binding, got)
+			t.Errorf("%s: structured, headers %v", binding.Name, got)
 		}
 	}
 }

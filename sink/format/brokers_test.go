@@ -67,7 +67,7 @@ func newStdout(*testing.T) *broker {
 		return out.Write(b)
 	})
 	return &broker{
-		binding: format.Stdout, prefix: "ce-",
+		binding: stdout.Driver.Binding, prefix: "ce-",
 		open: func(*testing.T, *slog.Logger) penstock.Sink { return stdout.New(locked) },
 		take: func(t *testing.T, _ int) (got []arrival) {
 			mu.Lock()
@@ -107,7 +107,7 @@ func newWebhook(t *testing.T) *broker {
 	}))
 	t.Cleanup(endpoint.Close)
 	return &broker{
-		binding: format.Webhook, prefix: "Ce-", percent: true,
+		binding: webhook.Driver.Binding, prefix: "Ce-", percent: true,
 		open: func(t *testing.T, log *slog.Logger) penstock.Sink {
 			s, err := webhook.Open(webhook.Config{URL: endpoint.URL, AllowPrivate: true}, log)
 			check(t, err)
@@ -136,7 +136,7 @@ func newKafka(t *testing.T) *broker {
 	check(t, err)
 	t.Cleanup(consumer.Close)
 	return &broker{
-		binding: format.Kafka, prefix: "ce_",
+		binding: kafka.Driver.Binding, prefix: "ce_",
 		open: func(t *testing.T, log *slog.Logger) penstock.Sink {
 			s, err := kafka.Open(kafka.Config{URL: "kafka://" + cluster.ListenAddrs()[0], MaxMessageBytes: 4 << 20}, log)
 			check(t, err)
@@ -183,7 +183,7 @@ func newNATS(t *testing.T) *broker {
 	check(t, err)
 	proxy := tcpproxy.New(t, srv.Addr().String())
 	return &broker{
-		binding: format.NATS, prefix: "ce-", percent: true, proxy: proxy,
+		binding: nats.Driver.Binding, prefix: "ce-", percent: true, proxy: proxy,
 		open: func(t *testing.T, log *slog.Logger) penstock.Sink {
 			s, err := nats.Open(nats.Config{URL: "nats://" + proxy.Addr(), ConnectTimeout: sinktest.Patience, AckWait: 2 * time.Second}, log)
 			check(t, err)
@@ -233,7 +233,7 @@ func newRabbitMQ(t *testing.T) *broker {
 	check(t, err)
 	proxy := tcpproxy.New(t, fmt.Sprintf("%s:%d", u.Host, u.Port))
 	return &broker{
-		binding: format.RabbitMQ, prefix: "cloudEvents_", proxy: proxy,
+		binding: rabbitmq.Driver.Binding, prefix: "cloudEvents_", proxy: proxy,
 		open: func(t *testing.T, log *slog.Logger) penstock.Sink {
 			to, err := url.Parse(brokerURL)
 			check(t, err)

@@ -11,6 +11,7 @@ import (
 	"github.com/cloudevents/sdk-go/v2/event"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/driver"
 	"github.com/penstock/penstock/internal/template"
 )
 
@@ -21,7 +22,7 @@ const sequence = "sequence"
 // cloudEvents makes CloudEvents of messages, in either mode.
 type cloudEvents struct {
 	attributes  []attribute
-	rules       rules
+	binding     Binding
 	names       map[string]bool // of attributes as headers, in lower case
 	contentType string          // of payloads that do not say it
 	structured  bool
@@ -40,21 +41,20 @@ type attribute struct {
 }
 
 func newCloudEvents(cfg Config, b Binding) (*cloudEvents, error) {
-	r, _ := b.rules()
-	prefix, err := r.prefix(cfg.Prefix, b)
+	prefix, err := prefixOf(b, cfg.Prefix)
 	if err != nil {
 		return nil, err
 	}
-	c := &cloudEvents{rules: r, names: map[string]bool{}, contentType: cfg.DataContentType, structured: cfg.Mode == Structured}
+	c := &cloudEvents{binding: b, names: map[string]bool{}, contentType: cfg.DataContentType, structured: cfg.Mode == Structured}
 	if err := c.define(cfg); err != nil {
 		return nil, err
 	}
 	for i := range c.attributes {
 		a := &c.attributes[i]
 		// spec.WithPrefix would make the prefix lower case.
-		a.header, a.percent = prefix+a.name, r.percent
+		a.header, a.percent = prefix+a.name, b.Percent
 		if a.name == nameOf(spec.DataContentType) {
-			a.header, a.percent = r.dataContentType, r.percent && r.dataContentType != contentTypeHeader
+			a.header, a.percent = b.DataContentType, b.Percent && b.DataContentType != driver.ContentType
 		}
 		c.names[strings.ToLower(a.header)] = true
 	}
@@ -204,7 +204,7 @@ func (c *cloudEvents) encode(m *penstock.Message, headers map[string]string, s *
 		return nil, err
 	}
 	if c.structured {
-		headers[c.rules.structured] = event.ApplicationCloudEventsJSON
+		headers[c.binding.Structured] = event.ApplicationCloudEventsJSON
 		return c.json(m, s)
 	}
 	for i := range c.attributes {
@@ -229,11 +229,11 @@ func (c *cloudEvents) ownHeaders(m *penstock.Message, headers map[string]string,
 	declared, from := "", ""
 	for name, value := range m.Headers {
 		switch {
-		case strings.EqualFold(name, contentTypeHeader):
+		case strings.EqualFold(name, driver.ContentType):
 			if name > from { // all in lower case is the last of all spellings
 				declared, from = strings.TrimSpace(value), name
 			}
-		case !c.rules.reserved(name):
+		case !reserved(c.binding, name):
 			headers[name] = value
 		case !c.names[strings.ToLower(name)]:
 			// Consumers could not tell it from an attribute, and some refuse the

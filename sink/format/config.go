@@ -138,11 +138,10 @@ func (c *Config) ValidateFor(b Binding) error {
 	if err := c.Validate(); err != nil || c.Kind == Raw {
 		return err
 	}
-	r, ok := b.rules()
-	if !ok {
-		return field("kind", "is "+c.Kind+", which the sink "+string(b)+" cannot have", "leave out the format")
+	if len(b.Prefixes) == 0 {
+		return field("kind", "is "+c.Kind+", which the sink "+b.Name+" cannot have", "leave out the format")
 	}
-	_, err := r.prefix(c.Prefix, b)
+	_, err := prefixOf(b, c.Prefix)
 	return err
 }
 

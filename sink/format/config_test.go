@@ -8,6 +8,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/sink/format"
+	"github.com/penstock/penstock/sink/kafka"
 )
 
 func TestConfigErrors(t *testing.T) {
@@ -52,18 +53,18 @@ func TestConfigErrors(t *testing.T) {
 		{ce(func(c *format.Config) { c.Sequence, c.Extensions = true, map[string]string{"sequence": "1"} }), "is there twice"},
 		{ce(func(c *format.Config) { c.Prefix = "cloudEvents:" }), `prefix is "cloudEvents:", which consumers of kafka do not know: leave it out, or write ce_`},
 	} {
-		_, err := format.Wrap(&recorder{}, c.config, format.Kafka)
+		_, err := format.Wrap(&recorder{}, c.config, kafka.Driver.Binding)
 		var field *penstock.FieldError
 		if !errors.As(err, &field) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v\n%v\nwant %s", c.config, err, c.want)
 		}
 	}
 	for _, kind := range []string{format.CloudEvents, format.Debezium} {
-		if _, err := format.Wrap(&recorder{}, format.Config{Kind: kind}, "queue"); err == nil || !strings.Contains(err.Error(), "which the sink queue cannot have") {
+		if _, err := format.Wrap(&recorder{}, format.Config{Kind: kind}, format.Binding{Name: "queue"}); err == nil || !strings.Contains(err.Error(), "which the sink queue cannot have") {
 			t.Errorf("%s for a sink that has no formats: %v", kind, err)
 		}
 	}
-	if _, err := format.Wrap(&recorder{}, format.Config{}, "queue"); err != nil {
+	if _, err := format.Wrap(&recorder{}, format.Config{}, format.Binding{Name: "queue"}); err != nil {
 		t.Error(err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/sink/format"
+	"github.com/penstock/penstock/sink/kafka"
 )
 
 type printer struct{}
@@ -23,7 +24,7 @@ func (printer) Close(context.Context) error { return nil }
 
 // A message as a CloudEvents event of one piece.
 func ExampleWrap() {
-	sink, err := format.Wrap(printer{}, format.Config{Kind: format.CloudEvents, Mode: format.Structured, Source: "/shop"}, format.Kafka)
+	sink, err := format.Wrap(printer{}, format.Config{Kind: format.CloudEvents, Mode: format.Structured, Source: "/shop"}, kafka.Driver.Binding)
 	if err != nil {
 		log.Fatal(err)
 	}

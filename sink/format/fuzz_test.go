@@ -10,6 +10,8 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/sink/format"
+	"github.com/penstock/penstock/sink/kafka"
+	"github.com/penstock/penstock/sink/nats"
 )
 
 // Whatever a message holds, it either is refused for good, or arrives as an
@@ -29,7 +31,7 @@ func FuzzCloudEvents(f *testing.F) {
 			t.Skip("no producer can publish it")
 		}
 		cfg := format.Config{Kind: format.CloudEvents, Sequence: true, Extensions: map[string]string{"own": "{header.x}"}}
-		for _, b := range []format.Binding{format.Kafka, format.NATS} {
+		for _, b := range []format.Binding{kafka.Driver.Binding, nats.Driver.Binding} {
 			cfg.Mode = format.Structured
 			text, refusedStructured := attempt(t, cfg, b, m)
 			cfg.Mode = format.Binary
@@ -42,11 +44,11 @@ func FuzzCloudEvents(f *testing.F) {
 				continue
 			}
 			prefix, contentType := "ce_", "content-type"
-			if b == format.NATS {
+			if b.Name == "nats" {
 				prefix, contentType = "ce-", ""
 			}
 			binary := fromHeaders(t, headers.Headers, prefix, contentType, headers.Payload)
-			if b == format.NATS {
+			if b.Name == "nats" {
 				unescape(t, &binary)
 				unescapeContentType(t, &binary)
 			}

@@ -12,6 +12,8 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/sink/format"
+	"github.com/penstock/penstock/sink/kafka"
+	"github.com/penstock/penstock/sink/webhook"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -50,7 +52,7 @@ func TestGolden(t *testing.T) {
 			g.config.Kind, g.config.Mode = format.CloudEvents, format.Structured
 			m := order()
 			g.change(&m)
-			got := send(t, g.config, format.Kafka, m)
+			got := send(t, g.config, kafka.Driver.Binding, m)
 			if got.Headers["content-type"] != "application/cloudevents+json" {
 				t.Errorf("headers %v declare no structured event", got.Headers)
 			}
@@ -86,13 +88,13 @@ func TestModesAgree(t *testing.T) {
 		m := order()
 		g.change(&m)
 		var structured, again event.Event
-		check(t, structured.UnmarshalJSON(send(t, g.config, format.Kafka, m).Payload))
+		check(t, structured.UnmarshalJSON(send(t, g.config, kafka.Driver.Binding, m).Payload))
 		text, err := structured.MarshalJSON()
 		check(t, err)
 		check(t, again.UnmarshalJSON(text))
 
 		g.config.Mode = format.Binary
-		got := send(t, g.config, format.Kafka, m)
+		got := send(t, g.config, kafka.Driver.Binding, m)
 		binary := fromHeaders(t, got.Headers, "ce_", "content-type", got.Payload)
 		for mode, e := range map[string]event.Event{"binary": binary, "the SDK's": again} {
 			if e.Context.String() != structured.Context.String() || strings.TrimSpace(string(e.Data())) != strings.TrimSpace(string(structured.Data())) {
@@ -108,7 +110,7 @@ func TestTheMessageStays(t *testing.T) {
 	for _, mode := range []string{format.Binary, format.Structured} {
 		m := order()
 		headers, payload := maps.Clone(m.Headers), string(m.Payload)
-		got := send(t, format.Config{Kind: format.CloudEvents, Mode: mode}, format.Webhook, m)
+		got := send(t, format.Config{Kind: format.CloudEvents, Mode: mode}, webhook.Driver.Binding, m)
 		if !maps.Equal(m.Headers, headers) || string(m.Payload) != payload {
 			t.Errorf("%s: the message became %v %s", mode, m.Headers, m.Payload)
 		}

@@ -8,6 +8,8 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/sink/format"
+	"github.com/penstock/penstock/sink/kafka"
+	"github.com/penstock/penstock/sink/nats"
 )
 
 // What cannot be a valid event is refused for good, with the field to change.
@@ -38,7 +40,7 @@ func TestRefused(t *testing.T) {
 			c.config.Kind, c.config.Mode = format.CloudEvents, mode
 			m := order()
 			c.change(&m)
-			err := refusal(t, c.config, format.Kafka, m).Error()
+			err := refusal(t, c.config, kafka.Driver.Binding, m).Error()
 			for _, want := range c.want {
 				if !strings.Contains(err, want) {
 					t.Errorf("%s, %s: %s\nwant %s", c.name, mode, err, want)
@@ -64,7 +66,7 @@ func TestNotJSON(t *testing.T) {
 	} {
 		m := order()
 		m.Payload = []byte(payload)
-		err := refusal(t, structured, format.NATS, m).Error()
+		err := refusal(t, structured, nats.Driver.Binding, m).Error()
 		for _, want := range []string{where, "application/json", "content-type", "format.datacontenttype", "mode: binary"} {
 			if !strings.Contains(err, want) {
 				t.Errorf("%q: %s\nwant %s", payload, err, want)
@@ -76,9 +78,9 @@ func TestNotJSON(t *testing.T) {
 
 		// Either way out of the error works.
 		m.Headers["content-type"] = "application/octet-stream"
-		send(t, structured, format.NATS, m)
+		send(t, structured, nats.Driver.Binding, m)
 		delete(m.Headers, "content-type")
-		send(t, format.Config{Kind: format.CloudEvents}, format.NATS, m)
+		send(t, format.Config{Kind: format.CloudEvents}, nats.Driver.Binding, m)
 	}
 }
 
@@ -88,9 +90,9 @@ func TestOwnHeaders(t *testing.T) {
 	m := order()
 	m.Headers["ce_id"], m.Headers["Ce_Type"], m.Headers["ce-tenant"] = "forged", "forged", "fine on Kafka"
 	m.Headers["content-type"], m.Headers["Content-Type"] = "text/a", "text/b" // the one in lower case counts
-	got := send(t, format.Config{Kind: format.CloudEvents}, format.Kafka, m).Headers
+	got := send(t, format.Config{Kind: format.CloudEvents}, kafka.Driver.Binding, m).Headers
 	for range 50 { // maps have no order
-		if again := send(t, format.Config{Kind: format.CloudEvents}, format.Kafka, m).Headers; !maps.Equal(again, got) {
+		if again := send(t, format.Config{Kind: format.CloudEvents}, kafka.Driver.Binding, m).Headers; !maps.Equal(again, got) {
 			t.Fatalf("once %v, then %v", got, again)
 		}
 	}
@@ -108,7 +110,7 @@ func TestDebezium(t *testing.T) {
 	m := order()
 	m.Headers["id"], m.Headers["type"] = "forged", "OrderPlaced"
 	cfg := format.Config{Kind: format.Debezium, Headers: map[string]string{"eventType": "{header.type}", "aggregate": "{topic}/{key}", "missing": "{header.missing}"}}
-	got := send(t, cfg, format.Kafka, m)
+	got := send(t, cfg, kafka.Driver.Binding, m)
 	want := map[string]string{
 		"id": m.ID, "eventType": "OrderPlaced", "aggregate": "orders.placed/order-4711",
 		"type": "OrderPlaced", "note": "by hand", "traceparent": traceparent,
@@ -125,5 +127,5 @@ func TestDebezium(t *testing.T) {
 		t.Errorf("payload, key or topic became %+v", got)
 	}
 	m.ID = ""
-	refusal(t, cfg, format.Kafka, m)
+	refusal(t, cfg, kafka.Driver.Binding, m)
 }

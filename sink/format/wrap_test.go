@@ -13,33 +13,36 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/testseed"
 	"github.com/penstock/penstock/sink/format"
+	"github.com/penstock/penstock/sink/nats"
+	"github.com/penstock/penstock/sink/stdout"
+	"github.com/penstock/penstock/sink/webhook"
 )
 
 var structured = format.Config{Kind: format.CloudEvents, Mode: format.Structured}
 
 func TestRawIsTheSinkItself(t *testing.T) {
 	r := &recorder{}
-	if wrap(t, r, format.Config{}, format.NATS) != penstock.Sink(r) {
+	if wrap(t, r, format.Config{}, nats.Driver.Binding) != penstock.Sink(r) {
 		t.Error("something was put in front of it")
 	}
 }
 
 func TestKeepsOrderIsTheSinksWord(t *testing.T) {
 	for _, want := range []bool{true, false} {
-		s, ok := wrap(t, &recorder{inOrder: want}, structured, format.Stdout).(penstock.InOrderSink)
+		s, ok := wrap(t, &recorder{inOrder: want}, structured, stdout.Driver.Binding).(penstock.InOrderSink)
 		if !ok || s.KeepsOrder() != want {
 			t.Errorf("KeepsOrder is not %v", want)
 		}
 	}
 	plain := struct{ penstock.Sink }{&recorder{inOrder: true}} // no InOrderSink
-	if s, ok := wrap(t, plain, structured, format.Stdout).(penstock.InOrderSink); ok && s.KeepsOrder() {
+	if s, ok := wrap(t, plain, structured, stdout.Driver.Binding).(penstock.InOrderSink); ok && s.KeepsOrder() {
 		t.Error("KeepsOrder is true of a sink that does not say so")
 	}
 }
 
 func TestCloseClosesTheSink(t *testing.T) {
 	r := &recorder{}
-	check(t, wrap(t, r, structured, format.Stdout).Close(t.Context()))
+	check(t, wrap(t, r, structured, stdout.Driver.Binding).Close(t.Context()))
 	if r.closed != 1 {
 		t.Errorf("closed %d times", r.closed)
 	}
@@ -84,7 +87,7 @@ func TestVerdicts(t *testing.T) {
 				}
 				return nil
 			}}
-			errs := wrap(t, r, structured, format.Stdout).Send(t.Context(), c.msgs)
+			errs := wrap(t, r, structured, stdout.Driver.Binding).Send(t.Context(), c.msgs)
 			if errs == nil {
 				errs = make([]error, len(c.msgs))
 			}
@@ -132,7 +135,7 @@ func TestNothingIsLeftOver(t *testing.T) {
 			return nil
 		})
 		cfg := format.Config{Kind: format.CloudEvents, Mode: mode, Extensions: map[string]string{"tenant": "{header.h0}"}}
-		w := wrap(t, sink, cfg, format.Webhook)
+		w := wrap(t, sink, cfg, webhook.Driver.Binding)
 
 		var all [4][]penstock.Message
 		var wg sync.WaitGroup
@@ -168,7 +171,7 @@ func TestNothingIsLeftOver(t *testing.T) {
 			if !sent {
 				continue
 			}
-			fresh := send(t, cfg, format.Webhook, m)
+			fresh := send(t, cfg, webhook.Driver.Binding, m)
 			if !maps.Equal(one.Headers, fresh.Headers) || string(one.Payload) != string(fresh.Payload) {
 				t.Fatalf("PENSTOCK_SEED=%d: %s arrived as\n%v %s\nalone it is\n%v %s", testseed.Seed(), m.ID, one.Headers, one.Payload, fresh.Headers, fresh.Payload)
 			}

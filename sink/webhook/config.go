@@ -214,3 +214,7 @@ func (c *Config) validHeaders(e *endpoint) error {
 func field(name, problem, hint string, args ...any) error {
 	return &penstock.FieldError{Field: name, Problem: problem, Hint: fmt.Sprintf(hint, args...)}
 }
+
+// RelayLimits suit a webhook: each message in a Send of its own, and as many Sends as
+// requests may be under way, so that no key waits for the answer to another's.
+func (c *Config) RelayLimits() (maxBatch, senders int) { return 1, c.Concurrency }

@@ -24,14 +24,14 @@ const (
 // It connects again by itself. It returns an error only for what that cannot
 // cure: ErrNoOutbox, ErrNoQueue, ErrNoSubscription, ErrFenced, or a *HeldError at
 // the start.
-func Forward(ctx context.Context, store *Store, req penstock.Subscribe, queue string) error {
+func (s *Store) Forward(ctx context.Context, req penstock.Subscribe, queue string) error {
 	if err := forward.CanForward(req); err != nil {
 		return err
 	}
-	if err := store.mayCall(ctx, queue, "enqueue_many", "null, null, null, null, null, null, null"); err != nil {
+	if err := s.mayCall(ctx, queue, "enqueue_many", "null, null, null, null, null, null, null"); err != nil {
 		return err
 	}
-	source, err := store.Subscribe(ctx, req)
+	source, err := s.Subscribe(ctx, req)
 	if err != nil {
 		return err
 	}
@@ -41,7 +41,7 @@ func Forward(ctx context.Context, store *Store, req penstock.Subscribe, queue st
 		defer cancel()
 		_ = src.Close(closing) // the lease ends by itself, too
 	}()
-	return forward.Run(ctx, forwarding{src, NewQueue(store.schema, queue)}, src.req.Lease, store.log.With("outbox", req.Outbox, "queue", queue))
+	return forward.Run(ctx, forwarding{src, NewQueue(s.schema, queue)}, src.req.Lease, s.log.With("outbox", req.Outbox, "queue", queue))
 }
 
 // forwarding is one call of Forward.

@@ -22,7 +22,7 @@ func TestForwardMakesOneJobOfEachMessage(t *testing.T) {
 	forwards := openStore(t, f.URL+"&application_name="+name, postgres.Options{Log: quiet})
 	ended := make(chan error, 1)
 	go func() {
-		ended <- postgres.Forward(ctx, forwards, penstock.Subscribe{Outbox: "orders", Subscription: "sub", Holder: "test", Lease: time.Minute}, "jobs")
+		ended <- forwards.Forward(ctx, penstock.Subscribe{Outbox: "orders", Subscription: "sub", Holder: "test", Lease: time.Minute}, "jobs")
 	}()
 	for i := range messages {
 		f.Must(f.store.Publish(f.Ctx, "orders", penstock.Message{Key: "k", Topic: "t", ID: fmt.Sprint("m", i), Payload: fmt.Append(nil, i), Headers: map[string]string{"a": "b"}}))
@@ -74,7 +74,7 @@ func TestForwardAfterAFailure(t *testing.T) {
 	forwards := openStore(t, f.URL, postgres.Options{Log: quiet})
 	f.Must(f.store.Publish(f.Ctx, "orders", penstock.Message{Payload: []byte("one")}))
 	go func() {
-		ended <- postgres.Forward(ctx, forwards, penstock.Subscribe{Outbox: "orders", Subscription: "sub"}, "jobs")
+		ended <- forwards.Forward(ctx, penstock.Subscribe{Outbox: "orders", Subscription: "sub"}, "jobs")
 	}()
 	f.Eventually("the message is a job", func() bool { return f.Number("select count(*) from penstock.jobs") == 1 })
 	f.Must(f.store.Publish(f.Ctx, "orders", penstock.Message{Payload: []byte("two")}))
@@ -91,14 +91,14 @@ func TestForwardRefuses(t *testing.T) {
 	t.Parallel()
 	f := newJobsFixture(t, penstock.FIFO)
 	sub := penstock.Subscribe{Outbox: "orders", Subscription: "sub"}
-	if err := postgres.Forward(f.Ctx, f.store, sub, "none"); !errors.Is(err, penstock.ErrNoQueue) {
+	if err := f.store.Forward(f.Ctx, sub, "none"); !errors.Is(err, penstock.ErrNoQueue) {
 		t.Errorf("got %v, want ErrNoQueue", err)
 	}
-	if err := postgres.Forward(f.Ctx, f.store, penstock.Subscribe{Outbox: "none", Subscription: "sub"}, "jobs"); !errors.Is(err, penstock.ErrNoOutbox) {
+	if err := f.store.Forward(f.Ctx, penstock.Subscribe{Outbox: "none", Subscription: "sub"}, "jobs"); !errors.Is(err, penstock.ErrNoOutbox) {
 		t.Errorf("got %v, want ErrNoOutbox", err)
 	}
 	src := f.subscribe()
-	if err := postgres.Forward(f.Ctx, f.store, sub, "jobs"); !errors.Is(err, penstock.ErrHeld) {
+	if err := f.store.Forward(f.Ctx, sub, "jobs"); !errors.Is(err, penstock.ErrHeld) {
 		t.Errorf("got %v, want ErrHeld", err)
 	}
 	f.Must(src.Close(f.Ctx))

@@ -23,17 +23,17 @@ const (
 //
 // It returns an error only for what waiting cannot cure: ErrNoOutbox, ErrNoQueue,
 // ErrFenced, or a *HeldError at the start.
-func Forward(ctx context.Context, store *Store, req penstock.Subscribe, queue string) error {
+func (s *Store) Forward(ctx context.Context, req penstock.Subscribe, queue string) error {
 	if err := forward.CanForward(req); err != nil {
 		return err
 	}
-	if err := store.read(ctx, func(ctx context.Context, tx *sql.Tx) error {
+	if err := s.read(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		_, err := findQueue(ctx, tx, queue)
 		return err
 	}); err != nil {
 		return err
 	}
-	subscribed, err := store.Subscribe(ctx, req)
+	subscribed, err := s.Subscribe(ctx, req)
 	if err != nil {
 		return err
 	}

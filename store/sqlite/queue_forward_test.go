@@ -26,7 +26,7 @@ func forwards(t *testing.T, s *sqlite.Store) (stop func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- sqlite.Forward(ctx, s, penstock.Subscribe{Outbox: "orders", Subscription: "mails", Holder: "test"}, "emails")
+		ended <- s.Forward(ctx, penstock.Subscribe{Outbox: "orders", Subscription: "mails", Holder: "test"}, "emails")
 	}()
 	return func() {
 		t.Helper()
@@ -146,18 +146,18 @@ func TestForwardRefuses(t *testing.T) {
 	_, s, _ := newForward(t)
 	ctx := t.Context()
 	sub := penstock.Subscribe{Outbox: "orders", Subscription: "mails"}
-	if err := sqlite.Forward(ctx, s, sub, "none"); !errors.Is(err, penstock.ErrNoQueue) {
+	if err := s.Forward(ctx, sub, "none"); !errors.Is(err, penstock.ErrNoQueue) {
 		t.Errorf("got %v, want ErrNoQueue", err)
 	}
-	if err := sqlite.Forward(ctx, s, penstock.Subscribe{Outbox: "none", Subscription: "mails"}, "emails"); !errors.Is(err, penstock.ErrNoOutbox) {
+	if err := s.Forward(ctx, penstock.Subscribe{Outbox: "none", Subscription: "mails"}, "emails"); !errors.Is(err, penstock.ErrNoOutbox) {
 		t.Errorf("got %v, want ErrNoOutbox", err)
 	}
 	var wrong *penstock.FieldError
-	if err := sqlite.Forward(ctx, s, penstock.Subscribe{Outbox: "orders", Ephemeral: true}, "emails"); !errors.As(err, &wrong) {
+	if err := s.Forward(ctx, penstock.Subscribe{Outbox: "orders", Ephemeral: true}, "emails"); !errors.As(err, &wrong) {
 		t.Errorf("got %v, want a FieldError", err)
 	}
 	src := subscribe(t, s, "mails")
-	if err := sqlite.Forward(ctx, s, sub, "emails"); !errors.Is(err, penstock.ErrHeld) {
+	if err := s.Forward(ctx, sub, "emails"); !errors.Is(err, penstock.ErrHeld) {
 		t.Errorf("got %v, want ErrHeld", err)
 	}
 	if err := src.Close(ctx); err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/config"
 	"github.com/penstock/penstock/internal/cli"
 	"github.com/penstock/penstock/internal/pgerror"
 	"github.com/penstock/penstock/store/postgres/adopt"
@@ -139,19 +140,19 @@ func connect(ctx context.Context, a *cli.App) (*pgx.Conn, error) {
 		return nil, err
 	}
 	a.Stderr.Hide(url)
-	config, err := pgx.ParseConfig(url)
+	parsed, err := pgx.ParseConfig(url)
 	switch {
-	case cli.IsSQLiteURL(url):
+	case config.NoTables(url) != "":
 		return nil, cli.Usage(errors.New("the database is none that tables are adopted in: write postgres://user:password@host:5432/database"))
 	case err != nil:
 		return nil, cli.Usage(pgerror.URL(err))
 	}
-	pgerror.Speak(&config.Config)
-	if config.ConnectTimeout == 0 {
-		config.ConnectTimeout = 10 * time.Second
+	pgerror.Speak(&parsed.Config)
+	if parsed.ConnectTimeout == 0 {
+		parsed.ConnectTimeout = 10 * time.Second
 	}
-	config.RuntimeParams["application_name"] = "penstock"
-	conn, err := pgx.ConnectConfig(ctx, config)
+	parsed.RuntimeParams["application_name"] = "penstock"
+	conn, err := pgx.ConnectConfig(ctx, parsed)
 	if err != nil {
 		return nil, fmt.Errorf("connecting: %w", err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/config"
 	"github.com/penstock/penstock/internal/cli"
 	"github.com/penstock/penstock/store/postgres/adopt"
 )
@@ -111,8 +112,8 @@ func Open(ctx context.Context, a *cli.App, of *Subscription) (*Table, error) {
 		return nil, err
 	}
 	a.Stderr.Hide(url)
-	if cli.IsSQLiteURL(url) {
-		return nil, cli.Usage(errors.New("tables are adopted in PostgreSQL, and this database is SQLite"))
+	if database := config.NoTables(url); database != "" {
+		return nil, cli.Usage(errors.New("tables are adopted in PostgreSQL, and this database is " + database))
 	}
 	table, err := adopt.Open(ctx, adopt.Options{URL: url, Schema: schema, Subscription: of.Name, Config: of.Config, Log: slog.Default()})
 	if err != nil {
@@ -215,7 +216,7 @@ func dropRemembered(ctx context.Context, a *cli.App, name string, leave cli.Cons
 	}
 	a.Stderr.Hide(url)
 	o := adopt.Options{URL: url, Schema: schema, Subscription: name, Log: slog.Default()}
-	if !cli.IsSQLiteURL(url) {
+	if config.NoTables(url) == "" {
 		all, err := adopt.Subscriptions(ctx, o)
 		if err != nil {
 			return fmt.Errorf("reading the subscriptions of adopted tables: %w", err)

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/config"
 	"github.com/penstock/penstock/internal/cli"
 	"github.com/penstock/penstock/store/postgres"
 )
@@ -131,8 +132,8 @@ func printMigration(a *cli.App, from int64) error {
 		schema = a.Schema
 	case err != nil:
 		return err
-	case cli.IsSQLiteURL(url):
-		return cli.Usage(errors.New("--sql is for PostgreSQL, and this database is SQLite: run penstock migrate"))
+	case config.NoTables(url) != "":
+		return cli.Usage(errors.New("--sql is for PostgreSQL, and this database is " + config.NoTables(url) + ": run penstock migrate"))
 	}
 	text, err := postgres.MigrationSQL(schema, from)
 	if err != nil {

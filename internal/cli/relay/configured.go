@@ -12,7 +12,6 @@ import (
 	"github.com/penstock/penstock/config"
 	"github.com/penstock/penstock/internal/cli"
 	"github.com/penstock/penstock/internal/cli/adopt"
-	"github.com/penstock/penstock/sink/format"
 )
 
 // configured is what the flags ask for: one subscription without a file, or those of the
@@ -108,7 +107,8 @@ func (f *relayFlags) described() (s config.Subscription, err error) {
 		}
 		s.Adopt, s.Name = &config.Adopt{Config: c}, cmp.Or(f.subscription, c.Table)
 	}
-	if s.Sink.Queue != nil && s.Adopt == nil {
+	_, queued := s.Sink.Queue()
+	if queued && s.Adopt == nil {
 		for _, name := range f.withoutFile {
 			if name != "from" && name != "lease" {
 				return s, cli.Usage(fmt.Errorf("--%s has no meaning with a queue as the sink: it gets every message, and its workers retry", name))
@@ -118,8 +118,8 @@ func (f *relayFlags) described() (s config.Subscription, err error) {
 	if f.format == "" {
 		return s, nil
 	}
-	if s.Format, err = config.ParseFormat(f.format, s.Origin()); err == nil && s.Sink.Queue == nil {
-		err = s.Format.ValidateFor(format.Binding(s.Sink.Name()))
+	if s.Format, err = config.ParseFormat(f.format, s.Origin()); err == nil && !queued {
+		err = s.Format.ValidateFor(s.Sink.Binding())
 	}
 	if err != nil {
 		return s, cli.Usage(fmt.Errorf("--format: %w", err))

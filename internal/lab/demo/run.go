@@ -143,7 +143,7 @@ func (r *run) open(ctx context.Context) (err error) {
 }
 
 func (r *run) openBroker(ctx context.Context) (err error) {
-	if r.broker, err = readback.New(r.Sink, r.dir, r.name); err != nil {
+	if r.broker, err = config.ReadBack(r.Sink, r.dir, r.name); err != nil {
 		return err
 	}
 	sinkURL := r.Sink

@@ -1,4 +1,4 @@
-package readback
+package kafka
 
 import (
 	"context"
@@ -10,27 +10,29 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/readback"
 )
 
 const (
-	// kafkaPartitions of a run's topic: more than a machine that runs all of it has
+	// readPartitions of a run's topic: more than a machine that runs all of it has
 	// cores for.
-	kafkaPartitions = 8
-	// kafkaEnd is a record's header that ends the reading of its partition.
-	kafkaEnd = "penstock-end"
+	readPartitions = 8
+	// endHeader is a record's header that ends the reading of its partition.
+	endHeader = "penstock-end"
 )
 
-// kafkaTopic reads a topic of the run's own. The order of a key is that of its
+// reader reads a topic of the run's own. The order of a key is that of its
 // partition.
-type kafkaTopic struct {
+type reader struct {
 	brokers []string
 	sinkURL string
 	topic   string
 	client  *kgo.Client // for all but reading
 }
 
-func newKafka(sinkURL, name string) (*kafkaTopic, error) {
-	routed, err := withQuery(sinkURL, map[string]string{"topic": name})
+// readBack is Driver.ReadBack.
+func readBack(sinkURL, _, name string) (readback.Broker, error) {
+	routed, err := readback.WithQuery(sinkURL, map[string]string{"topic": name})
 	if err != nil {
 		return nil, err
 	}
@@ -39,7 +41,7 @@ func newKafka(sinkURL, name string) (*kafkaTopic, error) {
 	if strings.ContainsAny(hosts, "@/") {
 		return nil, errors.New("the consumer does not log in: use a Kafka listener without a user, kafka://host:9092")
 	}
-	k := &kafkaTopic{sinkURL: routed, topic: name}
+	k := &reader{sinkURL: routed, topic: name}
 	for host := range strings.SplitSeq(hosts, ",") {
 		if !strings.Contains(host, ":") {
 			host += ":9092"
@@ -49,23 +51,23 @@ func newKafka(sinkURL, name string) (*kafkaTopic, error) {
 	return k, nil
 }
 
-func (k *kafkaTopic) SinkURL() string { return k.sinkURL }
+func (k *reader) SinkURL() string { return k.sinkURL }
 
-func (k *kafkaTopic) Open(ctx context.Context, _ penstock.Sink) (err error) {
+func (k *reader) Open(ctx context.Context, _ penstock.Sink) (err error) {
 	k.client, err = kgo.NewClient(kgo.SeedBrokers(k.brokers...), kgo.ClientID("penstock: consumer"), kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	if err != nil {
 		return err
 	}
-	if _, err = kadm.NewClient(k.client).CreateTopic(ctx, kafkaPartitions, -1, nil, k.topic); err != nil {
+	if _, err = kadm.NewClient(k.client).CreateTopic(ctx, readPartitions, -1, nil, k.topic); err != nil {
 		return penstock.Unavailable(penstock.WithHint(fmt.Errorf("creating the topic %s: %w", k.topic, err),
 			"check that the brokers are up, that --sink names them, and that clients may create topics"))
 	}
 	return nil
 }
 
-func (k *kafkaTopic) Read(ctx context.Context, got func(Arrival)) error {
+func (k *reader) Read(ctx context.Context, got func(readback.Arrival)) error {
 	from := map[int32]kgo.Offset{}
-	for p := range int32(kafkaPartitions) {
+	for p := range int32(readPartitions) {
 		from[p] = kgo.NewOffset().AtStart()
 	}
 	client, err := kgo.NewClient(kgo.SeedBrokers(k.brokers...), kgo.ClientID("penstock: consumer"),
@@ -74,7 +76,7 @@ func (k *kafkaTopic) Read(ctx context.Context, got func(Arrival)) error {
 		return err
 	}
 	defer client.Close()
-	for ended := 0; ended < kafkaPartitions; {
+	for ended := 0; ended < readPartitions; {
 		fetches := client.PollFetches(ctx)
 		if err := ctx.Err(); err != nil {
 			return err
@@ -83,10 +85,10 @@ func (k *kafkaTopic) Read(ctx context.Context, got func(Arrival)) error {
 			return fmt.Errorf("reading the topic %s: %w", k.topic, err)
 		}
 		fetches.EachRecord(func(r *kgo.Record) {
-			a := Arrival{Key: string(r.Key), Payload: r.Value}
+			a := readback.Arrival{Key: string(r.Key), Payload: r.Value}
 			for _, h := range r.Headers {
 				switch h.Key {
-				case kafkaEnd:
+				case endHeader:
 					ended++
 					return
 				case "penstock-id":
@@ -100,10 +102,10 @@ func (k *kafkaTopic) Read(ctx context.Context, got func(Arrival)) error {
 }
 
 // Finish marks the end of every partition.
-func (k *kafkaTopic) Finish(ctx context.Context) error {
+func (k *reader) Finish(ctx context.Context) error {
 	var marks []*kgo.Record
-	for p := range int32(kafkaPartitions) {
-		marks = append(marks, &kgo.Record{Topic: k.topic, Partition: p, Headers: []kgo.RecordHeader{{Key: kafkaEnd}}})
+	for p := range int32(readPartitions) {
+		marks = append(marks, &kgo.Record{Topic: k.topic, Partition: p, Headers: []kgo.RecordHeader{{Key: endHeader}}})
 	}
 	if err := k.client.ProduceSync(ctx, marks...).FirstErr(); err != nil {
 		return fmt.Errorf("producing the end marks to the topic %s: %w", k.topic, err)
@@ -111,14 +113,14 @@ func (k *kafkaTopic) Finish(ctx context.Context) error {
 	return nil
 }
 
-func (k *kafkaTopic) Remove(ctx context.Context) error {
+func (k *reader) Remove(ctx context.Context) error {
 	if _, err := kadm.NewClient(k.client).DeleteTopic(ctx, k.topic); err != nil {
 		return fmt.Errorf("deleting the topic %s: %w", k.topic, err)
 	}
 	return nil
 }
 
-func (k *kafkaTopic) Close() error {
+func (k *reader) Close() error {
 	if k.client != nil {
 		k.client.Close()
 	}

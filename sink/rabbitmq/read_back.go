@@ -1,4 +1,4 @@
-package readback
+package rabbitmq
 
 import (
 	"context"
@@ -12,15 +12,16 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/readback"
 	"github.com/penstock/penstock/internal/sinkurl"
 )
 
-// markType is the message type that ends a reading.
-const markType = "penstock.end"
+// endType is the message type that ends a reading.
+const endType = "penstock.end"
 
-// rabbitMQ reads a durable classic queue, bound to a topic exchange of the
+// reader reads a durable classic queue, bound to a topic exchange of the
 // run's own. After a lost connection it goes on where it was acknowledged.
-type rabbitMQ struct {
+type reader struct {
 	servers []string // URLs without the sink's parameters, of each host one
 	sinkURL string
 	name    string // of the exchange and the queue
@@ -29,18 +30,19 @@ type rabbitMQ struct {
 	conn *amqp.Connection // for all but reading
 }
 
-func newRabbitMQ(sinkURL, name string) (*rabbitMQ, error) {
+// readBack is Driver.ReadBack.
+func readBack(sinkURL, _, name string) (readback.Broker, error) {
 	server, _, _ := strings.Cut(sinkURL, "?")
-	routed, err := withQuery(sinkURL, map[string]string{"exchange": name, "routing_key": "{topic}"})
+	routed, err := readback.WithQuery(sinkURL, map[string]string{"exchange": name, "routing_key": "{topic}"})
 	if err != nil {
 		return nil, err
 	}
-	return &rabbitMQ{servers: sinkurl.PerHost(server), sinkURL: routed, name: name}, nil
+	return &reader{servers: sinkurl.PerHost(server), sinkURL: routed, name: name}, nil
 }
 
-func (r *rabbitMQ) SinkURL() string { return r.sinkURL }
+func (r *reader) SinkURL() string { return r.sinkURL }
 
-func (r *rabbitMQ) Open(ctx context.Context, _ penstock.Sink) error {
+func (r *reader) Open(ctx context.Context, _ penstock.Sink) error {
 	return r.withChannel(ctx, func(ch *amqp.Channel) error {
 		if err := ch.ExchangeDeclare(r.name, amqp.ExchangeTopic, true, false, false, false, nil); err != nil {
 			return err
@@ -52,7 +54,7 @@ func (r *rabbitMQ) Open(ctx context.Context, _ penstock.Sink) error {
 	})
 }
 
-func (r *rabbitMQ) Read(ctx context.Context, got func(Arrival)) error {
+func (r *reader) Read(ctx context.Context, got func(readback.Arrival)) error {
 	_, err := backoff.Retry(ctx, func() (struct{}, error) { return struct{}{}, r.readOnce(ctx, got) },
 		backoff.WithBackOff(&backoff.ExponentialBackOff{InitialInterval: 50 * time.Millisecond, Multiplier: 2, MaxInterval: time.Second}),
 		backoff.WithMaxElapsedTime(0))
@@ -60,12 +62,12 @@ func (r *rabbitMQ) Read(ctx context.Context, got func(Arrival)) error {
 }
 
 const (
-	prefetch = 1000
-	ackEvery = prefetch / 4
+	readAhead    = 1000
+	readAckEvery = readAhead / 4
 )
 
 // readOnce reads until the mark or until the connection is lost.
-func (r *rabbitMQ) readOnce(ctx context.Context, got func(Arrival)) error {
+func (r *reader) readOnce(ctx context.Context, got func(readback.Arrival)) error {
 	conn, err := r.dial()
 	if err != nil {
 		return err
@@ -75,7 +77,7 @@ func (r *rabbitMQ) readOnce(ctx context.Context, got func(Arrival)) error {
 	if err != nil {
 		return err
 	}
-	if err := ch.Qos(prefetch, 0, false); err != nil {
+	if err := ch.Qos(readAhead, 0, false); err != nil {
 		return err
 	}
 	deliveries, err := ch.Consume(r.name, "", false, true, false, false, nil)
@@ -90,12 +92,12 @@ func (r *rabbitMQ) readOnce(ctx context.Context, got func(Arrival)) error {
 			if !ok {
 				return errors.New("the consumer's connection to RabbitMQ was lost")
 			}
-			if d.Type == markType {
+			if d.Type == endType {
 				return d.Ack(true)
 			}
 			key, _ := d.Headers["penstock-key"].(string)
-			got(Arrival{ID: d.MessageId, Key: key, Payload: d.Body})
-			if unacked++; unacked >= ackEvery {
+			got(readback.Arrival{ID: d.MessageId, Key: key, Payload: d.Body})
+			if unacked++; unacked >= readAckEvery {
 				if err := d.Ack(true); err != nil {
 					return err
 				}
@@ -105,14 +107,14 @@ func (r *rabbitMQ) readOnce(ctx context.Context, got func(Arrival)) error {
 	}
 }
 
-func (r *rabbitMQ) Finish(ctx context.Context) error {
+func (r *reader) Finish(ctx context.Context) error {
 	return r.withChannel(ctx, func(ch *amqp.Channel) error {
 		if err := ch.Confirm(false); err != nil {
 			return err
 		}
 		// To the queue itself: the default exchange routes by the queue's name.
 		confirm, err := ch.PublishWithDeferredConfirmWithContext(ctx, "", r.name, true, false,
-			amqp.Publishing{Type: markType, DeliveryMode: amqp.Persistent})
+			amqp.Publishing{Type: endType, DeliveryMode: amqp.Persistent})
 		if err != nil {
 			return err
 		}
@@ -123,7 +125,7 @@ func (r *rabbitMQ) Finish(ctx context.Context) error {
 	})
 }
 
-func (r *rabbitMQ) Remove(ctx context.Context) error {
+func (r *reader) Remove(ctx context.Context) error {
 	return r.withChannel(ctx, func(ch *amqp.Channel) error {
 		if _, err := ch.QueueDelete(r.name, false, false, false); err != nil {
 			return err
@@ -132,7 +134,7 @@ func (r *rabbitMQ) Remove(ctx context.Context) error {
 	})
 }
 
-func (r *rabbitMQ) Close() error {
+func (r *reader) Close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.conn == nil || r.conn.IsClosed() {
@@ -142,7 +144,7 @@ func (r *rabbitMQ) Close() error {
 }
 
 // dial connects to the first host that answers.
-func (r *rabbitMQ) dial() (conn *amqp.Connection, err error) {
+func (r *reader) dial() (conn *amqp.Connection, err error) {
 	for _, server := range r.servers {
 		conn, err = amqp.DialConfig(server, amqp.Config{
 			Heartbeat: 10 * time.Second, Dial: amqp.DefaultDial(5 * time.Second),
@@ -158,7 +160,7 @@ func (r *rabbitMQ) dial() (conn *amqp.Connection, err error) {
 
 // withChannel runs fn on a channel of its own, because RabbitMQ closes a
 // channel on which something failed.
-func (r *rabbitMQ) withChannel(ctx context.Context, fn func(*amqp.Channel) error) error {
+func (r *reader) withChannel(ctx context.Context, fn func(*amqp.Channel) error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err := ctx.Err(); err != nil {

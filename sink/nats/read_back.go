@@ -1,4 +1,4 @@
-package readback
+package nats
 
 import (
 	"context"
@@ -11,10 +11,11 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/readback"
 )
 
-// natsStream reads a JetStream stream of the run's own.
-type natsStream struct {
+// reader reads a JetStream stream of the run's own.
+type reader struct {
 	server  string // empty: the embedded one, which the sink runs
 	sinkURL string
 	stream  string
@@ -24,18 +25,22 @@ type natsStream struct {
 	js   jetstream.JetStream
 }
 
-func newNATS(sinkURL, name string) *natsStream {
-	n := natsNames(name)
+// readBack is Driver.ReadBack.
+func readBack(sinkURL, dir, name string) (readback.Broker, error) {
+	if strings.HasPrefix(sinkURL, "embedded") {
+		return readEmbedded(sinkURL, dir, name), nil
+	}
+	n := newReader(name)
 	n.server, _, _ = strings.Cut(sinkURL, "?")
 	n.sinkURL = n.routed(sinkURL, map[string]string{})
-	return n
+	return n, nil
 }
 
-// newEmbeddedNATS puts the server's files into dir, unless the sink names a
+// readEmbedded puts the server's files into dir, unless the sink names a
 // directory. The sink makes the stream, as it does for everybody who uses the
 // embedded server.
-func newEmbeddedNATS(sinkURL, dir, name string) *natsStream {
-	n := natsNames(name)
+func readEmbedded(sinkURL, dir, name string) *reader {
+	n := newReader(name)
 	target, query, _ := strings.Cut(sinkURL, "?")
 	if target == "embedded" || target == "embedded:" {
 		target = "embedded:" + dir
@@ -44,27 +49,27 @@ func newEmbeddedNATS(sinkURL, dir, name string) *natsStream {
 	return n
 }
 
-func natsNames(name string) *natsStream {
-	return &natsStream{stream: name, prefix: strings.ReplaceAll(name, "_", "-")}
+func newReader(name string) *reader {
+	return &reader{stream: name, prefix: strings.ReplaceAll(name, "_", "-")}
 }
 
 // routed is a sink URL whose messages go to this run's stream.
-func (n *natsStream) routed(sinkURL string, set map[string]string) string {
+func (n *reader) routed(sinkURL string, set map[string]string) string {
 	target, _, _ := strings.Cut(sinkURL, "?")
 	set["subject"] = n.prefix + ".{topic}"
-	routed, err := withQuery(sinkURL, set)
+	routed, err := readback.WithQuery(sinkURL, set)
 	if err != nil {
 		return target // the sink will say what is wrong with its query
 	}
 	return routed
 }
 
-func (n *natsStream) SinkURL() string { return n.sinkURL }
+func (n *reader) SinkURL() string { return n.sinkURL }
 
 // endSubject is where the mark goes.
-func (n *natsStream) endSubject() string { return n.prefix + ".end" }
+func (n *reader) endSubject() string { return n.prefix + ".end" }
 
-func (n *natsStream) Open(ctx context.Context, sink penstock.Sink) error {
+func (n *reader) Open(ctx context.Context, sink penstock.Sink) error {
 	options := []nats.Option{nats.Name("penstock: consumer"), nats.Timeout(5 * time.Second), nats.MaxReconnects(-1)}
 	if n.server == "" {
 		host, ok := sink.(interface {
@@ -94,7 +99,7 @@ func (n *natsStream) Open(ctx context.Context, sink penstock.Sink) error {
 	return nil
 }
 
-func (n *natsStream) Read(ctx context.Context, got func(Arrival)) error {
+func (n *reader) Read(ctx context.Context, got func(readback.Arrival)) error {
 	consumer, err := n.js.OrderedConsumer(ctx, n.stream, jetstream.OrderedConsumerConfig{})
 	if err != nil {
 		return fmt.Errorf("reading stream %s: %w", n.stream, err)
@@ -105,7 +110,7 @@ func (n *natsStream) Read(ctx context.Context, got func(Arrival)) error {
 			close(ended)
 			return
 		}
-		got(Arrival{ID: m.Headers().Get("Nats-Msg-Id"), Key: m.Headers().Get("Penstock-Key"), Payload: m.Data()})
+		got(readback.Arrival{ID: m.Headers().Get("Nats-Msg-Id"), Key: m.Headers().Get("Penstock-Key"), Payload: m.Data()})
 	})
 	if err != nil {
 		return fmt.Errorf("reading stream %s: %w", n.stream, err)
@@ -122,21 +127,21 @@ func (n *natsStream) Read(ctx context.Context, got func(Arrival)) error {
 	}
 }
 
-func (n *natsStream) Finish(ctx context.Context) error {
+func (n *reader) Finish(ctx context.Context) error {
 	if _, err := n.js.Publish(ctx, n.endSubject(), nil); err != nil {
 		return fmt.Errorf("publishing the end mark to stream %s: %w", n.stream, err)
 	}
 	return nil
 }
 
-func (n *natsStream) Remove(ctx context.Context) error {
+func (n *reader) Remove(ctx context.Context) error {
 	if err := n.js.DeleteStream(ctx, n.stream); err != nil {
 		return fmt.Errorf("deleting stream %s: %w", n.stream, err)
 	}
 	return nil
 }
 
-func (n *natsStream) Close() error {
+func (n *reader) Close() error {
 	if n.conn != nil {
 		n.conn.Close()
 	}

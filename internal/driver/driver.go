@@ -1,0 +1,79 @@
+// Package driver is what a sink or a store says of itself: each has a variable Driver, and the lists in
+// config name those. Whatever depends on the driver is asked here, nowhere by its type or name.
+package driver
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/readback"
+)
+
+// Sink is a kind of sink, with C its configuration: the struct of what a file may say below its name.
+type Sink[C any] struct {
+	Name    string   // its key in the file
+	Usage   string   // what --sink takes, for messages
+	Schemes []string // by which --sink is known: what stands before the first colon
+	Parse   func(url string) (C, error)
+	Open    func(C, *slog.Logger) (penstock.Sink, error)
+	// Binding is how it carries CloudEvents; without prefixes it takes messages as they are only.
+	Binding Binding
+	// ReadBack returns the consumer for a sink URL; nil where nobody can read what the sink was
+	// given. dir is for a server's files, name for queues and streams.
+	ReadBack func(url, dir, name string) (readback.Broker, error)
+}
+
+// Opens makes Sink.Open of a function that returns the sink's own type.
+func Opens[C any, S penstock.Sink](open func(C, *slog.Logger) (S, error)) func(C, *slog.Logger) (penstock.Sink, error) {
+	return func(c C, log *slog.Logger) (penstock.Sink, error) {
+		sink, err := open(c, log)
+		if err != nil {
+			return nil, err // not a nil *T in a non-nil interface
+		}
+		return sink, nil
+	}
+}
+
+// ContentType is the header by which sinks learn what they have to declare in the
+// way of their protocol: AMQP's property, HTTP's field, Kafka's header of that name.
+const ContentType = "content-type"
+
+// Binding is what the CloudEvents specification, version 1.0.2, says about a protocol:
+// https://github.com/cloudevents/spec/tree/v1.0.2/cloudevents/bindings.
+type Binding struct {
+	// Name of the sink, for messages.
+	Name string
+	// Prefixes of attribute names that consumers of the protocol know, the one
+	// to use by default first. Headers of the message must not begin with any.
+	Prefixes []string
+	// DataContentType is the header of the attribute datacontenttype in binary
+	// mode, where the payload is the data.
+	DataContentType string
+	// Structured is the header that declares structured mode.
+	Structured string
+	// Percent: header values are ASCII, with the rest percent-encoded.
+	Percent bool
+}
+
+// Headers is the binding of a protocol whose messages have headers as HTTP's have, and whose
+// sink knows ContentType.
+func Headers(name string, prefixes ...string) Binding {
+	return Binding{Name: name, Prefixes: prefixes, DataContentType: ContentType, Structured: ContentType}
+}
+
+// Store is a kind of database.
+type Store struct {
+	Title   string // for messages
+	Usage   string // what a database URL looks like, for messages
+	Schemes []string
+	// Check reports what is wrong with a URL and schema without opening anything, as a
+	// *penstock.FieldError; nil: there is nothing to check.
+	Check func(url, schema string) error
+	Open  func(ctx context.Context, url, schema string) (penstock.Store, error)
+	// Place says where the database is, whoever logs in there and however; empty if
+	// that cannot be told.
+	Place func(url string) string
+	// Adopts: store/postgres/adopt can read tables of it.
+	Adopts bool
+}

@@ -1,0 +1,43 @@
+package sqlite
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/driver"
+)
+
+// Driver is this store for config's list.
+var Driver = driver.Store{
+	Title: "SQLite", Usage: "sqlite:FILE", Schemes: []string{"sqlite"},
+	Check: check,
+	Open: func(ctx context.Context, url, _ string) (penstock.Store, error) {
+		store, err := Open(ctx, fileOf(url), Options{})
+		if err != nil {
+			return nil, err // not a nil *Store in a non-nil interface
+		}
+		return store, nil
+	},
+	Place: func(url string) string {
+		file, err := filepath.Abs(fileOf(url))
+		if err != nil {
+			return ""
+		}
+		return file
+	},
+}
+
+func check(url, schema string) error {
+	switch {
+	case fileOf(url) == "":
+		return &penstock.FieldError{Field: "database_url", Problem: "names no file", Hint: "write sqlite:FILE"}
+	case schema != "":
+		return &penstock.FieldError{Field: "schema", Problem: "is set for a SQLite database, which has none", Hint: "remove it"}
+	}
+	return nil
+}
+
+// fileOf takes sqlite:FILE, and sqlite:///FILE as other tools write it.
+func fileOf(url string) string { return strings.TrimPrefix(url[len("sqlite:"):], "//") }
