@@ -60,3 +60,19 @@ func TestUpkeepSeesWhatThereIsToDo(t *testing.T) {
 		})
 	}
 }
+
+// A pause or a limit that was rolled back ends with the next call, even if calls are seconds apart.
+func TestRolledBackSettingsEndWithALoneCall(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t, "fifo")
+	for _, call := range []string{"select penstock.dequeue('q', 5)", "select penstock.dequeue('q')", "select penstock.claim('q')"} {
+		for range 8 { // one in four would look after the storage, too
+			f.Exec("begin")
+			f.Exec("select penstock.pause_queue('q'), penstock.set_queue('q', max_running => 1)")
+			f.Exec("rollback")
+			f.Exec(`select setval('penstock."_q.tick"', (extract(epoch from clock_timestamp()) * 1000)::bigint - 10000)`)
+			f.Exec(call)
+			f.wantText("65536", `select pg_sequence_last_value('penstock."_q.flags"')::text`)
+		}
+	}
+}

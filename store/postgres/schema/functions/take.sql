@@ -185,6 +185,7 @@ begin
     due := coalesce(due, random() < case when n < 16 then n / 64.0 else 0.125 end);
     if flags <> {plain} then
         if flags & {paused} <> 0 then
+            {then}
             return;
         end if;
         if flags & ({keyed} | {limited}) <> 0 then

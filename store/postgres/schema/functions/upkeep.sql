@@ -15,6 +15,7 @@ declare
     last   constant bigint := pg_sequence_last_value(ticked);
     upto   constant timestamptz := clock_timestamp(); -- a variable, because a volatile function is no bound of an index scan
     now_ms constant bigint := date_part('epoch', upto) * 1000;
+    flags  constant bigint := pg_sequence_last_value(_q(format('_%s.flags', q.name))::regclass);
     since  constant timestamptz := case when now_ms / 5000 = last / 5000 then to_timestamp(last / 1000.0) - interval '2 s' else '-infinity' end;
     due    record;
     s      _schedule;
@@ -31,6 +32,9 @@ begin
         perform _refresh(q);
     end if;
     perform setval(ticked, now_ms);
+    if q.paused::int + 2 * (q.max_running is not null)::int <> flags >> 33 & 3 then
+        perform _set_flags(q.id);
+    end if;
 
     select exists (select from _lease l where l.queue = _maintain.queue and l.lease_until > since and l.lease_until <= upto) as leases,
            exists (select from _later l where l.queue = _maintain.queue and l.due > since and l.due <= upto) as jobs,
@@ -53,7 +57,7 @@ begin
         end loop;
     end if;
 
-    if pg_sequence_last_value(_q(format('_%s.flags', q.name))::regclass) & 4294967296 <> 0 then -- keys of which nothing runs and something waits
+    if flags & 4294967296 <> 0 then -- keys of which nothing runs and something waits
         for k in
             with recursive w(key) as (
                 (select l.key from _later l where l.queue = _maintain.queue and l.key is not null order by l.key limit 1)
@@ -180,7 +184,7 @@ begin
     end loop;
 end $$;
 
--- _tidy is done about once a second, and by every fourth of calls that come alone. It makes the flags follow the columns, and gives
+-- _tidy is done about once a second, and by every fourth of calls that come alone. It gives
 -- space back: what does that takes time, so sizes and registers are looked at first.
 create or replace function _tidy(q _queue, now_ms bigint) returns void
 language plpgsql volatile set search_path from current as $$
@@ -201,9 +205,6 @@ begin
         perform setval(seen, seq), setval(since, now_ms);
     end if;
     idle := now_ms - pg_sequence_last_value(since);
-    if q.paused::int + 2 * (q.max_running is not null)::int <> pg_sequence_last_value(_q(format('_%s.flags', q.name))::regclass) >> 33 & 3 then
-        perform _set_flags(q.id);
-    end if;
     select * into known from _segment s where s.queue = q.id and s.slot = here;
     select coalesce(max(pg_table_size(g.oid)) filter (where g.slot = here), 0), coalesce(bool_or(pg_relation_size(g.oid) > 0) filter (where g.slot = here), false),
            bool_or(g.slot <> here and case when s.slot is null then pg_relation_size(g.oid) > 0 else not _not_yet(s.again) end
