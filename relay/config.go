@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -75,33 +76,26 @@ type Config struct {
 
 // SetDefaults fills in what is zero.
 func (c *Config) SetDefaults() {
-	setDefault(&c.Lease, penstock.DefaultLease)
-	setDefault(&c.MaxInFlight, 32768)
-	setDefault(&c.MaxInFlightBytes, 32<<20)
-	setDefault(&c.MaxBatch, 512)
-	setDefault(&c.Senders, 8)
-	setDefault(&c.PollMin, time.Millisecond)
-	setDefault(&c.PollMax, max(50*time.Millisecond, c.PollMin))
-	setDefault(&c.SettleEvery, 50*time.Millisecond)
-	setDefault(&c.RetryMin, 100*time.Millisecond)
-	setDefault(&c.RetryMax, max(5*time.Minute, c.RetryMin))
-	setDefault(&c.ParkAfter, 3)
-	setDefault(&c.MaxAttempts, 25)
-	setDefault(&c.OnDead, OnDeadContinue)
-	setDefault(&c.SendTimeout, time.Minute)
-	setDefault(&c.DrainTimeout, 10*time.Second)
+	c.Lease = cmp.Or(c.Lease, penstock.DefaultLease)
+	c.MaxInFlight = cmp.Or(c.MaxInFlight, 32768)
+	c.MaxInFlightBytes = cmp.Or(c.MaxInFlightBytes, 32<<20)
+	c.MaxBatch = cmp.Or(c.MaxBatch, 512)
+	c.Senders = cmp.Or(c.Senders, 8)
+	c.PollMin = cmp.Or(c.PollMin, time.Millisecond)
+	c.PollMax = cmp.Or(c.PollMax, max(50*time.Millisecond, c.PollMin))
+	c.SettleEvery = cmp.Or(c.SettleEvery, 50*time.Millisecond)
+	c.RetryMin = cmp.Or(c.RetryMin, 100*time.Millisecond)
+	c.RetryMax = cmp.Or(c.RetryMax, max(5*time.Minute, c.RetryMin))
+	c.ParkAfter = cmp.Or(c.ParkAfter, 3)
+	c.MaxAttempts = cmp.Or(c.MaxAttempts, 25)
+	c.OnDead = cmp.Or(c.OnDead, OnDeadContinue)
+	c.SendTimeout = cmp.Or(c.SendTimeout, time.Minute)
+	c.DrainTimeout = cmp.Or(c.DrainTimeout, 10*time.Second)
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
 	if c.Observer == nil {
 		c.Observer = nobody{}
-	}
-}
-
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
 	}
 }
 

@@ -1,6 +1,7 @@
 package work
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -12,13 +13,13 @@ import (
 
 // SetDefaults fills in what is zero.
 func (o *Options) SetDefaults() {
-	setDefault(&o.Concurrency, 10)
-	setDefault(&o.Batch, 100)
-	setDefault(&o.Lease, 30*time.Second)
-	setDefault(&o.PollMin, 1750*time.Microsecond)
-	setDefault(&o.PollMax, max(50*time.Millisecond, o.PollMin))
-	setDefault(&o.AckEvery, time.Millisecond)
-	setDefault(&o.DrainTimeout, 10*time.Second)
+	o.Concurrency = cmp.Or(o.Concurrency, 10)
+	o.Batch = cmp.Or(o.Batch, 100)
+	o.Lease = cmp.Or(o.Lease, 30*time.Second)
+	o.PollMin = cmp.Or(o.PollMin, 1750*time.Microsecond)
+	o.PollMax = cmp.Or(o.PollMax, max(50*time.Millisecond, o.PollMin))
+	o.AckEvery = cmp.Or(o.AckEvery, time.Millisecond)
+	o.DrainTimeout = cmp.Or(o.DrainTimeout, 10*time.Second)
 	if o.Worker == "" {
 		host, _ := os.Hostname() // without one the pid has to do
 		o.Worker = fmt.Sprintf("%s/%d", host, os.Getpid())
@@ -28,13 +29,6 @@ func (o *Options) SetDefaults() {
 	}
 	if o.Logger == nil {
 		o.Logger = slog.Default()
-	}
-}
-
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
 	}
 }
 

@@ -4,6 +4,7 @@
 package work
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -126,7 +127,7 @@ const (
 // Run does the queue's housekeeping (Maintain) about twice a second.
 func Run(ctx context.Context, q Queue, h Handler, opts Options) error {
 	if _, ok := q.(penstock.AckClaimer); ok {
-		setDefault(&opts.AckEvery, 20*time.Millisecond)
+		opts.AckEvery = cmp.Or(opts.AckEvery, 20*time.Millisecond)
 	}
 	opts.SetDefaults()
 	if err := opts.Validate(); err != nil {

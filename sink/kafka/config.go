@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"slices"
@@ -91,21 +92,15 @@ const defaultPort = "9092"
 
 // SetDefaults fills in what is not set.
 func (c *Config) SetDefaults() {
-	setDefault(&c.URL, DefaultURL)
-	setDefault(&c.Topic, DefaultTopic)
-	setDefault(&c.Timestamp, DefaultTimestamp)
-	setDefault(&c.ClientID, DefaultClientID)
-	setDefault(&c.Compression, DefaultCompression)
-	setDefault(&c.MaxMessageBytes, DefaultMaxMessageBytes)
-	setDefault(&c.Producers, DefaultProducers)
-	setDefault(&c.ConnectTimeout, DefaultConnectTimeout)
-	setDefault(&c.DeliveryTimeout, DefaultDeliveryTimeout)
-}
-
-func setDefault[T comparable](field *T, value T) {
-	if *field == *new(T) {
-		*field = value
-	}
+	c.URL = cmp.Or(c.URL, DefaultURL)
+	c.Topic = cmp.Or(c.Topic, DefaultTopic)
+	c.Timestamp = cmp.Or(c.Timestamp, DefaultTimestamp)
+	c.ClientID = cmp.Or(c.ClientID, DefaultClientID)
+	c.Compression = cmp.Or(c.Compression, DefaultCompression)
+	c.MaxMessageBytes = cmp.Or(c.MaxMessageBytes, DefaultMaxMessageBytes)
+	c.Producers = cmp.Or(c.Producers, DefaultProducers)
+	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, DefaultConnectTimeout)
+	c.DeliveryTimeout = cmp.Or(c.DeliveryTimeout, DefaultDeliveryTimeout)
 }
 
 // Validate reports the first field that cannot be used, as a

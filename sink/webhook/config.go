@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/http"
@@ -89,21 +90,14 @@ const cloudEventsPrefix = "Ce-"
 
 // SetDefaults fills in what is not set.
 func (c *Config) SetDefaults() {
-	setDefault(&c.Method, DefaultMethod)
-	setDefault(&c.ContentType, DefaultContentType)
-	setDefault(&c.Concurrency, DefaultConcurrency)
-	setDefault(&c.HTTP, DefaultHTTP)
-	setDefault(&c.ConnectTimeout, DefaultConnectTimeout)
-	setDefault(&c.ResponseTimeout, DefaultResponseTimeout)
-	setDefault(&c.Timeout, DefaultTimeout)
-	setDefault(&c.MaxRetryAfter, DefaultMaxRetryAfter)
-}
-
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
+	c.Method = cmp.Or(c.Method, DefaultMethod)
+	c.ContentType = cmp.Or(c.ContentType, DefaultContentType)
+	c.Concurrency = cmp.Or(c.Concurrency, DefaultConcurrency)
+	c.HTTP = cmp.Or(c.HTTP, DefaultHTTP)
+	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, DefaultConnectTimeout)
+	c.ResponseTimeout = cmp.Or(c.ResponseTimeout, DefaultResponseTimeout)
+	c.Timeout = cmp.Or(c.Timeout, DefaultTimeout)
+	c.MaxRetryAfter = cmp.Or(c.MaxRetryAfter, DefaultMaxRetryAfter)
 }
 
 // Validate reports the first field that cannot be used, as a

@@ -1,6 +1,7 @@
 package adopt
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -164,7 +165,7 @@ func (c *Config) SetDefaults() {
 		if len(c.Status.Pending) == 0 {
 			c.Status.Pending = []Value{"pending"}
 		}
-		setDefault(&c.Status.Delivered, "delivered")
+		c.Status.Delivered = cmp.Or(c.Status.Delivered, "delivered")
 	}
 	if len(c.Columns.Order) == 0 && c.Columns.ID != "" {
 		c.Columns.Order = []string{c.Columns.ID}
@@ -180,17 +181,10 @@ func (c *Config) SetDefaults() {
 	if c.Key == "" && c.Columns.Key != "" {
 		c.Key = columnTemplate(c.Columns.Key)
 	}
-	setDefault(&c.Batch, DefaultBatch)
-	setDefault(&c.Margin, DefaultMargin)
-	setDefault(&c.Sweep, DefaultSweep)
-	setDefault(&c.ClaimTimeout, DefaultClaimTimeout)
-}
-
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
+	c.Batch = cmp.Or(c.Batch, DefaultBatch)
+	c.Margin = cmp.Or(c.Margin, DefaultMargin)
+	c.Sweep = cmp.Or(c.Sweep, DefaultSweep)
+	c.ClaimTimeout = cmp.Or(c.ClaimTimeout, DefaultClaimTimeout)
 }
 
 // Validate reports the first field that cannot be used, as a *penstock.FieldError.

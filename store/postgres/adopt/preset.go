@@ -1,6 +1,7 @@
 package adopt
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 )
@@ -83,7 +84,7 @@ func (c *Config) applyPreset() {
 		return
 	}
 	from := &p.Config
-	setDefault(&c.Table, from.Table)
+	c.Table = cmp.Or(c.Table, from.Table)
 	for _, f := range []struct{ to, from *string }{
 		{&c.Columns.ID, &from.Columns.ID}, {&c.Columns.Payload, &from.Columns.Payload}, {&c.Columns.Headers, &from.Columns.Headers},
 		{&c.Columns.CreatedAt, &from.Columns.CreatedAt}, {&c.Columns.Tracing, &from.Columns.Tracing},
