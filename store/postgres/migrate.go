@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/pg"
 )
 
 // schema/NNNNN_*.sql change what holds data, once each, in order. schema/functions/*.sql
@@ -163,7 +164,7 @@ func changes(version int64, hash string) (all []change) {
 	}
 	if hash != functionsHash {
 		all = append(all, change{"the functions of the schema",
-			functionsText + "\nwith old as (delete from _functions) insert into _functions (hash) values (" + literal(functionsHash) + ");\n"})
+			functionsText + "\nwith old as (delete from _functions) insert into _functions (hash) values (" + pg.Literal(functionsHash) + ");\n"})
 	}
 	return all
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/pg"
 )
 
 // deadLetters are the columns of what is to be buried.
@@ -28,13 +29,13 @@ type deadLetters struct {
 
 func (d *deadLetters) empty() bool { return len(d.seqs) == 0 }
 
-func (d *deadLetters) add(m *penstock.Message, h history, held bool) {
+func (d *deadLetters) add(m *penstock.Message, h pg.History, held bool) {
 	headers, err := encodeHeaders(m.Headers)
 	if err != nil { // they came from the database as JSON
 		headers = nil
 	}
 	if i, twice := d.at[m.Seq]; twice { // a replay has it, too
-		d.attempts[i], d.failures[i], d.since[i], d.held[i] = int32(h.attempt), h.json(), orNullTime(h.since), d.held[i] || held
+		d.attempts[i], d.failures[i], d.since[i], d.held[i] = int32(h.Attempt), h.JSON(), orNullTime(h.Since), d.held[i] || held
 		return
 	}
 	if d.at == nil {
@@ -48,9 +49,9 @@ func (d *deadLetters) add(m *penstock.Message, h history, held bool) {
 	d.headers = append(d.headers, headers)
 	d.payloads = append(d.payloads, append([]byte{}, m.Payload...)) // never nil, which is NULL
 	d.createdAt = append(d.createdAt, m.CreatedAt)
-	d.attempts = append(d.attempts, int32(h.attempt))
-	d.failures = append(d.failures, h.json())
-	d.since = append(d.since, orNullTime(h.since))
+	d.attempts = append(d.attempts, int32(h.Attempt))
+	d.failures = append(d.failures, h.JSON())
+	d.since = append(d.since, orNullTime(h.Since))
 	d.held = append(d.held, held)
 }
 
@@ -85,7 +86,7 @@ func (src *Source) fetchLetters(ctx context.Context, sess *session, limit pensto
 	bytes := 0
 	for _, l := range letters {
 		m := l.Message
-		h := history{attempt: m.Attempt, failures: l.Failures, since: m.FailedSince}
+		h := pg.History{Attempt: m.Attempt, Failures: l.Failures, Since: m.FailedSince}
 		m.Attempt++
 		if bytes += m.Size(); len(p.messages) > 0 && bytes > limit.Bytes {
 			break
@@ -114,7 +115,7 @@ func (s *Store) queryLetters(ctx context.Context, q querier, sql string, args ..
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (penstock.DeadLetter, error) {
 		var (
 			l                 penstock.DeadLetter
-			h                 history
+			h                 pg.History
 			m                 = &l.Message
 			id, key           *string
 			since             *time.Time
@@ -136,8 +137,8 @@ func (s *Store) queryLetters(ctx context.Context, q querier, sql string, args ..
 				return l, err
 			}
 		}
-		err = h.parse(failures)
-		l.Failures = h.failures
+		err = h.Parse(failures)
+		l.Failures = h.Failures
 		return l, err
 	})
 }

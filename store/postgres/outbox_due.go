@@ -161,10 +161,10 @@ func (p *pending) addParked(sess *session, row [][]byte) error {
 	if last := len(p.handed) - 1; last < 0 || p.handed[last].line != name {
 		out := handedOut{line: name, from: at}
 		var err error
-		if out.history.attempt, err = strconv.Atoi(string(row[dueAttempt])); err != nil {
+		if out.history.Attempt, err = strconv.Atoi(string(row[dueAttempt])); err != nil {
 			return err
 		}
-		if err := out.history.parse(row[dueFailures]); err != nil {
+		if err := out.history.Parse(row[dueFailures]); err != nil {
 			return err
 		}
 		if since := row[dueSince]; since != nil {
@@ -172,9 +172,9 @@ func (p *pending) addParked(sess *session, row [][]byte) error {
 			if err != nil {
 				return err
 			}
-			out.history.since = time.UnixMicro(us).UTC()
+			out.history.Since = time.UnixMicro(us).UTC()
 		}
-		m.Attempt, m.FailedSince = out.history.attempt+1, out.history.since
+		m.Attempt, m.FailedSince = out.history.Attempt+1, out.history.Since
 		p.handed = append(p.handed, out)
 	}
 	out := &p.handed[len(p.handed)-1]

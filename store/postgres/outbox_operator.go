@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/pg"
 )
 
 // SetRetention changes how long an outbox keeps what is settled.
@@ -58,16 +59,16 @@ func (s *Store) ParkedKeys(ctx context.Context, outbox, subscription string, lim
 		return nil, s.explain(err)
 	}
 	keys, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (k penstock.ParkedKey, err error) {
-		var h history
+		var h pg.History
 		var failures []byte
 		var since, retry *time.Time
 		if err := row.Scan(&k.Key, &k.Messages, &k.FirstSeq, &k.Attempt, &failures, &since, &retry, &k.Held); err != nil {
 			return k, err
 		}
-		if err := h.parse(failures); err != nil {
+		if err := h.Parse(failures); err != nil {
 			return k, err
 		}
-		k.Err, k.Since, k.Retry = penstock.Verdict{Failures: h.failures}.Err(), utc(since), utc(retry)
+		k.Err, k.Since, k.Retry = h.LastError(), utc(since), utc(retry)
 		return k, nil
 	})
 	return keys, s.explain(err)

@@ -1,12 +1,11 @@
 package postgres
 
 import (
-	"encoding/json"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/pg"
 )
 
 // A line is the messages of one key, or one message that stands alone; see
@@ -23,50 +22,11 @@ func keyOf(line string) string {
 	return ""
 }
 
-// history is what a message has behind it.
-type history struct {
-	attempt  int // how many it has had
-	failures []penstock.Failure
-	since    time.Time // of the first, zero if there was none
-}
-
-// and adds the failures of a verdict.
-func (h history) and(failures []penstock.Failure) history {
-	if len(failures) == 0 {
-		return h
-	}
-	if h.since.IsZero() {
-		h.since = failures[0].At
-	}
-	h.attempt = max(h.attempt+len(failures), failures[len(failures)-1].Attempt)
-	all := append(h.failures[:len(h.failures):len(h.failures)], failures...)
-	h.failures = all[max(0, len(all)-penstock.MaxFailures):]
-	return h
-}
-
-func (h history) json() string {
-	for i := range h.failures { // jsonb has no NUL
-		h.failures[i].Err = strings.ReplaceAll(h.failures[i].Err, "\x00", "\uFFFD")
-	}
-	text, err := json.Marshal(h.failures)
-	if err != nil || h.failures == nil { // times and strings: there is no error
-		return "[]"
-	}
-	return string(text)
-}
-
-func (h *history) parse(text []byte) error {
-	if len(text) == 0 {
-		return nil
-	}
-	return json.Unmarshal(text, &h.failures)
-}
-
 // handedOut is a line of a batch of parked messages: messages[from:to] of the batch.
 // What is settled of it is before them.
 type handedOut struct {
 	line     string
-	history  history // of the first
+	history  pg.History // of the first
 	from, to int
 	p        []int64 // where they are in the line
 }
@@ -86,7 +46,7 @@ type line struct {
 	ord   *int64 // the first message parked in the same write, by its place in it
 	delay time.Duration
 	held  *int64 // seq of the dead letter that holds it
-	history
+	pg.History
 }
 
 // parking gathers what one write parks, and what becomes of the lines.
@@ -132,15 +92,15 @@ func (p *parking) park(name string, m *penstock.Message, v *penstock.Verdict) {
 		l.ord = ord
 	}
 	if isNew {
-		l.delay, l.history = v.RetryIn, history{}.and(v.Failures)
+		l.delay, l.History = v.RetryIn, pg.History{}.And(v.Failures)
 	}
 }
 
 // parkLetter makes a dead letter that was sent back a line of its own.
-func (p *parking) parkLetter(m *penstock.Message, v *penstock.Verdict, h history) {
+func (p *parking) parkLetter(m *penstock.Message, v *penstock.Verdict, h pg.History) {
 	name := lineOfOne(m.Seq)
 	l, _ := p.line(name)
-	l.ord, l.delay, l.history = p.letters.add(m.Seq, name), v.RetryIn, h.and(v.Failures)
+	l.ord, l.delay, l.History = p.letters.add(m.Seq, name), v.RetryIn, h.And(v.Failures)
 }
 
 // hold begins a line that a dead letter of the outbox holds.
@@ -157,13 +117,13 @@ func (p *parking) hold(name string, seq int64) {
 func (p *parking) release(name string, head int64) {
 	l, _ := p.line(name)
 	after := head - 1
-	l.after, l.held, l.history = &after, nil, history{}
+	l.after, l.held, l.History = &after, nil, pg.History{}
 }
 
 // settle follows the verdicts on a line that was handed out, up to the first message
 // that has none, and calls dead for those that are. It returns how many messages left
 // the line.
-func (p *parking) settle(out *handedOut, b *pending, dead func(*penstock.Message, *penstock.Verdict, history)) (left int64) {
+func (p *parking) settle(out *handedOut, b *pending, dead func(*penstock.Message, *penstock.Verdict, pg.History)) (left int64) {
 	if out.from == out.to || b.part != nil && b.part[out.from] == undecided {
 		return 0
 	}
@@ -172,7 +132,7 @@ func (p *parking) settle(out *handedOut, b *pending, dead func(*penstock.Message
 	for ; i < out.to && !stays && (b.part == nil || b.part[i] != undecided); i++ {
 		v := b.verdict(i)
 		if v.Outcome == penstock.Parked {
-			h = h.and(v.Failures)
+			h = h.And(v.Failures)
 			l.delay, stays = v.RetryIn, true
 			break
 		}
@@ -180,14 +140,14 @@ func (p *parking) settle(out *handedOut, b *pending, dead func(*penstock.Message
 		if v.Outcome == penstock.Dead {
 			dead(&b.messages[i], &v, h)
 		}
-		after, h = out.p[i-out.from], history{}
+		after, h = out.p[i-out.from], pg.History{}
 		left++
 		if stays = v.Hold; stays {
 			seq := b.messages[i].Seq
 			l.held = &seq
 		}
 	}
-	l.after, l.history = &after, h
+	l.after, l.History = &after, h
 	p.steps = append(p.steps, step{out, b.part, i, stays || i == out.to})
 	return left
 }
@@ -200,7 +160,7 @@ func (p *parking) args() []any {
 	delays, attempts, since := make([]int64, n), make([]int32, n), make([]*time.Time, n)
 	for i, l := range p.lines {
 		names[i], after[i], ord[i], held[i] = l.name, l.after, l.ord, l.held
-		delays[i], attempts[i], failures[i], since[i] = l.delay.Microseconds(), int32(l.attempt), l.json(), orNullTime(l.since)
+		delays[i], attempts[i], failures[i], since[i] = l.delay.Microseconds(), int32(l.Attempt), l.JSON(), orNullTime(l.Since)
 	}
 	// Letters come behind what is copied from the outbox.
 	for i, name := range p.letters.lines {

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/pg"
 	"github.com/penstock/penstock/internal/seqset"
 )
 
@@ -74,7 +75,7 @@ func (s *Store) newSession(ctx context.Context, outbox string) (*session, error)
 		return nil, err
 	}
 	sess := &session{read: read, write: write, outbox: outbox,
-		seq: literal(pgx.Identifier{s.schema, "_" + outbox + ".seq"}.Sanitize())}
+		seq: pg.Literal(pgx.Identifier{s.schema, "_" + outbox + ".seq"}.Sanitize())}
 	if err := sess.takeOver(ctx); err != nil {
 		sess.close()
 		return nil, explain(err)

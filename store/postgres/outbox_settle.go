@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/pg"
 	"github.com/penstock/penstock/internal/pgerror"
 	"github.com/penstock/penstock/internal/seqset"
 )
@@ -265,14 +266,14 @@ func (w *write) addMessage(m *penstock.Message, v penstock.Verdict, line penstoc
 		w.parking.park(name, m, &v)
 	case penstock.Dead:
 		v.Hold = v.Hold && keyOf(name) != ""
-		w.bury(m, &v, history{})
+		w.bury(m, &v, pg.History{})
 		if v.Hold {
 			w.parking.hold(name, m.Seq)
 		}
 	}
 }
 
-func (w *write) addLetter(m *penstock.Message, v penstock.Verdict, h history) {
+func (w *write) addLetter(m *penstock.Message, v penstock.Verdict, h pg.History) {
 	w.landed = append(w.landed, m.Seq)
 	switch v.Outcome {
 	case penstock.Delivered:
@@ -286,11 +287,11 @@ func (w *write) addLetter(m *penstock.Message, v penstock.Verdict, h history) {
 	}
 }
 
-func (w *write) bury(m *penstock.Message, v *penstock.Verdict, h history) {
+func (w *write) bury(m *penstock.Message, v *penstock.Verdict, h pg.History) {
 	if len(v.Failures) == 0 {
-		h.attempt = m.Attempt
+		h.Attempt = m.Attempt
 	}
-	w.dead.add(m, h.and(v.Failures), v.Hold)
+	w.dead.add(m, h.And(v.Failures), v.Hold)
 }
 
 // persist makes w durable and forgets what it covers.
@@ -361,7 +362,7 @@ func (src *Source) step(s step) {
 	for i := s.out.from; i < next && s.part != nil; i++ {
 		s.part[i] = stored
 	}
-	s.out.from, s.out.p, s.out.history = next, s.out.p[next-s.out.from:], history{}
+	s.out.from, s.out.p, s.out.history = next, s.out.p[next-s.out.from:], pg.History{}
 }
 
 // lineState is what settle.sql says of a line that it changed.
@@ -386,9 +387,9 @@ func (w *write) spellErrors() {
 		w.dead.failures[i] = pgerror.ASCII(w.dead.failures[i])
 	}
 	for _, l := range w.parking.lines {
-		l.failures = slices.Clone(l.failures)
-		for i := range l.failures {
-			l.failures[i].Err = pgerror.ASCII(l.failures[i].Err)
+		l.Failures = slices.Clone(l.Failures)
+		for i := range l.Failures {
+			l.Failures[i].Err = pgerror.ASCII(l.Failures[i].Err)
 		}
 	}
 }

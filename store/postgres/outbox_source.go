@@ -10,6 +10,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/messageid"
+	"github.com/penstock/penstock/internal/pg"
 	"github.com/penstock/penstock/internal/seqset"
 )
 
@@ -60,9 +61,9 @@ type pending struct {
 	settled  bool               // all have their verdicts
 	part     []stage            // of each message; nil unless a part of them was settled
 
-	handed  []handedOut // of the park: the lines
-	letters []history   // of dead letters: what each had behind it
-	replay  replayed    // of a replay
+	handed  []handedOut  // of the park: the lines
+	letters []pg.History // of dead letters: what each had behind it
+	replay  replayed     // of a replay
 }
 
 // stage is how far a message of a batch has come.

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/pg"
 )
 
 // What dead_jobs.sql does with the dead letters that it has chosen. The functions
@@ -44,7 +45,7 @@ func (s *Store) DeadJobs(ctx context.Context, q penstock.DeadJobQuery) ([]pensto
 	}
 	dead, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (d penstock.DeadJob, err error) {
 		var (
-			h                 history
+			h                 pg.History
 			j                 = &d.Job
 			key               *string
 			headers, failures []byte
@@ -61,8 +62,8 @@ func (s *Store) DeadJobs(ctx context.Context, q penstock.DeadJobQuery) ([]pensto
 				return d, err
 			}
 		}
-		err = h.parse(failures)
-		d.Failures = h.failures
+		err = h.Parse(failures)
+		d.Failures = h.Failures
 		return d, err
 	})
 	return dead, s.queueError(ctx, q.Queue, err)

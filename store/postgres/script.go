@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/pg"
 )
 
 // MigrationSQL is what Migrate does to a schema whose tables are of version from, 0 for one that is not
@@ -38,9 +39,9 @@ func MigrationSQL(schema string, from int64) (string, error) {
 		"{what}", what,
 		"{oldest_server}", strconv.Itoa(oldestServer),
 		"{lock}", strconv.Itoa(migrationLock),
-		"{schema_name}", literal(schema),
+		"{schema_name}", pg.Literal(schema),
 		"{schema}", pgx.Identifier{schema}.Sanitize(),
-		"{migration_name}", literal(migration),
+		"{migration_name}", pg.Literal(migration),
 		"{migration}", strings.ReplaceAll(migration, "'", "''"),
 		"{from}", strconv.FormatInt(from, 10),
 		"{changes}", all.String(),

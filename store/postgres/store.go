@@ -11,15 +11,13 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/messageid"
-	"github.com/penstock/penstock/internal/pgerror"
+	"github.com/penstock/penstock/internal/pg"
 	"github.com/penstock/penstock/internal/quietconn"
 )
 
@@ -70,23 +68,10 @@ func Open(ctx context.Context, url string, opts Options) (*Store, error) {
 	if opts.Log == nil {
 		opts.Log = slog.Default()
 	}
-	config, err := pgxpool.ParseConfig(url)
+	config, err := pg.PoolConfig(url)
 	if err != nil {
-		return nil, pgerror.URL(err)
+		return nil, err
 	}
-	if config.ConnConfig.ConnectTimeout == 0 {
-		config.ConnConfig.ConnectTimeout = 10 * time.Second
-	}
-	if config.ConnConfig.RuntimeParams["application_name"] == "" {
-		config.ConnConfig.RuntimeParams["application_name"] = "penstock"
-	}
-	pgerror.Speak(&config.ConnConfig.Config)
-	// Of several hosts, the one that can be written to: after a failover that is
-	// another one.
-	if config.ConnConfig.ValidateConnect == nil && severalHosts(&config.ConnConfig.Config) {
-		config.ConnConfig.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
-	}
-	config.ConnConfig.OnNotice = nil
 	config.ConnConfig.DialFunc = quietconn.Wrap(config.ConnConfig.DialFunc)
 	config.AfterConnect = setDefaults
 	pool, err := pgxpool.NewWithConfig(ctx, config)
@@ -94,17 +79,6 @@ func Open(ctx context.Context, url string, opts Options) (*Store, error) {
 		return nil, explain(err)
 	}
 	return &Store{config: config, pool: pool, schema: opts.Schema, opts: opts, log: opts.Log, care: map[string]*caretaker{}}, nil
-}
-
-// severalHosts is true if the URL names more than one server; a fallback may also be
-// the same one without TLS.
-func severalHosts(config *pgconn.Config) bool {
-	for _, f := range config.Fallbacks {
-		if f.Host != config.Host || f.Port != config.Port {
-			return true
-		}
-	}
-	return false
 }
 
 // Close closes idle connections. Sources are closed by whoever opened them.

@@ -54,14 +54,14 @@ func scanAside(rows pgx.Rows, err error) ([]asideRow, error) {
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (r asideRow, err error) {
 		var failures []byte
 		var since *time.Time
-		if err := row.Scan(&r.id, &r.seq, &r.line, &r.attempt, &failures, &since, &r.alone, &r.letter); err != nil {
+		if err := row.Scan(&r.id, &r.seq, &r.line, &r.Attempt, &failures, &since, &r.alone, &r.letter); err != nil {
 			return r, err
 		}
 		if since != nil {
-			r.since = since.UTC()
+			r.Since = since.UTC()
 		}
 		r.aside = true
-		return r, r.parse(failures)
+		return r, r.Parse(failures)
 	})
 }
 
@@ -119,7 +119,7 @@ func (s *Source) dueRows(ctx context.Context, q querier, limit penstock.Limit, l
 	}
 	var lines []string
 	for i := range heads {
-		if r := &heads[i]; r.attempt == 0 && !r.alone && r.line[0] == 'k' && !s.flies(r.id) {
+		if r := &heads[i]; r.Attempt == 0 && !r.alone && r.line[0] == 'k' && !s.flies(r.id) {
 			lines = append(lines, r.line)
 		}
 	}
@@ -137,11 +137,11 @@ func (s *Source) dueRows(ctx context.Context, q querier, limit penstock.Limit, l
 	all := make([]asideRow, 0, len(heads)+len(followers))
 	for _, h := range heads {
 		line := byLine[h.line]
-		if all = append(all, h); h.attempt > 0 || len(line) == 0 || line[0].id != h.id {
+		if all = append(all, h); h.Attempt > 0 || len(line) == 0 || line[0].id != h.id {
 			continue
 		}
 		for _, r := range line[1:] {
-			if r.attempt > 0 { // it comes alone
+			if r.Attempt > 0 { // it comes alone
 				break
 			}
 			all = append(all, r)
@@ -175,7 +175,7 @@ func (s *Source) loadAside(ctx context.Context, q querier, p *pending, chosen []
 		if bytes += r.message.Size(); bytes > limit.Bytes && len(p.messages) > 0 {
 			break
 		}
-		r.message.Seq, r.message.Attempt, r.message.FailedSince = a.seq, a.attempt+1, a.since
+		r.message.Seq, r.message.Attempt, r.message.FailedSince = a.seq, a.Attempt+1, a.Since
 		p.add(&r, a.handed)
 		if a.alone {
 			p.setLine(penstock.Alone)

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/penstock/penstock/internal/pg"
 )
 
 // column is one of the user's table.
@@ -62,7 +64,7 @@ type relation struct {
 }
 
 func findRelation(ctx context.Context, q querier, of string, id pgx.Identifier) (r relation, err error) {
-	err = q.QueryRow(ctx, sqlFile("relation"), id.Sanitize()).Scan(&r.oid, &r.source, &r.kind, &r.delete, &r.insert, &r.rls)
+	err = q.QueryRow(ctx, pg.Statement(sqlFiles, "relation"), id.Sanitize()).Scan(&r.oid, &r.source, &r.kind, &r.delete, &r.insert, &r.rls)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return r, field(of, fmt.Sprintf("is %s, which this role does not see in this database", id.Sanitize()), "check the schema and the case of the name, and that the role may use the schema")
@@ -75,7 +77,7 @@ func findRelation(ctx context.Context, q querier, of string, id pgx.Identifier) 
 }
 
 func readColumns(ctx context.Context, q querier, oid uint32) ([]column, error) {
-	rows, err := q.Query(ctx, sqlFile("columns"), oid)
+	rows, err := q.Query(ctx, pg.Statement(sqlFiles, "columns"), oid)
 	if err != nil {
 		return nil, explain(err)
 	}
@@ -234,7 +236,7 @@ func (m *mapping) checkColumns(c *Config) (err error) {
 
 // findKey chooses the unique index that identifies a row.
 func (m *mapping) findKey(ctx context.Context, q querier, c *Config) error {
-	rows, err := q.Query(ctx, sqlFile("unique"), m.oid)
+	rows, err := q.Query(ctx, pg.Statement(sqlFiles, "unique"), m.oid)
 	if err != nil {
 		return explain(err)
 	}

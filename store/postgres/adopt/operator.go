@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/pg"
 )
 
 // What operators do is that of penstock.Operator, for the table's one subscription; the
@@ -53,9 +54,9 @@ func (t *Table) letters(ctx context.Context, q querier, id int64, query penstock
 			m.FailedSince = since.UTC()
 		}
 		l.At = l.At.UTC()
-		h := history{}
-		err = h.parse(failures)
-		l.Failures = h.failures
+		var h pg.History
+		err = h.Parse(failures)
+		l.Failures = h.Failures
 		return l, err
 	})
 }
@@ -182,11 +183,11 @@ func (t *Table) ParkedKeys(ctx context.Context, limit int) ([]penstock.ParkedKey
 		if err := row.Scan(&k.Key, &k.Messages, &k.FirstSeq, &k.Attempt, &failures, &since, &due, &k.Held); err != nil {
 			return k, err
 		}
-		var h history
-		if err := h.parse(failures); err != nil {
+		var h pg.History
+		if err := h.Parse(failures); err != nil {
 			return k, err
 		}
-		k.Err = h.lastError()
+		k.Err = h.LastError()
 		if since != nil {
 			k.Since = since.UTC()
 		}

@@ -9,6 +9,8 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/penstock/penstock/internal/pg"
 )
 
 // prove has the server look at every statement of the mapping, before a subscription is
@@ -35,7 +37,7 @@ func (m *mapping) checkStatus(ctx context.Context, q querier, c *Config) error {
 		return nil
 	}
 	status := m.find(c.Columns.Status)
-	typed := func(v Value) string { return literal(string(v)) + "::" + status.typ }
+	typed := func(v Value) string { return pg.Literal(string(v)) + "::" + status.typ }
 	for i, v := range append([]Value{c.Status.Delivered}, c.Status.Pending...) {
 		of := "status.delivered"
 		if i > 0 {

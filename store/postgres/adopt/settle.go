@@ -104,17 +104,17 @@ func (w *work) setAside(m *penstock.Message, h *handed, v *penstock.Verdict, alo
 		h.line = lineOf(m.Key, h.id)
 	}
 	alone = alone || h.alone || m.Key == ""
-	past := h.history.and(v.Failures)
+	past := h.And(v.Failures)
 	if dead && len(v.Failures) == 0 {
-		past.attempt = max(past.attempt, m.Attempt)
+		past.Attempt = max(past.Attempt, m.Attempt)
 	}
 	a := &w.aside
 	a.ids, a.lines, a.seqs = append(a.ids, h.id), append(a.lines, h.line), append(a.seqs, m.Seq)
 	a.messageIDs, a.keys, a.topics = append(a.messageIDs, m.ID), append(a.keys, m.Key), append(a.topics, m.Topic)
-	a.attempts, a.failures = append(a.attempts, int32(past.attempt)), append(a.failures, past.json())
+	a.attempts, a.failures = append(a.attempts, int32(past.Attempt)), append(a.failures, past.JSON())
 	var since *time.Time
-	if !past.since.IsZero() {
-		since = &past.since
+	if !past.Since.IsZero() {
+		since = &past.Since
 	}
 	a.since, a.waits = append(a.since, since), append(a.waits, v.RetryIn.Microseconds())
 	a.dead, a.alone, a.held = append(a.dead, dead), append(a.alone, alone), append(a.held, dead && v.Hold && !alone)
@@ -124,7 +124,7 @@ func (w *work) setAside(m *penstock.Message, h *handed, v *penstock.Verdict, alo
 	}
 	if len(v.Failures) > 0 {
 		f := &w.failed
-		f.ids, f.errors, f.attempts = append(f.ids, h.id), append(f.errors, past.lastError()), append(f.attempts, int32(past.attempt))
+		f.ids, f.errors, f.attempts = append(f.ids, h.id), append(f.errors, past.LastError()), append(f.attempts, int32(past.Attempt))
 	}
 }
 
@@ -225,4 +225,12 @@ func (s *Source) settledNow(w *work, done []*pending) {
 			delete(s.pending, p.number)
 		}
 	}
+}
+
+// A line is the rows of one message key, or one row.
+func lineOf(key, id string) string {
+	if key == "" {
+		return "s" + id
+	}
+	return "k" + key
 }

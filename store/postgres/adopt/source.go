@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/pg"
 	"github.com/penstock/penstock/internal/pgerror"
 )
 
@@ -78,7 +79,7 @@ type handed struct {
 	aside bool   // it was set aside
 	alone bool
 	done  bool // it is settled
-	history
+	pg.History
 }
 
 // grow makes room for n more messages.

@@ -6,25 +6,12 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/penstock/penstock/internal/pg"
 )
 
 //go:embed sql/*.sql
 var sqlFiles embed.FS
-
-// sqlFile loads sql/NAME.sql without its comments.
-func sqlFile(name string) string {
-	text, err := sqlFiles.ReadFile("sql/" + name + ".sql")
-	if err != nil {
-		panic(err) // embedded: missing only if the program was built wrong
-	}
-	var b strings.Builder
-	for line := range strings.Lines(string(text)) {
-		if !strings.HasPrefix(line, "--") {
-			b.WriteString(line)
-		}
-	}
-	return strings.TrimSpace(b.String())
-}
 
 // statements are those of one mapping, with everything quoted.
 type statements struct {
@@ -38,8 +25,6 @@ type statements struct {
 	failed              string // empty if nothing of failures is mapped
 	backlog             string
 }
-
-func literal(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
 
 // list joins what f makes of each column.
 func list(columns []*column, separator string, f func(i int, c *column) string) string {
@@ -63,7 +48,7 @@ func (m *mapping) pending(c *Config) string {
 	case SetStatus:
 		values := make([]string, len(c.Status.Pending))
 		for i, v := range c.Status.Pending {
-			values[i] = literal(string(v))
+			values[i] = pg.Literal(string(v))
 		}
 		status := own(m.find(c.Columns.Status))
 		if len(values) == 1 {
@@ -85,7 +70,7 @@ func (m *mapping) delivered(c *Config, clear bool) string {
 			set += " at time zone 'UTC'"
 		}
 	case SetStatus:
-		set = m.find(c.Columns.Status).quoted() + " = " + literal(string(c.Status.Delivered))
+		set = m.find(c.Columns.Status).quoted() + " = " + pg.Literal(string(c.Status.Delivered))
 	}
 	if e := m.find(c.Columns.Error); clear && e != nil && !e.notNull {
 		set += ", " + e.quoted() + " = null"
@@ -134,7 +119,7 @@ func newStatements(m *mapping, c *Config, schema string) statements {
 	args = append(args, "{all}", list(all, ", ", func(_ int, c *column) string { return own(c) }),
 		"{allnames}", list(all, ", ", func(_ int, c *column) string { return c.quoted() }))
 	fill := func(name string, more ...string) string {
-		return strings.NewReplacer(append(more, args...)...).Replace(sqlFile(name))
+		return strings.NewReplacer(append(more, args...)...).Replace(pg.Statement(sqlFiles, name))
 	}
 	after := m.place(">", 2)
 	s := statements{

@@ -8,13 +8,12 @@ import (
 	"log/slog"
 	"strings"
 	"sync/atomic"
-	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/pg"
 	"github.com/penstock/penstock/internal/pgerror"
 )
 
@@ -67,22 +66,10 @@ func connect(ctx context.Context, o Options) (*Table, error) {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	config, err := pgxpool.ParseConfig(o.URL)
+	config, err := pg.PoolConfig(o.URL)
 	if err != nil {
-		return nil, pgerror.URL(err)
+		return nil, err
 	}
-	conn := config.ConnConfig
-	if conn.ConnectTimeout == 0 {
-		conn.ConnectTimeout = 10 * time.Second
-	}
-	if conn.RuntimeParams["application_name"] == "" {
-		conn.RuntimeParams["application_name"] = "penstock"
-	}
-	pgerror.Speak(&conn.Config)
-	if conn.ValidateConnect == nil && severalHosts(&conn.Config) {
-		conn.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
-	}
-	conn.OnNotice = nil
 	// One to read, one to settle, one to look back, one for operators; and a
 	// transaction per claim.
 	config.MaxConns, config.MinConns = int32(4+2*max(0, o.Config.Workers)), 0
@@ -107,15 +94,6 @@ const settings = `
 	set synchronous_commit = on; set default_transaction_isolation = 'read committed';
 	set statement_timeout = 0; set lock_timeout = '10s'; set idle_session_timeout = 0; set idle_in_transaction_session_timeout = 0; set timezone = 'UTC'; set extra_float_digits = 1; set bytea_output = 'hex'`
 
-func severalHosts(config *pgconn.Config) bool {
-	for _, f := range config.Fallbacks {
-		if f.Host != config.Host || f.Port != config.Port {
-			return true
-		}
-	}
-	return false
-}
-
 // Close closes the connections. Sources are to be closed before.
 func (t *Table) Close() error {
 	t.pool.Close()
@@ -139,7 +117,7 @@ func (t *Table) explain(err error) error {
 
 // own loads a statement about Penstock's own tables.
 func (t *Table) own(name string) string {
-	return strings.ReplaceAll(sqlFile(name), "{schema}", pgx.Identifier{t.schema}.Sanitize())
+	return strings.ReplaceAll(pg.Statement(sqlFiles, name), "{schema}", pgx.Identifier{t.schema}.Sanitize())
 }
 
 func (t *Table) ownName(name string) string { return pgx.Identifier{t.schema, name}.Sanitize() }

@@ -1,0 +1,59 @@
+package pg
+
+import (
+	"encoding/json"
+	"strings"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+// History is what a message has behind it.
+type History struct {
+	Attempt  int // how many it has had
+	Failures []penstock.Failure
+	Since    time.Time // of the first, zero if there was none
+}
+
+// And adds the failures of a verdict.
+func (h History) And(failures []penstock.Failure) History {
+	if len(failures) == 0 {
+		return h
+	}
+	if h.Since.IsZero() {
+		h.Since = failures[0].At
+	}
+	h.Attempt = max(h.Attempt+len(failures), failures[len(failures)-1].Attempt)
+	all := append(h.Failures[:len(h.Failures):len(h.Failures)], failures...)
+	h.Failures = all[max(0, len(all)-penstock.MaxFailures):]
+	return h
+}
+
+// JSON is the failures as jsonb takes them.
+func (h History) JSON() string {
+	kept := make([]penstock.Failure, len(h.Failures))
+	for i, f := range h.Failures {
+		f.Err = withoutNUL(f.Err)
+		kept[i] = f
+	}
+	text, err := json.Marshal(kept)
+	if err != nil { // times and strings: there is no error
+		return "[]"
+	}
+	return string(text)
+}
+
+// Parse reads the failures that JSON wrote; of no text there are none.
+func (h *History) Parse(text []byte) error {
+	if len(text) == 0 {
+		return nil
+	}
+	return json.Unmarshal(text, &h.Failures)
+}
+
+// LastError is the latest failure's text, as a column takes it.
+func (h History) LastError() string {
+	return withoutNUL(penstock.Verdict{Failures: h.Failures}.Err())
+}
+
+func withoutNUL(s string) string { return strings.ReplaceAll(s, "\x00", "\uFFFD") }

@@ -1,0 +1,45 @@
+// Package pg is what the packages under store/postgres share.
+package pg
+
+import (
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/penstock/penstock/internal/pgerror"
+)
+
+// PoolConfig reads a URL and adds what every connection of Penstock has: a time limit for
+// connecting, a name, UTF-8, and, of several hosts, the one that can be written to: after a
+// failover that is another one.
+func PoolConfig(url string) (*pgxpool.Config, error) {
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, pgerror.URL(err)
+	}
+	conn := config.ConnConfig
+	if conn.ConnectTimeout == 0 {
+		conn.ConnectTimeout = 10 * time.Second
+	}
+	if conn.RuntimeParams["application_name"] == "" {
+		conn.RuntimeParams["application_name"] = "penstock"
+	}
+	pgerror.Speak(&conn.Config)
+	if conn.ValidateConnect == nil && severalHosts(&conn.Config) {
+		conn.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
+	}
+	conn.OnNotice = nil
+	return config, nil
+}
+
+// severalHosts is true if the URL names more than one server; a fallback may also be
+// the same one without TLS.
+func severalHosts(config *pgconn.Config) bool {
+	for _, f := range config.Fallbacks {
+		if f.Host != config.Host || f.Port != config.Port {
+			return true
+		}
+	}
+	return false
+}

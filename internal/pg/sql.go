@@ -1,0 +1,25 @@
+package pg
+
+import (
+	"embed"
+	"strings"
+)
+
+// Statement loads sql/NAME.sql. Without its comment lines: the server would parse them with
+// every statement that is not prepared.
+func Statement(files embed.FS, name string) string {
+	text, err := files.ReadFile("sql/" + name + ".sql")
+	if err != nil {
+		panic(err) // embedded: missing only if the program was built wrong
+	}
+	var b strings.Builder
+	for line := range strings.Lines(string(text)) {
+		if !strings.HasPrefix(line, "--") {
+			b.WriteString(line)
+		}
+	}
+	return strings.TrimSpace(b.String())
+}
+
+// Literal quotes a text.
+func Literal(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
