@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/config"
 	"github.com/penstock/penstock/internal/readback"
 	"github.com/penstock/penstock/sink/nats/embedded"
@@ -110,13 +111,30 @@ func (s *natsStream) read(t testing.TB, l *ledger, consumer string) {
 }
 
 // readThroughInbox has a consumer read a queue. What it is handed it notes as
-// "rabbitmq", and what its inbox, in a database of its own, takes for new as "inbox". The
+// "rabbitmq", what its inbox, in a database of its own, takes for new as "inbox", and what one that
+// keeps the order of keys hands over as "ordered". The
 // returned function returns when it has read all that is in the queue by then.
 func readThroughInbox(t *testing.T, l *ledger, broker, queue string) (finish func()) {
 	t.Helper()
 	db := postgrestest.New(t)
-	db.Exec("select penstock.create_inbox('billing')")
+	db.Exec("select penstock.create_inbox('billing'), penstock.create_inbox('ordered')")
 	ctx := context.WithoutCancel(t.Context())
+	inOrder := func(sql string, args ...any) (int, error) {
+		rows, err := db.Conn.Query(ctx, "select message_id, coalesce(key, ''), convert_from(payload, 'UTF8') from "+sql, args...)
+		if err != nil {
+			return 0, err
+		}
+		defer rows.Close()
+		n := 0
+		for ; rows.Next(); n++ {
+			var r receipt
+			if err := rows.Scan(&r.id, &r.key, &r.entry); err != nil {
+				return 0, err
+			}
+			l.got("ordered", r)
+		}
+		return n, rows.Err()
+	}
 	ch := channel(t, broker)
 	if err := ch.Qos(100, 0, false); err != nil {
 		t.Fatal(err)
@@ -141,6 +159,14 @@ func readThroughInbox(t *testing.T, l *ledger, broker, queue string) (finish fun
 			if isNew {
 				l.got("inbox", r)
 			}
+			var keyed *string
+			if key != "" {
+				keyed = &key
+			}
+			previous, _ := d.Headers[penstock.HeaderPrevious].(string)
+			if _, err := inOrder("penstock.inbox_in_order_bytes('ordered', $1, $2, nullif($3, ''), '{}', $4, interval '1 min')", keyed, r.id, previous, d.Body); err != nil {
+				return err
+			}
 			if err := d.Ack(false); err != nil {
 				return err
 			}
@@ -161,6 +187,16 @@ func readThroughInbox(t *testing.T, l *ledger, broker, queue string) (finish fun
 			}
 		case <-time.After(patience):
 			t.Fatal("the consumer does not come to the end of the queue")
+		}
+		db.Exec("select penstock.inbox_release('ordered')") // nothing more comes
+		for {
+			n, err := inOrder("penstock.inbox_due('ordered', 1000)")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n == 0 {
+				return
+			}
 		}
 	}
 }

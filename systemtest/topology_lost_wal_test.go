@@ -15,7 +15,7 @@ import (
 
 // An asynchronous standby is promoted after some WAL was lost. What is committed on
 // the survivor arrives with consumers who drop what they have seen, in JetStream and by
-// an inbox: no id of a message that was delivered is given to another one. Nor does the
+// an inbox, and by one that keeps their order: no id of a message that was delivered is given to another one. Nor does the
 // number of a lease come again, so that a worker of before ends no job of another.
 func TestTopologyLostWAL(t *testing.T) {
 	t.Parallel()
@@ -33,14 +33,14 @@ database_url: %q
 relay: {lease: 2s}
 subscriptions:
   - {name: stream, outbox: orders, sink: {nats: {url: %q, subject: orders}}}
-  - {name: inbox, outbox: orders, sink: {rabbitmq: {url: %q, routing_key: %s}}}
+  - {name: inbox, outbox: orders, previous: true, sink: {rabbitmq: {url: %q, routing_key: %s}}}
 `, cluster.url, stream.url, broker, queue)
 	if err := os.WriteFile(config, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	relay := start(t, "relay", "--config", config)
 	finish := readThroughInbox(t, l, broker, queue)
-	consumers := []string{"rabbitmq", "inbox"}
+	consumers := []string{"rabbitmq", "inbox", "ordered"}
 
 	gone := map[string]bool{} // entries that were committed and are not there any more
 	leases := map[int64]bool{}
@@ -103,7 +103,7 @@ subscriptions:
 	}
 	t.Logf("%d entries were lost with WAL, in %d failovers", len(gone), cluster.promotions)
 	finish()
-	for _, c := range []string{"stream", "rabbitmq", "inbox"} {
+	for _, c := range []string{"stream", "rabbitmq", "inbox", "ordered"} {
 		l.mustBeSound(cluster.url, c, gone)
 	}
 }
