@@ -195,7 +195,7 @@ func (r *Relay) decodeNode(d *decoder, n ast.Node, path string) {
 	}
 }
 
-// limits asks relay.Config, whose errors name its fields as Go does. Limits of a
+// limits asks relay.Config, whose errors name its fields as the file does. Limits of a
 // subscription may conflict with those that it has from the top level; the error
 // then stands where the subscription gives one, and tells the other.
 func (d *decoder) limits(parent string, r *Relay) {
@@ -206,9 +206,9 @@ func (d *decoder) limits(parent string, r *Relay) {
 	if d.broken[parent] || !errors.As(rc.Validate(), &f) {
 		return
 	}
-	field := yamlNames(f.Field)
+	field := f.Field
 	path := join(parent, field)
-	at, p := d.near(path), problem{yamlNames(f.Problem), yamlNames(f.Hint)}
+	at, p := d.near(path), problem{f.Problem, f.Hint}
 	_, placed := d.keys[path]
 	for _, limit := range fieldsOf(reflect.ValueOf(r).Elem()) {
 		if limit.key != field && !slices.Contains(strings.Fields(p.what), limit.key) {
@@ -227,18 +227,6 @@ func (d *decoder) limits(parent string, r *Relay) {
 		}
 	}
 	d.fail(at, path, problem{p.what, d.scrub(p.hint)})
-}
-
-// yamlNames replaces the names of Relay's fields in a text by their keys.
-func yamlNames(text string) string {
-	t := reflect.TypeFor[Relay]()
-	fields := reflect.VisibleFields(t)
-	// The longest first: MaxInFlight is also the start of MaxInFlightBytes.
-	slices.SortFunc(fields, func(a, b reflect.StructField) int { return len(b.Name) - len(a.Name) })
-	for _, f := range fields {
-		text = strings.ReplaceAll(text, f.Name, f.Tag.Get("yaml"))
-	}
-	return text
 }
 
 // unused is a sink for checking the rest of a relay.Config.

@@ -100,7 +100,7 @@ func (c *Config) SetDefaults() {
 }
 
 // Validate reports the first field that the relay cannot work with, as a
-// *penstock.FieldError. It expects defaults to be set.
+// *penstock.FieldError that calls settings as penstock.yaml does. It expects defaults to be set.
 func (c *Config) Validate() error {
 	if c.Open == nil {
 		return &penstock.FieldError{Field: "Open", Problem: "is not set", Hint: "pass a function that subscribes to a store"}
@@ -112,8 +112,8 @@ func (c *Config) Validate() error {
 		name  string
 		value int
 	}{
-		{"MaxInFlight", c.MaxInFlight}, {"MaxInFlightBytes", c.MaxInFlightBytes}, {"MaxBatch", c.MaxBatch}, {"Senders", c.Senders},
-		{"ParkAfter", c.ParkAfter},
+		{"max_in_flight", c.MaxInFlight}, {"max_in_flight_bytes", c.MaxInFlightBytes}, {"max_batch", c.MaxBatch}, {"senders", c.Senders},
+		{"park_after", c.ParkAfter},
 	} {
 		if f.value < 1 {
 			return &penstock.FieldError{Field: f.name, Problem: "is negative", Hint: "use 1 or more, or 0 for the default"}
@@ -123,30 +123,30 @@ func (c *Config) Validate() error {
 		name  string
 		value time.Duration
 	}{
-		{"Lease", c.Lease}, {"PollMin", c.PollMin}, {"PollMax", c.PollMax}, {"SettleEvery", c.SettleEvery}, {"RetryMin", c.RetryMin},
-		{"RetryMax", c.RetryMax}, {"SendTimeout", c.SendTimeout}, {"DrainTimeout", c.DrainTimeout},
+		{"lease", c.Lease}, {"poll_min", c.PollMin}, {"poll_max", c.PollMax}, {"settle_every", c.SettleEvery}, {"retry_min", c.RetryMin},
+		{"retry_max", c.RetryMax}, {"send_timeout", c.SendTimeout}, {"drain_timeout", c.DrainTimeout},
 	} {
 		if f.value <= 0 {
 			return &penstock.FieldError{Field: f.name, Problem: "is negative", Hint: "use a positive time, or 0 for the default"}
 		}
 	}
 	if c.MaxAge < 0 {
-		return &penstock.FieldError{Field: "MaxAge", Problem: "is negative", Hint: "use a positive time, or 0 for no limit"}
+		return &penstock.FieldError{Field: "max_age", Problem: "is negative", Hint: "use a positive time, or 0 for no limit"}
 	}
 	if c.ParkAfter > penstock.MaxFailures {
-		return &penstock.FieldError{Field: "ParkAfter", Problem: fmt.Sprintf("is more than %d", penstock.MaxFailures), Hint: "lower it: parked messages are retried as well, up to MaxAttempts"}
+		return &penstock.FieldError{Field: "park_after", Problem: fmt.Sprintf("is more than %d", penstock.MaxFailures), Hint: "lower it: parked messages are retried as well, up to max_attempts"}
 	}
 	if c.OnDead != OnDeadContinue && c.OnDead != OnDeadHold {
-		return &penstock.FieldError{Field: "OnDead", Problem: fmt.Sprintf("is %q", c.OnDead), Hint: `use "continue" or "hold"`}
+		return &penstock.FieldError{Field: "on_dead", Problem: fmt.Sprintf("is %q", c.OnDead), Hint: `use "continue" or "hold"`}
 	}
 	if err := c.Filter.Validate(); err != nil {
 		return err
 	}
 	if c.PollMax < c.PollMin {
-		return &penstock.FieldError{Field: "PollMax", Problem: "is less than PollMin", Hint: "raise it or lower PollMin"}
+		return &penstock.FieldError{Field: "poll_max", Problem: "is less than poll_min", Hint: "raise it or lower poll_min"}
 	}
 	if c.RetryMax < c.RetryMin {
-		return &penstock.FieldError{Field: "RetryMax", Problem: "is less than RetryMin", Hint: "raise it or lower RetryMin"}
+		return &penstock.FieldError{Field: "retry_max", Problem: "is less than retry_min", Hint: "raise it or lower retry_min"}
 	}
 	return nil
 }
