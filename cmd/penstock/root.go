@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"io"
+	"maps"
 
 	"github.com/spf13/cobra"
 
@@ -63,6 +64,11 @@ func rootCommand(a *cli.App) *cobra.Command {
 		Args:          cli.KnownVerb,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) {
+		if !maps.Equal(cmd.Annotations, cli.OwnSignals) {
+			cmd.SetContext(cli.Interruptible(cmd.Context()))
+		}
+	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cli.Misuse(err) })
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.DatabaseURL, "database-url", "", "postgres://user:password@host/db or sqlite:FILE (default $PENSTOCK_DATABASE_URL)")
@@ -110,6 +116,7 @@ func runWith(ctx context.Context, a *cli.App, args []string) int {
 		completion.Args = cli.KnownVerb
 		completion.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	}
+	defer a.Close()
 	failed, err := root.ExecuteContextC(ctx)
 	return a.Report(failed, err)
 }

@@ -39,6 +39,7 @@ type App struct {
 	Interactive bool
 	OnSignals   func(first, second func()) (stop func())
 	answers     *bufio.Reader // of stdin; nil until something was asked
+	opened      []io.Closer
 
 	DatabaseURL string
 	Schema      string
@@ -51,6 +52,16 @@ type App struct {
 // writes no password to stderr.
 func New(stdin io.Reader, stdout, stderr io.Writer) *App {
 	return &App{Stdin: stdin, Stdout: &Results{W: stdout}, Stderr: &scrubber{w: stderr}, Getenv: os.Getenv, OnSignals: onSignals}
+}
+
+// Later has something closed when the verb has ended.
+func (a *App) Later(c io.Closer) { a.opened = append(a.opened, c) }
+
+// Close closes what the verb opened.
+func (a *App) Close() {
+	for _, c := range a.opened {
+		_ = c.Close()
+	}
 }
 
 // DefaultConfigFile is read when nothing else names a database.

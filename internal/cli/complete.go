@@ -115,7 +115,6 @@ func (a *App) lookUp(ctx context.Context, ask func(context.Context, penstock.Sto
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	defer store.Close()
 	names := ask(ctx, store)
 	slices.Sort(names)
 	return slices.Compact(names), cobra.ShellCompDirectiveNoFileComp

@@ -101,6 +101,14 @@ func Exactly(names ...string) cobra.PositionalArgs {
 	}
 }
 
+// Group is a verb that has others below it and shows its help alone.
+func Group(cmd *cobra.Command, verbs ...*cobra.Command) *cobra.Command {
+	cmd.Args = KnownVerb
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	cmd.AddCommand(verbs...)
+	return cmd
+}
+
 // KnownVerb refuses what is no verb, with what may have been meant.
 func KnownVerb(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {

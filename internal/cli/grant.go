@@ -7,8 +7,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-
-	"github.com/penstock/penstock"
 )
 
 // Granter is a store whose database knows roles.
@@ -44,8 +42,7 @@ func (a *App) GrantCommand(to Grantable) *cobra.Command {
 		Use:  "grant " + to.Argument + " ROLE",
 		Args: Exactly(to.Argument, "ROLE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, stop := Interruptible(cmd.Context())
-			defer stop()
+			ctx := cmd.Context()
 			var rights []Privilege
 			var flags []string
 			for i, r := range to.Rights {
@@ -58,11 +55,10 @@ func (a *App) GrantCommand(to Grantable) *cobra.Command {
 				last := len(flags) - 1
 				return Misuse(fmt.Errorf("nothing to grant: give %s or %s", strings.Join(flags[:last], ", "), flags[last]))
 			}
-			store, g, err := a.OpenGranter(ctx)
+			g, err := a.OpenGranter(ctx)
 			if err != nil {
 				return err
 			}
-			defer store.Close()
 			return a.grant(ctx, g, to, rights, args[0], args[1], asJSON)
 		},
 	}
@@ -73,17 +69,17 @@ func (a *App) GrantCommand(to Grantable) *cobra.Command {
 	return cmd
 }
 
-// OpenGranter opens a database that knows roles. The caller closes the store.
-func (a *App) OpenGranter(ctx context.Context) (penstock.Store, Granter, error) {
+// OpenGranter opens a database that knows roles.
+func (a *App) OpenGranter(ctx context.Context) (Granter, error) {
 	store, err := a.OpenStore(ctx)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	g, ok := store.(Granter)
 	if !ok {
-		return nil, nil, errors.Join(Usage(errors.New("this database has no roles: whoever may write the file may do everything; grants are for PostgreSQL")), store.Close())
+		return nil, Usage(errors.New("this database has no roles: whoever may write the file may do everything; grants are for PostgreSQL"))
 	}
-	return store, g, nil
+	return g, nil
 }
 
 func (a *App) grant(ctx context.Context, g Granter, to Grantable, rights []Privilege, name, role string, asJSON bool) error {

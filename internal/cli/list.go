@@ -29,13 +29,11 @@ func ListCommand[S io.Closer](a *App, things string, names func(context.Context,
 		Use:  "list",
 		Args: Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, stop := Interruptible(cmd.Context())
-			defer stop()
+			ctx := cmd.Context()
 			store, err := OpenWith[S](ctx, a, things)
 			if err != nil {
 				return err
 			}
-			defer store.Close()
 			found, err := names(ctx, store)
 			if err != nil {
 				return fmt.Errorf("listing %s: %w", things, err)

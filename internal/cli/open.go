@@ -11,7 +11,7 @@ import (
 )
 
 // OpenStore opens the database that the flags, the environment or the
-// configuration name.
+// configuration name, until the verb ends.
 func (a *App) OpenStore(ctx context.Context) (penstock.Store, error) {
 	url, schema, err := a.Database()
 	if err != nil {
@@ -23,14 +23,18 @@ func (a *App) OpenStore(ctx context.Context) (penstock.Store, error) {
 		return nil, err
 	}
 	slog.SetDefault(log) // where stores write their warnings
+	open := config.OpenStore
 	if a.Open != nil {
-		return a.Open(ctx, url, schema)
+		open = a.Open
 	}
-	return config.OpenStore(ctx, url, schema)
+	store, err := open(ctx, url, schema)
+	if err == nil {
+		a.Later(store)
+	}
+	return store, err
 }
 
-// OpenWith opens the database for verbs that need a store with what things are. The
-// caller closes it.
+// OpenWith opens the database for verbs that need a store with what things are.
 func OpenWith[S any](ctx context.Context, a *App, things string) (with S, err error) {
 	store, err := a.OpenStore(ctx)
 	if err != nil {
@@ -38,7 +42,7 @@ func OpenWith[S any](ctx context.Context, a *App, things string) (with S, err er
 	}
 	with, ok := store.(S)
 	if !ok {
-		return with, errors.Join(Usage(fmt.Errorf("this database's driver has no %s: use PostgreSQL or SQLite", things)), store.Close())
+		return with, Usage(fmt.Errorf("this database's driver has no %s: use PostgreSQL or SQLite", things))
 	}
 	return with, nil
 }

@@ -36,18 +36,14 @@ func ChooseSubscription(ctx context.Context, store StatusReader, outbox, named s
 	return "", Usage(fmt.Errorf("outbox %q has %d subscriptions, and which one is meant is not given: pass --subscription with one of %s", outbox, len(names), strings.Join(names, ", ")))
 }
 
-// OpenSubscription opens the database and finds the subscription that a verb is
-// about. The caller closes the store if there is no error.
+// OpenSubscription opens the database and finds the subscription that a verb is about.
 func (a *App) OpenSubscription(ctx context.Context, outbox, named string) (penstock.Store, string, error) {
 	store, err := a.OpenStore(ctx)
 	if err != nil {
 		return nil, "", err
 	}
 	subscription, err := ChooseSubscription(ctx, store, outbox, named)
-	if err != nil {
-		return nil, "", errors.Join(err, store.Close())
-	}
-	return store, subscription, nil
+	return store, subscription, err
 }
 
 // OfSubscription names one, as in orders/billing.

@@ -16,11 +16,14 @@ const echo = 500 * time.Millisecond
 
 // Interruptible is ctx until the first SIGINT or SIGTERM. A later one has its
 // default effect, should a verb hang in something it cannot leave.
-func Interruptible(ctx context.Context) (context.Context, func()) {
+func Interruptible(ctx context.Context) context.Context {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
 	context.AfterFunc(ctx, func() { time.AfterFunc(echo, stop) })
-	return ctx, stop
+	return ctx
 }
+
+// OwnSignals are the annotations of a verb that listens to signals itself, with OnSignals.
+var OwnSignals = map[string]string{"signals": "own"}
 
 // onSignals calls first and second on SIGINT or SIGTERM. A third one has its
 // default effect.

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -11,6 +12,17 @@ import (
 
 	"github.com/mattn/go-isatty"
 )
+
+// JSONLines writes each of them as as says.
+func JSONLines[T any](w io.Writer, all []T, as func(*T) any) error {
+	lines := json.NewEncoder(w)
+	for i := range all {
+		if err := lines.Encode(as(&all[i])); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 func IsTerminal(stream any) bool {
 	switch s := stream.(type) {

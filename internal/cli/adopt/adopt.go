@@ -27,11 +27,8 @@ The table is never altered; what is to be remembered is in Penstock's own tables
   penstock relay --adopt dotnet --table shop.outbox_messages --sink amqp://localhost/
 
 From then on status, parked, dead and subscription drop know its subscription.`,
-		Args: cli.KnownVerb,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(checkCommand(a), presetsCommand(a))
-	return cmd
+	return cli.Group(cmd, checkCommand(a), presetsCommand(a))
 }
 
 func presetsCommand(a *cli.App) *cobra.Command {

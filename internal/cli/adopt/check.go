@@ -59,8 +59,7 @@ is, so that a deployment can insist on a clean table.`,
   penstock adopt check --preset debezium --json | jq -r '.findings[] | .severity + " " + .title'`,
 		Args: cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, stop := cli.Interruptible(cmd.Context())
-			defer stop()
+			ctx := cmd.Context()
 			if f.fix {
 				if err := a.Possible(f.leave); err != nil {
 					return err

@@ -103,7 +103,11 @@ func Find(ctx context.Context, a *cli.App, f *Flags, name string) (*Table, error
 	if err != nil || found == nil {
 		return nil, err
 	}
-	return Open(ctx, a, found)
+	table, err := Open(ctx, a, found)
+	if err == nil {
+		a.Later(table)
+	}
+	return table, err
 }
 
 func Open(ctx context.Context, a *cli.App, of *Subscription) (*Table, error) {
@@ -167,7 +171,6 @@ func WithOutboxOrTable(ctx context.Context, a *cli.App, f *Flags, name string, o
 		if err != nil {
 			return err
 		}
-		defer store.Close()
 		if missing = of(store); !errors.Is(missing, penstock.ErrNoOutbox) {
 			return missing
 		}
@@ -179,7 +182,6 @@ func WithOutboxOrTable(ctx context.Context, a *cli.App, f *Flags, name string, o
 	case table == nil:
 		return missing
 	}
-	defer table.Close()
 	return table.About(ofTable(table), "")
 }
 
@@ -195,7 +197,6 @@ func Drop(ctx context.Context, a *cli.App, f *Flags, args []string, leave cli.Co
 	if table == nil {
 		return dropRemembered(ctx, a, args[0], leave, asJSON)
 	}
-	defer table.Close()
 	s, err := table.Table.Status(ctx)
 	var misfit *penstock.FieldError
 	if errors.As(err, &misfit) { // the mapping, or the table, is not what it was

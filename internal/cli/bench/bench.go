@@ -36,12 +36,9 @@ queues of its own and removes them. Those of the relay use a temporary SQLite
 file unless there is --database-url, and --repeat shows how far their ratios
 spread; the median counts. Those of queues need PostgreSQL: hand-written queues
 run beside Penstock's there.`,
-		Args: cli.KnownVerb,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(relayCommand(a), poisonCommand(a), parkCommand(a), outageCommand(a),
+	return cli.Group(cmd, relayCommand(a), poisonCommand(a), parkCommand(a), outageCommand(a),
 		fifoLifoCommand(a), tombstonesCommand(a), queueCommand(a), processorCommand(a), churnCommand(a), webhookCommand(a))
-	return cmd
 }
 
 // benchFlags are those of every benchmark.
@@ -72,8 +69,7 @@ type benchOn struct {
 // runBench opens the database, runs a benchmark, removes what it made and shows
 // the result.
 func runBench[R any](a *cli.App, cmd *cobra.Command, f benchFlags, table func(io.Writer, R) error, run func(context.Context, benchOn) (R, error)) (err error) {
-	ctx, stop := cli.Interruptible(cmd.Context())
-	defer stop()
+	ctx := cmd.Context()
 	if !cmd.Flags().Changed("log-level") {
 		a.LogLevel = f.logLevel
 	}

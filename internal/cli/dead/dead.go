@@ -31,11 +31,8 @@ list shows such letters as held.
   penstock dead discard orders --id ID         it will never be wanted
   penstock dead list thumbnails                the same verbs for a queue
   penstock dead list mails                     and for a subscription that adopts a table`,
-		Args: cli.KnownVerb,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(listCommand(a), showCommand(a), retryCommand(a), discardCommand(a))
-	return cmd
+	return cli.Group(cmd, listCommand(a), showCommand(a), retryCommand(a), discardCommand(a))
 }
 
 // deadFlags choose dead letters of one subscription or queue.

@@ -84,8 +84,7 @@ func actionCommand(a *cli.App, action deadAction) *cobra.Command {
 		Use:  action.verb + " OUTBOX|QUEUE|SUBSCRIPTION",
 		Args: cli.Exactly("OUTBOX|QUEUE|SUBSCRIPTION"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, stop := cli.Interruptible(cmd.Context())
-			defer stop()
+			ctx := cmd.Context()
 			if err := f.check(cmd.Flags()); err != nil {
 				return err
 			}
@@ -96,11 +95,10 @@ func actionCommand(a *cli.App, action deadAction) *cobra.Command {
 			if err := a.Possible(leave); err != nil {
 				return err
 			}
-			box, closeStore, err := openLetters(ctx, a, args[0], &f, cmd.Flags())
+			box, err := openLetters(ctx, a, args[0], &f, cmd.Flags())
 			if err != nil {
 				return err
 			}
-			defer closeStore()
 			p := a.NewProgress(progress)
 			defer p.Clear()
 			done, err := decide(ctx, a, box, f.limit, action, leave, p)

@@ -51,43 +51,38 @@ type letter interface {
 }
 
 // openLetters opens the database and finds whose dead letters the flags choose
-// from: a queue's, if there is one of that name, or a subscription's. The caller
-// closes if there is no error.
-func openLetters(ctx context.Context, a *cli.App, name string, f *deadFlags, flags *pflag.FlagSet) (box letterbox, closeStore func() error, err error) {
+// from: a queue's, if there is one of that name, or a subscription's.
+func openLetters(ctx context.Context, a *cli.App, name string, f *deadFlags, flags *pflag.FlagSet) (letterbox, error) {
 	if f.Preset != "" || f.Table != "" {
-		return openAdoptedLetters(ctx, a, name, f, flags)
+		return adoptedLetters(ctx, a, name, f, flags)
 	}
 	store, err := a.OpenStore(ctx)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	box, err = findLetters(ctx, store, name, f, flags)
-	if err == nil {
-		return box, store.Close, nil
+	box, missing := findLetters(ctx, store, name, f, flags)
+	if !errors.Is(missing, penstock.ErrNoOutbox) {
+		return box, missing
 	}
-	err = errors.Join(err, store.Close())
-	if !errors.Is(err, penstock.ErrNoOutbox) {
-		return nil, nil, err
+	if box, err := adoptedLetters(ctx, a, name, f, flags); box != nil || err != nil {
+		return box, err
 	}
-	if box, closeTable, failed := openAdoptedLetters(ctx, a, name, f, flags); box != nil || failed != nil {
-		return box, closeTable, failed
-	}
-	return nil, nil, err
+	return nil, missing
 }
 
-// openAdoptedLetters is openLetters for the subscription of an adopted table. Without
+// adoptedLetters is openLetters for the subscription of an adopted table. Without
 // one of that name the box is nil.
-func openAdoptedLetters(ctx context.Context, a *cli.App, name string, f *deadFlags, flags *pflag.FlagSet) (letterbox, func() error, error) {
+func adoptedLetters(ctx context.Context, a *cli.App, name string, f *deadFlags, flags *pflag.FlagSet) (letterbox, error) {
 	table, err := adopt.Find(ctx, a, &f.Flags, name)
 	if err != nil || table == nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if f.group != "" || f.noGroup {
-		return nil, nil, errors.Join(cli.Usage(errors.New("--group chooses among jobs: leave it out, or name a queue")), table.Close())
+		return nil, cli.Usage(errors.New("--group chooses among jobs: leave it out, or name a queue"))
 	}
 	box := f.ofSubscription(table, table.Config.Table, table.Name, flags)
 	box.adopted = table
-	return box, table.Close, nil
+	return box, nil
 }
 
 func findLetters(ctx context.Context, store penstock.Store, name string, f *deadFlags, flags *pflag.FlagSet) (letterbox, error) {

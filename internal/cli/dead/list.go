@@ -37,17 +37,15 @@ the payload: show has it.`,
   penstock dead list orders --json | jq -r .error | sort | uniq -c | sort -rn`,
 		Args: cli.Exactly("OUTBOX|QUEUE|SUBSCRIPTION"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, stop := cli.Interruptible(cmd.Context())
-			defer stop()
+			ctx := cmd.Context()
 			f.listing = true
 			if err := f.check(cmd.Flags()); err != nil {
 				return err
 			}
-			box, closeStore, err := openLetters(ctx, a, args[0], &f, cmd.Flags())
+			box, err := openLetters(ctx, a, args[0], &f, cmd.Flags())
 			if err != nil {
 				return err
 			}
-			defer closeStore()
 			if asJSON {
 				lines := json.NewEncoder(a.Stdout)
 				return eachPage(ctx, box, f.limit, func(page []letter) error {

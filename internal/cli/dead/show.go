@@ -33,8 +33,7 @@ payload.`,
   penstock dead show orders 018f3c… --json | jq -r .payload`,
 		Args: cli.Args(cobra.RangeArgs(0, 2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, stop := cli.Interruptible(cmd.Context())
-			defer stop()
+			ctx := cmd.Context()
 			switch {
 			case len(args) == 2 && len(f.seqs) == 0:
 				f.ids = args[1:]
@@ -44,11 +43,10 @@ payload.`,
 			if err := f.check(cmd.Flags()); err != nil {
 				return err
 			}
-			box, closeStore, err := openLetters(ctx, a, args[0], &f, cmd.Flags())
+			box, err := openLetters(ctx, a, args[0], &f, cmd.Flags())
 			if err != nil {
 				return err
 			}
-			defer closeStore()
 			return showDead(ctx, a, box, full, asJSON)
 		},
 	}

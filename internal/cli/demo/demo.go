@@ -79,8 +79,7 @@ Exit code 3 if anything was lost, phantom or out of order.`,
 }
 
 func run(a *cli.App, cmd *cobra.Command, f demoFlags) error {
-	ctx, stop := cli.Interruptible(cmd.Context())
-	defer stop()
+	ctx := cmd.Context()
 	if err := f.validate(); err != nil {
 		return err
 	}

@@ -39,8 +39,7 @@ Should the missing message come later, it is handed over, late.`,
   penstock inbox release billing --all --yes`,
 		Args: cli.Exactly("CONSUMER"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, stop := cli.Interruptible(cmd.Context())
-			defer stop()
+			ctx := cmd.Context()
 			if err := cli.NotEmpty(cmd.Flags(), "key", "previous", "id"); err != nil {
 				return err
 			}
@@ -59,7 +58,6 @@ Should the missing message come later, it is handed over, late.`,
 			if err != nil {
 				return err
 			}
-			defer store.Close()
 			if all {
 				if err := confirmRelease(ctx, a, store, q.Consumer, leave); err != nil {
 					return err
@@ -122,8 +120,7 @@ terminal to ask on it needs --yes.`,
   penstock inbox discard billing 018f3c…`,
 		Args: cli.Args(cobra.MinimumNArgs(2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, stop := cli.Interruptible(cmd.Context())
-			defer stop()
+			ctx := cmd.Context()
 			if err := a.Possible(leave); err != nil {
 				return err
 			}
@@ -131,7 +128,6 @@ terminal to ask on it needs --yes.`,
 			if err != nil {
 				return err
 			}
-			defer store.Close()
 			consumer, ids := args[0], slices.Compact(slices.Sorted(slices.Values(args[1:])))
 			if err := areHeld(ctx, store, consumer, ids); err != nil {
 				return err

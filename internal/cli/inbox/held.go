@@ -54,8 +54,7 @@ message: penstock inbox discard.`,
   penstock inbox held billing 018f3c… --json | jq -r .payload`,
 		Args: cli.Args(cobra.RangeArgs(1, 2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, stop := cli.Interruptible(cmd.Context())
-			defer stop()
+			ctx := cmd.Context()
 			q := penstock.HeldQuery{Consumer: args[0], Key: f.key, Previous: f.previous, Limit: limit}
 			if limit < 1 || limit >= penstock.MaxInboxRows {
 				return cli.Usage(fmt.Errorf("--limit is %d: use 1 to %d", limit, penstock.MaxInboxRows-1))
@@ -74,7 +73,6 @@ message: penstock inbox discard.`,
 			if err != nil {
 				return err
 			}
-			defer store.Close()
 			if q.ID != "" {
 				return showHeld(ctx, a, store, q, full, asJSON)
 			}
@@ -127,13 +125,7 @@ func listHeld(ctx context.Context, a *cli.App, store penstock.InboxStore, q pens
 		defer fmt.Fprintln(a.Stderr, "penstock: there are more: raise --limit")
 	}
 	if asJSON {
-		lines := json.NewEncoder(a.Stdout)
-		for i := range held {
-			if err := lines.Encode(heldForPrograms(q.Consumer, &held[i], false)); err != nil {
-				return err
-			}
-		}
-		return nil
+		return cli.JSONLines(a.Stdout, held, func(m *penstock.HeldMessage) any { return heldForPrograms(q.Consumer, m, false) })
 	}
 	if len(held) == 0 {
 		fmt.Fprintf(a.Stdout, "Nothing of %s%s is held.\n", cli.Visible(q.Consumer), chosenHeld(q))
@@ -226,8 +218,7 @@ inbox was made.`,
   penstock inbox gaps billing --json | jq -r 'select(.came | not) | .missing'`,
 		Args: cli.Exactly("CONSUMER"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, stop := cli.Interruptible(cmd.Context())
-			defer stop()
+			ctx := cmd.Context()
 			if limit < 1 || limit >= penstock.MaxInboxRows {
 				return cli.Usage(fmt.Errorf("--limit is %d: use 1 to %d", limit, penstock.MaxInboxRows-1))
 			}
@@ -235,7 +226,6 @@ inbox was made.`,
 			if err != nil {
 				return err
 			}
-			defer store.Close()
 			return listGaps(ctx, a, store, args[0], limit, asJSON)
 		},
 	}
@@ -254,17 +244,13 @@ func listGaps(ctx context.Context, a *cli.App, store penstock.InboxStore, consum
 		defer fmt.Fprintln(a.Stderr, "penstock: there are more: raise --limit")
 	}
 	if asJSON {
-		lines := json.NewEncoder(a.Stdout)
-		for i := range gaps {
-			gaps[i].At = gaps[i].At.UTC()
-			if err := lines.Encode(struct {
+		return cli.JSONLines(a.Stdout, gaps, func(g *penstock.InboxGap) any {
+			g.At = g.At.UTC()
+			return struct {
 				Consumer string `json:"consumer"`
 				*penstock.InboxGap
-			}{consumer, &gaps[i]}); err != nil {
-				return err
-			}
-		}
-		return nil
+			}{consumer, g}
+		})
 	}
 	if len(gaps) == 0 {
 		fmt.Fprintf(a.Stdout, "No gap of %s was reported.\n", cli.Visible(consumer))

@@ -33,12 +33,9 @@ from SQL or Go; these verbs are for whoever looks after it.
 In the application's transaction, on PostgreSQL:
 
   select penstock.inbox('billing', 'the message''s id');   -- true: it is new`,
-		Args: cli.KnownVerb,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(createCommand(a), setCommand(a), listCommand(a), statusCommand(a), heldCommand(a), gapsCommand(a),
+	return cli.Group(cmd, createCommand(a), setCommand(a), listCommand(a), statusCommand(a), heldCommand(a), gapsCommand(a),
 		releaseCommand(a), discardCommand(a), grantCommand(a), dropCommand(a))
-	return cmd
 }
 
 // inboxStore is a store as verbs about inboxes see it.
@@ -87,8 +84,7 @@ func createCommand(a *cli.App) *cobra.Command {
   penstock inbox create billing --keep 30d --if-missing`,
 		Args: cli.Exactly("CONSUMER"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, stop := cli.Interruptible(cmd.Context())
-			defer stop()
+			ctx := cmd.Context()
 			if err := validKeep(keep, cmd.Flags().Changed("keep")); err != nil {
 				return err
 			}
@@ -96,7 +92,6 @@ func createCommand(a *cli.App) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			defer store.Close()
 			err = store.CreateInbox(ctx, args[0], time.Duration(keep))
 			if ifMissing && errors.Is(err, penstock.ErrInboxExists) {
 				err = nil
@@ -139,8 +134,7 @@ on: what was to be forgotten tomorrow still is.
 		Example: `  penstock inbox set billing --keep 30d`,
 		Args:    cli.Exactly("CONSUMER"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, stop := cli.Interruptible(cmd.Context())
-			defer stop()
+			ctx := cmd.Context()
 			if !cmd.Flags().Changed("keep") {
 				return cli.Misuse(errors.New("nothing to set: give --keep"))
 			}
@@ -151,7 +145,6 @@ on: what was to be forgotten tomorrow still is.
 			if err != nil {
 				return err
 			}
-			defer store.Close()
 			if err := store.SetInbox(ctx, args[0], time.Duration(keep)); err != nil {
 				return about.Inbox(err, fmt.Sprintf("setting up the inbox %q", args[0]), args[0])
 			}
@@ -196,8 +189,7 @@ and asks for the consumer's name; without a terminal to ask on it refuses unless
   penstock inbox drop billing --yes`,
 		Args: cli.Exactly("CONSUMER"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, stop := cli.Interruptible(cmd.Context())
-			defer stop()
+			ctx := cmd.Context()
 			if err := a.Possible(leave); err != nil {
 				return err
 			}
@@ -205,7 +197,6 @@ and asks for the consumer's name; without a terminal to ask on it refuses unless
 			if err != nil {
 				return err
 			}
-			defer store.Close()
 			box, err := findInbox(ctx, store, args[0])
 			if err != nil {
 				return err

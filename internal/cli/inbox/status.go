@@ -1,7 +1,6 @@
 package inbox
 
 import (
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -34,13 +33,11 @@ What needs a person stands below.`,
   penstock inbox status billing --json | jq .held`,
 		Args: cli.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, stop := cli.Interruptible(cmd.Context())
-			defer stop()
+			ctx := cmd.Context()
 			store, err := openInboxes(ctx, a)
 			if err != nil {
 				return err
 			}
-			defer store.Close()
 			var inboxes []penstock.InboxStatus
 			if len(args) == 1 {
 				one, err := findInbox(ctx, store, args[0])
@@ -60,13 +57,7 @@ What needs a person stands below.`,
 
 func showInboxes(a *cli.App, inboxes []penstock.InboxStatus, asJSON bool) error {
 	if asJSON {
-		lines := json.NewEncoder(a.Stdout)
-		for i := range inboxes {
-			if err := lines.Encode(&inboxes[i]); err != nil {
-				return err
-			}
-		}
-		return nil
+		return cli.JSONLines(a.Stdout, inboxes, func(b *penstock.InboxStatus) any { return b })
 	}
 	if len(inboxes) == 0 {
 		fmt.Fprintln(a.Stdout, a.Suggest("There is no inbox yet: penstock inbox create CONSUMER makes one."))

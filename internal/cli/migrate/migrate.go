@@ -65,13 +65,11 @@ that leads from the version of --from, 0 for a new schema, to that of this progr
 			case cmd.Flags().Changed("from"):
 				return cli.Usage(errors.New("--from goes with --sql: without it the database says what version it has"))
 			}
-			ctx, stop := cli.Interruptible(cmd.Context())
-			defer stop()
+			ctx := cmd.Context()
 			store, err := cli.OpenWith[migrator](ctx, a, "tables to migrate")
 			if err != nil {
 				return err
 			}
-			defer store.Close()
 			if check {
 				return checkSchema(ctx, a, store, asJSON)
 			}

@@ -30,8 +30,7 @@ ROLE" or with the outbox; that to relay with "drop owned by ROLE".`,
   penstock outbox grant relay_role --relay`,
 		Args: cli.Args(cobra.RangeArgs(1, 2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, stop := cli.Interruptible(cmd.Context())
-			defer stop()
+			ctx := cmd.Context()
 			switch {
 			case publish == relay:
 				return cli.Misuse(errors.New("what to grant is not clear: give --publish or --relay"))
@@ -40,11 +39,10 @@ ROLE" or with the outbox; that to relay with "drop owned by ROLE".`,
 			case relay && len(args) != 1:
 				return cli.Misuse(errors.New("--relay is for every outbox: give ROLE alone"))
 			}
-			store, g, err := a.OpenGranter(ctx)
+			g, err := a.OpenGranter(ctx)
 			if err != nil {
 				return err
 			}
-			defer store.Close()
 			role := args[len(args)-1]
 			if relay {
 				if err := g.GrantRelay(ctx, role); err != nil {

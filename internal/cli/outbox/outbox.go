@@ -21,11 +21,8 @@ func Command(a *cli.App) *cobra.Command {
 		Short: "Create, set up, list, grant and drop outboxes",
 		Long: `An outbox is a table that a business transaction inserts into, so that its
 messages commit or roll back with everything else it wrote.`,
-		Args: cli.KnownVerb,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(createCommand(a), setCommand(a), listCommand(a), grantCommand(a), dropCommand(a))
-	return cmd
+	return cli.Group(cmd, createCommand(a), setCommand(a), listCommand(a), grantCommand(a), dropCommand(a))
 }
 
 func createCommand(a *cli.App) *cobra.Command {
@@ -48,8 +45,7 @@ changes them.`,
   penstock outbox create orders --retain-age 24h --retain-bytes 1GiB`,
 		Args: cli.Exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, stop := cli.Interruptible(cmd.Context())
-			defer stop()
+			ctx := cmd.Context()
 			retains, err := retain.read(cmd.Flags())
 			if err != nil {
 				return err
@@ -58,7 +54,6 @@ changes them.`,
 			if err != nil {
 				return err
 			}
-			defer store.Close()
 			if err := createOutbox(ctx, store, args[0], ifMissing); err != nil {
 				return fmt.Errorf("creating outbox %q: %w", args[0], cli.NameTaken(err, "an outbox"))
 			}
@@ -113,8 +108,7 @@ a terminal to ask on it refuses unless --yes is given.`,
   penstock outbox drop orders --yes`,
 		Args: cli.Exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, stop := cli.Interruptible(cmd.Context())
-			defer stop()
+			ctx := cmd.Context()
 			if err := a.Possible(leave); err != nil {
 				return err
 			}
@@ -122,7 +116,6 @@ a terminal to ask on it refuses unless --yes is given.`,
 			if err != nil {
 				return err
 			}
-			defer store.Close()
 			name := args[0]
 			found, err := cli.ReadStatus(ctx, store, []string{name})
 			if err != nil {

@@ -59,8 +59,7 @@ due; it tells how many, and their attempts count on.`,
   penstock parked orders --subscription billing --json | jq 'select(.held)'`,
 		Args: cli.Exactly("OUTBOX|SUBSCRIPTION"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, stop := cli.Interruptible(cmd.Context())
-			defer stop()
+			ctx := cmd.Context()
 			if limit < 1 {
 				return cli.Usage(fmt.Errorf("--limit is %d: use 1 or more", limit))
 			}

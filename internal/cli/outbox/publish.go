@@ -63,8 +63,7 @@ transaction. It is for trying things, and for scripts.`,
   printf '{"topic":"t","key":"%s","payload":"hello"}\n' a b c | penstock publish orders --json`,
 		Args: cli.Exactly("OUTBOX"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, stop := cli.Interruptible(cmd.Context())
-			defer stop()
+			ctx := cmd.Context()
 			flags := cmd.Flags()
 			if err := cli.NotEmpty(flags, "id", "key", "topic", "payload-file"); err != nil {
 				return err
@@ -90,7 +89,6 @@ transaction. It is for trying things, and for scripts.`,
 			if err != nil {
 				return err
 			}
-			defer store.Close()
 			start := time.Now()
 			var n int64
 			if one {

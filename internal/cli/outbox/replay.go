@@ -60,8 +60,7 @@ shows that it replays until it is done.`,
   penstock replay orders --subscription audit --from 1200 --to 1350 --yes --json`,
 		Args: cli.Exactly("OUTBOX"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, stop := cli.Interruptible(cmd.Context())
-			defer stop()
+			ctx := cmd.Context()
 			r, err := f.replay(args[0], time.Now())
 			if err != nil {
 				return err
@@ -76,7 +75,6 @@ shows that it replays until it is done.`,
 			if err != nil {
 				return err
 			}
-			defer store.Close()
 			r.Subscription = subscription
 			return startReplay(ctx, a, store, r, f)
 		},

@@ -100,8 +100,7 @@ is kept in any case.`,
   penstock outbox set orders --retain-bytes off`,
 		Args: cli.Exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, stop := cli.Interruptible(cmd.Context())
-			defer stop()
+			ctx := cmd.Context()
 			given, err := f.read(cmd.Flags())
 			if err != nil {
 				return err
@@ -113,7 +112,6 @@ is kept in any case.`,
 			if err != nil {
 				return err
 			}
-			defer store.Close()
 			r, err := f.apply(ctx, store, args[0])
 			if err != nil {
 				return err

@@ -21,11 +21,8 @@ func SubscriptionCommand(a *cli.App) *cobra.Command {
 and its dead letters. A relay makes it when it first runs under its name, and
 penstock status shows those there are. One that nobody runs any more holds back
 the outbox's storage, so drop it.`,
-		Args: cli.KnownVerb,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(subscriptionDropCommand(a))
-	return cmd
+	return cli.Group(cmd, subscriptionDropCommand(a))
 }
 
 // subscriptionDropper is what dropping a subscription needs of a store.
@@ -60,8 +57,7 @@ whoever reads the table next.`,
   penstock subscription drop mails --config penstock.yaml`,
 		Args: cli.Args(cobra.RangeArgs(1, 2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, stop := cli.Interruptible(cmd.Context())
-			defer stop()
+			ctx := cmd.Context()
 			if err := a.Possible(leave); err != nil {
 				return err
 			}
@@ -72,7 +68,6 @@ whoever reads the table next.`,
 			if err != nil {
 				return err
 			}
-			defer store.Close()
 			return dropSubscription(ctx, a, store, args[0], args[1], leave, asJSON)
 		},
 	}

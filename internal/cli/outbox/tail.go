@@ -52,8 +52,7 @@ it, one line of time, topic, key and payload, shortened to fit.`,
   penstock tail orders --json | jq -r .payload`,
 		Args: cli.Exactly("OUTBOX"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, stop := cli.Interruptible(cmd.Context())
-			defer stop()
+			ctx := cmd.Context()
 			start, err := cli.ParseStart(f.from)
 			if err != nil {
 				return err
@@ -71,7 +70,6 @@ it, one line of time, topic, key and payload, shortened to fit.`,
 			if err != nil {
 				return err
 			}
-			defer store.Close()
 			source, err := store.Subscribe(ctx, penstock.Subscribe{Outbox: args[0], Subscription: "tail", Ephemeral: true, Start: start})
 			if err != nil {
 				return about.Outbox(err, fmt.Sprintf("reading outbox %q", args[0]), args[0], "")

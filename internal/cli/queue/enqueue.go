@@ -93,8 +93,7 @@ transaction. It is for trying things, and for scripts.`,
   printf '{"key":"%s","payload":"hello"}\n' a b c | penstock enqueue thumbnails --json`,
 		Args: cli.Args(cobra.RangeArgs(1, 2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, stop := cli.Interruptible(cmd.Context())
-			defer stop()
+			ctx := cmd.Context()
 			if err := checkEnqueue(a, &f, cmd.Flags(), len(args) == 2); err != nil {
 				return err
 			}
@@ -110,7 +109,6 @@ transaction. It is for trying things, and for scripts.`,
 			if err != nil {
 				return err
 			}
-			defer store.Close()
 			send := enqueueTo(ctx, a, store.Queue(args[0]), args[0], f.asJSON)
 			if len(one) > 0 {
 				return send(one)

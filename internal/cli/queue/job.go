@@ -16,11 +16,8 @@ func JobCommand(a *cli.App) *cobra.Command {
 		Short: "Cancel jobs",
 		Long: `A job is in a queue until it is done, dead or cancelled. penstock enqueue prints
 its id, which it keeps through all attempts.`,
-		Args: cli.KnownVerb,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(jobCancelCommand(a))
-	return cmd
+	return cli.Group(cmd, jobCancelCommand(a))
 }
 
 func jobCancelCommand(a *cli.App) *cobra.Command {
@@ -39,8 +36,7 @@ It tells how many there were. A job that is done already is not an error.`,
   penstock job cancel mails "$(penstock enqueue mails 'never mind')"`,
 		Args: cli.Args(cobra.MinimumNArgs(2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, stop := cli.Interruptible(cmd.Context())
-			defer stop()
+			ctx := cmd.Context()
 			ids, err := cli.JobIDs(args[1:])
 			if err != nil {
 				return err
@@ -49,7 +45,6 @@ It tells how many there were. A job that is done already is not an error.`,
 			if err != nil {
 				return err
 			}
-			defer store.Close()
 			n, err := store.CancelJobs(ctx, args[0], ids...)
 			if err != nil {
 				return about.Queue(err, "cancelling", args[0])

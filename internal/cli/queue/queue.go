@@ -24,11 +24,8 @@ in the transaction of the business, and workers run each job until it is done.
   penstock enqueue thumbnails '{"photo":17}'
   penstock work thumbnails --exec './make-thumbnail'
   penstock status`,
-		Args: cli.KnownVerb,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(createCommand(a), setCommand(a), pauseCommand(a, true), pauseCommand(a, false), listCommand(a), grantCommand(a), dropCommand(a))
-	return cmd
+	return cli.Group(cmd, createCommand(a), setCommand(a), pauseCommand(a, true), pauseCommand(a, false), listCommand(a), grantCommand(a), dropCommand(a))
 }
 
 func findQueue(ctx context.Context, store cli.QueueStatusReader, name string) (*penstock.QueueStatus, error) {
@@ -65,8 +62,7 @@ penstock queue set explains and changes.`,
   penstock queue create previews --order lifo --max-attempts 3 --max-running 20`,
 		Args: cli.Exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, stop := cli.Interruptible(cmd.Context())
-			defer stop()
+			ctx := cmd.Context()
 			wanted, err := settings.read(cmd.Flags())
 			if err != nil {
 				return err
@@ -78,7 +74,6 @@ penstock queue set explains and changes.`,
 			if err != nil {
 				return err
 			}
-			defer store.Close()
 			err = store.CreateQueue(ctx, args[0], penstock.QueueOrder(order))
 			if ifMissing && errors.Is(err, penstock.ErrQueueExists) {
 				err = alreadyThere(ctx, a, store, args[0], penstock.QueueOrder(order))
@@ -134,8 +129,7 @@ terminal to ask on it refuses unless --yes is given.`,
   penstock queue drop thumbnails --yes`,
 		Args: cli.Exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, stop := cli.Interruptible(cmd.Context())
-			defer stop()
+			ctx := cmd.Context()
 			if err := a.Possible(leave); err != nil {
 				return err
 			}
@@ -143,7 +137,6 @@ terminal to ask on it refuses unless --yes is given.`,
 			if err != nil {
 				return err
 			}
-			defer store.Close()
 			q, err := findQueue(ctx, store, args[0])
 			if err != nil {
 				return err

@@ -24,11 +24,8 @@ workers run, and if none ran for a while, one job makes up for what was missed.
 
   penstock schedule set reports nightly --cron '30 4 * * *' '{"days":1}'
   penstock schedule list reports`,
-		Args: cli.KnownVerb,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(scheduleSetCommand(a), scheduleListCommand(a), scheduleDropCommand(a))
-	return cmd
+	return cli.Group(cmd, scheduleSetCommand(a), scheduleListCommand(a), scheduleDropCommand(a))
 }
 
 func scheduleSetCommand(a *cli.App) *cobra.Command {
@@ -60,8 +57,7 @@ twice. penstock queue set --dedup-window says how long the window is.`,
   penstock schedule set reports weekly --cron '0 6 * * 1' - < parameters.json`,
 		Args: cli.Args(cobra.RangeArgs(2, 3)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, stop := cli.Interruptible(cmd.Context())
-			defer stop()
+			ctx := cmd.Context()
 			if cron == "" {
 				return cli.Usage(errors.New("--cron is missing: give it five fields, such as '30 4 * * *', or @daily"))
 			}
@@ -81,7 +77,6 @@ twice. penstock queue set --dedup-window says how long the window is.`,
 			if err != nil {
 				return err
 			}
-			defer store.Close()
 			if err := store.SetSchedule(ctx, penstock.Schedule{Queue: args[0], Name: args[1], Cron: cron, Job: job}); err != nil {
 				return about.Queue(err, fmt.Sprintf("setting schedule %q of queue %q", args[1], args[0]), args[0])
 			}
@@ -104,25 +99,17 @@ func scheduleListCommand(a *cli.App) *cobra.Command {
   penstock schedule list reports --json | jq -r '.name + " " + .next'`,
 		Args: cli.Exactly("QUEUE"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, stop := cli.Interruptible(cmd.Context())
-			defer stop()
+			ctx := cmd.Context()
 			store, err := a.OpenQueues(ctx)
 			if err != nil {
 				return err
 			}
-			defer store.Close()
 			schedules, err := store.Schedules(ctx, args[0])
 			if err != nil {
 				return about.Queue(err, "reading schedules", args[0])
 			}
 			if asJSON {
-				lines := json.NewEncoder(a.Stdout)
-				for i := range schedules {
-					if err := lines.Encode(scheduleForPrograms(&schedules[i])); err != nil {
-						return err
-					}
-				}
-				return nil
+				return cli.JSONLines(a.Stdout, schedules, scheduleForPrograms)
 			}
 			if len(schedules) == 0 {
 				fmt.Fprintf(a.Stdout, "Queue %s has no schedule yet: %s makes one.\n", cli.Visible(args[0]), a.Suggest("penstock schedule set"))
@@ -158,13 +145,11 @@ func scheduleDropCommand(a *cli.App) *cobra.Command {
 		Example: `  penstock schedule drop reports nightly`,
 		Args:    cli.Exactly("QUEUE", "NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, stop := cli.Interruptible(cmd.Context())
-			defer stop()
+			ctx := cmd.Context()
 			store, err := a.OpenQueues(ctx)
 			if err != nil {
 				return err
 			}
-			defer store.Close()
 			err = store.DropSchedule(ctx, args[0], args[1])
 			if errors.Is(err, penstock.ErrNoSchedule) {
 				return fmt.Errorf("schedule %q of queue %q: %w", args[1], args[0], penstock.ErrNoSchedule)
@@ -193,7 +178,7 @@ type scheduleJSON struct {
 	cli.PayloadJSON
 }
 
-func scheduleForPrograms(s *penstock.Schedule) *scheduleJSON {
+func scheduleForPrograms(s *penstock.Schedule) any {
 	return &scheduleJSON{
 		Queue: s.Queue, Name: s.Name, Cron: s.Cron, Next: s.Next.UTC(),
 		Key: s.Job.Key, DedupKey: s.Job.DedupKey, Group: s.Job.Group, Priority: s.Job.Priority, Headers: s.Job.Headers, PayloadJSON: cli.PayloadFor(s.Job.Payload),

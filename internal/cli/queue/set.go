@@ -82,8 +82,7 @@ hold for jobs that are in the queue already, too.
   penstock queue set mails --max-running unlimited`,
 		Args: cli.Exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, stop := cli.Interruptible(cmd.Context())
-			defer stop()
+			ctx := cmd.Context()
 			wanted, err := f.read(cmd.Flags())
 			if err != nil {
 				return err
@@ -95,7 +94,6 @@ hold for jobs that are in the queue already, too.
 			if err != nil {
 				return err
 			}
-			defer store.Close()
 			return setQueue(ctx, a, store, args[0], wanted, asJSON)
 		},
 	}
@@ -122,13 +120,11 @@ meanwhile, and those that run are done: status shows when none is left.`
 	}
 	cmd.Args = cli.Exactly("NAME")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		ctx, stop := cli.Interruptible(cmd.Context())
-		defer stop()
+		ctx := cmd.Context()
 		store, err := a.OpenQueues(ctx)
 		if err != nil {
 			return err
 		}
-		defer store.Close()
 		return setQueue(ctx, a, store, args[0], penstock.QueueSettings{Paused: &pause}, asJSON)
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "what is set then, as one JSON line")

@@ -92,7 +92,8 @@ confirmation yet is left to the next relay, exit code 130.`,
   penstock relay --adopt dotnet --table shop.outbox_messages --workers 5 --sink amqp://localhost/
   penstock relay --config penstock.yaml
   penstock relay --config penstock.yaml --subscription billing`,
-		Args: cli.Args(cobra.NoArgs),
+		Args:        cli.Args(cobra.NoArgs),
+		Annotations: cli.OwnSignals,
 	}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		f.given(cmd.Flags())
@@ -156,7 +157,6 @@ func relay(ctx context.Context, a *cli.App, f *relayFlags) error {
 	if err != nil {
 		return err
 	}
-	defer store.Close()
 	slog.SetDefault(log) // where stores write their warnings
 	defer cli.WarnOfDifferences(ctx, store, "", log)()
 

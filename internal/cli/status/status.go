@@ -78,13 +78,11 @@ every column. --json has every field.`,
   penstock status --json | jq '.outboxes[].subscriptions[].backlog, .queues[].ready'`,
 		Args: cli.Args(cobra.MaximumNArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ctx, stop := cli.Interruptible(cmd.Context())
-			defer stop()
+			ctx := cmd.Context()
 			store, err := a.OpenStore(ctx)
 			if err != nil {
 				return err
 			}
-			defer store.Close()
 			if every <= 0 {
 				return cli.Usage(fmt.Errorf("--every is %v: use a time such as 2s", every))
 			}

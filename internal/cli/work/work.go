@@ -72,7 +72,8 @@ waiting for the lease to end.`,
   penstock work mails --exec 'sendmail -t || exit 75' --concurrency 4 --timeout 30s
   penstock work reports --group acme --exec 'exec ./report --days "$(jq -e .days)"' --output discard
   penstock work reports --all-groups --exec './report "$PENSTOCK_JOB_GROUP"'`,
-		Args: cli.Exactly("QUEUE"),
+		Args:        cli.Exactly("QUEUE"),
+		Annotations: cli.OwnSignals,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := f.check(cmd.Flags()); err != nil {
 				return err
@@ -130,7 +131,6 @@ func workUntilSignals(ctx context.Context, a *cli.App, name string, f *workFlags
 	if err != nil {
 		return err
 	}
-	defer store.Close()
 	log := slog.Default().With("queue", name) // openStore has set it
 	defer cli.WarnOfDifferences(ctx, store, name, log)()
 	ctx, drain := context.WithCancel(ctx)
