@@ -145,11 +145,11 @@ func (f textFlag) Set(v string) error { return f.value.UnmarshalText([]byte(v)) 
 var errHurried = errors.New("hurried")
 
 func relay(ctx context.Context, a *cli.App, f *relayFlags) error {
-	cfg, err := configured(a, f)
+	log, err := f.logger(a)
 	if err != nil {
 		return err
 	}
-	log, err := f.logger(a)
+	cfg, err := configured(a, f)
 	if err != nil {
 		return err
 	}
