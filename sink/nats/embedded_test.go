@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 
 	natsgo "github.com/nats-io/nats.go"
 
@@ -51,7 +52,7 @@ func TestEmbeddedWithoutListener(t *testing.T) {
 
 // The largest message that the server announces does fit into its file store.
 func TestEmbeddedLargestMessage(t *testing.T) {
-	s := open(t, nats.Config{Embedded: &nats.EmbeddedConfig{Dir: t.TempDir()}})
+	s := open(t, nats.Config{Embedded: &nats.EmbeddedConfig{Dir: t.TempDir()}, AckWait: time.Minute}) // a busy disk takes long
 	m := messages(strings.Repeat("t", 1000), "large")[0]
 	m.Payload = make([]byte, embedded.MaxPayload-4<<10)
 	if err := sendOne(t, s, m); err != nil {
