@@ -240,6 +240,17 @@ func TestEnqueueManyInOrder(t *testing.T) {
 	f.wantClaim(9, 2, 1, 5)
 }
 
+// A group that is null is the default one, as it is for enqueue.
+func TestNullGroup(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t, "fifo")
+	f.wantText("{1,2,3,4,5}", "select array(select penstock.enqueue_many('q', '{a,b,c,d,e}'))::text")
+	f.wantText("1", "select id::text from penstock.claim('q', 1, '1 h', null, repeat('w', 256))")
+	f.wantText("2", "select id::text from penstock.ack_claim('q', null, grp => null, worker => null)")
+	f.wantText("3", "select id::text from penstock.dequeue('q', 1, null)")
+	f.wantText("{4,5}", "select array(select id from penstock.dequeue('q', 2, null))::text")
+}
+
 func TestPausedQueue(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t, "fifo")
@@ -372,6 +383,8 @@ func TestBadJobs(t *testing.T) {
 		{"22023", "penstock.claim('q', 1, '0')"},
 		{"22023", "penstock.claim('q', 1, '-1 s')"},
 		{"22023", "penstock.claim('q', 1, null)"},
+		{"23514", "penstock.claim('q', worker => repeat('w', 257))"},
+		{"23514", "penstock.ack_claim('q', '{}', worker => repeat('w', 257))"},
 		{"22023", "penstock.extend('q', 1, '0')"},
 		{"22023", "penstock.extend_many('q', '{1}', '-1 s')"},
 		{"22023", "penstock.enqueue_bytes('q', null)"},
@@ -408,6 +421,7 @@ func TestBadJobs(t *testing.T) {
 		{"22023", "penstock.set_queue('q', dedup_window => '200000 years')"},
 		{"22023", "penstock.set_retention('orders', '200000 years', null)"},
 		{"22023", "penstock.set_retention('orders', '-1 s', null)"},
+		{"22023", "penstock.set_retention('orders', null, -1)"},
 		{"0A000", "penstock.dequeue('limited')"},
 		{"22023", "penstock.set_queue('q', max_attempts => 0)"},
 		{"22023", "penstock.set_queue('q', max_running => -1)"},

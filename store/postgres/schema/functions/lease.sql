@@ -31,9 +31,11 @@ declare
     got   int;
     most  int;
 begin
-    if (n between 1 and 10000 and lease > interval '0' and lease <= interval '1000 years') is not true then
+    if (n between 1 and 10000 and lease > interval '0' and lease <= interval '1000 years' and coalesce(octet_length(worker), 0) <= 256) is not true then
         if (n between 1 and 10000) is not true then
             raise exception 'n is %, expected 1 to 10000', coalesce(n::text, 'null') using errcode = '22023', hint = 'call claim again for more';
+        elsif octet_length(worker) > 256 then
+            raise exception 'the worker has % bytes, the limit is 256', octet_length(worker) using errcode = '23514', hint = 'use a shorter name';
         end if;
         raise exception 'the lease is %, expected more than nothing and at most 1000 years', coalesce(lease::text, 'null')
         using errcode = '22023', hint = 'give the time a job takes and some more, for example interval ''30 s''';

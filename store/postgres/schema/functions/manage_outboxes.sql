@@ -107,6 +107,8 @@ language plpgsql set search_path from current as $$
 begin
     if age > interval '1000 years' or age < interval '0' then
         raise exception 'the age is %, expected up to 1000 years', age using errcode = '22023', hint = 'null keeps nothing for its age';
+    elsif bytes < 0 then
+        raise exception 'the bytes are %, expected 0 or more', bytes using errcode = '22023', hint = 'null keeps nothing for its size';
     end if;
     update _outbox o set retain_age = age, retain_bytes = bytes where o.name = outbox;
     if not found then

@@ -19,7 +19,7 @@ begin
 end $fn$;
 
 -- enqueue_bytes writes one job and returns its id; of a duplicate (dedup_key), the first one's. Errors: 42P01 for an
--- unknown queue, 22023 for what is over a limit.
+-- unknown queue, 23514 for what is over a limit, 22023 for a payload that is null.
 create or replace function enqueue_bytes(queue text, payload bytea, key text default null, grp text default '', priority int default 0,
                         not_before timestamptz default null, dedup_key text default null, headers jsonb default null) returns bigint
 language plpgsql volatile as $fn$
@@ -81,7 +81,7 @@ begin
     if n operator(pg_catalog.=) 1 and grp operator(pg_catalog.=) '' then
         return query execute pg_catalog.concat('select * from ', {prefix}, pg_catalog.quote_ident(pg_catalog.concat('dequeue_', queue)), '()');
     else
-        return query execute pg_catalog.concat('select * from ', take, '($1, $2)') using n, grp;
+        return query execute pg_catalog.concat('select * from ', take, '($1, $2)') using n, coalesce(grp, '');
     end if;
 end $fn$;
 
@@ -89,7 +89,7 @@ end $fn$;
 create or replace function claim(queue text, n int default 1, lease interval default '30 s', grp text default '', worker text default '') returns setof leased_job
 language plpgsql volatile as $fn$
 begin
-    return query execute pg_catalog.concat('select * from ', {schema}._queue_function(queue, 'claim'), '($1, $2, $3, $4)') using n, lease, grp, worker;
+    return query execute pg_catalog.concat('select * from ', {schema}._queue_function(queue, 'claim'), '($1, $2, $3, $4)') using n, lease, coalesce(grp, ''), worker;
 end $fn$;
 
 -- ack_claim ends jobs, as ack_many does, and claims others with the same call: both, or neither. Behind the jobs it returns
@@ -97,7 +97,7 @@ end $fn$;
 create or replace function ack_claim(queue text, leases bigint[], n int default 1, lease interval default '30 s', grp text default '', worker text default '') returns setof leased_job
 language plpgsql volatile as $fn$
 begin
-    return query execute pg_catalog.concat('select * from ', {schema}._queue_function(queue, 'claim'), '($1, $2, $3, $4, $5)') using n, lease, grp, worker, leases;
+    return query execute pg_catalog.concat('select * from ', {schema}._queue_function(queue, 'claim'), '($1, $2, $3, $4, $5)') using n, lease, coalesce(grp, ''), worker, leases;
 end $fn$;
 
 -- ack_many removes jobs that are done, and returns the leases that were still held.
