@@ -67,7 +67,7 @@ func (f *forwarding) Run(ctx context.Context) error {
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case err == nil: // drained
+		case err == nil, forwarding.Err() != nil: // drained
 			return nil
 		case errors.As(err, &held):
 			answered = true

@@ -74,3 +74,20 @@ func TestForwardingFailsAtTheStart(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// Drained before it began, or while it waits for the database.
+func TestForwardingDrainedWithoutASubscription(t *testing.T) {
+	var f *forwarding
+	calls := 0
+	f = forwards(io.Discard, func(ctx context.Context) error {
+		f.Drain()
+		<-ctx.Done()
+		if calls++; calls > 3 {
+			return nil
+		}
+		return ctx.Err()
+	})
+	if err := f.Run(t.Context()); err != nil || calls != 1 {
+		t.Errorf("drained, and yet it was tried %d times: %v", calls, err)
+	}
+}
