@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -208,5 +209,38 @@ func TestMaxAge(t *testing.T) {
 		}
 		finish(t, r, result, l, k)
 		checkOrder(t, l, k)
+	})
+}
+
+// As many keys as make the sink a suspect are refused at one moment, after a while in which the sink
+// has confirmed something else. So they are at fault, and become dead letters.
+func TestManySlowRefusalsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &outbox{}
+		k := &sink{t: t, outbox: l,
+			answer: func(m *penstock.Message) error {
+				if m.Key == "well" {
+					return nil
+				}
+				return errFlaky
+			},
+			before: func(_ context.Context, msgs []penstock.Message) {
+				if msgs[0].Key != "well" {
+					time.Sleep(2 * time.Second)
+				}
+			}}
+		for i := range refusedInARow + 5 {
+			l.publish(penstock.Message{Key: fmt.Sprint("slow-", i), Topic: "t"})
+		}
+		r, result := start(t, t.Context(), l, k, func(c *Config) { c.MaxBatch, c.Senders, c.MaxAttempts = 1, 64, 3 })
+		for range 30 {
+			time.Sleep(950 * time.Millisecond)
+			l.publish(penstock.Message{Key: "well", Topic: "t"})
+		}
+		pass(3 * time.Second)
+		if dead := len(l.deadSeqs()); dead != refusedInARow+5 || k.delivered() != 30 {
+			t.Errorf("%d dead letters and %d delivered after half a minute, want %d and 30", dead, k.delivered(), refusedInARow+5)
+		}
+		finish(t, r, result, l, k)
 	})
 }

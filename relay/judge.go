@@ -95,6 +95,9 @@ func (s *session) consult(r *run, now time.Time) {
 	if was != closed && now.IsZero() {
 		now = time.Now()
 	}
+	if s.confirms != r.before { // the sink accepts something: twenty that hang side by side are refused at one moment
+		r.fresh = r.fresh[:0]
+	}
 	interrupted := r.unavailable != nil && r.spell.Err() != nil // by this relay, not the sink
 	s.breaker.ended(now, answer{probe: r.probe, again: r.again, confirmed: r.confirmed, unavailable: r.unavailable != nil, interrupted: interrupted, fresh: r.fresh})
 	is := s.breaker.state

@@ -44,7 +44,7 @@ func TestStragglersAmongDeadRows(t *testing.T) {
 					}
 				}
 				t.Logf("%d ticks read %d pages, where one search reads %d", ticks, pages, search)
-				if expensive > 2 {
+				if expensive > ticks/2 { // each of them would, and a search of under 10 ms is not remembered
 					t.Errorf("%d of %d ticks stepped over the dead rows", expensive, ticks)
 				}
 				f.wantText("0", "select count(trouble)::text from penstock._segment")
