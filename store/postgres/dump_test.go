@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/hex"
 	osexec "os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -22,6 +21,7 @@ import (
 func TestDumpThatWaitsForALock(t *testing.T) {
 	t.Parallel()
 	server := testserver.StartPostgres(t)
+	program := pgDump(t, server)
 	setup := postgrestest.On(t, server.URL)
 	setup.Exec("create table app (n int)") // before Penstock's: pg_dump locks tables in the order in which they were made
 	f := fixtureOn(t, server.URL, postgres.Options{})
@@ -59,7 +59,7 @@ func TestDumpThatWaitsForALock(t *testing.T) {
 		_, err = locked.Exec(f.Ctx, "lock table app in access exclusive mode")
 		f.Must(err)
 		var dump, stderr bytes.Buffer
-		cmd := osexec.CommandContext(f.Ctx, filepath.Join(server.Bin, "pg_dump"), "--data-only", "--inserts", server.URL)
+		cmd := osexec.CommandContext(f.Ctx, program, "--data-only", "--inserts", server.URL)
 		cmd.Env = append(cmd.Environ(), env...)
 		cmd.Stdout, cmd.Stderr = &dump, &stderr
 		f.Must(cmd.Start())

@@ -45,14 +45,21 @@ func TestWriteSchemaDump(t *testing.T) {
 	f.Must(file.Close())
 }
 
+// pgDump is the server's program of that name; the test is skipped where it came without.
+func pgDump(tb testing.TB, server *testserver.Postgres) string {
+	tb.Helper()
+	program := filepath.Join(server.Bin, "pg_dump")
+	if _, err := os.Stat(program); err != nil {
+		tb.Skip("the server came without pg_dump")
+	}
+	return program
+}
+
 // plainDump is the database as SQL.
 func plainDump(f *fixture, server *testserver.Postgres) string {
 	f.Helper()
-	if _, err := os.Stat(filepath.Join(server.Bin, "pg_dump")); err != nil {
-		f.Skip("the server came without pg_dump")
-	}
 	var stderr strings.Builder
-	cmd := osexec.CommandContext(f.Ctx, filepath.Join(server.Bin, "pg_dump"), "--inserts", "--rows-per-insert=100", "--no-owner", f.URL)
+	cmd := osexec.CommandContext(f.Ctx, pgDump(f, server), "--inserts", "--rows-per-insert=100", "--no-owner", f.URL)
 	cmd.Stderr = &stderr
 	dump, err := cmd.Output()
 	if err != nil {
