@@ -1,25 +1,24 @@
 package postgres_test
 
 import (
-	"encoding/json"
 	"fmt"
+	"math"
 	"testing"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock/store/postgres"
 )
 
-// pagesOf is how many pages a statement touches.
+// pagesOf says how many pages a statement touches: the fewest of three runs that are
+// rolled back, since one may have to load the catalogue anew, when other sessions
+// changed so much that PostgreSQL forgot all it had cached.
 func (f *fixture) pagesOf(sql string) int {
 	f.Helper()
-	var text []byte
-	f.Must(f.Conn.QueryRow(f.Ctx, "explain (analyze, buffers, format json) "+sql, pgx.QueryExecModeSimpleProtocol).Scan(&text))
-	var plans []struct {
-		Plan map[string]any
+	fewest := math.MaxInt
+	for range 3 {
+		fewest = min(fewest, f.pagesOn(f.Conn, "begin; explain (analyze, buffers, format json) "+sql))
+		f.Exec("rollback")
 	}
-	f.Must(json.Unmarshal(text, &plans))
-	return int(plans[0].Plan["Shared Hit Blocks"].(float64) + plans[0].Plan["Shared Read Blocks"].(float64))
+	return fewest
 }
 
 // A job is cancelled without reading the others: those that wait, those that were
@@ -53,6 +52,7 @@ func TestCancelTouchesFewPages(t *testing.T) {
 			t.Logf("a job that %s: %d pages of %d", what, pages, whole)
 		}
 	}
+	f.wantText("4", "select penstock.cancel('q', '{5000,9000,3001,12000}')::text")
 	f.wantText("0", "select penstock.cancel('q', '{5000,9000,3001,12000}')::text") // they are gone
 	f.wantText("3", "select penstock.cancel('q', '{5001,9001,12001}')::text")
 }

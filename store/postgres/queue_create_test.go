@@ -43,7 +43,9 @@ func TestAQueueCostsTheSameHoweverManyThereAre(t *testing.T) {
 	const functions = "select count(*) from pg_proc where pronamespace = 'penstock'::regnamespace"
 	cost := func(name string) (catalogue, own int64, pages int) {
 		was, had := f.Number(rows), f.Number(functions)
-		pages = f.pagesOf(fmt.Sprintf("select penstock.create_queue('%s', segments => 2)", name))
+		create := fmt.Sprintf("select penstock.create_queue('%s', segments => 2)", name)
+		pages = f.pagesOf(create)
+		f.Exec(create)
 		return f.Number(rows) - was, f.Number(functions) - had, pages
 	}
 	f.Exec("select penstock.create_queue('warm', segments => 2)")
