@@ -86,8 +86,8 @@ func (e *HintError) Error() string { return e.Err.Error() + " (" + e.Hint + ")" 
 
 func (e *HintError) Unwrap() error { return e.Err }
 
-// The sink classifies, the relay decides. An error that carries none of the
-// three marks below is about the message and worth another attempt.
+// The sink classifies, the relay decides. An error of none of the three classes
+// below is about the message and worth another attempt.
 type (
 	permanentError   struct{ error }
 	unavailableError struct{ error }
@@ -101,8 +101,8 @@ func (e permanentError) Unwrap() error   { return e.error }
 func (e unavailableError) Unwrap() error { return e.error }
 func (e retryAfterError) Unwrap() error  { return e.error }
 
-// Permanent marks an error that another attempt with the same message and the
-// same configuration cannot cure.
+// Permanent classifies an error that another attempt with the same message and
+// configuration cannot cure.
 func Permanent(err error) error {
 	if err == nil {
 		return nil
@@ -110,13 +110,13 @@ func Permanent(err error) error {
 	return permanentError{err}
 }
 
-// IsPermanent reports whether err is marked Permanent.
+// IsPermanent reports whether err is Permanent.
 func IsPermanent(err error) bool {
 	var e permanentError
 	return errors.As(err, &e)
 }
 
-// Unavailable marks an error that says nothing about the message: the broker
+// Unavailable classifies an error that says nothing about the message: the broker
 // as a whole cannot be reached or refuses everything. The relay pauses the
 // subscription and spends no attempt of any message.
 func Unavailable(err error) error {
@@ -126,13 +126,13 @@ func Unavailable(err error) error {
 	return unavailableError{err}
 }
 
-// IsUnavailable reports whether err is marked Unavailable.
+// IsUnavailable reports whether err is Unavailable.
 func IsUnavailable(err error) bool {
 	var e unavailableError
 	return errors.As(err, &e)
 }
 
-// RetryAfter marks an error with the time the broker asked to be left alone. Where a
+// RetryAfter adds to an error the time that the broker asked to be left alone. Where a
 // part of the broker takes nothing, a stream that is full, say, it goes with
 // Unavailable: the message waits that long with its key, no attempt is spent, and
 // others go on.

@@ -27,7 +27,7 @@ type NewJob struct {
 	// for it; one whose NotBefore has not come has none yet, and holds nobody up.
 	// Empty means that the job waits for nobody.
 	Key string
-	// Group, a tenant or an account, is a line of its own: each Claim is from
+	// Group, a tenant or an account, is ordered by itself: each Claim is from
 	// one group. Empty is a group, too.
 	Group    string
 	Priority int
@@ -94,7 +94,7 @@ type Job struct {
 	CreatedAt time.Time
 	Headers   map[string]string
 	Payload   []byte
-	// Lease is the token of this claim: Ack, Retry, Bury and Extend take it.
+	// Lease is the token of this claim: Ack, Retry, DeadLetter and Extend take it.
 	Lease      int64
 	LeaseUntil time.Time
 }
@@ -113,7 +113,7 @@ type Claim struct {
 // Queue is one queue of a store. Safe for concurrent use.
 //
 // A lease that has ended, or that another call has settled, is lost: Ack and
-// Extend leave it out of what they return, Retry and Bury return ErrLeaseLost.
+// Extend leave it out of what they return, Retry and DeadLetter return ErrLeaseLost.
 // Until somebody else can have had the job, a store may still take a lease
 // for held that has ended.
 type Queue interface {
@@ -138,8 +138,8 @@ type Queue interface {
 	// queue's own backoff. After the last attempt the job becomes a dead letter,
 	// and dead is true.
 	Retry(ctx context.Context, lease int64, after time.Duration, reason string) (dead bool, err error)
-	// Bury makes a job a dead letter at once.
-	Bury(ctx context.Context, lease int64, reason string) error
+	// DeadLetter makes a job a dead letter at once.
+	DeadLetter(ctx context.Context, lease int64, reason string) error
 
 	// Maintain does the housekeeping: expired leases, jobs that have become due,
 	// periodic jobs, storage. Workers call it about twice a second. Safe to call from
@@ -276,7 +276,7 @@ type DeadJobQuery struct {
 	Limit int
 }
 
-// DeadJob is a job set aside with the reason.
+// DeadJob is a job that was given up, with the reason.
 type DeadJob struct {
 	Job Job
 	// Failures are the latest attempts, up to MaxFailures, oldest first.
@@ -322,7 +322,7 @@ type GroupStatus struct {
 	Waiting     int64         `json:"waiting"`
 	DeadLetters int64         `json:"dead_letters"`
 	OldestAge   time.Duration `json:"oldest_age_ns"`
-	// More: a store that does not count long lines to their end has left out jobs that are
+	// More: a store that does not count long groups to their end has left out jobs that are
 	// ready or wait.
 	More bool `json:"more,omitempty"`
 }

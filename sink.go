@@ -12,8 +12,8 @@ type Sink interface {
 	//
 	// nil means that every message is confirmed: durably, by the broker's own
 	// word. Otherwise the result has one entry per message, nil where it is
-	// confirmed. One bad message fails alone. An error may be marked with
-	// Permanent, RetryAfter or Unavailable, or the last two together; unmarked
+	// confirmed. One bad message fails alone. An error may be of the class
+	// Permanent, RetryAfter or Unavailable, or of the last two; without a class it
 	// means: try this message again. What the broker accepted but could not route is an error.
 	// When ctx ends, messages without an answer get an Unavailable error.
 	//
@@ -23,7 +23,7 @@ type Sink interface {
 
 	// Close waits for running Sends until ctx ends and lets go of the
 	// connection. A second Close returns nil; a Send after Close fails with
-	// ErrClosed, marked Unavailable.
+	// ErrClosed, an Unavailable error.
 	Close(ctx context.Context) error
 }
 

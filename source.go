@@ -72,24 +72,22 @@ type Batch struct {
 	// returned earlier and not settled will come again, and the relay must
 	// forget them.
 	Rewound bool
-	// Lines has one entry per message; nil means that all are InLine.
-	Lines []Line
+	// KeyOrder has one entry per message; nil means that all are InOrder.
+	KeyOrder []KeyOrder
 }
 
-// Line is how a message stands to the others of its key.
-type Line uint8
+// KeyOrder is how a message is ordered among those of its key.
+type KeyOrder uint8
 
 const (
-	// InLine: it is sent in its turn, and what comes after it waits.
-	InLine Line = iota
-	// Behind: its key had parked messages when this Fetch began, and it has to be
-	// parked behind them, unsent. Whoever settled a Parked verdict since then must see
-	// to the key himself.
-	Behind
-	// Alone: others of its key have gone on long ago and do not wait for it. A
-	// dead letter that was sent back, say. It is not parked behind others, nor
-	// others behind it.
-	Alone
+	// InOrder: it is sent in its turn, and later messages of its key wait for it.
+	InOrder KeyOrder = iota
+	// BehindParked: its key had parked messages when this Fetch began; it is parked
+	// behind them, unsent. The caller itself tracks keys that it parked since then.
+	BehindParked
+	// OutOfOrder: its key has gone on without it, and nothing waits for it: a dead
+	// letter that was sent back, say. It is never parked behind others.
+	OutOfOrder
 )
 
 // Settled is the outcome of one batch, or of the part of it that is known.
@@ -110,7 +108,7 @@ type Verdict struct {
 	// returns it again. It counts for the first message of its key; those behind
 	// it follow when that one is delivered or dead.
 	RetryIn time.Duration
-	// Hold, of a Dead one that is InLine, keeps its key waiting: what comes after
+	// Hold, of a Dead one that is InOrder, keeps its key waiting: what comes after
 	// it is parked until someone discards it, or retries it and it is delivered.
 	Hold bool
 }
@@ -145,12 +143,11 @@ const (
 	Delivered Outcome = iota
 	// Dead: it is kept as a dead letter until someone retries or discards it.
 	Dead
-	// Parked: the store keeps it aside, so that the cursor can pass, and Fetch
-	// returns it again when it is due. The parked messages of a key are a line:
-	// they come back in the order in which they came first. While its first message
-	// has been refused it comes alone, and once that is delivered or dead the
-	// others follow. A message without a key, or an Alone one, is a line of its
-	// own. Later messages of the key are returned Behind until the line is over.
+	// Parked: the store keeps it, so that the cursor can pass, and Fetch returns it
+	// again when it is due. The messages of a parked key come back in their first
+	// order: a first one that was refused comes alone, and once it is delivered or
+	// dead the others follow. Later messages of the key are returned BehindParked
+	// until none is parked. One without a key, or OutOfOrder, is parked by itself.
 	Parked
 	// Undecided: the message has no verdict yet. It stays with the Source, for a
 	// later Settle of its batch; should the Source be closed before, it comes again.

@@ -55,19 +55,19 @@ type Operator interface {
 	// Those that were sent back and are not settled yet are not among them.
 	DeadLetters(ctx context.Context, q DeadLetterQuery) ([]DeadLetter, error)
 	// RetryDeadLetters sends dead letters back to their subscription, whose
-	// next Fetches return them Alone, before an empty batch, with Attempt + 1.
+	// next Fetches return them OutOfOrder, before an empty batch, with Attempt + 1.
 	// It returns how many there were.
 	RetryDeadLetters(ctx context.Context, q DeadLetterQuery) (int, error)
 	// DiscardDeadLetters deletes dead letters for good and returns how many.
 	// Those on their way back are not among them.
 	DiscardDeadLetters(ctx context.Context, q DeadLetterQuery) (int, error)
 
-	// ParkedKeys describes up to limit lines of parked messages, those due
+	// ParkedKeys describes up to limit parked keys, those due
 	// soonest first, held ones last.
 	ParkedKeys(ctx context.Context, outbox, subscription string, limit int) ([]ParkedKey, error)
 
-	// RetryParked has lines that wait for another attempt tried at once, within about a second if
-	// somebody has the lease: those of the keys, or all without one. It returns how many there are.
+	// RetryParked has parked keys that wait for another attempt tried at once, within about a second if
+	// somebody has the lease: those named, or all without a name. It returns how many there are.
 	// What is held still waits for its dead letter. Nothing else of them changes.
 	RetryParked(ctx context.Context, outbox, subscription string, keys ...string) (int, error)
 
@@ -157,8 +157,8 @@ type SubscriptionStatus struct {
 	// DeadLetters kept for this subscription.
 	DeadLetters int64 `json:"dead_letters"`
 	// Parked counts messages that wait for another attempt, or behind one that
-	// does; they are not part of the backlog. ParkedKeys counts the lines they
-	// stand in (a message without a key is one), and HeldKeys those among them
+	// does; they are not part of the backlog. ParkedKeys counts their
+	// keys (a message without a key is one), and HeldKeys those among them
 	// that wait for a person because of Verdict.Hold.
 	Parked     int64 `json:"parked"`
 	ParkedKeys int64 `json:"parked_keys"`
@@ -179,7 +179,7 @@ type SubscriptionStatus struct {
 	SinkError string    `json:"sink_error,omitempty"`
 }
 
-// DeadLetter is a message set aside with the reason.
+// DeadLetter is a message that was given up, with the reason.
 type DeadLetter struct {
 	Message Message
 	// Failures are the latest attempts, up to MaxFailures, oldest first.
@@ -194,11 +194,11 @@ type DeadLetter struct {
 // Err is why the last attempt failed.
 func (d DeadLetter) Err() string { return lastError(d.Failures) }
 
-// ParkedKey is one line of parked messages.
+// ParkedKey is a key with parked messages, or one parked message by itself.
 type ParkedKey struct {
 	Key      string    `json:"key"`
 	Messages int64     `json:"messages"`
-	FirstSeq int64     `json:"first_seq"` // of the message that the others wait for; of a held line the dead letter's
+	FirstSeq int64     `json:"first_seq"` // of the message that the others wait for; of a held key the dead letter's
 	Attempt  int       `json:"attempt"`   // how many it has had
 	Err      string    `json:"error"`
 	Since    time.Time `json:"since,omitzero"`      // when its first attempt failed

@@ -103,11 +103,11 @@ func (l *outbox) fetchParked(b *penstock.Batch, limit penstock.Limit) (fakeBatch
 				m.FailedSince = p.failures[0].At
 			}
 			b.Messages = append(b.Messages, m)
-			how := penstock.InLine
+			how := penstock.InOrder
 			if line.alone {
-				how = penstock.Alone
+				how = penstock.OutOfOrder
 			}
-			b.Lines = append(b.Lines, how)
+			b.KeyOrder = append(b.KeyOrder, how)
 			from.lines = append(from.lines, line)
 			line.out++
 		}
@@ -132,9 +132,9 @@ func (l *outbox) settle(t penstock.Settled, from *fakeBatch) error {
 			continue
 		}
 		from.settled[i] = true
-		line := penstock.InLine
-		if t.Batch.Lines != nil {
-			line = t.Batch.Lines[i]
+		line := penstock.InOrder
+		if t.Batch.KeyOrder != nil {
+			line = t.Batch.KeyOrder[i]
 		}
 		var of *fakeLine
 		if from.lines != nil {
@@ -164,13 +164,13 @@ func (l *outbox) pass(seq int64) {
 	}
 }
 
-func (l *outbox) settleOne(m penstock.Message, how penstock.Line, v penstock.Verdict, line *fakeLine) error {
+func (l *outbox) settleOne(m penstock.Message, how penstock.KeyOrder, v penstock.Verdict, line *fakeLine) error {
 	for i, f := range v.Failures {
 		if f.Attempt != m.Attempt+i {
 			return fmt.Errorf("message %d of attempt %d has failures %v", m.Seq, m.Attempt, v.Failures)
 		}
 	}
-	alone := how == penstock.Alone || m.Key == ""
+	alone := how == penstock.OutOfOrder || m.Key == ""
 	p := &fakeParked{m: m}
 	if line == nil && v.Outcome == penstock.Parked {
 		if line = l.line(m.Key); alone || line == nil {

@@ -47,7 +47,7 @@ type outbox struct {
 
 	// Called without mu, before the answer.
 	renewWait, settleWait func(ctx context.Context)
-	// Called without mu, between the moment that decides what is Behind and the
+	// Called without mu, between the moment that decides what is BehindParked and the
 	// one that decides what is returned.
 	fetchWait func(ctx context.Context)
 }
@@ -204,15 +204,15 @@ func (s *fakeSource) fetchStream(b *penstock.Batch, limit penstock.Limit, behind
 		bytes += m.Size()
 		b.Messages = append(b.Messages, m)
 		if behind[m.Key] != nil {
-			if b.Lines == nil {
-				b.Lines = make([]penstock.Line, limit.Messages)
+			if b.KeyOrder == nil {
+				b.KeyOrder = make([]penstock.KeyOrder, limit.Messages)
 			}
-			b.Lines[len(b.Messages)-1] = penstock.Behind
+			b.KeyOrder[len(b.Messages)-1] = penstock.BehindParked
 		}
 		s.next++
 	}
-	if b.Lines != nil {
-		b.Lines = b.Lines[:len(b.Messages)]
+	if b.KeyOrder != nil {
+		b.KeyOrder = b.KeyOrder[:len(b.Messages)]
 	}
 	return fakeBatch{}
 }

@@ -230,7 +230,7 @@ func (s *session) refused(r *run, i int, l *lane, now time.Time) {
 func (s *session) count(r *run, i int, l *lane, now time.Time) {
 	e, b, err := r.entries[i], r.entries[i].batch, r.errs[i]
 	m := &b.Messages[e.index]
-	fresh := m.Attempt == 1 && e.line() == penstock.InLine
+	fresh := m.Attempt == 1 && e.line() == penstock.InOrder
 	unvouched := r.confirmed == 0 && fresh && e.tries == 0
 	if unvouched && s.draining { // there is no time left to find out who is to blame
 		if l != nil {
@@ -249,7 +249,7 @@ func (s *session) count(r *run, i int, l *lane, now time.Time) {
 		since = v.Failures[0].At
 	}
 	d := s.policy.decide(refusal{err: err, attempt: m.Attempt + int(e.tries) - 1, tries: int(e.tries), age: now.Sub(since),
-		fresh: fresh && !s.draining, inLine: m.Key != "" && e.line() == penstock.InLine})
+		fresh: fresh && !s.draining, inOrder: m.Key != "" && e.line() == penstock.InOrder})
 
 	if unvouched {
 		s.provisional = append(s.provisional, e)

@@ -28,11 +28,11 @@ func (e *entry) tried() bool {
 	return e.doubted || e.tries > 0 || e.batch.Messages[e.index].Attempt > 1
 }
 
-func (e *entry) line() penstock.Line {
-	if e.batch.Lines == nil {
-		return penstock.InLine
+func (e *entry) line() penstock.KeyOrder {
+	if e.batch.KeyOrder == nil {
+		return penstock.InOrder
 	}
-	return e.batch.Lines[e.index]
+	return e.batch.KeyOrder[e.index]
 }
 
 type laneState uint8

@@ -10,7 +10,7 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// What is fetched while a Parked verdict becomes durable is not flagged Behind,
+// What is fetched while a Parked verdict becomes durable is not flagged BehindParked,
 // and has to be parked by the relay.
 func TestFetchDuringParkingSettle(t *testing.T) {
 	bad := &refuse{seq: 1}
@@ -40,7 +40,7 @@ func TestFetchDuringParkingSettle(t *testing.T) {
 	})
 }
 
-// The verdict of a message that came Behind waits in memory for a message of
+// The verdict of a message that came BehindParked waits in memory for a message of
 // its batch that is slow, while the rest of the line is delivered: what comes
 // then is not flagged, though one before it is not delivered.
 func TestBehindInASlowBatch(t *testing.T) {

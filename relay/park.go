@@ -9,7 +9,7 @@ import (
 )
 
 // mark says that messages of a lane are to be parked from seq on, because one of
-// them was: until the store knows and returns them Behind by itself.
+// them was: until the store knows and returns them BehindParked by itself.
 type mark struct {
 	seq   int64  // the first of the key that is parked with batch
 	batch *batch // nil once the verdicts are durable
@@ -61,7 +61,7 @@ func (s *session) conclude(e *entry, l *lane, v penstock.Verdict) {
 	case penstock.Dead:
 		b.dead++
 	}
-	if l != nil && l.key != "" && e.line() != penstock.Alone {
+	if l != nil && l.key != "" && e.line() != penstock.OutOfOrder {
 		s.mark(l, m.Seq, b)
 	}
 }
@@ -89,19 +89,19 @@ func (s *session) settled(e *entry) {
 func (s *session) concludeHead(l *lane, v penstock.Verdict) {
 	e := l.popFront()
 	s.conclude(e, l, v)
-	if e.line() != penstock.Alone {
+	if e.line() != penstock.OutOfOrder {
 		s.parkRest(l)
 	}
 	s.lanes.release(l)
 }
 
-// parkRest parks what is left in a lane, unsent. Messages that are Alone stay.
+// parkRest parks what is left in a lane, unsent. Messages that are OutOfOrder stay.
 func (s *session) parkRest(l *lane) {
 	e := l.head
 	l.head, l.tail = nil, nil
 	for e != nil {
 		next := e.next
-		if e.line() == penstock.Alone {
+		if e.line() == penstock.OutOfOrder {
 			l.pushBack(e)
 		} else {
 			s.conclude(e, l, e.parked())
@@ -132,7 +132,7 @@ func (s *session) place(entries []entry, fetch uint64) {
 		m := &e.batch.Messages[e.index]
 		l, line := s.lanes.lane(m.Key), e.line()
 		switch {
-		case m.Key != "" && (line == penstock.Behind || line == penstock.InLine && l.parks(m.Seq, fetch)):
+		case m.Key != "" && (line == penstock.BehindParked || line == penstock.InOrder && l.parks(m.Seq, fetch)):
 			s.conclude(e, l, penstock.Verdict{Outcome: penstock.Parked})
 		default:
 			l.pushBack(e)

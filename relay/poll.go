@@ -137,7 +137,7 @@ func (s *session) admit(b penstock.Batch) bool {
 			s.window.push(t)
 			s.cfg.Observer.InFlight(s.window.messages)
 		}
-		if b.Lines == nil && skipped == 0 && s.lanes.marked == 0 {
+		if b.KeyOrder == nil && skipped == 0 && s.lanes.marked == 0 {
 			s.lanes.add(entries[from:to])
 		} else {
 			s.place(entries[from:to], fetch)

@@ -44,7 +44,7 @@ type refusal struct {
 	tries   int           // of them since it was fetched
 	age     time.Duration // since its first refusal
 	fresh   bool          // it came with attempt 1 and may be tried again from memory
-	inLine  bool          // others of its key wait for it
+	inOrder bool          // others of its key wait for it
 }
 
 type action uint8
@@ -63,7 +63,7 @@ type decision struct {
 
 func (p *retryPolicy) decide(r refusal) decision {
 	if penstock.IsPermanent(r.err) || p.maxAttempts > 0 && r.attempt >= p.maxAttempts || p.maxAge > 0 && r.age >= p.maxAge {
-		return decision{action: die, hold: p.onDead == OnDeadHold && r.inLine}
+		return decision{action: die, hold: p.onDead == OnDeadHold && r.inOrder}
 	}
 	in, asked := penstock.RetryDelay(r.err)
 	if !asked || in <= 0 {

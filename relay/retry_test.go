@@ -50,9 +50,9 @@ func TestRetryPolicy(t *testing.T) {
 		"asked for, later":        {defaults, refusal{err: after, attempt: 9, tries: 1}, decision{action: park, in: 300 * time.Millisecond}},
 		"asked for long":          {defaults, refusal{err: penstock.RetryAfter(errFlaky, time.Hour), attempt: 1, tries: 1, fresh: true}, decision{action: park, in: time.Hour}},
 		"asked for nothing":       {defaults, refusal{err: penstock.RetryAfter(errFlaky, 0), attempt: 1, tries: 1, fresh: true}, decision{action: again, in: 100 * time.Millisecond}},
-		"hold":                    {holding, refusal{err: permanent, attempt: 1, tries: 1, inLine: true}, decision{action: die, hold: true}},
+		"hold":                    {holding, refusal{err: permanent, attempt: 1, tries: 1, inOrder: true}, decision{action: die, hold: true}},
 		"nobody to hold":          {holding, refusal{err: permanent, attempt: 1, tries: 1}, decision{action: die}},
-		"hold only the dead":      {holding, refusal{err: errFlaky, attempt: 3, tries: 3, inLine: true}, decision{action: park, in: 400 * time.Millisecond}},
+		"hold only the dead":      {holding, refusal{err: errFlaky, attempt: 3, tries: 3, inOrder: true}, decision{action: park, in: 400 * time.Millisecond}},
 	} {
 		if got := c.policy.decide(c.r); got != c.want {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)

@@ -61,13 +61,13 @@ func (b *batch) part(waiting map[string]bool) (p penstock.Settled, news bool) {
 			*v = b.verdicts[i]
 		}
 		key := b.Messages[i].Key
-		switch inLine := waiting != nil && key != "" && e.line() != penstock.Alone; {
+		switch inOrder := waiting != nil && key != "" && e.line() != penstock.OutOfOrder; {
 		case !e.done:
 			v.Outcome = penstock.Undecided
-			if inLine {
+			if inOrder {
 				waiting[key] = true
 			}
-		case inLine && v.Outcome == penstock.Parked && waiting[key]:
+		case inOrder && v.Outcome == penstock.Parked && waiting[key]:
 			*v = penstock.Verdict{Outcome: penstock.Undecided}
 		default:
 			news = news || !e.durable

@@ -194,7 +194,7 @@ func (w *worker) fail(ctx context.Context, t *task, failure error, interrupted b
 // tell makes the one call that ends a failed attempt.
 func (w *worker) tell(ctx context.Context, t *task, failure error, interrupted bool) (End, error) {
 	if penstock.IsPermanent(failure) {
-		return Dead, w.q.Bury(ctx, t.job.Lease, reason(failure))
+		return Dead, w.q.DeadLetter(ctx, t.job.Lease, reason(failure))
 	}
 	after, asked := penstock.RetryDelay(failure)
 	if !asked {

@@ -16,8 +16,8 @@ import (
 // Handler does one job. Its error decides what becomes of it:
 //
 //   - nil: the job is done.
-//   - an error marked Permanent: it is a dead letter at once.
-//   - an error marked RetryAfter: it is tried again after that time.
+//   - an error of class Permanent: it is a dead letter at once.
+//   - an error of class RetryAfter: it is tried again after that time.
 //   - any other, and a panic: it is tried again after the queue's own backoff,
 //     until its attempts are used up and it is a dead letter.
 //   - ErrSettled: the handler has ended the job itself.
@@ -28,7 +28,7 @@ type Handler func(ctx context.Context, job penstock.Job) error
 
 var (
 	// ErrSettled is what a handler returns that has ended its job itself, with
-	// Ack, Retry or Bury in a transaction of its own: Run leaves the job alone.
+	// Ack, Retry or DeadLetter in a transaction of its own: Run leaves the job alone.
 	ErrSettled = errors.New("the handler has settled the job")
 	// ErrStopping is why a handler's context ended: Run was told to stop, and
 	// waited for DrainTimeout.
@@ -41,7 +41,7 @@ type Queue interface {
 	Extend(ctx context.Context, lease time.Duration, leases ...int64) ([]int64, error)
 	Ack(ctx context.Context, leases ...int64) ([]int64, error)
 	Retry(ctx context.Context, lease int64, after time.Duration, reason string) (dead bool, err error)
-	Bury(ctx context.Context, lease int64, reason string) error
+	DeadLetter(ctx context.Context, lease int64, reason string) error
 	Maintain(ctx context.Context) error
 }
 

@@ -150,7 +150,7 @@ func (q *fakeQueue) Retry(ctx context.Context, lease int64, after time.Duration,
 	return false, nil
 }
 
-func (q *fakeQueue) Bury(ctx context.Context, lease int64, reason string) error {
+func (q *fakeQueue) DeadLetter(ctx context.Context, lease int64, reason string) error {
 	end, err := q.call(ctx, "bury")
 	if err != nil {
 		return err

@@ -27,7 +27,7 @@ func deadJobDesk(t *testing.T, d *desk) []int64 {
 	for _, group := range []string{"", "acme"} {
 		for _, j := range d.claim("mails", group) {
 			reason := map[string]string{"": "disk\nfull", "acme": "no such street"}[j.Group]
-			if err := q.Bury(t.Context(), j.Lease, reason); err != nil {
+			if err := q.DeadLetter(t.Context(), j.Lease, reason); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -140,7 +140,7 @@ func TestStatusShowsQueues(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := d.queues().Queue("mails").Bury(t.Context(), job[0].Lease, "no such street"); err != nil {
+		if err := d.queues().Queue("mails").DeadLetter(t.Context(), job[0].Lease, "no such street"); err != nil {
 			t.Fatal(err)
 		}
 		table := d.must("status")

@@ -62,7 +62,7 @@ func TestNextCommandsRunWhenPasted(t *testing.T) {
 	}
 	defer conn.Close(t.Context())
 	_, err = conn.Exec(t.Context(), "select elsewhere.inbox_in_order('billing', 'k', 'm2', 'm1', null, 'x', interval '1 hour')")
-	if err := errors.Join(err, queue.Bury(t.Context(), jobs[0].Lease, "no")); err != nil {
+	if err := errors.Join(err, queue.DeadLetter(t.Context(), jobs[0].Lease, "no")); err != nil {
 		t.Fatal(err)
 	}
 	for _, show := range []string{"dead show orders --seq 1", "dead show mails 1", "inbox held billing m2"} {

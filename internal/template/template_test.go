@@ -51,7 +51,7 @@ func TestMissingHeaderIsPermanent(t *testing.T) {
 		}
 		_, err = tmpl.Execute(&msg)
 		if !penstock.IsPermanent(err) {
-			t.Errorf("%q: %v is not marked permanent", s, err)
+			t.Errorf("%q: %v is not permanent", s, err)
 		}
 		var missing *MissingHeaderError
 		if !errors.As(err, &missing) || missing.Header != "tenant" {

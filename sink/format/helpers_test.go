@@ -86,7 +86,7 @@ func refusal(t testing.TB, cfg format.Config, b format.Binding, m penstock.Messa
 	r := &recorder{}
 	errs := wrap(t, r, cfg, b).Send(t.Context(), []penstock.Message{m})
 	if len(errs) != 1 || !penstock.IsPermanent(errs[0]) || len(r.got) > 0 {
-		t.Fatalf("%v, %d sent; want one error marked Permanent", errs, len(r.got))
+		t.Fatalf("%v, %d sent; want one Permanent error", errs, len(r.got))
 	}
 	return errs[0]
 }

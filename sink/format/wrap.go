@@ -22,7 +22,7 @@ type encoder interface {
 // by way of sink; with kind raw it is sink itself. It closes sink when it is
 // closed.
 //
-// A message that cannot have the format fails with an error marked
+// A message that cannot have the format fails as
 // penstock.Permanent and is not sent; the others are.
 //
 // The error is a *penstock.FieldError.
@@ -64,7 +64,7 @@ func (f *formatted) KeepsOrder() bool { return f.inOrder }
 
 var errNoID = penstock.WithHint(errors.New("the message has no id"), "publish with one, or let the store derive it")
 
-// errHeldBack is not marked: nothing is wrong with the message.
+// errHeldBack has no class: nothing is wrong with the message.
 var errHeldBack = errors.New("held back: an earlier message with the same key cannot be sent")
 
 // Send encodes msgs and sends those that can be.

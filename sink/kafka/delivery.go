@@ -24,7 +24,7 @@ type delivery struct {
 	index  map[*kgo.Record]int
 }
 
-// errHeldBack is not marked: nothing is wrong with the message.
+// errHeldBack has no class: nothing is wrong with the message.
 var errHeldBack = errors.New("held back: an earlier message with the same key was not accepted")
 
 // fail answers message i, and holds back those of its key that come later.

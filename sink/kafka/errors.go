@@ -36,7 +36,7 @@ func aboutAll(e *kerr.Error) bool {
 	return false
 }
 
-// verdict marks what became of a record for the relay. A refused batch stands
+// verdict classifies what became of a record for the relay. A refused batch stands
 // for its record only if it held no other (see isolate).
 func (s *Sink) verdict(ctx context.Context, p *producer, r *kgo.Record, err error) error {
 	var e *kerr.Error

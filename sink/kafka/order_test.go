@@ -163,8 +163,8 @@ func TestRefusedBeforeTheLastIsThere(t *testing.T) {
 	errs := send(t, s, msgs...)
 	wantAnswer(t, errs[0], "permanent", "max.message.bytes")
 	for _, err := range errs[1:] {
-		if mark(err) != "unmarked" {
-			t.Fatalf("%s: %v; want it held back", mark(err), err)
+		if class(err) != "unclassified" {
+			t.Fatalf("%s: %v; want it held back", class(err), err)
 		}
 	}
 	if got := newReader(t, []string{orders}, kgo.SeedBrokers(c.proxies[0].Addr())).records(t, 1); len(got) != 1 {

@@ -108,7 +108,7 @@ func (k *reader) Finish(ctx context.Context) error {
 		marks = append(marks, &kgo.Record{Topic: k.topic, Partition: p, Headers: []kgo.RecordHeader{{Key: endHeader}}})
 	}
 	if err := k.client.ProduceSync(ctx, marks...).FirstErr(); err != nil {
-		return fmt.Errorf("producing the end marks to the topic %s: %w", k.topic, err)
+		return fmt.Errorf("producing the end markers to the topic %s: %w", k.topic, err)
 	}
 	return nil
 }

@@ -105,7 +105,7 @@ func (e *encoder) time(t time.Time) []byte {
 // maxTopicName is Kafka's limit, in bytes.
 const maxTopicName = 249
 
-// checkTopic refuses what no broker takes for a topic, marked Permanent, and
+// checkTopic refuses what no broker takes for a topic, as Permanent, and
 // the topics in which a cluster keeps its own state: a producer's topic is data.
 func checkTopic(name string) error {
 	switch name {
@@ -131,7 +131,7 @@ func badTopic(name, problem string) error {
 		"topics are called by letters, digits, dots, underscores and dashes; change the topic of the message or the topic template"))
 }
 
-// checkSize refuses a record that does not fit a batch of its own, marked
+// checkSize refuses a record that does not fit a batch of its own, as
 // Permanent. It counts a few bytes more than there are.
 func checkSize(r *kgo.Record, limit int) error {
 	const perBatch, perRecord, perHeader = 80, 40, 10

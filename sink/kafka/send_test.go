@@ -37,8 +37,8 @@ func send(t *testing.T, s *kafka.Sink, msgs ...penstock.Message) []error {
 	return errs
 }
 
-// mark is how an error is marked.
-func mark(err error) string {
+// class is the error class of err.
+func class(err error) string {
 	switch {
 	case err == nil:
 		return "confirmed"
@@ -47,13 +47,13 @@ func mark(err error) string {
 	case penstock.IsUnavailable(err):
 		return "unavailable"
 	}
-	return "unmarked"
+	return "unclassified"
 }
 
 func wantAnswer(t *testing.T, err error, want, text string) {
 	t.Helper()
-	if mark(err) != want || err != nil && !strings.Contains(err.Error(), text) {
-		t.Errorf("%s: %v; want %s, %q", mark(err), err, want, text)
+	if class(err) != want || err != nil && !strings.Contains(err.Error(), text) {
+		t.Errorf("%s: %v; want %s, %q", class(err), err, want, text)
 	}
 }
 
@@ -72,7 +72,7 @@ func TestOneRecordSpoilsBatch(t *testing.T) {
 		case i == 57:
 			wantAnswer(t, err, "permanent", "max.message.bytes")
 		case i > 57 && i%50 == 7:
-			wantAnswer(t, err, "unmarked", "held back")
+			wantAnswer(t, err, "unclassified", "held back")
 		default:
 			wantAnswer(t, err, "confirmed", "")
 		}
@@ -83,7 +83,7 @@ func TestOneRecordSpoilsBatch(t *testing.T) {
 	}
 }
 
-// What brokers say, and how it is marked for the relay.
+// What brokers say, and its error class.
 func TestVerdicts(t *testing.T) {
 	c := startCluster(t, 1, kfake.SeedTopics(1, orders))
 	for _, v := range []struct {
@@ -95,12 +95,12 @@ func TestVerdicts(t *testing.T) {
 		{kerr.RecordListTooLarge, "permanent", "max_message_bytes"},
 		{kerr.InvalidRecord, "permanent", "compacted"},
 		{kerr.InvalidTopicException, "permanent", "template"},
-		{kerr.InvalidTimestamp, "unmarked", "clocks"},
-		{kerr.TopicAuthorizationFailed, "unmarked", "Write and Describe"},
-		{kerr.UnknownTopicOrPartition, "unmarked", "create it"},
-		{kerr.PolicyViolation, "unmarked", "POLICY_VIOLATION"},
-		{kerr.UnknownServerError, "unmarked", "UNKNOWN_SERVER_ERROR"},
-		{kerr.CorruptMessage, "unmarked", "CORRUPT_MESSAGE"},
+		{kerr.InvalidTimestamp, "unclassified", "clocks"},
+		{kerr.TopicAuthorizationFailed, "unclassified", "Write and Describe"},
+		{kerr.UnknownTopicOrPartition, "unclassified", "create it"},
+		{kerr.PolicyViolation, "unclassified", "POLICY_VIOLATION"},
+		{kerr.UnknownServerError, "unclassified", "UNKNOWN_SERVER_ERROR"},
+		{kerr.CorruptMessage, "unclassified", "CORRUPT_MESSAGE"},
 		{kerr.ClusterAuthorizationFailed, "unavailable", "IdempotentWrite"},
 		{kerr.UnsupportedCompressionType, "unavailable", "UNSUPPORTED_COMPRESSION_TYPE"},
 		{kerr.NotEnoughReplicas, "unavailable", "in time"},
@@ -155,10 +155,10 @@ func TestUnknownTopic(t *testing.T) {
 	msgs := []penstock.Message{message("1", "k", orders), message("2", "k", "missing"), message("3", "k", orders), message("4", "other", orders), message("5", "", "missing")}
 	errs := send(t, s, msgs...)
 	wantAnswer(t, errs[0], "confirmed", "")
-	wantAnswer(t, errs[1], "unmarked", `no Kafka topic "missing"`)
-	wantAnswer(t, errs[2], "unmarked", "held back")
+	wantAnswer(t, errs[1], "unclassified", `no Kafka topic "missing"`)
+	wantAnswer(t, errs[2], "unclassified", "held back")
 	wantAnswer(t, errs[3], "confirmed", "")
-	wantAnswer(t, errs[4], "unmarked", `no Kafka topic "missing"`)
+	wantAnswer(t, errs[4], "unclassified", `no Kafka topic "missing"`)
 
 	check(t, c.CreateTopic("missing", 1, nil))
 	for i, err := range send(t, s, msgs[1:]...) {

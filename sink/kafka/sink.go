@@ -60,7 +60,7 @@ func (*Sink) KeepsOrder() bool { return true }
 //
 // Unavailable: no broker can be reached or lets the user in, or a partition has
 // no leader or too few replicas for longer than delivery_timeout. Permanent: the
-// message is too large or breaks another rule of its topic. Unmarked: the topic
+// message is too large or breaks another rule of its topic. Unclassified: the topic
 // does not exist, or the user may not write to it.
 func (s *Sink) Send(ctx context.Context, msgs []penstock.Message) []error {
 	if len(msgs) == 0 {

@@ -41,7 +41,7 @@ func newEnvelope() *envelope {
 }
 
 // fill puts m's headers into the envelope, instead of those of the message
-// before. The error is marked Permanent: NATS headers are lines of text, and
+// before. The error is Permanent: NATS headers are lines of text, and
 // what they would change on the way is refused.
 func (e *envelope) fill(m *penstock.Message) error {
 	for _, name := range e.ownNames {

@@ -66,7 +66,7 @@ func (n *reader) routed(sinkURL string, set map[string]string) string {
 
 func (n *reader) SinkURL() string { return n.sinkURL }
 
-// endSubject is where the mark goes.
+// endSubject is where the end marker goes.
 func (n *reader) endSubject() string { return n.prefix + ".end" }
 
 func (n *reader) Open(ctx context.Context, sink penstock.Sink) error {
@@ -129,7 +129,7 @@ func (n *reader) Read(ctx context.Context, got func(readback.Arrival)) error {
 
 func (n *reader) Finish(ctx context.Context) error {
 	if _, err := n.js.Publish(ctx, n.endSubject(), nil); err != nil {
-		return fmt.Errorf("publishing the end mark to stream %s: %w", n.stream, err)
+		return fmt.Errorf("publishing the end marker to stream %s: %w", n.stream, err)
 	}
 	return nil
 }

@@ -48,7 +48,7 @@ var _ penstock.Sink = (*Sink)(nil)
 
 // Open starts the sink. Servers elsewhere need not be up: the sink keeps
 // connecting in the background, and until it is connected Send fails with
-// errors marked Unavailable. It fails if the configuration cannot be used, a
+// Unavailable errors. It fails if the configuration cannot be used, a
 // file it names cannot be read, or the embedded server does not start.
 func Open(cfg Config, log *slog.Logger) (*Sink, error) {
 	cfg.SetDefaults()

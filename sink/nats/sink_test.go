@@ -64,20 +64,20 @@ func sendOne(t testing.TB, s *nats.Sink, m penstock.Message) error {
 	return errs[0]
 }
 
-type mark string
+type errorClass string
 
 const (
-	unmarked    mark = "unmarked"
-	permanent   mark = "Permanent"
-	unavailable mark = "Unavailable"
+	unclassified errorClass = "unclassified"
+	permanent    errorClass = "Permanent"
+	unavailable  errorClass = "Unavailable"
 )
 
-func wantError(t testing.TB, err error, want mark, texts ...string) {
+func wantError(t testing.TB, err error, want errorClass, texts ...string) {
 	t.Helper()
 	if err == nil {
 		t.Fatal("the message is confirmed")
 	}
-	got := unmarked
+	got := unclassified
 	switch {
 	case penstock.IsPermanent(err):
 		got = permanent
@@ -101,7 +101,7 @@ func TestRefusals(t *testing.T) {
 		broker func(*server.Options)
 		before func(*testing.T, *natsgo.Conn) // on a connection of its own
 		send   penstock.Message
-		want   mark
+		want   errorClass
 		texts  []string
 	}{
 		"the stream is full": {
@@ -129,22 +129,22 @@ func TestRefusals(t *testing.T) {
 		},
 		"the stream is sealed": {
 			stream: &jetstream.StreamConfig{Sealed: true},
-			want:   unmarked, texts: []string{"sealed"},
+			want:   unclassified, texts: []string{"sealed"},
 		},
 		"no stream": {
-			want: unmarked, texts: []string{`no JetStream stream stores the subject "s.topic"`, "create_stream"},
+			want: unclassified, texts: []string{`no JetStream stream stores the subject "s.topic"`, "create_stream"},
 		},
 		"a subscriber, but no stream": {
 			before: func(t *testing.T, c *natsgo.Conn) {
 				must(c.Subscribe("s.>", func(*natsgo.Msg) {}))
 			},
-			want: unmarked, texts: []string{`no JetStream stream stores the subject "s.topic"`},
+			want: unclassified, texts: []string{`no JetStream stream stores the subject "s.topic"`},
 		},
 		"a service answers": {
 			before: func(t *testing.T, c *natsgo.Conn) {
 				must(c.Subscribe("s.>", func(m *natsgo.Msg) { _ = m.Respond([]byte(`{"ok":true}`)) }))
 			},
-			want: unmarked, texts: []string{"no JetStream stream"},
+			want: unclassified, texts: []string{"no JetStream stream"},
 		},
 		"a stream that does not acknowledge": {
 			stream: &jetstream.StreamConfig{NoAck: true},
@@ -157,7 +157,7 @@ func TestRefusals(t *testing.T) {
 		"a header that JetStream does not accept": {
 			stream: &jetstream.StreamConfig{},
 			send:   penstock.Message{Headers: map[string]string{"Nats-Expected-Stream": "OTHER"}},
-			want:   unmarked, texts: []string{"expected stream does not match"},
+			want:   unclassified, texts: []string{"expected stream does not match"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -202,7 +202,7 @@ func TestStreamCreatedLater(t *testing.T) {
 	b := startBroker(t, nil)
 	s := open(t, nats.Config{URL: b.addr()})
 	msgs := messages("orders.placed", "early")
-	wantError(t, sendOne(t, s, msgs[0]), unmarked)
+	wantError(t, sendOne(t, s, msgs[0]), unclassified)
 	r := &reader{url: b.addr()}
 	r.createStream(t, jetstream.StreamConfig{})
 	mustSend(t, s, msgs)
@@ -256,7 +256,7 @@ func TestCreateStream(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	wantError(t, sendOne(t, s, messages("made.here", "3")[0]), unmarked, "no JetStream stream")
+	wantError(t, sendOne(t, s, messages("made.here", "3")[0]), unclassified, "no JetStream stream")
 	mustSend(t, s, messages("made.here", "3"))
 
 	// Subjects of another stream.
@@ -265,7 +265,7 @@ func TestCreateStream(t *testing.T) {
 
 	// Without create_stream none is made.
 	plain := open(t, nats.Config{URL: b.addr()})
-	wantError(t, sendOne(t, plain, messages("not.asked", "5")[0]), unmarked)
+	wantError(t, sendOne(t, plain, messages("not.asked", "5")[0]), unclassified)
 	r.use(t, func(ctx context.Context, js jetstream.JetStream) {
 		if _, err := js.StreamNameBySubject(ctx, "not.asked"); !errors.Is(err, jetstream.ErrStreamNotFound) {
 			t.Errorf("a stream was created unasked: %v", err)
@@ -314,7 +314,7 @@ func TestPermissions(t *testing.T) {
 		if errs == nil || errs[0] != nil || errs[1] != nil {
 			t.Fatalf("Send: %v", errs)
 		}
-		wantError(t, errs[2], unmarked, `may not publish to "orders.secret"`)
+		wantError(t, errs[2], unclassified, `may not publish to "orders.secret"`)
 		if time.Since(start) >= wait {
 			t.Error("the answer came only after ack_wait")
 		}
@@ -322,7 +322,7 @@ func TestPermissions(t *testing.T) {
 	t.Run("no API", func(t *testing.T) {
 		t.Parallel()
 		s := setup(t, []string{"orders.>", "other.>"}, []string{"_INBOX.>"}, nats.Config{})
-		wantError(t, sendOne(t, s, messages("other.topic", "1")[0]), unmarked, "no JetStream stream answered")
+		wantError(t, sendOne(t, s, messages("other.topic", "1")[0]), unclassified, "no JetStream stream answered")
 		mustSend(t, s, messages("orders.placed", "2"))
 	})
 	t.Run("inbox", func(t *testing.T) {

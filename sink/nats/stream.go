@@ -77,7 +77,7 @@ func streamStep(err error) string {
 // there no stream for the subject, which is the message's trouble, or is there
 // one that does not answer, which is the broker's?
 //
-// A missing stream is not marked Permanent: it may be created any time, and the
+// A missing stream is not Permanent: it may be created any time, and the
 // same message then goes through.
 func (s *Sink) explainSilence(ctx context.Context, subject string, quiet *silence) error {
 	if !s.up.Load() {

@@ -154,7 +154,7 @@ func verdict(m *nats.Msg, seen *streams) error {
 		"look for a service that replies on the message's subject, or change the subject")
 }
 
-// classify marks what JetStream said for the relay. Where there are several streams, one
+// classify gives what JetStream said an error class. Where there are several streams, one
 // that is full is only a part.
 func classify(e *RefusedError, several bool) error {
 	switch e.ErrCode {

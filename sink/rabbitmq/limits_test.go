@@ -80,7 +80,7 @@ func TestBrokerRefuses(t *testing.T) {
 		for i, err := range errs {
 			if i == 20 {
 				if err == nil || penstock.IsPermanent(err) || penstock.IsUnavailable(err) || !strings.Contains(err.Error(), "permission") {
-					t.Errorf("message 20: %v; want an unmarked error about the permission", err)
+					t.Errorf("message 20: %v; want an unclassified error about the permission", err)
 				}
 			} else if err != nil {
 				t.Errorf("message %d: %v", i, err)

@@ -66,7 +66,7 @@ const (
 	readAckEvery = readAhead / 4
 )
 
-// readOnce reads until the mark or until the connection is lost.
+// readOnce reads until the end marker or until the connection is lost.
 func (r *reader) readOnce(ctx context.Context, got func(readback.Arrival)) error {
 	conn, err := r.dial()
 	if err != nil {
@@ -119,7 +119,7 @@ func (r *reader) Finish(ctx context.Context) error {
 			return err
 		}
 		if acked, err := confirm.WaitContext(ctx); err != nil || !acked {
-			return errors.Join(errors.New("RabbitMQ did not confirm the end mark"), err)
+			return errors.Join(errors.New("RabbitMQ did not confirm the end marker"), err)
 		}
 		return nil
 	})

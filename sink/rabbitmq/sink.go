@@ -53,7 +53,7 @@ func Open(cfg Config, log *slog.Logger) (*Sink, error) {
 //
 // Unavailable: the broker cannot be reached, is blocked by an alarm, or lets
 // nobody publish to the exchange. Permanent: the message breaks a limit of AMQP
-// or of the broker. Unmarked: no queue takes it, or a queue refused it.
+// or of the broker. Unclassified: no queue takes it, or a queue refused it.
 func (s *Sink) Send(ctx context.Context, msgs []penstock.Message) []error {
 	if len(msgs) == 0 {
 		return nil

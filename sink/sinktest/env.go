@@ -88,7 +88,7 @@ func (e *env) check(msgs []penstock.Message, errs []error) []error {
 	return errs
 }
 
-// wantUnavailable wants every message to have failed with the mark
+// wantUnavailable wants every message to have failed with the class
 // Unavailable.
 func (e *env) wantUnavailable(msgs []penstock.Message, errs []error) {
 	e.Helper()
@@ -101,9 +101,9 @@ func (e *env) wantUnavailable(msgs []penstock.Message, errs []error) {
 		case err == nil:
 			e.Fatalf("message %d is confirmed; the broker cannot have it", i)
 		case !penstock.IsUnavailable(err):
-			e.Fatalf("message %d: %q is not marked Unavailable: the relay would spend an attempt on it", i, err)
+			e.Fatalf("message %d: %q is not Unavailable: the relay would spend an attempt on it", i, err)
 		case penstock.IsPermanent(err):
-			e.Fatalf("message %d: %q is marked Permanent", i, err)
+			e.Fatalf("message %d: %q is Permanent", i, err)
 		}
 	}
 }

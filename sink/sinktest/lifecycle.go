@@ -95,7 +95,7 @@ func closeWaits(e *env) {
 				}
 				if err := firstError(errs); err != nil {
 					if !errors.Is(err, penstock.ErrClosed) || !penstock.IsUnavailable(err) {
-						e.Errorf("Send during Close: %q, want ErrClosed marked Unavailable", err)
+						e.Errorf("Send during Close: %q, want ErrClosed, Unavailable", err)
 					}
 					return
 				}

@@ -53,7 +53,7 @@ func (e *env) heals(s penstock.Sink, msgs []penstock.Message) {
 				continue
 			}
 			if !penstock.IsUnavailable(err) {
-				e.Fatalf("after an outage: %q is not marked Unavailable", err)
+				e.Fatalf("after an outage: %q is not Unavailable", err)
 			}
 			rest = append(rest, msgs[i])
 		}
@@ -111,7 +111,7 @@ func cutWhileSending(e *env) {
 				errs := e.check(msgs, s.Send(ctx, msgs))
 				for _, err := range errs {
 					if err != nil && !penstock.IsUnavailable(err) {
-						e.Errorf("a cut connection: %q is not marked Unavailable", err)
+						e.Errorf("a cut connection: %q is not Unavailable", err)
 						break
 					}
 				}
@@ -190,7 +190,7 @@ func endedContext(e *env) {
 	msgs := e.messages(3)
 	for i, err := range e.check(msgs, s.Send(ctx, msgs)) {
 		if err != nil && !penstock.IsUnavailable(err) {
-			e.Errorf("message %d: %q is not marked Unavailable", i, err)
+			e.Errorf("message %d: %q is not Unavailable", i, err)
 		}
 	}
 }

@@ -11,7 +11,7 @@ func badFailsAlone(e *env) {
 	for _, bad := range e.Bad {
 		e.failsAlone(s, bad.Name, bad.Message, func(err error) {
 			if !penstock.IsPermanent(err) {
-				e.Errorf("%s: %q is not marked Permanent: the relay would try it again and again", bad.Name, err)
+				e.Errorf("%s: %q is not Permanent: the relay would try it again and again", bad.Name, err)
 			}
 		})
 	}
@@ -34,7 +34,7 @@ func unroutableFails(e *env) {
 	s := e.open()
 	e.failsAlone(s, "unroutable", *e.Unroutable, func(err error) {
 		if penstock.IsPermanent(err) {
-			e.Errorf("%q is marked Permanent; a route may appear", err)
+			e.Errorf("%q is Permanent; a route may appear", err)
 		}
 	})
 	msgs := []penstock.Message{*e.Unroutable, *e.Unroutable}
@@ -56,7 +56,7 @@ func (e *env) failsAlone(s penstock.Sink, name string, bad penstock.Message, wan
 			continue
 		}
 		if penstock.IsUnavailable(errs[at]) {
-			e.Errorf("%s at %d: %q is marked Unavailable; it is about the message", name, at, errs[at])
+			e.Errorf("%s at %d: %q is Unavailable; it is about the message", name, at, errs[at])
 		}
 		want(errs[at])
 

@@ -95,7 +95,7 @@ type Destination struct {
 	OpenDenied func(t *testing.T, log *slog.Logger) penstock.Sink
 }
 
-// Bad is a message that can never be sent: the sink marks its error Permanent.
+// Bad is a message that can never be sent: the sink answers Permanent.
 type Bad struct {
 	Name    string
 	Message penstock.Message

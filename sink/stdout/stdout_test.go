@@ -95,7 +95,7 @@ func TestWriterFailsWithinALine(t *testing.T) {
 		case i < whole && err != nil:
 			t.Errorf("message %d was written whole: %v", i, err)
 		case i >= whole && (!errors.Is(err, syscall.ENOSPC) || !penstock.IsUnavailable(err)):
-			t.Errorf("message %d: %v; want ENOSPC marked Unavailable", i, err)
+			t.Errorf("message %d: %v; want ENOSPC, Unavailable", i, err)
 		}
 	}
 	w.room = 1 << 20

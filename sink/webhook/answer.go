@@ -39,7 +39,7 @@ func (e *StatusError) Error() string {
 	return s
 }
 
-// verdict marks an answer for the relay.
+// verdict classifies an answer for the relay.
 func (s *Sink) verdict(res *http.Response, body []byte) error {
 	if delivered(res.StatusCode) {
 		return nil

@@ -115,7 +115,7 @@ func setPath(u *url.URL, escaped string) (err error) {
 	return err
 }
 
-// url is where m goes. The error is marked Permanent.
+// url is where m goes. The error is Permanent.
 func (e *endpoint) url(m *penstock.Message) (*url.URL, error) {
 	if e.fixed != nil {
 		return e.fixed, nil

@@ -46,7 +46,7 @@ const (
 	signedHeaders = 3
 )
 
-// headers builds the header of one request. The error is marked Permanent: HTTP
+// headers builds the header of one request. The error is Permanent: HTTP
 // headers are lines of text, and what they would change on the way is refused.
 func (s *Sink) headers(m *penstock.Message, now time.Time) (http.Header, error) {
 	n := plainHeaders + len(m.Headers)

@@ -16,7 +16,7 @@ import (
 // Permanent: the message cannot be made into a request, or the endpoint's
 // answer is 3xx or 4xx, except 408, 425 and 429. RetryAfter: the endpoint asked for a pause.
 // Unavailable: the endpoint cannot be reached or gives no answer to anybody.
-// Unmarked: every other answer but 2xx, or none to this message alone.
+// Unclassified: every other answer but 2xx, or none to this message alone.
 func (s *Sink) Send(ctx context.Context, msgs []penstock.Message) []error {
 	if len(msgs) == 0 {
 		return nil

@@ -34,7 +34,7 @@ func (s *Store) RetryDeadLetters(ctx context.Context, q penstock.DeadLetterQuery
 	for _, d := range chosen {
 		delete(sub.letters, d.msg.Seq)
 		d.msg.Attempt++
-		sub.park(lineOf(&d.msg, penstock.Alone), &parked{msg: d.msg, failures: d.failures, holds: d.holds}, s.db.now())
+		sub.park(lineOf(&d.msg, penstock.OutOfOrder), &parked{msg: d.msg, failures: d.failures, holds: d.holds}, s.db.now())
 	}
 	return len(chosen), nil
 }

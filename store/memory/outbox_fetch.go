@@ -15,7 +15,7 @@ type openBatch struct {
 	limit   penstock.Limit
 	size    int
 	msgs    []penstock.Message
-	lines   []penstock.Line
+	lines   []penstock.KeyOrder
 	origin  origin
 	at      []int64     // of each message, where it is in the log, if it is from there,
 	replays []*replayed // or what it is to fulfil
@@ -32,7 +32,7 @@ const (
 )
 
 // add returns false if the batch is full.
-func (b *openBatch) add(m *penstock.Message, how penstock.Line) bool {
+func (b *openBatch) add(m *penstock.Message, how penstock.KeyOrder) bool {
 	if n := len(b.msgs); n > 0 && (n >= b.limit.Messages || b.size+m.Size() > b.limit.Bytes) {
 		return false
 	}
@@ -68,7 +68,7 @@ func (s *source) Fetch(ctx context.Context, limit penstock.Limit) (penstock.Batc
 		b.settled, b.left = make([]bool, len(b.msgs)), len(b.msgs)
 		s.open[b.number] = b
 	}
-	return penstock.Batch{Messages: slices.Clone(b.msgs), Lines: slices.Clone(b.lines), Number: b.number, More: s.more()}, nil
+	return penstock.Batch{Messages: slices.Clone(b.msgs), KeyOrder: slices.Clone(b.lines), Number: b.number, More: s.more()}, nil
 }
 
 // readParked adds the lines that are due. None of a line comes again before what
@@ -119,11 +119,11 @@ func (s *source) readLog(b *openBatch) {
 }
 
 // standing tells whether a message has to go behind parked ones of its key.
-func (s *source) standing(m *penstock.Message) penstock.Line {
+func (s *source) standing(m *penstock.Message) penstock.KeyOrder {
 	if s.sub != nil && s.sub.lines[lineID{key: m.Key}] != nil {
-		return penstock.Behind
+		return penstock.BehindParked
 	}
-	return penstock.InLine
+	return penstock.InOrder
 }
 
 // more reports whether another Fetch would return something now.

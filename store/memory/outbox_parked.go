@@ -42,19 +42,19 @@ type lineID struct {
 	seq int64
 }
 
-func lineOf(m *penstock.Message, how penstock.Line) lineID {
-	if m.Key == "" || how == penstock.Alone {
+func lineOf(m *penstock.Message, how penstock.KeyOrder) lineID {
+	if m.Key == "" || how == penstock.OutOfOrder {
 		return lineID{seq: m.Seq}
 	}
 	return lineID{key: m.Key}
 }
 
 // how says how messages of the line stand to others of their key.
-func (l *line) how() penstock.Line {
+func (l *line) how() penstock.KeyOrder {
 	if l.id.key == "" {
-		return penstock.Alone
+		return penstock.OutOfOrder
 	}
-	return penstock.InLine
+	return penstock.InOrder
 }
 
 // ready returns what can be sent of the line at this time: a message that was

@@ -197,8 +197,8 @@ func (w workQueue) Retry(ctx context.Context, lease int64, after time.Duration, 
 	return dead, err
 }
 
-// Bury makes a job a dead letter.
-func (w workQueue) Bury(ctx context.Context, lease int64, reason string) error {
+// DeadLetter makes a job a dead letter.
+func (w workQueue) DeadLetter(ctx context.Context, lease int64, reason string) error {
 	return w.fail(ctx, lease, func(q *jobQueue, j *job, now time.Time) { q.fail(j, now, now, reason, true) })
 }
 

@@ -122,7 +122,7 @@ func TestEncodings(t *testing.T) {
 			}
 			_, err = queue.Retry(f.Ctx, jobs[0].Lease, time.Hour, "東京")
 			f.Must(err)
-			f.Must(queue.Bury(f.Ctx, jobs[1].Lease, "東京"))
+			f.Must(queue.DeadLetter(f.Ctx, jobs[1].Lease, "東京"))
 		})
 	}
 }

@@ -153,10 +153,10 @@ func (a *aside) measure(bytes, n int) {
 	}
 }
 
-// setLine grows lines as needed: most batches have none.
-func (p *pending) setLine(at int, line penstock.Line) {
+// setKeyOrder grows lines as needed: most batches have none.
+func (p *pending) setKeyOrder(at int, line penstock.KeyOrder) {
 	for len(p.lines) <= at {
-		p.lines = append(p.lines, penstock.InLine)
+		p.lines = append(p.lines, penstock.InOrder)
 	}
 	p.lines[at] = line
 }

@@ -94,7 +94,7 @@ func (src *Source) fetchLetters(ctx context.Context, sess *session, limit pensto
 		a.flying[m.Seq] = true
 		p.messages = append(p.messages, m)
 		p.letters = append(p.letters, h)
-		p.setLine(len(p.messages)-1, penstock.Alone)
+		p.setKeyOrder(len(p.messages)-1, penstock.OutOfOrder)
 	}
 	return p, nil
 }

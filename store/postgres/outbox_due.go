@@ -181,7 +181,7 @@ func (p *pending) addParked(sess *session, row [][]byte) error {
 	out.to = at + 1
 	out.p = append(out.p, int64(binary.BigEndian.Uint64(row[dueP])))
 	if keyOf(name) == "" && m.Key != "" {
-		p.setLine(at, penstock.Alone)
+		p.setKeyOrder(at, penstock.OutOfOrder)
 	}
 	return nil
 }

@@ -78,7 +78,7 @@ func (p *parkedLines) mayHold() bool {
 
 // behind marks the messages whose keys have parked ones. Where the set is not known
 // it asks, for all keys at once.
-func (src *Source) behind(ctx context.Context, sess *session, msgs []penstock.Message) ([]penstock.Line, error) {
+func (src *Source) behind(ctx context.Context, sess *session, msgs []penstock.Message) ([]penstock.KeyOrder, error) {
 	if src.req.Ephemeral {
 		return nil, nil
 	}
@@ -101,13 +101,13 @@ func (src *Source) behind(ctx context.Context, sess *session, msgs []penstock.Me
 	if err != nil {
 		return nil, err
 	}
-	var lines []penstock.Line
+	var lines []penstock.KeyOrder
 	for i := range msgs {
 		if key := msgs[i].Key; key != "" && parked[key] {
 			if lines == nil {
-				lines = make([]penstock.Line, len(msgs))
+				lines = make([]penstock.KeyOrder, len(msgs))
 			}
-			lines[i] = penstock.Behind
+			lines[i] = penstock.BehindParked
 		}
 	}
 	return lines, nil

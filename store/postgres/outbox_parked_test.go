@@ -18,7 +18,7 @@ func (f *fixture) refuse(src penstock.Source, b penstock.Batch, in time.Duration
 	seen := map[string]bool{}
 	for i, m := range b.Messages {
 		verdicts[i] = penstock.Verdict{Outcome: penstock.Parked, RetryIn: in}
-		if !seen[m.Key] && (b.Lines == nil || b.Lines[i] == penstock.InLine) {
+		if !seen[m.Key] && (b.KeyOrder == nil || b.KeyOrder[i] == penstock.InOrder) {
 			verdicts[i].Failures = []penstock.Failure{{Attempt: m.Attempt, At: time.Now(), Err: "refused"}}
 		}
 		seen[m.Key] = true
@@ -125,8 +125,8 @@ func TestParkedRingKeepsWhatIsParked(t *testing.T) {
 	})
 	f.insert(f.Conn, "stuck", "third")
 	b := f.fetchSome(src)
-	if b.Lines == nil || b.Lines[0] != penstock.Behind {
-		t.Errorf("the third message of the key is not Behind: %v", b.Lines)
+	if b.KeyOrder == nil || b.KeyOrder[0] != penstock.BehindParked {
+		t.Errorf("the third message of the key is not BehindParked: %v", b.KeyOrder)
 	}
 }
 
@@ -142,7 +142,7 @@ func TestMoreLinesThanKnownByHeart(t *testing.T) {
 		b := f.fetchSome(src)
 		behind := 0
 		for i, m := range b.Messages {
-			if isBehind := b.Lines != nil && b.Lines[i] == penstock.Behind; isBehind != (len(m.Key) == 3 && m.Key <= "k60") {
+			if isBehind := b.KeyOrder != nil && b.KeyOrder[i] == penstock.BehindParked; isBehind != (len(m.Key) == 3 && m.Key <= "k60") {
 				t.Errorf("key %s: behind is %v", m.Key, isBehind)
 			} else if isBehind {
 				behind++
@@ -153,7 +153,7 @@ func TestMoreLinesThanKnownByHeart(t *testing.T) {
 		}
 		verdicts := make([]penstock.Verdict, len(b.Messages))
 		for i := range verdicts {
-			if b.Lines != nil && b.Lines[i] == penstock.Behind {
+			if b.KeyOrder != nil && b.KeyOrder[i] == penstock.BehindParked {
 				verdicts[i].Outcome = penstock.Parked
 			}
 		}
@@ -240,8 +240,8 @@ func TestLateWriteOfALostSession(t *testing.T) {
 		return err == nil && len(again.Messages) > 0
 	})
 	for i, m := range again.Messages {
-		if behind := again.Lines != nil && again.Lines[i] == penstock.Behind; string(m.Payload) == "later" && f.Number("select count(*) from penstock._parked") == 1 && !behind {
-			t.Error("first is parked, but what came later is not Behind")
+		if behind := again.KeyOrder != nil && again.KeyOrder[i] == penstock.BehindParked; string(m.Payload) == "later" && f.Number("select count(*) from penstock._parked") == 1 && !behind {
+			t.Error("first is parked, but what came later is not BehindParked")
 		}
 	}
 }

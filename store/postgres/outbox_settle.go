@@ -256,9 +256,9 @@ func (w *write) add(p *pending, leads bool) {
 	}
 }
 
-func (w *write) addMessage(m *penstock.Message, v penstock.Verdict, line penstock.Line) {
+func (w *write) addMessage(m *penstock.Message, v penstock.Verdict, line penstock.KeyOrder) {
 	name := lineOfOne(m.Seq)
-	if m.Key != "" && line != penstock.Alone {
+	if m.Key != "" && line != penstock.OutOfOrder {
 		name = lineOfKey(m.Key)
 	}
 	switch v.Outcome {

@@ -56,7 +56,7 @@ type pending struct {
 	after    cursor // once this batch is settled
 	origin   origin
 	messages []penstock.Message
-	lines    []penstock.Line
+	lines    []penstock.KeyOrder
 	verdicts []penstock.Verdict // nil: all delivered, if it is settled
 	settled  bool               // all have their verdicts
 	part     []stage            // of each message; nil unless a part of them was settled
@@ -93,11 +93,11 @@ const (
 	fromReplay
 )
 
-func (p *pending) line(at int) penstock.Line {
+func (p *pending) line(at int) penstock.KeyOrder {
 	if at < len(p.lines) {
 		return p.lines[at]
 	}
-	return penstock.InLine
+	return penstock.InOrder
 }
 
 func (p *pending) verdict(at int) penstock.Verdict {
@@ -336,7 +336,7 @@ func (src *Source) register(sess *session, p *pending) (batch penstock.Batch, fl
 	if src.sess != sess {
 		return batch, false, errForgotten
 	}
-	batch = penstock.Batch{Messages: p.messages, Lines: p.lines, More: sess.at.paging() || sess.at.rebase != nil || sess.aside.any(), Rewound: src.rewound}
+	batch = penstock.Batch{Messages: p.messages, KeyOrder: p.lines, More: sess.at.paging() || sess.at.rebase != nil || sess.aside.any(), Rewound: src.rewound}
 	src.rewound = false
 	if src.until == 0 && sess.found == sess.settled.Len() {
 		src.until = src.batches + 1
@@ -351,8 +351,8 @@ func (src *Source) register(sess *session, p *pending) (batch penstock.Batch, fl
 	src.batches++
 	batch.Number = src.batches
 	if p.lines != nil {
-		p.setLine(len(p.messages)-1, p.line(len(p.messages)-1))
-		batch.Lines = p.lines
+		p.setKeyOrder(len(p.messages)-1, p.line(len(p.messages)-1))
+		batch.KeyOrder = p.lines
 	}
 	p.number, p.after = src.batches, sess.at.cursor
 	src.pending = append(src.pending, *p)

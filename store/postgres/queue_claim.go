@@ -148,8 +148,8 @@ func (q *workedQueue) Retry(ctx context.Context, lease int64, after time.Duratio
 	return !again && err == nil, q.failed(ctx, err)
 }
 
-// Bury implements penstock.Queue.
-func (q *workedQueue) Bury(ctx context.Context, lease int64, reason string) error {
+// DeadLetter implements penstock.Queue.
+func (q *workedQueue) DeadLetter(ctx context.Context, lease int64, reason string) error {
 	return q.failed(ctx, withReason(reason, func(text string) error {
 		_, err := q.store.pool.Exec(ctx, q.bury, q.queue.name, lease, text)
 		return err

@@ -120,7 +120,7 @@ func TestStoreOfAWorker(t *testing.T) {
 	if dead, err := queue.Retry(f.Ctx, jobs[1].Lease, time.Hour, "a\x00\xffb"); dead || err != nil {
 		t.Errorf("Retry: got %v and %v, want another attempt", dead, err)
 	}
-	f.Must(queue.Bury(f.Ctx, jobs[2].Lease, "no"))
+	f.Must(queue.DeadLetter(f.Ctx, jobs[2].Lease, "no"))
 	dequeued, err := postgres.NewQueue("", "jobs").Dequeue(f.Ctx, conn, 1, "")
 	f.Must(err)
 	if len(dequeued) != 1 {
@@ -151,8 +151,8 @@ func TestStoreOfAnOperator(t *testing.T) {
 		f.Must(err)
 		jobs, err := q.Claim(f.Ctx, penstock.Claim{Jobs: 3, Lease: time.Minute})
 		f.Must(err)
-		f.Must(q.Bury(f.Ctx, jobs[1].Lease, "no"))
-		f.Must(q.Bury(f.Ctx, jobs[2].Lease, "no"))
+		f.Must(q.DeadLetter(f.Ctx, jobs[1].Lease, "no"))
+		f.Must(q.DeadLetter(f.Ctx, jobs[2].Lease, "no"))
 	}
 	bury(f.queue)
 	bury(f.store.Queue("secret"))

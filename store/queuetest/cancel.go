@@ -72,7 +72,7 @@ func cancelContext(e *env) {
 	_, status := e.Store.QueueStatus(ctx)
 	for what, err := range map[string]error{
 		"Enqueue": enqueue, "Claim": claim, "Ack": ack, "Extend": extend, "Retry": retry, "QueueStatus": status,
-		"Bury":        e.q.Bury(ctx, claimed[0].Lease, ""),
+		"DeadLetter":  e.q.DeadLetter(ctx, claimed[0].Lease, ""),
 		"Maintain":    e.q.Maintain(ctx),
 		"CreateQueue": e.Store.CreateQueue(ctx, "never", penstock.FIFO),
 		"DropQueue":   e.Store.DropQueue(ctx, queue),

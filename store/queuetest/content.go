@@ -42,7 +42,7 @@ func bytesSurvive(e *env) {
 	claimed := e.claim(len(payloads))
 	check(claimed)
 	for _, j := range claimed {
-		e.must(e.q.Bury(e.ctx, j.Lease, "\"x\"\nü"), "Bury")
+		e.must(e.q.DeadLetter(e.ctx, j.Lease, "\"x\"\nü"), "DeadLetter")
 	}
 	dead := e.deadJobs(penstock.DeadJobQuery{})
 	var again []penstock.Job

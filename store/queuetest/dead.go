@@ -15,15 +15,15 @@ var deadCases = []testCase{
 	{name: "NothingChosen", run: deadNothing},
 }
 
-// bury enqueues jobs and makes dead letters of them, one after another.
-func (e *env) bury(reason string, jobs ...penstock.NewJob) []int64 {
+// deadLetter enqueues jobs and makes dead letters of them, one after another.
+func (e *env) deadLetter(reason string, jobs ...penstock.NewJob) []int64 {
 	e.Helper()
 	var ids []int64
 	for _, j := range jobs {
 		ids = append(ids, e.enqueue(j)...)
 		claimed := e.claimAs(penstock.Claim{Group: j.Group, Jobs: 1})
 		e.same(claimed, string(j.Payload))
-		e.must(e.q.Bury(e.ctx, claimed[0].Lease, reason), "Bury")
+		e.must(e.q.DeadLetter(e.ctx, claimed[0].Lease, reason), "DeadLetter")
 	}
 	return ids
 }
@@ -38,7 +38,7 @@ func deadNames(dead []penstock.DeadJob) []string {
 
 func buryListDiscard(e *env) {
 	before := time.Now().Add(-time.Minute)
-	ids := e.bury("no good", penstock.NewJob{Key: "k", Group: "g", Priority: -4, Headers: map[string]string{"h": "1"}, Payload: []byte("a")}, job("b"))
+	ids := e.deadLetter("no good", penstock.NewJob{Key: "k", Group: "g", Priority: -4, Headers: map[string]string{"h": "1"}, Payload: []byte("a")}, job("b"))
 	dead := e.deadJobs(penstock.DeadJobQuery{})
 	if !slices.Equal(deadNames(dead), []string{"a", "b"}) {
 		e.Fatalf("the dead letters are %q, want a and b", deadNames(dead))
@@ -104,13 +104,13 @@ func deadRetry(e *env) {
 }
 
 func deadQuery(e *env) {
-	ids := e.bury("timed out", keyed("k1", "a"), penstock.NewJob{Group: "g", Payload: []byte("b")})
+	ids := e.deadLetter("timed out", keyed("k1", "a"), penstock.NewJob{Group: "g", Payload: []byte("b")})
 	var between time.Time
 	e.eventually("time passes", func() bool {
 		between = e.deadJobs(penstock.DeadJobQuery{})[1].At
 		return time.Since(between) > 5*time.Millisecond
 	})
-	ids = append(ids, e.bury("Refused 100%_", keyed("k1", "c"), keyed("k2", "d"))...)
+	ids = append(ids, e.deadLetter("Refused 100%_", keyed("k1", "c"), keyed("k2", "d"))...)
 	for i, c := range []struct {
 		q    penstock.DeadJobQuery
 		want []string
@@ -150,7 +150,7 @@ func deadQuery(e *env) {
 
 func deadNothing(e *env) {
 	e.must(e.Store.CreateQueue(e.ctx, "other", penstock.FIFO), "CreateQueue")
-	e.bury("x", job("a"))
+	e.deadLetter("x", job("a"))
 	for what, f := range map[string]func() (int, error){
 		"RetryDeadJobs":   func() (int, error) { return e.Store.RetryDeadJobs(e.ctx, penstock.DeadJobQuery{Queue: "other"}) },
 		"DiscardDeadJobs": func() (int, error) { return e.Store.DiscardDeadJobs(e.ctx, penstock.DeadJobQuery{Queue: "other"}) },

@@ -176,7 +176,7 @@ func groupsCounted(e *env) {
 	if all := e.groupStatus("", 10); len(all) != 0 {
 		e.Errorf("an empty queue has the groups %v", all)
 	}
-	e.bury("x", grouped("dead", "d0"), grouped("dead", "d1"), grouped("a", "d2"))
+	e.deadLetter("x", grouped("dead", "d0"), grouped("dead", "d1"), grouped("a", "d2"))
 	delayed := after(time.Hour, "later")
 	delayed.Group = "later"
 	e.enqueue(delayed, job("none0"), grouped("a", "a0"), grouped("a", "a1"), penstock.NewJob{Group: "a", Priority: -3, Payload: []byte("a2")}, grouped("b", "b0"), grouped("b", "b1"))
@@ -224,7 +224,7 @@ func groupsPaged(e *env) {
 		e.Errorf("without a job of the empty group the first two are %v", got)
 	}
 	e.enqueue(job("x"))
-	e.bury("x", grouped("c", "x"))
+	e.deadLetter("x", grouped("c", "x"))
 	for _, page := range []struct {
 		after string
 		most  int

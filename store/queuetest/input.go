@@ -157,10 +157,10 @@ func noSuchQueue(e *env) {
 	for what, err := range map[string]error{
 		"Enqueue": enqueue, "Claim": claim, "Ack": ack, "Extend": extend, "Retry": retry, "CancelJobs": cancel, "DeadJobs": dead,
 		"RetryDeadJobs": retryDead, "DiscardDeadJobs": discard, "Schedules": schedules,
-		"Bury":      q.Bury(e.ctx, 1, ""),
-		"Maintain":  q.Maintain(e.ctx),
-		"SetQueue":  e.Store.SetQueue(e.ctx, name, penstock.QueueSettings{}),
-		"DropQueue": e.Store.DropQueue(e.ctx, name),
+		"DeadLetter": q.DeadLetter(e.ctx, 1, ""),
+		"Maintain":   q.Maintain(e.ctx),
+		"SetQueue":   e.Store.SetQueue(e.ctx, name, penstock.QueueSettings{}),
+		"DropQueue":  e.Store.DropQueue(e.ctx, name),
 	} {
 		if !errors.Is(err, penstock.ErrNoQueue) {
 			e.Errorf("%s of a queue that is missing: got error %v, want one that is %q", what, err, penstock.ErrNoQueue)

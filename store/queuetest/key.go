@@ -93,7 +93,7 @@ func keyExpired(e *env) {
 
 func keyDead(e *env) {
 	e.enqueue(keyed("k", "k0"), keyed("k", "k1"), keyed("k", "k2"))
-	e.must(e.q.Bury(e.ctx, e.want("k0")[0].Lease, "no"), "Bury")
+	e.must(e.q.DeadLetter(e.ctx, e.want("k0")[0].Lease, "no"), "DeadLetter")
 	k1 := e.collect("k1")
 	if n, err := e.Store.RetryDeadJobs(e.ctx, penstock.DeadJobQuery{Queue: queue}); n != 1 || err != nil {
 		e.Fatalf("RetryDeadJobs: got %d, %v, want 1", n, err)

@@ -50,7 +50,7 @@ func lostLease(e *env) {
 		for _, j := range old {
 			_, err = e.q.Retry(e.ctx, j.Lease, 0, "x")
 			e.mustBe(err, penstock.ErrLeaseLost, "Retry of a lost lease")
-			e.mustBe(e.q.Bury(e.ctx, j.Lease, "x"), penstock.ErrLeaseLost, "Bury of a lost lease")
+			e.mustBe(e.q.DeadLetter(e.ctx, j.Lease, "x"), penstock.ErrLeaseLost, "DeadLetter of a lost lease")
 		}
 	}
 	wantLost()
@@ -116,7 +116,7 @@ func unknownLease(e *env) {
 	held, err := other.Ack(e.ctx, claimed[0].Lease)
 	e.must(err, "Ack in another queue")
 	e.sameLeases("Ack in another queue", held, nil)
-	e.mustBe(other.Bury(e.ctx, claimed[0].Lease, ""), penstock.ErrLeaseLost, "Bury in another queue")
+	e.mustBe(other.DeadLetter(e.ctx, claimed[0].Lease, ""), penstock.ErrLeaseLost, "DeadLetter in another queue")
 	held, err = e.q.Ack(e.ctx, claimed[0].Lease, claimed[0].Lease, -1)
 	e.must(err, "Ack")
 	e.sameLeases("Ack of a lease twice", held, claimed)

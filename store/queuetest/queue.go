@@ -39,7 +39,7 @@ func queueExists(e *env) {
 func dropForgets(e *env) {
 	attempts := 1
 	e.set(penstock.QueueSettings{MaxAttempts: &attempts})
-	e.bury("x", job("dead"))
+	e.deadLetter("x", job("dead"))
 	e.enqueue(keyed("k", "running"), keyed("k", "waiting"), once("d", "ready"), after(longLease, "delayed"))
 	running := e.claim(1)
 	e.schedule(penstock.Schedule{Name: "s", Cron: "@hourly", Job: job("s")})
@@ -59,7 +59,7 @@ func dropForgets(e *env) {
 	if all := e.schedules(); len(all) != 0 {
 		e.Errorf("a queue that was dropped and made anew has the schedules %+v", all)
 	}
-	e.mustBe(e.q.Bury(e.ctx, running[0].Lease, ""), penstock.ErrLeaseLost, "Bury of a lease from before")
+	e.mustBe(e.q.DeadLetter(e.ctx, running[0].Lease, ""), penstock.ErrLeaseLost, "DeadLetter of a lease from before")
 	e.enqueue(once("d", "a"), keyed("k", "b"))
 	e.ack(e.want("b", "a")...)
 }

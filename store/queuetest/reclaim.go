@@ -37,7 +37,7 @@ func (e *env) churn() {
 					e.retry(claimed[0], 0, "x")
 					claimed = claimed[1:]
 				}
-				e.must(e.q.Bury(e.ctx, claimed[0].Lease, "x"), "Bury")
+				e.must(e.q.DeadLetter(e.ctx, claimed[0].Lease, "x"), "DeadLetter")
 				claimed = claimed[1:]
 			}
 			e.ack(claimed...)
@@ -96,7 +96,7 @@ func reclaimKeeps(e *env) {
 	e.enqueue(keyed("k", "k0"), keyed("k", "k1"), after(300*time.Millisecond, "delayed"), job("running"), job("retried"), job("dead"))
 	running := e.want("k0", "running", "retried", "dead")
 	e.retry(running[2], 300*time.Millisecond, "x")
-	e.must(e.q.Bury(e.ctx, running[3].Lease, "x"), "Bury")
+	e.must(e.q.DeadLetter(e.ctx, running[3].Lease, "x"), "DeadLetter")
 	rnd := e.random(1)
 	for range 20 {
 		batch := make([]penstock.NewJob, 50)

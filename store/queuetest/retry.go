@@ -99,7 +99,7 @@ func retryFailures(e *env) {
 	}
 	last := e.collect("a")[0]
 	long := strings.Repeat("ü", 3000)
-	e.must(e.q.Bury(e.ctx, last.Lease, long), "Bury")
+	e.must(e.q.DeadLetter(e.ctx, last.Lease, long), "DeadLetter")
 	d := e.deadJobs(penstock.DeadJobQuery{})[0]
 	if len(d.Failures) != penstock.MaxFailures {
 		e.Fatalf("%d failures are kept, want %d", len(d.Failures), penstock.MaxFailures)

@@ -55,7 +55,7 @@ func maxRunning(e *env) {
 	e.want()
 	e.ack(first[0])
 	e.retry(first[1], time.Hour, "x")
-	e.must(e.q.Bury(e.ctx, second[0].Lease, "x"), "Bury")
+	e.must(e.q.DeadLetter(e.ctx, second[0].Lease, "x"), "DeadLetter")
 	e.same(e.claim(8), "a3", "a4", "a5")
 	limit = 0
 	e.set(penstock.QueueSettings{MaxRunning: &limit})

@@ -15,7 +15,7 @@ var statusCases = []testCase{
 }
 
 func statusCounts(e *env) {
-	e.bury("x", job("dead"))
+	e.deadLetter("x", job("dead"))
 	e.enqueue(jobs("a", 4)...)
 	e.enqueue(keyed("k", "k0"), keyed("k", "k1"), keyed("k", "k2"), after(time.Hour, "delayed"))
 	e.same(e.claim(1), "a0")

@@ -204,11 +204,11 @@ func (w *walk) retryOne(t *tracked) bool {
 }
 
 func (w *walk) buryOne(t *tracked) bool {
-	err := w.queue().Bury(w.ctx, t.lease, "buried")
+	err := w.queue().DeadLetter(w.ctx, t.lease, "buried")
 	if errors.Is(err, penstock.ErrLeaseLost) {
 		return false
 	}
-	w.must(err, "Bury")
+	w.must(err, "DeadLetter")
 	t.begun = false
 	t.note(w.step, string(dead))
 	return true

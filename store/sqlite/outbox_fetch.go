@@ -52,7 +52,7 @@ func (s *source) Fetch(ctx context.Context, limit penstock.Limit) (penstock.Batc
 	if s.subID != 0 {
 		s.open = append(s.open, p.batch(s.number))
 	}
-	return penstock.Batch{Messages: p.msgs, Lines: p.lines, Number: s.number, More: more}, nil
+	return penstock.Batch{Messages: p.msgs, KeyOrder: p.lines, Number: s.number, More: more}, nil
 }
 
 // read fills a page from whoever's turn it is and has something.
@@ -149,7 +149,7 @@ func (s *source) markBehind(ctx context.Context, p *page, at sight) error {
 			i++
 		}
 		if i < len(p.msgs) && p.msgs[i].Seq == seq { // a replay leaves some out
-			p.mark(i, penstock.Behind)
+			p.mark(i, penstock.BehindParked)
 		}
 	}
 	return rows.Err()

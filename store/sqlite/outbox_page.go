@@ -16,7 +16,7 @@ type page struct {
 	ids   messageid.Outbox
 	from  origin
 	msgs  []penstock.Message
-	lines []penstock.Line // nil: all are in line
+	lines []penstock.KeyOrder // nil: all are in line
 	bytes int
 	// full: there was a message that did not fit.
 	full bool
@@ -47,9 +47,9 @@ func (p *page) add(m *penstock.Message) bool {
 }
 
 // mark notes how the i-th message stands to others of its key.
-func (p *page) mark(i int, how penstock.Line) {
+func (p *page) mark(i int, how penstock.KeyOrder) {
 	for len(p.lines) < len(p.msgs) {
-		p.lines = append(p.lines, penstock.InLine)
+		p.lines = append(p.lines, penstock.InOrder)
 	}
 	p.lines[i] = how
 }

@@ -152,9 +152,9 @@ func (p *page) addParked(r *row, h history, at place) bool {
 	}
 	p.parked = append(p.parked, at)
 	if at.alone {
-		p.mark(len(p.msgs)-1, penstock.Alone)
+		p.mark(len(p.msgs)-1, penstock.OutOfOrder)
 	} else if p.lines != nil {
-		p.mark(len(p.msgs)-1, penstock.InLine)
+		p.mark(len(p.msgs)-1, penstock.InOrder)
 	}
 	return true
 }

@@ -27,7 +27,7 @@ func relayStubborn(ctx context.Context, s *sqlite.Store, deliver func(penstock.M
 		stopped := map[string]bool{}
 		for i, m := range b.Messages {
 			switch {
-			case stopped[m.Key] || b.Lines != nil && b.Lines[i] == penstock.Behind:
+			case stopped[m.Key] || b.KeyOrder != nil && b.KeyOrder[i] == penstock.BehindParked:
 				verdicts[i].Outcome = penstock.Parked
 			case m.Seq%7 == 0 && m.Attempt < 3:
 				stopped[m.Key] = true

@@ -95,12 +95,12 @@ func TestOddKeys(t *testing.T) {
 	}
 	park := make([]penstock.Verdict, len(b.Messages))
 	for i, m := range b.Messages {
-		want := penstock.Behind
+		want := penstock.BehindParked
 		if m.Key == "" {
-			want = penstock.InLine
+			want = penstock.InOrder
 		}
-		if b.Lines[i] != want {
-			t.Errorf("key %s is %v, want %v", odd[i], b.Lines[i], want)
+		if b.KeyOrder[i] != want {
+			t.Errorf("key %s is %v, want %v", odd[i], b.KeyOrder[i], want)
 		}
 		park[i].Outcome = penstock.Parked
 	}
@@ -212,8 +212,8 @@ func TestHoldOfAnEmptiedLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, batches := fetchAll(t, src)
-	if b := batches[0].Batch; len(b.Lines) != 1 || b.Lines[0] != penstock.Behind {
-		t.Errorf("the next message of a held key came with %v, want Behind", b.Lines)
+	if b := batches[0].Batch; len(b.KeyOrder) != 1 || b.KeyOrder[0] != penstock.BehindParked {
+		t.Errorf("the next message of a held key came with %v, want BehindParked", b.KeyOrder)
 	}
 }
 

@@ -33,11 +33,11 @@ func TestDiskFullOfJobs(t *testing.T) {
 		t.Fatalf("after %d jobs: %v", enqueued, full)
 	}
 	first := claimJobs(t, q, 10)
-	if err := q.Bury(ctx, first[0].Lease, "no"); !errors.Is(err, sqlite.ErrFull) {
-		t.Fatalf("Bury: %v", err)
+	if err := q.DeadLetter(ctx, first[0].Lease, "no"); !errors.Is(err, sqlite.ErrFull) {
+		t.Fatalf("DeadLetter: %v", err)
 	}
 	if held, err := q.Extend(ctx, time.Hour, first[0].Lease); err != nil || len(held) != 1 {
-		t.Errorf("after the failed Bury: %d, %v", held, err)
+		t.Errorf("after the failed DeadLetter: %d, %v", held, err)
 	}
 	done := 0
 	for jobs := first; len(jobs) > 0; jobs = claimJobs(t, q, 10) {
@@ -169,7 +169,7 @@ func TestEndedLeasesAndOldIDs(t *testing.T) {
 		t.Fatal(err)
 	}
 	jobs := claimJobs(t, q, 2)
-	if err := q.Bury(ctx, jobs[0].Lease, "no"); err != nil {
+	if err := q.DeadLetter(ctx, jobs[0].Lease, "no"); err != nil {
 		t.Fatal(err)
 	}
 	mustExec(t, app, `update penstock_leases set until = 1`)
@@ -182,8 +182,8 @@ func TestEndedLeasesAndOldIDs(t *testing.T) {
 	if _, err := q.Retry(ctx, jobs[1].Lease, 0, "no"); !errors.Is(err, penstock.ErrLeaseLost) {
 		t.Errorf("Retry: %v", err)
 	}
-	if err := q.Bury(ctx, jobs[1].Lease, "no"); !errors.Is(err, penstock.ErrLeaseLost) {
-		t.Errorf("Bury: %v", err)
+	if err := q.DeadLetter(ctx, jobs[1].Lease, "no"); !errors.Is(err, penstock.ErrLeaseLost) {
+		t.Errorf("DeadLetter: %v", err)
 	}
 	if n, err := s.RetryDeadJobs(ctx, penstock.DeadJobQuery{Queue: "jobs"}); n != 1 || err != nil {
 		t.Fatalf("RetryDeadJobs: %d, %v", n, err)

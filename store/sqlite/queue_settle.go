@@ -127,8 +127,8 @@ func retryJob(ctx context.Context, tx *sql.Tx, row queueRow, lease int64, after 
 	return false, err
 }
 
-// Bury implements penstock.Queue.
-func (q queue) Bury(ctx context.Context, lease int64, reason string) error {
+// DeadLetter implements penstock.Queue.
+func (q queue) DeadLetter(ctx context.Context, lease int64, reason string) error {
 	return q.inQueue(ctx, func(ctx context.Context, tx *sql.Tx, row queueRow, now time.Time) error {
 		j, err := heldJob(ctx, tx, row, lease, now)
 		if err != nil {

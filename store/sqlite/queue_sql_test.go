@@ -172,7 +172,7 @@ func TestQueueNames(t *testing.T) {
 		if len(jobs) != 2 || string(jobs[1].Payload) != name {
 			t.Fatalf("%q: claimed %v", name, jobs)
 		}
-		if err := q.Bury(t.Context(), jobs[0].Lease, "no"); err != nil {
+		if err := q.DeadLetter(t.Context(), jobs[0].Lease, "no"); err != nil {
 			t.Errorf("%q: %v", name, err)
 		}
 		if n, err := s.RetryDeadJobs(t.Context(), penstock.DeadJobQuery{Queue: name}); n != 1 || err != nil {
@@ -197,7 +197,7 @@ func TestQueueNames(t *testing.T) {
 		for i, j := range claimJobs(t, q, 3) { // by turns a lease, a dead letter and a history
 			switch i {
 			case 1:
-				err = q.Bury(t.Context(), j.Lease, "no")
+				err = q.DeadLetter(t.Context(), j.Lease, "no")
 			case 2:
 				_, err = q.Retry(t.Context(), j.Lease, 0, "no")
 			}

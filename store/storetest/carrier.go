@@ -28,9 +28,9 @@ func (c *carrier) step() bool {
 	settled := delivered(b)
 	for i, m := range b.Messages {
 		v := penstock.Verdict{}
-		how := lineOf(b, i)
+		how := keyOrderOf(b, i)
 		switch {
-		case how == penstock.Behind, how == penstock.InLine && waits[m.Key]:
+		case how == penstock.BehindParked, how == penstock.InOrder && waits[m.Key]:
 			v = behind
 		case c.decide != nil:
 			v = c.decide(m)
@@ -39,7 +39,7 @@ func (c *carrier) step() bool {
 		case v.Outcome == penstock.Delivered:
 			c.sent = append(c.sent, m)
 		case v.Outcome == penstock.Parked, v.Hold:
-			waits[m.Key] = how == penstock.InLine && m.Key != "" || waits[m.Key]
+			waits[m.Key] = how == penstock.InOrder && m.Key != "" || waits[m.Key]
 		}
 		settled[0].Verdicts = append(settled[0].Verdicts, v)
 	}

@@ -64,7 +64,7 @@ func roundTrip(e *env, msgs []penstock.Message) {
 		r := e.subscribe(penstock.Subscribe{Outbox: name})
 		batches := r.drain(plenty)
 		e.sameContents(flatten(batches), msgs)
-		r.bury("no", batches...)
+		r.deadLetter("no", batches...)
 		e.sameContents(letterMessages(e.deadLetters(r)), msgs)
 	}
 }

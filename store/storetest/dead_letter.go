@@ -52,8 +52,8 @@ func query(req penstock.Subscribe) penstock.DeadLetterQuery {
 	return penstock.DeadLetterQuery{Outbox: req.Outbox, Subscription: req.Subscription}
 }
 
-// bury settles batches with every message dead.
-func (r *reader) bury(reason string, batches ...penstock.Batch) {
+// deadLetter settles batches with every message dead.
+func (r *reader) deadLetter(reason string, batches ...penstock.Batch) {
 	r.e.Helper()
 	settled := delivered(batches...)
 	for i, b := range batches {
@@ -79,7 +79,7 @@ func deadLettersListed(e *env) {
 		e.publish(m)
 		b := r.fetch(plenty)
 		sent = append(sent, b.Messages...)
-		r.bury(fmt.Sprintf("reason %d: \"quoted\", über\nnext line", i), b)
+		r.deadLetter(fmt.Sprintf("reason %d: \"quoted\", über\nnext line", i), b)
 	}
 	letters := e.deadLetters(r)
 	if len(letters) != 3 {
@@ -109,7 +109,7 @@ func retryAndDeliver(e *env) {
 	m.Headers = map[string]string{"a": "b"}
 	e.publish(m)
 	b := r.fetch(plenty)
-	r.bury("no", b)
+	r.deadLetter("no", b)
 	r.want()
 	e.retry(r, e.deadLetters(r)...)
 	again := r.fetch(plenty)
@@ -136,7 +136,7 @@ func retryAndDieAgain(e *env) {
 		if len(b.Messages) != 1 || b.Messages[0].Attempt != attempt {
 			e.Fatalf("there came %+v, want one message with Attempt %d", b.Messages, attempt)
 		}
-		r.bury(fmt.Sprint("attempt ", attempt), b)
+		r.deadLetter(fmt.Sprint("attempt ", attempt), b)
 		letters := e.deadLetters(r)
 		if len(letters) != 1 || letters[0].Message.Attempt != attempt || letters[0].Err() != fmt.Sprint("attempt ", attempt) {
 			e.Fatalf("the dead letters are %+v, want one of attempt %d", letters, attempt)
@@ -157,7 +157,7 @@ func retryAndDieAgain(e *env) {
 func retrySurvivesCrash(e *env) {
 	r := e.read()
 	e.publish(messages("dead", 2)...)
-	r.bury("no", r.drain(plenty)...)
+	r.deadLetter("no", r.drain(plenty)...)
 	e.publish(messages("live", 2)...)
 	e.retry(r, e.deadLetters(r)...)
 	for range 2 {
@@ -181,7 +181,7 @@ func retrySurvivesCrash(e *env) {
 func retryWhileNobodyReads(e *env) {
 	r := e.read()
 	e.publish(messages("dead", 3)...)
-	r.bury("no", r.drain(plenty)...)
+	r.deadLetter("no", r.drain(plenty)...)
 	r.close()
 	letters := e.deadLetters(r)
 	e.retry(r, letters[1])
@@ -231,7 +231,7 @@ func deadLettersSurviveReclaim(e *env) {
 			for _, m := range b.Messages {
 				want[string(m.Payload)] = true
 			}
-			r.bury("no", b)
+			r.deadLetter("no", b)
 		}
 		e.maintain()
 		e.maintain()
@@ -274,7 +274,7 @@ func discardLetters(e *env) {
 func lettersOnTheirWay(e *env) {
 	r := e.read()
 	e.publish(messages("m", 2)...)
-	r.bury("no", r.fetch(plenty))
+	r.deadLetter("no", r.fetch(plenty))
 	e.retry(r, e.deadLetters(r)[0])
 	check := func() {
 		e.Helper()
@@ -313,13 +313,13 @@ func letterComesAlone(e *env) {
 	since := e.deadLetters(r)[0].Failures[0].At
 	e.retry(r, e.deadLetters(r)...)
 	for attempt := 2; attempt <= 4; attempt++ {
-		back := r.awaitOnly(penstock.Alone, "k0")
+		back := r.awaitOnly(penstock.OutOfOrder, "k0")
 		if m := back.Messages[0]; m.Attempt != attempt || m.FailedSince.Sub(since).Abs() > time.Millisecond {
 			e.Errorf("k0 came with attempt %d and failed since %s, want %d and %s", m.Attempt, m.FailedSince, attempt, since)
 		}
 		e.publish(keyed("k", attempt, attempt+1)...)
 		fresh := r.fetch(plenty)
-		e.wantLine(fresh, penstock.InLine, fmt.Sprint("k", attempt))
+		e.wantOrder(fresh, penstock.InOrder, fmt.Sprint("k", attempt))
 		if attempt == 4 {
 			r.settle(back, fresh)
 			break
@@ -331,7 +331,7 @@ func letterComesAlone(e *env) {
 	}
 	e.wantParked(r, 0, 0, 0)
 	e.publish(keyed("k", 5, 6)...)
-	e.wantLine(r.again().fetch(plenty), penstock.InLine, "k5")
+	e.wantOrder(r.again().fetch(plenty), penstock.InOrder, "k5")
 }
 
 func letterPassesLine(e *env) {
@@ -340,7 +340,7 @@ func letterPassesLine(e *env) {
 	b := r.fetch(plenty)
 	r.judge(verdicts{"k0": dead("no"), "k1": refused(b.Messages[1], notInThisTest), "k2": behind}, b)
 	e.retry(r, e.deadLetters(r)...)
-	b = r.awaitOnly(penstock.Alone, "k0")
+	b = r.awaitOnly(penstock.OutOfOrder, "k0")
 	r.judge(verdicts{"k0": refused(b.Messages[0], soon)}, b)
 	e.publish(keyed("k", 3, 4)...)
 	c := &carrier{e: e, r: r, limit: plenty}
@@ -375,7 +375,7 @@ func letterHistory(e *env) {
 			r = r.again()
 		}
 		e.retry(r, letters...)
-		b = r.awaitOnly(penstock.Alone, "m")
+		b = r.awaitOnly(penstock.OutOfOrder, "m")
 		e.wantNext(b.Messages[0], b.Messages[0], len(all)+1, all[0].At)
 	}
 }

@@ -76,7 +76,7 @@ func dropRemoves(e *env) {
 		e.Errorf("the subscription that was made anew has the status %+v", s)
 	}
 	e.publish(message("k", "new"))
-	e.wantLine(r.fetch(plenty), penstock.InLine, "new")
+	e.wantOrder(r.fetch(plenty), penstock.InOrder, "new")
 }
 
 // A replay that is under way goes with its subscription: it is not the next one's of

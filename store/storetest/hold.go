@@ -42,7 +42,7 @@ func (e *env) held() *reader {
 	r.judge(verdicts{"k0": holding(b.Messages[0]), "k1": behind}, b)
 	e.publish(keyed("k", 2, 3)...)
 	b = r.fetch(plenty)
-	e.wantLine(b, penstock.Behind, "k2")
+	e.wantOrder(b, penstock.BehindParked, "k2")
 	r.judge(verdicts{"k2": behind}, b)
 	e.wantHeld(r)
 	return r
@@ -64,7 +64,7 @@ func holdKeeps(e *env) {
 	for range 2 {
 		e.publish(message("o", "o"))
 		b := r.fetch(plenty)
-		e.wantLine(b, penstock.InLine, "o")
+		e.wantOrder(b, penstock.InOrder, "o")
 		r.settle(b)
 		e.wantHeld(r)
 		e.maintain()
@@ -101,7 +101,7 @@ func (e *env) wantReleased(r *reader) {
 		e.Errorf("%d dead letters are left", n)
 	}
 	e.publish(keyed("k", 3, 4)...)
-	e.wantLine(r.fetch(plenty), penstock.InLine, "k3")
+	e.wantOrder(r.fetch(plenty), penstock.InOrder, "k3")
 	r.again().want("k3")
 }
 
@@ -114,7 +114,7 @@ func holdDiscardEmpty(e *env) {
 	r = r.again()
 	e.publish(keyed("k", 1, 2)...)
 	b = r.fetch(plenty)
-	e.wantLine(b, penstock.Behind, "k1")
+	e.wantOrder(b, penstock.BehindParked, "k1")
 	r = r.again() // k1 was not parked
 	e.discard(r, 1)
 	c := &carrier{e: e, r: r, limit: plenty}
@@ -133,10 +133,10 @@ func holdLate(e *env, together bool) {
 	late.publish(message("k", "late"))
 	e.publish(message("k", "k1"))
 	first := r.fetch(plenty)
-	e.wantLine(first, penstock.InLine, "k1")
+	e.wantOrder(first, penstock.InOrder, "k1")
 	late.commit()
 	second := r.fetch(plenty)
-	e.wantLine(second, penstock.InLine, "late")
+	e.wantOrder(second, penstock.InOrder, "late")
 	k1 := first.Messages[0]
 	v := verdicts{"k1": {Outcome: penstock.Parked, RetryIn: soon, Failures: failures(k1, 3, "refused")}, "late": holding(second.Messages[0])}
 	if together {
@@ -149,7 +149,7 @@ func holdLate(e *env, together bool) {
 	r = r.again()
 	r.want()
 	e.discard(r, 1)
-	b := r.awaitOnly(penstock.InLine, "k1")
+	b := r.awaitOnly(penstock.InOrder, "k1")
 	e.wantNext(b.Messages[0], k1, 4, v["k1"].Failures[0].At)
 	r.settle(b)
 	e.wantParked(r, 0, 0, 0)
@@ -158,11 +158,11 @@ func holdLate(e *env, together bool) {
 func holdRetry(e *env, first func(m penstock.Message) penstock.Verdict) {
 	r := e.held()
 	e.retry(r, e.deadLetters(r)...)
-	b := r.awaitOnly(penstock.Alone, "k0")
+	b := r.awaitOnly(penstock.OutOfOrder, "k0")
 	attempt := 2
 	if first != nil {
 		r.judge(verdicts{"k0": first(b.Messages[0])}, b)
-		b = r.awaitOnly(penstock.Alone, "k0")
+		b = r.awaitOnly(penstock.OutOfOrder, "k0")
 		attempt++
 	}
 	if got := b.Messages[0].Attempt; got != attempt {
@@ -171,7 +171,7 @@ func holdRetry(e *env, first func(m penstock.Message) penstock.Verdict) {
 	r.want() // the others wait until it is delivered
 	e.publish(message("o", "o"))
 	o := r.fetch(plenty)
-	e.wantLine(o, penstock.InLine, "o")
+	e.wantOrder(o, penstock.InOrder, "o")
 	if n := e.subscriptionStatus(r.req).HeldKeys; n != 1 {
 		e.Errorf("while it is on its way %d keys are held, want 1", n)
 	}
@@ -183,7 +183,7 @@ func holdDiesAgain(e *env) {
 	r := e.held()
 	for range 2 {
 		e.retry(r, e.deadLetters(r)...)
-		r.judge(verdicts{"k0": dead("again")}, r.awaitOnly(penstock.Alone, "k0"))
+		r.judge(verdicts{"k0": dead("again")}, r.awaitOnly(penstock.OutOfOrder, "k0"))
 		letters := e.deadLetters(r)
 		if len(letters) != 1 || !letters[0].Held || letters[0].Err() != "again" {
 			e.Fatalf("the dead letters are %+v, want a held one", letters)
@@ -199,11 +199,11 @@ func holdRetryCrash(e *env) {
 	r := e.held()
 	e.retry(r, e.deadLetters(r)...)
 	for range 2 {
-		r.awaitOnly(penstock.Alone, "k0")
+		r.awaitOnly(penstock.OutOfOrder, "k0")
 		r.want()
 		r = r.again()
 	}
-	r.settle(r.awaitOnly(penstock.Alone, "k0"))
+	r.settle(r.awaitOnly(penstock.OutOfOrder, "k0"))
 	e.wantReleased(r)
 }
 
@@ -212,7 +212,7 @@ func holdParkedHead(e *env) {
 	e.publish(keyed("k", 0, 3)...)
 	b := r.fetch(plenty)
 	r.judge(verdicts{"k0": refused(b.Messages[0], soon), "k1": behind, "k2": behind}, b)
-	b = r.awaitOnly(penstock.InLine, "k0")
+	b = r.awaitOnly(penstock.InOrder, "k0")
 	r.judge(verdicts{"k0": holding(b.Messages[0])}, b)
 	e.wantHeld(r)
 	letters := e.deadLetters(r)
@@ -235,7 +235,7 @@ func holdWithoutKey(e *env) {
 		e.Errorf("the dead letters are %+v, want one that holds nothing", letters)
 	}
 	e.publish(message("", "u2"))
-	e.wantLine(r.fetch(plenty), penstock.InLine, "u2")
+	e.wantOrder(r.fetch(plenty), penstock.InOrder, "u2")
 	e.wantParked(r, 0, 0, 0)
 }
 
@@ -246,14 +246,14 @@ func holdAlone(e *env) {
 	b := r.fetch(plenty)
 	r.judge(verdicts{"k0": dead("no")}, b)
 	e.retry(r, e.deadLetters(r)...)
-	b = r.awaitOnly(penstock.Alone, "k0")
+	b = r.awaitOnly(penstock.OutOfOrder, "k0")
 	r.judge(verdicts{"k0": holding(b.Messages[0])}, b)
 	letters := e.deadLetters(r)
 	if len(letters) != 1 || letters[0].Held {
 		e.Errorf("the dead letters are %+v, want one that holds nothing", letters)
 	}
 	e.publish(keyed("k", 2, 3)...)
-	e.wantLine(r.fetch(plenty), penstock.InLine, "k2")
+	e.wantOrder(r.fetch(plenty), penstock.InOrder, "k2")
 }
 
 func holdDropped(e *env) {
@@ -262,5 +262,5 @@ func holdDropped(e *env) {
 	r = e.subscribe(penstock.Subscribe{Start: penstock.FromNow})
 	e.wantParked(r, 0, 0, 0)
 	e.publish(keyed("k", 3, 4)...)
-	e.wantLine(r.fetch(plenty), penstock.InLine, "k3")
+	e.wantOrder(r.fetch(plenty), penstock.InOrder, "k3")
 }

@@ -104,8 +104,8 @@ type walkBatch struct {
 type came uint8
 
 const (
-	fresh    came = iota // the outbox, or a dead letter sent back
-	fromLine             // parked
+	fresh      came = iota // the outbox, or a dead letter sent back
+	fromParked             // parked
 	replayed
 )
 
@@ -195,7 +195,7 @@ func (w *walk) apply(b *walkBatch) {
 		case penstock.Dead:
 			t.fate = buried
 			t.attempt += len(v.Failures) - 1
-			t.held = t.held || v.Hold && lineOf(b.Batch, i) == penstock.InLine && t.key != ""
+			t.held = t.held || v.Hold && keyOrderOf(b.Batch, i) == penstock.InOrder && t.key != ""
 			w.counts["dead"]++
 		case penstock.Parked:
 			t.fate = waiting

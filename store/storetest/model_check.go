@@ -28,8 +28,8 @@ func (w *walk) take(b penstock.Batch, limit penstock.Limit) {
 		t.seq = m.Seq
 		from := w.origin(t)
 		batch.came = append(batch.came, from)
-		w.checkLine(t, from, lineOf(b, i))
-		if from == fromLine {
+		w.checkKeyOrder(t, from, keyOrderOf(b, i))
+		if from == fromParked {
 			w.checkTurn(t, batch)
 		}
 		attempt, since := t.attempt, t.since
@@ -42,9 +42,9 @@ func (w *walk) take(b penstock.Batch, limit penstock.Limit) {
 		if m.Attempt != attempt || !m.FailedSince.Equal(since) {
 			w.wrong(fmt.Sprintf("%s came with attempt %d and failed since %s, want %d and %s", t.name, m.Attempt, m.FailedSince, attempt, since), t)
 		}
-		w.note(t, "came in batch %d, origin %d, line %d, attempt %d", b.Number, from, lineOf(b, i), m.Attempt)
+		w.note(t, "came in batch %d, origin %d, line %d, attempt %d", b.Number, from, keyOrderOf(b, i), m.Attempt)
 		batch.settled = append(batch.settled, false)
-		batch.verdicts = append(batch.verdicts, w.decide(t, m, from, lineOf(b, i)))
+		batch.verdicts = append(batch.verdicts, w.decide(t, m, from, keyOrderOf(b, i)))
 	}
 }
 
@@ -55,7 +55,7 @@ func (w *walk) origin(t *tracked) came {
 	case t.fate == unsettled && !t.seen:
 		return fresh
 	case t.fate == waiting && !t.seen:
-		return fromLine
+		return fromParked
 	case t.fate == done && t.replay && !t.replaying:
 		return replayed
 	case t.fate == unsettled, t.fate == waiting:
@@ -66,25 +66,25 @@ func (w *walk) origin(t *tracked) came {
 	return fresh
 }
 
-// checkLine looks at how a message stands to others of its key. The model is as
+// checkKeyOrder looks at how a message stands to others of its key. The model is as
 // it was when the Fetch began.
-func (w *walk) checkLine(t *tracked, from came, got penstock.Line) {
+func (w *walk) checkKeyOrder(t *tracked, from came, got penstock.KeyOrder) {
 	w.Helper()
 	if t.key == "" {
-		if got == penstock.Behind {
-			w.wrong(fmt.Sprintf("%s has no key and came Behind", t.name), t)
+		if got == penstock.BehindParked {
+			w.wrong(fmt.Sprintf("%s has no key and came BehindParked", t.name), t)
 		}
 		return
 	}
-	want := penstock.InLine
+	want := penstock.InOrder
 	switch {
 	case t.alone:
-		want = penstock.Alone
-	case from != fromLine && w.waits(t.key):
-		want = penstock.Behind
-	case from != fromLine && got == penstock.Behind && w.released[t.key]:
+		want = penstock.OutOfOrder
+	case from != fromParked && w.waits(t.key):
+		want = penstock.BehindParked
+	case from != fromParked && got == penstock.BehindParked && w.released[t.key]:
 		want = got // the hold may take a moment to end
-	case from != fromLine:
+	case from != fromParked:
 		w.released[t.key] = false
 	}
 	if got != want {
@@ -104,7 +104,7 @@ func (w *walk) checkTurn(t *tracked, present *walkBatch) {
 	for _, b := range w.open {
 		for i, from := range b.came {
 			other := w.byName[b.Messages[i].ID]
-			if other == t || from != fromLine || other.key != t.key || other.alone || b.settled[i] {
+			if other == t || from != fromParked || other.key != t.key || other.alone || b.settled[i] {
 				continue
 			}
 			if b != present {
@@ -140,12 +140,12 @@ func (w *walk) nothingLeft() {
 }
 
 // decide sends a message, or parks it where a relay must.
-func (w *walk) decide(t *tracked, m penstock.Message, from came, how penstock.Line) penstock.Verdict {
+func (w *walk) decide(t *tracked, m penstock.Message, from came, how penstock.KeyOrder) penstock.Verdict {
 	w.Helper()
-	if how == penstock.Behind || how == penstock.InLine && w.mustWait(m) {
+	if how == penstock.BehindParked || how == penstock.InOrder && w.mustWait(m) {
 		return behind
 	}
-	if how == penstock.InLine && from != replayed {
+	if how == penstock.InOrder && from != replayed {
 		w.checkOrder(t)
 	}
 	in := []time.Duration{0, soon, 10 * soon}[w.rnd.IntN(3)]
@@ -190,8 +190,8 @@ func (w *walk) mustWait(m penstock.Message) bool {
 	for n, b := range w.open {
 		same := n == len(w.open)-1
 		for i, v := range b.verdicts {
-			o, how := b.Messages[i], lineOf(b.Batch, i)
-			if o.Key == m.Key && !b.settled[i] && (same || o.Seq < m.Seq) && how != penstock.Alone && (v.Outcome == penstock.Parked || v.Hold) {
+			o, how := b.Messages[i], keyOrderOf(b.Batch, i)
+			if o.Key == m.Key && !b.settled[i] && (same || o.Seq < m.Seq) && how != penstock.OutOfOrder && (v.Outcome == penstock.Parked || v.Hold) {
 				return true
 			}
 		}

@@ -99,7 +99,7 @@ func oddNamesStayApart(e *env) {
 	for i, name := range oddNames {
 		e.must(e.Store.Maintain(e.ctx, name), fmt.Sprintf("Maintain of %q", name))
 		r := e.subscribe(penstock.Subscribe{Outbox: name})
-		r.bury("no", r.want(fmt.Sprint("m", i))...)
+		r.deadLetter("no", r.want(fmt.Sprint("m", i))...)
 		e.must(e.Store.Maintain(e.ctx, name), fmt.Sprintf("Maintain of %q", name))
 		letters := e.deadLetters(r)
 		e.wantPayloads(letterMessages(letters), fmt.Sprint("m", i))
@@ -141,7 +141,7 @@ func dropOutbox(e *env) {
 	other := e.subscribe(penstock.Subscribe{Outbox: "other"})
 	r := e.read()
 	e.publish(messages("m", 3)...)
-	r.bury("no", r.fetch(two))
+	r.deadLetter("no", r.fetch(two))
 	r.close()
 
 	e.must(e.Store.DropOutbox(e.ctx, outbox), "DropOutbox")

@@ -41,7 +41,7 @@ func parkedNotDue(e *env) {
 	r = e.subscribeOn(e.Another(e), penstock.Subscribe{})
 	e.publish(message("other", "o2"), message("", "u2"))
 	b = r.fetch(plenty)
-	e.wantLine(b, penstock.InLine, "o2", "u2") // others flow on
+	e.wantOrder(b, penstock.InOrder, "o2", "u2") // others flow on
 	r.settle(b)
 	r.want()
 	e.wantParked(r, 3, 2, 0)
@@ -57,7 +57,7 @@ func parkedComesBack(e *env) {
 	r.judge(verdicts{string(m.Payload): v}, b)
 	for range 2 { // the second time to another reader, because the first settled nothing
 		again := r.await(plenty)
-		e.wantLine(again, penstock.InLine, string(m.Payload))
+		e.wantOrder(again, penstock.InOrder, string(m.Payload))
 		e.wantNext(again.Messages[0], before, 4, v.Failures[0].At)
 		r = r.again()
 	}
@@ -66,7 +66,7 @@ func parkedComesBack(e *env) {
 	r = r.again()
 	r.want()
 	e.publish(message("k", "next"))
-	e.wantLine(r.fetch(plenty), penstock.InLine, "next")
+	e.wantOrder(r.fetch(plenty), penstock.InOrder, "next")
 }
 
 // The head comes by itself, and the others when it is settled, whatever RetryIn
@@ -77,10 +77,10 @@ func othersFollow(e *env, headsEnd penstock.Verdict) {
 	b := r.fetch(plenty)
 	wait := penstock.Verdict{Outcome: penstock.Parked, RetryIn: notInThisTest}
 	r.judge(verdicts{"k0": refused(b.Messages[0], soon), "k1": wait, "k2": wait, "k3": wait, "k4": wait}, b)
-	head := r.awaitOnly(penstock.InLine, "k0")
+	head := r.awaitOnly(penstock.InOrder, "k0")
 	r.judge(verdicts{"k0": headsEnd}, head)
 	rest := r.await(penstock.Limit{Messages: 3, Bytes: plenty.Bytes})
-	e.wantLine(rest, penstock.InLine, "k1", "k2", "k3")
+	e.wantOrder(rest, penstock.InOrder, "k1", "k2", "k3")
 	for i, m := range rest.Messages {
 		e.wantNext(m, b.Messages[i+1], 1, m.FailedSince)
 		if !m.FailedSince.IsZero() {
@@ -88,13 +88,13 @@ func othersFollow(e *env, headsEnd penstock.Verdict) {
 		}
 	}
 	r.settle(rest)
-	r.settle(r.awaitOnly(penstock.InLine, "k4"))
+	r.settle(r.awaitOnly(penstock.InOrder, "k4"))
 	e.wantParked(r, 0, 0, 0)
 	if n := len(e.deadLetters(r)); n != int(headsEnd.Outcome) { // Delivered is 0, Dead 1
 		e.Errorf("there are %d dead letters", n)
 	}
 	e.publish(message("k", "k5"))
-	e.wantLine(r.fetch(plenty), penstock.InLine, "k5")
+	e.wantOrder(r.fetch(plenty), penstock.InOrder, "k5")
 	r.again().want("k5")
 }
 
@@ -104,18 +104,18 @@ func headRefusedAgain(e *env) {
 	b := r.fetch(plenty)
 	r.judge(verdicts{"k0": refused(b.Messages[0], soon), "k1": behind, "k2": behind, "k3": behind}, b)
 	for attempt := 2; attempt <= 4; attempt++ {
-		head := r.awaitOnly(penstock.InLine, "k0")
+		head := r.awaitOnly(penstock.InOrder, "k0")
 		if got := head.Messages[0].Attempt; got != attempt {
 			e.Fatalf("attempt %d came as %d", attempt, got)
 		}
 		r.judge(verdicts{"k0": refused(head.Messages[0], soon)}, head)
 	}
-	r.settle(r.awaitOnly(penstock.InLine, "k0"))
+	r.settle(r.awaitOnly(penstock.InOrder, "k0"))
 	// The second becomes the head: the others wait for it in their turn.
-	rest := r.awaitOnly(penstock.InLine, "k1", "k2", "k3")
+	rest := r.awaitOnly(penstock.InOrder, "k1", "k2", "k3")
 	r.judge(verdicts{"k1": refused(rest.Messages[0], soon), "k2": behind, "k3": behind}, rest)
 	r = r.again()
-	head := r.awaitOnly(penstock.InLine, "k1")
+	head := r.awaitOnly(penstock.InOrder, "k1")
 	if head.Messages[0].Attempt != 2 {
 		e.Errorf("k1 came with attempt %d, want 2", head.Messages[0].Attempt)
 	}
@@ -130,16 +130,16 @@ func behindUntilEmpty(e *env) {
 	e.publish(message("k", "k0"))
 	b := r.fetch(plenty)
 	r.judge(verdicts{"k0": refused(b.Messages[0], soon)}, b)
-	head := r.awaitOnly(penstock.InLine, "k0")
+	head := r.awaitOnly(penstock.InOrder, "k0")
 	// The line is handed out and not empty.
 	e.publish(message("k", "k1"), message("o", "o1"))
 	b = r.fetch(one)
-	e.wantLine(b, penstock.Behind, "k1")
+	e.wantOrder(b, penstock.BehindParked, "k1")
 	o := r.fetch(one)
-	e.wantLine(o, penstock.InLine, "o1")
+	e.wantOrder(o, penstock.InOrder, "o1")
 	r.settle(head)
 	r.judge(verdicts{"k1": behind}, b, o)
-	next := r.awaitOnly(penstock.InLine, "k1")
+	next := r.awaitOnly(penstock.InOrder, "k1")
 	r = r.again() // k1 is unsettled, its line durable
 	e.publish(message("k", "k2"))
 	var got []penstock.Batch
@@ -147,13 +147,13 @@ func behindUntilEmpty(e *env) {
 		got = append(got, r.await(one))
 	}
 	slices.SortFunc(got, func(a, b penstock.Batch) int { return int(a.Messages[0].Seq - b.Messages[0].Seq) })
-	e.wantLine(got[0], penstock.InLine, string(next.Messages[0].Payload))
-	e.wantLine(got[1], penstock.Behind, "k2")
+	e.wantOrder(got[0], penstock.InOrder, string(next.Messages[0].Payload))
+	e.wantOrder(got[1], penstock.BehindParked, "k2")
 	r.judge(verdicts{"k2": behind}, got...)
-	r.settle(r.awaitOnly(penstock.InLine, "k2"))
+	r.settle(r.awaitOnly(penstock.InOrder, "k2"))
 	e.wantParked(r, 0, 0, 0)
 	e.publish(message("k", "k3"))
-	e.wantLine(r.fetch(plenty), penstock.InLine, "k3")
+	e.wantOrder(r.fetch(plenty), penstock.InOrder, "k3")
 }
 
 // A filter may not want a message that is behind: it is settled as delivered.
@@ -164,11 +164,11 @@ func behindNotWanted(e *env) {
 	r.judge(verdicts{"k0": refused(b.Messages[0], notInThisTest)}, b)
 	e.publish(message("k", "k1"))
 	b = r.fetch(plenty)
-	e.wantLine(b, penstock.Behind, "k1")
+	e.wantOrder(b, penstock.BehindParked, "k1")
 	r.settle(b)
 	e.wantParked(r, 1, 1, 0)
 	e.publish(message("k", "k2"))
-	e.wantLine(r.again().fetch(plenty), penstock.Behind, "k2")
+	e.wantOrder(r.again().fetch(plenty), penstock.BehindParked, "k2")
 }
 
 func handedOutOnce(e *env) {
@@ -232,7 +232,7 @@ func failuresAddUp(e *env) {
 			if len(k) != 1 || k[0].Attempt != len(all) || k[0].Err != fs[3].Err || !k[0].Since.Equal(all[0].At) {
 				e.Errorf("ParkedKeys: %+v, want attempt %d since %s with the error %q", k, len(all), all[0].At, fs[3].Err)
 			}
-			b = r.awaitOnly(penstock.InLine, "m")
+			b = r.awaitOnly(penstock.InOrder, "m")
 			e.wantNext(b.Messages[0], m, len(all)+1, all[0].At)
 		}
 	}
@@ -264,16 +264,16 @@ func noAttemptCounted(e *env) {
 	v := penstock.Verdict{Outcome: penstock.Parked, RetryIn: soon}
 	for range 3 {
 		r.judge(verdicts{"m": v}, b)
-		next := r.awaitOnly(penstock.InLine, "m")
+		next := r.awaitOnly(penstock.InOrder, "m")
 		e.wantNext(next.Messages[0], b.Messages[0], 1, b.Messages[0].FailedSince)
 		b = next
 	}
 	fs := failures(b.Messages[0], 1, "at last")
 	r.judge(verdicts{"m": {Outcome: penstock.Parked, RetryIn: soon, Failures: fs}}, b)
-	b = r.awaitOnly(penstock.InLine, "m")
+	b = r.awaitOnly(penstock.InOrder, "m")
 	e.wantNext(b.Messages[0], b.Messages[0], 2, fs[0].At)
 	r.judge(verdicts{"m": v}, b) // the broker was down, say
-	e.wantNext(r.awaitOnly(penstock.InLine, "m").Messages[0], b.Messages[0], 2, fs[0].At)
+	e.wantNext(r.awaitOnly(penstock.InOrder, "m").Messages[0], b.Messages[0], 2, fs[0].At)
 }
 
 func parkedWithoutKey(e *env) {
@@ -298,15 +298,15 @@ func parkedTwoSubscriptions(e *env) {
 	ba := a.fetch(plenty)
 	a.judge(verdicts{"k0": refused(ba.Messages[0], soon), "k1": behind}, ba)
 	bb := b.fetch(plenty)
-	e.wantLine(bb, penstock.InLine, "k0", "k1")
+	e.wantOrder(bb, penstock.InOrder, "k0", "k1")
 	b.judge(verdicts{"k1": refused(bb.Messages[1], notInThisTest)}, bb)
 	e.wantParked(a, 2, 1, 0)
 	e.wantParked(b, 1, 1, 0)
-	a.settle(a.awaitOnly(penstock.InLine, "k0"))
-	a.settle(a.awaitOnly(penstock.InLine, "k1"))
+	a.settle(a.awaitOnly(penstock.InOrder, "k0"))
+	a.settle(a.awaitOnly(penstock.InOrder, "k1"))
 	e.publish(message("k", "k2"))
-	e.wantLine(a.fetch(plenty), penstock.InLine, "k2")
-	e.wantLine(b.fetch(plenty), penstock.Behind, "k2")
+	e.wantOrder(a.fetch(plenty), penstock.InOrder, "k2")
+	e.wantOrder(b.fetch(plenty), penstock.BehindParked, "k2")
 	e.wantParked(b, 1, 1, 0)
 }
 
@@ -365,7 +365,7 @@ func retriedAtOnce(e *env) {
 	r.judge(v, b)
 	e.retryParked(r, 0, "no such key", "held", "")
 	e.retryParked(r, 1, "k", "no such key", "k")
-	head := r.awaitOnly(penstock.InLine, "k0") // those behind it still wait for it
+	head := r.awaitOnly(penstock.InOrder, "k0") // those behind it still wait for it
 	e.wantNext(head.Messages[0], b.Messages[0], 2, v["k0"].Failures[0].At)
 	r.judge(verdicts{"k0": refused(head.Messages[0], notInThisTest)}, head)
 	r.want() // it was for one attempt

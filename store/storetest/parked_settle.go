@@ -27,7 +27,7 @@ func parkedTwice(e *env) {
 		e.must(r.Settle(e.ctx, settled...), "Settle")
 	}
 	e.wantParked(r, 2, 1, 0)
-	b = r.awaitOnly(penstock.InLine, "k0")
+	b = r.awaitOnly(penstock.InOrder, "k0")
 	e.must(r.Settle(e.ctx, settled...), "Settle, while the line is handed out")
 	settled = judged(verdicts{"k0": dead("no")}, b)
 	for range 3 {
@@ -37,7 +37,7 @@ func parkedTwice(e *env) {
 	if len(letters) != 1 || len(letters[0].Failures) != 2 || letters[0].Message.Attempt != 2 {
 		e.Fatalf("the dead letters are %+v, want one with two failures", letters)
 	}
-	r.settle(r.awaitOnly(penstock.InLine, "k1"))
+	r.settle(r.awaitOnly(penstock.InOrder, "k1"))
 	e.must(r.Settle(e.ctx, settled...), "Settle, when the line is gone")
 	e.wantParked(r, 0, 0, 0)
 	r.again().want()
@@ -53,8 +53,8 @@ func parkedBehindUndecided(e *env) {
 	r.judge(verdicts{"k1": behind}, k1)
 	r.judge(verdicts{"a0": refused(a.Messages[0], notInThisTest)}, a)
 	e.wantParked(r, 3, 2, 0)
-	r.settle(r.awaitOnly(penstock.InLine, "k0"))
-	r.settle(r.awaitOnly(penstock.InLine, "k1"))
+	r.settle(r.awaitOnly(penstock.InOrder, "k0"))
+	r.settle(r.awaitOnly(penstock.InOrder, "k1"))
 
 	e.publish(append(keyed("b", 0, 1), keyed("l", 0, 2)...)...)
 	r.fetch(one)
@@ -74,10 +74,10 @@ func drainedThenParked(e *env) {
 	e.publish(message("k", "k0"))
 	b := r.fetch(plenty)
 	r.judge(verdicts{"k0": refused(b.Messages[0], soon)}, b)
-	drains := r.awaitOnly(penstock.InLine, "k0")
+	drains := r.awaitOnly(penstock.InOrder, "k0")
 	e.publish(message("k", "k1"))
 	parks := r.fetch(plenty)
-	e.wantLine(parks, penstock.Behind, "k1")
+	e.wantOrder(parks, penstock.BehindParked, "k1")
 	r.judge(verdicts{"k1": behind}, drains, parks)
 	wantGoesOn(e, r)
 }
@@ -91,9 +91,9 @@ func parkedThenDrained(e *env) {
 	r.judge(verdicts{"k-1": holding(b.Messages[0]), "k0": behind}, b)
 	e.publish(message("k", "k1"))
 	parks := r.fetch(plenty)
-	e.wantLine(parks, penstock.Behind, "k1")
+	e.wantOrder(parks, penstock.BehindParked, "k1")
 	e.discard(r, 1)
-	drains := r.awaitOnly(penstock.InLine, "k0")
+	drains := r.awaitOnly(penstock.InOrder, "k0")
 	r.judge(verdicts{"k1": behind}, parks, drains)
 	wantGoesOn(e, r)
 }
@@ -102,15 +102,15 @@ func parkedThenDrained(e *env) {
 func wantGoesOn(e *env, r *reader) {
 	e.Helper()
 	e.wantParked(r, 1, 1, 0)
-	b := r.awaitOnly(penstock.InLine, "k1")
+	b := r.awaitOnly(penstock.InOrder, "k1")
 	e.publish(message("k", "k2"))
 	later := r.fetch(plenty)
-	e.wantLine(later, penstock.Behind, "k2")
+	e.wantOrder(later, penstock.BehindParked, "k2")
 	r.judge(verdicts{"k2": behind}, b, later)
-	r.settle(r.awaitOnly(penstock.InLine, "k2"))
+	r.settle(r.awaitOnly(penstock.InOrder, "k2"))
 	e.wantParked(r, 0, 0, 0)
 	e.publish(message("k", "k3"))
-	e.wantLine(r.fetch(plenty), penstock.InLine, "k3")
+	e.wantOrder(r.fetch(plenty), penstock.InOrder, "k3")
 }
 
 // The head is refused again while others of its key arrive, and two stream
@@ -121,10 +121,10 @@ func refusedAndFollowed(e *env) {
 	e.publish(keyed("k", 0, 2)...)
 	k0, k1 := r.fetch(one), r.fetch(one)
 	r.judge(verdicts{"k0": refused(k0.Messages[0], soon), "k1": behind}, k0, k1)
-	head := r.awaitOnly(penstock.InLine, "k0")
+	head := r.awaitOnly(penstock.InOrder, "k0")
 	e.publish(keyed("k", 2, 4)...)
 	rest := r.fetch(plenty)
-	e.wantLine(rest, penstock.Behind, "k2", "k3")
+	e.wantOrder(rest, penstock.BehindParked, "k2", "k3")
 	r.judge(verdicts{"k0": refused(head.Messages[0], soon), "k2": behind, "k3": behind}, head, rest)
 	e.wantParked(r, 4, 1, 0)
 	c := &carrier{e: e, r: r, limit: two}
@@ -152,7 +152,7 @@ func parkedTakeover(e *env) {
 		r = e.takeOver(stores[i%2], penstock.Subscribe{Lease: shortLease})
 		// Whether it hands the line out before it crashes or not, the next gets it.
 		if b, err := r.Fetch(e.ctx, plenty); err == nil && len(b.Messages) > 0 {
-			e.wantLine(b, penstock.InLine, "k0")
+			e.wantOrder(b, penstock.InOrder, "k0")
 		}
 	}
 	c := &carrier{e: e, r: e.takeOver(stores[1], penstock.Subscribe{}), limit: plenty}
@@ -212,9 +212,9 @@ func parkedLateCommit(e *env) {
 	e.publish(message("k", "head"))
 	b := r.fetch(plenty)
 	r.judge(verdicts{"head": refused(b.Messages[0], soon)}, b)
-	head := r.awaitOnly(penstock.InLine, "head")
+	head := r.awaitOnly(penstock.InOrder, "head")
 	tx.commit()
-	late := r.awaitOnly(penstock.Behind, "late")
+	late := r.awaitOnly(penstock.BehindParked, "late")
 	r.judge(verdicts{"head": refused(head.Messages[0], soon), "late": behind}, head, late)
 	e.wantParked(r, 2, 1, 0)
 	e.publish(message("k", "last"))

@@ -96,8 +96,8 @@ func partWithVerdicts(e *env) {
 	e.wantSettled(r, 2, 3)
 	e.publish(append(keyed("b", 3, 4), keyed("a", 3, 4)...)...)
 	later := r.fetch(plenty)
-	if lineOf(later, 0) != penstock.Behind || lineOf(later, 1) != penstock.InLine {
-		e.Fatalf("b3 came with line %d, a3 with %d", lineOf(later, 0), lineOf(later, 1))
+	if keyOrderOf(later, 0) != penstock.BehindParked || keyOrderOf(later, 1) != penstock.InOrder {
+		e.Fatalf("b3 came with line %d, a3 with %d", keyOrderOf(later, 0), keyOrderOf(later, 1))
 	}
 	r = r.again()
 	rest := flatten(r.drain(plenty))
@@ -182,19 +182,19 @@ func partOfLine(e *env) {
 		v[fmt.Sprint("k", i)] = behind
 	}
 	r.judge(v, r.fetch(plenty))
-	b := r.awaitOnly(penstock.InLine, "k0", "k1", "k2", "k3", "k4", "k5")
+	b := r.awaitOnly(penstock.InOrder, "k0", "k1", "k2", "k3", "k4", "k5")
 	r.part(sent("k0", "k1"), b)
 	e.wantParked(r, 4, 1, 0)
 	r.want() // the others are still in this reader's hands
 	r.part(sent("k0", "k1", "k2"), b)
 	r.want()
 	r = r.again()
-	b = r.awaitOnly(penstock.InLine, "k3", "k4", "k5")
+	b = r.awaitOnly(penstock.InOrder, "k3", "k4", "k5")
 	r.part(sent("k3"), b)
 	r.judge(verdicts{"k4": refused(b.Messages[1], soon), "k5": behind}, b)
-	b = r.awaitOnly(penstock.InLine, "k4") // alone, as it was refused
+	b = r.awaitOnly(penstock.InOrder, "k4") // alone, as it was refused
 	r.settle(b)
-	b = r.awaitOnly(penstock.InLine, "k5")
+	b = r.awaitOnly(penstock.InOrder, "k5")
 	r.settle(b)
 	e.wantParked(r, 0, 0, 0)
 	e.wantSettled(r, 7, 0)

@@ -101,8 +101,8 @@ func (r *reader) check(b penstock.Batch, limit penstock.Limit) {
 	if b.Number != r.number {
 		r.e.Fatalf("Fetch: the batch has number %d, want %d", b.Number, r.number)
 	}
-	if b.Lines != nil && len(b.Lines) != len(b.Messages) {
-		r.e.Fatalf("Fetch: %d messages and %d lines, want one for each, or nil", len(b.Messages), len(b.Lines))
+	if b.KeyOrder != nil && len(b.KeyOrder) != len(b.Messages) {
+		r.e.Fatalf("Fetch: %d messages and %d lines, want one for each, or nil", len(b.Messages), len(b.KeyOrder))
 	}
 	if len(b.Messages) > limit.Messages {
 		r.e.Fatalf("Fetch: %d messages, more than the limit of %d", len(b.Messages), limit.Messages)
@@ -116,8 +116,8 @@ func (r *reader) check(b penstock.Batch, limit penstock.Limit) {
 		r.e.Fatalf("Fetch: %d messages of more than %d bytes exceed the limit of %d", len(b.Messages), size, limit.Bytes)
 	}
 	for i, m := range b.Messages {
-		if lineOf(b, i) == penstock.Behind && m.Key == "" {
-			r.e.Fatalf("Fetch: %.40q has no key and came Behind", m.Payload)
+		if keyOrderOf(b, i) == penstock.BehindParked && m.Key == "" {
+			r.e.Fatalf("Fetch: %.40q has no key and came BehindParked", m.Payload)
 		}
 		if m.ID == "" || m.Seq == 0 || m.Attempt < 1 || m.CreatedAt.IsZero() {
 			r.e.Fatalf("Fetch: a message lacks what the store must set: %+v", m)

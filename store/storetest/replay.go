@@ -283,8 +283,8 @@ func replayBehindParked(e *env) {
 	e.wantInOrder(flatten(got), "m0", "m1", "m2")
 	for _, b := range got {
 		for i, m := range b.Messages {
-			if want := map[bool]penstock.Line{true: penstock.Behind}[m.Key == "key0"]; lineOf(b, i) != want {
-				e.Errorf("%s came with line %d, want %d", m.Payload, lineOf(b, i), want)
+			if want := map[bool]penstock.KeyOrder{true: penstock.BehindParked}[m.Key == "key0"]; keyOrderOf(b, i) != want {
+				e.Errorf("%s came with line %d, want %d", m.Payload, keyOrderOf(b, i), want)
 			}
 		}
 	}

@@ -74,19 +74,19 @@ func (r *reader) await(limit penstock.Limit) (b penstock.Batch) {
 
 // awaitOnly awaits a batch of exactly these payloads, in this order, that stand
 // so to others of their keys.
-func (r *reader) awaitOnly(how penstock.Line, payloads ...string) penstock.Batch {
+func (r *reader) awaitOnly(how penstock.KeyOrder, payloads ...string) penstock.Batch {
 	r.e.Helper()
 	b := r.await(plenty)
-	r.e.wantLine(b, how, payloads...)
+	r.e.wantOrder(b, how, payloads...)
 	return b
 }
 
-// wantLine compares a whole batch, in order.
-func (e *env) wantLine(b penstock.Batch, how penstock.Line, want ...string) {
+// wantOrder compares a whole batch, in order.
+func (e *env) wantOrder(b penstock.Batch, how penstock.KeyOrder, want ...string) {
 	e.Helper()
 	e.wantInOrder(b.Messages, want...)
 	for i, m := range b.Messages {
-		if got := lineOf(b, i); got != how {
+		if got := keyOrderOf(b, i); got != how {
 			e.Fatalf("%.40q came with line %d, want %d", m.Payload, got, how)
 		}
 	}
@@ -113,11 +113,11 @@ func (e *env) wantNext(got, before penstock.Message, attempt int, since time.Tim
 	e.sameMessage(got, before)
 }
 
-func lineOf(b penstock.Batch, i int) penstock.Line {
-	if b.Lines == nil {
-		return penstock.InLine
+func keyOrderOf(b penstock.Batch, i int) penstock.KeyOrder {
+	if b.KeyOrder == nil {
+		return penstock.InOrder
 	}
-	return b.Lines[i]
+	return b.KeyOrder[i]
 }
 
 func (e *env) parkedKeys(r *reader) []penstock.ParkedKey {

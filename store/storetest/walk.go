@@ -120,14 +120,14 @@ func (w *walk) choose(b *walkBatch, waits map[string]bool) (some bool) {
 	b.chosen = make([]bool, len(b.Messages))
 	stays := map[string]bool{}
 	for i, m := range b.Messages {
-		v, inLine := b.verdicts[i], m.Key != "" && lineOf(b.Batch, i) != penstock.Alone
+		v, inOrder := b.verdicts[i], m.Key != "" && keyOrderOf(b.Batch, i) != penstock.OutOfOrder
 		switch {
 		case b.settled[i]:
-		case inLine && waits[m.Key]:
+		case inOrder && waits[m.Key]:
 		case w.calm || stays[m.Key] || w.rnd.IntN(3) < rate:
 			b.chosen[i], some = true, true
-			stays[m.Key] = stays[m.Key] || inLine && (v.Outcome == penstock.Parked || v.Hold)
-		case inLine:
+			stays[m.Key] = stays[m.Key] || inOrder && (v.Outcome == penstock.Parked || v.Hold)
+		case inOrder:
 			waits[m.Key] = true
 		}
 	}

@@ -178,7 +178,7 @@ func (s *Source) loadAside(ctx context.Context, q querier, p *pending, chosen []
 		r.message.Seq, r.message.Attempt, r.message.FailedSince = a.seq, a.Attempt+1, a.Since
 		p.add(&r, a.handed)
 		if a.alone {
-			p.setLine(penstock.Alone)
+			p.setKeyOrder(penstock.OutOfOrder)
 		}
 	}
 	if len(gone) > 0 && locked { // or another worker has them

@@ -328,7 +328,7 @@ func (s *Source) fill(ctx context.Context, p *pending, rows []row, limit penstoc
 		}
 		p.add(r, handed{})
 		if r.message.Key != "" && len(waiting) > 0 && waiting[lineOf(r.message.Key, "")] {
-			p.setLine(penstock.Behind)
+			p.setKeyOrder(penstock.BehindParked)
 		}
 	}
 	return len(rows), s.refuse(ctx, unfit)

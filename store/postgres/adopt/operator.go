@@ -113,7 +113,7 @@ func (t *Table) DeadLetters(ctx context.Context, q penstock.DeadLetterQuery) ([]
 	return all, nil
 }
 
-// RetryDeadLetters sends dead letters again, Alone and with the next attempt. It
+// RetryDeadLetters sends dead letters again, OutOfOrder and with the next attempt. It
 // returns how many there were.
 func (t *Table) RetryDeadLetters(ctx context.Context, q penstock.DeadLetterQuery) (n int, err error) {
 	return t.change(ctx, q, func(ctx context.Context, tx pgx.Tx, id int64, ids, _ []string) error {

@@ -43,14 +43,14 @@ func TestParkedLineComesBackInOrder(t *testing.T) {
 	f.insert("b", "b2")
 	b = f.fetch(src)
 	f.want(b, "a4", "b2")
-	if !slices.Equal(b.Lines, []penstock.Line{penstock.Behind, penstock.InLine}) {
-		t.Errorf("lines %v", b.Lines)
+	if !slices.Equal(b.KeyOrder, []penstock.KeyOrder{penstock.BehindParked, penstock.InOrder}) {
+		t.Errorf("lines %v", b.KeyOrder)
 	}
 	f.settle(src, b, behind, ok)
 	b = f.fetch(src)
 	f.want(b, "a1") // alone, since it has been refused
-	if m := b.Messages[0]; m.Attempt != 2 || m.FailedSince.IsZero() || b.Lines != nil {
-		t.Errorf("got %+v %v", m, b.Lines)
+	if m := b.Messages[0]; m.Attempt != 2 || m.FailedSince.IsZero() || b.KeyOrder != nil {
+		t.Errorf("got %+v %v", m, b.KeyOrder)
 	}
 	f.settle(src, b)
 	b = f.fetch(src)
@@ -63,8 +63,8 @@ func TestParkedLineComesBackInOrder(t *testing.T) {
 	f.want(b, "a4")
 	f.settle(src, b)
 	f.insert("a", "a5")
-	if b = f.fetch(src); b.Lines != nil {
-		t.Errorf("the line is over, and a5 comes %v", b.Lines)
+	if b = f.fetch(src); b.KeyOrder != nil {
+		t.Errorf("the line is over, and a5 comes %v", b.KeyOrder)
 	}
 	f.settle(src, b)
 	if n := f.Number("select count(*) from shop where processed_at is null or failure is not null"); n != 0 {
@@ -111,8 +111,8 @@ func TestParkedSurvivesTakeover(t *testing.T) {
 	f.insert("k", "3")
 	b = f.fetch(src)
 	f.want(b, "3")
-	if b.Lines[0] != penstock.Behind {
-		t.Errorf("lines %v", b.Lines)
+	if b.KeyOrder[0] != penstock.BehindParked {
+		t.Errorf("lines %v", b.KeyOrder)
 	}
 	keys, err := table.ParkedKeys(f.Ctx, 10)
 	f.Must(err)
@@ -172,8 +172,8 @@ func TestDeadLetters(t *testing.T) {
 				f.Must(err)
 				b = f.fetch(src)
 				f.want(b, "a1")
-				if n != 1 || b.Messages[0].Attempt != 2 || !slices.Equal(b.Lines, []penstock.Line{penstock.Alone}) {
-					t.Errorf("%d sent back: %+v %v", n, b.Messages[0], b.Lines)
+				if n != 1 || b.Messages[0].Attempt != 2 || !slices.Equal(b.KeyOrder, []penstock.KeyOrder{penstock.OutOfOrder}) {
+					t.Errorf("%d sent back: %+v %v", n, b.Messages[0], b.KeyOrder)
 				}
 				f.settle(src, b, penstock.Verdict{Outcome: penstock.Dead, Failures: failed(2)})
 				letters, err := table.DeadLetters(f.Ctx, query)

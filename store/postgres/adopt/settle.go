@@ -90,7 +90,7 @@ func (w *work) addBatch(p *pending, verdicts []penstock.Verdict) error {
 			continue
 		}
 		if h.aside {
-			h.alone = h.alone || p.line(i) == penstock.Alone
+			h.alone = h.alone || p.line(i) == penstock.OutOfOrder
 		}
 		w.setAside(&p.messages[i], h, &verdicts[i], false)
 	}

@@ -58,7 +58,7 @@ type pending struct {
 	before   mark // where the head was
 	rows     []handed
 	messages []penstock.Message
-	lines    []penstock.Line
+	lines    []penstock.KeyOrder
 
 	// Of a worker:
 	claim *claim
@@ -93,19 +93,19 @@ func (p *pending) add(r *row, h handed) {
 	p.messages = append(p.messages, r.message)
 }
 
-// setLine notes how the last message stands to the others of its key.
-func (p *pending) setLine(line penstock.Line) {
+// setKeyOrder notes how the last message stands to the others of its key.
+func (p *pending) setKeyOrder(line penstock.KeyOrder) {
 	for len(p.lines) < len(p.messages) {
-		p.lines = append(p.lines, penstock.InLine)
+		p.lines = append(p.lines, penstock.InOrder)
 	}
 	p.lines[len(p.lines)-1] = line
 }
 
-func (p *pending) line(at int) penstock.Line {
+func (p *pending) line(at int) penstock.KeyOrder {
 	if at < len(p.lines) {
 		return p.lines[at]
 	}
-	return penstock.InLine
+	return penstock.InOrder
 }
 
 // Subscribe compares the config with the table, as Check does, and takes the lease:
@@ -209,7 +209,7 @@ func (s *Source) register(p *pending, more bool) penstock.Batch {
 		return penstock.Batch{More: more}
 	}
 	if p.lines != nil { // one entry per message
-		p.setLine(p.line(len(p.messages) - 1))
+		p.setKeyOrder(p.line(len(p.messages) - 1))
 	}
 	s.batches++
 	p.number = s.batches
@@ -217,7 +217,7 @@ func (s *Source) register(p *pending, more bool) penstock.Batch {
 	for i := range p.rows {
 		s.flying[p.rows[i].id] = true
 	}
-	return penstock.Batch{Messages: p.messages, Number: p.number, More: more, Lines: p.lines}
+	return penstock.Batch{Messages: p.messages, Number: p.number, More: more, KeyOrder: p.lines}
 }
 
 func (s *Source) flies(id string) bool {
