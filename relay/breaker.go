@@ -49,10 +49,10 @@ func newBreaker(least, most time.Duration) breaker {
 	return breaker{delay: backoff{least: least}, mostUnavailable: min(most, 2*time.Second), mostRefusing: min(most, time.Second)}
 }
 
-// admits returns how many messages a Send may have now, of the limit. Again says that
+// allows returns how many messages a Send may have now, of the limit. Again says that
 // they were tried before. What was not need not wait for a probe of such: they may be
 // what hangs.
-func (b *breaker) admits(now time.Time, limit int, again bool) int {
+func (b *breaker) allows(now time.Time, limit int, again bool) int {
 	switch {
 	case b.state == closed:
 		return limit

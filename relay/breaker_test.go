@@ -15,7 +15,7 @@ func seqs(from, to int64) (s []int64) {
 func TestBreakerUnavailable(t *testing.T) {
 	now := time.Now()
 	b := newBreaker(time.Second, time.Minute)
-	if b.admits(now, 100, false) != 100 || b.begin(false) {
+	if b.allows(now, 100, false) != 100 || b.begin(false) {
 		t.Fatal("a sink that answers is not probed")
 	}
 	b.ended(now, answer{unavailable: true})
@@ -25,11 +25,11 @@ func TestBreakerUnavailable(t *testing.T) {
 	if b.state != unavailable || b.until != until {
 		t.Fatal("of many Sends in one outage the first opens the breaker, and no other says more")
 	}
-	if b.admits(now, 100, false) != 0 {
+	if b.allows(now, 100, false) != 0 {
 		t.Fatal("no probe before its time")
 	}
 	later := now.Add(time.Second)
-	if b.admits(later, 100, false) != probeSize || b.admits(later, 3, false) != 3 || !b.begin(false) || b.admits(later, 100, false) != 0 {
+	if b.allows(later, 100, false) != probeSize || b.allows(later, 3, false) != 3 || !b.begin(false) || b.allows(later, 100, false) != 0 {
 		t.Fatal("one small probe at a time")
 	}
 	b.ended(later, answer{probe: true, unavailable: true})
@@ -38,14 +38,14 @@ func TestBreakerUnavailable(t *testing.T) {
 	}
 	b.begin(false)
 	b.ended(later, answer{probe: true, unavailable: true, interrupted: true})
-	if b.admits(later.Add(2*time.Second), 100, false) != probeSize {
+	if b.allows(later.Add(2*time.Second), 100, false) != probeSize {
 		t.Error("a probe that the relay ended is repeated, and no longer waited for")
 	}
 	for range 10 {
 		b.begin(false)
 		b.ended(later, answer{probe: true, unavailable: true})
 	}
-	if d := b.until.Sub(later); d < time.Second || d > 2*time.Second || b.admits(later.Add(5*time.Second), 100, false) != probeSize {
+	if d := b.until.Sub(later); d < time.Second || d > 2*time.Second || b.allows(later.Add(5*time.Second), 100, false) != probeSize {
 		t.Errorf("after long the pause is %v, want 1 to 2 s", d)
 	}
 	b.begin(false)
@@ -87,13 +87,13 @@ func TestBreakerRefusing(t *testing.T) {
 	}
 	b.ended(now, answer{fresh: seqs(21, 100)})
 	b.ended(now, answer{unavailable: true})
-	if b.state != refusing || b.admits(now, 1000, false) != 0 {
+	if b.state != refusing || b.allows(now, 1000, false) != 0 {
 		t.Fatal("what was under way says nothing new")
 	}
 	size := probeSize
 	for range 8 {
 		now = now.Add(time.Second)
-		if n := b.admits(now, 300, false); n != min(size, 300) {
+		if n := b.allows(now, 300, false); n != min(size, 300) {
 			t.Fatalf("a probe of %d, want %d", n, min(size, 300))
 		}
 		if !b.begin(false) {
@@ -130,15 +130,15 @@ func TestBreakerProbesOfTwoKinds(t *testing.T) {
 	b.ended(now, answer{unavailable: true})
 	later := b.until
 	b.begin(true)
-	if b.admits(later, 100, true) != 0 || b.admits(later, 100, false) != probeSize {
+	if b.allows(later, 100, true) != 0 || b.allows(later, 100, false) != probeSize {
 		t.Fatal("beside a probe of messages that were tried goes one of others, and of such alone")
 	}
 	b.begin(false)
-	if b.admits(later, 100, true) != 0 || b.admits(later, 100, false) != 0 {
+	if b.allows(later, 100, true) != 0 || b.allows(later, 100, false) != 0 {
 		t.Fatal("and no third")
 	}
 	b.ended(later, answer{probe: true, again: true, unavailable: true})
-	if later = b.until; b.admits(later, 100, true) != 0 || b.admits(later, 100, false) != 0 {
+	if later = b.until; b.allows(later, 100, true) != 0 || b.allows(later, 100, false) != 0 {
 		t.Fatal("while messages are probed that were not tried, none of the others are")
 	}
 	b.ended(later, answer{probe: true, confirmed: 1})

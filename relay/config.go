@@ -47,8 +47,8 @@ type Config struct {
 	// RetryMin and RetryMax bound the growing delay before a refused message is
 	// sent again. Default 100 ms and 5 minutes.
 	RetryMin, RetryMax time.Duration
-	// ParkAfter is how often a message is sent before the store keeps it aside, so
-	// that the messages of other keys can go on past it. Default 3.
+	// ParkAfter is how often a message is sent before it is parked, so
+	// that other keys can go on. Default 3.
 	ParkAfter int
 	// MaxAttempts is how often a message is sent before it becomes a dead letter;
 	// negative: without end. Default 25.

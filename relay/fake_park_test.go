@@ -10,25 +10,25 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// fakePark is what the fake database keeps aside, in the plainest way.
+// fakePark is what the fake database keeps parked, in the plainest way.
 type fakePark struct {
-	lines []*fakeLine
-	keys  map[string]*fakeLine // those of them that are not alone
-	dead  map[int64]*fakeDead
-	died  map[int64]bool // was a dead letter at some time
+	parked []*fakeParkedKey
+	keys   map[string]*fakeParkedKey // those of them that are in order
+	dead   map[int64]*fakeDead
+	died   map[int64]bool // was a dead letter at some time
 
 	parkings map[int64]int  // how often a message was parked
 	filtered map[int64]bool // what a test's filter does not choose
 }
 
-// fakeLine is the parked messages of one key, or one that stands alone.
-type fakeLine struct {
-	key   string
-	alone bool
-	stay  []*fakeParked // in order of Seq
-	due   time.Time
-	holds int64 // Seq of the dead letter that the line waits for
-	out   int   // messages handed out
+// fakeParkedKey is the parked messages of one key, or one out of order.
+type fakeParkedKey struct {
+	key        string
+	outOfOrder bool
+	stay       []*fakeParked // in order of Seq
+	due        time.Time
+	holds      int64 // Seq of the dead letter that the key waits for
+	out        int   // messages in flight
 }
 
 type fakeParked struct {
@@ -42,59 +42,57 @@ type fakeDead struct {
 	away bool // sent back, or parked after it was
 }
 
-// fakeBatch is where a batch came from: the stream, or lines, one per message.
+// fakeBatch is where a batch came from: the stream, or parked keys, one per message.
 type fakeBatch struct {
-	lines   []*fakeLine
+	parked  []*fakeParkedKey
 	settled map[int]bool // messages
 }
 
-func (l *outbox) line(key string) *fakeLine { return l.keys[key] }
-
-func (l *outbox) addLine(n *fakeLine) *fakeLine {
-	l.lines = append(l.lines, n)
-	if !n.alone {
+func (l *outbox) addParked(n *fakeParkedKey) *fakeParkedKey {
+	l.parked = append(l.parked, n)
+	if !n.outOfOrder {
 		if l.keys == nil {
-			l.keys = map[string]*fakeLine{}
+			l.keys = map[string]*fakeParkedKey{}
 		}
 		l.keys[n.key] = n
 	}
 	return n
 }
 
-// sweep removes lines that nothing waits in.
+// sweep removes keys that have nothing parked.
 func (l *outbox) sweep() {
-	l.lines = slices.DeleteFunc(l.lines, func(n *fakeLine) bool {
+	l.parked = slices.DeleteFunc(l.parked, func(n *fakeParkedKey) bool {
 		over := len(n.stay) == 0 && n.holds == 0
-		if over && !n.alone {
+		if over && !n.outOfOrder {
 			delete(l.keys, n.key)
 		}
 		return over
 	})
 }
 
-// handBack takes back what was handed out and not settled.
+// handBack takes back what is in flight.
 func (l *outbox) handBack() {
-	for _, n := range l.lines {
+	for _, n := range l.parked {
 		n.out = 0
 	}
 }
 
-// fetchParked returns lines that are due, those due the longest first.
+// fetchParked returns keys that are due, those due the longest first.
 func (l *outbox) fetchParked(b *penstock.Batch, limit penstock.Limit) (fakeBatch, bool) {
-	var due []*fakeLine
-	for _, n := range l.lines {
+	var due []*fakeParkedKey
+	for _, n := range l.parked {
 		if n.out == 0 && n.holds == 0 && len(n.stay) > 0 && !n.due.After(time.Now()) {
 			due = append(due, n)
 		}
 	}
-	slices.SortStableFunc(due, func(a, b *fakeLine) int { return a.due.Compare(b.due) })
+	slices.SortStableFunc(due, func(a, b *fakeParkedKey) int { return a.due.Compare(b.due) })
 	from := fakeBatch{}
-	for _, line := range due {
+	for _, pk := range due {
 		if len(b.Messages) >= limit.Messages {
 			break
 		}
-		for i, p := range line.stay {
-			if i > 0 && (len(p.failures) > 0 || len(line.stay[0].failures) > 0) || len(b.Messages) == limit.Messages {
+		for i, p := range pk.stay {
+			if i > 0 && (len(p.failures) > 0 || len(pk.stay[0].failures) > 0) || len(b.Messages) == limit.Messages {
 				break
 			}
 			m := p.m
@@ -103,13 +101,13 @@ func (l *outbox) fetchParked(b *penstock.Batch, limit penstock.Limit) (fakeBatch
 				m.FailedSince = p.failures[0].At
 			}
 			b.Messages = append(b.Messages, m)
-			how := penstock.InOrder
-			if line.alone {
-				how = penstock.OutOfOrder
+			order := penstock.InOrder
+			if pk.outOfOrder {
+				order = penstock.OutOfOrder
 			}
-			b.KeyOrder = append(b.KeyOrder, how)
-			from.lines = append(from.lines, line)
-			line.out++
+			b.KeyOrder = append(b.KeyOrder, order)
+			from.parked = append(from.parked, pk)
+			pk.out++
 		}
 	}
 	return from, len(due) > 0
@@ -132,22 +130,22 @@ func (l *outbox) settle(t penstock.Settled, from *fakeBatch) error {
 			continue
 		}
 		from.settled[i] = true
-		line := penstock.InOrder
+		order := penstock.InOrder
 		if t.Batch.KeyOrder != nil {
-			line = t.Batch.KeyOrder[i]
+			order = t.Batch.KeyOrder[i]
 		}
-		var of *fakeLine
-		if from.lines != nil {
-			of = from.lines[i]
+		var of *fakeParkedKey
+		if from.parked != nil {
+			of = from.parked[i]
 			of.out--
 		} else {
 			l.pass(m.Seq)
 		}
-		if err := l.settleOne(m, line, v, of); err != nil {
+		if err := l.settleOne(m, order, v, of); err != nil {
 			return err
 		}
 	}
-	if t.Verdicts != nil || from.lines != nil {
+	if t.Verdicts != nil || from.parked != nil {
 		l.sweep()
 	}
 	return nil
@@ -164,23 +162,23 @@ func (l *outbox) pass(seq int64) {
 	}
 }
 
-func (l *outbox) settleOne(m penstock.Message, how penstock.KeyOrder, v penstock.Verdict, line *fakeLine) error {
+func (l *outbox) settleOne(m penstock.Message, order penstock.KeyOrder, v penstock.Verdict, pk *fakeParkedKey) error {
 	for i, f := range v.Failures {
 		if f.Attempt != m.Attempt+i {
 			return fmt.Errorf("message %d of attempt %d has failures %v", m.Seq, m.Attempt, v.Failures)
 		}
 	}
-	alone := how == penstock.OutOfOrder || m.Key == ""
+	outOfOrder := order == penstock.OutOfOrder || m.Key == ""
 	p := &fakeParked{m: m}
-	if line == nil && v.Outcome == penstock.Parked {
-		if line = l.line(m.Key); alone || line == nil {
-			line = l.addLine(&fakeLine{key: m.Key, alone: alone})
+	if pk == nil && v.Outcome == penstock.Parked {
+		if pk = l.keys[m.Key]; outOfOrder || pk == nil {
+			pk = l.addParked(&fakeParkedKey{key: m.Key, outOfOrder: outOfOrder})
 		}
 	}
-	if line != nil {
-		if i := slices.IndexFunc(line.stay, func(p *fakeParked) bool { return p.m.Seq == m.Seq }); i >= 0 {
-			p = line.stay[i]
-			line.stay = slices.Delete(line.stay, i, i+1)
+	if pk != nil {
+		if i := slices.IndexFunc(pk.stay, func(p *fakeParked) bool { return p.m.Seq == m.Seq }); i >= 0 {
+			p = pk.stay[i]
+			pk.stay = slices.Delete(pk.stay, i, i+1)
 		}
 	}
 	p.failures = append(p.failures, v.Failures...)
@@ -190,10 +188,10 @@ func (l *outbox) settleOne(m penstock.Message, how penstock.KeyOrder, v penstock
 			l.parkings = map[int64]int{}
 		}
 		l.parkings[m.Seq]++
-		line.stay = append(line.stay, p)
-		slices.SortFunc(line.stay, func(a, b *fakeParked) int { return cmp.Compare(a.m.Seq, b.m.Seq) })
-		if line.stay[0] == p {
-			line.due = time.Now().Add(v.RetryIn)
+		pk.stay = append(pk.stay, p)
+		slices.SortFunc(pk.stay, func(a, b *fakeParked) int { return cmp.Compare(a.m.Seq, b.m.Seq) })
+		if pk.stay[0] == p {
+			pk.due = time.Now().Add(v.RetryIn)
 		}
 		return nil
 	case penstock.Dead:
@@ -205,32 +203,32 @@ func (l *outbox) settleOne(m penstock.Message, how penstock.KeyOrder, v penstock
 		}
 		l.dead[m.Seq], l.died[m.Seq] = &fakeDead{fakeParked: *p}, true
 		if v.Hold {
-			if alone {
-				return fmt.Errorf("message %d stands alone and is to hold its key", m.Seq)
+			if outOfOrder {
+				return fmt.Errorf("message %d is out of order and is to hold its key", m.Seq)
 			}
-			if line = l.line(m.Key); line == nil {
-				line = l.addLine(&fakeLine{key: m.Key})
+			if pk = l.keys[m.Key]; pk == nil {
+				pk = l.addParked(&fakeParkedKey{key: m.Key})
 			}
-			line.holds = m.Seq
+			pk.holds = m.Seq
 		}
 	case penstock.Delivered:
 		if l.sink != nil && !l.sink.confirmedOnce(m.Seq) && !l.filtered[m.Seq] {
 			return fmt.Errorf("message %d was settled as delivered and is not confirmed", m.Seq)
 		}
 		if l.dead[m.Seq] != nil {
-			l.bury(m.Seq)
+			l.removeDead(m.Seq)
 		}
 	}
-	if line != nil && line.holds == 0 {
-		line.due = time.Now()
+	if pk != nil && pk.holds == 0 {
+		pk.due = time.Now()
 	}
 	return nil
 }
 
-// bury removes a dead letter for good, and lets go of a line that waits for it.
-func (l *outbox) bury(seq int64) {
+// removeDead removes a dead letter for good, and lets go of a key that waits for it.
+func (l *outbox) removeDead(seq int64) {
 	delete(l.dead, seq)
-	for _, n := range l.lines {
+	for _, n := range l.parked {
 		if n.holds == seq {
 			n.holds, n.due = 0, time.Now()
 		}
@@ -241,19 +239,19 @@ func (l *outbox) bury(seq int64) {
 func (l *outbox) retryDead(seq int64) {
 	d := l.dead[seq]
 	d.away = true
-	l.addLine(&fakeLine{key: d.m.Key, alone: true, stay: []*fakeParked{{m: d.m, failures: d.failures}}})
+	l.addParked(&fakeParkedKey{key: d.m.Key, outOfOrder: true, stay: []*fakeParked{{m: d.m, failures: d.failures}}})
 }
 
 func (l *outbox) discardDead(seq int64) {
-	l.bury(seq)
+	l.removeDead(seq)
 	l.sweep()
 }
 
-// aside returns the messages that are parked, those that are or were dead
+// outOfBand returns the messages that are parked, those that are or were dead
 // letters, and those that the filter passed over.
-func (l *outbox) aside() map[int64]bool {
+func (l *outbox) outOfBand() map[int64]bool {
 	seqs := map[int64]bool{}
-	for _, n := range l.lines {
+	for _, n := range l.parked {
 		for _, p := range n.stay {
 			seqs[p.m.Seq] = true
 		}
@@ -267,7 +265,7 @@ func (l *outbox) aside() map[int64]bool {
 func (l *outbox) parkedMessages() (messages, failures int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, n := range l.lines {
+	for _, n := range l.parked {
 		messages += len(n.stay)
 		for _, p := range n.stay {
 			failures += len(p.failures)
@@ -298,19 +296,19 @@ func (l *outbox) deadSeqs() []int64 {
 
 // checkTurn fails the test if one of msgs has to wait by what the database says:
 // an earlier message of its key is parked and not confirmed since, or a dead
-// letter holds the key. What stands alone does not wait.
+// letter holds the key. What is out of order does not wait.
 func (l *outbox) checkTurn(k *sink, msgs []penstock.Message) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i, m := range msgs {
-		line := l.line(m.Key)
-		if line == nil || m.Key == "" || l.dead[m.Seq] != nil {
+		pk := l.keys[m.Key]
+		if pk == nil || m.Key == "" || l.dead[m.Seq] != nil {
 			continue
 		}
-		if line.holds != 0 && line.holds < m.Seq {
-			k.t.Errorf("message %d of key %q is sent, though the dead letter %d holds the key", m.Seq, m.Key, line.holds)
+		if pk.holds != 0 && pk.holds < m.Seq {
+			k.t.Errorf("message %d of key %q is sent, though the dead letter %d holds the key", m.Seq, m.Key, pk.holds)
 		}
-		for _, p := range line.stay {
+		for _, p := range pk.stay {
 			before := slices.ContainsFunc(msgs[:i], func(m penstock.Message) bool { return m.Seq == p.m.Seq })
 			if p.m.Seq < m.Seq && !before && !k.through(p.m.Seq) {
 				k.t.Errorf("message %d of key %q is sent, though %d is parked", m.Seq, m.Key, p.m.Seq)

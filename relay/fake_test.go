@@ -184,7 +184,7 @@ func (s *fakeSource) Fetch(ctx context.Context, limit penstock.Limit) (penstock.
 		from = s.fetchStream(&b, limit, behind)
 	}
 	s.log.fetched += len(b.Messages)
-	b.More = s.next < len(s.log.messages) || len(from.lines) > 0
+	b.More = s.next < len(s.log.messages) || len(from.parked) > 0
 	if len(b.Messages) > 0 {
 		s.number++
 		b.Number = s.number
@@ -193,7 +193,7 @@ func (s *fakeSource) Fetch(ctx context.Context, limit penstock.Limit) (penstock.
 	return b, nil
 }
 
-func (s *fakeSource) fetchStream(b *penstock.Batch, limit penstock.Limit, behind map[string]*fakeLine) fakeBatch {
+func (s *fakeSource) fetchStream(b *penstock.Batch, limit penstock.Limit, behind map[string]*fakeParkedKey) fakeBatch {
 	bytes := 0
 	for len(b.Messages) < limit.Messages && s.next < len(s.log.messages) && (bytes < limit.Bytes || len(b.Messages) == 0) {
 		m := s.log.messages[s.next]
@@ -335,9 +335,9 @@ func checkSettled(t testing.TB, l *outbox, k *sink) {
 	t.Helper()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	aside := l.aside()
+	outOfBand := l.outOfBand()
 	for _, m := range l.messages[:l.settled] {
-		if !k.confirmedOnce(m.Seq) && !aside[m.Seq] {
+		if !k.confirmedOnce(m.Seq) && !outOfBand[m.Seq] {
 			t.Fatalf("message %d is settled, and neither confirmed nor parked nor dead", m.Seq)
 		}
 	}

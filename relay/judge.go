@@ -59,7 +59,7 @@ func (s *session) finish(r *run) {
 	s.mu.Lock()
 	s.running--
 	s.consult(r, now)
-	if r.era == s.era {
+	if r.generation == s.generation {
 		for _, h := range r.held {
 			s.finishLane(r, h, now)
 		}
@@ -75,9 +75,9 @@ func (s *session) finish(r *run) {
 // advance wakes the settler if more batches can be settled than before.
 func (s *session) advance() {
 	if s.window.advance() {
-		poke(s.done)
+		notify(s.done)
 		if s.starved && s.window.pressing() {
-			poke(s.hurry)
+			notify(s.hurry)
 		}
 	}
 }
@@ -98,7 +98,7 @@ func (s *session) consult(r *run, now time.Time) {
 	if s.confirms != r.before { // the sink accepts something: twenty that hang side by side are refused at one moment
 		r.fresh = r.fresh[:0]
 	}
-	interrupted := r.unavailable != nil && r.spell.Err() != nil // by this relay, not the sink
+	interrupted := r.unavailable != nil && r.term.Err() != nil // by this relay, not the sink
 	s.breaker.ended(now, answer{probe: r.probe, again: r.again, confirmed: r.confirmed, unavailable: r.unavailable != nil, interrupted: interrupted, fresh: r.fresh})
 	is := s.breaker.state
 	if is == refusing && was != refusing {
@@ -210,7 +210,7 @@ func (s *session) refused(r *run, i int, l *lane, now time.Time) {
 		v := e.parked()
 		in, _ := penstock.RetryDelay(r.errs[i])
 		v.RetryIn = spread(in)
-		s.noteAside(&e.batch.Messages[e.index], r.errs[i], v.RetryIn)
+		s.noteUnavailable(&e.batch.Messages[e.index], r.errs[i], v.RetryIn)
 		s.settleAlone(e, l, v)
 	case s.breaker.state == closed:
 		s.count(r, i, l, now)
@@ -230,7 +230,7 @@ func (s *session) refused(r *run, i int, l *lane, now time.Time) {
 func (s *session) count(r *run, i int, l *lane, now time.Time) {
 	e, b, err := r.entries[i], r.entries[i].batch, r.errs[i]
 	m := &b.Messages[e.index]
-	fresh := m.Attempt == 1 && e.line() == penstock.InOrder
+	fresh := m.Attempt == 1 && e.order() == penstock.InOrder
 	unvouched := r.confirmed == 0 && fresh && e.tries == 0
 	if unvouched && s.draining { // there is no time left to find out who is to blame
 		if l != nil {
@@ -249,7 +249,7 @@ func (s *session) count(r *run, i int, l *lane, now time.Time) {
 		since = v.Failures[0].At
 	}
 	d := s.policy.decide(refusal{err: err, attempt: m.Attempt + int(e.tries) - 1, tries: int(e.tries), age: now.Sub(since),
-		fresh: fresh && !s.draining, inOrder: m.Key != "" && e.line() == penstock.InOrder})
+		fresh: fresh && !s.draining, inOrder: m.Key != "" && e.order() == penstock.InOrder})
 
 	if unvouched {
 		s.provisional = append(s.provisional, e)

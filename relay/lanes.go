@@ -28,7 +28,7 @@ func (e *entry) tried() bool {
 	return e.doubted || e.tries > 0 || e.batch.Messages[e.index].Attempt > 1
 }
 
-func (e *entry) line() penstock.KeyOrder {
+func (e *entry) order() penstock.KeyOrder {
 	if e.batch.KeyOrder == nil {
 		return penstock.InOrder
 	}
@@ -38,21 +38,21 @@ func (e *entry) line() penstock.KeyOrder {
 type laneState uint8
 
 const (
-	idle    laneState = iota // without messages, there only for its marks
+	idle    laneState = iota // without messages, there only for its park points
 	ready                    // in the ready queue
 	held                     // a running Send has its first messages
 	waiting                  // its first message waits for another attempt
 )
 
-// lane is the line of messages of one key. It exists while it is held, has
-// messages or has marks, so their number is bounded by the window.
+// lane is the queue of messages of one key. It exists while it is held, has
+// messages or has park points, so their number is bounded by the window.
 type lane struct {
 	key        string
 	head, tail *entry
 	next       *lane // in a queue, or among the spares
 	state      laneState
-	due        time.Time // while waiting
-	marks      []mark    // see park.go; nil unless a message of the key was parked
+	due        time.Time   // while waiting
+	parkPoints []parkPoint // see park.go; nil unless a message of the key was parked
 }
 
 func (l *lane) pushBack(e *entry) {
@@ -98,7 +98,7 @@ type lanes struct {
 	spare      *lane
 	spares     int
 	wholeLanes bool // a Send may take many messages of one key
-	marked     int  // lanes with marks
+	parking    int  // lanes with park points
 }
 
 // maxSpares bounds the free list; more lanes than that at once are rare.
@@ -253,7 +253,7 @@ func (ls *lanes) release(l *lane) {
 	case l.head != nil && (l != &ls.loose || l.state == idle):
 		ls.pushReady(l)
 	case l == &ls.loose:
-	case len(l.marks) > 0:
+	case len(l.parkPoints) > 0:
 		l.state = idle
 	default:
 		ls.drop(l)
@@ -290,7 +290,7 @@ func (ls *lanes) wake(now time.Time) *lane {
 }
 
 // forget drops every message. Lanes that a running Send holds stay held, so
-// that messages added later wait for it, and those with marks keep them.
+// that messages added later wait for it, and those with park points keep them.
 func (ls *lanes) forget() {
 	ls.ready, ls.doubted = queue{}, queue{}
 	ls.loose = lane{}
@@ -300,7 +300,7 @@ func (ls *lanes) forget() {
 		if l.state == held {
 			continue
 		}
-		if len(l.marks) > 0 {
+		if len(l.parkPoints) > 0 {
 			l.state, l.next = idle, nil
 			continue
 		}

@@ -14,9 +14,9 @@ type lease struct {
 	length time.Duration
 	until  time.Time // by the monotonic clock
 	wall   time.Time // the same by the wall clock
-	// spell is the context of all Sends under an uninterrupted lease: it ends
-	// when the lease runs out, and a new one begins with the next renewal.
-	spell  context.Context
+	// term is the context of all Sends of one lease term: it ends when the lease
+	// runs out, and a new one begins with the next renewal.
+	term   context.Context
 	end    context.CancelFunc
 	lapsed bool
 }
@@ -31,7 +31,7 @@ func (l *lease) extend(ctx context.Context, start, now time.Time) bool {
 		return false
 	}
 	l.lapsed = false
-	l.spell, l.end = context.WithCancel(ctx)
+	l.term, l.end = context.WithCancel(ctx)
 	return true
 }
 
@@ -42,7 +42,7 @@ func (l *lease) covers(now time.Time) bool {
 	return now.Before(l.until) && now.Round(0).Before(l.wall)
 }
 
-// lapse ends the spell. It reports whether the lease was valid until now.
+// lapse ends the term. It reports whether the lease was valid until now.
 func (l *lease) lapse() bool {
 	if l.lapsed {
 		return false
@@ -80,7 +80,7 @@ func (s *session) lapse() {
 	if !s.lease.lapse() {
 		return
 	}
-	poke(s.renewNow)
+	notify(s.renewNow)
 	go s.log.Warn("the lease ran out before it could be renewed; nothing is sent until it is", // not under the mutex
 		"lease", s.cfg.Lease, "hint", "the process was paused, or the database cannot be reached")
 }

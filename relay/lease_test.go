@@ -76,7 +76,7 @@ func TestNoSendAfterWakingUp(t *testing.T) {
 		s := newSession(&cfg, cfg.Logger, source, nil)
 		s.lease.extend(t.Context(), time.Now(), time.Now())
 		b, _ := source.Fetch(t.Context(), penstock.Limit{Messages: 10, Bytes: 1 << 20})
-		s.admit(b)
+		s.enqueue(b)
 
 		s.mu.Lock()
 		valid := s.lease.until
@@ -119,17 +119,17 @@ func TestLease(t *testing.T) {
 	if asleep.covers(now) {
 		t.Error("covers a time that is past by the wall clock")
 	}
-	spell := l.spell
-	if !l.lapse() || spell.Err() == nil || l.lapse() {
-		t.Error("a lapse ends the spell, once")
+	term := l.term
+	if !l.lapse() || term.Err() == nil || l.lapse() {
+		t.Error("a lapse ends the term, once")
 	}
 	// The answer to a renewal that began long ago extends nothing.
 	later := now.Add(time.Hour)
 	if l.extend(t.Context(), now.Add(time.Minute), later) || l.covers(later) {
 		t.Error("extended by an old renewal")
 	}
-	if !l.extend(t.Context(), later, later) || l.spell.Err() != nil {
-		t.Error("a new spell begins")
+	if !l.extend(t.Context(), later, later) || l.term.Err() != nil {
+		t.Error("a new term begins")
 	}
 	l.lapse()
 }

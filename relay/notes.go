@@ -17,7 +17,7 @@ type notes [noteKinds]struct {
 
 const (
 	noteAgain = iota
-	noteAside
+	noteUnavailable
 	notePark
 	noteDead
 	noteOpen
@@ -30,13 +30,13 @@ var noteText = [noteKinds]struct {
 	level slog.Level
 	text  string
 }{
-	noteAgain:     {slog.LevelWarn, "a message was refused and will be sent again; others with its key wait"},
-	noteAside:     {slog.LevelWarn, "the sink takes no messages like this one for now; it waits, with those behind it in its key, and no attempt is counted"},
-	notePark:      {slog.LevelWarn, "a message keeps being refused and is parked, with those behind it in its key; other keys go on"},
-	noteDead:      {slog.LevelError, "a message became a dead letter"},
-	noteOpen:      {slog.LevelWarn, "the sink takes nothing; the subscription pauses, counts no attempts and resumes by itself"},
-	noteStillOpen: {slog.LevelWarn, "the sink still takes nothing"},
-	noteClosed:    {slog.LevelInfo, "the sink is back"},
+	noteAgain:       {slog.LevelWarn, "a message was refused and will be sent again; others with its key wait"},
+	noteUnavailable: {slog.LevelWarn, "the sink takes no messages like this one for now; it waits, with those behind it in its key, and no attempt is counted"},
+	notePark:        {slog.LevelWarn, "a message keeps being refused and is parked, with those behind it in its key; other keys go on"},
+	noteDead:        {slog.LevelError, "a message became a dead letter"},
+	noteOpen:        {slog.LevelWarn, "the sink takes nothing; the subscription pauses, counts no attempts and resumes by itself"},
+	noteStillOpen:   {slog.LevelWarn, "the sink still takes nothing"},
+	noteClosed:      {slog.LevelInfo, "the sink is back"},
 }
 
 // note is about one message with its latest failure.
@@ -56,9 +56,9 @@ func (s *session) note(kind int, m *penstock.Message, v penstock.Verdict, in tim
 	s.noted = true
 }
 
-// noteAside is about a message that is parked and was not refused.
-func (s *session) noteAside(m *penstock.Message, err error, in time.Duration) {
-	n := &s.notes[noteAside]
+// noteUnavailable is about a message that is parked and was not refused.
+func (s *session) noteUnavailable(m *penstock.Message, err error, in time.Duration) {
+	n := &s.notes[noteUnavailable]
 	n.n++
 	n.args, s.noted = []any{"id", m.ID, "seq", m.Seq, "key", m.Key, "topic", m.Topic, "err", err, "in", in}, true
 }
@@ -87,7 +87,7 @@ func (s *session) noteBreaker(was, is breakerState, probe bool, err error, now t
 				s.sinkWhy = sinkError(err.Error())
 			}
 		}
-		poke(s.sinkNews)
+		notify(s.sinkNews)
 	}
 	kind, args := noteClosed, []any{"after", now.Sub(b.since).Round(time.Millisecond)}
 	switch {

@@ -11,7 +11,7 @@ type Observer interface {
 	Sent(delivered, failed, retried int)
 	// Settled follows every durable write of the cursor.
 	Settled(messages int)
-	// Parked follows a durable write that set messages aside: those that were
+	// Parked follows a durable write that parked messages: those that were
 	// refused, and those that wait behind them. A message counts each time.
 	Parked(messages int)
 	// Dead follows a durable write that made dead letters.

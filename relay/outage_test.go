@@ -237,7 +237,7 @@ func refuseEverything(t *testing.T, refusal error, batch int) {
 	if n := k.sent(); n > 230 {
 		t.Errorf("%d Sends in 100 s", n)
 	}
-	// Those set aside come back ever later, else probes would never try others.
+	// Those parked come back ever later, else probes would never try others.
 	for seq, n := range l.parkedTimes() {
 		if n > 15 {
 			t.Fatalf("message %d was parked %d times", seq, n)

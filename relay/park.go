@@ -8,9 +8,9 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// mark says that messages of a lane are to be parked from seq on, because one of
-// them was: until the store knows and returns them BehindParked by itself.
-type mark struct {
+// parkPoint says from which seq on a lane's messages are parked, because one was:
+// until the store knows of it and returns them BehindParked.
+type parkPoint struct {
 	seq   int64  // the first of the key that is parked with batch
 	batch *batch // nil once the verdicts are durable
 	tried bool   // they were passed to Settle
@@ -19,33 +19,33 @@ type mark struct {
 
 // parks reports whether a message that came with a Fetch has to be parked.
 func (l *lane) parks(seq int64, fetch uint64) bool {
-	for i := range l.marks {
-		if m := &l.marks[i]; m.seq <= seq && (m.batch != nil || fetch < m.clear) {
+	for i := range l.parkPoints {
+		if m := &l.parkPoints[i]; m.seq <= seq && (m.batch != nil || fetch < m.clear) {
 			return true
 		}
 	}
 	return false
 }
 
-// lingering is a lane with a mark that the Fetch of that number clears.
+// lingering is a lane with a park point that the Fetch of that number clears.
 type lingering struct {
 	lane  *lane
 	clear uint64
 }
 
-// mark notes that a message of the lane is parked with batch b.
-func (s *session) mark(l *lane, seq int64, b *batch) {
-	for i := range l.marks {
-		if m := &l.marks[i]; m.batch == b && !m.tried {
+// parkFrom notes that messages of the lane are parked from seq on, with batch b.
+func (s *session) parkFrom(l *lane, seq int64, b *batch) {
+	for i := range l.parkPoints {
+		if m := &l.parkPoints[i]; m.batch == b && !m.tried {
 			m.seq = min(m.seq, seq)
 			return
 		}
 	}
-	if len(l.marks) == 0 {
-		s.lanes.marked++
+	if len(l.parkPoints) == 0 {
+		s.lanes.parking++
 	}
-	l.marks = append(l.marks, mark{seq: seq, batch: b})
-	b.marked = append(b.marked, l)
+	l.parkPoints = append(l.parkPoints, parkPoint{seq: seq, batch: b})
+	b.parking = append(b.parking, l)
 }
 
 // conclude gives a message its verdict, which is not delivered. Its lane is nil
@@ -61,8 +61,8 @@ func (s *session) conclude(e *entry, l *lane, v penstock.Verdict) {
 	case penstock.Dead:
 		b.dead++
 	}
-	if l != nil && l.key != "" && e.line() != penstock.OutOfOrder {
-		s.mark(l, m.Seq, b)
+	if l != nil && l.key != "" && e.order() != penstock.OutOfOrder {
+		s.parkFrom(l, m.Seq, b)
 	}
 }
 
@@ -89,7 +89,7 @@ func (s *session) settled(e *entry) {
 func (s *session) concludeHead(l *lane, v penstock.Verdict) {
 	e := l.popFront()
 	s.conclude(e, l, v)
-	if e.line() != penstock.OutOfOrder {
+	if e.order() != penstock.OutOfOrder {
 		s.parkRest(l)
 	}
 	s.lanes.release(l)
@@ -101,7 +101,7 @@ func (s *session) parkRest(l *lane) {
 	l.head, l.tail = nil, nil
 	for e != nil {
 		next := e.next
-		if e.line() == penstock.OutOfOrder {
+		if e.order() == penstock.OutOfOrder {
 			l.pushBack(e)
 		} else {
 			s.conclude(e, l, e.parked())
@@ -110,8 +110,7 @@ func (s *session) parkRest(l *lane) {
 	}
 }
 
-// parked is the verdict of a message that is set aside without having been
-// refused once more.
+// parked is the verdict of a message that is parked without another refusal.
 func (e *entry) parked() penstock.Verdict {
 	v := penstock.Verdict{Outcome: penstock.Parked}
 	if e.batch.verdicts != nil {
@@ -130,9 +129,9 @@ func (s *session) place(entries []entry, fetch uint64) {
 			continue
 		}
 		m := &e.batch.Messages[e.index]
-		l, line := s.lanes.lane(m.Key), e.line()
+		l, order := s.lanes.lane(m.Key), e.order()
 		switch {
-		case m.Key != "" && (line == penstock.BehindParked || line == penstock.InOrder && l.parks(m.Seq, fetch)):
+		case m.Key != "" && (order == penstock.BehindParked || order == penstock.InOrder && l.parks(m.Seq, fetch)):
 			s.conclude(e, l, penstock.Verdict{Outcome: penstock.Parked})
 		default:
 			l.pushBack(e)
@@ -146,9 +145,9 @@ func (s *session) place(entries []entry, fetch uint64) {
 // try notes that the verdicts of a batch are passed to Settle, but for those of
 // some keys.
 func (s *session) try(b *batch, but map[string]bool) {
-	for _, l := range b.marked {
-		for i := range l.marks {
-			if m := &l.marks[i]; m.batch == b && !but[l.key] {
+	for _, l := range b.parking {
+		for i := range l.parkPoints {
+			if m := &l.parkPoints[i]; m.batch == b && !but[l.key] {
 				m.tried = true
 			}
 		}
@@ -158,29 +157,28 @@ func (s *session) try(b *batch, but map[string]bool) {
 // linger is called when what was passed to Settle of a batch is durable, or is
 // forgotten: a Fetch that begins from now on tells all there is to know about its keys.
 func (s *session) linger(b *batch) {
-	b.marked = slices.DeleteFunc(b.marked, func(l *lane) bool {
-		for i := range l.marks {
-			if m := &l.marks[i]; m.batch == b && m.tried {
+	b.parking = slices.DeleteFunc(b.parking, func(l *lane) bool {
+		for i := range l.parkPoints {
+			if m := &l.parkPoints[i]; m.batch == b && m.tried {
 				m.batch, m.clear = nil, s.fetches+1
 				s.lingering = append(s.lingering, lingering{l, m.clear})
 			}
 		}
-		return !slices.ContainsFunc(l.marks, func(m mark) bool { return m.batch == b })
+		return !slices.ContainsFunc(l.parkPoints, func(m parkPoint) bool { return m.batch == b })
 	})
 }
 
-// clearMarks drops the marks that the Fetch which now arrives, or one before it,
-// knew of.
-func (s *session) clearMarks(fetch uint64) {
+// clearParkPoints drops those that the Fetch which now arrives, or an earlier one, knew of.
+func (s *session) clearParkPoints(fetch uint64) {
 	n := 0
 	for ; n < len(s.lingering) && s.lingering[n].clear <= fetch; n++ {
 		l := s.lingering[n].lane
-		if len(l.marks) == 0 {
-			continue // cleared with another mark of the same lane
+		if len(l.parkPoints) == 0 {
+			continue // cleared with another park point of the same lane
 		}
-		l.marks = slices.DeleteFunc(l.marks, func(m mark) bool { return m.batch == nil && m.clear <= fetch })
-		if len(l.marks) == 0 {
-			s.lanes.marked--
+		l.parkPoints = slices.DeleteFunc(l.parkPoints, func(m parkPoint) bool { return m.batch == nil && m.clear <= fetch })
+		if len(l.parkPoints) == 0 {
+			s.lanes.parking--
 			if l.state == idle {
 				s.lanes.release(l)
 			}
@@ -189,16 +187,16 @@ func (s *session) clearMarks(fetch uint64) {
 	s.lingering = slices.Delete(s.lingering, 0, n)
 }
 
-// forgetMarks drops the marks of batches that are forgotten, except where a
+// forgetParkPoints drops those of batches that are forgotten, except where a
 // Settle was tried: that may have taken effect in the middle of the Fetch that
 // went back. If it takes effect later, the messages are in their lanes again.
-func (s *session) forgetMarks() {
+func (s *session) forgetParkPoints() {
 	for _, b := range s.window.batches {
 		s.linger(b)
-		for _, l := range b.marked {
-			l.marks = slices.DeleteFunc(l.marks, func(m mark) bool { return m.batch == b })
-			if len(l.marks) == 0 {
-				s.lanes.marked--
+		for _, l := range b.parking {
+			l.parkPoints = slices.DeleteFunc(l.parkPoints, func(m parkPoint) bool { return m.batch == b })
+			if len(l.parkPoints) == 0 {
+				s.lanes.parking--
 			}
 		}
 	}

@@ -36,7 +36,7 @@ func (s *session) fetchLoop(ctx context.Context) {
 			}
 			continue
 		}
-		if !s.admit(b) {
+		if !s.enqueue(b) {
 			return
 		}
 		now := time.Now()
@@ -67,7 +67,7 @@ func (s *session) waitForRoom(ctx context.Context) (penstock.Limit, bool) {
 		limit, ok := s.window.room()
 		s.starved = !ok
 		if s.starved && s.window.pressing() {
-			poke(s.hurry)
+			notify(s.hurry)
 		}
 		if s.stuck() {
 			s.cond.Signal()
@@ -87,20 +87,20 @@ func (s *session) waitForRoom(ctx context.Context) (penstock.Limit, bool) {
 	}
 }
 
-// admitChunk is how many messages go into lanes under one hold of the mutex, so
+// enqueueChunk is how many messages go into lanes under one hold of the mutex, so
 // that senders begin with the first while the last are sorted.
-const admitChunk = 512
+const enqueueChunk = 512
 
-// admit takes a fetched batch into the window and its messages into lanes. It
+// enqueue takes a fetched batch into the window and its messages into lanes. It
 // reports whether fetching goes on: during a drain, what was fetched last is
 // left to the next relay.
-func (s *session) admit(b penstock.Batch) bool {
+func (s *session) enqueue(b penstock.Batch) bool {
 	if b.Rewound {
 		s.log.Warn("the source went back to the settled position; what was not settled is read again, and may be sent twice")
 	}
 	s.mu.Lock()
 	fetch := s.fetches // only this goroutine fetches
-	s.clearMarks(fetch)
+	s.clearParkPoints(fetch)
 	if b.Rewound {
 		s.forget()
 	}
@@ -112,7 +112,7 @@ func (s *session) admit(b penstock.Batch) bool {
 		s.mu.Unlock()
 		return true
 	}
-	s.admitting = true
+	s.enqueuing = true
 	t := s.window.fill(b)
 	entries := t.entries // once all are in lanes, t may be settled and used again
 	s.mu.Unlock()
@@ -130,20 +130,20 @@ func (s *session) admit(b penstock.Batch) bool {
 	}
 
 	t.since = time.Now()
-	for from := 0; from < len(entries); from += admitChunk {
-		to := min(from+admitChunk, len(entries))
+	for from := 0; from < len(entries); from += enqueueChunk {
+		to := min(from+enqueueChunk, len(entries))
 		s.mu.Lock()
 		if from == 0 {
 			s.window.push(t)
 			s.cfg.Observer.InFlight(s.window.messages)
 		}
-		if b.KeyOrder == nil && skipped == 0 && s.lanes.marked == 0 {
+		if b.KeyOrder == nil && skipped == 0 && s.lanes.parking == 0 {
 			s.lanes.add(entries[from:to])
 		} else {
 			s.place(entries[from:to], fetch)
 			s.advance()
 		}
-		s.admitting = to < len(entries)
+		s.enqueuing = to < len(entries)
 		s.cond.Signal()
 		s.mu.Unlock()
 	}
@@ -152,12 +152,12 @@ func (s *session) admit(b penstock.Batch) bool {
 
 // forget drops what was fetched and not settled: it will be fetched again.
 func (s *session) forget() {
-	s.era++
-	s.forgetMarks()
+	s.generation++
+	s.forgetParkPoints()
 	s.window.forget()
 	s.lanes.forget()
 	clear(s.provisional)
 	s.provisional = s.provisional[:0]
-	poke(s.freed)
+	notify(s.freed)
 	s.cond.Broadcast() // a drain may have nothing left to wait for
 }

@@ -1,6 +1,6 @@
 // Package relay carries the messages of one subscription from a source to a
 // sink: fetched ahead of sending, in lanes by key, and settled once the sink has
-// confirmed them or they are set aside. See DESIGN.md beside this file.
+// confirmed them or they are parked or dead. See DESIGN.md beside this file.
 package relay
 
 import (

@@ -38,7 +38,7 @@ func (s *session) reportLoop(ctx context.Context, to penstock.SinkReporter) {
 			if !sleep(ctx, nil, time.Second) {
 				return
 			}
-			poke(s.sinkNews)
+			notify(s.sinkNews)
 		}
 	}
 }

@@ -10,15 +10,15 @@ import (
 // run is one Send: the messages, the lanes it holds, and how it ended. Each
 // sender has one and uses it again.
 type run struct {
-	entries []*entry
-	held    []hold
-	msgs    []penstock.Message
-	retries []retry // those of them that were refused before, from memory
-	era     int
-	probe   bool
-	again   bool   // a probe of messages that were tried before
-	before  uint64 // session.confirms when it began
-	spell   context.Context
+	entries    []*entry
+	held       []hold
+	msgs       []penstock.Message
+	retries    []retry // those of them that were refused before, from memory
+	generation int
+	probe      bool
+	again      bool   // a probe of messages that were tried before
+	before     uint64 // session.confirms when it began
+	term       context.Context
 
 	// How it ended. errs is nil if every message was confirmed.
 	errs        []error
@@ -27,7 +27,7 @@ type run struct {
 	fresh       []int64 // Seqs of those refused on their first attempt
 	unavailable error   // the first of its kind
 
-	// ctx ends with the spell and after SendTimeout. It serves many Sends.
+	// ctx ends with the term and after SendTimeout. It serves many Sends.
 	ctx     context.Context
 	cancel  context.CancelFunc
 	timeout *time.Timer
@@ -90,7 +90,7 @@ func (s *session) next(ctx context.Context, r *run) bool {
 // stuck reports whether the sink has nothing to do because the whole window waits
 // for a few messages that were refused.
 func (s *session) stuck() bool {
-	return s.starved && s.running == 0 && !s.admitting && s.window.done == 0 && len(s.lanes.waiting) > 0 &&
+	return s.starved && s.running == 0 && !s.enqueuing && s.window.done == 0 && len(s.lanes.waiting) > 0 &&
 		s.breaker.state == closed && len(s.provisional) == 0 && !s.lease.lapsed
 }
 
@@ -106,7 +106,7 @@ func (s *session) take(r *run) bool {
 	count := min(s.maySend(now, again), s.share())
 	taken := count > 0 && s.lanes.take(r, from, count, max(s.cfg.MaxInFlightBytes/8, 1))
 	if taken {
-		r.era, r.spell, r.probe, r.again, r.before = s.era, s.lease.spell, s.breaker.begin(again), again, s.confirms
+		r.generation, r.term, r.probe, r.again, r.before = s.generation, s.lease.term, s.breaker.begin(again), again, s.confirms
 	}
 	s.setAlarm(now)
 	return taken
@@ -145,10 +145,10 @@ func (s *session) maySend(now time.Time, again bool) int {
 		s.lapse()
 		return 0
 	}
-	if s.draining || s.lease.lapsed || s.lease.spell.Err() != nil {
+	if s.draining || s.lease.lapsed || s.lease.term.Err() != nil {
 		return 0
 	}
-	return s.breaker.admits(now, s.cfg.MaxBatch, again)
+	return s.breaker.allows(now, s.cfg.MaxBatch, again)
 }
 
 // setAlarm makes sure that a sender looks again when time alone makes
@@ -177,12 +177,12 @@ func (r *run) load() []penstock.Message {
 
 // begin returns the context of the next Send.
 func (r *run) begin(timeout time.Duration) context.Context {
-	if r.ctx != nil && r.ctx.Err() == nil && r.spell.Err() == nil {
+	if r.ctx != nil && r.ctx.Err() == nil && r.term.Err() == nil {
 		r.timeout.Reset(timeout)
 		return r.ctx
 	}
 	r.close()
-	r.ctx, r.cancel = context.WithCancel(r.spell)
+	r.ctx, r.cancel = context.WithCancel(r.term)
 	r.timeout = time.AfterFunc(timeout, r.cancel)
 	return r.ctx
 }

@@ -19,8 +19,8 @@ const closeTimeout = 2 * time.Second
 
 var errOver = errors.New("the session is over")
 
-// session is the relay between Open and Close of one source: one spell of
-// holding the subscription. Everything in memory belongs to it and is dropped
+// session is the relay between Open and Close of one source: one
+// lease term. Everything in memory belongs to it and is dropped
 // with it.
 type session struct {
 	cfg    *Config
@@ -32,20 +32,20 @@ type session struct {
 	mu   sync.Mutex
 	cond sync.Cond // senders wait on it for something to send
 	// guarded by mu:
-	lanes     *lanes
-	window    window
-	breaker   breaker
-	lease     lease
-	alarm     alarm
-	stats     stats
-	notes     notes
-	noted     bool // notes has one
-	era       int  // counts rewinds
-	running   int  // Sends
-	starved   bool // the fetcher waits for room
-	admitting bool // a batch is half in lanes
-	draining  bool
-	drainBy   time.Time
+	lanes      *lanes
+	window     window
+	breaker    breaker
+	lease      lease
+	alarm      alarm
+	stats      stats
+	notes      notes
+	noted      bool // notes has one
+	generation int  // counts rewinds
+	running    int  // Sends
+	starved    bool // the fetcher waits for room
+	enqueuing  bool // a batch is half in lanes
+	draining   bool
+	drainBy    time.Time
 
 	// What Status is to show: since when the sink takes nothing, and why.
 	sinkDown time.Time
@@ -59,7 +59,7 @@ type session struct {
 
 	lapseTimer *time.Timer
 
-	// Pokes, with room for one.
+	// Notifications, with room for one.
 	freed    chan struct{} // the window got smaller
 	done     chan struct{} // window.done grew
 	hurry    chan struct{} // the cursor should be written now
@@ -210,8 +210,8 @@ func (s *session) maintainLoop(ctx context.Context) {
 	}
 }
 
-// poke wakes the one goroutine that waits on c, now or when it next looks.
-func poke(c chan struct{}) {
+// notify wakes the one goroutine that waits on c, now or when it next looks.
+func notify(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:

@@ -60,7 +60,7 @@ func (s *session) waitForTurn(ctx context.Context, last time.Time) bool {
 		case <-s.sent:
 			return true
 		case <-s.hurry:
-			if s.pressing() { // the poke may be an old one
+			if s.pressing() { // the notification may be an old one
 				return true
 			}
 		case <-ctx.Done():
@@ -119,7 +119,7 @@ func (w *settleWriter) try(ctx context.Context, timeout time.Duration, parts boo
 	s := w.session
 	defer func() { clear(w.settled); clear(w.of) }()
 	s.mu.Lock()
-	era, whole := s.era, s.window.done
+	generation, whole := s.generation, s.window.done
 	w.settled, w.of = w.settled[:0], w.of[:0]
 	for _, b := range s.window.batches[:whole] {
 		w.settled = append(w.settled, b.whole())
@@ -127,7 +127,7 @@ func (w *settleWriter) try(ctx context.Context, timeout time.Duration, parts boo
 	}
 	if parts {
 		var but map[string]bool
-		w.settled, w.of, but = s.window.parts(w.settled, w.of, s.admitting)
+		w.settled, w.of, but = s.window.parts(w.settled, w.of, s.enqueuing)
 		for _, b := range w.of {
 			s.try(b, but)
 		}
@@ -146,7 +146,7 @@ func (w *settleWriter) try(ctx context.Context, timeout time.Duration, parts boo
 
 	var t tally
 	s.mu.Lock()
-	if era == s.era {
+	if generation == s.generation {
 		t = w.settledNow(whole)
 	}
 	s.mu.Unlock()
@@ -177,7 +177,7 @@ func (w *settleWriter) settledNow(whole int) (t tally) {
 	s.stats.parked += t.parked
 	s.stats.dead += t.dead
 	s.cfg.Observer.InFlight(s.window.messages)
-	poke(s.freed)
+	notify(s.freed)
 	return t
 }
 

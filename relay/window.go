@@ -20,7 +20,7 @@ type batch struct {
 	parked   int // verdicts
 	dead     int
 	settled  tally   // the part of them that is durable
-	marked   []*lane // that have a mark because of this batch
+	parking  []*lane // that have a park point because of this batch
 }
 
 // tally counts messages that have their verdicts.
@@ -61,7 +61,7 @@ func (b *batch) part(waiting map[string]bool) (p penstock.Settled, news bool) {
 			*v = b.verdicts[i]
 		}
 		key := b.Messages[i].Key
-		switch inOrder := waiting != nil && key != "" && e.line() != penstock.OutOfOrder; {
+		switch inOrder := waiting != nil && key != "" && e.order() != penstock.OutOfOrder; {
 		case !e.done:
 			v.Outcome = penstock.Undecided
 			if inOrder {
@@ -161,9 +161,9 @@ func (w *window) pressing() bool {
 // parts adds the verdicts of batches that are not done, where there is news; if the
 // last one is not in lanes yet, not of that. waiting are the keys of which something may
 // have been left out.
-func (w *window) parts(settled []penstock.Settled, of []*batch, admitting bool) (_ []penstock.Settled, _ []*batch, waiting map[string]bool) {
+func (w *window) parts(settled []penstock.Settled, of []*batch, enqueuing bool) (_ []penstock.Settled, _ []*batch, waiting map[string]bool) {
 	open := w.batches[w.done:]
-	if n := len(open); admitting && n > 0 {
+	if n := len(open); enqueuing && n > 0 {
 		open = open[:n-1]
 	}
 	for _, b := range open {

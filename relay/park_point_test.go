@@ -41,9 +41,9 @@ func TestFetchDuringParkingSettle(t *testing.T) {
 }
 
 // The verdict of a message that came BehindParked waits in memory for a message of
-// its batch that is slow, while the rest of the line is delivered: what comes
+// its batch that is slow, while the rest of the key is delivered: what comes
 // then is not flagged, though one before it is not delivered.
-func TestBehindInASlowBatch(t *testing.T) {
+func TestBehindParkedInASlowBatch(t *testing.T) {
 	bad := &refuse{seq: 1}
 	testParking(t, bad, func(t *testing.T, l *outbox, k *sink) {
 		second, slow := make(chan struct{}), make(chan struct{})
