@@ -25,7 +25,7 @@ func (w *worker) ackLater(t *task) {
 	n := len(w.acks)
 	w.mu.Unlock()
 	if n == 1 || n == w.Batch {
-		poke(w.done)
+		notify(w.done)
 	}
 }
 
@@ -102,7 +102,7 @@ func (w *worker) returnAcks(tasks []*task) {
 	w.writing -= len(tasks)
 	w.acks = slices.Concat(tasks, w.acks)
 	w.mu.Unlock()
-	poke(w.done)
+	notify(w.done)
 }
 
 func leasesOf(tasks []*task) []int64 {
@@ -127,7 +127,7 @@ func (w *worker) ack(ctx context.Context) {
 		if err == nil {
 			w.acked(tasks, acked)
 			retry = growing{}
-			poke(w.freed)
+			notify(w.freed)
 			continue
 		}
 		w.returnAcks(tasks)

@@ -13,18 +13,18 @@ import (
 	"github.com/penstock/penstock/work"
 )
 
-// groupedQueue is a fakeQueue with a line per group.
+// groupedQueue is a fakeQueue with jobs per group.
 type groupedQueue struct {
 	*fakeQueue
-	lines map[string][]penstock.Job
+	ready map[string][]penstock.Job
 	lost  []string // groups whose jobs others are faster to take
 	order []string // of the groups that were claimed from
 }
 
 func newGroupedQueue(groups ...string) *groupedQueue {
-	q := &groupedQueue{fakeQueue: newFakeQueue(0), lines: map[string][]penstock.Job{}}
+	q := &groupedQueue{fakeQueue: newFakeQueue(0), ready: map[string][]penstock.Job{}}
 	for _, g := range groups {
-		q.lines[g] = nil
+		q.ready[g] = nil
 	}
 	return q
 }
@@ -33,7 +33,7 @@ func (q *groupedQueue) add(group string, n int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for range n {
-		q.lines[group] = append(q.lines[group], penstock.Job{ID: int64(len(q.lines[group]) + 1), Group: group, Payload: []byte(group)})
+		q.ready[group] = append(q.ready[group], penstock.Job{ID: int64(len(q.ready[group]) + 1), Group: group, Payload: []byte(group)})
 	}
 }
 
@@ -41,14 +41,14 @@ func (q *groupedQueue) Claim(ctx context.Context, c penstock.Claim) ([]penstock.
 	q.mu.Lock()
 	q.waiting = nil
 	if !slices.Contains(q.lost, c.Group) {
-		q.waiting = q.lines[c.Group]
+		q.waiting = q.ready[c.Group]
 	}
 	q.order = append(q.order, c.Group)
 	q.mu.Unlock()
 	jobs, err := q.fakeQueue.Claim(ctx, c)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.lines[c.Group] = q.lines[c.Group][len(jobs):]
+	q.ready[c.Group] = q.ready[c.Group][len(jobs):]
 	return jobs, err
 }
 
@@ -59,8 +59,8 @@ func (q *groupedQueue) ReadyGroups(ctx context.Context, groups []string, behind 
 	}
 	defer end()
 	var found []string
-	for g, line := range q.lines {
-		if len(line) > 0 && (len(groups) == 0 || slices.Contains(groups, g)) {
+	for g, jobs := range q.ready {
+		if len(jobs) > 0 && (len(groups) == 0 || slices.Contains(groups, g)) {
 			found = append(found, g)
 		}
 	}
@@ -161,7 +161,7 @@ func TestWorkGroupsTakeTurns(t *testing.T) {
 				t.Errorf("%s had %d turns, and g000 %d: want about as many, and some", g, turns[g], turns["g000"])
 			}
 		}
-		if n := len(q.lines["new"]); n == 10 {
+		if n := len(q.ready["new"]); n == 10 {
 			t.Error("no job of the group that appeared later was claimed")
 		}
 		if looks, claims := q.called("look"), q.called("claim"); looks > claims/2 {

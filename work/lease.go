@@ -89,7 +89,7 @@ func (w *worker) lose(t *task) (dropped bool) {
 	}
 	w.queued = slices.DeleteFunc(w.queued, func(q *task) bool { return q == t })
 	delete(w.held, t.job.Lease)
-	poke(w.freed)
+	notify(w.freed)
 	return true
 }
 
@@ -153,8 +153,8 @@ func afterwards(ctx context.Context, d time.Duration) (context.Context, context.
 	return later, func() { stop(); cancel() }
 }
 
-// poke wakes whoever waits on c, now or next time.
-func poke(c chan struct{}) {
+// notify wakes whoever waits on c, now or next time.
+func notify(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:

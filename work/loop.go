@@ -49,7 +49,7 @@ type task struct {
 	lost   bool
 	gone   bool // lost before its time: somebody has removed the job
 	took   time.Duration
-	done   time.Time               // when it was handed to the acking
+	done   time.Time               // when it was given to the acking
 	tried  bool                    // a call that failed may have written the end
 	cancel context.CancelCauseFunc // ends the handler's context
 }
@@ -177,7 +177,7 @@ func (w *worker) claimLoop(ctx, handling, writing context.Context) {
 		if !none {
 			last = time.Now()
 			w.Observer.Claimed(len(jobs))
-			w.admit(handling, writing, jobs, start.Add(w.Lease))
+			w.enqueue(handling, writing, jobs, start.Add(w.Lease))
 		}
 		// An eighth of the silence so far: while jobs keep coming, a claim is never
 		// further away than about PollMin.
@@ -260,8 +260,8 @@ func (w *worker) wanted() int {
 	return min(w.Batch, w.Concurrency-w.busy+ahead-len(w.queued))
 }
 
-// admit queues claimed jobs and begins as many as there are slots for.
-func (w *worker) admit(handling, writing context.Context, jobs []penstock.Job, until time.Time) {
+// enqueue queues claimed jobs and begins as many as there are slots for.
+func (w *worker) enqueue(handling, writing context.Context, jobs []penstock.Job, until time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, j := range jobs {
@@ -322,7 +322,7 @@ func (w *worker) closeSlot(handling, writing context.Context) {
 		w.openSlot(handling, writing)
 	}
 	w.mu.Unlock()
-	poke(w.freed)
+	notify(w.freed)
 }
 
 // next takes the next job to begin, nil if there is none.
@@ -337,7 +337,7 @@ func (w *worker) next() *task {
 	t.begun = true
 	w.handlers.Add(1)
 	if w.wanted() > 0 {
-		poke(w.freed)
+		notify(w.freed)
 	}
 	return t
 }

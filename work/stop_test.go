@@ -145,7 +145,7 @@ func TestWorkOutage(t *testing.T) {
 			return nil
 		}, work.Options{Concurrency: 6, Lease: 5 * time.Minute})
 		time.Sleep(500 * time.Millisecond)
-		for _, call := range []string{"claim", "ack", "retry", "bury", "maintain", "extend"} {
+		for _, call := range []string{"claim", "ack", "retry", "dead-letter", "maintain", "extend"} {
 			q.set(call, down, 0)
 		}
 		time.Sleep(2 * time.Minute)
@@ -155,15 +155,15 @@ func TestWorkOutage(t *testing.T) {
 		if acks < 10 || acks > 100 {
 			t.Errorf("in an outage of 2 minutes there were %d acks, want them with backoff", acks)
 		}
-		for _, call := range []string{"claim", "ack", "retry", "bury", "maintain", "extend"} {
+		for _, call := range []string{"claim", "ack", "retry", "dead-letter", "maintain", "extend"} {
 			q.set(call, nil, 0)
 		}
 		time.Sleep(10 * time.Second)
 		if err := stop(); err != nil {
 			t.Error(err)
 		}
-		if len(q.done) != 4 || len(q.retried) != 1 || len(q.buried) != 1 || seen.count(work.Done) != 4 {
-			t.Errorf("after the outage %q are done, %q retried, %q buried", q.done, q.retried, q.buried)
+		if len(q.done) != 4 || len(q.retried) != 1 || len(q.dead) != 1 || seen.count(work.Done) != 4 {
+			t.Errorf("after the outage %q are done, %q retried, %q dead", q.done, q.retried, q.dead)
 		}
 	})
 }

@@ -27,7 +27,7 @@ type fakeQueue struct {
 	fails   map[string]error         // by call
 	takes   map[string]time.Duration // by call
 	retried []string                 // payload and pause
-	buried  []string
+	dead    []string
 	freed   []string
 	done    []string
 	batches []int // of Ack
@@ -151,14 +151,14 @@ func (q *fakeQueue) Retry(ctx context.Context, lease int64, after time.Duration,
 }
 
 func (q *fakeQueue) DeadLetter(ctx context.Context, lease int64, reason string) error {
-	end, err := q.call(ctx, "bury")
+	end, err := q.call(ctx, "dead-letter")
 	if err != nil {
 		return err
 	}
 	defer end()
 	if len(q.held([]int64{lease}, func(j penstock.Job) {
 		delete(q.leases, j.Lease)
-		q.buried = append(q.buried, fmt.Sprintf("%s: %s", j.Payload, reason))
+		q.dead = append(q.dead, fmt.Sprintf("%s: %s", j.Payload, reason))
 	})) == 0 {
 		return penstock.ErrLeaseLost
 	}
@@ -336,8 +336,8 @@ func TestWorkVerdicts(t *testing.T) {
 		if r := q.retried[3]; len(r) > 5000 {
 			t.Errorf("an error of 20,000 bytes was recorded with %d", len(r))
 		}
-		if !slices.Equal(q.buried, []string{"j2: wrapped: no good"}) || !slices.Equal(q.done, []string{"j6"}) {
-			t.Errorf("buried %q, done %q", q.buried, q.done)
+		if !slices.Equal(q.dead, []string{"j2: wrapped: no good"}) || !slices.Equal(q.done, []string{"j6"}) {
+			t.Errorf("dead %q, done %q", q.dead, q.done)
 		}
 		if len(q.leases) != 1 { // j4, which the handler ended itself
 			t.Errorf("%d leases are held, want that of the job that its handler settled", len(q.leases))

@@ -23,7 +23,7 @@ func (s *Store) DeadLetters(ctx context.Context, q penstock.DeadLetterQuery) ([]
 	return found, nil
 }
 
-// RetryDeadLetters parks the chosen ones in lines of their own, due at once.
+// RetryDeadLetters parks the chosen ones out of order, due at once.
 func (s *Store) RetryDeadLetters(ctx context.Context, q penstock.DeadLetterQuery) (int, error) {
 	_, sub, err := s.enterSubscription(ctx, q.Outbox, q.Subscription)
 	if err != nil {
@@ -32,9 +32,9 @@ func (s *Store) RetryDeadLetters(ctx context.Context, q penstock.DeadLetterQuery
 	defer s.db.Unlock()
 	chosen := sub.chosen(&q)
 	for _, d := range chosen {
-		delete(sub.letters, d.msg.Seq)
+		delete(sub.deadLetters, d.msg.Seq)
 		d.msg.Attempt++
-		sub.park(lineOf(&d.msg, penstock.OutOfOrder), &parked{msg: d.msg, failures: d.failures, holds: d.holds}, s.db.now())
+		sub.park(parkedIDOf(&d.msg, penstock.OutOfOrder), &parked{msg: d.msg, failures: d.failures, holds: d.holds}, s.db.now())
 	}
 	return len(chosen), nil
 }
@@ -48,7 +48,7 @@ func (s *Store) DiscardDeadLetters(ctx context.Context, q penstock.DeadLetterQue
 	defer s.db.Unlock()
 	chosen := sub.chosen(&q)
 	for _, d := range chosen {
-		delete(sub.letters, d.msg.Seq)
+		delete(sub.deadLetters, d.msg.Seq)
 		if d.holds {
 			sub.release(d.msg.Key, d.msg.Seq, s.db.now())
 		}
@@ -56,22 +56,22 @@ func (s *Store) DiscardDeadLetters(ctx context.Context, q penstock.DeadLetterQue
 	return len(chosen), nil
 }
 
-// chosen returns the letters that q describes, in order of Seq.
-func (sub *subscription) chosen(q *penstock.DeadLetterQuery) []*letter {
-	var found []*letter
-	for _, d := range sub.letters {
+// chosen returns the dead letters that q describes, in order of Seq.
+func (sub *subscription) chosen(q *penstock.DeadLetterQuery) []*deadLetter {
+	var found []*deadLetter
+	for _, d := range sub.deadLetters {
 		if d.matches(q) {
 			found = append(found, d)
 		}
 	}
-	slices.SortFunc(found, func(a, b *letter) int { return cmp.Compare(a.msg.Seq, b.msg.Seq) })
+	slices.SortFunc(found, func(a, b *deadLetter) int { return cmp.Compare(a.msg.Seq, b.msg.Seq) })
 	if q.Limit > 0 {
 		found = found[:min(q.Limit, len(found))]
 	}
 	return found
 }
 
-func (d *letter) matches(q *penstock.DeadLetterQuery) bool {
+func (d *deadLetter) matches(q *penstock.DeadLetterQuery) bool {
 	switch {
 	case len(q.Seqs) > 0 && !slices.Contains(q.Seqs, d.msg.Seq),
 		len(q.IDs) > 0 && !slices.Contains(q.IDs, d.msg.ID),

@@ -15,7 +15,7 @@ type openBatch struct {
 	limit   penstock.Limit
 	size    int
 	msgs    []penstock.Message
-	lines   []penstock.KeyOrder
+	order   []penstock.KeyOrder
 	origin  origin
 	at      []int64     // of each message, where it is in the log, if it is from there,
 	replays []*replayed // or what it is to fulfil
@@ -32,12 +32,12 @@ const (
 )
 
 // add returns false if the batch is full.
-func (b *openBatch) add(m *penstock.Message, how penstock.KeyOrder) bool {
+func (b *openBatch) add(m *penstock.Message, order penstock.KeyOrder) bool {
 	if n := len(b.msgs); n > 0 && (n >= b.limit.Messages || b.size+m.Size() > b.limit.Bytes) {
 		return false
 	}
 	b.size += m.Size()
-	b.msgs, b.lines = append(b.msgs, clone(*m)), append(b.lines, how)
+	b.msgs, b.order = append(b.msgs, clone(*m)), append(b.order, order)
 	return true
 }
 
@@ -68,23 +68,23 @@ func (s *source) Fetch(ctx context.Context, limit penstock.Limit) (penstock.Batc
 		b.settled, b.left = make([]bool, len(b.msgs)), len(b.msgs)
 		s.open[b.number] = b
 	}
-	return penstock.Batch{Messages: slices.Clone(b.msgs), KeyOrder: slices.Clone(b.lines), Number: b.number, More: s.more()}, nil
+	return penstock.Batch{Messages: slices.Clone(b.msgs), KeyOrder: slices.Clone(b.order), Number: b.number, More: s.more()}, nil
 }
 
-// readParked adds the lines that are due. None of a line comes again before what
-// was handed out of it is settled.
+// readParked adds the parked keys that are due. None of a key comes again before
+// what is in flight of it is settled.
 func (s *source) readParked(b *openBatch) {
 	b.origin = fromPark
 	now := s.store.db.now()
 	for _, l := range s.sub.byDue() {
-		if s.lent[l.id] > 0 {
+		if s.inFlight[l.id] > 0 {
 			continue
 		}
 		for _, p := range l.ready(now) {
-			if !b.add(&p.msg, l.how()) {
+			if !b.add(&p.msg, l.order()) {
 				return
 			}
-			s.lent[l.id]++
+			s.inFlight[l.id]++
 		}
 	}
 }
@@ -96,7 +96,7 @@ func (s *source) readReplays(b *openBatch) {
 		if r.settled {
 			continue
 		}
-		if !b.add(&r.msg, s.standing(&r.msg)) {
+		if !b.add(&r.msg, s.keyOrder(&r.msg)) {
 			return
 		}
 		b.replays = append(b.replays, r)
@@ -111,16 +111,16 @@ func (s *source) readLog(b *openBatch) {
 		if s.sub != nil && s.sub.ahead[s.next] {
 			continue
 		}
-		if !b.add(m, s.standing(m)) {
+		if !b.add(m, s.keyOrder(m)) {
 			return
 		}
 		b.at = append(b.at, s.next)
 	}
 }
 
-// standing tells whether a message has to go behind parked ones of its key.
-func (s *source) standing(m *penstock.Message) penstock.KeyOrder {
-	if s.sub != nil && s.sub.lines[lineID{key: m.Key}] != nil {
+// keyOrder tells whether a message has to go behind parked ones of its key.
+func (s *source) keyOrder(m *penstock.Message) penstock.KeyOrder {
+	if s.sub != nil && s.sub.parked[parkedID{key: m.Key}] != nil {
 		return penstock.BehindParked
 	}
 	return penstock.InOrder
@@ -134,6 +134,6 @@ func (s *source) more() bool {
 	return s.sub != nil && (s.replayed < len(s.sub.replays) || slices.ContainsFunc(s.sub.byDue(), s.due(s.store.db.now())))
 }
 
-func (s *source) due(now time.Time) func(l *line) bool {
-	return func(l *line) bool { return s.lent[l.id] == 0 && len(l.ready(now)) > 0 }
+func (s *source) due(now time.Time) func(l *parkedKey) bool {
+	return func(l *parkedKey) bool { return s.inFlight[l.id] == 0 && len(l.ready(now)) > 0 }
 }

@@ -45,7 +45,7 @@ func (s *Store) RetryParked(ctx context.Context, name, subscription string, keys
 	}
 	defer s.db.Unlock()
 	now := s.db.now()
-	for _, l := range sub.lines {
+	for _, l := range sub.parked {
 		if len(l.holds) == 0 && now.Before(l.due) && (len(keys) == 0 || l.id.key != "" && slices.Contains(keys, l.id.key)) {
 			l.due = now
 			n++
@@ -54,17 +54,17 @@ func (s *Store) RetryParked(ctx context.Context, name, subscription string, keys
 	return n, nil
 }
 
-func (sub *subscription) describe(l *line) penstock.ParkedKey {
+func (sub *subscription) describe(l *parkedKey) penstock.ParkedKey {
 	k := penstock.ParkedKey{Messages: int64(len(l.msgs)), FirstSeq: l.first(), Held: len(l.holds) > 0}
 	var first *parked
 	if !k.Held {
 		first = l.msgs[0]
 		k.Retry = l.due
-	} else if d := sub.letters[k.FirstSeq]; d != nil {
+	} else if d := sub.deadLetters[k.FirstSeq]; d != nil {
 		k.Key, k.Attempt, k.Err, k.Since = d.msg.Key, d.msg.Attempt, lastError(d.failures), d.msg.FailedSince
 		return k
 	} else { // it was sent back
-		first = sub.lines[lineID{seq: k.FirstSeq}].msgs[0]
+		first = sub.parked[parkedID{seq: k.FirstSeq}].msgs[0]
 	}
 	k.Key, k.Attempt, k.Err, k.Since = first.msg.Key, first.msg.Attempt-1, lastError(first.failures), first.msg.FailedSince
 	return k

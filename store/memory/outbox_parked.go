@@ -8,16 +8,15 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// parked is a message that is set aside for another attempt, or waits behind
-// one that is. A dead letter that was sent back is one too, in a line of its own.
+// parked is a message that waits for another attempt, or behind one that does. A
+// dead letter that was sent back is one too, out of order.
 type parked struct {
 	msg      penstock.Message // as it comes next: Attempt is one more than it has had
 	failures []penstock.Failure
 	holds    bool // it is a dead letter that was sent back and holds its key
 }
 
-// letter is a dead letter.
-type letter struct {
+type deadLetter struct {
 	msg      penstock.Message
 	failures []penstock.Failure
 	at       time.Time
@@ -27,40 +26,40 @@ type letter struct {
 // refused reports whether the message has had an attempt of its own.
 func (p *parked) refused() bool { return !p.msg.FailedSince.IsZero() }
 
-// line is messages that wait for one another. It exists while there are some, or
-// while a dead letter holds its key.
-type line struct {
-	id    lineID
+// parkedKey is messages that wait for one another. It exists while there are some,
+// or while a dead letter holds the key.
+type parkedKey struct {
+	id    parkedID
 	msgs  []*parked // in order of Seq
 	due   time.Time // of the first one
 	holds []int64   // Seqs of the dead letters that hold the key
 }
 
-// lineID is a key, or the Seq of a message that is a line of its own.
-type lineID struct {
+// parkedID is a key, or the Seq of a message that is parked by itself.
+type parkedID struct {
 	key string
 	seq int64
 }
 
-func lineOf(m *penstock.Message, how penstock.KeyOrder) lineID {
-	if m.Key == "" || how == penstock.OutOfOrder {
-		return lineID{seq: m.Seq}
+func parkedIDOf(m *penstock.Message, order penstock.KeyOrder) parkedID {
+	if m.Key == "" || order == penstock.OutOfOrder {
+		return parkedID{seq: m.Seq}
 	}
-	return lineID{key: m.Key}
+	return parkedID{key: m.Key}
 }
 
-// how says how messages of the line stand to others of their key.
-func (l *line) how() penstock.KeyOrder {
+// order is how the messages are ordered among those of their key.
+func (l *parkedKey) order() penstock.KeyOrder {
 	if l.id.key == "" {
 		return penstock.OutOfOrder
 	}
 	return penstock.InOrder
 }
 
-// ready returns what can be sent of the line at this time: a message that was
+// ready returns what can be sent of the key at this time: a message that was
 // refused before comes by itself, so that nothing is behind it should it be
 // refused again.
-func (l *line) ready(now time.Time) []*parked {
+func (l *parkedKey) ready(now time.Time) []*parked {
 	if len(l.msgs) == 0 || len(l.holds) > 0 || now.Before(l.due) {
 		return nil
 	}
@@ -73,13 +72,13 @@ func (l *line) ready(now time.Time) []*parked {
 	return l.msgs
 }
 
-// byDue lists the lines, those due soonest first and held ones last.
-func (sub *subscription) byDue() []*line {
-	var lines []*line
-	for _, l := range sub.lines {
-		lines = append(lines, l)
+// byDue lists the parked keys, those due soonest first and held ones last.
+func (sub *subscription) byDue() []*parkedKey {
+	var keys []*parkedKey
+	for _, l := range sub.parked {
+		keys = append(keys, l)
 	}
-	slices.SortFunc(lines, func(a, b *line) int {
+	slices.SortFunc(keys, func(a, b *parkedKey) int {
 		if held := cmp.Compare(min(len(a.holds), 1), min(len(b.holds), 1)); held != 0 {
 			return held
 		}
@@ -88,27 +87,27 @@ func (sub *subscription) byDue() []*line {
 		}
 		return cmp.Compare(a.first(), b.first())
 	})
-	return lines
+	return keys
 }
 
 // first is the Seq of the message that the others wait for.
-func (l *line) first() int64 {
+func (l *parkedKey) first() int64 {
 	if len(l.holds) > 0 {
 		return l.holds[0]
 	}
 	return l.msgs[0].msg.Seq
 }
 
-func (sub *subscription) line(id lineID) *line {
-	if sub.lines[id] == nil {
-		sub.lines[id] = &line{id: id}
+func (sub *subscription) parkedKey(id parkedID) *parkedKey {
+	if sub.parked[id] == nil {
+		sub.parked[id] = &parkedKey{id: id}
 	}
-	return sub.lines[id]
+	return sub.parked[id]
 }
 
-// park puts p into a line. Being the first it decides when the line is due.
-func (sub *subscription) park(id lineID, p *parked, due time.Time) {
-	l := sub.line(id)
+// park puts p into a parked key. Being the first it decides when that is due.
+func (sub *subscription) park(id parkedID, p *parked, due time.Time) {
+	l := sub.parkedKey(id)
 	i, found := slices.BinarySearchFunc(l.msgs, p.msg.Seq, bySeq)
 	if found {
 		return // a replay brought it once more
@@ -119,10 +118,10 @@ func (sub *subscription) park(id lineID, p *parked, due time.Time) {
 	}
 }
 
-// unpark takes a message out of its line. If it was the first the others are due
+// unpark takes a message out of its parked key. If it was the first the others are due
 // at once.
-func (sub *subscription) unpark(id lineID, seq int64, now time.Time) *parked {
-	l := sub.lines[id]
+func (sub *subscription) unpark(id parkedID, seq int64, now time.Time) *parked {
+	l := sub.parked[id]
 	i, _ := slices.BinarySearchFunc(l.msgs, seq, bySeq)
 	p := l.msgs[i]
 	l.msgs = slices.Delete(l.msgs, i, i+1)
@@ -134,16 +133,16 @@ func (sub *subscription) unpark(id lineID, seq int64, now time.Time) *parked {
 
 func bySeq(p *parked, seq int64) int { return cmp.Compare(p.msg.Seq, seq) }
 
-// bury makes a dead letter, or adds to the one that there is of this message.
-func (sub *subscription) bury(p *parked, now time.Time, hold bool) {
+// deadLetter makes a dead letter, or adds to the one that there is of this message.
+func (sub *subscription) deadLetter(p *parked, now time.Time, hold bool) {
 	seq := p.msg.Seq
-	d := &letter{msg: p.msg, failures: p.failures, at: now, holds: p.holds || hold}
-	if before := sub.letters[seq]; before != nil { // a replay brought it once more
+	d := &deadLetter{msg: p.msg, failures: p.failures, at: now, holds: p.holds || hold}
+	if before := sub.deadLetters[seq]; before != nil { // a replay brought it once more
 		d.failures, d.holds = latest(before.failures, d.failures), before.holds || d.holds
 	}
-	sub.letters[seq] = d
+	sub.deadLetters[seq] = d
 	if d.holds {
-		if l := sub.line(lineID{key: p.msg.Key}); !slices.Contains(l.holds, seq) {
+		if l := sub.parkedKey(parkedID{key: p.msg.Key}); !slices.Contains(l.holds, seq) {
 			l.holds = append(l.holds, seq)
 			slices.Sort(l.holds)
 		}
@@ -152,17 +151,17 @@ func (sub *subscription) bury(p *parked, now time.Time, hold bool) {
 
 // release ends a dead letter's hold on its key; what waits is due at once.
 func (sub *subscription) release(key string, seq int64, now time.Time) {
-	l := sub.lines[lineID{key: key}]
+	l := sub.parked[parkedID{key: key}]
 	l.holds = slices.DeleteFunc(l.holds, func(s int64) bool { return s == seq })
 	l.due = now
-	sub.tidy()
+	sub.dropEmpty()
 }
 
-// tidy ends lines that nothing stands in.
-func (sub *subscription) tidy() {
-	for id, l := range sub.lines {
+// dropEmpty drops keys that nothing is parked in or holds.
+func (sub *subscription) dropEmpty() {
+	for id, l := range sub.parked {
 		if len(l.msgs) == 0 && len(l.holds) == 0 {
-			delete(sub.lines, id)
+			delete(sub.parked, id)
 		}
 	}
 }

@@ -18,7 +18,7 @@ func (s *Store) Replay(ctx context.Context, r penstock.Replay) (int64, error) {
 	n := int64(0)
 	for i, m := range o.log {
 		at := o.base + int64(i)
-		if (at < sub.cursor || sub.ahead[at]) && covers(r, &m) && !sub.isParked(m.Seq) && sub.letters[m.Seq] == nil {
+		if (at < sub.cursor || sub.ahead[at]) && covers(r, &m) && !sub.isParked(m.Seq) && sub.deadLetters[m.Seq] == nil {
 			sub.replays = append(sub.replays, &replayed{msg: m})
 			n++
 		}
@@ -32,7 +32,7 @@ func covers(r penstock.Replay, m *penstock.Message) bool {
 }
 
 func (sub *subscription) isParked(seq int64) bool {
-	for _, l := range sub.lines {
+	for _, l := range sub.parked {
 		if _, found := slices.BinarySearchFunc(l.msgs, seq, bySeq); found {
 			return true
 		}

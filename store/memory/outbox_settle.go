@@ -60,7 +60,7 @@ func (s *source) apply(b *openBatch, verdicts []penstock.Verdict) {
 			b.replays[i].settled = true
 		}
 	}
-	s.sub.tidy()
+	s.sub.dropEmpty()
 	s.sub.count(done, now)
 	for len(s.sub.replays) > 0 && s.sub.replays[0].settled {
 		s.sub.replays = s.sub.replays[1:]
@@ -81,13 +81,12 @@ func (sub *subscription) pass(at int64) {
 
 // judge carries out the verdict on the i-th message of b.
 func (s *source) judge(b *openBatch, i int, v penstock.Verdict, now time.Time) {
-	how := b.lines[i]
-	id := lineOf(&b.msgs[i], how)
+	id := parkedIDOf(&b.msgs[i], b.order[i])
 	p := &parked{msg: b.msgs[i]}
 	if b.origin == fromPark {
 		p = s.sub.unpark(id, p.msg.Seq, now)
-		if s.lent[id]--; s.lent[id] == 0 {
-			delete(s.lent, id)
+		if s.inFlight[id]--; s.inFlight[id] == 0 {
+			delete(s.inFlight, id)
 		}
 	}
 	if len(v.Failures) > 0 {
@@ -102,7 +101,7 @@ func (s *source) judge(b *openBatch, i int, v penstock.Verdict, now time.Time) {
 		s.sub.park(id, p, now.Add(v.RetryIn))
 	case penstock.Dead:
 		p.msg.Attempt += max(len(v.Failures)-1, 0) // the last one it has had
-		s.sub.bury(p, now, v.Hold && id.key != "")
+		s.sub.deadLetter(p, now, v.Hold && id.key != "")
 	case penstock.Delivered:
 		if p.holds {
 			s.sub.release(p.msg.Key, p.msg.Seq, now)

@@ -8,7 +8,7 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// source is one reader. What it has handed out and not settled is its own
+// source is one reader. What it has in flight is its own
 // knowledge: when it goes, the next reader begins at what is durable.
 type source struct {
 	store    *Store
@@ -16,10 +16,10 @@ type source struct {
 	sub      *subscription // nil when ephemeral
 	req      penstock.Subscribe
 	epoch    int64
-	next     int64          // the position to read on from
-	lent     map[lineID]int // of lines, how many messages were handed out and are not settled
-	replayed int            // how many of sub.replays were handed out
-	number   uint64         // of the last batch
+	next     int64            // the position to read on from
+	inFlight map[parkedID]int // messages of each parked key
+	replayed int              // how many of sub.replays were returned
+	number   uint64           // of the last batch
 	open     map[uint64]*openBatch
 	closed   bool
 }
@@ -40,13 +40,13 @@ func (s *Store) Subscribe(ctx context.Context, req penstock.Subscribe) (penstock
 	if req.Start == penstock.FromNow {
 		start = o.end()
 	}
-	src := &source{store: s, outbox: o, req: req, next: start, lent: map[lineID]int{}, open: map[uint64]*openBatch{}}
+	src := &source{store: s, outbox: o, req: req, next: start, inFlight: map[parkedID]int{}, open: map[uint64]*openBatch{}}
 	if req.Ephemeral {
 		return src, nil
 	}
 	sub := o.subs[req.Subscription]
 	if sub == nil {
-		sub = &subscription{cursor: start, ahead: map[int64]bool{}, lines: map[lineID]*line{}, letters: map[int64]*letter{}}
+		sub = &subscription{cursor: start, ahead: map[int64]bool{}, parked: map[parkedID]*parkedKey{}, deadLetters: map[int64]*deadLetter{}}
 		o.subs[req.Subscription] = sub
 	}
 	now := s.db.now()

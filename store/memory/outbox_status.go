@@ -59,8 +59,8 @@ func (sub *subscription) status(name string, o *outbox, now time.Time) penstock.
 	st := penstock.SubscriptionStatus{
 		Subscription: name,
 		Settled:      sub.settled,
-		DeadLetters:  int64(len(sub.letters)),
-		ParkedKeys:   int64(len(sub.lines)),
+		DeadLetters:  int64(len(sub.deadLetters)),
+		ParkedKeys:   int64(len(sub.parked)),
 		Replaying:    len(sub.replays) > 0,
 		Epoch:        sub.epoch,
 	}
@@ -70,7 +70,7 @@ func (sub *subscription) status(name string, o *outbox, now time.Time) penstock.
 			st.OldestAge = max(st.OldestAge, now.Sub(o.log[at-o.base].CreatedAt))
 		}
 	}
-	for _, l := range sub.lines {
+	for _, l := range sub.parked {
 		st.Parked += int64(len(l.msgs))
 		if len(l.holds) > 0 {
 			st.HeldKeys++

@@ -86,7 +86,7 @@ func (w workQueue) Claim(ctx context.Context, c penstock.Claim) ([]penstock.Job,
 		return nil, err
 	}
 	defer w.store.db.Unlock()
-	q.tick(now)
+	q.maintain(now)
 	n := q.room(c.Jobs)
 	var claimed []penstock.Job
 	for p := penstock.MinPriority; p <= penstock.MaxPriority; p++ {
@@ -121,7 +121,7 @@ func (w workQueue) ReadyGroups(ctx context.Context, groups []string, behind stri
 		return nil, err
 	}
 	defer w.store.db.Unlock()
-	q.tick(now)
+	q.maintain(now)
 	if q.room(1) < 1 {
 		return nil, nil
 	}
@@ -217,7 +217,7 @@ func (w workQueue) Maintain(ctx context.Context) error {
 		return err
 	}
 	defer w.store.db.Unlock()
-	q.tick(now)
+	q.maintain(now)
 	for _, s := range q.schedules {
 		if s.Next.After(now) {
 			continue
@@ -237,8 +237,8 @@ func (w workQueue) Maintain(ctx context.Context) error {
 	return nil
 }
 
-// tick takes leases away that have ended and lets jobs arrive that are due.
-func (q *jobQueue) tick(now time.Time) {
+// maintain takes leases away that have ended and lets jobs arrive that are due.
+func (q *jobQueue) maintain(now time.Time) {
 	for _, j := range q.leases {
 		if !now.Before(j.LeaseUntil) {
 			reason := "lease expired"
@@ -248,9 +248,9 @@ func (q *jobQueue) tick(now time.Time) {
 			q.fail(j, now, now, reason, false)
 		}
 	}
-	for id, j := range q.later {
+	for id, j := range q.scheduled {
 		if !j.due.After(now) {
-			delete(q.later, id)
+			delete(q.scheduled, id)
 			q.arrive(j)
 		}
 	}

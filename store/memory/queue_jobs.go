@@ -10,14 +10,14 @@ import (
 )
 
 // jobQueue is one queue. A job that has not ended is in exactly one of ready,
-// later, leases and, if it waits for its key, key.waiting alone.
+// scheduled, leases and, if it waits for its key, key.waiting alone.
 type jobQueue struct {
 	order     penstock.QueueOrder
 	settings  settings
 	seq       int64 // the last id drawn
 	jobs      map[int64]*job
 	ready     map[lane][]*job // may run now, by place
-	later     map[int64]*job  // by id: not due
+	scheduled map[int64]*job  // by id: not due
 	leases    map[int64]*job  // by lease: running
 	keys      map[string]*key
 	dead      map[int64]*deadJob
@@ -69,7 +69,7 @@ func newJobQueue(order penstock.QueueOrder) *jobQueue {
 	return &jobQueue{
 		order:    order,
 		settings: settings{maxAttempts: 25, dedupWindow: time.Hour},
-		jobs:     map[int64]*job{}, ready: map[lane][]*job{}, later: map[int64]*job{}, leases: map[int64]*job{},
+		jobs:     map[int64]*job{}, ready: map[lane][]*job{}, scheduled: map[int64]*job{}, leases: map[int64]*job{},
 		keys: map[string]*key{}, dead: map[int64]*deadJob{}, dedup: map[string]first{}, schedules: map[string]*penstock.Schedule{},
 	}
 }
@@ -108,7 +108,7 @@ func headers(h map[string]string) map[string]string {
 func (q *jobQueue) add(j *job, now time.Time) {
 	q.jobs[j.ID] = j
 	if j.due.After(now) {
-		q.later[j.ID] = j
+		q.scheduled[j.ID] = j
 		return
 	}
 	q.arrive(j)
@@ -157,16 +157,16 @@ func (q *jobQueue) unready(j *job) {
 
 // next takes the job of a lane that is to run, nil if there is none.
 func (q *jobQueue) next(l lane) *job {
-	line := q.ready[l]
-	if len(line) == 0 {
+	jobs := q.ready[l]
+	if len(jobs) == 0 {
 		return nil
 	}
-	j := line[0]
+	j := jobs[0]
 	if q.order == penstock.LIFO {
-		j = line[len(line)-1]
-		q.ready[l] = line[:len(line)-1]
+		j = jobs[len(jobs)-1]
+		q.ready[l] = jobs[:len(jobs)-1]
 	} else {
-		q.ready[l] = line[1:]
+		q.ready[l] = jobs[1:]
 	}
 	if len(q.ready[l]) == 0 {
 		delete(q.ready, l)
@@ -188,7 +188,7 @@ func (q *jobQueue) begin(j *job, lease int64, c penstock.Claim, now time.Time) {
 // end forgets a job, wherever it is, and lets the next one of its key go on.
 func (q *jobQueue) end(j *job) {
 	delete(q.jobs, j.ID)
-	delete(q.later, j.ID)
+	delete(q.scheduled, j.ID)
 	delete(q.leases, j.Lease)
 	q.unready(j)
 	k := q.keys[j.Key]

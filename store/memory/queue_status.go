@@ -27,10 +27,10 @@ func (s *Store) QueueGroups(ctx context.Context, name, after string, most int) (
 	for _, j := range q.jobs {
 		group(j.Group).Waiting++ // for all that is not more than that
 	}
-	for l, line := range q.ready {
+	for l, jobs := range q.ready {
 		g := group(l.group)
-		g.Ready, g.Waiting = g.Ready+int64(len(line)), g.Waiting-int64(len(line))
-		for _, j := range line {
+		g.Ready, g.Waiting = g.Ready+int64(len(jobs)), g.Waiting-int64(len(jobs))
+		for _, j := range jobs {
 			g.OldestAge = max(g.OldestAge, now.Sub(j.CreatedAt))
 		}
 	}
@@ -42,7 +42,7 @@ func (s *Store) QueueGroups(ctx context.Context, name, after string, most int) (
 			g.Ready++
 		}
 	}
-	for _, j := range q.later {
+	for _, j := range q.scheduled {
 		g := group(j.Group)
 		g.Delayed, g.Waiting = g.Delayed+1, g.Waiting-1
 	}
@@ -73,7 +73,7 @@ func (s *Store) QueueStatus(ctx context.Context) ([]penstock.QueueStatus, error)
 		st := penstock.QueueStatus{
 			Queue: name, Order: q.order, Bytes: q.size(),
 			QueueSettings: penstock.QueueSettings{Paused: &set.paused, MaxAttempts: &set.maxAttempts, MaxRunning: &set.maxRunning, DedupWindow: &set.dedupWindow},
-			Delayed:       int64(len(q.later)), DeadLetters: int64(len(q.dead)),
+			Delayed:       int64(len(q.scheduled)), DeadLetters: int64(len(q.dead)),
 		}
 		for _, j := range q.leases {
 			if s.db.now().Before(j.LeaseUntil) {
@@ -82,9 +82,9 @@ func (s *Store) QueueStatus(ctx context.Context) ([]penstock.QueueStatus, error)
 				st.Ready++
 			}
 		}
-		for _, line := range q.ready {
-			st.Ready += int64(len(line))
-			for _, j := range line {
+		for _, jobs := range q.ready {
+			st.Ready += int64(len(jobs))
+			for _, j := range jobs {
 				st.OldestAge = max(st.OldestAge, s.db.now().Sub(j.CreatedAt))
 			}
 		}

@@ -65,9 +65,9 @@ type outbox struct {
 type subscription struct {
 	cursor int64          // everything before this position is settled,
 	ahead  map[int64]bool // and what is at these
-	// lines of parked messages, letters by Seq: see outbox_parked.go.
-	lines   map[lineID]*line
-	letters map[int64]*letter
+	// parked keys, dead letters by Seq: see outbox_parked.go.
+	parked      map[parkedID]*parkedKey
+	deadLetters map[int64]*deadLetter
 	// replays is what has to be delivered again, in order.
 	replays []*replayed
 
