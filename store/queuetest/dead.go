@@ -9,7 +9,7 @@ import (
 )
 
 var deadCases = []testCase{
-	{name: "BuryListDiscard", run: buryListDiscard},
+	{name: "DeadLetterListDiscard", run: deadLetterListDiscard},
 	{name: "Retry", run: deadRetry},
 	{name: "Query", run: deadQuery},
 	{name: "NothingChosen", run: deadNothing},
@@ -36,7 +36,7 @@ func deadNames(dead []penstock.DeadJob) []string {
 	return all
 }
 
-func buryListDiscard(e *env) {
+func deadLetterListDiscard(e *env) {
 	before := time.Now().Add(-time.Minute)
 	ids := e.deadLetter("no good", penstock.NewJob{Key: "k", Group: "g", Priority: -4, Headers: map[string]string{"h": "1"}, Payload: []byte("a")}, job("b"))
 	dead := e.deadJobs(penstock.DeadJobQuery{})

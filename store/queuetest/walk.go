@@ -30,7 +30,7 @@ func (w *walk) operations() []func() {
 	add(2, func() { w.claimSome(mortal, time.Duration(1+w.rnd.IntN(20))*time.Millisecond) })
 	add(4, func() { w.settleSome(w.ackOne) })
 	add(2, func() { w.settleSome(w.retryOne) })
-	add(1, func() { w.settleSome(w.buryOne) })
+	add(1, func() { w.settleSome(w.deadLetterOne) })
 	add(1, func() { w.settleSome(w.extendOne) })
 	add(1, w.cancelSome)
 	add(1, w.deadSome)
@@ -203,8 +203,8 @@ func (w *walk) retryOne(t *tracked) bool {
 	return true
 }
 
-func (w *walk) buryOne(t *tracked) bool {
-	err := w.queue().DeadLetter(w.ctx, t.lease, "buried")
+func (w *walk) deadLetterOne(t *tracked) bool {
+	err := w.queue().DeadLetter(w.ctx, t.lease, "given up")
 	if errors.Is(err, penstock.ErrLeaseLost) {
 		return false
 	}

@@ -25,10 +25,10 @@ func cancelBefore(e *env) {
 	_, fetch := r.Fetch(ctx, plenty)
 	_, subscribe := e.Store.Subscribe(ctx, e.request(penstock.Subscribe{Subscription: "other"}))
 	_, status := e.Store.Status(ctx)
-	_, letters := e.Store.DeadLetters(ctx, query(r.req))
+	_, deadLetters := e.Store.DeadLetters(ctx, query(r.req))
 	_, retry := e.Store.RetryDeadLetters(ctx, query(r.req))
 	for what, err := range map[string]error{
-		"Fetch": fetch, "Subscribe": subscribe, "Status": status, "DeadLetters": letters, "RetryDeadLetters": retry,
+		"Fetch": fetch, "Subscribe": subscribe, "Status": status, "DeadLetters": deadLetters, "RetryDeadLetters": retry,
 		"Settle":       r.Settle(ctx, delivered(b)...),
 		"Renew":        r.Renew(ctx),
 		"Publish":      e.Store.Publish(ctx, outbox, message("", "never")),

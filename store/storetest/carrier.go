@@ -7,7 +7,7 @@ import (
 )
 
 // carrier reads and settles as a relay does that sends one batch at a time: it
-// parks what stands behind something, and leaves the rest to decide.
+// parks what is behind parked ones, and leaves the rest to decide.
 type carrier struct {
 	e     *env
 	r     *reader
@@ -60,7 +60,7 @@ func (c *carrier) until(n int) {
 	}
 }
 
-// parkAll refuses everything until nothing is left but lines.
+// parkAll refuses everything until nothing is left that is not parked.
 func (c *carrier) parkAll() {
 	c.e.Helper()
 	c.decide = func(m penstock.Message) penstock.Verdict { return refused(m, soon) }

@@ -65,7 +65,7 @@ func roundTrip(e *env, msgs []penstock.Message) {
 		batches := r.drain(plenty)
 		e.sameContents(flatten(batches), msgs)
 		r.deadLetter("no", batches...)
-		e.sameContents(letterMessages(e.deadLetters(r)), msgs)
+		e.sameContents(deadMessages(e.deadLetters(r)), msgs)
 	}
 }
 

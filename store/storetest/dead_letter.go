@@ -19,31 +19,31 @@ var deadLetterCases = []testCase{
 	{name: "RetryPassesOverOthers", run: retryPassesOver},
 	{name: "SurviveReclaim", run: deadLettersSurviveReclaim},
 	{name: "Discard", run: discardLetters},
-	{name: "OnTheirWayBack", run: lettersOnTheirWay},
-	{name: "ComeBackAlone", run: letterComesAlone},
-	{name: "PassParkedOnesOfTheirKey", run: letterPassesLine},
-	{name: "HistoryGoesOn", run: letterHistory},
+	{name: "OnTheirWayBack", run: deadLettersOnTheirWay},
+	{name: "ComeBackOutOfOrder", run: deadLetterOutOfOrder},
+	{name: "PassParkedOnesOfTheirKey", run: deadLetterPassesParked},
+	{name: "HistoryGoesOn", run: deadLetterHistory},
 }
 
 // deadLetters lists those of r's subscription.
 func (e *env) deadLetters(r *reader) []penstock.DeadLetter {
 	e.Helper()
-	letters, err := e.Store.DeadLetters(e.ctx, query(r.req))
+	deadLetters, err := e.Store.DeadLetters(e.ctx, query(r.req))
 	e.must(err, "DeadLetters")
-	return letters
+	return deadLetters
 }
 
 // retry sends dead letters back, and expects that all of them were some.
-func (e *env) retry(r *reader, letters ...penstock.DeadLetter) {
+func (e *env) retry(r *reader, deadLetters ...penstock.DeadLetter) {
 	e.Helper()
 	q := query(r.req)
-	for _, l := range letters {
+	for _, l := range deadLetters {
 		q.Seqs = append(q.Seqs, l.Message.Seq)
 	}
 	n, err := e.Store.RetryDeadLetters(e.ctx, q)
 	e.must(err, "RetryDeadLetters")
-	if n != len(letters) {
-		e.Fatalf("RetryDeadLetters sent %d back, want %d", n, len(letters))
+	if n != len(deadLetters) {
+		e.Fatalf("RetryDeadLetters sent %d back, want %d", n, len(deadLetters))
 	}
 }
 
@@ -62,9 +62,9 @@ func (r *reader) deadLetter(reason string, batches ...penstock.Batch) {
 	r.e.must(r.Settle(r.e.ctx, settled...), "Settle with everything dead")
 }
 
-func letterMessages(letters []penstock.DeadLetter) []penstock.Message {
-	msgs := make([]penstock.Message, len(letters))
-	for i, l := range letters {
+func deadMessages(deadLetters []penstock.DeadLetter) []penstock.Message {
+	msgs := make([]penstock.Message, len(deadLetters))
+	for i, l := range deadLetters {
 		msgs[i] = l.Message
 	}
 	return msgs
@@ -81,11 +81,11 @@ func deadLettersListed(e *env) {
 		sent = append(sent, b.Messages...)
 		r.deadLetter(fmt.Sprintf("reason %d: \"quoted\", über\nnext line", i), b)
 	}
-	letters := e.deadLetters(r)
-	if len(letters) != 3 {
-		e.Fatalf("there are %d dead letters, want 3", len(letters))
+	deadLetters := e.deadLetters(r)
+	if len(deadLetters) != 3 {
+		e.Fatalf("there are %d dead letters, want 3", len(deadLetters))
 	}
-	for i, l := range letters {
+	for i, l := range deadLetters {
 		e.sameMessage(l.Message, sent[i])
 		if want := fmt.Sprintf("reason %d: \"quoted\", über\nnext line", i); l.Err() != want {
 			e.Errorf("dead letter %d says %q, want %q", i, l.Err(), want)
@@ -98,7 +98,7 @@ func deadLettersListed(e *env) {
 	q.Limit = 2
 	some, err := e.Store.DeadLetters(e.ctx, q)
 	e.must(err, "DeadLetters")
-	if len(some) != 2 || some[0].Message.ID != letters[0].Message.ID || some[1].Message.ID != letters[1].Message.ID {
+	if len(some) != 2 || some[0].Message.ID != deadLetters[0].Message.ID || some[1].Message.ID != deadLetters[1].Message.ID {
 		e.Errorf("with a limit of 2 there are %d, want the two oldest", len(some))
 	}
 }
@@ -137,11 +137,11 @@ func retryAndDieAgain(e *env) {
 			e.Fatalf("there came %+v, want one message with Attempt %d", b.Messages, attempt)
 		}
 		r.deadLetter(fmt.Sprint("attempt ", attempt), b)
-		letters := e.deadLetters(r)
-		if len(letters) != 1 || letters[0].Message.Attempt != attempt || letters[0].Err() != fmt.Sprint("attempt ", attempt) {
-			e.Fatalf("the dead letters are %+v, want one of attempt %d", letters, attempt)
+		deadLetters := e.deadLetters(r)
+		if len(deadLetters) != 1 || deadLetters[0].Message.Attempt != attempt || deadLetters[0].Err() != fmt.Sprint("attempt ", attempt) {
+			e.Fatalf("the dead letters are %+v, want one of attempt %d", deadLetters, attempt)
 		}
-		e.retry(r, letters...)
+		e.retry(r, deadLetters...)
 		if attempt == 2 {
 			r = r.again()
 		}
@@ -183,11 +183,11 @@ func retryWhileNobodyReads(e *env) {
 	e.publish(messages("dead", 3)...)
 	r.deadLetter("no", r.drain(plenty)...)
 	r.close()
-	letters := e.deadLetters(r)
-	e.retry(r, letters[1])
+	deadLetters := e.deadLetters(r)
+	e.retry(r, deadLetters[1])
 	r = e.subscribeOn(e.Another(e), penstock.Subscribe{})
-	r.settle(r.want(string(letters[1].Message.Payload))...)
-	e.wantPayloads(letterMessages(e.deadLetters(r)), string(letters[0].Message.Payload), string(letters[2].Message.Payload))
+	r.settle(r.want(string(deadLetters[1].Message.Payload))...)
+	e.wantPayloads(deadMessages(e.deadLetters(r)), string(deadLetters[0].Message.Payload), string(deadLetters[2].Message.Payload))
 }
 
 func retryPassesOver(e *env) {
@@ -236,9 +236,9 @@ func deadLettersSurviveReclaim(e *env) {
 		e.maintain()
 		e.maintain()
 	}
-	letters := e.deadLetters(r)
-	e.wantPayloads(letterMessages(letters), slices.Collect(maps.Keys(want))...)
-	e.retry(r, letters...)
+	deadLetters := e.deadLetters(r)
+	e.wantPayloads(deadMessages(deadLetters), slices.Collect(maps.Keys(want))...)
+	e.retry(r, deadLetters...)
 	for range 3 {
 		e.maintain()
 	}
@@ -259,7 +259,7 @@ func discardLetters(e *env) {
 	if n != 1 {
 		e.Errorf("DiscardDeadLetters deleted %d, want 1", n)
 	}
-	e.wantPayloads(letterMessages(e.deadLetters(r)), "m2")
+	e.wantPayloads(deadMessages(e.deadLetters(r)), "m2")
 	n, err = e.Store.RetryDeadLetters(e.ctx, q)
 	e.must(err, "RetryDeadLetters")
 	if n != 0 {
@@ -271,14 +271,14 @@ func discardLetters(e *env) {
 
 // What was sent back and is not settled is neither listed nor discarded, nor
 // sent back twice.
-func lettersOnTheirWay(e *env) {
+func deadLettersOnTheirWay(e *env) {
 	r := e.read()
 	e.publish(messages("m", 2)...)
 	r.deadLetter("no", r.fetch(plenty))
 	e.retry(r, e.deadLetters(r)[0])
 	check := func() {
 		e.Helper()
-		e.wantPayloads(letterMessages(e.deadLetters(r)), "m1")
+		e.wantPayloads(deadMessages(e.deadLetters(r)), "m1")
 		if n := e.subscriptionStatus(r.req).DeadLetters; n != 1 {
 			e.Errorf("status shows %d dead letters, want 1", n)
 		}
@@ -305,7 +305,7 @@ func lettersOnTheirWay(e *env) {
 }
 
 // Nothing waits for a dead letter that was sent back, nor does it wait.
-func letterComesAlone(e *env) {
+func deadLetterOutOfOrder(e *env) {
 	r := e.read()
 	e.publish(keyed("k", 0, 3)...)
 	b := r.fetch(plenty)
@@ -334,7 +334,7 @@ func letterComesAlone(e *env) {
 	e.wantOrder(r.again().fetch(plenty), penstock.InOrder, "k5")
 }
 
-func letterPassesLine(e *env) {
+func deadLetterPassesParked(e *env) {
 	r := e.read()
 	e.publish(keyed("k", 0, 3)...)
 	b := r.fetch(plenty)
@@ -351,7 +351,7 @@ func letterPassesLine(e *env) {
 }
 
 // A dead letter that dies again is one dead letter, with all that it went through.
-func letterHistory(e *env) {
+func deadLetterHistory(e *env) {
 	r := e.read()
 	e.publish(message("k", "m"))
 	b := r.fetch(plenty)
@@ -363,18 +363,18 @@ func letterHistory(e *env) {
 		more := failures(b.Messages[0], 2, "dead")
 		r.judge(verdicts{"m": {Outcome: penstock.Dead, Failures: more}}, b)
 		all = slices.Concat(all, fs, more)
-		letters := e.deadLetters(r)
-		if len(letters) != 1 {
-			e.Fatalf("there are %d dead letters, want 1", len(letters))
+		deadLetters := e.deadLetters(r)
+		if len(deadLetters) != 1 {
+			e.Fatalf("there are %d dead letters, want 1", len(deadLetters))
 		}
-		e.wantHistory(letters[0], all)
-		if m := letters[0].Message; m.Attempt != len(all) || !m.FailedSince.Equal(all[0].At) {
+		e.wantHistory(deadLetters[0], all)
+		if m := deadLetters[0].Message; m.Attempt != len(all) || !m.FailedSince.Equal(all[0].At) {
 			e.Errorf("the dead letter has attempt %d since %s, want %d since %s", m.Attempt, m.FailedSince, len(all), all[0].At)
 		}
 		if round == 1 {
 			r = r.again()
 		}
-		e.retry(r, letters...)
+		e.retry(r, deadLetters...)
 		b = r.awaitOnly(penstock.OutOfOrder, "m")
 		e.wantNext(b.Messages[0], b.Messages[0], len(all)+1, all[0].At)
 	}

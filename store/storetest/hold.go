@@ -7,7 +7,7 @@ import (
 var holdCases = []testCase{
 	{name: "KeepsItsKeyWaiting", run: holdKeeps},
 	{name: "DiscardReleases", run: holdDiscard},
-	{name: "DiscardReleasesAnEmptyLine", run: holdDiscardEmpty},
+	{name: "DiscardReleasesAnEmptyKey", run: holdDiscardEmpty},
 	{name: "RetryAndDeliverReleases", run: func(e *env) { holdRetry(e, nil) }},
 	{name: "RetryAndDieAgainKeepsWaiting", run: holdDiesAgain},
 	{name: "RetryAndParkAgainKeepsWaiting", run: func(e *env) {
@@ -57,9 +57,9 @@ func (e *env) wantHeld(r *reader) {
 
 func holdKeeps(e *env) {
 	r := e.held()
-	letters := e.deadLetters(r)
-	if len(letters) != 1 || !letters[0].Held || letters[0].Message.Key != "k" {
-		e.Fatalf("the dead letters are %+v, want a held one", letters)
+	deadLetters := e.deadLetters(r)
+	if len(deadLetters) != 1 || !deadLetters[0].Held || deadLetters[0].Message.Key != "k" {
+		e.Fatalf("the dead letters are %+v, want a held one", deadLetters)
 	}
 	for range 2 {
 		e.publish(message("o", "o"))
@@ -71,8 +71,8 @@ func holdKeeps(e *env) {
 		r = r.again()
 	}
 	k := e.parkedKeys(r)[0]
-	if k.Key != "k" || k.Messages != 2 || k.FirstSeq != letters[0].Message.Seq || !k.Held || !k.Retry.IsZero() || k.Err != letters[0].Err() {
-		e.Errorf("ParkedKeys: %+v, want two messages held by %d because of %q", k, letters[0].Message.Seq, letters[0].Err())
+	if k.Key != "k" || k.Messages != 2 || k.FirstSeq != deadLetters[0].Message.Seq || !k.Held || !k.Retry.IsZero() || k.Err != deadLetters[0].Err() {
+		e.Errorf("ParkedKeys: %+v, want two messages held by %d because of %q", k, deadLetters[0].Message.Seq, deadLetters[0].Err())
 	}
 	r.close()
 	r = e.subscribeOn(e.Another(e), penstock.Subscribe{})
@@ -85,7 +85,7 @@ func holdDiscard(e *env) {
 	e.wantReleased(r)
 }
 
-// wantReleased expects that the line goes on, soon.
+// wantReleased expects that the key goes on, soon.
 func (e *env) wantReleased(r *reader) {
 	e.Helper()
 	c := &carrier{e: e, r: r, limit: plenty}
@@ -125,7 +125,7 @@ func holdDiscardEmpty(e *env) {
 	e.wantParked(r, 0, 0, 0)
 }
 
-// The first of the line was refused before an older one, which had committed late, came to
+// The first of the key was refused before an older one, which had committed late, came to
 // hold it: its attempts are not forgotten meanwhile.
 func holdLate(e *env, together bool) {
 	r := e.read()
@@ -184,9 +184,9 @@ func holdDiesAgain(e *env) {
 	for range 2 {
 		e.retry(r, e.deadLetters(r)...)
 		r.judge(verdicts{"k0": dead("again")}, r.awaitOnly(penstock.OutOfOrder, "k0"))
-		letters := e.deadLetters(r)
-		if len(letters) != 1 || !letters[0].Held || letters[0].Err() != "again" {
-			e.Fatalf("the dead letters are %+v, want a held one", letters)
+		deadLetters := e.deadLetters(r)
+		if len(deadLetters) != 1 || !deadLetters[0].Held || deadLetters[0].Err() != "again" {
+			e.Fatalf("the dead letters are %+v, want a held one", deadLetters)
 		}
 		e.wantHeld(r)
 		r = r.again()
@@ -215,9 +215,9 @@ func holdParkedHead(e *env) {
 	b = r.awaitOnly(penstock.InOrder, "k0")
 	r.judge(verdicts{"k0": holding(b.Messages[0])}, b)
 	e.wantHeld(r)
-	letters := e.deadLetters(r)
-	if len(letters) != 1 || !letters[0].Held || len(letters[0].Failures) != 2 {
-		e.Fatalf("the dead letters are %+v, want a held one with two failures", letters)
+	deadLetters := e.deadLetters(r)
+	if len(deadLetters) != 1 || !deadLetters[0].Held || len(deadLetters[0].Failures) != 2 {
+		e.Fatalf("the dead letters are %+v, want a held one with two failures", deadLetters)
 	}
 	r = r.again()
 	e.wantHeld(r)
@@ -230,9 +230,9 @@ func holdWithoutKey(e *env) {
 	e.publish(messages("u", 2)...)
 	b := r.fetch(plenty)
 	r.judge(verdicts{"u0": holding(b.Messages[0])}, b)
-	letters := e.deadLetters(r)
-	if len(letters) != 1 || letters[0].Held {
-		e.Errorf("the dead letters are %+v, want one that holds nothing", letters)
+	deadLetters := e.deadLetters(r)
+	if len(deadLetters) != 1 || deadLetters[0].Held {
+		e.Errorf("the dead letters are %+v, want one that holds nothing", deadLetters)
 	}
 	e.publish(message("", "u2"))
 	e.wantOrder(r.fetch(plenty), penstock.InOrder, "u2")
@@ -248,9 +248,9 @@ func holdAlone(e *env) {
 	e.retry(r, e.deadLetters(r)...)
 	b = r.awaitOnly(penstock.OutOfOrder, "k0")
 	r.judge(verdicts{"k0": holding(b.Messages[0])}, b)
-	letters := e.deadLetters(r)
-	if len(letters) != 1 || letters[0].Held {
-		e.Errorf("the dead letters are %+v, want one that holds nothing", letters)
+	deadLetters := e.deadLetters(r)
+	if len(deadLetters) != 1 || deadLetters[0].Held {
+		e.Errorf("the dead letters are %+v, want one that holds nothing", deadLetters)
 	}
 	e.publish(keyed("k", 2, 3)...)
 	e.wantOrder(r.fetch(plenty), penstock.InOrder, "k2")

@@ -64,15 +64,15 @@ func expiredLease(e *env) {
 	wantFenced := func() {
 		e.Helper()
 		e.mustBe(old.Settle(e.ctx, delivered(second)...), penstock.ErrFenced, "Settle by the old holder")
-		buried := []penstock.Settled{{Batch: second, Verdicts: []penstock.Verdict{dead("x"), dead("x")}}}
-		e.mustBe(old.Settle(e.ctx, buried...), penstock.ErrFenced, "Settle by the old holder")
+		deadLettered := []penstock.Settled{{Batch: second, Verdicts: []penstock.Verdict{dead("x"), dead("x")}}}
+		e.mustBe(old.Settle(e.ctx, deadLettered...), penstock.ErrFenced, "Settle by the old holder")
 		e.mustBe(old.Renew(e.ctx), penstock.ErrFenced, "Renew by the old holder")
 	}
 	wantFenced()
 	again := r.want(payloads(messages("m", 6))[2:]...)
 	wantFenced()
-	if letters := e.deadLetters(r); len(letters) != 0 {
-		e.Errorf("the old holder's Settle left %d dead letters", len(letters))
+	if deadLetters := e.deadLetters(r); len(deadLetters) != 0 {
+		e.Errorf("the old holder's Settle left %d dead letters", len(deadLetters))
 	}
 	r = r.again()
 	again = r.want(payloads(flatten(again))...)

@@ -22,31 +22,31 @@ var modelCases = []testCase{
 type fate uint8
 
 const (
-	unsettled fate = iota // it must come, from the outbox or as a dead letter sent back
-	waiting               // parked
-	done                  // delivered
-	buried                // a dead letter
+	unsettled    fate = iota // it must come, from the outbox or as a dead letter sent back
+	waiting                  // parked
+	done                     // delivered
+	deadLettered             // a dead letter
 	discarded
 )
 
 // tracked is one message in the model.
 type tracked struct {
-	name      string
-	key       string
-	seq       int64 // 0 until it came
-	written   int   // step of the publishing statement
-	committed int   // step of the commit, 0 before
-	fate      fate
-	attempt   int
-	failed    int       // failures that the store was told of
-	since     time.Time // the first one
-	held      bool      // a dead letter, maybe on its way back, that holds its key
-	alone     bool      // a dead letter that was sent back
-	once      bool      // it was delivered, whatever a replay made of it since
-	seen      bool      // by the present Source, and not settled
-	replay    bool      // it has to come once more
-	replaying bool      // and has, to the present Source
-	life      []string  // for whoever has to find out what went wrong
+	name       string
+	key        string
+	seq        int64 // 0 until it came
+	written    int   // step of the publishing statement
+	committed  int   // step of the commit, 0 before
+	fate       fate
+	attempt    int
+	failed     int       // failures that the store was told of
+	since      time.Time // the first one
+	held       bool      // a dead letter, maybe on its way back, that holds its key
+	outOfOrder bool      // a dead letter that was sent back
+	once       bool      // it was delivered, whatever a replay made of it since
+	seen       bool      // by the present Source, and not settled
+	replay     bool      // it has to come once more
+	replaying  bool      // and has, to the present Source
+	life       []string  // for whoever has to find out what went wrong
 }
 
 // note adds to the message's life.
@@ -190,10 +190,10 @@ func (w *walk) apply(b *walkBatch) {
 			if t.held {
 				t.held, w.released[t.key] = false, true
 			}
-			t.fate, t.once, t.alone = done, true, false
+			t.fate, t.once, t.outOfOrder = done, true, false
 			w.counts["delivered"]++
 		case penstock.Dead:
-			t.fate = buried
+			t.fate = deadLettered
 			t.attempt += len(v.Failures) - 1
 			t.held = t.held || v.Hold && keyOrderOf(b.Batch, i) == penstock.InOrder && t.key != ""
 			w.counts["dead"]++
@@ -205,10 +205,10 @@ func (w *walk) apply(b *walkBatch) {
 	}
 }
 
-// waits reports whether the key has a line that is not empty, or held.
+// waits reports whether the key is parked or held.
 func (w *walk) waits(key string) bool {
 	return key != "" && slices.ContainsFunc(w.all, func(t *tracked) bool {
-		return t.key == key && (t.fate == waiting && !t.alone || t.held)
+		return t.key == key && (t.fate == waiting && !t.outOfOrder || t.held)
 	})
 }
 

@@ -42,7 +42,7 @@ func (w *walk) take(b penstock.Batch, limit penstock.Limit) {
 		if m.Attempt != attempt || !m.FailedSince.Equal(since) {
 			w.wrong(fmt.Sprintf("%s came with attempt %d and failed since %s, want %d and %s", t.name, m.Attempt, m.FailedSince, attempt, since), t)
 		}
-		w.note(t, "came in batch %d, origin %d, line %d, attempt %d", b.Number, from, keyOrderOf(b, i), m.Attempt)
+		w.note(t, "came in batch %d, origin %d, order %d, attempt %d", b.Number, from, keyOrderOf(b, i), m.Attempt)
 		batch.settled = append(batch.settled, false)
 		batch.verdicts = append(batch.verdicts, w.decide(t, m, from, keyOrderOf(b, i)))
 	}
@@ -66,7 +66,7 @@ func (w *walk) origin(t *tracked) came {
 	return fresh
 }
 
-// checkKeyOrder looks at how a message stands to others of its key. The model is as
+// checkKeyOrder checks the KeyOrder of a message. The model is as
 // it was when the Fetch began.
 func (w *walk) checkKeyOrder(t *tracked, from came, got penstock.KeyOrder) {
 	w.Helper()
@@ -78,7 +78,7 @@ func (w *walk) checkKeyOrder(t *tracked, from came, got penstock.KeyOrder) {
 	}
 	want := penstock.InOrder
 	switch {
-	case t.alone:
+	case t.outOfOrder:
 		want = penstock.OutOfOrder
 	case from != fromParked && w.waits(t.key):
 		want = penstock.BehindParked
@@ -88,14 +88,14 @@ func (w *walk) checkKeyOrder(t *tracked, from came, got penstock.KeyOrder) {
 		w.released[t.key] = false
 	}
 	if got != want {
-		w.wrong(fmt.Sprintf("%s of key %s came with line %d, want %d", t.name, t.key, got, want), t)
+		w.wrong(fmt.Sprintf("%s of key %s came with order %d, want %d", t.name, t.key, got, want), t)
 	}
 }
 
-// checkTurn looks at what else of a line is handed out.
+// checkTurn looks at what else of a key is in flight.
 func (w *walk) checkTurn(t *tracked, present *walkBatch) {
 	w.Helper()
-	if t.key == "" || t.alone {
+	if t.key == "" || t.outOfOrder {
 		return
 	}
 	if w.held(t.key) {
@@ -104,14 +104,14 @@ func (w *walk) checkTurn(t *tracked, present *walkBatch) {
 	for _, b := range w.open {
 		for i, from := range b.came {
 			other := w.byName[b.Messages[i].ID]
-			if other == t || from != fromParked || other.key != t.key || other.alone || b.settled[i] {
+			if other == t || from != fromParked || other.key != t.key || other.outOfOrder || b.settled[i] {
 				continue
 			}
 			if b != present {
-				w.wrong(fmt.Sprintf("%s came while %s of its line was handed out", t.name, other.name), t, other)
+				w.wrong(fmt.Sprintf("%s came while %s of its key was in flight", t.name, other.name), t, other)
 			}
 			if t.failed > 0 || other.failed > 0 {
-				w.wrong(fmt.Sprintf("%s and %s of one line came together, though one was refused before", t.name, other.name), t, other)
+				w.wrong(fmt.Sprintf("%s and %s of one key came together, though one was refused before", t.name, other.name), t, other)
 			}
 		}
 	}
@@ -181,7 +181,7 @@ func (w *walk) overtook(m penstock.Message) bool {
 
 // mustWait reports whether a message of the key that goes first was parked by a
 // verdict that the store did not have when the Fetch began. Within a batch the
-// order is the batch's. Between batches it is Seq, because a line may be read
+// order is the batch's. Between batches it is Seq, because a parked key may be read
 // when something newer is on its way to it.
 func (w *walk) mustWait(m penstock.Message) bool {
 	if m.Key == "" {
@@ -206,7 +206,7 @@ func (w *walk) checkOrder(t *tracked) {
 		if t.key == "" || before.key != t.key || before.committed == 0 || before.committed >= t.written {
 			continue
 		}
-		if before.once || before.alone || before.fate == discarded || before.fate == buried && !before.held || w.sent(before) {
+		if before.once || before.outOfOrder || before.fate == discarded || before.fate == deadLettered && !before.held || w.sent(before) {
 			continue
 		}
 		w.wrong(fmt.Sprintf("%s was to be sent before %s, which has the same key and was committed before it was written", t.name, before.name), t, before)
@@ -227,12 +227,12 @@ func (w *walk) sent(t *tracked) bool {
 
 // checkDurable compares dead letters and status with the model.
 func (w *walk) checkDurable() {
-	letters, err := w.store().DeadLetters(w.ctx, query(penstock.Subscribe{Outbox: outbox, Subscription: "sub"}))
+	deadLetters, err := w.store().DeadLetters(w.ctx, query(penstock.Subscribe{Outbox: outbox, Subscription: "sub"}))
 	w.must(err, "DeadLetters")
 	listed := map[string]bool{}
-	for _, l := range letters {
+	for _, l := range deadLetters {
 		t := w.byName[l.Message.ID]
-		if t == nil || listed[t.name] || t.fate != buried {
+		if t == nil || listed[t.name] || t.fate != deadLettered {
 			w.wrong(fmt.Sprintf("the dead letter %s is listed and should not be, or not again", l.Message.ID), t)
 		}
 		if l.Message.Attempt != t.attempt || len(l.Failures) != min(t.failed, penstock.MaxFailures) || !l.Message.FailedSince.Equal(t.since) || l.Held != t.held {
@@ -242,20 +242,20 @@ func (w *walk) checkDurable() {
 	}
 	var parked, committed int64
 	for _, t := range w.all {
-		if t.fate == buried && !listed[t.name] {
+		if t.fate == deadLettered && !listed[t.name] {
 			w.wrong(fmt.Sprintf("%s was given up and is not among the dead letters", t.name), t)
 		}
-		if t.fate == waiting && !t.alone {
+		if t.fate == waiting && !t.outOfOrder {
 			parked++
 		}
-		if t.committed > 0 && t.fate == unsettled && !t.alone {
+		if t.committed > 0 && t.fate == unsettled && !t.outOfOrder {
 			committed++
 		}
 	}
 	s := w.subscriptionStatus(penstock.Subscribe{Outbox: outbox, Subscription: "sub"})
 	sentBack := int64(0) // status may count them here or there
 	for _, t := range w.all {
-		if t.alone && (t.fate == waiting || t.fate == unsettled) {
+		if t.outOfOrder && (t.fate == waiting || t.fate == unsettled) {
 			sentBack++
 		}
 	}
@@ -278,7 +278,7 @@ func (w *walk) finish() {
 	_, err := w.Store.DiscardDeadLetters(w.ctx, query(w.r.req))
 	w.must(err, "DiscardDeadLetters")
 	for _, t := range w.all {
-		if t.fate == buried {
+		if t.fate == deadLettered {
 			w.discarded(t)
 		}
 	}

@@ -101,9 +101,9 @@ func oddNamesStayApart(e *env) {
 		r := e.subscribe(penstock.Subscribe{Outbox: name})
 		r.deadLetter("no", r.want(fmt.Sprint("m", i))...)
 		e.must(e.Store.Maintain(e.ctx, name), fmt.Sprintf("Maintain of %q", name))
-		letters := e.deadLetters(r)
-		e.wantPayloads(letterMessages(letters), fmt.Sprint("m", i))
-		e.retry(r, letters...)
+		deadLetters := e.deadLetters(r)
+		e.wantPayloads(deadMessages(deadLetters), fmt.Sprint("m", i))
+		e.retry(r, deadLetters...)
 		r.settle(r.want(fmt.Sprint("m", i))...)
 		r.close()
 	}

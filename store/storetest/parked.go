@@ -131,7 +131,7 @@ func behindUntilEmpty(e *env) {
 	b := r.fetch(plenty)
 	r.judge(verdicts{"k0": refused(b.Messages[0], soon)}, b)
 	head := r.awaitOnly(penstock.InOrder, "k0")
-	// The line is handed out and not empty.
+	// The key is in flight and not empty.
 	e.publish(message("k", "k1"), message("o", "o1"))
 	b = r.fetch(one)
 	e.wantOrder(b, penstock.BehindParked, "k1")
@@ -140,7 +140,7 @@ func behindUntilEmpty(e *env) {
 	r.settle(head)
 	r.judge(verdicts{"k1": behind}, b, o)
 	next := r.awaitOnly(penstock.InOrder, "k1")
-	r = r.again() // k1 is unsettled, its line durable
+	r = r.again() // k1 is unsettled, its parking durable
 	e.publish(message("k", "k2"))
 	var got []penstock.Batch
 	for len(got) < 2 { // one is parked, the other new: in any order
@@ -181,7 +181,7 @@ func handedOutOnce(e *env) {
 	}
 	r.judge(v, b)
 	var got []penstock.Batch
-	e.eventually("a message of each line has come", func() bool {
+	e.eventually("a message of each key has come", func() bool {
 		got = append(got, r.drain(two)...)
 		keys := map[string]bool{}
 		for _, m := range flatten(got) {
@@ -236,12 +236,12 @@ func failuresAddUp(e *env) {
 			e.wantNext(b.Messages[0], m, len(all)+1, all[0].At)
 		}
 	}
-	letters := e.deadLetters(r)
-	if len(letters) != 1 {
-		e.Fatalf("there are %d dead letters, want 1", len(letters))
+	deadLetters := e.deadLetters(r)
+	if len(deadLetters) != 1 {
+		e.Fatalf("there are %d dead letters, want 1", len(deadLetters))
 	}
-	e.wantHistory(letters[0], all)
-	if l := letters[0].Message; l.Attempt != 16 || !l.FailedSince.Equal(all[0].At) {
+	e.wantHistory(deadLetters[0], all)
+	if l := deadLetters[0].Message; l.Attempt != 16 || !l.FailedSince.Equal(all[0].At) {
 		e.Errorf("the dead letter has attempt %d since %s, want 16 since %s", l.Attempt, l.FailedSince, all[0].At)
 	}
 }
@@ -332,7 +332,7 @@ func describedLines(e *env) {
 		held := m.Key == "held"
 		if got.Key != m.Key || got.Messages != want.messages || got.FirstSeq != m.Seq || got.Attempt != 1 || got.Err != fs[0].Err ||
 			!got.Since.Equal(fs[0].At) || got.Held != held || got.Retry.IsZero() != held {
-			e.Errorf("line %d is %+v, want that of %s with %d messages", i, got, m.Payload, want.messages)
+			e.Errorf("key %d is %+v, want that of %s with %d messages", i, got, m.Payload, want.messages)
 		}
 	}
 	for i := range 4 {
@@ -345,12 +345,12 @@ func describedLines(e *env) {
 }
 
 // retryParked asks for attempts as another process would.
-func (e *env) retryParked(r *reader, lines int, keys ...string) {
+func (e *env) retryParked(r *reader, parked int, keys ...string) {
 	e.Helper()
 	n, err := e.Another(e).RetryParked(e.ctx, outbox, r.req.Subscription, keys...)
 	e.must(err, "RetryParked")
-	if n != lines {
-		e.Fatalf("RetryParked %q: %d lines, want %d", keys, n, lines)
+	if n != parked {
+		e.Fatalf("RetryParked %q: %d keys, want %d", keys, n, parked)
 	}
 }
 

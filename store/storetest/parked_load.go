@@ -10,7 +10,7 @@ import (
 
 var parkedLoadCases = []testCase{
 	{name: "ManyLines", run: manyLines},
-	{name: "OneLongLine", run: oneLongLine},
+	{name: "OneLongKey", run: oneLongKey},
 	{name: "StarvesNobody", run: starvesNobody},
 	{name: "SurvivesReclaim", run: parkedSurvivesReclaim},
 	{name: "BetweenHousekeeping", run: parkedBetweenHousekeeping},
@@ -48,7 +48,7 @@ func manyLines(e *env) {
 	e.wantParked(r, 0, 0, 0)
 }
 
-func oneLongLine(e *env) {
+func oneLongKey(e *env) {
 	const total = 3000
 	r := e.read()
 	msgs := keyed("k", 0, total)
@@ -67,7 +67,7 @@ func oneLongLine(e *env) {
 	c.r.again().want()
 }
 
-// Lines that are due all the time, refused again and again, leave room for what
+// Parked keys that are due all the time, refused again and again, leave room for what
 // is new.
 func starvesNobody(e *env) {
 	r := e.read()

@@ -28,17 +28,17 @@ func parkedTwice(e *env) {
 	}
 	e.wantParked(r, 2, 1, 0)
 	b = r.awaitOnly(penstock.InOrder, "k0")
-	e.must(r.Settle(e.ctx, settled...), "Settle, while the line is handed out")
+	e.must(r.Settle(e.ctx, settled...), "Settle, while the key is in flight")
 	settled = judged(verdicts{"k0": dead("no")}, b)
 	for range 3 {
 		e.must(r.Settle(e.ctx, settled...), "Settle")
 	}
-	letters := e.deadLetters(r)
-	if len(letters) != 1 || len(letters[0].Failures) != 2 || letters[0].Message.Attempt != 2 {
-		e.Fatalf("the dead letters are %+v, want one with two failures", letters)
+	deadLetters := e.deadLetters(r)
+	if len(deadLetters) != 1 || len(deadLetters[0].Failures) != 2 || deadLetters[0].Message.Attempt != 2 {
+		e.Fatalf("the dead letters are %+v, want one with two failures", deadLetters)
 	}
 	r.settle(r.awaitOnly(penstock.InOrder, "k1"))
-	e.must(r.Settle(e.ctx, settled...), "Settle, when the line is gone")
+	e.must(r.Settle(e.ctx, settled...), "Settle, when nothing of the key is parked")
 	e.wantParked(r, 0, 0, 0)
 	r.again().want()
 }
@@ -67,8 +67,8 @@ func parkedBehindUndecided(e *env) {
 	e.wantParked(c.r, 1, 1, 0)
 }
 
-// One batch drains a key's line, a later one parks behind it. Settled by one
-// call, the line goes on.
+// One batch drains a parked key, a later one parks behind it. Settled by one
+// call, the key goes on.
 func drainedThenParked(e *env) {
 	r := e.read()
 	e.publish(message("k", "k0"))
@@ -82,7 +82,7 @@ func drainedThenParked(e *env) {
 	wantGoesOn(e, r)
 }
 
-// The other way round: the batch that parks came first. Only a held line makes
+// The other way round: the batch that parks came first. Only a held key makes
 // sure of it, because otherwise what is due may come at any time.
 func parkedThenDrained(e *env) {
 	r := e.read()
@@ -98,7 +98,7 @@ func parkedThenDrained(e *env) {
 	wantGoesOn(e, r)
 }
 
-// wantGoesOn expects that k1 is in line, and what comes later behind it.
+// wantGoesOn expects that k1 is in order, and what comes later behind it.
 func wantGoesOn(e *env, r *reader) {
 	e.Helper()
 	e.wantParked(r, 1, 1, 0)
@@ -150,7 +150,7 @@ func parkedTakeover(e *env) {
 	}
 	for i := range 3 {
 		r = e.takeOver(stores[i%2], penstock.Subscribe{Lease: shortLease})
-		// Whether it hands the line out before it crashes or not, the next gets it.
+		// Whether it returns the key before it crashes or not, the next gets it.
 		if b, err := r.Fetch(e.ctx, plenty); err == nil && len(b.Messages) > 0 {
 			e.wantOrder(b, penstock.InOrder, "k0")
 		}
@@ -163,7 +163,7 @@ func parkedTakeover(e *env) {
 	}
 }
 
-// Whoever has lost the lease neither parks, nor drains, nor buries.
+// Whoever has lost the lease neither parks, drains nor dead-letters.
 func parkedFenced(e *env) {
 	first := e.read()
 	e.publish(keyed("k", 0, 2)...)
@@ -172,7 +172,7 @@ func parkedFenced(e *env) {
 	first.close()
 
 	old := e.takeOver(e.Another(e), penstock.Subscribe{Lease: shortLease})
-	line, err := old.Fetch(e.ctx, plenty) // maybe empty: it is not due, or the lease is over
+	parked, err := old.Fetch(e.ctx, plenty) // maybe empty: it is not due, or the lease is over
 	if err != nil {
 		e.mustBe(err, penstock.ErrFenced, "Fetch by a slow machine")
 	}
@@ -182,11 +182,11 @@ func parkedFenced(e *env) {
 		e.mustBe(err, penstock.ErrFenced, "Fetch by a slow machine")
 	}
 	r := e.takeOver(e.Store, penstock.Subscribe{})
-	for _, b := range []penstock.Batch{line, fresh} {
+	for _, b := range []penstock.Batch{parked, fresh} {
 		for _, m := range b.Messages {
 			p := string(m.Payload)
 			for _, v := range []penstock.Verdict{{}, refused(m, notInThisTest), dead("no"), holding(m)} {
-				e.mustBe(old.Settle(e.ctx, judged(verdicts{p: v}, line, fresh)...), penstock.ErrFenced, "Settle by the old holder")
+				e.mustBe(old.Settle(e.ctx, judged(verdicts{p: v}, parked, fresh)...), penstock.ErrFenced, "Settle by the old holder")
 			}
 		}
 	}

@@ -14,7 +14,7 @@ var partCases = []testCase{
 	{name: "OfSeveralBatches", run: partsOfBatches},
 	{name: "ThenTheWhole", run: partThenWhole},
 	{name: "SettlesWhatIsFresh", run: partOfMany},
-	{name: "OfALine", run: partOfLine},
+	{name: "OfAKey", run: partOfKey},
 	{name: "OfLinesOfOne", run: partOfLinesOfOne},
 	{name: "OfRetriedDeadLetters", run: partOfLetters},
 	{name: "OfAReplay", run: partOfReplay},
@@ -89,15 +89,15 @@ func partWithVerdicts(e *env) {
 	e.publish(slices.Concat(keyed("a", 0, 3), keyed("b", 0, 3), keyed("c", 0, 2))...)
 	b := r.fetch(plenty)
 	r.part(verdicts{"a0": {}, "b0": refused(b.Messages[3], notInThisTest), "b1": behind, "b2": behind, "c0": dead("for good")}, b)
-	if letters := e.deadLetters(r); len(letters) != 1 || string(letters[0].Message.Payload) != "c0" {
-		e.Errorf("dead letters: %v", letters)
+	if deadLetters := e.deadLetters(r); len(deadLetters) != 1 || string(deadLetters[0].Message.Payload) != "c0" {
+		e.Errorf("dead letters: %v", deadLetters)
 	}
 	e.wantParked(r, 3, 1, 0)
 	e.wantSettled(r, 2, 3)
 	e.publish(append(keyed("b", 3, 4), keyed("a", 3, 4)...)...)
 	later := r.fetch(plenty)
 	if keyOrderOf(later, 0) != penstock.BehindParked || keyOrderOf(later, 1) != penstock.InOrder {
-		e.Fatalf("b3 came with line %d, a3 with %d", keyOrderOf(later, 0), keyOrderOf(later, 1))
+		e.Fatalf("b3 came with order %d, a3 with %d", keyOrderOf(later, 0), keyOrderOf(later, 1))
 	}
 	r = r.again()
 	rest := flatten(r.drain(plenty))
@@ -174,7 +174,7 @@ func partOfMany(e *env) {
 	r.want()
 }
 
-func partOfLine(e *env) {
+func partOfKey(e *env) {
 	r := e.read()
 	e.publish(append(keyed("k", 0, 6), keyed("o", 0, 1)...)...)
 	v := verdicts{"o0": {}}
@@ -239,13 +239,13 @@ func partOfLetters(e *env) {
 	again.Failures[0].Attempt = 2
 	r.part(verdicts{"m0": {}, "m2": again}, batches...)
 	r.want()
-	e.wantPayloads(letterMessages(e.deadLetters(r)), "m2")
+	e.wantPayloads(deadMessages(e.deadLetters(r)), "m2")
 	r = r.again()
 	batches = r.drain(plenty)
 	e.wantPayloads(flatten(batches), "m1", "m3")
 	r.settle(batches...)
-	if letters := e.deadLetters(r); len(letters) != 1 || len(letters[0].Failures) != 2 {
-		e.Errorf("dead letters: %v, want m2 with both its failures", letters)
+	if deadLetters := e.deadLetters(r); len(deadLetters) != 1 || len(deadLetters[0].Failures) != 2 {
+		e.Errorf("dead letters: %v, want m2 with both its failures", deadLetters)
 	}
 }
 
@@ -344,8 +344,8 @@ func partFenced(e *env) {
 	r := e.takeOver(e.Store, penstock.Subscribe{})
 	e.mustBe(old.Settle(e.ctx, parts(verdicts{"m1": {}, "m2": dead("for good")}, b)...), penstock.ErrFenced, "Settle of a part")
 	r.want("m0", "m1", "m2", "m3")
-	if letters := e.deadLetters(r); len(letters) > 0 {
-		e.Errorf("dead letters: %v", letters)
+	if deadLetters := e.deadLetters(r); len(deadLetters) > 0 {
+		e.Errorf("dead letters: %v", deadLetters)
 	}
 	e.wantSettled(r, 0, 4)
 }

@@ -102,7 +102,7 @@ func (r *reader) check(b penstock.Batch, limit penstock.Limit) {
 		r.e.Fatalf("Fetch: the batch has number %d, want %d", b.Number, r.number)
 	}
 	if b.KeyOrder != nil && len(b.KeyOrder) != len(b.Messages) {
-		r.e.Fatalf("Fetch: %d messages and %d lines, want one for each, or nil", len(b.Messages), len(b.KeyOrder))
+		r.e.Fatalf("Fetch: %d messages and %d of KeyOrder, want one for each, or nil", len(b.Messages), len(b.KeyOrder))
 	}
 	if len(b.Messages) > limit.Messages {
 		r.e.Fatalf("Fetch: %d messages, more than the limit of %d", len(b.Messages), limit.Messages)

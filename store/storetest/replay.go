@@ -271,7 +271,7 @@ func replayOneSubscription(e *env) {
 	e.wantReplay(r, plenty, sent...)
 }
 
-// What is parked is not settled; what is replayed of its key goes to the line,
+// What is parked is not settled; what is replayed of its key is parked,
 // where Seq decides.
 func replayBehindParked(e *env) {
 	r, sent := e.settledOnes(3)
@@ -284,7 +284,7 @@ func replayBehindParked(e *env) {
 	for _, b := range got {
 		for i, m := range b.Messages {
 			if want := map[bool]penstock.KeyOrder{true: penstock.BehindParked}[m.Key == "key0"]; keyOrderOf(b, i) != want {
-				e.Errorf("%s came with line %d, want %d", m.Payload, keyOrderOf(b, i), want)
+				e.Errorf("%s came with order %d, want %d", m.Payload, keyOrderOf(b, i), want)
 			}
 		}
 	}

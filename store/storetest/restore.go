@@ -96,12 +96,12 @@ func restoreKeepsIDs(e *env) {
 			}
 			ids[string(m.Payload)] = m.ID
 		}
-		letters := e.deadLetters(r)
-		for _, l := range letters {
+		deadLetters := e.deadLetters(r)
+		for _, l := range deadLetters {
 			same(l.Message, "as a dead letter")
 			q := query(r.req)
 			q.IDs = []string{l.Message.ID}
-			e.ask(q, letters)
+			e.ask(q, deadLetters)
 		}
 		q := query(r.req)
 		q.IDs = []string{ids["sent back"]}

@@ -65,7 +65,7 @@ var groups = []group{
 	{"Subscription", subscriptionCases},
 	{"DropSubscription", dropSubscriptionCases},
 	{"DeadLetter", deadLetterCases},
-	{"DeadLetterQuery", letterQueryCases},
+	{"DeadLetterQuery", deadLetterQueryCases},
 	{"Replay", replayCases},
 	{"Reclaim", reclaimCases},
 	{"Retention", retentionCases},

@@ -55,9 +55,9 @@ func mixedVerdicts(e *env) {
 	e.must(r.Settle(e.ctx, penstock.Settled{Batch: b, Verdicts: verdicts}), "Settle")
 	r = r.again()
 	r.want()
-	letters := e.deadLetters(r)
-	e.wantPayloads(letterMessages(letters), died...)
-	for _, l := range letters {
+	deadLetters := e.deadLetters(r)
+	e.wantPayloads(deadMessages(deadLetters), died...)
+	for _, l := range deadLetters {
 		if want := "refused " + string(l.Message.Payload); l.Err() != want {
 			e.Errorf("the dead letter %s says %q, want %q", l.Message.Payload, l.Err(), want)
 		}
@@ -78,7 +78,7 @@ func severalBatches(e *env) {
 	e.must(r.Settle(e.ctx, one(0, "first"), penstock.Settled{Batch: batches[1]}, one(2, "third")), "Settle")
 	r = r.again()
 	r.want()
-	e.wantPayloads(letterMessages(e.deadLetters(r)), string(batches[0].Messages[1].Payload), string(batches[2].Messages[1].Payload))
+	e.wantPayloads(deadMessages(e.deadLetters(r)), string(batches[0].Messages[1].Payload), string(batches[2].Messages[1].Payload))
 }
 
 // Settle and Renew run beside Fetch, as the relay does it.

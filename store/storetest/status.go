@@ -59,12 +59,12 @@ func statusOrder(e *env) {
 
 func statusNumbers(e *env) {
 	r := e.read()
-	want := func(when string, backlog, settled, letters int64) {
+	want := func(when string, backlog, settled, deadLetters int64) {
 		e.Helper()
 		s := e.subscriptionStatus(r.req)
-		if s.Backlog != backlog || s.Settled != settled || s.DeadLetters != letters {
+		if s.Backlog != backlog || s.Settled != settled || s.DeadLetters != deadLetters {
 			e.Errorf("%s: backlog %d, settled %d, dead letters %d; want %d, %d, %d",
-				when, s.Backlog, s.Settled, s.DeadLetters, backlog, settled, letters)
+				when, s.Backlog, s.Settled, s.DeadLetters, backlog, settled, deadLetters)
 		}
 		if backlog == 0 && s.OldestAge != 0 {
 			e.Errorf("%s: without a backlog the oldest is %s old", when, s.OldestAge)

@@ -87,7 +87,7 @@ func (e *env) wantOrder(b penstock.Batch, how penstock.KeyOrder, want ...string)
 	e.wantInOrder(b.Messages, want...)
 	for i, m := range b.Messages {
 		if got := keyOrderOf(b, i); got != how {
-			e.Fatalf("%.40q came with line %d, want %d", m.Payload, got, how)
+			e.Fatalf("%.40q came with order %d, want %d", m.Payload, got, how)
 		}
 	}
 }
@@ -132,10 +132,10 @@ func (e *env) wantParked(r *reader, parked, keys, held int64) {
 	e.Helper()
 	s := e.subscriptionStatus(r.req)
 	if s.Parked != parked || s.ParkedKeys != keys || s.HeldKeys != held {
-		e.Fatalf("status: %d parked in %d lines, %d of them held; want %d, %d, %d", s.Parked, s.ParkedKeys, s.HeldKeys, parked, keys, held)
+		e.Fatalf("status: %d parked in %d keys, %d of them held; want %d, %d, %d", s.Parked, s.ParkedKeys, s.HeldKeys, parked, keys, held)
 	}
 	if n := len(e.parkedKeys(r)); int64(n) != keys {
-		e.Fatalf("ParkedKeys lists %d lines, want %d", n, keys)
+		e.Fatalf("ParkedKeys lists %d keys, want %d", n, keys)
 	}
 }
 

@@ -232,14 +232,14 @@ func (w *walk) staleSettle() {
 	}
 }
 
-// someLetters picks dead letters.
-func (w *walk) someLetters() (penstock.DeadLetterQuery, []*tracked) {
+// someDeadLetters picks dead letters.
+func (w *walk) someDeadLetters() (penstock.DeadLetterQuery, []*tracked) {
 	q := penstock.DeadLetterQuery{Outbox: outbox, Subscription: "sub", Limit: 1 + w.rnd.IntN(10)}
-	letters, err := w.store().DeadLetters(w.ctx, q)
+	deadLetters, err := w.store().DeadLetters(w.ctx, q)
 	w.must(err, "DeadLetters")
 	var some []*tracked
-	for _, l := range letters {
-		if t := w.byName[l.Message.ID]; t != nil && t.fate == buried && w.rnd.IntN(2) == 0 {
+	for _, l := range deadLetters {
+		if t := w.byName[l.Message.ID]; t != nil && t.fate == deadLettered && w.rnd.IntN(2) == 0 {
 			q.Seqs = append(q.Seqs, l.Message.Seq)
 			some = append(some, t)
 		}
@@ -248,7 +248,7 @@ func (w *walk) someLetters() (penstock.DeadLetterQuery, []*tracked) {
 }
 
 func (w *walk) retrySome() {
-	q, some := w.someLetters()
+	q, some := w.someDeadLetters()
 	if len(some) == 0 {
 		return
 	}
@@ -258,14 +258,14 @@ func (w *walk) retrySome() {
 		w.Fatalf("step %d: RetryDeadLetters sent %d back, want %d", w.step, n, len(some))
 	}
 	for _, t := range some {
-		t.fate, t.alone, t.seen = unsettled, true, false
+		t.fate, t.outOfOrder, t.seen = unsettled, true, false
 		w.note(t, "is sent back")
 		t.attempt++
 	}
 }
 
 func (w *walk) discardSome() {
-	q, some := w.someLetters()
+	q, some := w.someDeadLetters()
 	if len(some) == 0 {
 		return
 	}
@@ -305,7 +305,7 @@ func (w *walk) replaySome() {
 	slices.SortFunc(known, func(a, b *tracked) int { return int(a.seq - b.seq) })
 	var chosen []*tracked
 	for _, t := range known[w.rnd.IntN(len(known)):] {
-		if t.fate != done && t.fate != unsettled || t.alone || len(chosen) == 20 {
+		if t.fate != done && t.fate != unsettled || t.outOfOrder || len(chosen) == 20 {
 			break
 		}
 		chosen = append(chosen, t)

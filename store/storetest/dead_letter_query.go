@@ -11,7 +11,7 @@ import (
 	"github.com/penstock/penstock/internal/testseed"
 )
 
-var letterQueryCases = []testCase{
+var deadLetterQueryCases = []testCase{
 	{name: "EachFieldNarrows", run: queryFields},
 	{name: "AnyCombination", run: queryCombinations},
 	{name: "PageByPage", run: queryPages},
@@ -19,8 +19,8 @@ var letterQueryCases = []testCase{
 	{name: "DiscardByQuery", run: discardByQuery},
 }
 
-// someLetters are dead letters that differ in whatever a query asks for.
-func (e *env) someLetters() (*reader, []penstock.DeadLetter) {
+// someDeadLetters are dead letters that differ in whatever a query asks for.
+func (e *env) someDeadLetters() (*reader, []penstock.DeadLetter) {
 	e.Helper()
 	r := e.read()
 	for i, reason := range []string{"timeout", "Timeout", "100% full", "100 full", `back\slash_`, "back/slashX", "über", "two\nlines", "'quoted'", ""} {
@@ -36,11 +36,11 @@ func (e *env) someLetters() (*reader, []penstock.DeadLetter) {
 		}
 		r.judge(verdicts{string(m.Payload): v}, b)
 	}
-	letters := e.deadLetters(r)
-	if len(letters) != 10 {
-		e.Fatalf("there are %d dead letters, want 10", len(letters))
+	deadLetters := e.deadLetters(r)
+	if len(deadLetters) != 10 {
+		e.Fatalf("there are %d dead letters, want 10", len(deadLetters))
 	}
-	return r, letters
+	return r, deadLetters
 }
 
 // describes is what a query promises.
@@ -104,7 +104,7 @@ func narrowings(all []penstock.DeadLetter) []func(q *penstock.DeadLetterQuery) {
 }
 
 func queryFields(e *env) {
-	r, all := e.someLetters()
+	r, all := e.someDeadLetters()
 	e.ask(query(r.req), all)
 	for _, narrow := range narrowings(all) {
 		q := query(r.req)
@@ -117,7 +117,7 @@ func queryFields(e *env) {
 
 func queryCombinations(e *env) {
 	rnd := e.random(0)
-	r, all := e.someLetters()
+	r, all := e.someDeadLetters()
 	for range testseed.Steps(100) {
 		e.ask(randomQuery(rnd, r, all), all)
 	}
@@ -133,7 +133,7 @@ func randomQuery(rnd *rand.Rand, r *reader, all []penstock.DeadLetter) penstock.
 }
 
 func queryPages(e *env) {
-	r, all := e.someLetters()
+	r, all := e.someDeadLetters()
 	q := query(r.req)
 	q.Limit = 3
 	var got []penstock.DeadLetter
@@ -146,13 +146,13 @@ func queryPages(e *env) {
 		got = append(got, page...)
 		q.AfterSeq = page[len(page)-1].Message.Seq
 	}
-	e.wantInOrder(letterMessages(got), payloads(letterMessages(all))...)
+	e.wantInOrder(deadMessages(got), payloads(deadMessages(all))...)
 }
 
 // retry and discard act on what the same query lists, and on nothing else.
 func retryByQuery(e *env) {
 	rnd := e.random(0)
-	r, all := e.someLetters()
+	r, all := e.someDeadLetters()
 	for len(all) > 0 {
 		q := randomQuery(rnd, r, all)
 		if rnd.IntN(4) == 0 {
@@ -169,14 +169,14 @@ func retryByQuery(e *env) {
 		all = e.without(r, all, chosen)
 		c := &carrier{e: e, r: r, limit: plenty}
 		c.until(n)
-		e.wantPayloads(c.sent, payloads(letterMessages(chosen))...)
+		e.wantPayloads(c.sent, payloads(deadMessages(chosen))...)
 	}
 	r.again().want()
 }
 
 func discardByQuery(e *env) {
 	rnd := e.random(0)
-	r, all := e.someLetters()
+	r, all := e.someDeadLetters()
 	for len(all) > 0 {
 		q := randomQuery(rnd, r, all)
 		chosen, err := e.Store.DeadLetters(e.ctx, q)
@@ -219,6 +219,6 @@ func (e *env) without(r *reader, all, chosen []penstock.DeadLetter) []penstock.D
 			left = append(left, l)
 		}
 	}
-	e.wantInOrder(letterMessages(e.deadLetters(r)), payloads(letterMessages(left))...)
+	e.wantInOrder(deadMessages(e.deadLetters(r)), payloads(deadMessages(left))...)
 	return left
 }
