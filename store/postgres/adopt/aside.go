@@ -156,26 +156,27 @@ func (s *Source) loadAside(ctx context.Context, q querier, p *pending, chosen []
 	for i := range chosen {
 		ids[i] = chosen[i].id
 	}
-	rows, err := s.load(ctx, q, s.loadSQL(), ids)
+	byID, err := s.load(ctx, q, ids)
 	if err != nil {
 		return err
 	}
-	byID := make(map[string]row, len(rows))
-	for _, r := range rows {
-		byID[r.id] = r
-	}
 	bytes := 0
 	var gone []asideRow
+	var unfit []refused
 	for _, a := range chosen {
 		r, there := byID[a.id]
 		if !there {
 			gone = append(gone, a)
 			continue
 		}
+		r.message.Seq, r.message.Attempt, r.message.FailedSince = a.seq, a.Attempt+1, a.Since
+		if why := r.unfit(); why != nil {
+			unfit = append(unfit, refused{&r, a.handed, why})
+			continue
+		}
 		if bytes += r.message.Size(); bytes > limit.Bytes && len(p.messages) > 0 {
 			break
 		}
-		r.message.Seq, r.message.Attempt, r.message.FailedSince = a.seq, a.Attempt+1, a.Since
 		p.add(&r, a.handed)
 		if a.alone {
 			p.setKeyOrder(penstock.OutOfOrder)
@@ -186,54 +187,58 @@ func (s *Source) loadAside(ctx context.Context, q querier, p *pending, chosen []
 			return err
 		}
 	}
-	if len(gone) == 0 {
+	if len(gone)+len(unfit) == 0 {
 		return nil
 	}
-	return s.forget(ctx, gone)
-}
-
-// loadSQL reads rows by their ids; workers claim them.
-func (s *Source) loadSQL() string {
-	if s.lease.workers {
-		return s.st.loadLocked
+	var w work
+	s.forget(&w, gone)
+	s.kill(&w, unfit)
+	if tx, claim := q.(pgx.Tx); claim { // it has locked what is set aside: it ends with this alone
+		*p = pending{before: p.before, commit: true}
+		return s.sendIn(ctx, tx, &w)
 	}
-	return s.st.load
+	return s.amend(ctx, &w)
 }
 
 // reallyGone leaves out the rows that are only locked.
-func (s *Source) reallyGone(ctx context.Context, rows []asideRow) (gone []asideRow, err error) {
+func (s *Source) reallyGone(ctx context.Context, rows []asideRow) ([]asideRow, error) {
 	ids := make([]string, len(rows))
 	for i := range rows {
 		ids[i] = rows[i].id
 	}
-	there, err := s.load(ctx, s.t.pool, s.st.load, ids)
-	if err != nil {
-		return nil, err
-	}
-	for _, r := range rows {
-		if !slices.ContainsFunc(there, func(t row) bool { return t.id == r.id }) {
-			gone = append(gone, r)
-		}
-	}
-	return gone, nil
+	byID, err := s.load(ctx, s.t.pool, ids)
+	return slices.DeleteFunc(rows, func(r asideRow) bool { _, there := byID[r.id]; return there }), err
 }
 
-// forget drops rows that were set aside and are not in the table any more, or not to be
+// forget has the work drop rows that were set aside and are not in the table any more, or not to be
 // delivered any more.
-func (s *Source) forget(ctx context.Context, gone []asideRow) error {
-	var ids, lines []string
+func (s *Source) forget(w *work, gone []asideRow) {
+	if len(gone) == 0 {
+		return
+	}
 	for _, r := range gone {
-		ids, lines = append(ids, r.id), append(lines, r.line)
+		w.back, w.release = append(w.back, r.id), append(w.release, r.line)
 	}
-	var b pgx.Batch
-	s.lease.fence(s.t, &b)
-	b.Queue(s.t.own("back"), s.lease.id, ids)
-	b.Queue("select "+s.t.ownName("_adopt_release")+"($1, $2)", s.lease.id, lines)
-	if err := s.t.pool.SendBatch(ctx, &b).Close(); err != nil {
-		return err
+	s.t.log.Warn("rows that were set aside are gone from the table, or were settled by someone else; what waited behind them goes on", "rows", len(gone), "first", gone[0].id)
+}
+
+// amend makes work durable that is no batch's.
+func (s *Source) amend(ctx context.Context, w *work) error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	return s.commit(ctx, w, nil)
+}
+
+// refuse makes dead letters of rows that cannot be messages.
+func (s *Source) refuse(ctx context.Context, unfit []refused) error {
+	if len(unfit) == 0 {
+		return nil
 	}
-	s.t.log.Warn("rows that were set aside are gone from the table, or were settled by someone else; what waited behind them goes on", "rows", len(ids), "first", ids[0])
-	return nil
+	var w work
+	if s.kill(&w, unfit); s.lease.workers { // the claim has the rows locked
+		w.failed = failedRows{}
+	}
+	return s.amend(ctx, &w)
 }
 
 // stillAny finds out, now and then, that nothing is set aside any more.
@@ -261,26 +266,4 @@ func (s *Source) stillAny(ctx context.Context, q querier) error {
 		s.aside.any = some || s.lease.workers
 	}
 	return nil
-}
-
-// refuse makes dead letters of rows that cannot be messages.
-func (s *Source) refuse(ctx context.Context, unfit []row) error {
-	if len(unfit) == 0 {
-		return nil
-	}
-	var w work
-	for i := range unfit {
-		m := &unfit[i].message
-		failures := []penstock.Failure{{Attempt: 1, At: time.Now().UTC(), Err: m.Validate().Error()}}
-		m.ID, m.Key, m.Topic = shorten(m.ID, penstock.MaxIDBytes), shorten(m.Key, penstock.MaxKeyBytes), shorten(m.Topic, penstock.MaxTopicBytes)
-		h := handed{id: unfit[i].id, line: lineOf(m.Key, unfit[i].id), alone: true}
-		w.setAside(m, &h, &penstock.Verdict{Outcome: penstock.Dead, Failures: failures}, true)
-	}
-	s.t.log.Warn("rows cannot be messages; they are dead letters", "rows", len(unfit), "first", unfit[0].id)
-	if s.lease.workers { // the claim has the rows locked
-		w.failed = failedRows{}
-	}
-	s.writing.Lock()
-	defer s.writing.Unlock()
-	return s.commit(ctx, &w, nil)
 }

@@ -16,6 +16,22 @@ import (
 	"github.com/penstock/penstock/store/postgres/postgrestest"
 )
 
+// inEncoding is a database of another encoding, migrated.
+func inEncoding(t *testing.T, encoding string) *fixture {
+	server := postgrestest.On(t, testserver.PostgresURL(t))
+	made := testserver.Database(t, server.URL)
+	u, err := url.Parse(made)
+	server.Must(err)
+	name := pgx.Identifier{strings.TrimPrefix(u.Path, "/")}.Sanitize()
+	server.Exec("drop database " + name)
+	server.Exec("create database " + name + " template template0 encoding '" + encoding + "' lc_collate 'C' lc_ctype 'C'")
+	store, err := postgres.Open(t.Context(), made, postgres.Options{})
+	server.Must(err)
+	t.Cleanup(func() { _ = store.Close() })
+	server.Must(store.Migrate(t.Context()))
+	return &fixture{postgrestest.On(t, made)}
+}
+
 // A table in a database of another encoding, which has taken in any bytes, is relayed: keys stay
 // apart, and what a broker says in an error stops nothing.
 func TestEncodings(t *testing.T) {
@@ -30,18 +46,7 @@ func TestEncodings(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%s by %d", c.encoding, c.config.Workers), func(t *testing.T) {
 			t.Parallel()
-			server := postgrestest.On(t, testserver.PostgresURL(t))
-			made := testserver.Database(t, server.URL)
-			u, err := url.Parse(made)
-			server.Must(err)
-			name := pgx.Identifier{strings.TrimPrefix(u.Path, "/")}.Sanitize()
-			server.Exec("drop database " + name)
-			server.Exec("create database " + name + " template template0 encoding '" + c.encoding + "' lc_collate 'C' lc_ctype 'C'")
-			store, err := postgres.Open(t.Context(), made, postgres.Options{})
-			server.Must(err)
-			t.Cleanup(func() { _ = store.Close() })
-			server.Must(store.Migrate(t.Context()))
-			f := &fixture{postgrestest.On(t, made)}
+			f := inEncoding(t, c.encoding)
 			f.Exec(keyedTable)
 			f.Exec("insert into shop (key, payload) select k, 'x' from unnest(array[" + c.keys + "]) k")
 			table := f.open(c.config)

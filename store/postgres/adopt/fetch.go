@@ -110,7 +110,7 @@ func (s *Source) becameVisible(ctx context.Context, snapshot string, before, sla
 // for some, which wait for the next one.
 func (s *Source) batchOf(ctx context.Context, before mark, ids []string, limit penstock.Limit) (p *pending, all bool, err error) {
 	p = &pending{before: before}
-	rows, err := s.load(ctx, s.t.pool, s.st.load, ids)
+	rows, err := s.loadInOrder(ctx, s.t.pool, ids)
 	if err != nil || len(rows) == 0 {
 		return p, true, err
 	}
@@ -125,19 +125,11 @@ func (s *Source) batchOf(ctx context.Context, before mark, ids []string, limit p
 // readOn reads the next page, into s.page; full if it has all rows that were asked for.
 func (s *Source) readOn(ctx context.Context, after place, limit penstock.Limit) (page []row, snapshot string, full bool, err error) {
 	n := min(limit.Messages, 1+limit.Bytes/max(1, s.average))
-	sql, args := s.st.readFirst, []any{inBinary, n}
-	if after != nil {
-		sql = s.st.read
-		args = append(args, after.args()...)
-	}
-	rows, err := s.t.pool.Query(ctx, sql, args...)
-	if err != nil {
-		return nil, "", false, err
-	}
+	sql, args := after.statement(s.st.readFirst, s.st.read, n)
 	first, bytes := true, 0
 	page = s.page[:0]
 	d := s.m.decoder(s.m.whole)
-	err = rawRows(rows, func(values [][]byte) {
+	err = query(ctx, s.t.pool, sql, args, func(values [][]byte) {
 		if first {
 			first, snapshot = false, string(values[0])
 			return
@@ -149,8 +141,21 @@ func (s *Source) readOn(ctx context.Context, after place, limit penstock.Limit) 
 		bytes += page[len(page)-1].message.Size()
 	})
 	s.page = page
+	if unreadable(err) {
+		if page, snapshot, full, err = s.reread(ctx, s.t.pool, after, n, limit.Bytes); err != nil {
+			return nil, "", false, err
+		}
+	}
 	s.weigh(page)
 	return page, snapshot, full || len(page) == n, err
+}
+
+// statement is the one of two that reads n rows behind the place, and its parameters.
+func (p place) statement(first, after string, n int) (sql string, args []any) {
+	if p == nil {
+		return first, []any{inBinary, n}
+	}
+	return after, append([]any{inBinary, n}, p.args()...)
 }
 
 // args are the place as parameters.
@@ -174,13 +179,9 @@ func (s *Source) behind(ctx context.Context, from, to place) (ids []string, more
 		if from != nil {
 			sql, args = s.st.narrow, append(args, from.args()...)
 		}
-		rows, err := s.t.pool.Query(ctx, sql, append(args, to.args()...)...)
-		if err != nil {
-			return nil, false, err
-		}
 		n := 0
 		var page []string
-		if err := rawRows(rows, func(values [][]byte) {
+		if err := query(ctx, s.t.pool, sql, append(args, to.args()...), func(values [][]byte) {
 			n++
 			d.load(values)
 			if id := d.id(); !s.flies(id) && !s.late.has(id) {
@@ -205,21 +206,10 @@ func (s *Source) behind(ctx context.Context, from, to place) (ids []string, more
 	}
 }
 
-// load reads rows that are known by their ids, in that order. What is gone is left out.
-func (s *Source) load(ctx context.Context, q querier, sql string, ids []string) ([]row, error) {
-	if len(ids) == 0 {
-		return nil, nil
-	}
-	rows, err := q.Query(ctx, sql, append([]any{inBinary}, s.m.keyArrays(ids)...)...)
+// loadInOrder reads rows that are known by their ids, in that order. What is gone is left out.
+func (s *Source) loadInOrder(ctx context.Context, q querier, ids []string) ([]row, error) {
+	byID, err := s.load(ctx, q, ids)
 	if err != nil {
-		return nil, err
-	}
-	byID := make(map[string]row, len(ids))
-	d := s.m.decoder(s.m.whole)
-	if err := rawRows(rows, func(values [][]byte) {
-		r := d.decode(values)
-		byID[r.id] = r
-	}); err != nil {
 		return nil, err
 	}
 	found := make([]row, 0, len(byID))
@@ -230,6 +220,12 @@ func (s *Source) load(ctx context.Context, q querier, sql string, ids []string) 
 		}
 	}
 	return found, nil
+}
+
+// load reads rows that are known by their ids; workers claim them. What is gone is left out.
+func (s *Source) load(ctx context.Context, q querier, ids []string) (map[string]row, error) {
+	byID := make(map[string]row, len(ids))
+	return byID, s.loadInto(ctx, q, byID, ids)
 }
 
 // weigh learns how large messages are, from a page of them.
@@ -308,22 +304,22 @@ func (s *Source) fill(ctx context.Context, p *pending, rows []row, limit penstoc
 	for i := range p.messages {
 		bytes += p.messages[i].Size()
 	}
-	var unfit []row
+	var unfit []refused
 	p.grow(min(len(rows), limit.Messages))
 	for cut = range rows {
 		r := &rows[cut]
 		if bytes += r.message.Size(); len(p.messages) > 0 && (bytes > limit.Bytes || len(p.messages) >= limit.Messages) {
 			return cut, s.refuse(ctx, unfit)
 		}
-		if aside[r.id] || s.flies(r.id) {
+		if r.passed = r.passed || aside[r.id] || s.flies(r.id); r.passed {
 			bytes -= r.message.Size()
 			continue
 		}
 		if r.message.Seq, err = s.nextSeq(ctx); err != nil {
 			return 0, err
 		}
-		if r.message.Validate() != nil {
-			unfit = append(unfit, *r)
+		if why := r.unfit(); why != nil {
+			unfit, r.passed = append(unfit, refused{r, handed{alone: true}, why}), true
 			continue
 		}
 		p.add(r, handed{})

@@ -316,13 +316,9 @@ func (s *Source) lookBelow(ctx context.Context) (found, more bool, err error) {
 	if s.st.unplaced == "" {
 		return found, false, nil
 	}
-	rows, err := s.t.pool.Query(ctx, s.st.unplaced, inBinary, maxLate)
-	if err != nil {
-		return found, false, err
-	}
 	var ids []string
 	d := s.m.decoder(s.m.placing)
-	if err := rawRows(rows, func(values [][]byte) {
+	if err := query(ctx, s.t.pool, s.st.unplaced, []any{inBinary, maxLate}, func(values [][]byte) {
 		d.load(values)
 		if id := d.id(); !s.flies(id) {
 			ids = append(ids, id)
@@ -337,12 +333,12 @@ func (s *Source) lookBelow(ctx context.Context) (found, more bool, err error) {
 
 // retreat puts the head back to the place of a row.
 func (s *Source) retreat(ctx context.Context, id string) error {
-	rows, err := s.load(ctx, s.t.pool, s.st.load, []string{id})
+	rows, err := s.load(ctx, s.t.pool, []string{id})
 	if err != nil || len(rows) == 0 {
 		return err
 	}
 	s.late.mu.Lock()
-	s.late.retreat = rows[0].at
+	s.late.retreat = rows[id].at
 	s.late.mu.Unlock()
 	return nil
 }

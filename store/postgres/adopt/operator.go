@@ -95,17 +95,13 @@ func (t *Table) DeadLetters(ctx context.Context, q penstock.DeadLetterQuery) ([]
 		for i := range page {
 			ids[i] = page[i].id
 		}
-		rows, err := s.load(ctx, t.pool, s.st.load, ids)
+		rows, err := s.load(ctx, t.pool, ids)
 		if err != nil {
 			return nil, t.explain(err)
 		}
-		contents := make(map[string]penstock.Message, len(rows))
-		for _, r := range rows {
-			contents[r.id] = r.message
-		}
 		for _, l := range page {
-			if c, there := contents[l.id]; there {
-				l.Message.Headers, l.Message.Payload, l.Message.CreatedAt = c.Headers, c.Payload, c.CreatedAt
+			if r, there := rows[l.id]; there {
+				l.Message.Headers, l.Message.Payload, l.Message.CreatedAt = r.message.Headers, r.message.Payload, r.message.CreatedAt
 			}
 			all = append(all, l.DeadLetter)
 		}

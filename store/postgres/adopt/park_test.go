@@ -10,6 +10,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/relay"
+	"github.com/penstock/penstock/store/postgres/adopt"
 )
 
 func failed(attempt int) []penstock.Failure {
@@ -197,14 +198,23 @@ func TestDeadLetters(t *testing.T) {
 
 func TestVanishedRowLetsItsLineGoOn(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
-	f.Exec(keyedTable)
-	f.insert("a", "a1")
-	f.insert("a", "a2")
-	src := f.subscribe(f.open(keyedConfig()))
-	f.settle(src, f.fetch(src), parked(1, 0), behind)
-	f.Exec("delete from shop where payload = 'a1'")
-	f.want(f.fetch(src), "a2")
+	for _, c := range []adopt.Config{keyedConfig(), workers(2)} {
+		f := newFixture(t)
+		f.Exec(keyedTable)
+		f.insert("a", "a1")
+		f.insert("a", "a2")
+		src := f.subscribe(f.open(c))
+		f.settle(src, f.fetch(src), parked(1, 0), behind)
+		f.Exec("delete from shop where payload = 'a1'")
+		var got []string
+		f.Eventually("a1 is forgotten, and a2 comes", func() bool {
+			b, err := src.Fetch(f.Ctx, plenty)
+			f.Must(err)
+			got = append(got, payloads(b)...)
+			f.settle(src, b)
+			return slices.Equal(got, []string{"a2"}) && f.Number("select count(*) from penstock._adopt_row") == 0
+		})
+	}
 }
 
 func TestRowThatIsNoMessageIsDead(t *testing.T) {

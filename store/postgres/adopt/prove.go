@@ -17,7 +17,7 @@ import (
 // made for it: one that turned out not to work would keep the table from the corrected one.
 func (t *Table) prove(ctx context.Context, st *statements) error {
 	return t.pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
-		for _, sql := range []string{st.readFirst, st.read, st.claimFirst, st.claim, st.narrowFirst, st.narrow, st.unplaced, st.scan,
+		for _, sql := range []string{st.readFirst, st.read, st.listFirst, st.list, st.find, st.findLocked, st.claimFirst, st.claim, st.narrowFirst, st.narrow, st.unplaced, st.scan,
 			st.load, st.loadLocked, st.settle, st.discard, st.failed, st.backlog} {
 			if sql == "" {
 				continue

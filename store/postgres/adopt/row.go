@@ -1,12 +1,12 @@
 package adopt
 
 import (
+	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"strings"
 	"unicode/utf8"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
 )
@@ -20,7 +20,12 @@ type row struct {
 	id      string // _adopt_row.row_id
 	at      place
 	message penstock.Message
+	unread  error // what the server could not show, or what is no text; the message lacks it
+	passed  bool  // it has a place here, and is not to be delivered now
 }
+
+// unfit is why the row cannot be a message.
+func (r *row) unfit() error { return cmp.Or(r.unread, r.message.Validate()) }
 
 // decoder makes rows of what the server has sent. A row has one string for all its texts, and
 // payloads and places share chunks, which live as long as any of theirs. Not safe for concurrent use.
@@ -104,7 +109,7 @@ func (d *decoder) decode(values [][]byte) row {
 	msg.ID, _ = d.m.messageID.expand(d.wanted)
 	msg.Key, _ = d.m.keys.expand(d.wanted)
 	msg.Topic, _ = d.m.topic.expand(d.wanted)
-	msg.Headers = d.headers(values)
+	msg.Headers, r.unread = d.headers(values)
 	return r
 }
 
@@ -130,16 +135,20 @@ func (d *decoder) payload(values [][]byte) []byte {
 	return d.payloads[from:len(d.payloads):len(d.payloads)]
 }
 
-func (d *decoder) headers(values [][]byte) map[string]string {
+func (d *decoder) headers(values [][]byte) (headers map[string]string, err error) {
 	if d.l.headers < 0 && d.l.tracing < 0 && len(d.m.headerNames) == 0 {
-		return nil
+		return nil, nil
 	}
-	headers := map[string]string{}
+	headers = map[string]string{}
 	if i := d.l.tracing; i >= 0 && values[i] != nil {
 		properties(string(values[i]), headers)
 	}
 	if i := d.l.headers; i >= 0 && values[i] != nil {
-		flatten(d.l.fields[i].text(nil, values[i]), headers)
+		object := d.l.fields[i].text(nil, values[i])
+		if !utf8.Valid(object) { // Go's JSON would replace what is not
+			err = &penstock.FieldError{Field: "headers", Problem: "are not valid UTF-8"}
+		}
+		flatten(object, headers)
 	}
 	for i, t := range d.m.headerTemplates {
 		if text, err := t.expand(d.wanted); !errors.Is(err, errNull) {
@@ -147,9 +156,9 @@ func (d *decoder) headers(values [][]byte) map[string]string {
 		}
 	}
 	if len(headers) == 0 {
-		return nil
+		return nil, err
 	}
-	return headers
+	return headers, err
 }
 
 // flatten takes the members of a JSON object: texts as they are, anything else as JSON.
@@ -209,8 +218,12 @@ func shorten(s string, limit int) string {
 	return s
 }
 
-// rawRows calls f with the values of each row.
-func rawRows(rows pgx.Rows, f func(values [][]byte)) error {
+// query calls f with the values of each row that the statement returns.
+func query(ctx context.Context, q querier, sql string, args []any, f func(values [][]byte)) error {
+	rows, err := q.Query(ctx, sql, args...)
+	if err != nil {
+		return err
+	}
 	defer rows.Close()
 	for rows.Next() {
 		f(rows.RawValues())

@@ -99,7 +99,7 @@ func (s *Source) fetchScanned(ctx context.Context, limit penstock.Limit) (*pendi
 	if err != nil {
 		return nil, false, err
 	}
-	rows, err := s.load(ctx, s.t.pool, s.st.load, ids)
+	rows, err := s.loadInOrder(ctx, s.t.pool, ids)
 	if err != nil {
 		s.looked.list = append(ids, s.looked.list...)
 		return nil, false, err
@@ -150,12 +150,8 @@ func (s *Source) scan(ctx context.Context) error {
 				return err
 			}
 		}
-		rows, err := tx.Query(ctx, s.st.scan, inBinary, n, s.lease.id)
-		if err != nil {
-			return err
-		}
 		d := s.m.decoder(s.m.placing)
-		return rawRows(rows, func(values [][]byte) {
+		return query(ctx, tx, s.st.scan, []any{inBinary, n, s.lease.id}, func(values [][]byte) {
 			d.load(values)
 			if id := d.id(); !s.flies(id) {
 				list = append(list, id)

@@ -12,14 +12,15 @@ import (
 // with it: in binary where this package can make the text of it that the server would
 // make, and otherwise as that text.
 type selected struct {
-	sql  string
-	null string                                // what stands for it in a row without a table
-	text func(buf []byte, value []byte) []byte // appends the value as text
+	column string // its name
+	sql    string
+	null   string                                // what stands for it in a row without a table
+	text   func(buf []byte, value []byte) []byte // appends the value as text
 }
 
 // valueOf is how a column is read.
 func valueOf(c *column) selected {
-	f := selected{sql: own(c), null: "null::" + c.typ}
+	f := selected{column: c.name, sql: own(c), null: "null::" + c.typ}
 	switch c.typ {
 	case "uuid":
 		f.text = appendUUID
@@ -34,7 +35,7 @@ func valueOf(c *column) selected {
 	case "jsonb":
 		f.text = appendJSONB
 	default:
-		return selected{sql: asText(c), null: "null::text", text: appendBytes}
+		return selected{column: c.name, sql: asText(c), null: "null::text", text: appendBytes}
 	}
 	return f
 }
@@ -42,7 +43,7 @@ func valueOf(c *column) selected {
 // bytesOf is how a payload is read: a bytea is its bytes and not the text of them.
 func bytesOf(c *column) selected {
 	if c.typ == "bytea" {
-		return selected{sql: own(c), null: "null::bytea", text: appendBytes}
+		return selected{column: c.name, sql: own(c), null: "null::bytea", text: appendBytes}
 	}
 	return valueOf(c)
 }

@@ -92,18 +92,18 @@ func (w *work) addBatch(p *pending, verdicts []penstock.Verdict) error {
 		if h.aside {
 			h.alone = h.alone || p.line(i) == penstock.OutOfOrder
 		}
-		w.setAside(&p.messages[i], h, &verdicts[i], false)
+		w.setAside(&p.messages[i], h, &verdicts[i])
 	}
 	return nil
 }
 
 // setAside parks a row or makes it a dead letter.
-func (w *work) setAside(m *penstock.Message, h *handed, v *penstock.Verdict, alone bool) {
+func (w *work) setAside(m *penstock.Message, h *handed, v *penstock.Verdict) {
 	dead := v.Outcome == penstock.Dead
 	if h.line == "" {
 		h.line = lineOf(m.Key, h.id)
 	}
-	alone = alone || h.alone || m.Key == ""
+	alone := h.alone || m.Key == ""
 	past := h.And(v.Failures)
 	if dead && len(v.Failures) == 0 {
 		past.Attempt = max(past.Attempt, m.Attempt)
@@ -187,6 +187,26 @@ func (w *work) spellErrors() {
 			texts[i] = pgerror.ASCII(texts[i])
 		}
 	}
+}
+
+// sendIn does the work in the claim's transaction. If there are errors to write it does so behind a
+// savepoint: the claim outlives a text that the database cannot hold.
+func (s *Source) sendIn(ctx context.Context, tx pgx.Tx, w *work) error {
+	send := func(tx pgx.Tx) error {
+		var b pgx.Batch
+		s.lease.fence(s.t, &b)
+		s.queue(&b, w)
+		return tx.SendBatch(ctx, &b).Close()
+	}
+	if len(w.aside.ids) == 0 {
+		return send(tx)
+	}
+	err := pgx.BeginFunc(ctx, tx, send)
+	if pgerror.State(err) == pgerror.NoSuchCharacter {
+		w.spellErrors()
+		err = send(tx)
+	}
+	return err
 }
 
 // commit makes the work durable, unless the lease is lost, and forgets what it covers. The

@@ -48,6 +48,8 @@ type Source struct {
 	average int   // bytes of a message
 	page    []row // memory for the next
 	looked  looked
+
+	guardUntil time.Time // see guard
 }
 
 var _ penstock.Source = (*Source)(nil)
@@ -61,10 +63,11 @@ type pending struct {
 	lines    []penstock.KeyOrder
 
 	// Of a worker:
-	claim *claim
-	left  []string           // rows that are locked with it and not in it
-	known []penstock.Verdict // those there are, while others are missing
-	since time.Time
+	claim  *claim
+	commit bool               // it has no message, and something to commit
+	left   []string           // rows that are locked with it and not in it
+	known  []penstock.Verdict // those there are, while others are missing
+	since  time.Time
 }
 
 // over reports whether every row is settled.

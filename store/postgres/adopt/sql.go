@@ -16,11 +16,14 @@ var sqlFiles embed.FS
 // statements are those of one mapping, with everything quoted.
 type statements struct {
 	readFirst, read     string // the next rows; without and with a place to begin at
+	listFirst, list     string // the same rows, without their content
 	claimFirst, claim   string
 	narrow, narrowFirst string // what lies between two places, or up to one
 	unplaced            string // empty if every row has a place
 	scan                string
 	load, loadLocked    string
+	find, findLocked    string   // as load, without the content
+	fields              []string // as load, of each field of the whole layout alone
 	settle, discard     string
 	failed              string // empty if nothing of failures is mapped
 	backlog             string
@@ -121,18 +124,25 @@ func newStatements(m *mapping, c *Config, schema string) statements {
 	fill := func(name string, more ...string) string {
 		return strings.NewReplacer(append(more, args...)...).Replace(pg.Statement(sqlFiles, name))
 	}
-	after := m.place(">", 2)
+	after, skipped := m.place(">", 2), " for update of t skip locked"
 	s := statements{
 		readFirst:   fill("read", "{after}", ""),
 		read:        fill("read", "{after}", after),
 		claimFirst:  fill("claim", "{after}", ""),
 		claim:       fill("claim", "{after}", after),
+		listFirst:   fill("read", "{after}", "", "{wide}", m.placing.sql(), "{nulls}", m.placing.nulls()),
+		list:        fill("read", "{after}", after, "{wide}", m.placing.sql(), "{nulls}", m.placing.nulls()),
 		narrow:      fill("narrow", "{after}", after, "{upto}", m.place("<=", 2+len(m.order))),
 		narrowFirst: fill("narrow", "{after}", "", "{upto}", m.place("<=", 2)),
 		scan:        fill("scan"),
 		backlog:     fill("backlog", "{at}", m.writtenAt()),
 		load:        fill("load", "{lock}", ""),
-		loadLocked:  fill("load", "{lock}", " for update of t skip locked"),
+		loadLocked:  fill("load", "{lock}", skipped),
+		find:        fill("load", "{lock}", "", "{wide}", m.placing.sql()),
+		findLocked:  fill("load", "{lock}", skipped, "{wide}", m.placing.sql()),
+	}
+	for i := range m.whole.fields {
+		s.fields = append(s.fields, fill("load", "{lock}", "", "{wide}", m.whole.fields[i].sql))
 	}
 	if len(m.nullable()) > 0 {
 		s.unplaced = fill("unplaced")

@@ -11,7 +11,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/internal/pgerror"
 )
 
 // Worker is one of several that claim rows of the same table, in one process or many,
@@ -91,8 +90,16 @@ func (w *Worker) Fetch(ctx context.Context, limit penstock.Limit) (penstock.Batc
 		w.release()
 		return penstock.Batch{}, w.t.explain(err)
 	}
+	guarded := w.guarded(c.tx)
 	p, more, err := w.claimRows(ctx, c.tx, limit)
+	if unreadable(err) && !guarded {
+		w.guardUntil = time.Now().Add(guardFor)
+		p, more, err = &pending{}, true, nil // by the next claim
+	}
 	if err != nil || len(p.messages) == 0 {
+		if err == nil && p.commit {
+			err, _ = c.end(func(tx pgx.Tx) error { return tx.Commit(ctx) })
+		}
 		_, _ = c.end(nil)
 		w.release()
 		if err != nil {
@@ -169,7 +176,7 @@ func (w *Worker) begin(ctx context.Context) (*claim, error) {
 // claimRows takes what was set aside and is due, what was found late, or the next rows.
 func (w *Worker) claimRows(ctx context.Context, tx pgx.Tx, limit penstock.Limit) (p *pending, more bool, err error) {
 	if w.asideTurn() {
-		if p, err = w.fetchAside(ctx, tx, limit); err != nil || len(p.messages) > 0 {
+		if p, err = w.fetchAside(ctx, tx, limit); err != nil || len(p.messages) > 0 || p.commit {
 			return p, true, err
 		}
 	}
@@ -181,10 +188,10 @@ func (w *Worker) claimRows(ctx context.Context, tx pgx.Tx, limit penstock.Limit)
 	switch {
 	case listed:
 		if ids, err = w.listed(ctx, limit); err == nil {
-			rows, err = w.load(ctx, tx, w.st.loadLocked, ids)
+			rows, err = w.loadInOrder(ctx, tx, ids)
 		}
 	case len(ids) > 0:
-		rows, err = w.load(ctx, tx, w.st.loadLocked, ids)
+		rows, err = w.loadInOrder(ctx, tx, ids)
 	default:
 		if rows, err = w.claimNext(ctx, tx, limit); err == nil {
 			more = w.full
@@ -213,7 +220,7 @@ func (w *Worker) leftOver(p *pending, rows []row) {
 		taken[p.rows[i].id] = true
 	}
 	for _, r := range rows {
-		if !taken[r.id] {
+		if !taken[r.id] && !r.passed {
 			p.left = append(p.left, r.id)
 		}
 	}
@@ -225,18 +232,15 @@ func (w *Worker) claimNext(ctx context.Context, tx pgx.Tx, limit penstock.Limit)
 		from = before
 	}
 	n := min(limit.Messages, 1+limit.Bytes/max(1, w.average))
-	sql, args := w.st.claimFirst, []any{inBinary, n}
-	if from.place != nil {
-		sql, args = w.st.claim, append(args, from.args()...)
-	}
-	rows, err := tx.Query(ctx, sql, args...)
-	if err != nil {
-		return nil, err
-	}
-	d := w.m.decoder(w.m.whole)
-	if err := rawRows(rows, func(values [][]byte) {
+	sql, args := from.statement(w.st.claimFirst, w.st.claim, n)
+	d, guarded := w.m.decoder(w.m.whole), w.guarded(tx)
+	err = w.guard(ctx, tx, sql, args, func(values [][]byte) {
 		page = append(page, d.decode(values))
-	}); err != nil {
+	})
+	if unreadable(err) && guarded {
+		page, _, _, err = w.reread(ctx, tx, from.place, n, limit.Bytes)
+	}
+	if err != nil {
 		return nil, err
 	}
 	w.weigh(page)
@@ -311,26 +315,6 @@ func (w *Worker) endClaim(ctx context.Context, p *pending, verdicts []penstock.V
 		return tx.Commit(ctx)
 	})
 	return done, over, err
-}
-
-// sendIn does the work in the claim's transaction. If there are errors to write it does so behind a
-// savepoint: the claim outlives a text that the database cannot hold.
-func (w *Worker) sendIn(ctx context.Context, tx pgx.Tx, done *work) error {
-	send := func(tx pgx.Tx) error {
-		var b pgx.Batch
-		w.lease.fence(w.t, &b)
-		w.queue(&b, done)
-		return tx.SendBatch(ctx, &b).Close()
-	}
-	if len(done.aside.ids) == 0 {
-		return send(tx)
-	}
-	err := pgx.BeginFunc(ctx, tx, send)
-	if pgerror.State(err) == pgerror.NoSuchCharacter {
-		done.spellErrors()
-		err = send(tx)
-	}
-	return err
 }
 
 // A claim has as many rows as a sink of that pace takes in about a second: what was

@@ -1,0 +1,201 @@
+package adopt
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/pgerror"
+)
+
+// A row that the server cannot show fails each statement that selects its content. What a page has is
+// listed without the content then, and halved until the row is found. Of that row each column is
+// selected alone, so that its dead letter tells which one it is.
+
+// unreadable reports whether an error may be that of one row's content: a byte that UTF8 has not, in a
+// database of another encoding, or a cast that fails (22, or P0001 from PL/pgSQL), or damaged storage.
+func unreadable(err error) bool {
+	state := pgerror.State(err)
+	return strings.HasPrefix(state, "22") || state == "P0001" || state == "XX001"
+}
+
+// guardFor is how long a worker's claims outlive such an error, after one has not: it takes a savepoint
+// for each statement.
+const guardFor = time.Minute
+
+// guarded reports whether q can go on after an error.
+func (s *Source) guarded(q querier) bool {
+	_, claim := q.(pgx.Tx)
+	return !claim || time.Now().Before(s.guardUntil)
+}
+
+// guard is query, after whose error q can go on if it is guarded.
+func (s *Source) guard(ctx context.Context, q querier, sql string, args []any, f func(values [][]byte)) error {
+	if tx, claim := q.(pgx.Tx); claim && s.guarded(q) {
+		return pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error { return query(ctx, tx, sql, args, f) })
+	}
+	return query(ctx, q, sql, args, f)
+}
+
+// byKeys is one of two statements about rows that are known by their ids, and its parameters: in a
+// claim the one that locks them.
+func (s *Source) byKeys(q querier, plain, locking string, ids []string) (sql string, args []any) {
+	if _, claim := q.(pgx.Tx); claim {
+		plain = locking
+	}
+	return plain, append([]any{inBinary}, s.m.keyArrays(ids)...)
+}
+
+// loadInto adds rows to byID: all at once, and in halves if the server cannot show one.
+func (s *Source) loadInto(ctx context.Context, q querier, byID map[string]row, ids []string) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	sql, args := s.byKeys(q, s.st.load, s.st.loadLocked, ids)
+	d, guarded := s.m.decoder(s.m.whole), s.guarded(q)
+	err := s.guard(ctx, q, sql, args, func(values [][]byte) {
+		r := d.decode(values)
+		byID[r.id] = r
+	})
+	if !unreadable(err) || !guarded {
+		return err
+	}
+	if len(ids) == 1 {
+		return s.loadColumns(ctx, q, byID, ids[0])
+	}
+	if err := s.loadInto(ctx, q, byID, ids[:len(ids)/2]); err != nil {
+		return err
+	}
+	return s.loadInto(ctx, q, byID, ids[len(ids)/2:])
+}
+
+// loadColumns adds what the server can show of a row.
+func (s *Source) loadColumns(ctx context.Context, q querier, byID map[string]row, id string) error {
+	sql, args := s.byKeys(q, s.st.find, s.st.findLocked, []string{id})
+	there := false
+	if err := s.guard(ctx, q, sql, args, func([][]byte) { there = true }); err != nil || !there {
+		return err // what a row is known by has to be readable
+	}
+	values := make([][]byte, len(s.m.whole.fields))
+	var problems []string
+	for i, f := range s.m.whole.fields {
+		there = false
+		err := query(ctx, s.t.pool, s.st.fields[i], args, func(value [][]byte) { there, values[i] = true, slices.Clone(value[0]) })
+		switch {
+		case unreadable(err):
+			problems = append(problems, fmt.Sprintf("column %q cannot be read: %v", f.column, err))
+		case err != nil || !there: // it has gone meanwhile
+			return err
+		}
+	}
+	r := s.m.decoder(s.m.whole).decode(values)
+	if len(problems) > 0 {
+		r.unread = errors.New(strings.Join(problems, "; "))
+	}
+	byID[id] = r
+	return nil
+}
+
+// rereadRows is how many rows are loaded at once of a page that was listed.
+const rereadRows = 100
+
+// reread reads a page that the server could not show at once. Rows that are gone or set aside, and those that
+// other workers have claimed, are there for their places alone.
+func (s *Source) reread(ctx context.Context, q querier, after place, n, bytes int) (page []row, snapshot string, full bool, err error) {
+	sql, args := after.statement(s.st.listFirst, s.st.list, n)
+	var ids []string
+	d := s.m.decoder(s.m.placing)
+	if err := query(ctx, s.t.pool, sql, args, func(values [][]byte) {
+		if values[0] != nil {
+			snapshot = string(values[0])
+			return
+		}
+		d.load(values[1:])
+		page, ids = append(page, row{id: d.id(), at: d.at(), passed: true}), append(ids, d.id())
+	}); err != nil {
+		return nil, "", false, err
+	}
+	aside, _, err := s.known(ctx, s.t.pool, ids, nil)
+	if err != nil {
+		return nil, "", false, err
+	}
+	for from := 0; from < len(page) && !full; from += rereadRows {
+		to := min(from+rereadRows, len(page))
+		byID, err := s.load(ctx, q, slices.DeleteFunc(ids[from:to:to], func(id string) bool { return aside[id] }))
+		if err != nil {
+			return nil, "", false, err
+		}
+		for i := from; i < to; i++ {
+			if r, there := byID[page[i].id]; there {
+				page[i] = r
+				bytes -= r.message.Size()
+			}
+		}
+		if full = bytes < 0; full {
+			page = page[:to]
+		}
+	}
+	return page, snapshot, full, nil
+}
+
+// refused is a row that cannot be a message.
+type refused struct {
+	*row
+	handed
+	why error
+}
+
+// kill has the work make dead letters of rows that cannot be messages.
+func (s *Source) kill(w *work, unfit []refused) {
+	if len(unfit) == 0 {
+		return
+	}
+	for _, u := range unfit {
+		m := &u.message
+		failures := []penstock.Failure{{Attempt: m.Attempt, At: time.Now().UTC(), Err: s.m.reason(u.row.id, u.why)}}
+		m.ID, m.Key, m.Topic = shorten(m.ID, penstock.MaxIDBytes), shorten(m.Key, penstock.MaxKeyBytes), shorten(m.Topic, penstock.MaxTopicBytes)
+		u.handed.id = u.row.id
+		w.setAside(m, &u.handed, &penstock.Verdict{Outcome: penstock.Dead, Failures: failures})
+	}
+	s.t.log.Warn("rows cannot be messages; they are dead letters", "rows", len(unfit), "first", s.m.reason(unfit[0].row.id, unfit[0].why))
+}
+
+// reason names the row, and where a part of the message is at fault, the columns that it is made of.
+func (m *mapping) reason(id string, why error) string {
+	var f *penstock.FieldError
+	if !errors.As(why, &f) {
+		return fmt.Sprintf("row %+q: %v", id, why)
+	}
+	return fmt.Sprintf("row %+q, column %s: %v", id, strings.Join(m.madeOf(f.Field), ", "), why)
+}
+
+// madeOf are the columns that a part of the message is made of.
+func (m *mapping) madeOf(part string) (columns []string) {
+	switch part {
+	case "id":
+		return m.messageID.columns()
+	case "key":
+		return m.keys.columns()
+	case "topic":
+		return m.topic.columns()
+	case "payload":
+		return []string{m.payload.name}
+	}
+	for i, name := range m.headerNames {
+		if strings.HasPrefix(part, fmt.Sprintf("headers[%q]", name)) {
+			return m.headerTemplates[i].columns()
+		}
+	}
+	for _, c := range []*column{m.headers, m.tracing} {
+		if c != nil {
+			columns = append(columns, c.name)
+		}
+	}
+	return columns
+}
