@@ -95,7 +95,7 @@ func (c *Config) SetDefaults() {
 		c.Logger = slog.Default()
 	}
 	if c.Observer == nil {
-		c.Observer = nobody{}
+		c.Observer = &Counters{}
 	}
 }
 

@@ -20,7 +20,9 @@ func (s *session) judge(r *run) {
 			s.judgeLane(r, h)
 		}
 	}
-	s.cfg.Observer.Sent(r.confirmed, r.refused, len(r.retries))
+	now := time.Now()
+	s.cfg.Observer.Sent(Send{Messages: r.msgs[:len(r.entries)], Errors: r.errs, Answered: now, Took: now.Sub(r.began),
+		Delivered: r.confirmed, Failed: r.refused, Retried: len(r.retries)})
 }
 
 // judgeLane counts the answers about the messages of one lane. Of one key only

@@ -61,6 +61,7 @@ func (s *session) extend(ctx context.Context, start time.Time) {
 	s.cond.Signal()
 	s.mu.Unlock()
 	if back {
+		s.cfg.Observer.Lease(true)
 		s.log.Info("the lease is valid again, sending goes on")
 	}
 }
@@ -80,6 +81,7 @@ func (s *session) lapse() {
 	if !s.lease.lapse() {
 		return
 	}
+	s.cfg.Observer.Lease(false)
 	notify(s.renewNow)
 	go s.log.Warn("the lease ran out before it could be renewed; nothing is sent until it is", // not under the mutex
 		"lease", s.cfg.Lease, "hint", "the process was paused, or the database cannot be reached")

@@ -88,6 +88,7 @@ func (s *session) noteBreaker(was, is breakerState, probe bool, err error, now t
 			}
 		}
 		notify(s.sinkNews)
+		s.cfg.Observer.Sink(SinkState(is))
 	}
 	kind, args := noteClosed, []any{"after", now.Sub(b.since).Round(time.Millisecond)}
 	switch {

@@ -1,16 +1,21 @@
 package relay
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/penstock/penstock"
+)
 
 // Observer is told what the relay does. It is called once per Send, Fetch or
 // Settle, never per message, from several goroutines, and must not block.
 type Observer interface {
-	// Sent follows every Send: how many messages the sink confirmed, how many it
-	// refused, and how many of both had been refused before. Messages that found
-	// the sink unavailable count as neither.
-	Sent(delivered, failed, retried int)
+	// Sent follows every Send.
+	Sent(Send)
+	// Fetched follows every Fetch that succeeded, also without messages.
+	Fetched(messages int, took time.Duration)
 	// Settled follows every durable write of the cursor.
-	Settled(messages int)
+	Settled(messages int, took time.Duration)
 	// Parked follows a durable write that parked messages: those that were
 	// refused, and those that wait behind them. A message counts each time.
 	Parked(messages int)
@@ -18,7 +23,36 @@ type Observer interface {
 	Dead(messages int)
 	// InFlight tells how many messages are fetched and not settled now.
 	InFlight(messages int)
+	// Sink tells how the sink is whenever that changes.
+	Sink(SinkState)
+	// Lease tells whether the subscription may be sent from now: it was taken, or its
+	// lease ran out, was lost or was given back.
+	Lease(held bool)
 }
+
+// Send is one call of the sink and what came of it. Messages and Errors are the relay's:
+// they may be read until the call of the Observer ends.
+type Send struct {
+	Messages []penstock.Message
+	// Errors are the sink's, one per message; nil: all were confirmed.
+	Errors []error
+	// Answered is when the sink did, Took how long that was.
+	Answered time.Time
+	Took     time.Duration
+	// Delivered is how many messages the sink confirmed, Failed how many it refused, and
+	// Retried how many of both had been refused before. Messages that found the sink
+	// unavailable count as neither.
+	Delivered, Failed, Retried int
+}
+
+// SinkState is what the relay makes of its sink.
+type SinkState uint8
+
+const (
+	SinkUp          = SinkState(closed)
+	SinkUnavailable = SinkState(unavailable) // it cannot be reached
+	SinkRefusing    = SinkState(refusing)    // it answers, and refuses everything
+)
 
 // Counters is an Observer that adds up. The zero value is ready.
 type Counters struct {
@@ -34,18 +68,21 @@ type Counters struct {
 var _ Observer = (*Counters)(nil)
 
 // Sent implements Observer.
-func (c *Counters) Sent(delivered, failed, retried int) {
-	c.Delivered.Add(int64(delivered))
-	if failed > 0 {
-		c.Failed.Add(int64(failed))
+func (c *Counters) Sent(s Send) {
+	c.Delivered.Add(int64(s.Delivered))
+	if s.Failed > 0 {
+		c.Failed.Add(int64(s.Failed))
 	}
-	if retried > 0 {
-		c.Retried.Add(int64(retried))
+	if s.Retried > 0 {
+		c.Retried.Add(int64(s.Retried))
 	}
 }
 
+// Fetched implements Observer.
+func (c *Counters) Fetched(int, time.Duration) {}
+
 // Settled implements Observer.
-func (c *Counters) Settled(messages int) { c.SettledMessages.Add(int64(messages)) }
+func (c *Counters) Settled(messages int, _ time.Duration) { c.SettledMessages.Add(int64(messages)) }
 
 // Parked implements Observer.
 func (c *Counters) Parked(messages int) { c.ParkedMessages.Add(int64(messages)) }
@@ -56,10 +93,8 @@ func (c *Counters) Dead(messages int) { c.DeadLetters.Add(int64(messages)) }
 // InFlight implements Observer.
 func (c *Counters) InFlight(messages int) { c.InFlightMessages.Store(int64(messages)) }
 
-type nobody struct{}
+// Sink implements Observer.
+func (c *Counters) Sink(SinkState) {}
 
-func (nobody) Sent(int, int, int) {}
-func (nobody) Settled(int)        {}
-func (nobody) Parked(int)         {}
-func (nobody) Dead(int)           {}
-func (nobody) InFlight(int)       {}
+// Lease implements Observer.
+func (c *Counters) Lease(bool) {}

@@ -340,7 +340,7 @@ func TestWholeTopicRefused(t *testing.T) {
 		most := 0
 		r, result := start(t, t.Context(), l, k, func(c *Config) {
 			c.MaxInFlight, c.MaxBatch = window, 512
-			c.Observer = levels{inFlight: func(n int) { most = max(most, n) }}
+			c.Observer = &levels{inFlight: func(n int) { most = max(most, n) }}
 		})
 		began := time.Now()
 		for k.delivered() < 500 && time.Since(began) < 10*time.Minute {

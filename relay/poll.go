@@ -20,12 +20,14 @@ func (s *session) fetchLoop(ctx context.Context) {
 		s.mu.Lock()
 		s.fetches++
 		s.mu.Unlock()
+		began := time.Now()
 		call, cancel := context.WithTimeout(ctx, sourceTimeout)
 		b, err := s.source.Fetch(call, limit)
 		cancel()
 		switch {
 		case err == nil:
 			retry.reset()
+			s.cfg.Observer.Fetched(len(b.Messages), time.Since(began))
 		case ctx.Err() != nil || s.lost(err):
 			return
 		default:

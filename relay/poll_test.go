@@ -50,7 +50,7 @@ func TestWindowBoundsBytes(t *testing.T) {
 		most := 0
 		r, result := start(t, t.Context(), l, k, func(c *Config) {
 			c.MaxInFlight, c.MaxInFlightBytes = 100_000, limit
-			c.Observer = levels{inFlight: func(n int) { most = max(most, n) }}
+			c.Observer = &levels{inFlight: func(n int) { most = max(most, n) }}
 		})
 		pass(30 * time.Second)
 		if bytes := l.read(&l.fetched) * size; bytes > limit+size || bytes < limit/2 {
@@ -70,11 +70,11 @@ func TestWindowBoundsBytes(t *testing.T) {
 
 // levels is an Observer of the window's level.
 type levels struct {
-	nobody
+	Counters
 	inFlight func(int)
 }
 
-func (l levels) InFlight(n int) { l.inFlight(n) }
+func (l *levels) InFlight(n int) { l.inFlight(n) }
 
 func TestPollsFastWhileMessagesCome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -14,6 +14,7 @@ type run struct {
 	held       []hold
 	msgs       []penstock.Message
 	retries    []retry // those of them that were refused before, from memory
+	began      time.Time
 	generation int
 	probe      bool
 	again      bool   // a probe of messages that were tried before
@@ -48,6 +49,7 @@ func (s *session) sendLoop(ctx context.Context) {
 	defer r.close()
 	for s.next(ctx, r) {
 		msgs := r.load()
+		r.began = time.Now()
 		r.errs = s.cfg.Sink.Send(r.begin(s.cfg.SendTimeout), msgs)
 		r.timeout.Stop()
 		s.judge(r)

@@ -110,7 +110,9 @@ func newSession(cfg *Config, log *slog.Logger, source penstock.Source, drain <-c
 func (s *session) run(parent context.Context, opened time.Time) error {
 	ctx, stop := context.WithCancelCause(parent)
 	s.stop = stop
-	s.lease.extend(ctx, opened, time.Now())
+	if s.lease.extend(ctx, opened, time.Now()) {
+		s.cfg.Observer.Lease(true)
+	}
 	s.lapseTimer = time.AfterFunc(time.Until(s.lease.until), s.checkLease)
 	defer s.lapseTimer.Stop()
 	defer s.alarm.stop()
@@ -153,8 +155,12 @@ func (s *session) close(ctx context.Context) {
 		s.log.Warn("could not give the lease back; it ends by itself", "err", err, "lease", s.cfg.Lease)
 	}
 	s.mu.Lock()
-	s.lease.lapse()
+	if s.lease.lapse() {
+		s.cfg.Observer.Lease(false)
+	}
 	s.mu.Unlock()
+	s.cfg.Observer.InFlight(0)
+	s.cfg.Observer.Sink(SinkUp) // nothing is sent, so nothing is known
 }
 
 // lost ends the session if err says that its source is of no more use: the

@@ -139,6 +139,7 @@ func (w *settleWriter) try(ctx context.Context, timeout time.Duration, parts boo
 
 	call, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
+	began := time.Now()
 	if err := s.source.Settle(call, w.settled...); err != nil {
 		return err
 	}
@@ -151,7 +152,7 @@ func (w *settleWriter) try(ctx context.Context, timeout time.Duration, parts boo
 	}
 	s.mu.Unlock()
 	if t.messages > 0 {
-		s.cfg.Observer.Settled(t.messages)
+		s.cfg.Observer.Settled(t.messages, w.last.Sub(began))
 		if t.parked > 0 {
 			s.cfg.Observer.Parked(t.parked)
 		}

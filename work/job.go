@@ -25,6 +25,7 @@ func (w *worker) do(handling, writing context.Context, t *task) {
 	}
 	err := errors.New("the handler ended its goroutine without returning")
 	start := time.Now()
+	w.Observer.Started(t.job, start)
 	// Deferred for the sake of a handler that does that.
 	defer func() {
 		lost, gone := w.returned(t, time.Since(start))

@@ -82,4 +82,5 @@ func validGroup(option, group string) error {
 type noObserver struct{}
 
 func (noObserver) Claimed(int)                            {}
+func (noObserver) Started(penstock.Job, time.Time)        {}
 func (noObserver) Ended(penstock.Job, End, time.Duration) {}

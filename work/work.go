@@ -92,6 +92,8 @@ type Options struct {
 type Observer interface {
 	// Claimed follows every Claim that returned jobs.
 	Claimed(jobs int)
+	// Started comes before the handler is called.
+	Started(job penstock.Job, at time.Time)
 	// Ended follows the durable end of every attempt; took is how long the
 	// handler ran, 0 if it did not begin.
 	Ended(job penstock.Job, how End, took time.Duration)

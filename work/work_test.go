@@ -206,6 +206,7 @@ func (q releasing) Release(ctx context.Context, leases ...int64) ([]int64, error
 type observed struct {
 	mu      sync.Mutex
 	claimed int
+	started int
 	ends    map[work.End]int
 	took    time.Duration
 }
@@ -214,6 +215,12 @@ func (o *observed) Claimed(n int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.claimed += n
+}
+
+func (o *observed) Started(penstock.Job, time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.started++
 }
 
 func (o *observed) Ended(_ penstock.Job, how work.End, took time.Duration) {
@@ -257,8 +264,8 @@ func TestWorkDoesEveryJobOnce(t *testing.T) {
 		if err := stop(); err != nil {
 			t.Fatal(err)
 		}
-		if len(q.done) != 5000 || seen.claimed != 5000 || seen.count(work.Done) != 5000 || seen.took != time.Millisecond {
-			t.Errorf("%d jobs are done, %d were claimed, the observer saw %v, up to %s", len(q.done), seen.claimed, seen.ends, seen.took)
+		if len(q.done) != 5000 || seen.claimed != 5000 || seen.started != 5000 || seen.count(work.Done) != 5000 || seen.took != time.Millisecond {
+			t.Errorf("%d jobs are done, %d were claimed, %d started, the observer saw %v, up to %s", len(q.done), seen.claimed, seen.started, seen.ends, seen.took)
 		}
 		if n := q.calls["ack"]; n > 1000 {
 			t.Errorf("5000 jobs took %d acks, want them in batches", n)

@@ -205,7 +205,8 @@ func giver(queue penstock.Queue) func(ctx context.Context, job penstock.Job) err
 // jobCounts counts how jobs ended.
 type jobCounts struct{ done, failed, dead, lost atomic.Int64 }
 
-func (c *jobCounts) Claimed(int) {}
+func (c *jobCounts) Claimed(int)                     {}
+func (c *jobCounts) Started(penstock.Job, time.Time) {}
 
 func (c *jobCounts) Ended(_ penstock.Job, how work.End, _ time.Duration) {
 	switch how {

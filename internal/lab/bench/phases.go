@@ -106,15 +106,15 @@ type counter struct {
 	settled            chan struct{}
 }
 
-func (c *counter) Sent(delivered, failed, retried int) {
-	c.Counters.Sent(delivered, failed, retried)
-	if reaches(&c.delivered, delivered, c.want) {
-		c.confirmed <- time.Now()
+func (c *counter) Sent(s relay.Send) {
+	c.Counters.Sent(s)
+	if reaches(&c.delivered, s.Delivered, c.want) {
+		c.confirmed <- s.Answered
 	}
 }
 
-func (c *counter) Settled(n int) {
-	c.Counters.Settled(n)
+func (c *counter) Settled(n int, took time.Duration) {
+	c.Counters.Settled(n, took)
 	if reaches(&c.counted, n, c.want) {
 		close(c.settled)
 	}
