@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,26 +17,13 @@ import (
 	"github.com/penstock/penstock/relay"
 )
 
-// Relay holds the limits that a subscription's relay works under; see
-// relay.Config, where they are explained and have their defaults. A zero field
-// is one that the file does not give.
+// Relay holds the limits that a subscription's relay works under, as relay.Config
+// explains them. A zero field is one that the file does not give.
 type Relay struct {
-	Lease            time.Duration `yaml:"lease"`
-	MaxInFlight      int           `yaml:"max_in_flight"`
-	MaxInFlightBytes int           `yaml:"max_in_flight_bytes"`
-	MaxBatch         int           `yaml:"max_batch"`
-	Senders          int           `yaml:"senders"`
-	PollMin          time.Duration `yaml:"poll_min"`
-	PollMax          time.Duration `yaml:"poll_max"`
-	SettleEvery      time.Duration `yaml:"settle_every"`
-	RetryMin         time.Duration `yaml:"retry_min"`
-	RetryMax         time.Duration `yaml:"retry_max"`
-	ParkAfter        int           `yaml:"park_after"`
-	MaxAttempts      Attempts      `yaml:"max_attempts"`
-	MaxAge           Age           `yaml:"max_age"`
-	OnDead           OnDead        `yaml:"on_dead"`
-	SendTimeout      time.Duration `yaml:"send_timeout"`
-	DrainTimeout     time.Duration `yaml:"drain_timeout"`
+	relay.Limits `yaml:",inline"`
+	MaxAttempts  Attempts `yaml:"max_attempts"`
+	MaxAge       Age      `yaml:"max_age"`
+	OnDead       OnDead   `yaml:"on_dead"`
 }
 
 // unlimited is what MaxAttempts and MaxAge are where there is no limit. It is
@@ -119,36 +107,22 @@ func (o *OnDead) UnmarshalText(b []byte) error {
 
 // Config is a relay.Config with these limits and nothing else set.
 func (r *Relay) Config() relay.Config {
-	var rc relay.Config
-	from, to := reflect.ValueOf(r).Elem(), reflect.ValueOf(&rc).Elem()
-	for i := range from.NumField() {
-		field := to.FieldByName(from.Type().Field(i).Name)
-		field.Set(from.Field(i).Convert(field.Type()))
-	}
-	rc.MaxAge = max(rc.MaxAge, 0)
-	return rc
+	return relay.Config{Limits: r.Limits, MaxAttempts: int(r.MaxAttempts), MaxAge: time.Duration(max(r.MaxAge, 0)), OnDead: relay.OnDead(r.OnDead)}
 }
 
 // SetDefaults fills in the relay's own defaults.
 func (r *Relay) SetDefaults() {
 	rc := r.Config()
 	rc.SetDefaults()
-	from, to := reflect.ValueOf(rc), reflect.ValueOf(r).Elem()
-	for i := range to.NumField() {
-		field := to.Field(i)
-		field.Set(from.FieldByName(to.Type().Field(i).Name).Convert(field.Type()))
-	}
-	if r.MaxAge == 0 {
-		r.MaxAge = unlimited
-	}
+	*r = Relay{rc.Limits, Attempts(rc.MaxAttempts), cmp.Or(r.MaxAge, unlimited), OnDead(rc.OnDead)}
 }
 
 // over returns base with what r gives in its place.
 func (r Relay) over(base Relay) Relay {
-	from, to := reflect.ValueOf(r), reflect.ValueOf(&base).Elem()
-	for i := range from.NumField() {
-		if f := from.Field(i); !f.IsZero() {
-			to.Field(i).Set(f)
+	to := fieldsOf(reflect.ValueOf(&base).Elem())
+	for i, f := range fieldsOf(reflect.ValueOf(r)) {
+		if !f.value.IsZero() {
+			to[i].value.Set(f.value)
 		}
 	}
 	return base
@@ -156,10 +130,10 @@ func (r Relay) over(base Relay) Relay {
 
 // except returns r without what is the same in base.
 func (r Relay) except(base Relay) Relay {
-	same, out := reflect.ValueOf(base), reflect.ValueOf(&r).Elem()
-	for i := range out.NumField() {
-		if f := out.Field(i); f.Equal(same.Field(i)) {
-			f.SetZero()
+	same := fieldsOf(reflect.ValueOf(base))
+	for i, f := range fieldsOf(reflect.ValueOf(&r).Elem()) {
+		if f.value.Equal(same[i].value) {
+			f.value.SetZero()
 		}
 	}
 	return r

@@ -22,7 +22,7 @@ func TestRelayHasEveryLimit(t *testing.T) {
 			}
 		}
 	}
-	r := Relay{Lease: time.Minute, MaxBatch: 7, OnDead: OnDead(relay.OnDeadHold), MaxAge: Age(time.Hour), MaxAttempts: unlimited}
+	r := Relay{Limits: relay.Limits{Lease: time.Minute, MaxBatch: 7}, OnDead: OnDead(relay.OnDeadHold), MaxAge: Age(time.Hour), MaxAttempts: unlimited}
 	r.SetDefaults()
 	rc := r.Config()
 	if rc.Lease != time.Minute || rc.MaxBatch != 7 || rc.Senders == 0 || rc.OnDead != relay.OnDeadHold || rc.MaxAge != time.Hour || rc.MaxAttempts >= 0 {
@@ -69,9 +69,9 @@ func TestLimitsOfASubscription(t *testing.T) {
 // Every limit can be set for a subscription alone, and printed.
 func TestEveryLimitOfASubscription(t *testing.T) {
 	base := load(t, small)
-	for i, key := range keysOf(fieldsOf(reflect.ValueOf(&Relay{}).Elem())) {
-		value := "7m"
-		switch reflect.TypeFor[Relay]().Field(i).Type {
+	for i, f := range fieldsOf(reflect.ValueOf(&Relay{}).Elem()) {
+		key, value := f.key, "7m"
+		switch f.value.Type() {
 		case reflect.TypeFor[int](), reflect.TypeFor[Attempts]():
 			value = "7"
 		case reflect.TypeFor[OnDead]():
@@ -84,7 +84,7 @@ func TestEveryLimitOfASubscription(t *testing.T) {
 			t.Errorf("%s of a subscription changed the top level", key)
 		}
 		same := c.Subscriptions[0].Relay.except(base.Relay)
-		got := reflect.ValueOf(same).Field(i)
+		got := fieldsOf(reflect.ValueOf(same))[i].value
 		if got.IsZero() {
 			t.Errorf("%s: %s is not set", key, value)
 		}

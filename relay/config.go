@@ -10,8 +10,7 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// Config is one subscription and the limits its relay works under. The zero
-// value of every limit means its default.
+// Config is one subscription and the limits its relay works under.
 type Config struct {
 	// Outbox and Name of the subscription, for the log.
 	Outbox, Name string
@@ -24,32 +23,8 @@ type Config struct {
 	// Maintain is the outbox's housekeeping, called about once a second while
 	// the lease is held. May be nil.
 	Maintain func(ctx context.Context) error
-	// Lease is how long the lease lasts without a renewal; the same time that
-	// Open asks the store for. Default penstock.DefaultLease.
-	Lease time.Duration
+	Limits
 
-	// MaxInFlight bounds the messages that are fetched and not settled. Default 32768.
-	MaxInFlight int
-	// MaxInFlightBytes bounds their Size together; one message may exceed it.
-	// Default 32 MiB.
-	MaxInFlightBytes int
-	// MaxBatch is the most messages handed to one Send. Default 512.
-	MaxBatch int
-	// Senders is the most Sends that run at once. Default 8.
-	Senders int
-
-	// PollMin and PollMax bound the pause between two fetches when nothing more
-	// is waiting; it grows with the silence. Default 1 ms and 50 ms.
-	PollMin, PollMax time.Duration
-	// SettleEvery is the least time between two durable writes of the cursor,
-	// unless half of the window waits for one. Default 50 ms.
-	SettleEvery time.Duration
-	// RetryMin and RetryMax bound the growing delay before a refused message is
-	// sent again. Default 100 ms and 5 minutes.
-	RetryMin, RetryMax time.Duration
-	// ParkAfter is how often a message is sent before it is parked, so
-	// that other keys can go on. Default 3.
-	ParkAfter int
 	// MaxAttempts is how often a message is sent before it becomes a dead letter;
 	// negative: without end. Default 25.
 	MaxAttempts int
@@ -61,17 +36,50 @@ type Config struct {
 	OnDead OnDead
 	// Filter chooses the messages to send; the others are settled unsent.
 	Filter penstock.Filter
-	// SendTimeout ends a Send that the sink does not end by itself. Default 1
-	// minute.
-	SendTimeout time.Duration
-	// DrainTimeout is how long Drain waits for running Sends. Those that run longer are
-	// given up. Default 10 s.
-	DrainTimeout time.Duration
 
 	// Logger defaults to slog.Default().
 	Logger *slog.Logger
 	// Observer counts; may be nil.
 	Observer Observer
+}
+
+// Limits are those of a relay that penstock.yaml has under the same names. The zero
+// value of each means its default.
+type Limits struct {
+	// Lease is how long the lease lasts without a renewal; the same time that
+	// Open asks the store for. Default penstock.DefaultLease.
+	Lease time.Duration `yaml:"lease"`
+
+	// MaxInFlight bounds the messages that are fetched and not settled. Default 32768.
+	MaxInFlight int `yaml:"max_in_flight"`
+	// MaxInFlightBytes bounds their Size together; one message may exceed it.
+	// Default 32 MiB.
+	MaxInFlightBytes int `yaml:"max_in_flight_bytes"`
+	// MaxBatch is the most messages handed to one Send. Default 512.
+	MaxBatch int `yaml:"max_batch"`
+	// Senders is the most Sends that run at once. Default 8.
+	Senders int `yaml:"senders"`
+
+	// PollMin and PollMax bound the pause between two fetches when nothing more
+	// is waiting; it grows with the silence. Default 1 ms and 50 ms.
+	PollMin time.Duration `yaml:"poll_min"`
+	PollMax time.Duration `yaml:"poll_max"`
+	// SettleEvery is the least time between two durable writes of the cursor,
+	// unless half of the window waits for one. Default 50 ms.
+	SettleEvery time.Duration `yaml:"settle_every"`
+	// RetryMin and RetryMax bound the growing delay before a refused message is
+	// sent again. Default 100 ms and 5 minutes.
+	RetryMin time.Duration `yaml:"retry_min"`
+	RetryMax time.Duration `yaml:"retry_max"`
+	// ParkAfter is how often a message is sent before it is parked, so
+	// that other keys can go on. Default 3.
+	ParkAfter int `yaml:"park_after"`
+	// SendTimeout ends a Send that the sink does not end by itself. Default 1
+	// minute.
+	SendTimeout time.Duration `yaml:"send_timeout"`
+	// DrainTimeout is how long Drain waits for running Sends. Those that run longer are
+	// given up. Default 10 s.
+	DrainTimeout time.Duration `yaml:"drain_timeout"`
 }
 
 // SetDefaults fills in what is zero.

@@ -307,7 +307,7 @@ func quiet() *slog.Logger {
 // start runs a relay and returns it with the channel of Run's result.
 func start(t testing.TB, ctx context.Context, l *outbox, k penstock.Sink, change func(*Config)) (*Relay, <-chan error) {
 	t.Helper()
-	cfg := Config{Name: "test", Open: l.open, Sink: k, Logger: quiet(), MaxInFlight: 64, MaxBatch: 8, Senders: 4}
+	cfg := Config{Name: "test", Open: l.open, Sink: k, Logger: quiet(), Limits: Limits{MaxInFlight: 64, MaxBatch: 8, Senders: 4}}
 	if change != nil {
 		change(&cfg)
 	}

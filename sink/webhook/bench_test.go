@@ -99,7 +99,7 @@ func throughRelay(b *testing.B, sink penstock.Sink, n, senders, batch int) time.
 		Open: func(ctx context.Context) (penstock.Source, error) {
 			return store.Subscribe(ctx, penstock.Subscribe{Outbox: "orders", Subscription: "hooks", Holder: "bench"})
 		},
-		Sink: sink, Senders: senders, MaxBatch: batch, Logger: slog.New(slog.DiscardHandler), Observer: done,
+		Sink: sink, Limits: relay.Limits{Senders: senders, MaxBatch: batch}, Logger: slog.New(slog.DiscardHandler), Observer: done,
 	})
 	check(b, err)
 	result := make(chan error, 1)

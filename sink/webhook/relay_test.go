@@ -39,7 +39,7 @@ func startRelay(t *testing.T, sink penstock.Sink, senders int) *outbox {
 		Open: func(ctx context.Context) (penstock.Source, error) {
 			return o.store.Subscribe(ctx, penstock.Subscribe{Outbox: "orders", Subscription: "hooks", Holder: "test"})
 		},
-		Sink: sink, Senders: senders, MaxBatch: 1, MaxAttempts: 6, Logger: slog.New(slog.DiscardHandler), Observer: &o.stats,
+		Sink: sink, Limits: relay.Limits{Senders: senders, MaxBatch: 1}, MaxAttempts: 6, Logger: slog.New(slog.DiscardHandler), Observer: &o.stats,
 	})
 	must(t, err)
 	done := make(chan error, 1)

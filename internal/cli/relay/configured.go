@@ -87,8 +87,9 @@ func (f *relayFlags) described() (s config.Subscription, err error) {
 	}
 	s = config.Subscription{
 		Name: cmp.Or(f.subscription, "default"), Outbox: f.outbox, Previous: f.previous,
-		Relay: config.Relay{Lease: time.Duration(f.lease), MaxAttempts: f.maxAttempts, MaxAge: f.maxAge, OnDead: f.onDead},
+		Relay: config.Relay{MaxAttempts: f.maxAttempts, MaxAge: f.maxAge, OnDead: f.onDead},
 	}
+	s.Relay.Lease = time.Duration(f.lease)
 	start, err := cli.ParseStart(f.from)
 	if err != nil {
 		return s, err

@@ -149,7 +149,7 @@ func (r *parkRun) valve(sink penstock.Sink) *valve {
 }
 
 func (r *parkRun) relayConfig(v *valve) relay.Config {
-	return relay.Config{Sink: v, RetryMax: r.cfg.RetryMax, RetryMin: min(r.cfg.RetryMax, 100*time.Millisecond), MaxAttempts: -1}
+	return relay.Config{Sink: v, MaxAttempts: -1, Limits: relay.Limits{RetryMax: r.cfg.RetryMax, RetryMin: min(r.cfg.RetryMax, 100*time.Millisecond)}}
 }
 
 // normal drains the same messages from the outbox.

@@ -139,8 +139,8 @@ func (c *collector) count() int {
 func (f *fixture) relay(t *adopt.Table, sink penstock.Sink, change func(*relay.Config)) (stop func()) {
 	f.Helper()
 	config := relay.Config{
-		Name: "sub", Sink: sink, Lease: 2 * time.Second, RetryMin: 10 * time.Millisecond, RetryMax: 50 * time.Millisecond, SettleEvery: 10 * time.Millisecond,
-		Logger: quiet(),
+		Name: "sub", Sink: sink, Logger: quiet(),
+		Limits: relay.Limits{Lease: 2 * time.Second, RetryMin: 10 * time.Millisecond, RetryMax: 50 * time.Millisecond, SettleEvery: 10 * time.Millisecond},
 		Open: func(ctx context.Context) (penstock.Source, error) {
 			return t.Subscribe(ctx, penstock.Subscribe{Holder: "relay", Lease: 2 * time.Second})
 		},
