@@ -149,8 +149,8 @@ type confirms struct {
 	all  chan struct{}
 }
 
-func (c *confirms) Sent(confirmed, _, _ int) {
-	if left := atomic.AddInt64(&c.left, -int64(confirmed)); left == 0 && confirmed > 0 {
+func (c *confirms) Sent(s relay.Send) {
+	if left := atomic.AddInt64(&c.left, -int64(s.Delivered)); left == 0 && s.Delivered > 0 {
 		close(c.all)
 	}
 }
