@@ -51,11 +51,28 @@ type SQLTx interface {
 
 // Publish writes messages within tx: they are delivered if tx commits, and never
 // if it rolls back. One round trip. Errors: *penstock.FieldError for a message
-// that cannot be carried (then nothing is written and tx goes on), ErrNoOutbox.
+// that cannot be carried (then nothing is written and tx goes on), ErrNoOutbox. A *BufferedTx
+// only takes the messages; other errors come when it writes them.
 func (o *Outbox) Publish(ctx context.Context, tx PgxTx, msgs ...penstock.Message) error {
 	if len(msgs) == 0 {
 		return nil
 	}
+	if err := validMessages(msgs); err != nil {
+		return err
+	}
+	if b, ok := tx.(*BufferedTx); ok {
+		return b.publish(ctx, o, msgs)
+	}
+	args, err := columnsOf(msgs)
+	if err != nil {
+		return err
+	}
+	_, err = tx.Exec(ctx, o.insert, args...)
+	return publishError(err, o.name)
+}
+
+// columnsOf makes the parameters of an insert out of messages that are valid, an array for each column.
+func columnsOf(msgs []penstock.Message) ([]any, error) {
 	var (
 		ids      = make([]*string, len(msgs))
 		keys     = make([]*string, len(msgs))
@@ -65,26 +82,26 @@ func (o *Outbox) Publish(ctx context.Context, tx PgxTx, msgs ...penstock.Message
 	)
 	for i := range msgs {
 		m := &msgs[i]
-		text, err := encode(m)
+		text, err := encodeHeaders(m.Headers)
 		if err != nil {
-			return at(err, i, len(msgs))
+			return nil, at(err, i, len(msgs))
 		}
 		ids[i], keys[i], topics[i], headers[i], payloads[i] = orNull(m.ID), orNull(m.Key), m.Topic, text, m.Payload
 		if payloads[i] == nil {
 			payloads[i] = []byte{} // nil would be NULL
 		}
 	}
-	_, err := tx.Exec(ctx, o.insert, ids, keys, topics, headers, payloads)
-	return publishError(err, o.name)
+	return []any{ids, keys, topics, headers, payloads}, nil
 }
 
 // PublishSQL is Publish for database/sql, with any PostgreSQL driver. One round
 // trip per 1,000 messages.
 func (o *Outbox) PublishSQL(ctx context.Context, tx SQLTx, msgs ...penstock.Message) error {
-	for i := range msgs { // all before the first write
-		if err := msgs[i].Validate(); err != nil {
-			return at(err, i, len(msgs))
-		}
+	if err := validMessages(msgs); err != nil {
+		return err
+	}
+	if b, ok := tx.(*BufferedSQLTx); ok {
+		return b.TakeMessages(ctx, o, o.table, msgs)
 	}
 	const rows, columns = 1000, 5
 	for start := 0; start < len(msgs); start += rows {
@@ -94,7 +111,7 @@ func (o *Outbox) PublishSQL(ctx context.Context, tx SQLTx, msgs ...penstock.Mess
 		query.WriteString("insert into " + o.table + " (id, key, topic, headers, payload) values ")
 		for i := range part {
 			m := &part[i]
-			text, err := encode(m)
+			text, err := encodeHeaders(m.Headers)
 			if err != nil {
 				return at(err, start+i, len(msgs))
 			}
@@ -128,14 +145,17 @@ func (s *Store) Publish(ctx context.Context, outbox string, msgs ...penstock.Mes
 	return err
 }
 
-// encode validates a message and returns its headers as JSON text, nil for none.
-func encode(m *penstock.Message) (*string, error) {
-	if err := m.Validate(); err != nil {
-		return nil, err
+// validMessages checks all before the first is written.
+func validMessages(msgs []penstock.Message) error {
+	for i := range msgs {
+		if err := msgs[i].Validate(); err != nil {
+			return at(err, i, len(msgs))
+		}
 	}
-	return encodeHeaders(m.Headers)
+	return nil
 }
 
+// encodeHeaders makes them JSON text, nil for none.
 func encodeHeaders(headers map[string]string) (*string, error) {
 	if len(headers) == 0 {
 		return nil, nil

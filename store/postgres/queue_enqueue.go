@@ -67,28 +67,29 @@ type SQLQuery interface {
 // back. It says what became of each, in the order given. One round trip. Errors: *penstock.FieldError for a job that cannot be carried (then
 // nothing is written and tx goes on), ErrNoQueue.
 func (q *Queue) Enqueue(ctx context.Context, tx PgxQuery, jobs ...penstock.NewJob) ([]penstock.Enqueued, error) {
-	for i := range jobs {
-		if err := jobs[i].Validate(); err != nil {
-			return nil, jobAt(err, i, len(jobs))
-		}
+	if err := validJobs(jobs); err != nil {
+		return nil, err
 	}
 	return q.write(ctx, tx, jobs)
 }
 
 // write is Enqueue for jobs that are known to be good.
 func (q *Queue) write(ctx context.Context, tx PgxQuery, jobs []penstock.NewJob) ([]penstock.Enqueued, error) {
-	var (
-		rows pgx.Rows
-		err  error
-	)
-	switch len(jobs) {
-	case 0:
+	if len(jobs) == 0 {
 		return nil, nil
-	case 1:
-		rows, err = q.writeOne(ctx, tx, &jobs[0])
-	default:
-		rows, err = q.writeMany(ctx, tx, jobs)
 	}
+	if b, ok := tx.(*BufferedTx); ok {
+		pending, err := b.Enqueue(ctx, q, jobs...)
+		if err != nil {
+			return nil, err
+		}
+		return pending.Enqueued(ctx)
+	}
+	query, args, err := q.callFor(jobs)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := tx.Query(ctx, query, args...)
 	if err != nil {
 		return nil, queueError(err, q.name)
 	}
@@ -96,30 +97,28 @@ func (q *Queue) write(ctx context.Context, tx PgxQuery, jobs []penstock.NewJob) 
 	return made, queueError(err, q.name)
 }
 
-func (q *Queue) writeOne(ctx context.Context, tx PgxQuery, j *penstock.NewJob) (pgx.Rows, error) {
-	headers, err := encodeHeaders(j.Headers)
-	if err != nil {
-		return nil, err
+// callFor is the statement that writes jobs, and its parameters.
+func (q *Queue) callFor(jobs []penstock.NewJob) (string, []any, error) {
+	if len(jobs) == 1 {
+		j := &jobs[0]
+		headers, err := encodeHeaders(j.Headers)
+		query := q.enqueue
+		if j.DedupKey != "" {
+			query = q.enqueueOnce
+		}
+		return query, []any{notNil(j.Payload), orNull(j.Key), j.Group, j.Priority, orNullTime(j.NotBefore), orNull(j.DedupKey), headers}, err
 	}
-	query := q.enqueue
-	if j.DedupKey != "" {
-		query = q.enqueueOnce
-	}
-	return tx.Query(ctx, query, notNil(j.Payload), orNull(j.Key), j.Group, j.Priority, orNullTime(j.NotBefore), orNull(j.DedupKey), headers)
-}
-
-func (q *Queue) writeMany(ctx context.Context, tx PgxQuery, jobs []penstock.NewJob) (pgx.Rows, error) {
 	var c jobColumns
 	for i := range jobs {
 		if err := c.add(&jobs[i], len(jobs)); err != nil {
-			return nil, jobAt(err, i, len(jobs))
+			return "", nil, jobAt(err, i, len(jobs))
 		}
 	}
 	query := q.enqueueMany
 	if c.dedupKeys != nil {
 		query = q.enqueueManyOnce
 	}
-	return tx.Query(ctx, query, c.payloads, c.keys, c.groups, c.priorities, c.notBefores, c.dedupKeys, c.headers)
+	return query, []any{c.payloads, c.keys, c.groups, c.priorities, c.notBefores, c.dedupKeys, c.headers}, nil
 }
 
 // jobColumns are jobs as enqueue_many wants them: an array per column, or nil where
@@ -164,10 +163,15 @@ func put[T any](column *[]T, at, most int, v T, is bool) {
 // EnqueueSQL is Enqueue for database/sql, with any PostgreSQL driver. One round trip
 // per 1,000 jobs.
 func (q *Queue) EnqueueSQL(ctx context.Context, tx SQLQuery, jobs ...penstock.NewJob) ([]penstock.Enqueued, error) {
-	for i := range jobs { // all before the first write
-		if err := jobs[i].Validate(); err != nil {
-			return nil, jobAt(err, i, len(jobs))
+	if err := validJobs(jobs); err != nil {
+		return nil, err
+	}
+	if b, ok := tx.(*BufferedSQLTx); ok {
+		pending, err := b.Enqueue(ctx, q, jobs...)
+		if err != nil {
+			return nil, err
 		}
+		return pending.Enqueued(ctx)
 	}
 	const most = 1000
 	made := make([]penstock.Enqueued, 0, len(jobs))
@@ -228,6 +232,16 @@ func appendEnqueued(ctx context.Context, made []penstock.Enqueued, tx SQLQuery, 
 		made = append(made, m)
 	}
 	return made, rows.Err()
+}
+
+// validJobs checks all before the first is written.
+func validJobs(jobs []penstock.NewJob) error {
+	for i := range jobs {
+		if err := jobs[i].Validate(); err != nil {
+			return jobAt(err, i, len(jobs))
+		}
+	}
+	return nil
 }
 
 // jobAt says which of several jobs an error is about.

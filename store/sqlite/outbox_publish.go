@@ -22,7 +22,8 @@ type Tx interface {
 // any SQLite driver: they are sent once it has committed, and never if it rolls
 // back. All messages are checked before the first one is written; a
 // *penstock.FieldError says which cannot be carried. After any other error roll
-// back: some of the messages may have been written.
+// back: some of the messages may have been written. A *BufferedTx only takes the messages; other errors come when
+// it writes them.
 //
 // Begin the transaction with BEGIN IMMEDIATE (_txlock=immediate in the DSN of
 // most drivers, or use OpenDB): one that reads first and writes later fails
@@ -32,6 +33,9 @@ func Publish(ctx context.Context, tx Tx, outbox string, msgs ...penstock.Message
 		if err := msgs[i].Validate(); err != nil {
 			return fmt.Errorf("message %d of %d: %w", i+1, len(msgs), err)
 		}
+	}
+	if b, ok := tx.(*BufferedTx); ok {
+		return b.TakeMessages(ctx, outbox, outbox, msgs)
 	}
 	insert := `insert into ` + Table(outbox) + ` (id, key, topic, headers, payload) values (?, ?, ?, ?, ?)`
 	var args []any

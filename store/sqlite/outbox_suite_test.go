@@ -98,7 +98,13 @@ func pin(t testing.TB, path string) func() {
 }
 
 // businessTx is a transaction of the application.
-type businessTx struct{ tx *sql.Tx }
+type businessTx struct {
+	tx interface { // a *sql.Tx, or one with a buffer
+		sqlite.Tx
+		Commit() error
+		Rollback() error
+	}
+}
 
 func (b businessTx) Publish(ctx context.Context, outbox string, msgs ...penstock.Message) error {
 	return sqlite.Publish(ctx, b.tx, outbox, msgs...)

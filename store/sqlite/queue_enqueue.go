@@ -29,6 +29,13 @@ func (q Queue) Enqueue(ctx context.Context, tx Tx, jobs ...penstock.NewJob) ([]p
 	if err := validJobs(jobs); err != nil {
 		return nil, err
 	}
+	if b, ok := tx.(*BufferedTx); ok {
+		pending, err := b.Enqueue(ctx, q, jobs...)
+		if err != nil {
+			return nil, err
+		}
+		return pending.Enqueued(ctx)
+	}
 	made, err := q.enqueue(ctx, tx, jobs)
 	if err != nil {
 		return nil, explainEnqueue(ctx, tx, q.name, err)

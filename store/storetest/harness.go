@@ -58,6 +58,9 @@ type Features struct {
 	Outage bool
 	// Copy: Instance.Copy is given.
 	Copy bool
+	// Buffered: a business transaction takes messages and writes them later, so what the database refuses
+	// is an error of Commit.
+	Buffered bool
 }
 
 // Instance is one database and a store on it.

@@ -1,0 +1,213 @@
+// Package buffer holds what a transaction publishes and enqueues until it has to be written: what drivers of
+// buffered transactions share. It knows no database and runs nothing in the background.
+package buffer
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+// Group is what one flush writes to one outbox or queue, in the order in which it was given.
+type Group[O, Q any] struct {
+	Outbox   O // where there are messages
+	Queue    Q // where there are jobs
+	Messages []penstock.Message
+	Jobs     []penstock.NewJob
+	// Made is for the driver to set: what became of each job.
+	Made []penstock.Enqueued
+
+	Name        string // tells it from others
+	pending     []*pending
+	first, last int // operations of the transaction, from 1
+}
+
+// Flush is what is written at once.
+type Flush[O, Q any] struct {
+	Groups []*Group[O, Q]
+	began  time.Time
+	took   time.Duration
+	failed int
+	err    error
+}
+
+// End is for whoever writes it, also in the background: of the groups those before failed were written, all if err is nil.
+func (f *Flush[O, Q]) End(failed int, err error) {
+	f.took, f.failed, f.err = time.Since(f.began), failed, err
+}
+
+// Buffer is that of one transaction. One goroutine at a time may use it.
+type Buffer[O, Q any] struct {
+	opts   penstock.BufferOptions
+	groups []*Group[O, Q]
+	rows   int
+	bytes  int
+	once   bool // a job with a dedup key is buffered
+	stats  penstock.BufferStats
+}
+
+// New makes an empty buffer.
+func New[O, Q any](opts penstock.BufferOptions) *Buffer[O, Q] {
+	opts.SetDefaults()
+	return &Buffer[O, Q]{opts: opts, stats: penstock.BufferStats{Flushes: map[penstock.FlushReason]int{}}}
+}
+
+// Publish takes messages that are valid. It calls flush whenever the buffer is full. What it holds is its own: the caller may use
+// payloads and headers again. name tells outboxes apart.
+func (b *Buffer[O, Q]) Publish(outbox O, name string, msgs []penstock.Message, flush func() error) error {
+	for i := range msgs {
+		m := msgs[i]
+		if err := b.room(m.Size(), flush); err != nil {
+			return err
+		}
+		m.Payload, m.Headers = bytes.Clone(m.Payload), maps.Clone(m.Headers)
+		g := b.group(name, false)
+		g.Outbox, g.Messages = outbox, append(g.Messages, m)
+	}
+	return nil
+}
+
+// Enqueue is Publish for jobs.
+func (b *Buffer[O, Q]) Enqueue(queue Q, name string, jobs []penstock.NewJob, ask func(context.Context) error, flush func() error) (penstock.PendingJobs, error) {
+	p := &pending{ask: ask, made: make([]penstock.Enqueued, 0, len(jobs)), most: len(jobs)}
+	for i := range jobs {
+		j := jobs[i]
+		carried := penstock.Message{Key: j.Key, ID: j.DedupKey, Topic: j.Group, Headers: j.Headers, Payload: j.Payload}
+		if err := b.room(carried.Size(), flush); err != nil {
+			return nil, err
+		}
+		j.Payload, j.Headers = bytes.Clone(j.Payload), maps.Clone(j.Headers)
+		g := b.group(name, true)
+		g.Queue, g.Jobs, g.pending = queue, append(g.Jobs, j), append(g.pending, p)
+		b.once = b.once || j.DedupKey != ""
+	}
+	return p, nil
+}
+
+// room flushes what stands in the way of one more, so that nothing ever holds more than the bounds and one.
+func (b *Buffer[O, Q]) room(size int, flush func() error) error {
+	if b.rows >= b.opts.Rows || b.rows > 0 && b.bytes+size > b.opts.Bytes {
+		if err := flush(); err != nil {
+			return err
+		}
+	}
+	b.rows++
+	b.bytes += size
+	b.stats.Writes++
+	b.stats.Bytes += int64(size)
+	return nil
+}
+
+// group is that of an outbox or queue. There are few.
+func (b *Buffer[O, Q]) group(name string, jobs bool) *Group[O, Q] {
+	for _, g := range b.groups {
+		if g.Name == name && (g.Jobs != nil) == jobs {
+			g.last = b.stats.Writes
+			return g
+		}
+	}
+	g := &Group[O, Q]{Name: name, first: b.stats.Writes, last: b.stats.Writes}
+	b.groups = append(b.groups, g)
+	return g
+}
+
+// Rows is how many messages and jobs are buffered.
+func (b *Buffer[O, Q]) Rows() int { return b.rows }
+
+// Locks reports whether writing them waits for other transactions: dedup keys are locked in the order in
+// which they are written, so they cannot be put off past another lock.
+func (b *Buffer[O, Q]) Locks() bool { return b.once }
+
+// Take empties the buffer, for a reason that is counted.
+func (b *Buffer[O, Q]) Take(reason penstock.FlushReason) *Flush[O, Q] {
+	f := &Flush[O, Q]{Groups: b.groups, began: time.Now()}
+	b.stats.Flushes[reason]++
+	b.stats.Statements += len(f.Groups)
+	b.clear()
+	return f
+}
+
+func (b *Buffer[O, Q]) clear() { b.groups, b.rows, b.bytes, b.once = nil, 0, 0, false }
+
+// Settle tells those who wait what came of a flush that has ended, and returns its error with the operation that failed.
+func (b *Buffer[O, Q]) Settle(f *Flush[O, Q]) (err error) {
+	b.stats.FlushTime += f.took
+	if f.err != nil {
+		err = explain(f.Groups[f.failed], f.err)
+	}
+	for _, g := range f.Groups {
+		for i, p := range g.pending {
+			if p.err = err; err == nil {
+				p.made = append(p.made, g.Made[i])
+			}
+		}
+	}
+	return err
+}
+
+// explain names what failed. The server tells of a statement that it failed, not of which of its rows.
+func explain[O, Q any](g *Group[O, Q], err error) error {
+	switch n := len(g.Messages) + len(g.Jobs); {
+	case n == 1:
+		return fmt.Errorf("write buffer: operation %d of the transaction: %w", g.first, err)
+	default:
+		return fmt.Errorf("write buffer: one of %d operations of the transaction, from %d to %d: %w", n, g.first, g.last, err)
+	}
+}
+
+// errRolledBack is for jobs that were never written.
+var errRolledBack = errors.New("the jobs were rolled back before they were written")
+
+// Discard forgets what is buffered.
+func (b *Buffer[O, Q]) Discard() {
+	for _, g := range b.groups {
+		for _, p := range g.pending {
+			p.err = errRolledBack
+		}
+	}
+	b.clear()
+}
+
+// Writes reports whether a statement is one that AcrossWrites is about. Others, and those that begin with a comment, are flushed for.
+func Writes(sql string) bool {
+	verb, _, _ := strings.Cut(strings.TrimSpace(sql), " ")
+	switch strings.ToLower(verb) {
+	case "insert", "update", "delete", "merge":
+		return true
+	}
+	return false
+}
+
+// Stats are a copy.
+func (b *Buffer[O, Q]) Stats() penstock.BufferStats {
+	s := b.stats
+	s.Flushes = maps.Clone(s.Flushes)
+	return s
+}
+
+// Pending are the jobs of one call.
+type pending struct {
+	ask  func(context.Context) error
+	made []penstock.Enqueued
+	most int
+	err  error
+}
+
+// Enqueued implements penstock.PendingJobs.
+func (p *pending) Enqueued(ctx context.Context) ([]penstock.Enqueued, error) {
+	if p.err == nil && len(p.made) < p.most {
+		if err := p.ask(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if p.err != nil {
+		return nil, p.err
+	}
+	return p.made, nil
+}

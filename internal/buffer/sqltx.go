@@ -1,0 +1,128 @@
+package buffer
+
+import (
+	"context"
+	"database/sql"
+
+	"github.com/penstock/penstock"
+)
+
+// SQLTx is a transaction of database/sql with a buffer before it. It has the methods of a *sql.Tx that take a
+// context, but for those that make statements: these would go past the buffer. Stores embed it.
+type SQLTx[O, Q any] struct {
+	tx     *sql.Tx
+	across bool
+	held   *Buffer[O, Q]
+	write  func(ctx context.Context, tx *sql.Tx, g *Group[O, Q]) error
+	failed error // and the transaction has been rolled back
+	ended  bool
+}
+
+// NewSQLTx wraps a transaction; write is how the store writes a group.
+func NewSQLTx[O, Q any](tx *sql.Tx, opts penstock.BufferOptions, write func(context.Context, *sql.Tx, *Group[O, Q]) error) *SQLTx[O, Q] {
+	return &SQLTx[O, Q]{tx: tx, across: opts.AcrossWrites, held: New[O, Q](opts), write: write}
+}
+
+// TakeMessages is for a store's Publish: they are valid. name tells outboxes apart.
+func (b *SQLTx[O, Q]) TakeMessages(ctx context.Context, outbox O, name string, msgs []penstock.Message) error {
+	if err := b.usable(); err != nil {
+		return err
+	}
+	return b.held.Publish(outbox, name, msgs, func() error { return b.flush(ctx, penstock.FlushFull) })
+}
+
+// TakeJobs is for a store's Enqueue: they are valid. name tells queues apart.
+func (b *SQLTx[O, Q]) TakeJobs(ctx context.Context, queue Q, name string, jobs []penstock.NewJob) (penstock.PendingJobs, error) {
+	if err := b.usable(); err != nil {
+		return nil, err
+	}
+	ask := func(ctx context.Context) error { return b.flush(ctx, penstock.FlushIDs) }
+	return b.held.Enqueue(queue, name, jobs, ask, func() error { return b.flush(ctx, penstock.FlushFull) })
+}
+
+func (b *SQLTx[O, Q]) usable() error {
+	if b.failed == nil && b.ended {
+		return sql.ErrTxDone
+	}
+	return b.failed
+}
+
+// flush writes what is buffered. If it cannot, the transaction is rolled back at once: some databases would
+// otherwise go on and commit the rest.
+func (b *SQLTx[O, Q]) flush(ctx context.Context, reason penstock.FlushReason) error {
+	if err := b.usable(); err != nil || b.held.Rows() == 0 {
+		return err
+	}
+	f := b.held.Take(reason)
+	failed, err := 0, error(nil)
+	for i, g := range f.Groups {
+		if err = b.write(ctx, b.tx, g); err != nil {
+			failed = i
+			break
+		}
+	}
+	f.End(failed, err)
+	if b.failed = b.held.Settle(f); b.failed != nil {
+		_ = b.tx.Rollback()
+	}
+	return b.failed
+}
+
+// Flush writes what is buffered. Call it before anything outside the database that must not happen unless
+// the messages can be written.
+func (b *SQLTx[O, Q]) Flush(ctx context.Context) error { return b.flush(ctx, penstock.FlushAsked) }
+
+// Stats counts what was written, by what made it necessary.
+func (b *SQLTx[O, Q]) Stats() penstock.BufferStats { return b.held.Stats() }
+
+// ExecContext is that of *sql.Tx. Savepoints are statements as others: what was published before one is written before it.
+func (b *SQLTx[O, Q]) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	if b.across && !b.held.Locks() && Writes(query) {
+		if err := b.usable(); err != nil {
+			return nil, err
+		}
+	} else if err := b.flush(ctx, penstock.FlushWrite); err != nil {
+		return nil, err
+	}
+	return b.tx.ExecContext(ctx, query, args...)
+}
+
+// QueryContext is that of *sql.Tx.
+func (b *SQLTx[O, Q]) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	if err := b.flush(ctx, penstock.FlushRead); err != nil {
+		return nil, err
+	}
+	return b.tx.QueryContext(ctx, query, args...)
+}
+
+// QueryRowContext is that of *sql.Tx. If what is buffered cannot be written, the row's error is sql.ErrTxDone, and what comes next tells why.
+func (b *SQLTx[O, Q]) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
+	_ = b.flush(ctx, penstock.FlushRead)
+	return b.tx.QueryRowContext(ctx, query, args...)
+}
+
+// Commit returns when everything is written and committed. After an error nothing is.
+func (b *SQLTx[O, Q]) Commit() error {
+	if err := b.flush(context.Background(), penstock.FlushCommit); err != nil {
+		return err
+	}
+	if err := b.usable(); err != nil {
+		return err
+	}
+	b.ended = true
+	return b.tx.Commit()
+}
+
+// Rollback forgets what is buffered, and takes back what was written.
+func (b *SQLTx[O, Q]) Rollback() error {
+	b.held.Discard()
+	if b.ended {
+		return sql.ErrTxDone
+	}
+	was := b.failed
+	b.ended, b.failed = true, nil
+	if was != nil {
+		return nil // it is already
+	}
+	return b.tx.Rollback()
+}

@@ -1,0 +1,414 @@
+package postgres
+
+import (
+	"context"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/buffer"
+)
+
+// Buffered begins transactions that buffer what they publish: in place of the pool or connection in the call that begins one,
+// also in pgx.BeginFunc.
+type Buffered struct {
+	db   Beginner
+	opts penstock.BufferOptions
+}
+
+// Beginner is what Buffered needs: a *pgxpool.Pool, *pgxpool.Conn or *pgx.Conn.
+type Beginner interface {
+	BeginTx(ctx context.Context, opts pgx.TxOptions) (pgx.Tx, error)
+}
+
+// NewBuffered is for the transactions of db.
+func NewBuffered(db Beginner, opts penstock.BufferOptions) *Buffered { return &Buffered{db, opts} }
+
+// Begin begins a *BufferedTx.
+func (b *Buffered) Begin(ctx context.Context) (pgx.Tx, error) { return b.BeginTx(ctx, pgx.TxOptions{}) }
+
+// BeginTx begins a *BufferedTx.
+func (b *Buffered) BeginTx(ctx context.Context, opts pgx.TxOptions) (pgx.Tx, error) {
+	var (
+		conn *pgx.Conn
+		free = func() {}
+	)
+	switch db := b.db.(type) {
+	case *pgx.Conn:
+		conn = db
+	case *pgxpool.Conn:
+		conn = db.Conn()
+	case *pgxpool.Pool:
+		c, err := db.Acquire(ctx)
+		if err != nil {
+			return nil, err
+		}
+		conn, free = c.Conn(), c.Release
+	default:
+		tx, err := db.BeginTx(ctx, opts)
+		if err != nil {
+			return nil, err
+		}
+		return Buffer(tx, b.opts), nil
+	}
+	tx, err := conn.BeginTx(ctx, opts)
+	if err != nil {
+		free()
+		return nil, err
+	}
+	made := Buffer(tx, b.opts)
+	made.own, made.shared, made.free = opts.CommitQuery == "", false, free
+	return made, nil
+}
+
+// BufferedTx is a transaction in which Outbox.Publish, and its own Enqueue, only take what they are given. It
+// goes to the server in statements of many rows, at the latest with COMMIT and in the same round trip, and before anything else that the
+// transaction does, so that what it reads, locks and promises is as without a buffer (docs/buffering.md). Everything else it does as
+// the transaction that it wraps. Where a write fails later than it was called, that error is returned by what
+// comes next, and by everything after it but Rollback.
+//
+// As any pgx.Tx, one goroutine at a time may use it.
+type BufferedTx struct {
+	*bufferedSession
+	depth  int // 0 is the transaction, above it are savepoints
+	closed bool
+}
+
+var _ pgx.Tx = (*BufferedTx)(nil)
+
+// bufferedSession is what a transaction and its savepoints share.
+type bufferedSession struct {
+	tx     pgx.Tx
+	free   func() // gives the connection back
+	own    bool   // nobody else ends the transaction
+	shared bool   // the program may use the connection itself, so nothing goes on in the background
+	across bool
+	held   *buffer.Buffer[*Outbox, *Queue]
+
+	failed error
+	depth  int // of the failure
+	behind *backgroundFlush
+}
+
+type backgroundFlush struct {
+	of     *buffer.Flush[*Outbox, *Queue]
+	cancel context.CancelFunc
+	ended  chan struct{}
+}
+
+// Buffer wraps a transaction that is open. Commit it by what is returned: what is still buffered when tx itself is committed is never written.
+func Buffer(tx pgx.Tx, opts penstock.BufferOptions) *BufferedTx {
+	return &BufferedTx{bufferedSession: &bufferedSession{tx: tx, free: func() {}, shared: true, across: opts.AcrossWrites,
+		held: buffer.New[*Outbox, *Queue](opts)}}
+}
+
+// Stats counts what was written, by what made it necessary.
+func (b *BufferedTx) Stats() penstock.BufferStats { return b.held.Stats() }
+
+// Flush writes what is buffered. Call it before anything outside the database that must not happen unless
+// the messages can be written.
+func (b *BufferedTx) Flush(ctx context.Context) error { return b.flush(ctx, penstock.FlushAsked) }
+
+func (b *BufferedTx) publish(ctx context.Context, o *Outbox, msgs []penstock.Message) error {
+	if err := b.usable(); err != nil {
+		return err
+	}
+	return b.held.Publish(o, o.table, msgs, func() error { return b.full(ctx) })
+}
+
+// Enqueue takes jobs; Queue.Enqueue writes them at once, because it returns their ids. Errors: *penstock.FieldError for a job that cannot be
+// carried (then none is taken), or that of an earlier write.
+func (b *BufferedTx) Enqueue(ctx context.Context, q *Queue, jobs ...penstock.NewJob) (penstock.PendingJobs, error) {
+	if err := validJobs(jobs); err != nil {
+		return nil, err
+	}
+	if err := b.usable(); err != nil {
+		return nil, err
+	}
+	ask := func(ctx context.Context) error { return b.flush(ctx, penstock.FlushIDs) }
+	return b.held.Enqueue(q, q.manyOf, jobs, ask, func() error { return b.full(ctx) })
+}
+
+func (b *BufferedTx) usable() error {
+	if b.closed {
+		return pgx.ErrTxClosed
+	}
+	return b.failed
+}
+
+// full writes in the background what is buffered, once what was written so before has ended.
+func (b *BufferedTx) full(ctx context.Context) error {
+	if b.shared {
+		return b.flush(ctx, penstock.FlushFull)
+	}
+	if err := b.settle(ctx); err != nil {
+		return err
+	}
+	// The call that filled the buffer returns before the flush has ended: its context may not end it.
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	behind := &backgroundFlush{b.held.Take(penstock.FlushFull), cancel, make(chan struct{})}
+	b.behind = behind
+	go func() {
+		defer close(behind.ended)
+		_ = b.send(ctx, behind.of)
+	}()
+	return nil
+}
+
+// settle waits until nothing goes on in the background.
+func (b *BufferedTx) settle(ctx context.Context) error {
+	if err := b.usable(); err != nil || b.behind == nil {
+		return err
+	}
+	select {
+	case <-b.behind.ended:
+	case <-ctx.Done():
+		b.behind.cancel()
+		<-b.behind.ended
+	}
+	b.behind.cancel()
+	of := b.behind.of
+	b.behind = nil
+	return b.fail(b.held.Settle(of))
+}
+
+// fail has everything but a rollback fail from now on.
+func (b *BufferedTx) fail(err error) error {
+	if err != nil {
+		b.failed, b.bufferedSession.depth = err, b.depth
+		b.held.Discard()
+	}
+	return err
+}
+
+// flush writes what is buffered, and in the same round trip does what comes then.
+func (b *BufferedTx) flush(ctx context.Context, reason penstock.FlushReason, then ...string) error {
+	if err := b.settle(ctx); err != nil {
+		return err
+	}
+	if b.held.Rows() == 0 && len(then) == 0 {
+		return nil
+	}
+	of := &buffer.Flush[*Outbox, *Queue]{}
+	if b.held.Rows() > 0 {
+		of = b.held.Take(reason)
+	}
+	err := b.send(ctx, of, then...)
+	if failed := b.fail(b.held.Settle(of)); failed != nil {
+		return failed
+	}
+	return err
+}
+
+// send writes and reads. An error is that of what comes then; one of the flush is in it.
+func (b *bufferedSession) send(ctx context.Context, of *buffer.Flush[*Outbox, *Queue], then ...string) error {
+	var batch pgx.Batch
+	for i, g := range of.Groups {
+		query, args, err := statementOf(g)
+		if err != nil {
+			of.End(i, err)
+			return nil
+		}
+		batch.Queue(query, args...)
+	}
+	for _, sql := range then {
+		batch.Queue(sql)
+	}
+	answers := b.tx.SendBatch(ctx, &batch)
+	for i, g := range of.Groups {
+		if err := readGroup(answers, g); err != nil {
+			_ = answers.Close()
+			i = culprit(of.Groups, i, err)
+			of.End(i, explainWrite(of.Groups[i], err))
+			return nil
+		}
+	}
+	of.End(0, nil)
+	for range then {
+		tag, err := answers.Exec()
+		if err == nil && tag.String() == "ROLLBACK" && then[0] == "commit" {
+			err = pgx.ErrTxCommitRollback
+		}
+		if err != nil {
+			_ = answers.Close()
+			return err
+		}
+	}
+	return answers.Close()
+}
+
+// statementOf writes a group.
+func statementOf(g *buffer.Group[*Outbox, *Queue]) (string, []any, error) {
+	if g.Outbox != nil {
+		args, err := columnsOf(g.Messages)
+		return g.Outbox.insert, args, err
+	}
+	return g.Queue.callFor(g.Jobs)
+}
+
+func readGroup(answers pgx.BatchResults, g *buffer.Group[*Outbox, *Queue]) error {
+	if g.Outbox != nil {
+		_, err := answers.Exec()
+		return err
+	}
+	rows, err := answers.Query()
+	if err == nil {
+		g.Made, err = collectEnqueued(rows, len(g.Jobs))
+	}
+	return err
+}
+
+// culprit is which group an error is about that the first reading, of group i, returned: statements are prepared
+// together before any runs, and of these the server names what is not there.
+func culprit(groups []*buffer.Group[*Outbox, *Queue], i int, err error) int {
+	if state := sqlState(err); state == "42P01" || state == "42883" {
+		for k, g := range groups[i:] {
+			if name := strings.ReplaceAll(g.Name, `"`, ""); strings.Contains(err.Error(), name+`"`) || strings.Contains(err.Error(), name+"(") {
+				return i + k
+			}
+		}
+	}
+	return i
+}
+
+func explainWrite(g *buffer.Group[*Outbox, *Queue], err error) error {
+	if g.Outbox != nil {
+		return publishError(err, g.Outbox.name)
+	}
+	return queueError(err, g.Queue.name)
+}
+
+// Begin begins a savepoint. What is published in it goes with it.
+func (b *BufferedTx) Begin(ctx context.Context) (pgx.Tx, error) {
+	inner := &BufferedTx{bufferedSession: b.bufferedSession, depth: b.depth + 1}
+	if err := b.flush(ctx, penstock.FlushSavepoint, "savepoint "+inner.savepoint()); err != nil {
+		return nil, err
+	}
+	return inner, nil
+}
+
+func (b *BufferedTx) savepoint() string { return "penstock_" + strconv.Itoa(b.depth) }
+
+// Commit returns when everything is written and committed; of a savepoint, when it is written and
+// released. After an error nothing of it is committed.
+func (b *BufferedTx) Commit(ctx context.Context) error {
+	if b.closed {
+		return pgx.ErrTxClosed
+	}
+	if b.depth > 0 {
+		if err := b.flush(ctx, penstock.FlushSavepoint, "release savepoint "+b.savepoint()); err != nil {
+			return err
+		}
+		b.closed = true
+		return nil
+	}
+	defer b.free()
+	if b.own && b.settle(ctx) == nil && b.held.Rows() > 0 {
+		err := b.flush(ctx, penstock.FlushCommit, "commit")
+		b.closed = true
+		if err != nil && b.tx.Conn().PgConn().TxStatus() != 'I' {
+			_ = b.tx.Rollback(context.WithoutCancel(ctx))
+		}
+		return err
+	}
+	err := b.flush(ctx, penstock.FlushCommit)
+	b.closed = true
+	if err != nil {
+		_ = b.tx.Rollback(context.WithoutCancel(ctx))
+		return err
+	}
+	return b.tx.Commit(ctx)
+}
+
+// Rollback forgets what is buffered, and takes back what was written.
+func (b *BufferedTx) Rollback(ctx context.Context) error {
+	if b.closed {
+		return pgx.ErrTxClosed
+	}
+	_ = b.settle(ctx)
+	b.held.Discard()
+	b.closed = true
+	if b.depth == 0 {
+		defer b.free()
+		return b.tx.Rollback(ctx)
+	}
+	_, err := b.tx.Exec(ctx, "rollback to savepoint "+b.savepoint()+"; release savepoint "+b.savepoint())
+	if err == nil && b.failed != nil && b.bufferedSession.depth >= b.depth {
+		b.failed = nil // the server has forgotten it, too
+	}
+	return err
+}
+
+// Exec implements pgx.Tx.
+func (b *BufferedTx) Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	clear := b.settle
+	if !b.across || b.held.Locks() || !buffer.Writes(sql) {
+		clear = func(ctx context.Context) error { return b.flush(ctx, penstock.FlushWrite) }
+	}
+	if err := clear(ctx); err != nil {
+		return pgconn.CommandTag{}, err
+	}
+	return b.tx.Exec(ctx, sql, args...)
+}
+
+// Query implements pgx.Tx.
+func (b *BufferedTx) Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error) {
+	if err := b.flush(ctx, penstock.FlushRead); err != nil {
+		return pgx.FailedBatchResults(&pgx.Batch{}, err).Query()
+	}
+	return b.tx.Query(ctx, sql, args...)
+}
+
+// QueryRow implements pgx.Tx.
+func (b *BufferedTx) QueryRow(ctx context.Context, sql string, args ...any) pgx.Row {
+	if err := b.flush(ctx, penstock.FlushRead); err != nil {
+		return pgx.FailedBatchResults(&pgx.Batch{}, err).QueryRow()
+	}
+	return b.tx.QueryRow(ctx, sql, args...)
+}
+
+// SendBatch implements pgx.Tx.
+func (b *BufferedTx) SendBatch(ctx context.Context, batch *pgx.Batch) pgx.BatchResults {
+	if err := b.flush(ctx, penstock.FlushRead); err != nil {
+		return pgx.FailedBatchResults(batch, err)
+	}
+	return b.tx.SendBatch(ctx, batch)
+}
+
+// CopyFrom implements pgx.Tx.
+func (b *BufferedTx) CopyFrom(ctx context.Context, table pgx.Identifier, columns []string, rows pgx.CopyFromSource) (int64, error) {
+	if err := b.flush(ctx, penstock.FlushWrite); err != nil {
+		return 0, err
+	}
+	return b.tx.CopyFrom(ctx, table, columns, rows)
+}
+
+// Prepare implements pgx.Tx.
+func (b *BufferedTx) Prepare(ctx context.Context, name, sql string) (*pgconn.StatementDescription, error) {
+	if err := b.settle(ctx); err != nil {
+		return nil, err
+	}
+	return b.tx.Prepare(ctx, name, sql)
+}
+
+// LargeObjects implements pgx.Tx. What is published before is written first, what is published later is not seen by them.
+func (b *BufferedTx) LargeObjects() pgx.LargeObjects {
+	b.handOut()
+	return b.tx.LargeObjects()
+}
+
+// Conn implements pgx.Tx. What is published before is written first; what is published later may not be when the
+// connection is used, so call Flush. An error of the flush is returned by what comes next.
+func (b *BufferedTx) Conn() *pgx.Conn {
+	b.handOut()
+	return b.tx.Conn()
+}
+
+func (b *BufferedTx) handOut() {
+	_ = b.flush(context.Background(), penstock.FlushOutside)
+	b.shared = true
+}

@@ -1,0 +1,297 @@
+package sqlite_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/testseed"
+	"github.com/penstock/penstock/store/queuetest"
+	"github.com/penstock/penstock/store/sqlite"
+	"github.com/penstock/penstock/store/storetest"
+)
+
+// little has every other message find the buffer full.
+var little = penstock.BufferOptions{Rows: 2}
+
+// What business transactions do in the suites they may do buffered.
+func TestStoreBuffered(t *testing.T) {
+	open := func(t testing.TB) storetest.Instance {
+		i := openInstance(t)
+		plain := i.Begin
+		i.Begin = func(ctx context.Context) (storetest.Tx, error) {
+			tx, err := plain(ctx)
+			return buffered(tx.(businessTx), err)
+		}
+		return i
+	}
+	storetest.Run(t, storetest.Harness{Open: open, Features: storetest.Features{Reclaim: true, Snapshots: true, Copy: true, Buffered: true}, OneOf: 4})
+}
+
+func TestQueueBuffered(t *testing.T) {
+	open := func(t testing.TB) queuetest.Instance {
+		i := openQueueInstance(t)
+		plain := i.Begin
+		i.Begin = func(ctx context.Context) (queuetest.Tx, error) {
+			tx, err := plain(ctx)
+			return buffered(tx.(businessTx), err)
+		}
+		return i
+	}
+	queuetest.Run(t, queuetest.Harness{Open: open, Features: queuetest.Features{Reclaim: true, Snapshots: true, Release: true}, OneOf: 4})
+}
+
+func buffered(tx businessTx, err error) (businessTx, error) {
+	if err == nil {
+		tx.tx = sqlite.Buffer(tx.tx.(*sql.Tx), little)
+	}
+	return tx, err
+}
+
+// bufferFixture has a transaction and the buffer around it.
+type bufferFixture struct {
+	*testing.T
+	app *sql.DB
+	raw *sql.Tx // sees what has been written
+	tx  *sqlite.BufferedTx
+	n   int
+}
+
+func newBufferFixture(t *testing.T, opts penstock.BufferOptions) *bufferFixture {
+	_, s, app := newFile(t, sqlite.Options{})
+	f := &bufferFixture{T: t, app: app}
+	f.must(s.CreateQueue(t.Context(), "jobs", penstock.FIFO))
+	mustExec(t, app, "create table shop (n int)")
+	var err error
+	f.raw, err = app.BeginTx(t.Context(), nil)
+	f.must(err)
+	t.Cleanup(func() { _ = f.raw.Rollback() })
+	f.tx = sqlite.Buffer(f.raw, opts)
+	return f
+}
+
+func (f *bufferFixture) must(err error) {
+	f.Helper()
+	if err != nil {
+		f.Fatal(err)
+	}
+}
+
+// publish publishes so many messages, 1, 2, 3 …
+func (f *bufferFixture) publish(n int) {
+	f.Helper()
+	for range n {
+		f.n++
+		f.must(sqlite.Publish(f.Context(), f.tx, "orders", penstock.Message{Key: "k", Payload: fmt.Append(nil, f.n)}))
+	}
+}
+
+const writtenSQL = "select coalesce(group_concat(cast(payload as text), ' '), '') from (select payload from penstock_outbox_orders order by seq)"
+
+// want compares what has been written, and why.
+func (f *bufferFixture) want(written string, flushes map[penstock.FlushReason]int) {
+	f.Helper()
+	var got string
+	f.must(f.raw.QueryRow(writtenSQL).Scan(&got))
+	if got != written {
+		f.Errorf("written: %q, want %q", got, written)
+	}
+	if got := f.tx.Stats().Flushes; fmt.Sprint(got) != fmt.Sprint(flushes) {
+		f.Errorf("flushes: %v, want %v", got, flushes)
+	}
+}
+
+func TestBufferFlushesWhen(t *testing.T) {
+	type flushes = map[penstock.FlushReason]int
+	for name, c := range map[string]struct {
+		opts    penstock.BufferOptions
+		do      func(f *bufferFixture)
+		written string
+		flushes flushes
+	}{
+		"nothing asks for it": {written: ""},
+		"it is full":          {opts: little, do: func(f *bufferFixture) { f.publish(1) }, written: "1 2", flushes: flushes{penstock.FlushFull: 1}},
+		"a query reads": {do: func(f *bufferFixture) {
+			var got string
+			if f.must(f.tx.QueryRowContext(f.Context(), writtenSQL).Scan(&got)); got != "1 2" {
+				f.Errorf("the transaction reads %q of its own", got)
+			}
+			f.publish(1)
+			rows, err := f.tx.QueryContext(f.Context(), "select 1")
+			f.must(err)
+			f.must(rows.Close())
+		}, written: "1 2 3", flushes: flushes{penstock.FlushRead: 2}},
+		"a statement may have a trigger": {do: func(f *bufferFixture) { f.exec("insert into shop values (1)") }, written: "1 2", flushes: flushes{penstock.FlushWrite: 1}},
+		"a statement that may go ahead does": {opts: penstock.BufferOptions{AcrossWrites: true}, do: func(f *bufferFixture) {
+			f.exec("insert into shop values (1)")
+		}},
+		"a savepoint takes what is in it and nothing else": {opts: penstock.BufferOptions{AcrossWrites: true}, do: func(f *bufferFixture) {
+			f.exec("savepoint s")
+			f.publish(1)
+			f.exec("rollback to s")
+			f.publish(1)
+			f.exec("release s")
+		}, written: "1 2 4", flushes: flushes{penstock.FlushWrite: 3}},
+		"ids are asked for": {do: func(f *bufferFixture) {
+			later, err := f.tx.Enqueue(f.Context(), sqlite.NewQueue("jobs"), penstock.NewJob{}, penstock.NewJob{})
+			f.must(err)
+			made, err := later.Enqueued(f.Context())
+			f.must(err)
+			now, err := sqlite.NewQueue("jobs").Enqueue(f.Context(), f.tx, penstock.NewJob{})
+			f.must(err)
+			if len(made) != 2 || len(now) != 1 || made[0].ID == 0 || made[1].ID <= made[0].ID || now[0].ID <= made[1].ID {
+				f.Errorf("ids %v and %v", made, now)
+			}
+		}, written: "1 2", flushes: flushes{penstock.FlushIDs: 2}},
+		"Flush says so": {do: func(f *bufferFixture) { f.must(f.tx.Flush(f.Context())) }, written: "1 2", flushes: flushes{penstock.FlushAsked: 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newBufferFixture(t, c.opts)
+			if f.publish(2); c.do != nil {
+				c.do(f)
+			}
+			if c.flushes == nil {
+				c.flushes = flushes{}
+			}
+			f.want(c.written, c.flushes)
+		})
+	}
+}
+
+func (f *bufferFixture) exec(query string) {
+	f.Helper()
+	_, err := f.tx.ExecContext(f.Context(), query)
+	f.must(err)
+}
+
+// A write that fails late fails the transaction, which SQLite by itself would commit without it.
+func TestBufferFailsWithTheOperation(t *testing.T) {
+	f := newBufferFixture(t, penstock.BufferOptions{})
+	f.exec("insert into shop values (1)")
+	f.publish(1)
+	f.must(sqlite.Publish(t.Context(), f.tx, "nowhere", penstock.Message{}))
+	later, err := f.tx.Enqueue(t.Context(), sqlite.NewQueue("jobs"), penstock.NewJob{})
+	f.must(err)
+	lost := func(err error) {
+		t.Helper()
+		if !errors.Is(err, penstock.ErrNoOutbox) || !strings.Contains(err.Error(), "nowhere") || !strings.Contains(err.Error(), "operation 2 ") {
+			t.Errorf("got %v", err)
+		}
+	}
+	lost(f.tx.Flush(t.Context()))
+	if err := f.tx.QueryRowContext(t.Context(), "select 1").Scan(new(int)); !errors.Is(err, sql.ErrTxDone) {
+		t.Errorf("a row of the transaction: %v", err)
+	}
+	_, err = f.tx.ExecContext(t.Context(), "insert into shop values (2)")
+	lost(err)
+	_, err = f.tx.QueryContext(t.Context(), "select 1")
+	lost(err)
+	_, err = later.Enqueued(t.Context())
+	lost(err)
+	lost(sqlite.Publish(t.Context(), f.tx, "orders", penstock.Message{}))
+	lost(f.tx.Commit())
+	f.must(f.tx.Rollback())
+	if err := f.tx.Commit(); !errors.Is(err, sql.ErrTxDone) {
+		t.Errorf("Commit after Rollback: %v", err)
+	}
+	if n := scan[int](t, f.app, "select (select count(*) from shop) + (select count(*) from penstock_outbox_orders)"); n != 0 {
+		t.Errorf("%d rows were committed", n)
+	}
+}
+
+// Any interleaving leaves the same tables, buffered or not.
+func TestBufferChangesNothing(t *testing.T) {
+	_, s, app := newFile(t, sqlite.Options{})
+	for _, err := range []error{s.CreateOutbox(t.Context(), "other"), s.CreateQueue(t.Context(), "jobs", penstock.FIFO)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	mustExec(t, app, "create table shop (n int)")
+	t.Logf("PENSTOCK_SEED=%d", testseed.Seed())
+	for part := range testseed.Steps(200) {
+		opts := penstock.BufferOptions{Rows: 1 + part%5, AcrossWrites: part%2 == 0}
+		var left [2]string
+		for i := range left {
+			raw, err := app.BeginTx(t.Context(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			tx := businessTx{raw}
+			if i == 1 {
+				tx.tx = sqlite.Buffer(raw, opts)
+			}
+			left[i] = bufferWalk(t, tx, part) + bufferTables(t, raw)
+			if err := raw.Rollback(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if left[0] != left[1] {
+			t.Fatalf("walk %d (%+v)\nplain:\n%s\nbuffered:\n%s", part, opts, left[0], left[1])
+		}
+	}
+}
+
+// bufferWalk does what the seed deals and returns what was seen of it.
+func bufferWalk(t *testing.T, tx businessTx, part int) (saw string) {
+	r, depth := testseed.New("TestBufferChangesNothing", part), 0
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	exec := func(query string) { _, err := tx.tx.ExecContext(t.Context(), query); must(err) }
+	for n := range 30 + r.IntN(30) {
+		switch what, which := r.IntN(12), r.IntN(2); what {
+		case 0, 1, 2, 3:
+			must(tx.Publish(t.Context(), []string{"orders", "other"}[which], penstock.Message{Key: "k", Payload: fmt.Append(nil, n)}))
+		case 4, 5:
+			job := penstock.NewJob{Payload: fmt.Append(nil, n), DedupKey: []string{"", "once"}[which]}
+			if b, ok := tx.tx.(*sqlite.BufferedTx); ok {
+				_, err := b.Enqueue(t.Context(), sqlite.NewQueue("jobs"), job)
+				must(err)
+			} else {
+				_, err := tx.Enqueue(t.Context(), "jobs", job)
+				must(err)
+			}
+		case 6, 7:
+			exec(fmt.Sprintf("insert into shop values (%d)", n))
+		case 8:
+			var rows int
+			must(tx.tx.QueryRowContext(t.Context(), "select count(*) from penstock_outbox_orders").Scan(&rows))
+			saw += fmt.Sprintln(rows)
+		case 9:
+			depth++
+			exec(fmt.Sprintf("savepoint s%d", depth))
+		case 10, 11:
+			if depth > 0 {
+				if what == 10 {
+					exec(fmt.Sprintf("rollback to s%d", depth))
+				}
+				exec(fmt.Sprintf("release s%d", depth))
+				depth--
+			}
+		}
+	}
+	if b, ok := tx.tx.(*sqlite.BufferedTx); ok {
+		must(b.Flush(t.Context()))
+	}
+	return saw
+}
+
+// bufferTables is what is in them.
+func bufferTables(t *testing.T, tx *sql.Tx) (text string) {
+	for _, table := range []string{"penstock_outbox_orders", "penstock_outbox_other", "penstock_queue_jobs"} {
+		var held string
+		if err := tx.QueryRow("select coalesce(group_concat(coalesce(key, '') || ':' || cast(payload as text), ' '), '') from (select key, payload from " + table + " order by rowid)").Scan(&held); err != nil {
+			t.Fatal(err)
+		}
+		text += held + "\n"
+	}
+	return text
+}
