@@ -43,6 +43,8 @@ var rooms = []row{
 	{room: "relay", may: []string{"."}, tests: with(helpers, "store/memory")},
 	{room: "work", may: []string{"."}, tests: with(helpers, "store/memory")},
 
+	{room: "writer", may: []string{"."}, tests: with(helpers, "store/*")},
+
 	{room: "store/*test", named: true, may: []string{".", "work", "internal/*", "internal/test*"}, tests: helpers},
 	{room: "store/postgres/postgrestest", named: true, may: []string{".", "store/*", "internal/*", "internal/test*"}},
 	{room: "store/postgres/adopt", may: []string{self, ".", "internal/*"}, tests: with(helpers, "relay", "store/*")},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -44,4 +45,16 @@ func publishError(err error, outbox string) error {
 		return penstock.WithHint(err, "%s", granted("penstock outbox grant "+outbox+" ROLE --publish"))
 	}
 	return explain(err)
+}
+
+// RefusesContent implements penstock.ContentJudge: data, constraints and triggers, and who lost against another transaction.
+func (s *Store) RefusesContent(err error) bool {
+	switch state := sqlState(err); {
+	case len(state) != 5:
+		return false
+	case state == "40001", state == "40P01":
+		return true
+	default:
+		return slices.Contains([]string{"22", "23", "44", "54", "P0"}, state[:2])
+	}
 }
