@@ -86,7 +86,7 @@ func TestLiveDump(t *testing.T) {
 	turned.Wait()
 	turns["jobs"] = count(t, source.URL, `select pg_sequence_last_value('penstock."_jobs.ring"') / 1024`)
 	t.Logf("turns: %v", turns)
-	for _, ring := range []string{"_lease", "_later", "_dedup", "jobs"} {
+	for _, ring := range []string{"_lease", "_scheduled", "_dedup", "jobs"} {
 		if turns[ring] == 0 {
 			t.Errorf("%s has not turned", ring)
 		}
@@ -235,7 +235,7 @@ func (b *business) turnRings(ctx context.Context, turns map[string]int) {
 				return
 			}
 		}
-		for ring, alive := range map[string]string{"_lease": "true", "_later": "true", "_dedup": "r.at > clock_timestamp() - (select q.dedup_window from penstock._queue q where q.id = r.queue)"} {
+		for ring, alive := range map[string]string{"_lease": "true", "_scheduled": "true", "_dedup": "r.at > clock_timestamp() - (select q.dedup_window from penstock._queue q where q.id = r.queue)"} {
 			var turned bool
 			if err := conn.QueryRow(context.WithoutCancel(ctx), "select penstock._reclaim_pair($1, 16384, $2)", ring, alive).Scan(&turned); err != nil {
 				b.t.Errorf("%s: %v", ring, err)

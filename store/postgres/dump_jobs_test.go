@@ -29,7 +29,7 @@ func TestNobodyWaitsForWhatIsDumped(t *testing.T) {
 	f.leaveBehind("select")
 	f.Exec("select penstock.enqueue('q', 'x', not_before => now() + '1 h', dedup_key => 'x'), penstock.enqueue('q', 'y')")
 	f.Exec("select penstock.retry('q', lease) from penstock.claim('q')")
-	f.Exec("delete from penstock._later; delete from penstock._dedup; select setval('penstock._lease_slot', 1), setval('penstock._later_slot', 1), setval('penstock._dedup_slot', 1)", pgx.QueryExecModeSimpleProtocol)
+	f.Exec("delete from penstock._scheduled; delete from penstock._dedup; select setval('penstock._lease_slot', 1), setval('penstock._scheduled_slot', 1), setval('penstock._dedup_slot', 1)", pgx.QueryExecModeSimpleProtocol)
 	upkeep := func() {
 		f.Helper()
 		f.Exec("update penstock._pair set again = null")
@@ -38,7 +38,7 @@ func TestNobodyWaitsForWhatIsDumped(t *testing.T) {
 	}
 	emptied := func() int64 {
 		f.Helper()
-		return f.Number(`select count(*) from unnest('{_q.0,_lease_0,_later_0,_dedup_0}'::text[]) s where pg_relation_size(format('penstock.%I', s)) = 0`)
+		return f.Number(`select count(*) from unnest('{_q.0,_lease_0,_scheduled_0,_dedup_0}'::text[]) s where pg_relation_size(format('penstock.%I', s)) = 0`)
 	}
 
 	dump := f.begin(f.Connect())

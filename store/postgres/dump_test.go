@@ -33,13 +33,13 @@ func TestDumpThatWaitsForALock(t *testing.T) {
 	f.Exec("select penstock.enqueue('q', 'leased ' || i) from generate_series(1, 100) i")
 	f.Exec("select from penstock.claim('q', 100, '1 day')")
 	f.Exec("select penstock.enqueue('q', 'delayed ' || i, not_before => now() + interval '1 day', dedup_key => 'key ' || i) from generate_series(1, 100) i")
-	f.leaveBehind("insert into penstock.q (payload, grp) select convert_to('left ' || i, 'UTF8'), 'g' from generate_series(1, 100) i")
+	f.leaveBehind("insert into penstock.q (payload, group_key) select convert_to('left ' || i, 'UTF8'), 'g' from generate_series(1, 100) i")
 
 	rings := []string{"cursor", "line", "parked"}
 	for _, ring := range rings { // their next turn moves what is there
 		f.Exec("select setval($1, 1)", "penstock._"+ring+"_slot")
 	}
-	for _, ring := range []string{"lease", "later", "dedup"} {
+	for _, ring := range []string{"lease", "scheduled", "dedup"} {
 		f.Exec("select setval($1, 3)", "penstock._"+ring+"_slot")
 	}
 	turned := func() (n int64) {
@@ -51,7 +51,7 @@ func TestDumpThatWaitsForALock(t *testing.T) {
 		f.Exec("update penstock._segment set leaving = true where slot = 0; update penstock._pair set again = null", pgx.QueryExecModeSimpleProtocol)
 		f.Exec(maintainAtOnce, pgx.QueryExecModeSimpleProtocol)
 		f.Exec("select penstock._reclaim_pairs()")
-		return f.Number(`select count(*) from unnest('{_q.0,_lease_0,_later_0,_dedup_0}'::text[]) s where pg_relation_size(format('penstock.%I', s)) = 0`)
+		return f.Number(`select count(*) from unnest('{_q.0,_lease_0,_scheduled_0,_dedup_0}'::text[]) s where pg_relation_size(format('penstock.%I', s)) = 0`)
 	}
 	for _, env := range [][]string{nil, {"PGAPPNAME=backup"}} {
 		locked, err := f.Connect().Begin(f.Ctx)
@@ -83,7 +83,7 @@ func TestDumpThatWaitsForALock(t *testing.T) {
 				t.Errorf("no row of %s is in the dump (%q)", ring, env)
 			}
 		}
-		for table, payload := range map[string]string{"_lease_": "leased ", "_later_": "delayed ", "_dedup_": "key ", "\"_q.": "left "} {
+		for table, payload := range map[string]string{"_lease_": "leased ", "_scheduled_": "delayed ", "_dedup_": "key ", "\"_q.": "left "} {
 			found := 0
 			for line := range strings.Lines(dump.String()) {
 				if strings.HasPrefix(line, "INSERT INTO penstock."+table) &&
@@ -95,7 +95,7 @@ func TestDumpThatWaitsForALock(t *testing.T) {
 				t.Errorf("%d of 100 rows of %s are in the dump (%q)", found, table, env)
 			}
 		}
-		for _, ring := range []string{"lease", "later", "dedup"} { // who looks for a row after a restore looks where it is
+		for _, ring := range []string{"lease", "scheduled", "dedup"} { // who looks for a row after a restore looks where it is
 			if !strings.Contains(dump.String(), "setval('penstock._"+ring+"_slot', 3,") {
 				t.Errorf("the register of %s lists one segment (%q)", ring, env)
 			}

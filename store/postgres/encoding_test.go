@@ -40,7 +40,7 @@ func TestUnreadableTextIsRefused(t *testing.T) {
 	for _, sql := range []string{
 		"insert into penstock.orders (key, payload) values (%s, 'x')", "insert into penstock.orders (topic, payload) values (%s, 'x')",
 		"insert into penstock.orders (id, payload) values (%s, 'x')", "insert into penstock.orders (headers, payload) values (jsonb_build_object('k', %s), 'x')",
-		"insert into penstock.jobs (key, payload) values (%s, 'x')", "insert into penstock.jobs (grp, payload) values (%s, 'x')",
+		"insert into penstock.jobs (key, payload) values (%s, 'x')", "insert into penstock.jobs (group_key, payload) values (%s, 'x')",
 		"select penstock.enqueue('jobs', 'x', key => %s, not_before => now() + interval '1 day')", "select penstock.enqueue('jobs', 'x', dedup_key => %s)",
 		"select penstock.enqueue_many('jobs', array['x'], keys => array[%s], not_befores => array[now() + interval '1 day'])",
 		"select penstock.schedule('jobs', 's', '* * * * *', 'x', key => %s)",

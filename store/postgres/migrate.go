@@ -253,7 +253,7 @@ func (s *Store) mayMigrate(ctx context.Context, tx pgx.Tx, exists bool) error {
 }
 
 // lastOfAllQueues is the last version that changes the tables of every queue.
-const lastOfAllQueues = 91
+const lastOfAllQueues = 170
 
 // canLock says, before anything is changed, whether the server has room for the locks: one for each table
 // and index, until the transaction ends.

@@ -63,8 +63,8 @@ func newNeighbours(t *testing.T) *neighbours {
 	_, err = f.store.Replay(f.Ctx, penstock.Replay{Outbox: outbox, Subscription: "their own"})
 	f.Must(err)
 
-	f.Exec("select penstock.enqueue($1, $2, key => 'known ' || i, grp => 'known', dedup_key => 'known ' || i, headers => jsonb_build_object('h', $2::text)) from generate_series(1, 6) i", queue, secret)
-	f.Exec("select penstock.claim($1, 4, lease => '1 day', worker => $2, grp => 'known')", queue, secret)
+	f.Exec("select penstock.enqueue($1, $2, key => 'known ' || i, group_key => 'known', dedup_key => 'known ' || i, headers => jsonb_build_object('h', $2::text)) from generate_series(1, 6) i", queue, secret)
+	f.Exec("select penstock.claim($1, 4, lease => '1 day', worker => $2, group_key => 'known')", queue, secret)
 	f.Exec("select penstock.enqueue($1, $2, not_before => now() + interval '1 day'), penstock.enqueue($1, $2, priority => 3)", queue, secret)
 	f.Exec(`select penstock.retry($1, l.lease, '1 day', $2) from (select lease from penstock._lease order by lease limit 1) l`, queue, secret)
 	f.Exec(`select penstock.bury($1, l.lease, $2) from (select lease from penstock._lease order by lease limit 1) l`, queue, secret)
@@ -91,7 +91,7 @@ func newNeighbours(t *testing.T) *neighbours {
 	}
 	mine, theirs := id("_inbox", "consumer", "billing"), id("_inbox", "consumer", inbox)
 	n.aims = []aim{
-		{queue, []string{"known", "known 1", "known 2", "jobs"}, append(numbers("select lease from penstock._lease union select id from penstock._dead_job union select id from penstock._later"),
+		{queue, []string{"known", "known 1", "known 2", "jobs"}, append(numbers("select lease from penstock._lease union select id from penstock._dead_job union select id from penstock._scheduled"),
 			id("_queue", "name", queue)), relations(queue)},
 		{outbox, []string{"their own", "known 0", "kknown 0", "kknown 1"}, append(numbers("select seq from penstock._dead_letter union select seq from penstock._parked union select n from penstock._line"),
 			numbers("select id from penstock._subscription")...), relations(outbox)},
@@ -264,7 +264,7 @@ func (a aim) argument(r *rand.Rand, kind, word, role string) string {
 func (n *neighbours) call(f function, r *rand.Rand, role string) string {
 	a := n.aims[r.IntN(len(n.aims))]
 	if f.trigger { // anybody has a temporary table of his own
-		return fmt.Sprintf(`create temporary table attack (seq bigint, xid xid8, created_at timestamptz, slot smallint, attempt int, priority smallint, grp text, id text, key text, topic text, headers jsonb, payload bytea) on commit drop;
+		return fmt.Sprintf(`create temporary table attack (seq bigint, xid xid8, created_at timestamptz, slot smallint, attempt int, priority smallint, group_key text, id text, key text, topic text, headers jsonb, payload bytea) on commit drop;
 			create trigger attack before insert on attack for each row execute function %s(%s, %s);
 			insert into attack values (1, '5', now(), 0, 1, 3, 'g', 'i', 'k', 't', '{}', 'x')`, f.quoted, quoted(a.name), quoted(a.relations[r.IntN(len(a.relations))]))
 	}
@@ -404,7 +404,7 @@ var parts = []part{
 		_jobs.flags: select
 		_jobs.ring: select
 		_jobs.seq: usage
-		jobs: insert (grp headers key payload priority)`},
+		jobs: insert (group_key headers key payload priority)`},
 	{name: "worker", grant: "select penstock.grant_worker('jobs', '%s')", privileges: `
 		_jobs.tick: select`},
 	{name: "operator", grant: "select penstock.grant_operator('jobs', '%s')", calls: []string{"penstock._segments"}, privileges: `

@@ -37,7 +37,7 @@ func TestCancelTouchesFewPages(t *testing.T) {
 	}
 	enqueue(3000, "")                                         // ids 1 to 3000, which are taken
 	enqueue(5000, "")                                         // 3001 to 8000
-	enqueue(2000, ", grp => 'account ' || n % 3")             // 8001 to 10000, of groups from which nobody has taken
+	enqueue(2000, ", group_key => 'account ' || n % 3")       // 8001 to 10000, of groups from which nobody has taken
 	enqueue(3000, ", not_before => now() + interval '1 day'") // 10001 to 13000
 	for range 100 {
 		f.Exec("select count(*) from penstock.dequeue('q', 30)")
@@ -61,7 +61,7 @@ func TestCancelTouchesFewPages(t *testing.T) {
 func TestCancelInManyGroups(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t, "lifo")
-	f.Exec("select count(penstock.enqueue('q', 'x', grp => 'g' || n)) from generate_series(1, 1500) n")
+	f.Exec("select count(penstock.enqueue('q', 'x', group_key => 'g' || n)) from generate_series(1, 1500) n")
 	f.wantText("2", "select (penstock.cancel('q', '{999}') + penstock.cancel('q', '{4}'))::text") // the last group, in the order of the index
 	f.Exec("select count(penstock.enqueue('q', 'x', key => 'k' || n)) from generate_series(1, 1500) n")
 	f.Exec("select penstock.retry('q', $1, '0', 'again')", f.wantClaim(1, 3000)[0].lease)

@@ -22,14 +22,14 @@ func TestWalkWhileJobsAreCarriedOver(t *testing.T) {
 	t.Parallel()
 	seed := testseed.Seed()
 	t.Logf("PENSTOCK_SEED=%d", seed)
-	for _, kind := range []string{"fifo", "lifo"} {
+	for _, ordering := range []string{"fifo", "lifo"} {
 		for _, isolation := range []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead} {
-			t.Run(fmt.Sprintf("%s, %s", kind, isolation), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s, %s", ordering, isolation), func(t *testing.T) {
 				t.Parallel()
 				w := &carryWalk{fixture: newFixture(t, postgres.Options{}), isolation: isolation, seed: seed,
 					enqueued: map[int]bool{}, taken: map[int]int{}}
-				w.Exec("select penstock.create_queue('q', $1, 4, 65536)", kind)
-				w.run(kind == "lifo")
+				w.Exec("select penstock.create_queue('q', $1, 4, 65536)", ordering)
+				w.run(ordering == "lifo")
 			})
 		}
 	}
@@ -145,7 +145,7 @@ func (w *carryWalk) transaction(conn *pgx.Conn, random *rand.Rand, next *int) er
 			for i := from; i <= *next; i++ {
 				in = append(in, i)
 			}
-			_, err = tx.Exec(w.Ctx, "insert into penstock.q (payload, grp, priority) select convert_to(i::text, 'UTF8'), $2, case $2 when '' then i % 2 else 0 end from unnest($1::int[]) i", in[len(in)-(*next-from+1):], group)
+			_, err = tx.Exec(w.Ctx, "insert into penstock.q (payload, group_key, priority) select convert_to(i::text, 'UTF8'), $2, case $2 when '' then i % 2 else 0 end from unnest($1::int[]) i", in[len(in)-(*next-from+1):], group)
 		} else {
 			var got []int
 			got, err = w.takeGroup(tx.Conn(), 1+random.IntN(1+random.IntN(100)), []string{"", "", "", "a"}[random.IntN(4)])
@@ -187,9 +187,9 @@ func (w *carryWalk) takeGroup(conn *pgx.Conn, n int, group string) ([]int, error
 // Who makes a mark while a job is carried over finds it, where it was or where it is.
 func TestMarkWhileAJobIsCarriedOver(t *testing.T) {
 	t.Parallel()
-	for _, kind := range []string{"fifo", "lifo"} {
-		f := newJobs(t, kind)
-		f.leaveBehind("insert into penstock.q (payload, grp) values ('left', 'g')")
+	for _, ordering := range []string{"fifo", "lifo"} {
+		f := newJobs(t, ordering)
+		f.leaveBehind("insert into penstock.q (payload, group_key) values ('left', 'g')")
 		f.Exec(`select penstock."_q.mark"('g', 0::smallint), penstock."_q.mark"('g', 0::smallint)`) // it knows how far the sequence had come
 
 		mover := f.begin(f.Connect())
@@ -215,9 +215,9 @@ func TestMarkWhileAJobIsCarriedOver(t *testing.T) {
 // A snapshot that is older than the move sees the job nowhere: no mark is made of that.
 func TestMarkWithASnapshotFromBefore(t *testing.T) {
 	t.Parallel()
-	for _, kind := range []string{"fifo", "lifo"} {
-		f := newJobs(t, kind)
-		f.leaveBehind("insert into penstock.q (payload, grp) values ('left', 'g')")
+	for _, ordering := range []string{"fifo", "lifo"} {
+		f := newJobs(t, ordering)
+		f.leaveBehind("insert into penstock.q (payload, group_key) values ('left', 'g')")
 		f.Exec(`select penstock."_q.mark"('g', 0::smallint), penstock."_q.mark"('g', 0::smallint)`)
 		old, err := f.Connect().BeginTx(f.Ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
 		f.Must(err)

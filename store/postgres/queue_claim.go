@@ -38,7 +38,7 @@ func (s *Store) Queue(name string) penstock.Queue {
 	return &workedQueue{
 		store: s,
 		queue: NewQueue(s.schema, name),
-		claim: "select id, key, grp, priority, attempt, created_at, headers, payload, lease, lease_until from " +
+		claim: "select id, key, group_key, priority, attempt, created_at, headers, payload, lease, lease_until from " +
 			s.table("_"+name+".claim") + "($1, $2, $3, $4, $5)",
 		ready:    "select * from " + s.table("_"+name+".ready") + "($1, $2, $3)",
 		extend:   "select * from " + s.table("extend_many") + "($1, $2, $3)",

@@ -14,7 +14,7 @@ import (
 // What dead_jobs.sql does with the dead letters that it has chosen. The functions
 // raise an error if there is no such queue.
 const (
-	listDeadJobs = `select d.id, d.key, d.grp, d.priority, d.attempt, d.created_at, d.headers, d.payload, d.failures, d.died_at
+	listDeadJobs = `select d.id, d.key, d.group_key, d.priority, d.attempt, d.created_at, d.headers, d.payload, d.failures, d.died_at
 		from chosen join {schema}._dead_job d using (queue, id) order by d.id`
 	retryDeadJobs   = `select {schema}.retry_dead_jobs($1, array(select id from chosen order by id))`
 	discardDeadJobs = `select {schema}.discard_dead_jobs($1, array(select id from chosen order by id))`

@@ -49,7 +49,7 @@ func NewQueue(schema, name string) *Queue {
 	}
 }
 
-const takenColumns = "id, key, grp, priority, attempt, created_at, headers, payload"
+const takenColumns = "id, key, group_key, priority, attempt, created_at, headers, payload"
 
 // PgxQuery is what Enqueue and Dequeue need of a pgx transaction; pgx.Tx, *pgx.Conn
 // and *pgxpool.Pool have it.
@@ -197,7 +197,7 @@ func (q *Queue) valuesOf(jobs []penstock.NewJob) (string, []any, error) {
 		told = q.deduplicated + "(e.n)"
 	}
 	query.WriteString("select e.id, " + told + " from (select " +
-		"array_agg(payload order by n) as payloads, array_agg(key order by n) as keys, array_agg(grp order by n) as grps, " +
+		"array_agg(payload order by n) as payloads, array_agg(key order by n) as keys, array_agg(group_key order by n) as group_keys, " +
 		"array_agg(priority order by n) as priorities, array_agg(not_before order by n) as not_befores, " +
 		"array_agg(dedup_key order by n) as dedup_keys, array_agg(headers order by n) as headers from (values ")
 	for i := range jobs {
@@ -213,8 +213,8 @@ func (q *Queue) valuesOf(jobs []penstock.NewJob) (string, []any, error) {
 		fmt.Fprintf(&query, "(%d,$%d::bytea,$%d::text,$%d::text,$%d::int,$%d::timestamptz,$%d::text,$%d::jsonb)", i, n+1, n+2, n+3, n+4, n+5, n+6, n+7)
 		args = append(args, notNil(j.Payload), orNull(j.Key), j.Group, j.Priority, orNullTime(j.NotBefore), orNull(j.DedupKey), headers)
 	}
-	query.WriteString(") v(n, payload, key, grp, priority, not_before, dedup_key, headers)) j cross join lateral " + q.manyOf +
-		"(j.payloads, j.keys, j.grps, j.priorities, j.not_befores, j.dedup_keys, j.headers) with ordinality e(id, n)")
+	query.WriteString(") v(n, payload, key, group_key, priority, not_before, dedup_key, headers)) j cross join lateral " + q.manyOf +
+		"(j.payloads, j.keys, j.group_keys, j.priorities, j.not_befores, j.dedup_keys, j.headers) with ordinality e(id, n)")
 	return query.String(), args, nil
 }
 

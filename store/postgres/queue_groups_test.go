@@ -19,7 +19,7 @@ func (f *jobsFixture) readyGroups(groups ...string) []string {
 // fill enqueues jobs of groups.
 func (f *jobsFixture) fill(n int, groups ...string) {
 	f.Helper()
-	f.Exec("insert into penstock.jobs (grp, payload) select g, 'x' from generate_series(1, $1) n, unnest($2::text[]) g", n, groups)
+	f.Exec("insert into penstock.jobs (group_key, payload) select g, 'x' from generate_series(1, $1) n, unnest($2::text[]) g", n, groups)
 }
 
 // finish does all jobs of groups.
@@ -51,7 +51,7 @@ func TestReadyGroupsOfALateCommit(t *testing.T) {
 			f := newJobsFixture(t, penstock.FIFO)
 			tx, err := f.Connect().Begin(f.Ctx)
 			f.Must(err)
-			_, err = tx.Exec(f.Ctx, "insert into penstock.jobs (grp, payload) select case when n = $1 then 'late' else 'others' end, 'x' from generate_series(1, $1) n", many)
+			_, err = tx.Exec(f.Ctx, "insert into penstock.jobs (group_key, payload) select case when n = $1 then 'late' else 'others' end, 'x' from generate_series(1, $1) n", many)
 			f.Must(err)
 			for range 3 {
 				f.fill(10, "late", "other")
@@ -59,7 +59,7 @@ func TestReadyGroupsOfALateCommit(t *testing.T) {
 				f.Exec(`select penstock."_jobs.mark"('late', 0::smallint)`)
 				f.Exec(`select penstock."_jobs.mark"('other', 0::smallint)`)
 			}
-			if n := f.Number("select count(*) from (select distinct on (grp) pending from penstock._mark where grp in ('late', 'other') order by grp, n desc) m where pending <> '{}'"); n != 2 {
+			if n := f.Number("select count(*) from (select distinct on (group_key) pending from penstock._mark where group_key in ('late', 'other') order by group_key, n desc) m where pending <> '{}'"); n != 2 {
 				t.Fatalf("%d newest marks wait for a transaction, want 2: the test shows nothing", n)
 			}
 			if got := f.readyGroups(); len(got) != 0 {
@@ -127,7 +127,7 @@ func TestGroupsAreCountedUpToAThousand(t *testing.T) {
 	f := newJobsFixture(t, penstock.FIFO)
 	f.fill(1000, "exactly")
 	f.fill(1001, "more")
-	f.Exec("insert into penstock.jobs (grp, key, payload) select 'keyed', 'k', 'x' from generate_series(1, 1500)")
+	f.Exec("insert into penstock.jobs (group_key, key, payload) select 'keyed', 'k', 'x' from generate_series(1, 1500)")
 	all, err := f.store.QueueGroups(f.Ctx, "jobs", "", 10)
 	f.Must(err)
 	for i := range all {

@@ -16,8 +16,8 @@ func TestInsertOfABadJob(t *testing.T) {
 		{"23514", "payload", "repeat('x', 67108865)::bytea"},
 		{"23514", "payload, key", "'x', repeat('k', 1025)"},
 		{"23514", "payload, key", "'x', repeat('ü', 513)"},
-		{"23514", "payload, grp", "'x', repeat('g', 257)"},
-		{"23514", "payload, grp, key", "'x', repeat('g', 257), 'k'"},
+		{"23514", "payload, group_key", "'x', repeat('g', 257)"},
+		{"23514", "payload, group_key, key", "'x', repeat('g', 257), 'k'"},
 		{"23514", "payload, priority", "'x', 16"},
 		{"23514", "payload, priority", "'x', -17"},
 		{"23514", "payload, headers", "'x', '[]'"},
@@ -26,7 +26,7 @@ func TestInsertOfABadJob(t *testing.T) {
 		{"23514", "payload, headers", "'x', jsonb_build_object(repeat('h', 65536), 'a')"},
 		{"22023", "payload", "null"},
 		{"22023", "payload, key", "null, 'k'"},
-		{"22023", "payload, grp", "'x', null"},
+		{"22023", "payload, group_key", "'x', null"},
 		{"22023", "payload, priority", "'x', null"},
 		{"22023", "payload, priority, key", "'x', null, 'k'"},
 	} {
@@ -37,7 +37,7 @@ func TestInsertOfABadJob(t *testing.T) {
 		}
 	}
 	f.wantText("0", "select count(*)::text from penstock.q")
-	f.Exec("insert into penstock.q (payload, key, grp, priority, headers) values ('', repeat('k', 1024), repeat('g', 256), -16, '{}'), ('', null, repeat('g', 256), 15, null)")
+	f.Exec("insert into penstock.q (payload, key, group_key, priority, headers) values ('', repeat('k', 1024), repeat('g', 256), -16, '{}'), ('', null, repeat('g', 256), 15, null)")
 	if got := f.claimOn(f.Conn, 9, strings.Repeat("g", 256)); len(got) != 2 {
 		t.Errorf("claimed %v, want the two that are just within the limits", got)
 	}
@@ -46,14 +46,14 @@ func TestInsertOfABadJob(t *testing.T) {
 // Keys and priorities count from the first job that has one, however it was enqueued.
 func TestInsertedKeysAndPriorities(t *testing.T) {
 	t.Parallel()
-	for _, kind := range []string{"fifo", "lifo"} {
-		f := newJobs(t, kind)
+	for _, ordering := range []string{"fifo", "lifo"} {
+		f := newJobs(t, ordering)
 		f.Exec("insert into penstock.q (payload) values ('x')")
 		f.wantClaim(9, 1)
 		f.Exec("insert into penstock.q (payload, key) values ('x', 'k'), ('x', 'k')")
 		tx := f.begin(f.Connect())
 		if got := f.claimOn(tx, 9, ""); len(got) != 1 || got[0].id != 2 {
-			t.Errorf("%s: claimed %v, want job 2 alone", kind, got)
+			t.Errorf("%s: claimed %v, want job 2 alone", ordering, got)
 		}
 		f.wantClaim(9)
 		f.Must(tx.Commit(f.Ctx))

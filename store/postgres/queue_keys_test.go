@@ -61,10 +61,10 @@ func TestKeysAreSerial(t *testing.T) {
 	t.Parallel()
 	seed := testseed.Seed()
 	t.Logf("PENSTOCK_SEED=%d", seed)
-	for _, kind := range []string{"fifo", "lifo"} {
-		t.Run(kind, func(t *testing.T) {
+	for _, ordering := range []string{"fifo", "lifo"} {
+		t.Run(ordering, func(t *testing.T) {
 			t.Parallel()
-			f := newJobs(t, kind)
+			f := newJobs(t, ordering)
 			const jobs = 600
 			f.Exec(`select penstock.enqueue_many('q', array_agg('x'::text), keys => array_agg(case when i % 7 > 0 then 'key ' || i % 7 end), priorities => array_agg(i % 2))
 				from generate_series(1, $1::int) i`, jobs)
@@ -88,7 +88,7 @@ func TestKeysAreSerial(t *testing.T) {
 					t.Errorf("job %d ran %d times", id, n)
 				}
 			}
-			f.wantText("0 0 0", "select (select count(*) from penstock.q) || ' ' || (select count(*) from penstock._later) || ' ' || (select count(*) from penstock._lease)")
+			f.wantText("0 0 0", "select (select count(*) from penstock.q) || ' ' || (select count(*) from penstock._scheduled) || ' ' || (select count(*) from penstock._lease)")
 		})
 	}
 }
@@ -181,10 +181,10 @@ func TestRingsOfJobsTurn(t *testing.T) {
 		f.Exec("select count(*) from penstock.ack_many('q', array(select lease from penstock.claim('q', 1000)))")
 		f.Exec("update penstock._dedup set at = at - interval '1 day' where dedup_key <> 'keep'")
 		for range 2 { // one call seals a segment, the next one empties it
-			f.Exec("select penstock._reclaim_pair('_lease', 65536, 'true'), penstock._reclaim_pair('_later', 65536, 'true')")
+			f.Exec("select penstock._reclaim_pair('_lease', 65536, 'true'), penstock._reclaim_pair('_scheduled', 65536, 'true')")
 			f.Exec("select penstock._reclaim_pair('_dedup', 65536, 'r.at > now() - interval ''1 hour''')")
 		}
-		size := f.Number("select sum(pg_total_relation_size(c.oid))::bigint from pg_class c where c.relname in ('_lease_0', '_lease_1', '_later_0', '_later_1', '_dedup_0', '_dedup_1')")
+		size := f.Number("select sum(pg_total_relation_size(c.oid))::bigint from pg_class c where c.relname in ('_lease_0', '_lease_1', '_scheduled_0', '_scheduled_1', '_dedup_0', '_dedup_1')")
 		if most = max(most, size); i > 2 && size > 8<<20 {
 			t.Fatalf("the rings have %d bytes", size)
 		}
@@ -192,7 +192,7 @@ func TestRingsOfJobsTurn(t *testing.T) {
 	t.Logf("the rings had %d bytes at most", most)
 	f.wantText(kept, keep)
 	f.wantText(fmt.Sprintf("{%d}", held.lease), "select array(select penstock.ack_many('q', array[$1]::bigint[]))::text", held.lease)
-	f.Exec("update penstock._later set due = now()")
+	f.Exec("update penstock._scheduled set due = now()")
 	f.tick()
 	f.wantClaim(9, 1)
 }

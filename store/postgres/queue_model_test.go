@@ -16,10 +16,10 @@ import (
 type jobState int
 
 const (
-	unborn  jobState = iota // enqueued by a transaction that is open
-	ready                   // or waiting for its key: the model does not care
-	later                   // until it is made due
-	running                 // leased, or dequeued by a transaction that is open
+	unborn    jobState = iota // enqueued by a transaction that is open
+	ready                     // or waiting for its key: the model does not care
+	scheduled                 // until it is made due
+	running                   // leased, or dequeued by a transaction that is open
 	dead
 	done
 )
@@ -58,11 +58,11 @@ func TestJobModel(t *testing.T) {
 	t.Parallel()
 	seed := testseed.Seed()
 	t.Logf("PENSTOCK_SEED=%d", seed)
-	for _, kind := range []string{"fifo", "lifo"} {
+	for _, ordering := range []string{"fifo", "lifo"} {
 		for part := range testseed.Steps(3) {
-			t.Run(fmt.Sprint(kind, part), func(t *testing.T) {
+			t.Run(fmt.Sprint(ordering, part), func(t *testing.T) {
 				t.Parallel()
-				m := &jobModel{fixture: newJobs(t, kind), r: rand.New(rand.NewPCG(seed, uint64(part))), jobs: map[int64]*modelJob{}}
+				m := &jobModel{fixture: newJobs(t, ordering), r: rand.New(rand.NewPCG(seed, uint64(part))), jobs: map[int64]*modelJob{}}
 				m.Exec("select penstock.set_queue('q', max_attempts => 5)")
 				for range 5 {
 					m.free = append(m.free, m.Connect())
@@ -165,15 +165,15 @@ func (m *jobModel) enqueueSome() {
 			sql := "select penstock.enqueue('q', 'x', $1, $2, $3)"
 			switch m.r.IntN(4) {
 			case 0:
-				sql = "insert into penstock.q (payload, key, grp, priority) values ('x', $1, $2, $3) returning seq"
+				sql = "insert into penstock.q (payload, key, group_key, priority) values ('x', $1, $2, $3) returning seq"
 			case 1:
 				if m.r.IntN(2) == 0 {
 					sql = "select penstock.enqueue('q', 'x', $1, $2, $3, now() + interval '1 day')"
-					j.state = later // no earlier: it is made due by hand
+					j.state = scheduled // no earlier: it is made due by hand
 				}
 			}
 			m.Must(tx.QueryRow(m.Ctx, sql, args...).Scan(&j.id))
-			if j.state == later {
+			if j.state == scheduled {
 				// Only a committed job can be made due.
 				tx.born = append(tx.born, j)
 				m.jobs[j.id] = j
@@ -222,7 +222,7 @@ func (m *jobModel) run(dequeue bool) {
 				case j.key == "" || other.key != j.key || other == j:
 				case other.state == running && !slices.Contains(tx.dequeued, other):
 					m.Fatalf("jobs %d and %d of key %q run at a time", other.id, j.id, j.key)
-				case (other.state == ready || other.state == later && other.attempt > 0 && !m.uncommitted(other)) && other.id < j.id: // one that is only delayed has no place yet
+				case (other.state == ready || other.state == scheduled && other.attempt > 0 && !m.uncommitted(other)) && other.id < j.id: // one that is only delayed has no place yet
 					m.Fatalf("job %d of key %q runs before %d", j.id, j.key, other.id)
 				}
 			}
@@ -267,7 +267,7 @@ func (m *jobModel) settle() {
 		case 1, 2:
 			after, state := "0", ready
 			if m.r.IntN(2) == 0 {
-				after, state = "1 day", later
+				after, state = "1 day", scheduled
 			}
 			var again bool
 			m.Must(m.Conn.QueryRow(m.Ctx, "select penstock.retry('q', $1, $2::text::interval, 'failed')", lease, after).Scan(&again))
@@ -286,7 +286,7 @@ func (m *jobModel) settle() {
 
 func (m *jobModel) cancelOne() {
 	m.Helper()
-	s := []jobState{ready, later, running}[m.r.IntN(3)]
+	s := []jobState{ready, scheduled, running}[m.r.IntN(3)]
 	for _, j := range m.some(s)[:min(1, len(m.some(s)))] {
 		if s == ready && len(m.txs) > 0 {
 			return // an open transaction might have moved it aside
@@ -309,8 +309,8 @@ func (m *jobModel) expireSome() {
 
 func (m *jobModel) makeDue() {
 	m.Helper()
-	for _, j := range m.some(later) {
-		m.Exec("update penstock._later set due = now() where id = $1 and due < 'infinity'", j.id)
+	for _, j := range m.some(scheduled) {
+		m.Exec("update penstock._scheduled set due = now() where id = $1 and due < 'infinity'", j.id)
 		j.state = ready
 	}
 	m.tick()
@@ -330,7 +330,7 @@ const modelQueue = "(select q.id from penstock._queue q where q.name = 'q')"
 func (m *jobModel) check() {
 	m.Helper()
 	rows, err := m.Conn.Query(m.Ctx, `select coalesce(id, seq), 'ready' from penstock.q
-		union all select id, case when due < 'infinity' then 'later' else 'ready' end from penstock._later where queue = `+modelQueue+`
+		union all select id, case when due < 'infinity' then 'scheduled' else 'ready' end from penstock._scheduled where queue = `+modelQueue+`
 		union all select id, 'leased' from penstock._lease where queue = `+modelQueue+` union all select id, 'dead' from penstock._dead_job where queue = `+modelQueue)
 	m.Must(err)
 	seen := map[int64]string{}
@@ -345,7 +345,7 @@ func (m *jobModel) check() {
 	})
 	m.Must(err)
 	for _, j := range m.jobs {
-		want := map[jobState]string{ready: "ready", later: "later", dead: "dead", running: "leased"}[j.state]
+		want := map[jobState]string{ready: "ready", scheduled: "scheduled", dead: "dead", running: "leased"}[j.state]
 		if j.state == running && (j.lease == 0 || m.uncommitted(j)) {
 			want = "ready"
 		}

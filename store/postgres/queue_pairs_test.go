@@ -29,7 +29,7 @@ func TestPairsStayFlat(t *testing.T) {
 		"keyed dequeues": {"_lease", []string{others, worn, ended, keyed}, "select from penstock.dequeue('q', 40)"},
 		"extended leases": {"_lease", []string{others, worn, ended},
 			"select from penstock.extend_many('q', array[1, 2, 3], '1 min')"}, // nobody's
-		"retries": {"_later", []string{jobs}, "select penstock.retry('q', lease, '1 day') from penstock.claim('q', 40)"},
+		"retries": {"_scheduled", []string{jobs}, "select penstock.retry('q', lease, '1 day') from penstock.claim('q', 40)"},
 		"dedup keys": {"_dedup", nil,
 			"select penstock.enqueue_many('q', array_agg(''::text), dedup_keys => array_agg(rpad(i || ' %[1]d', 200))) from generate_series(1, 40) i"},
 	} {
@@ -62,8 +62,8 @@ func TestPairsStayFlat(t *testing.T) {
 						sql = fmt.Sprintf(sql, round)
 					}
 					f.exec(conn, sql)
-					if load.ring == "_later" { // those that are committed are done with
-						f.Exec("delete from penstock._later")
+					if load.ring == "_scheduled" { // those that are committed are done with
+						f.Exec("delete from penstock._scheduled")
 					}
 					for range 2 {
 						f.Exec("update penstock._pair set again = null")

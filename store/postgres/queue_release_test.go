@@ -9,9 +9,9 @@ import (
 // What is released was never tried, and the next of its key still waits for it.
 func TestReleasedJobKeepsItsIDAndItsAttempts(t *testing.T) {
 	t.Parallel()
-	for _, kind := range []string{"fifo", "lifo"} {
-		t.Run(kind, func(t *testing.T) {
-			f := newJobs(t, kind)
+	for _, ordering := range []string{"fifo", "lifo"} {
+		t.Run(ordering, func(t *testing.T) {
+			f := newJobs(t, ordering)
 			f.Exec("select penstock.set_queue('q', max_attempts => 2)")
 			f.Exec("select penstock.enqueue('q', 'first', key => 'k'), penstock.enqueue('q', 'second', key => 'k', priority => -3)")
 			for range 4 { // more often than it may be tried

@@ -12,10 +12,10 @@ func TestMarkThatWaitsForAnXidOfAnotherCluster(t *testing.T) {
 		"claim": "select from penstock.claim('q', 100)",
 		"keyed": "select from penstock.claim('q', 100)",
 	} {
-		for _, kind := range []string{"fifo", "lifo"} {
-			t.Run(kind+"/"+name, func(t *testing.T) {
+		for _, ordering := range []string{"fifo", "lifo"} {
+			t.Run(ordering+"/"+name, func(t *testing.T) {
 				t.Parallel()
-				f := newJobs(t, kind)
+				f := newJobs(t, ordering)
 				late := f.begin(f.Connect())
 				f.exec(late.Conn(), "insert into penstock.q (payload) values ('late')")
 				for i := range 4 {

@@ -25,9 +25,9 @@ func TestRingStaysFlat(t *testing.T) {
 	t.Parallel()
 	t.Logf("PENSTOCK_SEED=%d", testseed.Seed())
 	for name, load := range map[string]struct {
-		kind  string
-		round func(l *ringLoad)
-		rest  func(l *ringLoad)
+		ordering string
+		round    func(l *ringLoad)
+		rest     func(l *ringLoad)
 	}{
 		"overlapping dequeues":    {"fifo", func(l *ringLoad) { l.overlap("select from penstock.dequeue('q', 40)", "") }, nil},
 		"overlapping single jobs": {"fifo", func(l *ringLoad) { l.overlap("select penstock.dequeue('q') from generate_series(1, 40)", "") }, nil},
@@ -36,10 +36,10 @@ func TestRingStaysFlat(t *testing.T) {
 		"overlapping claims": {"fifo", func(l *ringLoad) {
 			l.overlap("select from penstock.ack_many('q', array(select lease from penstock.claim('q', 40)))", "")
 		}, nil},
-		"a job of a group each":     {"fifo", func(l *ringLoad) { l.leave("grp") }, func(l *ringLoad) { l.wantRest("grp") }},
+		"a job of a group each":     {"fifo", func(l *ringLoad) { l.leave("group_key") }, func(l *ringLoad) { l.wantRest("group_key") }},
 		"a job of a priority each":  {"fifo", func(l *ringLoad) { l.leave("priority") }, nil},
 		"the bottom of a lifo":      {"lifo", func(l *ringLoad) { l.leave("") }, nil},
-		"a stopped group of 10,000": {"fifo", func(l *ringLoad) { l.stopped() }, func(l *ringLoad) { l.wantRest("grp") }},
+		"a stopped group of 10,000": {"fifo", func(l *ringLoad) { l.stopped() }, func(l *ringLoad) { l.wantRest("group_key") }},
 	} {
 		for _, pinned := range []bool{false, true} {
 			if !pinned && !testseed.Draw(t.Name()+name, 3) {
@@ -47,7 +47,7 @@ func TestRingStaysFlat(t *testing.T) {
 			}
 			t.Run(fmt.Sprintf("%s/pinned=%t", name, pinned), func(t *testing.T) {
 				t.Parallel()
-				l := &ringLoad{fixture: newJobs(t, load.kind)}
+				l := &ringLoad{fixture: newJobs(t, load.ordering)}
 				for range 5 {
 					l.workers = append(l.workers, l.Connect())
 				}
@@ -142,8 +142,8 @@ func (l *ringLoad) leave(column string) {
 		left = 1
 	}
 	switch column {
-	case "grp":
-		l.add(left, "grp", "'g'", 60)
+	case "group_key":
+		l.add(left, "group_key", "'g'", 60)
 	case "priority":
 		l.add(left, "priority", "9", 60)
 	default:
@@ -166,7 +166,7 @@ func (l *ringLoad) stopped() {
 	if l.round < 20 {
 		group = 500
 	}
-	l.add(group, "grp", "'g'", 60+group)
+	l.add(group, "group_key", "'g'", 60+group)
 	l.wantTaken(60)
 }
 

@@ -45,7 +45,7 @@ func TestStoreOfAnEnqueuer(t *testing.T) {
 		f.Must(err)
 	}
 	for _, allowed := range []string{
-		"insert into penstock.jobs (payload, key, grp, priority, headers) values ('four', 'l', '', 1, '{\"a\":\"b\"}')",
+		"insert into penstock.jobs (payload, key, group_key, priority, headers) values ('four', 'l', '', 1, '{\"a\":\"b\"}')",
 		"select penstock.enqueue('jobs', 'five')",
 	} {
 		if _, err := conn.Exec(f.Ctx, allowed); err != nil {
@@ -102,7 +102,7 @@ func TestStoreOfAWorker(t *testing.T) {
 		t.Errorf("the ready groups are %q, want the one without a name", groups)
 	}
 	var named []string
-	f.Must(conn.QueryRow(f.Ctx, "select array(select penstock.ready_groups('jobs', grps => '{x,\"\"}'))").Scan(&named))
+	f.Must(conn.QueryRow(f.Ctx, "select array(select penstock.ready_groups('jobs', group_keys => '{x,\"\"}'))").Scan(&named))
 	if len(named) != 1 || named[0] != "" {
 		t.Errorf("by SQL the ready groups are %q, want the one without a name", named)
 	}
@@ -200,7 +200,7 @@ func TestStoreOfAnOperator(t *testing.T) {
 		t.Errorf("queue_status: %v", err)
 	}
 	f.wantDenied(conn,
-		"select * from penstock.jobs", "select * from penstock._lease", "select * from penstock._later",
+		"select * from penstock.jobs", "select * from penstock._lease", "select * from penstock._scheduled",
 		"delete from penstock._dead_job", "update penstock._dead_job set attempt = 0", "update penstock._queue set paused = true",
 		"select penstock.enqueue('jobs', 'x')", "select penstock.claim('jobs')", "select penstock.dequeue('jobs')",
 		"select penstock.ack_many('jobs', '{1}')", "select penstock.set_queue('jobs', 3)", "select penstock.drop_queue('jobs')",

@@ -23,7 +23,7 @@ func (s *Store) SetSchedule(ctx context.Context, set penstock.Schedule) error {
 	if err != nil {
 		return err
 	}
-	err = s.onQueue(ctx, set.Queue, "select "+s.table("schedule_bytes")+"($1, $2, $3, $4, key => $5, grp => $6, priority => $7, headers => $8, dedup_key => $9)",
+	err = s.onQueue(ctx, set.Queue, "select "+s.table("schedule_bytes")+"($1, $2, $3, $4, key => $5, group_key => $6, priority => $7, headers => $8, dedup_key => $9)",
 		set.Queue, set.Name, set.Cron, notNil(j.Payload), orNull(j.Key), j.Group, j.Priority, headers, orNull(j.DedupKey))
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && pg.Code == "22023" {
@@ -46,7 +46,7 @@ func (s *Store) Schedules(ctx context.Context, queue string) ([]penstock.Schedul
 	if err := s.hasQueue(ctx, queue); err != nil {
 		return nil, err
 	}
-	rows, err := s.pool.Query(ctx, "select s.name, s.cron, s.next, s.priority, s.grp, s.key, coalesce(s.dedup_key, ''), s.headers, s.payload from "+s.table("_schedule")+" s join "+
+	rows, err := s.pool.Query(ctx, "select s.name, s.cron, s.next, s.priority, s.group_key, s.key, coalesce(s.dedup_key, ''), s.headers, s.payload from "+s.table("_schedule")+" s join "+
 		s.table("_queue")+" q on q.id = s.queue where q.name = $1 order by s.name collate \"C\"", queue)
 	if err != nil {
 		return nil, s.queueError(ctx, queue, err)

@@ -35,7 +35,7 @@ func TestEnqueuerCanEnqueueAndNothingElse(t *testing.T) {
 		"select penstock.enqueue('q', 'x', key => 'k', dedup_key => 'd', not_before => now() + interval '1 h')",
 		"select penstock.enqueue('q', '{}'::jsonb)",
 		"select penstock.enqueue_many('q', '{a,b}', priorities => '{1,2}')",
-		"insert into penstock.q (key, grp, priority, headers, payload) values ('k', 'g', 3, '{}', 'x')",
+		"insert into penstock.q (key, group_key, priority, headers, payload) values ('k', 'g', 3, '{}', 'x')",
 	}, []string{
 		"select penstock.enqueue('secret', 'x')",
 		"select penstock.enqueue_many('secret', '{a}')",
@@ -55,7 +55,7 @@ func TestEnqueuerCanEnqueueAndNothingElse(t *testing.T) {
 		"select penstock.drop_queue('q')",
 		"select penstock.schedule('q', 's', '@daily', 'x')",
 		"select * from penstock._lease",
-		"select * from penstock._later",
+		"select * from penstock._scheduled",
 		`select penstock."_q.take"(1, '')`,
 		`select penstock."_secret.enqueue"('x', null, '', 0, null, null, null)`,
 		`select setval('penstock."_q.flags"', 1)`,

@@ -22,9 +22,9 @@ type leased struct {
 }
 
 // jobs is a database with the queue "q", used in SQL.
-func newJobs(t testing.TB, kind string) *fixture {
+func newJobs(t testing.TB, ordering string) *fixture {
 	f := newFixture(t, postgres.Options{})
-	f.Exec("select penstock.create_queue('q', $1, 4, 65536)", kind)
+	f.Exec("select penstock.create_queue('q', $1, 4, 65536)", ordering)
 	return f
 }
 
@@ -80,7 +80,7 @@ func (f *fixture) expire() {
 // ripen makes due what waits for no more than two days.
 func (f *fixture) ripen() {
 	f.Helper()
-	f.Exec("update penstock._later set due = now() where due < now() + interval '2 days'")
+	f.Exec("update penstock._scheduled set due = now() where due < now() + interval '2 days'")
 	f.tick()
 }
 
@@ -112,7 +112,7 @@ func (f *fixture) wantError(code, sql string, args ...any) {
 func TestJobRunsOnce(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t, "fifo")
-	f.Exec("select penstock.enqueue('q', 'one'), penstock.enqueue('q', 'two', headers => '{\"a\":\"b\"}'), penstock.enqueue('q', '{}'::jsonb, grp => 'g')")
+	f.Exec("select penstock.enqueue('q', 'one'), penstock.enqueue('q', 'two', headers => '{\"a\":\"b\"}'), penstock.enqueue('q', '{}'::jsonb, group_key => 'g')")
 	jobs := f.wantClaim(10, 1, 2)
 	f.wantClaim(10)
 	f.wantText(fmt.Sprintf("{%d}", jobs[0].lease), "select array(select penstock.ack_many('q', array[$1, 99]::bigint[]))::text", jobs[0].lease)
@@ -130,10 +130,10 @@ func TestJobRetries(t *testing.T) {
 	f.Exec("select penstock.set_queue('q', max_attempts => 4)")
 	f.Exec("select penstock.enqueue('q', 'x')")
 	f.wantText("true", "select penstock.retry('q', $1, error => 'one')::text", f.wantClaim(1, 1)[0].lease)
-	if pause := f.Number("select (1000 * extract(epoch from due - (failures->-1->>'at')::timestamptz))::bigint from penstock._later"); pause < 1500 || pause > 2500 {
+	if pause := f.Number("select (1000 * extract(epoch from due - (failures->-1->>'at')::timestamptz))::bigint from penstock._scheduled"); pause < 1500 || pause > 2500 {
 		t.Errorf("the first pause is %d ms, want 2 s ± 20%%", pause)
 	}
-	f.Exec("update penstock._later set due = due + interval '1 h'") // however slow this is
+	f.Exec("update penstock._scheduled set due = due + interval '1 h'") // however slow this is
 	f.tick()
 	f.wantClaim(1) // not due
 	f.ripen()
@@ -234,7 +234,7 @@ func TestDuplicateIsTheFirst(t *testing.T) {
 func TestEnqueueManyInOrder(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t, "fifo")
-	f.wantText("{1,2,3}", `select array(select penstock.enqueue_many('q', '{a,b,c}', keys => '{k,null,l}', grps => '{"","",g}', priorities => '{0,-1,null}',
+	f.wantText("{1,2,3}", `select array(select penstock.enqueue_many('q', '{a,b,c}', keys => '{k,null,l}', group_keys => '{"","",g}', priorities => '{0,-1,null}',
 		headers => array['{"h":"1"}', null, null]::jsonb[]))::text`)
 	f.wantText("{4,5}", "select array(select penstock.enqueue_many('q', '{a,b}', not_befores => array[now() + interval '1 h', null]))::text")
 	f.wantClaim(9, 2, 1, 5)
@@ -246,7 +246,7 @@ func TestNullGroup(t *testing.T) {
 	f := newJobs(t, "fifo")
 	f.wantText("{1,2,3,4,5}", "select array(select penstock.enqueue_many('q', '{a,b,c,d,e}'))::text")
 	f.wantText("1", "select id::text from penstock.claim('q', 1, '1 h', null, repeat('w', 256))")
-	f.wantText("2", "select id::text from penstock.ack_claim('q', null, grp => null, worker => null)")
+	f.wantText("2", "select id::text from penstock.ack_claim('q', null, group_key => null, worker => null)")
 	f.wantText("3", "select id::text from penstock.dequeue('q', 1, null)")
 	f.wantText("{4,5}", "select array(select id from penstock.dequeue('q', 2, null))::text")
 }
@@ -300,7 +300,7 @@ func TestCancel(t *testing.T) {
 func TestSchedule(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t, "fifo")
-	f.Exec("select penstock.schedule('q', 'nightly', '30 4 * * *', 'report', grp => '', headers => '{\"x\":\"y\"}')")
+	f.Exec("select penstock.schedule('q', 'nightly', '30 4 * * *', 'report', group_key => '', headers => '{\"x\":\"y\"}')")
 	f.tick()
 	f.wantClaim(1)
 	f.Exec("update penstock._schedule set next = now() - interval '3 days'")
@@ -337,7 +337,7 @@ func TestDropQueue(t *testing.T) {
 	f.wantClaim(1, 2)
 	f.Exec("select penstock.schedule('q', 's', '@daily', '')")
 	f.Exec("select penstock.drop_queue('q')")
-	f.wantText("0 0 0 0 0", `select concat_ws(' ', (select count(*) from penstock._lease), (select count(*) from penstock._later), (select count(*) from penstock._dedup),
+	f.wantText("0 0 0 0 0", `select concat_ws(' ', (select count(*) from penstock._lease), (select count(*) from penstock._scheduled), (select count(*) from penstock._dedup),
 		(select count(*) from penstock._dead_job), (select count(*) from penstock._schedule))`)
 	f.wantText("0", `select (select count(*) from pg_class where relname like '\_q.%') + (select count(*) from pg_proc where proname like '\_q.%') || ''`)
 	f.Exec("select penstock.enqueue('other', 'x')")
@@ -393,7 +393,7 @@ func TestBadJobs(t *testing.T) {
 		{"22023", "penstock.enqueue_many('q', '{x}', keys => '{a,b}')"},
 		{"23514", "penstock.enqueue('q', repeat('x', 67108865))"},
 		{"23514", "penstock.enqueue('q', 'x', key => '" + long + "')"},
-		{"23514", "penstock.enqueue('q', 'x', grp => '" + long + "')"},
+		{"23514", "penstock.enqueue('q', 'x', group_key => '" + long + "')"},
 		{"23514", "penstock.enqueue('q', 'x', dedup_key => '" + long[:257] + "')"},
 		{"23514", "penstock.enqueue('q', 'x', priority => 16)"},
 		{"23514", "penstock.enqueue('q', 'x', priority => -17, not_before => 'infinity')"},
@@ -401,7 +401,7 @@ func TestBadJobs(t *testing.T) {
 		{"23514", "penstock.enqueue_many('q', '{x}', priorities => '{16}')"},
 		{"23514", "penstock.enqueue_many('q', '{x,y}', priorities => '{0,65536}')"},
 		{"23514", "penstock.enqueue_many('q', '{x}', keys => '{" + long + "}')"},
-		{"23514", "penstock.enqueue_many('q', '{x}', grps => '{" + long + "}')"},
+		{"23514", "penstock.enqueue_many('q', '{x}', group_keys => '{" + long + "}')"},
 		{"23514", "penstock.enqueue('q', 'x', headers => " + large + ")"},
 		{"23514", "penstock.enqueue('q', 'x', headers => " + large + ", dedup_key => 'd')"},
 		{"23514", "penstock.enqueue('q', 'x', headers => " + large + ", not_before => now() + interval '1 hour')"},

@@ -108,7 +108,7 @@ func (s *Store) QueueGroups(ctx context.Context, queue, after string, most int) 
 	if err := s.ready(ctx); err != nil {
 		return nil, err
 	}
-	rows, err := s.pool.Query(ctx, "select grp, ready, running, delayed, waiting, dead, extract(epoch from oldest)::float8, more from "+s.table("queue_groups")+"($1, $2, $3)", queue, after, most)
+	rows, err := s.pool.Query(ctx, "select group_key, ready, running, delayed, waiting, dead, extract(epoch from oldest)::float8, more from "+s.table("queue_groups")+"($1, $2, $3)", queue, after, most)
 	if err != nil {
 		return nil, s.queueError(ctx, queue, err)
 	}

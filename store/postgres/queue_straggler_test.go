@@ -19,10 +19,10 @@ func TestStragglersAmongDeadRows(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/%s", where, meanwhile), func(t *testing.T) {
 				f := newFixture(t, postgres.Options{})
 				f.Exec("select penstock.create_queue('q', 'fifo', 4, $1)", 1<<30)
-				f.Exec("insert into penstock.q (grp, payload) select 'g', '' from generate_series(1, 100)")
+				f.Exec("insert into penstock.q (group_key, payload) select 'g', '' from generate_series(1, 100)")
 				f.Exec("insert into penstock.q (payload) select '' from generate_series(1, $1::int)", dead)
 				f.pin()
-				f.Exec(`delete from penstock."_q.0" where grp = ''`)
+				f.Exec(`delete from penstock."_q.0" where group_key = ''`)
 				if where == "left behind" {
 					f.Exec("update penstock._queue set segment_bytes = 65536")
 				}

@@ -256,7 +256,7 @@ func TestDequeueOrder(t *testing.T) {
 	t.Parallel()
 	f := newQueueFixture(t)
 	for _, queue := range []string{"fifo", "lifo"} {
-		f.Exec("insert into penstock." + queue + " (payload, priority, grp) values ('1', 0, ''), ('2', 5, ''), ('3', -5, ''), ('4', 0, ''), ('5', -5, ''), ('6', -16, 'other')")
+		f.Exec("insert into penstock." + queue + " (payload, priority, group_key) values ('1', 0, ''), ('2', 5, ''), ('3', -5, ''), ('4', 0, ''), ('5', -5, ''), ('6', -16, 'other')")
 	}
 	f.wantTake("fifo", 10, 3, 5, 1, 4, 2)
 	f.wantTake("lifo", 10, 5, 3, 4, 1, 2)

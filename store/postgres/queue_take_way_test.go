@@ -255,6 +255,6 @@ func TestMaintainMovesTheMarkOn(t *testing.T) {
 	for range 2 { // the first mark only knows how far the sequence had come
 		f.Exec("select penstock.maintain_queue('fifo')")
 	}
-	f.wantText("true", "select (lo[1] > 4900)::text from penstock._mark where grp = '' order by n desc limit 1")
+	f.wantText("true", "select (lo[1] > 4900)::text from penstock._mark where group_key = '' order by n desc limit 1")
 	f.wantTake("fifo", 1, 5_001)
 }

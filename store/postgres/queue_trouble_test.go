@@ -13,8 +13,8 @@ import (
 func TestTroubleWithASegment(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t, "fifo")
-	f.leaveBehind("insert into penstock.q (payload, grp) values ('left', 'g')")
-	f.Exec(`insert into penstock.q (seq, payload, grp) select seq, 'again', 'g' from penstock."_q.0" where grp = 'g'`)
+	f.leaveBehind("insert into penstock.q (payload, group_key) values ('left', 'g')")
+	f.Exec(`insert into penstock.q (seq, payload, group_key) select seq, 'again', 'g' from penstock."_q.0" where group_key = 'g'`)
 	f.enqueue(f.Conn, "q", 101, 500) // it goes on with the third one
 	f.Exec("select penstock._maintain_ring('q')")
 	f.wantText("2", `select (pg_sequence_last_value('penstock."_q.ring"') % 1024)::text`)
@@ -30,7 +30,7 @@ func TestTroubleWithASegment(t *testing.T) {
 	f.Exec("update penstock._segment set trouble = 'of before', again = null where slot = 1")
 	f.Exec(maintainAtOnce, pgx.QueryExecModeSimpleProtocol)
 	f.tick()
-	f.wantText("9", "select string_agg(convert_from(payload, 'UTF8'), ',') from penstock.q where grp = ''") // its lease has ended
+	f.wantText("9", "select string_agg(convert_from(payload, 'UTF8'), ',') from penstock.q where group_key = ''") // its lease has ended
 	all, err := f.store.QueueStatus(f.Ctx)
 	f.Must(err)
 	if got := strings.Join(all[0].Trouble, "; "); !strings.Contains(got, "segment 0: duplicate key value") || strings.Contains(got, "of before") {

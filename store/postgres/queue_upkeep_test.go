@@ -6,10 +6,10 @@ import "testing"
 // that there is something to do. Each case is one of what they have to see.
 func TestUpkeepSeesWhatThereIsToDo(t *testing.T) {
 	t.Parallel()
-	for _, kind := range []string{"fifo", "lifo"} {
-		t.Run(kind, func(t *testing.T) {
+	for _, ordering := range []string{"fifo", "lifo"} {
+		t.Run(ordering, func(t *testing.T) {
 			t.Parallel()
-			f := newJobs(t, kind)
+			f := newJobs(t, ordering)
 			const since = `select setval('penstock."_q.since"', 0)`
 
 			f.Exec("select penstock.enqueue('q', 'a')")
@@ -36,12 +36,12 @@ func TestUpkeepSeesWhatThereIsToDo(t *testing.T) {
 			f.tick()
 			f.wantText("2", `select (pg_sequence_last_value('penstock."_q.ring"') % 1024)::text`)
 
-			for _, register := range []string{"_mark_slot", "_lease_slot", "_later_slot", "_dedup_slot"} {
+			for _, register := range []string{"_mark_slot", "_lease_slot", "_scheduled_slot", "_dedup_slot"} {
 				f.wantText("0", "select pg_sequence_last_value($1::regclass)::text", "penstock."+register)
 			}
-			f.Exec(`insert into penstock._mark (queue, base, seen, xid, turn, priority, grp, lo, hi, pending, slots)
+			f.Exec(`insert into penstock._mark (queue, base, seen, xid, turn, priority, group_key, lo, hi, pending, slots)
 			        select 0, 0, 0, '0', 0, 0, repeat('g', 200), '{0}', '{1}', '{}', '{}' from generate_series(1, 16000)`)
-			f.Exec(`insert into penstock._lease (queue, attempt, lease_until, id, created_at, priority, worker, grp, payload)
+			f.Exec(`insert into penstock._lease (queue, attempt, lease_until, id, created_at, priority, worker, group_key, payload)
 			        select 0, 1, now() + '1 h', i, now(), 0, '', '', convert_to(repeat('x', 1000), 'UTF8') from generate_series(1, 16000) i`)
 			f.tick()
 			f.wantText("1", "select pg_sequence_last_value('penstock._mark_slot')::text")

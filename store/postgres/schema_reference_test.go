@@ -51,9 +51,10 @@ func firstDifference(a, b string) string {
 type comments map[string]string
 
 var (
-	made   = regexp.MustCompile(`^\s*create (?:or replace )?(table|type|function) (?:if not exists )?("?[\w.%$]+"?)`)
-	column = regexp.MustCompile(`^\s+(?:add column (?:if not exists )?)?([a-z_]+)\s+[a-z][^-]*-- (.*)$`)
-	alters = regexp.MustCompile(`^alter table (\w+)`)
+	made    = regexp.MustCompile(`^\s*create (?:or replace )?(table|type|function) (?:if not exists )?("?[\w.%$]+"?)`)
+	column  = regexp.MustCompile(`^\s+(?:add column (?:if not exists )?)?([a-z_]+)\s+[a-z][^-]*-- (.*)$`)
+	alters  = regexp.MustCompile(`^alter table (\w+)`)
+	renames = regexp.MustCompile(`^\s*alter table (\w+) rename to (\w+);`)
 )
 
 func schemaComments(t *testing.T) comments {
@@ -87,6 +88,13 @@ func schemaComments(t *testing.T) comments {
 				}
 				if in = m[2]; strings.Contains(in, "%") {
 					in = templates[filepath.Base(name)]
+				}
+			case renames.MatchString(line):
+				m := renames.FindStringSubmatch(line)
+				for key, said := range all {
+					if of, rest, _ := strings.Cut(key, m[1]); (of == "table " || of == "column ") && (rest == "" || rest[0] == '.') {
+						all[of+m[2]+rest] = said
+					}
 				}
 			case alters.MatchString(line):
 				in = alters.FindStringSubmatch(line)[1]

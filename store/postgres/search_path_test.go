@@ -79,7 +79,7 @@ func TestInsertOnAnySearchPath(t *testing.T) {
 	defer conn.Close(context.Background())
 	_, err = conn.Exec(f.Ctx, "set search_path = hostile, pg_catalog")
 	f.Must(err)
-	for table, columns := range map[string]string{"fifo": "grp", "orders": "topic"} {
+	for table, columns := range map[string]string{"fifo": "group_key", "orders": "topic"} {
 		for _, values := range []string{"null, 't', null, 'x'", "'k', 't', null, 'x'", `'k', 't', '{"a":"b"}', 'x'`} {
 			if _, err := conn.Exec(f.Ctx, "insert into penstock."+table+" (key, "+columns+", headers, payload) values ("+values+")"); err != nil {
 				t.Errorf("%s, (%s): %v", table, values, err)

@@ -113,7 +113,7 @@ func fillForUpgrade(f *fixture) {
 	f.Exec("select penstock.create_queue('q', 'fifo', 4, 65536), penstock.create_queue('stack', 'lifo', 4, 65536)")
 	f.Exec("select penstock.set_queue(name, max_attempts => 5, dedup_window => '900 years') from unnest('{q,stack}'::text[]) name")
 	for _, queue := range []string{"q", "stack"} {
-		f.Exec("select penstock.enqueue($1, 'left ' || i, key => (array['a', 'b', null])[i % 3 + 1], grp => (array['', 'g'])[i % 2 + 1], priority => i % 3 - 1) from generate_series(1, 30) i", queue)
+		f.Exec("select penstock.enqueue($1, 'left ' || i, key => (array['a', 'b', null])[i % 3 + 1], group_key => (array['', 'g'])[i % 2 + 1], priority => i % 3 - 1) from generate_series(1, 30) i", queue)
 		f.Exec("select penstock.claim($1, 8, lease => '900 years', worker => 'w')", queue)
 		f.Exec("select penstock.retry($1, l.lease, '900 years', 'failed') from (select l.lease from penstock._lease l join penstock._queue q on q.id = l.queue where q.name = $1 order by l.lease limit 2) l", queue)
 		f.Exec("select penstock.bury($1, l.lease, 'buried') from (select l.lease from penstock._lease l join penstock._queue q on q.id = l.queue where q.name = $1 order by l.lease limit 2) l", queue)

@@ -46,6 +46,26 @@ func TestUpgrade(t *testing.T) {
 	}
 }
 
+// Who may do what stays, also where a function's arguments have other names and it is made anew.
+func TestUpgradeKeepsRights(t *testing.T) {
+	t.Parallel()
+	db := restored(t, "schema_160.sql.gz")
+	f := &fixture{DB: db, store: openStore(t, db.URL, postgres.Options{})}
+	producer, asProducer := f.role()
+	worker, asWorker := f.role()
+	operator, asOperator := f.role()
+	f.Exec("select penstock.grant_enqueuer('q', $1), penstock.grant_worker('q', $2), penstock.grant_operator('q', $3)", producer, worker, operator)
+	f.Exec("grant execute on function penstock.schedule_bytes, penstock.create_queue to " + operator)
+	f.Must(f.store.Migrate(f.Ctx))
+	f.wantMay(asProducer, []string{"insert into penstock.q (group_key, priority, payload) values ('g', 1, 'x')", "select penstock.enqueue('q', 'x', group_key => 'g')",
+		"select penstock.enqueue_many('q', '{x}', group_keys => '{g}')"}, []string{"select penstock.claim('q')", "select penstock.ready_groups('q')", "select penstock.create_queue('r')"})
+	f.wantMay(asWorker, []string{"select penstock.claim('q', group_key => 'g')", "select penstock.dequeue('q', 2)", "select penstock.ready_groups('q', group_keys => '{g}')",
+		"select penstock.maintain_queue('q')"}, []string{"select penstock.enqueue('q', 'x')", "select penstock.queue_groups('q')"})
+	f.wantMay(asOperator, []string{"select group_key from penstock.queue_groups('q')"}, []string{"select penstock.dequeue('q', 2)", "select penstock.schedule('q', 's', '@daily', 'x')"})
+	f.wantText("2 0", `select concat_ws(' ', count(*) filter (where has_function_privilege($1, p.oid, 'execute') and p.proname in ('schedule_bytes', 'create_queue')),
+		count(*) filter (where p.proname like '%~%')) from pg_proc p where p.pronamespace = 'penstock'::regnamespace`, operator)
+}
+
 func (f *fixture) wantCatalogueOfANewOne() {
 	f.Helper()
 	fresh := postgrestest.New(f)
@@ -103,7 +123,7 @@ func (f *fixture) jobsOf(queue string) map[string]int {
 	f.Helper()
 	rows, err := f.Conn.Query(f.Ctx, `select convert_from(payload, 'UTF8') from penstock.`+queue+`
 		union all select convert_from(x.payload, 'UTF8') from penstock._queue q, lateral (select queue, payload from penstock._lease
-			union all select queue, payload from penstock._later union all select queue, payload from penstock._dead_job) x
+			union all select queue, payload from penstock._scheduled union all select queue, payload from penstock._dead_job) x
 		 where q.name = $1 and x.queue = q.id`, queue)
 	f.Must(err)
 	payloads, err := pgx.CollectRows(rows, pgx.RowTo[string])
@@ -151,7 +171,7 @@ func (f *fixture) wantStackAfterUpgrade() {
 		f.Errorf("a job with the same dedup_key is %d, not %d", again, once)
 	}
 	got := map[string]int{}
-	f.Exec("update penstock._later set due = now() from penstock._queue q where q.id = queue and q.name = 'stack' and due < 'infinity'")
+	f.Exec("update penstock._scheduled set due = now() from penstock._queue q where q.id = queue and q.name = 'stack' and due < 'infinity'")
 	_, err = f.store.RetryDeadJobs(f.Ctx, penstock.DeadJobQuery{Queue: "stack", Limit: 100})
 	f.Must(err)
 	var top []string
@@ -202,11 +222,11 @@ func (f *fixture) modelAfterUpgrade(seed uint64) {
 		f.Fatalf("the jobs are %v, want %v", got, want)
 	}
 	m := &jobModel{fixture: f, r: rand.New(rand.NewPCG(seed, 0)), jobs: map[int64]*modelJob{}}
-	rows, err := f.Conn.Query(f.Ctx, `select coalesce(id, seq), coalesce(key, ''), grp, attempt, 0::bigint, $1::int from penstock.q
-		union all select t.id, coalesce(t.key, ''), t.grp, t.attempt, 0, case when t.due < 'infinity' then $2 else $1 end from penstock._later t where t.queue = `+modelQueue+`
-		union all select t.id, coalesce(t.key, ''), t.grp, t.attempt, t.lease, $3 from penstock._lease t where t.queue = `+modelQueue+`
-		union all select t.id, coalesce(t.key, ''), t.grp, t.attempt, 0, $4 from penstock._dead_job t where t.queue = `+modelQueue,
-		ready, later, running, dead)
+	rows, err := f.Conn.Query(f.Ctx, `select coalesce(id, seq), coalesce(key, ''), group_key, attempt, 0::bigint, $1::int from penstock.q
+		union all select t.id, coalesce(t.key, ''), t.group_key, t.attempt, 0, case when t.due < 'infinity' then $2 else $1 end from penstock._scheduled t where t.queue = `+modelQueue+`
+		union all select t.id, coalesce(t.key, ''), t.group_key, t.attempt, t.lease, $3 from penstock._lease t where t.queue = `+modelQueue+`
+		union all select t.id, coalesce(t.key, ''), t.group_key, t.attempt, 0, $4 from penstock._dead_job t where t.queue = `+modelQueue,
+		ready, scheduled, running, dead)
 	f.Must(err)
 	j := modelJob{}
 	_, err = pgx.ForEachRow(rows, []any{&j.id, &j.key, &j.group, &j.attempt, &j.lease, &j.state}, func() error {

@@ -13,7 +13,7 @@
 //
 // Jobs are enqueued the same way, by [Queue.Enqueue] or
 //
-//	INSERT INTO penstock_queue_emails (payload, key, grp, priority, headers) VALUES (?, ?, ?, ?, ?)
+//	INSERT INTO penstock_queue_emails (payload, key, group_key, priority, headers) VALUES (?, ?, ?, ?, ?)
 //
 // with all but payload optional, and a not_before (milliseconds since 1970) if it
 // is to wait; see [QueueTable]. work.Run runs them, and [WorkTx] in the
@@ -22,7 +22,7 @@
 //
 //	DELETE FROM penstock_queue_emails WHERE seq = (
 //	  SELECT abs(r.rank) FROM penstock_ready r JOIN penstock_queues q ON q.id = r.queue_id
-//	  WHERE q.name = 'emails' AND r.grp = '' ORDER BY r.priority, r.rank LIMIT 1)
+//	  WHERE q.name = 'emails' AND r.group_key = '' ORDER BY r.priority, r.rank LIMIT 1)
 //	RETURNING payload
 //
 // See DESIGN.md for durability, reclaim and what a long reader costs.

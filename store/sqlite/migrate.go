@@ -70,7 +70,7 @@ func (s *Store) migrate(ctx context.Context) error {
 		if before >= newest {
 			return nil // newer is for checkSchema to say
 		}
-		provider, err := goose.NewProvider(goose.DialectSQLite3, db, files, goose.WithTableName(versionTable), goose.WithDisableGlobalRegistry(true))
+		provider, err := goose.NewProvider(goose.DialectSQLite3, db, files, goose.WithTableName(versionTable), goose.WithDisableGlobalRegistry(true), goose.WithGoMigrations(words))
 		if err != nil {
 			return err
 		}
@@ -80,6 +80,20 @@ func (s *Store) migrate(ctx context.Context) error {
 			return failed
 		}
 	}
+}
+
+// words is a migration in Go because a queue's table is named in it.
+var words = goose.NewGoMigration(7, &goose.GoFunc{RunTx: renameWords}, nil)
+
+func renameWords(ctx context.Context, tx *sql.Tx) error {
+	if _, err := tx.ExecContext(ctx, wordsSQL); err != nil {
+		return err
+	}
+	queues, err := readColumn[string](ctx, tx, namesIn["queues"])
+	for i := 0; err == nil && i < len(queues); i++ {
+		_, err = tx.ExecContext(ctx, onQueue(queues[i], `alter table {table} rename column grp to group_key`))
+	}
+	return err
 }
 
 // createFile makes the first connection, whose pragmas make the file. Switching
@@ -168,7 +182,7 @@ func newestVersion() (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	var newest int64
+	newest := words.Version
 	for _, f := range files {
 		v, err := goose.NumericComponent(f)
 		if err != nil {

@@ -1,12 +1,16 @@
 package sqlite_test
 
 import (
+	"compress/gzip"
 	"context"
 	"errors"
+	"io"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/store/sqlite"
@@ -94,8 +98,8 @@ func TestMigrateFromProcesses(t *testing.T) {
 			}
 		}
 		app := openApp(t, path)
-		if n := scan[int](t, app, `select count(*) from penstock_schema where version_id > 0`); n != 6 {
-			t.Errorf("%d migrations are noted, want each of 5 once", n)
+		if n := scan[int](t, app, `select count(*) from penstock_schema where version_id > 0`); n != 7 {
+			t.Errorf("%d migrations are noted, want each of 7 once", n)
 		}
 	}
 }
@@ -128,7 +132,10 @@ func TestMigrateKeepsIDs(t *testing.T) {
 	mustExec(t, app, `alter table penstock_outboxes drop column plain_ids`)
 	mustExec(t, app, `alter table penstock_replays drop column besides; alter table penstock_replays drop column covered; alter table penstock_replays drop column ahead;
 		alter table penstock_subscriptions rename column settles to batch; alter table penstock_subscriptions drop column ahead;
-		alter table penstock_subscriptions drop column sink_epoch; alter table penstock_subscriptions drop column sink_down; alter table penstock_subscriptions drop column sink_error`)
+		alter table penstock_subscriptions drop column sink_epoch; alter table penstock_subscriptions drop column sink_down; alter table penstock_subscriptions drop column sink_error;
+		alter table penstock_scheduled rename to penstock_later; drop index penstock_scheduled_due; create index penstock_later_due on penstock_later (queue_id, due);
+		alter table penstock_ready rename column group_key to grp; alter table penstock_keyed rename column group_key to grp;
+		alter table penstock_dead_jobs rename column group_key to grp; alter table penstock_schedules rename column group_key to grp`)
 	mustExec(t, app, `delete from penstock_schema where version_id >= 4`)
 
 	s = open(t, path)
@@ -159,5 +166,80 @@ func TestMigrateKeepsIDs(t *testing.T) {
 	letters, err := s.DeadLetters(ctx, penstock.DeadLetterQuery{Outbox: "orders", Subscription: "billing", IDs: []string{uid + "-1", uid + "-2"}})
 	if err != nil || len(letters) != 1 || letters[0].Message.ID != uid+"-1" {
 		t.Errorf("by its id there is found %+v, %v", letters, err)
+	}
+}
+
+// A file of version 6, with jobs in all states in two queues, becomes what a new one is, and its jobs run.
+func TestUpgradeOfQueues(t *testing.T) {
+	names := []string{"jobs", "penstock_later_of_grp"} // as the dump has them
+	file, err := os.Open("testdata/schema_6.sql.gz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = file.Close() }()
+	unzipped, err := gzip.NewReader(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dump, err := io.ReadAll(unzipped)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "old.db")
+	mustExec(t, openApp(t, path), string(dump))
+	s, app := open(t, path), openApp(t, path)
+	if err := s.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_, fresh, freshApp := newFile(t, sqlite.Options{})
+	for i, name := range names {
+		if err := fresh.CreateQueue(t.Context(), name, []penstock.QueueOrder{penstock.FIFO, penstock.LIFO}[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const schema = `select group_concat(line, char(10)) from (select type || ' ' || name || ': ' || replace(replace(replace(sql, '"', ''), ' ', ''), char(10), '') as line
+		from sqlite_schema where name not like '%orders%' and name not like 'sqlite%' order by 1)`
+	if got, want := scan[string](t, app, schema), scan[string](t, freshApp, schema); got != want {
+		t.Errorf("the schema is\n%s\nwant\n%s", got, want)
+	}
+	if problem := scan[string](t, app, `pragma integrity_check`); problem != "ok" {
+		t.Error(problem)
+	}
+	for i, name := range names {
+		mustExec(t, app, `update penstock_scheduled set due = 1`)
+		q := s.Queue(name)
+		if err := q.Maintain(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		got := map[string]bool{}
+		for range 2 { // the key's jobs one after another
+			jobs, err := q.Claim(t.Context(), penstock.Claim{Jobs: 10, Group: "g", Lease: time.Minute})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, j := range jobs {
+				got[string(j.Payload)] = true
+				if _, err := q.Ack(t.Context(), j.Lease); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if len(got) != 3 || !got["first"] || !got["second"] || !got["delayed"] {
+			t.Errorf("of %s came %v, want the first, the second and the delayed job", name, got)
+		}
+		dead, err := s.DeadJobs(t.Context(), penstock.DeadJobQuery{Queue: name})
+		if err != nil || len(dead) != 1-i || len(dead) == 1 && dead[0].Job.Group != "d" {
+			t.Errorf("%s has the dead letters %+v, %v", name, dead, err)
+		}
+		schedules, err := s.Schedules(t.Context(), name)
+		if err != nil || len(schedules) != 1 || schedules[0].Job.Group != "g" {
+			t.Errorf("%s has the schedules %+v, %v", name, schedules, err)
+		}
+		if _, err := app.Exec(`insert into ` + sqlite.QueueTable(name) + ` (payload, group_key) values ('x', null)`); err == nil {
+			t.Error("a group that is null was taken")
+		}
+		if _, err := app.Exec(`insert into ` + sqlite.QueueTable(name) + ` (payload, group_key) values ('x', x'00')`); err == nil || !strings.Contains(err.Error(), "group_key must be text") {
+			t.Errorf("a group of bytes: %v", err)
+		}
 	}
 }

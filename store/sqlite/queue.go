@@ -47,7 +47,7 @@ func (s *Store) CreateQueue(ctx context.Context, name string, order penstock.Que
 			sign = "-"
 		}
 		parts := []string{"{table}", QueueTable(name), "{queue}", strconv.FormatInt(id, 10), "{sign}", sign}
-		for _, part := range []string{"ids", "later", "ready", "keyed", "ended", "fixed"} {
+		for _, part := range []string{"ids", "scheduled", "ready", "keyed", "ended", "fixed"} {
 			parts = append(parts, "{"+part+"}", quotedName("penstock_"+part+"_of_", name))
 		}
 		_, err = tx.ExecContext(ctx, strings.NewReplacer(parts...).Replace(createQueueSQL))

@@ -18,7 +18,7 @@ type claimable struct {
 
 func look(ctx context.Context, q querier, name string, c penstock.Claim, now time.Time) (claimable, error) {
 	at := claimable{queueRow: queueRow{name: name}}
-	err := q.QueryRowContext(ctx, claimableSQL, sql.Named("queue", name), sql.Named("grp", c.Group), sql.Named("jobs", c.Jobs), sql.Named("now", now.UnixMicro())).
+	err := q.QueryRowContext(ctx, claimableSQL, sql.Named("queue", name), sql.Named("group_key", c.Group), sql.Named("jobs", c.Jobs), sql.Named("now", now.UnixMicro())).
 		Scan(&at.id, &at.lifo, &at.maxAttempts, &at.room, &at.ready, &at.due)
 	if errors.Is(err, sql.ErrNoRows) {
 		return at, noQueue(name)

@@ -144,7 +144,7 @@ func TestKilledWhileWorking(t *testing.T) {
 	if again == 0 {
 		t.Error("no worker was killed with jobs: the test shows nothing")
 	}
-	for _, table := range []string{"ready", "keyed", "busy", "later", "leases", "histories", "dead_jobs"} {
+	for _, table := range []string{"ready", "keyed", "busy", "scheduled", "leases", "histories", "dead_jobs"} {
 		if n := scan[int](t, app, `select count(*) from penstock_`+table); n != 0 {
 			t.Errorf("%d rows are left in penstock_%s", n, table)
 		}

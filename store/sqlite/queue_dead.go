@@ -98,6 +98,6 @@ func (q queueRow) choose(d penstock.DeadJobQuery) []any {
 	if d.AfterID != 0 {
 		afterID = d.AfterID
 	}
-	return []any{sql.Named("queue", q.id), sql.Named("ids", ids), sql.Named("key", orNull(d.Key)), sql.Named("grp", orNull(d.Group)),
+	return []any{sql.Named("queue", q.id), sql.Named("ids", ids), sql.Named("key", orNull(d.Key)), sql.Named("group_key", orNull(d.Group)),
 		sql.Named("error", orNull(d.Error)), sql.Named("before", before), sql.Named("after", after), sql.Named("after_id", afterID), sql.Named("limit", limit)}
 }

@@ -147,7 +147,7 @@ func knownJobs(ctx context.Context, tx Tx, row queueRow, keys []string) (map[str
 // insert writes the fresh jobs and fills in their ids. One statement draws its
 // numbers without gaps, because nobody else writes.
 func (q Queue) insert(ctx context.Context, tx Tx, jobs []penstock.NewJob, fresh []int, made []penstock.Enqueued) error {
-	insert := `insert into ` + QueueTable(q.name) + ` (not_before, priority, grp, key, headers, payload) values (?, ?, ?, ?, ?, ?)`
+	insert := `insert into ` + QueueTable(q.name) + ` (not_before, priority, group_key, key, headers, payload) values (?, ?, ?, ?, ?, ?)`
 	var args []any
 	for len(fresh) > 0 {
 		args = args[:0]

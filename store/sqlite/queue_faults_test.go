@@ -115,7 +115,7 @@ func TestMaintainOfMany(t *testing.T) {
 		t.Fatalf("after the window duplicates got the ids %v, %v, want new ones", late, err)
 	}
 	mustExec(t, app, `update penstock_leases set until = 1`)
-	mustExec(t, app, `update penstock_later set due = 1`)
+	mustExec(t, app, `update penstock_scheduled set due = 1`)
 	mustExec(t, app, `update penstock_dedup set at = 1`)
 	if err := q.Maintain(t.Context()); err != nil {
 		t.Fatal(err)

@@ -74,7 +74,7 @@ func tick(ctx context.Context, tx *sql.Tx, row queueRow, now time.Time) (more bo
 	if len(seqs) == 0 {
 		return more, nil
 	}
-	if _, err := tx.ExecContext(ctx, `delete from penstock_later where queue_id = ? and seq in (select value from json_each(?))`, row.id, array(seqs)); err != nil {
+	if _, err := tx.ExecContext(ctx, `delete from penstock_scheduled where queue_id = ? and seq in (select value from json_each(?))`, row.id, array(seqs)); err != nil {
 		return false, err
 	}
 	return more, wake(ctx, tx, row, seqs)

@@ -17,14 +17,14 @@ import (
 
 // modelJob is a job as the model knows it.
 type modelJob struct {
-	id, seq  int64 // seq is its place in the queue; that of a dead letter that came back is new
-	key, grp string
-	priority int
-	attempts int // that failed
-	limit    int
-	state    string
-	lease    int64
-	began    bool // it ran and has not ended: its key is busy
+	id, seq    int64 // seq is its place in the queue; that of a dead letter that came back is new
+	key, group string
+	priority   int
+	attempts   int // that failed
+	limit      int
+	state      string
+	lease      int64
+	began      bool // it ran and has not ended: its key is busy
 }
 
 // queueModel is the queue as it should be: a list and loops over it.
@@ -144,9 +144,9 @@ func (m *queueModel) enqueue() {
 		m.seq = made[i].ID
 		state := "waiting"
 		if !j.NotBefore.IsZero() {
-			state = "later"
+			state = "scheduled"
 		}
-		m.jobs = append(m.jobs, &modelJob{id: made[i].ID, seq: made[i].ID, key: j.Key, grp: j.Group, priority: j.Priority, limit: 3, state: state})
+		m.jobs = append(m.jobs, &modelJob{id: made[i].ID, seq: made[i].ID, key: j.Key, group: j.Group, priority: j.Priority, limit: 3, state: state})
 	}
 }
 
@@ -157,7 +157,7 @@ func (m *queueModel) ready(group string) (ready []*modelJob) {
 		for _, o := range m.jobs {
 			held = held || j.key != "" && o.key == j.key && o != j && !j.began && (o.began || o.state == "waiting" && o.id < j.id)
 		}
-		if j.state == "waiting" && !held && (group == "any" || j.grp == group) {
+		if j.state == "waiting" && !held && (group == "any" || j.group == group) {
 			ready = append(ready, j)
 		}
 	}
@@ -182,7 +182,7 @@ func (m *queueModel) claim(n int, group string) []penstock.Job {
 	}
 	for i, w := range want {
 		g := got[i]
-		if g.ID != w.id || g.Attempt != w.attempts+1 || g.Key != w.key || g.Priority != w.priority || g.Group != w.grp {
+		if g.ID != w.id || g.Attempt != w.attempts+1 || g.Key != w.key || g.Priority != w.priority || g.Group != w.group {
 			m.Fatalf("job %d of the claim is %+v, want %+v", i, g, w)
 		}
 		w.state, w.lease, w.began = "running", g.Lease, true
@@ -243,7 +243,7 @@ func (m *queueModel) fail() {
 		after := time.Duration(m.rnd.IntN(2)) * time.Hour
 		dead, err := m.q.Retry(m.Context(), j.lease, after, "refused")
 		m.check(err)
-		if m.failed(j, map[bool]string{true: "waiting", false: "later"}[after == 0]); dead != (j.state == "dead") {
+		if m.failed(j, map[bool]string{true: "waiting", false: "scheduled"}[after == 0]); dead != (j.state == "dead") {
 			m.Fatalf("Retry of attempt %d says dead=%v", j.attempts, dead)
 		}
 	}
@@ -260,22 +260,22 @@ func (m *queueModel) expire() {
 		if m.rnd.IntN(2) == 0 {
 			m.check(m.q.Maintain(m.Context()))
 		} else {
-			m.claim(1, j.grp)
+			m.claim(1, j.group)
 		}
 	}
 }
 
 func (m *queueModel) due() {
 	m.Helper()
-	if j := m.pick("later"); j != nil {
-		mustExec(m, m.app, `update penstock_later set due = 1 where seq = ?`, j.seq)
+	if j := m.pick("scheduled"); j != nil {
+		mustExec(m, m.app, `update penstock_scheduled set due = 1 where seq = ?`, j.seq)
 		j.state = "waiting"
 	}
 }
 
 func (m *queueModel) cancel() {
 	m.Helper()
-	j := m.pick("waiting", "later", "running")
+	j := m.pick("waiting", "scheduled", "running")
 	if j == nil {
 		return
 	}
@@ -323,7 +323,7 @@ func (m *queueModel) status() {
 	m.check(err)
 	ready := int64(len(m.ready("any")))
 	got := [5]int64{all[0].Ready, all[0].Running, all[0].Delayed, all[0].Waiting, all[0].DeadLetters}
-	want := [5]int64{ready, m.count("running"), m.count("later"), m.count("waiting") - ready, m.count("dead")}
+	want := [5]int64{ready, m.count("running"), m.count("scheduled"), m.count("waiting") - ready, m.count("dead")}
 	if got != want {
 		m.Fatalf("status counts %d ready, running, delayed, waiting, dead; want %d", got, want)
 	}
@@ -341,7 +341,7 @@ func (m *queueModel) finish() {
 	if n, err := m.store.DiscardDeadJobs(m.Context(), penstock.DeadJobQuery{Queue: "jobs"}); err != nil || n != len(m.jobs) {
 		m.Errorf("DiscardDeadJobs: %d, %v, want %d", n, err, len(m.jobs))
 	}
-	for _, table := range []string{"queue_jobs", "ready", "keyed", "busy", "later", "leases", "histories", "dead_jobs"} {
+	for _, table := range []string{"queue_jobs", "ready", "keyed", "busy", "scheduled", "leases", "histories", "dead_jobs"} {
 		if n := scan[int](m, m.app, `select count(*) from penstock_`+table); n != 0 {
 			m.Errorf("%d rows are left in penstock_%s", n, table)
 		}

@@ -123,7 +123,7 @@ func retryJob(ctx context.Context, tx *sql.Tx, row queueRow, lease int64, after 
 	if after == 0 {
 		return false, wake(ctx, tx, row, []int64{j.seq})
 	}
-	_, err = tx.ExecContext(ctx, `insert into penstock_later (queue_id, seq, due) values (?, ?, ?)`, row.id, j.seq, now.Add(after).UnixMicro())
+	_, err = tx.ExecContext(ctx, `insert into penstock_scheduled (queue_id, seq, due) values (?, ?, ?)`, row.id, j.seq, now.Add(after).UnixMicro())
 	return false, err
 }
 

@@ -20,9 +20,9 @@ func TestPlainInsertOfJobs(t *testing.T) {
 	mustExec(t, app, `pragma recursive_triggers = 1`) // as the application likes
 	for _, insert := range []string{
 		`insert into penstock_queue_jobs (payload) values ('text')`,
-		`insert into penstock_queue_jobs (payload, key, grp, priority, headers) values (x'00ff', 'k', '', 1, '{"traceparent": "00-1", "n": 7}')`,
+		`insert into penstock_queue_jobs (payload, key, group_key, priority, headers) values (x'00ff', 'k', '', 1, '{"traceparent": "00-1", "n": 7}')`,
 		`insert into penstock_queue_jobs (payload, key) values ('waits for its key', 'k')`,
-		`insert into penstock_queue_jobs (payload, grp) values ('of a tenant', 'acme')`,
+		`insert into penstock_queue_jobs (payload, group_key) values ('of a tenant', 'acme')`,
 		`insert into penstock_queue_jobs (payload, priority) values (42, -16)`,
 		`insert into penstock_queue_jobs (payload, not_before) values ('tomorrow', ` + fmt.Sprint(time.Now().Add(24*time.Hour).UnixMilli()) + `)`,
 		`insert into penstock_queue_jobs (payload, not_before) values ('long ago', 1000)`,
@@ -61,7 +61,7 @@ func TestPlainInsertOfBadJobs(t *testing.T) {
 	app := openApp(t, path)
 	for column, values := range map[string][]any{
 		"key":        {"a\x00b", strings.Repeat("é", 513), []byte("k")},
-		"grp":        {"a\x00b", strings.Repeat("g", 257), nil, []byte("g")},
+		"group_key":  {"a\x00b", strings.Repeat("g", 257), nil, []byte("g")},
 		"priority":   {-17, 16, 0.5, "high", nil},
 		"headers":    {`["not", "an object"]`},
 		"not_before": {"2013-01-01", -1, 1e20},
@@ -78,11 +78,11 @@ func TestPlainInsertOfBadJobs(t *testing.T) {
 			}
 		}
 	}
-	mustExec(t, app, `insert into penstock_queue_jobs (payload, key, grp) values ('x', ?, ?)`, strings.Repeat("é", 512), strings.Repeat("g", 256))
+	mustExec(t, app, `insert into penstock_queue_jobs (payload, key, group_key) values ('x', ?, ?)`, strings.Repeat("é", 512), strings.Repeat("g", 256))
 	if _, err := app.Exec(`update penstock_queue_jobs set priority = 1`); err == nil || !strings.Contains(err.Error(), "delete it and insert") {
 		t.Errorf("a job that changes its place: %v", err)
 	}
-	for _, table := range []string{"ready", "keyed", "later", "leases"} {
+	for _, table := range []string{"ready", "keyed", "scheduled", "leases"} {
 		if n := scan[int](t, app, `select count(*) from penstock_`+table); n != map[string]int{"keyed": 1, "ready": 1}[table] {
 			t.Errorf("%d rows in penstock_%s", n, table)
 		}
@@ -98,7 +98,7 @@ func TestPlainDequeue(t *testing.T) {
 	}
 	const dequeue = `delete from penstock_queue_jobs where seq = (
 		select abs(r.rank) from penstock_ready r join penstock_queues q on q.id = r.queue_id
-		where q.name = 'jobs' and r.grp = '' order by r.priority, r.rank limit 1)
+		where q.name = 'jobs' and r.group_key = '' order by r.priority, r.rank limit 1)
 		returning payload`
 	for _, want := range []string{"3", "1", "2"} {
 		for _, end := range []func(*sql.Tx) error{(*sql.Tx).Rollback, (*sql.Tx).Commit} {
@@ -157,7 +157,7 @@ func TestHotKeyIsOutOfTheWay(t *testing.T) {
 // taken for what stands in the statements.
 func TestQueueNames(t *testing.T) {
 	_, s, app := newFile(t, sqlite.Options{})
-	names := []string{"jobs", "Jobs", "s", "jobs_ids", "a\"b", "'; drop table penstock_queues; --", "{queue}", "{sign}new.seq", "line\nbreak", "ü", "later_of_jobs"}
+	names := []string{"jobs", "Jobs", "s", "jobs_ids", "a\"b", "'; drop table penstock_queues; --", "{queue}", "{sign}new.seq", "line\nbreak", "ü", "scheduled_of_jobs"}
 	for _, name := range names {
 		if err := s.CreateQueue(t.Context(), name, penstock.LIFO); err != nil {
 			t.Fatalf("%q: %v", name, err)
@@ -212,7 +212,7 @@ func TestQueueNames(t *testing.T) {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
-	for _, table := range []string{"queues", "ready", "keyed", "busy", "later", "leases", "histories", "dead_jobs", "dedup", "schedules"} {
+	for _, table := range []string{"queues", "ready", "keyed", "busy", "scheduled", "leases", "histories", "dead_jobs", "dedup", "schedules"} {
 		if n := scan[int](t, app, `select count(*) from penstock_`+table); n != 0 {
 			t.Errorf("%d rows are left in penstock_%s", n, table)
 		}

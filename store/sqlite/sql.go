@@ -78,6 +78,8 @@ var (
 	//go:embed sql/status.sql
 	statusSQL string
 
+	//go:embed sql/words.sql
+	wordsSQL string
 	//go:embed migrations/*.sql
 	migrations embed.FS
 )

@@ -4,7 +4,7 @@
 with chosen as materialized (
     select d.queue, d.id from {schema}._dead_job d
      where d.queue = (select q.id from {schema}._queue q where q.name = $1::text)
-       and ($2::bigint[] is null or d.id = any ($2)) and ($3::text is null or d.key = $3) and ($4::text is null or d.grp = $4)
+       and ($2::bigint[] is null or d.id = any ($2)) and ($3::text is null or d.key = $3) and ($4::text is null or d.group_key = $4)
        and ($5::text is null or strpos(d.failures -> -1 ->> 'error', $5) > 0)
        and ($6::timestamptz is null or d.died_at < $6) and ($7::timestamptz is null or d.died_at > $7)
        and d.id > $8::bigint

@@ -3,6 +3,6 @@ select r.priority, r.rank, t.seq, coalesce(t.id, t.seq), t.created_at, coalesce(
   from penstock_ready r
  cross join {table} t on t.seq = abs(r.rank)
   left join penstock_histories h on h.queue_id = r.queue_id and h.seq = t.seq
- where r.queue_id = ? and r.grp = ?
+ where r.queue_id = ? and r.group_key = ?
  order by r.priority, r.rank
  limit ?

@@ -1,4 +1,4 @@
--- The jobs of one queue. Producers give payload and, if they like, key, grp,
+-- The jobs of one queue. Producers give payload and, if they like, key, group_key,
 -- priority, headers and not_before (milliseconds since 1970); the rest is the
 -- database's to fill in. A job ends when its row is deleted.
 create table {table} (
@@ -13,9 +13,9 @@ create table {table} (
   priority   integer not null default 0
     constraint "priority must be a number from -16 to 15"
     check (typeof(priority) = 'integer' and priority between -16 and 15),
-  grp        text not null default ''
-    constraint "grp must be text of at most 256 bytes without NUL"
-    check (typeof(grp) = 'text' and length(cast(grp as blob)) <= 256 and instr(cast(grp as blob), x'00') = 0),
+  group_key        text not null default ''
+    constraint "group_key must be text of at most 256 bytes without NUL"
+    check (typeof(group_key) = 'text' and length(cast(group_key as blob)) <= 256 and instr(cast(group_key as blob), x'00') = 0),
   key        text
     constraint "key must be text of at most 1024 bytes without NUL"
     check (typeof(key) in ('null', 'text') and length(cast(key as blob)) <= 1024 and instr(cast(key as blob), x'00') = 0),
@@ -29,34 +29,34 @@ create table {table} (
 
 create index {ids} on {table} (id) where id is not null;
 
-create trigger {later} after insert on {table} when new.not_before is not null
+create trigger {scheduled} after insert on {table} when new.not_before is not null
 begin
-  insert into penstock_later (queue_id, seq, due) values ({queue}, new.seq, new.not_before * 1000);
+  insert into penstock_scheduled (queue_id, seq, due) values ({queue}, new.seq, new.not_before * 1000);
 end;
 
 create trigger {ready} after insert on {table} when new.not_before is null and coalesce(new.key, '') = ''
 begin
-  insert into penstock_ready (queue_id, grp, priority, rank) values ({queue}, new.grp, new.priority, {sign}new.seq);
+  insert into penstock_ready (queue_id, group_key, priority, rank) values ({queue}, new.group_key, new.priority, {sign}new.seq);
 end;
 
 create trigger {keyed} after insert on {table} when new.not_before is null and new.key <> ''
 begin
-  insert into penstock_keyed (queue_id, key, id, grp, priority, rank)
-  values ({queue}, new.key, coalesce(new.id, new.seq), new.grp, new.priority, {sign}new.seq);
+  insert into penstock_keyed (queue_id, key, id, group_key, priority, rank)
+  values ({queue}, new.key, coalesce(new.id, new.seq), new.group_key, new.priority, {sign}new.seq);
 end;
 
 -- In this order: what the key's next job needs is done last.
 create trigger {ended} after delete on {table}
 begin
-  delete from penstock_ready where queue_id = {queue} and grp = old.grp and priority = old.priority and rank = {sign}old.seq;
-  delete from penstock_later where queue_id = {queue} and seq = old.seq;
+  delete from penstock_ready where queue_id = {queue} and group_key = old.group_key and priority = old.priority and rank = {sign}old.seq;
+  delete from penstock_scheduled where queue_id = {queue} and seq = old.seq;
   delete from penstock_leases where queue_id = {queue} and seq = old.seq;
   delete from penstock_histories where queue_id = {queue} and seq = old.seq;
   delete from penstock_keyed where queue_id = {queue} and key = old.key and id = coalesce(old.id, old.seq);
   delete from penstock_busy where queue_id = {queue} and key = old.key and seq = old.seq;
 end;
 
-create trigger {fixed} before update of seq, id, not_before, priority, grp, key on {table}
+create trigger {fixed} before update of seq, id, not_before, priority, group_key, key on {table}
 begin
   select raise(abort, 'the place of a job in its queue does not change: delete it and insert another one');
 end;

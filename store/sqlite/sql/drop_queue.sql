@@ -1,7 +1,7 @@
 delete from penstock_keyed where queue_id = ?1;
 delete from penstock_busy where queue_id = ?1;
 delete from penstock_ready where queue_id = ?1;
-delete from penstock_later where queue_id = ?1;
+delete from penstock_scheduled where queue_id = ?1;
 delete from penstock_leases where queue_id = ?1;
 delete from penstock_histories where queue_id = ?1;
 delete from penstock_dead_jobs where queue_id = ?1;

@@ -1,4 +1,4 @@
-select seq from penstock_later
+select seq from penstock_scheduled
  where queue_id = ? and due <= ?
  order by due
  limit ?

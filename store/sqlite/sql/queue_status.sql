@@ -5,7 +5,7 @@ select q.id, q.name, q.lifo, q.paused, q.max_attempts, q.max_running, q.dedup_wi
          + (select count(*) from penstock_leases l where l.queue_id = q.id and l.until <= :now),
        (select coalesce(min(abs(r.rank)), 0) from penstock_ready r where r.queue_id = q.id),
        (select count(*) from penstock_leases l where l.queue_id = q.id and l.until > :now),
-       (select count(*) from penstock_later d where d.queue_id = q.id),
+       (select count(*) from penstock_scheduled d where d.queue_id = q.id),
        (select count(*) from penstock_keyed k where k.queue_id = q.id)
          - (select count(*) from (select distinct k.key from penstock_keyed k where k.queue_id = q.id) f
              where not exists (select 1 from penstock_busy b where b.queue_id = q.id and b.key = f.key)),

@@ -1,8 +1,8 @@
 -- Creating a queue.
 
 -- create_queue makes a queue. Errors: 42P07 (duplicate_table) if the name is taken,
--- 23514 for a name that cannot be used, 22023 for a kind that is not fifo or lifo.
-create or replace function create_queue(name text, kind text default 'fifo', segments int default 4, segment_bytes bigint default 67108864) returns void
+-- 23514 for a name that cannot be used, 22023 for an ordering that is not fifo or lifo.
+create or replace function create_queue(name text, ordering text default 'fifo', segments int default 4, segment_bytes bigint default 67108864) returns void
 language plpgsql set search_path from current set check_function_bodies = off as $$
 declare
     seq_name   text := _q(format('_%s.seq', name));
@@ -12,8 +12,8 @@ declare
     segment    text;
     made       int;
 begin
-    if kind is null or kind not in ('fifo', 'lifo') then
-        raise exception 'the kind is %, expected fifo or lifo', coalesce(quote_literal(kind), 'null') using errcode = '22023';
+    if ordering is null or ordering not in ('fifo', 'lifo') then
+        raise exception 'the ordering is %, expected fifo or lifo', coalesce(quote_literal(ordering), 'null') using errcode = '22023';
     end if;
     if segments not between 2 and 1000 then
         raise exception 'segments is %, expected 2 to 1000', segments using errcode = '22023';
@@ -25,7 +25,7 @@ begin
         raise exception 'the queue % exists already', quote_literal(name) using errcode = '42P07';
     end if;
     perform pg_advisory_xact_lock('_queue'::regclass::oid::int, 0); -- migrate, which makes all functions anew, waits
-    insert into _queue (name, lifo, segment_bytes) values (name, kind = 'lifo', segment_bytes) returning id into made;
+    insert into _queue (name, lifo, segment_bytes) values (name, ordering = 'lifo', segment_bytes) returning id into made;
     insert into _segment (queue, slot, turn) values (made, 0, 0);
     execute format('create sequence %s', seq_name);
     -- Sequences used as registers, see create_outbox. seen and since: the value of seq
@@ -39,7 +39,7 @@ begin
         perform setval(register, 0);
     end loop;
     perform setval(flags_name, 65536); -- plain, see _fill
-    if kind = 'lifo' then
+    if ordering = 'lifo' then
         execute format('alter sequence %s increment -1 minvalue -9223372036854775807', _q(format('_%s.next', name)));
     end if;
     execute format($ddl$
@@ -51,7 +51,7 @@ begin
             attempt    integer     not null default 0,                    -- how many it has had
             priority   smallint    not null default 0,
             slot       smallint    not null default (pg_sequence_last_value(%3$L) %% 1024)::smallint,
-            grp        text        collate "C" not null default '',
+            group_key        text        collate "C" not null default '',
             key        text        collate "C",
             headers    jsonb,
             payload    bytea       not null,
@@ -66,7 +66,7 @@ begin
         segment := _q(format('_%s.%s', name, slot));
         execute format('create table %s partition of %s for values in (%s)
                         with (autovacuum_enabled = false, toast.autovacuum_enabled = false)', segment, _q(name), slot);
-        execute format('create unique index on %s (grp, priority, seq)', segment);
+        execute format('create unique index on %s (group_key, priority, seq)', segment);
         execute (select format('alter table %s replica identity using index %I', segment, c.relname) -- see 00060
                    from pg_index i join pg_class c on c.oid = i.indexrelid where i.indrelid = segment::regclass and i.indisunique);
     end loop;

@@ -10,16 +10,16 @@ language sql immutable set search_path from current as $text$ select $$
 
 -- {enqueue} writes one job and returns its id; of a duplicate, the first one's. What deduplicated() tells is kept as a
 -- letter per job in a setting that ends with the transaction.
-create or replace function {enqueue}(payload bytea, key text, grp text, priority int, not_before timestamptz, dedup_key text, headers jsonb) returns bigint
+create or replace function {enqueue}(payload bytea, key text, group_key text, priority int, not_before timestamptz, dedup_key text, headers jsonb) returns bigint
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $fn$
 declare
     made bigint;
 begin
     {readable}
-    if (octet_length(payload) <= 67108864 and (key is null or octet_length(key) <= 1024) and (grp is null or octet_length(grp) <= 256)
+    if (octet_length(payload) <= 67108864 and (key is null or octet_length(key) <= 1024) and (group_key is null or octet_length(group_key) <= 256)
         and coalesce(priority, 0) between -16 and 15 and (dedup_key is null or octet_length(dedup_key) <= 256)
         and (headers is null or not_before is null and dedup_key is null)) is not true then -- the queue's trigger looks at others
-        perform {schema}._refuse_job(payload, key, grp, priority, headers, dedup_key);
+        perform {schema}._refuse_job(payload, key, group_key, priority, headers, dedup_key);
     end if;
     if dedup_key is not null then
         perform {schema}._hold_keys({id}, array[dedup_key]);
@@ -32,14 +32,14 @@ begin
         perform pg_catalog.set_config('penstock.deduplicated', '', true);
     end if;
     if not_before is null or not_before <= clock_timestamp() then
-        insert into {queue} (key, grp, priority, headers, payload)
-        values (key, coalesce(grp, ''), coalesce(priority, 0), headers, payload) returning seq into made;
-    elsif not_before = 'infinity' then -- in _later that means something else
+        insert into {queue} (key, group_key, priority, headers, payload)
+        values (key, coalesce(group_key, ''), coalesce(priority, 0), headers, payload) returning seq into made;
+    elsif not_before = 'infinity' then -- in _scheduled that means something else
         raise exception 'not_before is infinity' using errcode = '22023', hint = 'give a time, or do not enqueue the job yet';
     else
         made := nextval({seq});
-        insert into {schema}._later (id, queue, attempt, due, created_at, priority, grp, key, headers, payload)
-        values (made, {id}, 0, not_before, clock_timestamp(), coalesce(priority, 0), coalesce(grp, ''), key, headers, payload);
+        insert into {schema}._scheduled (id, queue, attempt, due, created_at, priority, group_key, key, headers, payload)
+        values (made, {id}, 0, not_before, clock_timestamp(), coalesce(priority, 0), coalesce(group_key, ''), key, headers, payload);
     end if;
     if dedup_key is not null then
         insert into {schema}._dedup (queue, id, dedup_key) values ({id}, made, dedup_key);
@@ -56,27 +56,27 @@ begin
     perform pg_advisory_unlock(1885695597, {flags}::oid::int);
 end $fn$;
 
-create or replace function {enqueue_many}(payloads bytea[], keys text[], grps text[], priorities int[], not_befores timestamptz[], dedup_keys text[], headers jsonb[]) returns setof bigint
+create or replace function {enqueue_many}(payloads bytea[], keys text[], group_keys text[], priorities int[], not_befores timestamptz[], dedup_keys text[], headers jsonb[]) returns setof bigint
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $fn$
 declare
     many constant int := coalesce(cardinality(payloads), 0);
     made bigint;
     found boolean[] = '{}';
 begin
-    if coalesce(cardinality(keys), many) <> many or coalesce(cardinality(grps), many) <> many or coalesce(cardinality(priorities), many) <> many
+    if coalesce(cardinality(keys), many) <> many or coalesce(cardinality(group_keys), many) <> many or coalesce(cardinality(priorities), many) <> many
        or coalesce(cardinality(not_befores), many) <> many or coalesce(cardinality(dedup_keys), many) <> many or coalesce(cardinality(headers), many) <> many then
         raise exception 'the arrays differ in length' using errcode = '22023', hint = 'give each as many elements as payloads, or null instead of the array';
     end if;
     if array_remove(not_befores, null) <> '{}' or array_remove(dedup_keys, null) <> '{}' then
         if array_remove(dedup_keys, null) <> '{}' then
-            perform {schema}._refuse_job(payloads[x], keys[x], grps[x], priorities[x], headers[x], dedup_keys[x]) from generate_series(1, many) x;
+            perform {schema}._refuse_job(payloads[x], keys[x], group_keys[x], priorities[x], headers[x], dedup_keys[x]) from generate_series(1, many) x;
             perform {schema}._hold_keys({id}, dedup_keys); -- all before the first, so that two calls do not wait for each other
         end if;
         for i in 1 .. many loop
             made := case when dedup_keys[i] is not null then {schema}._first_of({id}, dedup_keys[i]) end;
             found[i] := made is not null;
             if made is null then
-                made := {enqueue}(payloads[i], keys[i], grps[i], priorities[i], not_befores[i], null, headers[i]);
+                made := {enqueue}(payloads[i], keys[i], group_keys[i], priorities[i], not_befores[i], null, headers[i]);
                 if dedup_keys[i] is not null then
                     insert into {schema}._dedup (queue, id, dedup_key) values ({id}, made, dedup_keys[i]);
                 end if;
@@ -95,9 +95,9 @@ begin
         perform {schema}._refuse_job('', null, null, p, null, null) from unnest(priorities) p where p not between -16 and 15;
     end if;
     return query
-    insert into {queue} (key, grp, priority, headers, payload)
-    select j.key, coalesce(j.grp, ''), coalesce(j.priority, 0), j.headers, j.payload
-      from unnest(payloads, keys, grps, priorities, headers) j(payload, key, grp, priority, headers)
+    insert into {queue} (key, group_key, priority, headers, payload)
+    select j.key, coalesce(j.group_key, ''), coalesce(j.priority, 0), j.headers, j.payload
+      from unnest(payloads, keys, group_keys, priorities, headers) j(payload, key, group_key, priority, headers)
     returning seq;
 end $fn$;
 

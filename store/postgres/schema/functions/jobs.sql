@@ -2,12 +2,12 @@
 -- ring (queue.sql to queue_ring.sql) and a plain INSERT or dequeue. A job is in exactly one place at a time,
 -- and moves by a DELETE and an INSERT in one transaction:
 --
---   ready ring -> _lease          claim
---   _lease     -> nothing         ack
---   _lease     -> _later -> ready retry, once it is due
---   _lease     -> ready           release, or its lease ended
---   ready      -> _later -> ready it waits for another job of its key
---   _lease     -> _dead_job       bury, or the last attempt failed
+--   ready ring -> _lease              claim
+--   _lease     -> nothing             ack
+--   _lease     -> _scheduled -> ready retry, once it is due
+--   _lease     -> ready               release, or its lease ended
+--   ready      -> _scheduled -> ready it waits for another job of its key
+--   _lease     -> _dead_job           bury, or the last attempt failed
 
 -- _failed adds a failure to a job's history and keeps the latest ten.
 create or replace function _failed(failures jsonb, attempt int, error text) returns jsonb
@@ -20,7 +20,7 @@ language sql volatile set search_path from current as $$
 $$;
 
 -- _refuse_job raises what is wrong with a job, as a producer is to read it.
-create or replace function _refuse_job(payload bytea, key text, grp text, priority int, headers jsonb, dedup_key text) returns void
+create or replace function _refuse_job(payload bytea, key text, group_key text, priority int, headers jsonb, dedup_key text) returns void
 language plpgsql volatile set search_path from current as $$
 begin
     if payload is null then
@@ -30,8 +30,8 @@ begin
         using errcode = '23514', hint = 'store it elsewhere and enqueue a reference';
     elsif octet_length(key) > 1024 then
         raise exception 'the key has % bytes, the limit is 1024', octet_length(key) using errcode = '23514', hint = 'use a hash of it';
-    elsif octet_length(grp) > 256 then
-        raise exception 'the group has % bytes, the limit is 256', octet_length(grp) using errcode = '23514', hint = 'use a shorter name, or a hash of it';
+    elsif octet_length(group_key) > 256 then
+        raise exception 'the group has % bytes, the limit is 256', octet_length(group_key) using errcode = '23514', hint = 'use a shorter name, or a hash of it';
     elsif priority not between -16 and 15 then
         raise exception 'the priority is %, expected -16 to 15', priority using errcode = '23514', hint = 'lower numbers run first; 0 is the default';
     elsif octet_length(dedup_key) > 256 then

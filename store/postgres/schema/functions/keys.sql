@@ -22,8 +22,8 @@ begin
             return true;
         end if;
     end loop;
-    foreach leaf in array {listed later} loop
-{leaf of later}
+    foreach leaf in array {listed scheduled} loop
+{leaf of scheduled}
         yes := exists (select from {leaf} l where l.queue = {id} and l.key = in_key and l.id < in_id and (l.attempt > 0 or l.due = 'infinity'));
 {end}
         if yes then
@@ -45,7 +45,7 @@ end $fn$;
 -- key's lock until his transaction ends, and has a lease from then on; so a statement
 -- that begins with the lock held sees whether one runs, and whether one with a smaller
 -- id is still to run. Jobs that must wait are put aside, at the cost of one move each.
-create or replace function {take_keyed}(n int, in_grp text, leasing boolean) returns setof {queue}
+create or replace function {take_keyed}(n int, in_group text, leasing boolean) returns setof {queue}
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $fn$
 declare
@@ -74,10 +74,10 @@ begin
     <<levels>>
     for p in -16 .. 15 loop
         continue when flags & (1::bigint << (16 + p)) = 0;
-        m := {schema}._newest_mark({id}, in_grp, p::smallint);
+        m := {schema}._newest_mark({id}, in_group, p::smallint);
         if m.n is null or random() * 64 < n
            or m.pending <> '{}' and exists (select from unnest(m.pending) x where pg_visible_in_snapshot(x, pg_current_snapshot()) or x >= pg_snapshot_xmax(pg_current_snapshot())) then
-            m := {mark}(in_grp, p::smallint);
+            m := {mark}(in_group, p::smallint);
         end if;
         if m.turn <> pg_sequence_last_value({ring}) then
             m.slots := {slots};
@@ -89,7 +89,7 @@ begin
                 select array_agg(v.ctid), array_agg(v.seq), array_agg(v.id), array_agg(v.key) into ctids, seqs, ids, keys
                   from (select v.* from unnest(m.lo, m.hi) i(lo, hi) cross join lateral (
                             select t.ctid, t.seq, coalesce(t.id, t.seq) as id, t.key from {segment} t
-                             where t.grp = in_grp and t.priority = p and t.seq >= i.lo and t.seq <= i.hi and t.seq {beyond} pos
+                             where t.group_key = in_group and t.priority = p and t.seq >= i.lo and t.seq <= i.hi and t.seq {beyond} pos
                                and (t.key is null or t.key <> all (skip))
                              order by t.seq {dir} limit greatest(todo, 64)) v
                          limit greatest(todo, 64)) v;
@@ -129,8 +129,8 @@ begin
                              where t.ctid = any (array(select ctids[c.i] from unnest(keys) with ordinality c(key, i) where c.key = any (busy)))
                                and t.seq = any (seqs) and t.key = any (busy)
                             returning t.*)
-                        insert into {schema}._later (id, queue, attempt, due, created_at, priority, grp, key, headers, payload, failures)
-                        select coalesce(d.id, d.seq), {id}, d.attempt, 'infinity', d.created_at, d.priority, d.grp, d.key, d.headers, d.payload, d.failures from d;
+                        insert into {schema}._scheduled (id, queue, attempt, due, created_at, priority, group_key, key, headers, payload, failures)
+                        select coalesce(d.id, d.seq), {id}, d.attempt, 'infinity', d.created_at, d.priority, d.group_key, d.key, d.headers, d.payload, d.failures from d;
 {end}
                         get diagnostics got = row_count;
                         moved := moved + got;
@@ -183,11 +183,11 @@ begin
     foreach k in array keys loop
         if pg_try_advisory_xact_lock(hashtextextended(k, queue)) then
             head := null;
-            foreach leaf in array _listed('_later_slot') loop -- one that is only delayed has no place in its key yet
+            foreach leaf in array _listed('_scheduled_slot') loop -- one that is only delayed has no place in its key yet
                 if leaf = 0 then
-                    select l.id into other from _later_0 l where l.queue = _promote.queue and l.key = k and (l.attempt > 0 or l.due = 'infinity') order by l.id limit 1;
+                    select l.id into other from _scheduled_0 l where l.queue = _promote.queue and l.key = k and (l.attempt > 0 or l.due = 'infinity') order by l.id limit 1;
                 else
-                    select l.id into other from _later_1 l where l.queue = _promote.queue and l.key = k and (l.attempt > 0 or l.due = 'infinity') order by l.id limit 1;
+                    select l.id into other from _scheduled_1 l where l.queue = _promote.queue and l.key = k and (l.attempt > 0 or l.due = 'infinity') order by l.id limit 1;
                 end if;
                 head := least(head, other);
             end loop;
@@ -196,11 +196,11 @@ begin
             execute format('select %s($1, $2, $3)', _q(format('_%s.busy', q.name))) into busy
               using k, head, _listed_slots(queue, q.lifo, _q(format('_%s.ring', q.name))::regclass);
             continue when busy;
-            foreach leaf in array _listed('_later_slot') loop
+            foreach leaf in array _listed('_scheduled_slot') loop
                 execute format($sql$
-                    with w as (delete from _later_%s l where l.queue = $1 and l.key = $2 and l.id = $3 and l.due = 'infinity' returning l.*)
-                    insert into %s (id, attempt, created_at, priority, grp, key, headers, payload, failures)
-                    select w.id, w.attempt, w.created_at, w.priority, w.grp, w.key, w.headers, w.payload, w.failures from w$sql$, leaf, _q(q.name))
+                    with w as (delete from _scheduled_%s l where l.queue = $1 and l.key = $2 and l.id = $3 and l.due = 'infinity' returning l.*)
+                    insert into %s (id, attempt, created_at, priority, group_key, key, headers, payload, failures)
+                    select w.id, w.attempt, w.created_at, w.priority, w.group_key, w.key, w.headers, w.payload, w.failures from w$sql$, leaf, _q(q.name))
                   using queue, k, head;
             end loop;
         else

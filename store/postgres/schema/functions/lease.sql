@@ -16,13 +16,13 @@ language sql immutable set search_path from current as $text$ select $$
 -- hold for these 25 ms and the next: there is nobody else who would move them on meanwhile. There
 -- are no keys then, and what is to be ended mostly has its leases in the same table: without a
 -- call of {ack}, which opens both, that costs half.
-create or replace function {claim}(n int, lease interval, in_grp text, worker text, acks bigint[] default null) returns setof {schema}.leased_job
+create or replace function {claim}(n int, lease interval, in_group text, worker text, acks bigint[] default null) returns setof {schema}.leased_job
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $fn$
 declare
     flags constant bigint := pg_sequence_last_value({flags});
     until constant timestamptz := clock_timestamp() + least(lease, interval '1000 years'); -- more is refused
-    came  bigint := case when flags = {plain} and in_grp = '' and not {lifo} then coalesce(pg_sequence_last_value({seq}), 0) end;
+    came  bigint := case when flags = {plain} and in_group = '' and not {lifo} then coalesce(pg_sequence_last_value({seq}), 0) end;
     way   constant bigint := case when came - pg_sequence_last_value({next}) <= 512
                                        and pg_sequence_last_value({way}) - {now} * 4096 - 2048 - pg_sequence_last_value({ring}) % 1024 in (0, -4096)
                                   then pg_sequence_last_value({ring}) % 1024 end;
@@ -47,7 +47,7 @@ begin
         with d as (
             delete from {segment} t where t.ctid = any (array(
                 select t.ctid from {segment} t
-                 where t.grp = '' and t.priority = 0 and t.seq > (select pg_sequence_last_value({next})) and t.key is null
+                 where t.group_key = '' and t.priority = 0 and t.seq > (select pg_sequence_last_value({next})) and t.key is null
                  order by t.seq limit n for update skip locked))
             returning t.*)
         insert into {leaf} as l (slot, {lease_columns})
@@ -73,7 +73,7 @@ begin
 {leaf of lease}
         return query
         insert into {leaf} as l (slot, {lease_columns})
-        select leaf, {lease_row} from {take_rows}(n, in_grp, due) t
+        select leaf, {lease_row} from {take_rows}(n, in_group, due) t
         returning {leased_job};
 {end}
         get diagnostics got = row_count;
@@ -95,7 +95,7 @@ begin
         if n > 0 then
             return query
             insert into {schema}._lease as l ({lease_columns})
-            select {lease_row} from {take_keyed}(n, in_grp, true) t
+            select {lease_row} from {take_keyed}(n, in_group, true) t
             returning {leased_job};
         end if;
     end if;
@@ -189,8 +189,8 @@ begin
         statement := $sql$
             with d as (delete from _lease_%s l where l.lease = any ($1) and l.queue + 0 = $2 returning l.*),
             back as (
-                insert into %s (id, attempt, created_at, priority, grp, key, headers, payload, failures)
-                select d.id, d.attempt - 1, d.created_at, d.priority, d.grp, d.key, d.headers, d.payload, d.failures from d order by d.id)
+                insert into %s (id, attempt, created_at, priority, group_key, key, headers, payload, failures)
+                select d.id, d.attempt - 1, d.created_at, d.priority, d.group_key, d.key, d.headers, d.payload, d.failures from d order by d.id)
             select d.lease, d.lease_until from d$sql$;
     when 'retry', 'bury' then
         return query select l, _fail(queue, l, by, error, what = 'bury') from unnest(leases) l;
@@ -243,8 +243,8 @@ begin
     end if;
     l.failures := _failed(l.failures, l.attempt, error);
     if final or l.attempt >= q.max_attempts then
-        insert into _dead_job (queue, id, attempt, created_at, priority, grp, key, headers, payload, failures)
-        values (q.id, l.id, l.attempt, l.created_at, l.priority, l.grp, l.key, l.headers, l.payload, l.failures);
+        insert into _dead_job (queue, id, attempt, created_at, priority, group_key, key, headers, payload, failures)
+        values (q.id, l.id, l.attempt, l.created_at, l.priority, l.group_key, l.key, l.headers, l.payload, l.failures);
         if l.key is not null then
             perform _promote(q.id, array[l.key]);
         end if;
@@ -253,11 +253,11 @@ begin
     after := coalesce(after, least(3600, 2 ^ least(l.attempt, 12)) * (0.8 + 0.4 * random()) * interval '1 s');
     due := clock_timestamp() + after;
     if after <= interval '0' then
-        execute format('insert into %s (id, attempt, created_at, priority, grp, key, headers, payload, failures)
-                        values ($1.id, $1.attempt, $1.created_at, $1.priority, $1.grp, $1.key, $1.headers, $1.payload, $1.failures)', _q(q.name)) using l;
+        execute format('insert into %s (id, attempt, created_at, priority, group_key, key, headers, payload, failures)
+                        values ($1.id, $1.attempt, $1.created_at, $1.priority, $1.group_key, $1.key, $1.headers, $1.payload, $1.failures)', _q(q.name)) using l;
     else
-        insert into _later (id, queue, attempt, due, created_at, priority, grp, key, headers, payload, failures)
-        values (l.id, q.id, l.attempt, due, l.created_at, l.priority, l.grp, l.key, l.headers, l.payload, l.failures);
+        insert into _scheduled (id, queue, attempt, due, created_at, priority, group_key, key, headers, payload, failures)
+        values (l.id, q.id, l.attempt, due, l.created_at, l.priority, l.group_key, l.key, l.headers, l.payload, l.failures);
     end if;
     return due;
 end $$;

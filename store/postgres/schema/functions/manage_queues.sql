@@ -54,7 +54,7 @@ begin
         execute format('drop sequence %s', _q(made));
     end loop;
     delete from _lease where queue = q.id;
-    delete from _later where queue = q.id;
+    delete from _scheduled where queue = q.id;
     delete from _dedup where queue = q.id;
     delete from _queue where id = q.id;
 end $$;
@@ -67,7 +67,7 @@ declare
     q _queue := _queue_named(queue);
 begin
     execute format('grant usage on schema %I to %I', current_schema(), role);
-    execute format('grant insert (key, grp, priority, headers, payload) on table %s to %I', _q(q.name), role);
+    execute format('grant insert (key, group_key, priority, headers, payload) on table %s to %I', _q(q.name), role);
     execute format('grant usage on sequence %s to %I', _q(format('_%s.seq', q.name)), role);
     execute format('grant select on sequence %s, %s to %I', _q(format('_%s.ring', q.name)), _q(format('_%s.flags', q.name)), role);
     perform _grant_own(q.name, '{enqueue,enqueue_many,flags}', role);

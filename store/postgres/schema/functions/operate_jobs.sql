@@ -46,7 +46,7 @@ declare
     name       constant text := (select q.name from _queue q where q.id = queue);
     flags      constant bigint := pg_sequence_last_value(_q(format('_%s.flags', name))::regclass);
     priorities constant smallint[] := array(select p from generate_series(-16, 15) p where flags & (1::bigint << (16 + p)) <> 0);
-    grps       text[];
+    group_keys       text[];
     keys       text[] := '{}'; -- one for each job, null without a key
     more       text[];
     segment    regclass;
@@ -56,11 +56,11 @@ begin
         segment := _used_segment(name, done);
         exit when segment is null;
         done := done || segment;
-        grps := _groups_in(segment, queue, 1000);
-        if cardinality(grps) * cardinality(priorities) * cardinality(ids) <= 1000 then -- so grps is the whole list
-            execute format('with d as (delete from %s t using (select * from unnest($1) g(grp), unnest($2) p(priority), unnest($3) i(seq) offset 0) x
-                                        where t.grp = x.grp and t.priority = x.priority and t.seq = x.seq and t.id is null returning t.key)
-                            select array_agg(d.key) from d', segment) into more using grps, priorities, ids;
+        group_keys := _groups_in(segment, queue, 1000);
+        if cardinality(group_keys) * cardinality(priorities) * cardinality(ids) <= 1000 then -- so group_keys is the whole list
+            execute format('with d as (delete from %s t using (select * from unnest($1) g(group_key), unnest($2) p(priority), unnest($3) i(seq) offset 0) x
+                                        where t.group_key = x.group_key and t.priority = x.priority and t.seq = x.seq and t.id is null returning t.key)
+                            select array_agg(d.key) from d', segment) into more using group_keys, priorities, ids;
             keys := keys || more;
             execute format('with d as (delete from %s t where t.id = any ($1) returning t.key) select array_agg(d.key) from d', segment) into more using ids;
             keys := keys || more;
@@ -68,7 +68,7 @@ begin
             keys := keys || _cancel_in(segment, ids);
         end if;
     end loop;
-    with d as (delete from _later l where l.queue = _cancel.queue and l.id = any (ids) returning l.key)
+    with d as (delete from _scheduled l where l.queue = _cancel.queue and l.id = any (ids) returning l.key)
     select keys || array_agg(d.key) into keys from d;
     with d as (delete from _lease l where l.queue = _cancel.queue and l.id = any (ids) returning l.key)
     select keys || array_agg(d.key) into keys from d;
@@ -94,19 +94,19 @@ end $$;
 create or replace function _groups_in(segment regclass, queue int, most int) returns text[]
 language plpgsql volatile set search_path from current set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off as $$
 declare
-    grps text[];
+    group_keys text[];
 begin
     execute format($sql$
-        with recursive g(grp) as (
+        with recursive g(group_key) as (
             select '' collate "C"
             union all
-            select case when m.grp is null then (select t.grp from %1$s t where t.grp > g.grp order by t.grp limit 1)
-                        else coalesce((select t.grp from %1$s t where t.grp > g.grp and t.grp < m.grp order by t.grp limit 1), m.grp) end
-              from g left join lateral (select m.grp from _mark m where m.queue = $1 and m.grp > g.grp order by m.grp limit 1) m on true
-             where g.grp is not null)
-        select array_agg(f.grp) from (select g.grp from g where g.grp is not null limit $2 + 1) f$sql$, segment)
-       into grps using queue, most;
-    return grps;
+            select case when m.group_key is null then (select t.group_key from %1$s t where t.group_key > g.group_key order by t.group_key limit 1)
+                        else coalesce((select t.group_key from %1$s t where t.group_key > g.group_key and t.group_key < m.group_key order by t.group_key limit 1), m.group_key) end
+              from g left join lateral (select m.group_key from _mark m where m.queue = $1 and m.group_key > g.group_key order by m.group_key limit 1) m on true
+             where g.group_key is not null)
+        select array_agg(f.group_key) from (select g.group_key from g where g.group_key is not null limit $2 + 1) f$sql$, segment)
+       into group_keys using queue, most;
+    return group_keys;
 end $$;
 
 create or replace function _retry_dead(queue int, ids bigint[]) returns bigint
@@ -116,8 +116,8 @@ declare
 begin
     execute format($sql$
         with d as (delete from _dead_job d where d.queue = $1 and d.id = any ($2) returning d.*)
-        insert into %s (id, attempt, created_at, priority, grp, key, headers, payload, failures)
-        select d.id, d.attempt, d.created_at, d.priority, d.grp, d.key, d.headers, d.payload, d.failures from d order by d.id$sql$,
+        insert into %s (id, attempt, created_at, priority, group_key, key, headers, payload, failures)
+        select d.id, d.attempt, d.created_at, d.priority, d.group_key, d.key, d.headers, d.payload, d.failures from d order by d.id$sql$,
         (select _q(q.name) from _queue q where q.id = queue)) using queue, ids;
     get diagnostics many = row_count;
     return many;
@@ -148,7 +148,7 @@ declare
     used  regclass[];
     jobs  text;
     first timestamptz;
-    later record;
+    scheduled record;
 begin
     loop
         used := array(select i.inhrelid from pg_inherits i where i.inhparent = ring and pg_relation_size(i.inhrelid) > 0);
@@ -165,7 +165,7 @@ begin
                     select l.n, l.oldest, case
                                when l.key is null then l.n
                                when exists (select from _lease e where e.queue = $1 and e.key = l.key)
-                                 or exists (select from _later w where w.queue = $1 and w.key = l.key and w.id < l.head) then 0
+                                 or exists (select from _scheduled w where w.queue = $1 and w.key = l.key and w.id < l.head) then 0
                                else 1 end as may
                       from line l)
                 select coalesce(sum(r.may), 0), coalesce(sum(r.n - r.may), 0), min(r.oldest) filter (where r.may > 0) from ring r$sql$, jobs)
@@ -178,11 +178,11 @@ begin
            count(*) filter (where w.due > clock_timestamp() and w.due < 'infinity') as delayed,
            count(*) filter (where w.due = 'infinity') as waiting,
            min(w.created_at) filter (where w.due <= clock_timestamp()) as oldest
-      into later from _later w where w.queue = _count_jobs.queue;
-    ready := ready + later.ready;
-    delayed := later.delayed;
-    waiting := waiting + later.waiting;
+      into scheduled from _scheduled w where w.queue = _count_jobs.queue;
+    ready := ready + scheduled.ready;
+    delayed := scheduled.delayed;
+    waiting := waiting + scheduled.waiting;
     running := (select count(*) from _lease e where e.queue = _count_jobs.queue);
     dead := (select count(*) from _dead_job d where d.queue = _count_jobs.queue);
-    oldest := coalesce(extract(epoch from greatest(interval '0', clock_timestamp() - least(later.oldest, first))) * 1000000, 0);
+    oldest := coalesce(extract(epoch from greatest(interval '0', clock_timestamp() - least(scheduled.oldest, first))) * 1000000, 0);
 end $$;

@@ -15,6 +15,7 @@ declare
 begin
     execute _fill(_mark_functions() || _take_functions() || _look_function() || _dequeue_function()
                   || _enqueue_functions() || _lease_functions() || _key_functions() || _group_functions() || _door_functions(), queue);
+    perform _grant_as(queue, '~' || f, array[f]) from unnest(_generated()) f; -- what a numbered file has put aside
     perform _grant_as(queue, 'enqueue', '{flags}'); -- an older version had others
     perform _grant_as(queue, 'fail', '{settle}');
     perform _grant_as(queue, 'cancel', '{operate}');

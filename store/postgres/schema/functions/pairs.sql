@@ -101,7 +101,7 @@ begin
           from (values
             ('_mark', '{_mark_0,_mark_1}'::regclass[], pg_sequence_last_value('_mark_slot'), 4194304, ''),
             ('_lease', '{_lease_0,_lease_1}', pg_sequence_last_value('_lease_slot'), 16777216, 'true'),
-            ('_later', '{_later_0,_later_1}', pg_sequence_last_value('_later_slot'), 8388608, 'true'),
+            ('_scheduled', '{_scheduled_0,_scheduled_1}', pg_sequence_last_value('_scheduled_slot'), 8388608, 'true'),
             ('_dedup', '{_dedup_0,_dedup_1}', pg_sequence_last_value('_dedup_slot'), 16777216,
              'r.at > clock_timestamp() - (select q.dedup_window from _queue q where q.id = r.queue)')) x(ring, segments, state, full_bytes, alive)
           join _pair r on r.name = x.ring

@@ -17,20 +17,20 @@ declare
 begin
     {readable}
     if new.priority operator(pg_catalog.=) 0::smallint and new.key is null and new.headers is null
-       and pg_catalog.octet_length(new.grp) operator(pg_catalog.<=) 256
+       and pg_catalog.octet_length(new.group_key) operator(pg_catalog.<=) 256
        and pg_catalog.octet_length(new.payload) operator(pg_catalog.<=) 67108864 then
         return new;
     end if;
-    if new.grp is null then
+    if new.group_key is null then
         raise exception 'the group is null' using errcode = '22023', hint = $h$leave the column out, or use '' for the jobs without one$h$;
     elsif new.priority is null then
         raise exception 'the priority is null' using errcode = '22023', hint = 'leave the column out, or use 0, the default';
     end if;
-    perform {schema}._refuse_job(new.payload, new.key, new.grp, new.priority, new.headers, null);
+    perform {schema}._refuse_job(new.payload, new.key, new.group_key, new.priority, new.headers, null);
     wanted := (1::bigint operator(pg_catalog.<<) (16 operator(pg_catalog.+) new.priority))
               operator(pg_catalog.|) case when new.key is null then 0 else 4294967296 end;
     if (pg_catalog.pg_sequence_last_value(tg_argv[0]::pg_catalog.regclass) operator(pg_catalog.&) wanted) operator(pg_catalog.<>) wanted then
         execute pg_catalog.format('select %s($1)', tg_argv[0]) using wanted;
     end if;
     return new;
-end $fn$ $ddl$, '{readable}', _readable('new.key, new.grp, new.headers')), '{schema}', quote_ident(current_schema())); end $$;
+end $fn$ $ddl$, '{readable}', _readable('new.key, new.group_key, new.headers')), '{schema}', quote_ident(current_schema())); end $$;

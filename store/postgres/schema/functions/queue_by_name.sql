@@ -20,47 +20,47 @@ end $fn$;
 
 -- enqueue_bytes writes one job and returns its id; of a duplicate (dedup_key), the first one's. Errors: 42P01 for an
 -- unknown queue, 23514 for what is over a limit, 22023 for a payload that is null.
-create or replace function enqueue_bytes(queue text, payload bytea, key text default null, grp text default '', priority int default 0,
+create or replace function enqueue_bytes(queue text, payload bytea, key text default null, group_key text default '', priority int default 0,
                         not_before timestamptz default null, dedup_key text default null, headers jsonb default null) returns bigint
 language plpgsql volatile as $fn$
 declare
     made bigint;
 begin
     execute pg_catalog.concat('select ', {schema}._queue_function(queue, 'enqueue'), '($1, $2, $3, $4, $5, $6, $7)')
-       into made using payload, key, grp, priority, not_before, dedup_key, headers;
+       into made using payload, key, group_key, priority, not_before, dedup_key, headers;
     return made;
 end $fn$;
 
 -- enqueue_many_bytes writes a job for each payload, in their order, and returns the ids. An array that is null stands for the default.
-create or replace function enqueue_many_bytes(queue text, payloads bytea[], keys text[] default null, grps text[] default null, priorities int[] default null,
+create or replace function enqueue_many_bytes(queue text, payloads bytea[], keys text[] default null, group_keys text[] default null, priorities int[] default null,
                              not_befores timestamptz[] default null, dedup_keys text[] default null, headers jsonb[] default null) returns setof bigint
 language plpgsql volatile as $fn$
 begin
     return query execute pg_catalog.concat('select ', {schema}._queue_function(queue, 'enqueue_many'), '($1, $2, $3, $4, $5, $6, $7)')
-                   using payloads, keys, grps, priorities, not_befores, dedup_keys, headers;
+                   using payloads, keys, group_keys, priorities, not_befores, dedup_keys, headers;
 end $fn$;
 
 -- The same for text and JSON, as UTF-8; see publish.
-create or replace function enqueue(queue text, payload text, key text default null, grp text default '', priority int default 0,
+create or replace function enqueue(queue text, payload text, key text default null, group_key text default '', priority int default 0,
                         not_before timestamptz default null, dedup_key text default null, headers jsonb default null) returns bigint
 language plpgsql volatile as $fn$
 begin
-    return {schema}.enqueue_bytes(queue, pg_catalog.convert_to(payload, 'UTF8'), key, grp, priority, not_before, dedup_key, headers);
+    return {schema}.enqueue_bytes(queue, pg_catalog.convert_to(payload, 'UTF8'), key, group_key, priority, not_before, dedup_key, headers);
 end $fn$;
 
-create or replace function enqueue(queue text, payload jsonb, key text default null, grp text default '', priority int default 0,
+create or replace function enqueue(queue text, payload jsonb, key text default null, group_key text default '', priority int default 0,
                         not_before timestamptz default null, dedup_key text default null, headers jsonb default null) returns bigint
 language plpgsql volatile as $fn$
 begin
-    return {schema}.enqueue_bytes(queue, pg_catalog.convert_to(payload::pg_catalog.text, 'UTF8'), key, grp, priority, not_before, dedup_key, headers);
+    return {schema}.enqueue_bytes(queue, pg_catalog.convert_to(payload::pg_catalog.text, 'UTF8'), key, group_key, priority, not_before, dedup_key, headers);
 end $fn$;
 
-create or replace function enqueue_many(queue text, payloads text[], keys text[] default null, grps text[] default null, priorities int[] default null,
+create or replace function enqueue_many(queue text, payloads text[], keys text[] default null, group_keys text[] default null, priorities int[] default null,
                              not_befores timestamptz[] default null, dedup_keys text[] default null, headers jsonb[] default null) returns setof bigint
 language plpgsql volatile as $fn$
 begin
     return query select {schema}.enqueue_many_bytes(queue, array(select pg_catalog.convert_to(p.payload, 'UTF8') from pg_catalog.unnest(payloads) with ordinality p(payload, i) order by p.i),
-                                                keys, grps, priorities, not_befores, dedup_keys, headers);
+                                                keys, group_keys, priorities, not_befores, dedup_keys, headers);
 end $fn$;
 
 -- deduplicated tells whether the nth job of this transaction's last enqueue was not written, because there was one
@@ -73,31 +73,31 @@ language sql volatile as $fn$
 $fn$;
 
 -- dequeue takes up to n jobs of a group: they are gone when the caller's transaction commits, and back when it rolls back.
-create or replace function dequeue(queue text, n int default 1, grp text default '') returns setof job
+create or replace function dequeue(queue text, n int default 1, group_key text default '') returns setof job
 language plpgsql volatile as $fn$
 declare
     take constant text := {schema}._queue_function(queue, 'take');
 begin
-    if n operator(pg_catalog.=) 1 and grp operator(pg_catalog.=) '' then
+    if n operator(pg_catalog.=) 1 and group_key operator(pg_catalog.=) '' then
         return query execute pg_catalog.concat('select * from ', {prefix}, pg_catalog.quote_ident(pg_catalog.concat('dequeue_', queue)), '()');
     else
-        return query execute pg_catalog.concat('select * from ', take, '($1, $2)') using n, coalesce(grp, '');
+        return query execute pg_catalog.concat('select * from ', take, '($1, $2)') using n, coalesce(group_key, '');
     end if;
 end $fn$;
 
 -- claim leases up to n jobs of a group. Who does not ack, extend, release or retry them in time loses them: they run again.
-create or replace function claim(queue text, n int default 1, lease interval default '30 s', grp text default '', worker text default '') returns setof leased_job
+create or replace function claim(queue text, n int default 1, lease interval default '30 s', group_key text default '', worker text default '') returns setof leased_job
 language plpgsql volatile as $fn$
 begin
-    return query execute pg_catalog.concat('select * from ', {schema}._queue_function(queue, 'claim'), '($1, $2, $3, $4)') using n, lease, coalesce(grp, ''), worker;
+    return query execute pg_catalog.concat('select * from ', {schema}._queue_function(queue, 'claim'), '($1, $2, $3, $4)') using n, lease, coalesce(group_key, ''), worker;
 end $fn$;
 
 -- ack_claim ends jobs, as ack_many does, and claims others with the same call: both, or neither. Behind the jobs it returns
 -- those of the leases that were still held, as rows with nothing but a lease.
-create or replace function ack_claim(queue text, leases bigint[], n int default 1, lease interval default '30 s', grp text default '', worker text default '') returns setof leased_job
+create or replace function ack_claim(queue text, leases bigint[], n int default 1, lease interval default '30 s', group_key text default '', worker text default '') returns setof leased_job
 language plpgsql volatile as $fn$
 begin
-    return query execute pg_catalog.concat('select * from ', {schema}._queue_function(queue, 'claim'), '($1, $2, $3, $4, $5)') using n, lease, coalesce(grp, ''), worker, leases;
+    return query execute pg_catalog.concat('select * from ', {schema}._queue_function(queue, 'claim'), '($1, $2, $3, $4, $5)') using n, lease, coalesce(group_key, ''), worker, leases;
 end $fn$;
 
 -- ack_many removes jobs that are done, and returns the leases that were still held.
@@ -228,18 +228,18 @@ begin
 end $fn$;
 
 -- ready_groups lists the groups that have jobs to be taken, among some, or after one by name.
-create or replace function ready_groups(queue text, grps text[] default null, behind text default '', most int default 100) returns setof text
+create or replace function ready_groups(queue text, group_keys text[] default null, behind text default '', most int default 100) returns setof text
 language plpgsql volatile as $fn$
 begin
-    return query execute pg_catalog.concat('select * from ', {schema}._queue_function(queue, 'ready'), '($1, $2, $3)') using grps, behind, most;
+    return query execute pg_catalog.concat('select * from ', {schema}._queue_function(queue, 'ready'), '($1, $2, $3)') using group_keys, behind, most;
 end $fn$;
 
 -- queue_groups counts the jobs of each group. Of those that are ready or wait it counts up to 1,000; more says there are more.
 create or replace function queue_groups(queue text, after text default '', most int default 1000)
-returns table (grp text, ready bigint, running bigint, delayed bigint, waiting bigint, dead bigint, oldest interval, more boolean)
+returns table (group_key text, ready bigint, running bigint, delayed bigint, waiting bigint, dead bigint, oldest interval, more boolean)
 language plpgsql volatile as $fn$
 begin
-    return query execute pg_catalog.concat('select g.grp, g.ready, g.running, g.delayed, g.waiting, g.dead, g.oldest operator(pg_catalog.*) interval ''1 microsecond'', g.more from ',
+    return query execute pg_catalog.concat('select g.group_key, g.ready, g.running, g.delayed, g.waiting, g.dead, g.oldest operator(pg_catalog.*) interval ''1 microsecond'', g.more from ',
                                            {schema}._queue_function(queue, 'counts'), '($1, $2) g') using after, most;
 end $fn$;
 

@@ -4,21 +4,21 @@
 create or replace function _group_functions() returns text
 language sql immutable set search_path from current as $text$ select $$
 
--- {ready} lists up to most groups that have jobs in the ring, of in_grps or, if that is null, of all: in the order of
+-- {ready} lists up to most groups that have jobs in the ring, of in_groups or, if that is null, of all: in the order of
 -- their bytes, those behind a group first. claiming: for who wants to claim, to whom nothing is ready while the queue is
 -- paused or as many run as may.
 --
 -- From one group to the next it goes by marks and the index. What lies between two groups that have marks is alive, or was
 -- never taken; of a group that has one it reads only where the mark says that jobs may be. So it steps over nothing that
 -- was taken, and costs some probes for each group that jobs were taken from.
-create or replace function {ready}(in_grps text[], behind text, most int, claiming boolean default true) returns setof text
+create or replace function {ready}(in_groups text[], behind text, most int, claiming boolean default true) returns setof text
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set enable_hashjoin = off set enable_mergejoin = off
 set jit = off set plan_cache_mode = force_generic_plan as $fn$
 declare
     flags      constant bigint := pg_sequence_last_value({flags});
     priorities constant smallint[] := array(select p from generate_series(-16, 15) p where flags & (1::bigint << (16 + p)) <> 0);
-    listed     constant text[] := array(select distinct x collate "C" from unnest(in_grps) x where x is not null order by 1);
+    listed     constant text[] := array(select distinct x collate "C" from unnest(in_groups) x where x is not null order by 1);
     mark_slot  constant smallint := pg_sequence_last_value({mark_slot});
     slots      smallint[];
     here       smallint;
@@ -56,32 +56,32 @@ begin
             here := slots[i];
 {segments here}
             part := part || array(
-                with recursive g(grp, marked) as (
-                    select x.grp collate "C", true from unnest(case when in_grps is not null then listed when upto is null then array[behind] else array[''] end) x(grp)
+                with recursive g(group_key, marked) as (
+                    select x.group_key collate "C", true from unnest(case when in_groups is not null then listed when upto is null then array[behind] else array[''] end) x(group_key)
                     union all
-                    select coalesce(b.grp, m.grp), b.grp is null
+                    select coalesce(b.group_key, m.group_key), b.group_key is null
                       from g left join lateral (
-                            select m.grp from {schema}._mark m where m.slot = mark_slot and m.queue = {id} and m.grp > g.grp order by m.grp limit 1) m on true
+                            select m.group_key from {schema}._mark m where m.slot = mark_slot and m.queue = {id} and m.group_key > g.group_key order by m.group_key limit 1) m on true
                      cross join lateral (select case
-                            when m.grp is null then (select t.grp from {segment} t where t.grp > g.grp order by t.grp limit 1)
-                            else (select t.grp from {segment} t where t.grp > g.grp and t.grp < m.grp order by t.grp limit 1) end) b(grp)
-                     where in_grps is null and (upto is null or g.grp < upto) and coalesce(b.grp, m.grp) is not null)
-                select g.grp from g
-                 where case when upto is null then g.grp > behind else g.grp <= upto end
+                            when m.group_key is null then (select t.group_key from {segment} t where t.group_key > g.group_key order by t.group_key limit 1)
+                            else (select t.group_key from {segment} t where t.group_key > g.group_key and t.group_key < m.group_key order by t.group_key limit 1) end) b(group_key)
+                     where in_groups is null and (upto is null or g.group_key < upto) and coalesce(b.group_key, m.group_key) is not null)
+                select g.group_key from g
+                 where case when upto is null then g.group_key > behind else g.group_key <= upto end
                    and (not g.marked or exists (
                         select from unnest(priorities) p(priority)
                           left join lateral (
                                 select k.lo, k.hi, k.pending from {schema}._mark k
-                                 where k.slot = mark_slot and k.queue = {id} and k.grp = g.grp and k.priority = p.priority order by k.n desc limit 1) k on true
+                                 where k.slot = mark_slot and k.queue = {id} and k.group_key = g.group_key and k.priority = p.priority order by k.n desc limit 1) k on true
                          where exists ( -- what committed late, wherever it is; of a transaction that wrote much a claim may look
                                 select from unnest(k.pending) x cross join lateral (
-                                    select count(*) = 100 or bool_or(w.grp = g.grp and w.priority = p.priority) as late
-                                      from (select t.grp, t.priority from {segment} t where t.xid = x limit 100) w) w
+                                    select count(*) = 100 or bool_or(w.group_key = g.group_key and w.priority = p.priority) as late
+                                      from (select t.group_key, t.priority from {segment} t where t.xid = x limit 100) w) w
                                  where pg_visible_in_snapshot(x, pg_current_snapshot()) and w.late)
                             or exists (
                                 select from unnest(coalesce(k.lo, '{0}'), coalesce(k.hi, '{9223372036854775806}')) r(lo, hi) cross join lateral (
                                     select from {segment} t
-                                     where t.grp = g.grp and t.priority = p.priority and t.seq >= r.lo and t.seq <= r.hi limit 1) t)))
+                                     where t.group_key = g.group_key and t.priority = p.priority and t.seq >= r.lo and t.seq <= r.hi limit 1) t)))
                  limit most);
 {end}
         end loop;
@@ -92,7 +92,7 @@ begin
 end $fn$;
 
 -- {counts} tells of groups what they have: see _count_groups.
-create or replace function {counts}(after text, most int) returns table (grp text, ready bigint, running bigint, delayed bigint, waiting bigint, dead bigint, oldest bigint, more boolean)
+create or replace function {counts}(after text, most int) returns table (group_key text, ready bigint, running bigint, delayed bigint, waiting bigint, dead bigint, oldest bigint, more boolean)
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $fn$
 begin
     return query select * from {schema}._count_groups({id}, after, most);
@@ -103,7 +103,7 @@ $$ $text$;
 -- _count_groups counts the jobs of up to most groups after one, or from the first one on, by where they are, as
 -- _count_jobs does: what is leased, is to come later or is dead it reads; of the jobs that each group has in the ring a
 -- thousand, and more says if there are others. oldest is in us.
-create or replace function _count_groups(queue int, after text, most int) returns table (grp text, ready bigint, running bigint, delayed bigint, waiting bigint, dead bigint, oldest bigint, more boolean)
+create or replace function _count_groups(queue int, after text, most int) returns table (group_key text, ready bigint, running bigint, delayed bigint, waiting bigint, dead bigint, oldest bigint, more boolean)
 language plpgsql volatile set search_path from current set jit = off set enable_seqscan = off set enable_bitmapscan = off as $$
 declare
     name       constant text := (select q.name from _queue q where q.id = queue);
@@ -116,58 +116,58 @@ begin
     jobs := (
         select string_agg(format($sql$
                 select t.key, coalesce(t.id, t.seq) as id, t.created_at from r cross join lateral (
-                    select * from %s t where t.grp = n.grp and t.priority = p.priority and t.seq >= r.lo and t.seq <= r.hi order by t.seq limit 1001) t$sql$, s.oid::regclass),
+                    select * from %s t where t.group_key = n.group_key and t.priority = p.priority and t.seq >= r.lo and t.seq <= r.hi order by t.seq limit 1001) t$sql$, s.oid::regclass),
                 ' union all ' order by g.turn nulls first)
           from _segments(name) s left join _segment g on g.queue = _count_groups.queue and g.slot = s.slot
          where pg_relation_size(s.oid) > 0);
     return query execute format($sql$
         with other as (
-            select o.grp, sum(o.ready)::bigint as ready, sum(o.running)::bigint as running, sum(o.delayed)::bigint as delayed,
+            select o.group_key, sum(o.ready)::bigint as ready, sum(o.running)::bigint as running, sum(o.delayed)::bigint as delayed,
                    sum(o.waiting)::bigint as waiting, sum(o.dead)::bigint as dead, min(o.oldest) as oldest
               from (
-                select e.grp, 0 as ready, count(*) as running, 0 as delayed, 0 as waiting, 0 as dead, null::timestamptz as oldest
-                  from _lease e where e.queue = $1 group by e.grp
+                select e.group_key, 0 as ready, count(*) as running, 0 as delayed, 0 as waiting, 0 as dead, null::timestamptz as oldest
+                  from _lease e where e.queue = $1 group by e.group_key
                 union all
-                select w.grp, count(*) filter (where w.due <= clock_timestamp()), 0,
+                select w.group_key, count(*) filter (where w.due <= clock_timestamp()), 0,
                        count(*) filter (where w.due > clock_timestamp() and w.due < 'infinity'),
                        count(*) filter (where w.due = 'infinity'), 0, min(w.created_at) filter (where w.due <= clock_timestamp())
-                  from _later w where w.queue = $1 group by w.grp
+                  from _scheduled w where w.queue = $1 group by w.group_key
                 union all
-                select d.grp, 0, 0, 0, 0, count(*), null from _dead_job d where d.queue = $1 group by d.grp) o
-             group by o.grp),
+                select d.group_key, 0, 0, 0, 0, count(*), null from _dead_job d where d.queue = $1 group by d.group_key) o
+             group by o.group_key),
         name as (
-            select n.grp from (select unnest($2 || $3) collate "C" union select o.grp from other o) n(grp)
-             where n.grp > $3 or $3 = '' order by n.grp limit $4 + 1), -- '' may have none
+            select n.group_key from (select unnest($2 || $3) collate "C" union select o.group_key from other o) n(group_key)
+             where n.group_key > $3 or $3 = '' order by n.group_key limit $4 + 1), -- '' may have none
         job as (
-            select n.grp, j.key, j.id, j.created_at, row_number() over (partition by n.grp) as nth
+            select n.group_key, j.key, j.id, j.created_at, row_number() over (partition by n.group_key) as nth
               from name n cross join lateral (
                 select j.*
                   from unnest($5) p(priority)
                   left join lateral (
                     select m.lo, m.hi, m.pending from _mark m
-                     where m.queue = $1 and m.grp = n.grp and m.priority = p.priority order by m.n desc limit 1) k
+                     where m.queue = $1 and m.group_key = n.group_key and m.priority = p.priority order by m.n desc limit 1) k
                     on not exists (select from unnest(k.pending) x where pg_visible_in_snapshot(x, pg_current_snapshot()))
                  cross join lateral (
                     with r as (select r.lo, r.hi from unnest(coalesce(k.lo, '{0}'), coalesce(k.hi, '{9223372036854775806}')) r(lo, hi)) %s) j
                  limit 1001) j),
         line as (
-            select j.grp, j.key, count(*) as n, min(j.id) as head, min(j.created_at) as oldest
-              from job j where j.nth <= 1000 group by j.grp, j.key),
+            select j.group_key, j.key, count(*) as n, min(j.id) as head, min(j.created_at) as oldest
+              from job j where j.nth <= 1000 group by j.group_key, j.key),
         ring as (
-            select l.grp, sum(l.may)::bigint as ready, sum(l.n - l.may)::bigint as waiting, min(l.oldest) filter (where l.may > 0) as oldest,
-                   exists (select from job j where j.grp = l.grp and j.nth > 1000) as more
+            select l.group_key, sum(l.may)::bigint as ready, sum(l.n - l.may)::bigint as waiting, min(l.oldest) filter (where l.may > 0) as oldest,
+                   exists (select from job j where j.group_key = l.group_key and j.nth > 1000) as more
               from (
                 select l.*, case when l.key is null then l.n
                                  when exists (select from _lease e where e.queue = $1 and e.key = l.key)
-                                   or exists (select from _later w where w.queue = $1 and w.key = l.key and w.id < l.head) then 0
+                                   or exists (select from _scheduled w where w.queue = $1 and w.key = l.key and w.id < l.head) then 0
                                  else 1 end as may
                   from line l) l
-             group by l.grp)
-        select n.grp, coalesce(r.ready, 0) + coalesce(o.ready, 0), coalesce(o.running, 0), coalesce(o.delayed, 0),
+             group by l.group_key)
+        select n.group_key, coalesce(r.ready, 0) + coalesce(o.ready, 0), coalesce(o.running, 0), coalesce(o.delayed, 0),
                coalesce(r.waiting, 0) + coalesce(o.waiting, 0), coalesce(o.dead, 0),
                coalesce(extract(epoch from greatest(interval '0', clock_timestamp() - least(r.oldest, o.oldest))) * 1000000, 0)::bigint, coalesce(r.more, false)
-          from name n left join ring r on r.grp = n.grp left join other o on o.grp = n.grp
-         where r.grp is not null or o.grp is not null
-         order by n.grp limit $4$sql$, coalesce(jobs, $sql$select null::text as key, 0::bigint as id, null::timestamptz as created_at where false$sql$))
+          from name n left join ring r on r.group_key = n.group_key left join other o on o.group_key = n.group_key
+         where r.group_key is not null or o.group_key is not null
+         order by n.group_key limit $4$sql$, coalesce(jobs, $sql$select null::text as key, 0::bigint as id, null::timestamptz as created_at where false$sql$))
       using queue, in_ring, after, most, priorities;
 end $$;

@@ -105,8 +105,8 @@ begin
     execute format($sql$
         with d as (
             delete from %1$s t where t.ctid = any (array(select t.ctid from %1$s t limit 10000 for update skip locked)) returning t.*)
-        insert into %2$s (id, attempt, created_at, priority, grp, key, headers, payload, failures)
-        select coalesce(d.id, d.seq), d.attempt, d.created_at, d.priority, d.grp, d.key, d.headers, d.payload, d.failures from d order by d.seq$sql$,
+        insert into %2$s (id, attempt, created_at, priority, group_key, key, headers, payload, failures)
+        select coalesce(d.id, d.seq), d.attempt, d.created_at, d.priority, d.group_key, d.key, d.headers, d.payload, d.failures from d order by d.seq$sql$,
         segment, _q(q.name));
     get diagnostics late = row_count;
     update _segment x set again = case when late = 0 then greatest(_lock_again(s.retired), _look_again(began)) end where x.queue = q.id and x.slot = s.slot;
@@ -148,8 +148,8 @@ begin
     execute format($sql$
         with d as (
             delete from %1$s t where t.ctid = any (array(select t.ctid from %1$s t order by t.seq desc limit %4$s for update skip locked)) returning t.*)
-        insert into %2$s (xid, seq, created_at, id, attempt, priority, slot, grp, key, headers, payload, failures)
-        select d.xid, d.seq, d.created_at, d.id, d.attempt, d.priority, %3$s, d.grp, d.key, d.headers, d.payload, d.failures from d$sql$,
+        insert into %2$s (xid, seq, created_at, id, attempt, priority, slot, group_key, key, headers, payload, failures)
+        select d.xid, d.seq, d.created_at, d.id, d.attempt, d.priority, %3$s, d.group_key, d.key, d.headers, d.payload, d.failures from d$sql$,
         from_segment, to_segment, to_slot, most);
     get diagnostics many = row_count;
     return many;
@@ -366,10 +366,10 @@ begin
             return;
         end if;
         execute format($sql$
-            insert into %2$s (queue, n, base, seen, xid, turn, priority, grp, lo, hi, pending, slots, slot)
-            select l.queue, l.n, l.base, l.seen, l.xid, l.turn, l.priority, l.grp, l.lo, l.hi, l.pending, l.slots, %3$s
-              from (select distinct queue, grp, priority from %1$s) d
-             cross join lateral (select * from %1$s m where m.queue = d.queue and m.grp = d.grp and m.priority = d.priority order by m.n desc limit 1) l
+            insert into %2$s (queue, n, base, seen, xid, turn, priority, group_key, lo, hi, pending, slots, slot)
+            select l.queue, l.n, l.base, l.seen, l.xid, l.turn, l.priority, l.group_key, l.lo, l.hi, l.pending, l.slots, %3$s
+              from (select distinct queue, group_key, priority from %1$s) d
+             cross join lateral (select * from %1$s m where m.queue = d.queue and m.group_key = d.group_key and m.priority = d.priority order by m.n desc limit 1) l
              where exists (select from _queue q where q.id = d.queue)$sql$, here, there, 1 - current);
         get diagnostics many = row_count;
     end if;

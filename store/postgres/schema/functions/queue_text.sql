@@ -36,7 +36,7 @@ end $$;
 --
 --   {word}                                what the table below says: names, as literals where they are registers
 --   {if fifo} ... {end if}                only in such a queue
---   {leaf of lease} ... {end}             one of two, for the segment of _lease whose number the variable leaf says; _later, _dedup
+--   {leaf of lease} ... {end}             one of two, for the segment of _lease whose number the variable leaf says; _scheduled, _dedup
 --   {segments here 1024} ... {end}        one for each segment of the queue, of which the variable here says the number, above 1024
 --
 -- Names may hold any of that: they are put in with their braces hidden.
@@ -77,17 +77,17 @@ begin
     for word, what in
         select w.word, case when w.n < 3 then w.what else _hidden(w.what) end
           from (select * from (values
-                    (1, 'job', 'coalesce(t.id, t.seq), t.key, t.grp, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload'),
-                    (1, 'lease_columns', 'queue, attempt, lease_until, id, created_at, priority, worker, grp, key, headers, payload, failures'),
-                    (1, 'lease_row', '{id}, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''''), t.grp, t.key, t.headers, t.payload, t.failures'),
-                    (1, 'leased_job', 'l.id, l.key, l.grp, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until'),
+                    (1, 'job', 'coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload'),
+                    (1, 'lease_columns', 'queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures'),
+                    (1, 'lease_row', '{id}, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''''), t.group_key, t.key, t.headers, t.payload, t.failures'),
+                    (1, 'leased_job', 'l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until'),
                     (1, 'now', '(pg_catalog.date_part(''epoch'', pg_catalog.clock_timestamp()) operator(pg_catalog.*) 40)::bigint'),
                     (1, 'slots', '{schema}._listed_slots({id}, {lifo}, {ring})'),
                     (1, 'tick_if_due', _tick_if_due()),
-                    (1, 'readable', _readable('key, grp, dedup_key, headers')),
+                    (1, 'readable', _readable('key, group_key, dedup_key, headers')),
                     (3, 'lease_table', quote_literal(_q('_lease'::text)) || '::regclass'),
                     (1, 'listed lease', '{schema}._listed({lease_slot})'),
-                    (1, 'listed later', '{schema}._listed({later_slot})'),
+                    (1, 'listed scheduled', '{schema}._listed({scheduled_slot})'),
                     (3, 'dequeue', _q('dequeue_' || queue)),
                     (3, 'raise', _q(format('_%s.flags', queue))),
                     -- What the register of flags says. Bit 16 + p: there are jobs of priority p.
@@ -113,7 +113,7 @@ begin
                 select 3, r, format('%L::pg_catalog.regclass', _q(format('_%s.%s', queue, split_part(r, '_', 1))))
                   from unnest('{ring,flags,seq,way,next,top,stale,tick_register}'::text[]) r
                 union all
-                select 3, r, format('%L::pg_catalog.regclass', _q('_' || r)) from unnest('{mark_slot,lease_slot,later_slot}'::text[]) r) w(n, word, what)
+                select 3, r, format('%L::pg_catalog.regclass', _q('_' || r)) from unnest('{mark_slot,lease_slot,scheduled_slot}'::text[]) r) w(n, word, what)
          order by w.n -- those that are in others come later
     loop
         body := replace(body, '{' || word || '}', what);

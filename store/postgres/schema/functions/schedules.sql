@@ -94,21 +94,21 @@ end $$;
 -- schedule_bytes makes or changes a periodic job: one is enqueued at every time, in UTC,
 -- that cron describes, unless dedup_key makes it a duplicate. Errors: 42P01, 22023 for a cron text that makes no sense or
 -- a time that never comes, 23514 for a value over its limit.
-create or replace function schedule_bytes(queue text, name text, cron text, payload bytea, key text default null, grp text default '',
+create or replace function schedule_bytes(queue text, name text, cron text, payload bytea, key text default null, group_key text default '',
                          priority int default 0, headers jsonb default null, dedup_key text default null) returns timestamptz
 language plpgsql set search_path from current as $$
 declare
     q     _queue := _queue_named(queue);
     first timestamptz := _cron_next(cron, clock_timestamp());
 begin
-    perform _refuse_job(payload, key, grp, priority, headers, dedup_key),
-            case when getdatabaseencoding() not in ('UTF8', 'SQL_ASCII') then convert_to(concat(key, grp, dedup_key, headers), 'UTF8') end; -- see _readable
+    perform _refuse_job(payload, key, group_key, priority, headers, dedup_key),
+            case when getdatabaseencoding() not in ('UTF8', 'SQL_ASCII') then convert_to(concat(key, group_key, dedup_key, headers), 'UTF8') end; -- see _readable
     if (octet_length(name) between 1 and 128) is not true then
         raise exception 'the schedule''s name has % bytes, expected 1 to 128', coalesce(octet_length(name), 0) using errcode = '23514', hint = 'use a shorter one';
     end if;
-    insert into _schedule as s (queue, name, cron, next, priority, grp, key, dedup_key, headers, payload)
-    values (q.id, name, cron, first, coalesce(priority, 0), coalesce(grp, ''), key, dedup_key, headers, payload)
-    on conflict on constraint _schedule_pkey do update set cron = excluded.cron, priority = excluded.priority, grp = excluded.grp, key = excluded.key, dedup_key = excluded.dedup_key,
+    insert into _schedule as s (queue, name, cron, next, priority, group_key, key, dedup_key, headers, payload)
+    values (q.id, name, cron, first, coalesce(priority, 0), coalesce(group_key, ''), key, dedup_key, headers, payload)
+    on conflict on constraint _schedule_pkey do update set cron = excluded.cron, priority = excluded.priority, group_key = excluded.group_key, key = excluded.key, dedup_key = excluded.dedup_key,
         headers = excluded.headers, payload = excluded.payload,
         next = case when s.cron = excluded.cron then s.next else excluded.next end
     returning s.next into first;
@@ -116,16 +116,16 @@ begin
 end $$;
 
 -- schedule does the same for text and JSON, as UTF-8; see publish.
-create or replace function schedule(queue text, name text, cron text, payload text, key text default null, grp text default '',
+create or replace function schedule(queue text, name text, cron text, payload text, key text default null, group_key text default '',
                          priority int default 0, headers jsonb default null, dedup_key text default null) returns timestamptz
 language sql set search_path from current as $$
-    select schedule_bytes(queue, name, cron, convert_to(payload, 'UTF8'), key, grp, priority, headers, dedup_key)
+    select schedule_bytes(queue, name, cron, convert_to(payload, 'UTF8'), key, group_key, priority, headers, dedup_key)
 $$;
 
-create or replace function schedule(queue text, name text, cron text, payload jsonb, key text default null, grp text default '',
+create or replace function schedule(queue text, name text, cron text, payload jsonb, key text default null, group_key text default '',
                          priority int default 0, headers jsonb default null, dedup_key text default null) returns timestamptz
 language sql set search_path from current as $$
-    select schedule_bytes(queue, name, cron, convert_to(payload::text, 'UTF8'), key, grp, priority, headers, dedup_key)
+    select schedule_bytes(queue, name, cron, convert_to(payload::text, 'UTF8'), key, group_key, priority, headers, dedup_key)
 $$;
 
 -- unschedule ends a periodic job. Errors: 42P01, 42704 if there is none of the name.

@@ -7,7 +7,7 @@ language sql immutable set search_path from current as $text$ select $$
 -- {seqs} reads where the next jobs are within ranges, up to most of each segment. Nothing is
 -- locked: one whose taking is not committed is still seen. It goes from older segments to
 -- younger ones, as jobs do that are carried over, so it misses none that moves meanwhile.
-create or replace function {seqs}(slots smallint[], in_grp text, in_priority smallint, lo bigint[], hi bigint[], upto bigint, most int) returns bigint[]
+create or replace function {seqs}(slots smallint[], in_group text, in_priority smallint, lo bigint[], hi bigint[], upto bigint, most int) returns bigint[]
 language plpgsql volatile as $fn$
 declare
     here smallint;
@@ -20,7 +20,7 @@ begin
         more := array(
             select v.seq from unnest(lo, hi) r(lo, hi) cross join lateral (
                 select t.seq from {segment} t
-                 where t.grp = in_grp and t.priority = in_priority and t.seq >= r.lo and t.seq <= least(r.hi, upto)
+                 where t.group_key = in_group and t.priority = in_priority and t.seq >= r.lo and t.seq <= least(r.hi, upto)
                  order by t.seq {dir} limit most) v limit most);
 {end}
         seqs := seqs || more;
@@ -39,13 +39,13 @@ end $fn$;
 -- mark waits for: it has ended as well.
 --
 -- The snapshot comes first, then the list of segments: what the one sees is in the other.
-create or replace function {mark}(in_grp text, in_priority smallint, bound bigint default null) returns {schema}._mark
+create or replace function {mark}(in_group text, in_priority smallint, bound bigint default null) returns {schema}._mark
 language plpgsql volatile as $fn$
 declare
     most     int := case width_bucket(random(), array[0.02, 0.3]) when 0 then 2048 when 1 then 64 else 1 end; -- one is enough while jobs go in order
     no_xid   boolean := bound is not null or pg_current_xact_id_if_assigned() is null;
     now_seen bigint := coalesce(bound, pg_sequence_last_value({seq}), 0);
-    was      {schema}._mark := {schema}._newest_mark({id}, in_grp, in_priority);
+    was      {schema}._mark := {schema}._newest_mark({id}, in_group, in_priority);
     snap     pg_snapshot := pg_current_snapshot();
     ring     bigint := pg_sequence_last_value({ring});
     slots    smallint[] := case when ring = was.turn then was.slots else {slots} end;
@@ -72,7 +72,7 @@ begin
     if was.lo[1] > now_seen and cardinality(was.lo) = 1 and was.pending = '{}' and was.seen = now_seen and was.turn = ring then
         return was; -- nothing has come since, and all is gone
     end if;
-    seqs := {seqs}(slots, in_grp, in_priority, was.lo, was.hi, new.base, most);
+    seqs := {seqs}(slots, in_group, in_priority, was.lo, was.hi, new.base, most);
     new.pending := array(select x from unnest(was.pending) x where not (pg_visible_in_snapshot(x, snap) or x >= pg_snapshot_xmax(snap))
                          union
                          select x from pg_snapshot_xip(snap) x where new.base = was.seen and x < was.xid order by x);
@@ -92,8 +92,8 @@ begin
                         else int8multirange(int8range(min(t.seq), max(t.seq), '[]')) end
               into found
               from unnest(ended) x cross join lateral (
-                select l.seq, l.grp, l.priority from {segment} l where l.xid = x offset 0) t -- by xid: a planner might prefer the other index
-             where t.grp = in_grp and t.priority = in_priority;
+                select l.seq, l.group_key, l.priority from {segment} l where l.xid = x offset 0) t -- by xid: a planner might prefer the other index
+             where t.group_key = in_group and t.priority = in_priority;
 {end}
             late := late + coalesce(found, '{}');
         end loop;
@@ -116,8 +116,8 @@ begin
         was.slots := slots;
         return was;
     end if;
-    insert into {schema}._mark (queue, base, seen, xid, turn, priority, grp, lo, hi, pending, slots)
-    values ({id}, new.base, new.seen, case when no_xid then pg_current_xact_id() else was.xid end, ring, in_priority, in_grp, new.lo, new.hi, new.pending, slots)
+    insert into {schema}._mark (queue, base, seen, xid, turn, priority, group_key, lo, hi, pending, slots)
+    values ({id}, new.base, new.seen, case when no_xid then pg_current_xact_id() else was.xid end, ring, in_priority, in_group, new.lo, new.hi, new.pending, slots)
     returning * into new;
     return new;
 end $fn$;
@@ -133,7 +133,7 @@ select string_agg(replace(replace(replace(replace(replace(body, '{made}', made),
   from (values ('{take}', '{schema}.job', '{job}', 'security definer set search_path = pg_catalog, pg_temp', '{tick_if_due}'),
                ('{take_rows}', '{queue}', 't.*', '', '')) v(made, type, columns, whom, afterwards),
        (select $$
-create or replace function {made}(n int, in_grp text, due boolean default null) returns setof {type}
+create or replace function {made}(n int, in_group text, due boolean default null) returns setof {type}
 language plpgsql volatile {as_whom} set enable_seqscan = off set enable_bitmapscan = off
 set jit = off set plan_cache_mode = force_generic_plan as $fn$
 declare
@@ -152,7 +152,7 @@ begin
         raise exception 'n is %, expected 1 to 10000', coalesce(n::text, 'null') using errcode = '22023', hint = 'call it again for more';
     end if;
     -- A batch that goes on where the last one ended does not step over what others hold.
-    if n > 1 and in_grp = '' and flags = {plain} and not {lifo} then
+    if n > 1 and in_group = '' and flags = {plain} and not {lifo} then
         loop
             way := pg_sequence_last_value({way}) - {now} * 4096;
             exit when way not between 0 and 2047;
@@ -167,7 +167,7 @@ begin
             with d as (
                 delete from {segment} t where t.ctid = any (array(
                     select t.ctid from {segment} t
-                     where t.grp = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + 2 * todo and t.key is null
+                     where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + 2 * todo and t.key is null
                      order by t.seq limit todo for update skip locked))
                 returning t.*)
             select {row} from d t order by t.seq;
@@ -189,7 +189,7 @@ begin
             return;
         end if;
         if flags & ({keyed} | {limited}) <> 0 then
-            return query select {row} from {take_keyed}(n, in_grp, false) t;
+            return query select {row} from {take_keyed}(n, in_group, false) t;
             {then}
             return;
         end if;
@@ -200,14 +200,14 @@ begin
         if p = 0 or flags & (1::bigint << (16 + p)) <> 0 then
             if pg_sequence_last_value({mark_slot}) = 0 then
                 select k.n, k.turn, k.lo, k.hi, k.pending, k.slots into m from {schema}._mark_0 k
-                 where k.queue = {id} and k.grp = in_grp and k.priority = p order by k.n desc limit 1;
+                 where k.queue = {id} and k.group_key = in_group and k.priority = p order by k.n desc limit 1;
             else
                 select k.n, k.turn, k.lo, k.hi, k.pending, k.slots into m from {schema}._mark_1 k
-                 where k.queue = {id} and k.grp = in_grp and k.priority = p order by k.n desc limit 1;
+                 where k.queue = {id} and k.group_key = in_group and k.priority = p order by k.n desc limit 1;
             end if;
             if m.n is null or due and pg_sequence_last_value({seq}) - m.lo[1] > 256
                or m.pending <> '{}' and exists (select from unnest(m.pending) x where pg_visible_in_snapshot(x, pg_current_snapshot()) or x >= pg_snapshot_xmax(pg_current_snapshot())) then
-                select k.n, k.turn, k.lo, k.hi, k.pending, k.slots into m from {mark}(in_grp, p::smallint) k;
+                select k.n, k.turn, k.lo, k.hi, k.pending, k.slots into m from {mark}(in_group, p::smallint) k;
             end if;
             if m.turn <> pg_sequence_last_value({ring}) then
                 m.slots := {slots};
@@ -232,7 +232,7 @@ begin
                         delete from {segment} t where t.ctid = any (array(
                             select v.ctid from unnest(m.lo, m.hi) i(lo, hi) cross join lateral (
                                 select t.ctid from {segment} t
-                                 where t.grp = in_grp and t.priority = p and t.seq >= i.lo and t.seq <= i.hi and t.key is null
+                                 where t.group_key = in_group and t.priority = p and t.seq >= i.lo and t.seq <= i.hi and t.key is null
                                  order by t.seq {dir} limit todo for update skip locked) v limit todo))
                         returning t.*)
                     select {row} from d t order by t.seq {dir};
@@ -241,7 +241,7 @@ begin
                     with d as (
                         delete from {segment} t where t.ctid = any (array(
                             select t.ctid from {segment} t
-                             where t.grp = in_grp and t.priority = p and t.seq >= low and t.seq <= high and t.key is null
+                             where t.group_key = in_group and t.priority = p and t.seq >= low and t.seq <= high and t.key is null
                              order by t.seq {dir} limit todo for update skip locked))
                         returning t.*)
                     select {row} from d t order by t.seq {dir};
@@ -276,15 +276,15 @@ begin
 end $$;
 
 -- _newest_mark is the newest mark of a group and priority.
-create or replace function _newest_mark(queue int, grp text, priority smallint) returns _mark
+create or replace function _newest_mark(queue int, group_key text, priority smallint) returns _mark
 language plpgsql volatile set search_path from current set enable_seqscan = off set enable_bitmapscan = off as $$
 declare
     m _mark;
 begin
     if pg_sequence_last_value('_mark_slot') = 0 then
-        select * into m from _mark_0 k where k.queue = _newest_mark.queue and k.grp = _newest_mark.grp and k.priority = _newest_mark.priority order by k.n desc limit 1;
+        select * into m from _mark_0 k where k.queue = _newest_mark.queue and k.group_key = _newest_mark.group_key and k.priority = _newest_mark.priority order by k.n desc limit 1;
     else
-        select * into m from _mark_1 k where k.queue = _newest_mark.queue and k.grp = _newest_mark.grp and k.priority = _newest_mark.priority order by k.n desc limit 1;
+        select * into m from _mark_1 k where k.queue = _newest_mark.queue and k.group_key = _newest_mark.group_key and k.priority = _newest_mark.priority order by k.n desc limit 1;
     end if;
     return m;
 end $$;
@@ -312,7 +312,7 @@ begin
     foreach here in array slots loop
         execute format($sql$
             select t.seq from %s t
-             where t.grp = '' and t.priority = 0 and t.seq >= $1 and t.key is null order by t.seq limit 1 for update skip locked$sql$,
+             where t.group_key = '' and t.priority = 0 and t.seq >= $1 and t.key is null order by t.seq limit 1 for update skip locked$sql$,
             _q(format('_%s.%s', queue, here))) into free using low;
         exit when free is not null;
     end loop;

@@ -25,7 +25,7 @@ begin
             return query
             delete from {segment} t where t.ctid = (
                 select t.ctid from {segment} t
-                 where t.grp = '' and t.priority = 0 and t.key is null and t.seq > (select pg_sequence_last_value({top}))
+                 where t.group_key = '' and t.priority = 0 and t.key is null and t.seq > (select pg_sequence_last_value({top}))
                  order by t.seq desc limit 1 for update skip locked)
             returning {job};
 {end}
@@ -41,7 +41,7 @@ begin
     if way >= 0 and way < 1024 then
 {segments way}
             return query
-            delete from {segment} t where t.grp = '' and t.priority = 0 and t.seq = (select nextval({next})) and t.xmax = '0' and t.key is null
+            delete from {segment} t where t.group_key = '' and t.priority = 0 and t.seq = (select nextval({next})) and t.xmax = '0' and t.key is null
             returning {job};
 {end}
         if found then
@@ -55,7 +55,7 @@ begin
             return query
             delete from {segment} t where t.ctid = (
                 select t.ctid from {segment} t
-                 where t.grp = '' and t.priority = 0 and t.key is null
+                 where t.group_key = '' and t.priority = 0 and t.key is null
                    and t.seq {from} (select nextval({next})) and t.seq {to} (select pg_sequence_last_value({next}) {ahead} 16)
                  order by t.seq {dir} limit 1 for update skip locked)
             returning {job};
@@ -66,7 +66,7 @@ begin
             return query
             delete from {segment} t where t.ctid = (
                 select t.ctid from {segment} t
-                 where t.grp = '' and t.priority = 0 and t.key is null and t.seq > (select pg_sequence_last_value({next}))
+                 where t.group_key = '' and t.priority = 0 and t.key is null and t.seq > (select pg_sequence_last_value({next}))
                  order by t.seq limit 1 for update skip locked)
             returning {job};
 {end}
@@ -133,7 +133,7 @@ begin
 {if lifo}
     here := job.slot;
 {segments here}
-    select count(*) into few from (select from {segment} t where t.grp = '' and t.priority = 0 and t.seq < job.seq and t.seq > job.seq - 256 limit 64) f;
+    select count(*) into few from (select from {segment} t where t.group_key = '' and t.priority = 0 and t.seq < job.seq and t.seq > job.seq - 256 limit 64) f;
 {end}
     if job.seq > top or job.seq <= pos + 64 and few = 64 then -- and not further behind than those who have drawn a position and not yet come to it
         perform setval({next}, case when job.seq > top then job.seq else least(pos, job.seq) end);

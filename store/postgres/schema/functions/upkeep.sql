@@ -37,7 +37,7 @@ begin
     end if;
 
     select exists (select from _lease l where l.queue = _maintain.queue and l.lease_until > since and l.lease_until <= upto) as leases,
-           exists (select from _later l where l.queue = _maintain.queue and l.due > since and l.due <= upto) as jobs,
+           exists (select from _scheduled l where l.queue = _maintain.queue and l.due > since and l.due <= upto) as jobs,
            exists (select from _schedule x where x.queue = _maintain.queue and x.next <= upto) as schedules
       into due;
     if due.leases then
@@ -52,7 +52,7 @@ begin
     if due.schedules then -- whose dedup_key a transaction has that has not ended comes with a later tick
         for s in select * from _schedule x where x.queue = _maintain.queue and x.next <= upto for update skip locked loop
             continue when s.dedup_key is not null and not _hold_keys(queue, array[s.dedup_key], false);
-            perform enqueue_bytes(q.name, s.payload, s.key, s.grp, s.priority, null, s.dedup_key, s.headers);
+            perform enqueue_bytes(q.name, s.payload, s.key, s.group_key, s.priority, null, s.dedup_key, s.headers);
             perform _next_run(queue, s.name);
         end loop;
     end if;
@@ -60,13 +60,13 @@ begin
     if flags & 4294967296 <> 0 then -- keys of which nothing runs and something waits
         for k in
             with recursive w(key) as (
-                (select l.key from _later l where l.queue = _maintain.queue and l.key is not null order by l.key limit 1)
+                (select l.key from _scheduled l where l.queue = _maintain.queue and l.key is not null order by l.key limit 1)
                 union all
-                select (select l.key from _later l where l.queue = _maintain.queue and l.key > w.key order by l.key limit 1) from w where w.key is not null)
+                select (select l.key from _scheduled l where l.queue = _maintain.queue and l.key > w.key order by l.key limit 1) from w where w.key is not null)
             select w.key from w
              where w.key is not null
                and (select l.lease from _lease l where l.queue = _maintain.queue and l.key = w.key limit 1) is null -- a probe each, no join
-               and (select l.due from _later l where l.queue = _maintain.queue and l.key = w.key and (l.attempt > 0 or l.due = 'infinity') order by l.id limit 1) = 'infinity'
+               and (select l.due from _scheduled l where l.queue = _maintain.queue and l.key = w.key and (l.attempt > 0 or l.due = 'infinity') order by l.id limit 1) = 'infinity'
         loop
             perform _promote(queue, array[k]);
         end loop;
@@ -103,11 +103,11 @@ begin
             noted as materialized (
                 select e.*, _failed(e.failures, e.attempt, 'lease expired' || case e.worker when '' then '' else ', held by ' || e.worker end) as history from e),
             again as (
-                insert into %s (id, attempt, created_at, priority, grp, key, headers, payload, failures)
-                select f.id, f.attempt, f.created_at, f.priority, f.grp, f.key, f.headers, f.payload, f.history from noted f where f.attempt < $4),
+                insert into %s (id, attempt, created_at, priority, group_key, key, headers, payload, failures)
+                select f.id, f.attempt, f.created_at, f.priority, f.group_key, f.key, f.headers, f.payload, f.history from noted f where f.attempt < $4),
             dead as (
-                insert into _dead_job (queue, id, attempt, created_at, priority, grp, key, headers, payload, failures)
-                select $1, f.id, f.attempt, f.created_at, f.priority, f.grp, f.key, f.headers, f.payload, f.history from noted f where f.attempt >= $4)
+                insert into _dead_job (queue, id, attempt, created_at, priority, group_key, key, headers, payload, failures)
+                select $1, f.id, f.attempt, f.created_at, f.priority, f.group_key, f.key, f.headers, f.payload, f.history from noted f where f.attempt >= $4)
             select count(*), array_agg(distinct f.key) filter (where f.key is not null and f.attempt >= $4) from noted f$sql$, _q(queue.name))
            into got, keys using queue.id, since, upto, queue.max_attempts;
         if keys is not null then
@@ -129,7 +129,7 @@ declare
 begin
     for round in 1 .. 20 loop
         select array_agg(x.id), array_agg(x.due) into ids, dues
-          from (select l.id, l.due from _later l
+          from (select l.id, l.due from _scheduled l
                  where l.queue = (_wake.queue).id and l.due > since and l.due <= upto
                  order by l.due limit 500 for update skip locked) x;
         if ids is null then
@@ -137,11 +137,11 @@ begin
         end if;
         execute format($sql$
             with d as (
-                delete from _later l using unnest($2, $3) u(id, due)
+                delete from _scheduled l using unnest($2, $3) u(id, due)
                  where l.queue = $1 and l.due = u.due and l.id = u.id
                 returning l.*)
-            insert into %s (id, attempt, created_at, priority, grp, key, headers, payload, failures)
-            select d.id, d.attempt, d.created_at, d.priority, d.grp, d.key, d.headers, d.payload, d.failures from d order by d.due, d.id$sql$, _q(queue.name))
+            insert into %s (id, attempt, created_at, priority, group_key, key, headers, payload, failures)
+            select d.id, d.attempt, d.created_at, d.priority, d.group_key, d.key, d.headers, d.payload, d.failures from d order by d.due, d.id$sql$, _q(queue.name))
           using queue.id, ids, dues;
         if cardinality(ids) < 500 then
             return false;
@@ -173,14 +173,14 @@ begin
     end if;
     for lane in
         with recursive m as (
-            (select m.grp, m.priority from _mark m where m.queue = q.id order by m.grp, m.priority limit 1)
+            (select m.group_key, m.priority from _mark m where m.queue = q.id order by m.group_key, m.priority limit 1)
             union all
-            select n.grp, n.priority from m cross join lateral (
-                select n.grp, n.priority from _mark n where n.queue = q.id and (n.grp, n.priority) > (m.grp, m.priority)
-                 order by n.grp, n.priority limit 1) n)
-        select m.grp, m.priority from m where late union select '', 0::smallint
+            select n.group_key, n.priority from m cross join lateral (
+                select n.group_key, n.priority from _mark n where n.queue = q.id and (n.group_key, n.priority) > (m.group_key, m.priority)
+                 order by n.group_key, n.priority limit 1) n)
+        select m.group_key, m.priority from m where late union select '', 0::smallint
     loop
-        execute format('select %s($1, $2, $3)', _q(format('_%s.mark', q.name))) using lane.grp, lane.priority, seq;
+        execute format('select %s($1, $2, $3)', _q(format('_%s.mark', q.name))) using lane.group_key, lane.priority, seq;
     end loop;
 end $$;
 
