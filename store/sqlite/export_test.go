@@ -32,11 +32,11 @@ var (
 func HotStatements(outbox string) map[string]string {
 	all := map[string]string{}
 	for name, text := range map[string]string{
-		"look": lookSQL, "fetch": fetchSQL, "behind": behindSQL, "due_lines": dueLinesSQL, "rest_of_line": restOfLineSQL,
-		"fetch_replay": unparked(fetchReplaySQL), "settle": settleSQL, "park_lines": parkLinesSQL, "park": parkSQL, "bury": burySQL,
-		"bury_parked": buryParkedSQL, "refuse_parked": refuseParkedSQL, "advance_lines": advanceLinesSQL, "delay_lines": delayLinesSQL,
-		"end_lines": endLinesSQL, "hold": holdSQL, "hold_lines": holdLinesSQL, "held_lines": heldLinesSQL, "release": releaseSQL,
-		"retry_lines": retryLinesSQL, "retry": retrySQL, "chosen": chosenSQL,
+		"fetchable": fetchableSQL, "fetch": fetchSQL, "behind": behindSQL, "due_keys": dueKeysSQL, "rest_of_key": restOfKeySQL,
+		"fetch_replay": unparked(fetchReplaySQL), "settle": settleSQL, "park_keys": parkKeysSQL, "park": parkSQL, "dead_letter": deadLetterSQL,
+		"dead_letter_parked": deadLetterParkedSQL, "refuse_parked": refuseParkedSQL, "advance_keys": advanceKeysSQL, "delay_keys": delayKeysSQL,
+		"end_keys": endKeysSQL, "hold": holdSQL, "hold_keys": holdKeysSQL, "held_keys": heldKeysSQL, "release": releaseSQL,
+		"retry_dead_letters": retryDeadLettersSQL, "retry": retrySQL, "chosen": chosenSQL,
 	} {
 		all[name] = parameter.ReplaceAllString(on(Table(outbox), text), "null")
 	}
@@ -48,7 +48,7 @@ func HotQueueStatements(queue string) map[string]string {
 	all := map[string]string{}
 	for name, text := range map[string]string{
 		"claimable": claimableSQL, "claim": claimSQL, "take_ready": takeReadySQL, "lease": leaseSQL, "occupy": occupySQL, "leave_keyed": leaveKeyedSQL,
-		"ack": ackSQL, "extend": extendSQL, "held_lease": heldLeaseSQL, "remember": rememberSQL, "bury_jobs": buryJobsSQL, "cancel": cancelSQL,
+		"ack": ackSQL, "extend": extendSQL, "held_lease": heldLeaseSQL, "remember": rememberSQL, "dead_letter_jobs": deadLetterJobsSQL, "cancel": cancelSQL,
 		"housekeeping": housekeepingSQL, "expired": expiredSQL, "due_jobs": dueJobsSQL, "wake_keyed": wakeKeyedSQL, "wake": wakeSQL,
 		"known_dedup": knownDedupSQL, "note_dedup": noteDedupSQL, "forget_dedup": forgetDedupSQL, "due_schedules": dueSchedulesSQL,
 		"retry_jobs": retryJobsSQL, "retry_histories": retryHistoriesSQL, "chosen_jobs": chosenJobsSQL,
@@ -79,7 +79,7 @@ func LoseAnswer(src penstock.Source) (restore func()) {
 	}
 }
 
-// RestartEvery changes how often the reading of due lines starts anew.
+// RestartEvery changes how often the reading of due keys starts anew.
 func RestartEvery(d time.Duration) (restore func()) {
 	before := restartEvery
 	restartEvery = d

@@ -55,7 +55,7 @@ func TestDiskFull(t *testing.T) {
 }
 
 // A dead letter that cannot be written does not let the cursor pass.
-func TestDiskFullWhileBurying(t *testing.T) {
+func TestDiskFullWhileDeadLettering(t *testing.T) {
 	_, s, _ := newFile(t, sqlite.WithPragmas(sqlite.Options{}, "max_page_count(300)"))
 	ctx := t.Context()
 	src := subscribe(t, s, "billing")

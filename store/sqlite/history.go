@@ -51,8 +51,8 @@ func (h history) dead(failures []penstock.Failure) history {
 // refused reports whether an attempt was made.
 func (h *history) refused() bool { return h.Attempts > 0 }
 
-// letter makes a dead letter of m.
-func (h *history) letter(m penstock.Message, at int64, held bool) penstock.DeadLetter {
+// deadLetter makes a dead letter of m.
+func (h *history) deadLetter(m penstock.Message, at int64, held bool) penstock.DeadLetter {
 	m.Attempt, m.FailedSince = h.Attempts, h.Since
 	return penstock.DeadLetter{Message: m, Failures: h.Failures, At: fromMicros(at), Held: held}
 }

@@ -24,7 +24,7 @@ type InboxTx interface {
 // it goes on only with what is new. Safe for concurrent use.
 type Inbox struct{ consumer string }
 
-// NewInbox names a consumer's inbox; it does not look whether there is one.
+// NewInbox names a consumer's inbox; it does not check that there is one.
 func NewInbox(consumer string) *Inbox { return &Inbox{consumer} }
 
 // forgetAtOnce bounds how many ids one call forgets that are out of their window: twice
@@ -79,7 +79,7 @@ func (i *Inbox) InOrder(ctx context.Context, tx InboxTx, m penstock.Message, wai
 	}
 	previous := m.Headers[penstock.HeaderPrevious]
 	var received, held, missing bool
-	if err := tx.QueryRowContext(ctx, inboxStandingSQL, box.id, m.ID, previous).Scan(&r.Late, &received, &held, &missing); err != nil {
+	if err := tx.QueryRowContext(ctx, inboxStateSQL, box.id, m.ID, previous).Scan(&r.Late, &received, &held, &missing); err != nil {
 		return nil, err
 	}
 	if previous != "" && !r.Late && (!received || held) {
@@ -128,7 +128,7 @@ func (i *Inbox) due(ctx context.Context, tx InboxTx, n int, passingOver []string
 		}
 		r.Headers = headers(text.String)
 		var late, received, held, missing bool
-		if err := tx.QueryRowContext(ctx, inboxStandingSQL, box.id, r.ID, previous).Scan(&late, &received, &held, &missing); err != nil {
+		if err := tx.QueryRowContext(ctx, inboxStateSQL, box.id, r.ID, previous).Scan(&late, &received, &held, &missing); err != nil {
 			return nil, err
 		}
 		if !received {
@@ -140,11 +140,11 @@ func (i *Inbox) due(ctx context.Context, tx InboxTx, n int, passingOver []string
 		if _, err := tx.ExecContext(ctx, `delete from penstock_held where inbox_id = ? and id = ?`, box.id, r.ID); err != nil {
 			return nil, err
 		}
-		line, err := box.release(ctx, tx, r, previous)
+		released, err := box.release(ctx, tx, r, previous)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, line...)
+		all = append(all, released...)
 	}
 	return all, nil
 }
@@ -205,14 +205,14 @@ func (b inboxRow) report(ctx context.Context, tx InboxTx, missing, key, next str
 // it in order, r first. What follows a message that is not its key's head is late, and
 // leaves the head where it is.
 func (b inboxRow) release(ctx context.Context, tx InboxTx, r penstock.Released, previous string) ([]penstock.Released, error) {
-	line, previouses, err := b.held(ctx, tx, r.ID)
+	released, previouses, err := b.held(ctx, tx, r.ID)
 	if err != nil {
 		return nil, err
 	}
-	if len(line) > 0 {
-		ids := make([]string, len(line))
-		for i := range line {
-			ids[i] = line[i].ID
+	if len(released) > 0 {
+		ids := make([]string, len(released))
+		for i := range released {
+			ids[i] = released[i].ID
 		}
 		if _, err := tx.ExecContext(ctx, `delete from penstock_held where inbox_id = ? and id in (select value from json_each(?))`, b.id, array(ids)); err != nil {
 			return nil, err
@@ -224,16 +224,16 @@ func (b inboxRow) release(ctx context.Context, tx InboxTx, r penstock.Released, 
 		return nil, err
 	}
 	was := head
-	line, previouses = append([]penstock.Released{r}, line...), append([]string{previous}, previouses...)
-	for i := range line {
-		m := &line[i]
+	released, previouses = append([]penstock.Released{r}, released...), append([]string{previous}, previouses...)
+	for i := range released {
+		m := &released[i]
 		m.Late = m.Late || previouses[i] != "" && !m.Gap && head != "" && head != previouses[i]
 		if !m.Late {
 			head = m.ID
 		}
 	}
 	if head == was {
-		return line, nil
+		return released, nil
 	}
 	now := time.Now()
 	if _, err := tx.ExecContext(ctx, inboxForgetHeadsSQL, b.id, now.Add(-b.keep).UnixMicro(), forgetAtOnce); err != nil {
@@ -241,11 +241,11 @@ func (b inboxRow) release(ctx context.Context, tx InboxTx, r penstock.Released, 
 	}
 	_, err = tx.ExecContext(ctx, `insert into penstock_heads (inbox_id, key, id, at) values (?, ?, ?, ?)
 		on conflict (inbox_id, key) do update set id = excluded.id, at = excluded.at`, b.id, r.Key, head, now.UnixMicro())
-	return line, err
+	return released, err
 }
 
 // held reads what is held for an id, and for that, in order.
-func (b inboxRow) held(ctx context.Context, tx InboxTx, id string) (line []penstock.Released, previouses []string, err error) {
+func (b inboxRow) held(ctx context.Context, tx InboxTx, id string) (released []penstock.Released, previouses []string, err error) {
 	rows, err := tx.QueryContext(ctx, inboxFollowSQL, b.id, id)
 	if err != nil {
 		return nil, nil, err
@@ -259,9 +259,9 @@ func (b inboxRow) held(ctx context.Context, tx InboxTx, id string) (line []penst
 			return nil, nil, err
 		}
 		next.Headers = headers(text.String)
-		line, previouses = append(line, next), append(previouses, previous)
+		released, previouses = append(released, next), append(previouses, previous)
 	}
-	return line, previouses, rows.Err()
+	return released, previouses, rows.Err()
 }
 
 func orEmpty(b []byte) []byte {

@@ -5,7 +5,7 @@ func InboxStatements() map[string]string {
 	all := map[string]string{}
 	for name, text := range map[string]string{
 		"see": inboxSeeSQL, "forget": inboxForgetSQL, "forget_heads": inboxForgetHeadsSQL, "gap": inboxGapSQL, "forget_gaps": inboxForgetGapsSQL, "gaps": inboxGapsSQL,
-		"standing": inboxStandingSQL, "follow": inboxFollowSQL, "due": inboxDueSQL,
+		"state": inboxStateSQL, "follow": inboxFollowSQL, "due": inboxDueSQL,
 	} {
 		all[name] = parameter.ReplaceAllString(text, "null")
 	}

@@ -14,8 +14,8 @@ var (
 	inboxForgetGapsSQL string
 	//go:embed sql/inbox_forget_heads.sql
 	inboxForgetHeadsSQL string
-	//go:embed sql/inbox_standing.sql
-	inboxStandingSQL string
+	//go:embed sql/inbox_state.sql
+	inboxStateSQL string
 	//go:embed sql/inbox_follow.sql
 	inboxFollowSQL string
 	//go:embed sql/inbox_due.sql

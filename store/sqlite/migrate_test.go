@@ -163,9 +163,9 @@ func TestMigrateKeepsIDs(t *testing.T) {
 		}
 	}
 	uid := scan[string](t, app, `select uid from penstock_outboxes where name = 'orders'`)
-	letters, err := s.DeadLetters(ctx, penstock.DeadLetterQuery{Outbox: "orders", Subscription: "billing", IDs: []string{uid + "-1", uid + "-2"}})
-	if err != nil || len(letters) != 1 || letters[0].Message.ID != uid+"-1" {
-		t.Errorf("by its id there is found %+v, %v", letters, err)
+	found, err := s.DeadLetters(ctx, penstock.DeadLetterQuery{Outbox: "orders", Subscription: "billing", IDs: []string{uid + "-1", uid + "-2"}})
+	if err != nil || len(found) != 1 || found[0].Message.ID != uid+"-1" {
+		t.Errorf("by its id there is found %+v, %v", found, err)
 	}
 }
 

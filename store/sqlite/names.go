@@ -12,7 +12,7 @@ var namesIn = map[string]string{
 }
 
 // Names lists the outboxes, queues, inboxes or subscriptions there are, by name. Unlike
-// Status it looks at nothing else, so it is quick whatever is in them.
+// Status it reads nothing else, so it is quick whatever is in them.
 func (s *Store) Names(ctx context.Context, of string) (names []string, err error) {
 	query, known := namesIn[of]
 	if !known {

@@ -129,7 +129,7 @@ func drain(b *testing.B, s *sqlite.Store, req penstock.Subscribe, each func(pens
 	}
 }
 
-// What an idle relay costs per look.
+// What an idle relay costs per Fetch.
 func BenchmarkIdleFetch(b *testing.B) {
 	s, _ := benchStore(b, 0)
 	src, err := s.Subscribe(b.Context(), penstock.Subscribe{Outbox: "orders", Subscription: "idle"})
@@ -145,8 +145,8 @@ func BenchmarkIdleFetch(b *testing.B) {
 	}
 }
 
-// Everything is refused, parked, and delivered when it comes back: one line per
-// message, a thousand lines, and a single one.
+// Everything is refused, parked, and delivered when it comes back: one key per
+// message, a thousand keys, and a single one.
 func BenchmarkParkAndDrain(b *testing.B) {
 	for _, keys := range []int{1, 1000, benchBacklog} {
 		b.Run(fmt.Sprint("keys=", keys), func(b *testing.B) {

@@ -13,7 +13,7 @@ import (
 
 // DeadLetters implements penstock.Operator.
 func (s *Store) DeadLetters(ctx context.Context, q penstock.DeadLetterQuery) ([]penstock.DeadLetter, error) {
-	var letters []penstock.DeadLetter
+	var found []penstock.DeadLetter
 	err := s.read(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		sub, err := findSubscription(ctx, tx, q.Outbox, q.Subscription)
 		if err != nil {
@@ -37,18 +37,18 @@ func (s *Store) DeadLetters(ctx context.Context, q penstock.DeadLetterQuery) ([]
 			if err != nil {
 				return err
 			}
-			letters = append(letters, h.letter(r.message(sub.box.ids), at, held))
+			found = append(found, h.deadLetter(r.message(sub.box.ids), at, held))
 		}
 		return rows.Err()
 	})
-	return letters, err
+	return found, err
 }
 
-// RetryDeadLetters implements penstock.Operator: it parks them, each in a line
-// of its own that is due at once. A hold stays until they are delivered.
+// RetryDeadLetters implements penstock.Operator: it parks them out of
+// order, due at once. A hold stays until they are delivered.
 func (s *Store) RetryDeadLetters(ctx context.Context, q penstock.DeadLetterQuery) (int, error) {
 	return s.takeDeadLetters(ctx, q, func(ctx context.Context, tx *sql.Tx, subID int64, seqs []int64) error {
-		if _, err := tx.ExecContext(ctx, retryLinesSQL, subID, time.Now().UnixMicro(), array(seqs)); err != nil {
+		if _, err := tx.ExecContext(ctx, retryDeadLettersSQL, subID, time.Now().UnixMicro(), array(seqs)); err != nil {
 			return err
 		}
 		_, err := tx.ExecContext(ctx, retrySQL, subID, array(seqs))

@@ -19,9 +19,9 @@ const (
 	origins
 )
 
-// sight is what a Fetch sees before it reads.
-type sight struct {
-	parked bool  // there are lines
+// fetchable is what a Fetch sees before it reads.
+type fetchable struct {
+	parked bool  // there are parked keys
 	replay int64 // the first one that is not read yet, 0 without any
 }
 
@@ -52,17 +52,17 @@ func (s *source) Fetch(ctx context.Context, limit penstock.Limit) (penstock.Batc
 	if s.subID != 0 {
 		s.open = append(s.open, p.batch(s.number))
 	}
-	return penstock.Batch{Messages: p.msgs, KeyOrder: p.lines, Number: s.number, More: more}, nil
+	return penstock.Batch{Messages: p.msgs, KeyOrder: p.keyOrder, Number: s.number, More: more}, nil
 }
 
 // read fills a page from whoever's turn it is and has something.
 func (s *source) read(ctx context.Context, limit penstock.Limit) (p *page, more bool, err error) {
 	p = newPage(s.box.ids, limit, s.size)
 	if s.subID == 0 {
-		err = s.readLog(ctx, p, sight{})
+		err = s.readLog(ctx, p, fetchable{})
 		return p, p.full, err
 	}
-	at, err := s.lookAround(ctx)
+	at, err := s.readFetchable(ctx)
 	if err != nil {
 		return p, false, err
 	}
@@ -85,21 +85,21 @@ func (s *source) read(ctx context.Context, limit penstock.Limit) (p *page, more 
 	}
 	more = p.full || at.replay != 0 && s.turn != fromReplay
 	if !more && s.turn != fromLog {
-		// A hint only. An error here must not lose the page, whose lines are lent.
+		// A hint only. An error here must not lose the page, whose keys are in flight.
 		_ = s.waiting.QueryRowContext(ctx, s.next).Scan(&more)
 	}
 	return p, more, nil
 }
 
-// lookAround looks at the subscription's row, which also tells a reader that was
+// readFetchable reads the subscription's row, which also tells a reader that was
 // fenced before it sends more.
 //
 // It comes before all other statements of the Fetch, and each of them sees what
 // is committed when it runs: a key that was parked when the Fetch began is found
 // so, unless it was released meanwhile.
-func (s *source) lookAround(ctx context.Context) (at sight, err error) {
+func (s *source) readFetchable(ctx context.Context) (at fetchable, err error) {
 	var epoch int64
-	err = s.look.QueryRowContext(ctx, s.subID, s.replay.id).Scan(&epoch, &at.parked, &at.replay)
+	err = s.fetchable.QueryRowContext(ctx, s.subID, s.replay.id).Scan(&epoch, &at.parked, &at.replay)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return at, s.gone(ctx, s.store.readers)
@@ -113,13 +113,13 @@ func (s *source) lookAround(ctx context.Context) (at sight, err error) {
 }
 
 // readLog reads what is new.
-func (s *source) readLog(ctx context.Context, p *page, at sight) error {
+func (s *source) readLog(ctx context.Context, p *page, at fetchable) error {
 	next, err := p.readOn(s.next, s.before, func(after int64, limit int) (*sql.Rows, error) { return s.log.QueryContext(ctx, after, limit) })
 	if err != nil {
 		return err
 	}
 	if len(p.msgs) > 0 {
-		if err := s.markBehind(ctx, p, at); err != nil {
+		if err := s.setBehindParked(ctx, p, at); err != nil {
 			return err
 		}
 	}
@@ -127,10 +127,10 @@ func (s *source) readLog(ctx context.Context, p *page, at sight) error {
 	return nil
 }
 
-// markBehind finds the messages of a page whose keys have lines. The database
+// setBehindParked finds the messages of a page whose keys are parked. The database
 // does the comparing, so nothing here grows with the number of parked keys, and
 // without any it costs nothing.
-func (s *source) markBehind(ctx context.Context, p *page, at sight) error {
+func (s *source) setBehindParked(ctx context.Context, p *page, at fetchable) error {
 	if !at.parked {
 		return nil
 	}
@@ -149,7 +149,7 @@ func (s *source) markBehind(ctx context.Context, p *page, at sight) error {
 			i++
 		}
 		if i < len(p.msgs) && p.msgs[i].Seq == seq { // a replay leaves some out
-			p.mark(i, penstock.BehindParked)
+			p.setKeyOrder(i, penstock.BehindParked)
 		}
 	}
 	return rows.Err()

@@ -12,12 +12,12 @@ import (
 
 // page collects the messages of one Fetch.
 type page struct {
-	limit penstock.Limit
-	ids   messageid.Outbox
-	from  origin
-	msgs  []penstock.Message
-	lines []penstock.KeyOrder // nil: all are in line
-	bytes int
+	limit    penstock.Limit
+	ids      messageid.Outbox
+	from     origin
+	msgs     []penstock.Message
+	keyOrder []penstock.KeyOrder // nil: all are InOrder
+	bytes    int
 	// full: there was a message that did not fit.
 	full bool
 	// end is the position behind the messages, in the log or in the replay.
@@ -46,12 +46,12 @@ func (p *page) add(m *penstock.Message) bool {
 	return true
 }
 
-// mark notes how the i-th message stands to others of its key.
-func (p *page) mark(i int, how penstock.KeyOrder) {
-	for len(p.lines) < len(p.msgs) {
-		p.lines = append(p.lines, penstock.InOrder)
+// setKeyOrder notes how the i-th message is ordered in its key.
+func (p *page) setKeyOrder(i int, order penstock.KeyOrder) {
+	for len(p.keyOrder) < len(p.msgs) {
+		p.keyOrder = append(p.keyOrder, penstock.InOrder)
 	}
-	p.lines[i] = how
+	p.keyOrder[i] = order
 }
 
 // readLog reads the rows of an outbox's table, up to the first that does not fit, but
@@ -101,7 +101,7 @@ func (p *page) readOn(after int64, settled seqset.Set, query func(after int64, l
 func (p *page) batch(number uint64) *openBatch {
 	b := &openBatch{number: number, from: p.from, end: p.end, replay: p.replay, parked: p.parked, count: len(p.msgs), left: len(p.msgs), first: p.msgs[0].Seq}
 	for i := range p.msgs {
-		if p.msgs[i].Seq != b.first+int64(i) { // gaps, or other lines
+		if p.msgs[i].Seq != b.first+int64(i) { // gaps, or other keys
 			b.seqs = make([]int64, len(p.msgs))
 			for i := range p.msgs {
 				b.seqs[i] = p.msgs[i].Seq

@@ -10,50 +10,50 @@ import (
 
 // place is where a parked message is kept.
 type place struct {
-	line, number int64
-	alone        bool
+	key, number int64
+	outOfOrder  bool
 }
 
-// lent is which lines were handed out, and how far the reading of due lines has
+// inFlight is which parked keys were returned, and how far the reading of due ones has
 // come. Only Fetch touches it.
-type lent struct {
-	lines map[int64]bool
-	// Lines are read in order of (due, id), from here on: what is lent is before
+type inFlight struct {
+	keys map[int64]bool
+	// Keys are read in order of (due, id), from here on: what is in flight is before
 	// it, and is not passed over at every Fetch. What becomes due is behind it,
 	// unless the transaction that said so committed after a Fetch that read later
-	// lines; so now and then it starts anew.
+	// keys; so now and then it starts anew.
 	due, id int64
 	restart time.Time // not before this
 }
 
-// restartEvery bounds how long such a line waits, and how often lines that are
-// lent are passed over. A variable for tests.
+// restartEvery bounds how long such a key waits, and how often keys that are
+// in flight are passed over. A variable for tests.
 var restartEvery = 100 * time.Millisecond
 
 // takeBack learns from Settle what it did since the last Fetch. Doing so before
-// the database is asked means: a line that is not lent is read as that Settle
+// the database is asked means: a key that is not in flight is read as that Settle
 // left it.
 func (s *source) takeBack() {
 	s.mu.Lock()
 	returned := s.returned
 	s.returned = nil
 	s.mu.Unlock()
-	for _, line := range returned {
-		delete(s.lent.lines, line)
+	for _, key := range returned {
+		delete(s.inFlight.keys, key)
 	}
 }
 
-// readParked reads lines that are due: first their heads, then what is behind
+// readParked reads keys that are due: first their heads, then what is behind
 // them, but nothing behind a head that was refused before.
-func (s *source) readParked(ctx context.Context, p *page, at sight) error {
+func (s *source) readParked(ctx context.Context, p *page, at fetchable) error {
 	s.takeBack()
 	if !at.parked {
 		return nil
 	}
 	now := time.Now()
-	if !now.Before(s.lent.restart) {
-		s.lent.due, s.lent.id = 0, 0
-		s.lent.restart = now.Add(restartEvery)
+	if !now.Before(s.inFlight.restart) {
+		s.inFlight.due, s.inFlight.id = 0, 0
+		s.inFlight.restart = now.Add(restartEvery)
 	}
 	p.from = fromPark
 	rests, err := s.readHeads(ctx, p, now)
@@ -63,70 +63,70 @@ func (s *source) readParked(ctx context.Context, p *page, at sight) error {
 		}
 		err = s.readRest(ctx, p, head)
 	}
-	if len(p.parked) > 0 && s.lent.lines == nil {
-		s.lent.lines = map[int64]bool{}
+	if len(p.parked) > 0 && s.inFlight.keys == nil {
+		s.inFlight.keys = map[int64]bool{}
 	}
 	if err == nil {
 		for _, at := range p.parked {
-			s.lent.lines[at.line] = true
+			s.inFlight.keys[at.key] = true
 		}
 	}
 	return err
 }
 
 // follow is a head with others behind it that may come in the same batch.
-type follow struct{ line, seq int64 }
+type follow struct{ key, seq int64 }
 
 func (s *source) readHeads(ctx context.Context, p *page, now time.Time) (rests []follow, err error) {
-	rows, err := s.due.QueryContext(ctx, s.subID, now.UnixMicro(), s.lent.due, s.lent.id)
+	rows, err := s.due.QueryContext(ctx, s.subID, now.UnixMicro(), s.inFlight.due, s.inFlight.id)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = rows.Close() }()
 	var r row
 	var at place
-	var due, alone int64
+	var due, outOfOrder int64
 	var past string
 	var followed bool
-	dest := append([]any{&at.line, &due, &alone, &at.number, &past, &followed}, r.dest()...)
-	lastDue, lastLine := s.lent.due, s.lent.id
+	dest := append([]any{&at.key, &due, &outOfOrder, &at.number, &past, &followed}, r.dest()...)
+	lastDue, lastKey := s.inFlight.due, s.inFlight.id
 	for rows.Next() {
 		if err := rows.Scan(dest...); err != nil {
 			return nil, err
 		}
-		if s.lent.lines[at.line] {
-			lastDue, lastLine = due, at.line
+		if s.inFlight.keys[at.key] {
+			lastDue, lastKey = due, at.key
 			continue
 		}
 		h, err := readHistory(past)
 		if err != nil {
 			return nil, err
 		}
-		at.alone = alone != 0
+		at.outOfOrder = outOfOrder != 0
 		if !p.addParked(&r, h, at) {
 			break
 		}
 		if followed && !h.refused() {
-			rests = append(rests, follow{at.line, r.seq})
+			rests = append(rests, follow{at.key, r.seq})
 		}
-		lastDue, lastLine = due, at.line
+		lastDue, lastKey = due, at.key
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
 	}
-	s.lent.due, s.lent.id = lastDue, lastLine
+	s.inFlight.due, s.inFlight.id = lastDue, lastKey
 	return rests, nil
 }
 
 func (s *source) readRest(ctx context.Context, p *page, head follow) error {
-	rows, err := s.rest.QueryContext(ctx, head.line, head.seq, p.room())
+	rows, err := s.rest.QueryContext(ctx, head.key, head.seq, p.room())
 	if err != nil {
 		return err
 	}
 	defer func() { _ = rows.Close() }()
 	var r row
 	var past string
-	at := place{line: head.line}
+	at := place{key: head.key}
 	dest := append([]any{&at.number, &past}, r.dest()...)
 	for rows.Next() {
 		if err := rows.Scan(dest...); err != nil {
@@ -151,10 +151,10 @@ func (p *page) addParked(r *row, h history, at place) bool {
 		return false
 	}
 	p.parked = append(p.parked, at)
-	if at.alone {
-		p.mark(len(p.msgs)-1, penstock.OutOfOrder)
-	} else if p.lines != nil {
-		p.mark(len(p.msgs)-1, penstock.InOrder)
+	if at.outOfOrder {
+		p.setKeyOrder(len(p.msgs)-1, penstock.OutOfOrder)
+	} else if p.keyOrder != nil {
+		p.setKeyOrder(len(p.msgs)-1, penstock.InOrder)
 	}
 	return true
 }
@@ -164,17 +164,17 @@ func release(ctx context.Context, tx *sql.Tx, subID int64, seqs []int64, now int
 	if len(seqs) == 0 {
 		return nil
 	}
-	lines, err := readColumn[int64](ctx, tx, heldLinesSQL, subID, array(seqs))
-	if err != nil || len(lines) == 0 {
+	keys, err := readColumn[int64](ctx, tx, heldKeysSQL, subID, array(seqs))
+	if err != nil || len(keys) == 0 {
 		return err
 	}
 	if _, err := tx.ExecContext(ctx, `delete from penstock_holds where subscription_id = ? and seq in (select value from json_each(?))`, subID, array(seqs)); err != nil {
 		return err
 	}
-	if _, err := tx.ExecContext(ctx, releaseSQL, now, array(lines)); err != nil {
+	if _, err := tx.ExecContext(ctx, releaseSQL, now, array(keys)); err != nil {
 		return err
 	}
-	_, err = tx.ExecContext(ctx, endLinesSQL, array(lines))
+	_, err = tx.ExecContext(ctx, endKeysSQL, array(keys))
 	return err
 }
 

@@ -50,8 +50,8 @@ func relayStubborn(ctx context.Context, s *sqlite.Store, deliver func(penstock.M
 	}
 }
 
-// Relays are killed -9 while they park lines and drain them. Whoever comes next
-// finds each line as it was settled: nothing is lost, and the first deliveries
+// Relays are killed -9 while they park keys and drain them. Whoever comes next
+// finds each key as it was settled: nothing is lost, and the first deliveries
 // of a key are in order.
 func TestKilledWhileParking(t *testing.T) {
 	_, s, app := newFile(t, sqlite.Options{})

@@ -32,7 +32,7 @@ func TestSettledTwiceAfterALostAnswer(t *testing.T) {
 	dead := penstock.Verdict{Outcome: penstock.Dead, Failures: refused}
 	for step, verdicts := range [][]penstock.Verdict{
 		{park, {Outcome: penstock.Parked}, {}}, // of the log
-		{park},                                 // of the line's head
+		{park},                                 // of the key's head
 		{dead},                                 // which dies, and the second is due
 		{park},
 		nil, // and is delivered
@@ -68,7 +68,7 @@ func TestSettledTwiceAfterALostAnswer(t *testing.T) {
 	}
 }
 
-// A line is found whatever is in the key's column: numbers, bytes that are no
+// A parked key is found whatever is in the key's column: numbers, bytes that are no
 // text, nothing. Such keys come from plain INSERTs.
 func TestOddKeys(t *testing.T) {
 	_, s, app := newFile(t, sqlite.Options{})
@@ -120,12 +120,12 @@ func TestOddKeys(t *testing.T) {
 		}
 	}
 	if n := scan[int](t, app, `select (select count(*) from penstock_lines) + (select count(*) from penstock_holds)`); n != 0 {
-		t.Errorf("%d lines and holds are left", n)
+		t.Errorf("%d parked keys and holds are left", n)
 	}
 }
 
-// The reading of due lines goes on where it stopped. It finds what becomes due
-// without starting anew, and starting anew it leaves alone what is handed out.
+// The reading of due keys goes on where it stopped. It finds what becomes due
+// without starting anew, and starting anew it leaves alone what is in flight.
 func TestDueLines(t *testing.T) {
 	_, s, app := newFile(t, sqlite.Options{})
 	ctx := t.Context()
@@ -182,14 +182,14 @@ func TestDueLines(t *testing.T) {
 	fetch("a2")
 	mustExec(t, app, `update penstock_lines set due = 1 where key = 'b'`) // by someone whose clock is slow
 	fetch("b1")
-	fetch() // starts anew, and both are handed out
+	fetch() // starts anew, and both are in flight
 	src = subscribeAfter(t, s, src)
 	b := fetch("b1", "a2")
 	settle(penstock.Settled{Batch: b})
 	fetch("b2")
 }
 
-// A head that dies with nothing behind it holds its key all the same: the line
+// A head that dies with nothing behind it holds its key all the same: the key
 // stays for what comes next.
 func TestHoldOfAnEmptiedLine(t *testing.T) {
 	_, s, _ := newFile(t, sqlite.Options{})

@@ -94,7 +94,7 @@ func (r *replay) args(subscription int64) []any {
 }
 
 // readReplay reads what is to be delivered again.
-func (s *source) readReplay(ctx context.Context, p *page, at sight) error {
+func (s *source) readReplay(ctx context.Context, p *page, at fetchable) error {
 	if at.replay == 0 {
 		return nil
 	}
@@ -120,7 +120,7 @@ func (s *source) readReplay(ctx context.Context, p *page, at sight) error {
 	}
 	r.next, r.unread = next, p.full
 	if len(p.msgs) > 0 {
-		if err := s.markBehind(ctx, p, at); err != nil {
+		if err := s.setBehindParked(ctx, p, at); err != nil {
 			return err
 		}
 		p.from, p.replay, p.end = fromReplay, r.id, r.next
@@ -137,7 +137,7 @@ func (s *source) readReplay(ctx context.Context, p *page, at sight) error {
 }
 
 // endReplay ends a replay whose last messages were gone when they were to be
-// read, so that no batch stands for its end.
+// read, so that no batch has its end.
 func (s *source) endReplay(ctx context.Context, tx *sql.Tx) error {
 	s.mu.Lock()
 	id := s.spent

@@ -15,7 +15,7 @@ import (
 	"github.com/penstock/penstock/internal/seqset"
 )
 
-// openBatch is a batch that was handed out and is not behind the cursor yet.
+// openBatch is a batch that Fetch returned and that is not behind the cursor yet.
 type openBatch struct {
 	number uint64
 	from   origin
@@ -30,8 +30,8 @@ type openBatch struct {
 	left    int    // those that are not
 }
 
-// ruling is a verdict on a message that was not delivered.
-type ruling struct {
+// failedVerdict is that of a message that was not delivered.
+type failedVerdict struct {
 	index int
 	penstock.Verdict
 }
@@ -46,8 +46,8 @@ func (b *openBatch) seq(i int) int64 {
 // part is what one Settle says of a batch.
 type part struct {
 	*openBatch
-	which   []int // messages; nil if it is all of them at once
-	rulings []ruling
+	which  []int // messages; nil if it is all of them at once
+	failed []failedVerdict
 }
 
 func (p *part) len() int {
@@ -140,23 +140,23 @@ func (s *source) learn(a *attempt) {
 	}
 }
 
-// returns lists the lines of a settled part of which nothing is in hand any more.
-func (p *part) returns() (lines []int64) {
+// returns lists the keys of a settled part of which nothing is in flight any more.
+func (p *part) returns() (keys []int64) {
 	if p.from != fromPark {
 		return nil
 	}
 	open := map[int64]bool{}
 	for i, at := range p.parked {
 		if p.left > 0 && !p.settled[i] {
-			open[at.line] = true
+			open[at.key] = true
 		}
 	}
 	for _, i := range p.indexes() {
-		if line := p.parked[i].line; !open[line] && (len(lines) == 0 || lines[len(lines)-1] != line) {
-			lines = append(lines, line)
+		if key := p.parked[i].key; !open[key] && (len(keys) == 0 || keys[len(keys)-1] != key) {
+			keys = append(keys, key)
 		}
 	}
-	return lines
+	return keys
 }
 
 // check finds what is settled now, with what was not delivered.
@@ -199,7 +199,7 @@ func (b *openBatch) part(verdicts []penstock.Verdict) *part {
 		}
 		if v.Outcome != penstock.Delivered {
 			v.Failures = slices.Clone(v.Failures)
-			p.rulings = append(p.rulings, ruling{i, v})
+			p.failed = append(p.failed, failedVerdict{i, v})
 		}
 	}
 	if verdicts == nil && !whole {
@@ -291,7 +291,7 @@ func (s *source) apply(ctx context.Context, tx *sql.Tx, settled []penstock.Settl
 			return fmt.Errorf("batch %d: %w", p.number, err)
 		}
 		count += p.len()
-		for _, r := range p.rulings {
+		for _, r := range p.failed {
 			if r.Outcome == penstock.Parked {
 				count--
 			}

@@ -13,7 +13,7 @@ import (
 	"github.com/penstock/penstock/internal/seqset"
 )
 
-// source is one reader. What it handed out and did not settle is its own
+// source is one reader. What it has in flight is its own
 // knowledge: whoever comes next begins at the durable position.
 type source struct {
 	store *Store
@@ -27,7 +27,7 @@ type source struct {
 	next     int64      // the position in the log to read on from,
 	before   seqset.Set // but for these, which a reader before has settled
 	replay   replay     // that is being read
-	lent     lent       // lines that were handed out
+	inFlight inFlight   // parked keys
 	turn     origin     // of the last batch
 	size     int        // messages in the last batch, a guess for the next
 
@@ -37,7 +37,7 @@ type source struct {
 	mu       sync.Mutex
 	number   uint64       // of the last batch
 	open     []*openBatch // in order; the leading one is not settled
-	returned []int64      // lines that were settled since the last Fetch
+	returned []int64      // parked keys that were settled since the last Fetch
 	spent    int64        // a replay of which nothing was left to read
 	ended    error        // why there is nothing more to come
 	closed   bool
@@ -68,18 +68,18 @@ func (s *Store) Subscribe(ctx context.Context, req penstock.Subscribe) (penstock
 
 // statements are what every Fetch runs, parsed once.
 type statements struct {
-	look, log, waiting, behind, due, rest, again *sql.Stmt
+	fetchable, log, waiting, behind, due, rest, again *sql.Stmt
 }
 
 func (s *source) prepare(ctx context.Context) (err error) {
 	table := Table(s.box.name)
 	texts := map[**sql.Stmt]string{&s.log: fetchSQL}
 	if s.subID != 0 {
-		texts[&s.look] = lookSQL
+		texts[&s.fetchable] = fetchableSQL
 		texts[&s.waiting] = `select exists (select 1 from {table} where seq > ?)`
 		texts[&s.behind] = behindSQL
-		texts[&s.due] = dueLinesSQL
-		texts[&s.rest] = restOfLineSQL
+		texts[&s.due] = dueKeysSQL
+		texts[&s.rest] = restOfKeySQL
 		texts[&s.again] = unparked(fetchReplaySQL)
 	}
 	for to, text := range texts {
@@ -91,7 +91,7 @@ func (s *source) prepare(ctx context.Context) (err error) {
 }
 
 func (s *statements) close() {
-	for _, statement := range []*sql.Stmt{s.look, s.log, s.waiting, s.behind, s.due, s.rest, s.again} {
+	for _, statement := range []*sql.Stmt{s.fetchable, s.log, s.waiting, s.behind, s.due, s.rest, s.again} {
 		if statement != nil {
 			_ = statement.Close()
 		}

@@ -11,14 +11,14 @@ import (
 )
 
 // settlePart writes what is more than the cursor: who is parked or dead. Batches are
-// carried out one after another, so a line that one of them empties and another one
+// carried out one after another, so a parked key that one of them empties and another one
 // fills is as if two calls had settled them.
 func (s *source) settlePart(ctx context.Context, tx *sql.Tx, p *part, at time.Time) error {
 	t := settlement{source: s, tx: tx, b: p, at: at.UnixMicro()}
 	if p.from == fromPark {
-		return t.parked(ctx, p.rulings)
+		return t.parked(ctx, p.failed)
 	}
-	return t.fresh(ctx, p.rulings)
+	return t.fresh(ctx, p.failed)
 }
 
 // settlement is one batch on its way into the database. Messages travel there as
@@ -34,19 +34,19 @@ type settlement struct {
 type entry []any
 
 // fresh carries out verdicts on messages that are in the outbox.
-func (t *settlement) fresh(ctx context.Context, rulings []ruling) error {
-	var park, bury []entry
+func (t *settlement) fresh(ctx context.Context, failed []failedVerdict) error {
+	var park, dead []entry
 	var hold []int64
 	var before map[int64]history
-	if t.b.from == fromReplay && len(rulings) > 0 {
+	if t.b.from == fromReplay && len(failed) > 0 {
 		// The same message may have died before.
 		var err error
 		if before, err = t.histories(ctx, `select seq, history from penstock_dead_letters where subscription_id = ? and seq in (select value from json_each(?))`,
-			t.subID, t.seqsOf(rulings)); err != nil {
+			t.subID, t.seqsOf(failed)); err != nil {
 			return err
 		}
 	}
-	for _, r := range rulings {
+	for _, r := range failed {
 		seq := t.b.seq(r.index)
 		if r.Outcome == penstock.Parked {
 			park = append(park, entry{seq, micros(r.RetryIn), column(history{}.after(r.Failures))})
@@ -54,75 +54,75 @@ func (t *settlement) fresh(ctx context.Context, rulings []ruling) error {
 		}
 		h := history{}.dead(r.Failures)
 		h.Failures = before[seq].after(h.Failures).Failures
-		bury = append(bury, entry{seq, column(h)})
+		dead = append(dead, entry{seq, column(h)})
 		if r.Hold {
 			hold = append(hold, seq)
 		}
 	}
 	table := Table(t.box.name)
 	if len(park) > 0 {
-		if _, err := t.tx.ExecContext(ctx, on(table, parkLinesSQL), t.subID, t.at, array(park)); err != nil {
+		if _, err := t.tx.ExecContext(ctx, on(table, parkKeysSQL), t.subID, t.at, array(park)); err != nil {
 			return err
 		}
 		if err := t.copied(t.tx.ExecContext(ctx, on(table, parkSQL), t.subID, array(park)))(len(park)); err != nil {
 			return err
 		}
 	}
-	if len(bury) > 0 {
-		if err := t.copied(t.tx.ExecContext(ctx, on(table, burySQL), t.subID, t.at, array(bury)))(len(bury)); err != nil {
+	if len(dead) > 0 {
+		if err := t.copied(t.tx.ExecContext(ctx, on(table, deadLetterSQL), t.subID, t.at, array(dead)))(len(dead)); err != nil {
 			return err
 		}
 	}
 	return t.hold(ctx, hold)
 }
 
-// parked carries out verdicts on messages that are in lines.
-func (t *settlement) parked(ctx context.Context, rulings []ruling) error {
-	ruled := make(map[int]ruling, len(rulings))
+// parked carries out verdicts on parked messages.
+func (t *settlement) parked(ctx context.Context, failed []failedVerdict) error {
+	verdicts := make(map[int]failedVerdict, len(failed))
 	numbers := []int64{}
-	for _, r := range rulings {
-		ruled[r.index] = r
+	for _, r := range failed {
+		verdicts[r.index] = r
 		numbers = append(numbers, t.b.parked[r.index].number)
 	}
 	before, err := t.histories(ctx, `select number, coalesce(history, '') from penstock_parked where number in (select value from json_each(?))`, array(numbers))
 	if err != nil {
 		return err
 	}
-	var refused, bury, delay []entry
-	var hold, delivered, gone, lines []int64
+	var refused, dead, delay []entry
+	var hold, delivered, gone, keys []int64
 	delayed := map[int64]bool{}
 	for _, i := range t.b.indexes() {
 		p, seq := t.b.parked[i], t.b.seq(i)
-		if n := len(lines); n == 0 || lines[n-1] != p.line {
-			lines = append(lines, p.line)
+		if n := len(keys); n == 0 || keys[n-1] != p.key {
+			keys = append(keys, p.key)
 		}
-		r, ok := ruled[i]
+		r, ok := verdicts[i]
 		switch {
 		case !ok:
 			gone = append(gone, p.number)
-			if p.alone {
+			if p.outOfOrder {
 				delivered = append(delivered, seq)
 			}
 		case r.Outcome == penstock.Dead:
 			gone = append(gone, p.number)
-			bury = append(bury, entry{p.number, column(before[p.number].dead(r.Failures))})
-			if r.Hold && !p.alone {
+			dead = append(dead, entry{p.number, column(before[p.number].dead(r.Failures))})
+			if r.Hold && !p.outOfOrder {
 				hold = append(hold, seq)
 			}
 		default:
 			if len(r.Failures) > 0 {
 				refused = append(refused, entry{p.number, column(before[p.number].after(r.Failures))})
 			}
-			if !delayed[p.line] {
-				delayed[p.line] = true
-				delay = append(delay, entry{p.line, seq, t.at + micros(r.RetryIn)})
+			if !delayed[p.key] {
+				delayed[p.key] = true
+				delay = append(delay, entry{p.key, seq, t.at + micros(r.RetryIn)})
 			}
 		}
 	}
 	if err := t.exec(ctx, refuseParkedSQL, len(refused), array(refused)); err != nil {
 		return err
 	}
-	if err := t.exec(ctx, buryParkedSQL, len(bury), t.subID, t.at, array(bury)); err != nil {
+	if err := t.exec(ctx, deadLetterParkedSQL, len(dead), t.subID, t.at, array(dead)); err != nil {
 		return err
 	}
 	if err := t.exec(ctx, `delete from penstock_parked where number in (select value from json_each(?))`, len(gone), array(gone)); err != nil {
@@ -131,14 +131,14 @@ func (t *settlement) parked(ctx context.Context, rulings []ruling) error {
 	if err := t.hold(ctx, hold); err != nil {
 		return err
 	}
-	all := array(lines)
-	if err := t.exec(ctx, advanceLinesSQL, len(lines), t.at, all); err != nil {
+	all := array(keys)
+	if err := t.exec(ctx, advanceKeysSQL, len(keys), t.at, all); err != nil {
 		return err
 	}
-	if err := t.exec(ctx, delayLinesSQL, len(delay), array(delay)); err != nil {
+	if err := t.exec(ctx, delayKeysSQL, len(delay), array(delay)); err != nil {
 		return err
 	}
-	if err := t.exec(ctx, endLinesSQL, len(lines), all); err != nil {
+	if err := t.exec(ctx, endKeysSQL, len(keys), all); err != nil {
 		return err
 	}
 	return release(ctx, t.tx, t.subID, delivered, t.at)
@@ -149,7 +149,7 @@ func (t *settlement) hold(ctx context.Context, seqs []int64) error {
 	if err := t.exec(ctx, holdSQL, len(seqs), t.subID, array(seqs)); err != nil {
 		return err
 	}
-	return t.exec(ctx, holdLinesSQL, len(seqs), t.subID, array(seqs))
+	return t.exec(ctx, holdKeysSQL, len(seqs), t.subID, array(seqs))
 }
 
 // exec runs a statement on n things, if there are any.
@@ -196,9 +196,9 @@ func (t *settlement) histories(ctx context.Context, query string, args ...any) (
 	return all, rows.Err()
 }
 
-func (t *settlement) seqsOf(rulings []ruling) string {
-	seqs := make([]int64, len(rulings))
-	for i, r := range rulings {
+func (t *settlement) seqsOf(failed []failedVerdict) string {
+	seqs := make([]int64, len(failed))
+	for i, r := range failed {
 		seqs[i] = t.b.seq(r.index)
 	}
 	return array(seqs)

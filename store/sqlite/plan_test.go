@@ -11,8 +11,8 @@ import (
 	"github.com/penstock/penstock/store/sqlite"
 )
 
-// What runs for every batch neither reads a whole table nor sorts it: a line of
-// 100,000 messages, or 100,000 lines, would make it slower and slower.
+// What runs for every batch neither reads a whole table nor sorts it: a key with
+// 100,000 messages, or 100,000 parked keys, would make it slower and slower.
 func TestStatementsUseIndexes(t *testing.T) {
 	_, _, app := newFile(t, sqlite.Options{})
 	for name, statement := range sqlite.HotStatements("orders") {

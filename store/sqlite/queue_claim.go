@@ -16,7 +16,7 @@ type claimable struct {
 	ready, due bool // there are jobs that may run, or that have become due for it
 }
 
-func look(ctx context.Context, q querier, name string, c penstock.Claim, now time.Time) (claimable, error) {
+func readClaimable(ctx context.Context, q querier, name string, c penstock.Claim, now time.Time) (claimable, error) {
 	at := claimable{queueRow: queueRow{name: name}}
 	err := q.QueryRowContext(ctx, claimableSQL, sql.Named("queue", name), sql.Named("group_key", c.Group), sql.Named("jobs", c.Jobs), sql.Named("now", now.UnixMicro())).
 		Scan(&at.id, &at.lifo, &at.maxAttempts, &at.room, &at.ready, &at.due)
@@ -26,7 +26,7 @@ func look(ctx context.Context, q querier, name string, c penstock.Claim, now tim
 	return at, err
 }
 
-// Claim implements penstock.Queue. It looks before it takes the lock, so that
+// Claim implements penstock.Queue. It reads before it takes the lock, so that
 // workers that wait for jobs do not keep those from writing who bring them.
 func (q queue) Claim(ctx context.Context, c penstock.Claim) ([]penstock.Job, error) {
 	if err := c.Validate(); err != nil {
@@ -34,7 +34,7 @@ func (q queue) Claim(ctx context.Context, c penstock.Claim) ([]penstock.Job, err
 	}
 	var worth bool
 	err := q.store.read(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		at, err := look(ctx, tx, q.name, c, time.Now())
+		at, err := readClaimable(ctx, tx, q.name, c, time.Now())
 		worth = at.due || at.room > 0 && at.ready
 		return err
 	})
@@ -55,10 +55,10 @@ func (q queue) Claim(ctx context.Context, c penstock.Claim) ([]penstock.Job, err
 // claim leases jobs within a transaction that writes.
 func claim(ctx context.Context, tx *sql.Tx, name string, c penstock.Claim) ([]penstock.Job, error) {
 	now := time.Now()
-	at, err := look(ctx, tx, name, c, now)
+	at, err := readClaimable(ctx, tx, name, c, now)
 	if err == nil && at.due {
-		if _, err = tick(ctx, tx, at.queueRow, now); err == nil {
-			at, err = look(ctx, tx, name, c, now)
+		if _, err = maintain(ctx, tx, at.queueRow, now); err == nil {
+			at, err = readClaimable(ctx, tx, name, c, now)
 		}
 	}
 	if err != nil || at.room == 0 || !at.ready {
@@ -96,15 +96,15 @@ func claim(ctx context.Context, tx *sql.Tx, name string, c penstock.Claim) ([]pe
 	return next.jobs, nil
 }
 
-// line is the jobs that come next.
-type line struct {
+// upcoming is the jobs that come next.
+type upcoming struct {
 	jobs           []penstock.Job
 	leases         [][2]int64 // seq and attempt of each
 	keys           [][3]any   // seq, key and id of those with a key
 	priority, rank int64      // where the last one stood
 }
 
-func readReady(ctx context.Context, tx *sql.Tx, at claimable, group string) (l line, err error) {
+func readReady(ctx context.Context, tx *sql.Tx, at claimable, group string) (l upcoming, err error) {
 	rows, err := tx.QueryContext(ctx, onQueue(at.name, claimSQL), at.id, group, at.room)
 	if err != nil {
 		return l, err

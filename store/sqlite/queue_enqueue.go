@@ -15,7 +15,7 @@ import (
 // Queue enqueues inside the application's transactions, see NewQueue.
 type Queue struct{ name string }
 
-// NewQueue names a queue of the application's own file. It does not look whether
+// NewQueue names a queue of the application's own file. It does not check that
 // there is one.
 func NewQueue(name string) Queue { return Queue{name} }
 

@@ -159,7 +159,7 @@ func TestIdleWorkersDoNotLock(t *testing.T) {
 }
 
 // A lease that has ended is lost even if nobody has noticed yet, and a job is
-// known by its id alone, wherever it stands now.
+// known by its id alone, wherever it is now.
 func TestEndedLeasesAndOldIDs(t *testing.T) {
 	path, s, q := newQueue(t, penstock.FIFO)
 	app := openApp(t, path)

@@ -15,7 +15,7 @@ func behindGroup(group string) string { return group + "\x01" }
 func (q queue) ReadyGroups(ctx context.Context, groups []string, behind string, most int) (found []string, err error) {
 	var at claimable
 	read := func(ctx context.Context, tx *sql.Tx) (err error) {
-		if at, err = look(ctx, tx, q.name, penstock.Claim{Jobs: 1}, time.Now()); err == nil && at.room > 0 {
+		if at, err = readClaimable(ctx, tx, q.name, penstock.Claim{Jobs: 1}, time.Now()); err == nil && at.room > 0 {
 			found, err = readyGroups(ctx, tx, at.id, groups, behind, most)
 		}
 		return err
@@ -24,7 +24,7 @@ func (q queue) ReadyGroups(ctx context.Context, groups []string, behind string, 
 		return found, err
 	}
 	err = q.store.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		if _, err := tick(ctx, tx, at.queueRow, time.Now()); err != nil {
+		if _, err := maintain(ctx, tx, at.queueRow, time.Now()); err != nil {
 			return err
 		}
 		return read(ctx, tx)

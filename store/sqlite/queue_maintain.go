@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// tickJobs is how many leases that ended, and how many jobs that became due, one
+// maintainJobs is how many leases that ended, and how many jobs that became due, one
 // transaction takes.
-const tickJobs = 500
+const maintainJobs = 500
 
-// Maintain implements penstock.Queue. It looks before it takes the lock, and gives
+// Maintain implements penstock.Queue. It reads before it takes the lock, and gives
 // free pages back like the Maintain of outboxes.
 func (q queue) Maintain(ctx context.Context) error {
 	var row queueRow
@@ -30,7 +30,7 @@ func (q queue) Maintain(ctx context.Context) error {
 	}
 	for more := due; more; {
 		err := q.inQueue(ctx, func(ctx context.Context, tx *sql.Tx, row queueRow, now time.Time) (err error) {
-			more, err = tick(ctx, tx, row, now)
+			more, err = maintain(ctx, tx, row, now)
 			return err
 		})
 		if err != nil {
@@ -59,18 +59,18 @@ func (q queue) Maintain(ctx context.Context) error {
 	return q.store.shrink(ctx)
 }
 
-// tick brings back some jobs whose leases have ended, and those whose time has
+// maintain brings back some jobs whose leases have ended, and those whose time has
 // come. more is true if there may be others.
-func tick(ctx context.Context, tx *sql.Tx, row queueRow, now time.Time) (more bool, err error) {
+func maintain(ctx context.Context, tx *sql.Tx, row queueRow, now time.Time) (more bool, err error) {
 	expired, err := expire(ctx, tx, row, now)
 	if err != nil {
 		return false, err
 	}
-	seqs, err := readColumn[int64](ctx, tx, dueJobsSQL, row.id, now.UnixMicro(), tickJobs)
+	seqs, err := readColumn[int64](ctx, tx, dueJobsSQL, row.id, now.UnixMicro(), maintainJobs)
 	if err != nil {
 		return false, err
 	}
-	more = expired == tickJobs || len(seqs) == tickJobs
+	more = expired == maintainJobs || len(seqs) == maintainJobs
 	if len(seqs) == 0 {
 		return more, nil
 	}
@@ -106,7 +106,7 @@ func expire(ctx context.Context, tx *sql.Tx, row queueRow, now time.Time) (n int
 		return 0, err
 	}
 	if len(dead) > 0 {
-		if err := bury(ctx, tx, row, dead, now); err != nil {
+		if err := deadLetter(ctx, tx, row, dead, now); err != nil {
 			return 0, err
 		}
 	}
@@ -119,7 +119,7 @@ func expire(ctx context.Context, tx *sql.Tx, row queueRow, now time.Time) (n int
 }
 
 func readExpired(ctx context.Context, tx *sql.Tx, row queueRow, now time.Time) (ended []tried, err error) {
-	rows, err := tx.QueryContext(ctx, expiredSQL, row.id, now.UnixMicro(), tickJobs)
+	rows, err := tx.QueryContext(ctx, expiredSQL, row.id, now.UnixMicro(), maintainJobs)
 	if err != nil {
 		return nil, err
 	}

@@ -230,7 +230,7 @@ func (m *queueModel) fail() {
 	}
 	switch m.rnd.IntN(4) {
 	case 0:
-		m.check(m.q.DeadLetter(m.Context(), j.lease, "buried"))
+		m.check(m.q.DeadLetter(m.Context(), j.lease, "given up"))
 		m.failed(j, "dead")
 	case 1:
 		held, err := m.q.(penstock.Releaser).Release(m.Context(), j.lease, 1<<40)

@@ -109,7 +109,7 @@ func retryJob(ctx context.Context, tx *sql.Tx, row queueRow, lease int64, after 
 	}
 	j.failed(reason, now)
 	if j.spent(row.maxAttempts) {
-		return true, bury(ctx, tx, row, []tried{j}, now)
+		return true, deadLetter(ctx, tx, row, []tried{j}, now)
 	}
 	if err := remember(ctx, tx, row, []tried{j}); err != nil {
 		return false, err
@@ -135,7 +135,7 @@ func (q queue) DeadLetter(ctx context.Context, lease int64, reason string) error
 			return err
 		}
 		j.failed(reason, now)
-		return bury(ctx, tx, row, []tried{j}, now)
+		return deadLetter(ctx, tx, row, []tried{j}, now)
 	})
 }
 
@@ -147,7 +147,7 @@ type tried struct {
 	history history
 }
 
-// MarshalJSON makes what the statements that remember and bury take.
+// MarshalJSON makes what the statements that remember and dead-letter take.
 func (j tried) MarshalJSON() ([]byte, error) {
 	return json.Marshal([2]any{j.seq, j.history})
 }
@@ -188,9 +188,9 @@ func remember(ctx context.Context, tx *sql.Tx, row queueRow, jobs []tried) error
 	return err
 }
 
-// bury makes jobs dead letters. The next ones of their keys are ready.
-func bury(ctx context.Context, tx *sql.Tx, row queueRow, jobs []tried, now time.Time) error {
-	if _, err := tx.ExecContext(ctx, onQueue(row.name, buryJobsSQL), row.id, now.UnixMicro(), array(jobs)); err != nil {
+// deadLetter makes jobs dead letters. The next ones of their keys are ready.
+func deadLetter(ctx context.Context, tx *sql.Tx, row queueRow, jobs []tried, now time.Time) error {
+	if _, err := tx.ExecContext(ctx, onQueue(row.name, deadLetterJobsSQL), row.id, now.UnixMicro(), array(jobs)); err != nil {
 		return err
 	}
 	_, err := tx.ExecContext(ctx, onQueue(row.name, `delete from {table} where seq in (select json_extract(value, '$[0]') from json_each(?))`), array(jobs))

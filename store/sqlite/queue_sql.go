@@ -45,8 +45,8 @@ var (
 	heldLeaseSQL string
 	//go:embed sql/remember.sql
 	rememberSQL string
-	//go:embed sql/bury_jobs.sql
-	buryJobsSQL string
+	//go:embed sql/dead_letter_jobs.sql
+	deadLetterJobsSQL string
 	//go:embed sql/cancel.sql
 	cancelSQL string
 

@@ -154,7 +154,7 @@ func TestHotKeyIsOutOfTheWay(t *testing.T) {
 }
 
 // Names are quoted, kept apart by their capitals, and never run; nor are they
-// taken for what stands in the statements.
+// taken for parts of the statements.
 func TestQueueNames(t *testing.T) {
 	_, s, app := newFile(t, sqlite.Options{})
 	names := []string{"jobs", "Jobs", "s", "jobs_ids", "a\"b", "'; drop table penstock_queues; --", "{queue}", "{sign}new.seq", "line\nbreak", "ü", "scheduled_of_jobs"}

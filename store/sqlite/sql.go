@@ -12,16 +12,16 @@ var (
 	//go:embed sql/create_outbox.sql
 	createOutboxSQL string
 
-	//go:embed sql/look.sql
-	lookSQL string
+	//go:embed sql/fetchable.sql
+	fetchableSQL string
 	//go:embed sql/fetch.sql
 	fetchSQL string
 	//go:embed sql/behind.sql
 	behindSQL string
-	//go:embed sql/due_lines.sql
-	dueLinesSQL string
-	//go:embed sql/rest_of_line.sql
-	restOfLineSQL string
+	//go:embed sql/due_keys.sql
+	dueKeysSQL string
+	//go:embed sql/rest_of_key.sql
+	restOfKeySQL string
 	//go:embed sql/fetch_replay.sql
 	fetchReplaySQL string
 	//go:embed sql/count_replay.sql
@@ -31,28 +31,28 @@ var (
 
 	//go:embed sql/settle.sql
 	settleSQL string
-	//go:embed sql/park_lines.sql
-	parkLinesSQL string
+	//go:embed sql/park_keys.sql
+	parkKeysSQL string
 	//go:embed sql/park.sql
 	parkSQL string
-	//go:embed sql/bury.sql
-	burySQL string
-	//go:embed sql/bury_parked.sql
-	buryParkedSQL string
+	//go:embed sql/dead_letter.sql
+	deadLetterSQL string
+	//go:embed sql/dead_letter_parked.sql
+	deadLetterParkedSQL string
 	//go:embed sql/refuse_parked.sql
 	refuseParkedSQL string
-	//go:embed sql/advance_lines.sql
-	advanceLinesSQL string
-	//go:embed sql/delay_lines.sql
-	delayLinesSQL string
-	//go:embed sql/end_lines.sql
-	endLinesSQL string
+	//go:embed sql/advance_keys.sql
+	advanceKeysSQL string
+	//go:embed sql/delay_keys.sql
+	delayKeysSQL string
+	//go:embed sql/end_keys.sql
+	endKeysSQL string
 	//go:embed sql/hold.sql
 	holdSQL string
-	//go:embed sql/hold_lines.sql
-	holdLinesSQL string
-	//go:embed sql/held_lines.sql
-	heldLinesSQL string
+	//go:embed sql/hold_keys.sql
+	holdKeysSQL string
+	//go:embed sql/held_keys.sql
+	heldKeysSQL string
 	//go:embed sql/release.sql
 	releaseSQL string
 	//go:embed sql/retry_parked.sql
@@ -62,8 +62,8 @@ var (
 	chosenSQL string
 	//go:embed sql/dead_letters.sql
 	deadLettersSQL string
-	//go:embed sql/retry_lines.sql
-	retryLinesSQL string
+	//go:embed sql/retry_dead_letters.sql
+	retryDeadLettersSQL string
 	//go:embed sql/retry.sql
 	retrySQL string
 	//go:embed sql/parked_keys.sql

@@ -1,4 +1,4 @@
--- Which messages of a page have a line of their key.
+-- Which messages of a page have a parked key.
 select t.seq
   from {table} t
  where t.seq between ? and ?

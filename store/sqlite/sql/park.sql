@@ -1,4 +1,4 @@
--- The messages of park_lines.sql, copied into their lines. One that is there
+-- The messages of park_keys.sql, copied. One that is there
 -- already was brought once more by a replay, and is left as it is.
 -- ?2 is a JSON array of [seq, ..., history].
 insert into penstock_parked (line_id, seq, id, key, topic, headers, payload, created_at, history)

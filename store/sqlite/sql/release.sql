@@ -1,5 +1,5 @@
--- Lines on which a hold ended: due at once, unless there is another one. ?2 is a
--- JSON array of lines.
+-- Parked keys on which a hold ended: due at once, unless there is another one. ?2 is a
+-- JSON array of keys.
 update penstock_lines
    set due = ?1
  where id in (select value from json_each(?2))

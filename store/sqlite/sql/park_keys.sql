@@ -1,5 +1,5 @@
--- The lines of messages that are parked out of the outbox. Who becomes the head
--- of a line decides when it is due; a hold stays. ?3 is a JSON array of
+-- The keys of messages that are parked out of the outbox. Who becomes the head
+-- of a key decides when it is due; a hold stays. ?3 is a JSON array of
 -- [seq, microseconds until it is due, ...].
 insert into penstock_lines (subscription_id, key, alone, head, due)
 select ?1, m.key, case m.key when '' then m.seq else 0 end, min(m.seq), ?2 + m.wait

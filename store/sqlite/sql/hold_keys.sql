@@ -1,4 +1,4 @@
--- And their lines, which nothing is due in.
+-- And their keys, which have nothing due.
 insert into penstock_lines (subscription_id, key, alone, head, due)
 select distinct h.subscription_id, h.key, 0, null, null
   from json_each(?2) j

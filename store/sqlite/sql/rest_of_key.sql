@@ -1,4 +1,4 @@
--- What stands in a line behind a message.
+-- What is parked behind a message.
 select number, coalesce(history, ''),
        seq, created_at, coalesce(id, ''), coalesce(key, ''), topic, coalesce(headers, ''), payload
   from penstock_parked

@@ -1,5 +1,5 @@
--- Lines whose head is to wait for another attempt. ?1 is a JSON array of
--- [line, seq, due].
+-- Parked keys whose head is to wait for another attempt. ?1 is a JSON array of
+-- [key, seq, due].
 update penstock_lines
    set due = r.due
   from (select json_extract(value, '$[0]') as line, json_extract(value, '$[1]') as seq, json_extract(value, '$[2]') as due from json_each(?1)) r

@@ -1,4 +1,4 @@
--- The heads of the lines that are due, from a place in their order on.
+-- The heads of the parked keys that are due, from a place in their order on.
 select l.id, l.due, l.alone, p.number, coalesce(p.history, ''),
        exists (select 1 from penstock_parked b where b.line_id = l.id and b.seq > l.head),
        p.seq, p.created_at, coalesce(p.id, ''), coalesce(p.key, ''), p.topic, coalesce(p.headers, ''), p.payload

@@ -1,4 +1,4 @@
--- Lines of which messages came back: where there is another head now, it is due at
+-- Parked keys of which messages came back: where there is another head now, it is due at
 -- once.
 update penstock_lines
    set head = first.seq,

@@ -1,4 +1,4 @@
--- The lines that are held by messages. ?2 is a JSON array of their seqs.
+-- The parked keys that are held by messages. ?2 is a JSON array of their seqs.
 select distinct l.id
   from json_each(?2) j
   join penstock_holds h on h.subscription_id = ?1 and h.seq = j.value

@@ -1,3 +1,3 @@
--- Lines in which nothing stands any more.
+-- Keys of which nothing is parked any more.
 delete from penstock_lines
  where id in (select value from json_each(?)) and head is null and due is not null

@@ -1,4 +1,4 @@
--- The same out of a line. ?3 is a JSON array of [number, history].
+-- The same of parked messages. ?3 is a JSON array of [number, history].
 insert into penstock_dead_letters (subscription_id, seq, id, key, topic, headers, payload, created_at, history, at)
 select ?1, p.seq, p.id, p.key, p.topic, p.headers, p.payload, p.created_at, json_extract(j.value, '$[1]'), ?2
   from json_each(?3) j
