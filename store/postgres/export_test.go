@@ -17,7 +17,7 @@ func DecodeRow(ids messageid.Outbox, row [][]byte) (penstock.Message, error) {
 	return m, err
 }
 
-// SetMaxKeys changes how many parked lines a source knows by heart.
+// SetMaxKeys changes how many parked keys a source keeps in memory.
 func SetMaxKeys(n int) (undo func()) {
 	was := maxKeys
 	maxKeys = n

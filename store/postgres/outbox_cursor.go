@@ -8,7 +8,7 @@ import (
 	"github.com/penstock/penstock/internal/seqset"
 )
 
-// mark is a snapshot in its text form (xmin:xmax:xip,…) with the bound that goes
+// snapshotBound is a snapshot in its text form (xmin:xmax:xip,…) with the bound that goes
 // with it: every row whose xid is not below the snapshot's xmax has seq > low.
 //
 // The bound needs care. xmax is one more than the latest xid that has *completed*,
@@ -17,13 +17,13 @@ import (
 // relay's own cursor write has an xid, C: read the sequence before C is assigned,
 // take the snapshot after C has committed, and whoever has an xid >= xmax > C drew
 // it, and its seq after it, later than that reading.
-type mark struct {
+type snapshotBound struct {
 	snap string
 	low  int64
 }
 
 // xip is the snapshot's list of transactions in flight, as an array literal.
-func (m mark) xip() string {
+func (m snapshotBound) xip() string {
 	_, rest, _ := strings.Cut(m.snap, ":")
 	_, xip, _ := strings.Cut(rest, ":")
 	return "{" + xip + "}"
@@ -36,8 +36,8 @@ const nothing = "3:3:"
 // what became visible up to upto the rows with seq <= pos. upto is empty unless a
 // backlog is being paged through.
 type cursor struct {
-	done   mark
-	upto   mark
+	done   snapshotBound
+	upto   snapshotBound
 	pos    int64
 	system int64 // the cluster whose xids these are
 	// ahead is what is settled besides, by seq; what the cursor covers anyway may be
@@ -104,7 +104,7 @@ func readMultirange(text string) (s seqset.Set, err error) {
 	return s, nil
 }
 
-func (c cursor) end() mark {
+func (c cursor) end() snapshotBound {
 	if c.paging() {
 		return c.upto
 	}

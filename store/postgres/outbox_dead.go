@@ -61,39 +61,39 @@ func (d *deadLetters) args() []any {
 		notNil(d.attempts), notNil(d.failures), notNil(d.since), notNil(d.held)}
 }
 
-// lettersAtOnce is little, because their payloads are read whole before they are
+// deadLettersAtOnce is little, because their payloads are read whole before they are
 // counted.
-const lettersAtOnce = 16
+const deadLettersAtOnce = 16
 
-// fetchLetters returns dead letters that someone asked to send again.
-func (src *Source) fetchLetters(ctx context.Context, sess *session, limit penstock.Limit) (*pending, error) {
-	a := &sess.aside
+// fetchDeadLetters returns dead letters that someone asked to send again.
+func (src *Source) fetchDeadLetters(ctx context.Context, sess *session, limit penstock.Limit) (*pending, error) {
+	a := &sess.outOfBand
 	src.mu.Lock()
 	for _, seq := range src.landed {
-		delete(a.flying, seq)
+		delete(a.inFlight, seq)
 	}
 	src.landed = nil
 	src.mu.Unlock()
-	flying := make([]int64, 0, len(a.flying))
-	for seq := range a.flying {
-		flying = append(flying, seq)
+	inFlight := make([]int64, 0, len(a.inFlight))
+	for seq := range a.inFlight {
+		inFlight = append(inFlight, seq)
 	}
-	letters, err := src.store.queryLetters(ctx, sess.read, statement("retries", src.store.schema, src.req.Outbox), src.id, flying, min(limit.Messages, lettersAtOnce))
-	if err != nil || len(letters) == 0 {
+	found, err := src.store.queryDeadLetters(ctx, sess.read, statement("retries", src.store.schema, src.req.Outbox), src.id, inFlight, min(limit.Messages, deadLettersAtOnce))
+	if err != nil || len(found) == 0 {
 		return nil, err
 	}
-	p := &pending{origin: fromLetters}
+	p := &pending{origin: fromDeadLetters}
 	bytes := 0
-	for _, l := range letters {
+	for _, l := range found {
 		m := l.Message
 		h := pg.History{Attempt: m.Attempt, Failures: l.Failures, Since: m.FailedSince}
 		m.Attempt++
 		if bytes += m.Size(); len(p.messages) > 0 && bytes > limit.Bytes {
 			break
 		}
-		a.flying[m.Seq] = true
+		a.inFlight[m.Seq] = true
 		p.messages = append(p.messages, m)
-		p.letters = append(p.letters, h)
+		p.histories = append(p.histories, h)
 		p.setKeyOrder(len(p.messages)-1, penstock.OutOfOrder)
 	}
 	return p, nil
@@ -105,9 +105,9 @@ type querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// queryLetters runs a statement that returns seq, created_at, id, key, topic,
+// queryDeadLetters runs a statement that returns seq, created_at, id, key, topic,
 // headers, payload, attempt, failures, failed_since, died_at and held.
-func (s *Store) queryLetters(ctx context.Context, q querier, sql string, args ...any) ([]penstock.DeadLetter, error) {
+func (s *Store) queryDeadLetters(ctx context.Context, q querier, sql string, args ...any) ([]penstock.DeadLetter, error) {
 	rows, err := q.Query(ctx, sql, args...)
 	if err != nil {
 		return nil, err
@@ -155,16 +155,16 @@ func (s *Store) subscription(ctx context.Context, outbox, name string) (id int64
 	return id, s.explain(err)
 }
 
-// What letters.sql does with the dead letters that it has chosen.
+// What dead_letters.sql does with the dead letters that it has chosen.
 const (
-	listLetters = `select d.seq, d.created_at, d.id, d.key, d.topic, d.headers, d.payload, d.attempt, d.failures, d.failed_since, d.died_at, d.held
+	listDeadLetters = `select d.seq, d.created_at, d.id, d.key, d.topic, d.headers, d.payload, d.attempt, d.failures, d.failed_since, d.died_at, d.held
 		from chosen join {schema}._dead_letter d on d.subscription = $1 and d.seq = chosen.seq order by d.seq`
-	retryLetters   = `update {schema}._dead_letter d set retry = true from chosen where d.subscription = $1 and d.seq = chosen.seq`
-	discardLetters = `delete from {schema}._dead_letter d using chosen where d.subscription = $1 and d.seq = chosen.seq`
+	retryDeadLetters   = `update {schema}._dead_letter d set retry = true from chosen where d.subscription = $1 and d.seq = chosen.seq`
+	discardDeadLetters = `delete from {schema}._dead_letter d using chosen where d.subscription = $1 and d.seq = chosen.seq`
 )
 
-// letters makes the statement and its parameters.
-func (s *Store) letters(ctx context.Context, q penstock.DeadLetterQuery, action, lock string) (sql string, args []any, err error) {
+// chooseDeadLetters makes the statement and its parameters.
+func (s *Store) chooseDeadLetters(ctx context.Context, q penstock.DeadLetterQuery, action, lock string) (sql string, args []any, err error) {
 	if err := s.ready(ctx); err != nil {
 		return "", nil, err
 	}
@@ -177,7 +177,7 @@ func (s *Store) letters(ctx context.Context, q penstock.DeadLetterQuery, action,
 		limit = int64(q.Limit)
 	}
 	sql = strings.NewReplacer("{lock}", lock, "{action}", strings.ReplaceAll(action, "{schema}", pgx.Identifier{s.schema}.Sanitize())).
-		Replace(statement("letters", s.schema, q.Outbox))
+		Replace(statement("dead_letters", s.schema, q.Outbox))
 	return sql, []any{id, orNullSlice(q.Seqs), orNullSlice(q.IDs), orNull(q.Key), orNull(q.Topic), orNull(q.Error),
 		orNullTime(q.DiedBefore), orNullTime(q.DiedAfter), q.AfterSeq, limit}, nil
 }
@@ -191,26 +191,26 @@ func orNullSlice[T any](s []T) any {
 
 // DeadLetters returns dead letters, but those that are on their way again.
 func (s *Store) DeadLetters(ctx context.Context, q penstock.DeadLetterQuery) ([]penstock.DeadLetter, error) {
-	sql, args, err := s.letters(ctx, q, listLetters, "")
+	sql, args, err := s.chooseDeadLetters(ctx, q, listDeadLetters, "")
 	if err != nil {
 		return nil, err
 	}
-	letters, err := s.queryLetters(ctx, s.pool, sql, args...)
-	return letters, s.explain(err)
+	found, err := s.queryDeadLetters(ctx, s.pool, sql, args...)
+	return found, s.explain(err)
 }
 
-// RetryDeadLetters marks dead letters to be sent again.
+// RetryDeadLetters has dead letters sent again.
 func (s *Store) RetryDeadLetters(ctx context.Context, q penstock.DeadLetterQuery) (int, error) {
-	return s.change(ctx, q, retryLetters)
+	return s.change(ctx, q, retryDeadLetters)
 }
 
 // DiscardDeadLetters deletes dead letters.
 func (s *Store) DiscardDeadLetters(ctx context.Context, q penstock.DeadLetterQuery) (int, error) {
-	return s.change(ctx, q, discardLetters)
+	return s.change(ctx, q, discardDeadLetters)
 }
 
 func (s *Store) change(ctx context.Context, q penstock.DeadLetterQuery, action string) (int, error) {
-	sql, args, err := s.letters(ctx, q, action, "for update")
+	sql, args, err := s.chooseDeadLetters(ctx, q, action, "for update")
 	if err != nil {
 		return 0, err
 	}

@@ -12,34 +12,34 @@ import (
 
 // dueFloor is the end of the part of the schedule that was read, for settle.sql. The
 // caller holds Source.writing.
-func (sess *session) dueFloor() string { return sess.aside.due }
+func (sess *session) dueFloor() string { return sess.outOfBand.due }
 
 // floor is the part of the schedule that was read, as parameters.
-func (a *aside) floor() [][]byte { return [][]byte{[]byte(a.due), number(a.n)} }
+func (a *outOfBand) floor() [][]byte { return [][]byte{[]byte(a.due), number(a.n)} }
 
-// rereadLines begins with the schedule anew, but for the lines that are handed out: their
+// rereadSchedule begins with the schedule anew, but for the keys in flight: their
 // next states come with their verdicts. The caller holds Source.writing and mu.
-func (src *Source) rereadLines(sess *session) {
-	a := &sess.aside
+func (src *Source) rereadSchedule(sess *session) {
+	a := &sess.outOfBand
 	a.due, a.n = "-infinity", 0
-	handed := slices.Clone(a.handed) // not among the pending for a moment
+	fetched := slices.Clone(a.fetched) // not among the pending for a moment
 	for i := range src.pending {
-		handed = append(handed, src.pending[i].handed...)
+		fetched = append(fetched, src.pending[i].fetched...)
 	}
-	for i := range handed {
-		if out := &handed[i]; out.from < out.to {
-			src.holdInHand(out.line)
+	for i := range fetched {
+		if out := &fetched[i]; out.from < out.to {
+			src.setInFlight(out.name)
 		}
 	}
 }
 
-// leastPerLine is how many messages of a line one batch takes at least, if it
+// leastPerKey is how many messages of a key one batch takes at least, if it
 // takes more than the first.
-const leastPerLine = 64
+const leastPerKey = 64
 
-// fetchParked returns messages of the lines that are due, nil if there are none.
+// fetchParked returns messages of the parked keys that are due, nil if there are none.
 func (src *Source) fetchParked(ctx context.Context, sess *session, limit penstock.Limit) (*pending, error) {
-	a := &sess.aside
+	a := &sess.outOfBand
 	for {
 		limit.Messages = a.rows(limit)
 		p, err := src.readDue(ctx, sess, limit)
@@ -53,18 +53,18 @@ func (src *Source) fetchParked(ctx context.Context, sess *session, limit penstoc
 	}
 }
 
-// perLine is how many messages of one line a batch of so many takes: of few lines
-// many, of many lines few, so that keys need not wait for each other.
-func (src *Source) perLine(messages int) int {
+// perKey is how many messages of one key a batch of so many takes: of few keys
+// many, of many keys few, so that keys need not wait for each other.
+func (src *Source) perKey(messages int) int {
 	src.mu.Lock()
 	defer src.mu.Unlock()
-	switch n := len(src.lines.all); {
-	case !src.lines.exact:
-		return leastPerLine
+	switch n := len(src.parkedKeys.all); {
+	case !src.parkedKeys.exact:
+		return leastPerKey
 	case n == 0:
 		return messages
 	default:
-		return max(leastPerLine, 2*messages/n)
+		return max(leastPerKey, 2*messages/n)
 	}
 }
 
@@ -74,9 +74,9 @@ func (src *Source) perLine(messages int) int {
 func (src *Source) readDue(ctx context.Context, sess *session, limit penstock.Limit) (*pending, error) {
 	src.writing.Lock()
 	defer src.writing.Unlock()
-	a := &sess.aside
+	a := &sess.outOfBand
 	params := append([][]byte{number(src.id)}, a.floor()...)
-	params = append(params, number(int64(limit.Messages)), number(int64(src.perLine(limit.Messages))))
+	params = append(params, number(int64(limit.Messages)), number(int64(src.perKey(limit.Messages))))
 	result := sess.read.PgConn().ExecPrepared(ctx, stmtDue, params, nil, dueFormats)
 	p := &pending{origin: fromPark}
 	bytes, rows, full := 0, 0, false
@@ -89,12 +89,12 @@ func (src *Source) readDue(ctx context.Context, sess *session, limit penstock.Li
 			continue
 		}
 		due, n = string(row[dueDue]), int64(binary.BigEndian.Uint64(row[dueN]))
-		if src.isInHand(string(row[dueLine])) {
+		if src.isInFlight(string(row[dueName])) {
 			continue // its next state comes with the verdicts that are missing
 		}
 		if row[colSeq] == nil {
 			if head := row[dueHead]; head != nil {
-				a.gone = append(a.gone, gone{string(row[dueLine]), int64(binary.BigEndian.Uint64(head))})
+				a.gone = append(a.gone, gone{string(row[dueName]), int64(binary.BigEndian.Uint64(head))})
 			}
 			continue
 		}
@@ -107,30 +107,30 @@ func (src *Source) readDue(ctx context.Context, sess *session, limit penstock.Li
 	if _, err := result.Close(); err != nil {
 		return nil, err
 	}
-	a.due, a.n, a.handed = due, n, p.handed
+	a.due, a.n, a.fetched = due, n, p.fetched
 	a.measure(bytes, len(p.messages))
 	a.parked = full || rows >= limit.Messages // there may be more: do not wait for a poll to say so
 	return p, nil
 }
 
-// holdInHand has readDue pass over a line until all that was handed out of it has verdicts.
-func (src *Source) holdInHand(line string) {
-	if src.inHand == nil {
-		src.inHand = map[string]bool{}
+// setInFlight has readDue pass over a key until all in flight of it has verdicts.
+func (src *Source) setInFlight(name string) {
+	if src.inFlight == nil {
+		src.inFlight = map[string]bool{}
 	}
-	src.inHand[line] = true
+	src.inFlight[name] = true
 }
 
-// isInHand reports whether readDue is to pass over a line.
-func (src *Source) isInHand(line string) bool {
+// isInFlight reports whether readDue is to pass over a key.
+func (src *Source) isInFlight(name string) bool {
 	src.mu.Lock()
 	defer src.mu.Unlock()
-	return src.inHand[line]
+	return src.inFlight[name]
 }
 
 // Columns of due.sql after the message's.
 const (
-	dueLine = messageColumns + iota
+	dueName = messageColumns + iota
 	dueN
 	dueP
 	dueDue
@@ -142,10 +142,10 @@ const (
 
 var dueFormats = []int16{1, 1, 1, 1, 1, 0, 1, 1, 1, 1, 0, 0, 0, 0, 1}
 
-// gone is a line without messages. There is no way to make one but to delete rows by
+// gone is a parked key without messages. There is no way to make one but to delete rows by
 // hand; it would be parked for ever.
 type gone struct {
-	line string
+	name string
 	head int64
 }
 
@@ -156,10 +156,10 @@ func (p *pending) addParked(sess *session, row [][]byte) error {
 	if err := sess.decoder.decode(m, row); err != nil {
 		return err
 	}
-	name := string(row[dueLine])
+	name := string(row[dueName])
 	at := len(p.messages) - 1
-	if last := len(p.handed) - 1; last < 0 || p.handed[last].line != name {
-		out := handedOut{line: name, from: at}
+	if last := len(p.fetched) - 1; last < 0 || p.fetched[last].name != name {
+		out := fetchedKey{name: name, from: at}
 		var err error
 		if out.history.Attempt, err = strconv.Atoi(string(row[dueAttempt])); err != nil {
 			return err
@@ -175,9 +175,9 @@ func (p *pending) addParked(sess *session, row [][]byte) error {
 			out.history.Since = time.UnixMicro(us).UTC()
 		}
 		m.Attempt, m.FailedSince = out.history.Attempt+1, out.history.Since
-		p.handed = append(p.handed, out)
+		p.fetched = append(p.fetched, out)
 	}
-	out := &p.handed[len(p.handed)-1]
+	out := &p.fetched[len(p.fetched)-1]
 	out.to = at + 1
 	out.p = append(out.p, int64(binary.BigEndian.Uint64(row[dueP])))
 	if keyOf(name) == "" && m.Key != "" {

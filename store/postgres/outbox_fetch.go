@@ -16,10 +16,10 @@ type page struct {
 	cut      bool // rows beyond the byte limit were left for the next page
 
 	// Of a poll only:
-	tick  mark   // the statement's snapshot
-	high  int64  // the sequence's value
-	oid   string // of the outbox
-	aside string // what else there is to read
+	snapshot  snapshotBound // the statement's snapshot
+	high      int64         // the sequence's value
+	oid       string        // of the outbox
+	outOfBand string        // what else there is to read
 }
 
 // readNew polls for what became visible since the cursor. If there is more than
@@ -40,8 +40,8 @@ func (src *Source) readNew(ctx context.Context, sess *session, rows, bytes int) 
 	if p.oid != sess.oid {
 		return p, next, noOutbox(src.req.Outbox)
 	}
-	src.saw(sess, p.aside)
-	p.tick.low = low
+	src.saw(sess, p.outOfBand)
+	p.snapshot.low = low
 	sess.idle = len(p.messages) == 0
 	src.mu.Lock()
 	if src.sess == sess {
@@ -49,9 +49,9 @@ func (src *Source) readNew(ctx context.Context, sess *session, rows, bytes int) 
 	}
 	src.mu.Unlock()
 	if p.cut || len(p.messages) == rows {
-		next.upto, next.pos, next.high = p.tick, p.messages[len(p.messages)-1].Seq, p.high
+		next.upto, next.pos, next.high = p.snapshot, p.messages[len(p.messages)-1].Seq, p.high
 	} else {
-		next.done = p.tick
+		next.done = p.snapshot
 	}
 	return p, next, nil
 }
@@ -68,7 +68,7 @@ func (src *Source) readPage(ctx context.Context, sess *session, rows, bytes int)
 	if p.cut || len(p.messages) == rows {
 		next.pos = p.messages[len(p.messages)-1].Seq
 	} else {
-		next.done, next.upto, next.pos = next.upto, mark{}, 0
+		next.done, next.upto, next.pos = next.upto, snapshotBound{}, 0
 	}
 	return p, next, nil
 }
@@ -86,7 +86,7 @@ func (src *Source) readRebase(ctx context.Context, sess *session, rows, bytes in
 	if p.cut || len(p.messages) == rows {
 		r.pos = p.messages[len(p.messages)-1].Seq
 		next.rebase = &r
-		next.cursor = cursor{done: mark{snap: r.from.end().snap, low: max(r.pos, r.from.bound())}, system: r.from.system}
+		next.cursor = cursor{done: snapshotBound{snap: r.from.end().snap, low: max(r.pos, r.from.bound())}, system: r.from.system}
 	} else {
 		next.rebase = nil
 		next.cursor = cursor{done: r.to, system: sess.system}
@@ -98,17 +98,17 @@ func number(n int64) []byte { return strconv.AppendInt(nil, n, 10) }
 
 // query runs a prepared statement and decodes its rows as they arrive: of what is
 // beyond the byte limit nothing is kept.
-func (sess *session) query(ctx context.Context, name string, ticks bool, rows, bytes int, params ...[]byte) (page, error) {
+func (sess *session) query(ctx context.Context, name string, peeks bool, rows, bytes int, params ...[]byte) (page, error) {
 	result := sess.read.PgConn().ExecPrepared(ctx, name, params, nil, resultFormats)
 	var p page
 	for result.NextRow() {
 		values := result.Values()
-		if ticks {
-			ticks = false
+		if peeks {
+			peeks = false
 			p.high = int64(binary.BigEndian.Uint64(values[colSeq]))
 			p.oid = string(values[colID])
-			p.aside = string(values[colKey])
-			p.tick.snap = string(values[colTopic])
+			p.outOfBand = string(values[colKey])
+			p.snapshot.snap = string(values[colTopic])
 			if err := sess.reader.stays(int64(binary.BigEndian.Uint64(values[colPayload]))); err != nil {
 				_, _ = result.Close()
 				return page{}, err
@@ -133,13 +133,13 @@ func (sess *session) query(ctx context.Context, name string, ticks bool, rows, b
 	if _, err := result.Close(); err != nil {
 		return page{}, err
 	}
-	if name == stmtPoll && p.tick.snap == "" {
+	if name == stmtPoll && p.snapshot.snap == "" {
 		return page{}, errors.New("the poll returned no snapshot")
 	}
 	return p, nil
 }
 
-func newRebase(from cursor, to mark, high int64) *rebase {
+func newRebase(from cursor, to snapshotBound, high int64) *rebase {
 	r := &rebase{from: from, to: to, high: high, pos: from.bound()}
 	if from.end().xip() != "{}" {
 		r.pos = -1 // what was in flight may have any seq

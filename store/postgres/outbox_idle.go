@@ -10,7 +10,7 @@ import (
 // cost: a poll opens every index of every segment. Nothing new can be visible if
 //
 //   - the sequence stands at the cursor's bound: nobody has drawn a seq since, and
-//     no transaction younger than the cursor has one from before (see mark);
+//     no transaction younger than the cursor has one from before (see snapshotBound);
 //   - whoever was in flight at the cursor still is.
 //
 // It is asked only after a poll has found nothing.
@@ -18,20 +18,20 @@ func (src *Source) nothingNew(ctx context.Context, sess *session) (bool, error) 
 	if !sess.idle {
 		return false, nil
 	}
-	t, err := src.tick(ctx, sess)
+	t, err := src.peek(ctx, sess)
 	if err != nil {
 		return false, err
 	}
 	if t.oid != sess.oid {
 		return false, noOutbox(src.req.Outbox)
 	}
-	return t.high == sess.at.done.low && stillInFlight(sess.at.done, mark{snap: t.snap}), nil
+	return t.high == sess.at.done.low && stillInFlight(sess.at.done, snapshotBound{snap: t.snap}), nil
 }
 
-var errNoTick = errors.New("the tick returned no row")
+var errNoPeek = errors.New("the poll returned no row")
 
 // stillInFlight says whether every transaction in flight at then is in flight now.
-func stillInFlight(then, now mark) bool {
+func stillInFlight(then, now snapshotBound) bool {
 	was := strings.Trim(then.xip(), "{}")
 	if was == "" {
 		return true

@@ -217,9 +217,9 @@ func TestIDStays(t *testing.T) {
 	f.refuse(src, note(f.fetchSome(src)), 0)
 	f.settleAll(src, penstock.Verdict{Outcome: penstock.Dead, Failures: refusedOnce("no")}, note(f.fetchSome(src)))
 	q := penstock.DeadLetterQuery{Outbox: "orders", Subscription: "sub"}
-	letters, err := f.store.DeadLetters(f.Ctx, q)
+	found, err := f.store.DeadLetters(f.Ctx, q)
 	f.Must(err)
-	ids = append(ids, letters[0].Message.ID)
+	ids = append(ids, found[0].Message.ID)
 	_, err = f.store.RetryDeadLetters(f.Ctx, q)
 	f.Must(err)
 	f.settleAll(src, penstock.Verdict{}, note(f.fetchSome(src)))

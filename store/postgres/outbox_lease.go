@@ -160,9 +160,9 @@ func (src *Source) head(ctx context.Context, sess *session) (h head, err error) 
 
 // startingCursor is where a new subscription begins.
 func (src *Source) startingCursor(ctx context.Context, sess *session) (c cursor, err error) {
-	c = cursor{done: mark{snap: nothing}, system: sess.system}
+	c = cursor{done: snapshotBound{snap: nothing}, system: sess.system}
 	if src.req.Start == penstock.FromNow {
-		c.done, _, err = sess.freshMark(ctx)
+		c.done, _, err = sess.freshBound(ctx)
 		return c, err
 	}
 	// A row that is visible and has an xid that was not given yet came from another cluster.

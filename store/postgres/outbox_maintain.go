@@ -101,7 +101,7 @@ func (s *Store) reclaimLogs(ctx context.Context, care *caretaker, now time.Time)
 // so the store's. Guarded by its mutex.
 type parkedCare struct {
 	sync.Mutex
-	n       int64         // of the last state of a line
+	n       int64         // of the last state of a parked key
 	given   int64         // the n at which the ring was last reclaimed for being idle
 	idle    time.Duration // before the next time for that
 	idleAt  time.Time
@@ -119,7 +119,7 @@ const parkedBytes = 16 << 20
 const idleParkedMost = time.Minute
 
 // reclaimParked looks after the ring of parked messages: when a segment is full, and
-// when nothing has been parked, tried or delivered since the last look.
+// when nothing has been parked, tried or delivered since the last time.
 func (s *Store) reclaimParked(ctx context.Context, now time.Time) error {
 	p := &s.parked
 	if !p.TryLock() {

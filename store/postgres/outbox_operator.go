@@ -45,7 +45,7 @@ func noSubscription(outbox, name string) error {
 	return penstock.WithHint(fmt.Errorf("%w: outbox %q has no %q", penstock.ErrNoSubscription, outbox, name), "penstock status shows those there are")
 }
 
-// ParkedKeys describes the lines of parked messages.
+// ParkedKeys describes the parked keys.
 func (s *Store) ParkedKeys(ctx context.Context, outbox, subscription string, limit int) ([]penstock.ParkedKey, error) {
 	if err := s.ready(ctx); err != nil {
 		return nil, err
@@ -74,7 +74,7 @@ func (s *Store) ParkedKeys(ctx context.Context, outbox, subscription string, lim
 	return keys, s.explain(err)
 }
 
-// RetryParked implements penstock.Operator: the relay makes the lines due, with all else that it writes.
+// RetryParked implements penstock.Operator: the relay makes the keys due, with all else that it writes.
 func (s *Store) RetryParked(ctx context.Context, outbox, subscription string, keys ...string) (n int, err error) {
 	if err := s.ready(ctx); err != nil {
 		return 0, err
@@ -83,14 +83,14 @@ func (s *Store) RetryParked(ctx context.Context, outbox, subscription string, ke
 	if err != nil {
 		return 0, err
 	}
-	lines := []string{""}
+	names := []string{""}
 	if len(keys) > 0 {
-		lines = lines[:0]
+		names = names[:0]
 		for _, key := range keys {
-			lines = append(lines, lineOfKey(key))
+			names = append(names, keyName(key))
 		}
 	}
-	err = s.pool.QueryRow(ctx, statement("retry_parked", s.schema, outbox), id, lines).Scan(&n)
+	err = s.pool.QueryRow(ctx, statement("retry_parked", s.schema, outbox), id, names).Scan(&n)
 	return n, s.explain(err)
 }
 

@@ -8,86 +8,86 @@ import (
 	"github.com/penstock/penstock/internal/pg"
 )
 
-// A line is the messages of one key, or one message that stands alone; see
+// A parked key is the messages of one key, or one message out of order; see
 // schema/functions/parked.sql.
-func lineOfKey(key string) string { return "k" + key }
+func keyName(key string) string { return "k" + key }
 
-func lineOfOne(seq int64) string { return "s" + strconv.FormatInt(seq, 10) }
+func seqName(seq int64) string { return "s" + strconv.FormatInt(seq, 10) }
 
-// keyOf is the key of a line, "" for a message that stands alone.
-func keyOf(line string) string {
-	if line[0] == 'k' {
-		return line[1:]
+// keyOf is the key of that name, "" for a message out of order.
+func keyOf(name string) string {
+	if name[0] == 'k' {
+		return name[1:]
 	}
 	return ""
 }
 
-// handedOut is a line of a batch of parked messages: messages[from:to] of the batch.
+// fetchedKey is a key of a batch of parked messages: messages[from:to] of the batch.
 // What is settled of it is before them.
-type handedOut struct {
-	line     string
+type fetchedKey struct {
+	name     string
 	history  pg.History // of the first
 	from, to int
-	p        []int64 // where they are in the line
+	p        []int64 // where they are in the key
 }
 
-// step is how far a write brings a line that was handed out.
+// step is how far a write brings a key in flight.
 type step struct {
-	out  *handedOut
+	out  *fetchedKey
 	part []stage // of its batch
 	next int     // the first of its messages that is not settled
-	over bool    // none is in hand any more
+	over bool    // none is in flight any more
 }
 
-// line is a new state of a line, as settle.sql takes it.
-type line struct {
+// keyState is a new state of a parked key, as settle.sql takes it.
+type keyState struct {
 	name  string
-	after *int64 // of a line that was handed out: it goes on after this p; nil: it begins
+	after *int64 // of a key in flight: it goes on after this p; nil: it begins
 	ord   *int64 // the first message parked in the same write, by its place in it
 	delay time.Duration
 	held  *int64 // seq of the dead letter that holds it
 	pg.History
 }
 
-// parking gathers what one write parks, and what becomes of the lines.
+// parking gathers what one write parks, and what becomes of the keys.
 type parking struct {
-	outbox, letters parkedRows
-	lines           []*line
-	byName          map[string]*line
-	steps           []step
+	outbox, deadLetters parkedRows
+	states              []*keyState
+	byName              map[string]*keyState
+	steps               []step
 }
 
-// parkedRows are messages to copy, in order, and the lines that they go to.
+// parkedRows are messages to copy, in order, and the names of their keys.
 type parkedRows struct {
 	seqs  []int64
-	lines []string
+	names []string
 }
 
-func (r *parkedRows) add(seq int64, line string) *int64 {
-	r.seqs, r.lines = append(r.seqs, seq), append(r.lines, line)
+func (r *parkedRows) add(seq int64, name string) *int64 {
+	r.seqs, r.names = append(r.seqs, seq), append(r.names, name)
 	ord := int64(len(r.seqs))
 	return &ord
 }
 
-func (p *parking) empty() bool { return len(p.lines) == 0 && len(p.outbox.seqs) == 0 }
+func (p *parking) empty() bool { return len(p.states) == 0 && len(p.outbox.seqs) == 0 }
 
-func (p *parking) line(name string) (l *line, isNew bool) {
+func (p *parking) state(name string) (l *keyState, isNew bool) {
 	if l := p.byName[name]; l != nil {
 		return l, false
 	}
-	l = &line{name: name}
+	l = &keyState{name: name}
 	if p.byName == nil {
-		p.byName = map[string]*line{}
+		p.byName = map[string]*keyState{}
 	}
 	p.byName[name] = l
-	p.lines = append(p.lines, l)
+	p.states = append(p.states, l)
 	return l, true
 }
 
-// park adds a message of the outbox to its line.
+// park adds a message of the outbox to its key.
 func (p *parking) park(name string, m *penstock.Message, v *penstock.Verdict) {
 	ord := p.outbox.add(m.Seq, name)
-	l, isNew := p.line(name)
+	l, isNew := p.state(name)
 	if l.ord == nil {
 		l.ord = ord
 	}
@@ -96,16 +96,16 @@ func (p *parking) park(name string, m *penstock.Message, v *penstock.Verdict) {
 	}
 }
 
-// parkLetter makes a dead letter that was sent back a line of its own.
-func (p *parking) parkLetter(m *penstock.Message, v *penstock.Verdict, h pg.History) {
-	name := lineOfOne(m.Seq)
-	l, _ := p.line(name)
-	l.ord, l.delay, l.History = p.letters.add(m.Seq, name), v.RetryIn, h.And(v.Failures)
+// parkDeadLetter parks a dead letter that was sent back by itself.
+func (p *parking) parkDeadLetter(m *penstock.Message, v *penstock.Verdict, h pg.History) {
+	name := seqName(m.Seq)
+	l, _ := p.state(name)
+	l.ord, l.delay, l.History = p.deadLetters.add(m.Seq, name), v.RetryIn, h.And(v.Failures)
 }
 
-// hold begins a line that a dead letter of the outbox holds.
+// hold begins a parked key that a dead letter of the outbox holds.
 func (p *parking) hold(name string, seq int64) {
-	l, isNew := p.line(name)
+	l, isNew := p.state(name)
 	l.held = &seq
 	if isNew {
 		var none int64
@@ -113,21 +113,21 @@ func (p *parking) hold(name string, seq int64) {
 	}
 }
 
-// release makes a held line due.
+// release makes a held key due.
 func (p *parking) release(name string, head int64) {
-	l, _ := p.line(name)
+	l, _ := p.state(name)
 	after := head - 1
 	l.after, l.held, l.History = &after, nil, pg.History{}
 }
 
-// settle follows the verdicts on a line that was handed out, up to the first message
+// settle follows the verdicts on a key in flight, up to the first message
 // that has none, and calls dead for those that are. It returns how many messages left
-// the line.
-func (p *parking) settle(out *handedOut, b *pending, dead func(*penstock.Message, *penstock.Verdict, pg.History)) (left int64) {
+// the key.
+func (p *parking) settle(out *fetchedKey, b *pending, dead func(*penstock.Message, *penstock.Verdict, pg.History)) (left int64) {
 	if out.from == out.to || b.part != nil && b.part[out.from] == undecided {
 		return 0
 	}
-	l, _ := p.line(out.line)
+	l, _ := p.state(out.name)
 	after, h, i, stays := out.p[0]-1, out.history, out.from, false
 	for ; i < out.to && !stays && (b.part == nil || b.part[i] != undecided); i++ {
 		v := b.verdict(i)
@@ -136,7 +136,7 @@ func (p *parking) settle(out *handedOut, b *pending, dead func(*penstock.Message
 			l.delay, stays = v.RetryIn, true
 			break
 		}
-		v.Hold = v.Hold && keyOf(out.line) != ""
+		v.Hold = v.Hold && keyOf(out.name) != ""
 		if v.Outcome == penstock.Dead {
 			dead(&b.messages[i], &v, h)
 		}
@@ -154,19 +154,19 @@ func (p *parking) settle(out *handedOut, b *pending, dead func(*penstock.Message
 
 // args are the parameters of settle.sql from $29 to $40.
 func (p *parking) args() []any {
-	n := len(p.lines)
+	n := len(p.states)
 	names, failures := make([]string, n), make([]string, n)
 	after, ord, held := make([]*int64, n), make([]*int64, n), make([]*int64, n)
 	delays, attempts, since := make([]int64, n), make([]int32, n), make([]*time.Time, n)
-	for i, l := range p.lines {
+	for i, l := range p.states {
 		names[i], after[i], ord[i], held[i] = l.name, l.after, l.ord, l.held
 		delays[i], attempts[i], failures[i], since[i] = l.delay.Microseconds(), int32(l.Attempt), l.JSON(), orNullTime(l.Since)
 	}
-	// Letters come behind what is copied from the outbox.
-	for i, name := range p.letters.lines {
+	// Dead letters come behind what is copied from the outbox.
+	for i, name := range p.deadLetters.names {
 		*p.byName[name].ord = int64(len(p.outbox.seqs) + i + 1)
 	}
-	return []any{notNil(p.outbox.seqs), notNil(p.outbox.lines), notNil(p.letters.seqs), notNil(p.letters.lines),
+	return []any{notNil(p.outbox.seqs), notNil(p.outbox.names), notNil(p.deadLetters.seqs), notNil(p.deadLetters.names),
 		names, after, ord, delays, held, attempts, failures, since}
 }
 

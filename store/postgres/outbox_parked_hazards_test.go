@@ -46,10 +46,10 @@ func TestDeadTwiceInOneWrite(t *testing.T) {
 	f.replay()
 	f.replay()
 	f.settleAll(src, penstock.Verdict{Outcome: penstock.Dead, Failures: refusedOnce("no")}, f.fetchSome(src), f.fetchSome(src))
-	letters, err := f.store.DeadLetters(f.Ctx, penstock.DeadLetterQuery{Outbox: "orders", Subscription: "sub"})
+	found, err := f.store.DeadLetters(f.Ctx, penstock.DeadLetterQuery{Outbox: "orders", Subscription: "sub"})
 	f.Must(err)
-	if len(letters) != 1 {
-		t.Errorf("%d dead letters, want 1", len(letters))
+	if len(found) != 1 {
+		t.Errorf("%d dead letters, want 1", len(found))
 	}
 }
 
@@ -136,8 +136,8 @@ func TestFailureWithNUL(t *testing.T) {
 	f.settleAll(src, penstock.Verdict{Outcome: penstock.Parked, Failures: refusedOnce("a\x00b")}, f.fetchSome(src))
 }
 
-// A dead letter may hold a line that began after it was fetched.
-func TestHoldOfALineThatBegan(t *testing.T) {
+// A dead letter may hold a key that was parked after it was fetched.
+func TestHoldOfAKeyParkedSince(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, postgres.Options{})
 	src := f.subscribe()

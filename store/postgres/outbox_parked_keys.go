@@ -9,48 +9,48 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// maxKeys is how many parked lines a source knows by heart. With more, it asks the
+// maxKeys is how many parked keys a source keeps in memory. With more, it asks the
 // database for the keys of each batch.
 var maxKeys = 10_000
 
 // An unknown set is read again after this time.
-const lookAgain = 30 * time.Second
+const reloadAfter = 30 * time.Second
 
-// parkedLines is what a source knows of the lines in its part of the ring. Only the
+// parkedKeys is what a source knows of the parked keys in its part of the ring. Only the
 // holder of the lease parks, so the set stays exact. Guarded by Source.mu.
-type parkedLines struct {
+type parkedKeys struct {
 	exact   bool
 	all     map[string]bool // by name; true if held. Up to maxKeys
 	loaded  time.Time
 	changed bool // by a write: some may be due
 }
 
-// load reads the set anew.
-func (src *Source) loadLines(ctx context.Context, sess *session) error {
-	rows, err := sess.read.Query(ctx, statement("lines", src.store.schema, src.req.Outbox), src.id, maxKeys+1)
+// loadParkedKeys reads the set anew.
+func (src *Source) loadParkedKeys(ctx context.Context, sess *session) error {
+	rows, err := sess.read.Query(ctx, statement("parked_set", src.store.schema, src.req.Outbox), src.id, maxKeys+1)
 	if err != nil {
 		return err
 	}
 	var (
-		lines = parkedLines{all: map[string]bool{}, loaded: time.Now()}
+		known = parkedKeys{all: map[string]bool{}, loaded: time.Now()}
 		name  string
 		held  bool
 	)
-	if _, err := pgx.ForEachRow(rows, []any{&name, &held}, func() error { lines.all[name] = held; return nil }); err != nil {
+	if _, err := pgx.ForEachRow(rows, []any{&name, &held}, func() error { known.all[name] = held; return nil }); err != nil {
 		return err
 	}
-	lines.exact = len(lines.all) <= maxKeys
-	if !lines.exact {
-		lines.all = nil
+	known.exact = len(known.all) <= maxKeys
+	if !known.exact {
+		known.all = nil
 	}
 	src.mu.Lock()
-	src.lines = lines
+	src.parkedKeys = known
 	src.mu.Unlock()
 	return nil
 }
 
 // note keeps the set up to date with what a write has changed.
-func (p *parkedLines) note(name string, parked, held bool) {
+func (p *parkedKeys) note(name string, parked, held bool) {
 	switch {
 	case !p.exact:
 	case !parked:
@@ -63,8 +63,8 @@ func (p *parkedLines) note(name string, parked, held bool) {
 	}
 }
 
-// mayHold is false if no line is held.
-func (p *parkedLines) mayHold() bool {
+// mayHold is false if no key is held.
+func (p *parkedKeys) mayHold() bool {
 	if !p.exact {
 		return true
 	}
@@ -76,22 +76,22 @@ func (p *parkedLines) mayHold() bool {
 	return false
 }
 
-// behind marks the messages whose keys have parked ones. Where the set is not known
+// behind finds the messages whose keys have parked ones. Where the set is not known
 // it asks, for all keys at once.
 func (src *Source) behind(ctx context.Context, sess *session, msgs []penstock.Message) ([]penstock.KeyOrder, error) {
 	if src.req.Ephemeral {
 		return nil, nil
 	}
 	src.mu.Lock()
-	exact, unknown := src.lines.exact, time.Since(src.lines.loaded)
-	none := exact && len(src.lines.all) == 0
+	exact, unknown := src.parkedKeys.exact, time.Since(src.parkedKeys.loaded)
+	none := exact && len(src.parkedKeys.all) == 0
 	src.mu.Unlock()
 	if none || len(msgs) == 0 {
 		return nil, nil
 	}
-	if !exact && unknown > lookAgain {
+	if !exact && unknown > reloadAfter {
 		src.writing.Lock() // or what is written meanwhile would be forgotten
-		err := src.loadLines(ctx, sess)
+		err := src.loadParkedKeys(ctx, sess)
 		src.writing.Unlock()
 		if err != nil {
 			return nil, err
@@ -101,26 +101,26 @@ func (src *Source) behind(ctx context.Context, sess *session, msgs []penstock.Me
 	if err != nil {
 		return nil, err
 	}
-	var lines []penstock.KeyOrder
+	var order []penstock.KeyOrder
 	for i := range msgs {
 		if key := msgs[i].Key; key != "" && parked[key] {
-			if lines == nil {
-				lines = make([]penstock.KeyOrder, len(msgs))
+			if order == nil {
+				order = make([]penstock.KeyOrder, len(msgs))
 			}
-			lines[i] = penstock.BehindParked
+			order[i] = penstock.BehindParked
 		}
 	}
-	return lines, nil
+	return order, nil
 }
 
 // parkedKeysOf tells which of the messages' keys are parked.
 func (src *Source) parkedKeysOf(ctx context.Context, sess *session, msgs []penstock.Message) (map[string]bool, error) {
 	keys := map[string]bool{}
 	src.mu.Lock()
-	exact := src.lines.exact
+	exact := src.parkedKeys.exact
 	for i := range msgs {
 		if key := msgs[i].Key; exact && key != "" {
-			if _, parked := src.lines.all[lineOfKey(key)]; parked {
+			if _, parked := src.parkedKeys.all[keyName(key)]; parked {
 				keys[key] = true
 			}
 		}
@@ -133,11 +133,11 @@ func (src *Source) parkedKeysOf(ctx context.Context, sess *session, msgs []penst
 	for i := range msgs {
 		if key := msgs[i].Key; key != "" && !keys[key] {
 			keys[key] = true
-			names = append(names, lineOfKey(key))
+			names = append(names, keyName(key))
 		}
 	}
 	clear(keys)
-	rows, err := sess.read.Query(ctx, statement("lines_of", src.store.schema, src.req.Outbox), src.id, names)
+	rows, err := sess.read.Query(ctx, statement("parked_of", src.store.schema, src.req.Outbox), src.id, names)
 	if err != nil {
 		return nil, err
 	}

@@ -130,7 +130,7 @@ func TestParkedRingKeepsWhatIsParked(t *testing.T) {
 	}
 }
 
-// With more lines than a source knows by heart it asks for each batch.
+// With more keys than a source keeps in memory it asks for each batch.
 func TestMoreLinesThanKnownByHeart(t *testing.T) {
 	defer postgres.SetMaxKeys(20)()
 	f := newFixture(t, postgres.Options{})

@@ -81,14 +81,14 @@ func (r *replays) args() []any {
 
 // fetchReplay returns the next page of a replay, nil if no replay has one.
 func (src *Source) fetchReplay(ctx context.Context, sess *session, limit penstock.Limit) (*pending, error) {
-	r := &sess.aside.replaying
+	r := &sess.outOfBand.replaying
 	for {
 		if r.id == 0 {
 			if found, err := src.nextReplay(ctx, sess, r); err != nil || !found {
 				return nil, err
 			}
 		}
-		rows := sess.aside.rows(limit)
+		rows := sess.outOfBand.rows(limit)
 		params := [][]byte{number(r.pos)}
 		params = append(append(params, r.args[:]...), number(int64(rows)))
 		page, err := sess.query(ctx, stmtReplay, false, rows, limit.Bytes, params...)
@@ -112,15 +112,15 @@ func (src *Source) fetchReplay(ctx context.Context, sess *session, limit penstoc
 			r.end()
 			continue
 		}
-		sess.aside.measure(page.bytes, len(page.messages))
-		if p.lines, err = src.behind(ctx, sess, page.messages); err != nil {
+		sess.outOfBand.measure(page.bytes, len(page.messages))
+		if p.keyOrder, err = src.behind(ctx, sess, page.messages); err != nil {
 			sess.kill() // as in fetchStream
 			return nil, err
 		}
 		if full {
 			pos := r.pos
 			p.replay.pos = &pos
-			sess.aside.replay = true
+			sess.outOfBand.replay = true
 		} else {
 			r.end()
 		}

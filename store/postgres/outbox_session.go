@@ -35,12 +35,12 @@ type session struct {
 	n           int64 // of the cursor log's row that this session wrote last, 0: none. For whoever has Source.writing
 
 	// The reader's side of the session, used by Fetch only.
-	at      position
-	settled seqset.Set // not to be returned again
-	found   int64      // messages of that that were read
-	idle    bool       // the last poll found nothing
-	decoder decoder
-	aside   aside
+	at        position
+	settled   seqset.Set // not to be returned again
+	found     int64      // messages of that that were read
+	idle      bool       // the last poll found nothing
+	decoder   decoder
+	outOfBand outOfBand
 }
 
 // settings of the reading and the writing connection: plans must not depend on
@@ -55,7 +55,7 @@ const settings = `
 
 // statements that a session prepares, by name.
 const (
-	stmtTick        = "penstock_tick"
+	stmtPeek        = "penstock_peek"
 	stmtPoll        = "penstock_poll"
 	stmtPage        = "penstock_page"
 	stmtRebase      = "penstock_rebase"
@@ -130,7 +130,7 @@ func (sess *session) prepare(ctx context.Context, schema, outbox string) error {
 		name string
 		sql  string
 	}{
-		{sess.read, stmtTick, statement("tick", schema, outbox)},
+		{sess.read, stmtPeek, statement("peek", schema, outbox)},
 		{sess.read, stmtPoll, statement("poll", schema, outbox)},
 		{sess.read, stmtPage, statement("page", schema, outbox)},
 		{sess.read, stmtRebase, statement("rebase", schema, outbox)},
@@ -209,9 +209,9 @@ func closeConn(c *pgx.Conn) {
 	_ = c.Close(ctx)
 }
 
-// freshMark takes a snapshot with a bound that is true of it: read the sequence,
-// use up an xid, and only then take the snapshot (see mark).
-func (sess *session) freshMark(ctx context.Context) (m mark, high int64, err error) {
+// freshBound takes a snapshot with a bound that is true of it: read the sequence,
+// use up an xid, and only then take the snapshot (see snapshotBound).
+func (sess *session) freshBound(ctx context.Context) (m snapshotBound, high int64, err error) {
 	if err := sess.write.QueryRow(ctx, "select coalesce(pg_sequence_last_value("+sess.seq+"), 0)").Scan(&m.low); err != nil {
 		return m, 0, err
 	}

@@ -152,7 +152,7 @@ type write struct {
 	high    int64      // the sequence before the write
 	release bool
 
-	dead    deadLetters // to bury
+	dead    deadLetters // to dead-letter
 	gone    []int64     // seqs of dead letters that are none any more
 	landed  []int64     // seqs of all dead letters sent back that it covers
 	parking parking
@@ -223,14 +223,14 @@ func (p *pending) decided() (seqs []int64) {
 func (w *write) add(p *pending, leads bool) {
 	switch p.origin {
 	case fromPark:
-		for i := range p.handed {
-			w.count += w.parking.settle(&p.handed[i], p, w.bury)
+		for i := range p.fetched {
+			w.count += w.parking.settle(&p.fetched[i], p, w.deadLetter)
 		}
 		return
-	case fromLetters:
+	case fromDeadLetters:
 		for i := range p.messages {
 			if p.settles(i) {
-				w.addLetter(&p.messages[i], p.verdict(i), p.letters[i])
+				w.addDeadLetter(&p.messages[i], p.verdict(i), p.histories[i])
 			}
 		}
 	case fromReplay:
@@ -240,7 +240,7 @@ func (w *write) add(p *pending, leads bool) {
 		if p.verdicts != nil {
 			for i := range p.messages {
 				if p.settles(i) {
-					w.addMessage(&p.messages[i], p.verdict(i), p.line(i))
+					w.addMessage(&p.messages[i], p.verdict(i), p.order(i))
 				}
 			}
 		}
@@ -256,38 +256,38 @@ func (w *write) add(p *pending, leads bool) {
 	}
 }
 
-func (w *write) addMessage(m *penstock.Message, v penstock.Verdict, line penstock.KeyOrder) {
-	name := lineOfOne(m.Seq)
-	if m.Key != "" && line != penstock.OutOfOrder {
-		name = lineOfKey(m.Key)
+func (w *write) addMessage(m *penstock.Message, v penstock.Verdict, order penstock.KeyOrder) {
+	name := seqName(m.Seq)
+	if m.Key != "" && order != penstock.OutOfOrder {
+		name = keyName(m.Key)
 	}
 	switch v.Outcome {
 	case penstock.Parked:
 		w.parking.park(name, m, &v)
 	case penstock.Dead:
 		v.Hold = v.Hold && keyOf(name) != ""
-		w.bury(m, &v, pg.History{})
+		w.deadLetter(m, &v, pg.History{})
 		if v.Hold {
 			w.parking.hold(name, m.Seq)
 		}
 	}
 }
 
-func (w *write) addLetter(m *penstock.Message, v penstock.Verdict, h pg.History) {
+func (w *write) addDeadLetter(m *penstock.Message, v penstock.Verdict, h pg.History) {
 	w.landed = append(w.landed, m.Seq)
 	switch v.Outcome {
 	case penstock.Delivered:
 		w.gone = append(w.gone, m.Seq)
 	case penstock.Dead:
 		v.Hold = false // nothing waits for it; or it holds already
-		w.bury(m, &v, h)
+		w.deadLetter(m, &v, h)
 	case penstock.Parked:
 		w.gone = append(w.gone, m.Seq)
-		w.parking.parkLetter(m, &v, h)
+		w.parking.parkDeadLetter(m, &v, h)
 	}
 }
 
-func (w *write) bury(m *penstock.Message, v *penstock.Verdict, h pg.History) {
+func (w *write) deadLetter(m *penstock.Message, v *penstock.Verdict, h pg.History) {
 	if len(v.Failures) == 0 {
 		h.Attempt = m.Attempt
 	}
@@ -300,7 +300,7 @@ func (src *Source) persist(ctx context.Context, sess *session, w write) error {
 	if w.release {
 		lease = 0
 	}
-	var states []lineState
+	var states []changedKey
 	var err error
 	if w.plain() {
 		err = src.writeCursor(ctx, sess, w.cursor, w.count, lease)
@@ -317,13 +317,13 @@ func (src *Source) persist(ctx context.Context, sess *session, w write) error {
 	}
 	early := false
 	for _, s := range states {
-		src.lines.note(s.name, s.parked, s.held)
+		src.parkedKeys.note(s.name, s.parked, s.held)
 		early = early || s.early
 	}
-	src.lines.changed = src.lines.changed || len(states) > 0
+	src.parkedKeys.changed = src.parkedKeys.changed || len(states) > 0
 	src.done(&w)
 	if early {
-		src.rereadLines(sess)
+		src.rereadSchedule(sess)
 	}
 	src.count, src.stored, src.before = w.count, w.cursor, w.before
 	if w.batches > 0 {
@@ -350,14 +350,14 @@ func (src *Source) done(w *write) {
 	src.pending = src.pending[w.batches:]
 }
 
-// step notes how far a line that was handed out has come.
+// step notes how far a key in flight has come.
 func (src *Source) step(s step) {
 	next := s.next
 	if s.over {
-		delete(src.inHand, s.out.line)
+		delete(src.inFlight, s.out.name)
 		next = s.out.to
 	} else {
-		src.holdInHand(s.out.line)
+		src.setInFlight(s.out.name)
 	}
 	for i := s.out.from; i < next && s.part != nil; i++ {
 		s.part[i] = stored
@@ -365,28 +365,28 @@ func (src *Source) step(s step) {
 	s.out.from, s.out.p, s.out.history = next, s.out.p[next-s.out.from:], pg.History{}
 }
 
-// lineState is what settle.sql says of a line that it changed.
-type lineState struct {
+// changedKey is what settle.sql says of a key that it changed.
+type changedKey struct {
 	name                string
 	parked, held, early bool
 }
 
 // writeAll is writeCursor with everything else, in one statement.
-func (src *Source) writeAll(ctx context.Context, sess *session, w *write, lease time.Duration) ([]lineState, error) {
+func (src *Source) writeAll(ctx context.Context, sess *session, w *write, lease time.Duration) ([]changedKey, error) {
 	states, err := src.settleAll(ctx, sess, w, lease)
 	if sqlState(err) == pgerror.NoSuchCharacter { // what the database has is its own, but errors are the sink's
-		w.spellErrors()
+		w.encodeErrors()
 		states, err = src.settleAll(ctx, sess, w, lease)
 	}
 	return states, err
 }
 
-// spellErrors makes the texts of errors such that a database of any encoding can hold them.
-func (w *write) spellErrors() {
+// encodeErrors makes the texts of errors such that a database of any encoding can hold them.
+func (w *write) encodeErrors() {
 	for i := range w.dead.failures {
 		w.dead.failures[i] = pgerror.ASCII(w.dead.failures[i])
 	}
-	for _, l := range w.parking.lines {
+	for _, l := range w.parking.states {
 		l.Failures = slices.Clone(l.Failures)
 		for i := range l.Failures {
 			l.Failures[i].Err = pgerror.ASCII(l.Failures[i].Err)
@@ -394,7 +394,7 @@ func (w *write) spellErrors() {
 	}
 }
 
-func (src *Source) settleAll(ctx context.Context, sess *session, w *write, lease time.Duration) ([]lineState, error) {
+func (src *Source) settleAll(ctx context.Context, sess *session, w *write, lease time.Duration) ([]changedKey, error) {
 	args := []any{pgx.QueryResultFormats{pgx.BinaryFormatCode}}
 	for _, p := range src.cursorParams(sess, w.cursor, w.count, lease) {
 		if p == nil {
@@ -416,11 +416,11 @@ func (src *Source) settleAll(ctx context.Context, sess *session, w *write, lease
 		n                   *int64
 		name                *string
 		parked, held, early *bool
-		states              []lineState
+		states              []changedKey
 	)
 	tag, err := pgx.ForEachRow(rows, []any{&n, &name, &parked, &held, &early}, func() error {
 		if name != nil {
-			states = append(states, lineState{*name, *parked, *held, *early})
+			states = append(states, changedKey{*name, *parked, *held, *early})
 		}
 		return nil
 	})
@@ -488,7 +488,7 @@ func (src *Source) fenced(ctx context.Context, sess *session) error {
 }
 
 // settleEphemeral stores nothing. It keeps the bound near, so that polls do not
-// walk over all that was ever read: as freshMark does, by using up an xid.
+// walk over all that was ever read: as freshBound does, by using up an xid.
 func (src *Source) settleEphemeral(ctx context.Context, settled []penstock.Settled) error {
 	src.writing.Lock()
 	defer src.writing.Unlock()

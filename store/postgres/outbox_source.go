@@ -30,22 +30,22 @@ type Source struct {
 	opening sync.Mutex // one goroutine opens a session
 	writing sync.Mutex // one cursor write at a time
 
-	mu      sync.Mutex
-	sess    *session
-	rewound bool // the next Fetch must say so
-	closed  bool
-	batches uint64          // returned so far, over all sessions
-	pending []pending       // of this session, numbers without gaps
-	before  seqset.Set      // settled ahead of the cursor with which the session began
-	until   uint64          // the batch with which the cursor has passed all of that; 0: not read yet
-	inHand  map[string]bool // lines handed out that must not be read again: a part is settled, say
-	reached cursor          // the newest that may be stored
-	stored  cursor          // the newest that is
-	count   int64           // messages settled, as stored
-	landed  []int64         // seqs of dead letters sent back that are settled
-	lines   parkedLines
-	low     int64 // the bound for snapshots taken from now on (see mark)
-	high    int64 // the sequence's value at the last poll
+	mu         sync.Mutex
+	sess       *session
+	rewound    bool // the next Fetch must say so
+	closed     bool
+	batches    uint64          // returned so far, over all sessions
+	pending    []pending       // of this session, numbers without gaps
+	before     seqset.Set      // settled ahead of the cursor with which the session began
+	until      uint64          // the batch with which the cursor has passed all of that; 0: not read yet
+	inFlight   map[string]bool // parked keys that must not be read again: a part is settled, say
+	reached    cursor          // the newest that may be stored
+	stored     cursor          // the newest that is
+	count      int64           // messages settled, as stored
+	landed     []int64         // seqs of dead letters sent back that are settled
+	parkedKeys parkedKeys
+	low        int64 // the bound for snapshots taken from now on (see snapshotBound)
+	high       int64 // the sequence's value at the last poll
 }
 
 var _ penstock.Source = (*Source)(nil)
@@ -56,14 +56,14 @@ type pending struct {
 	after    cursor // once this batch is settled
 	origin   origin
 	messages []penstock.Message
-	lines    []penstock.KeyOrder
+	keyOrder []penstock.KeyOrder
 	verdicts []penstock.Verdict // nil: all delivered, if it is settled
 	settled  bool               // all have their verdicts
 	part     []stage            // of each message; nil unless a part of them was settled
 
-	handed  []handedOut  // of the park: the lines
-	letters []pg.History // of dead letters: what each had behind it
-	replay  replayed     // of a replay
+	fetched   []fetchedKey // of parked ones: their keys
+	histories []pg.History // of dead letters: what each had behind it
+	replay    replayed     // of a replay
 }
 
 // stage is how far a message of a batch has come.
@@ -89,13 +89,13 @@ type origin uint8
 const (
 	fromStream origin = iota
 	fromPark
-	fromLetters // dead letters that were sent back
+	fromDeadLetters // dead letters that were sent back
 	fromReplay
 )
 
-func (p *pending) line(at int) penstock.KeyOrder {
-	if at < len(p.lines) {
-		return p.lines[at]
+func (p *pending) order(at int) penstock.KeyOrder {
+	if at < len(p.keyOrder) {
+		return p.keyOrder[at]
 	}
 	return penstock.InOrder
 }
@@ -119,7 +119,7 @@ type position struct {
 // rebase is the way from another cluster's cursor to one of this cluster's.
 type rebase struct {
 	from cursor
-	to   mark
+	to   snapshotBound
 	pos  int64
 	high int64
 }
@@ -166,13 +166,13 @@ func (src *Source) begin(ctx context.Context, sess *session, start cursor) error
 	sess.settled = start.ahead
 	low := start.end().low
 	sess.decoder.ids = src.ids
-	sess.aside = newAside()
+	sess.outOfBand = newOutOfBand()
 	if start.system != sess.system {
 		if start.system != noSystem {
 			src.store.log.Warn("the cursor is another cluster's, as after a restore: what it had not settled is read again by seq, and some of it may come twice",
 				"outbox", src.req.Outbox, "subscription", src.req.Subscription)
 		}
-		to, high, err := sess.freshMark(ctx)
+		to, high, err := sess.freshBound(ctx)
 		if err != nil {
 			return err
 		}
@@ -180,7 +180,7 @@ func (src *Source) begin(ctx context.Context, sess *session, start cursor) error
 		low = to.low // the old one is the other cluster's
 	}
 	if !src.req.Ephemeral {
-		if err := src.loadLines(ctx, sess); err != nil {
+		if err := src.loadParkedKeys(ctx, sess); err != nil {
 			return err
 		}
 	}
@@ -191,7 +191,7 @@ func (src *Source) begin(ctx context.Context, sess *session, start cursor) error
 	}
 	src.sess = sess
 	src.pending = nil
-	src.before, src.until, src.inHand = start.ahead, 0, nil
+	src.before, src.until, src.inFlight = start.ahead, 0, nil
 	src.reached, src.stored = start, start
 	src.low, src.high = low, 0
 	return nil
@@ -243,15 +243,15 @@ func (src *Source) Fetch(ctx context.Context, limit penstock.Limit) (penstock.Ba
 		return penstock.Batch{}, err
 	}
 	var p *pending
-	if sess.aside.turn() { // it and the stream take turns
-		p, err = src.fetchAside(ctx, sess, limit)
+	if sess.outOfBand.turn() { // it and the stream take turns
+		p, err = src.fetchOutOfBand(ctx, sess, limit)
 	}
 	if err == nil && p == nil {
 		p, err = src.fetchStream(ctx, sess, limit)
 	}
-	if err == nil && len(p.messages) == 0 && sess.aside.any() {
+	if err == nil && len(p.messages) == 0 && sess.outOfBand.any() {
 		var beside *pending
-		if beside, err = src.fetchAside(ctx, sess, limit); beside != nil {
+		if beside, err = src.fetchOutOfBand(ctx, sess, limit); beside != nil {
 			p = beside
 		}
 	}
@@ -275,12 +275,12 @@ func (src *Source) fetchStream(ctx context.Context, sess *session, limit penstoc
 	if err != nil {
 		return nil, err
 	}
-	lines, err := src.behind(ctx, sess, messages)
+	keyOrder, err := src.behind(ctx, sess, messages)
 	if err != nil {
 		sess.kill() // its position has moved past messages that nobody will see
 		return nil, err
 	}
-	return &pending{messages: messages, lines: lines}, nil
+	return &pending{messages: messages, keyOrder: keyOrder}, nil
 }
 
 // fetchNext reads on in the outbox and moves the session's position.
@@ -336,7 +336,7 @@ func (src *Source) register(sess *session, p *pending) (batch penstock.Batch, fl
 	if src.sess != sess {
 		return batch, false, errForgotten
 	}
-	batch = penstock.Batch{Messages: p.messages, KeyOrder: p.lines, More: sess.at.paging() || sess.at.rebase != nil || sess.aside.any(), Rewound: src.rewound}
+	batch = penstock.Batch{Messages: p.messages, KeyOrder: p.keyOrder, More: sess.at.paging() || sess.at.rebase != nil || sess.outOfBand.any(), Rewound: src.rewound}
 	src.rewound = false
 	if src.until == 0 && sess.found == sess.settled.Len() {
 		src.until = src.batches + 1
@@ -350,9 +350,9 @@ func (src *Source) register(sess *session, p *pending) (batch penstock.Batch, fl
 	}
 	src.batches++
 	batch.Number = src.batches
-	if p.lines != nil {
-		p.setKeyOrder(len(p.messages)-1, p.line(len(p.messages)-1))
-		batch.KeyOrder = p.lines
+	if p.keyOrder != nil {
+		p.setKeyOrder(len(p.messages)-1, p.order(len(p.messages)-1))
+		batch.KeyOrder = p.keyOrder
 	}
 	p.number, p.after = src.batches, sess.at.cursor
 	src.pending = append(src.pending, *p)

@@ -127,7 +127,7 @@ func (s *Store) subscriptionStatus(ctx context.Context, outbox string, id int64)
 	var h head
 	err = h.scan(s.pool.QueryRow(ctx, headColumns+s.table("_head")+"($1)", id))
 	if errors.Is(err, pgx.ErrNoRows) {
-		h = head{cursor: cursor{done: mark{snap: nothing}}, expired: true}
+		h = head{cursor: cursor{done: snapshotBound{snap: nothing}}, expired: true}
 	} else if err != nil {
 		return status, err
 	}
@@ -154,7 +154,7 @@ func (s *Store) subscriptionStatus(ctx context.Context, outbox string, id int64)
 		if err := tx.QueryRow(ctx, statement("parked_status", s.schema, outbox), id).Scan(&status.Parked, &status.ParkedKeys, &status.HeldKeys); err != nil {
 			return err
 		}
-		// A dead letter that was sent back is a line of its own.
+		// A dead letter that was sent back is parked by itself.
 		status.Parked += retries
 		status.ParkedKeys += retries
 		if err := tx.QueryRow(ctx, "select exists (select from "+s.table("_replay")+" where subscription = $1)", id).Scan(&status.Replaying); err != nil {

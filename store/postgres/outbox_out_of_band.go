@@ -12,71 +12,71 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// aside is what there is to read beside the stream. A poll says what; the Fetches
+// outOfBand is what there is to read beside the stream. A poll says what; the Fetches
 // that follow take one batch of each before the next poll, so that neither the
-// stream nor what lies aside waits for the other to end.
-type aside struct {
-	letters, parked, replay bool // the last look has seen some
+// stream nor what is out of band waits for the other to end.
+type outOfBand struct {
+	deadLetters, parked, replay bool // the last poll or peek has seen some
 
-	looked   time.Time      // when that was
-	none     time.Time      // when no line was due
-	released time.Time      // when held lines were looked at
-	flying   map[int64]bool // dead letters returned and not settled
+	peeked   time.Time      // when that was
+	none     time.Time      // when no parked key was due
+	released time.Time      // when held keys were checked
+	inFlight map[int64]bool // dead letters returned and not settled
 
-	// How far the lines' schedule has been read. Every state that is due up to
+	// How far the schedule has been read. Every state that is due up to
 	// here was read; of new ones only those are due earlier that are written after the clock
 	// was set back (see settle.sql). For whoever has Source.writing.
-	due    string
-	n      int64
-	handed []handedOut // by the last read
+	due     string
+	n       int64
+	fetched []fetchedKey // by the last read
 
 	size      int    // average of a message, 0: not known
-	gone      []gone // lines whose message is gone
+	gone      []gone // parked keys whose message is gone
 	replaying replaying
 	waited    bool // the stream had the last turn
 }
 
 // turn is true every second time.
-func (a *aside) turn() bool {
+func (a *outOfBand) turn() bool {
 	a.waited = !a.waited
 	return a.waited
 }
 
-// While a backlog is paged through there are no polls: look this often. And this
-// often for lines that have become due.
+// While a backlog is paged through there are no polls: peek this often. And read
+// this often which parked keys have become due.
 const (
-	lookEvery    = 50 * time.Millisecond
-	lookForLines = 20 * time.Millisecond
+	peekEvery = 50 * time.Millisecond
+	dueEvery  = 20 * time.Millisecond
 )
 
-func newAside() aside { return aside{flying: map[int64]bool{}, due: "-infinity"} }
+func newOutOfBand() outOfBand { return outOfBand{inFlight: map[int64]bool{}, due: "-infinity"} }
 
-func (a *aside) any() bool { return a.letters || a.parked || a.replay }
+func (a *outOfBand) any() bool { return a.deadLetters || a.parked || a.replay }
 
-// saw notes the letters that a poll or a tick returns, d and r. Of parked lines the
+// saw notes the flags that a poll or a peek returns, d and r. Of parked keys the
 // source knows whether there are any.
 func (src *Source) saw(sess *session, flags string) {
-	a, now := &sess.aside, time.Now()
+	a, now := &sess.outOfBand, time.Now()
 	if src.req.Ephemeral {
 		return // it reads the stream only
 	}
 	src.mu.Lock()
-	lines, changed := !src.lines.exact || len(src.lines.all) > 0, src.lines.changed
-	src.lines.changed = false
+	some, changed := !src.parkedKeys.exact || len(src.parkedKeys.all) > 0, src.parkedKeys.changed
+	src.parkedKeys.changed = false
 	src.mu.Unlock()
-	a.letters, a.replay = strings.Contains(flags, "d"), strings.Contains(flags, "r")
-	a.parked = lines && (changed || now.Sub(a.none) >= lookForLines)
-	a.looked = now
+	a.deadLetters, a.replay = strings.Contains(flags, "d"), strings.Contains(flags, "r")
+	a.parked = some && (changed || now.Sub(a.none) >= dueEvery)
+	a.peeked = now
 }
 
-// fetchAside returns one batch of what lies aside, nil if there is nothing.
-func (src *Source) fetchAside(ctx context.Context, sess *session, limit penstock.Limit) (*pending, error) {
+// fetchOutOfBand returns one batch of what is out of band, nil if there is nothing.
+func (src *Source) fetchOutOfBand(ctx context.Context, sess *session, limit penstock.Limit) (*pending, error) {
 	if src.req.Ephemeral {
 		return nil, nil
 	}
-	a := &sess.aside
-	if (sess.at.paging() || sess.at.rebase != nil) && time.Since(a.looked) > lookEvery {
-		if _, err := src.tick(ctx, sess); err != nil {
+	a := &sess.outOfBand
+	if (sess.at.paging() || sess.at.rebase != nil) && time.Since(a.peeked) > peekEvery {
+		if _, err := src.peek(ctx, sess); err != nil {
 			return nil, err
 		}
 	}
@@ -86,7 +86,7 @@ func (src *Source) fetchAside(ctx context.Context, sess *session, limit penstock
 	for _, kind := range []struct {
 		due  *bool
 		read func(context.Context, *session, penstock.Limit) (*pending, error)
-	}{{&a.letters, src.fetchLetters}, {&a.parked, src.fetchParked}, {&a.replay, src.fetchReplay}} {
+	}{{&a.deadLetters, src.fetchDeadLetters}, {&a.parked, src.fetchParked}, {&a.replay, src.fetchReplay}} {
 		if !*kind.due {
 			continue
 		}
@@ -98,15 +98,15 @@ func (src *Source) fetchAside(ctx context.Context, sess *session, limit penstock
 	return nil, nil
 }
 
-// tick is the first row of a poll alone.
-type tick struct {
+// peek is the first row of a poll alone.
+type peek struct {
 	high int64
 	oid  string
 	snap string
 }
 
-func (src *Source) tick(ctx context.Context, sess *session) (t tick, err error) {
-	result := sess.read.PgConn().ExecPrepared(ctx, stmtTick, [][]byte{number(src.id)}, nil, nil).Read()
+func (src *Source) peek(ctx context.Context, sess *session) (t peek, err error) {
+	result := sess.read.PgConn().ExecPrepared(ctx, stmtPeek, [][]byte{number(src.id)}, nil, nil).Read()
 	if result.Err != nil {
 		return t, result.Err
 	}
@@ -129,7 +129,7 @@ func (src *Source) tick(ctx context.Context, sess *session) (t tick, err error) 
 
 func oneRow(result *pgconn.Result, columns int) ([][]byte, error) {
 	if len(result.Rows) != 1 || len(result.Rows[0]) != columns {
-		return nil, errNoTick
+		return nil, errNoPeek
 	}
 	return result.Rows[0], nil
 }
@@ -139,7 +139,7 @@ const firstRows = 64
 
 // rows is how many rows may come: of what is beyond limit.Bytes nothing is kept, but
 // it has to cross the wire.
-func (a *aside) rows(limit penstock.Limit) int {
+func (a *outOfBand) rows(limit penstock.Limit) int {
 	if a.size == 0 {
 		return min(limit.Messages, firstRows)
 	}
@@ -147,34 +147,34 @@ func (a *aside) rows(limit penstock.Limit) int {
 }
 
 // measure notes the average size of a page's messages.
-func (a *aside) measure(bytes, n int) {
+func (a *outOfBand) measure(bytes, n int) {
 	if n > 0 {
 		a.size = max(1, bytes/n)
 	}
 }
 
-// setKeyOrder grows lines as needed: most batches have none.
-func (p *pending) setKeyOrder(at int, line penstock.KeyOrder) {
-	for len(p.lines) <= at {
-		p.lines = append(p.lines, penstock.InOrder)
+// setKeyOrder grows keyOrder as needed: most batches have none.
+func (p *pending) setKeyOrder(at int, order penstock.KeyOrder) {
+	for len(p.keyOrder) <= at {
+		p.keyOrder = append(p.keyOrder, penstock.InOrder)
 	}
-	p.lines[at] = line
+	p.keyOrder[at] = order
 }
 
-// releasedAtOnce is how many lines one write of unhold makes due.
+// releasedAtOnce is how many keys one write of unhold makes due.
 const releasedAtOnce = 1000
 
-// unhold makes lines due, about once a second: held ones whose dead letter is gone, and those that somebody
+// unhold makes parked keys due, about once a second: held ones whose dead letter is gone, and those that somebody
 // wants tried at once.
 func (src *Source) unhold(ctx context.Context, sess *session) error {
-	if time.Since(sess.aside.released) < time.Second {
+	if time.Since(sess.outOfBand.released) < time.Second {
 		return nil
 	}
 	src.mu.Lock()
-	mayHold, some := src.lines.mayHold(), !src.lines.exact || len(src.lines.all) > 0
+	mayHold, some := src.parkedKeys.mayHold(), !src.parkedKeys.exact || len(src.parkedKeys.all) > 0
 	src.mu.Unlock()
-	sess.aside.released = time.Now()
-	var wanted []string // lines, "" for all
+	sess.outOfBand.released = time.Now()
+	var wanted []string // names, "" for all
 	var upTo []int64    // and which of their states
 	if some {
 		if err := sess.read.QueryRow(ctx, "select coalesce(array_agg(line), '{}'), coalesce(array_agg(n), '{}') from "+src.store.table("_retry")+
@@ -182,7 +182,7 @@ func (src *Source) unhold(ctx context.Context, sess *session) error {
 			return err
 		}
 	}
-	if !mayHold && len(wanted)+len(sess.aside.gone) == 0 {
+	if !mayHold && len(wanted)+len(sess.outOfBand.gone) == 0 {
 		return nil
 	}
 	src.writing.Lock()
@@ -196,9 +196,9 @@ func (src *Source) unhold(ctx context.Context, sess *session) error {
 			return 0, err
 		}
 		var g gone
-		_, err = pgx.ForEachRow(rows, []any{&g.line, &g.head}, func() error {
+		_, err = pgx.ForEachRow(rows, []any{&g.name, &g.head}, func() error {
 			n++
-			w.parking.release(g.line, g.head)
+			w.parking.release(g.name, g.head)
 			return nil
 		})
 		return n, err
@@ -210,17 +210,17 @@ func (src *Source) unhold(ctx context.Context, sess *session) error {
 	if err != nil {
 		return err
 	}
-	for _, g := range sess.aside.gone {
-		w.parking.release(g.line, g.head)
+	for _, g := range sess.outOfBand.gone {
+		w.parking.release(g.name, g.head)
 	}
-	sess.aside.gone = nil
+	sess.outOfBand.gone = nil
 	if !w.parking.empty() {
 		if err := src.persist(ctx, sess, w); err != nil {
 			return err
 		}
 	}
 	if retried == releasedAtOnce { // there may be more
-		sess.aside.released = time.Time{}
+		sess.outOfBand.released = time.Time{}
 	} else if len(wanted) > 0 {
 		_, err = sess.read.Exec(ctx, "delete from "+src.store.table("_retry")+
 			" where subscription = $1 and (line, n) in (select * from unnest($2::text[], $3::bigint[]))", src.id, wanted, upTo)
