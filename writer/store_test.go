@@ -1,0 +1,239 @@
+package writer_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/testseed"
+	"github.com/penstock/penstock/store/postgres"
+	"github.com/penstock/penstock/store/postgres/postgrestest"
+	"github.com/penstock/penstock/store/sqlite"
+	"github.com/penstock/penstock/writer"
+)
+
+// childEnv has the test binary play a producer: it is the database to write to.
+const childEnv = "PENSTOCK_WRITER_TEST_CHILD"
+
+func TestMain(m *testing.M) {
+	if at := os.Getenv(childEnv); at != "" {
+		fmt.Fprintln(os.Stderr, produce(context.Background(), at))
+		os.Exit(1)
+	}
+	os.Exit(postgrestest.Run(m))
+}
+
+const patience = time.Minute
+
+func open(ctx context.Context, at string) (penstock.Store, error) {
+	if path, ok := strings.CutPrefix(at, "sqlite:"); ok {
+		return sqlite.Open(ctx, path, sqlite.Options{BusyTimeout: patience})
+	}
+	return postgres.Open(ctx, at, postgres.Options{})
+}
+
+// stores runs a test on a database of each kind, with the outbox "orders" that refuses a payload "bad".
+func stores(t *testing.T, test func(t *testing.T, at string, store penstock.Store)) {
+	for name, fresh := range map[string]func(t *testing.T) (at string, refuse func() error){
+		"sqlite": func(t *testing.T) (string, func() error) {
+			path := filepath.Join(t.TempDir(), "app.db")
+			return "sqlite:" + path, func() error {
+				db, err := sqlite.OpenDB(path)
+				if err != nil {
+					return err
+				}
+				_, err = db.ExecContext(t.Context(), `create trigger refuse before insert on penstock_outbox_orders
+					when new.payload = cast('bad' as blob) begin select raise(abort, 'it is bad'); end`)
+				return errors.Join(err, db.Close())
+			}
+		},
+		"postgres": func(t *testing.T) (string, func() error) {
+			url := postgrestest.Database(t)
+			return url, func() error {
+				conn, err := pgx.Connect(t.Context(), url)
+				if err != nil {
+					return err
+				}
+				_, err = conn.Exec(t.Context(), "alter table penstock.orders add check (payload <> 'bad')")
+				return errors.Join(err, conn.Close(t.Context()))
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			at, refuse := fresh(t)
+			store, err := open(t.Context(), at)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = store.Close() })
+			for _, step := range []func() error{
+				func() error { return store.Migrate(t.Context()) },
+				func() error { return store.CreateOutbox(t.Context(), "orders") },
+				refuse,
+			} {
+				if err := step(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			test(t, at, store)
+		})
+	}
+}
+
+// delivered counts the messages that a subscription gets, by id.
+func delivered(t *testing.T, store penstock.Store) map[string]int {
+	t.Helper()
+	src, err := store.Subscribe(t.Context(), penstock.Subscribe{Outbox: "orders", Subscription: "sub", Holder: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = src.Close(context.Background()) }()
+	got := map[string]int{}
+	for {
+		b, err := src.Fetch(t.Context(), penstock.Limit{Messages: 1000, Bytes: 16 << 20})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(b.Messages) == 0 {
+			return got
+		}
+		for _, m := range b.Messages {
+			got[m.ID]++
+		}
+		if err := src.Settle(t.Context(), penstock.Settled{Batch: b}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// What the database refuses of one among 500 callers fails that one.
+func TestWriterOnStores(t *testing.T) {
+	stores(t, func(t *testing.T, _ string, store penstock.Store) {
+		const callers, bad = 500, 123
+		w := writer.New(store, writer.Options{Delay: 20 * time.Millisecond})
+		errs := make([]error, callers)
+		var all sync.WaitGroup
+		for i := range callers {
+			all.Go(func() {
+				m := penstock.Message{ID: fmt.Sprint(i), Payload: []byte("good")}
+				if i == bad {
+					m.Payload = []byte("bad")
+				}
+				errs[i] = w.Publish(t.Context(), "orders", m)
+			})
+		}
+		all.Wait()
+		got := delivered(t, store)
+		for i, err := range errs {
+			if (err != nil) != (i == bad) || got[fmt.Sprint(i)] != 1 != (i == bad) {
+				t.Errorf("caller %d: error %v, delivered %d times", i, err, got[fmt.Sprint(i)])
+			}
+		}
+		commits := w.Stats().Commits
+		for range 3 { // at the same time, and with nothing to blame on one
+			all.Go(func() {
+				if err := w.Publish(t.Context(), "nowhere", penstock.Message{}); !errors.Is(err, penstock.ErrNoOutbox) {
+					t.Errorf("got %v", err)
+				}
+			})
+		}
+		all.Wait()
+		if n := w.Stats().Commits - commits; n > 3 {
+			t.Errorf("%d tries of three calls to an outbox that is not there", n)
+		}
+	})
+}
+
+// What was acknowledged before kill -9 is delivered.
+func TestWriterKeepsWhatItAcknowledged(t *testing.T) {
+	t.Logf("PENSTOCK_SEED=%d", testseed.Seed())
+	stores(t, func(t *testing.T, at string, store penstock.Store) {
+		random := testseed.New(t.Name(), 0)
+		acknowledged := map[string]bool{}
+		for range testseed.Steps(8) {
+			for _, id := range killed(t, at, 1+random.IntN(2000)) {
+				acknowledged[id] = true
+			}
+		}
+		got := delivered(t, store)
+		for id := range acknowledged {
+			if got[id] != 1 {
+				t.Errorf("message %s was acknowledged, and delivered %d times", id, got[id])
+			}
+		}
+		t.Logf("%d acknowledged, %d delivered", len(acknowledged), len(got))
+	})
+}
+
+// killed is what a producer said that was killed after so many lines.
+func killed(t *testing.T, at string, lines int) (ids []string) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(self)
+	cmd.Env = append(os.Environ(), childEnv+"="+at)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
+	for said := bufio.NewScanner(out); said.Scan(); {
+		id, whole := strings.CutSuffix(said.Text(), ".") // the last may have been cut
+		if whole {
+			ids = append(ids, id)
+		}
+		if len(ids) == lines {
+			if err := cmd.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if len(ids) < lines {
+		t.Fatalf("the producer ended by itself after %d messages", len(ids))
+	}
+	return ids
+}
+
+// produce has 64 callers publish until the process is killed. It says which messages were acknowledged.
+func produce(ctx context.Context, at string) error {
+	store, err := open(ctx, at)
+	if err != nil {
+		return err
+	}
+	w := writer.New(store, writer.Options{Rows: 40})
+	failed := make(chan error)
+	for caller := range 64 {
+		go func() {
+			for n := 0; ; n++ {
+				id := fmt.Sprintf("%d-%d-%d", os.Getpid(), caller, n)
+				if err := w.Publish(ctx, "orders", penstock.Message{ID: id, Key: fmt.Sprint(caller)}); err != nil {
+					failed <- err
+					return
+				}
+				if _, err := fmt.Println(id + "."); err != nil {
+					failed <- err
+					return
+				}
+			}
+		}()
+	}
+	return <-failed
+}
