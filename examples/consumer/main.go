@@ -1,0 +1,75 @@
+// A consumer of RabbitMQ with an inbox: whatever comes again, each message takes effect once.
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/penstock/penstock/store/postgres"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func run(ctx context.Context) error {
+	db, err := pgxpool.New(ctx, os.Getenv("PENSTOCK_DATABASE_URL"))
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	broker, err := amqp.Dial(cmp.Or(os.Getenv("AMQP_URL"), "amqp://guest:guest@localhost/"))
+	if err != nil {
+		return err
+	}
+	defer broker.Close()
+	channel, err := broker.Channel()
+	if err != nil {
+		return err
+	}
+	if err := channel.Qos(100, 0, false); err != nil {
+		return err
+	}
+	deliveries, err := channel.ConsumeWithContext(ctx, cmp.Or(os.Getenv("QUEUE"), "orders"), "", false, false, false, false, nil)
+	if err != nil {
+		return err
+	}
+	for d := range deliveries { // until ctx ends: what has no Ack comes again
+		if err := receive(context.WithoutCancel(ctx), db, d); err != nil {
+			return err
+		}
+	}
+	if ctx.Err() == nil {
+		return errors.New("the broker has closed the channel")
+	}
+	return nil
+}
+
+// receive acknowledges after the commit: a crash between the two brings the message again, and the inbox knows it.
+func receive(ctx context.Context, db *pgxpool.Pool, d amqp.Delivery) error {
+	err := pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
+		isNew, err := postgres.NewInbox("", "billing").First(ctx, tx, d.MessageId)
+		if err != nil || !isNew {
+			return err
+		}
+		_, err = tx.Exec(ctx, "insert into invoice (body) values ($1)", d.Body)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return d.Ack(false)
+}

@@ -1,0 +1,2 @@
+-- The next job, gone with the commit.
+select * from penstock.dequeue_emails();
