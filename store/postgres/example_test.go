@@ -52,3 +52,24 @@ func ExampleWorkTx() {
 		log.Fatal(err)
 	}
 }
+
+// A message that comes again takes effect once: what it writes and its id commit together. examples/consumer is a whole program.
+func ExampleInbox_First() {
+	ctx := context.Background()
+	db, err := pgx.Connect(ctx, os.Getenv("DATABASE_URL"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer db.Close(ctx)
+	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
+		isNew, err := postgres.NewInbox("", "billing").First(ctx, tx, "the message's id")
+		if err != nil || !isNew {
+			return err
+		}
+		_, err = tx.Exec(ctx, "insert into invoice (customer) values ('ann')")
+		return err
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+}

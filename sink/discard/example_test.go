@@ -1,0 +1,25 @@
+package discard_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/sink/discard"
+)
+
+// No error for a message means that the sink has it for good: this one only says so.
+func ExampleOpen() {
+	ctx := context.Background()
+	sink, err := discard.Open(discard.Config{}, slog.Default())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(sink.Send(ctx, []penstock.Message{{ID: "17", Topic: "order.placed"}}))
+	fmt.Println(sink.Close(ctx))
+	// Output:
+	// []
+	// <nil>
+}
