@@ -53,12 +53,12 @@ func granted(by string) string { return "the owner of the schema can grant it: "
 // rightTo names the right to each function, or sequence, that a queue has of its own.
 var rightTo = map[string]string{
 	"enqueue": "enqueue", "enqueue_many": "enqueue", "flags": "enqueue", "seq": "enqueue",
-	"take": "work", "claim": "work", "ack": "work", "settle": "work", "tick": "work", "ready": "work",
+	"take": "work", "claim": "work", "ack": "work", "settle": "work", "maintain": "work", "ready": "work",
 	"operate": "operate", "counts": "operate",
 }
 
 // consumes are the functions of an inbox that a consumer calls; its operators call the others.
-var consumes = map[string]bool{"first": true, "first_of": true, "in_order": true, "due": true, "tick": true}
+var consumes = map[string]bool{"first": true, "first_of": true, "in_order": true, "due": true, "maintain": true}
 
 // owners are the functions that no role is granted.
 var owners = map[string]bool{

@@ -406,7 +406,7 @@ var parts = []part{
 		_jobs.seq: usage
 		jobs: insert (group_key headers key payload priority)`},
 	{name: "worker", grant: "select penstock.grant_worker('jobs', '%s')", privileges: `
-		_jobs.tick: select`},
+		_jobs.maintained: select`},
 	{name: "operator", grant: "select penstock.grant_operator('jobs', '%s')", calls: []string{"penstock._segments"}, privileges: `
 		_dead_job: select
 		_jobs.ring: select

@@ -190,7 +190,7 @@ func TestMarkWhileAJobIsCarriedOver(t *testing.T) {
 	for _, ordering := range []string{"fifo", "lifo"} {
 		f := newJobs(t, ordering)
 		f.leaveBehind("insert into penstock.q (payload, group_key) values ('left', 'g')")
-		f.Exec(`select penstock."_q.mark"('g', 0::smallint), penstock."_q.mark"('g', 0::smallint)`) // it knows how far the sequence had come
+		f.Exec(`select penstock."_q.skip_map"('g', 0::smallint), penstock."_q.skip_map"('g', 0::smallint)`) // it knows how far the sequence had come
 
 		mover := f.begin(f.Connect())
 		_, err := mover.Exec(f.Ctx, `lock table penstock."_q.0" in access exclusive mode`) // so that the reader waits there
@@ -198,7 +198,7 @@ func TestMarkWhileAJobIsCarriedOver(t *testing.T) {
 		reader := f.Connect()
 		marked := make(chan error, 1)
 		go func() {
-			_, err := reader.Exec(f.Ctx, `select penstock."_q.mark"('g', 0::smallint)`)
+			_, err := reader.Exec(f.Ctx, `select penstock."_q.skip_map"('g', 0::smallint)`)
 			marked <- err
 		}()
 		f.Eventually("the reader waits", func() bool {
@@ -218,7 +218,7 @@ func TestMarkWithASnapshotFromBefore(t *testing.T) {
 	for _, ordering := range []string{"fifo", "lifo"} {
 		f := newJobs(t, ordering)
 		f.leaveBehind("insert into penstock.q (payload, group_key) values ('left', 'g')")
-		f.Exec(`select penstock."_q.mark"('g', 0::smallint), penstock."_q.mark"('g', 0::smallint)`)
+		f.Exec(`select penstock."_q.skip_map"('g', 0::smallint), penstock."_q.skip_map"('g', 0::smallint)`)
 		old, err := f.Connect().BeginTx(f.Ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
 		f.Must(err)
 		_, err = old.Exec(f.Ctx, "select count(*) from pg_class")
@@ -228,7 +228,7 @@ func TestMarkWithASnapshotFromBefore(t *testing.T) {
 			f.Exec(maintainAtOnce, pgx.QueryExecModeSimpleProtocol)
 		}
 		f.wantText("0", `select pg_relation_size('penstock."_q.0"')::text`)
-		_, err = old.Exec(f.Ctx, `select penstock."_q.mark"('g', 0::smallint)`)
+		_, err = old.Exec(f.Ctx, `select penstock."_q.skip_map"('g', 0::smallint)`)
 		f.Must(err)
 		f.Must(old.Commit(f.Ctx))
 		f.wantText("left", "select convert_from(payload, 'UTF8') from penstock.dequeue('q', 1, 'g')")

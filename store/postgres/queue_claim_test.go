@@ -74,7 +74,7 @@ func TestClaimEndsJobs(t *testing.T) {
 	}
 }
 
-// The short way of claims ends jobs wherever their leases are, and none of another queue.
+// The fast path of claims ends jobs wherever their leases are, and none of another queue.
 func TestClaimEndsJobsOfOlderLeases(t *testing.T) {
 	t.Parallel()
 	f := newJobsFixture(t, penstock.FIFO)
@@ -101,7 +101,7 @@ func TestClaimEndsJobsOfOlderLeases(t *testing.T) {
 	next("f", []int64{older[1].Lease, older[0].Lease}, []int64{older[1].Lease})
 }
 
-// What commits late or comes back is not lost to the short way of claims: a seq of the
+// What commits late or comes back is not lost to the fast path of claims: a seq of the
 // last 64 is ahead of it, an older one is found when 50 ms have passed.
 func TestClaimAfterALateCommit(t *testing.T) {
 	t.Parallel()
@@ -127,7 +127,7 @@ func TestClaimAfterALateCommit(t *testing.T) {
 	}
 }
 
-// The short way ends with its segment.
+// The fast path ends with its segment.
 func TestClaimInTheNextSegment(t *testing.T) {
 	t.Parallel()
 	f := newJobsFixture(t, penstock.FIFO)
@@ -139,7 +139,7 @@ func TestClaimInTheNextSegment(t *testing.T) {
 	f.wantClaimed("c")
 }
 
-// sooner is the opposite of later: what the short way knows is not out of date.
+// sooner is the opposite of later: what the fast path knows is not out of date.
 func (f *fixture) sooner(queue string) {
 	f.Helper()
 	f.Exec(atOnce(queue))

@@ -56,10 +56,10 @@ func TestReadyGroupsOfALateCommit(t *testing.T) {
 			for range 3 {
 				f.fill(10, "late", "other")
 				f.finish("late", "other")
-				f.Exec(`select penstock."_jobs.mark"('late', 0::smallint)`)
-				f.Exec(`select penstock."_jobs.mark"('other', 0::smallint)`)
+				f.Exec(`select penstock."_jobs.skip_map"('late', 0::smallint)`)
+				f.Exec(`select penstock."_jobs.skip_map"('other', 0::smallint)`)
 			}
-			if n := f.Number("select count(*) from (select distinct on (group_key) pending from penstock._mark where group_key in ('late', 'other') order by group_key, n desc) m where pending <> '{}'"); n != 2 {
+			if n := f.Number("select count(*) from (select distinct on (group_key) pending from penstock._skip_map where group_key in ('late', 'other') order by group_key, n desc) m where pending <> '{}'"); n != 2 {
 				t.Fatalf("%d newest marks wait for a transaction, want 2: the test shows nothing", n)
 			}
 			if got := f.readyGroups(); len(got) != 0 {
@@ -103,8 +103,8 @@ func TestReadyGroupsStayFlat(t *testing.T) {
 			f.fill(1, "between b and c", "e")
 			f.finish(groups...)
 			for _, g := range groups { // as workers do now and then
-				f.Exec(`select penstock."_jobs.mark"($1, 0::smallint)`, g)
-				f.Exec(`select penstock."_jobs.mark"($1, 0::smallint)`, g)
+				f.Exec(`select penstock."_jobs.skip_map"($1, 0::smallint)`, g)
+				f.Exec(`select penstock."_jobs.skip_map"($1, 0::smallint)`, g)
 			}
 			if got := f.readyGroups(); !slices.Equal(got, []string{"between b and c", "e"}) {
 				t.Errorf("%q are ready", got)

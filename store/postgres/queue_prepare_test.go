@@ -15,7 +15,7 @@ func TestUpkeepOnlyAtTheEndOfATransaction(t *testing.T) {
 	server := testserver.StartPostgres(t, "max_prepared_transactions = 2")
 	for name, c := range map[string]struct {
 		statements []string // after which the transaction is open, prepared or ended
-		ticked     bool
+		maintained bool
 		end        string
 	}{
 		"commit":                  {[]string{"begin", "select penstock.claim('q')", "commit"}, true, ""},
@@ -25,7 +25,7 @@ func TestUpkeepOnlyAtTheEndOfATransaction(t *testing.T) {
 		"prepare in one message":  {[]string{"begin; select penstock.claim('q'); PREPARE\n TRANSACTION 'y'"}, false, "commit prepared 'y'"},
 		"constraints":             {[]string{"begin", "select penstock.claim('q')", "set constraints all immediate"}, false, "commit"},
 		"constraints in a block":  {[]string{"begin", "do $$ begin perform penstock.claim('q'); set constraints all immediate; end $$"}, false, "commit"},
-		"constraints in a script": {[]string{"begin; select penstock.claim('q'); Set Constraints penstock.tick immediate"}, false, "commit"},
+		"constraints in a script": {[]string{"begin; select penstock.claim('q'); Set Constraints penstock.maintenance immediate"}, false, "commit"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -35,18 +35,18 @@ func TestUpkeepOnlyAtTheEndOfATransaction(t *testing.T) {
 			f.leaveBehind("select")
 			f.Exec("select penstock._maintain_ring('q')") // the next one truncates a segment
 			f.enqueue(f.Conn, "q", 101, 110)
-			f.Exec(`select setval('penstock."_q.tick"', 0)`) // long ago
+			f.Exec(`select setval('penstock."_q.maintained"', 0)`) // long ago
 			conn := f.Connect()
 			for _, sql := range c.statements {
 				_, err := conn.PgConn().Exec(f.Ctx, sql).ReadAll()
 				f.Must(err)
 			}
-			ticked := func() bool { return f.Number(`select pg_sequence_last_value('penstock."_q.tick"')`) != 0 }
-			if ticked() != c.ticked {
-				t.Errorf("ticked: %t, want %t", !c.ticked, c.ticked)
+			maintained := func() bool { return f.Number(`select pg_sequence_last_value('penstock."_q.maintained"')`) != 0 }
+			if maintained() != c.maintained {
+				t.Errorf("maintained: %t, want %t", !c.maintained, c.maintained)
 			}
-			if n := f.Number("select count(*) from penstock._tick"); n != 0 {
-				t.Errorf("%d rows of _tick are left", n)
+			if n := f.Number("select count(*) from penstock._maintenance"); n != 0 {
+				t.Errorf("%d rows of _maintenance are left", n)
 			}
 			f.Exec("set lock_timeout = '5 s'")
 			f.Exec("select penstock.queue_status('q')") // looks into every segment
@@ -54,8 +54,8 @@ func TestUpkeepOnlyAtTheEndOfATransaction(t *testing.T) {
 				f.exec(conn, c.end)
 			}
 			f.Exec("select penstock.claim('q')") // the next one does it
-			if !ticked() {
-				t.Error("not ticked by the next transaction")
+			if !maintained() {
+				t.Error("not maintained by the next transaction")
 			}
 		})
 	}

@@ -23,11 +23,11 @@ func TestMarkThatWaitsForAnXidOfAnotherCluster(t *testing.T) {
 					if got := f.take(f.Conn, "q", 1000); len(got) != 100 {
 						t.Fatalf("took %d jobs", len(got))
 					}
-					f.Exec(`select penstock."_q.mark"('', 0::smallint)`)
+					f.Exec(`select penstock."_q.skip_map"('', 0::smallint)`)
 				}
 				f.Must(late.Commit(f.Ctx))
-				f.wantText("true", "select (pending <> '{}')::text from penstock._mark order by n desc limit 1")
-				f.Exec(`update penstock._mark set xid = (10000000000 + xid::text::bigint)::text::xid8,
+				f.wantText("true", "select (pending <> '{}')::text from penstock._skip_map order by n desc limit 1")
+				f.Exec(`update penstock._skip_map set xid = (10000000000 + xid::text::bigint)::text::xid8,
 					pending = array(select (10000000000 + x::text::bigint)::text::xid8 from unnest(pending) x)`)
 				f.Exec("update penstock.q set xid = (10000000000 + xid::text::bigint)::text::xid8")
 				if name == "keyed" {

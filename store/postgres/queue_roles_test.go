@@ -138,7 +138,7 @@ func TestStoreOfAWorker(t *testing.T) {
 		`select * from penstock."_secret.ready"(null, '', 10)`, "select penstock.ready_groups('secret')", "select penstock.queue_groups('jobs')",
 		"select * from penstock._lease", "delete from penstock._lease", "delete from penstock._dead_job",
 		"select penstock.discard_dead_jobs('jobs', '{1}')", "select penstock.drop_queue('jobs')", "select penstock.pause_queue('jobs')",
-		`select setval('penstock."_jobs.tick"', 1)`, "select penstock.grant_worker('secret', current_user)")
+		`select setval('penstock."_jobs.maintained"', 1)`, "select penstock.grant_worker('secret', current_user)")
 }
 
 func TestStoreOfAnOperator(t *testing.T) {

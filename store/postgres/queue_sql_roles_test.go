@@ -109,7 +109,7 @@ func TestWorkerCanRunJobsAndNothingElse(t *testing.T) {
 		"select * from penstock._lease",
 		`select penstock."_q.operate"('cancel', '{1}')`,
 		`select penstock."_secret.take"(1, '')`,
-		`select setval('penstock."_q.tick"', 1)`,
+		`select setval('penstock."_q.maintained"', 1)`,
 		"select penstock._maintain_ring('q')",
 		"select penstock._reclaim_pair('_lease', 0, 'true')",
 	})
@@ -141,6 +141,6 @@ func TestGrantsOfAQueueReachNoOther(t *testing.T) {
 			t.Fatalf("%s: only %q found", grant, calls)
 		}
 		f.wantMay(asRole, nil, calls)
-		f.wantMay(asRole, nil, []string{`select penstock."_secret.flags"(1)`, `select penstock."_secret.tick"(true)`, `select setval('penstock."_secret.flags"', 1)`})
+		f.wantMay(asRole, nil, []string{`select penstock."_secret.flags"(1)`, `select penstock."_secret.maintain"(true)`, `select setval('penstock."_secret.flags"', 1)`})
 	}
 }

@@ -66,7 +66,7 @@ func (f *fixture) wantClaim(n int, ids ...int64) []leased {
 // tick looks at everything, however recently another tick did.
 func (f *fixture) tick() {
 	f.Helper()
-	f.Exec(`select setval('penstock."_q.tick"', 0)`)
+	f.Exec(`select setval('penstock."_q.maintained"', 0)`)
 	f.Exec("select penstock.maintain_queue('q')")
 }
 

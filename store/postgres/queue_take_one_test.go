@@ -5,10 +5,10 @@ import (
 	"testing"
 )
 
-// later makes what the short way knows out of date, as 25 ms do.
+// later makes what the fast path knows out of date, as 25 ms do.
 func (f *fixture) later(queue string) {
 	f.Helper()
-	f.Exec(`select setval('penstock."_` + queue + `.way"', 0)`)
+	f.Exec(`select setval('penstock."_` + queue + `.fast_path"', 0)`)
 }
 
 // With many jobs waiting each worker draws a position of his own. What comes back
@@ -104,19 +104,19 @@ func TestUpkeepWaitsForTheCommit(t *testing.T) {
 		f.takeAll("fifo")
 		f.Exec("select penstock._maintain_ring('fifo', true)") // the next segment
 		f.enqueue(f.Conn, "fifo", 11, 20)
-		f.Exec(`select setval('penstock."_fifo.tick"', 0)`) // long ago
+		f.Exec(`select setval('penstock."_fifo.maintained"', 0)`) // long ago
 		holder := f.Connect()
 		tx := f.begin(holder)
 		f.take(holder, "fifo", n)
-		if ticked := f.Number(`select pg_sequence_last_value('penstock."_fifo.tick"')`); ticked != 0 {
-			t.Errorf("n=%d: ticked before the commit", n)
+		if maintained := f.Number(`select pg_sequence_last_value('penstock."_fifo.maintained"')`); maintained != 0 {
+			t.Errorf("n=%d: maintained before the commit", n)
 		}
 		f.Must(tx.Commit(f.Ctx))
-		if ticked := f.Number(`select pg_sequence_last_value('penstock."_fifo.tick"')`); ticked == 0 {
-			t.Errorf("n=%d: not ticked by the commit", n)
+		if maintained := f.Number(`select pg_sequence_last_value('penstock."_fifo.maintained"')`); maintained == 0 {
+			t.Errorf("n=%d: not maintained by the commit", n)
 		}
-		if rows := f.Number("select count(*) from penstock._tick"); rows != 0 {
-			t.Errorf("n=%d: %d rows of _tick are left", n, rows)
+		if rows := f.Number("select count(*) from penstock._maintenance"); rows != 0 {
+			t.Errorf("n=%d: %d rows of _maintenance are left", n, rows)
 		}
 	}
 }
@@ -126,8 +126,8 @@ func TestUpkeepThatFails(t *testing.T) {
 	t.Parallel()
 	f := newQueueFixture(t)
 	f.enqueue(f.Conn, "fifo", 1, 2)
-	f.Exec(`create or replace function penstock."_fifo.tick"(first boolean default false) returns void language plpgsql as $$ begin raise exception 'no'; end $$`)
-	f.Exec(`select setval('penstock."_fifo.tick"', 0)`)
+	f.Exec(`create or replace function penstock._maintain(queue int, first boolean default false) returns void language plpgsql as $$ begin raise exception 'no'; end $$`)
+	f.Exec(`select setval('penstock."_fifo.maintained"', 0)`)
 	f.wantTake("fifo", 1, 1)
 	f.wantTake("fifo", 1, 2)
 }

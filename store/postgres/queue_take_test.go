@@ -203,7 +203,7 @@ func TestLateCommitWithTheHighestXid(t *testing.T) {
 	// A reader that draws no xid of its own before it looks, as often as it takes for
 	// marks to be made.
 	for range 50 {
-		f.Exec("select penstock.\"_fifo.mark\"('', 0::smallint)")
+		f.Exec("select penstock.\"_fifo.skip_map\"('', 0::smallint)")
 		f.take(f.Conn, "fifo", 1)
 	}
 	f.Must(tx.Commit(f.Ctx))
@@ -221,7 +221,7 @@ func TestLateCommitAndTwoMarksOfATransaction(t *testing.T) {
 	f.enqueue(late, "fifo", 3, 202) // more than a mark leaves to be walked
 	tx := f.begin(reader)
 	for range 3 {
-		_, err := reader.Exec(f.Ctx, "select penstock.\"_fifo.mark\"('', 0::smallint)")
+		_, err := reader.Exec(f.Ctx, "select penstock.\"_fifo.skip_map\"('', 0::smallint)")
 		f.Must(err)
 	}
 	f.Must(tx.Commit(f.Ctx))

@@ -134,7 +134,7 @@ func TestWorkersShareTheWay(t *testing.T) {
 func atOnce(queue string) string { return fmt.Sprintf(setWay, queue, 0) }
 
 // setWay sets the time of the registers, so many times 25 ms from now.
-const setWay = `select setval('penstock."_%[1]s.way"', ((date_part('epoch', clock_timestamp()) * 40)::bigint + %[2]d) * 4096 + pg_sequence_last_value('penstock."_%[1]s.way"') %% 4096);`
+const setWay = `select setval('penstock."_%[1]s.fast_path"', ((date_part('epoch', clock_timestamp()) * 40)::bigint + %[2]d) * 4096 + pg_sequence_last_value('penstock."_%[1]s.fast_path"') %% 4096);`
 
 // A worker whose position is that of a job that somebody holds does not wait for him.
 func TestPositionOfAJobThatIsHeld(t *testing.T) {
@@ -208,17 +208,17 @@ func TestBatchIsAnnounced(t *testing.T) {
 	f := newQueueFixture(t)
 	f.enqueue(f.Conn, "fifo", 1, 3_000)
 	f.take(f.Conn, "fifo", 1) // looks
-	const manner = `select pg_sequence_last_value('penstock."_fifo.way"') / 1024 % 4`
-	if got := f.Number(manner); got != 0 {
-		t.Fatalf("with 3,000 jobs waiting and no batches the manner is %d, want 0", got)
+	const mode = `select pg_sequence_last_value('penstock."_fifo.fast_path"') / 1024 % 4`
+	if got := f.Number(mode); got != 0 {
+		t.Fatalf("with 3,000 jobs waiting and no batches the mode is %d, want 0", got)
 	}
 	next := func() int64 { return f.Number(`select pg_sequence_last_value('penstock."_fifo.next"')`) }
 	for before := next(); next() == before; { // until one did not come too late for the register
 		_, err := f.Conn.PgConn().Exec(f.Ctx, atOnce("fifo")+"select from penstock.dequeue('fifo', 10)").ReadAll()
 		f.Must(err)
 	}
-	if got := f.Number(manner); got != 1 {
-		t.Errorf("after a batch the manner is %d, want 1", got)
+	if got := f.Number(mode); got != 1 {
+		t.Errorf("after a batch the mode is %d, want 1", got)
 	}
 }
 
@@ -238,7 +238,7 @@ func TestPausedQueueHasNoShortWay(t *testing.T) {
 	}
 }
 
-// What batches took by the short way is not stepped over by who goes by the marks, once
+// What batches took by the fast path is not stepped over by who goes by the marks, once
 // the housekeeping has been done.
 func TestMaintainMovesTheMarkOn(t *testing.T) {
 	t.Parallel()
@@ -255,6 +255,6 @@ func TestMaintainMovesTheMarkOn(t *testing.T) {
 	for range 2 { // the first mark only knows how far the sequence had come
 		f.Exec("select penstock.maintain_queue('fifo')")
 	}
-	f.wantText("true", "select (lo[1] > 4900)::text from penstock._mark where group_key = '' order by n desc limit 1")
+	f.wantText("true", "select (lo[1] > 4900)::text from penstock._skip_map where group_key = '' order by n desc limit 1")
 	f.wantTake("fifo", 1, 5_001)
 }

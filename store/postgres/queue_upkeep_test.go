@@ -36,15 +36,15 @@ func TestUpkeepSeesWhatThereIsToDo(t *testing.T) {
 			f.tick()
 			f.wantText("2", `select (pg_sequence_last_value('penstock."_q.ring"') % 1024)::text`)
 
-			for _, register := range []string{"_mark_slot", "_lease_slot", "_scheduled_slot", "_dedup_slot"} {
+			for _, register := range []string{"_skip_map_slot", "_lease_slot", "_scheduled_slot", "_dedup_slot"} {
 				f.wantText("0", "select pg_sequence_last_value($1::regclass)::text", "penstock."+register)
 			}
-			f.Exec(`insert into penstock._mark (queue, base, seen, xid, turn, priority, group_key, lo, hi, pending, slots)
+			f.Exec(`insert into penstock._skip_map (queue, base, seen, xid, turn, priority, group_key, lo, hi, pending, slots)
 			        select 0, 0, 0, '0', 0, 0, repeat('g', 200), '{0}', '{1}', '{}', '{}' from generate_series(1, 16000)`)
 			f.Exec(`insert into penstock._lease (queue, attempt, lease_until, id, created_at, priority, worker, group_key, payload)
 			        select 0, 1, now() + '1 h', i, now(), 0, '', '', convert_to(repeat('x', 1000), 'UTF8') from generate_series(1, 16000) i`)
 			f.tick()
-			f.wantText("1", "select pg_sequence_last_value('penstock._mark_slot')::text")
+			f.wantText("1", "select pg_sequence_last_value('penstock._skip_map_slot')::text")
 			f.wantText("3", "select pg_sequence_last_value('penstock._lease_slot')::text")                   // the other one is listed
 			f.wantText("true", "select (again is not null)::text from penstock._pair where name = '_lease'") // others may be about to write there
 			f.Exec("update penstock._pair set again = null")
@@ -52,7 +52,7 @@ func TestUpkeepSeesWhatThereIsToDo(t *testing.T) {
 			f.tick()
 			f.wantText("1", "select pg_sequence_last_value('penstock._lease_slot')::text")
 			f.tick()
-			f.wantText("0", "select (pg_relation_size('penstock._mark_0') + pg_relation_size('penstock._lease_0'))::text")
+			f.wantText("0", "select (pg_relation_size('penstock._skip_map_0') + pg_relation_size('penstock._lease_0'))::text")
 
 			f.Exec(`select setval('penstock."_q.flags"', 65536 | (1::bigint << 33))`) // paused, by a call that was rolled back
 			f.tick()
@@ -70,7 +70,7 @@ func TestRolledBackSettingsEndWithALoneCall(t *testing.T) {
 			f.Exec("begin")
 			f.Exec("select penstock.pause_queue('q'), penstock.set_queue('q', max_running => 1)")
 			f.Exec("rollback")
-			f.Exec(`select setval('penstock."_q.tick"', (extract(epoch from clock_timestamp()) * 1000)::bigint - 10000)`)
+			f.Exec(`select setval('penstock."_q.maintained"', (extract(epoch from clock_timestamp()) * 1000)::bigint - 10000)`)
 			f.Exec(call)
 			f.wantText("65536", `select pg_sequence_last_value('penstock."_q.flags"')::text`)
 		}

@@ -57,7 +57,7 @@ func TestOwnersRightsOnAnySearchPath(t *testing.T) {
 		for i := range jobs {
 			if i%20 == 0 {
 				f.later(queue) // and so the marks are looked at, upkeep is due, and few jobs wait at the end
-				f.Exec(fmt.Sprintf(`select setval('penstock."_%s.tick"', 0)`, queue))
+				f.Exec(fmt.Sprintf(`select setval('penstock."_%s.maintained"', 0)`, queue))
 			}
 			var id int64
 			if err := conn.QueryRow(ctx, "select id from penstock.dequeue_"+queue+"()").Scan(&id); err != nil {

@@ -177,7 +177,7 @@ func (f *fixture) wantStackAfterUpgrade() {
 	var top []string
 	f.Eventually("every job ran", func() bool {
 		f.Exec("update penstock._lease set lease_until = now() from penstock._queue q where q.id = queue and q.name = 'stack'")
-		f.Exec(`select setval('penstock."_stack.tick"', 0)`)
+		f.Exec(`select setval('penstock."_stack.maintained"', 0)`)
 		f.Exec("select penstock.maintain_queue('stack')")
 		for _, group := range []string{"", "g"} {
 			rows, err := f.Conn.Query(f.Ctx, "select convert_from(payload, 'UTF8') from penstock.dequeue('stack', 10, $1)", group)

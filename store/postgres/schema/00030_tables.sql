@@ -215,8 +215,8 @@ create type leased_job as (
     lease_until timestamptz
 );
 
--- The marks: where the jobs of a group and priority may still be. Insert-only, a
--- ring of two segments; the row with the highest n is true. A mark is written by
+-- The skip maps: where the jobs of a group and priority may still be. Insert-only, a
+-- ring of two segments; the row with the highest n is true. A skip map is written by
 -- a transaction that takes jobs, and so comes and goes with what it took.
 create sequence _mark_slot minvalue 0 maxvalue 1;
 
@@ -227,7 +227,7 @@ create sequence _mark_n;
 create table _mark (
     queue    integer not null,
     n        bigint not null default nextval('_mark_n'),
-    base     bigint not null,   -- up to this seq the mark knows about
+    base     bigint not null,   -- up to this seq the skip map is complete
     seen     bigint not null,   -- what the sequence stood at before ...
     xid      xid8 not null,     -- ... this was drawn: whoever drew such a seq has a lower one
     turn     bigint not null,   -- of the ring when slots was made
@@ -246,7 +246,7 @@ create table _mark_1 partition of _mark for values in (1) with (autovacuum_enabl
 
 create index on _mark (queue, grp, priority, n);
 
--- A row of _tick has a queue ticked when the transaction that wrote it commits: ticking
+-- A row has a queue's maintenance done when the transaction that wrote it commits: maintenance
 -- locks tables until its transaction ends, and a caller's may go on for long.
 create table _tick (
     id    bigint generated always as identity primary key,

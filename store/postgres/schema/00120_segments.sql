@@ -1,4 +1,4 @@
--- A segment leaves the list before it is truncated, see functions/queue_ring.sql and upkeep.sql.
+-- A segment leaves the list before it is truncated, see functions/queue_ring.sql and maintenance.sql.
 
 alter table _segment
     add column if not exists writers text[],                         -- the virtual transactions that may still commit jobs into it; null: nobody has looked
@@ -7,7 +7,7 @@ alter table _segment
     add column if not exists job     tid,                            -- one that a long search came to: while it is there nobody searches
     add column if not exists retired timestamptz,                    -- since when it is not listed
     add column if not exists again   timestamptz,                    -- it is not looked into before
-    add column if not exists trouble text;                           -- why its upkeep failed last
+    add column if not exists trouble text;                           -- why its maintenance failed last
 
 -- What of each ring of two segments its register does not say.
 create table if not exists _pair (

@@ -15,7 +15,7 @@ alter table _dedup alter column slot set default (pg_sequence_last_value('_dedup
 
 alter table _pair
     add column if not exists writers text[], -- the virtual transactions that may still commit rows into the other segment; null: nobody has looked
-    add column if not exists trouble text;   -- why its upkeep failed last
+    add column if not exists trouble text;   -- why its maintenance failed last
 
 insert into _pair (name) values ('_lease'), ('_later'), ('_dedup') on conflict do nothing;
 

@@ -13,9 +13,9 @@ begin
         create policy operator on _dead_job for select using (queue in (
             select q.id from _queue q where has_function_privilege(to_regprocedure(_q(format('_%s.operate', q.name)) || '(text, bigint[])'), 'execute')));
     end if;
-    if not exists (select from pg_trigger t where t.tgrelid = '_tick'::regclass and t.tgname = 'tick') then
-        create constraint trigger tick after insert on _tick deferrable initially deferred
-        for each row execute function _tick_at_commit();
+    if not exists (select from pg_trigger t where t.tgrelid = '_maintenance'::regclass and t.tgname = 'maintenance') then
+        create constraint trigger maintenance after insert on _maintenance deferrable initially deferred
+        for each row execute function _maintain_at_commit();
     end if;
     for queue in select q.name from _queue q order by q.id loop
         perform _define(queue);

@@ -32,7 +32,7 @@ select coalesce(sum(pg_total_relation_size(oid)), 0)::bigint
   from pg_class
  where relnamespace = {schema_name}::regnamespace and relkind = 'r'
    and (oid in (select inhrelid from pg_inherits where inhparent = {table_name}::regclass)
-        or relname ~ '^_(mark|lease|scheduled|segment)');
+        or relname ~ '^_(skip_map|lease|scheduled|segment)');
 
 -- A segment that is truncated gets another file.
 -- name: files

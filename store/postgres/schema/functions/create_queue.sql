@@ -30,11 +30,12 @@ begin
     execute format('create sequence %s', seq_name);
     -- Sequences used as registers, see create_outbox. seen and since: the value of seq
     -- when it was last looked at, and the time, in ms, since which it has been that.
-    -- way, next and top: where a job is to be found quickly, see {look}.
-    -- stale: 1 if there are marks that could not bring their bound up to date.
+    -- fast_path, next and top: where a job is to be found without a scan, see {scan}. maintained: when
+    -- that was done last, in ms.
+    -- stale: 1 if there are skip maps that could not bring their bound up to date.
     foreach register in array array[ring_name, flags_name, _q(format('_%s.seen', name)), _q(format('_%s.since', name)),
-                                    _q(format('_%s.stale', name)), _q(format('_%s.way', name)), _q(format('_%s.next', name)),
-                                    _q(format('_%s.top', name)), _q(format('_%s.tick', name))] loop
+                                    _q(format('_%s.stale', name)), _q(format('_%s.fast_path', name)), _q(format('_%s.next', name)),
+                                    _q(format('_%s.top', name)), _q(format('_%s.maintained', name))] loop
         execute format('create sequence %s minvalue 0', register);
         perform setval(register, 0);
     end loop;
@@ -44,7 +45,7 @@ begin
     end if;
     execute format($ddl$
         create table %1$s (
-            xid        xid8        not null default pg_current_xact_id(), -- must come before seq, see _mark
+            xid        xid8        not null default pg_current_xact_id(), -- must come before seq, see _skip_map
             seq        bigint      not null default nextval(%2$L),
             created_at timestamptz not null default clock_timestamp(),
             id         bigint,                                            -- null: seq

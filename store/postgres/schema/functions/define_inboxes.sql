@@ -11,8 +11,8 @@ as $$ select _q(format('__inbox.%s.%s', id, part)) $$;
 create or replace function _define_inbox(id int) returns void
 language plpgsql set search_path from current as $$
 declare
-    text  text := _inbox_id_functions() || _inbox_order_functions() || _inbox_upkeep_functions() || _inbox_operator_functions();
-    own   constant text[] := '{enter,enter_holding,is_locked,see,received,reported,held_after,first,first_of,in_order,release,due,advance,tick,is_empty,empty,
+    text  text := _inbox_id_functions() || _inbox_order_functions() || _inbox_maintenance_functions() || _inbox_operator_functions();
+    own   constant text[] := '{enter,enter_holding,is_locked,see,received,reported,held_after,first,first_of,in_order,release,due,advance,maintain,is_empty,empty,
                                      status,list_held,list_gaps,let_go,discard}';
     word  text;
     part  text;
@@ -66,7 +66,7 @@ declare
         'inbox_in_order_bytes(consumer text, key text, message_id text, previous_id text, headers jsonb, payload bytea, wait interval default ''30 s'') returns setof inboxed',
         'return query select * from {in_order}(key, message_id, previous_id, headers, payload, wait)',
         'inbox_due(consumer text, n int default 10, passing_over text[] default ''{}'') returns setof inboxed', 'return query select * from {due}(n, passing_over)',
-        'maintain_inbox(consumer text) returns void', 'perform {tick}(true)',
+        'maintain_inbox(consumer text) returns void', 'perform {maintain}(true)',
         'inbox_held(consumer text, key text default null, previous_id text default null, message_id text default null, n int default 100) returns setof held_message',
         'return query select * from {list_held}(key, previous_id, message_id, n)',
         'inbox_gaps(consumer text, n int default 100) returns setof inbox_gap', 'return query select * from {list_gaps}(n)',

@@ -10,7 +10,7 @@ begin
     return query select * from {schema}._settle({id}, what, leases, by, error);
 end $fn$;
 
-create or replace function {tick}(first boolean default false) returns void
+create or replace function {maintain}(first boolean default false) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $fn$
 begin
     perform {schema}._maintain({id}, first);

@@ -1,7 +1,7 @@
 -- Enqueueing by functions: with checks that explain themselves, delays and dedup keys.
 --
 -- Like _take_function these texts are a queue's own functions, and so are those of
--- lease.sql to upkeep.sql: _define makes them. They run as the schema's owner: a role may
+-- lease.sql, keys.sql, queue_groups.sql and doors.sql: _define makes them. They run as the schema's owner: a role may
 -- do what it was granted of them, and nothing to other queues.
 
 -- _enqueue_functions is the text of what enqueues.

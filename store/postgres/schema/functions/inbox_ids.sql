@@ -72,7 +72,7 @@ begin
         perform {schema}._refuse_inboxed(message_id, null, null, null, '');
     end if;
     if {is_due} then
-        perform {tick}(false);
+        perform {maintain}(false);
     end if;
     return {see}(message_id, {enter}());
 end $fn$;
@@ -94,7 +94,7 @@ begin
         perform {schema}._refuse_inboxed(bad, null, null, null, '');
     end loop;
     if {is_due} then
-        perform {tick}(false);
+        perform {maintain}(false);
     end if;
     ring := {enter}();
     turn := ring / 2;

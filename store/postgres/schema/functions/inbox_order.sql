@@ -30,7 +30,7 @@ begin
         perform pg_advisory_xact_lock(hashtextextended(in_key, {key_seed}));
     end if;
     if {is_due} then
-        perform {tick}(false);
+        perform {maintain}(false);
     end if;
     ring := {enter}();
     turn := ring / 2;
@@ -145,7 +145,7 @@ begin
     end if;
     perform {schema}._wants_read_committed();
     if {is_due} then
-        perform {tick}(false);
+        perform {maintain}(false);
     end if;
     if pg_sequence_last_value({holds}) = 0 then
         return;

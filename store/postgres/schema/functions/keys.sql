@@ -44,19 +44,19 @@ end $fn$;
 -- {take_keyed} is {take} where jobs have keys. Whoever runs a job of a key holds the
 -- key's lock until his transaction ends, and has a lease from then on; so a statement
 -- that begins with the lock held sees whether one runs, and whether one with a smaller
--- id is still to run. Jobs that must wait are put aside, at the cost of one move each.
+-- id is still to run. Jobs that must wait are moved to _scheduled, at the cost of one move each.
 create or replace function {take_keyed}(n int, in_group text, leasing boolean) returns setof {queue}
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $fn$
 declare
     flags  constant bigint := pg_sequence_last_value({flags});
-    m      {schema}._mark;
+    m      {schema}._skip_map;
     here   smallint;
     pos    bigint;
     todo   int := n;
     got    int;
     locked int := 0;    -- keys
-    moved  int := 0;    -- jobs put aside
+    moved  int := 0;    -- jobs moved to _scheduled
     skip   text[] := '{}';
     ctids  tid[];
     seqs   bigint[];
@@ -74,10 +74,10 @@ begin
     <<levels>>
     for p in -16 .. 15 loop
         continue when flags & (1::bigint << (16 + p)) = 0;
-        m := {schema}._newest_mark({id}, in_group, p::smallint);
+        m := {schema}._newest_skip_map({id}, in_group, p::smallint);
         if m.n is null or random() * 64 < n
            or m.pending <> '{}' and exists (select from unnest(m.pending) x where pg_visible_in_snapshot(x, pg_current_snapshot()) or x >= pg_snapshot_xmax(pg_current_snapshot())) then
-            m := {mark}(in_group, p::smallint);
+            m := {skip_map}(in_group, p::smallint);
         end if;
         if m.turn <> pg_sequence_last_value({ring}) then
             m.slots := {slots};
@@ -118,7 +118,7 @@ begin
                       from (select i, ids[i] as id, keys[i] as key from unnest(chosen) i) c
                      where c.key is null or not {busy}(c.key, c.id, m.slots);
                     -- Of a key that runs now the others stay where they are; of one that
-                    -- cannot, they are put aside, by a claim: a dequeue may be part of a
+                    -- cannot, they are moved, by a claim: a dequeue may be part of a
                     -- long transaction, and should lock no key in vain.
                     busy := array(select unnest(busy) except select keys[i] from unnest(run) i);
                     skip := skip || array(select distinct keys[i] from unnest(run) i where keys[i] is not null);
@@ -168,7 +168,7 @@ end $fn$;
 $$ $text$;
 
 -- _promote makes the next job of each key ready, if it only waits for its key. What it
--- cannot lock at once it leaves to the next tick, which is owed then.
+-- cannot lock at once it leaves to the next maintenance, which is due at once then.
 create or replace function _promote(queue int, keys text[]) returns void
 language plpgsql volatile set search_path from current
 set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
@@ -204,8 +204,8 @@ begin
                   using queue, k, head;
             end loop;
         else
-            perform setval(t.tick, greatest(pg_sequence_last_value(t.tick) - 250, 0))
-               from (select _q(format('_%s.tick', x.name))::regclass as tick from _queue x where x.id = queue) t;
+            perform setval(t.done, greatest(pg_sequence_last_value(t.done) - 250, 0))
+               from (select _q(format('_%s.maintained', x.name))::regclass as done from _queue x where x.id = queue) t;
         end if;
     end loop;
 end $$;

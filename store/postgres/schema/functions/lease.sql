@@ -8,10 +8,10 @@ language sql immutable set search_path from current as $text$ select $$
 -- {claim} takes jobs from the ring and leases them. Then it ends the jobs of acks, as {ack}
 -- does: what a worker has done and what it wants next go with one call. Of acks those come
 -- back that were held, behind the jobs, as rows with nothing but a lease. They are ended
--- last, because that draws an xid, and a mark made after it bounds nothing (see {mark}).
+-- last, because that draws an xid, and a skip map made after it bounds nothing (see {skip_map}).
 --
--- While few jobs wait it has a short way, one statement from where registers say, as
--- dequeue_NAME has (docs/decisions/0008). A claim that went by the marks and left nothing
+-- While few jobs wait it has a fast path, one statement from where registers say, as
+-- dequeue_NAME has (docs/decisions/0008). A claim that went by the skip map and left nothing
 -- sets them, to 64 seqs before the latest, so that what is in flight now will be found. They
 -- hold for these 25 ms and the next: there is nobody else who would move them on meanwhile. There
 -- are no keys then, and what is to be ended mostly has its leases in the same table: without a
@@ -23,8 +23,8 @@ declare
     flags constant bigint := pg_sequence_last_value({flags});
     until constant timestamptz := clock_timestamp() + least(lease, interval '1000 years'); -- more is refused
     came  bigint := case when flags = {plain} and in_group = '' and not {lifo} then coalesce(pg_sequence_last_value({seq}), 0) end;
-    way   constant bigint := case when came - pg_sequence_last_value({next}) <= 512
-                                       and pg_sequence_last_value({way}) - {now} * 4096 - 2048 - pg_sequence_last_value({ring}) % 1024 in (0, -4096)
+    path  constant bigint := case when came - pg_sequence_last_value({next}) <= 512
+                                       and pg_sequence_last_value({fast_path}) - {now} * 4096 - 2048 - pg_sequence_last_value({ring}) % 1024 in (0, -4096)
                                   then pg_sequence_last_value({ring}) % 1024 end;
     leaf  int := pg_sequence_last_value({lease_slot}) % 2;
     due   boolean;
@@ -40,8 +40,8 @@ begin
         raise exception 'the lease is %, expected more than nothing and at most 1000 years', coalesce(lease::text, 'null')
         using errcode = '22023', hint = 'give the time a job takes and some more, for example interval ''30 s''';
     end if;
-    if way is not null then
-{segments way}
+    if path is not null then
+{segments path}
 {leaf of lease}
         return query
         with d as (
@@ -68,7 +68,7 @@ begin
         if pg_current_xact_id_if_assigned() is not null then
             came := null; -- jobs that this transaction took may come back, and it does not see them
         elsif came - pg_sequence_last_value({next}) <= 512 then
-            due := random() < 0.05; -- most claims do not go by the mark, and housekeeping moves it on
+            due := random() < 0.05; -- most claims do not go by the skip map, and maintenance moves it on
         end if;
 {leaf of lease}
         return query
@@ -78,7 +78,7 @@ begin
 {end}
         get diagnostics got = row_count;
         if came is not null and got > 0 and got < n then
-            perform setval({next}, greatest(came - 64, 0)), setval({way}, {now} * 4096 + 2048 + pg_sequence_last_value({ring}) % 1024);
+            perform setval({next}, greatest(came - 64, 0)), setval({fast_path}, {now} * 4096 + 2048 + pg_sequence_last_value({ring}) % 1024);
         end if;
     elsif flags & {paused} = 0 then
         if flags & {limited} <> 0 then -- one claim at a time, and it counts
@@ -103,7 +103,7 @@ begin
         return query select null::bigint, null::text, null::text, null::smallint, null::int, null::timestamptz, null::jsonb, null::bytea, a, null::timestamptz
                        from {ack}(acks) a;
     end if;
-    {tick_if_due}
+    {maintain_if_due}
 end $fn$;
 
 -- {ack} ends jobs and returns the leases that were held. queue + 0 keeps the planner

@@ -35,7 +35,7 @@ begin
     end if;
     insert into _inbox (consumer, keep) values (consumer, keep) returning id into made;
     -- Sequences used as registers, see create_outbox. since: when the turn settled, in ms;
-    -- next: when to tick; holds: 1 once a message was held; low and so on: see advance.
+    -- next: when maintenance is due; holds: 1 once a message was held; low and so on: see advance.
     for register in select * from (values ('ring', 4::bigint * 2), ('since', now_ms), ('next', now_ms), ('holds', 0::bigint),
                                           ('low', now_ms), ('candidate', 0::bigint), ('epoch', 1::bigint)) r(name, value) loop
         execute format('create sequence %s minvalue 0', _inbox_name(made, register.name));
@@ -113,5 +113,5 @@ declare
     i _inbox := _inbox_of(consumer);
 begin
     execute format('grant usage on schema %I to %I', current_schema(), role);
-    perform _grant_own('_inbox.' || i.id, '{first,first_of,in_order,due,tick}', role);
+    perform _grant_own('_inbox.' || i.id, '{first,first_of,in_order,due,maintain}', role);
 end $$;

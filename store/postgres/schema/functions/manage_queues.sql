@@ -73,7 +73,7 @@ begin
     perform _grant_own(q.name, '{enqueue,enqueue_many,flags}', role);
 end $$;
 
--- grant_worker lets a role run the jobs of one queue, and do its housekeeping. It can
+-- grant_worker lets a role run the jobs of one queue, and do its maintenance. It can
 -- neither enqueue nor read what it has not claimed.
 create or replace function grant_worker(queue text, role name) returns void
 language plpgsql set search_path from current as $$
@@ -81,9 +81,9 @@ declare
     q _queue := _queue_named(queue);
 begin
     execute format('grant usage on schema %I to %I', current_schema(), role);
-    execute format('grant select on sequence %s to %I', _q(format('_%s.tick', q.name)), role);
+    execute format('grant select on sequence %s to %I', _q(format('_%s.maintained', q.name)), role);
     execute format('grant execute on function %s() to %I', _q('dequeue_' || q.name), role);
-    perform _grant_own(q.name, '{take,claim,ack,settle,tick,ready}', role);
+    perform _grant_own(q.name, '{take,claim,ack,settle,maintain,ready}', role);
 end $$;
 
 -- grant_operator lets a role look after one queue: its status and its dead letters, with

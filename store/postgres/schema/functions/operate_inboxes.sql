@@ -175,7 +175,7 @@ begin
 end $$;
 
 -- grant_inbox_operator lets a role look after one inbox: its sizes, what it holds, with
--- payloads, and its gaps; release and discard what is held, and do its housekeeping. The
+-- payloads, and its gaps; release and discard what is held, and do its maintenance. The
 -- names of other inboxes it sees. Error: 42P01.
 create or replace function grant_inbox_operator(consumer text, role name) returns void
 language plpgsql set search_path from current as $$
@@ -185,5 +185,5 @@ begin
     execute format('grant usage on schema %I to %I', current_schema(), role);
     execute format('grant select on table _migration, _inbox to %I', role);
     execute format('grant execute on function inboxes(), _inbox_name(int, text) to %I', role);
-    perform _grant_own('_inbox.' || i.id, '{status,list_held,list_gaps,let_go,discard,tick}', role);
+    perform _grant_own('_inbox.' || i.id, '{status,list_held,list_gaps,let_go,discard,maintain}', role);
 end $$;

@@ -89,7 +89,7 @@ begin
 end $$;
 
 -- _groups_in lists those that may have jobs in a segment, and ends after most. At the jobs
--- of one that has a mark it does not look, because the first ones may be dead; between
+-- of one that has a skip map it does not look, because the first ones may be dead; between
 -- such groups it goes from one to the next in the index.
 create or replace function _groups_in(segment regclass, queue int, most int) returns text[]
 language plpgsql volatile set search_path from current set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off as $$
@@ -102,7 +102,7 @@ begin
             union all
             select case when m.group_key is null then (select t.group_key from %1$s t where t.group_key > g.group_key order by t.group_key limit 1)
                         else coalesce((select t.group_key from %1$s t where t.group_key > g.group_key and t.group_key < m.group_key order by t.group_key limit 1), m.group_key) end
-              from g left join lateral (select m.group_key from _mark m where m.queue = $1 and m.group_key > g.group_key order by m.group_key limit 1) m on true
+              from g left join lateral (select m.group_key from _skip_map m where m.queue = $1 and m.group_key > g.group_key order by m.group_key limit 1) m on true
              where g.group_key is not null)
         select array_agg(f.group_key) from (select g.group_key from g where g.group_key is not null limit $2 + 1) f$sql$, segment)
        into group_keys using queue, most;

@@ -4,7 +4,7 @@
 -- of the rest a role may be granted. All else is there once and takes a queue (docs/decisions/0011).
 create or replace function _generated() returns text[]
 language sql immutable set search_path from current as $$
-    select '{seqs,mark,busy,ready,counts,take,take_rows,take_keyed,look,enqueue,enqueue_many,flags,claim,ack,settle,tick,operate}'::text[]
+    select '{seqs,skip_map,busy,ready,counts,take,take_rows,take_keyed,scan,enqueue,enqueue_many,flags,claim,ack,settle,maintain,operate}'::text[]
 $$;
 
 -- _define makes a queue's functions, or makes them anew.
@@ -13,7 +13,7 @@ language plpgsql set search_path from current as $$
 declare
     made text;
 begin
-    execute _fill(_mark_functions() || _take_functions() || _look_function() || _dequeue_function()
+    execute _fill(_skip_map_functions() || _take_functions() || _scan_function() || _dequeue_function()
                   || _enqueue_functions() || _lease_functions() || _key_functions() || _group_functions() || _door_functions(), queue);
     perform _grant_as(queue, '~' || f, array[f]) from unnest(_generated()) f; -- what a numbered file has put aside
     perform _grant_as(queue, 'enqueue', '{flags}'); -- an older version had others

@@ -38,7 +38,7 @@ begin
     end if;
     if pg_relation_size(there) = 0 then
         if pg_table_size(here) >= full_bytes then
-            update _pair x set again = clock_timestamp() + interval '1 s' where x.name = ring; -- who has read the register gets his lock meanwhile: each queue has its own ticks
+            update _pair x set again = clock_timestamp() + interval '1 s' where x.name = ring; -- who has read the register gets his lock meanwhile: each queue has its own maintenance
             perform setval(register, 3 - current);
         end if;
         return false;
@@ -99,7 +99,7 @@ begin
     for p in
         select x.*, r.trouble
           from (values
-            ('_mark', '{_mark_0,_mark_1}'::regclass[], pg_sequence_last_value('_mark_slot'), 4194304, ''),
+            ('_skip_map', '{_skip_map_0,_skip_map_1}'::regclass[], pg_sequence_last_value('_skip_map_slot'), 4194304, ''),
             ('_lease', '{_lease_0,_lease_1}', pg_sequence_last_value('_lease_slot'), 16777216, 'true'),
             ('_scheduled', '{_scheduled_0,_scheduled_1}', pg_sequence_last_value('_scheduled_slot'), 8388608, 'true'),
             ('_dedup', '{_dedup_0,_dedup_1}', pg_sequence_last_value('_dedup_slot'), 16777216,
@@ -109,8 +109,8 @@ begin
                     else pg_table_size(x.segments[1 + x.state % 2]) >= x.full_bytes end
     loop
         begin
-            if p.ring = '_mark' then
-                perform _reclaim_marks();
+            if p.ring = '_skip_map' then
+                perform _reclaim_skip_maps();
             else
                 perform _reclaim_pair(p.ring, p.full_bytes, p.alive);
             end if;

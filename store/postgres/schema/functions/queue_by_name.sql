@@ -247,7 +247,7 @@ end $fn$;
 create or replace function maintain_queue(name text) returns void
 language plpgsql volatile as $fn$
 begin
-    execute pg_catalog.concat('select ', {schema}._queue_function(name, 'tick'), '(true)');
+    execute pg_catalog.concat('select ', {schema}._queue_function(name, 'maintain'), '(true)');
 end $fn$;
 
 $ddl$, '{schema}', quote_ident(current_schema())), '{prefix}', quote_literal(quote_ident(current_schema()) || '.')); end $do$;

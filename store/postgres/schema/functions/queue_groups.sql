@@ -8,8 +8,8 @@ language sql immutable set search_path from current as $text$ select $$
 -- their bytes, those behind a group first. claiming: for who wants to claim, to whom nothing is ready while the queue is
 -- paused or as many run as may.
 --
--- From one group to the next it goes by marks and the index. What lies between two groups that have marks is alive, or was
--- never taken; of a group that has one it reads only where the mark says that jobs may be. So it steps over nothing that
+-- From one group to the next it goes by skip maps and the index. What lies between two groups that have skip maps is alive, or was
+-- never taken; of a group that has one it reads only the ranges in which jobs may be. So it steps over nothing that
 -- was taken, and costs some probes for each group that jobs were taken from.
 create or replace function {ready}(in_groups text[], behind text, most int, claiming boolean default true) returns setof text
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
@@ -19,7 +19,7 @@ declare
     flags      constant bigint := pg_sequence_last_value({flags});
     priorities constant smallint[] := array(select p from generate_series(-16, 15) p where flags & (1::bigint << (16 + p)) <> 0);
     listed     constant text[] := array(select distinct x collate "C" from unnest(in_groups) x where x is not null order by 1);
-    mark_slot  constant smallint := pg_sequence_last_value({mark_slot});
+    skip_map_slot  constant smallint := pg_sequence_last_value({skip_map_slot});
     slots      smallint[];
     here       smallint;
     leaf       int;
@@ -33,7 +33,7 @@ begin
         raise exception 'most is %, expected 1 to 10000', coalesce(most::text, 'null') using errcode = '22023', hint = 'call it again for those behind the last one';
     end if;
     if claiming then
-        {tick_if_due}
+        {maintain_if_due}
         if flags & {paused} <> 0 then
             return;
         elsif flags & {limited} <> 0 then
@@ -56,23 +56,23 @@ begin
             here := slots[i];
 {segments here}
             part := part || array(
-                with recursive g(group_key, marked) as (
+                with recursive g(group_key, mapped) as (
                     select x.group_key collate "C", true from unnest(case when in_groups is not null then listed when upto is null then array[behind] else array[''] end) x(group_key)
                     union all
                     select coalesce(b.group_key, m.group_key), b.group_key is null
                       from g left join lateral (
-                            select m.group_key from {schema}._mark m where m.slot = mark_slot and m.queue = {id} and m.group_key > g.group_key order by m.group_key limit 1) m on true
+                            select m.group_key from {schema}._skip_map m where m.slot = skip_map_slot and m.queue = {id} and m.group_key > g.group_key order by m.group_key limit 1) m on true
                      cross join lateral (select case
                             when m.group_key is null then (select t.group_key from {segment} t where t.group_key > g.group_key order by t.group_key limit 1)
                             else (select t.group_key from {segment} t where t.group_key > g.group_key and t.group_key < m.group_key order by t.group_key limit 1) end) b(group_key)
                      where in_groups is null and (upto is null or g.group_key < upto) and coalesce(b.group_key, m.group_key) is not null)
                 select g.group_key from g
                  where case when upto is null then g.group_key > behind else g.group_key <= upto end
-                   and (not g.marked or exists (
+                   and (not g.mapped or exists (
                         select from unnest(priorities) p(priority)
                           left join lateral (
-                                select k.lo, k.hi, k.pending from {schema}._mark k
-                                 where k.slot = mark_slot and k.queue = {id} and k.group_key = g.group_key and k.priority = p.priority order by k.n desc limit 1) k on true
+                                select k.lo, k.hi, k.pending from {schema}._skip_map k
+                                 where k.slot = skip_map_slot and k.queue = {id} and k.group_key = g.group_key and k.priority = p.priority order by k.n desc limit 1) k on true
                          where exists ( -- what committed late, wherever it is; of a transaction that wrote much a claim may look
                                 select from unnest(k.pending) x cross join lateral (
                                     select count(*) = 100 or bool_or(w.group_key = g.group_key and w.priority = p.priority) as late
@@ -144,7 +144,7 @@ begin
                 select j.*
                   from unnest($5) p(priority)
                   left join lateral (
-                    select m.lo, m.hi, m.pending from _mark m
+                    select m.lo, m.hi, m.pending from _skip_map m
                      where m.queue = $1 and m.group_key = n.group_key and m.priority = p.priority order by m.n desc limit 1) k
                     on not exists (select from unnest(k.pending) x where pg_visible_in_snapshot(x, pg_current_snapshot()))
                  cross join lateral (

@@ -74,7 +74,7 @@ create or replace function _lock_again(since timestamptz) returns timestamptz
 language sql volatile
 return clock_timestamp() + least(greatest(clock_timestamp() - since, interval '1 s'), interval '16 s');
 
--- _turn_on makes the lists in marks out of date: see {slots}.
+-- _turn_on makes the lists of segments in skip maps out of date: see {slots}.
 create or replace function _turn_on(q _queue) returns void
 language plpgsql volatile set search_path from current as $$
 declare
@@ -139,7 +139,7 @@ end $$;
 
 -- _carry_over moves jobs from a segment to the one that comes next in order, and returns how
 -- many. They stay what they are, seq and xid included, so they come before the next one's own
--- and marks hold for them as before. The last ones go first: what stays is before them.
+-- and skip maps hold for them as before. The last ones go first: what stays is before them.
 create or replace function _carry_over(from_segment text, to_segment text, to_slot int, most int) returns int
 language plpgsql volatile set search_path from current set jit = off as $$
 declare
@@ -217,12 +217,12 @@ create or replace function _look_again(began timestamptz) returns timestamptz
 language sql volatile
 return case when clock_timestamp() - began > interval '10 ms' then clock_timestamp() + least(200 * (clock_timestamp() - began), interval '1 min') end;
 
--- _in_trouble says why the upkeep of a queue's segment, or of a ring of two, failed: to the server's log, and
+-- _in_trouble says why the maintenance of a queue's segment, or of a ring of two, failed: to the server's log, and
 -- to whoever asks for the status. Where the disk is full even that may fail.
 create or replace function _in_trouble(queue _queue, in_slot int, ring text, error text, state text) returns void
 language plpgsql volatile set search_path from current as $$
 begin
-    raise warning 'the upkeep of % failed: %', coalesce(ring, format('segment %s of queue %s', in_slot, queue.name)), error using errcode = state;
+    raise warning 'the maintenance of % failed: %', coalesce(ring, format('segment %s of queue %s', in_slot, queue.name)), error using errcode = state;
     if ring is null then
         update _segment s set trouble = error, again = clock_timestamp() + interval '5 s' where s.queue = (_in_trouble.queue).id and s.slot = in_slot;
     else
@@ -294,7 +294,7 @@ begin
               where x.queue = q.id and x.slot <> current
                 and not _not_yet(x.again)
               order by x.turn loop
-        begin -- what is wrong with one of them holds up neither the others nor the rest of the upkeep
+        begin -- what is wrong with one of them holds up neither the others nor the rest of the maintenance
             if s.retired is not null then
                 perform _empty_segment(q, s);
             else
@@ -331,25 +331,25 @@ begin
     end if;
 end $$;
 
--- _reclaim_marks turns the ring of marks once the current segment is large: it copies those
--- that are true to the other one, points there with the next call, and truncates the old one
--- as soon as its lock is free. A mark that is lost meanwhile costs a scan and nothing else:
--- an older one stays valid for ever.
-create or replace function _reclaim_marks() returns void
+-- _reclaim_skip_maps turns the ring of skip maps once the current segment is large: it copies the
+-- newest of each group and priority to the other one, points there with the next call, and truncates
+-- the old one as soon as its lock is free. A skip map that is lost meanwhile costs a scan and nothing
+-- else: an older one stays valid for ever.
+create or replace function _reclaim_skip_maps() returns void
 language plpgsql volatile security definer set search_path from current
 set enable_seqscan = off set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
 declare
     p       _pair;
-    current constant int := pg_sequence_last_value('_mark_slot');
-    here    constant text := _q('_mark_' || current);
-    there   constant text := _q('_mark_' || (1 - current));
+    current constant int := pg_sequence_last_value('_skip_map_slot');
+    here    constant text := _q('_skip_map_' || current);
+    there   constant text := _q('_skip_map_' || (1 - current));
     copied  boolean;
     many    int;
 begin
-    if not pg_try_advisory_xact_lock('_mark'::regclass::oid::int, 0) then
+    if not pg_try_advisory_xact_lock('_skip_map'::regclass::oid::int, 0) then
         return;
     end if;
-    select * into p from _pair x where x.name = '_mark';
+    select * into p from _pair x where x.name = '_skip_map';
     if p.retired is not null then
         if _not_yet(p.again) then
             return;
@@ -374,7 +374,7 @@ begin
         get diagnostics many = row_count;
     end if;
     if copied or many = 0 then
-        perform setval('_mark_slot', 1 - current);
+        perform setval('_skip_map_slot', 1 - current);
         update _pair x set retired = clock_timestamp() where x.name = p.name;
     end if;
 end $$;

@@ -10,12 +10,12 @@ language sql immutable set search_path from current as $$
         $re$\m(pg_sequence_last_value|nextval|setval|date_part|clock_timestamp|current_setting)\($re$, $re$pg_catalog.\1($re$, 'g')
 $$;
 
--- _tick_if_due does what time demands, now and then; also once the clock was set back.
-create or replace function _tick_if_due() returns text
+-- _maintain_if_due has a queue's maintenance done with the commit, now and then; also once the clock was set back.
+create or replace function _maintain_if_due() returns text
 language sql immutable set search_path from current as $text$ select _qualified($$
-    if pg_catalog.abs(date_part('epoch', clock_timestamp()) * 1000 - pg_sequence_last_value({tick_register})) >= 250
+    if pg_catalog.abs(date_part('epoch', clock_timestamp()) * 1000 - pg_sequence_last_value({maintained})) >= 250
        and current_setting('transaction_isolation') = 'read committed' then
-        insert into {schema}._tick (queue) values ({id});
+        insert into {schema}._maintenance (queue) values ({id});
     end if;$$) $text$;
 
 -- _choose is PL/pgSQL that runs one of several texts: the one whose key is the last that
@@ -83,7 +83,7 @@ begin
                     (1, 'leased_job', 'l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until'),
                     (1, 'now', '(pg_catalog.date_part(''epoch'', pg_catalog.clock_timestamp()) operator(pg_catalog.*) 40)::bigint'),
                     (1, 'slots', '{schema}._listed_slots({id}, {lifo}, {ring})'),
-                    (1, 'tick_if_due', _tick_if_due()),
+                    (1, 'maintain_if_due', _maintain_if_due()),
                     (1, 'readable', _readable('key, group_key, dedup_key, headers')),
                     (3, 'lease_table', quote_literal(_q('_lease'::text)) || '::regclass'),
                     (1, 'listed lease', '{schema}._listed({lease_slot})'),
@@ -110,10 +110,10 @@ begin
                 union all
                 select 3, f, _q(format('_%s.%s', queue, f)) from unnest(array_remove(_generated(), 'flags')) f -- {flags} is a register, see {raise}
                 union all
-                select 3, r, format('%L::pg_catalog.regclass', _q(format('_%s.%s', queue, split_part(r, '_', 1))))
-                  from unnest('{ring,flags,seq,way,next,top,stale,tick_register}'::text[]) r
+                select 3, r, format('%L::pg_catalog.regclass', _q(format('_%s.%s', queue, r)))
+                  from unnest('{ring,flags,seq,fast_path,next,top,stale,maintained}'::text[]) r
                 union all
-                select 3, r, format('%L::pg_catalog.regclass', _q('_' || r)) from unnest('{mark_slot,lease_slot,scheduled_slot}'::text[]) r) w(n, word, what)
+                select 3, r, format('%L::pg_catalog.regclass', _q('_' || r)) from unnest('{skip_map_slot,lease_slot,scheduled_slot}'::text[]) r) w(n, word, what)
          order by w.n -- those that are in others come later
     loop
         body := replace(body, '{' || word || '}', what);

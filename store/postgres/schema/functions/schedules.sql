@@ -1,4 +1,4 @@
--- Periodic jobs: the tick of a queue enqueues those that are due.
+-- Periodic jobs: a queue's maintenance enqueues those that are due.
 
 -- _next_run moves a schedule on to the first time that has not passed.
 create or replace function _next_run(queue int, name text) returns void

@@ -1,7 +1,7 @@
--- Taking jobs: the marks say where they may be, and batches go on where the last one ended.
+-- Taking jobs: skip maps say where they may be, and batches go on where the last one ended.
 
--- _mark_functions is the text of the functions that know where jobs may be.
-create or replace function _mark_functions() returns text
+-- _skip_map_functions is the text of the functions that know where jobs may be.
+create or replace function _skip_map_functions() returns text
 language sql immutable set search_path from current as $text$ select $$
 
 -- {seqs} reads where the next jobs are within ranges, up to most of each segment. Nothing is
@@ -31,21 +31,21 @@ begin
     return seqs;
 end $fn$;
 
--- {mark} writes a mark if that brings something. It reads the jobs that are there, from where
--- the last mark says on. What lies between them is gone, as far as the sequence had come when
--- the last mark was written: that mark's xid lies between the drawing of such a seq and the
+-- {skip_map} writes a new skip map if that brings something. It reads the jobs that are there, within the
+-- ranges of the last one. What lies between them is gone, as far as the sequence had come when
+-- the last one was written: its xid lies between the drawing of such a seq and the
 -- snapshot taken here (docs/decisions/0003), so whoever drew it has ended, or is in
 -- the snapshot's list and pending from now on. An xid of the future is another cluster's, which a restored
--- mark waits for: it has ended as well.
+-- skip map waits for: it has ended as well.
 --
 -- The snapshot comes first, then the list of segments: what the one sees is in the other.
-create or replace function {mark}(in_group text, in_priority smallint, bound bigint default null) returns {schema}._mark
+create or replace function {skip_map}(in_group text, in_priority smallint, bound bigint default null) returns {schema}._skip_map
 language plpgsql volatile as $fn$
 declare
     most     int := case width_bucket(random(), array[0.02, 0.3]) when 0 then 2048 when 1 then 64 else 1 end; -- one is enough while jobs go in order
     no_xid   boolean := bound is not null or pg_current_xact_id_if_assigned() is null;
     now_seen bigint := coalesce(bound, pg_sequence_last_value({seq}), 0);
-    was      {schema}._mark := {schema}._newest_mark({id}, in_group, in_priority);
+    was      {schema}._skip_map := {schema}._newest_skip_map({id}, in_group, in_priority);
     snap     pg_snapshot := pg_current_snapshot();
     ring     bigint := pg_sequence_last_value({ring});
     slots    smallint[] := case when ring = was.turn then was.slots else {slots} end;
@@ -55,7 +55,7 @@ declare
     found    int8multirange;
     late     int8multirange := '{}';
     gone     int8multirange;
-    new      {schema}._mark;
+    new      {schema}._skip_map;
 begin
     if was.n is null then
         was.base := 0;
@@ -66,7 +66,7 @@ begin
         was.turn := -1;
         was.pending := '{}';
     end if;
-    -- A mark of this very transaction bounds nothing yet: its xid has not ended, and one
+    -- A skip map of this very transaction bounds nothing yet: its xid has not ended, and one
     -- before it may be missing from the snapshot's list for being the highest of all.
     new.base := case when was.xid < pg_snapshot_xmax(snap) then was.seen else was.base end;
     if was.lo[1] > now_seen and cardinality(was.lo) = 1 and was.pending = '{}' and was.seen = now_seen and was.turn = ring then
@@ -116,7 +116,7 @@ begin
         was.slots := slots;
         return was;
     end if;
-    insert into {schema}._mark (queue, base, seen, xid, turn, priority, group_key, lo, hi, pending, slots)
+    insert into {schema}._skip_map (queue, base, seen, xid, turn, priority, group_key, lo, hi, pending, slots)
     values ({id}, new.base, new.seen, case when no_xid then pg_current_xact_id() else was.xid end, ring, in_priority, in_group, new.lo, new.hi, new.pending, slots)
     returning * into new;
     return new;
@@ -130,7 +130,7 @@ $$ $text$;
 create or replace function _take_functions() returns text
 language sql immutable set search_path from current as $text$
 select string_agg(replace(replace(replace(replace(replace(body, '{made}', made), '{type}', type), '{row}', columns), '{as_whom}', whom), '{then}', afterwards), '')
-  from (values ('{take}', '{schema}.job', '{job}', 'security definer set search_path = pg_catalog, pg_temp', '{tick_if_due}'),
+  from (values ('{take}', '{schema}.job', '{job}', 'security definer set search_path = pg_catalog, pg_temp', '{maintain_if_due}'),
                ('{take_rows}', '{queue}', 't.*', '', '')) v(made, type, columns, whom, afterwards),
        (select $$
 create or replace function {made}(n int, in_group text, due boolean default null) returns setof {type}
@@ -145,7 +145,7 @@ declare
     high  bigint;
     todo  int := n;
     got   int;
-    way   bigint;
+    path  bigint;
     pos   bigint;
 begin
     if (n between 1 and 10000) is not true then
@@ -154,15 +154,15 @@ begin
     -- A batch that goes on where the last one ended does not step over what others hold.
     if n > 1 and in_group = '' and flags = {plain} and not {lifo} then
         loop
-            way := pg_sequence_last_value({way}) - {now} * 4096;
-            exit when way not between 0 and 2047;
-            if way < 1024 then -- see {look}
-                way := way + 1024;
-                perform setval({way}, {now} * 4096 + way);
+            path := pg_sequence_last_value({fast_path}) - {now} * 4096;
+            exit when path not between 0 and 2047;
+            if path < 1024 then -- see {scan}
+                path := path + 1024;
+                perform setval({fast_path}, {now} * 4096 + path);
             end if;
             pos := pg_sequence_last_value({next});
             perform setval({next}, pos + todo);
-{segments way 1024}
+{segments path 1024}
             return query
             with d as (
                 delete from {segment} t where t.ctid = any (array(
@@ -181,7 +181,7 @@ begin
             return;
         end if;
     end if;
-    -- A mark pays once for so many jobs, where much may be gone.
+    -- A new skip map pays once for so many jobs, where much may be gone.
     due := coalesce(due, random() < case when n < 16 then n / 64.0 else 0.125 end);
     if flags <> {plain} then
         if flags & {paused} <> 0 then
@@ -198,26 +198,26 @@ begin
     <<levels>>
     loop
         if p = 0 or flags & (1::bigint << (16 + p)) <> 0 then
-            if pg_sequence_last_value({mark_slot}) = 0 then
-                select k.n, k.turn, k.lo, k.hi, k.pending, k.slots into m from {schema}._mark_0 k
+            if pg_sequence_last_value({skip_map_slot}) = 0 then
+                select k.n, k.turn, k.lo, k.hi, k.pending, k.slots into m from {schema}._skip_map_0 k
                  where k.queue = {id} and k.group_key = in_group and k.priority = p order by k.n desc limit 1;
             else
-                select k.n, k.turn, k.lo, k.hi, k.pending, k.slots into m from {schema}._mark_1 k
+                select k.n, k.turn, k.lo, k.hi, k.pending, k.slots into m from {schema}._skip_map_1 k
                  where k.queue = {id} and k.group_key = in_group and k.priority = p order by k.n desc limit 1;
             end if;
             if m.n is null or due and pg_sequence_last_value({seq}) - m.lo[1] > 256
                or m.pending <> '{}' and exists (select from unnest(m.pending) x where pg_visible_in_snapshot(x, pg_current_snapshot()) or x >= pg_snapshot_xmax(pg_current_snapshot())) then
-                select k.n, k.turn, k.lo, k.hi, k.pending, k.slots into m from {mark}(in_group, p::smallint) k;
+                select k.n, k.turn, k.lo, k.hi, k.pending, k.slots into m from {skip_map}(in_group, p::smallint) k;
             end if;
             if m.turn <> pg_sequence_last_value({ring}) then
                 m.slots := {slots};
             end if;
             low := m.lo[1];
             high := case when cardinality(m.lo) = 1 then m.hi[1] end;
-            -- With manner 2 less than a second ago few jobs waited: whoever found that sets the registers anew himself.
-            if way is not null and todo = n and pg_sequence_last_value({seq}) - low >= 512 and pg_current_xact_id_if_assigned() is null
-               and not (way between -40 * 4096 and 4095 and (way + 40 * 4096) % 4096 >= 2048) then
-                perform {schema}._aim({name}, n, low, m.slots);
+            -- With mode 2 less than a second ago few jobs waited: whoever found that sets the registers anew himself.
+            if path is not null and todo = n and pg_sequence_last_value({seq}) - low >= 512 and pg_current_xact_id_if_assigned() is null
+               and not (path between -40 * 4096 and 4095 and (path + 40 * 4096) % 4096 >= 2048) then
+                perform {schema}._reposition({name}, n, low, m.slots);
             end if;
             -- A job with a key, the first one of the queue, may be committed
             -- after the flags were read: it is left to {take_keyed}. The segment is named, so that
@@ -275,36 +275,36 @@ begin
               from _segment g where g.queue = _listed_slots.queue and g.retired is null) s);
 end $$;
 
--- _newest_mark is the newest mark of a group and priority.
-create or replace function _newest_mark(queue int, group_key text, priority smallint) returns _mark
+-- _newest_skip_map is the newest skip map of a group and priority.
+create or replace function _newest_skip_map(queue int, group_key text, priority smallint) returns _skip_map
 language plpgsql volatile set search_path from current set enable_seqscan = off set enable_bitmapscan = off as $$
 declare
-    m _mark;
+    m _skip_map;
 begin
-    if pg_sequence_last_value('_mark_slot') = 0 then
-        select * into m from _mark_0 k where k.queue = _newest_mark.queue and k.group_key = _newest_mark.group_key and k.priority = _newest_mark.priority order by k.n desc limit 1;
+    if pg_sequence_last_value('_skip_map_slot') = 0 then
+        select * into m from _skip_map_0 k where k.queue = _newest_skip_map.queue and k.group_key = _newest_skip_map.group_key and k.priority = _newest_skip_map.priority order by k.n desc limit 1;
     else
-        select * into m from _mark_1 k where k.queue = _newest_mark.queue and k.group_key = _newest_mark.group_key and k.priority = _newest_mark.priority order by k.n desc limit 1;
+        select * into m from _skip_map_1 k where k.queue = _newest_skip_map.queue and k.group_key = _newest_skip_map.group_key and k.priority = _newest_skip_map.priority order by k.n desc limit 1;
     end if;
     return m;
 end $$;
 
--- _aim says in the registers where batches go on: at the first job that is free. {take}
--- calls it before it goes by the marks, and takes what is there itself.
-create or replace function _aim(queue text, n int, low bigint, slots smallint[]) returns void
+-- _reposition says in the registers where batches go on: at the first job that is free. {take}
+-- calls it before it goes by the skip map, and takes what is there itself.
+create or replace function _reposition(queue text, n int, low bigint, slots smallint[]) returns void
 language plpgsql volatile set search_path from current set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 declare
-    way  constant regclass := _q(format('_%s.way', queue))::regclass;
+    path constant regclass := _q(format('_%s.fast_path', queue))::regclass;
     next constant regclass := _q(format('_%s.next', queue))::regclass;
-    was  constant bigint := pg_sequence_last_value(way);
+    was  constant bigint := pg_sequence_last_value(path);
     came constant bigint := pg_sequence_last_value(_q(format('_%s.seq', queue))::regclass);
     now  constant bigint := extract(epoch from clock_timestamp()) * 40;
     pos  bigint := pg_sequence_last_value(next);
     free bigint;
     here smallint;
 begin
-    if now - was / 4096 < 40 and was % 4096 < 2048 then -- others need not look meanwhile
-        perform setval(way, now * 4096 + 1024 + was % 1024);
+    if now - was / 4096 < 40 and was % 4096 < 2048 then -- others need not take the slow path meanwhile
+        perform setval(path, now * 4096 + 1024 + was % 1024);
     end if;
     if pos > came then
         pos := 0; -- drawn when there was nothing left
@@ -317,8 +317,8 @@ begin
         exit when free is not null;
     end loop;
     if free >= pos - n and came - free >= 64 + n then -- else somebody is just coming to what he has drawn, or it appeared behind
-        perform setval(next, greatest(pos, free + n - 1)), setval(way, (extract(epoch from clock_timestamp()) * 40)::bigint * 4096 + 1024 + here); -- beyond what this call takes
+        perform setval(next, greatest(pos, free + n - 1)), setval(path, (extract(epoch from clock_timestamp()) * 40)::bigint * 4096 + 1024 + here); -- beyond what this call takes
     else
-        perform setval(way, 0);
+        perform setval(path, 0);
     end if;
 end $$;

@@ -5,20 +5,20 @@ create or replace function _dequeue_function() returns text
 language sql immutable set search_path from current as $text$ select _qualified($$
 
 -- dequeue_NAME takes the next job of the group '' of the queue NAME: what dequeue does by
--- default, a sixth cheaper, because no name is looked up. It has a short way, which is enough
+-- default, a sixth cheaper, because no name is looked up. It has a fast path, which is enough
 -- nearly always: one statement for a position that a register holds, and few expressions,
 -- because PL/pgSQL prepares each anew in each transaction. For the same reason it has no
 -- search_path, which is a twentieth of it; _qualified says where its names are.
 create or replace function {dequeue}() returns setof {schema}.job
 language plpgsql volatile security definer set enable_seqscan to off as $fn$
 declare
-    way  bigint := pg_sequence_last_value({way}) - ({now} * 4096);
+    path bigint := pg_sequence_last_value({fast_path}) - ({now} * 4096);
     came bigint;
     here bigint;
 begin
 {if lifo}
     -- The newest job, if one has come that the registers do not know.
-    if way >= 0 and way < 2048 and pg_sequence_last_value({seq}) > pg_sequence_last_value({top}) then
+    if path >= 0 and path < 2048 and pg_sequence_last_value({seq}) > pg_sequence_last_value({top}) then
         came := pg_sequence_last_value({seq});
         here := pg_sequence_last_value({ring}) % 1024;
 {segments here}
@@ -37,9 +37,9 @@ begin
 {end if}
     -- The job at the position that is drawn, if nobody has ever locked it: without a lock of its own it
     -- costs half. Somebody may lock the job between the look at xmax and the delete, which then waits
-    -- for him; but a position is drawn once, and who takes batches says so first (manner 1).
-    if way >= 0 and way < 1024 then
-{segments way}
+    -- for him; but a position is drawn once, and who takes batches says so first (mode 1).
+    if path >= 0 and path < 1024 then
+{segments path}
             return query
             delete from {segment} t where t.group_key = '' and t.priority = 0 and t.seq = (select nextval({next})) and t.xmax = '0' and t.key is null
             returning {job};
@@ -47,11 +47,11 @@ begin
         if found then
             return;
         end if;
-        way := way + 1024;
+        path := path + 1024;
     end if;
-    if way >= 1024 and way < 3072 then
-        if way < 2048 then -- the first from there on that is free, but not far: a scan reads all entries of an index page within its bounds
-{segments way 1024}
+    if path >= 1024 and path < 3072 then
+        if path < 2048 then -- the first from there on that is free, but not far: a scan reads all entries of an index page within its bounds
+{segments path 1024}
             return query
             delete from {segment} t where t.ctid = (
                 select t.ctid from {segment} t
@@ -62,7 +62,7 @@ begin
 {end}
 {if fifo}
         else
-{segments way 2048}
+{segments path 2048}
             return query
             delete from {segment} t where t.ctid = (
                 select t.ctid from {segment} t
@@ -76,19 +76,19 @@ begin
             return;
         end if;
     end if;
-    return query select {job} from {look}() t;
-    {tick_if_due}
+    return query select {job} from {scan}() t;
+    {maintain_if_due}
 end $fn$;
 $$) $text$;
 
-create or replace function _look_function() returns text
+create or replace function _scan_function() returns text
 language sql immutable set search_path from current as $text$ select $$
 
--- {look} takes one job by the marks, which miss nothing, and says in registers where
--- the short way goes on (docs/decisions/0008). next is the last position that was drawn;
--- way is the time, in units of 25 ms, * 4096 + the manner * 1024 + the segment. It holds
+-- {scan} is the slow path: it takes one job by the skip map, which misses nothing, and says in registers
+-- where the fast path goes on (docs/decisions/0008). next is the last position that was drawn;
+-- fast_path is the time, in units of 25 ms, * 4096 + the mode * 1024 + the segment. It holds
 -- until the time moves on, so what appears behind the position, by a rollback or a late
--- commit, is found by the next look; while one finds such jobs, all calls look. The manner
+-- commit, is found by the next scan; while one finds such jobs, all calls scan. The mode
 -- is 0 where each call draws a position and takes the job there, 1 where it takes the
 -- first from there on that is free, and 2 with fewer than 64 jobs waiting: then nothing is
 -- drawn, and the position stays before the first job that an unlocked read sees, so that
@@ -96,21 +96,21 @@ language sql immutable set search_path from current as $text$ select $$
 --
 -- LIFO draws positions downwards, and takes first what came after top: that far the
 -- sequence had come when somebody last found nothing above the position.
-create or replace function {look}() returns setof {queue}
+create or replace function {scan}() returns setof {queue}
 language plpgsql volatile set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off set jit = off
 set plan_cache_mode = force_generic_plan as $fn$
 declare
-    was    bigint := pg_sequence_last_value({way});
+    was    bigint := pg_sequence_last_value({fast_path});
     came   bigint := coalesce(pg_sequence_last_value({seq}), 0);
     pos    bigint := pg_sequence_last_value({next});
-    manner bigint := 0;
+    mode   bigint := 0;
     first  bigint;
 {if lifo}
     top    bigint := pg_sequence_last_value({top});
     here   smallint;
     few    int;
 {end if}
-    m      {schema}._mark;
+    m      {schema}._skip_map;
     job    {queue};
 begin
     if pg_current_xact_id_if_assigned() is not null -- jobs that this transaction took may come back, and it does not see them
@@ -118,13 +118,13 @@ begin
         return query select * from {take_rows}(1, '');
         return;
     end if;
-    if {now} - was / 4096 < 40 and was % 4096 < 2048 then -- others need not look meanwhile
-        perform setval({way}, {now} * 4096 + was % 4096);
-        manner := case when was % 4096 >= 1024 and random() < 0.9 then 1 else 0 end; -- there are batches, too
+    if {now} - was / 4096 < 40 and was % 4096 < 2048 then -- others need not scan meanwhile
+        perform setval({fast_path}, {now} * 4096 + was % 4096);
+        mode := case when was % 4096 >= 1024 and random() < 0.9 then 1 else 0 end; -- there are batches, too
     end if;
 {if fifo}
     if came - pos < 64 then
-        m := {schema}._newest_mark({id}, '', 0::smallint);
+        m := {schema}._newest_skip_map({id}, '', 0::smallint);
         first := ({seqs}(case when m.turn = pg_sequence_last_value({ring}) then m.slots else {slots} end, '', 0::smallint,
                          array[m.lo[1]], '{9223372036854775806}', 9223372036854775806, 1))[1];
     end if;
@@ -137,23 +137,23 @@ begin
 {end}
     if job.seq > top or job.seq <= pos + 64 and few = 64 then -- and not further behind than those who have drawn a position and not yet come to it
         perform setval({next}, case when job.seq > top then job.seq else least(pos, job.seq) end);
-        perform setval({top}, came), setval({way}, {now} * 4096 + manner * 1024 + job.slot);
+        perform setval({top}, came), setval({fast_path}, {now} * 4096 + mode * 1024 + job.slot);
     else
-        perform setval({way}, 0);
+        perform setval({fast_path}, 0);
     end if;
 {end if}
 {if fifo}
-    if job.seq is null and came - pos >= 64 then -- the next look reads the first
-        perform setval({next}, came), setval({way}, 0);
+    if job.seq is null and came - pos >= 64 then -- the next scan reads the first
+        perform setval({next}, came), setval({fast_path}, 0);
     elsif job.seq is null then
-        perform setval({next}, greatest(coalesce(first - 1, came), 0)), setval({way}, {now} * 4096 + 2048 + pg_sequence_last_value({ring}) % 1024);
+        perform setval({next}, greatest(coalesce(first - 1, came), 0)), setval({fast_path}, {now} * 4096 + 2048 + pg_sequence_last_value({ring}) % 1024);
     elsif came - pos < 64 then
         perform setval({next}, greatest(first, job.seq - 1000, 1) - 1), -- not over all that is gone behind a job that somebody holds
-                setval({way}, {now} * 4096 + 2048 + job.slot);
+                setval({fast_path}, {now} * 4096 + 2048 + job.slot);
     elsif job.seq >= pos - 64 then
-        perform setval({next}, greatest(pos, job.seq)), setval({way}, {now} * 4096 + manner * 1024 + job.slot);
+        perform setval({next}, greatest(pos, job.seq)), setval({fast_path}, {now} * 4096 + mode * 1024 + job.slot);
     else
-        perform setval({way}, 0);
+        perform setval({fast_path}, 0);
     end if;
 {end if}
     if job.seq is not null then

@@ -1,4 +1,4 @@
--- Upkeep: what time demands of a queue's jobs, and its storage.
+-- Maintenance: what time demands of a queue's jobs, and its storage.
 
 -- _maintain does what time demands. One process does it at a time; the register holds
 -- when it was done last, in ms. since is a little before: what ended earlier has been
@@ -11,8 +11,8 @@ language plpgsql volatile set search_path from current
 set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
 declare
     q      constant _queue := (select q from _queue q where q.id = queue);
-    ticked constant regclass := _q(format('_%s.tick', q.name));
-    last   constant bigint := pg_sequence_last_value(ticked);
+    done   constant regclass := _q(format('_%s.maintained', q.name));
+    last   constant bigint := pg_sequence_last_value(done);
     upto   constant timestamptz := clock_timestamp(); -- a variable, because a volatile function is no bound of an index scan
     now_ms constant bigint := date_part('epoch', upto) * 1000;
     flags  constant bigint := pg_sequence_last_value(_q(format('_%s.flags', q.name))::regclass);
@@ -26,12 +26,12 @@ begin
         return; -- another transaction that found it due was faster
     end if;
     if not pg_try_advisory_xact_lock('_queue'::regclass::oid::int, queue) and abs(now_ms - last) < 1000 then
-        return; -- else it may be a long transaction that ticked; nothing here needs the lock
+        return; -- else it may be a long transaction that did; nothing here needs the lock
     end if;
     if first then -- in its transaction
         perform _refresh(q);
     end if;
-    perform setval(ticked, now_ms);
+    perform setval(done, now_ms);
     if q.paused::int + 2 * (q.max_running is not null)::int <> flags >> 33 & 3 then
         perform _set_flags(q.id);
     end if;
@@ -49,7 +49,7 @@ begin
     if last - now_ms > 10800000 then -- as cron does: a clock that is set back further than that was wrong before
         perform _next_run(x.queue, x.name) from _schedule x where x.queue = _maintain.queue;
     end if;
-    if due.schedules then -- whose dedup_key a transaction has that has not ended comes with a later tick
+    if due.schedules then -- whose dedup_key a transaction has that has not ended comes with a later call
         for s in select * from _schedule x where x.queue = _maintain.queue and x.next <= upto for update skip locked loop
             continue when s.dedup_key is not null and not _hold_keys(queue, array[s.dedup_key], false);
             perform enqueue_bytes(q.name, s.payload, s.key, s.group_key, s.priority, null, s.dedup_key, s.headers);
@@ -73,13 +73,13 @@ begin
     end if;
 
     if more then -- the next one looks at all, at once
-        perform setval(ticked, 0);
+        perform setval(done, 0);
     end if;
     if now_ms / 1000 <> last / 1000 and (first or now_ms - last between 0 and 2000 or random() < 0.25) then -- one call now and then need not pay for it each time
         begin
-            perform _tidy(q, now_ms);
+            perform _maintain_storage(q, now_ms);
         exception when others then -- leases and due jobs do not wait until that is mended
-            raise warning 'the upkeep of the storage of queue % failed: %', q.name, sqlerrm using errcode = sqlstate;
+            raise warning 'the maintenance of the storage of queue % failed: %', q.name, sqlerrm using errcode = sqlstate;
         end;
     end if;
 end $$;
@@ -150,9 +150,9 @@ begin
     return true;
 end $$;
 
--- _refresh makes the marks that transactions could not bring up to date because they
--- had an xid before they looked, and moves on the one that the short way has left behind:
--- whoever goes by it next would step over what it took. It has to be the first of a
+-- _refresh makes the skip maps that transactions could not bring up to date because they
+-- had an xid before they looked, and moves on the one that the fast path has left behind:
+-- the next scan would step over what the fast path took. It has to be the first of a
 -- transaction.
 create or replace function _refresh(q _queue) returns void
 language plpgsql volatile set search_path from current as $$
@@ -162,7 +162,7 @@ declare
     seq   bigint;
     lane  record;
 begin
-    if not late and (q.lifo or pg_sequence_last_value(_q(format('_%s.next', q.name))::regclass) - coalesce((_newest_mark(q.id, '', 0::smallint)).lo[1], 0) <= 1024)
+    if not late and (q.lifo or pg_sequence_last_value(_q(format('_%s.next', q.name))::regclass) - coalesce((_newest_skip_map(q.id, '', 0::smallint)).lo[1], 0) <= 1024)
        or pg_current_xact_id_if_assigned() is not null then
         return;
     end if;
@@ -173,20 +173,20 @@ begin
     end if;
     for lane in
         with recursive m as (
-            (select m.group_key, m.priority from _mark m where m.queue = q.id order by m.group_key, m.priority limit 1)
+            (select m.group_key, m.priority from _skip_map m where m.queue = q.id order by m.group_key, m.priority limit 1)
             union all
             select n.group_key, n.priority from m cross join lateral (
-                select n.group_key, n.priority from _mark n where n.queue = q.id and (n.group_key, n.priority) > (m.group_key, m.priority)
+                select n.group_key, n.priority from _skip_map n where n.queue = q.id and (n.group_key, n.priority) > (m.group_key, m.priority)
                  order by n.group_key, n.priority limit 1) n)
         select m.group_key, m.priority from m where late union select '', 0::smallint
     loop
-        execute format('select %s($1, $2, $3)', _q(format('_%s.mark', q.name))) using lane.group_key, lane.priority, seq;
+        execute format('select %s($1, $2, $3)', _q(format('_%s.skip_map', q.name))) using lane.group_key, lane.priority, seq;
     end loop;
 end $$;
 
--- _tidy is done about once a second, and by every fourth of calls that come alone. It gives
+-- _maintain_storage is done about once a second, and by every fourth of calls that come alone. It gives
 -- space back: what does that takes time, so sizes and registers are looked at first.
-create or replace function _tidy(q _queue, now_ms bigint) returns void
+create or replace function _maintain_storage(q _queue, now_ms bigint) returns void
 language plpgsql volatile set search_path from current as $$
 declare
     seen  constant regclass := _q(format('_%s.seen', q.name));
@@ -225,14 +225,14 @@ begin
     perform _reclaim_pairs();
 end $$;
 
--- _tick_at_commit ticks at the end of a transaction that it must not make fail. A row is deleted by
--- its place: it never moves, and _tick has no index.
+-- _maintain_at_commit does a queue's maintenance at the end of a transaction that it must not make fail. A row is deleted by
+-- its place: it never moves, and _maintenance has no index.
 --
 -- Deferred triggers run at PREPARE TRANSACTION, too, and where constraints are set immediate;
--- what a tick locks would stay locked for as long as the transaction goes on. Whether it
+-- what it locks would stay locked for as long as the transaction goes on. Whether it
 -- ends now is told by the client's statement, and by there being no function around it but
 -- one that commits.
-create or replace function _tick_at_commit() returns trigger
+create or replace function _maintain_at_commit() returns trigger
 language plpgsql volatile security definer set search_path from current as $$
 declare
     around text;
@@ -244,10 +244,10 @@ begin
         begin
             perform _maintain(new.queue);
         exception when others then
-            raise warning 'the upkeep of a queue failed: %', sqlerrm;
+            raise warning 'the maintenance of a queue failed: %', sqlerrm;
         end;
     end if;
-    delete from _tick t where t.ctid = new.ctid;
+    delete from _maintenance t where t.ctid = new.ctid;
     return null;
 end $$;
 
@@ -263,7 +263,7 @@ begin
     if pg_sequence_last_value(flags) & (3::bigint << 33) <> wanted then
         perform pg_advisory_lock(1885695597, flags::oid::int); -- as {raise} does
         perform setval(flags, pg_sequence_last_value(flags) & ~(3::bigint << 33) | wanted);
-        perform setval(_q(format('_%s.way', q.name)), 0); -- look
+        perform setval(_q(format('_%s.fast_path', q.name)), 0); -- the next call takes the slow path
         perform pg_advisory_unlock(1885695597, flags::oid::int);
     end if;
 end $$;

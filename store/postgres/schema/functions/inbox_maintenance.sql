@@ -1,13 +1,13 @@
--- What keeps an inbox flat: its ring turns, and what is held is found by a mark.
+-- What keeps an inbox flat: its ring turns, and the search for what is held begins where the last one ended.
 
--- _inbox_upkeep_functions is the text of a consumer's own functions that do housekeeping.
-create or replace function _inbox_upkeep_functions() returns text
+-- _inbox_maintenance_functions is the text of a consumer's own functions that do maintenance.
+create or replace function _inbox_maintenance_functions() returns text
 language sql immutable set search_path from current as $text$ select $$
 
--- {tick} turns the ring: a call does it now and then, before it does anything else. It
+-- {maintain} turns the ring: a call does it now and then, before it does anything else. It
 -- moves registers, which a rollback does not undo, and truncates what is out of its
 -- window, which nobody looks into any more.
-create or replace function {tick}(force boolean) returns void
+create or replace function {maintain}(force boolean) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 set enable_seqscan = off set enable_bitmapscan = off set jit = off as $fn$
 declare
@@ -86,7 +86,7 @@ begin
         {each: truncate table {seen}, {held}, {heads}, {gaps};}
     end loop;
 exception when lock_not_available or object_in_use then
-    null; -- someone reads there: the next tick tries again
+    null; -- someone reads there: the next maintenance tries again
 end $fn$;
 
 -- {enter_holding} is {enter} for the transactions that hold a message back, which come
