@@ -73,7 +73,7 @@ subscriptions:
 	}
 	last := start(t, "relay", "--config", config)
 	relayed(t, database, "orders")
-	eventually(t, "nothing is parked, and one letter is dead", func() bool {
+	eventually(t, "nothing is parked, and one is dead", func() bool {
 		s := subscriptionOf(t, database, "orders", "partner")
 		return s.Backlog == 0 && hook.count() == messages-1
 	})

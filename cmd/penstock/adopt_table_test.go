@@ -74,12 +74,12 @@ subscriptions:
 				"no relay runs it, and 2 messages wait")
 			clitest.Contains(t, must(t, with("dead", "list", "mails")...), "dies: refused")
 			clitest.Contains(t, must(t, with("parked", "mails")...), "waits: refused", "in ")
-			var letter struct{ ID, Topic, Payload string }
+			var dead struct{ ID, Topic, Payload string }
 			out := must(t, with("dead", "list", "mails", "--json")...)
-			if err := json.Unmarshal([]byte(out), &letter); err != nil || letter.Topic != "dies" {
+			if err := json.Unmarshal([]byte(out), &dead); err != nil || dead.Topic != "dies" {
 				t.Fatalf("%q, %v", out, err)
 			}
-			clitest.Contains(t, must(t, with("dead", "show", "mails", letter.ID)...), `{"n": 1}`, "of outbox_messages/mails", "penstock dead retry "+tc.meant+" mails"+tc.said)
+			clitest.Contains(t, must(t, with("dead", "show", "mails", dead.ID)...), `{"n": 1}`, "of outbox_messages/mails", "penstock dead retry "+tc.meant+" mails"+tc.said)
 			clitest.Same(t, "of no key", must(t, with("parked", "mails", "--retry", "--key", "none")...), "0 keys of outbox_messages/mails waited, and will be tried now.\n")
 			invoke(t, with("dead", "retry", "mails", "--id", "nobody")...).wants(t, cli.ExitFailure, `outbox_messages/mails has no such dead letter: id "nobody"`)
 			invoke(t, with("dead", "retry", "mails", "--group", "g")...).wants(t, cli.ExitUsage, "--group chooses among jobs")

@@ -44,12 +44,12 @@ func (d *desk) deadJobs(ids []int64, args ...string) string {
 	d.t.Helper()
 	var found []string
 	for line := range strings.Lines(d.must(append([]string{"dead", "list", "mails", "--json"}, args...)...)) {
-		var letter deadLetter[int64]
-		if err := json.Unmarshal([]byte(line), &letter); err != nil {
+		var dead deadLetter[int64]
+		if err := json.Unmarshal([]byte(line), &dead); err != nil {
 			d.t.Fatal(err)
 		}
 		for i := range ids {
-			if ids[i] == letter.ID {
+			if ids[i] == dead.ID {
 				found = append(found, fmt.Sprint(i+1))
 			}
 		}
@@ -108,13 +108,13 @@ func TestDeadJobIsShown(t *testing.T) {
 		first := d.must("dead", "show", "mails", fmt.Sprint(ids[0]))
 		clitest.Contains(t, first, fmt.Sprintf("id        %d of mails\n", ids[0]), "key       red\n", "group     -\n", "priority  -3\n", "after 1 attempt\n", "headers   h: v\n",
 			`disk\nfull`, "\n\n{\"to\":\"a\"}\n", fmt.Sprintf("Next: penstock dead retry mails --id %d\n", ids[0]))
-		var letter deadLetter[int64]
-		if err := json.Unmarshal([]byte(d.must("dead", "show", "mails", fmt.Sprint(ids[1]), "--json")), &letter); err != nil {
+		var dead deadLetter[int64]
+		if err := json.Unmarshal([]byte(d.must("dead", "show", "mails", fmt.Sprint(ids[1]), "--json")), &dead); err != nil {
 			t.Fatal(err)
 		}
-		if letter.ID != ids[1] || letter.Key != "blue" || string(letter.PayloadBase64) != "\x00\xff" || letter.Error != "disk\nfull" ||
-			letter.Attempts != 1 || len(letter.Failures) != 1 || time.Since(letter.DiedAt) > time.Hour {
-			t.Errorf("got %+v", letter)
+		if dead.ID != ids[1] || dead.Key != "blue" || string(dead.PayloadBase64) != "\x00\xff" || dead.Error != "disk\nfull" ||
+			dead.Attempts != 1 || len(dead.Failures) != 1 || time.Since(dead.DiedAt) > time.Hour {
+			t.Errorf("got %+v", dead)
 		}
 		d.cli("dead", "show", "mails", "999999").wants(t, cli.ExitFailure, "mails has no such dead letter: id 999999: penstock dead list")
 	})

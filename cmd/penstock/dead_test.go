@@ -22,8 +22,8 @@ func deadDesk(t *testing.T, d *desk) {
 		penstock.Message{ID: "a2", Key: "red", Topic: "order.sent", Headers: map[string]string{"reason": "too\nlarge \x1b[2J"}},
 		penstock.Message{ID: "a3", Key: "new\nline", Topic: "order.paid", Headers: map[string]string{"reason": "No Such Queue"}, Payload: []byte{0, 0xff}},
 		penstock.Message{ID: "a4", Topic: "order.sent", Payload: []byte(strings.Repeat("é", cli.ShownPayload))})
-	d.relay("orders", "billing", bury)
-	d.relay("orders", "audit", bury)
+	d.relay("orders", "billing", dies)
+	d.relay("orders", "audit", dies)
 	clitest.Same(t, "dead letters to begin with", d.dead("orders", "billing")+", "+d.dead("orders", "audit"), "a1 a2 a3 a4, a1 a2 a3 a4")
 }
 
@@ -54,11 +54,11 @@ func TestDeadList(t *testing.T) {
 			out := d.must(append([]string{"dead", "list", "orders", "--subscription", "billing", "--json"}, strings.Fields(args)...)...)
 			var ids []string
 			for line := range strings.Lines(out) {
-				var letter deadLetter[string]
-				if err := json.Unmarshal([]byte(line), &letter); err != nil {
+				var dead deadLetter[string]
+				if err := json.Unmarshal([]byte(line), &dead); err != nil {
 					t.Fatal(err)
 				}
-				ids = append(ids, letter.ID)
+				ids = append(ids, dead.ID)
 			}
 			clitest.Same(t, args, strings.Join(ids, " "), want)
 		}
@@ -78,15 +78,15 @@ func TestDeadShow(t *testing.T) {
 		clitest.Contains(t, cut, "--full shows the rest", "\n"+strings.Repeat("é", cli.ShownPayload/2)+"\n")
 		clitest.Contains(t, whole, "\n"+strings.Repeat("é", cli.ShownPayload)+"\n")
 
-		var letter deadLetter[string]
-		if err := json.Unmarshal([]byte(d.must(append(show, "a3", "--json")...)), &letter); err != nil {
+		var dead deadLetter[string]
+		if err := json.Unmarshal([]byte(d.must(append(show, "a3", "--json")...)), &dead); err != nil {
 			t.Fatal(err)
 		}
-		if string(letter.PayloadBase64) != "\x00\xff" || letter.Error != "No Such Queue" || len(letter.Failures) != 1 || letter.Attempts != 1 ||
-			time.Since(letter.DiedAt) > time.Hour || letter.Headers["reason"] != "No Such Queue" {
-			t.Errorf("got %+v", letter)
+		if string(dead.PayloadBase64) != "\x00\xff" || dead.Error != "No Such Queue" || len(dead.Failures) != 1 || dead.Attempts != 1 ||
+			time.Since(dead.DiedAt) > time.Hour || dead.Headers["reason"] != "No Such Queue" {
+			t.Errorf("got %+v", dead)
 		}
-		bySeq := d.must("dead", "show", "orders", "--subscription", "billing", "--seq", fmt.Sprint(letter.Seq))
+		bySeq := d.must("dead", "show", "orders", "--subscription", "billing", "--seq", fmt.Sprint(dead.Seq))
 		clitest.Contains(t, bySeq, "a3\n")
 		d.cli(append(show, "a9")...).wants(t, cli.ExitFailure, `orders/billing has no such dead letter: id "a9": penstock dead list`)
 		d.cli(append(show, "--seq", "99999")...).wants(t, cli.ExitFailure, `no such dead letter: seq 99999`)

@@ -139,8 +139,8 @@ func (d *desk) relay(outbox, subscription string, verdict func(penstock.Message)
 // deliver is a verdict on every message.
 func deliver(penstock.Message) penstock.Verdict { return penstock.Verdict{} }
 
-// bury is a verdict that makes a dead letter, for the reason in its headers.
-func bury(m penstock.Message) penstock.Verdict {
+// dies is a verdict that makes a dead letter, for the reason in its headers.
+func dies(m penstock.Message) penstock.Verdict {
 	reason := m.Headers["reason"]
 	if reason == "" {
 		reason = "refused"
@@ -151,13 +151,13 @@ func bury(m penstock.Message) penstock.Verdict {
 // dead lists the ids of a subscription's dead letters.
 func (d *desk) dead(outbox, subscription string) string {
 	d.t.Helper()
-	letters, err := d.store.DeadLetters(d.t.Context(), penstock.DeadLetterQuery{Outbox: outbox, Subscription: subscription})
+	found, err := d.store.DeadLetters(d.t.Context(), penstock.DeadLetterQuery{Outbox: outbox, Subscription: subscription})
 	if err != nil {
 		d.t.Fatal(err)
 	}
 	var ids []string
-	for i := range letters {
-		ids = append(ids, letters[i].Message.ID)
+	for i := range found {
+		ids = append(ids, found[i].Message.ID)
 	}
 	return strings.Join(ids, " ")
 }

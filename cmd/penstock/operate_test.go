@@ -226,8 +226,8 @@ func TestRetention(t *testing.T) {
 func TestSubscriptionDrop(t *testing.T) {
 	eachStore(t, func(t *testing.T, d *desk) {
 		d.outbox("orders", numbered(3)...)
-		d.relay("orders", "billing", bury)
-		d.relay("orders", "audit", bury)
+		d.relay("orders", "billing", dies)
+		d.relay("orders", "audit", dies)
 		drop := []string{"subscription", "drop", "orders", "billing"}
 		d.cli(drop...).wants(t, cli.ExitUsage, "nothing was dropped: there is no terminal to ask on")
 		for _, answer := range []string{"y\n", "\n", "", "audit\n"} {

@@ -22,7 +22,7 @@ func TestRelayRoleNeedsNothingOfQueues(t *testing.T) {
 	d := urlDesk(t, database)
 	d.outbox("orders", numbered(1)...)
 	d.must("queue", "create", "mails")
-	d.relay("orders", "billing", bury)
+	d.relay("orders", "billing", dies)
 	conn, err := pgx.Connect(t.Context(), database)
 	if err != nil {
 		t.Fatal(err)

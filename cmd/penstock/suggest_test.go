@@ -50,7 +50,7 @@ func TestNextCommandsRunWhenPasted(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	(&desk{t: t, store: store}).relay("orders", "default", bury)
+	(&desk{t: t, store: store}).relay("orders", "default", dies)
 	queue := store.(penstock.QueueStore).Queue("mails")
 	jobs, err := queue.Claim(t.Context(), penstock.Claim{Jobs: 1, Lease: time.Minute})
 	if err != nil || len(jobs) != 1 {
@@ -77,7 +77,7 @@ func TestNextCommandsRunWhenPasted(t *testing.T) {
 func TestOutboxDropTellsWhatIsLost(t *testing.T) {
 	eachStore(t, func(t *testing.T, d *desk) {
 		d.outbox("orders", numbered(3)...)
-		d.relay("orders", "billing", bury)
+		d.relay("orders", "billing", dies)
 		if err := d.store.Publish(t.Context(), "orders", numbered(2)...); err != nil {
 			t.Fatal(err)
 		}

@@ -41,15 +41,15 @@ func (d *desk) work(queue string, until func(*penstock.QueueStatus) bool, args .
 // nothingToDo is true when no job runs or could.
 func nothingToDo(q *penstock.QueueStatus) bool { return q.Ready+q.Running+q.Waiting == 0 }
 
-// letters are the dead letters of a queue as payload and error.
-func (d *desk) letters(queue string) map[string]string {
+// deadErrors are the dead letters of a queue as payload and error.
+func (d *desk) deadErrors(queue string) map[string]string {
 	d.t.Helper()
-	letters, err := d.queues().DeadJobs(d.t.Context(), penstock.DeadJobQuery{Queue: queue})
+	dead, err := d.queues().DeadJobs(d.t.Context(), penstock.DeadJobQuery{Queue: queue})
 	if err != nil {
 		d.t.Fatal(err)
 	}
 	found := map[string]string{}
-	for _, l := range letters {
+	for _, l := range dead {
 		found[string(l.Job.Payload)] = l.Err()
 	}
 	return found
@@ -63,7 +63,7 @@ func TestExitCodeIsTheVerdict(t *testing.T) {
 		if o.code != cli.ExitOK || !strings.Contains(o.stderr, "done=2 failed=3 dead=2 lost=0") {
 			t.Errorf("exit code %d: %s", o.code, o.stderr)
 		}
-		clitest.Same(t, "buried", fmt.Sprint(d.letters("scripts")), "map[echo used wrongly >&2; exit 64:exit status 64: used wrongly exit 65:exit status 65]")
+		clitest.Same(t, "dead", fmt.Sprint(d.deadErrors("scripts")), "map[echo used wrongly >&2; exit 64:exit status 64: used wrongly exit 65:exit status 65]")
 		q := d.queue("scripts")
 		clitest.Same(t, "tried again later, the rest done", fmt.Sprint(q.Delayed, jobsIn(q)), "3 3")
 	})
@@ -78,11 +78,11 @@ func TestLastAttemptMakesADeadLetterWithTheLastLines(t *testing.T) {
 		if strings.Contains(o.stdout+o.stderr, "line 0\n") {
 			t.Errorf("what is to be discarded is shown: %s", o.stderr)
 		}
-		letters := d.letters("scripts")
-		clitest.Same(t, "exit 75", letters["exit 75"], "exit status 75")
-		clitest.Same(t, "killed", letters["kill -9 $$"], "signal: killed")
-		clitest.Contains(t, letters["no-such-command"], "exit status 127: ", "no-such-command")
-		text := letters[long]
+		dead := d.deadErrors("scripts")
+		clitest.Same(t, "exit 75", dead["exit 75"], "exit status 75")
+		clitest.Same(t, "killed", dead["kill -9 $$"], "signal: killed")
+		clitest.Contains(t, dead["no-such-command"], "exit status 127: ", "no-such-command")
+		text := dead[long]
 		clitest.Contains(t, text, "exit status 3: line ", "line 998\nline 999")
 		if len(text) > 2<<10+100 || strings.Contains(text, "line 1\n") {
 			t.Errorf("%d bytes are kept: %s", len(text), text)
@@ -194,7 +194,7 @@ func TestTimeoutKillsTheCommandAndItsChildren(t *testing.T) {
 	go func() { line.up(); line.down(); close(down) }()
 	d.work("mails", func(q *penstock.QueueStatus) bool { return q.DeadLetters == 1 }, "--timeout", "50ms", "--exec", line.command())
 	<-down
-	clitest.Same(t, "dead letter", d.letters("mails")[""], "killed after 50ms")
+	clitest.Same(t, "dead letter", d.deadErrors("mails")[""], "killed after 50ms")
 }
 
 func TestCommandOfALostLeaseIsKilled(t *testing.T) {

@@ -8,7 +8,7 @@
 //	complete.go suggest.go         names for the shell; the database that a suggested command means
 //	signals.go stdin.go            what Ctrl-C ends
 //	confirm.go terminal.go         asking before something is lost; progress
-//	table.go letter_text.go        what people read: lists, and one dead letter or held message
+//	table.go dead_letter_text.go   what people read: lists, and one dead letter or held message
 //	text.go when.go scrub.go       names, numbers and times in it; no password on stderr
 package cli
 

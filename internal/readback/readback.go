@@ -26,9 +26,9 @@ type Broker interface {
 	// Open makes the queue. The sink is open already, because the embedded
 	// server runs inside it.
 	Open(ctx context.Context, sink penstock.Sink) error
-	// Read hands every arrival to got, in order, until the mark of Finish.
+	// Read hands every arrival to got, in order, until the end marker of Finish.
 	Read(ctx context.Context, got func(Arrival)) error
-	// Finish puts a mark behind everything that the broker has confirmed.
+	// Finish puts an end marker behind everything that the broker has confirmed.
 	Finish(ctx context.Context) error
 	// Remove deletes the queue with what is in it.
 	Remove(ctx context.Context) error

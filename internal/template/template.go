@@ -104,7 +104,7 @@ func placeholder(name string) (p part, problem string) {
 	return p, fmt.Sprintf("unknown placeholder {%s}", name)
 }
 
-// Execute fills the template from m. A header that m lacks is an error, marked
+// Execute fills the template from m. A header that m lacks is an error,
 // penstock.Permanent: sending the same message again cannot cure it.
 func (t *Template) Execute(m *penstock.Message) (string, error) {
 	s, ok := t.Optional(m)

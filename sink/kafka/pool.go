@@ -13,7 +13,7 @@ import (
 type pool struct {
 	cfg    *Config
 	log    *slog.Logger
-	places chan struct{} // as many as may be lent
+	places chan struct{} // as many as may be in use
 	done   chan struct{} // closed by stop
 
 	mu    sync.Mutex
@@ -79,7 +79,7 @@ func (l *pool) put(p *producer) {
 	<-l.places
 }
 
-// stop ends all producers, lent ones too, and waits until they are gone or ctx
+// stop ends all producers, those in use too, and waits until they are gone or ctx
 // ends.
 func (l *pool) stop(ctx context.Context) {
 	close(l.done)

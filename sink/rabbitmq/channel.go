@@ -203,7 +203,7 @@ func (c *channel) answer(tag uint64, multiple, acked bool) error {
 
 func (c *channel) entry(tag uint64) *entry { return &c.pending[tag%uint64(len(c.pending))] }
 
-// returns marks the messages that a return may be about.
+// returns finds the messages that a return may be about.
 func (c *channel) returns(id string, r *returned) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -35,7 +35,7 @@ func (s *Sink) Send(ctx context.Context, msgs []penstock.Message) []error {
 		return nil
 	}
 	c := call{sink: s, msgs: msgs, errs: make([]error, len(msgs))}
-	c.line()
+	c.chain()
 	c.run(ctx)
 	if !c.failed.Load() {
 		return nil
@@ -48,15 +48,15 @@ type call struct {
 	sink   *Sink
 	msgs   []penstock.Message
 	errs   []error
-	heads  []int32 // the first message of each line
-	next   []int32 // the one behind in its line; 0 if there is none
+	heads  []int32 // the first message of each key
+	next   []int32 // the next of its key; 0 if there is none
 	taken  atomic.Int32
 	failed atomic.Bool
 }
 
-// line puts the messages of each key into a line, in order. A message without a
-// key is a line of its own.
-func (c *call) line() {
+// chain links the messages of each key, in order. One without a
+// key is by itself.
+func (c *call) chain() {
 	c.heads, c.next = make([]int32, 0, len(c.msgs)), make([]int32, len(c.msgs))
 	tails := make(map[string]int32, len(c.msgs))
 	for i := range c.msgs {

@@ -152,7 +152,7 @@ func TestIsNoInOrderSink(t *testing.T) {
 func TestLines(t *testing.T) {
 	msgs := []penstock.Message{{Key: "a"}, {}, {Key: "b"}, {Key: "a"}, {}, {Key: "a"}, {Key: "b"}}
 	c := call{msgs: msgs}
-	c.line()
+	c.chain()
 	if !slices.Equal(c.heads, []int32{0, 1, 2, 4}) || !slices.Equal(c.next, []int32{3, 0, 6, 5, 0, 0, 0}) {
 		t.Errorf("heads %v, next %v", c.heads, c.next)
 	}

@@ -18,7 +18,7 @@ var deadLetterCases = []testCase{
 	{name: "RetryWhileNobodyReads", run: retryWhileNobodyReads},
 	{name: "RetryPassesOverOthers", run: retryPassesOver},
 	{name: "SurviveReclaim", run: deadLettersSurviveReclaim},
-	{name: "Discard", run: discardLetters},
+	{name: "Discard", run: discardDeadLetters},
 	{name: "OnTheirWayBack", run: deadLettersOnTheirWay},
 	{name: "ComeBackOutOfOrder", run: deadLetterOutOfOrder},
 	{name: "PassParkedOnesOfTheirKey", run: deadLetterPassesParked},
@@ -247,7 +247,7 @@ func deadLettersSurviveReclaim(e *env) {
 	r.again().want()
 }
 
-func discardLetters(e *env) {
+func discardDeadLetters(e *env) {
 	r := e.read()
 	e.publish(messages("m", 3)...)
 	b := r.fetch(plenty)

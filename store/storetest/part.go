@@ -16,7 +16,7 @@ var partCases = []testCase{
 	{name: "SettlesWhatIsFresh", run: partOfMany},
 	{name: "OfAKey", run: partOfKey},
 	{name: "OfLinesOfOne", run: partOfLinesOfOne},
-	{name: "OfRetriedDeadLetters", run: partOfLetters},
+	{name: "OfRetriedDeadLetters", run: partOfDeadLetters},
 	{name: "OfAReplay", run: partOfReplay},
 	{name: "IsReplayed", run: partIsReplayed},
 	{name: "ReclaimKeepsTheRest", run: partAndReclaim, needs: Features{Reclaim: true}},
@@ -227,7 +227,7 @@ func partOfLinesOfOne(e *env) {
 	e.wantParked(r, 1, 1, 0)
 }
 
-func partOfLetters(e *env) {
+func partOfDeadLetters(e *env) {
 	r := e.read()
 	e.publish(messages("m", 4)...)
 	b := r.fetch(plenty)

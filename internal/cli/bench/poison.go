@@ -69,6 +69,6 @@ func benchPoisonTable(w io.Writer, r bench.PoisonResult) error {
 	t.row("poison", "%.0f messages/s of the healthy keys", r.Poison)
 	t.row("ratio", "%s", ratios(r.Ratio, r.Ratios))
 	t.row("refused", "%d attempts of poisoned messages", r.Attempts)
-	t.row("parked", "%d messages in %d lines, %d dead letters", r.Parked, r.ParkedKeys, r.DeadLetters)
+	t.row("parked", "%d messages of %d keys, %d dead letters", r.Parked, r.ParkedKeys, r.DeadLetters)
 	return t.flush()
 }

@@ -19,11 +19,11 @@ func Command(a *cli.App) *cobra.Command {
 		Short: "Look at dead letters, send or run them again, or discard them",
 		Long: `A message becomes a dead letter when its attempts are used up, or when the sink
 refuses it for good; a job, when its attempts are used up, or when its worker
-buries it. It is kept, with the reasons, until someone decides: retry sends or
-runs it again, discard deletes it. Nothing else ever removes one.
+refuses it for good. It is kept, with the reasons, until someone decides: retry
+sends or runs it again, discard deletes it. Nothing else ever removes one.
 
 Where on_dead is hold, the later messages of the key wait for that decision too;
-list shows such letters as held.
+list shows those as held.
 
   penstock dead list orders                    what there is, and why
   penstock dead show orders ID                 one of them, with its payload
@@ -106,7 +106,7 @@ func (f *deadFlags) check(flags *pflag.FlagSet) error {
 	return nil
 }
 
-// died bounds when letters died; zero does not bound. Times are this machine's.
+// died bounds when dead letters died; zero does not bound. Times are this machine's.
 func (f *deadFlags) died(flags *pflag.FlagSet) (before, after time.Time) {
 	now := time.Now()
 	if flags.Changed("older-than") {

@@ -12,8 +12,8 @@ import (
 )
 
 func TestDeadPagesFollowThePayloads(t *testing.T) {
-	page := func(n, bytes int) []letter {
-		letters := make([]letter, n)
+	page := func(n, bytes int) []deadLetter {
+		letters := make([]deadLetter, n)
 		for i := range letters {
 			letters[i] = &deadMessage{DeadLetter: penstock.DeadLetter{Message: penstock.Message{Payload: make([]byte, bytes)}}}
 		}

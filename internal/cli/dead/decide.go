@@ -17,16 +17,16 @@ type deadAction struct {
 	verb, past string // retry, retried
 	// asks whether this choice is broad enough to ask first.
 	asks func(*deadFlags) bool
-	do   func(letterbox, context.Context, []int64) (int, error)
+	do   func(deadLetters, context.Context, []int64) (int, error)
 }
 
 var (
 	retryDead = deadAction{
-		verb: "retry", past: "retried", do: letterbox.retry,
+		verb: "retry", past: "retried", do: deadLetters.retry,
 		asks: func(f *deadFlags) bool { return f.all },
 	}
 	discardDead = deadAction{
-		verb: "discard", past: "discarded", do: letterbox.discard,
+		verb: "discard", past: "discarded", do: deadLetters.discard,
 		asks: func(f *deadFlags) bool { return !f.byName },
 	}
 )
@@ -35,7 +35,7 @@ func retryCommand(a *cli.App) *cobra.Command {
 	cmd := actionCommand(a, retryDead)
 	cmd.Short = "Send dead letters again, or run them again"
 	cmd.Long = `Send dead letters back to their subscription, whose relay sends them next, with
-the same ids. Its attempts count on: a letter that had used them all up gets one
+the same ids. Its attempts count on: one that had used them all up gets one
 more, one that died earlier is parked and retried as before. If it fails in the
 end it is a dead letter again, with its errors added to those it has.
 
@@ -95,7 +95,7 @@ func actionCommand(a *cli.App, action deadAction) *cobra.Command {
 			if err := a.Possible(leave); err != nil {
 				return err
 			}
-			box, err := openLetters(ctx, a, args[0], &f, cmd.Flags())
+			box, err := openDeadLetters(ctx, a, args[0], &f, cmd.Flags())
 			if err != nil {
 				return err
 			}
@@ -121,7 +121,7 @@ type decisions struct{ chosen, done int }
 // decide chooses first and acts afterwards, on what it has chosen alone: what
 // dies in between was not asked about, and what is retried and dies at once is
 // not retried for ever.
-func decide(ctx context.Context, a *cli.App, box letterbox, limit int, action deadAction, leave cli.Consent, p *cli.Progress) (n decisions, err error) {
+func decide(ctx context.Context, a *cli.App, box deadLetters, limit int, action deadAction, leave cli.Consent, p *cli.Progress) (n decisions, err error) {
 	numbers, err := chooseDead(ctx, box, limit, p)
 	if err != nil || len(numbers) == 0 {
 		return n, err
@@ -143,13 +143,13 @@ func decide(ctx context.Context, a *cli.App, box letterbox, limit int, action de
 	return n, nil
 }
 
-// chooseDead returns the numbers of the letters of a box. One that was named and
+// chooseDead returns the numbers of the dead letters of a box. One that was named and
 // is not among them is an error, so that nothing is done for the others: the
 // wrong subscription, perhaps.
-func chooseDead(ctx context.Context, box letterbox, limit int, p *cli.Progress) ([]int64, error) {
+func chooseDead(ctx context.Context, box deadLetters, limit int, p *cli.Progress) ([]int64, error) {
 	var numbers []int64
 	missing := box.named()
-	err := eachPage(ctx, box, limit, func(page []letter) error {
+	err := eachPage(ctx, box, limit, func(page []deadLetter) error {
 		for _, l := range page {
 			numbers = append(numbers, l.number())
 			if len(missing) > 0 {
@@ -167,7 +167,7 @@ func chooseDead(ctx context.Context, box letterbox, limit int, p *cli.Progress) 
 }
 
 // decided tells what was done, also when an error ended it.
-func decided(a *cli.App, box letterbox, action deadAction, n decisions, err error, asJSON bool) error {
+func decided(a *cli.App, box deadLetters, action deadAction, n decisions, err error, asJSON bool) error {
 	switch {
 	case err != nil && n.chosen == 0:
 		return nil

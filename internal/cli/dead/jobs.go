@@ -12,7 +12,7 @@ import (
 	"github.com/penstock/penstock/internal/cli"
 )
 
-// deadJobs is the letterbox of a queue.
+// deadJobs is deadLetters of a queue.
 type deadJobs struct {
 	store cli.DeadJobStore
 	query penstock.DeadJobQuery
@@ -49,10 +49,10 @@ func (b *deadJobs) columns() []cli.Column {
 	}
 }
 
-func (b *deadJobs) page(ctx context.Context, after int64, limit int) ([]letter, error) {
+func (b *deadJobs) page(ctx context.Context, after int64, limit int) ([]deadLetter, error) {
 	q := b.query
 	q.AfterID, q.Limit = after, limit
-	page := make([]letter, 0, limit)
+	page := make([]deadLetter, 0, limit)
 	for {
 		found, err := b.store.DeadJobs(ctx, q)
 		if err != nil {
@@ -118,7 +118,7 @@ func (d *deadJob) row(now time.Time) []string {
 }
 
 func (d *deadJob) text(full bool, now time.Time) string {
-	var out cli.LetterText
+	var out cli.DeadLetterText
 	j := &d.Job
 	out.Line("id", "%d of %s", j.ID, d.box.name())
 	out.Line("key", "%s", cli.OrDash(cli.Visible(j.Key)))

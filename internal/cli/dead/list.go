@@ -42,13 +42,13 @@ the payload: show has it.`,
 			if err := f.check(cmd.Flags()); err != nil {
 				return err
 			}
-			box, err := openLetters(ctx, a, args[0], &f, cmd.Flags())
+			box, err := openDeadLetters(ctx, a, args[0], &f, cmd.Flags())
 			if err != nil {
 				return err
 			}
 			if asJSON {
 				lines := json.NewEncoder(a.Stdout)
-				return eachPage(ctx, box, f.limit, func(page []letter) error {
+				return eachPage(ctx, box, f.limit, func(page []deadLetter) error {
 					for _, l := range page {
 						if err := lines.Encode(l.json(false)); err != nil {
 							return err
@@ -60,7 +60,7 @@ the payload: show has it.`,
 			list := cli.NewTable(a.Stdout, box.columns()...)
 			listed := 0
 			now := time.Now()
-			err = eachPage(ctx, box, f.limit, func(page []letter) error {
+			err = eachPage(ctx, box, f.limit, func(page []deadLetter) error {
 				for _, l := range page {
 					if err := list.Row(l.row(now)...); err != nil {
 						return err

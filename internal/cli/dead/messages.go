@@ -20,7 +20,7 @@ type deadStore interface {
 	DiscardDeadLetters(ctx context.Context, q penstock.DeadLetterQuery) (int, error)
 }
 
-// deadMessages is the letterbox of a subscription.
+// deadMessages is deadLetters of a subscription.
 type deadMessages struct {
 	store   deadStore
 	query   penstock.DeadLetterQuery
@@ -59,14 +59,14 @@ func (b *deadMessages) columns() []cli.Column {
 	}
 }
 
-func (b *deadMessages) page(ctx context.Context, after int64, limit int) ([]letter, error) {
+func (b *deadMessages) page(ctx context.Context, after int64, limit int) ([]deadLetter, error) {
 	q := b.query
 	q.AfterSeq, q.Limit = after, limit
 	found, err := b.store.DeadLetters(ctx, q)
 	if err != nil {
 		return nil, b.about(err, "reading dead letters")
 	}
-	page := make([]letter, len(found))
+	page := make([]deadLetter, len(found))
 	for i := range found {
 		page[i] = &deadMessage{found[i], b}
 	}
@@ -131,7 +131,7 @@ func (d *deadMessage) row(now time.Time) []string {
 }
 
 func (d *deadMessage) text(full bool, now time.Time) string {
-	var out cli.LetterText
+	var out cli.DeadLetterText
 	m := &d.Message
 	out.Line("id", "%s", cli.Visible(m.ID))
 	out.Line("seq", "%d of %s", m.Seq, d.box.name())

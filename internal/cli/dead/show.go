@@ -43,7 +43,7 @@ payload.`,
 			if err := f.check(cmd.Flags()); err != nil {
 				return err
 			}
-			box, err := openLetters(ctx, a, args[0], &f, cmd.Flags())
+			box, err := openDeadLetters(ctx, a, args[0], &f, cmd.Flags())
 			if err != nil {
 				return err
 			}
@@ -59,9 +59,9 @@ payload.`,
 	return cmd
 }
 
-func showDead(ctx context.Context, a *cli.App, box letterbox, full, asJSON bool) error {
+func showDead(ctx context.Context, a *cli.App, box deadLetters, full, asJSON bool) error {
 	shown := 0
-	err := eachPage(ctx, box, 0, func(page []letter) (err error) {
+	err := eachPage(ctx, box, 0, func(page []deadLetter) (err error) {
 		for _, l := range page {
 			if asJSON {
 				err = json.NewEncoder(a.Stdout).Encode(l.json(true))

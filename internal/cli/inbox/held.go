@@ -172,7 +172,7 @@ func showHeld(ctx context.Context, a *cli.App, store penstock.InboxStore, q pens
 		return json.NewEncoder(a.Stdout).Encode(heldForPrograms(q.Consumer, &held[0], true))
 	}
 	m, now := &held[0], time.Now()
-	var t cli.LetterText
+	var t cli.DeadLetterText
 	t.Line("id", "%s", cli.Visible(m.ID))
 	t.Line("key", "%s", cli.Visible(m.Key))
 	t.Line("previous", "%s, which is %s", cli.Visible(m.Previous), heldOrMissing(m))

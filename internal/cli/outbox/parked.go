@@ -35,7 +35,7 @@ func ParkedCommand(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "parked OUTBOX|SUBSCRIPTION",
 		Short: "Show the keys whose messages wait for another attempt, or have them tried now",
-		Long: `Show what is parked. A message that the sink keeps refusing is set aside with
+		Long: `Show what is parked. A message that the sink keeps refusing is parked with
 those of its key that come after it, so that other keys go on; it is tried again
 from time to time, and once it is delivered, or a dead letter, the others follow
 in order. A message without a key waits alone.
@@ -176,7 +176,7 @@ func retryParked(ctx context.Context, a *cli.App, store parkedReader, outbox, on
 	return nil
 }
 
-// retryText says in how long the first of a line is sent again.
+// retryText says in how long the first of a key is sent again.
 func retryText(k *penstock.ParkedKey, now time.Time) string {
 	if k.Held {
 		return ""

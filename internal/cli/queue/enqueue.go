@@ -30,7 +30,7 @@ type jobFlags struct {
 
 func (f *jobFlags) add(flags *pflag.FlagSet) {
 	flags.StringVarP(&f.key, "key", "k", "", "key: its jobs run one after another, in the order of their ids")
-	flags.StringVarP(&f.group, "group", "g", "", "group, such as a tenant: a line of its own")
+	flags.StringVarP(&f.group, "group", "g", "", "group, such as a tenant: ordered by itself")
 	flags.IntVar(&f.priority, "priority", 0, fmt.Sprintf("%d (first) to %d (last)", penstock.MinPriority, penstock.MaxPriority))
 	flags.StringVar(&f.dedupKey, "dedup-key", "", "do not enqueue it if the queue had a job with this key within its window")
 	flags.StringArrayVarP(&f.headers, "header", "H", nil, "header as name=value; may be repeated")
@@ -66,7 +66,7 @@ A line is an object with any of these fields:
   payload         a string is taken as it is, any other JSON value as its text
   payload_base64  instead of payload, for bytes that are no text
   key             serialises: at most one job of a key runs at a time, in order
-  group           a line of its own, such as a tenant
+  group           such as a tenant: ordered by itself
   priority        -16 (first) to 15 (last), 0 if not given
   delay           run it in so long: 90s, 24h, 7d
   not_before      instead of delay, the time: 2026-11-22T08:00:00Z

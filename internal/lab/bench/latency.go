@@ -46,7 +46,7 @@ func (r *relayRun) latency(ctx context.Context) (err error) {
 	if err := r.publishSteadily(ctx, t); err != nil {
 		return errors.Join(err, stop())
 	}
-	// The relay drains what is in flight; the mark then ends the reading.
+	// The relay drains what is in flight; the end marker then ends the reading.
 	if _, err := r.awaitSettled(ctx, 20*time.Millisecond); err != nil {
 		return errors.Join(err, stop())
 	}

@@ -58,7 +58,7 @@ type OutageRun struct {
 	// RatioFromReturn counts the time to the first confirm, too.
 	RatioFromReturn float64 `json:"ratio_from_return"`
 	// AttemptsSpent sums up what confirmed messages had beyond their first
-	// attempt, and one for each dead letter and each parked line.
+	// attempt, and one for each dead letter and each parked key.
 	AttemptsSpent int64 `json:"attempts_spent"`
 	DeadLetters   int64 `json:"dead_letters"`
 	Parked        int64 `json:"parked"`

@@ -91,7 +91,7 @@ const (
 	refusedPerFlow = 4
 )
 
-// Park measures how a topic that is refused whole is set aside and comes back.
+// Park measures how a topic that is refused whole is parked and comes back.
 func Park(ctx context.Context, cfg ParkConfig) (ParkResult, error) {
 	cfg.SetDefaults()
 	if err := cfg.Validate(); err != nil {

@@ -70,7 +70,7 @@ func (c *rabbitConsumer) route(topic string, there bool) error {
 	})
 }
 
-// finish puts the mark behind everything that was confirmed.
+// finish puts the end marker behind everything that was confirmed.
 func (c *rabbitConsumer) finish(ctx context.Context) error {
 	return c.withChannel(func(ch *amqp.Channel) error {
 		if err := ch.Confirm(false); err != nil {
@@ -81,7 +81,7 @@ func (c *rabbitConsumer) finish(ctx context.Context) error {
 			return err
 		}
 		if acked, err := confirm.WaitContext(ctx); err != nil || !acked {
-			return errors.Join(errors.New("RabbitMQ did not confirm the end mark"), err)
+			return errors.Join(errors.New("RabbitMQ did not confirm the end marker"), err)
 		}
 		return nil
 	})
@@ -100,7 +100,7 @@ func (c *rabbitConsumer) withChannel(fn func(*amqp.Channel) error) error {
 	return fn(ch)
 }
 
-// run reads until the mark, connecting anew as often as it takes.
+// run reads until the end marker, connecting anew as often as it takes.
 func (c *rabbitConsumer) run(ctx context.Context) error {
 	for before := int64(0); ; {
 		done, err := c.readOnce(ctx)

@@ -229,7 +229,7 @@ func (c *chaos) collect(ctx context.Context, e *evidence, consumed <-chan error)
 			return fmt.Errorf("reading from RabbitMQ: %w", err)
 		}
 	case <-time.After(drainPatience):
-		return errors.New("the end mark does not come out of the queue")
+		return errors.New("the end marker does not come out of the queue")
 	}
 	for _, r := range routes {
 		if r.broker == "rabbitmq" {

@@ -14,9 +14,9 @@ import (
 	"github.com/penstock/penstock/internal/cli/adopt"
 )
 
-// letterbox is where the verbs find dead letters that were chosen by flags: the
+// deadLetters is where the verbs find dead letters that were chosen by flags: the
 // messages of a subscription or the jobs of a queue.
-type letterbox interface {
+type deadLetters interface {
 	// name for people, arguments for the command line that is suggested, identity
 	// for programs.
 	name() string
@@ -25,20 +25,20 @@ type letterbox interface {
 
 	// columns of the table that list prints.
 	columns() []cli.Column
-	// page returns up to limit letters whose numbers are above after, in order.
-	page(ctx context.Context, after int64, limit int) ([]letter, error)
-	// named are those that the choice names one by one, as letter.names does.
+	// page returns up to limit dead letters whose numbers are above after, in order.
+	page(ctx context.Context, after int64, limit int) ([]deadLetter, error)
+	// named are those that the choice names one by one, as deadLetter.names does.
 	named() []string
 
-	// retry and discard act on letters by their numbers and return how many there
+	// retry and discard act on dead letters by their numbers and return how many there
 	// still were.
 	retry(ctx context.Context, numbers []int64) (int, error)
 	discard(ctx context.Context, numbers []int64) (int, error)
 }
 
-// letter is one dead letter.
-type letter interface {
-	// number orders the letters of a box and names one: a message's seq, a job's
+// deadLetter is one dead letter.
+type deadLetter interface {
+	// number orders the dead letters of a box and names one: a message's seq, a job's
 	// id.
 	number() int64
 	names() []string
@@ -50,29 +50,29 @@ type letter interface {
 	json(withPayload bool) any
 }
 
-// openLetters opens the database and finds whose dead letters the flags choose
+// openDeadLetters opens the database and finds whose dead letters the flags choose
 // from: a queue's, if there is one of that name, or a subscription's.
-func openLetters(ctx context.Context, a *cli.App, name string, f *deadFlags, flags *pflag.FlagSet) (letterbox, error) {
+func openDeadLetters(ctx context.Context, a *cli.App, name string, f *deadFlags, flags *pflag.FlagSet) (deadLetters, error) {
 	if f.Preset != "" || f.Table != "" {
-		return adoptedLetters(ctx, a, name, f, flags)
+		return adoptedDeadLetters(ctx, a, name, f, flags)
 	}
 	store, err := a.OpenStore(ctx)
 	if err != nil {
 		return nil, err
 	}
-	box, missing := findLetters(ctx, store, name, f, flags)
+	box, missing := findDeadLetters(ctx, store, name, f, flags)
 	if !errors.Is(missing, penstock.ErrNoOutbox) {
 		return box, missing
 	}
-	if box, err := adoptedLetters(ctx, a, name, f, flags); box != nil || err != nil {
+	if box, err := adoptedDeadLetters(ctx, a, name, f, flags); box != nil || err != nil {
 		return box, err
 	}
 	return nil, missing
 }
 
-// adoptedLetters is openLetters for the subscription of an adopted table. Without
+// adoptedDeadLetters is openDeadLetters for the subscription of an adopted table. Without
 // one of that name the box is nil.
-func adoptedLetters(ctx context.Context, a *cli.App, name string, f *deadFlags, flags *pflag.FlagSet) (letterbox, error) {
+func adoptedDeadLetters(ctx context.Context, a *cli.App, name string, f *deadFlags, flags *pflag.FlagSet) (deadLetters, error) {
 	table, err := adopt.Find(ctx, a, &f.Flags, name)
 	if err != nil || table == nil {
 		return nil, err
@@ -85,7 +85,7 @@ func adoptedLetters(ctx context.Context, a *cli.App, name string, f *deadFlags, 
 	return box, nil
 }
 
-func findLetters(ctx context.Context, store penstock.Store, name string, f *deadFlags, flags *pflag.FlagSet) (letterbox, error) {
+func findDeadLetters(ctx context.Context, store penstock.Store, name string, f *deadFlags, flags *pflag.FlagSet) (deadLetters, error) {
 	queues, hasQueues := store.(cli.DeadJobStore)
 	if hasQueues && f.subscription == "" {
 		found, err := cli.IsQueue(ctx, queues, name)
@@ -115,9 +115,9 @@ const (
 	pageBytes              = 16 << 20
 )
 
-// eachPage hands the letters of a box to see, page by page in order, up to limit
+// eachPage hands the dead letters of a box to see, page by page in order, up to limit
 // of them (0: all). No page is empty.
-func eachPage(ctx context.Context, box letterbox, limit int, see func([]letter) error) error {
+func eachPage(ctx context.Context, box deadLetters, limit int, see func([]deadLetter) error) error {
 	size, after := firstPage, int64(0)
 	for seen := 0; limit == 0 || seen < limit; {
 		want := size
@@ -141,7 +141,7 @@ func eachPage(ctx context.Context, box letterbox, limit int, see func([]letter) 
 	return nil
 }
 
-func nextPage(size int, page []letter) int {
+func nextPage(size int, page []deadLetter) int {
 	bytes := 0
 	for _, l := range page {
 		bytes += l.size()
@@ -156,12 +156,12 @@ func nextPage(size int, page []letter) int {
 }
 
 // noDeadLetter is the error for names that none has.
-func noDeadLetter(box letterbox, names []string) error {
+func noDeadLetter(box deadLetters, names []string) error {
 	return penstock.WithHint(fmt.Errorf("%s has no such dead letter: %s", box.name(), strings.Join(names, ", ")),
 		"penstock dead list shows those there are; one that was sent back is not among them until it dies again")
 }
 
-// attemptsOf a letter, which counted on while it was parked.
+// attemptsOf a dead letter, which counted on while it was parked.
 func attemptsOf(attempt int, failures []penstock.Failure) int {
 	if len(failures) > 0 {
 		return max(attempt, failures[len(failures)-1].Attempt)

@@ -15,31 +15,31 @@ import (
 // ShownPayload is how many bytes of a payload are shown unless all are wanted.
 const ShownPayload = 2 << 10
 
-// LetterText is a dead letter for people, one fact per line.
-type LetterText struct{ strings.Builder }
+// DeadLetterText is a dead letter for people, one fact per line.
+type DeadLetterText struct{ strings.Builder }
 
-func (t *LetterText) Line(name, format string, args ...any) {
+func (t *DeadLetterText) Line(name, format string, args ...any) {
 	fmt.Fprintf(t, "%-9s %s\n", name, fmt.Sprintf(format, args...))
 }
 
-func (t *LetterText) Times(created, died, now time.Time, attempts int) {
+func (t *DeadLetterText) Times(created, died, now time.Time, attempts int) {
 	t.Line("created", "%s", Clock(created))
 	t.Line("died", "%s, %s ago, after %s", Clock(died), Since(died, now), Plural(int64(attempts), "attempt"))
 }
 
-func (t *LetterText) Headers(headers map[string]string) {
+func (t *DeadLetterText) Headers(headers map[string]string) {
 	for i, name := range slices.Sorted(maps.Keys(headers)) {
 		t.Line(map[bool]string{true: "headers"}[i == 0], "%s: %s", Visible(name), Visible(headers[name]))
 	}
 }
 
-func (t *LetterText) Failures(failures []penstock.Failure) {
+func (t *DeadLetterText) Failures(failures []penstock.Failure) {
 	for i, f := range failures {
 		t.Line(map[bool]string{true: "errors"}[i == 0], "%d  %s  %s", f.Attempt, Clock(f.At), Visible(f.Err))
 	}
 }
 
-func (t *LetterText) Payload(payload []byte, full bool) {
+func (t *DeadLetterText) Payload(payload []byte, full bool) {
 	shown, kind := payload, "text"
 	if !utf8.Valid(payload) {
 		kind = "base64 of bytes that are no text"
