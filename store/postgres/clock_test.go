@@ -28,7 +28,7 @@ func (c *clocked) set(offset time.Duration) {
 	c.Must(c.server.SetClock(offset))
 }
 
-// Workers that only use SQL do the upkeep of their queue whatever the clock has shown before:
+// Workers that only use SQL do the maintenance of their queue whatever the clock has shown before:
 // leases end and delayed jobs come.
 func TestQueueWhenTheClockIsSet(t *testing.T) {
 	c := newClocked(t)
@@ -124,7 +124,7 @@ func TestInboxWhenTheClockIsSet(t *testing.T) {
 	c.Exec("select penstock.maintain_inbox('billing')")
 	c.set(0)
 	c.Eventually("registers are not ahead of the clock", func() bool {
-		c.receive(arrival("l", "other", ""), 0) // which ticks
+		c.receive(arrival("l", "other", ""), 0) // which maintains
 		return c.Number(`select count(*) from (values ('since'), ('low')) r(name)
 			where pg_sequence_last_value(format('penstock.%I', '__inbox.1.' || r.name)::regclass) > extract(epoch from clock_timestamp()) * 1000`) == 0
 	})

@@ -22,7 +22,7 @@ import (
 const diskFull = "53100"
 
 // The disk on which a queue lies is full. With a little room left what is taken is given back, and all goes on by
-// itself. Without any who takes jobs is told, and status says which upkeep failed. Once there is room all goes on. No
+// itself. Without any who takes jobs is told, and status says which maintenance failed. Once there is room all goes on. No
 // job is lost, and none comes twice.
 func TestDiskFull(t *testing.T) {
 	t.Parallel()
@@ -50,11 +50,11 @@ func TestDiskFull(t *testing.T) {
 		t.Parallel()
 		d := newSmallDisk(t)
 		d.enqueue(10_000)
-		upkeep := d.begin(d.Connect()) // as if it had been held up
-		d.exec(upkeep.Conn(), "select pg_advisory_xact_lock('penstock._queue'::regclass::oid::int, id) from penstock._queue")
+		maintenance := d.begin(d.Connect()) // as if it had been held up
+		d.exec(maintenance.Conn(), "select pg_advisory_xact_lock('penstock._queue'::regclass::oid::int, id) from penstock._queue")
 		d.Must(d.takeWhatCanBeTaken())
 		ballast := d.write("ballast", 0)
-		d.Must(upkeep.Rollback(d.Ctx))
+		d.Must(maintenance.Rollback(d.Ctx))
 		d.Eventually("status says what is wrong", func() bool {
 			d.maintain()
 			return strings.Contains(strings.Join(d.trouble(), "; "), "No space left on device")

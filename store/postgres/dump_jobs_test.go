@@ -30,7 +30,7 @@ func TestNobodyWaitsForWhatIsDumped(t *testing.T) {
 	f.Exec("select penstock.enqueue('q', 'x', not_before => now() + '1 h', dedup_key => 'x'), penstock.enqueue('q', 'y')")
 	f.Exec("select penstock.retry('q', lease) from penstock.claim('q')")
 	f.Exec("delete from penstock._scheduled; delete from penstock._dedup; select setval('penstock._lease_slot', 1), setval('penstock._scheduled_slot', 1), setval('penstock._dedup_slot', 1)", pgx.QueryExecModeSimpleProtocol)
-	upkeep := func() {
+	maintenance := func() {
 		f.Helper()
 		f.Exec("update penstock._pair set again = null")
 		f.Exec(maintainAtOnce, pgx.QueryExecModeSimpleProtocol)
@@ -63,7 +63,7 @@ func TestNobodyWaitsForWhatIsDumped(t *testing.T) {
 	}()
 	for range 20 {
 		f.Exec("select penstock._reclaim('orders', 0), penstock._reclaim_cursor(), penstock._reclaim_lines(1), penstock._reclaim_parked(1)")
-		upkeep()
+		maintenance()
 	}
 	cancel()
 	if waiting := <-done; waiting > 0 {
@@ -76,5 +76,5 @@ func TestNobodyWaitsForWhatIsDumped(t *testing.T) {
 	for _, sql := range []string{"_reclaim('orders', 0)", "_reclaim_cursor()", "_reclaim_lines(1)", "_reclaim_parked(1)"} {
 		f.Eventually(sql+" goes on after the dump", func() bool { return f.text("select penstock."+sql+"::text") == "true" })
 	}
-	f.Eventually("the rings of the queue go on, too", func() bool { upkeep(); return emptied() == 4 })
+	f.Eventually("the rings of the queue go on, too", func() bool { maintenance(); return emptied() == 4 })
 }

@@ -11,7 +11,7 @@ import (
 )
 
 // pages is how many pages a call touches, which is given the numbers that follow n: the
-// median of some, because now and then one ticks, and each session plans once.
+// median of some, because now and then one maintains, and each session plans once.
 func (f *inboxFixture) pages(call string, n int) int {
 	f.Helper()
 	var pages []int

@@ -85,7 +85,7 @@ func TestInboxReleaseKeepsTheOrder(t *testing.T) {
 
 // The register below which nothing is due has passed what is released: it is found all
 // the same.
-func TestInboxReleaseAboveTheMark(t *testing.T) {
+func TestInboxReleaseAboveTheBound(t *testing.T) {
 	t.Parallel()
 	f := newInboxFixture(t)
 	wantReleased(t, f.receive(arrival("k", "2", "1"), time.Hour))

@@ -131,7 +131,7 @@ func TestInboxHoldsOverTurns(t *testing.T) {
 func TestInboxFindsWhatCommittedLate(t *testing.T) {
 	t.Parallel()
 	f := newInboxFixture(t)
-	f.wantFirst(f.Conn, "before", true) // ticks, so that the next call does not
+	f.wantFirst(f.Conn, "before", true) // maintains, so that the next call does not
 	low := func() int64 { return f.Number(`select pg_sequence_last_value('penstock."__inbox.1.low"')`) }
 	start := low()
 	late := f.begin(f.Connect())

@@ -53,7 +53,7 @@ func (f *inboxFixture) turn(conn *pgx.Conn) (turn int64, moving bool) {
 	return ring / 2, ring%2 == 1
 }
 
-// age makes half of the window pass and lets one tick follow.
+// age makes half of the window pass and lets maintenance follow.
 func (f *inboxFixture) age(conn *pgx.Conn) {
 	f.Helper()
 	_, err := conn.Exec(f.Ctx, `select setval('penstock."__inbox.1.since"', 0)`)

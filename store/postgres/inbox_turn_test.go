@@ -41,7 +41,7 @@ func TestInboxAcrossATurn(t *testing.T) {
 	for _, commit := range []bool{true, false} {
 		f := newInboxFixture(t)
 		start, _ := f.turn(f.Conn)
-		f.wantFirst(f.Conn, "before", true) // ticks, so that the next call does not
+		f.wantFirst(f.Conn, "before", true) // maintains, so that the next call does not
 		first := f.begin(f.Connect())
 		f.wantFirst(first, "a", true)
 		for range 5 {
@@ -72,7 +72,7 @@ func TestInboxLooksAgainUnderTheTurnsLock(t *testing.T) {
 	t.Parallel()
 	f := newInboxFixture(t)
 	start, _ := f.turn(f.Conn)
-	f.wantFirst(f.Conn, "before", true) // ticks, so that the next call does not
+	f.wantFirst(f.Conn, "before", true) // maintains, so that the next call does not
 	f.Exec("select pg_advisory_lock(1885695598, (4 + $1::bigint % 4)::int)", start)
 	slow := f.Connect()
 	tx := f.begin(slow)
@@ -96,8 +96,8 @@ func TestInboxLooksAgainUnderTheTurnsLock(t *testing.T) {
 	}
 }
 
-// A transaction that has received an id and ticks does not take itself for gone.
-func TestInboxTickOfWhoHoldsTheTurn(t *testing.T) {
+// A transaction that has received an id and maintains does not take itself for gone.
+func TestInboxMaintenanceOfWhoHoldsTheTurn(t *testing.T) {
 	t.Parallel()
 	f := newInboxFixture(t)
 	start, _ := f.turn(f.Conn)

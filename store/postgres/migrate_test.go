@@ -196,9 +196,9 @@ func TestMigrateWithoutRoomForLocks(t *testing.T) {
 	}
 }
 
-// Upkeep of before goes on in somebody's transaction, and comes to the tables in another order than a migration.
+// Maintenance of before goes on in somebody's transaction, and comes to the tables in another order than a migration.
 // Where each has what the other waits for, the migration begins again.
-func TestMigrateAgainstUpkeep(t *testing.T) {
+func TestMigrateAgainstMaintenance(t *testing.T) {
 	t.Parallel()
 	db := restored(t, "schema_160.sql.gz")
 	f := &fixture{DB: db, store: openStore(t, db.URL, postgres.Options{})}

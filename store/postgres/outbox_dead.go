@@ -13,7 +13,7 @@ import (
 	"github.com/penstock/penstock/internal/pg"
 )
 
-// deadLetters are the columns of what is to be buried.
+// deadLetters are the columns of what is dead-lettered.
 type deadLetters struct {
 	seqs             []int64
 	ids, keys        []*string

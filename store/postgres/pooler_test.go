@@ -109,7 +109,7 @@ func TestSessionIsMovedToAnotherServerProcess(t *testing.T) {
 	f.wantDrain(src, "x")
 	postgres.MoveReader(src)
 	_, err := src.Fetch(f.Ctx, plenty)
-	refused("a tick", err)
+	refused("a peek", err)
 	f.insert(f.Conn, "k", "y")
 	f.Eventually("it goes on", func() bool { return len(f.drain(src)) == 1 })
 	f.insert(f.Conn, "k", "z")

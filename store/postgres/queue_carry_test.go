@@ -184,8 +184,8 @@ func (w *carryWalk) takeGroup(conn *pgx.Conn, n int, group string) ([]int, error
 	return pgx.CollectRows(rows, pgx.RowTo[int])
 }
 
-// Who makes a mark while a job is carried over finds it, where it was or where it is.
-func TestMarkWhileAJobIsCarriedOver(t *testing.T) {
+// Who makes a skip map while a job is carried over finds it, where it was or where it is.
+func TestSkipMapWhileAJobIsCarriedOver(t *testing.T) {
 	t.Parallel()
 	for _, ordering := range []string{"fifo", "lifo"} {
 		f := newJobs(t, ordering)
@@ -212,8 +212,8 @@ func TestMarkWhileAJobIsCarriedOver(t *testing.T) {
 	}
 }
 
-// A snapshot that is older than the move sees the job nowhere: no mark is made of that.
-func TestMarkWithASnapshotFromBefore(t *testing.T) {
+// A snapshot that is older than the move sees the job nowhere: no skip map is made of that.
+func TestSkipMapWithASnapshotFromBefore(t *testing.T) {
 	t.Parallel()
 	for _, ordering := range []string{"fifo", "lifo"} {
 		f := newJobs(t, ordering)

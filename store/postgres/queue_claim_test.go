@@ -119,7 +119,7 @@ func TestClaimAfterALateCommit(t *testing.T) {
 		}
 		f.Must(tx.Commit(f.Ctx))
 		if behind > 64 {
-			f.Exec(fmt.Sprintf(setWay, "jobs", -2))
+			f.Exec(fmt.Sprintf(setFastPath, "jobs", -2))
 		} else {
 			f.sooner("jobs")
 		}

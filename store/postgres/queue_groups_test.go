@@ -42,7 +42,7 @@ func (f *jobsFixture) finish(groups ...string) {
 	}
 }
 
-// A mark says that all is gone where a transaction has written that had not ended: its jobs are found once it commits.
+// A skip map says that all is gone where a transaction has written that had not ended: its jobs are found once it commits.
 func TestReadyGroupsOfALateCommit(t *testing.T) {
 	t.Parallel()
 	for _, many := range []int{1, 500} {
@@ -60,7 +60,7 @@ func TestReadyGroupsOfALateCommit(t *testing.T) {
 				f.Exec(`select penstock."_jobs.skip_map"('other', 0::smallint)`)
 			}
 			if n := f.Number("select count(*) from (select distinct on (group_key) pending from penstock._skip_map where group_key in ('late', 'other') order by group_key, n desc) m where pending <> '{}'"); n != 2 {
-				t.Fatalf("%d newest marks wait for a transaction, want 2: the test shows nothing", n)
+				t.Fatalf("%d newest skip maps wait for a transaction, want 2: the test shows nothing", n)
 			}
 			if got := f.readyGroups(); len(got) != 0 {
 				t.Errorf("before the commit %q are ready", got)

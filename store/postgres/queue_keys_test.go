@@ -149,7 +149,7 @@ func TestOtherKeysAreUnaffected(t *testing.T) {
 	}
 	f.Exec("select penstock.retry('q', $1, '1 day')", first.lease)
 	f.wantClaim(9, 5)
-	f.tick()
+	f.maintain()
 	f.wantClaim(9)
 	f.ripen()
 	first = f.wantClaim(9, 1)[0]
@@ -193,6 +193,6 @@ func TestRingsOfJobsTurn(t *testing.T) {
 	f.wantText(kept, keep)
 	f.wantText(fmt.Sprintf("{%d}", held.lease), "select array(select penstock.ack_many('q', array[$1]::bigint[]))::text", held.lease)
 	f.Exec("update penstock._scheduled set due = now()")
-	f.tick()
+	f.maintain()
 	f.wantClaim(9, 1)
 }

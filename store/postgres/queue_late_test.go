@@ -14,7 +14,7 @@ import (
 
 // An INSERT evaluates the default of its slot, and what its payload is made of may take very long
 // after that. The ring turns many times meanwhile. When it commits, its job is there at once, before
-// those of its key that have higher ids, and comes once, whatever upkeep does then.
+// those of its key that have higher ids, and comes once, whatever maintenance does then.
 func TestInsertThatIsLateForItsSegment(t *testing.T) {
 	t.Parallel()
 	for _, segments := range []int{2, 4} {
@@ -60,7 +60,7 @@ func (l *lateInsert) run(prepared bool) {
 		l.add(2, l.key)
 		l.wantNext(60, l.next-59)
 		l.Exec(maintainAtOnce, pgx.QueryExecModeSimpleProtocol)
-		l.tick()
+		l.maintain()
 	}
 	for n := 0; n < 12 || l.Number(`select pg_sequence_last_value('penstock."_q.ring"') % 1024`) == 0; n++ {
 		turn() // in the segment that is written to it would be found by luck
@@ -88,7 +88,7 @@ func (l *lateInsert) run(prepared bool) {
 	}
 	l.Eventually("its segment is given back", func() bool {
 		l.Exec(maintainAtOnce, pgx.QueryExecModeSimpleProtocol)
-		l.tick()
+		l.maintain()
 		return l.Number("select count(*) from penstock._segment where retired is not null") == 0
 	})
 }

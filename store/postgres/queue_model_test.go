@@ -50,7 +50,7 @@ type jobModel struct {
 	free []*pgx.Conn
 }
 
-// Jobs are enqueued, claimed, dequeued, acked, retried, buried, cancelled, lost by
+// Jobs are enqueued, claimed, dequeued, acked, retried, dead-lettered, cancelled, lost by
 // expired leases, in transactions that commit at once, late or never; all against a
 // reference. No job is lost, none runs twice at a time, and of a key there never runs
 // more than one, nor one while an earlier one is to run.
@@ -96,7 +96,7 @@ func (m *jobModel) step() {
 	case n < 92:
 		m.retryDead()
 	default:
-		m.tick()
+		m.maintain()
 	}
 	m.check()
 }
@@ -289,7 +289,7 @@ func (m *jobModel) cancelOne() {
 	s := []jobState{ready, scheduled, running}[m.r.IntN(3)]
 	for _, j := range m.some(s)[:min(1, len(m.some(s)))] {
 		if s == ready && len(m.txs) > 0 {
-			return // an open transaction might have moved it aside
+			return // an open transaction might have moved it
 		}
 		m.wantText("1", "select penstock.cancel('q', array[$1::bigint])::text", j.id)
 		j.state, j.lease = done, 0
@@ -304,7 +304,7 @@ func (m *jobModel) expireSome() {
 			j.state = dead
 		}
 	}
-	m.tick()
+	m.maintain()
 }
 
 func (m *jobModel) makeDue() {
@@ -313,7 +313,7 @@ func (m *jobModel) makeDue() {
 		m.Exec("update penstock._scheduled set due = now() where id = $1 and due < 'infinity'", j.id)
 		j.state = ready
 	}
-	m.tick()
+	m.maintain()
 }
 
 func (m *jobModel) retryDead() {

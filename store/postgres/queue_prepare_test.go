@@ -7,10 +7,10 @@ import (
 	"github.com/penstock/penstock/store/postgres"
 )
 
-// Upkeep waits for the real end of a transaction. Where a deferred trigger runs before that, at
+// Maintenance waits for the real end of a transaction. Where a deferred trigger runs before that, at
 // PREPARE TRANSACTION or because constraints are set immediate, it does nothing: what it locked
 // would stay locked for as long as the transaction goes on.
-func TestUpkeepOnlyAtTheEndOfATransaction(t *testing.T) {
+func TestMaintenanceOnlyAtTheEndOfATransaction(t *testing.T) {
 	t.Parallel()
 	server := testserver.StartPostgres(t, "max_prepared_transactions = 2")
 	for name, c := range map[string]struct {

@@ -2,9 +2,9 @@ package postgres_test
 
 import "testing"
 
-// A dump is restored into a cluster whose xids are lower. A mark in it waits for a transaction that had not ended
+// A dump is restored into a cluster whose xids are lower. A skip map in it waits for a transaction that had not ended
 // when it was made, and had when the dump was taken: its job is found, though the xid is one of the future here.
-func TestMarkThatWaitsForAnXidOfAnotherCluster(t *testing.T) {
+func TestSkipMapThatWaitsForAnXidOfAnotherCluster(t *testing.T) {
 	t.Parallel()
 	for name, take := range map[string]string{
 		"batch": "select from penstock.dequeue('q', 100)",

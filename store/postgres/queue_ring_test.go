@@ -73,7 +73,7 @@ func (l *ringLoad) wantFlat(round func()) {
 	for l.round = range 120 {
 		round()
 		l.Exec(maintainAtOnce, pgx.QueryExecModeSimpleProtocol)
-		l.tick()
+		l.maintain()
 		switch size := l.ringSize(); {
 		case l.round < 60:
 			early = max(early, size)

@@ -63,8 +63,8 @@ func (f *fixture) wantClaim(n int, ids ...int64) []leased {
 	return jobs
 }
 
-// tick looks at everything, however recently another tick did.
-func (f *fixture) tick() {
+// maintain does all maintenance, however recent the last was.
+func (f *fixture) maintain() {
 	f.Helper()
 	f.Exec(`select setval('penstock."_q.maintained"', 0)`)
 	f.Exec("select penstock.maintain_queue('q')")
@@ -74,14 +74,14 @@ func (f *fixture) tick() {
 func (f *fixture) expire() {
 	f.Helper()
 	f.Exec("update penstock._lease set lease_until = now() - interval '1 s'")
-	f.tick()
+	f.maintain()
 }
 
 // ripen makes due what waits for no more than two days.
 func (f *fixture) ripen() {
 	f.Helper()
 	f.Exec("update penstock._scheduled set due = now() where due < now() + interval '2 days'")
-	f.tick()
+	f.maintain()
 }
 
 func (f *fixture) text(sql string, args ...any) (s string) {
@@ -134,7 +134,7 @@ func TestJobRetries(t *testing.T) {
 		t.Errorf("the first pause is %d ms, want 2 s ± 20%%", pause)
 	}
 	f.Exec("update penstock._scheduled set due = due + interval '1 h'") // however slow this is
-	f.tick()
+	f.maintain()
 	f.wantClaim(1) // not due
 	f.ripen()
 	f.wantText("true", "select penstock.retry('q', $1, '0', 'two')::text", f.wantClaim(1, 1)[0].lease)
@@ -188,7 +188,7 @@ func TestExtendedLeaseLasts(t *testing.T) {
 	f.Exec("update penstock._lease set lease_until = now() - interval '1 s'")
 	f.Exec("select penstock.extend('q', $1, '1 h')", jobs[0].lease)
 	f.wantText("{"+fmt.Sprint(jobs[0].lease)+"}", "select array(select penstock.extend_many('q', array[$1, 99]::bigint[], '1 h'))::text", jobs[0].lease)
-	f.tick()
+	f.maintain()
 	f.wantClaim(2, 2)
 	f.wantText("{"+fmt.Sprint(jobs[0].lease)+"}", "select array(select penstock.ack_many('q', array[$1, $2]::bigint[]))::text", jobs[0].lease, jobs[1].lease)
 }
@@ -197,7 +197,7 @@ func TestDelayedJobWaitsForItsTime(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t, "fifo")
 	f.Exec("select penstock.enqueue('q', 'later', not_before => now() + interval '1 h'), penstock.enqueue('q', 'now', not_before => now())")
-	f.tick()
+	f.maintain()
 	f.wantClaim(9, 2)
 	f.ripen()
 	f.wantClaim(9, 1)
@@ -262,7 +262,7 @@ func TestPausedQueue(t *testing.T) {
 	_, err := tx.Exec(f.Ctx, "select penstock.resume_queue('q')")
 	f.Must(err)
 	f.Must(tx.Rollback(f.Ctx))
-	f.tick()
+	f.maintain()
 	f.wantClaim(1)
 	f.Exec("select penstock.resume_queue('q')")
 	f.wantClaim(1, 1)
@@ -301,12 +301,12 @@ func TestSchedule(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t, "fifo")
 	f.Exec("select penstock.schedule('q', 'nightly', '30 4 * * *', 'report', group_key => '', headers => '{\"x\":\"y\"}')")
-	f.tick()
+	f.maintain()
 	f.wantClaim(1)
 	f.Exec("update penstock._schedule set next = now() - interval '3 days'")
 	f.Exec("select penstock.schedule('q', 'nightly', '30 4 * * *', 'report 2')") // what is due stays due
-	f.tick()
-	f.tick()
+	f.maintain()
+	f.maintain()
 	f.wantClaim(9, 1)
 	f.wantText("04:30 t", "select to_char(next at time zone 'UTC', 'HH24:MI') || ' ' || (next > now() and next <= now() + interval '1 day')::text::char from penstock._schedule")
 	f.Exec("select penstock.unschedule('q', 'nightly')")
@@ -314,7 +314,7 @@ func TestSchedule(t *testing.T) {
 }
 
 // Claims that are transactions of their own do the housekeeping.
-func TestClaimTicks(t *testing.T) {
+func TestClaimMaintains(t *testing.T) {
 	t.Parallel()
 	f := newJobs(t, "fifo")
 	f.Exec("select penstock.enqueue('q', 'x')")

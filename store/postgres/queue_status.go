@@ -54,7 +54,7 @@ func (s *Store) QueueStatus(ctx context.Context) ([]penstock.QueueStatus, error)
 	return there, nil
 }
 
-// queueTrouble adds what failed in the upkeep of queues' segments, and of the rings that queues share.
+// queueTrouble adds what failed in the maintenance of queues' segments, and of the rings that queues share.
 // An operator's role may not read that.
 func (s *Store) queueTrouble(ctx context.Context, queues []penstock.QueueStatus) error {
 	var may bool

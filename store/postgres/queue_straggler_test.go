@@ -8,12 +8,12 @@ import (
 )
 
 // A few jobs stay in a segment among many that were taken, and a snapshot keeps all their dead rows. What looks
-// for a job there, in somebody's commit, steps over them. It does so now and then, not with each tick: while the job
+// for a job there, in somebody's commit, steps over them. It does so now and then, not with each maintenance: while the job
 // that it has found is there it looks at that, and else it waits for as long as the search was expensive. When they
 // are gone, so is the segment.
 func TestStragglersAmongDeadRows(t *testing.T) {
 	t.Parallel()
-	const dead, ticks = 200_000, 20
+	const dead, rounds = 200_000, 20
 	for _, where := range []string{"written to", "left behind"} {
 		for _, meanwhile := range []string{"time passes", "they go one by one"} {
 			t.Run(fmt.Sprintf("%s/%s", where, meanwhile), func(t *testing.T) {
@@ -26,13 +26,13 @@ func TestStragglersAmongDeadRows(t *testing.T) {
 				if where == "left behind" {
 					f.Exec("update penstock._queue set segment_bytes = 65536")
 				}
-				tick := func() int {
+				maintain := func() int {
 					return f.pagesOn(f.Conn, `select setval('penstock."_q.maintained"', 0), setval('penstock."_q.since"', 0); explain (analyze, buffers, format json) select penstock.maintain_queue('q')`)
 				}
 				search := f.pagesOn(f.Conn, `set enable_seqscan = off; set enable_sort = off; explain (analyze, buffers, format json) select from penstock."_q.0" order by xid desc limit 1`)
 				expensive, pages := 0, 0
-				for range ticks {
-					n := tick()
+				for range rounds {
+					n := maintain()
 					pages += n
 					if n > search/2 {
 						expensive++
@@ -43,9 +43,9 @@ func TestStragglersAmongDeadRows(t *testing.T) {
 						f.Exec(`delete from penstock."_q.0" t where t.ctid in (select s.job from penstock._segment s where s.slot = 0)`)
 					}
 				}
-				t.Logf("%d ticks read %d pages, where one search reads %d", ticks, pages, search)
-				if expensive > ticks/2 { // each of them would, and a search of under 10 ms is not remembered
-					t.Errorf("%d of %d ticks stepped over the dead rows", expensive, ticks)
+				t.Logf("%d rounds read %d pages, where one search reads %d", rounds, pages, search)
+				if expensive > rounds/2 { // each of them would, and a search of under 10 ms is not remembered
+					t.Errorf("%d of %d rounds stepped over the dead rows", expensive, rounds)
 				}
 				f.wantText("0", "select count(trouble)::text from penstock._segment")
 				if where == "written to" {
@@ -54,7 +54,7 @@ func TestStragglersAmongDeadRows(t *testing.T) {
 				f.Exec(`delete from penstock."_q.0"`)
 				f.Eventually("its space is given back", func() bool {
 					f.Exec("update penstock._segment set again = null")
-					tick()
+					maintain()
 					return f.Number(`select pg_relation_size('penstock."_q.0"')`) == 0
 				})
 			})

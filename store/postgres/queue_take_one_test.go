@@ -94,9 +94,9 @@ func TestOneJobThatCommitsLate(t *testing.T) {
 	}
 }
 
-// A dequeue that finds upkeep due leaves it to its commit: what it locks would stay
+// A dequeue that finds maintenance due leaves it to its commit: what it locks would stay
 // locked for as long as the transaction lasts.
-func TestUpkeepWaitsForTheCommit(t *testing.T) {
+func TestMaintenanceWaitsForTheCommit(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 2} {
 		f := newQueueFixture(t)
@@ -121,8 +121,8 @@ func TestUpkeepWaitsForTheCommit(t *testing.T) {
 	}
 }
 
-// An upkeep that fails takes nobody's commit with it.
-func TestUpkeepThatFails(t *testing.T) {
+// Maintenance that fails takes nobody's commit with it.
+func TestMaintenanceThatFails(t *testing.T) {
 	t.Parallel()
 	f := newQueueFixture(t)
 	f.enqueue(f.Conn, "fifo", 1, 2)

@@ -52,7 +52,7 @@ func (f *fixture) wantTake(queue string, n int, want ...int) {
 	}
 }
 
-// takeAll takes until nothing is left, one by one at first, so that marks are made.
+// takeAll takes until nothing is left, one by one at first, so that skip maps are made.
 func (f *fixture) takeAll(queue string) (all []int) {
 	f.Helper()
 	for n := 1; ; n = min(n+1, 100) {
@@ -83,7 +83,7 @@ func (f *fixture) pin() {
 }
 
 // buffers is how many pages one dequeue touches: the median of some, because now
-// and then one writes a mark, and each session plans once.
+// and then one writes a skip map, and each session plans once.
 func (f *fixture) buffers(conn *pgx.Conn, queue string) int {
 	f.Helper()
 	var pages []int
@@ -131,7 +131,7 @@ func TestDequeueStaysFlat(t *testing.T) {
 			}
 			last := f.buffers(f.Conn, queue)
 			t.Logf("%d pages at first, %d at last", first, last)
-			if last > first+100 { // of the thousand that hold what was taken: a mark is made for every 64 jobs
+			if last > first+100 { // of the thousand that hold what was taken: a skip map is made for every 64 jobs
 				t.Errorf("a dequeue touched %d pages at first and %d after 8,000 jobs", first, last)
 			}
 		})
@@ -159,7 +159,7 @@ func TestDequeuePastJobsThatAreHeld(t *testing.T) {
 	f.wantTake("fifo", 3, held...)
 }
 
-// What commits late is taken next, wherever the mark is, and whatever else was in
+// What commits late is taken next, wherever the skip map is, and whatever else was in
 // flight.
 func TestLateCommitIsTakenNext(t *testing.T) {
 	t.Parallel()
@@ -191,7 +191,7 @@ func TestLateCommitIsTakenNext(t *testing.T) {
 	}
 }
 
-// The transaction with the highest xid of all is in no snapshot's list. A mark must
+// The transaction with the highest xid of all is in no snapshot's list. A skip map must
 // not take what it has written for gone.
 func TestLateCommitWithTheHighestXid(t *testing.T) {
 	t.Parallel()
@@ -201,7 +201,7 @@ func TestLateCommitWithTheHighestXid(t *testing.T) {
 	tx := f.begin(late)
 	f.enqueue(late, "fifo", 1, 1) // seq 2, and the highest xid
 	// A reader that draws no xid of its own before it looks, as often as it takes for
-	// marks to be made.
+	// skip maps to be made.
 	for range 50 {
 		f.Exec("select penstock.\"_fifo.skip_map\"('', 0::smallint)")
 		f.take(f.Conn, "fifo", 1)
@@ -210,15 +210,15 @@ func TestLateCommitWithTheHighestXid(t *testing.T) {
 	f.wantTake("fifo", 1, 1)
 }
 
-// Nor may the second mark of one transaction: the first one's xid has not ended, so it
+// Nor may the second skip map of one transaction: the first one's xid has not ended, so it
 // does not lie between what was drawn and the snapshot.
-func TestLateCommitAndTwoMarksOfATransaction(t *testing.T) {
+func TestLateCommitAndTwoSkipMapsOfATransaction(t *testing.T) {
 	t.Parallel()
 	f := newQueueFixture(t)
 	f.enqueue(f.Conn, "fifo", 2, 2)
 	late, reader := f.Connect(), f.Connect()
 	lateTx := f.begin(late)
-	f.enqueue(late, "fifo", 3, 202) // more than a mark leaves to be walked
+	f.enqueue(late, "fifo", 3, 202) // more than a skip map leaves to be walked
 	tx := f.begin(reader)
 	for range 3 {
 		_, err := reader.Exec(f.Ctx, "select penstock.\"_fifo.skip_map\"('', 0::smallint)")

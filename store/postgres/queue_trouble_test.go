@@ -29,7 +29,7 @@ func TestTroubleWithASegment(t *testing.T) {
 	f.Exec("update penstock._segment set leaving = true, again = null where slot = 0")
 	f.Exec("update penstock._segment set trouble = 'of before', again = null where slot = 1")
 	f.Exec(maintainAtOnce, pgx.QueryExecModeSimpleProtocol)
-	f.tick()
+	f.maintain()
 	f.wantText("9", "select string_agg(convert_from(payload, 'UTF8'), ',') from penstock.q where group_key = ''") // its lease has ended
 	all, err := f.store.QueueStatus(f.Ctx)
 	f.Must(err)

@@ -56,7 +56,7 @@ func TestOwnersRightsOnAnySearchPath(t *testing.T) {
 		f.enqueue(f.Conn, queue, 1, jobs)
 		for i := range jobs {
 			if i%20 == 0 {
-				f.later(queue) // and so the marks are looked at, upkeep is due, and few jobs wait at the end
+				f.later(queue) // and so the skip maps are looked at, maintenance is due, and few jobs wait at the end
 				f.Exec(fmt.Sprintf(`select setval('penstock."_%s.maintained"', 0)`, queue))
 			}
 			var id int64

@@ -16,42 +16,42 @@ import (
 	"github.com/penstock/penstock/store/storetest"
 )
 
-// manner is how the transactions of applications are: at a level that is their database's
+// level is how the transactions of applications are: at a level that is their database's
 // default, and committed in two phases. All is done by an owner who is no superuser, in a schema of an odd name,
 // see owned.
-type manner struct{ isolation string }
+type level struct{ isolation string }
 
-// manners are those of this run: one that the seed draws, because a suite takes long, and in
+// levels are those of this run: one that the seed draws, because a suite takes long, and in
 // the long form of random tests each.
-func manners(t *testing.T) []manner {
+func levels(t *testing.T) []level {
 	t.Logf("PENSTOCK_SEED=%d", testseed.Seed())
-	all := []manner{{"serializable"}, {"repeatable read"}, {"read committed"}}
+	all := []level{{"serializable"}, {"repeatable read"}, {"read committed"}}
 	if testseed.Long() {
 		return all
 	}
 	return all[testseed.Seed()%3:][:1]
 }
 
-func TestStoreInOtherManners(t *testing.T) {
+func TestStoreAtOtherIsolationLevels(t *testing.T) {
 	t.Parallel()
-	for _, m := range manners(t) {
+	for _, m := range levels(t) {
 		t.Run(m.isolation, m.runStore)
 	}
 }
 
-func TestQueueInOtherManners(t *testing.T) {
+func TestQueueAtOtherIsolationLevels(t *testing.T) {
 	t.Parallel()
-	for _, m := range manners(t) {
+	for _, m := range levels(t) {
 		t.Run(m.isolation, m.runQueue)
 	}
 }
 
 var smallOdd = postgres.Options{Schema: oddSchema, Segments: small.Segments, SegmentBytes: small.SegmentBytes}
 
-// database is one of that manner, as its owner. Some cases end otherwise by intent where a
+// database is one of that level, as its owner. Some cases end otherwise by intent where a
 // transaction has one snapshot: PostgreSQL refuses a second update of a row (40001), and
 // Penstock a dedup_key (25001).
-func (m manner) database(t testing.TB) string {
+func (m level) database(t testing.TB) string {
 	for _, c := range []string{"/Order/EarlyIdentifierCommitsLast", "/Order/RowLockedWriters", "/Dedup/Rollback", "/Dedup/Told"} {
 		if m.isolation != "read committed" && strings.Contains(t.Name(), c) {
 			t.Skip("not at the level " + m.isolation)
@@ -66,7 +66,7 @@ func (m manner) database(t testing.TB) string {
 	return asRole(url, owner)
 }
 
-func (m manner) runStore(t *testing.T) {
+func (m level) runStore(t *testing.T) {
 	open := func(t testing.TB) storetest.Instance {
 		instance := openInstance(t, m.database(t), smallOdd)
 		begin := instance.Begin
@@ -93,7 +93,7 @@ func (m manner) runStore(t *testing.T) {
 	})
 }
 
-func (m manner) runQueue(t *testing.T) {
+func (m level) runQueue(t *testing.T) {
 	queuetest.Run(t, queuetest.Harness{
 		Open: func(t testing.TB) queuetest.Instance {
 			instance := queueInstanceOn(t, m.database(t), smallOdd)

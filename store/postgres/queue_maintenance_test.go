@@ -4,7 +4,7 @@ import "testing"
 
 // What maintain_queue does about once a second it does only if sizes and registers say
 // that there is something to do. Each case is one of what they have to see.
-func TestUpkeepSeesWhatThereIsToDo(t *testing.T) {
+func TestMaintenanceSeesWhatThereIsToDo(t *testing.T) {
 	t.Parallel()
 	for _, ordering := range []string{"fifo", "lifo"} {
 		t.Run(ordering, func(t *testing.T) {
@@ -14,26 +14,26 @@ func TestUpkeepSeesWhatThereIsToDo(t *testing.T) {
 
 			f.Exec("select penstock.enqueue('q', 'a')")
 			f.Exec("delete from penstock.q")
-			f.tick()
+			f.maintain()
 			f.wantText("0", `select (pg_sequence_last_value('penstock."_q.ring"') % 1024)::text`) // not idle yet
 			f.Exec(since)
-			f.tick()
+			f.maintain()
 			f.wantText("1", `select (pg_sequence_last_value('penstock."_q.ring"') % 1024)::text`)
-			f.tick() // it leaves the list
+			f.maintain() // it leaves the list
 			f.wantText("{1}", "select array_agg(slot order by turn)::text from penstock._segment where retired is null")
-			f.tick() // and is truncated
+			f.maintain() // and is truncated
 			f.wantText("0", `select pg_relation_size('penstock."_q.0"')::text`)
 
 			f.Exec("insert into penstock.q (slot, payload) values (3, 'stray')") // as one who had read 3
-			f.tick()
+			f.maintain()
 			f.wantText("1", "select slot::text from penstock.q")
 			f.Exec("delete from penstock.q")
-			f.tick()
+			f.maintain()
 			f.wantText("{1}", "select array_agg(slot order by turn)::text from penstock._segment")
 			f.wantText("0", `select pg_relation_size('penstock."_q.3"')::text`)
 
 			f.Exec("insert into penstock.q (payload) select convert_to(repeat('x', 200), 'UTF8') from generate_series(1, 400)") // a segment is full
-			f.tick()
+			f.maintain()
 			f.wantText("2", `select (pg_sequence_last_value('penstock."_q.ring"') % 1024)::text`)
 
 			for _, register := range []string{"_skip_map_slot", "_lease_slot", "_scheduled_slot", "_dedup_slot"} {
@@ -43,19 +43,19 @@ func TestUpkeepSeesWhatThereIsToDo(t *testing.T) {
 			        select 0, 0, 0, '0', 0, 0, repeat('g', 200), '{0}', '{1}', '{}', '{}' from generate_series(1, 16000)`)
 			f.Exec(`insert into penstock._lease (queue, attempt, lease_until, id, created_at, priority, worker, group_key, payload)
 			        select 0, 1, now() + '1 h', i, now(), 0, '', '', convert_to(repeat('x', 1000), 'UTF8') from generate_series(1, 16000) i`)
-			f.tick()
+			f.maintain()
 			f.wantText("1", "select pg_sequence_last_value('penstock._skip_map_slot')::text")
 			f.wantText("3", "select pg_sequence_last_value('penstock._lease_slot')::text")                   // the other one is listed
 			f.wantText("true", "select (again is not null)::text from penstock._pair where name = '_lease'") // others may be about to write there
 			f.Exec("update penstock._pair set again = null")
-			f.tick() // nothing is left in it: whether that was committed, the next one knows
-			f.tick()
+			f.maintain() // nothing is left in it: whether that was committed, the next one knows
+			f.maintain()
 			f.wantText("1", "select pg_sequence_last_value('penstock._lease_slot')::text")
-			f.tick()
+			f.maintain()
 			f.wantText("0", "select (pg_relation_size('penstock._skip_map_0') + pg_relation_size('penstock._lease_0'))::text")
 
 			f.Exec(`select setval('penstock."_q.flags"', 65536 | (1::bigint << 33))`) // paused, by a call that was rolled back
-			f.tick()
+			f.maintain()
 			f.wantText("65536", `select pg_sequence_last_value('penstock."_q.flags"')::text`)
 		})
 	}

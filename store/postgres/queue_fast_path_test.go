@@ -63,7 +63,7 @@ func TestOneWorkerTakesInOrder(t *testing.T) {
 
 // Workers who take one, workers who take many, and transactions that roll back share the
 // registers: each job is taken once, and none is left.
-func TestWorkersShareTheWay(t *testing.T) {
+func TestWorkersShareTheFastPath(t *testing.T) {
 	t.Parallel()
 	t.Logf("PENSTOCK_SEED=%d", testseed.Seed())
 	for _, queue := range []string{"fifo", "lifo"} {
@@ -131,10 +131,10 @@ func TestWorkersShareTheWay(t *testing.T) {
 
 // atOnce is a statement that makes the registers hold for the next 25 ms or less; what
 // is to take by them comes in the same message.
-func atOnce(queue string) string { return fmt.Sprintf(setWay, queue, 0) }
+func atOnce(queue string) string { return fmt.Sprintf(setFastPath, queue, 0) }
 
-// setWay sets the time of the registers, so many times 25 ms from now.
-const setWay = `select setval('penstock."_%[1]s.fast_path"', ((date_part('epoch', clock_timestamp()) * 40)::bigint + %[2]d) * 4096 + pg_sequence_last_value('penstock."_%[1]s.fast_path"') %% 4096);`
+// setFastPath sets the time of the registers, so many times 25 ms from now.
+const setFastPath = `select setval('penstock."_%[1]s.fast_path"', ((date_part('epoch', clock_timestamp()) * 40)::bigint + %[2]d) * 4096 + pg_sequence_last_value('penstock."_%[1]s.fast_path"') %% 4096);`
 
 // A worker whose position is that of a job that somebody holds does not wait for him.
 func TestPositionOfAJobThatIsHeld(t *testing.T) {
@@ -175,7 +175,7 @@ func TestBatchGoesOnFromThePosition(t *testing.T) {
 	take := func(conn *pgx.Conn, n int) int {
 		return f.pagesOn(conn, fmt.Sprintf("%s explain (analyze, buffers, format json) select * from penstock.dequeue('fifo', %d)", atOnce("fifo"), n))
 	}
-	for last := int64(math.MaxInt64); f.Number(`select pg_sequence_last_value('penstock."_fifo.next"')`) < last; { // a batch that writes a mark does not
+	for last := int64(math.MaxInt64); f.Number(`select pg_sequence_last_value('penstock."_fifo.next"')`) < last; { // a batch that writes a skip map does not
 		f.later("fifo")
 		taken := f.take(f.Conn, "fifo", 100) // finds what is free, and says so
 		last = int64(taken[99])
@@ -223,7 +223,7 @@ func TestBatchIsAnnounced(t *testing.T) {
 }
 
 // A queue that is paused gives nothing from that moment on.
-func TestPausedQueueHasNoShortWay(t *testing.T) {
+func TestPausedQueueHasNoFastPath(t *testing.T) {
 	t.Parallel()
 	for _, queue := range []string{"fifo", "lifo"} {
 		f := newQueueFixture(t)
@@ -238,9 +238,9 @@ func TestPausedQueueHasNoShortWay(t *testing.T) {
 	}
 }
 
-// What batches took by the fast path is not stepped over by who goes by the marks, once
+// What batches took by the fast path is not stepped over by who goes by the skip maps, once
 // the housekeeping has been done.
-func TestMaintainMovesTheMarkOn(t *testing.T) {
+func TestMaintainMovesTheSkipMapOn(t *testing.T) {
 	t.Parallel()
 	f := newQueueFixture(t)
 	f.enqueue(f.Conn, "fifo", 1, 6_000)
@@ -252,7 +252,7 @@ func TestMaintainMovesTheMarkOn(t *testing.T) {
 			t.Fatalf("took %s jobs, want 500", got)
 		}
 	}
-	for range 2 { // the first mark only knows how far the sequence had come
+	for range 2 { // the first skip map only knows how far the sequence had come
 		f.Exec("select penstock.maintain_queue('fifo')")
 	}
 	f.wantText("true", "select (lo[1] > 4900)::text from penstock._skip_map where group_key = '' order by n desc limit 1")
