@@ -210,6 +210,9 @@ func (w *Writer) Close(ctx context.Context) error {
 	if !w.closed {
 		w.closed = true
 		close(w.end)
+		for _, l := range w.lanes {
+			l.waiting = nil
+		}
 	}
 	w.mu.Unlock()
 	err := w.Flush(ctx)
@@ -279,11 +282,13 @@ func (w *Writer) enter(ctx context.Context, to lane, c *call) (*line, error) {
 	case <-w.end:
 	}
 	w.mu.Lock()
-	if i := slices.Index(l.waiting, c); i >= 0 {
-		l.waiting = slices.Delete(l.waiting, i, i+1)
+	select {
+	case <-c.entered:
+		return l, nil
+	default:
+		l.waiting = slices.DeleteFunc(l.waiting, func(other *call) bool { return other == c })
 		return nil, err
 	}
-	return l, nil
 }
 
 func newBatch() *batch { return &batch{done: make(chan struct{})} }

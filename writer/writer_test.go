@@ -149,8 +149,9 @@ func TestWriterWaitsForOthers(t *testing.T) {
 		}
 		g.want(t, []string{"1", "2"}, []string{"3", "4", "5"})
 		c.publish(t.Context(), "6")
-		if err := c.w.Flush(t.Context()); err != nil {
-			t.Error(err)
+		began := time.Now()
+		if err := c.w.Flush(t.Context()); err != nil || time.Since(began) > 0 {
+			t.Errorf("Flush after %s: %v", time.Since(began), err)
 		}
 		g.want(t, []string{"1", "2"}, []string{"3", "4", "5"}, []string{"6"})
 	})
@@ -306,6 +307,9 @@ func TestWriterCloses(t *testing.T) {
 			t.Errorf("calls: %v and %v", c.err(0), c.err(1))
 		}
 		g.want(t, []string{"under way"})
+		if err := c.w.PublishUnconfirmed(t.Context(), "orders", text("after")); !errors.Is(err, penstock.ErrClosed) {
+			t.Errorf("Publish after Close: %v", err)
+		}
 	})
 }
 
