@@ -35,7 +35,7 @@ const self = "self"
 var helpers = []string{self, "internal/*", "internal/test*", "store/postgres/postgrestest"}
 
 // wiring is everything that parts are put together from.
-var wiring = []string{self, ".", "internal/*", "relay", "work", "store/*", "sink/*", "config"}
+var wiring = []string{self, ".", "internal/*", "relay", "work", "writer", "store/*", "sink/*", "config"}
 
 // rooms in the order in which they are tried; a folder that is in none has to be given one.
 var rooms = []row{

@@ -1,0 +1,100 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock/penstock/internal/cli"
+	"github.com/penstock/penstock/internal/lab/bench"
+	"github.com/penstock/penstock/internal/lab/bench/plot"
+)
+
+func bufferingCommand(a *cli.App) *cobra.Command {
+	var (
+		f   queueBenchFlags
+		cfg bench.BufferingConfig
+	)
+	cmd := &cobra.Command{
+		Use:   "buffering",
+		Short: "Publish one by one through the buffer, beside single and bulk statements",
+		Long: `Publish in one transaction: one INSERT each, through the buffer (docs/buffering.md),
+in one statement, and with COPY; then the same with --delay added to each round
+trip, where one INSERT each has a fiftieth of the messages. "Write Buffering to
+Reduce Raft Consensus Latency" (Franck Pachot, 2025) has 33 flushes for 100,000 rows,
+and 100,000 where it cannot buffer.
+
+Then callers without a transaction, each with one message at a time: committing by
+themselves, on up to 64 connections (pool_max_conns in the URL), and through a writer
+that shares commits.`,
+		Example: `  penstock bench buffering --database-url postgres://postgres@localhost/postgres
+  penstock bench buffering --delay 5ms --callers 64 --json`,
+		Args: cli.Args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg.Publishes, cfg.Delay, cfg.Duration = orNegative(cfg.Publishes), orNegative(cfg.Delay), orNegative(cfg.Duration)
+			if err := cfg.Validate(); err != nil {
+				return cli.Usage(err)
+			}
+			return runQueueBench(a, cmd, f, bufferingTable, bufferingChart, func(ctx context.Context, b benchPostgres) (bench.BufferingResult, error) {
+				cfg.Database, cfg.Store = b.database, b.setup.Store
+				return bench.Buffering(ctx, cfg)
+			})
+		},
+	}
+	f.register(cmd)
+	f.conns = 64
+	flags := cmd.Flags()
+	flags.IntVar(&cfg.Publishes, "publishes", 100_000, "messages of the transaction")
+	flags.DurationVar(&cfg.Delay, "delay", time.Millisecond, "added to each round trip, 0 to leave that out")
+	flags.IntSliceVar(&cfg.Callers, "callers", []int{1, 8, 64, 200}, "how many without a transaction, one measurement each")
+	flags.DurationVar(&cfg.Duration, "duration", 3*time.Second, "of each of these, 0 to leave them out")
+	flags.IntVar(&cfg.PayloadBytes, "payload", 200, "bytes of each payload")
+	return cmd
+}
+
+func bufferingTable(w io.Writer, r bench.BufferingResult) error {
+	t := cli.NewTable(w, cli.Left("WAY"), cli.Right("MESSAGES"), cli.Right("SECONDS"), cli.Right("PER SECOND"))
+	rows := func(ways []bench.BufferingWay, suffix string) error {
+		for _, way := range ways {
+			if err := t.Row(way.Name+suffix, cli.Count(int64(way.Messages)), fmt.Sprintf("%.2f", way.Seconds), cli.Count(int64(way.PerSecond))); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if err := rows(r.Ways, ""); err != nil {
+		return err
+	}
+	if err := rows(r.Delayed, fmt.Sprintf(", + %g ms", r.DelayMS)); err != nil {
+		return err
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	f := newFigures(w)
+	f.row("buffer", "%d flushes, %.2f of one statement, %.1f × one INSERT each", r.Flushes, r.RatioToBulk, r.SpeedupOverSingle)
+	if r.DelayMS > 0 {
+		f.row("", "%.1f × with %g ms more a round trip", r.SpeedupOverSingleDelayed, r.DelayMS)
+	}
+	for _, c := range r.Writers {
+		f.row(fmt.Sprintf("%d callers", c.Callers), "%s/s alone, p99 %s ms; %s/s by a writer, p99 %s ms: %.1f ×",
+			cli.Count(int64(c.AutocommitPerSecond)), ms(c.AutocommitP99MS), cli.Count(int64(c.WriterPerSecond)), ms(c.WriterP99MS), c.Speedup)
+	}
+	return f.flush()
+}
+
+func bufferingChart(r bench.BufferingResult) plot.Chart {
+	alone, shared := plot.Series{Name: "a commit each"}, plot.Series{Name: "one writer"}
+	for _, c := range r.Writers {
+		alone.Points = append(alone.Points, plot.Point{X: float64(c.Callers), Y: c.AutocommitPerSecond})
+		shared.Points = append(shared.Points, plot.Point{X: float64(c.Callers), Y: c.WriterPerSecond})
+	}
+	return plot.Chart{
+		Title:    "Callers without a transaction",
+		Subtitle: fmt.Sprintf("payload %d bytes; in one transaction %d messages took the buffer %d flushes", r.PayloadBytes, r.Publishes, r.Flushes),
+		Panels:   []plot.Panel{{X: "callers", Y: "messages/s", Log: true, Series: []plot.Series{alone, shared}}},
+	}
+}

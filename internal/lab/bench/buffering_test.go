@@ -1,0 +1,31 @@
+package bench
+
+import (
+	"testing"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+func TestBuffering(t *testing.T) {
+	setup, db := onPostgres(t, "discard")
+	r, err := Buffering(t.Context(), BufferingConfig{Database: db, Store: setup.Store, Publishes: 7000, Callers: []int{1, 8}, Duration: 200 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Flushes != 3 || r.FlushesBy[penstock.FlushFull] != 2 || r.FlushesBy[penstock.FlushCommit] != 1 {
+		t.Errorf("flushes %v", r.FlushesBy)
+	}
+	if len(r.Ways) != 4 || len(r.Delayed) != 4 || r.DelayMS != 1 || r.Delayed[0].Messages != 140 || r.Delayed[1].Messages != 7000 {
+		t.Errorf("got %+v", r)
+	}
+	if r.RatioToBulk <= 0 || r.SpeedupOverSingle <= 0 || r.SpeedupOverSingleDelayed <= 0 {
+		t.Errorf("got %+v", r)
+	}
+	for i, w := range r.Writers {
+		if w.Callers != []int{1, 8}[i] || w.AutocommitPerSecond <= 0 || w.WriterPerSecond <= 0 || w.Speedup <= 0 || w.Commits == 0 {
+			t.Errorf("got %+v", w)
+		}
+	}
+	checkOutboxesGone(t, setup)
+}
