@@ -49,38 +49,54 @@ begin
     return found;
 end $$;
 
--- _reclaim_cursor keeps the cursor log small: it moves the pointer to the other
--- segment once the current one is large, carries the heads over and truncates.
-create or replace function _reclaim_cursor() returns boolean
-language plpgsql security definer set search_path from current set lock_timeout = '20ms' as $$
+-- _turn_ring keeps a ring of two segments small: once the current one has full_bytes it moves the pointer to the other
+-- one, carries over what is still true and truncates. carry is an INSERT in which %1$s is the segment that is emptied and
+-- %2$s the number of the other one. rest tells the bytes that it would copy: the segment stays while these are
+-- more than 8 MiB and half of what has come since, so that copying costs less than writing did.
+create or replace function _turn_ring(ring text, full_bytes bigint, carry text, rest text default 'select 0') returns boolean
+language plpgsql set search_path from current set lock_timeout = '20ms' as $$
 declare
     current int;
-    sealed  int;
+    sealed  regclass;
+    other   regclass;
+    bytes   bigint;
 begin
     perform _read_committed();
-    if not pg_try_advisory_xact_lock('_cursor'::regclass::oid::int, 0) then
+    if not pg_try_advisory_xact_lock(_q(ring)::regclass::oid::int, 0) then
         return false;
     end if;
-    current := pg_sequence_last_value('_cursor_slot');
-    sealed := 1 - current;
-    if pg_relation_size(_q('_cursor_' || sealed)) = 0 then
-        if pg_relation_size(_q('_cursor_' || current)) < 4194304 then
+    current := pg_sequence_last_value(_q(ring || '_slot')::regclass);
+    sealed := _q(format('%s_%s', ring, 1 - current));
+    other := _q(format('%s_%s', ring, current));
+    if pg_relation_size(sealed) = 0 then
+        if pg_table_size(other) < full_bytes or pg_relation_size(other) = 0 then
             return false;
         end if;
-        perform setval('_cursor_slot', sealed);
-        sealed := current;
+        current := 1 - current;
+        perform setval(_q(ring || '_slot'), current);
+        select other, sealed into sealed, other;
     end if;
-    perform _step_back_for_dumps(_q('_cursor_' || sealed)::regclass);
-    execute format('lock table %s in access exclusive mode', _q('_cursor_' || sealed));
-    perform _step_back_for_dumps(_q('_cursor_' || sealed)::regclass);
-    -- A copy keeps its (epoch, n), so a head that was written meanwhile stays one.
-    insert into _cursor (subscription, epoch, n, at, lease_until, since, low, upto_low, pos, settled, system, timeline, holder, done, upto, ahead, slot)
-    select h.subscription, h.epoch, h.n, h.at, h.lease_until, h.since, h.low, h.upto_low, h.pos, h.settled, h.system, h.timeline, h.holder, h.done, h.upto, h.ahead, 1 - sealed
-      from _subscription s, lateral _head(s.id) h
-     where h.slot = sealed;
-    execute format('truncate table %s', _q('_cursor_' || sealed));
-    perform _step_back_for_dumps(_q('_cursor_' || sealed)::regclass);
+    execute format(rest, sealed) into bytes;
+    if bytes > greatest(8388608, pg_table_size(other) / 2) then
+        return false;
+    end if;
+    perform _step_back_for_dumps(sealed);
+    execute format('lock table %s in access exclusive mode', sealed);
+    perform _step_back_for_dumps(sealed);
+    execute format(carry, sealed, current);
+    execute format('truncate table %s', sealed);
+    perform _step_back_for_dumps(sealed);
     return true;
 exception when lock_not_available then
     return false;
 end $$;
+
+-- _reclaim_cursor keeps the cursor log small. A copy keeps its (epoch, n), so a head that was written meanwhile stays one.
+create or replace function _reclaim_cursor() returns boolean
+language sql volatile security definer set search_path from current as $$
+    select _turn_ring('_cursor', 4194304, $sql$
+        insert into _cursor (subscription, epoch, n, at, lease_until, since, low, upto_low, pos, settled, system, timeline, holder, done, upto, ahead, slot)
+        select h.subscription, h.epoch, h.n, h.at, h.lease_until, h.since, h.low, h.upto_low, h.pos, h.settled, h.system, h.timeline, h.holder, h.done, h.upto, h.ahead, %2$s
+          from _subscription s, lateral _head(s.id) h
+         where h.slot = 1 - %2$s$sql$)
+$$;
