@@ -3,7 +3,8 @@
 create or replace function _operate(queue int, what text, ids bigint[]) returns bigint[]
 language plpgsql volatile set search_path from current as $$
 declare
-    c record;
+    c    record;
+    many bigint;
 begin
     case what
     when 'pause', 'resume' then
@@ -11,9 +12,17 @@ begin
         perform _set_flags(queue);
         return null;
     when 'retry' then
-        return array[_retry_dead(queue, ids)];
+        execute format($sql$
+            with d as (delete from _dead_job d where d.queue = $1 and d.id = any ($2) returning d.*)
+            insert into %s (id, attempt, created_at, priority, group_key, key, headers, payload, failures)
+            select d.id, d.attempt, d.created_at, d.priority, d.group_key, d.key, d.headers, d.payload, d.failures from d order by d.id$sql$,
+            (select _q(q.name) from _queue q where q.id = queue)) using queue, ids;
+        get diagnostics many = row_count;
+        return array[many];
     when 'discard' then
-        return array[_discard_dead(queue, ids)];
+        delete from _dead_job d where d.queue = _operate.queue and d.id = any (ids);
+        get diagnostics many = row_count;
+        return array[many];
     when 'cancel' then
         return array[_cancel(queue, ids)];
     when 'count' then
@@ -107,30 +116,6 @@ begin
         select array_agg(f.group_key) from (select g.group_key from g where g.group_key is not null limit $2 + 1) f$sql$, segment)
        into group_keys using queue, most;
     return group_keys;
-end $$;
-
-create or replace function _retry_dead(queue int, ids bigint[]) returns bigint
-language plpgsql volatile set search_path from current as $$
-declare
-    many bigint;
-begin
-    execute format($sql$
-        with d as (delete from _dead_job d where d.queue = $1 and d.id = any ($2) returning d.*)
-        insert into %s (id, attempt, created_at, priority, group_key, key, headers, payload, failures)
-        select d.id, d.attempt, d.created_at, d.priority, d.group_key, d.key, d.headers, d.payload, d.failures from d order by d.id$sql$,
-        (select _q(q.name) from _queue q where q.id = queue)) using queue, ids;
-    get diagnostics many = row_count;
-    return many;
-end $$;
-
-create or replace function _discard_dead(queue int, ids bigint[]) returns bigint
-language plpgsql volatile set search_path from current as $$
-declare
-    many bigint;
-begin
-    delete from _dead_job d where d.queue = _discard_dead.queue and d.id = any (ids);
-    get diagnostics many = row_count;
-    return many;
 end $$;
 
 -- _count_jobs counts jobs by where they are, in one snapshot, so that each is counted once: it is stable, and so are its

@@ -173,59 +173,41 @@ begin
     execute pg_catalog.concat('select ', {schema}._queue_function(queue, 'settle'), '(''bury'', array[$1], null, $2)') using lease, error;
 end $fn$;
 
--- cancel removes jobs wherever they are, and returns how many. Of one that runs the lease is lost.
-create or replace function cancel(queue text, ids bigint[]) returns int
+-- _operate_on calls what a queue's operators may do.
+create or replace function _operate_on(queue text, what text, ids bigint[] default null) returns bigint[]
 language plpgsql volatile as $fn$
 declare
-    many int;
+    counted bigint[];
 begin
-    execute pg_catalog.concat('select (', {schema}._queue_function(queue, 'operate'), '(''cancel'', $1))[1]') into many using ids;
-    return many;
+    execute pg_catalog.concat('select ', {schema}._queue_function(queue, 'operate'), '($1, $2)') into counted using what, ids;
+    return counted;
 end $fn$;
+
+-- cancel removes jobs wherever they are, and returns how many. Of one that runs the lease is lost.
+create or replace function cancel(queue text, ids bigint[]) returns int
+language sql volatile as $fn$ select ({schema}._operate_on(queue, 'cancel', ids))[1]::pg_catalog.int4 $fn$;
 
 -- pause_queue has nobody be given jobs of a queue.
 create or replace function pause_queue(name text) returns void
-language plpgsql volatile as $fn$
-begin
-    execute pg_catalog.concat('select ', {schema}._queue_function(name, 'operate'), '(''pause'')');
-end $fn$;
+language sql volatile as $fn$ select {schema}._operate_on(name, 'pause') $fn$;
 
 -- resume_queue ends that.
 create or replace function resume_queue(name text) returns void
-language plpgsql volatile as $fn$
-begin
-    execute pg_catalog.concat('select ', {schema}._queue_function(name, 'operate'), '(''resume'')');
-end $fn$;
+language sql volatile as $fn$ select {schema}._operate_on(name, 'resume') $fn$;
 
 -- retry_dead_jobs has dead letters run again, with all attempts before them, and returns how many.
 create or replace function retry_dead_jobs(queue text, ids bigint[]) returns int
-language plpgsql volatile as $fn$
-declare
-    many int;
-begin
-    execute pg_catalog.concat('select (', {schema}._queue_function(queue, 'operate'), '(''retry'', $1))[1]') into many using ids;
-    return many;
-end $fn$;
+language sql volatile as $fn$ select ({schema}._operate_on(queue, 'retry', ids))[1]::pg_catalog.int4 $fn$;
 
 -- discard_dead_jobs removes dead letters, and returns how many.
 create or replace function discard_dead_jobs(queue text, ids bigint[]) returns int
-language plpgsql volatile as $fn$
-declare
-    many int;
-begin
-    execute pg_catalog.concat('select (', {schema}._queue_function(queue, 'operate'), '(''discard'', $1))[1]') into many using ids;
-    return many;
-end $fn$;
+language sql volatile as $fn$ select ({schema}._operate_on(queue, 'discard', ids))[1]::pg_catalog.int4 $fn$;
 
 -- queue_status counts a queue's jobs.
 create or replace function queue_status(queue text) returns table (ready bigint, running bigint, delayed bigint, waiting bigint, dead bigint, oldest interval)
-language plpgsql volatile as $fn$
-declare
-    c bigint[];
-begin
-    execute pg_catalog.concat('select ', {schema}._queue_function(queue, 'operate'), '(''count'')') into c;
-    return query select c[1], c[2], c[3], c[4], c[5], c[6] operator(pg_catalog.*) interval '1 microsecond';
-end $fn$;
+language sql volatile as $fn$
+    select c.n[1], c.n[2], c.n[3], c.n[4], c.n[5], c.n[6] operator(pg_catalog.*) interval '1 microsecond' from {schema}._operate_on(queue, 'count') c(n)
+$fn$;
 
 -- ready_groups lists the groups that have jobs to be taken, among some, or after one by name.
 create or replace function ready_groups(queue text, group_keys text[] default null, behind text default '', most int default 100) returns setof text
