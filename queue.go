@@ -192,7 +192,7 @@ type QueueStore interface {
 	// SetQueue changes a queue's settings; fields that are nil stay as they are.
 	SetQueue(ctx context.Context, name string, s QueueSettings) error
 
-	// Queue names a queue; it does not look whether there is one.
+	// Queue names a queue; it does not check that it exists.
 	Queue(name string) Queue
 
 	// CancelJobs removes jobs that wait, and makes running ones end as if they

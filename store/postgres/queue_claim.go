@@ -19,7 +19,7 @@ type workedQueue struct {
 	store *Store
 	queue *Queue
 
-	claim, ready, extend, ack, release, retry, bury, maintain string
+	claim, ready, extend, ack, release, retry, deadLetter, maintain string
 
 	// claim and ack, which every job goes through, call the queue's own functions: those that
 	// take a queue's name cost a tenth more.
@@ -32,7 +32,7 @@ var (
 	_ penstock.GroupFinder = (*workedQueue)(nil)
 )
 
-// Queue names a queue; it does not look whether there is one. The queue is a
+// Queue names a queue; it does not check that it exists. The queue is a
 // penstock.Releaser, a penstock.AckClaimer and a penstock.GroupFinder, too.
 func (s *Store) Queue(name string) penstock.Queue {
 	return &workedQueue{
@@ -40,13 +40,13 @@ func (s *Store) Queue(name string) penstock.Queue {
 		queue: NewQueue(s.schema, name),
 		claim: "select id, key, group_key, priority, attempt, created_at, headers, payload, lease, lease_until from " +
 			s.table("_"+name+".claim") + "($1, $2, $3, $4, $5)",
-		ready:    "select * from " + s.table("_"+name+".ready") + "($1, $2, $3)",
-		extend:   "select * from " + s.table("extend_many") + "($1, $2, $3)",
-		ack:      "select * from " + s.table("_"+name+".ack") + "($1)",
-		release:  "select * from " + s.table("release_many") + "($1, $2)",
-		retry:    "select " + s.table("retry") + "($1, $2, $3, $4)",
-		bury:     "select " + s.table("bury") + "($1, $2, $3)",
-		maintain: "select " + s.table("maintain_queue") + "($1)",
+		ready:      "select * from " + s.table("_"+name+".ready") + "($1, $2, $3)",
+		extend:     "select * from " + s.table("extend_many") + "($1, $2, $3)",
+		ack:        "select * from " + s.table("_"+name+".ack") + "($1)",
+		release:    "select * from " + s.table("release_many") + "($1, $2)",
+		retry:      "select " + s.table("retry") + "($1, $2, $3, $4)",
+		deadLetter: "select " + s.table("bury") + "($1, $2, $3)",
+		maintain:   "select " + s.table("maintain_queue") + "($1)",
 	}
 }
 
@@ -151,7 +151,7 @@ func (q *workedQueue) Retry(ctx context.Context, lease int64, after time.Duratio
 // DeadLetter implements penstock.Queue.
 func (q *workedQueue) DeadLetter(ctx context.Context, lease int64, reason string) error {
 	return q.failed(ctx, withReason(reason, func(text string) error {
-		_, err := q.store.pool.Exec(ctx, q.bury, q.queue.name, lease, text)
+		_, err := q.store.pool.Exec(ctx, q.deadLetter, q.queue.name, lease, text)
 		return err
 	}))
 }

@@ -145,7 +145,7 @@ func TestStoreOfAnOperator(t *testing.T) {
 	t.Parallel()
 	f := newJobsFixture(t, penstock.FIFO)
 	f.Must(f.store.CreateQueue(f.Ctx, "secret", penstock.FIFO))
-	bury := func(q penstock.Queue) {
+	deadLetter := func(q penstock.Queue) {
 		t.Helper()
 		_, err := q.Enqueue(f.Ctx, texts("waits", "dies", "dies too")...)
 		f.Must(err)
@@ -154,8 +154,8 @@ func TestStoreOfAnOperator(t *testing.T) {
 		f.Must(q.DeadLetter(f.Ctx, jobs[1].Lease, "no"))
 		f.Must(q.DeadLetter(f.Ctx, jobs[2].Lease, "no"))
 	}
-	bury(f.queue)
-	bury(f.store.Queue("secret"))
+	deadLetter(f.queue)
+	deadLetter(f.store.Queue("secret"))
 	name, asRole := f.role()
 	f.Must(f.store.GrantOperator(f.Ctx, "jobs", name))
 	store, conn := openStore(t, asRole, postgres.Options{}), f.connectAs(asRole)

@@ -35,7 +35,7 @@ func Command(a *cli.App) *cobra.Command {
   segments  of its ring, on PostgreSQL, and the one that is written to
   keeps     how long it keeps what is settled: see penstock outbox set
 
-  backlog   committed messages that are not settled yet, parked ones aside
+  backlog   committed messages that are not settled yet, without parked ones
   oldest    the age of the oldest of them
   rate      messages settled per second over about the last minute
   parked    messages that wait for another attempt, or behind one that does
