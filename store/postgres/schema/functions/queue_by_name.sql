@@ -119,59 +119,37 @@ begin
     end if;
 end $fn$;
 
--- extend_many makes leases end by from now, and returns those that were still held.
-create or replace function extend_many(queue text, leases bigint[], by interval) returns setof bigint
+-- _settle_on does what else a worker may do with leases, and returns those that were held.
+create or replace function _settle_on(queue text, what text, leases bigint[], by interval default null, error text default null) returns table (lease bigint, until timestamptz)
 language plpgsql volatile as $fn$
 begin
-    return query execute pg_catalog.concat('select e.lease from ', {schema}._queue_function(queue, 'settle'), '(''extend'', $1, $2) e') using leases, by;
+    return query execute pg_catalog.concat('select * from ', {schema}._queue_function(queue, 'settle'), '($1, $2, $3, $4)') using what, leases, by, error;
 end $fn$;
+
+-- extend_many makes leases end by from now, and returns those that were still held.
+create or replace function extend_many(queue text, leases bigint[], by interval) returns setof bigint
+language sql volatile as $fn$ select e.lease from {schema}._settle_on(queue, 'extend', leases, by) e $fn$;
 
 -- extend makes a lease end by from now, and returns when that is. Error: PS001.
 create or replace function extend(queue text, lease bigint, by interval) returns timestamptz
-language plpgsql volatile as $fn$
-declare
-    until timestamptz;
-begin
-    execute pg_catalog.concat('select e.until from ', {schema}._queue_function(queue, 'settle'), '(''extend'', array[$1], $2) e') into until using lease, by;
-    return coalesce(until, {schema}._lost(lease));
-end $fn$;
+language sql volatile as $fn$ select coalesce((select e.until from {schema}._settle_on(queue, 'extend', array[lease], by) e), {schema}._lost(lease)) $fn$;
 
 -- release_many gives jobs back that have not begun: no attempt is spent. It returns the leases that were still held.
 create or replace function release_many(queue text, leases bigint[]) returns setof bigint
-language plpgsql volatile as $fn$
-begin
-    return query execute pg_catalog.concat('select r.lease from ', {schema}._queue_function(queue, 'settle'), '(''release'', $1) r') using leases;
-end $fn$;
+language sql volatile as $fn$ select r.lease from {schema}._settle_on(queue, 'release', leases) r $fn$;
 
 -- release gives a job back that has not begun: no attempt is spent. Error: PS001.
 create or replace function release(queue text, lease bigint) returns void
-language plpgsql volatile as $fn$
-declare
-    held bigint;
-begin
-    execute pg_catalog.concat('select r.lease from ', {schema}._queue_function(queue, 'settle'), '(''release'', array[$1]) r') into held using lease;
-    if held is null then
-        perform {schema}._lost(lease);
-    end if;
-end $fn$;
+language sql volatile as $fn$ select coalesce((select r.until from {schema}._settle_on(queue, 'release', array[lease]) r), {schema}._lost(lease)) $fn$;
 
 -- retry has a job run again after a while, null: after one that grows with its attempts. False: that was its last attempt,
 -- and it is a dead letter now. Error: PS001.
 create or replace function retry(queue text, lease bigint, after interval default null, error text default '') returns boolean
-language plpgsql volatile as $fn$
-declare
-    again boolean;
-begin
-    execute pg_catalog.concat('select s.until is not null from ', {schema}._queue_function(queue, 'settle'), '(''retry'', array[$1], $2, $3) s') into again using lease, after, error;
-    return again;
-end $fn$;
+language sql volatile as $fn$ select s.until is not null from {schema}._settle_on(queue, 'retry', array[lease], after, error) s $fn$;
 
 -- bury makes a job a dead letter. Error: PS001.
 create or replace function bury(queue text, lease bigint, error text default '') returns void
-language plpgsql volatile as $fn$
-begin
-    execute pg_catalog.concat('select ', {schema}._queue_function(queue, 'settle'), '(''bury'', array[$1], null, $2)') using lease, error;
-end $fn$;
+language sql volatile as $fn$ select s.lease from {schema}._settle_on(queue, 'bury', array[lease], null, error) s $fn$;
 
 -- _operate_on calls what a queue's operators may do.
 create or replace function _operate_on(queue text, what text, ids bigint[] default null) returns bigint[]
