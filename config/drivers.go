@@ -59,6 +59,7 @@ type sinkDriver struct {
 	blank       func() sinkConfig
 	parse       func(url string) (sinkConfig, error)
 	open        func(sinkConfig, *slog.Logger) (penstock.Sink, error)
+	reach       func(context.Context, sinkConfig, *slog.Logger) error // nil: there is nothing to reach
 }
 
 func listed[C any, P interface {
@@ -66,7 +67,7 @@ func listed[C any, P interface {
 	sinkConfig
 }](d driver.Sink[C]) sinkDriver {
 	d.Binding.Name = d.Name
-	return sinkDriver{
+	listed := sinkDriver{
 		name: d.Name, usage: d.Usage, schemes: d.Schemes, binding: d.Binding, readBack: d.ReadBack,
 		blank: func() sinkConfig { return P(new(C)) },
 		parse: func(url string) (sinkConfig, error) {
@@ -75,6 +76,10 @@ func listed[C any, P interface {
 		},
 		open: func(c sinkConfig, log *slog.Logger) (penstock.Sink, error) { return d.Open(*c.(P), log) },
 	}
+	if d.Reach != nil {
+		listed.reach = func(ctx context.Context, c sinkConfig, log *slog.Logger) error { return d.Reach(ctx, *c.(P), log) }
+	}
+	return listed
 }
 
 // ParseSink turns the value of --sink into a sink with its defaults set:
@@ -120,6 +125,17 @@ func (s *Sink) Open(log *slog.Logger) (penstock.Sink, error) {
 		return nil, &penstock.FieldError{Field: "sink", Problem: "is not set", Hint: "set one of " + oneOf(sinkNames())}
 	}
 	return s.of.open(s.config, log)
+}
+
+// Reach connects to what the sink sends to, and sends nothing. It is false where there is nothing to connect to.
+func (s *Sink) Reach(ctx context.Context, log *slog.Logger) (tried bool, err error) {
+	if s.of == nil || s.of.reach == nil {
+		return false, nil
+	}
+	if err = s.of.reach(ctx, s.config, log); err != nil {
+		err = &redactedError{err}
+	}
+	return true, err
 }
 
 // Name of the sink that is set, as the file calls it; empty if none is.

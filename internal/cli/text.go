@@ -139,6 +139,27 @@ func ShellWord(s string) string {
 	return `'` + strings.ReplaceAll(s, `'`, `'\''`) + `'`
 }
 
+// Wrap breaks a sentence at spaces, into lines of so many columns; those after the first begin with indent.
+func Wrap(s, indent string, columns int) string {
+	var out strings.Builder
+	line := 0
+	for i, word := range strings.Split(s, " ") {
+		n := utf8.RuneCountInString(word)
+		switch {
+		case i == 0:
+		case line+1+n > columns:
+			out.WriteString("\n" + indent)
+			line = len(indent)
+		default:
+			out.WriteString(" ")
+			line++
+		}
+		out.WriteString(word)
+		line += n
+	}
+	return out.String()
+}
+
 func Rate(perSecond float64) string {
 	if perSecond >= 10 {
 		return Count(int64(perSecond+0.5)) + "/s"

@@ -17,6 +17,8 @@ type Sink[C any] struct {
 	Schemes []string // by which --sink is known: what stands before the first colon
 	Parse   func(url string) (C, error)
 	Open    func(C, *slog.Logger) (penstock.Sink, error)
+	// Reach connects and logs in as Open's sink would, and sends nothing; nil: there is nothing to reach.
+	Reach func(context.Context, C, *slog.Logger) error
 	// Binding is how it carries CloudEvents; without prefixes it takes messages as they are only.
 	Binding Binding
 	// ReadBack returns the consumer for a sink URL; nil where nobody can read what the sink was

@@ -1,6 +1,11 @@
 package kafka
 
-import "github.com/penstock/penstock/internal/driver"
+import (
+	"context"
+	"log/slog"
+
+	"github.com/penstock/penstock/internal/driver"
+)
 
 // Driver is this sink for config's list.
 var Driver = driver.Sink[Config]{
@@ -8,4 +13,23 @@ var Driver = driver.Sink[Config]{
 	Parse: ParseURL, Open: driver.Opens(Open),
 	Binding:  driver.Headers("kafka", "ce_"),
 	ReadBack: readBack,
+	Reach:    reach,
+}
+
+// reach asks a broker for what the cluster consists of.
+func reach(ctx context.Context, c Config, log *slog.Logger) error {
+	s, err := Open(c, log)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = s.Close(ctx) }()
+	p, err := s.pool.get(ctx)
+	if err != nil {
+		return s.unreachable(ctx, err)
+	}
+	defer s.pool.put(p)
+	if err := p.reach(ctx); err != nil {
+		return s.unreachable(ctx, err)
+	}
+	return nil
 }

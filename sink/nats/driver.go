@@ -1,6 +1,13 @@
 package nats
 
-import "github.com/penstock/penstock/internal/driver"
+import (
+	"context"
+	"log/slog"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/penstock/penstock/internal/driver"
+)
 
 // Driver is this sink for config's list.
 var Driver = driver.Sink[Config]{
@@ -10,4 +17,25 @@ var Driver = driver.Sink[Config]{
 	// among the others and declares structured mode by a header as in HTTP.
 	Binding:  driver.Binding{Name: "nats", Prefixes: []string{"ce-"}, DataContentType: "ce-datacontenttype", Structured: "Content-Type", Percent: true},
 	ReadBack: readBack,
+	Reach:    reach,
+}
+
+// reach connects and logs in; no stream is made. The embedded server belongs to who runs the relay.
+func reach(_ context.Context, c Config, log *slog.Logger) error {
+	c.SetDefaults()
+	if c.Embedded != nil {
+		return nil
+	}
+	s := &Sink{cfg: c, log: log, window: newWindow(c.MaxPending, windowBytes), quit: make(chan struct{}), known: make(chan struct{})}
+	if err := s.connect(); err != nil {
+		return err
+	}
+	defer func() {
+		close(s.quit)
+		_ = s.letGo(context.Background())
+	}()
+	if !s.up.Load() {
+		return s.unavailable(nats.ErrNoServers)
+	}
+	return nil
 }

@@ -1,6 +1,12 @@
 package rabbitmq
 
-import "github.com/penstock/penstock/internal/driver"
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	"github.com/penstock/penstock/internal/driver"
+)
 
 // Driver is this sink for config's list.
 var Driver = driver.Sink[Config]{
@@ -13,4 +19,20 @@ var Driver = driver.Sink[Config]{
 	// binding has ce-.
 	Binding:  driver.Headers("rabbitmq", "cloudEvents_", "cloudEvents:", "ce-"),
 	ReadBack: readBack,
+	Reach:    reach,
+}
+
+// reach connects and logs in. What declare_queue names is not made.
+func reach(_ context.Context, c Config, log *slog.Logger) error {
+	c.SetDefaults()
+	c.DeclareQueue = ""
+	conn, err := connect(&c, log)
+	if err != nil {
+		return err
+	}
+	defer conn.close(goodbye)
+	if reason := conn.blockedReason(); reason != "" {
+		return fmt.Errorf("the broker has blocked publishers: %s", reason)
+	}
+	return nil
 }

@@ -1,10 +1,47 @@
 package webhook
 
-import "github.com/penstock/penstock/internal/driver"
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"log/slog"
+	"net"
+
+	"github.com/penstock/penstock/internal/driver"
+)
 
 // Driver is this sink for config's list.
 var Driver = driver.Sink[Config]{
 	Name: "webhook", Usage: "https://HOST/PATH", Schemes: []string{"https", "http"},
 	Parse: ParseURL, Open: driver.Opens(Open),
 	Binding: driver.Binding{Name: "webhook", Prefixes: []string{"ce-"}, DataContentType: driver.ContentType, Structured: driver.ContentType, Percent: true},
+	Reach:   reach,
+}
+
+// reach connects to the endpoint, or to the proxy, and asks nothing of it.
+func reach(ctx context.Context, c Config, log *slog.Logger) error {
+	s, err := Open(c, log)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.ConnectTimeout)
+	defer cancel()
+	to := &s.endpoint.base
+	if s.transport.Proxy != nil {
+		if to, err = s.transport.Proxy(s.request); err != nil {
+			return err
+		}
+	}
+	host, port := to.Hostname(), cmp.Or(to.Port(), map[string]string{"https": "443"}[to.Scheme], "80")
+	conn, err := s.transport.DialContext(ctx, "tcp", net.JoinHostPort(host, port))
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if to.Scheme != "https" {
+		return nil
+	}
+	own := s.transport.TLSClientConfig.Clone()
+	own.ServerName = cmp.Or(own.ServerName, host)
+	return tls.Client(conn, own).HandshakeContext(ctx)
 }

@@ -71,7 +71,7 @@ is, so that a deployment can insist on a clean table.`,
 			if err != nil {
 				return err
 			}
-			conn, err := connect(ctx, a)
+			conn, err := Connect(ctx, a)
 			if err != nil {
 				return err
 			}
@@ -132,8 +132,8 @@ func tablesToCheck(a *cli.App, f *checkFlags) ([]adopt.Config, error) {
 	return tables, nil
 }
 
-// connect opens a connection of its own to PostgreSQL, for what no store does.
-func connect(ctx context.Context, a *cli.App) (*pgx.Conn, error) {
+// Connect opens a connection of its own to PostgreSQL, for what no store does.
+func Connect(ctx context.Context, a *cli.App) (*pgx.Conn, error) {
 	url, _, err := a.Database()
 	if err != nil {
 		return nil, err

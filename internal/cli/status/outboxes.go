@@ -165,23 +165,7 @@ func (w *Writer) wrap(s string) string {
 	if w.wide {
 		return s
 	}
-	var out strings.Builder
-	line := 0
-	for i, word := range strings.Split(s, " ") {
-		n := utf8.RuneCountInString(word)
-		switch {
-		case i == 0:
-		case line+1+n > terminalColumns:
-			out.WriteString("\n  ")
-			line = 2
-		default:
-			out.WriteString(" ")
-			line++
-		}
-		out.WriteString(word)
-		line += n
-	}
-	return out.String()
+	return cli.Wrap(s, "  ", terminalColumns)
 }
 
 // statusNotes says what a person has to decide, and what explains the figures. of is

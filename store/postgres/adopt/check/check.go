@@ -88,6 +88,23 @@ func Run(ctx context.Context, conn *pgx.Conn, cfg adopt.Config, opts Options) (R
 	return r, nil
 }
 
+// Holders finds what holds back vacuum in the database, whatever the table: transactions, prepared ones, replication
+// slots, standbys. As Run does, it changes nothing.
+func Holders(ctx context.Context, conn *pgx.Conn, opts Options) ([]Finding, []Unseen, error) {
+	opts.setDefaults()
+	l := &looker{conn: conn, timeout: opts.Timeout}
+	f := &facts{opts: opts}
+	look := func(ctx context.Context, f *facts) error {
+		return l.catalogue(ctx, "the role", func(tx pgx.Tx) error { return tx.QueryRow(ctx, "select current_user").Scan(&f.table.role) })
+	}
+	for _, look := range []func(context.Context, *facts) error{look, l.lookAtSessions, l.lookAtPrepared, l.lookAtSlots, l.lookAtStandbys} {
+		if err := seen(look(ctx, f)); err != nil {
+			return nil, nil, err
+		}
+	}
+	return findHolders(f), l.unseen, nil
+}
+
 // finders read the findings from the facts, in the order in which a report has
 // them.
 var finders = []func(*facts) []Finding{

@@ -140,6 +140,7 @@ type session struct {
 	state    string
 	seconds  *float64 // nil without the right to see it
 	ageXacts int64
+	query    *float64 // seconds since its last one began
 }
 
 type prepared struct {

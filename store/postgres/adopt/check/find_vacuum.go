@@ -102,6 +102,9 @@ func findHolders(f *facts) (found []Finding) {
 			since = "for " + span(*s.seconds)
 			figures = append(figures, Figure{"age", *s.seconds, Seconds})
 		}
+		if s.query != nil {
+			figures = append(figures, Figure{"since its last query began", *s.query, Seconds})
+		}
 		found = append(found, Finding{Severity: Warning, Code: CodeOldSnapshot,
 			Title:    fmt.Sprintf("session %d of %s %s %s", s.pid, who(s.user, s.app), doing, since),
 			Detail:   advice + heldBack,

@@ -249,7 +249,7 @@ func shorten(name string, most int) string {
 func (l *looker) lookAtSessions(ctx context.Context, f *facts) error {
 	return l.catalogue(ctx, "other sessions", func(tx pgx.Tx) (err error) {
 		f.sessions, err = rows(ctx, tx, statement("sessions"), nil, func(s *session) []any {
-			return []any{&s.pid, &s.user, &s.app, &s.state, &s.seconds, &s.ageXacts}
+			return []any{&s.pid, &s.user, &s.app, &s.state, &s.seconds, &s.ageXacts, &s.query}
 		})
 		if err == nil && slices.ContainsFunc(f.sessions, func(s session) bool { return s.seconds == nil }) {
 			l.unseen = append(l.unseen, Unseen{"since when the sessions of other roles are in a transaction",

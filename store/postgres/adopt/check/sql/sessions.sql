@@ -5,7 +5,8 @@ select a.pid,
        coalesce(a.application_name, ''),
        coalesce(a.state, ''),
        extract(epoch from clock_timestamp() - a.xact_start)::float8,
-       greatest(age(a.backend_xmin), age(a.backend_xid))::bigint
+       greatest(age(a.backend_xmin), age(a.backend_xid))::bigint,
+       extract(epoch from clock_timestamp() - a.query_start)::float8
   from pg_catalog.pg_stat_activity a
  where a.datname = current_database() and a.pid <> pg_backend_pid() and a.leader_pid is null
    and (a.backend_xmin is not null or a.backend_xid is not null)

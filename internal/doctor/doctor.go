@@ -1,0 +1,143 @@
+// Package doctor has what is found about a running Penstock, as data. What only a driver
+// can see, it finds itself: see Examiner; what the status tells, whoever asks it.
+package doctor
+
+import (
+	"context"
+	"slices"
+	"time"
+)
+
+// Severity of a finding.
+type Severity string
+
+const (
+	OK       Severity = "ok"
+	Warning  Severity = "warning"  // it will cost something, or a person has to decide
+	Critical Severity = "critical" // messages or jobs do not arrive, may be lost, or soon will
+)
+
+var gravest = []Severity{Critical, Warning, OK}
+
+// Finding is one thing that was looked at.
+type Finding struct {
+	// Check names what was looked at, for programs. It does not change between versions.
+	Check    string   `json:"check"`
+	Severity Severity `json:"severity"`
+	About    string   `json:"about,omitempty"` // the outbox, subscription, queue, table or sink
+	Found    string   `json:"found"`           // what was measured, in a sentence
+	Why      string   `json:"why,omitempty"`   // it matters
+	Next     string   `json:"next,omitempty"`  // what to do
+	Measured []Figure `json:"measured,omitempty"`
+}
+
+// Figure is one measured value.
+type Figure struct {
+	Name  string  `json:"name"`
+	Value float64 `json:"value"`
+	Unit  string  `json:"unit,omitempty"` // s, bytes, per second; plain numbers have none
+}
+
+// The checks.
+const (
+	CheckConnection     = "connection"
+	CheckServer         = "server"
+	CheckSchema         = "schema"
+	CheckPermissions    = "permissions"
+	CheckSettings       = "settings"
+	CheckPooler         = "pooler"
+	CheckClock          = "clock"
+	CheckHorizon        = "vacuum-horizon"
+	CheckSegments       = "segments"
+	CheckDisk           = "disk"
+	CheckSink           = "sink"
+	CheckSubscription   = "subscription"
+	CheckRelay          = "relay"
+	CheckBacklog        = "backlog"
+	CheckParked         = "parked-keys"
+	CheckDead           = "dead-letters"
+	CheckQueue          = "queue"
+	CheckWorkers        = "workers"
+	CheckAdopted        = "adopted-table"
+	CheckJournal        = "journal"
+	CheckFile           = "file"
+	CheckLock           = "write-lock"
+	CheckIntegrity      = "integrity"
+	CheckNotLookedAt    = "not-looked-at"
+	defaultOld          = 5 * time.Minute
+	defaultLockPatience = time.Second
+)
+
+// Options say what counts as old, and what is expected.
+type Options struct {
+	// Old is from what age on a transaction, a waiting message and a running job are findings. Default 5 minutes.
+	Old time.Duration
+	// Relays is true if the role has to be able to run the relay.
+	Relays bool
+	// LockPatience is how long to wait for another writer of a SQLite file. Default 1 s.
+	LockPatience time.Duration
+}
+
+// SetDefaults fills in what is not set.
+func (o *Options) SetDefaults() {
+	if o.Old <= 0 {
+		o.Old = defaultOld
+	}
+	if o.LockPatience <= 0 {
+		o.LockPatience = defaultLockPatience
+	}
+}
+
+// Examined is what a driver found.
+type Examined struct {
+	Findings []Finding
+	Free     int64         // bytes that are left on the disk of the database; -1: not known
+	Ahead    time.Duration // of the server's clock before this machine's
+}
+
+// Examiner is a store that looks at what only it can see. An error means that the database cannot be used at all.
+type Examiner interface {
+	Examine(ctx context.Context, o Options) (Examined, error)
+	// Running lists jobs that are leased, those for longest first.
+	Running(ctx context.Context) ([]Running, error)
+}
+
+// Running is a job that a worker holds.
+type Running struct {
+	Queue   string
+	ID      int64
+	Lease   int64
+	Worker  string
+	Attempt int
+	Age     time.Duration // since the job was enqueued
+	Expired time.Duration // since its lease has ended; negative until then
+	Held    time.Duration // since its lease began; 0: not known
+	Since   int64         // how many leases have begun after this one, where Held is not known
+}
+
+// Worst is the gravest severity.
+func Worst(all []Finding) Severity {
+	for _, s := range gravest {
+		if Count(all, s) > 0 {
+			return s
+		}
+	}
+	return OK
+}
+
+// Count says how many findings are of that severity.
+func Count(all []Finding, s Severity) (n int) {
+	for i := range all {
+		if all[i].Severity == s {
+			n++
+		}
+	}
+	return n
+}
+
+// Sort puts the gravest first, and keeps the order among those alike.
+func Sort(all []Finding) {
+	slices.SortStableFunc(all, func(a, b Finding) int {
+		return slices.Index(gravest, a.Severity) - slices.Index(gravest, b.Severity)
+	})
+}

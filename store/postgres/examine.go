@@ -1,0 +1,334 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/penstock/penstock/internal/doctor"
+)
+
+var _ doctor.Examiner = (*Store)(nil)
+
+// Examine implements doctor.Examiner: the server, its settings, the role, what is between, and what holds segments.
+func (s *Store) Examine(ctx context.Context, o doctor.Options) (doctor.Examined, error) {
+	o.SetDefaults()
+	e := &examination{store: s, o: o, Examined: doctor.Examined{Free: -1}}
+	one, err := s.connect(ctx)
+	if err != nil {
+		return e.Examined, err
+	}
+	defer closeConn(one)
+	if err := e.server(ctx, one); sqlState(err) == "42501" {
+		e.add(doctor.CheckPermissions, doctor.Critical, err.Error(), "this role may do nothing here", "as the owner of the schema: penstock outbox grant, or penstock queue grant")
+		return e.Examined, nil
+	} else if err != nil {
+		return e.Examined, s.explain(err)
+	}
+	e.pooler(ctx, one)
+	e.schema(ctx)
+	if !e.migrated {
+		return e.Examined, nil
+	}
+	e.permissions()
+	e.segments(ctx)
+	e.disk(ctx, one)
+	return e.Examined, nil
+}
+
+type examination struct {
+	doctor.Examined
+	store         *Store
+	o             doctor.Options
+	migrated      bool
+	role          string
+	owner, relays bool // the role owns the schema, or may run the relay
+}
+
+func (e *examination) add(check string, s doctor.Severity, found, why, next string, measured ...doctor.Figure) {
+	e.Findings = append(e.Findings, doctor.Finding{Check: check, Severity: s, Found: found, Why: why, Next: next, Measured: measured})
+}
+
+// notSeen says what the server refused to show.
+func (e *examination) notSeen(what string, err error) {
+	f := doctor.Finding{Check: doctor.CheckNotLookedAt, Severity: doctor.OK, About: what, Found: err.Error(), Next: grantHint(err)}
+	if f.Next == "" && sqlState(err) != "42501" {
+		f.Severity = doctor.Warning
+	}
+	e.Findings = append(e.Findings, f)
+}
+
+// clockTolerance is by how much clocks may differ before it is a finding: names and times in logs are compared by people.
+const clockTolerance = 2 * time.Second
+
+// settings that matter, in the order in which they are judged.
+var settingsThatMatter = []string{"fsync", "full_page_writes", "synchronous_commit", "autovacuum", "track_counts", "max_connections", "superuser_reserved_connections",
+	"statement_timeout", "idle_in_transaction_session_timeout", "transaction_timeout", "default_transaction_read_only"}
+
+func (e *examination) server(ctx context.Context, conn *pgx.Conn) error {
+	var (
+		at       time.Time
+		version  string
+		standby  bool
+		pairs    []string
+		sessions int64
+		trip     = time.Hour
+	)
+	for range 3 { // the fastest says most
+		sent := time.Now()
+		if err := conn.QueryRow(ctx, statement("server", e.store.schema, ""), pgx.QueryExecModeExec, settingsThatMatter).
+			Scan(&at, &version, &standby, &e.role, &pairs, &sessions, &e.owner, &e.relays); err != nil {
+			return err
+		}
+		if took := time.Since(sent); took < trip {
+			trip, e.Ahead = took, at.Sub(sent.Add(took/2))
+		}
+	}
+	e.add(doctor.CheckConnection, doctor.OK, fmt.Sprintf("PostgreSQL answers in %v", trip.Round(10*time.Microsecond)), "", "", doctor.Figure{Name: "round trip", Value: trip.Seconds(), Unit: "s"})
+	clock := doctor.Figure{Name: "the server is ahead by", Value: e.Ahead.Seconds(), Unit: "s"}
+	if off := e.Ahead.Abs(); off > clockTolerance+trip {
+		e.add(doctor.CheckClock, doctor.Warning, fmt.Sprintf("the clock of the server and the one here differ by %v", off.Round(time.Second)),
+			"leases, delays and ages go by the server's clock: times in logs and messages do not fit to them", "have both machines follow NTP", clock)
+	} else {
+		e.add(doctor.CheckClock, doctor.OK, fmt.Sprintf("the clock of the server and the one here differ by no more than %v", (off+trip).Round(time.Millisecond)), "", "", clock)
+	}
+	set := map[string]string{}
+	for _, pair := range pairs {
+		name, value, _ := strings.Cut(pair, "=")
+		set[name] = value
+	}
+	switch {
+	case standby:
+		e.add(doctor.CheckServer, doctor.Critical, "PostgreSQL "+version+" is a standby", "nothing can be published, enqueued or settled there", "connect to the primary: with several hosts in the URL, or target_session_attrs=read-write, it is picked")
+	case set["default_transaction_read_only"] == "on":
+		e.add(doctor.CheckServer, doctor.Critical, "transactions are read-only by default (default_transaction_read_only)", "nothing can be published, enqueued or settled", "alter role "+pgx.Identifier{e.role}.Sanitize()+" set default_transaction_read_only = off, or end what has set it")
+	default:
+		e.add(doctor.CheckServer, doctor.OK, "PostgreSQL "+version+", a primary", "", "")
+	}
+	e.settings(set, sessions)
+	return nil
+}
+
+// permissions says what the role may do here.
+func (e *examination) permissions() {
+	switch {
+	case e.owner:
+		e.add(doctor.CheckPermissions, doctor.OK, "role "+e.role+" owns the schema", "", "")
+	case e.o.Relays && !e.relays:
+		e.add(doctor.CheckPermissions, doctor.Critical, "role "+e.role+" may not run the relay, and the configuration has it do so", "it cannot take a lease or move a cursor",
+			"as the owner of the schema: penstock outbox grant "+e.role+" --relay; and grant execute on function pg_control_system() to "+pgx.Identifier{e.role}.Sanitize())
+	case e.relays:
+		e.add(doctor.CheckPermissions, doctor.OK, "role "+e.role+" may run the relay", "", "")
+	default:
+		e.add(doctor.CheckPermissions, doctor.OK, "role "+e.role+" neither owns the schema nor may run the relay: what it may not see is not looked at", "", "")
+	}
+}
+
+// settings judges those with consequences here. wal_level, for one, has none.
+func (e *examination) settings(set map[string]string, sessions int64) {
+	before := len(e.Findings)
+	for _, c := range []struct {
+		name     string
+		severity doctor.Severity
+		why      string
+	}{
+		{"fsync", doctor.Critical, "a crash of the server may lose or damage what was committed, delivered messages among it"},
+		{"full_page_writes", doctor.Warning, "a crash of the machine may damage tables"},
+		{"synchronous_commit", doctor.Warning, "what was published may be delivered, and after a crash of the server be gone; relays turn it on for their own cursors"},
+		{"autovacuum", doctor.Warning, "rings need none, but the catalogue, dead letters and the tables of the application do, and transaction ids run out"},
+		{"track_counts", doctor.Warning, "autovacuum does not run without it"},
+	} {
+		if set[c.name] == "off" {
+			e.add(doctor.CheckSettings, c.severity, c.name+" is off", c.why, "alter system set "+c.name+" = on; select pg_reload_conf(); or reset it where the role or the database has it")
+		}
+	}
+	if got, want := number64(set["max_connections"])-number64(set["superuser_reserved_connections"])-sessions, max(number64(set["max_connections"])/20, 4); got < want {
+		e.add(doctor.CheckSettings, doctor.Warning, fmt.Sprintf("%d of %s connections are in use", sessions, set["max_connections"]), "a relay that has to connect anew is refused, and waits",
+			"end sessions that nobody needs, put a pooler before producers and workers, or raise max_connections", doctor.Figure{Name: "free connections", Value: float64(got)})
+	}
+	for _, c := range []struct {
+		name string
+		less int64 // ms
+		why  string
+	}{
+		{"statement_timeout", 5000, "migrations, maintenance of large queues and status may be cut short; relays lift it for themselves"},
+		{"idle_in_transaction_session_timeout", 5000, "a handler that works inside the job's transaction is cut off when it takes longer"},
+		{"transaction_timeout", 5000, "handlers that work inside the job's transaction, and migrations, are cut off when they take longer"},
+	} {
+		if ms := number64(set[c.name]); ms > 0 && ms < c.less {
+			e.add(doctor.CheckSettings, doctor.Warning, fmt.Sprintf("%s is %d ms", c.name, ms), c.why, "give Penstock's role a longer one: alter role … set "+c.name+" = …", doctor.Figure{Name: c.name, Value: float64(ms) / 1000, Unit: "s"})
+		}
+	}
+	if len(e.Findings) == before {
+		e.add(doctor.CheckSettings, doctor.OK, fmt.Sprintf("no setting stands in the way; %d of %s connections are in use", sessions, set["max_connections"]), "", "")
+	}
+}
+
+func number64(s string) int64 {
+	n, _ := strconv.ParseInt(s, 10, 64) // what is not there is 0
+	return n
+}
+
+// pooler looks whether sessions keep their server process.
+func (e *examination) pooler(ctx context.Context, one *pgx.Conn) {
+	two, err := e.store.connect(ctx)
+	if err == nil {
+		defer closeConn(two)
+		var first backend
+		if first, _, err = ownBackends(ctx, one, two); err == nil {
+			between := "no pooler is in between"
+			if !first.direct {
+				between = "a pooler is in between, and sessions keep their server process"
+			}
+			e.add(doctor.CheckPooler, doctor.OK, between, "", "")
+			return
+		}
+	}
+	severity := doctor.Warning
+	if e.o.Relays {
+		severity = doctor.Critical
+	}
+	if err != errPooled {
+		e.notSeen("whether a pooler is in between", err)
+		return
+	}
+	e.add(doctor.CheckPooler, severity, "a pooler in between gives a connection another server process for every transaction", "a relay needs two sessions that last, and is refused there",
+		"give relays a URL that leads to PostgreSQL itself or to a pool in session mode; PgBouncer before 1.21 also wants ?default_query_exec_mode=exec in that of others")
+}
+
+func (e *examination) schema(ctx context.Context) {
+	differences, err := e.store.CheckSchema(ctx)
+	switch {
+	case sqlState(err) != "":
+		e.notSeen("the functions of the schema", err)
+	case err != nil: // of another version, or not there
+		e.add(doctor.CheckSchema, doctor.Critical, err.Error(), "this program works with its own version of the schema only", "penstock migrate, with the newest program that is in use")
+		return
+	case len(differences) > 0:
+		const most = 5
+		text := strings.Join(differences[:min(most, len(differences))], "; ")
+		if more := len(differences) - most; more > 0 {
+			text += fmt.Sprintf("; and %d more", more)
+		}
+		e.add(doctor.CheckSchema, doctor.Warning, text, "functions that are not this program's may do what nobody has tested", "penstock migrate makes them anew; penstock migrate --check lists all", doctor.Figure{Name: "differences", Value: float64(len(differences))})
+	default:
+		e.add(doctor.CheckSchema, doctor.OK, fmt.Sprintf("version %d, with the functions of this program", newestVersion()), "", "")
+	}
+	e.migrated = true
+}
+
+// segments says which subscriptions, or who else, keep segments from being given back.
+func (e *examination) segments(ctx context.Context) {
+	type held struct {
+		Outbox    string
+		Slot      int
+		Bytes     int64
+		Of        int
+		By        []string
+		Retained  bool
+		Locked    string
+		LockedFor float64
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	rows, err := e.store.pool.Query(ctx, statement("segment_holders", e.store.schema, ""), pgx.QueryExecModeExec)
+	var all []held
+	if err == nil {
+		all, err = pgx.CollectRows(rows, pgx.RowToStructByPos[held])
+	}
+	if err != nil {
+		e.notSeen("what holds segments", err)
+		return
+	}
+	before := len(e.Findings)
+	for i := 0; i < len(all); {
+		of := all[i:]
+		if end := slices.IndexFunc(of, func(h held) bool { return h.Outbox != of[0].Outbox }); end > 0 {
+			of = of[:end]
+		}
+		i += len(of)
+		f := doctor.Finding{Check: doctor.CheckSegments, Severity: doctor.Warning, About: of[0].Outbox}
+		var by []string
+		var bytes int64
+		n := 0
+		for _, h := range of {
+			var why []string
+			switch {
+			case len(h.By) > 0 && e.olderThan(ctx, h.Outbox, h.Slot, e.o.Old):
+				for _, name := range h.By {
+					why = append(why, "subscription "+name)
+				}
+			case len(h.By) == 0 && !h.Retained && h.Locked != "" && h.LockedFor >= e.o.Old.Seconds():
+				why = []string{fmt.Sprintf("%s, in a transaction for %v", h.Locked, (time.Duration(h.LockedFor) * time.Second))}
+			default:
+				continue
+			}
+			n, bytes, by = n+1, bytes+h.Bytes, append(by, why...)
+		}
+		if n == 0 {
+			continue
+		}
+		slices.Sort(by)
+		f.Found = fmt.Sprintf("%d of %d segments are sealed and cannot be given back, because of %s", n, of[0].Of, strings.Join(slices.Compact(by), ", "))
+		f.Why = "the ring goes on in the others"
+		if len(of) >= of[0].Of-1 {
+			f.Severity, f.Why = doctor.Critical, "no other segment is free: the current one grows until the disk is full"
+		}
+		f.Next = "run the relay of the subscription (penstock relay), or drop it if nobody needs it (penstock subscription drop); end a session with pg_terminate_backend"
+		f.Measured = []doctor.Figure{{Name: "segments held", Value: float64(n)}, {Name: "segments", Value: float64(of[0].Of)}, {Name: "held", Value: float64(bytes), Unit: "bytes"}}
+		e.Findings = append(e.Findings, f)
+	}
+	if len(e.Findings) == before {
+		e.add(doctor.CheckSegments, doctor.OK, "no segment of an outbox is held for long", "", "")
+	}
+}
+
+// patience bounds a look that reads more than the catalogue.
+const patience = 10 * time.Second
+
+// olderThan reports whether the newest message of a segment is.
+func (e *examination) olderThan(ctx context.Context, outbox string, slot int, old time.Duration) (is bool) {
+	segment := pgx.Identifier{e.store.schema, fmt.Sprintf("_%s.%d", outbox, slot)}.Sanitize()
+	err := e.store.pool.QueryRow(ctx, "select created_at < clock_timestamp() - $1::interval from "+segment+" order by seq desc limit 1", pgx.QueryExecModeExec, old).Scan(&is)
+	return err == nil && is // without a row it is being given back
+}
+
+// disk measures what is left, if the server is on this machine and tells where its data is.
+func (e *examination) disk(ctx context.Context, conn *pgx.Conn) {
+	config := conn.Config()
+	ip := net.ParseIP(config.Host)
+	if network, _ := pgconn.NetworkAddress(config.Host, config.Port); network != "unix" && config.Host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		e.add(doctor.CheckDisk, doctor.OK, "the server is on another machine, and SQL does not tell how much room its disk has", "", "alert on it there")
+		return
+	}
+	var folder string
+	if err := conn.QueryRow(ctx, "select current_setting('data_directory')", pgx.QueryExecModeExec).Scan(&folder); err != nil {
+		e.notSeen("the room on the disk of the server", err)
+		return
+	}
+	var f doctor.Finding
+	f, e.Free = doctor.Disk(folder)
+	e.Findings = append(e.Findings, f)
+}
+
+// Running implements doctor.Examiner.
+func (s *Store) Running(ctx context.Context) ([]doctor.Running, error) {
+	rows, err := s.pool.Query(ctx, statement("running", s.schema, ""), pgx.QueryExecModeExec)
+	if err != nil {
+		return nil, s.explain(err)
+	}
+	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (r doctor.Running, err error) {
+		var age, expired float64
+		err = row.Scan(&r.Queue, &r.ID, &r.Lease, &r.Worker, &r.Attempt, &age, &expired, &r.Since)
+		r.Age, r.Expired = time.Duration(age*float64(time.Second)), time.Duration(expired*float64(time.Second))
+		return r, err
+	})
+	return all, s.explain(err)
+}
