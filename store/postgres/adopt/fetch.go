@@ -170,7 +170,7 @@ func (p place) args() []any {
 // behindPage is how many rows are looked at in one statement behind the head.
 const behindPage = 5000
 
-// behind lists the rows between two places that are neither in flight nor set aside nor
+// behind lists the rows between two places that are neither in flight nor out of band nor
 // found already; more if there are others, too many to list.
 func (s *Source) behind(ctx context.Context, from, to place) (ids []string, more bool, err error) {
 	d := s.m.decoder(s.m.placing)
@@ -184,7 +184,7 @@ func (s *Source) behind(ctx context.Context, from, to place) (ids []string, more
 		if err := query(ctx, s.t.pool, sql, append(args, to.args()...), func(values [][]byte) {
 			n++
 			d.load(values)
-			if id := d.id(); !s.flies(id) && !s.late.has(id) {
+			if id := d.id(); !s.isInFlight(id) && !s.late.has(id) {
 				page = append(page, id)
 			}
 			if n == behindPage {
@@ -193,7 +193,7 @@ func (s *Source) behind(ctx context.Context, from, to place) (ids []string, more
 		}); err != nil {
 			return nil, false, err
 		}
-		if page, err = s.notAside(ctx, page); err != nil {
+		if page, err = s.notOutOfBand(ctx, page); err != nil {
 			return nil, false, err
 		}
 		ids = append(ids, page...)
@@ -239,41 +239,41 @@ func (s *Source) weigh(page []row) {
 	}
 }
 
-// notAside leaves out the rows that are set aside: their time is another.
-func (s *Source) notAside(ctx context.Context, ids []string) ([]string, error) {
-	if len(ids) == 0 || !s.asideAny() {
+// notOutOfBand leaves out the rows that are out of band: their time is another.
+func (s *Source) notOutOfBand(ctx context.Context, ids []string) ([]string, error) {
+	if len(ids) == 0 || !s.anyOutOfBand() {
 		return ids, nil
 	}
-	aside, _, err := s.known(ctx, s.t.pool, ids, nil)
+	outOfBand, _, err := s.known(ctx, s.t.pool, ids, nil)
 	if err != nil {
 		return nil, err
 	}
 	kept := ids[:0]
 	for _, id := range ids {
-		if !aside[id] {
+		if !outOfBand[id] {
 			kept = append(kept, id)
 		}
 	}
 	return kept, nil
 }
 
-// known asks which rows are set aside and which lines have to wait.
-func (s *Source) known(ctx context.Context, q querier, ids, lines []string) (aside, waiting map[string]bool, err error) {
+// known asks which rows are out of band and which lines have to wait.
+func (s *Source) known(ctx context.Context, q querier, ids, lines []string) (outOfBand, waiting map[string]bool, err error) {
 	rows, err := q.Query(ctx, s.t.own("known"), s.lease.id, notNil(ids), notNil(lines))
 	if err != nil {
 		return nil, nil, err
 	}
-	aside, waiting = map[string]bool{}, map[string]bool{}
+	outOfBand, waiting = map[string]bool{}, map[string]bool{}
 	var id, line *string
 	_, err = pgx.ForEachRow(rows, []any{&id, &line}, func() error {
 		if id != nil {
-			aside[*id] = true
+			outOfBand[*id] = true
 		} else if line != nil {
 			waiting[*line] = true
 		}
 		return nil
 	})
-	return aside, waiting, err
+	return outOfBand, waiting, err
 }
 
 // notNil is s for a parameter: a nil slice would be NULL.
@@ -284,11 +284,11 @@ func notNil[T any](s []T) []T {
 	return s
 }
 
-// fill adds messages to a batch, of rows that are neither in flight nor set aside. cut is
+// fill adds messages to a batch, of rows that are neither in flight nor out of band. cut is
 // how many rows there was room for.
 func (s *Source) fill(ctx context.Context, p *pending, rows []row, limit penstock.Limit) (cut int, err error) {
-	var aside, waiting map[string]bool
-	if len(rows) > 0 && s.asideAny() {
+	var outOfBand, waiting map[string]bool
+	if len(rows) > 0 && s.anyOutOfBand() {
 		ids, lines := make([]string, len(rows)), make([]string, 0, len(rows))
 		for i := range rows {
 			ids[i] = rows[i].id
@@ -296,7 +296,7 @@ func (s *Source) fill(ctx context.Context, p *pending, rows []row, limit penstoc
 				lines = append(lines, lineOf(key, ""))
 			}
 		}
-		if aside, waiting, err = s.known(ctx, s.t.pool, ids, lines); err != nil {
+		if outOfBand, waiting, err = s.known(ctx, s.t.pool, ids, lines); err != nil {
 			return 0, err
 		}
 	}
@@ -311,7 +311,7 @@ func (s *Source) fill(ctx context.Context, p *pending, rows []row, limit penstoc
 		if bytes += r.message.Size(); len(p.messages) > 0 && (bytes > limit.Bytes || len(p.messages) >= limit.Messages) {
 			return cut, s.refuse(ctx, unfit)
 		}
-		if r.passed = r.passed || aside[r.id] || s.flies(r.id); r.passed {
+		if r.passed = r.passed || outOfBand[r.id] || s.isInFlight(r.id); r.passed {
 			bytes -= r.message.Size()
 			continue
 		}

@@ -320,13 +320,13 @@ func (s *Source) lookBelow(ctx context.Context) (found, more bool, err error) {
 	d := s.m.decoder(s.m.placing)
 	if err := query(ctx, s.t.pool, s.st.unplaced, []any{inBinary, maxLate}, func(values [][]byte) {
 		d.load(values)
-		if id := d.id(); !s.flies(id) {
+		if id := d.id(); !s.isInFlight(id) {
 			ids = append(ids, id)
 		}
 	}); err != nil {
 		return found, false, err
 	}
-	ids, err = s.notAside(ctx, ids)
+	ids, err = s.notOutOfBand(ctx, ids)
 	s.late.add(ids)
 	return found, false, err
 }

@@ -297,7 +297,7 @@ func (w *world) check(inOrder bool) {
 		w.Error("nothing was committed")
 	}
 	if n := w.Number("select count(*) from penstock._adopt_row"); n != 0 {
-		w.Errorf("%d rows are set aside still", n)
+		w.Errorf("%d rows are out of band still", n)
 	}
 	w.Logf("%d deliveries of %s messages", w.sink.count(), fmt.Sprint(len(seen)))
 }

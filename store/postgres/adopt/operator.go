@@ -27,23 +27,23 @@ func (t *Table) subscription(ctx context.Context) (id int64, err error) {
 }
 
 // letter is a dead letter and what it is called in Penstock's table.
-type letter struct {
+type deadLetter struct {
 	id, line string
 	penstock.DeadLetter
 }
 
-func (t *Table) letters(ctx context.Context, q querier, id int64, query penstock.DeadLetterQuery, lock string) ([]letter, error) {
+func (t *Table) deadLetters(ctx context.Context, q querier, id int64, query penstock.DeadLetterQuery, lock string) ([]deadLetter, error) {
 	limit := int64(math.MaxInt64)
 	if query.Limit > 0 {
 		limit = int64(query.Limit)
 	}
-	rows, err := q.Query(ctx, t.own("letters")+lock, id, orNull(query.Seqs, len(query.Seqs) == 0), orNull(query.IDs, len(query.IDs) == 0),
+	rows, err := q.Query(ctx, t.own("dead_letters")+lock, id, orNull(query.Seqs, len(query.Seqs) == 0), orNull(query.IDs, len(query.IDs) == 0),
 		orNull(query.Key, query.Key == ""), orNull(query.Topic, query.Topic == ""), orNull(query.Error, query.Error == ""),
 		orNull(query.DiedBefore, query.DiedBefore.IsZero()), orNull(query.DiedAfter, query.DiedAfter.IsZero()), query.AfterSeq, limit)
 	if err != nil {
 		return nil, err
 	}
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (l letter, err error) {
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (l deadLetter, err error) {
 		var failures []byte
 		var since *time.Time
 		m := &l.Message
@@ -83,7 +83,7 @@ func (t *Table) DeadLetters(ctx context.Context, q penstock.DeadLetterQuery) ([]
 	if err != nil {
 		return nil, t.explain(err)
 	}
-	found, err := t.letters(ctx, t.pool, id, q, "")
+	found, err := t.deadLetters(ctx, t.pool, id, q, "")
 	if err != nil {
 		return nil, t.explain(err)
 	}
@@ -145,13 +145,13 @@ func (t *Table) change(ctx context.Context, q penstock.DeadLetterQuery, f func(c
 		if _, err := tx.Exec(ctx, "select "+t.ownName("_adopt_lock")+"($1)", id); err != nil {
 			return err
 		}
-		letters, err := t.letters(ctx, tx, id, q, " for update")
-		if err != nil || len(letters) == 0 {
+		found, err := t.deadLetters(ctx, tx, id, q, " for update")
+		if err != nil || len(found) == 0 {
 			return err
 		}
-		n = len(letters)
+		n = len(found)
 		var ids, lines []string
-		for _, l := range letters {
+		for _, l := range found {
 			ids, lines = append(ids, l.id), append(lines, l.line)
 		}
 		return f(ctx, tx, id, ids, lines)

@@ -149,10 +149,10 @@ func TestDeadLetters(t *testing.T) {
 			src := f.subscribe(table)
 			b := f.fetch(src)
 			f.settle(src, b, penstock.Verdict{Outcome: penstock.Dead, Failures: failed(1), Hold: true}, behind, penstock.Verdict{Outcome: penstock.Dead, Failures: failed(1)})
-			letters, err := table.DeadLetters(f.Ctx, penstock.DeadLetterQuery{})
+			found, err := table.DeadLetters(f.Ctx, penstock.DeadLetterQuery{})
 			f.Must(err)
-			if len(letters) != 2 || string(letters[0].Message.Payload) != "a1" || !letters[0].Held || letters[1].Held || letters[0].Err() == "" || letters[0].Message.Attempt != 1 {
-				t.Fatalf("letters %+v", letters)
+			if len(found) != 2 || string(found[0].Message.Payload) != "a1" || !found[0].Held || found[1].Held || found[0].Err() == "" || found[0].Message.Attempt != 1 {
+				t.Fatalf("found %+v", found)
 			}
 			f.insert("b", "b2")
 			b = f.fetch(src) // a2 waits
@@ -177,10 +177,10 @@ func TestDeadLetters(t *testing.T) {
 					t.Errorf("%d sent back: %+v %v", n, b.Messages[0], b.KeyOrder)
 				}
 				f.settle(src, b, penstock.Verdict{Outcome: penstock.Dead, Failures: failed(2)})
-				letters, err := table.DeadLetters(f.Ctx, query)
+				found, err := table.DeadLetters(f.Ctx, query)
 				f.Must(err)
-				if len(letters) != 1 || len(letters[0].Failures) != 2 || !letters[0].Held {
-					t.Errorf("letters %+v", letters)
+				if len(found) != 1 || len(found[0].Failures) != 2 || !found[0].Held {
+					t.Errorf("found %+v", found)
 				}
 				_, err = table.RetryDeadLetters(f.Ctx, query)
 				f.Must(err)
@@ -190,7 +190,7 @@ func TestDeadLetters(t *testing.T) {
 			f.want(b, "a2")
 			f.settle(src, b)
 			if n := f.Number("select count(*) from penstock._adopt_row"); n != 1 {
-				t.Errorf("%d rows are set aside, want that of b1", n)
+				t.Errorf("%d rows are out of band, want that of b1", n)
 			}
 		})
 	}
@@ -227,10 +227,10 @@ func TestRowThatIsNoMessageIsDead(t *testing.T) {
 	b := f.fetch(src)
 	f.want(b, "good")
 	f.settle(src, b)
-	letters, err := table.DeadLetters(f.Ctx, penstock.DeadLetterQuery{})
+	found, err := table.DeadLetters(f.Ctx, penstock.DeadLetterQuery{})
 	f.Must(err)
-	if len(letters) != 1 || string(letters[0].Message.Payload) != "long" || !strings.Contains(letters[0].Err(), "key is 2000 bytes") {
-		t.Errorf("letters %+v", letters)
+	if len(found) != 1 || string(found[0].Message.Payload) != "long" || !strings.Contains(found[0].Err(), "key is 2000 bytes") {
+		t.Errorf("found %+v", found)
 	}
 }
 
@@ -257,8 +257,8 @@ func TestPoisonStopsNobody(t *testing.T) {
 			f.relay(table, &sink, func(c *relay.Config) { c.ParkAfter, c.MaxAttempts = 2, 4 })
 			f.Eventually("all others arrive", func() bool { return sink.count() == 49 })
 			f.Eventually("the poison is a dead letter", func() bool {
-				letters, err := table.DeadLetters(f.Ctx, penstock.DeadLetterQuery{})
-				return err == nil && len(letters) == 1 && string(letters[0].Message.Payload) == "13" && len(letters[0].Failures) == 4
+				found, err := table.DeadLetters(f.Ctx, penstock.DeadLetterQuery{})
+				return err == nil && len(found) == 1 && string(found[0].Message.Payload) == "13" && len(found[0].Failures) == 4
 			})
 			f.Eventually("the others are settled", func() bool { return f.Number("select count(*) from shop where processed_at is null") == 1 })
 		})

@@ -208,7 +208,7 @@ func properties(text string, into map[string]string) {
 	}
 }
 
-// shorten makes a row that cannot be a message one that can be set aside.
+// shorten makes a row that cannot be a message one that can be parked.
 func shorten(s string, limit int) string {
 	s = strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 	for len(s) > limit {

@@ -138,10 +138,10 @@ func (s *Source) listed(ctx context.Context, limit penstock.Limit) ([]string, er
 	return ids, nil
 }
 
-// scan lists the rows that are neither in flight nor set aside.
+// scan lists the rows that are neither in flight nor out of band.
 func (s *Source) scan(ctx context.Context) error {
 	s.mu.Lock()
-	n := scanRows + len(s.flying)
+	n := scanRows + len(s.inFlight)
 	s.mu.Unlock()
 	var list []string
 	err := pgx.BeginFunc(ctx, s.t.pool, func(tx pgx.Tx) error {
@@ -153,7 +153,7 @@ func (s *Source) scan(ctx context.Context) error {
 		d := s.m.decoder(s.m.placing)
 		return query(ctx, tx, s.st.scan, []any{inBinary, n, s.lease.id}, func(values [][]byte) {
 			d.load(values)
-			if id := d.id(); !s.flies(id) {
+			if id := d.id(); !s.isInFlight(id) {
 				list = append(list, id)
 			}
 		})

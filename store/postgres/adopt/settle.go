@@ -13,7 +13,7 @@ import (
 )
 
 // Settle implements penstock.Source: delivered rows are settled in one statement,
-// and in its transaction others are set aside.
+// and in its transaction others are out of band.
 func (s *Source) Settle(ctx context.Context, settled ...penstock.Settled) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -42,18 +42,18 @@ func (s *Source) Settle(ctx context.Context, settled ...penstock.Settled) error 
 
 // work is what one settling transaction does.
 type work struct {
-	delivered []string  // rows to settle
-	back      []string  // rows that are no longer set aside
-	release   []string  // lines that go on
-	aside     asideRows // rows to set aside
+	delivered []string   // rows to settle
+	back      []string   // rows that are no longer out of band
+	release   []string   // lines that go on
+	parked    parkedRows // rows to park
 	failed    failedRows
-	leaders   map[string]int // by line: which of aside has a time of its own
+	leaders   map[string]int // by line: which of parked has a time of its own
 	rows      []*handed      // all of them
 	count     int64
 }
 
-// asideRows are the parameters of aside.sql.
-type asideRows struct {
+// parkedRows are the parameters of park.sql.
+type parkedRows struct {
 	ids, lines, messageIDs, keys, topics []string
 	seqs                                 []int64
 	attempts                             []int32
@@ -83,22 +83,22 @@ func (w *work) addBatch(p *pending, verdicts []penstock.Verdict) error {
 		w.rows = append(w.rows, h)
 		if verdicts == nil || verdicts[i].Outcome == penstock.Delivered {
 			w.delivered = append(w.delivered, h.id)
-			if h.aside {
+			if h.outOfBand {
 				w.back, w.release = append(w.back, h.id), append(w.release, h.line)
 			}
 			w.count++
 			continue
 		}
-		if h.aside {
-			h.alone = h.alone || p.line(i) == penstock.OutOfOrder
+		if h.outOfBand {
+			h.alone = h.alone || p.order(i) == penstock.OutOfOrder
 		}
-		w.setAside(&p.messages[i], h, &verdicts[i])
+		w.park(&p.messages[i], h, &verdicts[i])
 	}
 	return nil
 }
 
-// setAside parks a row or makes it a dead letter.
-func (w *work) setAside(m *penstock.Message, h *handed, v *penstock.Verdict) {
+// park parks a row or makes it a dead letter.
+func (w *work) park(m *penstock.Message, h *handed, v *penstock.Verdict) {
 	dead := v.Outcome == penstock.Dead
 	if h.line == "" {
 		h.line = lineOf(m.Key, h.id)
@@ -108,7 +108,7 @@ func (w *work) setAside(m *penstock.Message, h *handed, v *penstock.Verdict) {
 	if dead && len(v.Failures) == 0 {
 		past.Attempt = max(past.Attempt, m.Attempt)
 	}
-	a := &w.aside
+	a := &w.parked
 	a.ids, a.lines, a.seqs = append(a.ids, h.id), append(a.lines, h.line), append(a.seqs, m.Seq)
 	a.messageIDs, a.keys, a.topics = append(a.messageIDs, m.ID), append(a.keys, m.Key), append(a.topics, m.Topic)
 	a.attempts, a.failures = append(a.attempts, int32(past.Attempt)), append(a.failures, past.JSON())
@@ -138,12 +138,12 @@ func (w *work) leads(line string, seq int64, alone bool) bool {
 		w.leaders = map[string]int{}
 	}
 	if i, known := w.leaders[line]; known {
-		if w.aside.seqs[i] < seq {
+		if w.parked.seqs[i] < seq {
 			return false
 		}
-		w.aside.timed[i] = false
+		w.parked.timed[i] = false
 	}
-	w.leaders[line] = len(w.aside.seqs) - 1
+	w.leaders[line] = len(w.parked.seqs) - 1
 	return true
 }
 
@@ -159,8 +159,8 @@ func (s *Source) queue(b *pgx.Batch, w *work) {
 	if len(w.back) > 0 {
 		b.Queue(s.t.own("back"), s.lease.id, w.back)
 	}
-	if a := &w.aside; len(a.ids) > 0 {
-		b.Queue(s.t.own("aside"), s.lease.id, a.ids, a.seqs, a.lines, a.messageIDs, a.keys, a.topics, a.attempts, a.failures, a.since,
+	if a := &w.parked; len(a.ids) > 0 {
+		b.Queue(s.t.own("park"), s.lease.id, a.ids, a.seqs, a.lines, a.messageIDs, a.keys, a.topics, a.attempts, a.failures, a.since,
 			a.waits, a.timed, a.dead, a.alone, a.held)
 	}
 	if len(w.release) > 0 {
@@ -182,7 +182,7 @@ func (s *Source) send(ctx context.Context, w *work) (xid string, err error) {
 // spellErrors makes the texts of errors such that a database of any encoding can hold them: what the
 // table has is its own, but errors are the sink's.
 func (w *work) spellErrors() {
-	for _, texts := range [][]string{w.aside.failures, w.failed.errors} {
+	for _, texts := range [][]string{w.parked.failures, w.failed.errors} {
 		for i := range texts {
 			texts[i] = pgerror.ASCII(texts[i])
 		}
@@ -198,7 +198,7 @@ func (s *Source) sendIn(ctx context.Context, tx pgx.Tx, w *work) error {
 		s.queue(&b, w)
 		return tx.SendBatch(ctx, &b).Close()
 	}
-	if len(w.aside.ids) == 0 {
+	if len(w.parked.ids) == 0 {
 		return send(tx)
 	}
 	err := pgx.BeginFunc(ctx, tx, send)
@@ -232,9 +232,9 @@ func (s *Source) settledNow(w *work, done []*pending) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.settled += w.count
-	if len(w.aside.ids) > 0 {
-		s.aside.any = true
-		s.aside.asked++
+	if len(w.parked.ids) > 0 {
+		s.outOfBand.any = true
+		s.outOfBand.asked++
 	}
 	for _, h := range w.rows {
 		h.done = true

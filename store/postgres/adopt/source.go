@@ -28,18 +28,18 @@ type Source struct {
 	stop context.CancelFunc // of looking back
 	over sync.WaitGroup
 
-	mu      sync.Mutex
-	closed  bool
-	settled int64 // rows, since the subscription was created
-	batches uint64
-	pending map[uint64]*pending
-	flying  map[string]bool // rows that were handed out
-	landed  []string        // of them, those that are settled: they fly until the next Fetch begins
-	track   *track
-	lag     time.Duration // see lags
-	sink    sink
-	late    late
-	aside   aside
+	mu        sync.Mutex
+	closed    bool
+	settled   int64 // rows, since the subscription was created
+	batches   uint64
+	pending   map[uint64]*pending
+	inFlight  map[string]bool // rows that were handed out
+	landed    []string        // of them, those that are settled: they fly until the next Fetch begins
+	track     *track
+	lag       time.Duration // see lags
+	sink      sink
+	late      late
+	outOfBand outOfBand
 
 	// Of Fetch only:
 	seqs    seqs
@@ -60,7 +60,7 @@ type pending struct {
 	before   mark // where the head was
 	rows     []handed
 	messages []penstock.Message
-	lines    []penstock.KeyOrder
+	keyOrder []penstock.KeyOrder
 
 	// Of a worker:
 	claim  *claim
@@ -77,11 +77,11 @@ func (p *pending) over() bool {
 
 // handed is what else is known of a message.
 type handed struct {
-	id    string
-	line  string // empty: of its key, or its own
-	aside bool   // it was set aside
-	alone bool
-	done  bool // it is settled
+	id        string
+	line      string // empty: of its key, or its own
+	outOfBand bool   // it was out of band
+	alone     bool
+	done      bool // it is settled
 	pg.History
 }
 
@@ -97,16 +97,16 @@ func (p *pending) add(r *row, h handed) {
 }
 
 // setKeyOrder notes how the last message stands to the others of its key.
-func (p *pending) setKeyOrder(line penstock.KeyOrder) {
-	for len(p.lines) < len(p.messages) {
-		p.lines = append(p.lines, penstock.InOrder)
+func (p *pending) setKeyOrder(order penstock.KeyOrder) {
+	for len(p.keyOrder) < len(p.messages) {
+		p.keyOrder = append(p.keyOrder, penstock.InOrder)
 	}
-	p.lines[len(p.lines)-1] = line
+	p.keyOrder[len(p.keyOrder)-1] = order
 }
 
-func (p *pending) line(at int) penstock.KeyOrder {
-	if at < len(p.lines) {
-		return p.lines[at]
+func (p *pending) order(at int) penstock.KeyOrder {
+	if at < len(p.keyOrder) {
+		return p.keyOrder[at]
 	}
 	return penstock.InOrder
 }
@@ -125,7 +125,7 @@ func (t *Table) Subscribe(ctx context.Context, req penstock.Subscribe) (penstock
 	if err != nil {
 		return nil, t.explain(err)
 	}
-	s := &Source{t: t, m: m, st: newStatements(m, &m.config, t.schema), pending: map[uint64]*pending{}, flying: map[string]bool{}, average: averageAtFirst}
+	s := &Source{t: t, m: m, st: newStatements(m, &m.config, t.schema), pending: map[uint64]*pending{}, inFlight: map[string]bool{}, average: averageAtFirst}
 	if err := t.prove(ctx, &s.st); err != nil {
 		return nil, t.explain(err)
 	}
@@ -138,7 +138,7 @@ func (t *Table) Subscribe(ctx context.Context, req penstock.Subscribe) (penstock
 		return nil, err
 	}
 	s.lease, s.settled, s.track, s.seqs = l, l.settled, newTrack(l.low, m.config.Margin, time.Now()), l.seqs()
-	s.aside.any = true
+	s.outOfBand.any = true
 	s.late.reset()
 	if m.rls {
 		t.log.Warn("row level security applies to this role: rows that its policies hide are not delivered", "hint", "give the role BYPASSRLS")
@@ -171,18 +171,18 @@ func (s *Source) Fetch(ctx context.Context, limit penstock.Limit) (penstock.Batc
 	return s.register(p, more), nil
 }
 
-// fetch lets what was set aside and the table take turns.
+// fetch lets what was out of band and the table take turns.
 func (s *Source) fetch(ctx context.Context, limit penstock.Limit) (p *pending, more bool, err error) {
-	if s.asideTurn() {
-		if p, err = s.fetchAside(ctx, s.t.pool, limit); err != nil || len(p.messages) > 0 {
+	if s.outOfBandTurn() {
+		if p, err = s.fetchOutOfBand(ctx, s.t.pool, limit); err != nil || len(p.messages) > 0 {
 			return p, true, err
 		}
 	}
 	if p, more, err = s.fetchTable(ctx, limit); err != nil || len(p.messages) > 0 || more {
 		return p, more, err
 	}
-	if s.asideAny() { // before an empty batch
-		p, err = s.fetchAside(ctx, s.t.pool, limit)
+	if s.anyOutOfBand() { // before an empty batch
+		p, err = s.fetchOutOfBand(ctx, s.t.pool, limit)
 	}
 	return p, err == nil && len(p.messages) > 0, err
 }
@@ -199,7 +199,7 @@ func (s *Source) land() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, id := range s.landed {
-		delete(s.flying, id)
+		delete(s.inFlight, id)
 	}
 	s.landed = s.landed[:0]
 }
@@ -211,22 +211,22 @@ func (s *Source) register(p *pending, more bool) penstock.Batch {
 	if len(p.messages) == 0 {
 		return penstock.Batch{More: more}
 	}
-	if p.lines != nil { // one entry per message
-		p.setKeyOrder(p.line(len(p.messages) - 1))
+	if p.keyOrder != nil { // one entry per message
+		p.setKeyOrder(p.order(len(p.messages) - 1))
 	}
 	s.batches++
 	p.number = s.batches
 	s.pending[p.number] = p
 	for i := range p.rows {
-		s.flying[p.rows[i].id] = true
+		s.inFlight[p.rows[i].id] = true
 	}
-	return penstock.Batch{Messages: p.messages, Number: p.number, More: more, KeyOrder: p.lines}
+	return penstock.Batch{Messages: p.messages, Number: p.number, More: more, KeyOrder: p.keyOrder}
 }
 
-func (s *Source) flies(id string) bool {
+func (s *Source) isInFlight(id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.flying[id]
+	return s.inFlight[id]
 }
 
 func (s *Source) head() mark {

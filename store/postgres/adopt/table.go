@@ -204,12 +204,12 @@ func (t *Table) register(ctx context.Context, tx pgx.Tx, m *mapping) (id int64, 
 		return 0, err
 	}
 	if err == nil && f.source != m.source {
-		var aside bool
-		if err := tx.QueryRow(ctx, "select exists (select from "+t.ownName("_adopt_row")+" where subscription = $1)", f.id).Scan(&aside); err != nil {
+		var outOfBand bool
+		if err := tx.QueryRow(ctx, "select exists (select from "+t.ownName("_adopt_row")+" where subscription = $1)", f.id).Scan(&outOfBand); err != nil {
 			return 0, err
 		}
-		if aside {
-			return 0, field("table", fmt.Sprintf("is %s, but the subscription %q has rows of %s set aside", m.source, f.name, f.source), "choose another name for the subscription, or drop it")
+		if outOfBand {
+			return 0, field("table", fmt.Sprintf("is %s, but the subscription %q has rows of %s parked or dead", m.source, f.name, f.source), "choose another name for the subscription, or drop it")
 		}
 	}
 	err = tx.QueryRow(ctx, t.own("register"), cmp.Or(f.name, t.name), m.source, m.mark()).Scan(&id)

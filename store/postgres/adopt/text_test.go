@@ -7,7 +7,7 @@ import (
 	"github.com/penstock/penstock/store/postgres/adopt"
 )
 
-// TestTextsAreTheServers: rows are read in binary, and a row that was set aside is known by the text
+// TestTextsAreTheServers: rows are read in binary, and a row that was out of band is known by the text
 // that the server makes of its key. So is the place where the next reader begins.
 func TestTextsAreTheServers(t *testing.T) {
 	t.Parallel()

@@ -107,9 +107,9 @@ func (t *track) retreat(p place, now time.Time) {
 // before, so what it writes got its place after everything that was visible then, but for
 // the moment between getting the two: hence before is some way behind the head.
 func (t *track) saw(snapshot string, before mark) (back mark, some bool) {
-	flying := inFlight(snapshot)
+	running := inFlight(snapshot)
 	for xid, m := range t.open {
-		if flying[xid] {
+		if running[xid] {
 			continue
 		}
 		delete(t.open, xid)
@@ -121,7 +121,7 @@ func (t *track) saw(snapshot string, before mark) (back mark, some bool) {
 			back, some = m, true
 		}
 	}
-	for xid := range flying {
+	for xid := range running {
 		if _, known := t.open[xid]; !known {
 			t.open[xid] = before
 		}
@@ -150,13 +150,13 @@ func inFlight(snapshot string) map[uint64]bool {
 	if _, list, _ = strings.Cut(list, ":"); list == "" {
 		return nil
 	}
-	flying := map[uint64]bool{}
+	inFlight := map[uint64]bool{}
 	for list != "" {
 		var id string
 		id, list, _ = strings.Cut(list, ",")
 		if xid, err := strconv.ParseUint(id, 10, 64); err == nil {
-			flying[xid] = true
+			inFlight[xid] = true
 		}
 	}
-	return flying
+	return inFlight
 }

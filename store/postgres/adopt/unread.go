@@ -105,7 +105,7 @@ func (s *Source) loadColumns(ctx context.Context, q querier, byID map[string]row
 // rereadRows is how many rows are loaded at once of a page that was listed.
 const rereadRows = 100
 
-// reread reads a page that the server could not show at once. Rows that are gone or set aside, and those that
+// reread reads a page that the server could not show at once. Rows that are gone or out of band, and those that
 // other workers have claimed, are there for their places alone.
 func (s *Source) reread(ctx context.Context, q querier, after place, n, bytes int) (page []row, snapshot string, full bool, err error) {
 	sql, args := after.statement(s.st.listFirst, s.st.list, n)
@@ -121,13 +121,13 @@ func (s *Source) reread(ctx context.Context, q querier, after place, n, bytes in
 	}); err != nil {
 		return nil, "", false, err
 	}
-	aside, _, err := s.known(ctx, s.t.pool, ids, nil)
+	outOfBand, _, err := s.known(ctx, s.t.pool, ids, nil)
 	if err != nil {
 		return nil, "", false, err
 	}
 	for from := 0; from < len(page) && !full; from += rereadRows {
 		to := min(from+rereadRows, len(page))
-		byID, err := s.load(ctx, q, slices.DeleteFunc(ids[from:to:to], func(id string) bool { return aside[id] }))
+		byID, err := s.load(ctx, q, slices.DeleteFunc(ids[from:to:to], func(id string) bool { return outOfBand[id] }))
 		if err != nil {
 			return nil, "", false, err
 		}
@@ -161,7 +161,7 @@ func (s *Source) kill(w *work, unfit []refused) {
 		failures := []penstock.Failure{{Attempt: m.Attempt, At: time.Now().UTC(), Err: s.m.reason(u.row.id, u.why)}}
 		m.ID, m.Key, m.Topic = shorten(m.ID, penstock.MaxIDBytes), shorten(m.Key, penstock.MaxKeyBytes), shorten(m.Topic, penstock.MaxTopicBytes)
 		u.handed.id = u.row.id
-		w.setAside(m, &u.handed, &penstock.Verdict{Outcome: penstock.Dead, Failures: failures})
+		w.park(m, &u.handed, &penstock.Verdict{Outcome: penstock.Dead, Failures: failures})
 	}
 	s.t.log.Warn("rows cannot be messages; they are dead letters", "rows", len(unfit), "first", s.m.reason(unfit[0].row.id, unfit[0].why))
 }

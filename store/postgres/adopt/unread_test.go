@@ -54,8 +54,8 @@ func TestUnreadableRows(t *testing.T) {
 				f.Eventually("all others are settled", func() bool {
 					return int(f.Number("select count(*) from shop where processed_at is null")) == len(want)
 				})
-				letters := f.letters(table, len(want))
-				for _, l := range letters {
+				found := f.found(table, len(want))
+				for _, l := range found {
 					var id int
 					_, err := fmt.Sscanf(l.Message.ID, "shop-%d", &id)
 					f.Must(err)
@@ -67,7 +67,7 @@ func TestUnreadableRows(t *testing.T) {
 				_, err := table.RetryDeadLetters(f.Ctx, penstock.DeadLetterQuery{})
 				f.Must(err)
 				f.Eventually("they are refused again", func() bool {
-					return !slices.ContainsFunc(f.letters(table, len(want)), func(l penstock.DeadLetter) bool { return len(l.Failures) != 2 || l.Message.Attempt != 2 })
+					return !slices.ContainsFunc(f.found(table, len(want)), func(l penstock.DeadLetter) bool { return len(l.Failures) != 2 || l.Message.Attempt != 2 })
 				})
 				f.Exec("update shop set key = 'mended', payload = 'mended', headers = null, code = null where processed_at is null")
 				_, err = table.RetryDeadLetters(f.Ctx, penstock.DeadLetterQuery{})
@@ -79,15 +79,15 @@ func TestUnreadableRows(t *testing.T) {
 }
 
 // letters waits for so many dead letters.
-func (f *fixture) letters(table *adopt.Table, n int) (letters []penstock.DeadLetter) {
+func (f *fixture) found(table *adopt.Table, n int) (found []penstock.DeadLetter) {
 	f.Helper()
 	f.Eventually(fmt.Sprintf("there are %d dead letters", n), func() (ok bool) {
 		var err error
-		letters, err = table.DeadLetters(f.Ctx, penstock.DeadLetterQuery{})
+		found, err = table.DeadLetters(f.Ctx, penstock.DeadLetterQuery{})
 		f.Must(err)
-		return len(letters) == n
+		return len(found) == n
 	})
-	return letters
+	return found
 }
 
 // checkOrder fails if a message came twice, or before one of its key that stands before it.
@@ -137,7 +137,7 @@ func TestUnreadableValues(t *testing.T) {
 			f.relay(table, &sink, nil)
 			f.Eventually("all others arrive", func() bool { return sink.count() == 19 })
 			checkOrder(t, sink.all(), true)
-			l := f.letters(table, 1)[0]
+			l := f.found(table, 1)[0]
 			if why := l.Err(); l.Message.ID != "shop-7" || l.Message.Key != "k" || !strings.Contains(why, fmt.Sprintf(`row "7": column %q`, c.column)) || !strings.Contains(why, c.says) {
 				t.Errorf("%s died of: %s", l.Message.ID, why)
 			}

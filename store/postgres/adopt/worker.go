@@ -173,10 +173,10 @@ func (w *Worker) begin(ctx context.Context) (*claim, error) {
 	return &claim{conn: conn, tx: tx}, nil
 }
 
-// claimRows takes what was set aside and is due, what was found late, or the next rows.
+// claimRows takes what was out of band and is due, what was found late, or the next rows.
 func (w *Worker) claimRows(ctx context.Context, tx pgx.Tx, limit penstock.Limit) (p *pending, more bool, err error) {
-	if w.asideTurn() {
-		if p, err = w.fetchAside(ctx, tx, limit); err != nil || len(p.messages) > 0 || p.commit {
+	if w.outOfBandTurn() {
+		if p, err = w.fetchOutOfBand(ctx, tx, limit); err != nil || len(p.messages) > 0 || p.commit {
 			return p, true, err
 		}
 	}
@@ -204,7 +204,7 @@ func (w *Worker) claimRows(ctx context.Context, tx pgx.Tx, limit penstock.Limit)
 		w.late.giveBack(ids)
 		return nil, false, err
 	}
-	p.lines = nil // nobody waits for anybody
+	p.keyOrder = nil // nobody waits for anybody
 	if len(ids) > 0 {
 		more = true
 	}
@@ -398,8 +398,8 @@ func (w *Worker) returned(p *pending) {
 		if p.rows[i].done {
 			continue
 		}
-		delete(w.flying, p.rows[i].id)
-		if !p.rows[i].aside {
+		delete(w.inFlight, p.rows[i].id)
+		if !p.rows[i].outOfBand {
 			ids = append(ids, p.rows[i].id)
 		}
 	}

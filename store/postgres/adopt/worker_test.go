@@ -77,16 +77,16 @@ func TestDeadLettersOfWorkersHaveNumbersOfTheirOwn(t *testing.T) {
 		verdicts[0] = penstock.Verdict{Outcome: penstock.Dead, Failures: failed(1)}
 		f.settle(src, b, verdicts...)
 	}
-	letters, err := table.DeadLetters(f.Ctx, penstock.DeadLetterQuery{})
+	found, err := table.DeadLetters(f.Ctx, penstock.DeadLetterQuery{})
 	f.Must(err)
-	if len(letters) != 2 || letters[0].Message.Seq == letters[1].Message.Seq {
-		t.Fatalf("dead letters %+v", letters)
+	if len(found) != 2 || found[0].Message.Seq == found[1].Message.Seq {
+		t.Fatalf("dead letters %+v", found)
 	}
-	n, err := table.DiscardDeadLetters(f.Ctx, penstock.DeadLetterQuery{Seqs: []int64{letters[0].Message.Seq}})
+	n, err := table.DiscardDeadLetters(f.Ctx, penstock.DeadLetterQuery{Seqs: []int64{found[0].Message.Seq}})
 	f.Must(err)
 	left, err := table.DeadLetters(f.Ctx, penstock.DeadLetterQuery{})
 	f.Must(err)
-	if n != 1 || len(left) != 1 || left[0].Message.Seq != letters[1].Message.Seq {
+	if n != 1 || len(left) != 1 || left[0].Message.Seq != found[1].Message.Seq {
 		t.Errorf("%d were discarded, left %+v", n, left)
 	}
 }

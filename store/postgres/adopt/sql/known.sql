@@ -1,4 +1,4 @@
--- Which of these rows are set aside, and which of these lines have to wait.
+-- Which of these rows are out of band, and which of these keys have to wait.
 --   $1 subscription, $2 row ids, $3 lines
 select row_id, null from {schema}._adopt_row where subscription = $1 and row_id = any ($2::text[])
 union all

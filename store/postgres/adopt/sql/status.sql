@@ -1,4 +1,4 @@
--- What is set aside, and the rate over about the last minute.
+-- What is out of band, and the rate over about the last minute.
 --   $1 subscription
 select count(*) filter (where died_at is not null), count(*) filter (where died_at is null),
        count(distinct case when alone then 's' || row_id else line end) filter (where died_at is null or held),

@@ -10,8 +10,8 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// aside is what a Source knows of the rows that are set aside.
-type aside struct {
+// outOfBand is what a Source knows of the rows that are out of band.
+type outOfBand struct {
 	any   bool // guarded by Source.mu: there may be some
 	asked uint64
 
@@ -22,73 +22,73 @@ type aside struct {
 }
 
 const (
-	asideEvery = 50 * time.Millisecond // their turn while the table is busy
-	asideCheck = time.Second           // are there any still?
-	dueMargin  = time.Minute           // a settling transaction does not take longer
-	asidePage  = 500
-	lettersMax = 16
+	outOfBandEvery = 50 * time.Millisecond // their turn while the table is busy
+	outOfBandCheck = time.Second           // are there any still?
+	dueMargin      = time.Minute           // a settling transaction does not take longer
+	outOfBandPage  = 500
+	deadLettersMax = 16
 )
 
-func (s *Source) asideAny() bool {
+func (s *Source) anyOutOfBand() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.aside.any
+	return s.outOfBand.any
 }
 
-func (s *Source) asideTurn() bool {
-	return s.asideAny() && time.Since(s.aside.turned) >= asideEvery
+func (s *Source) outOfBandTurn() bool {
+	return s.anyOutOfBand() && time.Since(s.outOfBand.turned) >= outOfBandEvery
 }
 
-// asideRow is one row of _adopt_row.
-type asideRow struct {
-	id     string
-	seq    int64
-	letter bool
+// outOfBandRow is one row of _adopt_row.
+type outOfBandRow struct {
+	id         string
+	seq        int64
+	deadLetter bool
 	handed
 }
 
-func scanAside(rows pgx.Rows, err error) ([]asideRow, error) {
+func scanOutOfBand(rows pgx.Rows, err error) ([]outOfBandRow, error) {
 	if err != nil {
 		return nil, err
 	}
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (r asideRow, err error) {
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (r outOfBandRow, err error) {
 		var failures []byte
 		var since *time.Time
-		if err := row.Scan(&r.id, &r.seq, &r.line, &r.Attempt, &failures, &since, &r.alone, &r.letter); err != nil {
+		if err := row.Scan(&r.id, &r.seq, &r.line, &r.Attempt, &failures, &since, &r.alone, &r.deadLetter); err != nil {
 			return r, err
 		}
 		if since != nil {
 			r.Since = since.UTC()
 		}
-		r.aside = true
+		r.outOfBand = true
 		return r, r.Parse(failures)
 	})
 }
 
-// fetchAside returns parked rows whose time has come, and dead letters that someone
+// fetchOutOfBand returns parked rows whose time has come, and dead letters that someone
 // sends again; of workers, those that no other one has.
-func (s *Source) fetchAside(ctx context.Context, q querier, limit penstock.Limit) (*pending, error) {
-	s.aside.turned = time.Now()
+func (s *Source) fetchOutOfBand(ctx context.Context, q querier, limit penstock.Limit) (*pending, error) {
+	s.outOfBand.turned = time.Now()
 	locked := s.lease.workers
 	p := &pending{before: s.head()}
 	due, err := s.dueRows(ctx, q, limit, locked)
 	if err != nil {
 		return nil, err
 	}
-	letters, err := scanAside(q.Query(ctx, s.t.own("retries")+skipLocked(locked), s.lease.id, lettersMax+s.flyingAside()))
+	found, err := scanOutOfBand(q.Query(ctx, s.t.own("retries")+skipLocked(locked), s.lease.id, deadLettersMax+s.outOfBandInFlight()))
 	if err != nil {
 		return nil, err
 	}
-	var chosen []asideRow
-	for _, r := range append(due, letters...) {
-		if !s.flies(r.id) && len(chosen) < limit.Messages {
+	var chosen []outOfBandRow
+	for _, r := range append(due, found...) {
+		if !s.isInFlight(r.id) && len(chosen) < limit.Messages {
 			chosen = append(chosen, r)
 		}
 	}
 	if len(chosen) == 0 {
 		return p, s.stillAny(ctx, q)
 	}
-	return p, s.loadAside(ctx, q, p, chosen, limit, locked)
+	return p, s.loadOutOfBand(ctx, q, p, chosen, limit, locked)
 }
 
 func skipLocked(locked bool) string {
@@ -98,12 +98,12 @@ func skipLocked(locked bool) string {
 	return ""
 }
 
-// flyingAside is how many rows that are set aside may be in flight, at most.
-func (s *Source) flyingAside() (n int) {
+// outOfBandInFlight is how many rows that are out of band may be in flight, at most.
+func (s *Source) outOfBandInFlight() (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, p := range s.pending {
-		if len(p.rows) > 0 && p.rows[0].aside {
+		if len(p.rows) > 0 && p.rows[0].outOfBand {
 			n += len(p.rows)
 		}
 	}
@@ -112,29 +112,29 @@ func (s *Source) flyingAside() (n int) {
 
 // dueRows are the heads of lines that are due; where a head has not been refused, with what
 // follows it.
-func (s *Source) dueRows(ctx context.Context, q querier, limit penstock.Limit, locked bool) ([]asideRow, error) {
-	heads, err := scanAside(q.Query(ctx, s.t.own("due")+skipLocked(locked), s.lease.id, s.aside.floor, min(asidePage, limit.Messages)+s.flyingAside()))
+func (s *Source) dueRows(ctx context.Context, q querier, limit penstock.Limit, locked bool) ([]outOfBandRow, error) {
+	heads, err := scanOutOfBand(q.Query(ctx, s.t.own("due")+skipLocked(locked), s.lease.id, s.outOfBand.floor, min(outOfBandPage, limit.Messages)+s.outOfBandInFlight()))
 	if err != nil || len(heads) == 0 {
 		return heads, err
 	}
 	var lines []string
 	for i := range heads {
-		if r := &heads[i]; r.Attempt == 0 && !r.alone && r.line[0] == 'k' && !s.flies(r.id) {
+		if r := &heads[i]; r.Attempt == 0 && !r.alone && r.line[0] == 'k' && !s.isInFlight(r.id) {
 			lines = append(lines, r.line)
 		}
 	}
 	if len(lines) == 0 || locked {
 		return heads, nil
 	}
-	followers, err := scanAside(q.Query(ctx, s.t.own("followers"), s.lease.id, lines, max(1, limit.Messages/len(lines))))
+	followers, err := scanOutOfBand(q.Query(ctx, s.t.own("followers"), s.lease.id, lines, max(1, limit.Messages/len(lines))))
 	if err != nil {
 		return nil, err
 	}
-	byLine := map[string][]asideRow{}
+	byLine := map[string][]outOfBandRow{}
 	for _, r := range followers {
 		byLine[r.line] = append(byLine[r.line], r)
 	}
-	all := make([]asideRow, 0, len(heads)+len(followers))
+	all := make([]outOfBandRow, 0, len(heads)+len(followers))
 	for _, h := range heads {
 		line := byLine[h.line]
 		if all = append(all, h); h.Attempt > 0 || len(line) == 0 || line[0].id != h.id {
@@ -150,8 +150,8 @@ func (s *Source) dueRows(ctx context.Context, q querier, limit penstock.Limit, l
 	return all, nil
 }
 
-// loadAside fills a batch with the rows' content. Rows that are gone let their lines go on.
-func (s *Source) loadAside(ctx context.Context, q querier, p *pending, chosen []asideRow, limit penstock.Limit, locked bool) error {
+// loadOutOfBand fills a batch with the rows' content. Rows that are gone let their lines go on.
+func (s *Source) loadOutOfBand(ctx context.Context, q querier, p *pending, chosen []outOfBandRow, limit penstock.Limit, locked bool) error {
 	ids := make([]string, len(chosen))
 	for i := range chosen {
 		ids[i] = chosen[i].id
@@ -161,7 +161,7 @@ func (s *Source) loadAside(ctx context.Context, q querier, p *pending, chosen []
 		return err
 	}
 	bytes := 0
-	var gone []asideRow
+	var gone []outOfBandRow
 	var unfit []refused
 	for _, a := range chosen {
 		r, there := byID[a.id]
@@ -193,7 +193,7 @@ func (s *Source) loadAside(ctx context.Context, q querier, p *pending, chosen []
 	var w work
 	s.forget(&w, gone)
 	s.kill(&w, unfit)
-	if tx, claim := q.(pgx.Tx); claim { // it has locked what is set aside: it ends with this alone
+	if tx, claim := q.(pgx.Tx); claim { // it has locked what is out of band: it ends with this alone
 		*p = pending{before: p.before, commit: true}
 		return s.sendIn(ctx, tx, &w)
 	}
@@ -201,25 +201,25 @@ func (s *Source) loadAside(ctx context.Context, q querier, p *pending, chosen []
 }
 
 // reallyGone leaves out the rows that are only locked.
-func (s *Source) reallyGone(ctx context.Context, rows []asideRow) ([]asideRow, error) {
+func (s *Source) reallyGone(ctx context.Context, rows []outOfBandRow) ([]outOfBandRow, error) {
 	ids := make([]string, len(rows))
 	for i := range rows {
 		ids[i] = rows[i].id
 	}
 	byID, err := s.load(ctx, s.t.pool, ids)
-	return slices.DeleteFunc(rows, func(r asideRow) bool { _, there := byID[r.id]; return there }), err
+	return slices.DeleteFunc(rows, func(r outOfBandRow) bool { _, there := byID[r.id]; return there }), err
 }
 
-// forget has the work drop rows that were set aside and are not in the table any more, or not to be
+// forget has the work drop rows that were out of band and are not in the table any more, or not to be
 // delivered any more.
-func (s *Source) forget(w *work, gone []asideRow) {
+func (s *Source) forget(w *work, gone []outOfBandRow) {
 	if len(gone) == 0 {
 		return
 	}
 	for _, r := range gone {
 		w.back, w.release = append(w.back, r.id), append(w.release, r.line)
 	}
-	s.t.log.Warn("rows that were set aside are gone from the table, or were settled by someone else; what waited behind them goes on", "rows", len(gone), "first", gone[0].id)
+	s.t.log.Warn("rows that were parked or dead letters are gone from the table, or were settled by someone else; what waited behind them goes on", "rows", len(gone), "first", gone[0].id)
 }
 
 // amend makes work durable that is no batch's.
@@ -241,13 +241,13 @@ func (s *Source) refuse(ctx context.Context, unfit []refused) error {
 	return s.amend(ctx, &w)
 }
 
-// stillAny finds out, now and then, that nothing is set aside any more.
+// stillAny finds out, now and then, that nothing is out of band any more.
 func (s *Source) stillAny(ctx context.Context, q querier) error {
-	if time.Since(s.aside.checked) < asideCheck {
+	if time.Since(s.outOfBand.checked) < outOfBandCheck {
 		return nil
 	}
 	s.mu.Lock()
-	asked := s.aside.asked
+	asked := s.outOfBand.asked
 	s.mu.Unlock()
 	var some bool
 	var now time.Time
@@ -255,15 +255,15 @@ func (s *Source) stillAny(ctx context.Context, q querier) error {
 	if err != nil {
 		return err
 	}
-	s.aside.checked = time.Now()
+	s.outOfBand.checked = time.Now()
 	// Everything that was due has been handed out: this is called when nothing was found.
 	if !s.lease.workers { // a claim that is rolled back may bring back old ones
-		s.aside.floor = now.Add(-dueMargin)
+		s.outOfBand.floor = now.Add(-dueMargin)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.aside.asked == asked {
-		s.aside.any = some || s.lease.workers
+	if s.outOfBand.asked == asked {
+		s.outOfBand.any = some || s.lease.workers
 	}
 	return nil
 }

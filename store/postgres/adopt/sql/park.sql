@@ -1,4 +1,4 @@
--- Sets rows aside, or says what became of rows that are. A parked row is due by itself
+-- Parks rows, or says what became of rows that are. A parked row is due by itself
 -- only if nothing of its line comes before it; otherwise _adopt_release makes it due.
 --   $1 subscription, $2... arrays: row ids, seqs, lines, message ids, keys, topics, attempts, failures, failed since,
 --   $11 waits in microseconds, $12 does the wait count, $13 dead, $14 alone, $15 held
