@@ -22,6 +22,8 @@ type Config struct {
 	// Relay holds for subscriptions that do not say otherwise.
 	Relay Relay `yaml:"relay"`
 	Log   Log   `yaml:"log"`
+	// Metrics are served while the relay runs, if it says where.
+	Metrics Metrics `yaml:"metrics"`
 	// Subscriptions to relay, at least one.
 	Subscriptions []Subscription `yaml:"subscriptions"`
 }

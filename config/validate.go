@@ -27,6 +27,7 @@ func (c *Config) SetDefaults() {
 		}
 	}
 	c.Relay.SetDefaults()
+	c.Metrics.SetDefaults()
 	if c.Log.Format == "" {
 		c.Log.Format = Text
 	}
@@ -45,6 +46,7 @@ func (d *decoder) validate(c *Config) {
 		}
 	}
 	d.limits("relay", &c.Relay)
+	d.invalid("metrics", c.Metrics.Validate())
 	if len(c.Subscriptions) == 0 && !d.broken["subscriptions"] && !d.opaque[""] {
 		d.fail(d.near("subscriptions"), "subscriptions", problem{"is missing or empty", "list at least one, with name, outbox and sink"})
 	}

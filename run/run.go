@@ -13,6 +13,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/config"
+	"github.com/penstock/penstock/metrics"
 )
 
 // Options of what is run; the zero value will do.
@@ -21,6 +22,9 @@ type Options struct {
 	Store penstock.Store
 	// Holder names this process in status (default host and process id).
 	Holder string
+	// Metrics are told what the relays do (default: those of the configuration, if it says where to
+	// serve them).
+	Metrics *metrics.Metrics
 	// Log is written to (default: standard error, as the configuration says).
 	Log *slog.Logger
 }
@@ -70,6 +74,10 @@ func New(ctx context.Context, cfg *config.Config, o Options) (*Relays, error) {
 		r.store = store
 		r.ends = append(r.ends, func() { _ = store.Close() })
 	}
+	if r.o.Metrics == nil && cfg.Metrics.Listen != "" {
+		r.o.Metrics = metrics.New(metrics.Options{Store: r.store, Holder: o.Holder, Logger: o.Log,
+			StatusEvery: cfg.Metrics.StatusEvery, StalledAfter: cfg.Metrics.StalledAfter, Groups: cfg.Metrics.Groups})
+	}
 	for i := range cfg.Subscriptions {
 		s := &subscription{Subscription: &cfg.Subscriptions[i], relays: r}
 		if err := s.open(ctx); err != nil {
@@ -77,6 +85,14 @@ func New(ctx context.Context, cfg *config.Config, o Options) (*Relays, error) {
 			return nil, err
 		}
 		o.Log.Info("relaying", s.origin(), s.Origin(), "subscription", s.Name, "sink", s.Sink.Name(), "holder", o.Holder)
+	}
+	if cfg.Metrics.Listen != "" {
+		server, err := r.o.Metrics.Serve(cfg.Metrics.Listen)
+		if err != nil {
+			r.Close()
+			return nil, fmt.Errorf("metrics: %w", err)
+		}
+		r.ends = append(r.ends, func() { _ = server.Close() })
 	}
 	return r, nil
 }

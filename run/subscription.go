@@ -40,6 +40,9 @@ func (s *subscription) open(ctx context.Context) error {
 		return s.openTable(ctx)
 	}
 	if queue, is := s.Sink.Queue(); is {
+		if r.o.Metrics != nil {
+			r.o.Metrics.Forwarding(s.Outbox, s.Name)
+		}
 		r.all = append(r.all, newForwarding(s, queue))
 		return nil
 	}
@@ -58,6 +61,9 @@ func (s *subscription) openTable(ctx context.Context) error {
 		return fmt.Errorf("subscription %q: %w", s.Name, err)
 	}
 	r.ends = append(r.ends, func() { _ = table.Close() })
+	if r.o.Metrics != nil {
+		r.o.Metrics.Table(s.Origin(), s.Name, table.Status)
+	}
 	for i := range max(s.Adopt.Workers, 1) {
 		holder := r.o.Holder
 		if s.Adopt.Workers > 1 {
@@ -79,6 +85,10 @@ func (s *subscription) add(ctx context.Context, cfg relay.Config) error {
 	}
 	counters := &relay.Counters{}
 	cfg.Sink, cfg.Observer = sink, counters
+	if r.o.Metrics != nil {
+		observer := r.o.Metrics.Relay(s.Origin(), s.Name)
+		cfg.Observer, counters = observer, &observer.Counters
+	}
 	pump, err := relay.New(cfg)
 	if err != nil {
 		s.closeSink(ctx, sink)

@@ -21,6 +21,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/config"
@@ -59,7 +60,7 @@ func (a *App) Later(c io.Closer) { a.opened = append(a.opened, c) }
 
 // Close closes what the verb opened.
 func (a *App) Close() {
-	for _, c := range a.opened {
+	for _, c := range slices.Backward(a.opened) { // what uses something was opened later
 		_ = c.Close()
 	}
 }

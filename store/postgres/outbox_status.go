@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -136,7 +137,7 @@ func (s *Store) subscriptionStatus(ctx context.Context, outbox string, id int64)
 		status.Holder, status.LeaseUntil, status.HolderSince = h.holder, h.until.UTC(), h.since.UTC()
 	}
 	// In a transaction, for settings that keep the plan off statistics.
-	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+	err = s.within(ctx, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "set local enable_seqscan = off; set local enable_bitmapscan = off; set local max_parallel_workers_per_gather = 0"); err != nil {
 			return err
 		}
@@ -163,4 +164,17 @@ func (s *Store) subscriptionStatus(ctx context.Context, outbox string, id int64)
 		return tx.QueryRow(ctx, statement("rate", s.schema, outbox), id, h.count).Scan(&status.Rate)
 	})
 	return status, err
+}
+
+// within is a transaction whose statements the server ends when ctx does: should this process die meanwhile,
+// nobody else would.
+func (s *Store) within(ctx context.Context, f func(tx pgx.Tx) error) error {
+	return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+		if end, ok := ctx.Deadline(); ok {
+			if _, err := tx.Exec(ctx, fmt.Sprintf("set local statement_timeout = %d", max(time.Until(end).Milliseconds(), 1))); err != nil {
+				return err
+			}
+		}
+		return f(tx)
+	})
 }

@@ -30,13 +30,13 @@ func (s *Store) QueueStatus(ctx context.Context) ([]penstock.QueueStatus, error)
 	for len(all) > 0 {
 		some := all[:min(countedAtOnce, len(all))]
 		all = all[len(some):]
-		err := s.countJobs(ctx, some)
+		err := s.within(ctx, func(tx pgx.Tx) error { return s.countJobs(ctx, tx, some) })
 		if sqlState(err) != "42P01" {
 			there = append(there, some...)
 		} else { // one was dropped meanwhile
 			err = nil
 			for i := range some {
-				switch one := s.countJobs(ctx, some[i:i+1]); {
+				switch one := s.countJobs(ctx, s.pool, some[i:i+1]); {
 				case one == nil:
 					there = append(there, some[i])
 				case sqlState(one) != "42P01":
@@ -122,12 +122,12 @@ func (s *Store) QueueGroups(ctx context.Context, queue, after string, most int) 
 }
 
 // countJobs fills in how many jobs queues have.
-func (s *Store) countJobs(ctx context.Context, queues []penstock.QueueStatus) error {
+func (s *Store) countJobs(ctx context.Context, q querier, queues []penstock.QueueStatus) error {
 	names := make([]string, len(queues))
 	for i := range queues {
 		names[i] = queues[i].Queue
 	}
-	rows, err := s.pool.Query(ctx, "select ready, running, delayed, waiting, dead, extract(epoch from oldest)::float8 "+
+	rows, err := q.Query(ctx, "select ready, running, delayed, waiting, dead, extract(epoch from oldest)::float8 "+
 		"from unnest($1::text[]) with ordinality n(name, i) cross join lateral "+s.table("queue_status")+"(n.name) order by n.i", names)
 	if err != nil {
 		return err
@@ -135,13 +135,13 @@ func (s *Store) countJobs(ctx context.Context, queues []penstock.QueueStatus) er
 	defer rows.Close()
 	for i := 0; rows.Next(); i++ {
 		var (
-			q   = &queues[i]
+			of  = &queues[i]
 			age float64
 		)
-		if err := rows.Scan(&q.Ready, &q.Running, &q.Delayed, &q.Waiting, &q.DeadLetters, &age); err != nil {
+		if err := rows.Scan(&of.Ready, &of.Running, &of.Delayed, &of.Waiting, &of.DeadLetters, &age); err != nil {
 			return err
 		}
-		q.OldestAge = time.Duration(age * float64(time.Second))
+		of.OldestAge = time.Duration(age * float64(time.Second))
 	}
 	return rows.Err()
 }

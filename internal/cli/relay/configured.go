@@ -34,6 +34,9 @@ func configured(a *cli.App, f *relayFlags) (*config.Config, error) {
 		}
 		cfg.Subscriptions = append(cfg.Subscriptions, s)
 	}
+	if err := f.metrics.Set(&cfg.Metrics); err != nil {
+		return nil, err
+	}
 	url, schema, err := a.Database()
 	cfg.DatabaseURL, cfg.Schema = config.URL(url), schema
 	cfg.SetDefaults()

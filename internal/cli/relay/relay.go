@@ -21,6 +21,7 @@ type relayFlags struct {
 	cli.FilterFlags
 	outbox, subscription, sink, from, holder string
 	format, adopt, table                     string
+	metrics                                  cli.MetricsFlags
 	workers                                  int
 	maxAttempts                              config.Attempts
 	maxAge                                   config.Age
@@ -118,6 +119,7 @@ func (f *relayFlags) add(flags *pflag.FlagSet) {
 	flags.Var(textFlag{&f.maxAge, "duration"}, "max-age", "how long a refused message is tried before it is a dead letter (default unlimited)")
 	flags.Var(textFlag{&f.onDead, "text"}, "on-dead", "what a dead letter's key does: continue or hold (default continue)")
 	flags.Var(&f.lease, "lease", "after how long another relay takes over from one that crashed (default 15s)")
+	f.metrics.Add(flags, "")
 	flags.StringVar(&f.holder, "holder", "", "name of this relay in status (default host and process id)")
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/penstock/penstock/internal/about"
 	"github.com/penstock/penstock/internal/cli"
 	"github.com/penstock/penstock/internal/pgerror"
+	"github.com/penstock/penstock/metrics"
 	"github.com/penstock/penstock/work"
 )
 
@@ -27,6 +28,7 @@ type workFlags struct {
 	allGroups             bool
 	concurrency           int
 	lease, timeout, drain cli.Span
+	metrics               cli.MetricsFlags
 }
 
 func Command(a *cli.App) *cobra.Command {
@@ -93,6 +95,7 @@ func (f *workFlags) add(flags *pflag.FlagSet) {
 	flags.Var(&f.lease, "lease", "after how long the jobs of a worker that crashed run elsewhere (default 30s)")
 	flags.Var(&f.timeout, "timeout", "kill a command that runs longer; its job failed (default unlimited)")
 	flags.Var(&f.drain, "drain-timeout", "how long commands may run after a signal (default as long as they take)")
+	f.metrics.Add(flags, "")
 	flags.StringVar(&f.output, "output", "inherit", "where stdout and stderr of the commands go: inherit, to ours, or discard")
 }
 
@@ -142,20 +145,27 @@ func workUntilSignals(ctx context.Context, a *cli.App, name string, f *workFlags
 		drain()
 	}, hurry)
 	defer stopListening()
-	return run(ctx, hurried, a, store.Queue(name), name, f, log)
+	m, err := f.metrics.New(metrics.Options{Store: store, Queue: name, Logger: log})
+	if err != nil {
+		return err
+	}
+	seen := &jobCounts{Observer: m.Worker(name)}
+	if err := f.metrics.Serve(a, m); err != nil {
+		return err
+	}
+	return run(ctx, hurried, a, store.Queue(name), name, f, seen, log)
 }
 
 // patience is how long a worker that is hurried tries to give back its jobs.
 const patience = 10 * time.Second
 
 // run runs jobs until ctx ends and the commands have ended, or hurried has.
-func run(ctx, hurried context.Context, a *cli.App, queue penstock.Queue, name string, f *workFlags, log *slog.Logger) error {
+func run(ctx, hurried context.Context, a *cli.App, queue penstock.Queue, name string, f *workFlags, seen *jobCounts, log *slog.Logger) error {
 	// What cannot be worked on is told at the start; a database that is down is
 	// waited for.
 	if err := queue.Maintain(ctx); err != nil && ctx.Err() == nil && !pgerror.IsDown(err) {
 		return about.Queue(err, "working", name)
 	}
-	seen := &jobCounts{}
 	run := &execution{
 		queue: name, command: f.command, timeout: time.Duration(f.timeout),
 		hurried: hurried, giveBack: giver(queue),
@@ -202,13 +212,14 @@ func giver(queue penstock.Queue) func(ctx context.Context, job penstock.Job) err
 	}
 }
 
-// jobCounts counts how jobs ended.
-type jobCounts struct{ done, failed, dead, lost atomic.Int64 }
+// jobCounts counts how jobs ended, beside the metrics.
+type jobCounts struct {
+	work.Observer
+	done, failed, dead, lost atomic.Int64
+}
 
-func (c *jobCounts) Claimed(int)                     {}
-func (c *jobCounts) Started(penstock.Job, time.Time) {}
-
-func (c *jobCounts) Ended(_ penstock.Job, how work.End, _ time.Duration) {
+func (c *jobCounts) Ended(job penstock.Job, how work.End, took time.Duration) {
+	c.Observer.Ended(job, how, took)
 	switch how {
 	case work.Done:
 		c.done.Add(1)

@@ -1,0 +1,39 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+// Metrics says where a relay serves its metrics and what is in them; see metrics.Options.
+type Metrics struct {
+	// Listen is an address such as 127.0.0.1:9464; none: they are not served.
+	Listen       string        `yaml:"listen"`
+	StatusEvery  time.Duration `yaml:"status_every"`
+	StalledAfter time.Duration `yaml:"stalled_after"`
+	Groups       int           `yaml:"groups"`
+}
+
+// SetDefaults fills in what is zero.
+func (m *Metrics) SetDefaults() {
+	m.StatusEvery = cmp.Or(m.StatusEvery, 10*time.Second)
+	m.StalledAfter = cmp.Or(m.StalledAfter, 2*time.Minute)
+}
+
+// maxGroups bounds the series that a queue may have.
+const maxGroups = 1000
+
+// Validate finds what cannot be served.
+func (m *Metrics) Validate() error {
+	if _, port, err := net.SplitHostPort(m.Listen); m.Listen != "" && (err != nil || port == "") {
+		return &penstock.FieldError{Field: "listen", Problem: fmt.Sprintf("is %q", m.Listen), Hint: "write an address and a port, as in 127.0.0.1:9464"}
+	}
+	if m.Groups < 0 || m.Groups > maxGroups {
+		return &penstock.FieldError{Field: "groups", Problem: fmt.Sprintf("is %d", m.Groups), Hint: fmt.Sprintf("use 0 to %d", maxGroups)}
+	}
+	return nil
+}

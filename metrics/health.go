@@ -1,0 +1,106 @@
+package metrics
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+// Problem is why this process is not ready.
+type Problem struct {
+	Outbox       string `json:"outbox,omitempty"`
+	Subscription string `json:"subscription,omitempty"`
+	Queue        string `json:"queue,omitempty"`
+	Why          string `json:"why"`
+}
+
+func (p Problem) String() string {
+	switch {
+	case p.Queue != "":
+		return "queue " + p.Queue + ": " + p.Why
+	case p.Subscription != "":
+		return p.Outbox + "/" + p.Subscription + ": " + p.Why
+	}
+	return p.Why
+}
+
+// Problems tells what of this process's work stands still: a subscription that has a backlog, whose sink
+// is up and that has settled nothing for StalledAfter, unless another process holds it; a queue with ready
+// jobs of which none has run for so long; or a database that cannot be read.
+func (m *Metrics) Problems() []Problem {
+	if m.o.Store == nil {
+		return nil
+	}
+	r := m.status()
+	if r.err != nil {
+		return []Problem{{Why: "the status of the database cannot be read; the log says why"}}
+	}
+	return r.stalled
+}
+
+// move is when something was seen to move last, and where it had got to.
+type move struct {
+	to int64
+	at time.Time
+}
+
+// moved notes how far something has got, or that it has nothing to do, and says since when it stands still.
+func (m *Metrics) moved(what string, to int64, idle bool, now time.Time) time.Duration {
+	last, seen := m.moves[what]
+	if !seen || idle || last.to != to {
+		last = move{to, now}
+		m.moves[what] = last
+	}
+	return now.Sub(last.at)
+}
+
+// findStalled is called with the reading locked.
+func (m *Metrics) findStalled(r *reading) (stalled []Problem) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i := range r.outboxes {
+		for j := range r.outboxes[i].Subscriptions {
+			s := &r.outboxes[i].Subscriptions[j]
+			observers, ours := m.watched[subscription{r.outboxes[i].Outbox, s.Subscription}]
+			if !ours {
+				continue
+			}
+			elsewhere, sinkUp := m.conditions(s, observers)
+			still := m.moved("s "+r.outboxes[i].Outbox+"\x00"+s.Subscription, s.Settled, s.Backlog == 0 || !sinkUp, r.at)
+			if elsewhere || !sinkUp || s.Backlog == 0 || min(still, s.OldestAge) < m.o.StalledAfter {
+				continue
+			}
+			why := fmt.Sprintf("%d messages wait, the oldest for %s, the sink is up, and nothing was settled for %s", s.Backlog, s.OldestAge.Round(time.Second), still.Round(time.Second))
+			if s.Holder == "" {
+				why = fmt.Sprintf("%d messages wait, the oldest for %s, and no relay holds the lease", s.Backlog, s.OldestAge.Round(time.Second))
+			}
+			stalled = append(stalled, Problem{Outbox: r.outboxes[i].Outbox, Subscription: s.Subscription, Why: why})
+		}
+	}
+	for i := range r.queues {
+		q := &r.queues[i]
+		if !m.queues[q.Queue] {
+			continue
+		}
+		idle := q.Ready == 0 || q.Running > 0 || q.Paused != nil && *q.Paused
+		still := m.moved("q "+q.Queue, 0, idle, r.at)
+		if !idle && min(still, q.OldestAge) >= m.o.StalledAfter {
+			stalled = append(stalled, Problem{Queue: q.Queue, Why: fmt.Sprintf("%d jobs are ready, the oldest for %s, and none has been seen to run for %s", q.Ready, q.OldestAge.Round(time.Second), still.Round(time.Second))})
+		}
+	}
+	return stalled
+}
+
+// conditions of a subscription: whether another process holds it, and whether its sink is up as far as
+// anybody knows.
+func (m *Metrics) conditions(s *penstock.SubscriptionStatus, observers []*RelayObserver) (elsewhere, sinkUp bool) {
+	elsewhere, sinkUp = s.Holder != "" && s.Holder != m.o.Holder, s.SinkDown.IsZero()
+	for _, o := range observers {
+		if o.held.Load() != 0 {
+			elsewhere = false
+			sinkUp = sinkUp && o.sink.Load() == 0
+		}
+	}
+	return elsewhere, sinkUp
+}

@@ -1,0 +1,174 @@
+// Package metrics tells Prometheus what Penstock does: what its relays and workers in this
+// process do, and the status of a database. docs/metrics.md lists every metric; their labels
+// are names of outboxes, subscriptions, queues and consumers, never keys.
+package metrics
+
+import (
+	"cmp"
+	"log/slog"
+	"runtime"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/relay"
+	"github.com/penstock/penstock/work"
+)
+
+// Options of what is told; the zero value tells only what this process does.
+type Options struct {
+	// Store is the database whose status is told, as far as it has it and this role may read
+	// it: Status, QueueStatus, Inboxes, VacuumPins. nil: none.
+	Store any
+	// Queue leaves out of that status all but one queue: what a worker needs.
+	Queue string
+	// Groups is of how many groups of each queue the jobs are told: the first by name. 0: of none.
+	Groups int
+	// StatusEvery is the least time between two reads of the status, however often it is asked for.
+	// Default 10 s.
+	StatusEvery time.Duration
+	// StatusTimeout ends a read, in the database, too. Default 5 s.
+	StatusTimeout time.Duration
+	// StalledAfter is after how long without movement a subscription or a queue is stalled: see
+	// Problems. Default 2 minutes.
+	StalledAfter time.Duration
+	// Holder is what relays of this process call themselves in the status.
+	Holder string
+	// Logger defaults to slog.Default().
+	Logger *slog.Logger
+}
+
+// Metrics is a prometheus.Collector, to be registered once. Safe for concurrent use.
+type Metrics struct {
+	o       Options
+	relays  relayMetrics
+	workers workerMetrics
+	build   prometheus.Gauge
+
+	mu      sync.Mutex
+	watched map[subscription][]*RelayObserver // in this process; none for what the database forwards
+	queues  map[string]bool                   // worked on in this process
+	tables  map[subscription]StatusOfTable
+
+	reading sync.Mutex
+	last    *reading // guarded by reading
+	moves   map[string]move
+}
+
+// subscription is one of an outbox, or of an adopted table by its name.
+type subscription struct{ outbox, name string }
+
+var _ prometheus.Collector = (*Metrics)(nil)
+
+// New makes metrics of which nothing is registered yet.
+func New(o Options) *Metrics {
+	o.StatusEvery = cmp.Or(o.StatusEvery, 10*time.Second)
+	o.StatusTimeout = cmp.Or(o.StatusTimeout, 5*time.Second)
+	o.StalledAfter = cmp.Or(o.StalledAfter, 2*time.Minute)
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	return &Metrics{
+		o: o, relays: newRelayMetrics(), workers: newWorkerMetrics(), build: buildInfo(),
+		watched: map[subscription][]*RelayObserver{}, queues: map[string]bool{}, tables: map[subscription]StatusOfTable{}, moves: map[string]move{},
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (m *Metrics) Describe(to chan<- *prometheus.Desc) {
+	m.each(func(c prometheus.Collector) { c.Describe(to) })
+	describe(to)
+}
+
+// Collect implements prometheus.Collector.
+func (m *Metrics) Collect(to chan<- prometheus.Metric) {
+	m.each(func(c prometheus.Collector) { c.Collect(to) })
+	if m.o.Store != nil {
+		m.status().collect(to, m.o.Groups)
+	}
+}
+
+func (m *Metrics) each(f func(prometheus.Collector)) {
+	f(m.build)
+	m.relays.each(f)
+	m.workers.each(f)
+}
+
+// Relay returns the observer of a relay in this process: relay.Config.Observer.
+func (m *Metrics) Relay(outbox, name string) *RelayObserver {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	o := m.relays.observer(outbox, name)
+	m.watched[subscription{outbox, name}] = append(m.watched[subscription{outbox, name}], o)
+	return o
+}
+
+// Forwarding has Problems look at a subscription that the database itself carries into a queue.
+func (m *Metrics) Forwarding(outbox, name string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.watched[subscription{outbox, name}] = nil
+}
+
+// Worker returns the observer of a worker in this process: work.Options.Observer.
+func (m *Metrics) Worker(queue string) work.Observer {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.queues[queue] = true
+	return m.workers.observer(queue)
+}
+
+// Table adds an adopted table to the status.
+func (m *Metrics) Table(table, name string, status StatusOfTable) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.tables[subscription{table, name}] = status
+}
+
+// buildInfo is about the module, whichever program it is part of.
+func buildInfo() prometheus.Gauge {
+	labels := prometheus.Labels{"version": "(devel)", "revision": "", "goversion": runtime.Version()}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, module := range append(info.Deps, &info.Main) {
+			if module.Path == "github.com/penstock/penstock" && module.Version != "" {
+				labels["version"] = module.Version
+			}
+		}
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				labels["revision"] = s.Value
+			}
+		}
+	}
+	g := prometheus.NewGauge(prometheus.GaugeOpts{Name: "penstock_build_info", Help: "The version of Penstock, its source and Go's.", ConstLabels: labels})
+	g.Set(1)
+	return g
+}
+
+// histogram has classic buckets, and native ones for whoever scrapes those.
+func histogram(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
+	return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets,
+		NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 100, NativeHistogramMinResetDuration: time.Hour}, labels)
+}
+
+func counter(name, help string, labels ...string) *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+}
+
+func gauge(name, help string, labels ...string) *prometheus.GaugeVec {
+	return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
+}
+
+// Buckets of how long a call takes, and of how long a message or job waits.
+var (
+	ofCalls = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 10, 60}
+	ofWaits = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200}
+)
+
+var (
+	_ relay.Observer = (*RelayObserver)(nil)
+	_ StatusReader   = penstock.Store(nil)
+)

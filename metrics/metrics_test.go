@@ -1,0 +1,425 @@
+package metrics_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/config"
+	"github.com/penstock/penstock/metrics"
+	"github.com/penstock/penstock/relay"
+	"github.com/penstock/penstock/run"
+	"github.com/penstock/penstock/store/memory"
+	"github.com/penstock/penstock/store/sqlite"
+	"github.com/penstock/penstock/work"
+)
+
+// ask asks a handler and parses what it exposes.
+func ask(t *testing.T, h http.Handler) map[string]*dto.MetricFamily {
+	t.Helper()
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(w.Body)
+	if err != nil || w.Code != http.StatusOK {
+		t.Fatalf("%d, %v", w.Code, err)
+	}
+	return families
+}
+
+// figure is the value of one series, which may be the count of a histogram: name{label="value",…} with the labels by
+// name. Without it: -1.
+func figure(families map[string]*dto.MetricFamily, series string) float64 {
+	name, _, _ := strings.Cut(series, "{")
+	family := families[name]
+	if family == nil {
+		return -1
+	}
+	for _, m := range family.Metric {
+		var labels []string
+		for _, l := range m.Label {
+			labels = append(labels, fmt.Sprintf("%s=%q", l.GetName(), l.GetValue()))
+		}
+		slices.Sort(labels)
+		if len(labels) > 0 && series != name+"{"+strings.Join(labels, ",")+"}" {
+			continue
+		}
+		switch family.GetType() {
+		case dto.MetricType_COUNTER:
+			return m.Counter.GetValue()
+		case dto.MetricType_HISTOGRAM:
+			return float64(m.Histogram.GetSampleCount())
+		default:
+			return m.Gauge.GetValue()
+		}
+	}
+	return -1
+}
+
+func wants(t *testing.T, families map[string]*dto.MetricFamily, want map[string]float64) {
+	t.Helper()
+	for series, v := range want {
+		if got := figure(families, series); got != v {
+			t.Errorf("%s is %v, want %v", series, got, v)
+		}
+	}
+}
+
+// lines are the series of all outboxes: {outbox="orders",subscription="…"}.
+func of(name, subscription string) string {
+	return fmt.Sprintf(`penstock_%s{outbox="orders",subscription=%q}`, name, subscription)
+}
+
+// A relay of two subscriptions, to an endpoint that refuses one message of ten: one parks it, the other makes a
+// dead letter of it.
+func TestRelay(t *testing.T) {
+	const messages = 10
+	url := "sqlite:" + filepath.Join(t.TempDir(), "test.db")
+	store, err := sqlite.Open(t.Context(), strings.TrimPrefix(url, "sqlite:"), sqlite.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	must(t, store.Migrate(t.Context()), store.CreateOutbox(t.Context(), "orders"))
+	for i := range messages {
+		must(t, store.Publish(t.Context(), "orders", penstock.Message{Key: fmt.Sprint("k", i), Topic: "t", Payload: []byte("p")}))
+	}
+	endpoint := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/k3") {
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+	}))
+	defer endpoint.Close()
+	sink := fmt.Sprintf("{webhook: {url: '%s/{key}', allow_addresses: [127.0.0.1]}}", endpoint.URL)
+	cfg, err := config.Loader{}.LoadBytes("penstock.yaml", []byte(`
+database_url: `+url+`
+subscriptions:
+  - {name: parks, outbox: orders, sink: `+sink+`, relay: {retry_min: 1h, retry_max: 1h}}
+  - {name: gives-up, outbox: orders, sink: `+sink+`, relay: {max_attempts: 1}}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := metrics.New(metrics.Options{Store: store, StatusEvery: time.Nanosecond})
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- run.Run(ctx, cfg, run.Options{Store: store, Metrics: m}) }()
+	began, families := time.Now(), ask(t, m.Handler())
+	for figure(families, of("subscription_parked_messages", "parks")) != 1 || figure(families, of("subscription_dead_letters", "gives-up")) != 1 ||
+		figure(families, of("relay_settled_messages_total", "parks")) != messages || figure(families, of("relay_settled_messages_total", "gives-up")) != messages {
+		if time.Since(began) > time.Minute {
+			t.Fatalf("it does not come to rest: %v, %v", families["penstock_relay_settled_messages_total"], families["penstock_subscription_parked_messages"])
+		}
+		time.Sleep(10 * time.Millisecond)
+		families = ask(t, m.Handler())
+	}
+	wants(t, families, map[string]float64{"penstock_database_up": 1, `penstock_outbox_segments{outbox="orders"}`: 0})
+	for _, name := range []string{"parks", "gives-up"} {
+		wants(t, families, map[string]float64{
+			of("subscription_backlog_messages", name): 0, of("subscription_oldest_unsettled_age_seconds", name): 0, of("subscription_lease_held", name): 1,
+			of("relay_confirmed_messages_total", name): messages - 1, of("relay_refused_messages_total", name): 1, of("relay_commit_to_confirm_seconds", name): messages - 1,
+			of("relay_sent_messages_total", name): messages, of("relay_fetched_messages_total", name): messages,
+			of("relay_in_flight_messages", name): 0, of("relay_leases_held", name): 1,
+			fmt.Sprintf(`penstock_relay_sinks{outbox="orders",state="up",subscription=%q}`, name): 1,
+		})
+		if figure(families, of("relay_send_duration_seconds", name)) < 1 || figure(families, of("relay_fetch_duration_seconds", name)) < 1 || figure(families, of("relay_settle_duration_seconds", name)) < 1 {
+			t.Errorf("%s: durations are missing", name)
+		}
+	}
+	wants(t, families, map[string]float64{of("subscription_settled_messages_total", "gives-up"): messages, of("relay_parked_messages_total", "parks"): 1, of("relay_dead_letters_total", "parks"): 0, of("relay_dead_letters_total", "gives-up"): 1, of("subscription_dead_letters", "parks"): 0})
+	if problems := m.Problems(); len(problems) > 0 {
+		t.Errorf("not ready: %v", problems)
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	wants(t, ask(t, m.Handler()), map[string]float64{of("relay_leases_held", "parks"): 0, of("subscription_lease_held", "parks"): 0})
+}
+
+func must(t *testing.T, errs ...error) {
+	t.Helper()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Jobs that are done, fail and die, as the worker and the status tell.
+func TestWorker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memory.New(memory.Options{})
+		once := 1
+		must(t, store.Migrate(t.Context()), store.CreateQueue(t.Context(), "mails", penstock.FIFO), store.SetQueue(t.Context(), "mails", penstock.QueueSettings{MaxAttempts: &once}), store.CreateQueue(t.Context(), "other", penstock.FIFO))
+		queue := store.Queue("mails")
+		for i := range 5 {
+			_, err := queue.Enqueue(t.Context(), penstock.NewJob{Payload: []byte(fmt.Sprint(i))}, penstock.NewJob{Group: fmt.Sprint("g", i)})
+			must(t, err)
+		}
+		time.Sleep(3 * time.Second)
+		m := metrics.New(metrics.Options{Store: store, Queue: "mails", Groups: 2})
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() {
+			ended <- work.Run(ctx, queue, func(_ context.Context, job penstock.Job) error {
+				if string(job.Payload) == "3" {
+					return errors.New("no")
+				}
+				return nil
+			}, work.Options{Observer: m.Worker("mails")})
+		}()
+		time.Sleep(time.Second)
+		stop()
+		must(t, <-ended)
+		families := ask(t, m.Handler())
+		wants(t, families, map[string]float64{
+			`penstock_worker_claimed_jobs_total{queue="mails"}`: 5, `penstock_worker_ended_jobs_total{queue="mails",result="done"}`: 4, `penstock_worker_ended_jobs_total{queue="mails",result="dead"}`: 1,
+			`penstock_worker_enqueue_to_start_seconds{queue="mails"}`: 5, `penstock_queue_jobs{queue="mails",state="ready"}`: 5, `penstock_queue_jobs{queue="mails",state="running"}`: 0,
+			`penstock_queue_dead_letters{queue="mails"}`: 1, `penstock_queue_paused{queue="mails"}`: 0, `penstock_queue_oldest_ready_age_seconds{queue="mails"}`: 4,
+			`penstock_queue_groups_capped{queue="mails"}`: 1, `penstock_queue_dead_letters{queue="other"}`: -1,
+		})
+		if n := len(families["penstock_queue_group_jobs"].Metric); n != 2*4 {
+			t.Errorf("%d series of two groups and four states", n)
+		}
+		if h := families["penstock_worker_enqueue_to_start_seconds"].Metric[0].Histogram; h.GetSampleSum() < 15 || h.GetSampleSum() > 16 {
+			t.Errorf("five jobs that waited for three seconds: %v", h.GetSampleSum())
+		}
+	})
+}
+
+// database is one whose status the test says.
+type database struct {
+	reads    atomic.Int64
+	err      error
+	outboxes []penstock.OutboxStatus
+	queues   []penstock.QueueStatus
+	inboxes  []penstock.InboxStatus
+}
+
+func (d *database) Status(ctx context.Context) ([]penstock.OutboxStatus, error) {
+	d.reads.Add(1)
+	time.Sleep(time.Second)
+	return d.outboxes, d.err
+}
+
+func (d *database) QueueStatus(ctx context.Context) ([]penstock.QueueStatus, error) {
+	return d.queues, nil
+}
+
+func (d *database) QueueGroups(ctx context.Context, queue, after string, most int) ([]penstock.GroupStatus, error) {
+	return []penstock.GroupStatus{{Group: "a"}}, nil
+}
+
+func (d *database) Inboxes(ctx context.Context) ([]penstock.InboxStatus, error) {
+	return d.inboxes, nil
+}
+
+func (d *database) VacuumPins(ctx context.Context) ([]penstock.VacuumPin, error) {
+	return []penstock.VacuumPin{{Kind: penstock.PinnedBySession, Age: time.Hour, Transactions: 7}}, nil
+}
+
+// busy has something of everything.
+func busy() *database {
+	ring := []penstock.SegmentStatus{{Slot: 0, Bytes: 8192}, {Slot: 1, Bytes: 16384, Current: true}}
+	return &database{
+		outboxes: []penstock.OutboxStatus{{Outbox: "orders", Bytes: 24576, Segments: ring, Subscriptions: []penstock.SubscriptionStatus{
+			{Subscription: "billing", Backlog: 5, Settled: 100, OldestAge: 10 * time.Minute, Holder: "here"}}}},
+		queues:  []penstock.QueueStatus{{Queue: "mails", Ready: 3, OldestAge: 10 * time.Minute, Segments: ring}},
+		inboxes: []penstock.InboxStatus{{Consumer: "shipping", Held: 2, NextGap: time.Now().Add(-time.Minute), Segments: ring}},
+	}
+}
+
+// Every metric that is described can be had, and Prometheus's own linter finds nothing wrong with them.
+func TestConventions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := metrics.New(metrics.Options{Store: busy(), Groups: 1})
+		m.Relay("orders", "billing").Sent(relay.Send{})
+		m.Worker("mails").Started(penstock.Job{Attempt: 1}, time.Now())
+		all := prometheus.NewPedanticRegistry()
+		all.MustRegister(m)
+		problems, err := testutil.GatherAndLint(all)
+		if err != nil || len(problems) > 0 {
+			t.Errorf("%v, %v", problems, err)
+		}
+		families := ask(t, m.Handler())
+		for _, row := range rows(t) {
+			if name := strings.Split(row, "`")[1]; families[name] == nil {
+				t.Errorf("%s is described, and not there", name)
+			}
+		}
+		wants(t, families, map[string]float64{`penstock_vacuum_pin_age_seconds{kind="session"}`: 3600, `penstock_vacuum_pin_transactions{kind="session"}`: 7,
+			`penstock_segment_bytes{name="orders",of="outbox",slot="1"}`: 16384, `penstock_inbox_overdue_seconds{consumer="shipping"}`: 61})
+		for _, f := range families {
+			if f.GetType() == dto.MetricType_HISTOGRAM && strings.HasPrefix(f.GetName(), "penstock_") && len(f.Metric[0].Histogram.Bucket) < 10 {
+				t.Errorf("%s has no classic buckets", f.GetName())
+			}
+		}
+		gathered, err := all.Gather()
+		must(t, err)
+		for _, f := range gathered {
+			if f.GetType() == dto.MetricType_HISTOGRAM && f.Metric[0].Histogram.Schema == nil {
+				t.Errorf("%s has no native buckets", f.GetName())
+			}
+		}
+	})
+}
+
+// However many ask, the database is read once in ten seconds.
+func TestStatusIsShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := busy()
+		m := metrics.New(metrics.Options{Store: d})
+		for range 15 {
+			ask(t, m.Handler())
+			m.Problems()
+			time.Sleep(time.Second)
+		}
+		if n := d.reads.Load(); n != 2 {
+			t.Errorf("it was read %d times in some fifteen seconds", n)
+		}
+	})
+}
+
+// While the database cannot be read there are no figures of it, old ones neither; what the role may not read is left out.
+func TestStatusThatCannotBeRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := busy()
+		m := metrics.New(metrics.Options{Store: d})
+		wants(t, ask(t, m.Handler()), map[string]float64{"penstock_database_up": 1, of("subscription_backlog_messages", "billing"): 5})
+		d.err = errors.New("password=secret")
+		time.Sleep(time.Minute)
+		wants(t, ask(t, m.Handler()), map[string]float64{"penstock_database_up": 0, of("subscription_backlog_messages", "billing"): -1, `penstock_queue_paused{queue="mails"}`: -1})
+		if code, text := ready(m, ""); code != http.StatusServiceUnavailable || text != "not ready\nthe status of the database cannot be read; the log says why\n" {
+			t.Errorf("%d %q", code, text)
+		}
+		d.err = &pgconn.PgError{Code: "42501"}
+		time.Sleep(time.Minute)
+		wants(t, ask(t, m.Handler()), map[string]float64{"penstock_database_up": 1, `penstock_queue_paused{queue="mails"}`: 0})
+	})
+}
+
+func ready(m *metrics.Metrics, accept string) (code int, body string) {
+	w, r := httptest.NewRecorder(), httptest.NewRequest("GET", "/readyz", nil)
+	r.Header.Set("Accept", accept)
+	m.Handler().ServeHTTP(w, r)
+	return w.Code, w.Body.String()
+}
+
+func TestReadiness(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(d *database, s *penstock.SubscriptionStatus, o *metrics.RelayObserver)
+		why    string // part of it; empty: ready
+	}{
+		"stands still":  {func(*database, *penstock.SubscriptionStatus, *metrics.RelayObserver) {}, "orders/billing: 5 messages wait, the oldest for 10m0s, the sink is up, and nothing was settled for 5m"},
+		"nobody has it": {func(_ *database, s *penstock.SubscriptionStatus, _ *metrics.RelayObserver) { s.Holder = "" }, "no relay holds the lease"},
+		"it is ours": {func(_ *database, s *penstock.SubscriptionStatus, o *metrics.RelayObserver) {
+			s.Holder = "3 workers"
+			o.Lease(true)
+		}, "nothing was settled"},
+		"another has it":   {func(_ *database, s *penstock.SubscriptionStatus, _ *metrics.RelayObserver) { s.Holder = "there" }, ""},
+		"it moves":         {func(_ *database, s *penstock.SubscriptionStatus, _ *metrics.RelayObserver) { s.Settled++ }, ""},
+		"it has just come": {func(_ *database, s *penstock.SubscriptionStatus, _ *metrics.RelayObserver) { s.OldestAge = time.Minute }, ""},
+		"nothing waits":    {func(_ *database, s *penstock.SubscriptionStatus, _ *metrics.RelayObserver) { s.Backlog = 0 }, ""},
+		"the sink is down": {func(_ *database, s *penstock.SubscriptionStatus, _ *metrics.RelayObserver) { s.SinkDown = time.Now() }, ""},
+		"it refuses everything": {func(_ *database, _ *penstock.SubscriptionStatus, o *metrics.RelayObserver) {
+			o.Lease(true)
+			o.Sink(relay.SinkRefusing)
+		}, ""},
+		"none of its jobs runs": {func(d *database, s *penstock.SubscriptionStatus, _ *metrics.RelayObserver) {
+			s.Backlog = 0
+			d.queues[0].Running = 0
+		}, "queue mails: 3 jobs are ready"},
+		"its queue is paused": {func(d *database, s *penstock.SubscriptionStatus, _ *metrics.RelayObserver) {
+			s.Backlog = 0
+			d.queues[0].Running, d.queues[0].Paused = 0, new(true)
+		}, ""},
+		"others' queues and all": {func(d *database, s *penstock.SubscriptionStatus, _ *metrics.RelayObserver) {
+			s.Backlog = 0
+			d.queues[0].Running, d.queues[0].Queue = 0, "another"
+		}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := busy()
+				d.queues[0].Running = 1
+				m := metrics.New(metrics.Options{Store: d, Holder: "here"})
+				o := m.Relay("orders", "billing")
+				m.Worker("mails")
+				if problems := m.Problems(); len(problems) > 0 { // nothing is known of how long it was so
+					t.Fatal(problems)
+				}
+				time.Sleep(5 * time.Minute)
+				c.change(d, &d.outboxes[0].Subscriptions[0], o)
+				code, text := ready(m, "")
+				if c.why != "" && strings.HasPrefix(c.why, "queue") { // it had run until now
+					time.Sleep(5 * time.Minute)
+					code, text = ready(m, "")
+				}
+				if c.why == "" && (code != http.StatusOK || text != "ready\n") || c.why != "" && (code != http.StatusServiceUnavailable || !strings.Contains(text, c.why)) {
+					t.Errorf("%d %s", code, text)
+				}
+				var said struct {
+					Ready    bool
+					Problems []metrics.Problem
+				}
+				inJSON, text := ready(m, "application/json")
+				if err := json.Unmarshal([]byte(text), &said); err != nil || inJSON != code || said.Ready != (c.why == "") || said.Ready != (len(said.Problems) == 0) {
+					t.Errorf("%d %s, %v", inJSON, text, err)
+				}
+			})
+		})
+	}
+}
+
+// What a relay tells costs no allocation.
+func TestObserverAllocatesNothing(t *testing.T) {
+	o := metrics.New(metrics.Options{}).Relay("orders", "billing")
+	s := relay.Send{Messages: make([]penstock.Message, 100), Answered: time.Now(), Took: time.Millisecond, Delivered: 100}
+	for i := range s.Messages {
+		s.Messages[i].CreatedAt = s.Answered.Add(-time.Second)
+	}
+	if n := testing.AllocsPerRun(100, func() { o.Sent(s); o.Settled(100, time.Millisecond); o.Fetched(100, time.Millisecond); o.InFlight(7) }); n > 0 {
+		t.Errorf("%v allocations in a Send, a Settle and a Fetch of 100 messages", n)
+	}
+}
+
+// The server takes no header without end, and answers nothing else than it says.
+func TestServe(t *testing.T) {
+	server, err := metrics.New(metrics.Options{}).Serve("127.0.0.1:0")
+	must(t, err)
+	defer server.Close()
+	for path, code := range map[string]int{"/metrics": 200, "/healthz": 200, "/readyz": 200, "/": 404, "/debug/pprof/": 404, "/long": 431} {
+		r, err := http.NewRequestWithContext(t.Context(), "GET", "http://"+server.Addr+path, nil)
+		must(t, err)
+		if code == 431 {
+			r.Header.Set("X-Long", strings.Repeat("x", 64<<10))
+		}
+		answer, err := http.DefaultClient.Do(r)
+		must(t, err)
+		answer.Body.Close()
+		if answer.StatusCode != code {
+			t.Errorf("%s: %s, want %d", path, answer.Status, code)
+		}
+	}
+	if _, err := metrics.New(metrics.Options{}).Serve(server.Addr); err == nil || !strings.Contains(err.Error(), "address already in use") && os.Getenv("GOOS") != "windows" {
+		t.Errorf("the port is taken, and: %v", err)
+	}
+}

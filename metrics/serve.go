@@ -1,0 +1,71 @@
+package metrics
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// Handler serves /metrics with those of the Go runtime and of this process beside ours, /healthz,
+// which says that the process lives, and /readyz, which has the Problems: 503 if there are any.
+func (m *Metrics) Handler() http.Handler {
+	all := prometheus.NewRegistry()
+	all.MustRegister(m, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(all, promhttp.HandlerOpts{
+		EnableOpenMetrics: true, MaxRequestsInFlight: 8, Timeout: m.o.StatusTimeout + 5*time.Second}))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, r *http.Request) { answer(w, r, "healthy", nil) })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) { answer(w, r, "ready", m.Problems()) })
+	return mux
+}
+
+// answer is about a condition: text, or JSON for who accepts that.
+func answer(w http.ResponseWriter, r *http.Request, condition string, problems []Problem) {
+	code := http.StatusOK
+	if len(problems) > 0 {
+		code = http.StatusServiceUnavailable
+	}
+	w.Header().Set("Cache-Control", "no-store")
+	if strings.Contains(r.Header.Get("Accept"), "application/json") {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(code)
+		_ = json.NewEncoder(w).Encode(map[string]any{condition: len(problems) == 0, "problems": append([]Problem{}, problems...)})
+		return
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(code)
+	if len(problems) == 0 {
+		fmt.Fprintln(w, condition)
+		return
+	}
+	fmt.Fprintln(w, "not "+condition)
+	for _, p := range problems {
+		fmt.Fprintln(w, p)
+	}
+}
+
+// Serve serves the Handler at an address such as 127.0.0.1:9464 until the server is closed.
+func (m *Metrics) Serve(address string) (*http.Server, error) {
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	server := &http.Server{
+		Handler: m.Handler(), Addr: listener.Addr().String(), MaxHeaderBytes: 16 << 10,
+		ReadTimeout: 5 * time.Second, WriteTimeout: m.o.StatusTimeout + 15*time.Second, IdleTimeout: 2 * time.Minute,
+	}
+	m.o.Logger.Info("serving metrics", "url", "http://"+server.Addr+"/metrics")
+	go func() {
+		if err := server.Serve(listener); err != http.ErrServerClosed {
+			m.o.Logger.Error("metrics are no longer served", "err", err)
+		}
+	}()
+	return server, nil
+}

@@ -1,0 +1,320 @@
+package metrics
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/pgerror"
+)
+
+// What of a store is read, if it has it.
+type (
+	// StatusReader is a store with outboxes.
+	StatusReader interface {
+		Status(ctx context.Context) ([]penstock.OutboxStatus, error)
+	}
+	// StatusOfTable is the status of a subscription over an adopted table.
+	StatusOfTable func(ctx context.Context) (penstock.SubscriptionStatus, error)
+
+	queueReader interface {
+		QueueStatus(ctx context.Context) ([]penstock.QueueStatus, error)
+		QueueGroups(ctx context.Context, queue, after string, most int) ([]penstock.GroupStatus, error)
+	}
+	inboxReader interface {
+		Inboxes(ctx context.Context) ([]penstock.InboxStatus, error)
+	}
+	pinReader interface {
+		VacuumPins(ctx context.Context) ([]penstock.VacuumPin, error)
+	}
+)
+
+// desc is one metric of the status.
+func desc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("penstock_"+name, help, labels, nil)
+}
+
+// describe sends all of them.
+func describe(to chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{databaseUp, readTook, readAge, segmentBytes, sinkDown, queueJobs, groupJobs, groupsCapped, inboxLate} {
+		to <- d
+	}
+	describeEach(to, ofOutbox)
+	describeEach(to, ofSubscription)
+	describeEach(to, ofQueue)
+	describeEach(to, ofGroup)
+	describeEach(to, ofInbox)
+	describeEach(to, ofPins)
+}
+
+func describeEach[T any](to chan<- *prometheus.Desc, values []value[T]) {
+	for _, v := range values {
+		to <- v.desc
+	}
+}
+
+// value is a metric and how a thing has it.
+type value[T any] struct {
+	desc *prometheus.Desc
+	kind prometheus.ValueType
+	of   func(*T) float64
+}
+
+func gaugeOf[T any](d *prometheus.Desc, of func(*T) float64) value[T] {
+	return value[T]{d, prometheus.GaugeValue, of}
+}
+
+func send[T any](to chan<- prometheus.Metric, values []value[T], thing *T, labels ...string) {
+	for _, v := range values {
+		to <- prometheus.MustNewConstMetric(v.desc, v.kind, v.of(thing), labels...)
+	}
+}
+
+func one(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+var (
+	databaseUp = desc("database_up", "Whether the last read of the status succeeded.")
+	readTook   = desc("status_read_seconds", "How long the last read of the status took.")
+	readAge    = desc("status_age_seconds", "How long ago the status was read: scrapes share a read for a while.")
+
+	ofOutbox = []value[penstock.OutboxStatus]{
+		gaugeOf(desc("outbox_bytes", "What the outbox takes on disk, with indexes.", "outbox"), func(o *penstock.OutboxStatus) float64 { return float64(o.Bytes) }),
+		gaugeOf(desc("outbox_segments", "Segments of the outbox's ring; 0 where there is none.", "outbox"), func(o *penstock.OutboxStatus) float64 { return float64(len(o.Segments)) }),
+	}
+	segmentBytes = desc("segment_bytes", "What a segment of the ring of an outbox, queue or inbox takes on disk, with indexes.", "of", "name", "slot")
+
+	ofSubscription = []value[penstock.SubscriptionStatus]{
+		gaugeOf(desc("subscription_oldest_unsettled_age_seconds", "The age of the oldest message in the backlog; 0 without one.", "outbox", "subscription"), func(s *penstock.SubscriptionStatus) float64 { return s.OldestAge.Seconds() }),
+		gaugeOf(desc("subscription_backlog_messages", "Committed messages that are not settled, parked ones aside.", "outbox", "subscription"), func(s *penstock.SubscriptionStatus) float64 { return float64(s.Backlog) }),
+		{desc("subscription_settled_messages_total", "Messages settled since the subscription was created.", "outbox", "subscription"), prometheus.CounterValue, func(s *penstock.SubscriptionStatus) float64 { return float64(s.Settled) }},
+		gaugeOf(desc("subscription_parked_messages", "Messages that wait for another attempt, or behind one that does.", "outbox", "subscription"), func(s *penstock.SubscriptionStatus) float64 { return float64(s.Parked) }),
+		gaugeOf(desc("subscription_parked_keys", "Keys of parked messages.", "outbox", "subscription"), func(s *penstock.SubscriptionStatus) float64 { return float64(s.ParkedKeys) }),
+		gaugeOf(desc("subscription_held_keys", "Keys that wait until someone decides about a dead letter.", "outbox", "subscription"), func(s *penstock.SubscriptionStatus) float64 { return float64(s.HeldKeys) }),
+		gaugeOf(desc("subscription_dead_letters", "Dead letters that are kept.", "outbox", "subscription"), func(s *penstock.SubscriptionStatus) float64 { return float64(s.DeadLetters) }),
+		gaugeOf(desc("subscription_lease_held", "Whether a relay, wherever it runs, holds the lease.", "outbox", "subscription"), func(s *penstock.SubscriptionStatus) float64 { return one(s.Holder != "") }),
+		{desc("subscription_lease_takeovers_total", "How often the lease changed hands.", "outbox", "subscription"), prometheus.CounterValue, func(s *penstock.SubscriptionStatus) float64 { return float64(s.Epoch) }},
+		gaugeOf(desc("subscription_replaying", "Whether a replay is not delivered whole.", "outbox", "subscription"), func(s *penstock.SubscriptionStatus) float64 { return one(s.Replaying) }),
+	}
+	sinkDown = desc("subscription_sink_down_seconds", "For how long the sink has taken nothing; 0 while it takes messages or no relay holds the lease.", "outbox", "subscription")
+
+	queueJobs = desc("queue_jobs", "Jobs by state: ready, running, delayed, waiting for another of their key.", "queue", "state")
+	ofQueue   = []value[penstock.QueueStatus]{
+		gaugeOf(desc("queue_oldest_ready_age_seconds", "The age of the oldest ready job; 0 without one.", "queue"), func(q *penstock.QueueStatus) float64 { return q.OldestAge.Seconds() }),
+		gaugeOf(desc("queue_dead_letters", "Dead letters that are kept.", "queue"), func(q *penstock.QueueStatus) float64 { return float64(q.DeadLetters) }),
+		gaugeOf(desc("queue_paused", "Whether the queue is paused.", "queue"), func(q *penstock.QueueStatus) float64 { return one(q.Paused != nil && *q.Paused) }),
+		gaugeOf(desc("queue_bytes", "What the queue's own tables take on disk, with indexes.", "queue"), func(q *penstock.QueueStatus) float64 { return float64(q.Bytes) }),
+		gaugeOf(desc("queue_segments", "Segments of the queue's ring; 0 where there is none.", "queue"), func(q *penstock.QueueStatus) float64 { return float64(len(q.Segments)) }),
+		gaugeOf(desc("queue_troubles", "Reasons why the queue's space is not given back; penstock status tells them.", "queue"), func(q *penstock.QueueStatus) float64 { return float64(len(q.Trouble)) }),
+	}
+
+	groupJobs = desc("queue_group_jobs", "The same of a group; what is ready or waits may be counted up to a thousand.", "queue", "group", "state")
+	ofGroup   = []value[penstock.GroupStatus]{
+		gaugeOf(desc("queue_group_oldest_ready_age_seconds", "The age of the group's oldest ready job; 0 without one.", "queue", "group"), func(g *penstock.GroupStatus) float64 { return g.OldestAge.Seconds() }),
+		gaugeOf(desc("queue_group_dead_letters", "Dead letters of the group.", "queue", "group"), func(g *penstock.GroupStatus) float64 { return float64(g.DeadLetters) }),
+	}
+	groupsCapped = desc("queue_groups_capped", "Whether the queue has more groups than are told.", "queue")
+
+	ofInbox = []value[penstock.InboxStatus]{
+		gaugeOf(desc("inbox_bytes", "What the inbox takes on disk, with indexes; 0 where inboxes share their tables.", "consumer"), func(b *penstock.InboxStatus) float64 { return float64(b.Bytes) }),
+		gaugeOf(desc("inbox_segments", "Segments of the inbox's ring; 0 where there is none.", "consumer"), func(b *penstock.InboxStatus) float64 { return float64(len(b.Segments)) }),
+		gaugeOf(desc("inbox_held_messages", "Messages that are held back until those before them have come.", "consumer"), func(b *penstock.InboxStatus) float64 { return float64(b.Held) }),
+		gaugeOf(desc("inbox_held_bytes", "The payloads of held messages.", "consumer"), func(b *penstock.InboxStatus) float64 { return float64(b.HeldBytes) }),
+		gaugeOf(desc("inbox_gaps", "Gaps that were passed over, and are kept to be looked at.", "consumer"), func(b *penstock.InboxStatus) float64 { return float64(b.Gaps) }),
+	}
+	inboxLate = desc("inbox_overdue_seconds", "For how long a held message should have been handed over: nobody asks for it. 0 if none is late.", "consumer")
+
+	ofPins = []value[penstock.VacuumPin]{
+		gaugeOf(desc("vacuum_pin_age_seconds", "For how long the oldest of a kind keeps vacuum from removing dead rows: session, prepared_transaction, replication_slot (0: its age is not known), standby (the same).", "kind"), func(p *penstock.VacuumPin) float64 { return p.Age.Seconds() }),
+		gaugeOf(desc("vacuum_pin_transactions", "Transactions begun since the oldest snapshot of a kind.", "kind"), func(p *penstock.VacuumPin) float64 { return float64(p.Transactions) }),
+	}
+)
+
+// reading is what one read of the status found. What the role may not read is empty.
+type reading struct {
+	at       time.Time
+	took     time.Duration
+	err      error
+	outboxes []penstock.OutboxStatus // with adopted tables, which have no size
+	tables   int                     // how many of outboxes are such
+	queues   []penstock.QueueStatus
+	inboxes  []penstock.InboxStatus
+	pins     []penstock.VacuumPin
+	stalled  []Problem
+}
+
+// status is the last reading, or a new one if that is too old: one at a time.
+func (m *Metrics) status() *reading {
+	m.reading.Lock()
+	defer m.reading.Unlock()
+	if m.last != nil && time.Since(m.last.at) < m.o.StatusEvery {
+		return m.last
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), m.o.StatusTimeout)
+	defer cancel()
+	began := time.Now()
+	r := &reading{}
+	r.err = m.read(ctx, r)
+	r.at = time.Now()
+	r.took = r.at.Sub(began)
+	switch {
+	case r.err != nil && (m.last == nil || m.last.err == nil):
+		m.o.Logger.Warn("metrics: cannot read the status of the database; its figures are left out until it can be read", "err", r.err)
+	case r.err == nil && m.last != nil && m.last.err != nil:
+		m.o.Logger.Info("metrics: the status of the database can be read again")
+	}
+	if r.err == nil {
+		r.stalled = m.findStalled(r)
+	}
+	m.last = r
+	return r
+}
+
+// read reads what the role may: several at a time, as many outboxes or queues take a while.
+func (m *Metrics) read(ctx context.Context, r *reading) error {
+	var all sync.WaitGroup
+	errs := make(chan error, 4)
+	begin := func(f func() error) {
+		all.Go(func() {
+			if err := f(); err != nil && pgerror.State(err) != "42501" {
+				errs <- err
+			}
+		})
+	}
+	if store, ok := m.o.Store.(queueReader); ok {
+		begin(func() (err error) { r.queues, err = m.readQueues(ctx, store); return err })
+	}
+	if store, ok := m.o.Store.(pinReader); ok {
+		begin(func() (err error) { r.pins, err = store.VacuumPins(ctx); return err })
+	}
+	if store, ok := m.o.Store.(inboxReader); ok && m.o.Queue == "" {
+		begin(func() (err error) { r.inboxes, err = store.Inboxes(ctx); return err })
+	}
+	if store, ok := m.o.Store.(StatusReader); ok && m.o.Queue == "" {
+		begin(func() (err error) { r.outboxes, err = store.Status(ctx); return err })
+	}
+	all.Wait()
+	select {
+	case err := <-errs:
+		return err
+	default:
+	}
+	return m.readTables(ctx, r)
+}
+
+func (m *Metrics) readTables(ctx context.Context, r *reading) error {
+	m.mu.Lock()
+	tables := maps.Clone(m.tables)
+	m.mu.Unlock()
+	for of, read := range tables {
+		s, err := read(ctx)
+		if ctx.Err() != nil || pgerror.IsDown(err) {
+			return err
+		}
+		if err == nil { // else what is done to such a table must not hide the others
+			s.Subscription = of.name
+			r.outboxes = append(r.outboxes, penstock.OutboxStatus{Outbox: of.outbox, Subscriptions: []penstock.SubscriptionStatus{s}})
+			r.tables++
+		}
+	}
+	return nil
+}
+
+func (m *Metrics) readQueues(ctx context.Context, store queueReader) (queues []penstock.QueueStatus, err error) {
+	all, err := store.QueueStatus(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, q := range all {
+		if m.o.Queue != "" && q.Queue != m.o.Queue {
+			continue
+		}
+		if m.o.Groups > 0 {
+			q.Groups, err = store.QueueGroups(ctx, q.Queue, "", m.o.Groups+1)
+			if err != nil && !errors.Is(err, penstock.ErrNoQueue) { // dropped meanwhile
+				return nil, err
+			}
+		}
+		queues = append(queues, q)
+	}
+	return queues, nil
+}
+
+// collect sends what was read. Without a success there is nothing but that.
+func (r *reading) collect(to chan<- prometheus.Metric, groups int) {
+	for d, v := range map[*prometheus.Desc]float64{databaseUp: one(r.err == nil), readTook: r.took.Seconds(), readAge: time.Since(r.at).Seconds()} {
+		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v)
+	}
+	if r.err != nil {
+		return
+	}
+	for i := range r.outboxes {
+		o := &r.outboxes[i]
+		if i < len(r.outboxes)-r.tables {
+			send(to, ofOutbox, o, o.Outbox)
+			sendSegments(to, "outbox", o.Outbox, o.Segments)
+		}
+		for j := range o.Subscriptions {
+			s := &o.Subscriptions[j]
+			send(to, ofSubscription, s, o.Outbox, s.Subscription)
+			to <- prometheus.MustNewConstMetric(sinkDown, prometheus.GaugeValue, since(s.SinkDown, r.at), o.Outbox, s.Subscription)
+		}
+	}
+	for i := range r.queues {
+		sendQueue(to, &r.queues[i], groups)
+	}
+	for i := range r.inboxes {
+		b := &r.inboxes[i]
+		send(to, ofInbox, b, b.Consumer)
+		sendSegments(to, "inbox", b.Consumer, b.Segments)
+		to <- prometheus.MustNewConstMetric(inboxLate, prometheus.GaugeValue, since(b.NextGap, r.at), b.Consumer)
+	}
+	for i := range r.pins {
+		send(to, ofPins, &r.pins[i], string(r.pins[i].Kind))
+	}
+}
+
+func sendQueue(to chan<- prometheus.Metric, q *penstock.QueueStatus, groups int) {
+	send(to, ofQueue, q, q.Queue)
+	sendJobs(to, queueJobs, q.Ready, q.Running, q.Delayed, q.Waiting, q.Queue)
+	sendSegments(to, "queue", q.Queue, q.Segments)
+	if groups == 0 {
+		return
+	}
+	to <- prometheus.MustNewConstMetric(groupsCapped, prometheus.GaugeValue, one(len(q.Groups) > groups), q.Queue)
+	for i := range q.Groups[:min(len(q.Groups), groups)] { // one more was read
+		g := &q.Groups[i]
+		send(to, ofGroup, g, q.Queue, g.Group)
+		sendJobs(to, groupJobs, g.Ready, g.Running, g.Delayed, g.Waiting, q.Queue, g.Group)
+	}
+}
+
+func sendJobs(to chan<- prometheus.Metric, d *prometheus.Desc, ready, running, delayed, waiting int64, labels ...string) {
+	for state, n := range map[string]int64{"ready": ready, "running": running, "delayed": delayed, "waiting": waiting} {
+		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(n), append(labels, state)...)
+	}
+}
+
+func sendSegments(to chan<- prometheus.Metric, of, name string, segments []penstock.SegmentStatus) {
+	for _, s := range segments {
+		to <- prometheus.MustNewConstMetric(segmentBytes, prometheus.GaugeValue, float64(s.Bytes), of, name, strconv.Itoa(s.Slot))
+	}
+}
+
+// since is 0 for what has not been.
+func since(at, now time.Time) float64 {
+	if at.IsZero() {
+		return 0
+	}
+	return waited(now, at)
+}
