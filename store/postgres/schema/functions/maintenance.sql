@@ -14,10 +14,10 @@ declare
     done   constant regclass := _q(format('_%s.maintained', q.name));
     last   constant bigint := pg_sequence_last_value(done);
     upto   constant timestamptz := clock_timestamp(); -- a variable, because a volatile function is no bound of an index scan
-    now_ms constant bigint := date_part('epoch', upto) * 1000;
+    now_ms constant bigint := date_part('epoch'::text, upto) * '1000';
     flags  constant bigint := pg_sequence_last_value(_q(format('_%s.flags', q.name))::regclass);
-    since  constant timestamptz := case when now_ms / 5000 = last / 5000 then to_timestamp(last / 1000.0) - interval '2 s' else '-infinity' end;
-    due    record;
+    since  constant timestamptz := case when now_ms / 5000 = last / 5000 then to_timestamp(last::float8 / '1000') - interval '2 s' else '-infinity' end;
+    due    boolean;
     s      _schedule;
     k      text;
     more   boolean := false;
@@ -32,24 +32,27 @@ begin
         perform _refresh(q);
     end if;
     perform setval(done, now_ms);
-    if q.paused::int + 2 * (q.max_running is not null)::int <> flags >> 33 & 3 then
+    if q.paused::int + 2 * (q.max_running is not null)::int <> flags >> 33 & '3' then
         perform _set_flags(q.id);
     end if;
 
-    select exists (select from _lease l where l.queue = _maintain.queue and l.lease_until > since and l.lease_until <= upto) as leases,
-           exists (select from _scheduled l where l.queue = _maintain.queue and l.due > since and l.due <= upto) as jobs,
-           exists (select from _schedule x where x.queue = _maintain.queue and x.next <= upto) as schedules
-      into due;
-    if due.leases then
-        more := _expire(q, since, upto);
+    -- A statement opens all that it names, with its indexes: for what is empty none is made.
+    if pg_relation_size('_lease_0') > 0 or pg_relation_size('_lease_1') > 0 then
+        due := exists (select from _lease l where l.queue = _maintain.queue and l.lease_until > since and l.lease_until <= upto);
+        if due then
+            more := _expire(q, since, upto);
+        end if;
     end if;
-    if due.jobs then
-        more := _wake(q, since, upto) or more;
+    if pg_relation_size('_scheduled_0') > 0 or pg_relation_size('_scheduled_1') > 0 then
+        due := exists (select from _scheduled l where l.queue = _maintain.queue and l.due > since and l.due <= upto);
+        if due then
+            more := _wake(q, since, upto) or more;
+        end if;
     end if;
     if last - now_ms > 10800000 then -- as cron does: a clock that is set back further than that was wrong before
         perform _next_run(x.queue, x.name) from _schedule x where x.queue = _maintain.queue;
     end if;
-    if due.schedules then -- whose dedup_key a transaction has that has not ended comes with a later call
+    if pg_relation_size('_schedule') > 0 then -- whose dedup_key a transaction has that has not ended comes with a later call
         for s in select * from _schedule x where x.queue = _maintain.queue and x.next <= upto for update skip locked loop
             continue when s.dedup_key is not null and not _hold_keys(queue, array[s.dedup_key], false);
             perform enqueue_bytes(q.name, s.payload, s.key, s.group_key, s.priority, null, s.dedup_key, s.headers);
@@ -75,7 +78,7 @@ begin
     if more then -- the next one looks at all, at once
         perform setval(done, 0);
     end if;
-    if now_ms / 1000 <> last / 1000 and (first or now_ms - last between 0 and 2000 or random() < 0.25) then -- one call now and then need not pay for it each time
+    if now_ms / 1000 <> last / 1000 and (first or now_ms - last between 0 and 2000 or random() < '0.25') then -- one call now and then need not pay for it each time
         begin
             perform _maintain_storage(q, now_ms);
         exception when others then -- leases and due jobs do not wait until that is mended
@@ -238,9 +241,10 @@ declare
     around text;
 begin
     get diagnostics around = pg_context;
-    around := substring(around from e'\n(.*?)(\n|$)');
-    if exists (select from _queue q where q.id = new.queue) and (around is null or around like '%COMMIT')
-       and current_query() ~* $re$\mprepare\M.*\mtransaction\M|\mset\M.*\mconstraints\M$re$ is not true then
+    around := split_part(around, e'\n', 2);
+    if exists (select from _queue q where q.id = new.queue) and (around = '' or around like '%COMMIT')
+       and ((current_query() ilike '%prepare%' or current_query() ilike '%constraints%') -- cheaper than to make a regular expression
+            and current_query() ~* $re$\mprepare\M.*\mtransaction\M|\mset\M.*\mconstraints\M$re$) is not true then
         begin
             perform _maintain(new.queue);
         exception when others then

@@ -13,7 +13,7 @@ $$;
 -- _maintain_if_due has a queue's maintenance done with the commit, now and then; also once the clock was set back.
 create or replace function _maintain_if_due() returns text
 language sql immutable set search_path from current as $text$ select _qualified($$
-    if pg_catalog.abs(date_part('epoch', clock_timestamp()) * 1000 - pg_sequence_last_value({maintained})) >= 250
+    if pg_catalog.abs((date_part('epoch'::pg_catalog.text, clock_timestamp()) * '1000')::bigint - pg_sequence_last_value({maintained})) >= 250
        and current_setting('transaction_isolation') = 'read committed' then
         insert into {schema}._maintenance (queue) values ({id});
     end if;$$) $text$;
@@ -36,10 +36,13 @@ end $$;
 --
 --   {word}                                what the table below says: names, as literals where they are registers
 --   {if fifo} ... {end if}                only in such a queue
---   {leaf of lease} ... {end}             one of two, for the segment of _lease whose number the variable leaf says; _scheduled, _dedup
+--   {leaf of lease} ... {end}             one of two, for the segment of _lease whose number the variable leaf says; _scheduled, _dedup. Of _skip_map the one to be read
 --   {segments here 1024} ... {end}        one for each segment of the queue, of which the variable here says the number, above 1024
 --
 -- Names may hold any of that: they are put in with their braces hidden.
+--
+-- In what a session's first call runs, a number may be in quotes, and so takes the type of the operator's other side: to find
+-- an operator for two types of which none is made, like bigint % integer, goes over all of that name.
 create or replace function _fill(body text, queue text) returns text
 language plpgsql stable set search_path from current as $$
 declare
@@ -67,7 +70,8 @@ begin
         head := split_part(part, '}', 1);
         ends := position('{end}' in part);
         block := substr(part, length(head) + 3, ends - length(head) - 3);
-        body := body || format(e'if leaf = 0 then\n%selse\n%send if;', replace(block, '{leaf}', '{schema}._' || head || '_0'), replace(block, '{leaf}', '{schema}._' || head || '_1'))
+        body := body || format(e'if %s = 0 then\n%selse\n%send if;', case head when 'skip_map' then 'pg_sequence_last_value({skip_map_slot})' else 'leaf' end,
+                               replace(block, '{leaf}', '{schema}._' || head || '_0'), replace(block, '{leaf}', '{schema}._' || head || '_1'))
                      || substr(part, ends + 5);
     end loop;
 
@@ -81,7 +85,7 @@ begin
                     (1, 'lease_columns', 'queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures'),
                     (1, 'lease_row', '{id}, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''''), t.group_key, t.key, t.headers, t.payload, t.failures'),
                     (1, 'leased_job', 'l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until'),
-                    (1, 'now', '(pg_catalog.date_part(''epoch'', pg_catalog.clock_timestamp()) operator(pg_catalog.*) 40)::bigint'),
+                    (1, 'now', '(pg_catalog.date_part(''epoch''::pg_catalog.text, pg_catalog.clock_timestamp()) operator(pg_catalog.*) ''40'')::bigint'),
                     (1, 'slots', '{schema}._listed_slots({id}, {lifo}, {ring})'),
                     (1, 'maintain_if_due', _maintain_if_due()),
                     (1, 'readable', _readable('key, group_key, dedup_key, headers')),

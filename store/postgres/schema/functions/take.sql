@@ -182,7 +182,7 @@ begin
         end if;
     end if;
     -- A new skip map pays once for so many jobs, where much may be gone.
-    due := coalesce(due, random() < case when n < 16 then n / 64.0 else 0.125 end);
+    due := coalesce(due, random() < case when n < 16 then n::float8 / '64' else '0.125' end);
     if flags <> {plain} then
         if flags & {paused} <> 0 then
             {then}
@@ -198,15 +198,12 @@ begin
     <<levels>>
     loop
         if p = 0 or flags & (1::bigint << (16 + p)) <> 0 then
-            if pg_sequence_last_value({skip_map_slot}) = 0 then
-                select k.n, k.turn, k.lo, k.hi, k.pending, k.slots into m from {schema}._skip_map_0 k
-                 where k.queue = {id} and k.group_key = in_group and k.priority = p order by k.n desc limit 1;
-            else
-                select k.n, k.turn, k.lo, k.hi, k.pending, k.slots into m from {schema}._skip_map_1 k
-                 where k.queue = {id} and k.group_key = in_group and k.priority = p order by k.n desc limit 1;
-            end if;
+{leaf of skip_map}
+            select k.n, k.turn, k.lo, k.hi, k.pending, k.slots into m from {leaf} k
+             where k.queue = {id} and k.group_key = in_group and k.priority = p order by k.n desc limit 1;
+{end}
             if m.n is null or due and pg_sequence_last_value({seq}) - m.lo[1] > 256
-               or m.pending <> '{}' and exists (select from unnest(m.pending) x where pg_visible_in_snapshot(x, pg_current_snapshot()) or x >= pg_snapshot_xmax(pg_current_snapshot())) then
+               or cardinality(m.pending) > 0 and exists (select from unnest(m.pending) x where pg_visible_in_snapshot(x, pg_current_snapshot()) or x >= pg_snapshot_xmax(pg_current_snapshot())) then
                 select k.n, k.turn, k.lo, k.hi, k.pending, k.slots into m from {skip_map}(in_group, p::smallint) k;
             end if;
             if m.turn <> pg_sequence_last_value({ring}) then
@@ -216,7 +213,7 @@ begin
             high := case when cardinality(m.lo) = 1 then m.hi[1] end;
             -- With mode 2 less than a second ago few jobs waited: whoever found that sets the registers anew himself.
             if path is not null and todo = n and pg_sequence_last_value({seq}) - low >= 512 and pg_current_xact_id_if_assigned() is null
-               and not (path between -40 * 4096 and 4095 and (path + 40 * 4096) % 4096 >= 2048) then
+               and not (path between -40 * 4096 and 4095 and (path + 40 * 4096) % '4096' >= 2048) then
                 perform {schema}._reposition({name}, n, low, m.slots);
             end if;
             -- A job with a key, the first one of the queue, may be committed

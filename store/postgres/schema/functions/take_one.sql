@@ -15,12 +15,13 @@ declare
     path bigint := pg_sequence_last_value({fast_path}) - ({now} * 4096);
     came bigint;
     here bigint;
+    job  {schema}.job;
 begin
 {if lifo}
     -- The newest job, if one has come that the registers do not know.
     if path >= 0 and path < 2048 and pg_sequence_last_value({seq}) > pg_sequence_last_value({top}) then
         came := pg_sequence_last_value({seq});
-        here := pg_sequence_last_value({ring}) % 1024;
+        here := pg_sequence_last_value({ring}) % '1024';
 {segments here}
             return query
             delete from {segment} t where t.ctid = (
@@ -76,7 +77,10 @@ begin
             return;
         end if;
     end if;
-    return query select {job} from {scan}() t;
+    job := {scan}();
+    if job.id is not null then
+        return next job;
+    end if;
     {maintain_if_due}
 end $fn$;
 $$) $text$;
@@ -96,40 +100,59 @@ language sql immutable set search_path from current as $text$ select $$
 --
 -- LIFO draws positions downwards, and takes first what came after top: that far the
 -- sequence had come when somebody last found nothing above the position.
-create or replace function {scan}() returns setof {queue}
+create or replace function {scan}() returns {schema}.job
 language plpgsql volatile set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off set jit = off
 set plan_cache_mode = force_generic_plan as $fn$
 declare
     was    bigint := pg_sequence_last_value({fast_path});
     came   bigint := coalesce(pg_sequence_last_value({seq}), 0);
     pos    bigint := pg_sequence_last_value({next});
-    mode   bigint := 0;
+    mode   bigint;
     first  bigint;
 {if lifo}
     top    bigint := pg_sequence_last_value({top});
     here   smallint;
     few    int;
 {end if}
-    m      {schema}._skip_map;
-    job    {queue};
+    m      record;
+    job    record;
 begin
     if pg_current_xact_id_if_assigned() is not null -- jobs that this transaction took may come back, and it does not see them
        or pg_sequence_last_value({flags}) <> {plain} then
-        return query select * from {take_rows}(1, '');
-        return;
+        select row({job})::{schema}.job as row into job from {take_rows}(1, '') t;
+        return job.row;
     end if;
-    if {now} - was / 4096 < 40 and was % 4096 < 2048 then -- others need not scan meanwhile
-        perform setval({fast_path}, {now} * 4096 + was % 4096);
-        mode := case when was % 4096 >= 1024 and random() < 0.9 then 1 else 0 end; -- there are batches, too
+    if {now} - was / 4096 < 40 and was % '4096' < 2048 then -- others need not scan meanwhile
+        perform setval({fast_path}, {now} * 4096 + was % '4096');
+        mode := case when was % '4096' >= 1024 and random() < '0.9' then 1 else 0 end; -- there are batches, too
     end if;
+{leaf of skip_map}
+    select k.turn, k.slots, k.slots[1] as slot, k.lo[1] as low, k.hi[1] as high,
+           k.turn = pg_sequence_last_value({ring}) and cardinality(k.slots) = 1 and cardinality(k.lo) = 1 and cardinality(k.pending) = 0 as plain
+      into m from {leaf} k where k.queue = {id} and k.group_key = '' and k.priority = 0 order by k.n desc limit 1;
+{end}
+    if m.plain and (came - m.low <= 256 or random() > '0.25') then -- one range in one segment: without {take_rows}, which costs a new session half as much again
+{segments m.slot}
 {if fifo}
-    if came - pos < 64 then
-        m := {schema}._newest_skip_map({id}, '', 0::smallint);
-        first := ({seqs}(case when m.turn = pg_sequence_last_value({ring}) then m.slots else {slots} end, '', 0::smallint,
-                         array[m.lo[1]], '{9223372036854775806}', 9223372036854775806, 1))[1];
-    end if;
+        if came - pos < 64 then
+            select t.seq into first from {segment} t where t.group_key = '' and t.priority = 0 and t.seq >= m.low order by t.seq limit 1;
+        end if;
 {end if}
-    select * into job from {take_rows}(1, '', random() < 0.25);
+        delete from {segment} t where t.ctid = (
+            select t.ctid from {segment} t
+             where t.group_key = '' and t.priority = 0 and t.seq >= m.low and t.seq <= m.high and t.key is null
+             order by t.seq {dir} limit 1 for update skip locked)
+        returning row({job})::{schema}.job as row, t.seq, t.slot into job;
+{end}
+    else
+{if fifo}
+        if came - pos < 64 then
+            first := ({seqs}(case when m.turn = pg_sequence_last_value({ring}) then m.slots else {slots} end, '', 0::smallint,
+                             array[m.low], '{9223372036854775806}', 9223372036854775806, 1))[1];
+        end if;
+{end if}
+        select row({job})::{schema}.job as row, t.seq, t.slot into job from {take_rows}(1, '', coalesce(m.plain, false) or random() < '0.25') t;
+    end if;
 {if lifo}
     here := job.slot;
 {segments here}
@@ -137,28 +160,28 @@ begin
 {end}
     if job.seq > top or job.seq <= pos + 64 and few = 64 then -- and not further behind than those who have drawn a position and not yet come to it
         perform setval({next}, case when job.seq > top then job.seq else least(pos, job.seq) end);
-        perform setval({top}, came), setval({fast_path}, {now} * 4096 + mode * 1024 + job.slot);
+        perform setval({top}, came), setval({fast_path}, {now} * 4096 + coalesce(mode, 0) * 1024 + job.slot);
     else
         perform setval({fast_path}, 0);
     end if;
 {end if}
 {if fifo}
-    if job.seq is null and came - pos >= 64 then -- the next scan reads the first
-        perform setval({next}, came), setval({fast_path}, 0);
+    if came - pos >= 64 then
+        if job.seq >= pos - 64 then
+            perform setval({next}, greatest(pos, job.seq)), setval({fast_path}, {now} * 4096 + coalesce(mode, 0) * 1024 + job.slot);
+        elsif job.seq is null then -- the next scan reads the first
+            perform setval({next}, came), setval({fast_path}, 0);
+        else
+            perform setval({fast_path}, 0);
+        end if;
     elsif job.seq is null then
-        perform setval({next}, greatest(coalesce(first - 1, came), 0)), setval({fast_path}, {now} * 4096 + 2048 + pg_sequence_last_value({ring}) % 1024);
-    elsif came - pos < 64 then
+        perform setval({next}, greatest(coalesce(first - 1, came), 0)), setval({fast_path}, {now} * 4096 + 2048 + pg_sequence_last_value({ring}) % '1024');
+    else
         perform setval({next}, greatest(first, job.seq - 1000, 1) - 1), -- not over all that is gone behind a job that somebody holds
                 setval({fast_path}, {now} * 4096 + 2048 + job.slot);
-    elsif job.seq >= pos - 64 then
-        perform setval({next}, greatest(pos, job.seq)), setval({fast_path}, {now} * 4096 + mode * 1024 + job.slot);
-    else
-        perform setval({fast_path}, 0);
     end if;
 {end if}
-    if job.seq is not null then
-        return next job;
-    end if;
+    return job.row;
 end $fn$;
 
 $$ $text$;
