@@ -68,7 +68,7 @@ func (m *Metrics) findStalled(r *reading) (stalled []Problem) {
 			}
 			elsewhere, sinkUp := m.conditions(s, observers)
 			still := m.moved("s "+r.outboxes[i].Outbox+"\x00"+s.Subscription, s.Settled, s.Backlog == 0 || !sinkUp, r.at)
-			if elsewhere || !sinkUp || s.Backlog == 0 || min(still, s.OldestAge) < m.o.StalledAfter {
+			if elsewhere || min(still, s.OldestAge) < m.o.StalledAfter {
 				continue
 			}
 			why := fmt.Sprintf("%d messages wait, the oldest for %s, the sink is up, and nothing was settled for %s", s.Backlog, s.OldestAge.Round(time.Second), still.Round(time.Second))
