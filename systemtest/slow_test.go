@@ -76,6 +76,7 @@ func stopSlowly(t *testing.T, database string, store penstock.Store, keys int) {
 				return ok && s.Settled == int64(e.count())
 			})
 			p.kill()
+			eventually(t, "the endpoint has seen that nobody waits for its answers", e.idle)
 			continue
 		}
 		p.signal(syscall.SIGINT)
@@ -105,11 +106,14 @@ func stopSlowly(t *testing.T, database string, store penstock.Store, keys int) {
 type slowEndpoint struct {
 	mu       sync.Mutex
 	allowed  int
+	waiting  int // requests
 	answered map[string]int
 	changed  chan struct{} // closed when allowed grows
 }
 
 func (e *slowEndpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	e.wait(1)
+	defer e.wait(-1)
 	for {
 		e.mu.Lock()
 		if e.allowed > 0 && r.Context().Err() == nil {
@@ -127,6 +131,18 @@ func (e *slowEndpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+}
+
+func (e *slowEndpoint) wait(n int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.waiting += n
+}
+
+func (e *slowEndpoint) idle() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.waiting == 0
 }
 
 func (e *slowEndpoint) allow(n int) {
