@@ -107,6 +107,15 @@ func (f *fixture) pagesOn(conn *pgx.Conn, statements string) int {
 	return int(plans[0].Plan["Shared Hit Blocks"].(float64) + plans[0].Plan["Shared Read Blocks"].(float64))
 }
 
+// skip makes skip maps, as dequeues do now and then: on a slow machine, where each takes
+// the slow path, those that are measured could all come before the next one.
+func (f *fixture) skip(queue string) {
+	f.Helper()
+	for range 2 {
+		f.Exec(fmt.Sprintf(`select penstock."_%s.skip_map"('', 0::smallint)`, queue))
+	}
+}
+
 // A dequeue touches as many pages after thousands of others as at the start, while a
 // snapshot keeps every dead row.
 func TestDequeueStaysFlat(t *testing.T) {
@@ -129,6 +138,7 @@ func TestDequeueStaysFlat(t *testing.T) {
 				}
 				f.take(f.Conn, queue, 2)
 			}
+			f.skip(queue)
 			last := f.buffers(f.Conn, queue)
 			t.Logf("%d pages at first, %d at last", first, last)
 			if last > first+100 { // of the thousand that hold what was taken: a skip map is made for every 64 jobs
@@ -151,7 +161,10 @@ func TestDequeuePastJobsThatAreHeld(t *testing.T) {
 	for range 5_000 {
 		f.take(f.Conn, "fifo", 2)
 	}
-	if last := f.buffers(f.Conn, "fifo"); last > first+100 {
+	f.skip("fifo")
+	last := f.buffers(f.Conn, "fifo")
+	t.Logf("%d pages at first, %d past jobs that are held", first, last)
+	if last > first+100 {
 		t.Errorf("a dequeue touched %d pages at first and %d past jobs that are held", first, last)
 	}
 	f.Must(tx.Rollback(f.Ctx))
