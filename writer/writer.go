@@ -56,25 +56,24 @@ type Writer struct {
 	end   chan struct{} // closed by Close
 
 	mu     sync.Mutex
-	lanes  map[lane]*line
+	groups map[target]*group
 	stats  Stats
 	closed bool
 }
 
-// lane is where something goes: each outbox and each queue has its own commits.
-type lane struct {
+// target is where something goes: each outbox and each queue has its own commits.
+type target struct {
 	name  string
 	queue bool
 }
 
-// line is what is on its way there.
-type line struct {
-	lane
+// group is what is on its way there.
+type group struct {
+	target
 	w       *Writer
 	forming *batch
-	flying  int
-	active  map[*batch]bool
-	waiting []*call // for room, in the order in which they came
+	active  map[*batch]bool // under way
+	waiting []*call         // for room, in the order in which they came
 }
 
 // batch is what is committed together.
@@ -104,7 +103,7 @@ func (c *call) rows() int { return len(c.msgs) + len(c.jobs) }
 // New makes a Writer on a store, which the caller closes after it.
 func New(store Store, opts Options) *Writer {
 	opts.Rows, opts.Bytes, opts.InFlight = cmp.Or(opts.Rows, 3072), cmp.Or(opts.Bytes, 16<<20), cmp.Or(opts.InFlight, 1)
-	w := &Writer{store: store, opts: opts, lanes: map[lane]*line{}, end: make(chan struct{})}
+	w := &Writer{store: store, opts: opts, groups: map[target]*group{}, end: make(chan struct{})}
 	w.ctx, w.stop = context.WithCancel(context.Background())
 	return w
 }
@@ -117,7 +116,7 @@ func (w *Writer) Publish(ctx context.Context, outbox string, msgs ...penstock.Me
 	if err != nil || len(msgs) == 0 {
 		return err
 	}
-	_, err = w.do(ctx, lane{name: outbox}, c)
+	_, err = w.do(ctx, target{name: outbox}, c)
 	return err
 }
 
@@ -129,7 +128,7 @@ func (w *Writer) PublishUnconfirmed(ctx context.Context, outbox string, msgs ...
 		return err
 	}
 	c.unconfirmed = true
-	_, err = w.enter(ctx, lane{name: outbox}, c)
+	_, err = w.enter(ctx, target{name: outbox}, c)
 	return err
 }
 
@@ -171,7 +170,7 @@ func (w *Writer) Enqueue(ctx context.Context, queue string, jobs ...penstock.New
 	if len(jobs) == 0 {
 		return nil, nil
 	}
-	return w.do(ctx, lane{queue, true}, c)
+	return w.do(ctx, target{queue, true}, c)
 }
 
 type queueStore interface {
@@ -182,14 +181,14 @@ type queueStore interface {
 func (w *Writer) Flush(ctx context.Context) error {
 	w.mu.Lock()
 	var waitFor []*batch
-	for _, l := range w.lanes {
-		l.forming.due = true
-		l.start()
-		for b := range l.active {
+	for _, g := range w.groups {
+		g.forming.due = true
+		g.start()
+		for b := range g.active {
 			waitFor = append(waitFor, b)
 		}
-		if len(l.forming.calls) > 0 {
-			waitFor = append(waitFor, l.forming)
+		if len(g.forming.calls) > 0 {
+			waitFor = append(waitFor, g.forming)
 		}
 	}
 	w.mu.Unlock()
@@ -210,8 +209,8 @@ func (w *Writer) Close(ctx context.Context) error {
 	if !w.closed {
 		w.closed = true
 		close(w.end)
-		for _, l := range w.lanes {
-			l.waiting = nil
+		for _, g := range w.groups {
+			g.waiting = nil
 		}
 	}
 	w.mu.Unlock()
@@ -230,8 +229,8 @@ func (w *Writer) Stats() Stats {
 	return w.stats
 }
 
-func (w *Writer) do(ctx context.Context, to lane, c *call) ([]penstock.Enqueued, error) {
-	l, err := w.enter(ctx, to, c)
+func (w *Writer) do(ctx context.Context, to target, c *call) ([]penstock.Enqueued, error) {
+	g, err := w.enter(ctx, to, c)
 	if err != nil {
 		return nil, err
 	}
@@ -243,7 +242,7 @@ func (w *Writer) do(ctx context.Context, to lane, c *call) ([]penstock.Enqueued,
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !c.taken {
-		l.leave(c)
+		g.leave(c)
 		return nil, ctx.Err()
 	}
 	select {
@@ -255,7 +254,7 @@ func (w *Writer) do(ctx context.Context, to lane, c *call) ([]penstock.Enqueued,
 }
 
 // enter puts a call into the batch that forms, once there is room.
-func (w *Writer) enter(ctx context.Context, to lane, c *call) (*line, error) {
+func (w *Writer) enter(ctx context.Context, to target, c *call) (*group, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {
@@ -264,15 +263,15 @@ func (w *Writer) enter(ctx context.Context, to lane, c *call) (*line, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	l := w.lanes[to]
-	if l == nil {
-		l = &line{lane: to, w: w, forming: newBatch(), active: map[*batch]bool{}}
-		w.lanes[to] = l
+	g := w.groups[to]
+	if g == nil {
+		g = &group{target: to, w: w, forming: newBatch(), active: map[*batch]bool{}}
+		w.groups[to] = g
 	}
 	c.entered = make(chan struct{})
-	l.waiting = append(l.waiting, c)
-	l.admit()
-	l.start()
+	g.waiting = append(g.waiting, c)
+	g.fill()
+	g.start()
 	w.mu.Unlock()
 	err := penstock.ErrClosed
 	select {
@@ -284,19 +283,19 @@ func (w *Writer) enter(ctx context.Context, to lane, c *call) (*line, error) {
 	w.mu.Lock()
 	select {
 	case <-c.entered:
-		return l, nil
+		return g, nil
 	default:
-		l.waiting = slices.DeleteFunc(l.waiting, func(other *call) bool { return other == c })
+		g.waiting = slices.DeleteFunc(g.waiting, func(other *call) bool { return other == c })
 		return nil, err
 	}
 }
 
 func newBatch() *batch { return &batch{done: make(chan struct{})} }
 
-// admit takes in who waits for room, as long as there is some.
-func (l *line) admit() {
-	for o := l.w.opts; len(l.waiting) > 0; l.waiting = l.waiting[1:] {
-		b, c := l.forming, l.waiting[0]
+// fill takes in who waits for room, as long as there is some.
+func (g *group) fill() {
+	for o := g.w.opts; len(g.waiting) > 0; g.waiting = g.waiting[1:] {
+		b, c := g.forming, g.waiting[0]
 		if len(b.calls) > 0 && (b.rows+c.rows() > o.Rows || b.bytes+c.size > o.Bytes) {
 			b.due = true
 			return
@@ -304,100 +303,101 @@ func (l *line) admit() {
 		b.calls = append(b.calls, c)
 		b.rows += c.rows()
 		b.bytes += c.size
-		l.w.stats.Calls++
-		l.w.stats.Rows += int64(c.rows())
+		g.w.stats.Calls++
+		g.w.stats.Rows += int64(c.rows())
 		close(c.entered)
 		if o.Delay <= 0 || b.rows >= o.Rows || b.bytes >= o.Bytes {
 			b.due = true
 		} else if len(b.calls) == 1 {
 			time.AfterFunc(o.Delay, func() {
-				l.w.mu.Lock()
-				defer l.w.mu.Unlock()
+				g.w.mu.Lock()
+				defer g.w.mu.Unlock()
 				b.due = true
-				l.start()
+				g.start()
 			})
 		}
 	}
 }
 
 // leave takes out a call whose caller has given up.
-func (l *line) leave(c *call) {
-	b := l.forming
+func (g *group) leave(c *call) {
+	b := g.forming
 	b.calls = slices.DeleteFunc(b.calls, func(other *call) bool { return other == c })
 	b.rows -= c.rows()
 	b.bytes -= c.size
 	if len(b.calls) == 0 { // Flush may wait for it, and its timer still run
 		close(b.done)
-		l.forming = newBatch()
+		g.forming = newBatch()
 	}
-	l.admit()
-	l.start()
+	g.fill()
+	g.start()
 }
 
 // start sends off the batch that forms, if it is due and may go.
-func (l *line) start() {
-	for l.forming.due && len(l.forming.calls) > 0 && l.flying < l.w.opts.InFlight {
-		b := l.forming
+func (g *group) start() {
+	for g.forming.due && len(g.forming.calls) > 0 && len(g.active) < g.w.opts.InFlight {
+		b := g.forming
 		for _, c := range b.calls {
 			c.taken = true
 		}
-		l.forming, l.active[b] = newBatch(), true
-		l.flying++
-		go l.fly(b)
-		l.admit()
+		g.forming, g.active[b] = newBatch(), true
+		go g.send(b)
+		g.fill()
 	}
 }
 
-func (l *line) fly(b *batch) {
-	l.write(b.calls)
-	l.w.mu.Lock()
-	defer l.w.mu.Unlock()
-	delete(l.active, b)
-	l.flying--
+func (g *group) send(b *batch) {
+	g.write(b.calls)
+	g.w.mu.Lock()
+	defer g.w.mu.Unlock()
+	delete(g.active, b)
 	close(b.done)
-	l.start()
+	g.start()
+	if len(g.active)+len(g.forming.calls)+len(g.waiting) == 0 { // a program may write to many names, of which most are not there
+		delete(g.w.groups, g.target)
+	}
 }
 
 // write commits calls together, and without those that the store refuses.
-func (l *line) write(calls []*call) {
-	err := l.commit(calls)
-	if judge, ok := l.w.store.(penstock.ContentJudge); err != nil && len(calls) > 1 && ok && judge.RefusesContent(err) {
+func (g *group) write(calls []*call) {
+	err := g.commit(calls)
+	if judge, ok := g.w.store.(penstock.ContentJudge); err != nil && len(calls) > 1 && ok && judge.RefusesContent(err) {
 		half := len(calls) / 2
-		l.write(calls[:half])
-		l.write(calls[half:])
+		g.write(calls[:half])
+		g.write(calls[half:])
 		return
 	}
 	for _, c := range calls {
 		c.err = err
 		close(c.done)
 	}
-	l.w.mu.Lock()
-	defer l.w.mu.Unlock()
+	g.w.mu.Lock()
+	defer g.w.mu.Unlock()
 	for _, c := range calls {
 		if c.unconfirmed && err != nil {
-			l.w.stats.Lost += int64(c.rows())
-			l.w.stats.LastLoss = err
+			g.w.stats.Lost += int64(c.rows())
+			g.w.stats.LastLoss = err
 		}
 	}
 }
 
 // commit writes calls in one transaction.
-func (l *line) commit(calls []*call) error {
-	l.w.mu.Lock()
-	l.w.stats.Commits++
-	l.w.mu.Unlock()
-	if !l.queue {
+func (g *group) commit(calls []*call) error {
+	g.w.mu.Lock()
+	g.w.stats.Commits++
+	g.w.mu.Unlock()
+	if !g.queue {
 		var msgs []penstock.Message
 		for _, c := range calls {
 			msgs = append(msgs, c.msgs...)
 		}
-		return l.w.store.Publish(l.w.ctx, l.name, msgs...)
+		return g.w.store.Publish(g.w.ctx, g.name, msgs...)
 	}
 	var jobs []penstock.NewJob
 	for _, c := range calls {
 		jobs = append(jobs, c.jobs...)
 	}
-	made, err := l.w.store.(queueStore).Queue(l.name).Enqueue(l.w.ctx, jobs...)
+	made, err := g.w.store.(queueStore).Queue(g.name).Enqueue(g.w.ctx, jobs...)
 	if err != nil {
 		return err
 	}

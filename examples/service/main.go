@@ -47,7 +47,7 @@ func run(ctx context.Context) error {
 	log.Printf("listening on http://%s", listener.Addr())
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /orders", func(w http.ResponseWriter, r *http.Request) { place(w, r, db) })
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	server := &http.Server{Handler: mux, ReadTimeout: 10 * time.Second}
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(listener) }()
 	select {
@@ -60,7 +60,7 @@ func run(ctx context.Context) error {
 
 func place(w http.ResponseWriter, r *http.Request, db *pgxpool.Pool) {
 	var o order
-	if err := json.NewDecoder(r.Body).Decode(&o); err != nil || o.Customer == "" {
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 64<<10)).Decode(&o); err != nil || o.Customer == "" {
 		http.Error(w, "send a customer and a total", http.StatusBadRequest)
 		return
 	}
