@@ -43,9 +43,13 @@ key:
   enqueue   penstock.enqueue, enqueue_many   by hand: INSERT
   dequeue   dequeue_NAME, dequeue of more    by hand: DELETE … USING (SELECT …
   claim     penstock.claim, then ack         FOR UPDATE SKIP LOCKED LIMIT n) … RETURNING
+  work      work.Run with its defaults and   by hand: four connections, each
+            a handler that does nothing      DELETE … WHERE id IN (SELECT …
+                                             LIMIT 100) RETURNING in a loop
 
 A cell ends after --jobs or --longest. Every call is a transaction of its own; of
-single jobs there is also mode tx, within begin and commit. Every other cell
+single jobs there is also mode tx, within begin and commit; of work there is one cell,
+which is of Go programs, and a backlog of --jobs that they drain. Every other cell
 begins with the hand-written table. Jobs in, out and left must agree: exit code 3
 otherwise.
 
@@ -92,14 +96,14 @@ func benchQueue(a *cli.App, cmd *cobra.Command, f benchQueueFlags) error {
 		return cli.Usage(err)
 	}
 	return runQueueBench(a, cmd, f.queueBenchFlags, benchQueueTable, benchQueueChart, func(ctx context.Context, b benchPostgres) (queueFigures, error) {
-		if steady.Rate == 0 {
-			cfg.Database = b.database
-			r, err := bench.Queue(ctx, cfg)
-			return queueFigures{QueueResult: &r}, err
-		}
 		store, ok := b.setup.Store.(penstock.QueueStore)
 		if !ok {
 			return queueFigures{}, errors.New("this store has no queues")
+		}
+		if steady.Rate == 0 {
+			cfg.Database, cfg.Store = b.database, store
+			r, err := bench.Queue(ctx, cfg)
+			return queueFigures{QueueResult: &r}, err
 		}
 		steady.Database, steady.Store = b.database, store
 		r, err := bench.SteadyQueue(ctx, steady)
@@ -141,7 +145,7 @@ func benchQueueChart(r queueFigures) plot.Chart {
 	}
 	chart := plot.Chart{Title: "Jobs in and out of a queue", Subtitle: fmt.Sprintf("%d workers, payloads of %d bytes", workers, r.PayloadBytes)}
 	for _, c := range r.Cells {
-		if c.Workers != workers || c.Mode != bench.ModeCall {
+		if c.Workers != workers || c.Mode != bench.ModeCall || c.Op == bench.OpWork { // which is no curve
 			continue
 		}
 		if title := c.Op + ", jobs/s"; len(chart.Panels) == 0 || chart.Panels[len(chart.Panels)-1].Y != title {

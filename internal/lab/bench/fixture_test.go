@@ -17,17 +17,22 @@ func database(t *testing.T) Database {
 	t.Helper()
 	url := testserver.Database(t, testserver.PostgresURL(t))
 	name := fmt.Sprintf("bench_%08x", rand.Uint32())
-	store, err := postgres.Open(t.Context(), url, postgres.Options{Schema: name})
+	db := Database{URL: url, Schema: name, Name: name, Progress: func(text string) { t.Log(text) }}
+	if err := openStore(t, db).Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { checkTablesGone(t, db) })
+	return db
+}
+
+func openStore(t *testing.T, db Database) *postgres.Store {
+	t.Helper()
+	store, err := postgres.Open(t.Context(), db.URL, postgres.Options{Schema: db.Schema})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = store.Close() })
-	if err := store.Migrate(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	db := Database{URL: url, Schema: name, Name: name, Progress: func(text string) { t.Log(text) }}
-	t.Cleanup(func() { checkTablesGone(t, db) })
-	return db
+	return store
 }
 
 // checkTablesGone: a run drops what it made.

@@ -17,6 +17,8 @@ import (
 // QueueConfig is one run of the queue benchmark.
 type QueueConfig struct {
 	Database
+	// Store is on the same database and schema. OpWork needs it.
+	Store penstock.QueueStore
 
 	Ops          []string      // of QueueOps; default all
 	Batches      []int         // jobs at a time; default 1, 10, 100, 1,000
@@ -33,7 +35,8 @@ type QueueResult struct {
 	Cells        []QueueCell `json:"cells"`
 }
 
-// QueueCell is one combination on both queues. Rates are jobs per second.
+// QueueCell is one combination on both queues. Rates are jobs per second. Of OpWork there is one: Workers
+// are handlers and Batch what a claim asks for at most, as work.Run has them by default; by hand it is byHandConns.
 type QueueCell struct {
 	Op       string  `json:"op"`
 	Mode     string  `json:"mode"`
@@ -88,6 +91,10 @@ func Queue(ctx context.Context, cfg QueueConfig) (result QueueResult, err error)
 	}
 	result.Jobs, result.PayloadBytes = cfg.Jobs, max(cfg.PayloadBytes, 0)
 	for _, op := range cfg.Ops {
+		if op == OpWork {
+			result.Cells = append(result.Cells, workCell())
+			continue
+		}
 		for _, batch := range cfg.Batches {
 			for _, workers := range cfg.Workers {
 				result.Cells = append(result.Cells, QueueCell{Op: op, Mode: ModeCall, Batch: batch, Workers: workers})
@@ -104,6 +111,12 @@ func Queue(ctx context.Context, cfg QueueConfig) (result QueueResult, err error)
 		sides := []func() error{
 			func() (err error) { c.Penstock, err = cfg.cell(ctx, ours, c.Batch, c.Workers); return err },
 			func() (err error) { c.Baseline, err = cfg.cell(ctx, theirs, c.Batch, c.Workers); return err },
+		}
+		if c.Op == OpWork {
+			sides = []func() error{
+				func() (err error) { c.Penstock, err = cfg.drain(ctx, ours.contender, cfg.engine); return err },
+				func() (err error) { c.Baseline, err = cfg.drain(ctx, theirs.contender, cfg.byHand); return err },
+			}
 		}
 		if i%2 == 1 {
 			slices.Reverse(sides)

@@ -7,11 +7,12 @@ import (
 )
 
 func TestQueue(t *testing.T) {
-	r, err := Queue(t.Context(), QueueConfig{Database: database(t), Batches: []int{1, 7}, Workers: []int{1, 3}, Jobs: 300, Longest: time.Minute})
+	db := database(t)
+	r, err := Queue(t.Context(), QueueConfig{Database: db, Store: openStore(t, db), Batches: []int{1, 7}, Workers: []int{1, 3}, Jobs: 300, Longest: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(r.Cells) != 4*(2+1)*2 || r.Jobs != 300 || r.PayloadBytes != 200 {
+	if len(r.Cells) != 4*(2+1)*2+1 || r.Jobs != 300 || r.PayloadBytes != 200 {
 		t.Fatalf("got %+v", r)
 	}
 	for _, c := range r.Cells {
@@ -23,8 +24,9 @@ func TestQueue(t *testing.T) {
 
 // A cell that has no time left ends, and what it has done is right.
 func TestQueueTimeIsUp(t *testing.T) {
-	r, err := Queue(t.Context(), QueueConfig{Database: database(t), Ops: []string{OpInsert, OpClaim}, Batches: []int{2}, Workers: []int{2}, Jobs: 2000, Longest: time.Millisecond})
-	if err != nil || len(r.Cells) != 2 {
+	db := database(t)
+	r, err := Queue(t.Context(), QueueConfig{Database: db, Store: openStore(t, db), Ops: []string{OpInsert, OpClaim, OpWork}, Batches: []int{2}, Workers: []int{2}, Jobs: 2000, Longest: time.Millisecond})
+	if err != nil || len(r.Cells) != 3 {
 		t.Errorf("got %+v, %v", r, err)
 	}
 }

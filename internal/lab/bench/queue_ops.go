@@ -12,10 +12,11 @@ const (
 	OpEnqueue = "enqueue" // the function, of one job or of many
 	OpDequeue = "dequeue"
 	OpClaim   = "claim" // and ack, two calls
+	OpWork    = "work"  // work.Run with its defaults
 )
 
 // QueueOps are all of them, in the order in which they are measured.
-var QueueOps = []string{OpInsert, OpEnqueue, OpDequeue, OpClaim}
+var QueueOps = []string{OpInsert, OpEnqueue, OpDequeue, OpClaim, OpWork}
 
 // operation is one of them on one of the two queues, with so many jobs at a time.
 type operation struct {
@@ -56,6 +57,8 @@ func operations(db Database, op, mode string, batch int) (ours, theirs operation
 			statement = "enqueue_one"
 		}
 		return add(penstock, statement), add(plain, "insert")
+	case OpWork:
+		return operation{contender: penstock}, operation{contender: plain}
 	case OpClaim:
 		return operation{contender: penstock, begins: begins, prepared: []string{"claim", "ack"}, do: claimAndAck}, take(plain, "take", many)
 	}

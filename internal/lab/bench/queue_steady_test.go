@@ -3,18 +3,11 @@ package bench
 import (
 	"testing"
 	"time"
-
-	"github.com/penstock/penstock/store/postgres"
 )
 
 func TestSteadyQueue(t *testing.T) {
 	db := database(t)
-	store, err := postgres.Open(t.Context(), db.URL, postgres.Options{Schema: db.Schema})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
-	r, err := SteadyQueue(t.Context(), SteadyQueueConfig{Database: db, Store: store, Rate: 200, For: time.Second})
+	r, err := SteadyQueue(t.Context(), SteadyQueueConfig{Database: db, Store: openStore(t, db), Rate: 200, For: time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

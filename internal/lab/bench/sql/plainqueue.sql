@@ -24,5 +24,10 @@ delete from {schema}.{table} t
  where t.id = x.id
 returning t.id, t.payload;
 
+-- name: drain
+delete from {schema}.{table}
+ where id in (select id from {schema}.{table} order by id for update skip locked limit 100)
+returning id, payload;
+
 -- name: rest
 select count(*) from {schema}.{table};

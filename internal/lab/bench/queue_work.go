@@ -1,0 +1,114 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/work"
+)
+
+// byHandConns is how many connections the hand-written loop has: as many as a store's pool.
+const byHandConns = 4
+
+func workCell() QueueCell {
+	var o work.Options
+	o.SetDefaults()
+	return QueueCell{Op: OpWork, Mode: ModeCall, Batch: o.Batch, Workers: o.Concurrency}
+}
+
+// drained counts the jobs that the handler was called with.
+type drained struct {
+	jobs  int64
+	start time.Time
+	done  atomic.Int64
+	last  atomic.Int64       // nanoseconds after the start
+	stop  context.CancelFunc // called with the last job
+}
+
+// handle is a handler that does nothing.
+func (d *drained) handle() {
+	d.last.Store(int64(time.Since(d.start)))
+	if d.done.Add(1) == d.jobs {
+		d.stop()
+	}
+}
+
+// drain has workers handle a backlog until it is empty or the time is up.
+func (cfg QueueConfig) drain(ctx context.Context, c contender, workers func(context.Context, contender, *drained) error) (perSecond float64, err error) {
+	c.Progress = nil // the cell has said it
+	return perSecond, c.in(ctx, func(keeper *session) error {
+		if err := c.fill(keeper, cfg.Jobs, bytes.Repeat([]byte("x"), max(cfg.PayloadBytes, 0))); err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(ctx, cfg.Longest)
+		defer cancel()
+		d := &drained{jobs: int64(cfg.Jobs), stop: cancel, start: time.Now()}
+		if err := workers(ctx, c, d); err != nil {
+			return err
+		}
+		perSecond = over(float64(d.done.Load()), time.Duration(d.last.Load()).Seconds())
+		left, err := c.rest(keeper)
+		if err != nil {
+			return err
+		}
+		return c.wrong(d.jobs, d.done.Load(), left, 0)
+	})
+}
+
+// engine is work.Run with its defaults.
+func (cfg QueueConfig) engine(ctx context.Context, _ contender, d *drained) error {
+	return work.Run(ctx, cfg.Store.Queue(cfg.Name+"_queue"), func(context.Context, penstock.Job) error {
+		d.handle()
+		return nil
+	}, work.Options{Worker: "penstock bench"})
+}
+
+// byHand is the loop that a program without a library has: one statement takes a hundred jobs.
+func (cfg QueueConfig) byHand(ctx context.Context, c contender, d *drained) error {
+	var wg sync.WaitGroup
+	failed := make([]error, byHandConns)
+	for i := range failed {
+		wg.Go(func() { failed[i] = c.loop(ctx, d) })
+	}
+	wg.Wait()
+	return errors.Join(failed...)
+}
+
+// loop takes jobs until ctx ends, of which a statement that runs does not hear: what it has deleted is gone.
+func (c contender) loop(ctx context.Context, d *drained) error {
+	s, err := c.connect(context.WithoutCancel(ctx))
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	var job struct {
+		id      int64
+		payload []byte
+	}
+	for ctx.Err() == nil {
+		rows, err := s.conn.Query(s.ctx, c.sql["drain"])
+		if err != nil {
+			return fmt.Errorf("taking a hundred: %w", err)
+		}
+		took := 0
+		for ; rows.Next(); took++ {
+			if err := rows.Scan(&job.id, &job.payload); err != nil {
+				return err
+			}
+			d.handle()
+		}
+		if err := rows.Err(); err != nil {
+			return s.explain("taking a hundred", err)
+		}
+		if took == 0 {
+			_ = sleepUntil(ctx, time.Now().Add(time.Millisecond))
+		}
+	}
+	return nil
+}
