@@ -3,7 +3,6 @@ package metrics
 import (
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"strings"
 	"time"
@@ -11,6 +10,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/penstock/penstock/internal/web"
 )
 
 // Handler serves /metrics with those of the Go runtime and of this process beside ours, /healthz,
@@ -53,19 +54,10 @@ func answer(w http.ResponseWriter, r *http.Request, condition string, problems [
 
 // Serve serves the Handler at an address such as 127.0.0.1:9464 until the server is closed.
 func (m *Metrics) Serve(address string) (*http.Server, error) {
-	listener, err := net.Listen("tcp", address)
-	if err != nil {
-		return nil, err
+	server, err := web.Serve(web.Options{Listen: address, Open: true, ReadTimeout: 5 * time.Second,
+		WriteTimeout: m.o.StatusTimeout + 15*time.Second, Logger: m.o.Logger}, m.Handler())
+	if err == nil {
+		m.o.Logger.Info("serving metrics", "url", "http://"+server.Addr+"/metrics")
 	}
-	server := &http.Server{
-		Handler: m.Handler(), Addr: listener.Addr().String(), MaxHeaderBytes: 16 << 10,
-		ReadTimeout: 5 * time.Second, WriteTimeout: m.o.StatusTimeout + 15*time.Second, IdleTimeout: 2 * time.Minute,
-	}
-	m.o.Logger.Info("serving metrics", "url", "http://"+server.Addr+"/metrics")
-	go func() {
-		if err := server.Serve(listener); err != http.ErrServerClosed {
-			m.o.Logger.Error("metrics are no longer served", "err", err)
-		}
-	}()
-	return server, nil
+	return server, err
 }

@@ -1,0 +1,175 @@
+// Package web listens for HTTP: on the loopback for anybody who reaches it, elsewhere only for who has a credential. Nothing is
+// read or served before that is checked, requests are bounded in time and size, and a page of another site can neither
+// change anything nor, by a name that it points here, read it.
+package web
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+// Credential lets in who knows its Secret.
+type Credential struct {
+	// User has the Secret as a password (basic auth); without one it is a bearer token.
+	User   string
+	Secret string
+	// Name is what From tells the handler: a role, say, or what may be written to.
+	Name string
+}
+
+// Options of Serve.
+type Options struct {
+	Listen string // an address such as 127.0.0.1:8080
+	// Credentials let in whoever has one of them. Without any Listen must be a loopback address.
+	Credentials []Credential
+	// Open serves everybody at any address: metrics, which have no secrets.
+	Open bool
+	// MaxBody is the most bytes of a request's body (default 1 MiB); beyond it reading fails with *http.MaxBytesError.
+	MaxBody int64
+	// ReadTimeout is for a whole request, WriteTimeout from its header to the answer's end (default 30 s, 60 s).
+	ReadTimeout  time.Duration
+	WriteTimeout time.Duration
+	Logger       *slog.Logger // default: slog.Default()
+}
+
+// Serve begins to serve and returns a server whose Addr is where: with port 0, the one that was found. Drain it or close it.
+func Serve(o Options, handler http.Handler) (*http.Server, error) {
+	o.MaxBody = cmp.Or(o.MaxBody, 1<<20)
+	o.Logger = cmp.Or(o.Logger, slog.Default())
+	address, err := o.address()
+	if err != nil {
+		return nil, err
+	}
+	listener, err := net.ListenTCP("tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	server := &http.Server{
+		Addr: listener.Addr().String(), Handler: o.guard(http.MaxBytesHandler(handler, o.MaxBody)), MaxHeaderBytes: 16 << 10,
+		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: cmp.Or(o.ReadTimeout, 30*time.Second),
+		WriteTimeout: cmp.Or(o.WriteTimeout, time.Minute), IdleTimeout: 2 * time.Minute,
+		ErrorLog: slog.NewLogLogger(o.Logger.Handler(), slog.LevelWarn),
+	}
+	go func() {
+		if err := server.Serve(listener); err != http.ErrServerClosed {
+			o.Logger.Error("no longer served", "address", server.Addr, "err", err)
+		}
+	}()
+	return server, nil
+}
+
+// Drain takes no more requests and returns when those under way are answered. What is left when ctx ends is cut off.
+func Drain(ctx context.Context, server *http.Server) error {
+	err := server.Shutdown(ctx)
+	if err != nil {
+		_ = server.Close()
+	}
+	return err
+}
+
+// Check finds what Serve would refuse, but for what only listening shows.
+func (o *Options) Check() error {
+	_, err := o.address()
+	return err
+}
+
+// address is where to listen, if that may be.
+func (o *Options) address() (*net.TCPAddr, error) {
+	address, err := net.ResolveTCPAddr("tcp", o.Listen)
+	if err != nil || o.Listen == "" {
+		return nil, &penstock.FieldError{Field: "listen", Problem: fmt.Sprintf("is %q, which is no address", o.Listen), Hint: "write an address and a port, as in 127.0.0.1:8080"}
+	}
+	if slices.ContainsFunc(o.Credentials, func(c Credential) bool { return c.Secret == "" }) {
+		return nil, &penstock.FieldError{Field: "token", Problem: "is empty", Hint: "take a long random text, as from openssl rand -hex 32"}
+	}
+	if !o.Open && len(o.Credentials) == 0 && !address.IP.IsLoopback() { // no IP: all of them
+		return nil, &penstock.FieldError{Field: "listen", Problem: fmt.Sprintf("is %q, which other machines reach, and no token is set", o.Listen),
+			Hint: "set a token, or listen on 127.0.0.1"}
+	}
+	return address, nil
+}
+
+type nameKey struct{}
+
+// From is the Name of the credential that a request came with; empty where none was asked for.
+func From(r *http.Request) string {
+	name, _ := r.Context().Value(nameKey{}).(string)
+	return name
+}
+
+// guard lets requests through to next that may be served.
+func (o *Options) guard(next http.Handler) http.Handler {
+	if o.Open {
+		return next
+	}
+	next = http.NewCrossOriginProtection().Handler(next)
+	if len(o.Credentials) == 0 {
+		return localOnly(next)
+	}
+	challenge := `Bearer realm="penstock"`
+	if slices.ContainsFunc(o.Credentials, func(c Credential) bool { return c.User != "" }) {
+		challenge = `Basic realm="penstock", charset="UTF-8"`
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		name, err := o.identify(r)
+		if err != nil {
+			w.Header().Set("WWW-Authenticate", challenge)
+			http.Error(w, err.Error(), http.StatusUnauthorized)
+			return
+		}
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), nameKey{}, name)))
+	})
+}
+
+// localOnly answers who asks for this machine by its own name: another name for it is another site's, which would let that
+// site's pages read what is served here.
+func localOnly(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host, _, err := net.SplitHostPort(r.Host)
+		if err != nil {
+			host = r.Host
+		}
+		host = strings.Trim(host, "[]")
+		if ip := net.ParseIP(host); !strings.EqualFold(host, "localhost") && (ip == nil || !ip.IsLoopback()) {
+			http.Error(w, "ask for localhost or 127.0.0.1, or have a token set: without one only this machine is served", http.StatusForbidden)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+var errNoCredential = errors.New("no token or password came with the request, or a wrong one")
+
+// identify takes the same time whichever credential is the right one, and however much of it is.
+func (o *Options) identify(r *http.Request) (name string, err error) {
+	user, secret, basic := r.BasicAuth()
+	if scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " "); !basic && strings.EqualFold(scheme, "Bearer") {
+		user, secret = "", strings.TrimSpace(token)
+	} else if !basic || user == "" {
+		return "", errNoCredential
+	}
+	err = errNoCredential
+	for _, c := range o.Credentials {
+		if equal(user, c.User)&equal(secret, c.Secret) == 1 {
+			name, err = c.Name, nil
+		}
+	}
+	return name, err
+}
+
+func equal(a, b string) int {
+	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
+	return subtle.ConstantTimeCompare(x[:], y[:])
+}
