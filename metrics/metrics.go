@@ -8,8 +8,10 @@ import (
 	"log/slog"
 	"runtime"
 	"runtime/debug"
+	"strconv"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -101,7 +103,7 @@ func (m *Metrics) each(f func(prometheus.Collector)) {
 func (m *Metrics) Relay(outbox, name string) *RelayObserver {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	o := m.relays.observer(outbox, name)
+	o := m.relays.observer(labels(outbox, name)...)
 	m.watched[subscription{outbox, name}] = append(m.watched[subscription{outbox, name}], o)
 	return o
 }
@@ -118,7 +120,7 @@ func (m *Metrics) Worker(queue string) work.Observer {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.queues[queue] = true
-	return m.workers.observer(queue)
+	return m.workers.observer(labels(queue)[0])
 }
 
 // Table adds an adopted table to the status.
@@ -130,20 +132,20 @@ func (m *Metrics) Table(table, name string, status StatusOfTable) {
 
 // buildInfo is about the module, whichever program it is part of.
 func buildInfo() prometheus.Gauge {
-	labels := prometheus.Labels{"version": "(devel)", "revision": "", "goversion": runtime.Version()}
+	of := prometheus.Labels{"version": "(devel)", "revision": "", "goversion": runtime.Version()}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		for _, module := range append(info.Deps, &info.Main) {
 			if module.Path == "github.com/penstock/penstock" && module.Version != "" {
-				labels["version"] = module.Version
+				of["version"] = module.Version
 			}
 		}
 		for _, s := range info.Settings {
 			if s.Key == "vcs.revision" {
-				labels["revision"] = s.Value
+				of["revision"] = s.Value
 			}
 		}
 	}
-	g := prometheus.NewGauge(prometheus.GaugeOpts{Name: "penstock_build_info", Help: "The version of Penstock, its source and Go's.", ConstLabels: labels})
+	g := prometheus.NewGauge(prometheus.GaugeOpts{Name: "penstock_build_info", Help: "The version of Penstock, its source and Go's.", ConstLabels: of})
 	g.Set(1)
 	return g
 }
@@ -152,6 +154,22 @@ func buildInfo() prometheus.Gauge {
 func histogram(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
 	return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets,
 		NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 100, NativeHistogramMinResetDuration: time.Hour}, labels)
+}
+
+// labels are values that Prometheus takes: UTF-8. What a database without an encoding has for a name may be
+// something else, and is quoted.
+func labels(values ...string) []string {
+	for i, v := range values {
+		if !utf8.ValidString(v) {
+			values[i] = strconv.Quote(v)
+		}
+	}
+	return values
+}
+
+// constant is a metric as it is now.
+func constant(d *prometheus.Desc, kind prometheus.ValueType, v float64, values ...string) prometheus.Metric {
+	return prometheus.MustNewConstMetric(d, kind, v, labels(values...)...)
 }
 
 func counter(name, help string, labels ...string) *prometheus.CounterVec {

@@ -3,6 +3,7 @@ package metrics
 import (
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"strings"
 	"time"
@@ -21,7 +22,8 @@ func (m *Metrics) Handler() http.Handler {
 	all.MustRegister(m, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(all, promhttp.HandlerOpts{
-		EnableOpenMetrics: true, MaxRequestsInFlight: 8, Timeout: m.o.StatusTimeout + 5*time.Second}))
+		EnableOpenMetrics: true, MaxRequestsInFlight: 8, Timeout: m.o.StatusTimeout + 5*time.Second,
+		ErrorHandling: promhttp.ContinueOnError, ErrorLog: slog.NewLogLogger(m.o.Logger.Handler(), slog.LevelError)}))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, r *http.Request) { answer(w, r, "healthy", nil) })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) { answer(w, r, "ready", m.Problems()) })
 	return mux

@@ -72,7 +72,7 @@ func gaugeOf[T any](d *prometheus.Desc, of func(*T) float64) value[T] {
 
 func send[T any](to chan<- prometheus.Metric, values []value[T], thing *T, labels ...string) {
 	for _, v := range values {
-		to <- prometheus.MustNewConstMetric(v.desc, v.kind, v.of(thing), labels...)
+		to <- constant(v.desc, v.kind, v.of(thing), labels...)
 	}
 }
 
@@ -253,7 +253,7 @@ func (m *Metrics) readQueues(ctx context.Context, store queueReader) (queues []p
 // collect sends what was read. Without a success there is nothing but that.
 func (r *reading) collect(to chan<- prometheus.Metric, groups int) {
 	for d, v := range map[*prometheus.Desc]float64{databaseUp: one(r.err == nil), readTook: r.took.Seconds(), readAge: time.Since(r.at).Seconds()} {
-		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v)
+		to <- constant(d, prometheus.GaugeValue, v)
 	}
 	if r.err != nil {
 		return
@@ -267,7 +267,7 @@ func (r *reading) collect(to chan<- prometheus.Metric, groups int) {
 		for j := range o.Subscriptions {
 			s := &o.Subscriptions[j]
 			send(to, ofSubscription, s, o.Outbox, s.Subscription)
-			to <- prometheus.MustNewConstMetric(sinkDown, prometheus.GaugeValue, since(s.SinkDown, r.at), o.Outbox, s.Subscription)
+			to <- constant(sinkDown, prometheus.GaugeValue, since(s.SinkDown, r.at), o.Outbox, s.Subscription)
 		}
 	}
 	for i := range r.queues {
@@ -277,7 +277,7 @@ func (r *reading) collect(to chan<- prometheus.Metric, groups int) {
 		b := &r.inboxes[i]
 		send(to, ofInbox, b, b.Consumer)
 		sendSegments(to, "inbox", b.Consumer, b.Segments)
-		to <- prometheus.MustNewConstMetric(inboxLate, prometheus.GaugeValue, since(b.NextGap, r.at), b.Consumer)
+		to <- constant(inboxLate, prometheus.GaugeValue, since(b.NextGap, r.at), b.Consumer)
 	}
 	for i := range r.pins {
 		send(to, ofPins, &r.pins[i], string(r.pins[i].Kind))
@@ -291,7 +291,7 @@ func sendQueue(to chan<- prometheus.Metric, q *penstock.QueueStatus, groups int)
 	if groups == 0 {
 		return
 	}
-	to <- prometheus.MustNewConstMetric(groupsCapped, prometheus.GaugeValue, one(len(q.Groups) > groups), q.Queue)
+	to <- constant(groupsCapped, prometheus.GaugeValue, one(len(q.Groups) > groups), q.Queue)
 	for i := range q.Groups[:min(len(q.Groups), groups)] { // one more was read
 		g := &q.Groups[i]
 		send(to, ofGroup, g, q.Queue, g.Group)
@@ -301,13 +301,13 @@ func sendQueue(to chan<- prometheus.Metric, q *penstock.QueueStatus, groups int)
 
 func sendJobs(to chan<- prometheus.Metric, d *prometheus.Desc, ready, running, delayed, waiting int64, labels ...string) {
 	for state, n := range map[string]int64{"ready": ready, "running": running, "delayed": delayed, "waiting": waiting} {
-		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(n), append(labels, state)...)
+		to <- constant(d, prometheus.GaugeValue, float64(n), append(labels, state)...)
 	}
 }
 
 func sendSegments(to chan<- prometheus.Metric, of, name string, segments []penstock.SegmentStatus) {
 	for _, s := range segments {
-		to <- prometheus.MustNewConstMetric(segmentBytes, prometheus.GaugeValue, float64(s.Bytes), of, name, strconv.Itoa(s.Slot))
+		to <- constant(segmentBytes, prometheus.GaugeValue, float64(s.Bytes), of, name, strconv.Itoa(s.Slot))
 	}
 }
 
