@@ -7,9 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cloudevents/sdk-go/v2/binding/spec"
-	"github.com/cloudevents/sdk-go/v2/event"
-
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/template"
 )
@@ -72,7 +69,7 @@ const (
 	DefaultMode            = Binary
 	DefaultType            = "{topic}"
 	DefaultSubject         = "{key}"
-	DefaultDataContentType = event.ApplicationJSON
+	DefaultDataContentType = "application/json"
 )
 
 // defaultExtensions are the documented extensions "partitioning" and
@@ -207,7 +204,7 @@ func (c *Config) validateExtensions() error {
 	for _, name := range slices.Sorted(maps.Keys(c.Extensions)) {
 		place := fmt.Sprintf("extensions[%q]", name)
 		switch {
-		case !event.IsExtensionNameValid(name) || name != strings.ToLower(name):
+		case name == "" || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789") != "":
 			return field(place, "is not a name that CloudEvents allows", "use lower-case letters and digits only")
 		case isAttribute(name):
 			return field(place, "is an attribute of its own", "use the field %s where there is one; choose another name otherwise", name)
@@ -223,7 +220,7 @@ func (c *Config) validateExtensions() error {
 
 // isAttribute reports whether the specification itself defines the name.
 func isAttribute(name string) bool {
-	return name == "data" || spec.V1.Attribute(name) != nil
+	return slices.Contains([]string{"data", specVersion, id, source, typ, subject, timeAttribute, dataContentType, dataSchema}, name)
 }
 
 func validTemplate(name, text string) error {

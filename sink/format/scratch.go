@@ -3,8 +3,6 @@ package format
 import (
 	"time"
 
-	"github.com/cloudevents/sdk-go/v2/types"
-
 	"github.com/penstock/penstock"
 )
 
@@ -60,7 +58,7 @@ func (s *scratch) release() {
 // timestamp is t as CloudEvents writes it.
 func (s *scratch) timestamp(t time.Time) string {
 	if s.timeText == "" || !t.Equal(s.time) {
-		s.time, s.timeText = t, types.FormatTime(t)
+		s.time, s.timeText = t, t.UTC().Format(time.RFC3339Nano)
 	}
 	return s.timeText
 }
