@@ -148,11 +148,11 @@ type Queue interface {
 }
 
 // Releaser is a queue that takes jobs back as if they had not been claimed:
-// they may run at once, and the attempt does not count. Release returns the
-// leases that were still held. A worker uses it when it stops; from a queue that is
-// no Releaser such jobs come back when their leases end, with one attempt more.
+// they run again after a while, 0 being at once, and the attempt does not count. Among those of its key
+// a job keeps its place, and those behind it wait. Release returns the leases that were still held. A worker
+// uses it when it stops; from a queue that is no Releaser such jobs come back when their leases end, with one attempt more.
 type Releaser interface {
-	Release(ctx context.Context, leases ...int64) ([]int64, error)
+	Release(ctx context.Context, after time.Duration, leases ...int64) ([]int64, error)
 }
 
 // AckClaimer is a queue that ends jobs and claims others with one call: both happen, or

@@ -18,7 +18,7 @@ type workerMetrics struct {
 func newWorkerMetrics() workerMetrics {
 	return workerMetrics{
 		claimed: counter("penstock_worker_claimed_jobs_total", "Jobs that were claimed, each attempt counted.", "queue"),
-		ended:   counter("penstock_worker_ended_jobs_total", "Attempts at jobs by how they ended: done, failed (to be tried again), dead, lost (its lease), settled (by the handler), released (not begun).", "queue", "result"),
+		ended:   counter("penstock_worker_ended_jobs_total", "Attempts at jobs by how they ended: done, failed (to be tried again), dead, lost (its lease), settled (by the handler), released (not begun), snoozed, cancelled.", "queue", "result"),
 		start:   histogram("penstock_worker_enqueue_to_start_seconds", "From when a job was enqueued, by the database's clock, to the start of its first attempt, by this machine's; a delayed job's delay is part of it.", ofWaits, "queue"),
 		run:     histogram("penstock_worker_job_duration_seconds", "How long handlers run.", ofWaits, "queue"),
 	}
@@ -39,7 +39,7 @@ type workerObserver struct {
 func (w *workerMetrics) observer(queue string) *workerObserver {
 	o := &workerObserver{claimed: w.claimed.WithLabelValues(queue), ends: map[work.End]prometheus.Counter{},
 		start: w.start.WithLabelValues(queue), run: w.run.WithLabelValues(queue)}
-	for _, end := range []work.End{work.Done, work.Failed, work.Dead, work.Lost, work.Settled, work.Released} {
+	for _, end := range []work.End{work.Done, work.Failed, work.Dead, work.Lost, work.Settled, work.Released, work.Snoozed, work.Cancelled} {
 		o.ends[end] = w.ended.WithLabelValues(queue, string(end))
 	}
 	return o

@@ -153,7 +153,7 @@ func (w *worker) acked(tasks []*task, leases []int64) {
 	}
 	for _, t := range tasks {
 		if held[t.job.Lease] {
-			w.finish(t, Done)
+			w.finish(t, t.how)
 			continue
 		}
 		w.log.Warn("a job is done, but its lease was gone; unless an earlier call wrote it, it runs again", "job", t.job.ID, "attempt", t.job.Attempt, "earlier_call", t.tried)
@@ -200,15 +200,19 @@ func (w *worker) tell(ctx context.Context, t *task, failure error, interrupted b
 	if !asked {
 		after = -1 // the queue's own backoff
 	}
-	if interrupted { // it is not the job's fault
-		if r, ok := w.q.(penstock.Releaser); ok {
-			released, err := r.Release(ctx, t.job.Lease)
-			if err == nil && len(released) == 0 {
-				err = penstock.ErrLeaseLost
-			}
-			return Released, err
+	var snoozed snooze
+	end := Failed
+	if errors.As(failure, &snoozed) {
+		end, after = Snoozed, time.Duration(snoozed)
+	} else if interrupted { // it is not the job's fault
+		end, after = Released, 0
+	}
+	if r, ok := w.q.(penstock.Releaser); ok && end != Failed {
+		released, err := r.Release(ctx, max(after, 0), t.job.Lease)
+		if err == nil && len(released) == 0 {
+			err = penstock.ErrLeaseLost
 		}
-		after = 0
+		return end, err
 	}
 	dead, err := w.q.Retry(ctx, t.job.Lease, max(after, -1), reason(failure))
 	if dead {
@@ -233,7 +237,7 @@ func (w *worker) release(ctx context.Context, tasks []*task) {
 	}
 	for retry := (growing{}); ; {
 		call, cancel := context.WithTimeout(ctx, callTimeout)
-		_, err := r.Release(call, leases...)
+		_, err := r.Release(call, 0, leases...)
 		cancel()
 		if err == nil {
 			for _, t := range tasks {

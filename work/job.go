@@ -33,7 +33,11 @@ func (w *worker) do(handling, writing context.Context, t *task) {
 		switch {
 		case errors.Is(err, ErrSettled):
 			w.finish(t, Settled)
+		case errors.Is(err, ErrCancelled):
+			t.how = Cancelled
+			w.ackLater(t)
 		case err == nil: // and if the lease was lost, the database will say so
+			t.how = Done
 			w.ackLater(t)
 		case lost:
 			if gone {

@@ -49,6 +49,7 @@ type task struct {
 	lost   bool
 	gone   bool // lost before its time: somebody has removed the job
 	took   time.Duration
+	how    End                     // once it is acked
 	done   time.Time               // when it was given to the acking
 	tried  bool                    // a call that failed may have written the end
 	cancel context.CancelCauseFunc // ends the handler's context

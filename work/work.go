@@ -18,6 +18,8 @@ import (
 //   - nil: the job is done.
 //   - an error of class Permanent: it is a dead letter at once.
 //   - an error of class RetryAfter: it is tried again after that time.
+//   - Snooze: it runs again after that time, and no attempt is spent.
+//   - ErrCancelled: nobody wants it any more; it ends like one that is done, and counts apart.
 //   - any other, and a panic: it is tried again after the queue's own backoff,
 //     until its attempts are used up and it is a dead letter.
 //   - ErrSettled: the handler has ended the job itself.
@@ -30,6 +32,8 @@ var (
 	// ErrSettled is what a handler returns that has ended its job itself, with
 	// Ack, Retry or DeadLetter in a transaction of its own: Run leaves the job alone.
 	ErrSettled = errors.New("the handler has settled the job")
+	// ErrCancelled is what a handler returns of a job that nobody wants any more.
+	ErrCancelled = errors.New("the job is cancelled")
 	// ErrStopping is why a handler's context ended: Run was told to stop, and
 	// waited for DrainTimeout.
 	ErrStopping = errors.New("the worker is stopping")
@@ -46,6 +50,14 @@ type Queue interface {
 }
 
 var _ Queue = Queue(nil)
+
+// Snooze is what a handler returns that wants its job again after a while, as if this had been no attempt. A queue that
+// is no Releaser spends one.
+func Snooze(after time.Duration) error { return snooze(after) }
+
+type snooze time.Duration
+
+func (s snooze) Error() string { return "the job is to run again after " + time.Duration(s).String() }
 
 // Options for Run. The zero value of each field means its default.
 type Options struct {
@@ -103,12 +115,14 @@ type Observer interface {
 type End string
 
 const (
-	Done     End = "done"
-	Failed   End = "failed"   // to be tried again
-	Dead     End = "dead"     // a dead letter now
-	Lost     End = "lost"     // the lease was lost, whatever the handler said
-	Settled  End = "settled"  // by the handler: ErrSettled
-	Released End = "released" // given back when Run stopped
+	Done      End = "done"
+	Failed    End = "failed"    // to be tried again
+	Dead      End = "dead"      // a dead letter now
+	Lost      End = "lost"      // the lease was lost, whatever the handler said
+	Settled   End = "settled"   // by the handler: ErrSettled
+	Released  End = "released"  // given back when Run stopped
+	Snoozed   End = "snoozed"   // to run again later, without an attempt spent
+	Cancelled End = "cancelled" // nobody wants it any more
 )
 
 // Run claims jobs and runs h on them until ctx ends. Then it claims no more,

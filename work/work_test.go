@@ -29,6 +29,7 @@ type fakeQueue struct {
 	retried []string                 // payload and pause
 	dead    []string
 	freed   []string
+	afters  []time.Duration // of freed
 	done    []string
 	batches []int // of Ack
 	claims  []penstock.Claim
@@ -190,7 +191,7 @@ func (q *fakeQueue) lose() {
 // releasing is a fakeQueue that is a Releaser.
 type releasing struct{ *fakeQueue }
 
-func (q releasing) Release(ctx context.Context, leases ...int64) ([]int64, error) {
+func (q releasing) Release(ctx context.Context, after time.Duration, leases ...int64) ([]int64, error) {
 	end, err := q.call(ctx, "release")
 	if err != nil {
 		return nil, err
@@ -199,6 +200,7 @@ func (q releasing) Release(ctx context.Context, leases ...int64) ([]int64, error
 	return q.held(leases, func(j penstock.Job) {
 		delete(q.leases, j.Lease)
 		q.freed = append(q.freed, string(j.Payload))
+		q.afters = append(q.afters, after)
 	}), nil
 }
 
@@ -356,6 +358,36 @@ func TestWorkVerdicts(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestWorkSnoozesAndCancels(t *testing.T) {
+	for name, wrap := range map[string]func(*fakeQueue) work.Queue{
+		"Releaser":    func(q *fakeQueue) work.Queue { return releasing{q} },
+		"no Releaser": func(q *fakeQueue) work.Queue { return q },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q := newFakeQueue(2)
+				seen, stop := begin(t, wrap(q), func(_ context.Context, j penstock.Job) error {
+					if string(j.Payload) == "j0" {
+						return fmt.Errorf("wrapped: %w", work.Snooze(time.Minute))
+					}
+					return work.ErrCancelled
+				}, work.Options{})
+				time.Sleep(time.Second)
+				if err := stop(); err != nil {
+					t.Error(err)
+				}
+				snoozed := slices.Equal(q.freed, []string{"j0"}) && slices.Equal(q.afters, []time.Duration{time.Minute}) && seen.count(work.Snoozed) == 1
+				if name == "no Releaser" {
+					snoozed = slices.Equal(q.retried, []string{"j0 after 1m0s: wrapped: the job is to run again after 1m0s"})
+				}
+				if !snoozed || !slices.Equal(q.done, []string{"j1"}) || seen.count(work.Cancelled) != 1 {
+					t.Errorf("freed %q after %v, retried %q, done %q, cancelled %d", q.freed, q.afters, q.retried, q.done, seen.count(work.Cancelled))
+				}
+			})
+		})
+	}
 }
 
 func TestWorkExtendsLeases(t *testing.T) {

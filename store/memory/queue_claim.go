@@ -179,10 +179,10 @@ func (w workQueue) Ack(ctx context.Context, leases ...int64) ([]int64, error) {
 }
 
 // Release implements penstock.Releaser.
-func (w workQueue) Release(ctx context.Context, leases ...int64) ([]int64, error) {
+func (w workQueue) Release(ctx context.Context, after time.Duration, leases ...int64) ([]int64, error) {
 	return w.held(ctx, leases, func(q *jobQueue, j *job, now time.Time) {
 		j.Attempt--
-		q.giveBack(j, now, now)
+		q.giveBack(j, now.Add(after), now)
 	})
 }
 

@@ -59,6 +59,7 @@ func readFunctions() (text, hash string) {
 	for _, name := range append(globbed("schema/functions/*.sql"), "schema/define.sql") {
 		text += read(name) + "\n"
 	}
+	text = strings.ReplaceAll(text, "{schema version}", strconv.FormatInt(newestVersion(), 10))
 	sum := sha256.Sum256([]byte(text))
 	return text, hex.EncodeToString(sum[:])
 }

@@ -43,7 +43,7 @@ func (s *Store) Queue(name string) penstock.Queue {
 		ready:      "select * from " + s.table("_"+name+".ready") + "($1, $2, $3)",
 		extend:     "select * from " + s.table("extend_many") + "($1, $2, $3)",
 		ack:        "select * from " + s.table("_"+name+".ack") + "($1)",
-		release:    "select * from " + s.table("release_many") + "($1, $2)",
+		release:    "select * from " + s.table("release_many") + "($1, $2, $3)",
 		retry:      "select " + s.table("retry") + "($1, $2, $3, $4)",
 		deadLetter: "select " + s.table("bury") + "($1, $2, $3)",
 		maintain:   "select " + s.table("maintain_queue") + "($1)",
@@ -115,8 +115,8 @@ func (q *workedQueue) Ack(ctx context.Context, leases ...int64) ([]int64, error)
 
 // Release implements penstock.Releaser. In a FIFO a job goes to the end of its group
 // and priority; among those of its key it keeps its place.
-func (q *workedQueue) Release(ctx context.Context, leases ...int64) ([]int64, error) {
-	return q.settle(ctx, q.release, leases, q.queue.name, leases)
+func (q *workedQueue) Release(ctx context.Context, after time.Duration, leases ...int64) ([]int64, error) {
+	return q.settle(ctx, q.release, leases, q.queue.name, leases, after)
 }
 
 // settle calls a function that returns those of the leases that were held.

@@ -13,6 +13,7 @@ var claimCases = []testCase{
 	{name: "AcrossProcesses", run: acrossProcesses},
 	{name: "GroupsAreLinesOfTheirOwn", run: groupsApart},
 	{name: "ReleaseSpendsNoAttempt", run: releaseSpendsNone, needs: Features{Release: true}},
+	{name: "ReleaseForAWhile", run: releaseForAWhile, needs: Features{Release: true}},
 }
 
 func enqueueClaimAck(e *env) {
@@ -114,7 +115,7 @@ func releaseSpendsNone(e *env) {
 	ids := e.enqueue(keyed("k", "k0"), keyed("k", "k1"), job("a"))
 	claimed := e.want("k0", "a")
 	e.ack(claimed[1])
-	held, err := r.Release(e.ctx, leases(claimed)...)
+	held, err := r.Release(e.ctx, 0, leases(claimed)...)
 	e.must(err, "Release")
 	e.sameLeases("Release", held, claimed[:1])
 	again := e.collect("k0")
@@ -126,4 +127,36 @@ func releaseSpendsNone(e *env) {
 	}
 	e.ack(again...)
 	e.ack(e.collect("k1")...)
+}
+
+// Who is released for a while keeps his place in his key, also before his second attempt.
+func releaseForAWhile(e *env) {
+	const while = 200 * time.Millisecond
+	e.enqueue(keyed("k", "k0"), keyed("k", "k1"), job("a"))
+	claimed := e.want("k0", "a")
+	for attempt := range 2 {
+		start := time.Now()
+		held, err := e.q.(penstock.Releaser).Release(e.ctx, while, leases(claimed)...)
+		e.must(err, "Release for a while")
+		e.sameLeases("Release for a while", held, claimed)
+		claimed = e.collect("a", "k0")
+		if took := time.Since(start); took < while/2 {
+			e.Errorf("jobs that were to run after %s ran after %s", while, took)
+		}
+		for _, j := range claimed {
+			if j.Attempt != attempt+1 {
+				e.Errorf("after a Release for a while %q has attempt %d, want %d", j.Payload, j.Attempt, attempt+1)
+			}
+			e.retry(j, 0, "again")
+		}
+		claimed = e.collect("a", "k0")
+	}
+	held, err := e.q.(penstock.Releaser).Release(e.ctx, longLease, leases(claimed)...)
+	e.must(err, "Release for long")
+	e.sameLeases("Release for long", held, claimed)
+	e.maintain()
+	e.want()
+	if s := e.status(); s.Delayed != 2 || s.Waiting+s.Ready != 1 || s.Running != 0 {
+		e.Errorf("the status is %+v, want 2 jobs delayed and 1 behind its key", s)
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/penstock/penstock"
@@ -16,6 +17,8 @@ var workCases = []testCase{
 	{name: "TwoProcesses", run: workTwoProcesses},
 	{name: "StopInTheMiddle", run: workStops},
 	{name: "CancelledJob", run: workCancelled},
+	{name: "Snooze", run: workSnoozes, needs: Features{Release: true}},
+	{name: "Outcomes", run: workOutcomes},
 }
 
 // work starts work.Run in a process of its own and returns what stops it.
@@ -114,4 +117,55 @@ func workCancelled(e *env) {
 	e.must(stop(), "Work")
 	e.maintain()
 	e.want()
+}
+
+// A job with one attempt that snoozes twice is done after all.
+func workSnoozes(e *env) {
+	one := 1
+	e.set(penstock.QueueSettings{MaxAttempts: &one})
+	e.enqueue(keyed("k", "a"), keyed("k", "b"), job("c"))
+	log, runs := newRunLog(), atomic.Int64{}
+	stop := e.work(log.logged(func(_ context.Context, j penstock.Job) error {
+		if j.Attempt != 1 {
+			e.Errorf("%q runs with attempt %d, want 1", j.Payload, j.Attempt)
+		}
+		if string(j.Payload) != "b" && runs.Add(1) <= 4 {
+			return fmt.Errorf("wrapped: %w", work.Snooze(20*time.Millisecond))
+		}
+		return nil
+	}), work.Options{})
+	e.eventually("all jobs are done", func() bool { return log.ended.Load() >= 3 })
+	e.must(stop(), "Work")
+	log.check(e, 3)
+	e.want()
+	if dead := e.deadJobs(penstock.DeadJobQuery{}); len(dead) != 0 {
+		e.Errorf("there are %d dead letters", len(dead))
+	}
+}
+
+func workOutcomes(e *env) {
+	e.enqueue(job("dead"), job("cancelled"), job("later"), job("failed"), job("done"))
+	var calls atomic.Int64
+	stop := e.work(func(_ context.Context, j penstock.Job) error {
+		calls.Add(1)
+		switch string(j.Payload) {
+		case "dead":
+			return penstock.Permanent(errors.New("no good"))
+		case "cancelled":
+			return work.ErrCancelled
+		case "later":
+			return penstock.RetryAfter(errors.New("later"), time.Hour)
+		case "failed":
+			return errors.New("no luck")
+		}
+		return nil
+	}, work.Options{})
+	e.eventually("each has run", func() bool { return calls.Load() >= 5 })
+	e.must(stop(), "Work")
+	if s := e.status(); s.Ready+s.Running+s.Waiting != 0 || s.Delayed+s.DeadLetters < 2 { // the one that failed may be back
+		e.Errorf("the status is %+v", s)
+	}
+	if dead := e.deadJobs(penstock.DeadJobQuery{}); len(dead) != 1 || dead[0].Err() != "no good" {
+		e.Errorf("the dead letters are %+v, want one, of no good", dead)
+	}
 }

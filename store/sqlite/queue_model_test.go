@@ -233,7 +233,7 @@ func (m *queueModel) fail() {
 		m.check(m.q.DeadLetter(m.Context(), j.lease, "given up"))
 		m.failed(j, "dead")
 	case 1:
-		held, err := m.q.(penstock.Releaser).Release(m.Context(), j.lease, 1<<40)
+		held, err := m.q.(penstock.Releaser).Release(m.Context(), 0, j.lease, 1<<40)
 		m.check(err)
 		if len(held) != 1 {
 			m.Fatalf("Release returned %d", held)

@@ -79,13 +79,13 @@ func takeLeases(ctx context.Context, tx *sql.Tx, row queueRow, leases []int64, n
 }
 
 // Release implements penstock.Releaser.
-func (q queue) Release(ctx context.Context, leases ...int64) (held []int64, err error) {
+func (q queue) Release(ctx context.Context, after time.Duration, leases ...int64) (held []int64, err error) {
 	err = q.inQueue(ctx, func(ctx context.Context, tx *sql.Tx, row queueRow, now time.Time) error {
 		var seqs []int64
 		if held, seqs, err = takeLeases(ctx, tx, row, leases, now); err != nil {
 			return err
 		}
-		return wake(ctx, tx, row, seqs)
+		return runAfter(ctx, tx, row, seqs, after, now)
 	})
 	if err != nil {
 		return nil, err
@@ -120,11 +120,16 @@ func retryJob(ctx context.Context, tx *sql.Tx, row queueRow, lease int64, after 
 	if after < 0 {
 		after = backoff.After(j.attempt)
 	}
-	if after == 0 {
-		return false, wake(ctx, tx, row, []int64{j.seq})
+	return false, runAfter(ctx, tx, row, []int64{j.seq}, after, now)
+}
+
+// runAfter has jobs that have begun run again after a while.
+func runAfter(ctx context.Context, tx *sql.Tx, row queueRow, seqs []int64, after time.Duration, now time.Time) error {
+	if after <= 0 {
+		return wake(ctx, tx, row, seqs)
 	}
-	_, err = tx.ExecContext(ctx, `insert into penstock_scheduled (queue_id, seq, due) values (?, ?, ?)`, row.id, j.seq, now.Add(after).UnixMicro())
-	return false, err
+	_, err := tx.ExecContext(ctx, `insert into penstock_scheduled (queue_id, seq, due) select ?, value, ? from json_each(?)`, row.id, now.Add(after).UnixMicro(), array(seqs))
+	return err
 }
 
 // DeadLetter implements penstock.Queue.

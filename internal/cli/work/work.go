@@ -202,7 +202,7 @@ func run(ctx, hurried context.Context, a *cli.App, queue penstock.Queue, name st
 func giver(queue penstock.Queue) func(ctx context.Context, job penstock.Job) error {
 	if r, ok := queue.(penstock.Releaser); ok {
 		return func(ctx context.Context, job penstock.Job) error {
-			_, err := r.Release(ctx, job.Lease)
+			_, err := r.Release(ctx, 0, job.Lease)
 			return err
 		}
 	}

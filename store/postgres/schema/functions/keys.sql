@@ -24,7 +24,7 @@ begin
     end loop;
     foreach leaf in array {listed scheduled} loop
 {leaf of scheduled}
-        yes := exists (select from {leaf} l where l.queue = {id} and l.key = in_key and l.id < in_id and (l.attempt > 0 or l.due = 'infinity'));
+        yes := exists (select from {leaf} l where l.queue = {id} and l.key = in_key and l.id < in_id and (l.attempt <> 0 or l.due = 'infinity'));
 {end}
         if yes then
             return true;
@@ -185,9 +185,9 @@ begin
             head := null;
             foreach leaf in array _listed('_scheduled_slot') loop -- one that is only delayed has no place in its key yet
                 if leaf = 0 then
-                    select l.id into other from _scheduled_0 l where l.queue = _promote.queue and l.key = k and (l.attempt > 0 or l.due = 'infinity') order by l.id limit 1;
+                    select l.id into other from _scheduled_0 l where l.queue = _promote.queue and l.key = k and (l.attempt <> 0 or l.due = 'infinity') order by l.id limit 1;
                 else
-                    select l.id into other from _scheduled_1 l where l.queue = _promote.queue and l.key = k and (l.attempt > 0 or l.due = 'infinity') order by l.id limit 1;
+                    select l.id into other from _scheduled_1 l where l.queue = _promote.queue and l.key = k and (l.attempt <> 0 or l.due = 'infinity') order by l.id limit 1;
                 end if;
                 head := least(head, other);
             end loop;

@@ -178,6 +178,10 @@ declare
     turn      bigint;
     leaf      int;
 begin
+    if what <> 'extend' and by > interval '1000 years' then
+        raise exception 'the job is to be tried again after %, expected at most 1000 years', by
+        using errcode = '22023', hint = 'bury the job if it is not to run again';
+    end if;
     case what
     when 'extend' then
         if (by > interval '0' and by <= interval '1000 years') is not true then
@@ -185,13 +189,16 @@ begin
             using errcode = '22023', hint = 'it is counted from now, for example interval ''30 s''';
         end if;
         statement := 'update _lease_%s l set lease_until = clock_timestamp() + $3 where l.lease = any ($1) and l.queue + 0 = $2 returning l.lease, l.lease_until';
-    when 'release' then -- as if they had not been claimed: at once, and the attempt does not count. By its id a job keeps its place among those of its key
-        statement := $sql$
-            with d as (delete from _lease_%s l where l.lease = any ($1) and l.queue + 0 = $2 returning l.*),
+    when 'release' then -- as if they had not been claimed: the attempt does not count. By its id a job keeps its place among those of its key
+        statement := format($sql$
+            with d as (delete from _lease_%%s l where l.lease = any ($1) and l.queue + 0 = $2 returning l.*),
             back as (
-                insert into %s (id, attempt, created_at, priority, group_key, key, headers, payload, failures)
-                select d.id, d.attempt - 1, d.created_at, d.priority, d.group_key, d.key, d.headers, d.payload, d.failures from d order by d.id)
-            select d.lease, d.lease_until from d$sql$;
+                insert into %s attempt, id, created_at, priority, group_key, key, headers, payload, failures)
+                select %s, d.id, d.created_at, d.priority, d.group_key, d.key, d.headers, d.payload, d.failures from d order by d.id)
+            select d.lease, d.lease_until from d$sql$,
+            case when by > interval '0' then '_scheduled (due, queue,' else '%s (' end,
+            -- -1, too, is none, but of a job that has begun: those of its key wait, see {busy}
+            case when by > interval '0' then 'clock_timestamp() + $3, $2, case when d.attempt = 1 then -1 else d.attempt - 1 end' else 'd.attempt - 1' end);
     when 'retry', 'bury' then
         return query select l, _fail(queue, l, by, error, what = 'bury') from unnest(leases) l;
         return;
@@ -226,10 +233,6 @@ declare
     leaf int;
     due  timestamptz;
 begin
-    if after > interval '1000 years' then
-        raise exception 'the job is to be tried again after %, expected at most 1000 years', after
-        using errcode = '22023', hint = 'bury the job if it is not to run again';
-    end if;
     loop
         turn := pg_sequence_last_value('_lease_slot');
         foreach leaf in array _listed('_lease_slot') loop

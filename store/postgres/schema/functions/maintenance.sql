@@ -69,7 +69,7 @@ begin
             select w.key from w
              where w.key is not null
                and (select l.lease from _lease l where l.queue = _maintain.queue and l.key = w.key limit 1) is null -- a probe each, no join
-               and (select l.due from _scheduled l where l.queue = _maintain.queue and l.key = w.key and (l.attempt > 0 or l.due = 'infinity') order by l.id limit 1) = 'infinity'
+               and (select l.due from _scheduled l where l.queue = _maintain.queue and l.key = w.key and (l.attempt <> 0 or l.due = 'infinity') order by l.id limit 1) = 'infinity'
         loop
             perform _promote(queue, array[k]);
         end loop;
@@ -144,7 +144,7 @@ begin
                  where l.queue = $1 and l.due = u.due and l.id = u.id
                 returning l.*)
             insert into %s (id, attempt, created_at, priority, group_key, key, headers, payload, failures)
-            select d.id, d.attempt, d.created_at, d.priority, d.group_key, d.key, d.headers, d.payload, d.failures from d order by d.due, d.id$sql$, _q(queue.name))
+            select d.id, greatest(d.attempt, 0), d.created_at, d.priority, d.group_key, d.key, d.headers, d.payload, d.failures from d order by d.due, d.id$sql$, _q(queue.name))
           using queue.id, ids, dues;
         if cardinality(ids) < 500 then
             return false;

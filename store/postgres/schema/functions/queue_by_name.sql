@@ -134,13 +134,13 @@ language sql volatile as $fn$ select e.lease from {schema}._settle_on(queue, 'ex
 create or replace function extend(queue text, lease bigint, by interval) returns timestamptz
 language sql volatile as $fn$ select coalesce((select e.until from {schema}._settle_on(queue, 'extend', array[lease], by) e), {schema}._lost(lease)) $fn$;
 
--- release_many gives jobs back that have not begun: no attempt is spent. It returns the leases that were still held.
-create or replace function release_many(queue text, leases bigint[]) returns setof bigint
-language sql volatile as $fn$ select r.lease from {schema}._settle_on(queue, 'release', leases) r $fn$;
+-- release_many gives jobs back, to run again after a while: no attempt is spent. It returns the leases that were still held.
+create or replace function release_many(queue text, leases bigint[], after interval default null) returns setof bigint
+language sql volatile as $fn$ select r.lease from {schema}._settle_on(queue, 'release', leases, after) r $fn$;
 
--- release gives a job back that has not begun: no attempt is spent. Error: PS001.
-create or replace function release(queue text, lease bigint) returns void
-language sql volatile as $fn$ select coalesce((select r.until from {schema}._settle_on(queue, 'release', array[lease]) r), {schema}._lost(lease)) $fn$;
+-- release gives a job back, to run again after a while: no attempt is spent. Error: PS001.
+create or replace function release(queue text, lease bigint, after interval default null) returns void
+language sql volatile as $fn$ select coalesce((select r.until from {schema}._settle_on(queue, 'release', array[lease], after) r), {schema}._lost(lease)) $fn$;
 
 -- retry has a job run again after a while, null: after one that grows with its attempts. False: that was its last attempt,
 -- and it is a dead letter now. Error: PS001.
