@@ -33,10 +33,10 @@ func execute(t *testing.T, database, sql string) {
 }
 
 func TestAdoptCheck(t *testing.T) {
+	t.Parallel()
 	database := testserver.Database(t, testserver.PostgresURL(t))
 	execute(t, database, outboxMessages)
 	d := &desk{t: t}
-	t.Chdir(t.TempDir())
 	checks := func(args ...string) []string {
 		return append([]string{"adopt", "check", "--preset", "dotnet", "--database-url", database}, args...)
 	}
@@ -59,7 +59,7 @@ func TestAdoptCheck(t *testing.T) {
 		t.Errorf("exit code %d: %s", o.code, o.stderr)
 	}
 
-	clitest.Write(t, "penstock.yaml", "database_url: "+database+`
+	file := yaml(t, "database_url: "+database+`
 subscriptions:
   - {name: mails, adopt: dotnet, sink: discard}
   - {name: orders, outbox: orders, sink: discard}
@@ -69,12 +69,12 @@ subscriptions:
 		Findings []struct{ Code, Severity string }
 		Fixed    []struct{ Outcome string }
 	}
-	o = d.cli("adopt", "check", "--json", "--config", "penstock.yaml", "--subscription", "mails")
+	o = d.cli("adopt", "check", "--json", "--config", file, "--subscription", "mails")
 	if err := json.Unmarshal([]byte(o.stdout), &report); err != nil || o.code != cli.ExitOK || report.Table.Name != "outbox_messages" || strings.Contains(o.stdout, "missing-index") {
 		t.Errorf("%+v, %v, exit code %d: %s", report, err, o.code, o.stderr)
 	}
-	d.cli("adopt", "check", "--config", "penstock.yaml", "--subscription", "orders").wants(t, cli.ExitUsage, `--subscription "orders" adopts no table in the configuration; those that do are mails`)
-	d.cli("adopt", "check", "--subscription", "mails", "--preset", "dotnet", "--config", "penstock.yaml").wants(t, cli.ExitUsage, "beside --preset or --table")
+	d.cli("adopt", "check", "--config", file, "--subscription", "orders").wants(t, cli.ExitUsage, `--subscription "orders" adopts no table in the configuration; those that do are mails`)
+	d.cli("adopt", "check", "--subscription", "mails", "--preset", "dotnet", "--config", file).wants(t, cli.ExitUsage, "beside --preset or --table")
 	d.cli(checks("--table", "nothing.outbox_messages")...).wants(t, cli.ExitFailure, `there is no table "nothing"."outbox_messages"`)
 	d.cli("adopt", "check", "--table", "t", "--database-url", database).wants(t, cli.ExitUsage, "--table is given without --preset")
 	d.cli("adopt", "check", "--preset", "java", "--database-url", database).wants(t, cli.ExitUsage, `preset is "java": choose one of debezium`)

@@ -41,6 +41,7 @@ func settleRows(t *testing.T, database, subscription string, verdict func(pensto
 
 // What operators see and do of an adopted table, described by a file or by flags.
 func TestOperatingAdoptedTables(t *testing.T) {
+	t.Parallel()
 	database := postgrestest.Database(t)
 	d := urlDesk(t, database)
 	d.outbox("orders", numbered(1)...)
@@ -54,7 +55,7 @@ func TestOperatingAdoptedTables(t *testing.T) {
 		}[m.Topic]
 	})
 	execute(t, database, `insert into outbox_messages (type, content) values ('new', '{}')`)
-	clitest.Write(t, "penstock.yaml", "database_url: "+database+`
+	file := yaml(t, "database_url: "+database+`
 subscriptions:
   - {name: mails, adopt: dotnet, sink: discard}
   - {name: gone, adopt: {preset: events, table: nowhere}, sink: discard}
@@ -65,7 +66,7 @@ subscriptions:
 		said  string // in suggested command lines
 		meant string // database, in those of status
 	}{
-		{"file", []string{"--config", "penstock.yaml"}, "", "--config penstock.yaml"},
+		{"file", []string{"--config", file}, "", "--config " + file},
 		{"flags", []string{"--database-url", database, "--adopt", "dotnet", "--table", "outbox_messages"}, " --adopt dotnet --table outbox_messages", "--database-url " + cli.ShellWord(database)},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -86,7 +87,7 @@ subscriptions:
 		})
 	}
 	var status statusJSON
-	if err := json.Unmarshal([]byte(must(t, "status", "--json", "--config", "penstock.yaml")), &status); err != nil || len(status.Outboxes) != 1 || len(status.Adopted) != 2 {
+	if err := json.Unmarshal([]byte(must(t, "status", "--json", "--config", file)), &status); err != nil || len(status.Outboxes) != 1 || len(status.Adopted) != 2 {
 		t.Fatalf("%+v, %v", status, err)
 	}
 	if mails := status.Adopted[0]; mails.Table != "outbox_messages" || mails.Subscription != "mails" || mails.DeadLetters != 1 || mails.Parked != 1 || mails.Backlog != 1 || mails.Settled == 0 {
@@ -95,9 +96,9 @@ subscriptions:
 	if gone := status.Adopted[1]; !strings.Contains(gone.Error, "nowhere") {
 		t.Errorf("got %+v", gone)
 	}
-	clitest.Contains(t, must(t, "status", "--config", "penstock.yaml"), "orders", "nowhere/gone: ")
+	clitest.Contains(t, must(t, "status", "--config", file), "orders", "nowhere/gone: ")
 
-	config := []string{"--config", "penstock.yaml"}
+	config := []string{"--config", file}
 	clitest.Same(t, "retried", must(t, append(config, "dead", "retry", "mails", "--error", "dies", "--json")...), `{"retried":1,"subscription":"mails","table":"outbox_messages"}`+"\n")
 	settleRows(t, database, "mails", func(m penstock.Message) penstock.Verdict {
 		return penstock.Verdict{Outcome: penstock.Dead, Failures: []penstock.Failure{{Attempt: 2, At: time.Now(), Err: "again"}}}

@@ -26,6 +26,7 @@ func completed(t *testing.T, d *desk, args ...string) string {
 }
 
 func TestNamesAreCompleted(t *testing.T) {
+	t.Parallel()
 	for store, url := range map[string]string{"sqlite": "sqlite:" + filepath.Join(t.TempDir(), "test.db"), "postgres": postgrestest.Database(t)} {
 		t.Run(store, func(t *testing.T) {
 			d := urlDesk(t, url)
@@ -78,6 +79,7 @@ func TestNamesAreCompleted(t *testing.T) {
 
 // What lists names waits for nobody who works on what they name, and counts nothing of it.
 func TestListsReadNamesAlone(t *testing.T) {
+	t.Parallel()
 	url := postgrestest.Database(t)
 	d := urlDesk(t, url)
 	d.outbox("orders", numbered(1)...)
@@ -102,6 +104,7 @@ func TestListsReadNamesAlone(t *testing.T) {
 
 // Roles of the server, wherever something is granted to one.
 func TestRolesAreCompleted(t *testing.T) {
+	t.Parallel()
 	database := postgrestest.Database(t)
 	d := urlDesk(t, database)
 	d.outbox("orders")

@@ -58,6 +58,7 @@ func (d *desk) deadJobs(ids []int64, args ...string) string {
 }
 
 func TestDeadJobsAreChosen(t *testing.T) {
+	t.Parallel()
 	eachStore(t, func(t *testing.T, d *desk) {
 		ids := deadJobDesk(t, d)
 		for args, want := range map[string]string{
@@ -103,6 +104,7 @@ func TestDeadJobsAreChosen(t *testing.T) {
 }
 
 func TestDeadJobIsShown(t *testing.T) {
+	t.Parallel()
 	eachStore(t, func(t *testing.T, d *desk) {
 		ids := deadJobDesk(t, d)
 		first := d.must("dead", "show", "mails", fmt.Sprint(ids[0]))
@@ -121,6 +123,7 @@ func TestDeadJobIsShown(t *testing.T) {
 }
 
 func TestDeadJobsAreRetriedAndDiscarded(t *testing.T) {
+	t.Parallel()
 	eachStore(t, func(t *testing.T, d *desk) {
 		ids := deadJobDesk(t, d)
 		id := func(i int) string { return fmt.Sprint(ids[i-1]) }

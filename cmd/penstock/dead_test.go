@@ -28,6 +28,7 @@ func deadDesk(t *testing.T, d *desk) {
 }
 
 func TestDeadList(t *testing.T) {
+	t.Parallel()
 	eachStore(t, func(t *testing.T, d *desk) {
 		deadDesk(t, d)
 		table := d.must("dead", "list", "orders", "--subscription", "billing")
@@ -67,6 +68,7 @@ func TestDeadList(t *testing.T) {
 }
 
 func TestDeadShow(t *testing.T) {
+	t.Parallel()
 	eachStore(t, func(t *testing.T, d *desk) {
 		deadDesk(t, d)
 		show := []string{"dead", "show", "orders", "--subscription", "billing"}
@@ -94,6 +96,7 @@ func TestDeadShow(t *testing.T) {
 }
 
 func TestDeadRetry(t *testing.T) {
+	t.Parallel()
 	eachStore(t, func(t *testing.T, d *desk) {
 		deadDesk(t, d)
 		retry := []string{"dead", "retry", "orders", "--subscription", "billing"}
@@ -123,6 +126,7 @@ func TestDeadRetry(t *testing.T) {
 }
 
 func TestDeadDiscard(t *testing.T) {
+	t.Parallel()
 	eachStore(t, func(t *testing.T, d *desk) {
 		deadDesk(t, d)
 		discard := []string{"dead", "discard", "orders", "--subscription", "billing"}
@@ -151,6 +155,7 @@ func TestDeadDiscard(t *testing.T) {
 }
 
 func TestDeadNeedsAChoice(t *testing.T) {
+	t.Parallel()
 	d := memoryDesk(t)
 	deadDesk(t, d)
 	if err := d.store.CreateOutbox(t.Context(), "fresh"); err != nil {

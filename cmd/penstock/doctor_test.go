@@ -114,14 +114,18 @@ func (p *patient) relayed(outbox string) { p.relay(outbox, "billing", deliver) }
 // eachPatient runs a test over the stores that have an examination of their own.
 func eachPatient(t *testing.T, test func(t *testing.T, p *patient)) {
 	t.Run("sqlite", func(t *testing.T) {
-		test(t, newPatient(t, "sqlite:"+filepath.Join(t.TempDir(), "test.db")))
+		t.Parallel()
+		test(t, newPatient(t, sqliteFile(t)))
 	})
-	server := testserver.StartPostgres(t, "fsync = on", "full_page_writes = on", "synchronous_commit = on")
-	database := postgrestest.OnServer(server.URL)
-	t.Run("postgres", func(t *testing.T) { test(t, newPatient(t, database(t))) })
+	t.Run("postgres", func(t *testing.T) {
+		t.Parallel()
+		server := testserver.StartPostgres(t, "fsync = on", "full_page_writes = on", "synchronous_commit = on")
+		test(t, newPatient(t, postgrestest.OnServer(server.URL)(t)))
+	})
 }
 
 func TestDoctorFindsNothingWhereAllIsWell(t *testing.T) {
+	t.Parallel()
 	eachPatient(t, func(t *testing.T, p *patient) {
 		p.healthy()
 		p.outbox("orders", numbered(3)...)
@@ -137,6 +141,7 @@ func TestDoctorFindsNothingWhereAllIsWell(t *testing.T) {
 }
 
 func TestDoctorFindsWhatWaits(t *testing.T) {
+	t.Parallel()
 	eachPatient(t, func(t *testing.T, p *patient) {
 		t.Run("a subscription that nobody relays", func(t *testing.T) {
 			p := &patient{&desk{t: t, store: p.store, open: p.open}, p.url}
@@ -191,6 +196,7 @@ func TestDoctorFindsWhatWaits(t *testing.T) {
 }
 
 func TestDoctorFindsAWorkerThatHangs(t *testing.T) {
+	t.Parallel()
 	eachPatient(t, func(t *testing.T, p *patient) {
 		p.must("queue", "create", "mails")
 		p.jobs("mails", "1", "2")
@@ -220,6 +226,7 @@ func TestDoctorFindsAWorkerThatHangs(t *testing.T) {
 
 // One job is held while others of its queue come and go.
 func TestDoctorFindsAJobThatRunsFarLonger(t *testing.T) {
+	t.Parallel()
 	eachPatient(t, func(t *testing.T, p *patient) {
 		p.must("queue", "create", "mails")
 		p.jobs("mails", "slow")
@@ -250,7 +257,8 @@ func TestDoctorFindsAJobThatRunsFarLonger(t *testing.T) {
 }
 
 func TestDoctorFindsADeadBroker(t *testing.T) {
-	p := newPatient(t, "sqlite:"+filepath.Join(t.TempDir(), "test.db"))
+	t.Parallel()
+	p := newPatient(t, sqliteFile(t))
 	p.outbox("orders")
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -270,8 +278,8 @@ func TestDoctorFindsADeadBroker(t *testing.T) {
 			t.Errorf("a password is shown: %v", f)
 		}
 	}
-	clitest.Write(t, "penstock.yaml", "database_url: "+p.url+"\nsubscriptions:\n  - {name: billing, outbox: orders, sink: 'amqp://"+down+"/'}\n  - {name: audit, outbox: gone, sink: discard}\n")
-	o := invoke(t, "doctor", "--config", "penstock.yaml", "--measure", "1ms")
+	file := yaml(t, "database_url: "+p.url+"\nsubscriptions:\n  - {name: billing, outbox: orders, sink: 'amqp://"+down+"/'}\n  - {name: audit, outbox: gone, sink: discard}\n")
+	o := invoke(t, "doctor", "--config", file, "--measure", "1ms")
 	o.wants(t, cli.ExitCheck, "2 critical findings need somebody")
 	clitest.Contains(t, cli.OneLine(o.stdout), "critical  sink orders/billing → rabbitmq:", "gone/audit: the configuration names an outbox that is not there", "orders/billing: no relay has ever run it", "next: penstock outbox create")
 	for _, f := range p.examined("--sink", "http://"+up+"/x#allow_private=true", "--sink", "stdout") {
@@ -283,6 +291,7 @@ func TestDoctorFindsADeadBroker(t *testing.T) {
 
 // What others do to a server, and to the tables.
 func TestDoctorFindsWhatIsDoneToPostgres(t *testing.T) {
+	t.Parallel()
 	server := testserver.StartPostgres(t, "fsync = on", "full_page_writes = on", "max_prepared_transactions = 5", "wal_level = logical")
 	database := postgrestest.OnServer(server.URL)
 	on := func(t *testing.T) (*patient, *postgrestest.DB) {
@@ -395,15 +404,15 @@ func TestDoctorFindsWhatIsDoneToPostgres(t *testing.T) {
 		db.Exec("create role app login")
 		defer db.Exec("drop role app")
 		app := strings.Replace(p.url, "postgres@", "app@", 1)
-		clitest.Write(t, "penstock.yaml", "database_url: "+app+"\nsubscriptions:\n  - {name: billing, outbox: orders, sink: discard}\n")
-		o := invoke(t, "doctor", "--config", "penstock.yaml", "--measure", "1ms")
+		file := yaml(t, "database_url: "+app+"\nsubscriptions:\n  - {name: billing, outbox: orders, sink: discard}\n")
+		o := invoke(t, "doctor", "--config", file, "--measure", "1ms")
 		clitest.Contains(t, cli.OneLine(o.stdout), "critical  permissions: ", "permission denied for schema penstock", "penstock outbox grant")
 		db.Exec("grant usage on schema penstock to app")
-		o = invoke(t, "doctor", "--config", "penstock.yaml", "--measure", "1ms")
+		o = invoke(t, "doctor", "--config", file, "--measure", "1ms")
 		clitest.Contains(t, cli.OneLine(o.stdout), "critical  permissions: role app may not run the relay", "penstock outbox grant")
 		must(t, "outbox", "grant", "app", "--relay", "--database-url", p.url)
 		db.Exec("grant execute on function pg_control_system() to app")
-		o = invoke(t, "doctor", "--config", "penstock.yaml", "--measure", "1ms")
+		o = invoke(t, "doctor", "--config", file, "--measure", "1ms")
 		if o.code != cli.ExitOK {
 			t.Errorf("exit code %d: %s%s", o.code, o.stdout, o.stderr)
 		}
@@ -419,6 +428,7 @@ func TestDoctorFindsWhatIsDoneToPostgres(t *testing.T) {
 }
 
 func TestDoctorFindsAClockThatIsWrong(t *testing.T) {
+	t.Parallel()
 	server := testserver.StartPostgresWithClock(t)
 	p := newPatient(t, postgrestest.OnServer(server.URL)(t))
 	p.healthy(doctor.CheckClock)
@@ -429,6 +439,7 @@ func TestDoctorFindsAClockThatIsWrong(t *testing.T) {
 }
 
 func TestDoctorFindsWhatIsDoneToAFile(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "test.db")
 	p := newPatient(t, "sqlite:"+file)
 	p.outbox("orders", numbered(1)...)

@@ -27,6 +27,7 @@ func (d *desk) claim(queue, group string) []penstock.Job {
 }
 
 func TestEnqueueOne(t *testing.T) {
+	t.Parallel()
 	eachStore(t, func(t *testing.T, d *desk) {
 		d.must("queue", "create", "mails")
 		id := strings.TrimSpace(d.must("enqueue", "mails", "hello", "--key", "k", "--priority", "-16", "-H", "a=b=c", "--dedup-key", "once"))
@@ -61,6 +62,7 @@ func TestEnqueueOne(t *testing.T) {
 }
 
 func TestEnqueueLines(t *testing.T) {
+	t.Parallel()
 	eachStore(t, func(t *testing.T, d *desk) {
 		d.must("queue", "create", "mails")
 		input := `{"payload":"text","key":"k","priority":3,"headers":{"a":"b"}}
@@ -97,6 +99,7 @@ func TestEnqueueLines(t *testing.T) {
 }
 
 func TestJobCancel(t *testing.T) {
+	t.Parallel()
 	eachStore(t, func(t *testing.T, d *desk) {
 		d.must("queue", "create", "mails")
 		ids := d.jobs("mails", "a", "b", "c")
@@ -115,6 +118,7 @@ func TestJobCancel(t *testing.T) {
 }
 
 func TestSchedules(t *testing.T) {
+	t.Parallel()
 	eachStore(t, func(t *testing.T, d *desk) {
 		d.must("queue", "create", "reports")
 		clitest.Same(t, "none", d.must("schedule", "list", "reports"), "Queue reports has no schedule yet: penstock schedule set makes one.\n")

@@ -13,6 +13,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/config"
 	"github.com/penstock/penstock/internal/cli"
+	"github.com/penstock/penstock/internal/cli/clitest"
 	"github.com/penstock/penstock/store/memory"
 	"github.com/penstock/penstock/store/postgres/postgrestest"
 )
@@ -29,8 +30,18 @@ type desk struct {
 // eachStore runs a test over every store.
 func eachStore(t *testing.T, test func(t *testing.T, d *desk)) {
 	t.Run("memory", func(t *testing.T) { test(t, memoryDesk(t)) })
-	t.Run("sqlite", func(t *testing.T) { test(t, urlDesk(t, "sqlite:"+filepath.Join(t.TempDir(), "test.db"))) })
+	t.Run("sqlite", func(t *testing.T) { test(t, urlDesk(t, sqliteFile(t))) })
 	t.Run("postgres", func(t *testing.T) { test(t, urlDesk(t, postgrestest.Database(t))) })
+}
+
+// sqliteFile is the URL of a database that is not there yet.
+func sqliteFile(t *testing.T) string { return "sqlite:" + filepath.Join(t.TempDir(), "test.db") }
+
+// yaml is a configuration file.
+func yaml(t *testing.T, content string) (file string) {
+	file = filepath.Join(t.TempDir(), "penstock.yaml")
+	clitest.Write(t, file, content)
+	return file
 }
 
 func urlDesk(t *testing.T, url string) *desk {
@@ -50,7 +61,6 @@ func memoryDesk(t *testing.T) *desk {
 }
 
 func newDesk(t *testing.T, store penstock.Store, open func() penstock.Store) *desk {
-	t.Chdir(t.TempDir()) // no penstock.yaml
 	t.Cleanup(func() { store.Close() })
 	if err := store.Migrate(t.Context()); err != nil {
 		t.Fatal(err)

@@ -16,6 +16,7 @@ import (
 )
 
 func TestQueueGrant(t *testing.T) {
+	t.Parallel()
 	database := postgrestest.Database(t)
 	d := urlDesk(t, database)
 	d.must("queue", "create", "mails")
@@ -83,6 +84,7 @@ func roleOf(t *testing.T, conn *pgx.Conn) (role string) {
 }
 
 func TestOutboxGrant(t *testing.T) {
+	t.Parallel()
 	database := postgrestest.Database(t)
 	d := urlDesk(t, database)
 	d.outbox("orders")
@@ -105,6 +107,7 @@ func TestOutboxGrant(t *testing.T) {
 }
 
 func TestOnlyPostgreSQLGrants(t *testing.T) {
+	t.Parallel()
 	d := memoryDesk(t)
 	d.cli("queue", "grant", "mails", "somebody", "--work").wants(t, cli.ExitUsage, "this database has no roles")
 	d.cli("outbox", "grant", "orders", "somebody", "--publish").wants(t, cli.ExitUsage, "this database has no roles")

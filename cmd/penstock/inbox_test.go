@@ -119,6 +119,7 @@ func (c *consuming) wants(released []penstock.Released, err error, want string) 
 }
 
 func TestInboxLifecycle(t *testing.T) {
+	t.Parallel()
 	eachInbox(t, func(t *testing.T, d *desk, c *consuming) {
 		clitest.Same(t, "none yet", d.must("inbox", "status"), "There is no inbox yet: penstock inbox create CONSUMER makes one.\n")
 		clitest.Same(t, "none yet", d.must("inbox", "list", "--json"), "[]\n")
@@ -153,6 +154,7 @@ func TestInboxLifecycle(t *testing.T) {
 }
 
 func TestInboxHeldAndGaps(t *testing.T) {
+	t.Parallel()
 	eachInbox(t, func(t *testing.T, d *desk, c *consuming) {
 		d.must("inbox", "create", "billing")
 		clitest.Same(t, "nothing", d.must("inbox", "held", "billing"), "Nothing of billing is held.\n")
@@ -232,6 +234,7 @@ func fields(table string) (lines []string) {
 }
 
 func TestInboxRelease(t *testing.T) {
+	t.Parallel()
 	eachInbox(t, func(t *testing.T, d *desk, c *consuming) {
 		d.must("inbox", "create", "billing")
 		hold := func() {
@@ -266,6 +269,7 @@ func TestInboxRelease(t *testing.T) {
 }
 
 func TestInboxDiscard(t *testing.T) {
+	t.Parallel()
 	eachInbox(t, func(t *testing.T, d *desk, c *consuming) {
 		d.must("inbox", "create", "billing")
 		c.receives("k", "1", "", "1")
@@ -289,6 +293,7 @@ func TestInboxDiscard(t *testing.T) {
 }
 
 func TestInboxGrant(t *testing.T) {
+	t.Parallel()
 	database := postgrestest.Database(t)
 	d := urlDesk(t, database)
 	d.must("inbox", "create", "billing")
@@ -331,6 +336,7 @@ func TestInboxGrant(t *testing.T) {
 }
 
 func TestStoresWithoutInboxes(t *testing.T) {
+	t.Parallel()
 	d := memoryDesk(t)
 	d.cli("inbox", "list").wants(t, cli.ExitUsage, "has no inboxes: use PostgreSQL or SQLite")
 	d.cli("inbox", "grant", "billing", "somebody", "--consume").wants(t, cli.ExitUsage, "this database has no roles")

@@ -23,6 +23,7 @@ func ids(msgs []penstock.Message) string {
 }
 
 func TestReplay(t *testing.T) {
+	t.Parallel()
 	eachStore(t, func(t *testing.T, d *desk) {
 		d.outbox("orders")
 		d.must("outbox", "set", "orders", "--retain-age", "24h")
@@ -86,6 +87,7 @@ func parkOrHold(m penstock.Message) penstock.Verdict {
 }
 
 func TestParked(t *testing.T) {
+	t.Parallel()
 	eachStore(t, func(t *testing.T, d *desk) {
 		d.outbox("orders",
 			penstock.Message{ID: "p1", Key: "new\nline", Topic: "park"}, penstock.Message{ID: "p2", Key: "new\nline", Topic: "behind"},
@@ -156,6 +158,7 @@ func TestParked(t *testing.T) {
 
 // What has no key is told apart by its seq.
 func TestParkedWithoutAKey(t *testing.T) {
+	t.Parallel()
 	eachStore(t, func(t *testing.T, d *desk) {
 		d.outbox("orders", penstock.Message{ID: "p1", Topic: "park"}, penstock.Message{ID: "p2", Topic: "park"})
 		var seqs []string
@@ -170,6 +173,7 @@ func TestParkedWithoutAKey(t *testing.T) {
 }
 
 func TestRetention(t *testing.T) {
+	t.Parallel()
 	eachStore(t, func(t *testing.T, d *desk) {
 		retention := func(outbox string) penstock.Retention {
 			all, err := d.store.Status(t.Context())
@@ -224,6 +228,7 @@ func TestRetention(t *testing.T) {
 }
 
 func TestSubscriptionDrop(t *testing.T) {
+	t.Parallel()
 	eachStore(t, func(t *testing.T, d *desk) {
 		d.outbox("orders", numbered(3)...)
 		d.relay("orders", "billing", dies)

@@ -60,6 +60,7 @@ func (d *desk) find(ctx context.Context, name string) *penstock.QueueStatus {
 func jobsIn(q *penstock.QueueStatus) int64 { return q.Ready + q.Running + q.Delayed + q.Waiting }
 
 func TestQueueLifecycle(t *testing.T) {
+	t.Parallel()
 	eachStore(t, func(t *testing.T, d *desk) {
 		for _, name := range []string{"mails", `we"ird; drop table x`, "größe"} {
 			clitest.Same(t, name, d.must("queue", "create", name), "Queue "+name+" is ready.\n")
@@ -106,6 +107,7 @@ func (o outcome) wants2(t *testing.T, code int, parts ...string) {
 }
 
 func TestQueueSetAndPause(t *testing.T) {
+	t.Parallel()
 	eachStore(t, func(t *testing.T, d *desk) {
 		d.must("queue", "create", "mails")
 		clitest.Same(t, "attempts", d.must("queue", "set", "mails", "--max-attempts", "5"), "Queue mails: 5 attempts, any number at a time, deduplication for 1h.\n")
@@ -131,6 +133,7 @@ func TestQueueSetAndPause(t *testing.T) {
 }
 
 func TestStatusShowsQueues(t *testing.T) {
+	t.Parallel()
 	eachStore(t, func(t *testing.T, d *desk) {
 		d.must("queue", "create", "mails", "--max-running", "10")
 		d.outbox("orders", numbered(1)...)
@@ -171,6 +174,7 @@ func TestStatusShowsQueues(t *testing.T) {
 }
 
 func TestStatusShowsGroups(t *testing.T) {
+	t.Parallel()
 	eachStore(t, func(t *testing.T, d *desk) {
 		d.must("queue", "create", "mails")
 		d.must("queue", "create", "empty")

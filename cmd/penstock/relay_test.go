@@ -17,6 +17,7 @@ import (
 
 // A subscription whose sink is a queue fills it, and stops when it is told to.
 func TestRelayIntoAQueue(t *testing.T) {
+	t.Parallel()
 	t.Run("sqlite", func(t *testing.T) { relayIntoAQueue(t, urlDesk(t, "sqlite:"+filepath.Join(t.TempDir(), "test.db"))) })
 	t.Run("postgres", func(t *testing.T) { relayIntoAQueue(t, urlDesk(t, postgrestest.Database(t))) })
 }
@@ -54,6 +55,7 @@ func relayIntoAQueue(t *testing.T, d *desk) {
 }
 
 func TestNotEveryStoreForwards(t *testing.T) {
+	t.Parallel()
 	d := memoryDesk(t)
 	d.outbox("orders")
 	d.cli("relay", "--outbox", "orders", "--sink", "queue:emails", "--log-level", "error").wants(t, cli.ExitUsage, "is for PostgreSQL and SQLite")
@@ -86,6 +88,7 @@ func TestRelayFlagsThatAreRefused(t *testing.T) {
 
 // The log says once that a process begins, and once that it has the lease.
 func TestRelayLogsItsStartOnce(t *testing.T) {
+	t.Parallel()
 	d := memoryDesk(t)
 	d.outbox("orders", numbered(3)...)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -18,6 +18,7 @@ import (
 // TestRelayRoleNeedsNothingOfQueues has a role that existed before there were
 // queues do what docs/cli.md says it can.
 func TestRelayRoleNeedsNothingOfQueues(t *testing.T) {
+	t.Parallel()
 	database := postgrestest.Database(t)
 	d := urlDesk(t, database)
 	d.outbox("orders", numbered(1)...)
@@ -67,6 +68,7 @@ func TestRelayRoleNeedsNothingOfQueues(t *testing.T) {
 // TestEachRoleSeesItsPart has roles of one part each look at everything, and do what is
 // another's part.
 func TestEachRoleSeesItsPart(t *testing.T) {
+	t.Parallel()
 	database := postgrestest.Database(t)
 	d := urlDesk(t, database)
 	d.outbox("orders", numbered(1)...)

@@ -11,6 +11,7 @@ import (
 )
 
 func TestStatusJSONHasEveryField(t *testing.T) {
+	t.Parallel()
 	eachStore(t, func(t *testing.T, d *desk) {
 		d.outbox("orders", numbered(2)...)
 		d.must("outbox", "set", "orders", "--retain-age", "1h")

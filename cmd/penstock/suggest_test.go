@@ -75,6 +75,7 @@ func TestNextCommandsRunWhenPasted(t *testing.T) {
 }
 
 func TestOutboxDropTellsWhatIsLost(t *testing.T) {
+	t.Parallel()
 	eachStore(t, func(t *testing.T, d *desk) {
 		d.outbox("orders", numbered(3)...)
 		d.relay("orders", "billing", dies)

@@ -52,6 +52,7 @@ func TestTailFindsWhatIsRare(t *testing.T) {
 }
 
 func TestTailRefuses(t *testing.T) {
+	t.Parallel()
 	d := memoryDesk(t)
 	d.outbox("orders")
 	for args, want := range map[string]string{
