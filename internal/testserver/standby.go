@@ -65,9 +65,16 @@ func (p *Postgres) follower(via string) (*Postgres, error) {
 	}
 	return newPostgres(p.clock, func(s *Postgres, who *syscall.Credential, own int) error {
 		from := fmt.Sprintf("host=%s port=%s user=postgres application_name=%s", host, port, standbyName)
-		backup := s.as(who, filepath.Join(s.Bin, "pg_basebackup"), "-d", from, "-D", s.data(), "-R", "-X", "stream", "-c", "fast", "--no-sync")
-		if out, err := backup.CombinedOutput(); err != nil {
-			return fmt.Errorf("pg_basebackup: %w\n%s", err, bytes.TrimSpace(out))
+		// Again, as in awaitStandby: p may be recovering from a backend that crashed.
+		for deadline := time.Now().Add(startPatience); ; time.Sleep(200 * time.Millisecond) {
+			backup := s.as(who, filepath.Join(s.Bin, "pg_basebackup"), "-d", from, "-D", s.data(), "-R", "-X", "stream", "-c", "fast", "--no-sync")
+			out, err := backup.CombinedOutput()
+			if err == nil {
+				break
+			}
+			if time.Now().After(deadline) {
+				return fmt.Errorf("pg_basebackup: %w\n%s", err, bytes.TrimSpace(out))
+			}
 		}
 		return appendFile(filepath.Join(s.data(), "postgresql.conf"), []string{fmt.Sprintf("port = %d", own)})
 	})
