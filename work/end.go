@@ -200,10 +200,9 @@ func (w *worker) tell(ctx context.Context, t *task, failure error, interrupted b
 	if !asked {
 		after = -1 // the queue's own backoff
 	}
-	var snoozed snooze
 	end := Failed
-	if errors.As(failure, &snoozed) {
-		end, after = Snoozed, time.Duration(snoozed)
+	if pause, ok := SnoozeDelay(failure); ok {
+		end, after = Snoozed, pause
 	} else if interrupted { // it is not the job's fault
 		end, after = Released, 0
 	}

@@ -57,6 +57,13 @@ func Snooze(after time.Duration) error { return snooze(after) }
 
 type snooze time.Duration
 
+// SnoozeDelay returns the time given to Snooze, and whether err is one.
+func SnoozeDelay(err error) (time.Duration, bool) {
+	var s snooze
+	ok := errors.As(err, &s)
+	return time.Duration(s), ok
+}
+
 func (s snooze) Error() string { return "the job is to run again after " + time.Duration(s).String() }
 
 // Options for Run. The zero value of each field means its default.

@@ -68,6 +68,7 @@ var rooms = []row{
 	{room: "config", may: []string{self, ".", "internal/*", "relay", "store/*", "sink/*"}, tests: helpers},
 	{room: "run", may: []string{self, ".", "internal/*", "relay", "store/*", "sink/*", "config", "metrics"}, tests: helpers},
 	{room: "cmd/penstock", may: with(wiring, "internal/lab", "internal/cli"), tests: with(helpers, "internal/cli/clitest")},
+	{room: "clients", named: true, may: wiring, tests: with(helpers, "store/*test")},
 	{room: "systemtest", may: with(wiring, "internal/lab"), tests: helpers},
 	{room: "examples", may: wiring, tests: helpers},
 }
@@ -135,7 +136,7 @@ func TestImports(t *testing.T) {
 			return err
 		}
 		if d.IsDir() {
-			if name := d.Name(); file != root && (strings.HasPrefix(name, ".") || name == "testdata" || name == "bin" || hasModule(file)) {
+			if name := d.Name(); file != root && (strings.HasPrefix(name, ".") || name == "testdata" || name == "node_modules" || name == "bin" || hasModule(file)) {
 				return filepath.SkipDir
 			}
 			return nil

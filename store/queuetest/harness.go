@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/work"
 )
 
 // Harness is what a store's test package gives the suite.
@@ -15,6 +16,8 @@ type Harness struct {
 	// if it cannot, and leaves nothing behind once t's cleanups have run.
 	Open     func(t testing.TB) Instance
 	Features Features
+	// Groups, if given, are the only ones that run: for what has a part of a store.
+	Groups []string
 	// OneOf, above 1, is for a store that passes the whole suite under other conditions
 	// already: one of so many cases runs, which the seed draws. In the long form of
 	// random tests each does.
@@ -49,6 +52,9 @@ type Instance struct {
 	// Another opens a second store on the same database, as another process
 	// would, and closes it in t's cleanup.
 	Another func(t testing.TB) penstock.QueueStore
+
+	// Work, if given, runs handlers in place of work.Run: a worker in another language.
+	Work func(ctx context.Context, q penstock.Queue, h work.Handler, o work.Options) error
 
 	// Pin opens a snapshot that holds back the database's own cleanup until
 	// release is called or t ends.

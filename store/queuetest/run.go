@@ -1,6 +1,7 @@
 package queuetest
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/penstock/penstock"
@@ -13,6 +14,9 @@ func Run(t *testing.T, h Harness) {
 		t.Fatal("queuetest: Harness.Open is missing")
 	}
 	for _, g := range groups {
+		if len(h.Groups) > 0 && !slices.Contains(h.Groups, g.name) {
+			continue
+		}
 		t.Run(g.name, func(t *testing.T) {
 			for _, c := range g.cases {
 				t.Run(c.name, func(t *testing.T) {

@@ -28,7 +28,13 @@ func (e *env) work(h work.Handler, o work.Options) (stop func() error) {
 	o.Logger = slog.New(slog.DiscardHandler)
 	ctx, cancel := context.WithCancel(e.ctx)
 	done := make(chan error, 1)
-	go func() { done <- work.Run(ctx, q, h, o) }()
+	run := e.Work
+	if run == nil {
+		run = func(ctx context.Context, q penstock.Queue, h work.Handler, o work.Options) error {
+			return work.Run(ctx, q, h, o)
+		}
+	}
+	go func() { done <- run(ctx, q, h, o) }()
 	stop = sync.OnceValue(func() error {
 		cancel()
 		return <-done

@@ -18,6 +18,8 @@ type Harness struct {
 	// it the suite calls Open and Migrate.
 	OpenMigrated func(t testing.TB) Instance
 	Features     Features
+	// Groups, if given, are the only ones that run: for what has a part of a store.
+	Groups []string
 	// OneOf, above 1, is for a store that passes the whole suite under other conditions
 	// already: one of so many cases runs, which the seed draws. In the long form of
 	// random tests each does, and so does, always, what needs SmallPieces.

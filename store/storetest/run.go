@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/penstock/penstock/internal/testseed"
@@ -12,6 +13,9 @@ func Run(t *testing.T, h Harness) {
 		t.Fatal("storetest: Harness.Open is missing")
 	}
 	for _, g := range groups {
+		if len(h.Groups) > 0 && !slices.Contains(h.Groups, g.name) {
+			continue
+		}
 		t.Run(g.name, func(t *testing.T) {
 			for _, c := range g.cases {
 				t.Run(c.name, func(t *testing.T) {

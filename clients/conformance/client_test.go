@@ -1,0 +1,348 @@
+package conformance_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/clients/conformance"
+	"github.com/penstock/penstock/store/postgres"
+	"github.com/penstock/penstock/work"
+)
+
+// client is one of a program, on a database.
+type client struct {
+	*program
+	db string
+}
+
+func (p *program) open(t testing.TB, url string) *client {
+	t.Helper()
+	c := &client{program: p}
+	var opened struct {
+		DB string `json:"db"`
+	}
+	must(t, p.call(t.Context(), "open", args{"url": url}, &opened))
+	c.db = opened.DB
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		defer cancel()
+		_ = p.call(ctx, "close", args{"db": c.db}, nil) // one that ended has closed
+	})
+	return c
+}
+
+func (c *client) with(more args) args {
+	all := args{"db": c.db}
+	for name, value := range more {
+		all[name] = value
+	}
+	return all
+}
+
+// remoteTx is a transaction in the program.
+type remoteTx struct {
+	c    *client
+	tx   string
+	kind string
+	done bool
+}
+
+// begin takes the kinds of transactions in turn, so that all are seen.
+func (c *client) begin(ctx context.Context) (*remoteTx, error) {
+	kinds := c.hello.Kinds
+	return c.beginAs(ctx, kinds[int(c.kinds.Add(1)-1)%len(kinds)])
+}
+
+func (c *client) beginAs(ctx context.Context, kind string) (*remoteTx, error) {
+	t := &remoteTx{c: c, kind: kind}
+	var begun struct {
+		Tx string `json:"tx"`
+	}
+	err := c.call(ctx, "begin", c.with(args{"kind": kind}), &begun)
+	t.tx = begun.Tx
+	return t, t.failed(err)
+}
+
+// failed makes of an error the one by which Go knows it, and names the kind.
+func (t *remoteTx) failed(err error, unknown ...error) error {
+	if err = known(err, unknown...); err != nil {
+		err = fmt.Errorf("%s transaction: %w", t.kind, err)
+	}
+	return err
+}
+
+// known makes of an error the one by which Go knows it; unknown is that of a name there is not.
+func known(err error, unknown ...error) error {
+	var e *conformance.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	switch {
+	case e.Field != "":
+		return &penstock.FieldError{Field: conformance.FieldOf(e.Field), Problem: e.Message}
+	case e.SQLState == "42P01" && len(unknown) > 0:
+		return fmt.Errorf("%w: %w", unknown[0], err)
+	case e.SQLState == "PS001":
+		return fmt.Errorf("%w: %w", penstock.ErrLeaseLost, err)
+	case e.SQLState == "22023" || e.SQLState == "23514" || e.SQLState == "22021":
+		return &penstock.FieldError{Field: "lease", Problem: e.Message} // of what is no message or job
+	}
+	return fmt.Errorf("%w (SQLSTATE %q)", err, e.SQLState)
+}
+
+// maxPayload is how large a payload may be that a line carries. Larger ones are not asked about.
+const maxPayload = conformance.MaxLine / 2
+
+// Publish has the client publish, by the call for one or the one for many.
+func (t *remoteTx) Publish(ctx context.Context, outbox string, msgs ...penstock.Message) error {
+	wire := make([]conformance.Message, len(msgs))
+	for i, m := range msgs {
+		texts := []string{m.ID, m.Key, m.Topic}
+		for name, value := range m.Headers {
+			texts = append(texts, name, value)
+		}
+		if !carried(m.Payload, texts) {
+			return m.Validate()
+		}
+		wire[i] = conformance.Message{Payload: append([]byte{}, m.Payload...), ID: m.ID, Key: m.Key, Topic: m.Topic, Headers: m.Headers}
+	}
+	with := args{"tx": t.tx, "outbox": outbox, "messages": wire}
+	if len(wire) == 1 {
+		with["message"] = wire[0]
+		delete(with, "messages")
+		return t.failed(t.c.call(ctx, "publish", with, nil), penstock.ErrNoOutbox)
+	}
+	return t.failed(t.c.call(ctx, "publish_many", with, nil), penstock.ErrNoOutbox)
+}
+
+// carried reports whether JSON can carry it.
+func carried(payload []byte, texts []string) bool {
+	return len(payload) <= maxPayload && utf8.ValidString(strings.Join(texts, "\x00"))
+}
+
+// Enqueue has the client enqueue, by the call for one or the one for many.
+func (t *remoteTx) Enqueue(ctx context.Context, queue string, jobs ...penstock.NewJob) ([]penstock.Enqueued, error) {
+	wire := make([]conformance.NewJob, len(jobs))
+	for i, j := range jobs {
+		texts := []string{j.Key, j.Group, j.DedupKey}
+		for name, value := range j.Headers {
+			texts = append(texts, name, value)
+		}
+		if !carried(j.Payload, texts) || j.NotBefore.Year() > 9999 {
+			return nil, j.Validate()
+		}
+		wire[i] = conformance.NewJob{Payload: append([]byte{}, j.Payload...), Key: j.Key, GroupKey: j.Group, Priority: j.Priority, DedupKey: j.DedupKey, Headers: j.Headers}
+		if !j.NotBefore.IsZero() {
+			at := j.NotBefore.UTC().Truncate(time.Microsecond)
+			wire[i].NotBefore = &at
+		}
+	}
+	made := make([]conformance.Enqueued, 1)
+	var err error
+	if len(wire) == 1 {
+		err = t.c.call(ctx, "enqueue", args{"tx": t.tx, "queue": queue, "job": wire[0]}, &made[0])
+	} else {
+		err = t.c.call(ctx, "enqueue_many", args{"tx": t.tx, "queue": queue, "jobs": wire}, &made)
+	}
+	if err != nil {
+		return nil, t.failed(err, penstock.ErrNoQueue)
+	}
+	all := make([]penstock.Enqueued, len(made))
+	for i, m := range made {
+		all[i] = penstock.Enqueued{ID: int64(m.ID), Deduplicated: m.Deduplicated}
+	}
+	return all, nil
+}
+
+func (t *remoteTx) execute(ctx context.Context, sql string) (rows [][]*string, err error) {
+	return rows, t.failed(t.c.call(ctx, "execute", args{"tx": t.tx, "sql": sql}, &rows))
+}
+
+// Count is a statement of the caller's in the same transaction.
+func (t *remoteTx) Count(ctx context.Context, name string) (n int64, err error) {
+	rows, err := t.execute(ctx, "insert into counter values ('"+strings.ReplaceAll(name, "'", "''")+"', 1) on conflict (name) do update set n = counter.n + 1 returning n")
+	if err != nil {
+		return 0, err
+	}
+	if len(rows) != 1 || len(rows[0]) != 1 || rows[0][0] == nil {
+		return 0, fmt.Errorf("%s transaction: execute returned %v, want one text", t.kind, rows)
+	}
+	_, err = fmt.Sscan(*rows[0][0], &n)
+	return n, err
+}
+
+func (t *remoteTx) first(ctx context.Context, consumer, id string) (first bool, err error) {
+	return first, t.failed(t.c.call(ctx, "inbox_first", args{"tx": t.tx, "consumer": consumer, "message_id": id}, &first), penstock.ErrNoInbox)
+}
+
+func (t *remoteTx) Commit(ctx context.Context) error   { return t.end(ctx, "commit") }
+func (t *remoteTx) Rollback(ctx context.Context) error { return t.end(ctx, "rollback") }
+
+func (t *remoteTx) end(ctx context.Context, how string) error {
+	if t.done || t.tx == "" {
+		return nil
+	}
+	t.done = true
+	return t.failed(t.c.call(ctx, how, args{"tx": t.tx}, nil))
+}
+
+// remoteQueue is a queue as the client sees it.
+type remoteQueue struct {
+	c    *client
+	name string
+	penstock.GroupFinder
+}
+
+func (q remoteQueue) call(ctx context.Context, op string, with args, result any) error {
+	with["queue"] = q.name
+	return known(q.c.call(ctx, op, q.c.with(with), result), penstock.ErrNoQueue)
+}
+
+func (q remoteQueue) Enqueue(ctx context.Context, jobs ...penstock.NewJob) ([]penstock.Enqueued, error) {
+	t, err := q.c.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = t.Rollback(context.WithoutCancel(ctx)) }()
+	made, err := t.Enqueue(ctx, q.name, jobs...)
+	if err != nil {
+		return nil, err
+	}
+	return made, t.Commit(ctx)
+}
+
+func (q remoteQueue) Claim(ctx context.Context, c penstock.Claim) ([]penstock.Job, error) {
+	_, jobs, err := q.AckClaim(ctx, nil, c)
+	return jobs, err
+}
+
+func (q remoteQueue) AckClaim(ctx context.Context, acks []int64, c penstock.Claim) ([]int64, []penstock.Job, error) {
+	if !carried(nil, []string{c.Group, c.Worker}) {
+		return nil, nil, c.Validate()
+	}
+	with := args{"n": c.Jobs, "lease_ms": c.Lease.Milliseconds(), "group_key": c.Group, "worker": c.Worker}
+	if len(acks) > 0 {
+		with["acks"] = conformance.IDs(acks)
+	}
+	var claimed conformance.Claimed
+	if err := q.call(ctx, "claim", with, &claimed); err != nil {
+		return nil, nil, err
+	}
+	var jobs []penstock.Job
+	for _, j := range claimed.Jobs {
+		jobs = append(jobs, j.Job())
+	}
+	return conformance.Numbers(claimed.Acked), jobs, nil
+}
+
+func (q remoteQueue) held(ctx context.Context, op string, leases []int64, with args) ([]int64, error) {
+	with["leases"] = conformance.IDs(leases)
+	var held []conformance.ID
+	err := q.call(ctx, op, with, &held)
+	return conformance.Numbers(held), err
+}
+
+func (q remoteQueue) Extend(ctx context.Context, lease time.Duration, leases ...int64) ([]int64, error) {
+	return q.held(ctx, "extend", leases, args{"by_ms": lease.Milliseconds()})
+}
+
+func (q remoteQueue) Ack(ctx context.Context, leases ...int64) ([]int64, error) {
+	return q.held(ctx, "ack", leases, args{})
+}
+
+func (q remoteQueue) Release(ctx context.Context, after time.Duration, leases ...int64) ([]int64, error) {
+	return q.held(ctx, "release", leases, args{"after_ms": after.Milliseconds()})
+}
+
+func (q remoteQueue) Retry(ctx context.Context, lease int64, after time.Duration, reason string) (bool, error) {
+	with := args{"lease": conformance.ID(lease), "error": strings.ToValidUTF8(reason, "\uFFFD")}
+	if after >= 0 {
+		with["after_ms"] = after.Milliseconds()
+	}
+	var ended struct {
+		Dead bool `json:"dead"`
+	}
+	err := q.call(ctx, "retry", with, &ended)
+	return ended.Dead, err
+}
+
+func (q remoteQueue) DeadLetter(ctx context.Context, lease int64, reason string) error {
+	return q.call(ctx, "dead_letter", args{"lease": conformance.ID(lease), "error": strings.ToValidUTF8(reason, "\uFFFD")}, nil)
+}
+
+func (q remoteQueue) Maintain(ctx context.Context) error { return q.call(ctx, "maintain", args{}, nil) }
+
+// work is work.Run of the client's worker.
+func (q remoteQueue) work(ctx context.Context, h func(ctx context.Context, tx string, j penstock.Job) error, o work.Options, more args) error {
+	with := q.c.with(args{"queue": q.name})
+	for name, value := range map[string]int64{"concurrency": int64(o.Concurrency), "batch": int64(o.Batch), "lease_ms": o.Lease.Milliseconds(), "drain_ms": o.DrainTimeout.Milliseconds()} {
+		if value != 0 {
+			with[name] = value
+		}
+	}
+	if o.Worker != "" {
+		with["worker_name"] = o.Worker
+	}
+	for name, value := range more {
+		with[name] = value
+	}
+	return q.c.program.work(ctx, with, h)
+}
+
+// remoteStore is the Go store, with what a client does in its place: publishing and queues.
+type remoteStore struct {
+	*postgres.Store
+	c      *client
+	closed atomic.Bool
+}
+
+// Close closes the client, too: it is the store's.
+func (s *remoteStore) Close() error {
+	s.closed.Store(true)
+	return s.Store.Close()
+}
+
+func (s *remoteStore) Publish(ctx context.Context, outbox string, msgs ...penstock.Message) error {
+	if s.closed.Load() {
+		return penstock.ErrClosed
+	}
+	t, err := s.c.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = t.Rollback(context.WithoutCancel(ctx)) }()
+	if err := t.Publish(ctx, outbox, msgs...); err != nil {
+		return err
+	}
+	return t.Commit(ctx)
+}
+
+func (s *remoteStore) Queue(name string) penstock.Queue {
+	return remoteQueue{s.c, name, s.Store.Queue(name).(penstock.GroupFinder)}
+}
+
+func openStore(t testing.TB, url string) *postgres.Store {
+	t.Helper()
+	store, err := postgres.Open(context.Background(), url, postgres.Options{})
+	must(t, err)
+	t.Cleanup(func() { _ = store.Close() })
+	return store
+}
+
+func execute(t testing.TB, url, sql string) {
+	t.Helper()
+	conn, err := pgx.Connect(context.Background(), url)
+	must(t, err)
+	defer func() { _ = conn.Close(context.Background()) }()
+	_, err = conn.Exec(context.Background(), sql)
+	must(t, err)
+}

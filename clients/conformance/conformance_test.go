@@ -1,0 +1,201 @@
+package conformance_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/testserver"
+	"github.com/penstock/penstock/store/postgres/postgrestest"
+	"github.com/penstock/penstock/store/queuetest"
+	"github.com/penstock/penstock/store/storetest"
+	"github.com/penstock/penstock/work"
+)
+
+// planned are languages of which a missing folder is worth a word.
+var planned = []string{"go", "java", "python", "typescript"}
+
+// language is one that has a folder, or should.
+type language struct {
+	Name    string `json:"language"`
+	Passed  int    `json:"passed"`
+	Failed  int    `json:"failed"`
+	LeftOut string `json:"left_out,omitempty"`
+
+	build sync.Once
+	wrong string
+	mu    sync.Mutex
+}
+
+var languages []*language
+
+func TestMain(m *testing.M) {
+	names := slices.Clone(planned)
+	scripts, _ := filepath.Glob("../*/conformance.sh")
+	for _, s := range scripts {
+		names = append(names, filepath.Base(filepath.Dir(s)))
+	}
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		if only := os.Getenv("PENSTOCK_CLIENTS"); only == "" || slices.Contains(strings.Fields(only), name) {
+			languages = append(languages, &language{Name: name})
+		}
+	}
+	code := postgrestest.Run(m)
+	for _, l := range languages {
+		if line, err := json.Marshal(l); err == nil && (l.Passed+l.Failed > 0 || l.LeftOut != "") {
+			fmt.Println(string(line))
+		}
+	}
+	os.Exit(code)
+}
+
+// ready builds the program of a language, and skips the test if that cannot be had.
+func (l *language) ready(t testing.TB) {
+	t.Helper()
+	testserver.PostgresURL(t)
+	l.build.Do(func() {
+		script := filepath.Join("..", l.Name, "conformance.sh")
+		if _, err := os.Stat(script); err != nil {
+			l.LeftOut = "there is no clients/" + l.Name + "/conformance.sh"
+			return
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+		defer cancel()
+		out, err := exec.CommandContext(ctx, script, "--build").CombinedOutput()
+		var exit *exec.ExitError
+		switch out = bytes.TrimSpace(out); {
+		case errors.As(err, &exit) && exit.ExitCode() == 77:
+			l.LeftOut = string(out[bytes.LastIndexByte(out, '\n')+1:])
+		case err != nil:
+			l.wrong = fmt.Sprintf("%s --build: %v\n%s", script, err, out)
+		}
+	})
+	switch {
+	case l.LeftOut != "":
+		t.Skipf("%s is left out: %s", l.Name, l.LeftOut)
+	case l.wrong != "":
+		l.count(t)
+		t.Fatal(l.wrong)
+	}
+}
+
+// count has the test's outcome counted.
+func (l *language) count(t testing.TB) {
+	t.Cleanup(func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		switch {
+		case t.Failed():
+			l.Failed++
+		case !t.Skipped():
+			l.Passed++
+		}
+	})
+}
+
+// goal is one test of one language: a database, the Go store on it, and a program.
+type goal struct {
+	testing.TB
+	ctx   context.Context
+	url   string
+	store *remoteStore
+}
+
+// each runs a test for each language with a program of its own.
+func each(t *testing.T, run func(g *goal, l *language)) {
+	t.Parallel()
+	for _, l := range languages {
+		t.Run(l.Name, func(t *testing.T) {
+			t.Parallel()
+			l.ready(t)
+			l.count(t)
+			run(newGoal(t, start(t, l.Name)), l)
+		})
+	}
+}
+
+func newGoal(t testing.TB, p *program) *goal {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	t.Cleanup(cancel)
+	g := &goal{TB: t, ctx: ctx, url: postgrestest.Database(t)}
+	g.store = &remoteStore{Store: openStore(t, g.url), c: p.open(t, g.url)}
+	return g
+}
+
+// The parts of the suite of queues that are about producing and working.
+func TestQueues(t *testing.T) {
+	t.Parallel()
+	for _, l := range languages {
+		t.Run(l.Name, func(t *testing.T) {
+			t.Parallel()
+			l.ready(t)
+			p := start(t, l.Name)
+			queuetest.Run(t, queuetest.Harness{
+				Open:     func(t testing.TB) queuetest.Instance { l.count(t); return queueInstance(t, p) },
+				Features: queuetest.Features{ConcurrentWriters: true, Release: true},
+				Groups:   []string{"Claim", "Tx", "Key", "Lease", "Retry", "Delay", "Dedup", "Input", "Content", "Work"},
+			})
+		})
+	}
+}
+
+func queueInstance(t testing.TB, p *program) queuetest.Instance {
+	g := newGoal(t, p)
+	others := 0
+	return queuetest.Instance{
+		Store: g.store,
+		Begin: func(ctx context.Context) (queuetest.Tx, error) { return g.store.c.begin(ctx) },
+		Another: func(t testing.TB) penstock.QueueStore { // Go and the language in turn, so that they meet
+			if others++; others%2 == 0 {
+				return openStore(t, g.url)
+			}
+			return &remoteStore{Store: openStore(t, g.url), c: p.open(t, g.url)}
+		},
+		Backdate: func(testing.TB, string, string, time.Duration) {},
+		Work: func(ctx context.Context, q penstock.Queue, h work.Handler, o work.Options) error {
+			if q, ok := q.(remoteQueue); ok {
+				return q.work(ctx, func(ctx context.Context, _ string, j penstock.Job) error { return h(ctx, j) }, o, nil)
+			}
+			return work.Run(ctx, q, h, o)
+		},
+	}
+}
+
+// The parts of the suite of outboxes that are about producing.
+func TestOutboxes(t *testing.T) {
+	t.Parallel()
+	for _, l := range languages {
+		t.Run(l.Name, func(t *testing.T) {
+			t.Parallel()
+			l.ready(t)
+			p := start(t, l.Name)
+			storetest.Run(t, storetest.Harness{
+				Open: func(t testing.TB) storetest.Instance {
+					l.count(t)
+					g := newGoal(t, p)
+					execute(t, g.url, "create table counter (name text primary key, n bigint not null)")
+					return storetest.Instance{
+						Store:   g.store,
+						Begin:   func(ctx context.Context) (storetest.Tx, error) { return g.store.c.begin(ctx) },
+						Another: func(t testing.TB) penstock.Store { return openStore(t, g.url) },
+					}
+				},
+				Features: storetest.Features{ConcurrentWriters: true},
+				Groups:   []string{"Visibility", "Content", "Input"},
+			})
+		})
+	}
+}

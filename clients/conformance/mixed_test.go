@@ -1,0 +1,385 @@
+package conformance_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/testserver"
+	"github.com/penstock/penstock/store/postgres/postgrestest"
+	"github.com/penstock/penstock/work"
+)
+
+const queue = "jobs"
+
+func (g *goal) queue() remoteQueue {
+	g.Helper()
+	must(g, g.store.CreateQueue(g.ctx, queue, penstock.FIFO))
+	return g.store.Queue(queue).(remoteQueue)
+}
+
+// native is the queue as Go sees it.
+func (g *goal) native() penstock.Queue { return g.store.Store.Queue(queue) }
+
+func (g *goal) enqueue(payloads ...string) {
+	g.Helper()
+	for _, p := range payloads {
+		_, err := g.store.Queue(queue).Enqueue(g.ctx, penstock.NewJob{Payload: []byte(p)})
+		must(g, err)
+	}
+}
+
+func (g *goal) eventually(what string, cond func() bool) {
+	g.Helper()
+	for pause := time.Millisecond; !cond(); pause = min(2*pause, 50*time.Millisecond) {
+		must(g, g.native().Maintain(g.ctx))
+		select {
+		case <-g.ctx.Done():
+			g.Fatalf("it never came to be that %s", what)
+		case <-time.After(pause):
+		}
+	}
+}
+
+func (g *goal) status() penstock.QueueStatus {
+	g.Helper()
+	all, err := g.store.QueueStatus(g.ctx)
+	must(g, err)
+	if len(all) != 1 {
+		g.Fatalf("there are %d queues, want 1", len(all))
+	}
+	return all[0]
+}
+
+// working runs a worker, of Go if the queue is Go's, until stop is called.
+func (g *goal) working(q penstock.Queue, h work.Handler, o work.Options) (stop func() error) {
+	ctx, cancel := context.WithCancel(g.ctx)
+	ended := make(chan error, 1)
+	go func() {
+		if q, ok := q.(remoteQueue); ok {
+			ended <- q.work(ctx, func(ctx context.Context, _ string, j penstock.Job) error { return h(ctx, j) }, o, nil)
+			return
+		}
+		o.Logger = slog.New(slog.DiscardHandler)
+		ended <- work.Run(ctx, q, h, o)
+	}()
+	stop = sync.OnceValue(func() error { cancel(); return <-ended })
+	g.Cleanup(func() { _ = stop() })
+	return stop
+}
+
+// seen is what handlers were called with.
+type seen struct {
+	mu   sync.Mutex
+	jobs []penstock.Job
+}
+
+func (s *seen) add(j penstock.Job) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.jobs = append(s.jobs, j)
+}
+
+func (s *seen) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.jobs)
+}
+
+func (s *seen) attempts() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []string
+	for _, j := range s.jobs {
+		all = append(all, fmt.Sprintf("%s %d", j.Payload, j.Attempt))
+	}
+	slices.Sort(all)
+	return strings.Join(all, ", ")
+}
+
+// A program of Go is killed with its jobs, and the language does them; and the other way round.
+func TestRescue(t *testing.T) {
+	each(t, func(g *goal, l *language) {
+		rescue := func(victim *program, from remoteQueue, by penstock.Queue) {
+			g.enqueue("a", "b", "c")
+			var begun, done seen
+			g.working(from, func(ctx context.Context, j penstock.Job) error {
+				begun.add(j)
+				<-ctx.Done()
+				return ctx.Err()
+			}, work.Options{Concurrency: 3, Lease: time.Second})
+			g.eventually("three jobs have begun", func() bool { return begun.count() == 3 })
+			victim.kill()
+			stop := g.working(by, func(_ context.Context, j penstock.Job) error { done.add(j); return nil }, work.Options{})
+			g.eventually("the jobs are done", func() bool { s := g.status(); return s.Ready+s.Running+s.Delayed+s.Waiting == 0 })
+			must(g, stop())
+			if got := done.attempts(); got != "a 2, b 2, c 2" {
+				g.Errorf("after the worker was killed its jobs ran as %q, want each with its second attempt", got)
+			}
+		}
+		q := g.queue()
+		killed := start(g, "go")
+		rescue(killed, remoteQueue{c: killed.open(g, g.url), name: queue}, q)
+		rescue(q.c.program, q, g.native())
+	})
+}
+
+// All languages enqueue jobs of the same keys, and all work: of a key one runs at a time, in the order of ids.
+func TestKeysAcrossLanguages(t *testing.T) {
+	t.Parallel()
+	testserver.PostgresURL(t)
+	url := postgrestest.Database(t)
+	store := openStore(t, url)
+	must(t, store.CreateQueue(t.Context(), queue, penstock.FIFO))
+	var all []*goal
+	for _, l := range languages {
+		t.Run(l.Name, func(t2 *testing.T) { // builds it, or says why not
+			l.ready(t2)
+			p := start(t, l.Name)
+			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+			t.Cleanup(cancel)
+			all = append(all, &goal{TB: t, ctx: ctx, url: url, store: &remoteStore{Store: store, c: p.open(t, url)}})
+			l.count(t)
+		})
+	}
+	if len(all) < 2 {
+		t.Skip("there are not two languages")
+	}
+	const each, keys = 60, 5
+	var mu sync.Mutex
+	running, last, done := map[string]string{}, map[string]int64{}, map[int64]string{}
+	var stops []func() error
+	for _, g := range all {
+		language := g.store.c.hello.Language
+		stops = append(stops, g.working(g.store.Queue(queue), func(_ context.Context, j penstock.Job) error {
+			mu.Lock()
+			if other := running[j.Key]; other != "" || j.ID < last[j.Key] || done[j.ID] != "" {
+				t.Errorf("%s runs job %d of the key %s beside %q, after job %d; it was done by %q", language, j.ID, j.Key, other, last[j.Key], done[j.ID])
+			}
+			running[j.Key] = language
+			mu.Unlock()
+			time.Sleep(time.Millisecond) // so that they meet
+			mu.Lock()
+			defer mu.Unlock()
+			delete(running, j.Key)
+			last[j.Key], done[j.ID] = j.ID, language
+			return nil
+		}, work.Options{Concurrency: 3, Batch: 4}))
+	}
+	var producers sync.WaitGroup
+	for _, g := range all {
+		producers.Go(func() {
+			for i := range each {
+				if _, err := g.store.Queue(queue).Enqueue(g.ctx, penstock.NewJob{Key: fmt.Sprint("k", i%keys), Payload: []byte("x")}); err != nil {
+					t.Errorf("%s: %v", g.store.c.hello.Language, err)
+					return
+				}
+			}
+		})
+	}
+	producers.Wait()
+	g := all[0]
+	g.eventually("all jobs are done", func() bool { s := g.status(); return t.Failed() || s.Ready+s.Running+s.Delayed+s.Waiting == 0 })
+	for i, stop := range stops {
+		if err := stop(); err != nil {
+			t.Errorf("%s: %v", all[i].store.c.hello.Language, err)
+		}
+	}
+	if len(done) != each*len(all) {
+		t.Errorf("%d jobs were done, want %d", len(done), each*len(all))
+	}
+	by := map[string]int{}
+	for _, language := range done {
+		by[language]++
+	}
+	t.Logf("done by %v", by)
+}
+
+// At SIGTERM a program begins nothing more, gives back what it has not begun, lets its handlers end, and exits with 0.
+func TestSIGTERM(t *testing.T) {
+	each(t, func(g *goal, l *language) {
+		q := g.queue()
+		g.enqueue("a", "b", "c", "d", "e")
+		release := make(chan struct{})
+		var begun seen
+		g.working(q, func(_ context.Context, j penstock.Job) error {
+			begun.add(j)
+			<-release
+			return nil
+		}, work.Options{Concurrency: 1, Lease: time.Hour, DrainTimeout: time.Hour})
+		g.eventually("a job has begun", func() bool { return begun.count() == 1 })
+		ended := make(chan error, 1)
+		go func() { ended <- q.c.terminate() }()
+		g.eventually("what has not begun is given back", func() bool { s := g.status(); return s.Ready == 4 && s.Running == 1 })
+		close(release)
+		must(g, <-ended)
+		left, err := g.native().Claim(g.ctx, penstock.Claim{Jobs: 10, Lease: time.Minute})
+		must(g, err)
+		if len(left) != 4 || slices.ContainsFunc(left, func(j penstock.Job) bool { return j.Attempt != 1 }) || begun.count() != 1 {
+			g.Errorf("after SIGTERM there are %+v, want four jobs with their first attempt", left)
+		}
+	})
+}
+
+// A worker that stops aborts what goes on beyond the drain time, and gives it back.
+func TestDrainTime(t *testing.T) {
+	each(t, func(g *goal, l *language) {
+		q := g.queue()
+		g.enqueue("a")
+		begun, cause := make(chan struct{}), make(chan error, 1)
+		stop := g.working(q, func(ctx context.Context, _ penstock.Job) error {
+			close(begun)
+			<-ctx.Done()
+			cause <- context.Cause(ctx)
+			return ctx.Err()
+		}, work.Options{Lease: time.Hour, DrainTimeout: 50 * time.Millisecond})
+		<-begun
+		must(g, stop())
+		if err := <-cause; !errors.Is(err, work.ErrStopping) {
+			g.Errorf("the handler was aborted because of %v, want stopping", err)
+		}
+		left, err := g.native().Claim(g.ctx, penstock.Claim{Jobs: 10, Lease: time.Minute})
+		must(g, err)
+		if len(left) != 1 || left[0].Attempt != 1 {
+			g.Errorf("after it stopped there are %+v, want the job with its first attempt", left)
+		}
+	})
+}
+
+// What a handler of work_tx writes takes effect with the job's end, or not at all.
+func TestWorkTx(t *testing.T) {
+	each(t, func(g *goal, l *language) {
+		execute(g, g.url, "create table effect (payload text)")
+		q := g.queue()
+		must(g, g.store.CreateOutbox(g.ctx, "orders"))
+		g.enqueue("good", "bad")
+		var bad seen
+		ctx, cancel := context.WithCancel(g.ctx)
+		ended := make(chan error, 1)
+		go func() {
+			ended <- q.work(ctx, func(ctx context.Context, given string, j penstock.Job) error {
+				t := &remoteTx{c: q.c, tx: given, kind: "work_tx"}
+				if _, err := t.execute(ctx, fmt.Sprintf("insert into effect values ('%s')", j.Payload)); err != nil {
+					g.Error(err)
+				}
+				if err := t.Publish(ctx, "orders", penstock.Message{Topic: "t", Payload: j.Payload}); err != nil {
+					g.Error(err)
+				}
+				if string(j.Payload) == "bad" {
+					bad.add(j)
+					return penstock.Permanent(errors.New("no good"))
+				}
+				return nil
+			}, work.Options{}, args{"work_tx": true})
+		}()
+		g.eventually("both have run", func() bool { s := g.status(); return s.DeadLetters == 1 && s.Ready+s.Running+s.Delayed == 0 })
+		cancel()
+		must(g, <-ended)
+		t, err := q.c.begin(g.ctx)
+		must(g, err)
+		rows, err := t.execute(g.ctx, "select payload, (select string_agg(convert_from(payload, 'UTF8'), ' ') from penstock.orders), null::int from effect")
+		must(g, err)
+		must(g, t.Rollback(g.ctx))
+		if len(rows) != 1 || len(rows[0]) != 3 || *rows[0][0] != "good" || *rows[0][1] != "good" || rows[0][2] != nil || bad.count() != 1 {
+			g.Errorf("the effects are %v, want what the good job did, once", rows)
+		}
+	})
+}
+
+// The inbox of each kind of transaction: once, and again after a rollback.
+func TestInbox(t *testing.T) {
+	each(t, func(g *goal, l *language) {
+		must(g, g.store.CreateInbox(g.ctx, "billing", time.Hour))
+		for _, kind := range g.store.c.hello.Kinds {
+			ask := func(commit, want bool) {
+				g.Helper()
+				t, err := g.store.c.beginAs(g.ctx, kind)
+				must(g, err)
+				got, err := t.first(g.ctx, "billing", "message of "+kind)
+				must(g, err)
+				if got != want {
+					g.Errorf("%s: the inbox said %v, want %v", kind, got, want)
+				}
+				if commit {
+					must(g, t.Commit(g.ctx))
+				} else {
+					must(g, t.Rollback(g.ctx))
+				}
+			}
+			ask(false, true)
+			ask(true, true)
+			ask(true, false)
+			t, err := g.store.c.beginAs(g.ctx, kind)
+			must(g, err)
+			if _, err := t.first(g.ctx, "nobody", "x"); !errors.Is(err, penstock.ErrNoInbox) {
+				g.Errorf("%s: an inbox that is missing: got %v, want %v", kind, err, penstock.ErrNoInbox)
+			}
+			must(g, t.Rollback(g.ctx))
+		}
+	})
+}
+
+// The caller's transaction is the caller's: each kind commits and rolls back what was written by all calls together.
+func TestKinds(t *testing.T) {
+	each(t, func(g *goal, l *language) {
+		q := g.queue()
+		must(g, g.store.CreateOutbox(g.ctx, "orders"))
+		execute(g, g.url, "create table counter (name text primary key, n bigint not null)")
+		for _, kind := range q.c.hello.Kinds {
+			for _, commit := range []bool{false, true} {
+				t, err := q.c.beginAs(g.ctx, kind)
+				must(g, err)
+				_, err = t.Count(g.ctx, kind)
+				must(g, err)
+				must(g, t.Publish(g.ctx, "orders", penstock.Message{Topic: kind}))
+				must(g, t.Publish(g.ctx, "orders", penstock.Message{Topic: kind, Key: "k"}, penstock.Message{Topic: kind, Headers: map[string]string{"h": "v"}}))
+				_, err = t.Enqueue(g.ctx, queue, penstock.NewJob{Headers: map[string]string{"kind": kind}})
+				must(g, err)
+				_, err = t.Enqueue(g.ctx, queue, penstock.NewJob{Key: "k", Headers: map[string]string{"kind": kind}}, penstock.NewJob{Priority: 3})
+				must(g, err)
+				if commit {
+					must(g, t.Commit(g.ctx))
+				} else {
+					must(g, t.Rollback(g.ctx))
+				}
+			}
+			t, err := q.c.beginAs(g.ctx, kind)
+			must(g, err)
+			rows, err := t.execute(g.ctx, fmt.Sprintf("select (select n from counter where name = '%[1]s'), (select count(*) from penstock.orders where topic = '%[1]s'), (select count(*) from penstock.jobs where headers->>'kind' = '%[1]s' or priority = 3)", kind))
+			must(g, err)
+			must(g, t.Rollback(g.ctx))
+			if got := fmt.Sprint(*rows[0][0], " ", *rows[0][1], " ", *rows[0][2]); got != "1 3 3" {
+				g.Errorf("%s: a rollback and a commit left %s, want 1 row, 3 messages, 3 jobs", kind, got)
+			}
+			execute(g, g.url, "delete from penstock.jobs")
+		}
+	})
+}
+
+// A database without the schema, or with one that does not fit, is refused with what to do.
+func TestVersions(t *testing.T) {
+	each(t, func(g *goal, l *language) {
+		refused := func(what string) {
+			g.Helper()
+			err := g.store.c.call(g.ctx, "open", args{"url": g.url}, nil)
+			if err == nil || !strings.Contains(err.Error(), "penstock migrate") {
+				g.Errorf("%s: got error %v, want one that says to run penstock migrate", what, err)
+			}
+		}
+		if l.Name != "go" { // which knows its own version
+			execute(g, g.url, "create or replace function penstock.check_client(written_for bigint) returns bigint language plpgsql as $$ begin raise exception 'the schema is version 1' using errcode = 'PS002', hint = 'run: penstock migrate'; end $$")
+			refused("a schema that is too old")
+			execute(g, g.url, "drop function penstock.check_client(bigint)")
+			refused("a schema from before the function")
+		}
+		execute(g, g.url, "drop schema penstock cascade")
+		refused("no schema")
+	})
+}

@@ -1,0 +1,157 @@
+// Package conformance has the values of the protocol by which one suite drives a client of any language, see README.md. Its
+// tests are the suite; clients/go is the program that speaks the protocol for Go.
+package conformance
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+// MaxLine is the longest line that either side writes.
+const MaxLine = 16 << 20
+
+// ID is a number that JSON carries as a string, because many languages read numbers as floating point.
+type ID int64
+
+// MarshalText makes the string.
+func (i ID) MarshalText() ([]byte, error) { return strconv.AppendInt(nil, int64(i), 10), nil }
+
+// UnmarshalText reads it.
+func (i *ID) UnmarshalText(text []byte) error {
+	n, err := strconv.ParseInt(string(text), 10, 64)
+	*i = ID(n)
+	return err
+}
+
+// IDs makes them of numbers.
+func IDs(numbers []int64) []ID {
+	ids := make([]ID, len(numbers))
+	for i, n := range numbers {
+		ids[i] = ID(n)
+	}
+	return ids
+}
+
+// Numbers is the reverse.
+func Numbers(ids []ID) []int64 {
+	numbers := make([]int64, len(ids))
+	for i, id := range ids {
+		numbers[i] = int64(id)
+	}
+	return numbers
+}
+
+// Message is one that is published.
+type Message struct {
+	Payload []byte            `json:"payload"`
+	ID      string            `json:"id,omitempty"`
+	Key     string            `json:"key,omitempty"`
+	Topic   string            `json:"topic,omitempty"`
+	Headers map[string]string `json:"headers,omitempty"`
+}
+
+// NewJob is one that is enqueued.
+type NewJob struct {
+	Payload   []byte            `json:"payload"`
+	Key       string            `json:"key,omitempty"`
+	GroupKey  string            `json:"group_key,omitempty"`
+	Priority  int               `json:"priority,omitempty"`
+	NotBefore *time.Time        `json:"not_before,omitempty"`
+	DedupKey  string            `json:"dedup_key,omitempty"`
+	Headers   map[string]string `json:"headers,omitempty"`
+}
+
+// Enqueued is what became of it.
+type Enqueued struct {
+	ID           ID   `json:"id"`
+	Deduplicated bool `json:"deduplicated"`
+}
+
+// Job is one that was claimed.
+type Job struct {
+	ID         ID                `json:"id"`
+	Key        string            `json:"key,omitempty"`
+	GroupKey   string            `json:"group_key,omitempty"`
+	Priority   int               `json:"priority"`
+	Attempt    int               `json:"attempt"`
+	CreatedAt  time.Time         `json:"created_at"`
+	Headers    map[string]string `json:"headers,omitempty"`
+	Payload    []byte            `json:"payload"`
+	Lease      ID                `json:"lease"`
+	LeaseUntil time.Time         `json:"lease_until"`
+}
+
+// OfJob makes one of what a queue returns.
+func OfJob(j penstock.Job) Job {
+	return Job{ID: ID(j.ID), Key: j.Key, GroupKey: j.Group, Priority: j.Priority, Attempt: j.Attempt, CreatedAt: j.CreatedAt.UTC(),
+		Headers: j.Headers, Payload: append([]byte{}, j.Payload...), Lease: ID(j.Lease), LeaseUntil: j.LeaseUntil.UTC()}
+}
+
+// Job is the reverse.
+func (j Job) Job() penstock.Job {
+	if len(j.Headers) == 0 {
+		j.Headers = nil
+	}
+	return penstock.Job{ID: int64(j.ID), Key: j.Key, Group: j.GroupKey, Priority: j.Priority, Attempt: j.Attempt, CreatedAt: j.CreatedAt,
+		Headers: j.Headers, Payload: j.Payload, Lease: int64(j.Lease), LeaseUntil: j.LeaseUntil}
+}
+
+// Claimed is what a claim returns.
+type Claimed struct {
+	Jobs  []Job `json:"jobs"`
+	Acked []ID  `json:"acked"`
+}
+
+// Error is why a request failed: what the database answered, or the field that no database could carry.
+type Error struct {
+	Message  string `json:"message"`
+	SQLState string `json:"sqlstate,omitempty"`
+	Field    string `json:"field,omitempty"`
+}
+
+func (e *Error) Error() string { return e.Message }
+
+// Event is what a program says of a handler.
+type Event struct {
+	Event  string `json:"event"` // job or aborted
+	Worker string `json:"worker"`
+	Call   string `json:"call"`
+	Tx     string `json:"tx,omitempty"`
+	Job    *Job   `json:"job,omitempty"`
+	Cause  string `json:"cause,omitempty"` // lease_lost or stopping
+}
+
+// Hello is what a program says of itself.
+type Hello struct {
+	Language string   `json:"language"`
+	Version  string   `json:"version"`
+	Kinds    []string `json:"kinds"`
+}
+
+// arguments are those of the protocol by the names of fields in Go.
+var arguments = []struct{ field, argument string }{
+	{"payload", "payload"}, {"id", "id"}, {"key", "key"}, {"topic", "topic"}, {"headers", "headers"},
+	{"group", "group_key"}, {"dedup key", "dedup_key"}, {"priority", "priority"}, {"not before", "not_before"},
+}
+
+// ArgumentOf is the argument of what a penstock.FieldError names, and FieldOf the reverse.
+func ArgumentOf(field string) string {
+	for _, a := range arguments {
+		if strings.HasPrefix(field, a.field) {
+			return a.argument
+		}
+	}
+	return field
+}
+
+func FieldOf(argument string) string {
+	for _, a := range arguments {
+		if a.argument == argument {
+			return a.field
+		}
+	}
+	return argument
+}

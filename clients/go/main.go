@@ -1,0 +1,307 @@
+// Command go speaks the protocol of clients/conformance for Go: by it the harness is known to ask for nothing that
+// cannot be had, and Go works beside the other languages.
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/clients/conformance"
+	"github.com/penstock/penstock/store/postgres"
+)
+
+// request has the arguments of all operations.
+type request struct {
+	ID         int64                 `json:"id"`
+	Op         string                `json:"op"`
+	URL        string                `json:"url"`
+	Schema     string                `json:"schema"`
+	DB         string                `json:"db"`
+	Tx         string                `json:"tx"`
+	Kind       string                `json:"kind"`
+	SQL        string                `json:"sql"`
+	Outbox     string                `json:"outbox"`
+	Message    conformance.Message   `json:"message"`
+	Messages   []conformance.Message `json:"messages"`
+	Queue      string                `json:"queue"`
+	NewJob     conformance.NewJob    `json:"job"`
+	Jobs       []conformance.NewJob  `json:"jobs"`
+	Consumer   string                `json:"consumer"`
+	MessageID  string                `json:"message_id"`
+	N          int                   `json:"n"`
+	LeaseMS    int64                 `json:"lease_ms"`
+	ByMS       int64                 `json:"by_ms"`
+	AfterMS    *int64                `json:"after_ms"`
+	DrainMS    int64                 `json:"drain_ms"`
+	GroupKey   string                `json:"group_key"`
+	Worker     string                `json:"worker"`
+	WorkerName string                `json:"worker_name"`
+	Acks       []conformance.ID      `json:"acks"`
+	Leases     []conformance.ID      `json:"leases"`
+	Lease      conformance.ID        `json:"lease"`
+	Error      string                `json:"error"`
+	Batch      int                   `json:"batch"`
+	Parallel   int                   `json:"concurrency"`
+	WorkTx     bool                  `json:"work_tx"`
+	Call       string                `json:"call"`
+	Outcome    string                `json:"outcome"`
+	Reason     string                `json:"reason"`
+}
+
+func (r *request) after(missing time.Duration) time.Duration {
+	if r.AfterMS == nil {
+		return missing
+	}
+	return ms(*r.AfterMS)
+}
+
+func ms(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
+
+// program is what is open.
+type program struct {
+	ctx  context.Context
+	mu   sync.Mutex // of standard output
+	out  *json.Encoder
+	last atomic.Int64 // name given
+
+	dbs, txs, workers, calls sync.Map
+}
+
+func main() {
+	slog.SetDefault(slog.New(slog.DiscardHandler))
+	p := &program{ctx: context.Background(), out: json.NewEncoder(os.Stdout)}
+	go func() {
+		signals := make(chan os.Signal, 1)
+		signal.Notify(signals, syscall.SIGTERM)
+		<-signals
+		p.workers.Range(func(_, w any) bool { w.(*worker).cancel(); return true })
+		p.workers.Range(func(_, w any) bool { <-w.(*worker).done; return true })
+		os.Exit(0)
+	}()
+	lines := bufio.NewReaderSize(os.Stdin, 1<<20)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if err == io.EOF {
+			os.Exit(0)
+		}
+		var r request
+		if err := errors.Join(err, json.Unmarshal(line, &r)); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		go p.answer(&r)
+	}
+}
+
+func (p *program) write(line any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.out.Encode(line); err != nil {
+		os.Exit(1) // nobody listens
+	}
+}
+
+func (p *program) answer(r *request) {
+	result, err := p.do(p.ctx, r)
+	if err != nil {
+		p.write(map[string]any{"id": r.ID, "error": wireError(err)})
+		return
+	}
+	p.write(map[string]any{"id": r.ID, "result": result})
+}
+
+// keep gives a name to what is open.
+func (p *program) keep(in *sync.Map, what any) string {
+	name := strconv.FormatInt(p.last.Add(1), 10)
+	in.Store(name, what)
+	return name
+}
+
+// open finds it again.
+func open[T any](in *sync.Map, name string) (T, error) {
+	if what, ok := in.Load(name); ok {
+		return what.(T), nil
+	}
+	var none T
+	return none, fmt.Errorf("there is no %T called %q", none, name)
+}
+
+// db is a client on a database.
+type db struct {
+	*postgres.Store
+	url, schema string
+}
+
+func (p *program) do(ctx context.Context, r *request) (any, error) {
+	switch r.Op {
+	case "hello":
+		return conformance.Hello{Language: "go", Version: "0.1.0", Kinds: []string{"pgx", "database/sql"}}, nil
+	case "open":
+		store, err := postgres.Open(ctx, r.URL, postgres.Options{Schema: r.Schema})
+		if err != nil {
+			return nil, err
+		}
+		if version, err := store.SchemaVersion(ctx); err != nil || version == 0 {
+			_ = store.Close()
+			return nil, errors.Join(err, errors.New("the database is not migrated: run penstock migrate"))
+		}
+		return map[string]string{"db": p.keep(&p.dbs, &db{store, r.URL, r.Schema})}, nil
+	case "outcome":
+		if c, ok := p.calls.LoadAndDelete(r.Call); ok {
+			c.(chan *request) <- r
+		}
+		return nil, nil
+	case "stop":
+		w, err := open[*worker](&p.workers, r.Worker)
+		if err != nil {
+			return nil, err
+		}
+		w.cancel()
+		<-w.done
+		p.workers.Delete(r.Worker)
+		return nil, w.err
+	}
+	if r.Tx != "" {
+		t, err := open[tx](&p.txs, r.Tx)
+		if err != nil {
+			return nil, err
+		}
+		return p.inTx(ctx, t, r)
+	}
+	d, err := open[*db](&p.dbs, r.DB)
+	if err != nil {
+		return nil, err
+	}
+	return p.onDB(ctx, d, r)
+}
+
+func (p *program) inTx(ctx context.Context, t tx, r *request) (any, error) {
+	switch r.Op {
+	case "commit", "rollback":
+		p.txs.Delete(r.Tx)
+		return nil, t.end(ctx, r.Op == "commit")
+	case "execute":
+		return t.execute(ctx, r.SQL)
+	case "publish":
+		return nil, t.publish(ctx, r.Outbox, message(r.Message))
+	case "publish_many":
+		msgs := make([]penstock.Message, len(r.Messages))
+		for i, m := range r.Messages {
+			msgs[i] = message(m)
+		}
+		return nil, t.publish(ctx, r.Outbox, msgs...)
+	case "enqueue":
+		made, err := t.enqueue(ctx, r.Queue, newJob(r.NewJob))
+		if err != nil {
+			return nil, err
+		}
+		return enqueued(made[0]), nil
+	case "enqueue_many":
+		jobs := make([]penstock.NewJob, len(r.Jobs))
+		for i, j := range r.Jobs {
+			jobs[i] = newJob(j)
+		}
+		made, err := t.enqueue(ctx, r.Queue, jobs...)
+		all := make([]conformance.Enqueued, len(made))
+		for i, m := range made {
+			all[i] = enqueued(m)
+		}
+		return all, err
+	case "inbox_first":
+		return t.first(ctx, r.Consumer, r.MessageID)
+	}
+	return nil, fmt.Errorf("there is no operation %q with a tx", r.Op)
+}
+
+func (p *program) onDB(ctx context.Context, d *db, r *request) (any, error) {
+	q := d.Queue(r.Queue)
+	held := func(leases []int64, err error) (any, error) { return conformance.IDs(leases), err }
+	switch r.Op {
+	case "close":
+		p.dbs.Delete(r.DB)
+		return nil, d.Close()
+	case "begin":
+		t, err := begin(ctx, d, r.Kind)
+		if err != nil {
+			return nil, err
+		}
+		return map[string]string{"tx": p.keep(&p.txs, t)}, nil
+	case "claim":
+		c := penstock.Claim{Jobs: r.N, Lease: ms(r.LeaseMS), Group: r.GroupKey, Worker: r.Worker}
+		claimed := conformance.Claimed{Jobs: []conformance.Job{}, Acked: []conformance.ID{}}
+		acked, jobs, err := q.(penstock.AckClaimer).AckClaim(ctx, conformance.Numbers(r.Acks), c)
+		for _, j := range jobs {
+			claimed.Jobs = append(claimed.Jobs, conformance.OfJob(j))
+		}
+		claimed.Acked = append(claimed.Acked, conformance.IDs(acked)...)
+		return claimed, err
+	case "ack":
+		return held(q.Ack(ctx, conformance.Numbers(r.Leases)...))
+	case "extend":
+		return held(q.Extend(ctx, ms(r.ByMS), conformance.Numbers(r.Leases)...))
+	case "release":
+		return held(q.(penstock.Releaser).Release(ctx, r.after(0), conformance.Numbers(r.Leases)...))
+	case "retry":
+		dead, err := q.Retry(ctx, int64(r.Lease), r.after(-1), r.Error)
+		return map[string]bool{"dead": dead}, err
+	case "dead_letter":
+		return nil, q.DeadLetter(ctx, int64(r.Lease), r.Error)
+	case "maintain":
+		return nil, q.Maintain(ctx)
+	case "work":
+		return map[string]string{"worker": p.work(d, r)}, nil
+	}
+	return nil, fmt.Errorf("there is no operation %q with a db", r.Op)
+}
+
+func message(m conformance.Message) penstock.Message {
+	return penstock.Message{ID: m.ID, Key: m.Key, Topic: m.Topic, Headers: m.Headers, Payload: m.Payload}
+}
+
+func newJob(j conformance.NewJob) penstock.NewJob {
+	n := penstock.NewJob{Payload: j.Payload, Key: j.Key, Group: j.GroupKey, Priority: j.Priority, DedupKey: j.DedupKey, Headers: j.Headers}
+	if j.NotBefore != nil {
+		n.NotBefore = *j.NotBefore
+	}
+	return n
+}
+
+func enqueued(m penstock.Enqueued) conformance.Enqueued {
+	return conformance.Enqueued{ID: conformance.ID(m.ID), Deduplicated: m.Deduplicated}
+}
+
+// sqlStates are those of errors by which Go knows what the database answered.
+var sqlStates = map[error]string{penstock.ErrNoQueue: "42P01", penstock.ErrNoOutbox: "42P01", penstock.ErrNoInbox: "42P01", penstock.ErrLeaseLost: "PS001"}
+
+func wireError(err error) *conformance.Error {
+	e := &conformance.Error{Message: err.Error()}
+	var refused *pgconn.PgError
+	if errors.As(err, &refused) {
+		e.SQLState = refused.Code
+	}
+	for known, state := range sqlStates {
+		if errors.Is(err, known) {
+			e.SQLState = state
+		}
+	}
+	var field *penstock.FieldError
+	if errors.As(err, &field) {
+		e.Field = conformance.ArgumentOf(field.Field)
+	}
+	return e
+}

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver of the kind database/sql
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/store/postgres"
+)
+
+// tx is a transaction of the caller's.
+type tx interface {
+	publish(ctx context.Context, outbox string, msgs ...penstock.Message) error
+	enqueue(ctx context.Context, queue string, jobs ...penstock.NewJob) ([]penstock.Enqueued, error)
+	first(ctx context.Context, consumer, id string) (bool, error)
+	execute(ctx context.Context, sql string) ([][]*string, error)
+	end(ctx context.Context, commit bool) error
+}
+
+func begin(ctx context.Context, d *db, kind string) (tx, error) {
+	switch kind {
+	case "", "pgx":
+		conn, err := pgx.Connect(ctx, d.url)
+		if err != nil {
+			return nil, err
+		}
+		t, err := conn.Begin(ctx)
+		return pgxTx{t, d.schema}, err
+	case "database/sql":
+		pool, err := sql.Open("pgx", d.url)
+		if err != nil {
+			return nil, err
+		}
+		t, err := pool.BeginTx(ctx, nil)
+		return sqlTx{t, pool, d.schema}, err
+	}
+	return nil, fmt.Errorf("there is no kind %q of transactions", kind)
+}
+
+type pgxTx struct {
+	pgx.Tx
+	schema string
+}
+
+func (t pgxTx) publish(ctx context.Context, outbox string, msgs ...penstock.Message) error {
+	return postgres.NewOutbox(t.schema, outbox).Publish(ctx, t.Tx, msgs...)
+}
+
+func (t pgxTx) enqueue(ctx context.Context, queue string, jobs ...penstock.NewJob) ([]penstock.Enqueued, error) {
+	return postgres.NewQueue(t.schema, queue).Enqueue(ctx, t.Tx, jobs...)
+}
+
+func (t pgxTx) first(ctx context.Context, consumer, id string) (bool, error) {
+	return postgres.NewInbox(t.schema, consumer).First(ctx, t.Tx, id)
+}
+
+func (t pgxTx) execute(ctx context.Context, sql string) ([][]*string, error) {
+	rows, err := t.Query(ctx, sql, pgx.QueryExecModeSimpleProtocol)
+	if err != nil {
+		return nil, err
+	}
+	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (texts []*string, err error) {
+		for _, value := range row.RawValues() {
+			texts = append(texts, nil)
+			if value != nil {
+				text := string(value)
+				texts[len(texts)-1] = &text
+			}
+		}
+		return texts, nil
+	})
+	return append([][]*string{}, all...), err
+}
+
+func (t pgxTx) end(ctx context.Context, commit bool) error {
+	defer func() { _ = t.Conn().Close(ctx) }()
+	if commit {
+		return t.Commit(ctx)
+	}
+	return t.Rollback(ctx)
+}
+
+type sqlTx struct {
+	*sql.Tx
+	pool   *sql.DB
+	schema string
+}
+
+func (t sqlTx) publish(ctx context.Context, outbox string, msgs ...penstock.Message) error {
+	return postgres.NewOutbox(t.schema, outbox).PublishSQL(ctx, t.Tx, msgs...)
+}
+
+func (t sqlTx) enqueue(ctx context.Context, queue string, jobs ...penstock.NewJob) ([]penstock.Enqueued, error) {
+	return postgres.NewQueue(t.schema, queue).EnqueueSQL(ctx, t.Tx, jobs...)
+}
+
+func (t sqlTx) first(ctx context.Context, consumer, id string) (first bool, err error) {
+	schema := t.schema
+	if schema == "" {
+		schema = postgres.DefaultSchema
+	}
+	err = t.QueryRowContext(ctx, "select "+pgx.Identifier{schema, "inbox"}.Sanitize()+"($1, $2)", consumer, id).Scan(&first)
+	return first, err
+}
+
+func (t sqlTx) execute(ctx context.Context, sql string) ([][]*string, error) {
+	all := [][]*string{}
+	rows, err := t.QueryContext(ctx, sql)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }()
+	columns, err := rows.Columns()
+	for err == nil && rows.Next() {
+		texts, into := make([]*string, len(columns)), make([]any, len(columns))
+		for i := range texts {
+			into[i] = &texts[i]
+		}
+		err = rows.Scan(into...)
+		all = append(all, texts)
+	}
+	if err == nil {
+		err = rows.Err()
+	}
+	return all, err
+}
+
+func (t sqlTx) end(_ context.Context, commit bool) error {
+	defer func() { _ = t.pool.Close() }()
+	if commit {
+		return t.Commit()
+	}
+	return t.Rollback()
+}

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/clients/conformance"
+	"github.com/penstock/penstock/store/postgres"
+	"github.com/penstock/penstock/work"
+)
+
+// worker is one that runs.
+type worker struct {
+	cancel context.CancelFunc
+	done   chan struct{}
+	err    error
+}
+
+func (p *program) work(d *db, r *request) (name string) {
+	o := work.Options{Concurrency: r.Parallel, Batch: r.Batch, Lease: ms(r.LeaseMS), Group: r.GroupKey, Worker: r.WorkerName, DrainTimeout: ms(r.DrainMS)}
+	ctx, cancel := context.WithCancel(p.ctx)
+	w := &worker{cancel: cancel, done: make(chan struct{})}
+	name = p.keep(&p.workers, w)
+	go func() {
+		defer close(w.done)
+		if r.WorkTx {
+			w.err = postgres.WorkTx(ctx, d.Store, r.Queue, func(ctx context.Context, tx pgx.Tx, job penstock.Job) error {
+				given := p.keep(&p.txs, pgxTx{tx, d.schema})
+				defer p.txs.Delete(given)
+				return p.ask(ctx, name, given, job)
+			}, o)
+			return
+		}
+		w.err = work.Run(ctx, d.Queue(r.Queue), func(ctx context.Context, job penstock.Job) error { return p.ask(ctx, name, "", job) }, o)
+	}()
+	return name
+}
+
+// ask is the handler: it has the harness say how the job ends.
+func (p *program) ask(ctx context.Context, worker, tx string, job penstock.Job) error {
+	outcome := make(chan *request, 1)
+	call := p.keep(&p.calls, outcome)
+	wire := conformance.OfJob(job)
+	p.write(conformance.Event{Event: "job", Worker: worker, Call: call, Tx: tx, Job: &wire})
+	select {
+	case r := <-outcome:
+		return r.end()
+	case <-ctx.Done():
+		p.calls.Delete(call)
+		cause := "stopping"
+		if errors.Is(context.Cause(ctx), penstock.ErrLeaseLost) {
+			cause = "lease_lost"
+		}
+		p.write(conformance.Event{Event: "aborted", Worker: worker, Call: call, Cause: cause})
+		return ctx.Err()
+	}
+}
+
+// end is what the handler returns.
+func (r *request) end() error {
+	reason := errors.New(r.Reason)
+	switch r.Outcome {
+	case "done":
+		return nil
+	case "retry":
+		return penstock.RetryAfter(reason, r.after(0))
+	case "snooze":
+		return work.Snooze(r.after(0))
+	case "dead_letter":
+		return penstock.Permanent(reason)
+	case "cancelled":
+		return work.ErrCancelled
+	}
+	return reason
+}
