@@ -1,0 +1,124 @@
+// The seam to every driver: execute(text, values). All parameters and all columns are text, which each of them
+// sends and returns alike whatever it was told about types; the casts are in the statements.
+
+/** Value is a parameter or a column. */
+export type Value = string | null
+/** Execute runs one statement and returns its rows, each with its columns in order. */
+export type Execute = (text: string, values: readonly Value[]) => Promise<Value[][]>
+
+type Rows = { rows: any[] }
+/** Of pg: a Client, a PoolClient or a Pool. */
+export interface PgLike { query(text: string, values?: any[]): Promise<Rows> }
+/** Of postgres.js: `sql`, or what `sql.begin` and `sql.reserve` give. */
+export interface PostgresJsLike { unsafe(text: string, values?: any[], options?: any): PromiseLike<readonly any[]> }
+/** Of Knex: the instance or a transaction. */
+export interface KnexLike { raw(text: string, values: any): PromiseLike<any> }
+/** Of Kysely: the instance or a Transaction. */
+export interface KyselyLike { executeQuery(query: any): Promise<Rows> }
+/** Of Drizzle, over pg or postgres.js: the database or a transaction. */
+export interface DrizzleLike { execute(query: any): PromiseLike<any>; transaction(fn: any, ...rest: any[]): Promise<any> }
+/** Of Prisma: the client or the transaction of `$transaction(async tx => …)`. */
+export interface PrismaLike { $queryRawUnsafe(text: string, ...values: any[]): PromiseLike<any> }
+/** Another driver joins with one function. */
+export interface CustomLike { penstock: Execute }
+
+/** Queryable is a connection, a transaction or a pool of any of the drivers. Of a transaction Penstock ends nothing. */
+export type Queryable = PgLike | PostgresJsLike | KnexLike | KyselyLike | DrizzleLike | PrismaLike | CustomLike
+
+type Callback<T> = (tx: T) => any
+/** Tx is the transaction that a pool of type D gives to the handler of workTx. */
+export type Tx<D> =
+  D extends { connect: { (): Promise<infer C>; (callback: any): void } } ? C
+  : D extends { $transaction: { (fn: Callback<infer C>, ...rest: any[]): any } } ? C
+  : D extends { begin: { (fn: Callback<infer C>): any; (options: string, fn: any): any } } ? C
+  : D extends { transaction(): { execute(fn: Callback<infer C>): any } } ? C
+  : D extends { transaction(fn: Callback<infer C>, ...rest: any[]): any } ? C
+  : any
+
+const kinds: [kind: string, is: (db: any) => boolean, execute: (db: any) => Execute, begin: (db: any, fn: Callback<any>) => Promise<any>][] = [
+  ['custom', db => typeof db.penstock === 'function',
+    db => db.penstock,
+    (db, fn) => db.begin(fn)],
+  ['prisma', db => typeof db.$queryRawUnsafe === 'function',
+    db => async (text, values) => columns(await db.$queryRawUnsafe(text, ...values)),
+    // It ends transactions after five seconds unless it is told otherwise; a job has as long as its lease is extended.
+    (db, fn) => db.$transaction(fn, { maxWait: 60_000, timeout: 2_147_483_647 })],
+  ['postgres.js', db => typeof db.unsafe === 'function',
+    db => async (text, values) => columns(await db.unsafe(text, values, { prepare: true })),
+    (db, fn) => db.begin(fn)],
+  ['kysely', db => typeof db.executeQuery === 'function',
+    db => async (text, values) => columns((await db.executeQuery(compiled(text, values))).rows),
+    (db, fn) => db.transaction().execute(fn)],
+  ['drizzle', db => typeof db.execute === 'function' && typeof db.transaction === 'function',
+    db => async (text, values) => rowsOf(await db.execute({ getSQL: () => ({ toQuery: () => ({ sql: text, params: values }) }) })),
+    (db, fn) => db.transaction(fn)],
+  ['knex', db => typeof db.raw === 'function',
+    db => async (text, values) => rowsOf(await db.raw(...questionMarks(text, values))),
+    (db, fn) => db.transaction(fn)],
+  ['pg', db => typeof db.query === 'function',
+    db => async (text, values) => rowsOf(await db.query(text, values)),
+    beginPg],
+]
+
+function kindOf(db: unknown) {
+  const kind = db && (typeof db === 'object' || typeof db === 'function') ? kinds.find(([, is]) => is(db)) : undefined
+  if (!kind) throw new TypeError('expected a connection, pool or transaction of pg, postgres.js, Knex, Kysely, Drizzle or Prisma')
+  return kind
+}
+
+/** executor is the seam to a driver. */
+export function executor(db: Queryable): Execute {
+  return kindOf(db)[2](db)
+}
+
+/** begin runs fn in a new transaction of a pool: committed when fn returns, rolled back when it throws. */
+export async function begin<D extends Queryable, T>(db: D, fn: (tx: Tx<D>) => Promise<T>): Promise<T> {
+  let result!: T
+  await kindOf(db)[3](db, async (tx: Tx<D>) => { result = await fn(tx) })
+  return result
+}
+
+async function beginPg(pool: any, fn: Callback<any>) {
+  if (typeof pool.connect !== 'function' || typeof pool.release === 'function') throw new TypeError('expected a pg.Pool, to begin transactions with')
+  const client = await pool.connect()
+  try {
+    await client.query('begin')
+    await fn(client)
+    await client.query('commit')
+  } catch (err) {
+    // A connection whose transaction cannot be ended is not given back.
+    await client.query('rollback').then(() => client.release(), (e: Error) => client.release(e))
+    throw err
+  }
+  client.release()
+}
+
+const rowsOf = (result: any) => columns(Array.isArray(result) ? result : result.rows)
+// By position: plugins and options rename columns, and keep their order.
+const columns = (rows: readonly object[]): Value[][] => rows.map(row => Object.values(row))
+
+const compiled = (sql: string, parameters: readonly Value[]) =>
+  ({ sql, parameters, query: { kind: 'RawNode', sqlFragments: [sql], parameters: [] }, queryId: { queryId: 'penstock' } })
+
+/** questionMarks puts Knex's placeholders in the place of $1, $2 …; what is quoted stays. */
+export function questionMarks(text: string, values: readonly Value[]): [string, Value[]] {
+  const used: Value[] = []
+  const sql = text.replace(/"(?:[^"]|"")*"|\$(\d+)/g, (found, n) => {
+    if (n === undefined) return found.replaceAll('?', '\\?')
+    used.push(values[n - 1] ?? null)
+    return '?'
+  })
+  return [sql, used]
+}
+
+/** sqlState finds what the database answered in an error of any of the drivers, undefined if it was none of the database's. */
+export function sqlState(err: any): string | undefined {
+  for (let depth = 0; err && typeof err === 'object' && depth < 6; depth++) {
+    for (const code of [err.originalCode, err.code, err.meta?.code]) {
+      // Codes of Prisma's own look the same: P2010.
+      if (typeof code === 'string' && /^[0-9A-Z]{5}$/.test(code) && !/^P[1-6]\d{3}$/.test(code)) return code
+    }
+    err = err.cause ?? err.meta?.driverAdapterError
+  }
+  return undefined
+}

@@ -1,0 +1,6 @@
+export { Penstock, VersionError, schemaVersion, type Enqueued, type TxHandler } from './penstock.js'
+export { Job, LeaseLostError, Outcome, Queue, StoppingError, cancelled, deadLetter, retry, snooze } from './job.js'
+export { Writer, type Pending, type WriterOptions } from './writer.js'
+export { FieldError, type Message, type NewJob, type Payload } from './values.js'
+export { sqlState, type Execute, type Queryable, type Tx } from './database.js'
+export type { End, Handler, Verdict, WorkOptions } from './work.js'

@@ -1,0 +1,155 @@
+// A job, how a handler may end it, and the statements that a worker sends.
+import { executor, type Execute, type Queryable, type Value } from './database.js'
+import { array, interval, quoted, FieldError } from './values.js'
+
+/** Job is one that was claimed, for as long as its lease lasts. */
+export class Job {
+  /** Stays with the job through all its attempts. */
+  readonly id: bigint
+  readonly key: string
+  readonly groupKey: string
+  readonly priority: number
+  /** 1 the first time. */
+  readonly attempt: number
+  readonly createdAt: Date
+  readonly headers: Readonly<Record<string, string>>
+  readonly payload: Buffer
+  /** The token of this claim, 0 of a job that was dequeued. */
+  readonly lease: bigint
+  readonly leaseUntil: Date
+
+  /** @internal */
+  constructor(row: readonly Value[]) {
+    const [id, key, groupKey, priority, attempt, createdAt, headers, payload, lease, leaseUntil] = row
+    this.id = BigInt(id!)
+    this.key = key ?? ''
+    this.groupKey = groupKey ?? ''
+    this.priority = Number(priority)
+    this.attempt = Number(attempt)
+    this.createdAt = new Date(Number(createdAt))
+    // Some are configured to read what looks like JSON.
+    this.headers = typeof headers === 'string' ? JSON.parse(headers) : headers ?? {}
+    this.payload = Buffer.from(payload!, 'hex')
+    this.lease = BigInt(lease ?? 0)
+    this.leaseUntil = new Date(Number(leaseUntil ?? 0))
+  }
+
+  /** The payload as text. */
+  text(): string {
+    return this.payload.toString()
+  }
+
+  /** The payload as what its JSON says; T is not checked. */
+  json<T = unknown>(): T {
+    return JSON.parse(this.text()) as T
+  }
+}
+
+/** Outcome of a handler that is not simply done: return it, or throw it from wherever. */
+export class Outcome extends Error {
+  override name = 'Outcome'
+  /** @internal */
+  constructor(readonly how: 'retry' | 'snooze' | 'deadLetter' | 'cancelled', readonly after: number | undefined, readonly reason: string) {
+    super(reason || how)
+  }
+}
+
+/** The package may be loaded twice, as an ES module and as CommonJS. @internal */
+export const isOutcome = (v: unknown): v is Outcome => v instanceof Error && v.name === 'Outcome'
+
+const pause = (ms: number | undefined) => {
+  if (ms !== undefined && !(ms >= 0)) throw new FieldError('after', `is ${ms}, expected milliseconds`)
+  return ms
+}
+
+/** retry asks for another attempt, after some milliseconds or the queue's own backoff. */
+export const retry = (after?: number, reason = '') => new Outcome('retry', pause(after), reason)
+/** snooze asks to be called again after some milliseconds. It spends no attempt. */
+export const snooze = (after: number) => new Outcome('snooze', pause(after), '')
+/** deadLetter gives the job up: it becomes a dead letter at once. */
+export const deadLetter = (reason: string) => new Outcome('deadLetter', undefined, reason)
+/** cancelled says that nobody wants the job any more: it ends like one that is done. */
+export const cancelled = (reason = '') => new Outcome('cancelled', undefined, reason)
+
+/** LeaseLostError is why a handler was aborted: the job may be running elsewhere. */
+export class LeaseLostError extends Error {
+  override name = 'LeaseLostError'
+}
+/** StoppingError is why a handler was aborted: the worker stops, and waited for drainTimeout. */
+export class StoppingError extends Error {
+  override name = 'StoppingError'
+}
+
+const jobColumns = `id::text, key, group_key, priority::text, attempt::text, (extract(epoch from created_at) * 1000)::text as created,
+  headers::text, encode(payload, 'hex') as payload`
+
+/** Queue is one as its workers use it: each call one statement. work does all of it; this is for loops of your own. */
+export class Queue {
+  readonly #execute: Execute
+  readonly #schema: string
+  constructor(db: Queryable, readonly name: string, schema: string) {
+    this.#execute = executor(db)
+    this.#schema = quoted(schema)
+  }
+
+  async #rows(text: string, ...values: Value[]): Promise<Value[][]> {
+    return this.#execute(`select ${text.replaceAll('penstock.', () => this.#schema + '.')}`, [this.name, ...values])
+  }
+
+  async #held(text: string, leases: readonly bigint[], ...values: Value[]): Promise<bigint[]> {
+    return leases.length ? (await this.#rows(`l::text from penstock.${text} l`, array(leases), ...values)).map(([lease]) => BigInt(lease!)) : []
+  }
+
+  /** Claims jobs, and ends those of acks in the same call; acked are those of them that were still held. */
+  async claim({ n = 1, lease = 30_000, groupKey = '', worker = '', acks = [] }: { n?: number, lease?: number, groupKey?: string, worker?: string, acks?: readonly bigint[] } = {}): Promise<{ jobs: Job[], acked: bigint[] }> {
+    const rows = await this.#rows(`${jobColumns}, lease::text, (extract(epoch from lease_until) * 1000)::text as until
+      from penstock.ack_claim($1::text, $2::text::bigint[], $3::text::int, $4::text::interval, $5::text, $6::text)`, array(acks), String(n), interval(lease), groupKey, worker)
+    return { jobs: rows.filter(([id]) => id !== null).map(row => new Job(row)), acked: rows.filter(([id]) => id === null).map(row => BigInt(row[8]!)) }
+  }
+
+  /** Takes jobs within the caller's transaction: gone with its commit, back with its rollback. They have no lease. */
+  async dequeue(n = 1, groupKey = ''): Promise<Job[]> {
+    return (await this.#rows(`${jobColumns} from penstock.dequeue($1::text, $2::text::int, $3::text)`, String(n), groupKey)).map(row => new Job(row))
+  }
+
+  /** Ends jobs that are done; returns the leases that were still held, as extend and release do. */
+  ack(leases: readonly bigint[]): Promise<bigint[]> {
+    return this.#held('ack_many($1::text, $2::text::bigint[])', leases)
+  }
+
+  /** Ends a job that is done, within a transaction that fails with PS001 if its lease is lost. */
+  async ackOne(lease: bigint): Promise<void> {
+    await this.#rows('penstock.ack($1::text, $2::text::bigint)::text', String(lease))
+  }
+
+  /** Makes leases end so many milliseconds from now. */
+  extend(leases: readonly bigint[], by: number): Promise<bigint[]> {
+    return this.#held('extend_many($1::text, $2::text::bigint[], $3::text::interval)', leases, interval(by))
+  }
+
+  /** Gives jobs back, to run at once or after some milliseconds; no attempt is spent. */
+  release(leases: readonly bigint[], after = 0): Promise<bigint[]> {
+    return after > 0 ? this.#held('release_many($1::text, $2::text::bigint[], $3::text::interval)', leases, interval(after))
+      : this.#held('release_many($1::text, $2::text::bigint[])', leases)
+  }
+
+  /** Has a job run again, after some milliseconds or the queue's backoff; false if it is a dead letter now. PS001 if the lease is lost. */
+  async retry(lease: bigint, after: number | undefined, error: string): Promise<boolean> {
+    const pause = after === undefined ? null : after <= 0 ? '0' : interval(after)
+    const rows = await this.#rows('penstock.retry($1::text, $2::text::bigint, $3::text::interval, $4::text)::text', String(lease), pause, storable(error))
+    return rows[0]![0] === 'true'
+  }
+
+  /** Makes a job a dead letter. PS001 if the lease is lost. */
+  async deadLetter(lease: bigint, error: string): Promise<void> {
+    await this.#rows('penstock.bury($1::text, $2::text::bigint, $3::text)::text', String(lease), storable(error))
+  }
+
+  /** Does what time demands, about twice a second while a worker runs. */
+  async maintain(): Promise<void> {
+    await this.#rows('penstock.maintain_queue($1::text)::text')
+  }
+}
+
+/** storable is a text that every database takes, and not endless. */
+const storable = (reason: string) => reason.slice(0, 4096).toWellFormed().replaceAll('\0', '\uFFFD')

@@ -1,0 +1,73 @@
+// Helpers for the tests of whoever uses Penstock.
+import { executor, type Queryable, type Value } from './database.js'
+import { Queue, isOutcome, type Job } from './job.js'
+import { interval, quoted } from './values.js'
+import { run, type End, type Handler } from './work.js'
+
+/** Published is a message as the outbox has it. */
+export interface Published {
+  id: string | null
+  key: string | null
+  topic: string
+  headers: Record<string, string>
+  payload: Buffer
+}
+
+/**
+ * Fails unless the outbox has a message with that topic and key, each if it is given; returns those there are. With a
+ * transaction, before it ends, it sees what that has published. For a role that may read the outbox, as its owner.
+ */
+export async function requirePublished(tx: Queryable, outbox: string, want: { topic?: string, key?: string } = {}, schema = 'penstock'): Promise<Published[]> {
+  const rows = await executor(tx)(`select id, key, topic, headers::text, encode(payload, 'hex') as payload
+    from ${quoted(schema)}.${quoted(outbox)} where topic = coalesce($1::text, topic) and ($2::text is null or key = $2::text) order by xid, seq`, [want.topic ?? null, want.key ?? null])
+  if (!rows.length) throw new Error(`nothing was published to ${outbox} with ${JSON.stringify(want)}`)
+  return rows.map(([id, key, topic, headers, payload]) => ({ id: id!, key: key!, topic: topic!, headers: JSON.parse(headers ?? '{}') as Record<string, string>, payload: Buffer.from(payload!, 'hex') }))
+}
+
+/**
+ * Claims the next job and runs the handler on it, as a worker would; undefined if there is none. An error that is no
+ * outcome is written down and then thrown on, so that a failed expectation in the handler fails the test.
+ */
+export async function runJob(db: Queryable, name: string, handler: Handler, { schema = 'penstock', groupKey = '' } = {}): Promise<{ job: Job, end: End } | undefined> {
+  const queue = new Queue(db, name, schema)
+  const { jobs } = await queue.claim({ groupKey, worker: 'test' })
+  if (!jobs.length) return undefined
+  queue.claim = async ({ acks = [] } = {}) => ({ jobs: jobs.splice(0), acked: await queue.ack(acks) })
+  const stop = new AbortController()
+  let ended: { job: Job, end: End } | undefined
+  let thrown: { err: unknown } | undefined
+  const catching: Handler = async (job, signal) => {
+    try {
+      return await handler(job, signal)
+    } catch (err) {
+      if (!isOutcome(err)) thrown = { err }
+      throw err
+    }
+  }
+  await run(queue, catching, {
+    concurrency: 1, batch: 1, signal: stop.signal, logger: { warn() {} },
+    onEnd(job, end) {
+      ended = { job, end }
+      stop.abort()
+    },
+  })
+  if (thrown) throw thrown.err
+  return ended
+}
+
+/**
+ * Has a queue believe that so many milliseconds have passed: delayed jobs come due, leases end, schedules run. The
+ * server's own clock stays, and so do deduplication windows. For the owner of the schema, in tests only.
+ */
+export async function advance(db: Queryable, queue: string, ms: number, schema = 'penstock'): Promise<void> {
+  const own = quoted(schema)
+  const statements: [string, ...Value[]][] = [
+    [`with q as (select id from ${own}._queue where name = $1::text),
+      l as (update ${own}._lease set lease_until = lease_until - $2::text::interval where queue = (select id from q)),
+      d as (update ${own}._scheduled set due = due - $3::text::interval where queue = (select id from q) and due < 'infinity'),
+      s as (update ${own}._schedule set next = next - $4::text::interval where queue = (select id from q))
+      select setval(format('%I.%I', $5::text, $6::text)::regclass, 0)::text`, queue, interval(ms), interval(ms), interval(ms), schema, `_${queue}.maintained`],
+    [`select ${own}.maintain_queue($1::text)::text`, queue],
+  ]
+  for (const [text, ...values] of statements) await executor(db)(text, values)
+}

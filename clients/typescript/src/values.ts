@@ -1,0 +1,121 @@
+// What may be published and enqueued, and how it becomes parameters.
+import type { Value } from './database.js'
+
+/** FieldError is input that the database could not carry: nothing was sent, and the transaction goes on. */
+export class FieldError extends Error {
+  override name = 'FieldError'
+  constructor(readonly field: string, problem: string) {
+    super(`${field} ${problem}`)
+  }
+}
+
+/** Payload: text and bytes as they are, anything else as JSON. */
+export type Payload = string | Uint8Array | object | number | boolean | null
+
+/** Message goes to an outbox. */
+export interface Message {
+  payload?: Payload
+  /** Messages of a key stay in order. */
+  key?: string | null
+  /** What sinks route by. */
+  topic?: string | null
+  headers?: Readonly<Record<string, string>> | null
+  /** An id of your own; without one the message gets one. */
+  id?: string | null
+}
+
+/** NewJob is one to enqueue. */
+export interface NewJob {
+  payload?: Payload
+  /** Of one key at most one job runs at a time, in order. */
+  key?: string | null
+  /** A tenant, say, whose jobs have an order of their own. */
+  groupKey?: string | null
+  /** -16 (first) to 15 (last); 0 unless it is said. */
+  priority?: number | null
+  /** When it may run: a Date, or RFC 3339 for more than milliseconds. */
+  notBefore?: Date | string | null
+  /** While the queue's window lasts, a second job with the same one is not enqueued. */
+  dedupKey?: string | null
+  headers?: Readonly<Record<string, string>> | null
+}
+
+const maxPayload = 64 << 20
+const maxHeaders = 64 << 10
+
+export function bytesOf(payload: Payload | undefined): Buffer {
+  let bytes: Buffer
+  if (payload === undefined) bytes = Buffer.alloc(0)
+  else if (payload instanceof Uint8Array) bytes = Buffer.from(payload.buffer, payload.byteOffset, payload.byteLength)
+  else {
+    const text = typeof payload === 'string' ? payload : JSON.stringify(payload)
+    if (typeof text !== 'string') throw new FieldError('payload', 'has no form in JSON')
+    if (!text.isWellFormed()) throw new FieldError('payload', 'has half of a surrogate pair; give bytes')
+    bytes = Buffer.from(text)
+  }
+  if (bytes.length > maxPayload) throw new FieldError('payload', `has ${bytes.length} bytes, the limit is ${maxPayload}: store it elsewhere and refer to it`)
+  return bytes
+}
+
+export function textOf(field: string, s: string, most: number): string {
+  if (typeof s !== 'string') throw new FieldError(field, `is a ${typeof s}, expected a string`)
+  if (Buffer.byteLength(s) > most) throw new FieldError(field, `has ${Buffer.byteLength(s)} bytes, the limit is ${most}`)
+  if (s.includes('\0')) throw new FieldError(field, 'has a NUL, which text cannot hold')
+  if (!s.isWellFormed()) throw new FieldError(field, 'has half of a surrogate pair')
+  return s
+}
+
+const orNull = (field: string, s: string | null | undefined, most: number) => (s == null || s === '' ? null : textOf(field, s, most))
+
+function headersOf(headers: NewJob['headers']): Value {
+  const entries = Object.entries(headers ?? {})
+  let bytes = 0
+  for (const [name, value] of entries) {
+    if (name === '') throw new FieldError('headers', 'have one without a name')
+    bytes += Buffer.byteLength(textOf('headers', name, maxHeaders)) + Buffer.byteLength(textOf('headers', value, maxHeaders))
+  }
+  if (bytes > maxHeaders) throw new FieldError('headers', `have ${bytes} bytes together, the limit is ${maxHeaders}`)
+  return entries.length ? JSON.stringify(headers) : null
+}
+
+/** messageRow is a message as columns: id, key, topic, headers, payload. */
+export function messageRow(m: Message): Value[] {
+  const row = [orNull('id', m.id, 256), orNull('key', m.key, 1024), orNull('topic', m.topic, 1024) ?? '', headersOf(m.headers), hex(bytesOf(m.payload))]
+  if (/[\x00-\x1f\x7f]/.test(row[0] ?? '')) throw new FieldError('id', 'has a control character: it travels in protocol headers')
+  return row
+}
+
+/** jobRow is a job as columns: payload, key, group_key, priority, not_before, dedup_key, headers. */
+export function jobRow(j: NewJob): Value[] {
+  const priority = j.priority ?? 0
+  if (!Number.isInteger(priority) || priority < -16 || priority > 15) throw new FieldError('priority', `is ${priority}, expected -16 (first) to 15 (last)`)
+  return [hex(bytesOf(j.payload)), orNull('key', j.key, 1024), orNull('groupKey', j.groupKey, 256) ?? '', String(priority),
+    timeOf(j.notBefore), orNull('dedupKey', j.dedupKey, 256), headersOf(j.headers)]
+}
+
+function timeOf(at: NewJob['notBefore']): Value {
+  if (at == null) return null
+  const time = new Date(at)
+  if (Number.isNaN(time.getTime())) throw new FieldError('notBefore', 'is no time')
+  if (time.getUTCFullYear() > 9999) throw new FieldError('notBefore', `is in the year ${time.getUTCFullYear()}, the last one is 9999`)
+  if (time.getUTCFullYear() < 1) return '0001-01-01T00:00:00Z'
+  return typeof at === 'string' ? at : time.toISOString()
+}
+
+const hex = (bytes: Buffer) => '\\x' + bytes.toString('hex')
+
+/** array is the text form of an array. */
+export function array(values: readonly (Value | bigint)[]): string {
+  return `{${values.map(v => (typeof v === 'string' ? `"${v.replace(/["\\]/g, '\\$&')}"` : v === null ? 'NULL' : String(v))).join()}}`
+}
+
+/** arrays turns rows into an array per column. */
+export function arrays(rows: readonly Value[][]): string[] {
+  return rows[0]!.map((_, i) => array(rows.map(row => row[i]!)))
+}
+
+/** interval is a time in milliseconds as PostgreSQL's: more than nothing, and at most some 95 years. */
+export const interval = (ms: number) => `${Math.min(Math.max(Math.round(ms * 1000), 1), 3e15)} microseconds`
+
+/** quoted is a name as an identifier. */
+export const quoted = (name: string) => `"${name.replaceAll('"', '""')}"`

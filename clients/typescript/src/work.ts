@@ -1,0 +1,446 @@
+// The worker's engine. One call of run is one Worker: it claims jobs, extends their leases, writes down how they
+// ended, and gives back what it has not begun when it stops.
+import { hostname } from 'node:os'
+import { sqlState } from './database.js'
+import { Job, LeaseLostError, Outcome, Queue, StoppingError, isOutcome } from './job.js'
+import { FieldError, textOf } from './values.js'
+
+/** Verdict is what a handler returns: nothing if the job is done. 'settled': it has ended the job itself, with the lease. */
+export type Verdict = void | undefined | Outcome | 'settled'
+
+/**
+ * Handler does one job. What it throws decides, too: an Outcome as if it were returned, anything else has the job tried
+ * again after the queue's backoff, until its attempts are used up. signal aborts with a LeaseLostError when the job may be
+ * running elsewhere, and with a StoppingError when the worker stops and drainTimeout is over.
+ */
+export type Handler = (job: Job, signal: AbortSignal) => Verdict | Promise<Verdict>
+
+/** End is how an attempt ended: failed is to be tried again, lost that the lease was, whatever the handler said. */
+export type End = 'done' | 'failed' | 'snoozed' | 'dead' | 'cancelled' | 'lost' | 'settled' | 'released'
+
+/** Options of work. All times are milliseconds. */
+export interface WorkOptions {
+  /** How many handlers run at a time. Default 10. */
+  concurrency?: number
+  /** The most jobs that one call claims. Default 100. */
+  batch?: number
+  /** How long a job stays with a worker that has died. Default 30,000. */
+  lease?: number
+  /** The group to claim from. Default ''. */
+  groupKey?: string
+  /** What status shows. Default host/pid. */
+  worker?: string
+  /** The pause after a claim that brought nothing doubles from one to the other. Default 2 and 50. */
+  pollMin?: number
+  pollMax?: number
+  /** The longest that the end of a job waits for a claim to carry it. Default 20. */
+  ackEvery?: number
+  /** How long handlers may go on when the worker stops. Default 10,000. */
+  drainTimeout?: number
+  /** Stops the worker. Without one SIGTERM and SIGINT do. */
+  signal?: AbortSignal
+  /** Told of the durable end of every attempt; ms is how long the handler ran. */
+  onEnd?: (job: Job, end: End, ms: number) => void
+  /** Default console. */
+  logger?: { warn(message: string): void }
+}
+
+const callTimeout = 30_000 // ends a call that hangs
+const maintainEvery = 500
+const carryAt = 32 // how much of what is done is worth carrying at once
+
+/** Task is one claimed job, held until its end is written down. */
+interface Task {
+  job: Job
+  until: number // when the lease ends, or earlier, by this machine's clock
+  abort: AbortController
+  begun: boolean
+  ended: boolean // the handler has returned
+  lost: boolean
+  end: 'done' | 'cancelled' // once it is to be acked
+  done: number // since when
+  took: number
+}
+
+export async function run(queue: Queue, handler: Handler, options: WorkOptions): Promise<void> {
+  const stop = new AbortController()
+  const stopped = () => stop.abort()
+  const { signal } = options
+  if (signal) {
+    if (signal.aborted) return
+    signal.addEventListener('abort', stopped, { once: true })
+  } else for (const name of ['SIGTERM', 'SIGINT'] as const) process.once(name, stopped)
+  try {
+    await new Worker(queue, handler, options, stop).run()
+  } finally {
+    if (signal) signal.removeEventListener('abort', stopped)
+    else for (const name of ['SIGTERM', 'SIGINT'] as const) process.off(name, stopped)
+  }
+}
+
+class Worker {
+  readonly o
+  readonly freed = new Notice() // there may be room to claim
+  readonly acking = new Notice() // jobs are done
+  readonly over = new AbortController() // everything is written down, or has to be given up
+  readonly held = new Map<bigint, Task>()
+  queued: Task[] = [] // claimed, not begun
+  acks: Task[] = [] // done, not written, the oldest first
+  writing = 0 // acks that a call has taken along
+  busy = 0 // handlers that run, or whose failure is being written
+  running = new Set<Promise<void>>()
+  pace = 0 // how long a handler takes, about; 0 is not known
+  failure: unknown // what another attempt cannot cure
+
+  constructor(readonly queue: Queue, readonly handler: Handler, options: WorkOptions, readonly stop: AbortController) {
+    const given = Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined)) as WorkOptions
+    this.o = { concurrency: 10, batch: 100, lease: 30_000, groupKey: '', worker: `${hostname()}/${process.pid}`, pollMin: 2, pollMax: 50,
+      ackEvery: 20, drainTimeout: 10_000, onEnd: () => {}, logger: console, ...given }
+    for (const field of ['concurrency', 'batch', 'lease', 'pollMin', 'pollMax', 'ackEvery', 'drainTimeout'] as const) {
+      const least = field === 'drainTimeout' ? 0 : 1
+      if (!(this.o[field] >= least)) throw new FieldError(field, `is ${this.o[field]}, expected ${least} or more`)
+    }
+    textOf('groupKey', this.o.groupKey, 256)
+    textOf('worker', this.o.worker, 256)
+    if (this.o.batch > 10_000) throw new FieldError('batch', `is ${this.o.batch}, expected 10,000 or fewer`)
+  }
+
+  async run(): Promise<void> {
+    const loops = [this.beatLoop(), this.maintainLoop(), this.ackLoop()]
+    await this.claimLoop()
+    const released = this.release(this.queued.splice(0))
+    const handlers = Promise.all(this.running)
+    if (!this.failure) await Promise.race([handlers, sleep(this.o.drainTimeout, this.over.signal)])
+    for (const task of this.held.values()) if (!task.ended) task.abort.abort(new StoppingError('the worker stops'))
+    const giveUp = setTimeout(() => this.over.abort(), this.o.drainTimeout || 1)
+    await Promise.all([handlers, released])
+    await this.ack()
+    clearTimeout(giveUp)
+    this.over.abort()
+    this.acking.notify()
+    await Promise.all(loops)
+    if (this.failure) throw this.failure
+    if (this.held.size) throw new Error(`how ${this.held.size} jobs ended could not be written in time; they run again when their leases end`)
+  }
+
+  /** Claims jobs and has them begun until the worker stops. */
+  async claimLoop() {
+    const backoff = new Backoff(this.over.signal)
+    let pause = 0 // 0: the last claim brought jobs
+    while (!this.stop.signal.aborted) {
+      const n = this.wanted()
+      if (n <= 0) {
+        await this.freed.wait(this.stop.signal)
+        continue
+      }
+      const acks = backoff.failures === 0 && this.carries(pause > 0) ? this.takeAcks() : []
+      const start = now()
+      let jobs: Job[]
+      try {
+        const got = await timely(this.queue.claim({ n, lease: this.o.lease, groupKey: this.o.groupKey, worker: this.o.worker, acks: acks.map(leaseOf) }), callTimeout)
+        this.acked(acks, got.acked)
+        jobs = got.jobs
+      } catch (err) {
+        this.returnAcks(acks)
+        if (this.permanent(err)) return
+        await backoff.wait('cannot claim jobs', err, this.o.logger, this.stop.signal)
+        continue
+      }
+      backoff.failures = 0
+      for (const job of jobs) {
+        const task: Task = { job, until: start + this.o.lease, abort: new AbortController(), begun: false, ended: false, lost: false, end: 'done', done: 0, took: 0 }
+        this.held.set(job.lease, task)
+        this.queued.push(task)
+      }
+      this.begin()
+      if (jobs.length === n) pause = 0
+      else {
+        await sleep(jobs.length ? this.o.pollMin : (pause = Math.min(pause * 2 || this.o.pollMin, this.o.pollMax)), this.stop.signal)
+        if (jobs.length) pause = 0
+      }
+    }
+  }
+
+  /** How many jobs to claim now: for what is free, and ahead for about a tenth of a second. */
+  wanted(): number {
+    const window = Math.min(100, this.o.lease / 10)
+    const ahead = this.pace ? Math.min(this.o.batch, this.o.concurrency * Math.floor(window / this.pace)) : 0
+    // The acks keep pace, or no more is claimed.
+    if (this.queued.length > ahead / 2 || this.acks.length + this.writing >= 4 * this.o.batch) return 0
+    return Math.min(this.o.batch, this.o.concurrency - this.busy + ahead - this.queued.length)
+  }
+
+  begin() {
+    while (!this.stop.signal.aborted && this.busy < this.o.concurrency) {
+      const task = this.queued.shift()
+      if (!task) break
+      this.busy++
+      task.begun = true
+      const running = this.work(task).finally(() => {
+        this.running.delete(running)
+        this.busy--
+        this.begin()
+        this.freed.notify()
+      })
+      this.running.add(running)
+    }
+  }
+
+  /** Runs the handler on one job and sees to it that its end is written down. */
+  async work(task: Task) {
+    const start = now()
+    let verdict: Verdict
+    try {
+      verdict = await this.handler(task.job, task.abort.signal)
+    } catch (err) {
+      verdict = isOutcome(err) ? err : new Outcome('retry', undefined, err instanceof Error ? err.stack ?? String(err) : String(err))
+    }
+    task.took = now() - start
+    this.pace = Math.max(this.pace ? this.pace + (task.took - this.pace) / 8 : task.took, 0.001)
+    task.ended = true
+    if (verdict === 'settled') return this.finish(task, 'settled')
+    if (!isOutcome(verdict) || verdict.how === 'cancelled') { // and if the lease was lost, the database will say so
+      if (isOutcome(verdict)) task.end = 'cancelled'
+      task.done = now()
+      this.acks.push(task)
+      return this.acking.notify()
+    }
+    if (task.lost) {
+      this.warn(task, 'the lease was lost while it ran; it may run elsewhere')
+      return this.finish(task, 'lost')
+    }
+    await this.fail(task, verdict)
+  }
+
+  /** Writes down how an attempt ended that is not done, and tries until it is written. The slot stays in use, so that no more is claimed than can be ended. */
+  async fail(task: Task, outcome: Outcome) {
+    const backoff = new Backoff(this.over.signal)
+    do {
+      try {
+        return this.finish(task, await timely(this.tell(task, outcome), callTimeout))
+      } catch (err) {
+        if (sqlState(err) === 'PS001') {
+          this.warn(task, 'it failed, but its lease was gone; unless an earlier call wrote that, it runs again')
+          return this.finish(task, 'lost')
+        }
+        if (this.permanent(err)) return
+        await backoff.wait('cannot write down that a job failed', err, this.o.logger)
+      }
+    } while (!this.over.signal.aborted)
+  }
+
+  async tell(task: Task, { how, after, reason }: Outcome): Promise<End> {
+    const { lease } = task.job
+    if (how === 'deadLetter') {
+      await this.queue.deadLetter(lease, reason)
+      this.warn(task, `dead letter: ${reason}`)
+      return 'dead'
+    }
+    const interrupted = task.abort.signal.reason instanceof StoppingError // it is not the job's fault
+    if (how === 'snooze' || interrupted) {
+      const held = await this.queue.release([lease], how === 'snooze' ? after : 0)
+      return held.length === 0 ? 'lost' : how === 'snooze' ? 'snoozed' : 'released'
+    }
+    const again = await this.queue.retry(lease, after, reason)
+    this.warn(task, `${again ? 'failed' : 'failed for the last time'}: ${reason}`)
+    return again ? 'failed' : 'dead'
+  }
+
+  /** Forgets a task whose end is durable. */
+  finish(task: Task, end: End) {
+    this.held.delete(task.job.lease)
+    this.o.onEnd(task.job, end, task.took)
+  }
+
+  /** Whether the next claim should carry what is done: not what came just now, unless a job of its key may wait for it, or the last claim brought none. */
+  carries(none: boolean): boolean {
+    const oldest = this.acks[0]
+    return !!oldest && (none || this.acks.length >= Math.min(carryAt, this.o.batch) || now() - oldest.done >= this.o.ackEvery / 2 || this.acks.some(t => t.job.key !== ''))
+  }
+
+  takeAcks(): Task[] {
+    const tasks = this.acks.splice(0, 10_000)
+    this.writing += tasks.length
+    return tasks
+  }
+
+  returnAcks(tasks: Task[]) {
+    this.writing -= tasks.length
+    this.acks = tasks.concat(this.acks)
+    if (tasks.length) this.acking.notify()
+  }
+
+  /** Finishes the tasks of a call that returned the leases that were held. */
+  acked(tasks: Task[], leases: bigint[]) {
+    this.writing -= tasks.length
+    const held = new Set(leases)
+    for (const task of tasks) {
+      if (held.has(task.job.lease)) this.finish(task, task.end)
+      else {
+        this.warn(task, 'it is done, but its lease was gone; unless an earlier call wrote that, it runs again')
+        this.finish(task, 'lost')
+      }
+    }
+    if (tasks.length) this.freed.notify()
+  }
+
+  /** Writes down what is done and no claim has taken along. */
+  async ackLoop() {
+    while (!this.over.signal.aborted) {
+      const oldest = this.acks[0]
+      const wait = oldest ? oldest.done + this.o.ackEvery - now() : Infinity
+      if (oldest && (wait <= 0 || this.acks.length >= this.o.batch)) await this.ack()
+      else await this.acking.wait(this.over.signal, wait)
+    }
+  }
+
+  async ack() {
+    const backoff = new Backoff(this.over.signal)
+    for (let tasks = this.takeAcks(); tasks.length; tasks = this.takeAcks()) {
+      try {
+        this.acked(tasks, await timely(this.queue.ack(tasks.map(leaseOf)), callTimeout))
+      } catch (err) {
+        this.returnAcks(tasks)
+        if (this.permanent(err) || this.over.signal.aborted) return
+        await backoff.wait('cannot write down that jobs are done', err, this.o.logger)
+      }
+    }
+  }
+
+  /** Extends the leases of all that is held at every third of a lease, with one call. */
+  async beatLoop() {
+    const backoff = new Backoff(this.over.signal)
+    await sleep(this.o.lease / 3, this.over.signal)
+    while (!this.over.signal.aborted) {
+      const tasks = [...this.held.values()].filter(task => !task.lost)
+      const until = now() + this.o.lease
+      try {
+        this.prolong(tasks, await timely(this.queue.extend(tasks.map(leaseOf), this.o.lease), this.o.lease / 3), until)
+        backoff.failures = 0
+        await sleep(this.o.lease / 3, this.over.signal)
+      } catch (err) {
+        this.prolong(tasks, undefined, until)
+        if (this.permanent(err)) return
+        await backoff.wait('cannot extend the leases of jobs', err, this.o.logger, this.over.signal, this.o.lease / 10)
+      }
+    }
+  }
+
+  /** Notes which leases last until then, and gives up those that do not; without an answer, those that have run out by now. */
+  prolong(tasks: Task[], extended: bigint[] | undefined, until: number) {
+    const kept = extended && new Set(extended)
+    for (const task of tasks) {
+      const { lease } = task.job
+      if (kept?.has(lease)) task.until = until
+      if (task.ended || !this.held.has(lease) || (kept ? kept.has(lease) : now() < task.until)) continue
+      if (task.begun) {
+        task.lost = true
+        task.abort.abort(new LeaseLostError('the lease of this job is lost'))
+      } else {
+        this.queued.splice(this.queued.indexOf(task), 1)
+        this.finish(task, 'lost')
+        this.freed.notify()
+      }
+    }
+  }
+
+  async maintainLoop() {
+    const backoff = new Backoff(this.stop.signal)
+    while (!this.stop.signal.aborted) {
+      try {
+        await timely(this.queue.maintain(), callTimeout)
+        backoff.failures = 0
+        await sleep(maintainEvery, this.stop.signal)
+      } catch (err) {
+        if (this.permanent(err)) return
+        await backoff.wait("the queue's housekeeping failed", err, this.o.logger)
+      }
+    }
+  }
+
+  /** Gives back jobs that have not begun. */
+  async release(tasks: Task[]) {
+    for (const task of tasks) this.held.delete(task.job.lease)
+    const backoff = new Backoff(this.over.signal)
+    while (tasks.length && !this.over.signal.aborted) {
+      try {
+        await timely(this.queue.release(tasks.map(leaseOf)), callTimeout)
+        for (const task of tasks) this.o.onEnd(task.job, 'released', 0)
+        return
+      } catch (err) {
+        if (this.permanent(err)) return
+        await backoff.wait('cannot give back jobs that have not begun', err, this.o.logger)
+      }
+    }
+  }
+
+  /** Whether err ends the worker; it makes it. */
+  permanent(err: unknown): boolean {
+    if (!(err instanceof FieldError) && !['42P01', '42883', '3F000'].includes(sqlState(err) ?? '')) return false
+    this.failure ??= err
+    this.stop.abort()
+    return true
+  }
+
+  warn(task: Task, what: string) {
+    this.o.logger.warn(`penstock: queue ${this.queue.name}, job ${task.job.id}, attempt ${task.job.attempt}: ${what}`)
+  }
+}
+
+const now = () => performance.now()
+const leaseOf = (task: Task) => task.job.lease
+
+/** Backoff is the pause after failures in a row: doubling from 50 ms to 5 s, and up to half of it less. */
+class Backoff {
+  failures = 0
+  constructor(readonly over: AbortSignal) {}
+
+  async wait(what: string, err: unknown, logger: { warn(message: string): void }, signal = this.over, most = 5000) {
+    const pause = Math.min(50 * 2 ** Math.min(this.failures++, 7), most) * (1 - Math.random() / 2)
+    logger.warn(`penstock: ${what}; trying again: ${err instanceof Error ? err.message : err}`)
+    await sleep(pause, signal)
+  }
+}
+
+/** Notice wakes whoever waits for it, now or next time. */
+class Notice {
+  #given = false
+  #wake: (() => void) | undefined
+
+  notify() {
+    this.#given = true
+    this.#wake?.()
+  }
+
+  async wait(signal: AbortSignal, most = Infinity) {
+    if (!this.#given) await sleep(most, signal, wake => { this.#wake = wake })
+    this.#given = false
+  }
+}
+
+/** sleep ends early if signal aborts, or by what it hands to early. */
+function sleep(ms: number, signal: AbortSignal, early?: (wake: () => void) => void): Promise<void> {
+  return new Promise(resolve => {
+    if (signal.aborted) return resolve()
+    const done = () => {
+      clearTimeout(timer)
+      signal.removeEventListener('abort', done)
+      resolve()
+    }
+    const timer = setTimeout(done, Math.min(ms, 2 ** 31 - 1)) // what a timer can count
+    signal.addEventListener('abort', done, { once: true })
+    early?.(done)
+  })
+}
+
+/** timely gives a call up that hangs. */
+async function timely<T>(call: Promise<T>, ms: number): Promise<T> {
+  let timer: NodeJS.Timeout | undefined
+  try {
+    return await Promise.race([call, new Promise<never>((_, reject) => {
+      timer = setTimeout(() => reject(new Error(`the database did not answer within ${Math.round(ms)} ms`)), ms)
+    })])
+  } finally {
+    clearTimeout(timer)
+  }
+}

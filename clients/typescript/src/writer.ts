@@ -1,0 +1,95 @@
+import type { Execute, Value } from './database.js'
+import { callOf, insertInto, type Enqueued } from './penstock.js'
+import { arrays, jobRow, messageRow, type Message, type NewJob } from './values.js'
+
+export interface WriterOptions {
+  /** After how many messages and jobs to write by itself. 1,000 unless it is said. */
+  flushAt?: number
+}
+
+/** Pending is a job that a Writer has taken. */
+export interface Pending {
+  /** Has it written, unless it is, and says what became of it. */
+  enqueued(): Promise<Enqueued>
+}
+
+type Waiting = { resolve: (e: Enqueued) => void, reject: (err: unknown) => void }
+type Part = { name: string, queue: boolean, rows: Value[][], waiting: Waiting[] }
+
+/**
+ * Writer collects messages and jobs of one transaction and writes what it has with one statement, whatever number of
+ * outboxes and queues it is for. What was not flushed when the transaction commits is not in it.
+ */
+export class Writer {
+  #parts = new Map<string, Part>()
+  #count = 0
+  #last: Promise<void> = Promise.resolve()
+  readonly #flushAt: number
+  /** @internal */
+  constructor(readonly execute: Execute, readonly schema: string, { flushAt = 1000 }: WriterOptions = {}) {
+    this.#flushAt = flushAt
+  }
+
+  /** Takes a message. It need not be awaited; who does waits only while a full writer is written. */
+  async publish(outbox: string, message: Message): Promise<void> {
+    this.#part(outbox, false).rows.push(messageRow(message))
+    await this.#taken()
+  }
+
+  /** Takes a job. Ask for its id once all is taken: asking writes. */
+  enqueue(queue: string, job: NewJob): Pending {
+    const row = jobRow(job)
+    const part = this.#part(queue, true)
+    const written = new Promise<Enqueued>((resolve, reject) => part.waiting.push({ resolve, reject }))
+    written.catch(() => {}) // flush reports it
+    part.rows.push(row)
+    this.#taken().catch(() => {})
+    return { enqueued: () => this.flush().then(() => written) }
+  }
+
+  #part(name: string, queue: boolean): Part {
+    const key = `${queue} ${name}`
+    const part = this.#parts.get(key) ?? { name, queue, rows: [], waiting: [] }
+    this.#parts.set(key, part)
+    return part
+  }
+
+  async #taken() {
+    if (++this.#count >= this.#flushAt) await this.flush()
+  }
+
+  /** Writes what was taken. Errors of earlier writes come here, too: the transaction is lost then. */
+  flush(): Promise<void> {
+    const parts = [...this.#parts.values()].filter(part => part.rows.length)
+    this.#parts = new Map()
+    this.#count = 0
+    this.#last = this.#last.then(() => this.#write(parts))
+    this.#last.catch(() => {}) // the next flush, or this one's caller, sees it
+    return this.#last
+  }
+
+  async #write(parts: Part[]): Promise<void> {
+    if (!parts.length) return
+    try {
+      const values: Value[] = []
+      const ctes: string[] = []
+      const selects: string[] = []
+      parts.forEach((part, i) => {
+        const n = values.length + 1
+        if (part.queue) {
+          ctes.push(`p${i} as materialized (${callOf(this.schema, n)})`)
+          selects.push(`select ${i}::text as part, id, deduplicated from p${i}`)
+          values.push(part.name)
+        } else ctes.push(`p${i} as (${insertInto(this.schema, part.name, n)})`)
+        values.push(...arrays(part.rows))
+      })
+      const rows = await this.execute(`with ${ctes.join(', ')} ${selects.join(' union all ') || 'select null'}`, values)
+      for (const [part, id, deduplicated] of rows) {
+        if (id !== undefined) parts[Number(part)]!.waiting.shift()!.resolve({ id: BigInt(id!), deduplicated: deduplicated === 'true' })
+      }
+    } catch (err) {
+      for (const part of parts) for (const waiting of part.waiting) waiting.reject(err)
+      throw err
+    }
+  }
+}

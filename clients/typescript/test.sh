@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# test.sh [--fast] [vitest arguments]: tests the TypeScript client on the server that PENSTOCK_TEST_POSTGRES names, or a
+# private one. --fast leaves out what needs more packages than the client's own: Prisma, and the packed tarball.
+set -euo pipefail
+cd "$(dirname "$0")"
+root=$(cd ../.. && pwd)
+
+if [[ -z ${PENSTOCK_TEST_POSTGRES-} ]]; then
+	(cd "$root" && go build -o bin/penstock ./cmd/penstock && go build -o bin/withservers ./internal/testserver/withservers)
+	exec "$root/bin/withservers" -only postgres "$PWD/test.sh" "$@"
+fi
+fast=
+[[ ${1-} != --fast ]] || { fast=1 && shift; }
+[[ node_modules/.package-lock.json -nt package-lock.json ]] || npm ci --silent
+node build.mjs
+npx tsc -p tsconfig.test.json
+npx vitest run "$@"
+[[ -n $fast || -n $* ]] || for more in test/*/test.sh; do "$more"; done

@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# Packs the package twice, and uses the tarball as others do: the commands of the README, as an ES module, as CommonJS, its types.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+
+for n in 1 2; do
+	mkdir "$dir/$n"
+	npm pack --silent --pack-destination "$dir/$n" >/dev/null
+done
+cmp "$dir"/[12]/penstock-*.tgz
+tarball=$(echo "$dir"/1/penstock-*.tgz)
+tar -tzf "$tarball" >"$dir/list"
+for file in LICENSE README.md dist/index.js dist/index.d.ts dist/cjs/index.js dist/cjs/index.d.ts dist/testing.d.ts; do
+	grep -qx "package/$file" "$dir/list" || { echo "the package has no $file"; exit 1; }
+done
+
+mkdir "$dir/app"
+readme=$PWD/README.md
+export PATH="${PENSTOCK:+$(dirname "$PENSTOCK"):}$PWD/../../bin:$PATH"
+types=$PWD
+cd "$dir/app"
+sed -n '/^```sh$/,/^```$/p' "$readme" | sed '1d;$d' | sed "s|npm install penstock|npm install --silent --no-audit --no-fund $tarball|" >"$dir/readme.sh"
+database=penstock_ts_$$
+admin() { # with the client that the README installs
+	node -e 'const { Client } = require("pg"); const c = new Client(process.env.PENSTOCK_TEST_POSTGRES); c.connect().then(() => c.query(process.argv[1])).then(() => c.end())' "$1"
+}
+PENSTOCK_DATABASE_URL=$(node -p 'const u = new URL(process.env.PENSTOCK_TEST_POSTGRES); u.pathname = process.argv[1]; u.href' "$database")
+export PENSTOCK_DATABASE_URL
+bash -ec "$(head -1 "$dir/readme.sh")"
+admin "create database $database"
+trap 'admin "drop database $database with (force)" || true; rm -rf "$dir"' EXIT
+tail -n +2 "$dir/readme.sh" >"$dir/rest.sh"
+bash -e "$dir/rest.sh" | tee "$dir/out"
+grep -qxF "mail: { to: 'ann' }" "$dir/out"
+
+cat >load.mjs <<'END'
+import { Penstock, retry } from 'penstock'
+import { runJob } from 'penstock/testing'
+if (![Penstock, retry, runJob].every(f => typeof f === 'function')) throw new Error('an export is missing')
+END
+cat >load.cjs <<'END'
+const { Penstock, retry } = require('penstock')
+const { runJob } = require('penstock/testing')
+if (![Penstock, retry, runJob].every(f => typeof f === 'function')) throw new Error('an export is missing')
+END
+node load.mjs
+node load.cjs
+# Types of the package alone, in both ways and with nothing left out.
+cat >types.mts <<'END'
+import { Penstock, type Job } from 'penstock'
+import { runJob } from 'penstock/testing'
+export const id: (job: Job) => bigint = job => job.id
+export const made = new Penstock()
+// @ts-expect-error there is no such option
+new Penstock({ schemas: 'x' })
+export { runJob }
+END
+cp types.mts types.cts
+ln -s "$types/node_modules/@types" "$types/node_modules/undici-types" node_modules/
+node "$types/node_modules/typescript/bin/tsc" --noEmit --strict --target es2023 --module nodenext --types node types.mts types.cts
+echo "package: ok"

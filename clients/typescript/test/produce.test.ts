@@ -1,0 +1,151 @@
+import { afterAll, describe, expect, test } from 'vitest'
+import { FieldError, Penstock, VersionError, sqlState, type Message, type NewJob } from '../src/index.js'
+import { messages, newInbox, newOutbox, newQueue, penstock, pool, sql, status, url } from './database.js'
+import { drivers } from './drivers.js'
+
+const all = drivers(url)
+afterAll(() => Promise.all(all.map(driver => driver.end())))
+const awkward = 'a "quoted", \\backslashed, {braced}, ?, $1, NULL, ü €'
+
+describe.each(all)('$name', ({ db, begin }) => {
+  test('what rolls back was never published, what commits is whole', async () => {
+    const outbox = await newOutbox()
+    await expect(begin(async tx => {
+      await penstock.publish(tx, outbox, { payload: 'lost' })
+      await penstock.publishMany(tx, outbox, [{ payload: 'lost, too' }])
+      throw new Error('the caller changes his mind')
+    })).rejects.toThrow('changes his mind')
+    await begin(async tx => {
+      await penstock.publish(tx, outbox, { payload: { total: 10 }, key: awkward, topic: awkward, headers: { h: awkward }, id: 'id-1' })
+      await penstock.publishMany(tx, outbox, [{ payload: Buffer.from([0, 255]), key: awkward, headers: { h: awkward } }, { payload: awkward }, {}])
+      await penstock.publishMany(tx, outbox, [])
+    })
+    const { rows } = await pool.query(`select id, key, topic, headers, payload from penstock."${outbox}" order by seq`)
+    expect(rows).toEqual([
+      { id: 'id-1', key: awkward, topic: awkward, headers: { h: awkward }, payload: Buffer.from('{"total":10}') },
+      { id: null, key: awkward, topic: '', headers: { h: awkward }, payload: Buffer.from([0, 255]) },
+      { id: null, key: null, topic: '', headers: null, payload: Buffer.from(awkward) },
+      { id: null, key: null, topic: '', headers: null, payload: Buffer.alloc(0) },
+    ])
+  })
+
+  test('jobs carry everything, and duplicates are told', async () => {
+    const queue = await newQueue()
+    const due = '2020-02-03T04:05:06.789012Z'
+    await begin(async tx => {
+      const one = await penstock.enqueue(tx, queue, { payload: [1, null], key: awkward, groupKey: awkward, priority: -16, headers: { h: awkward }, dedupKey: awkward, notBefore: due })
+      expect(one.deduplicated).toBe(false)
+      expect(typeof one.id).toBe('bigint')
+      const more = await penstock.enqueueMany(tx, queue, [{ payload: 'x' }, { dedupKey: awkward }, { payload: Buffer.from([0, 255]), priority: 15, notBefore: new Date(0) }])
+      expect(more.map(e => e.deduplicated)).toEqual([false, true, false])
+      expect(more[1]!.id).toBe(one.id)
+      expect(await penstock.enqueueMany(tx, queue, [])).toEqual([])
+    })
+    const [job] = await penstock.queue(db, queue).dequeue(1, awkward)
+    expect(job).toMatchObject({ key: awkward, groupKey: awkward, priority: -16, attempt: 1, headers: { h: awkward }, lease: 0n })
+    expect(job!.json()).toEqual([1, null])
+    const rest = await penstock.queue(db, queue).dequeue(10)
+    expect(rest.map(j => [j.payload.toString('hex'), j.key, j.headers])).toEqual([['78', '', {}], ['00ff', '', {}]])
+    expect(Math.abs(rest[0]!.createdAt.getTime() - Date.now())).toBeLessThan(3_600_000)
+  })
+
+  test('an inbox knows what it has received', async () => {
+    const inbox = penstock.inbox(await newInbox())
+    await begin(async tx => {
+      expect(await inbox.first(tx, awkward)).toBe(true)
+      expect(await inbox.first(tx, awkward)).toBe(false)
+    })
+    await begin(async tx => expect(await inbox.first(tx, awkward)).toBe(false))
+  })
+
+  test('errors of the database keep their code', async () => {
+    for (const call of [
+      () => penstock.publish(db, 'none', {}), () => penstock.publishMany(db, 'none', [{}]), () => penstock.enqueue(db, 'none', {}),
+      () => penstock.inbox('none').first(db, 'x'), () => penstock.queue(db, 'none').claim(),
+    ]) expect(sqlState(await call().then(() => undefined, err => err))).toBe('42P01')
+    await expect(new Penstock({ schema: 'none' }).enqueue(db, 'q', {})).rejects.toThrow(VersionError)
+    expect(sqlState(new Error('none'))).toBeUndefined()
+  })
+
+  test('a writer writes what it has with one statement', async () => {
+    const [a, b, q, r] = [await newOutbox(), await newOutbox(), await newQueue(), await newQueue()]
+    await begin(async tx => {
+      const writer = penstock.writer(tx)
+      for (const n of [1, 2, 3]) {
+        await writer.publish(a, { payload: `a${n}`, key: awkward })
+        await writer.publish(b, { payload: `b${n}` })
+      }
+      const first = writer.enqueue(q, { payload: 'j', dedupKey: 'once' })
+      const second = writer.enqueue(q, { payload: 'j', dedupKey: 'once' })
+      const other = writer.enqueue(r, {})
+      expect(await sql(`select count(*)::int from penstock."${a}"`)).toEqual([0])
+      expect(await second.enqueued()).toEqual({ id: (await first.enqueued()).id, deduplicated: true })
+      expect((await other.enqueued()).deduplicated).toBe(false)
+      await writer.flush()
+    })
+    expect(await messages(a)).toEqual(['a1', 'a2', 'a3'])
+    expect(await messages(b)).toEqual(['b1', 'b2', 'b3'])
+    expect((await status(q)).ready + (await status(r)).ready).toBe(2)
+  })
+})
+
+test('a writer writes by itself when it is full, with one statement each time', async () => {
+  const outbox = await newOutbox()
+  let statements = 0
+  const counting = { penstock: async (text: string, values: readonly (string | null)[]) => (statements++, (await pool.query({ text, values: [...values], rowMode: 'array' })).rows) }
+  const writer = penstock.writer(counting, { flushAt: 10 })
+  for (let n = 0; n < 25; n++) await writer.publish(outbox, { payload: `${n}` })
+  expect(statements).toBe(2)
+  await writer.flush()
+  await writer.flush()
+  expect(statements).toBe(3)
+  expect(await messages(outbox)).toEqual(Array.from({ length: 25 }, (_, n) => `${n}`))
+})
+
+test('a writer that failed says so at every flush', async () => {
+  const writer = penstock.writer(pool)
+  const pending = writer.enqueue('none', {})
+  await expect(writer.flush()).rejects.toThrow('there is no queue')
+  await expect(pending.enqueued()).rejects.toThrow('there is no queue')
+  await expect(writer.flush()).rejects.toThrow('there is no queue')
+})
+
+test('what the database could not carry is refused before anything is sent', async () => {
+  const never = { penstock: async () => { throw new Error('was sent') } }
+  const long = 'x'.repeat(2000)
+  const badMessages: [string, Message][] = [
+    ['payload', { payload: Buffer.alloc((64 << 20) + 1) }], ['payload', { payload: '\ud800' }], ['payload', { payload: (() => {}) as object }],
+    ['key', { key: long }], ['key', { key: 'a\0' }], ['key', { key: '\udc00' }], ['topic', { topic: long }], ['id', { id: 'x'.repeat(257) }], ['id', { id: 'a\nb' }],
+    ['headers', { headers: { '': 'x' } }], ['headers', { headers: { a: 'x'.repeat(65536) } }], ['headers', { headers: { a: 1 as unknown as string } }], ['headers', { headers: { a: '\0' } }],
+  ]
+  const badJobs: [string, NewJob][] = [
+    ['groupKey', { groupKey: 'x'.repeat(257) }], ['dedupKey', { dedupKey: 'x'.repeat(257) }], ['priority', { priority: 16 }], ['priority', { priority: 0.5 }],
+    ['notBefore', { notBefore: new Date(NaN) }], ['notBefore', { notBefore: new Date(Date.UTC(10000, 0)) }],
+  ]
+  for (const [field, message] of badMessages) {
+    await expect(penstock.publishMany(never, 'o', [{}, message])).rejects.toMatchObject({ name: 'FieldError', field, message: expect.stringContaining('2 of 2') })
+    await expect(penstock.publish(never, 'o', message)).rejects.toThrow(FieldError)
+  }
+  for (const [field, job] of badJobs) await expect(penstock.enqueue(never, 'q', job)).rejects.toMatchObject({ name: 'FieldError', field })
+})
+
+test('anything else is no transaction', async () => {
+  await expect(penstock.publish({} as never, 'o', {})).rejects.toThrow(TypeError)
+  await expect(penstock.publish(undefined as never, 'o', {})).rejects.toThrow(TypeError)
+})
+
+test('a client and a schema whose versions do not fit say so', async () => {
+  await penstock.check(pool)
+  await expect(new Penstock({ schema: 'none' }).check(pool)).rejects.toMatchObject({ name: 'VersionError', message: expect.stringContaining('penstock migrate') })
+  for (const version of ['1', '99999']) {
+    const other = { penstock: async (text: string) => (await pool.query(text, [version])).rows }
+    await expect(penstock.check(other)).rejects.toMatchObject({ name: 'VersionError', message: expect.stringMatching(/use a newer client|penstock migrate/) })
+  }
+})
+
+test('names are quoted', async () => {
+  const outbox = 'a "b" $1 ?'
+  await sql('select penstock.create_outbox($1)', outbox)
+  for (const { db } of all) await penstock.publishMany(db, outbox, [{ payload: 'x' }])
+  expect(await sql('select count(*)::int from penstock."a ""b"" $1 ?"')).toEqual([all.length])
+})

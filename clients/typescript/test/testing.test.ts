@@ -1,0 +1,54 @@
+import { expect, test } from 'vitest'
+import { retry } from '../src/index.js'
+import { advance, requirePublished, runJob } from '../src/testing.js'
+import { newOutbox, newQueue, penstock, pool, status } from './database.js'
+
+test('requirePublished sees what a transaction has published', async () => {
+  const outbox = await newOutbox()
+  const client = await pool.connect()
+  try {
+    await client.query('begin')
+    await penstock.publish(client, outbox, { payload: { total: 10 }, key: 'ann', topic: 'order.placed', headers: { h: 'x' } })
+    const [message] = await requirePublished(client, outbox, { topic: 'order.placed', key: 'ann' })
+    expect(message).toEqual({ id: null, key: 'ann', topic: 'order.placed', headers: { h: 'x' }, payload: Buffer.from('{"total":10}') })
+    await requirePublished(client, outbox)
+    await requirePublished(client, outbox, { key: 'ann' })
+    await expect(requirePublished(client, outbox, { topic: 'order.paid' })).rejects.toThrow('nothing was published')
+    await expect(requirePublished(client, outbox, { key: 'bob' })).rejects.toThrow('nothing was published')
+  } finally {
+    await client.query('rollback')
+    client.release()
+  }
+  await expect(requirePublished(pool, outbox)).rejects.toThrow('nothing was published')
+})
+
+test('runJob runs the next job, also of the transaction that enqueued it', async () => {
+  const queue = await newQueue()
+  expect(await runJob(pool, queue, () => {})).toBeUndefined()
+  const client = await pool.connect()
+  try {
+    await client.query('begin')
+    const { id } = await penstock.enqueue(client, queue, { payload: 'hello' })
+    expect(await runJob(client, queue, job => expect(job.text()).toBe('hello'))).toMatchObject({ job: { id }, end: 'done' })
+    expect(await runJob(client, queue, () => {})).toBeUndefined()
+  } finally {
+    await client.query('rollback')
+    client.release()
+  }
+  await penstock.enqueue(pool, queue, {})
+  await expect(runJob(pool, queue, () => { throw new Error('no') })).rejects.toThrow('no')
+  expect(await status(queue)).toMatchObject({ delayed: 1 })
+})
+
+test('advance moves what waits for the clock', async () => {
+  const queue = await newQueue()
+  const day = 24 * 3_600_000
+  await penstock.enqueueMany(pool, queue, [{ payload: 'later', notBefore: new Date(Date.now() + day) }, { payload: 'again' }, { payload: 'held' }])
+  expect(await runJob(pool, queue, () => retry(day))).toMatchObject({ end: 'failed' })
+  await penstock.queue(pool, queue).claim({ lease: day })
+  expect(await status(queue)).toMatchObject({ ready: 0, running: 1, delayed: 2 })
+  await advance(pool, queue, day / 2)
+  expect(await status(queue)).toMatchObject({ ready: 0, running: 1, delayed: 2 })
+  await advance(pool, queue, day)
+  expect(await status(queue)).toMatchObject({ ready: 3, running: 0, delayed: 0 })
+})

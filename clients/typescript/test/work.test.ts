@@ -1,0 +1,241 @@
+import { spawn } from 'node:child_process'
+import { fileURLToPath } from 'node:url'
+import { afterAll, describe, expect, test } from 'vitest'
+import { LeaseLostError, StoppingError, cancelled, deadLetter, retry, snooze, sqlState, type End, type Handler, type Job, type Queryable, type WorkOptions } from '../src/index.js'
+import { messages, newOutbox, newQueue, penstock, pool, sql, status, until, url } from './database.js'
+import { drivers } from './drivers.js'
+
+const quiet = { warn() {} }
+
+/** started is a worker that the test stops. */
+function started(queue: string, handler: Handler, options: WorkOptions = {}, db: Queryable = pool) {
+  const stop = new AbortController()
+  const ends: [bigint, End][] = []
+  const worker = penstock.work(db, queue, handler, { signal: stop.signal, logger: quiet, onEnd: (job, end) => ends.push([job.id, end]), ...options })
+  worker.catch(() => {})
+  return { ends, endsOf: () => ends.map(([, end]) => end).sort(), worker, stop: () => (stop.abort(), worker) }
+}
+
+test('jobs are done, once each, and the acks ride along', async () => {
+  const queue = await newQueue()
+  await penstock.enqueueMany(pool, queue, Array.from({ length: 1000 }, (_, n) => ({ payload: { n } })))
+  const seen: number[] = []
+  const w = started(queue, job => { seen.push(job.json<{ n: number }>().n) })
+  await until('all are acked', () => w.ends.length === 1000)
+  await w.stop()
+  expect(seen.sort((a, b) => a - b)).toEqual(Array.from({ length: 1000 }, (_, n) => n))
+  expect(await status(queue)).toEqual({ ready: 0, running: 0, delayed: 0, waiting: 0, dead: 0 })
+})
+
+test('each outcome ends a job as it says', async () => {
+  const queue = await newQueue()
+  await penstock.enqueueMany(pool, queue, ['done', 'retry', 'snooze', 'dead', 'cancelled', 'thrown', 'error'].map(payload => ({ payload })))
+  const attempts = new Map<string, number[]>()
+  const w = started(queue, async job => {
+    const what = job.text()
+    attempts.set(what, [...attempts.get(what) ?? [], job.attempt])
+    if (attempts.get(what)!.length > 1) return
+    switch (what) {
+      case 'retry': return retry(1, 'once more')
+      case 'snooze': return snooze(1)
+      case 'dead': return deadLetter('no such user')
+      case 'cancelled': return cancelled()
+      case 'thrown': throw deadLetter('from deep inside')
+      case 'error': throw new Error('the mail server is down')
+    }
+    return
+  })
+  await until('all have ended, two for the second time', () => w.ends.length === 9)
+  await w.stop()
+  expect(w.endsOf()).toEqual(['cancelled', 'dead', 'dead', 'done', 'done', 'done', 'failed', 'failed', 'snoozed'])
+  expect(attempts.get('retry')).toEqual([1, 2])
+  expect(attempts.get('snooze')).toEqual([1, 1])
+  expect(await status(queue)).toMatchObject({ delayed: 1, dead: 2 })
+  expect(await sql(`select string_agg(failures::text, '') from penstock._dead_job where queue = (select id from penstock._queue where name = $1)`, queue)).toEqual([expect.stringMatching(/no such user.*deep inside|deep inside.*no such user/s)])
+})
+
+test('jobs of a key run one at a time, in order, in two workers', async () => {
+  const queue = await newQueue()
+  await penstock.enqueueMany(pool, queue, Array.from({ length: 60 }, (_, n) => ({ payload: `${n}`, key: `key ${n % 3}` })))
+  const seen: Record<string, number[]> = {}
+  const running = new Set<string>()
+  const handler = async (job: Job) => {
+    expect(running.has(job.key)).toBe(false)
+    running.add(job.key)
+    await new Promise(resolve => setTimeout(resolve, 1))
+    ;(seen[job.key] ??= []).push(Number(job.text()))
+    running.delete(job.key)
+  }
+  const workers = [started(queue, handler), started(queue, handler)]
+  await until('all are done', () => workers[0]!.ends.length + workers[1]!.ends.length === 60)
+  await Promise.all(workers.map(w => w.stop()))
+  expect(workers.flatMap(w => w.endsOf()).every(end => end === 'done')).toBe(true)
+  for (const [key, order] of Object.entries(seen)) expect([key, order]).toEqual([key, [...order].sort((a, b) => a - b)])
+})
+
+test('leases are extended while the handler runs', async () => {
+  const queue = await newQueue()
+  await penstock.enqueue(pool, queue, {})
+  let lease = 0n
+  let end: () => void = () => {}
+  const w = started(queue, async job => {
+    lease = job.lease
+    await new Promise<void>(resolve => { end = resolve })
+  }, { lease: 3000 })
+  const leaseUntil = async () => (await sql('select max(lease_until) from penstock._lease where lease = $1', String(lease)))[0] as Date | null
+  await until('it runs', () => lease !== 0n)
+  const first = await leaseUntil()
+  await until('its lease is extended twice', async () => (await leaseUntil())!.getTime() > first!.getTime() + 1500)
+  end()
+  await until('it ends', () => w.ends.length === 1)
+  await w.stop()
+  expect(w.endsOf()).toEqual(['done'])
+})
+
+test('a handler whose lease is lost is aborted', async () => {
+  const queue = await newQueue()
+  const { id } = await penstock.enqueue(pool, queue, {})
+  let why: unknown
+  const w = started(queue, async (_, signal) => {
+    await sql('select penstock.cancel($1, $2)', queue, [String(id)])
+    await new Promise(resolve => signal.addEventListener('abort', resolve))
+    why = signal.reason
+    signal.throwIfAborted()
+  }, { lease: 600 })
+  await until('it ends', () => w.ends.length === 1)
+  await w.stop()
+  expect(why).toBeInstanceOf(LeaseLostError)
+  expect(w.endsOf()).toEqual(['lost'])
+})
+
+test('one that stops gives back what has not begun, and waits for what runs', async () => {
+  const queue = await newQueue()
+  await penstock.enqueueMany(pool, queue, Array.from({ length: 50 }, () => ({})))
+  let begun = 0
+  let go: () => void = () => {}
+  const going = new Promise<void>(resolve => { go = resolve })
+  // Quick ones first, so that it claims ahead.
+  const w = started(queue, async () => { if (++begun > 10) await going }, { concurrency: 2, batch: 20 })
+  await until('two are held up', () => begun === 12)
+  const stopped = w.stop()
+  let over = false
+  void stopped.then(() => { over = true })
+  await until('what has not begun is given back', async () => (await status(queue)).ready === 38)
+  expect(over).toBe(false)
+  go()
+  await stopped
+  expect(begun).toBe(12)
+  expect((await status(queue))).toEqual({ ready: 38, running: 0, delayed: 0, waiting: 0, dead: 0 })
+})
+
+test('what goes on for longer than the drain time is aborted and given back, no attempt spent', async () => {
+  const queue = await newQueue()
+  await penstock.enqueue(pool, queue, {})
+  let why: unknown
+  const w = started(queue, async (_, signal) => {
+    await new Promise(resolve => signal.addEventListener('abort', resolve))
+    why = signal.reason
+    signal.throwIfAborted()
+  }, { drainTimeout: 50 })
+  await until('it runs', async () => (await status(queue)).running === 1)
+  await w.stop()
+  expect(why).toBeInstanceOf(StoppingError)
+  expect(w.endsOf()).toEqual(['released'])
+  expect((await penstock.queue(pool, queue).claim()).jobs).toMatchObject([{ attempt: 1 }])
+})
+
+test('it goes on through errors of the database', async () => {
+  const queue = await newQueue()
+  await penstock.enqueueMany(pool, queue, Array.from({ length: 20 }, () => ({})))
+  let failures = 0
+  const db = { penstock: async (text: string, values: readonly (string | null)[]) => {
+    const { rows } = await pool.query({ text, values: [...values], rowMode: 'array' })
+    // Its answer is lost, after it took effect: every second time.
+    if (/ack_many|retry/.test(text) && failures++ % 2 === 0) throw new Error('the connection is gone')
+    return rows
+  } }
+  const w = started(queue, job => job.id % 2n ? undefined : retry(3_600_000), { concurrency: 3 }, db)
+  await until('all have ended', () => w.ends.length === 20)
+  await w.stop()
+  expect(failures).toBeGreaterThan(0)
+  expect(await status(queue)).toEqual({ ready: 0, running: 0, delayed: 10, waiting: 0, dead: 0 })
+})
+
+test('what another attempt cannot cure ends it', async () => {
+  const gone = await newQueue()
+  const w = started(gone, () => {})
+  await until('it works', async () => (await penstock.enqueue(pool, gone, {}), w.ends.length > 0))
+  // The worker's locks and those of drop_queue can cross.
+  await until('it is dropped', () => sql('select penstock.drop_queue($1)', gone).then(() => true, () => false))
+  expect(sqlState(await w.worker.catch(err => err))).toBe('42P01')
+  await expect(penstock.work(pool, 'none', () => {}, { logger: quiet })).rejects.toThrow('there is no queue')
+  await expect(penstock.work(pool, gone, () => {}, { concurrency: 0 })).rejects.toMatchObject({ field: 'concurrency' })
+  await expect(penstock.work(pool, gone, () => {}, { batch: 10_001 })).rejects.toMatchObject({ field: 'batch' })
+  await expect(penstock.work(pool, gone, () => {}, { groupKey: 'x'.repeat(257) })).rejects.toMatchObject({ field: 'groupKey' })
+})
+
+test('SIGTERM stops one without a signal of its own', async () => {
+  const queue = await newQueue()
+  await penstock.enqueue(pool, queue, {})
+  const program = `
+    import pg from 'pg'
+    import { Penstock } from '${new URL('../dist/index.js', import.meta.url)}'
+    const pool = new pg.Pool({ connectionString: process.env.URL })
+    await new Penstock().work(pool, '${queue}', async () => { console.log('runs'); await new Promise(resolve => setTimeout(resolve, 300)); console.log('done') })
+    console.log('stopped')
+    await pool.end()`
+  const child = spawn(process.execPath, ['--input-type=module', '-e', program], { env: { ...process.env, URL: url }, cwd: fileURLToPath(new URL('..', import.meta.url)) })
+  let out = ''
+  child.stderr.on('data', data => { out += data })
+  child.stdout.on('data', data => {
+    if (!out) child.kill('SIGTERM')
+    out += data
+  })
+  const code = await new Promise(resolve => child.on('close', resolve))
+  expect([code, out]).toEqual([0, 'runs\ndone\nstopped\n'])
+  expect(await status(queue)).toMatchObject({ ready: 0, running: 0 })
+})
+
+describe('workTx', () => {
+  const all = drivers(url)
+  afterAll(() => Promise.all(all.map(driver => driver.end())))
+
+  test.each(all)('$name: what the handler writes and the end of its job are one', async ({ db }) => {
+    const [queue, outbox] = [await newQueue(), await newOutbox()]
+    await penstock.enqueueMany(pool, queue, ['done', 'error', 'dead', 'retry', 'cancelled'].map(payload => ({ payload })))
+    const stop = new AbortController()
+    const ends: End[] = []
+    const worker = penstock.workTx(db, queue, async (tx: Queryable, job) => {
+      const what = job.text()
+      await penstock.publish(tx, outbox, { payload: `${what} ${job.attempt}` })
+      if (job.attempt > 1) return
+      if (what === 'error') throw new Error('no')
+      if (what === 'dead') return deadLetter('never')
+      if (what === 'retry') return retry(0)
+      if (what === 'cancelled') return cancelled()
+      return
+    }, { signal: stop.signal, logger: quiet, concurrency: 3, onEnd: (_, end) => ends.push(end) })
+    await until('all have ended', () => ends.length === 6)
+    stop.abort()
+    await worker
+    expect(ends.sort()).toEqual(['dead', 'failed', 'failed', 'settled', 'settled', 'settled'])
+    expect((await messages(outbox)).sort()).toEqual(['cancelled 1', 'done 1', 'retry 2'])
+  })
+
+  test('a handler whose lease was lost is rolled back', async () => {
+    const [queue, outbox] = [await newQueue(), await newOutbox()]
+    const { id } = await penstock.enqueue(pool, queue, {})
+    const stop = new AbortController()
+    const ends: End[] = []
+    const worker = penstock.workTx(pool, queue, async (tx, job) => {
+      await penstock.publish(tx, outbox, { payload: 'never' })
+      await sql('select penstock.cancel($1, $2)', queue, [String(id)])
+      expect(job.id).toBe(id)
+    }, { signal: stop.signal, logger: quiet, onEnd: (_, end) => ends.push(end) })
+    await until('it ends', () => ends.length === 1)
+    stop.abort()
+    await worker
+    expect(ends).toEqual(['lost'])
+    expect(await messages(outbox)).toEqual([])
+  })
+})
