@@ -28,6 +28,7 @@ const outboxMessages = `create table outbox_messages (
 // Relays over an adopted table that are killed lose no row: each is delivered, and
 // marked only then, whether one reads them in order or several claim them.
 func TestKilledRelayOfAnAdoptedTable(t *testing.T) {
+	t.Parallel()
 	for _, workers := range []int{1, 3} {
 		t.Run(fmt.Sprintf("%d workers", workers), func(t *testing.T) { killAdopted(t, workers) })
 	}

@@ -12,10 +12,12 @@ import (
 // A relay that is killed loses nothing and disturbs no order; what it had sent
 // and not yet noted arrives again.
 func TestKilledRelayPostgresToRabbitMQ(t *testing.T) {
+	t.Parallel()
 	killRelays(t, postgresLine(t, testseed.Steps(12_000), shortLease))
 }
 
 func TestKilledRelaySQLiteToNATS(t *testing.T) {
+	t.Parallel()
 	killRelays(t, sqliteLine(t, testseed.Steps(12_000), shortLease))
 }
 
@@ -53,6 +55,7 @@ func killRelays(t *testing.T, l *line) {
 
 // A relay that is told to stop sends nothing that the next one will send again.
 func TestDrainedRelaySendsNothingTwice(t *testing.T) {
+	t.Parallel()
 	l := postgresLine(t, testseed.Steps(12_000), longLease)
 	seed := rand.Uint64()
 	random := rand.New(rand.NewPCG(seed, 0))

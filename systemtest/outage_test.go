@@ -25,6 +25,7 @@ func through(t testing.TB, rawURL string) (*tcpproxy.Proxy, string) {
 }
 
 func TestDatabaseDownAtStart(t *testing.T) {
+	t.Parallel()
 	direct := testserver.Database(t, testserver.PostgresURL(t))
 	must(t, "migrate", "--database-url", direct)
 	must(t, "outbox", "create", "orders", "--database-url", direct)
@@ -50,6 +51,7 @@ func TestDatabaseDownAtStart(t *testing.T) {
 }
 
 func TestDatabaseLostWhileRelaying(t *testing.T) {
+	t.Parallel()
 	direct := testserver.Database(t, testserver.PostgresURL(t))
 	must(t, "migrate", "--database-url", direct)
 	must(t, "outbox", "create", "orders", "--database-url", direct)
@@ -70,6 +72,7 @@ func TestDatabaseLostWhileRelaying(t *testing.T) {
 }
 
 func TestBrokerDownAtStart(t *testing.T) {
+	t.Parallel()
 	l := postgresLine(t, testseed.Steps(8_000), longLease)
 	proxy, sink := through(t, l.broker.SinkURL())
 	proxy.Refuse()
@@ -93,6 +96,7 @@ func TestBrokerDownAtStart(t *testing.T) {
 // A RabbitMQ that dies in the middle keeps what it has confirmed, and the relay
 // brings the rest when it is back.
 func TestBrokerKilledWhileRelaying(t *testing.T) {
+	t.Parallel()
 	database := testserver.Database(t, testserver.PostgresURL(t))
 	server := testserver.StartRabbitMQ(t)
 	l := newLine(t, database, server.URL, testseed.Steps(6_000), longLease)
@@ -118,6 +122,7 @@ func TestBrokerKilledWhileRelaying(t *testing.T) {
 // Told to stop while the broker is down, a relay does not wait for it for long;
 // a second signal ends it at once.
 func TestStoppingWhileTheBrokerIsDown(t *testing.T) {
+	t.Parallel()
 	database := testserver.Database(t, testserver.PostgresURL(t))
 	must(t, "migrate", "--database-url", database)
 	must(t, "outbox", "create", "orders", "--database-url", database)
@@ -142,6 +147,7 @@ func TestStoppingWhileTheBrokerIsDown(t *testing.T) {
 // A second signal does not wait for a broker that took a message and does not
 // answer.
 func TestHurrying(t *testing.T) {
+	t.Parallel()
 	l := postgresLine(t, 1, longLease)
 	proxy, sink := through(t, l.broker.SinkURL())
 	relay := start(t, "relay", "--outbox", l.outbox, "--database-url", l.database, "--sink", sink)

@@ -20,6 +20,7 @@ import (
 // Workers that are killed under load lose no job: what they had claimed runs again
 // when its lease ends.
 func TestKilledWorkerPostgres(t *testing.T) {
+	t.Parallel()
 	database := testserver.Database(t, testserver.PostgresURL(t))
 	store, err := postgres.Open(t.Context(), database, postgres.Options{})
 	if err != nil {
@@ -30,6 +31,7 @@ func TestKilledWorkerPostgres(t *testing.T) {
 }
 
 func TestKilledWorkerSQLite(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "jobs.db")
 	store, err := sqlite.Open(t.Context(), path, sqlite.Options{})
 	if err != nil {

@@ -18,6 +18,7 @@ import (
 // With a sink that is slower than what the relay has fetched, stops repeat nothing and
 // kills only what was just delivered: relay after relay comes further.
 func TestSlowEndpoint(t *testing.T) {
+	t.Parallel()
 	for name, database := range map[string]func(testing.TB) (string, penstock.Store){"PostgreSQL": slowPostgres, "SQLite": slowSQLite} {
 		for _, keys := range []int{1, 90} {
 			t.Run(fmt.Sprintf("%s %d keys", name, keys), func(t *testing.T) {

@@ -28,6 +28,7 @@ import (
 // message arrives, signed, in order per key; the one that is refused for good is a
 // dead letter.
 func TestKilledRelayToAWebhook(t *testing.T) {
+	t.Parallel()
 	const messages, keys, kills = 600, 12, 3
 	const refused = 77
 	random := testseed.New(t.Name(), 0)
