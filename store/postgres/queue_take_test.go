@@ -158,7 +158,7 @@ func TestDequeuePastJobsThatAreHeld(t *testing.T) {
 	holder := f.Connect()
 	tx := f.begin(holder)
 	held := f.take(holder, "fifo", 3)
-	for range 5_000 {
+	for range testseed.Steps(5_000) {
 		f.take(f.Conn, "fifo", 2)
 	}
 	f.skip("fifo")
