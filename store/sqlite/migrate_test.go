@@ -98,8 +98,8 @@ func TestMigrateFromProcesses(t *testing.T) {
 			}
 		}
 		app := openApp(t, path)
-		if n := scan[int](t, app, `select count(*) from penstock_schema where version_id > 0`); n != 7 {
-			t.Errorf("%d migrations are noted, want each of 7 once", n)
+		if n := scan[int](t, app, `select count(*) from penstock_schema where version_id > 0`); n != 8 {
+			t.Errorf("%d migrations are noted, want each of 8 once", n)
 		}
 	}
 }
@@ -135,7 +135,9 @@ func TestMigrateKeepsIDs(t *testing.T) {
 		alter table penstock_subscriptions drop column sink_epoch; alter table penstock_subscriptions drop column sink_down; alter table penstock_subscriptions drop column sink_error;
 		alter table penstock_scheduled rename to penstock_later; drop index penstock_scheduled_due; create index penstock_later_due on penstock_later (queue_id, due);
 		alter table penstock_ready rename column group_key to grp; alter table penstock_keyed rename column group_key to grp;
-		alter table penstock_dead_jobs rename column group_key to grp; alter table penstock_schedules rename column group_key to grp`)
+		alter table penstock_dead_jobs rename column group_key to grp; alter table penstock_schedules rename column group_key to grp;
+		alter table penstock_parked rename column key_id to line_id; drop index penstock_parked_keys_due; alter table penstock_parked_keys rename to penstock_lines;
+		create index penstock_lines_due on penstock_lines (subscription_id, due) where due is not null`)
 	mustExec(t, app, `delete from penstock_schema where version_id >= 4`)
 
 	s = open(t, path)

@@ -181,7 +181,7 @@ func BenchmarkParkAndDrain(b *testing.B) {
 				})
 				parked += time.Since(began)
 				app := openApp(b, path)
-				mustExec(b, app, `update penstock_lines set due = 0`)
+				mustExec(b, app, `update penstock_parked_keys set due = 0`)
 				began = time.Now()
 				if n := drain(b, s, penstock.Subscribe{Outbox: "orders", Subscription: "s"}, func(src penstock.Source, batch penstock.Batch) error {
 					return src.Settle(b.Context(), penstock.Settled{Batch: batch})

@@ -104,7 +104,7 @@ func TestKilledWhileParking(t *testing.T) {
 			t.Errorf("of %s %d were delivered, want %d", key, n, perKey)
 		}
 	}
-	for _, table := range []string{"penstock_lines", "penstock_parked", "penstock_dead_letters"} {
+	for _, table := range []string{"penstock_parked_keys", "penstock_parked", "penstock_dead_letters"} {
 		if n := scan[int](t, app, `select count(*) from `+table); n != 0 {
 			t.Errorf("%d rows are left in %s", n, table)
 		}

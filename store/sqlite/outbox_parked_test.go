@@ -18,7 +18,7 @@ func TestSettledTwiceAfterALostAnswer(t *testing.T) {
 	state := func() (all []string) {
 		for _, query := range []string{
 			`select position || ' ' || settled || ' ' || settles || ahead from penstock_subscriptions`,
-			`select coalesce(group_concat(key || ' ' || head || ' ' || due), '') from penstock_lines`,
+			`select coalesce(group_concat(key || ' ' || head || ' ' || due), '') from penstock_parked_keys`,
 			`select coalesce(group_concat(seq || ' ' || coalesce(history, '')), '') from penstock_parked`,
 			`select coalesce(group_concat(seq || ' ' || history || ' ' || at), '') from penstock_dead_letters`,
 			`select coalesce(group_concat(id || ' ' || position), '') from penstock_replays`,
@@ -119,7 +119,7 @@ func TestOddKeys(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := scan[int](t, app, `select (select count(*) from penstock_lines) + (select count(*) from penstock_holds)`); n != 0 {
+	if n := scan[int](t, app, `select (select count(*) from penstock_parked_keys) + (select count(*) from penstock_holds)`); n != 0 {
 		t.Errorf("%d parked keys and holds are left", n)
 	}
 }
@@ -180,7 +180,7 @@ func TestDueLines(t *testing.T) {
 	restore = sqlite.RestartEvery(0)
 	src = subscribeAfter(t, s, src)
 	fetch("a2")
-	mustExec(t, app, `update penstock_lines set due = 1 where key = 'b'`) // by someone whose clock is slow
+	mustExec(t, app, `update penstock_parked_keys set due = 1 where key = 'b'`) // by someone whose clock is slow
 	fetch("b1")
 	fetch() // starts anew, and both are in flight
 	src = subscribeAfter(t, s, src)

@@ -1,5 +1,5 @@
-delete from penstock_parked where line_id in (select id from penstock_lines where subscription_id = ?1);
-delete from penstock_lines where subscription_id = ?1;
+delete from penstock_parked where key_id in (select id from penstock_parked_keys where subscription_id = ?1);
+delete from penstock_parked_keys where subscription_id = ?1;
 delete from penstock_holds where subscription_id = ?1;
 delete from penstock_dead_letters where subscription_id = ?1;
 delete from penstock_replays where subscription_id = ?1;

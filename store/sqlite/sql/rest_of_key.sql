@@ -2,6 +2,6 @@
 select number, coalesce(history, ''),
        seq, created_at, coalesce(id, ''), coalesce(key, ''), topic, coalesce(headers, ''), payload
   from penstock_parked
- where line_id = ? and seq > ?
+ where key_id = ? and seq > ?
  order by seq
  limit ?
