@@ -1,0 +1,61 @@
+"""Penstock's outbox, job queue and inbox, in your own transaction. `penstock.aio` has the same for asyncio."""
+
+from . import inbox
+from ._api import check, enqueue, enqueue_many, publish, publish_many
+from ._buffer import Buffer
+from ._desk import Options
+from ._model import (
+    SCHEMA_VERSION,
+    Aborted,
+    Cancelled,
+    DeadLetter,
+    Enqueued,
+    Error,
+    FieldError,
+    Job,
+    LeaseLostError,
+    Message,
+    NewJob,
+    NotFoundError,
+    Outcome,
+    Payload,
+    Retry,
+    SchemaError,
+    Snooze,
+)
+from ._worker import Handler, TxHandler, Worker, work, work_tx
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "SCHEMA_VERSION",
+    "Aborted",
+    "Buffer",
+    "Cancelled",
+    "DeadLetter",
+    "Enqueued",
+    "Error",
+    "FieldError",
+    "Handler",
+    "Job",
+    "LeaseLostError",
+    "Message",
+    "NewJob",
+    "NotFoundError",
+    "Options",
+    "Outcome",
+    "Payload",
+    "Retry",
+    "SchemaError",
+    "Snooze",
+    "TxHandler",
+    "Worker",
+    "check",
+    "enqueue",
+    "enqueue_many",
+    "inbox",
+    "publish",
+    "publish_many",
+    "work",
+    "work_tx",
+]

@@ -1,0 +1,40 @@
+"""What a caller does in his own transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+
+from ._model import Enqueued, Message, NewJob, Payload
+from ._seam import Transaction, run, sql_for
+
+
+def publish(
+    tx: Transaction, outbox: str, payload: Payload, *, key: str | None = None, topic: str = "", headers: Mapping[str, str] | None = None,
+    id: str | None = None, schema: str = "penstock",
+) -> None:  # fmt: skip
+    """Publishes a message: it is delivered if the transaction commits, and never if it rolls back."""
+    publish_many(tx, outbox, [Message(payload, key, topic, headers, id)], schema=schema)
+
+
+def publish_many(tx: Transaction, outbox: str, messages: Iterable[Message], *, schema: str = "penstock") -> None:
+    """Publishes messages in their order, with one statement. All are checked before the first is written."""
+    run(tx, sql_for(tx, schema).publish(outbox, messages))
+
+
+def enqueue(
+    tx: Transaction, queue: str, payload: Payload, *, key: str | None = None, group_key: str = "", priority: int = 0, not_before: datetime | None = None,
+    dedup_key: str | None = None, headers: Mapping[str, str] | None = None, schema: str = "penstock",
+) -> Enqueued:  # fmt: skip
+    """Enqueues a job: it can run if the transaction commits, and never if it rolls back."""
+    return enqueue_many(tx, queue, [NewJob(payload, key, group_key, priority, not_before, dedup_key, headers)], schema=schema)[0]
+
+
+def enqueue_many(tx: Transaction, queue: str, jobs: Iterable[NewJob], *, schema: str = "penstock") -> list[Enqueued]:
+    """Enqueues jobs with one statement, and says what became of each, in the order given."""
+    return run(tx, sql_for(tx, schema).enqueue(queue, jobs))
+
+
+def check(tx: Transaction, *, schema: str = "penstock") -> int:
+    """The version of the database's schema. SchemaError if this client and it do not fit."""
+    return run(tx, sql_for(tx, schema).check())  # type: ignore[no-any-return]

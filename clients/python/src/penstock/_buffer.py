@@ -1,0 +1,78 @@
+"""Publishing one by one at the price of bulk."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any
+
+from ._api import enqueue_many, publish_many
+from ._model import Message, NewJob, job_row, message_row
+from ._seam import Transaction
+
+
+class Gathered:
+    """What waits to be written, in the order in which it was given for each outbox and queue."""
+
+    def __init__(self, at: int):
+        self.at, self.n = at, 0
+        self.messages: dict[str, list[Message]] = {}
+        self.jobs: dict[str, list[NewJob]] = {}
+
+    def message(self, outbox: str, m: Message) -> bool:
+        """Whether it is time to flush. What cannot be carried is refused here."""
+        message_row(m)
+        self.messages.setdefault(outbox, []).append(m)
+        return self._full()
+
+    def job(self, queue: str, j: NewJob) -> bool:
+        job_row(j)
+        self.jobs.setdefault(queue, []).append(j)
+        return self._full()
+
+    def _full(self) -> bool:
+        self.n += 1
+        return self.n >= self.at
+
+    def take(self) -> tuple[dict[str, list[Message]], dict[str, list[NewJob]]]:
+        taken = self.messages, self.jobs
+        self.messages, self.jobs, self.n = {}, {}, 0
+        return taken
+
+
+class Buffer:
+    """Takes messages and jobs one at a time and writes them with one statement for each outbox and queue: when there are `at` of them, at `flush()`, and
+    when the with block ends well. Put the block inside the transaction. With SQLAlchemy's Session, its commit flushes, too."""
+
+    def __init__(self, tx: Transaction, *, at: int = 1000, schema: str = "penstock"):
+        self.tx, self.schema, self._gathered = tx, schema, Gathered(at)
+        self._event: tuple[Any, ...] | None = None
+
+    def publish(self, outbox: str, payload: object, **fields: Any) -> None:
+        if self._gathered.message(outbox, Message(payload, **fields)):
+            self.flush()
+
+    def enqueue(self, queue: str, payload: object, **fields: Any) -> None:
+        if self._gathered.job(queue, NewJob(payload, **fields)):
+            self.flush()
+
+    def flush(self, *_: object) -> None:
+        messages, jobs = self._gathered.take()
+        for outbox, some in messages.items():
+            publish_many(self.tx, outbox, some, schema=self.schema)
+        for queue, more in jobs.items():
+            enqueue_many(self.tx, queue, more, schema=self.schema)
+
+    def __enter__(self) -> Buffer:
+        if hasattr(self.tx, "get_bind"):
+            from sqlalchemy import event
+
+            event.listen(self.tx, "before_commit", self.flush)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, _e: BaseException | None, _tb: TracebackType | None) -> None:
+        if hasattr(self.tx, "get_bind"):
+            from sqlalchemy import event
+
+            event.remove(self.tx, "before_commit", self.flush)
+        if kind is None:
+            self.flush()

@@ -1,0 +1,256 @@
+"""What a worker knows of its jobs: claimed, begun, done, written. No I/O, no thread: those who call it in threads hold a lock."""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import socket
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ._model import Cancelled, DeadLetter, FieldError, Job, LeaseLostError, NotFoundError, Outcome, Retry, SchemaError, Snooze
+from ._sql import Op, Postgres
+
+log = logging.getLogger("penstock")
+
+ACK_EVERY = 0.02
+"""How long the end of a job waits for a claim to carry it, or for others."""
+MAINTAIN_EVERY = 0.5
+POLL_MIN, POLL_MAX = 0.002, 0.05
+MAX_CLAIM = 10_000
+
+SETTLED = object()
+"""What a handler returns that has ended its job itself."""
+
+Count = Callable[[str, Job, float], Any]
+
+
+@dataclass
+class Options:
+    """`concurrency`: handlers at a time. `batch`: the most jobs that one claim asks for. `lease`: how many seconds a job stays with a worker that has died.
+    `drain`: how many seconds handlers may go on when the worker stops. `observe(outcome, job, seconds)` is told how each attempt ended."""
+
+    concurrency: int = 10
+    batch: int = 100
+    lease: float = 30.0
+    group_key: str = ""
+    worker: str = ""
+    drain: float = 10.0
+    schema: str = "penstock"
+    observe: Count | None = None
+
+    def __post_init__(self) -> None:
+        self.worker = self.worker or f"{socket.gethostname()}/{os.getpid()}"
+        for name, ok in (
+            ("concurrency", self.concurrency >= 1),
+            ("batch", 1 <= self.batch <= MAX_CLAIM),
+            ("lease", self.lease > 0),
+            ("drain", self.drain >= 0),
+        ):
+            if not ok:
+                raise FieldError(name, f"is {getattr(self, name)}", "see penstock.Options")
+
+
+class Task:
+    """A claimed job, from its claim until its end is written."""
+
+    __slots__ = ("begun", "done", "ended", "job", "lost", "outcome", "took", "until")
+
+    def __init__(self, job: Job, until: float):
+        self.job, self.until = job, until
+        self.begun = self.ended = self.lost = False
+        self.took, self.done = 0.0, 0.0
+        self.outcome = "done"
+
+
+class Desk:
+    def __init__(self, queue: str, options: Options):
+        self.queue, self.o, self.sql = queue, options, Postgres(options.schema)
+        self.held: dict[int, Task] = {}
+        self.queued: deque[Task] = deque()
+        self.acks: list[Task] = []
+        self.failures: deque[tuple[Task, object]] = deque()
+        self.busy = 0
+        self.writing = 0
+        self.pace = 0.0  # how long a handler takes, about; 0 is not known
+        self.pause, self.next_claim = POLL_MIN, 0.0
+        self.stopping = self.interrupted = False
+
+    # Claiming
+
+    def wanted(self) -> int:
+        """How many jobs to claim now: for the handlers that are free, and ahead for the time until the next claim."""
+        if self.stopping:
+            return 0
+        ahead = 0
+        if self.pace:
+            ahead = int(min(self.o.batch, self.o.concurrency * (min(0.1, self.o.lease / 10) / self.pace)))
+        if len(self.queued) > ahead / 2 or len(self.acks) + self.writing >= 4 * self.o.batch:
+            return 0
+        return max(0, min(self.o.batch, self.o.concurrency - self.busy + ahead - len(self.queued)))
+
+    def due(self, now: float) -> tuple[str, float]:
+        """What to do now, or until when to wait: ("fail"|"claim"|"ack"|"wait"|"end", seconds)."""
+        if self.failures:
+            return "fail", 0
+        n = self.wanted()
+        if n and now >= self.next_claim:
+            return "claim", n
+        if self.acks and (self.stopping or len(self.acks) >= self.o.batch or now - self.acks[0].done >= ACK_EVERY):
+            return "ack", 0
+        if self.stopping and not self.held:
+            return "end", 0
+        at = [self.next_claim] if n else []
+        if self.acks:
+            at.append(self.acks[0].done + ACK_EVERY)
+        return "wait", max(min(at) - now, 0.0) if at else 1.0
+
+    def take_acks(self) -> list[Task]:
+        tasks, self.acks = self.acks[:MAX_CLAIM], self.acks[MAX_CLAIM:]
+        self.writing += len(tasks)
+        return tasks
+
+    def return_acks(self, tasks: list[Task]) -> None:
+        self.writing -= len(tasks)
+        self.acks = tasks + self.acks
+
+    def acked(self, tasks: list[Task], leases: Sequence[int]) -> None:
+        held = set(leases)
+        self.writing -= len(tasks)
+        for t in tasks:
+            self.finish(t, t.outcome if t.job.lease in held else "lost")
+
+    def claimed(self, jobs: list[Job], asked: int, until: float, now: float) -> None:
+        for job in jobs:
+            task = Task(job, until)
+            self.held[job.lease] = task
+            self.queued.append(task)
+        if jobs:
+            self.pause = POLL_MIN
+        self.next_claim = now if len(jobs) == asked else now + self.pause
+        if not jobs:
+            self.pause = min(2 * self.pause, POLL_MAX)
+
+    # Running
+
+    def begin(self) -> Task | None:
+        if self.interrupted or self.stopping or not self.queued or self.busy >= self.o.concurrency:
+            return None
+        task = self.queued.popleft()
+        task.begun = True
+        self.busy += 1
+        return task
+
+    def ended(self, task: Task, how: object, took: float, now: float) -> None:
+        """The handler has returned how, or raised it."""
+        self.busy -= 1
+        task.ended, task.took, task.done = True, took, now
+        pace = self.pace or took
+        self.pace = max(pace + (took - pace) / 8, 1e-6)
+        if how is SETTLED:
+            self.finish(task, "settled")
+        elif isinstance(how, LeaseLostError) and how.sqlstate == "PS001":
+            self.finish(task, "lost")
+        elif how is None or isinstance(how, Cancelled):  # if the lease was lost, the database will say so
+            task.outcome = "cancelled" if how else "done"
+            self.acks.append(task)
+        elif task.lost:
+            log.warning("the lease of job %d was lost while it ran; it may run elsewhere", task.job.id)
+            self.finish(task, "lost")
+        else:
+            self.failures.append((task, how))
+
+    def verdict(self, task: Task, how: object) -> tuple[str, Op[Any]]:
+        """The statement that ends an attempt which is not done, and the word for it."""
+        q, lease = self.queue, task.job.lease
+        if isinstance(how, Snooze):
+            return "snoozed", self.sql.release(q, [lease], how.after or 0)
+        if isinstance(how, DeadLetter):
+            return "dead", self.sql.dead_letter(q, lease, how.reason)
+        if isinstance(how, Retry):
+            return "failed", self.sql.retry(q, lease, how.after, how.reason)
+        if task.job.aborted:  # not the job's fault
+            return "released", self.sql.release(q, [lease])
+        return "failed", self.sql.retry(q, lease, None, reason_of(how))
+
+    def written(self, task: Task, word: str, answer: object, how: object) -> None:
+        if word == "failed" and answer:
+            word = "dead"
+        if word in ("failed", "dead"):
+            log.warning("job %d %s in attempt %d: %s", task.job.id, word, task.job.attempt, reason_of(how))
+        if word in ("released", "snoozed") and not answer:
+            word = "lost"
+        self.finish(task, word)
+
+    def finish(self, task: Task, word: str) -> None:
+        self.held.pop(task.job.lease, None)
+        if self.o.observe:
+            self.o.observe(word, task.job, task.took)
+
+    # Leases
+
+    def leases(self) -> list[int]:
+        return [lease for lease, t in self.held.items() if not t.lost]
+
+    def extended(self, asked: Sequence[int], held: Sequence[int], until: float) -> list[Task]:
+        """Returns those whose handlers are to be aborted: their leases are gone."""
+        kept = set(held)
+        for lease in kept:
+            if lease in self.held:
+                self.held[lease].until = until
+        return self._lose([self.held[lease] for lease in asked if lease not in kept and lease in self.held])
+
+    def expired(self, now: float) -> list[Task]:
+        """Those whose time is over without an answer of the database."""
+        return self._lose([t for t in self.held.values() if now >= t.until])
+
+    def _lose(self, tasks: list[Task]) -> list[Task]:
+        aborted = []
+        for t in tasks:
+            if t.ended or t.lost:  # whatever writes its end will tell
+                continue
+            t.lost = True
+            if t.begun:
+                aborted.append(t)
+            else:
+                self.queued.remove(t)
+                self.finish(t, "lost")
+        return aborted
+
+    # Stopping
+
+    def stop(self) -> list[Task]:
+        """Lets nothing begin any more, and returns what has not."""
+        self.stopping = True
+        tasks, self.queued = list(self.queued), deque()
+        return tasks
+
+    def interrupt(self) -> list[Task]:
+        """The drain time is over."""
+        self.interrupted = True
+        return [t for t in self.held.values() if t.begun and not t.ended]
+
+
+def reason_of(how: object) -> str:
+    if isinstance(how, Outcome):
+        return how.reason or type(how).__name__
+    if isinstance(how, BaseException):
+        return f"{type(how).__name__}: {how}" if str(how) else type(how).__name__
+    return f"the handler returned {how!r}, which is no outcome"
+
+
+def permanent(e: BaseException) -> bool:
+    """What another attempt cannot cure."""
+    return isinstance(e, (NotFoundError, SchemaError, FieldError))
+
+
+def growing(failures: int) -> float:
+    """The pause after failures in a row: doubling from 50 ms to 5 s, and up to half of it less, so that many workers do not come back together."""
+    return min(0.05 * (1 << min(failures, 7)), 5.0) * random.uniform(0.5, 1)
+
+
+monotonic = time.monotonic

@@ -1,0 +1,239 @@
+"""What is published, enqueued and worked on, and the errors: no I/O."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+MAX_PAYLOAD = 64 << 20
+MAX_HEADERS = 64 << 10
+LIMITS = {"id": 256, "key": 1024, "topic": 1024, "group_key": 256, "dedup_key": 256}
+
+SCHEMA_VERSION = 220
+"""The version of the database's schema that this client was written for."""
+
+
+class Error(Exception):
+    """What went wrong. `sqlstate` is what the database answered, if it did; `hint` says what to do."""
+
+    def __init__(self, message: str, *, sqlstate: str | None = None, hint: str | None = None):
+        super().__init__(f"{message} ({hint})" if hint else message)
+        self.sqlstate, self.hint = sqlstate, hint
+
+
+class FieldError(Error, ValueError):
+    """A message or job that no database could carry. Nothing was written, and the transaction goes on."""
+
+    def __init__(self, name: str, problem: str, hint: str):
+        super().__init__(f"{name} {problem}", hint=hint)
+        self.field = name
+
+
+class NotFoundError(Error):
+    """There is no such queue, outbox or inbox."""
+
+
+class LeaseLostError(Error):
+    """The lease has ended, or the job was settled or cancelled: it may be running elsewhere."""
+
+
+class SchemaError(Error):
+    """The database is not migrated, or its schema and this client do not fit each other."""
+
+
+Payload = object
+"""`bytes` as they are, `str` as UTF-8, anything else as JSON."""
+
+
+@dataclass(frozen=True)
+class Message:
+    """What is published. Without an id, it gets one that stays the same in every delivery."""
+
+    payload: Payload = b""
+    key: str | None = None
+    topic: str = ""
+    headers: Mapping[str, str] | None = None
+    id: str | None = None
+
+
+@dataclass(frozen=True)
+class NewJob:
+    """What is enqueued; docs/queues.md says what the fields mean."""
+
+    payload: Payload = b""
+    key: str | None = None
+    group_key: str = ""
+    priority: int = 0
+    not_before: datetime | None = None
+    dedup_key: str | None = None
+    headers: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True)
+class Enqueued:
+    """`id` is the job's for life; of a duplicate, that of the job that came first."""
+
+    id: int
+    deduplicated: bool
+
+
+@dataclass
+class Job:
+    """A job that a worker has. Within its handler `aborted` says why to leave off, None while all is well."""
+
+    id: int
+    key: str | None
+    group_key: str
+    priority: int
+    attempt: int
+    created_at: datetime
+    headers: dict[str, str]
+    payload: bytes
+    lease: int
+    lease_until: datetime
+    aborted: str | None = None
+    _listeners: list[Callable[[str], None]] = field(default_factory=list, repr=False, compare=False)
+
+    @property
+    def text(self) -> str:
+        return self.payload.decode()
+
+    def json(self) -> object:
+        return json.loads(self.payload)
+
+    def raise_if_aborted(self) -> None:
+        """For long handlers in threads, now and then: raises `Aborted` once the job is not theirs any more."""
+        if self.aborted:
+            raise Aborted(self.aborted)
+
+    def on_abort(self, listener: Callable[[str], None]) -> None:
+        """Calls it with `lease_lost` or `stopping`, from another thread, or at once if that has happened."""
+        self._listeners.append(listener)
+        if self.aborted:
+            listener(self.aborted)
+
+    def abort(self, cause: str) -> None:
+        if self.aborted is None:
+            self.aborted = cause
+            for listener in list(self._listeners):
+                listener(cause)
+
+
+class Aborted(Exception):  # noqa: N818 - it is no error of the handler's
+    """A handler ends with it because the worker told it to leave off."""
+
+
+class Outcome(Exception):  # noqa: N818 - outcomes are raised, or returned, and need not be errors
+    """How a handler ends a job otherwise than by returning: raise one, or return it."""
+
+    def __init__(self, after: float | timedelta | None = None, reason: str = ""):
+        super().__init__(reason or type(self).__name__)
+        self.after = after.total_seconds() if isinstance(after, timedelta) else after
+        self.reason = reason
+
+
+class Retry(Outcome):
+    """Another attempt, after some seconds; without them after the queue's own backoff."""
+
+
+class Snooze(Outcome):
+    """Called again after some seconds. No attempt is spent."""
+
+    def __init__(self, after: float | timedelta):
+        super().__init__(after)
+
+
+class DeadLetter(Outcome):
+    """Given up for good: the job is a dead letter."""
+
+    def __init__(self, reason: str):
+        super().__init__(None, reason)
+
+
+class Cancelled(Outcome):
+    """Nobody wants the job any more. It ends like one that is done."""
+
+    def __init__(self, reason: str = ""):
+        super().__init__(None, reason)
+
+
+def encode(payload: Payload) -> bytes:
+    try:
+        if isinstance(payload, (bytes, bytearray, memoryview)):
+            made = bytes(payload)
+        elif isinstance(payload, str):
+            made = payload.encode()
+        elif payload is None:
+            raise FieldError("payload", "is None", "give bytes, a text, or what JSON can hold; b'' for an empty one")
+        else:
+            made = json.dumps(payload, ensure_ascii=False).encode()
+    except (TypeError, UnicodeEncodeError) as e:
+        raise FieldError("payload", f"cannot be encoded: {e}", "give bytes, a text, or what JSON can hold") from e
+    if len(made) > MAX_PAYLOAD:
+        raise FieldError(
+            "payload",
+            f"is {len(made)} bytes, more than the limit of {MAX_PAYLOAD}",
+            "store the content elsewhere and send a reference to it",
+        )
+    return made
+
+
+def text(name: str, value: str | None, limit: int | None = None) -> str | None:
+    """The value, if a database can hold it; None for an empty one."""
+    if not value:
+        return None
+    if not isinstance(value, str):
+        raise FieldError(name, f"is a {type(value).__name__}", "give a str")
+    if "\0" in value:
+        raise FieldError(name, "has a NUL", "put bytes into the payload or encode them")
+    try:
+        size = len(value.encode())
+    except UnicodeEncodeError as e:
+        raise FieldError(name, "is not valid Unicode", "put bytes into the payload or encode them") from e
+    if size > (limit or LIMITS[name]):
+        raise FieldError(name, f"is {size} bytes, more than the limit of {limit or LIMITS[name]}", "shorten it")
+    return value
+
+
+def headers_text(headers: Mapping[str, str] | None) -> str | None:
+    if not headers:
+        return None
+    total = 0
+    for name, value in headers.items():
+        if not name or not isinstance(value, str):
+            raise FieldError("headers", f"have {name!r}: {value!r}", "use names that are not empty, and values that are str")
+        text("headers", name, MAX_HEADERS)
+        text("headers", value, MAX_HEADERS)
+        total += len(name.encode()) + len(value.encode())
+    if total > MAX_HEADERS:
+        raise FieldError("headers", f"are {total} bytes together, more than the limit of {MAX_HEADERS}", "move what is large into the payload")
+    return json.dumps(dict(headers), ensure_ascii=False)
+
+
+Row = tuple[str | None, str | None, str, str | None, bytes]
+
+
+def message_row(m: Message) -> Row:
+    """id, key, topic, headers and payload as the outbox's table takes them."""
+    made = text("id", m.id)
+    if made and any(c < " " or c == "\x7f" for c in made):
+        raise FieldError("id", "has a control character", "use printable characters: the id travels in protocol headers")
+    return made, text("key", m.key), text("topic", m.topic) or "", headers_text(m.headers), encode(m.payload)
+
+
+JobRow = tuple[bytes, str | None, str, int, str | None, str | None, str | None]
+
+
+def job_row(j: NewJob) -> JobRow:
+    """payload, key, group_key, priority, not_before, dedup_key and headers as enqueue_many takes them."""
+    if not isinstance(j.priority, int) or not -16 <= j.priority <= 15:
+        raise FieldError("priority", f"is {j.priority}", "use -16 (first) to 15 (last)")
+    due = None
+    if j.not_before is not None:
+        if j.not_before.tzinfo is None:
+            raise FieldError("not_before", "has no time zone", "use datetime.now(timezone.utc), for instance")
+        due = j.not_before.isoformat()
+    group = text("group_key", j.group_key) or ""
+    return encode(j.payload), text("key", j.key), group, j.priority, due, text("dedup_key", j.dedup_key), headers_text(j.headers)

@@ -1,0 +1,177 @@
+"""The seam: execute(text, values) -> rows, for whatever the caller calls his transaction.
+
+Nothing here begins, commits, rolls back or closes what it was given. Drivers are recognised by the module of the object's class, so none is imported
+that the program does not use.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+from ._model import Error, LeaseLostError, NotFoundError, SchemaError
+from ._sql import PLACEHOLDER, Op, Postgres, Rows, SQLite, T
+
+Execute: TypeAlias = Callable[[str, Sequence[Any]], Rows]
+AsyncExecute: TypeAlias = Callable[[str, Sequence[Any]], Awaitable[Rows]]
+Transaction: TypeAlias = Any
+"""A psycopg or sqlite3 Connection, SQLAlchemy's Session or Connection, Django's connection; for `aio` psycopg's AsyncConnection, an asyncpg connection,
+SQLAlchemy's AsyncSession or AsyncConnection. Or a function execute(text, values) -> rows of your own, for PostgreSQL, which takes $1 for a parameter."""
+
+
+@lru_cache(maxsize=256)
+def with_marks(statement: str, mark: str) -> str:
+    return PLACEHOLDER.sub(mark, statement)
+
+
+@lru_cache(maxsize=256)
+def sqlalchemy_text(statement: str) -> Any:
+    from sqlalchemy import text
+
+    return text(PLACEHOLDER.sub(r":p\1", statement))
+
+
+def named(values: Sequence[Any]) -> dict[str, Any]:
+    return {f"p{n}": value for n, value in enumerate(values, 1)}
+
+
+@lru_cache(maxsize=256)
+def library_of(cls: type) -> str | None:
+    for base in cls.__mro__:
+        root = base.__module__.partition(".")[0]
+        if root in ("psycopg", "sqlite3", "sqlalchemy", "django", "asyncpg"):
+            return root
+    return None
+
+
+def kind_of(tx: Transaction) -> str:
+    """The library whose object this is."""
+    kind = library_of(tx.__class__) or ("function" if callable(tx) else None)
+    if kind is None:
+        raise TypeError(f"penstock knows no transactions of {type(tx).__module__}.{type(tx).__qualname__}; give execute(text, values) -> rows in its place")
+    return kind
+
+
+def dialect(tx: Transaction) -> Any:
+    kind = kind_of(tx)
+    if kind == "sqlalchemy":
+        name = (tx.get_bind() if hasattr(tx, "get_bind") else tx).dialect.name
+    elif kind == "django":
+        name = tx.vendor
+    else:
+        name = "sqlite" if kind == "sqlite3" else "postgresql"
+    if name not in ("postgresql", "sqlite"):
+        raise TypeError(f"penstock is not in {name}; it works with PostgreSQL and SQLite")
+    return name
+
+
+def sql_for(tx: Transaction, schema: str) -> Any:
+    """The statements for a transaction's database."""
+    return SQLite() if dialect(tx) == "sqlite" else Postgres(schema)
+
+
+def execute(tx: Transaction, statement: str, values: Sequence[Any]) -> Rows:
+    kind = kind_of(tx)
+    if kind == "psycopg":
+        import psycopg
+        from psycopg.rows import tuple_row
+
+        with psycopg.Cursor(tx, row_factory=tuple_row) as cursor:
+            cursor.execute(with_marks(statement, "%s").encode(), values)
+            return cursor.fetchall() if cursor.description else []
+    if kind == "sqlite3":
+        cursor = tx.cursor()
+        try:
+            cursor.row_factory = None
+            return cursor.execute(with_marks(statement, "?"), values).fetchall()  # type: ignore[no-any-return]
+        finally:
+            cursor.close()
+    if kind == "sqlalchemy":
+        result = tx.execute(sqlalchemy_text(statement), named(values))
+        return result.fetchall() if result.returns_rows else []
+    if kind == "django":
+        with tx.cursor() as cursor:
+            cursor.execute(with_marks(statement, "%s"), values)
+            return cursor.fetchall() if cursor.description else []
+    if kind == "function":
+        return tx(statement, values)  # type: ignore[no-any-return]
+    raise TypeError(f"a transaction of {kind} is asynchronous: use penstock.aio")
+
+
+async def execute_async(tx: Transaction, statement: str, values: Sequence[Any]) -> Rows:
+    kind = kind_of(tx)
+    if kind == "asyncpg":
+        return await tx.fetch(statement, *values)  # type: ignore[no-any-return]
+    if kind == "psycopg":
+        import psycopg
+        from psycopg.rows import tuple_row
+
+        async with psycopg.AsyncCursor(tx, row_factory=tuple_row) as cursor:
+            await cursor.execute(with_marks(statement, "%s").encode(), values)
+            return await cursor.fetchall() if cursor.description else []
+    if kind == "sqlalchemy":
+        result = await tx.execute(sqlalchemy_text(statement), named(values))
+        return result.fetchall() if result.returns_rows else []
+    if kind == "function":
+        return await tx(statement, values)  # type: ignore[no-any-return]
+    raise TypeError(f"a transaction of {kind} is not asynchronous: use what is in penstock itself")
+
+
+def run(tx: Transaction, op: Op[T]) -> T:
+    try:
+        request = next(op)
+        while True:
+            try:
+                rows = execute(tx, *request)
+            except Exception as e:
+                raise_known(e)
+                raise
+            request = op.send(rows)
+    except StopIteration as done:
+        return done.value  # type: ignore[no-any-return]
+
+
+async def run_async(tx: Transaction, op: Op[T]) -> T:
+    try:
+        request = next(op)
+        while True:
+            try:
+                rows = await execute_async(tx, *request)
+            except Exception as e:
+                raise_known(e)
+                raise
+            request = op.send(rows)
+    except StopIteration as done:
+        return done.value  # type: ignore[no-any-return]
+
+
+def sqlstate(e: BaseException | None) -> str | None:
+    """What the database answered, whatever has wrapped it."""
+    for _ in range(4):
+        if e is None:
+            return None
+        state = getattr(e, "sqlstate", None) or getattr(e, "pgcode", None)
+        if state:
+            return str(state)
+        e = getattr(e, "orig", None) or e.__cause__
+    return None
+
+
+def raise_known(e: Exception) -> None:
+    """Raises one of ours for what every client should tell apart. Anything else stays the driver's, which the caller knows how to handle."""
+    state, message = sqlstate(e), str(getattr(e, "orig", None) or e).strip()
+    first = re.split(r"\n(?:CONTEXT|HINT|LINE|\[SQL)", message)[0]
+    if state in ("3F000", "42883"):
+        raise SchemaError(first, sqlstate=state, hint="the database is not migrated, or older than this client; run: penstock migrate") from e
+    if state == "PS002":
+        raise SchemaError(message, sqlstate=state) from e
+    if state == "PS001":
+        raise LeaseLostError(first, sqlstate=state, hint="extend leases in time, or claim with longer ones") from e
+    if state == "42P01" or "no such table" in message:
+        hint = "create it with: penstock queue create, outbox create or inbox create; penstock migrate comes first"
+        raise NotFoundError(first, sqlstate=state, hint=hint) from e
+
+
+__all__ = ["AsyncExecute", "Error", "Execute", "Transaction", "execute", "execute_async", "run", "run_async", "sql_for", "sqlstate"]

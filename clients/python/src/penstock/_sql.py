@@ -1,0 +1,265 @@
+"""Every statement, as a generator: it yields (text, values) and is sent the rows.
+
+Values are only str, bytes, int, None and lists of them, each used once and in order ($1, $2, …), so that any driver can carry them; the casts say
+the rest. Times come back as microseconds and headers as text, whatever loaders a connection has.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Generator, Iterable, Sequence
+from datetime import datetime, timedelta, timezone
+from typing import Any, TypeVar
+
+from ._model import SCHEMA_VERSION, Enqueued, Job, Message, NewJob, NotFoundError, SchemaError, job_row, message_row, text
+
+T = TypeVar("T")
+Rows = Sequence[Sequence[Any]]
+Op = Generator[tuple[str, Sequence[Any]], Rows, T]
+
+SQLITE_VERSION = 6
+EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+JOB_COLUMNS = (
+    "id, key, group_key, priority, attempt, cast(extract(epoch from created_at) * 1000000 as bigint), cast(headers as text), payload, "
+    "lease, cast(extract(epoch from lease_until) * 1000000 as bigint)"
+)
+
+
+def quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def seconds(n: float | None) -> str | None:
+    return None if n is None else f"{max(n, 0):.6f} s"
+
+
+class Postgres:
+    """The functions of the schema, each in whatever transaction the connection is in."""
+
+    def __init__(self, schema: str = "penstock"):
+        self.schema = quoted(schema)
+
+    def check(self) -> Op[int]:
+        rows = yield f"select {self.schema}.check_client(cast($1 as bigint))", [SCHEMA_VERSION]
+        return int(rows[0][0])
+
+    def publish(self, outbox: str, messages: Iterable[Message]) -> Op[None]:
+        made = [message_row(m) for m in messages]
+        if len(made) == 1:
+            id_, key, topic, headers, payload = made[0]
+            yield (
+                f"select {self.schema}.publish_bytes(cast($1 as text), cast($2 as bytea), cast($3 as text), cast($4 as text),"
+                " cast(cast($5 as text) as jsonb), cast($6 as text))",
+                [outbox, payload, key, topic, headers, id_],
+            )
+        elif made:
+            yield (
+                f"insert into {self.schema}.{quoted(outbox)} (id, key, topic, headers, payload) select * from unnest("
+                "cast($1 as text[]), cast($2 as text[]), cast($3 as text[]), cast(cast($4 as text[]) as jsonb[]), cast($5 as bytea[]))",
+                [list(column) for column in zip(*made, strict=True)],
+            )
+
+    def enqueue(self, queue: str, jobs: Iterable[NewJob]) -> Op[list[Enqueued]]:
+        made = [job_row(j) for j in jobs]
+        if not made:
+            return []
+        told = f"{self.schema}.deduplicated(e.n)" if any(row[5] for row in made) else "false"
+        columns: list[Any] = [list(column) for column in zip(*made, strict=True)]
+        for i, nothing in enumerate((None, None, "", 0, None, None, None)):
+            if i and all(v == nothing for v in columns[i]):
+                columns[i] = None
+        rows = yield (
+            f"select e.id, {told} from {self.schema}.enqueue_many_bytes(cast($1 as text), cast($2 as bytea[]), cast($3 as text[]), cast($4 as text[]),"
+            " cast($5 as int[]), cast(cast($6 as text[]) as timestamptz[]), cast($7 as text[]), cast(cast($8 as text[]) as jsonb[]))"
+            " with ordinality e(id, n) order by e.n",
+            [queue, *columns],
+        )
+        return [Enqueued(int(row[0]), bool(row[1])) for row in rows]
+
+    def first(self, consumer: str, ids: Sequence[str]) -> Op[list[str]]:
+        if not ids:
+            return []
+        rows = yield f"select * from {self.schema}.inbox_many(cast($1 as text), cast($2 as text[]))", [consumer, list(ids)]
+        return [row[0] for row in rows]
+
+    def claim(self, queue: str, n: int, lease: float, group_key: str, worker: str, acks: Sequence[int] = ()) -> Op[tuple[list[int], list[Job]]]:
+        values: list[Any] = [queue]
+        call = "claim(cast($1 as text)"
+        if acks:
+            call, values = "ack_claim(cast($1 as text), cast($2 as bigint[])", [queue, list(acks)]
+        at = len(values)
+        rows = yield (
+            f"select {JOB_COLUMNS} from {self.schema}.{call}, cast(${at + 1} as int), cast(cast(${at + 2} as text) as interval),"
+            f" cast(${at + 3} as text), cast(${at + 4} as text))",
+            [*values, n, seconds(lease), group_key, worker],
+        )
+        return [int(row[8]) for row in rows if row[0] is None], [job(row) for row in rows if row[0] is not None]
+
+    def dequeue(self, queue: str, n: int = 1, group_key: str = "") -> Op[list[Job]]:
+        columns = JOB_COLUMNS.replace("lease,", "0,").replace("lease_until", "created_at")
+        rows = yield (
+            f"select {columns} from {self.schema}.dequeue(cast($1 as text), cast($2 as int), cast($3 as text))",
+            [queue, n, group_key],
+        )
+        return [job(row) for row in rows]
+
+    def ack(self, queue: str, leases: Sequence[int]) -> Op[list[int]]:
+        return self._many("ack_many", queue, leases)
+
+    def ack_one(self, queue: str, lease: int) -> Op[None]:
+        yield f"select {self.schema}.ack(cast($1 as text), cast($2 as bigint))", [queue, lease]
+
+    def extend(self, queue: str, leases: Sequence[int], by: float) -> Op[list[int]]:
+        return self._many("extend_many", queue, leases, by)
+
+    def release(self, queue: str, leases: Sequence[int], after: float = 0) -> Op[list[int]]:
+        return self._many("release_many", queue, leases, after)
+
+    def _many(self, function: str, queue: str, leases: Sequence[int], time: float | None = None) -> Op[list[int]]:
+        if not leases:
+            return []
+        call = "cast($1 as text), cast($2 as bigint[])"
+        values: list[Any] = [queue, list(leases)]
+        if time is not None:
+            call, values = call + ", cast(cast($3 as text) as interval)", [*values, seconds(time)]
+        rows = yield f"select * from {self.schema}.{function}({call})", values
+        return [int(row[0]) for row in rows]
+
+    def retry(self, queue: str, lease: int, after: float | None, error: str) -> Op[bool]:
+        """Returns whether the job is a dead letter now."""
+        rows = yield (
+            f"select {self.schema}.retry(cast($1 as text), cast($2 as bigint), cast(cast($3 as text) as interval), cast($4 as text))",
+            [queue, lease, seconds(after), storable(error)],
+        )
+        return not rows[0][0]
+
+    def dead_letter(self, queue: str, lease: int, error: str) -> Op[None]:
+        yield f"select {self.schema}.bury(cast($1 as text), cast($2 as bigint), cast($3 as text))", [queue, lease, storable(error)]
+
+    def maintain(self, queue: str) -> Op[None]:
+        yield f"select {self.schema}.maintain_queue(cast($1 as text))", [queue]
+
+
+class SQLite:
+    """Producing, as the file's tables and triggers have it. Working is Go's: penstock work --database-url sqlite:FILE."""
+
+    CHUNK = 150  # rows: below the 999 parameters of old libraries
+
+    def check(self) -> Op[int]:
+        rows = yield "select max(version_id) from penstock_schema where is_applied", []
+        version = int(rows[0][0])
+        if version < SQLITE_VERSION:
+            raise SchemaError(f"the file's tables are version {version}, this client needs {SQLITE_VERSION}", hint="run: penstock migrate")
+        return version
+
+    def publish(self, outbox: str, messages: Iterable[Message]) -> Op[None]:
+        made = [message_row(m) for m in messages]
+        for at in range(0, len(made), self.CHUNK):
+            part = made[at : at + self.CHUNK]
+            yield (
+                f"insert into {sqlite_table('penstock_outbox_', outbox)} (id, key, topic, headers, payload) values {marks(part)}",
+                flat(part),
+            )
+
+    def enqueue(self, queue: str, jobs: Iterable[NewJob]) -> Op[list[Enqueued]]:
+        made = [job_row(j) for j in jobs]
+        now = yield (
+            "select cast((julianday('now') - 2440587.5) * 86400000000 as integer), id, dedup_window from penstock_queues where name = $1",
+            [queue],
+        )
+        ids: dict[int, Enqueued] = {}
+        first: dict[str, int] = {}
+        if any(row[5] for row in made) and now and now[0][2]:
+            keys = json.dumps([row[5] for row in made if row[5]])
+            rows = yield (
+                "select d.dedup_key, d.id from json_each($1) j cross join penstock_dedup d on d.queue_id = $2 and d.dedup_key = j.value where d.at > $3",
+                [keys, now[0][1], now[0][0] - now[0][2] // 1000],
+            )
+            known = {str(key): int(id_) for key, id_ in rows}
+            for i, row in enumerate(made):
+                if row[5] in known:
+                    ids[i] = Enqueued(known[row[5]], True)
+                elif row[5] and first.setdefault(row[5], i) != i:
+                    ids[i] = Enqueued(0, True)
+        fresh = [i for i in range(len(made)) if i not in ids]
+        for at in range(0, len(fresh), self.CHUNK):
+            part = [sqlite_job(made[i]) for i in fresh[at : at + self.CHUNK]]
+            yield (
+                f"insert into {sqlite_table('penstock_queue_', queue)} (not_before, priority, group_key, key, headers, payload) values {marks(part)}",
+                flat(part),
+            )
+            last = int((yield "select last_insert_rowid()", [])[0][0])  # one statement draws its numbers without gaps
+            for i, n in zip(fresh[at : at + self.CHUNK], range(last - len(part) + 1, last + 1), strict=True):
+                ids[i] = Enqueued(n, False)
+        if first:
+            notes = json.dumps([[key, ids[i].id] for key, i in first.items()])
+            yield (
+                "insert or replace into penstock_dedup (queue_id, dedup_key, id, at) select cast($1 as integer), json_extract(j.value, '$[0]'),"
+                " json_extract(j.value, '$[1]'), cast($2 as integer) from json_each($3) j",
+                [now[0][1], now[0][0], notes],
+            )
+        return [ids[i] if ids[i].id else Enqueued(ids[first[made[i][5] or ""]].id, True) for i in range(len(made))]
+
+    def first(self, consumer: str, ids: Sequence[str]) -> Op[list[str]]:
+        for id_ in ids:
+            text("id", id_)
+        box = yield (
+            "select id, keep, cast((julianday('now') - 2440587.5) * 86400000000 as integer) from penstock_inboxes where consumer = $1",
+            [consumer],
+        )
+        if not box:
+            raise NotFoundError(f"there is no inbox of {consumer!r}", sqlstate="42P01", hint="create it with: penstock inbox create")
+        inbox, keep, now = box[0]
+        yield (
+            "delete from penstock_received where inbox_id = $1 and id in (select r.id from penstock_received r where r.inbox_id = $2 and r.at < $3"
+            " and not exists (select 1 from penstock_held h where h.inbox_id = $4 and h.id = r.id) order by r.at limit $5)",
+            [inbox, inbox, now - keep, inbox, 2 * len(ids)],
+        )
+        rows = yield (
+            "insert into penstock_received (inbox_id, id, at) select cast($1 as integer), value, cast($2 as integer) from json_each($3) where true"
+            " on conflict do nothing returning id",
+            [inbox, now, json.dumps(list(ids))],
+        )
+        new = {row[0] for row in rows}
+        return [id_ for id_ in dict.fromkeys(ids) if id_ in new]
+
+
+def storable(reason: str) -> str:
+    """An error as text that the database takes, and not too much of it."""
+    return reason.replace("\0", "\ufffd").encode(errors="replace")[:4096].decode(errors="ignore")
+
+
+def at_epoch(us: int) -> datetime:
+    return EPOCH + timedelta(microseconds=int(us))
+
+
+def job(row: Sequence[Any]) -> Job:
+    headers = {name: value if isinstance(value, str) else json.dumps(value) for name, value in json.loads(row[6]).items()} if row[6] else {}
+    return Job(int(row[0]), row[1], row[2], row[3], row[4], at_epoch(row[5]), headers, bytes(row[7]), int(row[8]), at_epoch(row[9]))
+
+
+def sqlite_table(prefix: str, name: str) -> str:
+    """Names of tables have no case: capitals are told apart by a number behind the name."""
+    capitals = sum(1 << i for i, c in enumerate(name.encode()) if 65 <= c <= 90)
+    return quoted(prefix + name + (f"~{capitals:x}" if capitals or "~" in name else ""))
+
+
+def sqlite_job(row: Sequence[Any]) -> Sequence[Any]:
+    payload, key, group_key, priority, not_before, _, headers = row
+    due = None
+    if not_before and (at := datetime.fromisoformat(not_before)) > datetime.now(timezone.utc):
+        due = -((EPOCH - at) // timedelta(milliseconds=1))  # rounded up: never too early
+    return due, priority, group_key, key, headers, payload
+
+
+def flat(rows: Sequence[Sequence[Any]]) -> list[Any]:
+    return [value for row in rows for value in row]
+
+
+def marks(rows: Sequence[Sequence[Any]]) -> str:
+    wide = len(rows[0])
+    return ", ".join("(" + ", ".join(f"${r * wide + c + 1}" for c in range(wide)) + ")" for r in range(len(rows)))
+
+
+PLACEHOLDER = re.compile(r"\$(\d+)")

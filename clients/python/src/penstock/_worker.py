@@ -1,0 +1,320 @@
+"""The worker with threads."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from queue import Empty, SimpleQueue
+from typing import Any, TypeVar
+
+from ._connect import Database, autocommit, close, connect, transaction
+from ._desk import MAINTAIN_EVERY, SETTLED, Desk, Options, Task, growing, log, monotonic, permanent
+from ._model import Error, Job, LeaseLostError, Outcome
+from ._seam import run
+from ._sql import Op
+
+T = TypeVar("T")
+Handler = Callable[[Job], object]
+TxHandler = Callable[[Any, Job], object]
+
+
+class Line:
+    """A connection that is made when it is needed, and made anew after an error."""
+
+    def __init__(self, db: Database):
+        self.db, self.made, self.conn = db, None, None
+
+    def call(self, op: Op[T]) -> T:
+        if self.conn is None:
+            self.made = connect(self.db)
+            self.conn = autocommit(self.made)
+        try:
+            return run(self.conn, op)
+        except Exception:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        if self.made is not None:
+            close(self.made)
+        self.made = self.conn = None
+
+
+class Worker:
+    """Runs a handler on the jobs of a queue: `run()` until `stop()`, which any thread and any signal handler may call."""
+
+    def __init__(self, db: Database, queue: str, handler: Handler, options: Options):
+        self.db, self.handler, self.o = db, handler, options
+        self.desk = Desk(queue, options)
+        lock = threading.Lock()
+        self.jobs, self.changes = threading.Condition(lock), threading.Condition(lock)  # what handlers wait for, and whoever writes
+        self.stops: SimpleQueue[None] = SimpleQueue()  # unlike an Event it may be used in a signal handler
+        self.halt = threading.Event()
+        self.over = threading.Event()  # all is written, or given up
+        self.failed: BaseException | None = None
+
+    def stop(self) -> None:
+        self.stops.put(None)
+
+    def run(self) -> None:
+        """Returns once everything is drained. Raises what another attempt cannot cure, or says how many ends of jobs could not be written."""
+        line = Line(self.db)
+        line.call(self.desk.sql.check())  # and a database that cannot be reached is told at once
+        writer = threading.Thread(target=self._write, args=(line,), daemon=True, name="penstock claim")
+        loops = [threading.Thread(target=target, daemon=True, name=f"penstock{target.__name__}") for target in (self._extend, self._maintain)]
+        handlers = [threading.Thread(target=self._handle, daemon=True, name=f"penstock handler {n}") for n in range(self.o.concurrency)]
+        for thread in (writer, *loops, *handlers):
+            thread.start()
+        while not self._stopped(min(self.o.lease / 10, 1)):
+            self._expire()
+        self.halt.set()
+        with self.jobs:
+            unbegun = self.desk.stop()
+            self.jobs.notify_all()
+            self.changes.notify_all()
+        self._give_back(unbegun)
+        self._wait(self.o.drain if self.failed is None else 0)
+        with self.jobs:
+            interrupted = self.desk.interrupt()
+        for t in interrupted:
+            t.job.abort("stopping")
+        self._wait(None)
+        writer.join(self.o.drain + 1)
+        self.over.set()
+        with self.jobs:
+            left = len(self.desk.held)
+        if self.failed is not None:
+            raise self.failed
+        if left:
+            raise Error(f"how {left} jobs ended could not be written within {self.o.drain:g} s", hint="they run again when their leases end")
+
+    def _stopped(self, seconds: float) -> bool:
+        try:
+            self.stops.get(timeout=seconds)
+        except Empty:
+            return False
+        return True
+
+    def _wait(self, seconds: float | None) -> None:
+        """Until no handler runs, or that long."""
+        end = None if seconds is None else monotonic() + seconds
+        while True:
+            with self.changes:
+                left = 0.1 if end is None else min(end - monotonic(), 0.1)
+                if not self.desk.busy or left <= 0:
+                    return
+                self.changes.wait(left)
+            self._expire()
+
+    def _expire(self) -> None:
+        with self.jobs:
+            tasks = self.desk.expired(monotonic())
+        for t in tasks:
+            t.job.abort("lease_lost")
+
+    def _give_back(self, tasks: list[Task]) -> None:
+        if not tasks:
+            return
+        line = Line(self.db)
+        try:
+            line.call(self.desk.sql.release(self.desk.queue, [t.job.lease for t in tasks]))
+        except Exception as e:
+            log.warning("cannot give back %d jobs that have not begun; they come back when their leases end: %s", len(tasks), e)
+        finally:
+            line.close()
+        with self.changes:
+            for t in tasks:
+                self.desk.finish(t, "released")
+            self.changes.notify_all()
+
+    # What the threads do
+
+    def _write(self, line: Line) -> None:
+        failures, end = 0, 0.0
+        while not self.over.is_set():
+            with self.changes:
+                what, n = self.desk.due(monotonic())
+                if what == "wait":
+                    self.changes.wait(n)
+                    continue
+                if self.desk.stopping and not self.desk.busy:
+                    end = end or monotonic() + self.o.drain
+            if what == "end" or (failures and end and monotonic() > end):
+                break
+            try:
+                {"claim": self._claim, "ack": self._ack, "fail": self._fail}[what](line, int(n))
+                failures = 0
+            except Exception as e:
+                if permanent(e):
+                    self.failed = e
+                    self.stop()
+                    break
+                pause = growing(failures)
+                failures += 1
+                log.warning("cannot %s jobs; trying again in %.2f s: %s", what, pause, e)
+                (self.over if self.halt.is_set() else self.halt).wait(pause)
+        line.close()
+
+    def _claim(self, line: Line, n: int) -> None:
+        with self.changes:
+            tasks = self.desk.take_acks()
+        start = monotonic()
+        try:
+            leases = [t.job.lease for t in tasks]
+            acked, jobs = line.call(self.desk.sql.claim(self.desk.queue, n, self.o.lease, self.o.group_key, self.o.worker, leases))
+        except BaseException:
+            with self.changes:
+                self.desk.return_acks(tasks)
+            raise
+        with self.changes:
+            self.desk.acked(tasks, acked)
+            self.desk.claimed(jobs, n, start + self.o.lease, monotonic())
+            late = self.desk.stop() if self.desk.stopping else []
+            self.jobs.notify(len(jobs))
+        self._give_back(late)
+
+    def _ack(self, line: Line, _: int) -> None:
+        with self.changes:
+            tasks = self.desk.take_acks()
+        try:
+            acked = line.call(self.desk.sql.ack(self.desk.queue, [t.job.lease for t in tasks]))
+        except BaseException:
+            with self.changes:
+                self.desk.return_acks(tasks)
+            raise
+        with self.changes:
+            self.desk.acked(tasks, acked)
+
+    def _fail(self, line: Line, _: int) -> None:
+        task, how = self.desk.failures[0]
+        word, op = self.desk.verdict(task, how)
+        try:
+            answer: object = line.call(op)
+        except LeaseLostError:
+            word, answer = "lost", True
+        with self.changes:
+            self.desk.failures.popleft()
+            self.desk.written(task, word, answer, how)
+
+    def _extend(self) -> None:
+        line, wait, failures = Line(self.db), self.o.lease / 3, 0
+        while not self.over.wait(wait):
+            with self.changes:
+                leases = self.desk.leases()
+            if not leases:
+                continue
+            start = monotonic()
+            try:
+                held = line.call(self.desk.sql.extend(self.desk.queue, leases, self.o.lease))
+            except Exception as e:
+                wait = min(growing(failures), self.o.lease / 10)
+                failures += 1
+                log.warning("cannot extend the leases of jobs; trying again in %.2f s: %s", wait, e)
+                continue
+            wait, failures = self.o.lease / 3, 0
+            with self.changes:
+                tasks = self.desk.extended(leases, held, start + self.o.lease)
+                self.changes.notify_all()
+            for t in tasks:
+                t.job.abort("lease_lost")
+        line.close()
+
+    def _maintain(self) -> None:
+        line, wait, failures = Line(self.db), 0.0, 0
+        while not self.halt.wait(wait):
+            try:
+                line.call(self.desk.sql.maintain(self.desk.queue))
+                wait, failures = MAINTAIN_EVERY, 0
+            except Exception as e:
+                wait = max(growing(failures), MAINTAIN_EVERY)
+                failures += 1
+                log.warning("the queue's housekeeping failed; trying again in %.2f s: %s", wait, e)
+        line.close()
+
+    def _handle(self) -> None:
+        while True:
+            with self.jobs:
+                while (task := self.desk.begin()) is None:
+                    if self.desk.stopping:
+                        return
+                    self.jobs.wait()
+            start = monotonic()
+            how: object
+            try:
+                how = self.handler(task.job)
+            except BaseException as e:
+                how = e
+            now = monotonic()
+            with self.changes:
+                self.desk.ended(task, how, now - start, now)
+                if self.desk.stopping or len(self.desk.acks) == 1 or self.desk.due(now)[0] != "wait":
+                    self.changes.notify_all()
+
+
+@contextlib.contextmanager
+def stopped_by_signals(stop: Callable[[], None]) -> Iterator[None]:
+    """SIGTERM and SIGINT stop the worker; a second one does what it did before. Only in the main thread can that be."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {s: signal.getsignal(s) for s in (signal.SIGTERM, signal.SIGINT)}
+
+    def handler(_number: int, _frame: object) -> None:
+        for s, was in before.items():
+            signal.signal(s, was)
+        stop()
+
+    for s in before:
+        signal.signal(s, handler)
+    try:
+        yield
+    finally:
+        for s, was in before.items():
+            signal.signal(s, was)
+
+
+def in_transaction(db: Database, queue: str, handler: TxHandler, options: Options) -> tuple[Handler, Callable[[], None]]:
+    """A handler that ends its job itself, and what closes its connections."""
+    own, made, sql = threading.local(), [], Desk(queue, options).sql
+
+    def handle(job: Job) -> object:
+        conn = getattr(own, "conn", None)
+        if conn is None:
+            conn = own.conn = connect(db)
+            made.append(conn)
+        try:
+            with transaction(conn):
+                how = handler(conn, job)
+                if how is not None:
+                    raise how if isinstance(how, Outcome) else TypeError(f"the handler returned {how!r}, which is no outcome")
+                run(conn, sql.ack_one(queue, job.lease))
+            return SETTLED
+        except BaseException as e:
+            if not isinstance(e, Outcome):  # the connection may be what has failed
+                own.conn = None
+                close(conn)
+            raise
+
+    def close_all() -> None:
+        for conn in made:
+            close(conn)
+
+    return handle, close_all
+
+
+def work(db: Database, queue: str, handler: Handler, *, signals: bool = True, **options: Any) -> None:
+    """Runs `handler(job)` on the jobs of a queue, in threads, until SIGTERM or SIGINT; `Options` says with what."""
+    worker = Worker(db, queue, handler, Options(**options))
+    with stopped_by_signals(worker.stop) if signals else contextlib.nullcontext():
+        worker.run()
+
+
+def work_tx(db: Database, queue: str, handler: TxHandler, *, signals: bool = True, **options: Any) -> None:
+    """The same with a transaction around each `handler(tx, job)` that also ends the job: what it writes takes effect exactly once."""
+    handle, close_all = in_transaction(db, queue, handler, Options(**options))
+    try:
+        work(db, queue, handle, signals=signals, **options)
+    finally:
+        close_all()

@@ -1,0 +1,383 @@
+"""The same as in `penstock` for asyncio: psycopg's AsyncConnection, asyncpg, SQLAlchemy's AsyncSession and AsyncConnection."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from datetime import datetime
+from types import TracebackType
+from typing import Any, TypeVar
+
+from ._buffer import Gathered
+from ._connect import Database, autocommit_async, close_async, connect_async, transaction_async
+from ._desk import MAINTAIN_EVERY, SETTLED, Desk, Options, Task, growing, log, monotonic, permanent
+from ._model import Aborted, Enqueued, Error, Job, LeaseLostError, Message, NewJob, Outcome, Payload
+from ._seam import Transaction, run_async
+from ._sql import Op, Postgres
+
+T = TypeVar("T")
+Handler = Callable[[Job], Awaitable[object]]
+TxHandler = Callable[[Any, Job], Awaitable[object]]
+
+
+async def publish(
+    tx: Transaction, outbox: str, payload: Payload, *, key: str | None = None, topic: str = "", headers: Mapping[str, str] | None = None,
+    id: str | None = None, schema: str = "penstock",
+) -> None:  # fmt: skip
+    """Publishes a message: it is delivered if the transaction commits, and never if it rolls back."""
+    await publish_many(tx, outbox, [Message(payload, key, topic, headers, id)], schema=schema)
+
+
+async def publish_many(tx: Transaction, outbox: str, messages: Iterable[Message], *, schema: str = "penstock") -> None:
+    """Publishes messages in their order, with one statement. All are checked before the first is written."""
+    await run_async(tx, Postgres(schema).publish(outbox, messages))
+
+
+async def enqueue(
+    tx: Transaction, queue: str, payload: Payload, *, key: str | None = None, group_key: str = "", priority: int = 0, not_before: datetime | None = None,
+    dedup_key: str | None = None, headers: Mapping[str, str] | None = None, schema: str = "penstock",
+) -> Enqueued:  # fmt: skip
+    """Enqueues a job: it can run if the transaction commits, and never if it rolls back."""
+    return (await enqueue_many(tx, queue, [NewJob(payload, key, group_key, priority, not_before, dedup_key, headers)], schema=schema))[0]
+
+
+async def enqueue_many(tx: Transaction, queue: str, jobs: Iterable[NewJob], *, schema: str = "penstock") -> list[Enqueued]:
+    """Enqueues jobs with one statement, and says what became of each, in the order given."""
+    return await run_async(tx, Postgres(schema).enqueue(queue, jobs))
+
+
+async def check(tx: Transaction, *, schema: str = "penstock") -> int:
+    """The version of the database's schema. SchemaError if this client and it do not fit."""
+    return await run_async(tx, Postgres(schema).check())
+
+
+class inbox:  # noqa: N801 - it stands for the module penstock.inbox
+    @staticmethod
+    async def first(tx: Transaction, consumer: str, message_id: str, *, schema: str = "penstock") -> bool:
+        """Whether the message is new. If the transaction rolls back, it is new again."""
+        return await inbox.first_of(tx, consumer, [message_id], schema=schema) == [message_id]
+
+    @staticmethod
+    async def first_of(tx: Transaction, consumer: str, message_ids: Sequence[str], *, schema: str = "penstock") -> list[str]:
+        """Those that are new, in the order given, each once."""
+        return await run_async(tx, Postgres(schema).first(consumer, message_ids))
+
+
+class Buffer:
+    """`penstock.Buffer` for asyncio: `async with`, inside the transaction."""
+
+    def __init__(self, tx: Transaction, *, at: int = 1000, schema: str = "penstock"):
+        self.tx, self.schema, self._gathered = tx, schema, Gathered(at)
+
+    async def publish(self, outbox: str, payload: object, **fields: Any) -> None:
+        if self._gathered.message(outbox, Message(payload, **fields)):
+            await self.flush()
+
+    async def enqueue(self, queue: str, payload: object, **fields: Any) -> None:
+        if self._gathered.job(queue, NewJob(payload, **fields)):
+            await self.flush()
+
+    async def flush(self) -> None:
+        messages, jobs = self._gathered.take()
+        for outbox, some in messages.items():
+            await publish_many(self.tx, outbox, some, schema=self.schema)
+        for queue, more in jobs.items():
+            await enqueue_many(self.tx, queue, more, schema=self.schema)
+
+    async def __aenter__(self) -> Buffer:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, _e: BaseException | None, _tb: TracebackType | None) -> None:
+        if kind is None:
+            await self.flush()
+
+
+class Line:
+    """A connection that is made when it is needed, and made anew after an error."""
+
+    def __init__(self, db: Database):
+        self.db, self.made, self.conn = db, None, None
+
+    async def call(self, op: Op[T]) -> T:
+        try:
+            if self.conn is None:
+                self.made = await connect_async(self.db)
+                self.conn = await autocommit_async(self.made)
+            return await run_async(self.conn, op)
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        made, self.made, self.conn = self.made, None, None
+        if made is not None:
+            await close_async(made)
+
+
+class Worker:
+    """Runs a coroutine on the jobs of a queue: `run()` until `stop()`. Handlers that are aborted are cancelled."""
+
+    def __init__(self, db: Database, queue: str, handler: Handler, options: Options):
+        self.db, self.handler, self.o = db, handler, options
+        self.desk = Desk(queue, options)
+        self.halt, self.over, self.change = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self.running: dict[int, asyncio.Task[object]] = {}
+        self.loops: set[asyncio.Task[None]] = set()
+        self.failed: BaseException | None = None
+
+    def stop(self) -> None:
+        self.halt.set()
+
+    async def run(self) -> None:
+        """Returns once everything is drained, also when it is cancelled. Raises what another attempt cannot cure, or says how many ends of jobs could not
+        be written."""
+        running = asyncio.ensure_future(self._run())
+        try:
+            await asyncio.shield(running)
+        except asyncio.CancelledError:
+            self.stop()
+            await running
+            raise
+
+    async def _run(self) -> None:
+        line = Line(self.db)
+        await line.call(self.desk.sql.check())  # and a database that cannot be reached is told at once
+        writer = asyncio.ensure_future(self._write(line))
+        others = [self._start(loop()) for loop in (self._extend, self._maintain, self._expire)]
+        await self.halt.wait()
+        await self._give_back(self.desk.stop())
+        self.change.set()
+        await self._drained(self.o.drain if self.failed is None else 0)
+        self._abort(self.desk.interrupt(), "stopping")
+        await self._drained(None)
+        await asyncio.wait([writer], timeout=self.o.drain + 1)
+        self.over.set()
+        for task in (writer, *others):
+            task.cancel()
+        await asyncio.gather(writer, *others, return_exceptions=True)
+        await line.close()
+        if self.failed is not None:
+            raise self.failed
+        if left := len(self.desk.held):
+            raise Error(f"how {left} jobs ended could not be written within {self.o.drain:g} s", hint="they run again when their leases end")
+
+    def _start(self, what: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.ensure_future(what)
+        self.loops.add(task)
+        task.add_done_callback(self.loops.discard)
+        return task
+
+    async def _drained(self, seconds: float | None) -> None:
+        while self.running:
+            start = monotonic()
+            await asyncio.wait(list(self.running.values()), timeout=seconds)
+            await asyncio.sleep(0)
+            if seconds is not None:
+                seconds -= monotonic() - start
+                if seconds <= 0:
+                    return
+
+    def _abort(self, tasks: list[Task], cause: str) -> None:
+        for t in tasks:
+            t.job.abort(cause)
+            if t.job.lease in self.running:
+                self.running[t.job.lease].cancel()
+
+    async def _give_back(self, tasks: list[Task]) -> None:
+        if not tasks:
+            return
+        line = Line(self.db)
+        try:
+            await line.call(self.desk.sql.release(self.desk.queue, [t.job.lease for t in tasks]))
+        except Exception as e:
+            log.warning("cannot give back %d jobs that have not begun; they come back when their leases end: %s", len(tasks), e)
+        finally:
+            await line.close()
+        for t in tasks:
+            self.desk.finish(t, "released")
+        self.change.set()
+
+    async def _until(self, event: asyncio.Event, seconds: float) -> bool:
+        """Whether the event came; else that time has passed."""
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(event.wait(), seconds)
+        return event.is_set()
+
+    async def _write(self, line: Line) -> None:
+        failures, end = 0, 0.0
+        while True:
+            self.change.clear()
+            what, n = self.desk.due(monotonic())
+            if what == "wait":
+                await self._until(self.change, n)
+                continue
+            if self.desk.stopping and not self.desk.busy:
+                end = end or monotonic() + self.o.drain
+            if what == "end" or (failures and end and monotonic() > end):
+                return
+            try:
+                await {"claim": self._claim, "ack": self._ack, "fail": self._fail}[what](line, int(n))
+                failures = 0
+            except Exception as e:
+                if permanent(e):
+                    self.failed = e
+                    self.stop()
+                    return
+                pause = growing(failures)
+                failures += 1
+                log.warning("cannot %s jobs; trying again in %.2f s: %s", what, pause, e)
+                await self._until(self.over if self.halt.is_set() else self.halt, pause)
+
+    async def _claim(self, line: Line, n: int) -> None:
+        tasks, start = self.desk.take_acks(), monotonic()
+        try:
+            leases = [t.job.lease for t in tasks]
+            acked, jobs = await line.call(self.desk.sql.claim(self.desk.queue, n, self.o.lease, self.o.group_key, self.o.worker, leases))
+        except BaseException:
+            self.desk.return_acks(tasks)
+            raise
+        self.desk.acked(tasks, acked)
+        self.desk.claimed(jobs, n, start + self.o.lease, monotonic())
+        if self.desk.stopping:
+            await self._give_back(self.desk.stop())
+        self._begin()
+
+    async def _ack(self, line: Line, _: int) -> None:
+        tasks = self.desk.take_acks()
+        try:
+            acked = await line.call(self.desk.sql.ack(self.desk.queue, [t.job.lease for t in tasks]))
+        except BaseException:
+            self.desk.return_acks(tasks)
+            raise
+        self.desk.acked(tasks, acked)
+
+    async def _fail(self, line: Line, _: int) -> None:
+        task, how = self.desk.failures[0]
+        word, op = self.desk.verdict(task, how)
+        try:
+            answer: object = await line.call(op)
+        except LeaseLostError:
+            word, answer = "lost", True
+        self.desk.failures.popleft()
+        self.desk.written(task, word, answer, how)
+
+    async def _extend(self) -> None:
+        line, wait, failures = Line(self.db), self.o.lease / 3, 0
+        try:
+            while not await self._until(self.over, wait):
+                leases, start = self.desk.leases(), monotonic()
+                if not leases:
+                    continue
+                try:
+                    held = await line.call(self.desk.sql.extend(self.desk.queue, leases, self.o.lease))
+                except Exception as e:
+                    wait = min(growing(failures), self.o.lease / 10)
+                    failures += 1
+                    log.warning("cannot extend the leases of jobs; trying again in %.2f s: %s", wait, e)
+                    continue
+                wait, failures = self.o.lease / 3, 0
+                self._abort(self.desk.extended(leases, held, start + self.o.lease), "lease_lost")
+        finally:
+            await line.close()
+
+    async def _maintain(self) -> None:
+        line, wait, failures = Line(self.db), 0.0, 0
+        try:
+            while not await self._until(self.halt, wait):
+                try:
+                    await line.call(self.desk.sql.maintain(self.desk.queue))
+                    wait, failures = MAINTAIN_EVERY, 0
+                except Exception as e:
+                    wait = max(growing(failures), MAINTAIN_EVERY)
+                    failures += 1
+                    log.warning("the queue's housekeeping failed; trying again in %.2f s: %s", wait, e)
+        finally:
+            await line.close()
+
+    async def _expire(self) -> None:
+        while not await self._until(self.over, min(self.o.lease / 10, 1)):
+            self._abort(self.desk.expired(monotonic()), "lease_lost")
+
+    def _begin(self) -> None:
+        while task := self.desk.begin():
+            self.running[task.job.lease] = asyncio.ensure_future(self._handle(task))
+
+    async def _handle(self, task: Task) -> None:
+        start = monotonic()
+        how: object
+        try:
+            how = await self.handler(task.job)
+        except asyncio.CancelledError as e:
+            how = Aborted(task.job.aborted) if task.job.aborted else e
+        except BaseException as e:
+            how = e
+        now = monotonic()
+        self.running.pop(task.job.lease, None)
+        self.desk.ended(task, how, now - start, now)
+        self._begin()
+        self.change.set()
+
+
+def in_transaction(db: Database, queue: str, handler: TxHandler, options: Options) -> tuple[Handler, Callable[[], Awaitable[None]]]:
+    """A handler that ends its job itself, and what closes its connections."""
+    idle: list[Any] = []
+    sql = Postgres(options.schema)
+
+    async def handle(job: Job) -> object:
+        conn = idle.pop() if idle else await connect_async(db)
+        try:
+            async with transaction_async(conn):
+                how = await handler(conn, job)
+                if how is not None:
+                    raise how if isinstance(how, Outcome) else TypeError(f"the handler returned {how!r}, which is no outcome")
+                await run_async(conn, sql.ack_one(queue, job.lease))
+        except BaseException as e:
+            if isinstance(e, Outcome):
+                idle.append(conn)
+            else:  # the connection may be what has failed
+                await close_async(conn)
+            raise
+        idle.append(conn)
+        return SETTLED
+
+    async def close_all() -> None:
+        for conn in idle:
+            await close_async(conn)
+
+    return handle, close_all
+
+
+@contextlib.asynccontextmanager
+async def stopped_by_signals(stop: Callable[[], None]) -> AsyncIterator[None]:
+    """SIGTERM and SIGINT stop the worker, where the loop can handle signals: in the main thread."""
+    loop, taken = asyncio.get_running_loop(), []
+    with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
+        for s in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(s, stop)
+            taken.append(s)
+    try:
+        yield
+    finally:
+        for s in taken:
+            loop.remove_signal_handler(s)
+
+
+async def work(db: Database, queue: str, handler: Handler, *, signals: bool = True, **options: Any) -> None:
+    """Runs the coroutine `handler(job)` on the jobs of a queue until SIGTERM, SIGINT or its own cancellation; `penstock.Options` says with what."""
+    worker = Worker(db, queue, handler, Options(**options))
+    async with stopped_by_signals(worker.stop) if signals else contextlib.nullcontext():
+        await worker.run()
+
+
+async def work_tx(db: Database, queue: str, handler: TxHandler, *, signals: bool = True, **options: Any) -> None:
+    """The same with a transaction around each `handler(tx, job)` that also ends the job: what it writes takes effect exactly once."""
+    handle, close_all = in_transaction(db, queue, handler, Options(**options))
+    try:
+        await work(db, queue, handle, signals=signals, **options)
+    finally:
+        await close_all()
+
+
+__all__ = ["Buffer", "Worker", "check", "enqueue", "enqueue_many", "inbox", "publish", "publish_many", "work", "work_tx"]

@@ -1,0 +1,77 @@
+"""For tests, on PostgreSQL: what was published, one job now, and time that passes at once."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ._desk import reason_of
+from ._model import Cancelled, DeadLetter, Job, Message, Retry, Snooze
+from ._seam import Transaction, execute, run
+from ._sql import Postgres, quoted
+
+
+def require_published(
+    tx: Transaction, outbox: str, *, topic: str | None = None, key: str | None = None, payload: bytes | None = None, schema: str = "penstock"
+) -> Message:
+    """The last message of the outbox with that topic, key and payload, as far as they are given; an AssertionError that lists what there is instead."""
+    rows = execute(
+        tx,
+        f"select payload, key, topic, cast(headers as text), id from {quoted(schema)}.{quoted(outbox)} order by seq desc limit 1000",
+        [],
+    )
+    found = [Message(bytes(row[0]), row[1], row[2], json.loads(row[3]) if row[3] else None, row[4]) for row in rows]
+    for m in found:
+        if (topic is None or m.topic == topic) and (key is None or m.key == key) and (payload is None or m.payload == payload):
+            return m
+    there = "\n".join(f"  {m!r}" for m in found[:10]) or "  nothing"
+    raise AssertionError(f"nothing with topic {topic!r}, key {key!r} was published to {outbox!r}. There is:\n{there}")
+
+
+@dataclass
+class Ran:
+    """`outcome`: done, retry, snooze, dead_letter, cancelled or error; `how` is what the handler raised or returned."""
+
+    job: Job
+    outcome: str
+    how: object = None
+
+
+def run_one(tx: Transaction, queue: str, handler: Callable[[Job], object], *, group_key: str = "", schema: str = "penstock") -> Ran:
+    """Takes the next job in the test's own transaction, where it was enqueued perhaps, and calls the handler. Nothing is committed and nothing written of
+    how it ended. An AssertionError if there is no job."""
+    jobs = run(tx, Postgres(schema).dequeue(queue, 1, group_key))
+    if not jobs:
+        raise AssertionError(f"there is no job to run in {queue!r}")
+    how: object
+    try:
+        how = handler(jobs[0])
+    except Exception as e:
+        how = e
+    words = {Retry: "retry", Snooze: "snooze", DeadLetter: "dead_letter", Cancelled: "cancelled"}
+    word = "done" if how is None else next((word for kind, word in words.items() if isinstance(how, kind)), "error")
+    if word == "error" and not isinstance(how, Exception):
+        how = TypeError(reason_of(how))
+    return Ran(jobs[0], word, how)
+
+
+def advance(tx: Transaction, queue: str, seconds: float, *, schema: str = "penstock") -> None:
+    """Has that time pass for a queue at once: what is delayed, snoozed or retried until then is due now, and leases that end until then have ended. Each
+    statement has to be a transaction of its own (autocommit), because a queue's housekeeping is; the role has to own the schema. The server's clock stays."""
+    of = f"queue = (select id from {quoted(schema)}._queue where name = cast($2 as text))"
+    for table, column in (("_scheduled", "due"), ("_lease", "lease_until")):
+        execute(
+            tx,
+            f"update {quoted(schema)}.{table} set {column} = greatest({column} - cast(cast($1 as text) as interval), clock_timestamp()) where {of}"
+            f" and {column} <> 'infinity'",
+            [f"{seconds} s", queue],
+        )
+    end = time.monotonic() + 30
+    late = f"select exists (select from {quoted(schema)}._scheduled where {of.replace('$2', '$1')} and due <= clock_timestamp())"
+    while True:
+        run(tx, Postgres(schema).maintain(queue))  # does nothing where another one was a moment ago
+        if not execute(tx, late, [queue])[0][0] or time.monotonic() > end:
+            return
+        time.sleep(0.02)

@@ -1,0 +1,103 @@
+"""One database for a run, made by `penstock migrate`, and names of its own for each test."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+
+import psycopg
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+PENSTOCK = os.environ.get("PENSTOCK_BIN", str(ROOT / "bin" / "penstock"))
+NAMES = itertools.count(1)
+
+
+def penstock(*args: str) -> str:
+    return subprocess.run([PENSTOCK, *args], check=True, capture_output=True, text=True).stdout
+
+
+@pytest.fixture(scope="session")
+def server() -> str:
+    url = os.environ.get("PENSTOCK_TEST_POSTGRES")
+    if not url:
+        pytest.fail("set PENSTOCK_TEST_POSTGRES, as bin/withservers -only postgres -- … does")
+    return url
+
+
+@pytest.fixture(scope="session")
+def empty(server: str) -> Iterator[Callable[[], str]]:
+    """Makes databases without a schema of Penstock's."""
+    made: list[str] = []
+
+    def make() -> str:
+        name = f"py_{uuid.uuid4().hex[:12]}"
+        with psycopg.connect(server, autocommit=True) as conn:
+            conn.execute(f'create database "{name}"')
+        made.append(name)
+        parts = urlsplit(server)
+        return urlunsplit(parts._replace(path="/" + name))
+
+    yield make
+    with psycopg.connect(server, autocommit=True) as conn:
+        for name in made:
+            conn.execute(f'drop database if exists "{name}" with (force)')
+
+
+@pytest.fixture(scope="session")
+def url(empty: Callable[[], str]) -> str:
+    made = empty()
+    penstock("migrate", "--database-url", made)
+    return made
+
+
+@pytest.fixture
+def db(url: str) -> Iterator[psycopg.Connection]:
+    """A connection that sees what has been committed, and makes queues."""
+    with psycopg.connect(url, autocommit=True) as conn:
+        yield conn
+
+
+@pytest.fixture
+def queue(db: psycopg.Connection) -> str:
+    name = f"q{next(NAMES)}"
+    db.execute("select penstock.create_queue(%s)", [name])
+    return name
+
+
+@pytest.fixture
+def outbox(db: psycopg.Connection) -> str:
+    name = f"o{next(NAMES)}"
+    db.execute("select penstock.create_outbox(%s)", [name])
+    return name
+
+
+@pytest.fixture
+def consumer(db: psycopg.Connection) -> str:
+    name = f"c{next(NAMES)}"
+    db.execute("select penstock.create_inbox(%s)", [name])
+    return name
+
+
+def rows(conn: psycopg.Connection, text: str, *values: object) -> list[tuple[object, ...]]:
+    return conn.execute(text.encode(), values).fetchall()
+
+
+def published(conn: psycopg.Connection, outbox: str) -> list[tuple[object, ...]]:
+    return rows(conn, f"select key, topic, headers, payload from penstock.{outbox} order by seq")
+
+
+def until(condition: Callable[[], object], seconds: float = 60) -> object:
+    """Waits for a condition; the deadline only ends what has failed already."""
+    end = time.monotonic() + seconds
+    while not (found := condition()):
+        if time.monotonic() > end:
+            raise AssertionError("it never came")
+        time.sleep(0.01)
+    return found

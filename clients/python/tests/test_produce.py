@@ -1,0 +1,237 @@
+"""Publishing, enqueueing and the inbox, in every kind of transaction."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import psycopg
+import pytest
+import sqlalchemy
+from psycopg.rows import dict_row
+from sqlalchemy.orm import Session
+
+import penstock
+
+from .conftest import published, rows
+
+Begin = Callable[[], Any]
+KINDS = ["psycopg", "psycopg dict rows", "session", "connection", "function"]
+
+
+@pytest.fixture(params=KINDS)
+def begin(request: pytest.FixtureRequest, url: str) -> Iterator[Begin]:
+    """Begins a transaction, which commits if the block ends well."""
+    engine = sqlalchemy.create_engine(url.replace("postgres://", "postgresql://").replace("postgresql://", "postgresql+psycopg://"))
+
+    @contextmanager
+    def make() -> Iterator[Any]:
+        if request.param == "session":
+            with Session(engine) as session, session.begin():
+                yield session
+        elif request.param == "connection":
+            with engine.begin() as connection:
+                yield connection
+        elif request.param == "function":
+            with psycopg.connect(url, cursor_factory=psycopg.RawCursor) as conn:
+                yield lambda text, values: conn.execute(text, values).fetchall() if text.startswith("select") else conn.execute(text, values) and []
+        elif request.param == "psycopg dict rows":
+            with psycopg.connect(url, row_factory=dict_row) as conn:
+                yield conn
+        else:
+            with psycopg.connect(url) as conn:
+                yield conn
+
+    yield make
+    engine.dispose()
+
+
+def test_publish(begin: Begin, db: psycopg.Connection, outbox: str) -> None:
+    with begin() as tx:
+        penstock.publish(tx, outbox, b"\x00\xff", key="ann", topic="order.placed", headers={"traceparent": "00-1"})
+        penstock.publish(tx, outbox, {"total": 10, "für": "Ann"})
+        assert published(db, outbox) == []
+    assert published(db, outbox) == [
+        ("ann", "order.placed", {"traceparent": "00-1"}, b"\x00\xff"),
+        (None, "", None, '{"total": 10, "für": "Ann"}'.encode()),
+    ]
+
+
+def test_a_rollback_publishes_nothing(begin: Begin, db: psycopg.Connection, outbox: str, queue: str) -> None:
+    with pytest.raises(ZeroDivisionError), begin() as tx:
+        penstock.publish(tx, outbox, "lost")
+        penstock.enqueue(tx, queue, "lost")
+        raise ZeroDivisionError
+    assert published(db, outbox) == []
+    assert rows(db, "select * from penstock.claim(%s)", queue) == []
+
+
+def test_publish_many(begin: Begin, db: psycopg.Connection, outbox: str) -> None:
+    texts = ["", 'quote " and \\ back', "{comma, brace}", "null", "snow ☃", "%s $1 :p1"]
+    with begin() as tx:
+        penstock.publish_many(tx, outbox, [penstock.Message(t, key=t or None, topic=t, headers={"h": t}, id=f"id {n}") for n, t in enumerate(texts)])
+        penstock.publish_many(tx, outbox, [])
+    assert published(db, outbox) == [(t or None, t, {"h": t}, t.encode()) for t in texts]
+    assert rows(db, f"select id from penstock.{outbox} order by seq") == [(f"id {n}",) for n in range(len(texts))]
+
+
+def test_enqueue(begin: Begin, db: psycopg.Connection, queue: str) -> None:
+    later = datetime.now(timezone.utc) + timedelta(hours=1)
+    with begin() as tx:
+        made = penstock.enqueue(tx, queue, {"to": "ann"}, key="k", group_key="g", priority=-3, headers={"a": "b"})
+        penstock.enqueue(tx, queue, "later", not_before=later)
+    assert not made.deduplicated
+    found = rows(db, "select id, key, group_key, priority, headers, payload from penstock.claim(%s, 10, group_key => 'g')", queue)
+    assert found == [(made.id, "k", "g", -3, {"a": "b"}, b'{"to": "ann"}')]
+    assert rows(db, "select delayed from penstock.queue_status(%s)", queue) == [(1,)]
+
+
+def test_enqueue_many_and_duplicates(begin: Begin, db: psycopg.Connection, queue: str) -> None:
+    with begin() as tx:
+        first = penstock.enqueue(tx, queue, "first", dedup_key="a")
+        made = penstock.enqueue_many(tx, queue, [penstock.NewJob(str(n), key=f"k{n}" if n else None, dedup_key=d) for n, d in enumerate(["a", "b", None, "b"])])
+        assert penstock.enqueue_many(tx, queue, []) == []
+    assert [m.deduplicated for m in made] == [True, False, False, True]
+    assert made[0].id == first.id and made[3].id == made[1].id
+    claimed = rows(db, "select id, key, payload from penstock.claim(%s, 10)", queue)
+    assert claimed == [(first.id, None, b"first"), (made[1].id, "k1", b"1"), (made[2].id, "k2", b"2")]
+
+
+def test_inbox(begin: Begin, consumer: str) -> None:
+    with begin() as tx:
+        assert penstock.inbox.first(tx, consumer, "m1")
+        assert not penstock.inbox.first(tx, consumer, "m1")
+    with begin() as tx:
+        assert not penstock.inbox.first(tx, consumer, "m1")
+        assert penstock.inbox.first_of(tx, consumer, ["m1", "m3", "m2", "m3"]) == ["m3", "m2"]
+    with pytest.raises(ZeroDivisionError), begin() as tx:
+        assert penstock.inbox.first(tx, consumer, "m4")
+        raise ZeroDivisionError
+    with begin() as tx:
+        assert penstock.inbox.first(tx, consumer, "m4")
+
+
+def test_buffer(begin: Begin, db: psycopg.Connection, outbox: str, queue: str) -> None:
+    with begin() as tx, penstock.Buffer(tx, at=3) as buffer:
+        for n in range(4):
+            buffer.publish(outbox, str(n), key="k")
+        assert rows_in(tx, f"select count(*) from penstock.{outbox}") == 3, "it is full at 3"
+        buffer.enqueue(queue, "job", dedup_key="d")
+    assert [row[3] for row in published(db, outbox)] == [b"0", b"1", b"2", b"3"]
+    assert rows(db, "select payload from penstock.claim(%s, 10)", queue) == [(b"job",)]
+
+
+def rows_in(tx: Any, text: str) -> object:
+    from penstock._seam import execute
+
+    return execute(tx, text, [])[0][0]
+
+
+def test_session_commit_flushes(url: str, db: psycopg.Connection, outbox: str) -> None:
+    engine = sqlalchemy.create_engine(url.replace("postgresql://", "postgres://").replace("postgres://", "postgresql+psycopg://"))
+    with Session(engine) as session, penstock.Buffer(session) as buffer:
+        buffer.publish(outbox, "one")
+        session.commit()
+        assert len(published(db, outbox)) == 1
+        buffer.publish(outbox, "two")
+        session.rollback()
+        buffer.flush()
+        session.rollback()
+    assert len(published(db, outbox)) == 1
+    engine.dispose()
+
+
+REFUSED = [
+    ({"payload": None}, "payload"),
+    ({"payload": object()}, "payload"),
+    ({"payload": "\ud800"}, "payload"),
+    ({"payload": bytes((64 << 20) + 1)}, "payload"),
+    ({"key": "x" * 1025}, "key"),
+    ({"key": "a\0b"}, "key"),
+    ({"headers": {"": "x"}}, "headers"),
+    ({"headers": {"x": 1}}, "headers"),
+    ({"headers": {"x": "y" * 65536}}, "headers"),
+]
+
+
+@pytest.mark.parametrize(("fields", "name"), [*REFUSED, ({"topic": "x" * 1025}, "topic"), ({"id": "a\nb"}, "id"), ({"id": "x" * 257}, "id")])
+def test_a_message_that_cannot_be_carried(url: str, db: psycopg.Connection, outbox: str, fields: dict[str, Any], name: str) -> None:
+    with psycopg.connect(url) as tx:
+        with pytest.raises(penstock.FieldError) as refused:
+            penstock.publish_many(tx, outbox, [penstock.Message("good"), penstock.Message(**fields)])
+        assert refused.value.field == name
+        penstock.publish(tx, outbox, "the transaction goes on")
+    assert len(published(db, outbox)) == 1
+
+
+NAIVE = datetime(2030, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("fields", "name"),
+    [
+        *REFUSED,
+        ({"priority": 16}, "priority"),
+        ({"group_key": "x" * 257}, "group_key"),
+        ({"dedup_key": "x" * 257}, "dedup_key"),
+        ({"not_before": NAIVE}, "not_before"),
+    ],
+)
+def test_a_job_that_cannot_be_carried(url: str, db: psycopg.Connection, queue: str, fields: dict[str, Any], name: str) -> None:
+    with psycopg.connect(url) as tx:
+        with pytest.raises(penstock.FieldError) as refused:
+            penstock.enqueue_many(tx, queue, [penstock.NewJob("good"), penstock.NewJob(**fields)])
+        assert refused.value.field == name
+        penstock.enqueue(tx, queue, "the transaction goes on")
+    assert len(rows(db, "select from penstock.claim(%s, 10)", queue)) == 1
+
+
+def test_what_is_not_there(begin: Begin) -> None:
+    for call in (
+        lambda tx: penstock.publish(tx, "missing", "x"),
+        lambda tx: penstock.publish_many(tx, "missing", [penstock.Message("x")] * 2),
+        lambda tx: penstock.enqueue(tx, "missing", "x"),
+        lambda tx: penstock.inbox.first(tx, "missing", "x"),
+    ):
+        with pytest.raises(penstock.NotFoundError) as e, begin() as tx:
+            call(tx)
+        assert e.value.sqlstate == "42P01"
+
+
+def test_other_errors_stay_the_drivers(url: str, queue: str) -> None:
+    with psycopg.connect(url) as tx:
+        tx.execute("set transaction isolation level repeatable read")
+        with pytest.raises(psycopg.Error) as e:
+            penstock.enqueue(tx, queue, "x", dedup_key="a")
+        assert e.value.sqlstate == "25001"
+
+
+def test_check(url: str, empty: Callable[[], str], db: psycopg.Connection) -> None:
+    assert penstock.check(db) >= penstock.SCHEMA_VERSION
+    with psycopg.connect(empty()) as conn, pytest.raises(penstock.SchemaError, match="penstock migrate"):
+        penstock.check(conn)
+
+
+def test_an_older_schema(empty: Callable[[], str]) -> None:
+    with psycopg.connect(empty(), autocommit=True) as conn:
+        conn.execute("create schema penstock")
+        conn.execute(
+            "create function penstock.check_client(v bigint) returns bigint language plpgsql as $$ begin"
+            " raise exception 'the schema is version 1, this client needs %', v using errcode = 'PS002', hint = 'run: penstock migrate'; end $$"
+        )
+        with pytest.raises(penstock.SchemaError, match=str(penstock.SCHEMA_VERSION)) as e:
+            penstock.check(conn)
+        assert e.value.sqlstate == "PS002"
+
+
+def test_payloads_are_json(db: psycopg.Connection, queue: str) -> None:
+    penstock.enqueue(db, queue, ["a", 1, None])
+    assert json.loads(rows(db, "select payload from penstock.claim(%s)", queue)[0][0]) == ["a", 1, None]  # type: ignore[arg-type]
+
+
+def test_strangers_are_refused() -> None:
+    with pytest.raises(TypeError, match="execute"):
+        penstock.publish(object(), "orders", "x")

@@ -1,0 +1,61 @@
+"""What the README says, done: its Python as it stands, and its five commands from an empty folder with the wheel that was built."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+import penstock
+
+from .conftest import PENSTOCK
+from .conftest import penstock as program
+
+HERE = Path(__file__).resolve().parents[1]
+README = (HERE / "README.md").read_text()
+BLOCKS: list[tuple[str, str]] = re.findall(r"```(\w+)\n(.*?)```", README, re.DOTALL)
+
+
+def test_python(url: str, db: psycopg.Connection) -> None:
+    db.execute("create table if not exists shop_order (customer text, total int)")
+    for statement in ("create_outbox('orders')", "create_queue('emails')", "create_inbox('billing')"):
+        db.execute(f"select penstock.{statement}")
+    names: dict[str, Any] = {"url": url, "night": lambda: False, "too_many_mails": lambda: False}
+    blocks = [code for language, code in BLOCKS if language == "python" and not code.startswith(("# settings.py", "# views.py"))]
+    assert len(blocks) == 6
+    for code in blocks:
+        exec(compile(code, "README.md", "exec"), names)
+    assert len(db.execute("select from penstock.orders").fetchall()) == 2502
+    for row in db.execute("select id, key, group_key, priority, attempt, created_at, payload from penstock.claim('emails', 10)").fetchall():
+        job = penstock.Job(row[0], row[1], row[2], row[3], row[4], row[5], {}, b'{"to": "ann"}', 1, row[5])
+        names["send"](job)
+        names["book"](db, job)
+
+
+@pytest.mark.skipif(not list(HERE.glob("dist/*.whl")), reason="there is no wheel: test.sh builds one")
+def test_five_commands(empty: Callable[[], str], tmp_path: Path) -> None:
+    wheel = next(HERE.glob("dist/*.whl"))
+    (tmp_path / wheel.name).write_bytes(wheel.read_bytes())
+    url = empty()
+    commands = next(code for language, code in BLOCKS if language == "sh").replace("postgres://postgres@localhost/shop", url)
+    assert wheel.name in commands and len(commands.strip().splitlines()) == 5
+    path = f"{Path(PENSTOCK).parent}{os.pathsep}{os.environ['PATH']}"
+    env = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PENSTOCK_DATABASE_URL")} | {"PATH": path}
+    with subprocess.Popen(["bash", "-euc", commands], cwd=tmp_path, env=env, stdout=subprocess.PIPE, text=True, start_new_session=True) as shell:
+        assert shell.stdout
+        lines = iter(shell.stdout.readline, "")
+        assert any(line == "mail to ann\n" for line in lines)
+        os.killpg(shell.pid, signal.SIGTERM)
+    with psycopg.connect(url) as conn:
+        assert conn.execute("select ready + running from penstock.queue_status('emails')").fetchone() == (0,)
+
+
+def test_the_program_is_there() -> None:
+    assert "migrate" in program("--help")

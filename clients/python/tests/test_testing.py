@@ -1,0 +1,63 @@
+"""The helpers for users' tests."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+
+import psycopg
+import pytest
+
+import penstock
+from penstock import testing
+
+from .conftest import rows
+
+
+def test_require_published(url: str, outbox: str) -> None:
+    with psycopg.connect(url) as tx:
+        with pytest.raises(AssertionError, match="nothing"):
+            testing.require_published(tx, outbox)
+        penstock.publish(tx, outbox, "1", key="ann", topic="a", headers={"h": "1"}, id="i")
+        penstock.publish(tx, outbox, "2", key="bob", topic="b")
+        assert testing.require_published(tx, outbox, topic="a", key="ann") == penstock.Message(b"1", "ann", "a", {"h": "1"}, "i")
+        assert testing.require_published(tx, outbox, payload=b"2").key == "bob"
+        with pytest.raises(AssertionError, match="key='bob'"):
+            testing.require_published(tx, outbox, topic="a", key="bob")
+        tx.rollback()
+
+
+def test_run_one(url: str, queue: str) -> None:
+    with psycopg.connect(url) as tx:
+        with pytest.raises(AssertionError, match="no job"):
+            testing.run_one(tx, queue, lambda _: None)
+        for text in ("done", "dead", "snooze", "nonsense"):
+            penstock.enqueue(tx, queue, text)
+        seen: list[str] = []
+        assert testing.run_one(tx, queue, lambda job: seen.append(job.text)).outcome == "done"
+        assert testing.run_one(tx, queue, lambda _: penstock.DeadLetter("no")).outcome == "dead_letter"
+
+        def snooze(job: penstock.Job) -> None:
+            raise penstock.Snooze(5)
+
+        ran = testing.run_one(tx, queue, snooze)
+        assert (ran.job.text, ran.outcome, isinstance(ran.how, penstock.Snooze)) == ("snooze", "snooze", True)
+        assert testing.run_one(tx, queue, lambda _: "?").outcome == "error"
+        assert seen == ["done"]
+        tx.rollback()
+
+
+def test_advance(url: str, db: psycopg.Connection, queue: str) -> None:
+    now = datetime.now(timezone.utc)
+    penstock.enqueue(db, queue, "in an hour", not_before=now + timedelta(hours=1))
+    penstock.enqueue(db, queue, "tomorrow", not_before=now + timedelta(days=1))
+    penstock.enqueue(db, queue, "retried")
+    [(lease,)] = rows(db, "select lease from penstock.claim(%s)", queue)
+    db.execute("select penstock.retry(%s, %s, '30 min')", [queue, lease])
+    penstock.enqueue(db, queue, "leased")
+    rows(db, "select lease from penstock.claim(%s, 1, '1 h')", queue)
+    assert rows(db, "select payload from penstock.claim(%s, 10)", queue) == []
+    testing.advance(db, queue, 3700)
+    found = {(row[0], row[1]) for row in rows(db, "select payload, attempt from penstock.claim(%s, 10)", queue)}
+    assert found == {(b"in an hour", 1), (b"retried", 2), (b"leased", 2)}
+    testing.advance(db, queue, 24 * 3600)
+    assert (b"tomorrow", 1) in rows(db, "select payload, attempt from penstock.claim(%s, 10)", queue)

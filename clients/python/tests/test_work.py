@@ -1,0 +1,372 @@
+"""The workers with threads and with asyncio: the same tests for both."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import asyncpg
+import psycopg
+import pytest
+import sqlalchemy
+from sqlalchemy.ext.asyncio import create_async_engine
+
+import penstock
+from penstock import aio
+from penstock._desk import Options
+
+from .conftest import rows, until
+
+Run = Callable[..., "Running"]
+
+
+class Running:
+    """A worker in a thread of its own, of either kind. The handler is a plain function in any case; aborted ones end when `wait` says so."""
+
+    def __init__(self, kind: str, db: Any, queue: str, handler: Callable[..., object], tx: bool, options: dict[str, Any]):
+        self.ended: list[tuple[str, int]] = []
+        self.error: BaseException | None = None
+        options = {"concurrency": 4, "observe": lambda word, job, _: self.ended.append((word, job.id)), **options}
+        self.stop: Callable[[], object] = lambda: None
+        ready = threading.Event()
+
+        def threads() -> None:
+            from penstock._worker import in_transaction
+
+            closing: Callable[[], None] = lambda: None  # noqa: E731
+            chosen = handler
+            if tx:
+                chosen, closing = in_transaction(db, queue, handler, Options(**options))
+            worker = penstock.Worker(db, queue, chosen, Options(**options))
+            self.stop = worker.stop
+            ready.set()
+            try:
+                worker.run()
+            finally:
+                closing()
+
+        async def main() -> None:
+            async def on_thread(*args: Any) -> object:
+                return await asyncio.get_running_loop().run_in_executor(None, handler, *args)
+
+            worker = aio.Worker(db, queue, on_thread, Options(**options))
+            loop = asyncio.get_running_loop()
+
+            def stop() -> None:
+                with contextlib.suppress(RuntimeError):  # it has ended
+                    loop.call_soon_threadsafe(worker.stop)
+
+            self.stop = stop
+            ready.set()
+            await worker.run()
+
+        def run() -> None:
+            try:
+                if kind == "threads":
+                    threads()
+                else:
+                    asyncio.run(main())
+            except BaseException as e:
+                self.error = e
+                ready.set()
+
+        self.thread = threading.Thread(target=run, daemon=True)
+        self.thread.start()
+        ready.wait()
+
+    def join(self) -> None:
+        self.stop()
+        self.thread.join(60)
+        assert not self.thread.is_alive()
+
+    def words(self, job: int) -> list[str]:
+        return [word for word, id_ in self.ended if id_ == job]
+
+
+@pytest.fixture(params=["threads", "asyncio"])
+def start(request: pytest.FixtureRequest, url: str) -> Iterator[Run]:
+    made: list[Running] = []
+
+    def make(queue: str, handler: Callable[..., object], *, db: Any = None, **options: Any) -> Running:
+        made.append(Running(request.param, db or url, queue, handler, False, options))
+        return made[-1]
+
+    yield make
+    for r in made:
+        r.join()
+        if r.error:
+            raise r.error
+
+
+def status(db: psycopg.Connection, queue: str) -> tuple[object, ...]:
+    """ready, running, delayed, waiting, dead"""
+    return rows(db, "select ready, running, delayed, waiting, dead from penstock.queue_status(%s)", queue)[0]
+
+
+def test_jobs_are_done(start: Run, db: psycopg.Connection, queue: str) -> None:
+    seen: list[bytes] = []
+    made = penstock.enqueue_many(db, queue, [penstock.NewJob(str(n)) for n in range(500)])
+    running = start(queue, lambda job: seen.append(job.payload))
+    until(lambda: len(running.ended) == 500)
+    assert sorted(seen, key=int) == [str(n).encode() for n in range(500)]
+    assert sorted(running.ended) == [("done", m.id) for m in made]
+    assert status(db, queue) == (0, 0, 0, 0, 0)
+
+
+def test_what_a_handler_gets(start: Run, db: psycopg.Connection, queue: str) -> None:
+    seen: list[penstock.Job] = []
+    made = penstock.enqueue(db, queue, {"to": "ann"}, key="k", priority=-2, headers={"a": "ü"})
+    start(queue, seen.append)
+    until(lambda: seen)
+    job = seen[0]
+    assert (job.id, job.key, job.group_key, job.priority, job.attempt, job.headers) == (made.id, "k", "", -2, 1, {"a": "ü"})
+    assert job.json() == {"to": "ann"} and job.text == '{"to": "ann"}'
+    assert job.created_at.tzinfo is not None and job.lease_until > job.created_at
+
+
+def test_jobs_of_a_key_run_in_order(start: Run, db: psycopg.Connection, queue: str) -> None:
+    seen: list[tuple[str | None, int]] = []
+    penstock.enqueue_many(db, queue, [penstock.NewJob(str(n), key=f"k{n % 3}") for n in range(60)])
+    running = start(queue, lambda job: seen.append((job.key, int(job.payload))))
+    until(lambda: len(running.ended) == 60)
+    for k in range(3):
+        assert [n for key, n in seen if key == f"k{k}"] == list(range(k, 60, 3))
+
+
+def test_outcomes(start: Run, db: psycopg.Connection, queue: str) -> None:
+    attempts: dict[str, list[int]] = {}
+
+    def handler(job: penstock.Job) -> object:
+        attempts.setdefault(job.text, []).append(job.attempt)
+        first = len(attempts[job.text]) == 1
+        if job.text == "retry" and first:
+            raise penstock.Retry(0, "once more")
+        if job.text == "snooze" and first:
+            return penstock.Snooze(0.05)
+        if job.text == "dead":
+            raise penstock.DeadLetter("no such user")
+        if job.text == "cancelled":
+            return penstock.Cancelled()
+        if job.text == "error" and first:
+            raise ValueError("mailbox full")
+        return "nonsense" if job.text == "nonsense" else None
+
+    ids = {t: penstock.enqueue(db, queue, t).id for t in ("retry", "snooze", "dead", "cancelled", "error", "nonsense")}
+    running = start(queue, handler)
+    until(lambda: running.words(ids["retry"]) == ["failed", "done"] and attempts["retry"] == [1, 2])
+    until(lambda: running.words(ids["snooze"]) == ["snoozed", "done"] and attempts["snooze"] == [1, 1])
+    until(lambda: running.words(ids["dead"]) == ["dead"])
+    until(lambda: running.words(ids["cancelled"]) == ["cancelled"])
+    until(lambda: running.words(ids["error"]) == ["failed"])
+    until(lambda: running.words(ids["nonsense"]) == ["failed"])
+    until(lambda: status(db, queue) == (0, 0, 2, 0, 1))  # by the queue's backoff
+
+
+def test_leases_are_extended(start: Run, db: psycopg.Connection, queue: str) -> None:
+    seen: list[penstock.Job] = []
+    release = threading.Event()
+    made = penstock.enqueue(db, queue, "long")
+    running = start(queue, lambda job: seen.append(job) or (release.wait() and None), lease=3)  # type: ignore[func-returns-value]
+    until(lambda: seen)
+    until(lambda: rows(db, "select clock_timestamp() > %s", seen[0].lease_until) == [(True,)])
+    assert status(db, queue)[1] == 1
+    release.set()
+    until(lambda: running.words(made.id) == ["done"])
+
+
+def test_a_lost_lease_aborts(start: Run, db: psycopg.Connection, queue: str) -> None:
+    causes: list[str | None] = []
+    begun = threading.Event()
+
+    def handler(job: penstock.Job) -> None:
+        over = threading.Event()
+        job.on_abort(lambda _: over.set())
+        begun.set()
+        over.wait()
+        causes.append(job.aborted)
+        job.raise_if_aborted()
+
+    made = penstock.enqueue(db, queue, "x")
+    running = start(queue, handler, lease=0.9)
+    begun.wait()
+    db.execute("select penstock.cancel(%s, %s)", [queue, [made.id]])
+    until(lambda: causes == ["lease_lost"])
+    until(lambda: running.words(made.id) == ["lost"])
+
+
+def test_stop_gives_back_and_drains(start: Run, db: psycopg.Connection, queue: str) -> None:
+    begun, release = threading.Event(), threading.Event()
+
+    def handler(_: penstock.Job) -> None:
+        begun.set()
+        release.wait()
+
+    penstock.enqueue_many(db, queue, [penstock.NewJob(str(n), key="k" if n < 5 else None) for n in range(20)])
+    running = start(queue, handler, concurrency=1)
+    begun.wait()
+    running.stop()
+    until(lambda: status(db, queue)[1] == 1)  # what has not begun is back
+    release.set()
+    running.thread.join(60)
+    assert [word for word, _ in running.ended if word != "released"] == ["done"]
+    assert status(db, queue)[1] == 0
+    assert {r[0] for r in rows(db, "select attempt from penstock.claim(%s, 20)", queue)} == {1}, "no attempt was spent"
+
+
+def test_the_drain_ends(start: Run, db: psycopg.Connection, queue: str) -> None:
+    begun, causes = threading.Event(), []
+
+    def handler(job: penstock.Job) -> None:
+        over = threading.Event()
+        job.on_abort(lambda _: over.set())
+        begun.set()
+        over.wait()
+        causes.append(job.aborted)
+        job.raise_if_aborted()
+
+    made = penstock.enqueue(db, queue, "x")
+    running = start(queue, handler, drain=0.05)
+    begun.wait()
+    running.join()
+    until(lambda: causes == ["stopping"])
+    assert running.words(made.id) == ["released"]
+    assert rows(db, "select attempt from penstock.claim(%s)", queue) == [(1,)]
+
+
+def test_an_outage_is_survived(start: Run, url: str, db: psycopg.Connection, queue: str) -> None:
+    """Every connection of the worker's is cut again and again; in the end each job is done."""
+    name = f"worker_{queue}"
+    running = start(queue, lambda _: None, db=f"{url}{'&' if '?' in url else '?'}application_name={name}", batch=5, lease=3)
+    penstock.enqueue(db, queue, "first")
+    until(lambda: running.ended)
+    penstock.enqueue_many(db, queue, [penstock.NewJob(str(n)) for n in range(300)])
+    for _ in range(20):
+        db.execute("select pg_terminate_backend(pid) from pg_stat_activity where application_name = %s", [name])
+        penstock.enqueue(db, queue, "more")
+    until(lambda: status(db, queue)[:4] == (0, 0, 0, 0))
+    assert {id_ for word, id_ in running.ended if word in ("done", "lost")} == {id_ for _, id_ in running.ended}
+
+
+def test_no_queue(start: Run) -> None:
+    running = start("missing", lambda _: None)
+    running.thread.join(60)
+    assert isinstance(running.error, penstock.NotFoundError)
+    running.error = None
+
+
+def test_an_old_schema(start: Run, empty: Callable[[], str]) -> None:
+    running = start("q", lambda _: None, db=empty())
+    running.thread.join(60)
+    assert isinstance(running.error, penstock.SchemaError)
+    running.error = None
+
+
+def test_options_are_checked() -> None:
+    for bad in ({"concurrency": 0}, {"batch": 10_001}, {"lease": 0}, {"drain": -1}):
+        with pytest.raises(penstock.FieldError):
+            Options(**bad)  # type: ignore[arg-type]
+
+
+SQLALCHEMY = "postgresql+psycopg"
+
+
+def sources(url: str) -> dict[str, Any]:
+    """What a worker with threads takes connections from."""
+    plain = url.replace("postgres://", "postgresql://")
+    engine = sqlalchemy.create_engine(plain.replace("postgresql", SQLALCHEMY, 1))
+    return {"url": url, "function": lambda: psycopg.connect(url), "engine": engine, "session": sqlalchemy.orm.sessionmaker(engine)}
+
+
+@pytest.mark.parametrize("kind", ["url", "function", "engine", "session"])
+def test_work_tx(url: str, db: psycopg.Connection, queue: str, outbox: str, kind: str) -> None:
+    """What a handler writes is there once, and only if the job ended."""
+
+    def handler(tx: Any, job: penstock.Job) -> object:
+        penstock.publish(tx, outbox, f"{job.text} {job.attempt}")
+        if job.text == "retry" and job.attempt == 1:
+            raise penstock.Retry(0)
+        if job.text == "error" and job.attempt == 1:
+            raise ValueError
+        if job.text == "lost" and job.attempt == 1:
+            db.execute("select penstock.retry(%s, %s, '0 s')", [queue, job.lease])
+        return penstock.DeadLetter("no") if job.text == "dead" else None
+
+    penstock.enqueue_many(db, queue, [penstock.NewJob(t) for t in ("done", "retry", "error", "dead", "lost")])
+    db.execute("update penstock._queue set max_attempts = 25")
+    running = Running("threads", sources(url)[kind], queue, handler, True, {})
+    until(lambda: running.error or status(db, queue) == (0, 0, 0, 0, 1))
+    running.join()
+    assert running.error is None
+    assert {row[0] for row in rows(db, f"select payload from penstock.{outbox}")} == {b"done 1", b"retry 2", b"error 2", b"lost 2"}
+    assert len(rows(db, f"select from penstock.{outbox}")) == 4
+
+
+async def asyncio_sources(url: str, kind: str) -> Any:
+    plain = url.replace("postgres://", "postgresql://")
+    if kind == "asyncpg":
+        return lambda: asyncpg.connect(plain)
+    if kind == "engine":
+        return create_async_engine(plain.replace("postgresql", SQLALCHEMY, 1))
+    return url
+
+
+@pytest.mark.parametrize("kind", ["url", "asyncpg", "engine"])
+def test_work_tx_asyncio(url: str, db: psycopg.Connection, queue: str, outbox: str, kind: str) -> None:
+    async def handler(tx: Any, job: penstock.Job) -> object:
+        await aio.publish(tx, outbox, f"{job.text} {job.attempt}")
+        if job.text == "retry" and job.attempt == 1:
+            raise penstock.Retry(0)
+        if job.text == "error" and job.attempt == 1:
+            raise ValueError
+        return penstock.DeadLetter("no") if job.text == "dead" else None
+
+    async def main() -> None:
+        task = asyncio.ensure_future(aio.work_tx(await asyncio_sources(url, kind), queue, handler, signals=False, concurrency=4))
+        while status(db, queue) != (0, 0, 0, 0, 1) and not task.done():
+            await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    penstock.enqueue_many(db, queue, [penstock.NewJob(t) for t in ("done", "retry", "error", "dead")])
+    asyncio.run(main())
+    assert {row[0] for row in rows(db, f"select payload from penstock.{outbox}")} == {b"done 1", b"retry 2", b"error 2"}
+
+
+PROGRAM = """
+import asyncio, sys, threading, time
+import penstock
+from penstock import aio
+url, queue, kind = sys.argv[1:]
+def handler(job):
+    print(job.text, flush=True)
+    time.sleep(0.2)
+async def coroutine(job):
+    print(job.text, flush=True)
+    await asyncio.sleep(0.2)
+if kind == "threads":
+    penstock.work(url, queue, handler, concurrency=2)
+else:
+    asyncio.run(aio.work(url, queue, coroutine, concurrency=2))
+print("drained", flush=True)
+"""
+
+
+@pytest.mark.parametrize("kind", ["threads", "asyncio"])
+def test_sigterm(url: str, db: psycopg.Connection, queue: str, kind: str) -> None:
+    penstock.enqueue_many(db, queue, [penstock.NewJob(str(n)) for n in range(50)])
+    with subprocess.Popen([sys.executable, "-c", PROGRAM, url, queue, kind], stdout=subprocess.PIPE, text=True, env=dict(os.environ)) as worker:
+        assert worker.stdout
+        seen = [worker.stdout.readline().strip()]
+        worker.send_signal(signal.SIGTERM)
+        seen += [line.strip() for line in worker.stdout]
+        assert worker.wait(60) == 0
+    assert seen[-1] == "drained"
+    assert status(db, queue)[:2] == (50 - len(seen) + 1, 0)
