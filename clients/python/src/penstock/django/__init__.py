@@ -1,0 +1,68 @@
+"""Penstock in a Django project: add "penstock.django" to INSTALLED_APPS and run `manage.py migrate`.
+
+    PENSTOCK = {
+        "DATABASE": "default",                       # the alias of the database, PostgreSQL
+        "SCHEMA": "penstock",
+        "OUTBOXES": ["orders"],                      # made by `manage.py migrate`, where they are missing
+        "QUEUES": {"emails": {"max_attempts": 5, "handler": "shop.jobs.send_mail"}},
+        "INBOXES": {"billing": {"keep": "30 days"}},
+    }
+
+`publish` and the others write in the transaction of `atomic()`. Outside of one they are refused, unless `require_atomic=False` says that each call may be a
+transaction of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+from django.conf import settings
+from django.db import connections, transaction
+
+from .. import _api
+from .. import inbox as _inbox
+from .._model import Enqueued, Message, NewJob, Payload
+
+
+def setting(name: str) -> Any:
+    return getattr(settings, "PENSTOCK", {}).get(name, {"DATABASE": "default", "SCHEMA": "penstock", "OUTBOXES": [], "QUEUES": {}, "INBOXES": {}}[name])
+
+
+def _tx(using: str | None, require_atomic: bool) -> Any:
+    connection = connections[using or setting("DATABASE")]
+    if require_atomic and not connection.in_atomic_block:
+        raise transaction.TransactionManagementError(
+            "penstock writes in the transaction that makes it necessary: call it within atomic(), or with require_atomic=False for one of its own"
+        )
+    return connection
+
+
+def publish(
+    outbox: str, payload: Payload, *, key: str | None = None, topic: str = "", headers: Mapping[str, str] | None = None, id: str | None = None,
+    using: str | None = None, require_atomic: bool = True,
+) -> None:  # fmt: skip
+    """Publishes a message: it is delivered if the transaction commits, and never if it rolls back."""
+    publish_many(outbox, [Message(payload, key, topic, headers, id)], using=using, require_atomic=require_atomic)
+
+
+def publish_many(outbox: str, messages: Iterable[Message], *, using: str | None = None, require_atomic: bool = True) -> None:
+    _api.publish_many(_tx(using, require_atomic), outbox, messages, schema=setting("SCHEMA"))
+
+
+def enqueue(
+    queue: str, payload: Payload, *, key: str | None = None, group_key: str = "", priority: int = 0, not_before: datetime | None = None,
+    dedup_key: str | None = None, headers: Mapping[str, str] | None = None, using: str | None = None, require_atomic: bool = True,
+) -> Enqueued:  # fmt: skip
+    """Enqueues a job: it can run if the transaction commits, and never if it rolls back."""
+    return enqueue_many(queue, [NewJob(payload, key, group_key, priority, not_before, dedup_key, headers)], using=using, require_atomic=require_atomic)[0]
+
+
+def enqueue_many(queue: str, jobs: Iterable[NewJob], *, using: str | None = None, require_atomic: bool = True) -> list[Enqueued]:
+    return _api.enqueue_many(_tx(using, require_atomic), queue, jobs, schema=setting("SCHEMA"))
+
+
+def first(consumer: str, message_id: str, *, using: str | None = None, require_atomic: bool = True) -> bool:
+    """Whether the inbox has not seen the message yet."""
+    return _inbox.first(_tx(using, require_atomic), consumer, message_id, schema=setting("SCHEMA"))

@@ -1,0 +1,24 @@
+from __future__ import annotations
+
+from typing import Any
+
+from django.apps import AppConfig
+from django.db import connections
+from django.db.models.signals import post_migrate
+
+
+class PenstockConfig(AppConfig):
+    name = "penstock.django"
+    label = "penstock"
+    verbose_name = "Penstock"
+
+    def ready(self) -> None:
+        post_migrate.connect(_after_migrate, sender=self)
+
+
+def _after_migrate(using: str, **_: Any) -> None:
+    from . import setting
+    from .schema import create_missing, version
+
+    if using == setting("DATABASE") and connections[using].vendor == "postgresql" and version():
+        create_missing()

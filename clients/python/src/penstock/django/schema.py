@@ -1,0 +1,89 @@
+"""The schema, as `penstock migrate` makes it: schema.sql is what `penstock migrate --sql` of this version prints, put into the package when it is built."""
+
+from __future__ import annotations
+
+import re
+from importlib.resources import files
+from typing import Any
+
+from django.db import connections, transaction
+
+from .._model import SchemaError
+from .._sql import quoted
+from . import setting
+
+SECTION = re.compile(r"\n    -- version (\d+) of the schema\n    execute ")
+
+
+def script(version: int, schema: str = "penstock") -> str:
+    """The statement that leads on from a version, 0 for none."""
+    source = files(__package__).joinpath("schema.sql")
+    if not source.is_file():
+        raise SchemaError("this installation has no schema.sql", hint="build the package with clients/python/build.sh, or run: penstock migrate")
+    text = source.read_text(encoding="utf-8")
+    if schema != "penstock":
+        raise SchemaError(f"schema.sql is for the schema penstock, not {schema}", hint=f"run: penstock migrate --schema {schema}")
+    if not version:
+        return text
+    parts = SECTION.split(text)  # what comes first, then each version and its change; the functions, which are behind the last one, stay
+    versions = [int(v) for v in parts[1::2]]
+    if version not in versions:
+        raise SchemaError(f"the schema is version {version}, which this package does not lead on from", hint="run: penstock migrate")
+    last, functions = parts[-1].split("\n    -- the functions of the schema\n", 1)
+    parts[-1] = last
+    kept = "".join(f"\n    -- version {v} of the schema\n    execute {change}" for v, change in zip(versions, parts[2::2], strict=True) if v > version)
+    head = parts[0].replace("if version <> 0 then", f"if version <> {version} then")
+    return f"{head}{kept}\n    -- the functions of the schema\n{functions}"
+
+
+def version(using: str | None = None) -> int:
+    """What the database has, 0 for none."""
+    with connections[using or setting("DATABASE")].cursor() as cursor:
+        cursor.execute("select to_regclass(%s) is not null", [f"{quoted(setting('SCHEMA'))}._migration"])
+        if not cursor.fetchone()[0]:
+            return 0
+        cursor.execute(f"select coalesce(max(version_id), 0) from {quoted(setting('SCHEMA'))}._migration")
+        return int(cursor.fetchone()[0])
+
+
+def newest() -> int:
+    return max(int(v) for v in SECTION.findall(script(0)))
+
+
+def migrate(using: str | None = None) -> tuple[int, int]:
+    """Brings the schema up to date, and says from which version to which. One that is newer is left alone."""
+    connection: Any = connections[using or setting("DATABASE")]
+    if connection.vendor != "postgresql":
+        raise SchemaError(f"this makes the schema in PostgreSQL, and {connection.alias} is {connection.vendor}", hint="run: penstock migrate")
+    before, made = version(using), newest()
+    if before < made:
+        with transaction.atomic(using=connection.alias), connection.cursor() as cursor:
+            cursor.execute(script(before, setting("SCHEMA")))
+    return before, max(before, made)
+
+
+def create_missing(using: str | None = None) -> list[str]:
+    """Makes the outboxes, queues and inboxes of settings.PENSTOCK that are not there, and gives queues their settings."""
+    schema, made = quoted(setting("SCHEMA")), []
+    with transaction.atomic(using=using or setting("DATABASE")), connections[using or setting("DATABASE")].cursor() as cursor:
+
+        def names(table: str, column: str) -> set[str]:
+            cursor.execute(f"select {column} from {schema}.{table}")
+            return {row[0] for row in cursor.fetchall()}
+
+        for outbox in sorted(set(setting("OUTBOXES")) - names("_outbox", "name")):
+            cursor.execute(f"select {schema}.create_outbox(%s)", [outbox])
+            made.append(f"outbox {outbox}")
+        there = names("_queue", "name")
+        for queue, options in setting("QUEUES").items():
+            if queue not in there:
+                cursor.execute(f"select {schema}.create_queue(%s, %s)", [queue, options.get("ordering", "fifo")])
+                made.append(f"queue {queue}")
+            if chosen := {name: options[name] for name in ("max_attempts", "max_running", "dedup_window") if name in options}:
+                cursor.execute(f"select {schema}.set_queue(%s, {', '.join(f'{name} => %s' for name in chosen)})", [queue, *chosen.values()])
+        there = names("_inbox", "consumer")
+        for consumer, options in setting("INBOXES").items():
+            if consumer not in there:
+                cursor.execute(f"select {schema}.create_inbox(%s, cast(%s as interval))", [consumer, options.get("keep", "7 days")])
+                made.append(f"inbox {consumer}")
+    return made

@@ -1,0 +1,18 @@
+from __future__ import annotations
+
+import penstock
+from penstock.django import publish
+
+
+def send(job: penstock.Job) -> None:
+    publish("orders", f"sent {job.text}", require_atomic=False)
+    print(job.text, flush=True)
+    if job.text == "dead":
+        raise penstock.DeadLetter("no such user")
+
+
+def book(job: penstock.Job) -> None:
+    publish("orders", f"booked {job.text} {job.attempt}")
+    if job.attempt == 1:
+        raise penstock.Retry(0)
+    print(job.text, flush=True)

@@ -1,0 +1,121 @@
+"""A Django project: migrations, management commands, atomic()."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+import penstock
+
+from .conftest import penstock as program
+from .conftest import rows
+
+
+@pytest.fixture(scope="module")
+def project(empty: Callable[[], str]) -> str:
+    """The URL of the database that `manage.py migrate` has made."""
+    url = empty()
+    os.environ["DJANGO_TEST_URL"] = url
+    os.environ["DJANGO_SETTINGS_MODULE"] = "tests.django_app.settings"
+    import django
+
+    django.setup()
+    manage("migrate", "--verbosity", "0")
+    return url
+
+
+@pytest.fixture
+def conn(project: str) -> Iterator[psycopg.Connection]:
+    with psycopg.connect(project, autocommit=True) as made:
+        yield made
+        made.execute("delete from penstock.orders")
+
+
+def manage(*args: str) -> str:
+    from django.core.management import call_command
+
+    out = io.StringIO()
+    call_command(*args, stdout=out)
+    return out.getvalue()
+
+
+def test_migrate(project: str, conn: psycopg.Connection) -> None:
+    assert penstock.check(conn) >= penstock.SCHEMA_VERSION
+    assert rows(conn, "select name, lifo, max_attempts from penstock._queue order by name") == [("emails", False, 5), ("stacks", True, 25)]
+    assert rows(conn, "select consumer, keep::text from penstock.inboxes()") == [("billing", "2 days")]
+    program("migrate", "--check", "--database-url", project)  # 3 if anything is not as Go would make it
+    assert "up to date" in manage("penstock_migrate")
+    manage("migrate", "--verbosity", "0")
+    manage("migrate", "--verbosity", "0", "--database", "other")
+    manage("makemigrations", "--check")
+
+
+def test_an_older_schema_is_led_on(project: str, empty: Callable[[], str]) -> None:
+    """What was cut out of the script is what `penstock migrate --sql --from` leaves out."""
+    from penstock.django.schema import SECTION, script
+
+    versions = [int(v) for v in SECTION.findall(script(0))]
+    for version in (versions[0], versions[len(versions) // 2], versions[-2]):
+        wanted = program("migrate", "--sql", "--from", str(version))
+        mine = script(version)
+        for there in (wanted, mine):
+            assert f"if version <> {version} then" in there
+        assert SECTION.findall(mine) == SECTION.findall(wanted)
+        assert mine[mine.index("set local search_path") :] == wanted[wanted.index("set local search_path") :]
+    with pytest.raises(penstock.SchemaError, match="lead on"):
+        script(7)
+
+
+def test_atomic(project: str, conn: psycopg.Connection) -> None:
+    from django.db import transaction
+
+    from penstock.django import enqueue, first, publish
+
+    with transaction.atomic():
+        publish("orders", {"total": 10}, key="ann", topic="t", headers={"a": "b"})
+        made = enqueue("emails", "dead", dedup_key="d")
+        assert enqueue("emails", "dead", dedup_key="d").deduplicated
+        assert first("billing", "m1") and not first("billing", "m1")
+    with pytest.raises(ZeroDivisionError), transaction.atomic():
+        publish("orders", "lost")
+        raise ZeroDivisionError
+    assert rows(conn, "select key, topic, headers, payload from penstock.orders") == [("ann", "t", {"a": "b"}, b'{"total": 10}')]
+    assert made.id and rows(conn, "select ready from penstock.queue_status('emails')") == [(1,)]
+    with pytest.raises(transaction.TransactionManagementError, match="atomic"):
+        publish("orders", "x")
+    publish("orders", "x", require_atomic=False)
+    assert len(rows(conn, "select from penstock.orders")) == 2
+
+
+def test_the_connection_itself_is_a_transaction(project: str, conn: psycopg.Connection) -> None:
+    from django.db import connection, transaction
+
+    with transaction.atomic(), penstock.Buffer(connection) as buffer:
+        buffer.publish("orders", "x")
+    assert len(rows(conn, "select from penstock.orders")) == 1
+
+
+@pytest.mark.parametrize("atomic", [False, True])
+def test_work(project: str, conn: psycopg.Connection, atomic: bool) -> None:
+    conn.execute("select penstock.cancel('emails', array(select id from penstock.claim('emails', 100)))")
+    conn.execute("select penstock.discard_dead_jobs('emails', array(select id from penstock._dead_job))")
+    texts = ["a", "b"] if atomic else ["a", "dead"]
+    penstock.enqueue_many(conn, "emails", [penstock.NewJob(t) for t in texts])
+    options: list[Any] = ["--atomic", "--handler", "tests.django_app.jobs.book"] if atomic else []
+    args = [sys.executable, "-m", "django", "penstock_work", "emails", "--concurrency", "2", *options]
+    with subprocess.Popen(args, stdout=subprocess.PIPE, text=True) as worker:
+        assert worker.stdout
+        assert sorted(worker.stdout.readline().strip() for _ in texts) == texts
+        worker.send_signal(signal.SIGTERM)
+        assert worker.wait(60) == 0
+    found = sorted(row[0] for row in rows(conn, "select payload from penstock.orders"))  # type: ignore[type-var]
+    assert found == ([b"booked a 2", b"booked b 2"] if atomic else [b"sent a", b"sent dead"])
+    assert rows(conn, "select ready, running, delayed, dead from penstock.queue_status('emails')") == [(0, 0, 0, 0 if atomic else 1)]
