@@ -33,6 +33,14 @@ type InboxStore interface {
 	InboxGaps(ctx context.Context, consumer string, limit int) ([]InboxGap, error)
 }
 
+// OncePublisher is a store that can publish a message once, however often it is given: who asks again because no answer came, or
+// repeats an import, need not know how far it had got.
+type OncePublisher interface {
+	// PublishOnce is Publish in one transaction with noting the messages' ids in an inbox, of those whose ids are new
+	// to it; those without an id are always written. ErrNoInbox, and the errors of Publish.
+	PublishOnce(ctx context.Context, inbox, outbox string, msgs ...Message) error
+}
+
 // MaxInboxRows is the most that HeldMessages and InboxGaps return.
 const MaxInboxRows = 10000
 

@@ -25,7 +25,8 @@ type Store interface {
 // Options bound what is written together.
 type Options struct {
 	// Delay is how long the first of a commit waits for others; 0 means that it waits only while another
-	// commit is under way, which gathers many under load and delays nobody without.
+	// commit is under way, and then up to a quarter of that one's time, 5 ms at most, for those whom it has
+	// answered: they are likely to come again. That gathers many under load and delays nobody without.
 	Delay time.Duration
 	// Rows and Bytes are the most messages, or jobs, of one commit; 3,072 and 16 MiB unless they are set. A call is
 	// never divided: one that is larger has a commit of its own.
@@ -34,6 +35,25 @@ type Options struct {
 	// InFlight is how many commits of one outbox or queue may be under way at a time; 1 unless it is set. With more of them
 	// messages of a key that are published without waiting for each other may change places.
 	InFlight int
+}
+
+// Once has messages with an id published once, however often they are given: a store whose inbox knows those of its window.
+func Once(store OnceStore, inbox string) Store { return &once{store, inbox} }
+
+// OnceStore is a Store that can; PostgreSQL's and SQLite's are.
+type OnceStore interface {
+	Store
+	penstock.OncePublisher
+	penstock.ContentJudge
+}
+
+type once struct {
+	OnceStore
+	inbox string
+}
+
+func (o *once) Publish(ctx context.Context, outbox string, msgs ...penstock.Message) error {
+	return o.PublishOnce(ctx, o.inbox, outbox, msgs...)
 }
 
 // Stats count what a Writer has done.
@@ -74,6 +94,8 @@ type group struct {
 	forming *batch
 	active  map[*batch]bool // under way
 	waiting []*call         // for room, in the order in which they came
+	expect  int             // so many calls are likely to be here at once
+	late    *time.Timer     // ends the waiting for them
 }
 
 // batch is what is committed together.
@@ -91,7 +113,8 @@ type call struct {
 	size int
 
 	unconfirmed bool
-	entered     chan struct{} // closed once it is in a batch
+	in          bool          // a batch
+	entered     chan struct{} // closed once it is, if it had to wait
 	taken       bool          // and that is under way
 	done        chan struct{}
 	made        []penstock.Enqueued
@@ -118,6 +141,20 @@ func (w *Writer) Publish(ctx context.Context, outbox string, msgs ...penstock.Me
 	}
 	_, err = w.do(ctx, target{name: outbox}, c)
 	return err
+}
+
+// PublishAsync returns when there is room for the messages, and wait what became of them, as Publish does. What one goroutine
+// gives so is written in the order given, with InFlight 1.
+func (w *Writer) PublishAsync(ctx context.Context, outbox string, msgs ...penstock.Message) (wait func(context.Context) error, err error) {
+	c, err := published(msgs)
+	if err != nil || len(msgs) == 0 {
+		return func(context.Context) error { return nil }, err
+	}
+	g, err := w.enter(ctx, target{name: outbox}, c)
+	return func(ctx context.Context) error {
+		_, err := w.await(ctx, g, c)
+		return err
+	}, err
 }
 
 // PublishUnconfirmed returns when there is room for the messages, before they are committed. What is lost then, because the process ends or
@@ -154,8 +191,20 @@ func numbered(what string, i, n int, err error) error {
 
 // Enqueue is Publish for jobs, and says what became of each, in the order given.
 func (w *Writer) Enqueue(ctx context.Context, queue string, jobs ...penstock.NewJob) ([]penstock.Enqueued, error) {
+	wait, err := w.EnqueueAsync(ctx, queue, jobs...)
+	if err != nil {
+		return nil, err
+	}
+	return wait(ctx)
+}
+
+// EnqueueAsync is PublishAsync for jobs.
+func (w *Writer) EnqueueAsync(ctx context.Context, queue string, jobs ...penstock.NewJob) (wait func(context.Context) ([]penstock.Enqueued, error), err error) {
 	if _, ok := w.store.(queueStore); !ok {
 		return nil, errors.New("the store has no queues")
+	}
+	if len(jobs) == 0 {
+		return func(context.Context) ([]penstock.Enqueued, error) { return nil, nil }, nil
 	}
 	c := &call{jobs: make([]penstock.NewJob, len(jobs)), done: make(chan struct{})}
 	for i, j := range jobs {
@@ -167,10 +216,8 @@ func (w *Writer) Enqueue(ctx context.Context, queue string, jobs ...penstock.New
 		carried := penstock.Message{Key: j.Key, Headers: j.Headers, Payload: j.Payload}
 		c.size += carried.Size()
 	}
-	if len(jobs) == 0 {
-		return nil, nil
-	}
-	return w.do(ctx, target{queue, true}, c)
+	g, err := w.enter(ctx, target{queue, true}, c)
+	return func(ctx context.Context) ([]penstock.Enqueued, error) { return w.await(ctx, g, c) }, err
 }
 
 type queueStore interface {
@@ -182,7 +229,7 @@ func (w *Writer) Flush(ctx context.Context) error {
 	w.mu.Lock()
 	var waitFor []*batch
 	for _, g := range w.groups {
-		g.forming.due = true
+		g.forming.due, g.expect = true, 0
 		g.start()
 		for b := range g.active {
 			waitFor = append(waitFor, b)
@@ -234,6 +281,11 @@ func (w *Writer) do(ctx context.Context, to target, c *call) ([]penstock.Enqueue
 	if err != nil {
 		return nil, err
 	}
+	return w.await(ctx, g, c)
+}
+
+// await returns what became of a call that has entered.
+func (w *Writer) await(ctx context.Context, g *group, c *call) ([]penstock.Enqueued, error) {
 	select {
 	case <-c.done:
 		return c.made, c.err
@@ -268,10 +320,13 @@ func (w *Writer) enter(ctx context.Context, to target, c *call) (*group, error) 
 		g = &group{target: to, w: w, forming: newBatch(), active: map[*batch]bool{}}
 		w.groups[to] = g
 	}
-	c.entered = make(chan struct{})
 	g.waiting = append(g.waiting, c)
 	g.fill()
 	g.start()
+	if c.in {
+		return g, nil
+	}
+	c.entered = make(chan struct{})
 	w.mu.Unlock()
 	err := penstock.ErrClosed
 	select {
@@ -281,13 +336,11 @@ func (w *Writer) enter(ctx context.Context, to target, c *call) (*group, error) 
 	case <-w.end:
 	}
 	w.mu.Lock()
-	select {
-	case <-c.entered:
+	if c.in {
 		return g, nil
-	default:
-		g.waiting = slices.DeleteFunc(g.waiting, func(other *call) bool { return other == c })
-		return nil, err
 	}
+	g.waiting = slices.DeleteFunc(g.waiting, func(other *call) bool { return other == c })
+	return nil, err
 }
 
 func newBatch() *batch { return &batch{done: make(chan struct{})} }
@@ -305,8 +358,10 @@ func (g *group) fill() {
 		b.bytes += c.size
 		g.w.stats.Calls++
 		g.w.stats.Rows += int64(c.rows())
-		close(c.entered)
-		if o.Delay <= 0 || b.rows >= o.Rows || b.bytes >= o.Bytes {
+		if c.in = true; c.entered != nil {
+			close(c.entered)
+		}
+		if o.Delay <= 0 || b.full(&o) {
 			b.due = true
 		} else if len(b.calls) == 1 {
 			time.AfterFunc(o.Delay, func() {
@@ -335,27 +390,59 @@ func (g *group) leave(c *call) {
 
 // start sends off the batch that forms, if it is due and may go.
 func (g *group) start() {
-	for g.forming.due && len(g.forming.calls) > 0 && len(g.active) < g.w.opts.InFlight {
+	for g.forming.due && len(g.forming.calls) > 0 && len(g.active) < g.w.opts.InFlight && (len(g.forming.calls) >= g.expect || g.forming.full(&g.w.opts)) {
 		b := g.forming
 		for _, c := range b.calls {
 			c.taken = true
 		}
-		g.forming, g.active[b] = newBatch(), true
+		g.forming, g.active[b], g.expect = newBatch(), true, 0
 		go g.send(b)
 		g.fill()
 	}
 }
 
+func (b *batch) full(o *Options) bool { return b.rows >= o.Rows || b.bytes >= o.Bytes }
+
 func (g *group) send(b *batch) {
+	began := time.Now()
 	g.write(b.calls)
+	took := time.Since(began)
 	g.w.mu.Lock()
 	defer g.w.mu.Unlock()
 	delete(g.active, b)
 	close(b.done)
+	if g.w.opts.Delay <= 0 && !g.w.closed {
+		g.await(len(b.calls)+len(g.forming.calls), min(took/4, maxGather))
+	}
 	g.start()
-	if len(g.active)+len(g.forming.calls)+len(g.waiting) == 0 { // a program may write to many names, of which most are not there
+	g.forget()
+}
+
+// forget removes a group that nobody uses: a program may write to many names, of which most are not there.
+func (g *group) forget() {
+	if g.expect+len(g.active)+len(g.forming.calls)+len(g.waiting) == 0 {
 		delete(g.w.groups, g.target)
 	}
+}
+
+// maxGather bounds how long who was answered is waited for, after a commit that hung, say.
+const maxGather = 5 * time.Millisecond
+
+// await has the next commit wait for so many calls, up to a time: else those that the last one answered and those that
+// came meanwhile would take turns, each in commits half as large, and each waiting for the other's.
+func (g *group) await(calls int, upTo time.Duration) {
+	g.expect = calls
+	if g.late == nil {
+		g.late = time.AfterFunc(upTo, func() {
+			g.w.mu.Lock()
+			defer g.w.mu.Unlock()
+			g.expect = 0
+			g.start()
+			g.forget()
+		})
+		return
+	}
+	g.late.Reset(upTo)
 }
 
 // write commits calls together, and without those that the store refuses.

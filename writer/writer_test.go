@@ -351,3 +351,44 @@ func TestWriterEnqueues(t *testing.T) {
 		t.Error("a store without queues takes jobs")
 	}
 }
+
+// Callers that come again as soon as they are answered share each commit, rather than taking turns in halves; one who comes
+// late is not waited for.
+func TestWriterWaitsForWhoComesAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const callers, calls, commit = 64, 10, 4 * time.Millisecond
+		w := writer.New(slow{commit}, writer.Options{})
+		var all sync.WaitGroup
+		for range callers {
+			all.Go(func() {
+				for range calls {
+					if err := w.Publish(t.Context(), "o", penstock.Message{}); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		all.Wait()
+		if s := w.Stats(); s.Rows != callers*calls || s.Commits != calls+1 {
+			t.Errorf("%d calls in %d commits, want %d in %d: the first alone, and then all together", s.Rows, s.Commits, callers*calls, calls+1)
+		}
+		began := time.Now()
+		all.Go(func() { _ = w.Publish(t.Context(), "o", penstock.Message{}) })
+		synctest.Wait()
+		if err := w.Publish(t.Context(), "o", penstock.Message{}); err != nil {
+			t.Fatal(err)
+		}
+		if took, most := time.Since(began), 2*commit+commit/4; took > most {
+			t.Errorf("whom the last commit answered did not come again, and it took %s, more than %s", took, most)
+		}
+		all.Wait()
+	})
+}
+
+// slow takes its time for a commit.
+type slow struct{ commit time.Duration }
+
+func (s slow) Publish(context.Context, string, ...penstock.Message) error {
+	time.Sleep(s.commit)
+	return nil
+}

@@ -1,210 +1,241 @@
 package cli
 
 import (
-	"bufio"
 	"bytes"
+	"cmp"
 	"context"
-	"encoding/json"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
-	"unicode/utf8"
+	"time"
+
+	"github.com/spf13/pflag"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/lines"
+	"github.com/penstock/penstock/writer"
 )
 
-// maxLineBytes holds the largest payload as base64 and, in JSON, some room for
-// escapes.
-const maxLineBytes = 2 * penstock.MaxPayloadBytes
-
-// maxBatchBytes ends a batch early, so that large items do not pile up.
-const maxBatchBytes = 32 << 20
-
-// LineWords are for errors about lines.
-type LineWords struct {
-	Item   string // message
-	Verb   string // publish
-	Past   string // published
-	Doing  string // publishing
-	Sample string // a line that can be used
+// LineFlags say where JSON lines come from, how many are a transaction, and what becomes of bad ones.
+type LineFlags struct {
+	File     string
+	Batch    int
+	progress bool
+	goOn     bool
+	rejects  string
 }
 
-// LineKind is what the lines of an input are.
-type LineKind[T any] struct {
-	*LineWords
-	Parse func(line []byte) (T, error)
-	Size  func(*T) int // bytes in memory, about
+// Add adds the flags.
+func (f *LineFlags) Add(flags *pflag.FlagSet) {
+	flags.StringVarP(&f.File, "file", "f", "", "file to read JSON lines from, - for stdin")
+	flags.IntVar(&f.Batch, "batch", 1000, "lines per transaction, 0 for all in one")
+	flags.BoolVar(&f.progress, "progress", false, "show progress though stderr is no terminal")
+	flags.BoolVar(&f.goOn, "continue-on-error", false, "put lines that are refused into a file and go on with the next")
+	flags.StringVar(&f.rejects, "rejects", "", "that file (default that of --file with .rejects at its end)")
 }
 
-// lines reads items from JSON lines.
-type lines[T any] struct {
-	kind   *LineKind[T]
-	in     *bufio.Reader
-	number int
+// Check finds flags that do not go together.
+func (f *LineFlags) Check() error {
+	switch {
+	case f.Batch < 0:
+		return Usage(errors.New("--batch is negative: use 1 or more, or 0 for one transaction"))
+	case f.rejects != "" && !f.goOn:
+		return Usage(errors.New("--rejects goes with --continue-on-error"))
+	case f.goOn && f.Batch == 0:
+		return Usage(errors.New("--batch is 0 and --continue-on-error is given: one transaction is all or nothing, so leave one of them out"))
+	case f.goOn && f.rejects == "" && (f.File == "" || f.File == "-"):
+		return Usage(errors.New("--continue-on-error wants --rejects FILE when the lines come from stdin"))
+	}
+	return nil
 }
 
-func NewLines[T any](r io.Reader, kind *LineKind[T]) *lines[T] {
-	return &lines[T]{kind: kind, in: bufio.NewReaderSize(r, 256<<10)}
+// Writer gathers what is carried: a whole batch is one call.
+func (f *LineFlags) Writer(store writer.Store) *writer.Writer {
+	o := writer.Options{Rows: f.Batch}
+	if f.goOn {
+		o.Delay = time.Millisecond // each line is a call of its own
+	}
+	return writer.New(store, o)
 }
 
-// lineBatch is items that belong into one transaction, and the lines they stood
-// in.
-type lineBatch[T any] struct {
-	items       []T
-	first, last int
+func (f *LineFlags) open(a *App) (io.ReadCloser, error) {
+	if f.File == "" || f.File == "-" {
+		return io.NopCloser(a.Stdin), nil
+	}
+	file, err := os.Open(f.File)
+	if err != nil {
+		return nil, Usage(fmt.Errorf("--file: %w", err))
+	}
+	return file, nil
 }
 
-// Batch reads up to n items, all there are if n is 0. With a nil error there
-// may be more. An error about a line names it; the items before it in the batch
-// are not returned.
-func (l *lines[T]) Batch(n int) (lineBatch[T], error) {
-	b := lineBatch[T]{first: l.number + 1}
-	for size := 0; n == 0 || (len(b.items) < n && size < maxBatchBytes); {
-		line, err := l.next()
-		if errors.Is(err, context.Canceled) {
-			return lineBatch[T]{first: b.first}, err
-		}
-		if err != nil && !errors.Is(err, io.EOF) {
-			return lineBatch[T]{first: b.first}, Usage(fmt.Errorf("line %d: %w", l.number, err))
-		}
-		if len(bytes.TrimSpace(line)) > 0 {
-			item, bad := l.kind.Parse(line)
-			if bad != nil {
-				return lineBatch[T]{first: b.first}, Usage(fmt.Errorf("line %d: %w", l.number, bad))
+// Numbered returns a parser that tells each item the id of its line, from which an import that was broken off is known
+// when it is repeated. It is made of where the line is from, and of all up to it.
+func (f *LineFlags) Numbered(to string) func(line []byte) string {
+	all := sha256.New()
+	fmt.Fprintf(all, "%s\x00%s\x00", to, f.File)
+	return func(line []byte) string {
+		_, _ = all.Write(line)
+		return hex.EncodeToString(all.Sum(nil)[:16])
+	}
+}
+
+// rejects are lines that were refused, in a file as they came.
+type rejects struct {
+	a    *App
+	name string
+	file *os.File
+	n    int64
+}
+
+// maxReasons is how many are told; the rest is counted.
+const maxReasons = 100
+
+func (r *rejects) add(bad []lines.Bad) (err error) {
+	slices.SortFunc(bad, func(a, b lines.Bad) int { return a.Line - b.Line })
+	for i := range bad {
+		if r.file == nil {
+			if r.file, err = os.Create(r.name); err != nil {
+				return Usage(fmt.Errorf("--rejects: %w", err))
 			}
-			size += l.kind.Size(&item)
-			b.items = append(b.items, item)
-			b.last = l.number
 		}
-		if err != nil {
-			return b, io.EOF
+		if r.n++; r.n <= maxReasons {
+			fmt.Fprintln(r.a.Stderr, bad[i].Error.Error())
 		}
-	}
-	return b, nil
-}
-
-// next returns a line that is the caller's to keep.
-func (l *lines[T]) next() ([]byte, error) {
-	l.number++
-	var line []byte
-	for {
-		part, err := l.in.ReadSlice('\n')
-		line = append(line, part...)
-		if len(line) > maxLineBytes {
-			return nil, fmt.Errorf("is longer than %d bytes: store the content elsewhere and %s a reference to it", maxLineBytes, l.kind.Verb)
-		}
-		if !errors.Is(err, bufio.ErrBufferFull) {
-			return line, err
-		}
-	}
-}
-
-// Decode reads one object into what fields points to, and nothing that the
-// struct has no field for.
-func (w *LineWords) Decode(line []byte, fields any) error {
-	if !utf8.Valid(line) {
-		// The decoder would silently put U+FFFD in the place of bad bytes.
-		return errors.New("is not valid UTF-8: give bytes as payload_base64")
-	}
-	decoder := json.NewDecoder(bytes.NewReader(line))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(fields); err != nil {
-		return w.problem(err)
-	}
-	if decoder.InputOffset() < int64(len(bytes.TrimRight(line, " \t\r\n"))) {
-		return errors.New("has more than one JSON value: write one object per line")
-	}
-	return noFieldTwice(line)
-}
-
-// problem says in JSON's words, rather than Go's, what is wrong.
-func (w *LineWords) problem(err error) error {
-	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		if wrong.Field == "" {
-			return fmt.Errorf("is a JSON %s: write an object such as %s", wrong.Value, w.Sample)
-		}
-		return fmt.Errorf("%s cannot be a %s: see penstock %s --help for what it takes", wrong.Field, wrong.Value, w.Verb)
-	}
-	if errors.Is(err, io.ErrUnexpectedEOF) {
-		return errors.New("ends within the JSON object: one object per line")
-	}
-	return fmt.Errorf("is no %s: %w", w.Item, err)
-}
-
-// noFieldTwice refuses what encoding/json takes the last of, in a line that is
-// known to be an object. Names differ when they differ in more than case, as
-// they do for the decoder; those of headers are exact.
-func noFieldTwice(line []byte) error {
-	decoder := json.NewDecoder(bytes.NewReader(line))
-	var fields []string
-	headers := map[string]bool{}
-	if _, err := decoder.Token(); err != nil { // {
-		return err
-	}
-	for decoder.More() {
-		name, err := decoder.Token()
-		if err != nil {
+		if _, err := fmt.Fprintf(r.file, "%s\n", bytes.TrimRight(bad[i].Text, "\r\n")); err != nil {
 			return err
-		}
-		field := name.(string)
-		if slices.ContainsFunc(fields, func(f string) bool { return strings.EqualFold(f, field) }) {
-			return fmt.Errorf("has %s twice: give it once", strings.ToLower(field))
-		}
-		fields = append(fields, field)
-		var value json.RawMessage
-		if err := decoder.Decode(&value); err != nil {
-			return err
-		}
-		if !strings.EqualFold(field, "headers") || value[0] != '{' {
-			continue
-		}
-		inside := json.NewDecoder(bytes.NewReader(value))
-		inside.Token() // {
-		for inside.More() {
-			token, _ := inside.Token() // all are texts, or the line would not have been decoded
-			name := token.(string)
-			if headers[name] {
-				return fmt.Errorf("has the header %q twice: give it once", name)
-			}
-			headers[name] = true
-			inside.Token() // its value
 		}
 	}
 	return nil
 }
 
-// CarryLines hands the items of in to send, each batch of up to size lines as
-// one transaction, and returns how many were sent.
-func CarryLines[T any](ctx context.Context, in io.Reader, kind *LineKind[T], size int, a *App, insist bool, send func([]T) error) (sent int64, err error) {
-	progress := a.NewProgress(insist)
+func (r *rejects) close(item string) error {
+	if r.file == nil {
+		return nil
+	}
+	if err := r.file.Close(); err != nil {
+		return err
+	}
+	return Usage(fmt.Errorf("%s refused: see %s", Plural(r.n, item), r.name))
+}
+
+// Send gives items of one transaction to a writer; wait says what became of them.
+type Send[T any] func(ctx context.Context, items []T) (wait func(context.Context) error, err error)
+
+// Refuses tells, for what is written to store, whether an error is about the content of a line.
+func Refuses(store any) func(error) bool {
+	judge, ok := store.(penstock.ContentJudge)
+	return func(err error) bool {
+		var field *penstock.FieldError
+		return errors.As(err, &field) || ok && judge.RefusesContent(err)
+	}
+}
+
+// Carried is how much of the input was.
+type Carried struct{ Sent, Rejected int64 }
+
+// CarryLines hands the items of the input to send, each batch as one transaction, or each line by itself if bad ones are
+// passed over. It reads ahead by a batch.
+func CarryLines[T any](ctx context.Context, a *App, f *LineFlags, kind *lines.Kind[T], send Send[T], refuses func(error) bool) (done Carried, err error) {
+	in, err := f.open(a)
+	if err != nil {
+		return done, err
+	}
+	defer in.Close()
+	progress := a.NewProgress(f.progress)
 	defer progress.Clear()
-	input := NewLines(UntilDone(ctx, in), kind)
-	for {
-		batch, err := input.Batch(size)
+	refused := &rejects{a: a, name: cmp.Or(f.rejects, f.File+".rejects")}
+	defer func() {
+		err = errors.Join(err, refused.close(kind.Item))
+		done.Rejected = refused.n
+	}()
+	reader := lines.NewReader(UntilDone(ctx, in), kind)
+	reader.KeepBad = f.goOn
+	for batch, err := range readAhead(reader, f.Batch) {
 		if errors.Is(err, context.Canceled) {
-			fmt.Fprintln(a.Stderr, "penstock:", kind.progressMade(sent, batch.first))
-			return sent, err
+			fmt.Fprintln(a.Stderr, "penstock:", progressMade(kind.Words, done.Sent, batch.First))
+			return done, err
 		}
 		if err != nil && !errors.Is(err, io.EOF) {
-			return sent, fmt.Errorf("%w; %s", err, kind.progressMade(sent, batch.first))
+			return done, fmt.Errorf("%w; %s", Usage(err), progressMade(kind.Words, done.Sent, batch.First))
 		}
-		if len(batch.items) > 0 {
-			if err := send(batch.items); err != nil {
-				return sent, fmt.Errorf("%s lines %d to %d: %w; %s", kind.Doing, batch.first, batch.last, err, kind.progressMade(sent, batch.first))
+		sent, err := carry(context.WithoutCancel(ctx), f.goOn, &batch, send, refuses)
+		if done.Sent += sent; err != nil {
+			return done, fmt.Errorf("%s lines %d to %d: %w; %s", kind.Doing, batch.First, batch.Last, err, progressMade(kind.Words, done.Sent, batch.First))
+		}
+		if err := refused.add(batch.Bad); err != nil {
+			return done, err
+		}
+		progress.Show(fmt.Sprintf("%s %s", Plural(done.Sent, kind.Item), kind.Past))
+	}
+	return done, nil
+}
+
+// readAhead reads the next batch while one is used. The last has an error; io.EOF is one.
+func readAhead[T any](r *lines.Reader[T], size int) func(yield func(lines.Batch[T], error) bool) {
+	type read struct {
+		batch lines.Batch[T]
+		err   error
+	}
+	return func(yield func(lines.Batch[T], error) bool) {
+		next, stop := make(chan read), make(chan struct{})
+		defer close(stop)
+		go func() {
+			for err := error(nil); err == nil; {
+				var b lines.Batch[T]
+				b, err = r.Batch(size)
+				select {
+				case next <- read{b, err}:
+				case <-stop:
+					return
+				}
 			}
-			sent += int64(len(batch.items))
-			progress.Show(fmt.Sprintf("%s %s", Plural(sent, kind.Item), kind.Past))
-		}
-		if err != nil {
-			return sent, nil // the end of the input
+		}()
+		for {
+			if one := <-next; !yield(one.batch, one.err) || one.err != nil {
+				return
+			}
 		}
 	}
 }
 
+// carry sends a batch, whole or line by line, and says of how many items it is known that they are written. Those that
+// are refused by themselves join its bad lines.
+func carry[T any](ctx context.Context, single bool, b *lines.Batch[T], send Send[T], refuses func(error) bool) (sent int64, err error) {
+	if len(b.Items) == 0 {
+		return 0, nil
+	}
+	step := len(b.Items)
+	if single {
+		step = 1
+	}
+	var waits []func(context.Context) error
+	for i := 0; i < len(b.Items) && err == nil; i += step {
+		var wait func(context.Context) error
+		if wait, err = send(ctx, b.Items[i:i+step]); err == nil {
+			waits = append(waits, wait)
+		}
+	}
+	for i, wait := range waits {
+		switch failed := wait(ctx); {
+		case failed == nil:
+			sent += int64(step)
+		case single && refuses(failed):
+			b.Bad = append(b.Bad, lines.Bad{Error: lines.Error{Line: b.Numbers[i], Err: failed}, Text: b.Lines[i]})
+		default:
+			err = cmp.Or(err, failed)
+		}
+	}
+	return sent, err
+}
+
 // progressMade tells what a repeated run must not repeat.
-func (w *LineWords) progressMade(sent int64, from int) string {
+func progressMade(w *lines.Words, sent int64, from int) string {
 	if sent == 0 {
 		return "nothing was " + w.Past
 	}
@@ -228,28 +259,4 @@ func ReadHeaders(flags []string) (map[string]string, error) {
 		headers[name] = value
 	}
 	return headers, nil
-}
-
-// PayloadFields are the two ways in which a line has a payload.
-type PayloadFields struct {
-	Payload       json.RawMessage `json:"payload"`
-	PayloadBase64 []byte          `json:"payload_base64"`
-}
-
-// Bytes returns the payload: a JSON string as the text it means, any other value
-// as it is written.
-func (p *PayloadFields) Bytes() ([]byte, error) {
-	switch {
-	case p.Payload != nil && p.PayloadBase64 != nil:
-		return nil, errors.New("has both payload and payload_base64: give one")
-	case p.Payload == nil:
-		return p.PayloadBase64, nil
-	case p.Payload[0] != '"':
-		return p.Payload, nil
-	}
-	var text string
-	if err := json.Unmarshal(p.Payload, &text); err != nil {
-		return nil, err
-	}
-	return []byte(text), nil
 }

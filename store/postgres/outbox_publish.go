@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/messageid"
 )
 
 // Outbox publishes to one outbox. It holds no connection: the transaction is the
@@ -143,6 +144,20 @@ func (s *Store) Publish(ctx context.Context, outbox string, msgs ...penstock.Mes
 		}
 	}
 	return err
+}
+
+// PublishOnce implements penstock.OncePublisher. It needs the privileges of a producer and of the inbox's consumer.
+func (s *Store) PublishOnce(ctx context.Context, inbox, outbox string, msgs ...penstock.Message) error {
+	if err := validMessages(msgs); err != nil {
+		return err
+	}
+	return pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+		fresh, err := s.Inbox(inbox).FirstOf(ctx, tx, messageid.Given(msgs)...)
+		if err != nil {
+			return err
+		}
+		return NewOutbox(s.schema, outbox).Publish(ctx, tx, messageid.Fresh(msgs, fresh)...)
+	})
 }
 
 // validMessages checks all before the first is written.

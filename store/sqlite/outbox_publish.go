@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/messageid"
 )
 
 // Tx is what Publish needs of a transaction: a *sql.Tx, or a *sql.Conn on which
@@ -109,5 +110,16 @@ func (s *Store) Publish(ctx context.Context, outbox string, msgs ...penstock.Mes
 	}
 	return s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		return Publish(ctx, tx, outbox, msgs...)
+	})
+}
+
+// PublishOnce implements penstock.OncePublisher.
+func (s *Store) PublishOnce(ctx context.Context, inbox, outbox string, msgs ...penstock.Message) error {
+	return s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		fresh, err := NewInbox(inbox).FirstOf(ctx, tx, messageid.Given(msgs)...)
+		if err != nil {
+			return err
+		}
+		return Publish(ctx, tx, outbox, messageid.Fresh(msgs, fresh)...)
 	})
 }

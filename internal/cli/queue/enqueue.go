@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,12 +15,8 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/about"
 	"github.com/penstock/penstock/internal/cli"
+	"github.com/penstock/penstock/writer"
 )
-
-// enqueuer is what enqueue needs of a queue.
-type enqueuer interface {
-	Enqueue(ctx context.Context, jobs ...penstock.NewJob) ([]penstock.Enqueued, error)
-}
 
 // jobFlags describe a job.
 type jobFlags struct {
@@ -47,19 +44,19 @@ func (f *jobFlags) read(flags *pflag.FlagSet, payload []byte) (penstock.NewJob, 
 
 type enqueueFlags struct {
 	jobFlags
-	delay            cli.Span
-	notBefore        string
-	batch            int
-	asJSON, progress bool
+	cli.LineFlags
+	delay        cli.Span
+	notBefore    string
+	asJSON, once bool
 }
 
 func EnqueueCommand(a *cli.App) *cobra.Command {
 	var f enqueueFlags
 	cmd := &cobra.Command{
 		Use:   "enqueue QUEUE [PAYLOAD|-]",
-		Short: "Enqueue one job, or JSON lines from stdin",
+		Short: "Enqueue one job, or JSON lines of a file or stdin",
 		Long: `Enqueue one job, whose payload is PAYLOAD or, with -, all of stdin; or one job per
-line of JSON from stdin. It prints the jobs' ids, one per line.
+line of JSON, of --file or stdin. It prints the jobs' ids, one per line.
 
 A line is an object with any of these fields:
 
@@ -83,13 +80,22 @@ and nothing after it is read; the error names the line, and from where on to
 repeat. --batch 0 makes all of the input one transaction, which is held in
 memory.
 
+With --continue-on-error a bad line, or one that the database refuses, costs no
+other: it is written to the file of --rejects as it came, the reasons to stderr,
+and the exit code is 2.
+
+With --once an import that was broken off can be repeated as it was, from the
+start, within the queue's window (penstock queue set --dedup-window): a line
+without a dedup_key gets one, made of the file's name, the queue and all lines up
+to it; so the file may grow at its end and must not change before.
+
 Applications do not need this verb: they insert into the queue in their own
 transaction. It is for trying things, and for scripts.`,
 		Example: `  penstock enqueue thumbnails '{"photo":17}'
   penstock enqueue mails --key user-42 --delay 10m 'reminder'
   penstock enqueue mails --dedup-key welcome-42 --not-before '2026-12-01 08:00' 'welcome'
   penstock enqueue reports - --group acme --priority -5 -H content-type=application/pdf < report.pdf
-  penstock enqueue thumbnails < jobs.jsonl
+  penstock enqueue thumbnails --file jobs.jsonl --once
   printf '{"key":"%s","payload":"hello"}\n' a b c | penstock enqueue thumbnails --json`,
 		Args: cli.Args(cobra.RangeArgs(1, 2)),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -109,12 +115,11 @@ transaction. It is for trying things, and for scripts.`,
 			if err != nil {
 				return err
 			}
-			send := enqueueTo(ctx, a, store.Queue(args[0]), args[0], f.asJSON)
 			if len(one) > 0 {
-				return send(one)
+				made, err := store.Queue(args[0]).Enqueue(ctx, one...)
+				return tellEnqueued(a, args[0], f.asJSON, made, err)
 			}
-			_, err = cli.CarryLines(ctx, a.Stdin, jobLines(time.Now), f.batch, a, f.progress, send)
-			return err
+			return enqueueLines(ctx, a, store, args[0], &f)
 		},
 	}
 	f.add(cmd.Flags())
@@ -125,17 +130,20 @@ func (f *enqueueFlags) add(flags *pflag.FlagSet) {
 	f.jobFlags.add(flags)
 	flags.Var(&f.delay, "delay", "run it in so long, such as 90s, 24h or 7d")
 	flags.StringVar(&f.notBefore, "not-before", "", `run it then or later: 2026-11-22T08:00:00Z, or "2026-11-22 08:00" in local time`)
-	flags.IntVar(&f.batch, "batch", 1000, "lines per transaction, 0 for all in one")
+	f.LineFlags.Add(flags)
+	flags.BoolVar(&f.once, "once", false, "pass over lines that were enqueued before, within the queue's window")
 	flags.BoolVar(&f.asJSON, "json", false, "the ids of each transaction, and which are of duplicates, as one JSON line")
-	flags.BoolVar(&f.progress, "progress", false, "show progress though stderr is no terminal")
 }
 
 func checkEnqueue(a *cli.App, f *enqueueFlags, flags *pflag.FlagSet, one bool) error {
-	if f.batch < 0 {
-		return cli.Usage(errors.New("--batch is negative: use 1 or more, or 0 for one transaction"))
+	if err := errors.Join(f.Check(), cli.NotEmpty(flags, "file", "rejects")); err != nil {
+		return err
 	}
 	if flags.Changed("delay") && flags.Changed("not-before") {
 		return cli.Usage(errors.New("--delay and --not-before are given: use one of them"))
+	}
+	if one && (f.File != "" || f.once) {
+		return cli.Usage(errors.New("--file and --once are for JSON lines, and PAYLOAD is given: leave one out"))
 	}
 	if one {
 		return nil
@@ -145,8 +153,8 @@ func checkEnqueue(a *cli.App, f *enqueueFlags, flags *pflag.FlagSet, one bool) e
 			return cli.Usage(fmt.Errorf("--%s is given without PAYLOAD: give one, - to read it from stdin, or write %s into the JSON lines", name, name))
 		}
 	}
-	if cli.IsTerminal(a.Stdin) {
-		return cli.Usage(errors.New("nothing to enqueue: give PAYLOAD, or JSON lines on stdin"))
+	if f.File == "" && cli.IsTerminal(a.Stdin) {
+		return cli.Usage(errors.New("nothing to enqueue: give PAYLOAD, --file, or JSON lines on stdin"))
 	}
 	return nil
 }
@@ -187,25 +195,49 @@ func payloadArgument(ctx context.Context, a *cli.App, argument string) ([]byte, 
 	return payload, nil
 }
 
-// enqueueTo enqueues jobs in one transaction and prints their ids.
-func enqueueTo(ctx context.Context, a *cli.App, queue enqueuer, name string, asJSON bool) func([]penstock.NewJob) error {
-	return func(jobs []penstock.NewJob) error {
-		made, err := queue.Enqueue(ctx, jobs...)
-		if err != nil {
-			return about.Queue(err, "", name)
+func enqueueLines(ctx context.Context, a *cli.App, store penstock.QueueStore, name string, f *enqueueFlags) error {
+	kind := *jobLines(time.Now)
+	if f.once {
+		id, parse := f.Numbered(name), kind.Parse
+		kind.Parse = func(line []byte) (penstock.NewJob, error) {
+			of := id(line)
+			j, err := parse(line)
+			j.DedupKey = cmp.Or(j.DedupKey, of)
+			return j, err
 		}
-		if asJSON {
-			ids, deduplicated := make([]int64, len(made)), make([]bool, len(made))
-			for i, m := range made {
-				ids[i], deduplicated[i] = m.ID, m.Deduplicated
-			}
-			return json.NewEncoder(a.Stdout).Encode(map[string]any{"queue": name, "ids": ids, "deduplicated": deduplicated})
-		}
-		for _, m := range made {
-			if _, err := fmt.Fprintln(a.Stdout, m.ID); err != nil {
-				return err
-			}
-		}
-		return nil
 	}
+	to, ok := store.(writer.Store)
+	if !ok {
+		return cli.Usage(errors.New("this database's driver has no outboxes"))
+	}
+	w := f.Writer(to)
+	defer func() { _ = w.Close(ctx) }()
+	_, err := cli.CarryLines(ctx, a, &f.LineFlags, &kind, func(ctx context.Context, jobs []penstock.NewJob) (func(context.Context) error, error) {
+		wait, err := w.EnqueueAsync(ctx, name, jobs...)
+		return func(ctx context.Context) error {
+			made, err := wait(ctx)
+			return tellEnqueued(a, name, f.asJSON, made, err)
+		}, err
+	}, cli.Refuses(store))
+	return err
+}
+
+// tellEnqueued prints the ids of what was enqueued in one transaction.
+func tellEnqueued(a *cli.App, name string, asJSON bool, made []penstock.Enqueued, err error) error {
+	if err != nil {
+		return about.Queue(err, "", name)
+	}
+	if asJSON {
+		ids, deduplicated := make([]int64, len(made)), make([]bool, len(made))
+		for i, m := range made {
+			ids[i], deduplicated[i] = m.ID, m.Deduplicated
+		}
+		return json.NewEncoder(a.Stdout).Encode(map[string]any{"queue": name, "ids": ids, "deduplicated": deduplicated})
+	}
+	for _, m := range made {
+		if _, err := fmt.Fprintln(a.Stdout, m.ID); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/cli"
+	"github.com/penstock/penstock/internal/lines"
 )
 
 // jobLine is a job to enqueue as a line of JSON.
@@ -18,17 +19,17 @@ type jobLine struct {
 	NotBefore time.Time         `json:"not_before"`
 	DedupKey  string            `json:"dedup_key"`
 	Headers   map[string]string `json:"headers"`
-	cli.PayloadFields
+	lines.PayloadFields
 }
 
-var jobWords = cli.LineWords{Item: "job", Verb: "enqueue", Past: "enqueued", Doing: "enqueuing", Sample: `{"payload":"p","key":"k"}`}
+var jobWords = lines.Words{Item: "job", Verb: "enqueue", Past: "enqueued", Doing: "enqueuing", Sample: `{"payload":"p","key":"k"}`}
 
 // jobLines reads jobs whose delays count from now.
-func jobLines(now func() time.Time) *cli.LineKind[penstock.NewJob] {
-	return &cli.LineKind[penstock.NewJob]{
-		LineWords: &jobWords,
-		Parse:     func(line []byte) (penstock.NewJob, error) { return parseJobLine(line, now()) },
-		Size:      jobSize,
+func jobLines(now func() time.Time) *lines.Kind[penstock.NewJob] {
+	return &lines.Kind[penstock.NewJob]{
+		Words: &jobWords,
+		Parse: func(line []byte) (penstock.NewJob, error) { return parseJobLine(line, now()) },
+		Size:  jobSize,
 	}
 }
 

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/cli"
+	"github.com/penstock/penstock/internal/cli/clitest"
+)
+
+// published are the payloads in an outbox, in order.
+func (d *desk) published(outbox string) string {
+	d.t.Helper()
+	src, err := d.store.Subscribe(d.t.Context(), penstock.Subscribe{Outbox: outbox, Subscription: "look", Holder: "test"})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	b, err := src.Fetch(d.t.Context(), penstock.Limit{Messages: 1000, Bytes: 16 << 20})
+	if err := errors.Join(err, src.Close(d.t.Context())); err != nil {
+		d.t.Fatal(err)
+	}
+	var all []string
+	for _, m := range b.Messages {
+		all = append(all, string(m.Payload))
+	}
+	return strings.Join(all, " ")
+}
+
+// refusing is a store with a constraint.
+type refusing struct{ penstock.Store }
+
+var errNo = errors.New("the database says no")
+
+func (r refusing) Publish(ctx context.Context, outbox string, msgs ...penstock.Message) error {
+	for _, m := range msgs {
+		if string(m.Payload) == "no" {
+			return errNo
+		}
+	}
+	return r.Store.Publish(ctx, outbox, msgs...)
+}
+
+func (refusing) RefusesContent(err error) bool { return errors.Is(err, errNo) }
+
+// What is bad of a file, and what the database refuses, costs no other line, and can be given again.
+func TestPublishFileGoesOnAfterErrors(t *testing.T) {
+	eachStore(t, func(t *testing.T, d *desk) {
+		d.must("outbox", "create", "orders")
+		open := d.open
+		d.open = func() penstock.Store { return refusing{open()} }
+		file := filepath.Join(t.TempDir(), "events.jsonl")
+		long := strings.Repeat("x", 200<<10)
+		clitest.Write(t, file, `{"payload":"a"}
+{"payload":"b","colour":1}
+
+{"payload":"no"}
+{"payload":"c"}
+{"payload":"`+long+`","key":"`+long+`"}
+{"payload":"d"}`)
+		d.cli("publish", "orders", "--file", file).wants(t, cli.ExitUsage, `line 2: is no message: json: unknown field "colour"; nothing was published`)
+		o := d.cli("publish", "orders", "--file", file, "--continue-on-error", "--json")
+		clitest.Same(t, "exit code", fmt.Sprint(o.code), fmt.Sprint(cli.ExitUsage))
+		clitest.Contains(t, o.stderr, "penstock: 3 messages refused: see "+file+".rejects\n", "line 2: is no message", "line 4: ", "line 6: key is 204800 bytes")
+		clitest.Contains(t, o.stdout, `"published":3`, `"rejected":3`)
+		clitest.Same(t, "published", d.published("orders"), "a c d")
+		rejects, err := os.ReadFile(file + ".rejects")
+		if err != nil {
+			t.Fatal(err)
+		}
+		clitest.Contains(t, string(rejects)[:100], `{"payload":"b","colour":1}`+"\n"+`{"payload":"no"}`+"\n"+`{"payload":"xxx`)
+		clitest.Same(t, "rejects", fmt.Sprint(strings.Count(string(rejects), "\n")), "3")
+		d.run(false, "{\"payload\":\"e\"}\nbad\n", "publish", "orders", "--continue-on-error").wants(t, cli.ExitUsage, "wants --rejects FILE")
+		d.cli("publish", "orders", "--file", file, "--rejects", "x").wants(t, cli.ExitUsage, "goes with --continue-on-error")
+		d.cli("publish", "orders", "--file", file+".no").wants(t, cli.ExitUsage, "no such file")
+	})
+}
+
+// An import that was broken off goes on where it had got to, whatever the size of its batches, and so does one that is repeated.
+func TestImportsOnce(t *testing.T) {
+	eachStore(t, func(t *testing.T, d *desk) {
+		if _, has := d.store.(penstock.OncePublisher); !has {
+			d.must("outbox", "create", "orders")
+			d.cli("publish", "orders", "--once", "imports", "--id", "1").wants(t, cli.ExitUsage, "no inboxes")
+			return
+		}
+		d.must("outbox", "create", "orders")
+		d.must("outbox", "create", "copy")
+		d.must("inbox", "create", "imports")
+		d.must("queue", "create", "mails")
+		file := filepath.Join(t.TempDir(), "events.jsonl")
+		line := func(from, to int) (s string) {
+			for i := from; i <= to; i++ {
+				s += fmt.Sprintf("{\"payload\":\"p%d\"}\n", i)
+			}
+			return s
+		}
+		clitest.Write(t, file, line(1, 5)+"cut o") // as a producer leaves it that is still writing
+		d.cli("publish", "orders", "-f", file, "--once", "imports", "--batch", "2").wants(t, cli.ExitUsage, "line 6: is no message")
+		d.cli("enqueue", "mails", "-f", file, "--once", "--batch", "2").wants(t, cli.ExitUsage, "line 6: is no job")
+		clitest.Write(t, file, line(1, 7)+line(7, 7)) // the same line twice is two messages
+		for range 2 {
+			d.must("publish", "orders", "-f", file, "--once", "imports", "--batch", "3")
+			d.must("enqueue", "mails", "-f", file, "--once", "--batch", "3")
+			clitest.Same(t, "published", d.published("orders"), "p1 p2 p3 p4 p5 p6 p7 p7")
+			clitest.Same(t, "enqueued", fmt.Sprint(d.queue("mails").Ready), "8")
+		}
+		d.must("publish", "copy", "-f", file, "--once", "imports")
+		clitest.Same(t, "another outbox", d.published("copy"), "p1 p2 p3 p4 p5 p6 p7 p7")
+		d.run(false, `{"id":"own","payload":"own"}`, "publish", "copy", "--once", "imports").wants(t, cli.ExitOK, "")
+		d.must("publish", "copy", "--id", "own", "--payload", "again", "--once", "imports")
+		clitest.Same(t, "an id of its own", d.published("copy"), "p1 p2 p3 p4 p5 p6 p7 p7 own")
+		d.cli("publish", "copy", "-f", file, "--once", "nowhere").wants(t, cli.ExitFailure, "no such inbox")
+		d.cli("publish", "copy", "--payload", "x", "--once", "imports").wants(t, cli.ExitUsage, "--once wants --id")
+		d.cli("enqueue", "mails", "x", "--once").wants(t, cli.ExitUsage, "are for JSON lines")
+	})
+}

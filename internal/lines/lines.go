@@ -1,0 +1,239 @@
+// Package lines reads messages and jobs from JSON lines: of files and stdin, and of what is sent over HTTP.
+package lines
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/penstock/penstock"
+)
+
+// maxLineBytes holds the largest payload as base64 and, in JSON, some room for
+// escapes.
+const maxLineBytes = 2 * penstock.MaxPayloadBytes
+
+// maxBatchBytes ends a batch early, so that large items do not pile up.
+const maxBatchBytes = 32 << 20
+
+// Words are for errors about lines.
+type Words struct {
+	Item   string // message
+	Verb   string // publish
+	Past   string // published
+	Doing  string // publishing
+	Sample string // a line that can be used
+}
+
+// Kind is what the lines of an input are.
+type Kind[T any] struct {
+	*Words
+	Parse func(line []byte) (T, error)
+	Size  func(*T) int // bytes in memory, about
+}
+
+// Reader reads items from JSON lines.
+type Reader[T any] struct {
+	// KeepBad has bad lines returned beside the others, rather than end the reading.
+	KeepBad bool
+
+	kind   *Kind[T]
+	in     *bufio.Reader
+	number int
+}
+
+// NewReader reads r.
+func NewReader[T any](r io.Reader, kind *Kind[T]) *Reader[T] {
+	return &Reader[T]{kind: kind, in: bufio.NewReaderSize(r, 256<<10)}
+}
+
+// Batch is items that belong into one transaction, and where they stood.
+type Batch[T any] struct {
+	Items   []T
+	Numbers []int    // of the items' lines
+	Lines   [][]byte // these lines, with KeepBad
+	Bad     []Bad
+	First   int
+	Last    int
+}
+
+// Bad is a line that was refused.
+type Bad struct {
+	Error
+	Text []byte
+}
+
+// Error is about one line.
+type Error struct {
+	Line int
+	Err  error
+}
+
+func (e *Error) Error() string { return fmt.Sprintf("line %d: %v", e.Line, e.Err) }
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// Batch reads up to n items, all there are if n is 0. With a nil error there
+// may be more. An *Error names a bad line; the items before it in the batch
+// are not returned.
+func (l *Reader[T]) Batch(n int) (Batch[T], error) {
+	b := Batch[T]{First: l.number + 1}
+	for size := 0; n == 0 || (len(b.Items)+len(b.Bad) < n && size < maxBatchBytes); {
+		line, bad, err := l.next()
+		if err != nil && !errors.Is(err, io.EOF) {
+			if !errors.Is(err, context.Canceled) {
+				err = &Error{l.number, err}
+			}
+			return Batch[T]{First: b.First}, err
+		}
+		if len(bytes.TrimSpace(line)) > 0 {
+			var item T
+			if bad == nil {
+				item, bad = l.kind.Parse(line)
+			}
+			switch {
+			case bad == nil:
+				size += l.kind.Size(&item)
+				b.Items, b.Numbers, b.Last = append(b.Items, item), append(b.Numbers, l.number), l.number
+				if l.KeepBad {
+					b.Lines = append(b.Lines, line)
+				}
+			case !l.KeepBad:
+				return Batch[T]{First: b.First}, &Error{l.number, bad}
+			default:
+				size += len(line)
+				b.Bad, b.Last = append(b.Bad, Bad{Error{l.number, bad}, line}), l.number
+			}
+		}
+		if err != nil {
+			return b, io.EOF
+		}
+	}
+	return b, nil
+}
+
+// next returns a line that is the caller's to keep, or the beginning of one that is bad for its length.
+func (l *Reader[T]) next() (line []byte, bad, err error) {
+	l.number++
+	for {
+		part, err := l.in.ReadSlice('\n')
+		if bad == nil {
+			line = append(line, part...)
+		}
+		if len(line) > maxLineBytes && bad == nil {
+			bad = fmt.Errorf("is longer than %d bytes: store the content elsewhere and %s a reference to it", maxLineBytes, l.kind.Verb)
+			if !l.KeepBad {
+				return line, bad, nil
+			}
+			line = line[:1<<10]
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return line, bad, err
+		}
+	}
+}
+
+// Decode reads one object into what fields points to, and nothing that the
+// struct has no field for.
+func (w *Words) Decode(line []byte, fields any) error {
+	if !utf8.Valid(line) {
+		// The decoder would silently put U+FFFD in the place of bad bytes.
+		return errors.New("is not valid UTF-8: give bytes as payload_base64")
+	}
+	decoder := json.NewDecoder(bytes.NewReader(line))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(fields); err != nil {
+		return w.problem(err)
+	}
+	if decoder.InputOffset() < int64(len(bytes.TrimRight(line, " \t\r\n"))) {
+		return errors.New("has more than one JSON value: write one object per line")
+	}
+	return noFieldTwice(line)
+}
+
+// problem says in JSON's words, rather than Go's, what is wrong.
+func (w *Words) problem(err error) error {
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		if wrong.Field == "" {
+			return fmt.Errorf("is a JSON %s: write an object such as %s", wrong.Value, w.Sample)
+		}
+		return fmt.Errorf("%s cannot be a %s: see penstock %s --help for what it takes", wrong.Field, wrong.Value, w.Verb)
+	}
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return errors.New("ends within the JSON object: one object per line")
+	}
+	return fmt.Errorf("is no %s: %w", w.Item, err)
+}
+
+// noFieldTwice refuses what encoding/json takes the last of, in a line that is
+// known to be an object. Names differ when they differ in more than case, as
+// they do for the decoder; those of headers are exact.
+func noFieldTwice(line []byte) error {
+	decoder := json.NewDecoder(bytes.NewReader(line))
+	var fields []string
+	headers := map[string]bool{}
+	if _, err := decoder.Token(); err != nil { // {
+		return err
+	}
+	for decoder.More() {
+		name, err := decoder.Token()
+		if err != nil {
+			return err
+		}
+		field := name.(string)
+		if slices.ContainsFunc(fields, func(f string) bool { return strings.EqualFold(f, field) }) {
+			return fmt.Errorf("has %s twice: give it once", strings.ToLower(field))
+		}
+		fields = append(fields, field)
+		var value json.RawMessage
+		if err := decoder.Decode(&value); err != nil {
+			return err
+		}
+		if !strings.EqualFold(field, "headers") || value[0] != '{' {
+			continue
+		}
+		inside := json.NewDecoder(bytes.NewReader(value))
+		inside.Token() // {
+		for inside.More() {
+			token, _ := inside.Token() // all are texts, or the line would not have been decoded
+			name := token.(string)
+			if headers[name] {
+				return fmt.Errorf("has the header %q twice: give it once", name)
+			}
+			headers[name] = true
+			inside.Token() // its value
+		}
+	}
+	return nil
+}
+
+// PayloadFields are the two ways in which a line has a payload.
+type PayloadFields struct {
+	Payload       json.RawMessage `json:"payload"`
+	PayloadBase64 []byte          `json:"payload_base64"`
+}
+
+// Bytes returns the payload: a JSON string as the text it means, any other value
+// as it is written.
+func (p *PayloadFields) Bytes() ([]byte, error) {
+	switch {
+	case p.Payload != nil && p.PayloadBase64 != nil:
+		return nil, errors.New("has both payload and payload_base64: give one")
+	case p.Payload == nil:
+		return p.PayloadBase64, nil
+	case p.Payload[0] != '"':
+		return p.Payload, nil
+	}
+	var text string
+	if err := json.Unmarshal(p.Payload, &text); err != nil {
+		return nil, err
+	}
+	return []byte(text), nil
+}

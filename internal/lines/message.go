@@ -1,0 +1,57 @@
+package lines
+
+import (
+	"bytes"
+	"encoding/json"
+
+	"github.com/penstock/penstock"
+)
+
+// messageLine is a message as a line of JSON.
+type messageLine struct {
+	ID      string            `json:"id"`
+	Key     string            `json:"key"`
+	Topic   string            `json:"topic"`
+	Headers map[string]string `json:"headers"`
+	PayloadFields
+	// What a store sets, and publishing therefore passes over.
+	Seq       json.RawMessage `json:"seq"`
+	CreatedAt json.RawMessage `json:"created_at"`
+	Attempt   json.RawMessage `json:"attempt"`
+}
+
+var (
+	messageWords = Words{Item: "message", Verb: "publish", Past: "published", Doing: "publishing", Sample: `{"topic":"t","payload":"p"}`}
+	// Messages are what penstock publish reads, and the stdout sink writes.
+	Messages = Kind[penstock.Message]{Words: &messageWords, Parse: ParseMessage, Size: (*penstock.Message).Size}
+)
+
+// ParseMessage reads one of them.
+func ParseMessage(line []byte) (penstock.Message, error) {
+	var l messageLine
+	if err := messageWords.Decode(line, &l); err != nil {
+		return penstock.Message{}, err
+	}
+	payload, err := l.Bytes()
+	if err != nil {
+		return penstock.Message{}, err
+	}
+	m := penstock.Message{ID: l.ID, Key: l.Key, Topic: l.Topic, Headers: l.Headers, Payload: payload}
+	return m, m.Validate()
+}
+
+// ParseMessages reads all lines of text; an *Error names one that is bad.
+func ParseMessages(text []byte) (msgs []penstock.Message, err error) {
+	number := 0
+	for line := range bytes.Lines(text) {
+		if number++; len(bytes.TrimSpace(line)) == 0 {
+			continue
+		}
+		m, err := ParseMessage(line)
+		if err != nil {
+			return nil, &Error{number, err}
+		}
+		msgs = append(msgs, m)
+	}
+	return msgs, nil
+}

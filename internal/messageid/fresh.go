@@ -1,0 +1,33 @@
+package messageid
+
+import (
+	"slices"
+
+	"github.com/penstock/penstock"
+)
+
+// Given are the ids that messages have, each once.
+func Given(msgs []penstock.Message) []string {
+	var ids []string
+	known := map[string]bool{}
+	for i := range msgs {
+		if id := msgs[i].ID; id != "" && !known[id] {
+			known[id] = true
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// Fresh are the messages whose ids are among fresh, the first of each, and those without an id.
+func Fresh(msgs []penstock.Message, fresh []string) []penstock.Message {
+	left := make(map[string]bool, len(fresh))
+	for _, id := range fresh {
+		left[id] = true
+	}
+	return slices.DeleteFunc(slices.Clone(msgs), func(m penstock.Message) bool {
+		is := m.ID == "" || left[m.ID]
+		delete(left, m.ID)
+		return !is
+	})
+}
