@@ -13,6 +13,7 @@ import (
 	"github.com/penstock/penstock/internal/cli/dead"
 	"github.com/penstock/penstock/internal/cli/demo"
 	"github.com/penstock/penstock/internal/cli/doctor"
+	"github.com/penstock/penstock/internal/cli/explain"
 	"github.com/penstock/penstock/internal/cli/exporter"
 	"github.com/penstock/penstock/internal/cli/inbox"
 	"github.com/penstock/penstock/internal/cli/migrate"
@@ -82,7 +83,7 @@ func rootCommand(a *cli.App) *cobra.Command {
 		id, title string
 		verbs     []*cobra.Command
 	}{
-		{"any", "Setting up and watching:", []*cobra.Command{demo.Command(a), migrate.Command(a), status.Command(a), doctor.Command(a), exporter.Command(a), dead.Command(a), bench.Command(a), versionCommand(a)}},
+		{"any", "Setting up and watching:", []*cobra.Command{demo.Command(a), migrate.Command(a), status.Command(a), doctor.Command(a), explain.Command(a), exporter.Command(a), dead.Command(a), bench.Command(a), versionCommand(a)}},
 		{"outbox", "Outboxes and their relay:", []*cobra.Command{outbox.Command(a), outbox.PublishCommand(a), relay.Command(a), outbox.TailCommand(a), outbox.ParkedCommand(a),
 			outbox.ReplayCommand(a), outbox.SubscriptionCommand(a), adopt.Command(a)}},
 		{"queue", "Job queues:", []*cobra.Command{queue.Command(a), queue.EnqueueCommand(a), work.Command(a), queue.JobCommand(a), queue.ScheduleCommand(a)}},

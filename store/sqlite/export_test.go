@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"regexp"
 	"slices"
 	"time"
 
@@ -57,8 +56,6 @@ func HotQueueStatements(queue string) map[string]string {
 	}
 	return all
 }
-
-var parameter = regexp.MustCompile(`\?\d*|:[a-z_]+`)
 
 // LoseAnswer keeps what a source knows of its batches; restore makes it forget
 // what was settled since, as if the database's answer had not arrived.

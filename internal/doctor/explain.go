@@ -1,0 +1,57 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+)
+
+// Explainer is a store that runs the statements which messages and jobs go through, measures what each
+// reads, and takes everything back. Names that are not there are errors, as elsewhere.
+type Explainer interface {
+	ExplainOutbox(ctx context.Context, outbox string) ([]Statement, error)
+	ExplainQueue(ctx context.Context, queue string) ([]Statement, error)
+}
+
+// Statement is what one of them did. Without Measured there is only a plan.
+type Statement struct {
+	Of         string   `json:"of"`        // the outbox and subscription, or the queue
+	Name       string   `json:"statement"` // fetch, settle; dequeue, claim, ack
+	RoundTrips int      `json:"round_trips"`
+	Rows       int64    `json:"rows"` // messages or jobs that it returned or settled
+	Measured   bool     `json:"measured"`
+	Entries    int64    `json:"index_entries"`
+	Dead       int64    `json:"dead"`     // entries that led to no row: deleted, rolled back, or taken by another
+	Scanned    int64    `json:"scanned"`  // rows that were read without an index
+	Pages      int64    `json:"pages"`    // each time that one was asked for
+	TablePages int64    `json:"of_pages"` // what the outbox or queue has, with indexes
+	Seconds    float64  `json:"seconds"`  // in the server, EXPLAIN's own cost with it
+	Busiest    string   `json:"busiest"`  // the table or index that most was read of
+	Plan       []string `json:"plan,omitempty"`
+	Verdict    string   `json:"verdict"` // a sentence
+	Slow       bool     `json:"slow"`
+}
+
+// What a statement may read beside ten times what it returns: a relay fetches everything since its last
+// write of the cursor, a claim looks into skip maps and the ends of segments.
+const (
+	spareEntries = 2000
+	sparePages   = 1000
+)
+
+// Judge fills in the verdict.
+func (s *Statement) Judge() {
+	per := func(n int64) string { return fmt.Sprintf("%d for %d rows", n, s.Rows) }
+	switch most := 10*s.Rows + spareEntries; {
+	case !s.Measured:
+	case s.Scanned > most:
+		s.Slow, s.Verdict = true, "reads "+s.Busiest+" without an index: rows, "+per(s.Scanned)+"; an index is missing, which penstock migrate --check may know of"
+	case s.Dead > most:
+		s.Slow, s.Verdict = true, "steps over dead rows: "+per(s.Dead)+", most of them in "+s.Busiest+"; penstock doctor says what keeps them there"
+	case s.Entries > most:
+		s.Slow, s.Verdict = true, "walks far: index entries, "+per(s.Entries)+", most of them of "+s.Busiest
+	case s.Pages > 20*s.Rows+sparePages:
+		s.Slow, s.Verdict = true, "reads many pages: "+per(s.Pages)+", most of them of "+s.Busiest
+	default:
+		s.Verdict = "reads what it returns and little else"
+	}
+}

@@ -1,0 +1,55 @@
+package sqlite
+
+import (
+	"context"
+	"regexp"
+	"strings"
+
+	"github.com/penstock/penstock/internal/doctor"
+)
+
+var _ doctor.Explainer = (*Store)(nil)
+
+var parameter = regexp.MustCompile(`\?\d*|:[a-z_]+`)
+
+// ExplainOutbox implements doctor.Explainer: SQLite counts nothing, so there are plans.
+func (s *Store) ExplainOutbox(ctx context.Context, outbox string) ([]doctor.Statement, error) {
+	if _, err := findOutbox(ctx, s.readers, outbox); err != nil {
+		return nil, err
+	}
+	return s.plans(ctx, outbox, Table(outbox), []string{"fetch", "settle"}, fetchSQL, settleSQL)
+}
+
+// ExplainQueue implements doctor.Explainer.
+func (s *Store) ExplainQueue(ctx context.Context, queue string) ([]doctor.Statement, error) {
+	if _, err := findQueue(ctx, s.readers, queue); err != nil {
+		return nil, err
+	}
+	return s.plans(ctx, queue, QueueTable(queue), []string{"claim", "ack"}, claimSQL, ackSQL)
+}
+
+func (s *Store) plans(ctx context.Context, of, table string, names []string, statements ...string) (found []doctor.Statement, err error) {
+	for i, text := range statements {
+		rows, err := s.readers.QueryContext(ctx, "explain query plan "+parameter.ReplaceAllString(on(table, text), "null"))
+		if err != nil {
+			return nil, s.explain(err)
+		}
+		f := doctor.Statement{Of: of, Name: names[i], Verdict: "finds its rows through indexes"}
+		for rows.Next() {
+			var id, parent, unused int
+			var step string
+			if err := rows.Scan(&id, &parent, &unused, &step); err != nil {
+				return nil, s.explain(err)
+			}
+			f.Plan = append(f.Plan, step)
+			if what, scans := strings.CutPrefix(step, "SCAN "); scans && strings.HasPrefix(what, "penstock_") || strings.Contains(step, "AUTOMATIC") {
+				f.Slow, f.Verdict = true, "reads a table without an index: "+step
+			}
+		}
+		if err := rows.Err(); err != nil {
+			return nil, s.explain(err)
+		}
+		found = append(found, f)
+	}
+	return found, nil
+}
