@@ -24,8 +24,8 @@ type late struct {
 	inRow int             // sweeps in a row that have found something
 	// The place to which the head has to go back before the next read; nil: none.
 	retreat place
-	sweep   chan struct{} // poked: now
-	room    chan struct{} // poked: ids were taken
+	sweep   chan struct{} // notified: now
+	room    chan struct{} // notified: ids were taken
 }
 
 // maxLate bounds the ids in memory.
@@ -35,7 +35,7 @@ func (l *late) reset() {
 	l.known, l.sweep, l.room = map[string]bool{}, make(chan struct{}, 1), make(chan struct{}, 1)
 }
 
-func poke(c chan struct{}) {
+func notify(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:
@@ -43,7 +43,7 @@ func poke(c chan struct{}) {
 }
 
 // hurry has the sweep begin.
-func (l *late) hurry() { poke(l.sweep) }
+func (l *late) hurry() { notify(l.sweep) }
 
 func (l *late) add(ids []string) {
 	l.mu.Lock()
@@ -108,7 +108,7 @@ func (l *late) take(n int) []string {
 		delete(l.known, id)
 	}
 	if n > 0 {
-		poke(l.room)
+		notify(l.room)
 	}
 	return ids
 }
