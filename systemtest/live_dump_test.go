@@ -229,7 +229,7 @@ func (b *business) turnRings(ctx context.Context, turns map[string]int) {
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
 	for tick := time.NewTicker(20 * time.Millisecond); ctx.Err() == nil; <-tick.C {
-		for _, sql := range []string{"_reclaim_cursor()", "_reclaim_lines(1)", "_reclaim_parked(1)", "_maintain_ring('jobs')"} {
+		for _, sql := range []string{"_reclaim_cursor()", "_reclaim_parked_keys(1)", "_reclaim_parked(1)", "_maintain_ring('jobs')"} {
 			if _, err := conn.Exec(context.WithoutCancel(ctx), "select penstock."+sql); err != nil {
 				b.t.Errorf("%s: %v", sql, err)
 				return

@@ -23,7 +23,7 @@ func TestNobodyWaitsForWhatIsDumped(t *testing.T) {
 	f.settleAll(src, parked, f.fetchSome(src))
 	f.Must(src.Close(f.Ctx))
 	f.Exec("select penstock._rotate('orders', true)") // what it leaves could be emptied
-	f.Exec("select setval('penstock._cursor_slot', 1), setval('penstock._line_slot', 1), setval('penstock._parked_slot', 1)")
+	f.Exec("select setval('penstock._cursor_slot', 1), setval('penstock._parked_key_slot', 1), setval('penstock._parked_slot', 1)")
 
 	f.Exec("select penstock.create_queue('q', 'fifo', 4, 65536)")
 	f.leaveBehind("select")
@@ -62,7 +62,7 @@ func TestNobodyWaitsForWhatIsDumped(t *testing.T) {
 		done <- waiting
 	}()
 	for range 20 {
-		f.Exec("select penstock._reclaim('orders', 0), penstock._reclaim_cursor(), penstock._reclaim_lines(1), penstock._reclaim_parked(1)")
+		f.Exec("select penstock._reclaim('orders', 0), penstock._reclaim_cursor(), penstock._reclaim_parked_keys(1), penstock._reclaim_parked(1)")
 		maintenance()
 	}
 	cancel()
@@ -73,7 +73,7 @@ func TestNobodyWaitsForWhatIsDumped(t *testing.T) {
 		t.Errorf("%d segments of the queue that a dump reads were truncated", n)
 	}
 	f.Must(dump.Rollback(f.Ctx))
-	for _, sql := range []string{"_reclaim('orders', 0)", "_reclaim_cursor()", "_reclaim_lines(1)", "_reclaim_parked(1)"} {
+	for _, sql := range []string{"_reclaim('orders', 0)", "_reclaim_cursor()", "_reclaim_parked_keys(1)", "_reclaim_parked(1)"} {
 		f.Eventually(sql+" goes on after the dump", func() bool { return f.text("select penstock."+sql+"::text") == "true" })
 	}
 	f.Eventually("the rings of the queue go on, too", func() bool { maintenance(); return emptied() == 4 })

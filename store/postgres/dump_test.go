@@ -44,7 +44,7 @@ func TestDumpThatWaitsForALock(t *testing.T) {
 	}
 	turned := func() (n int64) {
 		f.Helper()
-		return f.Number("select penstock._reclaim_cursor()::int + penstock._reclaim_lines(1)::int + penstock._reclaim_parked(1)::int")
+		return f.Number("select penstock._reclaim_cursor()::int + penstock._reclaim_parked_keys(1)::int + penstock._reclaim_parked(1)::int")
 	}
 	emptied := func() (n int64) {
 		f.Helper()

@@ -153,7 +153,7 @@ func (s *Store) reclaimParked(ctx context.Context, now time.Time) error {
 	for _, call := range []struct {
 		function string
 		bytes    int64
-	}{{"_reclaim_lines", seal}, {"_reclaim_parked", sealMessages}} {
+	}{{"_reclaim_parked_keys", seal}, {"_reclaim_parked", sealMessages}} {
 		var one bool
 		if err := s.pool.QueryRow(ctx, "select "+s.table(call.function)+"($1)", call.bytes).Scan(&one); err != nil {
 			return s.explain(err)

@@ -41,7 +41,7 @@ func (f *fixture) fetchSome(src penstock.Source) (b penstock.Batch) {
 func (f *fixture) parkedBytes() int64 {
 	f.Helper()
 	return f.Number(`select sum(pg_total_relation_size(inhrelid))::bigint from pg_inherits
-		where inhparent in ('penstock._parked'::regclass, 'penstock._line'::regclass)`)
+		where inhparent in ('penstock._parked'::regclass, 'penstock._parked_key'::regclass)`)
 }
 
 // Parking, trying again and delivering leave no dead row, and the ring gives its space
@@ -77,7 +77,7 @@ func TestParkedRingIsFlat(t *testing.T) {
 		f.Must(f.store.Maintain(f.Ctx, "orders"))
 		return f.parkedBytes() <= floor
 	})
-	const stats = ` from pg_stat_user_tables where schemaname = 'penstock' and (relname like '\_parked%' or relname like '\_line%')`
+	const stats = ` from pg_stat_user_tables where schemaname = 'penstock' and relname like '\_parked%'`
 	f.Eventually("the statistics are complete", func() bool {
 		return f.Number("select coalesce(sum(n_tup_ins), 0)"+stats) >= 500*rounds
 	})
@@ -111,7 +111,7 @@ func TestParkedRingKeepsWhatIsParked(t *testing.T) {
 		}
 		f.Must(f.store.Maintain(f.Ctx, "orders"))
 	}
-	if n := f.Number("select count(distinct slot) from (select slot from penstock._parked union all select slot + 10 from penstock._line) s"); n == 0 {
+	if n := f.Number("select count(distinct slot) from (select slot from penstock._parked union all select slot + 10 from penstock._parked_key) s"); n == 0 {
 		t.Error("nothing is parked any more")
 	}
 	keys, err := f.store.ParkedKeys(f.Ctx, "orders", "sub", 10)
@@ -121,7 +121,7 @@ func TestParkedRingKeepsWhatIsParked(t *testing.T) {
 	}
 	f.Eventually("the ring is small", func() bool {
 		f.Must(f.store.Maintain(f.Ctx, "orders"))
-		return f.Number("select count(*) from penstock._parked") == 2 && f.Number("select count(*) from penstock._line") == 1
+		return f.Number("select count(*) from penstock._parked") == 2 && f.Number("select count(*) from penstock._parked_key") == 1
 	})
 	f.insert(f.Conn, "stuck", "third")
 	b := f.fetchSome(src)
@@ -213,7 +213,7 @@ func TestLateWriteOfALostSession(t *testing.T) {
 	src := f.subscribe()
 	f.insert(f.Conn, "k", "first")
 	b := f.fetchSome(src)
-	// Keeps the insert into _line waiting, as a slow disk would the commit.
+	// Keeps the insert into _parked_key waiting, as a slow disk would the commit.
 	blocker := f.Connect()
 	tx, err := blocker.Begin(f.Ctx)
 	f.Must(err)

@@ -93,7 +93,7 @@ func newNeighbours(t *testing.T) *neighbours {
 	n.aims = []aim{
 		{queue, []string{"known", "known 1", "known 2", "jobs"}, append(numbers("select lease from penstock._lease union select id from penstock._dead_job union select id from penstock._scheduled"),
 			id("_queue", "name", queue)), relations(queue)},
-		{outbox, []string{"their own", "known 0", "kknown 0", "kknown 1"}, append(numbers("select seq from penstock._dead_letter union select seq from penstock._parked union select n from penstock._line"),
+		{outbox, []string{"their own", "known 0", "kknown 0", "kknown 1"}, append(numbers("select seq from penstock._dead_letter union select seq from penstock._parked union select n from penstock._parked_key"),
 			numbers("select id from penstock._subscription")...), relations(outbox)},
 		{inbox, []string{"known", "known seen", "known held 2", "known missing 2"}, []int64{theirs}, relations(fmt.Sprintf("_inbox.%d", theirs))},
 	}
@@ -368,18 +368,15 @@ var parts = []part{
 		_orders.slot: select
 		orders: insert (headers id key payload topic)`},
 	{name: "relay", grant: "select penstock.grant_relay('%s')",
-		calls: []string{"penstock._behind", "penstock._head", "penstock._reclaim", "penstock._reclaim_cursor", "penstock._reclaim_lines", "penstock._reclaim_parked", "penstock._report_sink", "penstock._rotate", "penstock._segments", "penstock._write_cursor"},
+		calls: []string{"penstock._behind", "penstock._head", "penstock._reclaim", "penstock._reclaim_cursor", "penstock._reclaim_parked", "penstock._reclaim_parked_keys", "penstock._report_sink", "penstock._rotate", "penstock._segments", "penstock._write_cursor"},
 		// It has all outboxes: settles, turns their rings, and knows what they hold.
-		changes: []string{"_cursor", "_line", "_parked", "_subscription", `"_orders.seq.slot"`},
-		reads:   []string{`"orders.seq"`, "_cursor", "_dead_letter", "_line", "_parked"},
+		changes: []string{"_cursor", "_parked", "_parked_key", "_subscription", `"_orders.seq.slot"`},
+		reads:   []string{`"orders.seq"`, "_cursor", "_dead_letter", "_parked", "_parked_key"},
 		privileges: `
 		_cursor: insert select
 		_cursor_n: usage
 		_cursor_slot: select
 		_dead_letter: delete insert select update
-		_line: insert select
-		_line_n: select usage
-		_line_slot: select
 		_migration: select
 		_orders.seq.seq: select
 		_orders.seq.slot: select
@@ -387,6 +384,9 @@ var parts = []part{
 		_orders.slot: select
 		_outbox: select
 		_parked: insert select
+		_parked_key: insert select
+		_parked_key_n: select usage
+		_parked_key_slot: select
 		_parked_p: usage
 		_parked_slot: select
 		_replay: delete insert select update

@@ -8,9 +8,9 @@
 select m.seq, m.created_at, m.id, m.key, m.topic, m.headers, m.payload,
        l.line, l.n, m.p, l.due, l.attempt, l.failures, (extract(epoch from l.failed_since) * 1000000)::bigint, l.head
   from (select c.line, c.n, c.due, c.attempt, c.failures, c.failed_since,
-               case when not exists (select from {schema}._line x
+               case when not exists (select from {schema}._parked_key x
                                       where x.subscription = $1::bigint and x.line = c.line and x.n > c.n) then c.head end as head
-          from {schema}._line c
+          from {schema}._parked_key c
          where c.subscription = $1::bigint and (c.due, c.n) > ($2::timestamptz, $3::bigint)
            and c.due <= statement_timestamp() and c.head is not null
          order by c.due, c.n limit $4::bigint) l

@@ -1,7 +1,7 @@
 -- The lines that are not over, and which of them are held.
 --   $1 subscription, $2 limit
 select l.line, l.held is not null
-  from {schema}._line l
+  from {schema}._parked_key l
  where l.subscription = $1 and l.head is not null
-   and not exists (select from {schema}._line x where x.subscription = $1 and x.line = l.line and x.n > l.n)
+   and not exists (select from {schema}._parked_key x where x.subscription = $1 and x.line = l.line and x.n > l.n)
  limit $2

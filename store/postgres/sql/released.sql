@@ -2,9 +2,9 @@
 -- If it was sent back and is parked by itself now, it is not gone.
 --   $1 subscription, $2 limit
 select l.line, l.head
-  from {schema}._line l
+  from {schema}._parked_key l
  where l.subscription = $1 and l.due = 'infinity' and l.head is not null
-   and not exists (select from {schema}._line x where x.subscription = $1 and x.line = l.line and x.n > l.n)
+   and not exists (select from {schema}._parked_key x where x.subscription = $1 and x.line = l.line and x.n > l.n)
    and not exists (select from {schema}._dead_letter d where d.subscription = $1 and d.seq = l.held)
-   and (select s.head from {schema}._line s where s.subscription = $1 and s.line = 's' || l.held order by s.n desc limit 1) is null
+   and (select s.head from {schema}._parked_key s where s.subscription = $1 and s.line = 's' || l.held order by s.n desc limit 1) is null
  limit $2

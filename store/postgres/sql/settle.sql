@@ -15,9 +15,9 @@ with moved as materialized (
 ), buried as (
     insert into {schema}._dead_letter (subscription, seq, id, key, topic, headers, payload, created_at, attempt, failures, failed_since, held)
     select $1::bigint, d.seq, d.id, d.key, d.topic, d.headers, d.payload, d.created_at, d.attempt, d.failures, d.failed_since,
-           d.held or exists (select from {schema}._line l
+           d.held or exists (select from {schema}._parked_key l
                               where l.subscription = $1::bigint and l.line = 'k' || d.key and l.held = d.seq
-                                and not exists (select from {schema}._line x where x.subscription = $1::bigint and x.line = l.line and x.n > l.n))
+                                and not exists (select from {schema}._parked_key x where x.subscription = $1::bigint and x.line = l.line and x.n > l.n))
       from unnest($17::bigint[], $18::text[], $19::text[], $20::text[], $21::jsonb[], $22::bytea[], $23::timestamptz[],
                   $24::int[], $25::jsonb[], $26::timestamptz[], $27::boolean[])
            d(seq, id, key, topic, headers, payload, created_at, attempt, failures, failed_since, held)
@@ -42,7 +42,7 @@ with moved as materialized (
      cross join unnest($31::bigint[], $32::text[]) with ordinality a(seq, line, ord)
       join {schema}._dead_letter d on d.subscription = $1::bigint and d.seq = a.seq
 ), entered as (
-    insert into {schema}._line (subscription, line, head, due, held, attempt, failures, failed_since)
+    insert into {schema}._parked_key (subscription, line, head, due, held, attempt, failures, failed_since)
     select $1::bigint, c.line, at.head,
            case when c.held is not null then 'infinity'
                 else clock_timestamp() + c.delay_us * interval '1 microsecond' end,
@@ -50,7 +50,7 @@ with moved as materialized (
       from base
      cross join unnest($33::text[], $34::bigint[], $35::bigint[], $36::bigint[], $37::bigint[], $38::int[], $39::jsonb[], $40::timestamptz[])
                 c(line, after, ord, delay_us, held, attempt, failures, failed_since)
-      left join lateral (select l.head, l.attempt, l.failures, l.failed_since from {schema}._line l
+      left join lateral (select l.head, l.attempt, l.failures, l.failed_since from {schema}._parked_key l
                           where l.subscription = $1::bigint and l.line = c.line order by l.n desc limit 1) live on true
      cross join lateral (
         select case when c.after is null then coalesce(live.head, base.p + c.ord)

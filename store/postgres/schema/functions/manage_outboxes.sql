@@ -139,12 +139,12 @@ declare
 begin
     insert into _relay_role (name) values (role) on conflict do nothing;
     execute format('grant usage on schema %I to %I', current_schema(), role);
-    execute format('grant select on table _outbox, _subscription, _cursor, _dead_letter, _replay, _retry, _parked, _line, _migration to %I', role);
-    execute format('grant insert on table _subscription, _cursor, _dead_letter, _replay, _retry, _parked, _line to %I', role);
+    execute format('grant select on table _outbox, _subscription, _cursor, _dead_letter, _replay, _retry, _parked, _parked_key, _migration to %I', role);
+    execute format('grant insert on table _subscription, _cursor, _dead_letter, _replay, _retry, _parked, _parked_key to %I', role);
     execute format('grant update, delete on table _dead_letter, _replay, _retry to %I', role);
-    execute format('grant usage on sequence _cursor_n, _parked_p, _line_n to %I', role);
-    execute format('grant select on sequence _cursor_slot, _parked_slot, _line_slot, _line_n to %I', role);
-    execute format('grant execute on function _rotate(text, boolean), _reclaim(text, integer), _behind(text, integer), _reclaim_cursor(), _reclaim_lines(bigint), _reclaim_parked(bigint), _head(bigint), _segments(text), _report_sink(bigint, bigint, timestamptz, text) to %I', role);
+    execute format('grant usage on sequence _cursor_n, _parked_p, _parked_key_n to %I', role);
+    execute format('grant select on sequence _cursor_slot, _parked_slot, _parked_key_slot, _parked_key_n to %I', role);
+    execute format('grant execute on function _rotate(text, boolean), _reclaim(text, integer), _behind(text, integer), _reclaim_cursor(), _reclaim_parked_keys(bigint), _reclaim_parked(bigint), _head(bigint), _segments(text), _report_sink(bigint, bigint, timestamptz, text) to %I', role);
     execute format('grant execute on function _write_cursor(bigint, bigint, text, bigint, pg_snapshot, bigint, pg_snapshot, bigint, bigint, bigint, bigint, timestamptz, bigint, integer, int8multirange) to %I', role);
     for outbox in select o.name from _outbox o loop
         perform _grant_relay_on(outbox, role);

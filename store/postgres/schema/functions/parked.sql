@@ -7,15 +7,15 @@
 -- that shares its caller's snapshot: such a statement locks them before it takes
 -- its snapshot, and sees either the rows before a move or those after it.
 
--- _reclaim_lines keeps the ring of states small: those that are still true are carried over.
-create or replace function _reclaim_lines(full_bytes bigint) returns boolean
+-- _reclaim_parked_keys keeps the ring of states small: those that are still true are carried over.
+create or replace function _reclaim_parked_keys(full_bytes bigint) returns boolean
 language sql volatile security definer set search_path from current set enable_seqscan = off set enable_bitmapscan = off as $$
-    select _turn_ring('_line', full_bytes, $sql$
-        insert into _line (subscription, n, due, head, held, failed_since, attempt, line, failures, slot)
+    select _turn_ring('_parked_key', full_bytes, $sql$
+        insert into _parked_key (subscription, n, due, head, held, failed_since, attempt, line, failures, slot)
         select l.subscription, l.n, l.due, l.head, l.held, l.failed_since, l.attempt, l.line, l.failures, %2$s
           from %1$s l
          where l.head is not null
-           and not exists (select from _line x where x.subscription = l.subscription and x.line = l.line and x.n > l.n)
+           and not exists (select from _parked_key x where x.subscription = l.subscription and x.line = l.line and x.n > l.n)
            and exists (select from _subscription s where s.id = l.subscription)$sql$)
 $$;
 
@@ -29,6 +29,6 @@ language sql volatile security definer set search_path from current set enable_b
       from (select $sql$
           from %1$s m
          where exists (select from _subscription s where s.id = m.subscription)
-           and m.p >= (select x.head from _line x where x.subscription = m.subscription and x.line = m.line
+           and m.p >= (select x.head from _parked_key x where x.subscription = m.subscription and x.line = m.line
                         order by x.subscription desc, x.line desc, x.n desc limit 1)$sql$) a(alive)
 $$;
