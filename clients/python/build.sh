@@ -8,4 +8,3 @@ python=${PYTHON:-python3}
 "$penstock" migrate --sql > src/penstock/django/schema.sql
 rm -rf dist
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-1577836800} "$python" -m build --no-isolation --outdir dist . > /dev/null
-ls dist

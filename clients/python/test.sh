@@ -7,23 +7,23 @@ cd "$(dirname "$0")"
 export PENSTOCK_BIN=${PENSTOCK_BIN:-$(cd ../.. && pwd)/bin/penstock}
 : "${PENSTOCK_TEST_POSTGRES:?is the URL of a PostgreSQL server: bin/withservers -only postgres clients/python/test.sh}"
 
+tools=(build 'hatchling>=1.26' pytest mypy ruff asyncpg django greenlet 'psycopg[binary]' sqlalchemy)
 unset PYTHONPATH # the wheel is tested, not the folder
 first=yes
 for python in "${@:-python3}"; do
   venv=$PWD/.venv-$("$python" -c 'import platform; print(platform.python_version())')
-  stamp=$venv/built-from
-  if [[ ! -f $stamp ]] || ! cmp -s "$stamp" pyproject.toml; then
+  if [[ $(cat "$venv/installed" 2>/dev/null) != "${tools[*]}" ]]; then
     rm -rf "$venv"
     "$python" -m venv "$venv"
-    "$venv/bin/pip" install --quiet --disable-pip-version-check build 'hatchling>=1.26' pytest mypy ruff asyncpg django greenlet 'psycopg[binary]' sqlalchemy
-    cp pyproject.toml "$stamp"
+    "$venv/bin/pip" install --quiet --no-compile --disable-pip-version-check "${tools[@]}"
+    echo "${tools[*]}" > "$venv/installed"
   fi
   export PATH=$venv/bin:$PATH
   if [[ $first ]]; then
     ruff format --check --quiet src tests || { echo 'run: ruff format src tests'; exit 1; }
     ruff check --quiet src tests
-    ./build.sh > /dev/null && before=$(cd dist && sha256sum ./*)
-    ./build.sh > /dev/null && after=$(cd dist && sha256sum ./*)
+    before=$(./build.sh && sha256sum dist/*)
+    after=$(./build.sh && sha256sum dist/*)
     [[ $before == "$after" ]] || { printf 'two builds differ:\n%s\n%s\n' "$before" "$after"; exit 1; }
     unzip -Z1 dist/*.whl | grep -q 'licenses/LICENSE$' && unzip -Z1 dist/*.whl | grep -qx penstock/py.typed || { echo 'the wheel lacks its licence or py.typed'; exit 1; }
   fi

@@ -86,6 +86,8 @@ class Postgres:
     def claim(self, queue: str, n: int, lease: float, group_key: str, worker: str, acks: Sequence[int] = ()) -> Op[tuple[list[int], list[Job]]]:
         values: list[Any] = [queue]
         call = "claim(cast($1 as text)"
+        text("group_key", group_key)
+        text("worker", worker, 256)
         if acks:
             call, values = "ack_claim(cast($1 as text), cast($2 as bigint[])", [queue, list(acks)]
         at = len(values)

@@ -78,6 +78,10 @@ def job_line(j: penstock.Job) -> Request:
     }
 
 
+def given(r: Request, name: str, default: int) -> Any:
+    return default if r.get(name) is None else r[name]
+
+
 def enqueued(e: penstock.Enqueued) -> Request:
     return {"id": str(e.id), "deduplicated": e.deduplicated}
 
@@ -348,8 +352,8 @@ class Program:
 
     def claim(self, r: Request) -> object:
         acks = [int(n) for n in r.get("acks") or []]
-        db, worker = self.dbs[r["db"]], r.get("worker") or ""
-        acked, jobs = db.call(db.sql.claim(r["queue"], r.get("n") or 1, (r.get("lease_ms") or 30000) / 1000, r.get("group_key") or "", worker, acks))
+        db, worker, lease = self.dbs[r["db"]], r.get("worker") or "", given(r, "lease_ms", 30000) / 1000
+        acked, jobs = db.call(db.sql.claim(r["queue"], given(r, "n", 1), lease, r.get("group_key") or "", worker, acks))
         return {"jobs": [job_line(j) for j in jobs], "acked": [str(n) for n in acked]}
 
     def leases(self, r: Request) -> object:
