@@ -25,7 +25,8 @@ for python in "${@:-python3}"; do
     before=$(./build.sh && sha256sum dist/*)
     after=$(./build.sh && sha256sum dist/*)
     [[ $before == "$after" ]] || { printf 'two builds differ:\n%s\n%s\n' "$before" "$after"; exit 1; }
-    unzip -Z1 dist/*.whl | grep -q 'licenses/LICENSE$' && unzip -Z1 dist/*.whl | grep -qx penstock/py.typed || { echo 'the wheel lacks its licence or py.typed'; exit 1; }
+    names=$("$python" -m zipfile -l dist/*.whl)
+    [[ $names == *licenses/LICENSE* && $names == *penstock/py.typed* && $names == *schema.sql* ]] || { echo 'the wheel lacks its licence, py.typed or schema.sql'; exit 1; }
   fi
   pip install --quiet --disable-pip-version-check --no-deps --force-reinstall dist/*.whl
   [[ -z $first ]] || mypy
