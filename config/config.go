@@ -24,7 +24,9 @@ type Config struct {
 	Log   Log   `yaml:"log"`
 	// Metrics are served while the relay runs, if it says where.
 	Metrics Metrics `yaml:"metrics"`
-	// Subscriptions to relay, at least one.
+	// Serve says where messages are taken over HTTP; nil: nowhere.
+	Serve *Serve `yaml:"serve"`
+	// Subscriptions to relay, at least one unless messages are taken.
 	Subscriptions []Subscription `yaml:"subscriptions"`
 }
 

@@ -113,7 +113,7 @@ func TestReference(t *testing.T) {
 type referenceRow struct{ path, typ, preset string }
 
 // required keys; that they are is tested with the *-missing.bad.yaml of testdata.
-var required = []string{"database_url", "subscriptions", "subscriptions[].name", "subscriptions[].sink"}
+var required = []string{"database_url", "subscriptions", "subscriptions[].name", "subscriptions[].sink", "serve.outboxes[].name"}
 
 // referenceRows lists every key with its type and default.
 func referenceRows() []referenceRow {
@@ -126,6 +126,7 @@ func referenceRows() []referenceRow {
 	// What is explained in words: raw has none of the others, and these depend on names.
 	whole.Format.Kind, whole.Format.Source, whole.Format.Extensions = format.Raw, "", nil
 	c.Subscriptions = []Subscription{whole}
+	c.Serve = &Serve{Outboxes: []ServeOutbox{{}}}
 	c.SetDefaults()
 	return rowsOf("", reflect.ValueOf(&c).Elem())
 }
@@ -236,7 +237,7 @@ func preset(path string, v reflect.Value) string {
 		return "required"
 	}
 	switch s := fmt.Sprint(show(path, v)); s {
-	case "", "[]", fmt.Sprint(shown{}):
+	case "", "[]", "[{}\n]", fmt.Sprint(shown{}):
 		return ""
 	default:
 		return "`" + strings.ReplaceAll(s, "guest:xxxxx", "guest:guest") + "`"

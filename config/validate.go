@@ -28,6 +28,9 @@ func (c *Config) SetDefaults() {
 	}
 	c.Relay.SetDefaults()
 	c.Metrics.SetDefaults()
+	if c.Serve != nil {
+		c.Serve.SetDefaults()
+	}
 	if c.Log.Format == "" {
 		c.Log.Format = Text
 	}
@@ -47,7 +50,10 @@ func (d *decoder) validate(c *Config) {
 	}
 	d.limits("relay", &c.Relay)
 	d.invalid("metrics", c.Metrics.Validate())
-	if len(c.Subscriptions) == 0 && !d.broken["subscriptions"] && !d.opaque[""] {
+	if c.Serve != nil {
+		d.invalid("serve", c.Serve.Validate())
+	}
+	if len(c.Subscriptions) == 0 && c.Serve == nil && !d.broken["subscriptions"] && !d.opaque[""] {
 		d.fail(d.near("subscriptions"), "subscriptions", problem{"is missing or empty", "list at least one, with name, outbox and sink"})
 	}
 	names := map[[2]string]string{}

@@ -5,6 +5,7 @@ package run
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -13,7 +14,9 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/config"
+	"github.com/penstock/penstock/internal/ingest"
 	"github.com/penstock/penstock/metrics"
+	"github.com/penstock/penstock/writer"
 )
 
 // Options of what is run; the zero value will do.
@@ -86,6 +89,12 @@ func New(ctx context.Context, cfg *config.Config, o Options) (*Relays, error) {
 		}
 		o.Log.Info("relaying", s.origin(), s.Origin(), "subscription", s.Name, "sink", s.Sink.Name(), "holder", o.Holder)
 	}
+	if cfg.Serve != nil && cfg.Serve.Listen != "" {
+		if err := r.serve(); err != nil {
+			r.Close()
+			return nil, fmt.Errorf("serve: %w", err)
+		}
+	}
 	if cfg.Metrics.Listen != "" {
 		server, err := r.o.Metrics.Serve(cfg.Metrics.Listen)
 		if err != nil {
@@ -127,6 +136,25 @@ func (r *Relays) Close() {
 		r.ends[len(r.ends)-1-i]()
 	}
 	r.ends = nil
+}
+
+// serve adds what takes messages over HTTP.
+func (r *Relays) serve() error {
+	store, ok := r.store.(writer.OnceStore)
+	if !ok {
+		return errors.New("this database's driver cannot: use PostgreSQL or SQLite")
+	}
+	s := r.cfg.Serve
+	o := ingest.Options{Listen: s.Listen, MaxBody: int64(s.MaxBodyBytes), MaxWait: s.MaxWait, Logger: r.o.Log}
+	for _, one := range s.Outboxes {
+		o.Outboxes = append(o.Outboxes, ingest.Outbox{Name: one.Name, Token: one.Token.Reveal(), Inbox: one.Inbox})
+	}
+	server, err := ingest.New(store, o)
+	if err == nil {
+		r.all = append(r.all, server)
+		r.ends = append(r.ends, server.Close)
+	}
+	return err
 }
 
 // thisProcess names it in status.

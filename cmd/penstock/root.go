@@ -84,7 +84,7 @@ func rootCommand(a *cli.App) *cobra.Command {
 		verbs     []*cobra.Command
 	}{
 		{"any", "Setting up and watching:", []*cobra.Command{demo.Command(a), migrate.Command(a), status.Command(a), doctor.Command(a), explain.Command(a), exporter.Command(a), dead.Command(a), bench.Command(a), versionCommand(a)}},
-		{"outbox", "Outboxes and their relay:", []*cobra.Command{outbox.Command(a), outbox.PublishCommand(a), relay.Command(a), outbox.TailCommand(a), outbox.ParkedCommand(a),
+		{"outbox", "Outboxes and their relay:", []*cobra.Command{outbox.Command(a), outbox.PublishCommand(a), relay.Command(a), relay.ServeCommand(a), outbox.TailCommand(a), outbox.ParkedCommand(a),
 			outbox.ReplayCommand(a), outbox.SubscriptionCommand(a), adopt.Command(a)}},
 		{"queue", "Job queues:", []*cobra.Command{queue.Command(a), queue.EnqueueCommand(a), work.Command(a), queue.JobCommand(a), queue.ScheduleCommand(a)}},
 		{"inbox", "Consumers:", []*cobra.Command{inbox.Command(a)}},

@@ -62,11 +62,12 @@ var rooms = []row{
 	{room: "internal/lab", named: true, may: wiring, tests: helpers},
 	{room: "internal/cli/clitest", named: true, may: with(wiring, "internal/cli", "internal/test*", "store/postgres/postgrestest")},
 	{room: "internal/cli", named: true, may: with(wiring, "internal/lab", "run"), tests: with(helpers, "internal/cli/clitest")},
+	{room: "internal/ingest", may: []string{".", "writer", "internal/*"}, tests: with(helpers, "store/*")},
 	{room: "internal/*", may: []string{".", "internal/*"}, tests: helpers},
 
 	// Where the parts are put together.
 	{room: "config", may: []string{self, ".", "internal/*", "relay", "store/*", "sink/*"}, tests: helpers},
-	{room: "run", may: []string{self, ".", "internal/*", "relay", "store/*", "sink/*", "config", "metrics"}, tests: helpers},
+	{room: "run", may: []string{self, ".", "internal/*", "relay", "writer", "store/*", "sink/*", "config", "metrics"}, tests: helpers},
 	{room: "cmd/penstock", may: with(wiring, "internal/lab", "internal/cli"), tests: with(helpers, "internal/cli/clitest")},
 	{room: "clients", named: true, may: wiring, tests: with(helpers, "store/*test")},
 	{room: "systemtest", may: with(wiring, "internal/lab"), tests: helpers},

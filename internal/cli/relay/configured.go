@@ -56,6 +56,9 @@ func (f *relayFlags) chosen(a *cli.App) (*config.Config, error) {
 	if cfg == nil {
 		return nil, cli.Usage(errors.New("nothing to relay is given: pass --outbox and --sink, or --config penstock.yaml"))
 	}
+	if len(cfg.Subscriptions) == 0 {
+		return nil, cli.Usage(errors.New("the configuration has no subscriptions: run penstock serve to take messages, or add one"))
+	}
 	if f.subscription == "" {
 		return cfg, nil
 	}

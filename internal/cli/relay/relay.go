@@ -162,11 +162,17 @@ func relay(ctx context.Context, a *cli.App, f *relayFlags) error {
 	slog.SetDefault(log) // where stores write their warnings
 	defer cli.WarnOfDifferences(ctx, store, "", log)()
 
-	relays, err := run.New(ctx, cfg, run.Options{Store: store, Holder: f.holder, Log: log})
+	return runUntilSignals(ctx, a, cfg, run.Options{Store: store, Holder: f.holder, Log: log})
+}
+
+// runUntilSignals runs what cfg describes until the first signal drains it, or the second ends it.
+func runUntilSignals(ctx context.Context, a *cli.App, cfg *config.Config, o run.Options) error {
+	relays, err := run.New(ctx, cfg, o)
 	if err != nil {
 		return cli.Usage(err)
 	}
 	defer relays.Close()
+	log := o.Log
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	stopListening := a.OnSignals(func() {

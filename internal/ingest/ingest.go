@@ -1,0 +1,339 @@
+// Package ingest takes messages over HTTP, for services whose database is elsewhere and languages without a client. Requests at the
+// same time share commits, and each is answered once its own messages are committed.
+package ingest
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"mime"
+	"net/http"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/about"
+	"github.com/penstock/penstock/internal/lines"
+	"github.com/penstock/penstock/internal/web"
+	"github.com/penstock/penstock/writer"
+)
+
+// Outbox is one to take messages for.
+type Outbox struct {
+	Name string
+	// Token that requests carry; without one nobody is asked.
+	Token string
+	// Inbox knows the ids of messages that were published; empty: each is published as often as it comes.
+	Inbox string
+}
+
+// Options of New.
+type Options struct {
+	Listen   string
+	Outboxes []Outbox // none: every outbox that there is, without a token
+	// MaxBody bounds a request, MaxBuffered all that are under way (default 16 MiB, 256 MiB).
+	MaxBody     int64
+	MaxBuffered int64
+	// MaxWait is how long a request waits for room before it is told to come again (default 2 s).
+	MaxWait time.Duration
+	Writer  writer.Options
+	Logger  *slog.Logger
+}
+
+// Server takes messages until it is drained.
+type Server struct {
+	o        Options
+	store    writer.OnceStore
+	outboxes map[string]*writer.Writer // nil: every one
+	every    *writer.Writer
+	writers  map[string]*writer.Writer // by inbox
+	buffered atomic.Int64
+	server   *http.Server
+	drain    func()
+	drained  chan struct{}
+}
+
+// New begins to listen. The store is closed by the caller, after Run.
+func New(store writer.OnceStore, o Options) (*Server, error) {
+	o.MaxBody, o.MaxBuffered = cmp.Or(o.MaxBody, 16<<20), cmp.Or(o.MaxBuffered, 256<<20)
+	o.MaxWait, o.Logger = cmp.Or(o.MaxWait, 2*time.Second), cmp.Or(o.Logger, slog.Default())
+	s := &Server{o: o, store: store, writers: map[string]*writer.Writer{}, drained: make(chan struct{})}
+	s.drain = sync.OnceFunc(func() { close(s.drained) })
+	var credentials []web.Credential
+	if len(o.Outboxes) == 0 {
+		s.every = s.writer("")
+	} else {
+		s.outboxes = map[string]*writer.Writer{}
+	}
+	for _, one := range o.Outboxes {
+		s.outboxes[one.Name] = s.writer(one.Inbox)
+		if one.Token != "" {
+			credentials = append(credentials, web.Credential{Secret: one.Token, Name: one.Name})
+		}
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /outboxes/{name}/messages", s.take)
+	server, err := web.Serve(web.Options{Listen: o.Listen, Credentials: credentials, MaxBody: o.MaxBody, Logger: o.Logger}, mux)
+	if err != nil {
+		return nil, err
+	}
+	s.server = server
+	o.Logger.Info("taking messages", "url", "http://"+server.Addr+"/outboxes/{name}/messages", "tokens", len(credentials))
+	return s, nil
+}
+
+func (s *Server) writer(inbox string) *writer.Writer {
+	w := s.writers[inbox]
+	if w == nil {
+		var to writer.Store = s.store
+		if inbox != "" {
+			to = writer.Once(s.store, inbox)
+		}
+		w = writer.New(to, s.o.Writer)
+		s.writers[inbox] = w
+	}
+	return w
+}
+
+// Addr is where it listens.
+func (s *Server) Addr() string { return s.server.Addr }
+
+// Drain makes Run return once what was asked for is answered.
+func (s *Server) Drain() { s.drain() }
+
+// Close ends what was not run, or has not ended.
+func (s *Server) Close() { _ = s.server.Close() }
+
+// Run returns nil after Drain; when ctx ends, what is not answered is cut off.
+func (s *Server) Run(ctx context.Context) error {
+	select {
+	case <-s.drained:
+	case <-ctx.Done():
+	}
+	err := web.Drain(ctx, s.server)
+	for _, w := range s.writers {
+		err = errors.Join(err, w.Close(ctx))
+	}
+	return err
+}
+
+// Refusal is the body of every answer but 200.
+type Refusal struct {
+	Error string `json:"error"`
+	Hint  string `json:"hint,omitempty"`
+	// Line of the input, or place in a batch of events, from 1.
+	Line int `json:"line,omitempty"`
+	code int
+}
+
+func (r *Refusal) write(w http.ResponseWriter) {
+	if r.code == http.StatusTooManyRequests || r.code == http.StatusServiceUnavailable {
+		w.Header().Set("Retry-After", "1")
+	}
+	answer(w, r.code, r)
+}
+
+func answer(w http.ResponseWriter, code int, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(body)
+}
+
+var errBusy = errors.New("there is no room: what was sent before is still being written")
+
+func (s *Server) take(w http.ResponseWriter, r *http.Request) {
+	name := r.PathValue("name")
+	to, refusal := s.allowed(r, name)
+	if refusal != nil {
+		refusal.write(w)
+		return
+	}
+	size := r.ContentLength
+	if size < 0 {
+		size = s.o.MaxBody
+	}
+	defer s.buffered.Add(-size)
+	if held := s.buffered.Add(size); held > s.o.MaxBuffered && held > size {
+		(&Refusal{Error: errBusy.Error(), code: http.StatusTooManyRequests}).write(w)
+		return
+	}
+	msgs, err := read(r)
+	if err == nil {
+		err = s.publish(r.Context(), to, name, msgs)
+	}
+	if err != nil {
+		s.refused(name, err).write(w)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = io.WriteString(w, `{"accepted":`+strconv.Itoa(len(msgs))+"}\n")
+}
+
+// allowed finds the writer of an outbox for who may write to it.
+func (s *Server) allowed(r *http.Request, name string) (*writer.Writer, *Refusal) {
+	to := s.every
+	if s.outboxes != nil {
+		to = s.outboxes[name]
+	}
+	if who := web.From(r); who != "" && who != name {
+		return nil, &Refusal{Error: "the token is of another outbox", code: http.StatusForbidden}
+	}
+	if to == nil {
+		return nil, &Refusal{Error: fmt.Sprintf("outbox %q takes no messages here", name), Hint: "list it under serve.outboxes", code: http.StatusNotFound}
+	}
+	return to, nil
+}
+
+// publish waits for room as long as it may, and then for the commit.
+func (s *Server) publish(ctx context.Context, to *writer.Writer, outbox string, msgs []penstock.Message) error {
+	room, cancel := context.WithTimeout(ctx, s.o.MaxWait)
+	defer cancel()
+	wait, err := to.PublishAsync(room, outbox, msgs...)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return errBusy
+	}
+	if err != nil {
+		return err
+	}
+	return wait(ctx)
+}
+
+// refused says what an error means for who asked.
+func (s *Server) refused(outbox string, err error) *Refusal {
+	var (
+		large   *http.MaxBytesError
+		line    *lines.Error
+		field   *penstock.FieldError
+		hinted  *penstock.HintError
+		unknown *mediaTypeError
+		r       = &Refusal{Error: err.Error(), code: http.StatusBadRequest}
+	)
+	if errors.As(err, &line) {
+		r.Line, r.Error = line.Line, line.Err.Error()
+	}
+	if errors.As(err, &hinted) {
+		r.Hint = hinted.Hint
+	}
+	switch {
+	case errors.As(err, &large):
+		r.Error, r.code = fmt.Sprintf("the request has more than %d bytes", large.Limit), http.StatusRequestEntityTooLarge
+	case errors.As(err, &field):
+		if r.Hint = field.Hint; field.Field == "payload" {
+			r.code = http.StatusRequestEntityTooLarge
+		}
+	case errors.As(err, &unknown):
+		r.code = http.StatusUnsupportedMediaType
+	case line != nil, errors.Is(err, errRead):
+	case errors.Is(err, errBusy):
+		r.code = http.StatusTooManyRequests
+	case errors.Is(err, penstock.ErrNoOutbox):
+		r.Error, r.code = about.Outbox(err, "", outbox, "").Error(), http.StatusNotFound
+	case s.store.RefusesContent(err):
+		r.Error, r.code = "the database refused it: "+err.Error(), http.StatusUnprocessableEntity
+	default:
+		s.o.Logger.Error("cannot publish", "outbox", outbox, "err", err)
+		r.Error, r.Hint, r.code = "the database does not answer as it should; what was sent may have been committed", "send it again with the same ids", http.StatusServiceUnavailable
+	}
+	return r
+}
+
+// mediaTypeError is about a Content-Type that is none of ours.
+type mediaTypeError struct{ given string }
+
+func (e *mediaTypeError) Error() string {
+	return fmt.Sprintf("the Content-Type is %q: send application/json, application/x-ndjson, application/cloudevents+json, application/cloudevents-batch+json, or an event in binary mode (ce-specversion)", e.given)
+}
+
+var errRead = errors.New("the request could not be read")
+
+// read returns the messages of a request.
+func read(r *http.Request) ([]penstock.Message, error) {
+	given := r.Header.Get("Content-Type")
+	kind, _, _ := mime.ParseMediaType(given)
+	binary := r.Header.Get("Ce-Specversion") != ""
+	switch kind {
+	case "application/json", ndjson, "application/jsonl", structured, batched:
+	default:
+		if !binary {
+			return nil, &mediaTypeError{given}
+		}
+	}
+	body, err := readAll(r)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errRead, err)
+	}
+	var msgs []penstock.Message
+	switch {
+	case binary && kind != structured && kind != batched:
+		msgs, err = one(binaryEvent(r.Header, body))
+	case kind == structured:
+		msgs, err = one(structuredEvent(body))
+	case kind == batched:
+		msgs, err = batchedEvents(body)
+	case kind == "application/json":
+		msgs, err = one(lines.ParseMessage(body))
+	default:
+		msgs, err = lines.ParseMessages(body)
+	}
+	if err != nil {
+		return nil, err
+	}
+	trace(r.Header, msgs)
+	return msgs, nil
+}
+
+const (
+	ndjson     = "application/x-ndjson"
+	structured = "application/cloudevents+json"
+	batched    = "application/cloudevents-batch+json"
+)
+
+func one(m penstock.Message, err error) ([]penstock.Message, error) {
+	if err != nil {
+		return nil, &lines.Error{Line: 1, Err: err}
+	}
+	return []penstock.Message{m}, nil
+}
+
+func readAll(r *http.Request) ([]byte, error) {
+	if r.ContentLength <= 0 {
+		return io.ReadAll(r.Body)
+	}
+	body := make([]byte, min(r.ContentLength, 1<<20))
+	n, err := io.ReadFull(r.Body, body)
+	if err == io.ErrUnexpectedEOF || err == io.EOF {
+		return body[:n], nil
+	}
+	if err != nil || r.ContentLength <= int64(len(body)) {
+		return body, err
+	}
+	rest, err := io.ReadAll(r.Body)
+	return append(body, rest...), err
+}
+
+// trace has messages go on in the trace of the request, unless they say their own.
+func trace(h http.Header, msgs []penstock.Message) {
+	parent := h.Get("Traceparent")
+	if parent == "" {
+		return
+	}
+	for i := range msgs {
+		m := &msgs[i]
+		if m.Headers["traceparent"] != "" {
+			continue
+		}
+		if m.Headers == nil {
+			m.Headers = map[string]string{}
+		}
+		m.Headers["traceparent"] = parent
+		if state := h.Get("Tracestate"); state != "" {
+			m.Headers["tracestate"] = state
+		}
+	}
+}

@@ -1,0 +1,412 @@
+package ingest_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/ingest"
+	"github.com/penstock/penstock/internal/testseed"
+	"github.com/penstock/penstock/store/postgres"
+	"github.com/penstock/penstock/store/postgres/postgrestest"
+	"github.com/penstock/penstock/store/sqlite"
+	"github.com/penstock/penstock/writer"
+)
+
+// childEnv has the test binary serve: it is the database.
+const childEnv = "PENSTOCK_INGEST_TEST_CHILD"
+
+func TestMain(m *testing.M) {
+	if at := os.Getenv(childEnv); at != "" {
+		child(at)
+	}
+	os.Exit(postgrestest.Run(m))
+}
+
+// child serves until it is killed.
+func child(at string) {
+	store, err := open(context.Background(), at)
+	if err == nil {
+		var s *ingest.Server
+		if s, err = ingest.New(store, ingest.Options{Listen: "127.0.0.1:0", Logger: slog.New(slog.DiscardHandler)}); err == nil {
+			fmt.Println(s.Addr())
+			err = s.Run(context.Background())
+		}
+	}
+	fmt.Fprintln(os.Stderr, err)
+	os.Exit(1)
+}
+
+// database is what the tests need of a store.
+type database interface {
+	penstock.Store
+	penstock.InboxStore
+	writer.OnceStore
+}
+
+func open(ctx context.Context, at string) (database, error) {
+	if path, ok := strings.CutPrefix(at, "sqlite:"); ok {
+		return sqlite.Open(ctx, path, sqlite.Options{})
+	}
+	return postgres.Open(ctx, at, postgres.Options{})
+}
+
+// stores runs a test on a database of each kind, with the outboxes orders and mails and the inbox ingest.
+func stores(t *testing.T, test func(t *testing.T, at string, store database)) {
+	for name, fresh := range map[string]func(t *testing.T) string{
+		"sqlite":   func(t *testing.T) string { return "sqlite:" + filepath.Join(t.TempDir(), "app.db") },
+		"postgres": func(t *testing.T) string { return postgrestest.Database(t) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			at := fresh(t)
+			store, err := open(t.Context(), at)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = store.Close() })
+			for _, err := range []error{store.Migrate(t.Context()), store.CreateOutbox(t.Context(), "orders"), store.CreateOutbox(t.Context(), "mails"), store.CreateInbox(t.Context(), "ingest", 0)} {
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			test(t, at, store)
+		})
+	}
+}
+
+// published are the messages of an outbox.
+func published(t *testing.T, store database, outbox string) (all []penstock.Message) {
+	t.Helper()
+	src, err := store.Subscribe(t.Context(), penstock.Subscribe{Outbox: outbox, Subscription: "look", Holder: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = src.Close(context.Background()) }()
+	for {
+		b, err := src.Fetch(t.Context(), penstock.Limit{Messages: 1000, Bytes: 16 << 20})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(b.Messages) == 0 {
+			return all
+		}
+		all = append(all, b.Messages...)
+		if err := src.Settle(t.Context(), penstock.Settled{Batch: b}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// serve serves until the test ends, or end is called, which drains.
+func serve(t *testing.T, store writer.OnceStore, o ingest.Options) (s *ingest.Server, end func()) {
+	t.Helper()
+	o.Listen, o.Logger = "127.0.0.1:0", slog.New(slog.NewTextHandler(t.Output(), nil))
+	s, err := ingest.New(store, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ran := make(chan error, 1)
+	go func() { ran <- s.Run(context.Background()) }()
+	end = sync.OnceFunc(func() {
+		s.Drain()
+		if err := <-ran; err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(end)
+	return s, end
+}
+
+// post sends a body with headers, as name: value.
+func post(ctx context.Context, addr, outbox, body string, headers ...string) (int, string, http.Header, error) {
+	r, err := http.NewRequestWithContext(ctx, "POST", "http://"+addr+"/outboxes/"+outbox+"/messages", strings.NewReader(body))
+	if err != nil {
+		return 0, "", nil, err
+	}
+	for _, h := range headers {
+		name, value, _ := strings.Cut(h, ": ")
+		r.Header.Set(name, value)
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return 0, "", nil, err
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	return answer.StatusCode, string(text), answer.Header, err
+}
+
+func wants(t *testing.T, s *ingest.Server, outbox, body string, code int, contains string, headers ...string) http.Header {
+	t.Helper()
+	got, text, header, err := post(t.Context(), s.Addr(), outbox, body, headers...)
+	if err != nil || got != code || !strings.Contains(text, contains) {
+		t.Errorf("%.80s %v: %d %s %v, want %d with %q", body, headers, got, text, err, code, contains)
+	}
+	return header
+}
+
+const (
+	asJSON   = "Content-Type: application/json"
+	asLines  = "Content-Type: application/x-ndjson"
+	asEvent  = "Content-Type: application/cloudevents+json; charset=utf-8"
+	asEvents = "Content-Type: application/cloudevents-batch+json"
+)
+
+// Each form becomes the messages that it describes.
+func TestForms(t *testing.T) {
+	stores(t, func(t *testing.T, _ string, store database) {
+		s, _ := serve(t, store, ingest.Options{})
+		wants(t, s, "orders", `{"id":"1","key":"k","topic":"t","headers":{"a":"b"},"payload":{"total": 10}}`, 200, `{"accepted":1}`, asJSON, "Traceparent: 00-1", "Tracestate: s")
+		wants(t, s, "orders", "{\"id\":\"2\",\"payload\":\"p\",\"headers\":{\"traceparent\":\"own\"}}\n\n{\"id\":\"3\",\"payload_base64\":\"AP8=\"}", 200, `{"accepted":2}`, asLines, "Traceparent: 00-2")
+		wants(t, s, "orders", `{"specversion":"1.0","id":"4","source":"/s","type":"t","subject":"sub","partitionkey":"k","time":"2026-01-01T00:00:00Z","tenant":7,"gone":null,
+			"datacontenttype":"application/json","data":{"a": 1}}`, 200, `{"accepted":1}`, asEvent)
+		wants(t, s, "orders", `[{"specversion":"1.0","id":"5","source":"/s","type":"t","subject":"sub","datacontenttype":"text/plain","data":"te\u00e9xt"},
+			{"specversion":"1.0","id":"6","source":"/s","type":"t","data_base64":"AP8="},{"specversion":"1.0","id":"7","source":"/s","type":"t","data":"json"}]`, 200, `{"accepted":3}`, asEvents)
+		wants(t, s, "orders", "\x00\xff", 200, `{"accepted":1}`, "ce-specversion: 1.0", "ce-id: 8", "ce-source: /s", "ce-type: t", "ce-subject: order%204711", "ce-tenant: acme", "Content-Type: image/png")
+		wants(t, s, "orders", "", 200, `{"accepted":0}`, asLines)
+		want := []string{
+			`1 "k" "t" map[a:b traceparent:00-1 tracestate:s] "{\"total\": 10}"`,
+			`2 "" "" map[traceparent:own] "p"`,
+			`3 "" "" map[traceparent:00-2] "\x00\xff"`,
+			`4 "k" "t" map[content-type:application/json source:/s subject:sub tenant:7 time:2026-01-01T00:00:00Z] "{\"a\": 1}"`,
+			`5 "sub" "t" map[content-type:text/plain source:/s] "teéxt"`,
+			`6 "" "t" map[source:/s] "\x00\xff"`,
+			`7 "" "t" map[source:/s] "\"json\""`,
+			`8 "order 4711" "t" map[content-type:image/png source:/s tenant:acme] "\x00\xff"`,
+		}
+		var got []string
+		for _, m := range published(t, store, "orders") {
+			got = append(got, fmt.Sprintf("%s %q %q %v %q", m.ID, m.Key, m.Topic, m.Headers, m.Payload))
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+	})
+}
+
+// What is refused says why and where, and nothing of the request is published.
+func TestRefusals(t *testing.T) {
+	stores(t, func(t *testing.T, _ string, store database) {
+		s, _ := serve(t, store, ingest.Options{MaxBody: 1000})
+		wants(t, s, "orders", "{\"payload\":\"p\"}\n{\"colour\":1}\n", 400, `"error":"is no message: json: unknown field \"colour\"","line":2`, asLines)
+		wants(t, s, "orders", `[{"specversion":"1.0","id":"5","source":"/s","type":"t"},{"specversion":"1.0","id":"5","type":"t"}]`, 400, `without source","line":2`, asEvents)
+		wants(t, s, "orders", `{}`, 400, "no array", asEvents)
+		wants(t, s, "orders", `{"specversion":"0.3"}`, 400, `specversion \"0.3\"`, asEvent)
+		wants(t, s, "orders", `{"specversion":"1.0","id":"5","source":"/s","type":"t","x":{}}`, 400, "attribute x", asEvent)
+		wants(t, s, "orders", "", 400, "percent-encoded", "ce-specversion: 1.0", "ce-id: %zz")
+		wants(t, s, "orders", `{"key":"`+strings.Repeat("x", 900)+`","topic":"`+"\\u0000"+`"}`, 400, "topic has a NUL", asJSON)
+		wants(t, s, "orders", `nonsense`, 400, `"line":1`, asJSON)
+		wants(t, s, "orders", strings.Repeat("x", 1001), 413, "more than 1000 bytes", asLines)
+		wants(t, s, "orders", `{}`, 415, "send application/json", "Content-Type: application/x-www-form-urlencoded")
+		wants(t, s, "nothing", `{}`, 404, "no such outbox", asJSON)
+		if got := published(t, store, "orders"); len(got) > 0 {
+			t.Errorf("published %v", got)
+		}
+	})
+}
+
+// Each outbox has a token of its own.
+func TestTokens(t *testing.T) {
+	stores(t, func(t *testing.T, _ string, store database) {
+		s, _ := serve(t, store, ingest.Options{Outboxes: []ingest.Outbox{{Name: "orders", Token: "token-o"}, {Name: "mails", Token: "token-m"}}})
+		wants(t, s, "orders", "{}", 401, "no token", asJSON)
+		wants(t, s, "orders", "{}", 401, "no token", asJSON, "Authorization: Bearer token-x")
+		wants(t, s, "orders", "{}", 403, "another outbox", asJSON, "Authorization: Bearer token-m")
+		wants(t, s, "nothing", "{}", 403, "another outbox", asJSON, "Authorization: Bearer token-m")
+		if got := published(t, store, "orders"); len(got) > 0 {
+			t.Errorf("published %v", got)
+		}
+		wants(t, s, "orders", "{}", 200, "", asJSON, "Authorization: Bearer token-o")
+		wants(t, s, "mails", "{}", 200, "", asJSON, "Authorization: Bearer token-m")
+		open, _ := serve(t, store, ingest.Options{Outboxes: []ingest.Outbox{{Name: "orders"}}})
+		wants(t, open, "mails", "{}", 404, "takes no messages here", asJSON)
+	})
+}
+
+// With an inbox a message is published once, by its id, however often it comes, at the same time too.
+func TestOnce(t *testing.T) {
+	stores(t, func(t *testing.T, _ string, store database) {
+		s, _ := serve(t, store, ingest.Options{Outboxes: []ingest.Outbox{{Name: "orders", Inbox: "ingest"}}})
+		var all sync.WaitGroup
+		for i := range 20 {
+			all.Go(func() { wants(t, s, "orders", fmt.Sprintf(`{"id":"%d"}`, i%4), 200, `{"accepted":1}`, asJSON) })
+		}
+		all.Wait()
+		wants(t, s, "orders", "{\"id\":\"3\"}\n{\"id\":\"4\"}\n{\"id\":\"4\"}\n{}\n{}", 200, `{"accepted":5}`, asLines)
+		got := map[string]int{}
+		for _, m := range published(t, store, "orders") {
+			got[m.ID]++
+		}
+		for _, id := range []string{"0", "1", "2", "3", "4"} {
+			if got[id] != 1 {
+				t.Errorf("message %s was published %d times", id, got[id])
+			}
+		}
+	})
+}
+
+// gated is a store whose commits wait.
+type gated struct {
+	writer.OnceStore
+	began, open chan struct{}
+	fails       error
+}
+
+func (g *gated) Publish(ctx context.Context, outbox string, msgs ...penstock.Message) error {
+	g.began <- struct{}{}
+	<-g.open
+	return g.fails
+}
+
+func (*gated) RefusesContent(error) bool { return false }
+
+// 200 comes after the commit, 429 while there is no room, and what is under way is answered when it drains.
+func TestAnswersAfterTheCommitAndHoldsBack(t *testing.T) {
+	store := &gated{began: make(chan struct{}, 10), open: make(chan struct{})}
+	s, end := serve(t, store, ingest.Options{MaxWait: time.Second, Writer: writer.Options{Rows: 1}})
+	answers := make(chan int, 4)
+	send := func() {
+		code, text, header, err := post(t.Context(), s.Addr(), "orders", "{}", asJSON)
+		if err != nil || code == 429 && header.Get("Retry-After") != "1" {
+			t.Error(err, text, header)
+		}
+		answers <- code
+	}
+	go send()
+	<-store.began
+	for range 3 { // one of them has the place behind it
+		go send()
+	}
+	for range 2 {
+		if code := <-answers; code != 429 {
+			t.Errorf("got %d before the commit, without room", code)
+		}
+	}
+	select {
+	case code := <-answers:
+		t.Errorf("answered with %d before the commit", code)
+	default:
+	}
+	drained := make(chan struct{})
+	go func() {
+		defer close(drained)
+		end()
+	}()
+	close(store.open)
+	for range 2 {
+		if code := <-answers; code != 200 {
+			t.Errorf("what was under way got %d", code)
+		}
+	}
+	<-drained
+}
+
+// A database that is down is everybody's 503, without its words; and requests larger than what may be held wait outside.
+func TestOutage(t *testing.T) {
+	store := &gated{began: make(chan struct{}, 10), open: make(chan struct{}), fails: errors.New("password=hunter2 refused")}
+	s, _ := serve(t, store, ingest.Options{MaxBuffered: 100})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		header := wants(t, s, "orders", `{"payload":"`+strings.Repeat("x", 90)+`"}`, 503, "send it again with the same ids", asJSON)
+		if header.Get("Retry-After") != "1" {
+			t.Errorf("got %v", header)
+		}
+	}()
+	<-store.began
+	wants(t, s, "orders", `{"payload":"`+strings.Repeat("x", 90)+`"}`, 429, "no room", asJSON)
+	close(store.open)
+	<-done
+	wants(t, s, "orders", "{}", 503, "does not answer", asJSON)
+	if _, text, _, _ := post(t.Context(), s.Addr(), "orders", "{}", asJSON); strings.Contains(text, "hunter2") {
+		t.Errorf("told %s", text)
+	}
+}
+
+// What was answered with 200 before kill -9 is delivered.
+func TestKeepsWhatItAcknowledged(t *testing.T) {
+	t.Logf("PENSTOCK_SEED=%d", testseed.Seed())
+	stores(t, func(t *testing.T, at string, store database) {
+		random := testseed.New(t.Name(), 0)
+		acknowledged := map[string]bool{}
+		for round := range testseed.Steps(4) {
+			maps.Copy(acknowledged, killed(t, at, round, 1+random.IntN(300)))
+		}
+		got := map[string]int{}
+		for _, m := range published(t, store, "orders") {
+			got[m.ID]++
+		}
+		for id := range acknowledged {
+			if got[id] != 1 {
+				t.Errorf("message %s was acknowledged, and delivered %d times", id, got[id])
+			}
+		}
+		t.Logf("%d acknowledged, %d delivered", len(acknowledged), len(got))
+	})
+}
+
+// killed is what clients were told by a server that was killed after so many answers.
+func killed(t *testing.T, at string, round, answers int) map[string]bool {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(self)
+	cmd.Env, cmd.Stderr = append(os.Environ(), childEnv+"="+at), t.Output()
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	kill := sync.OnceFunc(func() { _ = cmd.Process.Kill() })
+	defer func() { kill(); _ = cmd.Wait() }()
+	addr, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	var (
+		mu  sync.Mutex
+		all sync.WaitGroup
+		got = map[string]bool{}
+	)
+	for client := range 8 {
+		all.Go(func() {
+			for i := 0; ; i++ {
+				id := fmt.Sprintf("%d-%d-%d", round, client, i)
+				code, text, _, err := post(t.Context(), strings.TrimSpace(addr), "orders", `{"id":"`+id+`"}`, asJSON)
+				if err != nil {
+					return // it is dead
+				}
+				if code != 200 {
+					t.Errorf("%d %s", code, text)
+					return
+				}
+				mu.Lock()
+				if got[id] = true; len(got) == answers {
+					kill()
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	all.Wait()
+	return got
+}
