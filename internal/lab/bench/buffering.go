@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,6 +19,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/tcpproxy"
 	"github.com/penstock/penstock/store/postgres"
+	"github.com/penstock/penstock/store/sqlite"
 	"github.com/penstock/penstock/writer"
 )
 
@@ -24,30 +28,30 @@ type BufferingConfig struct {
 	Database
 	Store penstock.Store
 
-	Publishes    int           // in one transaction; default 100,000
-	Delay        time.Duration // added to each round trip in the second half; default 1 ms, negative: no such half
-	Callers      []int         // of the writer; default 1, 8, 64, 200
-	Duration     time.Duration // of each of those, and as long without the writer; default 3 s, negative: none
+	Publishes    int             // in one transaction; default 100,000
+	Delays       []time.Duration // added to each round trip, in turn, once it was measured without; default 1 and 5 ms; empty: none
+	Callers      []int           // of the writer; default 1, 8, 64, 200
+	Duration     time.Duration   // of each of those, and as long without the writer; default 3 s, negative: none
 	PayloadBytes int
 }
 
 // BufferingResult has the ways to publish in one transaction, and producers without one.
 type BufferingResult struct {
-	Publishes    int     `json:"publishes"`
-	PayloadBytes int     `json:"payload_bytes"`
-	DelayMS      float64 `json:"delay_ms"` // 0: not measured
+	Publishes    int `json:"publishes"`
+	PayloadBytes int `json:"payload_bytes"`
 
-	Ways    []BufferingWay `json:"ways"`
-	Delayed []BufferingWay `json:"delayed"` // the same with the delay
+	Ways    []BufferingWay     `json:"ways"`
+	Delayed []BufferingDelayed `json:"delayed"` // the same with each delay
 	// Of the buffer: its flushes, its throughput over that of one bulk statement, and over
 	// that of one INSERT each.
-	Flushes                  int                          `json:"flushes"`
-	FlushesBy                map[penstock.FlushReason]int `json:"flushes_by"`
-	RatioToBulk              float64                      `json:"ratio_to_bulk"`
-	SpeedupOverSingle        float64                      `json:"speedup_over_single"`
-	SpeedupOverSingleDelayed float64                      `json:"speedup_over_single_delayed"`
+	Flushes              int                          `json:"flushes"`
+	FlushesBy            map[penstock.FlushReason]int `json:"flushes_by"`
+	RatioToBulk          float64                      `json:"ratio_to_bulk"`
+	SpeedupOverSingle    float64                      `json:"speedup_over_single"`
+	SpeedupOverSingle1ms float64                      `json:"speedup_over_single_1ms"` // 0 unless 1 ms is one of the delays
 
-	Writers []BufferingWriter `json:"writers"`
+	Writers       []BufferingWriter `json:"writers"`
+	WritersSQLite []BufferingWriter `json:"writers_sqlite"` // on a file in the folder for temporary ones
 }
 
 // BufferingWay is how messages were published.
@@ -56,6 +60,13 @@ type BufferingWay struct {
 	Messages  int     `json:"messages"` // fewer where each takes a round trip that is delayed
 	Seconds   float64 `json:"seconds"`
 	PerSecond float64 `json:"per_second"`
+}
+
+// BufferingDelayed is every way with so much added to each round trip.
+type BufferingDelayed struct {
+	DelayMS           float64        `json:"delay_ms"`
+	Ways              []BufferingWay `json:"ways"`
+	SpeedupOverSingle float64        `json:"speedup_over_single"`
 }
 
 // BufferingWriter is so many callers, each with one message at a time.
@@ -71,16 +82,24 @@ type BufferingWriter struct {
 
 // The ways to publish.
 const (
-	waySingle = "one INSERT each"
-	wayBuffer = "the buffer"
-	wayBulk   = "one statement"
-	wayCopy   = "COPY"
+	waySingle   = "one INSERT each"
+	wayConflict = "ON CONFLICT DO NOTHING each"
+	wayTrigger  = "a row trigger, one statement"
+	wayBuffer   = "the buffer"
+	waySet      = "ON CONFLICT DO NOTHING, set-based"
+	wayBulk     = "one statement"
+	wayCopy     = "COPY"
 )
+
+// roundTrips are the ways that take one for each message.
+var roundTrips = []string{waySingle, wayConflict}
 
 // SetDefaults fills in what is not set.
 func (c *BufferingConfig) SetDefaults() {
 	c.Publishes = cmp.Or(c.Publishes, 100_000)
-	c.Delay = cmp.Or(c.Delay, time.Millisecond)
+	if c.Delays == nil {
+		c.Delays = []time.Duration{time.Millisecond, 5 * time.Millisecond}
+	}
 	c.Duration = cmp.Or(c.Duration, 3*time.Second)
 	if c.Callers == nil {
 		c.Callers = []int{1, 8, 64, 200}
@@ -116,21 +135,51 @@ func Buffering(ctx context.Context, cfg BufferingConfig) (r BufferingResult, err
 	}
 	r.RatioToBulk = over(perSecond(r.Ways, wayBuffer), perSecond(r.Ways, wayBulk))
 	r.SpeedupOverSingle = over(perSecond(r.Ways, wayBuffer), perSecond(r.Ways, waySingle))
-	if cfg.Delay > 0 {
-		if err := cfg.delayed(ctx, &r); err != nil {
+	for _, delay := range cfg.Delays {
+		d, err := cfg.delayed(ctx, delay)
+		if err != nil {
 			return r, err
+		}
+		if r.Delayed = append(r.Delayed, d); delay == time.Millisecond {
+			r.SpeedupOverSingle1ms = d.SpeedupOverSingle
 		}
 	}
 	if cfg.Duration > 0 {
-		for _, callers := range cfg.Callers {
-			w, err := cfg.writers(ctx, callers)
-			if err != nil {
-				return r, err
-			}
-			r.Writers = append(r.Writers, w)
+		if r.Writers, err = cfg.allWriters(ctx); err == nil {
+			r.WritersSQLite, err = cfg.onSQLite(ctx)
 		}
 	}
-	return r, nil
+	return r, err
+}
+
+// onSQLite is allWriters in a file of its own, where a commit's fsync is the whole price.
+func (c BufferingConfig) onSQLite(ctx context.Context) (all []BufferingWriter, err error) {
+	dir, err := os.MkdirTemp("", "penstock-bench-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	store, err := sqlite.Open(ctx, filepath.Join(dir, "bench.db"), sqlite.Options{BusyTimeout: time.Minute})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	if err := store.Migrate(ctx); err != nil {
+		return nil, err
+	}
+	c.Store = store
+	return c.allWriters(ctx)
+}
+
+func (c BufferingConfig) allWriters(ctx context.Context) (all []BufferingWriter, err error) {
+	for _, callers := range c.Callers {
+		w, err := c.writers(ctx, callers)
+		if err != nil {
+			return all, err
+		}
+		all = append(all, w)
+	}
+	return all, nil
 }
 
 func perSecond(ways []BufferingWay, name string) float64 {
@@ -142,31 +191,29 @@ func perSecond(ways []BufferingWay, name string) float64 {
 	return 0
 }
 
-func (c BufferingConfig) delayed(ctx context.Context, r *BufferingResult) error {
+func (c BufferingConfig) delayed(ctx context.Context, delay time.Duration) (d BufferingDelayed, err error) {
 	u, err := url.Parse(c.URL)
 	if err != nil || u.Hostname() == "" {
-		return errors.New("the delay needs a database URL with one host: leave it out")
+		return d, errors.New("the delay needs a database URL with one host: leave it out")
 	}
 	proxy, err := tcpproxy.Start(net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "5432")))
 	if err != nil {
-		return err
+		return d, err
 	}
 	defer proxy.Close()
-	proxy.Delay(c.Delay / 2) // each way
+	proxy.Delay(delay / 2) // each way
 	u.Host = proxy.Addr()
-	r.DelayMS = c.Delay.Seconds() * 1000
-	if r.Delayed, err = c.ways(ctx, u.String(), max(100, c.Publishes/50), nil); err != nil {
-		return err
-	}
-	r.SpeedupOverSingleDelayed = over(perSecond(r.Delayed, wayBuffer), perSecond(r.Delayed, waySingle))
-	return nil
+	d.DelayMS = delay.Seconds() * 1000
+	d.Ways, err = c.ways(ctx, u.String(), max(100, c.Publishes/50), nil)
+	d.SpeedupOverSingle = over(perSecond(d.Ways, wayBuffer), perSecond(d.Ways, waySingle))
+	return d, err
 }
 
-// ways measures all on a server, one INSERT each with so many messages.
+// ways measures all on a server, those that take a round trip a message with so many.
 func (c BufferingConfig) ways(ctx context.Context, at string, singles int, r *BufferingResult) (ways []BufferingWay, err error) {
-	for _, name := range []string{waySingle, wayBuffer, wayBulk, wayCopy} {
+	for _, name := range []string{waySingle, wayConflict, wayTrigger, wayBuffer, waySet, wayBulk, wayCopy} {
 		n := c.Publishes
-		if name == waySingle {
+		if slices.Contains(roundTrips, name) {
 			n = singles
 		}
 		c.progress("%s: %d messages", name, n)
@@ -192,6 +239,18 @@ func (c BufferingConfig) message(n int) penstock.Message {
 	return penstock.Message{Key: fmt.Sprint(n % 1000), Topic: "event", Payload: make([]byte, c.PayloadBytes)}
 }
 
+// bufferingTables are a business table whose trigger publishes each row, and one that knows what it has, both gone with the
+// connection.
+const bufferingTables = `
+create temporary table business (id bigint, payload bytea);
+create temporary table known (id bigint primary key, payload bytea);
+create function pg_temp.publish_row() returns trigger language plpgsql as $f$
+begin
+    insert into %s (key, topic, payload) values ((new.id %% 1000)::text, 'event', new.payload);
+    return new;
+end $f$;
+create trigger publish before insert on business for each row execute function pg_temp.publish_row();`
+
 // one publishes n messages in one transaction and returns how long it took, begin and commit included.
 func (c BufferingConfig) one(ctx context.Context, at, name string, n int, r *BufferingResult) (took time.Duration, err error) {
 	config, err := pgxpool.ParseConfig(at) // which knows what the URL says of pools
@@ -213,8 +272,11 @@ func (c BufferingConfig) one(ctx context.Context, at, name string, n int, r *Buf
 	for i := range msgs {
 		msgs[i] = c.message(i)
 	}
-	outbox := postgres.NewOutbox(c.Schema, c.Name)
+	outbox, table := postgres.NewOutbox(c.Schema, c.Name), pgx.Identifier{c.Schema, c.Name}.Sanitize()
 	err = c.inOutbox(ctx, func() error {
+		if _, err := conn.Exec(ctx, fmt.Sprintf(bufferingTables, table)); err != nil {
+			return err
+		}
 		began := time.Now()
 		tx, err := db.Begin(ctx)
 		if err != nil {
@@ -223,6 +285,18 @@ func (c BufferingConfig) one(ctx context.Context, at, name string, n int, r *Buf
 		switch name {
 		case wayBulk:
 			err = outbox.Publish(ctx, tx, msgs...)
+		case wayTrigger:
+			_, err = tx.Exec(ctx, "insert into pg_temp.business select n, $2 from generate_series(1, $1) n", n, msgs[0].Payload)
+		case wayConflict:
+			for i := 0; i < n && err == nil; i++ {
+				_, err = tx.Exec(ctx, "insert into pg_temp.known values ($1, $2) on conflict do nothing", i, msgs[i].Payload)
+			}
+		case waySet:
+			ids, payloads := make([]int, n), make([][]byte, n)
+			for i := range n {
+				ids[i], payloads[i] = i, msgs[i].Payload
+			}
+			_, err = tx.Exec(ctx, "insert into pg_temp.known select * from unnest($1::bigint[], $2::bytea[]) on conflict do nothing", ids, payloads)
 		case wayCopy:
 			_, err = tx.CopyFrom(ctx, pgx.Identifier{c.Schema, c.Name}, []string{"key", "topic", "payload"}, pgx.CopyFromSlice(n, func(i int) ([]any, error) {
 				return []any{msgs[i].Key, msgs[i].Topic, msgs[i].Payload}, nil

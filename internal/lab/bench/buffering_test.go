@@ -16,14 +16,18 @@ func TestBuffering(t *testing.T) {
 	if r.Flushes != 3 || r.FlushesBy[penstock.FlushFull] != 2 || r.FlushesBy[penstock.FlushCommit] != 1 {
 		t.Errorf("flushes %v", r.FlushesBy)
 	}
-	if len(r.Ways) != 4 || len(r.Delayed) != 4 || r.DelayMS != 1 || r.Delayed[0].Messages != 140 || r.Delayed[1].Messages != 7000 {
+	if len(r.Ways) != 7 || len(r.Delayed) != 2 || r.Delayed[0].DelayMS != 1 || r.Delayed[1].DelayMS != 5 || r.Delayed[0].Ways[0].Messages != 140 || r.Delayed[0].Ways[3].Messages != 7000 {
 		t.Errorf("got %+v", r)
 	}
-	if r.RatioToBulk <= 0 || r.SpeedupOverSingle <= 0 || r.SpeedupOverSingleDelayed <= 0 {
+	if r.RatioToBulk <= 0 || r.SpeedupOverSingle <= 0 || r.SpeedupOverSingle1ms <= 0 || r.SpeedupOverSingle1ms != r.Delayed[0].SpeedupOverSingle {
 		t.Errorf("got %+v", r)
 	}
-	for i, w := range r.Writers {
-		if w.Callers != []int{1, 8}[i] || w.AutocommitPerSecond <= 0 || w.WriterPerSecond <= 0 || w.Speedup <= 0 || w.Commits == 0 {
+	writers := append(r.Writers, r.WritersSQLite...)
+	if len(writers) != 4 {
+		t.Errorf("got %+v", writers)
+	}
+	for i, w := range writers {
+		if w.Callers != []int{1, 8, 1, 8}[i] || w.AutocommitPerSecond <= 0 || w.WriterPerSecond <= 0 || w.Speedup <= 0 || w.Commits == 0 {
 			t.Errorf("got %+v", w)
 		}
 	}
