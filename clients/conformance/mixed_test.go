@@ -352,7 +352,7 @@ func TestKinds(t *testing.T) {
 			}
 			t, err := q.c.beginAs(g.ctx, kind)
 			must(g, err)
-			rows, err := t.execute(g.ctx, fmt.Sprintf("select (select n from counter where name = '%[1]s'), (select count(*) from penstock.orders where topic = '%[1]s'), (select count(*) from penstock.jobs where headers->>'kind' = '%[1]s' or priority = 3)", kind))
+			rows, err := t.execute(g.ctx, fmt.Sprintf("select (select n from counter where name = '%[1]s'), (select count(*) from penstock.orders where topic = '%[1]s') as messages, (select count(*) from penstock.jobs where headers->>'kind' = '%[1]s' or priority = 3) as jobs", kind))
 			must(g, err)
 			must(g, t.Rollback(g.ctx))
 			if got := fmt.Sprint(*rows[0][0], " ", *rows[0][1], " ", *rows[0][2]); got != "1 3 3" {

@@ -114,8 +114,8 @@ export function arrays(rows: readonly Value[][]): string[] {
   return rows[0]!.map((_, i) => array(rows.map(row => row[i]!)))
 }
 
-/** interval is a time in milliseconds as PostgreSQL's: more than nothing, and at most some 95 years. */
-export const interval = (ms: number) => `${Math.min(Math.max(Math.round(ms * 1000), 1), 3e15)} microseconds`
+/** interval is a time in milliseconds as PostgreSQL's: something if it is more than nothing, and at most some 95 years. */
+export const interval = (ms: number) => `${Math.min(ms > 0 ? Math.ceil(ms * 1000) : Math.floor(ms * 1000), 3e15)} microseconds`
 
 /** quoted is a name as an identifier. */
 export const quoted = (name: string) => `"${name.replaceAll('"', '""')}"`

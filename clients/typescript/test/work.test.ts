@@ -161,6 +161,16 @@ test('it goes on through errors of the database', async () => {
   expect(await status(queue)).toEqual({ ready: 0, running: 0, delayed: 10, waiting: 0, dead: 0 })
 })
 
+test('a lease of nothing is refused', async () => {
+  const queue = penstock.queue(pool, await newQueue())
+  for (const lease of [0, -1]) {
+    expect(sqlState(await queue.claim({ lease }).catch(err => err))).toBe('22023')
+    expect(sqlState(await queue.extend([1n], lease).catch(err => err))).toBe('22023')
+  }
+  expect((await queue.claim({ lease: 1e-6 })).jobs).toEqual([])
+  expect((await queue.claim({ lease: 1e300 })).jobs).toEqual([])
+})
+
 test('what another attempt cannot cure ends it', async () => {
   const gone = await newQueue()
   const w = started(gone, () => {})

@@ -1,0 +1,169 @@
+// What each queue does with the same jobs: enqueued in batches, drained by four processes, a steady rate, and rounds while
+// a snapshot is pinned. One JSON line per queue and figure.
+import { execFileSync, fork } from 'node:child_process'
+import { once } from 'node:events'
+import { fileURLToPath } from 'node:url'
+import { parseArgs } from 'node:util'
+import pg from 'pg'
+
+// Each queue: prepare makes its tables, producer enqueues payloads, worker runs the handler until its result is called.
+const queues = {
+  penstock: {
+    async prepare(url) {
+      const penstock = fileURLToPath(new URL('../../../bin/penstock', import.meta.url))
+      for (const args of [['migrate'], ['queue', 'create', 'bench']]) execFileSync(penstock, args, { env: { ...process.env, PENSTOCK_DATABASE_URL: url } })
+    },
+    async producer(url) {
+      const { Penstock } = await import('penstock')
+      const [pool, penstock] = [new pg.Pool({ connectionString: url }), new Penstock()]
+      return { enqueue: payloads => penstock.enqueueMany(pool, 'bench', payloads.map(payload => ({ payload }))), end: () => pool.end() }
+    },
+    async worker(url, handler, concurrency) {
+      const { Penstock } = await import('penstock')
+      const [pool, stop] = [new pg.Pool({ connectionString: url }), new AbortController()]
+      const running = new Penstock().work(pool, 'bench', job => handler(job.json()), { concurrency, signal: stop.signal })
+      return async () => (stop.abort(), await running, pool.end())
+    },
+  },
+  'graphile-worker': {
+    async prepare(url) {
+      const { runMigrations } = await import('graphile-worker')
+      await runMigrations({ connectionString: url })
+    },
+    async producer(url) {
+      const { makeWorkerUtils } = await import('graphile-worker')
+      const utils = await makeWorkerUtils({ connectionString: url })
+      const addJobs = `select graphile_worker.add_jobs(array(
+        select row('bench', p, null, null, null, null, null, null)::graphile_worker.job_spec from json_array_elements($1) p))`
+      return { enqueue: payloads => utils.withPgClient(client => client.query(addJobs, [JSON.stringify(payloads)])), end: () => utils.release() }
+    },
+    async worker(url, handler, concurrency) {
+      const { Logger, run } = await import('graphile-worker')
+      const runner = await run({ connectionString: url, concurrency, noHandleSignals: true, logger: new Logger(() => () => {}), taskList: { bench: payload => handler(payload) } })
+      return () => runner.stop()
+    },
+  },
+  'pg-boss': {
+    async prepare(url) {
+      const boss = await this.started(url)
+      await boss.createQueue('bench')
+      await boss.stop()
+    },
+    async started(url) {
+      const { default: PgBoss } = await import('pg-boss')
+      const boss = new PgBoss(url)
+      boss.on('error', err => console.error(err))
+      return boss.start()
+    },
+    async producer(url) {
+      const boss = await this.started(url)
+      return { enqueue: payloads => boss.insert(payloads.map(data => ({ name: 'bench', data }))), end: () => boss.stop() }
+    },
+    async worker(url, handler, concurrency) {
+      const boss = await this.started(url)
+      // As quick as it goes: its shortest interval.
+      await boss.work('bench', { batchSize: concurrency * 10, pollingIntervalSeconds: 0.5 }, async jobs => { for (const job of jobs) await handler(job.data) })
+      return () => boss.stop({ graceful: true })
+    },
+  },
+}
+
+if (process.argv[2] === 'worker') {
+  // A worker's process tells in batches how long each job waited, by the clock that all processes share.
+  const waits = []
+  await import(process.argv[3])
+  process.once('disconnect', () => process.exit())
+  process.send('ready')
+  await once(process, 'message')
+  const stop = await queues[process.argv[3]].worker(process.argv[4], ({ at }) => void waits.push(Date.now() - at), 10)
+  const timer = setInterval(() => waits.length && process.send(waits.splice(0)), 20)
+  await once(process, 'message')
+  await stop()
+  clearInterval(timer)
+  process.disconnect()
+} else {
+  const { values: o } = parseArgs({ options: {
+    jobs: { type: 'string', default: '100000' }, rate: { type: 'string', default: '500' }, seconds: { type: 'string', default: '30' },
+    pinned: { type: 'string', default: '300' }, round: { type: 'string', default: '2000' }, queue: { type: 'string', multiple: true, default: Object.keys(queues) },
+  } })
+  for (const name of o.queue) await measure(name, queues[name], Object.fromEntries(['jobs', 'rate', 'seconds', 'pinned', 'round'].map(key => [key, Number(o[key])])))
+}
+
+async function measure(name, queue, { jobs, rate, seconds, pinned, round }) {
+  const server = process.env.PENSTOCK_TEST_POSTGRES
+  const admin = new pg.Client(server)
+  await admin.connect()
+  const database = `bench_${process.pid}_${name.replace('-', '_')}`
+  await admin.query(`create database ${database}`)
+  const url = Object.assign(new URL(server), { pathname: database }).href
+  const told = (figure, values) => console.log(JSON.stringify({ queue: name, figure, ...values }))
+  try {
+    await queue.prepare(url)
+    const producer = await queue.producer(url)
+    const enqueue = async n => {
+      for (let done = 0; done < n; done += 1000) await producer.enqueue(Array.from({ length: Math.min(1000, n - done) }, () => ({ at: Date.now() })))
+    }
+    const start = performance.now()
+    await enqueue(jobs)
+    told('enqueue', { jobs, per_second: Math.round(jobs / (performance.now() - start) * 1000) })
+
+    let waits = []
+    let arrived = () => {}
+    const come = n => new Promise(resolve => {
+      arrived = () => waits.length >= n && resolve()
+      arrived()
+    })
+    const workers = Array.from({ length: 4 }, () => fork(fileURLToPath(import.meta.url), ['worker', name, url]))
+    await Promise.all(workers.map(worker => once(worker, 'message')))
+    for (const worker of workers) worker.on('message', m => {
+      waits.push(...m)
+      arrived()
+    })
+    const begin = performance.now()
+    for (const worker of workers) worker.send('go')
+    await come(jobs)
+    told('drain', { jobs, workers: workers.length, per_second: Math.round(jobs / (performance.now() - begin) * 1000) })
+
+    waits = []
+    const n = Math.round(rate * seconds)
+    const first = Date.now()
+    const sent = []
+    for (let i = 0; i < n; i++) {
+      const due = first + i * 1000 / rate
+      if (due > Date.now()) await new Promise(resolve => setTimeout(resolve, due - Date.now()))
+      sent.push(producer.enqueue([{ at: Date.now() }])) // one a call, as services do
+    }
+    await Promise.all(sent)
+    await come(n)
+    waits.sort((a, b) => a - b)
+    told('steady', { rate, seconds, p50_ms: waits[Math.floor(n * 0.5)], p99_ms: waits[Math.floor(n * 0.99)] })
+
+    const pin = new pg.Client(url)
+    await pin.connect()
+    await pin.query('begin isolation level repeatable read')
+    await pin.query('select count(*) from pg_class')
+    const rounds = []
+    for (const end = performance.now() + pinned * 1000; performance.now() < end;) {
+      waits = []
+      const start = performance.now()
+      await enqueue(round)
+      await come(round)
+      rounds.push(performance.now() - start)
+    }
+    await pin.end()
+    const median = values => values.sort((a, b) => a - b)[values.length >> 1]
+    const fifth = Math.max(Math.floor(rounds.length / 5), 1)
+    const [early, late] = [median(rounds.slice(0, fifth)), median(rounds.slice(-fifth))]
+    told('pinned', { seconds: pinned, rounds: rounds.length, jobs: round, first_ms: Math.round(early), last_ms: Math.round(late), ratio: Number((late / early).toFixed(2)) })
+
+    for (const worker of workers) worker.send('stop')
+    await Promise.all(workers.map(worker => worker.exitCode ?? once(worker, 'exit')))
+    await producer.end()
+  } finally {
+    // Some close their connections without being waited for.
+    const connected = async () => (await admin.query('select from pg_stat_activity where datname = $1', [database])).rowCount > 0
+    for (let n = 0; n < 100 && await connected(); n++) await new Promise(resolve => setTimeout(resolve, 100))
+    await admin.query(`drop database ${database} with (force)`)
+    await admin.end()
+  }
+}

@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# bench.sh [options of bench.mjs]: penstock's client for TypeScript beside graphile-worker and pg-boss, in one run on one PostgreSQL:
+# the one that PENSTOCK_TEST_POSTGRES names, or a private one that waits for the disk at every commit.
+set -euo pipefail
+cd "$(dirname "$0")"
+root=$(cd ../../.. && pwd)
+if [[ -z ${PENSTOCK_TEST_POSTGRES-} ]]; then
+	(cd "$root" && go build -o bin/penstock ./cmd/penstock && go build -o bin/withservers ./internal/testserver/withservers)
+	exec "$root/bin/withservers" -durable -only postgres "$PWD/bench.sh" "$@"
+fi
+../../typescript/conformance.sh --build
+[[ node_modules/.package-lock.json -nt package-lock.json ]] || npm ci --silent
+exec node bench.mjs "$@"
