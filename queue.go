@@ -246,14 +246,15 @@ type QueueSettings struct {
 	DedupWindow *time.Duration `json:"dedup_window_ns,omitempty"`
 }
 
-// Schedule is a periodic job: at every time that Cron describes, in UTC, one job
+// Schedule is a periodic job: at every time that Cron describes one job
 // is enqueued, whatever number of processes there are. Times that passed
 // while nobody looked are made up for by one job, not by one each.
 type Schedule struct {
 	Queue string `json:"queue"`
 	Name  string `json:"name"`
 	// Cron has five fields (minute hour day-of-month month day-of-week) with
-	// *, lists, ranges and steps, or is @hourly, @daily, @weekly, @monthly, @yearly.
+	// *, lists, ranges and steps, or is @hourly, @daily, @weekly, @monthly, @yearly; in UTC, or in a zone that
+	// goes before it: TZ=Europe/Berlin 30 4 * * *. Where clocks change, a time of day comes once.
 	Cron string    `json:"cron"`
 	Job  NewJob    `json:"job"`
 	Next time.Time `json:"next"`

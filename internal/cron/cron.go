@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	_ "time/tzdata" // a zone means the same where the machine has none
 
 	"github.com/robfig/cron/v3"
 
@@ -21,15 +22,19 @@ var (
 		"@hourly": "0 * * * *", "@daily": "0 0 * * *", "@midnight": "0 0 * * *", "@weekly": "0 0 * * 0",
 		"@monthly": "0 0 1 * *", "@yearly": "0 0 1 1 *", "@annually": "0 0 1 1 *",
 	}
-	months = []string{"jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"}
-	days   = []string{"sun", "mon", "tue", "wed", "thu", "fri", "sat"}
-	part   = regexp.MustCompile(`^(\*|([0-9]{1,2}|[a-z]{3})(?:-([0-9]{1,2}|[a-z]{3}))?)(?:/([0-9]{1,2}))?$`)
+	months   = []string{"jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"}
+	days     = []string{"sun", "mon", "tue", "wed", "thu", "fri", "sat"}
+	inZone   = regexp.MustCompile(`^TZ=(\S+)(?:\s|$)`)
+	zoneName = regexp.MustCompile(`^[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)+$`)
+	part     = regexp.MustCompile(`^(\*|([0-9]{1,2}|[a-z]{3})(?:-([0-9]{1,2}|[a-z]{3}))?)(?:/([0-9]{1,2}))?$`)
 )
 
 // star is the bit by which the library knows a field that does not restrict the day.
 const star = 1 << 63
 
-// Next returns the first time after the given one that spec describes, in UTC.
+// Next returns the first time after the given one that spec describes, in UTC or in the zone
+// that a TZ= before it names (TZ=Europe/Berlin 30 4 * * *). A time that the clocks leave out when they are put
+// forward comes as much later, and of one that they show twice the second counts; both do if the hour begins with *.
 // A spec has five fields, minute hour day-of-month month day-of-week, with *,
 // lists, ranges, steps (5/20 is 5-59/20) and the names of months and days; 7 is a
 // Sunday, too. Or it is @hourly, @daily (@midnight), @weekly, @monthly or @yearly
@@ -37,8 +42,16 @@ const star = 1 << 63
 // fields begins with *, also as */2: then both must hold. The error is a
 // *penstock.FieldError, also for times that never come, like the 30th of February.
 func Next(spec string, after time.Time) (time.Time, error) {
-	text := spec
-	if long, ok := shortcuts[strings.ToLower(strings.TrimSpace(spec))]; ok {
+	text, location := strings.TrimSpace(spec), time.UTC
+	if zone := inZone.FindStringSubmatch(text); zone != nil {
+		var err error
+		if location, err = time.LoadLocation(zone[1]); err != nil || zone[1] != "UTC" && !zoneName.MatchString(zone[1]) {
+			return time.Time{}, &penstock.FieldError{Field: fmt.Sprintf("cron %q", spec), Problem: fmt.Sprintf("makes no sense: there is no time zone %q", zone[1]),
+				Hint: "name one as in TZ=Europe/Berlin 30 4 * * 1-5, or leave it out for UTC"}
+		}
+		text = strings.TrimSpace(text[len(zone[0]):])
+	}
+	if long, ok := shortcuts[strings.ToLower(text)]; ok {
 		text = long
 	}
 	fields := strings.Fields(text)
@@ -64,13 +77,64 @@ func Next(spec string, after time.Time) (time.Time, error) {
 	if strings.HasPrefix(fields[2], "*") || strings.HasPrefix(fields[4], "*") {
 		s.Dom |= star
 	}
-	// The library looks about five years ahead, and a leap day may be eight away.
-	for _, from := range []time.Time{after.UTC(), after.UTC().AddDate(4, 0, 0)} {
-		if next := s.Next(from); !next.IsZero() {
-			return next, nil
-		}
+	next := shownNext(&s, after.UTC())
+	if location != time.UTC {
+		next = nextIn(location, &s, after, strings.HasPrefix(fields[1], "*"))
+	}
+	if !next.IsZero() {
+		return next, nil
 	}
 	return time.Time{}, &penstock.FieldError{Field: fmt.Sprintf("cron %q", spec), Problem: "describes a time that never comes", Hint: "look at the day and the month"}
+}
+
+// shownNext is the next time, without regard to zones; zero if there is none. The library looks about five years ahead, and
+// a leap day may be eight away.
+func shownNext(s *cron.SpecSchedule, after time.Time) time.Time {
+	next := s.Next(after)
+	if next.IsZero() {
+		next = s.Next(after.AddDate(4, 0, 0))
+	}
+	return next
+}
+
+// change is more than any clock is put forward or back.
+const change = 3 * time.Hour
+
+// nextIn goes through what the clocks of a place show, and finds the earliest time that means: where they are
+// changed, that need not be the first that is shown.
+func nextIn(location *time.Location, s *cron.SpecSchedule, after time.Time, everyHour bool) (first time.Time) {
+	for shown := shownNext(s, shownAt(after, location).Add(-change)); !shown.IsZero(); shown = shownNext(s, shown) {
+		if !first.IsZero() && shown.Sub(shownAt(first, location)) > change {
+			break
+		}
+		for _, at := range meant(shown, location, everyHour) {
+			if at.After(after) && (first.IsZero() || at.Before(first)) {
+				first = at
+			}
+		}
+	}
+	return first.UTC()
+}
+
+// shownAt is what the clocks of a place show, as if it were UTC.
+func shownAt(at time.Time, location *time.Location) time.Time {
+	_, offset := at.In(location).Zone()
+	return at.UTC().Add(time.Duration(offset) * time.Second)
+}
+
+// meant are the times at which the clocks of a place show this, as PostgreSQL has them: the second of two, or if both are
+// wanted both; where it is left out, the one by the clock before the change.
+func meant(shown time.Time, location *time.Location, both bool) []time.Time {
+	_, before := shown.Add(-24 * time.Hour).In(location).Zone()
+	_, behind := shown.Add(24 * time.Hour).In(location).Zone()
+	one, other := shown.Add(-time.Duration(before)*time.Second), shown.Add(-time.Duration(behind)*time.Second)
+	switch {
+	case !shownAt(other, location).Equal(shown):
+		return []time.Time{one}
+	case both && shownAt(one, location).Equal(shown):
+		return []time.Time{one, other}
+	}
+	return []time.Time{other}
 }
 
 // parse returns a bit for each value that a field allows; names stand for lo, lo+1, ...

@@ -2,6 +2,8 @@ package cron_test
 
 import (
 	"errors"
+	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -39,11 +41,38 @@ func TestNext(t *testing.T) {
 func TestNonsense(t *testing.T) {
 	for _, spec := range []string{"", "   ", "nonsense", "* * * *", "* * * * * *", "60 * * * *", "* 24 * * *", "* * 0 * *", "* * 32 * *",
 		"* * * 13 *", "* * * * 8", "*/0 * * * *", "5-1 * * * *", "-1 * * * *", "0 0 30 2 *", "0 0 31 4,6,9,11 *",
-		"@every 5s", "@reboot", "TZ=Europe/Berlin 0 4 * * *", "CRON_TZ=UTC 0 4 * * *", "\x00", "* * * * *\x00"} {
+		"@every 5s", "@reboot", "TZ=Europe/Nowhere 0 4 * * *", "TZ=CEST 0 4 * * *", "TZ=Europe/Berlin", "TZ= 0 4 * * *", "0 4 * * * TZ=Europe/Berlin", "CRON_TZ=UTC 0 4 * * *", "\x00", "* * * * *\x00"} {
 		got, err := cron.Next(spec, time.Now())
 		var f *penstock.FieldError
 		if !errors.As(err, &f) || f.Hint == "" {
 			t.Errorf("Next(%q): got %s, %v, want a *FieldError with a hint", spec, got, err)
+		}
+	}
+}
+
+func TestZones(t *testing.T) {
+	text, err := os.ReadFile("testdata/zones.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		spec, rest, ok := strings.Cut(strings.TrimSpace(line), " | ")
+		if !ok {
+			continue // a comment
+		}
+		from, want, _ := strings.Cut(rest, " | ")
+		after, err := time.Parse(time.RFC3339, from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for want := range strings.FieldsSeq(want) {
+			got, err := cron.Next(spec, after)
+			if err != nil || got.Format(time.RFC3339) != want {
+				t.Errorf("%q after %s: got %s, %v, want %s", spec, after.UTC().Format(time.RFC3339), got.Format(time.RFC3339), err, want)
+			}
+			if after = got; err != nil {
+				break
+			}
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -464,9 +465,24 @@ func TestCronNext(t *testing.T) {
 			t.Errorf("%q after %s: got %s, want %s", c.cron, c.after, got.UTC(), c.want)
 		}
 	}
+	zones, err := os.ReadFile("../../internal/cron/testdata/zones.txt")
+	f.Must(err)
+	for line := range strings.Lines(string(zones)) {
+		cron, rest, ok := strings.Cut(strings.TrimSpace(line), " | ")
+		if after, times, _ := strings.Cut(rest, " | "); ok {
+			for want := range strings.FieldsSeq(times) {
+				var got time.Time
+				f.Must(f.Conn.QueryRow(f.Ctx, "select penstock._cron_next($1, $2::text::timestamptz)", cron, after).Scan(&got))
+				if got.UTC().Format(time.RFC3339) != want {
+					t.Errorf("%q after %s: got %s, want %s", cron, after, got.UTC(), want)
+				}
+				after = want
+			}
+		}
+	}
 	for _, cron := range []string{"", "   ", "nonsense", "* * * *", "* * * * * *", "60 * * * *", "* 24 * * *", "* * 0 * *", "* * 32 * *", "* * * 13 *",
 		"* * * foo *", "* * * * 8", "*/0 * * * *", "5-1 * * * *", "-1 * * * *", "1, * * * *", "0 0 30 2 *", "0 0 31 4,6,9,11 *", "@every 5s", "@reboot",
-		"TZ=Europe/Berlin 0 4 * * *", "mon * * * *"} {
+		"TZ=Europe/Nowhere 0 4 * * *", "TZ=CEST 0 4 * * *", "TZ=Europe/Berlin", "TZ= 0 4 * * *", "0 4 * * * TZ=Europe/Berlin", "mon * * * *"} {
 		_, err := f.Conn.Exec(f.Ctx, "select penstock._cron_next($1, now())", cron)
 		var pg *pgconn.PgError
 		if !errors.As(err, &pg) || pg.Code != "22023" || pg.Hint == "" {

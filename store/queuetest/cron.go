@@ -45,6 +45,7 @@ var cronTable = []struct {
 	{"@daily", midnight}, {"@Midnight", midnight},
 	{"@weekly", weekdays(time.Sunday)},
 	{"@monthly", func(t time.Time) bool { return midnight(t) && t.Day() == 1 }},
+	{"TZ=Asia/Kolkata 30 5 * * *", midnight},
 	{"@yearly", newYear}, {" @annually ", newYear},
 }
 
@@ -79,7 +80,7 @@ func cronTimes(e *env) {
 func cronNonsense(e *env) {
 	for _, spec := range []string{"", " ", "nonsense", "* * * *", "* * * * * *", "60 * * * *", "* 24 * * *", "* * 0 * *", "* * 32 * *", "* * * 0 *", "* * * 13 *",
 		"* * * * 8", "*/0 * * * *", "*/100 * * * *", "5-1 * * * *", "-1 * * * *", "+1 * * * *", "1- * * * *", "1,,2 * * * *", "001 * * * *", "? * * * *",
-		"* * * * fri-sun", "* * * * monday", "jan * * * *", "*-5 * * * *", "0 0 30 2 *", "0 0 31 4,6,9,11 *", "@every 5s", "@reboot", "TZ=Europe/Berlin 0 4 * * *"} {
+		"* * * * fri-sun", "* * * * monday", "jan * * * *", "*-5 * * * *", "0 0 30 2 *", "0 0 31 4,6,9,11 *", "@every 5s", "@reboot", "TZ=Europe/Nowhere 0 4 * * *", "TZ=CEST 0 4 * * *", "TZ=Europe/Berlin", "TZ= 0 4 * * *", "0 4 * * * TZ=Europe/Berlin"} {
 		err := e.Store.SetSchedule(e.ctx, penstock.Schedule{Queue: queue, Name: "s", Cron: spec, Job: job("a")})
 		e.badField("SetSchedule with the cron text "+spec, err, "cron")
 	}

@@ -19,7 +19,7 @@ func ScheduleCommand(a *cli.App) *cobra.Command {
 		Use:   "schedule",
 		Short: "Set, list and drop periodic jobs",
 		Long: `A schedule enqueues a job again and again, at times that cron text describes, in
-UTC. It lives in the database: one job is enqueued each time, however many
+UTC or a time zone. It lives in the database: one job is enqueued each time, however many
 workers run, and if none ran for a while, one job makes up for what was missed.
 
   penstock schedule set reports nightly --cron '30 4 * * *' '{"days":1}'
@@ -42,7 +42,8 @@ PAYLOAD, with - all of stdin, and empty without either.
 
 --cron has five fields, in UTC: minute, hour, day of month, month, day of week,
 each with *, lists (1,15), ranges (1-5) and steps (*/10); or it is @hourly,
-@daily, @weekly, @monthly or @yearly.
+@daily, @weekly, @monthly or @yearly. A time zone goes before it, as in
+'TZ=Europe/Berlin 30 4 * * *'; a time of day comes once where clocks change.
 
 Workers of the queue, which look about twice a second, enqueue the jobs: without
 one nothing happens.
@@ -84,7 +85,7 @@ twice. penstock queue set --dedup-window says how long the window is.`,
 		},
 	}
 	f.add(cmd.Flags())
-	cmd.Flags().StringVar(&cron, "cron", "", "when, in UTC: five fields, or @hourly, @daily, @weekly, @monthly, @yearly")
+	cmd.Flags().StringVar(&cron, "cron", "", "when, in UTC or behind TZ=Europe/Berlin: five fields, or @hourly, @daily, @weekly, @monthly, @yearly")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "the schedule as one JSON line")
 	return cmd
 }

@@ -42,24 +42,37 @@ begin
     return array(select distinct x from unnest(all_) x order by x);
 end $$;
 
--- _cron_next is the first time after the given one that a cron text describes, in UTC:
--- minute hour day-of-month month day-of-week. As in Vixie's cron, either day is enough
--- unless one of the two fields begins with *, also as */2: then both must hold. The
+-- _cron_next is the first time after the given one that a cron text describes: minute hour
+-- day-of-month month day-of-week, in UTC or in the zone that a TZ= before them names. As in
+-- Vixie's cron, either day is enough unless one of the two fields begins with *, also as */2:
+-- then both must hold. A time that the clocks leave out when they are put forward comes as much
+-- later, and of one that they show twice the second counts; both do if the hour begins with *. The
 -- rules of internal/cron are the same. Error: 22023.
 create or replace function _cron_next(cron text, after timestamptz) returns timestamptz
 language plpgsql stable set search_path from current as $$
 declare
-    fields text[] := regexp_split_to_array(btrim(case lower(btrim(cron, E' \t\r\n'))
+    zone   text := coalesce((regexp_match(cron, $re$^\s*TZ=(\S+)\s$re$))[1], 'UTC');
+    times  text := btrim(regexp_replace(cron, $re$^\s*TZ=\S+\s$re$, ''), E' \t\r\n');
+    fields text[] := regexp_split_to_array(case lower(times)
                          when '@hourly' then '0 * * * *' when '@daily' then '0 0 * * *' when '@midnight' then '0 0 * * *'
                          when '@weekly' then '0 0 * * 0' when '@monthly' then '0 0 1 * *'
-                         when '@yearly' then '0 0 1 1 *' when '@annually' then '0 0 1 1 *' else cron end, E' \t\r\n'), $re$\s+$re$);
+                         when '@yearly' then '0 0 1 1 *' when '@annually' then '0 0 1 1 *' else times end, $re$\s+$re$);
     months constant text[] := '{jan,feb,mar,apr,may,jun,jul,aug,sep,oct,nov,dec}';
     days   constant text[] := '{sun,mon,tue,wed,thu,fri,sat}';
     minute int[]; hour int[]; dom int[]; month int[]; dow int[];
-    start  timestamp := date_trunc('minute', after at time zone 'UTC') + interval '1 min';
+    start  timestamptz := (date_trunc('minute', after at time zone 'UTC') + interval '1 min') at time zone 'UTC';
     day    timestamp;
-    found  timestamp;
+    found  timestamptz;
 begin
+    begin
+        day := date_trunc('day', start at time zone zone);
+    exception when invalid_parameter_value then
+        day := null;
+    end;
+    if day is null or zone <> 'UTC' and zone !~ $re$^[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)+\Z$re$ then
+        raise exception 'the cron text % makes no sense: there is no time zone %', quote_literal(cron), quote_literal(zone)
+        using errcode = '22023', hint = 'name one as in TZ=Europe/Berlin 30 4 * * 1-5, or leave it out for UTC';
+    end if;
     if cardinality(fields) = 5 then
         minute := _cron_field(fields[1], 0, 59, '{}');
         hour   := _cron_field(fields[2], 0, 23, '{}');
@@ -75,23 +88,28 @@ begin
         dow := dow || 0;
     end if;
     -- Nine years hold a leap day, also around the year 2100.
-    for day in select d from generate_series(date_trunc('day', start), start + interval '9 years', interval '1 day') d
+    for day in select d from generate_series(day - interval '1 day', day + interval '9 years', interval '1 day') d
                 where extract(month from d)::int = any (month)
                   and case when fields[3] like '*%' or fields[5] like '*%'
                            then extract(day from d)::int = any (dom) and extract(dow from d)::int = any (dow)
                            else extract(day from d)::int = any (dom) or extract(dow from d)::int = any (dow) end
-                limit 2 loop
-        select min(day + make_interval(hours => h, mins => i)) into found from unnest(hour) h, unnest(minute) i
-         where day + make_interval(hours => h, mins => i) >= start;
+                limit 3 loop
+        select min(t.at) into found
+          from unnest(hour) h, unnest(minute) i, make_timestamp(extract(year from day)::int, extract(month from day)::int, extract(day from day)::int, h, i, 0) shown,
+               lateral (select shown at time zone zone
+                        union all
+                        select u.at from unnest('{30 min,1 h}'::interval[]) by, lateral (select shown at time zone zone - by) u(at)
+                         where zone <> 'UTC' and fields[2] like '*%' and u.at at time zone zone = shown) t(at)
+         where t.at >= start;
         if found is not null then
-            return found at time zone 'UTC';
+            return found;
         end if;
     end loop;
     raise exception 'the cron text % describes a time that never comes', quote_literal(cron)
     using errcode = '22023', hint = 'look at the day and the month';
 end $$;
 
--- schedule_bytes makes or changes a periodic job: one is enqueued at every time, in UTC,
+-- schedule_bytes makes or changes a periodic job: one is enqueued at every time
 -- that cron describes, unless dedup_key makes it a duplicate. Errors: 42P01, 22023 for a cron text that makes no sense or
 -- a time that never comes, 23514 for a value over its limit.
 create or replace function schedule_bytes(queue text, name text, cron text, payload bytea, key text default null, group_key text default '',
