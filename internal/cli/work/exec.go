@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"os"
 	"os/exec"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/cli"
+	"github.com/penstock/penstock/sink/webhook"
 	"github.com/penstock/penstock/work"
 )
 
@@ -32,6 +34,9 @@ type execution struct {
 	queue, command string
 	timeout        time.Duration // 0 for none
 	stdout, stderr io.Writer     // nil to discard
+
+	http *webhook.Sink // in place of the command
+	log  *slog.Logger
 
 	hurried  context.Context // whose end kills what runs
 	giveBack func(context.Context, penstock.Job) error
@@ -55,7 +60,12 @@ func (e *execution) handle(ctx context.Context, job penstock.Job) error {
 		defer time.AfterFunc(e.timeout, func() { cancel(errJobTimeout) }).Stop()
 	}
 	said := &lastLines{}
-	err := e.run(running, job, said)
+	var err error
+	if e.http != nil {
+		err = e.post(running, job)
+	} else {
+		err = e.run(running, job, said)
+	}
 	if err == nil {
 		return nil
 	}
@@ -71,6 +81,9 @@ func (e *execution) handle(ctx context.Context, job penstock.Job) error {
 		return work.ErrSettled
 	case cause != nil: // work.Run's own
 		return cause
+	}
+	if e.http != nil {
+		return err
 	}
 	return e.verdict(err, said)
 }

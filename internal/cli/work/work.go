@@ -23,7 +23,7 @@ import (
 )
 
 type workFlags struct {
-	command, output       string
+	command, http, output string
 	groups                []string
 	allGroups             bool
 	concurrency           int
@@ -34,8 +34,8 @@ type workFlags struct {
 func Command(a *cli.App) *cobra.Command {
 	var f workFlags
 	cmd := &cobra.Command{
-		Use:   "work QUEUE --exec COMMAND",
-		Short: "Run a command for each job of a queue",
+		Use:   "work QUEUE --exec COMMAND|--http URL",
+		Short: "Run a command, or send a request, for each job of a queue",
 		Long: `Run a command for each job of a queue, until it is told to stop. /bin/sh runs
 COMMAND, with the payload on its stdin and these variables beside our own:
 
@@ -56,6 +56,14 @@ Its exit code decides what becomes of the job:
 The last lines that it wrote to stderr are kept as the error, up to 2 KiB:
 penstock dead shows them. Its output goes to ours, unless --output is discard.
 
+With --http each job is a POST of its payload to URL, with its headers, its id in
+webhook-id, and, signed with the secrets in PENSTOCK_HTTP_SECRETS, the Standard
+Webhooks headers: an HMAC of id, time and body. The answer decides: 2xx ends the
+job; 408, 425, 429 and 5xx have it tried again, after Retry-After if there is one;
+any other makes it a dead letter. While the endpoint cannot be reached, jobs
+rest and spend no attempt. Options stand behind a #, as in --sink: addresses that
+are not public need #allow_private=true.
+
 A job is leased for --lease, and the lease is extended while the command runs, so
 that the jobs of a worker that died run elsewhere when it ends. The command is
 killed, with its process group, when the lease was lost, when the job was
@@ -73,6 +81,7 @@ waiting for the lease to end.`,
 		Example: `  penstock work thumbnails --exec './make-thumbnail'
   penstock work mails --exec 'sendmail -t || exit 75' --concurrency 4 --timeout 30s
   penstock work reports --group acme --exec 'exec ./report --days "$(jq -e .days)"' --output discard
+  penstock work thumbnails --http https://fn.example.com/thumbnail --concurrency 50 --timeout 60s
   penstock work reports --all-groups --exec './report "$PENSTOCK_JOB_GROUP"'`,
 		Args:        cli.Exactly("QUEUE"),
 		Annotations: cli.OwnSignals,
@@ -89,6 +98,7 @@ waiting for the lease to end.`,
 
 func (f *workFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.command, "exec", "", "command for /bin/sh to run, once per job")
+	flags.StringVar(&f.http, "http", "", "URL to send each job to, in place of --exec")
 	flags.StringArrayVarP(&f.groups, "group", "g", nil, "group to work on; repeatable (default the jobs without one)")
 	flags.BoolVar(&f.allGroups, "all-groups", false, "work on every group, whenever it appears")
 	flags.IntVar(&f.concurrency, "concurrency", runtime.GOMAXPROCS(0), "commands that run at a time")
@@ -101,8 +111,10 @@ func (f *workFlags) add(flags *pflag.FlagSet) {
 
 func (f *workFlags) check(flags *pflag.FlagSet) error {
 	switch {
-	case f.command == "":
-		return cli.Misuse(errors.New("--exec is missing: give the command to run"))
+	case f.command == "" && f.http == "":
+		return cli.Misuse(errNothingToRun)
+	case f.command != "" && f.http != "":
+		return cli.Misuse(errors.New("--exec is given with --http: leave one of them out"))
 	case f.concurrency < 1:
 		return cli.Usage(fmt.Errorf("--concurrency is %d: use 1 or more", f.concurrency))
 	case f.allGroups && len(f.groups) > 0:
@@ -169,6 +181,14 @@ func run(ctx, hurried context.Context, a *cli.App, queue penstock.Queue, name st
 	run := &execution{
 		queue: name, command: f.command, timeout: time.Duration(f.timeout),
 		hurried: hurried, giveBack: giver(queue),
+	}
+	if f.http != "" {
+		sink, err := f.webhook(log)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = sink.Close(context.WithoutCancel(ctx)) }()
+		run.http, run.timeout, run.log = sink, 0, log // the request has the timeout
 	}
 	if f.output == "inherit" {
 		run.stdout, run.stderr = sharedWriter(a.Stdout), a.Stderr
