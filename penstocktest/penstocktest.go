@@ -1,0 +1,86 @@
+// Package penstocktest helps to test programs that publish messages and work on queues.
+package penstocktest
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/store/postgres"
+	"github.com/penstock/penstock/work"
+)
+
+// RequirePublished returns the latest message of a topic and a key ("" for none) that an outbox of PostgreSQL has as tx sees it,
+// so also what tx itself has published, and fails the test if there is none. It needs the rights of the outbox's owner.
+func RequirePublished(t testing.TB, tx postgres.PgxQuery, outbox, topic, key string) (m penstock.Message) {
+	t.Helper()
+	rows, err := tx.Query(t.Context(), "select coalesce(id, ''), coalesce(key, ''), topic, coalesce(headers::text, 'null'), payload from "+
+		pgx.Identifier{postgres.DefaultSchema, outbox}.Sanitize()+" where topic = $1 and coalesce(key, '') = $2 order by seq desc limit 1", topic, key)
+	if err != nil {
+		t.Fatalf("reading the outbox %q: %v", outbox, err)
+	}
+	var headers string
+	n, err := pgx.ForEachRow(rows, []any{&m.ID, &m.Key, &m.Topic, &headers, &m.Payload}, func() error { return json.Unmarshal([]byte(headers), &m.Headers) })
+	if err != nil {
+		t.Fatalf("reading the outbox %q: %v", outbox, err)
+	}
+	if n.RowsAffected() == 0 {
+		t.Fatalf("the outbox %q has no message with the topic %q and the key %q", outbox, topic, key)
+	}
+	return m
+}
+
+// RunOne claims the next job of a queue, runs h on it as work.Run does, and says how that ended. It fails the test if there is no
+// job to run now.
+func RunOne(t testing.TB, q penstock.Queue, h work.Handler) (job penstock.Job, how work.End) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	one := &oneJob{Queue: q, cancel: cancel}
+	if err := work.Run(ctx, one, h, work.Options{Concurrency: 1, Observer: one, Logger: slog.New(slog.DiscardHandler)}); err != nil {
+		t.Fatalf("running a job: %v", err)
+	}
+	if one.how == "" {
+		t.Fatal("the queue has no job to run now")
+	}
+	return one.job, one.how
+}
+
+// oneJob is a queue that is claimed from once, and the observer of what becomes of the job.
+type oneJob struct {
+	penstock.Queue
+	cancel  context.CancelFunc
+	claimed bool
+	job     penstock.Job
+	how     work.End
+}
+
+func (o *oneJob) Claim(ctx context.Context, c penstock.Claim) (jobs []penstock.Job, err error) {
+	if o.claimed {
+		return nil, nil
+	}
+	c.Jobs = 1
+	if jobs, err = o.Queue.Claim(ctx, c); err == nil {
+		if o.claimed = true; len(jobs) == 0 {
+			o.cancel()
+		}
+	}
+	return jobs, err
+}
+
+func (o *oneJob) Release(ctx context.Context, after time.Duration, leases ...int64) ([]int64, error) {
+	return o.Queue.(penstock.Releaser).Release(ctx, after, leases...)
+}
+
+func (o *oneJob) Claimed(int)                     {}
+func (o *oneJob) Started(penstock.Job, time.Time) {}
+
+func (o *oneJob) Ended(job penstock.Job, how work.End, _ time.Duration) {
+	o.job, o.how = job, how
+	o.cancel()
+}
