@@ -17,6 +17,7 @@ import (
 	"github.com/penstock/penstock/sink/format"
 	"github.com/penstock/penstock/sink/previous"
 	"github.com/penstock/penstock/store/postgres/adopt"
+	"github.com/penstock/penstock/trace"
 )
 
 // subscription is one to run, of an outbox or of an adopted table.
@@ -89,6 +90,7 @@ func (s *subscription) add(ctx context.Context, cfg relay.Config) error {
 		observer := r.o.Metrics.Relay(s.Origin(), s.Name)
 		cfg.Observer, counters = observer, &observer.Counters
 	}
+	cfg.Observer = trace.Relay(s.Origin(), s.Name, cfg.Observer)
 	pump, err := relay.New(cfg)
 	if err != nil {
 		s.closeSink(ctx, sink)

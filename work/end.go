@@ -3,7 +3,9 @@ package work
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/penstock/penstock"
@@ -172,7 +174,7 @@ func (w *worker) fail(ctx context.Context, t *task, failure error, interrupted b
 		switch {
 		case err == nil:
 			if how == Failed || how == Dead {
-				w.log.Warn("a job failed", "job", t.job.ID, "attempt", t.job.Attempt, "dead", how == Dead, "err", failure)
+				w.log.Warn("a job failed", "job", t.job.ID, "attempt", t.job.Attempt, "dead", how == Dead, "err", failure, traced(&t.job))
 			}
 			w.finish(t, how)
 			return
@@ -250,4 +252,12 @@ func (w *worker) release(ctx context.Context, tasks []*task) {
 			return
 		}
 	}
+}
+
+// traced is the trace that a job belongs to, for the log, or nothing.
+func traced(job *penstock.Job) slog.Attr {
+	if parts := strings.Split(job.Headers["traceparent"], "-"); len(parts) >= 4 {
+		return slog.String("trace_id", parts[1])
+	}
+	return slog.Attr{}
 }

@@ -35,7 +35,7 @@ const self = "self"
 var helpers = []string{self, "internal/*", "internal/test*", "store/postgres/postgrestest"}
 
 // wiring is everything that parts are put together from.
-var wiring = []string{self, ".", "internal/*", "relay", "work", "writer", "metrics", "store/*", "sink/*", "config"}
+var wiring = []string{self, ".", "internal/*", "relay", "work", "writer", "metrics", "trace", "store/*", "sink/*", "config"}
 
 // rooms in the order in which they are tried; a folder that is in none has to be given one.
 var rooms = []row{
@@ -44,6 +44,7 @@ var rooms = []row{
 	{room: "work", may: []string{"."}, tests: with(helpers, "store/memory")},
 
 	{room: "writer", may: []string{"."}, tests: with(helpers, "store/*")},
+	{room: "trace", may: []string{self, ".", "relay", "work"}, tests: with(helpers, "store/*", "run", "config")},
 	{room: "metrics", may: []string{".", "relay", "work", "internal/*"}, tests: with(helpers, "store/*", "run", "config")},
 
 	{room: "store/*test", named: true, may: []string{".", "work", "internal/*", "internal/test*"}, tests: helpers},
@@ -67,7 +68,7 @@ var rooms = []row{
 
 	// Where the parts are put together.
 	{room: "config", may: []string{self, ".", "internal/*", "relay", "store/*", "sink/*"}, tests: helpers},
-	{room: "run", may: []string{self, ".", "internal/*", "relay", "writer", "store/*", "sink/*", "config", "metrics"}, tests: helpers},
+	{room: "run", may: []string{self, ".", "internal/*", "relay", "writer", "store/*", "sink/*", "config", "metrics", "trace"}, tests: helpers},
 	{room: "cmd/penstock", may: with(wiring, "internal/lab", "internal/cli"), tests: with(helpers, "internal/cli/clitest")},
 	{room: "penstocktest", named: true, may: []string{".", "work", "store/postgres"}, tests: with(helpers, "store/*")},
 	{room: "clients", named: true, may: wiring, tests: with(helpers, "store/*test")},

@@ -155,6 +155,9 @@ func relay(ctx context.Context, a *cli.App, f *relayFlags) error {
 	if err != nil {
 		return err
 	}
+	if err := a.Trace(ctx); err != nil {
+		return err
+	}
 	store, err := a.OpenStore(ctx)
 	if err != nil {
 		return err

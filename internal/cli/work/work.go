@@ -19,6 +19,7 @@ import (
 	"github.com/penstock/penstock/internal/cli"
 	"github.com/penstock/penstock/internal/pgerror"
 	"github.com/penstock/penstock/metrics"
+	"github.com/penstock/penstock/trace"
 	"github.com/penstock/penstock/work"
 )
 
@@ -130,10 +131,10 @@ func (f *workFlags) check(flags *pflag.FlagSet) error {
 	return nil
 }
 
-func (f *workFlags) options(log *slog.Logger, seen work.Observer) work.Options {
+func (f *workFlags) options(queue string, log *slog.Logger, seen work.Observer) work.Options {
 	o := work.Options{
 		Concurrency: f.concurrency, Lease: time.Duration(f.lease), Groups: f.groups, AllGroups: f.allGroups,
-		DrainTimeout: time.Duration(f.drain), Observer: seen, Logger: log,
+		DrainTimeout: time.Duration(f.drain), Observer: seen, Logger: log, Middleware: []func(work.Handler) work.Handler{trace.Worker(queue)},
 	}
 	if f.drain == 0 {
 		o.DrainTimeout = math.MaxInt64 // nothing runs so long
@@ -144,6 +145,9 @@ func (f *workFlags) options(log *slog.Logger, seen work.Observer) work.Options {
 func workUntilSignals(ctx context.Context, a *cli.App, name string, f *workFlags) error {
 	store, err := a.OpenQueues(ctx)
 	if err != nil {
+		return err
+	}
+	if err := a.Trace(ctx); err != nil {
 		return err
 	}
 	log := slog.Default().With("queue", name) // openStore has set it
@@ -200,7 +204,7 @@ func run(ctx, hurried context.Context, a *cli.App, queue penstock.Queue, name st
 	log.Info("working", "groups", groups, "concurrency", f.concurrency)
 	defer seen.log(log)
 	ended := make(chan error, 1)
-	go func() { ended <- work.Run(ctx, queue, run.handle, f.options(log, seen)) }()
+	go func() { ended <- work.Run(ctx, queue, run.handle, f.options(name, log, seen)) }()
 	var err error
 	select {
 	case err = <-ended:

@@ -1,0 +1,25 @@
+package cli
+
+import (
+	"context"
+	"log/slog"
+
+	"go.opentelemetry.io/otel"
+
+	"github.com/penstock/penstock/trace/otlp"
+)
+
+// Trace has spans recorded until the verb ends, if OpenTelemetry's variables say where to send them.
+func (a *App) Trace(ctx context.Context) error {
+	stop, err := otlp.Start(ctx)
+	if err != nil {
+		return Usage(err)
+	}
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { slog.Warn("traces could not be sent", "err", err) }))
+	a.Later(closer(stop))
+	return nil
+}
+
+type closer func() error
+
+func (c closer) Close() error { return c() }
