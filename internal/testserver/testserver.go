@@ -61,6 +61,7 @@ func MissingExtras() []*MissingError {
 	var all missing
 	all.note(envFakeClock, fakeClock)
 	all.note(envPgBouncer, pgbouncer)
+	all.note("", promtool)
 	return all
 }
 
