@@ -43,10 +43,10 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// What reads too much is an exit code.
+// What reads too much is an exit code, and a finding of doctor.
 func TestExplainSlow(t *testing.T) {
 	db := postgrestest.On(t, postgrestest.Database(t))
-	d := urlDesk(t, db.URL)
+	d := newPatient(t, db.URL)
 	d.outbox("orders")
 	src, err := d.store.Subscribe(t.Context(), penstock.Subscribe{Outbox: "orders", Subscription: "billing", Holder: "test"})
 	if err != nil {
@@ -59,5 +59,8 @@ func TestExplainSlow(t *testing.T) {
 	db.Exec(`do $$ declare i regclass; begin for i in select indexrelid from pg_index where indrelid = 'penstock.orders'::regclass and indnkeyatts = 1 loop execute 'drop index ' || i || ' cascade'; end loop; end $$`)
 	if o := d.cli("explain", "orders"); o.code != cli.ExitCheck || !strings.Contains(o.stdout, "20000 for 1000 rows") || !strings.Contains(o.stderr, "reads far more") {
 		t.Errorf("%+v", o)
+	}
+	if f := d.finds(doctor.CheckPlans, doctor.Warning, "orders/billing", "20000 for 1000 rows"); f.Next != "penstock explain orders" {
+		t.Errorf("%+v", f)
 	}
 }

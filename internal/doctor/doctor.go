@@ -59,6 +59,7 @@ const (
 	CheckQueue          = "queue"
 	CheckWorkers        = "workers"
 	CheckAdopted        = "adopted-table"
+	CheckPlans          = "plans"
 	CheckJournal        = "journal"
 	CheckFile           = "file"
 	CheckLock           = "write-lock"

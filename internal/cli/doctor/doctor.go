@@ -47,7 +47,8 @@ grave it is and what to do next:
   vacuum           transactions, prepared ones, replication slots and standbys that
                    hold it back
   outboxes         subscriptions that nobody relays, relays that stand still, segments
-                   that are not given back and who holds them, parked keys
+                   that are not given back and who holds them, parked keys; fetches
+                   that read far more than they return, as penstock explain tells
   queues           jobs that no worker takes, leases that ran out, workers that hang
   sinks            those of the configuration file and of --sink: whether they can be
                    reached, and let us in; nothing is sent
@@ -241,7 +242,31 @@ func (e *examination) database(ctx context.Context) error {
 	e.add(compare(before, now, seen.Free, e.o)...)
 	e.parkedKeys(ctx, &now)
 	e.missing(&now)
+	e.plans(ctx, &now)
 	return e.adopted(ctx, seen)
+}
+
+// plans tells of fetches that read far more than they return. Who may not run the relay is told nothing.
+func (e *examination) plans(ctx context.Context, now *look) {
+	explainer, ok := e.store.(doctor.Explainer)
+	if !ok {
+		return
+	}
+	for i := range now.outboxes {
+		found, err := explainer.ExplainOutbox(ctx, now.outboxes[i].Outbox)
+		if err != nil && !cli.IsForbidden(err) {
+			e.add(doctor.Finding{Check: doctor.CheckNotLookedAt, Severity: doctor.OK, About: "plans of outbox " + now.outboxes[i].Outbox, Found: cli.OneLine(err.Error())})
+		}
+		for _, s := range found {
+			f := doctor.Finding{Check: doctor.CheckPlans, Severity: doctor.OK, About: s.Of, Found: s.Name + " " + s.Verdict}
+			if s.Slow {
+				f.Severity, f.Why, f.Next = doctor.Warning, "every fetch of the relay costs the server that much", "penstock explain "+now.outboxes[i].Outbox
+			}
+			if s.Slow || s.Name == "fetch" {
+				e.add(f)
+			}
+		}
+	}
 }
 
 // look reads the status. What the role may not see is told, if it is to be.
