@@ -204,20 +204,22 @@ def test_a_lost_lease_aborts(start: Run, db: psycopg.Connection, queue: str) -> 
 def test_stop_gives_back_and_drains(start: Run, db: psycopg.Connection, queue: str) -> None:
     begun, release = threading.Event(), threading.Event()
 
-    def handler(_: penstock.Job) -> None:
-        begun.set()
-        release.wait()
+    def handler(job: penstock.Job) -> None:
+        if int(job.payload) >= 3:  # after some quick ones, so that the worker claims ahead
+            begun.set()
+            release.wait()
 
-    penstock.enqueue_many(db, queue, [penstock.NewJob(str(n), key="k" if n < 5 else None) for n in range(20)])
+    penstock.enqueue_many(db, queue, [penstock.NewJob(str(n)) for n in range(60)])
     running = start(queue, handler, concurrency=1)
     begun.wait()
+    until(lambda: len([word for word, _ in running.ended]) == 3 and status(db, queue)[1] > 1)  # type: ignore[operator]
     running.stop()
     until(lambda: status(db, queue)[1] == 1)  # what has not begun is back
     release.set()
     running.thread.join(60)
-    assert [word for word, _ in running.ended if word != "released"] == ["done"]
-    assert status(db, queue)[1] == 0
-    assert {r[0] for r in rows(db, "select attempt from penstock.claim(%s, 20)", queue)} == {1}, "no attempt was spent"
+    assert [word for word, _ in running.ended if word != "released"] == ["done"] * 4
+    assert status(db, queue)[:2] == (56, 0)
+    assert {r[0] for r in rows(db, "select attempt from penstock.claim(%s, 100)", queue)} == {1}, "no attempt was spent"
 
 
 def test_the_drain_ends(start: Run, db: psycopg.Connection, queue: str) -> None:
