@@ -113,7 +113,7 @@ func published(t *testing.T, store database, outbox string) (all []penstock.Mess
 }
 
 // serve serves until the test ends, or end is called, which drains.
-func serve(t *testing.T, store writer.OnceStore, o ingest.Options) (s *ingest.Server, end func()) {
+func serve(t testing.TB, store writer.OnceStore, o ingest.Options) (s *ingest.Server, end func()) {
 	t.Helper()
 	o.Listen, o.Logger = "127.0.0.1:0", slog.New(slog.NewTextHandler(t.Output(), nil))
 	s, err := ingest.New(store, o)
