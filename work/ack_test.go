@@ -151,7 +151,7 @@ func TestWorkClaimsAloneAfterFailure(t *testing.T) {
 					q.mu.Unlock()
 					time.Sleep(pause) // so that there is something done at all times
 					return nil
-				}, work.Options{Batch: 10, AckEvery: 200 * time.Millisecond})
+				}, work.Options{Batch: 10, Claims: 1, AckEvery: 200 * time.Millisecond})
 				time.Sleep(time.Minute)
 				if err := stop(); err != nil {
 					t.Error(err)

@@ -77,11 +77,12 @@ const carryAt = 32
 
 // carries reports whether the next claim should carry what is done. That makes the claim take
 // longer, whatever number of jobs it is, so what came just now goes with a later one, unless a
-// job of its key may wait for it, or the queue lets no more run: none, a claim brought nothing.
+// job of its key may wait for it, or the queue lets no more run: none, a claim brought nothing. It
+// carries nothing if the last one failed, because the acking need not wait until claims work again.
 func (w *worker) carries(none bool) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return len(w.acks) > 0 && (none || len(w.acks) >= min(carryAt, w.Batch) || time.Since(w.acks[0].done) >= w.AckEvery/2 ||
+	return len(w.acks) > 0 && !w.noClaims && (none || len(w.acks) >= min(carryAt, w.Batch) || time.Since(w.acks[0].done) >= w.AckEvery/2 ||
 		slices.ContainsFunc(w.acks, func(t *task) bool { return t.job.Key != "" }))
 }
 

@@ -18,8 +18,9 @@ type worker struct {
 	q      Queue
 	handle Handler
 	log    *slog.Logger
-	turns  turns // of claimLoop only
+	turns  turns // of claimLoop only; of one group, others read it
 
+	helpers  sync.WaitGroup // claims beside the loop's own
 	slots    sync.WaitGroup // goroutines that run handlers and write failures
 	handlers sync.WaitGroup // handlers that have not returned
 	freed    chan struct{}  // wakes the claiming: there may be room
@@ -32,6 +33,10 @@ type worker struct {
 	queued   []*task         // claimed, not begun
 	acks     []*task         // done, not written, the oldest first
 	writing  int             // acks that a call has taken along
+	asked    int             // jobs that claims under way may bring
+	noClaims bool            // the last claim failed
+	backlog  bool            // the last claim brought all that it asked for
+	helping  int             // goroutines that claim beside the loop
 	busy     int             // slots in use
 	resting  int             // slots whose goroutine waits to be used again
 	pace     time.Duration   // how long a handler takes, about; 0 is not known
@@ -151,19 +156,21 @@ func (w *worker) claimLoop(ctx, handling, writing context.Context) {
 	// A Claim that is cut off may have claimed jobs that nobody hears of.
 	calls, cancel := afterwards(ctx, w.DrainTimeout)
 	defer cancel()
+	defer w.helpers.Wait()
 	var (
 		retry growing
 		last  = time.Now() // when there were jobs
 		none  bool         // the last claim brought no jobs
 	)
 	for {
-		n, ok := w.room(ctx)
+		n, ok := w.room(ctx, false)
 		if !ok {
 			return
 		}
 		start := time.Now()
-		jobs, more, err := w.claim(calls, n, retry.failures == 0 && w.carries(none))
+		jobs, more, err := w.claim(calls, n, w.carries(none))
 		if err != nil {
+			w.answered(n, 0, err)
 			if w.permanent(err) || ctx.Err() != nil {
 				return
 			}
@@ -177,8 +184,11 @@ func (w *worker) claimLoop(ctx, handling, writing context.Context) {
 		retry, none = growing{}, len(jobs) == 0
 		if !none {
 			last = time.Now()
-			w.Observer.Claimed(len(jobs))
 			w.enqueue(handling, writing, jobs, start.Add(w.Lease))
+		}
+		w.answered(n, len(jobs), nil)
+		if len(jobs) == n && w.turns.finder == nil {
+			w.help(ctx, calls, handling, writing)
 		}
 		// An eighth of the silence so far: while jobs keep coming, a claim is never
 		// further away than about PollMin.
@@ -187,6 +197,55 @@ func (w *worker) claimLoop(ctx, handling, writing context.Context) {
 			return
 		}
 	}
+}
+
+// help has one more goroutine claim, too, as long as there is a backlog: until a claim brings less than
+// it asked for. One claim keeps one backend of the database busy, and none while it is on its way. What to do
+// about errors the loop knows, which will come upon them.
+func (w *worker) help(ctx, calls, handling, writing context.Context) {
+	w.mu.Lock()
+	enough := w.helping == w.Claims-1
+	if !enough {
+		w.helping++
+	}
+	w.mu.Unlock()
+	if enough {
+		return
+	}
+	w.helpers.Go(func() {
+		for {
+			n, ok := w.room(ctx, true)
+			if !ok {
+				break
+			}
+			start := time.Now()
+			call, cancel := context.WithTimeout(calls, callTimeout)
+			jobs, err := w.claimFrom(call, w.turns.last, n, w.carries(false))
+			cancel()
+			if len(jobs) > 0 {
+				w.enqueue(handling, writing, jobs, start.Add(w.Lease))
+			}
+			w.answered(n, len(jobs), err)
+			if err != nil {
+				break
+			}
+			if len(jobs) == n {
+				w.help(ctx, calls, handling, writing)
+			}
+		}
+		w.mu.Lock()
+		w.helping--
+		w.mu.Unlock()
+		notify(w.freed) // it may have taken the loop's
+	})
+}
+
+// answered is the end of a claim that asked for n jobs and brought so many.
+func (w *worker) answered(n, brought int, err error) {
+	w.mu.Lock()
+	w.asked -= n
+	w.backlog, w.noClaims = brought == n, err != nil
+	w.mu.Unlock()
 }
 
 // claim claims up to n jobs of the group whose turn it is, and reports whether there may be more to claim at once.
@@ -207,8 +266,7 @@ func (w *worker) claim(ctx context.Context, n int, carry bool) (jobs []penstock.
 	return jobs, w.turns.took(len(jobs), share), err
 }
 
-// claimFrom makes one call. What is done goes with it, if the queue can and carry says so: not
-// if the last call failed, because the acking need not wait until claims work again.
+// claimFrom makes one call. What is done goes with it, if the queue can and carry says so.
 func (w *worker) claimFrom(call context.Context, group string, n int, carry bool) ([]penstock.Job, error) {
 	c := penstock.Claim{Group: group, Jobs: n, Lease: w.Lease, Worker: w.Worker}
 	if q, ok := w.q.(penstock.AckClaimer); ok && carry {
@@ -225,17 +283,25 @@ func (w *worker) claimFrom(call context.Context, group string, n int, carry bool
 	return w.q.Claim(call, c)
 }
 
-// room waits until a claim is worth while and returns how many jobs to ask for;
-// false means that ctx has ended.
-func (w *worker) room(ctx context.Context) (int, bool) {
-	for {
-		if ctx.Err() != nil {
-			return 0, false
-		}
+// room waits until a claim is worth while and returns how many jobs to ask for; false means that ctx
+// has ended, or, for a helper, that there is no backlog.
+func (w *worker) room(ctx context.Context, helper bool) (int, bool) {
+	for ctx.Err() == nil {
 		w.mu.Lock()
 		n := w.wanted()
+		over := helper && !w.backlog
+		if n > 0 && !over {
+			w.asked += n
+		}
+		more := n > 0 && w.wanted() > 0
 		w.mu.Unlock()
+		if over {
+			break
+		}
 		if n > 0 {
+			if more {
+				notify(w.freed) // another one may wait
+			}
 			return n, true
 		}
 		select {
@@ -243,26 +309,29 @@ func (w *worker) room(ctx context.Context) (int, bool) {
 		case <-ctx.Done():
 		}
 	}
+	return 0, false
 }
 
 // wanted is how many jobs to claim now: for the slots that are free, and
 // once half of what was claimed ahead has begun, for the time until the next
-// claim.
+// claim. What claims under way may bring counts as claimed.
 func (w *worker) wanted() int {
 	ahead := 0
 	if w.pace > 0 {
 		window := min(100*time.Millisecond, w.Lease/10)
-		ahead = int(min(int64(w.Batch), int64(w.Concurrency)*int64(window/w.pace)))
+		ahead = int(min(int64(w.Claims*w.Batch), int64(w.Concurrency)*int64(window/w.pace)))
 	}
+	claimed := len(w.queued) + w.asked
 	// Database and acks keep pace, or no more is claimed.
-	if len(w.queued) > ahead/2 || len(w.acks)+w.writing >= 4*w.Batch {
+	if claimed > ahead/2 || len(w.acks)+w.writing >= (3+w.Claims)*w.Batch {
 		return 0
 	}
-	return min(w.Batch, w.Concurrency-w.busy+ahead-len(w.queued))
+	return min(w.Batch, w.Concurrency-w.busy+ahead-claimed)
 }
 
 // enqueue queues claimed jobs and begins as many as there are slots for.
 func (w *worker) enqueue(handling, writing context.Context, jobs []penstock.Job, until time.Time) {
+	w.Observer.Claimed(len(jobs))
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, j := range jobs {

@@ -15,6 +15,7 @@ import (
 func (o *Options) SetDefaults() {
 	o.Concurrency = cmp.Or(o.Concurrency, 10)
 	o.Batch = cmp.Or(o.Batch, 100)
+	o.Claims = cmp.Or(o.Claims, 1)
 	o.Lease = cmp.Or(o.Lease, 30*time.Second)
 	o.PollMin = cmp.Or(o.PollMin, 1750*time.Microsecond)
 	o.PollMax = cmp.Or(o.PollMax, max(50*time.Millisecond, o.PollMin))
@@ -40,6 +41,9 @@ func (o *Options) Validate() error {
 	}
 	if o.Batch < 1 || o.Batch > penstock.MaxClaim {
 		return &penstock.FieldError{Field: "Batch", Problem: fmt.Sprintf("is %d", o.Batch), Hint: fmt.Sprintf("use 1 to %d, or 0 for the default", penstock.MaxClaim)}
+	}
+	if o.Claims < 1 {
+		return &penstock.FieldError{Field: "Claims", Problem: "is negative", Hint: "use 1 or more, or 0 for the default"}
 	}
 	for _, f := range []struct {
 		name  string

@@ -72,6 +72,10 @@ type Options struct {
 	Concurrency int
 	// Batch is the most jobs that one Claim asks for, 1 to MaxClaim. Default 100.
 	Batch int
+	// Claims is how many calls of Claim may be under way while there is a backlog, each on a connection
+	// of its own. Then jobs of one group may begin in another order than they were enqueued in; those of a key do not.
+	// Default 1; 4 where a claim can carry acks (AckClaimer) and Concurrency is more than 1.
+	Claims int
 	// Lease is how long a job stays with a worker that has died; the leases of
 	// one that lives are extended at every third of it. Default 30 s.
 	Lease time.Duration
@@ -151,6 +155,9 @@ const (
 func Run(ctx context.Context, q Queue, h Handler, opts Options) error {
 	if _, ok := q.(penstock.AckClaimer); ok {
 		opts.AckEvery = cmp.Or(opts.AckEvery, 20*time.Millisecond)
+		if opts.Concurrency != 1 {
+			opts.Claims = cmp.Or(opts.Claims, 4)
+		}
 	}
 	opts.SetDefaults()
 	if err := opts.Validate(); err != nil {

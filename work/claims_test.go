@@ -1,0 +1,179 @@
+package work_test
+
+import (
+	"context"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/work"
+)
+
+// counting is a carrying fakeQueue that knows how many claims are under way.
+type counting struct {
+	carrying
+	under, most *int
+}
+
+func newCounting(jobs int) counting {
+	q := counting{carrying{newFakeQueue(jobs)}, new(int), new(int)}
+	q.set("claim", nil, 10*time.Millisecond)
+	return q
+}
+
+func (q counting) begins() func() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	*q.under++
+	*q.most = max(*q.most, *q.under)
+	return func() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		*q.under--
+	}
+}
+
+// mostSoFar is how many were under way at a time since it was asked last.
+func (q counting) mostSoFar() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	most := *q.most
+	*q.most = 0
+	return most
+}
+
+func (q counting) Claim(ctx context.Context, c penstock.Claim) ([]penstock.Job, error) {
+	defer q.begins()()
+	return q.carrying.Claim(ctx, c)
+}
+
+func (q counting) AckClaim(ctx context.Context, acks []int64, c penstock.Claim) ([]int64, []penstock.Job, error) {
+	defer q.begins()()
+	return q.carrying.AckClaim(ctx, acks, c)
+}
+
+func (q counting) Release(ctx context.Context, after time.Duration, leases ...int64) ([]int64, error) {
+	return releasing{q.fakeQueue}.Release(ctx, after, leases...)
+}
+
+// With a backlog several claims are under way, and one without it: every job is done once.
+func TestWorkClaimsSideBySide(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		o    work.Options
+		most int
+	}{
+		{"default", work.Options{}, 3}, // half of what four may claim ahead is claimed anew
+		{"two", work.Options{Claims: 2}, 2},
+		{"one", work.Options{Claims: 1}, 1},
+		{"one handler keeps the order", work.Options{Concurrency: 1}, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q := newCounting(5000)
+				seen, stop := begin(t, q, nothing, c.o)
+				for seen.count(work.Done) < 5000 {
+					time.Sleep(time.Millisecond)
+				}
+				if most := q.mostSoFar(); most != c.most {
+					t.Errorf("at most %d claims were under way, want %d", most, c.most)
+				}
+				time.Sleep(time.Second)
+				if most := q.mostSoFar(); most != 1 {
+					t.Errorf("without a backlog %d claims were under way, want 1", most)
+				}
+				if err := stop(); err != nil || len(q.done) != 5000 || len(slices.Compact(slices.Sorted(slices.Values(q.done)))) != 5000 {
+					t.Errorf("%d were done, error %v", len(q.done), err)
+				}
+			})
+		})
+	}
+}
+
+// Jobs that take long are not claimed by more than there are handlers, whatever number of claims might be.
+func TestWorkClaimsNoMoreThanBegin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newCounting(500)
+		_, stop := begin(t, q, func(context.Context, penstock.Job) error {
+			time.Sleep(time.Second)
+			return nil
+		}, work.Options{Concurrency: 5})
+		for range 500 {
+			time.Sleep(13 * time.Millisecond)
+			q.mu.Lock()
+			if n := len(q.leases); n > 10 { // those whose ends are not written yet are among them
+				t.Fatalf("%d jobs are leased, for 5 handlers", n)
+			}
+			q.mu.Unlock()
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// What several claims bring when Run has been told to stop is given back: none of it is left with a lease.
+func TestWorkStopsDuringSeveralClaims(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newCounting(2000)
+		var slow atomic.Bool
+		seen, stop := begin(t, q, func(context.Context, penstock.Job) error {
+			if slow.Load() {
+				time.Sleep(time.Second)
+			}
+			return nil
+		}, work.Options{})
+		for {
+			q.mu.Lock()
+			under := *q.under
+			q.mu.Unlock()
+			if under == 3 {
+				break
+			}
+			time.Sleep(time.Millisecond)
+		}
+		slow.Store(true)
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		freed := seen.count(work.Released)
+		if freed == 0 || len(q.leases) != 0 || len(q.freed) != freed || len(q.done)+freed+len(q.waiting) != 2000 {
+			t.Errorf("%d done, %d given back (the observer saw %d), %d wait, %d are leased", len(q.done), len(q.freed), freed, len(q.waiting), len(q.leases))
+		}
+	})
+}
+
+// Claims side by side that fail are told once at a time, and the rest is done when the database is back.
+func TestWorkSeveralClaimsFail(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := newCounting(3000)
+		seen, stop := begin(t, q, nothing, work.Options{})
+		for seen.count(work.Done) < 500 {
+			time.Sleep(time.Millisecond)
+		}
+		q.set("ackclaim", context.DeadlineExceeded, 0)
+		q.set("claim", context.DeadlineExceeded, 0)
+		time.Sleep(time.Minute)
+		q.mu.Lock()
+		before := q.calls["claim"]
+		q.mu.Unlock()
+		time.Sleep(time.Minute)
+		q.mu.Lock()
+		if calls := q.calls["claim"] - before; calls > 30 {
+			t.Errorf("%d claims in a minute of an outage, want a growing pause between them", calls)
+		}
+		q.mu.Unlock()
+		q.set("ackclaim", nil, 0)
+		q.set("claim", nil, time.Millisecond)
+		// The fake queue ends what a claim carries though the claim fails: such jobs are reported as lost.
+		for seen.count(work.Done)+seen.count(work.Lost) < 3000 {
+			time.Sleep(10 * time.Millisecond)
+		}
+		if err := stop(); err != nil || len(q.leases) != 0 {
+			t.Errorf("%d are leased, error %v", len(q.leases), err)
+		}
+	})
+}
