@@ -3,6 +3,7 @@ package penstock
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -310,8 +311,21 @@ type QueueStatus struct {
 	DeadLetters int64 `json:"dead_letters"`
 	// OldestAge is the age of the oldest ready job, 0 without one.
 	OldestAge time.Duration `json:"oldest_age_ns"`
+	// AtLeast names the figures, as JSON has them, that were not counted to their end.
+	AtLeast []string `json:"at_least,omitempty"`
 	// Groups are filled in by whoever asks for them, see QueueGroups.
 	Groups []GroupStatus `json:"groups,omitempty"`
+}
+
+// Cap cuts figures that were counted up to most, and names them in AtLeast; more means that there are jobs in groups
+// that were not looked at. 0 means that all were counted.
+func (q *QueueStatus) Cap(most int64, more bool) {
+	q.AtLeast = capped(most, map[string]*int64{"ready": &q.Ready, "running": &q.Running, "delayed": &q.Delayed, "waiting": &q.Waiting, "dead_letters": &q.DeadLetters})
+	for _, name := range []string{"ready", "waiting"} {
+		if more && !slices.Contains(q.AtLeast, name) {
+			q.AtLeast = append(q.AtLeast, name)
+		}
+	}
 }
 
 // GroupStatus is one group of a queue. Its figures mean what they do in QueueStatus.
@@ -323,7 +337,7 @@ type GroupStatus struct {
 	Waiting     int64         `json:"waiting"`
 	DeadLetters int64         `json:"dead_letters"`
 	OldestAge   time.Duration `json:"oldest_age_ns"`
-	// More: a store that does not count long groups to their end has left out jobs that are
-	// ready or wait.
+	// More: a store that does not count long groups to their end has left out jobs, or dead
+	// letters.
 	More bool `json:"more,omitempty"`
 }

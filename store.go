@@ -2,6 +2,7 @@ package penstock
 
 import (
 	"context"
+	"slices"
 	"time"
 )
 
@@ -177,6 +178,24 @@ type SubscriptionStatus struct {
 	// it takes messages or nobody has the lease. SinkError is why.
 	SinkDown  time.Time `json:"sink_down_since,omitzero"`
 	SinkError string    `json:"sink_error,omitempty"`
+	// AtLeast names the figures, as JSON has them, that were not counted to their end.
+	AtLeast []string `json:"at_least,omitempty"`
+}
+
+// Cap cuts figures that were counted up to most, and names them in AtLeast. 0 means that all were counted.
+func (s *SubscriptionStatus) Cap(most int64) {
+	s.AtLeast = capped(most, map[string]*int64{"backlog": &s.Backlog, "dead_letters": &s.DeadLetters, "parked": &s.Parked, "parked_keys": &s.ParkedKeys, "held_keys": &s.HeldKeys})
+}
+
+func capped(most int64, figures map[string]*int64) (atLeast []string) {
+	for name, n := range figures {
+		if most > 0 && *n >= most {
+			*n = most
+			atLeast = append(atLeast, name)
+		}
+	}
+	slices.Sort(atLeast)
+	return atLeast
 }
 
 // DeadLetter is a message that was given up, with the reason.
@@ -193,6 +212,14 @@ type DeadLetter struct {
 
 // Err is why the last attempt failed.
 func (d DeadLetter) Err() string { return lastError(d.Failures) }
+
+// DeadCause is an error of which dead letters died.
+type DeadCause struct {
+	Error   string    `json:"error"`
+	Letters int64     `json:"letters"`
+	First   time.Time `json:"first_died_at"`
+	Last    time.Time `json:"last_died_at"`
+}
 
 // ParkedKey is a key with parked messages, or one parked message by itself.
 type ParkedKey struct {

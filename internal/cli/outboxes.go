@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -54,6 +55,42 @@ func OfSubscription(outbox, subscription string) string {
 // StatusReader is what status needs of a store.
 type StatusReader interface {
 	Status(ctx context.Context) ([]penstock.OutboxStatus, error)
+}
+
+// CountedUpTo is how much of each kind is counted where nobody asks for more.
+const CountedUpTo = 1000
+
+// StatusUpTo counts no more than most, unless it is 0, if the store can.
+func StatusUpTo(ctx context.Context, store StatusReader, most int) ([]penstock.OutboxStatus, error) {
+	if counter, ok := store.(interface {
+		StatusUpTo(ctx context.Context, most int) ([]penstock.OutboxStatus, error)
+	}); ok {
+		return counter.StatusUpTo(ctx, most)
+	}
+	return store.Status(ctx)
+}
+
+// QueueStatusUpTo is StatusUpTo of queues.
+func QueueStatusUpTo(ctx context.Context, store QueueStatusReader, most int) ([]penstock.QueueStatus, error) {
+	if counter, ok := store.(interface {
+		QueueStatusUpTo(ctx context.Context, most int) ([]penstock.QueueStatus, error)
+	}); ok {
+		return counter.QueueStatusUpTo(ctx, most)
+	}
+	return store.QueueStatus(ctx)
+}
+
+// CountOf is a figure of a status; with a plus if it was not counted to its end.
+func CountOf(n int64, name string, atLeast []string) string {
+	if slices.Contains(atLeast, name) {
+		return Count(n) + "+"
+	}
+	return Count(n)
+}
+
+// PluralOf is Plural of such a figure.
+func PluralOf(n int64, name string, atLeast []string, what string) string {
+	return strings.Replace(Plural(n, what), Count(n), CountOf(n, name, atLeast), 1)
 }
 
 func ReadStatus(ctx context.Context, store StatusReader, only []string) ([]penstock.OutboxStatus, error) {

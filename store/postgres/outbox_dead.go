@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -176,8 +175,7 @@ func (s *Store) chooseDeadLetters(ctx context.Context, q penstock.DeadLetterQuer
 	if q.Limit > 0 {
 		limit = int64(q.Limit)
 	}
-	sql = strings.NewReplacer("{lock}", lock, "{action}", strings.ReplaceAll(action, "{schema}", pgx.Identifier{s.schema}.Sanitize())).
-		Replace(statement("dead_letters", s.schema, q.Outbox))
+	sql = fillIn(statement("dead_letters", s.schema, q.Outbox), s.schema, action, lock)
 	return sql, []any{id, orNullSlice(q.Seqs), orNullSlice(q.IDs), orNull(q.Key), orNull(q.Topic), orNull(q.Error),
 		orNullTime(q.DiedBefore), orNullTime(q.DiedAfter), q.AfterSeq, limit}, nil
 }
@@ -196,6 +194,16 @@ func (s *Store) DeadLetters(ctx context.Context, q penstock.DeadLetterQuery) ([]
 		return nil, err
 	}
 	found, err := s.queryDeadLetters(ctx, s.pool, sql, args...)
+	return found, s.explain(err)
+}
+
+// DeadLetterCauses counts dead letters as DeadJobCauses does.
+func (s *Store) DeadLetterCauses(ctx context.Context, q penstock.DeadLetterQuery) ([]penstock.DeadCause, error) {
+	sql, args, err := s.chooseDeadLetters(ctx, q, countCauses, "")
+	if err != nil {
+		return nil, err
+	}
+	found, err := s.causes(ctx, sql, args)
 	return found, s.explain(err)
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/penstock/penstock"
 )
@@ -46,6 +47,11 @@ func (s *Store) segments(ctx context.Context, outbox string) (high int64, curren
 // Status describes every outbox. Counting a backlog reads its index entries and
 // rows: about a second for some millions.
 func (s *Store) Status(ctx context.Context) ([]penstock.OutboxStatus, error) {
+	return s.StatusUpTo(ctx, 0)
+}
+
+// StatusUpTo is Status that counts nothing beyond most, unless it is 0: SubscriptionStatus.AtLeast names what it did not count to its end.
+func (s *Store) StatusUpTo(ctx context.Context, most int) ([]penstock.OutboxStatus, error) {
 	if err := s.ready(ctx); err != nil {
 		return nil, err
 	}
@@ -83,7 +89,7 @@ func (s *Store) Status(ctx context.Context) ([]penstock.OutboxStatus, error) {
 outboxes:
 	for _, status := range all {
 		for _, sub := range of[status.Outbox] {
-			one, err := s.subscriptionStatus(ctx, status.Outbox, sub.ID)
+			one, err := s.subscriptionStatus(ctx, status.Outbox, sub.ID, most)
 			switch {
 			case sqlState(err) == "42P01":
 				continue outboxes // dropped meanwhile
@@ -124,7 +130,8 @@ func segmentStatus(slots []int, bytes []int64, current int) (all []penstock.Segm
 	return all, sum
 }
 
-func (s *Store) subscriptionStatus(ctx context.Context, outbox string, id int64) (status penstock.SubscriptionStatus, err error) {
+func (s *Store) subscriptionStatus(ctx context.Context, outbox string, id int64, most int) (status penstock.SubscriptionStatus, err error) {
+	upTo := pgtype.Int8{Int64: int64(most), Valid: most > 0}
 	var h head
 	err = h.scan(s.pool.QueryRow(ctx, headColumns+s.table("_head")+"($1)", id))
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -142,22 +149,23 @@ func (s *Store) subscriptionStatus(ctx context.Context, outbox string, id int64)
 			return err
 		}
 		c, age := h.cursor, 0.0
-		if err := tx.QueryRow(ctx, statement("status", s.schema, outbox), c.end().xip(), c.bound(), c.done.snap, c.end().snap, c.posOrEnd(), string(multirange(c.ahead))).
+		if err := tx.QueryRow(ctx, statement("status", s.schema, outbox), c.end().xip(), c.bound(), c.done.snap, c.end().snap, c.posOrEnd(), string(multirange(c.ahead)), upTo).
 			Scan(&status.Backlog, &age); err != nil {
 			return err
 		}
 		status.OldestAge = time.Duration(age * float64(time.Second))
 		var retries int64
-		if err := tx.QueryRow(ctx, "select count(*) filter (where not retry), count(*) filter (where retry) from "+
-			s.table("_dead_letter")+" where subscription = $1", id).Scan(&status.DeadLetters, &retries); err != nil {
+		if err := tx.QueryRow(ctx, "select (select count(*) from (select from "+s.table("_dead_letter")+" where subscription = $1 and not retry limit $2) n), "+
+			"(select count(*) from (select from "+s.table("_dead_letter")+" where subscription = $1 and retry limit $2) n)", id, upTo).Scan(&status.DeadLetters, &retries); err != nil {
 			return err
 		}
-		if err := tx.QueryRow(ctx, statement("parked_status", s.schema, outbox), id).Scan(&status.Parked, &status.ParkedKeys, &status.HeldKeys); err != nil {
+		if err := tx.QueryRow(ctx, statement("parked_status", s.schema, outbox), id, upTo).Scan(&status.Parked, &status.ParkedKeys, &status.HeldKeys); err != nil {
 			return err
 		}
 		// A dead letter that was sent back is parked by itself.
 		status.Parked += retries
 		status.ParkedKeys += retries
+		status.Cap(int64(most))
 		if err := tx.QueryRow(ctx, "select exists (select from "+s.table("_replay")+" where subscription = $1)", id).Scan(&status.Replaying); err != nil {
 			return err
 		}

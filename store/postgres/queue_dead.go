@@ -20,16 +20,31 @@ const (
 	discardDeadJobs = `select {schema}.discard_dead_jobs($1, array(select id from chosen order by id))`
 )
 
+// countCauses counts what dead_jobs.sql or dead_letters.sql has chosen, which has causeColumns: to join them with their table
+// would read all of it.
+const (
+	causeColumns = ", failures, died_at"
+	countCauses  = `select coalesce(failures -> -1 ->> 'error', ''), count(*), min(died_at), max(died_at) from chosen group by 1 order by 2 desc`
+)
+
 // deadJobs makes the statement and its parameters.
 func (s *Store) deadJobs(q penstock.DeadJobQuery, action string) (sql string, args []any) {
 	limit := int64(math.MaxInt64)
 	if q.Limit > 0 {
 		limit = int64(q.Limit)
 	}
-	sql = strings.ReplaceAll(statement("dead_jobs", s.schema, q.Queue), "{action}",
-		strings.ReplaceAll(action, "{schema}", pgx.Identifier{s.schema}.Sanitize()))
+	sql = fillIn(statement("dead_jobs", s.schema, q.Queue), s.schema, action, "")
 	return sql, []any{q.Queue, orNullSlice(q.IDs), orNull(q.Key), orNull(q.Group), orNull(q.Error),
 		orNullTime(q.DiedBefore), orNullTime(q.DiedAfter), q.AfterID, limit}
+}
+
+// fillIn puts what is to be done with the chosen ones into a statement.
+func fillIn(sql, schema, action, lock string) string {
+	columns := ""
+	if action == countCauses {
+		columns = causeColumns
+	}
+	return strings.NewReplacer("{columns}", columns, "{lock}", lock, "{action}", strings.ReplaceAll(action, "{schema}", pgx.Identifier{schema}.Sanitize())).Replace(sql)
 }
 
 // DeadJobs implements penstock.QueueStore.
@@ -67,6 +82,28 @@ func (s *Store) DeadJobs(ctx context.Context, q penstock.DeadJobQuery) ([]pensto
 		return d, err
 	})
 	return dead, s.queueError(ctx, q.Queue, err)
+}
+
+// DeadJobCauses counts the dead letters that q describes by their last errors, the most frequent first.
+func (s *Store) DeadJobCauses(ctx context.Context, q penstock.DeadJobQuery) ([]penstock.DeadCause, error) {
+	if err := s.mayCall(ctx, q.Queue, "operate", "'count'"); err != nil {
+		return nil, err
+	}
+	sql, args := s.deadJobs(q, countCauses)
+	found, err := s.causes(ctx, sql, args)
+	return found, s.queueError(ctx, q.Queue, err)
+}
+
+func (s *Store) causes(ctx context.Context, sql string, args []any) ([]penstock.DeadCause, error) {
+	rows, err := s.pool.Query(ctx, sql, args...)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (c penstock.DeadCause, err error) {
+		err = row.Scan(&c.Error, &c.Letters, &c.First, &c.Last)
+		c.First, c.Last = c.First.UTC(), c.Last.UTC()
+		return c, err
+	})
 }
 
 // RetryDeadJobs implements penstock.QueueStore.

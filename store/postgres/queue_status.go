@@ -15,6 +15,11 @@ const countedAtOnce = 50
 // QueueStatus implements penstock.QueueStore: of an operator's queues, if the role is
 // no more than that. It counts jobs by reading them: about a second for some millions.
 func (s *Store) QueueStatus(ctx context.Context) ([]penstock.QueueStatus, error) {
+	return s.QueueStatusUpTo(ctx, 0)
+}
+
+// QueueStatusUpTo is QueueStatus that counts nothing beyond most, unless it is 0: QueueStatus.AtLeast names what it did not count to its end.
+func (s *Store) QueueStatusUpTo(ctx context.Context, most int) ([]penstock.QueueStatus, error) {
 	if err := s.ready(ctx); err != nil {
 		return nil, err
 	}
@@ -30,13 +35,13 @@ func (s *Store) QueueStatus(ctx context.Context) ([]penstock.QueueStatus, error)
 	for len(all) > 0 {
 		some := all[:min(countedAtOnce, len(all))]
 		all = all[len(some):]
-		err := s.within(ctx, func(tx pgx.Tx) error { return s.countJobs(ctx, tx, some) })
+		err := s.within(ctx, func(tx pgx.Tx) error { return s.countJobs(ctx, tx, some, most) })
 		if sqlState(err) != "42P01" {
 			there = append(there, some...)
 		} else { // one was dropped meanwhile
 			err = nil
 			for i := range some {
-				switch one := s.countJobs(ctx, s.pool, some[i:i+1]); {
+				switch one := s.countJobs(ctx, s.pool, some[i:i+1], most); {
 				case one == nil:
 					there = append(there, some[i])
 				case sqlState(one) != "42P01":
@@ -121,27 +126,33 @@ func (s *Store) QueueGroups(ctx context.Context, queue, after string, most int) 
 	return all, s.queueError(ctx, queue, err)
 }
 
-// countJobs fills in how many jobs queues have.
-func (s *Store) countJobs(ctx context.Context, q querier, queues []penstock.QueueStatus) error {
+// countJobs fills in how many jobs queues have, up to most of each kind, or all if it is 0.
+func (s *Store) countJobs(ctx context.Context, q querier, queues []penstock.QueueStatus, most int) error {
 	names := make([]string, len(queues))
 	for i := range queues {
 		names[i] = queues[i].Queue
 	}
-	rows, err := q.Query(ctx, "select ready, running, delayed, waiting, dead, extract(epoch from oldest)::float8 "+
-		"from unnest($1::text[]) with ordinality n(name, i) cross join lateral "+s.table("queue_status")+"(n.name) order by n.i", names)
+	var upTo []int64
+	if most > 0 {
+		upTo = []int64{int64(most)}
+	}
+	rows, err := q.Query(ctx, "select c.n[1], c.n[2], c.n[3], c.n[4], c.n[5], c.n[6], coalesce(c.n[7], 0) = 1 "+
+		"from unnest($1::text[]) with ordinality n(name, i) cross join lateral "+s.table("_operate_on")+"(n.name, 'count', $2) c(n) order by n.i", names, upTo)
 	if err != nil {
 		return err
 	}
 	defer rows.Close()
 	for i := 0; rows.Next(); i++ {
 		var (
-			of  = &queues[i]
-			age float64
+			of   = &queues[i]
+			age  int64
+			more bool
 		)
-		if err := rows.Scan(&of.Ready, &of.Running, &of.Delayed, &of.Waiting, &of.DeadLetters, &age); err != nil {
+		if err := rows.Scan(&of.Ready, &of.Running, &of.Delayed, &of.Waiting, &of.DeadLetters, &age, &more); err != nil {
 			return err
 		}
-		of.OldestAge = time.Duration(age * float64(time.Second))
+		of.OldestAge = time.Duration(age) * time.Microsecond
+		of.Cap(int64(most), more)
 	}
 	return rows.Err()
 }

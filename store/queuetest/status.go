@@ -1,6 +1,7 @@
 package queuetest
 
 import (
+	"context"
 	"slices"
 	"time"
 
@@ -11,6 +12,7 @@ var statusCases = []testCase{
 	{name: "Counts", run: statusCounts},
 	{name: "EndedLeases", run: statusEndedLeases},
 	{name: "SortedByName", run: statusSorted},
+	{name: "UpTo", run: statusUpTo},
 	{name: "Defaults", run: statusDefaults},
 }
 
@@ -68,5 +70,38 @@ func statusDefaults(e *env) {
 	}
 	if s.OldestAge != 0 {
 		e.Errorf("an empty queue has an oldest job of %s", s.OldestAge)
+	}
+}
+
+// A store that counts up to a number says which figures there may be more of, and not of the others.
+func statusUpTo(e *env) {
+	counter, ok := e.Store.(interface {
+		QueueStatusUpTo(ctx context.Context, most int) ([]penstock.QueueStatus, error)
+	})
+	if !ok {
+		e.Skip("this store counts everything")
+	}
+	e.deadLetter("x", job("dead"))
+	e.enqueue(jobs("a", 20)...)
+	e.enqueue(keyed("k", "k0"), keyed("k", "k1"), after(time.Hour, "delayed"))
+	for most, want := range map[int][]string{1: {"dead_letters", "delayed", "ready", "waiting"}, 5: {"ready"}, 100: nil} {
+		all, err := counter.QueueStatusUpTo(e.ctx, most)
+		e.must(err, "QueueStatusUpTo")
+		s := all[0]
+		got := slices.Sorted(slices.Values(s.AtLeast))
+		if figures := [3]int64{s.Ready, s.Delayed, s.DeadLetters}; !slices.Equal(got, want) || figures != [3]int64{min(21, int64(most)), 1, 1} {
+			e.Errorf("counted up to %d there are %v jobs ready, delayed and dead, of %v at least; want %v", most, figures, got, want)
+		}
+	}
+	causes, ok := e.Store.(interface {
+		DeadJobCauses(ctx context.Context, q penstock.DeadJobQuery) ([]penstock.DeadCause, error)
+	})
+	if !ok {
+		e.Fatal("the store has no DeadJobCauses")
+	}
+	got, err := causes.DeadJobCauses(e.ctx, penstock.DeadJobQuery{Queue: queue})
+	e.must(err, "DeadJobCauses")
+	if len(got) != 1 || got[0].Letters != 1 || got[0].Error != "x" || got[0].First.IsZero() || !got[0].First.Equal(got[0].Last) {
+		e.Errorf("the causes are %+v", got)
 	}
 }

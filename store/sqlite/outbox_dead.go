@@ -44,6 +44,19 @@ func (s *Store) DeadLetters(ctx context.Context, q penstock.DeadLetterQuery) ([]
 	return found, err
 }
 
+// DeadLetterCauses counts dead letters as DeadJobCauses does.
+func (s *Store) DeadLetterCauses(ctx context.Context, q penstock.DeadLetterQuery) (found []penstock.DeadCause, err error) {
+	err = s.read(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		sub, err := findSubscription(ctx, tx, q.Outbox, q.Subscription)
+		if err != nil {
+			return err
+		}
+		found, err = readCauses(ctx, tx, strings.NewReplacer("{table}", "penstock_dead_letters", "{owner}", "subscription_id = :subscription", "{number}", "seq", "{chosen}", chosenSQL).Replace(causesSQL), sub.choose(q))
+		return err
+	})
+	return found, err
+}
+
 // RetryDeadLetters implements penstock.Operator: it parks them out of
 // order, due at once. A hold stays until they are delivered.
 func (s *Store) RetryDeadLetters(ctx context.Context, q penstock.DeadLetterQuery) (int, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/penstock/penstock"
@@ -18,6 +19,11 @@ import (
 // backlog beyond some thousands is the distance between two seqs, in which
 // messages that the application deleted itself are counted too.
 func (s *Store) Status(ctx context.Context) ([]penstock.OutboxStatus, error) {
+	return s.StatusUpTo(ctx, 0)
+}
+
+// StatusUpTo is Status that counts nothing beyond most, unless it is 0: SubscriptionStatus.AtLeast names what it did not count to its end.
+func (s *Store) StatusUpTo(ctx context.Context, most int) ([]penstock.OutboxStatus, error) {
 	all := []penstock.OutboxStatus{}
 	err := s.read(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		boxes, err := listOutboxes(ctx, tx)
@@ -29,7 +35,7 @@ func (s *Store) Status(ctx context.Context) ([]penstock.OutboxStatus, error) {
 			if st.Bytes, err = s.size(ctx, tx, box.pages()); err != nil {
 				return err
 			}
-			if st.Subscriptions, err = box.subscriptions(ctx, tx); err != nil {
+			if st.Subscriptions, err = box.subscriptions(ctx, tx, most); err != nil {
 				return err
 			}
 			all = append(all, st)
@@ -100,12 +106,12 @@ func (s *Store) size(ctx context.Context, tx *sql.Tx, what pages) (int64, error)
 }
 
 // subscriptions describes the readers of an outbox.
-func (o outbox) subscriptions(ctx context.Context, tx *sql.Tx) ([]penstock.SubscriptionStatus, error) {
+func (o outbox) subscriptions(ctx context.Context, tx *sql.Tx, most int) ([]penstock.SubscriptionStatus, error) {
 	first, last, err := o.extent(ctx, tx)
 	if err != nil {
 		return nil, err
 	}
-	rows, err := tx.QueryContext(ctx, statusSQL, o.id)
+	rows, err := tx.QueryContext(ctx, statusSQL, sql.Named("outbox", o.id), sql.Named("most", orAll(most)))
 	if err != nil {
 		return nil, err
 	}
@@ -141,6 +147,9 @@ func (o outbox) subscriptions(ctx context.Context, tx *sql.Tx) ([]penstock.Subsc
 		if oldest != 0 {
 			st.OldestAge = max(now.Sub(time.UnixMilli(oldest)), 0)
 		}
+		exact := st.Backlog // which costs nothing beyond some thousands
+		st.Cap(int64(most))
+		st.Backlog, st.AtLeast = exact, slices.DeleteFunc(st.AtLeast, func(name string) bool { return name == "backlog" })
 		all = append(all, st)
 	}
 	return all, rows.Err()

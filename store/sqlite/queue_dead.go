@@ -43,6 +43,41 @@ func (s *Store) DeadJobs(ctx context.Context, q penstock.DeadJobQuery) ([]pensto
 	return dead, err
 }
 
+// causesSQL counts dead letters by their last errors.
+const causesSQL = `select coalesce(json_extract(history, '$.failures[#-1].error'), ''), count(*), min(at), max(at) from {table}
+ where {owner} and {number} in ({chosen}) group by 1 order by 2 desc`
+
+func readCauses(ctx context.Context, tx *sql.Tx, statement string, args []any) (found []penstock.DeadCause, err error) {
+	rows, err := tx.QueryContext(ctx, statement, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var c penstock.DeadCause
+		var first, last int64
+		if err := rows.Scan(&c.Error, &c.Letters, &first, &last); err != nil {
+			return nil, err
+		}
+		c.First, c.Last = fromMicros(first), fromMicros(last)
+		found = append(found, c)
+	}
+	return found, rows.Err()
+}
+
+// DeadJobCauses counts the dead letters that q describes by their last errors, the most frequent first.
+func (s *Store) DeadJobCauses(ctx context.Context, q penstock.DeadJobQuery) (found []penstock.DeadCause, err error) {
+	err = s.read(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		row, err := findQueue(ctx, tx, q.Queue)
+		if err != nil {
+			return err
+		}
+		found, err = readCauses(ctx, tx, strings.NewReplacer("{table}", "penstock_dead_jobs", "{owner}", "queue_id = :queue", "{number}", "id", "{chosen}", chosenJobsSQL).Replace(causesSQL), row.choose(q))
+		return err
+	})
+	return found, err
+}
+
 // RetryDeadJobs implements penstock.QueueStore.
 func (s *Store) RetryDeadJobs(ctx context.Context, q penstock.DeadJobQuery) (int, error) {
 	return s.takeDeadJobs(ctx, q, func(ctx context.Context, tx *sql.Tx, row queueRow, ids []int64) error {

@@ -13,10 +13,15 @@ import (
 // what the table of the jobs takes in the file with its index; the small rows
 // about jobs, and dead letters, are in tables that queues share.
 func (s *Store) QueueStatus(ctx context.Context) ([]penstock.QueueStatus, error) {
+	return s.QueueStatusUpTo(ctx, 0)
+}
+
+// QueueStatusUpTo is QueueStatus that counts nothing beyond most, unless it is 0: QueueStatus.AtLeast names what it did not count to its end.
+func (s *Store) QueueStatusUpTo(ctx context.Context, most int) ([]penstock.QueueStatus, error) {
 	all := []penstock.QueueStatus{}
 	err := s.read(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		now := time.Now()
-		queues, err := readQueues(ctx, tx, now)
+		queues, err := readQueues(ctx, tx, now, most)
 		if err != nil {
 			return err
 		}
@@ -49,8 +54,8 @@ func (q queueRow) pages() pages {
 	return pages{"queue:" + strconv.FormatInt(q.id, 10), []string{unquoted(QueueTable(q.name)), unquoted(quotedName("penstock_ids_of_", q.name))}}
 }
 
-func readQueues(ctx context.Context, tx *sql.Tx, now time.Time) ([]queueStatus, error) {
-	rows, err := tx.QueryContext(ctx, queueStatusSQL, sql.Named("now", now.UnixMicro()))
+func readQueues(ctx context.Context, tx *sql.Tx, now time.Time, most int) ([]queueStatus, error) {
+	rows, err := tx.QueryContext(ctx, queueStatusSQL, sql.Named("now", now.UnixMicro()), sql.Named("most", orAll(most)))
 	if err != nil {
 		return nil, err
 	}
@@ -58,11 +63,11 @@ func readQueues(ctx context.Context, tx *sql.Tx, now time.Time) ([]queueStatus, 
 	var all []queueStatus
 	for rows.Next() {
 		var q queueStatus
-		var lifo, paused bool
+		var lifo, paused, more bool
 		var maxAttempts, maxRunning int
 		var window time.Duration
 		if err := rows.Scan(&q.id, &q.Queue, &lifo, &paused, &maxAttempts, &maxRunning, &window,
-			&q.Ready, &q.oldest, &q.Running, &q.Delayed, &q.Waiting, &q.DeadLetters); err != nil {
+			&q.Ready, &q.oldest, &q.Running, &q.Delayed, &q.Waiting, &q.DeadLetters, &more); err != nil {
 			return nil, err
 		}
 		q.Order = penstock.FIFO
@@ -70,7 +75,16 @@ func readQueues(ctx context.Context, tx *sql.Tx, now time.Time) ([]queueStatus, 
 			q.Order = penstock.LIFO
 		}
 		q.QueueSettings = penstock.QueueSettings{Paused: &paused, MaxAttempts: &maxAttempts, MaxRunning: &maxRunning, DedupWindow: &window}
+		q.Cap(int64(most), more)
 		all = append(all, q)
 	}
 	return all, rows.Err()
+}
+
+// orAll is a limit of SQL: 0 means none.
+func orAll(most int) int {
+	if most == 0 {
+		return -1
+	}
+	return most
 }

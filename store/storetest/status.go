@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"time"
@@ -13,6 +14,7 @@ var statusCases = []testCase{
 	{name: "Numbers", run: statusNumbers},
 	{name: "Lease", run: statusLease},
 	{name: "Sink", run: statusSink},
+	{name: "UpTo", run: statusUpTo},
 }
 
 func (e *env) status() []penstock.OutboxStatus {
@@ -170,4 +172,37 @@ func statusSink(e *env) {
 	want("the next holder has said nothing", time.Time{}, "")
 	e.must(second.Source.(penstock.SinkReporter).ReportSink(e.ctx, down, "again"), "ReportSink")
 	want("the next holder", down, "again")
+}
+
+// A store that counts up to a number says which figures there may be more of.
+func statusUpTo(e *env) {
+	counter, ok := e.Store.(interface {
+		StatusUpTo(ctx context.Context, most int) ([]penstock.OutboxStatus, error)
+	})
+	if !ok {
+		e.Skip("this store counts everything")
+	}
+	r := e.read()
+	e.publish(keyed("k", 0, 20)...)
+	batches := r.drain(plenty)
+	for most, want := range map[int]int64{3: 3, 100: 20} {
+		all, err := counter.StatusUpTo(e.ctx, most)
+		e.must(err, "StatusUpTo")
+		s := all[0].Subscriptions[0]
+		if more := slices.Contains(s.AtLeast, "backlog"); s.OldestAge <= 0 || more && s.Backlog != want || !more && s.Backlog != 20 {
+			e.Errorf("counted up to %d there are %d messages in the backlog, at least %v, the oldest %s old", most, s.Backlog, s.AtLeast, s.OldestAge)
+		}
+	}
+	causes, ok := e.Store.(interface {
+		DeadLetterCauses(ctx context.Context, q penstock.DeadLetterQuery) ([]penstock.DeadCause, error)
+	})
+	if !ok {
+		e.Fatal("the store has no DeadLetterCauses")
+	}
+	r.deadLetter("no such exchange", batches...)
+	got, err := causes.DeadLetterCauses(e.ctx, query(r.req))
+	e.must(err, "DeadLetterCauses")
+	if len(got) != 1 || got[0].Letters != 20 || got[0].Error != "no such exchange" || got[0].First.After(got[0].Last) || got[0].First.IsZero() {
+		e.Errorf("the causes are %+v", got)
+	}
 }

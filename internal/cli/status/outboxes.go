@@ -133,8 +133,8 @@ func (w *Writer) subscriptions(of string, all []subscription) error {
 }
 
 func subscriptionCells(cells map[string]string, s *penstock.SubscriptionStatus, now time.Time) {
-	cells["BACKLOG"], cells["OLDEST"], cells["RATE"] = cli.Count(s.Backlog), cli.Age(s.OldestAge), cli.Rate(s.Rate)
-	cells["PARKED"], cells["KEYS"], cells["HELD"], cells["DEAD"] = cli.Count(s.Parked), cli.Count(s.ParkedKeys), cli.Count(s.HeldKeys), cli.Count(s.DeadLetters)
+	cells["BACKLOG"], cells["OLDEST"], cells["RATE"] = cli.CountOf(s.Backlog, "backlog", s.AtLeast), cli.Age(s.OldestAge), cli.Rate(s.Rate)
+	cells["PARKED"], cells["KEYS"], cells["HELD"], cells["DEAD"] = cli.CountOf(s.Parked, "parked", s.AtLeast), cli.CountOf(s.ParkedKeys, "parked_keys", s.AtLeast), cli.CountOf(s.HeldKeys, "held_keys", s.AtLeast), cli.CountOf(s.DeadLetters, "dead_letters", s.AtLeast)
 	cells["HOLDER"], cells["EPOCH"], cells["SINCE"] = holder(s, now), fmt.Sprint(s.Epoch), holderSince(s, now)
 }
 
@@ -175,7 +175,7 @@ func statusNotes(outbox, of string, s *penstock.SubscriptionStatus, now time.Tim
 		notes = append(notes, cli.OfSubscription(outbox, s.Subscription)+": "+fmt.Sprintf(format, args...))
 	}
 	if s.DeadLetters > 0 {
-		note("%s to retry or to discard: penstock dead list %s", cli.Plural(s.DeadLetters, "dead letter"), of)
+		note("%s to retry or to discard: penstock dead list %s", cli.PluralOf(s.DeadLetters, "dead_letters", s.AtLeast, "dead letter"), of)
 	}
 	if s.HeldKeys > 0 {
 		note("%s until a dead letter is decided about: penstock parked %s", cli.PluralVerb(s.HeldKeys, "key", "is held", "are held"), of)

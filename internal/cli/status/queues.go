@@ -25,7 +25,7 @@ func (w *Writer) queues(queues []penstock.QueueStatus) error {
 	var notes []string
 	for i := range queues {
 		q := &queues[i]
-		cells := []string{q.Queue, cli.Count(q.Ready), cli.Age(q.OldestAge), runningText(q), cli.Count(q.Delayed), cli.Count(q.Waiting), cli.Count(q.DeadLetters), cli.Size(q.Bytes), segments(q.Segments), string(q.Order)}
+		cells := []string{q.Queue, cli.CountOf(q.Ready, "ready", q.AtLeast), cli.Age(q.OldestAge), runningText(q), cli.CountOf(q.Delayed, "delayed", q.AtLeast), cli.CountOf(q.Waiting, "waiting", q.AtLeast), cli.CountOf(q.DeadLetters, "dead_letters", q.AtLeast), cli.Size(q.Bytes), segments(q.Segments), string(q.Order)}
 		if err := t.Row(cells[:len(columns)]...); err != nil {
 			return err
 		}
@@ -109,7 +109,7 @@ func queueNotes(q *penstock.QueueStatus) (notes []string) {
 		note("its space is not given back: %s", cli.Visible(trouble))
 	}
 	if q.DeadLetters > 0 {
-		note("%s to retry or to discard: penstock dead list %s", cli.Plural(q.DeadLetters, "dead letter"), cli.ShellWord(q.Queue))
+		note("%s to retry or to discard: penstock dead list %s", cli.PluralOf(q.DeadLetters, "dead_letters", q.AtLeast, "dead letter"), cli.ShellWord(q.Queue))
 	}
 	switch {
 	case cli.IsPaused(q.QueueSettings):

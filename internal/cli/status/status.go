@@ -22,9 +22,9 @@ import (
 
 func Command(a *cli.App) *cobra.Command {
 	var (
-		asJSON, watch, wide, groups bool
-		every                       time.Duration
-		adopting                    adopt.Flags
+		asJSON, watch, wide, groups, exact bool
+		every                              time.Duration
+		adopting                           adopt.Flags
 	)
 	cmd := &cobra.Command{
 		Use:   "status [OUTBOX|QUEUE|SUBSCRIPTION]",
@@ -60,6 +60,10 @@ With --groups the same of each of its groups that has any, in a table of its own
 group's ready and waiting jobs up to 1,000 are counted on PostgreSQL: 1,000+ says that
 there are more.
 
+Up to 1,000 messages, jobs or dead letters are counted of each kind: 1,000+ says that there
+are more, at_least in --json names such figures, and --exact counts all. On SQLite a backlog
+is always told in full.
+
 Of a subscription over an adopted table, which the configuration file describes, or
 --adopt: the same as of an outbox's. Its backlog is counted up to a million rows.
 
@@ -87,7 +91,7 @@ every column. --json has every field.`,
 				return cli.Usage(fmt.Errorf("--every is %v: use a time such as 2s", every))
 			}
 			for {
-				found, err := readAll(ctx, a, store, &adopting, args)
+				found, err := readAll(ctx, a, store, &adopting, exact, args)
 				if err == nil && groups {
 					err = readGroups(ctx, store, found.Queues)
 				}
@@ -110,6 +114,7 @@ every column. --json has every field.`,
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON line, times in nanoseconds")
 	cmd.Flags().BoolVar(&wide, "wide", false, "every column, and names in full, however wide that is")
+	cmd.Flags().BoolVar(&exact, "exact", false, "count everything, which reads it: about a second for some millions")
 	cmd.Flags().BoolVar(&groups, "groups", false, "of queues, their groups, too")
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "repeat until interrupted")
 	adopting.Add(cmd.Flags())
@@ -140,7 +145,7 @@ type adoptedStatus struct {
 
 // readAll reads the status of everything, or of the outbox, queue or adopting
 // subscription that is named.
-func readAll(ctx context.Context, a *cli.App, store cli.StatusReader, f *adopt.Flags, only []string) (s statusOf, err error) {
+func readAll(ctx context.Context, a *cli.App, store cli.StatusReader, f *adopt.Flags, exact bool, only []string) (s statusOf, err error) {
 	if f.Preset != "" || f.Table != "" {
 		of, err := f.Named(append(only, "")[0])
 		if err != nil {
@@ -152,12 +157,18 @@ func readAll(ctx context.Context, a *cli.App, store cli.StatusReader, f *adopt.F
 	}
 	var refused []error
 	kinds := 1
-	readOutboxes := begin(ctx, store.Status)
+	most := cli.CountedUpTo
+	if exact {
+		most = 0
+	}
+	readOutboxes := begin(ctx, func(ctx context.Context) ([]penstock.OutboxStatus, error) { return cli.StatusUpTo(ctx, store, most) })
 	s.Queues = []penstock.QueueStatus{}
 	queues, hasQueues := store.(cli.QueueStatusReader)
 	readQueues := func() ([]penstock.QueueStatus, error) { return nil, nil }
 	if hasQueues {
-		readQueues = begin(ctx, queues.QueueStatus)
+		readQueues = begin(ctx, func(ctx context.Context) ([]penstock.QueueStatus, error) {
+			return cli.QueueStatusUpTo(ctx, queues, most)
+		})
 	}
 	if s.Outboxes, err = readKind(readOutboxes, "outboxes", &s, &refused); err != nil {
 		return s, err

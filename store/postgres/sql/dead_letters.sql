@@ -2,7 +2,7 @@
 -- outbox_dead.go. Those that were sent back are not among them.
 --   $1 subscription, $2 seqs, $3 ids, $4 key, $5 topic, $6 error, $7 died before, $8 died after, $9 after seq, $10 limit
 with chosen as (
-    select seq from {schema}._dead_letter
+    select seq{columns} from {schema}._dead_letter
      where subscription = $1 and not retry
        and ($2::bigint[] is null or seq = any ($2)) and ($3::text[] is null or id = any ($3))
        and ($4::text is null or key = $4) and ($5::text is null or topic = $5)

@@ -26,8 +26,11 @@ begin
     when 'cancel' then
         return array[_cancel(queue, ids)];
     when 'count' then
-        select * into c from _count_jobs(queue);
-        return array[c.ready, c.running, c.delayed, c.waiting, c.dead, c.oldest];
+        if ids is null then
+            select * into c from _count_jobs(queue);
+            return array[c.ready, c.running, c.delayed, c.waiting, c.dead, c.oldest];
+        end if;
+        return _count_some(queue, ids[1]::int);
     else
         raise exception 'there is no operation %', coalesce(quote_literal(what), 'null') using errcode = '22023', hint = 'it is pause, resume, retry, discard, cancel or count';
     end case;
@@ -170,4 +173,41 @@ begin
     running := (select count(*) from _lease e where e.queue = _count_jobs.queue);
     dead := (select count(*) from _dead_job d where d.queue = _count_jobs.queue);
     oldest := coalesce(extract(epoch from greatest(interval '0', clock_timestamp() - least(scheduled.oldest, first))) * 1000000, 0);
+end $$;
+
+-- _count_some counts as _count_jobs does, up to most of each kind, and reads little more than it counts. Of groups with jobs it
+-- looks at a thousand; the last figure is 1 if there may be more.
+create or replace function _count_some(queue int, most int) returns bigint[]
+language plpgsql volatile set search_path from current set jit = off set enable_seqscan = off set enable_bitmapscan = off as $$
+declare
+    at_once constant int := 50;
+    last    text := '';
+    n       record;
+    ready   bigint := 0;
+    waiting bigint := 0;
+    oldest  bigint := 0;
+    more    boolean := true; -- until all were looked at
+begin
+    if (most between 1 and 100000) is not true then
+        raise exception 'up to % jobs cannot be counted', coalesce(most::text, 'null') using errcode = '22023', hint = 'give 1 to 100000';
+    end if;
+    for i in 1..20 loop
+        select count(*) as groups, coalesce(sum(g.ready), 0)::bigint as ready, coalesce(sum(g.waiting), 0)::bigint as waiting, coalesce(max(g.oldest), 0) as oldest, max(g.group_key collate "C") as last, coalesce(bool_or(g.more), false) as more
+          into n from _count_groups(queue, last, at_once, most) g;
+        ready := ready + n.ready;
+        waiting := waiting + n.waiting;
+        oldest := greatest(oldest, n.oldest);
+        if n.groups < at_once and not n.more then
+            more := false;
+            exit;
+        end if;
+        exit when n.groups < at_once or ready >= most;
+        last := n.last;
+    end loop;
+    return array[least(ready, most),
+        (select count(*) from (select from _lease e where e.queue = _count_some.queue limit most) x),
+        (select count(*) from (select from _scheduled w where w.queue = _count_some.queue and w.due > clock_timestamp() and w.due < 'infinity' limit most) x),
+        least(waiting, most),
+        (select count(*) from (select from _dead_job d where d.queue = _count_some.queue limit most) x),
+        oldest, more::int];
 end $$;

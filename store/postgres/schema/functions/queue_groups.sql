@@ -95,15 +95,16 @@ end $fn$;
 create or replace function {counts}(after text, most int) returns table (group_key text, ready bigint, running bigint, delayed bigint, waiting bigint, dead bigint, oldest bigint, more boolean)
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $fn$
 begin
-    return query select * from {schema}._count_groups({id}, after, most);
+    return query select g.group_key, g.ready, g.running, g.delayed, g.waiting, g.dead, g.oldest, g.more or g.cut from {schema}._count_groups({id}, after, most, 100000) g;
 end $fn$;
 
 $$ $text$;
 
 -- _count_groups counts the jobs of up to most groups after one, or from the first one on, by where they are, as
--- _count_jobs does: what is leased, is to come later or is dead it reads; of the jobs that each group has in the ring a
--- thousand, and more says if there are others. oldest is in us.
-create or replace function _count_groups(queue int, after text, most int) returns table (group_key text, ready bigint, running bigint, delayed bigint, waiting bigint, dead bigint, oldest bigint, more boolean)
+-- _count_jobs does: of what is leased, is to come later or is dead upto each, and cut says if there is more; of the
+-- jobs that each group has in the ring a thousand, and more says if there are others. oldest is in us.
+create or replace function _count_groups(queue int, after text, most int, upto int)
+returns table (group_key text, ready bigint, running bigint, delayed bigint, waiting bigint, dead bigint, oldest bigint, more boolean, cut boolean)
 language plpgsql volatile set search_path from current set jit = off set enable_seqscan = off set enable_bitmapscan = off as $$
 declare
     name       constant text := (select q.name from _queue q where q.id = queue);
@@ -121,19 +122,23 @@ begin
           from _segments(name) s left join _segment g on g.queue = _count_groups.queue and g.slot = s.slot
          where pg_relation_size(s.oid) > 0);
     return query execute format($sql$
-        with other as (
+        with leased as materialized (select e.group_key from _lease e where e.queue = $1 limit $6),
+        later as materialized (select w.group_key, w.due, w.created_at from _scheduled w where w.queue = $1 order by w.due limit $6),
+        dead as materialized (select d.group_key from _dead_job d where d.queue = $1 limit $6),
+        rest as (select (select count(*) from leased) = $6 or (select count(*) from later) = $6 or (select count(*) from dead) = $6 as cut),
+        other as (
             select o.group_key, sum(o.ready)::bigint as ready, sum(o.running)::bigint as running, sum(o.delayed)::bigint as delayed,
                    sum(o.waiting)::bigint as waiting, sum(o.dead)::bigint as dead, min(o.oldest) as oldest
               from (
                 select e.group_key, 0 as ready, count(*) as running, 0 as delayed, 0 as waiting, 0 as dead, null::timestamptz as oldest
-                  from _lease e where e.queue = $1 group by e.group_key
+                  from leased e group by e.group_key
                 union all
                 select w.group_key, count(*) filter (where w.due <= clock_timestamp()), 0,
                        count(*) filter (where w.due > clock_timestamp() and w.due < 'infinity'),
                        count(*) filter (where w.due = 'infinity'), 0, min(w.created_at) filter (where w.due <= clock_timestamp())
-                  from _scheduled w where w.queue = $1 group by w.group_key
+                  from later w group by w.group_key
                 union all
-                select d.group_key, 0, 0, 0, 0, count(*), null from _dead_job d where d.queue = $1 group by d.group_key) o
+                select d.group_key, 0, 0, 0, 0, count(*), null from dead d group by d.group_key) o
              group by o.group_key),
         name as (
             select n.group_key from (select unnest($2 || $3) collate "C" union select o.group_key from other o) n(group_key)
@@ -165,9 +170,9 @@ begin
              group by l.group_key)
         select n.group_key, coalesce(r.ready, 0) + coalesce(o.ready, 0), coalesce(o.running, 0), coalesce(o.delayed, 0),
                coalesce(r.waiting, 0) + coalesce(o.waiting, 0), coalesce(o.dead, 0),
-               coalesce(extract(epoch from greatest(interval '0', clock_timestamp() - least(r.oldest, o.oldest))) * 1000000, 0)::bigint, coalesce(r.more, false)
-          from name n left join ring r on r.group_key = n.group_key left join other o on o.group_key = n.group_key
+               coalesce(extract(epoch from greatest(interval '0', clock_timestamp() - least(r.oldest, o.oldest))) * 1000000, 0)::bigint, coalesce(r.more, false), f.cut
+          from rest f cross join name n left join ring r on r.group_key = n.group_key left join other o on o.group_key = n.group_key
          where r.group_key is not null or o.group_key is not null
          order by n.group_key limit $4$sql$, coalesce(jobs, $sql$select null::text as key, 0::bigint as id, null::timestamptz as created_at where false$sql$))
-      using queue, in_ring, after, most, priorities;
+      using queue, in_ring, after, most, priorities, upto;
 end $$;

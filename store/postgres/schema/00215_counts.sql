@@ -1,0 +1,2 @@
+-- It takes one argument more.
+drop function if exists _count_groups(int, text, int);
