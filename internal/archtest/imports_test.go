@@ -64,6 +64,7 @@ var rooms = []row{
 	{room: "internal/cli/clitest", named: true, may: with(wiring, "internal/cli", "internal/test*", "store/postgres/postgrestest")},
 	{room: "internal/cli", named: true, may: with(wiring, "internal/lab", "run"), tests: with(helpers, "internal/cli/clitest")},
 	{room: "internal/ingest", may: []string{".", "writer", "internal/*"}, tests: with(helpers, "store/*")},
+	{room: "internal/console", may: []string{".", "internal/*"}, tests: with(helpers, "store/*")},
 	{room: "internal/*", may: []string{".", "internal/*"}, tests: helpers},
 
 	// Where the parts are put together.

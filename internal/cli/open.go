@@ -13,7 +13,16 @@ import (
 // OpenStore opens the database that the flags, the environment or the
 // configuration name, until the verb ends.
 func (a *App) OpenStore(ctx context.Context) (penstock.Store, error) {
-	url, schema, err := a.Database()
+	url, _, err := a.Database()
+	if err != nil {
+		return nil, err
+	}
+	return a.OpenStoreAt(ctx, url)
+}
+
+// OpenStoreAt is OpenStore with another form of its URL.
+func (a *App) OpenStoreAt(ctx context.Context, url string) (penstock.Store, error) {
+	_, schema, err := a.Database()
 	if err != nil {
 		return nil, err
 	}

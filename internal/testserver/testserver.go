@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"strconv"
 	"sync"
 	"testing"
@@ -62,7 +63,16 @@ func MissingExtras() []*MissingError {
 	all.note(envFakeClock, fakeClock)
 	all.note(envPgBouncer, pgbouncer)
 	all.note("", promtool)
+	all.note("", chromium)
 	return all
+}
+
+// chromium is what internal/testbrowser starts.
+func chromium() (string, error) {
+	if path, err := exec.LookPath("chromium"); err == nil {
+		return path, nil
+	}
+	return "", &MissingError{Server: "Chromium", Package: "chromium"}
 }
 
 type missing []*MissingError

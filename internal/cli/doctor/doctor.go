@@ -195,6 +195,17 @@ type examination struct {
 	flags *flags
 	o     doctor.Options
 	found []doctor.Finding
+	upTo  int // 0: count everything
+}
+
+// Findings looks at a database as the verb does, but at no sink, and counts up to a thousand of each kind.
+func Findings(a *cli.App, store penstock.Store) func(ctx context.Context) ([]doctor.Finding, error) {
+	return func(ctx context.Context) ([]doctor.Finding, error) {
+		e := &examination{app: a, store: store, flags: &flags{measure: cli.Span(time.Second)}, o: doctor.Options{Old: 5 * time.Minute}, upTo: cli.CountedUpTo}
+		err := e.database(ctx)
+		doctor.Sort(e.found)
+		return e.found, err
+	}
 }
 
 func (e *examination) add(found ...doctor.Finding) { e.found = append(e.found, found...) }
@@ -281,13 +292,13 @@ func (e *examination) look(ctx context.Context, ahead time.Duration, tell bool) 
 		}
 		return nil
 	}
-	if l.outboxes, err = e.store.Status(ctx); err != nil {
+	if l.outboxes, err = cli.StatusUpTo(ctx, e.store, e.upTo); err != nil {
 		if err = unseen("outboxes", err); err != nil {
 			return l, err
 		}
 	}
 	if queues, ok := e.store.(cli.QueueStatusReader); ok {
-		if l.queues, err = queues.QueueStatus(ctx); err != nil {
+		if l.queues, err = cli.QueueStatusUpTo(ctx, queues, e.upTo); err != nil {
 			if err = unseen("queues", err); err != nil {
 				return l, err
 			}

@@ -1,0 +1,327 @@
+package console
+
+import (
+	"cmp"
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"path"
+	"reflect"
+	"slices"
+	"strconv"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/doctor"
+)
+
+// route is one operation of the API. TestDocument compares openapi.json with all of them.
+type route struct {
+	method, path, summary string
+	params                []string     // of the query
+	body, answer          reflect.Type // body is nil where there is none
+	serve                 func(c *Console, ctx context.Context, call *call) (any, error)
+}
+
+// call is a request to a route.
+type call struct {
+	*http.Request
+	body any
+}
+
+func (c *call) int(name string, otherwise, most int) (int, error) {
+	n, err := strconv.Atoi(cmp.Or(c.FormValue(name), strconv.Itoa(otherwise)))
+	if err != nil || n < 1 || n > most {
+		return 0, &penstock.FieldError{Field: name, Problem: fmt.Sprintf("is %q", c.FormValue(name)), Hint: fmt.Sprintf("use 1 to %d", most)}
+	}
+	return n, nil
+}
+
+// reads is a route that changes nothing, acts one that does.
+func reads[A any](path, summary string, params []string, serve func(c *Console, ctx context.Context, call *call) (A, error)) route {
+	return route{"GET", path, summary, params, nil, reflect.TypeFor[A](), func(c *Console, ctx context.Context, call *call) (any, error) { return serve(c, ctx, call) }}
+}
+
+func acts[B, A any](path, summary string, serve func(c *Console, ctx context.Context, call *call, body B) (A, error)) route {
+	return route{"POST", path, summary, nil, reflect.TypeFor[B](), reflect.TypeFor[A](), func(c *Console, ctx context.Context, call *call) (any, error) {
+		return serve(c, ctx, call, *call.body.(*B))
+	}}
+}
+
+// Bodies of actions.
+type (
+	// Bulk is an action on all dead letters that match; dry_run only counts them.
+	Bulk struct {
+		Filter
+		DryRun bool `json:"dry_run,omitempty"`
+	}
+	Keys struct {
+		Keys []string `json:"keys,omitempty"` // none: all
+	}
+	Jobs struct {
+		IDs []int64 `json:"ids"`
+	}
+	Held struct {
+		Key string `json:"key,omitempty"`
+		ID  string `json:"id,omitempty"`
+	}
+	Settings = penstock.QueueSettings
+	// Range is what to deliver again; what is left out does not bound.
+	Range struct {
+		FromSeq int64 `json:"from_seq,omitempty"`
+		ToSeq   int64 `json:"to_seq,omitempty"`
+	}
+)
+
+// Count is how many were concerned.
+type Count struct {
+	Done int64 `json:"done"`
+}
+
+// List is a page; after is what to ask for the next one, and missing on the last.
+type List[T any] struct {
+	Items []T    `json:"items"`
+	After string `json:"after,omitempty"`
+}
+
+func listOf[T any](items []T, limit int, after func(T) string) List[T] {
+	l := List[T]{Items: items}
+	if items == nil {
+		l.Items = []T{}
+	}
+	if len(items) == limit {
+		l.After = after(items[len(items)-1])
+	}
+	return l
+}
+
+const (
+	ofQueue        = "/queues/{queue}"
+	ofSubscription = "/outboxes/{outbox}/subscriptions/{subscription}"
+)
+
+var routes = slices.Concat([]route{
+	reads("/status", "Outboxes, queues, inboxes and what holds back vacuum, counted up to 1,000 of each kind", nil,
+		func(c *Console, _ context.Context, _ *call) (*Status, error) { return c.readStatus() }),
+	reads("/findings", "What is wrong, or soon will be, and what to do about it", nil,
+		func(c *Console, _ context.Context, _ *call) ([]doctor.Finding, error) { return c.readFindings() }),
+	reads(ofSubscription+"/parked", "Parked keys, those due soonest first", []string{"limit"}, (*Console).parked),
+	acts(ofSubscription+"/parked/retry", "Have parked keys tried at once", func(c *Console, ctx context.Context, call *call, b Keys) (Count, error) {
+		n, err := c.o.Store.RetryParked(ctx, call.PathValue("outbox"), call.PathValue("subscription"), b.Keys...)
+		return Count{int64(n)}, err
+	}),
+	acts(ofSubscription+"/replay", "Deliver again what was settled and is still there", func(c *Console, ctx context.Context, call *call, b Range) (Count, error) {
+		n, err := c.o.Store.Replay(ctx, penstock.Replay{Outbox: call.PathValue("outbox"), Subscription: call.PathValue("subscription"), FromSeq: b.FromSeq, ToSeq: b.ToSeq})
+		return Count{n}, err
+	}),
+	reads(ofQueue+"/groups", "Groups with jobs or dead letters, by name", []string{"after", "limit"}, (*Console).groups),
+	reads(ofQueue+"/running", "Jobs that are leased, those for longest first", nil, (*Console).running),
+	reads(ofQueue+"/schedules", "Periodic jobs, by name", nil, (*Console).schedules),
+	acts(ofQueue+"/settings", "Change settings: what is left out stays", func(c *Console, ctx context.Context, call *call, b Settings) (Count, error) {
+		return Count{1}, c.o.Store.SetQueue(ctx, call.PathValue("queue"), b)
+	}),
+	acts(ofQueue+"/cancel", "Cancel jobs, wherever they are", func(c *Console, ctx context.Context, call *call, b Jobs) (Count, error) {
+		n, err := c.o.Store.CancelJobs(ctx, call.PathValue("queue"), b.IDs...)
+		return Count{int64(n)}, err
+	}),
+	reads("/inboxes/{consumer}/held", "Held messages, those due first at first", []string{"limit"}, (*Console).held),
+	reads("/inboxes/{consumer}/gaps", "Gaps, the latest first", []string{"limit"}, (*Console).gaps),
+	acts("/inboxes/{consumer}/release", "Have held messages handed over without waiting for more", func(c *Console, ctx context.Context, call *call, b Held) (Count, error) {
+		store, ok := c.o.Store.(inboxes)
+		if !ok {
+			return Count{}, errNotFound
+		}
+		n, err := store.ReleaseHeld(ctx, penstock.HeldQuery{Consumer: call.PathValue("consumer"), Key: b.Key, ID: b.ID})
+		return Count{n}, err
+	}),
+}, deadRoutes(ofQueue), deadRoutes(ofSubscription))
+
+// deadRoutes are the same for jobs and for messages.
+func deadRoutes(of string) []route {
+	bulk := func(verb string, discard bool) route {
+		return acts(of+"/dead/"+verb, verb+" all dead letters that match, or with dry_run count them", func(c *Console, ctx context.Context, call *call, b Bulk) (Done, error) {
+			return c.onAll(ctx, c.boxOf(call), b.Filter, discard, b.DryRun)
+		})
+	}
+	return []route{
+		reads(of+"/dead", "Dead letters that match, by number", append([]string{"after", "limit"}, filterParams...), (*Console).dead),
+		reads(of+"/dead/causes", "Why they died, of the first 10,000 that match", filterParams, func(c *Console, ctx context.Context, call *call) (Causes, error) {
+			f, err := filterOf(call.URL.Query())
+			if err != nil {
+				return Causes{}, err
+			}
+			return c.causesOf(ctx, c.boxOf(call), f)
+		}),
+		bulk("retry", false), bulk("discard", true),
+	}
+}
+
+func (c *Console) boxOf(r *call) box {
+	if queue := r.PathValue("queue"); queue != "" {
+		return jobBox{c, queue}
+	}
+	return messageBox{c, r.PathValue("outbox"), r.PathValue("subscription")}
+}
+
+func (c *Console) dead(ctx context.Context, r *call) (l List[DeadLetter], err error) {
+	limit, err := r.int("limit", 25, 100)
+	if err != nil {
+		return l, err
+	}
+	f, err := filterOf(r.URL.Query())
+	if err != nil {
+		return l, err
+	}
+	after, err := strconv.ParseInt(cmp.Or(r.FormValue("after"), "0"), 10, 64)
+	if err != nil {
+		return l, &penstock.FieldError{Field: "after", Problem: "is no number", Hint: "give what the page before had as after"}
+	}
+	found, err := c.boxOf(r).page(ctx, f, after, limit)
+	return listOf(found, limit, func(d DeadLetter) string { return strconv.FormatInt(d.Number, 10) }), err
+}
+
+func (c *Console) parked(ctx context.Context, r *call) (l List[penstock.ParkedKey], err error) {
+	limit, err := r.int("limit", 50, 1000)
+	if err != nil {
+		return l, err
+	}
+	found, err := c.o.Store.ParkedKeys(ctx, r.PathValue("outbox"), r.PathValue("subscription"), limit)
+	return listOf(found, limit+1, nil), err
+}
+
+func (c *Console) groups(ctx context.Context, r *call) (l List[penstock.GroupStatus], err error) {
+	limit, err := r.int("limit", 50, 1000)
+	if err != nil {
+		return l, err
+	}
+	found, err := c.o.Store.QueueGroups(ctx, r.PathValue("queue"), r.FormValue("after"), limit)
+	return listOf(found, limit, func(g penstock.GroupStatus) string { return g.Group }), err
+}
+
+// Running is a job that a worker holds.
+type Running struct {
+	ID      int64   `json:"id"`
+	Worker  string  `json:"worker"`
+	Attempt int     `json:"attempt"`
+	Age     float64 `json:"age_seconds"`
+	Expired bool    `json:"lease_expired"`
+}
+
+func (c *Console) running(ctx context.Context, r *call) (l List[Running], err error) {
+	store, ok := c.o.Store.(running)
+	if !ok {
+		return listOf[Running](nil, 1, nil), nil
+	}
+	found, err := store.Running(ctx)
+	for _, one := range found {
+		if one.Queue == r.PathValue("queue") {
+			l.Items = append(l.Items, Running{one.ID, one.Worker, one.Attempt, one.Age.Seconds(), one.Expired > 0})
+		}
+	}
+	return listOf(l.Items, len(l.Items)+1, nil), err
+}
+
+// Schedule is a periodic job without its contents.
+type Schedule struct {
+	Name string `json:"name"`
+	Cron string `json:"cron"`
+	Next string `json:"next"`
+}
+
+func (c *Console) schedules(ctx context.Context, r *call) (l List[Schedule], err error) {
+	found, err := c.o.Store.Schedules(ctx, r.PathValue("queue"))
+	for _, s := range found {
+		l.Items = append(l.Items, Schedule{s.Name, s.Cron, s.Next.UTC().Format("2006-01-02 15:04:05Z")})
+	}
+	return listOf(l.Items, len(l.Items)+1, nil), err
+}
+
+// HeldMessage is a message that an inbox holds back.
+type HeldMessage struct {
+	ID       string `json:"id"`
+	Key      string `json:"key"`
+	Previous string `json:"waits_for"`
+	Bytes    int64  `json:"payload_bytes"`
+	At       string `json:"came_at"`
+	Due      string `json:"due"`
+}
+
+func (c *Console) held(ctx context.Context, r *call) (l List[HeldMessage], err error) {
+	limit, err := r.int("limit", 50, 1000)
+	store, ok := c.o.Store.(inboxes)
+	if err != nil || !ok {
+		return l, cmp.Or(err, errNotFound)
+	}
+	found, err := store.HeldMessages(ctx, penstock.HeldQuery{Consumer: r.PathValue("consumer"), Limit: limit})
+	for _, m := range found {
+		l.Items = append(l.Items, HeldMessage{m.ID, m.Key, m.Previous, m.PayloadBytes, m.At.UTC().Format("2006-01-02 15:04:05Z"), m.Due.UTC().Format("2006-01-02 15:04:05Z")})
+	}
+	return listOf(l.Items, limit+1, nil), err
+}
+
+func (c *Console) gaps(ctx context.Context, r *call) (l List[penstock.InboxGap], err error) {
+	limit, err := r.int("limit", 50, 1000)
+	store, ok := c.o.Store.(inboxes)
+	if err != nil || !ok {
+		return l, cmp.Or(err, errNotFound)
+	}
+	found, err := store.InboxGaps(ctx, r.PathValue("consumer"), limit)
+	return listOf(found, limit+1, nil), err
+}
+
+// api serves a route as JSON.
+func (c *Console) api(r route) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+		found, err := c.serve(r, request, func(body any) error {
+			if kind, _, _ := mime.ParseMediaType(request.Header.Get("Content-Type")); kind != "application/json" {
+				return &penstock.FieldError{Field: "Content-Type", Problem: fmt.Sprintf("is %q", kind), Hint: "send application/json"}
+			}
+			d := json.NewDecoder(request.Body)
+			d.DisallowUnknownFields()
+			if err := d.Decode(body); err != nil && !errors.Is(err, io.EOF) {
+				return &penstock.FieldError{Field: "body", Problem: err.Error(), Hint: "GET /api/v1/openapi.json says what it may have"}
+			}
+			return nil
+		})
+		if err != nil {
+			code, p := wrong(err)
+			answerJSON(w, code, p)
+			return
+		}
+		answerJSON(w, http.StatusOK, found)
+	})
+}
+
+// serve looks, or acts if that may be, and notes it. decode fills in the body.
+func (c *Console) serve(r route, request *http.Request, decode func(body any) error) (any, error) {
+	one := &call{Request: request}
+	if r.body == nil {
+		ctx, end, err := c.look(request.Context())
+		if err != nil {
+			return nil, err
+		}
+		defer end()
+		return r.serve(c, ctx, one)
+	}
+	if !mayOperate(request) {
+		return nil, errMayNot
+	}
+	one.body = reflect.New(r.body).Interface()
+	if err := decode(one.body); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(request.Context(), actPatience)
+	defer cancel()
+	found, err := r.serve(c, ctx, one)
+	text, _ := json.Marshal(one.body)
+	done, _ := json.Marshal(found)
+	c.did(request, "did "+path.Base(r.path), "path", request.URL.Path, "request", string(text), "answer", string(done), "err", err)
+	return found, err
+}
+
+//go:embed openapi.json
+var document []byte

@@ -1,0 +1,95 @@
+package console_test
+
+import (
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/store/postgres"
+	"github.com/penstock/penstock/store/postgres/postgrestest"
+)
+
+// What is shown costs the same however much there is: each call touches no more pages of a database with twenty times as many jobs,
+// dead letters and messages. PENSTOCK_CONSOLE_LOAD=1 has ten million jobs, a million dead letters and five million messages.
+func TestLookingReadsNoMoreOfMore(t *testing.T) {
+	url := postgrestest.Database(t)
+	s, err := postgres.Open(t.Context(), url, postgres.Options{})
+	must(t, err)
+	must(t, s.Migrate(t.Context()))
+	must(t, s.CreateQueue(t.Context(), "mails", penstock.FIFO))
+	must(t, s.CreateOutbox(t.Context(), "orders"))
+	source, err := s.Subscribe(t.Context(), penstock.Subscribe{Outbox: "orders", Subscription: "billing", Holder: "r"})
+	must(t, err)
+	must(t, source.Close(t.Context()))
+	s.Close()
+	db, err := pgx.Connect(t.Context(), url)
+	must(t, err)
+	t.Cleanup(func() { db.Close(t.Context()) })
+	filled := [3]int{}
+	fillUp := func(jobs, dead, messages int) {
+		for i, sql := range []string{
+			"insert into penstock.mails (group_key, priority, payload) select (i % 10)::text, (i % 3)::smallint, '\\x78' from generate_series($1::int + 1, $2::int) i",
+			`insert into penstock._dead_job (queue, id, attempt, created_at, priority, group_key, payload, failures)
+			 select q.id, 1000000000 + i, 25, now(), 0, (i % 10)::text, '\x78', jsonb_build_array(jsonb_build_object('attempt', 25, 'at', now(), 'error', 'refused by host ' || i % 7))
+			   from penstock._queue q, generate_series($1::int + 1, $2::int) i`,
+			"insert into penstock.orders (key, topic, payload) select i::text, 't', '\\x78' from generate_series($1::int + 1, $2::int) i",
+		} {
+			to := []int{jobs, dead, messages}[i]
+			_, err := db.Exec(t.Context(), sql, filled[i], to)
+			must(t, err)
+			filled[i] = to
+		}
+		_, err := db.Exec(t.Context(), "vacuum analyze") // so that it does not run by itself meanwhile
+		must(t, err)
+	}
+	paths := []string{"/status", "/queues/mails/groups", "/queues/mails/dead", "/queues/mails/dead?group=3&after=1000005000", "/queues/mails/dead/causes", "/queues/mails/running", "/outboxes/orders/subscriptions/billing/parked"}
+	pages := func() map[string]int64 {
+		cost := map[string]int64{}
+		for _, path := range paths {
+			s, err := postgres.Open(t.Context(), url, postgres.Options{})
+			must(t, err)
+			d := serve(t, s)
+			before := touched(t, db)
+			began := time.Now()
+			code, text := d.ask("r", "GET", "/api/v1"+path, "")
+			took := time.Since(began)
+			if code != 200 || path == "/status" && !strings.Contains(string(text), `"at_least":["backlog"]`) {
+				t.Fatalf("%s: %d %s", path, code, text)
+			}
+			s.Close()
+			cost[path] = touched(t, db) - before
+			t.Logf("%s: %d pages, %v", path, cost[path], took.Round(time.Millisecond))
+		}
+		return cost
+	}
+	fillUp(10_000, 10_000, 10_000)
+	few := pages()
+	if os.Getenv("PENSTOCK_CONSOLE_LOAD") != "" {
+		fillUp(10_000_000, 1_000_000, 5_000_000)
+	} else {
+		fillUp(200_000, 200_000, 200_000)
+	}
+	for path, n := range pages() {
+		if n > 2*few[path]+2000 {
+			t.Errorf("%s touches %d pages, of a twentieth of the data %d", path, n, few[path])
+		}
+	}
+}
+
+// touched is how many pages the sessions of the database that have ended have looked at.
+func touched(t *testing.T, db *pgx.Conn) (pages int64) {
+	t.Helper()
+	for others := 1; others > 0; {
+		must(t, db.QueryRow(t.Context(), "select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()").Scan(&others))
+	}
+	var all struct{ Hit, Read int64 }
+	var text []byte
+	must(t, db.QueryRow(t.Context(), "select pg_stat_clear_snapshot()::text || json_build_object('Hit', sum(heap_blks_hit + coalesce(idx_blks_hit, 0)), 'Read', sum(heap_blks_read + coalesce(idx_blks_read, 0)))::text from pg_statio_user_tables").Scan(&text))
+	must(t, json.Unmarshal(text, &all))
+	return all.Hit + all.Read
+}

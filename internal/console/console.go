@@ -1,0 +1,326 @@
+// Package console shows a database of Penstock in a browser and to programs, and lets operators act on it: pages below /,
+// JSON below /api/v1. internal/web decides who gets here.
+package console
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/doctor"
+	"github.com/penstock/penstock/internal/pgerror"
+	"github.com/penstock/penstock/internal/web"
+)
+
+// What is asked of a store; one that lacks a part of it has no such pages.
+type (
+	outboxes interface {
+		StatusUpTo(ctx context.Context, most int) ([]penstock.OutboxStatus, error)
+		DeadLetters(ctx context.Context, q penstock.DeadLetterQuery) ([]penstock.DeadLetter, error)
+		DeadLetterCauses(ctx context.Context, q penstock.DeadLetterQuery) ([]penstock.DeadCause, error)
+		RetryDeadLetters(ctx context.Context, q penstock.DeadLetterQuery) (int, error)
+		DiscardDeadLetters(ctx context.Context, q penstock.DeadLetterQuery) (int, error)
+		ParkedKeys(ctx context.Context, outbox, subscription string, limit int) ([]penstock.ParkedKey, error)
+		RetryParked(ctx context.Context, outbox, subscription string, keys ...string) (int, error)
+		Replay(ctx context.Context, r penstock.Replay) (int64, error)
+	}
+	queues interface {
+		QueueStatusUpTo(ctx context.Context, most int) ([]penstock.QueueStatus, error)
+		QueueGroups(ctx context.Context, queue, after string, most int) ([]penstock.GroupStatus, error)
+		DeadJobs(ctx context.Context, q penstock.DeadJobQuery) ([]penstock.DeadJob, error)
+		DeadJobCauses(ctx context.Context, q penstock.DeadJobQuery) ([]penstock.DeadCause, error)
+		RetryDeadJobs(ctx context.Context, q penstock.DeadJobQuery) (int, error)
+		DiscardDeadJobs(ctx context.Context, q penstock.DeadJobQuery) (int, error)
+		SetQueue(ctx context.Context, name string, s penstock.QueueSettings) error
+		CancelJobs(ctx context.Context, queue string, ids ...int64) (int, error)
+		Schedules(ctx context.Context, queue string) ([]penstock.Schedule, error)
+	}
+	inboxes interface {
+		Inboxes(ctx context.Context) ([]penstock.InboxStatus, error)
+		HeldMessages(ctx context.Context, q penstock.HeldQuery) ([]penstock.HeldMessage, error)
+		InboxGaps(ctx context.Context, consumer string, limit int) ([]penstock.InboxGap, error)
+		ReleaseHeld(ctx context.Context, q penstock.HeldQuery) (int64, error)
+	}
+	pins interface {
+		VacuumPins(ctx context.Context) ([]penstock.VacuumPin, error)
+	}
+	running interface {
+		Running(ctx context.Context) ([]doctor.Running, error)
+	}
+)
+
+// Store is what there has to be; its other parts are looked for in it.
+type Store interface {
+	outboxes
+	queues
+}
+
+// The names of credentials: see web.Credential. Without credentials everybody may do everything.
+const (
+	RoleRead    = "read"
+	RoleOperate = "operate"
+)
+
+// Options of New.
+type Options struct {
+	Store Store
+	// Findings are what penstock doctor says; they are asked for at most twice a minute.
+	Findings func(ctx context.Context) ([]doctor.Finding, error)
+	// BasePath is where this is behind a proxy, as in /penstock; empty for the root.
+	BasePath string
+	// Redact are names of headers, and of members of JSON payloads at any depth, whose values are not shown.
+	Redact []string
+	// Title tells one console from another.
+	Title  string
+	Logger *slog.Logger // default: slog.Default()
+}
+
+const (
+	countedUpTo  = 1000
+	patience     = 5 * time.Second  // for what is read
+	actPatience  = 45 * time.Second // for what is done: several statements, each within the server's limit
+	statusEvery  = time.Second
+	seldomEvery  = 30 * time.Second
+	shareOfALook = 30 // what took a second is read again half a minute later
+	atOnce       = 500
+	mostAtOnce   = 20_000
+)
+
+// Console is an http.Handler. What it read is shared by all who look.
+type Console struct {
+	o        Options
+	mux      *http.ServeMux
+	status   shared[*Status]
+	findings shared[[]doctor.Finding]
+	inboxes  shared[[]penstock.InboxStatus]
+	found    atomic.Pointer[found]
+	asking   atomic.Bool
+	reading  chan struct{} // one look at a time that is not shared
+	history  history
+}
+
+// New makes a console over a store.
+func New(o Options) *Console {
+	o.Logger = cmp.Or(o.Logger, slog.Default())
+	o.BasePath = strings.TrimRight(o.BasePath, "/")
+	c := &Console{o: o, mux: http.NewServeMux(), reading: make(chan struct{}, 2)}
+	for _, r := range routes {
+		c.mux.Handle(r.method+" /api/v1"+r.path, c.api(r))
+	}
+	c.mux.HandleFunc("GET /api/v1/openapi.json", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(document)
+	})
+	c.mux.HandleFunc("/api/", func(w http.ResponseWriter, r *http.Request) {
+		answerJSON(w, http.StatusNotFound, problem{"there is nothing at " + r.URL.Path, "GET /api/v1/openapi.json lists what there is"})
+	})
+	c.pages()
+	return c
+}
+
+// policy lets a page use what comes from here, and nothing else.
+const policy = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+
+func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	for name, value := range map[string]string{"Content-Security-Policy": policy, "X-Content-Type-Options": "nosniff", "Referrer-Policy": "same-origin", "Cache-Control": "no-store"} {
+		w.Header().Set(name, value)
+	}
+	if c.o.BasePath != "" {
+		if r.URL.Path == c.o.BasePath {
+			http.Redirect(w, r, c.o.BasePath+"/", http.StatusMovedPermanently)
+			return
+		}
+		http.StripPrefix(c.o.BasePath, c.mux).ServeHTTP(w, r)
+		return
+	}
+	c.mux.ServeHTTP(w, r)
+}
+
+// mayOperate reports whether whoever asks may change anything.
+func mayOperate(r *http.Request) bool { return web.From(r) != RoleRead }
+
+// shared is something that is read once for all who want it: no more often than every, and than share of the time lets it.
+type shared[T any] struct {
+	mu   sync.Mutex
+	at   time.Time
+	next time.Time
+	have T
+	err  error
+}
+
+func (s *shared[T]) get(every, patience time.Duration, read func(ctx context.Context) (T, error)) (T, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	began := time.Now()
+	if began.Before(s.next) {
+		return s.have, s.err
+	}
+	// Not the context of who happens to ask: the others want it, too.
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	s.have, s.err = read(ctx)
+	s.at = time.Now()
+	s.next = s.at.Add(max(every, shareOfALook*s.at.Sub(began)))
+	if s.err != nil {
+		s.next = s.at.Add(every)
+	}
+	return s.have, s.err
+}
+
+// forget has the next one read anew: something was done.
+func (s *shared[T]) forget() {
+	s.mu.Lock()
+	s.next = time.Time{}
+	s.mu.Unlock()
+}
+
+// Status is what there is, counted up to a thousand of each kind.
+type Status struct {
+	At       time.Time               `json:"at"`
+	Outboxes []penstock.OutboxStatus `json:"outboxes"`
+	Queues   []penstock.QueueStatus  `json:"queues"`
+	Inboxes  []penstock.InboxStatus  `json:"inboxes"`
+	Pins     []penstock.VacuumPin    `json:"vacuum_pins"`
+	// Unseen are the kinds of things that the role may not read.
+	Unseen []string `json:"unseen,omitempty"`
+}
+
+func (c *Console) readStatus() (*Status, error) {
+	return c.status.get(statusEvery, patience, func(ctx context.Context) (*Status, error) {
+		s := &Status{Outboxes: []penstock.OutboxStatus{}, Queues: []penstock.QueueStatus{}, Inboxes: []penstock.InboxStatus{}, Pins: []penstock.VacuumPin{}}
+		refused := func(what string, err error) error {
+			if pgerror.State(err) == "42501" {
+				s.Unseen = append(s.Unseen, what)
+				return nil
+			}
+			return err
+		}
+		var err error
+		if s.Outboxes, err = orEmpty(c.o.Store.StatusUpTo(ctx, countedUpTo)); refused("outboxes", err) != nil {
+			return nil, err
+		}
+		if s.Queues, err = orEmpty(c.o.Store.QueueStatusUpTo(ctx, countedUpTo)); refused("queues", err) != nil {
+			return nil, err
+		}
+		if store, ok := c.o.Store.(inboxes); ok { // it counts by reading what is held
+			if s.Inboxes, err = orEmpty(c.inboxes.get(seldomEvery, patience, store.Inboxes)); refused("inboxes", err) != nil {
+				return nil, err
+			}
+		}
+		if store, ok := c.o.Store.(pins); ok {
+			if s.Pins, err = orEmpty(store.VacuumPins(ctx)); refused("what holds back vacuum", err) != nil {
+				return nil, err
+			}
+		}
+		s.At = time.Now().UTC()
+		c.history.add(s)
+		return s, nil
+	})
+}
+
+func orEmpty[T any](found []T, err error) ([]T, error) {
+	if found == nil {
+		found = []T{}
+	}
+	return found, err
+}
+
+func (c *Console) readFindings() ([]doctor.Finding, error) {
+	if c.o.Findings == nil {
+		return []doctor.Finding{}, nil
+	}
+	all, err := c.findings.get(seldomEvery, actPatience, func(ctx context.Context) ([]doctor.Finding, error) { return orEmpty(c.o.Findings(ctx)) })
+	c.found.Store(&found{all, err})
+	return all, err
+}
+
+// found is what the last look of the doctor came to.
+type found struct {
+	findings []doctor.Finding
+	err      error
+}
+
+// lastFindings has them read anew beside whoever looks, for whom it would take too long. nil: there are none yet.
+func (c *Console) lastFindings() *found {
+	if c.asking.CompareAndSwap(false, true) {
+		go func() {
+			defer c.asking.Store(false)
+			_, _ = c.readFindings()
+		}()
+	}
+	return c.found.Load()
+}
+
+// look bounds what is read for one request, in time and in how many do at once.
+func (c *Console) look(ctx context.Context) (context.Context, func(), error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	select {
+	case c.reading <- struct{}{}:
+		return ctx, func() { <-c.reading; cancel() }, nil
+	case <-ctx.Done():
+		cancel()
+		return nil, nil, ctx.Err()
+	}
+}
+
+// did notes who did what: the audit.
+func (c *Console) did(r *http.Request, what string, args ...any) {
+	user, _, _ := r.BasicAuth()
+	c.o.Logger.Info("console: "+what, append([]any{"role", cmp.Or(web.From(r), "local"), "user", user, "from", r.RemoteAddr}, args...)...)
+	c.status.forget()
+}
+
+// problem is the answer to what could not be done.
+type problem struct {
+	Error string `json:"error"`
+	Hint  string `json:"hint,omitempty"`
+}
+
+// wrong is what an error means for who asked.
+func wrong(err error) (int, problem) {
+	p := problem{Error: err.Error()}
+	if hint, ok := errors.AsType[*penstock.HintError](err); ok {
+		p.Hint = hint.Hint
+	}
+	field, isField := errors.AsType[*penstock.FieldError](err)
+	switch {
+	case errors.Is(err, errMayNot):
+		return http.StatusForbidden, p
+	case isField:
+		p.Hint = field.Hint
+		return http.StatusBadRequest, p
+	case errors.Is(err, penstock.ErrNoOutbox), errors.Is(err, penstock.ErrNoQueue), errors.Is(err, penstock.ErrNoSubscription), errors.Is(err, penstock.ErrNoInbox), errors.Is(err, errNotFound):
+		return http.StatusNotFound, p
+	case errors.Is(err, context.DeadlineExceeded), pgerror.State(err) == "57014":
+		return http.StatusServiceUnavailable, problem{"the database took too long", "narrow the filter, or see what keeps it busy"}
+	}
+	return http.StatusInternalServerError, p
+}
+
+var (
+	errMayNot   = errors.New("this credential may only read")
+	errNotFound = errors.New("there is none of that name")
+)
+
+func answerJSON(w http.ResponseWriter, code int, what any) {
+	w.Header().Set("Content-Type", "application/json")
+	var body bytes.Buffer
+	e := json.NewEncoder(&body)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(what); err != nil {
+		http.Error(w, fmt.Sprintf("%q", err), http.StatusInternalServerError)
+		return
+	}
+	w.WriteHeader(code)
+	_, _ = w.Write(body.Bytes())
+}

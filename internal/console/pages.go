@@ -1,0 +1,482 @@
+package console
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"embed"
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/doctor"
+)
+
+//go:embed pages static
+var files embed.FS
+
+var templates = template.Must(template.New("").Funcs(template.FuncMap{
+	"count": count, "size": size, "age": age, "since": func(t time.Time) string { return age(time.Since(t)) }, "until": func(t time.Time) string { return age(time.Until(t)) },
+	"seg": url.PathEscape, "pretty": pretty, "hex": hexDump, "spark": spark, "paused": func(s penstock.QueueSettings) bool { return s.Paused != nil && *s.Paused },
+	"limit": func(n *int) string {
+		if n == nil || *n == 0 {
+			return "any number"
+		}
+		return grouped(int64(*n))
+	},
+	"ring": ring, "width": func(s []penstock.SegmentStatus) int { return 20 * len(s) }, "rate": func(r float64) string { return strconv.FormatFloat(r, 'f', 1, 64) }, "jobs": jobsURL, "letters": lettersURL,
+}).ParseFS(files, "pages/*.html"))
+
+// page is what every template gets.
+type page struct {
+	Base, Title, Name string
+	Operate           bool
+	Live              bool // brings itself up to date
+	At                time.Time
+	Did               string
+	Data              any
+}
+
+func (c *Console) pages() {
+	static, _ := fs.Sub(files, "static")
+	c.mux.Handle("GET /static/", http.StripPrefix("/static/", http.FileServerFS(static)))
+	c.page("GET /{$}", "overview", true, c.overview)
+	c.page("GET /outboxes/{outbox}", "outbox", true, c.outbox)
+	c.page("GET /queues/{queue}", "queue", true, c.queue)
+	c.page("GET /inboxes/{consumer}", "inbox", true, c.inbox)
+	for _, of := range []string{ofQueue, ofSubscription} {
+		c.page("GET "+of+"/dead", "dead", false, c.deadPage)
+		c.page("GET "+of+"/dead/{verb}", "confirm", false, c.confirm)
+		c.mux.HandleFunc("POST "+of+"/dead/{verb}", c.deadAction)
+	}
+	c.mux.HandleFunc("POST /queues/{queue}/{verb}", c.queueAction)
+	c.mux.HandleFunc("POST "+ofSubscription+"/parked/retry", c.parkedAction)
+	c.page("/", "missing", false, func(context.Context, *call) (string, any, error) { return "", nil, errNotFound })
+}
+
+// page serves a template with what read returns, and a title.
+func (c *Console) page(pattern, name string, live bool, read func(ctx context.Context, r *call) (title string, data any, err error)) {
+	c.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+		ctx, end, err := c.look(r.Context())
+		if err != nil {
+			c.fail(w, r, err)
+			return
+		}
+		defer end()
+		title, data, err := read(ctx, &call{Request: r})
+		if err != nil {
+			c.fail(w, r, err)
+			return
+		}
+		c.show(w, r, http.StatusOK, name, page{Title: title, Live: live, Data: data, Did: r.URL.Query().Get("did")})
+	})
+}
+
+func (c *Console) show(w http.ResponseWriter, r *http.Request, code int, name string, p page) {
+	p.Base, p.Operate, p.At, p.Name = c.o.BasePath, mayOperate(r), time.Now().UTC(), cmp.Or(c.o.Title, "Penstock")
+	var body bytes.Buffer
+	if err := templates.ExecuteTemplate(&body, name+".html", p); err != nil {
+		c.o.Logger.Error("console: a page cannot be shown", "page", name, "err", err)
+		http.Error(w, "this page cannot be shown; the log says why", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(code)
+	_, _ = w.Write(body.Bytes())
+}
+
+func (c *Console) fail(w http.ResponseWriter, r *http.Request, err error) {
+	code, p := wrong(err)
+	if code == http.StatusInternalServerError {
+		c.o.Logger.Warn("console: cannot read", "path", r.URL.Path, "err", err)
+	}
+	c.show(w, r, code, "missing", page{Title: "It cannot be shown", Data: p})
+}
+
+type overviewData struct {
+	*Status
+	Findings []doctor.Finding
+	Looking  bool   // there are no findings yet
+	Unknown  string // why there are none
+	History  map[string][]float64
+}
+
+func (c *Console) overview(context.Context, *call) (string, any, error) {
+	s, err := c.readStatus()
+	if err != nil {
+		return "", nil, err
+	}
+	d := overviewData{Status: s, History: c.history.all()}
+	last := c.lastFindings()
+	if last == nil {
+		d.Looking = true
+		return "Overview", d, nil
+	}
+	if last.err != nil {
+		d.Unknown = last.err.Error()
+	}
+	for _, f := range last.findings {
+		if f.Severity != doctor.OK {
+			d.Findings = append(d.Findings, f)
+		}
+	}
+	return "Overview", d, nil
+}
+
+type outboxData struct {
+	penstock.OutboxStatus
+	Parked  map[string][]penstock.ParkedKey
+	History map[string][]float64
+}
+
+func (c *Console) outbox(ctx context.Context, r *call) (string, any, error) {
+	s, err := c.readStatus()
+	if err != nil {
+		return "", nil, err
+	}
+	name := r.PathValue("outbox")
+	i := slices.IndexFunc(s.Outboxes, func(o penstock.OutboxStatus) bool { return o.Outbox == name })
+	if i < 0 {
+		return "", nil, penstock.ErrNoOutbox
+	}
+	d := outboxData{s.Outboxes[i], map[string][]penstock.ParkedKey{}, c.history.all()}
+	for _, sub := range d.Subscriptions {
+		if sub.ParkedKeys == 0 {
+			continue
+		}
+		if d.Parked[sub.Subscription], err = c.o.Store.ParkedKeys(ctx, name, sub.Subscription, 50); err != nil {
+			return "", nil, err
+		}
+	}
+	return "Outbox " + name, d, nil
+}
+
+type queueData struct {
+	penstock.QueueStatus
+	Groups    List[penstock.GroupStatus]
+	Running   List[Running]
+	Schedules List[Schedule]
+	History   map[string][]float64
+}
+
+func (c *Console) queue(ctx context.Context, r *call) (string, any, error) {
+	s, err := c.readStatus()
+	if err != nil {
+		return "", nil, err
+	}
+	name := r.PathValue("queue")
+	i := slices.IndexFunc(s.Queues, func(q penstock.QueueStatus) bool { return q.Queue == name })
+	if i < 0 {
+		return "", nil, penstock.ErrNoQueue
+	}
+	d := queueData{QueueStatus: s.Queues[i], History: c.history.all()}
+	if d.Groups, err = c.groups(ctx, r); err != nil {
+		return "", nil, err
+	}
+	if d.Running, err = c.running(ctx, r); err != nil {
+		return "", nil, err
+	}
+	d.Running.Items = d.Running.Items[:min(len(d.Running.Items), 50)]
+	d.Schedules, err = c.schedules(ctx, r)
+	return "Queue " + name, d, err
+}
+
+type inboxData struct {
+	penstock.InboxStatus
+	Held List[HeldMessage]
+	Gaps List[penstock.InboxGap]
+}
+
+func (c *Console) inbox(ctx context.Context, r *call) (string, any, error) {
+	s, err := c.readStatus()
+	if err != nil {
+		return "", nil, err
+	}
+	name := r.PathValue("consumer")
+	i := slices.IndexFunc(s.Inboxes, func(b penstock.InboxStatus) bool { return b.Consumer == name })
+	if i < 0 {
+		return "", nil, penstock.ErrNoInbox
+	}
+	d := inboxData{InboxStatus: s.Inboxes[i]}
+	if d.Held, err = c.held(ctx, r); err != nil {
+		return "", nil, err
+	}
+	d.Gaps, err = c.gaps(ctx, r)
+	return "Inbox " + name, d, err
+}
+
+type deadData struct {
+	Kind, Of, URL string
+	Filter        Filter
+	Query         template.URL // the filter, encoded
+	Causes        Causes
+	Page          List[DeadLetter]
+	Filtered      bool
+	Verb          string // of what is to be confirmed
+	Would         Done
+}
+
+// Values are the filter for people.
+func (d deadData) Values() url.Values { return d.Filter.values() }
+
+func (c *Console) deadData(r *call) (d deadData, b box, err error) {
+	b = c.boxOf(r)
+	d.Kind, d.Of = b.name()
+	d.URL = jobsURL(r.PathValue("queue"))
+	if d.Kind == "subscription" {
+		d.URL = lettersURL(r.PathValue("outbox"), r.PathValue("subscription"))
+	}
+	d.Filter, err = filterOf(r.URL.Query())
+	v := d.Filter.values()
+	d.Query, d.Filtered = template.URL(v.Encode()), len(v) > 0
+	return d, b, err
+}
+
+func (c *Console) deadPage(ctx context.Context, r *call) (string, any, error) {
+	d, b, err := c.deadData(r)
+	if err != nil {
+		return "", nil, err
+	}
+	if d.Causes, err = c.causesOf(ctx, b, d.Filter); err != nil {
+		return "", nil, err
+	}
+	d.Page, err = c.dead(ctx, r)
+	return "Dead letters of " + d.Of, d, err
+}
+
+// confirm shows what an action would do: how many dead letters match.
+func (c *Console) confirm(ctx context.Context, r *call) (string, any, error) {
+	d, b, err := c.deadData(r)
+	if err != nil {
+		return "", nil, err
+	}
+	d.Verb = r.PathValue("verb")
+	if d.Verb != "retry" && d.Verb != "discard" {
+		return "", nil, errNotFound
+	}
+	d.Would, err = c.onAll(ctx, b, d.Filter, false, true)
+	return map[string]string{"retry": "Retry", "discard": "Discard"}[d.Verb] + " dead letters of " + d.Of, d, err
+}
+
+// act does what a form asks for by the API's own route, and goes back to a page that says so.
+func (c *Console) act(w http.ResponseWriter, r *http.Request, path string, body any, back string, say func(answer any) string) {
+	i := slices.IndexFunc(routes, func(one route) bool { return one.method == "POST" && one.path == path })
+	text, err := json.Marshal(body)
+	var answer any
+	switch {
+	case i < 0:
+		err = errNotFound
+	case err == nil:
+		answer, err = c.serve(routes[i], r, func(to any) error { return json.Unmarshal(text, to) })
+	}
+	if err != nil {
+		c.fail(w, r, err)
+		return
+	}
+	separator := "?"
+	if strings.Contains(back, "?") {
+		separator = "&"
+	}
+	http.Redirect(w, r, c.o.BasePath+back+separator+"did="+url.QueryEscape(say(answer)), http.StatusSeeOther)
+}
+
+func (c *Console) deadAction(w http.ResponseWriter, r *http.Request) {
+	d, _, err := c.deadData(&call{Request: r})
+	if err != nil {
+		c.fail(w, r, err)
+		return
+	}
+	path := ofQueue
+	if d.Kind == "subscription" {
+		path = ofSubscription
+	}
+	back := d.URL + "/dead"
+	if len(d.Filter.Numbers) == 0 {
+		back += "?" + string(d.Query)
+	}
+	c.act(w, r, path+"/dead/"+r.PathValue("verb"), Bulk{Filter: d.Filter}, strings.TrimSuffix(back, "?"), func(answer any) string {
+		done := answer.(Done)
+		text := map[string]string{"retry": "sent back", "discard": "discarded"}[r.PathValue("verb")] + ": " + count(done.Done, "", nil)
+		if done.More {
+			text += "; there are more"
+		}
+		return text
+	})
+}
+
+func (c *Console) queueAction(w http.ResponseWriter, r *http.Request) {
+	queue := "/queues/" + url.PathEscape(r.PathValue("queue"))
+	switch verb := r.PathValue("verb"); verb {
+	case "pause", "resume":
+		paused := verb == "pause"
+		c.act(w, r, ofQueue+"/settings", Settings{Paused: &paused}, queue, func(any) string { return verb + "d" })
+	case "cancel":
+		id, _ := strconv.ParseInt(r.FormValue("id"), 10, 64)
+		c.act(w, r, ofQueue+"/cancel", Jobs{IDs: []int64{id}}, queue, func(answer any) string { return "canceled: " + count(answer.(Count).Done, "", nil) })
+	default:
+		c.fail(w, r, errNotFound)
+	}
+}
+
+func (c *Console) parkedAction(w http.ResponseWriter, r *http.Request) {
+	var keys Keys
+	if key := r.FormValue("key"); key != "" {
+		keys.Keys = []string{key}
+	}
+	c.act(w, r, ofSubscription+"/parked/retry", keys, "/outboxes/"+url.PathEscape(r.PathValue("outbox")), func(answer any) string {
+		return "parked keys that are tried at once: " + count(answer.(Count).Done, "", nil)
+	})
+}
+
+func jobsURL(queue string) string { return "/queues/" + url.PathEscape(queue) }
+
+func lettersURL(outbox, subscription string) string {
+	return "/outboxes/" + url.PathEscape(outbox) + "/subscriptions/" + url.PathEscape(subscription)
+}
+
+// history is what waited at the last looks, by what it is of.
+type history struct {
+	mu sync.Mutex
+	of map[string][]float64
+}
+
+const looksKept = 120
+
+func (h *history) add(s *Status) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := map[string][]float64{}
+	note := func(name string, n int64) {
+		was := h.of[name]
+		now[name] = append(slices.Clone(was[max(0, len(was)-looksKept+1):]), float64(n))
+	}
+	for _, o := range s.Outboxes {
+		for _, sub := range o.Subscriptions {
+			note("rate "+o.Outbox+"/"+sub.Subscription, int64(sub.Rate))
+			note(o.Outbox+"/"+sub.Subscription, sub.Backlog)
+		}
+	}
+	for _, q := range s.Queues {
+		note(q.Queue, q.Ready)
+	}
+	h.of = now
+}
+
+func (h *history) all() map[string][]float64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.of // add makes another
+}
+
+// spark is a line through the last looks, as the points of an SVG polyline 120 wide and 24 high.
+func spark(values []float64) string {
+	if len(values) < 2 {
+		return ""
+	}
+	top := max(slices.Max(values), 1)
+	var points strings.Builder
+	for i, v := range values {
+		fmt.Fprintf(&points, "%.1f,%.1f ", float64(i)*120/float64(looksKept-1), 23-22*v/top)
+	}
+	return points.String()
+}
+
+// segment is one of a ring as a picture: 100 high is the largest.
+type segment struct {
+	penstock.SegmentStatus
+	X, Y, Height int
+	State        string
+}
+
+func ring(segments []penstock.SegmentStatus) (all []segment) {
+	largest := int64(1)
+	for _, s := range segments {
+		largest = max(largest, s.Bytes)
+	}
+	for i, s := range segments {
+		one := segment{SegmentStatus: s, X: i * 20, Height: max(int(s.Bytes*60/largest), 2), State: "sealed"}
+		switch {
+		case s.Current:
+			one.State = "current"
+		case s.Bytes <= 64<<10:
+			one.State = "free"
+		}
+		one.Y = 62 - one.Height
+		all = append(all, one)
+	}
+	return all
+}
+
+// count is a figure; with a plus if it was not counted to its end.
+func count(n int64, name string, atLeast []string) string {
+	if slices.Contains(atLeast, name) {
+		return grouped(n) + "+"
+	}
+	return grouped(n)
+}
+
+func grouped(n int64) string {
+	s := strconv.FormatInt(n, 10)
+	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+func size(n int64) string {
+	for i, unit := range []string{"GiB", "MiB", "KiB"} {
+		if one := int64(1) << (30 - 10*i); n >= one {
+			return strconv.FormatFloat(float64(n)/float64(one), 'f', 1, 64) + " " + unit
+		}
+	}
+	return strconv.FormatInt(n, 10) + " B"
+}
+
+func age(d time.Duration) string {
+	switch {
+	case d <= 0:
+		return "–"
+	case d < time.Minute:
+		return strconv.FormatFloat(d.Seconds(), 'f', 1, 64) + " s"
+	case d < time.Hour:
+		return strconv.Itoa(int(d.Minutes())) + " min"
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%d h %d min", int(d.Hours()), int(d.Minutes())%60)
+	}
+	return strconv.Itoa(int(d.Hours()/24)) + " days"
+}
+
+// pretty indents JSON, and leaves other text as it is.
+func pretty(text string) string {
+	var out bytes.Buffer
+	if json.Indent(&out, []byte(text), "", "  ") == nil {
+		return out.String()
+	}
+	return text
+}
+
+// hexDump shows bytes that are no text, as far as somebody reads.
+func hexDump(b []byte) string {
+	var out strings.Builder
+	for line := range slices.Chunk(b[:min(len(b), 1024)], 16) {
+		fmt.Fprintf(&out, "% -48x", line)
+		for _, one := range line {
+			if one < ' ' || one >= utf8.RuneSelf || one == 0x7f {
+				one = '.'
+			}
+			out.WriteByte(one)
+		}
+		out.WriteByte('\n')
+	}
+	return out.String()
+}
