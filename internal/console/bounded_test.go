@@ -14,7 +14,7 @@ import (
 	"github.com/penstock/penstock/store/postgres/postgrestest"
 )
 
-// What is shown costs the same however much there is: each call touches no more pages of a database with twenty times as many jobs,
+// What is shown costs the same however much there is: each call touches no more pages of a database with several times as many jobs,
 // dead letters and messages. PENSTOCK_CONSOLE_LOAD=1 has ten million jobs, a million dead letters and five million messages.
 func TestLookingReadsNoMoreOfMore(t *testing.T) {
 	url := postgrestest.Database(t)
@@ -32,6 +32,8 @@ func TestLookingReadsNoMoreOfMore(t *testing.T) {
 	t.Cleanup(func() { db.Close(t.Context()) })
 	filled := [3]int{}
 	fillUp := func(jobs, dead, messages int) {
+		filling, err := pgx.Connect(t.Context(), url) // a session of its own: what it touched is known when it has ended
+		must(t, err)
 		for i, sql := range []string{
 			"insert into penstock.mails (group_key, priority, payload) select (i % 10)::text, (i % 3)::smallint, '\\x78' from generate_series($1::int + 1, $2::int) i",
 			`insert into penstock._dead_job (queue, id, attempt, created_at, priority, group_key, payload, failures)
@@ -40,12 +42,15 @@ func TestLookingReadsNoMoreOfMore(t *testing.T) {
 			"insert into penstock.orders (key, topic, payload) select i::text, 't', '\\x78' from generate_series($1::int + 1, $2::int) i",
 		} {
 			to := []int{jobs, dead, messages}[i]
-			_, err := db.Exec(t.Context(), sql, filled[i], to)
+			_, err := filling.Exec(t.Context(), sql, filled[i], to)
 			must(t, err)
 			filled[i] = to
 		}
-		_, err := db.Exec(t.Context(), "vacuum analyze") // so that it does not run by itself meanwhile
+		_, err = filling.Exec(t.Context(), "alter table penstock._dead_job set (autovacuum_enabled = off)") // nobody else is to touch it
 		must(t, err)
+		_, err = filling.Exec(t.Context(), "vacuum analyze")
+		must(t, err)
+		must(t, filling.Close(t.Context()))
 	}
 	paths := []string{"/status", "/queues/mails/groups", "/queues/mails/dead", "/queues/mails/dead?group=3&after=1000005000", "/queues/mails/dead/causes", "/queues/mails/running", "/outboxes/orders/subscriptions/billing/parked"}
 	pages := func() map[string]int64 {
@@ -72,11 +77,11 @@ func TestLookingReadsNoMoreOfMore(t *testing.T) {
 	if os.Getenv("PENSTOCK_CONSOLE_LOAD") != "" {
 		fillUp(10_000_000, 1_000_000, 5_000_000)
 	} else {
-		fillUp(200_000, 200_000, 200_000)
+		fillUp(100_000, 60_000, 100_000)
 	}
 	for path, n := range pages() {
 		if n > 2*few[path]+2000 {
-			t.Errorf("%s touches %d pages, of a twentieth of the data %d", path, n, few[path])
+			t.Errorf("%s touches %d pages, of a part of the data %d", path, n, few[path])
 		}
 	}
 }
