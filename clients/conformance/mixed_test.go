@@ -131,7 +131,8 @@ func TestRescue(t *testing.T) {
 	})
 }
 
-// All languages enqueue jobs of the same keys, and all work: of a key one runs at a time, in the order of ids.
+// All languages enqueue jobs of the same keys, and all work: of a key one runs at a time, and each producer's in the order of ids (one
+// with a higher id can be committed, and run, before another producer's commit).
 func TestKeysAcrossLanguages(t *testing.T) {
 	t.Parallel()
 	testserver.PostgresURL(t)
@@ -160,8 +161,9 @@ func TestKeysAcrossLanguages(t *testing.T) {
 		language := g.store.c.hello.Language
 		stops = append(stops, g.working(g.store.Queue(queue), func(_ context.Context, j penstock.Job) error {
 			mu.Lock()
-			if other := running[j.Key]; other != "" || j.ID < last[j.Key] || done[j.ID] != "" {
-				t.Errorf("%s runs job %d of the key %s beside %q, after job %d; it was done by %q", language, j.ID, j.Key, other, last[j.Key], done[j.ID])
+			from := j.Key + " of " + string(j.Payload)
+			if other := running[j.Key]; other != "" || j.ID < last[from] || done[j.ID] != "" {
+				t.Errorf("%s runs job %d of the key %s beside %q, after job %d; it was done by %q", language, j.ID, from, other, last[from], done[j.ID])
 			}
 			running[j.Key] = language
 			mu.Unlock()
@@ -169,7 +171,7 @@ func TestKeysAcrossLanguages(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			delete(running, j.Key)
-			last[j.Key], done[j.ID] = j.ID, language
+			last[from], done[j.ID] = j.ID, language
 			return nil
 		}, work.Options{Concurrency: 3, Batch: 4}))
 	}
@@ -177,7 +179,7 @@ func TestKeysAcrossLanguages(t *testing.T) {
 	for _, g := range all {
 		producers.Go(func() {
 			for i := range each {
-				if _, err := g.store.Queue(queue).Enqueue(g.ctx, penstock.NewJob{Key: fmt.Sprint("k", i%keys), Payload: []byte("x")}); err != nil {
+				if _, err := g.store.Queue(queue).Enqueue(g.ctx, penstock.NewJob{Key: fmt.Sprint("k", i%keys), Payload: []byte(g.store.c.hello.Language)}); err != nil {
 					t.Errorf("%s: %v", g.store.c.hello.Language, err)
 					return
 				}
@@ -239,7 +241,7 @@ func TestDrainTime(t *testing.T) {
 			<-ctx.Done()
 			cause <- context.Cause(ctx)
 			return ctx.Err()
-		}, work.Options{Lease: time.Hour, DrainTimeout: 50 * time.Millisecond})
+		}, work.Options{Lease: time.Hour, DrainTimeout: 2 * time.Second})
 		<-begun
 		must(g, stop())
 		if err := <-cause; !errors.Is(err, work.ErrStopping) {

@@ -35,7 +35,7 @@ func TestDumpThatWaitsForALock(t *testing.T) {
 	f.Exec("select penstock.enqueue('q', 'delayed ' || i, not_before => now() + interval '1 day', dedup_key => 'key ' || i) from generate_series(1, 100) i")
 	f.leaveBehind("insert into penstock.q (payload, group_key) select convert_to('left ' || i, 'UTF8'), 'g' from generate_series(1, 100) i")
 
-	rings := []string{"cursor", "line", "parked"}
+	rings := []string{"cursor", "parked_key", "parked"}
 	for _, ring := range rings { // their next turn moves what is there
 		f.Exec("select setval($1, 1)", "penstock._"+ring+"_slot")
 	}

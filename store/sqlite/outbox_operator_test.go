@@ -35,7 +35,7 @@ func TestDropLeavesNothing(t *testing.T) {
 		}
 	}
 	rows := func() (all []int) {
-		for _, table := range []string{"subscriptions", "lines", "parked", "holds", "dead_letters", "replays"} {
+		for _, table := range []string{"subscriptions", "parked_keys", "parked", "holds", "dead_letters", "replays"} {
 			all = append(all, scan[int](t, app, `select count(*) from penstock_`+table))
 		}
 		return all
