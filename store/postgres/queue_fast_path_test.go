@@ -201,6 +201,41 @@ func TestBatchGoesOnFromThePosition(t *testing.T) {
 	f.Must(tx.Rollback(f.Ctx))
 }
 
+// Nor does a claim from a backlog, of one job or of some.
+func TestClaimGoesOnFromThePosition(t *testing.T) {
+	t.Parallel()
+	f := newQueueFixture(t)
+	f.enqueueWide("fifo", 1, 8_000)
+	claim := func(n int) int {
+		return f.pagesOn(f.Conn, fmt.Sprintf("%s explain (analyze, buffers, format json) select * from penstock.claim('fifo', %d)", atOnce("fifo"), n))
+	}
+	least := func(n int) int {
+		least := math.MaxInt
+		for range 20 {
+			least = min(least, claim(n))
+		}
+		return least
+	}
+	one, ten := least(1), least(10)
+	holder := f.Connect()
+	tx := f.begin(holder)
+	for range 40 {
+		f.take(holder, "fifo", 100)
+	}
+	f.later("fifo")
+	for says := false; !says; { // until one finds what is free, and says so
+		f.Exec("select from penstock.claim('fifo', 20)")
+		says = f.Number(`select pg_sequence_last_value('penstock."_fifo.fast_path"')`) != 0
+	}
+	if got := least(1); got > one+100 {
+		t.Errorf("one job: touched %d pages beside 4,000 jobs that are held, %d at first", got, one)
+	}
+	if got := least(10); got > ten+100 {
+		t.Errorf("ten jobs: touched %d pages beside 4,000 jobs that are held, %d at first", got, ten)
+	}
+	f.Must(tx.Rollback(f.Ctx))
+}
+
 // A batch says that there are batches before it takes what the register gives it: who
 // takes the one job at his position would wait for a batch that has locked it.
 func TestBatchIsAnnounced(t *testing.T) {

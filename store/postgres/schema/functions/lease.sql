@@ -10,7 +10,9 @@ language sql immutable set search_path from current as $text$ select $$
 -- back that were held, behind the jobs, as rows with nothing but a lease. They are ended
 -- last, because that draws an xid, and a skip map made after it bounds nothing (see {skip_map}).
 --
--- While few jobs wait it has a fast path, one statement from where registers say, as
+-- From a backlog it takes what comes behind the position in the registers, as {take} does for batches, and moves that on; here,
+-- because a function that returns rows to another has each copied once more, and costs a claim of one job half.
+-- While few jobs wait it has another fast path, one statement from where registers say, as
 -- dequeue_NAME has (docs/decisions/0008). A claim that went by the skip map and left nothing
 -- sets them, to 64 seqs before the latest, so that what is in flight now will be found. They
 -- hold for these 25 ms and the next: there is nobody else who would move them on meanwhile. There
@@ -28,7 +30,9 @@ declare
                                   then pg_sequence_last_value({ring}) % 1024 end;
     leaf  int := pg_sequence_last_value({lease_slot}) % 2;
     due   boolean;
-    got   int;
+    drawn bigint;
+    pos   bigint;
+    got   int := 0;
     most  int;
 begin
     if (n between 1 and 10000 and lease > interval '0' and lease <= interval '1000 years' and coalesce(octet_length(worker), 0) <= 256) is not true then
@@ -39,6 +43,33 @@ begin
         end if;
         raise exception 'the lease is %, expected more than nothing and at most 1000 years', coalesce(lease::text, 'null')
         using errcode = '22023', hint = 'give the time a job takes and some more, for example interval ''30 s''';
+    end if;
+    if path is null and came is not null then -- from a backlog
+        drawn := pg_sequence_last_value({fast_path}) - {now} * 4096;
+        if drawn between 0 and 2047 then
+            if drawn < 1024 then -- see {scan}
+                drawn := drawn + 1024;
+                perform setval({fast_path}, {now} * 4096 + drawn);
+            end if;
+            pos := pg_sequence_last_value({next});
+            perform setval({next}, pos + n);
+{segments drawn 1024}
+{leaf of lease}
+            return query
+            with d as (
+                delete from {segment} t where t.ctid = any (array(
+                    select t.ctid from {segment} t
+                     where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + 2 * n and t.key is null
+                     order by t.seq limit n for update skip locked))
+                returning t.*)
+            insert into {leaf} as l (slot, {lease_columns})
+            select leaf, {lease_row} from d t order by t.seq
+            returning {leased_job};
+{end}
+{end}
+            get diagnostics got = row_count;
+            n := n - got;
+        end if;
     end if;
     if path is not null then
 {segments path}
@@ -53,17 +84,10 @@ begin
         insert into {leaf} as l (slot, {lease_columns})
         select leaf, {lease_row} from d t order by t.seq
         returning {leased_job};
-        if acks is not null then
-            return query
-            delete from {leaf} l where l.lease = any (acks) and l.queue + 0 = {id}
-            returning null::bigint, null::text, null::text, null::smallint, null::int, null::timestamptz, null::jsonb, null::bytea, l.lease, null::timestamptz;
-            get diagnostics got = row_count;
-            if got = cardinality(acks) then
-                acks := null;
-            end if;
-        end if;
 {end}
 {end}
+    elsif n = 0 then
+        null; -- all that was asked for
     elsif flags & ({keyed} | {paused} | {limited}) = 0 then
         if pg_current_xact_id_if_assigned() is not null then
             came := null; -- jobs that this transaction took may come back, and it does not see them
@@ -97,6 +121,17 @@ begin
             insert into {schema}._lease as l ({lease_columns})
             select {lease_row} from {take_keyed}(n, in_group, true) t
             returning {leased_job};
+        end if;
+    end if;
+    if acks is not null and (path is not null or drawn is not null and n = 0) then
+{leaf of lease}
+        return query
+        delete from {leaf} l where l.lease = any (acks) and l.queue + 0 = {id}
+        returning null::bigint, null::text, null::text, null::smallint, null::int, null::timestamptz, null::jsonb, null::bytea, l.lease, null::timestamptz;
+{end}
+        get diagnostics got = row_count;
+        if got = cardinality(acks) then
+            acks := null;
         end if;
     end if;
     if acks is not null then

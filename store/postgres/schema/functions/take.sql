@@ -151,8 +151,9 @@ begin
     if (n between 1 and 10000) is not true then
         raise exception 'n is %, expected 1 to 10000', coalesce(n::text, 'null') using errcode = '22023', hint = 'call it again for more';
     end if;
-    -- A batch that goes on where the last one ended does not step over what others hold.
-    if n > 1 and in_group = '' and flags = {plain} and not {lifo} then
+    -- A batch that goes on where the last one ended does not step over what others hold. Nor does a claim of one job;
+    -- a dequeue of one has tried that.
+    if (n > 1 or due is null) and in_group = '' and flags = {plain} and not {lifo} then
         loop
             path := pg_sequence_last_value({fast_path}) - {now} * 4096;
             exit when path not between 0 and 2047;
