@@ -24,6 +24,8 @@ type Config struct {
 	Log   Log   `yaml:"log"`
 	// Metrics are served while the relay runs, if it says where.
 	Metrics Metrics `yaml:"metrics"`
+	// Console is served by penstock console, and by the relay if it says where.
+	Console Console `yaml:"console"`
 	// Serve says where messages are taken over HTTP; nil: nowhere.
 	Serve *Serve `yaml:"serve"`
 	// Subscriptions to relay, at least one unless messages are taken.

@@ -29,11 +29,15 @@ const maxGroups = 1000
 
 // Validate finds what cannot be served.
 func (m *Metrics) Validate() error {
-	if _, port, err := net.SplitHostPort(m.Listen); m.Listen != "" && (err != nil || port == "") {
-		return &penstock.FieldError{Field: "listen", Problem: fmt.Sprintf("is %q", m.Listen), Hint: "write an address and a port, as in 127.0.0.1:9464"}
-	}
 	if m.Groups < 0 || m.Groups > maxGroups {
 		return &penstock.FieldError{Field: "groups", Problem: fmt.Sprintf("is %d", m.Groups), Hint: fmt.Sprintf("use 0 to %d", maxGroups)}
+	}
+	return listenable(m.Listen)
+}
+
+func listenable(address string) error {
+	if _, port, err := net.SplitHostPort(address); address != "" && (err != nil || port == "") {
+		return &penstock.FieldError{Field: "listen", Problem: fmt.Sprintf("is %q", address), Hint: "write an address and a port, as in 127.0.0.1:9464"}
 	}
 	return nil
 }

@@ -28,6 +28,7 @@ func (c *Config) SetDefaults() {
 	}
 	c.Relay.SetDefaults()
 	c.Metrics.SetDefaults()
+	c.Console.SetDefaults()
 	if c.Serve != nil {
 		c.Serve.SetDefaults()
 	}
@@ -50,6 +51,7 @@ func (d *decoder) validate(c *Config) {
 	}
 	d.limits("relay", &c.Relay)
 	d.invalid("metrics", c.Metrics.Validate())
+	d.invalid("console", c.Console.Validate())
 	if c.Serve != nil {
 		d.invalid("serve", c.Serve.Validate())
 	}

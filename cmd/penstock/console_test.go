@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/penstock/penstock/internal/cli"
 )
 
 var consoleURL = regexp.MustCompile(`http://127\.0\.0\.1:\d+/\w*/?`)
@@ -16,10 +18,53 @@ var consoleURL = regexp.MustCompile(`http://127\.0\.0\.1:\d+/\w*/?`)
 type address struct{ url chan string }
 
 func (a address) Write(p []byte) (int, error) {
-	if strings.Contains(string(p), "serving the console") {
+	if strings.Contains(string(p), "serving the console") || strings.Contains(string(p), "The console is at") {
 		a.url <- consoleURL.FindString(string(p))
 	}
 	return len(p), nil
+}
+
+// consoleOf runs a command line until its console is served.
+func consoleOf(t *testing.T, a *cli.App, log address, args ...string) (url string, stop func() int) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ended := make(chan int, 1)
+	interrupt := cancel
+	a.OnSignals = func(first, _ func()) func() {
+		interrupt = first
+		return func() {}
+	}
+	go func() { ended <- runWith(ctx, a, args) }()
+	select {
+	case url = <-log.url:
+	case code := <-ended:
+		cancel()
+		t.Fatalf("penstock %q ends with %d", args, code)
+	}
+	return url, func() int {
+		interrupt()
+		defer cancel()
+		return <-ended
+	}
+}
+
+func get(t *testing.T, url, token string) (int, string) {
+	r, err := http.NewRequestWithContext(t.Context(), "GET", url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if token != "" {
+		r.SetBasicAuth("read", token)
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer.StatusCode, string(text)
 }
 
 // The console serves whoever has the token, and has PostgreSQL end what takes too long.
@@ -30,9 +75,7 @@ func TestConsole(t *testing.T) {
 		}
 		d.must("queue", "create", "mails")
 		serve := func(token string, args ...string) (ask func(path, token string) (int, string), stop func()) {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			log := address{make(chan string, 1)}
-			ended := make(chan int, 1)
 			a := d.app(strings.NewReader(""), io.Discard, log)
 			env := a.Getenv
 			a.Getenv = func(name string) string {
@@ -44,33 +87,8 @@ func TestConsole(t *testing.T) {
 				}
 				return env(name)
 			}
-			go func() { ended <- runWith(ctx, a, append([]string{"console", "--listen", "127.0.0.1:0"}, args...)) }()
-			var url string
-			select {
-			case url = <-log.url:
-			case code := <-ended:
-				cancel()
-				t.Fatalf("penstock console %q ends with %d", args, code)
-			}
-			return func(path, token string) (int, string) {
-				r, err := http.NewRequestWithContext(t.Context(), "GET", url+path, nil)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if token != "" {
-					r.SetBasicAuth("read", token)
-				}
-				answer, err := http.DefaultClient.Do(r)
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer answer.Body.Close()
-				text, err := io.ReadAll(answer.Body)
-				if err != nil {
-					t.Fatal(err)
-				}
-				return answer.StatusCode, string(text)
-			}, func() { cancel(); <-ended }
+			url, end := consoleOf(t, a, log, append([]string{"console", "--listen", "127.0.0.1:0"}, args...)...)
+			return func(path, token string) (int, string) { return get(t, url+path, token) }, func() { end() }
 		}
 		ask, stop := serve("", "--base-path", "/ops")
 		for path, want := range map[string]string{"": "mails", "api/v1/status": `"queue":"mails"`, "api/v1/findings": `"check":"queue"`} {
@@ -96,4 +114,56 @@ func TestConsole(t *testing.T) {
 			t.Errorf("for other machines without a token: %d %s", code, stderr.String())
 		}
 	})
+}
+
+// A relay, a worker and the demo serve the console beside their work, the relay also where the file says so.
+func TestConsoleBesideWork(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	d := urlDesk(t, sqliteFile(t))
+	d.outbox("orders")
+	d.must("queue", "create", "mails")
+	file := yaml(t, "database_url: sqlite:replaced.db\nconsole: {listen: '127.0.0.1:0', title: shop, base_path: /ops}\nsubscriptions: [{name: billing, outbox: orders, sink: discard}]")
+	for _, c := range []struct {
+		want string
+		args []string
+	}{
+		{`"subscription":"billing"`, []string{"relay", "--outbox", "orders", "--subscription", "billing", "--sink", "discard", "--console-listen", "127.0.0.1:0"}},
+		{`"subscription":"billing"`, []string{"relay", "--config", file}},
+		{`"queue":"mails"`, []string{"work", "mails", "--exec", "true", "--console-listen", "127.0.0.1:0"}},
+		{`"subscription":"demo"`, []string{"demo", "--console=127.0.0.1:0", "--limit", "5", "--log-level", "info"}},
+	} {
+		log := address{make(chan string, 2)}
+		a := d.app(strings.NewReader(""), io.Discard, log)
+		a.Getenv = func(string) string { return "" }
+		if c.args[0] == "demo" {
+			a.Open = nil // a database of its own
+		} else if c.args[1] != "--config" {
+			c.args = append(c.args, "--database-url", "sqlite:replaced.db")
+		}
+		url, stop := consoleOf(t, a, log, c.args...)
+		for deadline := time.Now().Add(30 * time.Second); ; { // the relay is yet to subscribe
+			code, text := get(t, url+"api/v1/status", "")
+			if code == http.StatusOK && strings.Contains(text, c.want) {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("%q: %d %s", c.args, code, text)
+			}
+		}
+		if _, page := get(t, url, ""); c.args[1] == "--config" && (!strings.Contains(page, "<title>Overview – shop") || !strings.HasSuffix(url, "/ops/")) {
+			t.Errorf("of the file's settings there is nothing at %s: %s", url, page)
+		}
+		if code := stop(); code != cli.ExitOK {
+			t.Errorf("%q ends with %d", c.args, code)
+		}
+	}
+	var stderr strings.Builder
+	a := d.app(strings.NewReader(""), io.Discard, &stderr)
+	a.Getenv = func(string) string { return "" }
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	code := runWith(ctx, a, []string{"work", "mails", "--exec", "true", "--console-listen", "0.0.0.0:0", "--database-url", "sqlite:replaced.db"})
+	if code != cli.ExitUsage || !strings.Contains(stderr.String(), "PENSTOCK_CONSOLE_OPERATE_TOKEN") {
+		t.Errorf("for other machines without a token: %d %s", code, stderr.String())
+	}
 }

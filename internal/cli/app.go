@@ -65,6 +65,13 @@ func (a *App) Close() {
 	}
 }
 
+// Over is a with another database, and nothing opened: close it, too.
+func (a *App) Over(url, schema string) *App {
+	b := *a
+	b.DatabaseURL, b.Schema, b.ConfigFile, b.opened = url, schema, "", nil
+	return &b
+}
+
 // DefaultConfigFile is read when nothing else names a database.
 const DefaultConfigFile = "penstock.yaml"
 

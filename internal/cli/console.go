@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/url"
@@ -18,41 +19,88 @@ import (
 	"github.com/penstock/penstock/internal/web"
 )
 
-// ConsoleFlags say where to serve the console, and to whom.
+// ConsoleListen is where the console is unless another address is given.
+const ConsoleListen = "127.0.0.1:8484"
+
+// ConsoleFlags say where to serve the console, and how.
 type ConsoleFlags struct {
-	listen, basePath, title string
-	redact                  []string
-	timeout                 time.Duration
+	given   config.Console
+	timeout time.Duration
+	flags   *pflag.FlagSet
 }
 
-// Add adds the flags.
+// Add adds the flags of penstock console.
 func (f *ConsoleFlags) Add(flags *pflag.FlagSet) {
-	flags.StringVar(&f.listen, "listen", "127.0.0.1:8484", "the address; one that other machines reach needs a token")
-	flags.StringVar(&f.basePath, "base-path", "", "where it is behind a proxy, as in /penstock")
-	flags.StringVar(&f.title, "title", "", "tells this console from another")
-	flags.StringArrayVar(&f.redact, "redact", nil, "do not show the values of headers and JSON members of this name; may be repeated")
+	f.flags = flags
+	flags.StringVar(&f.given.Listen, "listen", ConsoleListen, "the address; one that other machines reach needs a token")
+	flags.StringVar(&f.given.BasePath, "base-path", "", "where it is behind a proxy, as in /penstock")
+	flags.StringVar(&f.given.Title, "title", "", "tells this console from another")
+	flags.StringArrayVar(&f.given.Redact, "redact", nil, "do not show the values of headers and JSON members of this name; may be repeated")
 	flags.DurationVar(&f.timeout, "statement-timeout", 5*time.Second, "after which PostgreSQL ends a statement; 0 leaves that to its own setting")
+}
+
+// AddListen adds the flag of verbs that serve the console beside their work.
+func (f *ConsoleFlags) AddListen(flags *pflag.FlagSet) {
+	f.flags = flags
+	flags.StringVar(&f.given.Listen, "console-listen", "", "serve the console at this address, as in "+ConsoleListen+" (penstock console --help)")
+}
+
+// Set puts what was given in place of what the file says.
+func (f *ConsoleFlags) Set(c *config.Console) error {
+	for name, set := range map[string]func(){
+		"listen": func() { c.Listen = f.given.Listen }, "console-listen": func() { c.Listen = f.given.Listen },
+		"base-path": func() { c.BasePath = f.given.BasePath }, "title": func() { c.Title = f.given.Title }, "redact": func() { c.Redact = f.given.Redact },
+		"statement-timeout": func() { c.StatementTimeout = config.Age(cmp.Or(f.timeout, -1)) },
+	} {
+		if f.flags.Changed(name) {
+			set()
+		}
+	}
+	c.SetDefaults()
+	return Usage(c.Validate())
+}
+
+// FromFile is what the flags and the file say. A file that nobody named may have mistakes: most of it is not for the console.
+func (f *ConsoleFlags) FromFile(a *App) (c config.Console, err error) {
+	if a.ConfigFile != "" || a.DatabaseURL == "" {
+		cfg, err := a.LoadConfig()
+		if err != nil && a.ConfigFile != "" {
+			return c, err
+		}
+		if err == nil && cfg != nil {
+			c = cfg.Console
+		}
+	}
+	return c, f.Set(&c)
+}
+
+// Beside serves the console beside what a verb does, if the flag has its address: that of the file is the relay's.
+func (f *ConsoleFlags) Beside(ctx context.Context, a *App, findings Findings) error {
+	if f.given.Listen == "" {
+		return nil
+	}
+	c, err := f.FromFile(a)
+	if err != nil {
+		return err
+	}
+	_, err = a.ServeConsole(ctx, c, findings)
+	return err
 }
 
 // The environment has what a list of processes must not show.
 const readToken, operateToken = "PENSTOCK_CONSOLE_READ_TOKEN", "PENSTOCK_CONSOLE_OPERATE_TOKEN"
 
-// Serve serves a console over the database of the flags until the verb ends.
-func (f *ConsoleFlags) Serve(ctx context.Context, a *App, findings func(*App, penstock.Store) func(context.Context) ([]doctor.Finding, error)) error {
-	store, err := f.open(ctx, a)
-	if err != nil {
-		return err
-	}
-	shown, ok := store.(console.Store)
-	if !ok {
-		return Usage(errors.New("this database's driver has no console: use PostgreSQL or SQLite"))
+// Findings has a database looked at: see doctor.Findings, which imports this package.
+type Findings func(*App, penstock.Store) func(context.Context) ([]doctor.Finding, error)
+
+// ServeConsole serves a console over the database of the flags until the verb ends, if it has an address, and returns its URL.
+func (a *App) ServeConsole(ctx context.Context, c config.Console, findings Findings) (at string, err error) {
+	if c.Listen == "" {
+		return "", nil
 	}
 	log, err := a.Logger()
 	if err != nil {
-		return err
-	}
-	if f.basePath != "" && !strings.HasPrefix(f.basePath, "/") {
-		return Usage(errors.New("--base-path: write it with a slash first, as in /penstock"))
+		return "", err
 	}
 	var credentials []web.Credential
 	for role, variable := range map[string]string{console.RoleRead: readToken, console.RoleOperate: operateToken} {
@@ -61,35 +109,44 @@ func (f *ConsoleFlags) Serve(ctx context.Context, a *App, findings func(*App, pe
 			credentials = append(credentials, web.Credential{Secret: secret, Name: role}, web.Credential{User: role, Secret: secret, Name: role})
 		}
 	}
-	c := console.New(console.Options{Store: shown, Findings: findings(a, store), BasePath: f.basePath, Redact: f.redact, Title: f.title, Logger: log})
-	options := web.Options{Listen: f.listen, Credentials: credentials, Logger: log}
+	options := web.Options{Listen: c.Listen, Credentials: credentials, Logger: log}
 	if err := options.Check(); err != nil {
 		if field, ok := errors.AsType[*penstock.FieldError](err); ok && strings.Contains(field.Hint, "token") {
 			field.Hint = "set " + readToken + " or " + operateToken + ", or listen on 127.0.0.1"
 		}
-		return Usage(err)
+		return "", Usage(err)
 	}
-	server, err := web.Serve(options, c)
+	store, err := a.openForConsole(ctx, time.Duration(c.StatementTimeout))
 	if err != nil {
-		return err
+		return "", err
+	}
+	shown, ok := store.(console.Store)
+	if !ok {
+		return "", Usage(errors.New("this database's driver has no console: use PostgreSQL or SQLite"))
+	}
+	server, err := web.Serve(options, console.New(console.Options{Store: shown, Findings: findings(a, store), BasePath: c.BasePath, Redact: c.Redact, Title: c.Title, Logger: log}))
+	if err != nil {
+		return "", err
 	}
 	a.Later(server)
-	log.Info("serving the console", "url", "http://"+server.Addr+f.basePath+"/", "pid", os.Getpid())
-	return nil
+	at = "http://" + server.Addr + strings.TrimRight(c.BasePath, "/") + "/"
+	log.Info("serving the console", "url", at, "pid", os.Getpid())
+	return at, nil
 }
 
-// open opens the database with a limit for each statement.
-func (f *ConsoleFlags) open(ctx context.Context, a *App) (penstock.Store, error) {
+// openForConsole opens the database with a limit for each statement, and connections of its own: whoever looks keeps no
+// relay or worker waiting.
+func (a *App) openForConsole(ctx context.Context, timeout time.Duration) (penstock.Store, error) {
 	at, _, err := a.Database()
 	if err != nil {
 		return nil, err
 	}
 	u, err := url.Parse(at)
-	if f.timeout <= 0 || config.NoTables(at) != "" || err != nil || u.Query().Has("statement_timeout") {
+	if timeout <= 0 || config.NoTables(at) != "" || err != nil || u.Query().Has("statement_timeout") {
 		return a.OpenStore(ctx)
 	}
 	q := u.Query()
-	q.Set("statement_timeout", strconv.FormatInt(max(f.timeout.Milliseconds(), 1), 10))
+	q.Set("statement_timeout", strconv.FormatInt(max(timeout.Milliseconds(), 1), 10))
 	if !q.Has("pool_max_conns") {
 		q.Set("pool_max_conns", "4")
 	}

@@ -2,6 +2,8 @@
 package console
 
 import (
+	"cmp"
+
 	"github.com/spf13/cobra"
 
 	"github.com/penstock/penstock/internal/cli"
@@ -33,13 +35,21 @@ it did.
 However many look, the status is read once a second at most, and counted up to 1,000 of
 each kind. Every statement is ended after --statement-timeout. Behind PgBouncer, which
 has to be told to let that through (ignore_startup_parameters = statement_timeout), or
-with a URL that sets it, use --statement-timeout 0.`,
+with a URL that sets it, use --statement-timeout 0.
+
+A relay and a worker serve it, too, with --console-listen. The section console of the
+configuration file has the same settings.`,
 		Example: `  penstock console
   PENSTOCK_CONSOLE_OPERATE_TOKEN=$(openssl rand -hex 32) penstock console --listen 0.0.0.0:8484
   curl -H "Authorization: Bearer $TOKEN" http://localhost:8484/api/v1/status`,
 		Args: cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := f.Serve(cmd.Context(), a, doctor.Findings); err != nil {
+			c, err := f.FromFile(a)
+			if err != nil {
+				return err
+			}
+			c.Listen = cmp.Or(c.Listen, cli.ConsoleListen)
+			if _, err := a.ServeConsole(cmd.Context(), c, doctor.Findings); err != nil {
 				return err
 			}
 			<-cmd.Context().Done()

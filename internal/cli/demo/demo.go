@@ -2,6 +2,7 @@
 package demo
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/penstock/penstock/config"
 	"github.com/penstock/penstock/internal/cli"
+	"github.com/penstock/penstock/internal/cli/doctor"
 	"github.com/penstock/penstock/internal/lab/demo"
 )
 
@@ -22,11 +24,16 @@ type demoFlags struct {
 	sink, csv        string
 	producers, limit int
 	rollback         float64
+	rate             float64
 	seed             uint64
+	console          string
 	patience         time.Duration
 	keep, asJSON     bool
 	progress         bool
 }
+
+// shownRate is slow enough to look at.
+const shownRate = 200
 
 func Command(a *cli.App) *cobra.Command {
 	var f demoFlags
@@ -53,16 +60,25 @@ not flushed to disk one by one; with --keep or sqlite:FILE they are).
 queues and streams of its own that are removed at the end, too, unless --keep is
 given.
 
+--console shows it in the browser while it goes on, 200 flights a second unless --rate
+says otherwise, and until Ctrl-C.
+
 --sink stdout and discard cannot be read back, so nothing is checked there.
 
 Exit code 3 if anything was lost, phantom or out of order.`,
 		Example: `  penstock demo
+  penstock demo --console
   penstock demo --rollback 0.1 --producers 4
   penstock demo --database-url postgres://postgres@localhost/postgres --sink amqp://guest:guest@localhost/
   penstock demo --sink nats://localhost:4222 --json
   penstock demo --csv flights.csv.gz --limit 100000`,
 		Args: cli.Args(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error { return run(a, cmd, f) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if f.console != "" && !cmd.Flags().Changed("rate") {
+				f.rate = shownRate
+			}
+			return run(a, cmd, f)
+		},
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.sink, "sink", "embedded", "amqp://…, nats://…, embedded, stdout or discard")
@@ -70,6 +86,9 @@ Exit code 3 if anything was lost, phantom or out of order.`,
 	flags.IntVar(&f.limit, "limit", 0, "use only so many flights")
 	flags.IntVar(&f.producers, "producers", 1, "concurrent writers; the flights of one aircraft stay with one of them")
 	flags.Float64Var(&f.rollback, "rollback", 0, "share of transactions that publish and then roll back, 0 to 1")
+	flags.Float64Var(&f.rate, "rate", 0, "transactions that begin each second, 0 for as many as can")
+	flags.StringVar(&f.console, "console", "", "serve the console until Ctrl-C, at this address")
+	flags.Lookup("console").NoOptDefVal = cli.ConsoleListen
 	flags.Uint64Var(&f.seed, "seed", 1, "decides which transactions roll back")
 	flags.DurationVar(&f.patience, "patience", time.Minute, "how long to wait for deliveries when there are none")
 	flags.BoolVar(&f.keep, "keep", false, "leave tables, queues and files for you to look at")
@@ -113,11 +132,15 @@ func run(a *cli.App, cmd *cobra.Command, f demoFlags) error {
 	fmt.Fprintf(out, "%s → outbox on %s → relay → %s → consumer\n", cli.Plural(int64(len(flights)), "flight"), database, sinkText(f.sink))
 
 	progress := a.NewProgress(f.progress)
-	result, err := demo.Run(ctx, demo.Config{
+	cfg := demo.Config{
 		Flights: flights, DatabaseURL: databaseURL, Schema: schema, Sink: f.sink,
-		Producers: f.producers, Rollback: f.rollback, Seed: f.seed, Keep: f.keep, Patience: f.patience,
+		Producers: f.producers, Rollback: f.rollback, Seed: f.seed, Keep: f.keep, Patience: f.patience, Rate: f.rate,
 		Log: log, Progress: func(p demo.Progress) { progress.Show(demoProgress(p)) },
-	})
+	}
+	if f.console != "" {
+		defer showing(a, &cfg, f.console, progress.Clear)()
+	}
+	result, err := demo.Run(ctx, cfg)
 	progress.Clear()
 	if err != nil {
 		return err
@@ -137,8 +160,35 @@ func run(a *cli.App, cmd *cobra.Command, f demoFlags) error {
 	return nil
 }
 
+// showing has a run served by a console, and end only when ctx does.
+func showing(a *cli.App, cfg *demo.Config, listen string, clear func()) (end func()) {
+	var over *cli.App
+	cfg.Opened = func(ctx context.Context, url, schema string) error {
+		over = a.Over(url, schema)
+		c := config.Console{Listen: listen}
+		c.SetDefaults()
+		at, err := over.ServeConsole(ctx, c, doctor.Findings)
+		if err == nil {
+			fmt.Fprintf(a.Stderr, "The console is at %s\n", at)
+		}
+		return err
+	}
+	cfg.Finished = func(ctx context.Context, r *demo.Result) {
+		clear()
+		fmt.Fprintf(a.Stderr, "%s of %s arrived; the console stays until Ctrl-C\n", cli.Count(int64(r.Delivered)), cli.Plural(int64(r.Published), "flight"))
+		<-ctx.Done()
+	}
+	return func() {
+		if over != nil {
+			over.Close()
+		}
+	}
+}
+
 func (f *demoFlags) validate() error {
 	switch {
+	case f.rate < 0 || math.IsNaN(f.rate):
+		return cli.Usage(fmt.Errorf("--rate is %v: use 1 or more, or 0 for as many as can", f.rate))
 	case f.producers < 1:
 		return cli.Usage(fmt.Errorf("--producers is %d: use 1 or more", f.producers))
 	case f.producers > 1000:

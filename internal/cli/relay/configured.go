@@ -34,7 +34,7 @@ func configured(a *cli.App, f *relayFlags) (*config.Config, error) {
 		}
 		cfg.Subscriptions = append(cfg.Subscriptions, s)
 	}
-	if err := f.metrics.Set(&cfg.Metrics); err != nil {
+	if err := errors.Join(f.metrics.Set(&cfg.Metrics), f.console.Set(&cfg.Console)); err != nil {
 		return nil, err
 	}
 	url, schema, err := a.Database()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/penstock/penstock/config"
 	"github.com/penstock/penstock/internal/cli"
+	"github.com/penstock/penstock/internal/cli/doctor"
 	"github.com/penstock/penstock/run"
 	"github.com/penstock/penstock/store/postgres/adopt"
 )
@@ -22,6 +23,7 @@ type relayFlags struct {
 	outbox, subscription, sink, from, holder string
 	format, adopt, table                     string
 	metrics                                  cli.MetricsFlags
+	console                                  cli.ConsoleFlags
 	workers                                  int
 	maxAttempts                              config.Attempts
 	maxAge                                   config.Age
@@ -120,6 +122,7 @@ func (f *relayFlags) add(flags *pflag.FlagSet) {
 	flags.Var(textFlag{&f.onDead, "text"}, "on-dead", "what a dead letter's key does: continue or hold (default continue)")
 	flags.Var(&f.lease, "lease", "after how long another relay takes over from one that crashed (default 15s)")
 	f.metrics.Add(flags, "")
+	f.console.AddListen(flags)
 	flags.StringVar(&f.holder, "holder", "", "name of this relay in status (default host and process id)")
 }
 
@@ -164,7 +167,9 @@ func relay(ctx context.Context, a *cli.App, f *relayFlags) error {
 	}
 	slog.SetDefault(log) // where stores write their warnings
 	defer cli.WarnOfDifferences(ctx, store, "", log)()
-
+	if _, err := a.ServeConsole(ctx, cfg.Console, doctor.Findings); err != nil {
+		return err
+	}
 	return runUntilSignals(ctx, a, cfg, run.Options{Store: store, Holder: f.holder, Log: log})
 }
 

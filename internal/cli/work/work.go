@@ -17,6 +17,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/about"
 	"github.com/penstock/penstock/internal/cli"
+	"github.com/penstock/penstock/internal/cli/doctor"
 	"github.com/penstock/penstock/internal/pgerror"
 	"github.com/penstock/penstock/metrics"
 	"github.com/penstock/penstock/trace"
@@ -30,6 +31,7 @@ type workFlags struct {
 	concurrency           int
 	lease, timeout, drain cli.Span
 	metrics               cli.MetricsFlags
+	console               cli.ConsoleFlags
 }
 
 func Command(a *cli.App) *cobra.Command {
@@ -107,6 +109,7 @@ func (f *workFlags) add(flags *pflag.FlagSet) {
 	flags.Var(&f.timeout, "timeout", "kill a command that runs longer; its job failed (default unlimited)")
 	flags.Var(&f.drain, "drain-timeout", "how long commands may run after a signal (default as long as they take)")
 	f.metrics.Add(flags, "")
+	f.console.AddListen(flags)
 	flags.StringVar(&f.output, "output", "inherit", "where stdout and stderr of the commands go: inherit, to ours, or discard")
 }
 
@@ -167,6 +170,9 @@ func workUntilSignals(ctx context.Context, a *cli.App, name string, f *workFlags
 	}
 	seen := &jobCounts{Observer: m.Worker(name)}
 	if err := f.metrics.Serve(a, m); err != nil {
+		return err
+	}
+	if err := f.console.Beside(ctx, a, doctor.Findings); err != nil {
 		return err
 	}
 	return run(ctx, hurried, a, store.Queue(name), name, f, seen, log)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"hash/fnv"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -18,6 +19,8 @@ type Produce struct {
 	// Seed decides which.
 	Rollback float64
 	Seed     uint64
+	// Rate is how many transactions begin each second, of all producers; 0: as many as can.
+	Rate float64
 
 	committed, rolledBack atomic.Int64
 }
@@ -42,9 +45,18 @@ func (p *Produce) Run(ctx context.Context, airline Airline) error {
 		*share = append(*share, f)
 	}
 	group, ctx := errgroup.WithContext(ctx)
+	began, begun := time.Now(), atomic.Int64{}
 	for _, share := range shares {
 		group.Go(func() error {
 			for _, f := range share {
+				if p.Rate > 0 {
+					due := began.Add(time.Duration(float64(begun.Add(1)) / p.Rate * float64(time.Second)))
+					select {
+					case <-ctx.Done():
+						return ctx.Err()
+					case <-time.After(time.Until(due)):
+					}
+				}
 				rollback := rollsBack(p.Seed, f.ID, p.Rollback)
 				if err := airline.Depart(ctx, f, rollback); err != nil {
 					return err

@@ -14,6 +14,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/config"
 	"github.com/penstock/penstock/internal/readback"
+	"github.com/penstock/penstock/metrics"
 	"github.com/penstock/penstock/relay"
 )
 
@@ -36,6 +37,13 @@ type Config struct {
 	Patience time.Duration
 	// Log of the store, the sink and the relay.
 	Log *slog.Logger
+	// Rate is how many transactions begin each second; 0: as many as can.
+	Rate float64
+	// Opened, if set, is called when the database at a URL has what the run needs, Finished before that is removed.
+	Opened   func(ctx context.Context, url, schema string) error
+	Finished func(ctx context.Context, result *Result)
+	// Metrics, if set, are told what the relay does.
+	Metrics *metrics.Metrics
 	// Progress, if set, is called about ten times a second by one goroutine.
 	Progress func(Progress)
 }
@@ -85,7 +93,8 @@ type run struct {
 	produce  Produce
 	arrivals []Arrival
 	arrived  atomic.Int64
-	counters relay.Counters
+	counters *relay.Counters
+	observer relay.Observer
 	undo     []undo
 }
 
@@ -99,7 +108,7 @@ type undo struct {
 // check found is in the Result.
 func Run(ctx context.Context, cfg Config) (result Result, err error) {
 	r := &run{Config: cfg, name: "penstock_demo_" + randomName()}
-	r.produce = Produce{Flights: cfg.Flights, Producers: cfg.Producers, Rollback: cfg.Rollback, Seed: cfg.Seed}
+	r.produce = Produce{Flights: cfg.Flights, Producers: cfg.Producers, Rollback: cfg.Rollback, Seed: cfg.Seed, Rate: cfg.Rate}
 	if r.Sink == "" {
 		r.Sink = "embedded"
 	}
@@ -116,7 +125,26 @@ func Run(ctx context.Context, cfg Config) (result Result, err error) {
 	if err := r.open(ctx); err != nil {
 		return Result{}, err
 	}
-	return r.run(ctx)
+	r.observe()
+	if r.Opened != nil {
+		if err := r.Opened(ctx, r.DatabaseURL, r.Schema); err != nil {
+			return Result{}, err
+		}
+	}
+	if result, err = r.run(ctx); err == nil && r.Finished != nil {
+		r.Finished(ctx, &result)
+	}
+	return result, err
+}
+
+func (r *run) observe() {
+	if r.Metrics == nil {
+		r.counters = &relay.Counters{}
+		r.observer = r.counters
+		return
+	}
+	o := r.Metrics.Relay(r.outbox, "demo")
+	r.counters, r.observer = &o.Counters, o
 }
 
 func randomName() string {
@@ -195,7 +223,7 @@ func (r *run) run(ctx context.Context) (Result, error) {
 			return r.store.Subscribe(ctx, penstock.Subscribe{Outbox: r.outbox, Subscription: "demo", Holder: r.name})
 		},
 		Sink: r.sink, Maintain: func(ctx context.Context) error { return r.store.Maintain(ctx, r.outbox) },
-		Logger: r.Log, Observer: &r.counters,
+		Logger: r.Log, Observer: r.observer,
 	})
 	if err != nil {
 		return Result{}, err

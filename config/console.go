@@ -1,0 +1,34 @@
+package config
+
+import (
+	"cmp"
+	"strings"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+// Console says where the console is served, and how; see docs/console.md. Its tokens are in the environment.
+type Console struct {
+	// Listen is an address such as 127.0.0.1:8484; none: only penstock console serves it.
+	Listen string `yaml:"listen"`
+	// BasePath is where it is behind a proxy, as in /penstock.
+	BasePath string   `yaml:"base_path"`
+	Title    string   `yaml:"title"`
+	Redact   []string `yaml:"redact"`
+	// StatementTimeout is after which PostgreSQL ends a statement of the console.
+	StatementTimeout Age `yaml:"statement_timeout"`
+}
+
+// SetDefaults fills in what is zero.
+func (c *Console) SetDefaults() {
+	c.StatementTimeout = cmp.Or(c.StatementTimeout, Age(5*time.Second))
+}
+
+// Validate finds what cannot be served.
+func (c *Console) Validate() error {
+	if c.BasePath != "" && !strings.HasPrefix(c.BasePath, "/") {
+		return &penstock.FieldError{Field: "base_path", Problem: "has no slash first", Hint: "write it as in /penstock"}
+	}
+	return listenable(c.Listen)
+}
