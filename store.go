@@ -37,7 +37,8 @@ type Store interface {
 	Subscribe(ctx context.Context, req Subscribe) (Source, error)
 
 	// Maintain does the outbox's housekeeping: rotates and reclaims what every
-	// subscription has settled; without a subscription, nothing. The relay calls it about once a second. Safe to
+	// subscription has settled, unless the store lets go of it when it is settled and not
+	// retained; without a subscription, nothing. The relay calls it about once a second. Safe to
 	// call from several processes; cheap when there is nothing to do.
 	Maintain(ctx context.Context, outbox string) error
 

@@ -109,6 +109,7 @@ func subscribeLimits(e *env) {
 	if n := len(e.outboxStatus(outbox).Subscriptions); n != 0 {
 		e.Errorf("bad input made %d subscriptions", n)
 	}
+	e.retain(penstock.Retention{Age: notInThisTest})
 	e.publish(message("", "m"))
 	for _, good := range []penstock.Subscribe{
 		{Ephemeral: true},

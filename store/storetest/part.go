@@ -273,6 +273,7 @@ func partOfReplay(e *env) {
 
 // What is settled ahead of the cursor is as settled as what is behind it.
 func partIsReplayed(e *env) {
+	e.retain(penstock.Retention{Age: notInThisTest}) // else a store may let go of it at once
 	r := e.read()
 	e.publish(messages("m", 6)...)
 	batches := r.drain(penstock.Limit{Messages: 3, Bytes: plenty.Bytes})

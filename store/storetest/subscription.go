@@ -81,6 +81,7 @@ func twoSubscriptions(e *env) {
 }
 
 func oddSubscriptionNames(e *env) {
+	e.retain(penstock.Retention{Age: notInThisTest})
 	e.publish(message("", "m"))
 	names := oddNames[:len(oddNames)/2] // each costs a database some time
 	for _, name := range names {

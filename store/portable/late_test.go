@@ -1,0 +1,101 @@
+package portable_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/store/portable"
+)
+
+var plenty = penstock.Limit{Messages: 1000, Bytes: 16 << 20}
+
+// fixture is a migrated database with the outbox orders.
+type fixture struct {
+	testing.TB
+	url   string
+	store *portable.Store
+}
+
+func newFixture(t testing.TB, opts portable.Options) *fixture {
+	f := &fixture{TB: t, url: migrated.Database(t)}
+	f.store = openStore(t, f.url, opts)
+	f.must(f.store.CreateOutbox(t.Context(), "orders"))
+	return f
+}
+
+func (f *fixture) must(err error) {
+	f.Helper()
+	if err != nil {
+		f.Fatal(err)
+	}
+}
+
+func (f *fixture) publish(payload string) {
+	f.Helper()
+	f.must(f.store.Publish(f.Context(), "orders", penstock.Message{Key: "k", Payload: []byte(payload)}))
+}
+
+func (f *fixture) subscribe() penstock.Source {
+	f.Helper()
+	src, err := f.store.Subscribe(f.Context(), penstock.Subscribe{Outbox: "orders", Subscription: "sub", Holder: "test"})
+	f.must(err)
+	f.Cleanup(func() { _ = src.Close(context.Background()) })
+	return src
+}
+
+// drain fetches until there is nothing, and settles.
+func (f *fixture) drain(src penstock.Source) (got []string) {
+	f.Helper()
+	for {
+		b, err := src.Fetch(f.Context(), plenty)
+		f.must(err)
+		if len(b.Messages) == 0 {
+			return got
+		}
+		for _, m := range b.Messages {
+			got = append(got, string(m.Payload))
+		}
+		f.must(src.Settle(f.Context(), penstock.Settled{Batch: b}))
+	}
+}
+
+// A transaction that commits long after the margin is found by the next sweep, also by a reader that comes later
+// and begins at the mark that the one before has left.
+func TestCommitsAfterTheMargin(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, portable.Options{Margin: time.Millisecond, Sweep: 200 * time.Millisecond})
+	src := f.subscribe()
+	conn, err := pgx.Connect(t.Context(), f.url)
+	f.must(err)
+	defer func() { _ = conn.Close(context.Background()) }()
+	tx, err := conn.Begin(t.Context())
+	f.must(err)
+	// A plain INSERT, ten minutes ago.
+	_, err = tx.Exec(t.Context(), "insert into penstock_portable.outbox_orders (ts, key, payload) values (clock_timestamp() - interval '10 minutes', 'k', 'late')")
+	f.must(err)
+	f.publish("early")
+	if got := f.drain(src); len(got) != 1 || got[0] != "early" {
+		t.Fatalf("got %q", got)
+	}
+	f.must(src.Renew(t.Context()))
+	f.must(src.Close(t.Context()))
+	src = f.subscribe()
+	f.must(tx.Commit(t.Context()))
+	committed := time.Now()
+	for {
+		got := f.drain(src)
+		if len(got) > 0 {
+			if got[0] != "late" || len(got) > 1 {
+				t.Fatalf("got %q", got)
+			}
+			break
+		}
+		if time.Since(committed) > time.Minute {
+			t.Fatal("what was committed late never came")
+		}
+	}
+}

@@ -1,0 +1,128 @@
+package portable_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/tcpproxy"
+	"github.com/penstock/penstock/internal/testserver"
+	"github.com/penstock/penstock/store/portable"
+	"github.com/penstock/penstock/store/storetest"
+)
+
+func TestStore(t *testing.T) {
+	t.Parallel()
+	storetest.Run(t, storetest.Harness{
+		Open: func(t testing.TB) storetest.Instance {
+			return instanceOn(t, testserver.Database(t, testserver.PostgresURL(t)), slow)
+		},
+		OpenMigrated: func(t testing.TB) storetest.Instance { return instanceOn(t, migrated.Database(t), slow) },
+		// Not Reclaim: plain tables do not shrink.
+		Features: storetest.Features{ConcurrentWriters: true, Outage: true},
+	})
+}
+
+// slow: a transaction of the suite may be open for as long as a test.
+var slow = portable.Options{Margin: time.Hour}
+
+var migrated = testserver.Template{Fill: func(url string) error {
+	store, err := portable.Open(context.Background(), url, portable.Options{})
+	if err != nil {
+		return err
+	}
+	return errors.Join(store.Migrate(context.Background()), store.Close())
+}}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if err := migrated.Drop(); err != nil {
+		fmt.Fprintln(os.Stderr, "drop the template of the tests' databases:", err)
+	}
+	os.Exit(code)
+}
+
+func openStore(t testing.TB, url string, opts portable.Options) *portable.Store {
+	store, err := portable.Open(context.Background(), url, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	return store
+}
+
+func instanceOn(t testing.TB, direct string, opts portable.Options) storetest.Instance {
+	u, err := url.Parse(direct)
+	if err != nil {
+		t.Fatal(err)
+	}
+	exec(t, direct, "create table if not exists counter (name text primary key, n bigint not null)")
+	proxy := tcpproxy.New(t, u.Host)
+	u.Host = proxy.Addr()
+	return storetest.Instance{
+		Store: openStore(t, u.String(), opts),
+		Begin: func(ctx context.Context) (storetest.Tx, error) {
+			conn, err := pgx.Connect(ctx, direct)
+			if err != nil {
+				return nil, err
+			}
+			tx, err := conn.Begin(ctx)
+			if err != nil {
+				_ = conn.Close(ctx)
+				return nil, err
+			}
+			return &businessTx{tx: tx, conn: conn}, nil
+		},
+		Another: func(t testing.TB) penstock.Store { return openStore(t, direct, opts) },
+		Outage: func(t testing.TB) (down, up func()) {
+			t.Cleanup(proxy.Resume)
+			return proxy.Refuse, proxy.Resume
+		},
+	}
+}
+
+// businessTx is a transaction on a connection of its own.
+type businessTx struct {
+	tx   pgx.Tx
+	conn *pgx.Conn
+}
+
+func (b *businessTx) Publish(ctx context.Context, outbox string, msgs ...penstock.Message) error {
+	return portable.NewOutbox("", outbox).Publish(ctx, b.tx, msgs...)
+}
+
+func (b *businessTx) Count(ctx context.Context, name string) (n int64, err error) {
+	err = b.tx.QueryRow(ctx, `insert into counter values ($1, 1)
+		on conflict (name) do update set n = counter.n + 1 returning n`, name).Scan(&n)
+	return n, err
+}
+
+func (b *businessTx) Commit(ctx context.Context) error {
+	defer func() { _ = b.conn.Close(context.Background()) }()
+	return b.tx.Commit(ctx)
+}
+
+func (b *businessTx) Rollback(ctx context.Context) error {
+	defer func() { _ = b.conn.Close(context.Background()) }()
+	return b.tx.Rollback(ctx)
+}
+
+func exec(t testing.TB, url, sql string, args ...any) {
+	t.Helper()
+	ctx := context.Background()
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	if _, err := conn.Exec(ctx, sql, args...); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+}

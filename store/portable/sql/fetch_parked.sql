@@ -1,0 +1,28 @@
+-- Heads that are due, and behind a head that was never refused what follows it.
+with due as (
+  select h.seq, h.line, h.ts, h.due, h.attempts
+    from {schema}.entries h
+   where h.subscription_id = $1 and h.head and h.due <= clock_timestamp()
+     and h.seq <> all ($3::bigint[]) and (h.line is null or h.line <> all ($5::text[]))
+     and not (h.line is not null and exists (select from {schema}.entries w where w.subscription_id = $1 and w.hold = h.line))
+     and exists (select from {schema}.subscriptions s where s.id = $1 and s.epoch = $2)
+   order by h.due, h.seq
+   limit $4
+), page as (
+  select h.due as head_due, h.seq as head_seq, e.*
+    from due h
+    cross join lateral (
+      select r.* from {schema}.entries r
+       where r.subscription_id = $1 and r.seq = h.seq
+      union all
+      (select r.* from {schema}.entries r
+        where r.subscription_id = $1 and r.line = h.line and h.attempts = 0 and (r.ts, r.seq) > (h.ts, h.seq)
+        order by r.ts, r.seq
+        limit $4)) e
+   order by h.due, h.seq, e.ts, e.seq
+   limit $4
+)
+select p.bucket, p.ts, p.seq, coalesce(t.id, ''), p.key, t.topic, t.headers, t.payload, p.line is not null, p.head_seq, p.attempts, p.since
+  from page p
+  join {table} t on t.bucket = p.bucket and t.ts = p.ts and t.seq = p.seq
+ order by p.head_due, p.head_seq, p.ts, p.seq

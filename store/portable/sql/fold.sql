@@ -1,0 +1,3 @@
+select attempt, epoch, settled from {schema}.progress
+ where subscription_id = $1 and at < clock_timestamp() - interval '65 seconds'
+ limit 5000

@@ -1,0 +1,3 @@
+select seq, state, line, hold, attempts, since, failures
+  from {schema}.entries
+ where subscription_id = $1 and seq = any ($2)

@@ -1,0 +1,19 @@
+select s.id, s.name, s.settled + coalesce((select sum(p.settled) from {schema}.progress p where p.subscription_id = s.id), 0)::bigint,
+       coalesce((select sum(p.settled) from {schema}.progress p where p.subscription_id = s.id and p.at > clock_timestamp() - interval '1 minute'), 0)::float8 / 60,
+       s.lease_until > clock_timestamp(), s.holder, s.holder_since, s.epoch, s.lease_until,
+       case when s.sink_epoch = s.epoch then s.sink_down end, s.sink_error,
+       (select count(*) from {schema}.entries e where e.subscription_id = s.id and e.state = 2),
+       (select count(*) from {schema}.entries e where e.subscription_id = s.id and e.state = 1),
+       (select count(*) from {schema}.entries e where e.subscription_id = s.id and e.state = 1 and e.line is null)
+       + (select count(*) from (select e.line from {schema}.entries e where e.subscription_id = s.id and e.line is not null
+                                union select e.hold from {schema}.entries e where e.subscription_id = s.id and e.hold is not null) k),
+       (select count(distinct e.hold) from {schema}.entries e where e.subscription_id = s.id and e.hold is not null),
+       exists (select from {schema}.entries e where e.subscription_id = s.id and e.state = 3),
+       b.backlog, b.oldest
+  from {schema}.subscriptions s
+  cross join lateral (
+    select count(*) as backlog, min(t.ts) as oldest
+      from {table} t
+     where not exists (select from {schema}.entries e where e.subscription_id = s.id and e.seq = t.seq)) b
+ where s.outbox_id = $1
+ order by s.name collate "C"

@@ -1,0 +1,171 @@
+// Package portable keeps outboxes on plain tables, for databases that speak PostgreSQL's
+// protocol without its transaction ids, snapshots, advisory locks and LISTEN, and for
+// PostgreSQL itself. DESIGN.md says how, and what it does not promise.
+package portable
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/pg"
+	"github.com/penstock/penstock/internal/pgerror"
+	"github.com/penstock/penstock/internal/quietconn"
+)
+
+// DefaultSchema holds the tables unless Options names another. It is not that of store/postgres,
+// so a database may have both.
+const DefaultSchema = "penstock_portable"
+
+// Options of a Store. The zero value is usable.
+type Options struct {
+	// Schema of the tables. Default "penstock_portable".
+	Schema string
+	// Buckets of a new outbox, 1 to 1000; what has one key is in one of them. Default 16.
+	Buckets int
+	// Margin is how long a transaction that publishes is expected to stay open, clock skew added. One that
+	// takes longer is found by a sweep: late, and maybe after later messages of its key. Default 10 s.
+	Margin time.Duration
+	// Sweep is how often a reader looks for what committed later than the margin. Default 15 s.
+	Sweep time.Duration
+}
+
+// Store is a penstock.Store. Safe for concurrent use.
+type Store struct {
+	pool   *pgxpool.Pool
+	schema string // quoted
+	opts   Options
+	closed atomic.Bool
+
+	checked atomic.Bool // the schema was found to be this version's
+}
+
+var _ penstock.Store = (*Store)(nil)
+
+//go:embed schema.sql
+var schemaSQL string
+
+//go:embed sql/*.sql
+var files embed.FS
+
+// statements by name, as they are in sql/.
+var statements = func() map[string]string {
+	all := map[string]string{}
+	entries, _ := files.ReadDir("sql")
+	for _, e := range entries {
+		name := strings.TrimSuffix(e.Name(), path.Ext(e.Name()))
+		all[name] = pg.Statement(files, name)
+	}
+	return all
+}()
+
+// Open prepares a store. It does not connect: a database that is down shows as an
+// error of the first call, and later calls work once it is up.
+func Open(ctx context.Context, url string, opts Options) (*Store, error) {
+	if opts.Schema == "" {
+		opts.Schema = DefaultSchema
+	}
+	if opts.Buckets == 0 {
+		opts.Buckets = 16
+	}
+	if opts.Margin == 0 {
+		opts.Margin = 10 * time.Second
+	}
+	if opts.Sweep == 0 {
+		opts.Sweep = 15 * time.Second
+	}
+	config, err := pg.PoolConfig(url)
+	if err != nil {
+		return nil, err
+	}
+	config.ConnConfig.DialFunc = quietconn.Wrap(config.ConnConfig.DialFunc)
+	// No prepared statements: they are the session's, and a pooler gives every transaction another one.
+	config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return nil, pgerror.Explain(err, nil)
+	}
+	return &Store{pool: pool, schema: pgx.Identifier{opts.Schema}.Sanitize(), opts: opts}, nil
+}
+
+// Close closes idle connections. Sources are closed by whoever opened them.
+func (s *Store) Close() error {
+	if !s.closed.Swap(true) {
+		s.pool.Close()
+	}
+	return nil
+}
+
+// Schema is the name of the schema that holds the tables.
+func (s *Store) Schema() string { return s.opts.Schema }
+
+// sql is a statement of sql/, or one that is given, with the names of this schema's tables; of an outbox's if it has {table}.
+func (s *Store) sql(statement, outbox string) string {
+	if text, ok := statements[statement]; ok {
+		statement = text
+	}
+	return strings.NewReplacer("{schema}", s.schema, "{table}", pgx.Identifier{s.opts.Schema, tableOf(outbox)}.Sanitize(), "{buckets}", fmt.Sprint(s.opts.Buckets)).Replace(statement)
+}
+
+// tableOf is the table with an outbox's messages.
+func tableOf(outbox string) string { return "outbox_" + outbox }
+
+// tx runs fn in a transaction, again where the database asks for that.
+func (s *Store) tx(ctx context.Context, fn func(tx pgx.Tx) error) error {
+	if err := s.ready(ctx); err != nil {
+		return err
+	}
+	return s.explain(again(ctx, func() error { return pgx.BeginFunc(ctx, s.pool, fn) }))
+}
+
+// again repeats what the database wants to be run again.
+func again(ctx context.Context, fn func() error) error {
+	for wait := 2 * time.Millisecond; ; wait = min(2*wait, 200*time.Millisecond) {
+		err := fn()
+		if !retryable(err) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(wait):
+		}
+	}
+}
+
+// retryable: the transaction was rolled back, and can succeed when it is run again.
+func retryable(err error) bool {
+	var e *pgconn.PgError
+	if !errors.As(err, &e) {
+		return false
+	}
+	return e.Code == "40001" || e.Code == "40P01" || strings.Contains(e.Message, "current transaction is expired or aborted")
+}
+
+// explain adds the operator's next step to what the server or the network says.
+func (s *Store) explain(err error) error {
+	if err == nil || errors.Is(err, context.Canceled) {
+		return err
+	}
+	if s.closed.Load() && strings.Contains(err.Error(), "closed pool") {
+		return penstock.ErrClosed
+	}
+	if pgerror.State(err) == "" && !errors.Is(err, pgx.ErrNoRows) {
+		s.pool.Reset() // its idle connections have probably died with the one that failed
+	}
+	return pgerror.Explain(err, nil)
+}
+
+func noOutbox(name string) error {
+	return penstock.WithHint(fmt.Errorf("%w: %q", penstock.ErrNoOutbox, name), "penstock outbox list shows those there are")
+}
