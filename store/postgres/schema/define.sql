@@ -11,7 +11,7 @@ begin
     perform pg_advisory_xact_lock('_queue'::regclass::oid::int, 0), pg_advisory_xact_lock('_inbox'::regclass::oid::int, 0);
     if not exists (select from pg_policy p where p.polrelid = '_dead_job'::regclass and p.polname = 'operator') then
         create policy operator on _dead_job for select using (queue in (
-            select q.id from _queue q where has_function_privilege(to_regprocedure(_q(format('_%s.operate', q.name)) || '(text, bigint[])'), 'execute')));
+            select q.id from _queue q where has_function_privilege(to_regproc(_q(format('_%s.operate', q.name))), 'execute')));
     end if;
     if not exists (select from pg_trigger t where t.tgrelid = '_maintenance'::regclass and t.tgname = 'maintenance') then
         create constraint trigger maintenance after insert on _maintenance deferrable initially deferred

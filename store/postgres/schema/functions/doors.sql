@@ -7,19 +7,17 @@ language sql immutable set search_path from current as $text$ select $$
 create or replace function {settle}(what text, leases bigint[], by interval default null, error text default null) returns table (lease bigint, until timestamptz)
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $fn$
 begin
-    return query select * from {schema}._settle({id}, what, leases, by, error);
+    if what = 'maintain' then
+        perform {schema}._maintain({id}, true);
+    else
+        return query select * from {schema}._settle({id}, what, leases, by, error);
+    end if;
 end $fn$;
 
-create or replace function {maintain}(first boolean default false) returns void
+create or replace function {operate}(what text, ids bigint[] default null, after text default null) returns jsonb
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $fn$
 begin
-    perform {schema}._maintain({id}, first);
-end $fn$;
-
-create or replace function {operate}(what text, ids bigint[] default null) returns bigint[]
-language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $fn$
-begin
-    return {schema}._operate({id}, what, ids);
+    return {schema}._operate({id}, what, ids, after);
 end $fn$;
 
 $$ $text$;

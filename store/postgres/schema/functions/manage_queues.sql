@@ -83,7 +83,7 @@ begin
     execute format('grant usage on schema %I to %I', current_schema(), role);
     execute format('grant select on sequence %s to %I', _q(format('_%s.maintained', q.name)), role);
     execute format('grant execute on function %s() to %I', _q('dequeue_' || q.name), role);
-    perform _grant_own(q.name, '{take,claim,ack,settle,maintain,ready}', role);
+    perform _grant_own(q.name, '{take,claim,ack,settle,ready}', role);
 end $$;
 
 -- grant_operator lets a role look after one queue: its status and its dead letters, with
@@ -99,5 +99,5 @@ begin
     execute format('grant select on table _migration, _queue, _dead_job to %I', role);
     execute format('grant select on sequence %s to %I', _q(format('_%s.ring', q.name)), role);
     execute format('grant execute on function _segments(text) to %I', role);
-    perform _grant_own(q.name, '{operate,counts}', role);
+    perform _grant_own(q.name, '{operate}', role);
 end $$;

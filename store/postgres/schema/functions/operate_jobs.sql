@@ -1,6 +1,6 @@
 -- What a queue's operators do: cancel jobs, pause, deal with dead letters, and look.
 -- _operate does one of what is below and returns what it counted.
-create or replace function _operate(queue int, what text, ids bigint[]) returns bigint[]
+create or replace function _operate(queue int, what text, ids bigint[], after text) returns jsonb
 language plpgsql volatile set search_path from current as $$
 declare
     c    record;
@@ -18,21 +18,23 @@ begin
             select d.id, d.attempt, d.created_at, d.priority, d.group_key, d.key, d.headers, d.payload, d.failures from d order by d.id$sql$,
             (select _q(q.name) from _queue q where q.id = queue)) using queue, ids;
         get diagnostics many = row_count;
-        return array[many];
+        return to_jsonb(many);
     when 'discard' then
         delete from _dead_job d where d.queue = _operate.queue and d.id = any (ids);
         get diagnostics many = row_count;
-        return array[many];
+        return to_jsonb(many);
     when 'cancel' then
-        return array[_cancel(queue, ids)];
+        return to_jsonb(_cancel(queue, ids));
     when 'count' then
         if ids is null then
             select * into c from _count_jobs(queue);
-            return array[c.ready, c.running, c.delayed, c.waiting, c.dead, c.oldest];
+            return jsonb_build_array(c.ready, c.running, c.delayed, c.waiting, c.dead, c.oldest);
         end if;
-        return _count_some(queue, ids[1]::int);
+        return to_jsonb(_count_some(queue, ids[1]::int));
+    when 'count_groups' then
+        return jsonb_agg(to_jsonb(g) || jsonb_build_object('more', g.more or g.cut) order by g.group_key) from _count_groups(queue, after, ids[1]::int, 100000) g;
     else
-        raise exception 'there is no operation %', coalesce(quote_literal(what), 'null') using errcode = '22023', hint = 'it is pause, resume, retry, discard, cancel or count';
+        raise exception 'there is no operation %', coalesce(quote_literal(what), 'null') using errcode = '22023', hint = 'it is pause, resume, retry, discard, cancel, count or count_groups';
     end case;
 end $$;
 

@@ -4,7 +4,7 @@
 -- of the rest a role may be granted. All else is there once and takes a queue (docs/decisions/0011).
 create or replace function _generated() returns text[]
 language sql immutable set search_path from current as $$
-    select '{seqs,skip_map,busy,ready,counts,take,take_rows,take_keyed,scan,enqueue,enqueue_many,flags,claim,ack,settle,maintain,operate}'::text[]
+    select '{seqs,skip_map,busy,ready,take,take_rows,take_keyed,scan,enqueue,enqueue_many,flags,claim,ack,settle,operate}'::text[]
 $$;
 
 -- _define makes a queue's functions, or makes them anew.
@@ -20,7 +20,6 @@ begin
     perform _grant_as(queue, 'fail', '{settle}');
     perform _grant_as(queue, 'cancel', '{operate}');
     perform _grant_as(queue, 'claim', '{ready}');
-    perform _grant_as(queue, 'operate', '{counts}');
     for made in select case when p.name = any (_generated()) then format('revoke execute on function %s from public', p.oid::regprocedure)
                             else format('drop function %s', p.oid::regprocedure) end
                   from _own_functions(queue) p loop

@@ -152,18 +152,18 @@ create or replace function bury(queue text, lease bigint, error text default '')
 language sql volatile as $fn$ select s.lease from {schema}._settle_on(queue, 'bury', array[lease], null, error) s $fn$;
 
 -- _operate_on calls what a queue's operators may do.
-create or replace function _operate_on(queue text, what text, ids bigint[] default null) returns bigint[]
+create or replace function _operate_on(queue text, what text, ids bigint[] default null, after text default null) returns jsonb
 language plpgsql volatile as $fn$
 declare
-    counted bigint[];
+    counted jsonb;
 begin
-    execute pg_catalog.concat('select ', {schema}._queue_function(queue, 'operate'), '($1, $2)') into counted using what, ids;
+    execute pg_catalog.concat('select ', {schema}._queue_function(queue, 'operate'), '($1, $2, $3)') into counted using what, ids, after;
     return counted;
 end $fn$;
 
 -- cancel removes jobs wherever they are, and returns how many. Of one that runs the lease is lost.
 create or replace function cancel(queue text, ids bigint[]) returns int
-language sql volatile as $fn$ select ({schema}._operate_on(queue, 'cancel', ids))[1]::pg_catalog.int4 $fn$;
+language sql volatile as $fn$ select {schema}._operate_on(queue, 'cancel', ids)::pg_catalog.int4 $fn$;
 
 -- pause_queue has nobody be given jobs of a queue.
 create or replace function pause_queue(name text) returns void
@@ -175,16 +175,16 @@ language sql volatile as $fn$ select {schema}._operate_on(name, 'resume') $fn$;
 
 -- retry_dead_jobs has dead letters run again, with all attempts before them, and returns how many.
 create or replace function retry_dead_jobs(queue text, ids bigint[]) returns int
-language sql volatile as $fn$ select ({schema}._operate_on(queue, 'retry', ids))[1]::pg_catalog.int4 $fn$;
+language sql volatile as $fn$ select {schema}._operate_on(queue, 'retry', ids)::pg_catalog.int4 $fn$;
 
 -- discard_dead_jobs removes dead letters, and returns how many.
 create or replace function discard_dead_jobs(queue text, ids bigint[]) returns int
-language sql volatile as $fn$ select ({schema}._operate_on(queue, 'discard', ids))[1]::pg_catalog.int4 $fn$;
+language sql volatile as $fn$ select {schema}._operate_on(queue, 'discard', ids)::pg_catalog.int4 $fn$;
 
 -- queue_status counts a queue's jobs.
 create or replace function queue_status(queue text) returns table (ready bigint, running bigint, delayed bigint, waiting bigint, dead bigint, oldest interval)
 language sql volatile as $fn$
-    select c.n[1], c.n[2], c.n[3], c.n[4], c.n[5], c.n[6] operator(pg_catalog.*) interval '1 microsecond' from {schema}._operate_on(queue, 'count') c(n)
+    select (c.n)[0]::bigint, (c.n)[1]::bigint, (c.n)[2]::bigint, (c.n)[3]::bigint, (c.n)[4]::bigint, (c.n)[5]::bigint operator(pg_catalog.*) interval '1 microsecond' from {schema}._operate_on(queue, 'count') c(n)
 $fn$;
 
 -- ready_groups lists the groups that have jobs to be taken, among some, or after one by name.
@@ -197,17 +197,14 @@ end $fn$;
 -- queue_groups counts the jobs of each group. Of those that are ready or wait it counts up to 1,000; more says there are more.
 create or replace function queue_groups(queue text, after text default '', most int default 1000)
 returns table (group_key text, ready bigint, running bigint, delayed bigint, waiting bigint, dead bigint, oldest interval, more boolean)
-language plpgsql volatile as $fn$
-begin
-    return query execute pg_catalog.concat('select g.group_key, g.ready, g.running, g.delayed, g.waiting, g.dead, g.oldest operator(pg_catalog.*) interval ''1 microsecond'', g.more from ',
-                                           {schema}._queue_function(queue, 'counts'), '($1, $2) g') using after, most;
-end $fn$;
+language sql volatile as $fn$
+    select g.group_key, g.ready, g.running, g.delayed, g.waiting, g.dead, g.oldest operator(pg_catalog.*) interval '1 microsecond', g.more
+      from pg_catalog.jsonb_to_recordset({schema}._operate_on(queue, 'count_groups', array[most::pg_catalog.int8], after))
+        as g(group_key text, ready bigint, running bigint, delayed bigint, waiting bigint, dead bigint, oldest bigint, more boolean)
+$fn$;
 
 -- maintain_queue does at once what calls do now and then: leases that ended, jobs that are due, schedules, storage.
 create or replace function maintain_queue(name text) returns void
-language plpgsql volatile as $fn$
-begin
-    execute pg_catalog.concat('select ', {schema}._queue_function(name, 'maintain'), '(true)');
-end $fn$;
+language sql volatile as $fn$ select {schema}._settle_on(name, 'maintain', null) $fn$;
 
 $ddl$, '{schema}', quote_ident(current_schema())), '{prefix}', quote_literal(quote_ident(current_schema()) || '.')); end $do$;

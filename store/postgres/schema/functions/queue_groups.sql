@@ -91,13 +91,6 @@ begin
     return query select unnest(found);
 end $fn$;
 
--- {counts} tells of groups what they have: see _count_groups.
-create or replace function {counts}(after text, most int) returns table (group_key text, ready bigint, running bigint, delayed bigint, waiting bigint, dead bigint, oldest bigint, more boolean)
-language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $fn$
-begin
-    return query select g.group_key, g.ready, g.running, g.delayed, g.waiting, g.dead, g.oldest, g.more or g.cut from {schema}._count_groups({id}, after, most, 100000) g;
-end $fn$;
-
 $$ $text$;
 
 -- _count_groups counts the jobs of up to most groups after one, or from the first one on, by where they are, as
