@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os/exec"
 	"slices"
 	"strings"
 	"sync"
@@ -104,6 +105,9 @@ func (s *seen) attempts() string {
 	return strings.Join(all, ", ")
 }
 
+// buildGo is for whoever tests another language alone.
+var buildGo = sync.OnceValue(func() error { return exec.Command("../go/conformance.sh", "--build").Run() })
+
 // A program of Go is killed with its jobs, and the language does them; and the other way round.
 func TestRescue(t *testing.T) {
 	each(t, func(g *goal, l *language) {
@@ -125,6 +129,7 @@ func TestRescue(t *testing.T) {
 			}
 		}
 		q := g.queue()
+		must(g, buildGo())
 		killed := start(g, "go")
 		rescue(killed, remoteQueue{c: killed.open(g, g.url), name: queue}, q)
 		rescue(q.c.program, q, g.native())

@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# conformance.sh [--build]: what clients/conformance asks of each language.
+set -euo pipefail
+cd "$(dirname "$0")"
+
+if [[ ${1-} == --build ]]; then
+	exec >&2
+	command -v mvn >/dev/null && command -v javac >/dev/null || { echo 'Maven and a JDK of version 17 or later are not here'; exit 77; }
+	exec mvn -B -q -ntp -Dstyle.color=never -pl penstock,conformance resources:resources compiler:compile jar:jar
+fi
+# Many of them start on few processors, and none runs for long.
+exec java -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto -Dorg.jooq.no-logo=true -Dorg.jooq.no-tips=true \
+	-cp penstock/target/classes:conformance/target/penstock-conformance-0.1.0.jar io.penstock.conformance.Program

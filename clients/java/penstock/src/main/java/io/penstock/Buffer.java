@@ -1,0 +1,49 @@
+package io.penstock;
+
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+
+/** Messages and jobs of one transaction that wait to be written together. Not for several threads. */
+public final class Buffer {
+    private final Penstock penstock;
+    private final int at;
+    private final Map<String, List<Message>> messages = new LinkedHashMap<>();
+    private final Map<String, List<NewJob>> jobs = new LinkedHashMap<>();
+    private int count;
+
+    Buffer(Penstock penstock, int at) {
+        this.penstock = penstock;
+        this.at = at;
+    }
+
+    /** Takes a message. What cannot be carried is refused here. */
+    public void publish(String outbox, Message message) {
+        Values.row(message);
+        messages.computeIfAbsent(outbox, name -> new ArrayList<>()).add(message);
+        taken();
+    }
+
+    /** Takes a job. */
+    public void enqueue(String queue, NewJob job) {
+        Values.row(job);
+        jobs.computeIfAbsent(queue, name -> new ArrayList<>()).add(job);
+        taken();
+    }
+
+    private void taken() {
+        if (++count >= at) {
+            flush();
+        }
+    }
+
+    /** Writes what was taken. */
+    public void flush() {
+        messages.forEach(penstock::publishMany);
+        jobs.forEach(penstock::enqueueMany);
+        messages.clear();
+        jobs.clear();
+        count = 0;
+    }
+}

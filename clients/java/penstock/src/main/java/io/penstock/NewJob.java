@@ -1,0 +1,43 @@
+package io.penstock;
+
+import java.time.Instant;
+import java.util.Map;
+
+/**
+ * What is enqueued. Of one key at most one job runs at a time, in order; priorities go from -16 (first) to 15 (last); a second job with
+ * the same dedupKey is not enqueued while the queue's window lasts. docs/queues.md says more.
+ */
+public record NewJob(byte[] payload, String key, String groupKey, int priority, Instant notBefore, String dedupKey, Map<String, String> headers) {
+    public static NewJob of(byte[] payload) {
+        return new NewJob(payload, null, null, 0, null, null, null);
+    }
+
+    /** The text as UTF-8. */
+    public static NewJob of(String payload) {
+        return of(Values.utf8("payload", payload));
+    }
+
+    public NewJob key(String key) {
+        return new NewJob(payload, key, groupKey, priority, notBefore, dedupKey, headers);
+    }
+
+    public NewJob groupKey(String groupKey) {
+        return new NewJob(payload, key, groupKey, priority, notBefore, dedupKey, headers);
+    }
+
+    public NewJob priority(int priority) {
+        return new NewJob(payload, key, groupKey, priority, notBefore, dedupKey, headers);
+    }
+
+    public NewJob notBefore(Instant notBefore) {
+        return new NewJob(payload, key, groupKey, priority, notBefore, dedupKey, headers);
+    }
+
+    public NewJob dedupKey(String dedupKey) {
+        return new NewJob(payload, key, groupKey, priority, notBefore, dedupKey, headers);
+    }
+
+    public NewJob headers(Map<String, String> headers) {
+        return new NewJob(payload, key, groupKey, priority, notBefore, dedupKey, headers);
+    }
+}

@@ -1,0 +1,10 @@
+package io.penstock;
+
+/** There is no such queue, outbox or inbox. */
+public final class NotFoundException extends PenstockException {
+    private static final long serialVersionUID = 1;
+
+    NotFoundException(String message, Throwable cause) {
+        super(message, cause);
+    }
+}

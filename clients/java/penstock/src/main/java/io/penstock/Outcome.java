@@ -1,0 +1,62 @@
+package io.penstock;
+
+import java.time.Duration;
+
+/** How a handler ends a job: return it, or throw it from wherever. */
+public final class Outcome extends RuntimeException {
+    private static final long serialVersionUID = 1;
+
+    enum How { DONE, RETRY, SNOOZE, DEAD_LETTER, CANCELLED, SETTLED }
+
+    final How how;
+    final Duration after;
+
+    private Outcome(How how, Duration after, String reason) {
+        super(reason, null, false, false);
+        if (after != null && after.isNegative()) {
+            throw new FieldException("after", "is " + after + ", expected a time that is not negative");
+        }
+        this.how = how;
+        this.after = after;
+    }
+
+    /** The job is done. null means the same. */
+    public static Outcome done() {
+        return new Outcome(How.DONE, null, null);
+    }
+
+    /** Another attempt after the queue's own backoff, as after any exception. */
+    public static Outcome retry() {
+        return retry(null, "retry");
+    }
+
+    /** Another attempt after that time. */
+    public static Outcome retry(Duration after) {
+        return retry(after, "retry");
+    }
+
+    /** Another attempt after that time, null for the queue's backoff; the reason is kept with the job. */
+    public static Outcome retry(Duration after, String reason) {
+        return new Outcome(How.RETRY, after, reason);
+    }
+
+    /** Called again after that time. No attempt is spent. */
+    public static Outcome snooze(Duration after) {
+        return new Outcome(How.SNOOZE, after, null);
+    }
+
+    /** Given up for good: the job is a dead letter. */
+    public static Outcome deadLetter(String reason) {
+        return new Outcome(How.DEAD_LETTER, null, reason);
+    }
+
+    /** Nobody wants the job any more. It ends like one that is done, and counts apart. */
+    public static Outcome cancelled() {
+        return new Outcome(How.CANCELLED, null, null);
+    }
+
+    /** The handler has ended the job itself, with {@link Queue#ack} in a transaction of its own. */
+    public static Outcome settled() {
+        return new Outcome(How.SETTLED, null, null);
+    }
+}

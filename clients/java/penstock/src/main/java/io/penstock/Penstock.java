@@ -1,0 +1,200 @@
+package io.penstock;
+
+import java.sql.Connection;
+import java.sql.SQLException;
+import java.util.Collection;
+import java.util.List;
+import java.util.Objects;
+import java.util.function.Consumer;
+import javax.sql.DataSource;
+
+/**
+ * Publishes, enqueues and works. What it writes goes into the transaction that it was made on, which it neither begins nor ends. It is
+ * cheap to make; made on a DataSource it may be shared by threads.
+ */
+public final class Penstock {
+    /** The version of the schema that this client was written for. */
+    public static final long SCHEMA_VERSION = 220;
+
+    private final Execute execute;
+    private final DataSource dataSource;
+    private final String schema;
+
+    private Penstock(Execute execute, DataSource dataSource, String schema) {
+        this.execute = execute;
+        this.dataSource = dataSource;
+        this.schema = schema;
+    }
+
+    /** In the connection's transaction. */
+    public static Penstock on(Connection connection) {
+        return on(Execute.on(Objects.requireNonNull(connection)));
+    }
+
+    /** In the transaction in which a function of yours runs statements. */
+    public static Penstock on(Execute execute) {
+        return on(execute, null);
+    }
+
+    /** The same, with a pool for workers. */
+    public static Penstock on(Execute execute, DataSource workers) {
+        return new Penstock(Objects.requireNonNull(execute), workers, "\"penstock\"");
+    }
+
+    /** Each call is a transaction of its own, on a connection that commits by itself. Workers take theirs from here. */
+    public static Penstock on(DataSource dataSource) {
+        return on((text, values) -> {
+            try (Connection connection = dataSource.getConnection()) {
+                if (!connection.getAutoCommit()) {
+                    throw new IllegalStateException("connections of this DataSource do not commit by themselves: give Penstock.on the Connection of"
+                        + " your transaction, or use io.penstock.spring.SpringTransaction");
+                }
+                return Execute.on(connection).execute(text, values);
+            }
+        }, dataSource);
+    }
+
+    /** The same in another schema than penstock. */
+    public Penstock schema(String name) {
+        return new Penstock(execute, dataSource, Values.quoted(name));
+    }
+
+    /** Publishes a message: it is delivered if the transaction commits, and never if it rolls back. */
+    public void publish(String outbox, Message message) {
+        Object[] m = Values.row(message);
+        rows("select " + schema + ".publish_bytes(cast(? as text), cast(? as bytea), cast(? as text), cast(? as text), cast(cast(? as text) as jsonb), cast(? as text))",
+            outbox, m[4], m[1], m[2], m[3], m[0]);
+    }
+
+    /** Publishes messages in their order, with one statement. All are checked before the first is written. */
+    public void publishMany(String outbox, Collection<Message> messages) {
+        List<Object[]> made = messages.stream().map(Values::row).toList();
+        if (!made.isEmpty()) {
+            rows("insert into " + schema + "." + Values.quoted(outbox) + " (id, key, topic, headers, payload) select * from unnest("
+                + "cast(? as text[]), cast(? as text[]), cast(? as text[]), cast(cast(? as text[]) as jsonb[]), cast(? as bytea[]))",
+                texts(made, 0), texts(made, 1), texts(made, 2), texts(made, 3), Values.column(made, 4, Values.BYTES, null));
+        }
+    }
+
+    /** Enqueues a job: it can run if the transaction commits, and never if it rolls back. */
+    public Enqueued enqueue(String queue, NewJob job) {
+        return enqueueMany(queue, List.of(job)).get(0);
+    }
+
+    /** Enqueues jobs with one statement, and says what became of each, in the order given. */
+    public List<Enqueued> enqueueMany(String queue, Collection<NewJob> jobs) {
+        List<Object[]> made = jobs.stream().map(Values::row).toList();
+        if (made.isEmpty()) {
+            return List.of();
+        }
+        String[] dedupKeys = texts(made, 5);
+        return rows("select e.id, " + (dedupKeys == null ? "false" : "coalesce(" + schema + ".deduplicated(e.n), false)") + " from " + schema
+            + ".enqueue_many_bytes(cast(? as text), cast(? as bytea[]), cast(? as text[]), cast(? as text[]), cast(? as int[]),"
+            + " cast(cast(? as text[]) as timestamptz[]), cast(? as text[]), cast(cast(? as text[]) as jsonb[])) with ordinality e(id, n) order by e.n",
+            queue, Values.column(made, 0, Values.BYTES, null), texts(made, 1), Values.column(made, 2, Values.TEXTS, ""),
+            Values.column(made, 3, Values.INTS, 0), texts(made, 4), dedupKeys, texts(made, 6))
+            .stream().map(row -> new Enqueued((Long) row[0], (Boolean) row[1])).toList();
+    }
+
+    private static String[] texts(List<Object[]> rows, int column) {
+        return Values.column(rows, column, Values.TEXTS, null);
+    }
+
+    /** What a consumer remembers of what it received. */
+    public interface Inbox {
+        /** True if the id is new: do the work in this transaction. False: it was done. */
+        boolean first(String messageId);
+    }
+
+    /** The memory of a consumer. */
+    public Inbox inbox(String consumer) {
+        return id -> (Boolean) rows("select " + schema + ".inbox(cast(? as text), cast(? as text))", consumer, id).get(0)[0];
+    }
+
+    /** Takes messages and jobs one by one and writes them with one statement for each outbox and queue, whenever there are 1,000 and at the end. */
+    public void buffered(Consumer<Buffer> producer) {
+        Buffer buffer = buffer(1_000);
+        producer.accept(buffer);
+        buffer.flush();
+    }
+
+    /** A buffer that writes whenever it has so many. Flush it before the commit. */
+    public Buffer buffer(int at) {
+        return new Buffer(this, at);
+    }
+
+    /** A queue as workers use it. */
+    public Queue queue(String name) {
+        return new Queue(this, name);
+    }
+
+    /** The version of the database's schema; a SchemaException if it and this client do not fit each other. */
+    public long check() {
+        return (Long) rows("select " + schema + ".check_client(cast(? as bigint))", SCHEMA_VERSION).get(0)[0];
+    }
+
+    /** A worker, to start and close yourself. It takes connections from the DataSource. */
+    public Worker worker(String queue, Handler handler, WorkOptions options) {
+        if (dataSource == null) {
+            throw new IllegalStateException("a worker needs connections of its own: Penstock.on(dataSource)");
+        }
+        return new Worker(this, dataSource, queue, handler, options);
+    }
+
+    /** Runs the handler on the jobs of a queue until the process is sent SIGTERM or SIGINT. */
+    public void work(String queue, Handler handler) {
+        work(queue, handler, new WorkOptions());
+    }
+
+    /** The same with options. */
+    public void work(String queue, Handler handler, WorkOptions options) {
+        worker(queue, handler, options).runUntilShutdown();
+    }
+
+    /** The same with a transaction around each handler that ends the job, too: what it writes takes effect exactly once. */
+    public void workTx(String queue, TxHandler handler, WorkOptions options) {
+        work(queue, inTransaction(queue, handler), options);
+    }
+
+    /** The handler of workTx. Give worker and work a pool, which it takes a connection of for each job. */
+    public Handler inTransaction(String queue, TxHandler handler) {
+        return job -> {
+            try (Connection connection = dataSource.getConnection()) {
+                boolean autoCommit = connection.getAutoCommit();
+                connection.setAutoCommit(false);
+                boolean committed = false;
+                try {
+                    Outcome outcome = handler.handle(connection, job);
+                    if (outcome != null && outcome.how != Outcome.How.DONE && outcome.how != Outcome.How.CANCELLED) {
+                        return outcome;
+                    }
+                    on(Execute.on(connection)).withSchemaOf(this).queue(queue).ack(job.lease());
+                    connection.commit();
+                    committed = true;
+                    return Outcome.settled();
+                } finally {
+                    if (!committed) {
+                        connection.rollback();
+                    }
+                    connection.setAutoCommit(autoCommit);
+                }
+            }
+        };
+    }
+
+    Penstock withSchemaOf(Penstock other) {
+        return new Penstock(execute, dataSource, other.schema);
+    }
+
+    String quotedSchema() {
+        return schema;
+    }
+
+    List<Object[]> rows(String text, Object... values) {
+        try {
+            return execute.execute(text, values);
+        } catch (SQLException | RuntimeException e) {
+            throw PenstockException.of(e);
+        }
+    }
+}

@@ -1,0 +1,39 @@
+package io.penstock;
+
+import java.sql.SQLException;
+
+/** What went wrong. It is unchecked, so that Spring rolls back; what the database answered is its cause. */
+public class PenstockException extends RuntimeException {
+    private static final long serialVersionUID = 1;
+
+    private final String sqlState;
+
+    protected PenstockException(String message, Throwable cause) {
+        super(message, cause);
+        this.sqlState = cause instanceof SQLException e ? e.getSQLState() : null;
+    }
+
+    /** What the database answered, null if it did not: 23514 is over a limit, 22023 an argument that makes no sense. */
+    public String sqlState() {
+        return sqlState;
+    }
+
+    /** Tells apart what every client should. Exceptions without one of SQL within stay as they are. */
+    static RuntimeException of(Exception e) {
+        Throwable found = e;
+        for (int depth = 0; found != null && !(found instanceof SQLException) && depth < 6; depth++) {
+            found = found.getCause();
+        }
+        if (!(found instanceof SQLException sql)) {
+            return e instanceof RuntimeException already ? already : new PenstockException(e.getMessage(), e);
+        }
+        String message = sql.getMessage();
+        return switch (sql.getSQLState() == null ? "" : sql.getSQLState()) {
+            case "3F000", "42883" -> new SchemaException(message + " (the database is not migrated, or older than this client; run: penstock migrate)", sql);
+            case "PS002" -> new SchemaException(message, sql);
+            case "PS001" -> new LeaseLostException(message, sql);
+            case "42P01" -> new NotFoundException(message + " (create it with: penstock queue create, outbox create or inbox create; penstock migrate comes first)", sql);
+            default -> new PenstockException(message, sql);
+        };
+    }
+}

@@ -1,0 +1,103 @@
+package io.penstock;
+
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Collection;
+import java.util.List;
+
+/** The statements of workers, for loops of your own and transactions that end jobs. */
+public final class Queue {
+    private final Penstock penstock;
+    private final String name;
+
+    Queue(Penstock penstock, String name) {
+        this.penstock = penstock;
+        this.name = name;
+    }
+
+    /** The jobs of a claim, and those of the leases to acknowledge that were held. */
+    public record Claimed(List<Job> jobs, List<Long> acked) {}
+
+    /** Claims jobs, and ends those of acks in the same call. */
+    public Claimed claim(int n, Duration lease, String groupKey, String worker, Collection<Long> acks) {
+        Values.text("groupKey", groupKey, 256);
+        Values.text("worker", worker, 256);
+        List<Object> values = new ArrayList<>(List.of(name));
+        if (!acks.isEmpty()) {
+            values.add(acks.toArray(Long[]::new));
+        }
+        values.addAll(List.of(n, Values.interval(lease), groupKey, worker));
+        List<Job> jobs = new ArrayList<>();
+        List<Long> acked = new ArrayList<>();
+        for (Object[] row : penstock.rows("select " + Job.COLUMNS + ", lease, cast(extract(epoch from lease_until) * 1000000 as bigint) from " + penstock.quotedSchema()
+            + (acks.isEmpty() ? ".claim(cast(? as text)" : ".ack_claim(cast(? as text), cast(? as bigint[])")
+            + ", cast(? as int), cast(cast(? as text) as interval), cast(? as text), cast(? as text))", values.toArray())) {
+            if (row[0] == null) {
+                acked.add((Long) row[8]);
+            } else {
+                jobs.add(new Job(row));
+            }
+        }
+        return new Claimed(jobs, acked);
+    }
+
+    /** Takes jobs within the caller's transaction: gone with its commit, back with its rollback. They have no lease. */
+    public List<Job> dequeue(int n, String groupKey) {
+        return call("select " + Job.COLUMNS, "dequeue", "int, text", n, groupKey).stream().map(Job::new).toList();
+    }
+
+    /** Ends jobs that are done; returns the leases that were held, as extend and release do. */
+    public List<Long> ackMany(Collection<Long> leases) {
+        return held("ack_many", leases, "bigint[]");
+    }
+
+    /** Ends a job that is done, in a transaction that fails with a LeaseLostException if its lease is lost. */
+    public void ack(long lease) {
+        call("select", "ack", "bigint", lease);
+    }
+
+    /** Makes leases end so long from now. */
+    public List<Long> extend(Collection<Long> leases, Duration by) {
+        return held("extend_many", leases, "bigint[], interval", Values.interval(by));
+    }
+
+    /** Gives jobs back, to run after that time. No attempt is spent. */
+    public List<Long> release(Collection<Long> leases, Duration after) {
+        return held("release_many", leases, "bigint[], interval", Values.interval(after));
+    }
+
+    /** Has a job run again after that time, null for the queue's backoff. False if it is a dead letter now. */
+    public boolean retry(long lease, Duration after, String error) {
+        return (Boolean) call("select", "retry", "bigint, interval, text", lease, after == null ? null : Values.interval(after), Values.storable(error)).get(0)[0];
+    }
+
+    /** Makes a job a dead letter. */
+    public void deadLetter(long lease, String error) {
+        call("select", "bury", "bigint, text", lease, Values.storable(error));
+    }
+
+    /** Does what time demands, about twice a second while a worker runs. */
+    public void maintain() {
+        call("select", "maintain_queue", "");
+    }
+
+    private List<Long> held(String function, Collection<Long> leases, String types, Object... more) {
+        if (leases.isEmpty()) {
+            return List.of();
+        }
+        List<Object> values = new ArrayList<>(Arrays.asList(more));
+        values.add(0, leases.toArray(Long[]::new));
+        return call("select *", function, types, values.toArray()).stream().map(row -> (Long) row[0]).toList();
+    }
+
+    private List<Object[]> call(String select, String function, String types, Object... more) {
+        StringBuilder text = new StringBuilder(select).append(select.equals("select") ? " " : " from ").append(penstock.quotedSchema()).append('.').append(function).append("(cast(? as text)");
+        for (String type : types.isEmpty() ? new String[0] : types.split(", ")) {
+            text.append(type.equals("interval") ? ", cast(cast(? as text) as interval)" : ", cast(? as " + type + ")");
+        }
+        List<Object> values = new ArrayList<>(Arrays.asList(more));
+        values.add(0, name);
+        return penstock.rows(text.append(')').toString(), values.toArray());
+    }
+}

@@ -1,0 +1,165 @@
+package io.penstock;
+
+import java.nio.CharBuffer;
+import java.nio.charset.CharacterCodingException;
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.time.Instant;
+import java.time.ZoneOffset;
+import java.util.Arrays;
+import java.util.List;
+import java.util.Map;
+
+/** How what is published and enqueued becomes parameters, once it is known that a database can carry it. */
+final class Values {
+    private static final int MAX_PAYLOAD = 64 << 20;
+    private static final int MAX_HEADERS = 64 << 10;
+    private static final Instant FIRST = Instant.parse("0001-01-01T00:00:00Z");
+
+    private Values() {}
+
+    static byte[] utf8(String field, String s) {
+        if (s == null) {
+            throw new FieldException(field, "is null, expected a text, an empty one perhaps");
+        }
+        try {
+            var bytes = StandardCharsets.UTF_8.newEncoder().encode(CharBuffer.wrap(s));
+            return Arrays.copyOf(bytes.array(), bytes.limit());
+        } catch (CharacterCodingException e) {
+            throw new FieldException(field, "has half of a surrogate pair; put bytes into the payload");
+        }
+    }
+
+    private static byte[] payload(byte[] payload) {
+        if (payload == null) {
+            throw new FieldException("payload", "is null, expected bytes, none perhaps");
+        }
+        if (payload.length > MAX_PAYLOAD) {
+            throw new FieldException("payload", "has " + payload.length + " bytes, the limit is " + MAX_PAYLOAD + ": store it elsewhere and refer to it");
+        }
+        return payload;
+    }
+
+    private static int size(String field, String s, int most) {
+        int size = utf8(field, s).length;
+        if (size > most) {
+            throw new FieldException(field, "has " + size + " bytes, the limit is " + most);
+        }
+        if (s.indexOf(0) >= 0) {
+            throw new FieldException(field, "has a NUL, which text cannot hold");
+        }
+        return size;
+    }
+
+    /** The text if a database can hold it, null for an empty one. */
+    static String text(String field, String s, int most) {
+        if (s == null || s.isEmpty()) {
+            return null;
+        }
+        size(field, s, most);
+        return s;
+    }
+
+    private static String textOrEmpty(String field, String s, int most) {
+        return text(field, s, most) == null ? "" : s;
+    }
+
+    private static String headers(Map<String, String> headers) {
+        if (headers == null || headers.isEmpty()) {
+            return null;
+        }
+        int bytes = 0;
+        StringBuilder json = new StringBuilder();
+        for (var header : headers.entrySet()) {
+            if (header.getKey() == null || header.getKey().isEmpty() || header.getValue() == null) {
+                throw new FieldException("headers", "have one without a name or a value");
+            }
+            bytes += size("headers", header.getKey(), MAX_HEADERS) + size("headers", header.getValue(), MAX_HEADERS);
+            json.append(json.isEmpty() ? '{' : ',');
+            string(json, header.getKey());
+            json.append(':');
+            string(json, header.getValue());
+        }
+        if (bytes > MAX_HEADERS) {
+            throw new FieldException("headers", "have " + bytes + " bytes together, the limit is " + MAX_HEADERS);
+        }
+        return json.append('}').toString();
+    }
+
+    private static void string(StringBuilder json, String s) {
+        json.append('"');
+        s.chars().forEach(c -> {
+            if (c < ' ') {
+                json.append(String.format("\\u%04x", c));
+            } else {
+                json.append(c == '"' || c == '\\' ? "\\" : "").append((char) c);
+            }
+        });
+        json.append('"');
+    }
+
+    /** id, key, topic, headers and payload, as an outbox's table takes them. */
+    static Object[] row(Message m) {
+        String id = text("id", m.id(), 256);
+        if (id != null && id.chars().anyMatch(c -> c < ' ' || c == 0x7f)) {
+            throw new FieldException("id", "has a control character: it travels in protocol headers");
+        }
+        return new Object[] {id, text("key", m.key(), 1024), textOrEmpty("topic", m.topic(), 1024), headers(m.headers()), payload(m.payload())};
+    }
+
+    /** payload, key, group_key, priority, not_before, dedup_key and headers, as enqueue_many takes them. */
+    static Object[] row(NewJob j) {
+        if (j.priority() < -16 || j.priority() > 15) {
+            throw new FieldException("priority", "is " + j.priority() + ", expected -16 (first) to 15 (last)");
+        }
+        return new Object[] {payload(j.payload()), text("key", j.key(), 1024), textOrEmpty("groupKey", j.groupKey(), 256), j.priority(),
+            time(j.notBefore()), text("dedupKey", j.dedupKey(), 256), headers(j.headers())};
+    }
+
+    private static String time(Instant at) {
+        if (at == null) {
+            return null;
+        }
+        if (at.isBefore(FIRST)) {
+            return FIRST.toString();
+        }
+        if (at.atOffset(ZoneOffset.UTC).getYear() > 9999) {
+            throw new FieldException("notBefore", "is " + at + ", the last year is 9999");
+        }
+        return at.toString();
+    }
+
+    /** The array of one column of rows; null if it has nothing but nulls and that value. */
+    static <T> T[] column(List<Object[]> rows, int column, T[] empty, Object nothing) {
+        T[] values = Arrays.copyOf(empty, rows.size());
+        boolean any = false;
+        for (int i = 0; i < values.length; i++) {
+            @SuppressWarnings("unchecked")
+            T value = (T) rows.get(i)[column];
+            values[i] = value;
+            any |= value != null && !value.equals(nothing);
+        }
+        return any ? values : null;
+    }
+
+    static final String[] TEXTS = {};
+    static final Integer[] INTS = {};
+    static final byte[][] BYTES = {};
+
+    /** The time as PostgreSQL's, rounded up, and at most some 95 years. */
+    static String interval(Duration time) {
+        long most = 3_000_000_000_000_000L;
+        long us = time.getSeconds() > most / 1_000_000 ? most : Math.max(0, time.getSeconds() * 1_000_000 + (time.getNano() + 999) / 1_000);
+        return us + " microseconds";
+    }
+
+    /** A reason as text that the database takes, and not too much of it. */
+    static String storable(String reason) {
+        String some = reason == null ? "" : reason.substring(0, Math.min(reason.length(), 4096));
+        return new String(some.getBytes(StandardCharsets.UTF_8), StandardCharsets.UTF_8).replace('\0', '\uFFFD');
+    }
+
+    static String quoted(String name) {
+        return '"' + name.replace("\"", "\"\"") + '"';
+    }
+}

@@ -1,0 +1,87 @@
+package io.penstock;
+
+import java.net.InetAddress;
+import java.net.UnknownHostException;
+import java.time.Duration;
+import java.util.function.BiConsumer;
+
+/** Options of a worker. */
+public final class WorkOptions {
+    /** How an attempt ended: FAILED is to be tried again, LOST that the lease was, RELEASED that it was given back, SETTLED that the handler ended it. */
+    public enum End { DONE, FAILED, SNOOZED, DEAD, CANCELLED, LOST, SETTLED, RELEASED }
+
+    private static final int MAX_CLAIM = 10_000;
+
+    int concurrency = 10;
+    int batch = 100;
+    Duration lease = Duration.ofSeconds(30);
+    String groupKey = "";
+    String worker = host() + "/" + ProcessHandle.current().pid();
+    Duration drain = Duration.ofSeconds(10);
+    BiConsumer<Job, End> onEnd = (job, end) -> {};
+
+    /** How many handlers run at a time. Default 10. */
+    public WorkOptions concurrency(int concurrency) {
+        this.concurrency = between("concurrency", concurrency, Integer.MAX_VALUE);
+        return this;
+    }
+
+    /** The most jobs that one call claims. Default 100. */
+    public WorkOptions batch(int batch) {
+        this.batch = between("batch", batch, MAX_CLAIM);
+        return this;
+    }
+
+    /** How long a job stays with a worker that has died. Default 30 s. */
+    public WorkOptions lease(Duration lease) {
+        if (lease.compareTo(Duration.ofMillis(1)) < 0) {
+            throw new FieldException("lease", "is " + lease + ", expected a millisecond or more");
+        }
+        this.lease = lease;
+        return this;
+    }
+
+    /** The group to claim from. Default: that of jobs without one. */
+    public WorkOptions groupKey(String groupKey) {
+        Values.text("groupKey", groupKey, 256);
+        this.groupKey = groupKey;
+        return this;
+    }
+
+    /** What status shows. Default host/pid. */
+    public WorkOptions worker(String worker) {
+        Values.text("worker", worker, 256);
+        this.worker = worker;
+        return this;
+    }
+
+    /** How long handlers may go on when the worker stops, before they are interrupted. Default 10 s. */
+    public WorkOptions drain(Duration drain) {
+        if (drain.isNegative()) {
+            throw new FieldException("drain", "is " + drain);
+        }
+        this.drain = drain;
+        return this;
+    }
+
+    /** Told of the durable end of each attempt. It must not block. */
+    public WorkOptions onEnd(BiConsumer<Job, End> onEnd) {
+        this.onEnd = onEnd;
+        return this;
+    }
+
+    private static int between(String field, int n, int most) {
+        if (n < 1 || n > most) {
+            throw new FieldException(field, "is " + n + ", expected 1 to " + most);
+        }
+        return n;
+    }
+
+    private static String host() {
+        try {
+            return InetAddress.getLocalHost().getHostName();
+        } catch (UnknownHostException e) {
+            return "?";
+        }
+    }
+}
