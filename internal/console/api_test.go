@@ -197,7 +197,14 @@ func TestAnswersAreAsTheDocumentSays(t *testing.T) {
 						body = `{"ids": [1]}`
 					}
 				}
-				code, text := d.ask(token, strings.ToUpper(method), "/api/v1"+names.Replace(path), body)
+				query := ""
+				if name := filepath.Base(path); name == "messages" || name == "jobs" {
+					if _, finds := s.(*postgres.Store); !finds {
+						continue
+					}
+					query = "?key=bob"
+				}
+				code, text := d.ask(token, strings.ToUpper(method), "/api/v1"+names.Replace(path)+query, body)
 				var answer any
 				must(t, json.Unmarshal(text, &answer))
 				if code != 200 {

@@ -13,7 +13,8 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/testbrowser"
-	"github.com/penstock/penstock/store/sqlite"
+	"github.com/penstock/penstock/store/postgres"
+	"github.com/penstock/penstock/store/postgres/postgrestest"
 )
 
 // axe is axe-core, from its npm package.
@@ -31,7 +32,7 @@ func axe(t *testing.T) string {
 // What a person does, in a browser: looks while work goes on, filters, retries and discards.
 func TestInABrowser(t *testing.T) {
 	b := testbrowser.Start(t)
-	s, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "test.db"), sqlite.Options{})
+	s, err := postgres.Open(t.Context(), postgrestest.Database(t), postgres.Options{})
 	must(t, err)
 	must(t, s.Migrate(t.Context()))
 	t.Cleanup(func() { s.Close() })
@@ -81,7 +82,7 @@ func TestInABrowser(t *testing.T) {
 	b.Headers(map[string]string{"Authorization": "Bearer o"})
 	b.Open(d.url + "/")
 	b.Await("document.body.innerText.includes('nobody relays it')")
-	for name, path := range map[string]string{"overview": "/", "outbox": "/outboxes/orders", "queue": "/queues/mails", "inbox": "/inboxes/billing", "dead": "/queues/mails/dead", "messages": "/outboxes/orders/subscriptions/billing/dead", "confirm": "/queues/mails/dead/discard?error=mailbox"} {
+	for name, path := range map[string]string{"overview": "/", "outbox": "/outboxes/orders", "queue": "/queues/mails", "inbox": "/inboxes/billing", "dead": "/queues/mails/dead", "messages": "/outboxes/orders/subscriptions/billing/dead", "confirm": "/queues/mails/dead/discard?error=mailbox", "find": "/outboxes/orders/messages?key=bob"} {
 		look(name, path)
 	}
 	b.Open(d.url + "/")
@@ -127,9 +128,16 @@ func TestInABrowser(t *testing.T) {
 		t.Errorf("then there are %+v, %v", status, err)
 	}
 	b.Open(d.url + "/queues/mails")
-	click("form button", "document.querySelector('#paused') !== null")
+	click("form[method=post] button", "document.querySelector('#paused') !== null")
 	if status, err := s.QueueStatus(t.Context()); err != nil || !*status[0].Paused {
 		t.Errorf("the queue is not paused: %v", err)
+	}
+
+	b.Open(d.url + "/outboxes/orders")
+	b.Eval("document.querySelector('input[name=key]').value = 'ann'", nil)
+	click("form[role=search] button", "location.search.includes('key=ann')")
+	if got := text(".state"); got != "dead" {
+		t.Errorf("the message of ann is shown as %q", got)
 	}
 
 	// Who may only read sees no button.

@@ -54,6 +54,10 @@ type (
 	pins interface {
 		VacuumPins(ctx context.Context) ([]penstock.VacuumPin, error)
 	}
+	finders interface {
+		FindMessages(ctx context.Context, f penstock.Find) ([]penstock.Found, error)
+		FindJobs(ctx context.Context, f penstock.Find) ([]penstock.Found, error)
+	}
 	running interface {
 		Running(ctx context.Context) ([]doctor.Running, error)
 	}

@@ -70,21 +70,26 @@ func (f Filter) values() url.Values {
 
 // DeadLetter is one of a queue or a subscription.
 type DeadLetter struct {
-	Number        int64              `json:"number"`
-	ID            string             `json:"id,omitempty"` // of a message
-	Key           string             `json:"key"`
-	Group         string             `json:"group,omitempty"`
-	Topic         string             `json:"topic,omitempty"`
-	Attempts      int                `json:"attempts"`
-	Held          bool               `json:"held,omitempty"`
-	CreatedAt     time.Time          `json:"created_at"`
-	DiedAt        time.Time          `json:"died_at"`
-	Error         string             `json:"error"`
-	Failures      []penstock.Failure `json:"failures"`
-	Headers       map[string]string  `json:"headers,omitempty"`
-	PayloadBytes  int64              `json:"payload_bytes"`
-	Payload       *string            `json:"payload,omitempty"`
-	PayloadBase64 []byte             `json:"payload_base64,omitempty"`
+	Number    int64              `json:"number"`
+	ID        string             `json:"id,omitempty"` // of a message
+	Key       string             `json:"key"`
+	Group     string             `json:"group,omitempty"`
+	Topic     string             `json:"topic,omitempty"`
+	Attempts  int                `json:"attempts"`
+	Held      bool               `json:"held,omitempty"`
+	CreatedAt time.Time          `json:"created_at"`
+	DiedAt    time.Time          `json:"died_at"`
+	Error     string             `json:"error"`
+	Failures  []penstock.Failure `json:"failures"`
+	Contents
+}
+
+// Contents are what producers gave, as far as they are shown.
+type Contents struct {
+	Headers       map[string]string `json:"headers,omitempty"`
+	PayloadBytes  int64             `json:"payload_bytes"`
+	Payload       *string           `json:"payload,omitempty"`
+	PayloadBase64 []byte            `json:"payload_base64,omitempty"`
 }
 
 // box is where dead letters are.
@@ -114,8 +119,7 @@ func (b jobBox) page(ctx context.Context, f Filter, after int64, limit int) ([]D
 	all := make([]DeadLetter, len(found))
 	for i, d := range found {
 		j := &d.Job
-		all[i] = DeadLetter{Number: j.ID, Key: j.Key, Group: j.Group, Attempts: attempts(j.Attempt, d.Failures), CreatedAt: j.CreatedAt, DiedAt: d.At, Error: d.Err(), Failures: d.Failures, Headers: j.Headers}
-		b.c.contents(&all[i], j.Payload)
+		all[i] = DeadLetter{Number: j.ID, Key: j.Key, Group: j.Group, Attempts: attempts(j.Attempt, d.Failures), CreatedAt: j.CreatedAt, DiedAt: d.At, Error: d.Err(), Failures: orNone(d.Failures), Contents: b.c.contents(j.Headers, j.Payload)}
 	}
 	return all, err
 }
@@ -150,8 +154,7 @@ func (b messageBox) page(ctx context.Context, f Filter, after int64, limit int) 
 	all := make([]DeadLetter, len(found))
 	for i, d := range found {
 		m := &d.Message
-		all[i] = DeadLetter{Number: m.Seq, ID: m.ID, Key: m.Key, Topic: m.Topic, Attempts: attempts(m.Attempt, d.Failures), Held: d.Held, CreatedAt: m.CreatedAt, DiedAt: d.At, Error: d.Err(), Failures: d.Failures, Headers: m.Headers}
-		b.c.contents(&all[i], m.Payload)
+		all[i] = DeadLetter{Number: m.Seq, ID: m.ID, Key: m.Key, Topic: m.Topic, Attempts: attempts(m.Attempt, d.Failures), Held: d.Held, CreatedAt: m.CreatedAt, DiedAt: d.At, Error: d.Err(), Failures: orNone(d.Failures), Contents: b.c.contents(m.Headers, m.Payload)}
 	}
 	return all, err
 }
@@ -180,12 +183,13 @@ const mostShown = 64 << 10
 
 const redacted = "[redacted]"
 
-// contents fills in headers and payload as they may be shown.
-func (c *Console) contents(d *DeadLetter, payload []byte) {
-	if d.Failures == nil {
-		d.Failures = []penstock.Failure{}
-	}
-	d.PayloadBytes = int64(len(payload))
+func orNone(failures []penstock.Failure) []penstock.Failure {
+	return append([]penstock.Failure{}, failures...)
+}
+
+// contents are headers and payload as they may be shown.
+func (c *Console) contents(headers map[string]string, payload []byte) (d Contents) {
+	d.Headers, d.PayloadBytes = headers, int64(len(payload))
 	for name := range d.Headers {
 		if c.hides(name) {
 			d.Headers[name] = redacted
@@ -206,6 +210,7 @@ func (c *Console) contents(d *DeadLetter, payload []byte) {
 	} else {
 		d.PayloadBase64 = payload
 	}
+	return d
 }
 
 func (c *Console) hides(name string) bool {
@@ -327,4 +332,4 @@ func (c *Console) onAll(ctx context.Context, b box, f Filter, discard, dryRun bo
 }
 
 // Text is for pages.
-func (d DeadLetter) Text() string { return *d.Payload }
+func (d Contents) Text() string { return *d.Payload }

@@ -34,7 +34,14 @@ var templates = template.Must(template.New("").Funcs(template.FuncMap{
 		}
 		return grouped(int64(*n))
 	},
-	"ring": ring, "width": func(s []penstock.SegmentStatus) int { return 20 * len(s) }, "rate": func(r float64) string { return strconv.FormatFloat(r, 'f', 1, 64) }, "jobs": jobsURL, "letters": lettersURL,
+	"form": func(base, of, what, id, key, group string) map[string]any {
+		action := base + of + "/messages"
+		if what == "job" {
+			action = base + of + "/jobs"
+		}
+		return map[string]any{"Action": action, "What": strings.ToUpper(what[:1]) + what[1:], "ID": id, "Key": key, "Group": group, "Grouped": what == "job"}
+	},
+	"ring": ring, "width": func(s []penstock.SegmentStatus) int { return 20 * len(s) }, "rate": func(r float64) string { return strconv.FormatFloat(r, 'f', 1, 64) }, "jobs": jobsURL, "outbox": outboxURL, "letters": lettersURL,
 }).ParseFS(files, "pages/*.html"))
 
 // page is what every template gets.
@@ -54,6 +61,8 @@ func (c *Console) pages() {
 	c.page("GET /outboxes/{outbox}", "outbox", true, c.outbox)
 	c.page("GET /queues/{queue}", "queue", true, c.queue)
 	c.page("GET /inboxes/{consumer}", "inbox", true, c.inbox)
+	c.page("GET /outboxes/{outbox}/messages", "find", false, c.findPage)
+	c.page("GET "+ofQueue+"/jobs", "find", false, c.findPage)
 	for _, of := range []string{ofQueue, ofSubscription} {
 		c.page("GET "+of+"/dead", "dead", false, c.deadPage)
 		c.page("GET "+of+"/dead/{verb}", "confirm", false, c.confirm)
@@ -135,6 +144,7 @@ func (c *Console) overview(context.Context, *call) (string, any, error) {
 
 type outboxData struct {
 	penstock.OutboxStatus
+	Finds   bool
 	Parked  map[string][]penstock.ParkedKey
 	History map[string][]float64
 }
@@ -149,7 +159,8 @@ func (c *Console) outbox(ctx context.Context, r *call) (string, any, error) {
 	if i < 0 {
 		return "", nil, penstock.ErrNoOutbox
 	}
-	d := outboxData{s.Outboxes[i], map[string][]penstock.ParkedKey{}, c.history.all()}
+	_, finds := c.o.Store.(finders)
+	d := outboxData{s.Outboxes[i], finds, map[string][]penstock.ParkedKey{}, c.history.all()}
 	for _, sub := range d.Subscriptions {
 		if sub.ParkedKeys == 0 {
 			continue
@@ -163,6 +174,7 @@ func (c *Console) outbox(ctx context.Context, r *call) (string, any, error) {
 
 type queueData struct {
 	penstock.QueueStatus
+	Finds     bool
 	Groups    List[penstock.GroupStatus]
 	Running   List[Running]
 	Schedules List[Schedule]
@@ -180,6 +192,7 @@ func (c *Console) queue(ctx context.Context, r *call) (string, any, error) {
 		return "", nil, penstock.ErrNoQueue
 	}
 	d := queueData{QueueStatus: s.Queues[i], History: c.history.all()}
+	_, d.Finds = c.o.Store.(finders)
 	if d.Groups, err = c.groups(ctx, r); err != nil {
 		return "", nil, err
 	}
@@ -338,10 +351,12 @@ func (c *Console) parkedAction(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
+func outboxURL(outbox string) string { return "/outboxes/" + url.PathEscape(outbox) }
+
 func jobsURL(queue string) string { return "/queues/" + url.PathEscape(queue) }
 
 func lettersURL(outbox, subscription string) string {
-	return "/outboxes/" + url.PathEscape(outbox) + "/subscriptions/" + url.PathEscape(subscription)
+	return outboxURL(outbox) + "/subscriptions/" + url.PathEscape(subscription)
 }
 
 // history is what waited at the last looks, by what it is of.

@@ -1,0 +1,175 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/pg"
+)
+
+// planned keeps the plans of what looks something up off statistics.
+const planned = "set local enable_seqscan = off; set local enable_bitmapscan = off; set local enable_hashjoin = off; set local max_parallel_workers_per_gather = 0; set local jit = off"
+
+// FindMessages looks for messages in an outbox, among what is parked and among dead letters. By a key, or an id that a producer gave, it
+// looks at the latest 20,000 of each.
+func (s *Store) FindMessages(ctx context.Context, f penstock.Find) ([]penstock.Found, error) {
+	if err := s.ready(ctx); err != nil {
+		return nil, err
+	}
+	ids, err := s.outboxIDs(ctx, s.pool, f.In)
+	if err != nil {
+		return nil, err
+	}
+	var seq pgtype.Int8
+	if n, _, ok := ids.Parse(f.ID); ok {
+		seq = pgtype.Int8{Int64: n, Valid: true}
+	}
+	var all []penstock.Found
+	err = s.within(ctx, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, planned); err != nil {
+			return err
+		}
+		rows, err := tx.Query(ctx, "select id, name from "+s.table("_subscription")+" where outbox = $1 order by name", f.In)
+		if err != nil {
+			return err
+		}
+		type subscription struct {
+			ID   int64
+			Name string
+		}
+		of, err := pgx.CollectRows(rows, pgx.RowToStructByPos[subscription])
+		if err != nil {
+			return err
+		}
+		if len(of) == 0 {
+			of = []subscription{{}}
+		}
+		for _, sub := range of {
+			args := []any{sub.ID, seq, orNull(f.ID), orNull(f.Key), f.Limit, nil, nil, 0, "{}"}
+			var h head
+			switch err := h.scan(tx.QueryRow(ctx, headColumns+s.table("_head")+"($1)", sub.ID)); {
+			case err == nil:
+				c := h.cursor
+				args = append(args[:5], c.done.snap, orNull(c.upto.snap), c.pos, string(multirange(c.ahead)))
+			case !errors.Is(err, pgx.ErrNoRows):
+				return err
+			}
+			rows, err := tx.Query(ctx, statement("find_messages", s.schema, f.In), args...)
+			if err != nil {
+				return err
+			}
+			found, err := pgx.CollectRows(rows, scanFound)
+			if err != nil {
+				return err
+			}
+			for _, one := range found {
+				m := &one.Message
+				if m.ID == "" {
+					m.ID = ids.ID(m.Seq, m.CreatedAt)
+				}
+				if f.ID != "" && m.ID != f.ID { // another cluster's message of that seq
+					continue
+				}
+				one.Where[0].Subscription = sub.Name
+				if i := slices.IndexFunc(all, func(have penstock.Found) bool { return have.Message.Seq == m.Seq }); i >= 0 {
+					all[i].Where = append(all[i].Where, one.Where...)
+				} else {
+					all = append(all, one)
+				}
+			}
+		}
+		return nil
+	})
+	slices.SortFunc(all, func(a, b penstock.Found) int { return int(b.Message.Seq - a.Message.Seq) })
+	return all, s.explain(err)
+}
+
+func scanFound(row pgx.CollectableRow) (f penstock.Found, err error) {
+	var (
+		m           = &f.Message
+		w           penstock.Whereabouts
+		id          *string
+		until, died *time.Time
+		rest        kept
+	)
+	if err := row.Scan(&m.Seq, &m.CreatedAt, &id, &rest.key, &m.Topic, &rest.headers, &m.Payload, &w.State, &w.Attempts, &rest.failures, &until, &died); err != nil {
+		return f, err
+	}
+	if id != nil {
+		m.ID = *id
+	}
+	w.Until, w.DiedAt = utc(until), utc(died)
+	return f, rest.fill(&f, w)
+}
+
+// kept is what messages and jobs have alike, as it is stored.
+type kept struct {
+	key               *string
+	headers, failures []byte
+}
+
+func (k *kept) fill(f *penstock.Found, w penstock.Whereabouts) (err error) {
+	f.Message.CreatedAt = f.Message.CreatedAt.UTC()
+	if k.key != nil {
+		f.Message.Key = *k.key
+	}
+	if len(k.headers) > 0 {
+		if f.Message.Headers, err = decodeHeaders(k.headers); err != nil {
+			return err
+		}
+	}
+	var h pg.History
+	err = h.Parse(k.failures)
+	w.Failures = append([]penstock.Failure{}, h.Failures...)
+	f.Where = []penstock.Whereabouts{w}
+	return err
+}
+
+// FindJobs looks for jobs of a queue.
+func (s *Store) FindJobs(ctx context.Context, f penstock.Find) (all []penstock.Found, err error) {
+	if err := s.mayCall(ctx, f.In, "operate", "'count'"); err != nil {
+		return nil, err
+	}
+	var id pgtype.Int8
+	if f.ID != "" {
+		if id.Int64, err = strconv.ParseInt(f.ID, 10, 64); err != nil {
+			return nil, &penstock.FieldError{Field: "id", Problem: "is no number", Hint: "give the number of a job"}
+		}
+		id.Valid = true
+	}
+	err = s.within(ctx, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, planned); err != nil {
+			return err
+		}
+		rows, err := tx.Query(ctx, statement("find_jobs", s.schema, f.In), f.In, id, orNull(f.Key), f.Group, f.Limit)
+		if err != nil {
+			return err
+		}
+		all, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (f penstock.Found, err error) {
+			var (
+				m        = &f.Message
+				w        penstock.Whereabouts
+				priority int
+				until    *time.Time
+				rest     kept
+			)
+			if err := row.Scan(&m.Seq, &rest.key, &f.Group, &priority, &w.Attempts, &m.CreatedAt, &rest.headers, &m.Payload, &rest.failures, &w.State, &w.Worker, &until); err != nil {
+				return f, err
+			}
+			m.ID = strconv.FormatInt(m.Seq, 10)
+			if w.Until = utc(until); w.State == "dead" {
+				w.DiedAt, w.Until = w.Until, time.Time{}
+			}
+			return f, rest.fill(&f, w)
+		})
+		return err
+	})
+	return all, s.queueError(ctx, f.In, err)
+}

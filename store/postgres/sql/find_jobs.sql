@@ -1,0 +1,28 @@
+-- Jobs wherever they are, the newest first: of an id, or of a key. A ready job that was not tried yet is found by its id
+-- within its group: the ring has no other index.
+--   $1 queue, $2 id or null, $3 key or null, $4 group, $5 limit
+with q as materialized (select id from {schema}._queue where name = $1::text),
+found as (
+    (select t.seq as id, t.key, t.group_key, t.priority, t.attempt, t.created_at, t.headers, t.payload, t.failures, 'ready' as state, '' as worker, null::timestamptz as due
+       from generate_series(-16, 15) p, {queue} t
+      where t.group_key = $4::text and t.priority = p and t.seq = $2::bigint and t.id is null)
+    union all
+    (select t.id, t.key, t.group_key, t.priority, t.attempt, t.created_at, t.headers, t.payload, t.failures, 'ready', '', null from {queue} t where t.id = $2)
+    union all
+    (select coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt, t.created_at, t.headers, t.payload, t.failures, 'ready', '', null
+       from {queue} t where t.key = $3::text order by t.id, t.seq limit $5::bigint)
+    union all
+    (select l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.failures, 'running', l.worker, l.lease_until
+       from {schema}._lease l where l.queue = (select id from q) and (l.id = $2 or l.key = $3) limit $5)
+    union all
+    (select s.id, s.key, s.group_key, s.priority, s.attempt, s.created_at, s.headers, s.payload, s.failures,
+            case when s.due = 'infinity' then 'behind its key' else 'delayed' end, '', nullif(s.due, 'infinity')
+       from {schema}._scheduled s where s.queue = (select id from q) and (s.id = $2 or s.key = $3) limit $5)
+    union all
+    (select d.id, d.key, d.group_key, d.priority, d.attempt, d.created_at, d.headers, d.payload, d.failures, 'dead', '', d.died_at
+       from {schema}._dead_job d where d.queue = (select id from q) and d.id = $2)
+    union all
+    (select d.id, d.key, d.group_key, d.priority, d.attempt, d.created_at, d.headers, d.payload, d.failures, 'dead', '', d.died_at
+       from (select * from {schema}._dead_job d where d.queue = (select id from q) and $2 is null order by d.id desc limit 20000) d where d.key = $3 limit $5)
+)
+select * from found order by id desc limit $5
