@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,6 +25,7 @@ type Group[O, Q any] struct {
 	Made []penstock.Enqueued
 
 	Name        string // tells it from others
+	inbox       string
 	pending     []*pending
 	first, last int // operations of the transaction, from 1
 }
@@ -48,7 +50,7 @@ type Buffer[O, Q any] struct {
 	groups []*Group[O, Q]
 	rows   int
 	bytes  int
-	once   bool // a job with a dedup key is buffered
+	once   bool // a job with a dedup key is buffered, or a message that is to be new to an inbox
 	stats  penstock.BufferStats
 }
 
@@ -59,16 +61,17 @@ func New[O, Q any](opts penstock.BufferOptions) *Buffer[O, Q] {
 }
 
 // Publish takes messages that are valid. It calls flush whenever the buffer is full. What it holds is its own: the caller may use
-// payloads and headers again. name tells outboxes apart.
-func (b *Buffer[O, Q]) Publish(outbox O, name string, msgs []penstock.Message, flush func() error) error {
+// payloads and headers again. name tells outboxes apart. inbox is empty, or knows the ids of what was published.
+func (b *Buffer[O, Q]) Publish(outbox O, name, inbox string, msgs []penstock.Message, flush func() error) error {
 	for i := range msgs {
 		m := msgs[i]
 		if err := b.room(m.Size(), flush); err != nil {
 			return err
 		}
 		m.Payload, m.Headers = bytes.Clone(m.Payload), maps.Clone(m.Headers)
-		g := b.group(name, false)
+		g := b.group(name, inbox, false)
 		g.Outbox, g.Messages = outbox, append(g.Messages, m)
+		b.once = b.once || inbox != ""
 	}
 	return nil
 }
@@ -83,7 +86,7 @@ func (b *Buffer[O, Q]) Enqueue(queue Q, name string, jobs []penstock.NewJob, ask
 			return nil, err
 		}
 		j.Payload, j.Headers = bytes.Clone(j.Payload), maps.Clone(j.Headers)
-		g := b.group(name, true)
+		g := b.group(name, "", true)
 		g.Queue, g.Jobs, g.pending = queue, append(g.Jobs, j), append(g.pending, p)
 		b.once = b.once || j.DedupKey != ""
 	}
@@ -104,15 +107,19 @@ func (b *Buffer[O, Q]) room(size int, flush func() error) error {
 	return nil
 }
 
-// group is that of an outbox or queue. There are few.
-func (b *Buffer[O, Q]) group(name string, jobs bool) *Group[O, Q] {
-	for _, g := range b.groups {
-		if g.Name == name && (g.Jobs != nil) == jobs {
-			g.last = b.stats.Writes
-			return g
+// group is the last of an outbox or queue, or a new one behind it where the inbox is another. There are few.
+func (b *Buffer[O, Q]) group(name, inbox string, jobs bool) *Group[O, Q] {
+	for _, g := range slices.Backward(b.groups) {
+		if g.Name != name || (g.Jobs != nil) != jobs {
+			continue
 		}
+		if g.inbox != inbox {
+			break
+		}
+		g.last = b.stats.Writes
+		return g
 	}
-	g := &Group[O, Q]{Name: name, first: b.stats.Writes, last: b.stats.Writes}
+	g := &Group[O, Q]{Name: name, inbox: inbox, first: b.stats.Writes, last: b.stats.Writes}
 	b.groups = append(b.groups, g)
 	return g
 }
@@ -120,7 +127,7 @@ func (b *Buffer[O, Q]) group(name string, jobs bool) *Group[O, Q] {
 // Rows is how many messages and jobs are buffered.
 func (b *Buffer[O, Q]) Rows() int { return b.rows }
 
-// Locks reports whether writing them waits for other transactions: dedup keys are locked in the order in
+// Locks reports whether writing them waits for other transactions: dedup keys and an inbox's ids are locked in the order in
 // which they are written, so they cannot be put off past another lock.
 func (b *Buffer[O, Q]) Locks() bool { return b.once }
 

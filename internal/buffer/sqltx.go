@@ -23,12 +23,12 @@ func NewSQLTx[O, Q any](tx *sql.Tx, opts penstock.BufferOptions, write func(cont
 	return &SQLTx[O, Q]{tx: tx, across: opts.AcrossWrites, held: New[O, Q](opts), write: write}
 }
 
-// TakeMessages is for a store's Publish: they are valid. name tells outboxes apart.
-func (b *SQLTx[O, Q]) TakeMessages(ctx context.Context, outbox O, name string, msgs []penstock.Message) error {
+// TakeMessages is for a store's Publish: they are valid. name and inbox are those of Buffer.Publish.
+func (b *SQLTx[O, Q]) TakeMessages(ctx context.Context, outbox O, name, inbox string, msgs []penstock.Message) error {
 	if err := b.usable(); err != nil {
 		return err
 	}
-	return b.held.Publish(outbox, name, msgs, func() error { return b.flush(ctx, penstock.FlushFull) })
+	return b.held.Publish(outbox, name, inbox, msgs, func() error { return b.flush(ctx, penstock.FlushFull) })
 }
 
 // TakeJobs is for a store's Enqueue: they are valid. name tells queues apart.

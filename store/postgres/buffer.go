@@ -117,7 +117,7 @@ func (b *BufferedTx) publish(ctx context.Context, o *Outbox, msgs []penstock.Mes
 	if err := b.usable(); err != nil {
 		return err
 	}
-	return b.held.Publish(o, o.table, msgs, func() error { return b.full(ctx) })
+	return b.held.Publish(o, o.table, o.inbox, msgs, func() error { return b.full(ctx) })
 }
 
 // Enqueue takes jobs; Queue.Enqueue writes them at once, because it returns their ids. Errors: *penstock.FieldError for a job that cannot be
@@ -244,7 +244,7 @@ func (b *bufferedSession) send(ctx context.Context, of *buffer.Flush[*Outbox, *Q
 // statementOf writes a group.
 func statementOf(g *buffer.Group[*Outbox, *Queue]) (string, []any, error) {
 	if g.Outbox != nil {
-		args, err := columnsOf(g.Messages)
+		args, err := g.Outbox.columnsOf(g.Messages)
 		return g.Outbox.insert, args, err
 	}
 	return g.Queue.callFor(g.Jobs)
@@ -277,7 +277,7 @@ func culprit(groups []*buffer.Group[*Outbox, *Queue], i int, err error) int {
 
 func explainWrite(g *buffer.Group[*Outbox, *Queue], err error) error {
 	if g.Outbox != nil {
-		return publishError(err, g.Outbox.name)
+		return g.Outbox.explain(err)
 	}
 	return queueError(err, g.Queue.name)
 }

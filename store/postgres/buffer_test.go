@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"net"
@@ -450,6 +451,58 @@ func TestBufferFailsWithTheOperation(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	})
+}
+
+// What is published once, by an inbox, keeps its place among the rest, and a flush takes a statement for each run of either.
+func TestBufferPublishesOnce(t *testing.T) {
+	t.Parallel()
+	f := newBufferFixture(t, penstock.BufferOptions{AcrossWrites: true})
+	f.Must(f.store.CreateInbox(f.Ctx, "imports", 0))
+	f.Exec("create table shop (n int primary key)")
+	orders := postgres.NewOutbox("", "orders")
+	say := func(tx postgres.PgxTx, o *postgres.Outbox, texts ...string) {
+		f.Helper()
+		for _, text := range texts {
+			f.Must(o.Publish(f.Ctx, tx, penstock.Message{ID: text, Payload: []byte(text)}))
+		}
+	}
+	once := orders.Once("imports")
+	say(f.tx, orders, "a", "a")
+	say(f.tx, once, "a", "b", "a", "b")
+	say(f.tx, orders, "c")
+	say(f.tx, once, "b", "d")
+	f.Must(f.tx.Flush(f.Ctx))
+	f.want("a a a b c d", flushes{penstock.FlushAsked: 1})
+	if n := f.tx.Stats().Statements; n != 4 {
+		t.Errorf("written by %d statements", n)
+	}
+	say(f.tx, once, "e")
+	_, err := f.tx.Exec(f.Ctx, "insert into shop values (1)") // whoever publishes an id waits for others who have
+	f.Must(err)
+	f.want("a a a b c d e", flushes{penstock.FlushAsked: 1, penstock.FlushWrite: 1})
+	f.Must(f.tx.Rollback(f.Ctx))
+
+	f.begin(penstock.BufferOptions{})
+	say(f.tx, once, "a", "b") // are new again
+	f.Must(f.tx.Commit(f.Ctx))
+	f.begin(penstock.BufferOptions{})
+	say(f.tx, once, "a", "f")
+	say(f.tx, orders.Once("nobody"), "g")
+	if err := f.tx.Commit(f.Ctx); !errors.Is(err, penstock.ErrNoInbox) || !strings.Contains(err.Error(), "operation 3 ") {
+		t.Errorf("got %v", err)
+	}
+	db, err := sql.Open("pgx", f.URL)
+	f.Must(err)
+	defer func() { _ = db.Close() }()
+	f.Must(once.PublishSQL(f.Ctx, db, penstock.Message{ID: "b"}, penstock.Message{ID: "h", Payload: []byte("h")}, penstock.Message{Payload: []byte("i")}))
+	tx, err := db.BeginTx(f.Ctx, nil)
+	f.Must(err)
+	buffered := postgres.BufferSQL(tx, penstock.BufferOptions{})
+	f.Must(once.PublishSQL(f.Ctx, buffered, penstock.Message{ID: "h"}, penstock.Message{ID: "j", Payload: []byte("j")}))
+	f.Must(buffered.Commit())
+	if got := f.written(f.Conn); got != "a b h i j" {
+		t.Errorf("committed %q", got)
+	}
 }
 
 // A seq is drawn when the buffer is written. Whoever has waited for another writer of his key by then comes after him,

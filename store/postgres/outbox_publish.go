@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -18,10 +19,14 @@ import (
 // Outbox publishes to one outbox. It holds no connection: the transaction is the
 // caller's. Safe for concurrent use.
 type Outbox struct {
+	schema string
 	name   string
 	table  string
 	insert string
+	inbox  string // that knows the ids of what was published; empty: everything is
 }
+
+const publishColumns = " (id, key, topic, headers, payload) "
 
 // NewOutbox names an outbox in a schema ("" for the default); it does not look
 // whether there is one.
@@ -29,13 +34,53 @@ func NewOutbox(schema, name string) *Outbox {
 	if schema == "" {
 		schema = DefaultSchema
 	}
-	table := pgx.Identifier{schema, name}.Sanitize()
-	return &Outbox{
-		name:  name,
-		table: table,
-		insert: "insert into " + table + " (id, key, topic, headers, payload) " +
-			"select * from unnest($1::text[], $2::text[], $3::text[], $4::jsonb[], $5::bytea[])",
+	o := &Outbox{schema: schema, name: name, table: pgx.Identifier{schema, name}.Sanitize()}
+	o.insert = o.statement("select * from unnest($1::text[], $2::text[], $3::text[], $4::jsonb[], $5::bytea[])", 6)
+	return o
+}
+
+// Once is the outbox for messages that may be given again: of those with an id, it publishes the ones that are new to an inbox, and
+// notes them there, in the same statement. It needs the privileges of the inbox's consumer, too. Errors: ErrNoInbox.
+func (o *Outbox) Once(inbox string) *Outbox {
+	once := *NewOutbox(o.schema, o.name)
+	once.inbox = inbox
+	once.insert = once.statement("select * from unnest($1::text[], $2::text[], $3::text[], $4::jsonb[], $5::bytea[])", 6)
+	return &once
+}
+
+// statement writes what rows has, a query. The inbox, if there is one, is the parameter of that number.
+func (o *Outbox) statement(rows string, inbox int) string {
+	if o.inbox == "" {
+		return "insert into " + o.table + publishColumns + rows
 	}
+	// No order by: the rows come as they are given, and what is left out of them changes nothing about that.
+	return "with given" + publishColumns + "as materialized (" + rows + "), fresh as materialized (select i from " +
+		pgx.Identifier{o.schema, "inbox_many"}.Sanitize() + "($" + strconv.Itoa(inbox) + ", array(select id from given where id is not null)) i) " +
+		"insert into " + o.table + publishColumns + "select * from given where id is null or id in (select i from fresh)"
+}
+
+// left is msgs without those whose ids are among them twice: a statement finds what was published before it.
+func (o *Outbox) left(msgs []penstock.Message) []penstock.Message {
+	if o.inbox == "" {
+		return msgs
+	}
+	return messageid.Fresh(msgs, messageid.Given(msgs))
+}
+
+// args is args with the inbox, if there is one.
+func (o *Outbox) args(args []any) []any {
+	if o.inbox == "" {
+		return args
+	}
+	return append(args, o.inbox)
+}
+
+// explain turns an error of a publish into what the producer can act on.
+func (o *Outbox) explain(err error) error {
+	if pg := (*pgconn.PgError)(nil); o.inbox != "" && errors.As(err, &pg) && pg.Code == "42P01" && strings.HasPrefix(pg.Message, "there is no inbox") {
+		return NewInbox(o.schema, o.inbox).explain(err)
+	}
+	return publishError(err, o.name)
 }
 
 // PgxTx is what Publish needs of a pgx transaction; pgx.Tx, *pgx.Conn and
@@ -64,16 +109,17 @@ func (o *Outbox) Publish(ctx context.Context, tx PgxTx, msgs ...penstock.Message
 	if b, ok := tx.(*BufferedTx); ok {
 		return b.publish(ctx, o, msgs)
 	}
-	args, err := columnsOf(msgs)
+	args, err := o.columnsOf(msgs)
 	if err != nil {
 		return err
 	}
 	_, err = tx.Exec(ctx, o.insert, args...)
-	return publishError(err, o.name)
+	return o.explain(err)
 }
 
 // columnsOf makes the parameters of an insert out of messages that are valid, an array for each column.
-func columnsOf(msgs []penstock.Message) ([]any, error) {
+func (o *Outbox) columnsOf(msgs []penstock.Message) ([]any, error) {
+	msgs = o.left(msgs)
 	var (
 		ids      = make([]*string, len(msgs))
 		keys     = make([]*string, len(msgs))
@@ -92,7 +138,7 @@ func columnsOf(msgs []penstock.Message) ([]any, error) {
 			payloads[i] = []byte{} // nil would be NULL
 		}
 	}
-	return []any{ids, keys, topics, headers, payloads}, nil
+	return o.args([]any{ids, keys, topics, headers, payloads}), nil
 }
 
 // PublishSQL is Publish for database/sql, with any PostgreSQL driver. One round
@@ -102,14 +148,15 @@ func (o *Outbox) PublishSQL(ctx context.Context, tx SQLTx, msgs ...penstock.Mess
 		return err
 	}
 	if b, ok := tx.(*BufferedSQLTx); ok {
-		return b.TakeMessages(ctx, o, o.table, msgs)
+		return b.TakeMessages(ctx, o, o.table, o.inbox, msgs)
 	}
 	const rows, columns = 1000, 5
+	msgs = o.left(msgs)
 	for start := 0; start < len(msgs); start += rows {
 		part := msgs[start:min(start+rows, len(msgs))]
 		args := make([]any, 0, len(part)*columns)
 		var query strings.Builder
-		query.WriteString("insert into " + o.table + " (id, key, topic, headers, payload) values ")
+		query.WriteString("values ")
 		for i := range part {
 			m := &part[i]
 			text, err := encodeHeaders(m.Headers)
@@ -120,15 +167,15 @@ func (o *Outbox) PublishSQL(ctx context.Context, tx SQLTx, msgs ...penstock.Mess
 				query.WriteByte(',')
 			}
 			n := len(args)
-			fmt.Fprintf(&query, "($%d,$%d,$%d,$%d::jsonb,$%d)", n+1, n+2, n+3, n+4, n+5)
+			fmt.Fprintf(&query, "($%d::text,$%d::text,$%d::text,$%d::jsonb,$%d::bytea)", n+1, n+2, n+3, n+4, n+5)
 			payload := m.Payload
 			if payload == nil {
 				payload = []byte{}
 			}
 			args = append(args, orNull(m.ID), orNull(m.Key), m.Topic, text, payload)
 		}
-		if _, err := tx.ExecContext(ctx, query.String(), args...); err != nil {
-			return publishError(err, o.name)
+		if _, err := tx.ExecContext(ctx, o.statement(query.String(), len(args)+1), o.args(args)...); err != nil {
+			return o.explain(err)
 		}
 	}
 	return nil
@@ -148,15 +195,8 @@ func (s *Store) Publish(ctx context.Context, outbox string, msgs ...penstock.Mes
 
 // PublishOnce implements penstock.OncePublisher. It needs the privileges of a producer and of the inbox's consumer.
 func (s *Store) PublishOnce(ctx context.Context, inbox, outbox string, msgs ...penstock.Message) error {
-	if err := validMessages(msgs); err != nil {
-		return err
-	}
 	return pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
-		fresh, err := s.Inbox(inbox).FirstOf(ctx, tx, messageid.Given(msgs)...)
-		if err != nil {
-			return err
-		}
-		return NewOutbox(s.schema, outbox).Publish(ctx, tx, messageid.Fresh(msgs, fresh)...)
+		return NewOutbox(s.schema, outbox).Once(inbox).Publish(ctx, tx, msgs...)
 	})
 }
 

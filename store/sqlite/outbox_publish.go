@@ -36,7 +36,7 @@ func Publish(ctx context.Context, tx Tx, outbox string, msgs ...penstock.Message
 		}
 	}
 	if b, ok := tx.(*BufferedTx); ok {
-		return b.TakeMessages(ctx, outbox, outbox, msgs)
+		return b.TakeMessages(ctx, outbox, outbox, "", msgs)
 	}
 	insert := `insert into ` + Table(outbox) + ` (id, key, topic, headers, payload) values (?, ?, ?, ?, ?)`
 	var args []any

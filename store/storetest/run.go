@@ -75,6 +75,7 @@ var groups = []group{
 	{"Retention", retentionCases},
 	{"Restore", restoreCases},
 	{"Content", contentCases},
+	{"Once", onceCases},
 	{"Input", inputCases},
 	{"Outbox", outboxCases},
 	{"Status", statusCases},

@@ -109,7 +109,7 @@ begin
         {each: with new as (insert into {seen} (id) select i from unnest(fresh) with ordinality u(i, o) order by o on conflict do nothing returning id)
                select coalesce(array_agg(id order by id), '{}') into fresh from new;}
     end loop;
-    return query select i from unnest(ids) with ordinality u(i, o) where i = any (fresh) group by i order by min(o);
+    return query select i from unnest(ids) with ordinality u(i, o) join unnest(fresh) f on f = i group by i order by min(o);
 end $fn$;
 
 $$ $text$;
