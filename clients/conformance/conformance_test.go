@@ -17,6 +17,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/testserver"
+	"github.com/penstock/penstock/store/postgres"
 	"github.com/penstock/penstock/store/postgres/postgrestest"
 	"github.com/penstock/penstock/store/queuetest"
 	"github.com/penstock/penstock/store/storetest"
@@ -128,9 +129,14 @@ func each(t *testing.T, run func(g *goal, l *language)) {
 
 func newGoal(t testing.TB, p *program) *goal {
 	t.Helper()
+	return goalOn(t, p, postgrestest.Database(t))
+}
+
+func goalOn(t testing.TB, p *program, url string) *goal {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	t.Cleanup(cancel)
-	g := &goal{TB: t, ctx: ctx, url: postgrestest.Database(t)}
+	g := &goal{TB: t, ctx: ctx, url: url}
 	g.store = &remoteStore{Store: openStore(t, g.url), c: p.open(t, g.url)}
 	return g
 }
@@ -144,7 +150,10 @@ func TestQueues(t *testing.T) {
 			l.ready(t)
 			p := start(t, l.Name)
 			queuetest.Run(t, queuetest.Harness{
-				Open:     func(t testing.TB) queuetest.Instance { l.count(t); return queueInstance(t, p) },
+				OpenCreated: func(t testing.TB, order penstock.QueueOrder) queuetest.Instance {
+					l.count(t)
+					return queueInstance(t, p, order)
+				},
 				Features: queuetest.Features{ConcurrentWriters: true, Release: true},
 				Groups:   []string{"Claim", "Tx", "Key", "Lease", "Retry", "Delay", "Dedup", "Input", "Content", "Work"},
 			})
@@ -152,8 +161,10 @@ func TestQueues(t *testing.T) {
 	}
 }
 
-func queueInstance(t testing.TB, p *program) queuetest.Instance {
-	g := newGoal(t, p)
+func queueInstance(t testing.TB, p *program, order penstock.QueueOrder) queuetest.Instance {
+	g := goalOn(t, p, postgrestest.Holding(t, "queue "+string(order), postgres.Options{}, func(ctx context.Context, s *postgres.Store) error {
+		return s.CreateQueue(ctx, queuetest.Queue, order)
+	}))
 	others := 0
 	return queuetest.Instance{
 		Store: g.store,
@@ -182,19 +193,23 @@ func TestOutboxes(t *testing.T) {
 			t.Parallel()
 			l.ready(t)
 			p := start(t, l.Name)
+			open := func(t testing.TB) storetest.Instance {
+				l.count(t)
+				g := goalOn(t, p, postgrestest.Holding(t, "outbox", postgres.Options{}, func(ctx context.Context, s *postgres.Store) error {
+					return s.CreateOutbox(ctx, storetest.Outbox)
+				}))
+				execute(t, g.url, "create table counter (name text primary key, n bigint not null)")
+				return storetest.Instance{
+					Store:   g.store,
+					Begin:   func(ctx context.Context) (storetest.Tx, error) { return g.store.c.begin(ctx) },
+					Another: func(t testing.TB) penstock.Store { return openStore(t, g.url) },
+				}
+			}
 			storetest.Run(t, storetest.Harness{
-				Open: func(t testing.TB) storetest.Instance {
-					l.count(t)
-					g := newGoal(t, p)
-					execute(t, g.url, "create table counter (name text primary key, n bigint not null)")
-					return storetest.Instance{
-						Store:   g.store,
-						Begin:   func(ctx context.Context) (storetest.Tx, error) { return g.store.c.begin(ctx) },
-						Another: func(t testing.TB) penstock.Store { return openStore(t, g.url) },
-					}
-				},
-				Features: storetest.Features{ConcurrentWriters: true},
-				Groups:   []string{"Visibility", "Content", "Input"},
+				Open:        open,
+				OpenCreated: open,
+				Features:    storetest.Features{ConcurrentWriters: true},
+				Groups:      []string{"Visibility", "Content", "Input"},
 			})
 		})
 	}

@@ -5,10 +5,14 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/url"
+	"os"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // Database creates a database with a name of its own on the server at baseURL
@@ -44,12 +48,8 @@ func database(tb testing.TB, baseURL, template string) string {
 // takes a fifth of the processor's time.
 func create(baseURL, name, template string) error {
 	return session(baseURL, func(ctx context.Context, conn *pgx.Conn) error {
-		var version int
-		if err := conn.QueryRow(ctx, "select current_setting('server_version_num')::int").Scan(&version); err != nil {
-			return err
-		}
 		sql := "create database " + name + " template " + template
-		if version >= 150000 {
+		if major, _, _ := strings.Cut(conn.PgConn().ParameterStatus("server_version"), "."); major > "14" {
 			sql += " strategy file_copy"
 		}
 		_, err := conn.Exec(ctx, sql)
@@ -84,10 +84,33 @@ func execute(url, sql string) error {
 func session(url string, f func(context.Context, *pgx.Conn) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
+	if url == os.Getenv(EnvPostgres) {
+		pool, err := sessions(url)
+		if err != nil {
+			return err
+		}
+		return pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error { return f(ctx, conn.Conn()) })
+	}
 	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
 		return err
 	}
 	defer conn.Close(ctx)
 	return f(ctx, conn)
+}
+
+var pools sync.Map
+
+// sessions are those on the server that all tests share in which databases are made and
+// dropped: to connect takes the server as long as half a database. They end with the process.
+func sessions(url string) (*pgxpool.Pool, error) {
+	if pool, ok := pools.Load(url); ok {
+		return pool.(*pgxpool.Pool), nil
+	}
+	pool, err := pgxpool.New(context.Background(), url) // connects later
+	if err != nil {
+		return nil, err
+	}
+	first, _ := pools.LoadOrStore(url, pool)
+	return first.(*pgxpool.Pool), nil
 }

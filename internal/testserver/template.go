@@ -15,6 +15,8 @@ type Template struct {
 	// Fill gets the URL of an empty database. It leaves no session open there,
 	// because PostgreSQL does not copy a database that is in use.
 	Fill func(url string) error
+	// From is what it is filled on, on the same server; nil: an empty database.
+	From *Template
 	// Server is the URL of the server; empty: the one that all tests share.
 	Server string
 
@@ -43,8 +45,14 @@ func (t *Template) ready(server string) error {
 }
 
 func (t *Template) make(server string) error {
-	name := databaseName()
-	if err := create(server, name, "template1"); err != nil {
+	name, from := databaseName(), "template1"
+	if t.From != nil {
+		if err := t.From.ready(server); err != nil {
+			return err
+		}
+		from = t.From.name
+	}
+	if err := create(server, name, from); err != nil {
 		return err
 	}
 	t.server, t.name = server, name // from here on there is something to drop

@@ -16,7 +16,6 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/testseed"
 	"github.com/penstock/penstock/store/postgres"
-	"github.com/penstock/penstock/store/postgres/postgrestest"
 	"github.com/penstock/penstock/store/queuetest"
 	"github.com/penstock/penstock/store/storetest"
 )
@@ -28,22 +27,24 @@ var little = penstock.BufferOptions{Rows: 2}
 func TestStoreBuffered(t *testing.T) {
 	t.Parallel()
 	open := func(t testing.TB) storetest.Instance {
-		url := postgrestest.Database(t)
+		url := withOutbox(t, postgres.Options{})
+		business := businessOn(t, url)
 		i := openInstance(t, url, postgres.Options{})
-		i.Begin = func(ctx context.Context) (storetest.Tx, error) { return beginBuffered(ctx, url) }
+		i.Begin = func(ctx context.Context) (storetest.Tx, error) { return beginBuffered(ctx, business) }
 		return i
 	}
 	storetest.Run(t, storetest.Harness{Open: func(t testing.TB) storetest.Instance { return openInstance(t, freshDatabase(t), postgres.Options{}) },
-		OpenMigrated: open, Features: storetest.Features{ConcurrentWriters: true, Reclaim: true, Snapshots: true, Outage: true, Copy: true, Buffered: true}, OneOf: 4})
+		OpenCreated: open, Features: storetest.Features{ConcurrentWriters: true, Reclaim: true, Snapshots: true, Outage: true, Copy: true, Buffered: true}, OneOf: 4})
 }
 
 func TestQueueBuffered(t *testing.T) {
 	t.Parallel()
 	queuetest.Run(t, queuetest.Harness{
-		Open: func(t testing.TB) queuetest.Instance {
-			url := postgrestest.Database(t)
+		OpenCreated: func(t testing.TB, order penstock.QueueOrder) queuetest.Instance {
+			url := withQueue(t, postgres.Options{}, order)
+			business := businessOn(t, url)
 			i := queueInstanceOn(t, url, postgres.Options{})
-			i.Begin = func(ctx context.Context) (queuetest.Tx, error) { return beginBuffered(ctx, url) }
+			i.Begin = func(ctx context.Context) (queuetest.Tx, error) { return beginBuffered(ctx, business) }
 			return i
 		},
 		Features: queuetest.Features{ConcurrentWriters: true, Reclaim: true, Snapshots: true, Release: true},
@@ -51,17 +52,9 @@ func TestQueueBuffered(t *testing.T) {
 	})
 }
 
-func beginBuffered(ctx context.Context, url string) (*enqueueTx, error) {
-	conn, err := pgx.Connect(ctx, url)
-	if err != nil {
-		return nil, err
-	}
-	tx, err := postgres.NewBuffered(conn, little).Begin(ctx)
-	if err != nil {
-		_ = conn.Close(ctx)
-		return nil, err
-	}
-	return &enqueueTx{businessTx{tx: tx, conn: conn}}, nil
+func beginBuffered(ctx context.Context, business *pgxpool.Pool) (*enqueueTx, error) {
+	tx, err := beginBy(ctx, business, "", func(conn *pgx.Conn) (pgx.Tx, error) { return postgres.NewBuffered(conn, little).Begin(ctx) })
+	return &enqueueTx{tx}, err
 }
 
 // bufferFixture has a transaction and the buffer around it.

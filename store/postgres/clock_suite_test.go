@@ -63,8 +63,8 @@ func TestStoreWithARestlessClock(t *testing.T) {
 		Open: func(t testing.TB) storetest.Instance {
 			return open(t, func(t testing.TB) string { return testserver.Database(t, server.URL) })
 		},
-		OpenMigrated: func(t testing.TB) storetest.Instance { return open(t, migrated) },
-		Features:     storetest.Features{ConcurrentWriters: true, Reclaim: true, Snapshots: true, Outage: true, SmallPieces: true},
+		OpenCreated: func(t testing.TB) storetest.Instance { return created(t, open(t, migrated)) },
+		Features:    storetest.Features{ConcurrentWriters: true, Reclaim: true, Snapshots: true, Outage: true, SmallPieces: true},
 	})
 }
 

@@ -87,9 +87,9 @@ func (m level) runStore(t *testing.T) {
 			}
 			return instance
 		},
-		OpenMigrated: open,
-		Features:     storetest.Features{ConcurrentWriters: true, Reclaim: true, Snapshots: true, Outage: true, SmallPieces: true},
-		OneOf:        3,
+		OpenCreated: func(t testing.TB) storetest.Instance { return created(t, open(t)) },
+		Features:    storetest.Features{ConcurrentWriters: true, Reclaim: true, Snapshots: true, Outage: true, SmallPieces: true},
+		OneOf:       3,
 	})
 }
 

@@ -2,11 +2,13 @@ package postgres_test
 
 import (
 	"context"
+	"fmt"
 	"net/url"
 	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/tcpproxy"
@@ -25,11 +27,26 @@ func TestStoreOnASmallRing(t *testing.T) { runSuite(t, small, 2) }
 func runSuite(t *testing.T, opts postgres.Options, oneOf int) {
 	t.Parallel()
 	storetest.Run(t, storetest.Harness{
-		Open:         func(t testing.TB) storetest.Instance { return openInstance(t, freshDatabase(t), opts) },
-		OpenMigrated: func(t testing.TB) storetest.Instance { return openInstance(t, postgrestest.Database(t), opts) },
-		Features:     storetest.Features{ConcurrentWriters: true, Reclaim: true, Snapshots: true, Outage: true, Copy: true, SmallPieces: opts == small},
-		OneOf:        oneOf,
+		Open:        func(t testing.TB) storetest.Instance { return openInstance(t, freshDatabase(t), opts) },
+		OpenCreated: func(t testing.TB) storetest.Instance { return openInstance(t, withOutbox(t, opts), opts) },
+		Features:    storetest.Features{ConcurrentWriters: true, Reclaim: true, Snapshots: true, Outage: true, Copy: true, SmallPieces: opts == small},
+		OneOf:       oneOf,
 	})
+}
+
+// withOutbox is a migrated database with the suite's outbox.
+func withOutbox(t testing.TB, opts postgres.Options) string {
+	return postgrestest.Holding(t, fmt.Sprintf("outbox %+v", opts), opts, func(ctx context.Context, s *postgres.Store) error {
+		return s.CreateOutbox(ctx, storetest.Outbox)
+	})
+}
+
+// created is a migrated database's instance after the suite's outbox has been made.
+func created(t testing.TB, i storetest.Instance) storetest.Instance {
+	if err := i.Store.CreateOutbox(t.Context(), storetest.Outbox); err != nil {
+		t.Fatal(err)
+	}
+	return i
 }
 
 // freshDatabase is an empty database of the test's own.
@@ -72,20 +89,12 @@ func openInstance(t testing.TB, direct string, opts postgres.Options) storetest.
 // instanceOn is the database of a URL.
 func instanceOn(t testing.TB, direct string, opts postgres.Options) storetest.Instance {
 	proxy := tcpproxy.New(t, hostOf(t, direct))
-	store := openStore(t, through(t, direct, proxy.Addr()), opts)
+	store, business := openStore(t, through(t, direct, proxy.Addr()), opts), businessOn(t, direct)
 	return storetest.Instance{
 		Store: store,
 		Begin: func(ctx context.Context) (storetest.Tx, error) {
-			conn, err := pgx.Connect(ctx, direct)
-			if err != nil {
-				return nil, err
-			}
-			tx, err := conn.Begin(ctx)
-			if err != nil {
-				_ = conn.Close(ctx)
-				return nil, err
-			}
-			return &businessTx{tx: tx, conn: conn, schema: opts.Schema}, nil
+			tx, err := begin(ctx, business, opts.Schema)
+			return &tx, err
 		},
 		Another: func(t testing.TB) penstock.Store { return openStore(t, direct, opts) },
 		Pin:     func(t testing.TB) func() { return pin(t, direct) },
@@ -93,7 +102,11 @@ func instanceOn(t testing.TB, direct string, opts postgres.Options) storetest.In
 			t.Cleanup(proxy.Resume)
 			return proxy.Refuse, proxy.Resume
 		},
-		Copy: func(t testing.TB) storetest.Instance { return instanceOn(t, copyOf(t, direct), opts) },
+		Copy: func(t testing.TB) storetest.Instance {
+			copied := copyOf(t, direct)
+			business.Reset()
+			return instanceOn(t, copied, opts)
+		},
 	}
 }
 
@@ -116,12 +129,45 @@ func copyOf(t testing.TB, rawURL string) string {
 	return copied
 }
 
-// businessTx is a transaction on a connection of its own.
+// businessOn are the connections of an application, as many as its transactions need at once.
+func businessOn(t testing.TB, url string) *pgxpool.Pool {
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.MaxConns = 100
+	pool, err := pgxpool.NewWithConfig(context.Background(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { go pool.Close() }) // a test that failed may not have ended its transactions
+	return pool
+}
+
+// begin is a transaction that pgx begins itself.
+func begin(ctx context.Context, business *pgxpool.Pool, schema string) (businessTx, error) {
+	return beginBy(ctx, business, schema, func(conn *pgx.Conn) (pgx.Tx, error) { return conn.Begin(ctx) })
+}
+
+func beginBy(ctx context.Context, business *pgxpool.Pool, schema string, by func(*pgx.Conn) (pgx.Tx, error)) (businessTx, error) {
+	conn, err := business.Acquire(ctx)
+	if err != nil {
+		return businessTx{}, err
+	}
+	tx, err := by(conn.Conn())
+	if err != nil {
+		conn.Release()
+	}
+	return businessTx{tx: tx, conn: conn, schema: schema}, err
+}
+
+// businessTx is a transaction of an application.
 type businessTx struct {
 	tx       pgx.Tx
-	conn     *pgx.Conn
+	conn     *pgxpool.Conn
 	schema   string
 	prepared bool // it is committed in two phases
+	ended    bool
 }
 
 func (b *businessTx) Publish(ctx context.Context, outbox string, msgs ...penstock.Message) error {
@@ -135,16 +181,24 @@ func (b *businessTx) Count(ctx context.Context, name string) (n int64, err error
 }
 
 func (b *businessTx) Commit(ctx context.Context) error {
-	defer func() { _ = b.conn.Close(context.Background()) }()
 	if b.prepared {
-		return commitPrepared(ctx, b.tx)
+		return b.end(func() error { return commitPrepared(ctx, b.tx) })
 	}
-	return b.tx.Commit(ctx)
+	return b.end(func() error { return b.tx.Commit(ctx) })
 }
 
 func (b *businessTx) Rollback(ctx context.Context) error {
-	defer func() { _ = b.conn.Close(context.Background()) }()
-	return b.tx.Rollback(ctx)
+	return b.end(func() error { return b.tx.Rollback(ctx) })
+}
+
+// end ends it, if that has not happened: afterwards others have its connection.
+func (b *businessTx) end(by func() error) error {
+	if b.ended {
+		return pgx.ErrTxClosed
+	}
+	b.ended = true
+	defer b.conn.Release()
+	return by()
 }
 
 // pin holds a REPEATABLE READ snapshot open.

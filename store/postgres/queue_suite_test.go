@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -22,30 +23,28 @@ func TestQueueOnASmallRing(t *testing.T) { runQueueSuite(t, small, 2) }
 func runQueueSuite(t *testing.T, opts postgres.Options, oneOf int) {
 	t.Parallel()
 	queuetest.Run(t, queuetest.Harness{
-		Open:     func(t testing.TB) queuetest.Instance { return openQueueInstance(t, opts) },
+		OpenCreated: func(t testing.TB, order penstock.QueueOrder) queuetest.Instance {
+			return queueInstanceOn(t, withQueue(t, opts, order), opts)
+		},
 		Features: queuetest.Features{ConcurrentWriters: true, Reclaim: true, Snapshots: true, Release: true},
 		OneOf:    oneOf,
 	})
 }
 
-func openQueueInstance(t testing.TB, opts postgres.Options) queuetest.Instance {
-	return queueInstanceOn(t, postgrestest.Database(t), opts)
+// withQueue is a migrated database with the suite's queue.
+func withQueue(t testing.TB, opts postgres.Options, order penstock.QueueOrder) string {
+	return postgrestest.Holding(t, fmt.Sprintf("queue %+v %s", opts, order), opts, func(ctx context.Context, s *postgres.Store) error {
+		return s.CreateQueue(ctx, queuetest.Queue, order)
+	})
 }
 
 func queueInstanceOn(t testing.TB, url string, opts postgres.Options) queuetest.Instance {
+	business := businessOn(t, url)
 	return queuetest.Instance{
 		Store: openStore(t, url, opts),
 		Begin: func(ctx context.Context) (queuetest.Tx, error) {
-			conn, err := pgx.Connect(ctx, url)
-			if err != nil {
-				return nil, err
-			}
-			tx, err := conn.Begin(ctx)
-			if err != nil {
-				_ = conn.Close(ctx)
-				return nil, err
-			}
-			return &enqueueTx{businessTx{tx: tx, conn: conn, schema: opts.Schema}}, nil
+			tx, err := begin(ctx, business, opts.Schema)
+			return &enqueueTx{tx}, err
 		},
 		Another: func(t testing.TB) penstock.QueueStore { return openStore(t, url, opts) },
 		Pin:     func(t testing.TB) func() { return pin(t, url) },

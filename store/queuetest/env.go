@@ -37,11 +37,11 @@ type env struct {
 	seedShown sync.Once
 }
 
-func newEnv(t *testing.T, h Harness) *env {
+func newEnv(t *testing.T, h Harness, order penstock.QueueOrder) *env {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), deadline*time.Duration(testseed.Rounds()))
 	t.Cleanup(cancel)
-	e := &env{TB: t, Instance: h.Open(t), features: h.Features, ctx: ctx}
+	e := &env{TB: t, Instance: h.open(t, order), features: h.Features, ctx: ctx}
 	switch {
 	case e.Store == nil || e.Begin == nil || e.Another == nil || e.Backdate == nil:
 		t.Fatal("queuetest: Instance needs Store, Begin, Another and Backdate")

@@ -14,14 +14,36 @@ type Harness struct {
 	// Open makes a database with the store's tables and no queue, and opens a
 	// store on it. It is called once per test, from parallel tests too, fails t
 	// if it cannot, and leaves nothing behind once t's cleanups have run.
-	Open     func(t testing.TB) Instance
-	Features Features
+	Open func(t testing.TB) Instance
+	// OpenCreated, if a store has it, is called instead: it makes a database with the queue
+	// called Queue, where making that takes long and such a database can be copied.
+	OpenCreated func(t testing.TB, order penstock.QueueOrder) Instance
+	Features    Features
 	// Groups, if given, are the only ones that run: for what has a part of a store.
 	Groups []string
 	// OneOf, above 1, is for a store that passes the whole suite under other conditions
 	// already: one of so many cases runs, which the seed draws. In the long form of
 	// random tests each does.
 	OneOf int
+}
+
+// Queue is the name that tests use when the name does not matter.
+const Queue = queue
+
+// open opens a database with a queue.
+func (h Harness) open(t testing.TB, order penstock.QueueOrder) Instance {
+	t.Helper()
+	if h.OpenCreated != nil {
+		return h.OpenCreated(t, order)
+	}
+	i := h.Open(t)
+	if i.Store == nil {
+		return i // newEnv says so
+	}
+	if err := i.Store.CreateQueue(t.Context(), queue, order); err != nil {
+		t.Fatalf("CreateQueue: %v", err)
+	}
+	return i
 }
 
 // Features is what the store or its database can do. The tests of a feature

@@ -10,7 +10,7 @@ import (
 
 // Run runs the whole suite against the store behind h.
 func Run(t *testing.T, h Harness) {
-	if h.Open == nil {
+	if h.Open == nil && h.OpenCreated == nil {
 		t.Fatal("queuetest: Harness.Open is missing")
 	}
 	for _, g := range groups {
@@ -27,13 +27,11 @@ func Run(t *testing.T, h Harness) {
 					if !testseed.Draw(t.Name(), h.OneOf) {
 						t.Skipf("PENSTOCK_SEED=%d is without it; all run with PENSTOCK_ROUNDS=1", testseed.Seed())
 					}
-					e := newEnv(t, h)
 					order := penstock.FIFO
 					if c.lifo {
 						order = penstock.LIFO
 					}
-					e.must(e.Store.CreateQueue(e.ctx, queue, order), "CreateQueue")
-					c.run(e)
+					c.run(newEnv(t, h, order))
 				})
 			}
 		})

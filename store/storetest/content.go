@@ -188,7 +188,8 @@ func derivedIDs(e *env) {
 	e.must(e.Store.DropOutbox(e.ctx, outbox), "DropOutbox")
 	e.must(e.Store.CreateOutbox(e.ctx, outbox), "CreateOutbox")
 	look(e.Store, outbox, "an outbox dropped and made anew")
-	elsewhere := e.harness.openMigrated(e)
+	elsewhere := e.harness.openCreated(e) // perhaps a copy of the database of this one
+	e.must(elsewhere.Store.DropOutbox(e.ctx, outbox), "DropOutbox")
 	e.must(elsewhere.Store.CreateOutbox(e.ctx, outbox), "CreateOutbox")
 	look(elsewhere.Store, outbox, "another database")
 }

@@ -13,11 +13,11 @@ type Harness struct {
 	// store on it. It is called once per test, from parallel tests too, fails t
 	// if it cannot, and leaves nothing behind once t's cleanups have run.
 	Open func(t testing.TB) Instance
-	// OpenMigrated, if a store has it, is Open on a database on which Migrate has
-	// run: where that takes long and a migrated database can be copied. Without
-	// it the suite calls Open and Migrate.
-	OpenMigrated func(t testing.TB) Instance
-	Features     Features
+	// OpenCreated, if a store has it, is Open on a database on which Migrate has run and
+	// which has the outbox called Outbox: where that takes long and such a database can be
+	// copied. Without it the suite calls Open, Migrate and CreateOutbox.
+	OpenCreated func(t testing.TB) Instance
+	Features    Features
 	// Groups, if given, are the only ones that run: for what has a part of a store.
 	Groups []string
 	// OneOf, above 1, is for a store that passes the whole suite under other conditions
@@ -26,11 +26,14 @@ type Harness struct {
 	OneOf int
 }
 
-// openMigrated opens a database with the store's tables.
-func (h Harness) openMigrated(t testing.TB) Instance {
+// Outbox is the name that tests use when the name does not matter.
+const Outbox = outbox
+
+// openCreated opens a database with the store's tables and an outbox.
+func (h Harness) openCreated(t testing.TB) Instance {
 	t.Helper()
-	if h.OpenMigrated != nil {
-		return h.OpenMigrated(t)
+	if h.OpenCreated != nil {
+		return h.OpenCreated(t)
 	}
 	i := h.Open(t)
 	if i.Store == nil {
@@ -38,6 +41,9 @@ func (h Harness) openMigrated(t testing.TB) Instance {
 	}
 	if err := i.Store.Migrate(t.Context()); err != nil {
 		t.Fatalf("Migrate: %v", err)
+	}
+	if err := i.Store.CreateOutbox(t.Context(), outbox); err != nil {
+		t.Fatalf("CreateOutbox: %v", err)
 	}
 	return i
 }

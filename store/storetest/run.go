@@ -30,9 +30,7 @@ func Run(t *testing.T, h Harness) {
 						c.run(newEnv(t, h, h.Open))
 						return
 					}
-					e := newEnv(t, h, h.openMigrated)
-					e.must(e.Store.CreateOutbox(e.ctx, outbox), "CreateOutbox")
-					c.run(e)
+					c.run(newEnv(t, h, h.openCreated))
 				})
 			}
 		})

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -51,6 +52,25 @@ func Database(tb testing.TB) string {
 	return migrated.Database(tb)
 }
 
+// holding are the templates of Holding, by name.
+var holding sync.Map
+
+// Holding is Database with what fill has made there, once for all tests of the process that give
+// the same name.
+func Holding(tb testing.TB, name string, opts postgres.Options, fill func(context.Context, *postgres.Store) error) string {
+	tb.Helper()
+	template, _ := holding.LoadOrStore(name, &testserver.Template{From: &migrated, Fill: func(url string) error {
+		ctx, cancel := context.WithTimeout(context.Background(), Deadline)
+		defer cancel()
+		store, err := postgres.Open(ctx, url, opts)
+		if err != nil {
+			return err
+		}
+		return errors.Join(fill(ctx, store), store.Close())
+	}})
+	return template.(*testserver.Template).Database(tb)
+}
+
 // OnServer is Database on another server, which ends with the test.
 func OnServer(url string) func(tb testing.TB) string {
 	template := &testserver.Template{Fill: migrate, Server: url}
@@ -63,8 +83,14 @@ func OnServer(url string) func(tb testing.TB) string {
 //	func TestMain(m *testing.M) { os.Exit(postgrestest.Run(m)) }
 func Run(m *testing.M) int {
 	code := m.Run()
-	if err := migrated.Drop(); err != nil {
-		fmt.Fprintln(os.Stderr, "drop the template of the tests' databases:", err) // a test may have stopped the server for good
+	templates := []*testserver.Template{&migrated}
+	for _, t := range holding.Range {
+		templates = append(templates, t.(*testserver.Template))
+	}
+	for _, t := range templates {
+		if err := t.Drop(); err != nil {
+			fmt.Fprintln(os.Stderr, "drop the template of the tests' databases:", err) // a test may have stopped the server for good
+		}
 	}
 	return code
 }
