@@ -57,7 +57,9 @@ type (
 	// Bulk is an action on all dead letters that match; dry_run only counts them.
 	Bulk struct {
 		Filter
-		DryRun bool `json:"dry_run,omitempty"`
+		// After is where the answer before has left off.
+		After  int64 `json:"after,omitempty"`
+		DryRun bool  `json:"dry_run,omitempty"`
 	}
 	Keys struct {
 		Keys []string `json:"keys,omitempty"` // none: all
@@ -82,7 +84,7 @@ type Count struct {
 	Done int64 `json:"done"`
 }
 
-// List is a page; after is what to ask for the next one, and missing on the last.
+// List is a page, which may be short; after is what to ask for the next one, and missing on the last.
 type List[T any] struct {
 	Items []T    `json:"items"`
 	After string `json:"after,omitempty"`
@@ -146,7 +148,7 @@ var routes = slices.Concat([]route{
 func deadRoutes(of string) []route {
 	bulk := func(verb string, discard bool) route {
 		return acts(of+"/dead/"+verb, verb+" all dead letters that match, or with dry_run count them", func(c *Console, ctx context.Context, call *call, b Bulk) (Done, error) {
-			return c.onAll(ctx, c.boxOf(call), b.Filter, discard, b.DryRun)
+			return c.onAll(ctx, c.boxOf(call), b.Filter, b.After, discard, b.DryRun)
 		})
 	}
 	return []route{
@@ -182,7 +184,23 @@ func (c *Console) dead(ctx context.Context, r *call) (l List[DeadLetter], err er
 	if err != nil {
 		return l, &penstock.FieldError{Field: "after", Problem: "is no number", Hint: "give what the page before had as after"}
 	}
-	found, err := c.boxOf(r).page(ctx, f, after, limit)
+	b := c.boxOf(r)
+	if f.narrows() {
+		l.Items = []DeadLetter{}
+		_, goOn, err := inWindows(ctx, b, f, after, lookFor, func(f Filter) (bool, error) {
+			some, err := b.page(ctx, f, 0, limit-len(l.Items))
+			l.Items = append(l.Items, some...)
+			return len(l.Items) == limit, err
+		})
+		if len(l.Items) == limit {
+			goOn = l.Items[limit-1].Number
+		}
+		if goOn > 0 {
+			l.After = strconv.FormatInt(goOn, 10)
+		}
+		return l, err
+	}
+	found, err := b.page(ctx, f, after, limit)
 	return listOf(found, limit, func(d DeadLetter) string { return strconv.FormatInt(d.Number, 10) }), err
 }
 

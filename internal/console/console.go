@@ -67,6 +67,7 @@ type (
 type Store interface {
 	outboxes
 	queues
+	DeadNumbers(ctx context.Context, in, subscription string, after int64, most int) ([]int64, error)
 }
 
 // The names of credentials: see web.Credential. Without credentials everybody may do everything.
@@ -98,6 +99,9 @@ const (
 	shareOfALook = 30 // what took a second is read again half a minute later
 	atOnce       = 500
 	mostAtOnce   = 20_000
+	window       = 5_000                  // dead letters that one statement looks at, where a filter narrows
+	lookFor      = 150 * time.Millisecond // to look at windows, of a page
+	actFor       = 20 * time.Second       // to act on them
 )
 
 // Console is an http.Handler. What it read is shared by all who look.

@@ -98,8 +98,37 @@ type box interface {
 	causes(ctx context.Context, f Filter, limit int) ([]penstock.DeadCause, error)
 	retry(ctx context.Context, f Filter, limit int) (int, error)
 	discard(ctx context.Context, f Filter, limit int) (int, error)
+	numbers(ctx context.Context, after int64) ([]int64, error)
 	name() (kind, name string)
 }
+
+// inWindows has a filter looked at by visit for a few dead letters after the other, because none but numbers has an index: what
+// is seldom, or not there, would keep the database reading. It ends with the last one, when visit has enough, or after a while:
+// then after is where to go on, and not 0.
+func inWindows(ctx context.Context, b box, f Filter, after int64, patience time.Duration, visit func(f Filter) (enough bool, err error)) (looked, goOn int64, err error) {
+	end := time.Now().Add(patience)
+	for {
+		numbers, err := b.numbers(ctx, after)
+		if err != nil || len(numbers) == 0 {
+			return looked, 0, err
+		}
+		f.Numbers = numbers
+		enough, err := visit(f)
+		if err != nil {
+			return looked, after, err
+		}
+		looked, after = looked+int64(len(numbers)), numbers[len(numbers)-1]
+		if len(numbers) < window {
+			return looked, 0, nil
+		}
+		if enough || time.Now().After(end) {
+			return looked, after, nil
+		}
+	}
+}
+
+// narrows reports whether some are to be looked for among all.
+func (f Filter) narrows() bool { return len(f.Numbers) == 0 && len(f.values()) > 0 }
 
 type jobBox struct {
 	c     *Console
@@ -107,6 +136,10 @@ type jobBox struct {
 }
 
 func (b jobBox) name() (string, string) { return "queue", b.queue }
+
+func (b jobBox) numbers(ctx context.Context, after int64) ([]int64, error) {
+	return b.c.o.Store.DeadNumbers(ctx, b.queue, "", after, window)
+}
 
 func (b jobBox) query(f Filter, limit int) penstock.DeadJobQuery {
 	return penstock.DeadJobQuery{Queue: b.queue, IDs: f.Numbers, Key: f.Key, Group: f.Group, Error: f.Error, DiedBefore: f.DiedBefore, DiedAfter: f.DiedAfter, Limit: limit}
@@ -142,6 +175,10 @@ type messageBox struct {
 }
 
 func (b messageBox) name() (string, string) { return "subscription", b.outbox + "/" + b.subscription }
+
+func (b messageBox) numbers(ctx context.Context, after int64) ([]int64, error) {
+	return b.c.o.Store.DeadNumbers(ctx, b.outbox, b.subscription, after, window)
+}
 
 func (b messageBox) query(f Filter, limit int) penstock.DeadLetterQuery {
 	return penstock.DeadLetterQuery{Outbox: b.outbox, Subscription: b.subscription, Seqs: f.Numbers, Key: f.Key, Topic: f.Topic, Error: f.Error, DiedBefore: f.DiedBefore, DiedAfter: f.DiedAfter, Limit: limit}
@@ -249,7 +286,7 @@ type Cause struct {
 // Causes are those of the first so many dead letters that match.
 type Causes struct {
 	Causes []Cause `json:"causes"`
-	// Letters were looked at; more says that there are others.
+	// Letters match; more says that not all were looked at.
 	Letters int64 `json:"letters"`
 	More    bool  `json:"more"`
 }
@@ -258,14 +295,29 @@ var varies = regexp.MustCompile(`[0-9a-fA-F]{8}-[0-9a-fA-F-]{27}|0x[0-9a-fA-F]+|
 
 func (c *Console) causesOf(ctx context.Context, b box, f Filter) (Causes, error) {
 	const most = 10_000
-	found, err := b.causes(ctx, f, most)
+	all := Causes{Causes: []Cause{}}
+	var found []penstock.DeadCause
+	read := func(f Filter) (bool, error) {
+		some, err := b.causes(ctx, f, most)
+		for _, one := range some {
+			all.Letters += one.Letters
+		}
+		found = append(found, some...)
+		return all.Letters >= most, err
+	}
+	enough, err := false, error(nil)
+	if f.narrows() {
+		_, goOn, failed := inWindows(ctx, b, f, 0, lookFor, read)
+		enough, err = goOn > 0, failed
+	} else {
+		enough, err = read(f)
+	}
 	if err != nil {
 		return Causes{}, err
 	}
-	all := Causes{Causes: []Cause{}}
+	all.More = enough
 	at := map[string]int{}
 	for _, one := range found {
-		all.Letters += one.Letters
 		name := varies.ReplaceAllString(one.Error, "…")
 		i, known := at[name]
 		if !known {
@@ -283,7 +335,6 @@ func (c *Console) causesOf(ctx context.Context, b box, f Filter) (Causes, error)
 		}
 	}
 	slices.SortStableFunc(all.Causes, func(a, b Cause) int { return int(b.Letters - a.Letters) })
-	all.More = all.Letters >= most
 	return all, nil
 }
 
@@ -301,34 +352,51 @@ func longest(cause string) (part string) {
 type Done struct {
 	Matched int64 `json:"matched"`
 	Done    int64 `json:"done"`
-	// More: there are others; call again.
-	More   bool `json:"more"`
-	DryRun bool `json:"dry_run"`
+	// Looked at were so many, if a filter narrows.
+	Looked int64 `json:"looked_at"`
+	// More: there are others, or may be; call again, with after if there is one.
+	More   bool  `json:"more"`
+	After  int64 `json:"after,omitempty"`
+	DryRun bool  `json:"dry_run"`
 }
 
-// onAll does something with all that match, in statements of a few each. What dies again meanwhile is not taken twice: no more
-// are taken than matched at first.
-func (c *Console) onAll(ctx context.Context, b box, f Filter, discard, dryRun bool) (Done, error) {
-	found, err := b.causes(ctx, f, mostAtOnce)
-	if err != nil {
-		return Done{}, err
-	}
-	d := Done{DryRun: dryRun}
-	for _, one := range found {
-		d.Matched += one.Letters
-	}
-	d.More = d.Matched >= mostAtOnce
-	act := b.retry
+// onAll does something with all that match behind a number, in statements of a few each. What dies again meanwhile is not taken
+// twice: no more are taken than matched at first.
+func (c *Console) onAll(ctx context.Context, b box, f Filter, after int64, discard, dryRun bool) (d Done, err error) {
+	act, patience := b.retry, lookFor
 	if discard {
 		act = b.discard
 	}
-	for !dryRun && d.Done < d.Matched {
-		n, err := act(ctx, f, int(min(atOnce, d.Matched-d.Done)))
-		if d.Done += int64(n); err != nil || n == 0 {
-			return d, err
-		}
+	if !dryRun {
+		patience = actFor
 	}
-	return d, nil
+	some := func(f Filter) (bool, error) {
+		found, err := b.causes(ctx, f, mostAtOnce)
+		if err != nil {
+			return false, err
+		}
+		left := int64(0)
+		for _, one := range found {
+			left += one.Letters
+		}
+		d.Matched += left
+		for !dryRun && left > 0 {
+			n, err := act(ctx, f, int(min(atOnce, left)))
+			d.Done += int64(n)
+			if left -= int64(n); err != nil || n == 0 {
+				return false, err
+			}
+		}
+		return d.Matched >= mostAtOnce, nil
+	}
+	d.DryRun = dryRun
+	if f.narrows() {
+		d.Looked, d.After, err = inWindows(ctx, b, f, after, patience, some)
+		d.More = d.After > 0
+	} else {
+		d.More, err = some(f)
+	}
+	return d, err
 }
 
 // Text is for pages.

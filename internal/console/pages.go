@@ -237,6 +237,7 @@ type deadData struct {
 	Filtered      bool
 	Verb          string // of what is to be confirmed
 	Would         Done
+	After, SoFar  int64 // where an action goes on, and how many it has done
 }
 
 // Values are the filter for people.
@@ -252,6 +253,8 @@ func (c *Console) deadData(r *call) (d deadData, b box, err error) {
 	d.Filter, err = filterOf(r.URL.Query())
 	v := d.Filter.values()
 	d.Query, d.Filtered = template.URL(v.Encode()), len(v) > 0
+	d.After, _ = strconv.ParseInt(r.URL.Query().Get("after"), 10, 64)
+	d.SoFar, _ = strconv.ParseInt(r.URL.Query().Get("sofar"), 10, 64)
 	return d, b, err
 }
 
@@ -277,12 +280,12 @@ func (c *Console) confirm(ctx context.Context, r *call) (string, any, error) {
 	if d.Verb != "retry" && d.Verb != "discard" {
 		return "", nil, errNotFound
 	}
-	d.Would, err = c.onAll(ctx, b, d.Filter, false, true)
+	d.Would, err = c.onAll(ctx, b, d.Filter, d.After, false, true)
 	return map[string]string{"retry": "Retry", "discard": "Discard"}[d.Verb] + " dead letters of " + d.Of, d, err
 }
 
 // act does what a form asks for by the API's own route, and goes back to a page that says so.
-func (c *Console) act(w http.ResponseWriter, r *http.Request, path string, body any, back string, say func(answer any) string) {
+func (c *Console) act(w http.ResponseWriter, r *http.Request, path string, body any, say func(answer any) (back, said string)) {
 	i := slices.IndexFunc(routes, func(one route) bool { return one.method == "POST" && one.path == path })
 	text, err := json.Marshal(body)
 	var answer any
@@ -296,11 +299,12 @@ func (c *Console) act(w http.ResponseWriter, r *http.Request, path string, body 
 		c.fail(w, r, err)
 		return
 	}
+	back, said := say(answer)
 	separator := "?"
 	if strings.Contains(back, "?") {
 		separator = "&"
 	}
-	http.Redirect(w, r, c.o.BasePath+back+separator+"did="+url.QueryEscape(say(answer)), http.StatusSeeOther)
+	http.Redirect(w, r, c.o.BasePath+back+separator+"did="+url.QueryEscape(said), http.StatusSeeOther)
 }
 
 func (c *Console) deadAction(w http.ResponseWriter, r *http.Request) {
@@ -309,21 +313,25 @@ func (c *Console) deadAction(w http.ResponseWriter, r *http.Request) {
 		c.fail(w, r, err)
 		return
 	}
-	path := ofQueue
+	path, verb := ofQueue, r.PathValue("verb")
 	if d.Kind == "subscription" {
 		path = ofSubscription
 	}
-	back := d.URL + "/dead"
-	if len(d.Filter.Numbers) == 0 {
-		back += "?" + string(d.Query)
-	}
-	c.act(w, r, path+"/dead/"+r.PathValue("verb"), Bulk{Filter: d.Filter}, strings.TrimSuffix(back, "?"), func(answer any) string {
+	c.act(w, r, path+"/dead/"+verb, Bulk{Filter: d.Filter, After: d.After}, func(answer any) (back, said string) {
 		done := answer.(Done)
-		text := map[string]string{"retry": "sent back", "discard": "discarded"}[r.PathValue("verb")] + ": " + count(done.Done, "", nil)
-		if done.More {
-			text += "; there are more"
+		back = d.URL + "/dead"
+		said = map[string]string{"retry": "sent back", "discard": "discarded"}[verb] + ": " + count(d.SoFar+done.Done, "", nil)
+		v := url.Values{}
+		if len(d.Filter.Numbers) == 0 {
+			v = d.Filter.values()
 		}
-		return text
+		if done.More {
+			said += " so far; there may be more"
+			back += "/" + verb
+			v.Set("after", strconv.FormatInt(done.After, 10))
+			v.Set("sofar", strconv.FormatInt(d.SoFar+done.Done, 10))
+		}
+		return strings.TrimSuffix(back+"?"+v.Encode(), "?"), said
 	})
 }
 
@@ -332,10 +340,12 @@ func (c *Console) queueAction(w http.ResponseWriter, r *http.Request) {
 	switch verb := r.PathValue("verb"); verb {
 	case "pause", "resume":
 		paused := verb == "pause"
-		c.act(w, r, ofQueue+"/settings", Settings{Paused: &paused}, queue, func(any) string { return verb + "d" })
+		c.act(w, r, ofQueue+"/settings", Settings{Paused: &paused}, func(any) (string, string) { return queue, verb + "d" })
 	case "cancel":
 		id, _ := strconv.ParseInt(r.FormValue("id"), 10, 64)
-		c.act(w, r, ofQueue+"/cancel", Jobs{IDs: []int64{id}}, queue, func(answer any) string { return "canceled: " + count(answer.(Count).Done, "", nil) })
+		c.act(w, r, ofQueue+"/cancel", Jobs{IDs: []int64{id}}, func(answer any) (string, string) {
+			return queue, "canceled: " + count(answer.(Count).Done, "", nil)
+		})
 	default:
 		c.fail(w, r, errNotFound)
 	}
@@ -346,8 +356,8 @@ func (c *Console) parkedAction(w http.ResponseWriter, r *http.Request) {
 	if key := r.FormValue("key"); key != "" {
 		keys.Keys = []string{key}
 	}
-	c.act(w, r, ofSubscription+"/parked/retry", keys, "/outboxes/"+url.PathEscape(r.PathValue("outbox")), func(answer any) string {
-		return "parked keys that are tried at once: " + count(answer.(Count).Done, "", nil)
+	c.act(w, r, ofSubscription+"/parked/retry", keys, func(answer any) (string, string) {
+		return outboxURL(r.PathValue("outbox")), "parked keys that are tried at once: " + count(answer.(Count).Done, "", nil)
 	})
 }
 

@@ -207,6 +207,26 @@ func (s *Store) DeadLetterCauses(ctx context.Context, q penstock.DeadLetterQuery
 	return found, s.explain(err)
 }
 
+// DeadNumbers are the seqs of a subscription's first dead letters behind one, or without a subscription the ids of a queue's.
+func (s *Store) DeadNumbers(ctx context.Context, in, subscription string, after int64, most int) ([]int64, error) {
+	of, name := "select d.id from {schema}._dead_job d where d.queue = (select q.id from {schema}._queue q where q.name = $1)", any(in)
+	if subscription != "" {
+		id, err := s.subscription(ctx, in, subscription)
+		if err != nil {
+			return nil, err
+		}
+		of, name = "select d.seq as id from {schema}._dead_letter d where d.subscription = $1 and not d.retry", id
+	} else if err := s.mayCall(ctx, in, "operate", "'count'"); err != nil {
+		return nil, err
+	}
+	rows, err := s.pool.Query(ctx, fillIn("select id from ({action}) d where id > $2 order by id limit $3", s.schema, of, ""), name, after, most)
+	if err != nil {
+		return nil, s.explain(err)
+	}
+	found, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	return found, s.explain(err)
+}
+
 // RetryDeadLetters has dead letters sent again.
 func (s *Store) RetryDeadLetters(ctx context.Context, q penstock.DeadLetterQuery) (int, error) {
 	return s.change(ctx, q, retryDeadLetters)

@@ -57,6 +57,38 @@ func (s *Store) DeadLetterCauses(ctx context.Context, q penstock.DeadLetterQuery
 	return found, err
 }
 
+// DeadNumbers are the seqs of a subscription's first dead letters behind one, or without a subscription the ids of a queue's.
+func (s *Store) DeadNumbers(ctx context.Context, in, subscription string, after int64, most int) (found []int64, err error) {
+	err = s.read(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		table, number, owner, id := "penstock_dead_letters", "seq", "subscription_id", int64(0)
+		if subscription == "" {
+			row, err := findQueue(ctx, tx, in)
+			if err != nil {
+				return err
+			}
+			table, number, owner, id = "penstock_dead_jobs", "id", "queue_id", row.id
+		} else if sub, err := findSubscription(ctx, tx, in, subscription); err != nil {
+			return err
+		} else {
+			id = sub.id
+		}
+		rows, err := tx.QueryContext(ctx, fmt.Sprintf("select %[2]s from %[1]s where %[3]s = ? and %[2]s > ? order by %[2]s limit ?", table, number, owner), id, after, most)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = rows.Close() }()
+		for rows.Next() {
+			var n int64
+			if err := rows.Scan(&n); err != nil {
+				return err
+			}
+			found = append(found, n)
+		}
+		return rows.Err()
+	})
+	return found, err
+}
+
 // RetryDeadLetters implements penstock.Operator: it parks them out of
 // order, due at once. A hold stays until they are delivered.
 func (s *Store) RetryDeadLetters(ctx context.Context, q penstock.DeadLetterQuery) (int, error) {
