@@ -48,6 +48,7 @@ type Metrics struct {
 	o       Options
 	relays  relayMetrics
 	workers workerMetrics
+	ingest  IngestObserver
 	build   prometheus.Gauge
 
 	mu      sync.Mutex
@@ -74,7 +75,7 @@ func New(o Options) *Metrics {
 		o.Logger = slog.Default()
 	}
 	return &Metrics{
-		o: o, relays: newRelayMetrics(), workers: newWorkerMetrics(), build: buildInfo(),
+		o: o, relays: newRelayMetrics(), workers: newWorkerMetrics(), ingest: newIngestMetrics(), build: buildInfo(),
 		watched: map[subscription][]*RelayObserver{}, queues: map[string]bool{}, tables: map[subscription]StatusOfTable{}, moves: map[string]move{},
 	}
 }
@@ -97,6 +98,7 @@ func (m *Metrics) each(f func(prometheus.Collector)) {
 	f(m.build)
 	m.relays.each(f)
 	m.workers.each(f)
+	m.ingest.each(f)
 }
 
 // Relay returns the observer of a relay in this process: relay.Config.Observer.
@@ -122,6 +124,9 @@ func (m *Metrics) Worker(queue string) work.Observer {
 	m.queues[queue] = true
 	return m.workers.observer(labels(queue)[0])
 }
+
+// Ingest returns the observer of what takes messages over HTTP in this process.
+func (m *Metrics) Ingest() *IngestObserver { return &m.ingest }
 
 // Table adds an adopted table to the status.
 func (m *Metrics) Table(table, name string, status StatusOfTable) {

@@ -146,6 +146,9 @@ func (r *Relays) serve() error {
 	}
 	s := r.cfg.Serve
 	o := ingest.Options{Listen: s.Listen, MaxBody: int64(s.MaxBodyBytes), MaxWait: s.MaxWait, Logger: r.o.Log}
+	if r.o.Metrics != nil {
+		o.Observer = r.o.Metrics.Ingest()
+	}
 	for _, one := range s.Outboxes {
 		o.Outboxes = append(o.Outboxes, ingest.Outbox{Name: one.Name, Token: one.Token.Reveal(), Inbox: one.Inbox})
 	}

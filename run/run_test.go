@@ -1,16 +1,21 @@
 package run
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/config"
+	"github.com/penstock/penstock/internal/ingest"
+	"github.com/penstock/penstock/metrics"
 	"github.com/penstock/penstock/store/memory"
+	"github.com/penstock/penstock/store/sqlite"
 )
 
 // configured is a configuration of one subscription, called a.
@@ -32,6 +37,41 @@ func TestOneRelayPerWorker(t *testing.T) {
 			t.Fatalf("%d workers: %v, %v", workers, r, err)
 		}
 		r.Close()
+	}
+}
+
+// What takes messages tells the metrics of them.
+func TestServeIsCounted(t *testing.T) {
+	cfg := &config.Config{Serve: &config.Serve{Listen: "127.0.0.1:0"}}
+	store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "test.db"), sqlite.Options{})
+	if err == nil {
+		defer func() { _ = store.Close() }()
+		err = errors.Join(store.Migrate(t.Context()), store.CreateOutbox(t.Context(), "orders"))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := metrics.New(metrics.Options{})
+	r, err := New(t.Context(), cfg, Options{Store: store, Metrics: m, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	answer, err := http.Post("http://"+r.all[0].(*ingest.Server).Addr()+"/outboxes/orders/messages", "application/x-ndjson", strings.NewReader("{}\n{}"))
+	if err != nil || answer.StatusCode != http.StatusOK {
+		t.Fatal(answer, err)
+	}
+	_ = answer.Body.Close()
+	r.Drain() // what was answered is told of then
+	if err := r.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	seen := httptest.NewRecorder()
+	m.Handler().ServeHTTP(seen, httptest.NewRequest("GET", "/metrics", nil))
+	for _, want := range []string{`penstock_ingest_requests_total{code="200",outbox="orders"} 1`, `penstock_ingest_messages_total{outbox="orders"} 2`} {
+		if !strings.Contains(seen.Body.String(), want) {
+			t.Errorf("the metrics have no %s", want)
+		}
 	}
 }
 

@@ -37,13 +37,20 @@ type Outbox struct {
 type Options struct {
 	Listen   string
 	Outboxes []Outbox // none: every outbox that there is, without a token
-	// MaxBody bounds a request, MaxBuffered all that are under way (default 16 MiB, 256 MiB).
+	// MaxBody bounds a request, MaxBuffered what has come of all that are under way (default 16 MiB, 256 MiB).
 	MaxBody     int64
 	MaxBuffered int64
 	// MaxWait is how long a request waits for room before it is told to come again (default 2 s).
 	MaxWait time.Duration
 	Writer  writer.Options
 	Logger  *slog.Logger
+	// Observer is told of each answer, by its status; there may be none. Of an outbox that is none of those served it is not told the name.
+	Observer Observer
+}
+
+// Observer is what package metrics has.
+type Observer interface {
+	Answered(outbox string, status, messages int, took time.Duration)
 }
 
 // Server takes messages until it is drained.
@@ -148,31 +155,55 @@ func answer(w http.ResponseWriter, code int, body any) {
 var errBusy = errors.New("there is no room: what was sent before is still being written")
 
 func (s *Server) take(w http.ResponseWriter, r *http.Request) {
-	name := r.PathValue("name")
+	began, name, code := time.Now(), r.PathValue("name"), http.StatusOK
+	n, refusal := s.accept(r, name)
+	if refusal == nil {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"accepted":`+strconv.Itoa(n)+"}\n")
+	} else {
+		refusal.write(w)
+		if code = refusal.code; code == http.StatusForbidden || code == http.StatusNotFound {
+			name = ""
+		}
+	}
+	if s.o.Observer != nil {
+		s.o.Observer.Answered(name, code, n, time.Since(began))
+	}
+}
+
+// accept returns how many messages of a request are committed.
+func (s *Server) accept(r *http.Request, name string) (int, *Refusal) {
 	to, refusal := s.allowed(r, name)
 	if refusal != nil {
-		refusal.write(w)
-		return
+		return 0, refusal
 	}
-	size := r.ContentLength
-	if size < 0 {
-		size = s.o.MaxBody
-	}
-	defer s.buffered.Add(-size)
-	if held := s.buffered.Add(size); held > s.o.MaxBuffered && held > size {
-		(&Refusal{Error: errBusy.Error(), code: http.StatusTooManyRequests}).write(w)
-		return
-	}
+	body := &held{ReadCloser: r.Body, s: s}
+	r.Body = body
+	defer func() { s.buffered.Add(-body.n) }()
 	msgs, err := read(r)
 	if err == nil {
 		err = s.publish(r.Context(), to, name, msgs)
 	}
 	if err != nil {
-		s.refused(name, err).write(w)
-		return
+		return 0, s.refused(name, err)
 	}
-	w.Header().Set("Content-Type", "application/json")
-	_, _ = io.WriteString(w, `{"accepted":`+strconv.Itoa(len(msgs))+"}\n")
+	return len(msgs), nil
+}
+
+// held counts what has come of a request's body. What is announced takes no room until it comes: a slow client holds nobody else back.
+type held struct {
+	io.ReadCloser
+	s *Server
+	n int64
+}
+
+func (h *held) Read(p []byte) (int, error) {
+	n, err := h.ReadCloser.Read(p)
+	h.n += int64(n)
+	if all := h.s.buffered.Add(int64(n)); all > h.s.o.MaxBuffered && all > h.n {
+		return 0, errBusy // with what was read an error is lost to io.ReadFull
+	}
+	return n, err
 }
 
 // allowed finds the writer of an outbox for who may write to it.
@@ -229,9 +260,9 @@ func (s *Server) refused(outbox string, err error) *Refusal {
 		}
 	case errors.As(err, &unknown):
 		r.code = http.StatusUnsupportedMediaType
-	case line != nil, errors.Is(err, errRead):
 	case errors.Is(err, errBusy):
-		r.code = http.StatusTooManyRequests
+		r.Error, r.code = errBusy.Error(), http.StatusTooManyRequests
+	case line != nil, errors.Is(err, errRead):
 	case errors.Is(err, penstock.ErrNoOutbox):
 		r.Error, r.code = about.Outbox(err, "", outbox, "").Error(), http.StatusNotFound
 	case s.store.RefusesContent(err):

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -336,6 +337,55 @@ func TestOutage(t *testing.T) {
 	if _, text, _, _ := post(t.Context(), s.Addr(), "orders", "{}", asJSON); strings.Contains(text, "hunter2") {
 		t.Errorf("told %s", text)
 	}
+}
+
+// What a client announces and does not send keeps nobody else out; what it has sent and not ended is told of when it drains.
+func TestSlowClients(t *testing.T) {
+	store := &gated{began: make(chan struct{}, 10), open: make(chan struct{})}
+	close(store.open)
+	s, _ := serve(t, store, ingest.Options{MaxBody: 1000, MaxBuffered: 1500})
+	for _, size := range []string{"Content-Length: 1000", "Transfer-Encoding: chunked"} {
+		for range 3 {
+			conn, err := net.Dial("tcp", s.Addr())
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = conn.Close() })
+			fmt.Fprintf(conn, "POST /outboxes/orders/messages HTTP/1.1\r\nHost: localhost\r\n%s\r\n%s\r\nExpect: 100-continue\r\n\r\n", asJSON, size)
+			if line, err := bufio.NewReader(conn).ReadString('\n'); err != nil || !strings.Contains(line, " 100 ") { // its body is waited for
+				t.Fatal(line, err)
+			}
+		}
+	}
+	wants(t, s, "orders", "{}", 200, "", asJSON)
+	wants(t, s, "orders", strings.Repeat(" ", 998)+"{}", 200, "", asJSON)
+}
+
+// observed are the answers that were told of.
+type observed struct {
+	mu  sync.Mutex
+	got []string
+}
+
+func (o *observed) Answered(outbox string, status, messages int, took time.Duration) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.got = append(o.got, fmt.Sprint(outbox, " ", status, " ", messages, took > 0))
+}
+
+// Each answer is told of, and no name that a client made up.
+func TestObserver(t *testing.T) {
+	stores(t, func(t *testing.T, _ string, store database) {
+		o := &observed{}
+		s, end := serve(t, store, ingest.Options{Observer: o})
+		wants(t, s, "orders", "{}\n{}", 200, "", asLines)
+		wants(t, s, "orders", "nonsense", 400, "", asLines)
+		wants(t, s, "made-up", "{}", 404, "", asLines)
+		end() // what was answered is told of
+		if want := []string{"orders 200 2 true", "orders 400 0 true", " 404 0 true"}; !slices.Equal(o.got, want) {
+			t.Errorf("got %q, want %q", o.got, want)
+		}
+	})
 }
 
 // What was answered with 200 before kill -9 is delivered.

@@ -1,0 +1,36 @@
+package metrics
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// IngestObserver is told what becomes of messages that come over HTTP.
+type IngestObserver struct {
+	requests, messages *prometheus.CounterVec
+	duration           *prometheus.HistogramVec
+}
+
+func newIngestMetrics() IngestObserver {
+	return IngestObserver{
+		requests: counter("penstock_ingest_requests_total", "Requests with messages by the status of the answer; 200 is accepted, all else rejected. No outbox is told of 403 and 404.", "outbox", "code"),
+		messages: counter("penstock_ingest_messages_total", "Messages of accepted requests: they are committed, or were before with the same ids.", "outbox"),
+		duration: histogram("penstock_ingest_request_duration_seconds", "From when a request's head had been read to its answer: the wait for its body, for room and for the commit.", ofCalls, "outbox"),
+	}
+}
+
+func (o *IngestObserver) each(f func(prometheus.Collector)) {
+	for _, c := range []prometheus.Collector{o.requests, o.messages, o.duration} {
+		f(c)
+	}
+}
+
+// Answered is told of each answer.
+func (o *IngestObserver) Answered(outbox string, status, messages int, took time.Duration) {
+	outbox = labels(outbox)[0]
+	o.requests.WithLabelValues(outbox, strconv.Itoa(status)).Inc()
+	o.messages.WithLabelValues(outbox).Add(float64(messages))
+	o.duration.WithLabelValues(outbox).Observe(took.Seconds())
+}
