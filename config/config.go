@@ -19,6 +19,8 @@ type Config struct {
 	DatabaseURL URL `yaml:"database_url"`
 	// Schema of Penstock's tables; PostgreSQL only.
 	Schema string `yaml:"schema"`
+	// Profile is how a database that speaks PostgreSQL's protocol is used.
+	Profile Profile `yaml:"profile"`
 	// Relay holds for subscriptions that do not say otherwise.
 	Relay Relay `yaml:"relay"`
 	Log   Log   `yaml:"log"`
@@ -119,6 +121,8 @@ func Load(path string) (*Config, error) { return Loader{}.Load(path) }
 type Loader struct {
 	// DatabaseURL, from the command line, takes the place of the file's.
 	DatabaseURL string
+	// Profile, from the command line, takes the place of the file's.
+	Profile Profile
 	// LookupEnv defaults to os.LookupEnv.
 	LookupEnv func(name string) (string, bool)
 	// ReadFile reads the configuration and the files named by file:, up to a
@@ -148,12 +152,15 @@ func (l Loader) Database(path string) (url URL, schema string, err error) {
 		return "", "", Errors{fail}
 	}
 	d := newDecoder(src, &resolver{lookupEnv: l.LookupEnv, readFile: l.ReadFile, dir: filepath.Dir(path)})
+	var profile Profile
 	d.mapping(root, "", func(key string, _ position, child ast.Node) {
 		switch key {
 		case "database_url":
 			d.value(child, reflect.ValueOf(&url).Elem(), key)
 		case "schema":
 			d.value(child, reflect.ValueOf(&schema).Elem(), key)
+		case "profile":
+			d.value(child, reflect.ValueOf(&profile).Elem(), key)
 		}
 	})
 	if len(d.errs) > 0 {
@@ -161,7 +168,10 @@ func (l Loader) Database(path string) (url URL, schema string, err error) {
 		d.errs.sort()
 		return "", "", d.errs
 	}
-	return url, schema, nil
+	if l.DatabaseURL != "" {
+		url = URL(l.DatabaseURL)
+	}
+	return URL(profile.or(l.Profile).Of(url.Reveal())), schema, nil
 }
 
 // Origin is what the subscription reads: its outbox or the table it adopts.
@@ -184,6 +194,8 @@ func (l Loader) LoadBytes(name string, data []byte) (*Config, error) {
 	c := &Config{DatabaseURL: URL(l.DatabaseURL)}
 	d.given["database_url"] = l.DatabaseURL != ""
 	d.value(root, reflect.ValueOf(c).Elem(), "")
+	c.Profile = c.Profile.or(l.Profile)
+	c.DatabaseURL = URL(c.Profile.Of(c.DatabaseURL.Reveal()))
 	c.SetDefaults()
 	d.validate(c)
 	if len(d.errs) > 0 {

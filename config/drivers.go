@@ -20,6 +20,7 @@ import (
 	"github.com/penstock/penstock/sink/rabbitmq"
 	"github.com/penstock/penstock/sink/stdout"
 	"github.com/penstock/penstock/sink/webhook"
+	"github.com/penstock/penstock/store/portable"
 	"github.com/penstock/penstock/store/postgres"
 	"github.com/penstock/penstock/store/sqlite"
 )
@@ -36,7 +37,7 @@ var sinks = []sinkDriver{
 }
 
 // stores is the same list for databases.
-var stores = []driver.Store{postgres.Driver, sqlite.Driver}
+var stores = []driver.Store{postgres.Driver, sqlite.Driver, portable.Driver}
 
 // Sink is the configuration of one sink of the list. Its zero value is none.
 type Sink struct {
@@ -221,7 +222,9 @@ func checkStoreURL(url, schema string) error {
 	if d == nil {
 		var usages []string
 		for _, d := range stores {
-			usages = append(usages, d.Usage)
+			if d.Usage != "" {
+				usages = append(usages, d.Usage)
+			}
 		}
 		return &penstock.FieldError{Field: "database_url", Problem: unknownScheme(url), Hint: "write " + oneOf(usages)}
 	}

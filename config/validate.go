@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/store/portable"
 )
 
 // SetDefaults fills in what is not set.
@@ -35,7 +36,7 @@ func (c *Config) SetDefaults() {
 	if c.Log.Format == "" {
 		c.Log.Format = Text
 	}
-	if scheme(c.DatabaseURL.Reveal()) != "sqlite" && c.Schema == "" {
+	if s := scheme(c.DatabaseURL.Reveal()); c.Schema == "" && s != "sqlite" && !portable.Is(s) {
 		c.Schema = "penstock"
 	}
 }

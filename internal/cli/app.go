@@ -44,6 +44,7 @@ type App struct {
 
 	DatabaseURL string
 	Schema      string
+	Profile     string
 	ConfigFile  string
 	LogLevel    string
 	LogFormat   string
@@ -80,16 +81,23 @@ var ErrNoDatabase = errors.New("no database is given: pass --database-url postgr
 // Database says which database to use, from the first of: --database-url, the file of
 // --config, $PENSTOCK_DATABASE_URL and ./penstock.yaml, which must agree.
 func (a *App) Database() (url, schema string, err error) {
-	if a.DatabaseURL != "" {
-		if a.ConfigFile != "" {
-			_, schema, err = config.Loader{}.Database(a.ConfigFile)
+	profile := config.Profile(a.Profile)
+	if profile != "" {
+		if err := profile.UnmarshalText([]byte(profile)); err != nil {
+			return "", "", Usage(fmt.Errorf("--profile %w", err))
 		}
-		return a.DatabaseURL, cmp.Or(a.Schema, schema), Usage(err)
+	}
+	if a.DatabaseURL != "" {
+		if a.ConfigFile == "" {
+			return profile.Of(a.DatabaseURL), a.Schema, nil
+		}
+		given, schema, err := config.Loader{DatabaseURL: a.DatabaseURL, Profile: profile}.Database(a.ConfigFile)
+		return given.Reveal(), cmp.Or(a.Schema, schema), Usage(err)
 	}
 	variable := a.Getenv("PENSTOCK_DATABASE_URL")
 	if a.ConfigFile == "" && variable != "" {
-		schema, err = a.agreed(variable)
-		return variable, cmp.Or(a.Schema, schema), err
+		url, schema, err = a.agreed(variable)
+		return url, cmp.Or(a.Schema, schema), err
 	}
 	cfg, err := a.LoadConfig()
 	if err != nil {
@@ -102,23 +110,25 @@ func (a *App) Database() (url, schema string, err error) {
 }
 
 // agreed checks that ./penstock.yaml, if it is there, means the database of the
-// variable, and returns its schema. Whoever set one and forgot the other would work on
+// variable, and returns that in the file's profile, and its schema. Whoever set one and forgot the other would work on
 // the wrong database.
-func (a *App) agreed(variable string) (schema string, err error) {
+func (a *App) agreed(variable string) (given, schema string, err error) {
+	profile := config.Profile(a.Profile)
 	if _, err := os.Stat(DefaultConfigFile); err != nil {
-		return "", nil
+		return profile.Of(variable), "", nil
 	}
 	// Only this is read: most verbs need nothing else of it.
-	url, schema, err := config.Loader{}.Database(DefaultConfigFile)
+	url, schema, err := config.Loader{Profile: profile}.Database(DefaultConfigFile)
 	if err != nil {
-		return "", Usage(err)
+		return "", "", Usage(err)
 	}
 	a.Stderr.Hide(url.Reveal())
 	if url != "" && !config.SameDatabase(url.Reveal(), variable) {
-		return "", Usage(fmt.Errorf("PENSTOCK_DATABASE_URL is %s, and ./%s has %s: pass --config %[2]s or --database-url to say which is meant, or unset the variable",
+		return "", "", Usage(fmt.Errorf("PENSTOCK_DATABASE_URL is %s, and ./%s has %s: pass --config %[2]s or --database-url to say which is meant, or unset the variable",
 			config.URL(variable), DefaultConfigFile, url))
 	}
-	return schema, nil
+	again, _, err := config.Loader{DatabaseURL: variable, Profile: profile}.Database(DefaultConfigFile)
+	return again.Reveal(), schema, Usage(err)
 }
 
 // LoadConfig reads the file of --config, or ./penstock.yaml if it is there. It
@@ -134,12 +144,12 @@ func (a *App) LoadConfig() (*config.Config, error) {
 	url := a.DatabaseURL
 	if url == "" && a.ConfigFile == "" {
 		if url = a.Getenv("PENSTOCK_DATABASE_URL"); url != "" {
-			if _, err := a.agreed(url); err != nil {
+			if _, _, err := a.agreed(url); err != nil {
 				return nil, err
 			}
 		}
 	}
-	cfg, err := config.Loader{DatabaseURL: url}.Load(file)
+	cfg, err := config.Loader{DatabaseURL: url, Profile: config.Profile(a.Profile)}.Load(file)
 	return cfg, Usage(err)
 }
 

@@ -26,6 +26,7 @@ func (a *App) Suggest(text string) string {
 			add("--config", a.ConfigFile)
 		}
 		add("--schema", a.Schema)
+		add("--profile", a.Profile)
 		return command + given
 	})
 }

@@ -2,6 +2,8 @@
 package pg
 
 import (
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -42,4 +44,19 @@ func severalHosts(config *pgconn.Config) bool {
 		}
 	}
 	return false
+}
+
+// Place says where a URL's database is, whoever logs in there and however; empty if that
+// cannot be told.
+func Place(url string) string {
+	c, err := pgconn.ParseConfig(url)
+	if err != nil {
+		return ""
+	}
+	hosts := []string{fmt.Sprintf("%s:%d", c.Host, c.Port)}
+	for _, f := range c.Fallbacks { // one for each host, and each way of using TLS
+		hosts = append(hosts, fmt.Sprintf("%s:%d", f.Host, f.Port))
+	}
+	slices.Sort(hosts)
+	return fmt.Sprint(slices.Compact(hosts), c.Database)
 }

@@ -101,7 +101,7 @@ func NewOutbox(schema, name string) *Outbox {
 }
 
 // Tx is what Publish needs of a pgx transaction; pgx.Tx, *pgx.Conn and *pgxpool.Pool have it.
-type Tx interface {
+type Tx = interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 }
 

@@ -2,13 +2,10 @@ package postgres
 
 import (
 	"context"
-	"fmt"
-	"slices"
-
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/driver"
+	"github.com/penstock/penstock/internal/pg"
 )
 
 // Driver is this store for config's list.
@@ -21,18 +18,5 @@ var Driver = driver.Store{
 		}
 		return store, nil
 	},
-	Place: place,
-}
-
-func place(url string) string {
-	c, err := pgconn.ParseConfig(url)
-	if err != nil {
-		return ""
-	}
-	hosts := []string{fmt.Sprintf("%s:%d", c.Host, c.Port)}
-	for _, f := range c.Fallbacks { // one for each host, and each way of using TLS
-		hosts = append(hosts, fmt.Sprintf("%s:%d", f.Host, f.Port))
-	}
-	slices.Sort(hosts)
-	return fmt.Sprint(slices.Compact(hosts), c.Database)
+	Place: pg.Place,
 }

@@ -85,7 +85,7 @@ func (o *Outbox) explain(err error) error {
 
 // PgxTx is what Publish needs of a pgx transaction; pgx.Tx, *pgx.Conn and
 // *pgxpool.Pool have it.
-type PgxTx interface {
+type PgxTx = interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 }
 

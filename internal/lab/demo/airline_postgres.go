@@ -10,7 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/penstock/penstock/store/postgres"
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/store/portable"
 )
 
 //go:embed sql/postgres/create.sql
@@ -27,13 +28,18 @@ var pgCommitted string
 
 type postgresAirline struct {
 	pool         *pgxpool.Pool
-	outbox       *postgres.Outbox
+	outbox       Publisher
 	schema       string // quoted
 	turn, depart string
 }
 
 // NewPostgresAirline creates the airline's tables in a schema of its own.
-func NewPostgresAirline(ctx context.Context, databaseURL, schema string, connections int, outbox *postgres.Outbox) (Airline, error) {
+// Publisher is a store's outbox, for a transaction of pgx's.
+type Publisher interface {
+	Publish(ctx context.Context, tx portable.Tx, msgs ...penstock.Message) error
+}
+
+func NewPostgresAirline(ctx context.Context, databaseURL, schema string, connections int, outbox Publisher) (Airline, error) {
 	cfg, err := pgxpool.ParseConfig(databaseURL)
 	if err != nil {
 		return nil, fmt.Errorf("the airline's database: %w", hidePassword(err, databaseURL))

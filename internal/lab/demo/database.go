@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/penstock/penstock/config"
+	"github.com/penstock/penstock/store/portable"
 	"github.com/penstock/penstock/store/postgres"
 )
 
@@ -49,7 +50,11 @@ func (r *run) openDatabase(ctx context.Context) (err error) {
 	} else {
 		// The check and the clean-up need no connection of their own: by then the
 		// producers have let go of theirs.
-		r.airline, err = NewPostgresAirline(ctx, r.DatabaseURL, airline, max(r.Producers, 1), postgres.NewOutbox(r.Schema, r.outbox))
+		outbox := Publisher(postgres.NewOutbox(r.Schema, r.outbox))
+		if portable.Is(r.DatabaseURL) {
+			outbox = portable.NewOutbox(r.Schema, r.outbox)
+		}
+		r.airline, err = NewPostgresAirline(ctx, portable.Plain(r.DatabaseURL), airline, max(r.Producers, 1), outbox)
 	}
 	if err != nil {
 		return err

@@ -1,0 +1,36 @@
+package config
+
+import (
+	"cmp"
+
+	"github.com/penstock/penstock/store/portable"
+)
+
+// Profile is how Penstock uses a database that speaks PostgreSQL's protocol.
+type Profile string
+
+// The profiles there are. Auto is that of the database's kind: postgres, for now.
+const (
+	Auto     Profile = "auto"
+	Postgres Profile = "postgres"
+	Portable Profile = "portable"
+)
+
+// UnmarshalText takes auto, postgres and portable.
+func (p *Profile) UnmarshalText(b []byte) error {
+	switch *p = Profile(b); *p {
+	case Auto, Postgres, Portable:
+		return nil
+	}
+	return &hintError{*notOneOf(string(b), []string{string(Auto), string(Postgres), string(Portable)})}
+}
+
+// Of is the URL of a database used like this. The driver is in its scheme, so whoever has the URL opens it so.
+func (p Profile) Of(url string) string {
+	if p == Portable {
+		return portable.URL(url)
+	}
+	return url
+}
+
+func (p Profile) or(over Profile) Profile { return cmp.Or(over, p) }

@@ -1,0 +1,45 @@
+package portable
+
+import (
+	"context"
+	"strings"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/driver"
+	"github.com/penstock/penstock/internal/pg"
+)
+
+// prefix before the scheme of a PostgreSQL URL says that the database is used by this store.
+const prefix = "portable+"
+
+// Driver is this store for config's list.
+var Driver = driver.Store{
+	Title: "a database in the portable profile", Schemes: []string{prefix + "postgres", prefix + "postgresql"},
+	Open: func(ctx context.Context, url, schema string) (penstock.Store, error) {
+		store, err := Open(ctx, Plain(url), Options{Schema: schema})
+		if err != nil {
+			return nil, err // not a nil *Store in a non-nil interface
+		}
+		return store, nil
+	},
+	Place: func(url string) string { return pg.Place(Plain(url)) },
+}
+
+// Is tells whether a URL, or its scheme, is one of this store's.
+func Is(url string) bool { return strings.HasPrefix(strings.ToLower(url), prefix) }
+
+// URL has a database used by this store. What is no PostgreSQL URL stays as it is.
+func URL(url string) string {
+	if strings.HasPrefix(strings.ToLower(url), "postgres") {
+		return prefix + url
+	}
+	return url
+}
+
+// Plain is the URL as PostgreSQL's clients take it.
+func Plain(url string) string {
+	if Is(url) {
+		return url[len(prefix):]
+	}
+	return url
+}
