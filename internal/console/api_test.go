@@ -327,10 +327,10 @@ func TestDeadLettersByCauseAndAllThatMatch(t *testing.T) {
 				t.Errorf("%s %s: %d %s, want %+v", what, body, code, text, want)
 			}
 		}
-		act("discard", `{"error": "no such mailbox", "dry_run": true}`, console.Done{Matched: 10, DryRun: true})
-		act("discard", `{"error": "no such mailbox"}`, console.Done{Matched: 10, Done: 10})
-		act("retry", `{"group": "1"}`, console.Done{Matched: 10, Done: 10})
-		act("retry", `{"error": "no such mailbox"}`, console.Done{})
+		act("discard", `{"error": "no such mailbox", "dry_run": true}`, console.Done{Matched: 10, Looked: 30, DryRun: true})
+		act("discard", `{"error": "no such mailbox"}`, console.Done{Matched: 10, Done: 10, Looked: 30})
+		act("retry", `{"group": "1"}`, console.Done{Matched: 10, Done: 10, Looked: 20})
+		act("retry", `{"error": "no such mailbox"}`, console.Done{Looked: 10})
 		if log := d.log.String(); strings.Count(log, "console: did discard") != 2 || !strings.Contains(log, "role=operate") || !strings.Contains(log, "/queues/mails/dead/retry") {
 			t.Errorf("the log has %s", log)
 		}
