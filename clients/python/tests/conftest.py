@@ -32,14 +32,14 @@ def server() -> str:
 
 
 @pytest.fixture(scope="session")
-def empty(server: str) -> Iterator[Callable[[], str]]:
+def empty(server: str) -> Iterator[Callable[..., str]]:
     """Makes databases without a schema of Penstock's."""
     made: list[str] = []
 
-    def make() -> str:
+    def make(options: str = "") -> str:
         name = f"py_{uuid.uuid4().hex[:12]}"
         with psycopg.connect(server, autocommit=True) as conn:
-            conn.execute(f'create database "{name}"')
+            conn.execute(f'create database "{name}" {options}'.encode())
         made.append(name)
         parts = urlsplit(server)
         return urlunsplit(parts._replace(path="/" + name))
@@ -51,7 +51,7 @@ def empty(server: str) -> Iterator[Callable[[], str]]:
 
 
 @pytest.fixture(scope="session")
-def url(empty: Callable[[], str]) -> str:
+def url(empty: Callable[..., str]) -> str:
     made = empty()
     penstock("migrate", "--database-url", made)
     return made

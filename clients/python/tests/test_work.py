@@ -22,6 +22,7 @@ import penstock
 from penstock import aio
 from penstock._desk import Options
 
+from .conftest import penstock as penstock_cli
 from .conftest import rows, until
 
 Run = Callable[..., "Running"]
@@ -167,6 +168,21 @@ def test_outcomes(start: Run, db: psycopg.Connection, queue: str) -> None:
     until(lambda: running.words(ids["error"]) == ["failed"])
     until(lambda: running.words(ids["nonsense"]) == ["failed"])
     until(lambda: status(db, queue) == (0, 0, 2, 0, 1))  # by the queue's backoff
+
+
+def test_a_reason_that_the_database_cannot_hold(start: Run, empty: Callable[..., str]) -> None:
+    latin = empty("encoding 'LATIN1' locale 'C' template template0")
+    penstock_cli("migrate", "--database-url", latin)
+
+    def handler(_job: penstock.Job) -> None:
+        raise penstock.DeadLetter("no \u4e00")
+
+    with psycopg.connect(latin, autocommit=True) as conn:
+        conn.execute("select penstock.create_queue('q')")
+        penstock.enqueue(conn, "q", "x")
+        running = start("q", handler, db=latin)
+        until(lambda: running.ended)
+        assert rows(conn, "select failures::text like '%%no ?%%' from penstock._dead_job") == [(True,)]
 
 
 def test_leases_are_extended(start: Run, db: psycopg.Connection, queue: str) -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ._model import Cancelled, DeadLetter, FieldError, Job, LeaseLostError, NotFoundError, Outcome, Retry, SchemaError, Snooze
+from ._seam import sqlstate
 from ._sql import Op, Postgres
 
 log = logging.getLogger("penstock")
@@ -58,11 +59,12 @@ class Options:
 class Task:
     """A claimed job, from its claim until its end is written."""
 
-    __slots__ = ("begun", "done", "ended", "job", "lost", "outcome", "took", "until")
+    __slots__ = ("ascii", "begun", "done", "ended", "job", "lost", "outcome", "took", "until")
 
     def __init__(self, job: Job, until: float):
         self.job, self.until = job, until
         self.begun = self.ended = self.lost = False
+        self.ascii = False  # the database has refused the reason's letters
         self.took, self.done = 0.0, 0.0
         self.outcome = "done"
 
@@ -166,16 +168,20 @@ class Desk:
 
     def verdict(self, task: Task, how: object) -> tuple[str, Op[Any]]:
         """The statement that ends an attempt which is not done, and the word for it."""
-        q, lease = self.queue, task.job.lease
+        q, lease, letters = self.queue, task.job.lease, ascii_only if task.ascii else str
         if isinstance(how, Snooze):
             return "snoozed", self.sql.release(q, [lease], how.after or 0)
         if isinstance(how, DeadLetter):
-            return "dead", self.sql.dead_letter(q, lease, how.reason)
+            return "dead", self.sql.dead_letter(q, lease, letters(how.reason))
         if isinstance(how, Retry):
-            return "failed", self.sql.retry(q, lease, how.after, how.reason)
+            return "failed", self.sql.retry(q, lease, how.after, letters(how.reason))
         if task.job.aborted:  # not the job's fault
             return "released", self.sql.release(q, [lease])
-        return "failed", self.sql.retry(q, lease, None, reason_of(how))
+        return "failed", self.sql.retry(q, lease, None, letters(reason_of(how)))
+
+    def refused(self, task: Task, e: Exception) -> None:
+        """Writing how an attempt ended has failed: where the database's encoding lacks letters of the reason, the next try does without them."""
+        task.ascii = task.ascii or isinstance(e, UnicodeEncodeError) or sqlstate(e) == "22P05"
 
     def written(self, task: Task, word: str, answer: object, how: object) -> None:
         if word == "failed" and answer:
@@ -241,6 +247,10 @@ def reason_of(how: object) -> str:
     if isinstance(how, BaseException):
         return f"{type(how).__name__}: {how}" if str(how) else type(how).__name__
     return f"the handler returned {how!r}, which is no outcome"
+
+
+def ascii_only(reason: str) -> str:
+    return reason.encode("ascii", errors="replace").decode("ascii")
 
 
 def permanent(e: BaseException) -> bool:

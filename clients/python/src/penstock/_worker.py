@@ -194,6 +194,9 @@ class Worker:
             answer: object = line.call(op)
         except LeaseLostError:
             word, answer = "lost", True
+        except Exception as e:
+            self.desk.refused(task, e)
+            raise
         with self.changes:
             self.desk.failures.popleft()
             self.desk.written(task, word, answer, how)

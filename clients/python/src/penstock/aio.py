@@ -260,6 +260,9 @@ class Worker:
             answer: object = await line.call(op)
         except LeaseLostError:
             word, answer = "lost", True
+        except Exception as e:
+            self.desk.refused(task, e)
+            raise
         self.desk.failures.popleft()
         self.desk.written(task, word, answer, how)
 
