@@ -20,6 +20,11 @@ public final class Outcome extends RuntimeException {
         this.after = after;
     }
 
+    /** Whether it ends the job as one that needs nothing more: done and cancelled do. */
+    public boolean endsJob() {
+        return how == How.DONE || how == How.CANCELLED;
+    }
+
     /** The job is done. null means the same. */
     public static Outcome done() {
         return new Outcome(How.DONE, null, null);

@@ -165,7 +165,7 @@ public final class Penstock {
                 boolean committed = false;
                 try {
                     Outcome outcome = handler.handle(connection, job);
-                    if (outcome != null && outcome.how != Outcome.How.DONE && outcome.how != Outcome.How.CANCELLED) {
+                    if (outcome != null && !outcome.endsJob()) {
                         return outcome;
                     }
                     on(Execute.on(connection)).withSchemaOf(this).queue(queue).ack(job.lease());

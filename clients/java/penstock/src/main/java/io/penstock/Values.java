@@ -5,7 +5,6 @@ import java.nio.charset.CharacterCodingException;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.time.Instant;
-import java.time.ZoneOffset;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
@@ -15,6 +14,7 @@ final class Values {
     private static final int MAX_PAYLOAD = 64 << 20;
     private static final int MAX_HEADERS = 64 << 10;
     private static final Instant FIRST = Instant.parse("0001-01-01T00:00:00Z");
+    private static final Instant LAST = Instant.parse("9999-12-31T23:59:59.999999Z");
 
     private Values() {}
 
@@ -123,7 +123,7 @@ final class Values {
         if (at.isBefore(FIRST)) {
             return FIRST.toString();
         }
-        if (at.atOffset(ZoneOffset.UTC).getYear() > 9999) {
+        if (at.isAfter(LAST)) {
             throw new FieldException("notBefore", "is " + at + ", the last year is 9999");
         }
         return at.toString();

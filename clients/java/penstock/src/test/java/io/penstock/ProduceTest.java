@@ -1,0 +1,160 @@
+package io.penstock;
+
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.lang.reflect.Proxy;
+import java.sql.Connection;
+import java.time.Duration;
+import java.time.Instant;
+import java.util.List;
+import java.util.Map;
+import javax.sql.DataSource;
+import org.jooq.SQLDialect;
+import org.jooq.impl.DSL;
+import org.junit.jupiter.api.AfterAll;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+
+class ProduceTest {
+    private static Database database;
+    private Connection tx;
+    private Penstock penstock;
+
+    @BeforeAll
+    static void make() throws Exception {
+        database = new Database();
+    }
+
+    @AfterAll
+    static void drop() throws Exception {
+        database.close();
+    }
+
+    @BeforeEach
+    void begin() throws Exception {
+        tx = database.dataSource.getConnection();
+        tx.setAutoCommit(false);
+        penstock = Penstock.on(tx);
+    }
+
+    @AfterEach
+    void rollback() throws Exception {
+        tx.rollback();
+        tx.close();
+    }
+
+    @Test
+    void whatWasPublishedIsFound() {
+        Map<String, String> headers = Map.of("a", "\"quotes\" \\ \u0001 ü \uD83D\uDE00", "b", "{NULL,}");
+        penstock.publish("orders", Message.of(new byte[] {0, -1}).key("ann").topic("placed").id("1").headers(headers));
+        penstock.publish("orders", Message.of("").topic("other"));
+        Message found = Testing.requirePublished(penstock, "orders", "placed", "ann");
+        assertArrayEquals(new byte[] {0, -1}, found.payload());
+        assertEquals(headers, found.headers());
+        assertTrue(assertThrows(AssertionError.class, () -> Testing.requirePublished(penstock, "orders", "placed", "bob")).getMessage().contains("topic other"));
+    }
+
+    @Test
+    void jobsCarryEverything() {
+        Instant due = Instant.now().minusSeconds(60);
+        penstock.enqueueMany("jobs", List.of(
+            NewJob.of("payload").key("k").priority(-3).notBefore(due).dedupKey("d").headers(Map.of("h", "v")),
+            NewJob.of("later").notBefore(due.plusSeconds(3600))));
+        Job job = Testing.runOne(penstock, "jobs", j -> null).job();
+        assertEquals(List.of("payload", "k", "", -3, 1, Map.of("h", "v")), List.of(job.text(), job.key(), job.groupKey(), job.priority(), job.attempt(), job.headers()));
+        assertThrows(AssertionError.class, () -> Testing.runOne(penstock, "jobs", j -> null));
+    }
+
+    @Test
+    void oneRunsInTheTestsTransaction() {
+        penstock.enqueue("jobs", NewJob.of("x"));
+        penstock.enqueue("jobs", NewJob.of("y"));
+        assertTrue(((Outcome) Testing.runOne(penstock, "jobs", j -> null).outcome()).endsJob());
+        assertEquals("no", Testing.runOne(penstock, "jobs", j -> { throw new Exception("no"); }).outcome().getMessage());
+    }
+
+    @Test
+    void aBufferWritesInOrderAtSoManyAndAtTheEnd() throws Exception {
+        Buffer buffer = penstock.buffer(3);
+        for (int i = 0; i < 5; i++) {
+            buffer.publish("orders", Message.of("" + i).topic("buffered"));
+        }
+        assertEquals("2", new String(Testing.requirePublished(penstock, "orders", "buffered", null).payload()));
+        buffer.enqueue("jobs", NewJob.of("job"));
+        buffer.flush();
+        assertEquals("4", new String(Testing.requirePublished(penstock, "orders", "buffered", null).payload()));
+        assertEquals("job", Testing.runOne(penstock, "jobs", j -> null).job().text());
+        penstock.buffered(b -> b.publish("orders", Message.of("5").topic("buffered")));
+        assertEquals("5", new String(Testing.requirePublished(penstock, "orders", "buffered", null).payload()));
+    }
+
+    @Test
+    void whatCannotBeCarriedIsRefusedAndTheTransactionGoesOn() {
+        for (var wrong : Map.<String, Runnable>of(
+            "key", () -> penstock.publish("orders", Message.of("").key("k".repeat(1025))),
+            "topic", () -> penstock.publishMany("orders", List.of(Message.of(""), Message.of("").topic("\0"))),
+            "id", () -> penstock.publish("orders", Message.of("").id("\n")),
+            "payload", () -> Message.of("\uD800"),
+            "headers", () -> penstock.buffer(9).publish("orders", Message.of("").headers(Map.of("", "x"))),
+            "priority", () -> penstock.enqueue("jobs", NewJob.of("").priority(16)),
+            "dedupKey", () -> penstock.enqueue("jobs", NewJob.of("").dedupKey("\uDC00")),
+            "notBefore", () -> penstock.enqueue("jobs", NewJob.of("").notBefore(Instant.MAX))).entrySet()) {
+            assertEquals(wrong.getKey(), assertThrows(FieldException.class, wrong.getValue()::run).field());
+        }
+        penstock.publish("orders", Message.of(""));
+    }
+
+    @Test
+    void errorsSayWhatToDo() {
+        var missing = assertThrows(NotFoundException.class, () -> penstock.publish("missing", Message.of("")));
+        assertEquals("42P01", missing.sqlState());
+        assertTrue(missing.getMessage().contains("penstock outbox create") || missing.getMessage().contains("outbox create"), missing.getMessage());
+        var schema = assertThrows(SchemaException.class, () -> Penstock.on(database.dataSource).schema("elsewhere").check());
+        assertTrue(schema.getMessage().contains("penstock migrate"), schema.getMessage());
+    }
+
+    @Test
+    void aDataSourceThatDoesNotCommitIsRefused() {
+        DataSource off = (DataSource) Proxy.newProxyInstance(getClass().getClassLoader(), new Class<?>[] {DataSource.class}, (proxy, method, args) -> {
+            Connection connection = database.dataSource.getConnection();
+            connection.setAutoCommit(false);
+            return connection;
+        });
+        var e = assertThrows(IllegalStateException.class, () -> Penstock.on(off).publish("orders", Message.of("")));
+        assertTrue(e.getMessage().contains("Connection of your transaction"), e.getMessage());
+    }
+
+    @Test
+    void inJooqsTransaction() throws Exception {
+        var dsl = DSL.using(database.dataSource, SQLDialect.POSTGRES);
+        assertThrows(IllegalStateException.class, () -> dsl.transaction(of -> {
+            of.dsl().connection(c -> Penstock.on(c).publish("orders", Message.of("").topic("jooq")));
+            throw new IllegalStateException("rolled back");
+        }));
+        dsl.transaction(of -> of.dsl().connection(c -> Penstock.on(c).publish("orders", Message.of("").topic("jooq"))));
+        assertEquals(1L, database.value("delete from penstock.orders where topic = 'jooq' returning (select count(*) from penstock.orders where topic = 'jooq')"));
+    }
+
+    @Test
+    void anInboxKnowsWhatItHad() {
+        assertTrue(penstock.inbox("billing").first("m"));
+        assertFalse(penstock.inbox("billing").first("m"));
+    }
+
+    @Test
+    void timePassesAtOnce() throws Exception {
+        try (Database own = new Database()) {
+            Penstock here = Penstock.on(own.dataSource);
+            here.enqueue("jobs", NewJob.of("later").notBefore(Instant.now().plusSeconds(3600)));
+            assertTrue(here.queue("jobs").claim(1, Duration.ofMinutes(1), "", "", List.of()).jobs().isEmpty());
+            Testing.advance(here, "jobs", Duration.ofHours(2));
+            assertEquals("later", here.queue("jobs").claim(1, Duration.ofMinutes(1), "", "", List.of()).jobs().get(0).text());
+        }
+    }
+}

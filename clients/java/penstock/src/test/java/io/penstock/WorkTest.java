@@ -1,0 +1,239 @@
+package io.penstock;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.penstock.WorkOptions.End;
+import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.Proxy;
+import java.sql.Connection;
+import java.sql.SQLException;
+import java.time.Duration;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicBoolean;
+import javax.sql.DataSource;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+
+@Timeout(value = 3, unit = TimeUnit.MINUTES) // ends what has failed
+class WorkTest {
+    private Database database;
+    private Penstock penstock;
+    private final LinkedBlockingQueue<Map.Entry<String, End>> ends = new LinkedBlockingQueue<>();
+    private final WorkOptions options = new WorkOptions().onEnd((job, end) -> ends.add(Map.entry(job.text(), end)));
+
+    @BeforeEach
+    void make() throws Exception {
+        database = new Database();
+        penstock = Penstock.on(database.dataSource);
+    }
+
+    @AfterEach
+    void drop() throws Exception {
+        database.close();
+    }
+
+    private void enqueue(String... payloads) {
+        penstock.enqueueMany("jobs", List.of(payloads).stream().map(NewJob::of).toList());
+    }
+
+    private Map<String, End> ended(int n) throws InterruptedException {
+        Map<String, End> all = new ConcurrentHashMap<>();
+        while (all.size() < n) {
+            var one = ends.take();
+            all.put(one.getKey(), one.getValue());
+        }
+        return all;
+    }
+
+    @Test
+    void outcomesAreReturnedOrThrown() throws Exception {
+        enqueue("done", "null", "retry", "snooze", "dead", "cancelled", "throws", "error");
+        try (Worker worker = penstock.worker("jobs", job -> switch (job.text()) {
+            case "done" -> Outcome.done();
+            case "retry" -> throw Outcome.retry(Duration.ofHours(1), "later");
+            case "snooze" -> Outcome.snooze(Duration.ofHours(1));
+            case "dead" -> throw Outcome.deadLetter("no good");
+            case "cancelled" -> Outcome.cancelled();
+            case "throws" -> throw new Exception("\0 \uD800 一");
+            case "error" -> throw new StackOverflowError();
+            default -> null;
+        }, options).start()) {
+            assertEquals(Map.of("done", End.DONE, "null", End.DONE, "retry", End.FAILED, "snooze", End.SNOOZED, "dead", End.DEAD, "cancelled", End.CANCELLED,
+                "throws", End.FAILED, "error", End.FAILED), ended(8));
+        }
+    }
+
+    @Test
+    void handlersRunInVirtualThreadsWhereThereAreAny() throws Exception {
+        enqueue("x");
+        var thread = new LinkedBlockingQueue<Boolean>();
+        try (Worker worker = penstock.worker("jobs", job -> {
+            thread.add(Runtime.version().feature() >= 21 && (Boolean) Thread.class.getMethod("isVirtual").invoke(Thread.currentThread()));
+            return null;
+        }, options).start()) {
+            assertEquals(Runtime.version().feature() >= 21, thread.take());
+        }
+    }
+
+    @Test
+    void aReasonThatTheDatabaseCannotHoldIsReplaced() throws Exception {
+        try (Database latin = new Database("encoding 'LATIN1' locale 'C' template template0")) {
+            Penstock there = Penstock.on(latin.dataSource);
+            there.enqueue("jobs", NewJob.of("x"));
+            try (Worker worker = there.worker("jobs", job -> Outcome.deadLetter("no 一"), options).start()) {
+                assertEquals(Map.of("x", End.DEAD), ended(1));
+            }
+            assertEquals(true, latin.value("select failures::text like '%no ?%' from penstock._dead_job"));
+        }
+    }
+
+    @Test
+    void aLostLeaseInterruptsTheHandler() throws Exception {
+        enqueue("x");
+        var causes = new LinkedBlockingQueue<Job.Aborted>();
+        try (Worker worker = penstock.worker("jobs", job -> {
+            assertNull(job.aborted());
+            penstock.queue("jobs").ackMany(List.of(job.lease())); // as if it had run elsewhere
+            try {
+                new CountDownLatch(1).await();
+            } catch (InterruptedException e) {
+                causes.add(job.aborted());
+                throw e;
+            }
+            return null;
+        }, options.lease(Duration.ofSeconds(1))).start()) {
+            assertEquals(Job.Aborted.LEASE_LOST, causes.take());
+            assertEquals(Map.of("x", End.LOST), ended(1));
+        }
+    }
+
+    @Test
+    void leasesAreExtendedWhileHandlersRun() throws Exception {
+        enqueue("x");
+        CountDownLatch goOn = new CountDownLatch(1);
+        var begun = new LinkedBlockingQueue<Job>();
+        try (Worker worker = penstock.worker("jobs", job -> {
+            begun.add(job);
+            goOn.await();
+            return null;
+        }, options.lease(Duration.ofSeconds(20))).start()) {
+            Job job = begun.take();
+            String until = "select lease_until from penstock._lease";
+            Object first = database.value(until);
+            while (first.equals(database.value(until))) {
+                Thread.onSpinWait();
+            }
+            goOn.countDown();
+            assertEquals(Map.of("x", End.DONE), ended(1));
+            assertEquals(1, job.attempt());
+        }
+    }
+
+    @Test
+    void whatAnotherAttemptCannotCureEndsIt() {
+        assertThrows(NotFoundException.class, () -> penstock.worker("missing", job -> null, options).run());
+        assertThrows(SchemaException.class, () -> penstock.schema("elsewhere").worker("jobs", job -> null, options).run());
+        assertThrows(FieldException.class, () -> new WorkOptions().concurrency(0));
+    }
+
+    @Test
+    void aWorkerGoesOnThroughErrorsOfTheDatabase() throws Exception {
+        enqueue("a");
+        try (Worker worker = penstock.worker("jobs", job -> {
+            if (job.text().equals("a")) {
+                database.execute("select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()");
+            }
+            return null;
+        }, options).start()) {
+            ended(1);
+            enqueue("b");
+            assertEquals(Map.of("b", End.DONE), ended(1));
+        }
+    }
+
+    @Test
+    void inATransactionEverythingOrNothing() throws Exception {
+        database.execute("create table effect (payload text)");
+        enqueue("good", "bad", "thrown");
+        try (Worker worker = penstock.worker("jobs", penstock.inTransaction("jobs", (tx, job) -> {
+            Execute.on(tx).execute("insert into effect values (?)", job.text());
+            if (job.text().equals("thrown")) {
+                throw new Exception("no");
+            }
+            return job.text().equals("bad") ? Outcome.deadLetter("bad") : Outcome.done();
+        }), options).start()) {
+            assertEquals(Map.of("good", End.SETTLED, "bad", End.DEAD, "thrown", End.FAILED), ended(3));
+        }
+        assertEquals("good", database.value("select string_agg(payload, ' ') from effect"));
+    }
+
+    /** Between the statement that ends the job and the commit: nothing has happened, and the job runs again. */
+    @Test
+    void aCommitThatFailsIsAnotherAttempt() throws Exception {
+        database.execute("create table effect (attempt int)");
+        enqueue("x");
+        AtomicBoolean fails = new AtomicBoolean(true);
+        DataSource failing = wrapped(DataSource.class, database.dataSource, method -> {}, made -> wrapped(Connection.class, made, method -> {
+            if (method.equals("commit") && fails.getAndSet(false)) {
+                throw new SQLException("the commit is refused", "40001");
+            }
+        }, same -> same));
+        Penstock there = Penstock.on(failing);
+        try (Worker worker = there.worker("jobs", there.inTransaction("jobs", (tx, job) -> {
+            Execute.on(tx).execute("insert into effect values (?)", job.attempt());
+            return Outcome.done();
+        }), options).start()) {
+            assertEquals(Map.of("x", End.FAILED), ended(1));
+            Testing.advance(penstock, "jobs", Duration.ofHours(1));
+            assertEquals(Map.of("x", End.SETTLED), ended(1));
+        }
+        assertFalse(fails.get());
+        assertEquals("2", database.value("select string_agg(attempt::text, ' ') from effect"));
+    }
+
+    private interface Before {
+        void call(String method) throws SQLException;
+    }
+
+    private static <T> T wrapped(Class<T> type, Object real, Before before, java.util.function.UnaryOperator<Object> made) {
+        return type.cast(Proxy.newProxyInstance(type.getClassLoader(), new Class<?>[] {type}, (proxy, method, args) -> {
+            before.call(method.getName());
+            try {
+                Object result = method.invoke(real, args);
+                return method.getName().equals("getConnection") ? made.apply(result) : result;
+            } catch (InvocationTargetException e) {
+                throw e.getCause();
+            }
+        }));
+    }
+
+    @Test
+    void closingGivesBackWhatHasNotBegunAndDrains() throws Exception {
+        enqueue("a", "b", "c");
+        CountDownLatch begun = new CountDownLatch(1);
+        CountDownLatch goOn = new CountDownLatch(1);
+        Worker worker = penstock.worker("jobs", job -> {
+            begun.countDown();
+            goOn.await();
+            return null;
+        }, options.concurrency(1)).start();
+        begun.await();
+        worker.stop();
+        goOn.countDown();
+        worker.close();
+        assertEquals(1, ends.stream().filter(e -> e.getValue() == End.DONE).count());
+        assertEquals(2L, database.value("select count(*) from penstock.jobs"));
+        assertTrue(penstock.queue("jobs").claim(9, Duration.ofMinutes(1), "", "", List.of()).jobs().stream().allMatch(j -> j.attempt() == 1));
+    }
+}
