@@ -21,9 +21,8 @@ type fixture struct {
 }
 
 func newFixture(t testing.TB, opts portable.Options) *fixture {
-	f := &fixture{TB: t, url: migrated.Database(t)}
+	f := &fixture{TB: t, url: created.Database(t)}
 	f.store = openStore(t, f.url, opts)
-	f.must(f.store.CreateOutbox(t.Context(), "orders"))
 	return f
 }
 

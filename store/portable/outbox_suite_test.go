@@ -24,7 +24,7 @@ func TestStore(t *testing.T) {
 		Open: func(t testing.TB) storetest.Instance {
 			return instanceOn(t, testserver.Database(t, testserver.PostgresURL(t)), slow)
 		},
-		OpenMigrated: func(t testing.TB) storetest.Instance { return instanceOn(t, migrated.Database(t), slow) },
+		OpenCreated: func(t testing.TB) storetest.Instance { return instanceOn(t, created.Database(t), slow) },
 		// Not Reclaim: plain tables do not shrink.
 		Features: storetest.Features{ConcurrentWriters: true, Outage: true},
 	})
@@ -33,17 +33,17 @@ func TestStore(t *testing.T) {
 // slow: a transaction of the suite may be open for as long as a test.
 var slow = portable.Options{Margin: time.Hour}
 
-var migrated = testserver.Template{Fill: func(url string) error {
+var created = testserver.Template{Fill: func(url string) error {
 	store, err := portable.Open(context.Background(), url, portable.Options{})
 	if err != nil {
 		return err
 	}
-	return errors.Join(store.Migrate(context.Background()), store.Close())
+	return errors.Join(store.Migrate(context.Background()), store.CreateOutbox(context.Background(), storetest.Outbox), store.Close())
 }}
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if err := migrated.Drop(); err != nil {
+	if err := created.Drop(); err != nil {
 		fmt.Fprintln(os.Stderr, "drop the template of the tests' databases:", err)
 	}
 	os.Exit(code)
