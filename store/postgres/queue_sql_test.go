@@ -347,6 +347,32 @@ func TestDropQueue(t *testing.T) {
 	f.wantClaim(1, 1)
 }
 
+// A worker's transaction locks a segment first and the queue's table later; who drops the queue wants both.
+func TestDropQueueWaitsForTransactionsOfWorkers(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t, "fifo")
+	f.Exec("select penstock.enqueue('q', 'x')")
+	conn := f.Connect()
+	worker, err := conn.Begin(f.Ctx)
+	f.Must(err)
+	_, err = worker.Exec(f.Ctx, "select penstock.dequeue('q')")
+	f.Must(err)
+	dropping := f.Connect()
+	dropped := make(chan error, 1)
+	go func() {
+		_, err := dropping.Exec(f.Ctx, "select penstock.drop_queue('q')")
+		dropped <- err
+	}()
+	f.Eventually("the queue is being dropped", func() bool {
+		return f.Number("select count(*) from pg_stat_activity where pid = $1 and wait_event_type = 'Lock'", dropping.PgConn().PID()) == 1
+	})
+	_, err = worker.Exec(f.Ctx, "select penstock.enqueue('q', 'y')")
+	f.Must(err)
+	f.Must(worker.Commit(f.Ctx))
+	f.Must(<-dropped)
+	f.wantText("0", "select count(*)::text from pg_class where relname = 'q'")
+}
+
 // Whatever is wrong has a stable SQLSTATE, and a hint.
 func TestBadJobs(t *testing.T) {
 	t.Parallel()

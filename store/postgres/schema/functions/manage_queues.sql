@@ -35,28 +35,37 @@ begin
     perform _set_flags(q.id);
 end $$;
 
--- drop_queue removes a queue with its jobs, dead letters and schedules. Error: 42P01.
+-- drop_queue removes a queue with its jobs, dead letters and schedules. Error: 42P01. Workers lock its segments, its table and its
+-- registers in any order. So it has all locks soon or gives all back and tries again, and nobody waits for it who has one that it wants.
 create or replace function drop_queue(name text) returns void
-language plpgsql set search_path from current as $$
+language plpgsql set search_path from current set lock_timeout = '50ms' as $$
 declare
-    q    _queue := _queue_named(name);
+    q    _queue;
     made text;
 begin
-    perform pg_advisory_xact_lock('_queue'::regclass::oid::int, 0);
-    perform _forget_hashes(_functions_of_queue(q.name));
-    for made in select f::regprocedure::text from unnest(_functions_of_queue(q.name)) f loop
-        execute 'drop function ' || made;
+    loop
+        begin
+            perform pg_advisory_xact_lock('_queue'::regclass::oid::int, 0);
+            q := _queue_named(name);
+            perform _forget_hashes(_functions_of_queue(q.name));
+            for made in select f::regprocedure::text from unnest(_functions_of_queue(q.name)) f loop
+                execute 'drop function ' || made;
+            end loop;
+            execute format('drop table %s', _q(q.name));
+            for made in select c.relname from pg_class c
+                         where c.relnamespace = quote_ident(current_schema())::regnamespace and c.relkind = 'S' and starts_with(c.relname::text, '_' || q.name || '.')
+                           and position('.' in substr(c.relname::text, length(q.name) + 3)) = 0 loop
+                execute format('drop sequence %s', _q(made));
+            end loop;
+            delete from _lease where queue = q.id;
+            delete from _scheduled where queue = q.id;
+            delete from _dedup where queue = q.id;
+            delete from _queue where id = q.id;
+            return;
+        exception when lock_not_available then
+            perform pg_sleep(0.05 + 0.1 * random());
+        end;
     end loop;
-    execute format('drop table %s', _q(q.name));
-    for made in select c.relname from pg_class c
-                 where c.relnamespace = quote_ident(current_schema())::regnamespace and c.relkind = 'S' and starts_with(c.relname::text, '_' || q.name || '.')
-                   and position('.' in substr(c.relname::text, length(q.name) + 3)) = 0 loop
-        execute format('drop sequence %s', _q(made));
-    end loop;
-    delete from _lease where queue = q.id;
-    delete from _scheduled where queue = q.id;
-    delete from _dedup where queue = q.id;
-    delete from _queue where id = q.id;
 end $$;
 
 -- grant_enqueuer lets a role write jobs to one queue and do nothing else, by enqueue
