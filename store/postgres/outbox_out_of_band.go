@@ -177,7 +177,7 @@ func (src *Source) unhold(ctx context.Context, sess *session) error {
 	var wanted []string // names, "" for all
 	var upTo []int64    // and which of their states
 	if some {
-		if err := sess.read.QueryRow(ctx, "select coalesce(array_agg(line), '{}'), coalesce(array_agg(n), '{}') from "+src.store.table("_retry")+
+		if err := sess.read.QueryRow(ctx, "select coalesce(array_agg(parked_key), '{}'), coalesce(array_agg(n), '{}') from "+src.store.table("_retry")+
 			" where subscription = $1", src.id).Scan(&wanted, &upTo); err != nil {
 			return err
 		}
@@ -223,7 +223,7 @@ func (src *Source) unhold(ctx context.Context, sess *session) error {
 		sess.outOfBand.released = time.Time{}
 	} else if len(wanted) > 0 {
 		_, err = sess.read.Exec(ctx, "delete from "+src.store.table("_retry")+
-			" where subscription = $1 and (line, n) in (select * from unnest($2::text[], $3::bigint[]))", src.id, wanted, upTo)
+			" where subscription = $1 and (parked_key, n) in (select * from unnest($2::text[], $3::bigint[]))", src.id, wanted, upTo)
 	}
 	return err
 }

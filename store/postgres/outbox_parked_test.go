@@ -189,7 +189,7 @@ func TestPlansOfTheParkedRing(t *testing.T) {
 				t.Errorf("%s: %s in\n%s", when, bad, plan.String())
 			}
 		}
-		for _, want := range []string{`Index Cond: \(\(subscription = .*ROW\(due, n\) >.*due <= statement_timestamp`, `Index Cond: \(\(subscription = .* AND \(line = c.*\) AND \(n >`, `Index Cond: \(\(subscription = .* AND \(line = c.*\) AND \(p >=`} {
+		for _, want := range []string{`Index Cond: \(\(subscription = .*ROW\(due, n\) >.*due <= statement_timestamp`, `Index Cond: \(\(subscription = .* AND \(parked_key = c.*\) AND \(n >`, `Index Cond: \(\(subscription = .* AND \(parked_key = c.*\) AND \(p >=`} {
 			if !regexp.MustCompile(want).MatchString(plan.String()) {
 				t.Errorf("%s: no %q in\n%s", when, want, plan.String())
 			}

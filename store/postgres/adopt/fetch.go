@@ -257,19 +257,19 @@ func (s *Source) notOutOfBand(ctx context.Context, ids []string) ([]string, erro
 	return kept, nil
 }
 
-// known asks which rows are out of band and which lines have to wait.
-func (s *Source) known(ctx context.Context, q querier, ids, lines []string) (outOfBand, waiting map[string]bool, err error) {
-	rows, err := q.Query(ctx, s.t.own("known"), s.lease.id, notNil(ids), notNil(lines))
+// known asks which rows are out of band and which parked keys have to wait.
+func (s *Source) known(ctx context.Context, q querier, ids, parkedKeys []string) (outOfBand, waiting map[string]bool, err error) {
+	rows, err := q.Query(ctx, s.t.own("known"), s.lease.id, notNil(ids), notNil(parkedKeys))
 	if err != nil {
 		return nil, nil, err
 	}
 	outOfBand, waiting = map[string]bool{}, map[string]bool{}
-	var id, line *string
-	_, err = pgx.ForEachRow(rows, []any{&id, &line}, func() error {
+	var id, parkedKey *string
+	_, err = pgx.ForEachRow(rows, []any{&id, &parkedKey}, func() error {
 		if id != nil {
 			outOfBand[*id] = true
-		} else if line != nil {
-			waiting[*line] = true
+		} else if parkedKey != nil {
+			waiting[*parkedKey] = true
 		}
 		return nil
 	})
@@ -289,14 +289,14 @@ func notNil[T any](s []T) []T {
 func (s *Source) fill(ctx context.Context, p *pending, rows []row, limit penstock.Limit) (cut int, err error) {
 	var outOfBand, waiting map[string]bool
 	if len(rows) > 0 && s.anyOutOfBand() {
-		ids, lines := make([]string, len(rows)), make([]string, 0, len(rows))
+		ids, parkedKeys := make([]string, len(rows)), make([]string, 0, len(rows))
 		for i := range rows {
 			ids[i] = rows[i].id
 			if key := rows[i].message.Key; key != "" {
-				lines = append(lines, lineOf(key, ""))
+				parkedKeys = append(parkedKeys, parkedKeyOf(key, ""))
 			}
 		}
-		if outOfBand, waiting, err = s.known(ctx, s.t.pool, ids, lines); err != nil {
+		if outOfBand, waiting, err = s.known(ctx, s.t.pool, ids, parkedKeys); err != nil {
 			return 0, err
 		}
 	}
@@ -319,11 +319,11 @@ func (s *Source) fill(ctx context.Context, p *pending, rows []row, limit penstoc
 			return 0, err
 		}
 		if why := r.unfit(); why != nil {
-			unfit, r.passed = append(unfit, refused{r, handed{alone: true}, why}), true
+			unfit, r.passed = append(unfit, refused{r, inFlightRow{alone: true}, why}), true
 			continue
 		}
-		p.add(r, handed{})
-		if r.message.Key != "" && len(waiting) > 0 && waiting[lineOf(r.message.Key, "")] {
+		p.add(r, inFlightRow{})
+		if r.message.Key != "" && len(waiting) > 0 && waiting[parkedKeyOf(r.message.Key, "")] {
 			p.setKeyOrder(penstock.BehindParked)
 		}
 	}

@@ -143,7 +143,7 @@ func (w *world) pending() string {
 func (w *world) dump() {
 	for _, sql := range []string{
 		"select row_to_json(s)::text from shop s where " + w.pending() + " order by id limit 10",
-		"select row_to_json(r)::text from penstock._adopt_row r order by line, seq limit 30",
+		"select row_to_json(r)::text from penstock._adopt_row r order by parked_key, seq limit 30",
 		"select row_to_json(r)::text from penstock._adopt_log r order by epoch desc, n desc limit 3",
 	} {
 		rows, err := w.Conn.Query(context.Background(), sql)

@@ -28,7 +28,7 @@ func (t *Table) subscription(ctx context.Context) (id int64, err error) {
 
 // letter is a dead letter and what it is called in Penstock's table.
 type deadLetter struct {
-	id, line string
+	id, parkedKey string
 	penstock.DeadLetter
 }
 
@@ -47,7 +47,7 @@ func (t *Table) deadLetters(ctx context.Context, q querier, id int64, query pens
 		var failures []byte
 		var since *time.Time
 		m := &l.Message
-		if err := row.Scan(&l.id, &l.line, &m.Seq, &m.ID, &m.Key, &m.Topic, &m.Attempt, &failures, &since, &l.At, &l.Held); err != nil {
+		if err := row.Scan(&l.id, &l.parkedKey, &m.Seq, &m.ID, &m.Key, &m.Topic, &m.Attempt, &failures, &since, &l.At, &l.Held); err != nil {
 			return l, err
 		}
 		if since != nil {
@@ -126,17 +126,17 @@ func (t *Table) DiscardDeadLetters(ctx context.Context, q penstock.DeadLetterQue
 		return 0, t.explain(err)
 	}
 	st := newStatements(m, &m.config, t.schema)
-	return t.change(ctx, q, func(ctx context.Context, tx pgx.Tx, id int64, ids, lines []string) error {
+	return t.change(ctx, q, func(ctx context.Context, tx pgx.Tx, id int64, ids, parkedKeys []string) error {
 		var b pgx.Batch
 		b.Queue(st.discard, m.keyArrays(ids)...)
 		b.Queue(t.own("back"), id, ids)
-		b.Queue("select "+t.ownName("_adopt_release")+"($1, $2)", id, lines)
+		b.Queue("select "+t.ownName("_adopt_release")+"($1, $2)", id, parkedKeys)
 		return tx.SendBatch(ctx, &b).Close()
 	})
 }
 
 // change does something to chosen dead letters while no settling transaction is under way.
-func (t *Table) change(ctx context.Context, q penstock.DeadLetterQuery, f func(ctx context.Context, tx pgx.Tx, id int64, ids, lines []string) error) (n int, err error) {
+func (t *Table) change(ctx context.Context, q penstock.DeadLetterQuery, f func(ctx context.Context, tx pgx.Tx, id int64, ids, parkedKeys []string) error) (n int, err error) {
 	id, err := t.subscription(ctx)
 	if err != nil {
 		return 0, err
@@ -150,11 +150,11 @@ func (t *Table) change(ctx context.Context, q penstock.DeadLetterQuery, f func(c
 			return err
 		}
 		n = len(found)
-		var ids, lines []string
+		var ids, parkedKeys []string
 		for _, l := range found {
-			ids, lines = append(ids, l.id), append(lines, l.line)
+			ids, parkedKeys = append(ids, l.id), append(parkedKeys, l.parkedKey)
 		}
-		return f(ctx, tx, id, ids, lines)
+		return f(ctx, tx, id, ids, parkedKeys)
 	})
 	if err != nil {
 		return 0, t.explain(err)
@@ -162,7 +162,7 @@ func (t *Table) change(ctx context.Context, q penstock.DeadLetterQuery, f func(c
 	return n, nil
 }
 
-// ParkedKeys describes up to limit lines of parked rows, those due soonest first, held
+// ParkedKeys describes up to limit parked keys of parked rows, those due soonest first, held
 // ones last.
 func (t *Table) ParkedKeys(ctx context.Context, limit int) ([]penstock.ParkedKey, error) {
 	id, err := t.subscription(ctx)

@@ -44,7 +44,7 @@ type outOfBandRow struct {
 	id         string
 	seq        int64
 	deadLetter bool
-	handed
+	inFlightRow
 }
 
 func scanOutOfBand(rows pgx.Rows, err error) ([]outOfBandRow, error) {
@@ -54,7 +54,7 @@ func scanOutOfBand(rows pgx.Rows, err error) ([]outOfBandRow, error) {
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (r outOfBandRow, err error) {
 		var failures []byte
 		var since *time.Time
-		if err := row.Scan(&r.id, &r.seq, &r.line, &r.Attempt, &failures, &since, &r.alone, &r.deadLetter); err != nil {
+		if err := row.Scan(&r.id, &r.seq, &r.parkedKey, &r.Attempt, &failures, &since, &r.alone, &r.deadLetter); err != nil {
 			return r, err
 		}
 		if since != nil {
@@ -110,37 +110,37 @@ func (s *Source) outOfBandInFlight() (n int) {
 	return n + len(s.landed)
 }
 
-// dueRows are the heads of lines that are due; where a head has not been refused, with what
+// dueRows are the heads of parked keys that are due; where a head has not been refused, with what
 // follows it.
 func (s *Source) dueRows(ctx context.Context, q querier, limit penstock.Limit, locked bool) ([]outOfBandRow, error) {
 	heads, err := scanOutOfBand(q.Query(ctx, s.t.own("due")+skipLocked(locked), s.lease.id, s.outOfBand.floor, min(outOfBandPage, limit.Messages)+s.outOfBandInFlight()))
 	if err != nil || len(heads) == 0 {
 		return heads, err
 	}
-	var lines []string
+	var parkedKeys []string
 	for i := range heads {
-		if r := &heads[i]; r.Attempt == 0 && !r.alone && r.line[0] == 'k' && !s.isInFlight(r.id) {
-			lines = append(lines, r.line)
+		if r := &heads[i]; r.Attempt == 0 && !r.alone && r.parkedKey[0] == 'k' && !s.isInFlight(r.id) {
+			parkedKeys = append(parkedKeys, r.parkedKey)
 		}
 	}
-	if len(lines) == 0 || locked {
+	if len(parkedKeys) == 0 || locked {
 		return heads, nil
 	}
-	followers, err := scanOutOfBand(q.Query(ctx, s.t.own("followers"), s.lease.id, lines, max(1, limit.Messages/len(lines))))
+	followers, err := scanOutOfBand(q.Query(ctx, s.t.own("followers"), s.lease.id, parkedKeys, max(1, limit.Messages/len(parkedKeys))))
 	if err != nil {
 		return nil, err
 	}
-	byLine := map[string][]outOfBandRow{}
+	byKey := map[string][]outOfBandRow{}
 	for _, r := range followers {
-		byLine[r.line] = append(byLine[r.line], r)
+		byKey[r.parkedKey] = append(byKey[r.parkedKey], r)
 	}
 	all := make([]outOfBandRow, 0, len(heads)+len(followers))
 	for _, h := range heads {
-		line := byLine[h.line]
-		if all = append(all, h); h.Attempt > 0 || len(line) == 0 || line[0].id != h.id {
+		rows := byKey[h.parkedKey]
+		if all = append(all, h); h.Attempt > 0 || len(rows) == 0 || rows[0].id != h.id {
 			continue
 		}
-		for _, r := range line[1:] {
+		for _, r := range rows[1:] {
 			if r.Attempt > 0 { // it comes alone
 				break
 			}
@@ -150,7 +150,7 @@ func (s *Source) dueRows(ctx context.Context, q querier, limit penstock.Limit, l
 	return all, nil
 }
 
-// loadOutOfBand fills a batch with the rows' content. Rows that are gone let their lines go on.
+// loadOutOfBand fills a batch with the rows' content. Rows that are gone let their parked keys go on.
 func (s *Source) loadOutOfBand(ctx context.Context, q querier, p *pending, chosen []outOfBandRow, limit penstock.Limit, locked bool) error {
 	ids := make([]string, len(chosen))
 	for i := range chosen {
@@ -171,13 +171,13 @@ func (s *Source) loadOutOfBand(ctx context.Context, q querier, p *pending, chose
 		}
 		r.message.Seq, r.message.Attempt, r.message.FailedSince = a.seq, a.Attempt+1, a.Since
 		if why := r.unfit(); why != nil {
-			unfit = append(unfit, refused{&r, a.handed, why})
+			unfit = append(unfit, refused{&r, a.inFlightRow, why})
 			continue
 		}
 		if bytes += r.message.Size(); bytes > limit.Bytes && len(p.messages) > 0 {
 			break
 		}
-		p.add(&r, a.handed)
+		p.add(&r, a.inFlightRow)
 		if a.alone {
 			p.setKeyOrder(penstock.OutOfOrder)
 		}
@@ -217,7 +217,7 @@ func (s *Source) forget(w *work, gone []outOfBandRow) {
 		return
 	}
 	for _, r := range gone {
-		w.back, w.release = append(w.back, r.id), append(w.release, r.line)
+		w.back, w.release = append(w.back, r.id), append(w.release, r.parkedKey)
 	}
 	s.t.log.Warn("rows that were parked or dead letters are gone from the table, or were settled by someone else; what waited behind them goes on", "rows", len(gone), "first", gone[0].id)
 }

@@ -44,23 +44,23 @@ func (s *Source) Settle(ctx context.Context, settled ...penstock.Settled) error 
 type work struct {
 	delivered []string   // rows to settle
 	back      []string   // rows that are no longer out of band
-	release   []string   // lines that go on
+	release   []string   // parked keys that go on
 	parked    parkedRows // rows to park
 	failed    failedRows
-	leaders   map[string]int // by line: which of parked has a time of its own
-	rows      []*handed      // all of them
+	leaders   map[string]int // by parked key: which of parked has a time of its own
+	rows      []*inFlightRow // all of them
 	count     int64
 }
 
 // parkedRows are the parameters of park.sql.
 type parkedRows struct {
-	ids, lines, messageIDs, keys, topics []string
-	seqs                                 []int64
-	attempts                             []int32
-	failures                             []string
-	since                                []*time.Time
-	waits                                []int64
-	timed, dead, alone, held             []bool
+	ids, parkedKeys, messageIDs, keys, topics []string
+	seqs                                      []int64
+	attempts                                  []int32
+	failures                                  []string
+	since                                     []*time.Time
+	waits                                     []int64
+	timed, dead, alone, held                  []bool
 }
 
 type failedRows struct {
@@ -84,7 +84,7 @@ func (w *work) addBatch(p *pending, verdicts []penstock.Verdict) error {
 		if verdicts == nil || verdicts[i].Outcome == penstock.Delivered {
 			w.delivered = append(w.delivered, h.id)
 			if h.outOfBand {
-				w.back, w.release = append(w.back, h.id), append(w.release, h.line)
+				w.back, w.release = append(w.back, h.id), append(w.release, h.parkedKey)
 			}
 			w.count++
 			continue
@@ -98,10 +98,10 @@ func (w *work) addBatch(p *pending, verdicts []penstock.Verdict) error {
 }
 
 // park parks a row or makes it a dead letter.
-func (w *work) park(m *penstock.Message, h *handed, v *penstock.Verdict) {
+func (w *work) park(m *penstock.Message, h *inFlightRow, v *penstock.Verdict) {
 	dead := v.Outcome == penstock.Dead
-	if h.line == "" {
-		h.line = lineOf(m.Key, h.id)
+	if h.parkedKey == "" {
+		h.parkedKey = parkedKeyOf(m.Key, h.id)
 	}
 	alone := h.alone || m.Key == ""
 	past := h.And(v.Failures)
@@ -109,7 +109,7 @@ func (w *work) park(m *penstock.Message, h *handed, v *penstock.Verdict) {
 		past.Attempt = max(past.Attempt, m.Attempt)
 	}
 	a := &w.parked
-	a.ids, a.lines, a.seqs = append(a.ids, h.id), append(a.lines, h.line), append(a.seqs, m.Seq)
+	a.ids, a.parkedKeys, a.seqs = append(a.ids, h.id), append(a.parkedKeys, h.parkedKey), append(a.seqs, m.Seq)
 	a.messageIDs, a.keys, a.topics = append(a.messageIDs, m.ID), append(a.keys, m.Key), append(a.topics, m.Topic)
 	a.attempts, a.failures = append(a.attempts, int32(past.Attempt)), append(a.failures, past.JSON())
 	var since *time.Time
@@ -118,9 +118,9 @@ func (w *work) park(m *penstock.Message, h *handed, v *penstock.Verdict) {
 	}
 	a.since, a.waits = append(a.since, since), append(a.waits, v.RetryIn.Microseconds())
 	a.dead, a.alone, a.held = append(a.dead, dead), append(a.alone, alone), append(a.held, dead && v.Hold && !alone)
-	a.timed = append(a.timed, !dead && (alone || len(v.Failures) > 0 || v.RetryIn > 0) && w.leads(h.line, m.Seq, alone))
-	if !alone { // the first of the line is due at once, if it has no time of its own
-		w.release = append(w.release, h.line)
+	a.timed = append(a.timed, !dead && (alone || len(v.Failures) > 0 || v.RetryIn > 0) && w.leads(h.parkedKey, m.Seq, alone))
+	if !alone { // the first of the parked key is due at once, if it has no time of its own
+		w.release = append(w.release, h.parkedKey)
 	}
 	if len(v.Failures) > 0 {
 		f := &w.failed
@@ -128,22 +128,22 @@ func (w *work) park(m *penstock.Message, h *handed, v *penstock.Verdict) {
 	}
 }
 
-// leads reports whether no row of the line comes before seq among those that have a time of
+// leads reports whether no row of the parked key comes before seq among those that have a time of
 // their own; one that comes after it loses its own.
-func (w *work) leads(line string, seq int64, alone bool) bool {
+func (w *work) leads(parkedKey string, seq int64, alone bool) bool {
 	if alone {
 		return true
 	}
 	if w.leaders == nil {
 		w.leaders = map[string]int{}
 	}
-	if i, known := w.leaders[line]; known {
+	if i, known := w.leaders[parkedKey]; known {
 		if w.parked.seqs[i] < seq {
 			return false
 		}
 		w.parked.timed[i] = false
 	}
-	w.leaders[line] = len(w.parked.seqs) - 1
+	w.leaders[parkedKey] = len(w.parked.seqs) - 1
 	return true
 }
 
@@ -160,7 +160,7 @@ func (s *Source) queue(b *pgx.Batch, w *work) {
 		b.Queue(s.t.own("back"), s.lease.id, w.back)
 	}
 	if a := &w.parked; len(a.ids) > 0 {
-		b.Queue(s.t.own("park"), s.lease.id, a.ids, a.seqs, a.lines, a.messageIDs, a.keys, a.topics, a.attempts, a.failures, a.since,
+		b.Queue(s.t.own("park"), s.lease.id, a.ids, a.seqs, a.parkedKeys, a.messageIDs, a.keys, a.topics, a.attempts, a.failures, a.since,
 			a.waits, a.timed, a.dead, a.alone, a.held)
 	}
 	if len(w.release) > 0 {
@@ -247,8 +247,8 @@ func (s *Source) settledNow(w *work, done []*pending) {
 	}
 }
 
-// A line is the rows of one message key, or one row.
-func lineOf(key, id string) string {
+// A parked key is the rows of one message key, or one row.
+func parkedKeyOf(key, id string) string {
 	if key == "" {
 		return "s" + id
 	}

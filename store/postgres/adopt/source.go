@@ -58,7 +58,7 @@ var _ penstock.Source = (*Source)(nil)
 type pending struct {
 	number   uint64
 	before   mark // where the head was
-	rows     []handed
+	rows     []inFlightRow
 	messages []penstock.Message
 	keyOrder []penstock.KeyOrder
 
@@ -72,13 +72,13 @@ type pending struct {
 
 // over reports whether every row is settled.
 func (p *pending) over() bool {
-	return !slices.ContainsFunc(p.rows, func(h handed) bool { return !h.done })
+	return !slices.ContainsFunc(p.rows, func(h inFlightRow) bool { return !h.done })
 }
 
-// handed is what else is known of a message.
-type handed struct {
+// inFlightRow is what else is known of a message.
+type inFlightRow struct {
 	id        string
-	line      string // empty: of its key, or its own
+	parkedKey string // empty: of its key, or its own
 	outOfBand bool   // it was out of band
 	alone     bool
 	done      bool // it is settled
@@ -90,7 +90,7 @@ func (p *pending) grow(n int) {
 	p.rows, p.messages = slices.Grow(p.rows, n), slices.Grow(p.messages, n)
 }
 
-func (p *pending) add(r *row, h handed) {
+func (p *pending) add(r *row, h inFlightRow) {
 	h.id = r.id
 	p.rows = append(p.rows, h)
 	p.messages = append(p.messages, r.message)

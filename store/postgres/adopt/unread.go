@@ -147,7 +147,7 @@ func (s *Source) reread(ctx context.Context, q querier, after place, n, bytes in
 // refused is a row that cannot be a message.
 type refused struct {
 	*row
-	handed
+	inFlightRow
 	why error
 }
 
@@ -160,8 +160,8 @@ func (s *Source) kill(w *work, unfit []refused) {
 		m := &u.message
 		failures := []penstock.Failure{{Attempt: m.Attempt, At: time.Now().UTC(), Err: s.m.reason(u.row.id, u.why)}}
 		m.ID, m.Key, m.Topic = shorten(m.ID, penstock.MaxIDBytes), shorten(m.Key, penstock.MaxKeyBytes), shorten(m.Topic, penstock.MaxTopicBytes)
-		u.handed.id = u.row.id
-		w.park(m, &u.handed, &penstock.Verdict{Outcome: penstock.Dead, Failures: failures})
+		u.inFlightRow.id = u.row.id
+		w.park(m, &u.inFlightRow, &penstock.Verdict{Outcome: penstock.Dead, Failures: failures})
 	}
 	s.t.log.Warn("rows cannot be messages; they are dead letters", "rows", len(unfit), "first", s.m.reason(unfit[0].row.id, unfit[0].why))
 }

@@ -1,7 +1,7 @@
--- The lines that are not over, and which of them are held.
+-- The parked keys that are not over, and which of them are held.
 --   $1 subscription, $2 limit
-select l.line, l.held is not null
+select l.parked_key, l.held is not null
   from {schema}._parked_key l
  where l.subscription = $1 and l.head is not null
-   and not exists (select from {schema}._parked_key x where x.subscription = $1 and x.line = l.line and x.n > l.n)
+   and not exists (select from {schema}._parked_key x where x.subscription = $1 and x.parked_key = l.parked_key and x.n > l.n)
  limit $2

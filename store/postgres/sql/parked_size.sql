@@ -1,5 +1,5 @@
 -- Whether there is something to reclaim in the ring of parked messages: the last state
--- of a line, the size of the states and of the messages, and of the segments that are
+-- of a parked key, the size of the states and of the messages, and of the segments that are
 -- sealed.
 select coalesce(pg_sequence_last_value('{schema}._parked_key_n'), 0),
        coalesce(sum(pg_relation_size(c.oid)) filter (where c.relname like '\_parked\_key%'), 0)::bigint,

@@ -1,10 +1,10 @@
--- Held lines whose dead letter is gone: someone discarded it, or it was delivered.
+-- Held parked keys whose dead letter is gone: someone discarded it, or it was delivered.
 -- If it was sent back and is parked by itself now, it is not gone.
 --   $1 subscription, $2 limit
-select l.line, l.head
+select l.parked_key, l.head
   from {schema}._parked_key l
  where l.subscription = $1 and l.due = 'infinity' and l.head is not null
-   and not exists (select from {schema}._parked_key x where x.subscription = $1 and x.line = l.line and x.n > l.n)
+   and not exists (select from {schema}._parked_key x where x.subscription = $1 and x.parked_key = l.parked_key and x.n > l.n)
    and not exists (select from {schema}._dead_letter d where d.subscription = $1 and d.seq = l.held)
-   and (select s.head from {schema}._parked_key s where s.subscription = $1 and s.line = 's' || l.held order by s.n desc limit 1) is null
+   and (select s.head from {schema}._parked_key s where s.subscription = $1 and s.parked_key = 's' || l.held order by s.n desc limit 1) is null
  limit $2

@@ -1,8 +1,8 @@
 -- Lines that wait for another attempt and are to be tried at once: see 00151_retry.sql.
---   $1 subscription, $2 lines, {""} among them for all, $3 n of each, $4 limit
-select l.line, l.head
+--   $1 subscription, $2 parked keys, {""} among them for all, $3 n of each, $4 limit
+select l.parked_key, l.head
   from {schema}._parked_key l
  where l.subscription = $1::bigint and l.head is not null and l.due > statement_timestamp() and l.due < 'infinity'
-   and exists (select from unnest($2::text[], $3::bigint[]) r(line, n) where r.line in ('', l.line) and l.n <= r.n)
-   and not exists (select from {schema}._parked_key x where x.subscription = $1::bigint and x.line = l.line and x.n > l.n)
+   and exists (select from unnest($2::text[], $3::bigint[]) r(parked_key, n) where r.parked_key in ('', l.parked_key) and l.n <= r.n)
+   and not exists (select from {schema}._parked_key x where x.subscription = $1::bigint and x.parked_key = l.parked_key and x.n > l.n)
  order by l.due, l.n limit $4

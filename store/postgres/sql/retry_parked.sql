@@ -1,13 +1,13 @@
--- Asks whoever has the lease to try lines at once that wait for another attempt, and counts them.
---   $1 subscription, $2 lines, {""} for all
+-- Asks whoever has the lease to try parked keys at once that wait for another attempt, and counts them.
+--   $1 subscription, $2 parked keys, {""} for all
 with waiting as materialized (
     select l.n from {schema}._parked_key l
      where l.subscription = $1::bigint and l.head is not null and l.due > clock_timestamp() and l.due < 'infinity'
-       and ($2::text[] = '{""}' or l.line = any ($2::text[]))
-       and not exists (select from {schema}._parked_key x where x.subscription = $1::bigint and x.line = l.line and x.n > l.n)
+       and ($2::text[] = '{""}' or l.parked_key = any ($2::text[]))
+       and not exists (select from {schema}._parked_key x where x.subscription = $1::bigint and x.parked_key = l.parked_key and x.n > l.n)
 ), asked as (
-    insert into {schema}._retry as r (subscription, line, n)
-    select distinct on (a.line) $1::bigint, a.line, (select max(w.n) from waiting w) from unnest($2::text[]) a(line) where exists (select from waiting)
-        on conflict (subscription, line) do update set n = greatest(r.n, excluded.n)
+    insert into {schema}._retry as r (subscription, parked_key, n)
+    select distinct on (a.parked_key) $1::bigint, a.parked_key, (select max(w.n) from waiting w) from unnest($2::text[]) a(parked_key) where exists (select from waiting)
+        on conflict (subscription, parked_key) do update set n = greatest(r.n, excluded.n)
 )
 select count(*) from waiting

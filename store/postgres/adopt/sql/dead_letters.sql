@@ -1,6 +1,6 @@
 -- The dead letters that a query chooses. Those that were sent back are not among them.
 --   $1 subscription, $2 seqs, $3 ids, $4 key, $5 topic, $6 error, $7 died before, $8 died after, $9 after seq, $10 limit
-select row_id, line, seq, message_id, key, topic, attempt, failures, failed_since, died_at, held
+select row_id, parked_key, seq, message_id, key, topic, attempt, failures, failed_since, died_at, held
   from {schema}._adopt_row
  where subscription = $1 and died_at is not null and not retry
    and ($2::bigint[] is null or seq = any ($2)) and ($3::text[] is null or message_id = any ($3))

@@ -1,8 +1,8 @@
--- The first parked rows of lines, in order.
---   $1 subscription, $2 lines, $3 how many of each
-select f.row_id, f.seq, f.line, f.attempt, f.failures, f.failed_since, false, false
-  from unnest($2::text[]) with ordinality l (line, n)
+-- The first parked rows of parked keys, in order.
+--   $1 subscription, $2 parked keys, $3 how many of each
+select f.row_id, f.seq, f.parked_key, f.attempt, f.failures, f.failed_since, false, false
+  from unnest($2::text[]) with ordinality l (parked_key, n)
  cross join lateral (
         select * from {schema}._adopt_row r
-         where r.subscription = $1 and r.line = l.line and r.died_at is null and not r.alone
-         order by r.subscription, r.line, r.seq limit $3) f
+         where r.subscription = $1 and r.parked_key = l.parked_key and r.died_at is null and not r.alone
+         order by r.subscription, r.parked_key, r.seq limit $3) f

@@ -23,17 +23,17 @@ create or replace function _adopt_lock(of_subscription bigint) returns void
 language sql set search_path from current
 return pg_advisory_xact_lock(1885695585, of_subscription::int);
 
--- _adopt_release makes the first parked row of each line due, if nothing holds it.
-create or replace function _adopt_release(of_subscription bigint, lines text[]) returns void
+-- _adopt_release makes the first parked row of each parked key due, if nothing holds it.
+create or replace function _adopt_release(of_subscription bigint, parked_keys text[]) returns void
 language sql set search_path from current set enable_seqscan = off set enable_sort = off set enable_hashjoin = off set enable_mergejoin = off as $$
     update _adopt_row r set due = clock_timestamp()
-      from unnest(lines) l (line)
+      from unnest(parked_keys) l (parked_key)
      cross join lateral (
             select f.row_id from _adopt_row f
-             where f.subscription = of_subscription and f.line = l.line and f.died_at is null and not f.alone
-             order by f.subscription, f.line, f.seq limit 1) first
+             where f.subscription = of_subscription and f.parked_key = l.parked_key and f.died_at is null and not f.alone
+             order by f.subscription, f.parked_key, f.seq limit 1) first
      where r.subscription = of_subscription and r.row_id = first.row_id and r.due is null
-       and not exists (select from _adopt_row h where h.subscription = of_subscription and h.line = l.line and h.held)
+       and not exists (select from _adopt_row h where h.subscription = of_subscription and h.parked_key = l.parked_key and h.held)
 $$;
 
 -- grant_adopt lets a role, which may use the adopted tables already, run subscriptions

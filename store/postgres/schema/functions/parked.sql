@@ -11,11 +11,11 @@
 create or replace function _reclaim_parked_keys(full_bytes bigint) returns boolean
 language sql volatile security definer set search_path from current set enable_seqscan = off set enable_bitmapscan = off as $$
     select _turn_ring('_parked_key', full_bytes, $sql$
-        insert into _parked_key (subscription, n, due, head, held, failed_since, attempt, line, failures, slot)
-        select l.subscription, l.n, l.due, l.head, l.held, l.failed_since, l.attempt, l.line, l.failures, %2$s
+        insert into _parked_key (subscription, n, due, head, held, failed_since, attempt, parked_key, failures, slot)
+        select l.subscription, l.n, l.due, l.head, l.held, l.failed_since, l.attempt, l.parked_key, l.failures, %2$s
           from %1$s l
          where l.head is not null
-           and not exists (select from _parked_key x where x.subscription = l.subscription and x.line = l.line and x.n > l.n)
+           and not exists (select from _parked_key x where x.subscription = l.subscription and x.parked_key = l.parked_key and x.n > l.n)
            and exists (select from _subscription s where s.id = l.subscription)$sql$)
 $$;
 
@@ -23,12 +23,12 @@ $$;
 create or replace function _reclaim_parked(full_bytes bigint) returns boolean
 language sql volatile security definer set search_path from current set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
     select _turn_ring('_parked', full_bytes, $sql$
-        insert into _parked (subscription, p, seq, created_at, line, id, key, topic, headers, payload, slot)
-        select m.subscription, m.p, m.seq, m.created_at, m.line, m.id, m.key, m.topic, m.headers, m.payload, %2$s $sql$ || alive,
+        insert into _parked (subscription, p, seq, created_at, parked_key, id, key, topic, headers, payload, slot)
+        select m.subscription, m.p, m.seq, m.created_at, m.parked_key, m.id, m.key, m.topic, m.headers, m.payload, %2$s $sql$ || alive,
         'select coalesce(sum(octet_length(m.payload) + coalesce(pg_column_size(m.headers), 0) + 200), 0) ' || alive)
       from (select $sql$
           from %1$s m
          where exists (select from _subscription s where s.id = m.subscription)
-           and m.p >= (select x.head from _parked_key x where x.subscription = m.subscription and x.line = m.line
-                        order by x.subscription desc, x.line desc, x.n desc limit 1)$sql$) a(alive)
+           and m.p >= (select x.head from _parked_key x where x.subscription = m.subscription and x.parked_key = m.parked_key
+                        order by x.subscription desc, x.parked_key desc, x.n desc limit 1)$sql$) a(alive)
 $$;
