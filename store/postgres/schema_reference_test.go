@@ -55,6 +55,7 @@ var (
 	column  = regexp.MustCompile(`^\s+(?:add column (?:if not exists )?)?([a-z_]+)\s+[a-z][^-]*-- (.*)$`)
 	alters  = regexp.MustCompile(`^alter table (\w+)`)
 	renames = regexp.MustCompile(`^\s*alter table (\w+) rename to (\w+);`)
+	recalls = regexp.MustCompile(`^\s*alter table (\w+) rename column (\w+) to (\w+);`)
 )
 
 func schemaComments(t *testing.T) comments {
@@ -96,6 +97,9 @@ func schemaComments(t *testing.T) comments {
 						all[of+m[2]+rest] = said
 					}
 				}
+			case recalls.MatchString(line):
+				m := recalls.FindStringSubmatch(line)
+				all["column "+m[1]+"."+m[3]] = all["column "+m[1]+"."+m[2]]
 			case alters.MatchString(line):
 				in = alters.FindStringSubmatch(line)[1]
 			case column.MatchString(line):

@@ -123,7 +123,7 @@ create sequence _parked_p increment by 1048576 minvalue 1048576;
 
 create sequence _line_n;
 
--- The messages. A line is the messages of one key ('k' and the key), or one message
+-- The messages. A parked key is the messages of one key ('k' and the key), or one message
 -- that stands alone ('s' and its seq), in order of p, which is the order in which
 -- they were parked.
 create table _parked (
@@ -146,13 +146,13 @@ create table _parked_1 partition of _parked for values in (1) with (autovacuum_e
 
 create index on _parked (subscription, line, p);
 
--- The lines' states: of a line, the row with the highest n is true. It begins with
+-- The parked keys' states: of each, the row with the highest n is true. It begins with
 -- the message at head; what is below has been delivered or is dead.
 create table _line (
     subscription bigint not null,
     n            bigint not null default nextval('_line_n'),
     due          timestamptz not null, -- infinity while it is held
-    head         bigint,               -- a p; null: the line is over
+    head         bigint,               -- a p; null: the parked key is over
     held         bigint,               -- seq of the dead letter that holds it
     failed_since timestamptz,
     attempt      integer not null,     -- how many the head has had
@@ -415,7 +415,7 @@ create index on _adopt_log (subscription, epoch, n);
 create table _adopt_row (
     subscription bigint not null,
     row_id       text collate "C" not null, -- the primary key as text, a JSON array if it has several columns
-    seq          bigint not null,           -- the order within a line
+    seq          bigint not null,           -- the order within a parked key
     line         text collate "C" not null, -- 'k' and the message's key, or 's' and row_id
     message_id   text not null,
     key          text not null,
@@ -425,8 +425,8 @@ create table _adopt_row (
     failed_since timestamptz,
     due          timestamptz,               -- of a parked row that waits for nothing but the time
     died_at      timestamptz,               -- null: parked
-    alone        boolean not null,          -- waits for nobody of its line
-    held         boolean not null default false, -- its line waits for it
+    alone        boolean not null,          -- waits for nobody of its parked key
+    held         boolean not null default false, -- its parked key waits for it
     retry        boolean not null default false, -- a dead letter that someone sends again
     primary key (subscription, row_id)
 );

@@ -35,14 +35,15 @@ begin
     perform _set_flags(q.id);
 end $$;
 
--- drop_queue removes a queue with its jobs, dead letters and schedules. Error: 42P01. Workers lock its segments, its table and its
--- registers in any order. So it has all locks soon or gives all back and tries again, and nobody waits for it who has one that it wants.
+-- drop_queue removes a queue with its jobs, dead letters and schedules. Error: 42P01.
 create or replace function drop_queue(name text) returns void
 language plpgsql set search_path from current set lock_timeout = '50ms' as $$
 declare
     q    _queue;
     made text;
 begin
+    -- Workers lock its segments, its table and its registers in any order. So it has all locks within
+    -- moments or gives them back and tries again, and nobody waits for it for long who has one that it wants.
     loop
         begin
             perform pg_advisory_xact_lock('_queue'::regclass::oid::int, 0);
