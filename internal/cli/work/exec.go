@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/penstock/penstock"
@@ -90,11 +89,10 @@ func (e *execution) handle(ctx context.Context, job penstock.Job) error {
 
 // run runs the command to its end; an end of ctx kills it.
 func (e *execution) run(ctx context.Context, job penstock.Job, said *lastLines) error {
-	// The kernel kills the command when the thread ends that started it: see
-	// ownGroup.
+	// Linux kills the command when the thread ends that started it: see ownGroup.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	cmd := exec.CommandContext(ctx, "/bin/sh", "-c", e.command)
+	cmd := exec.CommandContext(ctx, shell[0], append(shell[1:len(shell):len(shell)], e.command)...)
 	cmd.Env = jobEnvironment(os.Environ(), e.queue, &job)
 	cmd.Stdin = bytes.NewReader(job.Payload)
 	cmd.Stdout = e.stdout
@@ -104,10 +102,7 @@ func (e *execution) run(ctx context.Context, job penstock.Job, said *lastLines) 
 	}
 	cmd.SysProcAttr = ownGroup()
 	cmd.Cancel = func() error {
-		if err := cmd.Process.Signal(syscall.Signal(0)); err != nil {
-			return err // it has ended: its number may be another's
-		}
-		return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		return killGroup(cmd.Process)
 	}
 	cmd.WaitDelay = leftBehind
 	err := cmd.Run()

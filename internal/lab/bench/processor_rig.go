@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -90,7 +89,7 @@ func (p *processor) withQueue(ctx context.Context, do func(*queue) error) error 
 	if err != nil {
 		return err
 	}
-	syscall.Sync()
+	syncDisks()
 	return errors.Join(do(q), q.close(ctx))
 }
 
