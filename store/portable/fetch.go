@@ -112,17 +112,20 @@ func (s *source) Fetch(ctx context.Context, limit penstock.Limit) (penstock.Batc
 
 // read fills a page from whoever's turn it is and has something.
 func (s *source) read(ctx context.Context, limit penstock.Limit) (*page, error) {
-	for turn, left := s.next(s.turn), int(origins); ; left-- {
+	var asked [origins]bool
+	for turn := s.next(s.turn); ; {
+		asked[turn] = true
 		p := &page{limit: limit, from: turn}
-		if err := again(ctx, func() error { return s.readFrom(ctx, p) }); err != nil {
+		if err := s.store.retries.Do(ctx, func() error { return s.readFrom(ctx, p) }); err != nil {
 			return nil, err
 		}
-		if len(p.msgs) > 0 || left == 1 {
+		next := s.next(turn)
+		if len(p.msgs) > 0 || asked[next] {
 			s.turn = turn
 			p.full = p.full || turn != fromLog
 			return p, nil
 		}
-		turn = s.next(turn)
+		turn = next
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 
 var plenty = penstock.Limit{Messages: 1000, Bytes: 16 << 20}
 
-// fixture is a migrated database with the outbox orders.
+// fixture is a database with the outbox orders.
 type fixture struct {
 	testing.TB
 	url   string

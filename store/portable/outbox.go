@@ -155,5 +155,5 @@ func (s *Store) Publish(ctx context.Context, outbox string, msgs ...penstock.Mes
 		_, err := s.findOutbox(ctx, s.pool, outbox, "")
 		return s.explain(err)
 	}
-	return s.explain(again(ctx, func() error { return o.Publish(ctx, s.pool, msgs...) }))
+	return s.explain(s.retries.Do(ctx, func() error { return o.Publish(ctx, s.pool, msgs...) }))
 }

@@ -34,11 +34,12 @@ func TestStore(t *testing.T) {
 var slow = portable.Options{Margin: time.Hour}
 
 var created = testserver.Template{Fill: func(url string) error {
-	store, err := portable.Open(context.Background(), url, portable.Options{})
+	ctx := context.Background()
+	store, err := portable.Open(ctx, url, portable.Options{})
 	if err != nil {
 		return err
 	}
-	return errors.Join(store.Migrate(context.Background()), store.CreateOutbox(context.Background(), storetest.Outbox), store.Close())
+	return errors.Join(store.Migrate(ctx), store.CreateOutbox(ctx, storetest.Outbox), store.Close())
 }}
 
 func TestMain(m *testing.M) {

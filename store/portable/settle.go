@@ -30,7 +30,7 @@ func (s *source) Settle(ctx context.Context, settled ...penstock.Settled) error 
 	}
 	s.settling.Lock()
 	defer s.settling.Unlock()
-	err := again(ctx, func() error {
+	err := s.store.retries.Do(ctx, func() error {
 		if err := s.resolve(ctx); err != nil {
 			return err
 		}

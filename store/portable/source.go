@@ -135,7 +135,7 @@ func (s *source) update(ctx context.Context, set string, args ...any) error {
 		return err
 	}
 	args = append([]any{s.id, s.epoch}, args...)
-	return s.store.explain(again(ctx, func() error {
+	return s.store.explain(s.store.retries.Do(ctx, func() error {
 		done, err := s.store.pool.Exec(ctx, s.store.sql("update {schema}.subscriptions set "+set+" where id = $1 and epoch = $2", ""), args...)
 		if err == nil && done.RowsAffected() == 0 {
 			return s.gone(ctx)

@@ -14,13 +14,13 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/pg"
 	"github.com/penstock/penstock/internal/pgerror"
 	"github.com/penstock/penstock/internal/quietconn"
+	"github.com/penstock/penstock/internal/retry"
 )
 
 // DefaultSchema holds the tables unless Options names another. It is not that of store/postgres,
@@ -47,6 +47,7 @@ type Store struct {
 	opts   Options
 	closed atomic.Bool
 
+	retries retry.Counter
 	checked atomic.Bool // the schema was found to be this version's
 }
 
@@ -125,31 +126,7 @@ func (s *Store) tx(ctx context.Context, fn func(tx pgx.Tx) error) error {
 	if err := s.ready(ctx); err != nil {
 		return err
 	}
-	return s.explain(again(ctx, func() error { return pgx.BeginFunc(ctx, s.pool, fn) }))
-}
-
-// again repeats what the database wants to be run again.
-func again(ctx context.Context, fn func() error) error {
-	for wait := 2 * time.Millisecond; ; wait = min(2*wait, 200*time.Millisecond) {
-		err := fn()
-		if !retryable(err) {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return err
-		case <-time.After(wait):
-		}
-	}
-}
-
-// retryable: the transaction was rolled back, and can succeed when it is run again.
-func retryable(err error) bool {
-	var e *pgconn.PgError
-	if !errors.As(err, &e) {
-		return false
-	}
-	return e.Code == "40001" || e.Code == "40P01" || strings.Contains(e.Message, "current transaction is expired or aborted")
+	return s.explain(s.retries.Do(ctx, func() error { return pgx.BeginFunc(ctx, s.pool, fn) }))
 }
 
 // explain adds the operator's next step to what the server or the network says.
@@ -164,6 +141,14 @@ func (s *Store) explain(err error) error {
 		s.pool.Reset() // its idle connections have probably died with the one that failed
 	}
 	return pgerror.Explain(err, nil)
+}
+
+// Retries says how often transactions were run again because the database wanted it.
+func (s *Store) Retries() (n int64) {
+	for i := range s.retries {
+		n += s.retries[i].Load()
+	}
+	return n
 }
 
 func noOutbox(name string) error {

@@ -1,0 +1,60 @@
+// Package retry knows which errors of a database mean: run the transaction again.
+package retry
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// Reason is why a transaction is to be run again.
+type Reason int
+
+// The reasons there are. After each of them nothing was changed.
+const (
+	None          Reason = iota
+	Serialization        // 40001, with any text: "could not serialize access", "Restart read required"
+	Deadlock             // 40P01
+	Expired              // the server has ended the transaction, whatever code it gives that
+	reasons
+)
+
+// Of an error; None: another try would not help, or it is not known what has happened.
+func Of(err error) Reason {
+	var e *pgconn.PgError
+	switch {
+	case !errors.As(err, &e):
+		return None
+	case e.Code == "40001":
+		return Serialization
+	case e.Code == "40P01":
+		return Deadlock
+	case strings.Contains(strings.ToLower(e.Message), "current transaction is expired or aborted"):
+		return Expired
+	}
+	return None
+}
+
+// Counter says how often transactions were run again.
+type Counter [reasons]atomic.Int64
+
+// Do runs fn, a transaction, until it succeeds, fails for good, or ctx ends.
+func (c *Counter) Do(ctx context.Context, fn func() error) error {
+	for wait := 2 * time.Millisecond; ; wait = min(2*wait, 200*time.Millisecond) {
+		err := fn()
+		reason := Of(err)
+		if reason == None {
+			return err
+		}
+		c[reason].Add(1)
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(wait):
+		}
+	}
+}

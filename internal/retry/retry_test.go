@@ -1,0 +1,50 @@
+package retry_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/penstock/penstock/internal/retry"
+)
+
+func TestReasons(t *testing.T) {
+	for text, want := range map[string]struct {
+		err    error
+		reason retry.Reason
+	}{
+		"nothing":          {nil, retry.None},
+		"serialize":        {&pgconn.PgError{Code: "40001", Message: "could not serialize access due to concurrent update"}, retry.Serialization},
+		"restart read":     {fmt.Errorf("fetch: %w", &pgconn.PgError{Code: "40001", Message: "Restart read required at: read point"}), retry.Serialization},
+		"deadlock":         {&pgconn.PgError{Code: "40P01"}, retry.Deadlock},
+		"expired":          {&pgconn.PgError{Code: "XX000", Message: "Current transaction is expired or aborted"}, retry.Expired},
+		"an answer lost":   {errors.New("unexpected EOF"), retry.None},
+		"unique violation": {&pgconn.PgError{Code: "23505"}, retry.None},
+	} {
+		if got := retry.Of(want.err); got != want.reason {
+			t.Errorf("%s: reason %d, want %d", text, got, want.reason)
+		}
+	}
+}
+
+func TestDo(t *testing.T) {
+	var c retry.Counter
+	again := &pgconn.PgError{Code: "40P01"}
+	calls := 0
+	if err := c.Do(t.Context(), func() error {
+		if calls++; calls < 4 {
+			return again
+		}
+		return nil
+	}); err != nil || calls != 4 || c[retry.Deadlock].Load() != 3 {
+		t.Errorf("%v after %d calls, counted %d", err, calls, c[retry.Deadlock].Load())
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := c.Do(ctx, func() error { return again }); !errors.Is(err, again) {
+		t.Errorf("after the context's end: %v", err)
+	}
+}

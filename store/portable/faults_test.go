@@ -1,0 +1,284 @@
+package portable_test
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgproto3"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/testseed"
+	"github.com/penstock/penstock/store/portable"
+)
+
+// fault is what happens to a round trip.
+type fault int
+
+const (
+	pass        fault = iota
+	refuse            // the server never sees it: the client gets an error that asks for another try
+	cutBefore         // the connection is lost before the server sees it
+	cutAfter          // it is lost when the server has done it, and its answer with it
+	kindOfFault = cutAfter + 1
+)
+
+// wireProxy stands before a server and decides, for every round trip, what becomes of it.
+type wireProxy struct {
+	trips  atomic.Int64 // so many Syncs and simple queries
+	faults [kindOfFault]atomic.Int64
+	mu     sync.Mutex
+	decide func() fault
+}
+
+func (p *wireProxy) next() fault {
+	p.trips.Add(1)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f := pass
+	if p.decide != nil {
+		f = p.decide()
+	}
+	p.faults[f].Add(1)
+	return f
+}
+
+// through starts the proxy before a database and returns the URL that leads through it.
+func (p *wireProxy) through(t testing.TB, direct string) string {
+	u, err := url.Parse(direct)
+	if err != nil {
+		t.Fatal(err)
+	}
+	host := u.Host
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			client, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go p.serve(client, host)
+		}
+	}()
+	u.Host = l.Addr().String()
+	return u.String()
+}
+
+// message reads one of the protocol, whole; the first that a client sends has no type.
+func message(r io.Reader, typed bool) (kind byte, raw []byte, err error) {
+	head := make([]byte, 4)
+	if typed {
+		head = make([]byte, 5)
+	}
+	if _, err := io.ReadFull(r, head); err != nil {
+		return 0, nil, err
+	}
+	n := binary.BigEndian.Uint32(head[len(head)-4:])
+	raw = append(head, make([]byte, n-4)...)
+	_, err = io.ReadFull(r, raw[len(head):])
+	return head[0], raw, err
+}
+
+func (p *wireProxy) serve(client net.Conn, host string) {
+	defer func() { _ = client.Close() }()
+	server, err := net.Dial("tcp", host)
+	if err != nil {
+		return
+	}
+	defer func() { _ = server.Close() }()
+	var lose atomic.Bool    // the next answer
+	var status atomic.Int32 // of the transaction, as ReadyForQuery says
+	go func() {
+		defer func() { _ = client.Close() }()
+		for {
+			kind, raw, err := message(server, true)
+			if err != nil {
+				return
+			}
+			if kind == 'Z' {
+				status.Store(int32(raw[5]))
+			}
+			if lose.Load() {
+				if kind == 'Z' {
+					return
+				}
+				continue
+			}
+			if _, err := client.Write(raw); err != nil {
+				return
+			}
+		}
+	}()
+	_, trip, err := message(client, false)
+	if err != nil {
+		return
+	}
+	if _, err := server.Write(trip); err != nil {
+		return
+	}
+	trip = nil
+	for {
+		kind, raw, err := message(client, true)
+		if err != nil {
+			return
+		}
+		trip = append(trip, raw...)
+		if kind != 'S' && kind != 'Q' && kind != 'p' && kind != 'X' {
+			continue
+		}
+		f := pass
+		if kind == 'S' || kind == 'Q' {
+			f = p.next()
+		}
+		switch f {
+		case refuse:
+			state := byte(status.Load())
+			if state == 'T' {
+				state = 'E'
+			}
+			answer, _ := (&pgproto3.ErrorResponse{Severity: "ERROR", Code: "40001", Message: "Restart read required"}).Encode(nil)
+			answer, _ = (&pgproto3.ReadyForQuery{TxStatus: state}).Encode(answer)
+			if _, err := client.Write(answer); err != nil {
+				return
+			}
+			trip = nil
+			continue
+		case cutBefore:
+			return
+		case cutAfter:
+			lose.Store(true)
+		}
+		if _, err := server.Write(trip); err != nil {
+			return
+		}
+		trip = nil
+	}
+}
+
+// A reader whose database asks for retries and loses connections, before and after it has done what was asked, delivers
+// everything, in order of keys, and settles each message once.
+func TestFaults(t *testing.T) {
+	t.Parallel()
+	t.Logf("PENSTOCK_SEED=%d", testseed.Seed())
+	f := newFixture(t, portable.Options{Margin: time.Hour})
+	p := &wireProxy{}
+	store := openStore(t, p.through(t, f.url), portable.Options{Margin: time.Hour})
+	src, err := store.Subscribe(t.Context(), penstock.Subscribe{Outbox: "orders", Subscription: "sub", Holder: "test", Lease: time.Hour})
+	f.must(err)
+	const total, keys = 400, 7
+	var msgs []penstock.Message
+	for i := range total {
+		msgs = append(msgs, penstock.Message{Key: fmt.Sprint(i % keys), Payload: fmt.Append(nil, i)})
+	}
+	f.must(f.store.Publish(t.Context(), "orders", msgs...))
+
+	rnd := testseed.New(t.Name(), 0)
+	p.mu.Lock()
+	p.decide = func() fault { return someFault(rnd) }
+	p.mu.Unlock()
+	var open []penstock.Batch
+	last, failed := map[string]int{}, 0
+	for n := 0; n < total || len(open) > 0; {
+		if t.Context().Err() != nil || failed > 20*total {
+			t.Fatalf("%d messages came, %d calls failed", n, failed)
+		}
+		if b, err := src.Fetch(t.Context(), penstock.Limit{Messages: 9, Bytes: plenty.Bytes}); err != nil {
+			failed++
+		} else if len(b.Messages) > 0 {
+			open = append(open, b)
+			for _, m := range b.Messages {
+				var i int
+				_, _ = fmt.Sscan(string(m.Payload), &i)
+				if want, ok := last[m.Key]; ok && i != want+keys || !ok && i >= keys {
+					t.Fatalf("%d came after %d", i, want)
+				}
+				last[m.Key] = i
+				n++
+			}
+		}
+		for len(open) > 0 {
+			verdicts := make([]penstock.Verdict, len(open[0].Messages))
+			if rnd.IntN(3) == 0 { // the way of refusals, too
+				for i := range verdicts {
+					verdicts[i] = penstock.Verdict{Outcome: penstock.Dead, Failures: []penstock.Failure{{Attempt: 1, Err: "no"}}}
+				}
+			}
+			if err := src.Settle(t.Context(), penstock.Settled{Batch: open[0], Verdicts: verdicts}); err != nil {
+				failed++
+				break
+			}
+			open = open[1:]
+		}
+	}
+	p.mu.Lock()
+	p.decide = nil
+	p.mu.Unlock()
+	all, err := f.store.Status(t.Context())
+	f.must(err)
+	if s := all[0].Subscriptions[0]; s.Settled != total || s.Backlog != 0 {
+		t.Errorf("%d settled and a backlog of %d, want %d and 0", s.Settled, s.Backlog, total)
+	}
+	t.Logf("%d calls failed, %d transactions were run again; %d refused, %d cut before, %d after", failed, store.Retries(), p.faults[refuse].Load(), p.faults[cutBefore].Load(), p.faults[cutAfter].Load())
+	if store.Retries() == 0 || p.faults[cutAfter].Load() == 0 {
+		t.Error("nothing was injected")
+	}
+}
+
+func someFault(rnd *rand.Rand) fault {
+	if rnd.IntN(6) > 0 {
+		return pass
+	}
+	return fault(1 + rnd.IntN(int(kindOfFault)-1))
+}
+
+// What a relay does all the time is one round trip each.
+func TestRoundTrips(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, portable.Options{})
+	p := &wireProxy{}
+	f.store = openStore(t, p.through(t, f.url), portable.Options{})
+	src := f.subscribe()
+	trips := func(what string, want int64, call func()) {
+		t.Helper()
+		before := p.trips.Load()
+		call()
+		if n := p.trips.Load() - before; n != want {
+			t.Errorf("%s took %d round trips, want %d", what, n, want)
+		}
+	}
+	for round := range 2 { // in the first one the driver asks what the statements return
+		for range 3 {
+			f.publish("m")
+		}
+		var b penstock.Batch
+		fetch := func() {
+			var err error
+			b, err = src.Fetch(t.Context(), plenty)
+			f.must(err)
+		}
+		if round == 0 {
+			fetch()
+			f.must(src.Settle(t.Context(), penstock.Settled{Batch: b}))
+			fetch()
+			continue
+		}
+		trips("Publish", 1, func() { f.publish("m") })
+		trips("Fetch", 1, fetch)
+		if len(b.Messages) != 4 {
+			t.Fatalf("%d messages", len(b.Messages))
+		}
+		trips("Settle", 1, func() { f.must(src.Settle(t.Context(), penstock.Settled{Batch: b})) })
+		trips("Fetch of nothing", 1, fetch)
+	}
+}
