@@ -15,7 +15,7 @@ BUILD     := $(shell git describe --tags --always --dirty 2>/dev/null)
 GOBUILD   := CGO_ENABLED=0 go build -ldflags "-s -w -X main.version=$(BUILD)"
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo check test soak schema-dump schema-reference race test-postgres test-postgres-all test-python test-kafka test-topologies test-clients install-servers servers lint fmt fuzz bench chaos clean
+.PHONY: help build demo check test soak schema-dump schema-reference cli-reference race test-postgres test-postgres-all test-python test-kafka test-topologies test-clients install-servers servers lint fmt fuzz bench chaos clean
 
 help: ## list the targets
 	@echo 'make demo, make check and make test need nothing but Go; run as root on Debian, make test installs its servers.'
@@ -63,6 +63,9 @@ schema-dump: ## write the database of this version that later ones are to bring 
 schema-reference: export PENSTOCK_SCHEMA_REFERENCE = docs
 schema-reference: ## write docs/schema.md, what the database has
 	script/test.sh ./store/postgres -run '^TestSchemaReference$$' -count=1
+
+cli-reference: ## write the verbs and flags of docs/cli.md, what the commands have
+	PENSTOCK_CLI_REFERENCE=1 go test ./cmd/penstock -run '^TestCommandLineReference$$' -count=1
 
 test-clients: ## run the suites against the clients of all languages (PENSTOCK_CLIENTS="python java"), a JSON line for each
 	script/test-clients.sh

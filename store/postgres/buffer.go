@@ -244,7 +244,8 @@ func (b *bufferedSession) send(ctx context.Context, of *buffer.Flush[*Outbox, *Q
 // statementOf writes a group.
 func statementOf(g *buffer.Group[*Outbox, *Queue]) (string, []any, error) {
 	if g.Outbox != nil {
-		return g.Outbox.insertOf(g.Messages)
+		args, err := g.Outbox.columnsOf(g.Messages)
+		return g.Outbox.insert, args, err
 	}
 	return g.Queue.callFor(g.Jobs)
 }

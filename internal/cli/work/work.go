@@ -105,6 +105,7 @@ func (f *workFlags) add(flags *pflag.FlagSet) {
 	flags.StringArrayVarP(&f.groups, "group", "g", nil, "group to work on; repeatable (default the jobs without one)")
 	flags.BoolVar(&f.allGroups, "all-groups", false, "work on every group, whenever it appears")
 	flags.IntVar(&f.concurrency, "concurrency", runtime.GOMAXPROCS(0), "commands that run at a time")
+	flags.Lookup("concurrency").DefValue = "the number of CPUs"
 	flags.Var(&f.lease, "lease", "after how long the jobs of a worker that crashed run elsewhere (default 30s)")
 	flags.Var(&f.timeout, "timeout", "kill a command that runs longer; its job failed (default unlimited)")
 	flags.Var(&f.drain, "drain-timeout", "how long commands may run after a signal (default as long as they take)")
