@@ -67,6 +67,7 @@ func TestBenchQueuesMisused(t *testing.T) {
 		"buffering":                              "needs PostgreSQL",
 		"buffering --publishes 0":                "at least 100",
 		"buffering --callers 0":                  "1 to 10000",
+		"buffering --delays -1ms":                "a delay is negative",
 		"webhook --keys 0":                       "1 to 4096 keys",
 		"queue --batches 1 --plot c.svg":         "at least two",
 	} {
@@ -89,7 +90,7 @@ func TestBenchQueues(t *testing.T) {
 		"queue":      {"queue --jobs 50 --batches 1,5 --workers 2 --ops insert,dequeue", []string{"jobs", "payload_bytes", "cells"}},
 		"steady":     {"queue --steady 100 --duration 300ms", []string{"steady"}},
 		"processor":  {"processor --rows 300 --batch 50 --sink " + testserver.RabbitMQURL(t), []string{"rows", "rungs", "ceiling", "adopted", "outbox", "ratios", "rounds"}},
-		"buffering":  {"buffering --publishes 200 --duration 100ms --callers 1,2", []string{"publishes", "flushes", "ratio_to_bulk", "speedup_over_single", "speedup_over_single_1ms", "ways", "delayed", "writers", "writers_sqlite"}},
+		"buffering":  {"buffering --publishes 200 --duration 100ms --callers 1,2 --delays 0", []string{"publishes", "flushes", "ratio_to_bulk", "speedup_over_single", "speedup_over_single_1ms", "ways", "delayed", "writers", "writers_sqlite"}},
 		"churn":      {"churn --duration 1s --batch 50 --margin 100ms --pin", []string{"by_hand", "adopted", "outbox", "adopted_over_by_hand", "outbox_over_by_hand", "pinned", "late_s"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -51,7 +52,7 @@ that shares commits; the same on a SQLite file in $TMPDIR.`,
 	f.conns = 64
 	flags := cmd.Flags()
 	flags.IntVar(&cfg.Publishes, "publishes", 100_000, "messages of the transaction")
-	flags.DurationSliceVar(&cfg.Delays, "delays", []time.Duration{time.Millisecond, 5 * time.Millisecond}, "added to each round trip, in turn; empty to leave that out")
+	flags.DurationSliceVar(&cfg.Delays, "delays", []time.Duration{time.Millisecond, 5 * time.Millisecond}, "added to each round trip, in turn; 0 to leave that out")
 	flags.IntSliceVar(&cfg.Callers, "callers", []int{1, 8, 64, 200}, "how many without a transaction, one measurement each")
 	flags.DurationVar(&cfg.Duration, "duration", 3*time.Second, "of each of these, 0 to leave them out")
 	flags.IntVar(&cfg.PayloadBytes, "payload", 200, "bytes of each payload")
@@ -59,10 +60,14 @@ that shares commits; the same on a SQLite file in $TMPDIR.`,
 }
 
 func bufferingTable(w io.Writer, r bench.BufferingResult) error {
-	t := cli.NewTable(w, cli.Left("WAY"), cli.Right("MESSAGES"), cli.Right("SECONDS"), cli.Right("PER SECOND"))
+	t := cli.NewTable(w, cli.Left("WAY"), cli.Right("MESSAGES"), cli.Right("FLUSHES"), cli.Right("SECONDS"), cli.Right("PER SECOND"), cli.Right("PUBLISHED FLUSHES"), cli.Right("SECONDS"))
 	rows := func(ways []bench.BufferingWay, suffix string) error {
 		for _, way := range ways {
-			if err := t.Row(way.Name+suffix, cli.Count(int64(way.Messages)), fmt.Sprintf("%.2f", way.Seconds), cli.Count(int64(way.PerSecond))); err != nil {
+			flushes, seconds := "", ""
+			if p := way.Published; p != nil && suffix == "" {
+				flushes, seconds = cli.Count(int64(p.Flushes)), fmt.Sprintf("%.1f", p.Seconds)
+			}
+			if err := t.Row(way.Name+suffix, cli.Count(int64(way.Messages)), cli.Count(int64(way.Flushes)), fmt.Sprintf("%.2f", way.Seconds), cli.Count(int64(way.PerSecond)), flushes, seconds); err != nil {
 				return err
 			}
 		}
@@ -79,8 +84,15 @@ func bufferingTable(w io.Writer, r bench.BufferingResult) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
+	fmt.Fprintf(w, "published, of 100,000 rows: %s\n", bench.BufferingSource)
 	f := newFigures(w)
-	f.row("buffer", "%d flushes, %.2f of one statement, %.1f × one INSERT each", r.Flushes, r.RatioToBulk, r.SpeedupOverSingle)
+	var reasons []string
+	for reason, n := range r.FlushesBy {
+		reasons = append(reasons, fmt.Sprintf("%s %d", reason, n))
+	}
+	slices.Sort(reasons)
+	f.row("buffer", "%d flushes: %s; published: a full buffer of 3,072 each", r.Flushes, strings.Join(reasons, ", "))
+	f.row("", "%.2f of one statement, %.1f × one INSERT each", r.RatioToBulk, r.SpeedupOverSingle)
 	for _, d := range r.Delayed {
 		f.row("", "%.1f × with %g ms more a round trip", d.SpeedupOverSingle, d.DelayMS)
 	}

@@ -19,6 +19,14 @@ func TestBuffering(t *testing.T) {
 	if len(r.Ways) != 7 || len(r.Delayed) != 2 || r.Delayed[0].DelayMS != 1 || r.Delayed[1].DelayMS != 5 || r.Delayed[0].Ways[0].Messages != 140 || r.Delayed[0].Ways[3].Messages != 7000 {
 		t.Errorf("got %+v", r)
 	}
+	for i, want := range []int{7000, 7000, 1, 3, 1, 1, 1} {
+		if r.Ways[i].Flushes != want {
+			t.Errorf("%s: %d flushes, want %d", r.Ways[i].Name, r.Ways[i].Flushes, want)
+		}
+	}
+	if p := r.Ways[1].Published; p == nil || p.Seconds != 139.7 || p.Flushes != 100_000 || r.Ways[0].Published != nil {
+		t.Errorf("published %+v", p)
+	}
 	if r.RatioToBulk <= 0 || r.SpeedupOverSingle <= 0 || r.SpeedupOverSingle1ms <= 0 || r.SpeedupOverSingle1ms != r.Delayed[0].SpeedupOverSingle {
 		t.Errorf("got %+v", r)
 	}
