@@ -53,6 +53,10 @@ airline's own table:
   out of order  arrived after a later flight of the same aircraft
   duplicates    arrived again; delivery is at least once, so these are allowed
 
+On PostgreSQL a message travels with its transaction's COMMIT (docs/buffering.md).
+What the rate was bounded by is told beside what the database takes of transactions
+that do nothing but commit, measured before the first for 0.3 s.
+
 By default all of it happens in this process, on SQLite and the embedded NATS
 server, in a temporary directory that is removed at the end (so its commits are
 not flushed to disk one by one; with --keep or sqlite:FILE they are).
@@ -262,6 +266,10 @@ type demoJSON struct {
 	OutOfOrder        int     `json:"out_of_order"`
 	Seconds           float64 `json:"seconds"`
 	MessagesPerSecond float64 `json:"messages_per_second"`
+	// Of the transactions, of those that do nothing but commit, and what the rate was bounded by.
+	WrittenPerSecond float64    `json:"written_per_second"`
+	CommitsPerSecond float64    `json:"commits_per_second"`
+	BoundedBy        demo.Bound `json:"bounded_by"`
 	// Unchecked: the sink cannot be read back.
 	Unchecked bool `json:"unchecked,omitempty"`
 }
@@ -271,6 +279,7 @@ func demoSummary(r *demo.Result) demoJSON {
 		Published: r.Published, RolledBack: r.RolledBack, Delivered: r.Delivered, Lost: r.Lost, Phantom: r.Phantom,
 		Duplicates: r.Duplicates, OutOfOrder: r.OutOfOrder, Unchecked: r.Unread,
 		Seconds: math.Round(r.Elapsed.Seconds()*1000) / 1000, MessagesPerSecond: math.Round(r.PerSecond()),
+		WrittenPerSecond: math.Round(r.WrittenPerSecond()), CommitsPerSecond: math.Round(r.CommitsPerSecond), BoundedBy: r.BoundedBy(),
 	}
 }
 
@@ -278,6 +287,7 @@ func writeDemoSummary(w io.Writer, r *demo.Result, f demoFlags) {
 	fmt.Fprintf(w, "\n  committed     %s (%s rolled back)\n", cli.Count(int64(r.Published)), cli.Plural(int64(r.RolledBack), "more transaction"))
 	fmt.Fprintf(w, "  delivered     %s in %s: %s, from the first transaction to the last message read\n",
 		cli.Count(int64(r.Delivered)), r.Elapsed.Round(10*time.Millisecond), cli.Rate(r.PerSecond()))
+	fmt.Fprintf(w, "  bounded by    %s\n", demoBound(r))
 	if r.Unread {
 		fmt.Fprintf(w, "\nNobody can read %s back, so losses and order were not checked.\n", f.sink)
 	} else {
@@ -295,6 +305,18 @@ func writeDemoSummary(w io.Writer, r *demo.Result, f demoFlags) {
 		fmt.Fprintf(w, "Kept: %s\n", kept)
 	}
 	fmt.Fprintf(w, "\nTry next:\n%s", demoNext(f))
+}
+
+// demoBound says what the rate waited for, beside what the disk takes.
+func demoBound(r *demo.Result) string {
+	what := map[demo.Bound]string{
+		demo.BoundByDelivery:   "the relay and the broker: the last transaction had committed long before",
+		demo.BoundByRate:       "--rate",
+		demo.BoundByCommits:    "commits",
+		demo.BoundByStatements: "the statements of the transactions",
+	}[r.BoundedBy()]
+	return fmt.Sprintf("%s; committed at %s, of the %s that the database takes where nothing else is done",
+		what, cli.Rate(r.WrittenPerSecond()), cli.Rate(r.CommitsPerSecond))
 }
 
 // demoNext suggests what this run did not show.

@@ -19,6 +19,8 @@ type Airline interface {
 	// under the aircraft's row lock, inserts the flight and publishes the
 	// message. With rollback it then rolls all of it back.
 	Depart(ctx context.Context, f *Flight, rollback bool) error
+	// Commit is a transaction with next to nothing in it: what every other pays at least.
+	Commit(ctx context.Context) error
 	// Committed returns what the flights table holds.
 	Committed(ctx context.Context) ([]Departure, error)
 	// Remove drops the airline's tables and nothing else.

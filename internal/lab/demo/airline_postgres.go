@@ -5,13 +5,16 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/url"
+	"strconv"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/store/portable"
+	"github.com/penstock/penstock/store/postgres"
 )
 
 //go:embed sql/postgres/create.sql
@@ -67,7 +70,11 @@ func NewPostgresAirline(ctx context.Context, databaseURL, schema string, connect
 }
 
 func (a *postgresAirline) Depart(ctx context.Context, f *Flight, rollback bool) (err error) {
-	tx, err := a.pool.Begin(ctx)
+	begin := a.pool.Begin
+	if _, ok := a.outbox.(*postgres.Outbox); ok && !rollback { // what is taken back is written before
+		begin = postgres.NewBuffered(a.pool, penstock.BufferOptions{}).Begin // the message goes with COMMIT
+	}
+	tx, err := begin(ctx)
 	if err != nil {
 		return fmt.Errorf("flight %d: begin: %w", f.ID, err)
 	}
@@ -98,6 +105,11 @@ func (a *postgresAirline) Depart(ctx context.Context, f *Flight, rollback bool) 
 		return fmt.Errorf("flight %d: commit: %w", f.ID, err)
 	}
 	return nil
+}
+
+func (a *postgresAirline) Commit(ctx context.Context) error {
+	_, err := a.pool.Exec(ctx, a.turn, strconv.Itoa(rand.IntN(1000))) // no flight is of these aircraft
+	return err
 }
 
 func (a *postgresAirline) Committed(ctx context.Context) ([]Departure, error) {

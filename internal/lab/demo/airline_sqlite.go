@@ -102,6 +102,11 @@ func (a *sqliteAirline) Depart(ctx context.Context, f *Flight, rollback bool) er
 	return nil
 }
 
+func (a *sqliteAirline) Commit(ctx context.Context) error {
+	var turn int64
+	return a.turn.QueryRowContext(ctx, "").Scan(&turn) // no flight is of this aircraft
+}
+
 func (a *sqliteAirline) Committed(ctx context.Context) (departures []Departure, err error) {
 	rows, err := a.db.QueryContext(ctx, a.named(sqliteCommitted))
 	if err != nil {

@@ -2,6 +2,7 @@ package demo
 
 import (
 	"context"
+	"fmt"
 	"hash/fnv"
 	"sync/atomic"
 	"time"
@@ -28,6 +29,27 @@ type Produce struct {
 // Counts tells how many transactions were committed and rolled back so far.
 func (p *Produce) Counts() (committed, rolledBack int64) {
 	return p.committed.Load(), p.rolledBack.Load()
+}
+
+// Commits is how many transactions with next to nothing in them as many producers commit per second: measured for a while.
+func (p *Produce) Commits(ctx context.Context, airline Airline) (float64, error) {
+	const while = 300 * time.Millisecond
+	var done atomic.Int64
+	start := time.Now()
+	group, ctx := errgroup.WithContext(ctx)
+	for range max(p.Producers, 1) {
+		group.Go(func() error {
+			for time.Since(start) < while {
+				if err := airline.Commit(ctx); err != nil {
+					return fmt.Errorf("a transaction with next to nothing in it: %w", err)
+				}
+				done.Add(1)
+			}
+			return nil
+		})
+	}
+	err := group.Wait()
+	return float64(done.Load()) / time.Since(start).Seconds(), err
 }
 
 // Run runs every flight's transaction, or stops at the first error.

@@ -67,6 +67,8 @@ type Result struct {
 	// Elapsed from the first transaction to the last message read, Writing to
 	// the last commit.
 	Elapsed, Writing time.Duration
+	// Rate is the Config's, CommitsPerSecond what the database takes from as many producers of transactions that do nothing else, before the first.
+	Rate, CommitsPerSecond float64
 	// Kept names what Keep left behind.
 	Kept []string
 }
@@ -78,6 +80,37 @@ func (r *Result) PerSecond() float64 {
 	}
 	return float64(r.Delivered) / r.Elapsed.Seconds()
 }
+
+// WrittenPerSecond is how many of the business's transactions were committed per second.
+func (r *Result) WrittenPerSecond() float64 {
+	if r.Writing <= 0 {
+		return 0
+	}
+	return float64(r.Published) / r.Writing.Seconds()
+}
+
+// BoundedBy is what the rate waited for.
+func (r *Result) BoundedBy() Bound {
+	switch {
+	case r.Elapsed > r.Writing*5/4:
+		return BoundByDelivery
+	case r.Rate > 0 && float64(r.Published+r.RolledBack) > 0.9*r.Rate*r.Writing.Seconds():
+		return BoundByRate
+	case r.WrittenPerSecond() > r.CommitsPerSecond/2:
+		return BoundByCommits
+	}
+	return BoundByStatements
+}
+
+// Bound is what a rate waited for.
+type Bound string
+
+const (
+	BoundByDelivery   Bound = "delivery"   // the relay and the broker were behind when the last transaction had committed
+	BoundByRate       Bound = "rate"       // that was asked for
+	BoundByCommits    Bound = "commits"    // a transaction takes less than two commits
+	BoundByStatements Bound = "statements" // of the transactions
+)
 
 // run is one run, with what it has opened.
 type run struct {
@@ -228,6 +261,10 @@ func (r *run) run(ctx context.Context) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
+	commits, err := r.produce.Commits(ctx, r.airline)
+	if err != nil {
+		return Result{}, err
+	}
 	relayed := background(func() error { return pump.Run(ctx) }, cancel)
 	read := background(func() error { return r.read(ctx) }, cancel)
 
@@ -261,7 +298,7 @@ func (r *run) run(ctx context.Context) (Result, error) {
 		return Result{}, err
 	}
 	_, rolledBack := r.produce.Counts()
-	result := Result{RolledBack: int(rolledBack), GaveUp: gaveUp, Elapsed: elapsed, Writing: writing}
+	result := Result{RolledBack: int(rolledBack), GaveUp: gaveUp, Elapsed: elapsed, Writing: writing, Rate: r.Rate, CommitsPerSecond: commits}
 	if r.broker == nil {
 		result.Unread = true
 		result.Checked = Checked{Published: len(committed), Delivered: int(r.counters.Delivered.Load())}

@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/penstock/penstock/internal/testserver"
 )
@@ -24,6 +25,9 @@ func TestRun(t *testing.T) {
 	}
 	if !result.OK() || result.Published+result.RolledBack != 600 || result.Delivered != result.Published || result.Unread || result.GaveUp {
 		t.Errorf("result is %+v", result)
+	}
+	if result.CommitsPerSecond <= 0 || result.WrittenPerSecond() <= 0 {
+		t.Errorf("commits %v/s, written %v/s", result.CommitsPerSecond, result.WrittenPerSecond())
 	}
 	if last.Total != 600 || last.Committed != int64(result.Published) || last.Delivered < int64(result.Delivered) {
 		t.Errorf("the last progress is %+v, the result %+v", last, result)
@@ -54,6 +58,19 @@ func TestRunOnOneOfTwoHosts(t *testing.T) {
 		result, err := Run(t.Context(), Config{Flights: flights, Sink: before + "@" + hosts, Log: slog.New(slog.DiscardHandler)})
 		if err != nil || !result.OK() || result.Delivered != 50 {
 			t.Errorf("%s: result is %+v, %v", hosts, result, err)
+		}
+	}
+}
+
+func TestBoundedBy(t *testing.T) {
+	for want, r := range map[Bound]Result{
+		BoundByDelivery:   {Checked: Checked{Published: 1000}, Writing: time.Second, Elapsed: 2 * time.Second, CommitsPerSecond: 1100},
+		BoundByRate:       {Checked: Checked{Published: 700}, RolledBack: 300, Writing: time.Second, Elapsed: time.Second, Rate: 1000, CommitsPerSecond: 1100},
+		BoundByCommits:    {Checked: Checked{Published: 1000}, Writing: time.Second, Elapsed: time.Second, CommitsPerSecond: 1900},
+		BoundByStatements: {Checked: Checked{Published: 1000}, Writing: time.Second, Elapsed: time.Second, CommitsPerSecond: 2100},
+	} {
+		if got := r.BoundedBy(); got != want {
+			t.Errorf("bounded by %s, want %s", got, want)
 		}
 	}
 }
