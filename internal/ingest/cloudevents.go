@@ -1,7 +1,6 @@
 package ingest
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -120,7 +119,7 @@ func dataOf(value json.RawMessage, contentType string) ([]byte, error) {
 // batchedEvents are a JSON array of events.
 func batchedEvents(text []byte) (msgs []penstock.Message, err error) {
 	var events []json.RawMessage
-	if err := json.NewDecoder(bytes.NewReader(text)).Decode(&events); err != nil {
+	if err := json.Unmarshal(text, &events); err != nil {
 		return nil, fmt.Errorf("%w: it is no array of events: %w", errRead, err)
 	}
 	for i, event := range events {

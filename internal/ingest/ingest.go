@@ -274,12 +274,10 @@ func (s *Server) refused(outbox string, err error) *Refusal {
 	return r
 }
 
-// mediaTypeError is about a Content-Type that is none of ours.
-type mediaTypeError struct{ given string }
+// mediaTypeError is about a body in a form that is none of ours.
+type mediaTypeError struct{ text string }
 
-func (e *mediaTypeError) Error() string {
-	return fmt.Sprintf("the Content-Type is %q: send application/json, application/x-ndjson, application/cloudevents+json, application/cloudevents-batch+json, or an event in binary mode (ce-specversion)", e.given)
-}
+func (e *mediaTypeError) Error() string { return e.text }
 
 var errRead = errors.New("the request could not be read")
 
@@ -288,11 +286,14 @@ func read(r *http.Request) ([]penstock.Message, error) {
 	given := r.Header.Get("Content-Type")
 	kind, _, _ := mime.ParseMediaType(given)
 	binary := r.Header.Get("Ce-Specversion") != ""
+	if encoded := r.Header.Get("Content-Encoding"); encoded != "" && encoded != "identity" {
+		return nil, &mediaTypeError{fmt.Sprintf("the Content-Encoding is %q: send the body as it is", encoded)}
+	}
 	switch kind {
 	case "application/json", ndjson, "application/jsonl", structured, batched:
 	default:
 		if !binary {
-			return nil, &mediaTypeError{given}
+			return nil, &mediaTypeError{fmt.Sprintf("the Content-Type is %q: send application/json, application/x-ndjson, application/cloudevents+json, application/cloudevents-batch+json, or an event in binary mode (ce-specversion)", given)}
 		}
 	}
 	body, err := readAll(r)
@@ -337,10 +338,7 @@ func readAll(r *http.Request) ([]byte, error) {
 		return io.ReadAll(r.Body)
 	}
 	body := make([]byte, min(r.ContentLength, 1<<20))
-	n, err := io.ReadFull(r.Body, body)
-	if err == io.ErrUnexpectedEOF || err == io.EOF {
-		return body[:n], nil
-	}
+	_, err := io.ReadFull(r.Body, body) // the part of a request that was cut off is an error
 	if err != nil || r.ContentLength <= int64(len(body)) {
 		return body, err
 	}

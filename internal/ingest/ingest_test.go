@@ -215,10 +215,40 @@ func TestRefusals(t *testing.T) {
 		wants(t, s, "orders", strings.Repeat("x", 1001), 413, "more than 1000 bytes", asLines)
 		wants(t, s, "orders", `{}`, 415, "send application/json", "Content-Type: application/x-www-form-urlencoded")
 		wants(t, s, "nothing", `{}`, 404, "no such outbox", asJSON)
+		const event = `{"specversion":"1.0","id":"1","source":"/s","type":"t"}`
+		wants(t, s, "orders", "["+event+"]["+event+"]", 400, "no array", asEvents)
+		wants(t, s, "orders", event+event, 400, "no event", asEvent)
+		wants(t, s, "orders", "{}{}", 400, "more than one JSON value", asJSON)
+		wants(t, s, "orders", "\x1f\x8b", 415, "as it is", "ce-specversion: 1.0", "ce-id: 1", "ce-source: /s", "ce-type: t", "Content-Encoding: gzip")
+		for _, cut := range []string{"Content-Length: 9\r\n\r\n{}\n{}", "Transfer-Encoding: chunked\r\n\r\n5\r\n{}\n{}\r\n"} {
+			if got := half(t, s, cut); got != 400 {
+				t.Errorf("a request that ends early, %q: %d", cut, got)
+			}
+		}
 		if got := published(t, store, "orders"); len(got) > 0 {
 			t.Errorf("published %v", got)
 		}
 	})
+}
+
+// half sends lines with the end of a head and a part of the body, and nothing more.
+func half(t *testing.T, s *ingest.Server, rest string) int {
+	t.Helper()
+	conn, err := net.Dial("tcp", s.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	fmt.Fprintf(conn, "POST /outboxes/orders/messages HTTP/1.1\r\nHost: localhost\r\n%s\r\n%s", asLines, rest)
+	if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = answer.Body.Close()
+	return answer.StatusCode
 }
 
 // Each outbox has a token of its own.
