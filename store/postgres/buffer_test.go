@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/penstock/penstock"
@@ -649,4 +650,84 @@ func (w *bufferWalk) tables() string {
 		text += held + "\n"
 	}
 	return text
+}
+
+// In each of the ways in which pgx speaks to the server, also those for poolers of connections.
+func TestBufferInEveryExecMode(t *testing.T) {
+	t.Parallel()
+	f := newBufferFixture(t, penstock.BufferOptions{})
+	f.Must(f.tx.Rollback(f.Ctx))
+	f.Must(f.store.CreateInbox(f.Ctx, "imports", 0))
+	orders := postgres.NewOutbox("", "orders")
+	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeCacheStatement, pgx.QueryExecModeCacheDescribe, pgx.QueryExecModeDescribeExec, pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol} {
+		t.Run(mode.String(), func(t *testing.T) {
+			config, err := pgx.ParseConfig(f.URL)
+			f.Must(err)
+			config.DefaultQueryExecMode = mode
+			conn, err := pgx.ConnectConfig(f.Ctx, config)
+			f.Must(err)
+			defer func() { _ = conn.Close(f.Ctx) }()
+			begin := func() *postgres.BufferedTx {
+				tx, err := postgres.NewBuffered(conn, penstock.BufferOptions{}).Begin(f.Ctx)
+				f.Must(err)
+				return tx.(*postgres.BufferedTx)
+			}
+			tx := begin()
+			odd := penstock.Message{ID: mode.String(), Key: `k'"\`, Topic: "日本", Headers: map[string]string{`"`: `\'`}, Payload: []byte("a\x00\\'\xff")}
+			f.Must(orders.Publish(f.Ctx, tx, odd, penstock.Message{}))
+			f.Must(orders.Once("imports").Publish(f.Ctx, tx, odd, odd))
+			later, err := tx.Enqueue(f.Ctx, f.jobs, texts("a", "b")...)
+			f.Must(err)
+			inner, err := tx.Begin(f.Ctx)
+			f.Must(err)
+			f.Must(f.say(inner, "gone"))
+			f.Must(inner.Rollback(f.Ctx))
+			f.Must(f.say(tx, "with the commit"))
+			f.Must(tx.Commit(f.Ctx))
+			if made, err := later.Enqueued(f.Ctx); err != nil || len(made) != 2 || made[1].ID <= made[0].ID {
+				t.Errorf("jobs %v, %v", made, err)
+			}
+			if n := f.Number("select count(*) from penstock.orders where id = $1 and key = $2 and topic = $3 and headers = jsonb_build_object('\"', $4::text) and payload = $5", odd.ID, odd.Key, odd.Topic, `\'`, odd.Payload); n != 2 {
+				t.Errorf("%d of 2 messages are as they were", n)
+			}
+			tx = begin()
+			f.Must(f.say(tx, "never"))
+			f.Must(postgres.NewOutbox("", "nowhere").Publish(f.Ctx, tx, penstock.Message{}))
+			if err := tx.Commit(f.Ctx); !errors.Is(err, penstock.ErrNoOutbox) || conn.PgConn().TxStatus() != 'I' {
+				t.Errorf("got %v, and the connection is in state %c", err, conn.PgConn().TxStatus())
+			}
+			f.Must(conn.Ping(f.Ctx))
+			if n := f.Number("select count(*) from penstock.orders where payload in ('never', 'gone')"); n != 0 {
+				t.Error("what was rolled back is there")
+			}
+		})
+	}
+}
+
+// What the server puts off until the commit is an error of Commit, and nothing of the transaction stays.
+func TestBufferCommitFailsLate(t *testing.T) {
+	t.Parallel()
+	f := newBufferFixture(t, penstock.BufferOptions{})
+	f.Must(f.tx.Rollback(f.Ctx))
+	f.Exec("create table shop (n int primary key, next int references shop deferrable initially deferred)")
+	for name, begin := range map[string]func() (pgx.Tx, error){
+		"its own": func() (pgx.Tx, error) { return postgres.NewBuffered(f.Conn, penstock.BufferOptions{}).Begin(f.Ctx) },
+		"another's": func() (pgx.Tx, error) {
+			tx, err := f.Conn.Begin(f.Ctx)
+			return postgres.Buffer(tx, penstock.BufferOptions{}), err
+		},
+	} {
+		tx, err := begin()
+		f.Must(err)
+		_, err = tx.Exec(f.Ctx, "insert into shop values (1, 2)")
+		f.Must(err)
+		f.Must(f.say(tx, "never"))
+		var refused *pgconn.PgError
+		if err := tx.Commit(f.Ctx); !errors.As(err, &refused) || refused.Code != "23503" {
+			t.Errorf("%s: %v", name, err)
+		}
+		if got := f.written(f.Conn); got != "" || f.Conn.PgConn().TxStatus() != 'I' {
+			t.Errorf("%s: committed %q, and the connection is in state %c", name, got, f.Conn.PgConn().TxStatus())
+		}
+	}
 }
