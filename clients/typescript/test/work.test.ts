@@ -2,6 +2,7 @@ import { spawn } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
 import { afterAll, describe, expect, test } from 'vitest'
 import { LeaseLostError, StoppingError, cancelled, deadLetter, retry, snooze, sqlState, type End, type Handler, type Job, type Queryable, type WorkOptions } from '../src/index.js'
+import { advance } from '../src/testing.js'
 import { messages, newOutbox, newQueue, penstock, pool, sql, status, until, url } from './database.js'
 import { drivers } from './drivers.js'
 
@@ -230,6 +231,27 @@ describe('workTx', () => {
     await worker
     expect(ends.sort()).toEqual(['dead', 'failed', 'failed', 'settled', 'settled', 'settled'])
     expect((await messages(outbox)).sort()).toEqual(['cancelled 1', 'done 1', 'retry 2'])
+  })
+
+  test('a commit that fails, after the statement that ends the job, is another attempt', async () => {
+    const [queue, outbox] = [await newQueue(), await newOutbox()]
+    await penstock.enqueue(pool, queue, {})
+    // Deferred, it is checked by the commit.
+    await sql(`create table ${queue}_once (attempt int primary key deferrable initially deferred)`)
+    await sql(`insert into ${queue}_once values (1)`)
+    const stop = new AbortController()
+    const ends: End[] = []
+    const worker = penstock.workTx(pool, queue, async (tx, job) => {
+      await tx.query(`insert into ${queue}_once values ($1)`, [job.attempt])
+      await penstock.publish(tx, outbox, { payload: `${job.attempt}` })
+    }, { signal: stop.signal, logger: quiet, onEnd: (_, end) => ends.push(end) })
+    await until('the first attempt has failed', () => ends.length === 1)
+    await advance(pool, queue, 3_600_000)
+    await until('the second has not', () => ends.length === 2)
+    stop.abort()
+    await worker
+    expect(ends).toEqual(['failed', 'settled'])
+    expect(await messages(outbox)).toEqual(['2'])
   })
 
   test('a handler whose lease was lost is rolled back', async () => {
