@@ -88,7 +88,7 @@ func (r *rules) outbox(o *penstock.OutboxStatus) {
 func (r *rules) subscription(of, argument string, s, before *penstock.SubscriptionStatus) {
 	f := doctor.Finding{About: of + "/" + s.Subscription, Severity: doctor.Critical,
 		Measured: []doctor.Figure{{Name: "waiting", Value: float64(s.Backlog + s.Parked)}, {Name: "oldest", Value: s.OldestAge.Seconds(), Unit: "s"}}}
-	waiting := cli.PluralVerb(s.Backlog+s.Parked, "message", "waits", "wait") + ", the oldest for " + cli.Age(s.OldestAge)
+	waiting := atLeast(s.AtLeast) + cli.PluralVerb(s.Backlog+s.Parked, "message", "waits", "wait") + ", the oldest for " + cli.Age(s.OldestAge)
 	held := cli.IsHeld(s, r.now.at)
 	switch {
 	case !held && s.Backlog+s.Parked > 0:
@@ -121,12 +121,20 @@ func (r *rules) subscription(of, argument string, s, before *penstock.Subscripti
 			Measured: []doctor.Figure{{Name: "keys", Value: float64(s.ParkedKeys)}, {Name: "messages", Value: float64(s.Parked)},
 				{Name: "held", Value: float64(s.HeldKeys)}}})
 	}
-	r.dead(f.About, s.DeadLetters, argument)
+	r.dead(f.About, s.DeadLetters, s.AtLeast, argument)
 }
 
-func (r *rules) dead(about string, n int64, argument string) {
+// atLeast goes before a figure, if not all was counted.
+func atLeast(figures []string) string {
+	if len(figures) > 0 {
+		return "at least "
+	}
+	return ""
+}
+
+func (r *rules) dead(about string, n int64, figures []string, argument string) {
 	if n > 0 {
-		r.add(doctor.Finding{Check: doctor.CheckDead, Severity: doctor.Warning, About: about, Found: cli.PluralVerb(n, "dead letter", "waits", "wait") + " for a decision",
+		r.add(doctor.Finding{Check: doctor.CheckDead, Severity: doctor.Warning, About: about, Found: atLeast(figures) + cli.PluralVerb(n, "dead letter", "waits", "wait") + " for a decision",
 			Next: "retry or discard: penstock dead list " + argument, Measured: []doctor.Figure{{Name: "dead letters", Value: float64(n)}}})
 	}
 }
@@ -139,7 +147,7 @@ func (r *rules) queue(q *penstock.QueueStatus) {
 		r.add(doctor.Finding{Check: doctor.CheckQueue, Severity: doctor.Warning, About: q.Queue, Found: "its space is not given back: " + trouble,
 			Next: "penstock status " + argument, Measured: []doctor.Figure{{Name: "size", Value: float64(q.Bytes), Unit: "bytes"}}})
 	}
-	switch ready := cli.PluralVerb(q.Ready, "job", "is ready", "are ready") + ", the oldest for " + cli.Age(q.OldestAge); {
+	switch ready := atLeast(q.AtLeast) + cli.PluralVerb(q.Ready, "job", "is ready", "are ready") + ", the oldest for " + cli.Age(q.OldestAge); {
 	case cli.IsPaused(q.QueueSettings) && q.Ready > 0:
 		f.Found, f.Next = "it is paused, and "+ready, "penstock queue resume "+argument
 		r.add(f)
@@ -148,7 +156,7 @@ func (r *rules) queue(q *penstock.QueueStatus) {
 		f.Found, f.Next = "no worker seems to run: "+ready+", and none runs", "start workers: penstock work "+argument
 		r.add(f)
 	}
-	r.dead(q.Queue, q.DeadLetters, argument)
+	r.dead(q.Queue, q.DeadLetters, q.AtLeast, argument)
 	if was := r.was(q); was != nil {
 		r.growth(q.Queue, q.Ready-was.Ready, q.Ready, q.OldestAge, q.Bytes-was.Bytes)
 	}
