@@ -158,7 +158,9 @@ type Releaser interface {
 
 // AckClaimer is a queue that ends jobs and claims others with one call: both happen, or
 // neither. acked are those of acks that were still held. Where a worker can, it lets the end of a
-// job wait for the next claim, so that a queue in use takes one call instead of two.
+// job wait for the next claim, so that a queue in use takes one call instead of two. Jobs that come with it, if only
+// with no acks, are for who ends many at a time: a store may keep their leases together, and whoever ends one then waits until
+// the transaction that ends another is over.
 type AckClaimer interface {
 	AckClaim(ctx context.Context, acks []int64, c Claim) (acked []int64, jobs []Job, err error)
 }

@@ -16,7 +16,11 @@ import (
 type carrying struct{ *fakeQueue }
 
 func (q carrying) AckClaim(ctx context.Context, acks []int64, c penstock.Claim) (acked []int64, jobs []penstock.Job, err error) {
-	end, err := q.call(ctx, "ackclaim")
+	call := "ackclaim"
+	if len(acks) == 0 {
+		call = "together"
+	}
+	end, err := q.call(ctx, call)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -171,6 +175,32 @@ func TestWorkClaimsAloneAfterFailure(t *testing.T) {
 				done, lost := seen.count(work.Done), seen.count(work.Lost)
 				if len(q.done) != jobs || done+lost != jobs || !written && lost > 0 || written && lost == 0 {
 					t.Errorf("%d of %d jobs are done, and the observer saw %v: want each job once", len(q.done), jobs, seen.ends)
+				}
+			})
+		})
+	}
+}
+
+// Jobs are claimed to be ended many at a time, until a handler ends one itself.
+func TestWorkClaimsTogether(t *testing.T) {
+	for name, c := range map[string]struct {
+		handler work.Handler
+		alone   bool
+	}{
+		"handlers that return":      {nothing, false},
+		"handlers that end the job": {func(context.Context, penstock.Job) error { return work.ErrSettled }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q := newFakeQueue(100)
+				_, stop := begin(t, carrying{q}, c.handler, work.Options{Batch: 10, Concurrency: 1})
+				time.Sleep(time.Second)
+				if err := stop(); err != nil {
+					t.Error(err)
+				}
+				together := q.calls["together"] + q.calls["ackclaim"] // each ends in a call of Claim
+				if alone := q.calls["claim"] - together; together == 0 || alone > 0 != c.alone {
+					t.Errorf("%d claims of jobs that are ended many at a time, and %d others", together, alone)
 				}
 			})
 		})

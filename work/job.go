@@ -32,7 +32,7 @@ func (w *worker) do(handling, writing context.Context, t *task) {
 		w.handlers.Done()
 		switch {
 		case errors.Is(err, ErrSettled):
-			w.finish(t, Settled)
+			w.settled(t)
 		case errors.Is(err, ErrCancelled):
 			t.how = Cancelled
 			w.ackLater(t)
@@ -51,6 +51,14 @@ func (w *worker) do(handling, writing context.Context, t *task) {
 		}
 	}()
 	err = w.call(ctx, t.job)
+}
+
+// settled finishes a task whose handler has ended the job.
+func (w *worker) settled(t *task) {
+	w.mu.Lock()
+	w.settles = true
+	w.mu.Unlock()
+	w.finish(t, Settled)
 }
 
 // returned notes that the handler has, and whether the lease was lost before; gone: it

@@ -35,6 +35,7 @@ type worker struct {
 	writing  int             // acks that a call has taken along
 	asked    int             // jobs that claims under way may bring
 	noClaims bool            // the last claim failed
+	settles  bool            // a handler has ended its job itself
 	backlog  bool            // the last claim brought all that it asked for
 	helping  int             // goroutines that claim beside the loop
 	busy     int             // slots in use
@@ -266,21 +267,33 @@ func (w *worker) claim(ctx context.Context, n int, carry bool) (jobs []penstock.
 	return jobs, w.turns.took(len(jobs), share), err
 }
 
-// claimFrom makes one call. What is done goes with it, if the queue can and carry says so.
+// apart reports whether a claim that carries nothing is better made without room for that: handlers
+// end their jobs in transactions of their own, or the last claim failed.
+func (w *worker) apart() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.settles || w.noClaims
+}
+
+// claimFrom makes one call. What is done goes with it, if the queue can and carry says so. Without any it
+// is the same call, unless apart: what it brings is ended many at a time, and the store may make use of that.
 func (w *worker) claimFrom(call context.Context, group string, n int, carry bool) ([]penstock.Job, error) {
 	c := penstock.Claim{Group: group, Jobs: n, Lease: w.Lease, Worker: w.Worker}
-	if q, ok := w.q.(penstock.AckClaimer); ok && carry {
-		if tasks := w.takeAcks(); len(tasks) > 0 {
-			acked, jobs, err := q.AckClaim(call, leasesOf(tasks), c)
-			if err != nil {
-				w.returnAcks(tasks)
-				return nil, err
-			}
-			w.acked(tasks, acked)
-			return jobs, nil
-		}
+	q, ok := w.q.(penstock.AckClaimer)
+	var tasks []*task
+	if ok && carry {
+		tasks = w.takeAcks()
 	}
-	return w.q.Claim(call, c)
+	if !ok || len(tasks) == 0 && w.apart() {
+		return w.q.Claim(call, c)
+	}
+	acked, jobs, err := q.AckClaim(call, leasesOf(tasks), c)
+	if err != nil {
+		w.returnAcks(tasks)
+		return nil, err
+	}
+	w.acked(tasks, acked)
+	return jobs, nil
 }
 
 // room waits until a claim is worth while and returns how many jobs to ask for; false means that ctx

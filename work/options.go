@@ -14,7 +14,7 @@ import (
 // SetDefaults fills in what is zero.
 func (o *Options) SetDefaults() {
 	o.Concurrency = cmp.Or(o.Concurrency, 10)
-	o.Batch = cmp.Or(o.Batch, 100)
+	o.Batch = cmp.Or(o.Batch, 250)
 	o.Claims = cmp.Or(o.Claims, 1)
 	o.Lease = cmp.Or(o.Lease, 30*time.Second)
 	o.PollMin = cmp.Or(o.PollMin, 1750*time.Microsecond)

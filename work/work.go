@@ -70,7 +70,7 @@ func (s snooze) Error() string { return "the job is to run again after " + time.
 type Options struct {
 	// Concurrency is how many handlers run at a time. Default 10.
 	Concurrency int
-	// Batch is the most jobs that one Claim asks for, 1 to MaxClaim. Default 100.
+	// Batch is the most jobs that one Claim asks for, 1 to MaxClaim. Default 250.
 	Batch int
 	// Claims is how many calls of Claim may be under way while there is a backlog, each on a connection
 	// of its own. Then jobs of one group may begin in another order than they were enqueued in; those of a key do not.

@@ -15,6 +15,9 @@ found as (
     (select l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.failures, 'running', l.worker, l.lease_until
        from {schema}._lease l where l.queue = (select id from q) and (l.id = $2 or l.key = $3) limit $5)
     union all
+    (select j.id, null, l.group_key, l.priority, j.attempt, j.created_at, j.headers, j.payload, j.failures, 'running', l.worker, l.lease_until
+       from {schema}._lease l cross join lateral unnest(l.jobs) j where l.queue = (select id from q) and j.id = $2 and get_bit(l.done, (j.lease >> 1 & 255)::int) = 0)
+    union all
     (select s.id, s.key, s.group_key, s.priority, s.attempt, s.created_at, s.headers, s.payload, s.failures,
             case when s.due = 'infinity' then 'behind its key' else 'delayed' end, '', nullif(s.due, 'infinity')
        from {schema}._scheduled s where s.queue = (select id from q) and (s.id = $2 or s.key = $3) limit $5)

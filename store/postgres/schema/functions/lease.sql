@@ -10,8 +10,14 @@ language sql immutable set search_path from current as $text$ select $$
 -- back that were held, behind the jobs, as rows with nothing but a lease. They are ended
 -- last, because that draws an xid, and a skip map made after it bounds nothing (see {skip_map}).
 --
--- From a backlog it takes what comes behind the position in the registers, as {take} does for batches, and moves that on; here,
--- because a function that returns rows to another has each copied once more, and costs a claim of one job half.
+-- From a backlog it takes what comes behind the position in the registers, if nobody has ever locked it, and moves that
+-- on; here, because a function that returns rows to another has each copied once more, and costs a claim of one job half. To
+-- lock each job before it is deleted takes as long again as all else: another claim that has drawn the same position,
+-- which is rare, waits for this one to commit.
+--
+-- If it is to end jobs, if only none ('{}'), jobs from a backlog share a row: a copy of each with its entries in indexes costs most of
+-- a claim. Whoever acks one of them waits until a transaction that acks another has ended. {ack} and _part know such rows.
+--
 -- While few jobs wait it has another fast path, one statement from where registers say, as
 -- dequeue_NAME has (docs/decisions/0008). A claim that went by the skip map and left nothing
 -- sets them, to 64 seqs before the latest, so that what is in flight now will be found. They
@@ -34,6 +40,8 @@ declare
     pos   bigint;
     got   int := 0;
     most  int;
+    base  bigint;
+    empty int := 0;
 begin
     if (n between 1 and 10000 and lease > interval '0' and lease <= interval '1000 years' and coalesce(octet_length(worker), 0) <= 256) is not true then
         if (n between 1 and 10000) is not true then
@@ -51,24 +59,46 @@ begin
                 drawn := drawn + 1024;
                 perform setval({fast_path}, {now} * 4096 + drawn);
             end if;
-            pos := pg_sequence_last_value({next});
-            perform setval({next}, pos + n);
+            loop
+                pos := pg_sequence_last_value({next});
+                most := least(n, came - pos, case when acks is null then 10000 else 255 end);
+                exit when (most > 0) is not true;
+                perform setval({next}, pos + most);
+                base := case when acks is not null and most >= 8 then nextval({lease_n}) << 24 | floor(random() * 32768)::bigint << 9 | 1 end;
+                if base is null then
 {segments drawn 1024}
 {leaf of lease}
-            return query
-            with d as (
-                delete from {segment} t where t.ctid = any (array(
-                    select t.ctid from {segment} t
-                     where t.group_key = '' and t.priority = 0 and t.seq > pos and t.seq <= pos + 2 * n and t.key is null
-                     order by t.seq limit n for update skip locked))
-                returning t.*)
-            insert into {leaf} as l (slot, {lease_columns})
-            select leaf, {lease_row} from d t order by t.seq
-            returning {leased_job};
+                    return query
+                    with d as ({drawn})
+                    insert into {leaf} as l (slot, {lease_columns})
+                    select leaf, {lease_row} from d t
+                    returning {leased_job};
 {end}
 {end}
-            get diagnostics got = row_count;
-            n := n - got;
+                else
+{segments drawn 1024}
+{leaf of lease}
+                    return query
+                    with d as ({drawn}),
+                    large as (select sum(octet_length(t.payload)) > 16777216 from d t), -- together they might be more than a value can hold
+                    one as (
+                        insert into {leaf} (slot, queue, lease, lease_until, worker, priority, group_key, done, jobs)
+                        select leaf, {id}, base, until, coalesce(worker, ''), 0, '',
+                               ~case when count(*) = most then (~{nobody}) << 256 - most >> 1 else (select bit_or(set_bit({nobody}, (x.seq - pos)::int, 1)) from d x) end,
+                               array_agg(row(base + 2 * (t.seq - pos), coalesce(t.id, t.seq), t.created_at, t.attempt + 1, t.headers, t.payload, t.failures)::{schema}._claimed)
+                          from d t where not (table large) having count(*) > 0),
+                    each as (
+                        insert into {leaf} (slot, lease, {lease_columns})
+                        select leaf, base + 2 * (t.seq - pos), {lease_row} from d t where (table large))
+                    select {job}, base + 2 * (t.seq - pos), until from d t;
+{end}
+{end}
+                end if;
+                get diagnostics got = row_count;
+                n := n - got;
+                empty := empty + (got = 0)::int;
+                exit when n <= 0 or empty > 2;
+            end loop;
         end if;
     end if;
     if path is not null then
@@ -110,7 +140,7 @@ begin
                          then coalesce((select q.max_running from {schema}._queue q where q.id = {id}), n) else 0 end;
             foreach leaf in array {listed lease} loop
 {leaf of lease}
-                select count(*) into got from {leaf} l where l.queue = {id};
+                select coalesce(sum(coalesce(256 - bit_count(l.done), 1)), 0) into got from {leaf} l where l.queue = {id};
 {end}
                 most := most - got;
             end loop;
@@ -123,10 +153,10 @@ begin
             returning {leased_job};
         end if;
     end if;
-    if acks is not null and (path is not null or drawn is not null and n = 0) then
+    if acks[1] & 1 = 0 and (path is not null or drawn is not null and n = 0) then
 {leaf of lease}
         return query
-        delete from {leaf} l where l.lease = any (acks) and l.queue + 0 = {id}
+        delete from {leaf} l where l.lease = any (acks) and l.queue + 0 = {id} and l.jobs is null
         returning null::bigint, null::text, null::text, null::smallint, null::int, null::timestamptz, null::jsonb, null::bytea, l.lease, null::timestamptz;
 {end}
         get diagnostics got = row_count;
@@ -134,7 +164,7 @@ begin
             acks := null;
         end if;
     end if;
-    if acks is not null then
+    if acks <> '{}' then
         return query select null::bigint, null::text, null::text, null::smallint, null::int, null::timestamptz, null::jsonb, null::bytea, a, null::timestamptz
                        from {ack}(acks) a;
     end if;
@@ -154,18 +184,41 @@ declare
     held bigint[];
     keys text[];
     leaf int;
+    odd  boolean := in_leases[1] & 1 = 1; -- mostly of a claim of several
 begin
+    if not odd and todo > 1 then
+        odd := (select bool_or(a & 1 = 1) from unnest(in_leases) a);
+    end if;
     loop
         turn := pg_sequence_last_value({lease_slot});
         foreach leaf in array {listed lease} loop
+            if odd then
+{leaf of lease}
+                return query
+                with m as materialized (
+                    select a & -511 as lease, bit_or(set_bit({nobody}, (a >> 1 & 255)::int, 1)) as places from unnest(in_leases) a where a & 1 = 1 group by 1),
+                o as materialized (
+                    select l.lease, l.done, (select m.places from m where m.lease = l.lease) & ~l.done as ended
+                      from {leaf} l where l.lease = any (array(select m.lease from m)) and l.queue + 0 = {id} and l.jobs is not null order by l.lease for update),
+                whole as (
+                    delete from {leaf} l where l.lease = any (array(select o.lease from o where o.done | o.ended = ~{nobody}))),
+                part as (
+                    update {leaf} l set done = l.done | (select o.ended from o where o.lease = l.lease)
+                     where l.lease = any (array(select o.lease from o where o.done | o.ended <> ~{nobody} and o.ended <> {nobody})))
+                select o.lease + 2 * i from o cross join generate_series(1, 255) i where get_bit(o.ended, i) = 1;
+{end}
+                get diagnostics got = row_count;
+                todo := todo - got;
+                exit when todo <= 0;
+            end if;
             if pg_sequence_last_value({flags}) & {keyed} = 0 then
 {leaf of lease}
-                return query delete from {leaf} l where l.lease = any (in_leases) and l.queue + 0 = {id} returning l.lease;
+                return query delete from {leaf} l where l.lease = any (in_leases) and l.queue + 0 = {id} and l.jobs is null returning l.lease;
 {end}
                 get diagnostics got = row_count;
             else
 {leaf of lease}
-                with d as (delete from {leaf} l where l.lease = any (in_leases) and l.queue + 0 = {id} returning l.lease, l.key)
+                with d as (delete from {leaf} l where l.lease = any (in_leases) and l.queue + 0 = {id} and l.jobs is null returning l.lease, l.key)
                 select array_agg(d.lease), array_agg(distinct d.key) filter (where d.key is not null), count(*) into held, keys, got from d;
 {end}
                 if keys is not null then
@@ -210,6 +263,7 @@ set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cach
 declare
     statement text;
     held      bigint[] := '{}';
+    whole     text;
     turn      bigint;
     leaf      int;
 begin
@@ -217,16 +271,30 @@ begin
         raise exception 'the job is to be tried again after %, expected at most 1000 years', by
         using errcode = '22023', hint = 'bury the job if it is not to run again';
     end if;
+    if what <> 'extend' then
+        perform _part(queue, leases);
+    end if;
     case what
     when 'extend' then
         if (by > interval '0' and by <= interval '1000 years') is not true then
             raise exception 'the lease is %, expected more than nothing and at most 1000 years', coalesce(by::text, 'null')
             using errcode = '22023', hint = 'it is counted from now, for example interval ''30 s''';
         end if;
-        statement := 'update _lease_%s l set lease_until = clock_timestamp() + $3 where l.lease = any ($1) and l.queue + 0 = $2 returning l.lease, l.lease_until';
+        statement := 'update _lease_%s l set lease_until = clock_timestamp() + $3 where l.lease = any ($1) and l.queue + 0 = $2 and l.jobs is null returning l.lease, l.lease_until';
+        if (select bool_or(l & 1 = 1) from unnest(leases) l) then -- of a claim of several, all that are left
+            whole := $sql$
+                with m as materialized (
+                    select a & -511 as lease, bit_or(set_bit(repeat('0', 256)::bit(256), (a >> 1 & 255)::int, 1)) as places from unnest($1) a where a & 1 = 1 group by 1),
+                u as (
+                    update _lease_%s l set lease_until = clock_timestamp() + $3
+                     where l.lease = any (array(select m.lease from m)) and l.queue + 0 = $2 and l.jobs is not null
+                       and l.done | (select m.places from m where m.lease = l.lease) = ~repeat('0', 256)::bit(256)
+                    returning l.*)
+                select u.lease + 2 * i, u.lease_until from u cross join generate_series(1, 255) i where get_bit(u.done, i) = 0$sql$;
+        end if;
     when 'release' then -- as if they had not been claimed: the attempt does not count. By its id a job keeps its place among those of its key
         statement := format($sql$
-            with d as (delete from _lease_%%s l where l.lease = any ($1) and l.queue + 0 = $2 returning l.*),
+            with d as (delete from _lease_%%s l where l.lease = any ($1) and l.queue + 0 = $2 and l.jobs is null returning l.*),
             back as (
                 insert into %s attempt, id, created_at, priority, group_key, key, headers, payload, failures)
                 select %s, d.id, d.created_at, d.priority, d.group_key, d.key, d.headers, d.payload, d.failures from d order by d.id)
@@ -243,6 +311,13 @@ begin
     loop
         turn := pg_sequence_last_value('_lease_slot');
         foreach leaf in array _listed('_lease_slot') loop
+            if whole is not null then
+                for lease, until in execute format(whole, leaf) using leases, queue, by loop
+                    held := held || lease;
+                    return next;
+                end loop;
+                perform _part(queue, array(select unnest(leases) except select unnest(held)));
+            end if;
             for lease, until in execute format(statement, leaf, (select _q(q.name) from _queue q where q.id = queue)) using leases, queue, by loop
                 held := held || lease;
                 return next;
@@ -254,6 +329,33 @@ begin
     if leases <> '{}' then
         perform _not_moved(queue, leases);
     end if;
+end $$;
+
+-- _part gives each job that is left of a claim of several a row of its own, if it is in one with one of these leases.
+create or replace function _part(queue int, leases bigint[]) returns void
+language plpgsql volatile set search_path from current
+set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
+declare
+    turn bigint;
+    leaf int;
+begin
+    leases := array(select l from unnest(leases) l where l & 1 = 1);
+    while leases <> '{}' and turn is distinct from pg_sequence_last_value('_lease_slot') loop
+        turn := pg_sequence_last_value('_lease_slot');
+        foreach leaf in array _listed('_lease_slot') loop
+            execute format($sql$
+                with m as materialized (
+                    select a & -511 as lease, bit_or(set_bit(repeat('0', 256)::bit(256), (a >> 1 & 255)::int, 1)) as places from unnest($1) a group by 1),
+                d as (
+                    delete from _lease_%s l
+                     where l.lease = any (array(select m.lease from m)) and l.queue + 0 = $2 and l.jobs is not null
+                       and (select m.places from m where m.lease = l.lease) & ~l.done <> repeat('0', 256)::bit(256)
+                    returning l.*)
+                insert into _lease (lease, queue, attempt, lease_until, id, created_at, priority, worker, group_key, headers, payload, failures)
+                select j.lease, d.queue, j.attempt, d.lease_until, j.id, j.created_at, d.priority, d.worker, d.group_key, j.headers, j.payload, j.failures
+                  from d cross join lateral unnest(d.jobs) j where get_bit(d.done, (j.lease >> 1 & 255)::int) = 0$sql$, leaf) using leases, queue;
+        end loop;
+    end loop;
 end $$;
 
 -- _fail ends an attempt that failed: the job is to run again when it is due, or is
@@ -271,7 +373,7 @@ begin
     loop
         turn := pg_sequence_last_value('_lease_slot');
         foreach leaf in array _listed('_lease_slot') loop
-            execute format('delete from _lease_%s x where x.lease = $1 and x.queue + 0 = $2 returning *', leaf) into l using lease, q.id;
+            execute format('delete from _lease_%s x where x.lease = $1 and x.queue + 0 = $2 and x.jobs is null returning *', leaf) into l using lease, q.id;
             exit when l.lease is not null;
         end loop;
         exit when l.lease is not null or turn = pg_sequence_last_value('_lease_slot');

@@ -95,12 +95,15 @@ declare
     keys text[];
 begin
     for round in 1 .. 20 loop
+        perform _part(queue.id, array(select x.lease + 2 * position('0' in x.done::text) - 2 from _lease x
+                                       where x.queue = (_expire.queue).id and x.lease_until > since and x.lease_until <= upto and x.jobs is not null
+                                       order by x.lease_until limit 100 for update skip locked));
         execute format($sql$
             with e as (
                 delete from _lease l
                  where l.queue + 0 = $1 and l.lease = any (array(
                     select x.lease from _lease x
-                     where x.queue = $1 and x.lease_until > $2 and x.lease_until <= $3
+                     where x.queue = $1 and x.lease_until > $2 and x.lease_until <= $3 and x.jobs is null
                      order by x.lease_until limit 500 for update skip locked))
                 returning l.*),
             noted as materialized (

@@ -84,6 +84,7 @@ begin
     end loop;
     with d as (delete from _scheduled l where l.queue = _cancel.queue and l.id = any (ids) returning l.key)
     select keys || array_agg(d.key) into keys from d;
+    perform _part(queue, array(select j.lease from _lease l cross join lateral unnest(l.jobs) j where l.queue = _cancel.queue and j.id = any (ids)));
     with d as (delete from _lease l where l.queue = _cancel.queue and l.id = any (ids) returning l.key)
     select keys || array_agg(d.key) into keys from d;
     more := array(select distinct k from unnest(keys) k where k is not null);
@@ -172,7 +173,7 @@ begin
     ready := ready + scheduled.ready;
     delayed := scheduled.delayed;
     waiting := waiting + scheduled.waiting;
-    running := (select count(*) from _lease e where e.queue = _count_jobs.queue);
+    running := (select coalesce(sum(coalesce(256 - bit_count(e.done), 1)), 0) from _lease e where e.queue = _count_jobs.queue); -- see _part
     dead := (select count(*) from _dead_job d where d.queue = _count_jobs.queue);
     oldest := coalesce(extract(epoch from greatest(interval '0', clock_timestamp() - least(scheduled.oldest, first))) * 1000000, 0);
 end $$;
@@ -207,7 +208,7 @@ begin
         last := n.last;
     end loop;
     return array[least(ready, most),
-        (select count(*) from (select from _lease e where e.queue = _count_some.queue limit most) x),
+        (select least(coalesce(sum(coalesce(256 - bit_count(x.done), 1)), 0), most) from (select e.done from _lease e where e.queue = _count_some.queue limit most) x),
         (select count(*) from (select from _scheduled w where w.queue = _count_some.queue and w.due > clock_timestamp() and w.due < 'infinity' limit most) x),
         least(waiting, most),
         (select count(*) from (select from _dead_job d where d.queue = _count_some.queue limit most) x),

@@ -58,7 +58,7 @@ begin
     alive := format('(%s) and exists (select from _queue q where q.id = r.queue)', alive);
     if pg_table_size(here) < 2 * pg_table_size(there) then
         execute format('select count(*), coalesce(sum(b), 0) from (select 200 + %s as b from %s r where %s limit 20000) s',
-                       case when body then 'octet_length(r.payload)' else '0' end, there, alive) into many, bytes;
+                       case when ring = '_lease' then 'coalesce(octet_length(r.payload), pg_column_size(r.jobs))' when body then 'octet_length(r.payload)' else '0' end, there, alive) into many, bytes;
         if many = 20000 or bytes > 8388608 then
             update _pair x set again = _look_again(began) where x.name = ring and _look_again(began) is not null;
             return false;

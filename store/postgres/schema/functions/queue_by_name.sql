@@ -93,7 +93,8 @@ begin
 end $fn$;
 
 -- ack_claim ends jobs, as ack_many does, and claims others with the same call: both, or neither. Behind the jobs it returns
--- those of the leases that were still held, as rows with nothing but a lease.
+-- those of the leases that were still held, as rows with nothing but a lease. Leases of what it claims may share a row: an
+-- ack of one waits for the end of a transaction that acks another.
 create or replace function ack_claim(queue text, leases bigint[], n int default 1, lease interval default '30 s', group_key text default '', worker text default '') returns setof leased_job
 language plpgsql volatile as $fn$
 begin

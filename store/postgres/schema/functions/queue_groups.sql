@@ -115,7 +115,7 @@ begin
           from _segments(name) s left join _segment g on g.queue = _count_groups.queue and g.slot = s.slot
          where pg_relation_size(s.oid) > 0);
     return query execute format($sql$
-        with leased as materialized (select e.group_key from _lease e where e.queue = $1 limit $6),
+        with leased as materialized (select e.group_key, coalesce(256 - bit_count(e.done), 1) as jobs from _lease e where e.queue = $1 limit $6),
         later as materialized (select w.group_key, w.due, w.created_at from _scheduled w where w.queue = $1 order by w.due limit $6),
         dead as materialized (select d.group_key from _dead_job d where d.queue = $1 limit $6),
         rest as (select (select count(*) from leased) = $6 or (select count(*) from later) = $6 or (select count(*) from dead) = $6 as cut),
@@ -123,7 +123,7 @@ begin
             select o.group_key, sum(o.ready)::bigint as ready, sum(o.running)::bigint as running, sum(o.delayed)::bigint as delayed,
                    sum(o.waiting)::bigint as waiting, sum(o.dead)::bigint as dead, min(o.oldest) as oldest
               from (
-                select e.group_key, 0 as ready, count(*) as running, 0 as delayed, 0 as waiting, 0 as dead, null::timestamptz as oldest
+                select e.group_key, 0 as ready, sum(e.jobs) as running, 0 as delayed, 0 as waiting, 0 as dead, null::timestamptz as oldest
                   from leased e group by e.group_key
                 union all
                 select w.group_key, count(*) filter (where w.due <= clock_timestamp()), 0,

@@ -84,6 +84,8 @@ begin
                     (1, 'job', 'coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload'),
                     (1, 'lease_columns', 'queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures'),
                     (1, 'lease_row', '{id}, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''''), t.group_key, t.key, t.headers, t.payload, t.failures'),
+                    (1, 'drawn', 'delete from {segment} t where t.group_key = '''' and t.priority = 0 and t.seq > pos and t.seq <= pos + most and t.xmax = ''0'' and t.key is null returning t.*'),
+                    (1, 'nobody', quote_literal(repeat('0', 256)) || '::pg_catalog.bit(256)'),
                     (1, 'leased_job', 'l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until'),
                     (1, 'now', '(pg_catalog.date_part(''epoch''::pg_catalog.text, pg_catalog.clock_timestamp()) operator(pg_catalog.*) ''40'')::bigint'),
                     (1, 'slots', '{schema}._listed_slots({id}, {lifo}, {ring})'),
@@ -117,7 +119,7 @@ begin
                 select 3, r, format('%L::pg_catalog.regclass', _q(format('_%s.%s', queue, r)))
                   from unnest('{ring,flags,seq,fast_path,next,top,stale,maintained}'::text[]) r
                 union all
-                select 3, r, format('%L::pg_catalog.regclass', _q('_' || r)) from unnest('{skip_map_slot,lease_slot,scheduled_slot}'::text[]) r) w(n, word, what)
+                select 3, r, format('%L::pg_catalog.regclass', _q('_' || r)) from unnest('{skip_map_slot,lease_slot,lease_n,scheduled_slot}'::text[]) r) w(n, word, what)
          order by w.n -- those that are in others come later
     loop
         body := replace(body, '{' || word || '}', what);

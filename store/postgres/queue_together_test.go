@@ -1,0 +1,164 @@
+package postgres_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/penstock/penstock"
+)
+
+// fromPosition is a statement after which, in the same message, a claim from a backlog goes by the position.
+const fromPosition = `select setval('penstock."_q.next"', coalesce(pg_sequence_last_value('penstock."_q.next"'), 0)),
+	setval('penstock."_q.fast_path"', (date_part('epoch', clock_timestamp()) * 40)::bigint * 4096 + 1024 + pg_sequence_last_value('penstock."_q.ring"') % 1024);`
+
+// together claims up to n jobs as a worker does that ends many at a time.
+func (f *fixture) together(n int) (leases []int64) {
+	f.Helper()
+	results, err := f.Conn.PgConn().Exec(f.Ctx, fromPosition+fmt.Sprintf("select lease from penstock.ack_claim('q', '{}', %d, '1 min', '', 'w')", n)).ReadAll()
+	f.Must(err)
+	for _, row := range results[1].Rows {
+		var lease int64
+		_, err := fmt.Sscan(string(row[0]), &lease)
+		f.Must(err)
+		leases = append(leases, lease)
+	}
+	return leases
+}
+
+// inOneRow is a queue with twelve jobs whose leases share a row, and others.
+func inOneRow(t *testing.T) (f *fixture, leases []int64) {
+	t.Helper()
+	for range 100 { // the position holds for 25 ms
+		f = newJobs(t, "fifo")
+		f.Exec("select penstock.enqueue_many('q', array(select 'job ' || x from generate_series(1, 300) x))")
+		leases = f.together(12)
+		if f.Number("select count(*) from penstock._lease where jobs is not null") == 1 && len(leases) == 12 {
+			f.wantText("1 12", "select (select count(*) from penstock._lease) || ' ' || (select running from penstock.queue_status('q'))")
+			return f, leases
+		}
+	}
+	t.Fatal("no claim went by the position")
+	return nil, nil
+}
+
+// heldOf returns which of the leases a statement returns, in order.
+func (f *fixture) heldOf(sql string, args ...any) []int64 {
+	f.Helper()
+	rows, err := f.Conn.Query(f.Ctx, sql+" order by 1", args...)
+	f.Must(err)
+	leases, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	f.Must(err)
+	return leases
+}
+
+func (f *fixture) wantHeld(want []int64, sql string, args ...any) {
+	f.Helper()
+	if got := f.heldOf(sql, args...); !slices.Equal(got, want) {
+		f.Errorf("%s: %v, want %v", sql, got, want)
+	}
+}
+
+// Jobs that were claimed together end one by one, or some at a time, whatever becomes of the others.
+func TestJobsOfOneClaimEndApart(t *testing.T) {
+	t.Parallel()
+	const ack = "select penstock.ack_many('q', $1)"
+	for name, c := range map[string]struct {
+		sql  string // of the fourth to the sixth
+		left int    // of the others' leases
+		want string // where those three are then
+	}{
+		"ack":     {"select from penstock.ack_many('q', $1)", 9, ""},
+		"release": {"select from penstock.release_many('q', $1)", 9, "ready 0 job 4, ready 0 job 5, ready 0 job 6"},
+		"pause":   {"select from penstock.release_many('q', $1, '1 hour')", 9, "later -1 job 4, later -1 job 5, later -1 job 6"},
+		"retry":   {"select penstock.retry('q', l, '1 hour', 'no') from unnest($1::bigint[]) l", 9, "later 1 job 4, later 1 job 5, later 1 job 6"},
+		"bury":    {"select penstock.bury('q', l, 'no') from unnest($1::bigint[]) l", 9, "dead 1 job 4, dead 1 job 5, dead 1 job 6"},
+		"cancel": {`select penstock.cancel('q', array(select j.id from penstock._lease l, unnest(l.jobs) j where j.lease = any ($1)
+			union all select id from penstock._lease where lease = any ($1)))`, 9, ""},
+		"extend": {"select from penstock.extend_many('q', $1, '1 hour')", 12, ""},
+		"expire": {`with w as (update penstock._lease set lease_until = now() - interval '1 s' where $1::bigint[] is not null) select penstock.maintain_queue('q')`, 0,
+			"ready 1 job 4, ready 1 job 5, ready 1 job 6"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f, leases := inOneRow(t)
+			f.wantHeld(leases[:2], ack, []int64{leases[1], leases[0], leases[0] - 2, leases[0] - 4, leases[11] + 2, leases[1]})
+			f.wantHeld(nil, ack, leases[:2])
+			f.Exec(c.sql, leases[3:6])
+			if name == "expire" {
+				f.Exec("select penstock.maintain_queue('q')") // the first may have looked before the change
+			}
+			f.wantText(c.want, `select coalesce(string_agg(w || ' ' || attempt || ' ' || convert_from(payload, 'UTF8'), ', ' order by convert_from(payload, 'UTF8')), '') from (
+				select 'ready' as w, attempt, payload from penstock.q union all select 'later', attempt, payload from penstock._scheduled
+				union all select 'dead', attempt, payload from penstock._dead_job) x where convert_from(payload, 'UTF8') in ('job 1', 'job 2', 'job 4', 'job 5', 'job 6')`)
+			rest := leases[2:]
+			if c.left == 9 {
+				rest = slices.Concat(leases[2:3], leases[6:])
+			} else if c.left == 0 {
+				rest = nil
+			}
+			f.wantText(fmt.Sprint(len(rest)), "select running from penstock.queue_status('q')")
+			f.wantHeld(rest, "select penstock.extend_many('q', $1, '1 hour')", leases)
+			f.wantHeld(rest, ack, leases)
+			f.wantText("0", "select count(*) from penstock._lease")
+		})
+	}
+}
+
+// The leases of one claim are found where their ring has turned, are extended in one row, and are nobody else's.
+func TestLeasesOfOneClaimInOneRow(t *testing.T) {
+	t.Parallel()
+	f, leases := inOneRow(t)
+	f.wantHeld(leases[:5], "select penstock.ack_many('q', $1)", leases[:5])
+	f.turnLeases()
+	f.wantHeld(leases[5:], "select penstock.extend_many('q', $1, '1 hour')", leases)
+	f.turnLeases()
+	f.wantText("1", "select count(*) from penstock._lease where jobs is not null and lease_until > now() + interval '50 min'")
+	names := f.heldOf("select l.id from (select id from penstock._lease union all select j.id from penstock._lease, unnest(jobs) j) l where l.id is not null")
+	for i, id := range names {
+		found, err := f.store.FindJobs(f.Ctx, penstock.Find{In: "q", ID: fmt.Sprint(id), Limit: 10})
+		f.Must(err)
+		if running := len(found) == 1 && found[0].Where[0].State == "running" && found[0].Where[0].Worker == "w" && string(found[0].Message.Payload) == fmt.Sprint("job ", i+1); running != (i >= 5) {
+			t.Errorf("job %d, of which the first five are done: found %v", i+1, found)
+		}
+	}
+	running, err := f.store.Running(f.Ctx)
+	f.Must(err)
+	if len(running) != 7 || len(names) != 12 {
+		t.Errorf("%d of %d jobs run, want 7 of 12: %v", len(running), len(names), running)
+	}
+	tx := f.begin(f.Connect())
+	_, err = tx.Exec(f.Ctx, "select penstock.ack_many('q', $1)", leases[5:7])
+	f.Must(err)
+	f.Must(tx.Rollback(f.Ctx))
+	f.Exec("select penstock.create_queue('other')")
+	f.wantHeld(nil, "select penstock.ack_many('other', $1)", leases)
+	f.wantHeld(nil, "select penstock.extend_many('other', $1, '1 hour')", leases)
+	f.wantHeld(leases[5:], "select penstock.ack_many('q', $1)", leases)
+}
+
+// Where positions are empty, and where jobs are large, a claim takes all that is there.
+func TestClaimTogetherOfWhatIsThere(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t, "fifo")
+	for _, payload := range []string{"small", strings.Repeat("x", 2_500_000)} {
+		f.Exec("select penstock.enqueue_many('q', array_fill($1::text, array[20])); delete from penstock.q where seq % 3 = 0", pgx.QueryExecModeSimpleProtocol, payload)
+		there := int(f.Number("select count(*) from penstock.q"))
+		leases := f.together(20)
+		leases = append(leases, f.together(20)...)
+		slices.Sort(leases)
+		if len(slices.Compact(slices.Clone(leases))) != there {
+			t.Errorf("%d leases of %d jobs", len(leases), there)
+		}
+		var beside []int64
+		for _, l := range leases {
+			beside = append(beside, l+2)
+		}
+		beside = slices.DeleteFunc(beside, func(l int64) bool { return slices.Contains(leases, l) })
+		f.wantHeld(nil, "select penstock.ack_many('q', $1)", beside)
+		f.wantHeld(leases, "select penstock.ack_many('q', $1)", leases)
+	}
+}
