@@ -155,6 +155,7 @@ func TestQueues(t *testing.T) {
 					return queueInstance(t, p, order)
 				},
 				Features: queuetest.Features{ConcurrentWriters: true, Release: true},
+				OneOf:    2,
 				Groups:   []string{"Claim", "Tx", "Key", "Lease", "Retry", "Delay", "Dedup", "Input", "Content", "Work"},
 			})
 		})
@@ -209,6 +210,7 @@ func TestOutboxes(t *testing.T) {
 				Open:        open,
 				OpenCreated: open,
 				Features:    storetest.Features{ConcurrentWriters: true},
+				OneOf:       2,
 				Groups:      []string{"Visibility", "Content", "Input"},
 			})
 		})

@@ -35,7 +35,7 @@ func TestStoreBuffered(t *testing.T) {
 		return i
 	}
 	storetest.Run(t, storetest.Harness{Open: func(t testing.TB) storetest.Instance { return openInstance(t, freshDatabase(t), postgres.Options{}) },
-		OpenCreated: open, Features: storetest.Features{ConcurrentWriters: true, Reclaim: true, Snapshots: true, Outage: true, Copy: true, Buffered: true}, OneOf: 4})
+		OpenCreated: open, Features: storetest.Features{ConcurrentWriters: true, Reclaim: true, Snapshots: true, Outage: true, Copy: true, Buffered: true}, OneOf: 8})
 }
 
 func TestQueueBuffered(t *testing.T) {
@@ -49,7 +49,7 @@ func TestQueueBuffered(t *testing.T) {
 			return i
 		},
 		Features: queuetest.Features{ConcurrentWriters: true, Reclaim: true, Snapshots: true, Release: true},
-		OneOf:    4,
+		OneOf:    8,
 	})
 }
 

@@ -22,7 +22,7 @@ func TestStore(t *testing.T) { runSuite(t, postgres.Options{}, 1) }
 
 // With segments that are full after a few hundred messages the same suite rotates
 // and reclaims all the time.
-func TestStoreOnASmallRing(t *testing.T) { runSuite(t, small, 2) }
+func TestStoreOnASmallRing(t *testing.T) { runSuite(t, small, 4) }
 
 func runSuite(t *testing.T, opts postgres.Options, oneOf int) {
 	t.Parallel()

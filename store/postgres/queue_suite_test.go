@@ -18,7 +18,7 @@ import (
 func TestQueue(t *testing.T) { runQueueSuite(t, postgres.Options{}, 1) }
 
 // With segments that are full after a few hundred jobs the ring turns all the time.
-func TestQueueOnASmallRing(t *testing.T) { runQueueSuite(t, small, 2) }
+func TestQueueOnASmallRing(t *testing.T) { runQueueSuite(t, small, 4) }
 
 func runQueueSuite(t *testing.T, opts postgres.Options, oneOf int) {
 	t.Parallel()

@@ -19,7 +19,7 @@ var parkedLoadCases = []testCase{
 
 // A whole topic is refused: thousands of keys are parked at once.
 func manyLines(e *env) {
-	const keys = 2000
+	keys := testseed.Steps(2000)
 	r := e.read()
 	var msgs []penstock.Message
 	for i := range 2 * keys {
@@ -28,7 +28,7 @@ func manyLines(e *env) {
 	e.publish(msgs...)
 	c := &carrier{e: e, r: r, limit: penstock.Limit{Messages: 500, Bytes: plenty.Bytes}}
 	c.parkAll()
-	e.wantParked(r, 2*keys, keys, 0)
+	e.wantParked(r, int64(2*keys), int64(keys), 0)
 	e.publish(keyed("other", 0, 1)...)
 	c.limit.Messages = 150
 	c.until(2*keys + 1)

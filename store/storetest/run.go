@@ -23,7 +23,7 @@ func Run(t *testing.T, h Harness) {
 					if what := c.needs.missing(h.Features); what != "" {
 						t.Skipf("the store does not declare the feature %s", what)
 					}
-					if c.long && !testseed.Long() || !c.needs.SmallPieces && !testseed.Draw(t.Name(), h.OneOf) {
+					if (c.long || c.once && h.OneOf > 1) && !testseed.Long() || !c.needs.SmallPieces && !testseed.Draw(t.Name(), h.OneOf) {
 						t.Skipf("PENSTOCK_SEED=%d is without it; all run with PENSTOCK_ROUNDS=1", testseed.Seed())
 					}
 					if c.unmigrated {
@@ -45,6 +45,7 @@ type testCase struct {
 	needs      Features
 	unmigrated bool
 	long       bool // in the long form of random tests only
+	once       bool // other conditions (OneOf) make no difference to it: there in the long form only
 }
 
 type group struct {
