@@ -6,5 +6,6 @@ cd "$(dirname "$0")/.."
 script/install-servers.sh
 export PENSTOCK_TEST_DATA="${PENSTOCK_TEST_DATA-$(script/memory.sh)}"
 withservers=$PWD/bin/withservers
+export PENSTOCK_ROUNDS=${PENSTOCK_ROUNDS:-1} # all of the suites, of which make test has a part that the seed draws
 cd clients/conformance # without a package named, what the test prints is shown
 exec "$withservers" -only postgres -- go test -count=1 -vet=off -timeout "${TEST_TIMEOUT:-40m}" "$@"

@@ -24,7 +24,7 @@ import (
 func TestFlightsPostgresToRabbitMQ(t *testing.T) {
 	database := testserver.Database(t, testserver.PostgresURL(t))
 	broker := testserver.RabbitMQURL(t)
-	flights := testseed.Steps(20_000)
+	flights := testseed.Steps(12_000)
 	checkDemo(t, flights, "--limit", fmt.Sprint(flights), "--database-url", database, "--sink", broker)
 	if left := schemas(t, database); len(left) != 0 {
 		t.Errorf("the demo left the schemas %v", left)
