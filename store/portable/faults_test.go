@@ -190,7 +190,7 @@ func TestFaults(t *testing.T) {
 	var open []penstock.Batch
 	last, failed := map[string]int{}, 0
 	for n := 0; n < total || len(open) > 0; {
-		if t.Context().Err() != nil || failed > 20*total {
+		if t.Context().Err() != nil || failed > 3*total {
 			t.Fatalf("%d messages came, %d calls failed", n, failed)
 		}
 		if b, err := src.Fetch(t.Context(), penstock.Limit{Messages: 9, Bytes: plenty.Bytes}); err != nil {
@@ -209,7 +209,7 @@ func TestFaults(t *testing.T) {
 		}
 		for len(open) > 0 {
 			verdicts := make([]penstock.Verdict, len(open[0].Messages))
-			if rnd.IntN(3) == 0 { // the way of refusals, too
+			if open[0].Number%3 == 0 { // the way of refusals, too; asked again, a batch has the same verdicts
 				for i := range verdicts {
 					verdicts[i] = penstock.Verdict{Outcome: penstock.Dead, Failures: []penstock.Failure{{Attempt: 1, Err: "no"}}}
 				}
