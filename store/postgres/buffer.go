@@ -244,8 +244,7 @@ func (b *bufferedSession) send(ctx context.Context, of *buffer.Flush[*Outbox, *Q
 // statementOf writes a group.
 func statementOf(g *buffer.Group[*Outbox, *Queue]) (string, []any, error) {
 	if g.Outbox != nil {
-		args, err := g.Outbox.columnsOf(g.Messages)
-		return g.Outbox.insert, args, err
+		return g.Outbox.insertOf(g.Messages)
 	}
 	return g.Queue.callFor(g.Jobs)
 }

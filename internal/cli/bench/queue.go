@@ -34,13 +34,16 @@ func queueCommand(a *cli.App) *cobra.Command {
 	var f benchQueueFlags
 	cmd := &cobra.Command{
 		Use:   "queue",
-		Short: "Measure how many jobs go in and out of a queue",
+		Short: "Measure how many messages and jobs go in, and jobs out",
 		Long: `Measure jobs per second, each combination of operation, batch size and number of
 workers on a new queue and, in the same run, on a hand-written table with a primary
 key:
 
-  insert    plain INSERT into the queue      by hand: the same
-  enqueue   penstock.enqueue, enqueue_many   by hand: INSERT
+  publish   plain INSERT into an outbox      by hand: the same into a table with the
+  insert    plain INSERT into the queue      same columns and defaults, in turns
+  enqueue   _NAME.enqueue, enqueue_many
+  business  pgbench's TPC-B-like transaction without the message, in turns
+            with one message published
   dequeue   dequeue_NAME, dequeue of more    by hand: DELETE … USING (SELECT …
   claim     penstock.claim, then ack         FOR UPDATE SKIP LOCKED LIMIT n) … RETURNING
   work      work.Run with its defaults and   by hand: four connections, each
@@ -49,8 +52,10 @@ key:
 
 A cell ends after --jobs or --longest. Every call is a transaction of its own; of
 single jobs there is also mode tx, within begin and commit; of work there is one cell,
-which is of Go programs, and a backlog of --jobs that they drain. Every other cell
-begins with the hand-written table. Jobs in, out and left must agree: exit code 3
+which is of Go programs, and a backlog of --jobs that they drain. The message of the
+business is one more round trip (tx), or goes with the commit (pipelined); jobs/s are
+transactions. What takes turns does so ten times in a cell, and the ratio is the
+median of theirs. Every other cell begins with the hand-written table. Jobs in, out and left must agree: exit code 3
 otherwise.
 
 --steady RATE measures something else: one job per transaction at that rate, and
@@ -62,6 +67,7 @@ first, for a sixth of the time, and shown beside it: no queue takes less. Produc
 and workers share one Go processor (GOMAXPROCS); they need a third.`,
 		Example: `  penstock bench queue --database-url postgres://postgres@localhost/postgres
   penstock bench queue --ops dequeue,claim --batches 100 --workers 10 --json
+  penstock bench queue --ops publish,enqueue,business --batches 1 --workers 8 --longest 20s
   penstock bench queue --steady 2000 --duration 50s`,
 		Args: cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return benchQueue(a, cmd, f) },

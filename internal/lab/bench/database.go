@@ -116,6 +116,17 @@ func (s *session) say(command string) error {
 	return nil
 }
 
+// commitWith runs a prepared statement and commits, in one round trip.
+func (s *session) commitWith(name string, params ...[]byte) error {
+	var b pgconn.Batch
+	b.ExecPrepared(name, params, inBinary, inBinary)
+	b.ExecParams("commit", nil, nil, nil, nil)
+	if _, err := s.conn.PgConn().ExecBatch(context.Background(), &b).ReadAll(); err != nil {
+		return s.explain(name, err)
+	}
+	return nil
+}
+
 // do executes a statement once.
 func (s *session) do(what, sql string, args ...any) (pgconn.CommandTag, error) {
 	tag, err := s.conn.Exec(s.ctx, sql, args...)

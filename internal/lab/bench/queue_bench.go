@@ -37,13 +37,14 @@ type QueueResult struct {
 
 // QueueCell is one combination on both queues. Rates are jobs per second. Of OpWork there is one: Workers
 // are handlers and Batch what a claim asks for at most, as work.Run has them by default; by hand it is byHandConns.
+// Of what adds, both have been in turns, and Ratio is the median of these.
 type QueueCell struct {
 	Op       string  `json:"op"`
 	Mode     string  `json:"mode"`
 	Batch    int     `json:"batch"`
 	Workers  int     `json:"workers"`
 	Penstock float64 `json:"penstock"`
-	Baseline float64 `json:"baseline"` // INSERT, or DELETE … SKIP LOCKED … RETURNING, by hand
+	Baseline float64 `json:"baseline"` // INSERT, or DELETE … SKIP LOCKED … RETURNING, by hand; the business without a message
 	Ratio    float64 `json:"ratio"`
 }
 
@@ -95,6 +96,14 @@ func Queue(ctx context.Context, cfg QueueConfig) (result QueueResult, err error)
 			result.Cells = append(result.Cells, workCell())
 			continue
 		}
+		if op == OpBusiness {
+			for _, workers := range cfg.Workers {
+				for _, mode := range []string{ModeTx, ModePipelined} {
+					result.Cells = append(result.Cells, QueueCell{Op: op, Mode: mode, Batch: 1, Workers: workers})
+				}
+			}
+			continue
+		}
 		for _, batch := range cfg.Batches {
 			for _, workers := range cfg.Workers {
 				result.Cells = append(result.Cells, QueueCell{Op: op, Mode: ModeCall, Batch: batch, Workers: workers})
@@ -107,7 +116,13 @@ func Queue(ctx context.Context, cfg QueueConfig) (result QueueResult, err error)
 	for i := range result.Cells {
 		c := &result.Cells[i]
 		cfg.progress("%d of %d: %s, mode %s, batches of %d, %d workers", i+1, len(result.Cells), c.Op, c.Mode, c.Batch, c.Workers)
-		ours, theirs := operations(cfg.Database, c.Op, c.Mode, c.Batch)
+		ours, theirs := operations(cfg.Database, c.Op, c.Mode, c.Batch, c.Workers)
+		if ours.adds {
+			if err := cfg.inTurns(ctx, c, ours, theirs); err != nil {
+				return result, err
+			}
+			continue
+		}
 		sides := []func() error{
 			func() (err error) { c.Penstock, err = cfg.cell(ctx, ours, c.Batch, c.Workers); return err },
 			func() (err error) { c.Baseline, err = cfg.cell(ctx, theirs, c.Batch, c.Workers); return err },
@@ -131,91 +146,149 @@ func Queue(ctx context.Context, cfg QueueConfig) (result QueueResult, err error)
 	return result, nil
 }
 
-// cell measures an operation, until all jobs are done or the time is up.
+// cell measures an operation that takes, until all jobs are done or the time is up.
 func (cfg QueueConfig) cell(ctx context.Context, op operation, batch, workers int) (perSecond float64, err error) {
-	payload := bytes.Repeat([]byte("x"), max(cfg.PayloadBytes, 0))
 	quiet := op.contender
 	quiet.Progress = nil // the cell has said it
 	return perSecond, quiet.in(ctx, func(keeper *session) error {
-		there := 0
-		if !op.adds {
-			there = cfg.Jobs
-			if err := quiet.fill(keeper, there, payload); err != nil {
-				return err
-			}
-		}
-		w := &cellWork{operation: op, batch: batch, jobs: int64(cfg.Jobs)}
-		if err := w.run(ctx, workers, cfg.Longest, payload); err != nil {
+		if err := quiet.fill(keeper, cfg.Jobs, cfg.payload()); err != nil {
 			return err
 		}
-		done := w.done.Load()
-		perSecond = float64(done) / time.Duration(w.last.Load()).Seconds()
+		w := &cellWork{operation: op, batch: batch}
+		defer w.close()
+		if err := w.open(ctx, workers, cfg.payload()); err != nil {
+			return err
+		}
+		if perSecond, err = w.run(ctx, cfg.Jobs, cfg.Longest); err != nil {
+			return err
+		}
 		left, err := quiet.rest(keeper)
 		if err != nil {
 			return err
 		}
-		if op.adds {
-			return quiet.wrong(done, 0, left, 0)
-		}
-		return quiet.wrong(int64(there), done, left, 0)
+		return quiet.wrong(int64(cfg.Jobs), w.done.Load(), left, 0)
 	})
 }
 
-// cellWork is the workers of one cell.
+// turns are how often each of two sides that add comes to it in a cell.
+const turns = 10
+
+// inTurns measures both sides of what adds, a tenth of the cell at a time, so that whatever else the machine does meets both.
+func (cfg QueueConfig) inTurns(ctx context.Context, c *QueueCell, ours, theirs operation) error {
+	ours.Progress, theirs.Progress = nil, nil         // the cell has said it
+	return ours.in(ctx, func(keeper *session) error { // theirs may be made after ours
+		return theirs.in(ctx, func(*session) error {
+			sides := []*cellWork{{operation: ours, batch: c.Batch}, {operation: theirs, batch: c.Batch}}
+			for _, w := range sides {
+				defer w.close()
+				if err := w.open(ctx, c.Workers, cfg.payload()); err != nil {
+					return err
+				}
+			}
+			var rates [2][turns]float64
+			var ratios []float64
+			for turn := range turns {
+				for i := range sides {
+					side := (i + turn) % 2
+					var err error
+					if rates[side][turn], err = sides[side].run(ctx, max(cfg.Jobs/turns, 1), cfg.Longest/turns); err != nil {
+						return err
+					}
+				}
+				ratios = append(ratios, over(rates[0][turn], rates[1][turn]))
+			}
+			c.Penstock, c.Baseline, c.Ratio = median(rates[0][:]), median(rates[1][:]), median(ratios)
+			return wrongAfter(keeper, c.Op, sides[0], sides[1])
+		})
+	})
+}
+
+// wrongAfter is the error of tables that do not hold what was written into them.
+func wrongAfter(s *session, op string, ours, theirs *cellWork) error {
+	want := []int64{ours.done.Load(), theirs.done.Load()}
+	if op == OpBusiness { // both do theirs
+		want[1] += want[0]
+	}
+	for i, w := range []*cellWork{ours, theirs} {
+		left, err := w.rest(s)
+		if err == nil {
+			err = w.wrong(want[i], 0, left, 0)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (cfg QueueConfig) payload() []byte { return bytes.Repeat([]byte("x"), max(cfg.PayloadBytes, 0)) }
+
+// cellWork is the workers of one side of a cell.
 type cellWork struct {
 	operation
-	batch int
-	jobs  int64
+	batch    int
+	sessions []*session
+	params   []byte
+	done     atomic.Int64 // in all runs
+
+	// Of a run:
+	jobs  int64 // done at its end
 	start time.Time
 	until time.Time
-	done  atomic.Int64
 	last  atomic.Int64 // nanoseconds after the start, when a job was done
 }
 
-func (w *cellWork) run(ctx context.Context, workers int, longest time.Duration, payload []byte) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	sessions, params := make([]*session, workers), make([][]byte, workers)
-	defer func() {
-		for _, s := range sessions {
-			if s != nil {
-				s.close()
-			}
-		}
-	}()
-	for i := range workers {
+// open connects and makes plans.
+func (w *cellWork) open(ctx context.Context, workers int, payload []byte) error {
+	for range workers {
 		s, err := w.connect(ctx)
 		if err != nil {
 			return fmt.Errorf("connecting the workers: %w", err)
 		}
-		sessions[i] = s
+		w.sessions = append(w.sessions, s)
 		if err := s.prepare(w.sql, w.prepared...); err != nil {
 			return err
 		}
 		if err := w.warm(s, payload); err != nil {
 			return err
 		}
-		if params[i], err = w.params(s, w.batch, payload); err != nil {
+		if w.params, err = w.operation.params(s, w.batch, payload); err != nil {
 			return err
 		}
 	}
+	return nil
+}
+
+func (w *cellWork) close() {
+	for _, s := range w.sessions {
+		s.close()
+	}
+}
+
+// run works until so many jobs more are done, or for so long.
+func (w *cellWork) run(ctx context.Context, jobs int, longest time.Duration) (perSecond float64, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	before := w.done.Load()
+	w.jobs = before + int64(jobs)
+	w.last.Store(0)
 	w.start = time.Now()
 	w.until = w.start.Add(longest)
 	var wg sync.WaitGroup
-	for i, s := range sessions {
+	for _, s := range w.sessions {
 		wg.Go(func() {
-			if err := w.work(ctx, s, params[i]); err != nil {
+			if err := w.work(ctx, s); err != nil {
 				cancel(err)
 			}
 		})
 	}
 	wg.Wait()
-	return context.Cause(ctx)
+	return over(float64(w.done.Load()-before), time.Duration(w.last.Load()).Seconds()), context.Cause(ctx)
 }
 
-func (w *cellWork) work(ctx context.Context, s *session, params []byte) error {
+func (w *cellWork) work(ctx context.Context, s *session) error {
 	for w.done.Load() < w.jobs && ctx.Err() == nil {
-		n, err := w.once(s, params)
+		n, err := w.once(s, w.params)
 		if err != nil {
 			return err
 		}

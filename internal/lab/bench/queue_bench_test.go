@@ -12,7 +12,7 @@ func TestQueue(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(r.Cells) != 4*(2+1)*2+1 || r.Jobs != 300 || r.PayloadBytes != 200 {
+	if len(r.Cells) != 5*(2+1)*2+2*2+1 || r.Jobs != 300 || r.PayloadBytes != 200 {
 		t.Fatalf("got %+v", r)
 	}
 	for _, c := range r.Cells {
@@ -25,8 +25,8 @@ func TestQueue(t *testing.T) {
 // A cell that has no time left ends, and what it has done is right.
 func TestQueueTimeIsUp(t *testing.T) {
 	db := database(t)
-	r, err := Queue(t.Context(), QueueConfig{Database: db, Store: openStore(t, db), Ops: []string{OpInsert, OpClaim, OpWork}, Batches: []int{2}, Workers: []int{2}, Jobs: 2000, Longest: time.Millisecond})
-	if err != nil || len(r.Cells) != 3 {
+	r, err := Queue(t.Context(), QueueConfig{Database: db, Store: openStore(t, db), Ops: []string{OpBusiness, OpInsert, OpClaim, OpWork}, Batches: []int{2}, Workers: []int{2}, Jobs: 2000, Longest: time.Millisecond})
+	if err != nil || len(r.Cells) != 5 {
 		t.Errorf("got %+v, %v", r, err)
 	}
 }

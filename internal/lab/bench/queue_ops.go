@@ -2,21 +2,27 @@ package bench
 
 import (
 	"encoding/binary"
+	"maps"
 
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
 // What a cell of the queue benchmark does.
 const (
-	OpInsert  = "insert"  // plain INSERT into the queue
-	OpEnqueue = "enqueue" // the function, of one job or of many
-	OpDequeue = "dequeue"
-	OpClaim   = "claim" // and ack, two calls
-	OpWork    = "work"  // work.Run with its defaults
+	OpPublish  = "publish"  // plain INSERT into an outbox
+	OpBusiness = "business" // pgbench's transaction with a message
+	OpInsert   = "insert"   // plain INSERT into the queue
+	OpEnqueue  = "enqueue"  // the function, of one job or of many
+	OpDequeue  = "dequeue"
+	OpClaim    = "claim" // and ack, two calls
+	OpWork     = "work"  // work.Run with its defaults
 )
 
+// ModePipelined publishes in the round trip of the commit; of OpBusiness.
+const ModePipelined = "pipelined"
+
 // QueueOps are all of them, in the order in which they are measured.
-var QueueOps = []string{OpInsert, OpEnqueue, OpDequeue, OpClaim, OpWork}
+var QueueOps = []string{OpPublish, OpBusiness, OpInsert, OpEnqueue, OpDequeue, OpClaim, OpWork}
 
 // operation is one of them on one of the two queues, with so many jobs at a time.
 type operation struct {
@@ -25,11 +31,15 @@ type operation struct {
 	prepared []string
 	// do returns how many jobs it did. params are those of these jobs.
 	do     func(s *session, params []byte) (jobs int, err error)
-	begins bool // within begin and commit
+	begins bool   // within begin and commit
+	last   string // a statement with these params that goes with the commit
 }
 
-// operations are op on Penstock's queue and its like on the hand-written one.
-func operations(db Database, op, mode string, batch int) (ours, theirs operation) {
+// operations are op on Penstock's queue and its like on the hand-written one; what adds to a table with the same columns.
+func operations(db Database, op, mode string, batch, workers int) (ours, theirs operation) {
+	if op == OpBusiness {
+		return business(db, mode, workers)
+	}
 	words := db.words(db.Name + "_queue")
 	words["order"] = literal("fifo")
 	plain := contender{Database: db, label: "the hand-written queue", sql: readSQL("plainqueue", db.words(db.Name+"_plain"))}
@@ -48,15 +58,16 @@ func operations(db Database, op, mode string, batch int) (ours, theirs operation
 		}}
 	}
 	many := func(n []byte) [][]byte { return [][]byte{n} }
+	one := "_many"
+	if batch == 1 {
+		one = "_one"
+	}
 	switch op {
-	case OpInsert:
-		return add(penstock, "insert"), add(plain, "insert")
-	case OpEnqueue:
-		statement := "enqueue_many"
-		if batch == 1 {
-			statement = "enqueue_one"
-		}
-		return add(penstock, statement), add(plain, "insert")
+	case OpPublish:
+		outbox := contender{Database: db, label: "Penstock", sql: readSQL("outbox", db.words(db.Name+"_outbox"))}
+		return add(outbox, "insert"+one), add(tableLike(outbox, "outbox", db.Name+"_outbox"), "insert"+one)
+	case OpInsert, OpEnqueue:
+		return add(penstock, op+one), add(tableLike(penstock, "penstock", db.Name+"_queue"), "insert"+one)
 	case OpWork:
 		return operation{contender: penstock}, operation{contender: plain}
 	case OpClaim:
@@ -66,6 +77,15 @@ func operations(db Database, op, mode string, batch int) (ours, theirs operation
 		return take(penstock, "dequeue", func([]byte) [][]byte { return nil }), take(plain, "take", many)
 	}
 	return take(penstock, "take", many), take(plain, "take", many)
+}
+
+// tableLike is a plain table with the columns and defaults of an outbox or a queue, and a primary key.
+func tableLike(of contender, file, name string) contender {
+	words := of.words(name + "_plain")
+	words["of"], words["order"] = of.words(name)["table"], ""
+	sql := readSQL(file, words)
+	maps.Copy(sql, readSQL("like", words))
+	return contender{Database: of.Database, label: "the table beside it", sql: sql}
 }
 
 func claimAndAck(s *session, n []byte) (int, error) {
@@ -108,6 +128,9 @@ func (o operation) once(s *session, params []byte) (jobs int, err error) {
 	if jobs, err = o.do(s, params); err != nil {
 		return 0, err
 	}
+	if o.last != "" {
+		return jobs, s.commitWith(o.last, params)
+	}
 	return jobs, s.say("commit")
 }
 
@@ -123,6 +146,11 @@ func (o operation) warm(s *session, payload []byte) error {
 		}
 		if _, err := o.do(s, one); err != nil {
 			return err
+		}
+		if o.last != "" {
+			if _, err := s.run(o.last, one); err != nil {
+				return err
+			}
 		}
 		if err := s.say("rollback"); err != nil {
 			return err

@@ -40,8 +40,11 @@ select array_agg(c.relfilenode::bigint)
   from pg_inherits i join pg_class c on c.oid = i.inhrelid
  where i.inhparent = {table_name}::regclass;
 
--- name: insert
+-- name: insert_many
 insert into {schema}.{table} (payload) select unnest($1::bytea[]);
+
+-- name: insert_one
+insert into {schema}.{table} (payload) values (($1::bytea[])[1]);
 
 -- name: enqueue_one
 select {schema}.{own_enqueue}(($1::bytea[])[1], null, '', 0, null, null, null);

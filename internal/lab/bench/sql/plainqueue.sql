@@ -15,9 +15,6 @@ vacuum (analyze) {schema}.{table};
 -- name: enqueue
 insert into {schema}.{table} (payload) values ($1);
 
--- name: insert
-insert into {schema}.{table} (payload) select unnest($1::bytea[]);
-
 -- name: take
 delete from {schema}.{table} t
  using (select id from {schema}.{table} order by id for update skip locked limit $1::int) x
