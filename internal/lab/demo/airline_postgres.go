@@ -36,12 +36,12 @@ type postgresAirline struct {
 	turn, depart string
 }
 
-// NewPostgresAirline creates the airline's tables in a schema of its own.
 // Publisher is a store's outbox, for a transaction of pgx's.
 type Publisher interface {
 	Publish(ctx context.Context, tx portable.Tx, msgs ...penstock.Message) error
 }
 
+// NewPostgresAirline creates the airline's tables in a schema of its own.
 func NewPostgresAirline(ctx context.Context, databaseURL, schema string, connections int, outbox Publisher) (Airline, error) {
 	cfg, err := pgxpool.ParseConfig(databaseURL)
 	if err != nil {
