@@ -71,7 +71,13 @@ func operations(db Database, op, mode string, batch, workers int) (ours, theirs 
 	case OpWork:
 		return operation{contender: penstock}, operation{contender: plain}
 	case OpClaim:
-		return operation{contender: penstock, begins: begins, prepared: []string{"claim", "ack"}, do: claimAndAck}, take(plain, "take", many)
+		claim := "claim_many"
+		if batch == 1 {
+			claim = "claim"
+		}
+		return operation{contender: penstock, begins: begins, prepared: []string{claim, "ack"}, do: func(s *session, n []byte) (int, error) {
+			return claimAndAck(s, claim, n)
+		}}, take(plain, "take", many)
 	}
 	if batch == 1 {
 		return take(penstock, "dequeue", func([]byte) [][]byte { return nil }), take(plain, "take", many)
@@ -88,8 +94,8 @@ func tableLike(of contender, file, name string) contender {
 	return contender{Database: of.Database, label: "the table beside it", sql: sql}
 }
 
-func claimAndAck(s *session, n []byte) (int, error) {
-	rows, err := s.run("claim", n)
+func claimAndAck(s *session, claim string, n []byte) (int, error) {
+	rows, err := s.run(claim, n)
 	if err != nil || len(rows) == 0 {
 		return 0, err
 	}

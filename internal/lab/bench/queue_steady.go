@@ -44,6 +44,8 @@ type SteadyQueueResult struct {
 	// with a hand-written table instead of the queue and no workers: no queue has less.
 	ProducersCPUSecondsPer100k *float64 `json:"producers_cpu_seconds_per_100k,omitempty"`
 	CPU                        CPU      `json:"cpu"`
+	// ByHand is the same with the hand-written table and one connection that takes up to a hundred jobs again and again.
+	ByHand *SteadyQueueResult `json:"by_hand,omitempty"`
 	// Intervals are twentieths of the run, by the time of the commit.
 	Intervals []SteadyInterval `json:"intervals"`
 }
@@ -93,8 +95,38 @@ func SteadyQueue(ctx context.Context, cfg SteadyQueueConfig) (result SteadyQueue
 	words := cfg.words(cfg.Name + "_steady")
 	words["order"] = literal(string(penstock.FIFO))
 	c := contender{Database: cfg.Database, label: "Penstock", sql: readSQL("penstock", words)}
-	return result, c.in(ctx, func(keeper *session) error {
-		if err := cfg.steady(ctx, c, &result); err != nil {
+	plain := contender{Database: cfg.Database, label: "the hand-written queue", sql: readSQL("plainqueue", cfg.words(cfg.Name+"_plain"))}
+	result.ByHand = &SteadyQueueResult{Rate: cfg.Rate, Concurrency: 1}
+	if err := cfg.beside(ctx, plain, cfg.byHand(plain), result.ByHand); err != nil {
+		return result, err
+	}
+	return result, cfg.beside(ctx, c, cfg.engine, &result)
+}
+
+// workers call handle with the payload of each job, until ctx ends.
+type workers func(ctx context.Context, handle func(payload []byte)) error
+
+// engine is work.Run.
+func (cfg SteadyQueueConfig) engine(ctx context.Context, handle func(payload []byte)) error {
+	return work.Run(ctx, cfg.Store.Queue(cfg.Name+"_steady"), func(_ context.Context, job penstock.Job) error {
+		handle(job.Payload)
+		return nil
+	}, work.Options{Concurrency: cfg.Concurrency, Worker: "penstock bench"})
+}
+
+// byHand is the loop that a program without a library has, with work.Run's shortest pause when there was nothing.
+func (cfg SteadyQueueConfig) byHand(c contender) workers {
+	var o work.Options
+	o.SetDefaults()
+	return func(ctx context.Context, handle func(payload []byte)) error {
+		return c.loop(ctx, o.PollMin, handle)
+	}
+}
+
+// beside measures one of the two queues.
+func (cfg SteadyQueueConfig) beside(ctx context.Context, c contender, workers workers, result *SteadyQueueResult) error {
+	return c.in(ctx, func(keeper *session) error {
+		if err := cfg.steady(ctx, c, workers, result); err != nil {
 			return err
 		}
 		left, err := c.rest(keeper)
@@ -105,7 +137,7 @@ func SteadyQueue(ctx context.Context, cfg SteadyQueueConfig) (result SteadyQueue
 	})
 }
 
-func (cfg SteadyQueueConfig) steady(ctx context.Context, c contender, result *SteadyQueueResult) (err error) {
+func (cfg SteadyQueueConfig) steady(ctx context.Context, c contender, workers workers, result *SteadyQueueResult) (err error) {
 	total := int(cfg.For.Seconds() * float64(cfg.Rate))
 	t := &timing{committed: make([]time.Time, total), arrived: make([]time.Time, total)}
 	p, err := cfg.producers(ctx, c)
@@ -119,19 +151,18 @@ func (cfg SteadyQueueConfig) steady(ctx context.Context, c contender, result *St
 	var handled atomic.Int64
 	all, worked := make(chan struct{}), make(chan error, 1)
 	go func() {
-		worked <- work.Run(workCtx, cfg.Store.Queue(cfg.Name+"_steady"), func(_ context.Context, job penstock.Job) error {
-			t.arrive(job.Payload)
+		worked <- workers(workCtx, func(payload []byte) {
+			t.arrive(payload)
 			if handled.Add(1) == int64(total) {
 				close(all)
 			}
-			return nil
-		}, work.Options{Concurrency: cfg.Concurrency, Worker: "penstock bench"})
+		})
 	}()
 	ended := func() error { // of the workers, before or after stop
 		stop()
 		return <-worked
 	}
-	c.progress("%d jobs/s for %s, %d handlers", cfg.Rate, cfg.For, cfg.Concurrency)
+	c.progress("%s: %d jobs/s for %s", c.label, cfg.Rate, cfg.For)
 	cpu, idle, measured := machineCPU()
 	watch, start := startCPU(), time.Now()
 	err = p.produce(ctx, total, t.commit)

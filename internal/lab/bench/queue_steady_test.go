@@ -17,6 +17,9 @@ func TestSteadyQueue(t *testing.T) {
 	if r.CPUSecondsPer100k != nil && (r.NotIdleSecondsPer100k == nil || *r.NotIdleSecondsPer100k <= 0 || r.ProducersCPUSecondsPer100k == nil || *r.ProducersCPUSecondsPer100k < 0 || r.CPU.Cores < 1) {
 		t.Errorf("CPU time of the whole, but of producers %v, of parts %+v", r.ProducersCPUSecondsPer100k, r.CPU)
 	}
+	if b := r.ByHand; b == nil || b.LatencyMS == nil || b.LatencyMS.Messages != 180 || b.Enqueued <= 0 || (b.CPUSecondsPer100k == nil) != (r.CPUSecondsPer100k == nil) {
+		t.Errorf("by hand: %+v", r.ByHand)
+	}
 	jobs, last := 0.0, 0.0
 	for _, i := range r.Intervals {
 		jobs += i.JobsPerSecond * (i.At - last)

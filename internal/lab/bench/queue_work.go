@@ -74,14 +74,15 @@ func (cfg QueueConfig) byHand(ctx context.Context, c contender, d *drained) erro
 	var wg sync.WaitGroup
 	failed := make([]error, byHandConns)
 	for i := range failed {
-		wg.Go(func() { failed[i] = c.loop(ctx, d) })
+		wg.Go(func() { failed[i] = c.loop(ctx, time.Millisecond, func([]byte) { d.handle() }) })
 	}
 	wg.Wait()
 	return errors.Join(failed...)
 }
 
-// loop takes jobs until ctx ends, of which a statement that runs does not hear: what it has deleted is gone.
-func (c contender) loop(ctx context.Context, d *drained) error {
+// loop takes jobs until ctx ends, of which a statement that runs does not hear: what it has deleted is gone. It
+// pauses when there are none.
+func (c contender) loop(ctx context.Context, pause time.Duration, handle func(payload []byte)) error {
 	s, err := c.connect(context.WithoutCancel(ctx))
 	if err != nil {
 		return err
@@ -101,13 +102,13 @@ func (c contender) loop(ctx context.Context, d *drained) error {
 			if err := rows.Scan(&job.id, &job.payload); err != nil {
 				return err
 			}
-			d.handle()
+			handle(job.payload)
 		}
 		if err := rows.Err(); err != nil {
 			return s.explain("taking a hundred", err)
 		}
 		if took == 0 {
-			_ = sleepUntil(ctx, time.Now().Add(time.Millisecond))
+			_ = sleepUntil(ctx, time.Now().Add(pause))
 		}
 	}
 	return nil

@@ -58,5 +58,9 @@ select id, payload from {schema}.{own_take}($1::int, '');
 -- name: claim
 select lease, id, payload from {schema}.{own_claim}($1::int, interval '5 minutes', '', '');
 
+-- As a worker claims that ends them with one call.
+-- name: claim_many
+select lease, id, payload from {schema}.{own_claim}($1::int, interval '5 minutes', '', '', array[]::bigint[]);
+
 -- name: ack
 select {schema}.{own_ack}($1::bigint[]);
