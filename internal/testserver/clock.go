@@ -1,11 +1,19 @@
 package testserver
 
 import (
+	"bytes"
+	_ "embed"
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
+	"unsafe"
 )
 
 // StartPostgresWithClock is StartPostgres with a clock that the test sets.
@@ -17,60 +25,78 @@ func StartPostgresWithClock(tb testing.TB, conf ...string) *Postgres {
 	return p
 }
 
-// NewPostgresWithClock is NewPostgres with a clock of its own (SetClock), which
-// libfaketime gives it: the library answers when the server asks for the time. So a
-// server's standbys have one, too. A *MissingError if it is not installed.
+// NewPostgresWithClock is NewPostgres with a clock of its own (SetClock): a preloaded library
+// (clock/clock.c) answers when the server asks for the time. So a server's standbys have one,
+// too. A *MissingError without a C compiler.
 func NewPostgresWithClock(conf ...string) (*Postgres, error) {
-	library, err := fakeClock()
-	if err != nil {
+	if _, err := compiler(); err != nil {
 		return nil, err
 	}
-	return initialised(library, conf)
+	return initialised(true, conf)
 }
 
 // SetClock makes the server's clock differ from the machine's by that much from now
 // on, in all its processes at once.
 func (p *Postgres) SetClock(offset time.Duration) error {
-	if p.clock == "" {
+	if !p.clock {
 		return fmt.Errorf("%s has no clock of its own: start it with NewPostgresWithClock", p.name)
 	}
+	file, err := os.OpenFile(p.clockFile(), os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
 	// A process may read it at any moment and must not find half of it.
-	half := p.clockFile() + ".new"
-	if err := os.WriteFile(half, fmt.Appendf(nil, "%+.6f\n", offset.Seconds()), 0o644); err != nil {
+	shared, err := syscall.Mmap(int(file.Fd()), 0, 8, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
+	if err != nil {
 		return err
 	}
-	if err := os.Chmod(half, 0o644); err != nil { // whatever the umask: the server runs as another user
-		return err
-	}
-	return os.Rename(half, p.clockFile())
+	atomic.StoreInt64((*int64)(unsafe.Pointer(&shared[0])), offset.Nanoseconds())
+	return syscall.Munmap(shared)
 }
 
-func (p *Postgres) clockFile() string { return filepath.Join(p.dir, "clock") }
+//go:embed clock/clock.c
+var clockSource []byte
 
-// clockEnv makes the server's processes ask the library, which asks the file each
-// time. What measures durations keeps its own clock, as on a machine whose clock is set.
+// makeClock compiles the library and has its file say 0.
+func (p *Postgres) makeClock() error {
+	cc, err := compiler()
+	if err != nil {
+		return err
+	}
+	compile := exec.Command(cc, "-shared", "-fPIC", "-O2", "-nostdlib", "-x", "c", "-", "-o", p.clockLibrary())
+	compile.Stdin = bytes.NewReader(clockSource)
+	if out, err := compile.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w\n%s", cc, err, bytes.TrimSpace(out))
+	}
+	return errors.Join(
+		os.WriteFile(p.clockFile(), make([]byte, 8), 0o644),
+		// Whatever the umask: the server runs as another user.
+		os.Chmod(p.clockFile(), 0o644), os.Chmod(p.clockLibrary(), 0o755))
+}
+
+func (p *Postgres) clockFile() string    { return filepath.Join(p.dir, "clock") }
+func (p *Postgres) clockLibrary() string { return filepath.Join(p.dir, "clock.so") }
+
+// clockEnv makes the server's processes ask the library.
 func (p *Postgres) clockEnv() []string {
-	if p.clock == "" {
+	if !p.clock {
 		return nil
 	}
-	return []string{
-		"LD_PRELOAD=" + p.clock,
-		"FAKETIME_TIMESTAMP_FILE=" + p.clockFile(),
-		"FAKETIME_NO_CACHE=1",
-		"FAKETIME_DONT_FAKE_MONOTONIC=1",
-		"FAKETIME_DISABLE_SHM=1", // else it leaves files in /dev/shm
-	}
+	return []string{"LD_PRELOAD=" + p.clockLibrary(), "PENSTOCK_TEST_CLOCK=" + p.clockFile()}
 }
 
-// fakeClock finds the library: the named one, else where Debian puts it.
-func fakeClock() (string, error) {
-	if path := os.Getenv(envFakeClock); path != "" {
-		_, err := os.Stat(path)
-		return path, err
+// compiler finds a C compiler.
+func compiler() (string, error) {
+	if runtime.GOOS != "linux" {
+		return "", &MissingError{Server: "a clock for PostgreSQL that a test sets", Package: "gcc", BinVar: envCompiler}
 	}
-	found, _ := filepath.Glob("/usr/lib/*/faketime/libfaketime.so.1") // fails only for a bad pattern
-	if len(found) == 0 {
-		return "", &MissingError{Server: "libfaketime", Package: "libfaketime", BinVar: envFakeClock}
+	if path := os.Getenv(envCompiler); path != "" {
+		return exec.LookPath(path)
 	}
-	return found[0], nil
+	path, err := exec.LookPath("cc")
+	if err != nil {
+		return "", &MissingError{Server: "A C compiler", Package: "gcc", BinVar: envCompiler}
+	}
+	return path, nil
 }

@@ -7,7 +7,7 @@
 //	PENSTOCK_TEST_PG_BIN        the folder that holds initdb and postgres
 //	PENSTOCK_TEST_RABBITMQ_BIN  the folder that holds rabbitmq-server
 //	PENSTOCK_TEST_KAFKA_JARS    the folder of Apache Kafka's jars; without it there is no Kafka
-//	PENSTOCK_TEST_FAKETIME      libfaketime.so.1, which gives a PostgreSQL a clock that a test sets
+//	CC                          the C compiler, for a clock of PostgreSQL's that a test sets
 //	PENSTOCK_TEST_PGBOUNCER     the program pgbouncer
 //
 // PostgresURL and RabbitMQURL are for tests that only use a server; it is

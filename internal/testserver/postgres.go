@@ -32,21 +32,21 @@ type Postgres struct {
 	// Bin is the folder of the server's programs.
 	Bin string
 
-	clock string // the library that sets its clock; empty: it has the machine's
+	clock bool // it has one of its own, not the machine's
 }
 
 // NewPostgres starts a private server. conf are lines for postgresql.conf, of
 // which the last one about a setting counts. A *MissingError if PostgreSQL is
 // not installed.
-func NewPostgres(conf ...string) (*Postgres, error) { return initialised("", conf) }
+func NewPostgres(conf ...string) (*Postgres, error) { return initialised(false, conf) }
 
 // initialised starts a server on a new cluster.
-func initialised(clock string, conf []string) (*Postgres, error) {
+func initialised(clock bool, conf []string) (*Postgres, error) {
 	return newPostgres(clock, func(p *Postgres, who *syscall.Credential, port int) error { return p.initialise(who, port, conf) })
 }
 
 // newPostgres starts a server on the data that fill makes.
-func newPostgres(clock string, fill func(p *Postgres, who *syscall.Credential, port int) error) (*Postgres, error) {
+func newPostgres(clock bool, fill func(p *Postgres, who *syscall.Credential, port int) error) (*Postgres, error) {
 	bin, err := postgresBin()
 	if err != nil {
 		return nil, err
@@ -74,8 +74,8 @@ func newPostgres(clock string, fill func(p *Postgres, who *syscall.Credential, p
 	if err := p.newDir(); err != nil {
 		return nil, err
 	}
-	if clock != "" {
-		if err := p.SetClock(0); err != nil {
+	if clock {
+		if err := p.makeClock(); err != nil {
 			p.Close()
 			return nil, err
 		}

@@ -81,9 +81,7 @@ func (p *Postgres) follower(via string) (*Postgres, error) {
 }
 
 // awaitStandby runs the statements and returns when the standby follows in the
-// given state and has all that was written until then. It goes on while p recovers: a
-// backend may have crashed (libfaketime allocates memory in signal handlers), and
-// PostgreSQL starts anew then.
+// given state and has all that was written until then. It goes on while p recovers.
 func (p *Postgres) awaitStandby(state string, statements ...string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), startPatience)
 	defer cancel()

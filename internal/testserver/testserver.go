@@ -28,7 +28,7 @@ const (
 	envKafkaJars   = "PENSTOCK_TEST_KAFKA_JARS"
 
 	// And those that name what few tests want.
-	envFakeClock = "PENSTOCK_TEST_FAKETIME"
+	envCompiler  = "CC" // of a clock for PostgreSQL that a test sets
 	envPgBouncer = "PENSTOCK_TEST_PGBOUNCER"
 )
 
@@ -60,7 +60,7 @@ func Missing() []*MissingError {
 // MissingExtras lists what only few tests want, which are skipped without it.
 func MissingExtras() []*MissingError {
 	var all missing
-	all.note(envFakeClock, fakeClock)
+	all.note(envCompiler, compiler)
 	all.note(envPgBouncer, pgbouncer)
 	all.note("", promtool)
 	all.note("", chromium)
@@ -159,14 +159,14 @@ func NeedPrograms(tb testing.TB) {
 // StartPostgresWithClock would.
 func NeedClock(tb testing.TB) {
 	tb.Helper()
-	_, err := fakeClock()
+	_, err := compiler()
 	need(tb, err)
 }
 
 // ProgramFolders are the variables of the environment that say where the servers'
 // programs are, for a program that starts servers of its own.
 func ProgramFolders() (env []string) {
-	for _, name := range []string{envPostgresBin, envRabbitMQBin, envFakeClock, envPgBouncer} {
+	for _, name := range []string{envPostgresBin, envRabbitMQBin, envCompiler, envPgBouncer} {
 		if value := os.Getenv(name); value != "" {
 			env = append(env, name+"="+value)
 		}
