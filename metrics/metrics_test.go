@@ -254,6 +254,7 @@ func TestConventions(t *testing.T) {
 		m := metrics.New(metrics.Options{Store: busy(), Groups: 1})
 		m.Relay("orders", "billing").Sent(relay.Send{})
 		m.Worker("mails").Started(penstock.Job{Attempt: 1}, time.Now())
+		m.Ingest().Answered("orders", 200, 1, time.Second)
 		all := prometheus.NewPedanticRegistry()
 		all.MustRegister(m)
 		problems, err := testutil.GatherAndLint(all)

@@ -222,17 +222,24 @@ func (q recording) Claim(ctx context.Context, c penstock.Claim) ([]penstock.Job,
 }
 
 func (q recording) AckClaim(ctx context.Context, acks []int64, c penstock.Claim) ([]int64, []penstock.Job, error) {
-	q.calls.names = append(q.calls.names, "ackclaim")
+	name := "ackclaim"
+	if len(acks) == 0 {
+		name = "claim"
+	}
+	q.calls.names = append(q.calls.names, name)
 	return q.losing.AckClaim(ctx, acks, c)
 }
 
-// losing is a queue whose AckClaim always fails, in the end or from the beginning.
+// losing is a queue whose AckClaim fails where it carries acks, in the end or from the beginning.
 type losing struct {
 	carrying
 	atEnd bool
 }
 
-func (q losing) AckClaim(ctx context.Context, acks []int64, _ penstock.Claim) (acked []int64, jobs []penstock.Job, err error) {
+func (q losing) AckClaim(ctx context.Context, acks []int64, c penstock.Claim) (acked []int64, jobs []penstock.Job, err error) {
+	if len(acks) == 0 {
+		return q.carrying.AckClaim(ctx, acks, c)
+	}
 	if q.atEnd {
 		if _, err := q.Ack(ctx, acks...); err != nil {
 			return nil, nil, err

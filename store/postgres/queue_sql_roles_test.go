@@ -141,6 +141,6 @@ func TestGrantsOfAQueueReachNoOther(t *testing.T) {
 			t.Fatalf("%s: only %q found", grant, calls)
 		}
 		f.wantMay(asRole, nil, calls)
-		f.wantMay(asRole, nil, []string{`select penstock."_secret.flags"(1)`, `select penstock."_secret.maintain"(true)`, `select setval('penstock."_secret.flags"', 1)`})
+		f.wantMay(asRole, nil, []string{`select penstock."_secret.flags"(1)`, `select penstock."_secret.settle"('maintain', null)`, `select setval('penstock."_secret.flags"', 1)`})
 	}
 }

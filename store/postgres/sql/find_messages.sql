@@ -10,9 +10,9 @@ with ring as materialized (
 ), parked as materialized (
     select m.seq, m.created_at, m.id, m.key, m.topic, m.headers, m.payload, m.p = l.head as first, l.attempt, l.failures, l.due
       from {schema}._parked_key l
-     cross join lateral (select * from {schema}._parked m where m.subscription = $1 and m.line = l.line and m.p >= l.head order by m.p limit 20000) m
-     where l.subscription = $1::bigint and l.head is not null and ($4 is null or l.line = 'k' || $4)
-       and not exists (select from {schema}._parked_key x where x.subscription = $1 and x.line = l.line and x.n > l.n)
+     cross join lateral (select * from {schema}._parked m where m.subscription = $1 and m.parked_key = l.parked_key and m.p >= l.head order by m.p limit 20000) m
+     where l.subscription = $1::bigint and l.head is not null and ($4 is null or l.parked_key = 'k' || $4)
+       and not exists (select from {schema}._parked_key x where x.subscription = $1 and x.parked_key = l.parked_key and x.n > l.n)
        and (m.seq = $2 or m.id = $3 or m.key = $4)
      limit $5
 ), dead as materialized (

@@ -90,9 +90,9 @@ begin
     when null then null;%s
     else
         raise exception 'there is no inbox of %%', coalesce(quote_literal(consumer), 'null')
-        using errcode = '42P01', hint = 'its owner creates it with: select %s.create_inbox(' || coalesce(quote_literal(consumer), 'NAME') || ')';
+        using errcode = '42P01', hint = %L || coalesce(quote_literal(consumer), 'NAME') || ')';
     end case;
-end $fn$ $ddl$, public_functions[i], branches, quote_ident(current_schema()));
+end $fn$ $ddl$, public_functions[i], branches, format('its owner creates it with: select %I.create_inbox(', current_schema()));
         names := names || split_part(public_functions[i], '(', 1);
     end loop;
     perform _keep_hashes(array(select p.oid from pg_proc p where p.pronamespace = quote_ident(current_schema())::regnamespace and p.proname = any (names)));
