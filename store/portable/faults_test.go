@@ -1,6 +1,8 @@
 package portable_test
 
 import (
+	"bytes"
+	"context"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -28,23 +30,26 @@ const (
 	cutBefore         // the connection is lost before the server sees it
 	cutAfter          // it is lost when the server has done it, and its answer with it
 	kindOfFault = cutAfter + 1
+	late        = kindOfFault // the server sees it when the test lets it, and the client never hears of it
 )
 
 // wireProxy stands before a server and decides, for every round trip, what becomes of it.
 type wireProxy struct {
 	trips  atomic.Int64 // so many Syncs and simple queries
-	faults [kindOfFault]atomic.Int64
+	faults [late + 1]atomic.Int64
 	mu     sync.Mutex
-	decide func() fault
+	decide func(trip []byte) fault
+	let    chan struct{} // what is late go on
+	done   chan struct{} // the server has done it
 }
 
-func (p *wireProxy) next() fault {
+func (p *wireProxy) next(trip []byte) fault {
 	p.trips.Add(1)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	f := pass
 	if p.decide != nil {
-		f = p.decide()
+		f = p.decide(trip)
 	}
 	p.faults[f].Add(1)
 	return f
@@ -97,8 +102,8 @@ func (p *wireProxy) serve(client net.Conn, host string) {
 		return
 	}
 	defer func() { _ = server.Close() }()
-	var lose atomic.Bool    // the next answer
-	var status atomic.Int32 // of the transaction, as ReadyForQuery says
+	var lose, held atomic.Bool // the next answer; it is of what was late
+	var status atomic.Int32    // of the transaction, as ReadyForQuery says
 	go func() {
 		defer func() { _ = client.Close() }()
 		for {
@@ -111,6 +116,9 @@ func (p *wireProxy) serve(client net.Conn, host string) {
 			}
 			if lose.Load() {
 				if kind == 'Z' {
+					if held.Load() {
+						close(p.done)
+					}
 					return
 				}
 				continue
@@ -139,7 +147,7 @@ func (p *wireProxy) serve(client net.Conn, host string) {
 		}
 		f := pass
 		if kind == 'S' || kind == 'Q' {
-			f = p.next()
+			f = p.next(trip)
 		}
 		switch f {
 		case refuse:
@@ -157,6 +165,10 @@ func (p *wireProxy) serve(client net.Conn, host string) {
 		case cutBefore:
 			return
 		case cutAfter:
+			lose.Store(true)
+		case late:
+			<-p.let
+			held.Store(true)
 			lose.Store(true)
 		}
 		if _, err := server.Write(trip); err != nil {
@@ -185,7 +197,7 @@ func TestFaults(t *testing.T) {
 
 	rnd := testseed.New(t.Name(), 0)
 	p.mu.Lock()
-	p.decide = func() fault { return someFault(rnd) }
+	p.decide = func([]byte) fault { return someFault(rnd) }
 	p.mu.Unlock()
 	var open []penstock.Batch
 	last, failed := map[string]int{}, 0
@@ -232,6 +244,63 @@ func TestFaults(t *testing.T) {
 	t.Logf("%d calls failed, %d transactions were run again; %d refused, %d cut before, %d after", failed, store.Retries(), p.faults[refuse].Load(), p.faults[cutBefore].Load(), p.faults[cutAfter].Load())
 	if store.Retries() == 0 || p.faults[cutAfter].Load() == 0 {
 		t.Error("nothing was injected")
+	}
+}
+
+// A Settle whose context has ended reaches the server while the next one, of another batch, is being done: that one is
+// not taken for it, and either is settled once.
+func TestLateSettle(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, portable.Options{Margin: time.Hour})
+	p := &wireProxy{let: make(chan struct{}), done: make(chan struct{})}
+	f.store = openStore(t, p.through(t, f.url), portable.Options{Margin: time.Hour})
+	src := f.subscribe()
+	fetch := func() penstock.Batch {
+		t.Helper()
+		b, err := src.Fetch(t.Context(), penstock.Limit{Messages: 1, Bytes: plenty.Bytes})
+		f.must(err)
+		return b
+	}
+	settle := func(b penstock.Batch) {
+		t.Helper()
+		f.must(src.Settle(t.Context(), penstock.Settled{Batch: b}))
+	}
+	for range 3 {
+		f.publish("m")
+	}
+	settle(fetch()) // the driver knows the statements now
+	first, second := fetch(), fetch()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	settles := 0
+	p.mu.Lock()
+	p.decide = func(trip []byte) fault {
+		if !bytes.Contains(trip, []byte("delete from")) {
+			return pass
+		}
+		switch settles++; settles {
+		case 1:
+			cancel()
+			return late
+		case 2:
+			close(p.let)
+			<-p.done
+		}
+		return pass
+	}
+	p.mu.Unlock()
+	if err := src.Settle(ctx, penstock.Settled{Batch: first}); err == nil {
+		t.Fatal("a Settle that did not reach the server succeeded")
+	}
+	settle(second)
+	if b := fetch(); len(b.Messages) > 0 {
+		t.Errorf("%d messages came again", len(b.Messages))
+	}
+	settle(first)
+	all, err := f.store.Status(t.Context())
+	f.must(err)
+	if s := all[0].Subscriptions[0]; s.Settled != 3 || s.Backlog != 0 {
+		t.Errorf("%d settled and a backlog of %d, want 3 and 0", s.Settled, s.Backlog)
 	}
 }
 

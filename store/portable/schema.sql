@@ -34,7 +34,8 @@ create table if not exists {schema}.subscriptions (
   unique (outbox_id, name)
 );
 
--- Each Settle leaves a row, by which it is known to have happened. Maintain adds up the old ones.
+-- Each Settle leaves a row, by which it is known to have happened; with settled -1, that it was given up and
+-- will not happen. Maintain adds up the old ones.
 create table if not exists {schema}.progress (
   subscription_id bigint not null,
   epoch bigint not null,

@@ -11,6 +11,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/pg"
+	"github.com/penstock/penstock/internal/retry"
 )
 
 // part is a message of a batch with its verdict.
@@ -23,7 +24,7 @@ type part struct {
 }
 
 // Settle implements penstock.Source. Each attempt has a number and leaves a row with it, in the transaction that settles:
-// after an error the row tells whether that has happened.
+// after an error the row tells whether that has happened, and keeps it from happening later.
 func (s *source) Settle(ctx context.Context, settled ...penstock.Settled) error {
 	if err := s.usable(ctx); err != nil || s.id == 0 {
 		return err
@@ -44,31 +45,47 @@ func (s *source) Settle(ctx context.Context, settled ...penstock.Settled) error 
 		} else {
 			err = pgx.BeginFunc(ctx, s.store.pool, func(tx pgx.Tx) error { return s.settleAll(ctx, tx, parts) })
 		}
-		if err == nil {
+		switch {
+		case err == nil:
 			s.confirm()
+		case retry.Of(err) != retry.None:
+			s.unsure = nil // nothing was changed
 		}
 		return err
 	})
 	return s.store.explain(err)
 }
 
-// resolve finds out what became of an attempt that ended with an error.
+// resolve finds out what became of an attempt that ended with an error. The server may be about to do it still: so an
+// attempt that has not happened is given up, by a row that keeps its statements from doing anything, and the next has
+// another number. The lock waits for one that is under way; what comes after it sees how that has ended.
 func (s *source) resolve(ctx context.Context) error {
 	if s.unsure == nil {
 		return nil
 	}
-	var happened bool
-	err := s.store.pool.QueryRow(ctx, s.store.sql("select exists (select from {schema}.progress where subscription_id = $1 and epoch = $2 and attempt = $3)", ""),
-		s.id, s.epoch, s.attempt).Scan(&happened)
+	b := &pgx.Batch{}
+	var mine, happened bool
+	b.Queue(s.store.sql("fence", ""), s.id, s.epoch).QueryRow(func(r pgx.Row) error { return r.Scan(&mine) })
+	b.Queue(s.store.sql("progress", ""), s.id, s.epoch, s.attempt, givenUp)
+	b.Queue(s.store.sql("select settled <> $4 from {schema}.progress where subscription_id = $1 and epoch = $2 and attempt = $3", ""),
+		s.id, s.epoch, s.attempt, givenUp).QueryRow(func(r pgx.Row) error { return r.Scan(&happened) })
+	err := s.store.pool.SendBatch(ctx, b).Close()
 	switch {
+	case isNoRows(err):
+		return s.gone(ctx)
 	case err != nil:
 		return err
 	case happened:
 		s.confirm()
+		return nil
 	}
 	s.unsure = nil
+	s.attempt++
 	return nil
 }
+
+// givenUp, in the place of how many were settled, says that the attempt will not happen.
+const givenUp = -1
 
 // confirm notes that the last attempt has happened.
 func (s *source) confirm() {
@@ -128,8 +145,8 @@ func plain(parts []*part) bool {
 // settlePlain settles what is new and was delivered, in one round trip.
 func (s *source) settlePlain(ctx context.Context, parts []*part) error {
 	b := &pgx.Batch{}
-	var mine, happened bool
-	b.Queue(s.store.sql("fence", ""), s.id, s.epoch, s.attempt).QueryRow(func(r pgx.Row) error { return r.Scan(&mine, &happened) })
+	var mine bool
+	b.Queue(s.store.sql("fence", ""), s.id, s.epoch).QueryRow(func(r pgx.Row) error { return r.Scan(&mine) })
 	s.queueDone(b, parts, len(parts))
 	err := s.store.pool.SendBatch(ctx, b).Close()
 	if isNoRows(err) || err == nil && !mine {
@@ -175,7 +192,7 @@ const (
 
 // settleAll settles what has any verdict: it reads what is known of the messages and writes what is to be.
 func (s *source) settleAll(ctx context.Context, tx pgx.Tx, parts []*part) error {
-	var mine, happened bool
+	var mine bool
 	var now time.Time
 	before := map[int64]*entry{}
 	seqs := make([]int64, len(parts))
@@ -183,7 +200,7 @@ func (s *source) settleAll(ctx context.Context, tx pgx.Tx, parts []*part) error 
 		seqs[i] = p.msg.Seq
 	}
 	b := &pgx.Batch{}
-	b.Queue(s.store.sql("fence", ""), s.id, s.epoch, s.attempt).QueryRow(func(r pgx.Row) error { return r.Scan(&mine, &happened) })
+	b.Queue(s.store.sql("fence", ""), s.id, s.epoch).QueryRow(func(r pgx.Row) error { return r.Scan(&mine) })
 	b.Queue("select clock_timestamp()").QueryRow(func(r pgx.Row) error { return r.Scan(&now) })
 	b.Queue(s.store.sql("read_entries", ""), s.id, seqs).Query(func(rows pgx.Rows) error {
 		var e entry
@@ -200,7 +217,7 @@ func (s *source) settleAll(ctx context.Context, tx pgx.Tx, parts []*part) error 
 	if isNoRows(err) || err == nil && !mine {
 		return s.gone(ctx)
 	}
-	if err != nil || happened {
+	if err != nil {
 		return err
 	}
 	w := writes{now: now}

@@ -30,7 +30,7 @@ type source struct {
 	perBucket int
 
 	settling sync.Mutex // one Settle at a time
-	attempt  int64      // of the next one; its row in progress says that it happened
+	attempt  int64      // number of the next one; its row in progress says that it happened, or will not
 	unsure   []*part    // what was settled by the last attempt, if that has happened
 
 	mu       sync.Mutex

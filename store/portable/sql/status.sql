@@ -1,5 +1,5 @@
-select s.id, s.name, s.settled + coalesce((select sum(p.settled) from {schema}.progress p where p.subscription_id = s.id), 0)::bigint,
-       coalesce((select sum(p.settled) from {schema}.progress p where p.subscription_id = s.id and p.at > clock_timestamp() - interval '1 minute'), 0)::float8 / 60,
+select s.id, s.name, s.settled + coalesce((select sum(greatest(p.settled, 0)) from {schema}.progress p where p.subscription_id = s.id), 0)::bigint,
+       coalesce((select sum(greatest(p.settled, 0)) from {schema}.progress p where p.subscription_id = s.id and p.at > clock_timestamp() - interval '1 minute'), 0)::float8 / 60,
        s.lease_until > clock_timestamp(), s.holder, s.holder_since, s.epoch, s.lease_until,
        case when s.sink_epoch = s.epoch then s.sink_down end, s.sink_error,
        (select count(*) from {schema}.entries e where e.subscription_id = s.id and e.state = 2),
