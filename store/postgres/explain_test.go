@@ -84,10 +84,11 @@ func TestExplainQueue(t *testing.T) {
 	for range 90 {
 		f.Exec("select penstock.dequeue('jobs', 100, 'g')")
 	}
+	f.skip("jobs", "g")
 	found, err := f.store.ExplainQueue(f.Ctx, "jobs")
 	all := explained(t, found, err)
 	for name, rows := range map[string]int64{"dequeue": 1, "claim": 100, "ack": 100} {
-		if s := all[name]; s.Of != "jobs" || s.Rows != rows || s.Slow || s.Dead > 3000 || s.Pages == 0 {
+		if s := all[name]; s.Of != "jobs" || s.Rows != rows || s.Slow || s.Dead > 200 || s.Pages == 0 {
 			t.Errorf("%+v", s)
 		}
 	}

@@ -109,10 +109,10 @@ func (f *fixture) pagesOn(conn *pgx.Conn, statements string) int {
 
 // skip makes skip maps, as dequeues do now and then: on a slow machine, where each takes
 // the slow path, those that are measured could all come before the next one.
-func (f *fixture) skip(queue string) {
+func (f *fixture) skip(queue, group string) {
 	f.Helper()
 	for range 2 {
-		f.Exec(fmt.Sprintf(`select penstock."_%s.skip_map"('', 0::smallint)`, queue))
+		f.Exec(fmt.Sprintf(`select penstock."_%s.skip_map"('%s', 0::smallint)`, queue, group))
 	}
 }
 
@@ -138,7 +138,7 @@ func TestDequeueStaysFlat(t *testing.T) {
 				}
 				f.take(f.Conn, queue, 2)
 			}
-			f.skip(queue)
+			f.skip(queue, "")
 			last := f.buffers(f.Conn, queue)
 			t.Logf("%d pages at first, %d at last", first, last)
 			if last > first+100 { // of the thousand that hold what was taken: a skip map is made for every 64 jobs
@@ -161,7 +161,7 @@ func TestDequeuePastJobsThatAreHeld(t *testing.T) {
 	for range testseed.Steps(5_000) {
 		f.take(f.Conn, "fifo", 2)
 	}
-	f.skip("fifo")
+	f.skip("fifo", "")
 	last := f.buffers(f.Conn, "fifo")
 	t.Logf("%d pages at first, %d past jobs that are held", first, last)
 	if last > first+100 {
