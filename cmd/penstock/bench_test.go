@@ -3,8 +3,10 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -114,5 +116,59 @@ func TestBenchQueues(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// All of them are on one page that loads nothing, and in a file of JSON; what has no server is left out, and said to be.
+func TestBenchAll(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "new", "report")
+	args := []string{"all", "--report", dir, "--run", "webhook --messages 100 --keys 10 --delay 1ms", "--run", "tombstones --events 500 --fetches 3", "--run", "processor"}
+	pages := map[string]string{"": "sqlite"}
+	if url := testserver.PostgresURL(t); url != "" {
+		pages[testserver.Database(t, url)] = "postgres"
+	}
+	for url, on := range pages {
+		got := benchCLI(t, url, args...)
+		if got.code != cli.ExitOK || !strings.Contains(got.stdout, "of the client") {
+			t.Fatalf("%s: exit %d, %q, %q", on, got.code, got.stdout, got.stderr)
+		}
+		page, err := os.ReadFile(filepath.Join(dir, "index.html"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		wanted := []string{"<svg", "0 lost, 0 out of order", "net/http from memory", "Cores", "it needs RabbitMQ"}
+		if on == "sqlite" {
+			wanted[4] = "it needs PostgreSQL"
+		} else {
+			wanted = append(wanted, "PostgreSQL fsync", "last_ts", "The Curious Case", ">FRESH PAGES</th>")
+		}
+		for _, want := range wanted {
+			if !strings.Contains(string(page), want) {
+				t.Errorf("%s: the page has no %q", on, want)
+			}
+		}
+		for _, part := range regexp.MustCompile(`(?i)(?:src|href)="[^#"][^"]*"|url\(|@import|<script`).FindAllString(string(page), -1) {
+			t.Errorf("%s: the page loads %s", on, part)
+		}
+		text, err := os.ReadFile(filepath.Join(dir, "report.json"))
+		var r struct {
+			Machine    []struct{ Name, Is string }
+			Benchmarks []struct {
+				Command, Failed string
+				LeftOut         string `json:"left_out"`
+				Result          map[string]any
+			}
+		}
+		if err := errors.Join(err, json.Unmarshal(text, &r)); err != nil || len(r.Machine) < 3 || len(r.Benchmarks) != 3 || r.Benchmarks[0].Result["ratio"] == nil || (r.Benchmarks[1].Result["worst_ratio"] == nil) != (on == "sqlite") || r.Benchmarks[2].LeftOut == "" {
+			t.Errorf("%s: %v, %s", on, err, text)
+		}
+	}
+	for args, want := range map[string]string{"all --run walk": `"walk" is no benchmark`, "all relay": "all"} {
+		if got := benchCLI(t, "", strings.Fields(args)...); got.code != cli.ExitUsage || !strings.Contains(got.stderr, want) {
+			t.Errorf("%s: exit %d, %q", args, got.code, got.stderr)
+		}
+	}
+	if got := benchCLI(t, "", "all", "--run", "webhook --keys 0"); got.code == cli.ExitOK || !strings.Contains(got.stderr, "webhook: ") {
+		t.Errorf("one that fails: exit %d, %q", got.code, got.stderr)
 	}
 }

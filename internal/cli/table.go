@@ -24,6 +24,14 @@ type Column struct {
 	right bool
 }
 
+// Cells is a writer that lays out rows itself, as a page does.
+type Cells interface {
+	Cells(head []Column, rows [][]string)
+}
+
+// Right reports whether cells stand at the right.
+func (c Column) Right() bool { return c.right }
+
 func Left(title string) Column  { return Column{Title: title} }
 func Right(title string) Column { return Column{Title: title, right: true} }
 
@@ -59,7 +67,9 @@ func NewTable(w io.Writer, columns ...Column) *Table {
 	for i, c := range columns {
 		titles[i] = c.Title
 	}
-	t.add(titles)
+	if _, ok := w.(Cells); !ok { // which has them from the columns
+		t.add(titles)
+	}
 	return t
 }
 
@@ -87,6 +97,11 @@ func (t *Table) add(line []string) {
 
 // Flush writes what was added since the last one.
 func (t *Table) Flush() error {
+	if page, ok := t.w.(Cells); ok {
+		page.Cells(t.columns, t.rows)
+		t.rows = nil
+		return nil
+	}
 	t.squeeze()
 	var out strings.Builder
 	for _, line := range t.rows {

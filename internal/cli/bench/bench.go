@@ -38,7 +38,7 @@ spread; the median counts. Those of queues need PostgreSQL: hand-written queues
 run beside Penstock's there.`,
 	}
 	return cli.Group(cmd, relayCommand(a), poisonCommand(a), parkCommand(a), outageCommand(a),
-		fifoLifoCommand(a), tombstonesCommand(a), queueCommand(a), processorCommand(a), churnCommand(a), bufferingCommand(a), webhookCommand(a))
+		fifoLifoCommand(a), tombstonesCommand(a), queueCommand(a), processorCommand(a), churnCommand(a), bufferingCommand(a), webhookCommand(a), allCommand(a))
 }
 
 // benchFlags are those of every benchmark.
@@ -135,6 +135,9 @@ func runBench[R any](a *cli.App, cmd *cobra.Command, f benchFlags, table func(io
 	if err != nil {
 		return err
 	}
+	if err := keep(ctx, result, table); err != nil {
+		return err
+	}
 	if f.asJSON {
 		return json.NewEncoder(a.Stdout).Encode(result)
 	}
@@ -162,11 +165,18 @@ func orNegative[T int | time.Duration](v T) T {
 }
 
 // figures is a table of names and what was measured.
-type figures struct{ t *tabwriter.Writer }
+type figures struct {
+	t  *tabwriter.Writer
+	to io.Writer
+}
 
-func newFigures(w io.Writer) figures { return figures{tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)} }
+func newFigures(w io.Writer) figures { return figures{tabwriter.NewWriter(w, 0, 0, 2, ' ', 0), w} }
 
 func (f figures) row(name, format string, args ...any) {
+	if page, ok := f.to.(cli.Cells); ok {
+		page.Cells(nil, [][]string{{name, fmt.Sprintf(format, args...)}})
+		return
+	}
 	fmt.Fprintf(f.t, "%s\t"+format+"\n", append([]any{name}, args...)...)
 }
 

@@ -60,6 +60,10 @@ func runQueueBench[R any](a *cli.App, cmd *cobra.Command, f queueBenchFlags, tab
 			b.pin = bench.PinPostgres(on.url)
 		}
 		r, err := run(ctx, b)
+		if s, ok := ctx.Value(sectionKey{}).(*section); ok && err == nil {
+			c := chart(r)
+			s.chart = &c
+		}
 		if err == nil && f.plot != "" {
 			err = chart(r).WriteFile(f.plot)
 		}

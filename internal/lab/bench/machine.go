@@ -1,12 +1,54 @@
 package bench
 
 import (
+	"context"
 	"os"
 	"runtime"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 )
+
+// Fact is something about the machine or a server.
+type Fact struct {
+	Name string `json:"name"`
+	Is   string `json:"is"`
+}
+
+// Machine says on what is measured; what cannot be read is left out.
+func Machine(ctx context.Context, url string) []Fact {
+	facts := []Fact{{"Cores", strconv.Itoa(runtime.NumCPU())}, {"System", runtime.GOOS + "/" + runtime.GOARCH}, {"Go", runtime.Version()}}
+	for _, f := range []struct{ name, file, begins string }{{"Processor", "/proc/cpuinfo", "model name"}, {"Memory", "/proc/meminfo", "MemTotal"}, {"Kernel", "/proc/sys/kernel/osrelease", ""}, {"Load before", "/proc/loadavg", ""}} {
+		text, _ := os.ReadFile(f.file)
+		for line := range strings.Lines(string(text)) {
+			if strings.HasPrefix(line, f.begins) {
+				_, after, found := strings.Cut(line, ":")
+				if !found {
+					after = line
+				}
+				facts = append(facts, Fact{f.name, strings.TrimSpace(after)})
+				break
+			}
+		}
+	}
+	if !strings.Contains(url, "://") {
+		return append(facts, Fact{"Database", "SQLite, a temporary file"})
+	}
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return facts
+	}
+	defer conn.Close(ctx)
+	for _, setting := range []string{"server_version", "shared_buffers", "fsync", "synchronous_commit", "full_page_writes", "wal_level", "max_wal_size", "autovacuum"} {
+		var is string
+		if conn.QueryRow(ctx, "select current_setting($1)", setting).Scan(&is) == nil {
+			facts = append(facts, Fact{"PostgreSQL " + setting, is})
+		}
+	}
+	return facts
+}
 
 // CPU is how many cores were busy on average while something was measured. A client
 // that takes nearly all that the server leaves is what bounds a figure.

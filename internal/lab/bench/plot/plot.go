@@ -90,6 +90,9 @@ func (c Chart) WriteFile(path string) (err error) {
 	return c.write(file, strings.ToLower(filepath.Ext(path)))
 }
 
+// WriteSVG draws it as a page can have it.
+func (c Chart) WriteSVG(w io.Writer) error { return c.write(w, ".svg") }
+
 func (c Chart) write(w io.Writer, ext string) error {
 	height := titleHeight + panelHeight*vg.Length(len(c.Panels))
 	var canvas interface {
