@@ -61,6 +61,11 @@ type (
 		After  int64 `json:"after,omitempty"`
 		DryRun bool  `json:"dry_run,omitempty"`
 	}
+	// Resend are dead letters whose contents are sent again, as new; they stay, or are discarded.
+	Resend struct {
+		Numbers []int64 `json:"numbers"`
+		Discard bool    `json:"discard,omitempty"`
+	}
 	Keys struct {
 		Keys []string `json:"keys,omitempty"` // none: all
 	}
@@ -78,6 +83,12 @@ type (
 		ToSeq   int64 `json:"to_seq,omitempty"`
 	}
 )
+
+// Resent has the ids of the new ones, in the order of the numbers.
+type Resent struct {
+	IDs       []string `json:"ids"`
+	Discarded int64    `json:"discarded"`
+}
 
 // Count is how many were concerned.
 type Count struct {
@@ -161,6 +172,9 @@ func deadRoutes(of string) []route {
 			return c.causesOf(ctx, c.boxOf(call), f)
 		}),
 		bulk("retry", false), bulk("discard", true),
+		acts(of+"/dead/resend", "Send the contents of up to 100 dead letters again, as new ones of new ids", func(c *Console, ctx context.Context, call *call, b Resend) (Resent, error) {
+			return c.resend(ctx, c.boxOf(call), b)
+		}),
 	}
 }
 

@@ -127,6 +127,12 @@ func TestInABrowser(t *testing.T) {
 	if status, err := s.QueueStatus(t.Context()); err != nil || status[0].DeadLetters != 19 || status[0].Ready != 153 {
 		t.Errorf("then there are %+v, %v", status, err)
 	}
+	click("details summary", "document.querySelector('details').open")
+	b.Eval("document.querySelector('details [name=discard]').checked = true", nil)
+	click("form[action*=resend] button", "document.querySelector('.did')?.innerText.startsWith('sent again as new: ')")
+	if status, err := s.QueueStatus(t.Context()); err != nil || status[0].DeadLetters != 18 || status[0].Ready != 154 {
+		t.Errorf("after one was sent again as new there are %+v, %v", status, err)
+	}
 	b.Open(d.url + "/queues/mails")
 	click("form[method=post] button", "document.querySelector('#paused') !== null")
 	if status, err := s.QueueStatus(t.Context()); err != nil || !*status[0].Paused {

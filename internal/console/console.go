@@ -67,6 +67,8 @@ type (
 type Store interface {
 	outboxes
 	queues
+	Publish(ctx context.Context, outbox string, msgs ...penstock.Message) error
+	Queue(name string) penstock.Queue
 	DeadNumbers(ctx context.Context, in, subscription string, after int64, most int) ([]int64, error)
 }
 
@@ -307,7 +309,7 @@ func wrong(err error) (int, problem) {
 	case isField:
 		p.Hint = field.Hint
 		return http.StatusBadRequest, p
-	case errors.Is(err, penstock.ErrNoOutbox), errors.Is(err, penstock.ErrNoQueue), errors.Is(err, penstock.ErrNoSubscription), errors.Is(err, penstock.ErrNoInbox), errors.Is(err, errNotFound):
+	case errors.Is(err, penstock.ErrNoOutbox), errors.Is(err, penstock.ErrNoQueue), errors.Is(err, penstock.ErrNoSubscription), errors.Is(err, penstock.ErrNoInbox), errors.Is(err, errNotFound), errors.Is(err, errGone):
 		return http.StatusNotFound, p
 	case errors.Is(err, context.DeadlineExceeded), pgerror.State(err) == "57014":
 		return http.StatusServiceUnavailable, problem{"the database took too long", "narrow the filter, or see what keeps it busy"}
@@ -318,6 +320,7 @@ func wrong(err error) (int, problem) {
 var (
 	errMayNot   = errors.New("this credential may only read")
 	errNotFound = errors.New("there is none of that name")
+	errGone     = errors.New("it is no dead letter any more")
 )
 
 func answerJSON(w http.ResponseWriter, code int, what any) {

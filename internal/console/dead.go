@@ -2,7 +2,9 @@ package console
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"net/url"
@@ -99,6 +101,8 @@ type box interface {
 	retry(ctx context.Context, f Filter, limit int) (int, error)
 	discard(ctx context.Context, f Filter, limit int) (int, error)
 	numbers(ctx context.Context, after int64) ([]int64, error)
+	// resend makes new ones with the contents of the dead letters of these numbers.
+	resend(ctx context.Context, numbers []int64) (ids []string, err error)
 	name() (kind, name string)
 }
 
@@ -169,6 +173,23 @@ func (b jobBox) discard(ctx context.Context, f Filter, limit int) (int, error) {
 	return b.c.o.Store.DiscardDeadJobs(ctx, b.query(f, limit))
 }
 
+func (b jobBox) resend(ctx context.Context, numbers []int64) (ids []string, err error) {
+	found, err := b.c.o.Store.DeadJobs(ctx, b.query(Filter{Numbers: numbers}, len(numbers)))
+	var again []penstock.NewJob
+	for _, d := range found {
+		j := &d.Job
+		again = append(again, penstock.NewJob{Key: j.Key, Group: j.Group, Priority: j.Priority, Headers: j.Headers, Payload: j.Payload})
+	}
+	if err != nil || len(again) < len(numbers) {
+		return nil, cmp.Or(err, errGone)
+	}
+	enqueued, err := b.c.o.Store.Queue(b.queue).Enqueue(ctx, again...)
+	for _, one := range enqueued {
+		ids = append(ids, strconv.FormatInt(one.ID, 10))
+	}
+	return ids, err
+}
+
 type messageBox struct {
 	c                    *Console
 	outbox, subscription string
@@ -202,6 +223,20 @@ func (b messageBox) causes(ctx context.Context, f Filter, limit int) ([]penstock
 
 func (b messageBox) retry(ctx context.Context, f Filter, limit int) (int, error) {
 	return b.c.o.Store.RetryDeadLetters(ctx, b.query(f, limit))
+}
+
+func (b messageBox) resend(ctx context.Context, numbers []int64) (ids []string, err error) {
+	found, err := b.c.o.Store.DeadLetters(ctx, b.query(Filter{Numbers: numbers}, len(numbers)))
+	var again []penstock.Message
+	for _, d := range found {
+		m := &d.Message
+		ids = append(ids, strings.ToLower(rand.Text()))
+		again = append(again, penstock.Message{ID: ids[len(ids)-1], Key: m.Key, Topic: m.Topic, Headers: m.Headers, Payload: m.Payload})
+	}
+	if err != nil || len(again) < len(numbers) {
+		return nil, cmp.Or(err, errGone)
+	}
+	return ids, b.c.o.Store.Publish(ctx, b.outbox, again...)
 }
 
 func (b messageBox) discard(ctx context.Context, f Filter, limit int) (int, error) {
@@ -398,6 +433,24 @@ func (c *Console) onAll(ctx context.Context, b box, f Filter, after int64, disca
 	}
 	return d, err
 }
+
+// resend sends dead letters again as new. They are sent before they are discarded: if it breaks off between, both are there.
+func (c *Console) resend(ctx context.Context, b box, r Resend) (d Resent, err error) {
+	if n := len(r.Numbers); n < 1 || n > mostResent {
+		return d, &penstock.FieldError{Field: "numbers", Problem: fmt.Sprintf("are %d", n), Hint: fmt.Sprintf("give 1 to %d numbers of dead letters", mostResent)}
+	}
+	slices.Sort(r.Numbers)
+	r.Numbers = slices.Compact(r.Numbers)
+	if d.IDs, err = b.resend(ctx, r.Numbers); err != nil || !r.Discard {
+		return d, err
+	}
+	n, err := b.discard(ctx, Filter{Numbers: r.Numbers}, len(r.Numbers))
+	d.Discarded = int64(n)
+	return d, err
+}
+
+// mostResent at once: all of them are in memory.
+const mostResent = 100
 
 // Text is for pages.
 func (d Contents) Text() string { return *d.Payload }

@@ -317,6 +317,12 @@ func (c *Console) deadAction(w http.ResponseWriter, r *http.Request) {
 	if d.Kind == "subscription" {
 		path = ofSubscription
 	}
+	if verb == "resend" {
+		c.act(w, r, path+"/dead/resend", Resend{Numbers: d.Filter.Numbers, Discard: r.FormValue("discard") != ""}, func(answer any) (back, said string) {
+			return d.URL + "/dead", "sent again as new: " + strings.Join(answer.(Resent).IDs, ", ")
+		})
+		return
+	}
 	c.act(w, r, path+"/dead/"+verb, Bulk{Filter: d.Filter, After: d.After}, func(answer any) (back, said string) {
 		done := answer.(Done)
 		back = d.URL + "/dead"
