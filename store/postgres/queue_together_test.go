@@ -162,3 +162,39 @@ func TestClaimTogetherOfWhatIsThere(t *testing.T) {
 		f.wantHeld(leases, "select penstock.ack_many('q', $1)", leases)
 	}
 }
+
+// Jobs of a group, and of a LIFO, share a row as well; jobs with a key, of which the first one is committed while the claim
+// is made, do not, and the next of its key waits.
+func TestClaimTogetherBySkipMap(t *testing.T) {
+	t.Parallel()
+	const claim = "select lease from penstock.ack_claim('q', '{}', 100, '1 min', 'g', 'w')"
+	for _, order := range []string{"fifo", "lifo"} {
+		t.Run(order, func(t *testing.T) {
+			t.Parallel()
+			f := newJobs(t, order)
+			f.Exec("select penstock.enqueue_many('q', array_fill('x'::text, array[20]), group_keys => array_fill('g'::text, array[20]))")
+			leases := f.heldOf(claim)
+			f.wantText("1 20", "select (select count(*) from penstock._lease) || ' ' || (select running from penstock.queue_status('q'))")
+			f.wantHeld(leases, "select penstock.release_many('q', $1)", leases)
+			f.wantText("20", "select count(*) from penstock.q where group_key = 'g' and attempt = 0")
+
+			tx := f.begin(f.Connect())
+			_, err := tx.Exec(f.Ctx, "lock table penstock._lease in share mode")
+			f.Must(err)
+			waiting := f.Connect()
+			claimed := make(chan error, 1)
+			go func() {
+				_, err := waiting.Exec(f.Ctx, claim)
+				claimed <- err
+			}()
+			f.Eventually("the claim waits", func() bool {
+				return f.Number("select count(*) from pg_locks where pid = $1 and not granted", waiting.PgConn().PID()) == 1
+			})
+			f.Exec("select penstock.enqueue('q', 'x', key => 'k', group_key => 'g') from generate_series(1, 2)")
+			f.Must(tx.Commit(f.Ctx))
+			f.Must(<-claimed)
+			f.heldOf(claim)
+			f.wantText("21", "select running from penstock.queue_status('q')")
+		})
+	}
+}

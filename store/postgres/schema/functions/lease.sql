@@ -3,7 +3,7 @@
 
 -- _lease_functions is the text of what begins and ends leases.
 create or replace function _lease_functions() returns text
-language sql immutable set search_path from current as $text$ select $$
+language sql immutable set search_path from current as $text$ select replace($$
 
 -- {claim} takes jobs from the ring and leases them. Then it ends the jobs of acks, as {ack}
 -- does: what a worker has done and what it wants next go with one call. Of acks those come
@@ -64,7 +64,7 @@ begin
                 most := least(n, came - pos, case when acks is null then 10000 else 255 end);
                 exit when (most > 0) is not true;
                 perform setval({next}, pos + most);
-                base := case when acks is not null and most >= 8 then nextval({lease_n}) << 24 | floor(random() * 32768)::bigint << 9 | 1 end;
+                base := case when acks is not null and most >= 8 then {next_base} end;
                 if base is null then
 {segments drawn 1024}
 {leaf of lease}
@@ -79,18 +79,8 @@ begin
 {segments drawn 1024}
 {leaf of lease}
                     return query
-                    with d as ({drawn}),
-                    large as (select sum(octet_length(t.payload)) > 16777216 from d t), -- together they might be more than a value can hold
-                    one as (
-                        insert into {leaf} (slot, queue, lease, lease_until, worker, priority, group_key, done, jobs)
-                        select leaf, {id}, base, until, coalesce(worker, ''), 0, '',
-                               ~case when count(*) = most then (~{nobody}) << 256 - most >> 1 else (select bit_or(set_bit({nobody}, (x.seq - pos)::int, 1)) from d x) end,
-                               array_agg(row(base + 2 * (t.seq - pos), coalesce(t.id, t.seq), t.created_at, t.attempt + 1, t.headers, t.payload, t.failures)::{schema}._claimed)
-                          from d t where not (table large) having count(*) > 0),
-                    each as (
-                        insert into {leaf} (slot, lease, {lease_columns})
-                        select leaf, base + 2 * (t.seq - pos), {lease_row} from d t where (table large))
-                    select {job}, base + 2 * (t.seq - pos), until from d t;
+                    with d as ({drawn}, t.seq - pos as i), {as_one}
+                    select {job}, base + 2 * t.i, until from d t;
 {end}
 {end}
                 end if;
@@ -124,12 +114,21 @@ begin
         elsif came - pg_sequence_last_value({next}) <= 512 then
             due := random() < 0.05; -- most claims do not go by the skip map, and maintenance moves it on
         end if;
+        base := case when acks is not null and n between 8 and 255 and flags = {plain} then {next_base} end;
+        if base is null then
 {leaf of lease}
-        return query
-        insert into {leaf} as l (slot, {lease_columns})
-        select leaf, {lease_row} from {take_rows}(n, in_group, due) t
-        returning {leased_job};
+            return query
+            insert into {leaf} as l (slot, {lease_columns})
+            select leaf, {lease_row} from {take_rows}(n, in_group, due) t
+            returning {leased_job};
 {end}
+        else
+{leaf of lease}
+            return query
+            with d as materialized (select t.*, row_number() over () as i from {take_rows}(n, in_group, due) t), {as_one}
+            select {job}, base + 2 * t.i, until from d t;
+{end}
+        end if;
         get diagnostics got = row_count;
         if came is not null and got > 0 and got < n then
             perform setval({next}, greatest(came - 64, 0)), setval({fast_path}, {now} * 4096 + 2048 + pg_sequence_last_value({ring}) % 1024);
@@ -236,7 +235,18 @@ begin
     end if;
 end $fn$;
 
-$$ $text$;
+$$, '{as_one}', $one$-- a row for the jobs of d, in place i each; a row each if they are few, or together more than a value may hold, or
+                        -- if keys and priorities have come since the flags were read
+                        apart as (select count(*) < 8 or bool_or(t.key is not null or t.priority <> 0) or sum(octet_length(t.payload)) > 16777216 from d t),
+                        one as (
+                            insert into {leaf} (slot, queue, lease, lease_until, worker, priority, group_key, done, jobs)
+                            select leaf, {id}, base, until, coalesce(worker, ''), 0, in_group,
+                                   ~case when count(*) = max(t.i) then (~{nobody}) << 256 - count(*)::int >> 1 else (select bit_or(set_bit({nobody}, x.i::int, 1)) from d x) end,
+                                   array_agg(row(base + 2 * t.i, coalesce(t.id, t.seq), t.created_at, t.attempt + 1, t.headers, t.payload, t.failures)::{schema}._claimed)
+                              from d t where not (table apart) having count(*) > 0),
+                        each as (
+                            insert into {leaf} (slot, lease, {lease_columns})
+                            select leaf, base + 2 * t.i, {lease_row} from d t where (table apart))$one$) $text$;
 
 -- _not_moved raises an error where a transaction that keeps its snapshot has missed leases that were carried
 -- over since: from a segment that nobody looks into any more, or that was truncated, to one in which the snapshot
