@@ -42,6 +42,22 @@ func Of(err error) Reason {
 // Counter says how often transactions were run again.
 type Counter [reasons]atomic.Int64
 
+// tries are those of Few, which wait for a fifth of a second in all.
+const tries = 7
+
+// Few runs fn as Do does, but gives up after some tries: where others wait for it, and it may be what fn writes that fails.
+func Few(ctx context.Context, fn func() error) error {
+	ctx, enough := context.WithCancel(ctx)
+	defer enough()
+	n := 0
+	return new(Counter).Do(ctx, func() error {
+		if n++; n == tries {
+			enough()
+		}
+		return fn()
+	})
+}
+
 // Do runs fn, a transaction, until it succeeds, fails for good, or ctx ends.
 func (c *Counter) Do(ctx context.Context, fn func() error) error {
 	for wait := 2 * time.Millisecond; ; wait = min(2*wait, 200*time.Millisecond) {

@@ -48,3 +48,11 @@ func TestDo(t *testing.T) {
 		t.Errorf("after the context's end: %v", err)
 	}
 }
+
+func TestFew(t *testing.T) {
+	calls := 0
+	again := &pgconn.PgError{Code: "40001"}
+	if err := retry.Few(t.Context(), func() error { calls++; return again }); !errors.Is(err, again) || calls != 7 {
+		t.Errorf("%v after %d calls", err, calls)
+	}
+}

@@ -47,14 +47,8 @@ func publishError(err error, outbox string) error {
 	return explain(err)
 }
 
-// RefusesContent implements penstock.ContentJudge: data, constraints and triggers, and who lost against another transaction.
+// RefusesContent implements penstock.ContentJudge: data, constraints and triggers.
 func (s *Store) RefusesContent(err error) bool {
-	switch state := sqlState(err); {
-	case len(state) != 5:
-		return false
-	case state == "40001", state == "40P01":
-		return true
-	default:
-		return slices.Contains([]string{"22", "23", "44", "54", "P0"}, state[:2])
-	}
+	state := sqlState(err)
+	return len(state) == 5 && slices.Contains([]string{"22", "23", "44", "54", "P0"}, state[:2])
 }

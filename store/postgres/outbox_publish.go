@@ -14,6 +14,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/messageid"
+	"github.com/penstock/penstock/internal/retry"
 )
 
 // Outbox publishes to one outbox. It holds no connection: the transaction is the
@@ -184,10 +185,11 @@ func (o *Outbox) PublishSQL(ctx context.Context, tx SQLTx, msgs ...penstock.Mess
 	return nil
 }
 
-// Publish writes messages in one transaction of its own. It needs no more than a
+// Publish writes messages in one transaction of its own, which is run again if it loses against another one. It needs no more than a
 // producer's privileges.
 func (s *Store) Publish(ctx context.Context, outbox string, msgs ...penstock.Message) error {
-	err := NewOutbox(s.schema, outbox).Publish(ctx, s.pool, msgs...)
+	to := NewOutbox(s.schema, outbox)
+	err := retry.Few(ctx, func() error { return to.Publish(ctx, s.pool, msgs...) })
 	if errors.Is(err, penstock.ErrNoOutbox) {
 		if notReady := s.ready(ctx); errors.Is(notReady, penstock.ErrNotMigrated) {
 			return notReady
@@ -198,8 +200,11 @@ func (s *Store) Publish(ctx context.Context, outbox string, msgs ...penstock.Mes
 
 // PublishOnce implements penstock.OncePublisher. It needs the privileges of a producer and of the inbox's consumer.
 func (s *Store) PublishOnce(ctx context.Context, inbox, outbox string, msgs ...penstock.Message) error {
-	return pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
-		return NewOutbox(s.schema, outbox).Once(inbox).Publish(ctx, tx, msgs...)
+	once := NewOutbox(s.schema, outbox).Once(inbox)
+	return retry.Few(ctx, func() error {
+		return pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+			return once.Publish(ctx, tx, msgs...)
+		})
 	})
 }
 

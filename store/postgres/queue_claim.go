@@ -10,6 +10,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/pgerror"
+	"github.com/penstock/penstock/internal/retry"
 )
 
 // workedQueue is a queue as its workers use it: each call is one round trip and one
@@ -50,10 +51,13 @@ func (s *Store) Queue(name string) penstock.Queue {
 	}
 }
 
-// Enqueue writes jobs in one transaction of its own. It needs no more than an
+// Enqueue writes jobs in one transaction of its own, which is run again if it loses against another one. It needs no more than an
 // enqueuer's privileges.
-func (q *workedQueue) Enqueue(ctx context.Context, jobs ...penstock.NewJob) ([]penstock.Enqueued, error) {
-	made, err := q.queue.Enqueue(ctx, q.store.pool, jobs...)
+func (q *workedQueue) Enqueue(ctx context.Context, jobs ...penstock.NewJob) (made []penstock.Enqueued, err error) {
+	err = retry.Few(ctx, func() (err error) {
+		made, err = q.queue.Enqueue(ctx, q.store.pool, jobs...)
+		return err
+	})
 	return made, q.failed(ctx, err)
 }
 
