@@ -25,7 +25,7 @@ type Group[O, Q any] struct {
 	Made []penstock.Enqueued
 
 	Name        string // tells it from others
-	inbox       string
+	Inbox       string // that knows the ids of what was published, or empty
 	pending     []*pending
 	first, last int // operations of the transaction, from 1
 }
@@ -113,13 +113,13 @@ func (b *Buffer[O, Q]) group(name, inbox string, jobs bool) *Group[O, Q] {
 		if g.Name != name || (g.Jobs != nil) != jobs {
 			continue
 		}
-		if g.inbox != inbox {
+		if g.Inbox != inbox {
 			break
 		}
 		g.last = b.stats.Writes
 		return g
 	}
-	g := &Group[O, Q]{Name: name, inbox: inbox, first: b.stats.Writes, last: b.stats.Writes}
+	g := &Group[O, Q]{Name: name, Inbox: inbox, first: b.stats.Writes, last: b.stats.Writes}
 	b.groups = append(b.groups, g)
 	return g
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/penstock/penstock/internal/buffer"
 )
 
-// BufferedTx is a transaction in which Publish, and its own Enqueue, only take what they are given. It goes to the file in statements of many
-// rows, at the latest with Commit, and before anything else that the transaction does, so that what it reads is as
+// BufferedTx is a transaction in which Publish, PublishOnce and its own Enqueue only take what they are given. It goes to the file
+// in statements of many rows, at the latest with Commit, and before anything else that the transaction does, so that what it reads is as
 // without a buffer (docs/buffering.md). Where a write fails later than it was called, the transaction is rolled back, and
 // that error is returned by what comes next.
 //
@@ -23,6 +23,9 @@ var _ Tx = (*BufferedTx)(nil)
 // Buffer wraps a transaction that is open. Commit it by what is returned: what is still buffered when tx itself is committed is never written.
 func Buffer(tx *sql.Tx, opts penstock.BufferOptions) *BufferedTx {
 	return &BufferedTx{buffer.NewSQLTx(tx, opts, func(ctx context.Context, tx *sql.Tx, g *buffer.Group[string, *Queue]) (err error) {
+		if g.Inbox != "" {
+			return PublishOnce(ctx, tx, g.Inbox, g.Outbox, g.Messages...)
+		}
 		if g.Queue == nil {
 			return Publish(ctx, tx, g.Outbox, g.Messages...)
 		}

@@ -203,10 +203,71 @@ func TestBufferFailsWithTheOperation(t *testing.T) {
 	}
 }
 
+// What is published once, by an inbox, keeps its place among the rest, in a transaction of the application's with a buffer or without.
+func TestPublishOnceInATransaction(t *testing.T) {
+	for name, o := range map[string]*penstock.BufferOptions{"plain": nil, "buffered": {AcrossWrites: true}} {
+		t.Run(name, func(t *testing.T) {
+			_, s, app := newFile(t, sqlite.Options{})
+			must := func(err error) {
+				t.Helper()
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			must(s.CreateInbox(t.Context(), "imports", 0))
+			begin := func() interface {
+				sqlite.InboxTx
+				Commit() error
+				Rollback() error
+			} {
+				raw, err := app.BeginTx(t.Context(), nil)
+				must(err)
+				if o != nil {
+					return sqlite.Buffer(raw, *o)
+				}
+				return raw
+			}
+			once := func(tx sqlite.InboxTx, ids ...string) {
+				t.Helper()
+				for _, id := range ids {
+					must(sqlite.PublishOnce(t.Context(), tx, "imports", "orders", penstock.Message{ID: id, Payload: []byte(id)}))
+				}
+			}
+			tx := begin()
+			once(tx, "a")
+			must(tx.Rollback())
+			tx = begin()
+			once(tx, "a", "b", "a")
+			must(sqlite.Publish(t.Context(), tx, "orders", penstock.Message{ID: "a", Payload: []byte("again")}))
+			once(tx, "b", "c", "")
+			if err := sqlite.PublishOnce(t.Context(), tx, "imports", "orders", penstock.Message{ID: "d"}, penstock.Message{ID: "\x00"}); err == nil {
+				t.Error("what cannot be carried is taken")
+			}
+			must(tx.Commit())
+			tx = begin()
+			once(tx, "c", "d")
+			must(tx.Commit())
+			if got := scan[string](t, app, writtenSQL); got != "a b again c  d" {
+				t.Errorf("published %q", got)
+			}
+			tx = begin()
+			err := sqlite.PublishOnce(t.Context(), tx, "nobody", "orders", penstock.Message{})
+			if o != nil {
+				must(err)
+				err = tx.Commit()
+			}
+			if !errors.Is(err, penstock.ErrNoInbox) {
+				t.Errorf("got %v", err)
+			}
+			_ = tx.Rollback()
+		})
+	}
+}
+
 // Any interleaving leaves the same tables, buffered or not.
 func TestBufferChangesNothing(t *testing.T) {
 	_, s, app := newFile(t, sqlite.Options{})
-	for _, err := range []error{s.CreateOutbox(t.Context(), "other"), s.CreateQueue(t.Context(), "jobs", penstock.FIFO)} {
+	for _, err := range []error{s.CreateOutbox(t.Context(), "other"), s.CreateQueue(t.Context(), "jobs", penstock.FIFO), s.CreateInbox(t.Context(), "imports", 0)} {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -247,7 +308,10 @@ func bufferWalk(t *testing.T, tx businessTx, part int) (saw string) {
 	}
 	exec := func(query string) { _, err := tx.tx.ExecContext(t.Context(), query); must(err) }
 	for n := range 30 + r.IntN(30) {
-		switch what, which := r.IntN(12), r.IntN(2); what {
+		switch what, which := r.IntN(14), r.IntN(2); what {
+		case 12, 13:
+			once := penstock.Message{ID: []string{"", "a", "b", "c"}[r.IntN(4)], Payload: fmt.Append(nil, n)}
+			must(sqlite.PublishOnce(t.Context(), tx.tx, "imports", []string{"orders", "other"}[which], once))
 		case 0, 1, 2, 3:
 			must(tx.Publish(t.Context(), []string{"orders", "other"}[which], penstock.Message{Key: "k", Payload: fmt.Append(nil, n)}))
 		case 4, 5:

@@ -30,10 +30,8 @@ type Tx interface {
 // most drivers, or use OpenDB): one that reads first and writes later fails
 // with SQLITE_BUSY if another one wrote in between.
 func Publish(ctx context.Context, tx Tx, outbox string, msgs ...penstock.Message) error {
-	for i := range msgs {
-		if err := msgs[i].Validate(); err != nil {
-			return fmt.Errorf("message %d of %d: %w", i+1, len(msgs), err)
-		}
+	if err := validMessages(msgs); err != nil {
+		return err
 	}
 	if b, ok := tx.(*BufferedTx); ok {
 		return b.TakeMessages(ctx, outbox, outbox, "", msgs)
@@ -50,6 +48,31 @@ func Publish(ctx context.Context, tx Tx, outbox string, msgs ...penstock.Message
 			return explainPublish(ctx, tx, outbox, err)
 		}
 		msgs = msgs[n:]
+	}
+	return nil
+}
+
+// PublishOnce is Publish for messages that may be given again: of those with an id, it publishes the ones that are new to an
+// inbox, and notes them there. Errors: ErrNoInbox, too.
+func PublishOnce(ctx context.Context, tx InboxTx, inbox, outbox string, msgs ...penstock.Message) error {
+	if err := validMessages(msgs); err != nil {
+		return err
+	}
+	if b, ok := tx.(*BufferedTx); ok {
+		return b.TakeMessages(ctx, outbox, outbox, inbox, msgs)
+	}
+	fresh, err := NewInbox(inbox).FirstOf(ctx, tx, messageid.Given(msgs)...)
+	if err != nil {
+		return err
+	}
+	return Publish(ctx, tx, outbox, messageid.Fresh(msgs, fresh)...)
+}
+
+func validMessages(msgs []penstock.Message) error {
+	for i := range msgs {
+		if err := msgs[i].Validate(); err != nil {
+			return fmt.Errorf("message %d of %d: %w", i+1, len(msgs), err)
+		}
 	}
 	return nil
 }
@@ -116,10 +139,6 @@ func (s *Store) Publish(ctx context.Context, outbox string, msgs ...penstock.Mes
 // PublishOnce implements penstock.OncePublisher.
 func (s *Store) PublishOnce(ctx context.Context, inbox, outbox string, msgs ...penstock.Message) error {
 	return s.write(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		fresh, err := NewInbox(inbox).FirstOf(ctx, tx, messageid.Given(msgs)...)
-		if err != nil {
-			return err
-		}
-		return Publish(ctx, tx, outbox, messageid.Fresh(msgs, fresh)...)
+		return PublishOnce(ctx, tx, inbox, outbox, msgs...)
 	})
 }

@@ -100,7 +100,7 @@ func pin(t testing.TB, path string) func() {
 // businessTx is a transaction of the application.
 type businessTx struct {
 	tx interface { // a *sql.Tx, or one with a buffer
-		sqlite.Tx
+		sqlite.InboxTx
 		Commit() error
 		Rollback() error
 	}
