@@ -185,7 +185,7 @@ declare
     leaf int;
     odd  boolean := in_leases[1] & 1 = 1; -- mostly of a claim of several
 begin
-    if not odd and todo > 1 then
+    if odd is not true and todo > 1 then
         odd := (select bool_or(a & 1 = 1) from unnest(in_leases) a);
     end if;
     loop
@@ -257,7 +257,9 @@ begin
     if current_setting('transaction_isolation') not in ('repeatable read', 'serializable') then
         return; -- and locks nothing
     end if;
-    if exists (select from _lease l where l.lease = any (leases) and l.queue + 0 = _not_moved.queue)
+    if exists (select from _lease l
+                where l.lease = any (leases || array(select a & -511 from unnest(leases) a)) and l.queue + 0 = _not_moved.queue
+                  and (l.jobs is null or exists (select from unnest(leases) a where a & -511 = l.lease and get_bit(l.done, (a >> 1 & 255)::int) = 0)))
        or exists (select from pg_class c where c.oid in ('_lease_0'::regclass, '_lease_1'::regclass) and c.relfilenode <> pg_relation_filenode(c.oid)) then
         raise exception 'could not serialize access: leases may have moved since the transaction began'
         using errcode = '40001', hint = 'run the transaction again';
