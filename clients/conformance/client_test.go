@@ -221,18 +221,19 @@ func (q remoteQueue) Enqueue(ctx context.Context, jobs ...penstock.NewJob) ([]pe
 }
 
 func (q remoteQueue) Claim(ctx context.Context, c penstock.Claim) ([]penstock.Job, error) {
-	_, jobs, err := q.AckClaim(ctx, nil, c)
+	_, jobs, err := q.claim(ctx, args{}, c)
 	return jobs, err
 }
 
 func (q remoteQueue) AckClaim(ctx context.Context, acks []int64, c penstock.Claim) ([]int64, []penstock.Job, error) {
+	return q.claim(ctx, args{"acks": conformance.IDs(acks)}, c)
+}
+
+func (q remoteQueue) claim(ctx context.Context, with args, c penstock.Claim) ([]int64, []penstock.Job, error) {
 	if !carried(nil, []string{c.Group, c.Worker}) {
 		return nil, nil, c.Validate()
 	}
-	with := args{"n": c.Jobs, "lease_ms": c.Lease.Milliseconds(), "group_key": c.Group, "worker": c.Worker}
-	if len(acks) > 0 {
-		with["acks"] = conformance.IDs(acks)
-	}
+	with["n"], with["lease_ms"], with["group_key"], with["worker"] = c.Jobs, c.Lease.Milliseconds(), c.Group, c.Worker
 	var claimed conformance.Claimed
 	if err := q.call(ctx, "claim", with, &claimed); err != nil {
 		return nil, nil, err

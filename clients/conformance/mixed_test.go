@@ -300,6 +300,36 @@ func TestWorkTx(t *testing.T) {
 	})
 }
 
+// A worker claims with ack_claim, with nothing to end too, because what is ended many at a time may share a lease; and with claim where handlers
+// end their jobs in transactions of their own, which would wait for each other then.
+func TestWhichClaim(t *testing.T) {
+	each(t, func(g *goal, l *language) {
+		q := g.queue()
+		drained := func() bool { s := g.status(); return s.Ready+s.Running == 0 }
+		for _, c := range []struct{ left, other, arguments string }{
+			{"ack_claim", "claim", "text, int, interval, text, text"},
+			{"claim", "ack_claim", "text, bigint[], int, interval, text, text"},
+		} {
+			ctx, cancel := context.WithCancel(g.ctx)
+			ended := make(chan error, 1)
+			go func() {
+				ended <- q.work(ctx, func(context.Context, string, penstock.Job) error { return nil }, work.Options{}, args{"work_tx": c.left == "claim"})
+			}()
+			if c.left == "claim" {
+				g.enqueue("first") // from which the worker learns how its jobs end
+				g.eventually("the first job is done", drained)
+			}
+			execute(g, g.url, fmt.Sprintf(`alter function penstock.%[1]s(%[2]s) rename to %[1]s_was;
+				create function penstock.%[1]s(%[2]s) returns setof penstock.leased_job language sql as 'select (null::penstock.leased_job).* where false'`, c.other, c.arguments))
+			g.enqueue("a", "b", "c")
+			g.eventually("jobs are done by "+c.left+" alone", drained)
+			cancel()
+			must(g, <-ended)
+			execute(g, g.url, fmt.Sprintf(`drop function penstock.%[1]s(%[2]s); alter function penstock.%[1]s_was(%[2]s) rename to %[1]s`, c.other, c.arguments))
+		}
+	})
+}
+
 // The inbox of each kind of transaction: once, and again after a rollback.
 func TestInbox(t *testing.T) {
 	each(t, func(g *goal, l *language) {

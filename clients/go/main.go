@@ -244,7 +244,14 @@ func (p *program) onDB(ctx context.Context, d *db, r *request) (any, error) {
 	case "claim":
 		c := penstock.Claim{Jobs: r.N, Lease: ms(r.LeaseMS), Group: r.GroupKey, Worker: r.Worker}
 		claimed := conformance.Claimed{Jobs: []conformance.Job{}, Acked: []conformance.ID{}}
-		acked, jobs, err := q.(penstock.AckClaimer).AckClaim(ctx, conformance.Numbers(r.Acks), c)
+		var acked []int64
+		var jobs []penstock.Job
+		var err error
+		if r.Acks == nil {
+			jobs, err = q.Claim(ctx, c)
+		} else {
+			acked, jobs, err = q.(penstock.AckClaimer).AckClaim(ctx, conformance.Numbers(r.Acks), c)
+		}
 		for _, j := range jobs {
 			claimed.Jobs = append(claimed.Jobs, conformance.OfJob(j))
 		}

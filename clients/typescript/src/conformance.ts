@@ -183,7 +183,7 @@ const ops: Record<string, (r: any) => unknown> = {
     return t.penstock.inbox(consumer).first(t.tx as Queryable, message_id)
   },
   async claim(r) {
-    const { jobs, acked } = await queueOf(r).claim({ n: r.n ?? undefined, lease: r.lease_ms ?? undefined, groupKey: r.group_key ?? '', worker: r.worker ?? '', acks: leasesOf(r.acks) })
+    const { jobs, acked } = await queueOf(r).claim({ n: r.n ?? undefined, lease: r.lease_ms ?? undefined, groupKey: r.group_key ?? '', worker: r.worker ?? '', acks: r.acks ? leasesOf(r.acks) : undefined })
     return { jobs: jobs.map(toJSON), acked: acked.map(String) }
   },
   ack: async r => (await queueOf(r).ack(leasesOf(r.leases))).map(String),

@@ -100,10 +100,12 @@ export class Queue {
     return leases.length ? (await this.#rows(`l::text from penstock.${text} l`, array(leases), ...values)).map(([lease]) => BigInt(lease!)) : []
   }
 
-  /** Claims jobs, and ends those of acks in the same call; acked are those of them that were still held. */
-  async claim({ n = 1, lease = 30_000, groupKey = '', worker = '', acks = [] }: { n?: number, lease?: number, groupKey?: string, worker?: string, acks?: readonly bigint[] } = {}): Promise<{ jobs: Job[], acked: bigint[] }> {
+  /** Claims jobs, and ends those of acks in the same call, [] too, if all are to be ended many at a time; acked are those of them that were still held. */
+  async claim({ n = 1, lease = 30_000, groupKey = '', worker = '', acks }: { n?: number, lease?: number, groupKey?: string, worker?: string, acks?: readonly bigint[] } = {}): Promise<{ jobs: Job[], acked: bigint[] }> {
+    const values = [String(n), interval(lease), groupKey, worker]
+    const call = acks ? 'ack_claim($1::text, $6::text::bigint[]' : 'claim($1::text'
     const rows = await this.#rows(`${jobColumns}, lease::text, (extract(epoch from lease_until) * 1000)::text as until
-      from penstock.ack_claim($1::text, $2::text::bigint[], $3::text::int, $4::text::interval, $5::text, $6::text)`, array(acks), String(n), interval(lease), groupKey, worker)
+      from penstock.${call}, $2::text::int, $3::text::interval, $4::text, $5::text)`, ...values, ...acks ? [array(acks)] : [])
     return { jobs: rows.filter(([id]) => id !== null).map(row => new Job(row)), acked: rows.filter(([id]) => id === null).map(row => BigInt(row[8]!)) }
   }
 

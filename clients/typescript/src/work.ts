@@ -90,6 +90,7 @@ class Worker {
   busy = 0 // handlers that run, or whose failure is being written
   running = new Set<Promise<void>>()
   pace = 0 // how long a handler takes, about; 0 is not known
+  settles = false // handlers end their jobs in transactions of their own
   failure: unknown // what another attempt cannot cure
 
   constructor(readonly queue: Queue, readonly handler: Handler, options: WorkOptions, readonly stop: AbortController) {
@@ -137,7 +138,9 @@ class Worker {
       const start = now()
       let jobs: Job[]
       try {
-        const got = await timely(this.queue.claim({ n, lease: this.o.lease, groupKey: this.o.groupKey, worker: this.o.worker, acks: acks.map(leaseOf) }), callTimeout)
+        // Jobs that may share a lease are acked faster together, but acks of them in several transactions wait for each other.
+        const carried = acks.length || !this.settles ? acks.map(leaseOf) : undefined
+        const got = await timely(this.queue.claim({ n, lease: this.o.lease, groupKey: this.o.groupKey, worker: this.o.worker, acks: carried }), callTimeout)
         this.acked(acks, got.acked)
         jobs = got.jobs
       } catch (err) {
@@ -198,7 +201,10 @@ class Worker {
     task.took = now() - start
     this.pace = Math.max(this.pace ? this.pace + (task.took - this.pace) / 8 : task.took, 0.001)
     task.ended = true
-    if (verdict === 'settled') return this.finish(task, 'settled')
+    if (verdict === 'settled') {
+      this.settles = true
+      return this.finish(task, 'settled')
+    }
     if (!isOutcome(verdict) || verdict.how === 'cancelled') { // and if the lease was lost, the database will say so
       if (isOutcome(verdict)) task.end = 'cancelled'
       task.done = now()

@@ -81,6 +81,7 @@ class Desk:
         self.pace = 0.0  # how long a handler takes, about; 0 is not known
         self.pause, self.next_claim = POLL_MIN, 0.0
         self.stopping = self.interrupted = False
+        self.settles = False  # handlers end their jobs in transactions of their own
 
     # Claiming
 
@@ -115,6 +116,10 @@ class Desk:
         tasks, self.acks = self.acks[:MAX_CLAIM], self.acks[MAX_CLAIM:]
         self.writing += len(tasks)
         return tasks
+
+    def acks_of(self, tasks: list[Task]) -> list[int] | None:
+        """What a claim carries. Where none will ever carry any, each job has a lease that is ended alone: acks of jobs that share one wait for each other."""
+        return [t.job.lease for t in tasks] if tasks or not self.settles else None
 
     def return_acks(self, tasks: list[Task]) -> None:
         self.writing -= len(tasks)
@@ -154,6 +159,7 @@ class Desk:
         pace = self.pace or took
         self.pace = max(pace + (took - pace) / 8, 1e-6)
         if how is SETTLED:
+            self.settles = True
             self.finish(task, "settled")
         elif isinstance(how, LeaseLostError) and how.sqlstate == "PS001":
             self.finish(task, "lost")

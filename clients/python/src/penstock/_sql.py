@@ -83,12 +83,12 @@ class Postgres:
         rows = yield f"select * from {self.schema}.inbox_many(cast($1 as text), cast($2 as text[]))", [consumer, list(ids)]
         return [row[0] for row in rows]
 
-    def claim(self, queue: str, n: int, lease: float, group_key: str, worker: str, acks: Sequence[int] = ()) -> Op[tuple[list[int], list[Job]]]:
+    def claim(self, queue: str, n: int, lease: float, group_key: str, worker: str, acks: Sequence[int] | None = None) -> Op[tuple[list[int], list[Job]]]:
         values: list[Any] = [queue]
         call = "claim(cast($1 as text)"
         text("group_key", group_key)
         text("worker", worker, 256)
-        if acks:
+        if acks is not None:
             call, values = "ack_claim(cast($1 as text), cast($2 as bigint[])", [queue, list(acks)]
         at = len(values)
         rows = yield (

@@ -162,7 +162,7 @@ class Worker:
             tasks = self.desk.take_acks()
         start = monotonic()
         try:
-            leases = [t.job.lease for t in tasks]
+            leases = self.desk.acks_of(tasks)
             acked, jobs = line.call(self.desk.sql.claim(self.desk.queue, n, self.o.lease, self.o.group_key, self.o.worker, leases))
         except BaseException:
             with self.changes:

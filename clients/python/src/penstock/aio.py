@@ -233,7 +233,7 @@ class Worker:
     async def _claim(self, line: Line, n: int) -> None:
         tasks, start = self.desk.take_acks(), monotonic()
         try:
-            leases = [t.job.lease for t in tasks]
+            leases = self.desk.acks_of(tasks)
             acked, jobs = await line.call(self.desk.sql.claim(self.desk.queue, n, self.o.lease, self.o.group_key, self.o.worker, leases))
         except BaseException:
             self.desk.return_acks(tasks)

@@ -351,7 +351,7 @@ class Program:
         return self.txs[r["tx"]].call("first", r["consumer"], r["message_id"])
 
     def claim(self, r: Request) -> object:
-        acks = [int(n) for n in r.get("acks") or []]
+        acks = None if r.get("acks") is None else [int(n) for n in r["acks"]]
         db, worker, lease = self.dbs[r["db"]], r.get("worker") or "", given(r, "lease_ms", 30000) / 1000
         acked, jobs = db.call(db.sql.claim(r["queue"], given(r, "n", 1), lease, r.get("group_key") or "", worker, acks))
         return {"jobs": [job_line(j) for j in jobs], "acked": [str(n) for n in acked]}

@@ -19,19 +19,19 @@ public final class Queue {
     /** The jobs of a claim, and those of the leases to acknowledge that were held. */
     public record Claimed(List<Job> jobs, List<Long> acked) {}
 
-    /** Claims jobs, and ends those of acks in the same call. */
+    /** Claims jobs, and ends those of acks in the same call: none too, if all are to be ended many at a time. null: each is to be ended by itself. */
     public Claimed claim(int n, Duration lease, String groupKey, String worker, Collection<Long> acks) {
         Values.text("groupKey", groupKey, 256);
         Values.text("worker", worker, 256);
         List<Object> values = new ArrayList<>(List.of(name));
-        if (!acks.isEmpty()) {
+        if (acks != null) {
             values.add(acks.toArray(Long[]::new));
         }
         values.addAll(List.of(n, Values.interval(lease), groupKey, worker));
         List<Job> jobs = new ArrayList<>();
         List<Long> acked = new ArrayList<>();
         for (Object[] row : penstock.rows("select " + Job.COLUMNS + ", lease, cast(extract(epoch from lease_until) * 1000000 as bigint) from " + penstock.quotedSchema()
-            + (acks.isEmpty() ? ".claim(cast(? as text)" : ".ack_claim(cast(? as text), cast(? as bigint[])")
+            + (acks == null ? ".claim(cast(? as text)" : ".ack_claim(cast(? as text), cast(? as bigint[])")
             + ", cast(? as int), cast(cast(? as text) as interval), cast(? as text), cast(? as text))", values.toArray())) {
             if (row[0] == null) {
                 acked.add((Long) row[8]);

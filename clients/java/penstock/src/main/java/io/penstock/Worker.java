@@ -65,6 +65,7 @@ public final class Worker implements AutoCloseable {
     private double pace; // how long a handler takes, about; 0 is not known
     private long pause = POLL_MIN;
     private long nextClaim = System.nanoTime();
+    private boolean settles; // handlers end their jobs in transactions of their own
     private boolean stopping;
     private ExecutorService threads;
 
@@ -297,7 +298,9 @@ public final class Worker implements AutoCloseable {
         List<Task> tasks = locked(this::takeAcks);
         Queue.Claimed got;
         try {
-            got = line.call(q -> q.claim(n, o.lease, o.groupKey, o.worker, leases(tasks)));
+            // Jobs that may share a lease are acked faster together, but acks of them in several transactions wait for each other.
+            boolean apart = tasks.isEmpty() && locked(() -> settles);
+            got = line.call(q -> q.claim(n, o.lease, o.groupKey, o.worker, apart ? null : leases(tasks)));
         } catch (RuntimeException e) {
             locked(() -> returnAcks(tasks));
             throw e;
@@ -453,6 +456,7 @@ public final class Worker implements AutoCloseable {
         pace = Math.max(pace == 0 ? took : pace + (took - pace) / 8, 1_000);
         How outcome = how == null ? How.DONE : how instanceof Outcome other ? other.how : null;
         if (outcome == How.SETTLED) {
+            settles = true;
             finish(task, End.SETTLED);
         } else if (how instanceof LeaseLostException) {
             finish(task, End.LOST);

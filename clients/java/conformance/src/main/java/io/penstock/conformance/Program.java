@@ -155,7 +155,7 @@ public final class Program {
             .stream().map(Program::enqueued).toList());
         ops.put("inbox_first", r -> tx(r).penstock().inbox(text(r, "consumer", "")).first(text(r, "message_id", "")));
         ops.put("claim", r -> {
-            var claimed = queue(r).claim(number(r, "n", 1), duration(r, "lease_ms", Duration.ofSeconds(30)), text(r, "group_key", ""), text(r, "worker", ""), leases(r, "acks"));
+            var claimed = queue(r).claim(number(r, "n", 1), duration(r, "lease_ms", Duration.ofSeconds(30)), text(r, "group_key", ""), text(r, "worker", ""), has(r, "acks") ? leases(r, "acks") : null);
             return Map.of("jobs", claimed.jobs().stream().map(Program::json).toList(), "acked", strings(claimed.acked()));
         });
         ops.put("ack", r -> strings(queue(r).ackMany(leases(r, "leases"))));

@@ -1,0 +1,302 @@
+import com.github.kagkarlsson.scheduler.Scheduler;
+import com.github.kagkarlsson.scheduler.SchedulerClient;
+import com.github.kagkarlsson.scheduler.task.TaskInstance;
+import com.github.kagkarlsson.scheduler.task.helper.OneTimeTask;
+import com.github.kagkarlsson.scheduler.task.helper.Tasks;
+import com.zaxxer.hikari.HikariConfig;
+import com.zaxxer.hikari.HikariDataSource;
+import io.penstock.NewJob;
+import io.penstock.Outcome;
+import io.penstock.Penstock;
+import io.penstock.WorkOptions;
+import java.io.BufferedReader;
+import java.net.URI;
+import java.sql.Connection;
+import java.sql.DriverManager;
+import java.time.Duration;
+import java.time.Instant;
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.List;
+import java.util.UUID;
+import java.util.function.Consumer;
+import javax.sql.DataSource;
+
+/** What each queue does with the same jobs: enqueued in batches, drained by four processes, a steady rate, and rounds beside a pinned snapshot. */
+class Bench {
+    static final int BATCH = 1_000, WORKERS = 4, CONCURRENCY = 10, ROUND = 2_000;
+
+    /** One of the queues. A payload is the time at which it was enqueued, in microseconds. */
+    interface Side {
+        void make(String url) throws Exception;
+
+        Consumer<List<String>> enqueuer(DataSource pool);
+
+        /** Works until SIGTERM. */
+        void work(DataSource pool, Consumer<String> handler) throws Exception;
+    }
+
+    static class OfPenstock implements Side {
+        public void make(String url) throws Exception {
+            for (String command : List.of("migrate", "queue create bench")) {
+                var penstock = new ProcessBuilder((System.getenv("PENSTOCK_BIN") + " " + command).split(" ")).redirectErrorStream(true);
+                penstock.environment().put("PENSTOCK_DATABASE_URL", url);
+                Process process = penstock.start();
+                String said = new String(process.getInputStream().readAllBytes());
+                if (process.waitFor() != 0) {
+                    throw new IllegalStateException(said);
+                }
+            }
+        }
+
+        public Consumer<List<String>> enqueuer(DataSource pool) {
+            Penstock penstock = Penstock.on(pool);
+            return payloads -> penstock.enqueueMany("bench", payloads.stream().map(NewJob::of).toList());
+        }
+
+        public void work(DataSource pool, Consumer<String> handler) {
+            Penstock.on(pool).work("bench", job -> {
+                handler.accept(job.text());
+                return Outcome.done();
+            }, new WorkOptions().concurrency(CONCURRENCY));
+        }
+    }
+
+    static class OfDbScheduler implements Side {
+        public void make(String url) throws Exception {
+            try (Connection connection = connect(url)) {
+                connection.createStatement().execute("""
+                    create table scheduled_tasks (task_name text not null, task_instance text not null, task_data bytea,
+                        execution_time timestamptz not null, picked boolean not null, picked_by text, last_success timestamptz,
+                        last_failure timestamptz, consecutive_failures int, last_heartbeat timestamptz, version bigint not null,
+                        priority smallint, primary key (task_name, task_instance));
+                    create index on scheduled_tasks (execution_time);
+                    create index on scheduled_tasks (last_heartbeat)""");
+            }
+        }
+
+        public Consumer<List<String>> enqueuer(DataSource pool) {
+            OneTimeTask<String> task = Tasks.oneTime("bench", String.class).execute((instance, context) -> { });
+            SchedulerClient client = SchedulerClient.Builder.create(pool, task).build();
+            return payloads -> {
+                List<TaskInstance<?>> tasks = new ArrayList<>();
+                payloads.forEach(payload -> tasks.add(task.instance(UUID.randomUUID().toString(), payload)));
+                client.scheduleBatch(tasks, Instant.now());
+            };
+        }
+
+        public void work(DataSource pool, Consumer<String> handler) throws Exception {
+            OneTimeTask<String> task = Tasks.oneTime("bench", String.class).execute((instance, context) -> handler.accept(instance.getData()));
+            Scheduler scheduler = Scheduler.create(pool, task).threads(CONCURRENCY).pollUsingLockAndFetch(4, 20) // what it advises for a high rate
+                .pollingInterval(Duration.ofMillis(10)).registerShutdownHook().build();
+            scheduler.start();
+            Thread.currentThread().join();
+        }
+    }
+
+    static Side side(String name) {
+        return name.equals("penstock") ? new OfPenstock() : new OfDbScheduler();
+    }
+
+    static Connection connect(String url) throws Exception {
+        return DriverManager.getConnection(jdbc(url));
+    }
+
+    static String jdbc(String url) {
+        URI uri = URI.create(url);
+        String[] user = uri.getUserInfo().split(":");
+        return "jdbc:postgresql://" + uri.getHost() + ":" + uri.getPort() + uri.getPath() + "?sslmode=disable&user=" + user[0]
+            + (user.length > 1 ? "&password=" + user[1] : "");
+    }
+
+    static HikariDataSource pool(String url) {
+        HikariConfig config = new HikariConfig();
+        config.setJdbcUrl(jdbc(url));
+        config.setMaximumPoolSize(CONCURRENCY + 3);
+        return new HikariDataSource(config);
+    }
+
+    static long micros() {
+        Instant now = Instant.now();
+        return now.getEpochSecond() * 1_000_000 + now.getNano() / 1_000;
+    }
+
+    // A worker's process: it tells how long jobs waited, by the clock that all processes share, a line of many every 20 ms.
+
+    static void worker(String name, String url) throws Exception {
+        List<Long> waits = new ArrayList<>();
+        Thread teller = new Thread(() -> {
+            while (!System.out.checkError()) {
+                List<Long> told;
+                synchronized (waits) {
+                    told = List.copyOf(waits);
+                    waits.clear();
+                }
+                if (!told.isEmpty()) {
+                    System.out.println(String.join(" ", told.stream().map(String::valueOf).toList()));
+                }
+                try {
+                    Thread.sleep(20);
+                } catch (InterruptedException e) {
+                    return;
+                }
+            }
+        });
+        teller.setDaemon(true);
+        teller.start();
+        HikariDataSource pool = pool(url);
+        System.out.println("ready");
+        System.in.read();
+        side(name).work(pool, payload -> {
+            long wait = micros() - Long.parseLong(payload);
+            synchronized (waits) {
+                waits.add(wait);
+            }
+        });
+    }
+
+    // What is measured
+
+    static final List<Long> waits = new ArrayList<>(); // of all workers
+
+    static List<Process> start(String name, String url) throws Exception {
+        List<Process> workers = new ArrayList<>();
+        for (int i = 0; i < WORKERS; i++) {
+            Process process = new ProcessBuilder(ProcessHandle.current().info().command().orElse("java"), "-Xmx512m", "-XX:+UseSerialGC",
+                "-cp", System.getProperty("java.class.path"), "Bench", "worker", name, url).redirectError(ProcessBuilder.Redirect.INHERIT).start();
+            workers.add(process);
+            BufferedReader said = process.inputReader();
+            said.readLine(); // it is ready
+            new Thread(() -> said.lines().forEach(line -> {
+                synchronized (waits) {
+                    for (String wait : line.split(" ")) {
+                        waits.add(Long.parseLong(wait));
+                    }
+                    waits.notifyAll();
+                }
+            })).start();
+        }
+        return workers;
+    }
+
+    static List<Long> come(int n) throws InterruptedException {
+        synchronized (waits) {
+            while (waits.size() < n) {
+                waits.wait();
+            }
+            List<Long> all = new ArrayList<>(waits);
+            waits.clear();
+            return all;
+        }
+    }
+
+    static void put(Consumer<List<String>> enqueue, int n) {
+        for (int at = 0; at < n; at += BATCH) {
+            enqueue.accept(Collections.nCopies(Math.min(BATCH, n - at), String.valueOf(micros())));
+        }
+    }
+
+    record Figures(long enqueue, long drain, double p50, double p99, double flat) {}
+
+    static Figures measure(String name, int jobs, int rate, int seconds, int pinned) throws Exception {
+        URI server = URI.create(System.getenv("PENSTOCK_TEST_POSTGRES"));
+        String database = "bench_" + ProcessHandle.current().pid() + "_" + name.replace('-', '_');
+        String url = new URI(server.getScheme(), server.getUserInfo(), server.getHost(), server.getPort(), "/" + database, server.getQuery(), null).toString();
+        try (Connection admin = connect(server.toString())) {
+            admin.createStatement().execute("create database " + database);
+            List<Process> workers = List.of();
+            try (HikariDataSource pool = makePool(name, url)) {
+                Consumer<List<String>> enqueue = side(name).enqueuer(pool);
+                long begin = System.nanoTime();
+                put(enqueue, jobs);
+                long enqueued = Math.round(jobs * 1e9 / (System.nanoTime() - begin));
+
+                workers = start(name, url);
+                begin = System.nanoTime();
+                for (Process worker : workers) {
+                    worker.getOutputStream().write('\n');
+                    worker.getOutputStream().flush();
+                }
+                come(jobs);
+                long drained = Math.round(jobs * 1e9 / (System.nanoTime() - begin));
+
+                List<Long> steady = steady(enqueue, rate, seconds);
+                double flat = flat(enqueue, url, pinned);
+                return new Figures(enqueued, drained, steady.get(steady.size() / 2) / 1e3, steady.get(steady.size() * 99 / 100) / 1e3, flat);
+            } finally {
+                for (Process worker : workers) {
+                    worker.destroy();
+                }
+                for (Process worker : workers) {
+                    worker.waitFor();
+                }
+                admin.createStatement().execute("drop database " + database + " with (force)");
+            }
+        }
+    }
+
+    static HikariDataSource makePool(String name, String url) throws Exception {
+        side(name).make(url);
+        return pool(url);
+    }
+
+    /** How long each job waited that was enqueued by itself at a steady rate, sorted. */
+    static List<Long> steady(Consumer<List<String>> enqueue, int rate, int seconds) throws InterruptedException {
+        long begin = System.nanoTime();
+        for (int i = 0; i < rate * seconds; i++) {
+            long early = begin + i * 1_000_000_000L / rate - System.nanoTime();
+            if (early > 0) {
+                Thread.sleep(Duration.ofNanos(early).toMillis(), (int) (early % 1_000_000));
+            }
+            put(enqueue, 1);
+        }
+        List<Long> all = come(rate * seconds);
+        Collections.sort(all);
+        return all;
+    }
+
+    /** Rounds of enqueueing and draining beside a snapshot that stays open: the median of the last fifth of them by the first's. */
+    static double flat(Consumer<List<String>> enqueue, String url, int seconds) throws Exception {
+        List<Long> took = new ArrayList<>();
+        try (Connection pin = connect(url)) {
+            pin.setAutoCommit(false);
+            pin.setTransactionIsolation(Connection.TRANSACTION_REPEATABLE_READ);
+            pin.createStatement().execute("select count(*) from pg_class");
+            long end = System.nanoTime() + seconds * 1_000_000_000L;
+            while (System.nanoTime() < end) {
+                long begin = System.nanoTime();
+                put(enqueue, ROUND);
+                come(ROUND);
+                took.add(System.nanoTime() - begin);
+            }
+        }
+        int fifth = Math.max(1, took.size() / 5);
+        return median(took.subList(took.size() - fifth, took.size())) / median(took.subList(0, fifth));
+    }
+
+    static double median(List<Long> some) {
+        return some.stream().sorted().toList().get(some.size() / 2);
+    }
+
+    static String json(Figures f) {
+        return "{\"enqueue_per_second\":%d,\"drain_per_second\":%d,\"p50_ms\":%.1f,\"p99_ms\":%.1f,\"flat\":%.2f}".formatted(f.enqueue, f.drain, f.p50, f.p99, f.flat);
+    }
+
+    public static void main(String[] args) throws Exception {
+        if (args.length == 3 && args[0].equals("worker")) {
+            worker(args[1], args[2]);
+            return;
+        }
+        boolean quick = args.length == 1 && args[0].equals("--quick");
+        if (args.length > 0 && !quick) {
+            throw new IllegalArgumentException("usage: bench.sh [--quick]");
+        }
+        int jobs = quick ? 5_000 : 100_000, rate = 500, seconds = quick ? 5 : 30, pinned = quick ? 5 : 300;
+        Figures own = measure("penstock", jobs, rate, seconds, pinned);
+        Figures other = measure("db-scheduler", jobs, rate, seconds, pinned);
+        System.out.printf("{\"language\":\"java\",\"jobs\":%d,\"workers\":%d,\"rate\":%d,\"pinned_seconds\":%d,\"penstock\":%s,\"db-scheduler\":%s,"
+            + "\"enqueue_ratio\":%.2f,\"drain_ratio\":%.2f}%n", jobs, WORKERS, rate, pinned, json(own), json(other),
+            (double) own.enqueue / other.enqueue, (double) own.drain / other.drain);
+        System.exit(0);
+    }
+}
