@@ -94,6 +94,21 @@ func (m *Metrics) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
+// Waits are the histograms of how long messages and jobs of this process wait, without the status of a database.
+func (m *Metrics) Waits() prometheus.Collector { return waits{m} }
+
+type waits struct{ of *Metrics }
+
+func (w waits) Describe(to chan<- *prometheus.Desc) {
+	w.of.relays.confirm.Describe(to)
+	w.of.workers.start.Describe(to)
+}
+
+func (w waits) Collect(to chan<- prometheus.Metric) {
+	w.of.relays.confirm.Collect(to)
+	w.of.workers.start.Collect(to)
+}
+
 func (m *Metrics) each(f func(prometheus.Collector)) {
 	f(m.build)
 	m.relays.each(f)

@@ -78,8 +78,8 @@ func New(ctx context.Context, cfg *config.Config, o Options) (*Relays, error) {
 		r.ends = append(r.ends, func() { _ = store.Close() })
 	}
 	if r.o.Metrics == nil && cfg.Metrics.Listen != "" {
-		r.o.Metrics = metrics.New(metrics.Options{Store: r.store, Holder: o.Holder, Logger: o.Log,
-			StatusEvery: cfg.Metrics.StatusEvery, StalledAfter: cfg.Metrics.StalledAfter, Groups: cfg.Metrics.Groups})
+		o.Store = r.store
+		r.o.Metrics = NewMetrics(cfg, o)
 	}
 	for i := range cfg.Subscriptions {
 		s := &subscription{Subscription: &cfg.Subscriptions[i], relays: r}
@@ -104,6 +104,12 @@ func New(ctx context.Context, cfg *config.Config, o Options) (*Relays, error) {
 		r.ends = append(r.ends, func() { _ = server.Close() })
 	}
 	return r, nil
+}
+
+// NewMetrics makes the metrics that New makes by itself where the configuration has an address for them.
+func NewMetrics(cfg *config.Config, o Options) *metrics.Metrics {
+	return metrics.New(metrics.Options{Store: o.Store, Holder: cmp.Or(o.Holder, thisProcess()), Logger: o.Log,
+		StatusEvery: cfg.Metrics.StatusEvery, StalledAfter: cfg.Metrics.StalledAfter, Groups: cfg.Metrics.Groups})
 }
 
 // Run returns nil after Drain, and else why it ended; an end of ctx leaves to the next

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"regexp"
@@ -166,6 +167,13 @@ func TestConsoleBesideWork(t *testing.T) {
 		}
 		if _, page := get(t, url, ""); c.args[1] == "--config" && (!strings.Contains(page, "<title>Overview – shop") || !strings.HasSuffix(url, "/ops/")) {
 			t.Errorf("of the file's settings there is nothing at %s: %s", url, page)
+		}
+		of := "outboxes/orders/subscriptions/billing"
+		if c.args[0] == "work" {
+			of = "queues/mails"
+		}
+		if _, text := get(t, url+"api/v1/"+of+"/latency", ""); !strings.Contains(text, fmt.Sprintf(`"known":%v`, c.args[0] != "demo")) {
+			t.Errorf("%q says of latencies: %s", c.args, text)
 		}
 		if code := stop(); code != cli.ExitOK {
 			t.Errorf("%q ends with %d", c.args, code)

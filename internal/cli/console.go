@@ -17,6 +17,7 @@ import (
 	"github.com/penstock/penstock/internal/console"
 	"github.com/penstock/penstock/internal/doctor"
 	"github.com/penstock/penstock/internal/web"
+	"github.com/penstock/penstock/metrics"
 )
 
 // ConsoleListen is where the console is unless another address is given.
@@ -75,7 +76,7 @@ func (f *ConsoleFlags) FromFile(a *App) (c config.Console, err error) {
 }
 
 // Beside serves the console beside what a verb does, if the flag has its address: that of the file is the relay's.
-func (f *ConsoleFlags) Beside(ctx context.Context, a *App, findings Findings) error {
+func (f *ConsoleFlags) Beside(ctx context.Context, a *App, findings Findings, m *metrics.Metrics) error {
 	if f.given.Listen == "" {
 		return nil
 	}
@@ -83,7 +84,7 @@ func (f *ConsoleFlags) Beside(ctx context.Context, a *App, findings Findings) er
 	if err != nil {
 		return err
 	}
-	_, err = a.ServeConsole(ctx, c, findings)
+	_, err = a.ServeConsole(ctx, c, findings, m)
 	return err
 }
 
@@ -94,7 +95,8 @@ const readToken, operateToken = "PENSTOCK_CONSOLE_READ_TOKEN", "PENSTOCK_CONSOLE
 type Findings func(*App, penstock.Store) func(context.Context) ([]doctor.Finding, error)
 
 // ServeConsole serves a console over the database of the flags until the verb ends, if it has an address, and returns its URL.
-func (a *App) ServeConsole(ctx context.Context, c config.Console, findings Findings) (at string, err error) {
+// m has the latencies of this process; nil if it neither relays nor works.
+func (a *App) ServeConsole(ctx context.Context, c config.Console, findings Findings, m *metrics.Metrics) (at string, err error) {
 	if c.Listen == "" {
 		return "", nil
 	}
@@ -124,10 +126,16 @@ func (a *App) ServeConsole(ctx context.Context, c config.Console, findings Findi
 	if !ok {
 		return "", Usage(errors.New("this database's driver has no console: use PostgreSQL or SQLite"))
 	}
-	server, err := web.Serve(options, console.New(console.Options{Store: shown, Findings: findings(a, store), BasePath: c.BasePath, Redact: c.Redact, Title: c.Title, Logger: log}))
+	of := console.Options{Store: shown, Findings: findings(a, store), BasePath: c.BasePath, Redact: c.Redact, Title: c.Title, Logger: log}
+	if m != nil {
+		of.Waits = m.Waits()
+	}
+	pages := console.New(of)
+	server, err := web.Serve(options, pages)
 	if err != nil {
 		return "", err
 	}
+	go pages.Watch(ctx)
 	a.Later(server)
 	at = "http://" + server.Addr + strings.TrimRight(c.BasePath, "/") + "/"
 	log.Info("serving the console", "url", at, "pid", os.Getpid())

@@ -124,6 +124,12 @@ var routes = slices.Concat([]route{
 		func(c *Console, _ context.Context, _ *call) ([]doctor.Finding, error) { return c.readFindings() }),
 	reads("/outboxes/{outbox}/messages", "The message of an id, or the newest of a key, and what became of it for each subscription", findParams[:3], (*Console).messages),
 	reads(ofQueue+"/jobs", "The job of an id, or those of a key, and where it is; a ready one of a group needs that, too", findParams, (*Console).jobs),
+	reads(ofSubscription+"/latency", "How long messages took from commit to confirm in the last hour, where this process relays them", nil,
+		func(c *Console, _ context.Context, r *call) (Waits, error) {
+			return c.waits(r.PathValue("outbox") + "/" + r.PathValue("subscription")), nil
+		}),
+	reads(ofQueue+"/latency", "How long jobs took from enqueue to start in the last hour, where this process runs them", nil,
+		func(c *Console, _ context.Context, r *call) (Waits, error) { return c.waits(r.PathValue("queue")), nil }),
 	reads(ofSubscription+"/parked", "Parked keys, those due soonest first", []string{"limit"}, (*Console).parked),
 	acts(ofSubscription+"/parked/retry", "Have parked keys tried at once", func(c *Console, ctx context.Context, call *call, b Keys) (Count, error) {
 		n, err := c.o.Store.RetryParked(ctx, call.PathValue("outbox"), call.PathValue("subscription"), b.Keys...)

@@ -66,12 +66,17 @@ type desk struct {
 	log *bytes.Buffer
 }
 
-func serve(t *testing.T, s store) *desk {
+func serve(t *testing.T, s store) *desk { return serveWith(t, s, func(*console.Options) {}) }
+
+func serveWith(t *testing.T, s store, with func(*console.Options)) *desk {
 	d := &desk{T: t, store: s, log: &bytes.Buffer{}}
-	c := console.New(console.Options{Store: s, Redact: []string{"password"}, Logger: slog.New(slog.NewTextHandler(d.log, nil)), BasePath: "/ops/",
+	o := console.Options{Store: s, Redact: []string{"password"}, Logger: slog.New(slog.NewTextHandler(d.log, nil)), BasePath: "/ops/",
 		Findings: func(context.Context) ([]doctor.Finding, error) {
 			return []doctor.Finding{{Check: "relay", Severity: doctor.Critical, About: "orders/billing", Found: "nobody relays it", Why: "messages wait", Next: "penstock relay"}}, nil
-		}})
+		}}
+	with(&o)
+	c := console.New(o)
+	go c.Watch(t.Context())
 	server, err := web.Serve(web.Options{Listen: "127.0.0.1:0", Logger: slog.New(slog.DiscardHandler), Credentials: []web.Credential{
 		{Secret: "r", Name: console.RoleRead}, {Secret: "o", Name: console.RoleOperate},
 		{User: "read", Secret: "r", Name: console.RoleRead}, {User: "operate", Secret: "o", Name: console.RoleOperate}}}, c)

@@ -11,7 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/console"
 	"github.com/penstock/penstock/internal/testbrowser"
 	"github.com/penstock/penstock/store/postgres"
 	"github.com/penstock/penstock/store/postgres/postgrestest"
@@ -37,7 +40,8 @@ func TestInABrowser(t *testing.T) {
 	must(t, s.Migrate(t.Context()))
 	t.Cleanup(func() { s.Close() })
 	fill(t, s)
-	d := serve(t, s)
+	waits := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "waits", Help: "h"}, []string{"outbox", "subscription"})
+	d := serveWith(t, s, func(o *console.Options) { o.Waits, o.WaitsEvery = waits, 100*time.Millisecond })
 	check := axe(t)
 	shots := os.Getenv("PENSTOCK_SCREENSHOTS")
 	look := func(name, path string) {
@@ -140,6 +144,8 @@ func TestInABrowser(t *testing.T) {
 	}
 
 	b.Open(d.url + "/outboxes/orders")
+	waits.WithLabelValues("orders", "billing").Observe(0.2)
+	b.Await("document.querySelector('.latency')?.innerText.includes('of 1,') && document.querySelector('svg.waits') !== null")
 	b.Eval("document.querySelector('input[name=key]').value = 'ann'", nil)
 	click("form[role=search] button", "location.search.includes('key=ann')")
 	if got := text(".state"); got != "dead" {

@@ -16,6 +16,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/doctor"
 	"github.com/penstock/penstock/internal/pgerror"
@@ -88,8 +90,12 @@ type Options struct {
 	// Redact are names of headers, and of members of JSON payloads at any depth, whose values are not shown.
 	Redact []string
 	// Title tells one console from another.
-	Title  string
-	Logger *slog.Logger // default: slog.Default()
+	Title string
+	// Waits are histograms of how long messages and jobs wait, with labels outbox and subscription, or queue, of what this process
+	// relays and runs; nil if it does neither. WaitsEvery is how often Watch looks at them, by default every 10 s.
+	Waits      prometheus.Collector
+	WaitsEvery time.Duration
+	Logger     *slog.Logger // default: slog.Default()
 }
 
 const (
@@ -108,20 +114,22 @@ const (
 
 // Console is an http.Handler. What it read is shared by all who look.
 type Console struct {
-	o        Options
-	mux      *http.ServeMux
-	status   shared[*Status]
-	findings shared[[]doctor.Finding]
-	inboxes  shared[[]penstock.InboxStatus]
-	found    atomic.Pointer[found]
-	asking   atomic.Bool
-	reading  chan struct{} // one look at a time that is not shared
-	history  history
+	o         Options
+	mux       *http.ServeMux
+	status    shared[*Status]
+	findings  shared[[]doctor.Finding]
+	inboxes   shared[[]penstock.InboxStatus]
+	found     atomic.Pointer[found]
+	asking    atomic.Bool
+	reading   chan struct{} // one look at a time that is not shared
+	history   history
+	latencies latencies
 }
 
 // New makes a console over a store.
 func New(o Options) *Console {
 	o.Logger = cmp.Or(o.Logger, slog.Default())
+	o.WaitsEvery = cmp.Or(o.WaitsEvery, latencyEvery)
 	o.BasePath = strings.TrimRight(o.BasePath, "/")
 	c := &Console{o: o, mux: http.NewServeMux(), reading: make(chan struct{}, 2)}
 	for _, r := range routes {

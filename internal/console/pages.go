@@ -27,7 +27,7 @@ var files embed.FS
 
 var templates = template.Must(template.New("").Funcs(template.FuncMap{
 	"count": count, "size": size, "age": age, "since": func(t time.Time) string { return age(time.Since(t)) }, "until": func(t time.Time) string { return age(time.Until(t)) },
-	"seg": url.PathEscape, "pretty": pretty, "hex": hexDump, "spark": spark, "paused": func(s penstock.QueueSettings) bool { return s.Paused != nil && *s.Paused },
+	"seg": url.PathEscape, "pretty": pretty, "hex": hexDump, "spark": spark, "millis": millis, "grouped": grouped, "paused": func(s penstock.QueueSettings) bool { return s.Paused != nil && *s.Paused },
 	"limit": func(n *int) string {
 		if n == nil || *n == 0 {
 			return "any number"
@@ -146,6 +146,7 @@ type outboxData struct {
 	penstock.OutboxStatus
 	Finds   bool
 	Parked  map[string][]penstock.ParkedKey
+	Waits   map[string]Waits
 	History map[string][]float64
 }
 
@@ -160,8 +161,9 @@ func (c *Console) outbox(ctx context.Context, r *call) (string, any, error) {
 		return "", nil, penstock.ErrNoOutbox
 	}
 	_, finds := c.o.Store.(finders)
-	d := outboxData{s.Outboxes[i], finds, map[string][]penstock.ParkedKey{}, c.history.all()}
+	d := outboxData{s.Outboxes[i], finds, map[string][]penstock.ParkedKey{}, map[string]Waits{}, c.history.all()}
 	for _, sub := range d.Subscriptions {
+		d.Waits[sub.Subscription] = c.waits(name + "/" + sub.Subscription)
 		if sub.ParkedKeys == 0 {
 			continue
 		}
@@ -178,6 +180,7 @@ type queueData struct {
 	Groups    List[penstock.GroupStatus]
 	Running   List[Running]
 	Schedules List[Schedule]
+	Waits     Waits
 	History   map[string][]float64
 }
 
@@ -191,7 +194,7 @@ func (c *Console) queue(ctx context.Context, r *call) (string, any, error) {
 	if i < 0 {
 		return "", nil, penstock.ErrNoQueue
 	}
-	d := queueData{QueueStatus: s.Queues[i], History: c.history.all()}
+	d := queueData{QueueStatus: s.Queues[i], Waits: c.waits(name), History: c.history.all()}
 	_, d.Finds = c.o.Store.(finders)
 	if d.Groups, err = c.groups(ctx, r); err != nil {
 		return "", nil, err

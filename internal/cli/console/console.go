@@ -49,7 +49,7 @@ configuration file has the same settings.`,
 				return err
 			}
 			c.Listen = cmp.Or(c.Listen, cli.ConsoleListen)
-			if _, err := a.ServeConsole(cmd.Context(), c, doctor.Findings); err != nil {
+			if _, err := a.ServeConsole(cmd.Context(), c, doctor.Findings, nil); err != nil {
 				return err
 			}
 			<-cmd.Context().Done()

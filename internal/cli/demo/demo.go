@@ -171,7 +171,7 @@ func showing(a *cli.App, cfg *demo.Config, listen string, clear func()) (end fun
 		over = a.Over(url, schema)
 		c := config.Console{Listen: listen}
 		c.SetDefaults()
-		at, err := over.ServeConsole(ctx, c, doctor.Findings)
+		at, err := over.ServeConsole(ctx, c, doctor.Findings, nil)
 		if err == nil {
 			fmt.Fprintf(a.Stderr, "The console is at %s\n", at)
 		}

@@ -167,10 +167,14 @@ func relay(ctx context.Context, a *cli.App, f *relayFlags) error {
 	}
 	slog.SetDefault(log) // where stores write their warnings
 	defer cli.WarnOfDifferences(ctx, store, "", log)()
-	if _, err := a.ServeConsole(ctx, cfg.Console, doctor.Findings); err != nil {
+	o := run.Options{Store: store, Holder: f.holder, Log: log}
+	if cfg.Console.Listen != "" { // which shows latencies
+		o.Metrics = run.NewMetrics(cfg, o)
+	}
+	if _, err := a.ServeConsole(ctx, cfg.Console, doctor.Findings, o.Metrics); err != nil {
 		return err
 	}
-	return runUntilSignals(ctx, a, cfg, run.Options{Store: store, Holder: f.holder, Log: log})
+	return runUntilSignals(ctx, a, cfg, o)
 }
 
 // runUntilSignals runs what cfg describes until the first signal drains it, or the second ends it.

@@ -173,7 +173,7 @@ func workUntilSignals(ctx context.Context, a *cli.App, name string, f *workFlags
 	if err := f.metrics.Serve(a, m); err != nil {
 		return err
 	}
-	if err := f.console.Beside(ctx, a, doctor.Findings); err != nil {
+	if err := f.console.Beside(ctx, a, doctor.Findings, m); err != nil {
 		return err
 	}
 	return run(ctx, hurried, a, store.Queue(name), name, f, seen, log)
