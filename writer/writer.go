@@ -473,14 +473,18 @@ func (g *group) commit(calls []*call) error {
 	g.w.mu.Lock()
 	g.w.stats.Commits++
 	g.w.mu.Unlock()
+	rows := 0
+	for _, c := range calls {
+		rows += c.rows()
+	}
 	if !g.queue {
-		var msgs []penstock.Message
+		msgs := make([]penstock.Message, 0, rows)
 		for _, c := range calls {
 			msgs = append(msgs, c.msgs...)
 		}
 		return g.w.store.Publish(g.w.ctx, g.name, msgs...)
 	}
-	var jobs []penstock.NewJob
+	jobs := make([]penstock.NewJob, 0, rows)
 	for _, c := range calls {
 		jobs = append(jobs, c.jobs...)
 	}
