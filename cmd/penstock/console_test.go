@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -189,3 +190,70 @@ func TestConsoleBesideWork(t *testing.T) {
 		t.Errorf("for other machines without a token: %d %s", code, stderr.String())
 	}
 }
+
+// Several databases are on one list, each below its own path with its own API, under the roles and with the audit of one.
+func TestConsoleOfSeveralDatabases(t *testing.T) {
+	one, two := urlDesk(t, sqliteFile(t)), urlDesk(t, sqliteFile(t))
+	one.must("queue", "create", "mails")
+	two.must("queue", "create", "bills")
+	dir := t.TempDir()
+	log, lines := address{make(chan string, 1)}, &strings.Builder{}
+	var writing sync.Mutex
+	a := cli.New(strings.NewReader(""), io.Discard, writer(func(p []byte) (int, error) {
+		writing.Lock()
+		defer writing.Unlock()
+		lines.Write(p)
+		return log.Write(p)
+	}))
+	a.Getenv = func(name string) string {
+		return map[string]string{"PENSTOCK_CONSOLE_READ_TOKEN": "secret", "PENSTOCK_CONSOLE_OPERATE_TOKEN": "more"}[name]
+	}
+	a.Open = func(_ context.Context, url, _ string) (penstock.Store, error) {
+		if strings.Contains(url, "/a/") {
+			return one.open(), nil
+		}
+		return two.open(), nil
+	}
+	url, stop := consoleOf(t, a, log, "console", "--listen", "127.0.0.1:0", "--base-path", "/ops", "--title", "all shops", "--database-url", "sqlite:"+dir+"/a/shop.db", "--database-url", "sqlite:"+dir+"/b/shop.db")
+	for path, want := range map[string]string{"": `href="/ops/shop-2/"`, "shop/": "mails", "shop-2/": "bills", "shop-2/queues/bills": "All databases", "shop/api/v1/status": `"queue":"mails"`,
+		"shop-2/api/v1/openapi.json": "3.1.0", "static/console.css": "--fg", "shop-2/static/app.js": "fetch"} {
+		if code, text := get(t, url+path, "secret"); code != 200 || !strings.Contains(text, want) {
+			t.Errorf("%q: %d without %q: %s", path, code, want, text)
+		}
+		if code, _ := get(t, url+path, ""); code != http.StatusUnauthorized {
+			t.Errorf("%q without the token: %d", path, code)
+		}
+	}
+	if code, _ := get(t, url+"shop-3/", "secret"); code != http.StatusNotFound {
+		t.Errorf("a database that is not there: %d", code)
+	}
+	for user, want := range map[string]int{"read": http.StatusForbidden, "operate": http.StatusOK} {
+		r, err := http.NewRequestWithContext(t.Context(), "POST", url+"shop-2/api/v1/queues/bills/settings", strings.NewReader(`{"paused": true}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.SetBasicAuth(user, map[string]string{"read": "secret", "operate": "more"}[user])
+		r.Header.Set("Content-Type", "application/json")
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		if answer.StatusCode != want {
+			t.Errorf("pausing as %s: %s", user, answer.Status)
+		}
+	}
+	stop()
+	writing.Lock()
+	defer writing.Unlock()
+	if !strings.Contains(lines.String(), "did settings") || !strings.Contains(lines.String(), "database=shop-2") {
+		t.Errorf("the audit is %s", lines)
+	}
+	if status := two.must("status", "--json"); !strings.Contains(status, `"paused":true`) {
+		t.Errorf("the queue is not paused: %s", status)
+	}
+}
+
+type writer func(p []byte) (int, error)
+
+func (w writer) Write(p []byte) (int, error) { return w(p) }

@@ -42,12 +42,13 @@ type App struct {
 	answers     *bufio.Reader // of stdin; nil until something was asked
 	opened      []io.Closer
 
-	DatabaseURL string
-	Schema      string
-	Profile     string
-	ConfigFile  string
-	LogLevel    string
-	LogFormat   string
+	DatabaseURL  string
+	DatabaseURLs []string // each that was given; the last counts, but for verbs that take several
+	Schema       string
+	Profile      string
+	ConfigFile   string
+	LogLevel     string
+	LogFormat    string
 }
 
 // New is a command line whose writes to stdout that fail are not lost, and which
@@ -66,10 +67,20 @@ func (a *App) Close() {
 	}
 }
 
+// DatabaseFlag takes --database-url.
+type DatabaseFlag struct{ *App }
+
+func (f DatabaseFlag) String() string { return "" }
+func (f DatabaseFlag) Type() string   { return "string" }
+func (f DatabaseFlag) Set(url string) error {
+	f.DatabaseURL, f.DatabaseURLs = url, append(f.DatabaseURLs, url)
+	return nil
+}
+
 // Over is a with another database, and nothing opened: close it, too.
 func (a *App) Over(url, schema string) *App {
 	b := *a
-	b.DatabaseURL, b.Schema, b.ConfigFile, b.opened = url, schema, "", nil
+	b.DatabaseURL, b.Schema, b.ConfigFile, b.opened, b.DatabaseURLs = url, schema, "", nil, nil
 	return &b
 }
 

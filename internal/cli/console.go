@@ -4,8 +4,11 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"net/http"
 	"net/url"
 	"os"
+	"path"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -95,7 +98,7 @@ const readToken, operateToken = "PENSTOCK_CONSOLE_READ_TOKEN", "PENSTOCK_CONSOLE
 type Findings func(*App, penstock.Store) func(context.Context) ([]doctor.Finding, error)
 
 // ServeConsole serves a console over the database of the flags until the verb ends, if it has an address, and returns its URL.
-// m has the latencies of this process; nil if it neither relays nor works.
+// m has the latencies of this process; nil if it neither relays nor works, and may show several databases.
 func (a *App) ServeConsole(ctx context.Context, c config.Console, findings Findings, m *metrics.Metrics) (at string, err error) {
 	if c.Listen == "" {
 		return "", nil
@@ -112,25 +115,49 @@ func (a *App) ServeConsole(ctx context.Context, c config.Console, findings Findi
 		}
 	}
 	options := web.Options{Listen: c.Listen, Credentials: credentials, Logger: log}
+	several := m == nil && len(a.DatabaseURLs) > 1
 	if err := options.Check(); err != nil {
 		if field, ok := errors.AsType[*penstock.FieldError](err); ok && strings.Contains(field.Hint, "token") {
 			field.Hint = "set " + readToken + " or " + operateToken + ", or listen on 127.0.0.1"
 		}
 		return "", Usage(err)
 	}
-	store, err := a.openForConsole(ctx, time.Duration(c.StatementTimeout))
-	if err != nil {
-		return "", err
+	var all []console.Options
+	names := map[string]bool{"static": true}
+	for _, over := range a.eachDatabase(several) {
+		store, err := over.openForConsole(ctx, time.Duration(c.StatementTimeout))
+		if err != nil {
+			return "", err
+		}
+		shown, ok := store.(console.Store)
+		if !ok {
+			return "", Usage(errors.New("this database's driver has no console: use PostgreSQL or SQLite"))
+		}
+		o := console.Options{Store: shown, Findings: findings(over, store), BasePath: c.BasePath, Redact: c.Redact, Logger: log}
+		if m != nil {
+			o.Waits = m.Waits()
+		}
+		if several {
+			name := nameOf(over.DatabaseURL)
+			for n := 2; o.Title == "" || names[o.Title]; n++ {
+				if o.Title = name; names[name] {
+					o.Title += "-" + strconv.Itoa(n)
+				}
+			}
+			names[o.Title] = true
+			o.Logger = log.With("database", o.Title)
+		} else {
+			o.Title = c.Title
+		}
+		all = append(all, o)
 	}
-	shown, ok := store.(console.Store)
-	if !ok {
-		return "", Usage(errors.New("this database's driver has no console: use PostgreSQL or SQLite"))
+	var pages interface {
+		http.Handler
+		Watch(ctx context.Context)
+	} = console.New(all[0])
+	if several {
+		pages = console.NewSeveral(c.BasePath, c.Title, all)
 	}
-	of := console.Options{Store: shown, Findings: findings(a, store), BasePath: c.BasePath, Redact: c.Redact, Title: c.Title, Logger: log}
-	if m != nil {
-		of.Waits = m.Waits()
-	}
-	pages := console.New(of)
 	server, err := web.Serve(options, pages)
 	if err != nil {
 		return "", err
@@ -140,6 +167,40 @@ func (a *App) ServeConsole(ctx context.Context, c config.Console, findings Findi
 	at = "http://" + server.Addr + strings.TrimRight(c.BasePath, "/") + "/"
 	log.Info("serving the console", "url", at, "pid", os.Getpid())
 	return at, nil
+}
+
+// eachDatabase is a, or one for each database that the flags name.
+func (a *App) eachDatabase(several bool) (all []*App) {
+	if !several {
+		return []*App{a}
+	}
+	for _, url := range a.DatabaseURLs {
+		over := a.Over(url, a.Schema)
+		a.Later(closing(over.Close))
+		all = append(all, over)
+	}
+	return all
+}
+
+type closing func()
+
+func (f closing) Close() error {
+	f()
+	return nil
+}
+
+// nameOf is what a database is called in a path: its name, or that of its file.
+func nameOf(at string) string {
+	name, isFile := strings.CutPrefix(at, "sqlite:")
+	if isFile {
+		name = strings.TrimSuffix(path.Base(name), path.Ext(name))
+	} else if u, err := url.Parse(at); err == nil && u.Scheme != "" {
+		name = cmp.Or(strings.Trim(u.Path, "/"), u.Hostname())
+	} else {
+		name = "" // what cannot be read may have a password anywhere
+	}
+	name = strings.Trim(regexp.MustCompile(`[^\p{L}\p{N}._-]+`).ReplaceAllString(name, "-"), "-.")
+	return cmp.Or(name, "database")
 }
 
 // openForConsole opens the database with a limit for each statement, and connections of its own: whoever looks keeps no

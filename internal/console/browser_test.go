@@ -16,8 +16,10 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/console"
 	"github.com/penstock/penstock/internal/testbrowser"
+	"github.com/penstock/penstock/internal/web"
 	"github.com/penstock/penstock/store/postgres"
 	"github.com/penstock/penstock/store/postgres/postgrestest"
+	"github.com/penstock/penstock/store/sqlite"
 )
 
 // axe is axe-core, from its npm package.
@@ -151,6 +153,24 @@ func TestInABrowser(t *testing.T) {
 	if got := text(".state"); got != "dead" {
 		t.Errorf("the message of ann is shown as %q", got)
 	}
+
+	// Several databases, of which one is down.
+	down, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "down.db"), sqlite.Options{})
+	must(t, err)
+	must(t, down.Migrate(t.Context()))
+	must(t, down.Close())
+	several, err := web.Serve(web.Options{Listen: "127.0.0.1:0"}, console.NewSeveral("/ops", "", []console.Options{{Store: s, Title: "shop"}, {Store: down, Title: "billing"}}))
+	must(t, err)
+	t.Cleanup(func() { several.Close() })
+	one := d.url
+	d.url = "http://" + several.Addr + "/ops"
+	look("databases", "/")
+	if got := text("tbody tr:nth-child(2)"); !strings.Contains(got, "closed") {
+		t.Errorf("of a database that is down the list says %q", got)
+	}
+	click("tbody a", "location.pathname === '/ops/shop/' && document.querySelector('#ready-mails') !== null")
+	click("header a", "location.pathname === '/ops/' && document.querySelector('h1').innerText === 'Databases'")
+	d.url = one
 
 	// Who may only read sees no button.
 	b.Headers(map[string]string{"Authorization": "Bearer r"})

@@ -87,6 +87,8 @@ type Options struct {
 	Findings func(ctx context.Context) ([]doctor.Finding, error)
 	// BasePath is where this is behind a proxy, as in /penstock; empty for the root.
 	BasePath string
+	// Up is where the list of several databases is; empty if there is one database.
+	Up string
 	// Redact are names of headers, and of members of JSON payloads at any depth, whose values are not shown.
 	Redact []string
 	// Title tells one console from another.
@@ -149,10 +151,14 @@ func New(o Options) *Console {
 // policy lets a page use what comes from here, and nothing else.
 const policy = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
-func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func protect(w http.ResponseWriter) {
 	for name, value := range map[string]string{"Content-Security-Policy": policy, "X-Content-Type-Options": "nosniff", "Referrer-Policy": "same-origin", "Cache-Control": "no-store"} {
 		w.Header().Set(name, value)
 	}
+}
+
+func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	protect(w)
 	if c.o.BasePath != "" {
 		if r.URL.Path == c.o.BasePath {
 			http.Redirect(w, r, c.o.BasePath+"/", http.StatusMovedPermanently)

@@ -47,6 +47,7 @@ var templates = template.Must(template.New("").Funcs(template.FuncMap{
 // page is what every template gets.
 type page struct {
 	Base, Title, Name string
+	Up                string // the list of databases, if there are several
 	Operate           bool
 	Live              bool // brings itself up to date
 	At                time.Time
@@ -92,7 +93,12 @@ func (c *Console) page(pattern, name string, live bool, read func(ctx context.Co
 }
 
 func (c *Console) show(w http.ResponseWriter, r *http.Request, code int, name string, p page) {
-	p.Base, p.Operate, p.At, p.Name = c.o.BasePath, mayOperate(r), time.Now().UTC(), cmp.Or(c.o.Title, "Penstock")
+	p.Base, p.Up, p.Name = c.o.BasePath, c.o.Up, c.o.Title
+	c.showAt(w, r, code, name, p)
+}
+
+func (c *Console) showAt(w http.ResponseWriter, r *http.Request, code int, name string, p page) {
+	p.Operate, p.At, p.Name = mayOperate(r), time.Now().UTC(), cmp.Or(p.Name, "Penstock")
 	var body bytes.Buffer
 	if err := templates.ExecuteTemplate(&body, name+".html", p); err != nil {
 		c.o.Logger.Error("console: a page cannot be shown", "page", name, "err", err)

@@ -37,10 +37,14 @@ each kind. Every statement is ended after --statement-timeout. Behind PgBouncer,
 has to be told to let that through (ignore_startup_parameters = statement_timeout), or
 with a URL that sets it, use --statement-timeout 0.
 
+--database-url may be repeated: then the first page is a list of the databases, and each is
+below a path of its own, the name of the database or of its file, with its own API.
+
 A relay and a worker serve it, too, with --console-listen. The section console of the
 configuration file has the same settings.`,
 		Example: `  penstock console
   PENSTOCK_CONSOLE_OPERATE_TOKEN=$(openssl rand -hex 32) penstock console --listen 0.0.0.0:8484
+  penstock console --database-url postgres://localhost/shop --database-url postgres://localhost/billing
   curl -H "Authorization: Bearer $TOKEN" http://localhost:8484/api/v1/status`,
 		Args: cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
