@@ -21,6 +21,9 @@ func TestPortableProfile(t *testing.T) {
 	portable("publish", "orders", "--key", "k", "--payload", "one")
 	clitest.Contains(t, portable("tail", "orders", "--limit", "1"), "one")
 	clitest.Contains(t, portable("status"), "orders")
+	portable("queue", "create", "thumbnails", "--order", "lifo")
+	portable("enqueue", "thumbnails", "job")
+	clitest.Contains(t, portable("status"), "thumbnails")
 	invoke(t, "outbox", "list", "--database-url", url).wants(t, cli.ExitDatabase, "penstock migrate")
 	invoke(t, "outbox", "list", "--database-url", url, "--profile", "odd").wants(t, cli.ExitUsage, "portable")
 

@@ -31,7 +31,10 @@ func (s *Store) CreateOutbox(ctx context.Context, name string) error {
 	if err := penstock.ValidateOutboxName(name); err != nil {
 		return err
 	}
-	err := s.tx(ctx, func(tx pgx.Tx) error {
+	return s.tx(ctx, func(tx pgx.Tx) error {
+		if err := s.nameFree(ctx, tx, "outbox", name); err != nil {
+			return err
+		}
 		if _, err := tx.Exec(ctx, s.sql("insert into {schema}.outboxes (name, uid, buckets) values ($1, $2, $3)", ""), name, strings.ToLower(rand.Text()[:12]), s.opts.Buckets); err != nil {
 			return err
 		}
@@ -41,10 +44,6 @@ func (s *Store) CreateOutbox(ctx context.Context, name string) error {
 		}
 		return s.define(ctx, s.sql("create_outbox", name))
 	})
-	if pgerror.State(err) == "23505" {
-		return fmt.Errorf("%w: %q", penstock.ErrOutboxExists, name)
-	}
-	return err
 }
 
 // DropOutbox implements penstock.Store.

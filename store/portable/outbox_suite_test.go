@@ -68,25 +68,27 @@ func instanceOn(t testing.TB, direct string, opts portable.Options) storetest.In
 	proxy := tcpproxy.New(t, u.Host)
 	u.Host = proxy.Addr()
 	return storetest.Instance{
-		Store: openStore(t, u.String(), opts),
-		Begin: func(ctx context.Context) (storetest.Tx, error) {
-			conn, err := pgx.Connect(ctx, direct)
-			if err != nil {
-				return nil, err
-			}
-			tx, err := conn.Begin(ctx)
-			if err != nil {
-				_ = conn.Close(ctx)
-				return nil, err
-			}
-			return &businessTx{tx: tx, conn: conn}, nil
-		},
+		Store:   openStore(t, u.String(), opts),
+		Begin:   func(ctx context.Context) (storetest.Tx, error) { return beginOn(ctx, direct) },
 		Another: func(t testing.TB) penstock.Store { return openStore(t, direct, opts) },
 		Outage: func(t testing.TB) (down, up func()) {
 			t.Cleanup(proxy.Resume)
 			return proxy.Refuse, proxy.Resume
 		},
 	}
+}
+
+func beginOn(ctx context.Context, url string) (*businessTx, error) {
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return nil, err
+	}
+	tx, err := conn.Begin(ctx)
+	if err != nil {
+		_ = conn.Close(ctx)
+		return nil, err
+	}
+	return &businessTx{tx: tx, conn: conn}, nil
 }
 
 // businessTx is a transaction on a connection of its own.

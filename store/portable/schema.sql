@@ -75,4 +75,88 @@ create index if not exists entries_due on {schema}.entries (subscription_id, due
 
 create index if not exists entries_hold on {schema}.entries (subscription_id, hold) where hold is not null;
 
+create table if not exists {schema}.queues (
+  id bigint generated always as identity primary key,
+  name text not null unique,
+  lifo boolean not null,
+  paused boolean not null default false,
+  max_attempts integer not null default 25,
+  max_running integer not null default 0,
+  dedup_window bigint not null default 3600000000000 -- nanoseconds
+);
+
+create sequence if not exists {schema}.job_ids;
+
+-- Jobs that were claimed. With group_key, priority and ts the row of a job is found without an index by its id.
+create table if not exists {schema}.leases (
+  lease bigint generated always as identity primary key, -- never comes again, so a late Ack cannot mean another claim
+  queue_id bigint not null,
+  seq bigint not null,
+  group_key text not null,
+  priority smallint not null,
+  ts timestamptz not null,
+  key text not null,
+  attempt integer not null,
+  until timestamptz not null,
+  worker text not null,
+  unique (queue_id, seq)
+);
+
+create index if not exists leases_until on {schema}.leases (until, queue_id);
+
+create index if not exists leases_key on {schema}.leases (queue_id, key) where key <> '';
+
+-- Jobs that have begun and are to run again, from due on; those that run have their row still.
+create table if not exists {schema}.tries (
+  queue_id bigint not null,
+  seq bigint not null,
+  group_key text collate "C" not null,
+  priority smallint not null,
+  ts timestamptz not null,
+  key text not null,
+  due timestamptz not null,
+  attempts integer not null,
+  since timestamptz,
+  failures jsonb,
+  primary key (queue_id, seq)
+);
+
+create index if not exists tries_due on {schema}.tries (group_key, queue_id, due);
+
+create index if not exists tries_key on {schema}.tries (queue_id, key, seq) where key <> '';
+
+create table if not exists {schema}.dead_jobs (
+  queue_id bigint not null,
+  seq bigint not null,
+  group_key text collate "C" not null,
+  priority smallint not null,
+  created_at timestamptz not null,
+  key text,
+  headers jsonb,
+  payload bytea not null,
+  attempts integer not null,
+  since timestamptz,
+  failures jsonb,
+  died_at timestamptz not null,
+  primary key (queue_id, seq)
+);
+
+-- Which job came first with a dedup key.
+create table if not exists {schema}.dedup (
+  queue_id bigint not null,
+  dedup_key text not null,
+  seq bigint not null,
+  at timestamptz not null,
+  primary key (queue_id, dedup_key)
+);
+
+create table if not exists {schema}.schedules (
+  queue_id bigint not null,
+  name text collate "C" not null,
+  cron text not null,
+  next timestamptz not null,
+  job jsonb not null, -- a penstock.NewJob
+  primary key (queue_id, name)
+);
+
 insert into {schema}.version (version) select {version} where not exists (select from {schema}.version where version = {version});

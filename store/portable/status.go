@@ -76,9 +76,6 @@ func (s *Store) Names(ctx context.Context, of string) (names []string, err error
 	if err := s.ready(ctx); err != nil {
 		return nil, err
 	}
-	if of == "queues" {
-		return nil, nil
-	}
 	rows, err := s.pool.Query(ctx, s.sql(`select distinct name collate "C" as name from {schema}.`+of+` order by name`, ""))
 	if err != nil {
 		return nil, s.explain(err)

@@ -1,4 +1,4 @@
-// Package portable keeps outboxes on plain tables, for databases that speak PostgreSQL's
+// Package portable keeps outboxes and queues on plain tables, for databases that speak PostgreSQL's
 // protocol without its transaction ids, snapshots, advisory locks and LISTEN, and for
 // PostgreSQL itself. DESIGN.md says how, and what it does not promise.
 package portable
@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"path"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -49,6 +50,7 @@ type Store struct {
 
 	retries retry.Counter
 	checked atomic.Bool // the schema was found to be this version's
+	queues  sync.Map    // *queueRow by name
 }
 
 var _ penstock.Store = (*Store)(nil)
@@ -115,7 +117,7 @@ func (s *Store) sql(statement, outbox string) string {
 	if text, ok := statements[statement]; ok {
 		statement = text
 	}
-	return strings.NewReplacer("{schema}", s.schema, "{table}", pgx.Identifier{s.opts.Schema, tableOf(outbox)}.Sanitize(), "{buckets}", fmt.Sprint(s.opts.Buckets)).Replace(statement)
+	return strings.NewReplacer("{schema}", s.schema, "{table}", pgx.Identifier{s.opts.Schema, tableOf(outbox)}.Sanitize(), "{buckets}", fmt.Sprint(s.opts.Buckets), "{ids}", pg.Literal(s.schema+".job_ids")).Replace(statement)
 }
 
 // tableOf is the table with an outbox's messages.

@@ -1,0 +1,191 @@
+package portable
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/penstock/penstock"
+)
+
+// QueueTx is what Enqueue needs of a pgx transaction; pgx.Tx, *pgx.Conn and *pgxpool.Pool have it.
+type QueueTx = interface {
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+// Queue enqueues within the application's transactions.
+type Queue struct {
+	store *Store
+	name  string
+}
+
+// NewQueue names a queue in a schema ("" for the default); it does not look whether there is one.
+func NewQueue(schema, name string) *Queue {
+	if schema == "" {
+		schema = DefaultSchema
+	}
+	return &Queue{&Store{schema: pgx.Identifier{schema}.Sanitize(), opts: Options{Schema: schema}}, name}
+}
+
+// Enqueue writes jobs within tx, and says what became of each, in the order given: they run if tx commits, and never if it rolls
+// back. One statement, or four if any has a DedupKey. Errors: *penstock.FieldError for a job that cannot
+// be carried (then nothing is written and tx goes on), ErrNoQueue.
+func (q *Queue) Enqueue(ctx context.Context, tx QueueTx, jobs ...penstock.NewJob) ([]penstock.Enqueued, error) {
+	n := newJobs{}
+	dedup := false
+	for i := range jobs {
+		if err := jobs[i].Validate(); err != nil {
+			return nil, fmt.Errorf("job %d of %d: %w", i+1, len(jobs), err)
+		}
+		dedup = dedup || jobs[i].DedupKey != ""
+	}
+	made := make([]penstock.Enqueued, len(jobs))
+	if dedup {
+		if err := q.sift(ctx, tx, jobs, made); err != nil {
+			return nil, orNoQueue(err, q.name)
+		}
+	}
+	var at []int
+	for i := range jobs {
+		if made[i].Deduplicated {
+			continue
+		}
+		if err := n.add(&jobs[i], made[i].ID); err != nil {
+			return nil, err
+		}
+		at = append(at, i)
+	}
+	if len(at) == 0 {
+		return made, nil
+	}
+	rows, err := tx.Query(ctx, q.store.queueSQL("enqueue", q.name, false), n.seqs, n.groups, n.priorities, n.notBefore, n.keys, n.headers, n.payloads)
+	if err != nil {
+		return nil, orNoQueue(err, q.name)
+	}
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	if err != nil {
+		return nil, orNoQueue(err, q.name)
+	}
+	for k, i := range at {
+		made[i].ID = ids[k]
+	}
+	return made, nil
+}
+
+// newJobs are columns.
+type newJobs struct {
+	seqs          []*int64
+	groups        []string
+	priorities    []int16
+	notBefore     []*time.Time
+	keys, headers []*string
+	payloads      [][]byte
+}
+
+func (n *newJobs) add(j *penstock.NewJob, seq int64) error {
+	var number *int64
+	if seq != 0 {
+		number = &seq
+	}
+	var headers *string
+	if len(j.Headers) > 0 {
+		text, err := json.Marshal(j.Headers)
+		if err != nil {
+			return err
+		}
+		headers = orNull(string(text))
+	}
+	payload := j.Payload
+	if payload == nil {
+		payload = []byte{} // nil would be NULL
+	}
+	n.seqs, n.groups, n.priorities = append(n.seqs, number), append(n.groups, j.Group), append(n.priorities, int16(j.Priority))
+	n.notBefore = append(n.notBefore, orNullTime(j.NotBefore.Add(time.Microsecond-1).Truncate(time.Microsecond))) // never too early
+	if j.NotBefore.IsZero() {
+		n.notBefore[len(n.notBefore)-1] = nil
+	}
+	n.keys, n.headers, n.payloads = append(n.keys, orNull(j.Key)), append(n.headers, headers), append(n.payloads, payload)
+	return nil
+}
+
+// sift draws the ids of jobs and finds out which are there already.
+func (q *Queue) sift(ctx context.Context, tx QueueTx, jobs []penstock.NewJob, made []penstock.Enqueued) error {
+	var id, window int64
+	if err := tx.QueryRow(ctx, q.store.sql("select id, dedup_window from {schema}.queues where name = $1", ""), q.name).Scan(&id, &window); err != nil {
+		return err
+	}
+	rows, err := tx.Query(ctx, q.store.sql("select nextval({ids}) from generate_series(1, $1::integer)", ""), len(jobs))
+	if err != nil {
+		return err
+	}
+	drawn, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	if err != nil {
+		return err
+	}
+	var keys []string
+	var seqs []int64
+	first := map[string]int{}
+	for i := range jobs {
+		made[i].ID = drawn[i]
+		if k := jobs[i].DedupKey; k != "" {
+			if _, again := first[k]; !again {
+				first[k], keys, seqs = i, append(keys, k), append(seqs, drawn[i])
+			}
+		}
+	}
+	if _, err := tx.Exec(ctx, q.store.sql("note_dedup", ""), id, keys, seqs, window/1000); err != nil {
+		return err
+	}
+	if rows, err = tx.Query(ctx, q.store.sql("select dedup_key, seq from {schema}.dedup where queue_id = $1 and dedup_key = any ($2)", ""), id, keys); err != nil {
+		return err
+	}
+	var key string
+	var seq int64
+	known := map[string]int64{}
+	if _, err := pgx.ForEachRow(rows, []any{&key, &seq}, func() error { known[key] = seq; return nil }); err != nil {
+		return err
+	}
+	for i := range jobs {
+		if k := jobs[i].DedupKey; k != "" && known[k] != drawn[i] {
+			made[i] = penstock.Enqueued{ID: known[k], Deduplicated: true}
+		}
+	}
+	return nil
+}
+
+// Enqueue implements penstock.Queue.
+func (q queue) Enqueue(ctx context.Context, jobs ...penstock.NewJob) (made []penstock.Enqueued, err error) {
+	if len(jobs) == 0 {
+		_, err := q.store.findQueue(ctx, q.name)
+		return nil, err
+	}
+	if err := q.store.ready(ctx); err != nil {
+		return nil, err
+	}
+	dedup := false
+	for i := range jobs {
+		dedup = dedup || jobs[i].DedupKey != ""
+	}
+	to := &Queue{q.store, q.name}
+	if !dedup { // one statement is a transaction
+		err = q.store.explain(q.store.retries.Do(ctx, func() (err error) {
+			made, err = to.Enqueue(ctx, q.store.pool, jobs...)
+			return err
+		}))
+		return made, err
+	}
+	err = q.store.tx(ctx, func(tx pgx.Tx) (err error) {
+		made, err = to.Enqueue(ctx, tx, jobs...)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return made, nil
+}

@@ -1,0 +1,97 @@
+package portable_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/store/portable"
+)
+
+// While a snapshot is pinned nothing that was deleted is cleaned up. A dequeue does not walk over it all the same: the pages
+// that it reads stay as many.
+func TestQueueIsFlatWhilePinned(t *testing.T) {
+	t.Parallel()
+	for _, order := range []penstock.QueueOrder{penstock.FIFO, penstock.LIFO} {
+		t.Run(string(order), func(t *testing.T) {
+			t.Parallel()
+			// Nothing commits late here, and what time decides is left out: looking again for it.
+			f := newFixture(t, portable.Options{Margin: time.Millisecond, Sweep: time.Hour})
+			f.must(f.store.CreateQueue(t.Context(), "jobs", order))
+			q := f.store.Queue("jobs")
+			defer pin(t, f.url)()
+			enqueue := func(n int) {
+				jobs := make([]penstock.NewJob, n)
+				for i := range jobs {
+					jobs[i].Payload = []byte("job")
+				}
+				_, err := q.Enqueue(t.Context(), jobs...)
+				f.must(err)
+			}
+			dequeue := func(n int) {
+				for range n {
+					jobs, err := q.Claim(t.Context(), penstock.Claim{Jobs: 1, Lease: time.Hour})
+					f.must(err)
+					if len(jobs) != 1 {
+						t.Fatalf("claimed %d jobs", len(jobs))
+					}
+					_, err = q.Ack(t.Context(), jobs[0].Lease)
+					f.must(err)
+				}
+			}
+			const n = 100
+			measure := func() (pages, entries float64) {
+				enqueue(n / 2) // the rest comes from what was there before, beyond what is deleted
+				p, e := f.reads()
+				dequeue(n)
+				pages, entries = f.reads()
+				return (pages - p) / n, (entries - e) / n
+			}
+			enqueue(10 * n)
+			dequeue(n / 10)
+			pages, entries := measure()
+			for range 8 {
+				enqueue(n)
+				dequeue(n)
+			}
+			lastPages, lastEntries := measure()
+			t.Logf("%.1f pages and %.1f entries per dequeue at first, %.1f and %.1f after %d", pages, entries, lastPages, lastEntries, 10*n)
+			if lastPages > 1.3*pages || lastEntries > 1.3*entries {
+				t.Error("a dequeue reads more than at first")
+			}
+		})
+	}
+}
+
+// reads are the pages of the store's tables and indexes, and the entries of indexes, that were read so far. A server notes
+// them when a connection ends.
+func (f *fixture) reads() (pages, entries float64) {
+	f.Helper()
+	ctx := f.Context()
+	conn, err := pgx.Connect(ctx, f.url)
+	f.must(err)
+	defer func() { _ = conn.Close(ctx) }()
+	others := "from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid() and state = 'idle'"
+	_, err = conn.Exec(ctx, "select pg_terminate_backend(pid) "+others)
+	f.must(err)
+	for last := -1.0; ; last = pages {
+		var left int
+		f.must(conn.QueryRow(ctx, "select count(*) "+others).Scan(&left))
+		f.must(conn.QueryRow(ctx, `select (select sum(heap_blks_read + heap_blks_hit + coalesce(idx_blks_read + idx_blks_hit, 0)) from pg_statio_user_tables where schemaname = 'penstock_portable')::float8,
+			(select sum(idx_tup_read) from pg_stat_user_indexes where schemaname = 'penstock_portable')::float8`).Scan(&pages, &entries))
+		if left == 0 && pages == last {
+			break
+		}
+		if err := ctx.Err(); err != nil {
+			f.Fatal(fmt.Errorf("%d connections are left: %w", left, err))
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	for _, err := f.store.Names(ctx, "queues"); err != nil && ctx.Err() == nil; { // the pool learns that its connections are gone
+		_, err = f.store.Names(ctx, "queues")
+	}
+	return pages, entries
+}

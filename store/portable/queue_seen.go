@@ -1,0 +1,166 @@
+package portable
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/seqset"
+)
+
+// groupSeen is what this process knows of a group: of each priority the times, in microseconds, between which no job was
+// left that was never claimed. A claim passes over them, so that it does not walk over what is deleted and, because of an
+// open snapshot, say, not cleaned up yet. It is no promise: what commits late is found by looking again.
+type groupSeen struct {
+	taken         [penstock.MaxPriority - penstock.MinPriority + 1]seqset.Set
+	near, all     time.Time     // when the margin was looked at again, and everything
+	pause         time.Duration // until that is due
+	checked       time.Time     // leases that end before this were seen to have ended
+	blocked       int           // how many jobs that wait for others of their keys were in the way
+	now, measured time.Time     // the database's clock, and this one's
+}
+
+const (
+	// lookAgain is how often the margin is looked at by a queue that always finds jobs, and by one that does not.
+	lookAgain, lookAgainIdle = 250 * time.Millisecond, 25 * time.Millisecond
+	// gaps is how many ranges are kept of a priority.
+	gaps      = 64
+	noTime    = int64(0)
+	farFuture = int64(253402300799000000) // the end of the year 9999
+)
+
+// look is where a claim looks.
+type look struct {
+	seen         *groupSeen
+	group        string
+	checked, now time.Time
+	cut          int64 // what is known after this was forgotten
+	blocked      int
+	priorities   []int16
+	after, upto  []time.Time
+}
+
+// look says where a claim is to look.
+func (q *queueRow) look(group string, o Options) *look {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	g := q.seen[group]
+	if g == nil {
+		if len(q.seen) > 1000 {
+			clear(q.seen)
+		}
+		g = &groupSeen{}
+		q.seen[group] = g
+	}
+	at := time.Now()
+	l := &look{seen: g, group: group, checked: g.checked.UTC(), blocked: g.blocked, cut: farFuture}
+	switch {
+	case at.Sub(g.all) > o.Sweep:
+		l.cut, g.all, g.near, l.checked = noTime, at, at, time.Time{}
+	case at.Sub(g.near) > g.pause:
+		l.cut, g.near = g.now.Add(at.Sub(g.measured)-o.Margin).UnixMicro(), at
+	}
+	for i, taken := range g.taken {
+		from := noTime
+		for _, r := range upTo(taken, l.cut) {
+			l.add(i, from, r[0]-1)
+			from = r[1]
+		}
+		l.add(i, from, farFuture)
+	}
+	return l
+}
+
+func (l *look) add(i int, after, upto int64) {
+	if upto > after {
+		l.priorities = append(l.priorities, int16(i+penstock.MinPriority))
+		l.after, l.upto = append(l.after, time.UnixMicro(after).UTC()), append(l.upto, time.UnixMicro(upto).UTC())
+	}
+}
+
+// saw notes what a claim has found: up to window jobs of each range.
+func (q *queueRow) saw(l *look, page []claimed, window int, full, expired bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	g := l.seen
+	g.now, g.measured, g.pause = l.now, time.Now(), lookAgainIdle
+	if full {
+		g.pause = lookAgain
+	}
+	if !expired {
+		g.checked = l.now.Add(-time.Second)
+	}
+	found := map[int16][]claimed{}
+	g.blocked = 0
+	for _, p := range page {
+		if p.waits {
+			g.blocked = min(g.blocked+1, 1000)
+		}
+		if p.fresh {
+			found[int16(p.job.Priority)] = append(found[int16(p.job.Priority)], p)
+		}
+	}
+	for i := range g.taken {
+		g.taken[i] = upTo(g.taken[i], l.cut)
+	}
+	for k, priority := range l.priorities {
+		from, upto := l.after[k].UnixMicro()+1, min(l.upto[k].UnixMicro(), l.now.UnixMicro())
+		n := 0
+		var left []int64
+		var last int64
+		for _, p := range found[priority] {
+			ts := p.ts.UnixMicro()
+			if ts < from || ts > l.upto[k].UnixMicro() {
+				continue
+			}
+			n++
+			last = ts
+			if p.job.Lease == 0 {
+				left = append(left, ts)
+			}
+		}
+		if n == window { // there may be more of them, of the last one's microsecond, too
+			if q.lifo {
+				from = last + 1
+			} else {
+				upto = last - 1
+			}
+		}
+		taken := &g.taken[int(priority)-penstock.MinPriority]
+		*taken = longest(taken.Union(without(from, upto, left)))
+	}
+}
+
+// without is a range without some of its numbers.
+func without(from, upto int64, left []int64) (s seqset.Set) {
+	slices.Sort(left)
+	for _, ts := range append(left, upto+1) {
+		if ts > from && from <= upto {
+			s = append(s, seqset.Range{from, min(ts-1, upto)})
+		}
+		from = max(from, ts+1)
+	}
+	return s
+}
+
+func upTo(s seqset.Set, last int64) (kept seqset.Set) {
+	for _, r := range s {
+		if r[0] <= last {
+			kept = append(kept, seqset.Range{r[0], min(r[1], last)})
+		}
+	}
+	return kept
+}
+
+// longest forgets the shortest ranges, if there are too many.
+func longest(s seqset.Set) seqset.Set {
+	if len(s) <= gaps {
+		return s
+	}
+	s = slices.Clone(s)
+	slices.SortFunc(s, func(a, b seqset.Range) int { return cmp.Compare(b[1]-b[0], a[1]-a[0]) })
+	s = s[:gaps/2]
+	slices.SortFunc(s, func(a, b seqset.Range) int { return cmp.Compare(a[0], b[0]) })
+	return s
+}

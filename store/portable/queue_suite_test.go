@@ -1,0 +1,55 @@
+package portable_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/store/portable"
+	"github.com/penstock/penstock/store/queuetest"
+)
+
+func TestQueue(t *testing.T) {
+	t.Parallel()
+	queuetest.Run(t, queuetest.Harness{
+		Open: func(t testing.TB) queuetest.Instance {
+			url := created.Database(t)
+			return queuetest.Instance{
+				Store:   openStore(t, url, portable.Options{}),
+				Begin:   func(ctx context.Context) (queuetest.Tx, error) { return beginOn(ctx, url) },
+				Another: func(t testing.TB) penstock.QueueStore { return openStore(t, url, portable.Options{}) },
+				Pin:     func(t testing.TB) func() { return pin(t, url) },
+				Backdate: func(t testing.TB, queue, schedule string, by time.Duration) {
+					exec(t, url, "update penstock_portable.schedules set next = $1 where name = $2 and queue_id = (select id from penstock_portable.queues where name = $3)",
+						time.Now().Add(-by), schedule, queue)
+				},
+			}
+		},
+		// Not Reclaim: plain tables do not shrink.
+		Features: queuetest.Features{ConcurrentWriters: true, Snapshots: true, Release: true},
+	})
+}
+
+// pin opens a snapshot that keeps the database from cleaning up.
+func pin(t testing.TB, url string) (release func()) {
+	ctx := context.Background()
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	release = func() { _ = conn.Close(ctx) }
+	t.Cleanup(release)
+	for _, sql := range []string{"begin isolation level repeatable read", "select 1"} {
+		if _, err := conn.Exec(ctx, sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return release
+}
+
+func (b *businessTx) Enqueue(ctx context.Context, queue string, jobs ...penstock.NewJob) ([]penstock.Enqueued, error) {
+	return portable.NewQueue("", queue).Enqueue(ctx, b.tx, jobs...)
+}

@@ -1,0 +1,41 @@
+-- Leases what comes next: of what was never claimed in the given ranges of each priority, and of what
+-- is to be tried again. What was looked at and not taken is returned, too, without its payload.
+with room as materialized (
+  select least($3, case when q.paused then 0
+                        when q.max_running = 0 then $3
+                        else greatest(q.max_running - (select count(*) from {schema}.leases l where l.queue_id = $1), 0) end)::integer as jobs
+    from {schema}.queues q
+   where q.id = $1
+), page as materialized (
+  select c.*
+    from unnest($6::smallint[], $7::timestamptz[], $8::timestamptz[]) r(priority, after, upto)
+    cross join lateral (
+      select t.priority, t.ts, t.seq, t.created_at, t.key, t.headers, t.payload, 0 as attempts, true as fresh, {blocked} as blocked
+        from {table} t
+       where t.group_key = $2 and t.priority = r.priority and t.ts > r.after and t.ts <= r.upto and t.ts <= (select clock_timestamp())
+         and (select l.lease from {schema}.leases l where l.queue_id = $1 and l.seq = t.seq) is null -- no join, which might read all
+         and (select a.seq from {schema}.tries a where a.queue_id = $1 and a.seq = t.seq) is null
+       order by t.ts {dir}, t.seq {dir}
+       limit $9) c
+  union all
+  (select t.priority, t.ts, t.seq, t.created_at, t.key, t.headers, t.payload, a.attempts, false, {blocked}
+     from {schema}.tries a
+     join {table} t on t.group_key = a.group_key and t.priority = a.priority and t.ts = a.ts and t.seq = a.seq
+    where a.queue_id = $1 and a.group_key = $2 and a.due <= (select clock_timestamp())
+      and (select l.lease from {schema}.leases l where l.queue_id = $1 and l.seq = a.seq) is null
+    order by a.due
+    limit $9)
+), taken as (
+  insert into {schema}.leases (queue_id, seq, group_key, priority, ts, key, attempt, until, worker)
+  select $1, p.seq, $2, p.priority, p.ts, coalesce(p.key, ''), p.attempts + 1, clock_timestamp() + $4 * interval '1 microsecond', $5
+    from page p
+   where not p.blocked
+   order by p.priority, p.ts {dir}, p.seq {dir}
+   limit (select coalesce((select jobs from room), 0))
+  returning lease, seq, attempt, until
+)
+select p.priority, p.ts, p.seq, p.fresh, p.blocked, coalesce(t.lease, 0), t.attempt, t.until, p.created_at, coalesce(p.key, ''),
+       case when t.lease is not null then p.headers end, case when t.lease is not null then p.payload end
+  from page p
+  left join taken t on t.seq = p.seq
+ order by p.priority, p.ts {dir}, p.seq {dir}

@@ -1,0 +1,6 @@
+-- Jobs that are claimed, with what they have been through: those of some leases, or whose time is over.
+select l.lease, l.seq, l.attempt, l.worker, coalesce(a.attempts, 0), a.since, a.failures, q.max_attempts
+  from {schema}.leases l
+  join {schema}.queues q on q.id = l.queue_id
+  left join {schema}.tries a on a.queue_id = l.queue_id and a.seq = l.seq
+ where l.queue_id = $1
