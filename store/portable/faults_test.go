@@ -39,8 +39,9 @@ type wireProxy struct {
 	faults [late + 1]atomic.Int64
 	mu     sync.Mutex
 	decide func(trip []byte) fault
-	let    chan struct{} // what is late go on
-	done   chan struct{} // the server has done it
+	delay  func() time.Duration // of each round trip
+	let    chan struct{}        // what is late go on
+	done   chan struct{}        // the server has done it
 }
 
 func (p *wireProxy) next(trip []byte) fault {
@@ -148,6 +149,9 @@ func (p *wireProxy) serve(client net.Conn, host string) {
 		f := pass
 		if kind == 'S' || kind == 'Q' {
 			f = p.next(trip)
+			if p.delay != nil {
+				time.Sleep(p.delay())
+			}
 		}
 		switch f {
 		case refuse:
@@ -184,7 +188,7 @@ func TestFaults(t *testing.T) {
 	t.Parallel()
 	t.Logf("PENSTOCK_SEED=%d", testseed.Seed())
 	f := newFixture(t, portable.Options{Margin: time.Hour})
-	p := &wireProxy{}
+	p := far(t)
 	store := openStore(t, p.through(t, f.url), portable.Options{Margin: time.Hour})
 	src, err := store.Subscribe(t.Context(), penstock.Subscribe{Outbox: "orders", Subscription: "sub", Holder: "test", Lease: time.Hour})
 	f.must(err)
@@ -304,6 +308,105 @@ func TestLateSettle(t *testing.T) {
 	}
 }
 
+// far is a proxy that adds 2 to 20 ms to a round trip.
+func far(t *testing.T) *wireProxy {
+	rnd := testseed.New(t.Name(), 1)
+	var mu sync.Mutex
+	return &wireProxy{delay: func() time.Duration {
+		mu.Lock()
+		defer mu.Unlock()
+		return time.Duration(2+rnd.IntN(19)) * time.Millisecond
+	}}
+}
+
+// Workers whose database asks for retries and loses connections do every job, of a key one after another: none is lost, and
+// one that was ended does not come again.
+func TestQueueFaults(t *testing.T) {
+	t.Parallel()
+	t.Logf("PENSTOCK_SEED=%d", testseed.Seed())
+	f := newFixture(t, portable.Options{})
+	f.must(f.store.CreateQueue(t.Context(), "jobs", penstock.FIFO))
+	f.must(f.store.SetQueue(t.Context(), "jobs", penstock.QueueSettings{MaxAttempts: new(1_000_000)}))
+	const total, keys = 100, 9
+	jobs := make([]penstock.NewJob, total)
+	for i := range jobs {
+		jobs[i] = penstock.NewJob{Key: fmt.Sprint(i % keys), Payload: fmt.Append(nil, i)}
+	}
+	_, err := f.store.Queue("jobs").Enqueue(t.Context(), jobs...)
+	f.must(err)
+	p := far(t)
+	q := openStore(t, p.through(t, f.url), portable.Options{}).Queue("jobs").(penstock.AckClaimer)
+	rnd := testseed.New(t.Name(), 0)
+	p.mu.Lock()
+	p.decide = func([]byte) fault { return someFault(rnd) }
+	p.mu.Unlock()
+	var acks []int64
+	done, last, failed, again := map[int64]bool{}, map[string]int64{}, 0, 0
+	claimed, ended := map[int64]int64{}, map[int64]bool{} // job by lease; those whose Ack said so
+	for len(done) < total && t.Context().Err() == nil {
+		acked, got, err := q.AckClaim(t.Context(), acks, penstock.Claim{Jobs: 5, Lease: time.Second})
+		for _, lease := range acked {
+			done[claimed[lease]], ended[claimed[lease]] = true, true
+		}
+		if err != nil {
+			failed++
+			// Whether they have ended is not known: those that have not come again.
+			for _, lease := range acks {
+				done[claimed[lease]] = true
+			}
+			acks = nil
+			continue
+		}
+		acks = nil
+		for _, j := range got {
+			if done[j.ID] {
+				again++
+			}
+			delete(done, j.ID)
+			if j.ID < last[j.Key] || ended[j.ID] {
+				t.Fatalf("job %d of the key %s came after %d; it had ended: %v", j.ID, j.Key, last[j.Key], ended[j.ID])
+			}
+			last[j.Key], claimed[j.Lease] = j.ID, j.ID
+			acks = append(acks, j.Lease)
+		}
+	}
+	p.mu.Lock()
+	p.decide = nil
+	p.mu.Unlock()
+	for { // what nobody has heard of comes back when its lease ends
+		all, err := f.store.QueueStatus(t.Context())
+		f.must(err)
+		if s := all[0]; s.Ready+s.Running+s.Delayed+s.Waiting+s.DeadLetters == 0 {
+			break
+		}
+		held, got, err := q.AckClaim(t.Context(), acks, penstock.Claim{Jobs: total, Lease: time.Minute})
+		f.must(err)
+		acks = acks[:0]
+		for _, j := range got {
+			if j.ID < last[j.Key] {
+				t.Fatalf("job %d of the key %s came after %d", j.ID, j.Key, last[j.Key])
+			}
+			last[j.Key] = j.ID
+			acks = append(acks, j.Lease)
+		}
+		if len(held)+len(got) == 0 {
+			time.Sleep(20 * time.Millisecond)
+		}
+	}
+	if len(last) != keys {
+		t.Errorf("jobs of %d keys were done, want %d", len(last), keys)
+	}
+	for k, id := range last {
+		if id <= total-keys {
+			t.Errorf("of the key %s the last job was %d", k, id)
+		}
+	}
+	t.Logf("%d calls failed, %d jobs came again", failed, again)
+	if p.faults[refuse].Load()+p.faults[cutAfter].Load() == 0 {
+		t.Error("nothing was injected")
+	}
+}
+
 func someFault(rnd *rand.Rand) fault {
 	if rnd.IntN(6) > 0 {
 		return pass
@@ -349,5 +452,47 @@ func TestRoundTrips(t *testing.T) {
 		}
 		trips("Settle", 1, func() { f.must(src.Settle(t.Context(), penstock.Settled{Batch: b})) })
 		trips("Fetch of nothing", 1, fetch)
+	}
+	f.must(f.store.CreateQueue(t.Context(), "jobs", penstock.FIFO))
+	q := f.store.Queue("jobs")
+	for round := range 2 {
+		budget := map[bool]int64{false: 0, true: 1}[round > 0]
+		ask := func(what string, budget int64, call func() error) {
+			t.Helper()
+			if budget > 0 {
+				trips(what, budget, func() { f.must(call()) })
+			} else {
+				f.must(call())
+			}
+		}
+		var jobs []penstock.Job
+		claim := func() (err error) {
+			jobs, err = q.Claim(t.Context(), penstock.Claim{Jobs: 2, Lease: time.Hour})
+			return err
+		}
+		ask("Enqueue", budget, func() error {
+			_, err := q.Enqueue(t.Context(), make([]penstock.NewJob, 4)...)
+			return err
+		})
+		ask("Claim", budget, claim)
+		ask("Extend", budget, func() error {
+			_, err := q.Extend(t.Context(), time.Hour, jobs[0].Lease)
+			return err
+		})
+		ask("AckClaim", budget, func() (err error) {
+			_, jobs, err = q.(penstock.AckClaimer).AckClaim(t.Context(), []int64{jobs[0].Lease, jobs[1].Lease}, penstock.Claim{Jobs: 1, Lease: time.Hour})
+			return err
+		})
+		ask("Retry", 4*budget, func() error {
+			_, err := q.Retry(t.Context(), jobs[0].Lease, time.Hour, "no")
+			return err
+		})
+		ask("Claim", budget, claim)
+		ask("Ack", budget, func() error {
+			_, err := q.Ack(t.Context(), jobs[0].Lease)
+			return err
+		})
+		ask("Claim of nothing", budget, claim)
+		ask("Maintain", budget, func() error { return q.Maintain(t.Context()) })
 	}
 }
