@@ -212,3 +212,31 @@ func TestClaimTogetherBySkipMap(t *testing.T) {
 		})
 	}
 }
+
+// Claims that nobody has acked come back some hundred jobs at a time: what a maintenance writes does not grow with them.
+func TestManyClaimsOfSeveralExpire(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t, "fifo")
+	f.leaseTogether()
+	f.Exec("delete from penstock._lease where jobs is null; delete from penstock.q", pgx.QueryExecModeSimpleProtocol)
+	f.Exec(`with l as (delete from penstock._lease returning *)
+		insert into penstock._lease (lease, queue, lease_until, worker, priority, group_key, done, jobs)
+		select base, queue, now() - interval '1 s', 'w', 0, 'g', set_bit(set_bit(repeat('0', 256)::bit(256), 0, 1), 7, 1),
+		       array(select row(base + 2 * i, g * 255 + i, now(), 1, '{"n": "1"}', 'job', null)::penstock._claimed from generate_series(1, 255) i)
+		  from l, generate_series(1, 60) g, lateral (select (g::bigint << 40) + 1 as base) b`)
+	f.Eventually("some thousand are ready again", func() bool {
+		f.Exec("select penstock.maintain_queue('q')")
+		return f.Number("select count(*) from penstock.q") > 0
+	})
+	f.wantText("15240", "select ready + running from penstock.queue_status('q')")
+	f.wantText("0", "select count(*) from penstock._lease where jobs is null")
+	if left := f.Number("select count(*) from penstock._lease"); left < 10 || left > 30 {
+		t.Errorf("%d of 60 claims are left, want those beyond 10,000 jobs", left)
+	}
+	f.Eventually("all are", func() bool {
+		f.Exec("select penstock.maintain_queue('q')")
+		return f.Number("select count(*) from penstock._lease") == 0
+	})
+	f.wantText("15240 15240 15240", `select count(*) || ' ' || count(distinct id) || ' ' || count(*) filter (where id % 255 <> 7 and attempt = 1 and group_key = 'g' and headers ->> 'n' = '1'
+		and payload = 'job' and failures #>> '{0,error}' = 'lease expired, held by w') from penstock.q`)
+}

@@ -95,19 +95,21 @@ declare
     keys text[];
 begin
     for round in 1 .. 20 loop
-        perform _part(queue.id, array(select x.lease + 2 * position('0' in x.done::text) - 2 from _lease x
-                                       where x.queue = (_expire.queue).id and x.lease_until > since and x.lease_until <= upto and x.jobs is not null
-                                       order by x.lease_until limit 100 for update skip locked));
         execute format($sql$
-            with e as (
+            with x as materialized (
+                select x.lease, x.lease_until, coalesce(256 - bit_count(x.done), 1) as jobs from _lease x
+                 where x.queue = $1 and x.lease_until > $2 and x.lease_until <= $3
+                 order by x.lease_until limit 500 for update skip locked),
+            e as (
                 delete from _lease l
-                 where l.queue + 0 = $1 and l.lease = any (array(
-                    select x.lease from _lease x
-                     where x.queue = $1 and x.lease_until > $2 and x.lease_until <= $3 and x.jobs is null
-                     order by x.lease_until limit 500 for update skip locked))
+                 where l.queue + 0 = $1 and l.lease = any (array( -- as many rows as make 500 jobs
+                    select y.lease from (select x.*, sum(x.jobs) over (order by x.lease_until, x.lease) as upto from x) y where y.upto - y.jobs < 500))
                 returning l.*),
             noted as materialized (
-                select e.*, _failed(e.failures, e.attempt, 'lease expired' || case e.worker when '' then '' else ', held by ' || e.worker end) as history from e),
+                select coalesce(j.id, e.id) as id, coalesce(j.attempt, e.attempt) as attempt, coalesce(j.created_at, e.created_at) as created_at, e.priority, e.group_key, e.key,
+                       coalesce(j.headers, e.headers) as headers, coalesce(j.payload, e.payload) as payload,
+                       _failed(coalesce(j.failures, e.failures), coalesce(j.attempt, e.attempt), 'lease expired' || case e.worker when '' then '' else ', held by ' || e.worker end) as history
+                  from e left join lateral (select j.* from unnest(e.jobs) j where get_bit(e.done, (j.lease >> 1 & 255)::int) = 0) j on true),
             again as (
                 insert into %s (id, attempt, created_at, priority, group_key, key, headers, payload, failures)
                 select f.id, f.attempt, f.created_at, f.priority, f.group_key, f.key, f.headers, f.payload, f.history from noted f where f.attempt < $4),
