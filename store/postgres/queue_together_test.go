@@ -240,3 +240,28 @@ func TestManyClaimsOfSeveralExpire(t *testing.T) {
 	f.wantText("15240 15240 15240", `select count(*) || ' ' || count(distinct id) || ' ' || count(*) filter (where id % 255 <> 7 and attempt = 1 and group_key = 'g' and headers ->> 'n' = '1'
 		and payload = 'job' and failures #>> '{0,error}' = 'lease expired, held by w') from penstock.q`)
 }
+
+// The numbers of leases grow, whether their rows are shared or not: what is claimed first is shown first.
+func TestNumbersOfSharedLeasesGrow(t *testing.T) {
+	t.Parallel()
+	f := newJobs(t, "fifo")
+	f.Exec("select setval('penstock._lease_n', 1::bigint << 30)")
+	first := f.leaseOne("")
+	shared := f.leaseTogether()
+	f.Exec("select penstock.enqueue('q', 'job')")
+	last := f.claim(1)[0].lease
+	running, err := f.store.Running(f.Ctx)
+	f.Must(err)
+	var shown []int64
+	for _, r := range running {
+		if r.Lease <= 0 {
+			t.Errorf("lease %d", r.Lease)
+		}
+		if r.Lease == first || r.Lease == last || slices.Contains(shared, r.Lease) {
+			shown = append(shown, r.Lease)
+		}
+	}
+	if want := slices.Concat([]int64{first}, shared, []int64{last}); !slices.Equal(shown, want) {
+		t.Errorf("running are %v, want the first before the others: %v", shown, want)
+	}
+}

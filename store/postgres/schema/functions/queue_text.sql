@@ -85,7 +85,7 @@ begin
                     (1, 'lease_columns', 'queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures'),
                     (1, 'lease_row', '{id}, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''''), t.group_key, t.key, t.headers, t.payload, t.failures'),
                     (1, 'drawn', 'delete from {segment} t where t.group_key = '''' and t.priority = 0 and t.seq > pos and t.seq <= pos + most and t.xmax = ''0'' and t.key is null returning t.*'),
-                    (0, 'next_base', 'nextval({lease_n}) << 24 | floor(random() * 32768)::bigint << 9 | 1'),
+                    (0, 'next_base', '(nextval({lease_n}) % 34359738368 << 28) | (floor(random() * 524288)::bigint << 9) | 1'),
                     (1, 'nobody', quote_literal(repeat('0', 256)) || '::pg_catalog.bit(256)'),
                     (1, 'leased_job', 'l.id, l.key, l.group_key, l.priority, l.attempt, l.created_at, l.headers, l.payload, l.lease, l.lease_until'),
                     (1, 'now', '(pg_catalog.date_part(''epoch''::pg_catalog.text, pg_catalog.clock_timestamp()) operator(pg_catalog.*) ''40'')::bigint'),
