@@ -1,20 +1,14 @@
-"""Penstock beside procrastinate: the same jobs on the same PostgreSQL, drained by four processes of each. Prints one JSON line per figure.
-
-    pip install '../../python/dist/penstock-0.1.0-py3-none-any.whl[psycopg]' procrastinate
-    bin/withservers -only postgres python clients/bench/python/bench.py --jobs 100000 --seconds 60 --pin 300
-
-It wants PENSTOCK_TEST_POSTGRES, and penstock on the PATH (or PENSTOCK_BIN). Each database is dropped afterwards.
-"""
+"""Penstock beside procrastinate: the same jobs on the same PostgreSQL, drained by four processes of each; see bench.sh. Prints one JSON line."""
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import os
 import statistics
 import subprocess
 import sys
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -27,11 +21,12 @@ import psycopg
 
 import penstock
 
-BATCH, CONCURRENCY = 1000, 10
+BATCH, CONCURRENCY, WORKERS, RATE, ROUND = 1000, 10, 4, 500, 2000
 
 
-def say(**figures: object) -> None:
-    print(json.dumps(figures), flush=True)
+def since(at: str | bytes) -> int:
+    """Microseconds, by the clock that all processes share."""
+    return time.time_ns() // 1000 - int(at)
 
 
 # The two, alike
@@ -39,7 +34,6 @@ def say(**figures: object) -> None:
 
 class Penstock:
     name = "penstock"
-    left = "select ready + running + delayed + waiting from penstock.queue_status('bench')"
 
     def make(self, url: str) -> None:
         subprocess.run([os.environ.get("PENSTOCK_BIN", "penstock"), "migrate", "--database-url", url], check=True, stdout=subprocess.DEVNULL)
@@ -56,20 +50,19 @@ class Penstock:
 
             yield enqueue
 
-    def work(self, url: str, seen: list[float]) -> None:
-        penstock.work(url, "bench", lambda job: seen.append(time.time() - float(job.payload)), concurrency=CONCURRENCY)
+    def work(self, url: str, seen: list[int]) -> None:
+        penstock.work(url, "bench", lambda job: seen.append(since(job.payload)), concurrency=CONCURRENCY)
 
 
 class Procrastinate:
     name = "procrastinate"
-    left = "select count(*) from procrastinate_jobs where status in ('todo', 'doing')"
 
-    def app(self, url: str, connector: Any, seen: list[float]) -> tuple[procrastinate.App, Any]:
+    def app(self, url: str, connector: Any, seen: list[int]) -> tuple[procrastinate.App, Any]:
         app = procrastinate.App(connector=connector(conninfo=url))
 
         @app.task(name="bench", queue="bench")
         async def bench(at: str) -> None:
-            seen.append(time.time() - float(at))
+            seen.append(since(at))
 
         return app, bench
 
@@ -84,7 +77,7 @@ class Procrastinate:
         with app.open():
             yield lambda payloads: task.batch_defer(*({"at": p} for p in payloads)) and None
 
-    def work(self, url: str, seen: list[float]) -> None:
+    def work(self, url: str, seen: list[int]) -> None:
         app, _ = self.app(url, procrastinate.PsycopgConnector, seen)
 
         async def main() -> None:
@@ -95,6 +88,58 @@ class Procrastinate:
 
 
 BOTH: dict[str, Any] = {"penstock": Penstock, "procrastinate": Procrastinate}
+
+
+# A worker's process tells how long jobs waited, a line of many every 20 ms
+
+
+def worker(of: Any, url: str) -> None:
+    seen: list[int] = []
+
+    def tell() -> None:
+        while True:
+            time.sleep(0.02)
+            if n := len(seen):
+                print(*seen[:n], flush=True)
+                del seen[:n]
+
+    threading.Thread(target=tell, daemon=True).start()
+    print("ready", flush=True)
+    sys.stdin.readline()
+    of.work(url, seen)
+
+
+class Workers:
+    def __init__(self, of: Any, url: str):
+        args = [sys.executable, __file__, "--work", of.name, url]
+        self.processes = [subprocess.Popen(args, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(WORKERS)]
+        self.waits: list[int] = []
+        self.more = threading.Condition()
+        for p in self.processes:
+            assert p.stdout is not None and p.stdout.readline() == "ready\n"
+            threading.Thread(target=self._listen, args=(p.stdout,), daemon=True).start()
+
+    def begin(self) -> None:
+        for p in self.processes:
+            print(file=p.stdin, flush=True)
+
+    def _listen(self, said: Any) -> None:
+        for line in said:
+            with self.more:
+                self.waits.extend(map(int, line.split()))
+                self.more.notify_all()
+
+    def come(self, n: int) -> list[int]:
+        with self.more:
+            self.more.wait_for(lambda: len(self.waits) >= n)
+            waits, self.waits = self.waits, []
+            return waits
+
+    def end(self) -> None:
+        for p in self.processes:
+            p.terminate()
+        for p in self.processes:
+            p.wait(60)
 
 
 # What is measured
@@ -114,120 +159,65 @@ def database(of: Any) -> Iterator[str]:
             conn.execute(f'drop database "{name}" with (force)')
 
 
-@contextmanager
-def workers(of: Any, url: str, n: int, seen: list[float]) -> Iterator[None]:
-    args = [sys.executable, __file__, "--work", of.name, url]
-    processes = [subprocess.Popen(args, stdout=subprocess.PIPE, text=True) for _ in range(n)]
-    try:
-        yield
-    finally:
-        for p in processes:
-            p.terminate()
-        for p in processes:
-            lines = p.communicate(timeout=60)[0].split()  # none of one that was still starting
-            seen.extend(json.loads("".join(lines) or "[]"))
-
-
-def left(conn: psycopg.Connection, of: Any) -> int:
-    return int(conn.execute(of.left).fetchone()[0])  # type: ignore[index]
-
-
-def until_drained(conn: psycopg.Connection, of: Any, n: int) -> float:
-    """Seconds from the first job that is done to the last."""
-    while left(conn, of) >= n:
-        time.sleep(0.005)
-    start = time.monotonic()
-    while left(conn, of):
-        time.sleep(0.02)
-    return time.monotonic() - start
-
-
 def put(enqueue: Callable[[list[str]], None], n: int) -> None:
     for at in range(0, n, BATCH):
-        enqueue([str(time.time())] * min(BATCH, n - at))
+        enqueue([str(time.time_ns() // 1000)] * min(BATCH, n - at))
 
 
-def bulk(of: Any, jobs: int, n_workers: int) -> None:
-    with database(of) as url, psycopg.connect(url, autocommit=True) as conn:
-        with of.enqueuer(url) as enqueue:
-            start = time.monotonic()
-            put(enqueue, jobs)
-            took = time.monotonic() - start
-        conn.execute("analyze")
-        say(of=of.name, figure="enqueue", jobs=jobs, per_second=round(jobs / took))
-        with workers(of, url, n_workers, []):
-            took = until_drained(conn, of, jobs)
-        say(of=of.name, figure="drain", jobs=jobs, workers=n_workers, per_second=round(jobs / took))
+def steady(enqueue: Callable[[list[str]], None], workers: Workers, seconds: int) -> list[int]:
+    start = time.monotonic()
+    for n in range(RATE * seconds):
+        if (wait := start + n / RATE - time.monotonic()) > 0:
+            time.sleep(wait)
+        put(enqueue, 1)
+    return sorted(workers.come(RATE * seconds))
 
 
-def steady(of: Any, rate: int, seconds: int, n_workers: int) -> None:
-    seen: list[float] = []
-    with database(of) as url, psycopg.connect(url, autocommit=True) as conn:
-        with of.enqueuer(url) as enqueue:
-            with workers(of, url, n_workers, warm := []):  # Python has started, statements are prepared
-                put(enqueue, 200)
-                while left(conn, of):
-                    time.sleep(0.02)
-            del warm
-            with workers(of, url, n_workers, seen):
-                put(enqueue, 1)
-                while left(conn, of):
-                    time.sleep(0.02)
-                start = time.monotonic()
-                for n in range(rate * seconds):
-                    if (wait := start + n / rate - time.monotonic()) > 0:
-                        time.sleep(wait)
-                    enqueue([str(time.time())])
-                while left(conn, of):
-                    time.sleep(0.02)
-        seen.sort()
-        mid, most = seen[len(seen) // 2], seen[len(seen) * 99 // 100]
-        say(of=of.name, figure="steady", rate=rate, jobs=len(seen), p50_ms=round(1000 * mid, 2), p99_ms=round(1000 * most, 2))
-
-
-def pinned(of: Any, seconds: int, n_workers: int, per_round: int = 5000) -> None:
-    """Rounds of enqueueing and draining beside a snapshot that stays open: the last fifth of them by the first."""
+def flat(enqueue: Callable[[list[str]], None], workers: Workers, url: str, seconds: int) -> float:
+    """Rounds of enqueueing and draining beside a snapshot that stays open: the median of the last fifth of them by the first's."""
     took: list[float] = []
-    with database(of) as url, psycopg.connect(url, autocommit=True) as conn, psycopg.connect(url) as pin:
+    with psycopg.connect(url) as pin:
         pin.execute("set transaction isolation level repeatable read")
-        pin.execute("select 1")
-        with of.enqueuer(url) as enqueue, workers(of, url, n_workers, []):
-            put(enqueue, per_round)
-            while left(conn, of):
-                time.sleep(0.02)
-            end = time.monotonic() + seconds
-            while time.monotonic() < end:
-                start = time.monotonic()
-                put(enqueue, per_round)
-                while left(conn, of):
-                    time.sleep(0.005)
-                took.append(time.monotonic() - start)
-        fifth = max(1, len(took) // 5)
-        first, last = statistics.median(took[:fifth]), statistics.median(took[-fifth:])
-        say(of=of.name, figure="pinned", seconds=seconds, rounds=len(took), jobs=per_round * len(took), first_s=round(first, 3), ratio=round(last / first, 2))
+        pin.execute("select count(*) from pg_class")
+        end = time.monotonic() + seconds
+        while (start := time.monotonic()) < end:
+            put(enqueue, ROUND)
+            workers.come(ROUND)
+            took.append(time.monotonic() - start)
+    fifth = max(1, len(took) // 5)
+    return statistics.median(took[-fifth:]) / statistics.median(took[:fifth])
+
+
+def measure(of: Any, jobs: int, seconds: int, pinned: int) -> dict[str, float]:
+    with database(of) as url, of.enqueuer(url) as enqueue:
+        start = time.monotonic()
+        put(enqueue, jobs)
+        enqueued = jobs / (time.monotonic() - start)
+        workers = Workers(of, url)
+        try:
+            start = time.monotonic()
+            workers.begin()
+            workers.come(jobs)
+            drained = jobs / (time.monotonic() - start)
+            waits = steady(enqueue, workers, seconds)
+            p50, p99 = (waits[len(waits) * p // 100] / 1000 for p in (50, 99))
+            ratio = flat(enqueue, workers, url, pinned)
+        finally:
+            workers.end()
+    return {"enqueue_per_second": round(enqueued), "drain_per_second": round(drained), "p50_ms": round(p50, 1), "p99_ms": round(p99, 1), "flat": round(ratio, 2)}
 
 
 def main() -> None:
     if sys.argv[1:2] == ["--work"]:
-        seen: list[float] = []
-        BOTH[sys.argv[2]]().work(sys.argv[3], seen)
-        print(json.dumps(seen[:200_000]))
+        worker(BOTH[sys.argv[2]](), sys.argv[3])
         return
-    p = argparse.ArgumentParser()
-    p.add_argument("--jobs", type=int, default=100_000)
-    p.add_argument("--workers", type=int, default=4)
-    p.add_argument("--rate", type=int, default=500)
-    p.add_argument("--seconds", type=int, default=60, help="of the steady load; 0 leaves it out")
-    p.add_argument("--pin", type=int, default=300, help="seconds beside a pinned snapshot; 0 leaves it out")
-    p.add_argument("--of", choices=BOTH, action="append")
-    a = p.parse_args()
-    for of in [BOTH[name]() for name in a.of or BOTH]:
-        if a.jobs:
-            bulk(of, a.jobs, a.workers)
-        if a.seconds:
-            steady(of, a.rate, a.seconds, a.workers)
-        if a.pin:
-            pinned(of, a.pin, a.workers)
+    if sys.argv[1:] not in ([], ["--quick"]):
+        sys.exit("usage: bench.sh [--quick]")
+    jobs, seconds, pinned = (5_000, 5, 5) if sys.argv[1:] else (100_000, 30, 300)
+    of = {name: measure(make(), jobs, seconds, pinned) for name, make in BOTH.items()}
+    own, other = of.values()
+    ratios = {f"{what}_ratio": round(own[f"{what}_per_second"] / other[f"{what}_per_second"], 2) for what in ("enqueue", "drain")}
+    print(json.dumps({"language": "python", "jobs": jobs, "workers": WORKERS, "rate": RATE, "pinned_seconds": pinned, **of, **ratios}))
 
 
 if __name__ == "__main__":

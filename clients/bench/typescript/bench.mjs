@@ -1,5 +1,5 @@
 // What each queue does with the same jobs: enqueued in batches, drained by four processes, a steady rate, and rounds while
-// a snapshot is pinned. One JSON line per queue and figure.
+// a snapshot is pinned. One JSON line.
 import { execFileSync, fork } from 'node:child_process'
 import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
@@ -82,11 +82,13 @@ if (process.argv[2] === 'worker') {
   clearInterval(timer)
   process.disconnect()
 } else {
-  const { values: o } = parseArgs({ options: {
-    jobs: { type: 'string', default: '100000' }, rate: { type: 'string', default: '500' }, seconds: { type: 'string', default: '30' },
-    pinned: { type: 'string', default: '300' }, round: { type: 'string', default: '2000' }, queue: { type: 'string', multiple: true, default: Object.keys(queues) },
-  } })
-  for (const name of o.queue) await measure(name, queues[name], Object.fromEntries(['jobs', 'rate', 'seconds', 'pinned', 'round'].map(key => [key, Number(o[key])])))
+  const { values: { quick } } = parseArgs({ options: { quick: { type: 'boolean' } } })
+  const load = { jobs: quick ? 5_000 : 100_000, rate: 500, seconds: quick ? 5 : 30, pinned: quick ? 5 : 300, round: 2_000 }
+  const of = {}
+  for (const [name, queue] of Object.entries(queues)) of[name] = await measure(name, queue, load)
+  const ratios = figure => Object.fromEntries(Object.keys(of).slice(1).map(other => [other, Number((of.penstock[figure] / of[other][figure]).toFixed(2))]))
+  console.log(JSON.stringify({ language: 'typescript', jobs: load.jobs, workers: 4, rate: load.rate, pinned_seconds: load.pinned, ...of,
+    enqueue_ratio: ratios('enqueue_per_second'), drain_ratio: ratios('drain_per_second') }))
 }
 
 async function measure(name, queue, { jobs, rate, seconds, pinned, round }) {
@@ -96,7 +98,7 @@ async function measure(name, queue, { jobs, rate, seconds, pinned, round }) {
   const database = `bench_${process.pid}_${name.replace('-', '_')}`
   await admin.query(`create database ${database}`)
   const url = Object.assign(new URL(server), { pathname: database }).href
-  const told = (figure, values) => console.log(JSON.stringify({ queue: name, figure, ...values }))
+  const told = {}
   try {
     await queue.prepare(url)
     const producer = await queue.producer(url)
@@ -105,7 +107,7 @@ async function measure(name, queue, { jobs, rate, seconds, pinned, round }) {
     }
     const start = performance.now()
     await enqueue(jobs)
-    told('enqueue', { jobs, per_second: Math.round(jobs / (performance.now() - start) * 1000) })
+    told.enqueue_per_second = Math.round(jobs / (performance.now() - start) * 1000)
 
     let waits = []
     let arrived = () => {}
@@ -122,7 +124,7 @@ async function measure(name, queue, { jobs, rate, seconds, pinned, round }) {
     const begin = performance.now()
     for (const worker of workers) worker.send('go')
     await come(jobs)
-    told('drain', { jobs, workers: workers.length, per_second: Math.round(jobs / (performance.now() - begin) * 1000) })
+    told.drain_per_second = Math.round(jobs / (performance.now() - begin) * 1000)
 
     waits = []
     const n = Math.round(rate * seconds)
@@ -136,7 +138,7 @@ async function measure(name, queue, { jobs, rate, seconds, pinned, round }) {
     await Promise.all(sent)
     await come(n)
     waits.sort((a, b) => a - b)
-    told('steady', { rate, seconds, p50_ms: waits[Math.floor(n * 0.5)], p99_ms: waits[Math.floor(n * 0.99)] })
+    Object.assign(told, { p50_ms: waits[Math.floor(n * 0.5)], p99_ms: waits[Math.floor(n * 0.99)] })
 
     const pin = new pg.Client(url)
     await pin.connect()
@@ -154,11 +156,12 @@ async function measure(name, queue, { jobs, rate, seconds, pinned, round }) {
     const median = values => values.sort((a, b) => a - b)[values.length >> 1]
     const fifth = Math.max(Math.floor(rounds.length / 5), 1)
     const [early, late] = [median(rounds.slice(0, fifth)), median(rounds.slice(-fifth))]
-    told('pinned', { seconds: pinned, rounds: rounds.length, jobs: round, first_ms: Math.round(early), last_ms: Math.round(late), ratio: Number((late / early).toFixed(2)) })
+    told.flat = Number((late / early).toFixed(2))
 
     for (const worker of workers) worker.send('stop')
     await Promise.all(workers.map(worker => worker.exitCode ?? once(worker, 'exit')))
     await producer.end()
+    return told
   } finally {
     // Some close their connections without being waited for.
     const connected = async () => (await admin.query('select from pg_stat_activity where datname = $1', [database])).rowCount > 0

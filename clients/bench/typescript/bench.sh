@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# bench.sh [options of bench.mjs]: penstock's client for TypeScript beside graphile-worker and pg-boss, in one run on one PostgreSQL:
-# the one that PENSTOCK_TEST_POSTGRES names, or a private one that waits for the disk at every commit.
+# bench.sh [--quick]: penstock's client for TypeScript beside graphile-worker and pg-boss, in one run on one PostgreSQL:
+# the one that PENSTOCK_TEST_POSTGRES names, or a private one that waits for the disk at every commit. Prints one JSON line.
 set -euo pipefail
 cd "$(dirname "$0")"
 root=$(cd ../../.. && pwd)
