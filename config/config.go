@@ -30,8 +30,10 @@ type Config struct {
 	Console Console `yaml:"console"`
 	// Serve says where messages are taken over HTTP; nil: nowhere.
 	Serve *Serve `yaml:"serve"`
-	// Subscriptions to relay, at least one unless messages are taken.
+	// Subscriptions to relay, at least one unless messages are taken or jobs run.
 	Subscriptions []Subscription `yaml:"subscriptions"`
+	// Workers run the jobs of queues.
+	Workers []Worker `yaml:"workers"`
 }
 
 // Log says what the relay writes to standard error.

@@ -113,7 +113,7 @@ func TestReference(t *testing.T) {
 type referenceRow struct{ path, typ, preset string }
 
 // required keys; that they are is tested with the *-missing.bad.yaml of testdata.
-var required = []string{"database_url", "subscriptions", "subscriptions[].name", "subscriptions[].sink", "serve.outboxes[].name"}
+var required = []string{"database_url", "subscriptions", "subscriptions[].name", "subscriptions[].sink", "serve.outboxes[].name", "workers[].queue"}
 
 // referenceRows lists every key with its type and default.
 func referenceRows() []referenceRow {
@@ -127,6 +127,7 @@ func referenceRows() []referenceRow {
 	whole.Format.Kind, whole.Format.Source, whole.Format.Extensions = format.Raw, "", nil
 	c.Subscriptions = []Subscription{whole}
 	c.Serve = &Serve{Outboxes: []ServeOutbox{{}}}
+	c.Workers = []Worker{{}}
 	c.SetDefaults()
 	return rowsOf("", reflect.ValueOf(&c).Elem())
 }
@@ -165,7 +166,7 @@ func rowsOf(path string, v reflect.Value) (rows []referenceRow) {
 		case p == "subscriptions[].relay": // the same keys as above
 			rows = append(rows, referenceRow{p, "as `relay`", ""})
 		case value.Kind() == reflect.Slice && value.Type().Elem().Kind() == reflect.Struct:
-			rows = append(rows, referenceRow{p, "list", preset(p, value)})
+			rows = append(rows, referenceRow{p, "list", preset(p, reflect.Zero(value.Type()))})
 			rows = append(rows, rowsOf(p+"[]", value.Index(0))...)
 		case isSink:
 			rows = append(rows, referenceRow{p, "one sink", preset(p, value)})
@@ -198,6 +199,8 @@ func typeName(path string, v reflect.Value) string {
 		return "debug, info, warn, error"
 	case Format:
 		return "text, json"
+	case Output:
+		return "inherit, discard"
 	case adopt.Delivered:
 		return "delete, mark, status, archive"
 	case Start:

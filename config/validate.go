@@ -27,6 +27,9 @@ func (c *Config) SetDefaults() {
 			s.Format.setDefaults(s.Origin())
 		}
 	}
+	for i := range c.Workers {
+		c.Workers[i].SetDefaults()
+	}
 	c.Relay.SetDefaults()
 	c.Metrics.SetDefaults()
 	c.Console.SetDefaults()
@@ -56,8 +59,13 @@ func (d *decoder) validate(c *Config) {
 	if c.Serve != nil {
 		d.invalid("serve", c.Serve.Validate())
 	}
-	if len(c.Subscriptions) == 0 && c.Serve == nil && !d.broken["subscriptions"] && !d.opaque[""] {
+	if len(c.Subscriptions) == 0 && c.Serve == nil && len(c.Workers) == 0 && !d.broken["workers"] && !d.broken["subscriptions"] && !d.opaque[""] {
 		d.fail(d.near("subscriptions"), "subscriptions", problem{"is missing or empty", "list at least one, with name, outbox and sink"})
+	}
+	for i := range c.Workers {
+		if path := fmt.Sprintf("workers[%d]", i); !d.opaque[path] && !d.broken[path] {
+			d.invalid(path, c.Workers[i].Validate())
+		}
 	}
 	names := map[[2]string]string{}
 	for i, s := range c.Subscriptions {

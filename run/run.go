@@ -1,5 +1,5 @@
-// Package run makes running relays of a configuration: what penstock relay does, for
-// programs in Go.
+// Package run makes running relays and workers of a configuration: what penstock relay and
+// penstock work do, for programs in Go.
 package run
 
 import (
@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 
@@ -30,10 +31,13 @@ type Options struct {
 	Metrics *metrics.Metrics
 	// Log is written to (default: standard error, as the configuration says).
 	Log *slog.Logger
+	// Stdout and Stderr get what the workers' commands write (default: those of this process).
+	Stdout, Stderr io.Writer
 }
 
 // Relays run the subscriptions of a configuration: each with a relay, with as many as it
-// has workers if it reads an adopted table, or with what forwards into a queue.
+// has workers if it reads an adopted table, or with what forwards into a queue. Beside
+// them they run its workers, and take messages over HTTP.
 type Relays struct {
 	store  penstock.Store
 	cfg    *config.Config
@@ -43,14 +47,15 @@ type Relays struct {
 	failed context.CancelCauseFunc
 }
 
-// runner is what runs a subscription until it is drained.
+// runner is what runs a subscription, or a worker, until it is drained.
 type runner interface {
 	Run(ctx context.Context) error
 	Drain()
 }
 
 // Run runs what the configuration describes until ctx ends. Then it drains: nothing more is
-// sent, what is being sent may end and is noted, and the leases are given back.
+// sent or claimed, what is being sent and the jobs that run may end and are noted, and the leases
+// are given back.
 func Run(ctx context.Context, cfg *config.Config, o Options) error {
 	r, err := New(ctx, cfg, o)
 	if err != nil {
@@ -68,6 +73,12 @@ func New(ctx context.Context, cfg *config.Config, o Options) (*Relays, error) {
 		o.Log = cfg.Log.NewLogger(os.Stderr)
 	}
 	o.Holder = cmp.Or(o.Holder, thisProcess())
+	if o.Stdout == nil {
+		o.Stdout = os.Stdout
+	}
+	if o.Stderr == nil {
+		o.Stderr = os.Stderr
+	}
 	r := &Relays{store: o.Store, cfg: cfg, o: o}
 	if r.store == nil {
 		store, err := config.OpenStore(ctx, cfg.DatabaseURL.Reveal(), cfg.Schema)
@@ -77,7 +88,7 @@ func New(ctx context.Context, cfg *config.Config, o Options) (*Relays, error) {
 		r.store = store
 		r.ends = append(r.ends, func() { _ = store.Close() })
 	}
-	if r.o.Metrics == nil && cfg.Metrics.Listen != "" {
+	if r.o.Metrics == nil && (cfg.Metrics.Listen != "" || len(cfg.Workers) > 0) {
 		o.Store = r.store
 		r.o.Metrics = NewMetrics(cfg, o)
 	}
@@ -88,6 +99,12 @@ func New(ctx context.Context, cfg *config.Config, o Options) (*Relays, error) {
 			return nil, err
 		}
 		o.Log.Info("relaying", s.origin(), s.Origin(), "subscription", s.Name, "sink", s.Sink.Name(), "holder", o.Holder)
+	}
+	for i := range cfg.Workers {
+		if err := r.work(&cfg.Workers[i]); err != nil {
+			r.Close()
+			return nil, err
+		}
 	}
 	if cfg.Serve != nil && cfg.Serve.Listen != "" {
 		if err := r.serve(); err != nil {
@@ -108,7 +125,7 @@ func New(ctx context.Context, cfg *config.Config, o Options) (*Relays, error) {
 
 // NewMetrics makes the metrics that New makes by itself where the configuration has an address for them.
 func NewMetrics(cfg *config.Config, o Options) *metrics.Metrics {
-	return metrics.New(metrics.Options{Store: o.Store, Holder: cmp.Or(o.Holder, thisProcess()), Logger: o.Log,
+	return metrics.New(metrics.Options{Store: o.Store, Holder: cmp.Or(o.Holder, thisProcess()), Queue: onlyQueue(cfg), Logger: o.Log,
 		StatusEvery: cfg.Metrics.StatusEvery, StalledAfter: cfg.Metrics.StalledAfter, Groups: cfg.Metrics.Groups})
 }
 
@@ -164,6 +181,14 @@ func (r *Relays) serve() error {
 		r.ends = append(r.ends, server.Close)
 	}
 	return err
+}
+
+// onlyQueue is the one whose status matters, where one worker is all there is to run.
+func onlyQueue(cfg *config.Config) string {
+	if len(cfg.Workers) != 1 || len(cfg.Subscriptions) > 0 || cfg.Serve != nil {
+		return ""
+	}
+	return cfg.Workers[0].Queue
 }
 
 // thisProcess names it in status.

@@ -41,7 +41,7 @@ func relayIntoAQueue(t *testing.T, d *desk) {
 		}
 	}
 	stop()
-	if o := <-ended; o.code != cli.ExitInterrupted {
+	if o := <-ended; o.code != cli.ExitOK {
 		t.Errorf("exit code %d: %s", o.code, o.stderr)
 	}
 	var s statusJSON
@@ -95,7 +95,7 @@ func TestRelayLogsItsStartOnce(t *testing.T) {
 	defer cancel()
 	log := &notifyingBuffer{wait: "took the lease", found: cancel}
 	a := d.app(strings.NewReader(""), io.Discard, log)
-	if code := runWith(ctx, a, []string{"relay", "--outbox", "orders", "--sink", "discard", "--topic", "t"}); code != cli.ExitInterrupted {
+	if code := runWith(ctx, a, []string{"relay", "--outbox", "orders", "--sink", "discard", "--topic", "t"}); code != cli.ExitOK {
 		t.Errorf("exit code %d", code)
 	}
 	for _, line := range []string{"msg=relaying", "took the lease", "msg=stopped"} {

@@ -287,3 +287,44 @@ func TestWorkEndsWhereItCannotWork(t *testing.T) {
 		d.cli("work", "nothing", "--exec", "true").wants(t, cli.ExitFailure, `queue "nothing": no such queue: penstock queue list`)
 	})
 }
+
+// A configuration has workers beside subscriptions: one process forwards messages into a queue and runs its jobs.
+func TestWorkersOfAConfiguration(t *testing.T) {
+	eachStore(t, func(t *testing.T, d *desk) {
+		d.must("outbox", "create", "orders")
+		d.must("queue", "create", "mails")
+		folder := t.TempDir()
+		file := filepath.Join(folder, "penstock.yaml")
+		text := fmt.Sprintf(`database_url: sqlite:replaced.db
+subscriptions: [{name: mails, outbox: orders, sink: queue:mails}]
+workers: [{queue: mails, exec: "cat >> %s/ran; echo >> %[1]s/ran", concurrency: 1}]
+`, folder)
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		ran := func() string {
+			text, _ := os.ReadFile(filepath.Join(folder, "ran"))
+			return strings.Join(strings.Fields(string(text)), " ")
+		}
+		d.jobs("mails", "first")
+		for _, step := range []struct{ verb, want string }{{"work", "first"}, {"relay", "first second"}} {
+			if _, forwards := d.open().(penstock.Forwarder); !forwards && step.verb == "relay" {
+				continue
+			}
+			if step.verb == "relay" {
+				d.must("publish", "orders", "--payload", "second")
+			}
+			ctx, drain := context.WithCancel(t.Context())
+			go func() {
+				for ctx.Err() == nil && ran() != step.want {
+					time.Sleep(5 * time.Millisecond)
+				}
+				drain()
+			}()
+			o := d.runIn(ctx, false, "", step.verb, "--config", file)
+			if o.code != cli.ExitOK || ran() != step.want || !strings.Contains(o.stderr, "done=1 failed=0") {
+				t.Fatalf("%s: exit code %d, it ran %q: %s", step.verb, o.code, ran(), o.stderr)
+			}
+		}
+	})
+}

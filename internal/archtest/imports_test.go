@@ -69,7 +69,7 @@ var rooms = []row{
 
 	// Where the parts are put together.
 	{room: "config", may: []string{self, ".", "internal/*", "relay", "store/*", "sink/*"}, tests: helpers},
-	{room: "run", may: []string{self, ".", "internal/*", "relay", "writer", "store/*", "sink/*", "config", "metrics", "trace"}, tests: helpers},
+	{room: "run", may: []string{self, ".", "internal/*", "relay", "work", "writer", "store/*", "sink/*", "config", "metrics", "trace"}, tests: helpers},
 	{room: "cmd/penstock", may: with(wiring, "internal/lab", "internal/cli"), tests: with(helpers, "internal/cli/clitest")},
 	{room: "penstocktest", named: true, may: []string{".", "work", "store/postgres"}, tests: with(helpers, "store/*")},
 	{room: "clients", named: true, may: wiring, tests: with(helpers, "store/*test")},

@@ -40,9 +40,11 @@ func configured(a *cli.App, f *relayFlags) (*config.Config, error) {
 	url, schema, err := a.Database()
 	cfg.DatabaseURL, cfg.Schema = config.URL(url), schema
 	cfg.SetDefaults()
-	for _, wrong := range cfg.Subscriptions[0].Misfits(cfg.DatabaseURL) {
-		wrong.Field = "--" + strings.Replace(wrong.Field, "start", "from", 1)
-		return nil, cli.Usage(wrong)
+	if len(cfg.Subscriptions) > 0 {
+		for _, wrong := range cfg.Subscriptions[0].Misfits(cfg.DatabaseURL) {
+			wrong.Field = "--" + strings.Replace(wrong.Field, "start", "from", 1)
+			return nil, cli.Usage(wrong)
+		}
 	}
 	return cfg, err
 }
@@ -56,12 +58,13 @@ func (f *relayFlags) chosen(a *cli.App) (*config.Config, error) {
 	if cfg == nil {
 		return nil, cli.Usage(errors.New("nothing to relay is given: pass --outbox and --sink, or --config penstock.yaml"))
 	}
-	if len(cfg.Subscriptions) == 0 {
+	if len(cfg.Subscriptions) == 0 && (len(cfg.Workers) == 0 || f.subscription != "") {
 		return nil, cli.Usage(errors.New("the configuration has no subscriptions: run penstock serve to take messages, or add one"))
 	}
 	if f.subscription == "" {
 		return cfg, nil
 	}
+	cfg.Workers = nil
 	var names []string
 	for _, s := range cfg.Subscriptions {
 		names = append(names, s.Name)

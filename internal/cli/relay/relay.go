@@ -4,7 +4,6 @@ package relay
 import (
 	"context"
 	"encoding"
-	"errors"
 	"log/slog"
 	"strings"
 
@@ -146,9 +145,6 @@ func (f textFlag) String() string     { return "" } // defaults are the relay's
 func (f textFlag) Type() string       { return f.kind }
 func (f textFlag) Set(v string) error { return f.value.UnmarshalText([]byte(v)) }
 
-// errHurried is why relays end at the second signal.
-var errHurried = errors.New("hurried")
-
 func relay(ctx context.Context, a *cli.App, f *relayFlags) error {
 	log, err := f.logger(a)
 	if err != nil {
@@ -174,31 +170,5 @@ func relay(ctx context.Context, a *cli.App, f *relayFlags) error {
 	if _, err := a.ServeConsole(ctx, cfg.Console, doctor.Findings, o.Metrics); err != nil {
 		return err
 	}
-	return runUntilSignals(ctx, a, cfg, o)
-}
-
-// runUntilSignals runs what cfg describes until the first signal drains it, or the second ends it.
-func runUntilSignals(ctx context.Context, a *cli.App, cfg *config.Config, o run.Options) error {
-	relays, err := run.New(ctx, cfg, o)
-	if err != nil {
-		return cli.Usage(err)
-	}
-	defer relays.Close()
-	log := o.Log
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	stopListening := a.OnSignals(func() {
-		log.Info("draining: waiting for what is being sent and noting it; a second signal hurries")
-		relays.Drain()
-	}, func() {
-		log.Warn("hurrying: what has no confirmation yet is left to the next relay")
-		cancel(errHurried)
-	})
-	defer stopListening()
-	if err := relays.Run(ctx); errors.Is(err, errHurried) {
-		return &cli.ExitError{Code: cli.ExitInterrupted, Err: err}
-	} else if err != nil {
-		return err
-	}
-	return nil
+	return a.Run(ctx, cfg, o)
 }

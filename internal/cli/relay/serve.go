@@ -61,7 +61,7 @@ cuts it off, exit code 130.`,
 		if cfg == nil {
 			cfg = &config.Config{}
 		}
-		cfg.Subscriptions = nil
+		cfg.Subscriptions, cfg.Workers = nil, nil
 		if cfg.Serve == nil {
 			cfg.Serve = &config.Serve{}
 		}
@@ -100,7 +100,7 @@ cuts it off, exit code 130.`,
 		if err != nil {
 			return err
 		}
-		return runUntilSignals(ctx, a, cfg, run.Options{Store: store, Log: log})
+		return a.Run(ctx, cfg, run.Options{Store: store, Log: log})
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&listen, "listen", "", "address such as 127.0.0.1:8080")

@@ -6,22 +6,20 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
+	"os"
 	"runtime"
-	"sync/atomic"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/internal/about"
+	"github.com/penstock/penstock/config"
 	"github.com/penstock/penstock/internal/cli"
 	"github.com/penstock/penstock/internal/cli/doctor"
-	"github.com/penstock/penstock/internal/pgerror"
-	"github.com/penstock/penstock/metrics"
-	"github.com/penstock/penstock/trace"
-	"github.com/penstock/penstock/work"
+	"github.com/penstock/penstock/run"
+	"github.com/penstock/penstock/sink/webhook"
 )
 
 type workFlags struct {
@@ -37,7 +35,7 @@ type workFlags struct {
 func Command(a *cli.App) *cobra.Command {
 	var f workFlags
 	cmd := &cobra.Command{
-		Use:   "work QUEUE --exec COMMAND|--http URL",
+		Use:   "work [QUEUE --exec COMMAND|--http URL]",
 		Short: "Run a command, or send a request, for each job of a queue",
 		Long: `Run a command for each job of a queue, until it is told to stop. /bin/sh runs
 COMMAND, with the payload on its stdin and these variables beside our own:
@@ -80,19 +78,32 @@ jobs take turns, so that a busy one holds no other up.
 SIGTERM or SIGINT drains: no more jobs are claimed, commands that run may end,
 exit code 0. With --drain-timeout those that run longer are killed. A second
 signal kills them at once, exit code 130. Either way their jobs run again, without
-waiting for the lease to end.`,
+waiting for the lease to end.
+
+Without QUEUE the workers of the configuration file run, of as many queues as it
+lists (docs/configuration.md); penstock relay runs them beside its subscriptions.`,
 		Example: `  penstock work thumbnails --exec './make-thumbnail'
   penstock work mails --exec 'sendmail -t || exit 75' --concurrency 4 --timeout 30s
   penstock work reports --group acme --exec 'exec ./report --days "$(jq -e .days)"' --output discard
   penstock work thumbnails --http https://fn.example.com/thumbnail --concurrency 50 --timeout 60s
+  penstock work --config penstock.yaml
   penstock work reports --all-groups --exec './report "$PENSTOCK_JOB_GROUP"'`,
-		Args:        cli.Exactly("QUEUE"),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 && f.command == "" && f.http == "" {
+				return nil // those of the configuration file
+			}
+			return cli.Exactly("QUEUE")(cmd, args)
+		},
 		Annotations: cli.OwnSignals,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := f.check(cmd.Flags()); err != nil {
+			if err := f.check(cmd.Flags(), args); err != nil {
 				return err
 			}
-			return workUntilSignals(cmd.Context(), a, args[0], &f)
+			cfg, err := f.configured(a, args)
+			if err != nil {
+				return err
+			}
+			return runWorkers(cmd.Context(), a, cfg, &f)
 		},
 	}
 	f.add(cmd.Flags())
@@ -114,10 +125,12 @@ func (f *workFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&f.output, "output", "inherit", "where stdout and stderr of the commands go: inherit, to ours, or discard")
 }
 
-func (f *workFlags) check(flags *pflag.FlagSet) error {
+func (f *workFlags) check(flags *pflag.FlagSet, args []string) error {
 	switch {
+	case len(args) == 0:
+		return nil // the file's workers
 	case f.command == "" && f.http == "":
-		return cli.Misuse(errNothingToRun)
+		return cli.Misuse(errors.New("--exec is missing: give the command to run, or with --http the URL to send each job to"))
 	case f.command != "" && f.http != "":
 		return cli.Misuse(errors.New("--exec is given with --http: leave one of them out"))
 	case f.concurrency < 1:
@@ -135,134 +148,69 @@ func (f *workFlags) check(flags *pflag.FlagSet) error {
 	return nil
 }
 
-func (f *workFlags) options(queue string, log *slog.Logger, seen work.Observer) work.Options {
-	o := work.Options{
-		Concurrency: f.concurrency, Lease: time.Duration(f.lease), Groups: f.groups, AllGroups: f.allGroups,
-		DrainTimeout: time.Duration(f.drain), Observer: seen, Logger: log, Middleware: []func(work.Handler) work.Handler{trace.Worker(queue)},
+// secretsVariable has the secrets that sign requests: a command line can be read by others.
+const secretsVariable = "PENSTOCK_HTTP_SECRETS"
+
+// worker is what the flags describe.
+func (f *workFlags) worker(queue string) (config.Worker, error) {
+	w := config.Worker{Queue: queue, Exec: f.command, HTTP: config.URL(f.http), Groups: f.groups, AllGroups: f.allGroups, Concurrency: f.concurrency,
+		Lease: time.Duration(f.lease), Timeout: config.Age(f.timeout), DrainTimeout: config.Age(f.drain), Output: config.Output(f.output)}
+	if f.http == "" {
+		return w, nil
 	}
-	if f.drain == 0 {
-		o.DrainTimeout = math.MaxInt64 // nothing runs so long
+	for _, secret := range strings.Fields(strings.ReplaceAll(os.Getenv(secretsVariable), ",", " ")) {
+		w.HTTPSecrets = append(w.HTTPSecrets, webhook.Secret(secret))
 	}
-	return o
+	if _, err := w.Webhook(); err != nil {
+		return w, cli.Usage(fmt.Errorf("--http: %w", err))
+	}
+	return w, nil
 }
 
-func workUntilSignals(ctx context.Context, a *cli.App, name string, f *workFlags) error {
-	store, err := a.OpenQueues(ctx)
+// configured is a configuration of the workers that the flags describe, or the file.
+func (f *workFlags) configured(a *cli.App, args []string) (*config.Config, error) {
+	if len(args) == 0 {
+		cfg, err := a.LoadConfig()
+		if err != nil {
+			return nil, err
+		}
+		if cfg == nil || len(cfg.Workers) == 0 {
+			return nil, cli.Misuse(errors.New("QUEUE is missing: name it, or list workers in the configuration file"))
+		}
+		cfg.Subscriptions, cfg.Serve = nil, nil
+		return cfg, f.metrics.Set(&cfg.Metrics)
+	}
+	cfg := &config.Config{}
+	w, err := f.worker(args[0])
+	if err != nil {
+		return nil, err
+	}
+	cfg.Workers = append(cfg.Workers, w)
+	cfg.SetDefaults()
+	return cfg, f.metrics.Set(&cfg.Metrics)
+}
+
+func runWorkers(ctx context.Context, a *cli.App, cfg *config.Config, f *workFlags) error {
+	store, err := cli.OpenWith[interface {
+		penstock.Store
+		penstock.QueueStore
+	}](ctx, a, "queues")
 	if err != nil {
 		return err
 	}
 	if err := a.Trace(ctx); err != nil {
 		return err
 	}
-	log := slog.Default().With("queue", name) // openStore has set it
-	defer cli.WarnOfDifferences(ctx, store, name, log)()
-	ctx, drain := context.WithCancel(ctx)
-	defer drain()
-	hurried, hurry := context.WithCancel(context.Background())
-	defer hurry()
-	stopListening := a.OnSignals(func() {
-		log.Info("draining: commands that run may end; a second signal kills them")
-		drain()
-	}, hurry)
-	defer stopListening()
-	m, err := f.metrics.New(metrics.Options{Store: store, Queue: name, Logger: log})
-	if err != nil {
+	log := slog.Default() // OpenWith has set it
+	only := ""            // the one queue whose functions and status matter
+	if len(cfg.Workers) == 1 {
+		only = cfg.Workers[0].Queue
+	}
+	defer cli.WarnOfDifferences(ctx, store, only, log)()
+	o := run.Options{Store: store, Log: log}
+	o.Metrics = run.NewMetrics(cfg, o)
+	if err := f.console.Beside(ctx, a, doctor.Findings, o.Metrics); err != nil {
 		return err
 	}
-	seen := &jobCounts{Observer: m.Worker(name)}
-	if err := f.metrics.Serve(a, m); err != nil {
-		return err
-	}
-	if err := f.console.Beside(ctx, a, doctor.Findings, m); err != nil {
-		return err
-	}
-	return run(ctx, hurried, a, store.Queue(name), name, f, seen, log)
-}
-
-// patience is how long a worker that is hurried tries to give back its jobs.
-const patience = 10 * time.Second
-
-// run runs jobs until ctx ends and the commands have ended, or hurried has.
-func run(ctx, hurried context.Context, a *cli.App, queue penstock.Queue, name string, f *workFlags, seen *jobCounts, log *slog.Logger) error {
-	// What cannot be worked on is told at the start; a database that is down is
-	// waited for.
-	if err := queue.Maintain(ctx); err != nil && ctx.Err() == nil && !pgerror.IsDown(err) {
-		return about.Queue(err, "working", name)
-	}
-	run := &execution{
-		queue: name, command: f.command, timeout: time.Duration(f.timeout),
-		hurried: hurried, giveBack: giver(queue),
-	}
-	if f.http != "" {
-		sink, err := f.webhook(log)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = sink.Close(context.WithoutCancel(ctx)) }()
-		run.http, run.timeout, run.log = sink, 0, log // the request has the timeout
-	}
-	if f.output == "inherit" {
-		run.stdout, run.stderr = sharedWriter(a.Stdout), a.Stderr
-	}
-	groups := any("all")
-	if !f.allGroups {
-		groups = f.groups
-	}
-	log.Info("working", "groups", groups, "concurrency", f.concurrency)
-	defer seen.log(log)
-	ended := make(chan error, 1)
-	go func() { ended <- work.Run(ctx, queue, run.handle, f.options(name, log, seen)) }()
-	var err error
-	select {
-	case err = <-ended:
-	case <-hurried.Done():
-		select {
-		case err = <-ended:
-		case <-time.After(patience):
-			err = errors.New("jobs that were killed could not be given back in time; they run again when their leases end")
-		}
-	}
-	if hurried.Err() != nil {
-		return errors.Join(context.Canceled, err)
-	}
-	return about.Queue(err, "working", name)
-}
-
-// giver returns what gives a job back as if it had not been claimed, or as near
-// to that as the queue comes.
-func giver(queue penstock.Queue) func(ctx context.Context, job penstock.Job) error {
-	if r, ok := queue.(penstock.Releaser); ok {
-		return func(ctx context.Context, job penstock.Job) error {
-			_, err := r.Release(ctx, 0, job.Lease)
-			return err
-		}
-	}
-	return func(ctx context.Context, job penstock.Job) error {
-		_, err := queue.Retry(ctx, job.Lease, 0, "the worker was stopped")
-		return err
-	}
-}
-
-// jobCounts counts how jobs ended, beside the metrics.
-type jobCounts struct {
-	work.Observer
-	done, failed, dead, lost atomic.Int64
-}
-
-func (c *jobCounts) Ended(job penstock.Job, how work.End, took time.Duration) {
-	c.Observer.Ended(job, how, took)
-	switch how {
-	case work.Done:
-		c.done.Add(1)
-	case work.Failed:
-		c.failed.Add(1)
-	case work.Dead:
-		c.dead.Add(1)
-	case work.Lost:
-		c.lost.Add(1)
-	}
-}
-
-func (c *jobCounts) log(log *slog.Logger) {
-	log.Info("stopped", "done", c.done.Load(), "failed", c.failed.Load(), "dead", c.dead.Load(), "lost", c.lost.Load())
+	return a.Run(ctx, cfg, o)
 }

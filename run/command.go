@@ -1,4 +1,4 @@
-package work
+package run
 
 import (
 	"bytes"
@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/internal/cli"
 	"github.com/penstock/penstock/sink/webhook"
 	"github.com/penstock/penstock/work"
 )
@@ -42,7 +41,7 @@ type execution struct {
 }
 
 var (
-	errJobTimeout = errors.New("it ran longer than --timeout")
+	errJobTimeout = errors.New("it ran longer than its timeout")
 	errJobHurried = errors.New("the worker was hurried")
 )
 
@@ -190,11 +189,8 @@ func (l *lastLines) after(what string) error {
 // sharedWriter is w for several commands at a time. A file they are given
 // themselves, anything else gets one write after another.
 func sharedWriter(w io.Writer) io.Writer {
-	switch w := w.(type) {
-	case *os.File:
-		return w
-	case *cli.Results:
-		return sharedWriter(w.W)
+	if f, ok := w.(*os.File); ok {
+		return f
 	}
 	return &lockedWriter{w: w}
 }

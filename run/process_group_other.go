@@ -1,6 +1,6 @@
 //go:build unix && !linux
 
-package work
+package run
 
 import "syscall"
 

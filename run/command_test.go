@@ -1,14 +1,12 @@
-package work
+package run
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/internal/cli/clitest"
 )
 
 func TestLastLines(t *testing.T) {
@@ -29,7 +27,9 @@ func TestLastLines(t *testing.T) {
 				t.Errorf("Write returned %d, %v", n, err)
 			}
 		}
-		clitest.Same(t, fmt.Sprintf("%.20q", tc.said), l.after("failed").Error(), tc.want)
+		if got := l.after("failed").Error(); got != tc.want {
+			t.Errorf("%.20q: got %q, want %q", tc.said, got, tc.want)
+		}
 	}
 }
 

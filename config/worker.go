@@ -1,0 +1,116 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/sink/webhook"
+)
+
+// Worker runs a command, or sends a request, for each job of a queue; see penstock work.
+type Worker struct {
+	Queue string `yaml:"queue"`
+	// Exec is a command for the shell, and HTTP the URL that jobs are sent to: one of them is set.
+	Exec string `yaml:"exec"`
+	HTTP URL    `yaml:"http"`
+	// HTTPSecrets sign the requests.
+	HTTPSecrets []webhook.Secret `yaml:"http_secrets"`
+	// Groups whose jobs it takes; none: the jobs without one.
+	Groups    []string `yaml:"groups"`
+	AllGroups bool     `yaml:"all_groups"`
+	// Concurrency is how many jobs run at a time; 0: as many as there are CPUs.
+	Concurrency int           `yaml:"concurrency"`
+	Lease       time.Duration `yaml:"lease"`
+	// Timeout bounds a job, and DrainTimeout what runs once the worker drains.
+	Timeout      Age    `yaml:"timeout"`
+	DrainTimeout Age    `yaml:"drain_timeout"`
+	Output       Output `yaml:"output"`
+}
+
+// Output says where a command's stdout and stderr go.
+type Output string
+
+// What there is: to those of the worker, or nowhere.
+const (
+	Inherit Output = "inherit"
+	Discard Output = "discard"
+)
+
+// UnmarshalText takes inherit and discard.
+func (o *Output) UnmarshalText(b []byte) error {
+	switch *o = Output(b); *o {
+	case Inherit, Discard:
+		return nil
+	}
+	return &hintError{*notOneOf(string(b), []string{string(Inherit), string(Discard)})}
+}
+
+// SetDefaults fills in what is zero.
+func (w *Worker) SetDefaults() {
+	if w.Lease == 0 {
+		w.Lease = 30 * time.Second
+	}
+	if w.Timeout == 0 {
+		w.Timeout = unlimited
+	}
+	if w.DrainTimeout == 0 {
+		w.DrainTimeout = unlimited
+	}
+	if w.Output == "" {
+		w.Output = Inherit
+	}
+}
+
+// Validate finds what no worker can do.
+func (w *Worker) Validate() error {
+	var wrong []error
+	bad := func(field, problem, hint string) {
+		wrong = append(wrong, &penstock.FieldError{Field: field, Problem: problem, Hint: hint})
+	}
+	if err := penstock.ValidateQueueName(w.Queue); w.Queue == "" {
+		bad("queue", "is missing", "name the queue whose jobs it runs")
+	} else if err != nil {
+		bad("queue", fmt.Sprintf("is %q", w.Queue), "name a queue")
+	}
+	switch {
+	case w.Exec == "" && w.HTTP == "":
+		bad("exec", "is missing", "give the command to run, or with http the URL to send each job to")
+	case w.Exec != "" && w.HTTP != "":
+		bad("exec", "is given beside http", "leave one of them out")
+	case w.HTTP != "":
+		if _, err := w.Webhook(); err != nil {
+			bad("http", "cannot be used", err.Error())
+		}
+	case len(w.HTTPSecrets) > 0:
+		bad("http_secrets", "is given without http", "leave it out: it signs requests")
+	}
+	if w.AllGroups && len(w.Groups) > 0 {
+		bad("all_groups", "is given beside groups", "leave one of them out")
+	}
+	if w.Concurrency < 0 {
+		bad("concurrency", fmt.Sprintf("is %d", w.Concurrency), "use 1 or more, or leave it out for the number of CPUs")
+	}
+	if w.Lease < 0 {
+		bad("lease", "is negative", "use a time such as 30s")
+	}
+	return errors.Join(wrong...)
+}
+
+// Webhook is what sends the jobs: requests are signed and answers judged as those of the sink.
+func (w *Worker) Webhook() (webhook.Config, error) {
+	c, err := webhook.ParseURL(w.HTTP.Reveal())
+	if err != nil {
+		return c, err
+	}
+	c.Secrets = append(c.Secrets, w.HTTPSecrets...)
+	if w.Concurrency > 0 {
+		c.Concurrency = w.Concurrency
+	}
+	if t := time.Duration(w.Timeout); t > 0 {
+		c.Timeout = t
+		c.ConnectTimeout, c.ResponseTimeout = min(c.ConnectTimeout, t), min(c.ResponseTimeout, t)
+	}
+	return c, c.Validate()
+}
