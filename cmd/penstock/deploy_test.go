@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -14,6 +17,7 @@ import (
 
 	"github.com/penstock/penstock/config"
 	"github.com/penstock/penstock/internal/cli"
+	"github.com/penstock/penstock/metrics"
 )
 
 // deployed are the command lines in a file of deploy, by what runs them.
@@ -94,5 +98,75 @@ func TestDeployedCommands(t *testing.T) {
 	}
 	if commands < 7 {
 		t.Errorf("only %d commands were found", commands)
+	}
+}
+
+// The manifests ask the program where it answers, and the budget is of the pods that it is for and lets nodes be drained.
+func TestProbesAndDisruptionBudget(t *testing.T) {
+	file, err := os.Open("../../deploy/kubernetes/relay.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	type probe struct {
+		HTTPGet struct{ Path, Port string } `yaml:"httpGet"`
+	}
+	type selector struct {
+		MatchLabels map[string]string `yaml:"matchLabels"`
+	}
+	var deployment, budget struct {
+		Kind string
+		Spec struct {
+			Replicas     int
+			MinAvailable int `yaml:"minAvailable"`
+			Selector     selector
+			Template     struct {
+				Metadata struct{ Labels map[string]string }
+				Spec     struct {
+					Containers []struct {
+						Args      []string
+						Ports     []struct{ Name, ContainerPort string }
+						Liveness  probe `yaml:"livenessProbe"`
+						Readiness probe `yaml:"readinessProbe"`
+					}
+				}
+			}
+		}
+	}
+	for docs := goyaml.NewDecoder(file); ; {
+		doc := deployment
+		doc.Kind = ""
+		if err := docs.Decode(&doc); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		switch doc.Kind {
+		case "Deployment":
+			deployment = doc
+		case "PodDisruptionBudget":
+			budget = doc
+		}
+	}
+	if len(deployment.Spec.Template.Spec.Containers) != 1 {
+		t.Fatalf("the deployment is %+v", deployment)
+	}
+	relay := deployment.Spec.Template.Spec.Containers[0]
+	if len(relay.Ports) != 1 || !strings.Contains(strings.Join(relay.Args, " "), "--metrics-listen 0.0.0.0:"+relay.Ports[0].ContainerPort) {
+		t.Fatalf("what is probed is not what is served: %+v", relay)
+	}
+	served := httptest.NewServer(metrics.New(metrics.Options{}).Handler())
+	defer served.Close()
+	for path, p := range map[string]probe{"/healthz": relay.Liveness, "/readyz": relay.Readiness} {
+		if code, text := get(t, served.URL+p.HTTPGet.Path, ""); p.HTTPGet.Path != path || code != http.StatusOK || p.HTTPGet.Port != relay.Ports[0].Name {
+			t.Errorf("%s is asked at %+v: %d %s", path, p, code, text)
+		}
+	}
+	labels := deployment.Spec.Template.Metadata.Labels
+	if of := budget.Spec.Selector.MatchLabels; len(of) == 0 || !maps.Equal(of, labels) || !maps.Equal(deployment.Spec.Selector.MatchLabels, labels) {
+		t.Errorf("the budget is of %v, the pods are %v", of, labels)
+	}
+	if least := budget.Spec.MinAvailable; least < 1 || least >= deployment.Spec.Replicas {
+		t.Errorf("of %d pods %d have to stay", deployment.Spec.Replicas, least)
 	}
 }
