@@ -208,6 +208,9 @@ func (c *Console) dead(ctx context.Context, r *call) (l List[DeadLetter], err er
 	if f.narrows() {
 		l.Items = []DeadLetter{}
 		_, goOn, err := inWindows(ctx, b, f, after, lookFor, func(f Filter) (bool, error) {
+			if any, err := b.causes(ctx, f, 1); err != nil || len(any) == 0 { // which reads no contents
+				return false, err
+			}
 			some, err := b.page(ctx, f, 0, limit-len(l.Items))
 			l.Items = append(l.Items, some...)
 			return len(l.Items) == limit, err

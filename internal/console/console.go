@@ -201,6 +201,13 @@ func (s *shared[T]) get(every, patience time.Duration, read func(ctx context.Con
 	return s.have, s.err
 }
 
+// readAt is when it was read last.
+func (s *shared[T]) readAt() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.at
+}
+
 // forget has the next one read anew: something was done.
 func (s *shared[T]) forget() {
 	s.mu.Lock()
@@ -264,7 +271,7 @@ func (c *Console) readFindings() ([]doctor.Finding, error) {
 		return []doctor.Finding{}, nil
 	}
 	all, err := c.findings.get(seldomEvery, actPatience, func(ctx context.Context) ([]doctor.Finding, error) { return orEmpty(c.o.Findings(ctx)) })
-	c.found.Store(&found{all, err})
+	c.found.Store(&found{all, err, c.findings.readAt()})
 	return all, err
 }
 
@@ -272,6 +279,7 @@ func (c *Console) readFindings() ([]doctor.Finding, error) {
 type found struct {
 	findings []doctor.Finding
 	err      error
+	at       time.Time
 }
 
 // lastFindings has them read anew beside whoever looks, for whom it would take too long. nil: there are none yet.

@@ -121,8 +121,9 @@ func (c *Console) fail(w http.ResponseWriter, r *http.Request, err error) {
 type overviewData struct {
 	*Status
 	Findings []doctor.Finding
-	Looking  bool   // there are no findings yet
-	Unknown  string // why there are none
+	Looked   time.Time // when they were found
+	Looking  bool      // there are no findings yet
+	Unknown  string    // why there are none
 	History  map[string][]float64
 }
 
@@ -137,7 +138,7 @@ func (c *Console) overview(context.Context, *call) (string, any, error) {
 		d.Looking = true
 		return "Overview", d, nil
 	}
-	if last.err != nil {
+	if d.Looked = last.at; last.err != nil {
 		d.Unknown = last.err.Error()
 	}
 	for _, f := range last.findings {

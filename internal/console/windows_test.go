@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -18,7 +19,8 @@ import (
 // narrow is a store that refuses to look for an error among more than a few dead letters at a time.
 type narrow struct {
 	store
-	most int
+	most  int
+	pages *atomic.Int32 // that were asked for
 }
 
 func (n narrow) check(q penstock.DeadJobQuery) error {
@@ -32,6 +34,7 @@ func (n narrow) DeadJobs(ctx context.Context, q penstock.DeadJobQuery) ([]pensto
 	if err := n.check(q); err != nil {
 		return nil, err
 	}
+	n.pages.Add(1)
 	return n.store.DeadJobs(ctx, q)
 }
 
@@ -65,7 +68,8 @@ func TestAFilterLooksAtFewAtATime(t *testing.T) {
 		select q.id, i, 25, now(), 0, '', '\x78', jsonb_build_array(jsonb_build_object('attempt', 25, 'at', now(), 'error', case when i % 2 = 0 then 'even' when i in (3, 11999) then 'rare' else 'odd' end))
 		  from penstock._queue q, generate_series(1, $1::int) i`, all)
 	must(t, err)
-	d := serve(t, narrow{s, 5000})
+	pages := &atomic.Int32{}
+	d := serve(t, narrow{s, 5000, pages})
 	ask := func(method, path, body string, answer any) {
 		t.Helper()
 		code, text := d.ask("o", method, "/api/v1/queues/mails/dead"+path, body)
@@ -86,6 +90,15 @@ func TestAFilterLooksAtFewAtATime(t *testing.T) {
 	}
 	if fmt.Sprint(numbers) != "[3 11999]" {
 		t.Errorf("by pages %v are found", numbers)
+	}
+	pages.Store(0)
+	for after := "0"; after != ""; {
+		var page console.List[console.DeadLetter]
+		ask("GET", "?error=nobody+has+this&after="+after, "", &page)
+		after = page.After
+	}
+	if n := pages.Load(); n != 0 {
+		t.Errorf("%d pages of contents were read for an error that none has", n)
 	}
 	var done, total console.Done
 	ask("POST", "/retry", `{"error": "even", "dry_run": true}`, &done)
