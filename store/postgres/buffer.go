@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -293,7 +294,7 @@ func (b *BufferedTx) Begin(ctx context.Context) (pgx.Tx, error) {
 func (b *BufferedTx) savepoint() string { return "penstock_" + strconv.Itoa(b.depth) }
 
 // Commit returns when everything is written and committed; of a savepoint, when it is written and
-// released. After an error nothing of it is committed.
+// released. After an error nothing of it is committed, unless the error says that it may have been: the answer to COMMIT was lost.
 func (b *BufferedTx) Commit(ctx context.Context) error {
 	if b.closed {
 		return pgx.ErrTxClosed
@@ -309,6 +310,9 @@ func (b *BufferedTx) Commit(ctx context.Context) error {
 	if b.own && b.settle(ctx) == nil && b.held.Rows() > 0 {
 		err := b.flush(ctx, penstock.FlushCommit, "commit")
 		b.closed = true
+		if err != nil && b.tx.Conn().IsClosed() && !pgconn.SafeToRetry(err) && sqlState(b.failed) == "" {
+			err = fmt.Errorf("the connection was lost while COMMIT was under way, which may have succeeded: %w", err)
+		}
 		if err != nil && b.tx.Conn().PgConn().TxStatus() != 'I' {
 			_ = b.tx.Rollback(context.WithoutCancel(ctx))
 		}

@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"errors"
@@ -15,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/tcpproxy"
 	"github.com/penstock/penstock/internal/testseed"
 	"github.com/penstock/penstock/store/postgres"
 	"github.com/penstock/penstock/store/queuetest"
@@ -730,4 +732,72 @@ func TestBufferCommitFailsLate(t *testing.T) {
 			t.Errorf("%s: committed %q, and the connection is in state %c", name, got, f.Conn.PgConn().TxStatus())
 		}
 	}
+}
+
+// Whoever loses the answer to COMMIT is told that it may have succeeded, and whoever knows better is told that.
+func TestBufferSaysWhatItDoesNotKnow(t *testing.T) {
+	t.Parallel()
+	const doubt = "which may have succeeded"
+	f := newJobsFixture(t, penstock.FIFO)
+	proxy := tcpproxy.New(t, hostOf(t, f.URL))
+	begin := func() pgx.Tx {
+		conn, err := pgx.Connect(f.Ctx, through(t, f.URL, proxy.Addr()))
+		f.Must(err)
+		t.Cleanup(func() { _ = conn.Close(context.Background()) })
+		tx, err := postgres.NewBuffered(conn, penstock.BufferOptions{}).Begin(f.Ctx)
+		f.Must(err)
+		return tx
+	}
+	publish := func(tx pgx.Tx, text string) {
+		f.Must(postgres.NewOutbox("", "orders").Publish(f.Ctx, tx, penstock.Message{Payload: []byte(text)}))
+	}
+	written := func() (text string) {
+		f.Must(f.Conn.QueryRow(f.Ctx, writtenSQL).Scan(&text))
+		return text
+	}
+	for at, want := range map[tcpproxy.Moment]string{tcpproxy.BeforeRequest: "", tcpproxy.BeforeAnswer: "cut"} {
+		tx := begin()
+		sprung := proxy.Trap(at, func(said []byte) bool { return bytes.Contains(said, []byte("cut")) }) // with the rows, not when statements are prepared
+		publish(tx, "cut")
+		err := tx.Commit(f.Ctx)
+		<-sprung
+		if err == nil || !strings.Contains(err.Error(), doubt) {
+			t.Errorf("cut at %d: got %v", at, err)
+		}
+		f.Eventually("what became of it", func() bool { return written() == want })
+		f.Exec("delete from penstock.orders")
+	}
+	tx := begin()
+	gone, cancel := context.WithCancel(f.Ctx)
+	cancel()
+	publish(tx, "never sent")
+	if err := tx.Commit(gone); err == nil || strings.Contains(err.Error(), doubt) {
+		t.Errorf("of what was never sent: %v", err)
+	}
+	f.Exec("alter table penstock.orders add check (payload <> 'bad')")
+	tx = begin()
+	publish(tx, "bad")
+	if err := tx.Commit(f.Ctx); state(err) != "23514" || strings.Contains(err.Error(), doubt) {
+		t.Errorf("of what was refused: %v", err)
+	}
+
+	tx = begin()
+	pid := tx.Conn().PgConn().PID()
+	holder := f.Connect()
+	held, err := holder.Begin(f.Ctx)
+	f.Must(err)
+	_, err = held.Exec(f.Ctx, "lock table penstock.orders")
+	f.Must(err)
+	publish(tx, "given up")
+	gone, cancel = context.WithCancel(f.Ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- tx.Commit(gone) }()
+	f.Eventually("COMMIT waits behind the INSERT", func() bool {
+		return f.Number("select count(*) from pg_locks where pid = $1 and not granted", pid) == 1
+	})
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), doubt) {
+		t.Errorf("given up under way: %v", err)
+	}
+	f.Must(held.Rollback(f.Ctx))
 }

@@ -1,11 +1,15 @@
 package postgres_test
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/testserver"
@@ -157,4 +161,49 @@ func TestPoolerInASerializableDatabase(t *testing.T) {
 	wantNothingSet(t, url)
 	// Without a pooler the connection is Penstock's own.
 	f.Must(openStore(t, f.URL, postgres.Options{}).Maintain(context.Background(), "orders"))
+}
+
+// Buffered transactions and the store's own publishes take turns on few connections of a pooler in transaction mode.
+func TestBufferThroughAPooler(t *testing.T) {
+	t.Parallel()
+	f := newJobsFixture(t, penstock.FIFO)
+	url := pooled(t, f.URL, "default_pool_size = 2")
+	f.Must(f.store.CreateInbox(f.Ctx, "imports", 0))
+	pool, err := pgxpool.New(f.Ctx, url+"&pool_max_conns=8")
+	f.Must(err)
+	defer pool.Close()
+	store := openStore(t, url, postgres.Options{})
+	const writers, rounds, each = 8, 5, 20
+	orders, jobs := postgres.NewOutbox("", "orders"), postgres.NewQueue("", "jobs")
+	var all sync.WaitGroup
+	for writer := range writers {
+		all.Go(func() {
+			for round := range rounds {
+				err := pgx.BeginFunc(f.Ctx, postgres.NewBuffered(pool, penstock.BufferOptions{Rows: 7}), func(tx pgx.Tx) error {
+					for i := range each {
+						m := penstock.Message{ID: fmt.Sprint(writer, round, i), Payload: []byte("x")}
+						err := cmp.Or(orders.Publish(f.Ctx, tx, m), orders.Once("imports").Publish(f.Ctx, tx, m))
+						if _, failed := tx.(*postgres.BufferedTx).Enqueue(f.Ctx, jobs, penstock.NewJob{}); err == nil {
+							err = failed
+						}
+						if err != nil {
+							return err
+						}
+					}
+					return nil
+				})
+				if err := cmp.Or(err, store.Publish(f.Ctx, "orders", penstock.Message{}), store.PublishOnce(f.Ctx, "imports", "orders", penstock.Message{ID: fmt.Sprint(writer, round, 0)})); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if n := f.Number("select count(*) from penstock.orders"); n != writers*rounds*(2*each+1) {
+		t.Errorf("%d messages", n)
+	}
+	if n := f.Number("select count(*) from penstock.jobs"); n != writers*rounds*each {
+		t.Errorf("%d jobs", n)
+	}
+	wantNothingSet(t, url)
 }
