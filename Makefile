@@ -15,7 +15,7 @@ BUILD     := $(shell git describe --tags --always --dirty 2>/dev/null)
 GOBUILD   := CGO_ENABLED=0 go build -ldflags "-s -w -X main.version=$(BUILD)"
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo check test soak schema-dump schema-reference cli-reference race test-postgres test-postgres-all test-python test-kafka test-topologies test-clients install-servers servers lint fmt fuzz bench chaos clean
+.PHONY: help build demo check test soak schema-dump schema-reference cli-reference race test-postgres test-postgres-all test-python test-kafka test-topologies test-clients test-engine install-servers servers lint fmt fuzz bench chaos clean
 
 help: ## list the targets
 	@echo 'make demo, make check and make test need nothing but Go; run as root on Debian, make test installs its servers.'
@@ -46,6 +46,12 @@ test-postgres: ## run the PostgreSQL store's tests on one version: VERSION=14 â€
 
 test-postgres-all: ## run them on 14, 15, 16, 17 and 18
 	script/test-postgres.sh 14 15 16 17 18
+
+test-engine: ## run the portable profile's tests on a server that speaks PostgreSQL's protocol: URL=postgres://â€¦; the report is engine.txt
+	@test -n "$(URL)" || { echo 'say which server: make test-engine URL=postgres://user:password@host:port/database; the role must be able to create databases'; exit 2; }
+	@PENSTOCK_TEST_POSTGRES="$(URL)" PENSTOCK_TEST_COPIES=none CI=true \
+		go test -count=1 -v -timeout $(or $(TEST_TIMEOUT),60m) ./store/portable $(TEST) >engine.txt 2>&1; status=$$?; \
+		grep -E '^ *--- FAIL|^FAIL|^ok|_suite_test.go' engine.txt; exit $$status
 
 test-python: build ## build the Python client twice, install its wheel, run ruff, mypy and pytest on it (or PYTHON="python3.10 python3.13")
 	@go build -o bin/withservers ./internal/testserver/withservers

@@ -48,7 +48,12 @@ func database(tb testing.TB, baseURL, template string) string {
 // takes a fifth of the processor's time.
 func create(baseURL, name, template string) error {
 	return session(baseURL, func(ctx context.Context, conn *pgx.Conn) error {
-		sql := "create database " + name + " template " + template
+		sql := "create database " + name
+		if noCopies() {
+			_, err := conn.Exec(ctx, sql)
+			return err
+		}
+		sql += " template " + template
 		if major, _, _ := strings.Cut(conn.PgConn().ParameterStatus("server_version"), "."); major > "14" {
 			sql += " strategy file_copy"
 		}
@@ -56,6 +61,9 @@ func create(baseURL, name, template string) error {
 		return err
 	})
 }
+
+// noCopies: the server is an engine that copies no databases.
+func noCopies() bool { return os.Getenv("PENSTOCK_TEST_COPIES") == "none" }
 
 func drop(baseURL, name string) error {
 	return execute(baseURL, "drop database if exists "+name+" with (force)")

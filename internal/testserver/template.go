@@ -32,6 +32,13 @@ func (t *Template) Database(tb testing.TB) string {
 	if server == "" {
 		server = PostgresURL(tb)
 	}
+	if noCopies() {
+		url := Database(tb, server)
+		if err := t.Fill(url); err != nil {
+			tb.Fatalf("fill the test's database: %v", err)
+		}
+		return url
+	}
 	if err := t.ready(server); err != nil {
 		tb.Fatalf("make the template of the tests' databases: %v", err)
 	}

@@ -30,6 +30,20 @@ func TestStore(t *testing.T) {
 	})
 }
 
+// What make test-engine was run on.
+func TestEngine(t *testing.T) {
+	conn, err := pgx.Connect(t.Context(), testserver.PostgresURL(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(context.Background()) }()
+	var version string
+	if err := conn.QueryRow(t.Context(), "select version()").Scan(&version); err != nil {
+		t.Fatal(err)
+	}
+	t.Log(version)
+}
+
 // slow: a transaction of the suite may be open for as long as a test.
 var slow = portable.Options{Margin: time.Hour}
 
