@@ -32,19 +32,19 @@ const ofBroker = "of the broker, fed from memory"
 
 var experiments = []experiment{
 	{"relay", "", "--messages 30000 --latency-for 4s --idle-for 2s", relayCommand, true, []headline{{"the relay's rate, " + ofBroker, "ratio", "", ""}}},
-	{"poison", "--repeat 3", "--messages 20000 --repeat 1", poisonCommand, true, []headline{{"healthy keys beside one that is always refused, of the same without", "ratio", "", ""}}},
-	{"park", "", "--messages 20000 --keys 200", parkCommand, true, []headline{{"parked messages drain, of a normal drain", "ratio", "", ""}}},
-	{"outage", "", "--before 3s --outage 8s --ceiling-of 20000", outageCommand, true, []headline{{"the backlog of an outage drains, " + ofBroker, "runs.0.ratio", "", ""}}},
+	{"poison", "--repeat 3", "--messages 10000 --repeat 1", poisonCommand, true, []headline{{"healthy keys beside one that is always refused, of the same without", "ratio", "", ""}}},
+	{"park", "", "--messages 10000 --keys 200", parkCommand, true, []headline{{"parked messages drain, of a normal drain", "ratio", "", ""}}},
+	{"outage", "", "--before 2s --outage 5s --ceiling-of 10000", outageCommand, true, []headline{{"the backlog of an outage drains, " + ofBroker, "runs.0.ratio", "", ""}}},
 	{"webhook", "--repeat 3", "--messages 10000", webhookCommand, false, []headline{{"requests, of net/http from memory", "ratio", "", ""}}},
-	{"fifo-lifo", "--pin", "--pin --preload 200000 --duration 10s", fifoLifoCommand, false, []headline{
+	{"fifo-lifo", "--pin", "--pin --preload 200000 --duration 6s", fifoLifoCommand, false, []headline{
 		{"p99 of the last tenth over the first, snapshot pinned", "flatness", "baseline.flatness", ""}, {"jobs/s, of the hand-written queue's", "ratio", "", ""}}},
-	{"tombstones", "--pin", "--pin --events 200000 --fetches 100", tombstonesCommand, false, []headline{{"the next event behind many that are gone, of a fresh one's time", "worst_ratio", "cases.0.naive.ratio", ""}}},
-	{"queue", "--batches 1,10,100 --workers 1,10", "--batches 1,100 --workers 10 --jobs 20000 --longest 1s", queueCommand, false, nil},
-	{"queue", "--steady 2000", "--steady 1000 --duration 8s", queueCommand, false, []headline{{"ms from commit to handler, p99", "steady.latency_ms.p99", "steady.by_hand.latency_ms.p99", ""}}},
-	{"processor", "", "--rows 40000 --duration 3s", processorCommand, false, []headline{
+	{"tombstones", "--pin", "--pin --events 100000 --fetches 50", tombstonesCommand, false, []headline{{"the next event behind many that are gone, of a fresh one's time", "worst_ratio", "cases.0.naive.ratio", ""}}},
+	{"queue", "--batches 1,10,100 --workers 1,10", "--batches 1,100 --workers 10 --jobs 8000 --longest 500ms", queueCommand, false, nil},
+	{"queue", "--steady 2000", "--steady 1000 --duration 6s", queueCommand, false, []headline{{"ms from commit to handler, p99", "steady.latency_ms.p99", "steady.by_hand.latency_ms.p99", ""}}},
+	{"processor", "", "--rows 20000 --duration 2s", processorCommand, false, []headline{
 		{"the adopted table, times the published baseline by hand", "ratios.factor_over_baseline", "ratios.best_rung_over_baseline", "24"}, {"the adopted table, " + ofBroker, "ratios.adopted_over_ceiling", "ratios.best_rung_over_ceiling", ""}}},
-	{"churn", "--duration 5m --pin", "--duration 21s --margin 2s --pin", churnCommand, false, []headline{{"a batch at the end over one at the start, snapshot pinned, adopted", "adopted.flatness", "by_hand.flatness", ""}}},
-	{"buffering", "", "--publishes 20000 --delays 1ms --duration 1s --callers 1,8,64", bufferingCommand, false, []headline{
+	{"churn", "--duration 5m --pin", "--duration 12s --margin 1s --pin", churnCommand, false, []headline{{"a batch at the end over one at the start, snapshot pinned, adopted", "adopted.flatness", "by_hand.flatness", ""}}},
+	{"buffering", "", "--publishes 8000 --delays 1ms --duration 500ms --callers 1,8,64", bufferingCommand, false, []headline{
 		{"publishing one by one through the buffer, of one statement", "ratio_to_bulk", "", ""}, {"the same, times one INSERT each", "speedup_over_single", "", ""}}},
 }
 
