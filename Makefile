@@ -73,7 +73,7 @@ schema-reference: ## write docs/schema.md, what the database has
 cli-reference: ## write the verbs and flags of docs/cli.md, what the commands have
 	PENSTOCK_CLI_REFERENCE=1 go test ./cmd/penstock -run '^TestCommandLineReference$$' -count=1
 
-test-clients: ## run the suites against the clients of all languages (PENSTOCK_CLIENTS="python java"), a JSON line for each
+test-clients: ## run the clients' own tests and the suites against them (PENSTOCK_CLIENTS="python java"), a JSON line for each
 	script/test-clients.sh
 
 install-servers:

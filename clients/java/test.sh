@@ -16,6 +16,18 @@ if (($#)); then
 fi
 jars() { (cd "$1" && sha256sum */target/*.jar); }
 "${maven[@]}" clean verify
+# The worker in virtual threads, where a JDK that has them is beside the usual one.
+later=
+for java in /usr/lib/jvm/*/bin/java; do
+	version=$("$java" -XshowSettings:properties -version 2>&1 | sed -n 's/.*java.specification.version = //p')
+	[[ ! $version =~ ^[0-9]+$ || $version -lt 21 ]] || later=$java
+done
+if [[ $later ]]; then
+	"${maven[@]}" surefire:test -pl penstock -Djvm="$later" -Dtest=WorkTest
+	echo "virtual threads: tested with $later"
+else
+	echo 'virtual threads: skipped, there is no JDK of version 21 or later in /usr/lib/jvm'
+fi
 first=$(jars .)
 "${maven[@]}" clean package -DskipTests
 [[ $first == "$(jars .)" ]] || { printf 'two builds differ:\n%s\n%s\n' "$first" "$(jars .)"; exit 1; }
