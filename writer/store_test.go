@@ -17,6 +17,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/testseed"
+	"github.com/penstock/penstock/internal/testserver"
 	"github.com/penstock/penstock/store/postgres"
 	"github.com/penstock/penstock/store/postgres/postgrestest"
 	"github.com/penstock/penstock/store/sqlite"
@@ -154,6 +155,98 @@ func TestWriterOnStores(t *testing.T) {
 			t.Errorf("%d tries of three calls to an outbox that is not there", n)
 		}
 	})
+}
+
+// A server that crashes in the middle of commits loses nothing that was acknowledged, and tells nobody else that it was.
+func TestWriterOnAServerThatCrashes(t *testing.T) {
+	t.Parallel()
+	server := testserver.StartPostgres(t)
+	store, err := postgres.Open(t.Context(), server.URL, postgres.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = store.Close() }()
+	if err := errors.Join(store.Migrate(t.Context()), store.CreateOutbox(t.Context(), "orders")); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("PENSTOCK_SEED=%d", testseed.Seed())
+	random := testseed.New(t.Name(), 0)
+	w := writer.New(store, writer.Options{})
+	var (
+		answered = map[string]bool{}
+		refused  int
+		mu       sync.Mutex
+		all      sync.WaitGroup
+		up       sync.RWMutex // held while the server is down
+		calls    = make(chan struct{}, 1)
+		failed   = make(chan struct{}, 1)
+		stop     = make(chan struct{})
+	)
+	for caller := range 32 {
+		all.Go(func() {
+			for n := 0; ; n++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				id := fmt.Sprintf("%d-%d", caller, n)
+				err := w.Publish(t.Context(), "orders", penstock.Message{ID: id})
+				mu.Lock()
+				if answered[id] = err == nil; err != nil {
+					refused++
+				}
+				mu.Unlock()
+				tell(calls)
+				if err != nil {
+					tell(failed)
+					up.RLock()
+					up.RUnlock()
+				}
+			}
+		})
+	}
+	for range 3 {
+		for range 100 + random.IntN(3000) { // of calls, at least
+			<-calls
+		}
+		up.Lock()
+		select {
+		case <-failed: // when it started last
+		default:
+		}
+		err := server.Kill()
+		<-failed
+		if err := errors.Join(err, server.Start()); err != nil {
+			t.Fatal(err)
+		}
+		up.Unlock()
+	}
+	close(stop)
+	all.Wait()
+	if err := w.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	got := delivered(t, store)
+	for id, n := range got {
+		if n != 1 {
+			t.Errorf("message %s was delivered %d times", id, n)
+		}
+	}
+	for id, ok := range answered {
+		if ok && got[id] == 0 {
+			t.Errorf("message %s was acknowledged and is not there", id)
+		}
+	}
+	t.Logf("%d calls, %d failed, %d delivered", len(answered), refused, len(got))
+}
+
+// tell says that something has happened since it was last heard of.
+func tell(heard chan struct{}) {
+	select {
+	case heard <- struct{}{}:
+	default:
+	}
 }
 
 // What was acknowledged before kill -9 is delivered.
