@@ -1,6 +1,7 @@
 package run
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -37,6 +38,63 @@ func TestOneRelayPerWorker(t *testing.T) {
 			t.Fatalf("%d workers: %v, %v", workers, r, err)
 		}
 		r.Close()
+	}
+}
+
+// A queue that is dropped ends no process: it is worked on once it is there again.
+func TestWorkerWaitsForADroppedQueue(t *testing.T) {
+	store := memory.New(memory.Options{})
+	cfg := &config.Config{Workers: []config.Worker{{Queue: "jobs", Exec: "cat", Concurrency: 1}}}
+	cfg.SetDefaults()
+	if err := store.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	create := func() {
+		if err := store.CreateQueue(t.Context(), "jobs", penstock.FIFO); err != nil {
+			t.Fatal(err)
+		}
+	}
+	logged, ran := lineWriter(make(chan string)), lineWriter(make(chan string))
+	create()
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- Run(ctx, cfg, Options{Store: store, Log: slog.New(slog.NewTextHandler(logged, nil)), Stdout: ran, Stderr: ran})
+	}()
+	logged.until(t, "msg=working")
+	if err := store.DropQueue(t.Context(), "jobs"); err != nil {
+		t.Fatal(err)
+	}
+	logged.until(t, "cannot work; trying again")
+	create()
+	if _, err := store.Queue("jobs").Enqueue(t.Context(), penstock.NewJob{Payload: []byte("after it")}); err != nil {
+		t.Fatal(err)
+	}
+	go func() { // what is logged meanwhile
+		for range logged {
+		}
+	}()
+	ran.until(t, "after it")
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// lineWriter hands on what is written to it, which waits until it is read.
+type lineWriter chan string
+
+func (w lineWriter) Write(p []byte) (int, error) {
+	w <- string(p)
+	return len(p), nil
+}
+
+func (w lineWriter) until(t *testing.T, text string) {
+	t.Helper()
+	for said := range w {
+		if strings.Contains(said, text) {
+			return
+		}
 	}
 }
 

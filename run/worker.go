@@ -86,7 +86,7 @@ func (w *worker) Run(ctx context.Context) error {
 	defer w.seen.tell(w.log)
 	w.execution.hurried = ctx
 	ended := make(chan error, 1)
-	go func() { ended <- work.Run(w.draining, w.queue, w.execution.handle, w.options()) }()
+	go func() { ended <- w.work() }()
 	select {
 	case err := <-ended:
 		return about.Queue(err, "working", w.Queue)
@@ -99,6 +99,26 @@ func (w *worker) Run(ctx context.Context) error {
 	}
 	return ctx.Err()
 }
+
+// work is work.Run, which a queue that was dropped ends: whoever makes it again finds it worked on,
+// and what else this process runs goes on.
+func (w *worker) work() error {
+	for {
+		err := work.Run(w.draining, w.queue, w.execution.handle, w.options())
+		if w.draining.Err() != nil || !errors.Is(err, penstock.ErrNoQueue) {
+			return err
+		}
+		w.log.Error("cannot work; trying again", "err", err, "in", dropped)
+		select {
+		case <-time.After(dropped):
+		case <-w.draining.Done():
+			return nil
+		}
+	}
+}
+
+// dropped is the pause between two tries to work on a queue that is not there.
+const dropped = time.Second
 
 func (w *worker) options() work.Options {
 	o := work.Options{

@@ -21,7 +21,7 @@ import (
 func TestTwoHundredWorkers(t *testing.T) {
 	t.Parallel()
 	const workers, keys = 200, 40
-	jobs := testseed.Steps(4000)
+	jobs := testseed.Steps(2000)
 	server := testserver.StartPostgres(t, "max_connections = 300", "deadlock_timeout = 100ms")
 	f := jobsFixtureOn(t, testserver.Database(t, server.URL), penstock.FIFO)
 	store := openStore(t, fmt.Sprintf("%s&pool_max_conns=%d&connect_timeout=60", f.URL, workers), postgres.Options{})
