@@ -175,6 +175,13 @@ func TestClaimTogetherOfWhatIsThere(t *testing.T) {
 		f.wantHeld(nil, "select penstock.ack_many('q', $1)", beside)
 		f.wantHeld(leases, "select penstock.ack_many('q', $1)", leases)
 	}
+	f.Eventually("a claim by the position shares a row, in which the places of jobs that were gone are empty", func() bool {
+		f.Exec("select penstock.enqueue_many('q', array_fill('x'::text, array[20]))")
+		f.Exec(`delete from penstock.q where seq % 3 = 0`)
+		f.Exec(`select setval('penstock."_q.next"', pg_sequence_last_value('penstock."_q.seq"') - 20)`)
+		f.together(20)
+		return f.Number("select count(*) from penstock._lease where done::text like '%010%'") > 0
+	})
 }
 
 // Jobs of a group, and of a LIFO, share a row as well; jobs with a key, of which the first one is committed while the claim
