@@ -1,9 +1,15 @@
 package console_test
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
 	"os"
+	"slices"
+	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,7 +21,8 @@ import (
 )
 
 // What is shown costs the same however much there is: each call touches no more pages of a database with several times as many jobs,
-// dead letters and messages. PENSTOCK_CONSOLE_LOAD=1 has ten million jobs, a million dead letters and five million messages.
+// dead letters and messages. PENSTOCK_CONSOLE_LOAD=1 has ten million jobs, a million dead letters and five million messages, 0.1 a tenth of
+// that; then it also says how long calls take while workers run, and what those lose by it.
 func TestLookingReadsNoMoreOfMore(t *testing.T) {
 	url := postgrestest.Database(t)
 	s, err := postgres.Open(t.Context(), url, postgres.Options{})
@@ -74,8 +81,10 @@ func TestLookingReadsNoMoreOfMore(t *testing.T) {
 	}
 	fillUp(10_000, 10_000, 10_000)
 	few := pages()
-	if os.Getenv("PENSTOCK_CONSOLE_LOAD") != "" {
-		fillUp(10_000_000, 1_000_000, 5_000_000)
+	part, err := strconv.ParseFloat(os.Getenv("PENSTOCK_CONSOLE_LOAD"), 64)
+	if loaded := err == nil; loaded {
+		fillUp(int(10_000_000*part), int(1_000_000*part), int(5_000_000*part))
+		defer whileWorking(t, url, paths)
 	} else {
 		fillUp(100_000, 60_000, 100_000)
 	}
@@ -97,4 +106,67 @@ func touched(t *testing.T, db *pgx.Conn) (pages int64) {
 	must(t, db.QueryRow(t.Context(), "select pg_stat_clear_snapshot()::text || json_build_object('Hit', sum(heap_blks_hit + coalesce(idx_blks_hit, 0)), 'Read', sum(heap_blks_read + coalesce(idx_blks_read, 0)))::text from pg_statio_user_tables").Scan(&text))
 	must(t, json.Unmarshal(text, &all))
 	return all.Hit + all.Read
+}
+
+// whileWorking logs how long each call takes beside four workers, and how many jobs a second these do with and without ten who look.
+func whileWorking(t *testing.T, url string, paths []string) {
+	s, err := postgres.Open(t.Context(), url, postgres.Options{})
+	must(t, err)
+	t.Cleanup(func() { s.Close() })
+	seen, err := postgres.Open(t.Context(), url, postgres.Options{})
+	must(t, err)
+	t.Cleanup(func() { seen.Close() })
+	d := serve(t, seen)
+	const lookedFor = time.Minute
+	var took sync.Map // of each who looks: []time.Duration
+	run := func(looking bool) (perSecond float64) {
+		ctx, stop := context.WithTimeout(t.Context(), lookedFor)
+		defer stop()
+		var all sync.WaitGroup
+		var done atomic.Int64
+		for n := range 4 {
+			all.Go(func() {
+				for i := n; ctx.Err() == nil; i++ {
+					claimed, err := s.Queue("mails").Claim(ctx, penstock.Claim{Group: strconv.Itoa(i % 10), Jobs: 100, Lease: time.Minute, Worker: "w"})
+					for _, j := range claimed {
+						if _, err = s.Queue("mails").Ack(ctx, j.Lease); err == nil {
+							done.Add(1)
+						}
+					}
+					if err != nil && ctx.Err() == nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+		}
+		for i := range map[bool]int{true: 10}[looking] {
+			all.Go(func() {
+				path := paths[i%len(paths)]
+				var times []time.Duration
+				for ctx.Err() == nil {
+					began := time.Now()
+					if code, text := d.ask("r", "GET", "/api/v1"+path, ""); code != 200 {
+						t.Errorf("%s: %d %s", path, code, text)
+					}
+					times = append(times, time.Since(began))
+					select { // as a browser does
+					case <-ctx.Done():
+					case <-time.After(2 * time.Second):
+					}
+				}
+				took.Store(fmt.Sprint(path, " ", i), times)
+			})
+		}
+		all.Wait()
+		return float64(done.Load()) / lookedFor.Seconds()
+	}
+	alone := run(false)
+	beside := run(true)
+	took.Range(func(path, times any) bool {
+		sorted := slices.Sorted(slices.Values(times.([]time.Duration)))
+		t.Logf("%s: %d calls, p50 %v, p99 %v, at most %v", path, len(sorted), sorted[len(sorted)/2], sorted[len(sorted)*99/100], sorted[len(sorted)-1])
+		return true
+	})
+	t.Logf("workers: %.0f jobs/s alone, %.0f with ten who look: %.2f", alone, beside, beside/alone)
 }
