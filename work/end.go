@@ -147,20 +147,22 @@ func (w *worker) ack(ctx context.Context) {
 
 // acked finishes the tasks of a call that returned the leases that were held.
 func (w *worker) acked(tasks []*task, leases []int64) {
-	w.mu.Lock()
-	w.writing -= len(tasks)
-	w.mu.Unlock()
 	held := make(map[int64]bool, len(leases))
 	for _, l := range leases {
 		held[l] = true
 	}
+	w.mu.Lock()
+	w.writing -= len(tasks)
 	for _, t := range tasks {
-		if held[t.job.Lease] {
-			w.finish(t, t.how)
-			continue
+		delete(w.held, t.job.Lease)
+	}
+	w.mu.Unlock()
+	for _, t := range tasks {
+		if !held[t.job.Lease] {
+			w.log.Warn("a job is done, but its lease was gone; unless an earlier call wrote it, it runs again", "job", t.job.ID, "attempt", t.job.Attempt, "earlier_call", t.tried)
+			t.how = Lost
 		}
-		w.log.Warn("a job is done, but its lease was gone; unless an earlier call wrote it, it runs again", "job", t.job.ID, "attempt", t.job.Attempt, "earlier_call", t.tried)
-		w.finish(t, Lost)
+		w.Observer.Ended(t.job, t.how, t.took)
 	}
 }
 

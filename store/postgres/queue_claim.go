@@ -79,13 +79,9 @@ func (q *workedQueue) AckClaim(ctx context.Context, acks []int64, c penstock.Cla
 	if err != nil {
 		return nil, nil, q.failed(ctx, err)
 	}
-	jobs, err = collectJobs(rows, c.Jobs+len(acks))
+	jobs, acked, err = collectJobs(rows, c.Jobs)
 	if err != nil { // what came may be half of it, and the call may not have been committed
 		return nil, nil, q.failed(ctx, err)
-	}
-	for n := len(jobs); n > 0 && jobs[n-1].ID == 0; n-- { // what was ended comes behind the jobs
-		acked = append(acked, jobs[n-1].Lease)
-		jobs = jobs[:n-1]
 	}
 	return acked, jobs, nil
 }
@@ -207,7 +203,7 @@ func (q *Queue) Dequeue(ctx context.Context, tx PgxQuery, n int, group string) (
 	if err != nil {
 		return nil, queueError(err, q.name)
 	}
-	jobs, err := collectJobs(rows, n)
+	jobs, _, err := collectJobs(rows, n)
 	return jobs, queueError(err, q.name)
 }
 

@@ -3,6 +3,7 @@ package postgres
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -28,33 +29,39 @@ const (
 )
 
 // collectJobs reads jobs off the wire and closes rows. most is how many may come. A row
-// without an id is a lease that was ended, and becomes a job with nothing but that.
-func collectJobs(rows pgx.Rows, most int) ([]penstock.Job, error) {
+// without an id is a lease that was ended.
+func collectJobs(rows pgx.Rows, most int) (jobs []penstock.Job, ended []int64, err error) {
 	defer rows.Close()
-	var (
-		jobs []penstock.Job
-		d    jobDecoder
-	)
+	var d jobDecoder
 	for rows.Next() {
-		if jobs == nil {
-			jobs = make([]penstock.Job, 0, min(most, 8)) // mostly few of those asked for come
+		row := rows.RawValues()
+		if row[jobID] == nil && len(row) == leasedJobColumns {
+			var lease int64
+			if err := rows.Scan(nil, nil, nil, nil, nil, nil, nil, nil, &lease, nil); err != nil {
+				return nil, nil, err
+			}
+			ended = append(ended, lease)
+			continue
+		}
+		switch len(jobs) { // mostly few of those asked for come, or all
+		case 0:
+			jobs = make([]penstock.Job, 0, min(most, 8))
+		case 8:
+			jobs = slices.Grow(jobs, max(min(most, 256)-8, 0))
 		}
 		jobs = append(jobs, penstock.Job{})
 		j := &jobs[len(jobs)-1]
-		var err error
-		switch row := rows.RawValues(); {
-		case row[jobID] == nil && len(row) == leasedJobColumns:
-			err = rows.Scan(nil, nil, nil, nil, nil, nil, nil, nil, &j.Lease, nil)
+		switch {
 		case rows.FieldDescriptions()[0].Format == pgx.BinaryFormatCode:
 			err = d.decode(j, row)
 		default: // a connection that does not prepare statements
 			err = scanJob(j, rows)
 		}
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	return jobs, rows.Err()
+	return jobs, ended, rows.Err()
 }
 
 // jobDecoder turns binary rows into jobs. What a job points to is one allocation of
