@@ -116,9 +116,14 @@ func choose(only []string, quick bool) (chosen []experiment, err error) {
 	return chosen, nil
 }
 
+// ofPostgres: the database is PostgreSQL with the tables and functions of its own store.
+func ofPostgres(url string) bool {
+	return url != "" && !strings.HasPrefix(url, "sqlite:") && !strings.HasPrefix(url, "portable+")
+}
+
 // why an experiment cannot run here; empty if it can.
 func (e experiment) missing(url, sink string) string {
-	if !e.brokers && e.name != "webhook" && (url == "" || strings.HasPrefix(url, "sqlite:")) {
+	if !e.brokers && e.name != "webhook" && !ofPostgres(url) {
 		return "it needs PostgreSQL: --database-url postgres://…"
 	}
 	if e.name == "processor" && !strings.HasPrefix(sink, "amqp") {

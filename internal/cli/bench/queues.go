@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -51,8 +50,8 @@ func runQueueBench[R any](a *cli.App, cmd *cobra.Command, f queueBenchFlags, tab
 	if err != nil {
 		return err
 	}
-	if url == "" || strings.HasPrefix(url, "sqlite:") {
-		return cli.Usage(errors.New(cmd.CommandPath() + " needs PostgreSQL: pass --database-url postgres://…"))
+	if !ofPostgres(url) {
+		return cli.Usage(errors.New(cmd.CommandPath() + " needs PostgreSQL: pass --database-url postgres://…, and not the portable profile"))
 	}
 	return runBench(a, cmd, f.benchFlags, table, func(ctx context.Context, on benchOn) (R, error) {
 		b := benchPostgres{benchOn: on, database: bench.Database{URL: on.url, Schema: on.schema, Name: on.setup.Outbox, Progress: on.setup.Progress}}
