@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -174,7 +175,7 @@ func TestWriterOnAServerThatCrashes(t *testing.T) {
 	w := writer.New(store, writer.Options{})
 	var (
 		answered = map[string]bool{}
-		refused  int
+		refused  atomic.Int64
 		mu       sync.Mutex
 		all      sync.WaitGroup
 		up       sync.RWMutex // held while the server is down
@@ -193,14 +194,13 @@ func TestWriterOnAServerThatCrashes(t *testing.T) {
 				id := fmt.Sprintf("%d-%d", caller, n)
 				err := w.Publish(t.Context(), "orders", penstock.Message{ID: id})
 				mu.Lock()
-				if answered[id] = err == nil; err != nil {
-					refused++
-				}
+				answered[id] = err == nil
 				mu.Unlock()
 				tell(calls)
 				if err != nil {
 					tell(failed)
 					up.RLock()
+					refused.Add(1)
 					up.RUnlock()
 				}
 			}
@@ -238,7 +238,7 @@ func TestWriterOnAServerThatCrashes(t *testing.T) {
 			t.Errorf("message %s was acknowledged and is not there", id)
 		}
 	}
-	t.Logf("%d calls, %d failed, %d delivered", len(answered), refused, len(got))
+	t.Logf("%d calls, %d failed, %d delivered", len(answered), refused.Load(), len(got))
 }
 
 // tell says that something has happened since it was last heard of.
