@@ -36,7 +36,7 @@ func TestParkedLineComesBackInOrder(t *testing.T) {
 	src := f.subscribe(f.open(keyedConfig()))
 	b := f.fetch(src)
 	f.want(b, "a1", "b1", "a2", "a3")
-	f.settle(src, b, parked(1, 50*time.Millisecond), ok, behind, behind)
+	f.settle(src, b, parked(1, 3*time.Second), ok, behind, behind) // long enough for what is fetched before it
 	if n := f.Number("select count(*) from shop where processed_at is null and attempts = 1 and failure = left('refused, and this is a long story of why', 40)"); n != 1 {
 		t.Errorf("%d rows carry the error", n)
 	}
