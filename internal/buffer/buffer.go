@@ -108,12 +108,12 @@ func (b *Buffer[O, Q]) room(size int, flush func() error) error {
 }
 
 // group is the last of an outbox or queue, or a new one behind it where the inbox is another. There are few.
+// What other outboxes have given to the inbox since comes first: of two with one id, the first is published.
 func (b *Buffer[O, Q]) group(name, inbox string, jobs bool) *Group[O, Q] {
 	for _, g := range slices.Backward(b.groups) {
-		if g.Name != name || (g.Jobs != nil) != jobs {
+		if other := g.Name != name || (g.Jobs != nil) != jobs; other && (inbox == "" || g.Inbox != inbox) {
 			continue
-		}
-		if g.Inbox != inbox {
+		} else if other || g.Inbox != inbox {
 			break
 		}
 		g.last = b.stats.Writes

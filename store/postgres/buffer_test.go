@@ -499,6 +499,15 @@ func TestBufferPublishesOnce(t *testing.T) {
 	if got := f.written(f.Conn); got != "a b h i j" {
 		t.Errorf("committed %q", got)
 	}
+	f.Must(f.store.CreateOutbox(f.Ctx, "refunds"))
+	f.begin(penstock.BufferOptions{})
+	say(f.tx, once, "k")
+	say(f.tx, postgres.NewOutbox("", "refunds").Once("imports"), "l")
+	say(f.tx, once, "l", "m") // the other outbox has l
+	f.Must(f.tx.Commit(f.Ctx))
+	if got := f.written(f.Conn); got != "a b h i j k m" {
+		t.Errorf("of an inbox that two outboxes share: committed %q", got)
+	}
 }
 
 // A seq is drawn when the buffer is written. Whoever has waited for another writer of his key by then comes after him,

@@ -250,6 +250,15 @@ func TestPublishOnceInATransaction(t *testing.T) {
 			if got := scan[string](t, app, writtenSQL); got != "a b again c  d" {
 				t.Errorf("published %q", got)
 			}
+			must(s.CreateOutbox(t.Context(), "other"))
+			tx = begin()
+			once(tx, "e")
+			must(sqlite.PublishOnce(t.Context(), tx, "imports", "other", penstock.Message{ID: "f"}))
+			once(tx, "f", "g") // the other outbox has f
+			must(tx.Commit())
+			if got := scan[string](t, app, writtenSQL); got != "a b again c  d e g" {
+				t.Errorf("of an inbox that two outboxes share: published %q", got)
+			}
 			tx = begin()
 			err := sqlite.PublishOnce(t.Context(), tx, "nobody", "orders", penstock.Message{})
 			if o != nil {
