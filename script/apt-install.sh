@@ -72,3 +72,6 @@ aptget install --no-install-recommends "${needed[@]}"
 if [[ -d /run/systemd/system && " ${needed[*]} " == *" rabbitmq-server "* ]]; then
 	systemctl --quiet disable rabbitmq-server || true
 fi
+if [[ -d /run/systemd/system && " ${needed[*]} " == *" mariadb-plugin-rocksdb "* ]]; then
+	systemctl --quiet disable mariadb || true
+fi

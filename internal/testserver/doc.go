@@ -3,6 +3,7 @@
 //
 //	PENSTOCK_TEST_POSTGRES      a postgres:// URL of a role that may create databases and roles
 //	PENSTOCK_TEST_RABBITMQ      an amqp:// URL
+//	PENSTOCK_TEST_MARIADB       a mysql:// URL of a user that may create databases
 //	PENSTOCK_TEST_DATA          the folder for the data of private servers, instead of the system's temporary one
 //	PENSTOCK_TEST_PG_BIN        the folder that holds initdb and postgres
 //	PENSTOCK_TEST_RABBITMQ_BIN  the folder that holds rabbitmq-server

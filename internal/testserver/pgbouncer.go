@@ -53,7 +53,7 @@ func newPgBouncer(serverURL string, conf []string) (*PgBouncer, error) {
 	if err != nil {
 		return nil, err
 	}
-	who, err := postgresUser() // nor does this run as root
+	who, err := unprivileged("postgres") // nor does this run as root
 	if err != nil {
 		return nil, err
 	}

@@ -55,7 +55,7 @@ func newPostgres(clock bool, fill func(p *Postgres, who *syscall.Credential, por
 	if err != nil {
 		return nil, err
 	}
-	who, err := postgresUser()
+	who, err := unprivileged("postgres")
 	if err != nil {
 		return nil, err
 	}
@@ -203,15 +203,15 @@ func hasProgram(dir, name string) bool {
 	return err == nil
 }
 
-// postgresUser is whom the server runs as: PostgreSQL refuses to run as root.
-func postgresUser() (*syscall.Credential, error) {
+// unprivileged is whom a server runs as that refuses to run as root: the user of this name, or nobody.
+func unprivileged(name string) (*syscall.Credential, error) {
 	if os.Getuid() != 0 {
 		return nil, nil
 	}
-	u, err := user.Lookup("postgres")
+	u, err := user.Lookup(name)
 	if err != nil {
 		if u, err = user.Lookup("nobody"); err != nil {
-			return nil, fmt.Errorf("PostgreSQL does not run as root, and there is neither a user postgres nor nobody: %w", err)
+			return nil, fmt.Errorf("the server does not run as root, and there is neither a user %s nor nobody: %w", name, err)
 		}
 	}
 	uid, err := strconv.ParseUint(u.Uid, 10, 32)

@@ -15,6 +15,7 @@ const (
 	EnvPostgres = "PENSTOCK_TEST_POSTGRES"
 	EnvRabbitMQ = "PENSTOCK_TEST_RABBITMQ"
 	EnvKafka    = "PENSTOCK_TEST_KAFKA" // set by withservers -only kafka
+	EnvMariaDB  = "PENSTOCK_TEST_MARIADB"
 
 	// "none": whoever wants a server is skipped, also in CI, as by `make check`.
 	envServers = "PENSTOCK_TEST_SERVERS"
@@ -62,6 +63,7 @@ func MissingExtras() []*MissingError {
 	var all missing
 	all.note(envCompiler, compiler)
 	all.note(envPgBouncer, pgbouncer)
+	all.note(EnvMariaDB, mariadbBin)
 	all.note("", promtool)
 	all.note("", chromium)
 	return all
@@ -96,6 +98,11 @@ var shared struct {
 	rabbitmq struct {
 		once   sync.Once
 		server *RabbitMQ
+		err    error
+	}
+	mariadb struct {
+		once   sync.Once
+		server *MariaDB
 		err    error
 	}
 }

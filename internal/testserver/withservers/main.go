@@ -8,6 +8,7 @@
 //	withservers -durable …  PostgreSQL waits for the disk at every commit, as in production
 //	withservers -only postgres …
 //	withservers -only kafka …   an Apache Kafka of script/kafka-jars.sh, named in PENSTOCK_TEST_KAFKA
+//	withservers -only mariadb …  MariaDB with InnoDB and MyRocks, named in PENSTOCK_TEST_MARIADB
 //	withservers -missing    print Debian's names of the packages it would need
 //	withservers -missing-extras  and of those without which a few tests are skipped
 package main
@@ -26,7 +27,7 @@ import (
 
 func main() {
 	durable := flag.Bool("durable", false, "let PostgreSQL wait for the disk at every commit (fsync on)")
-	only := flag.String("only", "", "start only `postgres`, rabbitmq or kafka")
+	only := flag.String("only", "", "start only `postgres`, rabbitmq, mariadb or kafka")
 	missing := flag.Bool("missing", false, "print Debian's names of the packages that are needed and not installed, and exit")
 	extras := flag.Bool("missing-extras", false, "print the names of those without which a few tests are skipped, and exit")
 	flag.Parse()
@@ -103,6 +104,15 @@ func start(only string, conf []string) (env []string, stop func() error, err err
 		}
 		return r.URL, r.Close, nil
 	})
+	if only == "mariadb" { // its tests are in one package, which starts its own
+		launch("mariadb", testserver.EnvMariaDB, func() (string, func() error, error) {
+			m, err := testserver.NewMariaDB()
+			if err != nil {
+				return "", nil, err
+			}
+			return m.URL, m.Close, nil
+		})
+	}
 	if only == "kafka" { // whoever wants it says so: it needs Java
 		launch("kafka", testserver.EnvKafka, func() (string, func() error, error) {
 			k, err := testserver.NewKafka(testserver.KafkaOptions{})

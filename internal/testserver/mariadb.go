@@ -1,0 +1,160 @@
+package testserver
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/go-sql-driver/mysql"
+)
+
+// MariaDB is a private MariaDB server with the engines InnoDB and MyRocks.
+//
+// A commit is not flushed to the disk: it survives Kill all the same, because the
+// operating system lives on.
+type MariaDB struct {
+	*server
+	// URL of the server as superuser, without a database; the same after every Start.
+	URL string
+}
+
+// NewMariaDB starts a private server. options are as on mariadbd's command line.
+// A *MissingError if MariaDB is not installed.
+func NewMariaDB(options ...string) (*MariaDB, error) {
+	bin, err := mariadbBin()
+	if err != nil {
+		return nil, err
+	}
+	port, err := FreePort()
+	if err != nil {
+		return nil, err
+	}
+	who, err := unprivileged("mysql")
+	if err != nil {
+		return nil, err
+	}
+	m := &MariaDB{
+		server: &server{name: "mariadb", stopSig: syscall.SIGTERM, killSig: syscall.SIGKILL},
+		URL:    fmt.Sprintf("mysql://root@%s/", loopback(port)),
+	}
+	if err := m.newDir(); err != nil {
+		return nil, err
+	}
+	common := []string{"--no-defaults", "--datadir=" + filepath.Join(m.dir, "data"), "--skip-name-resolve"}
+	run := func(program string, args ...string) *exec.Cmd {
+		cmd := exec.Command(program, append(common[:len(common):len(common)], args...)...)
+		cmd.Dir, cmd.Env = m.dir, baseEnv("HOME="+m.dir)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: who}
+		return cmd
+	}
+	options = append([]string{
+		"--bind-address=127.0.0.1", fmt.Sprintf("--port=%d", port), "--socket=" + filepath.Join(m.dir, "socket"),
+		"--plugin-load-add=ha_rocksdb.so", "--max-connections=500", "--skip-log-bin",
+		"--innodb-flush-log-at-trx-commit=2", "--innodb-use-native-aio=0", "--rocksdb-flush-log-at-trx-commit=2", "--rocksdb-manual-wal-flush=off",
+	}, options...)
+	m.command = func() *exec.Cmd { return run(filepath.Join(bin, "mariadbd"), options...) }
+	m.ready = m.ping
+	if err := m.initialise(who, run); err != nil {
+		m.Close()
+		return nil, err
+	}
+	if err := m.Start(); err != nil {
+		m.Close()
+		return nil, err
+	}
+	return m, nil
+}
+
+func (m *MariaDB) initialise(who *syscall.Credential, run func(string, ...string) *exec.Cmd) error {
+	if who != nil {
+		if err := os.Chown(m.dir, int(who.Uid), int(who.Gid)); err != nil {
+			return err
+		}
+	}
+	if out, err := run("mariadb-install-db", "--auth-root-authentication-method=normal", "--skip-test-db").CombinedOutput(); err != nil {
+		return fmt.Errorf("mariadb-install-db: %w\n%s", err, bytes.TrimSpace(out))
+	}
+	return nil
+}
+
+func (m *MariaDB) ping(ctx context.Context) error { return onMariaDB(ctx, m.URL, "select 1") }
+
+// onMariaDB executes one statement as the URL's user.
+func onMariaDB(ctx context.Context, server, statement string) error {
+	u, err := url.Parse(server)
+	if err != nil {
+		return err
+	}
+	config := mysql.NewConfig()
+	config.User, config.Net, config.Addr = u.User.Username(), "tcp", u.Host
+	config.Passwd, _ = u.User.Password()
+	config.Logger = &mysql.NopLogger{} // who waits for the server asks it again and again
+	connector, err := mysql.NewConnector(config)
+	if err != nil {
+		return err
+	}
+	db := sql.OpenDB(connector)
+	defer db.Close()
+	_, err = db.ExecContext(ctx, statement)
+	return err
+}
+
+// MariaDBURL returns the URL of a MariaDB server that all tests share, of a user that may
+// create databases.
+func MariaDBURL(tb testing.TB) string {
+	tb.Helper()
+	if url := os.Getenv(EnvMariaDB); url != "" {
+		return url
+	}
+	s := &shared.mariadb
+	s.once.Do(func() { s.server, s.err = NewMariaDB() })
+	need(tb, s.err)
+	return s.server.URL
+}
+
+// MariaDBDatabase creates a database on the server that all tests share and returns its
+// URL. It is dropped when the test ends.
+func MariaDBDatabase(tb testing.TB) string {
+	tb.Helper()
+	server, name := MariaDBURL(tb), databaseName()
+	u, err := on(server, name)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if err := onMariaDB(tb.Context(), server, "create database "+name); err != nil {
+		tb.Fatalf("create a database for the test: %v", err)
+	}
+	tb.Cleanup(func() {
+		if err := onMariaDB(context.Background(), server, "drop database "+name); err != nil {
+			tb.Logf("drop the test's database: %v", err)
+		}
+	})
+	return u
+}
+
+// mariadbBin is the folder of mariadbd; mariadb-install-db is on the PATH.
+func mariadbBin() (string, error) {
+	if err := wanted(); err != nil {
+		return "", err
+	}
+	missing := &MissingError{Server: "MariaDB", Package: "mariadb-plugin-rocksdb", URLVar: EnvMariaDB, BinVar: "PATH"}
+	if _, err := exec.LookPath("mariadb-install-db"); err != nil {
+		return "", missing
+	}
+	if plugins, _ := filepath.Glob("/usr/lib*/mysql/plugin/ha_rocksdb.so"); len(plugins) == 0 {
+		return "", missing
+	}
+	for _, dir := range append([]string{"/usr/sbin", "/usr/libexec"}, filepath.SplitList(os.Getenv("PATH"))...) {
+		if hasProgram(dir, "mariadbd") {
+			return dir, nil
+		}
+	}
+	return "", missing
+}
