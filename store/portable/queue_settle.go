@@ -121,7 +121,7 @@ func (q queue) settle(ctx context.Context, tx pgx.Tx, row *queueRow, jobs []*tri
 	b.Queue(q.store.sql("end_tries", ""), row.id, leases)
 	b.Queue(q.store.sql("try_again", ""), row.id, jobs)
 	if len(dead) > 0 {
-		b.Queue(q.store.queueSQL("bury_jobs", q.name, false), row.id, jobs)
+		b.Queue(q.store.queueSQL("dead_letter_jobs", q.name, false), row.id, jobs)
 		b.Queue(q.store.queueSQL("end_jobs", q.name, false), row.id, dead)
 	}
 	b.Queue(q.store.sql("delete from {schema}.leases where queue_id = $1 and lease = any ($2::bigint[])", ""), row.id, leases)

@@ -67,7 +67,7 @@ func newNeighbours(t *testing.T) *neighbours {
 	f.Exec("select penstock.claim($1, 4, lease => '1 day', worker => $2, group_key => 'known')", queue, secret)
 	f.Exec("select penstock.enqueue($1, $2, not_before => now() + interval '1 day'), penstock.enqueue($1, $2, priority => 3)", queue, secret)
 	f.Exec(`select penstock.retry($1, l.lease, '1 day', $2) from (select lease from penstock._lease order by lease limit 1) l`, queue, secret)
-	f.Exec(`select penstock.bury($1, l.lease, $2) from (select lease from penstock._lease order by lease limit 1) l`, queue, secret)
+	f.Exec(`select penstock.dead_letter($1, l.lease, $2) from (select lease from penstock._lease order by lease limit 1) l`, queue, secret)
 	f.Exec("select penstock.schedule($1, 'known', '@yearly', $2)", queue, secret)
 
 	f.Exec("select penstock.inbox($1, 'known seen')", inbox)

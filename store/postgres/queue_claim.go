@@ -46,7 +46,7 @@ func (s *Store) Queue(name string) penstock.Queue {
 		ack:        "select * from " + s.table("_"+name+".ack") + "($1)",
 		release:    "select * from " + s.table("release_many") + "($1, $2, $3)",
 		retry:      "select " + s.table("retry") + "($1, $2, $3, $4)",
-		deadLetter: "select " + s.table("bury") + "($1, $2, $3)",
+		deadLetter: "select " + s.table("dead_letter") + "($1, $2, $3)",
 		maintain:   "select " + s.table("maintain_queue") + "($1)",
 	}
 }

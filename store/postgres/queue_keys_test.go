@@ -153,7 +153,7 @@ func TestOtherKeysAreUnaffected(t *testing.T) {
 	f.wantClaim(9)
 	f.ripen()
 	first = f.wantClaim(9, 1)[0]
-	f.Exec("select penstock.bury('q', $1)", first.lease)
+	f.Exec("select penstock.dead_letter('q', $1)", first.lease)
 	f.Exec("select penstock.enqueue('q', 'f', 'l')")
 	f.wantClaim(9, 2)
 	f.Must(tx.Rollback(f.Ctx))

@@ -262,7 +262,7 @@ func (m *jobModel) settle() {
 		j.lease = 0
 		switch m.r.IntN(6) {
 		case 0:
-			m.Exec("select penstock.bury('q', $1, 'buried')", lease)
+			m.Exec("select penstock.dead_letter('q', $1, 'dead')", lease)
 			j.state = dead
 		case 1, 2:
 			after, state := "0", ready

@@ -19,7 +19,7 @@ var endings = map[string]string{
 	"release":      "select 1 from penstock.release('q', $1)",
 	"release_many": "select count(*) from penstock.release_many('q', array[$1::bigint])",
 	"retry":        "select 1 from penstock.retry('q', $1)",
-	"bury":         "select 1 from penstock.bury('q', $1)",
+	"dead_letter":  "select 1 from penstock.dead_letter('q', $1)",
 }
 
 func (f *fixture) turnLeases() {

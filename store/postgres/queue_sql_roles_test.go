@@ -85,7 +85,7 @@ func TestWorkerCanRunJobsAndNothingElse(t *testing.T) {
 		"select penstock.retry('q', 4)",
 		"select penstock.release('q', 5)",
 		"select penstock.claim('q')", // lease 7
-		"select penstock.bury('q', 7)",
+		"select penstock.dead_letter('q', 7)",
 		"select penstock.maintain_queue('q')",
 	}, []string{
 		"select penstock.enqueue('q', 'x')",
@@ -99,7 +99,7 @@ func TestWorkerCanRunJobsAndNothingElse(t *testing.T) {
 		"select penstock.ack('secret', 1)",
 		"select penstock.extend('secret', 1, '1 min')",
 		"select penstock.retry('secret', 1)",
-		"select penstock.bury('secret', 1)",
+		"select penstock.dead_letter('secret', 1)",
 		"select penstock.release('secret', 1)",
 		"select penstock.maintain_queue('secret')",
 		"select penstock.cancel('q', '{1}')",

@@ -153,7 +153,7 @@ func TestJobRetries(t *testing.T) {
 	if again.attempt != 5 {
 		t.Errorf("a dead letter that is retried has attempt %d, want the next one, 5", again.attempt)
 	}
-	f.Exec("select penstock.bury('q', $1, 'five')", again.lease)
+	f.Exec("select penstock.dead_letter('q', $1, 'five')", again.lease)
 	f.wantText("1", "select penstock.discard_dead_jobs('q', '{1, 7}')::text")
 	f.wantText("0", "select count(*)::text from penstock._dead_job")
 }
@@ -334,7 +334,7 @@ func TestDropQueue(t *testing.T) {
 	f := newJobs(t, "fifo")
 	f.Exec("select penstock.create_queue('other')")
 	f.Exec("select penstock.enqueue_many('q', '{a,b,c}', not_befores => array[null, null, now() + interval '1 h'], dedup_keys => '{a,b,c}')")
-	f.Exec("select penstock.bury('q', $1)", f.wantClaim(1, 1)[0].lease)
+	f.Exec("select penstock.dead_letter('q', $1)", f.wantClaim(1, 1)[0].lease)
 	f.wantClaim(1, 2)
 	f.Exec("select penstock.schedule('q', 's', '@daily', '')")
 	f.Exec("select penstock.drop_queue('q')")
@@ -392,7 +392,7 @@ func TestBadJobs(t *testing.T) {
 		{"42P01", "penstock.ack_many('none', '{1}')"},
 		{"42P01", "penstock.extend('none', 1, '1 s')"},
 		{"42P01", "penstock.retry('none', 1)"},
-		{"42P01", "penstock.bury('none', 1)"},
+		{"42P01", "penstock.dead_letter('none', 1)"},
 		{"42P01", "penstock.cancel('none', '{1}')"},
 		{"42P01", "penstock.pause_queue('none')"},
 		{"42P01", "penstock.resume_queue('none')"},
@@ -438,7 +438,7 @@ func TestBadJobs(t *testing.T) {
 		{"PS001", "penstock.ack('q', null)"},
 		{"PS001", "penstock.extend('q', 1, '1 s')"},
 		{"PS001", "penstock.retry('q', 1)"},
-		{"PS001", "penstock.bury('q', 1)"},
+		{"PS001", "penstock.dead_letter('q', 1)"},
 		{"22023", "penstock.enqueue('q', 'x', not_before => 'infinity')"},
 		{"22023", "penstock.enqueue_many('q', '{x}', not_befores => '{infinity}')"},
 		{"22023", "penstock.claim('q', lease => '200000 years')"},

@@ -84,11 +84,11 @@ func TestJobsOfOneClaimEndApart(t *testing.T) {
 		left int    // of the others' leases
 		want string // where those three are then
 	}{
-		"ack":     {"select from penstock.ack_many('q', $1)", 9, ""},
-		"release": {"select from penstock.release_many('q', $1)", 9, "ready 0 job 4, ready 0 job 5, ready 0 job 6"},
-		"pause":   {"select from penstock.release_many('q', $1, '1 hour')", 9, "later -1 job 4, later -1 job 5, later -1 job 6"},
-		"retry":   {"select penstock.retry('q', l, '1 hour', 'no') from unnest($1::bigint[]) l", 9, "later 1 job 4, later 1 job 5, later 1 job 6"},
-		"bury":    {"select penstock.bury('q', l, 'no') from unnest($1::bigint[]) l", 9, "dead 1 job 4, dead 1 job 5, dead 1 job 6"},
+		"ack":         {"select from penstock.ack_many('q', $1)", 9, ""},
+		"release":     {"select from penstock.release_many('q', $1)", 9, "ready 0 job 4, ready 0 job 5, ready 0 job 6"},
+		"pause":       {"select from penstock.release_many('q', $1, '1 hour')", 9, "later -1 job 4, later -1 job 5, later -1 job 6"},
+		"retry":       {"select penstock.retry('q', l, '1 hour', 'no') from unnest($1::bigint[]) l", 9, "later 1 job 4, later 1 job 5, later 1 job 6"},
+		"dead_letter": {"select penstock.dead_letter('q', l, 'no') from unnest($1::bigint[]) l", 9, "dead 1 job 4, dead 1 job 5, dead 1 job 6"},
 		"cancel": {`select penstock.cancel('q', array(select j.id from penstock._lease l, unnest(l.jobs) j where j.lease = any ($1)
 			union all select id from penstock._lease where lease = any ($1)))`, 9, ""},
 		"extend": {"select from penstock.extend_many('q', $1, '1 hour')", 12, ""},

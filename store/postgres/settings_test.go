@@ -38,7 +38,7 @@ func TestWithoutStandardConformingStrings(t *testing.T) {
 	for _, queue := range []string{"jobs", `ot\her`} {
 		f.Exec(`select penstock.enqueue($1, $2, key => 'k', dedup_key => 'd', headers => '{"a":"b"}')`, queue, `a\b`)
 		f.Exec("select penstock.enqueue_many($1, '{a,b,c}')", queue)
-		for _, end := range []string{"penstock.ack($1, lease)", "penstock.retry($1, lease, after => '0', error => 'no')", "penstock.bury($1, lease, 'no')", "penstock.release($1, lease)"} {
+		for _, end := range []string{"penstock.ack($1, lease)", "penstock.retry($1, lease, after => '0', error => 'no')", "penstock.dead_letter($1, lease, 'no')", "penstock.release($1, lease)"} {
 			f.Exec("select "+end+" from penstock.claim($1)", queue)
 		}
 		f.Exec("select penstock.maintain_queue($1), penstock.pause_queue($1), penstock.resume_queue($1)", queue)

@@ -116,7 +116,7 @@ func fillForUpgrade(f *fixture) {
 		f.Exec("select penstock.enqueue($1, 'left ' || i, key => (array['a', 'b', null])[i % 3 + 1], group_key => (array['', 'g'])[i % 2 + 1], priority => i % 3 - 1) from generate_series(1, 30) i", queue)
 		f.Exec("select penstock.claim($1, 8, lease => '900 years', worker => 'w')", queue)
 		f.Exec("select penstock.retry($1, l.lease, '900 years', 'failed') from (select l.lease from penstock._lease l join penstock._queue q on q.id = l.queue where q.name = $1 order by l.lease limit 2) l", queue)
-		f.Exec("select penstock.bury($1, l.lease, 'buried') from (select l.lease from penstock._lease l join penstock._queue q on q.id = l.queue where q.name = $1 order by l.lease limit 2) l", queue)
+		f.Exec("select penstock.dead_letter($1, l.lease, 'buried') from (select l.lease from penstock._lease l join penstock._queue q on q.id = l.queue where q.name = $1 order by l.lease limit 2) l", queue)
 		f.Exec("select penstock.enqueue($1, 'delayed ' || i, not_before => now() + interval '900 years') from generate_series(1, 3) i", queue)
 		f.Exec("select penstock.enqueue($1, 'once', dedup_key => 'once')", queue)
 	}

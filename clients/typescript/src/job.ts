@@ -144,7 +144,7 @@ export class Queue {
 
   /** Makes a job a dead letter. PS001 if the lease is lost. */
   async deadLetter(lease: bigint, error: string): Promise<void> {
-    await this.#rows('penstock.bury($1::text, $2::text::bigint, $3::text)::text', String(lease), storable(error))
+    await this.#rows('penstock.dead_letter($1::text, $2::text::bigint, $3::text)::text', String(lease), storable(error))
   }
 
   /** Does what time demands, about twice a second while a worker runs. */

@@ -12,7 +12,7 @@ with moved as materialized (
     select {schema}._write_cursor($1::bigint, $2::bigint, $3::text, $4::bigint, $5::pg_snapshot, $6::bigint,
                                   $7::pg_snapshot, $8::bigint, $9::bigint, $10::bigint, $11::bigint, $12::timestamptz, $13::bigint, $14::int, $16::int8multirange) as n
      where pg_backend_pid() = $15::int
-), buried as (
+), dead as (
     insert into {schema}._dead_letter (subscription, seq, id, key, topic, headers, payload, created_at, attempt, failures, failed_since, held)
     select $1::bigint, d.seq, d.id, d.key, d.topic, d.headers, d.payload, d.created_at, d.attempt, d.failures, d.failed_since,
            d.held or exists (select from {schema}._parked_key l

@@ -137,7 +137,7 @@ class Postgres:
         return not rows[0][0]
 
     def dead_letter(self, queue: str, lease: int, error: str) -> Op[None]:
-        yield f"select {self.schema}.bury(cast($1 as text), cast($2 as bigint), cast($3 as text))", [queue, lease, storable(error)]
+        yield f"select {self.schema}.dead_letter(cast($1 as text), cast($2 as bigint), cast($3 as text))", [queue, lease, storable(error)]
 
     def maintain(self, queue: str) -> Op[None]:
         yield f"select {self.schema}.maintain_queue(cast($1 as text))", [queue]

@@ -7,7 +7,7 @@
 --   _lease     -> _scheduled -> ready retry, once it is due
 --   _lease     -> ready               release, or its lease ended
 --   ready      -> _scheduled -> ready it waits for another job of its key
---   _lease     -> _dead_job           bury, or the last attempt failed
+--   _lease     -> _dead_job           dead_letter, or the last attempt failed
 
 -- _failed adds a failure to a job's history and keeps the latest ten.
 create or replace function _failed(failures jsonb, attempt int, error text) returns jsonb

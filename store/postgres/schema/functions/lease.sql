@@ -266,7 +266,7 @@ begin
     end if;
 end $$;
 
--- _settle does what else a worker may do with leases: extend them, release, retry and bury their jobs. It returns those that
+-- _settle does what else a worker may do with leases: extend them, release, retry and dead-letter their jobs. It returns those that
 -- were held, and until when; for a job that failed, when it is due, null if it is dead. As {ack} does it looks again
 -- where the ring has turned meanwhile.
 create or replace function _settle(queue int, what text, leases bigint[], by interval, error text) returns table (lease bigint, until timestamptz)
@@ -281,7 +281,7 @@ declare
 begin
     if what <> 'extend' and by > interval '1000 years' then
         raise exception 'the job is to be tried again after %, expected at most 1000 years', by
-        using errcode = '22023', hint = 'bury the job if it is not to run again';
+        using errcode = '22023', hint = 'dead-letter the job if it is not to run again';
     end if;
     if what <> 'extend' then
         perform _part(queue, leases);
@@ -314,11 +314,11 @@ begin
             case when by > interval '0' then '_scheduled (due, queue,' else '%s (' end,
             -- -1, too, is none, but of a job that has begun: those of its key wait, see {busy}
             case when by > interval '0' then 'clock_timestamp() + $3, $2, case when d.attempt = 1 then -1 else d.attempt - 1 end' else 'd.attempt - 1' end);
-    when 'retry', 'bury' then
-        return query select l, _fail(queue, l, by, error, what = 'bury') from unnest(leases) l;
+    when 'retry', 'dead_letter' then
+        return query select l, _fail(queue, l, by, error, what = 'dead_letter') from unnest(leases) l;
         return;
     else
-        raise exception 'there is no operation %', coalesce(quote_literal(what), 'null') using errcode = '22023', hint = 'it is extend, release, retry or bury';
+        raise exception 'there is no operation %', coalesce(quote_literal(what), 'null') using errcode = '22023', hint = 'it is extend, release, retry or dead_letter';
     end case;
     loop
         turn := pg_sequence_last_value('_lease_slot');

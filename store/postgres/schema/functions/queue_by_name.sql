@@ -148,9 +148,9 @@ language sql volatile as $fn$ select coalesce((select r.until from {schema}._set
 create or replace function retry(queue text, lease bigint, after interval default null, error text default '') returns boolean
 language sql volatile as $fn$ select s.until is not null from {schema}._settle_on(queue, 'retry', array[lease], after, error) s $fn$;
 
--- bury makes a job a dead letter. Error: PS001.
-create or replace function bury(queue text, lease bigint, error text default '') returns void
-language sql volatile as $fn$ select s.lease from {schema}._settle_on(queue, 'bury', array[lease], null, error) s $fn$;
+-- dead_letter makes a job a dead letter. Error: PS001.
+create or replace function dead_letter(queue text, lease bigint, error text default '') returns void
+language sql volatile as $fn$ select s.lease from {schema}._settle_on(queue, 'dead_letter', array[lease], null, error) s $fn$;
 
 -- _operate_on calls what a queue's operators may do.
 create or replace function _operate_on(queue text, what text, ids bigint[] default null, after text default null) returns jsonb

@@ -74,7 +74,7 @@ public final class Queue {
 
     /** Makes a job a dead letter. */
     public void deadLetter(long lease, String error) {
-        call("select", "bury", "bigint, text", lease, Values.storable(error));
+        call("select", "dead_letter", "bigint, text", lease, Values.storable(error));
     }
 
     /** Does what time demands, about twice a second while a worker runs. */
