@@ -81,10 +81,10 @@ func (m *Message) Validate() error {
 		if k == "" {
 			return &FieldError{Field: "headers", Problem: "has a header with an empty name", Hint: "name every header"}
 		}
-		if err := validText(fmt.Sprintf("headers[%q] (name)", k), k, MaxHeaderBytes); err != nil {
+		if err := inHeader(validText("", k, MaxHeaderBytes), k, " (name)"); err != nil {
 			return err
 		}
-		if err := validText(fmt.Sprintf("headers[%q]", k), v, MaxHeaderBytes); err != nil {
+		if err := inHeader(validText("", v, MaxHeaderBytes), k, ""); err != nil {
 			return err
 		}
 		total += len(k) + len(v)
@@ -93,6 +93,14 @@ func (m *Message) Validate() error {
 		return &FieldError{Field: "headers", Problem: fmt.Sprintf("are %d bytes together, more than the limit of %d", total, MaxHeaderBytes), Hint: "move what is large into the payload"}
 	}
 	return nil
+}
+
+// inHeader names the field of an error: to name each that is right would cost more than to check it.
+func inHeader(err error, name, what string) error {
+	if bad, is := err.(*FieldError); is {
+		bad.Field = fmt.Sprintf("headers[%q]%s", name, what)
+	}
+	return err
 }
 
 func validText(field, s string, limit int) error {

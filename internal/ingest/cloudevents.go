@@ -1,9 +1,12 @@
 package ingest
 
 import (
+	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"mime"
 	"net/http"
 	"net/url"
@@ -118,16 +121,32 @@ func dataOf(value json.RawMessage, contentType string) ([]byte, error) {
 
 // batchedEvents are a JSON array of events.
 func batchedEvents(text []byte) (msgs []penstock.Message, err error) {
-	var events []json.RawMessage
-	if err := json.Unmarshal(text, &events); err != nil {
+	all := json.NewDecoder(bytes.NewReader(text))
+	bad := func(err error) ([]penstock.Message, error) {
 		return nil, fmt.Errorf("%w: it is no array of events: %w", errRead, err)
 	}
-	for i, event := range events {
+	if begin, err := all.Token(); err != nil || begin != json.Delim('[') {
+		return bad(cmp.Or(err, errors.New("it begins otherwise")))
+	}
+	for all.More() {
+		if len(msgs) == maxMessages {
+			return nil, &lines.TooManyError{Most: maxMessages}
+		}
+		var event json.RawMessage
+		if err := all.Decode(&event); err != nil {
+			return bad(err)
+		}
 		m, err := structuredEvent(event)
 		if err != nil {
-			return nil, &lines.Error{Line: i + 1, Err: err}
+			return nil, &lines.Error{Line: len(msgs) + 1, Err: err}
 		}
 		msgs = append(msgs, m)
+	}
+	if _, err := all.Token(); err != nil {
+		return bad(err)
+	}
+	if _, err := all.Token(); err != io.EOF {
+		return bad(cmp.Or(err, errors.New("more follows it")))
 	}
 	return msgs, nil
 }

@@ -3,6 +3,7 @@
 package ingest
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -12,6 +13,7 @@ import (
 	"log/slog"
 	"mime"
 	"net/http"
+	"runtime"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -61,6 +63,7 @@ type Server struct {
 	every    *writer.Writer
 	writers  map[string]*writer.Writer // by inbox
 	buffered atomic.Int64
+	parsing  chan struct{} // as many large ones as may be parsed at a time: what is refused then may have taken many times its bytes
 	server   *http.Server
 	drain    func()
 	drained  chan struct{}
@@ -70,7 +73,7 @@ type Server struct {
 func New(store writer.OnceStore, o Options) (*Server, error) {
 	o.MaxBody, o.MaxBuffered = cmp.Or(o.MaxBody, 16<<20), cmp.Or(o.MaxBuffered, 256<<20)
 	o.MaxWait, o.Logger = cmp.Or(o.MaxWait, 2*time.Second), cmp.Or(o.Logger, slog.Default())
-	s := &Server{o: o, store: store, writers: map[string]*writer.Writer{}, drained: make(chan struct{})}
+	s := &Server{o: o, store: store, writers: map[string]*writer.Writer{}, parsing: make(chan struct{}, runtime.GOMAXPROCS(0)), drained: make(chan struct{})}
 	s.drain = sync.OnceFunc(func() { close(s.drained) })
 	var credentials []web.Credential
 	if len(o.Outboxes) == 0 {
@@ -180,7 +183,10 @@ func (s *Server) accept(r *http.Request, name string) (int, *Refusal) {
 	body := &held{ReadCloser: r.Body, s: s}
 	r.Body = body
 	defer func() { s.buffered.Add(-body.n) }()
-	msgs, err := read(r)
+	msgs, err := s.read(r)
+	if err == nil {
+		err = body.take(len(msgs) * messageRoom)
+	}
 	if err == nil {
 		err = s.publish(r.Context(), to, name, msgs)
 	}
@@ -199,11 +205,16 @@ type held struct {
 
 func (h *held) Read(p []byte) (int, error) {
 	n, err := h.ReadCloser.Read(p)
+	return n, cmp.Or(h.take(n), err)
+}
+
+// take has a request hold so many bytes more, until it is answered.
+func (h *held) take(n int) error {
 	h.n += int64(n)
 	if all := h.s.buffered.Add(int64(n)); all > h.s.o.MaxBuffered && all > h.n {
-		return 0, errBusy // with what was read an error is lost to io.ReadFull
+		return errBusy
 	}
-	return n, err
+	return nil
 }
 
 // allowed finds the writer of an outbox for who may write to it.
@@ -243,6 +254,7 @@ func (s *Server) refused(outbox string, err error) *Refusal {
 		field   *penstock.FieldError
 		hinted  *penstock.HintError
 		unknown *mediaTypeError
+		many    *lines.TooManyError
 		r       = &Refusal{Error: err.Error(), code: http.StatusBadRequest}
 	)
 	if errors.As(err, &line) {
@@ -254,6 +266,8 @@ func (s *Server) refused(outbox string, err error) *Refusal {
 	switch {
 	case errors.As(err, &large):
 		r.Error, r.code = fmt.Sprintf("the request has more than %d bytes", large.Limit), http.StatusRequestEntityTooLarge
+	case errors.As(err, &many):
+		r.Hint, r.code = "send fewer at a time", http.StatusRequestEntityTooLarge
 	case errors.As(err, &field):
 		if r.Hint = field.Hint; field.Field == "payload" {
 			r.code = http.StatusRequestEntityTooLarge
@@ -281,8 +295,14 @@ func (e *mediaTypeError) Error() string { return e.text }
 
 var errRead = errors.New("the request could not be read")
 
+// maxMessages is how many a request may have, and messageRoom about what each takes besides its bytes: the shortest has three.
+const (
+	maxMessages = 10_000
+	messageRoom = 512
+)
+
 // read returns the messages of a request.
-func read(r *http.Request) ([]penstock.Message, error) {
+func (s *Server) read(r *http.Request) ([]penstock.Message, error) {
 	given := r.Header.Get("Content-Type")
 	kind, _, _ := mime.ParseMediaType(given)
 	binary := r.Header.Get("Ce-Specversion") != ""
@@ -300,6 +320,10 @@ func read(r *http.Request) ([]penstock.Message, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errRead, err)
 	}
+	if len(body) > 64<<10 {
+		s.parsing <- struct{}{}
+		defer func() { <-s.parsing }()
+	}
 	var msgs []penstock.Message
 	switch {
 	case binary && kind != structured && kind != batched:
@@ -311,7 +335,7 @@ func read(r *http.Request) ([]penstock.Message, error) {
 	case kind == "application/json":
 		msgs, err = one(lines.ParseMessage(body))
 	default:
-		msgs, err = lines.ParseMessages(body)
+		msgs, err = lines.ParseMessages(body, maxMessages)
 	}
 	if err != nil {
 		return nil, err
@@ -333,17 +357,11 @@ func one(m penstock.Message, err error) ([]penstock.Message, error) {
 	return []penstock.Message{m}, nil
 }
 
+// readAll makes room for what has come, not for what is announced.
 func readAll(r *http.Request) ([]byte, error) {
-	if r.ContentLength <= 0 {
-		return io.ReadAll(r.Body)
-	}
-	body := make([]byte, min(r.ContentLength, 1<<20))
-	_, err := io.ReadFull(r.Body, body) // the part of a request that was cut off is an error
-	if err != nil || r.ContentLength <= int64(len(body)) {
-		return body, err
-	}
-	rest, err := io.ReadAll(r.Body)
-	return append(body, rest...), err
+	body := bytes.NewBuffer(make([]byte, 0, bytes.MinRead+min(max(r.ContentLength, 0), 32<<10)))
+	_, err := body.ReadFrom(r.Body) // the part of a request that was cut off is an error
+	return body.Bytes(), err
 }
 
 // trace has messages go on in the trace of the request, unless they say their own.

@@ -440,8 +440,8 @@ func TestKeepsWhatItAcknowledged(t *testing.T) {
 	})
 }
 
-// killed is what clients were told by a server that was killed after so many answers.
-func killed(t *testing.T, at string, round, answers int) map[string]bool {
+// process serves a database until it is killed.
+func process(t *testing.T, at string) (addr string, server *exec.Cmd) {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -456,12 +456,18 @@ func killed(t *testing.T, at string, round, answers int) map[string]bool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	kill := sync.OnceFunc(func() { _ = cmd.Process.Kill() })
-	defer func() { kill(); _ = cmd.Wait() }()
-	addr, err := bufio.NewReader(out).ReadString('\n')
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
 		t.Fatal(err)
 	}
+	return strings.TrimSpace(line), cmd
+}
+
+// killed is what clients were told by a server that was killed after so many answers.
+func killed(t *testing.T, at string, round, answers int) map[string]bool {
+	t.Helper()
+	addr, server := process(t, at)
 	var (
 		mu  sync.Mutex
 		all sync.WaitGroup
@@ -471,7 +477,7 @@ func killed(t *testing.T, at string, round, answers int) map[string]bool {
 		all.Go(func() {
 			for i := 0; ; i++ {
 				id := fmt.Sprintf("%d-%d-%d", round, client, i)
-				code, text, _, err := post(t.Context(), strings.TrimSpace(addr), "orders", `{"id":"`+id+`"}`, asJSON)
+				code, text, _, err := post(t.Context(), addr, "orders", `{"id":"`+id+`"}`, asJSON)
 				if err != nil {
 					return // it is dead
 				}
@@ -481,7 +487,7 @@ func killed(t *testing.T, at string, round, answers int) map[string]bool {
 				}
 				mu.Lock()
 				if got[id] = true; len(got) == answers {
-					kill()
+					_ = server.Process.Kill()
 				}
 				mu.Unlock()
 			}

@@ -3,6 +3,7 @@ package lines
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 
 	"github.com/penstock/penstock"
 )
@@ -40,12 +41,15 @@ func ParseMessage(line []byte) (penstock.Message, error) {
 	return m, m.Validate()
 }
 
-// ParseMessages reads all lines of text; an *Error names one that is bad.
-func ParseMessages(text []byte) (msgs []penstock.Message, err error) {
+// ParseMessages reads the lines of text, up to so many messages. An *Error names one that is bad.
+func ParseMessages(text []byte, most int) (msgs []penstock.Message, err error) {
 	number := 0
 	for line := range bytes.Lines(text) {
 		if number++; len(bytes.TrimSpace(line)) == 0 {
 			continue
+		}
+		if len(msgs) == most {
+			return nil, &TooManyError{most}
 		}
 		m, err := ParseMessage(line)
 		if err != nil {
@@ -55,3 +59,8 @@ func ParseMessages(text []byte) (msgs []penstock.Message, err error) {
 	}
 	return msgs, nil
 }
+
+// TooManyError is about more messages than are taken at once.
+type TooManyError struct{ Most int }
+
+func (e *TooManyError) Error() string { return fmt.Sprintf("there are more than %d messages", e.Most) }
