@@ -1,17 +1,23 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/cli"
 	"github.com/penstock/penstock/internal/cli/clitest"
+	"github.com/penstock/penstock/internal/testseed"
+	"github.com/penstock/penstock/store/postgres/postgrestest"
 )
 
 // published are the payloads in an outbox, in order.
@@ -119,4 +125,67 @@ func TestImportsOnce(t *testing.T) {
 		d.cli("publish", "copy", "--payload", "x", "--once", "imports").wants(t, cli.ExitUsage, "--once wants --id")
 		d.cli("enqueue", "mails", "x", "--once").wants(t, cli.ExitUsage, "are for JSON lines")
 	})
+}
+
+// An import that is killed at any moment, and repeated until it comes to its end, has each line once and in its place.
+func TestImportsOnceThoughKilled(t *testing.T) {
+	t.Logf("PENSTOCK_SEED=%d", testseed.Seed())
+	const lines, kills, batch = 300, 3, "7"
+	var text []string
+	for i := range lines {
+		text = append(text, fmt.Sprintf(`{"payload":"p%d","headers":{"room":%q}}`+"\n", i, strings.Repeat("x", 8<<10)))
+	}
+	for name, url := range map[string]func(*testing.T) string{"sqlite": sqliteFile, "postgres": func(t *testing.T) string { return postgrestest.Database(t) }} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			at, random := url(t), testseed.New(t.Name(), 0)
+			d := urlDesk(t, at)
+			d.must("outbox", "create", "orders")
+			d.must("inbox", "create", "imports")
+			d.must("queue", "create", "mails")
+			for _, args := range [][]string{{"publish", "orders", "--once", "imports"}, {"enqueue", "mails", "--once"}} {
+				file := filepath.Join(t.TempDir(), "events.jsonl")
+				args = append(args, "--file", file, "--batch", batch)
+				for range kills {
+					importKilled(t, at, file, text[:1+random.IntN(lines-1)], args)
+				}
+				clitest.Write(t, file, strings.Join(text, ""))
+				d.must(args...)
+			}
+			var want []string
+			for i := range lines {
+				want = append(want, fmt.Sprintf("p%d", i))
+			}
+			clitest.Same(t, "published", d.published("orders"), strings.Join(want, " "))
+			clitest.Same(t, "enqueued", fmt.Sprint(d.queue("mails").Ready), fmt.Sprint(lines))
+		})
+	}
+}
+
+// importKilled has a process of its own import a file of which it kills the process when these lines were read. The file is a
+// pipe, so that the import never comes to its end first.
+func importKilled(t *testing.T, url, file string, lines, args []string) {
+	t.Helper()
+	if err := syscall.Mkfifo(file, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	importer := exec.CommandContext(t.Context(), os.Args[0], append(args, "--database-url", url)...)
+	importer.Env, importer.Stderr = append(os.Environ(), "PENSTOCK_TEST_PROCESS=1"), t.Output()
+	if err := importer.Start(); err != nil {
+		t.Fatal(err)
+	}
+	pipe, err := os.OpenFile(file, os.O_RDWR, 0) // which waits for nobody
+	if err == nil {
+		err = pipe.SetWriteDeadline(time.Now().Add(2 * time.Minute)) // rather than for ever
+	}
+	if err == nil {
+		_, err = pipe.WriteString(strings.Join(lines, ""))
+	}
+	if err := cmp.Or(err, importer.Process.Kill()); err != nil {
+		t.Fatal(err)
+	}
+	_ = importer.Wait()
+	if err := errors.Join(pipe.Close(), os.Remove(file)); err != nil {
+		t.Fatal(err)
+	}
 }
