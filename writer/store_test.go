@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -156,6 +157,69 @@ func TestWriterOnStores(t *testing.T) {
 			t.Errorf("%d tries of three calls to an outbox that is not there", n)
 		}
 	})
+}
+
+// Behind a pooler in transaction mode, with fewer connections than there are targets, each caller has its own answer, and what was
+// acknowledged is there once.
+func TestWriterThroughAPooler(t *testing.T) {
+	t.Parallel()
+	direct := postgrestest.Database(t)
+	pooler, err := url.Parse(testserver.StartPgBouncer(t, direct, "default_pool_size = 2").URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	through, err := url.Parse(direct + "&default_query_exec_mode=exec") // Debian's does not know prepared statements
+	if err != nil {
+		t.Fatal(err)
+	}
+	through.Host = pooler.Host
+	store, err := postgres.Open(t.Context(), direct, postgres.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = store.Close() }()
+	pooled, err := postgres.Open(t.Context(), through.String(), postgres.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = pooled.Close() }()
+	for _, err := range []error{store.Migrate(t.Context()), store.CreateOutbox(t.Context(), "orders"), store.CreateQueue(t.Context(), "jobs", penstock.FIFO), store.CreateInbox(t.Context(), "imports", 0)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	const callers, rounds = 64, 5
+	w, once := writer.New(pooled, writer.Options{}), writer.New(writer.Once(pooled, "imports"), writer.Options{})
+	var all sync.WaitGroup
+	for caller := range callers {
+		all.Go(func() {
+			for round := range rounds {
+				m := penstock.Message{ID: fmt.Sprint(caller, "-", round), Headers: map[string]string{"a": "b"}}
+				again := penstock.Message{ID: fmt.Sprint("once-", caller/2, "-", round)} // as another caller has it
+				_, failed := w.Enqueue(t.Context(), "jobs", penstock.NewJob{Payload: []byte(m.ID)})
+				if err := errors.Join(failed, w.Publish(t.Context(), "orders", m), once.Publish(t.Context(), "orders", again)); err != nil {
+					t.Error(err)
+				}
+			}
+			if err := w.Publish(t.Context(), "nowhere", penstock.Message{}); !errors.Is(err, penstock.ErrNoOutbox) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+	all.Wait()
+	if err := errors.Join(w.Close(t.Context()), once.Close(t.Context())); err != nil {
+		t.Error(err)
+	}
+	got := delivered(t, store)
+	for id, n := range got {
+		if n != 1 {
+			t.Errorf("message %s was delivered %d times", id, n)
+		}
+	}
+	jobs, err := store.QueueStatus(t.Context())
+	if err != nil || len(got) != callers*rounds+callers/2*rounds || jobs[0].Ready != callers*rounds {
+		t.Errorf("%d messages, queue %+v, %v", len(got), jobs, err)
+	}
 }
 
 // A server that crashes in the middle of commits loses nothing that was acknowledged, and tells nobody else that it was.
