@@ -2,12 +2,14 @@ package postgres_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
 	"net"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -18,7 +20,9 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/tcpproxy"
 	"github.com/penstock/penstock/internal/testseed"
+	"github.com/penstock/penstock/internal/testserver"
 	"github.com/penstock/penstock/store/postgres"
+	"github.com/penstock/penstock/store/postgres/postgrestest"
 	"github.com/penstock/penstock/store/queuetest"
 	"github.com/penstock/penstock/store/storetest"
 )
@@ -810,3 +814,87 @@ func TestBufferSaysWhatItDoesNotKnow(t *testing.T) {
 	}
 	f.Must(held.Rollback(f.Ctx))
 }
+
+// Whoever commits a buffered transaction while the server crashes is told the truth: what Commit returned nil for is there, and whole;
+// what failed is not, unless the error says that it may be.
+func TestBufferOnAServerThatCrashes(t *testing.T) {
+	t.Parallel()
+	t.Logf("PENSTOCK_SEED=%d", testseed.Seed())
+	random := testseed.New(t.Name(), 0)
+	server := testserver.StartPostgres(t)
+	f := fixtureOn(t, server.URL, postgres.Options{})
+	const writers, each = 8, 5
+	var (
+		outcomes sync.Map // by id: what Commit, or what came before it, returned
+		commits  atomic.Int64
+		all      sync.WaitGroup
+		stop     = make(chan struct{})
+		orders   = postgres.NewOutbox("", "orders")
+	)
+	for writer := range writers {
+		all.Go(func() {
+			var conn *pgx.Conn
+			for n := 0; ; n++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if conn == nil || conn.IsClosed() {
+					var err error
+					if conn, err = pgx.Connect(f.Ctx, server.URL); err != nil {
+						conn = nil // it is down
+						continue
+					}
+				}
+				id := fmt.Sprint(writer, "-", n)
+				outcomes.Store(id, cmp.Or(pgx.BeginFunc(f.Ctx, postgres.NewBuffered(conn, penstock.BufferOptions{Rows: 2}), func(tx pgx.Tx) error {
+					for range each {
+						if err := orders.Publish(f.Ctx, tx, penstock.Message{Payload: []byte(id)}); err != nil {
+							return err
+						}
+					}
+					return nil
+				}), errCommitted))
+				commits.Add(1)
+			}
+		})
+	}
+	for range 3 {
+		until := commits.Load() + int64(50+random.IntN(500))
+		f.Eventually("so many more transactions", func() bool { return commits.Load() >= until })
+		if err := cmp.Or(server.Kill(), server.Start()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	close(stop)
+	all.Wait()
+	rows, err := postgrestest.On(t, server.URL).Connect().Query(f.Ctx, "select convert_from(payload, 'UTF8'), count(*) from penstock.orders group by 1")
+	f.Must(err)
+	there := map[string]int{}
+	var id string
+	var n int
+	_, err = pgx.ForEachRow(rows, []any{&id, &n}, func() error { there[id] = n; return nil })
+	f.Must(err)
+	failed, doubts := 0, 0
+	outcomes.Range(func(id, outcome any) bool {
+		n, err := there[id.(string)], outcome.(error)
+		switch doubt := strings.Contains(err.Error(), "which may have succeeded"); {
+		case err == errCommitted && n != each:
+			t.Errorf("transaction %s was committed, and %d of its %d messages are there", id, n, each)
+		case err != errCommitted && !doubt && n != 0:
+			t.Errorf("transaction %s failed, %v, and %d of its messages are there", id, err, n)
+		case n != 0 && n != each:
+			t.Errorf("%d of %d messages of transaction %s are there", n, each, id)
+		case doubt:
+			doubts++
+		case err != errCommitted:
+			failed++
+		}
+		return true
+	})
+	t.Logf("%d transactions, %d failed, of %d nobody knew", commits.Load(), failed, doubts)
+}
+
+// errCommitted is in the place of none.
+var errCommitted = errors.New("committed")
