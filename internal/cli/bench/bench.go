@@ -44,17 +44,16 @@ run beside Penstock's there.`,
 // benchFlags are those of every benchmark.
 type benchFlags struct {
 	sink             string
-	payload          int
 	asJSON, progress bool
 	logLevel         string // unless --log-level is given
 	conns            int    // of the store's pool on PostgreSQL; 0: the default
 }
 
-func (f *benchFlags) register(cmd *cobra.Command) {
+func (f *benchFlags) register(cmd *cobra.Command, payload *int) {
 	f.logLevel = "warn"
 	flags := cmd.Flags()
 	flags.StringVar(&f.sink, "sink", "embedded", "amqp://…, nats://…, embedded, kafka://…, kfake (an imitation of Kafka in this process), http://…, stdout or discard")
-	flags.IntVar(&f.payload, "payload", 200, "bytes of each payload")
+	flags.IntVar(payload, "payload", *payload, "bytes of each payload")
 	flags.BoolVar(&f.asJSON, "json", false, "one JSON object instead of the table")
 	flags.BoolVar(&f.progress, "progress", false, "show progress though stderr is no terminal")
 }
@@ -154,6 +153,11 @@ func withPool(url string, conns int) string {
 		separator = "&"
 	}
 	return fmt.Sprintf("%s%spool_max_conns=%d", url, separator, conns)
+}
+
+// valid has a verb check what is to be measured before it runs.
+func valid(cfg interface{ Validate() error }) func(*cobra.Command, []string) error {
+	return func(*cobra.Command, []string) error { return cli.Usage(cfg.Validate()) }
 }
 
 // orNegative hands a zero on as -1: for the benchmark zero means the default.

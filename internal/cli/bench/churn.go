@@ -13,14 +13,8 @@ import (
 	"github.com/penstock/penstock/internal/lab/bench/plot"
 )
 
-type benchChurnFlags struct {
-	queueBenchFlags
-	duration, interval, margin, late time.Duration
-	batch                            int
-}
-
 func churnCommand(a *cli.App) *cobra.Command {
-	var f benchChurnFlags
+	f, cfg := queueBenchFlags{}, bench.DefaultChurn
 	cmd := &cobra.Command{
 		Use:   "churn",
 		Short: "Insert and consume for long, and see whether it stays fast",
@@ -49,31 +43,28 @@ Penstock must deliver every row once, the late one too: exit code 3 otherwise.`,
 		Example: `  penstock bench churn --database-url postgres://postgres@localhost/postgres --duration 10m --pin
   penstock bench churn --duration 10m --late 5m --pin --plot churn.svg --json`,
 		Args: cli.Args(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error { return benchChurn(a, cmd, f) },
+		PreRunE: func(cmd *cobra.Command, args []string) error {
+			if !cmd.Flags().Changed("late") {
+				cfg.Late = min(cfg.Late, cfg.Duration/2)
+			}
+			return cli.Usage(cfg.Validate())
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return runQueueBench(a, cmd, f, benchChurnTable, benchChurnChart, func(ctx context.Context, b benchPostgres) (bench.ChurnResult, error) {
+				cfg.Database, cfg.Pin, cfg.Store = b.database, b.pin, b.setup.Store
+				return bench.Churn(ctx, cfg)
+			})
+		},
 	}
 	f.register(cmd)
 	f.registerPin(cmd)
 	flags := cmd.Flags()
-	flags.DurationVar(&f.duration, "duration", time.Minute, "how long, of all three together")
-	flags.DurationVar(&f.interval, "interval", 0, "length of an interval (default a 20th of the duration)")
-	flags.IntVar(&f.batch, "batch", 1_000, "rows that are inserted, then consumed")
-	flags.DurationVar(&f.margin, "margin", time.Minute, "of the low-water marks, behind the newest row consumed")
-	flags.DurationVar(&f.late, "late", 5*time.Minute, "when the late row commits, 0 for no such row (default half the duration if that is less)")
+	flags.DurationVar(&cfg.Duration, "duration", cfg.Duration, "how long, of all three together")
+	flags.DurationVar(&cfg.Interval, "interval", cfg.Interval, "length of an interval (default a 20th of the duration)")
+	flags.IntVar(&cfg.Batch, "batch", cfg.Batch, "rows that are inserted, then consumed")
+	flags.DurationVar(&cfg.Margin, "margin", cfg.Margin, "of the low-water marks, behind the newest row consumed")
+	flags.DurationVar(&cfg.Late, "late", 5*time.Minute, "when the late row commits, 0 for no such row (default half the duration if that is less)")
 	return cmd
-}
-
-func benchChurn(a *cli.App, cmd *cobra.Command, f benchChurnFlags) error {
-	cfg := bench.ChurnConfig{Duration: orNegative(f.duration), Interval: f.interval, Batch: orNegative(f.batch), Margin: orNegative(f.margin)}
-	if cmd.Flags().Changed("late") {
-		cfg.Late = orNegative(f.late)
-	}
-	if err := cfg.Validate(); err != nil {
-		return cli.Usage(err)
-	}
-	return runQueueBench(a, cmd, f.queueBenchFlags, benchChurnTable, benchChurnChart, func(ctx context.Context, b benchPostgres) (bench.ChurnResult, error) {
-		cfg.Database, cfg.Pin, cfg.Store = b.database, b.pin, b.setup.Store
-		return bench.Churn(ctx, cfg)
-	})
 }
 
 type churnSide struct {

@@ -4,26 +4,17 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/cli"
 	"github.com/penstock/penstock/internal/lab/bench"
 	"github.com/penstock/penstock/internal/lab/bench/plot"
 )
 
-type benchFifoLifoFlags struct {
-	queueBenchFlags
-	order, mode                                  string
-	workers, preload, rate, dequeueRate, payload int
-	arrivals                                     bool
-	duration, interval                           time.Duration
-}
-
 func fifoLifoCommand(a *cli.App) *cobra.Command {
-	var f benchFifoLifoFlags
+	f, cfg := queueBenchFlags{}, bench.DefaultFifoLifo
+	arrivals := true
 	cmd := &cobra.Command{
 		Use:   "fifo-lifo",
 		Short: "Measure whether a queue slows down as it is used",
@@ -62,43 +53,36 @@ update skip locked limit 1, delete, commit.`,
   penstock bench fifo-lifo --arrivals=false --preload 1000000 --duration 2m --json
   penstock bench fifo-lifo --order lifo --dequeue-rate 100 --duration 1h --preload 6000  # as published`,
 		Args: cli.Args(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error { return benchFifoLifo(a, cmd, f) },
+		PreRunE: func(*cobra.Command, []string) error {
+			if cfg.Rate < 0 {
+				return cli.Usage(fmt.Errorf("--rate is %d, expected 0 (unlimited) or more; for no arrivals there is --arrivals=false", cfg.Rate))
+			}
+			if !arrivals {
+				cfg.Rate = -1
+			}
+			return cli.Usage(cfg.Validate())
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return runQueueBench(a, cmd, f, benchFifoLifoTable, benchFifoLifoChart, func(ctx context.Context, b benchPostgres) (bench.FifoLifoResult, error) {
+				cfg.Database, cfg.Pin = b.database, b.pin
+				return bench.FifoLifo(ctx, cfg)
+			})
+		},
 	}
 	f.register(cmd)
 	f.registerPin(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&f.order, "order", "fifo", "fifo or lifo")
-	flags.StringVar(&f.mode, "mode", bench.ModeCall, "Penstock's transaction: call or tx")
-	flags.IntVar(&f.workers, "workers", 10, "dequeuers")
-	flags.IntVar(&f.preload, "preload", 1_000_000, "jobs there are at the start")
-	flags.IntVar(&f.rate, "rate", 100, "jobs per second that arrive, 0 for as many as one connection can")
-	flags.BoolVar(&f.arrivals, "arrivals", true, "false: no enqueuer, only the preload")
-	flags.IntVar(&f.dequeueRate, "dequeue-rate", 0, "jobs per second of all dequeuers together, 0 for as many as they can")
-	flags.DurationVar(&f.duration, "duration", time.Minute, "how long each queue is measured")
-	flags.DurationVar(&f.interval, "interval", 0, "length of an interval (default a 20th of the duration)")
-	flags.IntVar(&f.payload, "payload", 0, "bytes of each payload; there are none in the published run")
+	flags.StringVar((*string)(&cfg.Order), "order", string(cfg.Order), "fifo or lifo")
+	flags.StringVar(&cfg.Mode, "mode", cfg.Mode, "Penstock's transaction: call or tx")
+	flags.IntVar(&cfg.Workers, "workers", cfg.Workers, "dequeuers")
+	flags.IntVar(&cfg.Preload, "preload", cfg.Preload, "jobs there are at the start")
+	flags.IntVar(&cfg.Rate, "rate", cfg.Rate, "jobs per second that arrive, 0 for as many as one connection can")
+	flags.BoolVar(&arrivals, "arrivals", arrivals, "false: no enqueuer, only the preload")
+	flags.IntVar(&cfg.DequeueRate, "dequeue-rate", cfg.DequeueRate, "jobs per second of all dequeuers together, 0 for as many as they can")
+	flags.DurationVar(&cfg.Duration, "duration", cfg.Duration, "how long each queue is measured")
+	flags.DurationVar(&cfg.Interval, "interval", cfg.Interval, "length of an interval (default a 20th of the duration)")
+	flags.IntVar(&cfg.PayloadBytes, "payload", cfg.PayloadBytes, "bytes of each payload; there are none in the published run")
 	return cmd
-}
-
-func benchFifoLifo(a *cli.App, cmd *cobra.Command, f benchFifoLifoFlags) error {
-	if f.rate < 0 {
-		return cli.Usage(fmt.Errorf("--rate is %d, expected 0 (unlimited) or more; for no arrivals there is --arrivals=false", f.rate))
-	}
-	if !f.arrivals {
-		f.rate = -1
-	}
-	cfg := bench.FifoLifoConfig{
-		Order: penstock.QueueOrder(f.order), Mode: f.mode, Workers: orNegative(f.workers), Preload: orNegative(f.preload), Rate: f.rate,
-		DequeueRate: f.dequeueRate, Duration: orNegative(f.duration), Interval: f.interval, PayloadBytes: f.payload,
-	}
-	cfg.SetDefaults()
-	if err := cfg.Validate(); err != nil {
-		return cli.Usage(err)
-	}
-	return runQueueBench(a, cmd, f.queueBenchFlags, benchFifoLifoTable, benchFifoLifoChart, func(ctx context.Context, b benchPostgres) (bench.FifoLifoResult, error) {
-		cfg.Database, cfg.Pin = b.database, b.pin
-		return bench.FifoLifo(ctx, cfg)
-	})
 }
 
 // fifoLifoText says what was run.

@@ -3,7 +3,6 @@ package bench
 import (
 	"context"
 	"io"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -11,15 +10,8 @@ import (
 	"github.com/penstock/penstock/internal/lab/bench"
 )
 
-type benchOutageFlags struct {
-	benchFlags
-	rate, writers, ceilingOf, repeat int
-	before, outage                   time.Duration
-	keepArriving                     bool
-}
-
 func outageCommand(a *cli.App) *cobra.Command {
-	var f benchOutageFlags
+	f, cfg := benchFlags{}, bench.DefaultOutage
 	cmd := &cobra.Command{
 		Use:   "outage",
 		Short: "Measure producers and relay while the broker is dead, and after",
@@ -49,35 +41,27 @@ busy: give more of them.`,
 		Example: `  penstock bench outage --before 5s --outage 10s
   penstock bench outage --database-url postgres://postgres@localhost/postgres --sink amqp://guest:guest@localhost/
   penstock bench outage --rate 5000 --outage 1m --keep-arriving --repeat 3 --json`,
-		Args: cli.Args(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error { return benchOutage(a, cmd, f) },
+		Args:    cli.Args(cobra.NoArgs),
+		PreRunE: valid(&cfg),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			f.conns = cfg.Writers + 4 // the others are for the relay
+			return runBench(a, cmd, f, benchOutageTable, func(ctx context.Context, b benchOn) (bench.OutageResult, error) {
+				cfg.Setup = b.setup
+				return bench.Outage(ctx, cfg)
+			})
+		},
 	}
-	f.register(cmd)
+	f.register(cmd, &cfg.PayloadBytes)
 	f.logLevel = "error" // that the sink refuses is no news here
 	flags := cmd.Flags()
-	flags.IntVar(&f.rate, "rate", 1_000, "messages per second")
-	flags.IntVar(&f.writers, "writers", 8, "producers that share the rate")
-	flags.DurationVar(&f.before, "before", 30*time.Second, "how long to measure with the broker up")
-	flags.DurationVar(&f.outage, "outage", 5*time.Minute, "how long the broker is dead")
-	flags.BoolVar(&f.keepArriving, "keep-arriving", false, "producers go on while the backlog drains")
-	flags.IntVar(&f.ceilingOf, "ceiling-of", 150_000, "messages per measurement of the ceiling")
-	flags.IntVar(&f.repeat, "repeat", 1, "outages; the median counts")
+	flags.IntVar(&cfg.Rate, "rate", cfg.Rate, "messages per second")
+	flags.IntVar(&cfg.Writers, "writers", cfg.Writers, "producers that share the rate")
+	flags.DurationVar(&cfg.Before, "before", cfg.Before, "how long to measure with the broker up")
+	flags.DurationVar(&cfg.Outage, "outage", cfg.Outage, "how long the broker is dead")
+	flags.BoolVar(&cfg.KeepArriving, "keep-arriving", cfg.KeepArriving, "producers go on while the backlog drains")
+	flags.IntVar(&cfg.CeilingOf, "ceiling-of", cfg.CeilingOf, "messages per measurement of the ceiling")
+	flags.IntVar(&cfg.Repeat, "repeat", cfg.Repeat, "outages; the median counts")
 	return cmd
-}
-
-func benchOutage(a *cli.App, cmd *cobra.Command, f benchOutageFlags) error {
-	cfg := bench.OutageConfig{
-		Rate: orNegative(f.rate), Writers: orNegative(f.writers), Before: orNegative(f.before), Outage: orNegative(f.outage),
-		KeepArriving: f.keepArriving, CeilingOf: orNegative(f.ceilingOf), PayloadBytes: orNegative(f.payload), Repeat: orNegative(f.repeat),
-	}
-	if err := cfg.Validate(); err != nil {
-		return cli.Usage(err)
-	}
-	f.conns = f.writers + 4 // the others are for the relay
-	return runBench(a, cmd, f.benchFlags, benchOutageTable, func(ctx context.Context, b benchOn) (bench.OutageResult, error) {
-		cfg.Setup = b.setup
-		return bench.Outage(ctx, cfg)
-	})
 }
 
 func benchOutageTable(w io.Writer, r bench.OutageResult) error {

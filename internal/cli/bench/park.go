@@ -3,7 +3,6 @@ package bench
 import (
 	"context"
 	"io"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -11,14 +10,8 @@ import (
 	"github.com/penstock/penstock/internal/lab/bench"
 )
 
-type benchParkFlags struct {
-	benchFlags
-	messages, keys, repeat int
-	retryMax               time.Duration
-}
-
 func parkCommand(a *cli.App) *cobra.Command {
-	var f benchParkFlags
+	f, cfg := benchFlags{}, bench.DefaultPark
 	cmd := &cobra.Command{
 		Use:   "park",
 		Short: "Measure how parked messages drain, and that memory stays flat",
@@ -42,31 +35,23 @@ benchmark that is short, as the wait is not what it measures.`,
 		Example: `  penstock bench park
   penstock bench park --database-url postgres://postgres@localhost/postgres --sink amqp://guest:guest@localhost/ --repeat 5
   penstock bench park --messages 10000 --keys 10000 --json`,
-		Args: cli.Args(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error { return benchPark(a, cmd, f) },
+		Args:    cli.Args(cobra.NoArgs),
+		PreRunE: valid(&cfg),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return runBench(a, cmd, f, benchParkTable, func(ctx context.Context, b benchOn) (bench.ParkResult, error) {
+				cfg.Setup = b.setup
+				return bench.Park(ctx, cfg)
+			})
+		},
 	}
-	f.register(cmd)
+	f.register(cmd, &cfg.PayloadBytes)
 	f.logLevel = "error" // that the sink refuses is no news here
 	flags := cmd.Flags()
-	flags.IntVar(&f.messages, "messages", 100_000, "messages to park; a quarter as many flow")
-	flags.IntVar(&f.keys, "keys", 1_000, "different keys of each topic, 0 for messages without a key")
-	flags.IntVar(&f.repeat, "repeat", 1, "pairs of normal run and parking; the median counts")
-	flags.DurationVar(&f.retryMax, "retry-max", time.Second, "longest time between two attempts")
+	flags.IntVar(&cfg.Messages, "messages", cfg.Messages, "messages to park; a quarter as many flow")
+	flags.IntVar(&cfg.Keys, "keys", cfg.Keys, "different keys of each topic, 0 for messages without a key")
+	flags.IntVar(&cfg.Repeat, "repeat", cfg.Repeat, "pairs of normal run and parking; the median counts")
+	flags.DurationVar(&cfg.RetryMax, "retry-max", cfg.RetryMax, "longest time between two attempts")
 	return cmd
-}
-
-func benchPark(a *cli.App, cmd *cobra.Command, f benchParkFlags) error {
-	cfg := bench.ParkConfig{
-		Messages: orNegative(f.messages), PayloadBytes: orNegative(f.payload), Keys: orNegative(f.keys),
-		Repeat: orNegative(f.repeat), RetryMax: orNegative(f.retryMax),
-	}
-	if err := cfg.Validate(); err != nil {
-		return cli.Usage(err)
-	}
-	return runBench(a, cmd, f.benchFlags, benchParkTable, func(ctx context.Context, b benchOn) (bench.ParkResult, error) {
-		cfg.Setup = b.setup
-		return bench.Park(ctx, cfg)
-	})
 }
 
 func benchParkTable(w io.Writer, r bench.ParkResult) error {

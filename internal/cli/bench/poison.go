@@ -10,13 +10,8 @@ import (
 	"github.com/penstock/penstock/internal/lab/bench"
 )
 
-type benchPoisonFlags struct {
-	benchFlags
-	messages, keys, poisoned, repeat int
-}
-
 func poisonCommand(a *cli.App) *cobra.Command {
-	var f benchPoisonFlags
+	f, cfg := benchFlags{}, bench.DefaultPoison
 	cmd := &cobra.Command{
 		Use:   "poison",
 		Short: "Measure what a key that is always refused costs the others",
@@ -35,31 +30,23 @@ nothing healthy was lost or out of order: exit code 3 otherwise.`,
 		Example: `  penstock bench poison
   penstock bench poison --database-url postgres://postgres@localhost/postgres --sink amqp://guest:guest@localhost/ --repeat 9
   penstock bench poison --poisoned 100 --json`,
-		Args: cli.Args(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error { return benchPoison(a, cmd, f) },
+		Args:    cli.Args(cobra.NoArgs),
+		PreRunE: valid(&cfg),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return runBench(a, cmd, f, benchPoisonTable, func(ctx context.Context, b benchOn) (bench.PoisonResult, error) {
+				cfg.Setup = b.setup
+				return bench.Poison(ctx, cfg)
+			})
+		},
 	}
-	f.register(cmd)
+	f.register(cmd, &cfg.PayloadBytes)
 	f.logLevel = "error" // that the sink refuses is no news here
 	flags := cmd.Flags()
-	flags.IntVar(&f.messages, "messages", 150_000, "messages per run")
-	flags.IntVar(&f.keys, "keys", 1_000, "different keys")
-	flags.IntVar(&f.poisoned, "poisoned", 1, "how many of them are refused")
-	flags.IntVar(&f.repeat, "repeat", 5, "pairs of runs; the median counts")
+	flags.IntVar(&cfg.Messages, "messages", cfg.Messages, "messages per run")
+	flags.IntVar(&cfg.Keys, "keys", cfg.Keys, "different keys")
+	flags.IntVar(&cfg.Poisoned, "poisoned", cfg.Poisoned, "how many of them are refused")
+	flags.IntVar(&cfg.Repeat, "repeat", cfg.Repeat, "pairs of runs; the median counts")
 	return cmd
-}
-
-func benchPoison(a *cli.App, cmd *cobra.Command, f benchPoisonFlags) error {
-	cfg := bench.PoisonConfig{
-		Messages: orNegative(f.messages), PayloadBytes: orNegative(f.payload), Keys: orNegative(f.keys),
-		Poisoned: orNegative(f.poisoned), Repeat: orNegative(f.repeat),
-	}
-	if err := cfg.Validate(); err != nil {
-		return cli.Usage(err)
-	}
-	return runBench(a, cmd, f.benchFlags, benchPoisonTable, func(ctx context.Context, b benchOn) (bench.PoisonResult, error) {
-		cfg.Setup = b.setup
-		return bench.Poison(ctx, cfg)
-	})
 }
 
 func benchPoisonTable(w io.Writer, r bench.PoisonResult) error {

@@ -13,14 +13,8 @@ import (
 	"github.com/penstock/penstock/internal/lab/bench/plot"
 )
 
-type benchProcessorFlags struct {
-	queueBenchFlags
-	rows, batch, payload, repeat int
-	duration                     time.Duration
-}
-
 func processorCommand(a *cli.App) *cobra.Command {
-	var f benchProcessorFlags
+	f, cfg := queueBenchFlags{}, bench.DefaultProcessor
 	cmd := &cobra.Command{
 		Use:   "processor",
 		Short: "Climb a published ladder of outbox processors, then adopt its table",
@@ -54,29 +48,26 @@ is not there means exit code 3.`,
   penstock bench processor --rows 2000000 --duration 1m --plot ladder.svg  # as published
   penstock bench processor --repeat 3 --json`,
 		Args: cli.Args(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error { return benchProcessor(a, cmd, f) },
+		PreRunE: func(*cobra.Command, []string) error {
+			cfg.SinkURL = f.sink
+			return cli.Usage(cfg.Validate())
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return runQueueBench(a, cmd, f, benchProcessorTable, benchProcessorChart, func(ctx context.Context, b benchPostgres) (bench.ProcessorResult, error) {
+				cfg.Setup, cfg.Database = b.setup, b.database
+				return bench.Processor(ctx, cfg)
+			})
+		},
 	}
 	f.register(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&f.sink, "sink", "amqp://guest:guest@localhost:5672/", "the broker, amqp://… or amqps://…")
-	flags.IntVar(&f.rows, "rows", 200_000, "rows that each rung begins with")
-	flags.IntVar(&f.batch, "batch", 1_000, "rows at a time, by hand")
-	flags.DurationVar(&f.duration, "duration", 10*time.Second, "how long each rung is measured, at most")
-	flags.IntVar(&f.payload, "payload", 200, "bytes of each content, about")
-	flags.IntVar(&f.repeat, "repeat", 1, "rounds of everything; medians count")
+	flags.IntVar(&cfg.Rows, "rows", cfg.Rows, "rows that each rung begins with")
+	flags.IntVar(&cfg.Batch, "batch", cfg.Batch, "rows at a time, by hand")
+	flags.DurationVar(&cfg.Duration, "duration", cfg.Duration, "how long each rung is measured, at most")
+	flags.IntVar(&cfg.PayloadBytes, "payload", cfg.PayloadBytes, "bytes of each content, about")
+	flags.IntVar(&cfg.Repeat, "repeat", cfg.Repeat, "rounds of everything; medians count")
 	return cmd
-}
-
-func benchProcessor(a *cli.App, cmd *cobra.Command, f benchProcessorFlags) error {
-	cfg := bench.ProcessorConfig{Rows: orNegative(f.rows), Batch: orNegative(f.batch), Duration: orNegative(f.duration), PayloadBytes: orNegative(f.payload), Repeat: orNegative(f.repeat)}
-	cfg.SinkURL = f.sink
-	if err := cfg.Validate(); err != nil {
-		return cli.Usage(err)
-	}
-	return runQueueBench(a, cmd, f.queueBenchFlags, benchProcessorTable, benchProcessorChart, func(ctx context.Context, b benchPostgres) (bench.ProcessorResult, error) {
-		cfg.Setup, cfg.Database = b.setup, b.database
-		return bench.Processor(ctx, cfg)
-	})
 }
 
 func benchProcessorTable(w io.Writer, r bench.ProcessorResult) error {

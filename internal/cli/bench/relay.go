@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -13,15 +12,9 @@ import (
 	"github.com/penstock/penstock/internal/lab/bench"
 )
 
-type benchRelayFlags struct {
-	benchFlags
-	messages, keys, repeat, rate int
-	latency, idle                time.Duration
-	pin, relayOnly               bool
-}
-
 func relayCommand(a *cli.App) *cobra.Command {
-	var f benchRelayFlags
+	f, cfg := benchFlags{}, bench.DefaultRelay
+	pin := false
 	cmd := &cobra.Command{
 		Use:   "relay",
 		Short: "Measure the relay between a database and a broker",
@@ -48,40 +41,32 @@ drains and the size of the outbox show whether it stays flat.`,
   penstock bench relay --database-url postgres://postgres@localhost/postgres --sink kafka://localhost:9092
   penstock bench relay --database-url postgres://postgres@localhost/postgres --sink discard --json
   penstock bench relay --database-url postgres://postgres@localhost/postgres --sink discard --messages 100000 --repeat 10 --pin`,
-		Args: cli.Args(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error { return benchRelay(a, cmd, f) },
+		Args:    cli.Args(cobra.NoArgs),
+		PreRunE: valid(&cfg),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return runBench(a, cmd, f, benchRelayTable, func(ctx context.Context, b benchOn) (bench.RelayResult, error) {
+				cfg.Setup = b.setup
+				if pin {
+					if strings.HasPrefix(b.url, "sqlite:") {
+						return bench.RelayResult{}, cli.Usage(errors.New("--pin needs PostgreSQL: pass --database-url postgres://…"))
+					}
+					cfg.Pin = bench.PinPostgres(b.url)
+				}
+				return bench.Relay(ctx, cfg)
+			})
+		},
 	}
-	f.register(cmd)
+	f.register(cmd, &cfg.PayloadBytes)
 	flags := cmd.Flags()
-	flags.IntVar(&f.messages, "messages", 150_000, "messages per backlog")
-	flags.IntVar(&f.keys, "keys", 1_000, "different keys, 0 for messages without a key")
-	flags.IntVar(&f.repeat, "repeat", 1, "pairs of ceiling and drain; the median counts")
-	flags.IntVar(&f.rate, "rate", 1_000, "messages per second of the latency phase")
-	flags.DurationVar(&f.latency, "latency-for", 10*time.Second, "length of the latency phase, 0 to leave it out")
-	flags.DurationVar(&f.idle, "idle-for", 5*time.Second, "how long to watch an idle relay, 0 to leave it out")
-	flags.BoolVar(&f.pin, "pin", false, "hold a snapshot open throughout (PostgreSQL)")
-	flags.BoolVar(&f.relayOnly, "relay-only", false, "measure no ceilings")
+	flags.IntVar(&cfg.Messages, "messages", cfg.Messages, "messages per backlog")
+	flags.IntVar(&cfg.Keys, "keys", cfg.Keys, "different keys, 0 for messages without a key")
+	flags.IntVar(&cfg.Repeat, "repeat", cfg.Repeat, "pairs of ceiling and drain; the median counts")
+	flags.IntVar(&cfg.Rate, "rate", cfg.Rate, "messages per second of the latency phase")
+	flags.DurationVar(&cfg.LatencyFor, "latency-for", cfg.LatencyFor, "length of the latency phase, 0 to leave it out")
+	flags.DurationVar(&cfg.IdleFor, "idle-for", cfg.IdleFor, "how long to watch an idle relay, 0 to leave it out")
+	flags.BoolVar(&pin, "pin", false, "hold a snapshot open throughout (PostgreSQL)")
+	flags.BoolVar(&cfg.SkipCeiling, "relay-only", cfg.SkipCeiling, "measure no ceilings")
 	return cmd
-}
-
-func benchRelay(a *cli.App, cmd *cobra.Command, f benchRelayFlags) error {
-	if f.messages < 1 || f.payload < 0 || f.repeat < 1 || f.rate < 1 || f.keys < 0 {
-		return cli.Usage(errors.New("--messages, --repeat and --rate must be at least 1, --payload and --keys at least 0"))
-	}
-	cfg := bench.RelayConfig{
-		Messages: f.messages, PayloadBytes: f.payload, Keys: orNegative(f.keys), Repeat: f.repeat, Rate: f.rate,
-		LatencyFor: orNegative(f.latency), IdleFor: orNegative(f.idle), SkipCeiling: f.relayOnly,
-	}
-	return runBench(a, cmd, f.benchFlags, benchRelayTable, func(ctx context.Context, b benchOn) (bench.RelayResult, error) {
-		cfg.Setup = b.setup
-		if f.pin {
-			if strings.HasPrefix(b.url, "sqlite:") {
-				return bench.RelayResult{}, cli.Usage(errors.New("--pin needs PostgreSQL: pass --database-url postgres://…"))
-			}
-			cfg.Pin = bench.PinPostgres(b.url)
-		}
-		return bench.Relay(ctx, cfg)
-	})
 }
 
 func benchRelayTable(w io.Writer, r bench.RelayResult) error {

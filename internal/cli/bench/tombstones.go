@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 
@@ -13,13 +12,8 @@ import (
 	"github.com/penstock/penstock/internal/lab/bench/plot"
 )
 
-type benchTombstonesFlags struct {
-	queueBenchFlags
-	events, fetches int
-}
-
 func tombstonesCommand(a *cli.App) *cobra.Command {
-	var f benchTombstonesFlags
+	f, cfg := queueBenchFlags{}, bench.DefaultTombstones
 	cmd := &cobra.Command{
 		Use:   "tombstones",
 		Short: "Measure how the next event is found behind many that are gone",
@@ -39,26 +33,21 @@ which nothing was deleted; the two fetch in turns.
 Vacuum stays away from the events: what is measured is how it is until it comes.`,
 		Example: `  penstock bench tombstones --database-url postgres://postgres@localhost/postgres --pin
   penstock bench tombstones --events 100000 --json`,
-		Args: cli.Args(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error { return benchTombstones(a, cmd, f) },
+		Args:    cli.Args(cobra.NoArgs),
+		PreRunE: valid(&cfg),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return runQueueBench(a, cmd, f, benchTombstonesTable, benchTombstonesChart, func(ctx context.Context, b benchPostgres) (bench.TombstonesResult, error) {
+				cfg.Database, cfg.Pin = b.database, b.pin
+				return bench.Tombstones(ctx, cfg)
+			})
+		},
 	}
 	f.register(cmd)
 	f.registerPin(cmd)
 	cmd.Flags().Lookup("pin").Usage = "also with a REPEATABLE READ snapshot held open"
-	cmd.Flags().IntVar(&f.events, "events", 1_000_000, "events, of which the first half is consumed")
-	cmd.Flags().IntVar(&f.fetches, "fetches", 200, "fetches per measurement, fewer if they take more than 5 s")
+	cmd.Flags().IntVar(&cfg.Events, "events", cfg.Events, "events, of which the first half is consumed")
+	cmd.Flags().IntVar(&cfg.Fetches, "fetches", cfg.Fetches, "fetches per measurement, fewer if they take more than 5 s")
 	return cmd
-}
-
-func benchTombstones(a *cli.App, cmd *cobra.Command, f benchTombstonesFlags) error {
-	cfg := bench.TombstonesConfig{Events: orNegative(f.events), Fetches: orNegative(f.fetches)}
-	if err := cfg.Validate(); err != nil {
-		return cli.Usage(errors.New("--events must be at least 10, --fetches at least 1"))
-	}
-	return runQueueBench(a, cmd, f.queueBenchFlags, benchTombstonesTable, benchTombstonesChart, func(ctx context.Context, b benchPostgres) (bench.TombstonesResult, error) {
-		cfg.Database, cfg.Pin = b.database, b.pin
-		return bench.Tombstones(ctx, cfg)
-	})
 }
 
 // tombstoneWays are the columns of a case.

@@ -3,7 +3,6 @@ package bench
 import (
 	"context"
 	"io"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -11,14 +10,8 @@ import (
 	"github.com/penstock/penstock/internal/lab/bench"
 )
 
-type benchWebhookFlags struct {
-	benchFlags
-	messages, keys, repeat int
-	delay                  time.Duration
-}
-
 func webhookCommand(a *cli.App) *cobra.Command {
-	var f benchWebhookFlags
+	f, cfg := benchFlags{}, bench.DefaultWebhook
 	cmd := &cobra.Command{
 		Use:   "webhook",
 		Short: "Measure the relay against an endpoint that takes its time",
@@ -33,29 +26,24 @@ The endpoint shares the machine with both; CPU says how busy it was. It also not
 what came: a message that is lost or out of order means exit code 3.`,
 		Example: `  penstock bench webhook
   penstock bench webhook --database-url postgres://postgres@localhost/postgres --keys 200 --delay 20ms --repeat 5 --json`,
-		Args: cli.Args(cobra.NoArgs),
-		RunE: func(cmd *cobra.Command, _ []string) error { return benchWebhook(a, cmd, f) },
+		Args:    cli.Args(cobra.NoArgs),
+		PreRunE: valid(&cfg),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return runBench(a, cmd, f, benchWebhookTable, func(ctx context.Context, b benchOn) (bench.WebhookResult, error) {
+				cfg.Setup = b.setup
+				return bench.Webhook(ctx, cfg)
+			})
+		},
 	}
-	f.register(cmd)
+	f.register(cmd, &cfg.PayloadBytes)
 	f.logLevel = "error" // the sink warns of an endpoint without TLS
 	flags := cmd.Flags()
 	_ = flags.MarkHidden("sink") // it is the endpoint
-	flags.IntVar(&f.messages, "messages", 40_000, "messages per backlog")
-	flags.IntVar(&f.keys, "keys", 200, "different keys, and requests at a time")
-	flags.DurationVar(&f.delay, "delay", 20*time.Millisecond, "how long the endpoint takes for each request")
-	flags.IntVar(&f.repeat, "repeat", 1, "pairs; the median counts")
+	flags.IntVar(&cfg.Messages, "messages", cfg.Messages, "messages per backlog")
+	flags.IntVar(&cfg.Keys, "keys", cfg.Keys, "different keys, and requests at a time")
+	flags.DurationVar(&cfg.Delay, "delay", cfg.Delay, "how long the endpoint takes for each request")
+	flags.IntVar(&cfg.Repeat, "repeat", cfg.Repeat, "pairs; the median counts")
 	return cmd
-}
-
-func benchWebhook(a *cli.App, cmd *cobra.Command, f benchWebhookFlags) error {
-	cfg := bench.WebhookConfig{Messages: orNegative(f.messages), Keys: orNegative(f.keys), Delay: orNegative(f.delay), PayloadBytes: orNegative(f.payload), Repeat: orNegative(f.repeat)}
-	if err := cfg.Validate(); err != nil {
-		return cli.Usage(err)
-	}
-	return runBench(a, cmd, f.benchFlags, benchWebhookTable, func(ctx context.Context, b benchOn) (bench.WebhookResult, error) {
-		cfg.Setup = b.setup
-		return bench.Webhook(ctx, cfg)
-	})
 }
 
 func benchWebhookTable(w io.Writer, r bench.WebhookResult) error {

@@ -18,12 +18,12 @@ type ChurnConfig struct {
 	// Pin holds a snapshot from before the first row on. Nil: do not.
 	Pin func(ctx context.Context) (release func(), err error)
 
-	Duration time.Duration // default 1 minute
-	Interval time.Duration // default Duration/20
-	Batch    int           // rows inserted, then consumed; default 1,000
-	Margin   time.Duration // behind the newest row consumed; default 1 minute
+	Duration time.Duration
+	Interval time.Duration // 0: Duration/20
+	Batch    int           // rows inserted, then consumed
+	Margin   time.Duration // behind the newest row consumed
 	// Late is how long the transaction of one row takes to commit, from the start
-	// on; default half the duration, at most 5 minutes, negative: there is none.
+	// on; 0: there is none.
 	Late time.Duration
 }
 
@@ -93,22 +93,15 @@ type LateRow struct {
 	After float64 `json:"delivered_after_s,omitempty"`
 }
 
-// SetDefaults fills in what is not set.
-func (c *ChurnConfig) SetDefaults() {
-	c.Duration = cmp.Or(c.Duration, time.Minute)
-	c.Interval = cmp.Or(c.Interval, max(c.Duration/20, 50*time.Millisecond))
-	c.Batch = cmp.Or(c.Batch, 1_000)
-	c.Margin = cmp.Or(c.Margin, time.Minute)
-	c.Late = cmp.Or(c.Late, min(5*time.Minute, c.Duration/2))
-}
+// DefaultChurn is what is measured unless somebody wants otherwise.
+var DefaultChurn = ChurnConfig{Duration: time.Minute, Batch: 1_000, Margin: time.Minute, Late: 30 * time.Second}
 
 // Validate says what cannot be measured.
 func (c ChurnConfig) Validate() error {
-	c.SetDefaults()
 	switch {
 	case c.Duration < 400*time.Millisecond:
 		return errors.New("the duration must be at least 400ms")
-	case c.Interval < c.Duration/maxIntervals || c.Interval > c.Duration || c.Interval < 50*time.Millisecond:
+	case badInterval(c.Interval, c.Duration):
 		return fmt.Errorf("the interval must be at least 50ms and the %dth part of the duration, and at most all of it", maxIntervals)
 	case c.Batch < 1 || c.Batch > 10_000:
 		return errors.New("a batch has 1 to 10000 rows")
@@ -128,21 +121,19 @@ func (c ChurnConfig) sweep() time.Duration {
 // Churn inserts and consumes in turns: by hand as published, through Penstock from the
 // same table, and through an outbox of Penstock's.
 func Churn(ctx context.Context, cfg ChurnConfig) (result ChurnResult, err error) {
-	cfg.SetDefaults()
 	if err := cfg.Validate(); err != nil {
 		return result, err
 	}
+	cfg.Interval = cmp.Or(cfg.Interval, usualInterval(cfg.Duration))
 	result = ChurnResult{
 		Duration: cfg.Duration.Seconds(), Batch: cfg.Batch, Margin: cfg.Margin.Seconds(), Late: max(cfg.Late, 0).Seconds(), Sweep: cfg.sweep().Seconds(),
+		Pinned: cfg.Pin != nil,
 	}
-	if cfg.Pin != nil {
-		release, err := cfg.Pin(ctx)
-		if err != nil {
-			return result, err
-		}
-		defer release()
-		result.Pinned = true
+	release, err := pinned(ctx, cfg.Pin)
+	if err != nil {
+		return result, err
 	}
+	defer release()
 	run := &churnRun{cfg: cfg}
 	defer func() { err = errors.Join(err, run.remove(ctx)) }()
 	for _, c := range []struct {

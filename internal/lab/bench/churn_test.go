@@ -48,7 +48,7 @@ func TestChurnInterrupted(t *testing.T) {
 			cancel()
 		}
 	}
-	if _, err := Churn(ctx, ChurnConfig{Database: db, Store: setup.Store}); !errors.Is(err, context.Canceled) {
+	if _, err := Churn(ctx, with(DefaultChurn, func(c *ChurnConfig) { c.Database, c.Store = db, setup.Store })); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 	checkOutboxesGone(t, setup)
@@ -73,7 +73,7 @@ func TestChurnOfASlowTurn(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	r, err := Churn(t.Context(), ChurnConfig{Database: db, Store: setup.Store, Duration: 400 * time.Millisecond, Batch: 10, Margin: time.Millisecond, Late: -1})
+	r, err := Churn(t.Context(), ChurnConfig{Database: db, Store: setup.Store, Duration: 400 * time.Millisecond, Batch: 10, Margin: time.Millisecond})
 	if err != nil || r.ByHand.Inserted != 20 {
 		t.Errorf("got %+v, %v", r, err)
 	}
@@ -81,11 +81,11 @@ func TestChurnOfASlowTurn(t *testing.T) {
 
 func TestChurnRefuses(t *testing.T) {
 	for want, c := range map[string]ChurnConfig{
-		"at least 400ms":              {Duration: time.Millisecond},
-		"the interval":                {Interval: 2 * time.Minute},
-		"a batch has":                 {Batch: -1},
-		"the margin":                  {Margin: -1},
-		"before the duration is over": {Late: time.Hour},
+		"at least 400ms":              with(DefaultChurn, func(c *ChurnConfig) { c.Duration = time.Millisecond }),
+		"the interval":                with(DefaultChurn, func(c *ChurnConfig) { c.Interval = 2 * time.Minute }),
+		"a batch has":                 with(DefaultChurn, func(c *ChurnConfig) { c.Batch = -1 }),
+		"the margin":                  with(DefaultChurn, func(c *ChurnConfig) { c.Margin = -1 }),
+		"before the duration is over": with(DefaultChurn, func(c *ChurnConfig) { c.Late = time.Hour }),
 	} {
 		if _, err := Churn(t.Context(), c); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q in it", err, want)

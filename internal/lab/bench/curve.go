@@ -2,6 +2,7 @@ package bench
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -34,6 +35,7 @@ type dequeuing struct {
 
 // measure runs the workload on one contender.
 func (cfg FifoLifoConfig) measure(ctx context.Context, c contender) (curve Curve, err error) {
+	cfg.Interval = cmp.Or(cfg.Interval, usualInterval(cfg.Duration))
 	// Ten slices make an interval, fewer if there are many, to have tenths of a run
 	// that ended early.
 	perInterval := time.Duration(max(1, min(10, maxIntervals/10/int64(cfg.Duration/cfg.Interval))))
@@ -45,7 +47,7 @@ func (cfg FifoLifoConfig) measure(ctx context.Context, c contender) (curve Curve
 		if err := c.fill(s, cfg.Preload, payload); err != nil {
 			return err
 		}
-		d.in.Store(int64(max(cfg.Preload, 0)))
+		d.in.Store(int64(cfg.Preload))
 		size, err := d.look(s)
 		if err != nil {
 			return err

@@ -93,7 +93,7 @@ var checkedBy = map[string]string{"embedded": "consumer", "discard": "sink"}
 
 func TestPoison(t *testing.T) {
 	forSinks(t, checkedBy, func(t *testing.T, s Setup, _ string) {
-		r, err := Poison(t.Context(), PoisonConfig{Setup: s, Messages: 2000, Keys: 100, Poisoned: 2, Repeat: 2})
+		r, err := Poison(t.Context(), PoisonConfig{Setup: s, Messages: 2000, PayloadBytes: 200, Keys: 100, Poisoned: 2, Repeat: 2})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -111,7 +111,7 @@ func TestPoisonOnKafka(t *testing.T) {
 	}
 	defer stop()
 	s := small(t, sink)
-	r, err := Poison(t.Context(), PoisonConfig{Setup: s, Messages: 2000, Keys: 100, Poisoned: 2, Repeat: 1})
+	r, err := Poison(t.Context(), PoisonConfig{Setup: s, Messages: 2000, PayloadBytes: 200, Keys: 100, Poisoned: 2, Repeat: 1})
 	if err != nil || r.Ratio <= 0 || r.Parked != 40 {
 		t.Errorf("got %+v, %v", r, err)
 	}
@@ -125,7 +125,7 @@ func TestRelayOnKafka(t *testing.T) {
 	}
 	defer stop()
 	s := small(t, sink)
-	r, err := Relay(t.Context(), RelayConfig{Setup: s, Messages: 2000, Keys: 100, LatencyFor: 300 * time.Millisecond, IdleFor: -1})
+	r, err := Relay(t.Context(), RelayConfig{Setup: s, Messages: 2000, PayloadBytes: 200, Keys: 100, Repeat: 1, Rate: 1000, LatencyFor: 300 * time.Millisecond})
 	if err != nil || r.Ratio <= 0 || r.LatencyMS == nil || r.LatencyMS.To != "consumer" {
 		t.Errorf("got %+v, %v", r, err)
 	}
@@ -134,7 +134,7 @@ func TestRelayOnKafka(t *testing.T) {
 
 func TestPark(t *testing.T) {
 	forSinks(t, checkedBy, func(t *testing.T, s Setup, by string) {
-		r, err := Park(t.Context(), ParkConfig{Setup: s, Messages: 2000, Keys: 100, RetryMax: 20 * time.Millisecond})
+		r, err := Park(t.Context(), ParkConfig{Setup: s, Messages: 2000, PayloadBytes: 200, Keys: 100, Repeat: 1, RetryMax: 20 * time.Millisecond})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -158,7 +158,8 @@ func TestOutage(t *testing.T) {
 
 func shortOutage(s Setup, keepArriving bool) OutageConfig {
 	return OutageConfig{
-		Setup: s, Rate: 500, Before: 200 * time.Millisecond, Outage: 400 * time.Millisecond, KeepArriving: keepArriving, CeilingOf: 1000,
+		Setup: s, Rate: 500, Writers: 8, Before: 200 * time.Millisecond, Outage: 400 * time.Millisecond, KeepArriving: keepArriving,
+		CeilingOf: 1000, PayloadBytes: 200, Repeat: 1,
 	}
 }
 
@@ -202,7 +203,7 @@ func TestLossIsFound(t *testing.T) {
 		}
 		return forgetful{sink.(*nats.Sink)}, nil
 	}
-	_, err := Poison(t.Context(), PoisonConfig{Setup: s, Messages: 1000, Keys: 10, Repeat: 1})
+	_, err := Poison(t.Context(), PoisonConfig{Setup: s, Messages: 1000, PayloadBytes: 200, Keys: 10, Poisoned: 1, Repeat: 1})
 	var wrong *CheckError
 	if !errors.As(err, &wrong) || wrong.Check.Lost != 1 {
 		t.Errorf("got %v, want a CheckError for 1 lost message", err)

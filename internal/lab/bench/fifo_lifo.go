@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,14 +21,14 @@ type FifoLifoConfig struct {
 	// Pin holds a snapshot from before the first job on. Nil: do not.
 	Pin func(ctx context.Context) (release func(), err error)
 
-	Order        penstock.QueueOrder // default FIFO
-	Mode         string              // default ModeCall
-	Workers      int                 // dequeuers; default 10
-	Preload      int                 // jobs before the start; default 1,000,000, negative: none
-	Rate         int                 // jobs/s that arrive; 0: as fast as one connection can, negative: none
-	DequeueRate  int                 // jobs/s of all dequeuers together; 0: as fast as they can
-	Duration     time.Duration       // of each queue; default 1 minute
-	Interval     time.Duration       // default Duration/20
+	Order        penstock.QueueOrder
+	Mode         string        // ModeCall or ModeTx
+	Workers      int           // dequeuers
+	Preload      int           // jobs before the start
+	Rate         int           // jobs/s that arrive; 0: as fast as one connection can, negative: none
+	DequeueRate  int           // jobs/s of all dequeuers together; 0: as fast as they can
+	Duration     time.Duration // of each queue
+	Interval     time.Duration // 0: Duration/20
 	PayloadBytes int
 }
 
@@ -96,19 +95,22 @@ type Interval struct {
 // maxIntervals bounds the memory that a curve takes.
 const maxIntervals = 2000
 
-// SetDefaults fills in what is not set.
-func (c *FifoLifoConfig) SetDefaults() {
-	c.Order = cmp.Or(c.Order, penstock.FIFO)
-	c.Mode = cmp.Or(c.Mode, ModeCall)
-	c.Workers = cmp.Or(c.Workers, 10)
-	c.Preload = cmp.Or(c.Preload, 1_000_000)
-	c.Duration = cmp.Or(c.Duration, time.Minute)
-	c.Interval = cmp.Or(c.Interval, max(c.Duration/20, 50*time.Millisecond))
+const shortestInterval = 50 * time.Millisecond
+
+func usualInterval(duration time.Duration) time.Duration { return max(duration/20, shortestInterval) }
+
+// badInterval is true of those that a curve cannot have; 0 is the usual one.
+func badInterval(interval, duration time.Duration) bool {
+	return interval != 0 && (interval < max(duration/maxIntervals, shortestInterval) || interval > duration)
+}
+
+// DefaultFifoLifo is what is measured unless somebody wants otherwise.
+var DefaultFifoLifo = FifoLifoConfig{
+	Order: penstock.FIFO, Mode: ModeCall, Workers: 10, Preload: 1_000_000, Rate: 100, Duration: time.Minute,
 }
 
 // Validate says what cannot be measured.
 func (c FifoLifoConfig) Validate() error {
-	c.SetDefaults()
 	switch {
 	case c.Order != penstock.FIFO && c.Order != penstock.LIFO:
 		return fmt.Errorf("the order is %q, expected fifo or lifo", c.Order)
@@ -116,11 +118,11 @@ func (c FifoLifoConfig) Validate() error {
 		return fmt.Errorf("the mode is %q, expected call or tx", c.Mode)
 	case c.Workers < 1 || c.DequeueRate < 0:
 		return errors.New("it takes at least one worker, and a dequeue rate of 0 (unlimited) or more")
-	case c.Preload < 0 && c.Rate < 0:
+	case c.Preload < 1 && c.Rate < 0:
 		return errors.New("there would be no jobs: ask for a preload or for arrivals")
 	case c.Duration < 100*time.Millisecond:
 		return errors.New("the duration must be at least 100ms")
-	case c.Interval < c.Duration/maxIntervals || c.Interval > c.Duration || c.Interval < 50*time.Millisecond:
+	case badInterval(c.Interval, c.Duration):
 		return fmt.Errorf("the interval must be at least 50ms and the %dth part of the duration, and at most all of it", maxIntervals)
 	case c.PayloadBytes < 0 || c.PayloadBytes > penstock.MaxPayloadBytes:
 		return fmt.Errorf("the payload must have 0 to %d bytes", penstock.MaxPayloadBytes)
@@ -131,22 +133,18 @@ func (c FifoLifoConfig) Validate() error {
 // FifoLifo lets dequeuers compete for one job at a time: first those of Penstock,
 // then those of the hand-written queue, each for as long and from a fresh preload.
 func FifoLifo(ctx context.Context, cfg FifoLifoConfig) (result FifoLifoResult, err error) {
-	cfg.SetDefaults()
 	if err := cfg.Validate(); err != nil {
 		return result, err
 	}
 	result = FifoLifoResult{
-		Order: cfg.Order, Mode: cfg.Mode, Workers: cfg.Workers, Preload: max(cfg.Preload, 0), Rate: max(cfg.Rate, -1),
-		DequeueRate: cfg.DequeueRate, PayloadBytes: cfg.PayloadBytes,
+		Order: cfg.Order, Mode: cfg.Mode, Workers: cfg.Workers, Preload: cfg.Preload, Rate: max(cfg.Rate, -1),
+		DequeueRate: cfg.DequeueRate, PayloadBytes: cfg.PayloadBytes, Pinned: cfg.Pin != nil,
 	}
-	if cfg.Pin != nil {
-		release, err := cfg.Pin(ctx)
-		if err != nil {
-			return result, err
-		}
-		defer release()
-		result.Pinned = true
+	release, err := pinned(ctx, cfg.Pin)
+	if err != nil {
+		return result, err
 	}
+	defer release()
 	if result.Curve, err = cfg.measure(ctx, penstockQueue(cfg.Database, cfg.Order, cfg.Mode)); err != nil {
 		return result, err
 	}

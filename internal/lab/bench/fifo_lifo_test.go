@@ -38,9 +38,9 @@ func checkCurve(t *testing.T, who string, c Curve) {
 
 func TestFifoLifo(t *testing.T) {
 	for _, c := range []FifoLifoConfig{
-		{Order: penstock.FIFO, Preload: 3000, Rate: -1, Duration: time.Minute, Interval: 200 * time.Millisecond},
+		{Order: penstock.FIFO, Mode: ModeCall, Workers: 10, Preload: 3000, Rate: -1, Duration: time.Minute, Interval: 200 * time.Millisecond},
 		{Order: penstock.LIFO, Preload: 20_000, Rate: 500, Duration: 500 * time.Millisecond, Mode: ModeTx, Workers: 3, PayloadBytes: 50},
-		{Order: penstock.LIFO, Preload: 500, Rate: 0, Duration: 500 * time.Millisecond, DequeueRate: 400},
+		{Order: penstock.LIFO, Mode: ModeCall, Workers: 10, Preload: 500, Rate: 0, Duration: 500 * time.Millisecond, DequeueRate: 400},
 	} {
 		t.Run(string(c.Order)+c.Mode, func(t *testing.T) {
 			c.Database = database(t)
@@ -65,7 +65,7 @@ func TestFifoLifo(t *testing.T) {
 }
 
 func TestInterruptRemoves(t *testing.T) {
-	c := FifoLifoConfig{Database: database(t), Preload: 5000, Duration: time.Minute}
+	c := FifoLifoConfig{Database: database(t), Order: penstock.FIFO, Mode: ModeCall, Workers: 10, Preload: 5000, Duration: time.Minute}
 	ctx, cancel := context.WithCancel(t.Context())
 	c.Progress = func(text string) {
 		if strings.Contains(text, "dequeue for") {
@@ -80,8 +80,7 @@ func TestInterruptRemoves(t *testing.T) {
 // A worker that gets a job twice, or never, is found.
 func TestWrongJobsAreFound(t *testing.T) {
 	db := database(t)
-	cfg := FifoLifoConfig{Database: db, Preload: 300, Rate: -1, Workers: 1, Duration: time.Minute}
-	cfg.SetDefaults()
+	cfg := FifoLifoConfig{Database: db, Order: penstock.FIFO, Mode: ModeCall, Preload: 300, Rate: -1, Workers: 1, Duration: time.Minute}
 	c := penstockQueue(db, penstock.FIFO, ModeCall)
 	one := c.one
 	c.one = func(s *session) (int64, bool, error) {
@@ -97,13 +96,13 @@ func TestWrongJobsAreFound(t *testing.T) {
 
 func TestFifoLifoRefuses(t *testing.T) {
 	for want, c := range map[string]FifoLifoConfig{
-		"fifo or lifo": {Order: "random"},
-		"call or tx":   {Mode: "both"},
-		"one worker":   {Workers: -1},
-		"no jobs":      {Preload: -1, Rate: -1},
-		"at least 100": {Duration: time.Millisecond},
-		"the interval": {Interval: 2 * time.Minute},
-		"the payload":  {PayloadBytes: -1},
+		"fifo or lifo": with(DefaultFifoLifo, func(c *FifoLifoConfig) { c.Order = "random" }),
+		"call or tx":   with(DefaultFifoLifo, func(c *FifoLifoConfig) { c.Mode = "both" }),
+		"one worker":   with(DefaultFifoLifo, func(c *FifoLifoConfig) { c.Workers = -1 }),
+		"no jobs":      with(DefaultFifoLifo, func(c *FifoLifoConfig) { c.Preload, c.Rate = -1, -1 }),
+		"at least 100": with(DefaultFifoLifo, func(c *FifoLifoConfig) { c.Duration = time.Millisecond }),
+		"the interval": with(DefaultFifoLifo, func(c *FifoLifoConfig) { c.Interval = 2 * time.Minute }),
+		"the payload":  with(DefaultFifoLifo, func(c *FifoLifoConfig) { c.PayloadBytes = -1 }),
 	} {
 		if _, err := FifoLifo(t.Context(), c); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q in it", err, want)

@@ -55,3 +55,9 @@ func checkTablesGone(t *testing.T, db Database) {
 		t.Errorf("%d adopted tables are remembered, %v", remembered, err)
 	}
 }
+
+// with is what is usual, but for some of it.
+func with[C any](usual C, change func(*C)) C {
+	change(&usual)
+	return usual
+}

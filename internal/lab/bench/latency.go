@@ -16,7 +16,7 @@ import (
 // latency publishes one message per transaction at a steady rate and times each
 // from the commit's answer to its arrival.
 func (r *relayRun) latency(ctx context.Context) (err error) {
-	if r.cfg.LatencyFor < 0 {
+	if r.cfg.LatencyFor <= 0 {
 		return nil
 	}
 	r.Progress(fmt.Sprintf("latency at %d messages/s for %s", r.cfg.Rate, r.cfg.LatencyFor))

@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,14 +10,14 @@ import (
 // OutageConfig is one run of the outage benchmark.
 type OutageConfig struct {
 	Setup
-	Rate         int           // messages/s, one per transaction; default 1,000
-	Writers      int           // that share the rate; default 8
-	Before       time.Duration // with the broker up; default 30 s
-	Outage       time.Duration // with it dead; default 5 min
+	Rate         int           // messages/s, one per transaction
+	Writers      int           // that share the rate
+	Before       time.Duration // with the broker up
+	Outage       time.Duration // with it dead
 	KeepArriving bool          // producers go on while the backlog drains
-	CeilingOf    int           // messages per measurement of the ceiling; default 150,000
-	PayloadBytes int           // default 200, at least 20
-	Repeat       int           // outages, each with a new outbox; default 1
+	CeilingOf    int           // messages per measurement of the ceiling
+	PayloadBytes int           // at least 20
+	Repeat       int           // outages, each with a new outbox
 }
 
 // OutageResult has the medians of all outages, and each of them.
@@ -70,18 +69,12 @@ type OutageRun struct {
 	Check Check `json:"check"`
 }
 
-// SetDefaults fills in what is zero.
-func (c *OutageConfig) SetDefaults() {
-	c.Rate = cmp.Or(c.Rate, 1_000)
-	c.Writers = cmp.Or(c.Writers, 8)
-	c.Before = cmp.Or(c.Before, 30*time.Second)
-	c.Outage = cmp.Or(c.Outage, 5*time.Minute)
-	c.CeilingOf = cmp.Or(c.CeilingOf, 150_000)
-	c.PayloadBytes = cmp.Or(c.PayloadBytes, 200)
-	c.Repeat = cmp.Or(c.Repeat, 1)
+// DefaultOutage is what is measured unless somebody wants otherwise.
+var DefaultOutage = OutageConfig{
+	Rate: 1_000, Writers: 8, Before: 30 * time.Second, Outage: 5 * time.Minute, CeilingOf: 150_000, PayloadBytes: 200, Repeat: 1,
 }
 
-// Validate reports what cannot be measured. It expects defaults to be set.
+// Validate reports what cannot be measured.
 func (c *OutageConfig) Validate() error {
 	if c.Rate < 1 || c.Writers < 1 || c.Writers > 100 || c.Before <= 0 || c.Outage <= 0 || c.CeilingOf < 1 || c.Repeat < 1 {
 		return errors.New("rate, writers (at most 100), times, ceiling and repeat must be at least 1")
@@ -92,7 +85,6 @@ func (c *OutageConfig) Validate() error {
 // Outage measures producers and relay while the broker is dead for a while, and
 // after.
 func Outage(ctx context.Context, cfg OutageConfig) (result OutageResult, err error) {
-	cfg.SetDefaults()
 	if err := cfg.Validate(); err != nil {
 		return result, err
 	}

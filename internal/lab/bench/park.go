@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,11 +14,11 @@ import (
 // ParkConfig is one run of the park benchmark.
 type ParkConfig struct {
 	Setup
-	Messages     int           // to be parked, beside a quarter as many that flow; default 100,000
-	PayloadBytes int           // default 200, at least 20
-	Keys         int           // of them; default 1,000, negative: unkeyed
-	Repeat       int           // pairs; default 1
-	RetryMax     time.Duration // the relay's; default 1 s
+	Messages     int           // to be parked, beside a quarter as many that flow
+	PayloadBytes int           // at least 20
+	Keys         int           // of them; 0: unkeyed
+	Repeat       int           // pairs
+	RetryMax     time.Duration // the relay's
 }
 
 // ParkResult compares draining what was parked with draining the outbox itself.
@@ -61,16 +60,10 @@ type ParkResult struct {
 	Check Check `json:"check"`
 }
 
-// SetDefaults fills in what is zero.
-func (c *ParkConfig) SetDefaults() {
-	c.Messages = cmp.Or(c.Messages, 100_000)
-	c.PayloadBytes = cmp.Or(c.PayloadBytes, 200)
-	c.Keys = cmp.Or(c.Keys, 1_000)
-	c.Repeat = cmp.Or(c.Repeat, 1)
-	c.RetryMax = cmp.Or(c.RetryMax, time.Second)
-}
+// DefaultPark is what is measured unless somebody wants otherwise.
+var DefaultPark = ParkConfig{Messages: 100_000, PayloadBytes: 200, Keys: 1_000, Repeat: 1, RetryMax: time.Second}
 
-// Validate reports what cannot be measured. It expects defaults to be set.
+// Validate reports what cannot be measured.
 func (c *ParkConfig) Validate() error {
 	if c.Messages < 1 || c.Repeat < 1 || c.RetryMax < time.Millisecond {
 		return errors.New("messages and repeat must be at least 1, the longest retry at least 1 ms")
@@ -93,7 +86,6 @@ const (
 
 // Park measures how a topic that is refused whole is parked and comes back.
 func Park(ctx context.Context, cfg ParkConfig) (ParkResult, error) {
-	cfg.SetDefaults()
 	if err := cfg.Validate(); err != nil {
 		return ParkResult{}, err
 	}

@@ -25,3 +25,11 @@ func PinPostgres(url string) func(ctx context.Context) (release func(), err erro
 		return release, nil
 	}
 }
+
+// pinned holds a snapshot until release, if there is a pin.
+func pinned(ctx context.Context, pin func(context.Context) (release func(), err error)) (release func(), err error) {
+	if pin == nil {
+		return func() {}, nil
+	}
+	return pin(ctx)
+}

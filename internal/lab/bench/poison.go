@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,11 +13,11 @@ import (
 // PoisonConfig is one run of the poison benchmark.
 type PoisonConfig struct {
 	Setup
-	Messages     int // per run; default 150,000
-	PayloadBytes int // default 200, at least 20
-	Keys         int // default 1,000
-	Poisoned     int // how many keys are refused; default 1
-	Repeat       int // pairs; default 5
+	Messages     int // per run
+	PayloadBytes int // at least 20
+	Keys         int
+	Poisoned     int // how many keys are refused
+	Repeat       int // pairs
 }
 
 // PoisonResult compares the throughput of healthy keys with and without others
@@ -46,16 +45,10 @@ type PoisonResult struct {
 	DeadLetters int64 `json:"dead_letters"`
 }
 
-// SetDefaults fills in what is zero.
-func (c *PoisonConfig) SetDefaults() {
-	c.Messages = cmp.Or(c.Messages, 150_000)
-	c.PayloadBytes = cmp.Or(c.PayloadBytes, 200)
-	c.Keys = cmp.Or(c.Keys, 1_000)
-	c.Poisoned = cmp.Or(c.Poisoned, 1)
-	c.Repeat = cmp.Or(c.Repeat, 5)
-}
+// DefaultPoison is what is measured unless somebody wants otherwise.
+var DefaultPoison = PoisonConfig{Messages: 150_000, PayloadBytes: 200, Keys: 1_000, Poisoned: 1, Repeat: 5}
 
-// Validate reports what cannot be measured. It expects defaults to be set.
+// Validate reports what cannot be measured.
 func (c *PoisonConfig) Validate() error {
 	if c.Poisoned < 1 || c.Keys <= c.Poisoned || c.Messages < c.Keys || c.Repeat < 1 {
 		return errors.New("at least one key must be poisoned and one not, every key needs a message, and repeat must be at least 1")
@@ -65,7 +58,6 @@ func (c *PoisonConfig) Validate() error {
 
 // Poison measures what keys that are refused again and again cost the others.
 func Poison(ctx context.Context, cfg PoisonConfig) (PoisonResult, error) {
-	cfg.SetDefaults()
 	if err := cfg.Validate(); err != nil {
 		return PoisonResult{}, err
 	}

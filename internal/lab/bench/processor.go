@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,11 +14,11 @@ type ProcessorConfig struct {
 	Setup
 	Database
 
-	Rows         int           // in the table before each rung; default 200,000
-	Batch        int           // rows at a time, by hand; default 1,000
-	Duration     time.Duration // of each rung, at most; default 10 s
-	PayloadBytes int           // about, of each content; default 200
-	Repeat       int           // rounds of everything; default 1
+	Rows         int           // in the table before each rung
+	Batch        int           // rows at a time, by hand
+	Duration     time.Duration // of each rung, at most
+	PayloadBytes int           // about, of each content
+	Repeat       int           // rounds of everything
 }
 
 // ProcessorResult is what a run measured: medians, where there were several
@@ -72,18 +71,11 @@ type ProcessorRatios struct {
 // of a B-tree page has 2,704 bytes at most.
 const maxContent = 2_000
 
-// SetDefaults fills in what is not set.
-func (c *ProcessorConfig) SetDefaults() {
-	c.Rows = cmp.Or(c.Rows, 200_000)
-	c.Batch = cmp.Or(c.Batch, 1_000)
-	c.Duration = cmp.Or(c.Duration, 10*time.Second)
-	c.PayloadBytes = cmp.Or(c.PayloadBytes, 200)
-	c.Repeat = cmp.Or(c.Repeat, 1)
-}
+// DefaultProcessor is what is measured unless somebody wants otherwise.
+var DefaultProcessor = ProcessorConfig{Rows: 200_000, Batch: 1_000, Duration: 10 * time.Second, PayloadBytes: 200, Repeat: 1}
 
 // Validate says what cannot be measured.
 func (c ProcessorConfig) Validate() error {
-	c.SetDefaults()
 	switch scheme, _, _ := strings.Cut(c.SinkURL, ":"); {
 	case scheme != "amqp" && scheme != "amqps":
 		return errors.New("the ladder publishes to RabbitMQ: the sink must be an amqp:// URL")
@@ -101,7 +93,6 @@ func (c ProcessorConfig) Validate() error {
 // first in the same table, then in an outbox of its own. Each begins with fresh rows
 // and an empty queue.
 func Processor(ctx context.Context, cfg ProcessorConfig) (result ProcessorResult, err error) {
-	cfg.SetDefaults()
 	if err := cfg.Validate(); err != nil {
 		return result, err
 	}

@@ -34,7 +34,7 @@ func onPostgres(t *testing.T, sink string) (Setup, Database) {
 func TestProcessor(t *testing.T) {
 	oneOfTwo := strings.Replace(testserver.RabbitMQURL(t), "@", "@127.0.0.1:1,", 1)
 	setup, db := onPostgres(t, oneOfTwo)
-	r, err := Processor(t.Context(), ProcessorConfig{Setup: setup, Database: db, Rows: 300, Batch: 50, Duration: time.Minute})
+	r, err := Processor(t.Context(), ProcessorConfig{Setup: setup, Database: db, Rows: 300, Batch: 50, Duration: time.Minute, PayloadBytes: 200, Repeat: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,8 +67,7 @@ func TestCeilingHasTheSameMessages(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer remove()
-	cfg := ProcessorConfig{Setup: setup, Database: db, Rows: 12}
-	cfg.SetDefaults()
+	cfg := ProcessorConfig{Setup: setup, Database: db, Rows: 12, Batch: 1000, Duration: time.Minute, PayloadBytes: 200, Repeat: 1}
 	p := newProcessor(rig, cfg)
 	p.Progress = func(string) {}
 	want := p.orders(0, 12)
@@ -121,8 +120,7 @@ func TestProcessorFindsLoss(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer remove()
-	cfg := ProcessorConfig{Setup: setup, Database: db, Rows: 100, Batch: 50}
-	cfg.SetDefaults()
+	cfg := ProcessorConfig{Setup: setup, Database: db, Rows: 100, Batch: 50, Duration: time.Minute, PayloadBytes: 200, Repeat: 1}
 	p := newProcessor(rig, cfg)
 	err = p.withTable(t.Context(), true, func(keeper *session) error {
 		return p.withQueue(t.Context(), func(q *queue) error {
@@ -152,18 +150,18 @@ func TestProcessorInterrupted(t *testing.T) {
 			cancel()
 		}
 	}
-	if _, err := Processor(ctx, ProcessorConfig{Setup: setup, Database: db, Rows: 1000}); !errors.Is(err, context.Canceled) {
+	if _, err := Processor(ctx, ProcessorConfig{Setup: setup, Database: db, Rows: 1000, Batch: 50, Duration: time.Minute, PayloadBytes: 200, Repeat: 1}); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 }
 
 func TestProcessorRefuses(t *testing.T) {
 	for want, c := range map[string]ProcessorConfig{
-		"amqp://":         {Setup: Setup{SinkURL: "nats://x"}},
-		"one row":         {Setup: Setup{SinkURL: "amqp://x"}, Rows: -1},
-		"batches of 1":    {Setup: Setup{SinkURL: "amqp://x"}, Batch: 20_000},
-		"at least 100ms":  {Setup: Setup{SinkURL: "amqp://x"}, Duration: time.Millisecond},
-		"the covering in": {Setup: Setup{SinkURL: "amqps://x"}, PayloadBytes: 2_500},
+		"amqp://":         with(DefaultProcessor, func(c *ProcessorConfig) { c.Setup = Setup{SinkURL: "nats://x"} }),
+		"one row":         with(DefaultProcessor, func(c *ProcessorConfig) { c.Setup, c.Rows = Setup{SinkURL: "amqp://x"}, -1 }),
+		"batches of 1":    with(DefaultProcessor, func(c *ProcessorConfig) { c.Setup, c.Batch = Setup{SinkURL: "amqp://x"}, 20_000 }),
+		"at least 100ms":  with(DefaultProcessor, func(c *ProcessorConfig) { c.Setup, c.Duration = Setup{SinkURL: "amqp://x"}, time.Millisecond }),
+		"the covering in": with(DefaultProcessor, func(c *ProcessorConfig) { c.Setup, c.PayloadBytes = Setup{SinkURL: "amqps://x"}, 2_500 }),
 	} {
 		if _, err := Processor(t.Context(), c); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q in it", err, want)

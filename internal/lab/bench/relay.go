@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,13 +16,13 @@ type RelayConfig struct {
 	// transaction would. Nil: do not.
 	Pin func(ctx context.Context) (release func(), err error)
 
-	Messages     int           // per backlog; default 150,000
-	PayloadBytes int           // default 200
-	Keys         int           // different ones; default 1,000, negative: unkeyed
-	Repeat       int           // pairs of ceiling and relay; default 1
-	Rate         int           // messages/s of the latency phase; default 1,000
-	LatencyFor   time.Duration // default 10 s; negative: leave it out
-	IdleFor      time.Duration // default 5 s; negative: leave it out
+	Messages     int // per backlog
+	PayloadBytes int
+	Keys         int           // different ones; 0: unkeyed
+	Repeat       int           // pairs of ceiling and relay
+	Rate         int           // messages/s of the latency phase
+	LatencyFor   time.Duration // 0: leave it out
+	IdleFor      time.Duration // 0: leave it out
 	SkipCeiling  bool          // measure the relay only
 }
 
@@ -79,19 +78,15 @@ type Latency struct {
 	To       string  `json:"to"` // "consumer" or "confirm"
 }
 
-func (c *RelayConfig) setDefaults() {
-	c.Messages = cmp.Or(c.Messages, 150_000)
-	c.PayloadBytes = cmp.Or(c.PayloadBytes, 200)
-	c.Keys = cmp.Or(c.Keys, 1_000)
-	c.Repeat = cmp.Or(c.Repeat, 1)
-	c.Rate = cmp.Or(c.Rate, 1_000)
-	c.LatencyFor = cmp.Or(c.LatencyFor, 10*time.Second)
-	c.IdleFor = cmp.Or(c.IdleFor, 5*time.Second)
+// DefaultRelay is what is measured unless somebody wants otherwise.
+var DefaultRelay = RelayConfig{
+	Messages: 150_000, PayloadBytes: 200, Keys: 1_000, Repeat: 1, Rate: 1_000, LatencyFor: 10 * time.Second, IdleFor: 5 * time.Second,
 }
 
-func (c *RelayConfig) validate() error {
-	if c.Messages < 1 || c.PayloadBytes < 0 || c.Repeat < 1 || c.Rate < 1 {
-		return errors.New("messages, repeat and rate must be at least 1, the payload 0 bytes")
+// Validate reports what cannot be measured.
+func (c *RelayConfig) Validate() error {
+	if c.Messages < 1 || c.PayloadBytes < 0 || c.Repeat < 1 || c.Rate < 1 || c.Keys < 0 {
+		return errors.New("--messages, --repeat and --rate must be at least 1, --payload and --keys at least 0")
 	}
 	if c.PayloadBytes > penstock.MaxPayloadBytes {
 		return fmt.Errorf("the payload is larger than the limit of %d bytes", penstock.MaxPayloadBytes)
@@ -101,8 +96,7 @@ func (c *RelayConfig) validate() error {
 
 // Relay measures the relay between a database and a broker.
 func Relay(ctx context.Context, cfg RelayConfig) (result RelayResult, err error) {
-	cfg.setDefaults()
-	if err := cfg.validate(); err != nil {
+	if err := cfg.Validate(); err != nil {
 		return result, err
 	}
 	rig, remove, err := newRig(cfg.Setup)
@@ -112,7 +106,7 @@ func Relay(ctx context.Context, cfg RelayConfig) (result RelayResult, err error)
 	defer remove()
 	r := &relayRun{
 		rig: rig, cfg: cfg, load: load{topic: "bench", keyName: "key-", keys: cfg.Keys, payload: cfg.PayloadBytes},
-		result: RelayResult{Messages: cfg.Messages, PayloadBytes: cfg.PayloadBytes, Keys: max(cfg.Keys, 0)},
+		result: RelayResult{Messages: cfg.Messages, PayloadBytes: cfg.PayloadBytes, Keys: cfg.Keys, Pinned: cfg.Pin != nil},
 	}
 	err = r.inOutbox(ctx, r.run)
 	return r.result, err
@@ -129,14 +123,11 @@ func (r *relayRun) run(ctx context.Context) (err error) {
 	if r.result.SizeFloor, err = r.size(ctx); err != nil {
 		return err
 	}
-	if r.cfg.Pin != nil {
-		release, err := r.cfg.Pin(ctx)
-		if err != nil {
-			return err
-		}
-		defer release()
-		r.result.Pinned = true
+	release, err := pinned(ctx, r.cfg.Pin)
+	if err != nil {
+		return err
 	}
+	defer release()
 	for _, phase := range []func(context.Context) error{r.pairs, r.caughtUp, r.latency, r.idle} {
 		if err := phase(ctx); err != nil {
 			return err

@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,9 +13,9 @@ type TombstonesConfig struct {
 	// Pin holds a snapshot for the cases that have one. Nil: leave these out.
 	Pin func(ctx context.Context) (release func(), err error)
 
-	Events  int           // default 1,000,000
-	Fetches int           // per measurement, the median counts; default 200
-	Longest time.Duration // of a measurement, of at least five fetches; default 5 s
+	Events  int
+	Fetches int           // per measurement, the median counts
+	Longest time.Duration // of a measurement, of at least five fetches
 }
 
 // TombstonesResult has a case for each way to delete, without a pin and with one.
@@ -58,25 +57,19 @@ type Pages struct {
 	Heap  int64 `json:"heap"`
 }
 
-// SetDefaults fills in what is not set.
-func (c *TombstonesConfig) SetDefaults() {
-	c.Events = cmp.Or(c.Events, 1_000_000)
-	c.Fetches = cmp.Or(c.Fetches, 200)
-	c.Longest = cmp.Or(c.Longest, 5*time.Second)
-}
+// DefaultTombstones is what is measured unless somebody wants otherwise.
+var DefaultTombstones = TombstonesConfig{Events: 1_000_000, Fetches: 200, Longest: 5 * time.Second}
 
 // Validate says what cannot be measured.
 func (c TombstonesConfig) Validate() error {
-	c.SetDefaults()
 	if c.Events < 10 || c.Fetches < 1 || c.Longest < 0 {
-		return errors.New("it takes at least 10 events and one fetch")
+		return errors.New("--events must be at least 10, --fetches at least 1")
 	}
 	return nil
 }
 
 // Tombstones measures how the next of many events is found once others are gone.
 func Tombstones(ctx context.Context, cfg TombstonesConfig) (result TombstonesResult, err error) {
-	cfg.SetDefaults()
 	if err := cfg.Validate(); err != nil {
 		return result, err
 	}

@@ -50,7 +50,7 @@ func TestTombstonesInterrupted(t *testing.T) {
 			cancel()
 		}
 	}
-	if _, err := Tombstones(ctx, TombstonesConfig{Database: db, Events: 1000}); !errors.Is(err, context.Canceled) {
+	if _, err := Tombstones(ctx, TombstonesConfig{Database: db, Events: 1000, Fetches: 5, Longest: time.Minute}); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -87,7 +87,7 @@ func peakRSS() float64 {
 // idle lets a relay wait for messages and looks what its sessions cost the
 // database server.
 func (r *relayRun) idle(ctx context.Context) error {
-	if r.cfg.IdleFor < 0 {
+	if r.cfg.IdleFor <= 0 {
 		return nil
 	}
 	q, err := r.open(ctx, nil)

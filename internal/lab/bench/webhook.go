@@ -2,7 +2,6 @@ package bench
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,11 +19,11 @@ import (
 // used.
 type WebhookConfig struct {
 	Setup
-	Messages     int           // per drain; default 40,000
-	PayloadBytes int           // default 200
-	Keys         int           // different ones, and how many requests run at once; default 200
-	Delay        time.Duration // of each answer; default 20 ms, negative: none
-	Repeat       int           // pairs; default 1
+	Messages     int // per drain
+	PayloadBytes int
+	Keys         int           // different ones, and how many requests run at once
+	Delay        time.Duration // of each answer
+	Repeat       int           // pairs
 }
 
 // WebhookResult is what a run measured. Rates are requests per second.
@@ -51,18 +50,11 @@ type WebhookResult struct {
 	Check     Check `json:"check"` // of the relay's requests, as the endpoint saw them
 }
 
-// SetDefaults fills in what is not set.
-func (c *WebhookConfig) SetDefaults() {
-	c.Messages = cmp.Or(c.Messages, 40_000)
-	c.PayloadBytes = cmp.Or(c.PayloadBytes, 200)
-	c.Keys = cmp.Or(c.Keys, 200)
-	c.Delay = cmp.Or(c.Delay, 20*time.Millisecond)
-	c.Repeat = cmp.Or(c.Repeat, 1)
-}
+// DefaultWebhook is what is measured unless somebody wants otherwise.
+var DefaultWebhook = WebhookConfig{Messages: 40_000, PayloadBytes: 200, Keys: 200, Delay: 20 * time.Millisecond, Repeat: 1}
 
 // Validate says what cannot be measured.
 func (c WebhookConfig) Validate() error {
-	c.SetDefaults()
 	if c.Messages < 1 || c.Keys < 1 || c.Keys > 4096 || c.Repeat < 1 {
 		return errors.New("it takes at least one message and one pair, and 1 to 4096 keys")
 	}
@@ -72,7 +64,6 @@ func (c WebhookConfig) Validate() error {
 // Webhook drains a backlog to an endpoint that takes its time, and compares with
 // the same requests from memory.
 func Webhook(ctx context.Context, cfg WebhookConfig) (result WebhookResult, err error) {
-	cfg.SetDefaults()
 	if err := cfg.Validate(); err != nil {
 		return result, err
 	}
