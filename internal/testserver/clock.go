@@ -20,9 +20,7 @@ import (
 func StartPostgresWithClock(tb testing.TB, conf ...string) *Postgres {
 	tb.Helper()
 	p, err := NewPostgresWithClock(conf...)
-	need(tb, err)
-	tb.Cleanup(func() { closeAfter(tb, p.server) })
-	return p
+	return forTest(tb, p, err)
 }
 
 // NewPostgresWithClock is NewPostgres with a clock of its own (SetClock): a preloaded library

@@ -5,8 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -60,11 +58,7 @@ func HasKafka() bool { return os.Getenv(envKafkaJars) != "" }
 func StartKafka(tb testing.TB, o KafkaOptions) *Kafka {
 	tb.Helper()
 	k, err := NewKafka(o)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() { closeAfter(tb, k.server) })
-	return k
+	return forTest(tb, k, err)
 }
 
 // NewKafka starts a private broker. It needs Java and the folder of jars that
@@ -213,22 +207,10 @@ func (k *Kafka) Version() string {
 
 // greet asks which requests the broker knows: one that answers takes messages.
 func (k *Kafka) greet(ctx context.Context) error {
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", loopback(k.port))
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	if deadline, ok := ctx.Deadline(); ok {
-		if err := conn.SetDeadline(deadline); err != nil {
-			return err
-		}
-	}
 	// Length, ApiVersions (18) of version 0, correlation id 7, no client id.
-	if _, err := conn.Write([]byte{0, 0, 0, 10, 0, 18, 0, 0, 0, 0, 0, 7, 0xff, 0xff}); err != nil {
-		return err
-	}
+	request := []byte{0, 0, 0, 10, 0, 18, 0, 0, 0, 0, 0, 7, 0xff, 0xff}
 	var head [10]byte // length, correlation id, error code
-	if _, err := io.ReadFull(conn, head[:]); err != nil {
+	if err := exchange(ctx, k.port, request, head[:]); err != nil {
 		return err
 	}
 	if id, code := binary.BigEndian.Uint32(head[4:]), binary.BigEndian.Uint16(head[8:]); id != 7 || code != 0 {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"testing"
 
@@ -49,10 +50,7 @@ func NewMariaDB(options ...string) (*MariaDB, error) {
 	}
 	common := []string{"--no-defaults", "--datadir=" + filepath.Join(m.dir, "data"), "--skip-name-resolve"}
 	run := func(program string, args ...string) *exec.Cmd {
-		cmd := exec.Command(program, append(common[:len(common):len(common)], args...)...)
-		cmd.Dir, cmd.Env = m.dir, baseEnv("HOME="+m.dir)
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: who}
-		return cmd
+		return m.as(who, program, slices.Concat(common, args)...)
 	}
 	options = append([]string{
 		"--bind-address=127.0.0.1", fmt.Sprintf("--port=%d", port), "--socket=" + filepath.Join(m.dir, "socket"),
@@ -61,22 +59,12 @@ func NewMariaDB(options ...string) (*MariaDB, error) {
 	}, options...)
 	m.command = func() *exec.Cmd { return run(filepath.Join(bin, "mariadbd"), options...) }
 	m.ready = m.ping
-	if err := m.initialise(who, run); err != nil {
-		m.Close()
-		return nil, err
-	}
-	if err := m.Start(); err != nil {
-		m.Close()
-		return nil, err
-	}
-	return m, nil
+	return m, m.begin(m.initialise(who, run))
 }
 
 func (m *MariaDB) initialise(who *syscall.Credential, run func(string, ...string) *exec.Cmd) error {
-	if who != nil {
-		if err := os.Chown(m.dir, int(who.Uid), int(who.Gid)); err != nil {
-			return err
-		}
+	if err := own(who, m.dir); err != nil {
+		return err
 	}
 	if out, err := run("mariadb-install-db", "--auth-root-authentication-method=normal", "--skip-test-db").CombinedOutput(); err != nil {
 		return fmt.Errorf("mariadb-install-db: %w\n%s", err, bytes.TrimSpace(out))
@@ -113,10 +101,9 @@ func MariaDBURL(tb testing.TB) string {
 	if url := os.Getenv(EnvMariaDB); url != "" {
 		return url
 	}
-	s := &shared.mariadb
-	s.once.Do(func() { s.server, s.err = NewMariaDB() })
-	need(tb, s.err)
-	return s.server.URL
+	m, err := sharedMariaDB()
+	need(tb, err)
+	return m.URL
 }
 
 // MariaDBDatabase creates a database on the server that all tests share and returns its

@@ -11,8 +11,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-
-	"github.com/jackc/pgx/v5"
 )
 
 // PgBouncer is a private pooler in transaction mode in front of a PostgreSQL.
@@ -31,9 +29,7 @@ type PgBouncer struct {
 func StartPgBouncer(tb testing.TB, serverURL string, conf ...string) *PgBouncer {
 	tb.Helper()
 	b, err := newPgBouncer(serverURL, conf)
-	need(tb, err)
-	tb.Cleanup(func() { closeAfter(tb, b.server) })
-	return b
+	return forTest(tb, b, err)
 }
 
 func newPgBouncer(serverURL string, conf []string) (*PgBouncer, error) {
@@ -68,21 +64,12 @@ func newPgBouncer(serverURL string, conf []string) (*PgBouncer, error) {
 	if err := b.newDir(); err != nil {
 		return nil, err
 	}
-	b.ready = func(ctx context.Context) error {
-		conn, err := pgx.Connect(ctx, b.URL)
-		if err != nil {
-			return err
-		}
-		return conn.Close(ctx)
-	}
+	b.ready = func(ctx context.Context) error { return pingPostgres(ctx, b.URL) }
 	ini, users := filepath.Join(b.dir, "pgbouncer.ini"), filepath.Join(b.dir, "users.txt")
 	// As a service manager does it starts again after a crash: 1.18 ends with "bad client state" where a client goes
 	// away while its cancel request is on the way.
 	b.command = func() *exec.Cmd {
-		cmd := exec.Command("/bin/sh", "-c", `until "$0" "$1"; do sleep 0.1; done`, program, ini)
-		cmd.Dir, cmd.Env = b.dir, baseEnv("HOME="+b.dir)
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: who}
-		return cmd
+		return b.as(who, "/bin/sh", "-c", `until "$0" "$1"; do sleep 0.1; done`, program, ini)
 	}
 	lines := append([]string{
 		"[databases]",
@@ -102,19 +89,7 @@ func newPgBouncer(serverURL string, conf []string) (*PgBouncer, error) {
 	err = errors.Join(
 		os.WriteFile(ini, []byte(strings.Join(lines, "\n")+"\n"), 0o600),
 		os.WriteFile(users, fmt.Appendf(nil, "%q \"\"\n", behind.User.Username()), 0o600))
-	if who != nil {
-		for _, path := range []string{b.dir, ini, users} {
-			err = errors.Join(err, os.Chown(path, int(who.Uid), int(who.Gid)))
-		}
-	}
-	if err == nil {
-		err = b.Start()
-	}
-	if err != nil {
-		b.Close()
-		return nil, err
-	}
-	return b, nil
+	return b, b.begin(errors.Join(err, own(who, b.dir, ini, users)))
 }
 
 // pgbouncer finds the program: the named one, else where Debian puts it or the PATH.

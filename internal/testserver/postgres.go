@@ -3,6 +3,7 @@ package testserver
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -65,7 +66,7 @@ func newPostgres(clock bool, fill func(p *Postgres, who *syscall.Credential, por
 		Bin:    bin,
 		clock:  clock,
 	}
-	p.ready = p.ping
+	p.ready = func(ctx context.Context) error { return pingPostgres(ctx, p.URL) }
 	p.command = func() *exec.Cmd {
 		cmd := p.as(who, filepath.Join(bin, "postgres"), "-D", p.data())
 		cmd.Env = append(cmd.Env, p.clockEnv()...)
@@ -75,37 +76,16 @@ func newPostgres(clock bool, fill func(p *Postgres, who *syscall.Credential, por
 		return nil, err
 	}
 	if clock {
-		if err := p.makeClock(); err != nil {
-			p.Close()
-			return nil, err
-		}
+		err = p.makeClock()
 	}
-	if who != nil {
-		if err := os.Chown(p.dir, int(who.Uid), int(who.Gid)); err != nil {
-			p.Close()
-			return nil, err
-		}
+	err = errors.Join(err, own(who, p.dir))
+	if err == nil {
+		err = fill(p, who, port)
 	}
-	if err := fill(p, who, port); err != nil {
-		p.Close()
-		return nil, err
-	}
-	if err := p.Start(); err != nil {
-		p.Close()
-		return nil, err
-	}
-	return p, nil
+	return p, p.begin(err)
 }
 
 func (p *Postgres) data() string { return filepath.Join(p.dir, "data") }
-
-// as builds a command that runs as who, which is nil for the current user.
-func (p *Postgres) as(who *syscall.Credential, name string, args ...string) *exec.Cmd {
-	cmd := exec.Command(name, args...)
-	cmd.Dir, cmd.Env = p.dir, baseEnv("HOME="+p.dir)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: who}
-	return cmd
-}
 
 func (p *Postgres) initialise(who *syscall.Credential, port int, conf []string) error {
 	initdb := p.as(who, filepath.Join(p.Bin, "initdb"), "-D", p.data(),
@@ -144,8 +124,8 @@ func appendFile(path string, lines []string) error {
 	return f.Close()
 }
 
-func (p *Postgres) ping(ctx context.Context) error {
-	conn, err := pgx.Connect(ctx, p.URL)
+func pingPostgres(ctx context.Context, url string) error {
+	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
 		return err
 	}

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -189,21 +187,8 @@ func (r *RabbitMQ) configure(mapper int, cluster uint32, conf []string) error {
 // greet speaks the first words of AMQP: a node that answers them with a method
 // frame (Connection.Start) has booted and takes connections.
 func (r *RabbitMQ) greet(ctx context.Context) error {
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", loopback(r.port))
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	if deadline, ok := ctx.Deadline(); ok {
-		if err := conn.SetDeadline(deadline); err != nil {
-			return err
-		}
-	}
-	if _, err := conn.Write([]byte("AMQP\x00\x00\x09\x01")); err != nil {
-		return err
-	}
 	var frame [1]byte
-	if _, err := io.ReadFull(conn, frame[:]); err != nil {
+	if err := exchange(ctx, r.port, []byte("AMQP\x00\x00\x09\x01"), frame[:]); err != nil {
 		return err
 	}
 	if frame[0] != 1 {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -30,6 +32,8 @@ type server struct {
 	helpers []*process // run until Close
 }
 
+func (s *server) base() *server { return s }
+
 // How long a server may take to start, which recovery after a crash is part
 // of, and to stop. Far more than they need: reaching them is a failure.
 const (
@@ -47,6 +51,54 @@ func (s *server) newDir() error {
 	if s.guard, err = startGuard(s.killSig, dir); err != nil {
 		os.RemoveAll(dir)
 	}
+	return err
+}
+
+// as builds a command that runs as who, which is nil for the current user.
+func (s *server) as(who *syscall.Credential, name string, args ...string) *exec.Cmd {
+	cmd := exec.Command(name, args...)
+	cmd.Dir, cmd.Env = s.dir, baseEnv("HOME="+s.dir)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: who}
+	return cmd
+}
+
+// own gives files to who, which is nil for the current user.
+func own(who *syscall.Credential, paths ...string) (err error) {
+	for _, path := range paths {
+		if who != nil {
+			err = errors.Join(err, os.Chown(path, int(who.Uid), int(who.Gid)))
+		}
+	}
+	return err
+}
+
+// begin starts a new server, unless what it needs has failed; then nothing of it stays.
+func (s *server) begin(failed error) error {
+	if failed == nil {
+		failed = s.Start()
+	}
+	if failed != nil {
+		s.Close()
+	}
+	return failed
+}
+
+// exchange sends the first words of a protocol and reads as much of the answer as fits.
+func exchange(ctx context.Context, port int, send, answer []byte) error {
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", loopback(port))
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if deadline, ok := ctx.Deadline(); ok {
+		if err := conn.SetDeadline(deadline); err != nil {
+			return err
+		}
+	}
+	if _, err := conn.Write(send); err != nil {
+		return err
+	}
+	_, err = io.ReadFull(conn, answer)
 	return err
 }
 

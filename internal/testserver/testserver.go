@@ -89,23 +89,11 @@ func (m *missing) note(variable string, find func() (string, error)) {
 
 // The servers that this process started for all its tests. They run until it
 // ends; then their guards end them.
-var shared struct {
-	postgres struct {
-		once   sync.Once
-		server *Postgres
-		err    error
-	}
-	rabbitmq struct {
-		once   sync.Once
-		server *RabbitMQ
-		err    error
-	}
-	mariadb struct {
-		once   sync.Once
-		server *MariaDB
-		err    error
-	}
-}
+var (
+	sharedPostgres = sync.OnceValues(func() (*Postgres, error) { return NewPostgres() })
+	sharedRabbitMQ = sync.OnceValues(func() (*RabbitMQ, error) { return NewRabbitMQ() })
+	sharedMariaDB  = sync.OnceValues(func() (*MariaDB, error) { return NewMariaDB() })
+)
 
 // PostgresURL returns the URL of a PostgreSQL server that all tests share, of
 // a role that may create databases and roles.
@@ -114,10 +102,9 @@ func PostgresURL(tb testing.TB) string {
 	if url := os.Getenv(EnvPostgres); url != "" {
 		return url
 	}
-	s := &shared.postgres
-	s.once.Do(func() { s.server, s.err = NewPostgres() })
-	need(tb, s.err)
-	return s.server.URL
+	p, err := sharedPostgres()
+	need(tb, err)
+	return p.URL
 }
 
 // RabbitMQURL returns the URL of a RabbitMQ server that all tests share.
@@ -126,10 +113,9 @@ func RabbitMQURL(tb testing.TB) string {
 	if url := os.Getenv(EnvRabbitMQ); url != "" {
 		return url
 	}
-	s := &shared.rabbitmq
-	s.once.Do(func() { s.server, s.err = NewRabbitMQ() })
-	need(tb, s.err)
-	return s.server.URL
+	r, err := sharedRabbitMQ()
+	need(tb, err)
+	return r.URL
 }
 
 // StartPostgres starts a server for this test alone, which the test may stop,
@@ -137,9 +123,7 @@ func RabbitMQURL(tb testing.TB) string {
 func StartPostgres(tb testing.TB, conf ...string) *Postgres {
 	tb.Helper()
 	p, err := NewPostgres(conf...)
-	need(tb, err)
-	tb.Cleanup(func() { closeAfter(tb, p.server) })
-	return p
+	return forTest(tb, p, err)
 }
 
 // StartRabbitMQ starts a server for this test alone, which the test may stop,
@@ -147,9 +131,7 @@ func StartPostgres(tb testing.TB, conf ...string) *Postgres {
 func StartRabbitMQ(tb testing.TB, conf ...string) *RabbitMQ {
 	tb.Helper()
 	r, err := NewRabbitMQ(conf...)
-	need(tb, err)
-	tb.Cleanup(func() { closeAfter(tb, r.server) })
-	return r
+	return forTest(tb, r, err)
 }
 
 // NeedPrograms ends the test if servers of its own cannot be started, as
@@ -208,6 +190,14 @@ func need(tb testing.TB, err error) {
 func inCI() bool {
 	ci, err := strconv.ParseBool(os.Getenv("CI"))
 	return err == nil && ci
+}
+
+// forTest is s, closed when the test ends; err is why there is none.
+func forTest[S interface{ base() *server }](tb testing.TB, s S, err error) S {
+	tb.Helper()
+	need(tb, err)
+	tb.Cleanup(func() { closeAfter(tb, s.base()) })
+	return s
 }
 
 func closeAfter(tb testing.TB, s *server) {
