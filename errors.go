@@ -145,8 +145,7 @@ func RetryAfter(err error, after time.Duration) error {
 
 // RetryDelay returns the delay given to RetryAfter, and whether there is one.
 func RetryDelay(err error) (time.Duration, bool) {
-	var e retryAfterError
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[retryAfterError](err); ok {
 		return e.after, true
 	}
 	return 0, false

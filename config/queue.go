@@ -32,8 +32,7 @@ func (q *Queue) Validate() error {
 // parseQueue takes queue:NAME.
 func parseQueue(url string) (Queue, error) {
 	q := Queue(url[min(len("queue:"), len(url)):])
-	var wrong *penstock.FieldError
-	if errors.As(q.Validate(), &wrong) {
+	if wrong, ok := errors.AsType[*penstock.FieldError](q.Validate()); ok {
 		wrong.Field = "name"
 		return q, wrong
 	}

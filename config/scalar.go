@@ -97,8 +97,7 @@ func (d *decoder) assign(n ast.Node, v reflect.Value, path, text string, quoted 
 	}
 	if u, ok := v.Addr().Interface().(encoding.TextUnmarshaler); ok {
 		if err := u.UnmarshalText([]byte(text)); err != nil {
-			var hinted *hintError
-			if errors.As(err, &hinted) {
+			if hinted, ok := errors.AsType[*hintError](err); ok {
 				return &hinted.problem
 			}
 			return &problem{err.Error(), ""}

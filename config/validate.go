@@ -185,8 +185,7 @@ func (d *decoder) filter(path string, f *penstock.Filter) {
 }
 
 func (d *decoder) filterPart(path string, f penstock.Filter) {
-	var wrong *penstock.FieldError
-	if errors.As(f.Validate(), &wrong) {
+	if wrong, ok := errors.AsType[*penstock.FieldError](f.Validate()); ok {
 		d.fail(d.near(path), path, problem{d.scrub(wrong.Problem), d.scrub(wrong.Hint)})
 	}
 }
@@ -218,8 +217,7 @@ func (d *decoder) invalid(parent string, err error) {
 		path := join(parent, dotted(e.Field))
 		d.fail(d.near(path), path, problem{d.scrub(e.Problem), d.scrub(e.Hint)})
 	default:
-		var f *penstock.FieldError
-		if errors.As(err, &f) {
+		if f, ok := errors.AsType[*penstock.FieldError](err); ok {
 			d.invalid(parent, f)
 			return
 		}

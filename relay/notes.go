@@ -125,8 +125,7 @@ func (s *session) unlock() {
 
 // withHint adds the next step to an outage, unless the sink has named one.
 func withHint(err error) error {
-	var hinted *penstock.HintError
-	if errors.As(err, &hinted) {
+	if _, ok := errors.AsType[*penstock.HintError](err); ok {
 		return err
 	}
 	return penstock.WithHint(err, "is the broker up, and reachable with the configured URL?")

@@ -297,8 +297,7 @@ var sqlStates = map[error]string{penstock.ErrNoQueue: "42P01", penstock.ErrNoOut
 
 func wireError(err error) *conformance.Error {
 	e := &conformance.Error{Message: err.Error()}
-	var refused *pgconn.PgError
-	if errors.As(err, &refused) {
+	if refused, ok := errors.AsType[*pgconn.PgError](err); ok {
 		e.SQLState = refused.Code
 	}
 	for known, state := range sqlStates {
@@ -306,8 +305,7 @@ func wireError(err error) *conformance.Error {
 			e.SQLState = state
 		}
 	}
-	var field *penstock.FieldError
-	if errors.As(err, &field) {
+	if field, ok := errors.AsType[*penstock.FieldError](err); ok {
 		e.Field = conformance.ArgumentOf(field.Field)
 	}
 	return e

@@ -14,8 +14,7 @@ import (
 
 // State is the error's five-letter SQLSTATE, "" if it is not the server's.
 func State(err error) string {
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) {
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return pg.Code
 	}
 	return ""

@@ -93,8 +93,7 @@ func (p *Postgres) awaitStandby(state string, statements ...string) error {
 		if follows {
 			return nil
 		}
-		var refused *pgconn.PgError
-		if errors.As(err, &refused) && !strings.HasPrefix(refused.Code, "57P") {
+		if refused, ok := errors.AsType[*pgconn.PgError](err); ok && !strings.HasPrefix(refused.Code, "57P") {
 			return err
 		}
 		select {

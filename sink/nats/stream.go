@@ -63,8 +63,7 @@ func (s *Sink) ensureStream(ctx context.Context) error {
 }
 
 func streamStep(err error) string {
-	var api *jetstream.APIError
-	if errors.As(err, &api) && api.ErrorCode == 10065 {
+	if api, ok := errors.AsType[*jetstream.APIError](err); ok && api.ErrorCode == 10065 {
 		return "another stream stores some of create_stream.subjects: remove create_stream to use that one"
 	}
 	if errors.Is(err, jetstream.ErrJetStreamNotEnabled) || errors.Is(err, nats.ErrNoResponders) {

@@ -99,8 +99,7 @@ func onEmbedded(set func(*EmbeddedConfig, string) error) func(*Config, string) e
 
 // prefixed puts the group's name before the field of a FieldError.
 func prefixed(group string, err error) error {
-	var f *penstock.FieldError
-	if errors.As(err, &f) {
+	if f, ok := errors.AsType[*penstock.FieldError](err); ok {
 		return &penstock.FieldError{Field: group + f.Field, Problem: f.Problem, Hint: f.Hint}
 	}
 	return err

@@ -25,8 +25,7 @@ func (s *Store) SetSchedule(ctx context.Context, set penstock.Schedule) error {
 	}
 	err = s.onQueue(ctx, set.Queue, "select "+s.table("schedule_bytes")+"($1, $2, $3, $4, key => $5, group_key => $6, priority => $7, headers => $8, dedup_key => $9)",
 		set.Queue, set.Name, set.Cron, notNil(j.Payload), orNull(j.Key), j.Group, j.Priority, headers, orNull(j.DedupKey))
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) && pg.Code == "22023" {
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == "22023" {
 		return &penstock.FieldError{Field: "cron", Problem: strings.TrimPrefix(pg.Message, "the cron text "), Hint: pg.Hint}
 	}
 	return err

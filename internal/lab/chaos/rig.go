@@ -271,8 +271,7 @@ func (r *rig) penstock(ctx context.Context, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, r.binary, append(args, "--database-url", r.database)...)
 	cmd.Dir, cmd.Env = r.dir, []string{"HOME=" + r.dir}
 	out, err := cmd.Output()
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		err = fmt.Errorf("penstock %s: %w: %s", strings.Join(args, " "), err, exit.Stderr)
 	}
 	return out, err

@@ -25,8 +25,7 @@ const gone = "the adopted table was dropped or renamed: correct the configuratio
 
 // explain adds the operator's next step to what the server or the network says.
 func explain(err error) error {
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) {
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
 		switch {
 		case pg.Code == fenced:
 			return penstock.ErrFenced

@@ -221,8 +221,7 @@ func (f *fixer) cleanUp(ctx context.Context, s Statement, err error) error {
 func (f *fixer) drop(ctx context.Context, x Index) error {
 	sql := "drop index concurrently if exists " + x.quoted()
 	_, err := f.conn.Exec(ctx, sql, pgx.QueryExecModeSimpleProtocol)
-	var refused *pgconn.PgError
-	if errors.As(err, &refused) && refused.Code == tookTooLong {
+	if refused, ok := errors.AsType[*pgconn.PgError](err); ok && refused.Code == tookTooLong {
 		_, err = f.conn.Exec(ctx, sql, pgx.QueryExecModeSimpleProtocol)
 	}
 	return err
