@@ -14,6 +14,7 @@ type Table struct {
 	columns []Column
 	widths  []int
 	rows    [][]string // not written yet
+	err     error      // the first of a write, which Flush returns
 	Fit     int        // characters of a line, for which columns with a most are shortened further; 0 for any
 }
 
@@ -74,7 +75,7 @@ func NewTable(w io.Writer, columns ...Column) *Table {
 }
 
 // Row adds a line of one cell per column; an empty one is shown as a dash.
-func (t *Table) Row(cells ...string) error {
+func (t *Table) Row(cells ...string) {
 	line := make([]string, len(cells))
 	for i, cell := range cells {
 		if line[i] = shorten(Visible(cell), t.columns[i].Most); cell == "" {
@@ -83,10 +84,12 @@ func (t *Table) Row(cells ...string) error {
 	}
 	t.add(line)
 	if len(t.rows) > learnFrom {
-		return t.Flush()
+		_ = t.Flush()
 	}
-	return nil
 }
+
+// Err is that of Flush so far: a long list ends where nobody reads it.
+func (t *Table) Err() error { return t.err }
 
 func (t *Table) add(line []string) {
 	for i, cell := range line {
@@ -95,12 +98,15 @@ func (t *Table) add(line []string) {
 	t.rows = append(t.rows, line)
 }
 
-// Flush writes what was added since the last one.
+// Flush writes what was added since the last one. Nothing is written after an error.
 func (t *Table) Flush() error {
 	if page, ok := t.w.(Cells); ok {
 		page.Cells(t.columns, t.rows)
 		t.rows = nil
 		return nil
+	}
+	if t.err != nil {
+		return t.err
 	}
 	t.squeeze()
 	var out strings.Builder
@@ -123,6 +129,6 @@ func (t *Table) Flush() error {
 		out.WriteByte('\n')
 	}
 	t.rows = t.rows[:0]
-	_, err := io.WriteString(t.w, out.String())
-	return err
+	_, t.err = io.WriteString(t.w, out.String())
+	return t.err
 }

@@ -28,9 +28,7 @@ func TestTable(t *testing.T) {
 	var out strings.Builder
 	table := NewTable(&out, Right("N"), Cut("NAME", 6), Left("LAST"))
 	for _, row := range [][]string{{"1", "short", "x"}, {"12", "a\nvery long one", ""}, {"3", "größer", "y z"}} {
-		if err := table.Row(row...); err != nil {
-			t.Fatal(err)
-		}
+		table.Row(row...)
 	}
 	if err := table.Flush(); err != nil {
 		t.Fatal(err)
@@ -38,9 +36,7 @@ func TestTable(t *testing.T) {
 	clitest.Same(t, "table", out.String(), " N  NAME    LAST\n 1  short   x\n12  a\\nve…  -\n 3  größer  y z\n")
 	out.Reset()
 	for i := range 3 * learnFrom {
-		if err := table.Row(fmt.Sprint(i), "n", strings.Repeat("z", i%3)); err != nil {
-			t.Fatal(err)
-		}
+		table.Row(fmt.Sprint(i), "n", strings.Repeat("z", i%3))
 		if i > learnFrom+1 && out.Len() == 0 {
 			t.Fatal("nothing is written as it goes")
 		}

@@ -61,25 +61,18 @@ that shares commits; the same on a SQLite file in $TMPDIR.`,
 
 func bufferingTable(w io.Writer, r bench.BufferingResult) error {
 	t := cli.NewTable(w, cli.Left("WAY"), cli.Right("MESSAGES"), cli.Right("FLUSHES"), cli.Right("SECONDS"), cli.Right("PER SECOND"), cli.Right("PUBLISHED FLUSHES"), cli.Right("SECONDS"))
-	rows := func(ways []bench.BufferingWay, suffix string) error {
+	rows := func(ways []bench.BufferingWay, suffix string) {
 		for _, way := range ways {
 			flushes, seconds := "", ""
 			if p := way.Published; p != nil && suffix == "" {
 				flushes, seconds = cli.Count(int64(p.Flushes)), fmt.Sprintf("%.1f", p.Seconds)
 			}
-			if err := t.Row(way.Name+suffix, cli.Count(int64(way.Messages)), cli.Count(int64(way.Flushes)), fmt.Sprintf("%.2f", way.Seconds), cli.Count(int64(way.PerSecond)), flushes, seconds); err != nil {
-				return err
-			}
+			t.Row(way.Name+suffix, cli.Count(int64(way.Messages)), cli.Count(int64(way.Flushes)), fmt.Sprintf("%.2f", way.Seconds), cli.Count(int64(way.PerSecond)), flushes, seconds)
 		}
-		return nil
 	}
-	if err := rows(r.Ways, ""); err != nil {
-		return err
-	}
+	rows(r.Ways, "")
 	for _, d := range r.Delayed {
-		if err := rows(d.Ways, fmt.Sprintf(", + %g ms", d.DelayMS)); err != nil {
-			return err
-		}
+		rows(d.Ways, fmt.Sprintf(", + %g ms", d.DelayMS))
 	}
 	if err := t.Flush(); err != nil {
 		return err

@@ -141,9 +141,7 @@ func benchQueueTable(w io.Writer, r queueFigures) error {
 	}
 	t := cli.NewTable(w, cli.Left("OPERATION"), cli.Left("MODE"), cli.Right("BATCH"), cli.Right("WORKERS"), cli.Right("JOBS/S"), cli.Right("BY HAND"), cli.Right("RATIO"))
 	for _, c := range r.Cells {
-		if err := t.Row(c.Op, c.Mode, cli.Count(int64(c.Batch)), fmt.Sprint(c.Workers), cli.Count(int64(c.Penstock)), cli.Count(int64(c.Baseline)), fmt.Sprintf("%.2f", c.Ratio)); err != nil {
-			return err
-		}
+		t.Row(c.Op, c.Mode, cli.Count(int64(c.Batch)), fmt.Sprint(c.Workers), cli.Count(int64(c.Penstock)), cli.Count(int64(c.Baseline)), fmt.Sprintf("%.2f", c.Ratio))
 	}
 	return t.Flush()
 }

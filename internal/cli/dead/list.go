@@ -62,12 +62,10 @@ the payload: show has it.`,
 			now := time.Now()
 			err = eachPage(ctx, box, f.limit, func(page []deadLetter) error {
 				for _, l := range page {
-					if err := list.Row(l.row(now)...); err != nil {
-						return err
-					}
+					list.Row(l.row(now)...)
 				}
 				listed += len(page)
-				return nil
+				return list.Err()
 			})
 			if err != nil {
 				return err

@@ -104,9 +104,7 @@ func show(a *cli.App, found []doctor.Statement, asJSON bool) error {
 		if s.Measured {
 			ms = strconv.FormatFloat(s.Seconds*1e3, 'f', 2, 64)
 		}
-		if err := table.Row(s.Of, s.Name, figure(s.Rows), figure(s.Entries), figure(s.Dead), figure(s.Scanned), figure(s.Pages), ms, figure(int64(s.RoundTrips))); err != nil {
-			return err
-		}
+		table.Row(s.Of, s.Name, figure(s.Rows), figure(s.Entries), figure(s.Dead), figure(s.Scanned), figure(s.Pages), ms, figure(int64(s.RoundTrips)))
 		fmt.Fprintln(&below, cli.Wrap(s.Of+" "+s.Name+": "+s.Verdict, "  ", columns))
 		for _, step := range s.Plan {
 			fmt.Fprintln(&below, "    "+cli.Visible(step))

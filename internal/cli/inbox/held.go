@@ -136,9 +136,7 @@ func listHeld(ctx context.Context, a *cli.App, store penstock.InboxStore, q pens
 	now := time.Now()
 	for i := range held {
 		m := &held[i]
-		if err := t.Row(m.ID, m.Key, m.Previous, heldOrMissing(m), cli.Since(m.At, now), cli.Until(m.Due, now), cli.Size(m.PayloadBytes)); err != nil {
-			return err
-		}
+		t.Row(m.ID, m.Key, m.Previous, heldOrMissing(m), cli.Since(m.At, now), cli.Until(m.Due, now), cli.Size(m.PayloadBytes))
 	}
 	return t.Flush()
 }
@@ -264,9 +262,7 @@ func listGaps(ctx context.Context, a *cli.App, store penstock.InboxStore, consum
 		if g.Discarded {
 			why = "discarded"
 		}
-		if err := t.Row(g.Missing, g.Key, g.Next, cli.Since(g.At, now), why, cli.YesNo(g.Came)); err != nil {
-			return err
-		}
+		t.Row(g.Missing, g.Key, g.Next, cli.Since(g.At, now), why, cli.YesNo(g.Came))
 	}
 	return t.Flush()
 }

@@ -122,7 +122,7 @@ func showParked(ctx context.Context, a *cli.App, store parkedReader, outbox, onl
 			if asJSON {
 				err = json.NewEncoder(a.Stdout).Encode(parkedJSON{outbox, subscription, *k})
 			} else {
-				err = lines.Row(subscription, k.Key, fmt.Sprint(k.FirstSeq), cli.Count(k.Messages), fmt.Sprint(k.Attempt), cli.Since(k.Since, now), retryText(k, now), cli.YesNo(k.Held), k.Err)
+				lines.Row(subscription, k.Key, fmt.Sprint(k.FirstSeq), cli.Count(k.Messages), fmt.Sprint(k.Attempt), cli.Since(k.Since, now), retryText(k, now), cli.YesNo(k.Held), k.Err)
 			}
 			if err != nil {
 				return err

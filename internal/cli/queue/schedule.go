@@ -128,9 +128,7 @@ func scheduleTable(a *cli.App, schedules []penstock.Schedule) error {
 		cli.Cut("KEY", 16), cli.Cut("DEDUP KEY", 16), cli.Cut("GROUP", 16), cli.Right("PRIORITY"), cli.Cut("PAYLOAD", 32))
 	for i := range schedules {
 		s := &schedules[i]
-		if err := list.Row(s.Name, s.Cron, utc(s.Next), s.Job.Key, s.Job.DedupKey, s.Job.Group, fmt.Sprint(s.Job.Priority), string(s.Job.Payload)); err != nil {
-			return err
-		}
+		list.Row(s.Name, s.Cron, utc(s.Next), s.Job.Key, s.Job.DedupKey, s.Job.Group, fmt.Sprint(s.Job.Priority), string(s.Job.Payload))
 	}
 	return list.Flush()
 }

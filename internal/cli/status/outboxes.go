@@ -1,6 +1,7 @@
 package status
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -22,7 +23,20 @@ type Writer struct {
 	wide    bool // every column, and names as long as they are
 	suggest func(string) string
 	now     time.Time
+	begun   bool // something is written already
+	err     error
 }
+
+// begin parts what comes from what is there.
+func (w *Writer) begin() {
+	if w.begun {
+		fmt.Fprintln(w)
+	}
+	w.begun = true
+}
+
+// flush writes a table, and keeps the first error.
+func (w *Writer) flush(t *cli.Table) { w.err = cmp.Or(w.err, t.Flush()) }
 
 func (w *Writer) table(columns ...cli.Column) *cli.Table {
 	fit := terminalColumns
@@ -44,14 +58,16 @@ type subscription struct {
 	unknown  string
 }
 
-func (w *Writer) outboxes(outboxes []penstock.OutboxStatus) error {
+func (w *Writer) outboxes(outboxes []penstock.OutboxStatus) {
+	if len(outboxes) == 0 {
+		return
+	}
+	w.begin()
 	o := w.table(cli.Cut("OUTBOX", 32), cli.Right("SIZE"), cli.Left("SEGMENTS"), cli.Left("KEEPS"))
 	var subscriptions []subscription
 	var notes []string
 	for i := range outboxes {
-		if err := o.Row(outboxes[i].Outbox, cli.Size(outboxes[i].Bytes), segments(outboxes[i].Segments), keeps(outboxes[i].Retention)); err != nil {
-			return err
-		}
+		o.Row(outboxes[i].Outbox, cli.Size(outboxes[i].Bytes), segments(outboxes[i].Segments), keeps(outboxes[i].Retention))
 		if len(outboxes[i].Subscriptions) == 0 {
 			subscriptions = append(subscriptions, subscription{of: outboxes[i].Outbox, name: "(none)"})
 		}
@@ -61,19 +77,18 @@ func (w *Writer) outboxes(outboxes []penstock.OutboxStatus) error {
 			notes = append(notes, statusNotes(outboxes[i].Outbox, cli.ShellWord(outboxes[i].Outbox)+" --subscription "+cli.ShellWord(sub.Subscription), sub, w.now)...)
 		}
 	}
-	if err := o.Flush(); err != nil {
-		return err
-	}
+	w.flush(o)
 	fmt.Fprintln(w)
-	if err := w.subscriptions("OUTBOX", subscriptions); err != nil {
-		return err
-	}
+	w.subscriptions("OUTBOX", subscriptions)
 	w.notes(notes)
-	return nil
 }
 
 // adopted writes about the subscriptions over adopted tables.
-func (w *Writer) adopted(adopted []adoptedStatus) error {
+func (w *Writer) adopted(adopted []adoptedStatus) {
+	if len(adopted) == 0 {
+		return
+	}
+	w.begin()
 	var subscriptions []subscription
 	var notes []string
 	for i := range adopted {
@@ -86,15 +101,12 @@ func (w *Writer) adopted(adopted []adoptedStatus) error {
 		subscriptions = append(subscriptions, subscription{of: s.Table, name: s.Subscription, status: &s.SubscriptionStatus})
 		notes = append(notes, statusNotes(s.Table, s.argument, &s.SubscriptionStatus, w.now)...)
 	}
-	if err := w.subscriptions("TABLE", subscriptions); err != nil {
-		return err
-	}
+	w.subscriptions("TABLE", subscriptions)
 	w.notes(notes)
-	return nil
 }
 
 // subscriptions writes what they have to do, and who does it: one table if there is room.
-func (w *Writer) subscriptions(of string, all []subscription) error {
+func (w *Writer) subscriptions(of string, all []subscription) {
 	figures := []cli.Column{cli.Right("BACKLOG"), cli.Right("OLDEST"), cli.Right("RATE"),
 		cli.Right("PARKED"), cli.Right("KEYS"), cli.Right("HELD"), cli.Right("DEAD")}
 	holders := []cli.Column{cli.Cut("HOLDER", 32), cli.Right("EPOCH"), cli.Left("SINCE")}
@@ -121,15 +133,10 @@ func (w *Writer) subscriptions(of string, all []subscription) error {
 					row[i] = s.unknown
 				}
 			}
-			if err := t.Row(row...); err != nil {
-				return err
-			}
+			t.Row(row...)
 		}
-		if err := t.Flush(); err != nil {
-			return err
-		}
+		w.flush(t)
 	}
-	return nil
 }
 
 func subscriptionCells(cells map[string]string, s *penstock.SubscriptionStatus, now time.Time) {

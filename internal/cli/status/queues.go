@@ -15,7 +15,11 @@ import (
 // Younger ones may well be about to be claimed.
 const unattended = 10 * time.Second
 
-func (w *Writer) queues(queues []penstock.QueueStatus) error {
+func (w *Writer) queues(queues []penstock.QueueStatus) {
+	if len(queues) == 0 {
+		return
+	}
+	w.begin()
 	columns := []cli.Column{cli.Cut("QUEUE", 32), cli.Right("READY"), cli.Right("OLDEST"), cli.Right("RUNNING"),
 		cli.Right("DELAYED"), cli.Right("WAITING"), cli.Right("DEAD"), cli.Right("SIZE")}
 	if w.wide {
@@ -26,23 +30,16 @@ func (w *Writer) queues(queues []penstock.QueueStatus) error {
 	for i := range queues {
 		q := &queues[i]
 		cells := []string{q.Queue, cli.CountOf(q.Ready, "ready", q.AtLeast), cli.Age(q.OldestAge), runningText(q), cli.CountOf(q.Delayed, "delayed", q.AtLeast), cli.CountOf(q.Waiting, "waiting", q.AtLeast), cli.CountOf(q.DeadLetters, "dead_letters", q.AtLeast), cli.Size(q.Bytes), segments(q.Segments), string(q.Order)}
-		if err := t.Row(cells[:len(columns)]...); err != nil {
-			return err
-		}
+		t.Row(cells[:len(columns)]...)
 		notes = append(notes, queueNotes(q)...)
 	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
-	if err := w.groups(queues); err != nil {
-		return err
-	}
+	w.flush(t)
+	w.groups(queues)
 	w.notes(notes)
-	return nil
 }
 
 // groups writes those that were asked for.
-func (w *Writer) groups(queues []penstock.QueueStatus) error {
+func (w *Writer) groups(queues []penstock.QueueStatus) {
 	t := w.table(cli.Cut("QUEUE", 24), cli.Cut("GROUP", 24), cli.Right("READY"), cli.Right("OLDEST"), cli.Right("RUNNING"),
 		cli.Right("DELAYED"), cli.Right("WAITING"), cli.Right("DEAD"))
 	any := false
@@ -56,15 +53,12 @@ func (w *Writer) groups(queues []penstock.QueueStatus) error {
 			if g.More {
 				ready += "+"
 			}
-			if err := t.Row(queues[i].Queue, g.Group, ready, cli.Age(g.OldestAge), cli.Count(g.Running), cli.Count(g.Delayed), cli.Count(g.Waiting), cli.Count(g.DeadLetters)); err != nil {
-				return err
-			}
+			t.Row(queues[i].Queue, g.Group, ready, cli.Age(g.OldestAge), cli.Count(g.Running), cli.Count(g.Delayed), cli.Count(g.Waiting), cli.Count(g.DeadLetters))
 		}
 	}
-	if !any {
-		return nil
+	if any {
+		w.flush(t)
 	}
-	return t.Flush()
 }
 
 // readGroups fills in the groups of queues.

@@ -303,35 +303,11 @@ func showStatus(a *cli.App, s statusOf, asJSON, watch, wide bool) error {
 	}
 	w := NewWriter(a.Stdout, a, time.Now())
 	w.wide = wide
-	if len(s.Outboxes) > 0 {
-		if err := w.outboxes(s.Outboxes); err != nil {
-			return err
-		}
-	}
-	if len(s.Adopted) > 0 {
-		if len(s.Outboxes) > 0 {
-			fmt.Fprintln(a.Stdout)
-		}
-		if err := w.adopted(s.Adopted); err != nil {
-			return err
-		}
-	}
+	w.outboxes(s.Outboxes)
+	w.adopted(s.Adopted)
 	if len(s.unseen) > 0 {
 		fmt.Fprintf(a.Stderr, "penstock: %s are not shown: this role may not read them\n", strings.Join(s.unseen, " and "))
 	}
-	if len(s.Queues) > 0 {
-		if len(s.Outboxes)+len(s.Adopted) > 0 {
-			fmt.Fprintln(a.Stdout)
-		}
-		if err := w.queues(s.Queues); err != nil {
-			return err
-		}
-	}
-	if len(s.Inboxes) == 0 {
-		return nil
-	}
-	if len(s.Outboxes)+len(s.Adopted)+len(s.Queues) > 0 {
-		fmt.Fprintln(a.Stdout)
-	}
+	w.queues(s.Queues)
 	return w.Inboxes(s.Inboxes)
 }

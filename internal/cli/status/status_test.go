@@ -43,8 +43,8 @@ func TestQueueTable(t *testing.T) {
 		{Queue: "off\n", Ready: 3, OldestAge: time.Minute, QueueSettings: penstock.QueueSettings{Paused: &yes}},
 	}
 	w := NewWriter(&out, &cli.App{}, time.Now())
-	if err := w.queues(queues); err != nil {
-		t.Fatal(err)
+	if w.queues(queues); w.err != nil {
+		t.Fatal(w.err)
 	}
 	table, rest, _ := strings.Cut(out.String(), "\n\n")
 	groups, notes, _ := strings.Cut(rest, "\n\n")
@@ -55,9 +55,10 @@ func TestQueueTable(t *testing.T) {
 	clitest.Same(t, "notes", notes, "idle: no worker seems to run, and 3 jobs are ready: penstock work idle\n"+
 		`off\n: it is paused, no job begins: penstock queue resume $'off\n'`+"\n")
 	out.Reset()
+	w = NewWriter(&out, &cli.App{}, time.Now())
 	w.wide = true
-	if err := w.queues(queues); err != nil {
-		t.Fatal(err)
+	if w.queues(queues); w.err != nil {
+		t.Fatal(w.err)
 	}
 	clitest.Contains(t, out.String(), queues[0].Queue, "SEGMENTS  ORDER\n", "8         fifo\n")
 }
@@ -79,8 +80,8 @@ func TestStatusTable(t *testing.T) {
 	}
 	var out strings.Builder
 	w := NewWriter(&out, &cli.App{}, now)
-	if err := w.outboxes(outboxes); err != nil {
-		t.Fatal(err)
+	if w.outboxes(outboxes); w.err != nil {
+		t.Fatal(w.err)
 	}
 	fits(t, out.String())
 	table, notes, _ := strings.Cut(out.String(), "\n\norders/")
@@ -134,20 +135,15 @@ func TestStatusFitsATerminal(t *testing.T) {
 	}
 	var out strings.Builder
 	w := NewWriter(&out, &cli.App{Schema: "s"}, now)
-	for _, err := range []error{
-		w.outboxes([]penstock.OutboxStatus{{Outbox: long, Bytes: 1 << 40, Segments: make([]penstock.SegmentStatus, 1000), Subscriptions: []penstock.SubscriptionStatus{huge}}}),
-		w.adopted([]adoptedStatus{{Table: long, SubscriptionStatus: huge, argument: long}, {Table: long, SubscriptionStatus: penstock.SubscriptionStatus{Subscription: long}, Error: strings.Repeat("it is not there ", 20)}}),
-	} {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
+	w.outboxes([]penstock.OutboxStatus{{Outbox: long, Bytes: 1 << 40, Segments: make([]penstock.SegmentStatus, 1000), Subscriptions: []penstock.SubscriptionStatus{huge}}})
+	w.adopted([]adoptedStatus{{Table: long, SubscriptionStatus: huge, argument: long}, {Table: long, SubscriptionStatus: penstock.SubscriptionStatus{Subscription: long}, Error: strings.Repeat("it is not there ", 20)}})
 	fits(t, out.String())
 	clitest.Contains(t, out.String(), "12,345,678", "41d16h", "\n  penstock dead list --schema s "+long+" --subscription "+long+"\n")
 	out.Reset()
+	w = NewWriter(&out, &cli.App{Schema: "s"}, now)
 	w.wide = true
-	if err := w.outboxes([]penstock.OutboxStatus{{Outbox: long, Subscriptions: []penstock.SubscriptionStatus{huge}}}); err != nil {
-		t.Fatal(err)
+	if w.outboxes([]penstock.OutboxStatus{{Outbox: long, Subscriptions: []penstock.SubscriptionStatus{huge}}}); w.err != nil {
+		t.Fatal(w.err)
 	}
 	if lines := strings.Split(out.String(), "\n"); !strings.HasPrefix(lines[4], long+"  "+long) || !strings.Contains(lines[4], long+"  1234567") {
 		t.Errorf("it is not on one line, in full: %s", out.String())
