@@ -7,18 +7,14 @@ import (
 	"fmt"
 	"maps"
 	"net/url"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/internal/tlsconfig"
 )
-
-// Parameters is what a URL may set in a configuration C, by the names of the
-// YAML form. The error of a setter says what to write instead.
-type Parameters[C any] map[string]func(c *C, value string) error
 
 // Parse splits name=value pairs, which are separated by &. Its error, a
 // *penstock.FieldError, does not quote them: the URL may hold a password.
@@ -30,97 +26,95 @@ func Parse(query string) (url.Values, error) {
 	return values, nil
 }
 
-// Set sets the values in c. Kind is what the URL is, as in "a Kafka URL". It
-// reports the first name, in alphabetical order, that is not known or given
+// Set sets fields of a configuration, which c points to, by the names of the YAML form: those of a group
+// with its name and a dot in front, and none with the tag url:"-". Kind is what the URL is, as in
+// "a Kafka URL". It reports the first name, in alphabetical order, that is not known or given
 // twice, or whose value cannot be used, as a *penstock.FieldError.
-func (p Parameters[C]) Set(c *C, values url.Values, kind string) error {
+func Set(c any, values url.Values, kind string) error {
+	config := reflect.ValueOf(c).Elem()
+	known := map[string][]int{}
+	note(known, config.Type(), "", nil)
 	for _, name := range slices.Sorted(maps.Keys(values)) {
-		set, ok := p[name]
+		path, ok := known[name]
 		v := values[name]
 		switch {
 		case !ok:
-			return field(name, "is not a parameter of "+kind, "use one of "+strings.Join(slices.Sorted(maps.Keys(p)), ", "))
+			return field(name, "is not a parameter of "+kind, "use one of "+strings.Join(slices.Sorted(maps.Keys(known)), ", "))
 		case len(v) > 1:
 			return field(name, "is given twice", "give it once; lists are separated by commas")
 		}
-		if err := set(c, v[0]); err != nil {
+		if err := set(at(config, path).Addr().Interface(), v[0]); err != nil {
 			return field(name, fmt.Sprintf("is %q", v[0]), err.Error())
 		}
 	}
 	return nil
 }
 
-// WithTLS returns p and the fields of tls, which have "tls." in front.
-func (p Parameters[C]) WithTLS(target func(*C) *tlsconfig.Client) Parameters[C] {
-	p = maps.Clone(p)
-	p["tls.ca_file"] = Text(func(c *C) *string { return &target(c).CAFile })
-	p["tls.cert_file"] = Text(func(c *C) *string { return &target(c).CertFile })
-	p["tls.key_file"] = Text(func(c *C) *string { return &target(c).KeyFile })
-	p["tls.server_name"] = Text(func(c *C) *string { return &target(c).ServerName })
-	p["tls.dangerously_skip_certificate_check"] = Bool(func(c *C) *bool { return &target(c).DangerouslySkipCertificateCheck })
-	return p
-}
-
-// Text sets a field to the value as it is.
-func Text[C any](target func(*C) *string) func(*C, string) error {
-	return func(c *C, v string) error {
-		*target(c) = v
-		return nil
+// note enters where the fields of a struct are, by name.
+func note(known map[string][]int, of reflect.Type, prefix string, path []int) {
+	for i := range of.NumField() {
+		f := of.Field(i)
+		if f.Tag.Get("url") == "-" {
+			continue
+		}
+		name, at := prefix+f.Tag.Get("yaml"), append(slices.Clone(path), i)
+		group := f.Type
+		if group.Kind() == reflect.Pointer {
+			group = group.Elem()
+		}
+		if group.Kind() == reflect.Struct {
+			note(known, group, name+".", at)
+		} else {
+			known[name] = at
+		}
 	}
 }
 
-// Texts sets a list, separated by commas.
-func Texts[C any](target func(*C) *[]string) func(*C, string) error {
-	return func(c *C, v string) error {
-		*target(c) = strings.Split(v, ",")
-		return nil
+// at is the field at a path. A group on the way that is not there is made: who names a field of it asks for it.
+func at(v reflect.Value, path []int) reflect.Value {
+	for _, i := range path {
+		if v.Kind() == reflect.Pointer {
+			if v.IsNil() {
+				v.Set(reflect.New(v.Type().Elem()))
+			}
+			v = v.Elem()
+		}
+		v = v.Field(i)
 	}
+	return v
 }
 
-// Number sets a whole number.
-func Number[C any](target func(*C) *int) func(*C, string) error {
-	return func(c *C, v string) (err error) {
-		if *target(c), err = strconv.Atoi(v); err != nil {
+// set reads a value for what field points to. Its error says what to write instead.
+func set(field any, v string) (err error) {
+	switch f := field.(type) {
+	case *string:
+		*f = v
+	case *[]string:
+		*f = strings.Split(v, ",")
+	case *int:
+		if *f, err = strconv.Atoi(v); err != nil {
 			return errors.New("write a whole number")
 		}
-		return nil
-	}
-}
-
-// Numbers sets a list of whole numbers, separated by commas.
-func Numbers[C any](target func(*C) *[]int) func(*C, string) error {
-	return func(c *C, v string) error {
-		var all []int
+	case *[]int:
 		for part := range strings.SplitSeq(v, ",") {
 			n, err := strconv.Atoi(part)
 			if err != nil {
 				return errors.New("write whole numbers separated by commas")
 			}
-			all = append(all, n)
+			*f = append(*f, n)
 		}
-		*target(c) = all
-		return nil
-	}
-}
-
-// Bool sets true or false.
-func Bool[C any](target func(*C) *bool) func(*C, string) error {
-	return func(c *C, v string) (err error) {
-		if *target(c), err = strconv.ParseBool(v); err != nil {
+	case *bool:
+		if *f, err = strconv.ParseBool(v); err != nil {
 			return errors.New("write true or false")
 		}
-		return nil
-	}
-}
-
-// Duration sets a duration as Go writes it.
-func Duration[C any](target func(*C) *time.Duration) func(*C, string) error {
-	return func(c *C, v string) (err error) {
-		if *target(c), err = time.ParseDuration(v); err != nil {
+	case *time.Duration:
+		if *f, err = time.ParseDuration(v); err != nil {
 			return errors.New("write a duration such as 500ms, 5s or 2m")
 		}
-		return nil
+	default:
+		return errors.New("write it into the configuration file")
 	}
+	return nil
 }
 
 func field(name, problem, hint string) error {

@@ -19,7 +19,7 @@ import (
 type Config struct {
 	// URL names brokers to ask for the others: kafka://host1:9092,host2:9092,
 	// kafkas:// for TLS. It may have a user: kafka://user:password@host.
-	URL string `yaml:"url"`
+	URL string `yaml:"url" url:"-"`
 	// User and Password replace those of the URL, for secrets that come from
 	// elsewhere.
 	User     string `yaml:"user"`

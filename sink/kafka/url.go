@@ -3,10 +3,8 @@ package kafka
 import (
 	"net/url"
 	"strings"
-	"time"
 
 	"github.com/penstock/penstock/internal/sinkurl"
-	"github.com/penstock/penstock/internal/tlsconfig"
 )
 
 // ParseURL reads a Config from one line, for a command line:
@@ -27,7 +25,7 @@ func ParseURL(u string) (Config, error) {
 	if err != nil {
 		return Config{}, err
 	}
-	if err := parameters.Set(&c, values, "a Kafka URL"); err != nil {
+	if err := sinkurl.Set(&c, values, "a Kafka URL"); err != nil {
 		return Config{}, err
 	}
 	c.SetDefaults()
@@ -43,19 +41,3 @@ func credentials(s string) (user, password string, err error) {
 	password, err = url.PathUnescape(password)
 	return user, password, err
 }
-
-// parameters is what ParseURL accepts, by the names of the YAML form.
-var parameters = sinkurl.Parameters[Config]{
-	"user":              sinkurl.Text(func(c *Config) *string { return &c.User }),
-	"password":          sinkurl.Text(func(c *Config) *string { return &c.Password }),
-	"sasl":              sinkurl.Text(func(c *Config) *string { return &c.SASL }),
-	"topic":             sinkurl.Text(func(c *Config) *string { return &c.Topic }),
-	"create_topics":     sinkurl.Bool(func(c *Config) *bool { return &c.CreateTopics }),
-	"timestamp":         sinkurl.Text(func(c *Config) *string { return &c.Timestamp }),
-	"client_id":         sinkurl.Text(func(c *Config) *string { return &c.ClientID }),
-	"compression":       sinkurl.Text(func(c *Config) *string { return &c.Compression }),
-	"max_message_bytes": sinkurl.Number(func(c *Config) *int { return &c.MaxMessageBytes }),
-	"producers":         sinkurl.Number(func(c *Config) *int { return &c.Producers }),
-	"connect_timeout":   sinkurl.Duration(func(c *Config) *time.Duration { return &c.ConnectTimeout }),
-	"delivery_timeout":  sinkurl.Duration(func(c *Config) *time.Duration { return &c.DeliveryTimeout }),
-}.WithTLS(func(c *Config) *tlsconfig.Client { return &c.TLS })

@@ -18,7 +18,7 @@ type Config struct {
 	// URL of the servers, one or several of one cluster separated by commas:
 	// nats://host:4222, tls://, ws:// or wss://. It may carry user:password or a
 	// token. Not used with Embedded.
-	URL string `yaml:"url"`
+	URL string `yaml:"url" url:"-"`
 	// Subject is the template of the subject: {topic}, {key}, {header.NAME}.
 	Subject string `yaml:"subject"`
 	// CreateStream, if set, names the stream to create where it does not exist.
@@ -74,7 +74,7 @@ type TLSConfig = tlsconfig.Client
 // EmbeddedConfig is the server inside this process.
 type EmbeddedConfig struct {
 	// Dir keeps the streams.
-	Dir string `yaml:"dir"`
+	Dir string `yaml:"dir" url:"-"`
 	// Listen is a loopback host:port for consumers in other processes. Empty:
 	// only this process reaches the server.
 	Listen string `yaml:"listen"`

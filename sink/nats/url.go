@@ -2,13 +2,11 @@ package nats
 
 import (
 	"errors"
-	"net/url"
+	"fmt"
 	"strings"
-	"time"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/sinkurl"
-	"github.com/penstock/penstock/internal/tlsconfig"
 )
 
 // ParseURL reads a Config from one line, for a command line:
@@ -35,66 +33,20 @@ func ParseURL(u string) (Config, error) {
 	if err != nil {
 		return Config{}, err
 	}
-	if err := parameters.Set(&c, c.fullNames(values), "a NATS URL"); err != nil {
+	for _, name := range []string{"listen", "sync_always"} {
+		full := "embedded." + name
+		if c.Embedded != nil && values.Has(name) {
+			values[full] = append(values[full], values[name]...)
+			values.Del(name)
+		} else if c.Embedded == nil && values.Has(full) {
+			return Config{}, field(full, fmt.Sprintf("is %q", values.Get(full)), "leave it out: it is for embedded:DIR only")
+		}
+	}
+	if err := sinkurl.Set(&c, values, "a NATS URL"); err != nil {
 		return Config{}, err
 	}
 	c.SetDefaults()
 	return c, c.Validate()
-}
-
-// fullNames puts embedded's own fields into their group.
-func (c *Config) fullNames(values url.Values) url.Values {
-	if c.Embedded == nil {
-		return values
-	}
-	full := url.Values{}
-	for name, v := range values {
-		if _, ok := parameters["embedded."+name]; ok {
-			name = "embedded." + name
-		}
-		full[name] = append(full[name], v...)
-	}
-	return full
-}
-
-// parameters is what ParseURL accepts, by the names of the YAML form.
-var parameters = sinkurl.Parameters[Config]{
-	"subject":          sinkurl.Text(func(c *Config) *string { return &c.Subject }),
-	"credentials_file": sinkurl.Text(func(c *Config) *string { return &c.CredentialsFile }),
-	"nkey_file":        sinkurl.Text(func(c *Config) *string { return &c.NKeyFile }),
-	"user":             sinkurl.Text(func(c *Config) *string { return &c.User }),
-	"password":         sinkurl.Text(func(c *Config) *string { return &c.Password }),
-	"token":            sinkurl.Text(func(c *Config) *string { return &c.Token }),
-	"inbox_prefix":     sinkurl.Text(func(c *Config) *string { return &c.InboxPrefix }),
-	"max_pending":      sinkurl.Number(func(c *Config) *int { return &c.MaxPending }),
-	"ack_wait":         sinkurl.Duration(func(c *Config) *time.Duration { return &c.AckWait }),
-	"connect_timeout":  sinkurl.Duration(func(c *Config) *time.Duration { return &c.ConnectTimeout }),
-
-	"create_stream.name":             sinkurl.Text(func(c *Config) *string { return &c.stream().Name }),
-	"create_stream.storage":          sinkurl.Text(func(c *Config) *string { return &c.stream().Storage }),
-	"create_stream.replicas":         sinkurl.Number(func(c *Config) *int { return &c.stream().Replicas }),
-	"create_stream.duplicate_window": sinkurl.Duration(func(c *Config) *time.Duration { return &c.stream().DuplicateWindow }),
-	"create_stream.subjects":         sinkurl.Texts(func(c *Config) *[]string { return &c.stream().Subjects }),
-
-	"embedded.listen":      onEmbedded(sinkurl.Text(func(e *EmbeddedConfig) *string { return &e.Listen })),
-	"embedded.sync_always": onEmbedded(sinkurl.Bool(func(e *EmbeddedConfig) *bool { return &e.SyncAlways })),
-}.WithTLS(func(c *Config) *tlsconfig.Client { return &c.TLS })
-
-// stream is the stream to create: naming any of its fields asks for it.
-func (c *Config) stream() *StreamConfig {
-	if c.CreateStream == nil {
-		c.CreateStream = &StreamConfig{}
-	}
-	return c.CreateStream
-}
-
-func onEmbedded(set func(*EmbeddedConfig, string) error) func(*Config, string) error {
-	return func(c *Config, v string) error {
-		if c.Embedded == nil {
-			return errors.New("leave it out: it is for embedded:DIR only")
-		}
-		return set(c.Embedded, v)
-	}
 }
 
 // prefixed puts the group's name before the field of a FieldError.

@@ -18,7 +18,7 @@ import (
 type Config struct {
 	// URL of the broker: amqp://user:password@host:5672/vhost, amqps:// for TLS. Of
 	// several hosts, those of a cluster, say, host1:5672,host2:5672, one is used.
-	URL string `yaml:"url"`
+	URL string `yaml:"url" url:"-"`
 	// User and Password replace those of the URL, for secrets that come from
 	// elsewhere.
 	User     string `yaml:"user"`

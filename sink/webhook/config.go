@@ -22,18 +22,18 @@ type Config struct {
 	// {header.NAME}; values are escaped. Host and port are fixed, so that no
 	// message decides whom the relay talks to. user:password@ becomes basic
 	// authorization.
-	URL string `yaml:"url"`
+	URL string `yaml:"url" url:"-"`
 	// Method is POST or PUT.
 	Method string `yaml:"method"`
 	// Headers of every request, such as Authorization: Bearer …. They win over
 	// headers of the message. Their values are never shown.
-	Headers map[string]Secret `yaml:"headers"`
+	Headers map[string]Secret `yaml:"headers" url:"-"`
 	// ContentType is used for messages without a content-type header.
 	ContentType string `yaml:"content_type"`
 	// Secrets sign every message after the Standard Webhooks conventions: base64
 	// of 24 to 64 bytes, with or without whsec_ in front. Several: each adds a
 	// signature, so that receivers can change from one to the next.
-	Secrets []Secret `yaml:"secrets"`
+	Secrets []Secret `yaml:"secrets" url:"-"`
 	// RetryStatuses are statuses of 400 to 499 that are worth another attempt,
 	// besides 408, 425 and 429.
 	RetryStatuses []int `yaml:"retry_statuses"`

@@ -2,10 +2,8 @@ package webhook
 
 import (
 	"strings"
-	"time"
 
 	"github.com/penstock/penstock/internal/sinkurl"
-	"github.com/penstock/penstock/internal/tlsconfig"
 )
 
 // ParseURL reads a Config from one line, for a command line:
@@ -30,25 +28,9 @@ func ParseURL(u string) (Config, error) {
 			return Config{}, field(name, "cannot be given in a URL", "write it into the configuration file, as ${VARIABLE} or file:PATH")
 		}
 	}
-	if err := parameters.Set(&c, values, "a webhook URL"); err != nil {
+	if err := sinkurl.Set(&c, values, "a webhook URL"); err != nil {
 		return Config{}, err
 	}
 	c.SetDefaults()
 	return c, c.Validate()
 }
-
-// parameters is what ParseURL accepts, by the names of the YAML form.
-var parameters = sinkurl.Parameters[Config]{
-	"method":           sinkurl.Text(func(c *Config) *string { return &c.Method }),
-	"content_type":     sinkurl.Text(func(c *Config) *string { return &c.ContentType }),
-	"retry_statuses":   sinkurl.Numbers(func(c *Config) *[]int { return &c.RetryStatuses }),
-	"concurrency":      sinkurl.Number(func(c *Config) *int { return &c.Concurrency }),
-	"http":             sinkurl.Text(func(c *Config) *string { return &c.HTTP }),
-	"connect_timeout":  sinkurl.Duration(func(c *Config) *time.Duration { return &c.ConnectTimeout }),
-	"response_timeout": sinkurl.Duration(func(c *Config) *time.Duration { return &c.ResponseTimeout }),
-	"timeout":          sinkurl.Duration(func(c *Config) *time.Duration { return &c.Timeout }),
-	"max_retry_after":  sinkurl.Duration(func(c *Config) *time.Duration { return &c.MaxRetryAfter }),
-	"allow_private":    sinkurl.Bool(func(c *Config) *bool { return &c.AllowPrivate }),
-	"allow_addresses":  sinkurl.Texts(func(c *Config) *[]string { return &c.AllowAddresses }),
-	"proxy":            sinkurl.Text(func(c *Config) *string { return &c.Proxy }),
-}.WithTLS(func(c *Config) *tlsconfig.Client { return &c.TLS })
