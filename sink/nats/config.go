@@ -1,6 +1,7 @@
 package nats
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"strings"
@@ -103,47 +104,27 @@ const maxMaxPending = 50_000
 // SetDefaults fills in what is not set.
 func (c *Config) SetDefaults() {
 	if c.Embedded != nil {
-		if c.Embedded.Dir == "" {
-			c.Embedded.Dir = DefaultEmbeddedDir
-		}
-		if c.Subject == "" {
-			c.Subject = DefaultEmbeddedSubject
-		}
+		c.Embedded.Dir = cmp.Or(c.Embedded.Dir, DefaultEmbeddedDir)
+		c.Subject = cmp.Or(c.Subject, DefaultEmbeddedSubject)
 		if c.CreateStream == nil {
 			c.CreateStream = &StreamConfig{}
 		}
-		if c.CreateStream.Name == "" {
-			c.CreateStream.Name = DefaultEmbeddedStream
-		}
-	} else if c.URL == "" {
-		c.URL = DefaultURL
+		c.CreateStream.Name = cmp.Or(c.CreateStream.Name, DefaultEmbeddedStream)
+	} else {
+		c.URL = cmp.Or(c.URL, DefaultURL)
 	}
-	if c.Subject == "" {
-		c.Subject = DefaultSubject
-	}
+	c.Subject = cmp.Or(c.Subject, DefaultSubject)
 	if s := c.CreateStream; s != nil {
 		if len(s.Subjects) == 0 {
 			s.Subjects = everythingUnder(c.Subject)
 		}
-		if s.Storage == "" {
-			s.Storage = "file"
-		}
-		if s.Replicas == 0 {
-			s.Replicas = 1
-		}
-		if s.DuplicateWindow == 0 {
-			s.DuplicateWindow = DefaultDuplicateWindow
-		}
+		s.Storage = cmp.Or(s.Storage, "file")
+		s.Replicas = cmp.Or(s.Replicas, 1)
+		s.DuplicateWindow = cmp.Or(s.DuplicateWindow, DefaultDuplicateWindow)
 	}
-	if c.MaxPending == 0 {
-		c.MaxPending = DefaultMaxPending
-	}
-	if c.AckWait == 0 {
-		c.AckWait = DefaultAckWait
-	}
-	if c.ConnectTimeout == 0 {
-		c.ConnectTimeout = DefaultConnectTimeout
-	}
+	c.MaxPending = cmp.Or(c.MaxPending, DefaultMaxPending)
+	c.AckWait = cmp.Or(c.AckWait, DefaultAckWait)
+	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, DefaultConnectTimeout)
 }
 
 // everythingUnder is the wildcard for what a template produces, none if it

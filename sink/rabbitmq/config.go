@@ -1,6 +1,7 @@
 package rabbitmq
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -73,26 +74,13 @@ const (
 
 // SetDefaults fills in what is not set.
 func (c *Config) SetDefaults() {
-	if c.URL == "" {
-		c.URL = DefaultURL
-	}
-	if c.RoutingKey == "" && c.DeclareQueue != "" {
-		c.RoutingKey = strings.NewReplacer("{", "{{", "}", "}}").Replace(c.DeclareQueue)
-	} else if c.RoutingKey == "" {
-		c.RoutingKey = DefaultRoutingKey
-	}
-	if c.Channels == 0 {
-		c.Channels = DefaultChannels
-	}
-	if c.MaxPending == 0 {
-		c.MaxPending = DefaultMaxPending
-	}
-	if c.ConnectTimeout == 0 {
-		c.ConnectTimeout = DefaultConnectTimeout
-	}
-	if c.Heartbeat == 0 {
-		c.Heartbeat = DefaultHeartbeat
-	}
+	declared := strings.NewReplacer("{", "{{", "}", "}}").Replace(c.DeclareQueue)
+	c.URL = cmp.Or(c.URL, DefaultURL)
+	c.RoutingKey = cmp.Or(c.RoutingKey, declared, DefaultRoutingKey)
+	c.Channels = cmp.Or(c.Channels, DefaultChannels)
+	c.MaxPending = cmp.Or(c.MaxPending, DefaultMaxPending)
+	c.ConnectTimeout = cmp.Or(c.ConnectTimeout, DefaultConnectTimeout)
+	c.Heartbeat = cmp.Or(c.Heartbeat, DefaultHeartbeat)
 }
 
 // Validate reports the first field that cannot be used, as a
