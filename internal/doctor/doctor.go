@@ -116,16 +116,6 @@ type Running struct {
 	Since   int64         // how many leases have begun after this one, where Held is not known
 }
 
-// Worst is the gravest severity.
-func Worst(all []Finding) Severity {
-	for _, s := range gravest {
-		if Count(all, s) > 0 {
-			return s
-		}
-	}
-	return OK
-}
-
 // Count says how many findings are of that severity.
 func Count(all []Finding, s Severity) (n int) {
 	for i := range all {
