@@ -33,6 +33,35 @@ func (e *env) deadLetters(r *reader) []penstock.DeadLetter {
 	return deadLetters
 }
 
+// wantDeadLetters lists n of them.
+func (e *env) wantDeadLetters(r *reader, n int) []penstock.DeadLetter {
+	e.Helper()
+	deadLetters := e.deadLetters(r)
+	if len(deadLetters) != n {
+		e.Fatalf("there are %d dead letters, want %d", len(deadLetters), n)
+	}
+	return deadLetters
+}
+
+// retryDead sends back n dead letters of those that q asks for, discardDead deletes n.
+func (e *env) retryDead(q penstock.DeadLetterQuery, n int) {
+	e.Helper()
+	got, err := e.Store.RetryDeadLetters(e.ctx, q)
+	e.must(err, "RetryDeadLetters")
+	if got != n {
+		e.Fatalf("RetryDeadLetters of %+v sent %d back, want %d", q, got, n)
+	}
+}
+
+func (e *env) discardDead(q penstock.DeadLetterQuery, n int) {
+	e.Helper()
+	got, err := e.Store.DiscardDeadLetters(e.ctx, q)
+	e.must(err, "DiscardDeadLetters")
+	if got != n {
+		e.Fatalf("DiscardDeadLetters of %+v deleted %d, want %d", q, got, n)
+	}
+}
+
 // retry sends dead letters back, and expects that all of them were some.
 func (e *env) retry(r *reader, deadLetters ...penstock.DeadLetter) {
 	e.Helper()
@@ -40,11 +69,7 @@ func (e *env) retry(r *reader, deadLetters ...penstock.DeadLetter) {
 	for _, l := range deadLetters {
 		q.Seqs = append(q.Seqs, l.Message.Seq)
 	}
-	n, err := e.Store.RetryDeadLetters(e.ctx, q)
-	e.must(err, "RetryDeadLetters")
-	if n != len(deadLetters) {
-		e.Fatalf("RetryDeadLetters sent %d back, want %d", n, len(deadLetters))
-	}
+	e.retryDead(q, len(deadLetters))
 }
 
 // query asks for all dead letters of a subscription.
@@ -81,10 +106,7 @@ func deadLettersListed(e *env) {
 		sent = append(sent, b.Messages...)
 		r.deadLetter(fmt.Sprintf("reason %d: \"quoted\", über\nnext line", i), b)
 	}
-	deadLetters := e.deadLetters(r)
-	if len(deadLetters) != 3 {
-		e.Fatalf("there are %d dead letters, want 3", len(deadLetters))
-	}
+	deadLetters := e.wantDeadLetters(r, 3)
 	for i, l := range deadLetters {
 		e.sameMessage(l.Message, sent[i])
 		if want := fmt.Sprintf("reason %d: \"quoted\", über\nnext line", i); l.Err() != want {
@@ -123,9 +145,7 @@ func retryAndDeliver(e *env) {
 	r.settle(again)
 	r = r.again()
 	r.want()
-	if n := len(e.deadLetters(r)); n != 0 {
-		e.Errorf("%d dead letters are left after delivery", n)
-	}
+	e.wantDeadLetters(r, 0)
 }
 
 func retryAndDieAgain(e *env) {
@@ -149,9 +169,7 @@ func retryAndDieAgain(e *env) {
 	r.settle(r.want("m")...)
 	r = r.again()
 	r.want()
-	if n := len(e.deadLetters(r)); n != 0 {
-		e.Errorf("%d dead letters are left after delivery", n)
-	}
+	e.wantDeadLetters(r, 0)
 }
 
 func retrySurvivesCrash(e *env) {
@@ -199,17 +217,9 @@ func retryPassesOver(e *env) {
 	died, alive := b.Messages[1], b.Messages[0]
 	q := query(r.req)
 	q.Seqs = []int64{alive.Seq, died.Seq, 1 << 40, died.Seq}
-	n, err := e.Store.RetryDeadLetters(e.ctx, q)
-	e.must(err, "RetryDeadLetters")
-	if n != 1 {
-		e.Errorf("RetryDeadLetters sent %d back, want 1", n)
-	}
+	e.retryDead(q, 1)
 	r.settle(r.want(string(died.Payload))...)
-	n, err = e.Store.RetryDeadLetters(e.ctx, q)
-	e.must(err, "RetryDeadLetters")
-	if n != 0 {
-		e.Errorf("RetryDeadLetters sent %d back that was delivered, want 0", n)
-	}
+	e.retryDead(q, 0)
 	r.want()
 }
 
@@ -254,17 +264,9 @@ func discardDeadLetters(e *env) {
 	r.judge(verdicts{"m0": dead("no"), "m2": dead("no")}, b)
 	q := query(r.req)
 	q.Seqs = []int64{b.Messages[0].Seq, b.Messages[1].Seq, 1 << 40}
-	n, err := e.Store.DiscardDeadLetters(e.ctx, q)
-	e.must(err, "DiscardDeadLetters")
-	if n != 1 {
-		e.Errorf("DiscardDeadLetters deleted %d, want 1", n)
-	}
+	e.discardDead(q, 1)
 	e.wantPayloads(deadMessages(e.deadLetters(r)), "m2")
-	n, err = e.Store.RetryDeadLetters(e.ctx, q)
-	e.must(err, "RetryDeadLetters")
-	if n != 0 {
-		e.Errorf("RetryDeadLetters sent %d back that were discarded or delivered", n)
-	}
+	e.retryDead(q, 0)
 	r.want()
 	r.again().want()
 }
@@ -289,13 +291,8 @@ func deadLettersOnTheirWay(e *env) {
 	check()
 	q := query(r.req)
 	q.IDs = []string{b.Messages[0].ID}
-	n, err := e.Store.DiscardDeadLetters(e.ctx, q)
-	e.must(err, "DiscardDeadLetters")
-	m, err := e.Store.RetryDeadLetters(e.ctx, q)
-	e.must(err, "RetryDeadLetters")
-	if n != 0 || m != 0 {
-		e.Errorf("of what is on its way back %d was discarded and %d sent back again", n, m)
-	}
+	e.discardDead(q, 0)
+	e.retryDead(q, 0)
 	r = r.again()
 	check()
 	b = r.await(plenty)
@@ -363,10 +360,7 @@ func deadLetterHistory(e *env) {
 		more := failures(b.Messages[0], 2, "dead")
 		r.judge(verdicts{"m": {Outcome: penstock.Dead, Failures: more}}, b)
 		all = slices.Concat(all, fs, more)
-		deadLetters := e.deadLetters(r)
-		if len(deadLetters) != 1 {
-			e.Fatalf("there are %d dead letters, want 1", len(deadLetters))
-		}
+		deadLetters := e.wantDeadLetters(r, 1)
 		e.wantHistory(deadLetters[0], all)
 		if m := deadLetters[0].Message; m.Attempt != len(all) || !m.FailedSince.Equal(all[0].At) {
 			e.Errorf("the dead letter has attempt %d since %s, want %d since %s", m.Attempt, m.FailedSince, len(all), all[0].At)

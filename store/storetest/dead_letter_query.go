@@ -36,10 +36,7 @@ func (e *env) someDeadLetters() (*reader, []penstock.DeadLetter) {
 		}
 		r.judge(verdicts{string(m.Payload): v}, b)
 	}
-	deadLetters := e.deadLetters(r)
-	if len(deadLetters) != 10 {
-		e.Fatalf("there are %d dead letters, want 10", len(deadLetters))
-	}
+	deadLetters := e.wantDeadLetters(r, 10)
 	return r, deadLetters
 }
 
@@ -161,14 +158,10 @@ func retryByQuery(e *env) {
 		}
 		chosen, err := e.Store.DeadLetters(e.ctx, q)
 		e.must(err, "DeadLetters")
-		n, err := e.Store.RetryDeadLetters(e.ctx, q)
-		e.must(err, "RetryDeadLetters")
-		if n != len(chosen) {
-			e.Fatalf("RetryDeadLetters of %+v sent %d back, want %d", q, n, len(chosen))
-		}
+		e.retryDead(q, len(chosen))
 		all = e.without(r, all, chosen)
 		c := &carrier{e: e, r: r, limit: plenty}
-		c.until(n)
+		c.until(len(chosen))
 		e.wantPayloads(c.sent, payloads(deadMessages(chosen))...)
 	}
 	r.again().want()
@@ -181,16 +174,12 @@ func discardByQuery(e *env) {
 		q := randomQuery(rnd, r, all)
 		chosen, err := e.Store.DeadLetters(e.ctx, q)
 		e.must(err, "DeadLetters")
-		n, err := e.Store.DiscardDeadLetters(e.ctx, q)
-		e.must(err, "DiscardDeadLetters")
-		if n != len(chosen) {
-			e.Fatalf("DiscardDeadLetters of %+v deleted %d, want %d", q, n, len(chosen))
-		}
+		e.discardDead(q, len(chosen))
 		all = e.without(r, all, chosen)
 		if n := e.subscriptionStatus(r.req).DeadLetters; n != int64(len(all)) {
 			e.Errorf("status shows %d dead letters, want %d", n, len(all))
 		}
-		n, err = e.Store.DiscardDeadLetters(e.ctx, q)
+		n, err := e.Store.DiscardDeadLetters(e.ctx, q)
 		e.must(err, "DiscardDeadLetters again")
 		if q.Limit == 0 && n != 0 {
 			e.Errorf("a second DiscardDeadLetters of %+v deleted %d", q, n)
@@ -199,11 +188,7 @@ func discardByQuery(e *env) {
 		if rnd.IntN(3) == 0 && len(all) > 0 {
 			q := query(r.req)
 			q.Limit = 1
-			n, err = e.Store.DiscardDeadLetters(e.ctx, q)
-			e.must(err, "DiscardDeadLetters of the first")
-			if n != 1 {
-				e.Errorf("DiscardDeadLetters with a limit of 1 deleted %d", n)
-			}
+			e.discardDead(q, 1)
 			all = e.without(r, all, all[:1])
 		}
 	}

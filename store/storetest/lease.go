@@ -71,9 +71,7 @@ func expiredLease(e *env) {
 	wantFenced()
 	again := r.want(payloads(messages("m", 6))[2:]...)
 	wantFenced()
-	if deadLetters := e.deadLetters(r); len(deadLetters) != 0 {
-		e.Errorf("the old holder's Settle left %d dead letters", len(deadLetters))
-	}
+	e.wantDeadLetters(r, 0)
 	r = r.again()
 	again = r.want(payloads(flatten(again))...)
 	wantFenced()

@@ -90,9 +90,7 @@ func othersFollow(e *env, headsEnd penstock.Verdict) {
 	r.settle(rest)
 	r.settle(r.awaitOnly(penstock.InOrder, "k4"))
 	e.wantParked(r, 0, 0, 0)
-	if n := len(e.deadLetters(r)); n != int(headsEnd.Outcome) { // Delivered is 0, Dead 1
-		e.Errorf("there are %d dead letters", n)
-	}
+	e.wantDeadLetters(r, int(headsEnd.Outcome)) // Delivered is 0, Dead 1
 	e.publish(message("k", "k5"))
 	e.wantOrder(r.fetch(plenty), penstock.InOrder, "k5")
 	r.again().want("k5")
@@ -236,10 +234,7 @@ func failuresAddUp(e *env) {
 			e.wantNext(b.Messages[0], m, len(all)+1, all[0].At)
 		}
 	}
-	deadLetters := e.deadLetters(r)
-	if len(deadLetters) != 1 {
-		e.Fatalf("there are %d dead letters, want 1", len(deadLetters))
-	}
+	deadLetters := e.wantDeadLetters(r, 1)
 	e.wantHistory(deadLetters[0], all)
 	if l := deadLetters[0].Message; l.Attempt != 16 || !l.FailedSince.Equal(all[0].At) {
 		e.Errorf("the dead letter has attempt %d since %s, want 16 since %s", l.Attempt, l.FailedSince, all[0].At)

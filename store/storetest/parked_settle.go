@@ -190,9 +190,7 @@ func parkedFenced(e *env) {
 			}
 		}
 	}
-	if n := len(e.deadLetters(r)); n != 0 {
-		e.Errorf("the old holder's Settle left %d dead letters", n)
-	}
+	e.wantDeadLetters(r, 0)
 	e.wantParked(r, 2, 1, 0)
 	c := &carrier{e: e, r: r, limit: plenty}
 	c.until(3)

@@ -345,8 +345,6 @@ func partFenced(e *env) {
 	r := e.takeOver(e.Store, penstock.Subscribe{})
 	e.mustBe(old.Settle(e.ctx, parts(verdicts{"m1": {}, "m2": dead("for good")}, b)...), penstock.ErrFenced, "Settle of a part")
 	r.want("m0", "m1", "m2", "m3")
-	if deadLetters := e.deadLetters(r); len(deadLetters) > 0 {
-		e.Errorf("dead letters: %v", deadLetters)
-	}
+	e.wantDeadLetters(r, 0)
 	e.wantSettled(r, 0, 4)
 }

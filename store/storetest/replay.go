@@ -167,9 +167,7 @@ func replayNeitherParkedNorDead(e *env) {
 		"dead": dead("no"), "sent back": dead("no")}, b)
 	q := query(r.req)
 	q.Seqs = []int64{b.Messages[6].Seq}
-	if n, err := e.Store.RetryDeadLetters(e.ctx, q); err != nil || n != 1 {
-		e.Fatalf("RetryDeadLetters: %d, %v", n, err)
-	}
+	e.retryDead(q, 1)
 	e.replay(r, penstock.Replay{}, 1)
 	c := &carrier{e: e, r: r, limit: plenty}
 	c.until(2)

@@ -105,9 +105,7 @@ func restoreKeepsIDs(e *env) {
 		}
 		q := query(r.req)
 		q.IDs = []string{ids["sent back"]}
-		if n, err := e.Store.RetryDeadLetters(e.ctx, q); err != nil || n != 1 {
-			e.Fatalf("RetryDeadLetters by id: %d, %v", n, err)
-		}
+		e.retryDead(q, 1)
 		c := &carrier{e: e, r: r, limit: plenty}
 		c.until(4)
 		e.wantPayloads(c.sent, "parked", "behind", "sent back", "new")

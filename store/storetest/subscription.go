@@ -70,9 +70,7 @@ func twoSubscriptions(e *env) {
 	verdicts := make([]penstock.Verdict, len(batch.Messages))
 	verdicts[0] = dead("only for b")
 	e.must(b.Settle(e.ctx, penstock.Settled{Batch: batch, Verdicts: verdicts}), "Settle")
-	if n := len(e.deadLetters(a)); n != 0 {
-		e.Errorf("a has %d dead letters of b", n)
-	}
+	e.wantDeadLetters(a, 0)
 	if n := len(e.deadLetters(b)); n != 1 {
 		e.Errorf("b has %d dead letters, want 1", n)
 	}
