@@ -15,7 +15,6 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/console"
-	"github.com/penstock/penstock/internal/testbrowser"
 	"github.com/penstock/penstock/internal/web"
 	"github.com/penstock/penstock/store/postgres"
 	"github.com/penstock/penstock/store/postgres/postgrestest"
@@ -36,7 +35,7 @@ func axe(t *testing.T) string {
 
 // What a person does, in a browser: looks while work goes on, filters, retries and discards.
 func TestInABrowser(t *testing.T) {
-	b := testbrowser.Start(t)
+	b := startBrowser(t)
 	s, err := postgres.Open(t.Context(), postgrestest.Database(t), postgres.Options{})
 	must(t, err)
 	must(t, s.Migrate(t.Context()))

@@ -69,7 +69,7 @@ func MissingExtras() []*MissingError {
 	return all
 }
 
-// chromium is what internal/testbrowser starts.
+// chromium is what the tests of internal/console start.
 func chromium() (string, error) {
 	if path, err := exec.LookPath("chromium"); err == nil {
 		return path, nil

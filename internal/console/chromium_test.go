@@ -1,5 +1,4 @@
-// Package testbrowser gives tests a headless Chromium, to which it talks through a pipe.
-package testbrowser
+package console_test
 
 import (
 	"bufio"
@@ -14,9 +13,9 @@ import (
 	"time"
 )
 
-// Browser has one page.
-type Browser struct {
-	t       testing.TB
+// browser is a headless Chromium with one page, to which a test talks through a pipe.
+type browser struct {
+	t       *testing.T
 	to      *os.File
 	session string
 
@@ -39,8 +38,8 @@ type message struct {
 
 const patience = time.Minute // of a machine that is slow, and busy
 
-// Start starts Debian's chromium, which script/extras.sh installs. The test is skipped without it, and fails in CI.
-func Start(t testing.TB) *Browser {
+// startBrowser starts Debian's chromium, which script/extras.sh installs. The test is skipped without it, and fails in CI.
+func startBrowser(t *testing.T) *browser {
 	path, err := exec.LookPath("chromium")
 	if err != nil {
 		if os.Getenv("CI") != "" {
@@ -49,18 +48,18 @@ func Start(t testing.TB) *Browser {
 		t.Skip("chromium is missing: script/extras.sh installs it")
 	}
 	theirs, to, err := os.Pipe()
-	check(t, err)
+	must(t, err)
 	from, out, err := os.Pipe()
-	check(t, err)
+	must(t, err)
 	cmd := exec.Command(path, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--disable-background-networking",
 		"--disable-extensions", "--disable-component-update", "--hide-scrollbars", "--remote-debugging-pipe", "--user-data-dir="+t.TempDir(), "about:blank")
 	cmd.ExtraFiles = []*os.File{theirs, out}
 	var said strings.Builder
 	cmd.Stderr = &said
-	check(t, cmd.Start())
+	must(t, cmd.Start())
 	theirs.Close()
 	out.Close()
-	b := &Browser{t: t, to: to, waiting: map[int]chan message{}}
+	b := &browser{t: t, to: to, waiting: map[int]chan message{}}
 	done := make(chan struct{})
 	go func() { defer close(done); b.read(from) }()
 	t.Cleanup(func() {
@@ -83,14 +82,7 @@ func Start(t testing.TB) *Browser {
 	return b
 }
 
-func check(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-func (b *Browser) read(from *os.File) {
+func (b *browser) read(from *os.File) {
 	r := bufio.NewReader(from)
 	for {
 		text, err := r.ReadBytes(0)
@@ -113,7 +105,7 @@ func (b *Browser) read(from *os.File) {
 	}
 }
 
-func (b *Browser) call(method string, params, result any) {
+func (b *browser) call(method string, params, result any) {
 	b.t.Helper()
 	if refused := b.try(method, params, result); refused != "" {
 		b.t.Fatalf("%s: %s", method, refused)
@@ -121,10 +113,10 @@ func (b *Browser) call(method string, params, result any) {
 }
 
 // try returns what the browser says of a call that it does not do.
-func (b *Browser) try(method string, params, result any) (refused string) {
+func (b *browser) try(method string, params, result any) (refused string) {
 	b.t.Helper()
 	text, err := json.Marshal(params)
-	check(b.t, err)
+	must(b.t, err)
 	if params == nil {
 		text = []byte("{}")
 	}
@@ -134,16 +126,16 @@ func (b *Browser) try(method string, params, result any) (refused string) {
 	b.waiting[b.n] = answer
 	text, err = json.Marshal(message{ID: b.n, Method: method, Params: text, Session: b.session})
 	b.mu.Unlock()
-	check(b.t, err)
+	must(b.t, err)
 	_, err = b.to.Write(append(text, 0))
-	check(b.t, err)
+	must(b.t, err)
 	select {
 	case m := <-answer:
 		if m.Error != nil {
 			return m.Error.Message
 		}
 		if result != nil {
-			check(b.t, json.Unmarshal(m.Result, result))
+			must(b.t, json.Unmarshal(m.Result, result))
 		}
 	case <-time.After(patience):
 		b.t.Fatalf("the browser does not answer to %s", method)
@@ -152,31 +144,31 @@ func (b *Browser) try(method string, params, result any) (refused string) {
 }
 
 // Click clicks, and does not wait for what comes of it.
-func (b *Browser) Click(selector string) {
+func (b *browser) Click(selector string) {
 	b.t.Helper()
 	b.Eval(fmt.Sprintf("(e => setTimeout(() => e.click()))(document.querySelector(%q))", selector), nil)
 }
 
 // Headers go with every request from now on.
-func (b *Browser) Headers(headers map[string]string) {
+func (b *browser) Headers(headers map[string]string) {
 	b.call("Network.setExtraHTTPHeaders", map[string]any{"headers": headers}, nil)
 }
 
 // Screen sets the size, and light or dark.
-func (b *Browser) Screen(width, height int, scheme string) {
+func (b *browser) Screen(width, height int, scheme string) {
 	b.call("Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}, nil)
 	b.call("Emulation.setEmulatedMedia", map[string]any{"features": []any{map[string]string{"name": "prefers-color-scheme", "value": scheme}}}, nil)
 }
 
 // Open goes to a page and waits until it is there.
-func (b *Browser) Open(url string) {
+func (b *browser) Open(url string) {
 	b.t.Helper()
 	b.call("Page.navigate", map[string]any{"url": url}, nil)
 	b.Await(fmt.Sprintf("location.href === %q && document.readyState === 'complete'", url))
 }
 
 // Eval is what an expression comes to. A promise is awaited.
-func (b *Browser) Eval(expression string, to any) {
+func (b *browser) Eval(expression string, to any) {
 	b.t.Helper()
 	var found struct {
 		Result           struct{ Value json.RawMessage }
@@ -187,12 +179,12 @@ func (b *Browser) Eval(expression string, to any) {
 		b.t.Fatalf("%s: %s", expression, found.ExceptionDetails.Text)
 	}
 	if to != nil && len(found.Result.Value) > 0 {
-		check(b.t, json.Unmarshal(found.Result.Value, to))
+		must(b.t, json.Unmarshal(found.Result.Value, to))
 	}
 }
 
 // Await waits until an expression is true, also while pages change.
-func (b *Browser) Await(expression string) {
+func (b *browser) Await(expression string) {
 	b.t.Helper()
 	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
 		var found struct{ Result struct{ Value any } }
@@ -209,17 +201,17 @@ func (b *Browser) Await(expression string) {
 }
 
 // Complaints are the errors and the output of pages so far: there should be none.
-func (b *Browser) Complaints() []string {
+func (b *browser) Complaints() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.complain
 }
 
 // Screenshot is a PNG of the page.
-func (b *Browser) Screenshot() []byte {
+func (b *browser) Screenshot() []byte {
 	var shot struct{ Data string }
 	b.call("Page.captureScreenshot", map[string]any{"format": "png"}, &shot)
 	png, err := base64.StdEncoding.DecodeString(shot.Data)
-	check(b.t, err)
+	must(b.t, err)
 	return png
 }
