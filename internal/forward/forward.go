@@ -7,6 +7,7 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/penstock/penstock"
@@ -64,12 +65,8 @@ func Run(ctx context.Context, s Subscription, lease time.Duration, log *slog.Log
 }
 
 func permanent(err error) bool {
-	for _, reason := range []error{penstock.ErrNoOutbox, penstock.ErrNoQueue, penstock.ErrNoSubscription, penstock.ErrFenced, penstock.ErrClosed} {
-		if errors.Is(err, reason) {
-			return true
-		}
-	}
-	return false
+	reasons := []error{penstock.ErrNoOutbox, penstock.ErrNoQueue, penstock.ErrNoSubscription, penstock.ErrFenced, penstock.ErrClosed}
+	return slices.ContainsFunc(reasons, func(reason error) bool { return errors.Is(err, reason) })
 }
 
 // pump is one run.

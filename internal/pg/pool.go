@@ -38,12 +38,7 @@ func PoolConfig(url string) (*pgxpool.Config, error) {
 // severalHosts is true if the URL names more than one server; a fallback may also be
 // the same one without TLS.
 func severalHosts(config *pgconn.Config) bool {
-	for _, f := range config.Fallbacks {
-		if f.Host != config.Host || f.Port != config.Port {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(config.Fallbacks, func(f *pgconn.FallbackConfig) bool { return f.Host != config.Host || f.Port != config.Port })
 }
 
 // Place says where a URL's database is, whoever logs in there and however; empty if that

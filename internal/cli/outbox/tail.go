@@ -5,7 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"sort"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -171,12 +172,7 @@ func writeText(w *strings.Builder, m *penstock.Message) {
 	if m.Key != "" {
 		fmt.Fprintf(w, "  key=%s", printable(m.Key, 40))
 	}
-	names := make([]string, 0, len(m.Headers))
-	for name := range m.Headers {
-		names = append(names, name)
-	}
-	sort.Strings(names)
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(m.Headers)) {
 		fmt.Fprintf(w, "  %s=%s", printable(name, 40), printable(m.Headers[name], 60))
 	}
 	if utf8.Valid(m.Payload) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -101,12 +102,7 @@ func Fix(ctx context.Context, conn *pgx.Conn, r Report, opts FixOptions) ([]Fixe
 
 // contains: two findings may suggest the same index.
 func contains(done []Fixed, s Statement) bool {
-	for _, d := range done {
-		if *d.Statement.Creates == *s.Creates {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(done, func(d Fixed) bool { return *d.Statement.Creates == *s.Creates })
 }
 
 type fixer struct {
