@@ -194,7 +194,7 @@ func (s *Store) Replay(ctx context.Context, r penstock.Replay) (count int64, err
 	}
 	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		// Reclaim may not come between counting and the request.
-		if _, err := tx.Exec(ctx, "lock table "+s.table(r.Outbox)+" in access share mode; set local enable_seqscan = off", pgx.QueryExecModeSimpleProtocol); err != nil {
+		if _, err := tx.Exec(ctx, "lock table "+s.table(r.Outbox)+" in access share mode; set local enable_seqscan = off; set local jit = off", pgx.QueryExecModeSimpleProtocol); err != nil {
 			return err
 		}
 		h, others, err := s.settledOf(ctx, tx, r, id)

@@ -145,7 +145,7 @@ func (s *Store) subscriptionStatus(ctx context.Context, outbox string, id int64,
 	}
 	// In a transaction, for settings that keep the plan off statistics.
 	err = s.within(ctx, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, "set local enable_seqscan = off; set local enable_bitmapscan = off; set local max_parallel_workers_per_gather = 0"); err != nil {
+		if _, err := tx.Exec(ctx, "set local enable_seqscan = off; set local enable_bitmapscan = off; set local jit = off; set local max_parallel_workers_per_gather = 0"); err != nil {
 			return err
 		}
 		c, age := h.cursor, 0.0

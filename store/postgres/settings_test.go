@@ -137,3 +137,19 @@ func TestIdleSessionTimeout(t *testing.T) {
 	}
 	f.Must(src.Renew(f.Ctx))
 }
+
+// Where a table has no index for it, a statement that may not read it in sequence counts as so expensive that
+// PostgreSQL would compile it, which takes a third of a second. dequeue_NAME is called most, has an index for
+// all that it does, and is spared the setting.
+func TestWhatMayNotScanIsNotCompiled(t *testing.T) {
+	t.Parallel()
+	f := newJobsFixture(t, penstock.FIFO)
+	f.Must(f.store.CreateInbox(f.Ctx, "mails", 0))
+	var compiled []string
+	f.Must(f.Conn.QueryRow(f.Ctx, `select coalesce(array_agg(proname), '{}') from pg_proc
+		where pronamespace = 'penstock'::regnamespace and proconfig @> '{enable_seqscan=off}' and not proconfig @> '{jit=off}'
+		  and proname not like 'dequeue%'`).Scan(&compiled))
+	if len(compiled) > 0 {
+		t.Errorf("%q may not scan, and may be compiled", compiled)
+	}
+}

@@ -1,4 +1,4 @@
--- What became visible since the cursor. The statement's own snapshot is the tick:
+-- What became visible since the cursor. The statement's own snapshot is the cursor's next one:
 -- the first row carries it, with the sequence's value read after it was taken.
 --   $1 low   every row with xid >= xmax($3) has seq > low
 --   $2 xip   transactions in flight at the cursor
@@ -7,7 +7,7 @@
 --   $5 subscription
 -- The first row's other columns: the outbox's oid, so that a reader notices that
 -- it was dropped and made anew, and letters for what else there is to read: see
--- aside in outbox_aside.go; and the server process, which has to be the session's own.
+-- outOfBand in outbox_out_of_band.go; and the server process, which has to be the session's own.
 -- One by one, the transactions that were in flight are read in order of seq, so
 -- that a page of a large one costs no more than a page. Of one that still is, the rows that
 -- can be seen are another's, from before a restore.

@@ -5,7 +5,7 @@
 -- lease, and keeps it from changing hands until that transaction ends. SQLSTATE PS001
 -- otherwise.
 create or replace function _adopt_fence(of_subscription bigint, of_epoch bigint) returns void
-language plpgsql set search_path from current set enable_seqscan = off set enable_sort = off as $$
+language plpgsql set search_path from current set enable_seqscan = off set enable_sort = off set jit = off as $$
 declare
     latest bigint;
 begin
@@ -25,7 +25,7 @@ return pg_advisory_xact_lock(1885695585, of_subscription::int);
 
 -- _adopt_release makes the first parked row of each parked key due, if nothing holds it.
 create or replace function _adopt_release(of_subscription bigint, parked_keys text[]) returns void
-language sql set search_path from current set enable_seqscan = off set enable_sort = off set enable_hashjoin = off set enable_mergejoin = off as $$
+language sql set search_path from current set enable_seqscan = off set enable_sort = off set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
     update _adopt_row r set due = clock_timestamp()
       from unnest(parked_keys) l (parked_key)
      cross join lateral (

@@ -105,7 +105,7 @@ $$ $text$;
 
 -- _first_of is the id that a dedup_key stands for, null once its window has passed.
 create or replace function _first_of(queue int, key text) returns bigint
-language plpgsql volatile set search_path from current set enable_seqscan = off set enable_bitmapscan = off as $$
+language plpgsql volatile set search_path from current set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 declare
     since constant timestamptz := clock_timestamp() - (select q.dedup_window from _queue q where q.id = queue);
     made  bigint;

@@ -60,7 +60,7 @@ begin
         end loop;
     end if;
 
-    if flags & 4294967296 <> 0 then -- keys of which nothing runs and something waits
+    if flags & 4294967296 <> 0 then -- {keyed}: keys of which nothing runs and something waits
         for k in
             with recursive w(key) as (
                 (select l.key from _scheduled l where l.queue = _maintain.queue and l.key is not null order by l.key limit 1)

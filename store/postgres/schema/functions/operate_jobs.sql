@@ -135,7 +135,7 @@ language plpgsql stable set search_path from current set jit = off as $$
 declare
     name  constant text := (select q.name from _queue q where q.id = queue);
     ring  constant regclass := _q(name)::regclass;
-    keyed constant boolean := pg_sequence_last_value(_q(format('_%s.flags', name))::regclass) & 4294967296 <> 0;
+    keyed constant boolean := pg_sequence_last_value(_q(format('_%s.flags', name))::regclass) & 4294967296 <> 0; -- {keyed}
     used  regclass[];
     jobs  text;
     first timestamptz;

@@ -9,7 +9,7 @@
 
 -- _reclaim_parked_keys keeps the ring of states small: those that are still true are carried over.
 create or replace function _reclaim_parked_keys(full_bytes bigint) returns boolean
-language sql volatile security definer set search_path from current set enable_seqscan = off set enable_bitmapscan = off as $$
+language sql volatile security definer set search_path from current set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
     select _turn_ring('_parked_key', full_bytes, $sql$
         insert into _parked_key (subscription, n, due, head, held, failed_since, attempt, parked_key, failures, slot)
         select l.subscription, l.n, l.due, l.head, l.held, l.failed_since, l.attempt, l.parked_key, l.failures, %2$s

@@ -73,7 +73,7 @@ end $$;
 -- younger transaction has a seq below it).
 create or replace function _unsettled_in(segment regclass, subscription bigint) returns boolean
 language plpgsql volatile set search_path from current
-set enable_seqscan = off set enable_bitmapscan = off as $$
+set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 declare
     c     _cursor;
     upto  pg_snapshot;
@@ -108,7 +108,7 @@ return (select coalesce(bool_or(_unsettled_in(segment, s.id)), true)
 -- goes first: one that has an older row beside it stays.
 create or replace function _retained(outbox text, segment regclass) returns boolean
 language plpgsql volatile set search_path from current
-set enable_seqscan = off set enable_bitmapscan = off as $$
+set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 declare
     o      _outbox := (select o from _outbox o where o.name = outbox);
     first  bigint;

@@ -275,7 +275,7 @@ end $$;
 
 -- _newest_skip_map is the newest skip map of a group and priority.
 create or replace function _newest_skip_map(queue int, group_key text, priority smallint) returns _skip_map
-language plpgsql volatile set search_path from current set enable_seqscan = off set enable_bitmapscan = off as $$
+language plpgsql volatile set search_path from current set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 declare
     m _skip_map;
 begin
