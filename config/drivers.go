@@ -185,13 +185,13 @@ func (e *redactedError) Error() string { return Redact(e.err.Error()) }
 func (e *redactedError) Unwrap() error { return e.err }
 
 // OpenStore opens the database that url names: postgres://… or sqlite:FILE. The
-// schema is for PostgreSQL; empty means penstock. Errors do not show the
-// password.
-func OpenStore(ctx context.Context, url, schema string) (penstock.Store, error) {
+// schema is for PostgreSQL; empty means penstock. What the store warns of goes to the
+// log, of nil to slog.Default(). Errors do not show the password.
+func OpenStore(ctx context.Context, url, schema string, log *slog.Logger) (penstock.Store, error) {
 	if err := checkStoreURL(url, schema); err != nil {
 		return nil, err
 	}
-	store, err := storeOf(url).Open(ctx, url, schema)
+	store, err := storeOf(url).Open(ctx, url, schema, log)
 	if err != nil {
 		return nil, &redactedError{err}
 	}

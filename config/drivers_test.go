@@ -87,7 +87,7 @@ func TestOpenStore(t *testing.T) {
 		"sqlite:" + t.TempDir() + "/a.db", "sqlite://" + t.TempDir() + "/a.db", "postgres://app:hunter2@127.0.0.1:1/x", "postgresql://127.0.0.1:1/x",
 		"postgres://app:hunter2@127.0.0.1:1,[::1]:2/x?target_session_attrs=read-write", "postgres://app@127.0.0.1,127.0.0.2:5432/x",
 	} {
-		store, err := OpenStore(ctx, url, "")
+		store, err := OpenStore(ctx, url, "", nil)
 		if err != nil {
 			t.Errorf("%s: %v", url, err)
 			continue
@@ -109,7 +109,7 @@ func TestOpenStore(t *testing.T) {
 		{"postgres://app:hunt%zzer2@h1:5432,h2:5432/x", "", ""},
 		{"postgres://h1:5432,h2:5432/x?password=hunter2&target_session_attrs=no", "", ""},
 	} {
-		store, err := OpenStore(ctx, tc.url, tc.schema)
+		store, err := OpenStore(ctx, tc.url, tc.schema, nil)
 		if err == nil || store != nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: %v, %v", tc.url, store, err)
 		} else if strings.Contains(err.Error(), "hunter2") || strings.Contains(err.Error(), "er2") {

@@ -57,7 +57,7 @@ subscriptions:
 	}
 
 	// The application makes the outbox once, and publishes in its own transactions.
-	store, err := config.OpenStore(ctx, cfg.DatabaseURL.Reveal(), cfg.Schema)
+	store, err := config.OpenStore(ctx, cfg.DatabaseURL.Reveal(), cfg.Schema, nil)
 	if err != nil {
 		log.Fatal(err)
 	}

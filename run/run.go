@@ -81,7 +81,7 @@ func New(ctx context.Context, cfg *config.Config, o Options) (*Relays, error) {
 	}
 	r := &Relays{store: o.Store, cfg: cfg, o: o}
 	if r.store == nil {
-		store, err := config.OpenStore(ctx, cfg.DatabaseURL.Reveal(), cfg.Schema)
+		store, err := config.OpenStore(ctx, cfg.DatabaseURL.Reveal(), cfg.Schema, o.Log)
 		if err != nil {
 			return nil, err
 		}

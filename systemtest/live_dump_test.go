@@ -157,7 +157,7 @@ func (b *business) open() {
 	config := filepath.Join(b.t.TempDir(), "penstock.yaml")
 	content := fmt.Sprintf(`
 database_url: %q
-relay: {lease: %s}
+relay: {lease: %s, retry_max: 1s, max_attempts: unlimited}
 subscriptions:
   - {name: stream, outbox: orders, sink: {nats: {url: %q, subject: orders}}}
   - {name: hook, outbox: orders, sink: {webhook: {url: %q, allow_addresses: [127.0.0.1]}}}

@@ -310,7 +310,7 @@ func (w *walk) housekeeping() {
 	w.t.Helper()
 	const other = "keeps_nothing"
 	ctx := w.t.Context()
-	store, err := config.OpenStore(ctx, w.database, "")
+	store, err := config.OpenStore(ctx, w.database, "", nil)
 	check := func(err error) {
 		w.t.Helper()
 		if err != nil {

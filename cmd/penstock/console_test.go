@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"regexp"
 	"slices"
@@ -208,7 +209,7 @@ func TestConsoleOfSeveralDatabases(t *testing.T) {
 	a.Getenv = func(name string) string {
 		return map[string]string{"PENSTOCK_CONSOLE_READ_TOKEN": "secret", "PENSTOCK_CONSOLE_OPERATE_TOKEN": "more"}[name]
 	}
-	a.Open = func(_ context.Context, url, _ string) (penstock.Store, error) {
+	a.Open = func(_ context.Context, url, _ string, _ *slog.Logger) (penstock.Store, error) {
 		if strings.Contains(url, "/a/") {
 			return one.open(), nil
 		}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -46,7 +47,7 @@ func yaml(t *testing.T, content string) (file string) {
 
 func urlDesk(t *testing.T, url string) *desk {
 	open := func() penstock.Store {
-		store, err := config.OpenStore(t.Context(), url, "")
+		store, err := config.OpenStore(t.Context(), url, "", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -92,7 +93,7 @@ func (d *desk) runIn(ctx context.Context, interactive bool, answer string, args 
 func (d *desk) app(stdin io.Reader, stdout, stderr io.Writer) *cli.App {
 	a := cli.New(stdin, stdout, stderr)
 	a.Getenv = func(string) string { return "sqlite:replaced.db" }
-	a.Open = func(context.Context, string, string) (penstock.Store, error) { return d.open(), nil }
+	a.Open = func(context.Context, string, string, *slog.Logger) (penstock.Store, error) { return d.open(), nil }
 	return a
 }
 

@@ -45,7 +45,7 @@ func TestNextCommandsRunWhenPasted(t *testing.T) {
 	for _, verb := range []string{"migrate", "outbox create orders", "publish orders --payload x", "queue create mails", "enqueue mails x", "inbox create billing"} {
 		must(t, given(strings.Fields(verb)...)...)
 	}
-	store, err := config.OpenStore(t.Context(), url, "elsewhere")
+	store, err := config.OpenStore(t.Context(), url, "elsewhere", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

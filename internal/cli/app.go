@@ -20,6 +20,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"slices"
 
@@ -36,7 +37,7 @@ type App struct {
 
 	// What tests replace: the store that a URL opens, whether somebody is there to
 	// ask, and what SIGINT and SIGTERM do.
-	Open        func(ctx context.Context, url, schema string) (penstock.Store, error)
+	Open        func(ctx context.Context, url, schema string, log *slog.Logger) (penstock.Store, error)
 	Interactive bool
 	OnSignals   func(first, second func()) (stop func())
 	answers     *bufio.Reader // of stdin; nil until something was asked

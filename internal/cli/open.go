@@ -31,12 +31,11 @@ func (a *App) OpenStoreAt(ctx context.Context, url string) (penstock.Store, erro
 	if err != nil {
 		return nil, err
 	}
-	slog.SetDefault(log) // where stores write their warnings
 	open := config.OpenStore
 	if a.Open != nil {
 		open = a.Open
 	}
-	store, err := open(ctx, url, schema)
+	store, err := open(ctx, url, schema, log)
 	if err == nil {
 		a.Later(store)
 	}

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"log/slog"
 
 	"go.opentelemetry.io/otel"
 
@@ -11,11 +10,15 @@ import (
 
 // Trace has spans recorded until the verb ends, if OpenTelemetry's variables say where to send them.
 func (a *App) Trace(ctx context.Context) error {
+	log, err := a.Logger()
+	if err != nil {
+		return err
+	}
 	stop, err := otlp.Start(ctx)
 	if err != nil {
 		return Usage(err)
 	}
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { slog.Warn("traces could not be sent", "err", err) }))
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Warn("traces could not be sent", "err", err) }))
 	a.Later(closer(stop))
 	return nil
 }

@@ -72,7 +72,8 @@ type Store struct {
 	// Check reports what is wrong with a URL and schema without opening anything, as a
 	// *penstock.FieldError; nil: there is nothing to check.
 	Check func(url, schema string) error
-	Open  func(ctx context.Context, url, schema string) (penstock.Store, error)
+	// What it warns of goes to the log.
+	Open func(ctx context.Context, url, schema string, log *slog.Logger) (penstock.Store, error)
 	// Place says where the database is, whoever logs in there and however; empty if
 	// that cannot be told.
 	Place func(url string) string

@@ -2,6 +2,7 @@ package portable
 
 import (
 	"context"
+	"log/slog"
 	"strings"
 
 	"github.com/penstock/penstock"
@@ -15,7 +16,7 @@ const prefix = "portable+"
 // Driver is this store for config's list.
 var Driver = driver.Store{
 	Title: "a database in the portable profile", Schemes: []string{prefix + "postgres", prefix + "postgresql"},
-	Open: func(ctx context.Context, url, schema string) (penstock.Store, error) {
+	Open: func(ctx context.Context, url, schema string, _ *slog.Logger) (penstock.Store, error) {
 		store, err := Open(ctx, Plain(url), Options{Schema: schema})
 		if err != nil {
 			return nil, err // not a nil *Store in a non-nil interface

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"log/slog"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/driver"
@@ -11,8 +12,8 @@ import (
 // Driver is this store for config's list.
 var Driver = driver.Store{
 	Title: "PostgreSQL", Usage: "postgres://USER@HOST/DATABASE", Schemes: []string{"postgres", "postgresql"}, Adopts: true,
-	Open: func(ctx context.Context, url, schema string) (penstock.Store, error) {
-		store, err := Open(ctx, url, Options{Schema: schema})
+	Open: func(ctx context.Context, url, schema string, log *slog.Logger) (penstock.Store, error) {
+		store, err := Open(ctx, url, Options{Schema: schema, Log: log})
 		if err != nil {
 			return nil, err // not a nil *Store in a non-nil interface
 		}

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"log/slog"
 	"path/filepath"
 	"strings"
 
@@ -13,8 +14,8 @@ import (
 var Driver = driver.Store{
 	Title: "SQLite", Usage: "sqlite:FILE", Schemes: []string{"sqlite"},
 	Check: check,
-	Open: func(ctx context.Context, url, _ string) (penstock.Store, error) {
-		store, err := Open(ctx, fileOf(url), Options{})
+	Open: func(ctx context.Context, url, _ string, log *slog.Logger) (penstock.Store, error) {
+		store, err := Open(ctx, fileOf(url), Options{Log: log})
 		if err != nil {
 			return nil, err // not a nil *Store in a non-nil interface
 		}

@@ -3,7 +3,6 @@ package sqlite
 import (
 	"context"
 	"database/sql"
-	"log/slog"
 	"time"
 
 	"github.com/penstock/penstock"
@@ -43,7 +42,7 @@ func (s *Store) Forward(ctx context.Context, req penstock.Subscribe, queue strin
 		defer cancel()
 		_ = src.Close(closing) // the lease ends by itself, too
 	}()
-	return forward.Run(ctx, &forwarding{source: src, queue: NewQueue(queue)}, src.req.Lease, slog.With("outbox", req.Outbox, "queue", queue))
+	return forward.Run(ctx, &forwarding{source: src, queue: NewQueue(queue)}, src.req.Lease, s.log.With("outbox", req.Outbox, "queue", queue))
 }
 
 // forwarding is one call of Forward.

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -24,6 +25,9 @@ type Options struct {
 	// process or another, before giving up with ErrBusy. Default 5 s.
 	BusyTimeout time.Duration
 
+	// Log of forwarding; default slog.Default().
+	Log *slog.Logger
+
 	// pragmas for the writing connection, from tests.
 	pragmas []string
 }
@@ -33,6 +37,7 @@ type Options struct {
 type Store struct {
 	path    string
 	busy    time.Duration
+	log     *slog.Logger
 	writer  *sql.DB // one connection
 	readers *sql.DB // query_only
 
@@ -57,7 +62,10 @@ func Open(ctx context.Context, path string, o Options) (*Store, error) {
 	if o.BusyTimeout <= 0 {
 		o.BusyTimeout = 5 * time.Second
 	}
-	s := &Store{path: file, busy: o.BusyTimeout, sizes: map[string]measurement{}, ledgers: map[string]ledger{}}
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	s := &Store{path: file, busy: o.BusyTimeout, log: o.Log, sizes: map[string]measurement{}, ledgers: map[string]ledger{}}
 	if s.writer, err = s.open(append(o.pragmas, "busy_timeout(0)", "journal_mode(wal)", "synchronous(full)", "journal_size_limit(67108864)")); err != nil {
 		return nil, err
 	}

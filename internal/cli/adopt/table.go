@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"time"
 
@@ -119,7 +118,11 @@ func Open(ctx context.Context, a *cli.App, of *Subscription) (*Table, error) {
 	if database := config.NoTables(url); database != "" {
 		return nil, cli.Usage(errors.New("tables are adopted in PostgreSQL, and this database is " + database))
 	}
-	table, err := adopt.Open(ctx, adopt.Options{URL: url, Schema: schema, Subscription: of.Name, Config: of.Config, Log: slog.Default()})
+	log, err := a.Logger()
+	if err != nil {
+		return nil, err
+	}
+	table, err := adopt.Open(ctx, adopt.Options{URL: url, Schema: schema, Subscription: of.Name, Config: of.Config, Log: log})
 	if err != nil {
 		return nil, cli.Usage(fmt.Errorf("subscription %q: %w", of.Name, err))
 	}
@@ -216,7 +219,11 @@ func dropRemembered(ctx context.Context, a *cli.App, name string, leave cli.Cons
 		return err
 	}
 	a.Stderr.Hide(url)
-	o := adopt.Options{URL: url, Schema: schema, Subscription: name, Log: slog.Default()}
+	log, err := a.Logger()
+	if err != nil {
+		return err
+	}
+	o := adopt.Options{URL: url, Schema: schema, Subscription: name, Log: log}
 	if config.NoTables(url) == "" {
 		all, err := adopt.Subscriptions(ctx, o)
 		if err != nil {

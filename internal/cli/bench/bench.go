@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -76,7 +75,6 @@ func runBench[R any](a *cli.App, cmd *cobra.Command, f benchFlags, table func(io
 	if err != nil {
 		return err
 	}
-	slog.SetDefault(log)
 	url, schema, err := a.GivenDatabase()
 	if err != nil {
 		return err
@@ -105,7 +103,7 @@ func runBench[R any](a *cli.App, cmd *cobra.Command, f benchFlags, table func(io
 	if private {
 		schema = "penstock_" + name
 	}
-	store, err := config.OpenStore(ctx, url, schema)
+	store, err := config.OpenStore(ctx, url, schema, log)
 	if err != nil {
 		return err
 	}

@@ -122,7 +122,6 @@ func run(a *cli.App, cmd *cobra.Command, f demoFlags) error {
 	if err != nil {
 		return err
 	}
-	slog.SetDefault(log)
 	a.Stderr.Hide(databaseURL)
 
 	out := a.Stdout

@@ -4,7 +4,6 @@ package relay
 import (
 	"context"
 	"encoding"
-	"log/slog"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -161,7 +160,6 @@ func relay(ctx context.Context, a *cli.App, f *relayFlags) error {
 	if err != nil {
 		return err
 	}
-	slog.SetDefault(log) // where stores write their warnings
 	defer cli.WarnOfDifferences(ctx, store, "", log)()
 	o := run.Options{Store: store, Holder: f.holder, Log: log}
 	if cfg.Console.Listen != "" { // which shows latencies

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"runtime"
 	"strings"
@@ -201,8 +200,11 @@ func runWorkers(ctx context.Context, a *cli.App, cfg *config.Config, f *workFlag
 	if err := a.Trace(ctx); err != nil {
 		return err
 	}
-	log := slog.Default() // OpenWith has set it
-	only := ""            // the one queue whose functions and status matter
+	log, err := a.Logger()
+	if err != nil {
+		return err
+	}
+	only := "" // the one queue whose functions and status matter
 	if len(cfg.Workers) == 1 {
 		only = cfg.Workers[0].Queue
 	}
