@@ -35,6 +35,20 @@ func RequirePublished(t testing.TB, tx postgres.PgxQuery, outbox, topic, key str
 	return m
 }
 
+// Advance has a queue of PostgreSQL believe that so much time has passed: what is delayed, snoozed or retried until then is due, leases that end until then
+// have ended, and schedules run. Within a transaction it holds others up until its end. It needs the rights of the schema's owner.
+func Advance(t testing.TB, db postgres.PgxQuery, queue string, by time.Duration) {
+	t.Helper()
+	rows, err := db.Query(t.Context(), "select "+pgx.Identifier{postgres.DefaultSchema, "advance_queue"}.Sanitize()+"($1, $2)", queue, by)
+	if err == nil {
+		rows.Close()
+		err = rows.Err()
+	}
+	if err != nil {
+		t.Fatalf("advancing the queue %q: %v", queue, err)
+	}
+}
+
 // RunOne claims the next job of a queue, runs h on it as work.Run does, and says how that ended. It fails the test if there is no
 // job to run now.
 func RunOne(t testing.TB, q penstock.Queue, h work.Handler) (job penstock.Job, how work.End) {

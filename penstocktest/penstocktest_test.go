@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -92,6 +93,39 @@ func TestRequirePublished(t *testing.T) {
 	must(t, tx.Rollback(t.Context()))
 	if said := failing(t, func(t testing.TB) { penstocktest.RequirePublished(t, conn, "orders", "placed", "ann") }); said == "" {
 		t.Error("what was rolled back is found")
+	}
+}
+
+func TestAdvance(t *testing.T) {
+	url := postgrestest.Database(t)
+	store, err := postgres.Open(t.Context(), url, postgres.Options{})
+	must(t, err)
+	defer func() { _ = store.Close() }()
+	must(t, store.CreateQueue(t.Context(), "mails", penstock.FIFO))
+	q := store.Queue("mails")
+	_, err = q.Enqueue(t.Context(), penstock.NewJob{Payload: []byte("later"), NotBefore: time.Now().Add(time.Hour)}, penstock.NewJob{Payload: []byte("leased")})
+	must(t, err)
+	if jobs, err := q.Claim(t.Context(), penstock.Claim{Jobs: 9, Lease: 30 * time.Minute}); err != nil || len(jobs) != 1 {
+		t.Fatalf("claimed %v, %v, want the one that is not delayed", jobs, err)
+	}
+	conn := postgrestest.On(t, url).Connect()
+	for _, c := range []struct {
+		by   time.Duration
+		want string
+	}{{29 * time.Minute, ""}, {2 * time.Minute, "leased"}, {28 * time.Minute, ""}, {2 * time.Minute, "later"}} {
+		penstocktest.Advance(t, conn, "mails", c.by)
+		jobs, err := q.Claim(t.Context(), penstock.Claim{Jobs: 9, Lease: 10 * time.Hour})
+		must(t, err)
+		got := ""
+		for _, j := range jobs {
+			got += string(j.Payload)
+		}
+		if got != c.want {
+			t.Errorf("after %s more the jobs are %q, want %q", c.by, got, c.want)
+		}
+	}
+	if said := failing(t, func(t testing.TB) { penstocktest.Advance(t, conn, "nothing", time.Hour) }); !strings.Contains(said, "there is no queue") {
+		t.Errorf("a queue that is not there: %q", said)
 	}
 }
 

@@ -1,5 +1,5 @@
 // Helpers for the tests of whoever uses Penstock.
-import { executor, type Queryable, type Value } from './database.js'
+import { executor, type Queryable } from './database.js'
 import { Queue, isOutcome, type Job } from './job.js'
 import { interval, quoted } from './values.js'
 import { run, type End, type Handler } from './work.js'
@@ -56,18 +56,9 @@ export async function runJob(db: Queryable, name: string, handler: Handler, { sc
 }
 
 /**
- * Has a queue believe that so many milliseconds have passed: delayed jobs come due, leases end, schedules run. The
- * server's own clock stays, and so do deduplication windows. For the owner of the schema, in tests only.
+ * Has a queue believe that so many milliseconds have passed: delayed jobs come due, leases end, schedules run. The server's own clock stays, and so do
+ * deduplication windows. In a transaction it holds others up until its end. For the owner of the schema.
  */
 export async function advance(db: Queryable, queue: string, ms: number, schema = 'penstock'): Promise<void> {
-  const own = quoted(schema)
-  const statements: [string, ...Value[]][] = [
-    [`with q as (select id from ${own}._queue where name = $1::text),
-      l as (update ${own}._lease set lease_until = lease_until - $2::text::interval where queue = (select id from q)),
-      d as (update ${own}._scheduled set due = due - $3::text::interval where queue = (select id from q) and due < 'infinity'),
-      s as (update ${own}._schedule set next = next - $4::text::interval where queue = (select id from q))
-      select setval(format('%I.%I', $5::text, $6::text)::regclass, 0)::text`, queue, interval(ms), interval(ms), interval(ms), schema, `_${queue}.maintained`],
-    [`select ${own}.maintain_queue($1::text)::text`, queue],
-  ]
-  for (const [text, ...values] of statements) await executor(db)(text, values)
+  await executor(db)(`select ${quoted(schema)}.advance_queue($1::text, $2::text::interval)::text`, [queue, interval(ms)])
 }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -58,20 +57,6 @@ def run_one(tx: Transaction, queue: str, handler: Callable[[Job], object], *, gr
 
 
 def advance(tx: Transaction, queue: str, seconds: float, *, schema: str = "penstock") -> None:
-    """Has that time pass for a queue at once: what is delayed, snoozed or retried until then is due now, and leases that end until then have ended. Each
-    statement has to be a transaction of its own (autocommit), because a queue's housekeeping is; the role has to own the schema. The server's clock stays."""
-    of = f"queue = (select id from {quoted(schema)}._queue where name = cast($2 as text))"
-    for table, column in (("_scheduled", "due"), ("_lease", "lease_until")):
-        execute(
-            tx,
-            f"update {quoted(schema)}.{table} set {column} = greatest({column} - cast(cast($1 as text) as interval), clock_timestamp()) where {of}"
-            f" and {column} <> 'infinity'",
-            [f"{seconds} s", queue],
-        )
-    end = time.monotonic() + 30
-    late = f"select exists (select from {quoted(schema)}._scheduled where {of.replace('$2', '$1')} and due <= clock_timestamp())"
-    while True:
-        run(tx, Postgres(schema).maintain(queue))  # does nothing where another one was a moment ago
-        if not execute(tx, late, [queue])[0][0] or time.monotonic() > end:
-            return
-        time.sleep(0.02)
+    """Has that time pass for a queue at once: what is delayed, snoozed or retried until then is due, leases that end until then have ended, schedules run.
+    In a transaction it holds others up until its end; the role has to own the schema. The server's clock stays."""
+    execute(tx, f"select {quoted(schema)}.advance_queue(cast($1 as text), cast(cast($2 as text) as interval))", [queue, f"{seconds:.6f} s"])

@@ -276,3 +276,20 @@ begin
         perform pg_advisory_unlock(1885695597, flags::oid::int);
     end if;
 end $$;
+
+-- advance_queue is for tests: a queue believes that so much time has passed. What waits until then is due, leases that end until then have
+-- ended, and schedules run. The server's clock and dedup windows stay. Only the owner of the schema may. Error: 42P01.
+create or replace function advance_queue(name text, by interval) returns void
+language plpgsql volatile set search_path from current as $$
+declare
+    q   constant int := (select x.id from _queue x where x.name = advance_queue.name);
+    now constant timestamptz := clock_timestamp();
+begin
+    if q is not null then
+        update _lease l set lease_until = greatest(l.lease_until - by, now) where l.queue = q and l.lease_until < 'infinity';
+        update _scheduled d set due = greatest(d.due - by, now) where d.queue = q and d.due < 'infinity';
+        update _schedule s set next = s.next - by where s.queue = q;
+        perform setval(_q(format('_%s.maintained', name))::regclass, 0);
+    end if;
+    perform maintain_queue(name);
+end $$;

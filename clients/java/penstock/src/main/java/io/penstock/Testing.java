@@ -41,18 +41,10 @@ public final class Testing {
     }
 
     /**
-     * Has that time pass for a queue at once: what is delayed, snoozed or retried until then is due now, and leases that end until then have ended.
-     * Not within a transaction, because a queue's housekeeping is one of its own; the role has to own the schema. The server's clock stays.
+     * Has that time pass for a queue at once: what is delayed, snoozed or retried until then is due, leases that end until then have ended, and
+     * schedules run. In a transaction it holds others up until its end; the role has to own the schema. The server's clock stays.
      */
     public static void advance(Penstock penstock, String queue, Duration time) {
-        String of = "queue = (select id from " + penstock.quotedSchema() + "._queue where name = cast(? as text))";
-        List.of(List.of("_scheduled", "due"), List.of("_lease", "lease_until")).forEach(c -> penstock.rows("update " + penstock.quotedSchema() + "." + c.get(0)
-            + " set " + c.get(1) + " = greatest(" + c.get(1) + " - cast(cast(? as text) as interval), clock_timestamp()) where " + of + " and " + c.get(1) + " <> 'infinity'",
-            Values.interval(time), queue));
-        long end = System.nanoTime() + Duration.ofSeconds(30).toNanos();
-        do { // housekeeping does nothing where another one was a moment ago
-            penstock.queue(queue).maintain();
-        } while ((Boolean) penstock.rows("select exists (select from " + penstock.quotedSchema() + "._scheduled where " + of + " and due <= clock_timestamp())", queue).get(0)[0]
-            && System.nanoTime() - end < 0);
+        penstock.rows("select " + penstock.quotedSchema() + ".advance_queue(cast(? as text), cast(cast(? as text) as interval))", queue, Values.interval(time));
     }
 }
