@@ -10,6 +10,7 @@ import io.penstock.Outcome;
 import io.penstock.Penstock;
 import io.penstock.WorkOptions;
 import java.io.BufferedReader;
+import java.io.IOException;
 import java.net.URI;
 import java.sql.Connection;
 import java.sql.DriverManager;
@@ -17,9 +18,12 @@ import java.time.Duration;
 import java.time.Instant;
 import java.util.ArrayList;
 import java.util.Collections;
+import java.util.LinkedHashMap;
 import java.util.List;
+import java.util.Map;
 import java.util.UUID;
 import java.util.function.Consumer;
+import java.util.stream.Collectors;
 import javax.sql.DataSource;
 
 /** What each queue does with the same jobs: enqueued in batches, drained by four processes, a steady rate, and rounds beside a pinned snapshot. */
@@ -167,22 +171,28 @@ class Bench {
             workers.add(process);
             BufferedReader said = process.inputReader();
             said.readLine(); // it is ready
-            new Thread(() -> said.lines().forEach(line -> {
-                synchronized (waits) {
-                    for (String wait : line.split(" ")) {
-                        waits.add(Long.parseLong(wait));
+            new Thread(() -> {
+                try {
+                    for (String line = said.readLine(); line != null; line = said.readLine()) {
+                        synchronized (waits) {
+                            for (String wait : line.split(" ")) {
+                                waits.add(Long.parseLong(wait));
+                            }
+                            waits.notifyAll();
+                        }
                     }
-                    waits.notifyAll();
+                } catch (IOException e) { // it was ended
                 }
-            })).start();
+            }).start();
         }
         return workers;
     }
 
-    static List<Long> come(int n) throws InterruptedException {
+    static List<Long> come(int n, long most) throws InterruptedException {
+        long begin = System.nanoTime();
         synchronized (waits) {
-            while (waits.size() < n) {
-                waits.wait();
+            for (long left = most; waits.size() < n && left > 0; left = most - (System.nanoTime() - begin)) {
+                waits.wait(left / 1_000_000 + 1);
             }
             List<Long> all = new ArrayList<>(waits);
             waits.clear();
@@ -196,9 +206,7 @@ class Bench {
         }
     }
 
-    record Figures(long enqueue, long drain, double p50, double p99, double flat) {}
-
-    static Figures measure(String name, int jobs, int rate, int seconds, int pinned) throws Exception {
+    static Map<String, Double> measure(String name, String part, int jobs, int rate, int seconds, int pinned, long most) throws Exception {
         URI server = URI.create(System.getenv("PENSTOCK_TEST_POSTGRES"));
         String database = "bench_" + ProcessHandle.current().pid() + "_" + name.replace('-', '_');
         String url = new URI(server.getScheme(), server.getUserInfo(), server.getHost(), server.getPort(), "/" + database, server.getQuery(), null).toString();
@@ -207,9 +215,13 @@ class Bench {
             List<Process> workers = List.of();
             try (HikariDataSource pool = makePool(name, url)) {
                 Consumer<List<String>> enqueue = side(name).enqueuer(pool);
+                boolean drains = part.equals("all") || part.equals("drain");
+                if (!drains) {
+                    jobs = ROUND; // to begin with
+                }
                 long begin = System.nanoTime();
                 put(enqueue, jobs);
-                long enqueued = Math.round(jobs * 1e9 / (System.nanoTime() - begin));
+                long enqueueing = System.nanoTime() - begin;
 
                 workers = start(name, url);
                 begin = System.nanoTime();
@@ -217,12 +229,24 @@ class Bench {
                     worker.getOutputStream().write('\n');
                     worker.getOutputStream().flush();
                 }
-                come(jobs);
-                long drained = Math.round(jobs * 1e9 / (System.nanoTime() - begin));
+                int came = come(jobs, most).size();
+                double draining = (System.nanoTime() - begin) * (double) jobs / came; // of all, if it takes longer than most
 
-                List<Long> steady = steady(enqueue, rate, seconds);
-                double flat = flat(enqueue, url, pinned);
-                return new Figures(enqueued, drained, steady.get(steady.size() / 2) / 1e3, steady.get(steady.size() * 99 / 100) / 1e3, flat);
+                Map<String, Double> told = new LinkedHashMap<>();
+                if (drains) {
+                    told.put("enqueue_per_second", jobs * 1e9 / enqueueing);
+                    told.put("drain_per_second", jobs * 1e9 / draining);
+                    told.put("both_per_second", jobs * 1e9 / (enqueueing + draining));
+                }
+                if (part.equals("all") || part.equals("steady")) {
+                    List<Long> steady = steady(enqueue, rate, seconds);
+                    told.put("p50_ms", steady.get(steady.size() / 2) / 1e3);
+                    told.put("p99_ms", steady.get(steady.size() * 99 / 100) / 1e3);
+                }
+                if (part.equals("all") || part.equals("pinned")) {
+                    told.put("flat", flat(enqueue, url, pinned));
+                }
+                return told;
             } finally {
                 for (Process worker : workers) {
                     worker.destroy();
@@ -250,7 +274,7 @@ class Bench {
             }
             put(enqueue, 1);
         }
-        List<Long> all = come(rate * seconds);
+        List<Long> all = come(rate * seconds, Long.MAX_VALUE);
         Collections.sort(all);
         return all;
     }
@@ -266,7 +290,7 @@ class Bench {
             while (System.nanoTime() < end) {
                 long begin = System.nanoTime();
                 put(enqueue, ROUND);
-                come(ROUND);
+                come(ROUND, Long.MAX_VALUE);
                 took.add(System.nanoTime() - begin);
             }
         }
@@ -278,8 +302,9 @@ class Bench {
         return some.stream().sorted().toList().get(some.size() / 2);
     }
 
-    static String json(Figures f) {
-        return "{\"enqueue_per_second\":%d,\"drain_per_second\":%d,\"p50_ms\":%.1f,\"p99_ms\":%.1f,\"flat\":%.2f}".formatted(f.enqueue, f.drain, f.p50, f.p99, f.flat);
+    static String json(Map<String, Double> figures) {
+        return figures.entrySet().stream().map(f -> "\"%s\":%s".formatted(f.getKey(), f.getKey().endsWith("second") ? Math.round(f.getValue()) : "%.2f".formatted(f.getValue())))
+            .collect(Collectors.joining(",", "{", "}"));
     }
 
     public static void main(String[] args) throws Exception {
@@ -287,16 +312,44 @@ class Bench {
             worker(args[1], args[2]);
             return;
         }
-        boolean quick = args.length == 1 && args[0].equals("--quick");
-        if (args.length > 0 && !quick) {
-            throw new IllegalArgumentException("usage: bench.sh [--quick]");
+        List<String> given = new ArrayList<>(List.of(args));
+        boolean quick = given.remove("--quick");
+        String part = option(given, "--part", "all", "drain", "steady", "pinned");
+        String only = option(given, "--only", "both", "penstock", "db-scheduler");
+        long most = Long.MAX_VALUE;
+        if (given.size() == 2 && given.get(0).equals("--most")) {
+            most = Long.parseLong(given.get(1)) * 1_000_000_000;
+            given.clear();
+        }
+        if (!given.isEmpty()) {
+            throw new IllegalArgumentException("usage: bench.sh [--quick] [--part all|drain|steady|pinned] [--only penstock|db-scheduler] [--most SECONDS]");
         }
         int jobs = quick ? 5_000 : 100_000, rate = 500, seconds = quick ? 5 : 30, pinned = quick ? 5 : 300;
-        Figures own = measure("penstock", jobs, rate, seconds, pinned);
-        Figures other = measure("db-scheduler", jobs, rate, seconds, pinned);
-        System.out.printf("{\"language\":\"java\",\"jobs\":%d,\"workers\":%d,\"rate\":%d,\"pinned_seconds\":%d,\"penstock\":%s,\"db-scheduler\":%s,"
-            + "\"enqueue_ratio\":%.2f,\"drain_ratio\":%.2f}%n", jobs, WORKERS, rate, pinned, json(own), json(other),
-            (double) own.enqueue / other.enqueue, (double) own.drain / other.drain);
+        Map<String, Map<String, Double>> of = new LinkedHashMap<>();
+        for (String name : List.of("penstock", "db-scheduler")) {
+            if (only.equals("both") || only.equals(name)) {
+                of.put(name, measure(name, part, jobs, rate, seconds, pinned, most));
+            }
+        }
+        Map<String, Double> ratios = new LinkedHashMap<>();
+        for (String what : List.of("enqueue", "drain", "both")) {
+            if (of.size() == 2 && of.get("penstock").get(what + "_per_second") != null) {
+                ratios.put(what + "_ratio", of.get("penstock").get(what + "_per_second") / of.get("db-scheduler").get(what + "_per_second"));
+            }
+        }
+        String told = of.entrySet().stream().map(e -> ",\"%s\":%s".formatted(e.getKey(), json(e.getValue()))).collect(Collectors.joining());
+        System.out.printf("{\"language\":\"java\",\"part\":\"%s\",\"jobs\":%d,\"workers\":%d,\"rate\":%d,\"pinned_seconds\":%d%s%s}%n", part, jobs, WORKERS, rate, pinned, told,
+            ratios.isEmpty() ? "" : "," + json(ratios).replaceAll("[{}]", ""));
         System.exit(0);
+    }
+
+    /** The value behind a name, the first of those that there are without one. */
+    static String option(List<String> given, String name, String... values) {
+        int at = given.indexOf(name);
+        if (at < 0 || at + 1 == given.size() || !List.of(values).contains(given.get(at + 1))) {
+            return values[0];
+        }
+        given.remove(at);
+        return given.remove(at);
     }
 }

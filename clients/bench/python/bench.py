@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 import os
@@ -129,9 +130,9 @@ class Workers:
                 self.waits.extend(map(int, line.split()))
                 self.more.notify_all()
 
-    def come(self, n: int) -> list[int]:
+    def come(self, n: int, most: float | None = None) -> list[int]:
         with self.more:
-            self.more.wait_for(lambda: len(self.waits) >= n)
+            self.more.wait_for(lambda: len(self.waits) >= n, most)
             waits, self.waits = self.waits, []
             return waits
 
@@ -188,36 +189,49 @@ def flat(enqueue: Callable[[list[str]], None], workers: Workers, url: str, secon
     return statistics.median(took[-fifth:]) / statistics.median(took[:fifth])
 
 
-def measure(of: Any, jobs: int, seconds: int, pinned: int) -> dict[str, float]:
+def measure(of: Any, part: str, jobs: int, seconds: int, pinned: int, most: float | None) -> dict[str, float]:
+    told: dict[str, float] = {}
     with database(of) as url, of.enqueuer(url) as enqueue:
+        if part != "all" and part != "drain":
+            jobs = ROUND  # to begin with
         start = time.monotonic()
         put(enqueue, jobs)
-        enqueued = jobs / (time.monotonic() - start)
+        enqueueing = time.monotonic() - start
         workers = Workers(of, url)
         try:
             start = time.monotonic()
             workers.begin()
-            workers.come(jobs)
-            drained = jobs / (time.monotonic() - start)
-            waits = steady(enqueue, workers, seconds)
-            p50, p99 = (waits[len(waits) * p // 100] / 1000 for p in (50, 99))
-            ratio = flat(enqueue, workers, url, pinned)
+            came = len(workers.come(jobs, most))
+            draining = (time.monotonic() - start) * jobs / came  # of all, if it takes longer than most
+            if part in ("all", "drain"):
+                told.update(enqueue_per_second=round(jobs / enqueueing), drain_per_second=round(jobs / draining), both_per_second=round(jobs / (enqueueing + draining)))
+            if part in ("all", "steady"):
+                waits = steady(enqueue, workers, seconds)
+                told.update(p50_ms=round(waits[len(waits) // 2] / 1000, 1), p99_ms=round(waits[len(waits) * 99 // 100] / 1000, 1))
+            if part in ("all", "pinned"):
+                told.update(flat=round(flat(enqueue, workers, url, pinned), 2))
         finally:
             workers.end()
-    return {"enqueue_per_second": round(enqueued), "drain_per_second": round(drained), "p50_ms": round(p50, 1), "p99_ms": round(p99, 1), "flat": round(ratio, 2)}
+    return told
 
 
 def main() -> None:
     if sys.argv[1:2] == ["--work"]:
         worker(BOTH[sys.argv[2]](), sys.argv[3])
         return
-    if sys.argv[1:] not in ([], ["--quick"]):
-        sys.exit("usage: bench.sh [--quick]")
-    jobs, seconds, pinned = (5_000, 5, 5) if sys.argv[1:] else (100_000, 30, 300)
-    of = {name: measure(make(), jobs, seconds, pinned) for name, make in BOTH.items()}
-    own, other = of.values()
-    ratios = {f"{what}_ratio": round(own[f"{what}_per_second"] / other[f"{what}_per_second"], 2) for what in ("enqueue", "drain")}
-    print(json.dumps({"language": "python", "jobs": jobs, "workers": WORKERS, "rate": RATE, "pinned_seconds": pinned, **of, **ratios}))
+    options = argparse.ArgumentParser(prog="bench.sh", description="Penstock's client beside procrastinate; prints one JSON line.")
+    options.add_argument("--quick", action="store_true", help="5,000 jobs and 5 seconds in the place of 100,000, 30 seconds, and 5 minutes with a pinned snapshot")
+    options.add_argument("--part", choices=("all", "drain", "steady", "pinned"), default="all")
+    options.add_argument("--only", choices=BOTH, help="one of the two")
+    options.add_argument("--most", type=float, help="seconds after which draining has been seen enough of; for --part drain")
+    given = options.parse_args()
+    jobs, seconds, pinned = (5_000, 5, 5) if given.quick else (100_000, 30, 300)
+    of = {name: measure(make(), given.part, jobs, seconds, pinned, given.most) for name, make in BOTH.items() if given.only in (None, name)}
+    ratios = {}
+    if len(of) == 2 and given.part in ("all", "drain"):
+        own, other = of.values()
+        ratios = {f"{what}_ratio": round(own[f"{what}_per_second"] / other[f"{what}_per_second"], 2) for what in ("enqueue", "drain", "both")}
+    print(json.dumps({"language": "python", "part": given.part, "jobs": jobs, "workers": WORKERS, "rate": RATE, "pinned_seconds": pinned, **of, **ratios}))
 
 
 if __name__ == "__main__":

@@ -61,8 +61,8 @@ const queues = {
     },
     async worker(url, handler, concurrency) {
       const boss = await this.started(url)
-      // As quick as it goes: its shortest interval.
-      await boss.work('bench', { batchSize: concurrency * 10, pollingIntervalSeconds: 0.5 }, async jobs => { for (const job of jobs) await handler(job.data) })
+      // As quick as it goes: its shortest interval, and more at a time than the others take.
+      await boss.work('bench', { batchSize: concurrency * 100, pollingIntervalSeconds: 0.5 }, async jobs => { for (const job of jobs) await handler(job.data) })
       return () => boss.stop({ graceful: true })
     },
   },
@@ -82,16 +82,19 @@ if (process.argv[2] === 'worker') {
   clearInterval(timer)
   process.disconnect()
 } else {
-  const { values: { quick } } = parseArgs({ options: { quick: { type: 'boolean' } } })
-  const load = { jobs: quick ? 5_000 : 100_000, rate: 500, seconds: quick ? 5 : 30, pinned: quick ? 5 : 300, round: 2_000 }
+  const { values: { quick, part, only, most } } = parseArgs({ options: { quick: { type: 'boolean' }, part: { type: 'string', default: 'all' }, only: { type: 'string' }, most: { type: 'string', default: 'Infinity' } } })
+  if (!['all', 'drain', 'steady', 'pinned'].includes(part) || !(only === undefined || only in queues)) throw new Error('usage: bench.sh [--quick] [--part all|drain|steady|pinned] [--only QUEUE] [--most SECONDS]')
+  const load = { part, most: Number(most) * 1000, jobs: quick ? 5_000 : 100_000, rate: 500, seconds: quick ? 5 : 30, pinned: quick ? 5 : 300, round: 2_000 }
   const of = {}
-  for (const [name, queue] of Object.entries(queues)) of[name] = await measure(name, queue, load)
+  for (const [name, queue] of Object.entries(queues)) if (only === undefined || only === name) of[name] = await measure(name, queue, load)
   const ratios = figure => Object.fromEntries(Object.keys(of).slice(1).map(other => [other, Number((of.penstock[figure] / of[other][figure]).toFixed(2))]))
-  console.log(JSON.stringify({ language: 'typescript', jobs: load.jobs, workers: 4, rate: load.rate, pinned_seconds: load.pinned, ...of,
-    enqueue_ratio: ratios('enqueue_per_second'), drain_ratio: ratios('drain_per_second') }))
+  console.log(JSON.stringify({ language: 'typescript', part, jobs: load.jobs, workers: 4, rate: load.rate, pinned_seconds: load.pinned, ...of,
+    ...!only && ['all', 'drain'].includes(part) && Object.fromEntries(['enqueue', 'drain', 'both'].map(what => [`${what}_ratio`, ratios(`${what}_per_second`)])) }))
 }
 
-async function measure(name, queue, { jobs, rate, seconds, pinned, round }) {
+async function measure(name, queue, { part, most, jobs, rate, seconds, pinned, round }) {
+  const [drains, steady, pins] = ['drain', 'steady', 'pinned'].map(p => part === 'all' || part === p)
+  if (!drains) jobs = round // to begin with
   const server = process.env.PENSTOCK_TEST_POSTGRES
   const admin = new pg.Client(server)
   await admin.connect()
@@ -107,7 +110,7 @@ async function measure(name, queue, { jobs, rate, seconds, pinned, round }) {
     }
     const start = performance.now()
     await enqueue(jobs)
-    told.enqueue_per_second = Math.round(jobs / (performance.now() - start) * 1000)
+    const enqueueing = performance.now() - start
 
     let waits = []
     let arrived = () => {}
@@ -123,40 +126,46 @@ async function measure(name, queue, { jobs, rate, seconds, pinned, round }) {
     })
     const begin = performance.now()
     for (const worker of workers) worker.send('go')
-    await come(jobs)
-    told.drain_per_second = Math.round(jobs / (performance.now() - begin) * 1000)
+    await Promise.race([come(jobs), ...most < Infinity ? [new Promise(resolve => setTimeout(resolve, most))] : []])
+    const draining = (performance.now() - begin) * jobs / waits.length // of all, if it takes longer than most
+    const perSecond = ms => Math.round(jobs / ms * 1000)
+    if (drains) Object.assign(told, { enqueue_per_second: perSecond(enqueueing), drain_per_second: perSecond(draining), both_per_second: perSecond(enqueueing + draining) })
 
     waits = []
-    const n = Math.round(rate * seconds)
-    const first = Date.now()
-    const sent = []
-    for (let i = 0; i < n; i++) {
-      const due = first + i * 1000 / rate
-      if (due > Date.now()) await new Promise(resolve => setTimeout(resolve, due - Date.now()))
-      sent.push(producer.enqueue([{ at: Date.now() }])) // one a call, as services do
+    if (steady) {
+      const n = Math.round(rate * seconds)
+      const first = Date.now()
+      const sent = []
+      for (let i = 0; i < n; i++) {
+        const due = first + i * 1000 / rate
+        if (due > Date.now()) await new Promise(resolve => setTimeout(resolve, due - Date.now()))
+        sent.push(producer.enqueue([{ at: Date.now() }])) // one a call, as services do
+      }
+      await Promise.all(sent)
+      await come(n)
+      waits.sort((a, b) => a - b)
+      Object.assign(told, { p50_ms: waits[Math.floor(n * 0.5)], p99_ms: waits[Math.floor(n * 0.99)] })
     }
-    await Promise.all(sent)
-    await come(n)
-    waits.sort((a, b) => a - b)
-    Object.assign(told, { p50_ms: waits[Math.floor(n * 0.5)], p99_ms: waits[Math.floor(n * 0.99)] })
 
-    const pin = new pg.Client(url)
-    await pin.connect()
-    await pin.query('begin isolation level repeatable read')
-    await pin.query('select count(*) from pg_class')
-    const rounds = []
-    for (const end = performance.now() + pinned * 1000; performance.now() < end;) {
-      waits = []
-      const start = performance.now()
-      await enqueue(round)
-      await come(round)
-      rounds.push(performance.now() - start)
+    if (pins) {
+      const pin = new pg.Client(url)
+      await pin.connect()
+      await pin.query('begin isolation level repeatable read')
+      await pin.query('select count(*) from pg_class')
+      const rounds = []
+      for (const end = performance.now() + pinned * 1000; performance.now() < end;) {
+        waits = []
+        const start = performance.now()
+        await enqueue(round)
+        await come(round)
+        rounds.push(performance.now() - start)
+      }
+      await pin.end()
+      const median = values => values.sort((a, b) => a - b)[values.length >> 1]
+      const fifth = Math.max(Math.floor(rounds.length / 5), 1)
+      const [early, late] = [median(rounds.slice(0, fifth)), median(rounds.slice(-fifth))]
+      told.flat = Number((late / early).toFixed(2))
     }
-    await pin.end()
-    const median = values => values.sort((a, b) => a - b)[values.length >> 1]
-    const fifth = Math.max(Math.floor(rounds.length / 5), 1)
-    const [early, late] = [median(rounds.slice(0, fifth)), median(rounds.slice(-fifth))]
-    told.flat = Number((late / early).toFixed(2))
 
     for (const worker of workers) worker.send('stop')
     await Promise.all(workers.map(worker => worker.exitCode ?? once(worker, 'exit')))
