@@ -6,11 +6,13 @@ import asyncio
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
+from urllib.parse import urlsplit
 
 import asyncpg
 import psycopg
@@ -215,6 +217,70 @@ def test_a_lost_lease_aborts(start: Run, db: psycopg.Connection, queue: str) -> 
     db.execute("select penstock.cancel(%s, %s)", [queue, [made.id]])
     until(lambda: causes == ["lease_lost"])
     until(lambda: running.words(made.id) == ["lost"])
+
+
+RESCUE = """
+import sys, psycopg
+with psycopg.connect(sys.argv[1], autocommit=True) as conn:
+    while not (row := conn.execute("select lease from penstock.claim(%s)", [sys.argv[2]]).fetchone()):
+        conn.execute("select penstock.maintain_queue(%s)", [sys.argv[2]])
+    conn.execute("select penstock.ack(%s, %s)", [sys.argv[2], row[0]])
+"""
+
+
+def test_a_coroutine_that_blocks_the_loop(url: str, db: psycopg.Connection, queue: str) -> None:
+    """Beyond its lease another process does the job; the end that comes late is refused, and the worker goes on."""
+    ended: list[tuple[str, str]] = []
+
+    async def handler(job: penstock.Job) -> None:
+        if job.text == "held up":
+            subprocess.run([sys.executable, "-c", RESCUE, url, queue], check=True)
+            penstock.enqueue(db, queue, "next")
+        else:
+            worker.stop()
+
+    penstock.enqueue(db, queue, "held up")
+    worker = aio.Worker(url, queue, handler, Options(lease=0.5, observe=lambda word, job, _: ended.append((job.text, word))))
+    asyncio.run(worker.run())
+    assert ended == [("held up", "lost"), ("next", "done")]
+    assert status(db, queue) == (0, 0, 0, 0, 0)
+
+
+def test_a_call_that_hangs_is_given_up(start: Run, url: str, db: psycopg.Connection, queue: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first connection's answers stop coming, without an end of the connection; the worker makes another one."""
+    monkeypatch.setattr("penstock.aio.CALL_TIMEOUT", 1.0)
+    monkeypatch.setattr("penstock._worker.CALL_TIMEOUT", 1.0)
+    server, held = urlsplit(url), threading.Event()
+
+    def forward(source: socket.socket, to: socket.socket, first: bool) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(1 << 16):
+                if first and held.is_set():
+                    threading.Event().wait(60)
+                to.sendall(data)
+
+    def accept() -> None:
+        for n in range(100):
+            with contextlib.suppress(OSError):
+                near, _ = listener.accept()
+                far = socket.create_connection((server.hostname, server.port or 5432))
+                for pair in ((near, far, False), (far, near, n == 0)):
+                    threading.Thread(target=forward, args=pair, daemon=True).start()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=accept, daemon=True).start()
+        port = listener.getsockname()[1]
+        through = server._replace(netloc=server.netloc.replace(f":{server.port}", f":{port}")).geturl()
+        running = start(queue, lambda job: None, db=through)
+        first = penstock.enqueue(db, queue, "x")
+        until(lambda: running.words(first.id) == ["done"])
+        held.set()
+        second = penstock.enqueue(db, queue, "y")
+        db.execute("select penstock.maintain_queue(%s)", [queue])
+        until(lambda: bool(running.words(second.id)) or status(db, queue)[1] == 1)
+        third = penstock.enqueue(db, queue, "z")
+        until(lambda: running.words(third.id) == ["done"])
+        running.join()
 
 
 def test_stop_gives_back_and_drains(start: Run, db: psycopg.Connection, queue: str) -> None:

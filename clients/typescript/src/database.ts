@@ -1,3 +1,5 @@
+import { createHash } from 'node:crypto'
+
 // The seam to every driver: execute(text, values). All parameters and all columns are text, which each of them
 // sends and returns alike whatever it was told about types; the casts are in the statements.
 
@@ -56,7 +58,7 @@ const kinds: [kind: string, is: (db: any) => boolean, execute: (db: any) => Exec
     db => async (text, values) => rowsOf(await db.raw(...questionMarks(text, values))),
     (db, fn) => db.transaction(fn)],
   ['pg', db => typeof db.query === 'function',
-    db => async (text, values) => rowsOf(await db.query(text, values)),
+    db => typeof db.totalCount === 'number' ? prepared(db) : async (text, values) => rowsOf(await db.query(text, values)),
     beginPg],
 ]
 
@@ -91,6 +93,30 @@ async function beginPg(pool: any, fn: Callback<any>) {
     throw err
   }
   client.release()
+}
+
+const unprepared = new WeakSet<object>() // pools behind a pooler that does not keep statements
+const names = new Map<string, string>()
+
+/** nameOf is the same for the same text in every process: under a pooler, one that exists is the right one. Not endlessly many, as outboxes may be. */
+function nameOf(text: string): string | undefined {
+  if (!names.has(text) && names.size < 200) names.set(text, `penstock_${createHash('sha256').update(text).digest('hex').slice(0, 32)}`)
+  return names.get(text)
+}
+
+/** prepared has the connections of a pg.Pool keep the statements that they run. Not in a transaction of the caller's: it would be lost where a pooler keeps none. */
+function prepared(pool: any): Execute {
+  return async (text, values) => {
+    const name = unprepared.has(pool) ? undefined : nameOf(text)
+    if (!name) return rowsOf(await pool.query(text, values))
+    try {
+      return rowsOf(await pool.query({ name, text, values }))
+    } catch (err) {
+      if (!['26000', '42P05'].includes(sqlState(err) ?? '')) throw err
+      unprepared.add(pool) // there is no such statement, or already one: nothing has run
+      return rowsOf(await pool.query(text, values))
+    }
+  }
 }
 
 const rowsOf = (result: any) => columns(Array.isArray(result) ? result : result.rows)

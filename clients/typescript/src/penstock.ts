@@ -1,7 +1,7 @@
 import { Writer, type WriterOptions } from './writer.js'
-import { begin, executor, sqlState, type Queryable, type Tx } from './database.js'
+import { begin, executor, sqlState, type Queryable, type Tx, type Value } from './database.js'
 import { Queue, isOutcome, type Job } from './job.js'
-import { arrays, jobRow, messageRow, quoted, FieldError, type Message, type NewJob } from './values.js'
+import { arrays, jobArrays, jobRow, messageRow, quoted, FieldError, type Message, type NewJob } from './values.js'
 import { run, type Handler, type Verdict, type WorkOptions } from './work.js'
 
 /** The version of the schema that this client is written for. */
@@ -57,8 +57,9 @@ export class Penstock {
   /** Enqueues jobs with one statement, and says what became of each, in their order. */
   async enqueueMany(tx: Queryable, queue: string, jobs: readonly NewJob[]): Promise<Enqueued[]> {
     if (!jobs.length) return []
-    const rows = await explained(executor(tx)(callOf(this.#schema, 1), [queue, ...arrays(all(jobs, jobRow))]))
-    return rows.map(([id, deduplicated]) => ({ id: BigInt(id!), deduplicated: deduplicated === 'true' }))
+    const columns = jobArrays(all(jobs, jobRow))
+    const [row] = await explained(executor(tx)(callOf(this.#schema, 1, columns), [queue, ...columns]))
+    return enqueuedOf(row!)
   }
 
   /** A memory of what a consumer has received. */
@@ -121,11 +122,17 @@ export const insertInto = (schema: string, outbox: string, n: number) => {
   return `insert into ${schema}.${quoted(outbox)} (id, key, topic, headers, payload) select * from unnest(${columns.join()})`
 }
 
-/** callOf is the statement that enqueues arrays of columns. */
-export const callOf = (schema: string, n: number) => {
+/** callOf is the statement that enqueues arrays of columns: one row, of the ids and of what was a duplicate. */
+export const callOf = (schema: string, n: number, arrays: readonly Value[]) => {
   const columns = ['bytea', 'text', 'text', 'int', 'timestamptz', 'text', 'jsonb'].map((type, i) => `$${n + 1 + i}::text::${type}[]`)
-  return `select e.id::text, coalesce(${schema}.deduplicated(e.n), false)::text as deduplicated
+  return `select array_agg(e.id order by e.n)::text as ids, ${arrays[5] === null ? 'null' : `array_agg(coalesce(${schema}.deduplicated(e.n), false) order by e.n)::text`} as deduplicated
     from ${schema}.enqueue_many_bytes($${n}::text, ${columns.join()}) with ordinality e(id, n)`
+}
+
+/** enqueuedOf reads such a row. */
+export function enqueuedOf([ids, deduplicated]: readonly (Value | undefined)[]): Enqueued[] {
+  const found = deduplicated?.slice(1, -1).split(',')
+  return ids!.slice(1, -1).split(',').map((id, i) => ({ id: BigInt(id), deduplicated: found?.[i] === 't' }))
 }
 
 /** all makes rows of everything before the first is sent, and says which one cannot be. */

@@ -109,10 +109,13 @@ export function array(values: readonly (Value | bigint)[]): string {
   return `{${values.map(v => (typeof v === 'string' ? `"${v.replace(/["\\]/g, '\\$&')}"` : v === null ? 'NULL' : String(v))).join()}}`
 }
 
-/** arrays turns rows into an array per column. */
-export function arrays(rows: readonly Value[][]): string[] {
-  return rows[0]!.map((_, i) => array(rows.map(row => row[i]!)))
+/** arrays turns rows into an array per column, null for one that has nothing but null or, of those that may be left out, what nothing says. */
+export function arrays(rows: readonly Value[][], nothing: readonly Value[] = []): Value[] {
+  return rows[0]!.map((_, i) => (rows.every(row => row[i] === null || row[i] === nothing[i]) ? null : array(rows.map(row => row[i]!))))
 }
+
+/** jobArrays is arrays of jobRows. */
+export const jobArrays = (rows: readonly Value[][]) => arrays(rows, [null, null, '', '0'])
 
 /** interval is a time in milliseconds as PostgreSQL's: something if it is more than nothing, and at most some 95 years. */
 export const interval = (ms: number) => `${Math.min(ms > 0 ? Math.ceil(ms * 1000) : Math.floor(ms * 1000), 3e15)} microseconds`

@@ -1,6 +1,6 @@
 import type { Execute, Value } from './database.js'
-import { callOf, insertInto, type Enqueued } from './penstock.js'
-import { arrays, jobRow, messageRow, type Message, type NewJob } from './values.js'
+import { callOf, enqueuedOf, insertInto, type Enqueued } from './penstock.js'
+import { arrays, jobArrays, jobRow, messageRow, type Message, type NewJob } from './values.js'
 
 export interface WriterOptions {
   /** After how many messages and jobs to write by itself. 1,000 unless it is said. */
@@ -76,16 +76,17 @@ export class Writer {
       const selects: string[] = []
       parts.forEach((part, i) => {
         const n = values.length + 1
+        const columns = part.queue ? jobArrays(part.rows) : arrays(part.rows)
         if (part.queue) {
-          ctes.push(`p${i} as materialized (${callOf(this.schema, n)})`)
-          selects.push(`select ${i}::text as part, id, deduplicated from p${i}`)
+          ctes.push(`p${i} as materialized (${callOf(this.schema, n, columns)})`)
+          selects.push(`select ${i}::text as part, ids, deduplicated from p${i}`)
           values.push(part.name)
         } else ctes.push(`p${i} as (${insertInto(this.schema, part.name, n)})`)
-        values.push(...arrays(part.rows))
+        values.push(...columns)
       })
       const rows = await this.execute(`with ${ctes.join(', ')} ${selects.join(' union all ') || 'select null'}`, values)
-      for (const [part, id, deduplicated] of rows) {
-        if (id !== undefined) parts[Number(part)]!.waiting.shift()!.resolve({ id: BigInt(id!), deduplicated: deduplicated === 'true' })
+      for (const [part, ...row] of rows) {
+        if (row.length) enqueuedOf(row).forEach((e, i) => parts[Number(part)]!.waiting[i]!.resolve(e))
       }
     } catch (err) {
       for (const part of parts) for (const waiting of part.waiting) waiting.reject(err)

@@ -1,4 +1,4 @@
-import { spawn } from 'node:child_process'
+import { execFileSync, spawn } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
 import { afterAll, describe, expect, test } from 'vitest'
 import { LeaseLostError, StoppingError, cancelled, deadLetter, retry, snooze, sqlState, type End, type Handler, type Job, type Queryable, type WorkOptions } from '../src/index.js'
@@ -107,6 +107,34 @@ test('a handler whose lease is lost is aborted', async () => {
   await w.stop()
   expect(why).toBeInstanceOf(LeaseLostError)
   expect(w.endsOf()).toEqual(['lost'])
+})
+
+test('of a handler that holds up the event loop beyond its lease another process does the job, and its own end is refused', async () => {
+  const queue = await newQueue()
+  await penstock.enqueue(pool, queue, { payload: 'held up' })
+  const rescue = `
+    import pg from 'pg'
+    import { Penstock } from '${new URL('../dist/index.js', import.meta.url)}'
+    const pool = new pg.Pool({ connectionString: process.env.URL })
+    const queue = new Penstock().queue(pool, '${queue}')
+    for (let jobs = []; !jobs.length; ) {
+      await queue.maintain()
+      ;({ jobs } = await queue.claim())
+      await queue.ack(jobs.map(job => job.lease))
+    }
+    await pool.end()`
+  const attempts: [string, number][] = []
+  const w = started(queue, job => {
+    attempts.push([job.text(), job.attempt])
+    if (job.text() === 'held up') execFileSync(process.execPath, ['--input-type=module', '-e', rescue], { env: { ...process.env, URL: url }, cwd: fileURLToPath(new URL('..', import.meta.url)) })
+  }, { lease: 500 })
+  await until('its end is refused', () => w.ends.length === 1)
+  await penstock.enqueue(pool, queue, { payload: 'next' })
+  await until('it goes on', () => w.ends.length === 2)
+  await w.stop()
+  expect(w.endsOf()).toEqual(['done', 'lost'])
+  expect(attempts).toEqual([['held up', 1], ['next', 1]])
+  expect(await status(queue)).toEqual({ ready: 0, running: 0, delayed: 0, waiting: 0, dead: 0 })
 })
 
 test('one that stops gives back what has not begun, and waits for what runs', async () => {

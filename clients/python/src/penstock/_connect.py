@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any, TypeAlias
@@ -12,12 +14,18 @@ from ._seam import kind_of
 Database: TypeAlias = Any
 """A URL (then it is psycopg's), SQLAlchemy's Engine (for `aio` AsyncEngine), or a function that returns a new connection."""
 
+POOLED = "select pg_backend_pid() <> %s"
+"""Whether a pooler is between. Each statement may meet another connection of the database then, where a prepared one is missing, or is somebody else's."""
+
 
 def connect(db: Database) -> Any:
     if isinstance(db, str):
         import psycopg
 
-        return psycopg.connect(db, autocommit=True, client_encoding="UTF8")
+        conn = psycopg.connect(db, autocommit=True, client_encoding="UTF8")
+        if conn.execute(POOLED, (conn.info.backend_pid,)).fetchone() == (True,):
+            conn.prepare_threshold = None
+        return conn
     return db.connect() if hasattr(db, "connect") else db()
 
 
@@ -63,11 +71,24 @@ def close(conn: Any) -> None:
         conn.close()
 
 
+def cut(conn: Any) -> None:
+    """Ends a connection on which a call hangs, from whichever thread, as far as its driver tells its socket."""
+    with contextlib.suppress(Exception):
+        if hasattr(conn, "terminate"):
+            conn.terminate()
+        else:
+            with socket.socket(fileno=os.dup(getattr(conn, "connection", conn).fileno())) as line:
+                line.shutdown(socket.SHUT_RDWR)
+
+
 async def connect_async(db: Database) -> Any:
     if isinstance(db, str):
         import psycopg
 
-        return await psycopg.AsyncConnection.connect(db, autocommit=True, client_encoding="UTF8")
+        made = await psycopg.AsyncConnection.connect(db, autocommit=True, client_encoding="UTF8")
+        if await (await made.execute(POOLED, (made.info.backend_pid,))).fetchone() == (True,):
+            made.prepare_threshold = None
+        return made
     conn = db.connect() if hasattr(db, "connect") else db()
     return await conn if hasattr(conn, "__await__") else conn
 

@@ -18,6 +18,8 @@ from ._sql import Op, Postgres
 
 log = logging.getLogger("penstock")
 
+CALL_TIMEOUT = 30.0
+"""Ends a call that hangs."""
 ACK_EVERY = 0.02
 """How long the end of a job waits for a claim to carry it, or for others."""
 MAINTAIN_EVERY = 0.5
@@ -82,6 +84,51 @@ class Desk:
         self.pause, self.next_claim = POLL_MIN, 0.0
         self.stopping = self.interrupted = False
         self.settles = False  # handlers end their jobs in transactions of their own
+
+    # What is done with the database: each the statements of one step, and what becomes of their rows
+
+    def step(self, what: str, n: float) -> Op[None]:
+        return self.claim(int(n)) if what == "claim" else self.ack() if what == "ack" else self.fail()
+
+    def claim(self, n: int) -> Op[None]:
+        tasks, start = self.take_acks(), monotonic()
+        try:
+            leases = self.acks_of(tasks)
+            acked, jobs = yield from self.sql.claim(self.queue, n, self.o.lease, self.o.group_key, self.o.worker, leases)
+        except BaseException:
+            self.return_acks(tasks)
+            raise
+        self.acked(tasks, acked)
+        self.claimed(jobs, n, start + self.o.lease, monotonic())
+
+    def ack(self) -> Op[None]:
+        tasks = self.take_acks()
+        try:
+            acked = yield from self.sql.ack(self.queue, [t.job.lease for t in tasks])
+        except BaseException:
+            self.return_acks(tasks)
+            raise
+        self.acked(tasks, acked)
+
+    def fail(self) -> Op[None]:
+        """Writes down how an attempt ended that is not done."""
+        task, how = self.failures[0]
+        word, op = self.verdict(task, how)
+        try:
+            answer: object = yield from op
+        except LeaseLostError:
+            word, answer = "lost", True
+        except Exception as e:
+            self.refused(task, e)
+            raise
+        self.failures.popleft()
+        self.written(task, word, answer, how)
+
+    def extend(self) -> Op[list[Task]]:
+        """Returns those whose handlers are to be aborted."""
+        leases, start = self.leases(), monotonic()
+        held = yield from self.sql.extend(self.queue, leases, self.o.lease)
+        return self.extended(leases, held, start + self.o.lease)
 
     # Claiming
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
 from typing import Any, TypeAlias
 
@@ -19,6 +20,8 @@ AsyncExecute: TypeAlias = Callable[[str, Sequence[Any]], Awaitable[Rows]]
 Transaction: TypeAlias = Any
 """A psycopg or sqlite3 Connection, SQLAlchemy's Session or Connection, Django's connection; for `aio` psycopg's AsyncConnection, an asyncpg connection,
 SQLAlchemy's AsyncSession or AsyncConnection. Or a function execute(text, values) -> rows of your own, for PostgreSQL, which takes $1 for a parameter."""
+
+NOTHING: AbstractContextManager[None] = nullcontext()
 
 
 @lru_cache(maxsize=256)
@@ -119,30 +122,32 @@ async def execute_async(tx: Transaction, statement: str, values: Sequence[Any]) 
     raise TypeError(f"a transaction of {kind} is not asynchronous: use what is in penstock itself")
 
 
-def run(tx: Transaction, op: Op[T]) -> T:
+def run(tx: Transaction, op: Op[T], lock: AbstractContextManager[Any] = NOTHING) -> T:
+    """Sends what op yields, and gives it the rows or the error. Between statements op has the lock."""
+    rows: Rows | None = None
+    error: BaseException | None = None
     try:
-        request = next(op)
         while True:
+            with lock:
+                request = op.throw(error) if error else op.send(rows)  # type: ignore[arg-type]
             try:
-                rows = execute(tx, *request)
-            except Exception as e:
-                raise_known(e)
-                raise
-            request = op.send(rows)
+                rows, error = execute(tx, *request), None
+            except BaseException as e:
+                error = known(e)
     except StopIteration as done:
         return done.value  # type: ignore[no-any-return]
 
 
 async def run_async(tx: Transaction, op: Op[T]) -> T:
+    rows: Rows | None = None
+    error: BaseException | None = None
     try:
-        request = next(op)
         while True:
+            request = op.throw(error) if error else op.send(rows)  # type: ignore[arg-type]
             try:
-                rows = await execute_async(tx, *request)
-            except Exception as e:
-                raise_known(e)
-                raise
-            request = op.send(rows)
+                rows, error = await execute_async(tx, *request), None
+            except BaseException as e:
+                error = known(e)
     except StopIteration as done:
         return done.value  # type: ignore[no-any-return]
 
@@ -159,19 +164,24 @@ def sqlstate(e: BaseException | None) -> str | None:
     return None
 
 
-def raise_known(e: Exception) -> None:
-    """Raises one of ours for what every client should tell apart. Anything else stays the driver's, which the caller knows how to handle."""
+def known(e: BaseException) -> BaseException:
+    """One of ours for what every client should tell apart. Anything else stays the driver's, which the caller knows how to handle."""
     state, message = sqlstate(e), str(getattr(e, "orig", None) or e).strip()
     first = re.split(r"\n(?:CONTEXT|HINT|LINE|\[SQL)", message)[0]
+    ours: Error | None = None
     if state in ("3F000", "42883"):
-        raise SchemaError(first, sqlstate=state, hint="the database is not migrated, or older than this client; run: penstock migrate") from e
-    if state == "PS002":
-        raise SchemaError(message, sqlstate=state) from e
-    if state == "PS001":
-        raise LeaseLostError(first, sqlstate=state, hint="extend leases in time, or claim with longer ones") from e
-    if state == "42P01" or "no such table" in message:
+        ours = SchemaError(first, sqlstate=state, hint="the database is not migrated, or older than this client; run: penstock migrate")
+    elif state == "PS002":
+        ours = SchemaError(message, sqlstate=state)
+    elif state == "PS001":
+        ours = LeaseLostError(first, sqlstate=state, hint="extend leases in time, or claim with longer ones")
+    elif state == "42P01" or "no such table" in message:
         hint = "create it with: penstock queue create, outbox create or inbox create; penstock migrate comes first"
-        raise NotFoundError(first, sqlstate=state, hint=hint) from e
+        ours = NotFoundError(first, sqlstate=state, hint=hint)
+    if ours is None:
+        return e
+    ours.__cause__ = e
+    return ours
 
 
 __all__ = ["AsyncExecute", "Error", "Execute", "Transaction", "execute", "execute_async", "run", "run_async", "sql_for", "sqlstate"]

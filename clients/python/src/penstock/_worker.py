@@ -6,13 +6,14 @@ import contextlib
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
-from ._connect import Database, autocommit, close, connect, transaction
-from ._desk import MAINTAIN_EVERY, SETTLED, Desk, Options, Task, growing, log, monotonic, permanent
-from ._model import Error, Job, LeaseLostError, Outcome
-from ._seam import run
+from ._connect import Database, autocommit, close, connect, cut, transaction
+from ._desk import CALL_TIMEOUT, MAINTAIN_EVERY, SETTLED, Desk, Options, Task, growing, log, monotonic, permanent
+from ._model import Error, Job, Outcome
+from ._seam import NOTHING, run
 from ._sql import Op
 
 T = TypeVar("T")
@@ -21,20 +22,28 @@ TxHandler = Callable[[Any, Job], object]
 
 
 class Line:
-    """A connection that is made when it is needed, and made anew after an error."""
+    """A connection that is made when it is needed, and made anew after an error. Whoever watches it ends calls that hang."""
 
-    def __init__(self, db: Database):
-        self.db, self.made, self.conn = db, None, None
+    def __init__(self, db: Database, lock: AbstractContextManager[Any] = NOTHING):
+        self.db, self.lock, self.made, self.conn = db, lock, None, None
+        self.since: float | None = None  # the call that is under way began
 
     def call(self, op: Op[T]) -> T:
-        if self.conn is None:
-            self.made = connect(self.db)
-            self.conn = autocommit(self.made)
         try:
-            return run(self.conn, op)
-        except Exception:
+            if self.conn is None:
+                self.made = connect(self.db)
+                self.conn = autocommit(self.made)
+            self.since = monotonic()
+            return run(self.conn, op, self.lock)
+        except BaseException:
             self.close()
             raise
+        finally:
+            self.since = None
+
+    def watch(self) -> None:
+        if self.since is not None and monotonic() - self.since > CALL_TIMEOUT:
+            cut(self.made)
 
     def close(self) -> None:
         if self.made is not None:
@@ -54,16 +63,20 @@ class Worker:
         self.halt = threading.Event()
         self.over = threading.Event()  # all is written, or given up
         self.failed: BaseException | None = None
+        self.lines: list[Line] = []
 
     def stop(self) -> None:
         self.stops.put(None)
 
     def run(self) -> None:
         """Returns once everything is drained. Raises what another attempt cannot cure, or says how many ends of jobs could not be written."""
-        line = Line(self.db)
-        line.call(self.desk.sql.check())  # and a database that cannot be reached is told at once
-        writer = threading.Thread(target=self._write, args=(line,), daemon=True, name="penstock claim")
-        loops = [threading.Thread(target=target, daemon=True, name=f"penstock{target.__name__}") for target in (self._extend, self._maintain)]
+        writer_line, *others = self.lines = [Line(self.db, self.changes) for _ in range(3)]
+        writer_line.call(self.desk.sql.check())  # and a database that cannot be reached is told at once
+        writer = threading.Thread(target=self._write, args=(writer_line,), daemon=True, name="penstock claim")
+        loops = [
+            threading.Thread(target=target, args=(line,), daemon=True, name=f"penstock{target.__name__}")
+            for target, line in zip((self._extend, self._maintain), others, strict=True)
+        ]
         handlers = [threading.Thread(target=self._handle, daemon=True, name=f"penstock handler {n}") for n in range(self.o.concurrency)]
         for thread in (writer, *loops, *handlers):
             thread.start()
@@ -113,6 +126,8 @@ class Worker:
             tasks = self.desk.expired(monotonic())
         for t in tasks:
             t.job.abort("lease_lost")
+        for line in self.lines:
+            line.watch()
 
     def _give_back(self, tasks: list[Task]) -> None:
         if not tasks:
@@ -144,8 +159,12 @@ class Worker:
             if what == "end" or (failures and end and monotonic() > end):
                 break
             try:
-                {"claim": self._claim, "ack": self._ack, "fail": self._fail}[what](line, int(n))
+                line.call(self.desk.step(what, n))
                 failures = 0
+                with self.changes:
+                    late = self.desk.stop() if self.desk.stopping else []
+                    self.jobs.notify(len(self.desk.queued))
+                self._give_back(late)
             except Exception as e:
                 if permanent(e):
                     self.failed = e
@@ -157,60 +176,13 @@ class Worker:
                 (self.over if self.halt.is_set() else self.halt).wait(pause)
         line.close()
 
-    def _claim(self, line: Line, n: int) -> None:
-        with self.changes:
-            tasks = self.desk.take_acks()
-        start = monotonic()
-        try:
-            leases = self.desk.acks_of(tasks)
-            acked, jobs = line.call(self.desk.sql.claim(self.desk.queue, n, self.o.lease, self.o.group_key, self.o.worker, leases))
-        except BaseException:
-            with self.changes:
-                self.desk.return_acks(tasks)
-            raise
-        with self.changes:
-            self.desk.acked(tasks, acked)
-            self.desk.claimed(jobs, n, start + self.o.lease, monotonic())
-            late = self.desk.stop() if self.desk.stopping else []
-            self.jobs.notify(len(jobs))
-        self._give_back(late)
-
-    def _ack(self, line: Line, _: int) -> None:
-        with self.changes:
-            tasks = self.desk.take_acks()
-        try:
-            acked = line.call(self.desk.sql.ack(self.desk.queue, [t.job.lease for t in tasks]))
-        except BaseException:
-            with self.changes:
-                self.desk.return_acks(tasks)
-            raise
-        with self.changes:
-            self.desk.acked(tasks, acked)
-
-    def _fail(self, line: Line, _: int) -> None:
-        task, how = self.desk.failures[0]
-        word, op = self.desk.verdict(task, how)
-        try:
-            answer: object = line.call(op)
-        except LeaseLostError:
-            word, answer = "lost", True
-        except Exception as e:
-            self.desk.refused(task, e)
-            raise
-        with self.changes:
-            self.desk.failures.popleft()
-            self.desk.written(task, word, answer, how)
-
-    def _extend(self) -> None:
-        line, wait, failures = Line(self.db), self.o.lease / 3, 0
+    def _extend(self, line: Line) -> None:
+        wait, failures = self.o.lease / 3, 0
         while not self.over.wait(wait):
-            with self.changes:
-                leases = self.desk.leases()
-            if not leases:
+            if not self.desk.held:
                 continue
-            start = monotonic()
             try:
-                held = line.call(self.desk.sql.extend(self.desk.queue, leases, self.o.lease))
+                tasks = line.call(self.desk.extend())
             except Exception as e:
                 wait = min(growing(failures), self.o.lease / 10)
                 failures += 1
@@ -218,14 +190,13 @@ class Worker:
                 continue
             wait, failures = self.o.lease / 3, 0
             with self.changes:
-                tasks = self.desk.extended(leases, held, start + self.o.lease)
                 self.changes.notify_all()
             for t in tasks:
                 t.job.abort("lease_lost")
         line.close()
 
-    def _maintain(self) -> None:
-        line, wait, failures = Line(self.db), 0.0, 0
+    def _maintain(self, line: Line) -> None:
+        wait, failures = 0.0, 0
         while not self.halt.wait(wait):
             try:
                 line.call(self.desk.sql.maintain(self.desk.queue))

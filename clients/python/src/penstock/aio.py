@@ -11,9 +11,9 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from ._buffer import Gathered
-from ._connect import Database, autocommit_async, close_async, connect_async, transaction_async
-from ._desk import MAINTAIN_EVERY, SETTLED, Desk, Options, Task, growing, log, monotonic, permanent
-from ._model import Aborted, Enqueued, Error, Job, LeaseLostError, Message, NewJob, Outcome, Payload
+from ._connect import Database, autocommit_async, close_async, connect_async, cut, transaction_async
+from ._desk import CALL_TIMEOUT, MAINTAIN_EVERY, SETTLED, Desk, Options, Task, growing, log, monotonic, permanent
+from ._model import Aborted, Enqueued, Error, Job, Message, NewJob, Outcome, Payload
 from ._seam import Transaction, run_async
 from ._sql import Op, Postgres
 
@@ -105,7 +105,11 @@ class Line:
             if self.conn is None:
                 self.made = await connect_async(self.db)
                 self.conn = await autocommit_async(self.made)
-            return await run_async(self.conn, op)
+            hangs = asyncio.get_running_loop().call_later(CALL_TIMEOUT, cut, self.made)
+            try:
+                return await run_async(self.conn, op)
+            finally:
+                hangs.cancel()
         except BaseException:
             await self.close()
             raise
@@ -218,8 +222,11 @@ class Worker:
             if what == "end" or (failures and end and monotonic() > end):
                 return
             try:
-                await {"claim": self._claim, "ack": self._ack, "fail": self._fail}[what](line, int(n))
+                await line.call(self.desk.step(what, n))
                 failures = 0
+                if self.desk.stopping:
+                    await self._give_back(self.desk.stop())
+                self._begin()
             except Exception as e:
                 if permanent(e):
                     self.failed = e
@@ -230,58 +237,21 @@ class Worker:
                 log.warning("cannot %s jobs; trying again in %.2f s: %s", what, pause, e)
                 await self._until(self.over if self.halt.is_set() else self.halt, pause)
 
-    async def _claim(self, line: Line, n: int) -> None:
-        tasks, start = self.desk.take_acks(), monotonic()
-        try:
-            leases = self.desk.acks_of(tasks)
-            acked, jobs = await line.call(self.desk.sql.claim(self.desk.queue, n, self.o.lease, self.o.group_key, self.o.worker, leases))
-        except BaseException:
-            self.desk.return_acks(tasks)
-            raise
-        self.desk.acked(tasks, acked)
-        self.desk.claimed(jobs, n, start + self.o.lease, monotonic())
-        if self.desk.stopping:
-            await self._give_back(self.desk.stop())
-        self._begin()
-
-    async def _ack(self, line: Line, _: int) -> None:
-        tasks = self.desk.take_acks()
-        try:
-            acked = await line.call(self.desk.sql.ack(self.desk.queue, [t.job.lease for t in tasks]))
-        except BaseException:
-            self.desk.return_acks(tasks)
-            raise
-        self.desk.acked(tasks, acked)
-
-    async def _fail(self, line: Line, _: int) -> None:
-        task, how = self.desk.failures[0]
-        word, op = self.desk.verdict(task, how)
-        try:
-            answer: object = await line.call(op)
-        except LeaseLostError:
-            word, answer = "lost", True
-        except Exception as e:
-            self.desk.refused(task, e)
-            raise
-        self.desk.failures.popleft()
-        self.desk.written(task, word, answer, how)
-
     async def _extend(self) -> None:
         line, wait, failures = Line(self.db), self.o.lease / 3, 0
         try:
             while not await self._until(self.over, wait):
-                leases, start = self.desk.leases(), monotonic()
-                if not leases:
+                if not self.desk.held:
                     continue
                 try:
-                    held = await line.call(self.desk.sql.extend(self.desk.queue, leases, self.o.lease))
+                    tasks = await line.call(self.desk.extend())
                 except Exception as e:
                     wait = min(growing(failures), self.o.lease / 10)
                     failures += 1
                     log.warning("cannot extend the leases of jobs; trying again in %.2f s: %s", wait, e)
                     continue
                 wait, failures = self.o.lease / 3, 0
-                self._abort(self.desk.extended(leases, held, start + self.o.lease), "lease_lost")
+                self._abort(tasks, "lease_lost")
         finally:
             await line.close()
 

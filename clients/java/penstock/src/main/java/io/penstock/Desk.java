@@ -1,0 +1,307 @@
+package io.penstock;
+
+import io.penstock.Outcome.How;
+import io.penstock.WorkOptions.End;
+import java.lang.System.Logger.Level;
+import java.time.Duration;
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.Collection;
+import java.util.Deque;
+import java.util.HashSet;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+
+/** What a worker knows of its jobs: claimed, begun, done, written. No thread and no I/O: whoever calls it holds the worker's lock. */
+final class Desk {
+    static final long MS = 1_000_000;
+    private static final long ACK_EVERY = 20 * MS; // how long the end of a job waits for a claim to carry it, or for others
+    private static final long POLL_MIN = 2 * MS;
+    private static final long POLL_MAX = 50 * MS;
+    private static final int MAX_ACKS = 10_000;
+
+    static final class Task {
+        final Job job;
+        long until; // when the lease ends, or earlier, by this machine's clock
+        boolean begun;
+        boolean ended; // the handler has returned
+        boolean lost;
+        Thread thread; // while the handler runs
+        long done;
+        End end = End.DONE; // once it is to be acked
+        Throwable how; // once it is not
+
+        Task(Job job, long until) {
+            this.job = job;
+            this.until = until;
+        }
+
+        void abort(Job.Aborted cause) {
+            if (job.aborted == null) {
+                job.aborted = cause;
+                if (thread != null) {
+                    thread.interrupt();
+                }
+            }
+        }
+
+        String reason() {
+            return how instanceof Outcome ? how.getMessage() : how.toString();
+        }
+
+        /** Writes down how an attempt ended that is not done. */
+        End tell(Queue q, String reason) {
+            How outcome = how instanceof Outcome o ? o.how : null;
+            Duration after = how instanceof Outcome o ? o.after : null;
+            if (outcome == How.DEAD_LETTER) {
+                q.deadLetter(job.lease(), reason);
+                return End.DEAD;
+            }
+            boolean interrupted = outcome == null && job.aborted != null; // it is not the job's fault
+            if (outcome == How.SNOOZE || interrupted) {
+                boolean gone = q.release(List.of(job.lease()), after == null ? Duration.ZERO : after).isEmpty();
+                return gone ? End.LOST : interrupted ? End.RELEASED : End.SNOOZED;
+            }
+            return q.retry(job.lease(), after, reason) ? End.FAILED : End.DEAD;
+        }
+    }
+
+    enum Action { CLAIM, ACK, FAIL, WAIT, END }
+
+    /** What to do now, how many jobs to claim, or how long to wait. */
+    record Due(Action action, int n, long pause) {}
+
+    private final String queue;
+    private final WorkOptions o;
+    private final long lease;
+    final Map<Long, Task> held = new LinkedHashMap<>(); // by lease, from the claim until the end is written
+    final Deque<Task> failures = new ArrayDeque<>();
+    private final Deque<Task> queued = new ArrayDeque<>(); // claimed, not begun
+    private List<Task> acks = new ArrayList<>(); // done, not written, the oldest first
+    private int writing; // acks that a call has taken along
+    private int busy; // handlers that run
+    private double pace; // how long a handler takes, about; 0 is not known
+    private long pause = POLL_MIN;
+    private long nextClaim = System.nanoTime();
+    private boolean settles; // handlers end their jobs in transactions of their own
+    private boolean stopping;
+
+    Desk(String queue, WorkOptions options) {
+        this.queue = queue;
+        this.o = options;
+        this.lease = Worker.nanos(options.lease);
+    }
+
+    Due due() {
+        long now = System.nanoTime();
+        if (!failures.isEmpty()) {
+            return new Due(Action.FAIL, 0, 0);
+        }
+        int n = wanted();
+        if (n > 0 && now - nextClaim >= 0) {
+            return new Due(Action.CLAIM, n, 0);
+        }
+        if (!acks.isEmpty() && (stopping || acks.size() >= o.batch || now - acks.get(0).done >= ACK_EVERY)) {
+            return new Due(Action.ACK, 0, 0);
+        }
+        if (stopping && held.isEmpty()) {
+            return new Due(Action.END, 0, 0);
+        }
+        long wait = n > 0 ? nextClaim - now : 1_000 * MS;
+        return new Due(Action.WAIT, 0, acks.isEmpty() ? wait : Math.min(wait, acks.get(0).done + ACK_EVERY - now));
+    }
+
+    /** How many jobs to claim now: for the handlers that are free, and ahead for the time until the next claim. */
+    private int wanted() {
+        if (stopping) {
+            return 0;
+        }
+        int ahead = pace == 0 ? 0 : (int) Math.min(o.batch, o.concurrency * (Math.min(100 * MS, lease / 10) / pace));
+        if (queued.size() > ahead / 2 || acks.size() + writing >= 4 * o.batch) { // the acks keep pace, or no more is claimed
+            return 0;
+        }
+        return Math.max(0, Math.min(o.batch, o.concurrency - busy + ahead - queued.size()));
+    }
+
+    // Claims and acks
+
+    List<Task> takeAcks() {
+        int n = Math.min(acks.size(), MAX_ACKS);
+        List<Task> tasks = List.copyOf(acks.subList(0, n));
+        acks = new ArrayList<>(acks.subList(n, acks.size()));
+        writing += n;
+        return tasks;
+    }
+
+    /** What a claim carries. Jobs that may share a lease are acked faster together, but acks of them in several transactions wait for each other: null then. */
+    List<Long> carried(List<Task> tasks) {
+        return tasks.isEmpty() && settles ? null : leases(tasks);
+    }
+
+    void returnAcks(List<Task> tasks) {
+        writing -= tasks.size();
+        acks.addAll(0, tasks);
+    }
+
+    void acked(List<Task> tasks, List<Long> leases) {
+        writing -= tasks.size();
+        Set<Long> kept = new HashSet<>(leases);
+        for (Task t : tasks) {
+            finish(t, kept.contains(t.job.lease()) ? t.end : End.LOST);
+        }
+    }
+
+    void claimed(List<Job> jobs, int asked, long until) {
+        for (Job job : jobs) {
+            Task task = new Task(job, until);
+            held.put(job.lease(), task);
+            queued.add(task);
+        }
+        long now = System.nanoTime();
+        if (!jobs.isEmpty()) {
+            pause = POLL_MIN;
+        }
+        nextClaim = jobs.size() == asked ? now : now + pause;
+        if (jobs.isEmpty()) {
+            pause = Math.min(2 * pause, POLL_MAX);
+        }
+    }
+
+    // Running
+
+    /** The next one for a new thread, null if there is none or no room. */
+    Task begin() {
+        if (stopping || busy >= o.concurrency || queued.isEmpty()) {
+            return null;
+        }
+        busy++;
+        return begun(queued.remove());
+    }
+
+    private static Task begun(Task task) {
+        task.begun = true;
+        return task;
+    }
+
+    /** Notes how a handler ended, and returns what its thread does next. */
+    Task ended(Task task, Throwable how, long start) {
+        task.thread = null;
+        task.ended = true;
+        task.done = System.nanoTime();
+        long took = task.done - start;
+        pace = Math.max(pace == 0 ? took : pace + (took - pace) / 8, 1_000);
+        How outcome = how == null ? How.DONE : how instanceof Outcome other ? other.how : null;
+        if (outcome == How.SETTLED) {
+            settles = true;
+            finish(task, End.SETTLED);
+        } else if (how instanceof LeaseLostException) {
+            finish(task, End.LOST);
+        } else if (outcome == How.DONE || outcome == How.CANCELLED) { // if the lease was lost, the database will say so
+            task.end = outcome == How.DONE ? End.DONE : End.CANCELLED;
+            acks.add(task);
+        } else if (task.lost) {
+            Worker.LOG.log(Level.WARNING, "the lease of {0} of queue {1} was lost while it ran; it may run elsewhere", task.job, queue);
+            finish(task, End.LOST);
+        } else {
+            task.how = how;
+            failures.add(task);
+        }
+        if (!queued.isEmpty()) {
+            return begun(queued.remove());
+        }
+        busy--;
+        return null;
+    }
+
+    /** Whether whoever writes has something to do since a handler has ended. */
+    boolean calls() {
+        return stopping || acks.size() == 1 || due().pause == 0;
+    }
+
+    void written(Task task, End end) {
+        failures.remove(task);
+        if (end == End.FAILED || end == End.DEAD) {
+            Worker.LOG.log(Level.WARNING, "{0} of queue {1} {2}: {3}", task.job, queue, end == End.DEAD ? "is a dead letter" : "failed", task.reason());
+        }
+        finish(task, end);
+    }
+
+    void finish(Task task, End end) {
+        held.remove(task.job.lease());
+        try {
+            o.onEnd.accept(task.job, end);
+        } catch (RuntimeException e) {
+            Worker.LOG.log(Level.WARNING, "onEnd failed", e);
+        }
+    }
+
+    // Leases
+
+    /** Those whose leases are worth extending. */
+    List<Task> kept() {
+        return held.values().stream().filter(t -> !t.lost).toList();
+    }
+
+    void extended(List<Task> asked, List<Long> leases, long until) {
+        Set<Long> kept = new HashSet<>(leases);
+        for (Task t : asked) {
+            if (kept.contains(t.job.lease())) {
+                t.until = until;
+            } else {
+                lose(t);
+            }
+        }
+    }
+
+    /** Gives up those whose time is over without an answer of the database. */
+    void expire() {
+        long now = System.nanoTime();
+        List.copyOf(held.values()).stream().filter(t -> now - t.until >= 0).forEach(this::lose);
+    }
+
+    private void lose(Task task) {
+        if (task.ended || task.lost || held.get(task.job.lease()) != task) { // whatever writes its end will tell
+            return;
+        }
+        task.lost = true;
+        if (task.begun) {
+            task.abort(Job.Aborted.LEASE_LOST);
+        } else {
+            queued.remove(task);
+            finish(task, End.LOST);
+        }
+    }
+
+    // Stopping
+
+    /** Lets nothing begin any more, and returns what has not. */
+    List<Task> stop() {
+        stopping = true;
+        List<Task> tasks = List.copyOf(queued);
+        queued.clear();
+        return tasks;
+    }
+
+    boolean idle() {
+        return busy == 0;
+    }
+
+    boolean draining() {
+        return stopping && busy == 0;
+    }
+
+    boolean stopping() {
+        return stopping;
+    }
+
+    /** The time to drain is over. */
+    void interrupt() {
+        held.values().stream().filter(t -> t.begun && !t.ended).forEach(t -> t.abort(Job.Aborted.STOPPING));
+    }
+
+    static List<Long> leases(Collection<Task> tasks) {
+        return tasks.stream().map(t -> t.job.lease()).toList();
+    }
+}
