@@ -154,6 +154,35 @@ func TestDeadDiscard(t *testing.T) {
 	})
 }
 
+// What is sent again as new reaches every subscription under a new id; the dead letter stays, or is discarded once it was sent.
+func TestDeadResend(t *testing.T) {
+	t.Parallel()
+	eachStore(t, func(t *testing.T, d *desk) {
+		deadDesk(t, d)
+		resend := []string{"dead", "resend", "orders", "--subscription", "billing"}
+		clitest.Same(t, "one", d.must(append(resend, "--id", "a1")...), "1 dead letter of orders/billing sent again.\n")
+		clitest.Same(t, "it stays", d.dead("orders", "billing"), "a1 a2 a3 a4")
+		clitest.Same(t, "as JSON", d.must(append(resend, "--id", "a1", "--discard", "--json")...), `{"outbox":"orders","sent_again":1,"subscription":"billing"}`+"\n")
+		clitest.Same(t, "it is gone", d.dead("orders", "billing"), "a2 a3 a4")
+		for _, subscription := range []string{"billing", "audit"} {
+			new := 0
+			for _, m := range d.relay("orders", subscription, deliver) {
+				if string(m.Payload) == `{"total":1}` && m.ID != "a1" && m.Attempt == 1 && m.Key == "red" {
+					new++
+				}
+			}
+			clitest.Same(t, subscription, fmt.Sprint(new), "2")
+		}
+		d.cli(append(resend, "--id", "a1")...).wants(t, cli.ExitFailure, "no such dead letter")
+		d.cli("dead", "resend", "orders", "--subscription", "billing").wants(t, cli.ExitUsage, "nothing was sent again")
+
+		ids := deadJobDesk(t, d)
+		clitest.Same(t, "jobs", d.must("dead", "resend", "mails", "--group", "acme", "--discard"), "2 dead letters of mails sent again.\n")
+		clitest.Same(t, "dead jobs", d.deadJobs(ids), "1 2")
+		clitest.Same(t, "jobs of acme", fmt.Sprint(len(d.claim("mails", "acme"))), "2")
+	})
+}
+
 func TestDeadNeedsAChoice(t *testing.T) {
 	t.Parallel()
 	d := memoryDesk(t)

@@ -25,6 +25,7 @@ type route struct {
 	params                []string     // of the query
 	body, answer          reflect.Type // body is nil where there is none
 	serve                 func(c *Console, ctx context.Context, call *call) (any, error)
+	itself                bool // what it reads is shared already, or in memory
 }
 
 // call is a request to a route.
@@ -43,13 +44,20 @@ func (c *call) int(name string, otherwise, most int) (int, error) {
 
 // reads is a route that changes nothing, acts one that does.
 func reads[A any](path, summary string, params []string, serve func(c *Console, ctx context.Context, call *call) (A, error)) route {
-	return route{"GET", path, summary, params, nil, reflect.TypeFor[A](), func(c *Console, ctx context.Context, call *call) (any, error) { return serve(c, ctx, call) }}
+	return route{method: "GET", path: path, summary: summary, params: params, answer: reflect.TypeFor[A](),
+		serve: func(c *Console, ctx context.Context, call *call) (any, error) { return serve(c, ctx, call) }}
+}
+
+func sharing(r route) route {
+	r.itself = true
+	return r
 }
 
 func acts[B, A any](path, summary string, serve func(c *Console, ctx context.Context, call *call, body B) (A, error)) route {
-	return route{"POST", path, summary, nil, reflect.TypeFor[B](), reflect.TypeFor[A](), func(c *Console, ctx context.Context, call *call) (any, error) {
-		return serve(c, ctx, call, *call.body.(*B))
-	}}
+	return route{method: "POST", path: path, summary: summary, body: reflect.TypeFor[B](), answer: reflect.TypeFor[A](),
+		serve: func(c *Console, ctx context.Context, call *call) (any, error) {
+			return serve(c, ctx, call, *call.body.(*B))
+		}}
 }
 
 // Bodies of actions.
@@ -118,18 +126,18 @@ const (
 )
 
 var routes = slices.Concat([]route{
-	reads("/status", "Outboxes, queues, inboxes and what holds back vacuum, counted up to 1,000 of each kind", nil,
-		func(c *Console, _ context.Context, _ *call) (*Status, error) { return c.readStatus() }),
-	reads("/findings", "What is wrong, or soon will be, and what to do about it", nil,
-		func(c *Console, _ context.Context, _ *call) ([]doctor.Finding, error) { return c.readFindings() }),
+	sharing(reads("/status", "Outboxes, queues, inboxes and what holds back vacuum, counted up to 1,000 of each kind", nil,
+		func(c *Console, ctx context.Context, _ *call) (*Status, error) { return c.readStatus(ctx) })),
+	sharing(reads("/findings", "What is wrong, or soon will be, and what to do about it", nil,
+		func(c *Console, ctx context.Context, _ *call) ([]doctor.Finding, error) { return c.readFindings(ctx) })),
 	reads("/outboxes/{outbox}/messages", "The message of an id, or the newest of a key, and what became of it for each subscription", findParams[:3], (*Console).messages),
 	reads(ofQueue+"/jobs", "The job of an id, or those of a key, and where it is; a ready one of a group needs that, too", findParams, (*Console).jobs),
-	reads(ofSubscription+"/latency", "How long messages took from commit to confirm in the last hour, where this process relays them", nil,
+	sharing(reads(ofSubscription+"/latency", "How long messages took from commit to confirm in the last hour, where this process relays them", nil,
 		func(c *Console, _ context.Context, r *call) (Waits, error) {
 			return c.waits(r.PathValue("outbox") + "/" + r.PathValue("subscription")), nil
-		}),
-	reads(ofQueue+"/latency", "How long jobs took from enqueue to start in the last hour, where this process runs them", nil,
-		func(c *Console, _ context.Context, r *call) (Waits, error) { return c.waits(r.PathValue("queue")), nil }),
+		})),
+	sharing(reads(ofQueue+"/latency", "How long jobs took from enqueue to start in the last hour, where this process runs them", nil,
+		func(c *Console, _ context.Context, r *call) (Waits, error) { return c.waits(r.PathValue("queue")), nil })),
 	reads(ofSubscription+"/parked", "Parked keys, those due soonest first", []string{"limit"}, (*Console).parked),
 	acts(ofSubscription+"/parked/retry", "Have parked keys tried at once", func(c *Console, ctx context.Context, call *call, b Keys) (Count, error) {
 		n, err := c.o.Store.RetryParked(ctx, call.PathValue("outbox"), call.PathValue("subscription"), b.Keys...)
@@ -341,15 +349,17 @@ func (c *Console) api(r route) http.Handler {
 
 // serve looks, or acts if that may be, and notes it. decode fills in the body.
 func (c *Console) serve(r route, request *http.Request, decode func(body any) error) (any, error) {
-	one := &call{Request: request}
-	if r.body == nil {
-		ctx, end, err := c.look(request.Context())
-		if err != nil {
-			return nil, err
-		}
-		defer end()
-		return r.serve(c, ctx, one)
+	if r.itself {
+		return r.serve(c, request.Context(), &call{Request: request})
 	}
+	if r.body == nil {
+		found, err := c.shown(request, func(ctx context.Context, one *call) (answer, error) {
+			data, err := r.serve(c, ctx, one)
+			return answer{data: data}, err
+		})
+		return found.data, err
+	}
+	one := &call{Request: request}
 	if !mayOperate(request) {
 		return nil, errMayNot
 	}

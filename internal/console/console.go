@@ -12,8 +12,6 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -21,6 +19,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/doctor"
 	"github.com/penstock/penstock/internal/pgerror"
+	"github.com/penstock/penstock/internal/resend"
 	"github.com/penstock/penstock/internal/web"
 )
 
@@ -101,17 +100,15 @@ type Options struct {
 }
 
 const (
-	countedUpTo  = 1000
-	patience     = 5 * time.Second  // for what is read
-	actPatience  = 45 * time.Second // for what is done: several statements, each within the server's limit
-	statusEvery  = time.Second
-	seldomEvery  = 30 * time.Second
-	shareOfALook = 30 // what took a second is read again half a minute later
-	atOnce       = 500
-	mostAtOnce   = 20_000
-	window       = 5_000                  // dead letters that one statement looks at, where a filter narrows
-	lookFor      = 150 * time.Millisecond // to look at windows, of a page
-	actFor       = 20 * time.Second       // to act on them
+	countedUpTo = 1000
+	patience    = 5 * time.Second  // for what is read
+	actPatience = 45 * time.Second // for what is done: several statements, each within the server's limit
+	seldomEvery = 30 * time.Second
+	atOnce      = 500
+	mostAtOnce  = 20_000
+	window      = 5_000                  // dead letters that one statement looks at, where a filter narrows
+	lookFor     = 150 * time.Millisecond // to look at windows, of a page
+	actFor      = 20 * time.Second       // to act on them
 )
 
 // Console is an http.Handler. What it read is shared by all who look.
@@ -121,9 +118,8 @@ type Console struct {
 	status    shared[*Status]
 	findings  shared[[]doctor.Finding]
 	inboxes   shared[[]penstock.InboxStatus]
-	found     atomic.Pointer[found]
-	asking    atomic.Bool
-	reading   chan struct{} // one look at a time that is not shared
+	answers   answers
+	reading   chan struct{} // so many looks at a time
 	history   history
 	latencies latencies
 }
@@ -173,48 +169,6 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // mayOperate reports whether whoever asks may change anything.
 func mayOperate(r *http.Request) bool { return web.From(r) != RoleRead }
 
-// shared is something that is read once for all who want it: no more often than every, and than share of the time lets it.
-type shared[T any] struct {
-	mu   sync.Mutex
-	at   time.Time
-	next time.Time
-	have T
-	err  error
-}
-
-func (s *shared[T]) get(every, patience time.Duration, read func(ctx context.Context) (T, error)) (T, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	began := time.Now()
-	if began.Before(s.next) {
-		return s.have, s.err
-	}
-	// Not the context of who happens to ask: the others want it, too.
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	s.have, s.err = read(ctx)
-	s.at = time.Now()
-	s.next = s.at.Add(max(every, shareOfALook*s.at.Sub(began)))
-	if s.err != nil {
-		s.next = s.at.Add(every)
-	}
-	return s.have, s.err
-}
-
-// readAt is when it was read last.
-func (s *shared[T]) readAt() time.Time {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.at
-}
-
-// forget has the next one read anew: something was done.
-func (s *shared[T]) forget() {
-	s.mu.Lock()
-	s.next = time.Time{}
-	s.mu.Unlock()
-}
-
 // Status is what there is, counted up to a thousand of each kind.
 type Status struct {
 	At       time.Time               `json:"at"`
@@ -226,38 +180,44 @@ type Status struct {
 	Unseen []string `json:"unseen,omitempty"`
 }
 
-func (c *Console) readStatus() (*Status, error) {
-	return c.status.get(statusEvery, patience, func(ctx context.Context) (*Status, error) {
-		s := &Status{Outboxes: []penstock.OutboxStatus{}, Queues: []penstock.QueueStatus{}, Inboxes: []penstock.InboxStatus{}, Pins: []penstock.VacuumPin{}}
-		refused := func(what string, err error) error {
-			if pgerror.State(err) == "42501" {
-				s.Unseen = append(s.Unseen, what)
-				return nil
-			}
-			return err
-		}
-		var err error
-		if s.Outboxes, err = orEmpty(c.o.Store.StatusUpTo(ctx, countedUpTo)); refused("outboxes", err) != nil {
-			return nil, err
-		}
-		if s.Queues, err = orEmpty(c.o.Store.QueueStatusUpTo(ctx, countedUpTo)); refused("queues", err) != nil {
-			return nil, err
-		}
-		if store, ok := c.o.Store.(inboxes); ok { // it counts by reading what is held
-			if s.Inboxes, err = orEmpty(c.inboxes.get(seldomEvery, patience, store.Inboxes)); refused("inboxes", err) != nil {
-				return nil, err
-			}
-		}
-		if store, ok := c.o.Store.(pins); ok {
-			if s.Pins, err = orEmpty(store.VacuumPins(ctx)); refused("what holds back vacuum", err) != nil {
-				return nil, err
-			}
-		}
-		s.At = time.Now().UTC()
-		c.history.add(s)
-		return s, nil
-	})
+func (c *Console) readStatus(ctx context.Context) (*Status, error) {
+	return c.status.get(ctx, c.lookAtStatus, func(took time.Duration) time.Duration { return pause(took, c.answers.many()) })
 }
+
+func (c *Console) lookAtStatus() (*Status, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	s := &Status{Outboxes: []penstock.OutboxStatus{}, Queues: []penstock.QueueStatus{}, Inboxes: []penstock.InboxStatus{}, Pins: []penstock.VacuumPin{}}
+	refused := func(what string, err error) error {
+		if pgerror.State(err) == "42501" {
+			s.Unseen = append(s.Unseen, what)
+			return nil
+		}
+		return err
+	}
+	var err error
+	if s.Outboxes, err = orEmpty(c.o.Store.StatusUpTo(ctx, countedUpTo)); refused("outboxes", err) != nil {
+		return nil, err
+	}
+	if s.Queues, err = orEmpty(c.o.Store.QueueStatusUpTo(ctx, countedUpTo)); refused("queues", err) != nil {
+		return nil, err
+	}
+	if store, ok := c.o.Store.(inboxes); ok { // it counts by reading what is held
+		if s.Inboxes, err = orEmpty(c.inboxes.get(ctx, func() ([]penstock.InboxStatus, error) { return store.Inboxes(ctx) }, seldom)); refused("inboxes", err) != nil {
+			return nil, err
+		}
+	}
+	if store, ok := c.o.Store.(pins); ok {
+		if s.Pins, err = orEmpty(store.VacuumPins(ctx)); refused("what holds back vacuum", err) != nil {
+			return nil, err
+		}
+	}
+	s.At = time.Now().UTC()
+	c.history.add(s)
+	return s, nil
+}
+
+func seldom(took time.Duration) time.Duration { return max(seldomEvery, pause(took, 1)) }
 
 func orEmpty[T any](found []T, err error) ([]T, error) {
 	if found == nil {
@@ -266,43 +226,22 @@ func orEmpty[T any](found []T, err error) ([]T, error) {
 	return found, err
 }
 
-func (c *Console) readFindings() ([]doctor.Finding, error) {
+func (c *Console) lookForFindings() ([]doctor.Finding, error) {
 	if c.o.Findings == nil {
 		return []doctor.Finding{}, nil
 	}
-	all, err := c.findings.get(seldomEvery, actPatience, func(ctx context.Context) ([]doctor.Finding, error) { return orEmpty(c.o.Findings(ctx)) })
-	c.found.Store(&found{all, err, c.findings.readAt()})
-	return all, err
+	ctx, cancel := context.WithTimeout(context.Background(), actPatience)
+	defer cancel()
+	return orEmpty(c.o.Findings(ctx))
 }
 
-// found is what the last look of the doctor came to.
-type found struct {
-	findings []doctor.Finding
-	err      error
-	at       time.Time
+// readFindings waits for what the doctor says, lastFindings does not: a page would take too long.
+func (c *Console) readFindings(ctx context.Context) ([]doctor.Finding, error) {
+	return c.findings.get(ctx, c.lookForFindings, seldom)
 }
 
-// lastFindings has them read anew beside whoever looks, for whom it would take too long. nil: there are none yet.
-func (c *Console) lastFindings() *found {
-	if c.asking.CompareAndSwap(false, true) {
-		go func() {
-			defer c.asking.Store(false)
-			_, _ = c.readFindings()
-		}()
-	}
-	return c.found.Load()
-}
-
-// look bounds what is read for one request, in time and in how many do at once.
-func (c *Console) look(ctx context.Context) (context.Context, func(), error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	select {
-	case c.reading <- struct{}{}:
-		return ctx, func() { <-c.reading; cancel() }, nil
-	case <-ctx.Done():
-		cancel()
-		return nil, nil, ctx.Err()
-	}
+func (c *Console) lastFindings() ([]doctor.Finding, time.Time, error) {
+	return c.findings.last(c.lookForFindings, seldom)
 }
 
 // did notes who did what: the audit.
@@ -310,6 +249,7 @@ func (c *Console) did(r *http.Request, what string, args ...any) {
 	user, _, _ := r.BasicAuth()
 	c.o.Logger.Info("console: "+what, append([]any{"role", cmp.Or(web.From(r), "local"), "user", user, "from", r.RemoteAddr}, args...)...)
 	c.status.forget()
+	c.answers.forget()
 }
 
 // problem is the answer to what could not be done.
@@ -331,7 +271,7 @@ func wrong(err error) (int, problem) {
 	case isField:
 		p.Hint = field.Hint
 		return http.StatusBadRequest, p
-	case errors.Is(err, penstock.ErrNoOutbox), errors.Is(err, penstock.ErrNoQueue), errors.Is(err, penstock.ErrNoSubscription), errors.Is(err, penstock.ErrNoInbox), errors.Is(err, errNotFound), errors.Is(err, errGone):
+	case errors.Is(err, penstock.ErrNoOutbox), errors.Is(err, penstock.ErrNoQueue), errors.Is(err, penstock.ErrNoSubscription), errors.Is(err, penstock.ErrNoInbox), errors.Is(err, errNotFound), errors.Is(err, resend.ErrGone):
 		return http.StatusNotFound, p
 	case errors.Is(err, context.DeadlineExceeded), pgerror.State(err) == "57014":
 		return http.StatusServiceUnavailable, problem{"the database took too long", "narrow the filter, or see what keeps it busy"}
@@ -342,7 +282,6 @@ func wrong(err error) (int, problem) {
 var (
 	errMayNot   = errors.New("this credential may only read")
 	errNotFound = errors.New("there is none of that name")
-	errGone     = errors.New("it is no dead letter any more")
 )
 
 func answerJSON(w http.ResponseWriter, code int, what any) {

@@ -2,9 +2,7 @@ package console
 
 import (
 	"bytes"
-	"cmp"
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"net/url"
@@ -16,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/resend"
 )
 
 // Filter chooses dead letters; what is empty does not narrow.
@@ -174,20 +173,7 @@ func (b jobBox) discard(ctx context.Context, f Filter, limit int) (int, error) {
 }
 
 func (b jobBox) resend(ctx context.Context, numbers []int64) (ids []string, err error) {
-	found, err := b.c.o.Store.DeadJobs(ctx, b.query(Filter{Numbers: numbers}, len(numbers)))
-	var again []penstock.NewJob
-	for _, d := range found {
-		j := &d.Job
-		again = append(again, penstock.NewJob{Key: j.Key, Group: j.Group, Priority: j.Priority, Headers: j.Headers, Payload: j.Payload})
-	}
-	if err != nil || len(again) < len(numbers) {
-		return nil, cmp.Or(err, errGone)
-	}
-	enqueued, err := b.c.o.Store.Queue(b.queue).Enqueue(ctx, again...)
-	for _, one := range enqueued {
-		ids = append(ids, strconv.FormatInt(one.ID, 10))
-	}
-	return ids, err
+	return resend.Jobs(ctx, b.c.o.Store, b.queue, numbers)
 }
 
 type messageBox struct {
@@ -226,17 +212,7 @@ func (b messageBox) retry(ctx context.Context, f Filter, limit int) (int, error)
 }
 
 func (b messageBox) resend(ctx context.Context, numbers []int64) (ids []string, err error) {
-	found, err := b.c.o.Store.DeadLetters(ctx, b.query(Filter{Numbers: numbers}, len(numbers)))
-	var again []penstock.Message
-	for _, d := range found {
-		m := &d.Message
-		ids = append(ids, strings.ToLower(rand.Text()))
-		again = append(again, penstock.Message{ID: ids[len(ids)-1], Key: m.Key, Topic: m.Topic, Headers: m.Headers, Payload: m.Payload})
-	}
-	if err != nil || len(again) < len(numbers) {
-		return nil, cmp.Or(err, errGone)
-	}
-	return ids, b.c.o.Store.Publish(ctx, b.outbox, again...)
+	return resend.Messages(ctx, b.c.o.Store, b.outbox, b.subscription, numbers)
 }
 
 func (b messageBox) discard(ctx context.Context, f Filter, limit int) (int, error) {

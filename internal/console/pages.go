@@ -77,18 +77,15 @@ func (c *Console) pages() {
 // page serves a template with what read returns, and a title.
 func (c *Console) page(pattern, name string, live bool, read func(ctx context.Context, r *call) (title string, data any, err error)) {
 	c.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-		ctx, end, err := c.look(r.Context())
+		found, err := c.shown(r, func(ctx context.Context, r *call) (a answer, err error) {
+			a.title, a.data, err = read(ctx, r)
+			return a, err
+		})
 		if err != nil {
 			c.fail(w, r, err)
 			return
 		}
-		defer end()
-		title, data, err := read(ctx, &call{Request: r})
-		if err != nil {
-			c.fail(w, r, err)
-			return
-		}
-		c.show(w, r, http.StatusOK, name, page{Title: title, Live: live, Data: data, Did: r.URL.Query().Get("did")})
+		c.show(w, r, http.StatusOK, name, page{Title: found.title, Live: live, Data: found.data, Did: r.URL.Query().Get("did")})
 	})
 }
 
@@ -127,21 +124,17 @@ type overviewData struct {
 	History  map[string][]float64
 }
 
-func (c *Console) overview(context.Context, *call) (string, any, error) {
-	s, err := c.readStatus()
+func (c *Console) overview(ctx context.Context, _ *call) (string, any, error) {
+	s, err := c.readStatus(ctx)
 	if err != nil {
 		return "", nil, err
 	}
 	d := overviewData{Status: s, History: c.history.all()}
-	last := c.lastFindings()
-	if last == nil {
-		d.Looking = true
-		return "Overview", d, nil
+	findings, looked, err := c.lastFindings()
+	if d.Looked, d.Looking = looked, looked.IsZero(); err != nil {
+		d.Unknown = err.Error()
 	}
-	if d.Looked = last.at; last.err != nil {
-		d.Unknown = last.err.Error()
-	}
-	for _, f := range last.findings {
+	for _, f := range findings {
 		if f.Severity != doctor.OK {
 			d.Findings = append(d.Findings, f)
 		}
@@ -158,7 +151,7 @@ type outboxData struct {
 }
 
 func (c *Console) outbox(ctx context.Context, r *call) (string, any, error) {
-	s, err := c.readStatus()
+	s, err := c.readStatus(ctx)
 	if err != nil {
 		return "", nil, err
 	}
@@ -192,7 +185,7 @@ type queueData struct {
 }
 
 func (c *Console) queue(ctx context.Context, r *call) (string, any, error) {
-	s, err := c.readStatus()
+	s, err := c.readStatus(ctx)
 	if err != nil {
 		return "", nil, err
 	}
@@ -221,7 +214,7 @@ type inboxData struct {
 }
 
 func (c *Console) inbox(ctx context.Context, r *call) (string, any, error) {
-	s, err := c.readStatus()
+	s, err := c.readStatus(ctx)
 	if err != nil {
 		return "", nil, err
 	}

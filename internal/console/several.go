@@ -63,15 +63,15 @@ func (s *Several) list(w http.ResponseWriter, r *http.Request) {
 	found := make([]database, len(s.of))
 	var all sync.WaitGroup
 	for i, c := range s.of {
-		all.Go(func() { found[i] = c.summary(s.names[i]) })
+		all.Go(func() { found[i] = c.summary(r.Context(), s.names[i]) })
 	}
 	all.Wait()
 	s.of[0].showAt(w, r, http.StatusOK, "databases", page{Base: s.base, Name: s.title, Title: "Databases", Live: true, Data: found})
 }
 
-func (c *Console) summary(name string) database {
+func (c *Console) summary(ctx context.Context, name string) database {
 	d := database{Name: name, Base: c.o.BasePath}
-	status, err := c.readStatus()
+	status, err := c.readStatus(ctx)
 	if err != nil {
 		_, p := wrong(err)
 		d.Unknown = p.Error
@@ -96,14 +96,13 @@ func (c *Console) summary(name string) database {
 		add(&d.Dead, q.DeadLetters, "dead", "dead_letters", q.AtLeast)
 		d.Oldest = max(d.Oldest, q.OldestAge)
 	}
-	if last := c.lastFindings(); last != nil {
-		for _, f := range last.findings {
-			switch f.Severity {
-			case doctor.Critical:
-				d.Critical++
-			case doctor.Warning:
-				d.Warnings++
-			}
+	findings, _, _ := c.lastFindings()
+	for _, f := range findings {
+		switch f.Severity {
+		case doctor.Critical:
+			d.Critical++
+		case doctor.Warning:
+			d.Warnings++
 		}
 	}
 	return d

@@ -20,7 +20,7 @@ func Command(a *cli.App) *cobra.Command {
 		Long: `A message becomes a dead letter when its attempts are used up, or when the sink
 refuses it for good; a job, when its attempts are used up, or when its worker
 refuses it for good. It is kept, with the reasons, until someone decides: retry
-sends or runs it again, discard deletes it. Nothing else ever removes one.
+sends or runs it again, resend does so under a new id, discard deletes it. Nothing else ever removes one.
 
 Where on_dead is hold, the later messages of the key wait for that decision too;
 list shows those as held.
@@ -28,11 +28,12 @@ list shows those as held.
   penstock dead list orders                    what there is, and why
   penstock dead show orders ID                 one of them, with its payload
   penstock dead retry orders --key 42          the cause is mended: send again
+  penstock dead resend orders --id ID          send it again as a new message
   penstock dead discard orders --id ID         it will never be wanted
   penstock dead list thumbnails                the same verbs for a queue
   penstock dead list mails                     and for a subscription that adopts a table`,
 	}
-	return cli.Group(cmd, listCommand(a), showCommand(a), retryCommand(a), discardCommand(a))
+	return cli.Group(cmd, listCommand(a), showCommand(a), retryCommand(a), resendCommand(a), discardCommand(a))
 }
 
 // deadFlags choose dead letters of one subscription or queue.

@@ -34,6 +34,8 @@ type deadLetters interface {
 	// still were.
 	retry(ctx context.Context, numbers []int64) (int, error)
 	discard(ctx context.Context, numbers []int64) (int, error)
+	// resend sends their contents again, as new, if all of them are there.
+	resend(ctx context.Context, numbers []int64) (int, error)
 }
 
 // deadLetter is one dead letter.

@@ -6,15 +6,18 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/cli"
 )
 
-// deadAction is one of the two decisions.
+// deadAction is one of the decisions.
 type deadAction struct {
 	verb, past string // retry, retried
+	atOnce     int
 	// asks whether this choice is broad enough to ask first.
 	asks func(*deadFlags) bool
 	do   func(deadLetters, context.Context, []int64) (int, error)
@@ -22,14 +25,36 @@ type deadAction struct {
 
 var (
 	retryDead = deadAction{
-		verb: "retry", past: "retried", do: deadLetters.retry,
+		verb: "retry", past: "retried", atOnce: largestPage, do: deadLetters.retry,
 		asks: func(f *deadFlags) bool { return f.all },
 	}
 	discardDead = deadAction{
-		verb: "discard", past: "discarded", do: deadLetters.discard,
+		verb: "discard", past: "discarded", atOnce: largestPage, do: deadLetters.discard,
 		asks: func(f *deadFlags) bool { return !f.byName },
 	}
+	resendDead = deadAction{
+		verb: "resend", past: "sent again", atOnce: firstPage, do: deadLetters.resend, // all contents are in memory
+		asks: func(f *deadFlags) bool { return f.all },
+	}
 )
+
+var errNoResend = penstock.WithHint(errors.New("this cannot be sent again as new"), "penstock dead retry sends it again under its own id")
+
+// thenDiscarding deletes what was sent again.
+func thenDiscarding(action deadAction) deadAction {
+	resend := action.do
+	action.do = func(box deadLetters, ctx context.Context, numbers []int64) (int, error) {
+		n, err := resend(box, ctx, numbers)
+		if err != nil {
+			return n, err
+		}
+		if _, err := box.discard(ctx, numbers); err != nil {
+			return n, fmt.Errorf("the last %d were sent again, and are dead letters still: %w", n, err)
+		}
+		return n, nil
+	}
+	return action
+}
 
 func retryCommand(a *cli.App) *cobra.Command {
 	cmd := actionCommand(a, retryDead)
@@ -74,10 +99,29 @@ ask on it needs --yes.`
 	return cmd
 }
 
+func resendCommand(a *cli.App) *cobra.Command {
+	cmd := actionCommand(a, resendDead)
+	cmd.Short = "Send the contents of dead letters again, as new"
+	cmd.Long = `Send what is in dead letters again as if a producer had: under new ids, at the end
+of the queue or of the outbox, with all attempts before them. A message goes to
+every subscription of its outbox, also to those that had it. That is for a consumer
+that takes no id twice, or for attempts that were used up; retry sends the same.
+
+The dead letters stay, or with --discard are deleted, each once it was sent.
+
+` + deadSelectorsHelp + `
+--all takes all of them, asks first, and needs --yes where there is no terminal
+to ask on.`
+	cmd.Example = `  penstock dead resend orders --id 018f3c…
+  penstock dead resend thumbnails --error 'disk full' --discard`
+	return cmd
+}
+
 func actionCommand(a *cli.App, action deadAction) *cobra.Command {
 	var (
 		f                deadFlags
 		asJSON, progress bool
+		discard          bool
 		leave            = cli.Consent{Undone: "nothing was " + action.past}
 	)
 	cmd := &cobra.Command{
@@ -99,6 +143,9 @@ func actionCommand(a *cli.App, action deadAction) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if discard {
+				action = thenDiscarding(action)
+			}
 			p := a.NewProgress(progress)
 			defer p.Clear()
 			done, err := decide(ctx, a, box, f.limit, action, leave, p)
@@ -108,6 +155,9 @@ func actionCommand(a *cli.App, action deadAction) *cobra.Command {
 	}
 	f.add(cmd.Flags())
 	flags := cmd.Flags()
+	if action.verb == resendDead.verb {
+		flags.BoolVar(&discard, "discard", false, "delete each once it was sent")
+	}
 	flags.BoolVar(&f.all, "all", false, "all of them; asks first")
 	flags.BoolVar(&leave.Yes, "yes", false, "do not ask")
 	flags.BoolVar(&asJSON, "json", false, "how many, as one JSON line")
@@ -132,7 +182,7 @@ func decide(ctx context.Context, a *cli.App, box deadLetters, limit int, action 
 		return n, err
 	}
 	n.chosen = len(numbers)
-	for page := range slices.Chunk(numbers, largestPage) {
+	for page := range slices.Chunk(numbers, action.atOnce) {
 		did, err := action.do(box, ctx, page)
 		n.done += did
 		if err != nil {
@@ -173,7 +223,7 @@ func decided(a *cli.App, box deadLetters, action deadAction, n decisions, err er
 		return nil
 	case asJSON:
 		told := box.identity()
-		told[action.past] = n.done
+		told[strings.ReplaceAll(action.past, " ", "_")] = n.done
 		return json.NewEncoder(a.Stdout).Encode(told)
 	}
 	fmt.Fprintf(a.Stdout, "%s of %s %s", cli.Plural(int64(n.done), "dead letter"), box.name(), action.past)

@@ -10,6 +10,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/about"
 	"github.com/penstock/penstock/internal/cli"
+	"github.com/penstock/penstock/internal/resend"
 )
 
 // deadJobs is deadLetters of a queue.
@@ -85,6 +86,18 @@ func (b *deadJobs) retry(ctx context.Context, ids []int64) (int, error) {
 func (b *deadJobs) discard(ctx context.Context, ids []int64) (int, error) {
 	n, err := b.store.DiscardDeadJobs(ctx, b.these(ids))
 	return n, about.Queue(err, "", b.query.Queue)
+}
+
+func (b *deadJobs) resend(ctx context.Context, ids []int64) (int, error) {
+	store, ok := b.store.(interface {
+		cli.DeadJobStore
+		Queue(name string) penstock.Queue
+	})
+	if !ok {
+		return 0, errNoResend
+	}
+	sent, err := resend.Jobs(ctx, store, b.query.Queue, ids)
+	return len(sent), about.Queue(err, "sending again", b.query.Queue)
 }
 
 func (b *deadJobs) these(ids []int64) penstock.DeadJobQuery {

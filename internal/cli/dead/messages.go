@@ -11,6 +11,7 @@ import (
 	"github.com/penstock/penstock/internal/about"
 	"github.com/penstock/penstock/internal/cli"
 	"github.com/penstock/penstock/internal/cli/adopt"
+	"github.com/penstock/penstock/internal/resend"
 )
 
 // deadStore is what dead letters of a subscription need of a store.
@@ -91,6 +92,18 @@ func (b *deadMessages) retry(ctx context.Context, seqs []int64) (int, error) {
 func (b *deadMessages) discard(ctx context.Context, seqs []int64) (int, error) {
 	n, err := b.store.DiscardDeadLetters(ctx, b.these(seqs))
 	return n, b.about(err, "")
+}
+
+func (b *deadMessages) resend(ctx context.Context, seqs []int64) (int, error) {
+	store, ok := b.store.(interface {
+		deadStore
+		Publish(ctx context.Context, outbox string, msgs ...penstock.Message) error
+	})
+	if !ok || b.adopted != nil {
+		return 0, errNoResend
+	}
+	sent, err := resend.Messages(ctx, store, b.query.Outbox, b.query.Subscription, seqs)
+	return len(sent), b.about(err, "sending again")
 }
 
 func (b *deadMessages) these(seqs []int64) penstock.DeadLetterQuery {

@@ -18,6 +18,7 @@ import (
 	"github.com/penstock/penstock/internal/cli"
 	"github.com/penstock/penstock/internal/cli/doctor"
 	"github.com/penstock/penstock/internal/lab/demo"
+	"github.com/penstock/penstock/metrics"
 )
 
 type demoFlags struct {
@@ -166,11 +167,12 @@ func run(a *cli.App, cmd *cobra.Command, f demoFlags) error {
 // showing has a run served by a console, and end only when ctx does.
 func showing(a *cli.App, cfg *demo.Config, listen string, clear func()) (end func()) {
 	var over *cli.App
+	cfg.Metrics = metrics.New(metrics.Options{Logger: cfg.Log})
 	cfg.Opened = func(ctx context.Context, url, schema string) error {
 		over = a.Over(url, schema)
 		c := config.Console{Listen: listen}
 		c.SetDefaults()
-		at, err := over.ServeConsole(ctx, c, doctor.Findings, nil)
+		at, err := over.ServeConsole(ctx, c, doctor.Findings, cfg.Metrics)
 		if err == nil {
 			fmt.Fprintf(a.Stderr, "The console is at %s\n", at)
 		}

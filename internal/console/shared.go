@@ -1,0 +1,184 @@
+package console
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// What is read is read once for all who want it: no more often than once a second, and so seldom that all of it together
+// takes no more than a sixtieth of the time.
+const (
+	readEvery    = time.Second
+	shareOfTime  = 60
+	seldomAtMost = 15 * time.Second // between two looks, unless one takes half a second
+	staleFor     = 5 * time.Second  // who asks no later gets what there is, while it is read anew
+	askedLately  = 20 * time.Second // so long a request counts as one of those that share the time
+	mostRequests = 64               // whose answers are kept
+)
+
+// pause is how long what took so long is not read again, if so many things are read.
+func pause(took time.Duration, many int) time.Duration {
+	return max(readEvery, min(shareOfTime*took*time.Duration(max(many, 1)), max(seldomAtMost, shareOfTime/2*took)))
+}
+
+// shared is something that is read once for all who want it.
+type shared[T any] struct {
+	mu      sync.Mutex
+	have    T
+	err     error
+	at      time.Time // when it was read last
+	next    time.Time // when it may be read again
+	reading chan struct{}
+	era     int // how often it was forgotten
+}
+
+// get returns what was read not long ago, or waits until it is read. read gets no context of who happens to ask: the others want it, too.
+func (s *shared[T]) get(ctx context.Context, read func() (T, error), pause func(took time.Duration) time.Duration) (T, error) {
+	for {
+		s.mu.Lock()
+		now := time.Now()
+		if now.Before(s.next) {
+			defer s.mu.Unlock()
+			return s.have, s.err
+		}
+		s.begin(read, pause)
+		if s.err == nil && now.Before(s.next.Add(staleFor)) {
+			defer s.mu.Unlock()
+			return s.have, nil
+		}
+		reading := s.reading
+		s.mu.Unlock()
+		select {
+		case <-reading:
+		case <-ctx.Done():
+			var none T
+			return none, ctx.Err()
+		}
+	}
+}
+
+// begin has it read, unless it is being read. The caller holds mu.
+func (s *shared[T]) begin(read func() (T, error), pause func(took time.Duration) time.Duration) {
+	if s.reading != nil {
+		return
+	}
+	reading := make(chan struct{})
+	s.reading = reading
+	era := s.era
+	go func() {
+		began := time.Now()
+		have, err := read()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		defer close(reading)
+		s.reading = nil
+		if s.era != era {
+			return // what was done meanwhile it may not show
+		}
+		s.have, s.err, s.at = have, err, time.Now()
+		s.next = s.at.Add(pause(s.at.Sub(began)))
+		if err != nil {
+			s.next = s.at.Add(readEvery)
+		}
+	}()
+}
+
+// last is what was read last, and when, zero if it never was. It has it read anew when it is time, and waits for nothing.
+func (s *shared[T]) last(read func() (T, error), pause func(took time.Duration) time.Duration) (have T, at time.Time, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !time.Now().Before(s.next) {
+		s.begin(read, pause)
+	}
+	return s.have, s.at, s.err
+}
+
+// forget has the next one read anew: something was done.
+func (s *shared[T]) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.next = time.Time{}
+	s.era++
+}
+
+// answer is what a request shows.
+type answer struct {
+	title string // of a page
+	data  any
+}
+
+// answers are those to requests that others make, too.
+type answers struct {
+	mu sync.Mutex
+	of map[string]*asked
+}
+
+type asked struct {
+	shared[answer]
+	lately time.Time
+}
+
+// to is where the answer to a request is.
+func (a *answers) to(r *http.Request) *asked {
+	v := r.URL.Query()
+	v.Del("did")
+	key := r.Pattern + " " + r.URL.EscapedPath() + "?" + v.Encode()
+	now := time.Now()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.of == nil {
+		a.of = map[string]*asked{}
+	}
+	one := a.of[key]
+	if one == nil {
+		var oldest string
+		for of, other := range a.of {
+			if now.Sub(other.lately) > askedLately {
+				delete(a.of, of)
+			} else if oldest == "" || other.lately.Before(a.of[oldest].lately) {
+				oldest = of
+			}
+		}
+		if len(a.of) >= mostRequests {
+			delete(a.of, oldest)
+		}
+		one = &asked{}
+		a.of[key] = one
+	}
+	one.lately = now
+	return one
+}
+
+// many is how many answers, with the status, share the time.
+func (a *answers) many() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.of) + 1
+}
+
+// forget has all be read anew.
+func (a *answers) forget() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, one := range a.of {
+		one.forget()
+	}
+}
+
+// shown is what a request shows: read for it and for the others who ask the same, in bounded time, and not too many at once.
+func (c *Console) shown(r *http.Request, read func(ctx context.Context, r *call) (answer, error)) (answer, error) {
+	request := r.Clone(context.Background()) // it may be read after this request has its answer
+	return c.answers.to(r).get(r.Context(), func() (answer, error) {
+		ctx, cancel := context.WithTimeout(request.Context(), patience)
+		defer cancel()
+		select {
+		case c.reading <- struct{}{}:
+			defer func() { <-c.reading }()
+			return read(ctx, &call{Request: request})
+		case <-ctx.Done():
+			return answer{}, ctx.Err()
+		}
+	}, func(took time.Duration) time.Duration { return pause(took, c.answers.many()) })
+}
