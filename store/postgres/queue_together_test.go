@@ -272,3 +272,43 @@ func TestNumbersOfSharedLeasesGrow(t *testing.T) {
 		t.Errorf("running are %v, want the first before the others: %v", shown, want)
 	}
 }
+
+// Where leases are in two segments, whoever releases or extends several locks them in the order in which ack does, and
+// claims that are extended whole stay whole in both.
+func TestLeasesInTwoSegmentsAreLockedInOneOrder(t *testing.T) {
+	t.Parallel()
+	for _, change := range []string{"release_many('q', $1)", "extend_many('q', $1, '1 min')"} {
+		t.Run(strings.SplitN(change, "_", 2)[0], func(t *testing.T) {
+			t.Parallel()
+			f, older := inOneRow(t)
+			var single int64
+			f.Must(f.Conn.QueryRow(f.Ctx, "select lease from penstock.claim('q', 1, '1 min')").Scan(&single))
+			f.Exec(`select setval('penstock._lease_slot', 3 - pg_sequence_last_value('penstock._lease_slot') % 2)`)
+			newer := f.leaseTogether()
+			all := append(slices.Clone(older), newer...)
+			f.wantHeld(slices.Sorted(slices.Values(all)), "select x from penstock.extend_many('q', $1, '1 min') x", all)
+			if rows := f.Number("select count(*) from penstock._lease where jobs is not null"); rows != 2 {
+				t.Errorf("after the extension %d claims are whole, want 2", rows)
+			}
+
+			acking := f.begin(f.Connect())
+			defer acking.Rollback(f.Ctx)
+			_, err := acking.Exec(f.Ctx, "select penstock.ack('q', $1)", single)
+			f.Must(err)
+			other := f.Connect()
+			pid := int(other.PgConn().PID())
+			ended := make(chan error, 1)
+			go func() {
+				_, err := other.Exec(f.Ctx, "select count(*) from penstock."+change, []int64{single, newer[3]})
+				ended <- err
+			}()
+			f.Eventually("the other one waits", func() bool {
+				return f.Number("select count(*) from pg_locks where not granted and pid = $1", pid) > 0
+			})
+			_, err = acking.Exec(f.Ctx, "select penstock.ack('q', $1)", newer[3])
+			f.Must(err)
+			f.Must(acking.Commit(f.Ctx))
+			f.Must(<-ended)
+		})
+	}
+}

@@ -3,7 +3,7 @@
 
 -- _lease_functions is the text of what begins and ends leases.
 create or replace function _lease_functions() returns text
-language sql immutable set search_path from current as $text$ select replace($$
+language sql immutable set search_path from current as $text$ select replace(replace(replace($$
 
 -- {claim} takes jobs from the ring and leases them. Then it ends the jobs of acks, as {ack}
 -- does: what a worker has done and what it wants next go with one call. Of acks those come
@@ -184,9 +184,24 @@ declare
     keys text[];
     leaf int;
     odd  boolean := in_leases[1] & 1 = 1; -- mostly of a claim of several
+    whole bigint;
 begin
     if odd is not true and todo > 1 then
         odd := (select bool_or(a & 1 = 1) from unnest(in_leases) a);
+    elsif odd and in_leases[todo] - in_leases[1] = 2 * todo - 2 then
+        -- All of a claim, as it came? Mostly that row is still as it was written.
+        whole := (select in_leases[1] - 2 where in_leases = array(select generate_series(in_leases[1], in_leases[todo], 2)));
+        if whole is not null then
+            foreach leaf in array {listed lease} loop
+{leaf of lease}
+                delete from {leaf} l where l.lease = whole and l.queue + 0 = {id} and l.done = {first todo};
+{end}
+                if found then
+                    return query select unnest(in_leases);
+                    return;
+                end if;
+            end loop;
+        end if;
     end if;
     loop
         turn := pg_sequence_last_value({lease_slot});
@@ -235,18 +250,22 @@ begin
     end if;
 end $fn$;
 
-$$, '{as_one}', $one$-- a row for the jobs of d, in place i each; a row each if they are few, or together more than a value may hold, or
-                        -- if keys and priorities have come since the flags were read
-                        apart as (select count(*) < 8 or bool_or(t.key is not null or t.priority <> 0) or sum(octet_length(t.payload)) > 16777216 from d t),
+$$, '{as_one}', $one$-- a row for the jobs of d, in place i each; a row each if they are few, or one is large, or if keys and priorities
+                        -- have come since the flags were read
+                        alike as (
+                            select count(*) as n, max(t.i) as last, count(*) < 8 or bool_or(t.key is not null or t.priority <> 0 or octet_length(t.payload) > 65536) as apart,
+                                   array_agg(row(base + 2 * t.i, coalesce(t.id, t.seq), t.created_at, t.attempt + 1, t.headers, t.payload, t.failures)::{schema}._claimed)
+                                       filter (where octet_length(t.payload) <= 65536) as jobs
+                              from d t),
                         one as (
                             insert into {leaf} (slot, queue, lease, lease_until, worker, priority, group_key, done, jobs)
                             select leaf, {id}, base, until, coalesce(worker, ''), 0, in_group,
-                                   ~case when count(*) = max(t.i) then (~{nobody}) << 256 - count(*)::int >> 1 else (select bit_or(set_bit({nobody}, x.i::int, 1)) from d x) end,
-                                   array_agg(row(base + 2 * t.i, coalesce(t.id, t.seq), t.created_at, t.attempt + 1, t.headers, t.payload, t.failures)::{schema}._claimed)
-                              from d t where not (table apart) having count(*) > 0),
+                                   case when a.n = a.last then {first a.n} else ~(select bit_or(set_bit({nobody}, x.i::int, 1)) from d x) end, a.jobs
+                              from alike a where not a.apart),
                         each as (
                             insert into {leaf} (slot, lease, {lease_columns})
-                            select leaf, base + 2 * t.i, {lease_row} from d t where (table apart))$one$) $text$;
+                            select leaf, base + 2 * t.i, {lease_row} from d t where (select a.apart from alike a))$one$),
+    '{first a.n}', '~((~{nobody}) << 256 - a.n::int >> 1)'), '{first todo}', '~((~{nobody}) << 256 - todo >> 1)') $text$;
 
 -- _not_moved raises an error where a transaction that keeps its snapshot has missed leases that were carried
 -- over since: from a segment that nobody looks into any more, or that was truncated, to one in which the snapshot
@@ -283,9 +302,6 @@ begin
         raise exception 'the job is to be tried again after %, expected at most 1000 years', by
         using errcode = '22023', hint = 'dead-letter the job if it is not to run again';
     end if;
-    if what <> 'extend' then
-        perform _part(queue, leases);
-    end if;
     case what
     when 'extend' then
         if (by > interval '0' and by <= interval '1000 years') is not true then
@@ -315,6 +331,7 @@ begin
             -- -1, too, is none, but of a job that has begun: those of its key wait, see {busy}
             case when by > interval '0' then 'clock_timestamp() + $3, $2, case when d.attempt = 1 then -1 else d.attempt - 1 end' else 'd.attempt - 1' end);
     when 'retry', 'dead_letter' then
+        perform _part(queue, leases);
         return query select l, _fail(queue, l, by, error, what = 'dead_letter') from unnest(leases) l;
         return;
     else
@@ -328,8 +345,9 @@ begin
                     held := held || lease;
                     return next;
                 end loop;
-                perform _part(queue, array(select unnest(leases) except select unnest(held)));
             end if;
+            -- What is in this segment only: whoever holds several leases locks them in {ack}'s order. What is parted goes to the last one listed.
+            perform _part(queue, array(select unnest(leases) except select unnest(held)), leaf);
             for lease, until in execute format(statement, leaf, (select _q(q.name) from _queue q where q.id = queue)) using leases, queue, by loop
                 held := held || lease;
                 return next;
@@ -343,8 +361,9 @@ begin
     end if;
 end $$;
 
--- _part gives each job that is left of a claim of several a row of its own, if it is in one with one of these leases.
-create or replace function _part(queue int, leases bigint[]) returns void
+-- _part gives each job that is left of a claim of several a row of its own, if it is in one with one of these leases, and in
+-- that segment if one is named.
+create or replace function _part(queue int, leases bigint[], segment int default null) returns void
 language plpgsql volatile set search_path from current
 set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
 declare
@@ -354,7 +373,7 @@ begin
     leases := array(select l from unnest(leases) l where l & 1 = 1);
     while leases <> '{}' and turn is distinct from pg_sequence_last_value('_lease_slot') loop
         turn := pg_sequence_last_value('_lease_slot');
-        foreach leaf in array _listed('_lease_slot') loop
+        foreach leaf in array case when segment is null then _listed('_lease_slot') else array[segment] end loop
             execute format($sql$
                 with m as materialized (
                     select a & -511 as lease, bit_or(set_bit(repeat('0', 256)::bit(256), (a >> 1 & 255)::int, 1)) as places from unnest($1) a group by 1),

@@ -1,0 +1,2 @@
+-- _part has one argument more.
+drop function if exists _part(integer, bigint[]);
