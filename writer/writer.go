@@ -104,7 +104,7 @@ type batch struct {
 	rows  int
 	bytes int
 	due   bool
-	done  chan struct{}
+	done  chan struct{} // closed when all its calls have their answer: one for all costs less than one for each
 }
 
 type call struct {
@@ -113,12 +113,12 @@ type call struct {
 	size int
 
 	unconfirmed bool
-	in          bool          // a batch
-	entered     chan struct{} // closed once it is, if it had to wait
-	taken       bool          // and that is under way
-	done        chan struct{}
+	in          *batch        // nil while it waits for room
+	entered     chan struct{} // closed once it has some, if it had to wait
+	taken       bool          // its batch is under way
 	made        []penstock.Enqueued
 	err         error
+	one         [1]penstock.Message // where msgs are if there is one
 }
 
 func (c *call) rows() int { return len(c.msgs) + len(c.jobs) }
@@ -170,7 +170,10 @@ func (w *Writer) PublishUnconfirmed(ctx context.Context, outbox string, msgs ...
 }
 
 func published(msgs []penstock.Message) (*call, error) {
-	c := &call{msgs: make([]penstock.Message, len(msgs)), done: make(chan struct{})}
+	c := &call{}
+	if c.msgs = c.one[:]; len(msgs) != 1 {
+		c.msgs = make([]penstock.Message, len(msgs))
+	}
 	for i, m := range msgs {
 		if err := m.Validate(); err != nil {
 			return nil, numbered("message", i, len(msgs), err)
@@ -206,7 +209,7 @@ func (w *Writer) EnqueueAsync(ctx context.Context, queue string, jobs ...penstoc
 	if len(jobs) == 0 {
 		return func(context.Context) ([]penstock.Enqueued, error) { return nil, nil }, nil
 	}
-	c := &call{jobs: make([]penstock.NewJob, len(jobs)), done: make(chan struct{})}
+	c := &call{jobs: make([]penstock.NewJob, len(jobs))}
 	for i, j := range jobs {
 		if err := j.Validate(); err != nil {
 			return nil, numbered("job", i, len(jobs), err)
@@ -287,7 +290,7 @@ func (w *Writer) do(ctx context.Context, to target, c *call) ([]penstock.Enqueue
 // await returns what became of a call that has entered.
 func (w *Writer) await(ctx context.Context, g *group, c *call) ([]penstock.Enqueued, error) {
 	select {
-	case <-c.done:
+	case <-c.in.done:
 		return c.made, c.err
 	case <-ctx.Done():
 	}
@@ -298,7 +301,7 @@ func (w *Writer) await(ctx context.Context, g *group, c *call) ([]penstock.Enque
 		return nil, ctx.Err()
 	}
 	select {
-	case <-c.done:
+	case <-c.in.done:
 		return c.made, c.err
 	default:
 		return nil, fmt.Errorf("given up while the commit is under way, which may succeed: %w", ctx.Err())
@@ -323,7 +326,7 @@ func (w *Writer) enter(ctx context.Context, to target, c *call) (*group, error) 
 	g.waiting = append(g.waiting, c)
 	g.fill()
 	g.start()
-	if c.in {
+	if c.in != nil {
 		return g, nil
 	}
 	c.entered = make(chan struct{})
@@ -336,7 +339,7 @@ func (w *Writer) enter(ctx context.Context, to target, c *call) (*group, error) 
 	case <-w.end:
 	}
 	w.mu.Lock()
-	if c.in {
+	if c.in != nil {
 		return g, nil
 	}
 	g.waiting = slices.DeleteFunc(g.waiting, func(other *call) bool { return other == c })
@@ -358,7 +361,7 @@ func (g *group) fill() {
 		b.bytes += c.size
 		g.w.stats.Calls++
 		g.w.stats.Rows += int64(c.rows())
-		if c.in = true; c.entered != nil {
+		if c.in = b; c.entered != nil {
 			close(c.entered)
 		}
 		if o.Delay <= 0 || b.full(&o) {
@@ -408,14 +411,14 @@ func (g *group) send(b *batch) {
 	g.write(b.calls)
 	took := time.Since(began)
 	g.w.mu.Lock()
-	defer g.w.mu.Unlock()
 	delete(g.active, b)
-	close(b.done)
 	if g.w.opts.Delay <= 0 && !g.w.closed {
 		g.await(len(b.calls)+len(g.forming.calls), min(took/4, maxGather))
 	}
 	g.start()
 	g.forget()
+	g.w.mu.Unlock()
+	close(b.done) // whom it wakes wants the lock
 }
 
 // forget removes a group that nobody uses: a program may write to many names, of which most are not there.
@@ -456,14 +459,11 @@ func (g *group) write(calls []*call) {
 	}
 	for _, c := range calls {
 		c.err = err
-		close(c.done)
-	}
-	g.w.mu.Lock()
-	defer g.w.mu.Unlock()
-	for _, c := range calls {
 		if c.unconfirmed && err != nil {
+			g.w.mu.Lock()
 			g.w.stats.Lost += int64(c.rows())
 			g.w.stats.LastLoss = err
+			g.w.mu.Unlock()
 		}
 	}
 }

@@ -379,3 +379,22 @@ func TestStoreOfAConsumer(t *testing.T) {
 		t.Errorf("got %v, want an error that names the grant", err)
 	}
 }
+
+// A message whose id comes again is published once within the window, and once more after it.
+func TestPublishOnceForgetsAfterTheWindow(t *testing.T) {
+	t.Parallel()
+	f := newInboxFixture(t)
+	published := func(want int64) {
+		t.Helper()
+		f.Must(f.store.PublishOnce(f.Ctx, "billing", "orders", penstock.Message{ID: "a"}))
+		if got := f.Number("select count(*) from penstock.orders"); got != want {
+			t.Errorf("%d messages, want %d", got, want)
+		}
+	}
+	published(1)
+	published(1)
+	start, _ := f.turn(f.Conn)
+	f.ageTo(start + 3)
+	published(2)
+	published(2)
+}

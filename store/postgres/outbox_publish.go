@@ -189,7 +189,12 @@ func (o *Outbox) PublishSQL(ctx context.Context, tx SQLTx, msgs ...penstock.Mess
 // producer's privileges.
 func (s *Store) Publish(ctx context.Context, outbox string, msgs ...penstock.Message) error {
 	to := NewOutbox(s.schema, outbox)
-	err := retry.Few(ctx, func() error { return to.Publish(ctx, s.pool, msgs...) })
+	err := retry.Few(ctx, func() error {
+		if len(msgs) >= copyFrom {
+			return s.copy(ctx, to, msgs)
+		}
+		return to.Publish(ctx, s.pool, msgs...)
+	})
 	if errors.Is(err, penstock.ErrNoOutbox) {
 		if notReady := s.ready(ctx); errors.Is(notReady, penstock.ErrNotMigrated) {
 			return notReady

@@ -345,3 +345,30 @@ func TestInboxInOrderUnderRandomUse(t *testing.T) {
 		t.Errorf("ProcessDue: got %d and %v, want nothing", n, err)
 	}
 }
+
+// A message whose id comes again is published once within the window, and once more after it.
+func TestPublishOnceForgetsAfterTheWindow(t *testing.T) {
+	t.Parallel()
+	f := newInboxFixture(t)
+	f.must(f.store.CreateOutbox(t.Context(), "again"))
+	f.must(f.store.SetInbox(t.Context(), "billing", time.Hour))
+	seen := 0
+	src, err := f.store.Subscribe(t.Context(), penstock.Subscribe{Outbox: "again", Subscription: "look", Holder: "test"})
+	f.must(err)
+	defer src.Close(t.Context())
+	published := func(want int) {
+		t.Helper()
+		f.must(f.store.PublishOnce(t.Context(), "billing", "again", penstock.Message{ID: "a"}))
+		b, err := src.Fetch(t.Context(), penstock.Limit{Messages: 10, Bytes: 1 << 20})
+		f.must(err)
+		f.must(src.Settle(t.Context(), penstock.Settled{Batch: b}))
+		if seen += len(b.Messages); seen != want {
+			t.Errorf("%d messages, want %d", seen, want)
+		}
+	}
+	published(1)
+	published(1)
+	mustExec(t, f.app, "update penstock_received set at = at - 3600000001")
+	published(2)
+	published(2)
+}
