@@ -21,7 +21,7 @@ type fixture struct {
 }
 
 func newFixture(t testing.TB, opts portable.Options) *fixture {
-	f := &fixture{TB: t, url: created.Database(t)}
+	f := &fixture{TB: t, url: database(t)}
 	f.store = openStore(t, f.url, opts)
 	return f
 }

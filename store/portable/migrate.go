@@ -16,7 +16,7 @@ import (
 )
 
 // version of the tables that this program makes.
-const version = 2
+const version = 3
 
 // collided are what statements say that make the same thing at the same time: a row of the catalogue that
 // another one has written, or is writing.

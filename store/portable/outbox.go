@@ -2,7 +2,6 @@ package portable
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -118,16 +117,10 @@ func (o *Outbox) Publish(ctx context.Context, tx Tx, msgs ...penstock.Message) e
 		if err := m.Validate(); err != nil {
 			return fmt.Errorf("message %d of %d: %w", i+1, len(msgs), err)
 		}
-		ids[i], keys[i], topics[i], payloads[i] = orNull(m.ID), orNull(m.Key), m.Topic, m.Payload
-		if payloads[i] == nil {
-			payloads[i] = []byte{} // nil would be NULL
-		}
-		if len(m.Headers) > 0 {
-			text, err := json.Marshal(m.Headers)
-			if err != nil {
-				return err
-			}
-			headers[i] = orNull(string(text))
+		ids[i], keys[i], topics[i], payloads[i] = orNull(m.ID), orNull(m.Key), m.Topic, notNil(m.Payload)
+		var err error
+		if headers[i], err = headersText(m.Headers); err != nil {
+			return err
 		}
 	}
 	_, err := tx.Exec(ctx, o.insert, ids, keys, topics, headers, payloads)

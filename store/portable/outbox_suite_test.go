@@ -22,9 +22,13 @@ func TestStore(t *testing.T) {
 	t.Parallel()
 	storetest.Run(t, storetest.Harness{
 		Open: func(t testing.TB) storetest.Instance {
-			return instanceOn(t, testserver.Database(t, testserver.PostgresURL(t)), slow)
+			direct := testserver.Database(t, testserver.PostgresURL(t))
+			if err := without(context.Background(), direct); err != nil {
+				t.Fatal(err)
+			}
+			return instanceOn(t, shimmed(t, direct), slow)
 		},
-		OpenCreated: func(t testing.TB) storetest.Instance { return instanceOn(t, created.Database(t), slow) },
+		OpenCreated: func(t testing.TB) storetest.Instance { return instanceOn(t, database(t), slow) },
 		// Not Reclaim: plain tables do not shrink.
 		Features: storetest.Features{ConcurrentWriters: true, Outage: true},
 	})
@@ -49,6 +53,9 @@ var slow = portable.Options{Margin: time.Hour}
 
 var created = testserver.Template{Fill: func(url string) error {
 	ctx := context.Background()
+	if err := without(ctx, url); err != nil {
+		return err
+	}
 	store, err := portable.Open(ctx, url, portable.Options{})
 	if err != nil {
 		return err

@@ -2,7 +2,6 @@ package portable
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -27,10 +26,7 @@ type Queue struct {
 
 // NewQueue names a queue in a schema ("" for the default); it does not look whether there is one.
 func NewQueue(schema, name string) *Queue {
-	if schema == "" {
-		schema = DefaultSchema
-	}
-	return &Queue{&Store{schema: pgx.Identifier{schema}.Sanitize(), opts: Options{Schema: schema}}, name}
+	return &Queue{nameOnly(schema), name}
 }
 
 // Enqueue writes jobs within tx, and says what became of each, in the order given: they run if tx commits, and never if it rolls
@@ -93,18 +89,11 @@ func (n *newJobs) add(j *penstock.NewJob, seq int64) error {
 	if seq != 0 {
 		number = &seq
 	}
-	var headers *string
-	if len(j.Headers) > 0 {
-		text, err := json.Marshal(j.Headers)
-		if err != nil {
-			return err
-		}
-		headers = orNull(string(text))
+	headers, err := headersText(j.Headers)
+	if err != nil {
+		return err
 	}
-	payload := j.Payload
-	if payload == nil {
-		payload = []byte{} // nil would be NULL
-	}
+	payload := notNil(j.Payload)
 	n.seqs, n.groups, n.priorities = append(n.seqs, number), append(n.groups, j.Group), append(n.priorities, int16(j.Priority))
 	n.notBefore = append(n.notBefore, orNullTime(j.NotBefore.Add(time.Microsecond-1).Truncate(time.Microsecond))) // never too early
 	if j.NotBefore.IsZero() {

@@ -14,16 +14,14 @@ import (
 // open snapshot, say, not cleaned up yet. It is no promise: what commits late is found by looking again.
 type groupSeen struct {
 	taken         [penstock.MaxPriority - penstock.MinPriority + 1]seqset.Set
-	near, all     time.Time     // when the margin was looked at again, and everything
-	pause         time.Duration // until that is due
-	checked       time.Time     // leases that end before this were seen to have ended
-	blocked       int           // how many jobs that wait for others of their keys were in the way
-	now, measured time.Time     // the database's clock, and this one's
+	near, all     time.Time // when the margin was looked at again, and everything
+	found         bool      // the last claim found all that it wanted
+	checked       time.Time // leases that end before this were seen to have ended
+	blocked       int       // how many jobs that wait for others of their keys were in the way
+	now, measured time.Time // the database's clock, and this one's
 }
 
 const (
-	// lookAgain is how often the margin is looked at by a queue that always finds jobs, and by one that does not.
-	lookAgain, lookAgainIdle = 250 * time.Millisecond, 25 * time.Millisecond
 	// gaps is how many ranges are kept of a priority.
 	gaps      = 64
 	noTime    = int64(0)
@@ -53,12 +51,15 @@ func (q *queueRow) look(group string, o Options) *look {
 		g = &groupSeen{}
 		q.seen[group] = g
 	}
-	at := time.Now()
+	at, pause := time.Now(), o.LookAgain
+	if !g.found {
+		pause /= 10
+	}
 	l := &look{seen: g, group: group, checked: g.checked.UTC(), blocked: g.blocked, cut: farFuture}
 	switch {
 	case at.Sub(g.all) > o.Sweep:
 		l.cut, g.all, g.near, l.checked = noTime, at, at, time.Time{}
-	case at.Sub(g.near) > g.pause:
+	case at.Sub(g.near) > pause:
 		l.cut, g.near = g.now.Add(at.Sub(g.measured)-o.Margin).UnixMicro(), at
 	}
 	for i, taken := range g.taken {
@@ -84,10 +85,7 @@ func (q *queueRow) saw(l *look, page []claimed, window int, full, expired bool) 
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	g := l.seen
-	g.now, g.measured, g.pause = l.now, time.Now(), lookAgainIdle
-	if full {
-		g.pause = lookAgain
-	}
+	g.now, g.measured, g.found = l.now, time.Now(), full
 	if !expired {
 		g.checked = l.now.Add(-time.Second)
 	}

@@ -42,7 +42,7 @@ func (q queue) Extend(ctx context.Context, lease time.Duration, leases ...int64)
 		return nil, err
 	}
 	return q.held(ctx, func(b *pgx.Batch, row *queueRow, held *[]int64) {
-		b.Queue(q.store.sql("update {schema}.leases set until = clock_timestamp() + $3 * interval '1 microsecond' where queue_id = $1 and lease = any ($2::bigint[]) returning lease", ""),
+		b.Queue(q.store.sql("update {schema}.leases set until = clock_timestamp() + $3 * interval '1 microsecond' where queue_id - $1 = 0 and lease = any ($2::bigint[]) returning lease", ""),
 			row.id, orEmpty(leases), lease.Microseconds()).Query(collect(held))
 	})
 }
@@ -55,7 +55,7 @@ func (q queue) Ack(ctx context.Context, leases ...int64) ([]int64, error) {
 // queueAck ends jobs. Their leases are locked first: whoever else ends one waits, and finds none.
 func (q queue) queueAck(b *pgx.Batch, row *queueRow, leases []int64, held *[]int64) {
 	b.Queue(q.store.sql("hold_leases", ""), row.id, orEmpty(leases)).Query(collect(held))
-	for _, statement := range []string{"end_jobs", "end_tries", "delete from {schema}.leases where queue_id = $1 and lease = any ($2::bigint[])"} {
+	for _, statement := range []string{"end_jobs", "end_tries", "delete from {schema}.leases where queue_id - $1 = 0 and lease = any ($2::bigint[])"} {
 		b.Queue(q.store.queueSQL(statement, q.name, false), row.id, orEmpty(leases))
 	}
 }
@@ -124,14 +124,14 @@ func (q queue) settle(ctx context.Context, tx pgx.Tx, row *queueRow, jobs []*tri
 		b.Queue(q.store.queueSQL("dead_letter_jobs", q.name, false), row.id, jobs)
 		b.Queue(q.store.queueSQL("end_jobs", q.name, false), row.id, dead)
 	}
-	b.Queue(q.store.sql("delete from {schema}.leases where queue_id = $1 and lease = any ($2::bigint[])", ""), row.id, leases)
+	b.Queue(q.store.sql("delete from {schema}.leases where queue_id - $1 = 0 and lease = any ($2::bigint[])", ""), row.id, leases)
 	return tx.SendBatch(ctx, b).Close()
 }
 
 // ended settles claimed jobs as judge says.
 func (q queue) ended(ctx context.Context, leases []int64, judge func(j *tried)) (held []int64, err error) {
 	err = q.store.inQueue(ctx, q.name, func(tx pgx.Tx, row *queueRow) error {
-		jobs, err := q.readTried(ctx, tx, row, " and l.lease = any ($2::bigint[]) order by l.lease", orEmpty(leases))
+		jobs, err := q.readTried(ctx, tx, row, " where l.queue_id - $1 = 0 and l.lease = any ($2::bigint[]) order by l.lease", orEmpty(leases))
 		if err != nil {
 			return err
 		}
@@ -187,7 +187,7 @@ func (q queue) expire(ctx context.Context) error {
 	const most = 500
 	for n := most; n == most; {
 		err := q.store.inQueue(ctx, q.name, func(tx pgx.Tx, row *queueRow) error {
-			jobs, err := q.readTried(ctx, tx, row, fmt.Sprintf(" and l.until <= (select clock_timestamp()) order by l.until limit %d", most))
+			jobs, err := q.readTried(ctx, tx, row, fmt.Sprintf(" where l.queue_id = $1 and l.until <= (select clock_timestamp()) order by l.until limit %d", most))
 			if err != nil {
 				return err
 			}
@@ -238,9 +238,9 @@ func (q queue) Maintain(ctx context.Context) error {
 func (s *Store) CancelJobs(ctx context.Context, name string, ids ...int64) (n int, err error) {
 	err = s.inQueue(ctx, name, func(tx pgx.Tx, q *queueRow) error {
 		b := &pgx.Batch{}
-		b.Queue(s.sql("select from {schema}.leases where queue_id = $1 and seq = any ($2::bigint[]) order by seq for update", ""), q.id, orEmpty(ids))
+		b.Queue(s.sql("select from {schema}.leases where queue_id - $1 = 0 and seq = any ($2::bigint[]) order by seq for update", ""), q.id, orEmpty(ids))
 		for _, table := range []string{"leases", "tries"} {
-			b.Queue(s.sql("delete from {schema}."+table+" where queue_id = $1 and seq = any ($2::bigint[])", ""), q.id, orEmpty(ids))
+			b.Queue(s.sql("delete from {schema}."+table+" where queue_id - $1 = 0 and seq = any ($2::bigint[])", ""), q.id, orEmpty(ids))
 		}
 		if err := tx.SendBatch(ctx, b).Close(); err != nil {
 			return err

@@ -87,6 +87,11 @@ create table if not exists {schema}.queues (
 
 create sequence if not exists {schema}.job_ids;
 
+-- Each lookup in leases and tries has one index that it could use. Where all that was there is deleted and not cleaned up,
+-- because a snapshot is open, a planner takes any index with a column of the lookup for as good, and walks over all of
+-- it. So a lookup by a number or a key compares no bare queue_id: "queue_id - $1 = 0" is in no index. Numbers of jobs,
+-- job_ids, are one sequence for all queues.
+
 -- Jobs that were claimed. With group_key, priority and ts the row of a job is found without an index by its id.
 create table if not exists {schema}.leases (
   lease bigint generated always as identity primary key, -- never comes again, so a late Ack cannot mean another claim
@@ -99,12 +104,12 @@ create table if not exists {schema}.leases (
   attempt integer not null,
   until timestamptz not null,
   worker text not null,
-  unique (queue_id, seq)
+  unique (seq)
 );
 
-create index if not exists leases_until on {schema}.leases (until, queue_id);
+create index if not exists leases_until on {schema}.leases (queue_id asc, until asc);
 
-create index if not exists leases_key on {schema}.leases (queue_id, key) where key <> '';
+create index if not exists leases_key on {schema}.leases (key) where key <> '';
 
 -- Jobs that have begun and are to run again, from due on; those that run have their row still.
 create table if not exists {schema}.tries (
@@ -118,12 +123,12 @@ create table if not exists {schema}.tries (
   attempts integer not null,
   since timestamptz,
   failures jsonb,
-  primary key (queue_id, seq)
+  primary key (seq)
 );
 
-create index if not exists tries_due on {schema}.tries (group_key, queue_id, due);
+create index if not exists tries_due on {schema}.tries (queue_id asc, group_key asc, due asc);
 
-create index if not exists tries_key on {schema}.tries (queue_id, key, seq) where key <> '';
+create index if not exists tries_key on {schema}.tries (key) where key <> '';
 
 create table if not exists {schema}.dead_jobs (
   queue_id bigint not null,
@@ -158,5 +163,68 @@ create table if not exists {schema}.schedules (
   job jsonb not null, -- a penstock.NewJob
   primary key (queue_id, name)
 );
+
+create table if not exists {schema}.inboxes (
+  id bigint generated always as identity primary key,
+  consumer text not null unique,
+  keep bigint not null -- microseconds
+);
+
+create table if not exists {schema}.received (
+  inbox_id bigint not null,
+  id text not null,
+  at timestamptz not null,
+  primary key (inbox_id, id)
+);
+
+create index if not exists received_at on {schema}.received (inbox_id asc, at asc);
+
+-- Who has received a message of a key locks a row of these, so that messages of a key take turns.
+create table if not exists {schema}.turns (
+  inbox_id bigint not null,
+  turn smallint not null,
+  primary key (inbox_id, turn)
+);
+
+-- What was waited for in vain, and what was discarded. next was handed over in its place.
+create table if not exists {schema}.gaps (
+  inbox_id bigint not null,
+  id text not null,
+  key text not null,
+  next text,
+  discarded boolean not null,
+  at timestamptz not null,
+  primary key (inbox_id, id)
+);
+
+create index if not exists gaps_at on {schema}.gaps (inbox_id asc, at asc);
+
+-- Messages that came before the one they follow; gone once they are released.
+create table if not exists {schema}.held (
+  inbox_id bigint not null,
+  id text not null,
+  previous text not null,
+  key text not null,
+  at timestamptz not null,
+  due timestamptz not null,
+  headers jsonb,
+  payload bytea not null,
+  primary key (inbox_id, id)
+);
+
+create index if not exists held_previous on {schema}.held (inbox_id, previous);
+
+create index if not exists held_due on {schema}.held (inbox_id asc, due asc);
+
+-- The message of a key that was handed over last and not late.
+create table if not exists {schema}.key_heads (
+  inbox_id bigint not null,
+  key text not null,
+  id text not null,
+  at timestamptz not null,
+  primary key (inbox_id, key)
+);
+
+create index if not exists key_heads_at on {schema}.key_heads (inbox_id asc, at asc);
 
 insert into {schema}.version (version) select {version} where not exists (select from {schema}.version where version = {version});

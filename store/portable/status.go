@@ -71,12 +71,16 @@ func (s *Store) outboxStatus(ctx context.Context, name string) (penstock.OutboxS
 	return st, err
 }
 
-// Names lists what there is: "outboxes", "queues" or "subscriptions", in order of their bytes.
+// Names lists what there is: "outboxes", "queues", "inboxes" or "subscriptions", in order of their bytes.
 func (s *Store) Names(ctx context.Context, of string) (names []string, err error) {
 	if err := s.ready(ctx); err != nil {
 		return nil, err
 	}
-	rows, err := s.pool.Query(ctx, s.sql(`select distinct name collate "C" as name from {schema}.`+of+` order by name`, ""))
+	column := "name"
+	if of == "inboxes" {
+		column = "consumer"
+	}
+	rows, err := s.pool.Query(ctx, s.sql(`select distinct `+column+` collate "C" as name from {schema}.`+of+` order by name`, ""))
 	if err != nil {
 		return nil, s.explain(err)
 	}

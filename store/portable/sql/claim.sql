@@ -13,8 +13,8 @@ with room as materialized (
       select t.priority, t.ts, t.seq, t.created_at, t.key, t.headers, t.payload, 0 as attempts, true as fresh, {blocked} as blocked
         from {table} t
        where t.group_key = $2 and t.priority = r.priority and t.ts > r.after and t.ts <= r.upto and t.ts <= (select clock_timestamp())
-         and (select l.lease from {schema}.leases l where l.queue_id = $1 and l.seq = t.seq) is null -- no join, which might read all
-         and (select a.seq from {schema}.tries a where a.queue_id = $1 and a.seq = t.seq) is null
+         and (select l.lease from {schema}.leases l where l.seq = t.seq) is null -- no join, which might read all
+         and (select a.seq from {schema}.tries a where a.seq = t.seq) is null
        order by t.ts {dir}, t.seq {dir}
        limit $9) c
   union all
@@ -22,7 +22,7 @@ with room as materialized (
      from {schema}.tries a
      join {table} t on t.group_key = a.group_key and t.priority = a.priority and t.ts = a.ts and t.seq = a.seq
     where a.queue_id = $1 and a.group_key = $2 and a.due <= (select clock_timestamp())
-      and (select l.lease from {schema}.leases l where l.queue_id = $1 and l.seq = a.seq) is null
+      and (select l.lease from {schema}.leases l where l.seq = a.seq) is null
     order by a.due
     limit $9)
 ), taken as (

@@ -1,6 +1,6 @@
 -- Materialized, so that the leases come first, and each finds its job by the whole key.
 with l as materialized (
-  select group_key, priority, ts, seq from {schema}.leases where queue_id = $1 and lease = any ($2::bigint[])
+  select group_key, priority, ts, seq from {schema}.leases where queue_id - $1 = 0 and lease = any ($2::bigint[])
 )
 delete from {table} t
  using l

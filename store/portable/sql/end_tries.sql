@@ -1,6 +1,6 @@
 with l as materialized (
-  select seq from {schema}.leases where queue_id = $1 and lease = any ($2::bigint[])
+  select seq from {schema}.leases where queue_id - $1 = 0 and lease = any ($2::bigint[])
 )
 delete from {schema}.tries a
  using l
- where a.queue_id = $1 and a.seq = l.seq
+ where a.seq = l.seq

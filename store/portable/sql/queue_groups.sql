@@ -9,8 +9,8 @@ select o.group_key, count(*) filter (where o.state = 'ready'), count(*) filter (
                     else 'ready' end as state
           from {table} t
          cross join (select clock_timestamp() as now) c
-          left join {schema}.leases l on l.queue_id = $1 and l.seq = t.seq
-          left join {schema}.tries a on a.queue_id = $1 and a.seq = t.seq
+          left join {schema}.leases l on l.seq = t.seq
+          left join {schema}.tries a on a.seq = t.seq
         union all
         select d.group_key, d.died_at, 'dead' from {schema}.dead_jobs d where d.queue_id = $1) o
  where $2 = '' or o.group_key > $2

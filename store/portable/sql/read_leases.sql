@@ -2,5 +2,4 @@
 select l.lease, l.seq, l.attempt, l.worker, coalesce(a.attempts, 0), a.since, a.failures, q.max_attempts
   from {schema}.leases l
   join {schema}.queues q on q.id = l.queue_id
-  left join {schema}.tries a on a.queue_id = l.queue_id and a.seq = l.seq
- where l.queue_id = $1
+  left join {schema}.tries a on a.seq = l.seq

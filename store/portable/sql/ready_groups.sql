@@ -11,8 +11,8 @@ select g.group_key
                   and (q.max_running = 0 or q.max_running > (select count(*) from {schema}.leases l where l.queue_id = $1)))
    and exists (select from {table} t
                 where t.group_key = g.group_key and t.ts <= (select clock_timestamp())
-                  and not exists (select from {schema}.leases l where l.queue_id = $1 and l.seq = t.seq)
-                  and not exists (select from {schema}.tries a where a.queue_id = $1 and a.seq = t.seq and a.due > (select clock_timestamp()))
+                  and not exists (select from {schema}.leases l where l.seq = t.seq)
+                  and not exists (select from {schema}.tries a where a.seq = t.seq and a.due > (select clock_timestamp()))
                   and not ({blocked}))
  order by g.group_key <= $3 collate "C", g.group_key
  limit $4

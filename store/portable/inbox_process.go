@@ -1,0 +1,86 @@
+package portable
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/due"
+	"github.com/penstock/penstock/internal/messageid"
+)
+
+// ReceivedHandler does the work of one message within a transaction, which it must not end. Any error rolls the transaction
+// back.
+type ReceivedHandler func(ctx context.Context, tx pgx.Tx, m penstock.Released) error
+
+// Begin is what Process needs of a connection; *pgxpool.Pool and *pgx.Conn have it.
+type Begin interface {
+	BeginTx(ctx context.Context, opts pgx.TxOptions) (pgx.Tx, error)
+}
+
+// Process is InOrder in a transaction of its own, in which it calls h for each message that may be processed now, one after
+// another. nil means that m can be acknowledged: it was processed, now or before, or it is held back, durably. After an
+// error nothing has changed: have it delivered again.
+func (i *Inbox) Process(ctx context.Context, db Begin, m penstock.Message, wait time.Duration, h ReceivedHandler) error {
+	_, err := process(ctx, db, h, func(tx pgx.Tx) ([]penstock.Released, error) { return i.InOrder(ctx, tx, m, wait) })
+	return err
+}
+
+// ProcessDue is Due in the same way, of one key at a time, until no message is due. Call it about once a second, in one
+// process or in several. It returns how many messages it has processed. A key whose handler fails does not stop the others:
+// it is passed over until the next call, and its error is one of those that are joined, up to 64 of them.
+func (i *Inbox) ProcessDue(ctx context.Context, db Begin, h ReceivedHandler) (int, error) {
+	return due.Process(func(passingOver []string) (n int, key *string, err error) {
+		n, err = process(ctx, db, h, func(tx pgx.Tx) ([]penstock.Released, error) {
+			released, err := i.due(ctx, tx, 1, passingOver)
+			if len(released) > 0 {
+				key = &released[0].Key
+			}
+			return released, err
+		})
+		return n, key, err
+	})
+}
+
+func process(ctx context.Context, db Begin, h ReceivedHandler, receive func(pgx.Tx) ([]penstock.Released, error)) (n int, err error) {
+	err = pgx.BeginTxFunc(ctx, db, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
+		released, err := receive(tx)
+		if err != nil {
+			return err
+		}
+		for _, m := range released {
+			if err := h(ctx, tx, m); err != nil {
+				return err
+			}
+		}
+		n = len(released)
+		return nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	return n, nil
+}
+
+// PublishOnce implements penstock.OncePublisher.
+func (s *Store) PublishOnce(ctx context.Context, inbox, outbox string, msgs ...penstock.Message) error {
+	for i := range msgs {
+		if err := msgs[i].Validate(); err != nil {
+			return fmt.Errorf("message %d of %d: %w", i+1, len(msgs), err)
+		}
+	}
+	box := NewInbox(s.opts.Schema, inbox)
+	return s.tx(ctx, func(tx pgx.Tx) error {
+		if err := tx.QueryRow(ctx, s.sql("select id from {schema}.inboxes where consumer = $1", ""), inbox).Scan(new(int64)); err != nil {
+			return box.explain(err)
+		}
+		fresh, err := box.FirstOf(ctx, tx, messageid.Given(msgs)...)
+		if err != nil {
+			return err
+		}
+		return NewOutbox(s.opts.Schema, outbox).Publish(ctx, tx, messageid.Fresh(msgs, fresh)...)
+	})
+}

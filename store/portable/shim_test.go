@@ -1,0 +1,66 @@
+package portable_test
+
+import (
+	"context"
+	_ "embed"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/penstock/penstock/internal/pgerror"
+)
+
+//go:embed testdata/shim.sql
+var shimSQL string
+
+// without takes from a database what only PostgreSQL has, so that the suites pass without it. Other engines are as they are.
+func without(ctx context.Context, url string) error {
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	var version string
+	if err := conn.QueryRow(ctx, "select version()").Scan(&version); err != nil || !strings.HasPrefix(version, "PostgreSQL") || strings.Contains(version, "-YB-") {
+		return err
+	}
+	_, err = conn.Exec(ctx, shimSQL)
+	return err
+}
+
+// database is one of the tests' own, with the tables, where only what other engines have, too, can be used.
+func database(t testing.TB) string { return shimmed(t, created.Database(t)) }
+
+// shimmed is a URL by which sessions find the shim before pg_catalog.
+func shimmed(t testing.TB, direct string) string {
+	u, err := url.Parse(direct)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := u.Query()
+	q.Set("search_path", `shim,pg_catalog,"$user",public`)
+	u.RawQuery = q.Encode()
+	return u.String()
+}
+
+// The databases of the suites have none of these.
+func TestWithout(t *testing.T) {
+	t.Parallel()
+	conn, err := pgx.Connect(t.Context(), database(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(context.Background()) }()
+	var version string
+	if err := conn.QueryRow(t.Context(), "select version()").Scan(&version); err != nil || !strings.HasPrefix(version, "PostgreSQL") {
+		t.Skip(version, err)
+	}
+	for _, sql := range []string{"select txid_current()", "select pg_current_xact_id()", "select pg_current_snapshot()", "select pg_advisory_xact_lock(1)",
+		"select pg_try_advisory_lock(1, 2)"} {
+		if _, err := conn.Exec(t.Context(), sql); pgerror.State(err) != "0A000" {
+			t.Errorf("%s: %v, want that it is not supported", sql, err)
+		}
+	}
+}

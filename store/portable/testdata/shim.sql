@@ -1,0 +1,28 @@
+-- What is missing elsewhere, missing here: functions that stand before pg_catalog in the search path and say what YugabyteDB says.
+create schema shim;
+
+create function shim.no_such(what text) returns bigint language plpgsql as $$
+begin
+  raise exception '% is not yet supported', what using errcode = '0A000', hint = 'See https://github.com/yugabyte/yugabyte-db/issues for tracking';
+end $$;
+
+create function shim.txid_current() returns bigint language sql as $$ select shim.no_such('txid_current') $$;
+create function shim.txid_current_if_assigned() returns bigint language sql as $$ select shim.no_such('txid_current_if_assigned') $$;
+create function shim.txid_current_snapshot() returns bigint language sql as $$ select shim.no_such('txid_current_snapshot') $$;
+create function shim.txid_status(bigint) returns bigint language sql as $$ select shim.no_such('txid_status') $$;
+create function shim.pg_current_xact_id() returns bigint language sql as $$ select shim.no_such('pg_current_xact_id') $$;
+create function shim.pg_current_xact_id_if_assigned() returns bigint language sql as $$ select shim.no_such('pg_current_xact_id_if_assigned') $$;
+create function shim.pg_current_snapshot() returns bigint language sql as $$ select shim.no_such('pg_current_snapshot') $$;
+create function shim.pg_xact_status(xid8) returns bigint language sql as $$ select shim.no_such('pg_xact_status') $$;
+create function shim.pg_notify(text, text) returns void language sql as $$ $$;
+
+do $$
+declare name text; args text;
+begin
+  foreach name in array array['pg_advisory_lock', 'pg_advisory_lock_shared', 'pg_advisory_unlock', 'pg_advisory_unlock_shared', 'pg_advisory_xact_lock',
+      'pg_advisory_xact_lock_shared', 'pg_try_advisory_lock', 'pg_try_advisory_lock_shared', 'pg_try_advisory_xact_lock', 'pg_try_advisory_xact_lock_shared'] loop
+    foreach args in array array['bigint', 'integer, integer'] loop
+      execute format('create function shim.%I(%s) returns bigint language sql as $f$ select shim.no_such(''advisory locks'') $f$', name, args);
+    end loop;
+  end loop;
+end $$;
