@@ -20,6 +20,7 @@ import (
 	"github.com/penstock/penstock/sink/rabbitmq"
 	"github.com/penstock/penstock/sink/stdout"
 	"github.com/penstock/penstock/sink/webhook"
+	"github.com/penstock/penstock/store/mysql"
 	"github.com/penstock/penstock/store/portable"
 	"github.com/penstock/penstock/store/postgres"
 	"github.com/penstock/penstock/store/sqlite"
@@ -37,7 +38,7 @@ var sinks = []sinkDriver{
 }
 
 // stores is the same list for databases.
-var stores = []driver.Store{postgres.Driver, sqlite.Driver, portable.Driver}
+var stores = []driver.Store{postgres.Driver, sqlite.Driver, portable.Driver, mysql.Driver}
 
 // Sink is the configuration of one sink of the list. Its zero value is none.
 type Sink struct {

@@ -41,7 +41,7 @@ func TestInput(t *testing.T) {
 		{"not UTF-8 from the environment", strings.Replace(small, "name: a", `name: "${BINARY}"`, 1), "subscriptions[0].name is not valid UTF-8"},
 		{"one long key", strings.Repeat("x", 1<<19) + ": 1", "f:1:1: xxxxxxxxxxxxxxxxxxxx… is not a known key"},
 		{"one long value", "relay: {senders: " + strings.Repeat("x", 1<<19) + "}", "xxx … xxx"},
-		{"one long line", "schema: " + strings.Repeat("x", 1<<19) + "\n" + strings.Replace(small, "sqlite:app.db", "mysql://x", 1), `unknown scheme "mysql"`},
+		{"one long line", "schema: " + strings.Repeat("x", 1<<19) + "\n" + strings.Replace(small, "sqlite:app.db", "oracle://x", 1), `unknown scheme "oracle"`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			_, err := loader.LoadBytes("f", []byte(tc.text))

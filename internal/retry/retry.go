@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
@@ -25,6 +26,10 @@ const (
 
 // Of an error; None: another try would not help, or it is not known what has happened.
 func Of(err error) Reason {
+	var m *mysql.MySQLError
+	if errors.As(err, &m) {
+		return ofMySQL[m.Number]
+	}
 	var e *pgconn.PgError
 	switch {
 	case !errors.As(err, &e):
@@ -38,6 +43,10 @@ func Of(err error) Reason {
 	}
 	return None
 }
+
+// ofMySQL is what the numbers of MySQL's and MariaDB's errors mean: the record has changed since the snapshot (1020), a lock that
+// was not given in time (1205), a deadlock, which is also a refused certification on Galera (1213).
+var ofMySQL = map[uint16]Reason{1020: Serialization, 1205: Deadlock, 1213: Deadlock}
 
 // Counter says how often transactions were run again.
 type Counter [reasons]atomic.Int64

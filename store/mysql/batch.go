@@ -1,0 +1,206 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/penstock/penstock"
+)
+
+// batch is statements that go to the server in one round trip.
+type batch struct {
+	text  strings.Builder
+	args  []any
+	reads []func(*sql.Rows) error // one for each statement that returns rows
+}
+
+// add has a statement executed that returns no rows.
+func (b *batch) add(statement string, args ...any) {
+	if b.text.Len() > 0 {
+		b.text.WriteString(";\n")
+	}
+	b.text.WriteString(statement)
+	b.args = append(b.args, args...)
+}
+
+// read has a statement executed that returns rows; each is called for each of them.
+func (b *batch) read(each func(rows *sql.Rows) error, statement string, args ...any) {
+	b.add(statement, args...)
+	b.reads = append(b.reads, func(rows *sql.Rows) error {
+		for rows.Next() {
+			if err := each(rows); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// one has a statement executed that returns a row, and says so if it did not.
+func (b *batch) one(there *bool, statement string, dest ...any) {
+	b.read(func(rows *sql.Rows) error {
+		*there = true
+		return rows.Scan(dest...)
+	}, statement)
+}
+
+// counted sets n to how many rows the statement before has changed.
+func (b *batch) counted(n *int64) {
+	b.read(func(rows *sql.Rows) error { return rows.Scan(n) }, "select row_count()")
+}
+
+func (b *batch) run(ctx context.Context, conn *sql.Conn) error {
+	rows, err := conn.QueryContext(ctx, b.text.String(), b.args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for i, read := range b.reads {
+		if i > 0 && !rows.NextResultSet() {
+			break // after an error
+		}
+		if err := read(rows); err != nil {
+			return err
+		}
+		if err := rows.Err(); err != nil {
+			return err
+		}
+	}
+	for rows.NextResultSet() { // and what follows the last that returns rows
+	}
+	return rows.Err()
+}
+
+// send runs a batch as one transaction, in one round trip.
+func (s *Store) send(ctx context.Context, b *batch) error {
+	var all batch
+	all.add("begin")
+	all.add(b.text.String(), b.args...)
+	all.add("commit")
+	all.reads = b.reads
+	return s.on(ctx, func(conn *sql.Conn) error { return all.run(ctx, conn) })
+}
+
+// ask runs a batch that reads, each statement with a snapshot of its own.
+func (s *Store) ask(ctx context.Context, b *batch) error {
+	return s.on(ctx, func(conn *sql.Conn) error { return b.run(ctx, conn) })
+}
+
+// on lends a connection. After an error nothing stays open in it, and one that does not answer is closed.
+func (s *Store) on(ctx context.Context, fn func(conn *sql.Conn) error) error {
+	conn, err := s.db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if err = fn(conn); err == nil {
+		return nil
+	}
+	short, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	if _, undone := conn.ExecContext(short, "rollback"); undone != nil {
+		_ = conn.Raw(func(any) error { return driver.ErrBadConn })
+	}
+	return err
+}
+
+// tx is a transaction of several round trips.
+type tx struct {
+	*sql.Conn
+	began bool
+}
+
+// run sends a batch; the transaction begins with the first.
+func (t *tx) run(ctx context.Context, b *batch) error {
+	if t.began {
+		return b.run(ctx, t.Conn)
+	}
+	t.began = true
+	all := batch{reads: b.reads}
+	all.add("begin")
+	all.add(b.text.String(), b.args...)
+	return all.run(ctx, t.Conn)
+}
+
+// finish sends the last batch with the commit.
+func (t *tx) finish(ctx context.Context, b *batch) error {
+	b.add("commit")
+	err := t.run(ctx, b)
+	if err == nil {
+		t.began = false
+	}
+	return err
+}
+
+// tx runs fn in a transaction, again where the database asks for that.
+func (s *Store) tx(ctx context.Context, fn func(t *tx) error) error {
+	if err := s.use(ctx); err != nil {
+		return err
+	}
+	return s.explain(s.retries.Do(ctx, func() error { return s.once(ctx, fn) }))
+}
+
+func (s *Store) once(ctx context.Context, fn func(t *tx) error) error {
+	return s.on(ctx, func(conn *sql.Conn) error {
+		t := &tx{Conn: conn}
+		err := fn(t)
+		if err == nil && t.began {
+			_, err = conn.ExecContext(ctx, "commit")
+		}
+		return err
+	})
+}
+
+// number is the server's of an error, 0 if it is not the server's.
+func number(err error) uint16 {
+	var refused *mysql.MySQLError
+	if errors.As(err, &refused) {
+		return refused.Number
+	}
+	return 0
+}
+
+// The errors that mean something here.
+const (
+	noSuchTable    = 1146
+	noSuchDatabase = 1049
+	duplicate      = 1062
+)
+
+// hints by number, for what means the same whoever asks.
+var hints = map[uint16]string{
+	1040:           "raise max_connections or close other connections",
+	1044:           "grant the user what penstock needs: create, alter, drop, index, select, insert, update and delete on the database penstock",
+	1045:           "check user and password",
+	noSuchDatabase: "run: penstock migrate, or correct the URL",
+	1142:           "grant the user what penstock needs: create, alter, drop, index, select, insert, update and delete on the database penstock",
+	1114:           "the server's disk is full: free space and go on; nothing is lost",
+	1153:           "raise max_allowed_packet on the server, or publish smaller messages",
+	1286:           "the server has no such storage engine: name another, or install its plugin",
+	1290:           "the server is read-only: connect to the primary",
+	1836:           "the server is read-only: connect to the primary",
+}
+
+// explain adds the operator's next step to what the server or the network says.
+func (s *Store) explain(err error) error {
+	var hinted *penstock.HintError
+	if err == nil || errors.As(err, &hinted) || errors.Is(err, context.Canceled) {
+		return err
+	}
+	if s.closed.Load() && strings.Contains(err.Error(), "database is closed") {
+		return penstock.ErrClosed
+	}
+	if hint := hints[number(err)]; hint != "" {
+		return penstock.WithHint(err, "%s", hint)
+	}
+	if isDial(err) {
+		return penstock.WithHint(err, "is the database running there and reachable?")
+	}
+	return err
+}

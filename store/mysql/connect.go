@@ -1,0 +1,70 @@
+package mysql
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/penstock/penstock"
+)
+
+// connector makes connections that Penstock can use: times in UTC, several statements at a time, and READ COMMITTED, under which
+// what waited for a lock sees what the holder of it has written.
+type connector struct {
+	driver.Connector
+	engine  string
+	address string
+}
+
+// connectorOf takes mysql://user:password@host:port/?engine=rocksdb&tls=true. The database's name in it may be missing.
+func connectorOf(text string) (*connector, error) {
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" || u.Scheme != "mysql" {
+		return nil, &penstock.FieldError{Field: "database_url", Problem: "is not a URL of MySQL or MariaDB", Hint: "write mysql://user:password@host:3306/"} // err would quote it
+	}
+	if strings.Contains(u.Host, ",") {
+		return nil, &penstock.FieldError{Field: "database_url", Problem: "names several hosts", Hint: "name one; a proxy such as ProxySQL finds the primary of several"}
+	}
+	c := mysql.NewConfig()
+	c.Net, c.Addr = "tcp", u.Host
+	if u.Port() == "" {
+		c.Addr += ":3306"
+	}
+	c.User = u.User.Username()
+	c.Passwd, _ = u.User.Password()
+	c.DBName = strings.TrimPrefix(u.Path, "/")
+	c.Timeout, c.Loc, c.ParseTime, c.Logger = 10*time.Second, time.UTC, true, &mysql.NopLogger{}
+	c.MultiStatements, c.InterpolateParams, c.MaxAllowedPacket = true, true, 0
+	c.Params = map[string]string{"sql_mode": "'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'"}
+	found := &connector{address: c.Addr}
+	for name, values := range u.Query() {
+		switch name {
+		case "engine":
+			found.engine = values[0]
+		case "tls":
+			c.TLSConfig = values[0]
+		default:
+			return nil, &penstock.FieldError{Field: "database_url", Problem: "has the unknown parameter " + name, Hint: "there are engine and tls (true, skip-verify, preferred)"}
+		}
+	}
+	if found.Connector, err = mysql.NewConnector(c); err != nil {
+		return nil, &penstock.FieldError{Field: "database_url", Problem: "has a parameter that the driver does not take", Hint: "tls is true, skip-verify or preferred"}
+	}
+	return found, nil
+}
+
+func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := c.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := conn.(driver.ExecerContext).ExecContext(ctx, "set session transaction isolation level read committed", nil); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return conn, nil
+}

@@ -1,0 +1,206 @@
+package mysql
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/messageid"
+)
+
+// outbox is one row of the outboxes.
+type outbox struct {
+	id        int64
+	name      string
+	ids       messageid.Outbox
+	buckets   int
+	retention penstock.Retention
+}
+
+// validOutbox adds to what every store asks of a name that its table must have one.
+func validOutbox(name string) error {
+	if err := penstock.ValidateOutboxName(name); err != nil {
+		return err
+	}
+	if n := utf8.RuneCountInString(tableName(name)); n > 64 {
+		return &penstock.FieldError{Field: "outbox", Problem: fmt.Sprintf("%q would have a table whose name has %d characters, of which MySQL takes 64", name, n), Hint: "use letters, digits and underscores"}
+	}
+	return nil
+}
+
+// CreateOutbox implements penstock.Store. The row is there when the table is: DDL commits by itself.
+func (s *Store) CreateOutbox(ctx context.Context, name string) error {
+	if err := validOutbox(name); err != nil {
+		return err
+	}
+	return s.tx(ctx, func(t *tx) error {
+		b := &batch{}
+		b.add(s.sql("insert into {schema}.outboxes (name, uid, buckets) values (?, ?, {buckets})", "", words{"buckets": s.opts.Buckets}), []byte(name), strings.ToLower(rand.Text()[:12]))
+		switch err := t.run(ctx, b); {
+		case number(err) == duplicate:
+			return fmt.Errorf("%w: %q", penstock.ErrOutboxExists, name)
+		case err != nil:
+			return err
+		}
+		// A table that is there is left from somebody who died on the way.
+		if err := s.define(ctx, s.sql("drop table if exists {table}", name, nil)); err != nil {
+			return err
+		}
+		return s.define(ctx, s.sql("create_outbox", name, words{"buckets": s.opts.Buckets}))
+	})
+}
+
+// DropOutbox implements penstock.Store.
+func (s *Store) DropOutbox(ctx context.Context, name string) error {
+	return s.tx(ctx, func(t *tx) error {
+		box, err := s.findOutbox(ctx, t, name, "for update")
+		if err != nil {
+			return err
+		}
+		b := &batch{}
+		box.lockSubscriptions(s, b)
+		for _, statement := range []string{
+			"delete from {schema}.entries where subscription_id in (select id from {schema}.subscriptions where outbox_id = {outbox})",
+			"delete from {schema}.progress where subscription_id in (select id from {schema}.subscriptions where outbox_id = {outbox})",
+			"delete from {schema}.subscriptions where outbox_id = {outbox}",
+			"delete from {schema}.outboxes where id = {outbox}",
+		} {
+			b.add(s.sql(statement, "", words{"outbox": box.id}))
+		}
+		if err := t.run(ctx, b); err != nil {
+			return err
+		}
+		return s.define(ctx, s.sql("drop table if exists {table}", name, nil))
+	})
+}
+
+// lockSubscriptions waits for whoever settles, and has others wait.
+func (box *outbox) lockSubscriptions(s *Store, b *batch) (ids *[]int64) {
+	ids = new([]int64)
+	b.read(func(rows *sql.Rows) error {
+		var id int64
+		err := rows.Scan(&id)
+		*ids = append(*ids, id)
+		return err
+	}, s.sql("select id from {schema}.subscriptions where outbox_id = {outbox} order by id for update", "", words{"outbox": box.id}))
+	return ids
+}
+
+// runner is a transaction, or the store for what needs none.
+type runner interface {
+	run(ctx context.Context, b *batch) error
+}
+
+func (s *Store) run(ctx context.Context, b *batch) error { return s.ask(ctx, b) }
+
+func (s *Store) findOutbox(ctx context.Context, on runner, name, lock string) (outbox, error) {
+	box := outbox{name: name}
+	var age int64
+	there := false
+	b := &batch{}
+	b.read(func(rows *sql.Rows) error {
+		there = true
+		return rows.Scan(&box.id, &box.ids.UID, &box.buckets, &age, &box.retention.Bytes)
+	}, s.sql("select id, uid, buckets, keep_age, keep_bytes from {schema}.outboxes where name = ? "+lock, "", nil), []byte(name))
+	err := on.run(ctx, b)
+	box.retention.Age = time.Duration(age)
+	if err == nil && !there {
+		err = noOutbox(name)
+	}
+	return box, err
+}
+
+// Outbox publishes to one outbox. It holds no connection: the transaction is the
+// caller's. Safe for concurrent use.
+type Outbox struct{ name, table string }
+
+// NewOutbox names an outbox in a database ("" for penstock); it does not look
+// whether there is one.
+func NewOutbox(schema, name string) *Outbox {
+	if schema == "" {
+		schema = DefaultSchema
+	}
+	return &Outbox{name, tableOf(schema, name)}
+}
+
+// Tx is what Publish needs of a transaction; *sql.Tx, *sql.Conn and *sql.DB have it.
+type Tx interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+}
+
+// perStatement is how many messages one INSERT has at most: a prepared statement takes 65,535 arguments.
+const perStatement = 10_000
+
+// Publish writes messages within tx: they are delivered if tx commits, and never
+// if it rolls back. One statement for each 10,000. Errors: *penstock.FieldError for a message
+// that cannot be carried (then nothing is written and tx goes on), ErrNoOutbox.
+func (o *Outbox) Publish(ctx context.Context, tx Tx, msgs ...penstock.Message) error {
+	for i := range msgs {
+		if err := msgs[i].Validate(); err != nil {
+			return fmt.Errorf("message %d of %d: %w", i+1, len(msgs), err)
+		}
+	}
+	for len(msgs) > 0 {
+		n := min(len(msgs), perStatement)
+		args := make([]any, 0, 5*n)
+		for i := range msgs[:n] {
+			m := &msgs[i]
+			payload, headers := m.Payload, []byte(nil)
+			if payload == nil {
+				payload = []byte{} // nil would be NULL
+			}
+			if len(m.Headers) > 0 {
+				var err error
+				if headers, err = json.Marshal(m.Headers); err != nil {
+					return err
+				}
+			}
+			args = append(args, orNull(m.ID), orNull(m.Key), []byte(m.Topic), headers, payload)
+		}
+		_, err := tx.ExecContext(ctx, "insert into "+o.table+" (id, `key`, topic, headers, payload) values "+strings.Repeat("(?, ?, ?, ?, ?), ", n-1)+"(?, ?, ?, ?, ?)", args...)
+		switch {
+		case number(err) == noSuchTable:
+			return noOutbox(o.name)
+		case err != nil:
+			return err
+		}
+		msgs = msgs[n:]
+	}
+	return nil
+}
+
+// orNull: an empty text is NULL.
+func orNull(s string) []byte {
+	if s == "" {
+		return nil
+	}
+	return []byte(s)
+}
+
+// Publish implements penstock.Store.
+func (s *Store) Publish(ctx context.Context, outbox string, msgs ...penstock.Message) error {
+	if len(msgs) == 0 { // it says so if there is no such outbox
+		if err := s.use(ctx); err != nil {
+			return err
+		}
+		_, err := s.findOutbox(ctx, s, outbox, "")
+		return s.explain(err)
+	}
+	return s.tx(ctx, func(t *tx) error {
+		if len(msgs) > perStatement {
+			if err := t.run(ctx, &batch{}); err != nil {
+				return err
+			}
+		}
+		return NewOutbox(s.opts.Schema, outbox).Publish(ctx, t.Conn, msgs...)
+	})
+}
+
+func isNoOutbox(err error) bool { return errors.Is(err, penstock.ErrNoOutbox) }

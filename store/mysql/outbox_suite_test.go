@@ -1,0 +1,139 @@
+package mysql_test
+
+import (
+	"context"
+	"database/sql"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	driver "github.com/go-sql-driver/mysql"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/tcpproxy"
+	"github.com/penstock/penstock/internal/testserver"
+	"github.com/penstock/penstock/store/mysql"
+	"github.com/penstock/penstock/store/storetest"
+)
+
+func TestInnoDB(t *testing.T) { suite(t, "InnoDB") }
+
+func TestMyRocks(t *testing.T) { suite(t, "RocksDB") }
+
+// suite: a transaction of it may be open for as long as a test, so the margin is long.
+func suite(t *testing.T, engine string) {
+	t.Parallel()
+	storetest.Run(t, storetest.Harness{
+		Open: func(t testing.TB) storetest.Instance {
+			return instanceOn(t, testserver.MariaDBDatabase(t), mysql.Options{Engine: engine, Margin: time.Hour})
+		},
+		// Not Reclaim: plain tables do not shrink.
+		Features: storetest.Features{ConcurrentWriters: true, Outage: true},
+	})
+}
+
+// databaseOf is the database that a test has for itself.
+func databaseOf(t testing.TB, of string) (schema, host string) {
+	u, err := url.Parse(of)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimPrefix(u.Path, "/"), u.Host
+}
+
+func openStore(t testing.TB, of string, opts mysql.Options) *mysql.Store {
+	store, err := mysql.Open(of, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = store.Close() })
+	return store
+}
+
+// application is the business's own pool, in which a transaction has the server's default isolation level.
+func application(t testing.TB, of string) *sql.DB {
+	schema, host := databaseOf(t, of)
+	config := driver.NewConfig()
+	config.User, config.Net, config.Addr, config.DBName = "root", "tcp", host, schema
+	connector, err := driver.NewConnector(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db := sql.OpenDB(connector)
+	t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+func instanceOn(t testing.TB, direct string, opts mysql.Options) storetest.Instance {
+	db := application(t, direct)
+	schema, host := databaseOf(t, direct)
+	if _, err := db.Exec("create table counter (name varbinary(100) primary key, n bigint not null) engine = " + opts.Engine); err != nil {
+		t.Fatal(err)
+	}
+	opts.Schema = schema
+	counter := &counters{db: db}
+	proxy := tcpproxy.New(t, host)
+	return storetest.Instance{
+		Store:   openStore(t, "mysql://root@"+proxy.Addr()+"/", opts),
+		Another: func(t testing.TB) penstock.Store { return openStore(t, direct, opts) },
+		Begin: func(ctx context.Context) (storetest.Tx, error) {
+			level := sql.LevelDefault
+			if opts.Engine == "RocksDB" { // which refuses to change what has changed since the snapshot, at the server's default
+				level = sql.LevelReadCommitted
+			}
+			tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: level})
+			return &businessTx{tx, schema, counter}, err
+		},
+		Outage: func(t testing.TB) (down, up func()) {
+			t.Cleanup(proxy.Resume)
+			return proxy.Refuse, proxy.Resume
+		},
+	}
+}
+
+// counters makes the rows that are counted in, outside of the transactions, which would lock the gap where there is none, and each other.
+type counters struct {
+	sync.Mutex
+	db   *sql.DB
+	made map[string]bool
+}
+
+func (c *counters) make(ctx context.Context, name string) error {
+	c.Lock()
+	defer c.Unlock()
+	if c.made[name] {
+		return nil
+	}
+	if c.made == nil {
+		c.made = map[string]bool{}
+	}
+	_, err := c.db.ExecContext(ctx, "insert into counter values (?, 0)", name)
+	c.made[name] = err == nil
+	return err
+}
+
+type businessTx struct {
+	*sql.Tx
+	schema   string
+	counters *counters
+}
+
+func (b *businessTx) Publish(ctx context.Context, outbox string, msgs ...penstock.Message) error {
+	return mysql.NewOutbox(b.schema, outbox).Publish(ctx, b.Tx, msgs...)
+}
+
+func (b *businessTx) Count(ctx context.Context, name string) (n int64, err error) {
+	if err := b.counters.make(ctx, name); err != nil {
+		return 0, err
+	}
+	if _, err := b.ExecContext(ctx, "update counter set n = n + 1 where name = ?", name); err != nil {
+		return 0, err
+	}
+	return n, b.QueryRowContext(ctx, "select n from counter where name = ?", name).Scan(&n)
+}
+
+func (b *businessTx) Commit(context.Context) error { return b.Tx.Commit() }
+
+func (b *businessTx) Rollback(context.Context) error { return b.Tx.Rollback() }

@@ -1,0 +1,74 @@
+-- One statement at a time, each of which may run again: DDL commits by itself. Names and keys are bytes, which no collation takes for
+-- each other.
+create table if not exists {schema}.version (
+  version int primary key,
+  applied_at datetime(6) not null default (utc_timestamp(6))
+) {engine};
+
+create table if not exists {schema}.outboxes (
+  id bigint not null auto_increment primary key,
+  name varbinary(48) not null,
+  uid varchar(16) not null,
+  buckets smallint not null,
+  keep_age bigint not null default 0, -- nanoseconds
+  keep_bytes bigint not null default 0,
+  unique key outboxes_name (name)
+) {engine};
+
+-- marks: what is settled is noted in entries rather than deleted, because another subscription reads it or it is retained.
+-- low: before it nothing is unsettled but what committed late. An old one costs time, never a message.
+create table if not exists {schema}.subscriptions (
+  id bigint not null auto_increment primary key,
+  outbox_id bigint not null,
+  name varbinary(128) not null,
+  marks boolean not null,
+  low datetime(6) not null default '1970-01-01 00:00:00',
+  epoch bigint not null default 0,
+  holder varbinary(256) not null default '',
+  holder_since datetime(6),
+  lease_until datetime(6) not null default '1970-01-01 00:00:00',
+  settled bigint not null default 0,
+  sink_epoch bigint not null default 0,
+  sink_down datetime(6),
+  sink_error varbinary(500) not null default '',
+  unique key subscriptions_name (outbox_id, name)
+) {engine};
+
+-- Each Settle leaves a row, by which it is known to have happened; with settled -1, that it was given up and
+-- will not happen. Maintain adds up the old ones.
+create table if not exists {schema}.progress (
+  subscription_id bigint not null,
+  epoch bigint not null,
+  attempt bigint not null,
+  at datetime(6) not null default (utc_timestamp(6)),
+  settled bigint not null,
+  primary key (subscription_id, epoch, attempt)
+) {engine};
+
+-- What is known of a message in a subscription; one without an entry is new.
+-- state: 0 settled, 1 parked, 2 dead letter, 3 to be delivered again.
+-- parked_key: the key, of what is parked in order. head: nothing of its parked key is before it; due counts for heads.
+-- hold: the key that waits for this dead letter, also while it is sent again.
+create table if not exists {schema}.entries (
+  subscription_id bigint not null,
+  seq bigint not null,
+  ts datetime(6) not null,
+  state tinyint not null,
+  `key` varbinary(1024) not null default '',
+  parked_key varbinary(1024),
+  hold varbinary(1024),
+  head boolean not null default false,
+  due datetime(6),
+  attempts int not null default 0,
+  since datetime(6),
+  failures mediumblob,
+  error mediumblob, -- of the last attempt
+  died_at datetime(6),
+  primary key (subscription_id, seq),
+  key entries_state (subscription_id, state, ts, seq),
+  key entries_parked_key (subscription_id, parked_key, ts, seq),
+  key entries_due (subscription_id, head, due, seq),
+  key entries_hold (subscription_id, hold)
+) {engine};
+
+insert into {schema}.version (version) select {version} from (select 1) one where not exists (select 1 from {schema}.version where version = {version});

@@ -1,0 +1,1 @@
+select epoch = {epoch} from {schema}.subscriptions where id = {sub} for update

@@ -1,0 +1,224 @@
+// Package mysql keeps outboxes on plain tables of MariaDB and MySQL, in InnoDB or in MyRocks: the design of
+// store/portable in MySQL's dialect. DESIGN.md says where it differs.
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+	"unicode/utf8"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/retry"
+)
+
+// DefaultSchema is the database that holds the tables unless Options names another. Business tables may be in any other of the
+// server's: a transaction spans them.
+const DefaultSchema = "penstock"
+
+// Options of a Store. The zero value is usable.
+type Options struct {
+	// Schema is the database of the tables. Default "penstock".
+	Schema string
+	// Engine of tables that are made: InnoDB or RocksDB, say. Default the server's.
+	Engine string
+	// Buckets of a new outbox, 1 to 1000; what has one key is in one of them. Default 16.
+	Buckets int
+	// Margin is how long a transaction that publishes is expected to stay open, clock skew added. One that
+	// takes longer is found by a sweep: late, and maybe after later messages of its key. Default 10 s.
+	Margin time.Duration
+	// Sweep is how often a reader looks for what committed later than the margin. Default 15 s.
+	Sweep time.Duration
+}
+
+// Store is a penstock.Store. Safe for concurrent use.
+type Store struct {
+	db      *sql.DB
+	opts    Options
+	closed  atomic.Bool
+	retries retry.Counter
+	checked atomic.Bool // the schema was found to be this version's
+}
+
+var _ penstock.Store = (*Store)(nil)
+
+//go:embed schema.sql sql/*.sql
+var files embed.FS
+
+// statements by name, as they are in sql/, without their comments.
+var statements = func() map[string]string {
+	all := map[string]string{}
+	entries, _ := files.ReadDir("sql")
+	for _, e := range entries {
+		all[strings.TrimSuffix(e.Name(), ".sql")] = uncommented("sql/" + e.Name())
+	}
+	return all
+}()
+
+func uncommented(name string) string {
+	text, err := files.ReadFile(name)
+	if err != nil {
+		panic(err) // embedded: missing only if the program was built wrong
+	}
+	var b strings.Builder
+	for line := range strings.Lines(string(text)) {
+		if !strings.HasPrefix(line, "--") {
+			b.WriteString(line)
+		}
+	}
+	return strings.TrimSpace(b.String())
+}
+
+// Open prepares a store: mysql://user:password@host:port/. It does not connect: a database that is down shows as an
+// error of the first call, and later calls work once it is up.
+func Open(url string, opts Options) (*Store, error) {
+	if opts.Schema == "" {
+		opts.Schema = DefaultSchema
+	}
+	if opts.Buckets == 0 {
+		opts.Buckets = 16
+	}
+	if opts.Margin == 0 {
+		opts.Margin = 10 * time.Second
+	}
+	if opts.Sweep == 0 {
+		opts.Sweep = 15 * time.Second
+	}
+	c, err := connectorOf(url)
+	if err != nil {
+		return nil, err
+	}
+	if opts.Engine == "" {
+		opts.Engine = c.engine
+	}
+	db := sql.OpenDB(c)
+	db.SetMaxOpenConns(8)
+	db.SetMaxIdleConns(8)
+	db.SetConnMaxIdleTime(5 * time.Minute)
+	return &Store{db: db, opts: opts}, nil
+}
+
+// Close closes idle connections. Sources are closed by whoever opened them.
+func (s *Store) Close() error {
+	if s.closed.Swap(true) {
+		return nil
+	}
+	return s.db.Close()
+}
+
+// Schema is the database that holds the tables.
+func (s *Store) Schema() string { return s.opts.Schema }
+
+// Retries says how often transactions were run again because the database wanted it.
+func (s *Store) Retries() (n int64) {
+	for i := range s.retries {
+		n += s.retries[i].Load()
+	}
+	return n
+}
+
+// words are what stands in braces in a statement: numbers, and text that is SQL.
+type words map[string]any
+
+// sql is a statement of sql/, or one that is given, with the names of tables and the words in their places.
+func (s *Store) sql(statement, outbox string, with words) string {
+	if text, ok := statements[statement]; ok {
+		statement = text
+	}
+	engine := ""
+	if s.opts.Engine != "" {
+		engine = "engine = " + quoted(s.opts.Engine)
+	}
+	pairs := []string{"{may_settle}", statements["may_settle"]}
+	for name, value := range with {
+		pairs = append(pairs, "{"+name+"}", fmt.Sprint(value))
+	}
+	statement = strings.NewReplacer(pairs...).Replace(statement)
+	pairs = append(pairs, "{schema}", quoted(s.opts.Schema), "{table}", tableOf(s.opts.Schema, outbox), "{engine}", engine)
+	return strings.NewReplacer(pairs...).Replace(statement)
+}
+
+// tableOf is the table with an outbox's messages, quoted.
+func tableOf(schema, outbox string) string { return quoted(schema) + "." + quoted(tableName(outbox)) }
+
+// tableName is outbox_NAME. What MySQL takes in no name of a table stands there as a percent sign and the character's number in base 36: a
+// white space at the end, and characters outside the basic plane; and the percent sign.
+func tableName(outbox string) string {
+	b := []byte("outbox_")
+	for i, r := range outbox {
+		if r > 0xffff || r == '%' || strings.TrimRight(outbox[i:], " \t\n\v\f\r") == "" {
+			b = append(strconv.AppendInt(append(b, '%'), int64(r), 36), ';')
+		} else {
+			b = utf8.AppendRune(b, r)
+		}
+	}
+	return string(b)
+}
+
+func quoted(name string) string { return "`" + strings.ReplaceAll(name, "`", "``") + "`" }
+
+// list writes numbers for in (…): of none it is one that no row has.
+func list(seqs []int64) string {
+	if len(seqs) == 0 {
+		return "-1"
+	}
+	b := make([]byte, 0, 12*len(seqs))
+	for i, seq := range seqs {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = fmt.Append(b, seq)
+	}
+	return string(b)
+}
+
+// these is a table d of numbers: a join with it looks each of them up.
+func these(seqs []int64) string {
+	return "json_table('[" + list(seqs) + "]', '$[*]' columns (seq bigint path '$')) d"
+}
+
+// texts writes placeholders for in (…), and their arguments: of none it is null, which no row has.
+func texts(of []string) (placeholders string, args []any) {
+	if len(of) == 0 {
+		return "null", nil
+	}
+	for _, t := range of {
+		args = append(args, []byte(t))
+	}
+	return strings.Repeat("?,", len(of)-1) + "?", args
+}
+
+// at writes a time of the database's clock.
+func at(t time.Time) string {
+	if t.Before(time.Unix(0, 0)) {
+		t = time.Unix(0, 0)
+	}
+	return "'" + t.UTC().Format("2006-01-02 15:04:05.000000") + "'"
+}
+
+// use checks once that the tables can be used.
+func (s *Store) use(ctx context.Context) error {
+	if s.closed.Load() {
+		return penstock.ErrClosed
+	}
+	if s.checked.Load() {
+		return ctx.Err()
+	}
+	have, err := s.SchemaVersion(ctx)
+	if err == nil {
+		err = s.check(have)
+	}
+	if err == nil {
+		s.checked.Store(true)
+	}
+	return err
+}
+
+func noOutbox(name string) error {
+	return penstock.WithHint(fmt.Errorf("%w: %q", penstock.ErrNoOutbox, name), "penstock outbox list shows those there are")
+}
