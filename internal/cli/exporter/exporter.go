@@ -38,7 +38,11 @@ address on the loopback, or in a network that only Prometheus reaches.`,
 			if err != nil {
 				return err
 			}
-			m, err := f.New(metrics.Options{Store: store})
+			log, err := a.Logger()
+			if err != nil {
+				return err
+			}
+			m, err := f.New(metrics.Options{Store: store, Logger: log})
 			if err != nil {
 				return err
 			}
