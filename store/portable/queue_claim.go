@@ -29,20 +29,22 @@ type claimed struct {
 	waits bool // for another of its key
 }
 
+// most jobs that wait for another of their key are looked at, of each range.
+const most = 200_000
+
 // ackClaim ends jobs and claims others in one round trip. Another one follows if it found jobs that nobody may have and there are
-// more behind them, or leases that have ended.
+// more behind them, or leases that have ended. Of what comes behind those, a later priority, say, nothing is taken before that.
 func (q queue) ackClaim(ctx context.Context, acks []int64, c penstock.Claim) (acked []int64, jobs []penstock.Job, err error) {
 	if err := c.Validate(); err != nil {
 		return nil, nil, err
 	}
-	const most = 200_000 // it looks at no more than so many jobs that wait for another of their key
 	for window := c.Jobs; ; window = min(4*window, most) {
 		row, err := q.store.findQueue(ctx, q.name)
 		if err != nil {
 			return acked, nil, err
 		}
 		at := row.look(c.Group, q.store.opts)
-		window = max(window, c.Jobs+at.blocked)
+		window = min(max(window, c.Jobs+at.blocked), most)
 		var page []claimed
 		var expired, closed, there bool
 		err = q.store.send(ctx, q.name, func(b *pgx.Batch) {
@@ -55,7 +57,7 @@ func (q queue) ackClaim(ctx context.Context, acks []int64, c penstock.Claim) (ac
 				acked = nil
 				q.queueAck(b, row, acks, &acked)
 			}
-			b.Queue(q.store.queueSQL("claim", q.name, row.lifo), row.id, c.Group, c.Jobs, c.Lease.Microseconds(), c.Worker, at.priorities, at.after, at.upto, window).
+			b.Queue(q.store.queueSQL("claim", q.name, row.lifo), row.id, c.Group, c.Jobs, c.Lease.Microseconds(), c.Worker, at.priorities, at.after, at.upto, window, window == most).
 				Query(func(rows pgx.Rows) error { return readClaimed(rows, c.Group, &page) })
 		})
 		if err != nil {

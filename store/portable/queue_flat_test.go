@@ -74,6 +74,35 @@ func TestQueueIsFlatWhilePinned(t *testing.T) {
 	}
 }
 
+// A claim learns how many wait for their key in front of what it takes, and is one round trip the next time.
+func TestClaimBehindManyThatWait(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, portable.Options{})
+	f.must(f.store.CreateQueue(t.Context(), "jobs", penstock.FIFO))
+	p := &wireProxy{}
+	q := openStore(t, p.through(t, f.url), atOnce).Queue("jobs") // which looks at all of them each time
+	waiting := make([]penstock.NewJob, 1500)
+	for i := range waiting {
+		waiting[i].Key = "k"
+	}
+	_, err := q.Enqueue(t.Context(), append(waiting, penstock.NewJob{Priority: 1}, penstock.NewJob{Priority: 1})...)
+	f.must(err)
+	claim := func() (trips int64) {
+		before := p.trips.Load()
+		jobs, err := q.Claim(t.Context(), penstock.Claim{Jobs: 1, Lease: time.Hour})
+		f.must(err)
+		if len(jobs) != 1 {
+			t.Fatalf("claimed %d jobs", len(jobs))
+		}
+		return p.trips.Load() - before
+	}
+	claim() // the first of the key
+	first := claim()
+	if again := claim(); first < 2 || again != 1 {
+		t.Errorf("claims behind many that wait took %d and %d round trips, want more than one and one", first, again)
+	}
+}
+
 // reads are the pages of the store's tables and indexes, and the entries of indexes, that were read so far. A server notes
 // them when a connection ends.
 func (f *fixture) reads() (pages, entries float64) {

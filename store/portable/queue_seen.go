@@ -91,9 +91,13 @@ func (q *queueRow) saw(l *look, page []claimed, window int, full, expired bool) 
 	}
 	found := map[int16][]claimed{}
 	g.blocked = 0
+	waits := 0
 	for _, p := range page {
 		if p.waits {
-			g.blocked = min(g.blocked+1, 1000)
+			waits++
+		}
+		if p.job.Lease != 0 || !full {
+			g.blocked = waits
 		}
 		if p.fresh {
 			found[int16(p.job.Priority)] = append(found[int16(p.job.Priority)], p)

@@ -8,7 +8,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/internal/testseed"
 	"github.com/penstock/penstock/store/portable"
 	"github.com/penstock/penstock/store/queuetest"
 )
@@ -18,7 +17,7 @@ var atOnce = portable.Options{Margin: time.Hour, LookAgain: time.Nanosecond}
 
 func TestQueue(t *testing.T) {
 	t.Parallel()
-	h := queuetest.Harness{
+	queuetest.Run(t, queuetest.Harness{
 		Open: func(t testing.TB) queuetest.Instance {
 			url := database(t)
 			return queuetest.Instance{
@@ -34,13 +33,7 @@ func TestQueue(t *testing.T) {
 		},
 		// Not Reclaim: plain tables do not shrink.
 		Features: queuetest.Features{ConcurrentWriters: true, Snapshots: true, Release: true},
-	}
-	if !testseed.Long() {
-		// Not Model in the short form: the walk of a LIFO queue now and then claims past a job. See Known in DESIGN.md.
-		h.Groups = []string{"Claim", "Tx", "Order", "Key", "Lease", "Retry", "DeadJob", "Delay", "Dedup", "Cancel", "Settings", "Schedule",
-			"Input", "Content", "Queue", "Status", "Groups", "Load", "Work"}
-	}
-	queuetest.Run(t, h)
+	})
 }
 
 // pin opens a snapshot that keeps the database from cleaning up.

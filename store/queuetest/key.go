@@ -2,6 +2,7 @@ package queuetest
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/penstock/penstock"
@@ -11,6 +12,9 @@ var keyCases = []testCase{
 	{name: "OneAtATimeInOrder", run: keySerial},
 	{name: "OneAtATimeInOrderLIFO", run: keySerial, lifo: true},
 	{name: "OthersAreNotHeldUp", run: keyOthers},
+	{name: "ManyInTheWay", run: keyMany},
+	{name: "ManyInTheWayLIFO", run: keyMany, lifo: true},
+	{name: "ManyRetriedInTheWay", run: keyManyRetried},
 	{name: "RetriedJobStaysTheHead", run: keyRetry},
 	{name: "ExpiredJobStaysTheHead", run: keyExpired},
 	{name: "DeadLetterFreesTheKey", run: keyDead},
@@ -58,6 +62,45 @@ func keyOthers(e *env) {
 	e.want()
 	e.ack(busy...)
 	e.ack(e.collect("busy1")...)
+}
+
+// However many jobs wait for their key, a job behind them comes before those of later priorities.
+func keyMany(e *env) {
+	e.enqueue(keyed("k", "running"))
+	e.want("running")
+	all := []penstock.NewJob{job("free")}
+	for _, j := range jobs("k", 250) {
+		j.Key = "k"
+		all = append(all, j)
+	}
+	if e.status().Order == penstock.FIFO {
+		slices.Reverse(all)
+	}
+	e.enqueue(all...)
+	e.enqueue(withPriority(1, "later"))
+	e.same(e.claim(1), "free")
+	e.same(e.claim(1), "later")
+	e.want()
+}
+
+func keyManyRetried(e *env) {
+	for i := range 20 {
+		e.enqueue(keyed("k", fmt.Sprint("k", i)))
+		e.must(e.q.DeadLetter(e.ctx, e.claim(1)[0].Lease, "no"), "DeadLetter")
+	}
+	if n, err := e.Store.RetryDeadJobs(e.ctx, penstock.DeadJobQuery{Queue: queue}); n != 20 || err != nil {
+		e.Fatalf("RetryDeadJobs: got %d, %v, want 20", n, err)
+	}
+	e.collect("k0")
+	e.enqueue(job("again"))
+	e.retry(e.want("again")[0], 0, "at once")
+	e.enqueue(withPriority(1, "later"))
+	another := e.Another(e).Queue(queue) // which does not know yet what is in the way
+	for _, want := range []string{"again", "later"} {
+		claimed, err := another.Claim(e.ctx, penstock.Claim{Jobs: 1, Lease: longLease})
+		e.must(err, "Claim")
+		e.same(claimed, want)
+	}
 }
 
 func keyRetry(e *env) {

@@ -1,5 +1,7 @@
 -- Leases what comes next: of what was never claimed in the given ranges of each priority, and of what
 -- is to be tried again. What was looked at and not taken is returned, too, without its payload.
+-- Jobs that wait may fill what it reads of a range, $9 jobs, or of those to be tried again. What comes behind these is not
+-- taken: there may be jobs that come first. The last time, $10, it is.
 with room as materialized (
   select least($3, case when q.paused then 0
                         when q.max_running = 0 then $3
@@ -7,30 +9,40 @@ with room as materialized (
     from {schema}.queues q
    where q.id = $1
 ), page as materialized (
-  select c.*
-    from unnest($6::smallint[], $7::timestamptz[], $8::timestamptz[]) r(priority, after, upto)
-    cross join lateral (
-      select t.priority, t.ts, t.seq, t.created_at, t.key, t.headers, t.payload, 0 as attempts, true as fresh, {blocked} as blocked
-        from {table} t
-       where t.group_key = $2 and t.priority = r.priority and t.ts > r.after and t.ts <= r.upto and t.ts <= (select clock_timestamp())
-         and (select l.lease from {schema}.leases l where l.seq = t.seq) is null -- no join, which might read all
-         and (select a.seq from {schema}.tries a where a.seq = t.seq) is null
-       order by t.ts {dir}, t.seq {dir}
-       limit $9) c
-  union all
-  (select t.priority, t.ts, t.seq, t.created_at, t.key, t.headers, t.payload, a.attempts, false, {blocked}
-     from {schema}.tries a
-     join {table} t on t.group_key = a.group_key and t.priority = a.priority and t.ts = a.ts and t.seq = a.seq
-    where a.queue_id = $1 and a.group_key = $2 and a.due <= (select clock_timestamp())
-      and (select l.lease from {schema}.leases l where l.seq = a.seq) is null
-    order by a.due
-    limit $9)
+  select u.*, row_number() over (order by u.priority, u.ts {dir}, u.seq {dir}) as place
+    from (
+      select c.*
+        from unnest($6::smallint[], $7::timestamptz[], $8::timestamptz[]) with ordinality r(priority, after, upto, range)
+        cross join lateral (
+          select r.range, t.priority, t.ts, t.seq, t.created_at, t.key, t.headers, t.payload, 0 as attempts, true as fresh, {blocked} as blocked
+            from {table} t
+           where t.group_key = $2 and t.priority = r.priority and t.ts > r.after and t.ts <= r.upto and t.ts <= (select clock_timestamp())
+             and (select l.lease from {schema}.leases l where l.seq = t.seq) is null -- no join, which might read all
+             and (select a.seq from {schema}.tries a where a.seq = t.seq) is null
+           order by t.ts {dir}, t.seq {dir}
+           limit $9) c
+      union all
+      (select 0, t.priority, t.ts, t.seq, t.created_at, t.key, t.headers, t.payload, a.attempts, false, {blocked}
+         from {schema}.tries a
+         join {table} t on t.group_key = a.group_key and t.priority = a.priority and t.ts = a.ts and t.seq = a.seq
+        where a.queue_id = $1 and a.group_key = $2 and a.due <= (select clock_timestamp())
+          and (select l.lease from {schema}.leases l where l.seq = a.seq) is null
+        order by a.due
+        limit $9)) u
+), reach as materialized ( -- how far of the page may be taken: null is all of it
+  select min(f.place) as place
+    from (select case when p.range = 0 then 0 else max(p.place) end as place
+            from page p
+           where not $10::boolean
+           group by p.range
+          having count(*) >= $9 and count(case when not p.blocked then 1 end) < $3) f
 ), taken as (
   insert into {schema}.leases (queue_id, seq, group_key, priority, ts, key, attempt, until, worker)
   select $1, p.seq, $2, p.priority, p.ts, coalesce(p.key, ''), p.attempts + 1, clock_timestamp() + $4 * interval '1 microsecond', $5
     from page p
    where not p.blocked
-   order by p.priority, p.ts {dir}, p.seq {dir}
+     and p.place <= (select coalesce(r.place, p.place) from reach r)
+   order by p.place
    limit (select coalesce((select jobs from room), 0))
   returning lease, seq, attempt, until
 )
@@ -38,4 +50,4 @@ select p.priority, p.ts, p.seq, p.fresh, p.blocked, coalesce(t.lease, 0), t.atte
        case when t.lease is not null then p.headers end, case when t.lease is not null then p.payload end
   from page p
   left join taken t on t.seq = p.seq
- order by p.priority, p.ts {dir}, p.seq {dir}
+ order by p.place
