@@ -288,7 +288,7 @@ func TestMisuse(t *testing.T) {
 		{"status --every 0s --database-url sqlite:x.db", "--every is 0s"},
 		{"status a b", "see penstock status --help"},
 		{"status", "no database is given: pass --database-url"},
-		{"migrate --database-url mysql://root@localhost/x", "postgres://"},
+		{"migrate --database-url oracle://root@localhost/x", "postgres://"},
 		{"migrate --database-url sqlite:", "names no file"},
 		{"migrate --database-url sqlite:x.db --schema y", "schema"},
 		{"status --config missing.yaml", "missing.yaml"},
