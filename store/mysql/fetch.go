@@ -158,7 +158,7 @@ func (s *source) readFrom(ctx context.Context, p *page) error {
 	}
 	err := s.store.ask(ctx, b)
 	if err == nil && !(there && mine) || number(err) == noSuchTable {
-		return s.gone(ctx)
+		return s.gone(ctx, s.store)
 	}
 	if err == nil && after != nil {
 		err = after()

@@ -44,7 +44,7 @@ func (s *Store) Migrate(ctx context.Context) error {
 func (s *Store) define(ctx context.Context, statement string) error {
 	deadline := time.Now().Add(time.Minute)
 	for {
-		_, err := s.db.ExecContext(ctx, statement)
+		_, err := s.ddl.ExecContext(ctx, statement)
 		if !slices.Contains(collided, number(err)) || time.Now().After(deadline) {
 			return s.explain(err)
 		}

@@ -73,7 +73,7 @@ func (s *source) resolve(ctx context.Context) error {
 	case err != nil:
 		return err
 	case !there:
-		return s.gone(ctx)
+		return s.gone(ctx, s.store)
 	case happened:
 		s.confirm()
 		return nil
@@ -149,7 +149,7 @@ func (s *source) settlePlain(ctx context.Context, parts []*part) error {
 	s.queueDone(b, parts, len(parts))
 	err := s.store.send(ctx, b)
 	if err == nil && !mine {
-		return s.gone(ctx)
+		return s.gone(ctx, s.store)
 	}
 	return err
 }
@@ -210,7 +210,7 @@ func (s *source) settleAll(ctx context.Context, t *tx, parts []*part) error {
 	}, s.sql("read_entries", words{"seqs": list(seqs)}))
 	err := t.run(ctx, b)
 	if err == nil && !mine {
-		return s.gone(ctx)
+		return s.gone(ctx, t)
 	}
 	if err != nil {
 		return err

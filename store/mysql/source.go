@@ -167,7 +167,7 @@ func (s *source) update(ctx context.Context, set string, args ...any) error {
 		b.add(s.sql("update {schema}.subscriptions set "+set+" where id = {sub} and epoch = {epoch}", nil), args...)
 		err := s.store.send(ctx, b)
 		if err == nil && !mine {
-			return s.gone(ctx)
+			return s.gone(ctx, s.store)
 		}
 		return err
 	}))
@@ -203,11 +203,11 @@ func timeOrNull(t time.Time) any {
 }
 
 // gone tells why the subscription's row is not there, or another's.
-func (s *source) gone(ctx context.Context) error {
+func (s *source) gone(ctx context.Context, on runner) error {
 	there := false
 	b := &batch{}
 	b.read(func(rows *sql.Rows) error { return rows.Scan(&there) }, s.sql("select exists (select 1 from {schema}.outboxes where id = {outbox})", words{"outbox": s.box.id}))
-	if err := s.store.ask(ctx, b); err != nil {
+	if err := on.run(ctx, b); err != nil {
 		return err
 	}
 	if !there {

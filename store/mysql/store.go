@@ -6,6 +6,7 @@ import (
 	"context"
 	"database/sql"
 	"embed"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -39,6 +40,7 @@ type Options struct {
 // Store is a penstock.Store. Safe for concurrent use.
 type Store struct {
 	db      *sql.DB
+	ddl     *sql.DB // for what is defined while a transaction has one of db's connections: it never waits for another of these
 	opts    Options
 	closed  atomic.Bool
 	retries retry.Counter
@@ -100,7 +102,9 @@ func Open(url string, opts Options) (*Store, error) {
 	db.SetMaxOpenConns(8)
 	db.SetMaxIdleConns(8)
 	db.SetConnMaxIdleTime(5 * time.Minute)
-	return &Store{db: db, opts: opts}, nil
+	ddl := sql.OpenDB(c)
+	ddl.SetMaxIdleConns(0)
+	return &Store{db: db, ddl: ddl, opts: opts}, nil
 }
 
 // Close closes idle connections. Sources are closed by whoever opened them.
@@ -108,7 +112,7 @@ func (s *Store) Close() error {
 	if s.closed.Swap(true) {
 		return nil
 	}
-	return s.db.Close()
+	return errors.Join(s.db.Close(), s.ddl.Close())
 }
 
 // Schema is the database that holds the tables.
@@ -147,11 +151,11 @@ func (s *Store) sql(statement, outbox string, with words) string {
 func tableOf(schema, outbox string) string { return quoted(schema) + "." + quoted(tableName(outbox)) }
 
 // tableName is outbox_NAME. What MySQL takes in no name of a table stands there as a percent sign and the character's number in base 36: a
-// white space at the end, and characters outside the basic plane; and the percent sign.
+// white space at the end, and characters outside the basic plane; and the percent sign, and the brace with which a word begins (words).
 func tableName(outbox string) string {
 	b := []byte("outbox_")
 	for i, r := range outbox {
-		if r > 0xffff || r == '%' || strings.TrimRight(outbox[i:], " \t\n\v\f\r") == "" {
+		if r > 0xffff || r == '%' || r == '{' || strings.TrimRight(outbox[i:], " \t\n\v\f\r") == "" {
 			b = append(strconv.AppendInt(append(b, '%'), int64(r), 36), ';')
 		} else {
 			b = utf8.AppendRune(b, r)

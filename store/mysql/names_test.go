@@ -1,0 +1,88 @@
+package mysql_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/testserver"
+	"github.com/penstock/penstock/store/mysql"
+)
+
+// migrated is a store in a database of its own.
+func migrated(t *testing.T, url string) *mysql.Store {
+	schema, _ := databaseOf(t, url)
+	s := openStore(t, url, mysql.Options{Schema: schema})
+	if err := s.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// reader is a subscription of an outbox that is made.
+func reader(t *testing.T, s *mysql.Store, outbox string) penstock.Source {
+	if err := s.CreateOutbox(t.Context(), outbox); err != nil {
+		t.Fatal(err)
+	}
+	src, err := s.Subscribe(t.Context(), penstock.Subscribe{Outbox: outbox, Subscription: "s"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return src
+}
+
+func fetch(t *testing.T, src penstock.Source, limit int) penstock.Batch {
+	b, err := src.Fetch(t.Context(), penstock.Limit{Messages: limit, Bytes: 64 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// Names that look like SQL, or like what the statements have in place of a name, are names.
+func TestNamesAreText(t *testing.T) {
+	t.Parallel()
+	s := migrated(t, testserver.MariaDBDatabase(t))
+	for _, name := range []string{"{sub}", "{table}", "{schema}", "1", "a`b'c\"d?", "😀", `x\'; -- `, "%2e;"} {
+		src := reader(t, s, name)
+		m := penstock.Message{Key: name + " ", Topic: name, Headers: map[string]string{name: `\'` + name}, Payload: []byte("\xff\x00\\'?; -- " + name)}
+		if err := s.Publish(t.Context(), name, m); err != nil {
+			t.Fatalf("%q: %v", name, err)
+		}
+		b := fetch(t, src, 10)
+		if len(b.Messages) != 1 || b.Messages[0].Key != m.Key || b.Messages[0].Topic != m.Topic || b.Messages[0].Headers[name] != m.Headers[name] || string(b.Messages[0].Payload) != string(m.Payload) {
+			t.Fatalf("%q: fetched %+v", name, b.Messages)
+		}
+		if err := src.Settle(t.Context(), penstock.Settled{Batch: b}); err != nil {
+			t.Fatalf("%q: %v", name, err)
+		}
+		if _, err := s.Replay(t.Context(), penstock.Replay{Outbox: name, Subscription: "s"}); err != nil {
+			t.Fatalf("%q: %v", name, err)
+		}
+	}
+}
+
+// A table is made and dropped while a transaction is open. More of that at a time than the pool has connections
+// ends all the same.
+func TestManyAreDefinedAtOnce(t *testing.T) {
+	t.Parallel()
+	s := migrated(t, testserver.MariaDBDatabase(t))
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	var all sync.WaitGroup
+	for i := range 30 {
+		all.Go(func() {
+			name := fmt.Sprint("outbox", i)
+			if err := s.CreateOutbox(ctx, name); err != nil {
+				t.Error(err)
+			}
+			if err := s.DropOutbox(ctx, name); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+}
