@@ -17,6 +17,7 @@ import (
 type batch struct {
 	text  strings.Builder
 	args  []any
+	size  int                     // of the text and the arguments, about
 	reads []func(*sql.Rows) error // one for each statement that returns rows
 }
 
@@ -27,6 +28,12 @@ func (b *batch) add(statement string, args ...any) {
 	}
 	b.text.WriteString(statement)
 	b.args = append(b.args, args...)
+	b.size += len(statement)
+	for _, a := range args {
+		if bytes, is := a.([]byte); is {
+			b.size += len(bytes)
+		}
+	}
 }
 
 // read has a statement executed that returns rows; each is called for each of them.
@@ -128,6 +135,20 @@ func (t *tx) run(ctx context.Context, b *batch) error {
 	return all.run(ctx, t.Conn)
 }
 
+// packet is how much a round trip carries before another one begins: written as text it may be twice as much, and of
+// max_allowed_packet a server takes 1 MiB at least, as a rule.
+const packet = 1 << 18
+
+// empty sends a batch that has become large, and has the next begin.
+func (t *tx) empty(ctx context.Context, b *batch) error {
+	if b.size < packet {
+		return nil
+	}
+	err := t.run(ctx, b)
+	*b = batch{}
+	return err
+}
+
 // finish sends the last batch with the commit.
 func (t *tx) finish(ctx context.Context, b *batch) error {
 	b.add("commit")
@@ -171,6 +192,7 @@ const (
 	noSuchTable    = 1146
 	noSuchDatabase = 1049
 	duplicate      = 1062
+	tooLarge       = 1153
 )
 
 // hints by number, for what means the same whoever asks.
@@ -181,7 +203,7 @@ var hints = map[uint16]string{
 	noSuchDatabase: "run: penstock migrate, or correct the URL",
 	1142:           "grant the user what penstock needs: create, alter, drop, index, select, insert, update and delete on the database penstock",
 	1114:           "the server's disk is full: free space and go on; nothing is lost",
-	1153:           "raise max_allowed_packet on the server, or publish smaller messages",
+	tooLarge:       "raise max_allowed_packet on the server, or publish smaller messages",
 	1286:           "the server has no such storage engine: name another, or install its plugin",
 	1290:           "the server is read-only: connect to the primary",
 	1836:           "the server is read-only: connect to the primary",
@@ -196,7 +218,11 @@ func (s *Store) explain(err error) error {
 	if s.closed.Load() && strings.Contains(err.Error(), "database is closed") {
 		return penstock.ErrClosed
 	}
-	if hint := hints[number(err)]; hint != "" {
+	n := number(err)
+	if errors.Is(err, mysql.ErrPktTooLarge) || n == 1105 && strings.Contains(err.Error(), "max_allowed_packet") {
+		n = tooLarge
+	}
+	if hint := hints[n]; hint != "" {
 		return penstock.WithHint(err, "%s", hint)
 	}
 	if isDial(err) {

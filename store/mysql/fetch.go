@@ -308,6 +308,12 @@ func (s *source) readParked(ctx context.Context, p *page, heads []head) error {
 			behind[i] = append(behind[i], seq)
 			return err
 		}, s.sql("behind_head", words{"ts": at(h.ts), "head": h.seq, "most": most}), h.key)
+		if b.size > packet {
+			if err := s.store.ask(ctx, b); err != nil {
+				return err
+			}
+			b = &batch{}
+		}
 	}
 	if len(b.reads) > 0 {
 		if err := s.store.ask(ctx, b); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -191,7 +192,7 @@ const (
 // settleAll settles what has any verdict: it reads what is known of the messages and writes what is to be.
 func (s *source) settleAll(ctx context.Context, t *tx, parts []*part) error {
 	var there, mine bool
-	var w writes
+	w := writes{keys: map[string][]int64{}}
 	before := map[int64]*entry{}
 	seqs := make([]int64, len(parts))
 	for i, p := range parts {
@@ -220,9 +221,7 @@ func (s *source) settleAll(ctx context.Context, t *tx, parts []*part) error {
 			return err
 		}
 	}
-	b = &batch{}
-	s.queueWrites(b, &w)
-	return t.finish(ctx, b)
+	return s.write(ctx, t, &w)
 }
 
 // writes is what a Settle does to the entries.
@@ -231,9 +230,8 @@ type writes struct {
 	gone      []int64 // entries to take away, also where another takes their place
 	entries   []*entry
 	delivered []*part
-	keys      []string // whose first may be another
-	fresh     []int64  // of what was parked now
-	released  []string // keys whose dead letter was delivered
+	keys      map[string][]int64 // whose first may be another, with what of them was parked now
+	released  []string           // keys whose dead letter was delivered
 	settled   int
 }
 
@@ -248,7 +246,7 @@ func (w *writes) judge(p *part, before *entry) error {
 			return err
 		}
 		if before.parkedKey != nil {
-			w.keys = append(w.keys, string(before.parkedKey))
+			w.keys[string(before.parkedKey)] = w.keys[string(before.parkedKey)]
 		}
 	}
 	inOrder := p.msg.Key != "" && (p.from != fromPark || p.inOrder)
@@ -266,7 +264,7 @@ func (w *writes) judge(p *part, before *entry) error {
 		e.state, e.due = parked, w.now.Add(max(p.RetryIn, 0))
 		if inOrder {
 			e.parkedKey = []byte(e.key)
-			w.keys, w.fresh = append(w.keys, e.key), append(w.fresh, e.seq)
+			w.keys[e.key] = append(w.keys[e.key], e.seq)
 		} else {
 			e.head = true
 		}
@@ -278,7 +276,7 @@ func (w *writes) judge(p *part, before *entry) error {
 		}
 		if p.Hold && inOrder {
 			e.hold = []byte(e.key)
-			w.keys = append(w.keys, e.key)
+			w.keys[e.key] = w.keys[e.key]
 		}
 	}
 	e.attempts = attempts
@@ -289,26 +287,40 @@ func (w *writes) judge(p *part, before *entry) error {
 	return nil
 }
 
-func (s *source) queueWrites(b *batch, w *writes) {
-	if len(w.gone) > 0 {
-		b.add(s.sql("delete {schema}.entries from {these} straight_join {schema}.entries force index (primary) on subscription_id = {sub} and entries.seq = d.seq", words{"these": these(w.gone)}))
+// write sends what is to be written, with the commit: usually in one round trip.
+func (s *source) write(ctx context.Context, t *tx, w *writes) error {
+	b := &batch{}
+	add := func(statement string, args ...any) error {
+		b.add(statement, args...)
+		return t.empty(ctx, b)
 	}
-	if len(w.entries) > 0 {
+	if len(w.gone) > 0 {
+		if err := add(s.sql("delete {schema}.entries from {these} straight_join {schema}.entries force index (primary) on subscription_id = {sub} and entries.seq = d.seq", words{"these": these(w.gone)})); err != nil {
+			return err
+		}
+	}
+	for some := range slices.Chunk(w.entries, 100) {
 		var args []any
-		for _, e := range w.entries {
+		for _, e := range some {
 			args = append(args, s.id, e.seq, e.ts.UTC(), e.state, []byte(e.key), e.parkedKey, e.hold, e.head, timeOrNull(e.due), e.attempts, timeOrNull(e.since), e.failures, []byte(e.err), timeOrNull(e.diedAt))
 		}
 		const one = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-		b.add(s.sql("insert into {schema}.entries (subscription_id, seq, ts, state, `key`, parked_key, hold, head, due, attempts, since, failures, error, died_at) values ", nil)+
-			strings.Repeat(one+", ", len(w.entries)-1)+one, args...)
+		if err := add(s.sql("insert into {schema}.entries (subscription_id, seq, ts, state, `key`, parked_key, hold, head, due, attempts, since, failures, error, died_at) values ", nil)+
+			strings.Repeat(one+", ", len(some)-1)+one, args...); err != nil {
+			return err
+		}
 	}
-	slices.Sort(w.keys)
-	for _, key := range slices.Compact(w.keys) {
-		b.add(s.sql("heads", words{"fresh": list(w.fresh)}), []byte(key), []byte(key))
+	for _, key := range slices.Sorted(maps.Keys(w.keys)) {
+		if err := add(s.sql("heads", words{"fresh": list(w.keys[key])}), []byte(key), []byte(key)); err != nil {
+			return err
+		}
 	}
-	if len(w.released) > 0 {
-		keys, args := texts(w.released)
-		b.add(s.sql("release", words{"keys": keys}), args...)
+	for some := range slices.Chunk(w.released, 100) {
+		keys, args := texts(some)
+		if err := add(s.sql("release", words{"keys": keys}), args...); err != nil {
+			return err
+		}
 	}
 	s.queueDone(b, w.delivered, w.settled)
+	return t.finish(ctx, b)
 }
