@@ -235,6 +235,9 @@ type writes struct {
 	settled   int
 }
 
+// look has the first of a parked key found anew, of which these were parked now.
+func (w *writes) look(key string, fresh ...int64) { w.keys[key] = append(w.keys[key], fresh...) }
+
 // judge carries out the verdict on a message, of which something may be known before.
 func (w *writes) judge(p *part, before *entry) error {
 	h := pg.History{}
@@ -246,7 +249,7 @@ func (w *writes) judge(p *part, before *entry) error {
 			return err
 		}
 		if before.parkedKey != nil {
-			w.keys[string(before.parkedKey)] = w.keys[string(before.parkedKey)]
+			w.look(string(before.parkedKey))
 		}
 	}
 	inOrder := p.msg.Key != "" && (p.from != fromPark || p.inOrder)
@@ -264,7 +267,7 @@ func (w *writes) judge(p *part, before *entry) error {
 		e.state, e.due = parked, w.now.Add(max(p.RetryIn, 0))
 		if inOrder {
 			e.parkedKey = []byte(e.key)
-			w.keys[e.key] = append(w.keys[e.key], e.seq)
+			w.look(e.key, e.seq)
 		} else {
 			e.head = true
 		}
@@ -276,7 +279,7 @@ func (w *writes) judge(p *part, before *entry) error {
 		}
 		if p.Hold && inOrder {
 			e.hold = []byte(e.key)
-			w.keys[e.key] = w.keys[e.key]
+			w.look(e.key)
 		}
 	}
 	e.attempts = attempts
