@@ -100,7 +100,7 @@ func TestOpenStore(t *testing.T) {
 		{"", "", "database_url is empty: write postgres://USER@HOST/DATABASE, sqlite:FILE or mysql://HOST/"},
 		{"oracle://app:hunter2@h", "", `database_url has the unknown scheme "oracle"`},
 		{"mysql://app:hunter2@h1:3306,h2:3306/", "", "names several hosts"},
-		{"mysql://app:hunter2@h/?tsl=true", "", "unknown parameter tsl"},
+		{"mysql://app:hunter2@h/?tsl=true", "", "has an unknown parameter"},
 		{"mysql://app:hunter2@h/?tls=hunter2", "", ""},
 		{"sqlite:", "", "names no file"},
 		{"sqlite:a", "s", "schema is set for a SQLite database"},

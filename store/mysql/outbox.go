@@ -41,6 +41,9 @@ func (s *Store) CreateOutbox(ctx context.Context, name string) error {
 		return err
 	}
 	return s.tx(ctx, func(t *tx) error {
+		if err := s.distinct(ctx, t, name); err != nil {
+			return err
+		}
 		b := &batch{}
 		b.add(s.sql("insert into {schema}.outboxes (name, uid, buckets) values (?, ?, {buckets})", "", words{"buckets": s.opts.Buckets}), []byte(name), strings.ToLower(rand.Text()[:12]))
 		switch err := t.run(ctx, b); {
@@ -55,6 +58,17 @@ func (s *Store) CreateOutbox(ctx context.Context, name string) error {
 		}
 		return s.define(ctx, s.sql("create_outbox", name, words{"buckets": s.opts.Buckets}))
 	})
+}
+
+// distinct refuses a name whose table the server takes for that of another outbox, in lower case.
+func (s *Store) distinct(ctx context.Context, t *tx, name string) error {
+	var folds bool
+	b := &batch{}
+	b.read(func(rows *sql.Rows) error { return rows.Scan(&folds) }, "select @@lower_case_table_names <> 0")
+	if err := t.run(ctx, b); err != nil || !folds || name == strings.ToLower(name) {
+		return err
+	}
+	return &penstock.FieldError{Field: "outbox", Problem: fmt.Sprintf("%q has capital letters, and this server takes names of tables in lower case", name), Hint: "use small letters"}
 }
 
 // DropOutbox implements penstock.Store.
