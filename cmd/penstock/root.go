@@ -75,7 +75,7 @@ func rootCommand(a *cli.App) *cobra.Command {
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cli.Misuse(err) })
 	flags := root.PersistentFlags()
-	flags.Var(cli.DatabaseFlag{App: a}, "database-url", "postgres://user:password@host/db or sqlite:FILE (default $PENSTOCK_DATABASE_URL)")
+	flags.Var(cli.DatabaseFlag{App: a}, "database-url", "postgres://user:password@host/db, sqlite:FILE or mysql://user:password@host/ (default $PENSTOCK_DATABASE_URL)")
 	flags.StringVar(&a.Schema, "schema", "", "PostgreSQL schema of Penstock's tables (default \"penstock\")")
 	flags.StringVar(&a.Profile, "profile", "", "auto, postgres or portable: how the database is used (default \"auto\")")
 	flags.StringVar(&a.ConfigFile, "config", "", "configuration file (default penstock.yaml, if it is there)")
