@@ -57,6 +57,7 @@ func TestBenchQueuesMisused(t *testing.T) {
 		"queue --batches 0":                      "1 to 10000 jobs",
 		"queue --steady 0":                       "it takes a rate",
 		"queue --duration 1s":                    "go with --steady",
+		"queue --steady 100 --pin":               "--pin goes with cells",
 		"processor --sink nats://x":              "must be an amqp:// URL",
 		"processor --batch 0":                    "batches of 1 to 10000",
 		"processor --payload 2500":               "must fit into the covering index",

@@ -46,13 +46,17 @@ key:
             with one message published
   dequeue   dequeue_NAME, dequeue of more    by hand: DELETE … USING (SELECT …
   claim     claim, or ack_claim of more,     FOR UPDATE SKIP LOCKED LIMIT n) … RETURNING
-            then ack of all
+            then ack of all                  with leases: UPDATE … WHERE id IN (SELECT …
+                                             FOR UPDATE SKIP LOCKED LIMIT n) RETURNING,
+                                             then DELETE
   work      work.Run with its defaults and   by hand: four connections, each
             a handler that does nothing      DELETE … WHERE id IN (SELECT …
-                                             LIMIT 100) RETURNING in a loop
+                                             LIMIT 100) RETURNING in a loop; with
+                                             leases UPDATE and DELETE
 
 A cell ends after --jobs or --longest. Every call is a transaction of its own; of
-single jobs there is also mode tx, within begin and commit; of work there is one cell,
+single jobs there is also mode tx, within begin and commit, and of claim mode carried:
+each claim ends the jobs of the last one, in one call. Of work there is one cell,
 which is of Go programs, and a backlog of --jobs that they drain. The message of the
 business is one more round trip (tx), or goes with the commit (pipelined); jobs/s are
 transactions. What takes turns does so ten times in a cell, and the ratio is the
@@ -76,6 +80,7 @@ pauses for 1.75 ms when there are none. Producers and workers share one Go proce
 		RunE: func(cmd *cobra.Command, _ []string) error { return benchQueue(a, cmd, f) },
 	}
 	f.register(cmd)
+	f.registerPin(cmd)
 	flags := cmd.Flags()
 	flags.StringSliceVar(&f.ops, "ops", bench.QueueOps, "what to measure")
 	flags.IntSliceVar(&f.batches, "batches", []int{1, 10, 100, 1000}, "jobs at a time")
@@ -96,6 +101,9 @@ func benchQueue(a *cli.App, cmd *cobra.Command, f benchQueueFlags) error {
 	if cmd.Flags().Changed("steady") {
 		steady.Rate = orNegative(f.steady)
 		check = steady.Validate
+		if f.pin {
+			return cli.Usage(errors.New("--pin goes with cells, not with --steady"))
+		}
 	} else if cmd.Flags().Changed("duration") || cmd.Flags().Changed("concurrency") {
 		return cli.Usage(errors.New("--duration and --concurrency go with --steady RATE; cells have --longest and --workers"))
 	} else if f.plot != "" && len(slices.Compact(slices.Sorted(slices.Values(f.batches)))) < 2 {
@@ -110,7 +118,7 @@ func benchQueue(a *cli.App, cmd *cobra.Command, f benchQueueFlags) error {
 			return queueFigures{}, errors.New("this store has no queues")
 		}
 		if steady.Rate == 0 {
-			cfg.Database, cfg.Store = b.database, store
+			cfg.Database, cfg.Store, cfg.Pin = b.database, store, b.pin
 			r, err := bench.Queue(ctx, cfg)
 			return queueFigures{QueueResult: &r}, err
 		}
@@ -139,9 +147,13 @@ func benchQueueTable(w io.Writer, r queueFigures) error {
 		}
 		return t.flush()
 	}
-	t := cli.NewTable(w, cli.Left("OPERATION"), cli.Left("MODE"), cli.Right("BATCH"), cli.Right("WORKERS"), cli.Right("JOBS/S"), cli.Right("BY HAND"), cli.Right("RATIO"))
+	t := cli.NewTable(w, cli.Left("OPERATION"), cli.Left("MODE"), cli.Right("BATCH"), cli.Right("WORKERS"), cli.Right("JOBS/S"), cli.Right("BY HAND"), cli.Right("RATIO"), cli.Right("WITH LEASES"), cli.Right("RATIO"))
 	for _, c := range r.Cells {
-		t.Row(c.Op, c.Mode, cli.Count(int64(c.Batch)), fmt.Sprint(c.Workers), cli.Count(int64(c.Penstock)), cli.Count(int64(c.Baseline)), fmt.Sprintf("%.2f", c.Ratio))
+		leased, ratio := "", ""
+		if c.Leased > 0 {
+			leased, ratio = cli.Count(int64(c.Leased)), fmt.Sprintf("%.2f", c.RatioLeased)
+		}
+		t.Row(c.Op, c.Mode, cli.Count(int64(c.Batch)), fmt.Sprint(c.Workers), cli.Count(int64(c.Penstock)), cli.Count(int64(c.Baseline)), fmt.Sprintf("%.2f", c.Ratio), leased, ratio)
 	}
 	return t.Flush()
 }

@@ -55,9 +55,10 @@ func literal(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + 
 // prepared and nothing is decoded, so that the client takes little of the machine.
 // When its context ends, so does what it waits for.
 type session struct {
-	conn *pgx.Conn
-	ctx  context.Context
-	free func() bool
+	conn    *pgx.Conn
+	ctx     context.Context
+	free    func() bool
+	claimed [][][]byte // by ModeCarried and not ended
 }
 
 func (d Database) connect(ctx context.Context) (*session, error) {

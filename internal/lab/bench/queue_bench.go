@@ -19,6 +19,8 @@ type QueueConfig struct {
 	Database
 	// Store is on the same database and schema. OpWork needs it.
 	Store penstock.QueueStore
+	// Pin holds a snapshot throughout. May be nil.
+	Pin func(ctx context.Context) (release func(), err error)
 
 	Ops          []string      // of QueueOps; default all
 	Batches      []int         // jobs at a time; default 1, 10, 100, 1,000
@@ -46,6 +48,9 @@ type QueueCell struct {
 	Penstock float64 `json:"penstock"`
 	Baseline float64 `json:"baseline"` // INSERT, or DELETE … SKIP LOCKED … RETURNING, by hand; the business without a message
 	Ratio    float64 `json:"ratio"`
+	// Of OpClaim and OpWork: by hand with leases, an UPDATE … SKIP LOCKED … RETURNING and a DELETE.
+	Leased      float64 `json:"leased,omitempty"`
+	RatioLeased float64 `json:"ratio_leased,omitempty"`
 }
 
 // SetDefaults fills in what is not set.
@@ -91,6 +96,11 @@ func Queue(ctx context.Context, cfg QueueConfig) (result QueueResult, err error)
 		return result, err
 	}
 	result.Jobs, result.PayloadBytes = cfg.Jobs, max(cfg.PayloadBytes, 0)
+	release, err := pinned(ctx, cfg.Pin)
+	if err != nil {
+		return result, err
+	}
+	defer release()
 	for _, op := range cfg.Ops {
 		if op == OpWork {
 			result.Cells = append(result.Cells, workCell())
@@ -110,6 +120,9 @@ func Queue(ctx context.Context, cfg QueueConfig) (result QueueResult, err error)
 				if batch == 1 {
 					result.Cells = append(result.Cells, QueueCell{Op: op, Mode: ModeTx, Batch: batch, Workers: workers})
 				}
+				if op == OpClaim {
+					result.Cells = append(result.Cells, QueueCell{Op: op, Mode: ModeCarried, Batch: batch, Workers: workers})
+				}
 			}
 		}
 	}
@@ -123,15 +136,21 @@ func Queue(ctx context.Context, cfg QueueConfig) (result QueueResult, err error)
 			}
 			continue
 		}
-		sides := []func() error{
-			func() (err error) { c.Penstock, err = cfg.cell(ctx, ours, c.Batch, c.Workers); return err },
-			func() (err error) { c.Baseline, err = cfg.cell(ctx, theirs, c.Batch, c.Workers); return err },
-		}
-		if c.Op == OpWork {
-			sides = []func() error{
-				func() (err error) { c.Penstock, err = cfg.drain(ctx, ours.contender, cfg.engine); return err },
-				func() (err error) { c.Baseline, err = cfg.drain(ctx, theirs.contender, cfg.byHand); return err },
+		measure := func(op operation, workers func(context.Context, contender, *drained) error) (float64, error) {
+			if c.Op == OpWork {
+				return cfg.drain(ctx, op.contender, workers)
 			}
+			return cfg.cell(ctx, op, c.Batch, c.Workers)
+		}
+		sides := []func() error{
+			func() (err error) { c.Penstock, err = measure(ours, cfg.engine); return err },
+			func() (err error) { c.Baseline, err = measure(theirs, cfg.byHand); return err },
+		}
+		if c.Op == OpClaim || c.Op == OpWork {
+			sides = append(sides, func() (err error) {
+				c.Leased, err = measure(leasedByHand(cfg.Database, c.Mode), cfg.byHand)
+				return err
+			})
 		}
 		if i%2 == 1 {
 			slices.Reverse(sides)
@@ -141,7 +160,7 @@ func Queue(ctx context.Context, cfg QueueConfig) (result QueueResult, err error)
 				return result, err
 			}
 		}
-		c.Ratio = over(c.Penstock, c.Baseline)
+		c.Ratio, c.RatioLeased = over(c.Penstock, c.Baseline), over(c.Penstock, c.Leased)
 	}
 	return result, nil
 }
@@ -287,6 +306,25 @@ func (w *cellWork) run(ctx context.Context, jobs int, longest time.Duration) (pe
 }
 
 func (w *cellWork) work(ctx context.Context, s *session) error {
+	err := w.loop(ctx, s)
+	if w.end != nil && err == nil {
+		if err = w.end(s); err == nil {
+			w.note(time.Now())
+		}
+	}
+	return err
+}
+
+// note notes when jobs were done, if none were later.
+func (w *cellWork) note(now time.Time) {
+	for took := int64(now.Sub(w.start)); ; {
+		if last := w.last.Load(); took <= last || w.last.CompareAndSwap(last, took) {
+			return
+		}
+	}
+}
+
+func (w *cellWork) loop(ctx context.Context, s *session) error {
 	for w.done.Load() < w.jobs && ctx.Err() == nil {
 		n, err := w.once(s, w.params)
 		if err != nil {
@@ -295,11 +333,7 @@ func (w *cellWork) work(ctx context.Context, s *session) error {
 		now := time.Now()
 		if n > 0 {
 			w.done.Add(int64(n))
-			for took := int64(now.Sub(w.start)); ; {
-				if last := w.last.Load(); took <= last || w.last.CompareAndSwap(last, took) {
-					break
-				}
-			}
+			w.note(now)
 		}
 		if now.After(w.until) {
 			return nil

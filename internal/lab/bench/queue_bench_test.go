@@ -12,11 +12,11 @@ func TestQueue(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(r.Cells) != 5*(2+1)*2+2*2+1 || r.Jobs != 300 || r.PayloadBytes != 200 {
+	if len(r.Cells) != 5*(2+1)*2+2*2+2*2+1 || r.Jobs != 300 || r.PayloadBytes != 200 {
 		t.Fatalf("got %+v", r)
 	}
 	for _, c := range r.Cells {
-		if c.Penstock <= 0 || c.Baseline <= 0 || c.Ratio <= 0 {
+		if c.Penstock <= 0 || c.Baseline <= 0 || c.Ratio <= 0 || (c.RatioLeased > 0) != (c.Op == OpClaim || c.Op == OpWork) {
 			t.Errorf("got %+v", c)
 		}
 	}
@@ -26,7 +26,7 @@ func TestQueue(t *testing.T) {
 func TestQueueTimeIsUp(t *testing.T) {
 	db := database(t)
 	r, err := Queue(t.Context(), QueueConfig{Database: db, Store: openStore(t, db), Ops: []string{OpBusiness, OpInsert, OpClaim, OpWork}, Batches: []int{2}, Workers: []int{2}, Jobs: 2000, Longest: time.Millisecond})
-	if err != nil || len(r.Cells) != 5 {
+	if err != nil || len(r.Cells) != 6 {
 		t.Errorf("got %+v, %v", r, err)
 	}
 }

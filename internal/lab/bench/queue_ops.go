@@ -2,6 +2,7 @@ package bench
 
 import (
 	"encoding/binary"
+	"fmt"
 	"maps"
 
 	"github.com/jackc/pgx/v5/pgtype"
@@ -21,6 +22,9 @@ const (
 // ModePipelined publishes in the round trip of the commit; of OpBusiness.
 const ModePipelined = "pipelined"
 
+// ModeCarried acks the jobs of a claim with the next one, as work.Run does: one call for both; of OpClaim.
+const ModeCarried = "carried"
+
 // QueueOps are all of them, in the order in which they are measured.
 var QueueOps = []string{OpPublish, OpBusiness, OpInsert, OpEnqueue, OpDequeue, OpClaim, OpWork}
 
@@ -31,8 +35,9 @@ type operation struct {
 	prepared []string
 	// do returns how many jobs it did. params are those of these jobs.
 	do     func(s *session, params []byte) (jobs int, err error)
-	begins bool   // within begin and commit
-	last   string // a statement with these params that goes with the commit
+	begins bool                   // within begin and commit
+	last   string                 // a statement with these params that goes with the commit
+	end    func(s *session) error // once a session does no more; may be nil
 }
 
 // operations are op on Penstock's queue and its like on the hand-written one; what adds to a table with the same columns.
@@ -71,13 +76,15 @@ func operations(db Database, op, mode string, batch, workers int) (ours, theirs 
 	case OpWork:
 		return operation{contender: penstock}, operation{contender: plain}
 	case OpClaim:
+		theirs := take(plain, "take", many)
+		if mode == ModeCarried {
+			return operation{contender: penstock, prepared: []string{"ack_claim", "ack"}, do: ackAndClaim, end: ackRest}, theirs
+		}
 		claim := "claim_many"
 		if batch == 1 {
 			claim = "claim"
 		}
-		return operation{contender: penstock, begins: begins, prepared: []string{claim, "ack"}, do: func(s *session, n []byte) (int, error) {
-			return claimAndAck(s, claim, n)
-		}}, take(plain, "take", many)
+		return claimAndAck(penstock, claim, begins), theirs
 	}
 	if batch == 1 {
 		return take(penstock, "dequeue", func([]byte) [][]byte { return nil }), take(plain, "take", many)
@@ -94,21 +101,61 @@ func tableLike(of contender, file, name string) contender {
 	return contender{Database: of.Database, label: "the table beside it", sql: sql}
 }
 
-func claimAndAck(s *session, claim string, n []byte) (int, error) {
-	rows, err := s.run(claim, n)
-	if err != nil || len(rows) == 0 {
+// leasedByHand is OpClaim or OpWork on a hand-written table whose jobs have leases.
+func leasedByHand(db Database, mode string) operation {
+	leased := contender{Database: db, label: "the hand-written queue with leases", sql: readSQL("leasedqueue", db.words(db.Name+"_leased"))}
+	return claimAndAck(leased, "claim", mode == ModeTx)
+}
+
+// claimAndAck is two calls: a statement that returns leases, and ack.
+func claimAndAck(c contender, claim string, begins bool) operation {
+	return operation{contender: c, begins: begins, prepared: []string{claim, "ack"}, do: func(s *session, n []byte) (int, error) {
+		rows, err := s.run(claim, n)
+		if err != nil || len(rows) == 0 {
+			return 0, err
+		}
+		held, err := s.run("ack", bigints(rows))
+		return len(held), err
+	}}
+}
+
+// ackAndClaim is one call: it ends the jobs of the last one. It returns jobs, and behind them the leases that were held.
+func ackAndClaim(s *session, n []byte) (int, error) {
+	rows, err := s.run("ack_claim", n, bigints(s.claimed))
+	if err != nil {
 		return 0, err
 	}
-	// The leases go back as they came: an array of one dimension.
-	leases := make([]byte, 0, 20+12*len(rows))
-	for _, word := range []int{1, 0, pgtype.Int8OID, len(rows), 1} {
-		leases = binary.BigEndian.AppendUint32(leases, uint32(word))
+	jobs := rows
+	for len(jobs) > 0 && jobs[len(jobs)-1][1] == nil {
+		jobs = jobs[:len(jobs)-1]
+	}
+	if ended := len(rows) - len(jobs); ended != len(s.claimed) {
+		return 0, fmt.Errorf("of %d jobs %d were ended", len(s.claimed), ended)
+	}
+	s.claimed = jobs
+	return len(jobs), nil
+}
+
+// ackRest ends what no other claim will.
+func ackRest(s *session) error {
+	ended, err := s.run("ack", bigints(s.claimed))
+	if err == nil && len(ended) != len(s.claimed) {
+		err = fmt.Errorf("of the last %d jobs %d were ended", len(s.claimed), len(ended))
+	}
+	return err
+}
+
+// bigints is the array of the first columns, as they came.
+func bigints(rows [][][]byte) []byte {
+	dimensions := min(len(rows), 1)
+	array := make([]byte, 0, 20+12*len(rows))
+	for _, word := range []int{dimensions, 0, pgtype.Int8OID, len(rows), 1}[:3+2*dimensions] {
+		array = binary.BigEndian.AppendUint32(array, uint32(word))
 	}
 	for _, row := range rows {
-		leases = append(binary.BigEndian.AppendUint32(leases, 8), row[0]...)
+		array = append(binary.BigEndian.AppendUint32(array, 8), row[0]...)
 	}
-	held, err := s.run("ack", leases)
-	return len(held), err
+	return array
 }
 
 // params of an operation on n jobs.
@@ -161,6 +208,7 @@ func (o operation) warm(s *session, payload []byte) error {
 		if err := s.say("rollback"); err != nil {
 			return err
 		}
+		s.claimed = nil // is not
 	}
 	return nil
 }

@@ -69,7 +69,7 @@ func (cfg QueueConfig) engine(ctx context.Context, _ contender, d *drained) erro
 	}, work.Options{Worker: "penstock bench"})
 }
 
-// byHand is the loop that a program without a library has: one statement takes a hundred jobs.
+// byHand is the loop that a program without a library has: one statement takes a hundred jobs, and with leases another one ends them.
 func (cfg QueueConfig) byHand(ctx context.Context, c contender, d *drained) error {
 	var wg sync.WaitGroup
 	failed := make([]error, byHandConns)
@@ -92,23 +92,30 @@ func (c contender) loop(ctx context.Context, pause time.Duration, handle func(pa
 		id      int64
 		payload []byte
 	}
+	ack := c.sql["ack"]
+	var took []int64
 	for ctx.Err() == nil {
 		rows, err := s.conn.Query(s.ctx, c.sql["drain"])
 		if err != nil {
 			return fmt.Errorf("taking a hundred: %w", err)
 		}
-		took := 0
-		for ; rows.Next(); took++ {
+		took = took[:0]
+		for rows.Next() {
 			if err := rows.Scan(&job.id, &job.payload); err != nil {
 				return err
 			}
+			took = append(took, job.id)
 			handle(job.payload)
 		}
 		if err := rows.Err(); err != nil {
 			return s.explain("taking a hundred", err)
 		}
-		if took == 0 {
+		if len(took) == 0 {
 			_ = sleepUntil(ctx, time.Now().Add(pause))
+		} else if ack != "" {
+			if _, err := s.do("ending a hundred", ack, took); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

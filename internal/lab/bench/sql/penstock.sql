@@ -62,5 +62,9 @@ select lease, id, payload from {schema}.{own_claim}($1::int, interval '5 minutes
 -- name: claim_many
 select lease, id, payload from {schema}.{own_claim}($1::int, interval '5 minutes', '', '', array[]::bigint[]);
 
+-- As a worker claims that has ended the jobs of its last claim.
+-- name: ack_claim
+select lease, id, payload from {schema}.{own_claim}($1::int, interval '5 minutes', '', '', $2::bigint[]);
+
 -- name: ack
 select {schema}.{own_ack}($1::bigint[]);
