@@ -14,21 +14,15 @@ import (
 // finish forgets a task whose end is durable.
 func (w *worker) finish(t *task, how End) {
 	w.mu.Lock()
-	delete(w.held, t.job.Lease)
+	w.forget(t)
 	w.mu.Unlock()
-	w.Observer.Ended(t.job, how, t.took)
+	w.tell(t, how, t.took)
 }
 
-// ackLater hands a job that is done to the acking.
-func (w *worker) ackLater(t *task) {
-	t.done = time.Now()
-	w.mu.Lock()
-	w.acks = append(w.acks, t)
-	n := len(w.acks)
-	w.mu.Unlock()
-	if n == 1 || n == w.Batch {
-		notify(w.done)
-	}
+// tell is the last that is done with a task. What its job points to may be collected, though others of its claim go on.
+func (w *worker) tell(t *task, how End, took time.Duration) {
+	w.Observer.Ended(*t.job, how, took)
+	*t.job = penstock.Job{}
 }
 
 // ackLoop writes down which jobs are done, many with one call: what comes
@@ -147,22 +141,25 @@ func (w *worker) ack(ctx context.Context) {
 
 // acked finishes the tasks of a call that returned the leases that were held.
 func (w *worker) acked(tasks []*task, leases []int64) {
-	held := make(map[int64]bool, len(leases))
-	for _, l := range leases {
-		held[l] = true
+	var held map[int64]bool // nil: all of them
+	if len(leases) < len(tasks) {
+		held = make(map[int64]bool, len(leases))
+		for _, l := range leases {
+			held[l] = true
+		}
 	}
 	w.mu.Lock()
 	w.writing -= len(tasks)
 	for _, t := range tasks {
-		delete(w.held, t.job.Lease)
+		w.forget(t)
 	}
 	w.mu.Unlock()
 	for _, t := range tasks {
-		if !held[t.job.Lease] {
+		if held != nil && !held[t.job.Lease] {
 			w.log.Warn("a job is done, but its lease was gone; unless an earlier call wrote it, it runs again", "job", t.job.ID, "attempt", t.job.Attempt, "earlier_call", t.tried)
 			t.how = Lost
 		}
-		w.Observer.Ended(t.job, t.how, t.took)
+		w.tell(t, t.how, t.took)
 	}
 }
 
@@ -172,12 +169,12 @@ func (w *worker) fail(ctx context.Context, t *task, failure error, interrupted b
 	var retry growing
 	for {
 		call, cancel := context.WithTimeout(ctx, callTimeout)
-		how, err := w.tell(call, t, failure, interrupted)
+		how, err := w.endFailed(call, t, failure, interrupted)
 		cancel()
 		switch {
 		case err == nil:
 			if how == Failed || how == Dead {
-				w.log.Warn("a job failed", "job", t.job.ID, "attempt", t.job.Attempt, "dead", how == Dead, "err", failure, traced(&t.job))
+				w.log.Warn("a job failed", "job", t.job.ID, "attempt", t.job.Attempt, "dead", how == Dead, "err", failure, traced(t.job))
 			}
 			w.finish(t, how)
 			return
@@ -196,8 +193,8 @@ func (w *worker) fail(ctx context.Context, t *task, failure error, interrupted b
 	}
 }
 
-// tell makes the one call that ends a failed attempt.
-func (w *worker) tell(ctx context.Context, t *task, failure error, interrupted bool) (End, error) {
+// endFailed makes the one call that ends a failed attempt.
+func (w *worker) endFailed(ctx context.Context, t *task, failure error, interrupted bool) (End, error) {
 	if penstock.IsPermanent(failure) {
 		return Dead, w.q.DeadLetter(ctx, t.job.Lease, reason(failure))
 	}
@@ -245,7 +242,7 @@ func (w *worker) release(ctx context.Context, tasks []*task) {
 		cancel()
 		if err == nil {
 			for _, t := range tasks {
-				w.Observer.Ended(t.job, Released, 0)
+				w.tell(t, Released, 0)
 			}
 			return
 		}

@@ -12,66 +12,77 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// do runs the handler on one job and sees to it that its end is written down.
-func (w *worker) do(handling, writing context.Context, t *task) {
-	ctx, cancel := context.WithCancelCause(handling)
-	defer cancel(nil)
-	w.mu.Lock()
-	t.cancel = cancel
-	lost := t.lost
-	w.mu.Unlock()
-	if lost {
-		cancel(penstock.ErrLeaseLost)
+// errNoReturn is the failure of a handler that calls runtime.Goexit.
+var errNoReturn = errors.New("the handler ended its goroutine without returning")
+
+// do runs the handler on one job and sees to it that its end is written down. It returns what time it is: of a slot
+// that goes on at once, when the next job begins.
+func (w *worker) do(handling, writing context.Context, t *task, start time.Time) (now time.Time) {
+	err := errNoReturn
+	w.Observer.Started(*t.job, start)
+	// Deferred for the sake of a handler that ends its goroutine.
+	defer func() { now = w.handled(handling, writing, t, start, err) }()
+	err = w.call(&t.ctx, *t.job)
+	return now
+}
+
+// handled is the end of a handler.
+func (w *worker) handled(handling, writing context.Context, t *task, start time.Time, err error) (now time.Time) {
+	now = time.Now()
+	t.ctx.end(nil)
+	how := Failed
+	switch {
+	case err == nil: // and if the lease was lost, the database will say so
+		how = Done
+	case errors.Is(err, ErrSettled):
+		how = Settled
+	case errors.Is(err, ErrCancelled):
+		how = Cancelled
 	}
-	err := errors.New("the handler ended its goroutine without returning")
-	start := time.Now()
-	w.Observer.Started(t.job, start)
-	// Deferred for the sake of a handler that does that.
-	defer func() {
-		lost, gone := w.returned(t, time.Since(start))
-		w.handlers.Done()
-		switch {
-		case errors.Is(err, ErrSettled):
-			w.settled(t)
-		case errors.Is(err, ErrCancelled):
-			t.how = Cancelled
-			w.ackLater(t)
-		case err == nil: // and if the lease was lost, the database will say so
-			t.how = Done
-			w.ackLater(t)
-		case lost:
-			if gone {
-				w.log.Warn("a job was removed while it ran, as job cancel does", "job", t.job.ID, "attempt", t.job.Attempt, "after", t.took)
-			} else {
-				w.log.Warn("the lease of a job was lost while it ran; it may run elsewhere", "job", t.job.ID, "attempt", t.job.Attempt, "after", t.took)
-			}
-			w.finish(t, Lost)
-		default:
-			w.fail(writing, t, err, errors.Is(context.Cause(handling), ErrStopping))
+	lost, gone := w.returned(t, now, now.Sub(start), how)
+	w.handlers.Done()
+	switch {
+	case how == Settled:
+		w.finish(t, Settled)
+	case how != Failed:
+		return now
+	case lost:
+		if gone {
+			w.log.Warn("a job was removed while it ran, as job cancel does", "job", t.job.ID, "attempt", t.job.Attempt, "after", t.took)
+		} else {
+			w.log.Warn("the lease of a job was lost while it ran; it may run elsewhere", "job", t.job.ID, "attempt", t.job.Attempt, "after", t.took)
 		}
-	}()
-	err = w.call(ctx, t.job)
+		w.finish(t, Lost)
+	default:
+		w.fail(writing, t, err, errors.Is(context.Cause(handling), ErrStopping))
+	}
+	return time.Now()
 }
 
-// settled finishes a task whose handler has ended the job.
-func (w *worker) settled(t *task) {
+// returned notes that the handler has, hands what is done to the acking, and reports whether the lease was lost before;
+// gone: it was before its time.
+func (w *worker) returned(t *task, now time.Time, took time.Duration, how End) (lost, gone bool) {
 	w.mu.Lock()
-	w.settles = true
-	w.mu.Unlock()
-	w.finish(t, Settled)
-}
-
-// returned notes that the handler has, and whether the lease was lost before; gone: it
-// was before its time.
-func (w *worker) returned(t *task, took time.Duration) (lost, gone bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	t.ended, t.took = true, took
+	t.ended, t.took, t.how = true, took, how
 	if w.pace == 0 {
 		w.pace = took
 	}
 	w.pace = max(w.pace+(took-w.pace)/8, time.Microsecond)
-	return t.lost, t.gone
+	lost, gone = t.lost, t.gone
+	acks := 0
+	switch how {
+	case Done, Cancelled:
+		t.done = now
+		w.acks = append(w.acks, t)
+		acks = len(w.acks)
+	case Settled:
+		w.settles = true
+	}
+	w.mu.Unlock()
+	if acks == 1 || acks == w.Batch {
+		notify(w.done)
+	}
+	return lost, gone
 }
 
 // call runs the handler and makes an error of a panic.

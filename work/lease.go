@@ -30,10 +30,10 @@ func (w *worker) beatLoop(ctx context.Context) {
 // database does not answer, has to be taken for gone.
 func (w *worker) beat(ctx context.Context) error {
 	w.mu.Lock()
-	leases := make([]int64, 0, len(w.held))
-	for lease, t := range w.held {
+	tasks, leases := make([]*task, 0, len(w.held)), make([]int64, 0, len(w.held))
+	for _, t := range w.held {
 		if !t.lost {
-			leases = append(leases, lease)
+			tasks, leases = append(tasks, t), append(leases, t.job.Lease)
 		}
 	}
 	w.mu.Unlock()
@@ -44,27 +44,28 @@ func (w *worker) beat(ctx context.Context) error {
 	call, cancel := context.WithTimeout(ctx, w.Lease/3)
 	extended, err := w.q.Extend(call, w.Lease, leases...)
 	cancel()
-	for _, t := range w.prolong(leases, extended, start.Add(w.Lease), err == nil) {
-		w.Observer.Ended(t.job, Lost, 0)
+	for _, t := range w.prolong(tasks, leases, extended, start.Add(w.Lease), err == nil) {
+		w.tell(t, Lost, 0)
 	}
 	return err
 }
 
-// prolong notes which of the leases last until the given time, and gives up
+// prolong notes which of the tasks, by their leases, last until the given time, and gives up
 // those that do not; without an answer, those that have run out by now. It
 // returns the jobs that had not begun.
-func (w *worker) prolong(leases, extended []int64, until time.Time, answered bool) (dropped []*task) {
+func (w *worker) prolong(tasks []*task, leases, extended []int64, until time.Time, answered bool) (dropped []*task) {
+	lasts := make(map[int64]bool, len(extended))
+	for _, lease := range extended {
+		lasts[lease] = true
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, lease := range extended {
-		if t := w.held[lease]; t != nil {
+	now := time.Now()
+	for i, t := range tasks {
+		if lasts[leases[i]] {
 			t.until = until
 		}
-	}
-	now := time.Now()
-	for _, lease := range leases {
-		t := w.held[lease]
-		if t == nil || t.ended { // whatever writes its end will tell
+		if t.ended { // whatever writes its end will tell
 			continue
 		}
 		if answered && t.until != until || !answered && !now.Before(t.until) {
@@ -82,13 +83,11 @@ func (w *worker) prolong(leases, extended []int64, until time.Time, answered boo
 func (w *worker) lose(t *task) (dropped bool) {
 	if t.begun {
 		t.lost = true
-		if t.cancel != nil { // else do sees it
-			t.cancel(penstock.ErrLeaseLost)
-		}
+		t.ctx.end(penstock.ErrLeaseLost)
 		return false
 	}
 	w.queued = slices.DeleteFunc(w.queued, func(q *task) bool { return q == t })
-	delete(w.held, t.job.Lease)
+	w.forget(t)
 	notify(w.freed)
 	return true
 }

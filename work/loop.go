@@ -29,36 +29,53 @@ type worker struct {
 	done     chan struct{}  // wakes the acking: jobs are done
 
 	mu       sync.Mutex
-	held     map[int64]*task // by lease
-	queued   []*task         // claimed, not begun
-	acks     []*task         // done, not written, the oldest first
-	writing  int             // acks that a call has taken along
-	asked    int             // jobs that claims under way may bring
-	noClaims bool            // the last claim failed
-	settles  bool            // a handler has ended its job itself
-	backlog  bool            // the last claim brought all that it asked for
-	helping  int             // goroutines that claim beside the loop
-	busy     int             // slots in use
-	resting  int             // slots whose goroutine waits to be used again
-	pace     time.Duration   // how long a handler takes, about; 0 is not known
-	stopping bool            // no handler begins any more
-	failed   error           // what another attempt cannot cure
+	held     []*task       // in no order: each knows its place
+	queued   []*task       // claimed, not begun
+	acks     []*task       // done, not written, the oldest first
+	writing  int           // acks that a call has taken along
+	asked    int           // jobs that claims under way may bring
+	noClaims bool          // the last claim failed
+	settles  bool          // a handler has ended its job itself
+	backlog  bool          // the last claim brought all that it asked for
+	helping  int           // goroutines that claim beside the loop
+	busy     int           // slots in use
+	resting  int           // slots whose goroutine waits to be used again
+	pace     time.Duration // how long a handler takes, about; 0 is not known
+	stopping bool          // no handler begins any more
+	failed   error         // what another attempt cannot cure
 	stop     context.CancelCauseFunc
 }
 
 // task is one claimed job.
 type task struct {
-	job    penstock.Job
-	until  time.Time // when the lease ends, or earlier: by this machine's clock
-	begun  bool
-	ended  bool // the handler has returned
-	lost   bool
-	gone   bool // lost before its time: somebody has removed the job
-	took   time.Duration
-	how    End                     // once it is acked
-	done   time.Time               // when it was given to the acking
-	tried  bool                    // a call that failed may have written the end
-	cancel context.CancelCauseFunc // ends the handler's context
+	job   *penstock.Job // among those of its claim; nothing is left of it once it is forgotten
+	place int           // in held
+	until time.Time     // when the lease ends, or earlier: by this machine's clock
+	begun bool
+	ended bool // the handler has returned, or will not be called
+	lost  bool
+	gone  bool // lost before its time: somebody has removed the job
+	took  time.Duration
+	how   End        // once it is acked
+	done  time.Time  // when it was given to the acking
+	tried bool       // a call that failed may have written the end
+	ctx   jobContext // the handler's
+}
+
+// hold notes a task. The caller holds the lock.
+func (w *worker) hold(t *task) {
+	t.place = len(w.held)
+	w.held = append(w.held, t)
+}
+
+// forget is the end of a task that is held. The caller holds the lock.
+func (w *worker) forget(t *task) {
+	last := len(w.held) - 1
+	w.held[t.place] = w.held[last]
+	w.held[t.place].place = t.place
+	w.held[last] = nil
+	w.held = w.held[:last]
+	t.ended = true
 }
 
 func newWorker(q Queue, h Handler, o Options) *worker {
@@ -67,7 +84,7 @@ func newWorker(q Queue, h Handler, o Options) *worker {
 	}
 	return &worker{
 		Options: o, q: q, handle: h, log: o.Logger, turns: newTurns(q, &o),
-		freed: make(chan struct{}, 1), opened: make(chan struct{}, o.Concurrency), closed: make(chan struct{}), done: make(chan struct{}, 1), held: map[int64]*task{},
+		freed: make(chan struct{}, 1), opened: make(chan struct{}, o.Concurrency), closed: make(chan struct{}), done: make(chan struct{}, 1),
 	}
 }
 
@@ -340,100 +357,4 @@ func (w *worker) wanted() int {
 		return 0
 	}
 	return min(w.Batch, w.Concurrency-w.busy+ahead-claimed)
-}
-
-// enqueue queues claimed jobs and begins as many as there are slots for.
-func (w *worker) enqueue(handling, writing context.Context, jobs []penstock.Job, until time.Time) {
-	w.Observer.Claimed(len(jobs))
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, j := range jobs {
-		t := &task{job: j, until: until}
-		w.held[j.Lease] = t
-		w.queued = append(w.queued, t)
-	}
-	for i := 0; i < len(jobs) && w.busy < w.Concurrency; i++ {
-		w.openSlot(handling, writing)
-	}
-}
-
-// openSlot has a goroutine work until nothing is queued: one that is at rest, whose stack has
-// grown to what the handler needs, or else a new one. The caller holds the lock.
-func (w *worker) openSlot(handling, writing context.Context) {
-	w.busy++
-	if w.resting > 0 {
-		w.resting--
-		w.opened <- struct{}{} // has room for every slot
-		return
-	}
-	w.slots.Go(func() {
-		for {
-			w.work(handling, writing)
-			if !w.rest() {
-				return
-			}
-		}
-	})
-}
-
-// work is what a slot does when it is opened.
-func (w *worker) work(handling, writing context.Context) {
-	// Deferred, because a handler may end its goroutine (runtime.Goexit).
-	defer w.closeSlot(handling, writing)
-	for t := w.next(); t != nil; t = w.next() {
-		w.do(handling, writing, t)
-	}
-}
-
-// rest waits until the slot is opened again; false means that it will not be.
-func (w *worker) rest() bool {
-	w.mu.Lock()
-	w.resting++
-	w.mu.Unlock()
-	select {
-	case <-w.opened:
-		return true
-	case <-w.closed:
-		return false
-	}
-}
-
-func (w *worker) closeSlot(handling, writing context.Context) {
-	w.mu.Lock()
-	w.busy--
-	if len(w.queued) > 0 && !w.stopping { // they came after the slot's last look
-		w.openSlot(handling, writing)
-	}
-	w.mu.Unlock()
-	notify(w.freed)
-}
-
-// next takes the next job to begin, nil if there is none.
-func (w *worker) next() *task {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.stopping || len(w.queued) == 0 {
-		return nil
-	}
-	t := w.queued[0]
-	w.queued = w.queued[1:]
-	t.begun = true
-	w.handlers.Add(1)
-	if w.wanted() > 0 {
-		notify(w.freed)
-	}
-	return t
-}
-
-// dropQueued lets nothing begin any more and returns what has not.
-func (w *worker) dropQueued() []*task {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	queued := w.queued
-	w.stopping, w.queued = true, nil
-	close(w.closed)
-	for _, t := range queued {
-		delete(w.held, t.job.Lease)
-	}
-	return queued
 }

@@ -88,6 +88,7 @@ func (q *fakeQueue) Claim(ctx context.Context, c penstock.Claim) ([]penstock.Job
 	q.claims = append(q.claims, c)
 	n := min(c.Jobs, len(q.waiting))
 	jobs := slices.Clone(q.waiting[:n])
+	clear(q.waiting[:n])
 	q.waiting = q.waiting[n:]
 	for i := range jobs {
 		q.lease++

@@ -1,0 +1,58 @@
+package work
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// jobContext is a handler's context. One that can be ended costs as much as all else that is done for a job, and a
+// handler that is quick does not look at it: it is made when somebody looks.
+type jobContext struct {
+	parent context.Context
+
+	mu    sync.Mutex
+	made  context.Context // nil: nobody has looked
+	stop  context.CancelCauseFunc
+	over  bool
+	cause error
+}
+
+var _ context.Context = (*jobContext)(nil)
+
+func (c *jobContext) get() context.Context {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.made == nil {
+		c.made, c.stop = context.WithCancelCause(c.parent)
+		if c.over {
+			c.stop(c.cause)
+		}
+	}
+	return c.made
+}
+
+// end ends it; the first cause counts, nil is context.Canceled.
+func (c *jobContext) end(cause error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.over {
+		return
+	}
+	c.over, c.cause = true, cause
+	if c.made != nil {
+		c.stop(cause)
+	}
+}
+
+// Deadline implements context.Context.
+func (c *jobContext) Deadline() (time.Time, bool) { return c.parent.Deadline() }
+
+// Done implements context.Context.
+func (c *jobContext) Done() <-chan struct{} { return c.get().Done() }
+
+// Err implements context.Context.
+func (c *jobContext) Err() error { return c.get().Err() }
+
+// Value implements context.Context. Package context asks for what is to be ended with it.
+func (c *jobContext) Value(key any) any { return c.get().Value(key) }

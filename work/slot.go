@@ -1,0 +1,107 @@
+package work
+
+import (
+	"context"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+// enqueue queues claimed jobs and begins as many as there are slots for.
+func (w *worker) enqueue(handling, writing context.Context, jobs []penstock.Job, until time.Time) {
+	w.Observer.Claimed(len(jobs))
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	tasks := make([]task, len(jobs)) // one allocation: jobs point to their payloads, tasks to jobs
+	for i := range tasks {
+		t := &tasks[i]
+		t.job, t.until, t.ctx.parent = &jobs[i], until, handling
+		w.hold(t)
+		w.queued = append(w.queued, t)
+	}
+	for i := 0; i < len(jobs) && w.busy < w.Concurrency; i++ {
+		w.openSlot(handling, writing)
+	}
+}
+
+// openSlot has a goroutine work until nothing is queued: one that is at rest, whose stack has
+// grown to what the handler needs, or else a new one. The caller holds the lock.
+func (w *worker) openSlot(handling, writing context.Context) {
+	w.busy++
+	if w.resting > 0 {
+		w.resting--
+		w.opened <- struct{}{} // has room for every slot
+		return
+	}
+	w.slots.Go(func() {
+		for {
+			w.work(handling, writing)
+			if !w.rest() {
+				return
+			}
+		}
+	})
+}
+
+// work is what a slot does when it is opened.
+func (w *worker) work(handling, writing context.Context) {
+	// Deferred, because a handler may end its goroutine (runtime.Goexit).
+	defer w.closeSlot(handling, writing)
+	now := time.Now()
+	for t := w.next(); t != nil; t = w.next() {
+		now = w.do(handling, writing, t, now)
+	}
+}
+
+// rest waits until the slot is opened again; false means that it will not be.
+func (w *worker) rest() bool {
+	w.mu.Lock()
+	w.resting++
+	w.mu.Unlock()
+	select {
+	case <-w.opened:
+		return true
+	case <-w.closed:
+		return false
+	}
+}
+
+func (w *worker) closeSlot(handling, writing context.Context) {
+	w.mu.Lock()
+	w.busy--
+	if len(w.queued) > 0 && !w.stopping { // they came after the slot's last look
+		w.openSlot(handling, writing)
+	}
+	w.mu.Unlock()
+	notify(w.freed)
+}
+
+// next takes the next job to begin, nil if there is none.
+func (w *worker) next() *task {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.stopping || len(w.queued) == 0 {
+		return nil
+	}
+	t := w.queued[0]
+	w.queued = w.queued[1:]
+	t.begun = true
+	w.handlers.Add(1)
+	if w.wanted() > 0 {
+		notify(w.freed)
+	}
+	return t
+}
+
+// dropQueued lets nothing begin any more and returns what has not.
+func (w *worker) dropQueued() []*task {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	queued := w.queued
+	w.stopping, w.queued = true, nil
+	close(w.closed)
+	for _, t := range queued {
+		w.forget(t)
+	}
+	return queued
+}
