@@ -37,7 +37,7 @@ spread; the median counts. Those of queues need PostgreSQL: hand-written queues
 run beside Penstock's there.`,
 	}
 	return cli.Group(cmd, relayCommand(a), poisonCommand(a), parkCommand(a), outageCommand(a),
-		fifoLifoCommand(a), tombstonesCommand(a), queueCommand(a), processorCommand(a), churnCommand(a), bufferingCommand(a), webhookCommand(a), allCommand(a))
+		fifoLifoCommand(a), tombstonesCommand(a), queueCommand(a), processorCommand(a), churnCommand(a), bufferingCommand(a), webhookCommand(a), overheadCommand(a), allCommand(a))
 }
 
 // benchFlags are those of every benchmark.

@@ -75,19 +75,12 @@ func (r *relayRun) drain(ctx context.Context) (rate float64, err error) {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, q.close(ctx)) }()
-	count := &counter{want: int64(r.cfg.Messages), confirmed: make(chan time.Time, 1), settled: make(chan struct{})}
+	count := newCounter(r.cfg.Messages)
 	usage := startUsage()
-	start := time.Now()
-	stop, err := r.startRelay(ctx, relay.Config{Sink: q.sink, Observer: count})
+	stop, took, err := r.drained(ctx, count, relay.Config{Sink: q.sink, Observer: count})
 	if err != nil {
 		return 0, err
 	}
-	select {
-	case <-count.settled:
-	case <-ctx.Done():
-		return 0, errors.Join(ctx.Err(), stop())
-	}
-	took := (<-count.confirmed).Sub(start)
 	used := usage.stop()
 	r.result.CPUSecondsPer100k = max(r.result.CPUSecondsPer100k, used.CPU.Seconds()/float64(r.cfg.Messages)*100_000)
 	r.result.PeakRSSMB = max(r.result.PeakRSSMB, used.RSSMB)
@@ -97,6 +90,20 @@ func (r *relayRun) drain(ctx context.Context) (rate float64, err error) {
 	return float64(r.cfg.Messages) / took.Seconds(), stop()
 }
 
+// drained starts a relay and waits until all that count wants is settled. took is until the last confirm.
+func (r *rig) drained(ctx context.Context, count *counter, cfg relay.Config) (stop func() error, took time.Duration, err error) {
+	start := time.Now()
+	if stop, err = r.startRelay(ctx, cfg); err != nil {
+		return nil, 0, err
+	}
+	select {
+	case <-count.settled:
+		return stop, (<-count.confirmed).Sub(start), nil
+	case <-ctx.Done():
+		return nil, 0, errors.Join(ctx.Err(), stop())
+	}
+}
+
 // counter is an observer that tells when all is confirmed, and when all is settled.
 type counter struct {
 	relay.Counters
@@ -104,6 +111,10 @@ type counter struct {
 	delivered, counted atomic.Int64
 	confirmed          chan time.Time // has room for one
 	settled            chan struct{}
+}
+
+func newCounter(want int) *counter {
+	return &counter{want: int64(want), confirmed: make(chan time.Time, 1), settled: make(chan struct{})}
 }
 
 func (c *counter) Sent(s relay.Send) {

@@ -1,0 +1,33 @@
+package bench
+
+import (
+	"testing"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+// Both drains are of everything, the observed ones have been scraped, and their sampled spans have arrived.
+func TestOverhead(t *testing.T) {
+	s := small(t, "discard:")
+	r, err := MeasureOverhead(t.Context(), with(DefaultOverhead, func(c *OverheadConfig) {
+		c.Setup, c.Messages, c.Repeat, c.Sampled, c.ScrapeEvery = s, 3000, 2, 10, 20*time.Millisecond
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, queues := s.Store.(penstock.QueueStore)
+	for _, o := range []*Overhead{&r.Relay, r.Work} {
+		if o == nil && !queues {
+			continue
+		}
+		if o == nil || o.Alone <= 0 || o.Observed <= 0 || o.Ratio <= 0 || len(o.Ratios) != 2 {
+			t.Errorf("%+v", o)
+		}
+	}
+	// 300 of each backlog are sampled, and a span takes more than a hundred bytes.
+	if r.Spans.Scrapes < 2 || r.Spans.TraceBytes < 2*300*100 {
+		t.Errorf("%+v", r.Spans)
+	}
+	checkOutboxesGone(t, s)
+}
