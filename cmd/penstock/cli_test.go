@@ -181,12 +181,12 @@ func TestMigrateSQL(t *testing.T) {
 	t.Chdir(t.TempDir())
 	t.Setenv("PENSTOCK_DATABASE_URL", "")
 	clitest.Contains(t, must(t, "migrate", "--sql"), `create schema "penstock";`, "this leads on from version 0")
-	clitest.Contains(t, must(t, "migrate", "--sql", "--from", "30", "--schema", "my jobs"), `create schema "my jobs";`, "this leads on from version 30")
+	clitest.Contains(t, must(t, "migrate", "--sql", "--from", "160", "--schema", "my jobs"), `create schema "my jobs";`, "this leads on from version 160")
 	clitest.Contains(t, must(t, "migrate", "--sql", "--database-url", "postgres://nobody@127.0.0.1:1/none"), `create schema "penstock";`)
 	invoke(t, "migrate", "--sql", "--from", "7").wants(t, cli.ExitUsage, "7 is no version")
 	invoke(t, "migrate", "--sql", "--database-url", "sqlite:x.db").wants(t, cli.ExitUsage, "this database is SQLite")
 	invoke(t, "migrate", "--sql", "--json").wants(t, cli.ExitUsage, "beside --json or --check")
-	invoke(t, "migrate", "--from", "30").wants(t, cli.ExitUsage, "--from goes with --sql")
+	invoke(t, "migrate", "--from", "160").wants(t, cli.ExitUsage, "--from goes with --sql")
 }
 
 func TestEveryVerbTeaches(t *testing.T) {

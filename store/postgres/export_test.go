@@ -27,16 +27,6 @@ func SetMaxKeys(n int) (undo func()) {
 // LoseSession cuts a source's connections.
 func LoseSession(src penstock.Source) { src.(*Source).sess.kill() }
 
-// Migration is the text of a numbered file of the schema.
-func Migration(version int64) string {
-	for _, m := range migrations {
-		if m.version == version {
-			return m.text
-		}
-	}
-	panic("there is no such migration")
-}
-
 // MoveReader and MoveWriter make a source believe that its connections led to another server
 // process, as a pooler would make them.
 func MoveReader(src penstock.Source) { src.(*Source).sess.reader.pid++ }

@@ -18,7 +18,7 @@ import (
 	"github.com/penstock/penstock/internal/pg"
 )
 
-// schema/NNNNN_*.sql change what holds data, once each, in order. schema/functions/*.sql
+// schema/NNNNN_*.sql make and change what holds data, once each, in order. schema/functions/*.sql
 // are run whole whenever one of them has changed, and then schema/define.sql, which makes what
 // existing queues and inboxes have of them.
 //
@@ -29,8 +29,9 @@ var schemaFiles embed.FS
 // second half of the key.
 const migrationLock = 0x70656e73 // "pens"
 
-// oldestVersion is that of the first file: databases of an earlier one were development's.
-const oldestVersion = 30
+// A new database begins with the first numbered file, whose version is firstVersion. Before it there were databases of
+// development only, of which schema/from_160.sql brings those of one version there.
+const developmentVersion, firstVersion = 160, 252
 
 // migration is a numbered file of schema/.
 type migration struct {
@@ -136,8 +137,8 @@ func (s *Store) migrate(ctx context.Context, tx pgx.Tx) error {
 	switch {
 	case current > newestVersion():
 		return compareVersions(current)
-	case current > 0 && current < oldestVersion:
-		return penstock.WithHint(fmt.Errorf("schema %q is version %d, from before the first release", s.schema, current), "drop it, or bring it to version %d with the program that made it", oldestVersion)
+	case !leadsOnFrom(current):
+		return penstock.WithHint(fmt.Errorf("schema %q is version %d, from before the first release", s.schema, current), "drop it, or bring it to version %d with the program that made it", firstVersion)
 	}
 	if current > 0 && current < lastOfAllQueues {
 		if err := s.canLock(ctx, tx); err != nil {
@@ -159,6 +160,9 @@ type change struct{ what, text string }
 func changes(version int64, hash string) (all []change) {
 	for _, m := range migrations {
 		if m.version > version {
+			if m.version == firstVersion && version > 0 {
+				m.text = read("schema/from_160.sql")
+			}
 			all = append(all, change{fmt.Sprintf("version %d of the schema", m.version),
 				m.text + fmt.Sprintf("\ninsert into _migration (version_id, is_applied) values (%d, true);\n", m.version)})
 		}
@@ -168,6 +172,10 @@ func changes(version int64, hash string) (all []change) {
 			functionsText + "\nwith old as (delete from _functions) insert into _functions (hash) values (" + pg.Literal(functionsHash) + ");\n"})
 	}
 	return all
+}
+
+func leadsOnFrom(version int64) bool {
+	return version == 0 || version == developmentVersion || version >= firstVersion && version <= newestVersion()
 }
 
 // migrated is what the database has: the version of its tables, 0 without any, and the hash of what its functions
@@ -254,7 +262,7 @@ func (s *Store) mayMigrate(ctx context.Context, tx pgx.Tx, exists bool) error {
 }
 
 // lastOfAllQueues is the last version that changes the tables of every queue.
-const lastOfAllQueues = 170
+const lastOfAllQueues = firstVersion
 
 // canLock says, before anything is changed, whether the server has room for the locks: one for each table
 // and index, until the transaction ends.

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/store/postgres"
 )
 
 // unidentified are the tables that the publication of all tables, which every test's database has, makes read-only.
@@ -37,19 +36,4 @@ func TestTablesUnderAPublicationOfAll(t *testing.T) {
 		t.Errorf("got %v, want SQLSTATE 55000 and no lost lease", err)
 	}
 	f.Exec("select penstock.drop_queue('q')")
-}
-
-// Queues from before have segments without it.
-func TestQueuesFromBeforeGetReplicaIdentity(t *testing.T) {
-	t.Parallel()
-	db := restored(t, "schema_30.sql.gz")
-	f := &fixture{DB: db, store: openStore(t, db.URL, postgres.Options{})}
-	f.Exec("create publication everything for all tables")
-	_, err := f.Conn.Exec(f.Ctx, "select penstock.dequeue_jobs()")
-	if err == nil || !strings.Contains(err.Error(), "replica identity") {
-		t.Fatalf("got %v, want what PostgreSQL says", err)
-	}
-	f.Must(f.store.Migrate(f.Ctx))
-	f.wantText("", unidentified)
-	f.wantText("1", "select count(*)::text from penstock.dequeue_jobs()")
 }

@@ -61,7 +61,7 @@ var (
 func schemaComments(t *testing.T) comments {
 	t.Helper()
 	all := comments{}
-	files, err := filepath.Glob("schema/*.sql")
+	files, err := filepath.Glob("schema/0*.sql")
 	if err != nil || len(files) == 0 {
 		t.Fatal(err, files)
 	}

@@ -17,13 +17,9 @@ func MigrationSQL(schema string, from int64) (string, error) {
 	if schema == "" {
 		schema = DefaultSchema
 	}
-	known := from == 0
-	for _, m := range migrations {
-		known = known || m.version == from
-	}
-	if !known {
+	if !leadsOnFrom(from) {
 		return "", &penstock.FieldError{Field: "from", Problem: fmt.Sprintf("%d is no version that this program leads on from", from),
-			Hint: fmt.Sprintf("use the one that penstock migrate --check tells: 0 for none, or one from %d to %d", oldestVersion, newestVersion())}
+			Hint: fmt.Sprintf("use the one that penstock migrate --check tells: 0 for none, or one from %d to %d", firstVersion, newestVersion())}
 	}
 	what := fmt.Sprintf("version %d", newestVersion())
 	if from > 0 {

@@ -68,7 +68,7 @@ begin
         execute format('create table %s partition of %s for values in (%s)
                         with (autovacuum_enabled = false, toast.autovacuum_enabled = false)', segment, _q(name), slot);
         execute format('create unique index on %s (group_key, priority, seq)', segment);
-        execute (select format('alter table %s replica identity using index %I', segment, c.relname) -- see 00060
+        execute (select format('alter table %s replica identity using index %I', segment, c.relname) -- see the tables' file, at its end
                    from pg_index i join pg_class c on c.oid = i.indexrelid where i.indrelid = segment::regclass and i.indisunique);
     end loop;
     perform _define(name);

@@ -16,10 +16,6 @@ begin
     execute _fill(_skip_map_functions() || _take_functions() || _scan_function() || _dequeue_function()
                   || _enqueue_functions() || _lease_functions() || _key_functions() || _group_functions() || _door_functions(), queue);
     perform _grant_as(queue, '~' || f, array[f]) from unnest(_generated()) f; -- what a numbered file has put aside
-    perform _grant_as(queue, 'enqueue', '{flags}'); -- an older version had others
-    perform _grant_as(queue, 'fail', '{settle}');
-    perform _grant_as(queue, 'cancel', '{operate}');
-    perform _grant_as(queue, 'claim', '{ready}');
     for made in select case when p.name = any (_generated()) then format('revoke execute on function %s from public', p.oid::regprocedure)
                             else format('drop function %s', p.oid::regprocedure) end
                   from _own_functions(queue) p loop

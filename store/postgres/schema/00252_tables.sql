@@ -1,7 +1,6 @@
--- The tables, types and sequences. Numbered files are run once, in order, each database
--- keeps the number of the last one in _migration; what they made is never edited, the next
--- number changes it. Numbers below 30 were those of development. Functions have no numbers, see
--- functions/.
+-- The tables, types and sequences of a new database, as of the version in this file's name. Later numbered files are
+-- run once, in order; each database keeps the number of the last one in _migration. What they made is never
+-- edited, the next number changes it. Functions have no numbers, see functions/.
 --
 -- Runs with search_path set to Penstock's schema and pg_temp. Names that begin with an
 -- underscore are internal; an outbox or a queue is a table with the name its users gave it.
@@ -21,7 +20,8 @@ create table _outbox (
     segment_bytes bigint not null default 134217728, -- rotate when the current segment, with TOAST, is this large
     retain_age    interval,                          -- how long and how much of what is settled is kept
     retain_bytes  bigint,
-    created_at    timestamptz not null default now()
+    created_at    timestamptz not null default now(),
+    plain_ids     bigint not null default 0          -- up to this seq a derived id is UID-SEQ; later ones say when they were written, too
 );
 
 create table _subscription (
@@ -29,6 +29,9 @@ create table _subscription (
     outbox     text not null references _outbox on delete cascade,
     name       text not null check (octet_length(name) between 1 and 128),
     created_at timestamptz not null default now(),
+    sink_epoch bigint,      -- the holder of that epoch said what follows, see _report_sink
+    sink_down  timestamptz, -- since when the sink takes nothing; null: it takes messages
+    sink_error text check (octet_length(sink_error) <= 500),
     unique (outbox, name)
 );
 
@@ -65,7 +68,11 @@ create table _replay (
     done         pg_snapshot not null, -- as in _cursor
     upto         pg_snapshot not null,
     upto_pos     bigint not null,
-    system       bigint not null
+    system       bigint not null,
+    low          bigint not null default 0, -- as in _cursor; after a restore into a cluster with lower xids rows up to it are settled whatever their xid
+    ahead        int8multirange not null default '{}', -- of the replay, as in _cursor
+    besides      int8multirange not null default '{}', -- what of the outbox was settled ahead when it was requested
+    others       int8multirange not null default '{}'  -- what was parked or a dead letter then: it is left out
 );
 
 create index on _replay (subscription, id);
@@ -73,19 +80,39 @@ create index on _replay (subscription, id);
 -- Roles that were granted the relay's privileges; later outboxes grant them too.
 create table _relay_role (name name primary key);
 
+-- Rings of two segments. Which one is written to, a sequence says; what is left of the other is carried over,
+-- and it is truncated, also under a pinned snapshot. Those of a queue's jobs hold 2 more while the other one
+-- is listed, that is, read, see functions/pairs.sql. Their tables' partitions are made at the end.
+create sequence _cursor_slot minvalue 0 maxvalue 1;
+create sequence _parked_slot minvalue 0 maxvalue 1;
+create sequence _parked_key_slot minvalue 0 maxvalue 1;
+create sequence _skip_map_slot minvalue 0 maxvalue 1;
+create sequence _lease_slot minvalue 0 maxvalue 3;
+create sequence _scheduled_slot minvalue 0 maxvalue 3;
+create sequence _dedup_slot minvalue 0 maxvalue 3;
+
+select setval('_' || ring || '_slot', 0) from unnest('{cursor,parked,parked_key,skip_map,lease,scheduled,dedup}'::text[]) ring;
+
+-- What of each ring its sequence does not say.
+create table _pair (
+    name    text primary key,
+    retired timestamptz, -- since when nobody looks into the other segment
+    again   timestamptz, -- its lock is not tried before
+    writers text[],      -- the virtual transactions that may still commit rows into the other segment; null: nobody has looked
+    trouble text         -- why its maintenance failed last
+);
+
+insert into _pair (name) values ('_skip_map'), ('_lease'), ('_scheduled'), ('_dedup');
+
 -- Cursors and leases: how far each subscription is, and who may move it.
 
--- The cursor log: an insert-only ring of two segments. The row with the highest
+create sequence _cursor_n;
+
+-- The cursor log, insert-only. The row with the highest
 -- (epoch, n) of a subscription is its cursor and its lease at once: a relay that
 -- lost the lease writes rows of a lower epoch, which nobody reads. An updated
 -- row would do for correctness, but under a pinned snapshot its dead versions
 -- pile up and every look at it walks them.
-create sequence _cursor_slot minvalue 0 maxvalue 1;
-
-select setval('_cursor_slot', 0);
-
-create sequence _cursor_n;
-
 create table _cursor (
     subscription bigint not null,
     epoch        bigint not null,
@@ -101,27 +128,17 @@ create table _cursor (
     slot         smallint not null default pg_sequence_last_value('_cursor_slot')::smallint,
     holder       text not null,
     done         pg_snapshot not null, -- everything visible in it is settled
-    upto         pg_snapshot           -- null unless a backlog is being paged through
+    upto         pg_snapshot,          -- null unless a backlog is being paged through
+    timeline     integer,              -- of the server's log, which a failover or a recovery changes; null: not known
+    ahead        int8multirange not null default '{}' -- a slow sink's messages that are settled behind others that are not, by seq
 ) partition by list (slot);
 
-create table _cursor_0 partition of _cursor for values in (0) with (autovacuum_enabled = false);
-
-create table _cursor_1 partition of _cursor for values in (1) with (autovacuum_enabled = false);
-
 create index on _cursor (subscription, epoch, n);
-
-create sequence _parked_slot minvalue 0 maxvalue 1;
-
-select setval('_parked_slot', 0);
-
-create sequence _line_slot minvalue 0 maxvalue 1;
-
-select setval('_line_slot', 0);
 
 -- One value per settling statement; its messages get the numbers that follow.
 create sequence _parked_p increment by 1048576 minvalue 1048576;
 
-create sequence _line_n;
+create sequence _parked_key_n;
 
 -- The messages. A parked key is the messages of one key ('k' and the key), or one message
 -- that stands alone ('s' and its seq), in order of p, which is the order in which
@@ -132,7 +149,7 @@ create table _parked (
     seq          bigint not null,
     created_at   timestamptz not null,
     slot         smallint not null default pg_sequence_last_value('_parked_slot')::smallint,
-    line         text collate "C" not null, -- an index on it is to outlive a change of locales
+    parked_key   text collate "C" not null, -- an index on it is to outlive a change of locales
     id           text,
     key          text,
     topic        text not null,
@@ -140,34 +157,35 @@ create table _parked (
     payload      bytea not null
 ) partition by list (slot);
 
-create table _parked_0 partition of _parked for values in (0) with (autovacuum_enabled = false, toast.autovacuum_enabled = false);
-
-create table _parked_1 partition of _parked for values in (1) with (autovacuum_enabled = false, toast.autovacuum_enabled = false);
-
-create index on _parked (subscription, line, p);
+create index on _parked (subscription, parked_key, p);
 
 -- The parked keys' states: of each, the row with the highest n is true. It begins with
 -- the message at head; what is below has been delivered or is dead.
-create table _line (
+create table _parked_key (
     subscription bigint not null,
-    n            bigint not null default nextval('_line_n'),
+    n            bigint not null default nextval('_parked_key_n'),
     due          timestamptz not null, -- infinity while it is held
     head         bigint,               -- a p; null: the parked key is over
     held         bigint,               -- seq of the dead letter that holds it
     failed_since timestamptz,
     attempt      integer not null,     -- how many the head has had
-    slot         smallint not null default pg_sequence_last_value('_line_slot')::smallint,
-    line         text collate "C" not null, -- an index on it is to outlive a change of locales
+    slot         smallint not null default pg_sequence_last_value('_parked_key_slot')::smallint,
+    parked_key   text collate "C" not null, -- an index on it is to outlive a change of locales
     failures     jsonb                 -- of the head
 ) partition by list (slot);
 
-create table _line_0 partition of _line for values in (0) with (autovacuum_enabled = false);
+create index on _parked_key (subscription, parked_key, n);
 
-create table _line_1 partition of _line for values in (1) with (autovacuum_enabled = false);
+create index on _parked_key (subscription, due, n) where head is not null;
 
-create index on _line (subscription, line, n);
-
-create index on _line (subscription, due, n) where head is not null;
+-- Parked keys that somebody wants tried at once: those whose states are no younger than n, of one or, where
+-- that is empty, of all. Whoever has the lease makes them due; nobody else writes parked keys.
+create table _retry (
+    subscription bigint not null references _subscription on delete cascade,
+    parked_key   text collate "C" not null,
+    n            bigint not null,
+    primary key (subscription, parked_key)
+);
 
 -- Queues: jobs for competing consumers.
 
@@ -177,15 +195,26 @@ create table _queue (
     lifo          boolean not null,
     segment_bytes bigint not null,
     max_attempts  integer not null default 25 check (max_attempts > 0),
-    created_at    timestamptz not null default now()
+    created_at    timestamptz not null default now(),
+    paused        boolean not null default false,
+    max_running   integer check (max_running > 0),
+    dedup_window  interval not null default '1 hour' check (dedup_window > interval '0')
 );
 
 -- The segments of a queue that are in use, in the order in which they came. Their
--- pointer, the sequence called ring, holds turn * 1024 + slot.
+-- pointer, the sequence called ring, holds turn * 1024 + slot. A segment leaves the list before it is
+-- truncated, see functions/queue_ring.sql and maintenance.sql.
 create table _segment (
-    queue integer not null references _queue on delete cascade,
-    slot  smallint not null,
-    turn  bigint not null,
+    queue   integer not null references _queue on delete cascade,
+    slot    smallint not null,
+    turn    bigint not null,
+    writers text[],                         -- the virtual transactions that may still commit jobs into it; null: nobody has looked
+    rest    integer,                        -- how many jobs it had when they were last counted
+    leaving boolean not null default false, -- they are being carried over to the next one
+    job     tid,                            -- one that a long search came to: while it is there nobody searches
+    retired timestamptz,                    -- since when it is not listed
+    again   timestamptz,                    -- it is not looked into before
+    trouble text,                           -- why its maintenance failed last
     primary key (queue, slot)
 );
 
@@ -194,7 +223,7 @@ create table _segment (
 create type job as (
     id         bigint,
     key        text,
-    grp        text,
+    group_key  text,
     priority   smallint,
     attempt    integer,
     created_at timestamptz,
@@ -205,7 +234,7 @@ create type job as (
 create type leased_job as (
     id          bigint,
     key         text,
-    grp         text,
+    group_key   text,
     priority    smallint,
     attempt     integer,
     created_at  timestamptz,
@@ -215,40 +244,31 @@ create type leased_job as (
     lease_until timestamptz
 );
 
--- The skip maps: where the jobs of a group and priority may still be. Insert-only, a
--- ring of two segments; the row with the highest n is true. A skip map is written by
+create sequence _skip_map_n;
+
+-- The skip maps: where the jobs of a group and priority may still be. Insert-only; the row with the highest n is true. A skip map is written by
 -- a transaction that takes jobs, and so comes and goes with what it took.
-create sequence _mark_slot minvalue 0 maxvalue 1;
-
-select setval('_mark_slot', 0);
-
-create sequence _mark_n;
-
-create table _mark (
+create table _skip_map (
     queue    integer not null,
-    n        bigint not null default nextval('_mark_n'),
+    n        bigint not null default nextval('_skip_map_n'),
     base     bigint not null,   -- up to this seq the skip map is complete
     seen     bigint not null,   -- what the sequence stood at before ...
     xid      xid8 not null,     -- ... this was drawn: whoever drew such a seq has a lower one
     turn     bigint not null,   -- of the ring when slots was made
-    slot     smallint not null default pg_sequence_last_value('_mark_slot')::smallint,
+    slot     smallint not null default pg_sequence_last_value('_skip_map_slot')::smallint,
     priority smallint not null,
-    grp      text collate "C" not null,
+    group_key text collate "C" not null,
     lo       bigint[] not null, -- jobs are at lo[i] <= seq <= hi[i], for an i, ...
     hi       bigint[] not null,
     pending  xid8[] not null,   -- ... or come from one of these, once it commits
     slots    smallint[] not null -- the segments, oldest first
 ) partition by list (slot);
 
-create table _mark_0 partition of _mark for values in (0) with (autovacuum_enabled = false);
-
-create table _mark_1 partition of _mark for values in (1) with (autovacuum_enabled = false);
-
-create index on _mark (queue, grp, priority, n);
+create index on _skip_map (queue, group_key, priority, n);
 
 -- A row has a queue's maintenance done when the transaction that wrote it commits: maintenance
 -- locks tables until its transaction ends, and a caller's may go on for long.
-create table _tick (
+create table _maintenance (
     id    bigint generated always as identity primary key,
     queue integer not null
 );
@@ -256,50 +276,44 @@ create table _tick (
 -- Jobs: leases, retries, delays, keys. A job is in exactly one place at a time, and moves
 -- by a DELETE and an INSERT in one transaction, see functions/jobs.sql.
 
-alter table _queue
-    add column paused       boolean not null default false,
-    add column max_running  integer check (max_running > 0),
-    add column dedup_window interval not null default '1 hour' check (dedup_window > interval '0');
-
--- Rings of two segments. Which one is written to, a sequence says; what is left of
--- the other is carried over, and it is truncated, also under a pinned snapshot.
-create sequence _lease_slot minvalue 0 maxvalue 1;
-
-select setval('_lease_slot', 0);
-
-create sequence _later_slot minvalue 0 maxvalue 1;
-
-select setval('_later_slot', 0);
-
-create sequence _dedup_slot minvalue 0 maxvalue 1;
-
-select setval('_dedup_slot', 0);
-
 create sequence _lease_n;
 
--- What has been claimed. Only extend updates a row.
+-- A claim of several jobs is one row of _lease, if who claims them acks many at a time, see functions/lease.sql. It has
+-- 256 places, the first of which holds none: its own number is the first one's, and odd, and from place to place it grows
+-- by 2. The number of a lease with a row of its own is even, or is from before, or the lease was one of several.
+create type _claimed as (
+    lease      bigint,
+    id         bigint,
+    created_at timestamptz,
+    attempt    integer,
+    headers    jsonb,
+    payload    bytea,
+    failures   jsonb
+);
+
+-- What has been claimed. Only extend updates a row. The last 20 bits of a lease's number are drawn anew each time: a sequence
+-- goes back when a failover loses what was written last, and a late ack of before must not end another worker's job. It
+-- still grows, and the first eight billion are exact in a double.
 create table _lease (
-    lease       bigint not null default nextval('_lease_n'),
+    lease       bigint not null default (nextval('_lease_n') << 20) | (floor(random() * 524288)::bigint << 1),
     queue       integer not null,
-    attempt     integer not null,     -- this one counted
+    attempt     integer,              -- this one counted
     lease_until timestamptz not null,
-    id          bigint not null,
-    created_at  timestamptz not null,
+    id          bigint,
+    created_at  timestamptz,
     priority    smallint not null,
-    slot        smallint not null default pg_sequence_last_value('_lease_slot')::smallint,
+    slot        smallint not null default (pg_sequence_last_value('_lease_slot') % 2)::smallint,
     worker      text not null,
-    grp         text not null,
-    key         text,
+    group_key   text not null,
+    key         text collate "C",
     headers     jsonb,
-    payload     bytea not null,
-    failures    jsonb
+    payload     bytea,
+    failures    jsonb,
+    done        bit(256),             -- the places that hold no job any more, or never did
+    jobs        _claimed[]            -- null: a row of one job
 ) partition by list (slot);
 
-create table _lease_0 partition of _lease for values in (0) with (autovacuum_enabled = false, toast.autovacuum_enabled = false);
-
-create table _lease_1 partition of _lease for values in (1) with (autovacuum_enabled = false, toast.autovacuum_enabled = false);
-
-create index on _lease (lease);
+alter table _lease alter column jobs set storage external; -- to compress them takes longer than to write them
 
 create index on _lease (queue, lease_until);
 
@@ -307,42 +321,34 @@ create index on _lease (queue, key) where key is not null;
 
 -- What may not run yet: until a time, or, at infinity, until an earlier job of its
 -- key has ended.
-create table _later (
+create table _scheduled (
     id         bigint not null,
     queue      integer not null,
     attempt    integer not null,      -- how many it has had
     due        timestamptz not null,
     created_at timestamptz not null,
     priority   smallint not null,
-    slot       smallint not null default pg_sequence_last_value('_later_slot')::smallint,
-    grp        text not null,
-    key        text,
+    slot       smallint not null default (pg_sequence_last_value('_scheduled_slot') % 2)::smallint,
+    group_key  text not null,
+    key        text collate "C",
     headers    jsonb,
     payload    bytea not null,
     failures   jsonb
 ) partition by list (slot);
 
-create table _later_0 partition of _later for values in (0) with (autovacuum_enabled = false, toast.autovacuum_enabled = false);
+create index on _scheduled (queue, due, id);
 
-create table _later_1 partition of _later for values in (1) with (autovacuum_enabled = false, toast.autovacuum_enabled = false);
+create index on _scheduled (queue, key, id) where key is not null;
 
-create index on _later (queue, due, id);
-
-create index on _later (queue, key, id) where key is not null;
-
-create index on _later (queue, id);
+create index on _scheduled (queue, id);
 
 create table _dedup (
     queue     integer not null,
     id        bigint not null,        -- the job that came first
     at        timestamptz not null default clock_timestamp(),
-    slot      smallint not null default pg_sequence_last_value('_dedup_slot')::smallint,
-    dedup_key text not null
+    slot      smallint not null default (pg_sequence_last_value('_dedup_slot') % 2)::smallint,
+    dedup_key text collate "C" not null
 ) partition by list (slot);
-
-create table _dedup_0 partition of _dedup for values in (0) with (autovacuum_enabled = false);
-
-create table _dedup_1 partition of _dedup for values in (1) with (autovacuum_enabled = false);
 
 create index on _dedup (queue, dedup_key, at);
 
@@ -353,7 +359,7 @@ create table _dead_job (
     created_at timestamptz not null,
     died_at    timestamptz not null default clock_timestamp(),
     priority   smallint not null,
-    grp        text not null,
+    group_key  text not null,
     key        text,
     headers    jsonb,
     payload    bytea not null,
@@ -367,16 +373,16 @@ alter table _dead_job enable row level security;
 -- Periodic jobs.
 
 create table _schedule (
-    queue    integer not null references _queue on delete cascade,
-    name     text not null check (octet_length(name) between 1 and 128),
-    cron     text not null,
-    next     timestamptz not null,
-    priority smallint not null check (priority between -16 and 15),
-    grp      text not null check (octet_length(grp) <= 256),
-    key      text check (octet_length(key) <= 1024),
+    queue     integer not null references _queue on delete cascade,
+    name      text not null check (octet_length(name) between 1 and 128),
+    cron      text not null,
+    next      timestamptz not null,
+    priority  smallint not null check (priority between -16 and 15),
+    group_key text not null check (octet_length(group_key) <= 256),
+    key       text check (octet_length(key) <= 1024),
     dedup_key text check (octet_length(dedup_key) <= 256),
-    headers  jsonb check (jsonb_typeof(headers) = 'object'),
-    payload  bytea not null check (octet_length(payload) <= 67108864),
+    headers   jsonb check (jsonb_typeof(headers) = 'object'),
+    payload   bytea not null check (octet_length(payload) <= 67108864),
     primary key (queue, name)
 );
 
@@ -390,11 +396,11 @@ create table _adopt_subscription (
 
 create index on _adopt_subscription (source);
 
+create sequence _adopt_n;
+
 -- The log of low-water marks and leases: of a subscription the row with the highest
 -- (epoch, n) is true. Insert-only, as _cursor is, and for the same reason; old rows
 -- are deleted in bulk, and lie where nobody looks.
-create sequence _adopt_n;
-
 create table _adopt_log (
     subscription bigint not null,
     epoch        bigint not null,
@@ -406,7 +412,9 @@ create table _adopt_log (
     workers      boolean not null, -- several share the epoch, each with rows of its own holder and since
     holder       text not null,
     ordered_by   text[] not null,  -- what the mark's values are of
-    low          text[]            -- rows from here on are read first; null: all
+    low          text[],           -- rows from here on are read first; null: all
+    sink_down    timestamptz,      -- since when the sink takes nothing, as the holder says with each row; null: it takes messages
+    sink_error   text not null default ''
 );
 
 create index on _adopt_log (subscription, epoch, n);
@@ -416,7 +424,7 @@ create table _adopt_row (
     subscription bigint not null,
     row_id       text collate "C" not null, -- the primary key as text, a JSON array if it has several columns
     seq          bigint not null,           -- the order within a parked key
-    line         text collate "C" not null, -- 'k' and the message's key, or 's' and row_id
+    parked_key   text collate "C" not null, -- 'k' and the message's key, or 's' and row_id
     message_id   text not null,
     key          text not null,
     topic        text not null,
@@ -431,7 +439,7 @@ create table _adopt_row (
     primary key (subscription, row_id)
 );
 
-create index on _adopt_row (subscription, line, seq);
+create index on _adopt_row (subscription, parked_key, seq);
 
 create index on _adopt_row (subscription, due, seq) where due is not null;
 
@@ -483,3 +491,42 @@ create type inbox_gap as (
     discarded   boolean,
     came        boolean
 );
+
+-- What the functions of this database were made from: one row, see functions/.
+create table _functions (
+    hash       text not null,
+    applied_at timestamptz not null default now()
+);
+
+-- What each function was when it was made, see functions/hashes.sql.
+create table _function_hash (
+    name text collate "C" primary key, -- with the types of its arguments
+    hash text not null
+);
+
+-- The rings' partitions. In a database with a publication for all tables, PostgreSQL refuses UPDATE and DELETE on a table
+-- without replica identity. What has no key otherwise is identified by the whole row: most of it is updated and deleted by
+-- nobody, or only by hand. Where payloads are deleted it is an index, because the whole row would be written to the log
+-- once more wherever wal_level is logical: 50 % of what a job of 200 bytes costs there, instead of 5 %. A lease is drawn anew
+-- each time, so that a number that came twice would stop nobody for long; an id is not, and _scheduled has no such index.
+do $$
+declare
+    ring regclass;
+    part regclass;
+begin
+    for ring in select c.oid from pg_class c where c.relnamespace = quote_ident(current_schema())::regnamespace and c.relkind = 'p' loop
+        for slot in 0 .. 1 loop
+            execute format('create table %1$s_%2$s partition of %1$s for values in (%2$s) with (autovacuum_enabled = false%3$s)', ring, slot,
+                (select ', toast.autovacuum_enabled = false' from pg_attribute a where a.attrelid = ring and a.attname = 'payload'));
+        end loop;
+    end loop;
+    create unique index _lease_0_lease on _lease_0 (lease);
+    create unique index _lease_1_lease on _lease_1 (lease);
+    alter table _lease_0 replica identity using index _lease_0_lease;
+    alter table _lease_1 replica identity using index _lease_1_lease;
+    for part in select c.oid from pg_class c
+                 where c.relnamespace = quote_ident(current_schema())::regnamespace and c.relkind = 'r' and c.relreplident = 'd'
+                   and not exists (select from pg_index i where i.indrelid = c.oid and i.indisprimary) loop
+        execute format('alter table %s replica identity full', part);
+    end loop;
+end $$;

@@ -1,2 +1,0 @@
--- _part has one argument more.
-drop function if exists _part(integer, bigint[]);
