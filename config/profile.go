@@ -2,14 +2,17 @@ package config
 
 import (
 	"cmp"
+	"context"
+	"slices"
 
 	"github.com/penstock/penstock/store/portable"
+	"github.com/penstock/penstock/store/postgres"
 )
 
 // Profile is how Penstock uses a database that speaks PostgreSQL's protocol.
 type Profile string
 
-// The profiles there are. Auto is that of the database's kind: postgres, for now.
+// The profiles there are. Auto asks the server, by one more connection: portable on YugabyteDB and CockroachDB, else postgres.
 const (
 	Auto     Profile = "auto"
 	Postgres Profile = "postgres"
@@ -27,7 +30,7 @@ func (p *Profile) UnmarshalText(b []byte) error {
 
 // Of is the URL of a database used like this. The driver is in its scheme, so whoever has the URL opens it so.
 func (p Profile) Of(url string) string {
-	if p == Portable {
+	if p == Portable || p == Auto && slices.Contains(postgres.Driver.Schemes, scheme(url)) && portable.Wanted(context.Background(), url) {
 		return portable.URL(url)
 	}
 	return url

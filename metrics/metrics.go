@@ -92,6 +92,11 @@ func (m *Metrics) Collect(to chan<- prometheus.Metric) {
 	if m.o.Store != nil {
 		m.status().collect(to, m.o.Groups)
 	}
+	if store, ok := m.o.Store.(retrier); ok {
+		for reason, n := range store.Retries() {
+			to <- constant(retries, prometheus.CounterValue, float64(n), reason)
+		}
+	}
 }
 
 // Waits are the histograms of how long messages and jobs of this process wait, without the status of a database.

@@ -237,6 +237,8 @@ func (d *database) VacuumPins(ctx context.Context) ([]penstock.VacuumPin, error)
 	return []penstock.VacuumPin{{Kind: penstock.PinnedBySession, Age: time.Hour, Transactions: 7}}, nil
 }
 
+func (d *database) Retries() map[string]int64 { return map[string]int64{"deadlock": 3} }
+
 // busy has something of everything.
 func busy() *database {
 	ring := []penstock.SegmentStatus{{Slot: 0, Bytes: 8192}, {Slot: 1, Bytes: 16384, Current: true}}
@@ -267,7 +269,7 @@ func TestConventions(t *testing.T) {
 				t.Errorf("%s is described, and not there", name)
 			}
 		}
-		wants(t, families, map[string]float64{`penstock_vacuum_pin_age_seconds{kind="session"}`: 3600, `penstock_vacuum_pin_transactions{kind="session"}`: 7,
+		wants(t, families, map[string]float64{`penstock_vacuum_pin_age_seconds{kind="session"}`: 3600, `penstock_vacuum_pin_transactions{kind="session"}`: 7, `penstock_transaction_retries_total{reason="deadlock"}`: 3,
 			`penstock_segment_bytes{name="orders",of="outbox",slot="1"}`: 16384, `penstock_inbox_overdue_seconds{consumer="shipping"}`: 61})
 		for _, f := range families {
 			if f.GetType() == dto.MetricType_HISTOGRAM && strings.HasPrefix(f.GetName(), "penstock_") && len(f.Metric[0].Histogram.Bucket) < 10 {

@@ -30,6 +30,10 @@ type (
 	inboxReader interface {
 		Inboxes(ctx context.Context) ([]penstock.InboxStatus, error)
 	}
+	// retrier is a store that runs transactions again where its database asks for that.
+	retrier interface {
+		Retries() map[string]int64
+	}
 	pinReader interface {
 		VacuumPins(ctx context.Context) ([]penstock.VacuumPin, error)
 	}
@@ -42,7 +46,7 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 
 // describe sends all of them.
 func describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{databaseUp, readTook, readAge, segmentBytes, sinkDown, queueJobs, groupJobs, groupsCapped, inboxLate} {
+	for _, d := range []*prometheus.Desc{databaseUp, readTook, readAge, retries, segmentBytes, sinkDown, queueJobs, groupJobs, groupsCapped, inboxLate} {
 		to <- d
 	}
 	describeEach(to, ofOutbox)
@@ -87,6 +91,7 @@ var (
 	databaseUp = desc("database_up", "Whether the last read of the status succeeded.")
 	readTook   = desc("status_read_seconds", "How long the last read of the status took.")
 	readAge    = desc("status_age_seconds", "How long ago the status was read: scrapes share a read for a while.")
+	retries    = desc("transaction_retries_total", "Transactions that this process ran again because the database asked for it, by reason: serialization, deadlock, expired; unknown: looked up whether it had happened, after a lost answer. Not with PostgreSQL's own profile and SQLite.", "reason")
 
 	ofOutbox = []value[penstock.OutboxStatus]{
 		gaugeOf(desc("outbox_bytes", "What the outbox takes on disk, with indexes.", "outbox"), func(o *penstock.OutboxStatus) float64 { return float64(o.Bytes) }),

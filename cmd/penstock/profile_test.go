@@ -3,6 +3,8 @@ package main
 import (
 	"testing"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/penstock/penstock/internal/cli"
 	"github.com/penstock/penstock/internal/cli/clitest"
 	"github.com/penstock/penstock/internal/testserver"
@@ -32,7 +34,36 @@ func TestPortableProfile(t *testing.T) {
 
 	clitest.Write(t, "penstock.yaml", "database_url: \""+url+"\"\nprofile: portable\nsubscriptions:\n  - {name: a, outbox: orders, sink: discard}\n")
 	clitest.Same(t, "the file's", must(t, "outbox", "list"), "orders\n")
+	clitest.Write(t, "auto.yaml", "database_url: \""+url+"\"\nprofile: auto\nsubscriptions:\n  - {name: a, outbox: orders, sink: discard}\n")
+	invoke(t, "outbox", "list", "--config", "auto.yaml").wants(t, cli.ExitDatabase, "penstock migrate") // PostgreSQL's own
 	t.Setenv("PENSTOCK_DATABASE_URL", url)
 	clitest.Same(t, "with the variable", must(t, "outbox", "list"), "orders\n")
 	invoke(t, "outbox", "list", "--profile", "postgres").wants(t, cli.ExitDatabase, "penstock migrate")
+}
+
+// On a server that says that it is YugabyteDB, the postgres profile says which one to use instead, auto uses it, and portable's own statements
+// are what such a server is given.
+func TestProfileOfTheServer(t *testing.T) {
+	t.Chdir(t.TempDir())
+	url := testserver.Database(t, testserver.PostgresURL(t))
+	must(t, "migrate", "--database-url", url, "--profile", "portable")
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(t.Context()) }()
+	for _, sql := range []string{"create schema shim", "create function shim.version() returns text language sql as $$ select 'PostgreSQL 15.12-YB-2025.1.0.0-b0 on x86_64'::text $$",
+		"alter database " + pgx.Identifier{conn.Config().Database}.Sanitize() + " set search_path = shim, pg_catalog, public"} {
+		if _, err := conn.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, verb := range [][]string{{"migrate"}, {"outbox", "list"}, {"status"}, {"queue", "create", "mails"}} {
+		invoke(t, append(verb, "--database-url", url)...).wants2(t, cli.ExitFailure, "YugabyteDB", "--profile portable")
+	}
+	clitest.Same(t, "auto", must(t, "outbox", "list", "--database-url", url, "--profile", "auto"), "")
+	invoke(t, "outbox", "create", "orders", "--database-url", url, "--profile", "auto").wants(t, cli.ExitFailure, `"hash"`) // its DDL, which PostgreSQL does not read
+	clitest.Write(t, "penstock.yaml", "database_url: \""+url+"\"\nprofile: auto\nsubscriptions:\n  - {name: a, outbox: orders, sink: discard}\n")
+	clitest.Same(t, "auto in the file", must(t, "outbox", "list"), "")
+	must(t, "status")
 }

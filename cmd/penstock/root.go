@@ -77,7 +77,7 @@ func rootCommand(a *cli.App) *cobra.Command {
 	flags := root.PersistentFlags()
 	flags.Var(cli.DatabaseFlag{App: a}, "database-url", "postgres://user:password@host/db, sqlite:FILE or mysql://user:password@host/ (default $PENSTOCK_DATABASE_URL)")
 	flags.StringVar(&a.Schema, "schema", "", "PostgreSQL schema of Penstock's tables (default \"penstock\")")
-	flags.StringVar(&a.Profile, "profile", "", "auto, postgres or portable: how the database is used (default \"auto\")")
+	flags.StringVar(&a.Profile, "profile", "", "how the database is used: postgres, portable, or auto, which asks the server (default \"postgres\")")
 	flags.StringVar(&a.ConfigFile, "config", "", "configuration file (default penstock.yaml, if it is there)")
 	flags.StringVar(&a.LogLevel, "log-level", "info", "debug, info, warn or error")
 	flags.StringVar(&a.LogFormat, "log-format", "text", "text or json")

@@ -4,6 +4,7 @@ package retry
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -15,16 +16,23 @@ import (
 // Reason is why a transaction is to be run again.
 type Reason int
 
-// The reasons there are. After each of them nothing was changed.
+// The reasons there are. After each of them nothing was changed, but for Unknown.
 const (
 	None          Reason = iota
 	Serialization        // 40001, with any text: "could not serialize access", "Restart read required"
 	Deadlock             // 40P01
 	Expired              // the server has ended the transaction, whatever code it gives that
+	Unknown              // no reason to: whether it has happened is not known, and is looked up first
 	reasons
 )
 
-// Of an error; None: another try would not help, or it is not known what has happened.
+// String is the label of the metric.
+func (r Reason) String() string {
+	return [reasons]string{"none", "serialization", "deadlock", "expired", "unknown"}[r]
+}
+
+// Of an error; None: another try would not help, or it is not known what has happened: the connection was lost, the context has
+// ended, or the server says that it does not know itself (CockroachDB's 40003).
 func Of(err error) Reason {
 	var m *mysql.MySQLError
 	if errors.As(err, &m) {
@@ -38,18 +46,40 @@ func Of(err error) Reason {
 		return Serialization
 	case e.Code == "40P01":
 		return Deadlock
-	case strings.Contains(strings.ToLower(e.Message), "current transaction is expired or aborted"):
-		return Expired
+	case e.Code == "YB001" || strings.Contains(strings.ToLower(e.Message), "current transaction is expired or aborted"):
+		return Expired // YugabyteDB: XX000 in older releases, YB001 in later ones
 	}
 	return None
+}
+
+// collided are what statements say that define the same thing at the same time: a row of the catalogue that another has written, or is
+// writing. XX000 and 40001 are YugabyteDB's "Catalog Version Mismatch" and "Restart read required".
+var collided = []string{"23505", "42P07", "42P06", "42710", "XX000", "40001", "YB001"}
+
+// Collided is an error of a statement that defines something: another one is, or was, defining the same. It is to be run again if it may be.
+func Collided(err error) bool {
+	var e *pgconn.PgError
+	return errors.As(err, &e) && slices.Contains(collided, e.Code)
 }
 
 // ofMySQL is what the numbers of MySQL's and MariaDB's errors mean: the record has changed since the snapshot (1020), a lock that
 // was not given in time (1205), a deadlock, which is also a refused certification on Galera (1213).
 var ofMySQL = map[uint16]Reason{1020: Serialization, 1205: Deadlock, 1213: Deadlock}
 
-// Counter says how often transactions were run again.
+// Counter says how often transactions were run again, and how often it was looked up what had become of one.
 type Counter [reasons]atomic.Int64
+
+// Looked counts one that was looked up.
+func (c *Counter) Looked() { c[Unknown].Add(1) }
+
+// Counts are those of each reason, by its label.
+func (c *Counter) Counts() map[string]int64 {
+	all := map[string]int64{}
+	for r := None + 1; r < reasons; r++ {
+		all[r.String()] = c[r].Load()
+	}
+	return all
+}
 
 // tries are those of Few, which wait for a fifth of a second in all.
 const tries = 7

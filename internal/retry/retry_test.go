@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -16,13 +17,16 @@ func TestReasons(t *testing.T) {
 		err    error
 		reason retry.Reason
 	}{
-		"nothing":          {nil, retry.None},
-		"serialize":        {&pgconn.PgError{Code: "40001", Message: "could not serialize access due to concurrent update"}, retry.Serialization},
-		"restart read":     {fmt.Errorf("fetch: %w", &pgconn.PgError{Code: "40001", Message: "Restart read required at: read point"}), retry.Serialization},
-		"deadlock":         {&pgconn.PgError{Code: "40P01"}, retry.Deadlock},
-		"expired":          {&pgconn.PgError{Code: "XX000", Message: "Current transaction is expired or aborted"}, retry.Expired},
-		"an answer lost":   {errors.New("unexpected EOF"), retry.None},
-		"unique violation": {&pgconn.PgError{Code: "23505"}, retry.None},
+		"nothing":             {nil, retry.None},
+		"serialize":           {&pgconn.PgError{Code: "40001", Message: "could not serialize access due to concurrent update"}, retry.Serialization},
+		"restart read":        {fmt.Errorf("fetch: %w", &pgconn.PgError{Code: "40001", Message: "Restart read required at: read point"}), retry.Serialization},
+		"deadlock":            {&pgconn.PgError{Code: "40P01"}, retry.Deadlock},
+		"expired":             {&pgconn.PgError{Code: "XX000", Message: "Current transaction is expired or aborted"}, retry.Expired},
+		"expired, 2025":       {&pgconn.PgError{Code: "YB001", Message: "current transaction is expired or aborted"}, retry.Expired},
+		"restart, cockroach":  {&pgconn.PgError{Code: "40001", Message: "restart transaction: TransactionRetryWithProtoRefreshError: WriteTooOldError"}, retry.Serialization},
+		"result is ambiguous": {&pgconn.PgError{Code: "40003", Message: "result is ambiguous"}, retry.None},
+		"an answer lost":      {errors.New("unexpected EOF"), retry.None},
+		"unique violation":    {&pgconn.PgError{Code: "23505"}, retry.None},
 	} {
 		if got := retry.Of(want.err); got != want.reason {
 			t.Errorf("%s: reason %d, want %d", text, got, want.reason)
@@ -46,6 +50,37 @@ func TestDo(t *testing.T) {
 	cancel()
 	if err := c.Do(ctx, func() error { return again }); !errors.Is(err, again) {
 		t.Errorf("after the context's end: %v", err)
+	}
+}
+
+// The label of each reason is one of the metric's.
+func TestCounts(t *testing.T) {
+	var c retry.Counter
+	c.Looked()
+	calls := 0
+	if err := c.Do(t.Context(), func() error {
+		if calls++; calls == 1 {
+			return &pgconn.PgError{Code: "40001"}
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]int64{"serialization": 1, "deadlock": 0, "expired": 0, "unknown": 1}
+	if got := c.Counts(); !maps.Equal(got, want) {
+		t.Errorf("counted %v, want %v", got, want)
+	}
+}
+
+// What two say that define the same thing at once, and what is another mistake.
+func TestCollided(t *testing.T) {
+	for code, want := range map[string]bool{"23505": true, "42P07": true, "XX000": true, "40001": true, "42501": false, "42601": false} {
+		if got := retry.Collided(&pgconn.PgError{Code: code}); got != want {
+			t.Errorf("%s: %v", code, got)
+		}
+	}
+	if retry.Collided(errors.New("unexpected EOF")) {
+		t.Error("a lost connection is no collision")
 	}
 }
 

@@ -63,6 +63,7 @@ func (s *source) resolve(ctx context.Context) error {
 	if s.unsure == nil {
 		return nil
 	}
+	s.store.retries.Looked()
 	var there, mine, happened bool
 	b := &batch{}
 	b.one(&there, s.sql("fence", nil), &mine)

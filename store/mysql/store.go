@@ -118,13 +118,9 @@ func (s *Store) Close() error {
 // Schema is the database that holds the tables.
 func (s *Store) Schema() string { return s.opts.Schema }
 
-// Retries says how often transactions were run again because the database wanted it.
-func (s *Store) Retries() (n int64) {
-	for i := range s.retries {
-		n += s.retries[i].Load()
-	}
-	return n
-}
+// Retries says how often transactions were run again because the database wanted it, by reason, and how often it was looked up
+// what had become of one ("unknown").
+func (s *Store) Retries() map[string]int64 { return s.retries.Counts() }
 
 // words are what stands in braces in a statement: numbers, and text that is SQL.
 type words map[string]any

@@ -4,6 +4,9 @@ import (
 	"context"
 	"log/slog"
 	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/driver"
@@ -24,6 +27,28 @@ var Driver = driver.Store{
 		return store, nil
 	},
 	Place: func(url string) string { return pg.Place(Plain(url)) },
+}
+
+// detectPatience is how long Wanted waits for a server.
+const detectPatience = 5 * time.Second
+
+// Wanted asks the server of a PostgreSQL URL whether it is one that only this store can use: YugabyteDB or CockroachDB. Of one that does
+// not answer it says no: whoever uses it then says what is wrong.
+func Wanted(ctx context.Context, url string) bool {
+	config, err := pg.PoolConfig(url)
+	if err != nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, detectPatience)
+	defer cancel()
+	conn, err := pgx.ConnectConfig(ctx, config.ConnConfig)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = conn.Close(ctx) }()
+	var version string
+	err = conn.QueryRow(ctx, "select version()", pgx.QueryExecModeSimpleProtocol).Scan(&version)
+	return err == nil && pg.EngineOf(version) != pg.PostgreSQL
 }
 
 // Is tells whether a URL, or its scheme, is one of this store's.

@@ -112,6 +112,7 @@ func (s *source) Fetch(ctx context.Context, limit penstock.Limit) (penstock.Batc
 
 // read fills a page from whoever's turn it is and has something.
 func (s *source) read(ctx context.Context, limit penstock.Limit) (*page, error) {
+	limit.Bytes = s.store.dialect().most(limit.Bytes)
 	var asked [origins]bool
 	for turn := s.next(s.turn); ; {
 		asked[turn] = true

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -13,14 +12,11 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/pgerror"
+	"github.com/penstock/penstock/internal/retry"
 )
 
 // version of the tables that this program makes.
 const version = 3
-
-// collided are what statements say that make the same thing at the same time: a row of the catalogue that
-// another one has written, or is writing.
-var collided = []string{"23505", "42P07", "42P06", "42710", "XX000", "40001"}
 
 // Migrate implements penstock.Store. Every statement is by itself and may run again, so whoever comes later, or
 // after one that died, goes on where it is.
@@ -45,7 +41,7 @@ func (s *Store) define(ctx context.Context, statement string) error {
 	deadline := time.Now().Add(time.Minute)
 	for {
 		_, err := s.pool.Exec(ctx, statement)
-		if !slices.Contains(collided, pgerror.State(err)) || time.Now().After(deadline) {
+		if !retry.Collided(err) || time.Now().After(deadline) {
 			return s.explain(err)
 		}
 		select {
@@ -60,6 +56,9 @@ func (s *Store) define(ctx context.Context, statement string) error {
 func (s *Store) SchemaVersion(ctx context.Context) (have int64, err error) {
 	if s.closed.Load() {
 		return 0, penstock.ErrClosed
+	}
+	if err := s.detect(ctx); err != nil {
+		return 0, err
 	}
 	err = s.pool.QueryRow(ctx, s.sql("select coalesce(max(version), 0) from {schema}.version", "")).Scan(&have)
 	if state := pgerror.State(err); state == "42P01" || state == "3F000" {

@@ -39,7 +39,7 @@ func (s *Store) CreateQueue(ctx context.Context, name string, order penstock.Que
 		}
 		// A table that is there is left from somebody who died on the way.
 		for _, statement := range []string{"drop table if exists {table}", "create_queue", "create index on {table} (key, ts, seq) where key <> ''"} {
-			if err := s.define(ctx, s.queueSQL(statement, name, false)); err != nil {
+			if err := s.define(ctx, s.queueSQL(statement, name, order == penstock.LIFO)); err != nil {
 				return err
 			}
 		}
@@ -130,14 +130,12 @@ func (s *Store) findQueue(ctx context.Context, name string) (*queueRow, error) {
 
 // queueSQL is a statement about a queue.
 func (s *Store) queueSQL(statement, name string, lifo bool) string {
-	if text, ok := statements[statement]; ok {
-		statement = text
-	}
+	statement = s.text(statement)
 	direction := "asc"
 	if lifo {
 		direction = "desc"
 	}
-	statement = strings.ReplaceAll(statement, "{blocked}", "("+statements["blocked"]+")")
+	statement = strings.ReplaceAll(statement, "{blocked}", "("+s.text("blocked")+")")
 	statement = strings.NewReplacer("{table}", pgx.Identifier{s.opts.Schema, "queue_" + name}.Sanitize(), "{dir}", direction).Replace(statement)
 	return s.sql(statement, "")
 }

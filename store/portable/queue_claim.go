@@ -3,6 +3,7 @@ package portable
 import (
 	"context"
 	"encoding/json"
+	"math"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -39,6 +40,7 @@ func (q queue) ackClaim(ctx context.Context, acks []int64, c penstock.Claim) (ac
 		return nil, nil, err
 	}
 	for window := c.Jobs; ; window = min(4*window, most) {
+		ask, room := c.Jobs-len(jobs), q.store.dialect().most(math.MaxInt)
 		row, err := q.store.findQueue(ctx, q.name)
 		if err != nil {
 			return acked, nil, err
@@ -57,9 +59,12 @@ func (q queue) ackClaim(ctx context.Context, acks []int64, c penstock.Claim) (ac
 				acked = nil
 				q.queueAck(b, row, acks, &acked)
 			}
-			b.Queue(q.store.queueSQL("claim", q.name, row.lifo), row.id, c.Group, c.Jobs, c.Lease.Microseconds(), c.Worker, at.priorities, at.after, at.upto, window, window == most).
+			b.Queue(q.store.queueSQL("claim", q.name, row.lifo), row.id, c.Group, ask, c.Lease.Microseconds(), c.Worker, at.priorities, at.after, at.upto, window, window == most, room).
 				Query(func(rows pgx.Rows) error { return readClaimed(rows, c.Group, &page) })
 		})
+		if err != nil && len(jobs) > 0 { // those of another round trip have leases
+			return acked, jobs, nil
+		}
 		if err != nil {
 			return nil, nil, err
 		}
@@ -71,6 +76,7 @@ func (q queue) ackClaim(ctx context.Context, acks []int64, c penstock.Claim) (ac
 		for _, p := range page {
 			if p.job.Lease != 0 {
 				jobs = append(jobs, p.job)
+				room -= len(p.job.Payload)
 			}
 		}
 		row.saw(at, page, window, len(jobs) == c.Jobs, expired)
@@ -78,6 +84,9 @@ func (q queue) ackClaim(ctx context.Context, acks []int64, c penstock.Claim) (ac
 			if err := q.expire(ctx); err != nil {
 				return acked, jobs, err
 			}
+		}
+		if room <= 0 && len(jobs) < c.Jobs { // as much as one statement may return: the rest by another
+			continue
 		}
 		if len(jobs) > 0 || closed || !expired && (len(page) < window || window == most) {
 			return acked, jobs, nil

@@ -36,8 +36,11 @@ func (s *Store) queueStatus(ctx context.Context, name string) (penstock.QueueSta
 	var lifo, paused bool
 	var attempts, running int
 	var window time.Duration
-	err := s.pool.QueryRow(ctx, s.sql("select id, lifo, paused, max_attempts, max_running, dedup_window, pg_total_relation_size($2::regclass) from {schema}.queues where name = $1", ""),
-		name, s.queueSQL("{table}", name, false)).Scan(&id, &lifo, &paused, &attempts, &running, &window, &st.Bytes)
+	err := s.pool.QueryRow(ctx, s.sql("select id, lifo, paused, max_attempts, max_running, dedup_window from {schema}.queues where name = $1", ""),
+		name).Scan(&id, &lifo, &paused, &attempts, &running, &window)
+	if err == nil {
+		st.Bytes, err = s.bytes(ctx, s.queueSQL("{table}", name, false))
+	}
 	if err != nil {
 		return st, orNoQueue(err, name)
 	}

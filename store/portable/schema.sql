@@ -115,7 +115,7 @@ create index if not exists leases_key on {schema}.leases (key) where key <> '';
 create table if not exists {schema}.tries (
   queue_id bigint not null,
   seq bigint not null,
-  group_key text collate "C" not null,
+  group_key text{collate} not null,
   priority smallint not null,
   ts timestamptz not null,
   key text not null,
@@ -133,7 +133,7 @@ create index if not exists tries_key on {schema}.tries (key) where key <> '';
 create table if not exists {schema}.dead_jobs (
   queue_id bigint not null,
   seq bigint not null,
-  group_key text collate "C" not null,
+  group_key text{collate} not null,
   priority smallint not null,
   created_at timestamptz not null,
   key text,
@@ -157,7 +157,7 @@ create table if not exists {schema}.dedup (
 
 create table if not exists {schema}.schedules (
   queue_id bigint not null,
-  name text collate "C" not null,
+  name text{collate} not null,
   cron text not null,
   next timestamptz not null,
   job jsonb not null, -- a penstock.NewJob

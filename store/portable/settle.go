@@ -63,6 +63,7 @@ func (s *source) resolve(ctx context.Context) error {
 	if s.unsure == nil {
 		return nil
 	}
+	s.store.retries.Looked()
 	b := &pgx.Batch{}
 	var mine, happened bool
 	b.Queue(s.store.sql("fence", ""), s.id, s.epoch).QueryRow(func(r pgx.Row) error { return r.Scan(&mine) })

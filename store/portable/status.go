@@ -36,7 +36,7 @@ func (s *Store) outboxStatus(ctx context.Context, name string) (penstock.OutboxS
 	if err != nil {
 		return st, err
 	}
-	if err := s.pool.QueryRow(ctx, "select pg_total_relation_size($1::regclass)", s.sql("{table}", name)).Scan(&st.Bytes); err != nil {
+	if st.Bytes, err = s.bytes(ctx, s.sql("{table}", name)); err != nil {
 		return st, err
 	}
 	rows, err := s.pool.Query(ctx, s.sql("status", name), box.id)
@@ -71,6 +71,14 @@ func (s *Store) outboxStatus(ctx context.Context, name string) (penstock.OutboxS
 	return st, err
 }
 
+// bytes are what a table takes with its indexes, 0 where the engine does not tell.
+func (s *Store) bytes(ctx context.Context, table string) (n int64, err error) {
+	if !s.dialect().unsized {
+		err = s.pool.QueryRow(ctx, "select pg_total_relation_size($1::regclass)", table).Scan(&n)
+	}
+	return n, err
+}
+
 // Names lists what there is: "outboxes", "queues", "inboxes" or "subscriptions", in order of their bytes.
 func (s *Store) Names(ctx context.Context, of string) (names []string, err error) {
 	if err := s.ready(ctx); err != nil {
@@ -80,7 +88,7 @@ func (s *Store) Names(ctx context.Context, of string) (names []string, err error
 	if of == "inboxes" {
 		column = "consumer"
 	}
-	rows, err := s.pool.Query(ctx, s.sql(`select distinct `+column+` collate "C" as name from {schema}.`+of+` order by name`, ""))
+	rows, err := s.pool.Query(ctx, s.sql(`select distinct `+column+` {collate} as name from {schema}.`+of+` order by name`, ""))
 	if err != nil {
 		return nil, s.explain(err)
 	}

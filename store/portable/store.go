@@ -52,8 +52,9 @@ type Store struct {
 	closed atomic.Bool
 
 	retries retry.Counter
-	checked atomic.Bool // the schema was found to be this version's
-	queues  sync.Map    // *queueRow by name
+	speaks  atomic.Pointer[dialect] // what the server was found to be
+	checked atomic.Bool             // the schema was found to be this version's
+	queues  sync.Map                // *queueRow by name
 }
 
 var _ penstock.Store = (*Store)(nil)
@@ -120,9 +121,7 @@ func (s *Store) Schema() string { return s.opts.Schema }
 
 // sql is a statement of sql/, or one that is given, with the names of this schema's tables; of an outbox's if it has {table}.
 func (s *Store) sql(statement, outbox string) string {
-	if text, ok := statements[statement]; ok {
-		statement = text
-	}
+	statement = s.text(statement)
 	return strings.NewReplacer("{schema}", s.schema, "{table}", pgx.Identifier{s.opts.Schema, tableOf(outbox)}.Sanitize(), "{buckets}", fmt.Sprint(s.opts.Buckets), "{ids}", pg.Literal(s.schema+".job_ids")).Replace(statement)
 }
 
@@ -151,13 +150,9 @@ func (s *Store) explain(err error) error {
 	return pgerror.Explain(err, nil)
 }
 
-// Retries says how often transactions were run again because the database wanted it.
-func (s *Store) Retries() (n int64) {
-	for i := range s.retries {
-		n += s.retries[i].Load()
-	}
-	return n
-}
+// Retries says how often transactions were run again because the database wanted it, by reason, and how often it was looked up
+// what had become of one ("unknown").
+func (s *Store) Retries() map[string]int64 { return s.retries.Counts() }
 
 func noOutbox(name string) error {
 	return penstock.WithHint(fmt.Errorf("%w: %q", penstock.ErrNoOutbox, name), "penstock outbox list shows those there are")

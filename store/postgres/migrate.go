@@ -103,6 +103,9 @@ func (s *Store) migrateOnce(ctx context.Context) error {
 }
 
 func (s *Store) migrate(ctx context.Context, tx pgx.Tx) error {
+	if err := checkServer(ctx, tx); err != nil {
+		return err
+	}
 	if _, err := tx.Exec(ctx, "select pg_advisory_xact_lock($1, hashtext($2))", migrationLock, s.schema); err != nil {
 		return err
 	}

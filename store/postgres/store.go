@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"sync"
 	"sync/atomic"
 
@@ -139,12 +140,8 @@ func (s *Store) ready(ctx context.Context) error {
 	if s.checked.Load() {
 		return nil
 	}
-	var server int
-	if err := s.pool.QueryRow(ctx, "select current_setting('server_version_num')::int").Scan(&server); err != nil {
+	if err := checkServer(ctx, s.pool); err != nil {
 		return s.explain(err)
-	}
-	if server < oldestServer {
-		return penstock.WithHint(fmt.Errorf("the server is PostgreSQL %d", server/10000), "Penstock needs PostgreSQL 14 or newer")
 	}
 	err := s.checkVersion(ctx)
 	if sqlState(err) == "42501" {
@@ -154,6 +151,21 @@ func (s *Store) ready(ctx context.Context) error {
 		return err
 	}
 	s.checked.Store(true)
+	return nil
+}
+
+// checkServer looks whether the server is one that this store can use: others speak its protocol, and have no transaction ids that would do.
+func checkServer(ctx context.Context, q querier) error {
+	var number, version string
+	if err := q.QueryRow(ctx, "select current_setting('server_version_num'), version()").Scan(&number, &version); err != nil {
+		return err
+	}
+	if engine := pg.EngineOf(version); engine != pg.PostgreSQL {
+		return penstock.WithHint(fmt.Errorf("the server is %s, which the profile postgres cannot use", engine), "use the portable profile: --profile portable, or profile: portable in the file; auto looks which one the server wants")
+	}
+	if server, err := strconv.Atoi(number); err != nil || server < oldestServer {
+		return penstock.WithHint(fmt.Errorf("the server is PostgreSQL %d", server/10000), "Penstock needs PostgreSQL 14 or newer")
+	}
 	return nil
 }
 

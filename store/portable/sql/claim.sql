@@ -1,7 +1,7 @@
 -- Leases what comes next: of what was never claimed in the given ranges of each priority, and of what
 -- is to be tried again. What was looked at and not taken is returned, too, without its payload.
 -- Jobs that wait may fill what it reads of a range, $9 jobs, or of those to be tried again. What comes behind these is not
--- taken: there may be jobs that come first. The last time, $10, it is.
+-- taken: there may be jobs that come first. The last time, $10, it is. $11 bounds the bytes of what is taken, on engines that want that.
 with room as materialized (
   select least($3, case when q.paused then 0
                         when q.max_running = 0 then $3
@@ -9,7 +9,7 @@ with room as materialized (
     from {schema}.queues q
    where q.id = $1
 ), page as materialized (
-  select u.*, row_number() over (order by u.priority, u.ts {dir}, u.seq {dir}) as place
+  select u.*, row_number() over (order by u.priority, u.ts {dir}, u.seq {dir}) as place, {before} as before
     from (
       select c.*
         from unnest($6::smallint[], $7::timestamptz[], $8::timestamptz[]) with ordinality r(priority, after, upto, range)
@@ -41,6 +41,7 @@ with room as materialized (
   select $1, p.seq, $2, p.priority, p.ts, coalesce(p.key, ''), p.attempts + 1, clock_timestamp() + $4 * interval '1 microsecond', $5
     from page p
    where not p.blocked
+     and p.before < $11::bigint
      and p.place <= (select coalesce(r.place, p.place) from reach r)
    order by p.place
    limit (select coalesce((select jobs from room), 0))

@@ -14,5 +14,5 @@ select g.group_key
                   and not exists (select from {schema}.leases l where l.seq = t.seq)
                   and not exists (select from {schema}.tries a where a.seq = t.seq and a.due > (select clock_timestamp()))
                   and not ({blocked}))
- order by g.group_key <= $3 collate "C", g.group_key
+ order by g.group_key <= $3{collate}, g.group_key
  limit $4

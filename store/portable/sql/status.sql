@@ -16,4 +16,4 @@ select s.id, s.name, s.settled + coalesce((select sum(greatest(p.settled, 0)) fr
       from {table} t
      where not exists (select from {schema}.entries e where e.subscription_id = s.id and e.seq = t.seq)) b
  where s.outbox_id = $1
- order by s.name collate "C"
+ order by s.name{collate}

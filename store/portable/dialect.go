@@ -1,0 +1,111 @@
+package portable
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"strings"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/pg"
+)
+
+// dialect is what an engine wants otherwise than PostgreSQL: the words that stand in braces in sql/, nothing else. The
+// statements that every message and job goes through are the same everywhere, but for {collate}.
+type dialect struct {
+	engine pg.Engine
+	words  map[string]string
+	// resultBytes bounds what one statement of Fetch and Claim returns, the last message or job aside; 0: their caller's limit does.
+	resultBytes int
+	unsized     bool // a table's size cannot be asked for
+	// unusable says what of a version() this profile cannot work with, and what to do; empty if it can.
+	unusable func(version string) (problem, hint string)
+
+	statements map[string]string // of sql/, with the words
+	replacer   *strings.Replacer
+}
+
+var dialects = func() map[pg.Engine]*dialect {
+	all := map[pg.Engine]*dialect{}
+	for _, d := range []dialect{postgres, yugabyte, cockroach, citus} {
+		all[d.engine] = d.filled()
+	}
+	return all
+}()
+
+// filled has the statements with the dialect's words, and PostgreSQL's where it has none.
+func (d dialect) filled() *dialect {
+	words := maps.Clone(postgres.words)
+	maps.Copy(words, d.words)
+	var pairs []string
+	for word, text := range words {
+		pairs = append(pairs, "{"+word+"}", text)
+	}
+	d.replacer = strings.NewReplacer(pairs...)
+	d.statements = map[string]string{}
+	for name, text := range statements {
+		d.statements[name] = d.replacer.Replace(text)
+	}
+	return &d
+}
+
+// bytesBefore is how many bytes of payload a claim takes before a job.
+const bytesBefore = "coalesce(sum(case when u.blocked then 0 else octet_length(u.payload) end) over (order by u.priority, u.ts {dir}, u.seq {dir} rows between unbounded preceding and 1 preceding), 0)"
+
+// most bytes of results: limit, or fewer if the engine wants that.
+func (d *dialect) most(limit int) int {
+	if d.resultBytes > 0 {
+		return min(limit, d.resultBytes)
+	}
+	return limit
+}
+
+// dialect of the server, PostgreSQL's until that was asked.
+func (s *Store) dialect() *dialect {
+	if d := s.speaks.Load(); d != nil {
+		return d
+	}
+	return dialects[pg.PostgreSQL]
+}
+
+// text is a statement of sql/, or one that is given, in the server's dialect.
+func (s *Store) text(statement string) string {
+	d := s.dialect()
+	if text, ok := d.statements[statement]; ok {
+		return text
+	}
+	if strings.Contains(statement, "{") {
+		return d.replacer.Replace(statement)
+	}
+	return statement
+}
+
+// detect asks the server which engine it is, once.
+func (s *Store) detect(ctx context.Context) error {
+	if s.speaks.Load() != nil {
+		return nil
+	}
+	var version string
+	var distributes bool
+	if err := s.pool.QueryRow(ctx, "select version(), exists (select from pg_extension where extname = 'citus')").Scan(&version, &distributes); err != nil {
+		return s.explain(err)
+	}
+	engine := pg.EngineOf(version)
+	if engine == pg.PostgreSQL && distributes {
+		engine = pg.Citus
+	}
+	d := dialects[engine]
+	if d.unusable != nil {
+		if problem, hint := d.unusable(version); problem != "" {
+			return penstock.WithHint(fmt.Errorf("%s: %s", version, problem), "%s", hint)
+		}
+	}
+	s.speaks.Store(d)
+	return nil
+}
+
+// Engine is what the server is, as it says itself: "PostgreSQL", "YugabyteDB", "CockroachDB" or "Citus".
+func (s *Store) Engine(ctx context.Context) (string, error) {
+	err := s.detect(ctx)
+	return string(s.dialect().engine), err
+}

@@ -1,0 +1,34 @@
+package portable
+
+import (
+	"strings"
+
+	"github.com/penstock/penstock/internal/pg"
+)
+
+// yugabyte is YugabyteDB. Tables are made of tablets: a hashed bucket in front of the time spreads what is written now over
+// all of them, and each has its own end to append to and its own beginning to read from
+// (https://docs.yugabyte.com/stable/architecture/docdb-sharding/tablet-splitting/). A queue is looked at in order of its groups, so it is a
+// range, which the server splits by itself; a LIFO queue has the latest first, because stepping backwards is what RocksDB does worst.
+//
+// A statement that meets a read restart or a conflict is run again by the server itself, as long as none of its rows has left the output
+// buffer, 256 KiB until 2.27 (ysql_output_buffer_size; https://github.com/yugabyte/yugabyte-db/issues/11572).
+//
+// DDL is not rolled back with its transaction and is not isolated from others' DDL
+// (https://github.com/yugabyte/yugabyte-db/issues/3642): Migrate and its like send it one statement at a time, each of which may run again.
+var yugabyte = dialect{
+	engine: pg.Yugabyte,
+	words: map[string]string{
+		"outbox_key": "primary key (bucket hash, ts asc, seq asc)",
+		"queue_key":  "primary key (group_key asc, priority asc, ts {dir}, seq {dir})",
+		"split":      " split into 16 tablets",
+		"before":     bytesBefore,
+	},
+	resultBytes: 128 << 10,
+	unusable: func(version string) (problem, hint string) {
+		if strings.HasPrefix(version, "PostgreSQL 11.") { // https://github.com/yugabyte/yugabyte-db/issues/10695
+			return "generated columns are missing there", "use YugabyteDB 2025.1 or later, which is built on PostgreSQL 15"
+		}
+		return "", ""
+	},
+}
