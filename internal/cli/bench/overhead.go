@@ -34,7 +34,8 @@ status of the database among them, and that the spans of one message or job in
 	}
 	f.register(cmd, &cfg.PayloadBytes)
 	flags := cmd.Flags()
-	flags.IntVar(&cfg.Messages, "messages", cfg.Messages, "messages of a backlog, and jobs of one")
+	flags.IntVar(&cfg.Messages, "messages", cfg.Messages, "messages of a backlog")
+	flags.IntVar(&cfg.Jobs, "jobs", cfg.Jobs, "jobs of one")
 	flags.IntVar(&cfg.Repeat, "repeat", cfg.Repeat, "pairs; the median counts")
 	flags.IntVar(&cfg.Sampled, "sampled", cfg.Sampled, "one message or job in so many is traced")
 	flags.DurationVar(&cfg.ScrapeEvery, "scrape-every", cfg.ScrapeEvery, "how often the metrics are scraped")

@@ -25,7 +25,8 @@ import (
 // OverheadConfig is how what metrics and traces cost is measured.
 type OverheadConfig struct {
 	Setup
-	Messages     int // of a backlog, and jobs of one
+	Messages     int // of a backlog
+	Jobs         int // of one
 	PayloadBytes int
 	Repeat       int           // pairs
 	Sampled      int           // one message or job in so many is traced
@@ -33,12 +34,12 @@ type OverheadConfig struct {
 }
 
 // DefaultOverhead is what is measured unless somebody wants otherwise.
-var DefaultOverhead = OverheadConfig{Messages: 100_000, PayloadBytes: 200, Repeat: 5, Sampled: 100, ScrapeEvery: time.Second}
+var DefaultOverhead = OverheadConfig{Messages: 100_000, Jobs: 500_000, PayloadBytes: 200, Repeat: 5, Sampled: 100, ScrapeEvery: 5 * time.Second}
 
 // Validate reports what cannot be measured.
 func (c *OverheadConfig) Validate() error {
-	if c.Messages < 1 || c.Repeat < 1 || c.Sampled < 1 || c.ScrapeEvery <= 0 || c.PayloadBytes < 0 || c.PayloadBytes > penstock.MaxPayloadBytes {
-		return errors.New("--messages, --repeat and --sampled must be at least 1, --scrape-every more than 0, --payload at most a payload's limit")
+	if c.Messages < 1 || c.Jobs < 1 || c.Repeat < 1 || c.Sampled < 1 || c.ScrapeEvery <= 0 || c.PayloadBytes < 0 || c.PayloadBytes > penstock.MaxPayloadBytes {
+		return errors.New("--messages, --jobs, --repeat and --sampled must be at least 1, --scrape-every more than 0, --payload at most a payload's limit")
 	}
 	return nil
 }
@@ -46,6 +47,7 @@ func (c *OverheadConfig) Validate() error {
 // OverheadResult is of a relay, and of work.Run where the store has queues.
 type OverheadResult struct {
 	Messages int         `json:"messages"`
+	Jobs     int         `json:"jobs"`
 	Relay    Overhead    `json:"relay"`
 	Work     *Overhead   `json:"work,omitempty"`
 	Spans    ObservedSum `json:"observed"`
@@ -81,7 +83,7 @@ func MeasureOverhead(ctx context.Context, cfg OverheadConfig) (result OverheadRe
 		return result, err
 	}
 	defer func() { err = errors.Join(err, stop()) }()
-	result.Messages = cfg.Messages
+	result.Messages, result.Jobs = cfg.Messages, cfg.Jobs
 	if result.Relay, err = o.pairs(ctx, "the relay", o.relay); err != nil {
 		return result, err
 	}
@@ -161,7 +163,7 @@ func (o *overhead) watched(ctx context.Context, observed bool, drain func(contex
 
 // scrape does as Prometheus does until ctx ends.
 func (o *overhead) scrape(ctx context.Context, url string) error {
-	for next := time.Now(); sleepUntil(ctx, next) == nil; next = next.Add(o.cfg.ScrapeEvery) {
+	for next := time.Now().Add(o.cfg.ScrapeEvery / 2); sleepUntil(ctx, next) == nil; next = next.Add(o.cfg.ScrapeEvery) {
 		answer, err := http.Get(url)
 		if err != nil {
 			return err
@@ -246,8 +248,8 @@ func (o *overhead) work(ctx context.Context, store penstock.QueueStore, observed
 	defer func() { err = errors.Join(err, store.DropQueue(context.WithoutCancel(ctx), name)) }()
 	queue := store.Queue(name)
 	payload := bytes.Repeat([]byte("x"), o.cfg.PayloadBytes)
-	for first := 0; first < o.cfg.Messages; first += chunk {
-		jobs := make([]penstock.NewJob, min(chunk, o.cfg.Messages-first))
+	for first := 0; first < o.cfg.Jobs; first += chunk {
+		jobs := make([]penstock.NewJob, min(chunk, o.cfg.Jobs-first))
 		for i := range jobs {
 			jobs[i] = penstock.NewJob{Payload: payload, Headers: o.headers(first + i)}
 		}
@@ -257,7 +259,7 @@ func (o *overhead) work(ctx context.Context, store penstock.QueueStore, observed
 	}
 	working, stop := context.WithCancel(ctx)
 	defer stop()
-	d := &drained{jobs: int64(o.cfg.Messages), stop: stop, start: time.Now()}
+	d := &drained{jobs: int64(o.cfg.Jobs), stop: stop, start: time.Now()}
 	options := work.Options{Worker: holder}
 	if observed {
 		options.Observer, options.Middleware = o.metrics.Worker(name), []func(work.Handler) work.Handler{trace.Worker(name)}

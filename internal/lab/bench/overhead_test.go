@@ -11,7 +11,7 @@ import (
 func TestOverhead(t *testing.T) {
 	s := small(t, "discard:")
 	r, err := MeasureOverhead(t.Context(), with(DefaultOverhead, func(c *OverheadConfig) {
-		c.Setup, c.Messages, c.Repeat, c.Sampled, c.ScrapeEvery = s, 3000, 2, 10, 20*time.Millisecond
+		c.Setup, c.Messages, c.Jobs, c.Repeat, c.Sampled, c.ScrapeEvery = s, 3000, 3000, 2, 10, time.Millisecond
 	}))
 	if err != nil {
 		t.Fatal(err)
