@@ -79,7 +79,7 @@ func (q *workedQueue) AckClaim(ctx context.Context, acks []int64, c penstock.Cla
 	if err != nil {
 		return nil, nil, q.failed(ctx, err)
 	}
-	jobs, acked, err = collectJobs(rows, c.Jobs)
+	jobs, acked, err = collectJobs(rows, c.Jobs, len(acks))
 	if err != nil { // what came may be half of it, and the call may not have been committed
 		return nil, nil, q.failed(ctx, err)
 	}
@@ -203,7 +203,7 @@ func (q *Queue) Dequeue(ctx context.Context, tx PgxQuery, n int, group string) (
 	if err != nil {
 		return nil, queueError(err, q.name)
 	}
-	jobs, _, err := collectJobs(rows, n)
+	jobs, _, err := collectJobs(rows, n, 0)
 	return jobs, queueError(err, q.name)
 }
 

@@ -28,17 +28,30 @@ const (
 	leasedJobColumns
 )
 
-// collectJobs reads jobs off the wire and closes rows. most is how many may come. A row
-// without an id is a lease that was ended.
-func collectJobs(rows pgx.Rows, most int) (jobs []penstock.Job, ended []int64, err error) {
+// bigint is a value, if it came in the binary format; false from a connection that does not prepare statements.
+func bigint(rows pgx.Rows, raw []byte) (int64, bool) {
+	if len(raw) != 8 || rows.FieldDescriptions()[0].Format != pgx.BinaryFormatCode {
+		return 0, false
+	}
+	return int64(binary.BigEndian.Uint64(raw)), true
+}
+
+// collectJobs reads jobs off the wire and closes rows. most is how many may come, acks how many leases: a row
+// without an id is one that was ended.
+func collectJobs(rows pgx.Rows, most, acks int) (jobs []penstock.Job, ended []int64, err error) {
 	defer rows.Close()
 	var d jobDecoder
 	for rows.Next() {
 		row := rows.RawValues()
 		if row[jobID] == nil && len(row) == leasedJobColumns {
-			var lease int64
-			if err := rows.Scan(nil, nil, nil, nil, nil, nil, nil, nil, &lease, nil); err != nil {
-				return nil, nil, err
+			if ended == nil {
+				ended = make([]int64, 0, acks)
+			}
+			lease, ok := bigint(rows, row[jobLease])
+			if !ok {
+				if err := rows.Scan(nil, nil, nil, nil, nil, nil, nil, nil, &lease, nil); err != nil {
+					return nil, nil, err
+				}
 			}
 			ended = append(ended, lease)
 			continue
@@ -146,13 +159,11 @@ func collectIDs(rows pgx.Rows, most int) ([]int64, error) {
 	defer rows.Close()
 	ids := make([]int64, 0, most)
 	for rows.Next() {
-		if raw := rows.RawValues()[0]; len(raw) == 8 && rows.FieldDescriptions()[0].Format == pgx.BinaryFormatCode {
-			ids = append(ids, int64(binary.BigEndian.Uint64(raw)))
-			continue
-		}
-		var id int64
-		if err := rows.Scan(&id); err != nil {
-			return nil, err
+		id, ok := bigint(rows, rows.RawValues()[0])
+		if !ok {
+			if err := rows.Scan(&id); err != nil {
+				return nil, err
+			}
 		}
 		ids = append(ids, id)
 	}
