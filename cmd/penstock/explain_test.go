@@ -8,6 +8,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/cli"
 	"github.com/penstock/penstock/internal/doctor"
+	"github.com/penstock/penstock/internal/testserver"
 	"github.com/penstock/penstock/store/postgres/postgrestest"
 )
 
@@ -16,6 +17,7 @@ func TestExplain(t *testing.T) {
 	db := postgrestest.On(t, postgrestest.Database(t))
 	for name, c := range map[string]struct{ url, text string }{
 		"PostgreSQL": {db.URL, "subscription"},
+		"portable":   {"portable+" + testserver.Database(t, testserver.PostgresURL(t)), "subscription"},
 		"SQLite":     {"sqlite:" + t.TempDir() + "/test.db", "SEARCH"},
 	} {
 		t.Run(name, func(t *testing.T) {

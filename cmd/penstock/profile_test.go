@@ -46,7 +46,9 @@ func TestPortableProfile(t *testing.T) {
 func TestProfileOfTheServer(t *testing.T) {
 	t.Chdir(t.TempDir())
 	url := testserver.Database(t, testserver.PostgresURL(t))
-	must(t, "migrate", "--database-url", url, "--profile", "portable")
+	for _, verb := range [][]string{{"migrate"}, {"outbox", "create", "made"}, {"queue", "create", "jobs"}, {"enqueue", "jobs", "x"}} {
+		must(t, append(verb, "--database-url", url, "--profile", "portable")...)
+	}
 	conn, err := pgx.Connect(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)
@@ -61,9 +63,10 @@ func TestProfileOfTheServer(t *testing.T) {
 	for _, verb := range [][]string{{"migrate"}, {"outbox", "list"}, {"status"}, {"queue", "create", "mails"}} {
 		invoke(t, append(verb, "--database-url", url)...).wants2(t, cli.ExitFailure, "YugabyteDB", "--profile portable")
 	}
-	clitest.Same(t, "auto", must(t, "outbox", "list", "--database-url", url, "--profile", "auto"), "")
+	clitest.Same(t, "auto", must(t, "outbox", "list", "--database-url", url, "--profile", "auto"), "made\n")
 	invoke(t, "outbox", "create", "orders", "--database-url", url, "--profile", "auto").wants(t, cli.ExitFailure, `"hash"`) // its DDL, which PostgreSQL does not read
 	clitest.Write(t, "penstock.yaml", "database_url: \""+url+"\"\nprofile: auto\nsubscriptions:\n  - {name: a, outbox: orders, sink: discard}\n")
-	clitest.Same(t, "auto in the file", must(t, "outbox", "list"), "")
+	clitest.Same(t, "auto in the file", must(t, "outbox", "list"), "made\n")
 	must(t, "status")
+	clitest.Contains(t, must(t, "explain", "jobs"), "jobs claim: reads what it returns") // EXPLAIN has no DIST and no DEBUG here
 }

@@ -26,9 +26,20 @@ type Statement struct {
 	TablePages int64    `json:"of_pages"` // what the outbox or queue has, with indexes
 	Seconds    float64  `json:"seconds"`  // in the server, EXPLAIN's own cost with it
 	Busiest    string   `json:"busiest"`  // the table or index that most was read of
+	Storage    *Storage `json:"storage,omitempty"`
 	Plan       []string `json:"plan,omitempty"`
 	Verdict    string   `json:"verdict"` // a sentence
 	Slow       bool     `json:"slow"`
+}
+
+// Storage is what the storage of a distributed engine was asked for, as far as the engine tells; 0 is what it does not tell.
+type Storage struct {
+	Reads   int64 `json:"read_requests"`
+	Writes  int64 `json:"write_requests"`
+	Flushes int64 `json:"flush_requests"` // each is a round trip to the tablets that writes wait for
+	Rows    int64 `json:"rows_scanned"`
+	Seeks   int64 `json:"seeks"` // of RocksDB or Pebble, deleted rows with them
+	Nexts   int64 `json:"nexts"`
 }
 
 // What a statement may read beside ten times what it returns: a relay fetches everything since its last
@@ -43,6 +54,8 @@ func (s *Statement) Judge() {
 	per := func(n int64) string { return fmt.Sprintf("%d for %d rows", n, s.Rows) }
 	switch most := 10*s.Rows + spareEntries; {
 	case !s.Measured:
+	case s.Storage != nil && s.Storage.slow(s.Rows) != "":
+		s.Slow, s.Verdict = true, s.Storage.slow(s.Rows)
 	case s.Scanned > most:
 		s.Slow, s.Verdict = true, "reads "+s.Busiest+" without an index: rows, "+per(s.Scanned)+"; an index is missing, which penstock migrate --check may know of"
 	case s.Dead > most:
@@ -54,4 +67,25 @@ func (s *Statement) Judge() {
 	default:
 		s.Verdict = "reads what it returns and little else"
 	}
+}
+
+// Writes wait in a buffer, which YugabyteDB flushes when 3,072 are in it; a few flushes more belong to the statement.
+const (
+	fewWrites  = 10 // to a flush
+	fewFlushes = 20
+)
+
+// slow says what takes long; empty if nothing does.
+func (g *Storage) slow(rows int64) string {
+	switch most := 10*max(rows, g.Rows) + spareEntries; {
+	case g.Flushes > fewFlushes && g.Writes < fewWrites*g.Flushes:
+		return fmt.Sprintf("flushes row by row: %d flushes for %d writes; a trigger, ON CONFLICT or a function keeps writes from being sent together", g.Flushes, g.Writes)
+	case g.Seeks+g.Nexts > most:
+		return fmt.Sprintf("walks over deleted rows: %d seeks and %d nexts in the storage for %d rows; a compaction takes them away, or nothing keeps a position behind which it begins", g.Seeks, g.Nexts, rows)
+	case g.Rows > 10*rows+spareEntries:
+		return fmt.Sprintf("reads far: %d rows were scanned in the storage for %d", g.Rows, rows)
+	case g.Reads > rows+fewFlushes*fewWrites:
+		return fmt.Sprintf("asks the storage row by row: %d reads for %d rows", g.Reads, rows)
+	}
+	return ""
 }

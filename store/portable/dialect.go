@@ -17,6 +17,7 @@ type dialect struct {
 	words  map[string]string
 	// resultBytes bounds what one statement of Fetch and Claim returns, the last message or job aside; 0: their caller's limit does.
 	resultBytes int
+	plan        plan
 	unsized     bool // a table's size cannot be asked for
 	// unusable says what of a version() this profile cannot work with, and what to do; empty if it can.
 	unusable func(version string) (problem, hint string)

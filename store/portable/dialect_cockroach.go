@@ -18,4 +18,5 @@ var cockroach = dialect{
 	},
 	unsized:     true,
 	resultBytes: 128 << 10,
+	plan:        cockroachPlan,
 }

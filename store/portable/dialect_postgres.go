@@ -14,4 +14,5 @@ var postgres = dialect{
 		"split":      "",
 		"before":     "0",
 	},
+	plan: postgresPlan,
 }

@@ -25,6 +25,7 @@ var yugabyte = dialect{
 		"before":     bytesBefore,
 	},
 	resultBytes: 128 << 10,
+	plan:        yugabytePlan,
 	unusable: func(version string) (problem, hint string) {
 		if strings.HasPrefix(version, "PostgreSQL 11.") { // https://github.com/yugabyte/yugabyte-db/issues/10695
 			return "generated columns are missing there", "use YugabyteDB 2025.1 or later, which is built on PostgreSQL 15"

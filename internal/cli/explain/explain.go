@@ -46,6 +46,9 @@ if a worker had taken jobs and its transaction had rolled back: for some
 milliseconds these jobs are not to be had, and a few may come after later ones. The
 role has to be able to run the relay or to work on the queue.
 
+On YugabyteDB and CockroachDB (--profile portable) the storage's own figures stand
+below: requests to read, write and flush, rows scanned, and how many entries were
+sought and stepped over, deleted ones with them; what a release does not tell is 0.
 On SQLite there is a plan instead of figures.
 
 The exit code is 3 if a statement reads far more than it returns.`,
@@ -106,6 +109,9 @@ func show(a *cli.App, found []doctor.Statement, asJSON bool) error {
 		}
 		table.Row(s.Of, s.Name, figure(s.Rows), figure(s.Entries), figure(s.Dead), figure(s.Scanned), figure(s.Pages), ms, figure(int64(s.RoundTrips)))
 		fmt.Fprintln(&below, cli.Wrap(s.Of+" "+s.Name+": "+s.Verdict, "  ", columns))
+		if g := s.Storage; g != nil && *g != (doctor.Storage{}) {
+			fmt.Fprintf(&below, "    storage: %d reads, %d writes, %d flushes, %d rows scanned, %d seeks, %d nexts\n", g.Reads, g.Writes, g.Flushes, g.Rows, g.Seeks, g.Nexts)
+		}
 		for _, step := range s.Plan {
 			fmt.Fprintln(&below, "    "+cli.Visible(step))
 		}

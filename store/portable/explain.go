@@ -1,0 +1,213 @@
+package portable
+
+import (
+	"context"
+	"errors"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/penstock/penstock/internal/doctor"
+	"github.com/penstock/penstock/internal/pgerror"
+)
+
+var _ doctor.Explainer = (*Store)(nil)
+
+// How much is fetched and claimed, as relays and workers do under load.
+const (
+	explainedRows = 1000
+	explainedJobs = 100
+	explainer     = "penstock explain" // the worker's name while it claims
+)
+
+// explanation runs statements under EXPLAIN on one connection, in transactions that are rolled back.
+type explanation struct {
+	store   *Store
+	conn    *pgx.Conn
+	options string
+	of      string
+	pages   int64
+	found   []doctor.Statement
+}
+
+// explaining finds out what of EXPLAIN the server knows.
+func (s *Store) explaining(ctx context.Context, of, table string, f func(e *explanation) error) ([]doctor.Statement, error) {
+	conn, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return nil, s.explain(err)
+	}
+	defer conn.Release()
+	e := &explanation{store: s, conn: conn.Conn(), of: of}
+	for _, e.options = range s.dialect().plan.options {
+		var rows pgx.Rows
+		if rows, err = e.conn.Query(ctx, "explain "+e.options+" select 1", pgx.QueryExecModeSimpleProtocol); err == nil {
+			rows.Close()
+			err = rows.Err()
+		}
+		if pgerror.State(err) == "" { // or it does not know an option
+			break
+		}
+	}
+	if err == nil {
+		e.pages, err = s.bytes(ctx, table)
+		e.pages /= 8192
+	}
+	if err == nil {
+		err = f(e)
+	}
+	return e.found, s.explain(err)
+}
+
+// undone runs f in a transaction that is rolled back.
+func (e *explanation) undone(ctx context.Context, f func(tx pgx.Tx) error) error {
+	return e.store.retries.Do(ctx, func() error {
+		kept := len(e.found)
+		tx, err := e.conn.Begin(ctx)
+		if err != nil {
+			return err
+		}
+		err = f(tx)
+		if err != nil {
+			e.found = e.found[:kept]
+		}
+		return errors.Join(err, tx.Rollback(context.WithoutCancel(ctx)))
+	})
+}
+
+// explain runs a statement with its parameters written into it: not every engine takes them in EXPLAIN. rows is how many it is about, -1 how many it returns.
+func (e *explanation) explain(ctx context.Context, tx pgx.Tx, name, sql string, rows int64, params ...any) error {
+	answer, err := tx.Query(ctx, "explain "+e.options+" "+sql, append([]any{pgx.QueryExecModeSimpleProtocol}, params...)...)
+	if err != nil {
+		return err
+	}
+	lines, err := pgx.CollectRows(answer, pgx.RowTo[string])
+	if err != nil {
+		return err
+	}
+	s := doctor.Statement{Of: e.of, Name: name, RoundTrips: 1, Measured: true, Rows: rows, TablePages: e.pages}
+	if err := e.store.dialect().plan.read(strings.Join(lines, "\n"), &s); err != nil {
+		return err
+	}
+	s.Judge()
+	e.found = append(e.found, s)
+	return nil
+}
+
+// ExplainOutbox implements doctor.Explainer: of each subscription, what its relay would fetch next, and settle.
+func (s *Store) ExplainOutbox(ctx context.Context, outbox string) ([]doctor.Statement, error) {
+	if err := s.ready(ctx); err != nil {
+		return nil, err
+	}
+	box, err := s.findOutbox(ctx, s.pool, outbox, "")
+	if err != nil {
+		return nil, s.explain(err)
+	}
+	return s.explaining(ctx, outbox, s.sql("{table}", outbox), func(e *explanation) error {
+		type subscription struct {
+			ID, Epoch int64
+			Name      string
+			Low       time.Time
+			Marks     bool
+		}
+		rows, err := e.conn.Query(ctx, s.sql("select id, epoch, name, low, marks from {schema}.subscriptions where outbox_id = $1 order by name", ""), box.id)
+		if err != nil {
+			return err
+		}
+		subscriptions, err := pgx.CollectRows(rows, pgx.RowToStructByPos[subscription])
+		if err != nil {
+			return err
+		}
+		for _, sub := range subscriptions {
+			e.of = outbox + "/" + sub.Name
+			if err := e.undone(ctx, func(tx pgx.Tx) error {
+				low := sub.Low.UTC()
+				params := []any{sub.ID, sub.Epoch, low, []int64{}, min(explainedRows, 2*explainedRows/box.buckets+8), explainedRows, s.dialect().most(16 << 20), box.buckets}
+				if err := e.explain(ctx, tx, "fetch", s.sql("fetch", outbox), -1, params...); err != nil {
+					return err
+				}
+				rows, err := tx.Query(ctx, s.sql("fetch", outbox), params...)
+				if err != nil {
+					return err
+				}
+				var r row
+				var behind bool
+				var buckets []int16
+				var times []time.Time
+				var seqs []int64
+				if _, err := pgx.ForEachRow(rows, append(r.dest(), &behind), func() error {
+					buckets, times, seqs = append(buckets, r.bucket), append(times, r.ts), append(seqs, r.seq)
+					return nil
+				}); err != nil || len(seqs) == 0 {
+					return err
+				}
+				statement := "delete"
+				if sub.Marks {
+					statement = "mark"
+				}
+				return e.explain(ctx, tx, "settle", s.sql(statement, outbox), int64(len(seqs)), sub.ID, sub.Epoch, int64(-1), buckets, times, seqs)
+			}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// ExplainQueue implements doctor.Explainer: what workers do, for the first group that has jobs. It is to the queue as if a worker had taken
+// jobs and its transaction had rolled back.
+func (s *Store) ExplainQueue(ctx context.Context, name string) ([]doctor.Statement, error) {
+	known, err := s.findQueue(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	groups, err := s.Queue(name).(queue).ReadyGroups(ctx, nil, "", 1)
+	if err != nil {
+		return nil, err
+	}
+	group := strings.Join(groups, "")
+	row := &queueRow{id: known.id, name: name, lifo: known.lifo, seen: map[string]*groupSeen{}}
+	return s.explaining(ctx, name, s.queueSQL("{table}", name, false), func(e *explanation) error {
+		claim := s.queueSQL("claim", name, row.lifo)
+		params := func(at *look) []any {
+			return []any{row.id, group, explainedJobs, time.Minute.Microseconds(), explainer, at.priorities, at.after, at.upto, explainedJobs, false, s.dialect().most(math.MaxInt)}
+		}
+		// A worker that has run for a while knows where no jobs are left: so the first claim only looks.
+		if err := e.undone(ctx, func(tx pgx.Tx) error {
+			at := row.look(group, s.opts)
+			if err := tx.QueryRow(ctx, "select clock_timestamp()").Scan(&at.now); err != nil {
+				return err
+			}
+			rows, err := tx.Query(ctx, claim, params(at)...)
+			if err != nil {
+				return err
+			}
+			var page []claimed
+			if err := readClaimed(rows, group, &page); err != nil {
+				return err
+			}
+			for i := range page {
+				page[i].job.Lease = 0
+			}
+			row.saw(at, page, explainedJobs, true, false)
+			return nil
+		}); err != nil {
+			return err
+		}
+		return e.undone(ctx, func(tx pgx.Tx) error {
+			if err := e.explain(ctx, tx, "claim", claim, -1, params(row.look(group, s.opts))...); err != nil {
+				return err
+			}
+			rows, err := tx.Query(ctx, s.sql("select lease from {schema}.leases where queue_id = $1 and worker = $2", ""), row.id, explainer)
+			if err != nil {
+				return err
+			}
+			leases, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+			if err != nil || len(leases) == 0 {
+				return err
+			}
+			return e.explain(ctx, tx, "ack", s.queueSQL("end_jobs", name, false), int64(len(leases)), row.id, leases)
+		})
+	})
+}
