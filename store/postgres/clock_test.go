@@ -51,8 +51,8 @@ func TestQueueWhenTheClockIsSet(t *testing.T) {
 	c.Exec("select penstock.maintain_queue('q')")
 	c.set(0)
 	c.Exec("select penstock.maintain_queue('q')")
-	if ahead := c.Number(`select pg_sequence_last_value('penstock."_q.since"') - (extract(epoch from clock_timestamp()) * 1000)::bigint`); ahead > 0 {
-		t.Errorf("the queue is idle since %d ms from now", ahead)
+	if ahead := c.Number(`select (pg_sequence_last_value('penstock."_q.seen"') >> 28) - (extract(epoch from clock_timestamp()) * 10)::bigint`); ahead > 0 {
+		t.Errorf("the queue is idle since %d tenths of a second from now", ahead)
 	}
 }
 

@@ -198,7 +198,7 @@ func (d *smallDisk) takeWhatCanBeTaken() error {
 // maintain is what workers do every second.
 func (d *smallDisk) maintain() {
 	d.Helper()
-	_, err := d.Conn.Exec(d.Ctx, `select setval('penstock."_q.since"', 0); `+maintainAtOnce, pgx.QueryExecModeSimpleProtocol)
+	_, err := d.Conn.Exec(d.Ctx, `select setval('penstock."_q.seen"', pg_sequence_last_value('penstock."_q.seen"') & 268435455); `+maintainAtOnce, pgx.QueryExecModeSimpleProtocol)
 	if pgerror.State(err) == diskFull {
 		_, err = d.Conn.Exec(d.Ctx, "rollback")
 	}

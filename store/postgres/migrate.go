@@ -31,7 +31,7 @@ const migrationLock = 0x70656e73 // "pens"
 
 // A new database begins with the first numbered file, whose version is firstVersion. Before it there were databases of
 // development only, of which schema/from_160.sql brings those of one version there.
-const developmentVersion, firstVersion = 160, 252
+const developmentVersion, firstVersion = 160, 253
 
 // migration is a numbered file of schema/.
 type migration struct {

@@ -54,10 +54,10 @@ func (d *deadLetters) add(m *penstock.Message, h pg.History, held bool) {
 	d.held = append(d.held, held)
 }
 
-// args are the parameters of settle.sql from $17 to $27.
-func (d *deadLetters) args() []any {
-	return []any{notNil(d.seqs), notNil(d.ids), notNil(d.keys), notNil(d.topics), notNil(d.headers), notNil(d.payloads), notNil(d.createdAt),
-		notNil(d.attempts), notNil(d.failures), notNil(d.since), notNil(d.held)}
+// params are those of settle.sql for dead letters.
+func (d *deadLetters) params() pgx.StrictNamedArgs {
+	return pgx.StrictNamedArgs{"dead_seqs": d.seqs, "dead_ids": d.ids, "dead_keys": d.keys, "dead_topics": d.topics, "dead_headers": d.headers, "dead_payloads": d.payloads,
+		"dead_created_at": d.createdAt, "dead_attempts": d.attempts, "dead_failures": d.failures, "dead_since": d.since, "dead_held": d.held}
 }
 
 // deadLettersAtOnce is little, because their payloads are read whole before they are

@@ -4,6 +4,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/pg"
 )
@@ -152,8 +154,8 @@ func (p *parking) settle(out *fetchedKey, b *pending, dead func(*penstock.Messag
 	return left
 }
 
-// args are the parameters of settle.sql from $29 to $40.
-func (p *parking) args() []any {
+// params are those of settle.sql for what is parked.
+func (p *parking) params() pgx.StrictNamedArgs {
 	n := len(p.states)
 	names, failures := make([]string, n), make([]string, n)
 	after, ord, held := make([]*int64, n), make([]*int64, n), make([]*int64, n)
@@ -166,8 +168,8 @@ func (p *parking) args() []any {
 	for i, name := range p.deadLetters.names {
 		*p.byName[name].ord = int64(len(p.outbox.seqs) + i + 1)
 	}
-	return []any{notNil(p.outbox.seqs), notNil(p.outbox.names), notNil(p.deadLetters.seqs), notNil(p.deadLetters.names),
-		names, after, ord, delays, held, attempts, failures, since}
+	return pgx.StrictNamedArgs{"parked_seqs": notNil(p.outbox.seqs), "parked_names": p.outbox.names, "parked_dead_seqs": p.deadLetters.seqs, "parked_dead_names": p.deadLetters.names,
+		"keys": names, "keys_after": after, "keys_ord": ord, "keys_delay_us": delays, "keys_held": held, "keys_attempts": attempts, "keys_failures": failures, "keys_since": since}
 }
 
 func notNil[T any](s []T) []T {

@@ -67,8 +67,8 @@ func (r *replays) add(p *pending, leads bool) {
 // end is for a replay that has nothing left.
 func (r *replays) end(id int64) { r.over[r.at(id)] = true }
 
-// args are the parameters of settle.sql from $42 to $45.
-func (r *replays) args() []any {
+// params are those of settle.sql for replays.
+func (r *replays) params() pgx.StrictNamedArgs {
 	ahead := make([]string, len(r.ids))
 	for i, s := range r.ahead {
 		if pos := r.pos[i]; pos != nil {
@@ -76,7 +76,7 @@ func (r *replays) args() []any {
 		}
 		ahead[i] = string(multirange(s))
 	}
-	return []any{notNil(r.ids), notNil(r.pos), ahead, notNil(r.over)}
+	return pgx.StrictNamedArgs{"replays": r.ids, "replays_pos": r.pos, "replays_ahead": ahead, "replays_over": r.over}
 }
 
 // fetchReplay returns the next page of a replay, nil if no replay has one.

@@ -3,8 +3,10 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -395,20 +397,17 @@ func (w *write) encodeErrors() {
 }
 
 func (src *Source) settleAll(ctx context.Context, sess *session, w *write, lease time.Duration) ([]changedKey, error) {
-	args := []any{pgx.QueryResultFormats{pgx.BinaryFormatCode}}
-	for _, p := range src.cursorParams(sess, w.cursor, w.count, lease) {
-		if p == nil {
-			args = append(args, nil)
-		} else {
-			args = append(args, string(p))
+	params := pgx.StrictNamedArgs{"gone": w.gone, "due": sess.dueFloor()}
+	for i, p := range src.cursorParams(sess, w.cursor, w.count, lease) {
+		params[cursorNames[i]] = nil
+		if p != nil {
+			params[cursorNames[i]] = string(p)
 		}
 	}
-	args = append(args, w.dead.args()...)
-	args = append(args, notNil(w.gone))
-	args = append(args, w.parking.args()...)
-	args = append(args, sess.dueFloor())
-	args = append(args, w.replays.args()...)
-	rows, err := sess.write.Query(ctx, statement("settle", src.store.schema, src.req.Outbox), args...)
+	maps.Copy(params, w.dead.params())
+	maps.Copy(params, w.parking.params())
+	maps.Copy(params, w.replays.params())
+	rows, err := sess.write.Query(ctx, statement("settle", src.store.schema, src.req.Outbox), pgx.QueryResultFormats{pgx.BinaryFormatCode}, params)
 	if err != nil {
 		return nil, err
 	}
@@ -437,7 +436,10 @@ func (src *Source) settleAll(ctx context.Context, sess *session, w *write, lease
 	return states, nil
 }
 
-// cursorParams are the first parameters of write_cursor.sql and settle.sql.
+// cursorNames are those of cursorParams in settle.sql.
+var cursorNames = strings.Fields("subscription epoch holder lease_us done low upto upto_low pos settled system since n timeline pid ahead")
+
+// cursorParams are the parameters of write_cursor.sql, and of settle.sql, too.
 func (src *Source) cursorParams(sess *session, c cursor, count int64, lease time.Duration) [][]byte {
 	holder := src.req.Holder
 	if lease == 0 {

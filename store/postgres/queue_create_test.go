@@ -34,6 +34,9 @@ func TestCreatingAQueueRewritesNothing(t *testing.T) {
 // mostOwnFunctions is how many functions a queue may have of its own: each costs whoever makes, dumps, upgrades or drops queues.
 const mostOwnFunctions = 16
 
+// mostObjects is how many relations, indexes among them, and functions a queue may be: docs/decisions/0011.
+const mostObjects = 52
+
 // The hundredth queue costs what the first one does.
 func TestAQueueCostsTheSameHoweverManyThereAre(t *testing.T) {
 	t.Parallel()
@@ -56,34 +59,18 @@ func TestAQueueCostsTheSameHoweverManyThereAre(t *testing.T) {
 	f.Exec("select penstock.create_queue('more ' || n, segments => 2) from generate_series(1, 60) n")
 	lastRows, _, lastPages := cost("last")
 	t.Logf("the first: %d rows of the catalogue, %d functions, %d pages touched; after sixty others: %d rows, %d pages", firstRows, own, firstPages, lastRows, lastPages)
+	const objects = `select (select count(*) from pg_class) + (select count(*) from pg_proc)`
+	was := f.Number(objects)
+	f.Exec("select penstock.create_queue('usual')")
+	if n := f.Number(objects) - was; n > mostObjects {
+		t.Errorf("a queue is %d relations and functions, want at most %d", n, mostObjects)
+	}
 	if firstRows != lastRows {
 		t.Errorf("the first queue has %d rows in the catalogue, one after sixty others %d", firstRows, lastRows)
 	}
 	if lastPages > 2*firstPages { // the catalogue's trees get another level
 		t.Errorf("to make the first queue touched %d pages, one after sixty others %d", firstPages, lastPages)
 	}
-}
-
-// Who may do what stays, when a migration replaces the functions that carry the rights.
-func TestRightsStayWhenFunctionsAreReplaced(t *testing.T) {
-	t.Parallel()
-	f := newJobs(t, "fifo")
-	worker, asWorker := f.role()
-	operator, asOperator := f.role()
-	f.Exec("select penstock.grant_worker('q', $1), penstock.grant_operator('q', $2)", worker, operator)
-	f.Exec("select penstock.enqueue('q', 'x')")
-	lease := f.wantClaim(1, 1)[0].lease
-	f.Exec(`drop function penstock."_q.settle", penstock."_q.operate"`) // as before there were these
-	for name, role := range map[string]string{"fail": worker, "cancel": operator, "status": operator} {
-		f.Exec(fmt.Sprintf(`create function penstock."_q.%s"() returns int language sql as 'select 1'`, name))
-		f.Exec(fmt.Sprintf(`grant execute on function penstock."_q.%s" to %s`, name, role))
-	}
-	f.Exec("update penstock._functions set hash = 'old'")
-	f.Must(f.store.Migrate(f.Ctx))
-	f.wantMay(asWorker, []string{fmt.Sprintf("select penstock.extend('q', %d, '1 min')", lease), fmt.Sprintf("select penstock.release('q', %d)", lease)},
-		[]string{"select penstock.queue_status('q')", "select penstock.pause_queue('q')"})
-	f.wantMay(asOperator, []string{"select penstock.queue_status('q')", "select penstock.pause_queue('q')"}, []string{"select penstock.release('q', 1)"})
-	f.wantText("0", "select count(*)::text from pg_proc where proname in ('_q.fail', '_q.cancel', '_q.status')")
 }
 
 // The size of a segment that is empty is told without opening its indexes.

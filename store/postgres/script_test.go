@@ -105,7 +105,7 @@ func TestMigrationSQLFromAnOldVersion(t *testing.T) {
 	migrated.Must(openStore(t, migrated.URL, postgres.Options{}).Migrate(migrated.Ctx))
 
 	before := catalogue(scripted)
-	for _, from := range []int64{0, 252} {
+	for _, from := range []int64{0, 253} {
 		err := runScript(scripted, script(t, "", from))
 		if err == nil || !strings.Contains(err.Error(), "is version 160") {
 			t.Errorf("from version %d: %v", from, err)
@@ -122,7 +122,7 @@ func TestMigrationSQLFromAnOldVersion(t *testing.T) {
 }
 
 func TestMigrationSQLOfNoVersion(t *testing.T) {
-	for _, from := range []int64{-1, 30, 159, 161, 251, 1000} {
+	for _, from := range []int64{-1, 30, 159, 161, 252, 1000} {
 		_, err := postgres.MigrationSQL("", from)
 		var field *penstock.FieldError
 		if !errors.As(err, &field) || field.Field != "from" {

@@ -95,5 +95,5 @@ func TestEveryWayInIsAdmitted(t *testing.T) {
 		f.wantText("1", "select count(*)::text from penstock."+table)
 	}
 	f.Exec("select penstock.drop_queue('jobs'), penstock.drop_outbox('messages'), penstock.drop_outbox('orders')")
-	f.wantText("0", "select count(*)::text from pg_trigger where tgname = 'zz_admit'")
+	f.wantText("0", "select count(*)::text from pg_trigger where tgname = 'zz_validate'")
 }

@@ -1,4 +1,4 @@
--- A database of version 160 becomes what 00252_tables.sql makes. It was the last of development that had other
+-- A database of version 160 becomes what 00253_tables.sql makes. It was the last of development that had other
 -- words for things. A database of a later version is brought up by the numbered files.
 
 -- Workers that run meanwhile come to a queue's table first, and so does this.
@@ -75,6 +75,31 @@ begin
                  where t.relnamespace = quote_ident(current_schema())::regnamespace and n.name <> c.relname and octet_length(n.name) <= 63
                    and (t.relname ~ '^_[a-z_]+(_[01])?$' or t.oid in (select h.inhrelid from pg_inherits h, _queue q where h.inhparent = format('%I.%I', current_schema(), q.name)::regclass)) loop
         execute format('alter index %s rename to %I', made.old, made.name);
+    end loop;
+end $$;
+
+-- A queue has fewer sequences and indexes, and what validates messages and jobs is called so.
+alter function _admit_message() rename to _validate_message;
+
+alter function _admit_job() rename to _validate_job;
+
+drop function _admit_by(text, text);
+
+do $$
+declare
+    made record;
+begin
+    for made in select format('%I.%I', current_schema(), q.name)::regclass as queue, q.name, q.lifo from _queue q loop
+        execute (select string_agg(format('drop sequence %I', format('_%s.%s', made.name, register)), '; ')
+                   from unnest('{seen,since,stale}' || case when made.lifo then '{}' else '{top}'::text[] end) register);
+        execute format('create sequence %I minvalue 0', format('_%s.seen', made.name));
+        perform setval(format('%I', format('_%s.seen', made.name)), 0);
+        execute (select string_agg('drop index ' || i.indexrelid::regclass, '; ') from pg_index i where i.indrelid = made.queue);
+        execute (select string_agg(format('create index on %1$s (xid); create index on %1$s (key, id, seq) where key is not null; create index on %1$s (id) where id is not null',
+                                          h.inhrelid::regclass), '; ') from pg_inherits h where h.inhparent = made.queue);
+    end loop;
+    for made in select t.tgrelid::regclass as of, pg_get_triggerdef(t.oid) as was from pg_trigger t where t.tgname = 'zz_admit' and t.tgparentid = 0 loop
+        execute format('drop trigger zz_admit on %1$s; %2$s; alter table %1$s enable always trigger zz_validate', made.of, replace(made.was, ' zz_admit ', ' zz_validate '));
     end loop;
 end $$;
 

@@ -28,14 +28,10 @@ begin
     insert into _queue (name, lifo, segment_bytes) values (name, ordering = 'lifo', segment_bytes) returning id into made;
     insert into _segment (queue, slot, turn) values (made, 0, 0);
     execute format('create sequence %s', seq_name);
-    -- Sequences used as registers, see create_outbox. seen and since: the value of seq
-    -- when it was last looked at, and the time, in ms, since which it has been that.
-    -- fast_path, next and top: where a job is to be found without a scan, see {scan}. maintained: when
-    -- that was done last, in ms.
-    -- stale: 1 if there are skip maps that could not bring their bound up to date.
-    foreach register in array array[ring_name, flags_name, _q(format('_%s.seen', name)), _q(format('_%s.since', name)),
-                                    _q(format('_%s.stale', name)), _q(format('_%s.fast_path', name)), _q(format('_%s.next', name)),
-                                    _q(format('_%s.top', name)), _q(format('_%s.maintained', name))] loop
+    -- Sequences used as registers, see create_outbox. fast_path, next and, in LIFO order, top: where a job is to be found
+    -- without a scan, see {scan}. maintained: when that was done last, in ms. seen: see _idle_for.
+    foreach register in array '{ring,flags,seen,fast_path,next,maintained}' || case ordering when 'lifo' then '{top}' else '{}'::text[] end loop
+        register := _q(format('_%s.%s', name, register));
         execute format('create sequence %s minvalue 0', register);
         perform setval(register, 0);
     end loop;
@@ -52,22 +48,20 @@ begin
             attempt    integer     not null default 0,                    -- how many it has had
             priority   smallint    not null default 0,
             slot       smallint    not null default (pg_sequence_last_value(%3$L) %% 1024)::smallint,
-            group_key        text        collate "C" not null default '',
+            group_key  text        collate "C" not null default '',
             key        text        collate "C",
             headers    jsonb,
             payload    bytea       not null,
             failures   jsonb
         ) partition by list (slot)$ddl$,
         _q(name), seq_name, ring_name);
-    perform _admit_by(name, format('_admit_job(%L)', flags_name));
-    execute format('create index on %s (xid)', _q(name));
-    execute format('create index on %s (key, id, seq) where key is not null', _q(name));
-    execute format('create index on %s (id) where id is not null', _q(name)); -- by which cancel finds jobs
+    perform _validate_by(name, format('_validate_job(%L)', flags_name));
     for slot in 0 .. segments - 1 loop
         segment := _q(format('_%s.%s', name, slot));
         execute format('create table %s partition of %s for values in (%s)
                         with (autovacuum_enabled = false, toast.autovacuum_enabled = false)', segment, _q(name), slot);
-        execute format('create unique index on %s (group_key, priority, seq)', segment);
+        execute format('create unique index on %1$s (group_key, priority, seq); create index on %1$s (xid);
+                        create index on %1$s (key, id, seq) where key is not null; create index on %1$s (id) where id is not null', segment); -- by id cancel finds jobs
         execute (select format('alter table %s replica identity using index %I', segment, c.relname) -- see the tables' file, at its end
                    from pg_index i join pg_class c on c.oid = i.indexrelid where i.indrelid = segment::regclass and i.indisunique);
     end loop;

@@ -47,7 +47,7 @@ begin
     return made;
 end $fn$;
 
--- {raise} raises flags, see _admit_job: none that operators set.
+-- {raise} raises flags, see _validate_job: none that operators set.
 create or replace function {raise}(wanted bigint) returns void
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $fn$
 begin

@@ -80,7 +80,7 @@ begin
     end if;
     if now_ms / 1000 <> last / 1000 and (first or now_ms - last between 0 and 2000 or random() < '0.25') then -- one call now and then need not pay for it each time
         begin
-            perform _maintain_storage(q, now_ms);
+            perform _maintain_storage(q);
         exception when others then -- leases and due jobs do not wait until that is mended
             raise warning 'the maintenance of the storage of queue % failed: %', q.name, sqlerrm using errcode = sqlstate;
         end;
@@ -165,8 +165,8 @@ end $$;
 create or replace function _refresh(q _queue) returns void
 language plpgsql volatile set search_path from current as $$
 declare
-    stale constant regclass := _q(format('_%s.stale', q.name));
-    late  constant boolean := pg_sequence_last_value(stale) <> 0;
+    seen  constant regclass := _q(format('_%s.seen', q.name));
+    late  constant boolean := pg_sequence_last_value(seen) & 1 <> 0;
     seq   bigint;
     lane  record;
 begin
@@ -177,7 +177,7 @@ begin
     seq := coalesce(pg_sequence_last_value(_q(format('_%s.seq', q.name))::regclass), 0);
     perform pg_current_xact_id(); -- draws it
     if late then
-        perform setval(stale, 0);
+        perform setval(seen, pg_sequence_last_value(seen) & ~1::bigint);
     end if;
     for lane in
         with recursive m as (
@@ -192,27 +192,38 @@ begin
     end loop;
 end $$;
 
--- _maintain_storage is done about once a second, and by every fourth of calls that come alone. It gives
--- space back: what does that takes time, so sizes and registers are looked at first.
-create or replace function _maintain_storage(q _queue, now_ms bigint) returns void
+-- _idle_for is for how many ms nothing has been enqueued. The register says, from the lowest bit on: whether there are skip
+-- maps that could not bring their bound up to date (1), the end of the sequence when this last looked (27), and since
+-- when it has been that, in tenths of a second. A bit that somebody sets just now may be lost: a scan is longer then.
+create or replace function _idle_for(queue text) returns bigint
 language plpgsql volatile set search_path from current as $$
 declare
-    seen  constant regclass := _q(format('_%s.seen', q.name));
-    since constant regclass := _q(format('_%s.since', q.name));
+    seen constant regclass := _q(format('_%s.seen', queue));
+    was  constant bigint := pg_sequence_last_value(seen);
+    seq  constant bigint := coalesce(pg_sequence_last_value(_q(format('_%s.seq', queue))::regclass), 0) & 134217727;
+    now  constant bigint := extract(epoch from clock_timestamp()) * 10;
+begin
+    if was >> 1 & 134217727 <> seq or now < was >> 28 then
+        perform setval(seen, (now << 28) | (seq << 1) | (was & 1));
+        return 0;
+    end if;
+    return (now - (was >> 28)) * 100;
+end $$;
+
+-- _maintain_storage is done about once a second, and by every fourth of calls that come alone. It gives
+-- space back: what does that takes time, so sizes and registers are looked at first.
+create or replace function _maintain_storage(q _queue) returns void
+language plpgsql volatile set search_path from current as $$
+declare
+    idle  constant bigint := _idle_for(q.name);
     here  constant int := pg_sequence_last_value(_q(format('_%s.ring', q.name))::regclass) % 1024;
-    seq   constant bigint := coalesce(pg_sequence_last_value(_q(format('_%s.seq', q.name))::regclass), 0);
     known _segment;
     began timestamptz;
     one   tid := '(0,0)';
     bytes bigint;
-    idle  bigint;
     used  boolean;
     other boolean;
 begin
-    if seq <> pg_sequence_last_value(seen) or now_ms < pg_sequence_last_value(since) then
-        perform setval(seen, seq), setval(since, now_ms);
-    end if;
-    idle := now_ms - pg_sequence_last_value(since);
     select * into known from _segment s where s.queue = q.id and s.slot = here;
     select coalesce(max(pg_table_size(g.oid)) filter (where g.slot = here), 0), coalesce(bool_or(pg_relation_size(g.oid) > 0) filter (where g.slot = here), false),
            bool_or(g.slot <> here and case when s.slot is null then pg_relation_size(g.oid) > 0 else not _not_yet(s.again) end

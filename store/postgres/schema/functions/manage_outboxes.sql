@@ -42,7 +42,7 @@ begin
             payload    bytea       not null
         ) partition by list (slot)$ddl$,
         _q(name), seq_name, slot_name);
-    perform _admit_by(name, '_admit_message()');
+    perform _validate_by(name, '_validate_message()');
     execute format('create index on %s (seq)', _q(name));
     execute format('create index on %s (xid, seq)', _q(name));
     for slot in 0 .. segments - 1 loop

@@ -27,12 +27,12 @@ language sql stable set search_path from current as $$
                 else format('perform pg_catalog.convert_to(pg_catalog.concat(%s), ''UTF8'');', columns) end
 $$;
 
--- _admit_message is the trigger of an outbox, so that limits hold for a plain INSERT: a
+-- _validate_message is the trigger of an outbox, so that limits hold for a plain INSERT: a
 -- check would be parsed anew in every statement. It runs with the rights and on the
 -- search_path of whoever inserts, because a path of its own would cost as much again as the
 -- rest: so all in it is qualified.
 do $do$ begin execute replace(replace($ddl$
-create or replace function _admit_message() returns trigger
+create or replace function _validate_message() returns trigger
 language plpgsql as $fn$
 begin
     {readable}
@@ -62,14 +62,14 @@ begin
     return new;
 end $fn$ $ddl$, '{readable}', _readable('new.key, new.topic, new.id, new.headers')), '{schema}', quote_ident(current_schema())); end $do$;
 
--- _admit_by makes the trigger of a table, and so of its segments. Triggers fire in the order of their
+-- _validate_by makes the trigger of a table, and so of its segments. Triggers fire in the order of their
 -- names, so this one comes after those that users add, and always: also for what a subscription
 -- of logical replication writes.
-create or replace function _admit_by(name text, call text) returns void
+create or replace function _validate_by(name text, call text) returns void
 language plpgsql set search_path from current as $$
 begin
-    execute format('create trigger zz_admit before insert or update on %s for each row execute function %s', _q(name), call);
-    execute format('alter table %s enable always trigger zz_admit', _q(name));
+    execute format('create trigger zz_validate before insert or update on %s for each row execute function %s', _q(name), call);
+    execute format('alter table %s enable always trigger zz_validate', _q(name));
 end $$;
 
 -- publish_bytes writes one message within the caller's transaction; a plain INSERT

@@ -5,12 +5,12 @@
 -- session, and a dynamic one at every call: _define makes them of texts in which {schema},
 -- {queue} and the like stand for quoted names and {dir} for the order.
 
--- _admit_job is the trigger of a queue, written like _admit_message. Its argument is the name of
+-- _validate_job is the trigger of a queue, written like _validate_message. Its argument is the name of
 -- the queue's register of flags, which is also that of the function that raises some: bit 16 + p
 -- for jobs of priority p, bit 32 for jobs with a key. Nobody but a queue's enqueuers may call that. It need not
 -- roll back: a flag too many costs a scan.
 do $$ begin execute replace(replace($ddl$
-create or replace function _admit_job() returns trigger
+create or replace function _validate_job() returns trigger
 language plpgsql as $fn$
 declare
     wanted bigint;

@@ -244,10 +244,6 @@ declare
     q         _queue;
     s         _segment;
     ring      regclass := _q(format('_%s.ring', queue))::regclass;
-    seen      regclass := _q(format('_%s.seen', queue))::regclass;
-    since     regclass := _q(format('_%s.since', queue))::regclass;
-    now_ms    bigint := extract(epoch from clock_timestamp()) * 1000;
-    seq       bigint := coalesce(pg_sequence_last_value(_q(format('_%s.seq', queue))::regclass), 0);
     current   int;
     next_slot int;
     bytes     bigint;
@@ -265,10 +261,7 @@ begin
     if not pg_try_advisory_xact_lock('_queue'::regclass::oid::int, q.id) then
         return;
     end if;
-    if seq <> pg_sequence_last_value(seen) or now_ms < pg_sequence_last_value(since) then
-        perform setval(seen, seq), setval(since, now_ms);
-    end if;
-    idle := now_ms - pg_sequence_last_value(since);
+    idle := _idle_for(queue);
     current := pg_sequence_last_value(ring) % 1024;
     bytes := pg_table_size(_q(format('_%s.%s', queue, current)));
     fresh := not exists (select from _segment x where x.queue = q.id and x.slot = current and x.retired is null);

@@ -80,7 +80,7 @@ begin
         new.seen := now_seen;
     else -- it was drawn before the sequence was read, and bounds nothing: _refresh will see to it
         new.seen := was.seen;
-        perform setval({stale}, 1);
+        perform setval({seen}, pg_sequence_last_value({seen}) | 1);
     end if;
     gone := int8multirange(int8range(0, 9223372036854775807)) - (select range_agg(int8range(i.lo, i.hi, '[]')) from unnest(was.lo, was.hi) i(lo, hi));
     ended := array(select x from unnest(was.pending) x where pg_visible_in_snapshot(x, snap) or x >= pg_snapshot_xmax(snap));
