@@ -96,8 +96,8 @@ fuzz: ## run every fuzz target for FUZZTIME (60s)
 bench: build ## measure the relay against both ceilings on private servers (BENCH="--messages 1000000")
 	script/bench.sh $(BENCH)
 
-chaos: build ## kill, pause and cut everything for DURATION (10m), and check each message: SEED=n repeats
-	script/chaos.sh -duration $(DURATION) -seed $(SEED)
+chaos: build ## kill, pause and cut everything for DURATION (10m), and check each message: SEED=n repeats, CHAOS="-profile portable"
+	script/chaos.sh -duration $(DURATION) -seed $(SEED) $(CHAOS)
 
 clean: ## remove what was built
 	rm -rf bin

@@ -74,7 +74,25 @@ type Batch struct {
 	Rewound bool
 	// KeyOrder has one entry per message; nil means that all are InOrder.
 	KeyOrder []KeyOrder
+	// Places has one entry per message where Seq alone does not say which of two messages of a key is
+	// first: the one of the lower place is, and of one place the one of the lower Seq. Nil: Seq says it.
+	Places []int64
 }
+
+// Place tells where a message of the batch is among those of its key.
+func (b *Batch) Place(i int) Place {
+	p := Place{seq: b.Messages[i].Seq}
+	if b.Places != nil {
+		p.at = b.Places[i]
+	}
+	return p
+}
+
+// Place of a message among those of its key, in one subscription.
+type Place struct{ at, seq int64 }
+
+// Before reports whether the message of p comes before that of o.
+func (p Place) Before(o Place) bool { return p.at < o.at || p.at == o.at && p.seq < o.seq }
 
 // KeyOrder is how a message is ordered among those of its key.
 type KeyOrder uint8

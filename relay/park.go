@@ -8,19 +8,19 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// parkPoint says from which seq on a lane's messages are parked, because one was:
+// parkPoint says from which place on a lane's messages are parked, because one was:
 // until the store knows of it and returns them BehindParked.
 type parkPoint struct {
-	seq   int64  // the first of the key that is parked with batch
-	batch *batch // nil once the verdicts are durable
-	tried bool   // they were passed to Settle
-	clear uint64 // once they are durable: the first Fetch that began after that
+	from  penstock.Place // the first of the key that is parked with batch
+	batch *batch         // nil once the verdicts are durable
+	tried bool           // they were passed to Settle
+	clear uint64         // once they are durable: the first Fetch that began after that
 }
 
 // parks reports whether a message that came with a Fetch has to be parked.
-func (l *lane) parks(seq int64, fetch uint64) bool {
+func (l *lane) parks(at penstock.Place, fetch uint64) bool {
 	for i := range l.parkPoints {
-		if m := &l.parkPoints[i]; m.seq <= seq && (m.batch != nil || fetch < m.clear) {
+		if m := &l.parkPoints[i]; !at.Before(m.from) && (m.batch != nil || fetch < m.clear) {
 			return true
 		}
 	}
@@ -33,18 +33,20 @@ type lingering struct {
 	clear uint64
 }
 
-// parkFrom notes that messages of the lane are parked from seq on, with batch b.
-func (s *session) parkFrom(l *lane, seq int64, b *batch) {
+// parkFrom notes that messages of the lane are parked from a place on, with batch b.
+func (s *session) parkFrom(l *lane, from penstock.Place, b *batch) {
 	for i := range l.parkPoints {
 		if m := &l.parkPoints[i]; m.batch == b && !m.tried {
-			m.seq = min(m.seq, seq)
+			if from.Before(m.from) {
+				m.from = from
+			}
 			return
 		}
 	}
 	if len(l.parkPoints) == 0 {
 		s.lanes.parking++
 	}
-	l.parkPoints = append(l.parkPoints, parkPoint{seq: seq, batch: b})
+	l.parkPoints = append(l.parkPoints, parkPoint{from: from, batch: b})
 	b.parking = append(b.parking, l)
 }
 
@@ -52,7 +54,6 @@ func (s *session) parkFrom(l *lane, seq int64, b *batch) {
 // if it has no key.
 func (s *session) conclude(e *entry, l *lane, v penstock.Verdict) {
 	b := e.batch
-	m := &b.Messages[e.index]
 	b.decide(e.index, v)
 	s.settled(e)
 	switch v.Outcome {
@@ -62,7 +63,7 @@ func (s *session) conclude(e *entry, l *lane, v penstock.Verdict) {
 		b.dead++
 	}
 	if l != nil && l.key != "" && e.order() != penstock.OutOfOrder {
-		s.parkFrom(l, m.Seq, b)
+		s.parkFrom(l, b.Place(int(e.index)), b)
 	}
 }
 
@@ -131,7 +132,7 @@ func (s *session) place(entries []entry, fetch uint64) {
 		m := &e.batch.Messages[e.index]
 		l, order := s.lanes.lane(m.Key), e.order()
 		switch {
-		case m.Key != "" && (order == penstock.BehindParked || order == penstock.InOrder && l.parks(m.Seq, fetch)):
+		case m.Key != "" && (order == penstock.BehindParked || order == penstock.InOrder && l.parks(e.batch.Place(int(e.index)), fetch)):
 			s.conclude(e, l, penstock.Verdict{Outcome: penstock.Parked})
 		default:
 			l.pushBack(e)

@@ -25,6 +25,17 @@ func TestChaos(t *testing.T) {
 	}
 }
 
+// The same on plain tables, with sequences that hand out numbers in blocks.
+func TestChaosPortable(t *testing.T) {
+	duration := time.Minute
+	if !testseed.Long() {
+		duration /= 2
+	}
+	if found := chaos(t, duration, "-profile", "portable"); len(found.Faults) < 5 {
+		t.Errorf("few faults happened: %v", found.Faults)
+	}
+}
+
 // A synchronous standby is promoted while producers and relays work. Nothing that
 // was acknowledged as committed is lost, and the relays go on by themselves.
 func TestFailover(t *testing.T) {

@@ -30,6 +30,7 @@ type page struct {
 	from     origin
 	msgs     []penstock.Message
 	keyOrder []penstock.KeyOrder
+	places   []int64 // ts: seq may come from blocks of numbers that sessions have
 	flights  []*flight
 	bytes    int
 	full     bool // there was a message that did not fit
@@ -71,6 +72,7 @@ func (p *page) add(m penstock.Message, order penstock.KeyOrder, f flight) bool {
 	f.from = p.from
 	p.bytes += size
 	p.msgs, p.keyOrder, p.flights = append(p.msgs, m), append(p.keyOrder, order), append(p.flights, &f)
+	p.places = append(p.places, f.ts.UnixMicro())
 	return true
 }
 
@@ -107,7 +109,7 @@ func (s *source) Fetch(ctx context.Context, limit penstock.Limit) (penstock.Batc
 	if s.id != 0 {
 		s.open[s.number] = &openBatch{msgs: p.msgs, left: len(p.msgs)}
 	}
-	return penstock.Batch{Messages: slices.Clone(p.msgs), KeyOrder: p.keyOrder, Number: s.number, More: p.full}, nil
+	return penstock.Batch{Messages: slices.Clone(p.msgs), KeyOrder: p.keyOrder, Places: p.places, Number: s.number, More: p.full}, nil
 }
 
 // read fills a page from whoever's turn it is and has something.

@@ -287,7 +287,7 @@ func TestInboxInOrderUnderRandomUse(t *testing.T) {
 	t.Parallel()
 	f := newInboxFixture(t)
 	t.Logf("PENSTOCK_SEED=%d", testseed.Seed())
-	exec(t, f.url, "create table effects (n bigint generated always as identity primary key, key text, place text)")
+	exec(t, f.url, "create table effects (at timestamptz not null default clock_timestamp(), key text, place text)")
 	const keys, each = 6, 25
 	r := testseed.New(t.Name(), 0)
 	var todo []penstock.Message
@@ -340,7 +340,7 @@ func TestInboxInOrderUnderRandomUse(t *testing.T) {
 	close(queue)
 	consumers.Wait()
 	for k := range keys {
-		got := scan[string](f, "select string_agg(place, ',' order by n) from effects where key = $1", fmt.Sprint(k))
+		got := scan[string](f, "select string_agg(place, ',' order by at) from effects where key = $1", fmt.Sprint(k))
 		want := []string{}
 		for n := range each {
 			want = append(want, fmt.Sprint(n))

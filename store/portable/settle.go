@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/pg"
@@ -148,25 +149,40 @@ func (s *source) settlePlain(ctx context.Context, parts []*part) error {
 	b := &pgx.Batch{}
 	var mine bool
 	b.Queue(s.store.sql("fence", ""), s.id, s.epoch).QueryRow(func(r pgx.Row) error { return r.Scan(&mine) })
-	s.queueDone(b, parts, len(parts))
+	done := s.queueDone(b, parts, len(parts))
 	err := s.store.pool.SendBatch(ctx, b).Close()
 	if isNoRows(err) || err == nil && !mine {
 		return s.gone(ctx)
 	}
+	if missing := int64(len(parts)) - *done; err == nil && missing > 0 { // see existing.sql
+		_, err = s.store.pool.Exec(ctx, s.store.sql("update {schema}.progress set settled = settled - $4 where subscription_id = $1 and epoch = $2 and attempt = $3", ""),
+			s.id, s.epoch, s.attempt, missing)
+	}
 	return err
 }
 
-// queueDone notes or deletes what was delivered, and that n are settled.
-func (s *source) queueDone(b *pgx.Batch, delivered []*part, n int) {
+// queueDone notes or deletes what was delivered, and that n are settled. Once it is sent, done is how many messages were there.
+func (s *source) queueDone(b *pgx.Batch, delivered []*part, n int) (done *int64) {
+	done = new(int64)
 	if len(delivered) > 0 {
-		buckets, times, seqs := make([]int16, len(delivered)), make([]time.Time, len(delivered)), make([]int64, len(delivered))
-		for i, p := range delivered {
-			buckets[i], times[i], seqs[i] = p.bucket, p.ts, p.msg.Seq
+		buckets, times, seqs := keysOf(delivered)
+		for _, statement := range []string{"mark", "delete"} {
+			b.Queue(s.store.sql(statement, s.box.name), s.id, s.epoch, s.attempt, buckets, times, seqs).Exec(func(c pgconn.CommandTag) error {
+				*done += c.RowsAffected()
+				return nil
+			})
 		}
-		b.Queue(s.store.sql("mark", ""), s.id, s.epoch, s.attempt, buckets, times, seqs)
-		b.Queue(s.store.sql("delete", s.box.name), s.id, s.epoch, s.attempt, buckets, times, seqs)
 	}
 	b.Queue(s.store.sql("progress", ""), s.id, s.epoch, s.attempt, n)
+	return done
+}
+
+// keysOf are the primary keys of messages.
+func keysOf(parts []*part) (buckets []int16, times []time.Time, seqs []int64) {
+	for _, p := range parts {
+		buckets, times, seqs = append(buckets, p.bucket), append(times, p.ts), append(seqs, p.msg.Seq)
+	}
+	return buckets, times, seqs
 }
 
 // entry is a row of the entries.
@@ -195,11 +211,8 @@ const (
 func (s *source) settleAll(ctx context.Context, tx pgx.Tx, parts []*part) error {
 	var mine bool
 	var now time.Time
-	before := map[int64]*entry{}
-	seqs := make([]int64, len(parts))
-	for i, p := range parts {
-		seqs[i] = p.msg.Seq
-	}
+	before, there := map[int64]*entry{}, map[int64]bool{}
+	buckets, times, seqs := keysOf(parts)
 	b := &pgx.Batch{}
 	b.Queue(s.store.sql("fence", ""), s.id, s.epoch).QueryRow(func(r pgx.Row) error { return r.Scan(&mine) })
 	b.Queue("select clock_timestamp()").QueryRow(func(r pgx.Row) error { return r.Scan(&now) })
@@ -214,6 +227,11 @@ func (s *source) settleAll(ctx context.Context, tx pgx.Tx, parts []*part) error 
 		})
 		return err
 	})
+	b.Queue(s.store.sql("existing", s.box.name), buckets, times, seqs).Query(func(rows pgx.Rows) error {
+		var seq int64
+		_, err := pgx.ForEachRow(rows, []any{&seq}, func() error { there[seq] = true; return nil })
+		return err
+	})
 	err := tx.SendBatch(ctx, b).Close()
 	if isNoRows(err) || err == nil && !mine {
 		return s.gone(ctx)
@@ -223,6 +241,9 @@ func (s *source) settleAll(ctx context.Context, tx pgx.Tx, parts []*part) error 
 	}
 	w := writes{now: now}
 	for _, p := range parts {
+		if !there[p.msg.Seq] {
+			continue // parked, it would keep its key waiting for ever
+		}
 		if err := w.judge(p, before[p.msg.Seq]); err != nil {
 			return err
 		}

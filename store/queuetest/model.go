@@ -35,6 +35,7 @@ const (
 // tracked is one job of the model.
 type tracked struct {
 	id       int64
+	place    int // among all that were written: ids need not grow
 	job      penstock.NewJob
 	fate     fate
 	attempt  int  // of its next claim
@@ -134,7 +135,7 @@ func (w *walk) take(jobs []penstock.Job, group string, as fate) {
 	}
 }
 
-// checkKey: nothing else of the key runs, nothing with a lower id is to be tried
+// checkKey: nothing else of the key runs, nothing that was written before is to be tried
 // again, and nothing goes before it.
 func (w *walk) checkKey(t *tracked, now time.Time) {
 	w.Helper()
@@ -148,7 +149,7 @@ func (w *walk) checkKey(t *tracked, now time.Time) {
 		if o.fate == held || o.fate == mortal && now.Before(o.until) {
 			w.wrong(fmt.Sprintf("job %d was claimed beside job %d of its key", t.id, o.id), o, t)
 		}
-		if o.begun && o.id < t.id {
+		if o.begun && o.place < t.place {
 			w.wrong(fmt.Sprintf("job %d was claimed before job %d of its key, which is to be tried again", t.id, o.id), o, t)
 		}
 		if !t.begun && !t.moved && o.fate == ready && !o.moved && o.settled < t.born {

@@ -75,7 +75,7 @@ func (w *walk) track(ids []int64, batch []penstock.NewJob, f fate) []*tracked {
 		if w.byID[id] != nil {
 			w.wrong(fmt.Sprintf("the id %d was given twice", id), w.byID[id])
 		}
-		t := &tracked{id: id, job: batch[i], attempt: 1, born: w.step}
+		t := &tracked{id: id, place: len(w.all), job: batch[i], attempt: 1, born: w.step}
 		if t.note(w.step, string(unborn)); f == ready {
 			w.commit(t)
 		}

@@ -44,7 +44,7 @@ func (w *walk) take(b penstock.Batch, limit penstock.Limit) {
 		}
 		w.note(t, "came in batch %d, origin %d, order %d, attempt %d", b.Number, from, keyOrderOf(b, i), m.Attempt)
 		batch.settled = append(batch.settled, false)
-		batch.verdicts = append(batch.verdicts, w.decide(t, m, from, keyOrderOf(b, i)))
+		batch.verdicts = append(batch.verdicts, w.decide(t, inBatch{&b, i}, from))
 	}
 }
 
@@ -140,9 +140,10 @@ func (w *walk) nothingLeft() {
 }
 
 // decide sends a message, or parks it where a relay must.
-func (w *walk) decide(t *tracked, m penstock.Message, from came, how penstock.KeyOrder) penstock.Verdict {
+func (w *walk) decide(t *tracked, at inBatch, from came) penstock.Verdict {
 	w.Helper()
-	if how == penstock.BehindParked || how == penstock.InOrder && w.mustWait(m) {
+	m, how := at.Messages[at.i], keyOrderOf(*at.Batch, at.i)
+	if how == penstock.BehindParked || how == penstock.InOrder && w.mustWait(at) {
 		return behind
 	}
 	if how == penstock.InOrder && from != replayed {
@@ -153,7 +154,7 @@ func (w *walk) decide(t *tracked, m penstock.Message, from came, how penstock.Ke
 	switch {
 	case w.calm || p < 60:
 		return penstock.Verdict{}
-	case (p < 80 || from == replayed) && w.overtook(m):
+	case (p < 80 || from == replayed) && w.overtook(at):
 		return penstock.Verdict{} // refused, it would stand behind the other, which hides what it has behind it
 	case p < 80 || from == replayed:
 		return penstock.Verdict{Outcome: penstock.Parked, RetryIn: in, Failures: failures(m, 1+w.rnd.IntN(4), "refused")}
@@ -166,12 +167,21 @@ func (w *walk) decide(t *tracked, m penstock.Message, from came, how penstock.Ke
 	}
 }
 
+// inBatch is a message of a batch.
+type inBatch struct {
+	*penstock.Batch
+	i int
+}
+
+func (m inBatch) key() string           { return m.Messages[m.i].Key }
+func (m inBatch) place() penstock.Place { return m.Place(m.i) }
+
 // overtook reports whether a newer message of the key was parked, or holds the key, by
 // a verdict that the store did not have when the Fetch began.
-func (w *walk) overtook(m penstock.Message) bool {
+func (w *walk) overtook(m inBatch) bool {
 	for _, b := range w.open {
 		for i, v := range b.verdicts {
-			if o := b.Messages[i]; o.Key == m.Key && m.Key != "" && o.Seq > m.Seq && (v.Outcome == penstock.Parked || v.Hold) && !b.settled[i] {
+			if o := (inBatch{&b.Batch, i}); o.key() == m.key() && m.key() != "" && m.place().Before(o.place()) && (v.Outcome == penstock.Parked || v.Hold) && !b.settled[i] {
 				return true
 			}
 		}
@@ -181,17 +191,17 @@ func (w *walk) overtook(m penstock.Message) bool {
 
 // mustWait reports whether a message of the key that goes first was parked by a
 // verdict that the store did not have when the Fetch began. Within a batch the
-// order is the batch's. Between batches it is Seq, because a parked key may be read
+// order is the batch's. Between batches it is that of the places, because a parked key may be read
 // when something newer is on its way to it.
-func (w *walk) mustWait(m penstock.Message) bool {
-	if m.Key == "" {
+func (w *walk) mustWait(m inBatch) bool {
+	if m.key() == "" {
 		return false
 	}
 	for n, b := range w.open {
 		same := n == len(w.open)-1
 		for i, v := range b.verdicts {
-			o, how := b.Messages[i], keyOrderOf(b.Batch, i)
-			if o.Key == m.Key && !b.settled[i] && (same || o.Seq < m.Seq) && how != penstock.OutOfOrder && (v.Outcome == penstock.Parked || v.Hold) {
+			o, how := inBatch{&b.Batch, i}, keyOrderOf(b.Batch, i)
+			if o.key() == m.key() && !b.settled[i] && (same || o.place().Before(m.place())) && how != penstock.OutOfOrder && (v.Outcome == penstock.Parked || v.Hold) {
 				return true
 			}
 		}

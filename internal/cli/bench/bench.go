@@ -44,8 +44,9 @@ run beside Penstock's there.`,
 type benchFlags struct {
 	sink             string
 	asJSON, progress bool
-	logLevel         string // unless --log-level is given
-	conns            int    // of the store's pool on PostgreSQL; 0: the default
+	logLevel         string        // unless --log-level is given
+	delay            time.Duration // of each round trip to the database
+	conns            int           // of the store's pool on PostgreSQL; 0: the default
 }
 
 func (f *benchFlags) register(cmd *cobra.Command, payload *int) {
@@ -102,6 +103,18 @@ func runBench[R any](a *cli.App, cmd *cobra.Command, f benchFlags, table func(io
 	private := schema == "" && !strings.HasPrefix(url, "sqlite:")
 	if private {
 		schema = "penstock_" + name
+	}
+	if f.delay > 0 {
+		prefix, rest, found := strings.Cut(url, "postgres")
+		if !found || prefix != "" && prefix != "portable+" {
+			return cli.Usage(errors.New("--delay needs PostgreSQL: pass --database-url postgres://…"))
+		}
+		far, remove, err := bench.Distant("postgres"+rest, f.delay)
+		if err != nil {
+			return err
+		}
+		defer remove()
+		url = prefix + far
 	}
 	store, err := config.OpenStore(ctx, url, schema, log)
 	if err != nil {

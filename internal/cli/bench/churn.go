@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,7 +16,7 @@ import (
 )
 
 func churnCommand(a *cli.App) *cobra.Command {
-	f, cfg := queueBenchFlags{}, bench.DefaultChurn
+	f, cfg := queueBenchFlags{portable: true}, bench.DefaultChurn
 	cmd := &cobra.Command{
 		Use:   "churn",
 		Short: "Insert and consume for long, and see whether it stays fast",
@@ -39,7 +41,8 @@ Each has a late row as well: inserted at the start, in a transaction that commit
 after --late. The published loop never finds it if that is longer than the margin.
 While such a transaction is open, vacuum is held back for everybody, as by --pin.
 
-Penstock must deliver every row once, the late one too: exit code 3 otherwise.`,
+Penstock must deliver every row once, the late one too: exit code 3 otherwise. With
+--profile portable no table is adopted.`,
 		Example: `  penstock bench churn --database-url postgres://postgres@localhost/postgres --duration 10m --pin
   penstock bench churn --duration 10m --late 5m --pin --plot churn.svg --json`,
 		Args: cli.Args(cobra.NoArgs),
@@ -73,7 +76,8 @@ type churnSide struct {
 }
 
 func churnSides(r bench.ChurnResult) []churnSide {
-	return []churnSide{{"by hand", r.ByHand}, {"adopted", r.Adopted}, {"outbox", r.Outbox}}
+	all := []churnSide{{"by hand", r.ByHand}, {"adopted", r.Adopted}, {"outbox", r.Outbox}}
+	return slices.DeleteFunc(all, func(s churnSide) bool { return len(s.Intervals) == 0 })
 }
 
 // churnText says what was run.
@@ -90,8 +94,8 @@ func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Se
 func benchChurnTable(w io.Writer, r bench.ChurnResult) error {
 	fmt.Fprintln(w, churnText(r))
 	columns := []cli.Column{cli.Right("SECONDS")}
-	for _, side := range []string{"BY HAND", "ADOPTED", "OUTBOX"} {
-		columns = append(columns, cli.Right(side+" ROWS/S"), cli.Right("P50 MS"), cli.Right("P99 MS"), cli.Right("SIZE"))
+	for _, side := range churnSides(r) {
+		columns = append(columns, cli.Right(strings.ToUpper(side.name)+" ROWS/S"), cli.Right("P50 MS"), cli.Right("P99 MS"), cli.Right("SIZE"))
 	}
 	t := cli.NewTable(w, columns...)
 	for i, at := range r.Outbox.Intervals {

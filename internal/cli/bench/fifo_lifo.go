@@ -13,7 +13,7 @@ import (
 )
 
 func fifoLifoCommand(a *cli.App) *cobra.Command {
-	f, cfg := queueBenchFlags{}, bench.DefaultFifoLifo
+	f, cfg := queueBenchFlags{portable: true}, bench.DefaultFifoLifo
 	arrivals := true
 	cmd := &cobra.Command{
 		Use:   "fifo-lifo",
@@ -47,7 +47,8 @@ left must agree and none may have come twice: exit code 3 otherwise.
 
 --mode call is one autocommitted call of dequeue_NAME, --mode tx is begin,
 dequeue_NAME, commit. The hand-written transaction has four round trips: begin, select … for
-update skip locked limit 1, delete, commit.`,
+update skip locked limit 1, delete, commit. With --profile portable a job is a claim
+and an ack.`,
 		Example: `  penstock bench fifo-lifo --database-url postgres://postgres@localhost/postgres --pin
   penstock bench fifo-lifo --order lifo --rate 0 --pin --plot lifo.svg
   penstock bench fifo-lifo --arrivals=false --preload 1000000 --duration 2m --json

@@ -10,13 +10,15 @@ import (
 	"github.com/penstock/penstock/internal/cli"
 	"github.com/penstock/penstock/internal/lab/bench"
 	"github.com/penstock/penstock/internal/lab/bench/plot"
+	"github.com/penstock/penstock/store/portable"
 )
 
 // queueBenchFlags are those of the benchmarks of queues.
 type queueBenchFlags struct {
 	benchFlags
-	plot string
-	pin  bool
+	plot     string
+	pin      bool
+	portable bool // runs in the portable profile, too
 }
 
 func (f *queueBenchFlags) register(cmd *cobra.Command) {
@@ -50,13 +52,16 @@ func runQueueBench[R any](a *cli.App, cmd *cobra.Command, f queueBenchFlags, tab
 	if err != nil {
 		return err
 	}
-	if !ofPostgres(url) {
-		return cli.Usage(errors.New(cmd.CommandPath() + " needs PostgreSQL: pass --database-url postgres://…, and not the portable profile"))
+	if !ofPostgres(url) && !(f.portable && portable.Is(url)) {
+		return cli.Usage(errors.New(cmd.CommandPath() + " needs PostgreSQL: pass --database-url postgres://…" + map[bool]string{false: ", and not the portable profile"}[f.portable]))
 	}
 	return runBench(a, cmd, f.benchFlags, table, func(ctx context.Context, on benchOn) (R, error) {
-		b := benchPostgres{benchOn: on, database: bench.Database{URL: on.url, Schema: on.schema, Name: on.setup.Outbox, Progress: on.setup.Progress}}
+		b := benchPostgres{benchOn: on, database: bench.Database{URL: portable.Plain(on.url), Schema: on.schema, Name: on.setup.Outbox, Progress: on.setup.Progress}}
+		if s, ok := on.setup.Store.(*portable.Store); ok {
+			b.database.Portable = s
+		}
 		if f.pin {
-			b.pin = bench.PinPostgres(on.url)
+			b.pin = bench.PinPostgres(b.database.URL)
 		}
 		r, err := run(ctx, b)
 		if s, ok := ctx.Value(sectionKey{}).(*section); ok && err == nil {

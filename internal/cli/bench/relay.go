@@ -35,7 +35,8 @@ its own and removes them. Without --database-url it uses a temporary SQLite file
 
 --pin holds a REPEATABLE READ snapshot from before the first message on, as a
 forgotten transaction or a pg_dump does; with --repeat 10 the rates of the
-drains and the size of the outbox show whether it stays flat.`,
+drains and the size of the outbox show whether it stays flat. --delay has the database
+further away, over a proxy in this process.`,
 		Example: `  penstock bench relay
   penstock bench relay --database-url postgres://postgres@localhost/postgres --sink amqp://guest:guest@localhost/
   penstock bench relay --database-url postgres://postgres@localhost/postgres --sink kafka://localhost:9092
@@ -64,6 +65,7 @@ drains and the size of the outbox show whether it stays flat.`,
 	flags.IntVar(&cfg.Rate, "rate", cfg.Rate, "messages per second of the latency phase")
 	flags.DurationVar(&cfg.LatencyFor, "latency-for", cfg.LatencyFor, "length of the latency phase, 0 to leave it out")
 	flags.DurationVar(&cfg.IdleFor, "idle-for", cfg.IdleFor, "how long to watch an idle relay, 0 to leave it out")
+	flags.DurationVar(&f.delay, "delay", 0, "how much longer each round trip to the database takes (PostgreSQL)")
 	flags.BoolVar(&pin, "pin", false, "hold a snapshot open throughout (PostgreSQL)")
 	flags.BoolVar(&cfg.SkipCeiling, "relay-only", cfg.SkipCeiling, "measure no ceilings")
 	return cmd

@@ -135,6 +135,9 @@ func (cfg ChurnConfig) ownOutbox(ctx context.Context) (*churner, error) {
 		contender: contender{Database: cfg.Database, label: "Penstock's outbox", sql: cfg.statements(outbox)},
 		insert:    "insert_outbox", insertLate: "insert_late_outbox", size: "size_outbox",
 	}
+	if cfg.Portable != nil {
+		c.sql, c.size = cfg.statements("outbox_"+outbox), "size_portable"
+	}
 	if err := c.connected(ctx); err != nil {
 		return c, err
 	}

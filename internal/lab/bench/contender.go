@@ -19,6 +19,9 @@ type contender struct {
 	one func(*session) (id int64, ok bool, err error)
 	// begins: one has several statements, or is to be measured like that.
 	begins bool
+	// create and drop, where that is not in sql.
+	create, drop func(ctx context.Context) error
+	cold         bool // one makes no plans beforehand
 }
 
 // take dequeues one job in a transaction.
@@ -38,6 +41,9 @@ func (c contender) take(s *session) (id int64, ok bool, err error) {
 // warm makes a session's plans, as they are from the sixth execution on, without
 // taking a job.
 func (c contender) warm(s *session) error {
+	if c.cold {
+		return nil
+	}
 	for range 6 {
 		if err := s.say("begin"); err != nil {
 			return err
@@ -54,6 +60,9 @@ func (c contender) warm(s *session) error {
 
 // penstockQueue is a queue of Penstock's, one job at a time.
 func penstockQueue(db Database, order penstock.QueueOrder, mode string) contender {
+	if db.Portable != nil {
+		return portableQueue(db, order)
+	}
 	words := db.words(db.Name + "_queue")
 	words["order"] = literal(string(order))
 	return contender{
@@ -101,7 +110,12 @@ func (c contender) in(ctx context.Context, do func(*session) error) (err error) 
 		return err
 	}
 	defer s.close()
-	if _, err := s.do("making "+c.label, c.sql["create"]); err != nil {
+	if c.create != nil {
+		err = c.create(ctx)
+	} else {
+		_, err = s.do("making "+c.label, c.sql["create"])
+	}
+	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.remove(ctx)) }()
@@ -110,7 +124,11 @@ func (c contender) in(ctx context.Context, do func(*session) error) (err error) 
 
 // remove has a connection of its own: after an interrupt the others are no good.
 func (c contender) remove(ctx context.Context) error {
-	s, err := c.connect(context.WithoutCancel(ctx))
+	ctx = context.WithoutCancel(ctx)
+	if c.drop != nil {
+		return c.drop(ctx)
+	}
+	s, err := c.connect(ctx)
 	if err != nil {
 		return err
 	}

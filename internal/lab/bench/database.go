@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/quietconn"
 )
 
@@ -18,6 +19,11 @@ type Database struct {
 	URL string
 	// Schema is Penstock's, migrated. The hand-written tables are made there, too.
 	Schema string
+	// Portable is the store where the schema is that of the portable profile. Nil: it is PostgreSQL's own.
+	Portable interface {
+		penstock.Store
+		penstock.QueueStore
+	}
 	// Name begins the names of all that is made, and removed at the end.
 	Name string
 

@@ -35,10 +35,11 @@ func command() int {
 	flag.IntVar(&cfg.rate, "rate", 300, "messages per second")
 	flag.BoolVar(&cfg.poison, "poison", true, "publish messages that a broker refuses")
 	flag.BoolVar(&cfg.failover, "failover", false, "kill the primary once and promote its synchronous standby, instead of all other faults, of which one loses WAL")
+	flag.StringVar(&cfg.profile, "profile", "postgres", "how the database is used: postgres or portable")
 	keep := flag.Bool("keep", false, "keep the logs in any case")
 	flag.Parse()
-	if flag.NArg() > 0 || cfg.duration <= 0 || cfg.rate < 1 || cfg.rate > 10_000 {
-		fmt.Fprintln(os.Stderr, "chaos: no arguments, a positive -duration, a -rate of 1 to 10000")
+	if flag.NArg() > 0 || cfg.duration <= 0 || cfg.rate < 1 || cfg.rate > 10_000 || cfg.profile != "postgres" && cfg.profile != portable {
+		fmt.Fprintln(os.Stderr, "chaos: no arguments, a positive -duration, a -rate of 1 to 10000, a -profile that is postgres or portable")
 		return exitBroken
 	}
 	if cfg.seed == 0 {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -31,6 +32,7 @@ func keys(prefix string, n int) []string {
 type writer struct {
 	name    string
 	url     string
+	profile string
 	late    bool
 	poison  bool
 	pause   time.Duration // on average between transactions
@@ -195,11 +197,14 @@ func (w *writer) write(ctx context.Context, tx pgx.Tx, m message) (*entry, error
 		id = m.ID
 	}
 	headers := fmt.Sprintf(`{"trace": %q}`, m.ID)
-	if w.random.IntN(5) == 0 {
-		batch.Queue("select penstock.publish_bytes('shop', $1, $2, $3, $4::jsonb, $5)", payload, key, m.Topic, headers, id)
-	} else {
-		batch.Queue("insert into penstock.shop (id, key, topic, headers, payload) values ($1, $2, $3, $4::jsonb, $5)", id, key, m.Topic, headers, payload)
+	insert := "insert into penstock.shop (id, key, topic, headers, payload) values ($1, $2, $3, $4::jsonb, $5)"
+	switch {
+	case w.profile == portable:
+		insert = strings.Replace(insert, "penstock.shop", "penstock_portable.outbox_shop", 1)
+	case w.random.IntN(5) == 0:
+		insert = "select penstock.publish_bytes('shop', $5, $2, $3, $4::jsonb, $1)"
 	}
+	batch.Queue(insert, id, key, m.Topic, headers, payload)
 	return e, tx.SendBatch(ctx, batch).Close()
 }
 

@@ -29,6 +29,7 @@ type rig struct {
 	dir       string // logs end up here
 	chronicle *chronicle
 
+	profile  string
 	failover bool // what the run is about, instead of all other faults
 
 	postgres  *testserver.Postgres // the primary
@@ -57,7 +58,7 @@ type link struct {
 
 // openRig starts everything.
 func openRig(ctx context.Context, cfg config, c *chronicle) (*rig, error) {
-	r := &rig{binary: cfg.binary, dir: cfg.dir, chronicle: c, failover: cfg.failover}
+	r := &rig{binary: cfg.binary, dir: cfg.dir, chronicle: c, profile: cfg.profile, failover: cfg.failover}
 	err := r.open(ctx)
 	if err != nil {
 		return nil, errors.Join(err, r.close())
@@ -78,6 +79,9 @@ func (r *rig) open(ctx context.Context) error {
 	}
 	if err := r.withPostgres(ctx, func(conn *pgx.Conn) error {
 		if _, err := conn.Exec(ctx, setupSQL); err != nil {
+			return err
+		}
+		if err := r.createOutbox(ctx, conn); err != nil {
 			return err
 		}
 		for _, key := range append(quickKeys, lateKeys...) {
@@ -103,6 +107,22 @@ func (r *rig) open(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// portable is the profile on plain tables.
+const portable = "portable"
+
+// createOutbox makes it with a small ring, or, in the portable profile, with numbers in blocks that each session has for itself.
+func (r *rig) createOutbox(ctx context.Context, conn *pgx.Conn) error {
+	if r.profile != portable {
+		_, err := conn.Exec(ctx, "select penstock.create_outbox('shop', 8, 524288)")
+		return err
+	}
+	if _, err := r.penstock(ctx, "outbox", "create", outbox); err != nil {
+		return err
+	}
+	_, err := conn.Exec(ctx, "alter table penstock_portable.outbox_shop alter column seq set cache 100")
+	return err
 }
 
 // producerName marks the producers' connections in pg_stat_activity.
@@ -268,7 +288,7 @@ func logOf(server logged) string { return filepath.Join(server.Dir(), "server.lo
 func (r *rig) penstock(ctx context.Context, args ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, r.binary, append(args, "--database-url", r.database)...)
+	cmd := exec.CommandContext(ctx, r.binary, append(args, "--database-url", r.database, "--profile", r.profile)...)
 	cmd.Dir, cmd.Env = r.dir, []string{"HOME=" + r.dir}
 	out, err := cmd.Output()
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {

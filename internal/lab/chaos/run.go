@@ -17,6 +17,7 @@ type config struct {
 	seed     uint64
 	rate     int // messages per second that all producers together aim at
 	poison   bool
+	profile  string // of the database
 	failover bool   // kill the primary once instead of everything all the time
 	dir      string // for logs
 	progress io.Writer
@@ -112,7 +113,7 @@ func (c *chaos) startProducers(ctx context.Context, all *sync.WaitGroup) {
 	// top.
 	pause := time.Second * 3 * producers / time.Duration(c.rate)
 	for i := range 2 * producers {
-		w := &writer{name: fmt.Sprintf("p%d", i/2+1), url: c.rig.producers.url, poison: c.poison, pause: pause, journal: c.journal,
+		w := &writer{name: fmt.Sprintf("p%d", i/2+1), url: c.rig.producers.url, profile: c.profile, poison: c.poison, pause: pause, journal: c.journal,
 			random: rand.New(rand.NewPCG(c.seed, uint64(100+i)))}
 		if i%2 == 1 {
 			w.name, w.late, w.pause = w.name+"-late", true, 200*time.Millisecond

@@ -15,5 +15,3 @@ create table business.fact (
 
 -- For writers that have nothing to do with the outbox.
 create table business.unrelated (at timestamptz not null default now());
-
-select penstock.create_outbox('shop', 8, 524288);

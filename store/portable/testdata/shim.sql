@@ -26,3 +26,14 @@ begin
     end loop;
   end loop;
 end $$;
+
+-- Every sequence hands out its numbers in blocks of 100, one to each session, so that a later one may be lower.
+create function shim.blocks() returns event_trigger language plpgsql as $$
+declare s record;
+begin
+  for s in select oid::regclass as name from pg_class c join pg_sequence q on q.seqrelid = c.oid where c.relkind = 'S' and q.seqcache = 1 loop
+    execute format('alter sequence %s cache 100', s.name);
+  end loop;
+end $$;
+
+create event trigger blocks on ddl_command_end when tag in ('CREATE TABLE', 'CREATE SEQUENCE') execute function shim.blocks();

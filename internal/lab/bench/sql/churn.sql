@@ -64,3 +64,9 @@ select coalesce(sum(pg_total_relation_size(oid)), 0)::bigint
   from pg_class
  where relnamespace = {schema_name}::regnamespace and relkind = 'r'
    and (oid in (select inhrelid from pg_inherits where inhparent = {table_name}::regclass) or relname ~ '^_cursor');
+
+-- In the portable profile, with what all outboxes share.
+-- name: size_portable
+select coalesce(sum(pg_total_relation_size(oid)), 0)::bigint
+  from pg_class
+ where oid in ({table_name}::regclass, ({schema_name} || '.entries')::regclass, ({schema_name} || '.progress')::regclass);

@@ -1,0 +1,31 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+// portableQueue is a queue in the portable profile: a job is claimed and acked, a round trip each.
+func portableQueue(db Database, order penstock.QueueOrder) contender {
+	name := db.Name + "_queue"
+	q := db.Portable.Queue(name)
+	return contender{
+		Database: db, label: "Penstock, portable", sql: readSQL("portable", db.words("queue_"+name)), cold: true,
+		create: func(ctx context.Context) error { return db.Portable.CreateQueue(ctx, name, order) },
+		drop:   func(ctx context.Context) error { return db.Portable.DropQueue(ctx, name) },
+		one: func(s *session) (int64, bool, error) {
+			jobs, err := q.Claim(s.ctx, penstock.Claim{Jobs: 1, Lease: time.Minute})
+			if err != nil || len(jobs) == 0 {
+				return 0, false, err
+			}
+			held, err := q.Ack(s.ctx, jobs[0].Lease)
+			if err == nil && len(held) == 0 {
+				err = errors.New("the lease of a job has ended before its ack")
+			}
+			return jobs[0].ID, true, err
+		},
+	}
+}

@@ -1,0 +1,78 @@
+package relay
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+// backwards gives messages numbers that fall, as sequences may that hand out blocks of numbers; their places grow.
+func backwards(msgs []penstock.Message) []penstock.Message {
+	msgs = slices.Clone(msgs)
+	for i := range msgs {
+		msgs[i].Seq = 1_000_000 - msgs[i].Seq
+	}
+	return msgs
+}
+
+type backwardsSource struct{ penstock.Source }
+
+func (s backwardsSource) Fetch(ctx context.Context, limit penstock.Limit) (penstock.Batch, error) {
+	b, err := s.Source.Fetch(ctx, limit)
+	for _, m := range b.Messages {
+		b.Places = append(b.Places, m.Seq)
+	}
+	b.Messages = backwards(b.Messages)
+	return b, err
+}
+
+func (s backwardsSource) Settle(ctx context.Context, settled ...penstock.Settled) error {
+	settled = slices.Clone(settled)
+	for i := range settled {
+		settled[i].Batch.Messages = backwards(settled[i].Batch.Messages)
+	}
+	return s.Source.Settle(ctx, settled...)
+}
+
+type backwardsSink struct{ *sink }
+
+func (k backwardsSink) Send(ctx context.Context, msgs []penstock.Message) []error {
+	return k.sink.Send(ctx, backwards(msgs))
+}
+
+// What is fetched while a Parked verdict becomes durable is parked behind it by its place, though its number is lower.
+func TestParksByPlace(t *testing.T) {
+	bad := &refuse{seq: 1}
+	testParking(t, bad, func(t *testing.T, l *outbox, k *sink) {
+		hang, held := newFlag(false), make(chan struct{})
+		l.fetchWait = func(context.Context) {
+			if hang.Load() {
+				<-held
+			}
+		}
+		l.publishKeys(1, "a")
+		r, result := start(t, t.Context(), l, backwardsSink{k}, func(c *Config) {
+			c.ParkAfter = 1
+			open := c.Open
+			c.Open = func(ctx context.Context) (penstock.Source, error) {
+				src, err := open(ctx)
+				return backwardsSource{src}, err
+			}
+		})
+		synctest.Wait()
+		hang.Store(true)
+		pass(400 * time.Millisecond) // a Fetch has begun, and message 1 is parked since
+		l.publishKeys(3, "a", "b", "a")
+		hang.Store(false)
+		close(held)
+		synctest.Wait()
+		k.letGo(bad)
+		pass(time.Minute)
+		finish(t, r, result, l, k)
+		checkOrder(t, l, k)
+	})
+}
