@@ -3,26 +3,23 @@ package portable
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"strings"
-	"sync"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/pgerror"
+	"github.com/penstock/penstock/internal/tables"
 )
 
 var _ penstock.QueueStore = (*Store)(nil)
 
-// queueRow is what does not change of a row of the queues.
+// queueRow is what does not change of a row of the queues, and what claims have seen.
 type queueRow struct {
 	id   int64
 	name string
-	lifo bool
-	mu   sync.Mutex
-	seen map[string]*groupSeen // by group: what claims have found
+	*tables.Seen
 }
 
 // CreateQueue implements penstock.QueueStore.
@@ -54,19 +51,10 @@ func (s *Store) nameFree(ctx context.Context, tx pgx.Tx, kind, name string) erro
 	}
 	var has string
 	err := tx.QueryRow(ctx, s.sql("select 'outbox' from {schema}.outboxes where name = $1 union all select 'queue' from {schema}.queues where name = $1", ""), name).Scan(&has)
-	exists, article := penstock.ErrQueueExists, "a"
-	if has == "outbox" {
-		exists, article = penstock.ErrOutboxExists, "an"
-	}
-	switch {
-	case isNoRows(err):
+	if isNoRows(err) {
 		return nil
-	case err != nil:
-		return err
-	case has == kind:
-		return fmt.Errorf("%s %q: %w", kind, name, exists)
 	}
-	return penstock.WithHint(fmt.Errorf("%s %q: %s %s has this name: %w", kind, name, article, has, exists), "outboxes and queues share their names: choose another")
+	return cmp.Or(err, tables.Taken(kind, name, has))
 }
 
 // DropQueue implements penstock.QueueStore.
@@ -106,7 +94,7 @@ func (s *Store) SetQueue(ctx context.Context, name string, set penstock.QueueSet
 		return err
 	})
 	if err == nil && done.RowsAffected() == 0 {
-		return noQueue(name)
+		return tables.NoQueue(name)
 	}
 	return s.explain(err)
 }
@@ -120,10 +108,12 @@ func (s *Store) findQueue(ctx context.Context, name string) (*queueRow, error) {
 	if q, ok := s.queues.Load(name); ok {
 		return q.(*queueRow), nil
 	}
-	q := &queueRow{name: name, seen: map[string]*groupSeen{}}
-	if err := s.pool.QueryRow(ctx, s.sql("select id, lifo from {schema}.queues where name = $1", ""), name).Scan(&q.id, &q.lifo); err != nil {
+	q := &queueRow{name: name}
+	var lifo bool
+	if err := s.pool.QueryRow(ctx, s.sql("select id, lifo from {schema}.queues where name = $1", ""), name).Scan(&q.id, &lifo); err != nil {
 		return nil, s.explain(orNoQueue(err, name))
 	}
+	q.Seen = tables.NewSeen(lifo)
 	found, _ := s.queues.LoadOrStore(name, q)
 	return found.(*queueRow), nil
 }
@@ -161,14 +151,10 @@ func (s *Store) inQueue(ctx context.Context, name string, fn func(tx pgx.Tx, q *
 	return s.tx(ctx, func(tx pgx.Tx) error { return orNoQueue(fn(tx, q), name) })
 }
 
-func noQueue(name string) error {
-	return penstock.WithHint(fmt.Errorf("queue %q: %w", name, penstock.ErrNoQueue), "create it with: penstock queue create")
-}
-
 // orNoQueue: the row or the table of a queue is not there.
 func orNoQueue(err error, name string) error {
 	if isNoRows(err) || pgerror.State(err) == "42P01" {
-		return noQueue(name)
+		return tables.NoQueue(name)
 	}
 	return err
 }

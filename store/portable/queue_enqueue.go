@@ -2,13 +2,13 @@ package portable
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/tables"
 )
 
 // QueueTx is what Enqueue needs of a pgx transaction; pgx.Tx, *pgx.Conn and *pgxpool.Pool have it.
@@ -34,12 +34,9 @@ func NewQueue(schema, name string) *Queue {
 // be carried (then nothing is written and tx goes on), ErrNoQueue.
 func (q *Queue) Enqueue(ctx context.Context, tx QueueTx, jobs ...penstock.NewJob) ([]penstock.Enqueued, error) {
 	n := newJobs{}
-	dedup := false
-	for i := range jobs {
-		if err := jobs[i].Validate(); err != nil {
-			return nil, fmt.Errorf("job %d of %d: %w", i+1, len(jobs), err)
-		}
-		dedup = dedup || jobs[i].DedupKey != ""
+	dedup, err := tables.HasDedup(jobs)
+	if err != nil {
+		return nil, err
 	}
 	made := make([]penstock.Enqueued, len(jobs))
 	if dedup {
@@ -117,21 +114,11 @@ func (q *Queue) sift(ctx context.Context, tx QueueTx, jobs []penstock.NewJob, ma
 	if err != nil {
 		return err
 	}
-	var keys []string
-	var seqs []int64
-	first := map[string]int{}
-	for i := range jobs {
-		made[i].ID = drawn[i]
-		if k := jobs[i].DedupKey; k != "" {
-			if _, again := first[k]; !again {
-				first[k], keys, seqs = i, append(keys, k), append(seqs, drawn[i])
-			}
-		}
-	}
-	if _, err := tx.Exec(ctx, q.store.sql("note_dedup", ""), id, keys, seqs, window/1000); err != nil {
+	d := tables.NewDedup(jobs, drawn)
+	if _, err := tx.Exec(ctx, q.store.sql("note_dedup", ""), id, d.Keys, d.Seqs, window/1000); err != nil {
 		return err
 	}
-	if rows, err = tx.Query(ctx, q.store.sql("select dedup_key, seq from {schema}.dedup where queue_id = $1 and dedup_key = any ($2)", ""), id, keys); err != nil {
+	if rows, err = tx.Query(ctx, q.store.sql("select dedup_key, seq from {schema}.dedup where queue_id = $1 and dedup_key = any ($2)", ""), id, d.Keys); err != nil {
 		return err
 	}
 	var key string
@@ -140,11 +127,7 @@ func (q *Queue) sift(ctx context.Context, tx QueueTx, jobs []penstock.NewJob, ma
 	if _, err := pgx.ForEachRow(rows, []any{&key, &seq}, func() error { known[key] = seq; return nil }); err != nil {
 		return err
 	}
-	for i := range jobs {
-		if k := jobs[i].DedupKey; k != "" && known[k] != drawn[i] {
-			made[i] = penstock.Enqueued{ID: known[k], Deduplicated: true}
-		}
-	}
+	d.Made(jobs, known, made)
 	return nil
 }
 
@@ -157,9 +140,9 @@ func (q queue) Enqueue(ctx context.Context, jobs ...penstock.NewJob) (made []pen
 	if err := q.store.ready(ctx); err != nil {
 		return nil, err
 	}
-	dedup := false
-	for i := range jobs {
-		dedup = dedup || jobs[i].DedupKey != ""
+	dedup, err := tables.HasDedup(jobs)
+	if err != nil {
+		return nil, err
 	}
 	to := &Queue{q.store, q.name}
 	if !dedup { // one statement is a transaction

@@ -10,6 +10,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/cron"
+	"github.com/penstock/penstock/internal/tables"
 )
 
 // SetSchedule implements penstock.QueueStore. If it changes a schedule and not its times, what was due stays due.
@@ -37,7 +38,7 @@ func (s *Store) DropSchedule(ctx context.Context, name, schedule string) error {
 		if err != nil || done.RowsAffected() > 0 {
 			return err
 		}
-		return penstock.WithHint(fmt.Errorf("schedule %q of queue %q: %w", schedule, name, penstock.ErrNoSchedule), "see those it has with: penstock schedule list %s", name)
+		return tables.NoSchedule(name, schedule)
 	})
 }
 

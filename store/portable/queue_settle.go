@@ -9,8 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/internal/backoff"
-	"github.com/penstock/penstock/internal/pg"
+	"github.com/penstock/penstock/internal/tables"
 )
 
 // held runs statements about leases in one round trip and returns those that the last of them, or the first, says are held.
@@ -60,58 +59,43 @@ func (q queue) queueAck(b *pgx.Batch, row *queueRow, leases []int64, held *[]int
 	}
 }
 
-// tried is a claimed job whose attempt did not end well.
-type tried struct {
+// verdict is what is written of a claimed job whose attempt did not end well.
+type verdict struct {
 	Lease    int64           `json:"lease"`
 	Dead     bool            `json:"dead"`
 	After    int64           `json:"after"` // microseconds until it runs again
 	Attempts int             `json:"attempts"`
 	Since    *time.Time      `json:"since"`
 	Failures json.RawMessage `json:"failures"`
-
-	seq     int64
-	attempt int // the one that it is in
-	worker  string
-	limit   int // of attempts
-	history pg.History
 }
-
-// failed notes a failure, and gives the job up if that was the last attempt, or after is never.
-func (j *tried) failed(reason string, after time.Duration) {
-	j.history = j.history.And([]penstock.Failure{{Attempt: j.attempt, At: time.Now().UTC(), Err: reason}})
-	j.Dead = after == never || j.attempt >= j.limit
-	j.After = max(after.Microseconds(), 0)
-}
-
-// never: there is no other attempt.
-const never = time.Duration(-1 << 63)
 
 // readTried reads claimed jobs, and keeps others from ending them.
-func (q queue) readTried(ctx context.Context, tx pgx.Tx, row *queueRow, which string, args ...any) ([]*tried, error) {
+func (q queue) readTried(ctx context.Context, tx pgx.Tx, row *queueRow, which string, args ...any) ([]*tables.Tried, error) {
 	rows, err := tx.Query(ctx, q.store.sql(statements["read_leases"]+which+" for update of l", ""), append([]any{row.id}, args...)...)
 	if err != nil {
 		return nil, err
 	}
-	return pgx.CollectRows(rows, func(r pgx.CollectableRow) (*tried, error) {
-		j := &tried{}
+	return pgx.CollectRows(rows, func(r pgx.CollectableRow) (*tables.Tried, error) {
+		j := &tables.Tried{}
 		var since *time.Time
 		var failures []byte
-		if err := r.Scan(&j.Lease, &j.seq, &j.attempt, &j.worker, &j.history.Attempt, &since, &failures, &j.limit); err != nil {
+		if err := r.Scan(&j.Lease, &j.Seq, &j.Attempt, &j.Worker, &j.History.Attempt, &since, &failures, &j.Limit); err != nil {
 			return nil, err
 		}
-		j.history.Since = timeOf(since)
-		return j, j.history.Parse(failures)
+		j.History.Since = timeOf(since)
+		return j, j.History.Parse(failures)
 	})
 }
 
 // settle ends the leases of jobs that run again, or are given up.
-func (q queue) settle(ctx context.Context, tx pgx.Tx, row *queueRow, jobs []*tried) error {
+func (q queue) settle(ctx context.Context, tx pgx.Tx, row *queueRow, jobs []*tables.Tried) error {
 	if len(jobs) == 0 {
 		return nil
 	}
 	var leases, dead []int64
+	var verdicts []verdict
 	for _, j := range jobs {
-		j.Attempts, j.Since, j.Failures = j.history.Attempt, orNullTime(j.history.Since), json.RawMessage(j.history.JSON())
+		verdicts = append(verdicts, verdict{j.Lease, j.Dead, j.After.Microseconds(), j.History.Attempt, orNullTime(j.History.Since), json.RawMessage(j.History.JSON())})
 		leases = append(leases, j.Lease)
 		if j.Dead {
 			dead = append(dead, j.Lease)
@@ -119,9 +103,9 @@ func (q queue) settle(ctx context.Context, tx pgx.Tx, row *queueRow, jobs []*tri
 	}
 	b := &pgx.Batch{}
 	b.Queue(q.store.sql("end_tries", ""), row.id, leases)
-	b.Queue(q.store.sql("try_again", ""), row.id, jobs)
+	b.Queue(q.store.sql("try_again", ""), row.id, verdicts)
 	if len(dead) > 0 {
-		b.Queue(q.store.queueSQL("dead_letter_jobs", q.name, false), row.id, jobs)
+		b.Queue(q.store.queueSQL("dead_letter_jobs", q.name, false), row.id, verdicts)
 		b.Queue(q.store.queueSQL("end_jobs", q.name, false), row.id, dead)
 	}
 	b.Queue(q.store.sql("delete from {schema}.leases where queue_id - $1 = 0 and lease = any ($2::bigint[])", ""), row.id, leases)
@@ -129,7 +113,7 @@ func (q queue) settle(ctx context.Context, tx pgx.Tx, row *queueRow, jobs []*tri
 }
 
 // ended settles claimed jobs as judge says.
-func (q queue) ended(ctx context.Context, leases []int64, judge func(j *tried)) (held []int64, err error) {
+func (q queue) ended(ctx context.Context, leases []int64, judge func(j *tables.Tried)) (held []int64, err error) {
 	err = q.store.inQueue(ctx, q.name, func(tx pgx.Tx, row *queueRow) error {
 		jobs, err := q.readTried(ctx, tx, row, " where l.queue_id - $1 = 0 and l.lease = any ($2::bigint[]) order by l.lease", orEmpty(leases))
 		if err != nil {
@@ -150,36 +134,28 @@ func (q queue) ended(ctx context.Context, leases []int64, judge func(j *tried)) 
 
 // Release implements penstock.Releaser.
 func (q queue) Release(ctx context.Context, after time.Duration, leases ...int64) ([]int64, error) {
-	return q.ended(ctx, leases, func(j *tried) { j.After = max(after.Microseconds(), 0) })
+	return q.ended(ctx, leases, func(j *tables.Tried) { j.Back(after) })
 }
 
 // Retry implements penstock.Queue.
 func (q queue) Retry(ctx context.Context, lease int64, after time.Duration, reason string) (dead bool, err error) {
-	held, err := q.ended(ctx, []int64{lease}, func(j *tried) {
-		pause := after
-		if pause < 0 {
-			pause = backoff.After(j.attempt)
-		}
-		j.failed(reason, pause)
+	held, err := q.ended(ctx, []int64{lease}, func(j *tables.Tried) {
+		j.Failed(reason, max(after, -1))
 		dead = j.Dead
 	})
 	if err == nil && len(held) == 0 {
-		err = leaseLost(q.name, lease)
+		err = tables.LeaseLost(q.name, lease)
 	}
 	return dead && err == nil, err
 }
 
 // DeadLetter implements penstock.Queue.
 func (q queue) DeadLetter(ctx context.Context, lease int64, reason string) error {
-	held, err := q.ended(ctx, []int64{lease}, func(j *tried) { j.failed(reason, never) })
+	held, err := q.ended(ctx, []int64{lease}, func(j *tables.Tried) { j.Failed(reason, tables.Never) })
 	if err == nil && len(held) == 0 {
-		err = leaseLost(q.name, lease)
+		err = tables.LeaseLost(q.name, lease)
 	}
 	return err
-}
-
-func leaseLost(queue string, lease int64) error {
-	return penstock.WithHint(fmt.Errorf("lease %d of queue %q: %w", lease, queue, penstock.ErrLeaseLost), "extend leases before they end, or claim with longer ones")
 }
 
 // expire ends leases whose time is over, which counts as a failure of their jobs.
@@ -193,11 +169,7 @@ func (q queue) expire(ctx context.Context) error {
 			}
 			n = len(jobs)
 			for _, j := range jobs {
-				reason := "lease expired"
-				if j.worker != "" {
-					reason += ", held by " + j.worker
-				}
-				j.failed(reason, 0)
+				j.Expired()
 			}
 			return q.settle(ctx, tx, row, jobs)
 		})

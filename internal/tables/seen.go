@@ -1,13 +1,37 @@
-package portable
+// Package tables is what the stores on plain tables do alike, whatever the dialect of their SQL: store/portable and store/mysql.
+package tables
 
 import (
 	"cmp"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/seqset"
 )
+
+// Options of a store that claims need.
+type Options struct {
+	Margin, Sweep time.Duration
+	// LookAgain is how soon a claim sees a job that committed late, behind others that were claimed.
+	LookAgain time.Duration
+	// Room is how many bytes of payload one statement may return, about; 0: any.
+	Room int
+}
+
+// Seen is what a process knows of a queue's groups. Safe for concurrent use.
+type Seen struct {
+	lifo   bool
+	mu     sync.Mutex
+	groups map[string]*groupSeen
+}
+
+// NewSeen knows nothing yet.
+func NewSeen(lifo bool) *Seen { return &Seen{lifo: lifo, groups: map[string]*groupSeen{}} }
+
+// LIFO is the order of the queue.
+func (s *Seen) LIFO() bool { return s.lifo }
 
 // groupSeen is what this process knows of a group: of each priority the times, in microseconds, between which no job was
 // left that was never claimed. A claim passes over them, so that it does not walk over what is deleted and, because of an
@@ -31,31 +55,29 @@ const (
 // look is where a claim looks.
 type look struct {
 	seen         *groupSeen
-	group        string
 	checked, now time.Time
 	cut          int64 // what is known after this was forgotten
 	blocked      int
-	priorities   []int16
-	after, upto  []time.Time
+	ranges       []Range
 }
 
 // look says where a claim is to look.
-func (q *queueRow) look(group string, o Options) *look {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	g := q.seen[group]
+func (s *Seen) look(group string, o Options) *look {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	g := s.groups[group]
 	if g == nil {
-		if len(q.seen) > 1000 {
-			clear(q.seen)
+		if len(s.groups) > 1000 {
+			clear(s.groups)
 		}
 		g = &groupSeen{}
-		q.seen[group] = g
+		s.groups[group] = g
 	}
 	at, pause := time.Now(), o.LookAgain
 	if !g.found {
 		pause /= 10
 	}
-	l := &look{seen: g, group: group, checked: g.checked.UTC(), blocked: g.blocked, cut: farFuture}
+	l := &look{seen: g, checked: g.checked.UTC(), blocked: g.blocked, cut: farFuture}
 	switch {
 	case at.Sub(g.all) > o.Sweep:
 		l.cut, g.all, g.near, l.checked = noTime, at, at, time.Time{}
@@ -75,61 +97,60 @@ func (q *queueRow) look(group string, o Options) *look {
 
 func (l *look) add(i int, after, upto int64) {
 	if upto > after {
-		l.priorities = append(l.priorities, int16(i+penstock.MinPriority))
-		l.after, l.upto = append(l.after, time.UnixMicro(after).UTC()), append(l.upto, time.UnixMicro(upto).UTC())
+		l.ranges = append(l.ranges, Range{int16(i + penstock.MinPriority), time.UnixMicro(after).UTC(), time.UnixMicro(upto).UTC()})
 	}
 }
 
 // saw notes what a claim has found: up to window jobs of each range.
-func (q *queueRow) saw(l *look, page []claimed, window int, full, expired bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
+func (s *Seen) saw(l *look, page []Claimed, window int, full, expired bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	g := l.seen
 	g.now, g.measured, g.found = l.now, time.Now(), full
 	if !expired {
 		g.checked = l.now.Add(-time.Second)
 	}
-	found := map[int16][]claimed{}
+	found := map[int16][]Claimed{}
 	g.blocked = 0
 	waits := 0
 	for _, p := range page {
-		if p.waits {
+		if p.Waits {
 			waits++
 		}
-		if p.job.Lease != 0 || !full {
+		if p.Job.Lease != 0 || !full {
 			g.blocked = waits
 		}
-		if p.fresh {
-			found[int16(p.job.Priority)] = append(found[int16(p.job.Priority)], p)
+		if p.Fresh {
+			found[int16(p.Job.Priority)] = append(found[int16(p.Job.Priority)], p)
 		}
 	}
 	for i := range g.taken {
 		g.taken[i] = upTo(g.taken[i], l.cut)
 	}
-	for k, priority := range l.priorities {
-		from, upto := l.after[k].UnixMicro()+1, min(l.upto[k].UnixMicro(), l.now.UnixMicro())
+	for _, r := range l.ranges {
+		from, upto := r.After.UnixMicro()+1, min(r.UpTo.UnixMicro(), l.now.UnixMicro())
 		n := 0
 		var left []int64
 		var last int64
-		for _, p := range found[priority] {
-			ts := p.ts.UnixMicro()
-			if ts < from || ts > l.upto[k].UnixMicro() {
+		for _, p := range found[r.Priority] {
+			ts := p.TS.UnixMicro()
+			if ts < from || ts > r.UpTo.UnixMicro() {
 				continue
 			}
 			n++
 			last = ts
-			if p.job.Lease == 0 {
+			if p.Job.Lease == 0 {
 				left = append(left, ts)
 			}
 		}
 		if n == window { // there may be more of them, of the last one's microsecond, too
-			if q.lifo {
+			if s.lifo {
 				from = last + 1
 			} else {
 				upto = last - 1
 			}
 		}
-		taken := &g.taken[int(priority)-penstock.MinPriority]
+		taken := &g.taken[int(r.Priority)-penstock.MinPriority]
 		*taken = longest(taken.Union(without(from, upto, left)))
 	}
 }

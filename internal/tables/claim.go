@@ -1,0 +1,87 @@
+package tables
+
+import (
+	"cmp"
+	"errors"
+	"math"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+// Claimed is a row that a claim has looked at, and taken if it has a lease.
+type Claimed struct {
+	Job   penstock.Job
+	TS    time.Time
+	Fresh bool // it was never claimed before
+	Waits bool // for another of its key
+}
+
+// Range is where jobs of a priority that were never claimed are looked for: after a time, up to another.
+type Range struct {
+	Priority    int16
+	After, UpTo time.Time
+}
+
+// Round is one round trip of a claim: where it looks, and what it finds.
+type Round struct {
+	Ranges  []Range
+	Checked time.Time // leases that end before this were seen to have ended
+	Window  int       // how many are looked at of each range
+	Last    bool      // what comes behind those that wait is taken, too
+	Jobs    int       // how many may be taken
+	Room    int       // for how many bytes of payload, about
+
+	There   bool      // the queue's row is
+	Now     time.Time // of the database, before it looked
+	Expired bool      // leases have ended since Checked
+	Closed  bool      // nothing may be claimed for now
+	Page    []Claimed
+}
+
+// most jobs that wait for another of their key are looked at, of each range.
+const most = 200_000
+
+// ErrAnew: the queue that this was seen of is not there any more. Another may have its name.
+var ErrAnew = errors.New("the queue is another one")
+
+// Claim claims in one round trip. Another one follows if it found jobs that nobody may have and there are
+// more behind them, or leases that have ended, which expire then ends. Of what comes behind those, a later priority, say, nothing
+// is taken before that.
+func (s *Seen) Claim(c penstock.Claim, o Options, ask func(r *Round) error, expire func() error) (jobs []penstock.Job, err error) {
+	for window := c.Jobs; ; window = min(4*window, most) {
+		room := cmp.Or(o.Room, math.MaxInt)
+		at := s.look(c.Group, o)
+		window = min(max(window, c.Jobs+at.blocked), most)
+		r := Round{Ranges: at.ranges, Checked: at.checked, Window: window, Last: window == most, Jobs: c.Jobs - len(jobs), Room: room}
+		err := ask(&r)
+		if err != nil && len(jobs) > 0 { // those of another round trip have leases
+			return jobs, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if !r.There {
+			return jobs, ErrAnew
+		}
+		for _, p := range r.Page {
+			if p.Job.Lease != 0 {
+				jobs = append(jobs, p.Job)
+				room -= len(p.Job.Payload)
+			}
+		}
+		at.now = r.Now
+		s.saw(at, r.Page, window, len(jobs) == c.Jobs, r.Expired)
+		if r.Expired {
+			if err := expire(); err != nil {
+				return jobs, err
+			}
+		}
+		if room <= 0 && len(jobs) < c.Jobs { // as much as one statement may return: the rest by another
+			continue
+		}
+		if len(jobs) > 0 || r.Closed || !r.Expired && (len(r.Page) < window || r.Last) {
+			return jobs, nil
+		}
+	}
+}
