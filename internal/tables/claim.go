@@ -37,6 +37,22 @@ type Round struct {
 	Expired bool      // leases have ended since Checked
 	Closed  bool      // nothing may be claimed for now
 	Page    []Claimed
+
+	seen *Seen
+	at   *look
+}
+
+// Round begins one, which looks at window jobs of each range at least.
+func (s *Seen) Round(c penstock.Claim, o Options, window int) *Round {
+	at := s.look(c.Group, o)
+	window = min(max(window, c.Jobs+at.blocked), most)
+	return &Round{Ranges: at.ranges, Checked: at.checked, Window: window, Last: window == most, Jobs: c.Jobs, Room: cmp.Or(o.Room, math.MaxInt), seen: s, at: at}
+}
+
+// Note has what was found remembered. full: the claim has all that it wanted.
+func (r *Round) Note(full bool) {
+	r.at.now = r.Now
+	r.seen.saw(r.at, r.Page, r.Window, full, r.Expired)
 }
 
 // most jobs that wait for another of their key are looked at, of each range.
@@ -50,11 +66,9 @@ var ErrAnew = errors.New("the queue is another one")
 // is taken before that.
 func (s *Seen) Claim(c penstock.Claim, o Options, ask func(r *Round) error, expire func() error) (jobs []penstock.Job, err error) {
 	for window := c.Jobs; ; window = min(4*window, most) {
-		room := cmp.Or(o.Room, math.MaxInt)
-		at := s.look(c.Group, o)
-		window = min(max(window, c.Jobs+at.blocked), most)
-		r := Round{Ranges: at.ranges, Checked: at.checked, Window: window, Last: window == most, Jobs: c.Jobs - len(jobs), Room: room}
-		err := ask(&r)
+		r := s.Round(c, o, window)
+		window, r.Jobs = r.Window, c.Jobs-len(jobs)
+		err := ask(r)
 		if err != nil && len(jobs) > 0 { // those of another round trip have leases
 			return jobs, nil
 		}
@@ -67,17 +81,16 @@ func (s *Seen) Claim(c penstock.Claim, o Options, ask func(r *Round) error, expi
 		for _, p := range r.Page {
 			if p.Job.Lease != 0 {
 				jobs = append(jobs, p.Job)
-				room -= len(p.Job.Payload)
+				r.Room -= len(p.Job.Payload)
 			}
 		}
-		at.now = r.Now
-		s.saw(at, r.Page, window, len(jobs) == c.Jobs, r.Expired)
+		r.Note(len(jobs) == c.Jobs)
 		if r.Expired {
 			if err := expire(); err != nil {
 				return jobs, err
 			}
 		}
-		if room <= 0 && len(jobs) < c.Jobs { // as much as one statement may return: the rest by another
+		if r.Room <= 0 && len(jobs) < c.Jobs { // as much as one statement may return: the rest by another
 			continue
 		}
 		if len(jobs) > 0 || r.Closed || !r.Expired && (len(r.Page) < window || r.Last) {

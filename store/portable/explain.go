@@ -3,14 +3,15 @@ package portable
 import (
 	"context"
 	"errors"
-	"math"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/doctor"
 	"github.com/penstock/penstock/internal/pgerror"
+	"github.com/penstock/penstock/internal/tables"
 )
 
 var _ doctor.Explainer = (*Store)(nil)
@@ -167,39 +168,40 @@ func (s *Store) ExplainQueue(ctx context.Context, name string) ([]doctor.Stateme
 		return nil, err
 	}
 	group := strings.Join(groups, "")
-	row := &queueRow{id: known.id, name: name, lifo: known.lifo, seen: map[string]*groupSeen{}}
+	seen, want := tables.NewSeen(known.LIFO()), penstock.Claim{Group: group, Jobs: explainedJobs}
 	return s.explaining(ctx, name, s.queueSQL("{table}", name, false), func(e *explanation) error {
-		claim := s.queueSQL("claim", name, row.lifo)
-		params := func(at *look) []any {
-			return []any{row.id, group, explainedJobs, time.Minute.Microseconds(), explainer, at.priorities, at.after, at.upto, explainedJobs, false, s.dialect().most(math.MaxInt)}
+		claim := s.queueSQL("claim", name, known.LIFO())
+		params := func(r *tables.Round) []any {
+			priorities, after, upto := columns(r.Ranges)
+			return []any{known.id, group, explainedJobs, time.Minute.Microseconds(), explainer, priorities, after, upto, explainedJobs, false, r.Room}
 		}
+		look := func() *tables.Round { return seen.Round(want, s.looks(), explainedJobs) }
 		// A worker that has run for a while knows where no jobs are left: so the first claim only looks.
 		if err := e.undone(ctx, func(tx pgx.Tx) error {
-			at := row.look(group, s.opts)
-			if err := tx.QueryRow(ctx, "select clock_timestamp()").Scan(&at.now); err != nil {
+			r := look()
+			if err := tx.QueryRow(ctx, "select clock_timestamp()").Scan(&r.Now); err != nil {
 				return err
 			}
-			rows, err := tx.Query(ctx, claim, params(at)...)
+			rows, err := tx.Query(ctx, claim, params(r)...)
 			if err != nil {
 				return err
 			}
-			var page []claimed
-			if err := readClaimed(rows, group, &page); err != nil {
+			if err := readClaimed(rows, group, &r.Page); err != nil {
 				return err
 			}
-			for i := range page {
-				page[i].job.Lease = 0
+			for i := range r.Page {
+				r.Page[i].Job.Lease = 0
 			}
-			row.saw(at, page, explainedJobs, true, false)
+			r.Note(true)
 			return nil
 		}); err != nil {
 			return err
 		}
 		return e.undone(ctx, func(tx pgx.Tx) error {
-			if err := e.explain(ctx, tx, "claim", claim, -1, params(row.look(group, s.opts))...); err != nil {
+			if err := e.explain(ctx, tx, "claim", claim, -1, params(look())...); err != nil {
 				return err
 			}
-			rows, err := tx.Query(ctx, s.sql("select lease from {schema}.leases where queue_id = $1 and worker = $2", ""), row.id, explainer)
+			rows, err := tx.Query(ctx, s.sql("select lease from {schema}.leases where queue_id = $1 and worker = $2", ""), known.id, explainer)
 			if err != nil {
 				return err
 			}
@@ -207,7 +209,7 @@ func (s *Store) ExplainQueue(ctx context.Context, name string) ([]doctor.Stateme
 			if err != nil || len(leases) == 0 {
 				return err
 			}
-			return e.explain(ctx, tx, "ack", s.queueSQL("end_jobs", name, false), int64(len(leases)), row.id, leases)
+			return e.explain(ctx, tx, "ack", s.queueSQL("end_jobs", name, false), int64(len(leases)), known.id, leases)
 		})
 	})
 }

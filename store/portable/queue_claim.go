@@ -28,13 +28,12 @@ func (q queue) ackClaim(ctx context.Context, acks []int64, c penstock.Claim) (ac
 	if err := c.Validate(); err != nil {
 		return nil, nil, err
 	}
-	o := q.store.opts
 	for {
 		row, err := q.store.findQueue(ctx, q.name)
 		if err != nil {
 			return nil, nil, err
 		}
-		jobs, err = row.Claim(c, tables.Options{Margin: o.Margin, Sweep: o.Sweep, LookAgain: o.LookAgain, Room: q.store.dialect().resultBytes},
+		jobs, err = row.Claim(c, q.store.looks(),
 			func(r *tables.Round) error { return q.round(ctx, row, c, r, &acks, &acked) }, func() error { return q.expire(ctx) })
 		if errors.Is(err, tables.ErrAnew) {
 			if q.store.queues.CompareAndDelete(q.name, row); len(jobs) == 0 {
@@ -46,13 +45,21 @@ func (q queue) ackClaim(ctx context.Context, acks []int64, c penstock.Claim) (ac
 	}
 }
 
+// looks is what of the options a claim needs.
+func (s *Store) looks() tables.Options {
+	return tables.Options{Margin: s.opts.Margin, Sweep: s.opts.Sweep, LookAgain: s.opts.LookAgain, Room: s.dialect().resultBytes}
+}
+
+func columns(ranges []tables.Range) (priorities []int16, after, upto []time.Time) {
+	for _, r := range ranges {
+		priorities, after, upto = append(priorities, r.Priority), append(after, r.After), append(upto, r.UpTo)
+	}
+	return priorities, after, upto
+}
+
 // round is a round trip of a claim; the first one ends jobs, too.
 func (q queue) round(ctx context.Context, row *queueRow, c penstock.Claim, r *tables.Round, acks, acked *[]int64) error {
-	n := len(r.Ranges)
-	priorities, after, upto := make([]int16, n), make([]time.Time, n), make([]time.Time, n)
-	for i, in := range r.Ranges {
-		priorities[i], after[i], upto[i] = in.Priority, in.After, in.UpTo
-	}
+	priorities, after, upto := columns(r.Ranges)
 	err := q.store.send(ctx, q.name, func(b *pgx.Batch) {
 		r.Page, r.There = nil, false
 		b.Queue(q.store.sql("lock_queue", ""), row.id, r.Checked).Query(func(rows pgx.Rows) error {
