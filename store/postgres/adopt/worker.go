@@ -2,8 +2,6 @@ package adopt
 
 import (
 	"context"
-	"errors"
-	"slices"
 	"sync"
 	"time"
 
@@ -253,70 +251,6 @@ func (w *Worker) claimNext(ctx context.Context, tx pgx.Tx, limit penstock.Limit)
 	return page, nil
 }
 
-// Settle implements penstock.Source. Each batch is a transaction; those of one call do
-// not take effect together. A claim holds its rows until it has every verdict: those that
-// come before are written when it ends, and claims are small enough for that to be soon.
-func (w *Worker) Settle(ctx context.Context, settled ...penstock.Settled) error {
-	if w.isClosed() {
-		return penstock.ErrClosed
-	}
-	errs := make([]error, len(settled))
-	var all sync.WaitGroup
-	for i, b := range settled {
-		undecided := slices.ContainsFunc(b.Verdicts, func(v penstock.Verdict) bool { return v.Outcome == penstock.Undecided })
-		w.mu.Lock()
-		p := w.pending[b.Batch.Number]
-		if p != nil && undecided {
-			p.known = b.Verdicts
-		}
-		w.mu.Unlock()
-		if p != nil && !undecided {
-			all.Go(func() { errs[i] = w.settleClaim(ctx, p, b.Verdicts) })
-		}
-	}
-	all.Wait()
-	return errors.Join(errs...)
-}
-
-func (w *Worker) settleClaim(ctx context.Context, p *pending, verdicts []penstock.Verdict) error {
-	done, over, err := w.endClaim(ctx, p, verdicts)
-	switch {
-	case over: // it was given up
-		return nil
-	case err != nil:
-		w.release()
-		w.returned(p)
-		w.giveUp()
-		return w.t.explain(err)
-	}
-	w.settledNow(done, []*pending{p})
-	w.release()
-	w.claims.Lock()
-	w.careful = false
-	w.resize(len(p.rows), time.Since(p.since))
-	w.claims.Unlock()
-	w.late.add(p.left)
-	return nil
-}
-
-// endClaim writes the verdicts that there are in the claim's transaction, and ends it.
-func (w *Worker) endClaim(ctx context.Context, p *pending, verdicts []penstock.Verdict) (done *work, over bool, err error) {
-	done = &work{}
-	for i := range p.rows {
-		p.rows[i].alone = true
-	}
-	if err := done.addBatch(p, verdicts); err != nil {
-		return nil, false, err
-	}
-	err, over = p.claim.end(func(tx pgx.Tx) error {
-		if err := w.sendIn(ctx, tx, done); err != nil {
-			return err
-		}
-		return tx.Commit(ctx)
-	})
-	return done, over, err
-}
-
 // A claim has as many rows as a sink of that pace takes in about a second: what was
 // delivered of an open claim is delivered again should the worker die.
 const (
@@ -333,78 +267,6 @@ func (w *Worker) resize(rows int, took time.Duration) {
 	case took < claimFor/2 && rows >= w.size:
 		w.size *= 2
 	}
-}
-
-// giveUp ends all claims, because one has grown old or failed: the relay has to forget
-// them all. What has a verdict is settled.
-func (w *Worker) giveUp() {
-	w.claims.Lock()
-	w.rewound, w.careful = true, true
-	w.claims.Unlock()
-	if n := w.endAll(); n > 0 {
-		w.t.log.Warn("claims were given up; their rows are claimed again", "claims", n, "claim_timeout", w.m.config.ClaimTimeout)
-	}
-}
-
-// endAll ends all claims and returns how many there were.
-func (w *Worker) endAll() (ended int) {
-	w.mu.Lock()
-	var all []*pending
-	for _, p := range w.pending {
-		all = append(all, p)
-	}
-	w.mu.Unlock()
-	for _, p := range all {
-		w.mu.Lock()
-		known := p.known
-		w.mu.Unlock()
-		var over bool
-		if known == nil {
-			_, over = p.claim.end(nil)
-		} else {
-			over = w.endPart(p, known)
-		}
-		if over {
-			continue
-		}
-		ended++
-		w.release()
-		w.returned(p)
-	}
-	return ended
-}
-
-// endPart ends a claim that has only some of its verdicts.
-func (w *Worker) endPart(p *pending, known []penstock.Verdict) (over bool) {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	done, over, err := w.endClaim(ctx, p, known)
-	switch {
-	case over:
-	case err != nil:
-		w.t.log.Warn("the verdicts on a part of a claim could not be written; its rows are delivered again", "err", w.t.explain(err))
-	default:
-		w.settledNow(done, []*pending{p})
-	}
-	return over
-}
-
-// returned notes that the rows of a claim are free again.
-func (w *Worker) returned(p *pending) {
-	ids := p.left
-	w.mu.Lock()
-	delete(w.pending, p.number)
-	for i := range p.rows {
-		if p.rows[i].done {
-			continue
-		}
-		delete(w.inFlight, p.rows[i].id)
-		if !p.rows[i].outOfBand {
-			ids = append(ids, p.rows[i].id)
-		}
-	}
-	w.mu.Unlock()
-	w.late.giveBack(ids)
 }
 
 // Close implements penstock.Source: of claims that are open, what has a verdict is

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"github.com/penstock/penstock/internal/cli"
+	"github.com/penstock/penstock/internal/cli/clitest"
+)
+
+func TestEveryVerbTeaches(t *testing.T) {
+	var a cli.App
+	var visit func(cmd *cobra.Command)
+	visit = func(cmd *cobra.Command) {
+		for _, sub := range cmd.Commands() {
+			visit(sub)
+		}
+		if cmd.Runnable() && !cmd.HasSubCommands() {
+			if cmd.Short == "" || cmd.Example == "" {
+				t.Errorf("%s has no short text or no example", cmd.CommandPath())
+			}
+			if !strings.Contains(cmd.Example, cmd.CommandPath()) {
+				t.Errorf("the example of %s does not show it", cmd.CommandPath())
+			}
+		}
+	}
+	root := rootCommand(&a)
+	visit(root)
+	for _, code := range []string{"0 ", "1 ", "2 ", "3 ", "4 ", "5 ", "130 "} {
+		if !strings.Contains(root.Long, "\n  "+code) {
+			t.Errorf("penstock --help does not explain exit code %s", code)
+		}
+	}
+	help := must(t, "relay", "--help")
+	if !strings.Contains(help, "--database-url") || !strings.Contains(help, "Examples:") {
+		t.Errorf("penstock relay --help says %q", help)
+	}
+}
+
+// A folder of internal/cli is called as a verb, for which it has the code.
+func TestEveryFolderIsAVerb(t *testing.T) {
+	folders, err := filepath.Glob("../../internal/cli/*")
+	if err != nil || len(folders) == 0 {
+		t.Fatal(folders, err)
+	}
+	root := rootCommand(&cli.App{})
+	for _, folder := range folders {
+		name := filepath.Base(folder)
+		if _, _, err := root.Find([]string{name}); err != nil && filepath.Ext(name) == "" && name != "clitest" {
+			t.Errorf("%s: %v", folder, err)
+		}
+	}
+}
+
+func TestVersion(t *testing.T) {
+	if out := must(t, "version"); !strings.HasPrefix(out, "penstock ") {
+		t.Errorf("got %q", out)
+	}
+	var v map[string]any
+	if err := json.Unmarshal([]byte(must(t, "version", "--json")), &v); err != nil || v["version"] == "" || v["go"] == "" {
+		t.Errorf("got %v, %v", v, err)
+	}
+}
+
+func TestCompletion(t *testing.T) {
+	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
+		if out := must(t, "completion", shell); !strings.Contains(out, "penstock") {
+			t.Errorf("%s: got %q", shell, out)
+		}
+	}
+}
+
+func TestCompletionKnowsTheVerbs(t *testing.T) {
+	for args, want := range map[string][]string{
+		"__complete d":       {"dead\t", "demo\t"},
+		"__complete dead ":   {"list\t", "show\t", "retry\t", "discard\t"},
+		"__complete outbox ": {"set\t"},
+		"__complete queue ":  {"create\t", "set\t", "pause\t", "resume\t", "list\t", "drop\t"},
+		"__complete w":       {"work\t"},
+		"__complete p":       {"parked\t", "publish\t"},
+		"__complete re":      {"relay\t", "replay\t"},
+	} {
+		clitest.Contains(t, must(t, strings.Split(args, " ")...), want...)
+	}
+}
