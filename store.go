@@ -132,6 +132,8 @@ type OutboxStatus struct {
 	Outbox string `json:"outbox"`
 	// Bytes is what the outbox takes on disk, with indexes.
 	Bytes int64 `json:"bytes"`
+	// Published counts messages since the outbox was made, with those that were rolled back. 0 where the store does not know.
+	Published int64 `json:"published,omitempty"`
 	// Segments of the ring; 0 where the store has none.
 	Segments      []SegmentStatus      `json:"segments,omitempty"`
 	Retention     Retention            `json:"retention,omitzero"`

@@ -59,6 +59,9 @@ type (
 		FindMessages(ctx context.Context, f penstock.Find) ([]penstock.Found, error)
 		FindJobs(ctx context.Context, f penstock.Find) ([]penstock.Found, error)
 	}
+	holders interface {
+		HeldSegments(ctx context.Context) ([]doctor.HeldSegment, error)
+	}
 	running interface {
 		Running(ctx context.Context) ([]doctor.Running, error)
 	}
@@ -203,7 +206,11 @@ func (c *Console) lookAtStatus() (*Status, error) {
 		return nil, err
 	}
 	if store, ok := c.o.Store.(inboxes); ok { // it counts by reading what is held
-		if s.Inboxes, err = orEmpty(c.inboxes.get(ctx, func() ([]penstock.InboxStatus, error) { return store.Inboxes(ctx) }, seldom)); refused("inboxes", err) != nil {
+		if s.Inboxes, err = orEmpty(c.inboxes.get(ctx, func() ([]penstock.InboxStatus, error) {
+			ctx, cancel := context.WithTimeout(context.Background(), patience) // it may go on when this look has ended
+			defer cancel()
+			return store.Inboxes(ctx)
+		}, seldom)); refused("inboxes", err) != nil {
 			return nil, err
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"context"
 	"embed"
 	"encoding/json"
-	"fmt"
 	"html/template"
 	"io/fs"
 	"net/http"
@@ -14,9 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
-	"unicode/utf8"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/doctor"
@@ -27,7 +24,7 @@ var files embed.FS
 
 var templates = template.Must(template.New("").Funcs(template.FuncMap{
 	"count": count, "size": size, "age": age, "since": func(t time.Time) string { return age(time.Since(t)) }, "until": func(t time.Time) string { return age(time.Until(t)) },
-	"seg": url.PathEscape, "pretty": pretty, "hex": hexDump, "spark": spark, "millis": millis, "grouped": grouped, "paused": func(s penstock.QueueSettings) bool { return s.Paused != nil && *s.Paused },
+	"seg": url.PathEscape, "pretty": pretty, "hex": hexDump, "spark": spark, "latest": latest, "millis": millis, "grouped": grouped, "paused": func(s penstock.QueueSettings) bool { return s.Paused != nil && *s.Paused },
 	"limit": func(n *int) string {
 		if n == nil || *n == 0 {
 			return "any number"
@@ -145,6 +142,7 @@ func (c *Console) overview(ctx context.Context, _ *call) (string, any, error) {
 type outboxData struct {
 	penstock.OutboxStatus
 	Finds   bool
+	Held    []doctor.HeldSegment
 	Parked  map[string][]penstock.ParkedKey
 	Waits   map[string]Waits
 	History map[string][]float64
@@ -161,7 +159,13 @@ func (c *Console) outbox(ctx context.Context, r *call) (string, any, error) {
 		return "", nil, penstock.ErrNoOutbox
 	}
 	_, finds := c.o.Store.(finders)
-	d := outboxData{s.Outboxes[i], finds, map[string][]penstock.ParkedKey{}, map[string]Waits{}, c.history.all()}
+	d := outboxData{s.Outboxes[i], finds, nil, map[string][]penstock.ParkedKey{}, map[string]Waits{}, c.history.all()}
+	if store, ok := c.o.Store.(holders); ok {
+		if d.Held, err = store.HeldSegments(ctx); err != nil {
+			return "", nil, err
+		}
+		d.Held = slices.DeleteFunc(d.Held, func(h doctor.HeldSegment) bool { return h.Outbox != name })
+	}
 	for _, sub := range d.Subscriptions {
 		d.Waits[sub.Subscription] = c.waits(name + "/" + sub.Subscription)
 		if sub.ParkedKeys == 0 {
@@ -376,141 +380,4 @@ func jobsURL(queue string) string { return "/queues/" + url.PathEscape(queue) }
 
 func lettersURL(outbox, subscription string) string {
 	return outboxURL(outbox) + "/subscriptions/" + url.PathEscape(subscription)
-}
-
-// history is what waited at the last looks, by what it is of.
-type history struct {
-	mu sync.Mutex
-	of map[string][]float64
-}
-
-const looksKept = 120
-
-func (h *history) add(s *Status) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	now := map[string][]float64{}
-	note := func(name string, n int64) {
-		was := h.of[name]
-		now[name] = append(slices.Clone(was[max(0, len(was)-looksKept+1):]), float64(n))
-	}
-	for _, o := range s.Outboxes {
-		for _, sub := range o.Subscriptions {
-			note("rate "+o.Outbox+"/"+sub.Subscription, int64(sub.Rate))
-			note(o.Outbox+"/"+sub.Subscription, sub.Backlog)
-		}
-	}
-	for _, q := range s.Queues {
-		note(q.Queue, q.Ready)
-	}
-	h.of = now
-}
-
-func (h *history) all() map[string][]float64 {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.of // add makes another
-}
-
-// spark is a line through the last looks, as the points of an SVG polyline 120 wide and 24 high.
-func spark(values []float64) string {
-	if len(values) < 2 {
-		return ""
-	}
-	top := max(slices.Max(values), 1)
-	var points strings.Builder
-	for i, v := range values {
-		fmt.Fprintf(&points, "%.1f,%.1f ", float64(i)*120/float64(looksKept-1), 23-22*v/top)
-	}
-	return points.String()
-}
-
-// segment is one of a ring as a picture: 100 high is the largest.
-type segment struct {
-	penstock.SegmentStatus
-	X, Y, Height int
-	State        string
-}
-
-func ring(segments []penstock.SegmentStatus) (all []segment) {
-	largest := int64(1)
-	for _, s := range segments {
-		largest = max(largest, s.Bytes)
-	}
-	for i, s := range segments {
-		one := segment{SegmentStatus: s, X: i * 20, Height: max(int(s.Bytes*60/largest), 2), State: "sealed"}
-		switch {
-		case s.Current:
-			one.State = "current"
-		case s.Bytes <= 64<<10:
-			one.State = "free"
-		}
-		one.Y = 62 - one.Height
-		all = append(all, one)
-	}
-	return all
-}
-
-// count is a figure; with a plus if it was not counted to its end.
-func count(n int64, name string, atLeast []string) string {
-	if slices.Contains(atLeast, name) {
-		return grouped(n) + "+"
-	}
-	return grouped(n)
-}
-
-func grouped(n int64) string {
-	s := strconv.FormatInt(n, 10)
-	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
-}
-
-func size(n int64) string {
-	for i, unit := range []string{"GiB", "MiB", "KiB"} {
-		if one := int64(1) << (30 - 10*i); n >= one {
-			return strconv.FormatFloat(float64(n)/float64(one), 'f', 1, 64) + " " + unit
-		}
-	}
-	return strconv.FormatInt(n, 10) + " B"
-}
-
-func age(d time.Duration) string {
-	switch {
-	case d <= 0:
-		return "–"
-	case d < time.Minute:
-		return strconv.FormatFloat(d.Seconds(), 'f', 1, 64) + " s"
-	case d < time.Hour:
-		return strconv.Itoa(int(d.Minutes())) + " min"
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%d h %d min", int(d.Hours()), int(d.Minutes())%60)
-	}
-	return strconv.Itoa(int(d.Hours()/24)) + " days"
-}
-
-// pretty indents JSON, and leaves other text as it is.
-func pretty(text string) string {
-	var out bytes.Buffer
-	if json.Indent(&out, []byte(text), "", "  ") == nil {
-		return out.String()
-	}
-	return text
-}
-
-// hexDump shows bytes that are no text, as far as somebody reads.
-func hexDump(b []byte) string {
-	var out strings.Builder
-	for line := range slices.Chunk(b[:min(len(b), 1024)], 16) {
-		fmt.Fprintf(&out, "% -48x", line)
-		for _, one := range line {
-			if one < ' ' || one >= utf8.RuneSelf || one == 0x7f {
-				one = '.'
-			}
-			out.WriteByte(one)
-		}
-		out.WriteByte('\n')
-	}
-	return out.String()
 }

@@ -4,6 +4,7 @@ package doctor
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 )
@@ -114,6 +115,32 @@ type Running struct {
 	Expired time.Duration // since its lease has ended; negative until then
 	Held    time.Duration // since its lease began; 0: not known
 	Since   int64         // how many leases have begun after this one, where Held is not known
+}
+
+// HeldSegment is a sealed segment of an outbox that has rows. It is given back when nobody keeps it.
+type HeldSegment struct {
+	Outbox        string
+	Slot          int
+	Bytes         int64
+	Of            int           // how many segments the outbox has
+	Subscriptions []string      // that have not settled all of it
+	Retained      bool          // for replays, as the outbox is set
+	Locked        string        // the session that has it locked longest; empty: none
+	LockedFor     time.Duration // how long that one's transaction has lasted
+}
+
+// By says who keeps it, in order; empty: nobody, the next maintenance gives it back.
+func (h *HeldSegment) By() (all []string) {
+	for _, name := range h.Subscriptions {
+		all = append(all, "subscription "+name)
+	}
+	if h.Retained {
+		all = append(all, "retention")
+	}
+	if h.Locked != "" {
+		all = append(all, fmt.Sprintf("%s, in a transaction for %v", h.Locked, h.LockedFor))
+	}
+	return all
 }
 
 // Count says how many findings are of that severity.

@@ -224,25 +224,25 @@ func (e *examination) schema(ctx context.Context) {
 	e.migrated = true
 }
 
+// HeldSegments lists the sealed segments of outboxes that have rows, by outbox and slot, and who keeps them from being given back.
+func (s *Store) HeldSegments(ctx context.Context) ([]doctor.HeldSegment, error) {
+	rows, err := s.pool.Query(ctx, statement("segment_holders", s.schema, ""), pgx.QueryExecModeExec)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (h doctor.HeldSegment, err error) {
+		var seconds float64
+		err = row.Scan(&h.Outbox, &h.Slot, &h.Bytes, &h.Of, &h.Subscriptions, &h.Retained, &h.Locked, &seconds)
+		h.LockedFor = time.Duration(seconds) * time.Second
+		return h, err
+	})
+}
+
 // segments says which subscriptions, or who else, keep segments from being given back.
 func (e *examination) segments(ctx context.Context) {
-	type held struct {
-		Outbox    string
-		Slot      int
-		Bytes     int64
-		Of        int
-		By        []string
-		Retained  bool
-		Locked    string
-		LockedFor float64
-	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	rows, err := e.store.pool.Query(ctx, statement("segment_holders", e.store.schema, ""), pgx.QueryExecModeExec)
-	var all []held
-	if err == nil {
-		all, err = pgx.CollectRows(rows, pgx.RowToStructByPos[held])
-	}
+	all, err := e.store.HeldSegments(ctx)
 	if err != nil {
 		e.notSeen("what holds segments", err)
 		return
@@ -250,7 +250,7 @@ func (e *examination) segments(ctx context.Context) {
 	before := len(e.Findings)
 	for i := 0; i < len(all); {
 		of := all[i:]
-		if end := slices.IndexFunc(of, func(h held) bool { return h.Outbox != of[0].Outbox }); end > 0 {
+		if end := slices.IndexFunc(of, func(h doctor.HeldSegment) bool { return h.Outbox != of[0].Outbox }); end > 0 {
 			of = of[:end]
 		}
 		i += len(of)
@@ -261,12 +261,12 @@ func (e *examination) segments(ctx context.Context) {
 		for _, h := range of {
 			var why []string
 			switch {
-			case len(h.By) > 0 && e.olderThan(ctx, h.Outbox, h.Slot, e.o.Old):
-				for _, name := range h.By {
+			case len(h.Subscriptions) > 0 && e.olderThan(ctx, h.Outbox, h.Slot, e.o.Old):
+				for _, name := range h.Subscriptions {
 					why = append(why, "subscription "+name)
 				}
-			case len(h.By) == 0 && !h.Retained && h.Locked != "" && h.LockedFor >= e.o.Old.Seconds():
-				why = []string{fmt.Sprintf("%s, in a transaction for %v", h.Locked, (time.Duration(h.LockedFor) * time.Second))}
+			case len(h.Subscriptions) == 0 && !h.Retained && h.Locked != "" && h.LockedFor >= e.o.Old:
+				why = []string{fmt.Sprintf("%s, in a transaction for %v", h.Locked, h.LockedFor)}
 			default:
 				continue
 			}

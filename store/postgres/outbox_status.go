@@ -115,7 +115,7 @@ func scanOutbox(row pgx.CollectableRow) (penstock.OutboxStatus, error) {
 		slots     []int
 		bytes     []int64
 	)
-	err := row.Scan(&one.Outbox, &ageMicros, &one.Retention.Bytes, &current, &slots, &bytes)
+	err := row.Scan(&one.Outbox, &ageMicros, &one.Retention.Bytes, &current, &slots, &bytes, &one.Published)
 	one.Retention.Age = time.Duration(ageMicros) * time.Microsecond
 	one.Segments, one.Bytes = segmentStatus(slots, bytes, current)
 	return one, err

@@ -1,6 +1,7 @@
 -- The outboxes: what they retain, and the sizes of their segments, as queues.sql has those of queues.
 select o.name, coalesce((extract(epoch from o.retain_age) * 1000000)::bigint, 0), coalesce(o.retain_bytes, 0),
-       coalesce(pg_sequence_last_value(to_regclass({schema}._q(format('_%s.slot', o.name)))), 0), s.slots, s.bytes
+       coalesce(pg_sequence_last_value(to_regclass({schema}._q(format('_%s.slot', o.name)))), 0), s.slots, s.bytes,
+       coalesce(pg_sequence_last_value(to_regclass({schema}._q(format('_%s.seq', o.name)))), 0)
   from {schema}._outbox o
  cross join lateral (
     select array_agg(s.slot order by s.slot) as slots,

@@ -1,0 +1,40 @@
+package console_test
+
+import (
+	"bytes"
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/store/postgres"
+	"github.com/penstock/penstock/store/postgres/postgrestest"
+)
+
+// An outbox's page says who keeps each sealed segment, and how much is published.
+func TestWhoKeepsASegment(t *testing.T) {
+	s, err := postgres.Open(t.Context(), postgrestest.Database(t), postgres.Options{Segments: 3, SegmentBytes: 64 << 10})
+	must(t, err)
+	must(t, s.Migrate(t.Context()))
+	t.Cleanup(func() { s.Close() })
+	must(t, s.CreateOutbox(t.Context(), "orders"))
+	source, err := s.Subscribe(t.Context(), penstock.Subscribe{Outbox: "orders", Subscription: "billing", Holder: "relay-1"})
+	must(t, err)
+	must(t, source.Close(t.Context()))
+	d := serve(t, s)
+	shows := func(path, what string) {
+		t.Helper()
+		wanted := regexp.MustCompile(what)
+		for until := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) { // read anew once a second at most
+			must(t, s.Publish(t.Context(), "orders", penstock.Message{Topic: "t", Payload: bytes.Repeat([]byte("x"), 50_000)}))
+			must(t, s.Maintain(t.Context(), "orders"))
+			if _, page := d.ask("r", "GET", path, ""); wanted.Match(page) {
+				return
+			} else if time.Now().After(until) {
+				t.Fatalf("%s does not show %s:\n%s", path, what, page)
+			}
+		}
+	}
+	shows("/outboxes/orders", `class="text">subscription billing</td>`)
+	shows("/", `data-label="In">[1-9]\d*/s<`)
+}
