@@ -154,6 +154,32 @@ func TestLeasesOfOneClaimInOneRow(t *testing.T) {
 	f.wantHeld(leases[5:], "select penstock.ack_many('q', $1)", leases)
 }
 
+// All leases of a claim as they came are one delete, but no other ones are, however alike.
+func TestAckOfAWholeClaim(t *testing.T) {
+	t.Parallel()
+	const ack = "select penstock.ack_many('q', $1)"
+	f, leases := inOneRow(t)
+	f.Exec("select penstock.create_queue('other')")
+	f.wantHeld(nil, "select penstock.ack_many('other', $1)", leases)
+	f.wantHeld(leases, ack, leases)
+	f.wantHeld(nil, ack, leases)
+	for name, third := range map[string]func(leases []int64) any{
+		"the second twice": func(leases []int64) any { return leases[1] },
+		"null":             func([]int64) any { return nil },
+		"nobody's":         func(leases []int64) any { return leases[2] + 1 },
+	} {
+		leases := f.leaseTogether()
+		var named []any
+		for _, l := range leases {
+			named = append(named, l)
+		}
+		named[2] = third(leases)
+		f.Log("in place of the third: " + name)
+		f.wantHeld(slices.Concat(leases[:2], leases[3:]), ack, named)
+		f.wantHeld(leases[2:3], ack, leases)
+	}
+}
+
 // Where positions are empty, and where jobs are large, a claim takes all that is there.
 func TestClaimTogetherOfWhatIsThere(t *testing.T) {
 	t.Parallel()
