@@ -40,6 +40,14 @@ type Source interface {
 	Close(ctx context.Context) error
 }
 
+// Sharer is a Store whose subscriptions several readers can share, so that more of them deliver more.
+type Sharer interface {
+	// SubscribeShared joins those who read a subscription, or is the first. Each has a part of the keys, and messages without a
+	// key in part. Renew gives some up to those who came, and takes those of one who has gone or whose lease has ended.
+	// ErrHeld if somebody has it alone, as Subscribe says of one that is shared.
+	SubscribeShared(ctx context.Context, req Subscribe) (Source, error)
+}
+
 // SinkReporter is a Source that Status can tell of how the sink is. The relay calls it when
 // that changes, beside everything else.
 type SinkReporter interface {

@@ -57,6 +57,8 @@ type Subscription struct {
 	// Previous adds to each message the id of the one before it of its key; see
 	// previous.Wrap.
 	Previous bool `yaml:"previous"`
+	// Shared: its relays divide the keys among themselves, instead of standing by for one.
+	Shared bool `yaml:"shared"`
 	// Relay is complete once defaults are set: what the file does not give here
 	// is taken from Config.Relay.
 	Relay Relay `yaml:"relay"`

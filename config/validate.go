@@ -129,6 +129,12 @@ func (s *Subscription) Misfits(database URL) (all []*penstock.FieldError) {
 		misfit("previous", "is true, but several workers read the table in no order", "remove it, or have one worker read the table")
 	case s.Previous && queue:
 		misfit("previous", "is true for a queue, which runs the jobs of a key one after another anyway", "remove it")
+	case s.Shared && adopted:
+		misfit("shared", "is true for an adopted table", "let several workers read it: adopt.workers")
+	case s.Shared && queue:
+		misfit("shared", "is true for a queue, which is filled within the database", "remove it")
+	case s.Shared && s.Previous:
+		misfit("shared", "is true with previous, which has to know the message before", "remove one of them")
 	}
 	return all
 }

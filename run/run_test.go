@@ -161,3 +161,12 @@ func TestPreviousComesBeforeTheFormat(t *testing.T) {
 		t.Errorf("got %v", got)
 	}
 }
+
+// A subscription that is shared says so where the database has one relay for each.
+func TestSharedNeedsAStoreThatShares(t *testing.T) {
+	cfg := configured(t, "sqlite:nowhere.db", "\n    outbox: orders\n    shared: true\n    sink: discard")
+	_, err := New(t.Context(), cfg, Options{Store: memory.New(memory.Options{}), Log: slog.New(slog.DiscardHandler)})
+	if err == nil || !strings.Contains(err.Error(), "shared") {
+		t.Fatalf("got %v", err)
+	}
+}

@@ -31,6 +31,13 @@ type subscriber interface {
 	Subscribe(ctx context.Context, req penstock.Subscribe) (penstock.Source, error)
 }
 
+// shared takes a part of the subscriptions of a store.
+type shared struct{ penstock.Sharer }
+
+func (s shared) Subscribe(ctx context.Context, req penstock.Subscribe) (penstock.Source, error) {
+	return s.SubscribeShared(ctx, req)
+}
+
 // open adds what runs the subscription.
 func (s *subscription) open(ctx context.Context) error {
 	r := s.relays
@@ -47,7 +54,15 @@ func (s *subscription) open(ctx context.Context) error {
 		r.all = append(r.all, newForwarding(s, queue))
 		return nil
 	}
-	cfg := s.config(r.store, r.o.Holder)
+	var from subscriber = r.store
+	if s.Shared {
+		sharer, ok := r.store.(penstock.Sharer)
+		if !ok {
+			return penstock.WithHint(fmt.Errorf("subscription %q: shared: in this database a subscription has one relay at a time", s.Name), "leave it out, or use the portable profile")
+		}
+		from = shared{sharer}
+	}
+	cfg := s.config(from, r.o.Holder)
 	cfg.Maintain = func(ctx context.Context) error { return r.store.Maintain(ctx, s.Outbox) }
 	return s.add(ctx, cfg)
 }

@@ -123,12 +123,12 @@ func (s *Store) ExplainOutbox(ctx context.Context, outbox string) ([]doctor.Stat
 		for _, sub := range subscriptions {
 			e.of = outbox + "/" + sub.Name
 			if err := e.undone(ctx, func(tx pgx.Tx) error {
-				low := sub.Low.UTC()
-				params := []any{sub.ID, sub.Epoch, low, []int64{}, min(explainedRows, 2*explainedRows/box.buckets+8), explainedRows, s.dialect().most(16 << 20), box.buckets}
-				if err := e.explain(ctx, tx, "fetch", s.sql("fetch", outbox), -1, params...); err != nil {
+				low, as := sub.Low.UTC(), &source{store: s, box: box}
+				params := []any{sub.ID, sub.Epoch, low, []int64{}, min(explainedRows, 2*explainedRows/box.buckets+8), explainedRows, s.dialect().most(16 << 20), as.reads()}
+				if err := e.explain(ctx, tx, "fetch", as.sql("fetch"), -1, params...); err != nil {
 					return err
 				}
-				rows, err := tx.Query(ctx, s.sql("fetch", outbox), params...)
+				rows, err := tx.Query(ctx, as.sql("fetch"), params...)
 				if err != nil {
 					return err
 				}
@@ -147,7 +147,7 @@ func (s *Store) ExplainOutbox(ctx context.Context, outbox string) ([]doctor.Stat
 				if sub.Marks {
 					statement = "mark"
 				}
-				return e.explain(ctx, tx, "settle", s.sql(statement, outbox), int64(len(seqs)), sub.ID, sub.Epoch, int64(-1), buckets, times, seqs)
+				return e.explain(ctx, tx, "settle", as.sql(statement), int64(len(seqs)), sub.ID, sub.Epoch, int64(-1), buckets, times, seqs)
 			}); err != nil {
 				return err
 			}

@@ -154,7 +154,7 @@ func (s *source) readFrom(ctx context.Context, p *page) error {
 	state := true
 	b := &pgx.Batch{}
 	if s.id != 0 {
-		b.Queue(s.store.sql("state", ""), s.id, s.epoch).QueryRow(func(r pgx.Row) error {
+		b.Queue(s.sql("state"), s.id, s.epoch, s.reads()).QueryRow(func(r pgx.Row) error {
 			return r.Scan(&state, &s.has[fromPark], &s.has[fromReplay])
 		})
 	}
@@ -164,7 +164,7 @@ func (s *source) readFrom(ctx context.Context, p *page) error {
 	case fromPark:
 		s.queueParked(b, p, seqs)
 	case fromReplay:
-		b.Queue(s.store.sql("fetch_replay", s.box.name), s.id, s.epoch, seqs, p.limit.Messages+1).Query(func(rows pgx.Rows) error {
+		b.Queue(s.sql("fetch_replay"), s.id, s.epoch, seqs, p.limit.Messages+1, s.reads()).Query(func(rows pgx.Rows) error {
 			return p.collect(rows, &s.box, nil)
 		})
 	}
@@ -200,8 +200,9 @@ func (s *source) queueLog(b *pgx.Batch, p *page, seqs []int64) {
 		from = time.Time{}
 	}
 	most := p.limit.Messages + 1
-	per := min(most, max(s.perBucket, 2*most/s.box.buckets+8))
-	b.Queue(s.store.sql("fetch", s.box.name), s.id, s.epoch, from.UTC(), seqs, per, most, p.limit.Bytes, s.box.buckets).Query(func(rows pgx.Rows) error {
+	buckets := s.reads()
+	per := min(most, max(s.perBucket, 2*most/max(len(buckets), 1)+8))
+	b.Queue(s.sql("fetch"), s.id, s.epoch, from.UTC(), seqs, per, most, p.limit.Bytes, buckets).Query(func(rows pgx.Rows) error {
 		of, last := make([]int, s.box.buckets), make([]time.Time, s.box.buckets)
 		if err := p.collect(rows, &s.box, func(r *row) { of[r.bucket]++; last[r.bucket] = r.ts }); err != nil {
 			return err
@@ -260,7 +261,7 @@ func (s *source) queueParked(b *pgx.Batch, p *page, seqs []int64) {
 	if lines == nil {
 		lines = []string{}
 	}
-	b.Queue(s.store.sql("fetch_parked", s.box.name), s.id, s.epoch, seqs, p.limit.Messages+1, lines).Query(func(rows pgx.Rows) error {
+	b.Queue(s.sql("fetch_parked"), s.id, s.epoch, seqs, p.limit.Messages+1, lines, s.reads()).Query(func(rows pgx.Rows) error {
 		var r row
 		var head, refused int64 // of which line, and whether that ends here
 		var attempts int

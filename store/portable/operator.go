@@ -79,7 +79,7 @@ func (s *Store) DropSubscription(ctx context.Context, outbox, subscription strin
 			return err
 		}
 		b := &pgx.Batch{}
-		for _, table := range []string{"entries", "progress"} {
+		for _, table := range []string{"entries", "progress", "members"} {
 			b.Queue(s.sql("delete from {schema}."+table+" where subscription_id = $1", ""), sub.id)
 		}
 		b.Queue(s.sql("delete from {schema}.subscriptions where id = $1", ""), sub.id)

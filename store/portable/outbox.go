@@ -55,6 +55,7 @@ func (s *Store) DropOutbox(ctx context.Context, name string) error {
 		for _, statement := range []string{
 			"select from {schema}.subscriptions where outbox_id = $1 for update",
 			"delete from {schema}.entries where subscription_id in (select id from {schema}.subscriptions where outbox_id = $1)",
+			"delete from {schema}.members where subscription_id in (select id from {schema}.subscriptions where outbox_id = $1)",
 			"delete from {schema}.progress where subscription_id in (select id from {schema}.subscriptions where outbox_id = $1)",
 			"delete from {schema}.subscriptions where outbox_id = $1",
 			"delete from {schema}.outboxes where id = $1",

@@ -34,6 +34,16 @@ create table if not exists {schema}.subscriptions (
   unique (outbox_id, name)
 );
 
+-- Who shares a subscription, with the buckets that each has.
+create table if not exists {schema}.members (
+  subscription_id bigint not null,
+  epoch bigint not null,
+  holder text not null,
+  buckets smallint[] not null,
+  lease_until timestamptz not null,
+  primary key (subscription_id, epoch)
+);
+
 -- Each Settle leaves a row, by which it is known to have happened; with settled -1, that it was given up and
 -- will not happen. Maintain adds up the old ones.
 create table if not exists {schema}.progress (

@@ -67,8 +67,8 @@ func (s *source) resolve(ctx context.Context) error {
 	s.store.retries.Looked()
 	b := &pgx.Batch{}
 	var mine, happened bool
-	b.Queue(s.store.sql("fence", ""), s.id, s.epoch).QueryRow(func(r pgx.Row) error { return r.Scan(&mine) })
-	b.Queue(s.store.sql("progress", ""), s.id, s.epoch, s.attempt, givenUp)
+	b.Queue(s.fence(), s.id, s.epoch).QueryRow(func(r pgx.Row) error { return r.Scan(&mine) })
+	b.Queue(s.sql("progress"), s.id, s.epoch, s.attempt, givenUp)
 	b.Queue(s.store.sql("select settled <> $4 from {schema}.progress where subscription_id = $1 and epoch = $2 and attempt = $3", ""),
 		s.id, s.epoch, s.attempt, givenUp).QueryRow(func(r pgx.Row) error { return r.Scan(&happened) })
 	err := s.store.pool.SendBatch(ctx, b).Close()
@@ -148,7 +148,7 @@ func plain(parts []*part) bool {
 func (s *source) settlePlain(ctx context.Context, parts []*part) error {
 	b := &pgx.Batch{}
 	var mine bool
-	b.Queue(s.store.sql("fence", ""), s.id, s.epoch).QueryRow(func(r pgx.Row) error { return r.Scan(&mine) })
+	b.Queue(s.fence(), s.id, s.epoch).QueryRow(func(r pgx.Row) error { return r.Scan(&mine) })
 	done := s.queueDone(b, parts, len(parts))
 	err := s.store.pool.SendBatch(ctx, b).Close()
 	if isNoRows(err) || err == nil && !mine {
@@ -167,13 +167,13 @@ func (s *source) queueDone(b *pgx.Batch, delivered []*part, n int) (done *int64)
 	if len(delivered) > 0 {
 		buckets, times, seqs := keysOf(delivered)
 		for _, statement := range []string{"mark", "delete"} {
-			b.Queue(s.store.sql(statement, s.box.name), s.id, s.epoch, s.attempt, buckets, times, seqs).Exec(func(c pgconn.CommandTag) error {
+			b.Queue(s.sql(statement), s.id, s.epoch, s.attempt, buckets, times, seqs).Exec(func(c pgconn.CommandTag) error {
 				*done += c.RowsAffected()
 				return nil
 			})
 		}
 	}
-	b.Queue(s.store.sql("progress", ""), s.id, s.epoch, s.attempt, n)
+	b.Queue(s.sql("progress"), s.id, s.epoch, s.attempt, n)
 	return done
 }
 
@@ -214,7 +214,7 @@ func (s *source) settleAll(ctx context.Context, tx pgx.Tx, parts []*part) error 
 	before, there := map[int64]*entry{}, map[int64]bool{}
 	buckets, times, seqs := keysOf(parts)
 	b := &pgx.Batch{}
-	b.Queue(s.store.sql("fence", ""), s.id, s.epoch).QueryRow(func(r pgx.Row) error { return r.Scan(&mine) })
+	b.Queue(s.fence(), s.id, s.epoch).QueryRow(func(r pgx.Row) error { return r.Scan(&mine) })
 	b.Queue("select clock_timestamp()").QueryRow(func(r pgx.Row) error { return r.Scan(&now) })
 	b.Queue(s.store.sql("read_entries", ""), s.id, seqs).Query(func(rows pgx.Rows) error {
 		var e entry

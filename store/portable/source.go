@@ -21,6 +21,9 @@ type source struct {
 	id    int64 // of the subscription, 0 when ephemeral
 	epoch int64
 
+	shared         bool
+	owned, leaving []int16 // buckets, of one that is shared; leaving are some of those owned
+
 	fetching sync.Mutex // one Fetch at a time
 	low      time.Time  // nothing new is expected before
 	swept    time.Time  // when it was last looked before low
@@ -61,10 +64,14 @@ var _ penstock.Source = (*source)(nil)
 
 // Subscribe implements penstock.Store. The outbox's row keeps others from making subscriptions or changing the retention.
 func (s *Store) Subscribe(ctx context.Context, req penstock.Subscribe) (penstock.Source, error) {
+	return s.subscribe(ctx, req, false)
+}
+
+func (s *Store) subscribe(ctx context.Context, req penstock.Subscribe, shared bool) (penstock.Source, error) {
 	if err := req.Validate(); err != nil {
 		return nil, err
 	}
-	src := &source{store: s, req: req, swept: time.Now(), inFlight: map[int64]*flight{}, lines: map[string]int{}, open: map[uint64]*openBatch{}}
+	src := &source{store: s, req: req, shared: shared, swept: time.Now(), inFlight: map[int64]*flight{}, lines: map[string]int{}, open: map[uint64]*openBatch{}}
 	join := src.attach
 	if req.Ephemeral {
 		join = src.watch
@@ -125,6 +132,20 @@ func (s *source) attach(ctx context.Context, tx pgx.Tx) (err error) {
 	case held:
 		return &held2
 	}
+	if s.shared {
+		return s.join(ctx, tx)
+	}
+	err = tx.QueryRow(ctx, sql("select holder, lease_until from {schema}.members where subscription_id = $1 and lease_until > clock_timestamp() order by lease_until desc limit 1"), s.id).
+		Scan(&held2.Holder, &held2.Until)
+	if err == nil {
+		return &held2
+	}
+	if !isNoRows(err) {
+		return err
+	}
+	if _, err := tx.Exec(ctx, sql("delete from {schema}.members where subscription_id = $1"), s.id); err != nil {
+		return err
+	}
 	return tx.QueryRow(ctx, sql("update {schema}.subscriptions set epoch = epoch + 1, holder = $2, holder_since = clock_timestamp(), lease_until = clock_timestamp() + $3 * interval '1 microsecond' where id = $1 returning epoch, low"),
 		s.id, s.req.Holder, s.req.Lease.Microseconds()).Scan(&s.epoch, &s.low)
 }
@@ -147,6 +168,9 @@ func (s *source) update(ctx context.Context, set string, args ...any) error {
 // Renew implements penstock.Source, and notes how far the reading has come: a settled message before that is not
 // looked at again.
 func (s *source) Renew(ctx context.Context) error {
+	if s.shared {
+		return s.renewShared(ctx)
+	}
 	s.fetching.Lock()
 	low := s.low
 	s.fetching.Unlock()
@@ -162,6 +186,9 @@ func (s *source) Renew(ctx context.Context) error {
 
 // ReportSink implements penstock.SinkReporter.
 func (s *source) ReportSink(ctx context.Context, down time.Time, why string) error {
+	if s.shared {
+		return nil // it is one of several
+	}
 	return s.update(ctx, "sink_epoch = epoch, sink_down = $3, sink_error = $4", orNullTime(down), why)
 }
 
@@ -212,7 +239,12 @@ func (s *source) Close(ctx context.Context) error {
 	if closed {
 		return nil
 	}
-	err := s.update(ctx, "holder = '', lease_until = '1970-01-01'")
+	var err error
+	if s.shared {
+		err = s.leave(ctx)
+	} else {
+		err = s.update(ctx, "holder = '', lease_until = '1970-01-01'")
+	}
 	_ = s.end(penstock.ErrClosed)
 	if errors.Is(err, penstock.ErrFenced) || errors.Is(err, penstock.ErrNoOutbox) {
 		return nil // the lease is another reader's: nothing to give back

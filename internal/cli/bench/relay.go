@@ -65,6 +65,8 @@ further away, over a proxy in this process.`,
 	flags.IntVar(&cfg.Rate, "rate", cfg.Rate, "messages per second of the latency phase")
 	flags.DurationVar(&cfg.LatencyFor, "latency-for", cfg.LatencyFor, "length of the latency phase, 0 to leave it out")
 	flags.DurationVar(&cfg.IdleFor, "idle-for", cfg.IdleFor, "how long to watch an idle relay, 0 to leave it out")
+	flags.IntVar(&cfg.Relays, "relays", cfg.Relays, "relays that share the subscription (portable profile)")
+	flags.IntVar(&cfg.MaxInFlight, "max-in-flight", cfg.MaxInFlight, "messages that each relay has fetched and not settled, at most (default that of a relay)")
 	flags.DurationVar(&f.delay, "delay", 0, "how much longer each round trip to the database takes (PostgreSQL)")
 	flags.BoolVar(&pin, "pin", false, "hold a snapshot open throughout (PostgreSQL)")
 	flags.BoolVar(&cfg.SkipCeiling, "relay-only", cfg.SkipCeiling, "measure no ceilings")

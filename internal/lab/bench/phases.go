@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/relay"
 )
 
@@ -77,7 +78,11 @@ func (r *relayRun) drain(ctx context.Context) (rate float64, err error) {
 	defer func() { err = errors.Join(err, q.close(ctx)) }()
 	count := newCounter(r.cfg.Messages)
 	usage := startUsage()
-	stop, took, err := r.drained(ctx, count, relay.Config{Sink: q.sink, Observer: count})
+	relays, err := r.relays(ctx, relay.Config{Sink: q.sink, Observer: count, Limits: relay.Limits{MaxInFlight: r.cfg.MaxInFlight}})
+	if err != nil {
+		return 0, err
+	}
+	stop, took, err := r.drained(ctx, count, relays...)
 	if err != nil {
 		return 0, err
 	}
@@ -90,11 +95,57 @@ func (r *relayRun) drain(ctx context.Context) (rate float64, err error) {
 	return float64(r.cfg.Messages) / took.Seconds(), stop()
 }
 
-// drained starts a relay and waits until all that count wants is settled. took is until the last confirm.
-func (r *rig) drained(ctx context.Context, count *counter, cfg relay.Config) (stop func() error, took time.Duration, err error) {
+// relays are the configurations of the relays: of one that has the subscription alone, or of several, of which each has its part
+// before any of them begins.
+func (r *relayRun) relays(ctx context.Context, cfg relay.Config) (all []relay.Config, err error) {
+	if r.cfg.Relays == 1 {
+		return []relay.Config{cfg}, nil
+	}
+	sharer, ok := r.Store.(penstock.Sharer)
+	if !ok {
+		return nil, errors.New("--relays needs the portable profile: elsewhere a subscription has one relay at a time")
+	}
+	outbox := r.outbox
+	var sources []penstock.Source
+	for range r.cfg.Relays {
+		src, err := sharer.SubscribeShared(ctx, penstock.Subscribe{Outbox: outbox, Subscription: subscription, Holder: holder})
+		if err != nil {
+			return nil, err
+		}
+		sources = append(sources, src)
+	}
+	for range 2 { // one gives up, another takes
+		for _, src := range sources {
+			if err := src.Renew(ctx); err != nil {
+				return nil, err
+			}
+		}
+	}
+	for _, src := range sources {
+		one := cfg
+		one.Open = func(context.Context) (penstock.Source, error) { return src, nil }
+		all = append(all, one)
+	}
+	all[0].Maintain = func(ctx context.Context) error { return r.Store.Maintain(ctx, outbox) }
+	return all, nil
+}
+
+// drained starts relays and waits until all that count wants is settled. took is until the last confirm.
+func (r *rig) drained(ctx context.Context, count *counter, relays ...relay.Config) (stop func() error, took time.Duration, err error) {
 	start := time.Now()
-	if stop, err = r.startRelay(ctx, cfg); err != nil {
-		return nil, 0, err
+	var stops []func() error
+	stop = func() (err error) {
+		for _, s := range stops {
+			err = errors.Join(err, s())
+		}
+		return err
+	}
+	for _, cfg := range relays {
+		s, err := r.startRelay(ctx, cfg)
+		if err != nil {
+			return nil, 0, errors.Join(err, stop())
+		}
+		stops = append(stops, s)
 	}
 	select {
 	case <-count.settled:

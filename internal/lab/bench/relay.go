@@ -24,6 +24,8 @@ type RelayConfig struct {
 	LatencyFor   time.Duration // 0: leave it out
 	IdleFor      time.Duration // 0: leave it out
 	SkipCeiling  bool          // measure the relay only
+	Relays       int           // that share the subscription, in the portable profile; 1: one has it alone
+	MaxInFlight  int           // of each relay, 0: its default
 }
 
 // RelayResult is what a run measured. Rates are messages per second.
@@ -80,13 +82,13 @@ type Latency struct {
 
 // DefaultRelay is what is measured unless somebody wants otherwise.
 var DefaultRelay = RelayConfig{
-	Messages: 150_000, PayloadBytes: 200, Keys: 1_000, Repeat: 1, Rate: 1_000, LatencyFor: 10 * time.Second, IdleFor: 5 * time.Second,
+	Messages: 150_000, PayloadBytes: 200, Keys: 1_000, Repeat: 1, Relays: 1, Rate: 1_000, LatencyFor: 10 * time.Second, IdleFor: 5 * time.Second,
 }
 
 // Validate reports what cannot be measured.
 func (c *RelayConfig) Validate() error {
-	if c.Messages < 1 || c.PayloadBytes < 0 || c.Repeat < 1 || c.Rate < 1 || c.Keys < 0 {
-		return errors.New("--messages, --repeat and --rate must be at least 1, --payload and --keys at least 0")
+	if c.Messages < 1 || c.PayloadBytes < 0 || c.Repeat < 1 || c.Relays < 1 || c.MaxInFlight < 0 || c.Rate < 1 || c.Keys < 0 {
+		return errors.New("--messages, --repeat, --relays and --rate must be at least 1, --payload, --keys and --max-in-flight at least 0")
 	}
 	if c.PayloadBytes > penstock.MaxPayloadBytes {
 		return fmt.Errorf("the payload is larger than the limit of %d bytes", penstock.MaxPayloadBytes)

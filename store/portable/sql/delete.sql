@@ -1,5 +1,6 @@
 delete from {table} t
  using unnest($4::smallint[], $5::timestamptz[], $6::bigint[]) d(bucket, ts, seq)
  where t.bucket = d.bucket and t.ts = d.ts and t.seq = d.seq
-   and exists (select from {schema}.subscriptions s where s.id = $1 and s.epoch = $2 and not s.marks)
+   and exists (select from {lease})
+   and exists (select from {schema}.subscriptions m where m.id = $1 and not m.marks)
    and not exists (select from {schema}.progress p where p.subscription_id = $1 and p.epoch = $2 and p.attempt = $3)

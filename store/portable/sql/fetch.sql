@@ -2,16 +2,16 @@
 -- first few, of these the first.
 with page as (
   select c.bucket, c.ts, c.seq
-    from generate_series(0, $8::integer - 1) b(bucket)
+    from unnest($8::smallint[]) b(bucket)
     cross join lateral (
       select t.bucket, t.ts, t.seq
         from {table} t
-       where t.bucket = b.bucket::smallint and t.ts > $3
+       where t.bucket = b.bucket and t.ts > $3
          and not exists (select from {schema}.entries e where e.subscription_id = $1 and e.seq = t.seq)
          and t.seq <> all ($4::bigint[])
        order by t.ts, t.seq
        limit $5) c
-   where $1 = 0 or exists (select from {schema}.subscriptions s where s.id = $1 and s.epoch = $2)
+   where $1 = 0 or exists (select from {lease})
    order by c.ts, c.seq
    limit $6
 )

@@ -2,10 +2,10 @@
 with due as (
   select h.seq, h.line, h.ts, h.due, h.attempts
     from {schema}.entries h
-   where h.subscription_id = $1 and h.head and h.due <= clock_timestamp()
+   where h.subscription_id = $1 and h.head and h.due <= clock_timestamp() and h.bucket = any ($6::smallint[])
      and h.seq <> all ($3::bigint[]) and (h.line is null or h.line <> all ($5::text[]))
      and not (h.line is not null and exists (select from {schema}.entries w where w.subscription_id = $1 and w.hold = h.line))
-     and exists (select from {schema}.subscriptions s where s.id = $1 and s.epoch = $2)
+     and exists (select from {lease})
    order by h.due, h.seq
    limit $4
 ), page as (

@@ -3,8 +3,8 @@ select p.bucket, p.ts, p.seq, coalesce(t.id, ''), coalesce(t.key, ''), t.topic, 
        or exists (select from {schema}.entries w where w.subscription_id = $1 and w.hold = t.key)
   from (select e.bucket, e.ts, e.seq
           from {schema}.entries e
-         where e.subscription_id = $1 and e.state = 3 and e.seq <> all ($3::bigint[])
-           and exists (select from {schema}.subscriptions s where s.id = $1 and s.epoch = $2)
+         where e.subscription_id = $1 and e.state = 3 and e.bucket = any ($5::smallint[]) and e.seq <> all ($3::bigint[])
+           and exists (select from {lease})
          order by e.ts, e.seq
          limit $4) p
   join {table} t on t.bucket = p.bucket and t.ts = p.ts and t.seq = p.seq

@@ -1,5 +1,5 @@
-select epoch = $2,
-       exists (select from {schema}.entries e where e.subscription_id = $1 and e.head and e.due <= clock_timestamp()),
-       exists (select from {schema}.entries e where e.subscription_id = $1 and e.state = 3)
+select exists (select from {lease}),
+       exists (select from {schema}.entries e where e.subscription_id = $1 and e.head and e.due <= clock_timestamp() and e.bucket = any ($3::smallint[])),
+       exists (select from {schema}.entries e where e.subscription_id = $1 and e.state = 3 and e.bucket = any ($3::smallint[]))
   from {schema}.subscriptions
  where id = $1

@@ -1,6 +1,6 @@
 select s.id, s.name, s.settled + coalesce((select sum(greatest(p.settled, 0)) from {schema}.progress p where p.subscription_id = s.id), 0)::bigint,
        coalesce((select sum(greatest(p.settled, 0)) from {schema}.progress p where p.subscription_id = s.id and p.at > clock_timestamp() - interval '1 minute'), 0)::float8 / 60,
-       s.lease_until > clock_timestamp(), s.holder, s.holder_since, s.epoch, s.lease_until,
+       s.lease_until > clock_timestamp() or m.holders is not null, coalesce(m.holders, s.holder), s.holder_since, s.epoch, coalesce(m.until, s.lease_until),
        case when s.sink_epoch = s.epoch then s.sink_down end, s.sink_error,
        (select count(*) from {schema}.entries e where e.subscription_id = s.id and e.state = 2),
        (select count(*) from {schema}.entries e where e.subscription_id = s.id and e.state = 1),
@@ -11,6 +11,10 @@ select s.id, s.name, s.settled + coalesce((select sum(greatest(p.settled, 0)) fr
        exists (select from {schema}.entries e where e.subscription_id = s.id and e.state = 3),
        b.backlog, b.oldest
   from {schema}.subscriptions s
+  cross join lateral (
+    select string_agg(h.holder, ', ' order by h.epoch) as holders, max(h.lease_until) as until
+      from {schema}.members h
+     where h.subscription_id = s.id and h.lease_until > clock_timestamp()) m
   cross join lateral (
     select count(*) as backlog, min(t.ts) as oldest
       from {table} t

@@ -1,0 +1,180 @@
+package portable
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/penstock/penstock"
+)
+
+var _ penstock.Sharer = (*Store)(nil)
+
+// The row that says whose a subscription is, or a part of it.
+const (
+	aloneLease  = "{schema}.subscriptions s where s.id = $1 and s.epoch = $2"
+	sharedLease = "{schema}.members s where s.subscription_id = $1 and s.epoch = $2"
+)
+
+// sql is a statement that holds for whoever has the lease.
+func (s *source) sql(name string) string {
+	lease := aloneLease
+	if s.shared {
+		lease = sharedLease
+	}
+	return s.store.sql(strings.ReplaceAll(s.store.dialect().statements[name], "{lease}", lease), s.box.name)
+}
+
+// fence is the statement that locks what says so: of a subscription that is shared the member's row, and the subscription's
+// only against those who change it.
+func (s *source) fence() string {
+	if s.shared {
+		return s.sql("fence_shared")
+	}
+	return s.sql("fence")
+}
+
+// SubscribeShared implements penstock.Sharer.
+func (s *Store) SubscribeShared(ctx context.Context, req penstock.Subscribe) (penstock.Source, error) {
+	return s.subscribe(ctx, req, !req.Ephemeral)
+}
+
+// join makes this reader one of those that share the subscription, whose row is locked.
+func (s *source) join(ctx context.Context, tx pgx.Tx) error {
+	if err := tx.QueryRow(ctx, s.store.sql("update {schema}.subscriptions set epoch = epoch + 1 where id = $1 returning epoch", ""), s.id).Scan(&s.epoch); err != nil {
+		return err
+	}
+	if _, err := tx.Exec(ctx, s.store.sql("insert into {schema}.members (subscription_id, epoch, holder, buckets, lease_until) values ($1, $2, $3, '{}', clock_timestamp() + $4 * interval '1 microsecond')", ""),
+		s.id, s.epoch, s.req.Holder, s.req.Lease.Microseconds()); err != nil {
+		return err
+	}
+	s.owned, s.leaving = nil, nil
+	owned, leaving, err := s.balance(ctx, tx)
+	s.owned, s.leaving = owned, leaving
+	return err
+}
+
+// member is one of those that share a subscription.
+type member struct {
+	epoch   int64
+	buckets []int16
+	alive   bool
+}
+
+// balance says which buckets are this reader's now, and which of them it has to leave to others: those it reads no more, and
+// gives up once nothing of them is in flight. The subscription's row is locked. A member whose lease has ended is removed,
+// which fences it.
+func (s *source) balance(ctx context.Context, tx pgx.Tx) (owned, leaving []int16, err error) {
+	rows, err := tx.Query(ctx, s.store.sql("select epoch, buckets, lease_until > clock_timestamp() from {schema}.members where subscription_id = $1 order by epoch for update", ""), s.id)
+	if err != nil {
+		return nil, nil, err
+	}
+	all, err := pgx.CollectRows(rows, func(r pgx.CollectableRow) (m member, err error) { return m, r.Scan(&m.epoch, &m.buckets, &m.alive) })
+	if err != nil {
+		return nil, nil, err
+	}
+	var alive, dead []int64
+	taken := map[int16]bool{}
+	for _, m := range all {
+		if !m.alive {
+			dead = append(dead, m.epoch)
+			continue
+		}
+		alive = append(alive, m.epoch)
+		for _, b := range m.buckets {
+			taken[b] = true
+		}
+	}
+	turn := slices.Index(alive, s.epoch)
+	if turn < 0 {
+		return nil, nil, penstock.ErrFenced
+	}
+	quota := (s.box.buckets - turn + len(alive) - 1) / len(alive)
+	inFlight := s.bucketsInFlight()
+	for _, b := range s.owned {
+		switch {
+		case len(owned) < quota:
+			owned = append(owned, b)
+		case inFlight[b]:
+			owned, leaving = append(owned, b), append(leaving, b)
+		}
+	}
+	for b := int16(0); int(b) < s.box.buckets && len(owned) < quota; b++ {
+		if !taken[b] {
+			owned = append(owned, b)
+		}
+	}
+	batch := &pgx.Batch{}
+	batch.Queue(s.store.sql("update {schema}.members set buckets = $3 where subscription_id = $1 and epoch = $2", ""), s.id, s.epoch, orEmpty(owned))
+	if len(dead) > 0 {
+		batch.Queue(s.store.sql("delete from {schema}.members where subscription_id = $1 and epoch = any ($2)", ""), s.id, dead)
+	}
+	return owned, leaving, tx.SendBatch(ctx, batch).Close()
+}
+
+func (s *source) bucketsInFlight() map[int16]bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	in := map[int16]bool{}
+	for _, f := range s.inFlight {
+		in[f.bucket] = true
+	}
+	return in
+}
+
+// reads are the buckets that are read: all, or those of its own that it is not leaving.
+func (s *source) reads() []int16 {
+	if s.shared {
+		return orEmpty(slices.DeleteFunc(slices.Clone(s.owned), func(b int16) bool { return slices.Contains(s.leaving, b) }))
+	}
+	all := make([]int16, s.box.buckets)
+	for i := range all {
+		all[i] = int16(i)
+	}
+	return all
+}
+
+// renewShared extends the lease, and gives buckets up or takes them, so that each member has its part.
+func (s *source) renewShared(ctx context.Context) error {
+	if err := s.usable(ctx); err != nil {
+		return err
+	}
+	s.fetching.Lock()
+	defer s.fetching.Unlock()
+	var owned, leaving []int16
+	there := true
+	err := s.store.tx(ctx, func(tx pgx.Tx) (err error) {
+		b := &pgx.Batch{}
+		b.Queue(s.store.sql("select from {schema}.subscriptions where id = $1 for update", ""), s.id)
+		b.Queue(s.store.sql("update {schema}.members set lease_until = clock_timestamp() + $3 * interval '1 microsecond' where subscription_id = $1 and epoch = $2 returning true", ""),
+			s.id, s.epoch, s.req.Lease.Microseconds()).QueryRow(func(r pgx.Row) error { return r.Scan(&there) })
+		if err := tx.SendBatch(ctx, b).Close(); err != nil {
+			there = !isNoRows(err)
+			return err
+		}
+		owned, leaving, err = s.balance(ctx, tx)
+		return err
+	})
+	if !there {
+		return s.gone(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(owned, func(b int16) bool { return !slices.Contains(s.owned, b) }) {
+		s.low = time.Time{} // how far another has read of them is not known
+	}
+	s.owned, s.leaving = owned, leaving
+	return nil
+}
+
+// leave gives everything back.
+func (s *source) leave(ctx context.Context) error {
+	return s.store.explain(s.store.retries.Do(ctx, func() error {
+		_, err := s.store.pool.Exec(ctx, s.store.sql("delete from {schema}.members where subscription_id = $1 and epoch = $2", ""), s.id, s.epoch)
+		return err
+	}))
+}

@@ -1,0 +1,174 @@
+package portable_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/testseed"
+	"github.com/penstock/penstock/store/portable"
+)
+
+func (f *fixture) share(lease time.Duration) (penstock.Source, error) {
+	return f.store.SubscribeShared(f.Context(), penstock.Subscribe{Outbox: "orders", Subscription: "sub", Holder: "test", Lease: lease})
+}
+
+// A subscription is shared or one reader's alone.
+func TestSharedOrAlone(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, portable.Options{})
+	first, err := f.share(time.Hour)
+	f.must(err)
+	second, err := f.share(time.Hour)
+	f.must(err)
+	alone := func() (penstock.Source, error) {
+		return f.store.Subscribe(t.Context(), penstock.Subscribe{Outbox: "orders", Subscription: "sub", Holder: "alone"})
+	}
+	if _, err := alone(); !errors.Is(err, penstock.ErrHeld) {
+		t.Fatalf("alone, while two share: %v, want ErrHeld", err)
+	}
+	all, err := f.store.Status(t.Context())
+	f.must(err)
+	if s := all[0].Subscriptions[0]; s.Holder != "test, test" {
+		t.Errorf("the holder is %q", s.Holder)
+	}
+	f.must(first.Close(t.Context()))
+	f.must(second.Close(t.Context()))
+	src, err := alone()
+	f.must(err)
+	if _, err := f.share(time.Hour); !errors.Is(err, penstock.ErrHeld) {
+		t.Fatalf("shared, while another is alone: %v, want ErrHeld", err)
+	}
+	f.must(src.Close(t.Context()))
+}
+
+// Readers come, leave and crash while messages are written. Each message is delivered, of a key in order, and again
+// only after a crash; nobody gets what another has in flight.
+func TestSharedByMany(t *testing.T) {
+	t.Parallel()
+	t.Logf("PENSTOCK_SEED=%d", testseed.Seed())
+	f := newFixture(t, portable.Options{Margin: time.Hour})
+	rnd := testseed.New(t.Name(), 0)
+	const keys = 30
+	type reader struct {
+		penstock.Source
+		open []penstock.Batch
+	}
+	var readers []*reader
+	settled, written := map[string]int{}, map[string]int{} // by key: how many of it
+	held := map[string]*reader{}                           // by message
+	join := func() {
+		src, err := f.share(time.Hour)
+		f.must(err)
+		readers = append(readers, &reader{Source: src})
+	}
+	fetch := func(r *reader, most int) int {
+		b, err := r.Fetch(t.Context(), penstock.Limit{Messages: most, Bytes: plenty.Bytes})
+		f.must(err)
+		next := map[string]int{}
+		for _, o := range r.open {
+			for _, m := range o.Messages {
+				next[m.Key]++
+			}
+		}
+		for _, m := range b.Messages {
+			if who := held[m.ID]; who != nil {
+				t.Fatalf("%s came to two readers", m.Payload)
+			}
+			held[m.ID] = r
+			if want := fmt.Sprint(settled[m.Key] + next[m.Key]); string(m.Payload) != want {
+				t.Fatalf("of the key %s came %s, want %s", m.Key, m.Payload, want)
+			}
+			next[m.Key]++
+		}
+		if len(b.Messages) > 0 {
+			r.open = append(r.open, b)
+		}
+		return len(b.Messages)
+	}
+	settle := func(r *reader) {
+		for ; len(r.open) > 0; r.open = r.open[1:] {
+			f.must(r.Settle(t.Context(), penstock.Settled{Batch: r.open[0]}))
+			for _, m := range r.open[0].Messages {
+				settled[m.Key]++
+				delete(held, m.ID)
+			}
+		}
+	}
+	join()
+	for range testseed.Steps(400) {
+		r := readers[rnd.IntN(len(readers))]
+		switch rnd.IntN(12) {
+		case 0, 1, 2, 3:
+			var msgs []penstock.Message
+			for range 1 + rnd.IntN(10) {
+				key := fmt.Sprint("k", rnd.IntN(keys))
+				msgs = append(msgs, penstock.Message{Key: key, Payload: fmt.Append(nil, written[key])})
+				written[key]++
+			}
+			f.must(f.store.Publish(t.Context(), "orders", msgs...))
+		case 4, 5, 6:
+			fetch(r, 1+rnd.IntN(20))
+		case 7:
+			settle(r)
+		case 8, 9:
+			f.must(r.Renew(t.Context()))
+		case 10:
+			if len(readers) < 5 {
+				join()
+			}
+		case 11:
+			if len(readers) == 1 {
+				continue
+			}
+			if rnd.IntN(2) == 0 {
+				f.must(r.Close(t.Context()))
+			} else { // its lease ends, and another takes what it had
+				exec(t, f.url, "update penstock_portable.members set lease_until = '2000-01-01' where epoch = (select max(epoch) from penstock_portable.members)")
+				r = readers[len(readers)-1]
+				f.must(readers[0].Renew(t.Context()))
+				if err := r.Renew(t.Context()); !errors.Is(err, penstock.ErrFenced) {
+					t.Fatalf("Renew of one whose lease has ended: %v, want ErrFenced", err)
+				}
+				if len(r.open) > 0 {
+					if err := r.Settle(context.WithoutCancel(t.Context()), penstock.Settled{Batch: r.open[0]}); !errors.Is(err, penstock.ErrFenced) {
+						t.Fatalf("Settle of one whose lease has ended: %v, want ErrFenced", err)
+					}
+				}
+			}
+			for _, b := range r.open {
+				for _, m := range b.Messages {
+					delete(held, m.ID)
+				}
+			}
+			for i := range readers {
+				if readers[i] == r {
+					readers = append(readers[:i], readers[i+1:]...)
+					break
+				}
+			}
+		}
+	}
+	for range 3 { // each gets its part
+		for _, r := range readers {
+			settle(r)
+			f.must(r.Renew(t.Context()))
+		}
+	}
+	for n := 1; n > 0; {
+		n = 0
+		for _, r := range readers {
+			n += fetch(r, 1000)
+			settle(r)
+		}
+	}
+	for key, n := range written {
+		if settled[key] != n {
+			t.Errorf("of the key %s %d were settled, want %d", key, settled[key], n)
+		}
+	}
+	t.Logf("%d readers at the end", len(readers))
+}
