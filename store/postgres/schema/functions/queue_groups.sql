@@ -105,15 +105,17 @@ declare
     priorities constant smallint[] := array(select p from generate_series(-16, 15) p where flags & (1::bigint << (16 + p)) <> 0);
     in_ring    text[];
     jobs       text;
+    written    text;
 begin
     execute format('select array(select g from %s(null, $1, $2, false) g)', _q(format('_%s.ready', name))) into in_ring using after, most;
-    jobs := (
-        select string_agg(format($sql$
+    select string_agg(format($sql$
                 select t.key, coalesce(t.id, t.seq) as id, t.created_at from r cross join lateral (
                     select * from %s t where t.group_key = n.group_key and t.priority = p.priority and t.seq >= r.lo and t.seq <= r.hi order by t.seq limit 1001) t$sql$, s.oid::regclass),
-                ' union all ' order by g.turn nulls first)
-          from _segments(name) s left join _segment g on g.queue = _count_groups.queue and g.slot = s.slot
-         where pg_relation_size(s.oid) > 0);
+            ' union all ' order by g.turn nulls first),
+           string_agg(format('(select t.group_key, t.priority, t.seq, t.key, coalesce(t.id, t.seq) as id, t.created_at from %s t where t.xid = e.x limit 1001)', s.oid::regclass), ' union all ')
+      into jobs, written
+      from _segments(name) s left join _segment g on g.queue = _count_groups.queue and g.slot = s.slot
+     where pg_relation_size(s.oid) > 0;
     return query execute format($sql$
         with leased as materialized (select e.group_key, coalesce(256 - bit_count(e.done), 1) as jobs from _lease e where e.queue = $1 limit $6),
         later as materialized (select w.group_key, w.due, w.created_at from _scheduled w where w.queue = $1 order by w.due limit $6),
@@ -136,17 +138,28 @@ begin
         name as (
             select n.group_key from (select unnest($2 || $3) collate "C" union select o.group_key from other o) n(group_key)
              where n.group_key > $3 or $3 = '' order by n.group_key limit $4 + 1), -- '' may have none
+        map as materialized (
+            select n.group_key, p.priority, k.*
+              from name n cross join unnest($5) p(priority) cross join lateral (
+                select m.lo, m.hi, m.pending from _skip_map m
+                 where m.queue = $1 and m.group_key = n.group_key and m.priority = p.priority order by m.n desc limit 1) k),
+        -- What was committed since a map was written is elsewhere than the map says: it is looked for by its transaction. Workers are
+        -- among those, and wrote nothing. Of one that wrote much the map says too little: then all is walked, with what was taken.
+        ended as (select x from (select distinct unnest(m.pending) as x from map m) e where pg_visible_in_snapshot(e.x, pg_current_snapshot())),
+        late as materialized (select e.x, t.* from ended e cross join lateral (%s) t),
+        much as materialized (select array(select l.x from late l group by l.x having count(*) > 1000) as xids),
         job as (
             select n.group_key, j.key, j.id, j.created_at, row_number() over (partition by n.group_key) as nth
-              from name n cross join lateral (
+              from name n cross join much cross join lateral (
                 select j.*
                   from unnest($5) p(priority)
-                  left join lateral (
-                    select m.lo, m.hi, m.pending from _skip_map m
-                     where m.queue = $1 and m.group_key = n.group_key and m.priority = p.priority order by m.n desc limit 1) k
-                    on not exists (select from unnest(k.pending) x where pg_visible_in_snapshot(x, pg_current_snapshot()))
+                  left join map k on k.group_key = n.group_key and k.priority = p.priority and not k.pending && much.xids
                  cross join lateral (
-                    with r as (select r.lo, r.hi from unnest(coalesce(k.lo, '{0}'), coalesce(k.hi, '{9223372036854775806}')) r(lo, hi)) %s) j
+                    with r as (select r.lo, r.hi from unnest(coalesce(k.lo, '{0}'), coalesce(k.hi, '{9223372036854775806}')) r(lo, hi)) %s
+                    union all
+                    select l.key, l.id, l.created_at from late l
+                     where l.group_key = n.group_key and l.priority = p.priority and l.x = any (k.pending)
+                       and not exists (select from r where l.seq >= r.lo and l.seq <= r.hi)) j
                  limit 1001) j),
         line as (
             select j.group_key, j.key, count(*) as n, min(j.id) as head, min(j.created_at) as oldest
@@ -166,6 +179,7 @@ begin
                coalesce(extract(epoch from greatest(interval '0', clock_timestamp() - least(r.oldest, o.oldest))) * 1000000, 0)::bigint, coalesce(r.more, false), f.cut
           from rest f cross join name n left join ring r on r.group_key = n.group_key left join other o on o.group_key = n.group_key
          where r.group_key is not null or o.group_key is not null
-         order by n.group_key limit $4$sql$, coalesce(jobs, $sql$select null::text as key, 0::bigint as id, null::timestamptz as created_at where false$sql$))
+         order by n.group_key limit $4$sql$, coalesce(written, $sql$select null::text as group_key, 0::smallint as priority, 0::bigint as seq, null::text as key, 0::bigint as id, null::timestamptz as created_at where false$sql$),
+            coalesce(jobs, $sql$select null::text as key, 0::bigint as id, null::timestamptz as created_at where false$sql$))
       using queue, in_ring, after, most, priorities, upto;
 end $$;
