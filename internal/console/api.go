@@ -267,11 +267,9 @@ func (c *Console) running(ctx context.Context, r *call) (l List[Running], err er
 	if !ok {
 		return listOf[Running](nil, 1, nil), nil
 	}
-	found, err := store.Running(ctx)
+	found, err := store.Running(ctx, r.PathValue("queue"), countedUpTo)
 	for _, one := range found {
-		if one.Queue == r.PathValue("queue") {
-			l.Items = append(l.Items, Running{one.ID, one.Worker, one.Attempt, one.Age.Seconds(), one.Expired > 0})
-		}
+		l.Items = append(l.Items, Running{one.ID, one.Worker, one.Attempt, one.Age.Seconds(), one.Expired > 0})
 	}
 	return listOf(l.Items, len(l.Items)+1, nil), err
 }

@@ -62,14 +62,15 @@ func must(t *testing.T, err error) {
 type desk struct {
 	*testing.T
 	store
-	url string
-	log *bytes.Buffer
+	url   string
+	log   *bytes.Buffer
+	asked chan struct{} // something for each request that has arrived, as far as there is room
 }
 
 func serve(t *testing.T, s store) *desk { return serveWith(t, s, func(*console.Options) {}) }
 
 func serveWith(t *testing.T, s store, with func(*console.Options)) *desk {
-	d := &desk{T: t, store: s, log: &bytes.Buffer{}}
+	d := &desk{T: t, store: s, log: &bytes.Buffer{}, asked: make(chan struct{}, 20)}
 	o := console.Options{Store: s, Redact: []string{"password"}, Logger: slog.New(slog.NewTextHandler(d.log, nil)), BasePath: "/ops/",
 		Findings: func(context.Context) ([]doctor.Finding, error) {
 			return []doctor.Finding{{Check: "relay", Severity: doctor.Critical, About: "orders/billing", Found: "nobody relays it", Why: "messages wait", Next: "penstock relay"}}, nil
@@ -79,7 +80,13 @@ func serveWith(t *testing.T, s store, with func(*console.Options)) *desk {
 	go c.Watch(t.Context())
 	server, err := web.Serve(web.Options{Listen: "127.0.0.1:0", Logger: slog.New(slog.DiscardHandler), Credentials: []web.Credential{
 		{Secret: "r", Name: console.RoleRead}, {Secret: "o", Name: console.RoleOperate},
-		{User: "read", Secret: "r", Name: console.RoleRead}, {User: "operate", Secret: "o", Name: console.RoleOperate}}}, c)
+		{User: "read", Secret: "r", Name: console.RoleRead}, {User: "operate", Secret: "o", Name: console.RoleOperate}}}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case d.asked <- struct{}{}:
+		default:
+		}
+		c.ServeHTTP(w, r)
+	}))
 	must(t, err)
 	t.Cleanup(func() { server.Close() })
 	d.url = "http://" + server.Addr + "/ops"

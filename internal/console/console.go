@@ -63,7 +63,7 @@ type (
 		HeldSegments(ctx context.Context) ([]doctor.HeldSegment, error)
 	}
 	running interface {
-		Running(ctx context.Context) ([]doctor.Running, error)
+		Running(ctx context.Context, queue string, most int) ([]doctor.Running, error)
 	}
 )
 

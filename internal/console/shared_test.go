@@ -2,6 +2,7 @@ package console_test
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -15,14 +16,12 @@ import (
 type counting struct {
 	store
 	groups atomic.Int32
-	hold   atomic.Pointer[chan struct{}]
+	hold   chan struct{}
 }
 
 func (c *counting) QueueGroups(ctx context.Context, queue, after string, most int) ([]penstock.GroupStatus, error) {
 	c.groups.Add(1)
-	if hold := c.hold.Load(); hold != nil {
-		<-*hold
-	}
+	<-c.hold
 	return c.store.QueueGroups(ctx, queue, after, most)
 }
 
@@ -30,23 +29,21 @@ func (c *counting) QueueGroups(ctx context.Context, queue, after string, most in
 func TestManyLookAtOnce(t *testing.T) {
 	eachStore(t, func(t *testing.T, s store) {
 		fill(t, s)
-		c := &counting{store: s}
-		hold := make(chan struct{})
-		c.hold.Store(&hold)
+		c := &counting{store: s, hold: make(chan struct{})}
 		d := serveWith(t, s, func(o *console.Options) { o.Store = c })
 		var all sync.WaitGroup
 		began := time.Now()
-		for range 20 {
+		for range cap(d.asked) {
 			all.Go(func() {
 				if code, text := d.ask("r", "GET", "/api/v1/queues/mails/groups", ""); code != 200 {
 					t.Errorf("%d %s", code, text)
 				}
 			})
 		}
-		for c.groups.Load() == 0 {
-			time.Sleep(time.Millisecond)
+		for range cap(d.asked) {
+			<-d.asked
 		}
-		time.AfterFunc(50*time.Millisecond, func() { close(hold) })
+		close(c.hold)
 		all.Wait()
 		if n, most := int(c.groups.Load()), 1+int(time.Since(began)/time.Second); n > most {
 			t.Errorf("20 who ask for groups have them read %d times in %v", n, time.Since(began))
@@ -59,6 +56,31 @@ func TestManyLookAtOnce(t *testing.T) {
 		d.ask("r", "GET", "/api/v1/queues/mails/groups", "")
 		if c.groups.Load() == before {
 			t.Error("after an action an old answer is given")
+		}
+	})
+}
+
+// A queue shows its own running jobs, however many of another's have been running for longer.
+func TestRunningOfABusyNeighbour(t *testing.T) {
+	eachStore(t, func(t *testing.T, s store) {
+		for queue, jobs := range map[string]int{"busy": 1100, "idle": 1} {
+			must(t, s.CreateQueue(t.Context(), queue, penstock.FIFO))
+			_, err := s.Queue(queue).Enqueue(t.Context(), make([]penstock.NewJob, jobs)...)
+			must(t, err)
+		}
+		for _, queue := range []string{"busy", "idle"} {
+			for claimed := 1; claimed > 0; {
+				some, err := s.Queue(queue).Claim(t.Context(), penstock.Claim{Jobs: 100, Lease: time.Minute, Worker: "of " + queue})
+				must(t, err)
+				claimed = len(some)
+			}
+		}
+		d := serve(t, s)
+		for queue, want := range map[string]int{"busy": 1000, "idle": 1} {
+			code, text := d.ask("r", "GET", "/api/v1/queues/"+queue+"/running", "")
+			if n := strings.Count(string(text), `"worker":"of `+queue+`"`); code != 200 || n != want {
+				t.Errorf("%s: %d, %d of its own run, want %d: %.200s", queue, code, n, want, text)
+			}
 		}
 	})
 }

@@ -100,8 +100,8 @@ type Examined struct {
 // Examiner is a store that looks at what only it can see. An error means that the database cannot be used at all.
 type Examiner interface {
 	Examine(ctx context.Context, o Options) (Examined, error)
-	// Running lists jobs that are leased, those for longest first.
-	Running(ctx context.Context) ([]Running, error)
+	// Running lists jobs that are leased, up to most of a queue, or of each if that is empty, those for longest first.
+	Running(ctx context.Context, queue string, most int) ([]Running, error)
 }
 
 // Running is a job that a worker holds.

@@ -319,8 +319,8 @@ func (e *examination) disk(ctx context.Context, conn *pgx.Conn) {
 }
 
 // Running implements doctor.Examiner.
-func (s *Store) Running(ctx context.Context) ([]doctor.Running, error) {
-	rows, err := s.pool.Query(ctx, statement("running", s.schema, ""), pgx.QueryExecModeExec)
+func (s *Store) Running(ctx context.Context, queue string, most int) ([]doctor.Running, error) {
+	rows, err := s.pool.Query(ctx, statement("running", s.schema, ""), pgx.QueryExecModeExec, queue, most)
 	if err != nil {
 		return nil, s.explain(err)
 	}

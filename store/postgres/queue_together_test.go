@@ -139,7 +139,7 @@ func TestLeasesOfOneClaimInOneRow(t *testing.T) {
 			t.Errorf("job %d, of which the first five are done: found %v", i+1, found)
 		}
 	}
-	running, err := f.store.Running(f.Ctx)
+	running, err := f.store.Running(f.Ctx, "q", 1000)
 	f.Must(err)
 	if len(running) != 7 || len(names) != 12 {
 		t.Errorf("%d of %d jobs run, want 7 of 12: %v", len(running), len(names), running)
@@ -283,7 +283,7 @@ func TestNumbersOfSharedLeasesGrow(t *testing.T) {
 	shared := f.leaseTogether()
 	f.Exec("select penstock.enqueue('q', 'job')")
 	last := f.claim(1)[0].lease
-	running, err := f.store.Running(f.Ctx)
+	running, err := f.store.Running(f.Ctx, "q", 1000)
 	f.Must(err)
 	var shown []int64
 	for _, r := range running {

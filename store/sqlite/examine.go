@@ -117,9 +117,9 @@ func (s *Store) integrity(ctx context.Context) doctor.Finding {
 }
 
 // Running implements doctor.Examiner.
-func (s *Store) Running(ctx context.Context) (all []doctor.Running, err error) {
+func (s *Store) Running(ctx context.Context, queue string, most int) (all []doctor.Running, err error) {
 	err = s.read(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		rows, err := tx.QueryContext(ctx, runningSQL)
+		rows, err := tx.QueryContext(ctx, runningSQL, queue, most)
 		if err != nil {
 			return err
 		}

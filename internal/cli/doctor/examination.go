@@ -122,7 +122,7 @@ func (e *examination) look(ctx context.Context, ahead time.Duration, tell bool) 
 		}
 	}
 	if examiner, ok := e.store.(doctor.Examiner); ok && len(l.queues) > 0 {
-		if l.running, err = examiner.Running(ctx); err != nil {
+		if l.running, err = examiner.Running(ctx, "", 100); err != nil {
 			err = unseen("the jobs that run", err)
 		}
 	}
