@@ -144,6 +144,11 @@ func TestInABrowser(t *testing.T) {
 	if status, err := s.QueueStatus(t.Context()); err != nil || !*status[0].Paused {
 		t.Errorf("the queue is not paused: %v", err)
 	}
+	b.Eval("document.querySelector('details').open = true; document.querySelector('#limits [name=max_running]').value = 7; document.querySelector('#limits [name=max_attempts]').value = 3; document.querySelector('#limits button').focus()", nil)
+	click("#limits button", "document.querySelector('.did')?.innerText === 'limits set'")
+	if status, err := s.QueueStatus(t.Context()); err != nil || *status[0].MaxRunning != 7 || *status[0].MaxAttempts != 3 || !*status[0].Paused {
+		t.Errorf("after limits were set there are %+v, %v", status, err)
+	}
 
 	b.Open(d.url + "/outboxes/orders")
 	waits.WithLabelValues("orders", "billing").Observe(0.2)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"embed"
 	"encoding/json"
+	"fmt"
 	"html/template"
 	"io/fs"
 	"net/http"
@@ -354,6 +355,17 @@ func (c *Console) queueAction(w http.ResponseWriter, r *http.Request) {
 	case "pause", "resume":
 		paused := verb == "pause"
 		c.act(w, r, ofQueue+"/settings", Settings{Paused: &paused}, func(any) (string, string) { return queue, verb + "d" })
+	case "limits":
+		var s Settings
+		for name, to := range map[string]**int{"max_running": &s.MaxRunning, "max_attempts": &s.MaxAttempts} {
+			n, err := strconv.Atoi(r.FormValue(name))
+			if err != nil {
+				c.fail(w, r, &penstock.FieldError{Field: name, Problem: fmt.Sprintf("is %q", r.FormValue(name)), Hint: "give a number"})
+				return
+			}
+			*to = &n
+		}
+		c.act(w, r, ofQueue+"/settings", s, func(any) (string, string) { return queue, "limits set" })
 	case "cancel":
 		id, _ := strconv.ParseInt(r.FormValue("id"), 10, 64)
 		c.act(w, r, ofQueue+"/cancel", Jobs{IDs: []int64{id}}, func(answer any) (string, string) {
