@@ -124,7 +124,7 @@ func (s *Store) ExplainOutbox(ctx context.Context, outbox string) ([]doctor.Stat
 			e.of = outbox + "/" + sub.Name
 			if err := e.undone(ctx, func(tx pgx.Tx) error {
 				low, as := sub.Low.UTC(), &source{store: s, box: box}
-				params := []any{sub.ID, sub.Epoch, low, []int64{}, min(explainedRows, 2*explainedRows/box.buckets+8), explainedRows, s.dialect().most(16 << 20), as.reads()}
+				params := []any{sub.ID, sub.Epoch, low, []int64{}, min(explainedRows, 2*explainedRows/box.buckets+8), explainedRows, s.dialect().most(16 << 20), as.reads(), []time.Time{}}
 				if err := e.explain(ctx, tx, "fetch", as.sql("fetch"), -1, params...); err != nil {
 					return err
 				}

@@ -202,7 +202,7 @@ func (s *source) queueLog(b *pgx.Batch, p *page, seqs []int64) {
 	most := p.limit.Messages + 1
 	buckets := s.reads()
 	per := min(most, max(s.perBucket, 2*most/max(len(buckets), 1)+8))
-	b.Queue(s.sql("fetch"), s.id, s.epoch, from.UTC(), seqs, per, most, p.limit.Bytes, buckets).Query(func(rows pgx.Rows) error {
+	b.Queue(s.sql("fetch"), s.id, s.epoch, from.UTC(), seqs, per, most, p.limit.Bytes, buckets, s.timesInFlight()).Query(func(rows pgx.Rows) error {
 		of, last := make([]int, s.box.buckets), make([]time.Time, s.box.buckets)
 		if err := p.collect(rows, &s.box, func(r *row) { of[r.bucket]++; last[r.bucket] = r.ts }); err != nil {
 			return err

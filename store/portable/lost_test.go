@@ -31,8 +31,15 @@ func TestSettlesWhatWasLost(t *testing.T) {
 			exec(t, f.url, "delete from penstock_portable.outbox_orders")
 			f.must(src.Settle(t.Context(), penstock.Settled{Batch: b}))
 		}
-		f.publish("there")
+		f.publish("in flight, and lost")
 		b, err := src.Fetch(t.Context(), plenty)
+		f.must(err)
+		if len(b.Messages) != 1 {
+			t.Fatalf("got %d messages", len(b.Messages))
+		}
+		exec(t, f.url, "delete from penstock_portable.outbox_orders")
+		exec(t, f.url, "insert into penstock_portable.outbox_orders (seq, key, payload) values ($1, 'k', 'there')", b.Messages[0].Seq)
+		b, err = src.Fetch(t.Context(), plenty)
 		f.must(err)
 		if len(b.Messages) != 1 || b.KeyOrder != nil && b.KeyOrder[0] != penstock.InOrder {
 			t.Fatalf("got %+v, want one message in order", b)

@@ -125,6 +125,17 @@ func (s *source) bucketsInFlight() map[int16]bool {
 	return in
 }
 
+// timesInFlight are those of what is in flight.
+func (s *source) timesInFlight() []time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	times := make([]time.Time, 0, len(s.inFlight))
+	for _, f := range s.inFlight {
+		times = append(times, f.ts)
+	}
+	return times
+}
+
 // reads are the buckets that are read: all, or those of its own that it is not leaving.
 func (s *source) reads() []int16 {
 	if s.shared {
