@@ -42,8 +42,8 @@ key:
   publish   plain INSERT into an outbox      by hand: the same into a table with the
   insert    plain INSERT into the queue      same columns and defaults, in turns
   enqueue   _NAME.enqueue, enqueue_many
-  business  pgbench's TPC-B-like transaction without the message, in turns
-            with one message published
+  business  pgbench's TPC-B-like transaction without the message, and with an INSERT of
+            with one message published       it into a plain table, in turns
   dequeue   dequeue_NAME, dequeue of more    by hand: DELETE … USING (SELECT …
   claim     claim, or ack_claim of more,     FOR UPDATE SKIP LOCKED LIMIT n) … RETURNING
             then ack of all                  with leases: UPDATE … WHERE id IN (SELECT …
@@ -59,8 +59,8 @@ single jobs there is also mode tx, within begin and commit, and of claim mode ca
 each claim ends the jobs of the last one, in one call. Of work there is one cell,
 which is of Go programs, and a backlog of --jobs that they drain. The message of the
 business is one more round trip (tx), or goes with the commit (pipelined); jobs/s are
-transactions. What takes turns does so ten times in a cell, and the ratio is the
-median of theirs. Every other cell begins with the hand-written table. Jobs in, out and left must agree: exit code 3
+transactions. What takes turns does so every 200 ms, ten times at least, and the
+ratio is the median of theirs. Every other cell begins with the hand-written table. Jobs in, out and left must agree: exit code 3
 otherwise.
 
 --steady RATE measures something else: one job per transaction at that rate, and
@@ -147,13 +147,17 @@ func benchQueueTable(w io.Writer, r queueFigures) error {
 		}
 		return t.flush()
 	}
-	t := cli.NewTable(w, cli.Left("OPERATION"), cli.Left("MODE"), cli.Right("BATCH"), cli.Right("WORKERS"), cli.Right("JOBS/S"), cli.Right("BY HAND"), cli.Right("RATIO"), cli.Right("WITH LEASES"), cli.Right("RATIO"))
+	t := cli.NewTable(w, cli.Left("OPERATION"), cli.Left("MODE"), cli.Right("BATCH"), cli.Right("WORKERS"), cli.Right("JOBS/S"), cli.Right("BY HAND"), cli.Right("RATIO"), cli.Right("WITH LEASES"), cli.Right("RATIO"), cli.Right("PLAIN INSERT"), cli.Right("RATIO"))
 	for _, c := range r.Cells {
-		leased, ratio := "", ""
-		if c.Leased > 0 {
-			leased, ratio = cli.Count(int64(c.Leased)), fmt.Sprintf("%.2f", c.RatioLeased)
+		row := []string{c.Op, c.Mode, cli.Count(int64(c.Batch)), fmt.Sprint(c.Workers), cli.Count(int64(c.Penstock))}
+		for _, beside := range [][2]float64{{c.Baseline, c.Ratio}, {c.Leased, c.RatioLeased}, {c.Plain, c.RatioPlain}} {
+			if beside[0] > 0 {
+				row = append(row, cli.Count(int64(beside[0])), fmt.Sprintf("%.2f", beside[1]))
+			} else {
+				row = append(row, "", "")
+			}
 		}
-		t.Row(c.Op, c.Mode, cli.Count(int64(c.Batch)), fmt.Sprint(c.Workers), cli.Count(int64(c.Penstock)), cli.Count(int64(c.Baseline)), fmt.Sprintf("%.2f", c.Ratio), leased, ratio)
+		t.Row(row...)
 	}
 	return t.Flush()
 }

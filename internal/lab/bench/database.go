@@ -123,11 +123,11 @@ func (s *session) say(command string) error {
 	return nil
 }
 
-// commitWith runs a prepared statement and commits, in one round trip.
+// commitWith runs a prepared statement and commits, in one round trip. COMMIT is prepared, as pgx does it in a batch.
 func (s *session) commitWith(name string, params ...[]byte) error {
 	var b pgconn.Batch
 	b.ExecPrepared(name, params, inBinary, inBinary)
-	b.ExecParams("commit", nil, nil, nil, nil)
+	b.ExecPrepared("commit", nil, nil, nil)
 	if _, err := s.conn.PgConn().ExecBatch(context.Background(), &b).ReadAll(); err != nil {
 		return s.explain(name, err)
 	}

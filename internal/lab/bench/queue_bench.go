@@ -51,6 +51,9 @@ type QueueCell struct {
 	// Of OpClaim and OpWork: by hand with leases, an UPDATE … SKIP LOCKED … RETURNING and a DELETE.
 	Leased      float64 `json:"leased,omitempty"`
 	RatioLeased float64 `json:"ratio_leased,omitempty"`
+	// Of OpBusiness: with its message in a plain table with an outbox's columns, which is what an INSERT costs anyway.
+	Plain      float64 `json:"plain,omitempty"`
+	RatioPlain float64 `json:"ratio_plain,omitempty"`
 }
 
 // SetDefaults fills in what is not set.
@@ -129,9 +132,15 @@ func Queue(ctx context.Context, cfg QueueConfig) (result QueueResult, err error)
 	for i := range result.Cells {
 		c := &result.Cells[i]
 		cfg.progress("%d of %d: %s, mode %s, batches of %d, %d workers", i+1, len(result.Cells), c.Op, c.Mode, c.Batch, c.Workers)
-		ours, theirs := operations(cfg.Database, c.Op, c.Mode, c.Batch, c.Workers)
+		if c.Op == OpBusiness {
+			if err := cfg.inTurns(ctx, c, business(cfg.Database, c.Mode, c.Workers, cfg.Jobs)); err != nil {
+				return result, err
+			}
+			continue
+		}
+		ours, theirs := operations(cfg.Database, c.Op, c.Mode, c.Batch)
 		if ours.adds {
-			if err := cfg.inTurns(ctx, c, ours, theirs); err != nil {
+			if err := cfg.inTurns(ctx, c, []operation{ours, theirs}); err != nil {
 				return result, err
 			}
 			continue
@@ -189,49 +198,72 @@ func (cfg QueueConfig) cell(ctx context.Context, op operation, batch, workers in
 	})
 }
 
-// turns are how often each of two sides that add comes to it in a cell.
-const turns = 10
-
-// inTurns measures both sides of what adds, a tenth of the cell at a time, so that whatever else the machine does meets both.
-func (cfg QueueConfig) inTurns(ctx context.Context, c *QueueCell, ours, theirs operation) error {
-	ours.Progress, theirs.Progress = nil, nil         // the cell has said it
-	return ours.in(ctx, func(keeper *session) error { // theirs may be made after ours
-		return theirs.in(ctx, func(*session) error {
-			sides := []*cellWork{{operation: ours, batch: c.Batch}, {operation: theirs, batch: c.Batch}}
-			for _, w := range sides {
-				defer w.close()
-				if err := w.open(ctx, c.Workers, cfg.payload()); err != nil {
+// inTurns measures what adds: ours, theirs, and perhaps the plain table's. Each comes ten times, and more often in a longer cell, so
+// that whatever else the machine does meets all.
+func (cfg QueueConfig) inTurns(ctx context.Context, c *QueueCell, operations []operation) error {
+	turns := max(10, int(cfg.Longest/(200*time.Millisecond)))
+	var sides []*cellWork
+	defer func() {
+		for _, w := range sides {
+			w.close()
+		}
+	}()
+	return allIn(ctx, operations, func(keeper *session) error {
+		for _, op := range operations {
+			w := &cellWork{operation: op, batch: c.Batch}
+			sides = append(sides, w)
+			if err := w.open(ctx, c.Workers, cfg.payload()); err != nil {
+				return err
+			}
+		}
+		rates, ratios := make([][]float64, len(sides)), make([][]float64, len(sides))
+		for turn := range turns {
+			for i := range sides {
+				side := (i + turn) % len(sides)
+				rate, err := sides[side].run(ctx, max(cfg.Jobs/turns, 1), cfg.Longest/time.Duration(turns))
+				if err != nil {
 					return err
 				}
+				rates[side] = append(rates[side], rate)
 			}
-			var rates [2][turns]float64
-			var ratios []float64
-			for turn := range turns {
-				for i := range sides {
-					side := (i + turn) % 2
-					var err error
-					if rates[side][turn], err = sides[side].run(ctx, max(cfg.Jobs/turns, 1), cfg.Longest/turns); err != nil {
-						return err
-					}
-				}
-				ratios = append(ratios, over(rates[0][turn], rates[1][turn]))
+			for i := range sides {
+				ratios[i] = append(ratios[i], over(rates[i][turn], rates[1][turn]))
 			}
-			c.Penstock, c.Baseline, c.Ratio = median(rates[0][:]), median(rates[1][:]), median(ratios)
-			return wrongAfter(keeper, c.Op, sides[0], sides[1])
-		})
+		}
+		c.Penstock, c.Baseline, c.Ratio = median(rates[0]), median(rates[1]), median(ratios[0])
+		if len(sides) > 2 {
+			c.Plain, c.RatioPlain = median(rates[2]), median(ratios[2])
+		}
+		return wrongAfter(keeper, c.Op, sides)
+	})
+}
+
+// allIn makes the tables of all, in their order, lets do have them, and removes them.
+func allIn(ctx context.Context, operations []operation, do func(*session) error) error {
+	first := operations[0]
+	first.Progress = nil // the cell has said it
+	return first.in(ctx, func(s *session) error {
+		if len(operations) == 1 {
+			return do(s)
+		}
+		return allIn(ctx, operations[1:], do)
 	})
 }
 
 // wrongAfter is the error of tables that do not hold what was written into them.
-func wrongAfter(s *session, op string, ours, theirs *cellWork) error {
-	want := []int64{ours.done.Load(), theirs.done.Load()}
-	if op == OpBusiness { // both do theirs
-		want[1] += want[0]
+func wrongAfter(s *session, op string, sides []*cellWork) error {
+	var all int64
+	for _, w := range sides {
+		all += w.done.Load()
 	}
-	for i, w := range []*cellWork{ours, theirs} {
+	for i, w := range sides {
+		want := w.done.Load()
+		if op == OpBusiness && i == 1 { // the bank, in which all are
+			want = all
+		}
 		left, err := w.rest(s)
 		if err == nil {
-			err = w.wrong(want[i], 0, left, 0)
+			err = w.wrong(want, 0, left, 0)
 		}
 		if err != nil {
 			return err
@@ -266,6 +298,9 @@ func (w *cellWork) open(ctx context.Context, workers int, payload []byte) error 
 		}
 		w.sessions = append(w.sessions, s)
 		if err := s.prepare(w.sql, w.prepared...); err != nil {
+			return err
+		}
+		if err := s.prepare(statements{"commit": "commit"}, "commit"); err != nil {
 			return err
 		}
 		if err := w.warm(s, payload); err != nil {

@@ -16,7 +16,7 @@ func TestQueue(t *testing.T) {
 		t.Fatalf("got %+v", r)
 	}
 	for _, c := range r.Cells {
-		if c.Penstock <= 0 || c.Baseline <= 0 || c.Ratio <= 0 || (c.RatioLeased > 0) != (c.Op == OpClaim || c.Op == OpWork) {
+		if c.Penstock <= 0 || c.Baseline <= 0 || c.Ratio <= 0 || (c.RatioLeased > 0) != (c.Op == OpClaim || c.Op == OpWork) || (c.RatioPlain > 0) != (c.Op == OpBusiness) {
 			t.Errorf("got %+v", c)
 		}
 	}

@@ -32,6 +32,7 @@ var QueueOps = []string{OpPublish, OpBusiness, OpInsert, OpEnqueue, OpDequeue, O
 type operation struct {
 	contender
 	adds     bool // else it takes
+	bare     bool // its parameter is the payload of one, not an array
 	prepared []string
 	// do returns how many jobs it did. params are those of these jobs.
 	do     func(s *session, params []byte) (jobs int, err error)
@@ -41,10 +42,7 @@ type operation struct {
 }
 
 // operations are op on Penstock's queue and its like on the hand-written one; what adds to a table with the same columns.
-func operations(db Database, op, mode string, batch, workers int) (ours, theirs operation) {
-	if op == OpBusiness {
-		return business(db, mode, workers)
-	}
+func operations(db Database, op, mode string, batch int) (ours, theirs operation) {
 	words := db.words(db.Name + "_queue")
 	words["order"] = literal("fifo")
 	plain := contender{Database: db, label: "the hand-written queue", sql: readSQL("plainqueue", db.words(db.Name+"_plain"))}
@@ -162,6 +160,9 @@ func bigints(rows [][][]byte) []byte {
 func (o operation) params(s *session, n int, payload []byte) ([]byte, error) {
 	if !o.adds {
 		return binary.BigEndian.AppendUint32(nil, uint32(n)), nil
+	}
+	if o.bare {
+		return payload, nil
 	}
 	payloads := make([][]byte, n)
 	for i := range payloads {

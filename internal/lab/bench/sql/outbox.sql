@@ -12,5 +12,8 @@ insert into {schema}.{table} (key, topic, payload) select 'customer', 'order.pla
 -- name: insert_one
 insert into {schema}.{table} (key, topic, payload) values ('customer', 'order.placed', ($1::bytea[])[1]);
 
+-- name: publish
+insert into {schema}.{table} (key, topic, payload) values ('customer', 'order.placed', $1::bytea);
+
 -- name: rest
 select count(*) from {schema}.{table};

@@ -1,4 +1,4 @@
--- A business: pgbench's tables, with a tenth of the accounts, and its TPC-B-like transaction.
+-- A business: pgbench's tables and its TPC-B-like transaction.
 
 -- name: create
 create table {schema}.{branches} (bid int not null primary key, bbalance int, filler char(88));
@@ -7,7 +7,7 @@ create table {schema}.{accounts} (aid int not null primary key, bid int, abalanc
 create table {schema}.{history} (tid int, bid int, aid int, delta int, mtime timestamp, filler char(22));
 insert into {schema}.{branches} select n, 0, '' from generate_series(1, {scale}) n;
 insert into {schema}.{tellers} select n, (n - 1) / 10 + 1, 0, '' from generate_series(1, {scale} * 10) n;
-insert into {schema}.{accounts} select n, (n - 1) / 10000 + 1, 0, '' from generate_series(1, {scale} * 10000) n;
+insert into {schema}.{accounts} select n, (n - 1) / {each} + 1, 0, '' from generate_series(1, {scale} * {each}) n;
 analyze {schema}.{branches}, {schema}.{tellers}, {schema}.{accounts};
 
 -- name: drop
