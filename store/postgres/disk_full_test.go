@@ -1,21 +1,16 @@
 package postgres_test
 
 import (
-	"context"
-	"errors"
 	"os"
-	osexec "os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock/internal/pgerror"
-	"github.com/penstock/penstock/internal/testserver"
 	"github.com/penstock/penstock/store/postgres"
+	"github.com/penstock/penstock/store/postgres/postgrestest"
 )
 
 // diskFull is PostgreSQL's error of a file that cannot grow.
@@ -98,38 +93,8 @@ type smallDisk struct {
 }
 
 func newSmallDisk(t *testing.T) *smallDisk {
-	server := testserver.StartPostgres(t)
-	ctx := context.Background()
-	conn, err := pgx.Connect(ctx, server.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = conn.Close(ctx) }()
-	var data string
-	if err := conn.QueryRow(ctx, "show data_directory").Scan(&data); err != nil {
-		t.Fatal(err)
-	}
-	dir := filepath.Join(filepath.Dir(data), "small")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if out, err := osexec.Command("mount", "-t", "tmpfs", "-o", "size=32m", "penstock-test", dir).CombinedOutput(); err != nil {
-		t.Skipf("no small disk can be mounted here: %v: %s", err, out)
-	}
-	t.Cleanup(func() {
-		if out, err := osexec.Command("umount", "--lazy", dir).CombinedOutput(); err != nil {
-			t.Errorf("%v: %s", err, out)
-		}
-	})
-	if out, err := osexec.Command("chown", "--reference", data, dir).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	for _, sql := range []string{"create tablespace small location '" + dir + "'", "create database small tablespace small"} {
-		if _, err := conn.Exec(ctx, sql); err != nil {
-			t.Fatal(err)
-		}
-	}
-	d := &smallDisk{fixture: fixtureOn(t, strings.Replace(server.URL, "/postgres?", "/small?", 1), postgres.Options{}), dir: dir}
+	url, dir := postgrestest.SmallDisk(t)
+	d := &smallDisk{fixture: fixtureOn(t, url, postgres.Options{}), dir: dir}
 	d.Exec("select penstock.create_queue('q', 'fifo', 8, 1048576)")
 	return d
 }
@@ -164,17 +129,8 @@ func (d *smallDisk) fill() {
 // write makes a file of so many bytes; 0: of all that is left.
 func (d *smallDisk) write(name string, size int) (path string) {
 	d.Helper()
-	path = filepath.Join(d.dir, name)
-	file, err := os.Create(path)
+	path, err := postgrestest.Ballast(d.dir, name, size)
 	d.Must(err)
-	defer func() { d.Must(file.Close()) }()
-	block := make([]byte, 4096)
-	for n := 0; err == nil && (size == 0 || n < size); n += len(block) {
-		_, err = file.Write(block)
-	}
-	if !errors.Is(err, syscall.ENOSPC) {
-		d.Must(err)
-	}
 	return path
 }
 

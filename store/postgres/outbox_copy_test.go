@@ -36,6 +36,9 @@ func TestPublishManyIsAsPublishFew(t *testing.T) {
 	}
 	publish := func(how string) {
 		f.Must(producer.Publish(f.Ctx, "orders", many()...))
+		if n := f.Number("select count(*) from penstock.orders where key = '' or headers = '{}'"); n > 0 {
+			t.Errorf("%s: %d messages without a key or headers do not have NULL there", how, n)
+		}
 		var got []penstock.Message
 		for len(got) < 500 {
 			b, err := src.Fetch(f.Ctx, penstock.Limit{Messages: 1000, Bytes: 64 << 20})
