@@ -267,18 +267,18 @@ func (s *Store) mayMigrate(ctx context.Context, tx pgx.Tx, exists bool) error {
 // lastOfAllQueues is the last version that changes the tables of every queue.
 const lastOfAllQueues = firstVersion
 
-// canLock says, before anything is changed, whether the server has room for the locks: one for each table
-// and index, until the transaction ends.
+// canLock says, before anything is changed, whether the server has room for the locks, until the transaction ends: one for each
+// table, sequence and function, and two for an index, which is made anew.
 func (s *Store) canLock(ctx context.Context, tx pgx.Tx) error {
 	var need, room, slots int64
-	err := tx.QueryRow(ctx, `select (select count(*) + (select count(*) from pg_index i join pg_class c on c.oid = i.indrelid where c.relnamespace = n.oid)
-			from pg_class c where c.relnamespace = n.oid and c.relkind in ('r', 'p')),
+	err := tx.QueryRow(ctx, `select (select count(*) from pg_class c where c.relnamespace = n.oid and c.relkind in ('r', 'p', 'S'))
+			+ (select 2 * count(*) from pg_index i join pg_class c on c.oid = i.indrelid where c.relnamespace = n.oid) + (select count(*) from pg_proc p where p.pronamespace = n.oid),
 		current_setting('max_locks_per_transaction')::bigint * slots - (select count(*) from pg_locks where not fastpath), slots
 		from pg_namespace n, (select sum(current_setting(name)::bigint) as slots
 			from unnest('{max_connections,max_prepared_transactions,autovacuum_max_workers,max_worker_processes,max_wal_senders}'::text[]) name) s
 		where n.nspname = $1`, s.schema).Scan(&need, &room, &slots)
 	if err == nil && need > room {
-		err = penstock.WithHint(fmt.Errorf("the migration locks %d tables and indexes at once, and the server has room for %d locks", need, max(room, 0)),
+		err = penstock.WithHint(fmt.Errorf("the migration locks %d tables, indexes, sequences and functions at once, and the server has room for %d locks", need, max(room, 0)),
 			"set max_locks_per_transaction to %d or more, restart PostgreSQL, and migrate; afterwards it may go back. Nothing was changed", 2*need/slots+1)
 	}
 	return err

@@ -72,7 +72,12 @@ func wantSameCatalogue(db, other *postgrestest.DB) {
 // restored is a database made of a dump of testdata.
 func restored(t *testing.T, name string) *postgrestest.DB {
 	t.Helper()
-	db := postgrestest.On(t, freshDatabase(t))
+	return restoredOn(t, freshDatabase(t), name)
+}
+
+func restoredOn(t *testing.T, url, name string) *postgrestest.DB {
+	t.Helper()
+	db := postgrestest.On(t, url)
 	file, err := os.Open(filepath.Join("testdata", name))
 	db.Must(err)
 	defer func() { _ = file.Close() }()

@@ -51,11 +51,9 @@ func firstDifference(a, b string) string {
 type comments map[string]string
 
 var (
-	made    = regexp.MustCompile(`^\s*create (?:or replace )?(table|type|function) (?:if not exists )?("?[\w.%$]+"?)`)
-	column  = regexp.MustCompile(`^\s+(?:add column (?:if not exists )?)?([a-z_]+)\s+[a-z][^-]*-- (.*)$`)
-	alters  = regexp.MustCompile(`^alter table (\w+)`)
-	renames = regexp.MustCompile(`^\s*alter table (\w+) rename to (\w+);`)
-	recalls = regexp.MustCompile(`^\s*alter table (\w+) rename column (\w+) to (\w+);`)
+	made   = regexp.MustCompile(`^\s*create (?:or replace )?(table|type|function) (?:if not exists )?("?[\w.%$]+"?)`)
+	column = regexp.MustCompile(`^\s+(?:add column (?:if not exists )?)?([a-z_]+)\s+[a-z][^-]*-- (.*)$`)
+	alters = regexp.MustCompile(`^alter table (\w+)`)
 )
 
 func schemaComments(t *testing.T) comments {
@@ -90,16 +88,6 @@ func schemaComments(t *testing.T) comments {
 				if in = m[2]; strings.Contains(in, "%") {
 					in = templates[filepath.Base(name)]
 				}
-			case renames.MatchString(line):
-				m := renames.FindStringSubmatch(line)
-				for key, said := range all {
-					if of, rest, _ := strings.Cut(key, m[1]); (of == "table " || of == "column ") && (rest == "" || rest[0] == '.') {
-						all[of+m[2]+rest] = said
-					}
-				}
-			case recalls.MatchString(line):
-				m := recalls.FindStringSubmatch(line)
-				all["column "+m[1]+"."+m[3]] = all["column "+m[1]+"."+m[2]]
 			case alters.MatchString(line):
 				in = alters.FindStringSubmatch(line)[1]
 			case column.MatchString(line):

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock/internal/testseed"
+	"github.com/penstock/penstock/internal/testserver"
 	"github.com/penstock/penstock/store/postgres"
 )
 
@@ -17,11 +18,13 @@ import (
 // job, and do none twice. A thousand queues are to take a minute at most, on a quiet machine.
 func TestUpgradeOfManyQueuesWhileWorkersRun(t *testing.T) {
 	t.Parallel()
-	queues := 100
+	queues, url := 100, ""
 	if testseed.Long() {
-		queues = 1000
+		queues, url = 1000, testserver.Database(t, testserver.StartPostgres(t, "max_locks_per_transaction = 512").URL)
+	} else {
+		url = freshDatabase(t)
 	}
-	db := restored(t, "schema_160.sql.gz")
+	db := restoredOn(t, url, "schema_160.sql.gz")
 	f := &fixture{DB: db, store: openStore(t, db.URL, postgres.Options{})}
 	for i := range queues {
 		f.Exec("select penstock.create_queue($1, 'fifo', 2, 65536)", fmt.Sprint("many ", i))
