@@ -57,7 +57,7 @@ key:
 A cell ends after --jobs or --longest. Every call is a transaction of its own; of
 single jobs there is also mode tx, within begin and commit, and of claim mode carried:
 each claim ends the jobs of the last one, in one call. Of work there is one cell,
-which is of Go programs, and a backlog of --jobs that they drain. The message of the
+which is of Go programs, and a backlog of --jobs that they drain, five times in turns. The message of the
 business is one more round trip (tx), or goes with the commit (pipelined); jobs/s are
 transactions. What takes turns does so every 200 ms, ten times at least, and the
 ratio is the median of theirs. Every other cell begins with the hand-written table. Jobs in, out and left must agree: exit code 3

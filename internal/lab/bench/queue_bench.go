@@ -39,7 +39,7 @@ type QueueResult struct {
 
 // QueueCell is one combination on both queues. Rates are jobs per second. Of OpWork there is one: Workers
 // are handlers and Batch what a claim asks for at most, as work.Run has them by default; by hand it is byHandConns.
-// Of what adds, both have been in turns, and Ratio is the median of these.
+// Of what adds and of OpWork, all have been in turns, and ratios are the medians of these.
 type QueueCell struct {
 	Op       string  `json:"op"`
 	Mode     string  `json:"mode"`
@@ -145,21 +145,19 @@ func Queue(ctx context.Context, cfg QueueConfig) (result QueueResult, err error)
 			}
 			continue
 		}
-		measure := func(op operation, workers func(context.Context, contender, *drained) error) (float64, error) {
-			if c.Op == OpWork {
-				return cfg.drain(ctx, op.contender, workers)
+		leased := leasedByHand(cfg.Database, c.Mode)
+		if c.Op == OpWork {
+			if err := cfg.drains(ctx, c, ours.contender, theirs.contender, leased.contender); err != nil {
+				return result, err
 			}
-			return cfg.cell(ctx, op, c.Batch, c.Workers)
+			continue
 		}
 		sides := []func() error{
-			func() (err error) { c.Penstock, err = measure(ours, cfg.engine); return err },
-			func() (err error) { c.Baseline, err = measure(theirs, cfg.byHand); return err },
+			func() (err error) { c.Penstock, err = cfg.cell(ctx, ours, c.Batch, c.Workers); return err },
+			func() (err error) { c.Baseline, err = cfg.cell(ctx, theirs, c.Batch, c.Workers); return err },
 		}
-		if c.Op == OpClaim || c.Op == OpWork {
-			sides = append(sides, func() (err error) {
-				c.Leased, err = measure(leasedByHand(cfg.Database, c.Mode), cfg.byHand)
-				return err
-			})
+		if c.Op == OpClaim {
+			sides = append(sides, func() (err error) { c.Leased, err = cfg.cell(ctx, leased, c.Batch, c.Workers); return err })
 		}
 		if i%2 == 1 {
 			slices.Reverse(sides)

@@ -39,6 +39,37 @@ func (d *drained) handle() {
 	}
 }
 
+// drainTurns are how often each side of OpWork drains a backlog of its own, which takes less than a second.
+const drainTurns = 5
+
+// drains has each side drain in turns, every other turn the other way round. All of Penstock's have the store's pool of
+// connections, by hand each has new ones.
+func (cfg QueueConfig) drains(ctx context.Context, c *QueueCell, ours, theirs, leased contender) error {
+	var rates [3][]float64
+	var ratios, ratiosLeased []float64
+	for turn := range drainTurns {
+		var now [3]float64
+		for i := range now {
+			if turn%2 == 1 {
+				i = len(now) - 1 - i
+			}
+			of, workers := []contender{ours, theirs, leased}[i], cfg.byHand
+			if i == 0 {
+				workers = cfg.engine
+			}
+			var err error
+			if now[i], err = cfg.drain(ctx, of, workers); err != nil {
+				return err
+			}
+			rates[i] = append(rates[i], now[i])
+		}
+		ratios, ratiosLeased = append(ratios, over(now[0], now[1])), append(ratiosLeased, over(now[0], now[2]))
+	}
+	c.Penstock, c.Baseline, c.Leased = median(rates[0]), median(rates[1]), median(rates[2])
+	c.Ratio, c.RatioLeased = median(ratios), median(ratiosLeased)
+	return nil
+}
+
 // drain has workers handle a backlog until it is empty or the time is up.
 func (cfg QueueConfig) drain(ctx context.Context, c contender, workers func(context.Context, contender, *drained) error) (perSecond float64, err error) {
 	c.Progress = nil // the cell has said it
