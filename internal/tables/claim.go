@@ -37,6 +37,7 @@ type Round struct {
 	Expired bool      // leases have ended since Checked
 	Closed  bool      // nothing may be claimed for now
 	Page    []Claimed
+	Whole   bool // Window was for all ranges together, in order of priority
 
 	seen *Seen
 	at   *look
@@ -52,7 +53,7 @@ func (s *Seen) Round(c penstock.Claim, o Options, window int) *Round {
 // Note has what was found remembered. full: the claim has all that it wanted.
 func (r *Round) Note(full bool) {
 	r.at.now = r.Now
-	r.seen.saw(r.at, r.Page, r.Window, full, r.Expired)
+	r.seen.saw(r.at, r.Page, r.Window, r.Whole, full, r.Expired)
 }
 
 // most jobs that wait for another of their key are looked at, of each range.

@@ -102,7 +102,7 @@ func (l *look) add(i int, after, upto int64) {
 }
 
 // saw notes what a claim has found: up to window jobs of each range.
-func (s *Seen) saw(l *look, page []Claimed, window int, full, expired bool) {
+func (s *Seen) saw(l *look, page []Claimed, window int, whole, full, expired bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	g := l.seen
@@ -112,7 +112,8 @@ func (s *Seen) saw(l *look, page []Claimed, window int, full, expired bool) {
 	}
 	found := map[int16][]Claimed{}
 	g.blocked = 0
-	waits := 0
+	waits, fresh := 0, 0
+	end := Range{Priority: penstock.MaxPriority + 1} // the last that was looked at, if there may be more behind it
 	for _, p := range page {
 		if p.Waits {
 			waits++
@@ -121,6 +122,9 @@ func (s *Seen) saw(l *look, page []Claimed, window int, full, expired bool) {
 			g.blocked = waits
 		}
 		if p.Fresh {
+			if fresh++; whole && fresh == window {
+				end = Range{int16(p.Job.Priority), p.TS, p.TS}
+			}
 			found[int16(p.Job.Priority)] = append(found[int16(p.Job.Priority)], p)
 		}
 	}
@@ -143,11 +147,17 @@ func (s *Seen) saw(l *look, page []Claimed, window int, full, expired bool) {
 				left = append(left, ts)
 			}
 		}
+		if r.Priority > end.Priority {
+			continue
+		}
+		if r.Priority == end.Priority {
+			n, last = window, end.After.UnixMicro()
+		}
 		if n == window { // there may be more of them, of the last one's microsecond, too
 			if s.lifo {
-				from = last + 1
+				from = max(from, last+1)
 			} else {
-				upto = last - 1
+				upto = min(upto, last-1)
 			}
 		}
 		taken := &g.taken[int(r.Priority)-penstock.MinPriority]

@@ -1,6 +1,7 @@
 package mysql
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"database/sql"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/messageid"
+	"github.com/penstock/penstock/internal/tables"
 )
 
 // outbox is one row of the outboxes.
@@ -24,24 +26,21 @@ type outbox struct {
 	retention penstock.Retention
 }
 
-// validOutbox adds to what every store asks of a name that its table must have one.
-func validOutbox(name string) error {
-	if err := penstock.ValidateOutboxName(name); err != nil {
-		return err
-	}
-	if n := utf8.RuneCountInString(tableName(name)); n > 64 {
-		return &penstock.FieldError{Field: "outbox", Problem: fmt.Sprintf("%q would have a table whose name has %d characters, of which MySQL takes 64", name, n), Hint: "use letters, digits and underscores"}
+// validTable adds to what every store asks of a name that its table must have one.
+func validTable(kind, name string) error {
+	if n := utf8.RuneCountInString(tableName(kind, name)); n > 64 {
+		return &penstock.FieldError{Field: kind, Problem: fmt.Sprintf("%q would have a table whose name has %d characters, of which MySQL takes 64", name, n), Hint: "use letters, digits and underscores"}
 	}
 	return nil
 }
 
 // CreateOutbox implements penstock.Store. The row is there when the table is: DDL commits by itself.
 func (s *Store) CreateOutbox(ctx context.Context, name string) error {
-	if err := validOutbox(name); err != nil {
+	if err := cmp.Or(penstock.ValidateOutboxName(name), validTable("outbox", name)); err != nil {
 		return err
 	}
 	return s.tx(ctx, func(t *tx) error {
-		if err := s.distinct(ctx, t, name); err != nil {
+		if err := s.nameFree(ctx, t, "outbox", name); err != nil {
 			return err
 		}
 		b := &batch{}
@@ -60,15 +59,26 @@ func (s *Store) CreateOutbox(ctx context.Context, name string) error {
 	})
 }
 
-// distinct refuses a name whose table the server takes for that of another outbox, in lower case.
-func (s *Store) distinct(ctx context.Context, t *tx, name string) error {
+// nameFree is an error if an outbox or a queue has the name, which is to be one of kind, or if the server takes its table for that of another, in lower
+// case. Nobody else makes one until the transaction ends: its lock is on a row of the version.
+func (s *Store) nameFree(ctx context.Context, t *tx, kind, name string) error {
 	var folds bool
+	var has string
 	b := &batch{}
+	b.read(func(rows *sql.Rows) error { return rows.Scan(new(int)) }, s.sql("select version from {schema}.version where version = {version} for update", "", words{"version": version}))
 	b.read(func(rows *sql.Rows) error { return rows.Scan(&folds) }, "select @@lower_case_table_names <> 0")
-	if err := t.run(ctx, b); err != nil || !folds || name == strings.ToLower(name) {
+	b.read(func(rows *sql.Rows) error { return rows.Scan(&has) },
+		s.sql("select 'outbox' from {schema}.outboxes where name = ? union all select 'queue' from {schema}.queues where name = ?", "", nil), []byte(name), []byte(name))
+	if err := t.run(ctx, b); err != nil {
 		return err
 	}
-	return &penstock.FieldError{Field: "outbox", Problem: fmt.Sprintf("%q has capital letters, and this server takes names of tables in lower case", name), Hint: "use small letters"}
+	if has != "" {
+		return tables.Taken(kind, name, has)
+	}
+	if !folds || name == strings.ToLower(name) {
+		return nil
+	}
+	return &penstock.FieldError{Field: kind, Problem: fmt.Sprintf("%q has capital letters, and this server takes names of tables in lower case", name), Hint: "use small letters"}
 }
 
 // DropOutbox implements penstock.Store.

@@ -79,11 +79,7 @@ func instanceOn(t testing.TB, direct string, opts mysql.Options) storetest.Insta
 		Store:   openStore(t, "mysql://root@"+proxy.Addr()+"/", opts),
 		Another: func(t testing.TB) penstock.Store { return openStore(t, direct, opts) },
 		Begin: func(ctx context.Context) (storetest.Tx, error) {
-			level := sql.LevelDefault
-			if opts.Engine == "RocksDB" { // which refuses to change what has changed since the snapshot, at the server's default
-				level = sql.LevelReadCommitted
-			}
-			tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: level})
+			tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: levelOf(opts.Engine)})
 			return &businessTx{tx, schema, counter}, err
 		},
 		Outage: func(t testing.TB) (down, up func()) {
@@ -91,6 +87,14 @@ func instanceOn(t testing.TB, direct string, opts mysql.Options) storetest.Insta
 			return proxy.Refuse, proxy.Resume
 		},
 	}
+}
+
+// levelOf is the server's default but for MyRocks, which refuses to change what has changed since the snapshot then.
+func levelOf(engine string) sql.IsolationLevel {
+	if engine == "RocksDB" {
+		return sql.LevelReadCommitted
+	}
+	return sql.LevelDefault
 }
 
 // counters makes the rows that are counted in, outside of the transactions, which would lock the gap where there is none, and each other.

@@ -71,4 +71,79 @@ create table if not exists {schema}.entries (
   key entries_hold (subscription_id, hold)
 ) {engine};
 
+create table if not exists {schema}.queues (
+  id bigint not null auto_increment primary key,
+  name varbinary(48) not null,
+  lifo boolean not null,
+  paused boolean not null default false,
+  max_attempts int not null default 25,
+  max_running int not null default 0,
+  dedup_window bigint not null default 3600000000000, -- nanoseconds
+  unique key queues_name (name)
+) {engine};
+
+-- Jobs that were claimed. A lease is a number by chance, which never comes again: a late Ack cannot mean another claim.
+create table if not exists {schema}.leases (
+  lease bigint not null primary key,
+  queue_id bigint not null,
+  seq bigint not null,
+  group_key varbinary(256) not null,
+  `key` varbinary(1024) not null,
+  attempt int not null,
+  until datetime(6) not null,
+  worker varbinary(256) not null,
+  unique key leases_job (queue_id, seq),
+  key leases_until (queue_id, until),
+  key leases_key (queue_id, `key`, seq)
+) {engine};
+
+-- Jobs that have begun and are to run again, from due on; those that run have their row still.
+create table if not exists {schema}.tries (
+  queue_id bigint not null,
+  seq bigint not null,
+  group_key varbinary(256) not null,
+  `key` varbinary(1024) not null,
+  due datetime(6) not null,
+  attempts int not null,
+  since datetime(6),
+  failures mediumblob,
+  primary key (queue_id, seq),
+  key tries_due (queue_id, group_key, due),
+  key tries_key (queue_id, `key`, seq)
+) {engine};
+
+-- Jobs that were given up. Their rows stay in the queue's table, with the place 127, so that their numbers are not given to others.
+create table if not exists {schema}.dead_jobs (
+  queue_id bigint not null,
+  seq bigint not null,
+  priority tinyint not null,
+  `key` varbinary(1024) not null,
+  attempts int not null,
+  since datetime(6),
+  failures mediumblob,
+  error mediumblob, -- of the last attempt
+  died_at datetime(6) not null,
+  primary key (queue_id, seq)
+) {engine};
+
+-- Which job came first with a dedup key. token is its enqueuer's, until seq is known.
+create table if not exists {schema}.dedup (
+  queue_id bigint not null,
+  dedup_key varbinary(256) not null,
+  token bigint not null,
+  seq bigint not null default 0,
+  at datetime(6) not null,
+  primary key (queue_id, dedup_key),
+  key dedup_at (queue_id, at)
+) {engine};
+
+create table if not exists {schema}.schedules (
+  queue_id bigint not null,
+  name varbinary(256) not null,
+  cron varbinary(1024) not null,
+  next datetime(6) not null,
+  job longblob not null, -- a penstock.NewJob
+  primary key (queue_id, name)
+) {engine};
+
 insert into {schema}.version (version) select {version} from (select 1) one where not exists (select 1 from {schema}.version where version = {version});

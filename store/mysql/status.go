@@ -36,7 +36,7 @@ func (s *Store) outboxStatus(ctx context.Context, name string) (penstock.OutboxS
 	}
 	b := &batch{}
 	b.read(func(rows *sql.Rows) error { return rows.Scan(&st.Bytes) },
-		"select coalesce(sum(data_length + index_length), 0) from information_schema.tables where table_schema = ? and table_name = ?", s.opts.Schema, tableName(name))
+		"select coalesce(sum(data_length + index_length), 0) from information_schema.tables where table_schema = ? and table_name = ?", s.opts.Schema, tableName("outbox", name))
 	b.read(func(rows *sql.Rows) error {
 		var (
 			sub                 penstock.SubscriptionStatus
@@ -65,9 +65,9 @@ func (s *Store) outboxStatus(ctx context.Context, name string) (penstock.OutboxS
 	return st, s.ask(ctx, b)
 }
 
-// Names lists what there is: "outboxes" or "subscriptions", in order of their bytes. Of anything else there is nothing.
+// Names lists what there is: "outboxes", "subscriptions" or "queues", in order of their bytes. Of anything else there is nothing.
 func (s *Store) Names(ctx context.Context, of string) (names []string, err error) {
-	if err := s.use(ctx); err != nil || of != "outboxes" && of != "subscriptions" {
+	if err := s.use(ctx); err != nil || of != "outboxes" && of != "subscriptions" && of != "queues" {
 		return nil, err
 	}
 	b := &batch{}

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 	"unicode/utf8"
@@ -35,6 +36,9 @@ type Options struct {
 	Margin time.Duration
 	// Sweep is how often a reader looks for what committed later than the margin. Default 15 s.
 	Sweep time.Duration
+	// LookAgain is how soon a claim sees a job that committed late, behind others that were claimed: each claim
+	// that looks reads what was deleted within the margin. Default 250 ms; a queue that finds nothing looks ten times as often.
+	LookAgain time.Duration
 }
 
 // Store is a penstock.Store. Safe for concurrent use.
@@ -45,6 +49,7 @@ type Store struct {
 	closed  atomic.Bool
 	retries retry.Counter
 	checked atomic.Bool // the schema was found to be this version's
+	queues  sync.Map    // *queueRow by name
 }
 
 var _ penstock.Store = (*Store)(nil)
@@ -91,6 +96,9 @@ func Open(url string, opts Options) (*Store, error) {
 	if opts.Sweep == 0 {
 		opts.Sweep = 15 * time.Second
 	}
+	if opts.LookAgain == 0 {
+		opts.LookAgain = 250 * time.Millisecond
+	}
 	c, err := connectorOf(url)
 	if err != nil {
 		return nil, err
@@ -134,24 +142,30 @@ func (s *Store) sql(statement, outbox string, with words) string {
 	if s.opts.Engine != "" {
 		engine = "engine = " + quoted(s.opts.Engine)
 	}
-	pairs := []string{"{may_settle}", statements["may_settle"]}
+	pairs := []string{"{may_settle}", statements["may_settle"], "{blocked}", "(" + statements["blocked"] + ")"}
 	for name, value := range with {
 		pairs = append(pairs, "{"+name+"}", fmt.Sprint(value))
 	}
 	statement = strings.NewReplacer(pairs...).Replace(statement)
-	pairs = append(pairs, "{schema}", quoted(s.opts.Schema), "{table}", tableOf(s.opts.Schema, outbox), "{engine}", engine)
+	pairs = append(pairs, "{schema}", quoted(s.opts.Schema), "{table}", tableOf(s.opts.Schema, outbox), "{engine}", engine, "{now}", now)
 	return strings.NewReplacer(pairs...).Replace(statement)
 }
 
-// tableOf is the table with an outbox's messages, quoted.
-func tableOf(schema, outbox string) string { return quoted(schema) + "." + quoted(tableName(outbox)) }
+// now is when a row is inserted, where utc_timestamp is when the statement began, that of a trigger's business, say. Half an hour is what clocks change by
+// at least, while a statement runs.
+const now = "utc_timestamp(6) + interval mod(timestampdiff(microsecond, now(6), sysdate(6)) + 7200000000, 1800000000) microsecond"
 
-// tableName is outbox_NAME. What MySQL takes in no name of a table stands there as a percent sign and the character's number in base 36: a
-// white space at the end, and characters outside the basic plane; and the percent sign, and the brace with which a word begins (words).
-func tableName(outbox string) string {
-	b := []byte("outbox_")
-	for i, r := range outbox {
-		if r > 0xffff || r == '%' || r == '{' || strings.TrimRight(outbox[i:], " \t\n\v\f\r") == "" {
+// tableOf is the table with an outbox's messages, quoted.
+func tableOf(schema, outbox string) string {
+	return quoted(schema) + "." + quoted(tableName("outbox", outbox))
+}
+
+// tableName is outbox_NAME or queue_NAME. What MySQL takes in no name of a table stands there as a percent sign and the character's number in base 36: a
+// white space at the end, and characters outside the basic plane; and the percent sign, the brace with which a word begins (words), and the question mark, which is an argument.
+func tableName(kind, name string) string {
+	b := []byte(kind + "_")
+	for i, r := range name {
+		if r > 0xffff || r == '%' || r == '{' || r == '?' || strings.TrimRight(name[i:], " \t\n\v\f\r") == "" {
 			b = append(strconv.AppendInt(append(b, '%'), int64(r), 36), ';')
 		} else {
 			b = utf8.AppendRune(b, r)

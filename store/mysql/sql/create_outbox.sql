@@ -7,7 +7,7 @@ create table if not exists {table} (
   topic varbinary(1024) not null default '',
   headers mediumblob,
   payload longblob not null,
-  ts datetime(6) not null default (utc_timestamp(6)),
+  ts datetime(6) not null default ({now}),
   bucket smallint not null default (case when `key` is null or `key` = '' then floor(rand() * {buckets}) else crc32(`key`) % {buckets} end),
   key bucket (bucket, ts, seq)
 ) {engine}

@@ -1,0 +1,282 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/tables"
+)
+
+// QueueTx is what Enqueue needs of a transaction; *sql.Tx, *sql.Conn and *sql.DB have it.
+type QueueTx interface {
+	Tx
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+// Queue enqueues within the application's transactions. Safe for concurrent use.
+type Queue struct {
+	store *Store
+	name  string
+	plain atomic.Bool // the server knows no INSERT … RETURNING: it is MySQL
+}
+
+// NewQueue names a queue in a database ("" for penstock); it does not look whether there is one.
+func NewQueue(schema, name string) *Queue {
+	if schema == "" {
+		schema = DefaultSchema
+	}
+	return &Queue{store: &Store{opts: Options{Schema: schema}}, name: name}
+}
+
+// perInsert is how many jobs one INSERT has at most, of up to a MiB.
+const perInsert = 1000
+
+// atOnce: the jobs are one INSERT and nothing else.
+func atOnce(jobs []penstock.NewJob) bool {
+	size := 0
+	for i := range jobs {
+		size += len(jobs[i].Payload) + len(jobs[i].Key)
+		if jobs[i].DedupKey != "" {
+			return false
+		}
+	}
+	return len(jobs) <= perInsert && size <= 1<<20
+}
+
+// syntax is the number of MySQL's error for what it does not know.
+const syntax = 1064
+
+// Enqueue writes jobs within tx, and says what became of each, in the order given: they run if tx commits, and never if it rolls
+// back. One statement for each 1,000 or MiB, and four more if any has a DedupKey. Errors: *penstock.FieldError for a job that cannot
+// be carried (then nothing is written and tx goes on), ErrNoQueue.
+func (q *Queue) Enqueue(ctx context.Context, tx QueueTx, jobs ...penstock.NewJob) ([]penstock.Enqueued, error) {
+	dedup, err := tables.HasDedup(jobs)
+	if err != nil {
+		return nil, err
+	}
+	made := make([]penstock.Enqueued, len(jobs))
+	var d *deduped
+	if dedup {
+		if d, err = q.sift(ctx, tx, jobs, made); err != nil {
+			return nil, orNoQueue(err, q.name)
+		}
+	}
+	var some []int
+	size := 0
+	flush := func() error {
+		if len(some) == 0 {
+			return nil
+		}
+		ids, err := q.insert(ctx, tx, jobs, some)
+		if err != nil {
+			return orNoQueue(err, q.name)
+		}
+		for k, i := range some {
+			made[i].ID = ids[k]
+		}
+		some, size = some[:0], 0
+		return nil
+	}
+	for i := range jobs {
+		if made[i].Deduplicated {
+			continue
+		}
+		some = append(some, i)
+		size += len(jobs[i].Payload) + len(jobs[i].Key)
+		if len(some) == perInsert || size > 1<<20 {
+			if err := flush(); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if err := flush(); err != nil {
+		return nil, err
+	}
+	if d != nil {
+		return made, d.note(ctx, tx, jobs, made)
+	}
+	return made, nil
+}
+
+// insert writes some of the jobs and returns their numbers.
+func (q *Queue) insert(ctx context.Context, tx QueueTx, jobs []penstock.NewJob, some []int) (ids []int64, err error) {
+	var args []any
+	for _, i := range some {
+		j := &jobs[i]
+		var headers []byte
+		if len(j.Headers) > 0 {
+			if headers, err = json.Marshal(j.Headers); err != nil {
+				return nil, err
+			}
+		}
+		var notBefore any
+		if !j.NotBefore.IsZero() {
+			notBefore = strings.Trim(at(j.NotBefore.Add(time.Microsecond-1).Truncate(time.Microsecond)), "'") // never too early
+		}
+		payload := j.Payload
+		if payload == nil {
+			payload = []byte{} // nil would be NULL
+		}
+		args = append(args, []byte(j.Group), j.Priority, notBefore, orNull(j.Key), headers, payload)
+	}
+	const one = "(?, ?, ?, ?, ?, ?)"
+	text := "insert into " + queueTable(q.store.opts.Schema, q.name) + " (group_key, priority, not_before, `key`, headers, payload) values " + strings.Repeat(one+", ", len(some)-1) + one
+	if !q.plain.Load() {
+		ids, err = numbers(ctx, tx, text+" returning seq", args...)
+		if number(err) != syntax {
+			return ids, err
+		}
+		q.plain.Store(true)
+	}
+	if _, err := tx.ExecContext(ctx, text, args...); err != nil {
+		return nil, err
+	}
+	first, err := numbers(ctx, tx, "select last_insert_id() union all select @@auto_increment_increment")
+	if err != nil {
+		return nil, err
+	}
+	for i := range some {
+		ids = append(ids, first[0]+int64(i)*first[1])
+	}
+	return ids, nil
+}
+
+func numbers(ctx context.Context, tx QueueTx, query string, args ...any) (all []int64, err error) {
+	rows, err := tx.QueryContext(ctx, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var n int64
+		if err := rows.Scan(&n); err != nil {
+			return nil, err
+		}
+		all = append(all, n)
+	}
+	return all, rows.Err()
+}
+
+// deduped is what is known of jobs with dedup keys.
+type deduped struct {
+	*tables.Dedup
+	store  *Store
+	queue  int64
+	tokens map[int64]int // of the jobs that come first
+}
+
+// sift finds out which of the jobs are there already. The others are known by a token until they have a number.
+func (q *Queue) sift(ctx context.Context, tx QueueTx, jobs []penstock.NewJob, made []penstock.Enqueued) (*deduped, error) {
+	row, err := numbers(ctx, tx, q.store.sql("select id from {schema}.queues where name = ? union all select dedup_window div 1000 from {schema}.queues where name = ?", "", nil), []byte(q.name), []byte(q.name))
+	if err != nil {
+		return nil, err
+	}
+	if len(row) < 2 {
+		return nil, sql.ErrNoRows
+	}
+	d := &deduped{store: q.store, queue: row[0], tokens: map[int64]int{}}
+	drawn := make([]int64, len(jobs))
+	for i := range drawn {
+		drawn[i] = rand.Int64()
+		d.tokens[drawn[i]] = i
+	}
+	d.Dedup = tables.NewDedup(jobs, drawn)
+	known := map[string]int64{}
+	order := make([]int, len(d.Keys)) // the same whoever asks
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int { return strings.Compare(d.Keys[a], d.Keys[b]) })
+	for some := range slices.Chunk(order, 1000) {
+		var args []any
+		var keys []string
+		for _, i := range some {
+			args = append(args, []byte(d.Keys[i]), d.Seqs[i])
+			keys = append(keys, d.Keys[i])
+		}
+		w := words{"queue": d.queue, "window": row[1]}
+		const over = "at <= utc_timestamp(6) - interval {window} microsecond"
+		if _, err := tx.ExecContext(ctx, q.store.sql("insert into {schema}.dedup (queue_id, dedup_key, token, at) values "+strings.Repeat("({queue}, ?, ?, utc_timestamp(6)), ", len(some)-1)+
+			"({queue}, ?, ?, utc_timestamp(6)) on duplicate key update seq = case when "+over+" then 0 else seq end, token = case when "+over+" then values(token) else token end, at = case when "+over+" then values(at) else at end", "", w), args...); err != nil {
+			return nil, err
+		}
+		placeholders, args := texts(keys)
+		rows, err := tx.QueryContext(ctx, q.store.sql("select dedup_key, token, seq from {schema}.dedup where queue_id = {queue} and dedup_key in ("+placeholders+") for update", "", w), args...)
+		if err != nil {
+			return nil, err
+		}
+		for rows.Next() {
+			var key string
+			var token, seq int64
+			if err := rows.Scan(&key, &token, &seq); err != nil {
+				_ = rows.Close()
+				return nil, err
+			}
+			known[key] = seq
+			if _, mine := d.tokens[token]; mine {
+				known[key] = token
+			}
+		}
+		if err := rows.Close(); err != nil {
+			return nil, err
+		}
+	}
+	d.Made(jobs, known, made)
+	return d, nil
+}
+
+// note writes the numbers of the jobs that came first in the place of their tokens.
+func (d *deduped) note(ctx context.Context, tx QueueTx, jobs []penstock.NewJob, made []penstock.Enqueued) error {
+	var args []any
+	for i := range made {
+		switch first, mine := d.tokens[made[i].ID]; {
+		case made[i].Deduplicated && mine:
+			made[i].ID = made[first].ID
+		case !made[i].Deduplicated && jobs[i].DedupKey != "":
+			args = append(args, []byte(jobs[i].DedupKey), made[i].ID)
+		}
+	}
+	for some := range slices.Chunk(args, 2000) {
+		_, err := tx.ExecContext(ctx, d.store.sql("insert into {schema}.dedup (queue_id, dedup_key, token, seq, at) values "+strings.Repeat("({queue}, ?, 0, ?, utc_timestamp(6)), ", len(some)/2-1)+
+			"({queue}, ?, 0, ?, utc_timestamp(6)) on duplicate key update seq = values(seq)", "", words{"queue": d.queue}), some...)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Enqueue implements penstock.Queue.
+func (q queue) Enqueue(ctx context.Context, jobs ...penstock.NewJob) (made []penstock.Enqueued, err error) {
+	if _, err := q.store.findQueue(ctx, q.name); err != nil || len(jobs) == 0 {
+		return nil, err
+	}
+	to := &Queue{store: q.store, name: q.name}
+	if atOnce(jobs) { // one statement is a transaction
+		err = q.store.explain(q.store.retries.Do(ctx, func() error {
+			return q.store.on(ctx, func(conn *sql.Conn) (err error) {
+				made, err = to.Enqueue(ctx, conn, jobs...)
+				return err
+			})
+		}))
+		return made, err
+	}
+	err = q.store.tx(ctx, func(t *tx) (err error) {
+		if err := t.run(ctx, &batch{}); err != nil {
+			return err
+		}
+		made, err = to.Enqueue(ctx, t.Conn, jobs...)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return made, nil
+}

@@ -1,0 +1,75 @@
+package mysql_test
+
+import (
+	"context"
+	"database/sql"
+	"testing"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/testserver"
+	"github.com/penstock/penstock/store/mysql"
+	"github.com/penstock/penstock/store/queuetest"
+)
+
+func TestQueueInnoDB(t *testing.T) { queueSuite(t, "InnoDB") }
+
+func TestQueueMyRocks(t *testing.T) { queueSuite(t, "RocksDB") }
+
+// queueSuite: the suite's model wants the order of what committed late at once, however slow the machine.
+func queueSuite(t *testing.T, engine string) {
+	t.Parallel()
+	queuetest.Run(t, queuetest.Harness{
+		Open: func(t testing.TB) queuetest.Instance {
+			url := testserver.MariaDBDatabase(t)
+			db := application(t, url)
+			schema, _ := databaseOf(t, url)
+			opts := mysql.Options{Schema: schema, Engine: engine, Margin: time.Hour, LookAgain: time.Nanosecond}
+			s := openStore(t, url, opts)
+			if err := s.Migrate(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			return queuetest.Instance{
+				Store: s,
+				Begin: func(ctx context.Context) (queuetest.Tx, error) {
+					tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: levelOf(engine)})
+					return &businessTx{tx, schema, nil}, err
+				},
+				Another: func(t testing.TB) penstock.QueueStore { return openStore(t, url, opts) },
+				Pin:     func(t testing.TB) func() { return pin(t, db) },
+				Backdate: func(t testing.TB, queue, schedule string, by time.Duration) {
+					if _, err := db.Exec("update schedules set next = ? where name = ? and queue_id = (select id from queues where name = ?)",
+						time.Now().UTC().Add(-by), schedule, queue); err != nil {
+						t.Fatal(err)
+					}
+				},
+			}
+		},
+		// Not Reclaim: plain tables do not shrink.
+		Features: queuetest.Features{ConcurrentWriters: true, Snapshots: true, Release: true},
+	})
+}
+
+// pin opens a snapshot that keeps the server from cleaning up.
+func pin(t testing.TB, db *sql.DB) (release func()) {
+	ctx := context.Background()
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	release = func() {
+		_, _ = conn.ExecContext(ctx, "rollback")
+		_ = conn.Close()
+	}
+	t.Cleanup(release)
+	for _, statement := range []string{"set transaction isolation level repeatable read", "start transaction with consistent snapshot"} {
+		if _, err := conn.ExecContext(ctx, statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return release
+}
+
+func (b *businessTx) Enqueue(ctx context.Context, queue string, jobs ...penstock.NewJob) ([]penstock.Enqueued, error) {
+	return mysql.NewQueue(b.schema, queue).Enqueue(ctx, b.Tx, jobs...)
+}
