@@ -109,8 +109,20 @@ func (s QueueSettings) Validate() error {
 		return &FieldError{Field: "max running", Problem: fmt.Sprintf("is %d", *s.MaxRunning), Hint: fmt.Sprintf("use 1 to %d, 0 for no limit, or pause the queue", math.MaxInt32)}
 	case s.DedupWindow != nil && *s.DedupWindow < leastTime:
 		return &FieldError{Field: "dedup window", Problem: fmt.Sprintf("is %s", *s.DedupWindow), Hint: "use a microsecond or more; jobs without a dedup key are never duplicates"}
+	case s.KeepDone != nil && *s.KeepDone != 0 && *s.KeepDone < leastTime:
+		return &FieldError{Field: "keep done", Problem: fmt.Sprintf("is %s", *s.KeepDone), Hint: "use a microsecond or more, or 0 to keep no jobs that are done"}
+	case s.KeepDoneBytes != nil && *s.KeepDoneBytes < MinKeepDoneBytes:
+		return &FieldError{Field: "keep done bytes", Problem: fmt.Sprintf("is %d", *s.KeepDoneBytes), Hint: fmt.Sprintf("use %d or more, or keep no jobs that are done", MinKeepDoneBytes)}
 	}
 	return nil
+}
+
+// ValidateWithoutHistory is Validate for a store that is no HistoryStore.
+func (s QueueSettings) ValidateWithoutHistory() error {
+	if s.KeepDone != nil && *s.KeepDone != 0 || s.KeepDoneBytes != nil {
+		return &FieldError{Field: "keep done", Problem: "is not possible in this database", Hint: "jobs that are done are kept in PostgreSQL only; have the handler write what is to be kept"}
+	}
+	return s.Validate()
 }
 
 // Validate reports the first field that no store takes, as a *FieldError. What Cron says

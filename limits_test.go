@@ -23,6 +23,7 @@ func TestDocumentedLimits(t *testing.T) {
 		"MaxSubscriptionBytes": penstock.MaxSubscriptionBytes, "MaxScheduleBytes": penstock.MaxScheduleBytes,
 		"MaxHolderBytes": penstock.MaxHolderBytes, "MaxClaim": penstock.MaxClaim, "MaxInboxRows": penstock.MaxInboxRows,
 		"MaxFailures": penstock.MaxFailures, "MaxSinkErrorBytes": penstock.MaxSinkErrorBytes,
+		"MaxReportBytes": penstock.MaxReportBytes,
 	}
 	number := regexp.MustCompile(`^\d+`)
 	for _, line := range strings.Split(string(text), "\n") {

@@ -247,6 +247,10 @@ type QueueSettings struct {
 	MaxRunning *int `json:"max_running,omitempty"`
 	// DedupWindow is how long a DedupKey counts, at least a microsecond; an hour unless it is set.
 	DedupWindow *time.Duration `json:"dedup_window_ns,omitempty"`
+	// KeepDone is for how long jobs that are done are kept, see HistoryStore; 0, the default, keeps none, and QueueStatus has nil then.
+	KeepDone *time.Duration `json:"keep_done_ns,omitempty"`
+	// KeepDoneBytes is what they may take: beyond it the oldest go before their time. 1 GiB unless it is set.
+	KeepDoneBytes *int64 `json:"keep_done_bytes,omitempty"`
 }
 
 // Schedule is a periodic job: at every time that Cron describes one job
@@ -299,6 +303,8 @@ type QueueStatus struct {
 	// Bytes is what the queue's own tables take on disk, with indexes.
 	Bytes    int64           `json:"bytes"`
 	Segments []SegmentStatus `json:"segments,omitempty"`
+	// DoneBytes is what kept jobs that are done take beside that.
+	DoneBytes int64 `json:"done_bytes,omitempty"`
 	// Trouble says why space is not given back: what failed last, and where. Only who may
 	// read the store's own tables is told.
 	Trouble []string `json:"trouble,omitempty"`

@@ -118,6 +118,7 @@ var (
 		gaugeOf(desc("queue_oldest_ready_age_seconds", "The age of the oldest ready job; 0 without one.", "queue"), func(q *penstock.QueueStatus) float64 { return q.OldestAge.Seconds() }),
 		gaugeOf(desc("queue_dead_letters", "Dead letters that are kept.", "queue"), func(q *penstock.QueueStatus) float64 { return float64(q.DeadLetters) }),
 		gaugeOf(desc("queue_paused", "Whether the queue is paused.", "queue"), func(q *penstock.QueueStatus) float64 { return one(q.Paused != nil && *q.Paused) }),
+		gaugeOf(desc("queue_done_bytes", "What kept jobs that are done take on disk.", "queue"), func(q *penstock.QueueStatus) float64 { return float64(q.DoneBytes) }),
 		gaugeOf(desc("queue_bytes", "What the queue's own tables take on disk, with indexes.", "queue"), func(q *penstock.QueueStatus) float64 { return float64(q.Bytes) }),
 		gaugeOf(desc("queue_segments", "Segments of the queue's ring; 0 where there is none.", "queue"), func(q *penstock.QueueStatus) float64 { return float64(len(q.Segments)) }),
 		gaugeOf(desc("queue_troubles", "Reasons why the queue's space is not given back; penstock status tells them.", "queue"), func(q *penstock.QueueStatus) float64 { return float64(len(q.Trouble)) }),

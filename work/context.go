@@ -10,6 +10,8 @@ import (
 // handler that is quick does not look at it: it is made when somebody looks.
 type jobContext struct {
 	parent context.Context
+	queue  Queue // of Report
+	lease  int64
 
 	mu    sync.Mutex
 	made  context.Context // nil: nobody has looked
@@ -55,4 +57,12 @@ func (c *jobContext) Done() <-chan struct{} { return c.get().Done() }
 func (c *jobContext) Err() error { return c.get().Err() }
 
 // Value implements context.Context. Package context asks for what is to be ended with it.
-func (c *jobContext) Value(key any) any { return c.get().Value(key) }
+func (c *jobContext) Value(key any) any {
+	if key == (jobKey{}) {
+		return c
+	}
+	return c.get().Value(key)
+}
+
+// jobKey is what Report finds a job's context by.
+type jobKey struct{}

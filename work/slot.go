@@ -15,7 +15,8 @@ func (w *worker) enqueue(handling, writing context.Context, jobs []penstock.Job,
 	tasks := make([]task, len(jobs)) // one allocation: jobs point to their payloads, tasks to jobs
 	for i := range tasks {
 		t := &tasks[i]
-		t.job, t.until, t.ctx.parent = &jobs[i], until, handling
+		t.job, t.until = &jobs[i], until
+		t.ctx.parent, t.ctx.queue, t.ctx.lease = handling, w.q, jobs[i].Lease
 		w.hold(t)
 		w.queued = append(w.queued, t)
 	}

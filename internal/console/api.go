@@ -149,6 +149,7 @@ var routes = slices.Concat([]route{
 	}),
 	reads(ofQueue+"/groups", "Groups with jobs or dead letters, by name", []string{"after", "limit"}, (*Console).groups),
 	reads(ofQueue+"/running", "Jobs that are leased, those for longest first", nil, (*Console).running),
+	reads(ofQueue+"/done", "Jobs that are done, where they are kept: the latest first, or the one of an id", []string{"after", "limit", "id"}, (*Console).done),
 	reads(ofQueue+"/schedules", "Periodic jobs, by name", nil, (*Console).schedules),
 	acts(ofQueue+"/settings", "Change settings: what is left out stays", func(c *Console, ctx context.Context, call *call, b Settings) (Count, error) {
 		return Count{1}, c.o.Store.SetQueue(ctx, call.PathValue("queue"), b)
@@ -260,6 +261,8 @@ type Running struct {
 	Attempt int     `json:"attempt"`
 	Age     float64 `json:"age_seconds"`
 	Expired bool    `json:"lease_expired"`
+	// Report is what the worker has said of it last.
+	Report json.RawMessage `json:"report,omitempty"`
 }
 
 func (c *Console) running(ctx context.Context, r *call) (l List[Running], err error) {
@@ -269,9 +272,32 @@ func (c *Console) running(ctx context.Context, r *call) (l List[Running], err er
 	}
 	found, err := store.Running(ctx, r.PathValue("queue"), countedUpTo)
 	for _, one := range found {
-		l.Items = append(l.Items, Running{one.ID, one.Worker, one.Attempt, one.Age.Seconds(), one.Expired > 0})
+		l.Items = append(l.Items, Running{one.ID, one.Worker, one.Attempt, one.Age.Seconds(), one.Expired > 0, one.Report})
 	}
 	return listOf(l.Items, len(l.Items)+1, nil), err
+}
+
+// done lists what a queue keeps of jobs that are done; what keeps none has none.
+func (c *Console) done(ctx context.Context, r *call) (l List[penstock.DoneJob], err error) {
+	store, ok := c.o.Store.(penstock.HistoryStore)
+	if !ok {
+		return listOf[penstock.DoneJob](nil, 1, nil), nil
+	}
+	q := penstock.DoneJobQuery{Queue: r.PathValue("queue"), After: r.FormValue("after")}
+	if q.Limit, err = r.int("limit", 50, 1000); err != nil {
+		return l, err
+	}
+	if id := r.FormValue("id"); id != "" {
+		n, err := strconv.ParseInt(id, 10, 64)
+		if err != nil {
+			return l, &penstock.FieldError{Field: "id", Problem: "is no number", Hint: "give the id of a job"}
+		}
+		q.IDs = []int64{n}
+	}
+	found, next, err := store.DoneJobs(ctx, q)
+	l = listOf(found, len(found)+1, nil)
+	l.After = next
+	return l, err
 }
 
 // Schedule is a periodic job without its contents.

@@ -67,6 +67,8 @@ func (d *describer) schema(t reflect.Type) map[string]any {
 	switch {
 	case t == reflect.TypeFor[time.Time]():
 		return object{"type": "string", "format": "date-time"}
+	case t == reflect.TypeFor[json.RawMessage]():
+		return object{} // any JSON
 	case t == reflect.TypeFor[[]byte]():
 		return object{"type": "string", "contentEncoding": "base64"}
 	}

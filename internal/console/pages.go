@@ -25,7 +25,7 @@ var files embed.FS
 
 var templates = template.Must(template.New("").Funcs(template.FuncMap{
 	"count": count, "size": size, "age": age, "since": func(t time.Time) string { return age(time.Since(t)) }, "until": func(t time.Time) string { return age(time.Until(t)) },
-	"seg": url.PathEscape, "pretty": pretty, "hex": hexDump, "spark": spark, "latest": latest, "millis": millis, "grouped": grouped, "paused": func(s penstock.QueueSettings) bool { return s.Paused != nil && *s.Paused },
+	"seg": url.PathEscape, "pretty": pretty, "hex": hexDump, "spark": spark, "latest": latest, "millis": millis, "grouped": grouped, "keeps": func(s penstock.QueueSettings) bool { return s.KeepDone != nil && *s.KeepDone > 0 }, "paused": func(s penstock.QueueSettings) bool { return s.Paused != nil && *s.Paused },
 	"limit": func(n *int) string {
 		if n == nil || *n == 0 {
 			return "any number"
@@ -59,6 +59,7 @@ func (c *Console) pages() {
 	c.page("GET /{$}", "overview", true, c.overview)
 	c.page("GET /outboxes/{outbox}", "outbox", true, c.outbox)
 	c.page("GET /queues/{queue}", "queue", true, c.queue)
+	c.page("GET "+ofQueue+"/done", "done", false, c.donePage)
 	c.page("GET /inboxes/{consumer}", "inbox", true, c.inbox)
 	c.page("GET /outboxes/{outbox}/messages", "find", false, c.findPage)
 	c.page("GET "+ofQueue+"/jobs", "find", false, c.findPage)
@@ -210,6 +211,18 @@ func (c *Console) queue(ctx context.Context, r *call) (string, any, error) {
 	d.Running.Items = d.Running.Items[:min(len(d.Running.Items), 50)]
 	d.Schedules, err = c.schedules(ctx, r)
 	return "Queue " + name, d, err
+}
+
+type doneData struct {
+	Queue, ID string
+	Jobs      List[penstock.DoneJob]
+}
+
+func (c *Console) donePage(ctx context.Context, r *call) (string, any, error) {
+	d := doneData{Queue: r.PathValue("queue"), ID: r.FormValue("id")}
+	var err error
+	d.Jobs, err = c.done(ctx, r)
+	return "Done jobs of " + d.Queue, d, err
 }
 
 type inboxData struct {

@@ -115,6 +115,7 @@ type Running struct {
 	Expired time.Duration // since its lease has ended; negative until then
 	Held    time.Duration // since its lease began; 0: not known
 	Since   int64         // how many leases have begun after this one, where Held is not known
+	Report  []byte        // what its worker has said of it last, as JSON
 }
 
 // HeldSegment is a sealed segment of an outbox that has rows. It is given back when nobody keeps it.

@@ -326,7 +326,7 @@ func (s *Store) Running(ctx context.Context, queue string, most int) ([]doctor.R
 	}
 	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (r doctor.Running, err error) {
 		var age, expired float64
-		err = row.Scan(&r.Queue, &r.ID, &r.Lease, &r.Worker, &r.Attempt, &age, &expired, &r.Since)
+		err = row.Scan(&r.Queue, &r.ID, &r.Lease, &r.Worker, &r.Attempt, &age, &expired, &r.Since, &r.Report)
 		r.Age, r.Expired = time.Duration(age*float64(time.Second)), time.Duration(expired*float64(time.Second))
 		return r, err
 	})

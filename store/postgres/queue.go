@@ -63,9 +63,9 @@ func (s *Store) SetQueue(ctx context.Context, name string, set penstock.QueueSet
 		return err
 	}
 	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
-		if set.Paused == nil || set.MaxAttempts != nil || set.MaxRunning != nil || set.DedupWindow != nil { // an operator may pause, and not change these
-			if _, err := tx.Exec(ctx, "select "+s.table("set_queue")+"($1, max_attempts => $2, max_running => $3, dedup_window => $4)",
-				name, set.MaxAttempts, set.MaxRunning, set.DedupWindow); err != nil {
+		if set.Paused == nil || set != (penstock.QueueSettings{Paused: set.Paused}) { // an operator may pause, and not change the others
+			if _, err := tx.Exec(ctx, "select "+s.table("set_queue")+"($1, max_attempts => $2, max_running => $3, dedup_window => $4, keep_done => $5, keep_done_bytes => $6)",
+				name, set.MaxAttempts, set.MaxRunning, set.DedupWindow, set.KeepDone, set.KeepDoneBytes); err != nil {
 				return err
 			}
 		}

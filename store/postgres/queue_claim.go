@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -20,7 +21,7 @@ type workedQueue struct {
 	store *Store
 	queue *Queue
 
-	claim, ready, extend, ack, release, retry, deadLetter, maintain string
+	claim, ready, extend, ack, release, retry, deadLetter, report, maintain string
 
 	// claim and ack, which every job goes through, call the queue's own functions: those that
 	// take a queue's name cost a tenth more.
@@ -31,10 +32,11 @@ var (
 	_ penstock.Releaser    = (*workedQueue)(nil)
 	_ penstock.AckClaimer  = (*workedQueue)(nil)
 	_ penstock.GroupFinder = (*workedQueue)(nil)
+	_ penstock.Reporter    = (*workedQueue)(nil)
 )
 
 // Queue names a queue; it does not check that it exists. The queue is a
-// penstock.Releaser, a penstock.AckClaimer and a penstock.GroupFinder, too.
+// penstock.Releaser, a penstock.AckClaimer, a penstock.GroupFinder and a penstock.Reporter, too.
 func (s *Store) Queue(name string) penstock.Queue {
 	return &workedQueue{
 		store: s,
@@ -47,6 +49,7 @@ func (s *Store) Queue(name string) penstock.Queue {
 		release:    "select * from " + s.table("release_many") + "($1, $2, $3)",
 		retry:      "select " + s.table("retry") + "($1, $2, $3, $4)",
 		deadLetter: "select " + s.table("dead_letter") + "($1, $2, $3)",
+		report:     "select " + s.table("report") + "($1, $2, $3)",
 		maintain:   "select " + s.table("maintain_queue") + "($1)",
 	}
 }
@@ -154,6 +157,15 @@ func (q *workedQueue) DeadLetter(ctx context.Context, lease int64, reason string
 		_, err := q.store.pool.Exec(ctx, q.deadLetter, q.queue.name, lease, text)
 		return err
 	}))
+}
+
+// Report implements penstock.Reporter. A job that was claimed with others gets a row of its own for it.
+func (q *workedQueue) Report(ctx context.Context, lease int64, report []byte) error {
+	if len(report) > penstock.MaxReportBytes {
+		return &penstock.FieldError{Field: "report", Problem: fmt.Sprintf("has %d bytes, the limit is %d", len(report), penstock.MaxReportBytes), Hint: "store it elsewhere and report a reference"}
+	}
+	_, err := q.store.pool.Exec(ctx, q.report, q.queue.name, lease, report)
+	return q.failed(ctx, err)
 }
 
 // Maintain implements penstock.Queue.

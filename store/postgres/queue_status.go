@@ -88,21 +88,25 @@ func (s *Store) queueTrouble(ctx context.Context, queues []penstock.QueueStatus)
 
 func scanQueue(row pgx.CollectableRow) (penstock.QueueStatus, error) {
 	var (
-		one                     penstock.QueueStatus
-		lifo, paused            bool
-		maxAttempts, maxRunning int
-		windowMicros            int64
-		current                 int
-		slots                   []int
-		bytes                   []int64
+		one                      penstock.QueueStatus
+		lifo, paused             bool
+		maxAttempts, maxRunning  int
+		windowMicros, keepMicros int64
+		keepBytes                int64
+		current                  int
+		slots                    []int
+		bytes                    []int64
 	)
-	err := row.Scan(&one.Queue, &lifo, &paused, &maxAttempts, &maxRunning, &windowMicros, &current, &slots, &bytes)
-	window := time.Duration(windowMicros) * time.Microsecond
+	err := row.Scan(&one.Queue, &lifo, &paused, &maxAttempts, &maxRunning, &windowMicros, &keepMicros, &keepBytes, &one.DoneBytes, &current, &slots, &bytes)
+	window, keep := time.Duration(windowMicros)*time.Microsecond, time.Duration(keepMicros)*time.Microsecond
 	one.Order = penstock.FIFO
 	if lifo {
 		one.Order = penstock.LIFO
 	}
 	one.QueueSettings = penstock.QueueSettings{Paused: &paused, MaxAttempts: &maxAttempts, MaxRunning: &maxRunning, DedupWindow: &window}
+	if keep > 0 {
+		one.KeepDone, one.KeepDoneBytes = &keep, &keepBytes
+	}
 	one.Segments, one.Bytes = segmentStatus(slots, bytes, current)
 	return one, err
 }

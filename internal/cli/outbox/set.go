@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -51,7 +48,7 @@ func (f *retentionFlags) read(flags *pflag.FlagSet) (bool, error) {
 	if flags.Changed("retain-bytes") {
 		f.bytes = new(int64)
 		if !isOff(f.bytesText) {
-			bytes, err := parseSize(f.bytesText)
+			bytes, err := cli.ParseSize(f.bytesText)
 			if err != nil {
 				return false, cli.Usage(fmt.Errorf("--retain-bytes is %q: %w, or off", f.bytesText, err))
 			}
@@ -122,19 +119,4 @@ is kept in any case.`,
 	f.add(cmd.Flags())
 	cmd.Flags().BoolVar(&asJSON, "json", false, "what is set then, as one JSON line")
 	return cmd
-}
-
-// parseSize takes 4096, 64KiB, 512MiB, 1GiB, 2TiB.
-func parseSize(v string) (int64, error) {
-	number, unit := v, int64(1)
-	for i, suffix := range []string{"KiB", "MiB", "GiB", "TiB"} {
-		if n, ok := strings.CutSuffix(v, suffix); ok {
-			number, unit = strings.TrimSpace(n), 1<<(10*(i+1))
-		}
-	}
-	n, err := strconv.ParseInt(number, 10, 64)
-	if err != nil || n < 0 || n > math.MaxInt64/unit {
-		return 0, errors.New("use a whole number of bytes, KiB, MiB, GiB or TiB, such as 1GiB")
-	}
-	return n * unit, nil
 }

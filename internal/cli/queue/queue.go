@@ -25,7 +25,7 @@ in the transaction of the business, and workers run each job until it is done.
   penstock work thumbnails --exec './make-thumbnail'
   penstock status`,
 	}
-	return cli.Group(cmd, createCommand(a), setCommand(a), pauseCommand(a, true), pauseCommand(a, false), listCommand(a), grantCommand(a), dropCommand(a))
+	return cli.Group(cmd, createCommand(a), setCommand(a), pauseCommand(a, true), pauseCommand(a, false), listCommand(a), doneCommand(a), grantCommand(a), dropCommand(a))
 }
 
 func findQueue(ctx context.Context, store cli.QueueStatusReader, name string) (*penstock.QueueStatus, error) {

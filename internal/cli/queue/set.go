@@ -21,12 +21,16 @@ type queueFlags struct {
 	maxAttempts int
 	maxRunning  string
 	dedupWindow cli.Span
+	keepDone    string
+	keepBytes   string
 }
 
 func (f *queueFlags) add(flags *pflag.FlagSet) {
 	flags.IntVar(&f.maxAttempts, "max-attempts", 25, "how often a job is tried before it is a dead letter")
 	flags.StringVar(&f.maxRunning, "max-running", "", "how many jobs may run at a time, in all processes together, or unlimited (the default)")
 	flags.Var(&f.dedupWindow, "dedup-window", "how long a deduplication key counts, such as 10m or 1d (default 1h)")
+	flags.StringVar(&f.keepDone, "keep-done", "", "keep jobs that are done for so long, such as 24h or 7d; off, the default, for not at all (PostgreSQL)")
+	flags.StringVar(&f.keepBytes, "keep-done-bytes", "", "and no more of them than take this size, such as 512MiB (default 1GiB)")
 }
 
 // read returns what was given; what was not is nil.
@@ -52,6 +56,24 @@ func (f *queueFlags) read(flags *pflag.FlagSet) (s penstock.QueueSettings, err e
 		window := time.Duration(f.dedupWindow)
 		s.DedupWindow = &window
 	}
+	if flags.Changed("keep-done") {
+		s.KeepDone = new(time.Duration)
+		if f.keepDone != "off" && f.keepDone != "0" {
+			if *s.KeepDone, err = cli.ParseSpan(f.keepDone); err != nil {
+				return s, cli.Usage(fmt.Errorf("--keep-done is %q: %w, or off", f.keepDone, err))
+			}
+		}
+	}
+	if flags.Changed("keep-done-bytes") {
+		bytes, err := cli.ParseSize(f.keepBytes)
+		if err == nil && bytes < penstock.MinKeepDoneBytes {
+			err = fmt.Errorf("use %s or more; --keep-done off keeps none", cli.Size(penstock.MinKeepDoneBytes))
+		}
+		if err != nil {
+			return s, cli.Usage(fmt.Errorf("--keep-done-bytes is %q: %w", f.keepBytes, err))
+		}
+		s.KeepDoneBytes = &bytes
+	}
 	return s, nil
 }
 
@@ -76,10 +98,13 @@ hold for jobs that are in the queue already, too.
   --max-running   so many jobs are claimed at a time, however many workers there
                   are: for an API that stands no more
   --dedup-window  for so long a second job with the same deduplication key is
-                  not enqueued`,
+                  not enqueued
+  --keep-done     for so long jobs that are done are kept: penstock queue done
+                  lists them. --keep-done-bytes bounds what they take`,
 		Example: `  penstock queue set thumbnails --max-attempts 5
   penstock queue set mails --max-running 3 --dedup-window 1d
-  penstock queue set mails --max-running unlimited`,
+  penstock queue set mails --max-running unlimited
+  penstock queue set mails --keep-done 24h`,
 		Args: cli.Exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
@@ -88,7 +113,7 @@ hold for jobs that are in the queue already, too.
 				return err
 			}
 			if wanted == (penstock.QueueSettings{}) {
-				return cli.Misuse(errors.New("nothing to set: give --max-attempts, --max-running or --dedup-window"))
+				return cli.Misuse(errors.New("nothing to set: give --max-attempts, --max-running, --dedup-window or --keep-done"))
 			}
 			store, err := a.OpenQueues(ctx)
 			if err != nil {
@@ -159,6 +184,13 @@ func settingsText(s penstock.QueueSettings) string {
 	parts = append(parts, cli.RunningLimit(s)+" at a time")
 	if s.DedupWindow != nil {
 		parts = append(parts, "deduplication for "+cli.SpanText(*s.DedupWindow))
+	}
+	if s.KeepDone != nil && *s.KeepDone > 0 {
+		text := "done jobs kept for " + cli.SpanText(*s.KeepDone)
+		if s.KeepDoneBytes != nil {
+			text += ", " + cli.Size(*s.KeepDoneBytes) + " at most"
+		}
+		parts = append(parts, text)
 	}
 	return strings.Join(parts, ", ")
 }

@@ -29,13 +29,22 @@ func (w *Writer) queues(queues []penstock.QueueStatus) {
 	var notes []string
 	for i := range queues {
 		q := &queues[i]
-		cells := []string{q.Queue, cli.CountOf(q.Ready, "ready", q.AtLeast), cli.Age(q.OldestAge), runningText(q), cli.CountOf(q.Delayed, "delayed", q.AtLeast), cli.CountOf(q.Waiting, "waiting", q.AtLeast), cli.CountOf(q.DeadLetters, "dead_letters", q.AtLeast), cli.Size(q.Bytes), segments(q.Segments), string(q.Order)}
+		cells := []string{q.Queue, cli.CountOf(q.Ready, "ready", q.AtLeast), cli.Age(q.OldestAge), runningText(q), cli.CountOf(q.Delayed, "delayed", q.AtLeast), cli.CountOf(q.Waiting, "waiting", q.AtLeast), cli.CountOf(q.DeadLetters, "dead_letters", q.AtLeast), sizeText(q), segments(q.Segments), string(q.Order)}
 		t.Row(cells[:len(columns)]...)
 		notes = append(notes, queueNotes(q)...)
 	}
 	w.flush(t)
 	w.groups(queues)
 	w.notes(notes)
+}
+
+// sizeText is what a queue takes, with what it keeps of jobs that are done.
+func sizeText(q *penstock.QueueStatus) string {
+	text := cli.Size(q.Bytes)
+	if q.DoneBytes > 0 {
+		text += " + " + cli.Size(q.DoneBytes) + " done"
+	}
+	return text
 }
 
 // groups writes those that were asked for.

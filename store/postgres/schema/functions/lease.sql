@@ -152,11 +152,11 @@ begin
             returning {leased_job};
         end if;
     end if;
-    if acks[1] & 1 = 0 and (path is not null or drawn is not null and n = 0) then
+    if acks[1] & 1 = 0 {if kept}and cardinality(acks) = 1 {end if}and (path is not null or drawn is not null and n = 0) then
 {leaf of lease}
         return query
-        delete from {leaf} l where l.lease = any (acks) and l.queue + 0 = {id} and l.jobs is null
-        returning null::bigint, null::text, null::text, null::smallint, null::int, null::timestamptz, null::jsonb, null::bytea, l.lease, null::timestamptz;
+        {with l}delete from {leaf} l where l.lease = any (acks) and l.queue + 0 = {id} and l.jobs is null
+        {returning} null::bigint, null::text, null::text, null::smallint, null::int, null::timestamptz, null::jsonb, null::bytea, l.lease, null::timestamptz{from l};
 {end}
         get diagnostics got = row_count;
         if got = cardinality(acks) then
@@ -194,7 +194,8 @@ begin
         if whole is not null then
             foreach leaf in array {listed lease} loop
 {leaf of lease}
-                delete from {leaf} l where l.lease = whole and l.queue + 0 = {id} and l.done = {first todo};
+                {with l}delete from {leaf} l where l.lease = whole and l.queue + 0 = {id} and l.done = {first todo}{if kept} returning l.*)
+                {done} select {done row}, d.* from l cross join lateral ({done jobs} from unnest(l.jobs) j) d{end if};
 {end}
                 if found then
                     return query select unnest(in_leases);
@@ -212,27 +213,32 @@ begin
                 with m as materialized (
                     select a & -511 as lease, bit_or(set_bit({nobody}, (a >> 1 & 255)::int, 1)) as places from unnest(in_leases) a where a & 1 = 1 group by 1),
                 o as materialized (
-                    select l.lease, l.done, (select m.places from m where m.lease = l.lease) & ~l.done as ended
+                    select l.lease, l.done{if kept}, l.claimed_at, l.worker, l.group_key, l.priority, l.key, l.jobs{end if}, (select m.places from m where m.lease = l.lease) & ~l.done as ended
                       from {leaf} l where l.lease = any (array(select m.lease from m)) and l.queue + 0 = {id} and l.jobs is not null order by l.lease for update),
                 whole as (
                     delete from {leaf} l where l.lease = any (array(select o.lease from o where o.done | o.ended = ~{nobody}))),
                 part as (
                     update {leaf} l set done = l.done | (select o.ended from o where o.lease = l.lease)
-                     where l.lease = any (array(select o.lease from o where o.done | o.ended <> ~{nobody} and o.ended <> {nobody})))
+                     where l.lease = any (array(select o.lease from o where o.done | o.ended <> ~{nobody} and o.ended <> {nobody}))){if kept},
+                kept as (
+                    {done} select {done row}, d.* from o l cross join lateral (
+                        {done jobs} from unnest(l.jobs) j where get_bit(l.ended, (j.lease >> 1 & 255)::int) = 1) d
+                     where l.ended <> {nobody}){end if}
                 select o.lease + 2 * i from o cross join generate_series(1, 255) i where get_bit(o.ended, i) = 1;
 {end}
                 get diagnostics got = row_count;
                 todo := todo - got;
                 exit when todo <= 0;
             end if;
-            if pg_sequence_last_value({flags}) & {keyed} = 0 then
+            if pg_sequence_last_value({flags}) & {keyed} = 0 {if kept}and todo = 1 {end if}then
 {leaf of lease}
-                return query delete from {leaf} l where l.lease = any (in_leases) and l.queue + 0 = {id} and l.jobs is null returning l.lease;
+                return query {with l}delete from {leaf} l where l.lease = any (in_leases) and l.queue + 0 = {id} and l.jobs is null {returning} l.lease{from l};
 {end}
                 get diagnostics got = row_count;
             else
 {leaf of lease}
-                with d as (delete from {leaf} l where l.lease = any (in_leases) and l.queue + 0 = {id} and l.jobs is null returning l.lease, l.key)
+                with d as (delete from {leaf} l where l.lease = any (in_leases) and l.queue + 0 = {id} and l.jobs is null returning {if kept}l.*{end if}{if not kept}l.lease, l.key{end if}){if kept},
+                kept as ({done several}){end if}
                 select array_agg(d.lease), array_agg(distinct d.key) filter (where d.key is not null), count(*) into held, keys, got from d;
 {end}
                 if keys is not null then
@@ -258,8 +264,8 @@ $$, '{as_one}', $one$-- a row for the jobs of d, in place i each; a row each if 
                                        filter (where octet_length(t.payload) <= 65536) as jobs
                               from d t),
                         one as (
-                            insert into {leaf} (slot, queue, lease, lease_until, worker, priority, group_key, done, jobs)
-                            select leaf, {id}, base, until, coalesce(worker, ''), 0, in_group,
+                            insert into {leaf} (slot, queue, lease, lease_until, {if kept}claimed_at, {end if}worker, priority, group_key, done, jobs)
+                            select leaf, {id}, base, until, {if kept}until - lease, {end if} coalesce(worker, ''), 0, in_group,
                                    case when a.n = a.last then {first a.n} else ~(select bit_or(set_bit({nobody}, x.i::int, 1)) from d x) end, a.jobs
                               from alike a where not a.apart),
                         each as (
@@ -320,6 +326,11 @@ begin
                     returning l.*)
                 select u.lease + 2 * i, u.lease_until from u cross join generate_series(1, 255) i where get_bit(u.done, i) = 0$sql$;
         end if;
+    when 'report' then
+        if octet_length(error) > 65536 then
+            raise exception 'the report has % bytes, the limit is 65536', octet_length(error) using errcode = '23514', hint = 'store it elsewhere and report a reference';
+        end if;
+        statement := 'update _lease_%s l set report = $4::jsonb where l.lease = any ($1) and l.queue + 0 = $2 and l.jobs is null returning l.lease, l.lease_until';
     when 'release' then -- as if they had not been claimed: the attempt does not count. By its id a job keeps its place among those of its key
         statement := format($sql$
             with d as (delete from _lease_%%s l where l.lease = any ($1) and l.queue + 0 = $2 and l.jobs is null returning l.*),
@@ -335,7 +346,7 @@ begin
         return query select l, _fail(queue, l, by, error, what = 'dead_letter') from unnest(leases) l;
         return;
     else
-        raise exception 'there is no operation %', coalesce(quote_literal(what), 'null') using errcode = '22023', hint = 'it is extend, release, retry or dead_letter';
+        raise exception 'there is no operation %', coalesce(quote_literal(what), 'null') using errcode = '22023', hint = 'it is extend, report, release, retry or dead_letter';
     end case;
     loop
         turn := pg_sequence_last_value('_lease_slot');
@@ -348,7 +359,7 @@ begin
             end if;
             -- What is in this segment only: whoever holds several leases locks them in {ack}'s order. What is parted goes to the last one listed.
             perform _part(queue, array(select unnest(leases) except select unnest(held)), leaf);
-            for lease, until in execute format(statement, leaf, (select _q(q.name) from _queue q where q.id = queue)) using leases, queue, by loop
+            for lease, until in execute format(statement, leaf, (select _q(q.name) from _queue q where q.id = queue)) using leases, queue, by, error loop
                 held := held || lease;
                 return next;
             end loop;
@@ -382,8 +393,8 @@ begin
                      where l.lease = any (array(select m.lease from m)) and l.queue + 0 = $2 and l.jobs is not null
                        and (select m.places from m where m.lease = l.lease) & ~l.done <> repeat('0', 256)::bit(256)
                     returning l.*)
-                insert into _lease (lease, queue, attempt, lease_until, id, created_at, priority, worker, group_key, headers, payload, failures)
-                select j.lease, d.queue, j.attempt, d.lease_until, j.id, j.created_at, d.priority, d.worker, d.group_key, j.headers, j.payload, j.failures
+                insert into _lease (lease, queue, attempt, lease_until, claimed_at, id, created_at, priority, worker, group_key, headers, payload, failures)
+                select j.lease, d.queue, j.attempt, d.lease_until, d.claimed_at, j.id, j.created_at, d.priority, d.worker, d.group_key, j.headers, j.payload, j.failures
                   from d cross join lateral unnest(d.jobs) j where get_bit(d.done, (j.lease >> 1 & 255)::int) = 0$sql$, leaf) using leases, queue;
         end loop;
     end loop;

@@ -242,6 +242,9 @@ begin
         perform _maintain_ring(q.name);
     end if;
     perform _reclaim_pairs();
+    if q.done_since is not null then
+        perform _turn_history(q);
+    end if;
 end $$;
 
 -- _maintain_at_commit does a queue's maintenance at the end of a transaction that it must not make fail. A row is deleted by
@@ -300,6 +303,10 @@ begin
         update _lease l set lease_until = greatest(l.lease_until - by, now) where l.queue = q and l.lease_until < 'infinity';
         update _scheduled d set due = greatest(d.due - by, now) where d.queue = q and d.due < 'infinity';
         update _schedule s set next = s.next - by where s.queue = q;
+        if (select x.done_since is not null from _queue x where x.id = q) then
+            update _queue x set done_since = array(select s - by from unnest(x.done_since) with ordinality u(s, i) order by u.i) where x.id = q;
+            perform setval(turn, pg_sequence_last_value(turn) - 8 * (extract(epoch from by) * 1000)::bigint) from (select _q(format('_%s.done_turn', name))::regclass) t(turn);
+        end if;
         perform setval(_q(format('_%s.maintained', name))::regclass, 0);
     end if;
     perform maintain_queue(name);

@@ -15,8 +15,9 @@ begin
 end $$;
 
 -- set_queue changes settings; null leaves one as it is, and max_running 0 lifts the
--- limit. Errors: 42P01, 22023.
-create or replace function set_queue(name text, max_attempts int default null, max_running int default null, dedup_window interval default null) returns void
+-- limit. keep_done is for how long jobs that are done are kept, as far as they take no more than keep_done_bytes; 0 keeps none. Errors: 42P01, 22023.
+create or replace function set_queue(name text, max_attempts int default null, max_running int default null, dedup_window interval default null,
+                                     keep_done interval default null, keep_done_bytes bigint default null) returns void
 language plpgsql set search_path from current as $$
 declare
     q _queue := _queue_named(name);
@@ -27,12 +28,29 @@ begin
         raise exception 'max_running is %, expected at least 0', max_running using errcode = '22023', hint = '0 means no limit; pause_queue stops a queue';
     elsif dedup_window <= interval '0' or dedup_window > interval '1000 years' then
         raise exception 'dedup_window is %, expected more than nothing and at most 1000 years', dedup_window using errcode = '22023', hint = 'for example interval ''1 hour''';
+    elsif keep_done < interval '0' or keep_done > interval '1000 years' then
+        raise exception 'keep_done is %, expected nothing to 1000 years', keep_done using errcode = '22023', hint = 'for example interval ''1 day''; interval ''0'' keeps nothing';
+    elsif keep_done_bytes < 1048576 then
+        raise exception 'keep_done_bytes is %, expected at least 1048576', keep_done_bytes using errcode = '22023', hint = 'keep_done interval ''0'' keeps nothing';
+    end if;
+    if keep_done is not null then
+        perform pg_advisory_xact_lock('_queue'::regclass::oid::int, 0); -- as whoever makes functions
     end if;
     update _queue x set max_attempts = coalesce(set_queue.max_attempts, x.max_attempts),
                         max_running  = nullif(coalesce(set_queue.max_running, x.max_running), 0),
-                        dedup_window = coalesce(set_queue.dedup_window, x.dedup_window)
-     where x.id = q.id;
+                        dedup_window = coalesce(set_queue.dedup_window, x.dedup_window),
+                        keep_done    = nullif(coalesce(set_queue.keep_done, x.keep_done), interval '0'),
+                        keep_done_bytes = coalesce(set_queue.keep_done_bytes, x.keep_done_bytes)
+     where x.id = q.id
+    returning x.* into q;
     perform _set_flags(q.id);
+    if keep_done is not null then -- {ack} and {claim} have it in their texts
+        if q.keep_done is not null and q.done_since is null then
+            perform _make_history(q);
+        end if;
+        perform _define(q.name);
+        perform _keep_hashes(_functions_of_queue(q.name));
+    end if;
 end $$;
 
 -- drop_queue removes a queue with its jobs, dead letters and schedules. Error: 42P01.
@@ -53,6 +71,7 @@ begin
                 execute 'drop function ' || made;
             end loop;
             execute format('drop table %s', _q(q.name));
+            execute format('drop table if exists %s', _q(format('_%s.done', q.name)));
             for made in select c.relname from pg_class c
                          where c.relnamespace = quote_ident(current_schema())::regnamespace and c.relkind = 'S' and starts_with(c.relname::text, '_' || q.name || '.')
                            and position('.' in substr(c.relname::text, length(q.name) + 3)) = 0 loop

@@ -33,8 +33,10 @@ begin
         return to_jsonb(_count_some(queue, ids[1]::int));
     when 'count_groups' then
         return jsonb_agg(to_jsonb(g) || jsonb_build_object('more', g.more or g.cut) order by g.group_key) from _count_groups(queue, after, ids[1]::int, 10000) g;
+    when 'done' then
+        return _done_jobs(queue, ids[1]::int, after, nullif(ids[2:], '{}'));
     else
-        raise exception 'there is no operation %', coalesce(quote_literal(what), 'null') using errcode = '22023', hint = 'it is pause, resume, retry, discard, cancel, count or count_groups';
+        raise exception 'there is no operation %', coalesce(quote_literal(what), 'null') using errcode = '22023', hint = 'it is pause, resume, retry, discard, cancel, count, count_groups or done';
     end case;
 end $$;
 

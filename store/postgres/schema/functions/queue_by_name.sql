@@ -135,6 +135,11 @@ language sql volatile as $fn$ select e.lease from {schema}._settle_on(queue, 'ex
 create or replace function extend(queue text, lease bigint, by interval) returns timestamptz
 language sql volatile as $fn$ select coalesce((select e.until from {schema}._settle_on(queue, 'extend', array[lease], by) e), {schema}._lost(lease)) $fn$;
 
+-- report says of a job that runs how far it is, or what came of it, until the next report. With the job, a queue that keeps jobs that are done
+-- keeps that. Up to 64 KiB as text. Error: PS001.
+create or replace function report(queue text, lease bigint, report jsonb) returns void
+language sql volatile as $fn$ select coalesce((select r.until from {schema}._settle_on(queue, 'report', array[lease], null, report::pg_catalog.text) r), {schema}._lost(lease)) $fn$;
+
 -- release_many gives jobs back, to run again after a while: no attempt is spent. It returns the leases that were still held.
 create or replace function release_many(queue text, leases bigint[], after interval default null) returns setof bigint
 language sql volatile as $fn$ select r.lease from {schema}._settle_on(queue, 'release', leases, after) r $fn$;
@@ -202,6 +207,15 @@ language sql volatile as $fn$
     select g.group_key, g.ready, g.running, g.delayed, g.waiting, g.dead, g.oldest operator(pg_catalog.*) interval '1 microsecond', g.more
       from pg_catalog.jsonb_to_recordset({schema}._operate_on(queue, 'count_groups', array[most::pg_catalog.int8], after))
         as g(group_key text, ready bigint, running bigint, delayed bigint, waiting bigint, dead bigint, oldest bigint, more boolean)
+$fn$;
+
+-- done_jobs lists what is kept of jobs that are done, the latest first: up to most, behind the position of one.
+create or replace function done_jobs(queue text, most int default 100, before text default null)
+returns table (id bigint, key text, group_key text, priority smallint, attempt int, created_at timestamptz, claimed_at timestamptz, finished_at timestamptz, worker text, failures jsonb, report jsonb, "position" text)
+language sql volatile as $fn$
+    select d.id, d.key, d.group_key, d.priority, d.attempt, d.created_at, d.claimed_at, d.finished_at, d.worker, d.failures, d.report, d."position"
+      from pg_catalog.jsonb_to_recordset({schema}._operate_on(queue, 'done', array[most::pg_catalog.int8], before) operator(pg_catalog.->) 'jobs')
+        as d(id bigint, key text, group_key text, priority smallint, attempt int, created_at timestamptz, claimed_at timestamptz, finished_at timestamptz, worker text, failures jsonb, report jsonb, "position" text)
 $fn$;
 
 -- maintain_queue does at once what calls do now and then: leases that ended, jobs that are due, schedules, storage.

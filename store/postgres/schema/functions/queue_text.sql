@@ -35,7 +35,7 @@ end $$;
 -- _fill makes of a text the functions of a queue:
 --
 --   {word}                                what the table below says: names, as literals where they are registers
---   {if fifo} ... {end if}                only in such a queue
+--   {if fifo} ... {end if}                only in such a queue: fifo, lifo, kept (which keeps history), not kept
 --   {leaf of lease} ... {end}             one of two, for the segment of _lease whose number the variable leaf says; _scheduled, _dedup. Of _skip_map the one to be read
 --   {segments here 1024} ... {end}        one for each segment of the queue, of which the variable here says the number, above 1024
 --
@@ -47,6 +47,7 @@ create or replace function _fill(body text, queue text) returns text
 language plpgsql stable set search_path from current as $$
 declare
     q        constant _queue := (select q from _queue q where q.name = queue);
+    kept     constant boolean := q.keep_done is not null;
     slots    constant int[] := array(select s.slot from _segments(queue) s order by s.slot);
     segments constant text[] := array(select _hidden(_q(format('_%s.%s', queue, s))) from unnest(slots) s);
     parts    text[];
@@ -60,8 +61,10 @@ begin
     parts := string_to_array(body, '{if ');
     body := parts[1];
     foreach part in array parts[2:] loop
-        body := body || case when part like case when q.lifo then 'lifo}%' else 'fifo}%' end then substr(split_part(part, '{end if}', 1), 7) else '' end
-                     || substr(part, position('{end if}' in part) + 9);
+        head := split_part(part, '}', 1);
+        body := body || case when head = any (array[case when q.lifo then 'lifo' else 'fifo' end, case when kept then 'kept' else 'not kept' end])
+                             then substr(split_part(part, '{end if}', 1), length(head) + 2) else '' end
+                     || substr(part, position('{end if}' in part) + 8);
     end loop;
 
     parts := string_to_array(body, '{leaf of ');
@@ -82,8 +85,25 @@ begin
         select w.word, case when w.n < 3 then w.what else _hidden(w.what) end
           from (select * from (values
                     (1, 'job', 'coalesce(t.id, t.seq), t.key, t.group_key, t.priority, t.attempt operator(pg_catalog.+) 1, t.created_at, t.headers, t.payload'),
-                    (1, 'lease_columns', 'queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures'),
-                    (1, 'lease_row', '{id}, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''''), t.group_key, t.key, t.headers, t.payload, t.failures'),
+                    (1, 'lease_columns', 'queue, attempt, lease_until, id, created_at, priority, worker, group_key, key, headers, payload, failures' || case when kept then ', claimed_at' else '' end),
+                    (1, 'lease_row', '{id}, t.attempt + 1, until, coalesce(t.id, t.seq), t.created_at, t.priority, coalesce(worker, ''''), t.group_key, t.key, t.headers, t.payload, t.failures' || case when kept then ', until operator(pg_catalog.-) lease' else '' end),
+                    -- What is kept of jobs that are done. Around a delete of leases: {with l}delete from ... l {returning} ... {from l}.
+                    (0, 'with l', case when kept then 'with l as (' else '' end),
+                    (0, 'from l', case when kept then ' from l' else '' end),
+                    (0, 'returning', case when kept then 'returning l.*), kept as ({done of one} select {done row}, l.id, l.attempt, l.created_at, l.failures, l.report from l) select' else 'returning' end),
+                    (1, 'done several', $sql$insert into {history} (claimed_at, worker, group_key, priority, key, id, attempt, created_at, failures, report, jobs, attempts, created, failed)
+                        select l.claimed_at, l.worker, l.group_key, l.priority, l.key,
+                               case when count(*) = 1 then min(l.id) end, case when count(*) = 1 then min(l.attempt) end, case when count(*) = 1 then min(l.created_at) end,
+                               case when count(*) = 1 then (array_agg(l.failures))[1] end, (array_agg(l.report))[1],
+                               case when count(*) > 1 then array_agg(l.id) end, case when count(*) > 1 then array_agg(l.attempt) end, case when count(*) > 1 then array_agg(l.created_at) end,
+                               case when count(*) > 1 and count(l.failures) > 0 then array_agg(l.failures) end
+                          from (select d.*, row_number() over () / 255 as part, case when d.key is not null or d.report is not null then d.lease end as alone from d) l
+                         group by l.claimed_at, l.worker, l.group_key, l.priority, l.key, l.alone, l.part$sql$),
+                    (1, 'done of one', 'insert into {history} (claimed_at, worker, group_key, priority, key, id, attempt, created_at, failures, report)'),
+                    (1, 'done', 'insert into {history} (claimed_at, worker, group_key, priority, key, jobs, attempts, created, failed)'),
+                    (1, 'done row', 'l.claimed_at, l.worker, l.group_key, l.priority, l.key'),
+                    (1, 'done jobs', 'select array_agg(j.id), array_agg(j.attempt), array_agg(j.created_at), case when count(j.failures) > 0 then array_agg(j.failures) end'),
+                    (3, 'history', _q(format('_%s.done', queue))),
                     (1, 'drawn', 'delete from {segment} t where t.group_key = '''' and t.priority = 0 and t.seq > pos and t.seq <= pos + most and t.xmax = ''0'' and t.key is null returning t.*'),
                     (0, 'next_base', '(nextval({lease_n}) % 34359738368 << 28) | (floor(random() * 524288)::bigint << 9) | 1'),
                     (1, 'nobody', quote_literal(repeat('0', 256)) || '::pg_catalog.bit(256)'),

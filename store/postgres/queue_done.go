@@ -1,0 +1,59 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"regexp"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/pg"
+)
+
+var _ penstock.HistoryStore = (*Store)(nil)
+
+var donePosition = regexp.MustCompile(`^\d{1,15}(\.\d{1,10}){3}$`)
+
+// DoneJobs implements penstock.HistoryStore. It reads the pages on which they are, and no more than 16 MB a call.
+func (s *Store) DoneJobs(ctx context.Context, q penstock.DoneJobQuery) (jobs []penstock.DoneJob, next string, err error) {
+	if q.Limit < 1 || q.Limit > penstock.MaxClaim {
+		return nil, "", &penstock.FieldError{Field: "limit", Problem: fmt.Sprintf("is %d", q.Limit), Hint: fmt.Sprintf("ask for 1 to %d at a time", penstock.MaxClaim)}
+	}
+	if q.After != "" && !donePosition.MatchString(q.After) {
+		return nil, "", &penstock.FieldError{Field: "after", Problem: "is no position", Hint: "give what came with the page before"}
+	}
+	if err := s.ready(ctx); err != nil {
+		return nil, "", err
+	}
+	var text []byte
+	err = s.pool.QueryRow(ctx, "select "+s.table("_operate_on")+"($1, 'done', $2, $3)", q.Queue, append([]int64{int64(q.Limit)}, q.IDs...), orNull(q.After)).Scan(&text)
+	if err != nil {
+		return nil, "", s.queueError(ctx, q.Queue, err)
+	}
+	var page struct {
+		Jobs []struct {
+			penstock.DoneJob
+			Group    string          `json:"group_key"`
+			Failures json.RawMessage `json:"failures"`
+		} `json:"jobs"`
+		Next string `json:"next"`
+	}
+	if err := json.Unmarshal(text, &page); err != nil {
+		return nil, "", err
+	}
+	for _, j := range page.Jobs {
+		var h pg.History
+		if text := string(j.Failures); text != "" && text != "null" {
+			if err := h.Parse(j.Failures); err != nil {
+				return nil, "", err
+			}
+		}
+		if string(j.Report) == "null" {
+			j.Report = nil
+		}
+		j.DoneJob.Group, j.DoneJob.Failures = j.Group, h.Failures
+		j.CreatedAt, j.ClaimedAt, j.FinishedAt = j.CreatedAt.UTC(), j.ClaimedAt.UTC(), j.FinishedAt.UTC()
+		jobs = append(jobs, j.DoneJob)
+	}
+	return jobs, page.Next, nil
+}
