@@ -18,7 +18,8 @@ func overheadCommand(a *cli.App) *cobra.Command {
 		Long: `Drain a backlog of messages with a relay, and one of jobs with work.Run, in pairs:
 once alone, once observed. Observed means that metrics are kept and scraped, the
 status of the database among them, and that the spans of one message or job in
---sampled go to a collector over OTLP. Both have the same headers.
+--sampled go to a collector over OTLP. Both have the same headers. Where the store
+can keep jobs that are done, a third line says what work.Run loses by that.
 
   ratio  observed / alone, the median of the pairs`,
 		Example: `  penstock bench overhead --database-url postgres://postgres@localhost/postgres --sink discard
@@ -50,6 +51,9 @@ func benchOverheadTable(w io.Writer, r bench.OverheadResult) error {
 	row("relay", "messages", r.Relay)
 	if r.Work != nil {
 		row("work.Run", "jobs", *r.Work)
+	}
+	if r.History != nil {
+		t.row("history", "%.0f jobs/s alone, %.0f kept: %s", r.History.Alone, r.History.Observed, ratios(r.History.Ratio, r.History.Ratios))
 	}
 	t.row("observed", "%d scrapes, %s of spans", r.Spans.Scrapes, cli.Size(r.Spans.TraceBytes))
 	return t.flush()

@@ -50,6 +50,7 @@ type OverheadResult struct {
 	Jobs     int         `json:"jobs"`
 	Relay    Overhead    `json:"relay"`
 	Work     *Overhead   `json:"work,omitempty"`
+	History  *Overhead   `json:"history,omitempty"` // of workers; observed: the queue keeps jobs that are done
 	Spans    ObservedSum `json:"observed"`
 }
 
@@ -84,12 +85,16 @@ func MeasureOverhead(ctx context.Context, cfg OverheadConfig) (result OverheadRe
 	}
 	defer func() { err = errors.Join(err, stop()) }()
 	result.Messages, result.Jobs = cfg.Messages, cfg.Jobs
-	if result.Relay, err = o.pairs(ctx, "the relay", o.relay); err != nil {
+	if result.Relay, err = o.pairs(ctx, "the relay", o.watched(o.relay)); err != nil {
 		return result, err
 	}
 	if store, ok := cfg.Store.(penstock.QueueStore); ok {
 		result.Work = &Overhead{}
-		*result.Work, err = o.pairs(ctx, "workers", func(ctx context.Context, observed bool) (float64, error) { return o.work(ctx, store, observed) })
+		*result.Work, err = o.pairs(ctx, "workers", o.watched(func(ctx context.Context, observed bool) (float64, error) { return o.work(ctx, store, observed, false) }))
+		if _, keeps := cfg.Store.(penstock.HistoryStore); keeps && err == nil {
+			result.History = &Overhead{}
+			*result.History, err = o.pairs(ctx, "workers with history", func(ctx context.Context, kept bool) (float64, error) { return o.work(ctx, store, false, kept) })
+		}
 	}
 	result.Spans = ObservedSum{Scrapes: o.scrapes.Load(), TraceBytes: o.traced.Load()}
 	return result, err
@@ -132,7 +137,7 @@ func (o *overhead) pairs(ctx context.Context, who string, drain func(ctx context
 		o.Progress(fmt.Sprintf("%s: pair %d of %d", who, i+1, o.cfg.Repeat))
 		for turn := range 2 {
 			observed := (i + turn) % 2
-			rate, err := o.watched(ctx, observed == 1, drain)
+			rate, err := drain(ctx, observed == 1)
 			if err != nil {
 				return result, err
 			}
@@ -145,20 +150,22 @@ func (o *overhead) pairs(ctx context.Context, who string, drain func(ctx context
 }
 
 // watched has the metrics scraped meanwhile, if it is observed.
-func (o *overhead) watched(ctx context.Context, observed bool, drain func(context.Context, bool) (float64, error)) (rate float64, err error) {
-	if !observed {
-		return drain(ctx, false)
+func (o *overhead) watched(drain func(ctx context.Context, observed bool) (float64, error)) func(ctx context.Context, observed bool) (float64, error) {
+	return func(ctx context.Context, observed bool) (rate float64, err error) {
+		if !observed {
+			return drain(ctx, false)
+		}
+		server, err := o.metrics.Serve("127.0.0.1:0")
+		if err != nil {
+			return 0, err
+		}
+		scraping, stop := context.WithCancel(ctx)
+		ended := make(chan error, 1)
+		go func() { ended <- o.scrape(scraping, "http://"+server.Addr+"/metrics") }()
+		rate, err = drain(ctx, true)
+		stop()
+		return rate, errors.Join(err, <-ended, server.Close())
 	}
-	server, err := o.metrics.Serve("127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	scraping, stop := context.WithCancel(ctx)
-	ended := make(chan error, 1)
-	go func() { ended <- o.scrape(scraping, "http://"+server.Addr+"/metrics") }()
-	rate, err = drain(ctx, true)
-	stop()
-	return rate, errors.Join(err, <-ended, server.Close())
 }
 
 // scrape does as Prometheus does until ctx ends.
@@ -239,13 +246,19 @@ func (b both) InFlight(n int)          { b.counter.InFlight(n); b.other.InFlight
 func (b both) Sink(is relay.SinkState) { b.counter.Sink(is); b.other.Sink(is) }
 func (b both) Lease(held bool)         { b.counter.Lease(held); b.other.Lease(held) }
 
-func (o *overhead) work(ctx context.Context, store penstock.QueueStore, observed bool) (rate float64, err error) {
+func (o *overhead) work(ctx context.Context, store penstock.QueueStore, observed, kept bool) (rate float64, err error) {
 	o.phases++
 	name := fmt.Sprintf("%s_%d", o.Outbox, o.phases)
 	if err := store.CreateQueue(ctx, name, penstock.FIFO); err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, store.DropQueue(context.WithoutCancel(ctx), name)) }()
+	if kept {
+		day := 24 * time.Hour
+		if err := store.SetQueue(ctx, name, penstock.QueueSettings{KeepDone: &day}); err != nil {
+			return 0, err
+		}
+	}
 	queue := store.Queue(name)
 	payload := bytes.Repeat([]byte("x"), o.cfg.PayloadBytes)
 	for first := 0; first < o.cfg.Jobs; first += chunk {

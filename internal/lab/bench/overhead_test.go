@@ -25,6 +25,11 @@ func TestOverhead(t *testing.T) {
 			t.Errorf("%+v", o)
 		}
 	}
+	if _, keeps := s.Store.(penstock.HistoryStore); keeps != (r.History != nil) {
+		t.Errorf("history is measured: %v", r.History != nil)
+	} else if keeps && (r.History.Alone <= 0 || r.History.Observed <= 0) {
+		t.Errorf("%+v", r.History)
+	}
 	// 300 of each backlog are sampled, and a span takes more than a hundred bytes.
 	if r.Spans.Scrapes < 2 || r.Spans.TraceBytes < 2*300*100 {
 		t.Errorf("%+v", r.Spans)
