@@ -1,0 +1,47 @@
+package main
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/cli"
+	"github.com/penstock/penstock/internal/cli/clitest"
+)
+
+// queue set has jobs kept that are done, queue done lists them; a database that cannot says which can.
+func TestQueueDone(t *testing.T) {
+	t.Parallel()
+	eachStore(t, func(t *testing.T, d *desk) {
+		d.must("queue", "create", "mails")
+		d.cli("queue", "set", "mails", "--keep-done", "often").wants(t, cli.ExitUsage, `--keep-done is "often"`)
+		d.cli("queue", "set", "mails", "--keep-done-bytes", "7").wants(t, cli.ExitUsage, "use 1.0 MiB or more")
+		if _, keeps := d.queues().(penstock.HistoryStore); !keeps {
+			d.cli("queue", "set", "mails", "--keep-done", "24h").wants(t, cli.ExitUsage, "is not possible in this database: jobs that are done are kept in PostgreSQL only")
+			d.cli("queue", "done", "mails").wants(t, cli.ExitUsage, "PostgreSQL does")
+			return
+		}
+		clitest.Contains(t, d.must("queue", "done", "mails"), "keeps no jobs that are done: penstock queue set mails --keep-done 24h")
+		clitest.Contains(t, d.must("queue", "set", "mails", "--keep-done", "24h", "--keep-done-bytes", "2MiB"), "done jobs kept for 1d, 2.0 MiB at most")
+		clitest.Contains(t, d.must("queue", "done", "mails"), "0 jobs of mails are kept.")
+		d.jobs("mails", "a", "b")
+		q := d.queues().Queue("mails")
+		jobs, err := q.Claim(t.Context(), penstock.Claim{Jobs: 2, Lease: time.Minute, Worker: "ann"})
+		if err == nil {
+			err = q.(penstock.Reporter).Report(t.Context(), jobs[1].Lease, []byte("17"))
+		}
+		if err == nil {
+			_, err = q.Ack(t.Context(), jobs[0].Lease, jobs[1].Lease)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		clitest.Contains(t, d.must("queue", "done", "mails"), "ann", "WORKER", "17")
+		clitest.Contains(t, d.must("queue", "done", "mails", "--id", fmt.Sprint(jobs[1].ID), "--json"), fmt.Sprintf(`{"id":%d,`, jobs[1].ID), `"worker":"ann"`, `"report":17`)
+		clitest.Contains(t, d.must("queue", "done", "mails", "--id", "4711"), "0 jobs of mails are kept that match.")
+		clitest.Contains(t, d.must("status"), " done")
+		d.cli("queue", "done", "nothing").wants(t, cli.ExitFailure, `queue "nothing": no such queue`)
+		d.cli("queue", "done", "mails", "--limit", "0").wants(t, cli.ExitUsage, "--limit is 0")
+	})
+}
