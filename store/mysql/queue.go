@@ -84,7 +84,7 @@ func (s *Store) DropQueue(ctx context.Context, name string) error {
 
 // SetQueue implements penstock.QueueStore.
 func (s *Store) SetQueue(ctx context.Context, name string, set penstock.QueueSettings) error {
-	if err := set.Validate(); err != nil {
+	if err := set.ValidateWithoutHistory(); err != nil {
 		return err
 	}
 	there := false
