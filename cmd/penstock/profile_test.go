@@ -28,7 +28,7 @@ func TestPortableProfile(t *testing.T) {
 	clitest.Contains(t, portable("status"), "thumbnails")
 	portable("inbox", "create", "billing")
 	clitest.Contains(t, portable("inbox", "status"), "billing")
-	invoke(t, "bench", "fifo-lifo", "--database-url", url, "--profile", "portable").wants(t, cli.ExitUsage, "not the portable profile")
+	invoke(t, "bench", "queue", "--database-url", url, "--profile", "portable").wants(t, cli.ExitUsage, "not the portable profile")
 	invoke(t, "outbox", "list", "--database-url", url).wants(t, cli.ExitDatabase, "penstock migrate")
 	invoke(t, "outbox", "list", "--database-url", url, "--profile", "odd").wants(t, cli.ExitUsage, "portable")
 
