@@ -47,11 +47,9 @@ test-postgres: ## run the PostgreSQL store's tests on one version: VERSION=14 �
 test-postgres-all: ## run them on 14, 15, 16, 17 and 18
 	script/test-postgres.sh 14 15 16 17 18
 
-test-engine: ## run the portable profile's tests on a server that speaks PostgreSQL's protocol: URL=postgres://…; the report is engine.txt
+test-engine: ## run the portable profile's suites on a server that speaks PostgreSQL's protocol: URL=postgres://…; engine.txt and engine.json are the report
 	@test -n "$(URL)" || { echo 'say which server: make test-engine URL=postgres://user:password@host:port/database; the role must be able to create databases'; exit 2; }
-	@PENSTOCK_TEST_POSTGRES="$(URL)" PENSTOCK_TEST_COPIES=none CI=true \
-		go test -count=1 -v -timeout $(or $(TEST_TIMEOUT),60m) ./store/portable $(TEST) >engine.txt 2>&1; status=$$?; \
-		grep -E '^ *--- FAIL|^FAIL|^ok|_suite_test.go' engine.txt; exit $$status
+	@script/test-engine.sh "$(URL)" $(TEST)
 
 test-python: build ## build the Python client twice, install its wheel, run ruff, mypy and pytest on it (or PYTHON="python3.10 python3.13")
 	@go build -o bin/withservers ./internal/testserver/withservers

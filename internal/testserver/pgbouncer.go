@@ -28,11 +28,12 @@ type PgBouncer struct {
 // ones.
 func StartPgBouncer(tb testing.TB, serverURL string, conf ...string) *PgBouncer {
 	tb.Helper()
-	b, err := newPgBouncer(serverURL, conf)
+	b, err := NewPgBouncer(serverURL, conf...)
 	return forTest(tb, b, err)
 }
 
-func newPgBouncer(serverURL string, conf []string) (*PgBouncer, error) {
+// NewPgBouncer is StartPgBouncer for programs; they Close it.
+func NewPgBouncer(serverURL string, conf ...string) (*PgBouncer, error) {
 	program, err := pgbouncer()
 	if err != nil {
 		return nil, err

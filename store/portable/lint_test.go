@@ -80,7 +80,7 @@ func lint(text string) (problems []string, err error) {
 					problems = append(problems, "ON CONFLICT")
 				}
 			case "Constraint":
-				if n["deferrable"] == true || n["contype"] == "CONSTR_FOREIGN" || n["contype"] == "CONSTR_EXCLUSION" {
+				if typ, _ := n["contype"].(string); n["deferrable"] == true || strings.HasPrefix(typ, "CONSTR_ATTR_DEFER") || n["contype"] == "CONSTR_FOREIGN" || n["contype"] == "CONSTR_EXCLUSION" {
 					problems = append(problems, fmt.Sprint("a constraint ", n["contype"]))
 				}
 			case "relation":
@@ -229,6 +229,77 @@ func TestLint(t *testing.T) {
 	}
 }
 
+// inTransaction lists the definitions of a file's code that are not sent by the pool itself, or by define, which does: on some engines they
+// are not rolled back with their transaction, and on none are they harmless there.
+func inTransaction(set *token.FileSet, file *ast.File) (found []string) {
+	ddl := regexp.MustCompile(`(?i)^\s*(create|drop|alter|truncate)[ _]`)
+	ast.Inspect(file, func(n ast.Node) bool {
+		call, ok := n.(*ast.CallExpr)
+		if !ok {
+			return true
+		}
+		f, ok := call.Fun.(*ast.SelectorExpr)
+		if !ok || !slices.Contains([]string{"Exec", "Query", "QueryRow", "Queue"}, f.Sel.Name) {
+			return true
+		}
+		if on, ok := f.X.(*ast.SelectorExpr); ok && on.Sel.Name == "pool" {
+			return true
+		}
+		for _, arg := range call.Args {
+			ast.Inspect(arg, func(n ast.Node) bool {
+				e, ok := n.(ast.Expr)
+				if !ok {
+					return true
+				}
+				if text, ok := constant(e); ok && ddl.MatchString(text) {
+					found = append(found, set.Position(e.Pos()).String()+": "+text)
+					return false
+				}
+				return true
+			})
+		}
+		return true
+	})
+	return found
+}
+
+func TestNoDefinitionInATransaction(t *testing.T) {
+	t.Parallel()
+	paths, _ := filepath.Glob("*.go")
+	for _, p := range paths {
+		if strings.HasSuffix(p, "_test.go") {
+			continue
+		}
+		set := token.NewFileSet()
+		file, err := parser.ParseFile(set, p, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range inTransaction(set, file) {
+			t.Errorf("%s is sent within a transaction", f)
+		}
+	}
+	for code, want := range map[string]int{
+		`tx.Exec(ctx, "create table x ()")`:                                        1,
+		`tx.Exec(ctx, s.sql("create_outbox", name))`:                               1,
+		`b.Queue("drop table " + x)`:                                               1,
+		`s.pool.Exec(ctx, "drop schema x")`:                                        0,
+		`s.define(ctx, s.sql("create_outbox", name))`:                              0,
+		`tx.Exec(ctx, "insert into t values (1)")`:                                 0,
+		`pgx.BeginFunc(ctx, p, func(tx pgx.Tx) { tx.Exec(ctx, "alter table t") })`: 1,
+	} {
+		set := token.NewFileSet()
+		file, err := parser.ParseFile(set, "x.go", "package x\nfunc f() { "+code+" }", 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := len(inTransaction(set, file)); n != want {
+			t.Errorf("%s: %d found, want %d", code, n, want)
+		}
+	}
+}
+
+// Each rule finds what it is for.
 func TestLintFinds(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
@@ -249,7 +320,27 @@ func TestLintFinds(t *testing.T) {
 		"create trigger r after insert on t referencing new table as n for each statement execute function f()": "REFERENCING",
 		"create constraint trigger r after insert on t for each row execute function f()":                       "a trigger",
 		"create function f() returns int language sql as 'select 1'":                                            "a function",
-		"do $$ begin end $$": "DO",
+		"do $$ begin end $$":            "DO",
+		"notify x":                      "NOTIFY",
+		"unlisten x":                    "UNLISTEN",
+		"lock table t":                  "LOCK",
+		"prepare p as select 1":         "PREPARE",
+		"declare c cursor for select 1": "a cursor",
+		"begin":                         "BEGIN or COMMIT in a statement's text",
+		"commit":                        "BEGIN or COMMIT in a statement's text",
+		"create rule r as on insert to t do nothing":                 "a rule",
+		"merge into t using u on t.a = u.a when matched then delete": "MERGE",
+		"select xmax from t":                                          "the column xmax",
+		"select t.cmin, t.a from t":                                   "the column cmin",
+		"select t.tableoid from t":                                    "the column tableoid",
+		"select txid_current()":                                       "the function txid_current",
+		"select pg_notify('a', 'b')":                                  "the function pg_notify",
+		"select '1:1:'::pg_snapshot":                                  "the type pg_snapshot",
+		"create table t (a xid8)":                                     "the type xid8",
+		"select 't'::regprocedure":                                    "the type regprocedure",
+		"create table t (a int unique deferrable initially deferred)": "a constraint CONSTR_ATTR_DEFERRABLE",
+		"create table t (a int, exclude using gist (a with =))":       "a constraint CONSTR_EXCLUSION",
+		"with a as (insert into t values (1) returning a), b as (update u set a = 1 returning a) select 1": "several changes in one statement",
 	} {
 		if problems, err := lint(text); err != nil || !slices.Contains(problems, want) {
 			t.Errorf("%s: found %q, %v, want %q", text, problems, err, want)

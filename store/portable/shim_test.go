@@ -6,10 +6,13 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock/internal/pgerror"
+	"github.com/penstock/penstock/internal/testserver"
+	"github.com/penstock/penstock/store/portable"
 )
 
 //go:embed testdata/shim.sql
@@ -33,16 +36,48 @@ func without(ctx context.Context, url string) error {
 // database is one of the tests' own, with the tables, where only what other engines have, too, can be used.
 func database(t testing.TB) string { return shimmed(t, created.Database(t)) }
 
-// shimmed is a URL by which sessions find the shim before pg_catalog.
+// shimmed has the sessions of a database find the shim before pg_catalog. Not by the URL: a pooler takes no such parameter of a session,
+// and keeps sessions that were begun before.
 func shimmed(t testing.TB, direct string) string {
 	u, err := url.Parse(direct)
 	if err != nil {
 		t.Fatal(err)
 	}
-	q := u.Query()
-	q.Set("search_path", `shim,pg_catalog,"$user",public`)
-	u.RawQuery = q.Encode()
-	return u.String()
+	server := testserver.PostgresURL(t)
+	if engine(t, server) != "PostgreSQL" {
+		return direct
+	}
+	name := strings.TrimPrefix(u.Path, "/")
+	exec(t, server, "alter database "+pgx.Identifier{name}.Sanitize()+` set search_path = shim, pg_catalog, "$user", public`)
+	exec(t, server, "select pg_terminate_backend(pid) from pg_stat_activity where datname = $1", name)
+	for end := time.Now().Add(10 * time.Second); ; { // a pooler hands out a session that has ended, until it has noticed
+		path, err := searchPath(direct)
+		if strings.HasPrefix(path, "shim") {
+			return direct
+		}
+		if time.Now().After(end) {
+			t.Fatalf("the search path is %q, %v", path, err)
+		}
+	}
+}
+
+func searchPath(url string) (path string, err error) {
+	conn, err := pgx.Connect(context.Background(), url)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = conn.Close(context.Background()) }()
+	err = conn.QueryRow(context.Background(), "select current_setting('search_path')").Scan(&path)
+	return path, err
+}
+
+// engine is what the server of a URL is.
+func engine(t testing.TB, url string) string {
+	name, err := openStore(t, url, portable.Options{}).Engine(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return name
 }
 
 // The databases of the suites have none of these.

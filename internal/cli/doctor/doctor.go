@@ -41,6 +41,9 @@ grave it is and what to do next:
                    connections, a pooler in between, its clock and ours, its disk
                    (if it is on this machine); of SQLite the file, its journal, who
                    writes, and whether it is damaged
+                   In the portable profile the engine, the isolation that
+                   transactions really have, LISTEN, row locks, and the clock
+                   beside the margin for late commits
   the schema       its version, functions that somebody has changed, the role's rights
   vacuum           transactions, prepared ones, replication slots and standbys that
                    hold it back

@@ -7,6 +7,7 @@
 //	withservers             start servers, print their URLs, run until interrupted
 //	withservers -durable …  PostgreSQL waits for the disk at every commit, as in production
 //	withservers -only postgres …
+//	withservers -pooled …   PostgreSQL behind a PgBouncer in transaction mode
 //	withservers -only kafka …   an Apache Kafka of script/kafka-jars.sh, named in PENSTOCK_TEST_KAFKA
 //	withservers -only mariadb …  MariaDB with InnoDB and MyRocks, named in PENSTOCK_TEST_MARIADB
 //	withservers -missing    print Debian's names of the packages it would need
@@ -28,6 +29,7 @@ import (
 func main() {
 	durable := flag.Bool("durable", false, "let PostgreSQL wait for the disk at every commit (fsync on)")
 	only := flag.String("only", "", "start only `postgres`, rabbitmq, mariadb or kafka")
+	pooled := flag.Bool("pooled", false, "name a PgBouncer in transaction mode in front of PostgreSQL")
 	missing := flag.Bool("missing", false, "print Debian's names of the packages that are needed and not installed, and exit")
 	extras := flag.Bool("missing-extras", false, "print the names of those without which a few tests are skipped, and exit")
 	flag.Parse()
@@ -45,11 +47,14 @@ func main() {
 	if *durable {
 		conf = []string{"fsync = on", "full_page_writes = on"}
 	}
+	if *pooled { // which keeps sessions of each test's database for a while
+		conf = append(conf, "max_connections = 600")
+	}
 
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 
-	env, stop, err := start(*only, conf)
+	env, stop, err := start(*only, *pooled, conf)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "withservers:", err)
 		os.Exit(1)
@@ -72,7 +77,7 @@ func main() {
 
 // start starts what the environment does not name and returns the variables
 // that name it.
-func start(only string, conf []string) (env []string, stop func() error, err error) {
+func start(only string, pooled bool, conf []string) (env []string, stop func() error, err error) {
 	type started struct {
 		env   string
 		close func() error
@@ -95,7 +100,15 @@ func start(only string, conf []string) (env []string, stop func() error, err err
 		if err != nil {
 			return "", nil, err
 		}
-		return p.URL, p.Close, nil
+		if !pooled {
+			return p.URL, p.Close, nil
+		}
+		b, err := testserver.NewPgBouncer(p.URL, "server_idle_timeout = 2")
+		if err != nil {
+			return "", nil, errors.Join(err, p.Close())
+		}
+		// pgx's own connections prepare statements otherwise, which another session of the pooler's may have.
+		return b.URL + "&default_query_exec_mode=exec", func() error { return errors.Join(b.Close(), p.Close()) }, nil
 	})
 	launch("rabbitmq", testserver.EnvRabbitMQ, func() (string, func() error, error) {
 		r, err := testserver.NewRabbitMQ()

@@ -1,0 +1,211 @@
+package portable
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/doctor"
+	"github.com/penstock/penstock/internal/pg"
+	"github.com/penstock/penstock/internal/pgerror"
+)
+
+var _ doctor.Examiner = (*Store)(nil)
+
+// Examine implements doctor.Examiner: which engine it is, and whether it does what this profile counts on.
+func (s *Store) Examine(ctx context.Context, _ doctor.Options) (doctor.Examined, error) {
+	e := &examination{store: s, Examined: doctor.Examined{Free: -1}}
+	if err := s.detect(ctx); err != nil {
+		return e.Examined, err
+	}
+	one, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return e.Examined, s.explain(err)
+	}
+	defer one.Release()
+	if err := e.server(ctx, one.Conn()); err != nil {
+		return e.Examined, s.explain(err)
+	}
+	e.isolation(ctx, one.Conn())
+	other, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return e.Examined, s.explain(err)
+	}
+	defer other.Release()
+	e.listen(ctx, other.Conn())
+	_, err = s.CheckSchema(ctx)
+	switch {
+	case errors.Is(err, penstock.ErrNotMigrated), errors.Is(err, penstock.ErrNewerSchema):
+		e.add(doctor.CheckSchema, doctor.Critical, err.Error(), "nothing can be published, enqueued or settled", "penstock migrate --profile portable, or the newer penstock")
+		return e.Examined, nil
+	case err != nil:
+		return e.Examined, err
+	}
+	e.add(doctor.CheckSchema, doctor.OK, fmt.Sprintf("the tables have version %d", version), "", "")
+	e.locks(ctx, one.Conn(), other.Conn())
+	return e.Examined, nil
+}
+
+type examination struct {
+	doctor.Examined
+	store *Store
+}
+
+func (e *examination) add(check string, s doctor.Severity, found, why, next string, measured ...doctor.Figure) {
+	e.Findings = append(e.Findings, doctor.Finding{Check: check, Severity: s, Found: found, Why: why, Next: next, Measured: measured})
+}
+
+// notSeen says what could not be tried.
+func (e *examination) notSeen(what string, err error) {
+	e.Findings = append(e.Findings, doctor.Finding{Check: doctor.CheckNotLookedAt, Severity: doctor.Warning, About: what, Found: err.Error()})
+}
+
+// server measures a round trip and the clock, whose difference is part of the margin within which late commits keep their order.
+func (e *examination) server(ctx context.Context, conn *pgx.Conn) error {
+	var version string
+	var at time.Time
+	trip := time.Hour
+	for range 3 { // the fastest says most
+		sent := time.Now()
+		if err := conn.QueryRow(ctx, "select version(), clock_timestamp()", pgx.QueryExecModeSimpleProtocol).Scan(&version, &at); err != nil {
+			return err
+		}
+		if took := time.Since(sent); took < trip {
+			trip, e.Ahead = took, at.Sub(sent.Add(took/2))
+		}
+	}
+	engine := e.store.dialect().engine
+	e.add(doctor.CheckConnection, doctor.OK, fmt.Sprintf("%s answers in %v", engine, trip.Round(10*time.Microsecond)), "", "", doctor.Figure{Name: "round trip", Value: trip.Seconds(), Unit: "s"})
+	e.add(doctor.CheckServer, doctor.OK, version+", in the dialect of "+string(engine), "", "")
+	margin, off := e.store.opts.Margin, e.Ahead.Abs()
+	figures := []doctor.Figure{{Name: "the server is ahead by", Value: e.Ahead.Seconds(), Unit: "s"}, {Name: "margin", Value: margin.Seconds(), Unit: "s"}}
+	if off > margin/2+trip {
+		e.add(doctor.CheckClock, doctor.Warning, fmt.Sprintf("the clock of this server and the one here differ by %v, and the margin for late commits is %v", off.Round(time.Millisecond), margin),
+			"places of messages are times: of servers whose clocks differ by more than the margin, a key's messages may be told in another order", "have all machines follow NTP", figures...)
+	} else {
+		e.add(doctor.CheckClock, doctor.OK, fmt.Sprintf("the clock of this server and the one here differ by no more than %v, of a margin of %v; others of a cluster were not asked", (off+trip).Round(time.Millisecond), margin), "", "", figures...)
+	}
+	return nil
+}
+
+// isolation is what transactions have, which on YugabyteDB is not always what they say.
+func (e *examination) isolation(ctx context.Context, conn *pgx.Conn) {
+	var says, really string
+	err := conn.QueryRow(ctx, "select current_setting('transaction_isolation'), coalesce(current_setting('yb_effective_transaction_isolation_level', true), '')",
+		pgx.QueryExecModeSimpleProtocol).Scan(&says, &really)
+	if err != nil { // an engine without the second argument
+		err = conn.QueryRow(ctx, "select current_setting('transaction_isolation')", pgx.QueryExecModeSimpleProtocol).Scan(&says)
+	}
+	if err != nil {
+		e.notSeen("isolation", err)
+		return
+	}
+	if really == "" {
+		really = says
+	}
+	const why = "transactions that meet are run again rather than wait for each other, which penstock_transaction_retries_total counts; inboxes that keep order refuse REPEATABLE READ"
+	switch {
+	case really == "read committed", really == "serializable" && e.store.dialect().engine == pg.Cockroach: // its usual one
+		e.add(doctor.CheckIsolation, doctor.OK, "transactions are "+really, "", "")
+	case says == "read committed":
+		e.add(doctor.CheckIsolation, doctor.Warning, "transactions say that they are read committed, and are "+really, why, "start the servers with yb_enable_read_committed_isolation=true (https://docs.yugabyte.com/stable/architecture/transactions/read-committed/)")
+	default:
+		e.add(doctor.CheckIsolation, doctor.Warning, "transactions are "+really, why, "as its owner: alter role … set default_transaction_isolation = 'read committed'")
+	}
+}
+
+// probePatience is how long a probe waits for what should come at once.
+const probePatience = 2 * time.Second
+
+// listen tries whether a notification comes back. Nothing here needs it; applications that wait for one do.
+func (e *examination) listen(ctx context.Context, conn *pgx.Conn) {
+	const channel = "penstock_doctor"
+	var err error
+	for _, verb := range []string{"listen", "notify"} {
+		if err == nil {
+			_, err = conn.Exec(ctx, verb+" "+channel, pgx.QueryExecModeSimpleProtocol)
+		}
+	}
+	came := false
+	if err == nil {
+		short, cancel := context.WithTimeout(ctx, probePatience)
+		_, wait := conn.WaitForNotification(short)
+		cancel()
+		came = wait == nil
+		if came {
+			_, _ = conn.Exec(ctx, "unlisten "+channel, pgx.QueryExecModeSimpleProtocol)
+		}
+	}
+	asked := "Penstock asks anew in this profile, so a message waits for the relay's poll_interval at most"
+	switch {
+	case came:
+		e.add(doctor.CheckListen, doctor.OK, "notifications come: LISTEN and NOTIFY work; "+asked, "", "")
+	case err != nil:
+		e.add(doctor.CheckListen, doctor.OK, "there is no LISTEN ("+strings.TrimPrefix(err.Error(), "ERROR: ")+"); "+asked, "", "")
+	default:
+		e.add(doctor.CheckListen, doctor.OK, "no notification comes, though LISTEN is taken: a pooler is in between, or the engine does nothing for it; "+asked, "", "")
+	}
+}
+
+// locks tries what claims, settling and operators count on: one who wants a row that is locked waits for it, or passes it over, as he says.
+func (e *examination) locks(ctx context.Context, one, other *pgx.Conn) {
+	tx, err := one.Begin(ctx)
+	if err != nil {
+		e.notSeen("row locks", err)
+		return
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
+	row := e.store.sql("select version from {schema}.version where version = $1 for update", "")
+	if _, err := tx.Exec(ctx, row, pgx.QueryExecModeSimpleProtocol, version); err != nil {
+		e.notSeen("row locks", err)
+		return
+	}
+	try := func(how string) (rows int64, took time.Duration, err error) {
+		short, cancel := context.WithTimeout(ctx, probePatience)
+		defer cancel()
+		began := time.Now()
+		err = pgx.BeginFunc(short, other, func(tx pgx.Tx) error {
+			tag, err := tx.Exec(short, row+how, pgx.QueryExecModeSimpleProtocol, version)
+			rows = tag.RowsAffected()
+			return err
+		})
+		return rows, time.Since(began), err
+	}
+	switch rows, _, err := try(" nowait"); {
+	case err == nil && rows > 0:
+		e.add(doctor.CheckLocks, doctor.Critical, "a row that another transaction has locked could be locked once more", "two relays could settle the same messages, and two workers run the same job", "use another server: row locks do not hold on this one")
+		return
+	case err != nil && pgerror.State(err) != "55P03":
+		e.notSeen("row locks", err)
+		return
+	}
+	rows, took, err := try(" skip locked")
+	figure := doctor.Figure{Name: "SKIP LOCKED took", Value: took.Seconds(), Unit: "s"}
+	switch {
+	case err != nil || rows > 0:
+		e.add(doctor.CheckLocks, doctor.OK, "row locks hold; SKIP LOCKED does not pass them over, and this profile does without it", "", "", figure)
+	default:
+		e.add(doctor.CheckLocks, doctor.OK, "row locks hold, and SKIP LOCKED passes them over", "", "", figure)
+	}
+}
+
+// Running implements doctor.Examiner.
+func (s *Store) Running(ctx context.Context, queue string, most int) ([]doctor.Running, error) {
+	rows, err := s.pool.Query(ctx, s.sql("running", ""), queue, most)
+	if err != nil {
+		return nil, s.explain(err)
+	}
+	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (r doctor.Running, err error) {
+		var ts, until, now time.Time
+		var last int64
+		err = row.Scan(&r.Queue, &r.ID, &r.Lease, &r.Worker, &r.Attempt, &ts, &until, &now, &last)
+		r.Age, r.Expired, r.Since = now.Sub(ts), now.Sub(until), last-r.Lease
+		return r, err
+	})
+	return all, s.explain(err)
+}
