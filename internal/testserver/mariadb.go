@@ -48,7 +48,7 @@ func NewMariaDB(options ...string) (*MariaDB, error) {
 	if err := m.newDir(); err != nil {
 		return nil, err
 	}
-	common := []string{"--no-defaults", "--datadir=" + filepath.Join(m.dir, "data"), "--skip-name-resolve"}
+	common := []string{"--no-defaults", "--datadir=" + filepath.Join(m.dir, "data"), "--tmpdir=" + m.dir, "--skip-name-resolve"} // a server that begins removes what others have in the same tmpdir
 	run := func(program string, args ...string) *exec.Cmd {
 		return m.as(who, program, slices.Concat(common, args)...)
 	}

@@ -16,7 +16,7 @@ func TestDialects(t *testing.T) {
 		s := &Store{schema: `"s"`, opts: Options{Schema: "s", Buckets: 16}}
 		s.speaks.Store(d)
 		for name := range statements {
-			text := s.queueSQL(name, "q", true)
+			text := strings.ReplaceAll(s.queueSQL(name, "q", true), "{lease}", "") // filled in before by whoever reads a subscription
 			for _, left := range word.FindAllString(text, -1) {
 				t.Errorf("%s: %s is left in %s.sql", engine, left, name)
 			}

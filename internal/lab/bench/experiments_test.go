@@ -125,7 +125,7 @@ func TestRelayOnKafka(t *testing.T) {
 	}
 	defer stop()
 	s := small(t, sink)
-	r, err := Relay(t.Context(), RelayConfig{Setup: s, Messages: 2000, PayloadBytes: 200, Keys: 100, Repeat: 1, Rate: 1000, LatencyFor: 300 * time.Millisecond})
+	r, err := Relay(t.Context(), RelayConfig{Setup: s, Messages: 2000, PayloadBytes: 200, Keys: 100, Repeat: 1, Relays: 1, Rate: 1000, LatencyFor: 300 * time.Millisecond})
 	if err != nil || r.Ratio <= 0 || r.LatencyMS == nil || r.LatencyMS.To != "consumer" {
 		t.Errorf("got %+v, %v", r, err)
 	}

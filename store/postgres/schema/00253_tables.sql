@@ -511,13 +511,13 @@ create table _function_hash (
 -- each time, so that a number that came twice would stop nobody for long; an id is not, and _scheduled has no such index.
 do $$
 declare
-    ring regclass;
+    ring text; -- a name alone: quote_all_identifiers would quote that of a regclass, and the number would stand behind it
     part regclass;
 begin
-    for ring in select c.oid from pg_class c where c.relnamespace = quote_ident(current_schema())::regnamespace and c.relkind = 'p' loop
+    for ring in select c.relname from pg_class c where c.relnamespace = quote_ident(current_schema())::regnamespace and c.relkind = 'p' loop
         for slot in 0 .. 1 loop
-            execute format('create table %1$s_%2$s partition of %1$s for values in (%2$s) with (autovacuum_enabled = false%3$s)', ring, slot,
-                (select ', toast.autovacuum_enabled = false' from pg_attribute a where a.attrelid = ring and a.attname = 'payload'));
+            execute format('create table %I partition of %I for values in (%s) with (autovacuum_enabled = false%s)', ring || '_' || slot, ring, slot,
+                (select ', toast.autovacuum_enabled = false' from pg_attribute a where a.attrelid = format('%I', ring)::regclass and a.attname = 'payload'));
         end loop;
     end loop;
     create unique index _lease_0_lease on _lease_0 (lease);
