@@ -2,11 +2,15 @@ package console_test
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/doctor"
 	"github.com/penstock/penstock/store/postgres"
 	"github.com/penstock/penstock/store/postgres/postgrestest"
 )
@@ -37,4 +41,23 @@ func TestWhoKeepsASegment(t *testing.T) {
 	}
 	shows("/outboxes/orders", `class="text">subscription billing</td>`)
 	shows("/", `data-label="In">[1-9]\d*/s<`)
+}
+
+// blind may not read who keeps segments.
+type blind struct{ *postgres.Store }
+
+func (blind) HeldSegments(context.Context) ([]doctor.HeldSegment, error) {
+	return nil, errors.New("permission denied for function _segments")
+}
+
+// What a role may not read is said, and the rest of the page is there.
+func TestWhoKeepsASegmentIsNotForAll(t *testing.T) {
+	s, err := postgres.Open(t.Context(), postgrestest.Database(t), postgres.Options{})
+	must(t, err)
+	must(t, s.Migrate(t.Context()))
+	t.Cleanup(func() { s.Close() })
+	fill(t, s)
+	if code, page := serve(t, blind{s}).ask("r", "GET", "/outboxes/orders", ""); code != 200 || !strings.Contains(string(page), "permission denied") || !strings.Contains(string(page), "Subscription billing") {
+		t.Errorf("%d %s", code, page)
+	}
 }

@@ -143,11 +143,12 @@ func (c *Console) overview(ctx context.Context, _ *call) (string, any, error) {
 
 type outboxData struct {
 	penstock.OutboxStatus
-	Finds   bool
-	Held    []doctor.HeldSegment
-	Parked  map[string][]penstock.ParkedKey
-	Waits   map[string]Waits
-	History map[string][]float64
+	Finds       bool
+	Held        []doctor.HeldSegment
+	HeldUnknown string // why it cannot be said
+	Parked      map[string][]penstock.ParkedKey
+	Waits       map[string]Waits
+	History     map[string][]float64
 }
 
 func (c *Console) outbox(ctx context.Context, r *call) (string, any, error) {
@@ -161,10 +162,10 @@ func (c *Console) outbox(ctx context.Context, r *call) (string, any, error) {
 		return "", nil, penstock.ErrNoOutbox
 	}
 	_, finds := c.o.Store.(finders)
-	d := outboxData{s.Outboxes[i], finds, nil, map[string][]penstock.ParkedKey{}, map[string]Waits{}, c.history.all()}
+	d := outboxData{OutboxStatus: s.Outboxes[i], Finds: finds, Parked: map[string][]penstock.ParkedKey{}, Waits: map[string]Waits{}, History: c.history.all()}
 	if store, ok := c.o.Store.(holders); ok {
-		if d.Held, err = store.HeldSegments(ctx); err != nil {
-			return "", nil, err
+		if d.Held, err = store.HeldSegments(ctx); err != nil { // a role that may not read it sees the rest
+			d.HeldUnknown = err.Error()
 		}
 		d.Held = slices.DeleteFunc(d.Held, func(h doctor.HeldSegment) bool { return h.Outbox != name })
 	}
