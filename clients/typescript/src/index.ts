@@ -1,4 +1,5 @@
-export { Penstock, VersionError, schemaVersion, type Enqueued, type TxHandler } from './penstock.js'
+export { Penstock, VersionError, schemaVersion, type TxHandler } from './penstock.js'
+export type { Enqueued } from './statements.js'
 export { Job, LeaseLostError, Outcome, Queue, StoppingError, cancelled, deadLetter, retry, snooze } from './job.js'
 export { Writer, type Pending, type WriterOptions } from './writer.js'
 export { FieldError, type Message, type NewJob, type Payload } from './values.js'

@@ -1,5 +1,5 @@
 import type { Execute, Value } from './database.js'
-import { callOf, enqueuedOf, insertInto, type Enqueued } from './penstock.js'
+import { callOf, enqueuedOf, insertInto, type Enqueued } from './statements.js'
 import { arrays, jobArrays, jobRow, messageRow, type Message, type NewJob } from './values.js'
 
 export interface WriterOptions {

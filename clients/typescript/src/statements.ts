@@ -1,0 +1,29 @@
+import type { Value } from './database.js'
+import { quoted } from './values.js'
+
+/** Enqueued is what became of a job. */
+export interface Enqueued {
+  /** The job's for life; of a duplicate, that of the one that came first. */
+  id: bigint
+  /** Nothing was written, because the queue had a job with its dedupKey. */
+  deduplicated: boolean
+}
+
+/** insertInto is the statement that publishes arrays of columns; n is the number of its first parameter. */
+export const insertInto = (schema: string, outbox: string, n: number) => {
+  const columns = ['text', 'text', 'text', 'jsonb', 'bytea'].map((type, i) => `$${n + i}::text::${type}[]`)
+  return `insert into ${schema}.${quoted(outbox)} (id, key, topic, headers, payload) select * from unnest(${columns.join()})`
+}
+
+/** callOf is the statement that enqueues arrays of columns: one row, of the ids and of what was a duplicate. */
+export const callOf = (schema: string, n: number, arrays: readonly Value[]) => {
+  const columns = ['bytea', 'text', 'text', 'int', 'timestamptz', 'text', 'jsonb'].map((type, i) => `$${n + 1 + i}::text::${type}[]`)
+  return `select array_agg(e.id order by e.n)::text as ids, ${arrays[5] === null ? 'null' : `array_agg(coalesce(${schema}.deduplicated(e.n), false) order by e.n)::text`} as deduplicated
+    from ${schema}.enqueue_many_bytes($${n}::text, ${columns.join()}) with ordinality e(id, n)`
+}
+
+/** enqueuedOf reads such a row. */
+export function enqueuedOf([ids, deduplicated]: readonly (Value | undefined)[]): Enqueued[] {
+  const found = deduplicated?.slice(1, -1).split(',')
+  return ids!.slice(1, -1).split(',').map((id, i) => ({ id: BigInt(id), deduplicated: found?.[i] === 't' }))
+}
