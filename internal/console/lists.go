@@ -1,0 +1,158 @@
+package console
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"strconv"
+
+	"github.com/penstock/penstock"
+)
+
+func (c *Console) dead(ctx context.Context, r *call) (l List[DeadLetter], err error) {
+	limit, err := r.int("limit", 25, 100)
+	if err != nil {
+		return l, err
+	}
+	f, err := filterOf(r.URL.Query())
+	if err != nil {
+		return l, err
+	}
+	after, err := strconv.ParseInt(cmp.Or(r.FormValue("after"), "0"), 10, 64)
+	if err != nil {
+		return l, &penstock.FieldError{Field: "after", Problem: "is no number", Hint: "give what the page before had as after"}
+	}
+	b := c.boxOf(r)
+	if f.narrows() {
+		l.Items = []DeadLetter{}
+		_, goOn, err := inWindows(ctx, b, f, after, lookFor, func(f Filter) (bool, error) {
+			if any, err := b.causes(ctx, f, 1); err != nil || len(any) == 0 { // which reads no contents
+				return false, err
+			}
+			some, err := b.page(ctx, f, 0, limit-len(l.Items))
+			l.Items = append(l.Items, some...)
+			return len(l.Items) == limit, err
+		})
+		if len(l.Items) == limit {
+			goOn = l.Items[limit-1].Number
+		}
+		if goOn > 0 {
+			l.After = strconv.FormatInt(goOn, 10)
+		}
+		return l, err
+	}
+	found, err := b.page(ctx, f, after, limit)
+	return listOf(found, limit, func(d DeadLetter) string { return strconv.FormatInt(d.Number, 10) }), err
+}
+
+func (c *Console) parked(ctx context.Context, r *call) (l List[penstock.ParkedKey], err error) {
+	limit, err := r.int("limit", 50, 1000)
+	if err != nil {
+		return l, err
+	}
+	found, err := c.o.Store.ParkedKeys(ctx, r.PathValue("outbox"), r.PathValue("subscription"), limit)
+	return listOf(found, limit+1, nil), err
+}
+
+func (c *Console) groups(ctx context.Context, r *call) (l List[penstock.GroupStatus], err error) {
+	limit, err := r.int("limit", 50, 1000)
+	if err != nil {
+		return l, err
+	}
+	found, err := c.o.Store.QueueGroups(ctx, r.PathValue("queue"), r.FormValue("after"), limit)
+	return listOf(found, limit, func(g penstock.GroupStatus) string { return g.Group }), err
+}
+
+// Running is a job that a worker holds.
+type Running struct {
+	ID      int64   `json:"id"`
+	Worker  string  `json:"worker"`
+	Attempt int     `json:"attempt"`
+	Age     float64 `json:"age_seconds"`
+	Expired bool    `json:"lease_expired"`
+	// Report is what the worker has said of it last.
+	Report json.RawMessage `json:"report,omitempty"`
+}
+
+func (c *Console) running(ctx context.Context, r *call) (l List[Running], err error) {
+	store, ok := c.o.Store.(running)
+	if !ok {
+		return listOf[Running](nil, 1, nil), nil
+	}
+	found, err := store.Running(ctx, r.PathValue("queue"), countedUpTo)
+	for _, one := range found {
+		l.Items = append(l.Items, Running{one.ID, one.Worker, one.Attempt, one.Age.Seconds(), one.Expired > 0, one.Report})
+	}
+	return listOf(l.Items, len(l.Items)+1, nil), err
+}
+
+// done lists what a queue keeps of jobs that are done; what keeps none has none.
+func (c *Console) done(ctx context.Context, r *call) (l List[penstock.DoneJob], err error) {
+	store, ok := c.o.Store.(penstock.HistoryStore)
+	if !ok {
+		return listOf[penstock.DoneJob](nil, 1, nil), nil
+	}
+	q := penstock.DoneJobQuery{Queue: r.PathValue("queue"), After: r.FormValue("after")}
+	if q.Limit, err = r.int("limit", 50, 1000); err != nil {
+		return l, err
+	}
+	if id := r.FormValue("id"); id != "" {
+		n, err := strconv.ParseInt(id, 10, 64)
+		if err != nil {
+			return l, &penstock.FieldError{Field: "id", Problem: "is no number", Hint: "give the id of a job"}
+		}
+		q.IDs = []int64{n}
+	}
+	found, next, err := store.DoneJobs(ctx, q)
+	l = listOf(found, len(found)+1, nil)
+	l.After = next
+	return l, err
+}
+
+// Schedule is a periodic job without its contents.
+type Schedule struct {
+	Name string `json:"name"`
+	Cron string `json:"cron"`
+	Next string `json:"next"`
+}
+
+func (c *Console) schedules(ctx context.Context, r *call) (l List[Schedule], err error) {
+	found, err := c.o.Store.Schedules(ctx, r.PathValue("queue"))
+	for _, s := range found {
+		l.Items = append(l.Items, Schedule{s.Name, s.Cron, s.Next.UTC().Format("2006-01-02 15:04:05Z")})
+	}
+	return listOf(l.Items, len(l.Items)+1, nil), err
+}
+
+// HeldMessage is a message that an inbox holds back.
+type HeldMessage struct {
+	ID       string `json:"id"`
+	Key      string `json:"key"`
+	Previous string `json:"waits_for"`
+	Bytes    int64  `json:"payload_bytes"`
+	At       string `json:"came_at"`
+	Due      string `json:"due"`
+}
+
+func (c *Console) held(ctx context.Context, r *call) (l List[HeldMessage], err error) {
+	limit, err := r.int("limit", 50, 1000)
+	store, ok := c.o.Store.(inboxes)
+	if err != nil || !ok {
+		return l, cmp.Or(err, errNotFound)
+	}
+	found, err := store.HeldMessages(ctx, penstock.HeldQuery{Consumer: r.PathValue("consumer"), Limit: limit})
+	for _, m := range found {
+		l.Items = append(l.Items, HeldMessage{m.ID, m.Key, m.Previous, m.PayloadBytes, m.At.UTC().Format("2006-01-02 15:04:05Z"), m.Due.UTC().Format("2006-01-02 15:04:05Z")})
+	}
+	return listOf(l.Items, limit+1, nil), err
+}
+
+func (c *Console) gaps(ctx context.Context, r *call) (l List[penstock.InboxGap], err error) {
+	limit, err := r.int("limit", 50, 1000)
+	store, ok := c.o.Store.(inboxes)
+	if err != nil || !ok {
+		return l, cmp.Or(err, errNotFound)
+	}
+	found, err := store.InboxGaps(ctx, r.PathValue("consumer"), limit)
+	return listOf(found, limit+1, nil), err
+}
