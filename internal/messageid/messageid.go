@@ -17,18 +17,12 @@ import (
 type Outbox struct {
 	// UID is random, without a hyphen, and another one for every outbox.
 	UID string
-	// Plain is the last seq whose id is UID-SEQ without a time: those messages
-	// were written before ids had one. 0 of an outbox that was made since.
-	Plain int64
 }
 
 // Append appends UID-SEQ-TIME to b: the time in microseconds since 1970, in base 36.
 func (o Outbox) Append(b []byte, seq int64, createdAt time.Time) []byte {
 	b = append(append(b, o.UID...), '-')
 	b = strconv.AppendInt(b, seq, 10)
-	if seq <= o.Plain {
-		return b
-	}
 	return strconv.AppendInt(append(b, '-'), createdAt.UnixMicro(), 36)
 }
 
@@ -37,21 +31,15 @@ func (o Outbox) ID(seq int64, createdAt time.Time) string {
 	return string(o.Append(make([]byte, 0, 64), seq, createdAt))
 }
 
-// Parse takes an id apart, for looking a message up by it. The time is zero where
-// the id has none. Of anything that Append does not make, ok is false.
+// Parse takes an id apart, for looking a message up by it. Of anything that Append does not make, ok is false.
 func (o Outbox) Parse(id string) (seq int64, createdAt time.Time, ok bool) {
 	rest, mine := strings.CutPrefix(id, o.UID+"-")
-	number, at, timed := strings.Cut(rest, "-")
+	number, at, _ := strings.Cut(rest, "-")
 	seq, err := strconv.ParseInt(number, 10, 64)
-	if !mine || err != nil {
+	micros, failed := strconv.ParseInt(at, 36, 64)
+	if !mine || err != nil || failed != nil {
 		return 0, time.Time{}, false
 	}
-	if timed {
-		micros, err := strconv.ParseInt(at, 36, 64)
-		if err != nil {
-			return 0, time.Time{}, false
-		}
-		createdAt = time.UnixMicro(micros).UTC()
-	}
+	createdAt = time.UnixMicro(micros).UTC()
 	return seq, createdAt, o.ID(seq, createdAt) == id
 }

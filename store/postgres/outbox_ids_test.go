@@ -176,23 +176,6 @@ func TestEpochThatIsTakenAgain(t *testing.T) {
 	f.Must(src.Close(f.Ctx))
 }
 
-// Messages that were written before ids had a time keep the ones they may have been
-// delivered with already.
-func TestPlainIDs(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t, postgres.Options{})
-	f.insert(f.Conn, "k", "old")
-	f.insert(f.Conn, "k", "older")
-	f.Exec("update penstock._outbox set plain_ids = 2")
-	f.insert(f.Conn, "k", "new")
-	var uid string
-	f.Must(f.Conn.QueryRow(f.Ctx, "select uid from penstock._outbox where name = 'orders'").Scan(&uid))
-	ids := f.drainIDs(f.subscribe())
-	if ids["old"] != uid+"-1" || ids["older"] != uid+"-2" || !strings.HasPrefix(ids["new"], uid+"-3-") {
-		t.Errorf("got %v", ids)
-	}
-}
-
 // Whatever becomes of a message, its id is the one that it was delivered with first.
 func TestIDStays(t *testing.T) {
 	t.Parallel()

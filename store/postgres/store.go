@@ -175,7 +175,7 @@ func noOutbox(name string) error {
 
 // outboxIDs reads what the derived message ids of an outbox are made of.
 func (s *Store) outboxIDs(ctx context.Context, q querier, name string) (ids messageid.Outbox, err error) {
-	err = q.QueryRow(ctx, "select uid, plain_ids from "+s.table("_outbox")+" where name = $1", name).Scan(&ids.UID, &ids.Plain)
+	err = q.QueryRow(ctx, "select uid from "+s.table("_outbox")+" where name = $1", name).Scan(&ids.UID)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return ids, noOutbox(name)
 	}

@@ -17,6 +17,9 @@ import (
 // application that uses goose too.
 const versionTable = "penstock_schema"
 
+// firstVersion is that of the file that makes the tables. Files of lower ones are of development only.
+const firstVersion = 8
+
 // Migrate implements penstock.Store. It makes the file if there is none, and
 // switches it to WAL.
 func (s *Store) Migrate(ctx context.Context) error {
@@ -70,7 +73,11 @@ func (s *Store) migrate(ctx context.Context) error {
 		if before >= newest {
 			return nil // newer is for checkSchema to say
 		}
-		provider, err := goose.NewProvider(goose.DialectSQLite3, db, files, goose.WithTableName(versionTable), goose.WithDisableGlobalRegistry(true), goose.WithGoMigrations(words))
+		if before > 0 && before < firstVersion {
+			return penstock.WithHint(fmt.Errorf("%s: it has version %d of the tables, from before the first release", s.path, before),
+				"use another file, or bring it to version %d with the program that made it", firstVersion)
+		}
+		provider, err := goose.NewProvider(goose.DialectSQLite3, db, files, goose.WithTableName(versionTable), goose.WithDisableGlobalRegistry(true))
 		if err != nil {
 			return err
 		}
@@ -80,20 +87,6 @@ func (s *Store) migrate(ctx context.Context) error {
 			return failed
 		}
 	}
-}
-
-// words is a migration in Go because a queue's table is named in it.
-var words = goose.NewGoMigration(7, &goose.GoFunc{RunTx: renameWords}, nil)
-
-func renameWords(ctx context.Context, tx *sql.Tx) error {
-	if _, err := tx.ExecContext(ctx, wordsSQL); err != nil {
-		return err
-	}
-	queues, err := readColumn[string](ctx, tx, namesIn["queues"])
-	for i := 0; err == nil && i < len(queues); i++ {
-		_, err = tx.ExecContext(ctx, onQueue(queues[i], `alter table {table} rename column grp to group_key`))
-	}
-	return err
 }
 
 // createFile makes the first connection, whose pragmas make the file. Switching
@@ -182,7 +175,7 @@ func newestVersion() (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	newest := words.Version
+	var newest int64
 	for _, f := range files {
 		v, err := goose.NumericComponent(f)
 		if err != nil {

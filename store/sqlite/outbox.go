@@ -105,8 +105,8 @@ type querier interface {
 
 func findOutbox(ctx context.Context, q querier, name string) (outbox, error) {
 	box := outbox{name: name}
-	err := q.QueryRowContext(ctx, `select id, uid, plain_ids, retention_age, retention_bytes from penstock_outboxes where name = ?`, name).
-		Scan(&box.id, &box.ids.UID, &box.ids.Plain, &box.retention.Age, &box.retention.Bytes)
+	err := q.QueryRowContext(ctx, `select id, uid, retention_age, retention_bytes from penstock_outboxes where name = ?`, name).
+		Scan(&box.id, &box.ids.UID, &box.retention.Age, &box.retention.Bytes)
 	if errors.Is(err, sql.ErrNoRows) {
 		return box, noOutbox(name)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -136,10 +135,7 @@ func (s *Store) takeDeadLetters(ctx context.Context, q penstock.DeadLetterQuery,
 func (o outbox) derived(ids []string) []string {
 	parts := []string{}
 	for _, id := range ids {
-		switch seq, at, ok := o.ids.Parse(id); {
-		case ok && seq <= o.ids.Plain:
-			parts = append(parts, strconv.FormatInt(seq, 10))
-		case ok:
+		if seq, at, ok := o.ids.Parse(id); ok {
 			parts = append(parts, fmt.Sprintf("%d-%d", seq, at.UnixMilli()))
 		}
 	}
@@ -172,7 +168,7 @@ func (sub subscription) choose(q penstock.DeadLetterQuery) []any {
 	if q.Limit > 0 {
 		p["limit"] = q.Limit
 	}
-	p["subscription"], p["plain"] = sub.id, sub.box.ids.Plain
+	p["subscription"] = sub.id
 	args := make([]any, 0, len(p))
 	for name, value := range p {
 		args = append(args, sql.Named(name, value))

@@ -78,8 +78,6 @@ var (
 	//go:embed sql/status.sql
 	statusSQL string
 
-	//go:embed sql/words.sql
-	wordsSQL string
 	//go:embed migrations/*.sql
 	migrations embed.FS
 )

@@ -4,7 +4,7 @@ select seq
    and (:seqs is null or seq in (select value from json_each(:seqs)))
    and (:ids is null
         or id in (select value from json_each(:ids))
-        or coalesce(id, '') = '' and case when seq <= :plain then seq || '' else seq || '-' || created_at end in (select value from json_each(:derived)))
+        or coalesce(id, '') = '' and seq || '-' || created_at in (select value from json_each(:derived)))
    and (:key is null or key = :key)
    and (:topic is null or topic = :topic)
    and (:error is null or instr(json_extract(history, '$.failures[#-1].error'), :error) > 0)

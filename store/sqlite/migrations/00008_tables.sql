@@ -1,0 +1,321 @@
+-- +goose Up
+
+-- The tables of a new file, as of the version in this file's name. A later change is a
+-- file with the next number; what is here is never edited.
+
+-- The application's tables live in the same file, so every name of ours starts
+-- with penstock_. No STRICT tables, no unixepoch(): an application that opens
+-- the file with an older SQLite must still be able to write.
+-- Times are microseconds since 1970, but for created_at of a message, which
+-- producers may write: milliseconds.
+
+-- One row per outbox. Its messages are in a table of their own, see
+-- sql/create_outbox.sql.
+create table penstock_outboxes (
+  id              integer primary key autoincrement,
+  name            text    not null unique,
+  uid             text    not null, -- first part of derived message ids; new for each outbox, also of an old name
+  retention_age   integer not null default 0, -- nanoseconds
+  retention_bytes integer not null default 0,
+  created_at      integer not null,
+  plain_ids       integer not null default 0
+);
+
+-- One row per reader: its cursor, its lease and what status shows. It is
+-- updated in place, which costs nothing in SQLite: there is no dead version.
+create table penstock_subscriptions (
+  id           integer primary key autoincrement, -- never comes again, so a stale reader cannot mistake a new row for its own
+  outbox_id    integer not null,
+  name         text    not null,
+  position     integer not null,            -- the last seq that is settled
+  settles      integer not null default 0,  -- how many calls of Settle took effect: one whose answer was lost is not carried out twice
+  ahead        text    not null default '[]', -- what a slow sink has settled behind messages that are not, by seq: [[first, last], ...]
+  settled      integer not null default 0,  -- messages settled since the row was made
+  rate         real    not null default 0,  -- messages per second, a decaying mean as of rate_at
+  rate_at      integer not null default 0,
+  holder       text    not null default '',
+  holder_since integer not null default 0,
+  epoch        integer not null default 0,
+  lease_until  integer not null default 0,
+  sink_epoch   integer not null default 0,  -- the holder of that epoch said what follows
+  sink_down    integer not null default 0,  -- since when the sink takes nothing; 0: it takes messages
+  sink_error   text    not null default '', -- and why
+  unique (outbox_id, name)
+);
+
+-- One row per parked key: the parked messages of one key, or one message that is
+-- parked by itself. It is there while it has messages or is held.
+create table penstock_parked_keys (
+  id              integer primary key autoincrement, -- what is in flight is remembered by it
+  subscription_id integer not null,
+  key             text    not null, -- '' of a message that is parked by itself
+  alone           integer not null, -- its seq; 0 of a key
+  head            integer,          -- the lowest seq; null without messages
+  due             integer,          -- when the head comes again; null while it is held
+  unique (subscription_id, key, alone)
+);
+create index penstock_parked_keys_due on penstock_parked_keys (subscription_id, due) where due is not null;
+
+-- Copies of parked messages, because the outbox does not wait for them.
+create table penstock_parked (
+  number     integer primary key,
+  key_id     integer not null,
+  seq        integer not null,
+  id         text,
+  key        text,
+  topic      text    not null,
+  headers    text,
+  payload    blob    not null,
+  created_at integer not null,
+  history    text,             -- attempts and failures as JSON; null of a message that was never refused
+  unique (key_id, seq)
+);
+
+-- Messages that were given up. One that is sent back is parked.
+create table penstock_dead_letters (
+  subscription_id integer not null,
+  seq        integer not null,
+  id         text,
+  key        text,
+  topic      text    not null,
+  headers    text,
+  payload    blob    not null,
+  created_at integer not null,
+  history    text    not null,
+  at         integer not null,
+  primary key (subscription_id, seq)
+);
+
+-- Keys that wait for a person: until the message is discarded, or sent back and
+-- delivered.
+create table penstock_holds (
+  subscription_id integer not null,
+  seq             integer not null,
+  key             text    not null,
+  primary key (subscription_id, seq)
+);
+create index penstock_holds_key on penstock_holds (subscription_id, key, seq);
+
+-- What is to be delivered again; a row goes when it is.
+create table penstock_replays (
+  id              integer primary key autoincrement,
+  subscription_id integer not null,
+  position        integer not null, -- the last seq that is settled once more
+  last            integer not null, -- the seq it ends with
+  created_from    integer not null, -- bounds of created_at: this or later,
+  created_to      integer not null, -- and before this
+  ahead           text    not null default '[]', -- as of a subscription
+  covered         integer not null default 9223372036854775807, -- what was settled when it was asked for: up to this seq,
+  besides         text    not null default '[]'                 -- and these
+);
+create index penstock_replays_subscription on penstock_replays (subscription_id, id);
+
+-- Queues: see DESIGN.md, "Queues". The jobs of one are in a table of their own, see
+-- sql/create_queue.sql; what follows holds small rows about them, by queue_id and
+-- seq. A job that is not running is in one of ready, keyed and scheduled; what moves
+-- it are triggers, so that a plain INSERT or DELETE does it too. Triggers run in
+-- the application's library, however old that is.
+
+create table penstock_queues (
+  id           integer primary key autoincrement,
+  name         text    not null unique,
+  lifo         integer not null,
+  paused       integer not null default 0,
+  max_attempts integer not null default 25,
+  max_running  integer not null default 0,
+  dedup_window integer not null default 3600000000000, -- nanoseconds
+  created_at   integer not null
+);
+
+-- Jobs that may run now, in the order in which they will: rank is seq, of a
+-- LIFO queue -seq.
+create table penstock_ready (
+  queue_id  integer not null,
+  group_key text    not null,
+  priority  integer not null,
+  rank      integer not null,
+  primary key (queue_id, group_key, priority, rank)
+) without rowid;
+
+-- Jobs with a key that have not begun, by id. The first of each key is ready too,
+-- unless the key is busy.
+create table penstock_keyed (
+  queue_id  integer not null,
+  key       text    not null,
+  id        integer not null,
+  group_key text    not null,
+  priority  integer not null,
+  rank      integer not null,
+  primary key (queue_id, key, id)
+) without rowid;
+
+-- Keys with a job that has begun and not ended: it runs, or waits to be tried
+-- again.
+create table penstock_busy (
+  queue_id integer not null,
+  key      text    not null,
+  seq      integer not null,
+  primary key (queue_id, key)
+) without rowid;
+
+-- Jobs whose time has not come.
+create table penstock_scheduled (
+  queue_id integer not null,
+  seq      integer not null,
+  due      integer not null,
+  primary key (queue_id, seq)
+) without rowid;
+create index penstock_scheduled_due on penstock_scheduled (queue_id, due);
+
+-- Jobs that were claimed.
+create table penstock_leases (
+  lease    integer primary key autoincrement, -- never comes again, so a late ack cannot mean another claim
+  queue_id integer not null,
+  seq      integer not null,
+  attempt  integer not null,
+  until    integer not null,
+  worker   text    not null,
+  unique (queue_id, seq)
+);
+create index penstock_leases_until on penstock_leases (queue_id, until);
+
+-- What jobs have been through; none of a job that never failed.
+create table penstock_histories (
+  queue_id integer not null,
+  seq      integer not null,
+  history  text    not null, -- attempts and failures as JSON
+  primary key (queue_id, seq)
+) without rowid;
+
+-- Jobs that were given up.
+create table penstock_dead_jobs (
+  queue_id   integer not null,
+  id         integer not null,
+  group_key   text    not null,
+  priority   integer not null,
+  key        text,
+  headers    text,
+  payload    blob    not null,
+  created_at integer not null,
+  history    text    not null,
+  at         integer not null,
+  primary key (queue_id, id)
+);
+
+-- Which job came first with a dedup key.
+create table penstock_dedup (
+  queue_id  integer not null,
+  dedup_key text    not null,
+  id        integer not null,
+  at        integer not null,
+  primary key (queue_id, dedup_key)
+) without rowid;
+create index penstock_dedup_at on penstock_dedup (queue_id, at);
+
+-- Periodic jobs, with all that a job has.
+create table penstock_schedules (
+  queue_id  integer not null,
+  name      text    not null,
+  cron      text    not null,
+  next      integer not null,
+  group_key  text    not null,
+  priority  integer not null,
+  key       text    not null,
+  dedup_key text    not null,
+  headers   text,
+  payload   blob    not null,
+  primary key (queue_id, name)
+);
+create index penstock_schedules_next on penstock_schedules (queue_id, next);
+
+-- A job becomes the first of a key that is not busy: it takes the place of the
+-- one that was.
+-- +goose StatementBegin
+create trigger penstock_keyed_joined after insert on penstock_keyed
+  when not exists (select 1 from penstock_busy b where b.queue_id = new.queue_id and b.key = new.key)
+   and not exists (select 1 from penstock_keyed k where k.queue_id = new.queue_id and k.key = new.key and k.id < new.id)
+begin
+  delete from penstock_ready
+   where queue_id = new.queue_id
+     and (group_key, priority, rank) = (select k.group_key, k.priority, k.rank from penstock_keyed k
+                                   where k.queue_id = new.queue_id and k.key = new.key and k.id > new.id order by k.id limit 1);
+  insert into penstock_ready (queue_id, group_key, priority, rank) values (new.queue_id, new.group_key, new.priority, new.rank);
+end;
+-- +goose StatementEnd
+
+-- The first of a key was cancelled before it began: the second one is ready.
+-- +goose StatementBegin
+create trigger penstock_keyed_left after delete on penstock_keyed
+  when not exists (select 1 from penstock_busy b where b.queue_id = old.queue_id and b.key = old.key)
+   and not exists (select 1 from penstock_keyed k where k.queue_id = old.queue_id and k.key = old.key and k.id < old.id)
+begin
+  insert into penstock_ready (queue_id, group_key, priority, rank)
+  select k.queue_id, k.group_key, k.priority, k.rank from penstock_keyed k
+   where k.queue_id = old.queue_id and k.key = old.key order by k.id limit 1;
+end;
+-- +goose StatementEnd
+
+-- A key's job has ended: the next one is ready.
+-- +goose StatementBegin
+create trigger penstock_busy_ended after delete on penstock_busy
+begin
+  insert into penstock_ready (queue_id, group_key, priority, rank)
+  select k.queue_id, k.group_key, k.priority, k.rank from penstock_keyed k
+   where k.queue_id = old.queue_id and k.key = old.key order by k.id limit 1;
+end;
+-- +goose StatementEnd
+
+-- Inboxes: what consumers have received. One writer at a time, so plain rows do.
+
+create table penstock_inboxes (
+  id         integer primary key autoincrement,
+  consumer   text    not null unique,
+  keep       integer not null, -- microseconds
+  created_at integer not null
+);
+
+create table penstock_received (
+  inbox_id integer not null,
+  id       text    not null,
+  at       integer not null,
+  primary key (inbox_id, id)
+) without rowid;
+create index penstock_received_at on penstock_received (inbox_id, at);
+
+-- What was waited for in vain, and what was discarded. next was handed over in its place.
+create table penstock_gaps (
+  inbox_id  integer not null,
+  id        text    not null,
+  key       text    not null,
+  next      text,
+  discarded integer not null default 0,
+  at        integer not null,
+  primary key (inbox_id, id)
+) without rowid;
+create index penstock_gaps_at on penstock_gaps (inbox_id, at);
+
+-- Messages that came before the one they follow; gone once they are released.
+create table penstock_held (
+  n        integer primary key autoincrement,
+  inbox_id integer not null,
+  id       text    not null,
+  previous text    not null,
+  key      text    not null,
+  at       integer not null,
+  due      integer not null,
+  headers  text,
+  payload  blob    not null,
+  unique (inbox_id, id)
+);
+create index penstock_held_previous on penstock_held (inbox_id, previous);
+create index penstock_held_due on penstock_held (inbox_id, due);
+
+-- The message of a key that was handed over last and not late.
+create table penstock_heads (
+  inbox_id integer not null,
+  key      text    not null,
+  id       text    not null,
+  at       integer not null,
+  primary key (inbox_id, key)
+) without rowid;
+create index penstock_heads_at on penstock_heads (inbox_id, at);
