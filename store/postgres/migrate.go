@@ -33,7 +33,7 @@ const migrationLock = 0x70656e73 // "pens"
 // development only, of which schema/from_160.sql brings those of one version there.
 const developmentVersion, firstVersion = 160, 253
 
-// migration is a numbered file of schema/.
+// migration is what the files of a number in schema/ hold.
 type migration struct {
 	version int64
 	text    string
@@ -51,7 +51,11 @@ func readMigrations() []migration {
 		if err != nil {
 			panic(err) // embedded
 		}
-		all = append(all, migration{version, read(name)})
+		if last := len(all) - 1; last >= 0 && all[last].version == version {
+			all[last].text += "\n" + read(name)
+		} else {
+			all = append(all, migration{version, read(name)})
+		}
 	}
 	return all
 }

@@ -1,4 +1,4 @@
--- A database of version 160 becomes what 00253_tables.sql makes. It was the last of development that had other
+-- A database of version 160 becomes what the files of number 253 make. It was the last of development that had other
 -- words for things. A database of a later version is brought up by the numbered files.
 
 -- Workers that run meanwhile come to a queue's table first, and so does this.

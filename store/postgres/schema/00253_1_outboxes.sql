@@ -1,0 +1,174 @@
+-- Outboxes and their subscriptions.
+
+create table _outbox (
+    name          text primary key check (octet_length(name) between 1 and 48 and left(name, 1) <> '_'),
+    uid           text not null,                     -- first half of every derived message id
+    segment_bytes bigint not null default 134217728, -- rotate when the current segment, with TOAST, is this large
+    retain_age    interval,                          -- how long and how much of what is settled is kept
+    retain_bytes  bigint,
+    created_at    timestamptz not null default now(),
+    plain_ids     bigint not null default 0          -- up to this seq a derived id is UID-SEQ; later ones say when they were written, too
+);
+
+create table _subscription (
+    id         bigint generated always as identity primary key,
+    outbox     text not null references _outbox on delete cascade,
+    name       text not null check (octet_length(name) between 1 and 128),
+    created_at timestamptz not null default now(),
+    sink_epoch bigint,      -- the holder of that epoch said what follows, see _report_sink
+    sink_down  timestamptz, -- since when the sink takes nothing; null: it takes messages
+    sink_error text check (octet_length(sink_error) <= 500),
+    unique (outbox, name)
+);
+
+create table _dead_letter (
+    subscription bigint not null references _subscription on delete cascade,
+    seq          bigint not null,
+    id           text,
+    key          text,
+    topic        text not null,
+    headers      jsonb,
+    payload      bytea not null,
+    created_at   timestamptz not null,
+    attempt      integer not null,
+    failures     jsonb not null,
+    failed_since timestamptz,
+    died_at      timestamptz not null default clock_timestamp(),
+    held         boolean not null default false, -- later messages of its key wait for it
+    retry        boolean not null default false, -- someone asked to send it again
+    primary key (subscription, seq)
+);
+
+create index on _dead_letter (subscription, seq) where retry;
+
+-- Settled messages that are to be delivered again: what the cursor that was durable
+-- at the request covers, by seq. One row per request, updated once per settled page.
+create table _replay (
+    id           bigint generated always as identity primary key,
+    subscription bigint not null references _subscription on delete cascade,
+    outbox       text not null,
+    pos          bigint not null,      -- up to this seq it is done
+    to_seq       bigint not null,
+    created_from timestamptz not null,
+    created_to   timestamptz not null,
+    done         pg_snapshot not null, -- as in _cursor
+    upto         pg_snapshot not null,
+    upto_pos     bigint not null,
+    system       bigint not null,
+    low          bigint not null default 0, -- as in _cursor; after a restore into a cluster with lower xids rows up to it are settled whatever their xid
+    ahead        int8multirange not null default '{}', -- of the replay, as in _cursor
+    besides      int8multirange not null default '{}', -- what of the outbox was settled ahead when it was requested
+    others       int8multirange not null default '{}'  -- what was parked or a dead letter then: it is left out
+);
+
+create index on _replay (subscription, id);
+
+-- Roles that were granted the relay's privileges; later outboxes grant them too.
+create table _relay_role (name name primary key);
+
+-- Rings of two segments. Which one is written to, a sequence says; what is left of the other is carried over,
+-- and it is truncated, also under a pinned snapshot. Those of a queue's jobs hold 2 more while the other one
+-- is listed, that is, read, see functions/pairs.sql. Their tables' partitions are made at the end.
+create sequence _cursor_slot minvalue 0 maxvalue 1;
+create sequence _parked_slot minvalue 0 maxvalue 1;
+create sequence _parked_key_slot minvalue 0 maxvalue 1;
+create sequence _skip_map_slot minvalue 0 maxvalue 1;
+create sequence _lease_slot minvalue 0 maxvalue 3;
+create sequence _scheduled_slot minvalue 0 maxvalue 3;
+create sequence _dedup_slot minvalue 0 maxvalue 3;
+
+select setval('_' || ring || '_slot', 0) from unnest('{cursor,parked,parked_key,skip_map,lease,scheduled,dedup}'::text[]) ring;
+
+-- What of each ring its sequence does not say.
+create table _pair (
+    name    text primary key,
+    retired timestamptz, -- since when nobody looks into the other segment
+    again   timestamptz, -- its lock is not tried before
+    writers text[],      -- the virtual transactions that may still commit rows into the other segment; null: nobody has looked
+    trouble text         -- why its maintenance failed last
+);
+
+insert into _pair (name) values ('_skip_map'), ('_lease'), ('_scheduled'), ('_dedup');
+
+-- Cursors and leases: how far each subscription is, and who may move it.
+
+create sequence _cursor_n;
+
+-- The cursor log, insert-only. The row with the highest
+-- (epoch, n) of a subscription is its cursor and its lease at once: a relay that
+-- lost the lease writes rows of a lower epoch, which nobody reads. An updated
+-- row would do for correctness, but under a pinned snapshot its dead versions
+-- pile up and every look at it walks them.
+create table _cursor (
+    subscription bigint not null,
+    epoch        bigint not null,
+    n            bigint not null default nextval('_cursor_n'),
+    at           timestamptz not null default clock_timestamp(),
+    lease_until  timestamptz not null,
+    since        timestamptz not null, -- when the holder took the lease
+    low          bigint not null,  -- every row with xid >= pg_snapshot_xmax(done) has seq > low
+    upto_low     bigint,           -- the same bound for upto
+    pos          bigint,           -- within (done, upto], rows up to this seq are settled
+    settled      bigint not null,  -- messages settled since the subscription was created
+    system       bigint not null,  -- pg_control_system().system_identifier: xids mean nothing elsewhere
+    slot         smallint not null default pg_sequence_last_value('_cursor_slot')::smallint,
+    holder       text not null,
+    done         pg_snapshot not null, -- everything visible in it is settled
+    upto         pg_snapshot,          -- null unless a backlog is being paged through
+    timeline     integer,              -- of the server's log, which a failover or a recovery changes; null: not known
+    ahead        int8multirange not null default '{}' -- a slow sink's messages that are settled behind others that are not, by seq
+) partition by list (slot);
+
+create index on _cursor (subscription, epoch, n);
+
+-- One value per settling statement; its messages get the numbers that follow.
+create sequence _parked_p increment by 1048576 minvalue 1048576;
+
+create sequence _parked_key_n;
+
+-- The messages. A parked key is the messages of one key ('k' and the key), or one message
+-- that stands alone ('s' and its seq), in order of p, which is the order in which
+-- they were parked.
+create table _parked (
+    subscription bigint not null,
+    p            bigint not null,
+    seq          bigint not null,
+    created_at   timestamptz not null,
+    slot         smallint not null default pg_sequence_last_value('_parked_slot')::smallint,
+    parked_key   text collate "C" not null, -- an index on it is to outlive a change of locales
+    id           text,
+    key          text,
+    topic        text not null,
+    headers      jsonb,
+    payload      bytea not null
+) partition by list (slot);
+
+create index on _parked (subscription, parked_key, p);
+
+-- The parked keys' states: of each, the row with the highest n is true. It begins with
+-- the message at head; what is below has been delivered or is dead.
+create table _parked_key (
+    subscription bigint not null,
+    n            bigint not null default nextval('_parked_key_n'),
+    due          timestamptz not null, -- infinity while it is held
+    head         bigint,               -- a p; null: the parked key is over
+    held         bigint,               -- seq of the dead letter that holds it
+    failed_since timestamptz,
+    attempt      integer not null,     -- how many the head has had
+    slot         smallint not null default pg_sequence_last_value('_parked_key_slot')::smallint,
+    parked_key   text collate "C" not null, -- an index on it is to outlive a change of locales
+    failures     jsonb                 -- of the head
+) partition by list (slot);
+
+create index on _parked_key (subscription, parked_key, n);
+
+create index on _parked_key (subscription, due, n) where head is not null;
+
+-- Parked keys that somebody wants tried at once: those whose states are no younger than n, of one or, where
+-- that is empty, of all. Whoever has the lease makes them due; nobody else writes parked keys.
+create table _retry (
+    subscription bigint not null references _subscription on delete cascade,
+    parked_key   text collate "C" not null,
+    n            bigint not null,
+    primary key (subscription, parked_key)
+);

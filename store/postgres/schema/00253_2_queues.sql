@@ -1,0 +1,198 @@
+-- Queues: jobs for competing consumers.
+
+create table _queue (
+    id            integer generated always as identity primary key,
+    name          text not null unique check (octet_length(name) between 1 and 48 and left(name, 1) <> '_'),
+    lifo          boolean not null,
+    segment_bytes bigint not null,
+    max_attempts  integer not null default 25 check (max_attempts > 0),
+    created_at    timestamptz not null default now(),
+    paused        boolean not null default false,
+    max_running   integer check (max_running > 0),
+    dedup_window  interval not null default '1 hour' check (dedup_window > interval '0')
+);
+
+-- The segments of a queue that are in use, in the order in which they came. Their
+-- pointer, the sequence called ring, holds turn * 1024 + slot. A segment leaves the list before it is
+-- truncated, see functions/queue_ring.sql and maintenance.sql.
+create table _segment (
+    queue   integer not null references _queue on delete cascade,
+    slot    smallint not null,
+    turn    bigint not null,
+    writers text[],                         -- the virtual transactions that may still commit jobs into it; null: nobody has looked
+    rest    integer,                        -- how many jobs it had when they were last counted
+    leaving boolean not null default false, -- they are being carried over to the next one
+    job     tid,                            -- one that a long search came to: while it is there nobody searches
+    retired timestamptz,                    -- since when it is not listed
+    again   timestamptz,                    -- it is not looked into before
+    trouble text,                           -- why its maintenance failed last
+    primary key (queue, slot)
+);
+
+-- What a dequeue returns. id stays with a job through its retries; attempt is 1
+-- the first time.
+create type job as (
+    id         bigint,
+    key        text,
+    group_key  text,
+    priority   smallint,
+    attempt    integer,
+    created_at timestamptz,
+    headers    jsonb,
+    payload    bytea
+);
+
+create type leased_job as (
+    id          bigint,
+    key         text,
+    group_key   text,
+    priority    smallint,
+    attempt     integer,
+    created_at  timestamptz,
+    headers     jsonb,
+    payload     bytea,
+    lease       bigint,
+    lease_until timestamptz
+);
+
+create sequence _skip_map_n;
+
+-- The skip maps: where the jobs of a group and priority may still be. Insert-only; the row with the highest n is true. A skip map is written by
+-- a transaction that takes jobs, and so comes and goes with what it took.
+create table _skip_map (
+    queue    integer not null,
+    n        bigint not null default nextval('_skip_map_n'),
+    base     bigint not null,   -- up to this seq the skip map is complete
+    seen     bigint not null,   -- what the sequence stood at before ...
+    xid      xid8 not null,     -- ... this was drawn: whoever drew such a seq has a lower one
+    turn     bigint not null,   -- of the ring when slots was made
+    slot     smallint not null default pg_sequence_last_value('_skip_map_slot')::smallint,
+    priority smallint not null,
+    group_key text collate "C" not null,
+    lo       bigint[] not null, -- jobs are at lo[i] <= seq <= hi[i], for an i, ...
+    hi       bigint[] not null,
+    pending  xid8[] not null,   -- ... or come from one of these, once it commits
+    slots    smallint[] not null -- the segments, oldest first
+) partition by list (slot);
+
+create index on _skip_map (queue, group_key, priority, n);
+
+-- A row has a queue's maintenance done when the transaction that wrote it commits: maintenance
+-- locks tables until its transaction ends, and a caller's may go on for long.
+create table _maintenance (
+    id    bigint generated always as identity primary key,
+    queue integer not null
+);
+
+-- Jobs: leases, retries, delays, keys. A job is in exactly one place at a time, and moves
+-- by a DELETE and an INSERT in one transaction, see functions/jobs.sql.
+
+create sequence _lease_n;
+
+-- A claim of several jobs is one row of _lease, if who claims them acks many at a time, see functions/lease.sql. It has
+-- 256 places, the first of which holds none: its own number is the first one's, and odd, and from place to place it grows
+-- by 2. The number of a lease with a row of its own is even, or is from before, or the lease was one of several.
+create type _claimed as (
+    lease      bigint,
+    id         bigint,
+    created_at timestamptz,
+    attempt    integer,
+    headers    jsonb,
+    payload    bytea,
+    failures   jsonb
+);
+
+-- What has been claimed. Only extend updates a row. The last 20 bits of a lease's number are drawn anew each time: a sequence
+-- goes back when a failover loses what was written last, and a late ack of before must not end another worker's job. It
+-- still grows, and the first eight billion are exact in a double.
+create table _lease (
+    lease       bigint not null default (nextval('_lease_n') << 20) | (floor(random() * 524288)::bigint << 1),
+    queue       integer not null,
+    attempt     integer,              -- this one counted
+    lease_until timestamptz not null,
+    id          bigint,
+    created_at  timestamptz,
+    priority    smallint not null,
+    slot        smallint not null default (pg_sequence_last_value('_lease_slot') % 2)::smallint,
+    worker      text not null,
+    group_key   text not null,
+    key         text collate "C",
+    headers     jsonb,
+    payload     bytea,
+    failures    jsonb,
+    done        bit(256),             -- the places that hold no job any more, or never did
+    jobs        _claimed[]            -- null: a row of one job
+) partition by list (slot);
+
+alter table _lease alter column jobs set storage external; -- to compress them takes longer than to write them
+
+create index on _lease (queue, lease_until);
+
+create index on _lease (queue, key) where key is not null;
+
+-- What may not run yet: until a time, or, at infinity, until an earlier job of its
+-- key has ended.
+create table _scheduled (
+    id         bigint not null,
+    queue      integer not null,
+    attempt    integer not null,      -- how many it has had
+    due        timestamptz not null,
+    created_at timestamptz not null,
+    priority   smallint not null,
+    slot       smallint not null default (pg_sequence_last_value('_scheduled_slot') % 2)::smallint,
+    group_key  text not null,
+    key        text collate "C",
+    headers    jsonb,
+    payload    bytea not null,
+    failures   jsonb
+) partition by list (slot);
+
+create index on _scheduled (queue, due, id);
+
+create index on _scheduled (queue, key, id) where key is not null;
+
+create index on _scheduled (queue, id);
+
+create table _dedup (
+    queue     integer not null,
+    id        bigint not null,        -- the job that came first
+    at        timestamptz not null default clock_timestamp(),
+    slot      smallint not null default (pg_sequence_last_value('_dedup_slot') % 2)::smallint,
+    dedup_key text collate "C" not null
+) partition by list (slot);
+
+create index on _dedup (queue, dedup_key, at);
+
+create table _dead_job (
+    queue      integer not null references _queue on delete cascade,
+    id         bigint not null,
+    attempt    integer not null,
+    created_at timestamptz not null,
+    died_at    timestamptz not null default clock_timestamp(),
+    priority   smallint not null,
+    group_key  text not null,
+    key        text,
+    headers    jsonb,
+    payload    bytea not null,
+    failures   jsonb not null,
+    primary key (queue, id)
+);
+
+-- An operator, see grant_operator, sees the dead letters of his queues.
+alter table _dead_job enable row level security;
+
+-- Periodic jobs.
+
+create table _schedule (
+    queue     integer not null references _queue on delete cascade,
+    name      text not null check (octet_length(name) between 1 and 128),
+    cron      text not null,
+    next      timestamptz not null,
+    priority  smallint not null check (priority between -16 and 15),
+    group_key text not null check (octet_length(group_key) <= 256),
+    key       text check (octet_length(key) <= 1024),
+    dedup_key text check (octet_length(dedup_key) <= 256),
+    headers   jsonb check (jsonb_typeof(headers) = 'object'),
+    payload   bytea not null check (octet_length(payload) <= 67108864),
+    primary key (queue, name)
+);

@@ -1,0 +1,154 @@
+-- What becomes of leases beside an ack: extended, reported on, given back, failed.
+
+-- _settle does what else a worker may do with leases: extend them, release, retry and dead-letter their jobs. It returns those that
+-- were held, and until when; for a job that failed, when it is due, null if it is dead. As {ack} does it looks again
+-- where the ring has turned meanwhile.
+create or replace function _settle(queue int, what text, leases bigint[], by interval, error text) returns table (lease bigint, until timestamptz)
+language plpgsql volatile set search_path from current
+set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
+declare
+    statement text;
+    held      bigint[] := '{}';
+    whole     text;
+    turn      bigint;
+    leaf      int;
+begin
+    if what <> 'extend' and by > interval '1000 years' then
+        raise exception 'the job is to be tried again after %, expected at most 1000 years', by
+        using errcode = '22023', hint = 'dead-letter the job if it is not to run again';
+    end if;
+    case what
+    when 'extend' then
+        if (by > interval '0' and by <= interval '1000 years') is not true then
+            raise exception 'the lease is %, expected more than nothing and at most 1000 years', coalesce(by::text, 'null')
+            using errcode = '22023', hint = 'it is counted from now, for example interval ''30 s''';
+        end if;
+        statement := 'update _lease_%s l set lease_until = clock_timestamp() + $3 where l.lease = any ($1) and l.queue + 0 = $2 and l.jobs is null returning l.lease, l.lease_until';
+        if (select bool_or(l & 1 = 1) from unnest(leases) l) then -- of a claim of several, all that are left
+            whole := $sql$
+                with m as materialized (
+                    select a & -511 as lease, bit_or(set_bit(repeat('0', 256)::bit(256), (a >> 1 & 255)::int, 1)) as places from unnest($1) a where a & 1 = 1 group by 1),
+                u as (
+                    update _lease_%s l set lease_until = clock_timestamp() + $3
+                     where l.lease = any (array(select m.lease from m)) and l.queue + 0 = $2 and l.jobs is not null
+                       and l.done | (select m.places from m where m.lease = l.lease) = ~repeat('0', 256)::bit(256)
+                    returning l.*)
+                select u.lease + 2 * i, u.lease_until from u cross join generate_series(1, 255) i where get_bit(u.done, i) = 0$sql$;
+        end if;
+    when 'report' then
+        if octet_length(error) > 65536 then
+            raise exception 'the report has % bytes, the limit is 65536', octet_length(error) using errcode = '23514', hint = 'store it elsewhere and report a reference';
+        end if;
+        statement := 'update _lease_%s l set report = $4::jsonb where l.lease = any ($1) and l.queue + 0 = $2 and l.jobs is null returning l.lease, l.lease_until';
+    when 'release' then -- as if they had not been claimed: the attempt does not count. By its id a job keeps its place among those of its key
+        statement := format($sql$
+            with d as (delete from _lease_%%s l where l.lease = any ($1) and l.queue + 0 = $2 and l.jobs is null returning l.*),
+            back as (
+                insert into %s attempt, id, created_at, priority, group_key, key, headers, payload, failures)
+                select %s, d.id, d.created_at, d.priority, d.group_key, d.key, d.headers, d.payload, d.failures from d order by d.id)
+            select d.lease, d.lease_until from d$sql$,
+            case when by > interval '0' then '_scheduled (due, queue,' else '%s (' end,
+            -- -1, too, is none, but of a job that has begun: those of its key wait, see {busy}
+            case when by > interval '0' then 'clock_timestamp() + $3, $2, case when d.attempt = 1 then -1 else d.attempt - 1 end' else 'd.attempt - 1' end);
+    when 'retry', 'dead_letter' then
+        perform _part(queue, leases);
+        return query select l, _fail(queue, l, by, error, what = 'dead_letter') from unnest(leases) l;
+        return;
+    else
+        raise exception 'there is no operation %', coalesce(quote_literal(what), 'null') using errcode = '22023', hint = 'it is extend, report, release, retry or dead_letter';
+    end case;
+    loop
+        turn := pg_sequence_last_value('_lease_slot');
+        foreach leaf in array _listed('_lease_slot') loop
+            if whole is not null then
+                for lease, until in execute format(whole, leaf) using leases, queue, by loop
+                    held := held || lease;
+                    return next;
+                end loop;
+            end if;
+            -- What is in this segment only: whoever holds several leases locks them in {ack}'s order. What is parted goes to the last one listed.
+            perform _part(queue, array(select unnest(leases) except select unnest(held)), leaf);
+            for lease, until in execute format(statement, leaf, (select _q(q.name) from _queue q where q.id = queue)) using leases, queue, by, error loop
+                held := held || lease;
+                return next;
+            end loop;
+        end loop;
+        leases := array(select unnest(leases) except select unnest(held));
+        exit when leases = '{}' or turn = pg_sequence_last_value('_lease_slot');
+    end loop;
+    if leases <> '{}' then
+        perform _not_moved(queue, leases);
+    end if;
+end $$;
+
+-- _part gives each job that is left of a claim of several a row of its own, if it is in one with one of these leases, and in
+-- that segment if one is named.
+create or replace function _part(queue int, leases bigint[], segment int default null) returns void
+language plpgsql volatile set search_path from current
+set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
+declare
+    turn bigint;
+    leaf int;
+begin
+    leases := array(select l from unnest(leases) l where l & 1 = 1);
+    while leases <> '{}' and turn is distinct from pg_sequence_last_value('_lease_slot') loop
+        turn := pg_sequence_last_value('_lease_slot');
+        foreach leaf in array case when segment is null then _listed('_lease_slot') else array[segment] end loop
+            execute format($sql$
+                with m as materialized (
+                    select a & -511 as lease, bit_or(set_bit(repeat('0', 256)::bit(256), (a >> 1 & 255)::int, 1)) as places from unnest($1) a group by 1),
+                d as (
+                    delete from _lease_%s l
+                     where l.lease = any (array(select m.lease from m)) and l.queue + 0 = $2 and l.jobs is not null
+                       and (select m.places from m where m.lease = l.lease) & ~l.done <> repeat('0', 256)::bit(256)
+                    returning l.*)
+                insert into _lease (lease, queue, attempt, lease_until, claimed_at, id, created_at, priority, worker, group_key, headers, payload, failures)
+                select j.lease, d.queue, j.attempt, d.lease_until, d.claimed_at, j.id, j.created_at, d.priority, d.worker, d.group_key, j.headers, j.payload, j.failures
+                  from d cross join lateral unnest(d.jobs) j where get_bit(d.done, (j.lease >> 1 & 255)::int) = 0$sql$, leaf) using leases, queue;
+        end loop;
+    end loop;
+end $$;
+
+-- _fail ends an attempt that failed: the job is to run again when it is due, or is
+-- dead if final or the attempts are used up. It returns when it is due, null if it is dead.
+create or replace function _fail(queue int, lease bigint, after interval, error text, final boolean) returns timestamptz
+language plpgsql volatile set search_path from current
+set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $$
+declare
+    q    _queue := (select q from _queue q where q.id = queue);
+    l    _lease;
+    turn bigint;
+    leaf int;
+    due  timestamptz;
+begin
+    loop
+        turn := pg_sequence_last_value('_lease_slot');
+        foreach leaf in array _listed('_lease_slot') loop
+            execute format('delete from _lease_%s x where x.lease = $1 and x.queue + 0 = $2 and x.jobs is null returning *', leaf) into l using lease, q.id;
+            exit when l.lease is not null;
+        end loop;
+        exit when l.lease is not null or turn = pg_sequence_last_value('_lease_slot');
+    end loop;
+    if l.lease is null then
+        perform _not_moved(q.id, array[lease]), _lost(lease);
+    end if;
+    l.failures := _failed(l.failures, l.attempt, error);
+    if final or l.attempt >= q.max_attempts then
+        insert into _dead_job (queue, id, attempt, created_at, priority, group_key, key, headers, payload, failures)
+        values (q.id, l.id, l.attempt, l.created_at, l.priority, l.group_key, l.key, l.headers, l.payload, l.failures);
+        if l.key is not null then
+            perform _promote(q.id, array[l.key]);
+        end if;
+        return null;
+    end if;
+    after := coalesce(after, least(3600, 2 ^ least(l.attempt, 12)) * (0.8 + 0.4 * random()) * interval '1 s');
+    due := clock_timestamp() + after;
+    if after <= interval '0' then
+        execute format('insert into %s (id, attempt, created_at, priority, group_key, key, headers, payload, failures)
+                        values ($1.id, $1.attempt, $1.created_at, $1.priority, $1.group_key, $1.key, $1.headers, $1.payload, $1.failures)', _q(q.name)) using l;
+    else
+        insert into _scheduled (id, queue, attempt, due, created_at, priority, group_key, key, headers, payload, failures)
+        values (l.id, q.id, l.attempt, due, l.created_at, l.priority, l.group_key, l.key, l.headers, l.payload, l.failures);
+    end if;
+    return due;
+end $$;
