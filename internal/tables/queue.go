@@ -6,6 +6,17 @@ import (
 	"github.com/penstock/penstock"
 )
 
+// NoOutbox has the name.
+func NoOutbox(name string) error {
+	return penstock.WithHint(fmt.Errorf("%w: %q", penstock.ErrNoOutbox, name), "penstock outbox list shows those there are")
+}
+
+// NoSubscription of the outbox has the name.
+func NoSubscription(outbox, name string) error {
+	return penstock.WithHint(fmt.Errorf("subscription %q of outbox %q: %w", name, outbox, penstock.ErrNoSubscription),
+		"see its subscriptions with: penstock status; a relay makes one when it reads for the first time")
+}
+
 // NoQueue has the name.
 func NoQueue(name string) error {
 	return penstock.WithHint(fmt.Errorf("queue %q: %w", name, penstock.ErrNoQueue), "create it with: penstock queue create")

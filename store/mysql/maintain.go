@@ -29,7 +29,7 @@ func (s *Store) maintain(ctx context.Context, t *tx, name string) (n int, err er
 		return 0, err
 	}
 	b := &batch{}
-	subs := box.lockSubscriptions(s, b)
+	subs := s.lockSubscriptions(b, &box)
 	if err := t.run(ctx, b); err != nil {
 		return 0, err
 	}
@@ -45,7 +45,7 @@ func (s *Store) maintain(ctx context.Context, t *tx, name string) (n int, err er
 		err := rows.Scan(&seq)
 		seqs = append(seqs, seq)
 		return err
-	}, s.sql("reclaimable", name, words{"outbox": box.id, "age": box.retention.Age.Microseconds(), "bytes": box.retention.Bytes, "most": reclaimed}))
+	}, s.sql("reclaimable", name, words{"outbox": box.ID, "age": box.Retention.Age.Microseconds(), "bytes": box.Retention.Bytes, "most": reclaimed}))
 	if err := t.run(ctx, b); err != nil || len(seqs) == 0 {
 		return 0, err
 	}

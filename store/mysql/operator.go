@@ -9,6 +9,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/pg"
+	"github.com/penstock/penstock/internal/tables"
 )
 
 // subscription is one row of the subscriptions, without what changes.
@@ -37,11 +38,10 @@ func (s *Store) findSubscription(ctx context.Context, on runner, name, of, lock 
 	there := false
 	b := &batch{}
 	b.read(func(rows *sql.Rows) error { there = true; return rows.Scan(&sub.id) },
-		s.sql("select id from {schema}.subscriptions where outbox_id = {outbox} and name = ? "+lock, "", words{"outbox": box.id}), []byte(of))
+		s.sql("select id from {schema}.subscriptions where outbox_id = {outbox} and name = ? "+lock, "", words{"outbox": box.ID}), []byte(of))
 	err = on.run(ctx, b)
 	if err == nil && !there {
-		err = penstock.WithHint(fmt.Errorf("subscription %q of outbox %q: %w", of, name, penstock.ErrNoSubscription),
-			"see its subscriptions with: penstock status; a relay makes one when it reads for the first time")
+		err = tables.NoSubscription(name, of)
 	}
 	return sub, err
 }
@@ -57,7 +57,7 @@ func (s *Store) SetRetention(ctx context.Context, outbox string, r penstock.Rete
 			return err
 		}
 		b := &batch{}
-		b.add(s.sql("update {schema}.outboxes set keep_age = {age}, keep_bytes = {bytes} where id = {outbox}", "", words{"age": int64(r.Age), "bytes": r.Bytes, "outbox": box.id}))
+		b.add(s.sql("update {schema}.outboxes set keep_age = {age}, keep_bytes = {bytes} where id = {outbox}", "", words{"age": int64(r.Age), "bytes": r.Bytes, "outbox": box.ID}))
 		s.queueMarks(b, &box)
 		return t.finish(ctx, b)
 	})
@@ -65,9 +65,9 @@ func (s *Store) SetRetention(ctx context.Context, outbox string, r penstock.Rete
 
 // queueMarks says anew whether what is settled is noted or deleted. A Settle has its subscription's row locked: it is one or the other for all of it.
 func (s *Store) queueMarks(b *batch, box *outbox) {
-	box.lockSubscriptions(s, b)
+	s.lockSubscriptions(b, box)
 	b.add(s.sql(`update {schema}.subscriptions set marks = (select c.n from (select count(*) as n from {schema}.subscriptions where outbox_id = {outbox}) c) > 1
-		or exists (select 1 from {schema}.outboxes where id = {outbox} and (keep_age <> 0 or keep_bytes <> 0)) where outbox_id = {outbox}`, "", words{"outbox": box.id}))
+		or exists (select 1 from {schema}.outboxes where id = {outbox} and (keep_age <> 0 or keep_bytes <> 0)) where outbox_id = {outbox}`, "", words{"outbox": box.ID}))
 }
 
 // DropSubscription implements penstock.Operator.
@@ -188,7 +188,7 @@ func (s *Store) deadLetters(ctx context.Context, on runner, sub subscription, q 
 		ids, chosen := texts(q.IDs)
 		derived := "false"
 		for _, id := range q.IDs {
-			if seq, created, ok := sub.box.ids.Parse(id); ok {
+			if seq, created, ok := sub.box.IDs.Parse(id); ok {
 				derived += fmt.Sprintf(" or e.seq = %d and e.ts = %s", seq, at(created))
 			}
 		}
@@ -215,24 +215,24 @@ func (s *Store) deadLetters(ctx context.Context, on runner, sub subscription, q 
 	}
 	b := &batch{}
 	b.read(func(rows *sql.Rows) error {
-		var r row
+		var r tables.Row
 		var attempts int
 		var since sql.NullTime
 		var failures []byte
 		var letter penstock.DeadLetter
-		if err := rows.Scan(append(r.dest(), &attempts, &since, &failures, &letter.At, &letter.Held)...); err != nil {
+		if err := rows.Scan(r.Dest(&attempts, &since, &failures, &letter.At, &letter.Held)...); err != nil {
 			return err
 		}
 		var h pg.History
 		if err := h.Parse(failures); err != nil {
 			return err
 		}
-		m, err := r.message(&sub.box)
+		m, err := r.Message(&sub.box.IDs)
 		m.Attempt, m.FailedSince = attempts, timeOf(since)
 		letter.Message, letter.Failures = m, h.Failures
 		found = append(found, letter)
 		return err
-	}, s.sql("dead", sub.box.name, words{"sub": sub.id, "after": q.AfterSeq, "where": where.String(), "limit": limit}), args...)
+	}, s.sql("dead", sub.box.Name, words{"sub": sub.id, "after": q.AfterSeq, "where": where.String(), "limit": limit}), args...)
 	return found, on.run(ctx, b)
 }
 
@@ -261,7 +261,7 @@ func (s *Store) DiscardDeadLetters(ctx context.Context, q penstock.DeadLetterQue
 		// Nobody else needs it: it is as if it were delivered.
 		const alone = " where exists (select 1 from {schema}.subscriptions s where s.id = {sub} and not s.marks)"
 		b.add(s.sql("delete {schema}.entries from {these} straight_join {schema}.entries force index (primary) on subscription_id = {sub} and entries.seq = d.seq"+alone, "", w))
-		b.add(s.sql("delete {table} from {these} straight_join {table} force index (primary) on {table}.seq = d.seq"+alone, sub.box.name, w))
+		b.add(s.sql("delete {table} from {these} straight_join {table} force index (primary) on {table}.seq = d.seq"+alone, sub.box.Name, w))
 	})
 }
 

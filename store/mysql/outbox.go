@@ -13,18 +13,11 @@ import (
 	"unicode/utf8"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/internal/messageid"
 	"github.com/penstock/penstock/internal/tables"
 )
 
 // outbox is one row of the outboxes.
-type outbox struct {
-	id        int64
-	name      string
-	ids       messageid.Outbox
-	buckets   int
-	retention penstock.Retention
-}
+type outbox = tables.Outbox
 
 // validTable adds to what every store asks of a name that its table must have one.
 func validTable(kind, name string) error {
@@ -89,14 +82,14 @@ func (s *Store) DropOutbox(ctx context.Context, name string) error {
 			return err
 		}
 		b := &batch{}
-		box.lockSubscriptions(s, b)
+		s.lockSubscriptions(b, &box)
 		for _, statement := range []string{
 			"delete from {schema}.entries where subscription_id in (select id from {schema}.subscriptions where outbox_id = {outbox})",
 			"delete from {schema}.progress where subscription_id in (select id from {schema}.subscriptions where outbox_id = {outbox})",
 			"delete from {schema}.subscriptions where outbox_id = {outbox}",
 			"delete from {schema}.outboxes where id = {outbox}",
 		} {
-			b.add(s.sql(statement, "", words{"outbox": box.id}))
+			b.add(s.sql(statement, "", words{"outbox": box.ID}))
 		}
 		if err := t.run(ctx, b); err != nil {
 			return err
@@ -106,14 +99,14 @@ func (s *Store) DropOutbox(ctx context.Context, name string) error {
 }
 
 // lockSubscriptions waits for whoever settles, and has others wait.
-func (box *outbox) lockSubscriptions(s *Store, b *batch) (ids *[]int64) {
+func (s *Store) lockSubscriptions(b *batch, box *outbox) (ids *[]int64) {
 	ids = new([]int64)
 	b.read(func(rows *sql.Rows) error {
 		var id int64
 		err := rows.Scan(&id)
 		*ids = append(*ids, id)
 		return err
-	}, s.sql("select id from {schema}.subscriptions where outbox_id = {outbox} order by id for update", "", words{"outbox": box.id}))
+	}, s.sql("select id from {schema}.subscriptions where outbox_id = {outbox} order by id for update", "", words{"outbox": box.ID}))
 	return ids
 }
 
@@ -125,18 +118,18 @@ type runner interface {
 func (s *Store) run(ctx context.Context, b *batch) error { return s.ask(ctx, b) }
 
 func (s *Store) findOutbox(ctx context.Context, on runner, name, lock string) (outbox, error) {
-	box := outbox{name: name}
+	box := outbox{Name: name}
 	var age int64
 	there := false
 	b := &batch{}
 	b.read(func(rows *sql.Rows) error {
 		there = true
-		return rows.Scan(&box.id, &box.ids.UID, &box.buckets, &age, &box.retention.Bytes)
+		return rows.Scan(&box.ID, &box.IDs.UID, &box.Buckets, &age, &box.Retention.Bytes)
 	}, s.sql("select id, uid, buckets, keep_age, keep_bytes from {schema}.outboxes where name = ? "+lock, "", nil), []byte(name))
 	err := on.run(ctx, b)
-	box.retention.Age = time.Duration(age)
+	box.Retention.Age = time.Duration(age)
 	if err == nil && !there {
-		err = noOutbox(name)
+		err = tables.NoOutbox(name)
 	}
 	return box, err
 }
@@ -191,7 +184,7 @@ func (o *Outbox) Publish(ctx context.Context, tx Tx, msgs ...penstock.Message) e
 		_, err := tx.ExecContext(ctx, "insert into "+o.table+" (id, `key`, topic, headers, payload) values "+strings.Repeat("(?, ?, ?, ?, ?), ", n-1)+"(?, ?, ?, ?, ?)", args...)
 		switch {
 		case number(err) == noSuchTable:
-			return noOutbox(o.name)
+			return tables.NoOutbox(o.name)
 		case err != nil:
 			return err
 		}

@@ -30,7 +30,7 @@ func suite(t *testing.T, engine string) {
 			return instanceOn(t, testserver.MariaDBDatabase(t), mysql.Options{Engine: engine, Margin: time.Hour})
 		},
 		// Not Reclaim: plain tables do not shrink.
-		Features: storetest.Features{ConcurrentWriters: true, Outage: true},
+		Features: storetest.Features{ConcurrentWriters: true, Outage: true, Lose: true},
 	})
 }
 
@@ -85,6 +85,13 @@ func instanceOn(t testing.TB, direct string, opts mysql.Options) storetest.Insta
 		Outage: func(t testing.TB) (down, up func()) {
 			t.Cleanup(proxy.Resume)
 			return proxy.Refuse, proxy.Resume
+		},
+		Lose: func(t testing.TB) {
+			for _, statement := range []string{"delete from outbox_" + storetest.Outbox, "alter table outbox_" + storetest.Outbox + " auto_increment = 1"} {
+				if _, err := db.Exec(statement); err != nil {
+					t.Fatal(err)
+				}
+			}
 		},
 	}
 }

@@ -3,67 +3,38 @@ package mysql
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/retry"
+	"github.com/penstock/penstock/internal/tables"
 )
 
-// source is one reader. What it has in flight is its own knowledge: whoever comes next begins
-// with what has no entry.
+// source is one reader.
 type source struct {
+	*tables.Reader
 	store *Store
-	box   outbox
-	req   penstock.Subscribe
-	id    int64 // of the subscription, 0 when ephemeral
-	epoch int64
-
-	fetching sync.Mutex // one Fetch at a time
-	low      time.Time  // nothing new is expected before
-	swept    time.Time  // when it was last looked before low
-	turn     origin     // of the last batch
-	has      [origins]bool
-	// perBucket is how many of each to read, if more than a few are to be: when all that waits is in few of them.
-	perBucket int
-
-	settling sync.Mutex // one Settle at a time
-	attempt  int64      // number of the next one; its row in progress says that it happened, or will not
-	unsure   []*part    // what was settled by the last attempt, if that has happened
-
-	mu         sync.Mutex
-	inFlight   map[int64]*flight // by seq; of an ephemeral reader what it has returned since low
-	parkedKeys map[string]int    // in flight
-	number     uint64            // of the last batch
-	open       map[uint64]*openBatch
-	ended      error // why there is nothing more to come
-	closed     bool
-}
-
-// flight is a message that was returned and is not settled.
-type flight struct {
-	bucket  int
-	ts      time.Time
-	from    origin
-	batch   uint64
-	inOrder bool // of a parked key
-}
-
-// openBatch is what one Fetch returned, until it is settled.
-type openBatch struct {
-	msgs []penstock.Message
-	left int
 }
 
 var _ penstock.Source = (*source)(nil)
+
+// Ready implements tables.Reading.
+func (s *source) Ready(ctx context.Context) error { return s.store.use(ctx) }
+
+// Explain implements tables.Reading.
+func (s *source) Explain(err error) error { return s.store.explain(err) }
+
+// Retries implements tables.Reading.
+func (s *source) Retries() *retry.Counter { return &s.store.retries }
 
 // Subscribe implements penstock.Store. The outbox's row keeps others from making subscriptions or changing the retention.
 func (s *Store) Subscribe(ctx context.Context, req penstock.Subscribe) (penstock.Source, error) {
 	if err := req.Validate(); err != nil {
 		return nil, err
 	}
-	src := &source{store: s, req: req, swept: time.Now(), inFlight: map[int64]*flight{}, parkedKeys: map[string]int{}, open: map[uint64]*openBatch{}}
+	src := &source{store: s}
+	src.Reader = tables.NewReader(src, req)
 	join := src.attach
 	if req.Ephemeral {
 		join = src.watch
@@ -76,7 +47,7 @@ func (s *Store) Subscribe(ctx context.Context, req penstock.Subscribe) (penstock
 
 // words of the statements that a subscription has.
 func (s *source) words(more words) words {
-	w := words{"sub": s.id, "epoch": s.epoch, "attempt": s.attempt}
+	w := words{"sub": s.ID, "epoch": s.Epoch, "attempt": s.Attempt}
 	for name, value := range more {
 		w[name] = value
 	}
@@ -84,57 +55,57 @@ func (s *source) words(more words) words {
 }
 
 func (s *source) sql(statement string, more words) string {
-	return s.store.sql(statement, s.box.name, s.words(more))
+	return s.store.sql(statement, s.Box.Name, s.words(more))
 }
 
 // watch finds where an ephemeral reader begins: now is behind what it would find.
 func (s *source) watch(ctx context.Context, t *tx) (err error) {
-	if s.box, err = s.store.findOutbox(ctx, t, s.req.Outbox, ""); err != nil || s.req.Start == penstock.FromBeginning {
+	if s.Box, err = s.store.findOutbox(ctx, t, s.Req.Outbox, ""); err != nil || s.Req.Start == penstock.FromBeginning {
 		return err
 	}
 	now := &batch{}
-	now.read(func(rows *sql.Rows) error { return rows.Scan(&s.low) }, "select utc_timestamp(6)")
+	now.read(func(rows *sql.Rows) error { return rows.Scan(&s.Low) }, "select utc_timestamp(6)")
 	if err := t.run(ctx, now); err != nil {
 		return err
 	}
-	s.low = s.low.Add(-s.store.opts.Margin)
+	s.Low = s.Low.Add(-s.store.opts.Margin)
 	b := &batch{}
 	b.read(func(rows *sql.Rows) error {
 		var seq int64
-		f := &flight{}
-		err := rows.Scan(&seq, &f.ts, &f.bucket)
-		s.inFlight[seq] = f
+		var f tables.Flight
+		err := rows.Scan(&seq, &f.TS, &f.Bucket)
+		s.Passes(seq, f)
 		return err
-	}, s.sql("select seq, ts, bucket from {table} where ts > "+at(s.low), nil))
+	}, s.sql("select seq, ts, bucket from {table} where ts > "+at(s.Low), nil))
 	return t.run(ctx, b)
 }
 
 // attach takes the lease, of a subscription that it makes if there is none.
 func (s *source) attach(ctx context.Context, t *tx) (err error) {
-	if s.box, err = s.store.findOutbox(ctx, t, s.req.Outbox, "for update"); err != nil {
+	if s.Box, err = s.store.findOutbox(ctx, t, s.Req.Outbox, "for update"); err != nil {
 		return err
 	}
-	s.id = 0
+	s.ID = 0
 	var held bool
-	holder := penstock.HeldError{Subscription: s.req.Subscription}
-	b, name := &batch{}, []byte(s.req.Subscription)
-	b.read(func(rows *sql.Rows) error { return rows.Scan(&s.id, &holder.Holder, &holder.Until, &held) },
-		s.sql("select id, holder, lease_until, lease_until > utc_timestamp(6) from {schema}.subscriptions where outbox_id = {outbox} and name = ? for update", words{"outbox": s.box.id}), name)
+	holder := penstock.HeldError{Subscription: s.Req.Subscription}
+	b, name := &batch{}, []byte(s.Req.Subscription)
+	b.read(func(rows *sql.Rows) error { return rows.Scan(&s.ID, &holder.Holder, &holder.Until, &held) },
+		s.sql("select id, holder, lease_until, lease_until > utc_timestamp(6) from {schema}.subscriptions where outbox_id = {outbox} and name = ? for update", words{"outbox": s.Box.ID}), name)
 	if err := t.run(ctx, b); err != nil {
 		return err
 	}
 	if held {
 		return &holder
 	}
-	if s.id == 0 {
+	if s.ID == 0 {
 		if err := s.create(ctx, t); err != nil {
 			return err
 		}
 	}
 	b = &batch{}
 	b.add(s.sql("update {schema}.subscriptions set epoch = epoch + 1, holder = ?, holder_since = utc_timestamp(6), lease_until = utc_timestamp(6) + interval {lease} microsecond where id = {sub}",
-		words{"lease": s.req.Lease.Microseconds()}), []byte(s.req.Holder))
-	b.read(func(rows *sql.Rows) error { return rows.Scan(&s.epoch, &s.low) }, s.sql("select epoch, low from {schema}.subscriptions where id = {sub}", nil))
+		words{"lease": s.Req.Lease.Microseconds()}), []byte(s.Req.Holder))
+	b.read(func(rows *sql.Rows) error { return rows.Scan(&s.Epoch, &s.Low) }, s.sql("select epoch, low from {schema}.subscriptions where id = {sub}", nil))
 	return t.run(ctx, b)
 }
 
@@ -142,12 +113,12 @@ func (s *source) attach(ctx context.Context, t *tx) (err error) {
 func (s *source) create(ctx context.Context, t *tx) error {
 	b := &batch{}
 	var others int64
-	b.add(s.sql("update {schema}.subscriptions set marks = true where outbox_id = {outbox}", words{"outbox": s.box.id}))
-	b.read(func(rows *sql.Rows) error { return rows.Scan(&others) }, s.sql("select count(*) from {schema}.subscriptions where outbox_id = {outbox}", words{"outbox": s.box.id}))
+	b.add(s.sql("update {schema}.subscriptions set marks = true where outbox_id = {outbox}", words{"outbox": s.Box.ID}))
+	b.read(func(rows *sql.Rows) error { return rows.Scan(&others) }, s.sql("select count(*) from {schema}.subscriptions where outbox_id = {outbox}", words{"outbox": s.Box.ID}))
 	b.add(s.sql("insert into {schema}.subscriptions (outbox_id, name, marks) values ({outbox}, ?, {retains} or (select c.n > 0 from (select count(*) as n from {schema}.subscriptions where outbox_id = {outbox}) c))",
-		words{"outbox": s.box.id, "retains": s.box.retention != penstock.Retention{}}), []byte(s.req.Subscription))
-	b.read(func(rows *sql.Rows) error { return rows.Scan(&s.id) }, "select last_insert_id()")
-	if err := t.run(ctx, b); err != nil || s.req.Start != penstock.FromNow {
+		words{"outbox": s.Box.ID, "retains": s.Box.Retention != penstock.Retention{}}), []byte(s.Req.Subscription))
+	b.read(func(rows *sql.Rows) error { return rows.Scan(&s.ID) }, "select last_insert_id()")
+	if err := t.run(ctx, b); err != nil || s.Req.Start != penstock.FromNow {
 		return err
 	}
 	b = &batch{}
@@ -157,7 +128,7 @@ func (s *source) create(ctx context.Context, t *tx) error {
 
 // update changes the subscription's row, if this reader still has the lease.
 func (s *source) update(ctx context.Context, set string, args ...any) error {
-	if err := s.usable(ctx); err != nil || s.id == 0 {
+	if err := s.Usable(ctx); err != nil || s.ID == 0 {
 		return err
 	}
 	return s.store.explain(s.store.retries.Do(ctx, func() error {
@@ -176,17 +147,7 @@ func (s *source) update(ctx context.Context, set string, args ...any) error {
 // Renew implements penstock.Source, and notes how far the reading has come: a settled message before that is not
 // looked at again.
 func (s *source) Renew(ctx context.Context) error {
-	s.fetching.Lock()
-	low := s.low
-	s.fetching.Unlock()
-	s.mu.Lock()
-	for _, f := range s.inFlight {
-		if f.from == fromLog && f.ts.Before(low) {
-			low = f.ts.Add(-time.Microsecond)
-		}
-	}
-	s.mu.Unlock()
-	return s.update(ctx, fmt.Sprintf("lease_until = utc_timestamp(6) + interval %d microsecond, low = greatest(low, %s)", s.req.Lease.Microseconds(), at(low)))
+	return s.update(ctx, fmt.Sprintf("lease_until = utc_timestamp(6) + interval %d microsecond, low = greatest(low, %s)", s.Req.Lease.Microseconds(), at(s.SettledTo())))
 }
 
 // ReportSink implements penstock.SinkReporter.
@@ -206,48 +167,14 @@ func timeOrNull(t time.Time) any {
 func (s *source) gone(ctx context.Context, on runner) error {
 	there := false
 	b := &batch{}
-	b.read(func(rows *sql.Rows) error { return rows.Scan(&there) }, s.sql("select exists (select 1 from {schema}.outboxes where id = {outbox})", words{"outbox": s.box.id}))
+	b.read(func(rows *sql.Rows) error { return rows.Scan(&there) }, s.sql("select exists (select 1 from {schema}.outboxes where id = {outbox})", words{"outbox": s.Box.ID}))
 	if err := on.run(ctx, b); err != nil {
 		return err
 	}
-	if !there {
-		return s.end(noOutbox(s.box.name))
-	}
-	return s.end(fmt.Errorf("subscription %q of outbox %q: %w", s.req.Subscription, s.box.name, penstock.ErrFenced))
+	return s.Gone(there)
 }
 
-// end remembers why this source is no use any more; the first reason stays.
-func (s *source) end(err error) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ended == nil {
-		s.ended = err
-	}
-	return s.ended
-}
-
-func (s *source) usable(ctx context.Context) error {
-	if err := s.store.use(ctx); err != nil {
-		return err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.ended
-}
-
-// Close implements penstock.Source. A second Close returns nil.
-func (s *source) Close(ctx context.Context) error {
-	s.mu.Lock()
-	closed := s.closed
-	s.closed = true
-	s.mu.Unlock()
-	if closed {
-		return nil
-	}
-	err := s.update(ctx, "holder = '', lease_until = '1970-01-01'")
-	_ = s.end(penstock.ErrClosed)
-	if errors.Is(err, penstock.ErrFenced) || errors.Is(err, penstock.ErrNoOutbox) {
-		return nil // the lease is another reader's: nothing to give back
-	}
-	return err
+// Leave implements tables.Reading.
+func (s *source) Leave(ctx context.Context) error {
+	return s.update(ctx, "holder = '', lease_until = '1970-01-01'")
 }

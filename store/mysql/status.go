@@ -30,7 +30,7 @@ func (s *Store) Status(ctx context.Context) ([]penstock.OutboxStatus, error) {
 
 func (s *Store) outboxStatus(ctx context.Context, name string) (penstock.OutboxStatus, error) {
 	box, err := s.findOutbox(ctx, s, name, "")
-	st := penstock.OutboxStatus{Outbox: name, Retention: box.retention, Subscriptions: []penstock.SubscriptionStatus{}}
+	st := penstock.OutboxStatus{Outbox: name, Retention: box.Retention, Subscriptions: []penstock.SubscriptionStatus{}}
 	if err != nil {
 		return st, err
 	}
@@ -61,7 +61,7 @@ func (s *Store) outboxStatus(ctx context.Context, name string) (penstock.OutboxS
 		}
 		st.Subscriptions = append(st.Subscriptions, sub)
 		return err
-	}, s.sql("status", name, words{"outbox": box.id}))
+	}, s.sql("status", name, words{"outbox": box.ID}))
 	return st, s.ask(ctx, b)
 }
 

@@ -232,7 +232,3 @@ func (s *Store) use(ctx context.Context) error {
 	}
 	return err
 }
-
-func noOutbox(name string) error {
-	return penstock.WithHint(fmt.Errorf("%w: %q", penstock.ErrNoOutbox, name), "penstock outbox list shows those there are")
-}

@@ -112,7 +112,7 @@ func (s *Store) ExplainOutbox(ctx context.Context, outbox string) ([]doctor.Stat
 			Low       time.Time
 			Marks     bool
 		}
-		rows, err := e.conn.Query(ctx, s.sql("select id, epoch, name, low, marks from {schema}.subscriptions where outbox_id = $1 order by name", ""), box.id)
+		rows, err := e.conn.Query(ctx, s.sql("select id, epoch, name, low, marks from {schema}.subscriptions where outbox_id = $1 order by name", ""), box.ID)
 		if err != nil {
 			return err
 		}
@@ -123,8 +123,8 @@ func (s *Store) ExplainOutbox(ctx context.Context, outbox string) ([]doctor.Stat
 		for _, sub := range subscriptions {
 			e.of = outbox + "/" + sub.Name
 			if err := e.undone(ctx, func(tx pgx.Tx) error {
-				low, as := sub.Low.UTC(), &source{store: s, box: box}
-				params := []any{sub.ID, sub.Epoch, low, []int64{}, min(explainedRows, 2*explainedRows/box.buckets+8), explainedRows, s.dialect().most(16 << 20), as.reads(), []time.Time{}}
+				low, as := sub.Low.UTC(), &source{store: s, Reader: &tables.Reader{Box: box}}
+				params := []any{sub.ID, sub.Epoch, low, []int64{}, min(explainedRows, 2*explainedRows/box.Buckets+8), explainedRows, s.dialect().most(16 << 20), as.reads(), []time.Time{}}
 				if err := e.explain(ctx, tx, "fetch", as.sql("fetch"), -1, params...); err != nil {
 					return err
 				}
@@ -132,13 +132,13 @@ func (s *Store) ExplainOutbox(ctx context.Context, outbox string) ([]doctor.Stat
 				if err != nil {
 					return err
 				}
-				var r row
+				var r tables.Row
 				var behind bool
 				var buckets []int16
 				var times []time.Time
 				var seqs []int64
-				if _, err := pgx.ForEachRow(rows, append(r.dest(), &behind), func() error {
-					buckets, times, seqs = append(buckets, r.bucket), append(times, r.ts), append(seqs, r.seq)
+				if _, err := pgx.ForEachRow(rows, r.Dest(&behind), func() error {
+					buckets, times, seqs = append(buckets, r.Bucket), append(times, r.TS), append(seqs, r.Seq)
 					return nil
 				}); err != nil || len(seqs) == 0 {
 					return err

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/tables"
 )
 
 // reclaimed is how many messages one transaction of Maintain deletes at most.
@@ -33,7 +34,7 @@ func (s *Store) maintain(ctx context.Context, tx pgx.Tx, name string) (n int, er
 	if err != nil {
 		return 0, err
 	}
-	rows, err := tx.Query(ctx, s.sql("select id from {schema}.subscriptions where outbox_id = $1 order by id for update", ""), box.id)
+	rows, err := tx.Query(ctx, s.sql("select id from {schema}.subscriptions where outbox_id = $1 order by id for update", ""), box.ID)
 	if err != nil {
 		return 0, err
 	}
@@ -46,23 +47,23 @@ func (s *Store) maintain(ctx context.Context, tx pgx.Tx, name string) (n int, er
 			return 0, err
 		}
 	}
-	if rows, err = tx.Query(ctx, s.sql("reclaimable", name), box.id, box.retention.Age.Microseconds(), box.retention.Bytes, reclaimed); err != nil {
+	if rows, err = tx.Query(ctx, s.sql("reclaimable", name), box.ID, box.Retention.Age.Microseconds(), box.Retention.Bytes, reclaimed); err != nil {
 		return 0, err
 	}
 	var buckets []int16
 	var times []time.Time
 	var seqs []int64
-	var f flight
+	var f tables.Flight
 	var seq int64
-	if _, err := pgx.ForEachRow(rows, []any{&f.bucket, &f.ts, &seq}, func() error {
-		buckets, times, seqs = append(buckets, f.bucket), append(times, f.ts), append(seqs, seq)
+	if _, err := pgx.ForEachRow(rows, []any{&f.Bucket, &f.TS, &seq}, func() error {
+		buckets, times, seqs = append(buckets, f.Bucket), append(times, f.TS), append(seqs, seq)
 		return nil
 	}); err != nil || len(seqs) == 0 {
 		return 0, err
 	}
 	b := &pgx.Batch{}
 	b.Queue(s.sql("reclaim", name), buckets, times, seqs)
-	b.Queue(s.sql("reclaim_entries", ""), box.id, seqs)
+	b.Queue(s.sql("reclaim_entries", ""), box.ID, seqs)
 	return len(seqs), tx.SendBatch(ctx, b).Close()
 }
 

@@ -2,7 +2,6 @@ package portable
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -10,6 +9,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/pg"
+	"github.com/penstock/penstock/internal/tables"
 )
 
 // subscription is one row of the subscriptions, without what changes.
@@ -35,10 +35,9 @@ func (s *Store) findSubscription(ctx context.Context, q querier, name, of, lock 
 		return subscription{}, err
 	}
 	sub := subscription{box: box}
-	err = q.QueryRow(ctx, s.sql("select id from {schema}.subscriptions where outbox_id = $1 and name = $2 "+lock, ""), box.id, of).Scan(&sub.id)
+	err = q.QueryRow(ctx, s.sql("select id from {schema}.subscriptions where outbox_id = $1 and name = $2 "+lock, ""), box.ID, of).Scan(&sub.id)
 	if isNoRows(err) {
-		return sub, penstock.WithHint(fmt.Errorf("subscription %q of outbox %q: %w", of, name, penstock.ErrNoSubscription),
-			"see its subscriptions with: penstock status; a relay makes one when it reads for the first time")
+		return sub, tables.NoSubscription(name, of)
 	}
 	return sub, err
 }
@@ -54,8 +53,8 @@ func (s *Store) SetRetention(ctx context.Context, outbox string, r penstock.Rete
 			return err
 		}
 		b := &pgx.Batch{}
-		b.Queue(s.sql("update {schema}.outboxes set keep_age = $2, keep_bytes = $3 where id = $1", ""), box.id, int64(r.Age), r.Bytes)
-		s.queueMarks(b, box.id)
+		b.Queue(s.sql("update {schema}.outboxes set keep_age = $2, keep_bytes = $3 where id = $1", ""), box.ID, int64(r.Age), r.Bytes)
+		s.queueMarks(b, box.ID)
 		return tx.SendBatch(ctx, b).Close()
 	})
 }
@@ -83,7 +82,7 @@ func (s *Store) DropSubscription(ctx context.Context, outbox, subscription strin
 			b.Queue(s.sql("delete from {schema}."+table+" where subscription_id = $1", ""), sub.id)
 		}
 		b.Queue(s.sql("delete from {schema}.subscriptions where id = $1", ""), sub.id)
-		s.queueMarks(b, box.id)
+		s.queueMarks(b, box.ID)
 		return tx.SendBatch(ctx, b).Close()
 	})
 }
@@ -167,14 +166,14 @@ func (s *Store) DeadLetters(ctx context.Context, q penstock.DeadLetterQuery) ([]
 // deadLetter is one with its place.
 type deadLetter struct {
 	penstock.DeadLetter
-	flight
+	tables.Flight
 }
 
 func (s *Store) deadLetters(ctx context.Context, on querier, sub subscription, q penstock.DeadLetterQuery) (found []deadLetter, err error) {
 	var seqs []int64
 	var times []time.Time
 	for _, id := range q.IDs {
-		if seq, at, ok := sub.box.ids.Parse(id); ok {
+		if seq, at, ok := sub.box.IDs.Parse(id); ok {
 			seqs, times = append(seqs, seq), append(times, at)
 		}
 	}
@@ -182,25 +181,25 @@ func (s *Store) deadLetters(ctx context.Context, on querier, sub subscription, q
 	if q.Limit > 0 {
 		most = q.Limit
 	}
-	rows, err := on.Query(ctx, s.sql("dead", sub.box.name), sub.id, orNullSlice(q.Seqs), orNullSlice(q.IDs), orEmpty(seqs), q.Key, q.Topic, q.Error,
+	rows, err := on.Query(ctx, s.sql("dead", sub.box.Name), sub.id, orNullSlice(q.Seqs), orNullSlice(q.IDs), orEmpty(seqs), q.Key, q.Topic, q.Error,
 		orNullTime(q.DiedBefore), orNullTime(q.DiedAfter), q.AfterSeq, most, times)
 	if err != nil {
 		return nil, err
 	}
-	var r row
+	var r tables.Row
 	var attempts int
 	var since *time.Time
 	var failures []byte
 	var died time.Time
 	var held bool
-	_, err = pgx.ForEachRow(rows, append(r.dest(), &attempts, &since, &failures, &died, &held), func() error {
+	_, err = pgx.ForEachRow(rows, r.Dest(&attempts, &since, &failures, &died, &held), func() error {
 		var h pg.History
 		if err := h.Parse(failures); err != nil {
 			return err
 		}
-		m, err := r.message(&sub.box)
+		m, err := r.Message(&sub.box.IDs)
 		m.Attempt, m.FailedSince = attempts, timeOf(since)
-		found = append(found, deadLetter{penstock.DeadLetter{Message: m, Failures: h.Failures, At: died.UTC(), Held: held}, r.flight})
+		found = append(found, deadLetter{penstock.DeadLetter{Message: m, Failures: h.Failures, At: died.UTC(), Held: held}, r.Flight})
 		return err
 	})
 	return found, err
@@ -227,7 +226,7 @@ func (s *Store) DiscardDeadLetters(ctx context.Context, q penstock.DeadLetterQue
 		var released []string
 		buckets, times := make([]int16, len(letters)), make([]time.Time, len(letters))
 		for i, l := range letters {
-			buckets[i], times[i] = l.bucket, l.ts
+			buckets[i], times[i] = l.Bucket, l.TS
 			if l.Held && !slices.Contains(released, l.Message.Key) {
 				released = append(released, l.Message.Key)
 			}
@@ -236,7 +235,7 @@ func (s *Store) DiscardDeadLetters(ctx context.Context, q penstock.DeadLetterQue
 		b.Queue(s.sql("release", ""), sub.id, orEmpty(released))
 		// Nobody else needs it: it is as if it were delivered.
 		b.Queue(s.sql("delete from {schema}.entries where subscription_id = $1 and seq = any ($2) and exists (select from {schema}.subscriptions where id = $1 and not marks)", ""), sub.id, seqs)
-		b.Queue(s.sql("reclaim", sub.box.name)+s.sql(" and exists (select from {schema}.subscriptions where id = $4 and not marks)", ""), buckets, times, seqs, sub.id)
+		b.Queue(s.sql("reclaim", sub.box.Name)+s.sql(" and exists (select from {schema}.subscriptions where id = $4 and not marks)", ""), buckets, times, seqs, sub.id)
 	})
 }
 

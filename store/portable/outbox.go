@@ -12,18 +12,12 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/internal/messageid"
 	"github.com/penstock/penstock/internal/pgerror"
+	"github.com/penstock/penstock/internal/tables"
 )
 
 // outbox is one row of the outboxes.
-type outbox struct {
-	id        int64
-	name      string
-	ids       messageid.Outbox
-	buckets   int
-	retention penstock.Retention
-}
+type outbox = tables.Outbox
 
 // CreateOutbox implements penstock.Store. The row is locked while the table is made, by another connection: DDL is in no transaction.
 func (s *Store) CreateOutbox(ctx context.Context, name string) error {
@@ -60,7 +54,7 @@ func (s *Store) DropOutbox(ctx context.Context, name string) error {
 			"delete from {schema}.subscriptions where outbox_id = $1",
 			"delete from {schema}.outboxes where id = $1",
 		} {
-			if _, err := tx.Exec(ctx, s.sql(statement, ""), box.id); err != nil {
+			if _, err := tx.Exec(ctx, s.sql(statement, ""), box.ID); err != nil {
 				return err
 			}
 		}
@@ -75,13 +69,13 @@ type querier interface {
 }
 
 func (s *Store) findOutbox(ctx context.Context, q querier, name, lock string) (outbox, error) {
-	box := outbox{name: name}
+	box := outbox{Name: name}
 	var age int64
 	err := q.QueryRow(ctx, s.sql("select id, uid, buckets, keep_age, keep_bytes from {schema}.outboxes where name = $1 "+lock, ""), name).
-		Scan(&box.id, &box.ids.UID, &box.buckets, &age, &box.retention.Bytes)
-	box.retention.Age = time.Duration(age)
+		Scan(&box.ID, &box.IDs.UID, &box.Buckets, &age, &box.Retention.Bytes)
+	box.Retention.Age = time.Duration(age)
 	if isNoRows(err) {
-		return box, noOutbox(name)
+		return box, tables.NoOutbox(name)
 	}
 	return box, err
 }
@@ -126,7 +120,7 @@ func (o *Outbox) Publish(ctx context.Context, tx Tx, msgs ...penstock.Message) e
 	}
 	_, err := tx.Exec(ctx, o.insert, ids, keys, topics, headers, payloads)
 	if pgerror.State(err) == "42P01" {
-		return noOutbox(o.name)
+		return tables.NoOutbox(o.name)
 	}
 	return pgerror.Explain(err, nil)
 }

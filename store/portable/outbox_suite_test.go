@@ -30,7 +30,7 @@ func TestStore(t *testing.T) {
 		},
 		OpenCreated: func(t testing.TB) storetest.Instance { return instanceOn(t, database(t), slow) },
 		// Not Reclaim: plain tables do not shrink.
-		Features: storetest.Features{ConcurrentWriters: true, Outage: true},
+		Features: storetest.Features{ConcurrentWriters: true, Outage: true, Lose: true},
 	})
 }
 
@@ -95,6 +95,10 @@ func instanceOn(t testing.TB, direct string, opts portable.Options) storetest.In
 		Outage: func(t testing.TB) (down, up func()) {
 			t.Cleanup(proxy.Resume)
 			return proxy.Refuse, proxy.Resume
+		},
+		Lose: func(t testing.TB) {
+			exec(t, direct, "delete from penstock_portable.outbox_"+storetest.Outbox)
+			exec(t, direct, "alter table penstock_portable.outbox_"+storetest.Outbox+" alter column seq restart with 1")
 		},
 	}
 }

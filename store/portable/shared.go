@@ -25,7 +25,7 @@ func (s *source) sql(name string) string {
 	if s.shared {
 		lease = sharedLease
 	}
-	return s.store.sql(strings.ReplaceAll(s.store.dialect().statements[name], "{lease}", lease), s.box.name)
+	return s.store.sql(strings.ReplaceAll(s.store.dialect().statements[name], "{lease}", lease), s.Box.Name)
 }
 
 // fence is the statement that locks what says so: of a subscription that is shared the member's row, and the subscription's
@@ -44,11 +44,11 @@ func (s *Store) SubscribeShared(ctx context.Context, req penstock.Subscribe) (pe
 
 // join makes this reader one of those that share the subscription, whose row is locked.
 func (s *source) join(ctx context.Context, tx pgx.Tx) error {
-	if err := tx.QueryRow(ctx, s.store.sql("update {schema}.subscriptions set epoch = epoch + 1 where id = $1 returning epoch", ""), s.id).Scan(&s.epoch); err != nil {
+	if err := tx.QueryRow(ctx, s.store.sql("update {schema}.subscriptions set epoch = epoch + 1 where id = $1 returning epoch", ""), s.ID).Scan(&s.Epoch); err != nil {
 		return err
 	}
 	if _, err := tx.Exec(ctx, s.store.sql("insert into {schema}.members (subscription_id, epoch, holder, buckets, lease_until) values ($1, $2, $3, '{}', clock_timestamp() + $4 * interval '1 microsecond')", ""),
-		s.id, s.epoch, s.req.Holder, s.req.Lease.Microseconds()); err != nil {
+		s.ID, s.Epoch, s.Req.Holder, s.Req.Lease.Microseconds()); err != nil {
 		return err
 	}
 	s.owned, s.leaving = nil, nil
@@ -68,7 +68,7 @@ type member struct {
 // gives up once nothing of them is in flight. The subscription's row is locked. A member whose lease has ended is removed,
 // which fences it.
 func (s *source) balance(ctx context.Context, tx pgx.Tx) (owned, leaving []int16, err error) {
-	rows, err := tx.Query(ctx, s.store.sql("select epoch, buckets, lease_until > clock_timestamp() from {schema}.members where subscription_id = $1 order by epoch for update", ""), s.id)
+	rows, err := tx.Query(ctx, s.store.sql("select epoch, buckets, lease_until > clock_timestamp() from {schema}.members where subscription_id = $1 order by epoch for update", ""), s.ID)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -88,11 +88,11 @@ func (s *source) balance(ctx context.Context, tx pgx.Tx) (owned, leaving []int16
 			taken[b] = true
 		}
 	}
-	turn := slices.Index(alive, s.epoch)
+	turn := slices.Index(alive, s.Epoch)
 	if turn < 0 {
 		return nil, nil, penstock.ErrFenced
 	}
-	quota := (s.box.buckets - turn + len(alive) - 1) / len(alive)
+	quota := (s.Box.Buckets - turn + len(alive) - 1) / len(alive)
 	inFlight := s.bucketsInFlight()
 	for _, b := range s.owned {
 		switch {
@@ -102,38 +102,25 @@ func (s *source) balance(ctx context.Context, tx pgx.Tx) (owned, leaving []int16
 			owned, leaving = append(owned, b), append(leaving, b)
 		}
 	}
-	for b := int16(0); int(b) < s.box.buckets && len(owned) < quota; b++ {
+	for b := int16(0); int(b) < s.Box.Buckets && len(owned) < quota; b++ {
 		if !taken[b] {
 			owned = append(owned, b)
 		}
 	}
 	batch := &pgx.Batch{}
-	batch.Queue(s.store.sql("update {schema}.members set buckets = $3 where subscription_id = $1 and epoch = $2", ""), s.id, s.epoch, orEmpty(owned))
+	batch.Queue(s.store.sql("update {schema}.members set buckets = $3 where subscription_id = $1 and epoch = $2", ""), s.ID, s.Epoch, orEmpty(owned))
 	if len(dead) > 0 {
-		batch.Queue(s.store.sql("delete from {schema}.members where subscription_id = $1 and epoch = any ($2)", ""), s.id, dead)
+		batch.Queue(s.store.sql("delete from {schema}.members where subscription_id = $1 and epoch = any ($2)", ""), s.ID, dead)
 	}
 	return owned, leaving, tx.SendBatch(ctx, batch).Close()
 }
 
 func (s *source) bucketsInFlight() map[int16]bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	in := map[int16]bool{}
-	for _, f := range s.inFlight {
-		in[f.bucket] = true
+	for _, f := range s.InFlight() {
+		in[f.Bucket] = true
 	}
 	return in
-}
-
-// timesInFlight are those of what is in flight.
-func (s *source) timesInFlight() []time.Time {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	times := make([]time.Time, 0, len(s.inFlight))
-	for _, f := range s.inFlight {
-		times = append(times, f.ts)
-	}
-	return times
 }
 
 // reads are the buckets that are read: all, or those of its own that it is not leaving.
@@ -141,7 +128,7 @@ func (s *source) reads() []int16 {
 	if s.shared {
 		return orEmpty(slices.DeleteFunc(slices.Clone(s.owned), func(b int16) bool { return slices.Contains(s.leaving, b) }))
 	}
-	all := make([]int16, s.box.buckets)
+	all := make([]int16, s.Box.Buckets)
 	for i := range all {
 		all[i] = int16(i)
 	}
@@ -150,18 +137,18 @@ func (s *source) reads() []int16 {
 
 // renewShared extends the lease, and gives buckets up or takes them, so that each member has its part.
 func (s *source) renewShared(ctx context.Context) error {
-	if err := s.usable(ctx); err != nil {
+	if err := s.Usable(ctx); err != nil {
 		return err
 	}
-	s.fetching.Lock()
-	defer s.fetching.Unlock()
+	s.Fetching.Lock()
+	defer s.Fetching.Unlock()
 	var owned, leaving []int16
 	there := true
 	err := s.store.tx(ctx, func(tx pgx.Tx) (err error) {
 		b := &pgx.Batch{}
-		b.Queue(s.store.sql("select from {schema}.subscriptions where id = $1 for update", ""), s.id)
+		b.Queue(s.store.sql("select from {schema}.subscriptions where id = $1 for update", ""), s.ID)
 		b.Queue(s.store.sql("update {schema}.members set lease_until = clock_timestamp() + $3 * interval '1 microsecond' where subscription_id = $1 and epoch = $2 returning true", ""),
-			s.id, s.epoch, s.req.Lease.Microseconds()).QueryRow(func(r pgx.Row) error { return r.Scan(&there) })
+			s.ID, s.Epoch, s.Req.Lease.Microseconds()).QueryRow(func(r pgx.Row) error { return r.Scan(&there) })
 		if err := tx.SendBatch(ctx, b).Close(); err != nil {
 			there = !isNoRows(err)
 			return err
@@ -176,7 +163,7 @@ func (s *source) renewShared(ctx context.Context) error {
 		return err
 	}
 	if slices.ContainsFunc(owned, func(b int16) bool { return !slices.Contains(s.owned, b) }) {
-		s.low = time.Time{} // how far another has read of them is not known
+		s.Low = time.Time{} // how far another has read of them is not known
 	}
 	s.owned, s.leaving = owned, leaving
 	return nil
@@ -185,7 +172,7 @@ func (s *source) renewShared(ctx context.Context) error {
 // leave gives everything back.
 func (s *source) leave(ctx context.Context) error {
 	return s.store.explain(s.store.retries.Do(ctx, func() error {
-		_, err := s.store.pool.Exec(ctx, s.store.sql("delete from {schema}.members where subscription_id = $1 and epoch = $2", ""), s.id, s.epoch)
+		_, err := s.store.pool.Exec(ctx, s.store.sql("delete from {schema}.members where subscription_id = $1 and epoch = $2", ""), s.ID, s.Epoch)
 		return err
 	}))
 }

@@ -32,14 +32,14 @@ func (s *Store) Status(ctx context.Context) ([]penstock.OutboxStatus, error) {
 
 func (s *Store) outboxStatus(ctx context.Context, name string) (penstock.OutboxStatus, error) {
 	box, err := s.findOutbox(ctx, s.pool, name, "")
-	st := penstock.OutboxStatus{Outbox: name, Retention: box.retention, Subscriptions: []penstock.SubscriptionStatus{}}
+	st := penstock.OutboxStatus{Outbox: name, Retention: box.Retention, Subscriptions: []penstock.SubscriptionStatus{}}
 	if err != nil {
 		return st, err
 	}
 	if st.Bytes, err = s.bytes(ctx, s.sql("{table}", name)); err != nil {
 		return st, err
 	}
-	rows, err := s.pool.Query(ctx, s.sql("status", name), box.id)
+	rows, err := s.pool.Query(ctx, s.sql("status", name), box.ID)
 	if err != nil {
 		return st, err
 	}

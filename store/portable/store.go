@@ -153,7 +153,3 @@ func (s *Store) explain(err error) error {
 // Retries says how often transactions were run again because the database wanted it, by reason, and how often it was looked up
 // what had become of one ("unknown").
 func (s *Store) Retries() map[string]int64 { return s.retries.Counts() }
-
-func noOutbox(name string) error {
-	return penstock.WithHint(fmt.Errorf("%w: %q", penstock.ErrNoOutbox, name), "penstock outbox list shows those there are")
-}

@@ -51,6 +51,8 @@ func newEnv(t *testing.T, h Harness, open func(testing.TB) Instance) *env {
 		t.Fatal("storetest: the feature Outage is declared but Instance.Outage is missing")
 	case h.Features.Copy && e.Copy == nil:
 		t.Fatal("storetest: the feature Copy is declared but Instance.Copy is missing")
+	case h.Features.Lose && e.Lose == nil:
+		t.Fatal("storetest: the feature Lose is declared but Instance.Lose is missing")
 	}
 	return e
 }

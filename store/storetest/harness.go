@@ -66,6 +66,8 @@ type Features struct {
 	Outage bool
 	// Copy: Instance.Copy is given.
 	Copy bool
+	// Lose: Instance.Lose is given.
+	Lose bool
 	// Buffered: a business transaction takes messages and writes them later, so what the database refuses
 	// is an error of Commit.
 	Buffered bool
@@ -98,6 +100,10 @@ type Instance struct {
 	// Copy makes another database of what this one has committed, as restoring a backup
 	// does, and opens a store on it. It may cost Store its connections.
 	Copy func(t testing.TB) Instance
+
+	// Lose takes away all messages of the outbox, as on a server that was promoted without the last that was committed: what is
+	// published then gets their numbers again. No message has been settled before.
+	Lose func(t testing.TB)
 }
 
 // Tx is a business transaction of the store's database at its default

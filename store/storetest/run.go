@@ -80,6 +80,7 @@ var groups = []group{
 	{"Status", statusCases},
 	{"Cancel", cancelCases},
 	{"Outage", outageCases},
+	{"Lost", lostCases},
 	{"Model", modelCases},
 }
 
@@ -98,6 +99,8 @@ func (f Features) missing(have Features) string {
 		return "Outage"
 	case f.Copy && !have.Copy:
 		return "Copy"
+	case f.Lose && !have.Lose:
+		return "Lose"
 	}
 	return ""
 }

@@ -1,6 +1,6 @@
 -- Of each bucket the first few that have no entry, are behind the low-water mark and not in flight ({of_buckets}); of these the first.
-select m.seq, m.ts, m.bucket, m.id, m.`key`, m.topic, m.headers, m.payload, m.behind
-  from (select t.seq, t.ts, t.bucket, coalesce(t.id, '') as id, coalesce(t.`key`, '') as `key`, t.topic, t.headers, t.payload,
+select m.bucket, m.ts, m.seq, m.id, m.`key`, m.topic, m.headers, m.payload, m.behind
+  from (select t.bucket, t.ts, t.seq, coalesce(t.id, '') as id, coalesce(t.`key`, '') as `key`, t.topic, t.headers, t.payload,
                exists (select 1 from {schema}.entries w where w.subscription_id = {sub} and w.parked_key = t.`key`)
                or exists (select 1 from {schema}.entries w where w.subscription_id = {sub} and w.hold = t.`key`) as behind,
                sum(octet_length(t.payload) + 160) over (order by t.ts, t.seq) - octet_length(t.payload) - 160 as before_it

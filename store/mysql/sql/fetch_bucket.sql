@@ -1,7 +1,8 @@
+-- A number may come again where the last that was committed was lost: what is in flight is known by its time, too.
 (select t.seq, t.ts
    from {table} t force index (bucket)
   where t.bucket = {bucket} and t.ts > {low}
     and not exists (select 1 from {schema}.entries e where e.subscription_id = {sub} and e.seq = t.seq)
-    and t.seq not in ({in_flight})
+    and (t.seq not in ({in_flight}) or t.ts not in ({times}))
   order by t.ts, t.seq
   limit {per})

@@ -1,4 +1,4 @@
-select t.seq, t.ts, t.bucket, coalesce(t.id, ''), coalesce(t.`key`, ''), t.topic, t.headers, t.payload,
+select t.bucket, t.ts, t.seq, coalesce(t.id, ''), coalesce(t.`key`, ''), t.topic, t.headers, t.payload,
        exists (select 1 from {schema}.entries w where w.subscription_id = {sub} and w.parked_key = t.`key`)
        or exists (select 1 from {schema}.entries w where w.subscription_id = {sub} and w.hold = t.`key`)
   from (select e.seq

@@ -1,7 +1,6 @@
 insert into {schema}.entries (subscription_id, seq, ts, state)
 select {sub}, t.seq, t.ts, 0
-  from {table} t force index (primary)
- where t.seq in ({seqs})
-   and exists (select 1 from {schema}.subscriptions s where s.id = {sub} and s.marks)
+  from {placed} straight_join {table} t force index (primary) on t.seq = d.seq and t.ts = d.ts
+ where exists (select 1 from {schema}.subscriptions s where s.id = {sub} and s.marks)
    and {may_settle}
    and not exists (select 1 from {schema}.entries e where e.subscription_id = {sub} and e.seq = t.seq)

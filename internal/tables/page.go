@@ -1,0 +1,258 @@
+package tables
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/messageid"
+)
+
+// Origin is where the messages of a batch are from. They take turns, so that
+// neither a replay nor a thousand parked keys keep new messages waiting.
+type Origin uint8
+
+// The origins.
+const (
+	FromLog Origin = iota
+	FromPark
+	FromReplay
+	Origins
+)
+
+// Page collects the messages of one Fetch.
+type Page struct {
+	Limit    penstock.Limit
+	From     Origin
+	msgs     []penstock.Message
+	keyOrder []penstock.KeyOrder
+	places   []int64 // their times: of numbers a later one may be the smaller
+	flights  []*Flight
+	bytes    int
+	full     bool // there was a message that did not fit
+}
+
+// Scan reads a row.
+type Scan = func(dest ...any) error
+
+// Row is the columns that messages are read from, in the order of the queries.
+type Row struct {
+	Flight
+	Seq     int64
+	id, key string
+	topic   string
+	headers []byte
+	payload []byte
+}
+
+// Dest is where they are read to, and what follows them.
+func (r *Row) Dest(more ...any) []any {
+	return append([]any{&r.Bucket, &r.TS, &r.Seq, &r.id, &r.key, &r.topic, &r.headers, &r.payload}, more...)
+}
+
+// Message makes the message, on its first attempt.
+func (r *Row) Message(ids *messageid.Outbox) (penstock.Message, error) {
+	m := penstock.Message{ID: r.id, Seq: r.Seq, Key: r.key, Topic: r.topic, Payload: r.payload, CreatedAt: r.TS.UTC(), Attempt: 1}
+	if m.ID == "" {
+		m.ID = ids.ID(r.Seq, m.CreatedAt)
+	}
+	if len(r.headers) == 0 || string(r.headers) == "{}" {
+		return m, nil
+	}
+	return m, json.Unmarshal(r.headers, &m.Headers)
+}
+
+// add takes m if it fits. The first one always does.
+func (p *Page) add(m penstock.Message, order penstock.KeyOrder, f Flight) bool {
+	size := m.Size()
+	if n := len(p.msgs); n > 0 && (n >= p.Limit.Messages || p.bytes+size > p.Limit.Bytes) {
+		p.full = true
+		return false
+	}
+	f.From = p.From
+	p.bytes += size
+	p.msgs, p.keyOrder, p.flights = append(p.msgs, m), append(p.keyOrder, order), append(p.flights, &f)
+	p.places = append(p.places, f.TS.UnixMicro())
+	return true
+}
+
+// Most is how many rows are to be asked for: one more than may be taken, which tells that there are more.
+func (p *Page) Most() int { return p.Limit.Messages + 1 }
+
+// Replayed takes a row of a message that is to be delivered again.
+func (p *Page) Replayed(box *Outbox, scan Scan) error { return p.collect(box, scan, nil) }
+
+// collect takes a row of a new or replayed message, and tells each that it has.
+func (p *Page) collect(box *Outbox, scan Scan, each func(r *Row)) error {
+	var r Row
+	var behind bool
+	if err := scan(r.Dest(&behind)...); err != nil {
+		return err
+	}
+	m, err := r.Message(&box.IDs)
+	order := penstock.InOrder
+	if behind {
+		order = penstock.BehindParked
+	}
+	if err == nil && !p.full && p.add(m, order, r.Flight) && each != nil {
+		each(&r)
+	}
+	return err
+}
+
+// Parked takes a parked message that has failed before.
+func (p *Page) Parked(box *Outbox, r *Row, attempts int, since *time.Time) error {
+	m, err := r.Message(&box.IDs)
+	if err != nil || p.full {
+		return err
+	}
+	m.Attempt = attempts + 1
+	if since != nil {
+		m.FailedSince = since.UTC()
+	}
+	order := penstock.InOrder
+	if !r.InOrder {
+		order = penstock.OutOfOrder
+	}
+	p.add(m, order, r.Flight)
+	return nil
+}
+
+// Fetch implements penstock.Source.
+func (r *Reader) Fetch(ctx context.Context, limit penstock.Limit) (penstock.Batch, error) {
+	if err := limit.Validate(); err != nil {
+		return penstock.Batch{}, err
+	}
+	if err := r.Usable(ctx); err != nil {
+		return penstock.Batch{}, err
+	}
+	r.Fetching.Lock()
+	defer r.Fetching.Unlock()
+	p, err := r.read(ctx, limit)
+	if err != nil {
+		if ended := r.whyEnded(); ended != nil {
+			return penstock.Batch{}, ended
+		}
+		return penstock.Batch{}, r.on.Explain(err)
+	}
+	if len(p.msgs) == 0 {
+		return penstock.Batch{}, nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.number++
+	for i, f := range p.flights {
+		f.batch = r.number
+		r.inFlight[p.msgs[i].Seq] = f
+		if f.InOrder {
+			r.parkedKeys[p.msgs[i].Key]++
+		}
+	}
+	if r.ID != 0 {
+		r.open[r.number] = &openBatch{msgs: p.msgs, left: len(p.msgs)}
+	}
+	return penstock.Batch{Messages: slices.Clone(p.msgs), KeyOrder: p.keyOrder, Places: p.places, Number: r.number, More: p.full}, nil
+}
+
+// read fills a page from whoever's turn it is and has something.
+func (r *Reader) read(ctx context.Context, limit penstock.Limit) (*Page, error) {
+	var asked [Origins]bool
+	for turn := r.next(r.turn); ; {
+		asked[turn] = true
+		var p *Page
+		if err := r.on.Retries().Do(ctx, func() error {
+			p = &Page{Limit: limit, From: turn}
+			return r.on.ReadPage(ctx, p)
+		}); err != nil {
+			return nil, err
+		}
+		next := r.next(turn)
+		if len(p.msgs) > 0 || asked[next] {
+			r.turn = turn
+			p.full = p.full || turn != FromLog
+			return p, nil
+		}
+		turn = next
+	}
+}
+
+// next is whose turn it is after another: the log's, or of those that were seen to have something.
+func (r *Reader) next(turn Origin) Origin {
+	for {
+		turn = (turn + 1) % Origins
+		if turn == FromLog || r.Has[turn] {
+			return turn
+		}
+	}
+}
+
+// Look is where new messages are looked for.
+type Look struct {
+	From   time.Time // after the low-water mark, or everywhere if that is due
+	Per    int       // how many of each bucket
+	sweeps bool
+	of     []int
+	last   []time.Time
+	reader *Reader
+	page   *Page
+}
+
+// Look says where new messages are to be looked for, in so many buckets.
+func (r *Reader) Look(p *Page, buckets int, sweep time.Duration) *Look {
+	l := &Look{From: r.Low, sweeps: r.ID != 0 && time.Since(r.swept) > sweep, of: make([]int, r.Box.Buckets), last: make([]time.Time, r.Box.Buckets), reader: r, page: p}
+	if l.sweeps {
+		l.From = time.Time{}
+	}
+	l.Per = min(p.Most(), max(r.perBucket, 2*p.Most()/max(buckets, 1)+8))
+	return l
+}
+
+// Found takes a row of a new message.
+func (l *Look) Found(scan Scan) error {
+	return l.page.collect(&l.reader.Box, scan, func(r *Row) { l.of[r.Bucket]++; l.last[r.Bucket] = r.TS })
+}
+
+// Done notes what that was.
+func (l *Look) Done(margin time.Duration) {
+	r, p := l.reader, l.page
+	if len(p.msgs) == 0 {
+		if l.sweeps {
+			r.swept = time.Now()
+		}
+		return
+	}
+	low, cut := p.msgs[len(p.msgs)-1].CreatedAt, false
+	for i := range l.of {
+		if l.of[i] == l.Per { // there may be more of it
+			cut = true
+			if l.last[i].Before(low) {
+				low = l.last[i]
+			}
+		}
+	}
+	r.perBucket = 0
+	if cut && !p.full && 2*len(p.msgs) < p.Most() { // most of what waits is in few buckets
+		r.perBucket = 4 * l.Per
+	}
+	if l.sweeps && !cut && !p.full {
+		r.swept = time.Now()
+	}
+	p.full = p.full || cut
+	r.moveLow(low.Add(-margin))
+}
+
+// moveLow moves the mark forward. An ephemeral reader forgets what it has returned before it.
+func (r *Reader) moveLow(low time.Time) {
+	if !low.After(r.Low) {
+		return
+	}
+	r.Low = low
+	if r.ID == 0 {
+		r.mu.Lock()
+		maps.DeleteFunc(r.inFlight, func(_ int64, f *Flight) bool { return !f.TS.After(low) })
+		r.mu.Unlock()
+	}
+}

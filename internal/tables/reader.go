@@ -1,0 +1,173 @@
+package tables
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/messageid"
+	"github.com/penstock/penstock/internal/retry"
+)
+
+// Outbox is one row of the outboxes.
+type Outbox struct {
+	ID        int64
+	Name      string
+	IDs       messageid.Outbox
+	Buckets   int
+	Retention penstock.Retention
+}
+
+// Reading is what a Reader asks of its store, in the dialect's SQL.
+type Reading interface {
+	// Ready is an error if the store cannot be used.
+	Ready(ctx context.Context) error
+	Explain(err error) error
+	Retries() *retry.Counter
+	// ReadPage fills p from where it says, and sets what else has something.
+	ReadPage(ctx context.Context, p *Page) error
+	// Write settles parts in one transaction, with the row of the Reader's Attempt, by which it is known to have happened.
+	Write(ctx context.Context, parts []*Part) error
+	// Happened asks for that row. If it is not there another is written that keeps the attempt from happening later.
+	Happened(ctx context.Context) (bool, error)
+	// Leave gives the lease back.
+	Leave(ctx context.Context) error
+}
+
+// Reader is one reader of a subscription. What it has in flight is its own knowledge: whoever comes next begins
+// with what has no entry.
+type Reader struct {
+	on    Reading
+	Req   penstock.Subscribe
+	Box   Outbox
+	ID    int64 // of the subscription, 0 when ephemeral
+	Epoch int64
+
+	Fetching sync.Mutex // one Fetch at a time
+	Low      time.Time  // nothing new is expected before
+	Has      [Origins]bool
+	swept    time.Time // when it was last looked before Low
+	turn     Origin    // of the last batch
+	// perBucket is how many of each to read, if more than a few are to be: when all that waits is in few of them.
+	perBucket int
+
+	settling sync.Mutex // one Settle at a time
+	Attempt  int64      // number of the next one; its row in progress says that it happened, or will not
+	unsure   []*Part    // what was settled by the last attempt, if that has happened
+
+	mu         sync.Mutex
+	inFlight   map[int64]*Flight // by seq; of an ephemeral reader what it has returned since Low
+	parkedKeys map[string]int    // in flight
+	number     uint64            // of the last batch
+	open       map[uint64]*openBatch
+	ended      error // why there is nothing more to come
+	closed     bool
+}
+
+// Flight is a message that was returned and is not settled.
+type Flight struct {
+	Bucket  int16
+	TS      time.Time
+	From    Origin
+	InOrder bool // of a parked key
+	batch   uint64
+}
+
+// openBatch is what one Fetch returned, until it is settled.
+type openBatch struct {
+	msgs []penstock.Message
+	left int
+}
+
+// NewReader has nothing in flight.
+func NewReader(on Reading, req penstock.Subscribe) *Reader {
+	return &Reader{on: on, Req: req, swept: time.Now(), inFlight: map[int64]*Flight{}, parkedKeys: map[string]int{}, open: map[uint64]*openBatch{}}
+}
+
+// Passes has an ephemeral reader not return a message.
+func (r *Reader) Passes(seq int64, f Flight) { r.inFlight[seq] = &f }
+
+// Usable is an error once this reader is no use any more.
+func (r *Reader) Usable(ctx context.Context) error {
+	if err := r.on.Ready(ctx); err != nil {
+		return err
+	}
+	return r.whyEnded()
+}
+
+func (r *Reader) whyEnded() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.ended
+}
+
+// End remembers why this reader is no use any more; the first reason stays.
+func (r *Reader) End(err error) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ended == nil {
+		r.ended = err
+	}
+	return r.ended
+}
+
+// Gone ends the reader because its row is another's, or not there, as its outbox may not be.
+func (r *Reader) Gone(outbox bool) error {
+	if !outbox {
+		return r.End(NoOutbox(r.Box.Name))
+	}
+	return r.End(fmt.Errorf("subscription %q of outbox %q: %w", r.Req.Subscription, r.Box.Name, penstock.ErrFenced))
+}
+
+// Close implements penstock.Source. A second Close returns nil.
+func (r *Reader) Close(ctx context.Context) error {
+	r.mu.Lock()
+	closed := r.closed
+	r.closed = true
+	r.mu.Unlock()
+	if closed {
+		return nil
+	}
+	err := r.on.Leave(ctx)
+	_ = r.End(penstock.ErrClosed)
+	if errors.Is(err, penstock.ErrFenced) || errors.Is(err, penstock.ErrNoOutbox) {
+		return nil // the lease is another reader's: nothing to give back
+	}
+	return err
+}
+
+// SettledTo is up to when nothing new is expected and nothing is in flight.
+func (r *Reader) SettledTo() time.Time {
+	r.Fetching.Lock()
+	low := r.Low
+	r.Fetching.Unlock()
+	for _, f := range r.InFlight() {
+		if f.From == FromLog && f.TS.Before(low) {
+			low = f.TS.Add(-time.Microsecond)
+		}
+	}
+	return low
+}
+
+// InFlight is what was returned and is not settled, by number.
+func (r *Reader) InFlight() map[int64]Flight {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := make(map[int64]Flight, len(r.inFlight))
+	for seq, f := range r.inFlight {
+		all[seq] = *f
+	}
+	return all
+}
+
+// KeysInFlight are the keys of which something parked is in flight.
+func (r *Reader) KeysInFlight() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.AppendSeq([]string{}, maps.Keys(r.parkedKeys))
+}

@@ -1,0 +1,47 @@
+package storetest
+
+import (
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+var lostCases = []testCase{
+	{name: "WhatTheReaderHas", run: lostInFlight, needs: Features{Lose: true}},
+	{name: "WhatTheReaderHasRetained", run: func(e *env) {
+		e.must(e.Store.(penstock.Operator).SetRetention(e.ctx, outbox, penstock.Retention{Age: time.Hour}), "SetRetention")
+		lostInFlight(e)
+	}, needs: Features{Lose: true}},
+}
+
+// A server is promoted that lacks messages which a reader has. Whatever their verdicts are, they are not counted, their keys wait for
+// nothing, and the messages that have their numbers now are delivered, in order.
+func lostInFlight(e *env) {
+	r := e.read()
+	for range 3 {
+		e.publish(message("k", "lost"))
+		b := r.fetch(plenty)
+		e.Lose(e)
+		e.must(r.Settle(e.ctx, penstock.Settled{Batch: b, Verdicts: []penstock.Verdict{{Outcome: penstock.Parked, RetryIn: time.Hour, Failures: []penstock.Failure{{Attempt: 1, Err: "no"}}}}}), "Settle what was refused")
+		e.publish(message("k", "lost, too"))
+		b = r.fetch(plenty)
+		e.Lose(e)
+		e.must(r.Settle(e.ctx, penstock.Settled{Batch: b}), "Settle")
+	}
+	e.publish(message("k", "in flight, and lost"))
+	lost := r.fetch(plenty)
+	e.Lose(e)
+	e.publish(message("k", "there"))
+	b := r.fetch(plenty)
+	if len(b.Messages) != 1 || string(b.Messages[0].Payload) != "there" || b.KeyOrder != nil && b.KeyOrder[0] != penstock.InOrder {
+		e.Fatalf("got %+v, want one message in order", b)
+	}
+	e.must(r.Settle(e.ctx, penstock.Settled{Batch: lost}), "Settle what is not there")
+	if s := e.subscriptionStatus(r.req); s.Settled != 0 || s.Backlog != 1 {
+		e.Errorf("status: %+v, want none settled", s)
+	}
+	e.must(r.Settle(e.ctx, penstock.Settled{Batch: b}), "Settle what is there")
+	if s := e.subscriptionStatus(r.req); s.Settled != 1 || s.Parked != 0 || s.Backlog != 0 {
+		e.Errorf("status: %+v, want one settled", s)
+	}
+}
