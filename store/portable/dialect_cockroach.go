@@ -15,6 +15,7 @@ var cockroach = dialect{
 		"seq":        "default unique_rowid()",
 		"key_bucket": "fnv32(key)",
 		"before":     bytesBefore,
+		"by_index":   "true",
 	},
 	unsized:     true,
 	resultBytes: 128 << 10,

@@ -147,6 +147,9 @@ func (s *Store) ExplainOutbox(ctx context.Context, outbox string) ([]doctor.Stat
 				if sub.Marks {
 					statement = "mark"
 				}
+				if _, err := tx.Exec(ctx, as.sql("progress"), sub.ID, sub.Epoch, int64(-1), len(seqs)); err != nil {
+					return err
+				}
 				return e.explain(ctx, tx, "settle", as.sql(statement), int64(len(seqs)), sub.ID, sub.Epoch, int64(-1), buckets, times, seqs)
 			}); err != nil {
 				return err

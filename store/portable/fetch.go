@@ -23,6 +23,8 @@ func (s *source) ReadPage(ctx context.Context, p *tables.Page) error {
 		b.Queue(s.sql("state"), s.ID, s.Epoch, s.reads()).QueryRow(func(r pgx.Row) error {
 			return r.Scan(&state, &s.Has[tables.FromPark], &s.Has[tables.FromReplay])
 		})
+	} else {
+		b.Queue(s.store.text("select {by_index}"))
 	}
 	switch p.From {
 	case tables.FromLog:

@@ -93,6 +93,7 @@ func (q queue) ReadyGroups(ctx context.Context, groups []string, behind string, 
 		of = groups
 	}
 	err = q.store.send(ctx, q.name, func(b *pgx.Batch) {
+		b.Queue(q.store.text("select {by_index}"))
 		b.Queue(q.store.queueSQL("ready_groups", q.name, row.LIFO()), row.id, of, behind, most).Query(func(rows pgx.Rows) (err error) {
 			found, err = pgx.CollectRows(rows, pgx.RowTo[string])
 			return err

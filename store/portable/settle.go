@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/penstock/penstock/internal/tables"
 )
@@ -39,32 +38,25 @@ func (s *source) settlePlain(ctx context.Context, parts []*tables.Part) error {
 	b := &pgx.Batch{}
 	var mine bool
 	b.Queue(s.fence(), s.ID, s.Epoch).QueryRow(func(r pgx.Row) error { return r.Scan(&mine) })
-	done := s.queueDone(b, parts, len(parts))
+	buckets, times, seqs := keysOf(parts)
+	b.Queue(s.sql("progress_of"), s.ID, s.Epoch, s.Attempt, buckets, times, seqs)
+	s.queueDone(b, parts)
 	err := s.store.pool.SendBatch(ctx, b).Close()
 	if isNoRows(err) || err == nil && !mine {
 		return s.gone(ctx)
 	}
-	if missing := int64(len(parts)) - *done; err == nil && missing > 0 { // see existing.sql
-		_, err = s.store.pool.Exec(ctx, s.store.sql("update {schema}.progress set settled = settled - $4 where subscription_id = $1 and epoch = $2 and attempt = $3", ""),
-			s.ID, s.Epoch, s.Attempt, missing)
-	}
 	return err
 }
 
-// queueDone notes or deletes what was delivered, and that n are settled. Once it is sent, done is how many messages were there.
-func (s *source) queueDone(b *pgx.Batch, delivered []*tables.Part, n int) (done *int64) {
-	done = new(int64)
-	if len(delivered) > 0 {
-		buckets, times, seqs := keysOf(delivered)
-		for _, statement := range []string{"mark", "delete"} {
-			b.Queue(s.sql(statement), s.ID, s.Epoch, s.Attempt, buckets, times, seqs).Exec(func(c pgconn.CommandTag) error {
-				*done += c.RowsAffected()
-				return nil
-			})
-		}
+// queueDone notes or deletes what was delivered. How many were settled is in progress by then.
+func (s *source) queueDone(b *pgx.Batch, delivered []*tables.Part) {
+	if len(delivered) == 0 {
+		return
 	}
-	b.Queue(s.sql("progress"), s.ID, s.Epoch, s.Attempt, n)
-	return done
+	buckets, times, seqs := keysOf(delivered)
+	for _, statement := range []string{"mark", "delete"} {
+		b.Queue(s.sql(statement), s.ID, s.Epoch, s.Attempt, buckets, times, seqs)
+	}
 }
 
 // keysOf are the primary keys of messages.
@@ -124,7 +116,8 @@ func (s *source) write(ctx context.Context, tx pgx.Tx, w *tables.Writes) error {
 	if len(w.Released) > 0 {
 		b.Queue(s.store.sql("release", ""), s.ID, w.Released)
 	}
-	s.queueDone(b, w.Delivered, w.Settled)
+	b.Queue(s.sql("progress"), s.ID, s.Epoch, s.Attempt, w.Settled)
+	s.queueDone(b, w.Delivered)
 	return tx.SendBatch(ctx, b).Close()
 }
 

@@ -3,4 +3,4 @@ delete from {table} t
  where t.bucket = d.bucket and t.ts = d.ts and t.seq = d.seq
    and exists (select from {lease})
    and exists (select from {schema}.subscriptions m where m.id = $1 and not m.marks)
-   and not exists (select from {schema}.progress p where p.subscription_id = $1 and p.epoch = $2 and p.attempt = $3)
+   and exists (select from {schema}.progress p where p.subscription_id = $1 and p.epoch = $2 and p.attempt = $3 and p.settled >= 0)

@@ -7,7 +7,7 @@ with page as (
       select t.bucket, t.ts, t.seq
         from {table} t
        where t.bucket = b.bucket and t.ts > $3
-         and not exists (select from {schema}.entries e where e.subscription_id = $1 and e.seq = t.seq)
+         and (select e.seq from {schema}.entries e where e.subscription_id = $1 and e.seq = t.seq) is null -- no join, which might read all
          and (t.seq <> all ($4::bigint[]) or t.ts <> all ($9::timestamptz[])) -- a number may come again where the last that was committed was lost
        order by t.ts, t.seq
        limit $5) c

@@ -3,5 +3,5 @@
 select clock_timestamp(), exists (select from {schema}.leases l where l.queue_id = q.id and l.until > $2 and l.until <= (select clock_timestamp())),
        q.paused or q.max_running > 0 and q.max_running <= (select count(*) from {schema}.leases l where l.queue_id = q.id)
   from {schema}.queues q
- where q.id = $1
+ where q.id = $1 and {by_index}
    for update of q

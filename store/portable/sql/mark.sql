@@ -4,5 +4,5 @@ select $1, d.seq, d.bucket, d.ts, 0
   join {table} t on t.bucket = d.bucket and t.ts = d.ts and t.seq = d.seq
  where exists (select from {lease})
    and exists (select from {schema}.subscriptions m where m.id = $1 and m.marks)
-   and not exists (select from {schema}.progress p where p.subscription_id = $1 and p.epoch = $2 and p.attempt = $3)
+   and exists (select from {schema}.progress p where p.subscription_id = $1 and p.epoch = $2 and p.attempt = $3 and p.settled >= 0)
    and not exists (select from {schema}.entries e where e.subscription_id = $1 and e.seq = d.seq)

@@ -2,4 +2,4 @@ select exists (select from {lease}),
        exists (select from {schema}.entries e where e.subscription_id = $1 and e.head and e.due <= clock_timestamp() and e.bucket = any ($3::smallint[])),
        exists (select from {schema}.entries e where e.subscription_id = $1 and e.state = 3 and e.bucket = any ($3::smallint[]))
   from {schema}.subscriptions
- where id = $1
+ where id = $1 and {by_index}

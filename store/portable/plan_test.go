@@ -1,0 +1,212 @@
+package portable_test
+
+import (
+	"encoding/json"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/store/portable"
+)
+
+// plan of a statement that was run, as the server's auto_explain tells it.
+type plan struct {
+	Text string          `json:"Query Text"`
+	Plan planNode        `json:"Plan"`
+	JIT  json.RawMessage `json:"JIT"`
+}
+
+type planNode struct {
+	Type    string     `json:"Node Type"`
+	Table   string     `json:"Relation Name"`
+	Index   string     `json:"Index Name"`
+	Rows    float64    `json:"Actual Rows"`
+	Loops   float64    `json:"Actual Loops"`
+	Removed float64    `json:"Rows Removed by Filter"`
+	Inner   []planNode `json:"Plans"`
+}
+
+// walk calls do for a node and all below it.
+func (n planNode) walk(do func(n planNode)) {
+	do(n)
+	for _, inner := range n.Inner {
+		inner.walk(do)
+	}
+}
+
+// observed is a store whose server tells how it carries out each statement.
+type observed struct {
+	*fixture
+	mu    sync.Mutex
+	plans []plan
+}
+
+// observe opens a store on a database with settings.
+func observe(t *testing.T, opts portable.Options, settings ...string) *observed {
+	o := &observed{fixture: newFixture(t, opts)}
+	if engine(t, o.url) != "PostgreSQL" {
+		t.Skip("auto_explain is PostgreSQL's")
+	}
+	u, err := url.Parse(o.url)
+	o.must(err)
+	for _, set := range append(settings, "session_preload_libraries = auto_explain", "auto_explain.log_min_duration = 0", "auto_explain.log_level = notice",
+		"auto_explain.log_format = json", "auto_explain.log_analyze = on", "auto_explain.log_timing = off") {
+		exec(t, o.url, "alter database "+pgx.Identifier{strings.TrimPrefix(u.Path, "/")}.Sanitize()+" set "+set)
+	}
+	p := &wireProxy{heard: func(notice string) {
+		_, text, found := strings.Cut(notice, "plan:\n")
+		var told plan
+		if !found {
+			return
+		}
+		if err := json.Unmarshal([]byte(text), &told); err != nil {
+			t.Errorf("%v: %s", err, text)
+		}
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.plans = append(o.plans, told)
+	}}
+	o.store = openStore(t, p.through(t, o.url), opts)
+	return o
+}
+
+// during returns the plans of what call does.
+func (o *observed) during(call func()) []plan {
+	o.mu.Lock()
+	o.plans = nil
+	o.mu.Unlock()
+	call()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.plans) == 0 {
+		o.Fatal("the server told nothing")
+	}
+	return slices.Clone(o.plans)
+}
+
+// Statements over many ranges and buckets have costs that are only guessed. However high these are, nothing is compiled: that takes
+// seconds, for each of them.
+func TestNothingIsCompiled(t *testing.T) {
+	t.Parallel()
+	o := observe(t, portable.Options{}, "jit_above_cost = 0")
+	var can bool
+	conn, err := pgx.Connect(t.Context(), o.url)
+	o.must(err)
+	defer func() { _ = conn.Close(t.Context()) }()
+	if o.must(conn.QueryRow(t.Context(), "select pg_jit_available()").Scan(&can)); !can {
+		t.Skip("this server compiles nothing")
+	}
+	compiled := func(plans []plan) (texts []string) {
+		for _, p := range plans {
+			if p.JIT != nil {
+				texts = append(texts, p.Text)
+			}
+		}
+		return texts
+	}
+	if texts := compiled(o.during(func() { _, err := o.store.Status(t.Context()); o.must(err) })); len(texts) == 0 {
+		t.Fatal("with these settings everything should be compiled, and the status was not")
+	}
+	src := o.subscribe()
+	o.must(o.store.CreateQueue(t.Context(), "jobs", penstock.FIFO))
+	jobs := o.store.Queue("jobs")
+	q := jobs.(penstock.AckClaimer)
+	_, err = jobs.Enqueue(t.Context(), make([]penstock.NewJob, 5)...)
+	o.must(err)
+	plans := o.during(func() {
+		for verdict := range penstock.Dead + 1 {
+			o.publish("m")
+			b, err := src.Fetch(t.Context(), plenty)
+			o.must(err)
+			o.must(src.Settle(t.Context(), penstock.Settled{Batch: b, Verdicts: []penstock.Verdict{{Outcome: verdict, Failures: []penstock.Failure{{Attempt: 1, Err: "no"}}}}}))
+		}
+		_, claimed, err := q.AckClaim(t.Context(), nil, penstock.Claim{Jobs: 1, Lease: time.Hour})
+		o.must(err)
+		_, _, err = q.AckClaim(t.Context(), []int64{claimed[0].Lease}, penstock.Claim{Jobs: 1, Lease: time.Hour})
+		o.must(err)
+		_, err = jobs.(penstock.GroupFinder).ReadyGroups(t.Context(), nil, "", 1)
+		o.must(err)
+	})
+	// What switches it off cannot be without, and a lookup and a plain INSERT are short whatever the tables are like.
+	first := regexp.MustCompile(`set_config\('jit'|^select id, lifo from|^insert into \S+outbox_orders`)
+	for _, text := range compiled(plans) {
+		if !first.MatchString(text) {
+			t.Errorf("compiled: %s", text)
+		}
+	}
+}
+
+// Whatever the statistics say, of tables that were empty when they were made, too, what a relay and a worker do goes along indexes and
+// reads what it is about, and little more.
+func TestPlans(t *testing.T) {
+	t.Parallel()
+	for _, order := range []penstock.QueueOrder{penstock.FIFO, penstock.LIFO} {
+		for _, analyzed := range []string{"never", "empty", "full"} {
+			t.Run(string(order)+"/"+analyzed, func(t *testing.T) {
+				t.Parallel()
+				o := observe(t, portable.Options{Margin: time.Millisecond}) // what was settled within it is read again
+				o.must(o.store.CreateQueue(t.Context(), "jobs", order))
+				if order == penstock.LIFO { // what is settled is noted, not deleted
+					o.must(o.store.SetRetention(t.Context(), "orders", penstock.Retention{Age: time.Hour}))
+				}
+				src := o.subscribe()
+				if analyzed == "empty" {
+					exec(t, o.url, "analyze")
+				}
+				const many = 20_000
+				exec(t, o.url, "insert into penstock_portable.queue_jobs (payload) select '' from generate_series(1, $1)", many)
+				exec(t, o.url, "insert into penstock_portable.outbox_orders (key, payload) select g % 100, '' from generate_series(1, $1) g", many)
+				if analyzed == "full" {
+					exec(t, o.url, "analyze")
+				}
+				defer pin(t, o.url)()
+				for _, n := range []int{1, 10, 500} {
+					o.turns(src, o.store.Queue("jobs"), n)
+				}
+			})
+		}
+	}
+}
+
+// turns claims and acks jobs, and fetches and settles messages, n at a time, and fails if more than those are read.
+func (o *observed) turns(src penstock.Source, q penstock.Queue, n int) {
+	o.Helper()
+	for range 5 {
+		plans := o.during(func() {
+			jobs, err := q.Claim(o.Context(), penstock.Claim{Jobs: n, Lease: time.Hour})
+			o.must(err)
+			if len(jobs) != n {
+				o.Fatalf("claimed %d jobs", len(jobs))
+			}
+			leases := make([]int64, n)
+			for i := range jobs {
+				leases[i] = jobs[i].Lease
+			}
+			_, err = q.Ack(o.Context(), leases...)
+			o.must(err)
+			b, err := src.Fetch(o.Context(), penstock.Limit{Messages: n, Bytes: 1 << 20})
+			o.must(err)
+			if len(b.Messages) != n {
+				o.Fatalf("fetched %d messages", len(b.Messages))
+			}
+			o.must(src.Settle(o.Context(), penstock.Settled{Batch: b}))
+		})
+		for _, p := range plans {
+			p.Plan.walk(func(node planNode) {
+				// A fetch reads a few messages of each bucket more than it returns; tables whose rows come and go are as large as a batch.
+				rows, enough := (node.Rows+node.Removed)*node.Loops, float64(4*n+300)
+				if node.Table == "" || node.Type == "ModifyTable" || rows <= enough {
+					return
+				}
+				o.Fatalf("%s of %s reads %.0f rows for %d: %s", node.Type, node.Table, rows, n, p.Text)
+			})
+		}
+	}
+}
