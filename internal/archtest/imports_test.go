@@ -47,12 +47,12 @@ var rooms = []row{
 	{room: "trace", may: []string{self, ".", "relay", "work"}, tests: with(helpers, "store/*", "run", "config")},
 	{room: "metrics", may: []string{".", "relay", "work", "internal/*"}, tests: with(helpers, "store/*", "run", "config")},
 
-	{room: "store/*test", named: true, may: []string{".", "work", "internal/*", "internal/test*"}, tests: helpers},
-	{room: "store/postgres/postgrestest", named: true, may: []string{".", "store/*", "internal/*", "internal/test*"}},
+	{room: "store/*test", named: true, may: []string{".", "work", "internal/*", "internal/test*"}, tests: with(helpers, "store/*test", "store/memory")},
+	{room: "store/postgres/postgrestest", named: true, may: []string{".", "store/*", "internal/*", "internal/test*"}, tests: helpers},
 	{room: "store/postgres/adopt", may: []string{self, ".", "internal/*"}, tests: with(helpers, "relay", "store/*")},
 	{room: "store/*", may: []string{self, ".", "work", "internal/*"}, tests: with(helpers, "store/*test")},
 
-	{room: "sink/*test", named: true, may: []string{".", "internal/*", "internal/test*"}, tests: helpers},
+	{room: "sink/*test", named: true, may: []string{".", "internal/*", "internal/test*"}, tests: with(helpers, "sink/*test", "sink/discard")},
 	{room: "sink/format", may: []string{self, ".", "internal/*"}, tests: with(helpers, "sink/*", "sink/*test")},
 	{room: "sink/previous", may: []string{self, "."}, tests: with(helpers, "relay", "store/*", "sink/*")}, // end to end
 	{room: "sink/*", may: []string{self, ".", "internal/*"}, tests: with(helpers, "sink/*test", "relay", "store/memory")},
@@ -278,5 +278,45 @@ func TestObjection(t *testing.T) {
 		if why := objection(c.folder, c.test, c.target); (why == "") != c.ok {
 			t.Errorf("%s (test: %v) importing %s: %q, want allowed = %v", c.folder, c.test, c.target, why, c.ok)
 		}
+	}
+}
+
+// A package that a program may import, and has something to call, shows how: a suite, too.
+func TestEachPublicPackageHasAnExample(t *testing.T) {
+	root := moduleRoot(t)
+	shown := map[string]bool{}
+	err := filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, _ := filepath.Rel(root, file)
+		rel = filepath.ToSlash(rel)
+		if d.IsDir() {
+			if name := d.Name(); file != root && (strings.HasPrefix(name, ".") || slices.Contains([]string{"internal", "cmd", "clients", "examples", "systemtest", "testdata", "node_modules", "bin"}, name)) {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if !strings.HasSuffix(rel, ".go") {
+			return nil
+		}
+		folder := path.Dir(rel)
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		shown[folder] = shown[folder] || strings.HasSuffix(rel, "_test.go") && strings.Contains(string(text), "\nfunc Example")
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for folder, has := range shown {
+		if !has {
+			t.Errorf("%s has no Example", folder)
+		}
+	}
+	if len(shown) < 20 {
+		t.Errorf("only %d packages under %s", len(shown), root)
 	}
 }

@@ -1,0 +1,46 @@
+package metrics_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"net/http/httptest"
+	"strings"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/metrics"
+	"github.com/penstock/penstock/store/memory"
+	"github.com/penstock/penstock/work"
+)
+
+// A program serves the metrics of its worker. m.Serve("127.0.0.1:9464") does it on an address of its own.
+func ExampleMetrics() {
+	ctx, stop := context.WithCancel(context.Background())
+	store := memory.New(memory.Options{})
+	check(store.Migrate(ctx))
+	check(store.CreateQueue(ctx, "mails", penstock.FIFO))
+	queue := store.Queue("mails")
+	_, err := queue.Enqueue(ctx, penstock.NewJob{Payload: []byte("welcome")})
+	check(err)
+
+	m := metrics.New(metrics.Options{Store: store})
+	check(work.Run(ctx, queue, func(context.Context, penstock.Job) error {
+		stop()
+		return nil
+	}, work.Options{Observer: m.Worker("mails")}))
+
+	answer := httptest.NewRecorder()
+	m.Handler().ServeHTTP(answer, httptest.NewRequest("GET", "/metrics", nil))
+	for line := range strings.Lines(answer.Body.String()) {
+		if strings.HasPrefix(line, "penstock_worker_ended_jobs_total") && strings.Contains(line, `"done"`) {
+			fmt.Print(line)
+		}
+	}
+	// Output: penstock_worker_ended_jobs_total{queue="mails",result="done"} 1
+}
+
+func check(err error) {
+	if err != nil {
+		log.Fatal(err)
+	}
+}

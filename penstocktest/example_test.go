@@ -1,0 +1,40 @@
+package penstocktest_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/penstocktest"
+	"github.com/penstock/penstock/work"
+)
+
+// A test of a handler runs one job now, on any store: store/memory needs no server.
+func ExampleRunOne() {
+	_ = func(t *testing.T, mails penstock.Queue) { // TestMails
+		_, err := mails.Enqueue(t.Context(), penstock.NewJob{Key: "ann", Payload: []byte("nobody@")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		job, how := penstocktest.RunOne(t, mails, func(context.Context, penstock.Job) error {
+			return penstock.Permanent(errors.New("no such address")) // the handler under test
+		})
+		if how != work.Dead {
+			t.Errorf("the job of %s ended with %v, want a dead letter", job.Key, how)
+		}
+	}
+}
+
+// A test of a producer asks, within its transaction, for what it has published.
+func ExampleRequirePublished() {
+	_ = func(t *testing.T, tx pgx.Tx) { // TestPlaceOrder
+		// placeOrder(tx, "ann") goes here.
+		m := penstocktest.RequirePublished(t, tx, "orders", "order.placed", "ann")
+		if string(m.Payload) != `{"total": 10}` {
+			t.Errorf("the message says %s", m.Payload)
+		}
+	}
+}
