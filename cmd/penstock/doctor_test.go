@@ -210,7 +210,7 @@ func TestDoctorFindsAWorkerThatHangs(t *testing.T) {
 			ended <- work.Run(ctx, p.queues().Queue("mails"), func(ctx context.Context, _ penstock.Job) error {
 				<-ctx.Done()
 				return ctx.Err()
-			}, work.Options{Concurrency: 1, Worker: "w1", Lease: time.Minute})
+			}, work.Options{Concurrency: 1, Worker: "w1", Lease: time.Minute, DrainTimeout: time.Millisecond})
 		}()
 		f := p.finds(doctor.CheckWorkers, doctor.Critical, "mails", "no job has begun or ended: job 1 (attempt 1")
 		clitest.Contains(t, f.Found+f.Next, "held by w1", "1 job is ready", "penstock job cancel mails 1")

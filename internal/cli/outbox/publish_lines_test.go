@@ -83,10 +83,10 @@ func TestPublishLines(t *testing.T) {
 }
 
 func TestLargeMessagesEndABatchEarly(t *testing.T) {
-	large := "{\"payload\":\"" + strings.Repeat("x", 20<<20) + "\"}\n"
-	a := &cli.App{Stdin: strings.NewReader(strings.Repeat(large, 5)), Stderr: cli.NewScrubber(io.Discard)}
+	large := "{\"payload\":\"" + strings.Repeat("x", 5<<20) + "\"}\n"
+	a := &cli.App{Stdin: strings.NewReader(strings.Repeat(large, 8)), Stderr: cli.NewScrubber(io.Discard)}
 	store := &recorder{}
-	if c, err := publishLines(t.Context(), a, store, "o", &publishFlags{LineFlags: cli.LineFlags{Batch: 1000}}); err != nil || c.Sent != 5 || len(store.transactions) != 3 {
-		t.Errorf("%d messages in %d transactions, %v; want 5 in 3", c.Sent, len(store.transactions), err)
+	if c, err := publishLines(t.Context(), a, store, "o", &publishFlags{LineFlags: cli.LineFlags{Batch: 1000}}); err != nil || c.Sent != 8 || len(store.transactions) != 2 {
+		t.Errorf("%d messages in %d transactions, %v; want 8 in 2", c.Sent, len(store.transactions), err)
 	}
 }
