@@ -249,16 +249,17 @@ func TestLateCommitAndTwoSkipMapsOfATransaction(t *testing.T) {
 func TestJobsInASegmentThatIsNotListed(t *testing.T) {
 	t.Parallel()
 	f := newQueueFixture(t)
-	f.enqueue(f.Conn, "fifo", 1, 1)
-	f.Exec("select penstock._maintain_ring('fifo', true)")
-	f.Exec("insert into penstock.fifo (slot, payload) values (2, '2')") // as one who had read 2
+	f.Exec("select penstock.create_queue('four', segments => 4)")
+	f.enqueue(f.Conn, "four", 1, 1)
+	f.Exec("select penstock._maintain_ring('four', true)")
+	f.Exec("insert into penstock.four (slot, payload) values (2, '2')") // as one who had read 2
 	tx := f.begin(f.Conn)
-	f.Exec("select setval('penstock.\"_fifo.ring\"', 1024 + 3)") // a rotation ...
+	f.Exec("select setval('penstock.\"_four.ring\"', 1024 + 3)") // a rotation ...
 	f.Must(tx.Rollback(f.Ctx))                                   // ... whose list is gone
-	f.enqueue(f.Conn, "fifo", 3, 3)
-	f.Exec("select penstock._maintain_ring('fifo', true)")
-	f.Exec("select penstock._maintain_ring('fifo', true)")
-	got := f.takeAll("fifo")
+	f.enqueue(f.Conn, "four", 3, 3)
+	f.Exec("select penstock._maintain_ring('four', true)")
+	f.Exec("select penstock._maintain_ring('four', true)")
+	got := f.takeAll("four")
 	slices.Sort(got)
 	if !slices.Equal(got, []int{1, 2, 3}) {
 		t.Errorf("got %v, want all three", got)

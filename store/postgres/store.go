@@ -31,7 +31,7 @@ const oldestServer = 140000 // server_version_num
 type Options struct {
 	// Schema of Penstock's tables. Default "penstock".
 	Schema string
-	// Segments of a new outbox's or queue's ring, 2 to 1000. Default 8 and 4.
+	// Segments of a new outbox's or queue's ring, 2 to 1000. Default 8 and 3.
 	Segments int
 	// SegmentBytes of heap after which a segment is sealed, of a queue half as
 	// many. Default 128 MiB.

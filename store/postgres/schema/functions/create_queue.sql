@@ -2,7 +2,7 @@
 
 -- create_queue makes a queue. Errors: 42P07 (duplicate_table) if the name is taken,
 -- 23514 for a name that cannot be used, 22023 for an ordering that is not fifo or lifo.
-create or replace function create_queue(name text, ordering text default 'fifo', segments int default 4, segment_bytes bigint default 67108864) returns void
+create or replace function create_queue(name text, ordering text default 'fifo', segments int default 3, segment_bytes bigint default 67108864) returns void
 language plpgsql set search_path from current set check_function_bodies = off as $$
 declare
     seq_name   text := _q(format('_%s.seq', name));
