@@ -6,46 +6,24 @@
 
 -- _enqueue_functions is the text of what enqueues.
 create or replace function _enqueue_functions() returns text
-language sql immutable set search_path from current as $text$ select $$
+language sql immutable set search_path from current as $text$ select _qualified($$
 
--- {enqueue} writes one job and returns its id; of a duplicate, the first one's. What deduplicated() tells is kept as a
--- letter per job in a setting that ends with the transaction.
+-- {enqueue} writes one job and returns its id; of a duplicate, the first one's. Mostly it is one expression and a plain INSERT, at
+-- which the queue's trigger looks; without a search_path, as dequeue_NAME.
 create or replace function {enqueue}(payload bytea, key text, group_key text, priority int, not_before timestamptz, dedup_key text, headers jsonb) returns bigint
-language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $fn$
+language plpgsql volatile security definer as $fn$
 declare
     made bigint;
 begin
-    {readable}
-    if (octet_length(payload) <= 67108864 and (key is null or octet_length(key) <= 1024) and (group_key is null or octet_length(group_key) <= 256)
-        and coalesce(priority, 0) between -16 and 15 and (dedup_key is null or octet_length(dedup_key) <= 256)
-        and (headers is null or not_before is null and dedup_key is null)) is not true then -- the queue's trigger looks at others
-        perform {schema}._refuse_job(payload, key, group_key, priority, headers, dedup_key);
-    end if;
-    if dedup_key is not null then
-        perform {schema}._hold_keys({id}, array[dedup_key]);
-        made := {schema}._first_of({id}, dedup_key);
-        perform pg_catalog.set_config('penstock.deduplicated', case when made is null then 'f' else 't' end, true);
-        if made is not null then
-            return made;
-        end if;
-    elsif current_setting('penstock.deduplicated', true) <> '' then
-        perform pg_catalog.set_config('penstock.deduplicated', '', true);
-    end if;
-    if not_before is null or not_before <= clock_timestamp() then
+    if not_before is null and dedup_key is null and coalesce(priority, 0) >= '-16' and coalesce(priority, 0) <= '15'
+       and coalesce(current_setting('penstock.deduplicated', true), '') = '' then
         insert into {queue} (key, group_key, priority, headers, payload)
         values (key, coalesce(group_key, ''), coalesce(priority, 0), headers, payload) returning seq into made;
-    elsif not_before = 'infinity' then -- in _scheduled that means something else
-        raise exception 'not_before is infinity' using errcode = '22023', hint = 'give a time, or do not enqueue the job yet';
-    else
-        made := nextval({seq});
-        insert into {schema}._scheduled (id, queue, attempt, due, created_at, priority, group_key, key, headers, payload)
-        values (made, {id}, 0, not_before, clock_timestamp(), coalesce(priority, 0), coalesce(group_key, ''), key, headers, payload);
+        return made;
     end if;
-    if dedup_key is not null then
-        insert into {schema}._dedup (queue, id, dedup_key) values ({id}, made, dedup_key);
-    end if;
-    return made;
+    return (select e.id from {enqueue_many}(array[payload], array[key], array[group_key], array[priority], array[not_before], array[dedup_key], array[headers]) e(id));
 end $fn$;
+$$) || $$
 
 -- {raise} raises flags, see _validate_job: none that operators set.
 create or replace function {raise}(wanted bigint) returns void
@@ -67,19 +45,33 @@ begin
        or coalesce(cardinality(not_befores), many) <> many or coalesce(cardinality(dedup_keys), many) <> many or coalesce(cardinality(headers), many) <> many then
         raise exception 'the arrays differ in length' using errcode = '22023', hint = 'give each as many elements as payloads, or null instead of the array';
     end if;
+    if current_setting('penstock.deduplicated', true) <> '' then -- it tells of this call, a letter per job
+        perform pg_catalog.set_config('penstock.deduplicated', '', true);
+    end if;
     if array_remove(not_befores, null) <> '{}' or array_remove(dedup_keys, null) <> '{}' then
+        {readable many}
+        perform {schema}._refuse_job(payloads[x], keys[x], group_keys[x], priorities[x], headers[x], dedup_keys[x]) from generate_series(1, many) x;
         if array_remove(dedup_keys, null) <> '{}' then
-            perform {schema}._refuse_job(payloads[x], keys[x], group_keys[x], priorities[x], headers[x], dedup_keys[x]) from generate_series(1, many) x;
             perform {schema}._hold_keys({id}, dedup_keys); -- all before the first, so that two calls do not wait for each other
         end if;
         for i in 1 .. many loop
             made := case when dedup_keys[i] is not null then {schema}._first_of({id}, dedup_keys[i]) end;
             found[i] := made is not null;
-            if made is null then
-                made := {enqueue}(payloads[i], keys[i], group_keys[i], priorities[i], not_befores[i], null, headers[i]);
-                if dedup_keys[i] is not null then
-                    insert into {schema}._dedup (queue, id, dedup_key) values ({id}, made, dedup_keys[i]);
+            if made is not null then
+                null; -- it is there
+            elsif not_befores[i] > clock_timestamp() then
+                if not_befores[i] = 'infinity' then -- in _scheduled that means something else
+                    raise exception 'not_before is infinity' using errcode = '22023', hint = 'give a time, or do not enqueue the job yet';
                 end if;
+                made := nextval({seq});
+                insert into {schema}._scheduled (id, queue, attempt, due, created_at, priority, group_key, key, headers, payload)
+                values (made, {id}, 0, not_befores[i], clock_timestamp(), coalesce(priorities[i], 0), coalesce(group_keys[i], ''), keys[i], headers[i], payloads[i]);
+            else
+                insert into {queue} (key, group_key, priority, headers, payload)
+                values (keys[i], coalesce(group_keys[i], ''), coalesce(priorities[i], 0), headers[i], payloads[i]) returning seq into made;
+            end if;
+            if dedup_keys[i] is not null and not found[i] then
+                insert into {schema}._dedup (queue, id, dedup_key) values ({id}, made, dedup_keys[i]);
             end if;
             return next made;
         end loop;
@@ -87,9 +79,6 @@ begin
             perform pg_catalog.set_config('penstock.deduplicated', array_to_string(found, ''), true);
         end if;
         return;
-    end if;
-    if current_setting('penstock.deduplicated', true) <> '' then
-        perform pg_catalog.set_config('penstock.deduplicated', '', true);
     end if;
     if cardinality(priorities) > 0 then -- at all else the queue's trigger looks
         perform {schema}._refuse_job('', null, null, p, null, null) from unnest(priorities) p where p not between -16 and 15;
