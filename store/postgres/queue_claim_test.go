@@ -127,6 +127,30 @@ func TestClaimAfterALateCommit(t *testing.T) {
 	}
 }
 
+// Claims from a backlog draw positions, and look behind them when 200 ms have passed.
+func TestClaimFromABacklogLooksBehind(t *testing.T) {
+	t.Parallel()
+	f := newJobsFixture(t, penstock.FIFO)
+	tx, err := f.Connect().Begin(f.Ctx)
+	f.Must(err)
+	_, err = tx.Exec(f.Ctx, "insert into penstock.jobs (payload) values ('late')")
+	f.Must(err)
+	f.Exec("insert into penstock.jobs (payload) select convert_to(n::text, 'UTF8') from generate_series(1, 2000) n")
+	for range 3 { // the first one looks where to begin
+		if _, jobs := f.claimed(); len(jobs) != 100 {
+			t.Fatalf("claimed %d jobs, want 100", len(jobs))
+		}
+	}
+	if next := f.Number(`select pg_sequence_last_value('penstock."_jobs.next"')`); next < 200 {
+		t.Fatalf("the position is %d: claims do not draw it", next)
+	}
+	f.Must(tx.Commit(f.Ctx))
+	f.Exec(fmt.Sprintf(setFastPath, "jobs", -8))
+	if _, jobs := f.claimed(); payloads(jobs)[0] != "late" {
+		t.Errorf("claimed %q first, want what committed late", payloads(jobs)[0])
+	}
+}
+
 // The fast path ends with its segment.
 func TestClaimInTheNextSegment(t *testing.T) {
 	t.Parallel()

@@ -162,7 +162,7 @@ begin
                 perform setval({fast_path}, {now} * 4096 + path);
             end if;
             pos := pg_sequence_last_value({next});
-            perform setval({next}, pos + todo);
+            pos := setval({next}, pos + todo) - todo;
 {segments path 1024}
             return query
             with d as (
