@@ -73,6 +73,7 @@ func (b *Buffered) BeginTx(ctx context.Context, opts pgx.TxOptions) (pgx.Tx, err
 type BufferedTx struct {
 	*bufferedSession
 	depth  int // 0 is the transaction, above it are savepoints
+	number int // of the savepoint
 	closed bool
 }
 
@@ -86,6 +87,9 @@ type bufferedSession struct {
 	shared bool   // the program may use the connection itself, so nothing goes on in the background
 	across bool
 	held   *buffer.Buffer[*Outbox, *Queue]
+
+	ended      bool // by COMMIT or ROLLBACK: the connection may be somebody else's
+	savepoints int  // so many were begun
 
 	failed error
 	depth  int // of the failure
@@ -132,7 +136,7 @@ func (b *BufferedTx) Enqueue(ctx context.Context, q *Queue, jobs ...penstock.New
 }
 
 func (b *BufferedTx) usable() error {
-	if b.closed {
+	if b.closed || b.ended {
 		return pgx.ErrTxClosed
 	}
 	return b.failed

@@ -14,19 +14,23 @@ import (
 
 // Begin begins a savepoint. What is published in it goes with it.
 func (b *BufferedTx) Begin(ctx context.Context) (pgx.Tx, error) {
-	inner := &BufferedTx{bufferedSession: b.bufferedSession, depth: b.depth + 1}
+	if err := b.usable(); err != nil {
+		return nil, err
+	}
+	b.savepoints++
+	inner := &BufferedTx{bufferedSession: b.bufferedSession, depth: b.depth + 1, number: b.savepoints}
 	if err := b.flush(ctx, penstock.FlushSavepoint, "savepoint "+inner.savepoint()); err != nil {
 		return nil, err
 	}
 	return inner, nil
 }
 
-func (b *BufferedTx) savepoint() string { return "penstock_" + strconv.Itoa(b.depth) }
+func (b *BufferedTx) savepoint() string { return "penstock_" + strconv.Itoa(b.number) }
 
 // Commit returns when everything is written and committed; of a savepoint, when it is written and
 // released. After an error nothing of it is committed, unless the error says that it may have been: the answer to COMMIT was lost.
 func (b *BufferedTx) Commit(ctx context.Context) error {
-	if b.closed {
+	if b.closed || b.ended {
 		return pgx.ErrTxClosed
 	}
 	if b.depth > 0 {
@@ -36,7 +40,7 @@ func (b *BufferedTx) Commit(ctx context.Context) error {
 		b.closed = true
 		return nil
 	}
-	defer b.free()
+	defer b.end()
 	if b.own && b.settle(ctx) == nil && b.held.Rows() > 0 {
 		err := b.flush(ctx, penstock.FlushCommit, "commit")
 		b.closed = true
@@ -57,16 +61,22 @@ func (b *BufferedTx) Commit(ctx context.Context) error {
 	return b.tx.Commit(ctx)
 }
 
+// end gives the connection back. A savepoint that is still open has ended, too.
+func (b *BufferedTx) end() {
+	b.ended = true
+	b.free()
+}
+
 // Rollback forgets what is buffered, and takes back what was written.
 func (b *BufferedTx) Rollback(ctx context.Context) error {
-	if b.closed {
+	if b.closed || b.ended {
 		return pgx.ErrTxClosed
 	}
 	_ = b.settle(ctx)
 	b.held.Discard()
 	b.closed = true
 	if b.depth == 0 {
-		defer b.free()
+		defer b.end()
 		return b.tx.Rollback(ctx)
 	}
 	_, err := b.tx.Exec(ctx, "rollback to savepoint "+b.savepoint()+"; release savepoint "+b.savepoint())
