@@ -4,6 +4,7 @@ package pg
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -21,6 +22,9 @@ func PoolConfig(url string) (*pgxpool.Config, error) {
 		return nil, pgerror.URL(err)
 	}
 	conn := config.ConnConfig
+	if misplaced(&conn.Config) {
+		return nil, pgerror.URL(nil)
+	}
 	if conn.ConnectTimeout == 0 {
 		conn.ConnectTimeout = 10 * time.Second
 	}
@@ -33,6 +37,13 @@ func PoolConfig(url string) (*pgxpool.Config, error) {
 	}
 	conn.OnNotice = nil
 	return config, nil
+}
+
+// misplaced is true if part of a password is where a host or a database is: with an @ or a / in it that is not escaped,
+// pgx reads the rest as these, and errors would show it.
+func misplaced(config *pgconn.Config) bool {
+	return strings.LastIndexByte(config.Host, '@') > 0 || // an abstract socket begins with it
+		config.Password == "" && strings.ContainsRune(config.Database, '@')
 }
 
 // severalHosts is true if the URL names more than one server; a fallback may also be
