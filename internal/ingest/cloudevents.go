@@ -79,6 +79,9 @@ func structuredEvent(text []byte) (m penstock.Message, err error) {
 	if err := json.Unmarshal(text, &fields); err != nil {
 		return m, fmt.Errorf("is no event: %w", err)
 	}
+	if err := lines.Plain(text); err != nil && fields != nil {
+		return m, err
+	}
 	attributes, data := map[string]string{}, []byte(nil)
 	for name, value := range fields {
 		switch {

@@ -13,8 +13,10 @@ import (
 	"log/slog"
 	"mime"
 	"net/http"
+	"regexp"
 	"runtime"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -89,6 +91,13 @@ func New(store writer.OnceStore, o Options) (*Server, error) {
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /outboxes/{name}/messages", s.take)
+	mux.HandleFunc("/outboxes/{name}/messages", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Allow", "POST")
+		(&Refusal{Error: "messages are sent with POST", code: http.StatusMethodNotAllowed}).write(w)
+	})
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+		(&Refusal{Error: "there is nothing here", Hint: "POST /outboxes/NAME/messages takes messages", code: http.StatusNotFound}).write(w)
+	})
 	server, err := web.Serve(web.Options{Listen: o.Listen, Credentials: credentials, MaxBody: o.MaxBody, Logger: o.Logger}, mux)
 	if err != nil {
 		return nil, err
@@ -364,10 +373,11 @@ func readAll(r *http.Request) ([]byte, error) {
 	return body.Bytes(), err
 }
 
-// trace has messages go on in the trace of the request, unless they say their own.
+// trace has messages go on in the trace of the request, unless they say their own. A context that is none, or a state
+// that is longer than others have to take, is not carried: each message would have it.
 func trace(h http.Header, msgs []penstock.Message) {
-	parent := h.Get("Traceparent")
-	if parent == "" {
+	parent, state := h.Get("Traceparent"), strings.Join(h.Values("Tracestate"), ",")
+	if !traceparent.MatchString(parent) {
 		return
 	}
 	for i := range msgs {
@@ -379,8 +389,14 @@ func trace(h http.Header, msgs []penstock.Message) {
 			m.Headers = map[string]string{}
 		}
 		m.Headers["traceparent"] = parent
-		if state := h.Get("Tracestate"); state != "" {
+		if tracestate.MatchString(state) {
 			m.Headers["tracestate"] = state
 		}
 	}
 }
+
+// What W3C's Trace Context takes, in this version and later ones.
+var (
+	traceparent = regexp.MustCompile(`^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(-[!-~]{0,64})?$`)
+	tracestate  = regexp.MustCompile(`^[ -~\t]{1,512}$`)
+)

@@ -168,27 +168,33 @@ const (
 	asEvents = "Content-Type: application/cloudevents-batch+json"
 )
 
+const traced = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
 // Each form becomes the messages that it describes.
 func TestForms(t *testing.T) {
 	stores(t, func(t *testing.T, _ string, store database) {
 		s, _ := serve(t, store, ingest.Options{})
-		wants(t, s, "orders", `{"id":"1","key":"k","topic":"t","headers":{"a":"b"},"payload":{"total": 10}}`, 200, `{"accepted":1}`, asJSON, "Traceparent: 00-1", "Tracestate: s")
-		wants(t, s, "orders", "{\"id\":\"2\",\"payload\":\"p\",\"headers\":{\"traceparent\":\"own\"}}\n\n{\"id\":\"3\",\"payload_base64\":\"AP8=\"}", 200, `{"accepted":2}`, asLines, "Traceparent: 00-2")
+		wants(t, s, "orders", `{"id":"1","key":"k","topic":"t","headers":{"a":"b"},"payload":{"total": 10}}`, 200, `{"accepted":1}`, asJSON, "Traceparent: "+traced, "Tracestate: s=1,t=2")
+		wants(t, s, "orders", "{\"id\":\"2\",\"payload\":\"p\",\"headers\":{\"traceparent\":\"own\"}}\n\n{\"id\":\"3\",\"payload_base64\":\"AP8=\"}", 200, `{"accepted":2}`, asLines, "Traceparent: "+traced, "Tracestate: "+strings.Repeat("x", 513))
 		wants(t, s, "orders", `{"specversion":"1.0","id":"4","source":"/s","type":"t","subject":"sub","partitionkey":"k","time":"2026-01-01T00:00:00Z","tenant":7,"gone":null,
 			"datacontenttype":"application/json","data":{"a": 1}}`, 200, `{"accepted":1}`, asEvent)
 		wants(t, s, "orders", `[{"specversion":"1.0","id":"5","source":"/s","type":"t","subject":"sub","datacontenttype":"text/plain","data":"te\u00e9xt"},
 			{"specversion":"1.0","id":"6","source":"/s","type":"t","data_base64":"AP8="},{"specversion":"1.0","id":"7","source":"/s","type":"t","data":"json"}]`, 200, `{"accepted":3}`, asEvents)
 		wants(t, s, "orders", "\x00\xff", 200, `{"accepted":1}`, "ce-specversion: 1.0", "ce-id: 8", "ce-source: /s", "ce-type: t", "ce-subject: order%204711", "ce-tenant: acme", "Content-Type: image/png")
+		for i, none := range []string{"00-1", "x\xff", "00-" + strings.Repeat("0", 9000), ""} { // are no trace, and no reason to refuse a message
+			wants(t, s, "orders", fmt.Sprintf(`{"id":"%d","payload":"\ud83d\ude00"}`, 9+i), 200, `{"accepted":1}`, asJSON, "Traceparent: "+none, "Tracestate: s=1")
+		}
 		wants(t, s, "orders", "", 200, `{"accepted":0}`, asLines)
 		want := []string{
-			`1 "k" "t" map[a:b traceparent:00-1 tracestate:s] "{\"total\": 10}"`,
+			`1 "k" "t" map[a:b traceparent:` + traced + ` tracestate:s=1,t=2] "{\"total\": 10}"`,
 			`2 "" "" map[traceparent:own] "p"`,
-			`3 "" "" map[traceparent:00-2] "\x00\xff"`,
+			`3 "" "" map[traceparent:` + traced + `] "\x00\xff"`,
 			`4 "k" "t" map[content-type:application/json source:/s subject:sub tenant:7 time:2026-01-01T00:00:00Z] "{\"a\": 1}"`,
 			`5 "sub" "t" map[content-type:text/plain source:/s] "teéxt"`,
 			`6 "" "t" map[source:/s] "\x00\xff"`,
 			`7 "" "t" map[source:/s] "\"json\""`,
 			`8 "order 4711" "t" map[content-type:image/png source:/s tenant:acme] "\x00\xff"`,
+			`9 "" "" map[] "😀"`, `10 "" "" map[] "😀"`, `11 "" "" map[] "😀"`, `12 "" "" map[] "😀"`,
 		}
 		var got []string
 		for _, m := range published(t, store, "orders") {
@@ -214,6 +220,12 @@ func TestRefusals(t *testing.T) {
 		wants(t, s, "orders", `nonsense`, 400, `"line":1`, asJSON)
 		wants(t, s, "orders", strings.Repeat("x", 1001), 413, "more than 1000 bytes", asLines)
 		wants(t, s, "orders", `{}`, 415, "send application/json", "Content-Type: application/x-www-form-urlencoded")
+		for _, half := range []string{`{"id":"\ud83d"}`, `{"key":"\ude00\ud83d"}`, `{"headers":{"a":"\ud83dx"}}`, `{"payload":"\ud83d\n"}`} { // two ids would become one
+			wants(t, s, "orders", half, 400, "surrogate", asJSON)
+			wants(t, s, "orders", "{}\n"+half, 400, `"line":2`, asLines)
+		}
+		wants(t, s, "orders", `{"specversion":"1.0","id":"\ud83d","source":"/s","type":"t"}`, 400, "surrogate", asEvent)
+		wants(t, s, "orders", `{"specversion":"1.0","id":"1","id":"2","source":"/s","type":"t"}`, 400, "has id twice", asEvent)
 		wants(t, s, "nothing", `{}`, 404, "no such outbox", asJSON)
 		const event = `{"specversion":"1.0","id":"1","source":"/s","type":"t"}`
 		wants(t, s, "orders", "["+event+"]["+event+"]", 400, "no array", asEvents)

@@ -9,7 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -155,7 +155,7 @@ func (w *Words) Decode(line []byte, fields any) error {
 	if decoder.InputOffset() < int64(len(bytes.TrimRight(line, " \t\r\n"))) {
 		return errors.New("has more than one JSON value: write one object per line")
 	}
-	return noFieldTwice(line)
+	return Plain(line)
 }
 
 // problem says in JSON's words, rather than Go's, what is wrong.
@@ -172,13 +172,13 @@ func (w *Words) problem(err error) error {
 	return fmt.Errorf("is no %s: %w", w.Item, err)
 }
 
-// noFieldTwice refuses what encoding/json takes the last of, in a line that is
-// known to be an object. Names differ when they differ in more than case, as
+// Plain refuses what encoding/json would change, in a line that is known to be an
+// object: of a field that is there twice it takes the last, and for half a surrogate
+// pair it puts U+FFFD. Names differ when they differ in more than case, as
 // they do for the decoder; those of headers are exact.
-func noFieldTwice(line []byte) error {
+func Plain(line []byte) error {
 	decoder := json.NewDecoder(bytes.NewReader(line))
-	var fields []string
-	headers := map[string]bool{}
+	fields, headers := map[string]bool{}, map[string]bool{}
 	if _, err := decoder.Token(); err != nil { // {
 		return err
 	}
@@ -188,15 +188,20 @@ func noFieldTwice(line []byte) error {
 			return err
 		}
 		field := name.(string)
-		if slices.ContainsFunc(fields, func(f string) bool { return strings.EqualFold(f, field) }) {
-			return fmt.Errorf("has %s twice: give it once", strings.ToLower(field))
+		folded := strings.ToLower(strings.ToUpper(field)) // as strings.EqualFold compares
+		if fields[folded] {
+			return fmt.Errorf("has %s twice: give it once", folded)
 		}
-		fields = append(fields, field)
+		fields[folded] = true
 		var value json.RawMessage
 		if err := decoder.Decode(&value); err != nil {
 			return err
 		}
-		if !strings.EqualFold(field, "headers") || value[0] != '{' {
+		isHeaders := strings.EqualFold(field, "headers") && value[0] == '{'
+		if (isHeaders || value[0] == '"') && halfCharacter(value) {
+			return fmt.Errorf("%s has half a surrogate pair, which is no text: give bytes as payload_base64", strings.ToLower(field))
+		}
+		if !isHeaders {
 			continue
 		}
 		inside := json.NewDecoder(bytes.NewReader(value))
@@ -212,6 +217,31 @@ func noFieldTwice(line []byte) error {
 		}
 	}
 	return nil
+}
+
+// halfCharacter finds one half of a surrogate pair without the other in the escapes of JSON.
+func halfCharacter(text []byte) bool {
+	high := false
+	for {
+		i := bytes.IndexByte(text, '\\')
+		if i != 0 && high {
+			return true
+		}
+		if i < 0 {
+			return false
+		}
+		unit, err := uint64(0), error(nil)
+		if text = text[i+1:]; text[0] == 'u' {
+			unit, err = strconv.ParseUint(string(text[1:5]), 16, 16)
+			text = text[4:]
+		}
+		text = text[1:]
+		low := unit>>10 == 0xdc00>>10
+		if err != nil || low != high {
+			return true
+		}
+		high = unit>>10 == 0xd800>>10
+	}
 }
 
 // PayloadFields are the two ways in which a line has a payload.
