@@ -1,6 +1,7 @@
 package console
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	_ "embed"
@@ -140,6 +141,9 @@ var routes = slices.Concat([]route{
 		func(c *Console, _ context.Context, r *call) (Waits, error) { return c.waits(r.PathValue("queue")), nil })),
 	reads(ofSubscription+"/parked", "Parked keys, those due soonest first", []string{"limit"}, (*Console).parked),
 	acts(ofSubscription+"/parked/retry", "Have parked keys tried at once", func(c *Console, ctx context.Context, call *call, b Keys) (Count, error) {
+		if err := named("keys", b.Keys); err != nil {
+			return Count{}, err
+		}
 		n, err := c.o.Store.RetryParked(ctx, call.PathValue("outbox"), call.PathValue("subscription"), b.Keys...)
 		return Count{int64(n)}, err
 	}),
@@ -174,6 +178,9 @@ var routes = slices.Concat([]route{
 func deadRoutes(of string) []route {
 	bulk := func(verb string, discard bool) route {
 		return acts(of+"/dead/"+verb, verb+" all dead letters that match, or with dry_run count them", func(c *Console, ctx context.Context, call *call, b Bulk) (Done, error) {
+			if err := named("numbers", b.Numbers); err != nil {
+				return Done{}, err
+			}
 			return c.onAll(ctx, c.boxOf(call), b.Filter, b.After, discard, b.DryRun)
 		})
 	}
@@ -193,6 +200,14 @@ func deadRoutes(of string) []route {
 	}
 }
 
+// named refuses a list that is given and empty: whoever has found none does not want all.
+func named[T any](field string, given []T) error {
+	if given != nil && len(given) == 0 {
+		return &penstock.FieldError{Field: field, Problem: "is empty", Hint: "name at least one, or leave it out to have all that match"}
+	}
+	return nil
+}
+
 func (c *Console) boxOf(r *call) box {
 	if queue := r.PathValue("queue"); queue != "" {
 		return jobBox{c, queue}
@@ -209,7 +224,13 @@ func (c *Console) api(r route) http.Handler {
 			}
 			d := json.NewDecoder(request.Body)
 			d.DisallowUnknownFields()
-			if err := d.Decode(body); err != nil && !errors.Is(err, io.EOF) {
+			err := d.Decode(body)
+			if err == nil {
+				if _, err = d.Token(); err == nil {
+					err = errors.New("has more than one JSON value")
+				}
+			}
+			if !errors.Is(err, io.EOF) {
 				return &penstock.FieldError{Field: "body", Problem: err.Error(), Hint: "GET /api/v1/openapi.json says what it may have"}
 			}
 			return nil
@@ -246,11 +267,20 @@ func (c *Console) serve(r route, request *http.Request, decode func(body any) er
 	ctx, cancel := context.WithTimeout(request.Context(), actPatience)
 	defer cancel()
 	found, err := r.serve(c, ctx, one)
-	text, _ := json.Marshal(one.body)
-	done, _ := json.Marshal(found)
-	c.did(request, "did "+path.Base(r.path), "path", request.URL.Path, "request", string(text), "answer", string(done), "err", err)
+	c.did(request, "did "+path.Base(r.path), "path", request.URL.Path, "request", noted(one.body), "answer", noted(found), "err", err)
 	return found, err
 }
+
+// noted is what the log has of a request or an answer: not all of a list of 100,000 numbers.
+func noted(what any) string {
+	text, _ := json.Marshal(what)
+	if n := len(text); n > mostNoted {
+		return fmt.Sprintf("%s… (%d bytes)", bytes.ToValidUTF8(text[:mostNoted], nil), n)
+	}
+	return string(text)
+}
+
+const mostNoted = 4 << 10
 
 //go:embed openapi.json
 var document []byte

@@ -118,6 +118,7 @@ const (
 type Console struct {
 	o         Options
 	mux       *http.ServeMux
+	at        http.Handler // mux, below the base path
 	status    shared[*Status]
 	findings  shared[[]doctor.Finding]
 	inboxes   shared[[]penstock.InboxStatus]
@@ -144,6 +145,11 @@ func New(o Options) *Console {
 		answerJSON(w, http.StatusNotFound, problem{"there is nothing at " + r.URL.Path, "GET /api/v1/openapi.json lists what there is"})
 	})
 	c.pages()
+	if c.at = c.mux; c.o.BasePath != "" { // a mux around it: it sends who asks for /ops//x to /ops/x, and not to /x
+		below := http.NewServeMux()
+		below.Handle(c.o.BasePath+"/", http.StripPrefix(c.o.BasePath, c.mux))
+		c.at = below
+	}
 	return c
 }
 
@@ -158,15 +164,7 @@ func protect(w http.ResponseWriter) {
 
 func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	protect(w)
-	if c.o.BasePath != "" {
-		if r.URL.Path == c.o.BasePath {
-			http.Redirect(w, r, c.o.BasePath+"/", http.StatusMovedPermanently)
-			return
-		}
-		http.StripPrefix(c.o.BasePath, c.mux).ServeHTTP(w, r)
-		return
-	}
-	c.mux.ServeHTTP(w, r)
+	c.at.ServeHTTP(w, r)
 }
 
 // mayOperate reports whether whoever asks may change anything.
@@ -277,6 +275,9 @@ func wrong(err error) (int, problem) {
 		return http.StatusForbidden, p
 	case isField:
 		p.Hint = field.Hint
+		return http.StatusBadRequest, p
+	case pgerror.State(err) == "22021":
+		p.Hint = "names, keys and filters are UTF-8 without NUL"
 		return http.StatusBadRequest, p
 	case errors.Is(err, penstock.ErrNoOutbox), errors.Is(err, penstock.ErrNoQueue), errors.Is(err, penstock.ErrNoSubscription), errors.Is(err, penstock.ErrNoInbox), errors.Is(err, errNotFound), errors.Is(err, resend.ErrGone):
 		return http.StatusNotFound, p

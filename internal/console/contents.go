@@ -3,6 +3,7 @@ package console
 import (
 	"bytes"
 	"encoding/json"
+	"io"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -32,12 +33,7 @@ func (c *Console) contents(headers map[string]string, payload []byte) (d Content
 			d.Headers[name] = redacted
 		}
 	}
-	var member any
-	decoder := json.NewDecoder(bytes.NewReader(payload))
-	decoder.UseNumber() // as they were written
-	if len(c.o.Redact) > 0 && utf8.Valid(payload) && decoder.Decode(&member) == nil && !decoder.More() {
-		payload, _ = json.Marshal(c.redact(member))
-	}
+	payload = c.shownOf(payload)
 	payload = payload[:min(len(payload), mostShown)]
 	for cut := 0; cut < utf8.UTFMax && d.PayloadBytes > mostShown && !utf8.Valid(payload); cut++ { // not within a character
 		payload = payload[:len(payload)-1]
@@ -50,24 +46,51 @@ func (c *Console) contents(headers map[string]string, payload []byte) (d Content
 	return d
 }
 
+// shownOf is text without the members that may not be shown. What is not one JSON value has no members to find: of that nothing is shown if
+// such a name is in it.
+func (c *Console) shownOf(text []byte) []byte {
+	if len(c.o.Redact) == 0 || len(text) == 0 {
+		return text
+	}
+	var member any
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber() // as they were written
+	if utf8.Valid(text) && decoder.Decode(&member) == nil {
+		if _, err := decoder.Token(); err == io.EOF {
+			if c.redact(member) {
+				text, _ = json.Marshal(member)
+			}
+			return text
+		}
+	}
+	small := bytes.ToLower(text)
+	if slices.ContainsFunc(c.o.Redact, func(hidden string) bool { return bytes.Contains(small, bytes.ToLower([]byte(hidden))) }) {
+		return []byte(redacted)
+	}
+	return text
+}
+
 func (c *Console) hides(name string) bool {
 	return slices.ContainsFunc(c.o.Redact, func(hidden string) bool { return strings.EqualFold(hidden, name) })
 }
 
-func (c *Console) redact(member any) any {
+// redact reports whether there was anything that it hid.
+func (c *Console) redact(member any) (hid bool) {
 	switch v := member.(type) {
 	case map[string]any:
 		for name := range v {
 			if c.hides(name) {
-				v[name] = redacted
-			} else {
-				v[name] = c.redact(v[name])
+				v[name], hid = redacted, true
+			} else if c.redact(v[name]) {
+				hid = true
 			}
 		}
 	case []any:
 		for i := range v {
-			v[i] = c.redact(v[i])
+			if c.redact(v[i]) {
+				hid = true
+			}
 		}
 	}
-	return member
+	return hid
 }

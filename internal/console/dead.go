@@ -149,7 +149,7 @@ func (c *Console) onAll(ctx context.Context, b box, f Filter, after int64, disca
 		return d.Matched >= mostAtOnce, nil
 	}
 	d.DryRun = dryRun
-	if f.narrows() {
+	if f.narrows() || after > 0 && len(f.Numbers) == 0 {
 		d.Looked, d.After, err = inWindows(ctx, b, f, after, patience, some)
 		d.More = d.After > 0
 	} else {

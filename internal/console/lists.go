@@ -81,7 +81,7 @@ func (c *Console) running(ctx context.Context, r *call) (l List[Running], err er
 	}
 	found, err := store.Running(ctx, r.PathValue("queue"), countedUpTo)
 	for _, one := range found {
-		l.Items = append(l.Items, Running{one.ID, one.Worker, one.Attempt, one.Age.Seconds(), one.Expired > 0, one.Report})
+		l.Items = append(l.Items, Running{one.ID, one.Worker, one.Attempt, one.Age.Seconds(), one.Expired > 0, c.shownOf(one.Report)})
 	}
 	return listOf(l.Items, len(l.Items)+1, nil), err
 }
@@ -104,6 +104,9 @@ func (c *Console) done(ctx context.Context, r *call) (l List[penstock.DoneJob], 
 		q.IDs = []int64{n}
 	}
 	found, next, err := store.DoneJobs(ctx, q)
+	for i := range found {
+		found[i].Report = c.shownOf(found[i].Report)
+	}
 	l = listOf(found, len(found)+1, nil)
 	l.After = next
 	return l, err
