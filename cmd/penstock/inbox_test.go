@@ -1,6 +1,7 @@
 package main
 
 import (
+	"database/sql"
 	"encoding/json"
 	"fmt"
 	"net/url"
@@ -15,6 +16,9 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/cli"
 	"github.com/penstock/penstock/internal/cli/clitest"
+	"github.com/penstock/penstock/internal/testserver"
+	"github.com/penstock/penstock/store/mysql"
+	"github.com/penstock/penstock/store/portable"
 	"github.com/penstock/penstock/store/postgres"
 	"github.com/penstock/penstock/store/postgres/postgrestest"
 	"github.com/penstock/penstock/store/sqlite"
@@ -68,6 +72,65 @@ func eachInbox(t *testing.T, test func(t *testing.T, d *desk, c *consuming)) {
 				return box.InOrder(t.Context(), conn, m, wait)
 			},
 			func() ([]penstock.Released, error) { return box.Due(t.Context(), conn, 100) }})
+	})
+	t.Run("portable", func(t *testing.T) {
+		database := testserver.Database(t, testserver.PostgresURL(t))
+		open := func() penstock.Store {
+			s, err := portable.Open(t.Context(), database, portable.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s
+		}
+		d, conn, box := newDesk(t, open(), open), connect(t, database), portable.NewInbox("", "billing")
+		in := func(receive func(tx pgx.Tx) error) error { return pgx.BeginFunc(t.Context(), conn, receive) }
+		test(t, d, &consuming{t,
+			func(m penstock.Message, wait time.Duration) (all []penstock.Released, err error) {
+				return all, in(func(tx pgx.Tx) error { all, err = box.InOrder(t.Context(), tx, m, wait); return err })
+			},
+			func() (all []penstock.Released, err error) {
+				return all, in(func(tx pgx.Tx) error { all, err = box.Due(t.Context(), tx, 100); return err })
+			}})
+	})
+	t.Run("mysql", func(t *testing.T) {
+		database := testserver.MariaDBDatabase(t)
+		u, err := url.Parse(database)
+		if err != nil {
+			t.Fatal(err)
+		}
+		schema := strings.TrimPrefix(u.Path, "/")
+		open := func() penstock.Store {
+			s, err := mysql.Open(database, mysql.Options{Schema: schema})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s
+		}
+		db, err := sql.Open("mysql", "root@tcp("+u.Host+")/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = db.Close() })
+		box := mysql.NewInbox(schema, "billing")
+		in := func(receive func(*sql.Tx) ([]penstock.Released, error)) ([]penstock.Released, error) {
+			tx, err := db.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+			if err != nil {
+				return nil, err
+			}
+			defer func() { _ = tx.Rollback() }()
+			all, err := receive(tx)
+			if err != nil {
+				return nil, err
+			}
+			return all, tx.Commit()
+		}
+		test(t, newDesk(t, open(), open), &consuming{t,
+			func(m penstock.Message, wait time.Duration) ([]penstock.Released, error) {
+				return in(func(tx *sql.Tx) ([]penstock.Released, error) { return box.InOrder(t.Context(), tx, m, wait) })
+			},
+			func() ([]penstock.Released, error) {
+				return in(func(tx *sql.Tx) ([]penstock.Released, error) { return box.Due(t.Context(), tx, 100) })
+			}})
 	})
 }
 

@@ -13,7 +13,7 @@ import (
 )
 
 // version of the tables that this program makes.
-const version = 2
+const version = 3
 
 // collided are what statements say that make the same thing at the same time: 1213 and 1205 while another one has it
 // locked, 1050 where it has won.

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -15,39 +13,18 @@ import (
 	"github.com/penstock/penstock/internal/tables"
 )
 
-// Claim implements penstock.Queue.
-func (q queue) Claim(ctx context.Context, c penstock.Claim) ([]penstock.Job, error) {
-	_, jobs, err := q.AckClaim(ctx, nil, c)
-	return jobs, err
+// Looks implements tables.QueueDB.
+func (s onTables) Looks() tables.Options {
+	return tables.Options{Margin: s.opts.Margin, Sweep: s.opts.Sweep, LookAgain: s.opts.LookAgain}
 }
 
-// AckClaim implements penstock.AckClaimer: two round trips, one if nothing is claimed.
-func (q queue) AckClaim(ctx context.Context, acks []int64, c penstock.Claim) (acked []int64, jobs []penstock.Job, err error) {
-	if err := c.Validate(); err != nil {
-		return nil, nil, err
+// Round implements tables.QueueDB.
+func (s onTables) Round(ctx context.Context, row *queueRow, c penstock.Claim, r *tables.Round, acks, acked *[]int64) error {
+	err := s.tx(ctx, func(t *tx) error { return s.round(ctx, t, row, c, r, *acks, acked) })
+	if err == nil && r.There {
+		*acks = nil
 	}
-	o := q.store.opts
-	for {
-		row, err := q.store.findQueue(ctx, q.name)
-		if err != nil {
-			return nil, nil, err
-		}
-		jobs, err = row.Claim(c, tables.Options{Margin: o.Margin, Sweep: o.Sweep, LookAgain: o.LookAgain},
-			func(r *tables.Round) error {
-				err := q.store.inQueue(ctx, q.name, func(t *tx, _ *queueRow) error { return q.round(ctx, t, row, c, r, acks, &acked) })
-				if err == nil && r.There {
-					acks = nil
-				}
-				return err
-			}, func() error { return q.expire(ctx) })
-		if errors.Is(err, tables.ErrAnew) {
-			if q.store.queues.CompareAndDelete(q.name, row); len(jobs) == 0 {
-				continue
-			}
-			err = nil
-		}
-		return acked, jobs, err
-	}
+	return err
 }
 
 // candidate is a row of a claim's page.
@@ -57,8 +34,7 @@ type candidate struct {
 }
 
 // round is what a claim asks, and takes, in a transaction; the first one ends jobs, too.
-func (q queue) round(ctx context.Context, t *tx, row *queueRow, c penstock.Claim, r *tables.Round, acks []int64, acked *[]int64) error {
-	s := q.store
+func (s onTables) round(ctx context.Context, t *tx, row *queueRow, c penstock.Claim, r *tables.Round, acks []int64, acked *[]int64) error {
 	r.Page, r.There, r.Whole = nil, false, true
 	var paused bool
 	var most, running int
@@ -69,14 +45,18 @@ func (q queue) round(ctx context.Context, t *tx, row *queueRow, c penstock.Claim
 		return rows.Scan(&r.Now, &r.Expired, &paused, &most, &running)
 	}, s.queueSQL("queue_state", row, words{"checked": at(r.Checked)}))
 	if len(acks) > 0 {
-		q.queueAck(b, row, acks, acked)
+		ends := &tables.Batch{}
+		tables.AckIn(ends, row, acks, acked)
+		for _, st := range *ends {
+			b.put(s.Store, st)
+		}
 	}
 	var ranges strings.Builder
 	for i, in := range r.Ranges {
 		if i > 0 {
 			ranges.WriteString(" or ")
 		}
-		fmt.Fprintf(&ranges, "t.place = %s%d and t.ts > %s and t.ts <= %s", direction(row.LIFO())["sign"], in.Priority, at(in.After), at(in.UpTo))
+		fmt.Fprintf(&ranges, "t.place = %s%d and t.ts > %s and t.ts <= %s", row.Args(nil)["sign"], in.Priority, at(in.After), at(in.UpTo))
 	}
 	var fresh, tried []candidate
 	b.read(func(rows *sql.Rows) error {
@@ -122,7 +102,7 @@ func (q queue) round(ctx context.Context, t *tx, row *queueRow, c penstock.Claim
 				return err
 			}
 			r.Page[places[j.ID]].Job = j
-			return parseHeaders(headers, &r.Page[places[j.ID]].Job.Headers)
+			return tables.Headers(headers, &r.Page[places[j.ID]].Job.Headers)
 		}, s.queueSQL("taken", row, words{"these": these(leases)}))
 	}
 	return t.finish(ctx, b)
@@ -168,12 +148,4 @@ func choose(row *queueRow, r *tables.Round, fresh, tried []candidate, room int) 
 		}
 	}
 	return page
-}
-
-// parseHeaders reads a job's headers.
-func parseHeaders(text []byte, into *map[string]string) error {
-	if len(text) == 0 {
-		return nil
-	}
-	return json.Unmarshal(text, into)
 }

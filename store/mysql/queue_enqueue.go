@@ -253,22 +253,19 @@ func (d *deduped) note(ctx context.Context, tx QueueTx, jobs []penstock.NewJob, 
 	return nil
 }
 
-// Enqueue implements penstock.Queue.
-func (q queue) Enqueue(ctx context.Context, jobs ...penstock.NewJob) (made []penstock.Enqueued, err error) {
-	if _, err := q.store.findQueue(ctx, q.name); err != nil || len(jobs) == 0 {
-		return nil, err
-	}
-	to := &Queue{store: q.store, name: q.name}
+// Enqueue implements tables.QueueDB.
+func (s onTables) Enqueue(ctx context.Context, queue string, jobs ...penstock.NewJob) (made []penstock.Enqueued, err error) {
+	to := &Queue{store: s.Store, name: queue}
 	if atOnce(jobs) { // one statement is a transaction
-		err = q.store.explain(q.store.retries.Do(ctx, func() error {
-			return q.store.on(ctx, func(conn *sql.Conn) (err error) {
+		err = s.explain(s.retries.Do(ctx, func() error {
+			return s.on(ctx, func(conn *sql.Conn) (err error) {
 				made, err = to.Enqueue(ctx, conn, jobs...)
 				return err
 			})
 		}))
 		return made, err
 	}
-	err = q.store.tx(ctx, func(t *tx) (err error) {
+	err = s.tx(ctx, func(t *tx) (err error) {
 		if err := t.run(ctx, &batch{}); err != nil {
 			return err
 		}

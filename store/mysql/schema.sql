@@ -146,4 +146,66 @@ create table if not exists {schema}.schedules (
   primary key (queue_id, name)
 ) {engine};
 
+create table if not exists {schema}.inboxes (
+  id bigint not null auto_increment primary key,
+  consumer varbinary(48) not null,
+  keep bigint not null, -- microseconds
+  unique key inboxes_consumer (consumer)
+) {engine};
+
+-- token is whose it was that is new.
+create table if not exists {schema}.received (
+  inbox_id bigint not null,
+  id varbinary(256) not null,
+  at datetime(6) not null,
+  token bigint not null,
+  primary key (inbox_id, id),
+  key received_at (inbox_id, at)
+) {engine};
+
+-- Who has received a message of a key locks a row of these and counts it, so that messages of a key take turns.
+create table if not exists {schema}.turns (
+  inbox_id bigint not null,
+  turn smallint not null,
+  taken bigint not null default 0,
+  primary key (inbox_id, turn)
+) {engine};
+
+-- What was waited for in vain, and what was discarded. next was handed over in its place.
+create table if not exists {schema}.gaps (
+  inbox_id bigint not null,
+  id varbinary(256) not null,
+  `key` varbinary(1024) not null,
+  next varbinary(256),
+  discarded boolean not null,
+  at datetime(6) not null,
+  primary key (inbox_id, id),
+  key gaps_at (inbox_id, at)
+) {engine};
+
+-- Messages that came before the one they follow; gone once they are released.
+create table if not exists {schema}.held (
+  inbox_id bigint not null,
+  id varbinary(256) not null,
+  previous varbinary(256) not null,
+  `key` varbinary(1024) not null,
+  at datetime(6) not null,
+  due datetime(6) not null,
+  headers mediumblob,
+  payload longblob not null,
+  primary key (inbox_id, id),
+  key held_previous (inbox_id, previous),
+  key held_due (inbox_id, due)
+) {engine};
+
+-- The message of a key, which is in MyRocks too long for a primary key, that was handed over last and not late.
+create table if not exists {schema}.key_heads (
+  inbox_id bigint not null,
+  key_hash varbinary(32) not null, -- SHA-256
+  id varbinary(256) not null,
+  at datetime(6) not null,
+  primary key (inbox_id, key_hash),
+  key key_heads_at (inbox_id, at)
+) {engine};
+
 insert into {schema}.version (version) select {version} from (select 1) one where not exists (select 1 from {schema}.version where version = {version});

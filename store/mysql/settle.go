@@ -39,31 +39,23 @@ func (s *source) settlePlain(ctx context.Context, parts []*tables.Part) error {
 	b := &batch{}
 	var there, mine bool
 	b.one(&there, s.sql("fence", nil), &mine)
-	marked, deleted := s.queueDone(b, parts, len(parts))
+	b.add(s.sql("progress_of", words{"placed": placed(parts)}))
+	s.queueDone(b, parts)
 	err := s.store.send(ctx, b)
 	if err == nil && !mine {
 		return s.gone(ctx, s.store)
 	}
-	if missing := int64(len(parts)) - *marked - *deleted; err == nil && missing > 0 { // see existing.sql
-		b := &batch{}
-		b.add(s.sql("update {schema}.progress set settled = settled - {missing} where subscription_id = {sub} and epoch = {epoch} and attempt = {attempt}", words{"missing": missing}))
-		err = s.store.ask(ctx, b)
-	}
 	return err
 }
 
-// queueDone notes or deletes what was delivered, and that n are settled. Once it is sent, it is known how many messages were there.
-func (s *source) queueDone(b *batch, delivered []*tables.Part, n int) (marked, deleted *int64) {
-	marked, deleted = new(int64), new(int64)
-	if len(delivered) > 0 {
-		w := words{"placed": placed(delivered)}
-		b.add(s.sql("mark", w))
-		b.counted(marked)
-		b.add(s.sql("delete", w))
-		b.counted(deleted)
+// queueDone notes or deletes what was delivered. How many were settled is in progress by then.
+func (s *source) queueDone(b *batch, delivered []*tables.Part) {
+	if len(delivered) == 0 {
+		return
 	}
-	b.add(s.sql("progress", words{"settled": n}))
-	return marked, deleted
+	w := words{"placed": placed(delivered)}
+	b.add(s.sql("mark", w))
+	b.add(s.sql("delete", w))
 }
 
 // placed is a table d of messages: numbers, and times, because of what was lost with a server another message may have the number.
@@ -150,7 +142,8 @@ func (s *source) write(ctx context.Context, t *tx, w *tables.Writes) error {
 			return err
 		}
 	}
-	s.queueDone(b, w.Delivered, w.Settled)
+	b.add(s.sql("progress", words{"settled": w.Settled}))
+	s.queueDone(b, w.Delivered)
 	return t.finish(ctx, b)
 }
 

@@ -163,6 +163,13 @@ func timeOrNull(t time.Time) any {
 	return t.UTC()
 }
 
+func nullTime(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}
+
 // gone tells why the subscription's row is not there, or another's.
 func (s *source) gone(ctx context.Context, on runner) error {
 	there := false

@@ -65,10 +65,14 @@ func (s *Store) outboxStatus(ctx context.Context, name string) (penstock.OutboxS
 	return st, s.ask(ctx, b)
 }
 
-// Names lists what there is: "outboxes", "subscriptions" or "queues", in order of their bytes. Of anything else there is nothing.
+// Names lists what there is: "outboxes", "queues", "inboxes" or "subscriptions", in order of their bytes.
 func (s *Store) Names(ctx context.Context, of string) (names []string, err error) {
-	if err := s.use(ctx); err != nil || of != "outboxes" && of != "subscriptions" && of != "queues" {
+	if err := s.use(ctx); err != nil {
 		return nil, err
+	}
+	column := "name"
+	if of == "inboxes" {
+		column = "consumer"
 	}
 	b := &batch{}
 	b.read(func(rows *sql.Rows) error {
@@ -76,6 +80,6 @@ func (s *Store) Names(ctx context.Context, of string) (names []string, err error
 		err := rows.Scan(&name)
 		names = append(names, name)
 		return err
-	}, s.sql("select distinct name from {schema}."+of+" order by name", "", nil))
+	}, s.sql("select distinct "+column+" as name from {schema}."+of+" order by name", "", nil))
 	return names, s.explain(s.ask(ctx, b))
 }

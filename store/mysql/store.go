@@ -10,13 +10,13 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/retry"
+	"github.com/penstock/penstock/internal/tables"
 )
 
 // DefaultSchema is the database that holds the tables unless Options names another. Business tables may be in any other of the
@@ -49,7 +49,8 @@ type Store struct {
 	closed  atomic.Bool
 	retries retry.Counter
 	checked atomic.Bool // the schema was found to be this version's
-	queues  sync.Map    // *queueRow by name
+	*queues
+	*inboxes
 }
 
 var _ penstock.Store = (*Store)(nil)
@@ -112,7 +113,9 @@ func Open(url string, opts Options) (*Store, error) {
 	db.SetConnMaxIdleTime(5 * time.Minute)
 	ddl := sql.OpenDB(c)
 	ddl.SetMaxIdleConns(0)
-	return &Store{db: db, ddl: ddl, opts: opts}, nil
+	s := &Store{db: db, ddl: ddl, opts: opts}
+	s.queues, s.inboxes = tables.NewQueues(onTables{s}), tables.NewInboxes(onTables{s})
+	return s, nil
 }
 
 // Close closes idle connections. Sources are closed by whoever opened them.

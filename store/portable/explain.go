@@ -162,23 +162,23 @@ func (s *Store) ExplainOutbox(ctx context.Context, outbox string) ([]doctor.Stat
 // ExplainQueue implements doctor.Explainer: what workers do, for the first group that has jobs. It is to the queue as if a worker had taken
 // jobs and its transaction had rolled back.
 func (s *Store) ExplainQueue(ctx context.Context, name string) ([]doctor.Statement, error) {
-	known, err := s.findQueue(ctx, name)
+	known, err := s.Queue(name).(tables.Queue).Row(ctx)
 	if err != nil {
 		return nil, err
 	}
-	groups, err := s.Queue(name).(queue).ReadyGroups(ctx, nil, "", 1)
+	groups, err := s.Queue(name).(tables.Queue).ReadyGroups(ctx, nil, "", 1)
 	if err != nil {
 		return nil, err
 	}
 	group := strings.Join(groups, "")
 	seen, want := tables.NewSeen(known.LIFO()), penstock.Claim{Group: group, Jobs: explainedJobs}
-	return s.explaining(ctx, name, s.queueSQL("{table}", name, false), func(e *explanation) error {
-		claim := s.queueSQL("claim", name, known.LIFO())
+	return s.explaining(ctx, name, s.jobsTable(name), func(e *explanation) error {
+		claim := s.queueSQL("claim", known)
 		params := func(r *tables.Round) []any {
 			priorities, after, upto := columns(r.Ranges)
-			return []any{known.id, group, explainedJobs, time.Minute.Microseconds(), explainer, priorities, after, upto, explainedJobs, false, r.Room}
+			return []any{known.ID, group, explainedJobs, time.Minute.Microseconds(), explainer, priorities, after, upto, explainedJobs, false, r.Room}
 		}
-		look := func() *tables.Round { return seen.Round(want, s.looks(), explainedJobs) }
+		look := func() *tables.Round { return seen.Round(want, onTables{s}.Looks(), explainedJobs) }
 		// A worker that has run for a while knows where no jobs are left: so the first claim only looks.
 		if err := e.undone(ctx, func(tx pgx.Tx) error {
 			r := look()
@@ -204,7 +204,7 @@ func (s *Store) ExplainQueue(ctx context.Context, name string) ([]doctor.Stateme
 			if err := e.explain(ctx, tx, "claim", claim, -1, params(look())...); err != nil {
 				return err
 			}
-			rows, err := tx.Query(ctx, s.sql("select lease from {schema}.leases where queue_id = $1 and worker = $2", ""), known.id, explainer)
+			rows, err := tx.Query(ctx, s.sql("select lease from {schema}.leases where queue_id = $1 and worker = $2", ""), known.ID, explainer)
 			if err != nil {
 				return err
 			}
@@ -212,7 +212,8 @@ func (s *Store) ExplainQueue(ctx context.Context, name string) ([]doctor.Stateme
 			if err != nil || len(leases) == 0 {
 				return err
 			}
-			return e.explain(ctx, tx, "ack", s.queueSQL("end_jobs", name, false), int64(len(leases)), known.id, leases)
+			text, args := s.rendered("end_jobs", known.Args(tables.Args{"leases": leases}))
+			return e.explain(ctx, tx, "ack", text, int64(len(leases)), args...)
 		})
 	})
 }

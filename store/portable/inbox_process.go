@@ -35,7 +35,7 @@ func (i *Inbox) Process(ctx context.Context, db Begin, m penstock.Message, wait 
 func (i *Inbox) ProcessDue(ctx context.Context, db Begin, h ReceivedHandler) (int, error) {
 	return due.Process(func(passingOver []string) (n int, key *string, err error) {
 		n, err = process(ctx, db, h, func(tx pgx.Tx) ([]penstock.Released, error) {
-			released, err := i.due(ctx, tx, 1, passingOver)
+			released, err := i.box.Due(ctx, callers{tx, i.store}, 1, passingOver...)
 			if len(released) > 0 {
 				key = &released[0].Key
 			}
@@ -74,8 +74,8 @@ func (s *Store) PublishOnce(ctx context.Context, inbox, outbox string, msgs ...p
 	}
 	box := NewInbox(s.opts.Schema, inbox)
 	return s.tx(ctx, func(tx pgx.Tx) error {
-		if err := tx.QueryRow(ctx, s.sql("select id from {schema}.inboxes where consumer = $1", ""), inbox).Scan(new(int64)); err != nil {
-			return box.explain(err)
+		if err := box.box.There(ctx, callers{tx, s}); err != nil {
+			return err
 		}
 		fresh, err := box.FirstOf(ctx, tx, messageid.Given(msgs)...)
 		if err != nil {

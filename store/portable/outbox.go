@@ -112,9 +112,9 @@ func (o *Outbox) Publish(ctx context.Context, tx Tx, msgs ...penstock.Message) e
 		if err := m.Validate(); err != nil {
 			return fmt.Errorf("message %d of %d: %w", i+1, len(msgs), err)
 		}
-		ids[i], keys[i], topics[i], payloads[i] = orNull(m.ID), orNull(m.Key), m.Topic, notNil(m.Payload)
+		ids[i], keys[i], topics[i], payloads[i] = orNull(m.ID), orNull(m.Key), m.Topic, tables.NotNil(m.Payload)
 		var err error
-		if headers[i], err = headersText(m.Headers); err != nil {
+		if headers[i], err = tables.HeadersText(m.Headers); err != nil {
 			return err
 		}
 	}

@@ -3,45 +3,94 @@ package portable
 import (
 	"cmp"
 	"context"
-	"strings"
+	"encoding/json"
+	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/internal/pgerror"
 	"github.com/penstock/penstock/internal/tables"
 )
 
 var _ penstock.QueueStore = (*Store)(nil)
 
-// queueRow is what does not change of a row of the queues, and what claims have seen.
-type queueRow struct {
-	id   int64
-	name string
-	*tables.Seen
+type (
+	queues   = tables.Queues
+	queueRow = tables.QueueRow
+)
+
+// jobsTable is the table of a queue's jobs, quoted.
+func (s *Store) jobsTable(queue string) string {
+	return pgx.Identifier{s.opts.Schema, "queue_" + queue}.Sanitize()
 }
 
-// CreateQueue implements penstock.QueueStore.
-func (s *Store) CreateQueue(ctx context.Context, name string, order penstock.QueueOrder) error {
-	if err := cmp.Or(penstock.ValidateQueueName(name), order.Validate()); err != nil {
-		return err
+// JobsTable implements tables.QueueDB.
+func (s onTables) JobsTable(queue string) tables.SQL { return tables.SQL(s.jobsTable(queue)) }
+
+// MakeJobs implements tables.QueueDB.
+func (s onTables) MakeJobs(ctx context.Context, q *queueRow) error {
+	for _, statement := range []string{"drop table if exists {jobs}", "create_queue", "create index on {jobs} (key, ts, seq) where key <> ''"} {
+		if err := s.defineFor(ctx, q, statement); err != nil {
+			return err
+		}
 	}
-	return s.tx(ctx, func(tx pgx.Tx) error {
-		if err := s.nameFree(ctx, tx, "queue", name); err != nil {
-			return err
+	return nil
+}
+
+// DropJobs implements tables.QueueDB.
+func (s onTables) DropJobs(ctx context.Context, q *queueRow) error {
+	return s.defineFor(ctx, q, "drop table if exists {jobs}")
+}
+
+func (s *Store) defineFor(ctx context.Context, q *queueRow, statement string) error {
+	args := q.Args(nil)
+	delete(args, "queue") // it may have no number yet
+	text, _ := s.rendered(statement, args)
+	return s.define(ctx, text)
+}
+
+// JobsBytes implements tables.QueueDB.
+func (s onTables) JobsBytes(ctx context.Context, queue string) (int64, error) {
+	return s.bytes(ctx, s.jobsTable(queue))
+}
+
+// EnqueueIn implements tables.QueueDB.
+func (s onTables) EnqueueIn(ctx context.Context, tx tables.Tx, queue string, jobs ...penstock.NewJob) error {
+	_, err := (&Queue{s.Store, queue}).Enqueue(ctx, tx.(pgTx), jobs...)
+	return err
+}
+
+// verdict is what is written of a claimed job whose attempt did not end well.
+type verdict struct {
+	Lease    int64           `json:"lease"`
+	Dead     bool            `json:"dead"`
+	After    int64           `json:"after"` // microseconds until it runs again
+	Attempts int             `json:"attempts"`
+	Since    *time.Time      `json:"since"`
+	Failures json.RawMessage `json:"failures"`
+}
+
+// Judge implements tables.QueueDB.
+func (s onTables) Judge(b *tables.Batch, q *queueRow, jobs []*tables.Tried) {
+	var verdicts []verdict
+	var dead []int64
+	for _, j := range jobs {
+		verdicts = append(verdicts, verdict{j.Lease, j.Dead, j.After.Microseconds(), j.History.Attempt, orNullTime(j.History.Since), json.RawMessage(j.History.JSON())})
+		if j.Dead {
+			dead = append(dead, j.Lease)
 		}
-		if _, err := tx.Exec(ctx, s.sql("insert into {schema}.queues (name, lifo) values ($1, $2)", ""), name, order == penstock.LIFO); err != nil {
-			return err
-		}
-		// A table that is there is left from somebody who died on the way.
-		for _, statement := range []string{"drop table if exists {table}", "create_queue", "create index on {table} (key, ts, seq) where key <> ''"} {
-			if err := s.define(ctx, s.queueSQL(statement, name, order == penstock.LIFO)); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	}
+	args := q.Args(tables.Args{"verdicts": verdicts, "leases": dead})
+	b.Do("try_again", args)
+	if len(dead) > 0 {
+		b.Do("dead_letter_jobs", args)
+		b.Do("end_jobs", args)
+	}
+}
+
+// NewTable implements tables.QueueDB.
+func (s onTables) NewTable(ctx context.Context, tx tables.Tx, kind, name string) error {
+	return s.nameFree(ctx, tx.(pgTx), kind, name)
 }
 
 // nameFree is an error if an outbox or a queue has the name, which is to be one of kind. Nobody else makes one meanwhile.
@@ -57,120 +106,18 @@ func (s *Store) nameFree(ctx context.Context, tx pgx.Tx, kind, name string) erro
 	return cmp.Or(err, tables.Taken(kind, name, has))
 }
 
-// DropQueue implements penstock.QueueStore.
-func (s *Store) DropQueue(ctx context.Context, name string) error {
-	err := s.tx(ctx, func(tx pgx.Tx) error {
-		var id int64
-		if err := tx.QueryRow(ctx, s.sql("select id from {schema}.queues where name = $1 for update", ""), name).Scan(&id); err != nil {
-			return orNoQueue(err, name)
-		}
-		b := &pgx.Batch{}
-		for _, table := range []string{"leases", "tries", "dead_jobs", "dedup", "schedules"} {
-			b.Queue(s.sql("delete from {schema}."+table+" where queue_id = $1", ""), id)
-		}
-		b.Queue(s.sql("delete from {schema}.queues where id = $1", ""), id)
-		if err := tx.SendBatch(ctx, b).Close(); err != nil {
-			return err
-		}
-		return s.define(ctx, s.queueSQL("drop table if exists {table}", name, false))
-	})
-	s.queues.Delete(name)
-	return err
-}
-
-// SetQueue implements penstock.QueueStore.
-func (s *Store) SetQueue(ctx context.Context, name string, set penstock.QueueSettings) error {
-	if err := set.ValidateWithoutHistory(); err != nil {
-		return err
-	}
-	if err := s.ready(ctx); err != nil {
-		return err
-	}
-	var done pgconn.CommandTag
-	err := s.retries.Do(ctx, func() (err error) {
-		done, err = s.pool.Exec(ctx, s.sql(`update {schema}.queues set paused = coalesce($2, paused), max_attempts = coalesce($3, max_attempts),
-			max_running = coalesce($4, max_running), dedup_window = coalesce($5, dedup_window) where name = $1`, ""),
-			name, set.Paused, set.MaxAttempts, set.MaxRunning, (*int64)(set.DedupWindow))
-		return err
-	})
-	if err == nil && done.RowsAffected() == 0 {
-		return tables.NoQueue(name)
-	}
-	return s.explain(err)
-}
-
-// findQueue knows a queue from before, or looks. One that was made anew since has another id: what
-// is asked then finds nothing, and forgetQueue is called.
-func (s *Store) findQueue(ctx context.Context, name string) (*queueRow, error) {
-	if err := s.ready(ctx); err != nil {
-		return nil, err
-	}
-	if q, ok := s.queues.Load(name); ok {
-		return q.(*queueRow), nil
-	}
-	q := &queueRow{name: name}
-	var lifo bool
-	if err := s.pool.QueryRow(ctx, s.sql("select id, lifo from {schema}.queues where name = $1", ""), name).Scan(&q.id, &lifo); err != nil {
-		return nil, s.explain(orNoQueue(err, name))
-	}
-	q.Seen = tables.NewSeen(lifo)
-	found, _ := s.queues.LoadOrStore(name, q)
-	return found.(*queueRow), nil
-}
-
-// queueSQL is a statement about a queue.
-func (s *Store) queueSQL(statement, name string, lifo bool) string {
-	statement = s.text(statement)
-	direction := "asc"
-	if lifo {
-		direction = "desc"
-	}
-	statement = strings.ReplaceAll(statement, "{blocked}", "("+s.text("blocked")+")")
-	statement = strings.NewReplacer("{table}", pgx.Identifier{s.opts.Schema, "queue_" + name}.Sanitize(), "{dir}", direction).Replace(statement)
-	return s.sql(statement, "")
-}
-
-// send sends statements in one round trip, which are one transaction.
-func (s *Store) send(ctx context.Context, queue string, fill func(b *pgx.Batch)) error {
-	if err := s.ready(ctx); err != nil {
-		return err
-	}
-	return s.explain(orNoQueue(s.retries.Do(ctx, func() error {
-		b := &pgx.Batch{}
-		fill(b)
-		return s.pool.SendBatch(ctx, b).Close()
-	}), queue))
-}
-
-// inQueue runs fn in a transaction.
-func (s *Store) inQueue(ctx context.Context, name string, fn func(tx pgx.Tx, q *queueRow) error) error {
-	q, err := s.findQueue(ctx, name)
-	if err != nil {
-		return err
-	}
-	return s.tx(ctx, func(tx pgx.Tx) error { return orNoQueue(fn(tx, q), name) })
+// queueSQL is a statement about a queue, whose arguments have numbers: the first is the queue's id.
+func (s *Store) queueSQL(statement string, q *queueRow) string {
+	args := q.Args(nil)
+	args["queue"] = tables.SQL("$1")
+	text, _ := s.rendered(statement, args)
+	return text
 }
 
 // orNoQueue: the row or the table of a queue is not there.
-func orNoQueue(err error, name string) error {
-	if isNoRows(err) || pgerror.State(err) == "42P01" {
+func (s *Store) orNoQueue(err error, name string) error {
+	if isNoRows(err) || (onTables{s}).Missing(err) {
 		return tables.NoQueue(name)
 	}
 	return err
 }
-
-// queue is one queue of a store.
-type queue struct {
-	store *Store
-	name  string
-}
-
-var (
-	_ penstock.Queue       = queue{}
-	_ penstock.Releaser    = queue{}
-	_ penstock.AckClaimer  = queue{}
-	_ penstock.GroupFinder = queue{}
-)
-
-// Queue implements penstock.QueueStore.
-func (s *Store) Queue(name string) penstock.Queue { return queue{s, name} }

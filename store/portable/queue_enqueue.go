@@ -41,7 +41,7 @@ func (q *Queue) Enqueue(ctx context.Context, tx QueueTx, jobs ...penstock.NewJob
 	made := make([]penstock.Enqueued, len(jobs))
 	if dedup {
 		if err := q.sift(ctx, tx, jobs, made); err != nil {
-			return nil, orNoQueue(err, q.name)
+			return nil, q.store.orNoQueue(err, q.name)
 		}
 	}
 	var at []int
@@ -57,13 +57,13 @@ func (q *Queue) Enqueue(ctx context.Context, tx QueueTx, jobs ...penstock.NewJob
 	if len(at) == 0 {
 		return made, nil
 	}
-	rows, err := tx.Query(ctx, q.store.queueSQL("enqueue", q.name, false), n.seqs, n.groups, n.priorities, n.notBefore, n.keys, n.headers, n.payloads)
+	rows, err := tx.Query(ctx, q.store.enqueueSQL(q.name), n.seqs, n.groups, n.priorities, n.notBefore, n.keys, n.headers, n.payloads)
 	if err != nil {
-		return nil, orNoQueue(err, q.name)
+		return nil, q.store.orNoQueue(err, q.name)
 	}
 	ids, err := pgx.CollectRows(rows, pgx.RowTo[int64])
 	if err != nil {
-		return nil, orNoQueue(err, q.name)
+		return nil, q.store.orNoQueue(err, q.name)
 	}
 	for k, i := range at {
 		made[i].ID = ids[k]
@@ -86,11 +86,11 @@ func (n *newJobs) add(j *penstock.NewJob, seq int64) error {
 	if seq != 0 {
 		number = &seq
 	}
-	headers, err := headersText(j.Headers)
+	headers, err := tables.HeadersText(j.Headers)
 	if err != nil {
 		return err
 	}
-	payload := notNil(j.Payload)
+	payload := tables.NotNil(j.Payload)
 	n.seqs, n.groups, n.priorities = append(n.seqs, number), append(n.groups, j.Group), append(n.priorities, int16(j.Priority))
 	n.notBefore = append(n.notBefore, orNullTime(j.NotBefore.Add(time.Microsecond-1).Truncate(time.Microsecond))) // never too early
 	if j.NotBefore.IsZero() {
@@ -131,28 +131,21 @@ func (q *Queue) sift(ctx context.Context, tx QueueTx, jobs []penstock.NewJob, ma
 	return nil
 }
 
-// Enqueue implements penstock.Queue.
-func (q queue) Enqueue(ctx context.Context, jobs ...penstock.NewJob) (made []penstock.Enqueued, err error) {
-	if len(jobs) == 0 {
-		_, err := q.store.findQueue(ctx, q.name)
-		return nil, err
-	}
-	if err := q.store.ready(ctx); err != nil {
-		return nil, err
-	}
+// Enqueue implements tables.QueueDB.
+func (s onTables) Enqueue(ctx context.Context, queue string, jobs ...penstock.NewJob) (made []penstock.Enqueued, err error) {
 	dedup, err := tables.HasDedup(jobs)
 	if err != nil {
 		return nil, err
 	}
-	to := &Queue{q.store, q.name}
+	to := &Queue{s.Store, queue}
 	if !dedup { // one statement is a transaction
-		err = q.store.explain(q.store.retries.Do(ctx, func() (err error) {
-			made, err = to.Enqueue(ctx, q.store.pool, jobs...)
+		err = s.explain(s.retries.Do(ctx, func() (err error) {
+			made, err = to.Enqueue(ctx, s.pool, jobs...)
 			return err
 		}))
 		return made, err
 	}
-	err = q.store.tx(ctx, func(tx pgx.Tx) (err error) {
+	err = s.tx(ctx, func(tx pgx.Tx) (err error) {
 		made, err = to.Enqueue(ctx, tx, jobs...)
 		return err
 	})
@@ -160,4 +153,9 @@ func (q queue) Enqueue(ctx context.Context, jobs ...penstock.NewJob) (made []pen
 		return nil, err
 	}
 	return made, nil
+}
+
+func (s *Store) enqueueSQL(queue string) string {
+	text, _ := s.rendered("enqueue", tables.Args{"jobs": tables.SQL(s.jobsTable(queue))})
+	return text
 }

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"path"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -22,6 +21,7 @@ import (
 	"github.com/penstock/penstock/internal/pgerror"
 	"github.com/penstock/penstock/internal/quietconn"
 	"github.com/penstock/penstock/internal/retry"
+	"github.com/penstock/penstock/internal/tables"
 )
 
 // DefaultSchema holds the tables unless Options names another. It is not that of store/postgres,
@@ -54,7 +54,8 @@ type Store struct {
 	retries retry.Counter
 	speaks  atomic.Pointer[dialect] // what the server was found to be
 	checked atomic.Bool             // the schema was found to be this version's
-	queues  sync.Map                // *queueRow by name
+	*queues
+	*inboxes
 }
 
 var _ penstock.Store = (*Store)(nil)
@@ -105,7 +106,9 @@ func Open(ctx context.Context, url string, opts Options) (*Store, error) {
 	if err != nil {
 		return nil, pgerror.Explain(err, nil)
 	}
-	return &Store{pool: pool, schema: pgx.Identifier{opts.Schema}.Sanitize(), opts: opts}, nil
+	s := &Store{pool: pool, schema: pgx.Identifier{opts.Schema}.Sanitize(), opts: opts}
+	s.queues, s.inboxes = tables.NewQueues(onTables{s}), tables.NewInboxes(onTables{s})
+	return s, nil
 }
 
 // Close closes idle connections. Sources are closed by whoever opened them.

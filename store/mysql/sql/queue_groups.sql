@@ -11,7 +11,7 @@ select o.group_key, sum(o.state = 'ready'), sum(o.state = 'running'), sum(o.stat
           from {jobs} t
           left join {schema}.leases l on l.queue_id = {queue} and l.seq = t.seq
           left join {schema}.tries a on a.queue_id = {queue} and a.seq = t.seq) o
- where {all} or o.group_key > ?
+ where {all} or o.group_key > {after}
  group by o.group_key
  order by o.group_key
- {limit}
+ limit {most}

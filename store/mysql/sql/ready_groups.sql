@@ -1,7 +1,7 @@
 -- Groups with jobs that may run now, from the one behind a given one on.
 select g.group_key
   from (select distinct group_key from {jobs}) g
- where {chosen}
+ where ({all} or {g.group_key in groups})
    and exists (select 1 from {schema}.queues q where q.id = {queue} and not q.paused
                   and (q.max_running = 0 or q.max_running > (select count(*) from {schema}.leases l where l.queue_id = {queue})))
    and exists (select 1 from {jobs} t force index (claims)
@@ -9,5 +9,5 @@ select g.group_key
                   and not exists (select 1 from {schema}.leases l force index (leases_job) where l.queue_id = {queue} and l.seq = t.seq)
                   and not exists (select 1 from {schema}.tries a force index (primary) where a.queue_id = {queue} and a.seq = t.seq and a.due > utc_timestamp(6))
                   and not ({blocked}))
- order by g.group_key <= ?, g.group_key
+ order by g.group_key <= {behind}, g.group_key
  limit {most}

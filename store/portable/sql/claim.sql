@@ -15,7 +15,7 @@ with room as materialized (
         from unnest($6::smallint[], $7::timestamptz[], $8::timestamptz[]) with ordinality r(priority, after, upto, range)
         cross join lateral (
           select r.range, t.priority, t.ts, t.seq, t.created_at, t.key, t.headers, t.payload, 0 as attempts, true as fresh, {blocked} as blocked
-            from {table} t
+            from {jobs} t
            where t.group_key = $2 and t.priority = r.priority and t.ts > r.after and t.ts <= r.upto and t.ts <= (select clock_timestamp())
              and (select l.lease from {schema}.leases l where l.seq = t.seq) is null -- no join, which might read all
              and (select a.seq from {schema}.tries a where a.seq = t.seq) is null
@@ -24,7 +24,7 @@ with room as materialized (
       union all
       (select 0, t.priority, t.ts, t.seq, t.created_at, t.key, t.headers, t.payload, a.attempts, false, {blocked}
          from {schema}.tries a
-         join {table} t on t.group_key = a.group_key and t.priority = a.priority and t.ts = a.ts and t.seq = a.seq
+         join {jobs} t on t.group_key = a.group_key and t.priority = a.priority and t.ts = a.ts and t.seq = a.seq
         where a.queue_id = $1 and a.group_key = $2 and a.due <= (select clock_timestamp())
           and (select l.lease from {schema}.leases l where l.seq = a.seq) is null
         order by a.due

@@ -1,7 +1,7 @@
 -- Materialized, so that the leases come first, and each finds its job by the whole key.
 with l as materialized (
-  select group_key, priority, ts, seq from {schema}.leases where queue_id - $1 = 0 and lease = any ($2::bigint[])
+  select group_key, priority, ts, seq from {schema}.leases where queue_id - {queue} = 0 and {lease in leases}
 )
-delete from {table} t
+delete from {jobs} t
  using l
  where t.group_key = l.group_key and t.priority = l.priority and t.ts = l.ts and t.seq = l.seq

@@ -1,5 +1,5 @@
 with l as materialized (
-  select seq from {schema}.leases where queue_id - $1 = 0 and lease = any ($2::bigint[])
+  select seq from {schema}.leases where queue_id - {queue} = 0 and {lease in leases}
 )
 delete from {schema}.tries a
  using l

@@ -1,5 +1,5 @@
 select lease
   from {schema}.leases
- where queue_id - $1 = 0 and lease = any ($2::bigint[])
+ where queue_id - {queue} = 0 and {lease in leases}
  order by lease
    for update

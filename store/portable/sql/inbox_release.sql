@@ -3,5 +3,5 @@ update {schema}.held h
    set due = least(h.due, clock_timestamp() + o.place * interval '1 microsecond')
   from (select c.id, row_number() over (order by c.due, c.at, c.id) as place
           from {schema}.held c
-         where c.inbox_id = $1 and ($2 = '' or c.key = $2) and ($3 = '' or c.previous = $3) and ($4 = '' or c.id = $4)) o
- where h.inbox_id = $1 and h.id = o.id
+         where c.inbox_id = {inbox} and ({key} = '' or c.key = {key}) and ({previous} = '' or c.previous = {previous}) and ({id} = '' or c.id = {id})) o
+ where h.inbox_id = {inbox} and h.id = o.id

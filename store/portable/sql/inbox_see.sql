@@ -1,8 +1,8 @@
--- The ids of $2 that are new are noted and returned. Who else notes one of them now is waited for.
+-- Those of some ids that are new are noted and returned. Who else notes one of them now is waited for.
 insert into {schema}.received (inbox_id, id, at)
 select i.id, d.id, clock_timestamp()
-  from {schema}.inboxes i cross join unnest($2::text[]) d(id)
- where i.consumer = $1
+  from {schema}.inboxes i cross join unnest({ids}::text[]) d(id)
+ where i.consumer = {consumer}
  order by d.id
     on conflict (inbox_id, id) do nothing
 returning id

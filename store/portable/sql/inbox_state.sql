@@ -1,8 +1,8 @@
 -- Whether an id was reported missing; whether its predecessor was received, is held, was reported missing.
-select exists (select from {schema}.gaps g where g.inbox_id = i.id and g.id = $2),
-       exists (select from {schema}.received r where r.inbox_id = i.id and r.id = $3),
-       exists (select from {schema}.held h where h.inbox_id = i.id and h.id = $3),
-       exists (select from {schema}.gaps g where g.inbox_id = i.id and g.id = $3),
-       coalesce((select k.id from {schema}.key_heads k where k.inbox_id = i.id and k.key = $4), '')
+select exists (select from {schema}.gaps g where g.inbox_id = i.id and g.id = {id}),
+       exists (select from {schema}.received r where r.inbox_id = i.id and r.id = {previous}),
+       exists (select from {schema}.held h where h.inbox_id = i.id and h.id = {previous}),
+       exists (select from {schema}.gaps g where g.inbox_id = i.id and g.id = {previous}),
+       coalesce((select k.id from {schema}.key_heads k where k.inbox_id = i.id and k.key = {key}), '')
   from {schema}.inboxes i
- where i.consumer = $1
+ where i.consumer = {consumer}

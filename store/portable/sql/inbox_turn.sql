@@ -2,5 +2,5 @@
 select t.turn
   from {schema}.turns t
   join {schema}.inboxes i on i.id = t.inbox_id
- where i.consumer = $1 and t.turn = $2
+ where i.consumer = {consumer} and t.turn = {turn}
    for update of t

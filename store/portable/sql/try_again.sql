@@ -1,5 +1,5 @@
 insert into {schema}.tries (queue_id, seq, group_key, priority, ts, key, due, attempts, since, failures)
-select $1, l.seq, l.group_key, l.priority, l.ts, l.key, clock_timestamp() + r.after * interval '1 microsecond', r.attempts, r.since, r.failures
-  from jsonb_to_recordset($2) r(lease bigint, dead boolean, after bigint, attempts integer, since timestamptz, failures jsonb)
-  join {schema}.leases l on l.queue_id - $1 = 0 and l.lease = r.lease
+select {queue}, l.seq, l.group_key, l.priority, l.ts, l.key, clock_timestamp() + r.after * interval '1 microsecond', r.attempts, r.since, r.failures
+  from jsonb_to_recordset({verdicts}) r(lease bigint, dead boolean, after bigint, attempts integer, since timestamptz, failures jsonb)
+  join {schema}.leases l on l.queue_id - {queue} = 0 and l.lease = r.lease
  where not r.dead

@@ -1,13 +1,13 @@
--- Up to $3 ids that are out of their window, from $2 on, which passes over those that were deleted before. What is held stays
+-- A few ids that are out of their window, from a time on, which passes over those that were deleted before. What is held stays
 -- known. Who else forgets some of them is not waited for.
 delete from {schema}.received r
  using (select o.inbox_id, o.id
           from {schema}.received o
           join {schema}.inboxes i on i.id = o.inbox_id
-         where i.consumer = $1 and o.at >= $2 and o.at < clock_timestamp() - i.keep * interval '1 microsecond'
+         where i.consumer = {consumer} and o.at >= {from} and o.at < clock_timestamp() - i.keep * interval '1 microsecond'
            and not exists (select from {schema}.held h where h.inbox_id = o.inbox_id and h.id = o.id)
          order by o.at
-         limit $3
+         limit {most}
            for update of o skip locked) old
  where r.inbox_id = old.inbox_id and r.id = old.id
 returning r.at

@@ -2,8 +2,9 @@ delete from {schema}.key_heads k
  using (select o.inbox_id, o.key
           from {schema}.key_heads o
           join {schema}.inboxes i on i.id = o.inbox_id
-         where i.id = $1 and o.at < clock_timestamp() - i.keep * interval '1 microsecond'
+         where i.id = {inbox} and o.at < clock_timestamp() - i.keep * interval '1 microsecond'
          order by o.at
-         limit 2
+         limit {most}
            for update of o skip locked) old
  where k.inbox_id = old.inbox_id and k.key = old.key
+returning k.at

@@ -1,0 +1,131 @@
+package tables
+
+import (
+	"context"
+	"maps"
+	"strings"
+)
+
+// Args are what stands in braces in a statement, by name.
+type Args map[string]any
+
+// SQL is an argument that is a part of the statement's text.
+type SQL string
+
+// With has others, too.
+func (a Args) With(more Args) Args {
+	all := maps.Clone(a)
+	maps.Copy(all, more)
+	return all
+}
+
+// Statement is one of a Batch.
+type Statement struct {
+	Text  string // a name of the dialect's statements, or a text that all dialects have
+	Args  Args
+	Read  func(Scan) error // each row, nil if it returns none
+	Count *int64           // how many rows it has changed, nil if nobody asks
+	If    func() bool      // where each is a round trip: whether it has anything to do, nil if it has
+}
+
+// Batch is statements that go to the server in one round trip.
+type Batch []Statement
+
+// Do has a statement executed.
+func (b *Batch) Do(text string, args Args) { *b = append(*b, Statement{Text: text, Args: args}) }
+
+// Rows has a statement executed that returns rows; each is called for each of them.
+func (b *Batch) Rows(each func(Scan) error, text string, args Args) {
+	*b = append(*b, Statement{Text: text, Args: args, Read: each})
+}
+
+// Row has a statement executed that may return a row, and says whether it did.
+func (b *Batch) Row(there *bool, text string, args Args, dest ...any) {
+	b.Rows(func(scan Scan) error {
+		*there = true
+		return scan(dest...)
+	}, text, args)
+}
+
+// Counted has a statement executed, and says how many rows it has changed.
+func (b *Batch) Counted(n *int64, text string, args Args) {
+	*b = append(*b, Statement{Text: text, Args: args, Count: n})
+}
+
+// All collects rows of one column.
+func All[T any](into *[]T) func(Scan) error {
+	return func(scan Scan) error {
+		var v T
+		err := scan(&v)
+		*into = append(*into, v)
+		return err
+	}
+}
+
+// Each hands over rows of one column.
+func Each[T any](each func(T)) func(Scan) error {
+	return func(scan Scan) error {
+		var v T
+		if err := scan(&v); err != nil {
+			return err
+		}
+		each(v)
+		return nil
+	}
+}
+
+// Runner runs batches: a transaction, or a store, where each statement may be one by itself.
+type Runner interface {
+	Run(ctx context.Context, b *Batch) error
+}
+
+// Tx is a transaction.
+type Tx interface {
+	Runner
+	// Finish runs the last batch, where the dialect can do that with the commit.
+	Finish(ctx context.Context, b *Batch) error
+}
+
+// DB is how a store runs what is the same in every dialect. Its errors say what to do next.
+type DB interface {
+	Runner
+	// Send runs a batch as one transaction, in one round trip, again where the database asks for that.
+	Send(ctx context.Context, fill func(b *Batch)) error
+	// Within runs fn in a transaction, again where the database asks for that.
+	Within(ctx context.Context, fn func(tx Tx) error) error
+	// Ready is an error if the store cannot be used.
+	Ready(ctx context.Context) error
+	// Missing: the error says that a table is not there.
+	Missing(err error) bool
+	// Names lists what there is: "outboxes", "queues", "inboxes" or "subscriptions", in order of their bytes.
+	Names(ctx context.Context, of string) ([]string, error)
+}
+
+// In splits the name of a list, "column in names", which stands for one of them.
+func In(name string) (column, list string, ok bool) { return strings.Cut(name, " in ") }
+
+// Render fills in what stands in braces, as fill says.
+func Render(text string, fill func(name string) (string, bool)) string {
+	var b strings.Builder
+	for {
+		open := strings.IndexByte(text, '{')
+		if open < 0 {
+			break
+		}
+		b.WriteString(text[:open])
+		text = text[open:]
+		end := strings.IndexByte(text, '}')
+		if end < 0 {
+			break
+		}
+		if with, ok := fill(text[1:end]); ok {
+			b.WriteString(with)
+			text = text[end+1:]
+			continue
+		}
+		b.WriteByte('{')
+		text = text[1:]
+	}
+	b.WriteString(text)
+	return b.String()
+}

@@ -1,0 +1,91 @@
+package tables
+
+import (
+	"context"
+	"encoding/json"
+	"math"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/pg"
+)
+
+// DeadJobs implements penstock.QueueStore.
+func (s *Queues) DeadJobs(ctx context.Context, q penstock.DeadJobQuery) ([]penstock.DeadJob, error) {
+	row, err := s.find(ctx, q.Queue)
+	if err != nil {
+		return nil, err
+	}
+	dead, _, err := s.deadJobs(ctx, s.on, row, q, "")
+	return dead, s.orNoQueue(err, q.Queue)
+}
+
+// deadJobs are those chosen, and the clock of the database.
+func (s *Queues) deadJobs(ctx context.Context, on Runner, row *QueueRow, q penstock.DeadJobQuery, lock SQL) (dead []penstock.DeadJob, now time.Time, err error) {
+	most := q.Limit
+	if most == 0 {
+		most = math.MaxInt64
+	}
+	b := &Batch{}
+	b.Row(new(bool), "select {clock}", nil, &now)
+	b.Rows(func(scan Scan) error {
+		var d penstock.DeadJob
+		var h pg.History
+		var headers, failures []byte
+		j := &d.Job
+		if err := scan(&j.ID, &j.Group, &j.Priority, &j.CreatedAt, &j.Key, &headers, &j.Payload, &j.Attempt, &failures, &d.At); err != nil {
+			return err
+		}
+		if err := Headers(headers, &j.Headers); err != nil {
+			return err
+		}
+		j.CreatedAt, d.At = j.CreatedAt.UTC(), d.At.UTC()
+		err := h.Parse(failures)
+		d.Failures = h.Failures
+		dead = append(dead, d)
+		return err
+	}, "dead_jobs", row.Args(Args{"all": len(q.IDs) == 0, "ids": q.IDs, "key": q.Key, "group": q.Group, "error": q.Error,
+		"died_before": orNull(q.DiedBefore), "died_after": orNull(q.DiedAfter), "from": q.AfterID, "most": most, "lock": lock}))
+	return dead, now, on.Run(ctx, b)
+}
+
+// Headers reads those of a message or a job.
+func Headers(text []byte, into *map[string]string) error {
+	if len(text) == 0 {
+		return nil
+	}
+	return json.Unmarshal(text, into)
+}
+
+// RetryDeadJobs implements penstock.QueueStore.
+func (s *Queues) RetryDeadJobs(ctx context.Context, q penstock.DeadJobQuery) (int, error) {
+	return s.takeDeadJobs(ctx, q, "revive_tries", "revive_jobs", "delete from {schema}.dead_jobs where queue_id = {queue} and {seq in seqs}")
+}
+
+// DiscardDeadJobs implements penstock.QueueStore.
+func (s *Queues) DiscardDeadJobs(ctx context.Context, q penstock.DeadJobQuery) (int, error) {
+	return s.takeDeadJobs(ctx, q, "discard_jobs")
+}
+
+// takeDeadJobs runs statements with the chosen ones.
+func (s *Queues) takeDeadJobs(ctx context.Context, q penstock.DeadJobQuery, statements ...string) (n int, err error) {
+	err = s.in(ctx, q.Queue, func(tx Tx, row *QueueRow) error {
+		dead, now, err := s.deadJobs(ctx, tx, row, q, "for update")
+		if n = len(dead); err != nil || n == 0 {
+			return err
+		}
+		seqs := make([]int64, n)
+		for i := range dead {
+			seqs[i] = dead[i].Job.ID
+		}
+		b := &Batch{}
+		for _, statement := range statements {
+			b.Do(statement, row.Args(Args{"seqs": seqs, "now": now.UTC()}))
+		}
+		return tx.Finish(ctx, b)
+	})
+	if err != nil {
+		return 0, err
+	}
+	return n, nil
+}

@@ -1,0 +1,240 @@
+package tables
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+// InboxDB is what inboxes ask of their store.
+type InboxDB interface {
+	DB
+	InboxDialect
+	// Duplicate: the error says that a row is there already.
+	Duplicate(err error) bool
+}
+
+// Inboxes is a penstock.InboxStore in every dialect.
+type Inboxes struct{ on InboxDB }
+
+var _ penstock.InboxStore = (*Inboxes)(nil)
+
+// NewInboxes are those of a store.
+func NewInboxes(on InboxDB) *Inboxes { return &Inboxes{on} }
+
+// CreateInbox implements penstock.InboxStore.
+func (s *Inboxes) CreateInbox(ctx context.Context, consumer string, keep time.Duration) error {
+	if err := penstock.ValidateConsumer(consumer); err != nil {
+		return err
+	}
+	if keep == 0 {
+		keep = penstock.DefaultInboxKeep
+	}
+	if err := penstock.ValidateInboxKeep(keep); err != nil {
+		return err
+	}
+	err := s.on.Within(ctx, func(tx Tx) error {
+		box := &InboxRow{Consumer: consumer}
+		b := &Batch{}
+		b.Do("insert into {schema}.inboxes (consumer, keep) values ({consumer}, {keep})", box.Args(Args{"keep": keep.Microseconds()}))
+		b.Row(new(bool), "select id from {schema}.inboxes where consumer = {consumer}", box.Args(nil), &box.ID)
+		if err := tx.Run(ctx, b); err != nil {
+			return err
+		}
+		turns := make([]string, Turns)
+		for n := range turns {
+			turns[n] = fmt.Sprintf("(%d, %d)", box.ID, n)
+		}
+		b = &Batch{}
+		b.Do("insert into {schema}.turns (inbox_id, turn) values {values}", Args{"values": SQL(strings.Join(turns, ", "))})
+		return tx.Finish(ctx, b)
+	})
+	if s.on.Duplicate(err) {
+		return fmt.Errorf("%w: of %q", penstock.ErrInboxExists, consumer)
+	}
+	return err
+}
+
+// SetInbox implements penstock.InboxStore.
+func (s *Inboxes) SetInbox(ctx context.Context, consumer string, keep time.Duration) error {
+	if err := penstock.ValidateInboxKeep(keep); err != nil {
+		return err
+	}
+	return s.in(ctx, consumer, func(tx Tx, box *InboxRow) error {
+		b := &Batch{}
+		b.Do("update {schema}.inboxes set keep = {keep} where id = {inbox}", box.Args(Args{"keep": keep.Microseconds()}))
+		return tx.Finish(ctx, b)
+	})
+}
+
+// DropInbox implements penstock.InboxStore.
+func (s *Inboxes) DropInbox(ctx context.Context, consumer string) error {
+	return s.in(ctx, consumer, func(tx Tx, box *InboxRow) error {
+		b := &Batch{}
+		for _, table := range []string{"turns", "received", "gaps", "held", "key_heads"} {
+			b.Do("delete from {schema}."+table+" where inbox_id = {inbox}", box.Args(nil))
+		}
+		b.Do("delete from {schema}.inboxes where id = {inbox}", box.Args(nil))
+		return tx.Finish(ctx, b)
+	})
+}
+
+// Inboxes implements penstock.InboxStore. Inboxes share their tables, so Bytes is 0.
+func (s *Inboxes) Inboxes(ctx context.Context) (all []penstock.InboxStatus, err error) {
+	b := &Batch{}
+	b.Rows(func(scan Scan) error {
+		var i penstock.InboxStatus
+		var keep int64
+		var due *time.Time
+		err := scan(&i.Consumer, &keep, &i.Held, &i.HeldBytes, &due, &i.Gaps)
+		i.Keep, i.NextGap = time.Duration(keep)*time.Microsecond, timeOf(due)
+		all = append(all, i)
+		return err
+	}, "inbox_status", nil)
+	return all, s.on.Run(ctx, b)
+}
+
+// HeldMessages implements penstock.InboxStore.
+func (s *Inboxes) HeldMessages(ctx context.Context, q penstock.HeldQuery) (all []penstock.HeldMessage, err error) {
+	if err := q.Validate(); err != nil {
+		return nil, err
+	}
+	box, err := s.find(ctx, q.Consumer)
+	if err != nil {
+		return nil, err
+	}
+	b := &Batch{}
+	b.Rows(func(scan Scan) error {
+		var m penstock.HeldMessage
+		var headers []byte
+		if err := scan(&m.ID, &m.Key, &headers, &m.PayloadBytes, &m.Payload, &m.Previous, &m.PreviousHeld, &m.At, &m.Due); err != nil {
+			return err
+		}
+		m.At, m.Due = m.At.UTC(), m.Due.UTC()
+		all = append(all, m)
+		return Headers(headers, &all[len(all)-1].Headers)
+	}, "inbox_held", chosenHeld(box, q, Args{"most": q.Limit}))
+	return all, s.on.Run(ctx, b)
+}
+
+func chosenHeld(box *InboxRow, q penstock.HeldQuery, more Args) Args {
+	return box.Args(Args{"key": q.Key, "previous": q.Previous, "id": q.ID}.With(more))
+}
+
+// ReleaseHeld implements penstock.InboxStore.
+func (s *Inboxes) ReleaseHeld(ctx context.Context, q penstock.HeldQuery) (n int64, err error) {
+	err = s.in(ctx, q.Consumer, func(tx Tx, box *InboxRow) error {
+		b := &Batch{}
+		b.Counted(&n, "inbox_release", chosenHeld(box, q, nil))
+		return tx.Finish(ctx, b)
+	})
+	return n, err
+}
+
+// DiscardHeld implements penstock.InboxStore. All turns are taken: whoever receives a message waits.
+func (s *Inboxes) DiscardHeld(ctx context.Context, consumer string, ids ...string) (gone []string, err error) {
+	err = s.in(ctx, consumer, func(tx Tx, box *InboxRow) error {
+		gone = nil
+		for turn := range Turns {
+			b := &Batch{}
+			s.on.Turn(b, box, turn)
+			if err := tx.Run(ctx, b); err != nil {
+				return err
+			}
+		}
+		for _, id := range ids {
+			there, key, of := false, "", box.Args(Args{"id": id})
+			b := &Batch{}
+			b.Row(&there, "inbox_held_key", of, &key)
+			if err := tx.Run(ctx, b); err != nil {
+				return err
+			}
+			if !there {
+				continue
+			}
+			b = &Batch{}
+			for _, table := range []string{"held", "received"} {
+				b.Do("delete from {schema}."+table+" where inbox_id = {inbox} and id = {id}", of)
+			}
+			noteGap(s.on, b, box, id, key, nil, true)
+			b.Do("inbox_release", chosenHeld(box, penstock.HeldQuery{Previous: id}, nil))
+			if err := tx.Run(ctx, b); err != nil {
+				return err
+			}
+			gone = append(gone, id)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return gone, nil
+}
+
+// InboxGaps implements penstock.InboxStore.
+func (s *Inboxes) InboxGaps(ctx context.Context, consumer string, limit int) (all []penstock.InboxGap, err error) {
+	if err := penstock.ValidateInboxRows(limit); err != nil {
+		return nil, err
+	}
+	box, err := s.find(ctx, consumer)
+	if err != nil {
+		return nil, err
+	}
+	b := &Batch{}
+	b.Rows(func(scan Scan) error {
+		var g penstock.InboxGap
+		err := scan(&g.Missing, &g.Key, &g.Next, &g.At, &g.Discarded, &g.Came)
+		g.At = g.At.UTC()
+		all = append(all, g)
+		return err
+	}, "inbox_gaps", box.Args(Args{"keep": box.keep.Microseconds(), "most": limit}))
+	return all, s.on.Run(ctx, b)
+}
+
+func (s *Inboxes) find(ctx context.Context, consumer string) (found *InboxRow, err error) {
+	err = s.in(ctx, consumer, func(_ Tx, box *InboxRow) error {
+		found = box
+		return nil
+	})
+	return found, err
+}
+
+// in runs fn in a transaction that has locked the inbox's row.
+func (s *Inboxes) in(ctx context.Context, consumer string, fn func(tx Tx, box *InboxRow) error) error {
+	return s.on.Within(ctx, func(tx Tx) error {
+		box := &InboxRow{Consumer: consumer}
+		var keep int64
+		b := &Batch{}
+		b.Row(&box.there, "select id, keep from {schema}.inboxes where consumer = {consumer} for update", box.Args(nil), &box.ID, &keep)
+		if err := tx.Run(ctx, b); err != nil {
+			return err
+		}
+		if !box.there {
+			return NoInbox(consumer)
+		}
+		box.keep = time.Duration(keep) * time.Microsecond
+		return fn(tx, box)
+	})
+}
+
+// HeadersText is headers as JSON, nil without any.
+func HeadersText(headers map[string]string) (*string, error) {
+	if len(headers) == 0 {
+		return nil, nil
+	}
+	text, err := json.Marshal(headers)
+	s := string(text)
+	return &s, err
+}
+
+// NotNil: nil would be NULL.
+func NotNil(b []byte) []byte {
+	if b == nil {
+		return []byte{}
+	}
+	return b
+}

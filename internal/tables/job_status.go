@@ -1,0 +1,91 @@
+package tables
+
+import (
+	"context"
+	"errors"
+	"math"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+// QueueStatus implements penstock.QueueStore. It counts jobs one by one.
+func (s *Queues) QueueStatus(ctx context.Context) ([]penstock.QueueStatus, error) {
+	names, err := s.on.Names(ctx, "queues")
+	if err != nil {
+		return nil, err
+	}
+	all := []penstock.QueueStatus{}
+	for _, name := range names {
+		st, err := s.queueStatus(ctx, name)
+		switch {
+		case errors.Is(err, penstock.ErrNoQueue): // dropped meanwhile
+		case err != nil:
+			return nil, err
+		default:
+			all = append(all, st)
+		}
+	}
+	return all, nil
+}
+
+func (s *Queues) queueStatus(ctx context.Context, name string) (penstock.QueueStatus, error) {
+	st := penstock.QueueStatus{Queue: name, Order: penstock.FIFO}
+	q := &QueueRow{Name: name, Table: s.on.JobsTable(name)}
+	var there, lifo, paused bool
+	var attempts, running int
+	var window time.Duration
+	b := &Batch{}
+	b.Row(&there, "select id, lifo, paused, max_attempts, max_running, dedup_window from {schema}.queues where name = {name}", Args{"name": name},
+		&q.ID, &lifo, &paused, &attempts, &running, &window)
+	if err := s.on.Run(ctx, b); err != nil {
+		return st, err
+	}
+	if !there {
+		return st, NoQueue(name)
+	}
+	if lifo {
+		st.Order = penstock.LIFO
+	}
+	q.Seen = NewSeen(lifo)
+	st.QueueSettings = penstock.QueueSettings{Paused: &paused, MaxAttempts: &attempts, MaxRunning: &running, DedupWindow: &window}
+	var err error
+	if st.Bytes, err = s.on.JobsBytes(ctx, name); err != nil {
+		return st, s.orNoQueue(err, name)
+	}
+	groups, err := s.groups(ctx, q, "", 0)
+	for _, g := range groups {
+		st.Ready, st.Running, st.Delayed, st.Waiting = st.Ready+g.Ready, st.Running+g.Running, st.Delayed+g.Delayed, st.Waiting+g.Waiting
+		st.DeadLetters, st.OldestAge = st.DeadLetters+g.DeadLetters, max(st.OldestAge, g.OldestAge)
+	}
+	return st, err
+}
+
+// QueueGroups implements penstock.QueueStore.
+func (s *Queues) QueueGroups(ctx context.Context, name, after string, most int) ([]penstock.GroupStatus, error) {
+	q, err := s.find(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return s.groups(ctx, q, after, most)
+}
+
+// groups are those after one, or all; most is 0 for any number.
+func (s *Queues) groups(ctx context.Context, q *QueueRow, after string, most int) (all []penstock.GroupStatus, err error) {
+	if most <= 0 {
+		most = math.MaxInt64
+	}
+	b := &Batch{}
+	b.Rows(func(scan Scan) error {
+		var g penstock.GroupStatus
+		var oldest *time.Time
+		var now time.Time
+		err := scan(&g.Group, &g.Ready, &g.Running, &g.Delayed, &g.Waiting, &g.DeadLetters, &oldest, &now)
+		if oldest != nil {
+			g.OldestAge = max(now.Sub(*oldest), 1)
+		}
+		all = append(all, g)
+		return err
+	}, "queue_groups", q.Args(Args{"all": after == "", "after": after, "most": most}))
+	return all, s.orNoQueue(s.on.Run(ctx, b), q.Name)
+}

@@ -1,0 +1,217 @@
+package tables
+
+import (
+	"cmp"
+	"context"
+	"sync"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+// QueueDB is what queues ask of their store besides.
+type QueueDB interface {
+	DB
+	// NewTable is an error if nothing new of a kind can have the name, or something has it. Nobody else makes one until the transaction ends.
+	NewTable(ctx context.Context, tx Tx, kind, name string) error
+	// MakeJobs makes the table of a queue's jobs anew: one that is there is left from somebody who died on the way.
+	MakeJobs(ctx context.Context, q *QueueRow) error
+	DropJobs(ctx context.Context, q *QueueRow) error
+	// JobsTable is its name, quoted.
+	JobsTable(queue string) SQL
+	// JobsBytes is how much it takes with its indexes, about, 0 where nobody knows.
+	JobsBytes(ctx context.Context, queue string) (int64, error)
+	// Judge writes when jobs run again, or that they are dead.
+	Judge(b *Batch, q *QueueRow, jobs []*Tried)
+	// Enqueue enqueues in a transaction of its own, EnqueueIn within one.
+	Enqueue(ctx context.Context, queue string, jobs ...penstock.NewJob) ([]penstock.Enqueued, error)
+	EnqueueIn(ctx context.Context, tx Tx, queue string, jobs ...penstock.NewJob) error
+	// Looks is what of the store's options a claim needs.
+	Looks() Options
+	// Round is a round trip of a claim. The first one ends jobs, too: then none are left in acks.
+	Round(ctx context.Context, q *QueueRow, c penstock.Claim, r *Round, acks, acked *[]int64) error
+}
+
+// Queues is the part of a penstock.QueueStore that is the same in every dialect.
+type Queues struct {
+	on   QueueDB
+	rows sync.Map // *QueueRow by name
+}
+
+// NewQueues are those of a store.
+func NewQueues(on QueueDB) *Queues { return &Queues{on: on} }
+
+// Queue implements penstock.QueueStore.
+func (s *Queues) Queue(name string) penstock.Queue { return Queue{s, name} }
+
+// QueueRow is what does not change of a row of the queues, and what claims have seen.
+type QueueRow struct {
+	ID    int64
+	Name  string
+	Table SQL
+	*Seen
+}
+
+// Row is what is known of the queue.
+func (q Queue) Row(ctx context.Context) (*QueueRow, error) { return q.find(ctx, q.name) }
+
+// Args of a statement about the queue. {sign} and {dir} are those of its order.
+func (q *QueueRow) Args(more Args) Args {
+	a := Args{"queue": q.ID, "jobs": q.Table, "sign": SQL(""), "dir": SQL("asc")}
+	if q.LIFO() {
+		a["sign"], a["dir"] = SQL("-"), SQL("desc")
+	}
+	return a.With(more)
+}
+
+// CreateQueue implements penstock.QueueStore.
+func (s *Queues) CreateQueue(ctx context.Context, name string, order penstock.QueueOrder) error {
+	if err := cmp.Or(penstock.ValidateQueueName(name), order.Validate()); err != nil {
+		return err
+	}
+	return s.on.Within(ctx, func(tx Tx) error {
+		if err := s.on.NewTable(ctx, tx, "queue", name); err != nil {
+			return err
+		}
+		b := &Batch{}
+		b.Do("insert into {schema}.queues (name, lifo) values ({name}, {lifo})", Args{"name": name, "lifo": order == penstock.LIFO})
+		if err := tx.Run(ctx, b); err != nil {
+			return err
+		}
+		return s.on.MakeJobs(ctx, &QueueRow{Name: name, Table: s.on.JobsTable(name), Seen: NewSeen(order == penstock.LIFO)})
+	})
+}
+
+// DropQueue implements penstock.QueueStore.
+func (s *Queues) DropQueue(ctx context.Context, name string) error {
+	err := s.on.Within(ctx, func(tx Tx) error {
+		q := &QueueRow{Name: name, Table: s.on.JobsTable(name), Seen: NewSeen(false)}
+		there := false
+		b := &Batch{}
+		b.Row(&there, "select id from {schema}.queues where name = {name} for update", Args{"name": name}, &q.ID)
+		if err := tx.Run(ctx, b); err != nil {
+			return err
+		}
+		if !there {
+			return NoQueue(name)
+		}
+		b = &Batch{}
+		for _, table := range []string{"leases", "tries", "dead_jobs", "dedup", "schedules"} {
+			b.Do("delete from {schema}."+table+" where queue_id = {queue}", q.Args(nil))
+		}
+		b.Do("delete from {schema}.queues where id = {queue}", q.Args(nil))
+		if err := tx.Run(ctx, b); err != nil {
+			return err
+		}
+		return s.on.DropJobs(ctx, q)
+	})
+	s.rows.Delete(name)
+	return err
+}
+
+// SetQueue implements penstock.QueueStore.
+func (s *Queues) SetQueue(ctx context.Context, name string, set penstock.QueueSettings) error {
+	if err := set.ValidateWithoutHistory(); err != nil {
+		return err
+	}
+	return s.on.Within(ctx, func(tx Tx) error {
+		there := false
+		b := &Batch{}
+		b.Row(&there, "select id from {schema}.queues where name = {name} for update", Args{"name": name}, new(int64))
+		b.Do(`update {schema}.queues set paused = coalesce({paused}, paused), max_attempts = coalesce({attempts}, max_attempts),
+			max_running = coalesce({running}, max_running), dedup_window = coalesce({window}, dedup_window) where name = {name}`,
+			Args{"name": name, "paused": set.Paused, "attempts": set.MaxAttempts, "running": set.MaxRunning, "window": (*int64)(set.DedupWindow)})
+		if err := tx.Finish(ctx, b); err != nil || there {
+			return err
+		}
+		return NoQueue(name)
+	})
+}
+
+// find knows a queue from before, or looks. One that was made anew since has another id: what
+// is asked then finds nothing, and forget is called.
+func (s *Queues) find(ctx context.Context, name string) (*QueueRow, error) {
+	if err := s.on.Ready(ctx); err != nil {
+		return nil, err
+	}
+	if q, ok := s.rows.Load(name); ok {
+		return q.(*QueueRow), nil
+	}
+	q := &QueueRow{Name: name, Table: s.on.JobsTable(name)}
+	var there, lifo bool
+	b := &Batch{}
+	b.Row(&there, "select id, lifo from {schema}.queues where name = {name}", Args{"name": name}, &q.ID, &lifo)
+	if err := s.on.Run(ctx, b); err != nil {
+		return nil, err
+	}
+	if !there {
+		return nil, NoQueue(name)
+	}
+	q.Seen = NewSeen(lifo)
+	found, _ := s.rows.LoadOrStore(name, q)
+	return found.(*QueueRow), nil
+}
+
+// forget a queue that is not there any more.
+func (s *Queues) forget(q *QueueRow) { s.rows.CompareAndDelete(q.Name, q) }
+
+// in runs fn in a transaction about a queue.
+func (s *Queues) in(ctx context.Context, name string, fn func(tx Tx, q *QueueRow) error) error {
+	q, err := s.find(ctx, name)
+	if err != nil {
+		return err
+	}
+	return s.orNoQueue(s.on.Within(ctx, func(tx Tx) error { return fn(tx, q) }), name)
+}
+
+// send is a transaction of one round trip about a queue.
+func (s *Queues) send(ctx context.Context, name string, fill func(b *Batch, q *QueueRow)) error {
+	q, err := s.find(ctx, name)
+	if err != nil {
+		return err
+	}
+	return s.orNoQueue(s.on.Send(ctx, func(b *Batch) { fill(b, q) }), name)
+}
+
+// orNoQueue: the table of a queue is not there.
+func (s *Queues) orNoQueue(err error, name string) error {
+	if s.on.Missing(err) {
+		return NoQueue(name)
+	}
+	return err
+}
+
+// CancelJobs implements penstock.QueueStore.
+func (s *Queues) CancelJobs(ctx context.Context, name string, ids ...int64) (n int, err error) {
+	var cancelled int64
+	err = s.in(ctx, name, func(tx Tx, q *QueueRow) error {
+		b, these := &Batch{}, q.Args(Args{"seqs": ids})
+		b.Rows(func(Scan) error { return nil }, "hold_seqs", these)
+		for _, table := range []string{"leases", "tries"} {
+			b.Do("cancel_"+table, these)
+		}
+		b.Counted(&cancelled, "cancel_jobs", these)
+		return tx.Finish(ctx, b)
+	})
+	if err != nil {
+		return 0, err
+	}
+	return int(cancelled), nil
+}
+
+// timeOf is UTC, and zero of none.
+func timeOf(t *time.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.UTC()
+}
+
+// orNull: the zero time is none.
+func orNull(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	t = t.UTC()
+	return &t
+}

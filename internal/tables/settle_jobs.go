@@ -1,0 +1,202 @@
+package tables
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+// Queue is the part of a penstock.Queue that is the same in every dialect.
+type Queue struct {
+	*Queues
+	name string
+}
+
+var (
+	_ penstock.Queue       = Queue{}
+	_ penstock.Releaser    = Queue{}
+	_ penstock.AckClaimer  = Queue{}
+	_ penstock.GroupFinder = Queue{}
+)
+
+// Enqueue implements penstock.Queue.
+func (q Queue) Enqueue(ctx context.Context, jobs ...penstock.NewJob) ([]penstock.Enqueued, error) {
+	if _, err := q.find(ctx, q.name); err != nil || len(jobs) == 0 {
+		return nil, err
+	}
+	return q.on.Enqueue(ctx, q.name, jobs...)
+}
+
+// Claim implements penstock.Queue.
+func (q Queue) Claim(ctx context.Context, c penstock.Claim) ([]penstock.Job, error) {
+	_, jobs, err := q.AckClaim(ctx, nil, c)
+	return jobs, err
+}
+
+// AckClaim implements penstock.AckClaimer: it ends jobs and claims others, in one round trip where the dialect can.
+func (q Queue) AckClaim(ctx context.Context, acks []int64, c penstock.Claim) (acked []int64, jobs []penstock.Job, err error) {
+	if err := c.Validate(); err != nil {
+		return nil, nil, err
+	}
+	for {
+		row, err := q.find(ctx, q.name)
+		if err != nil {
+			return nil, nil, err
+		}
+		jobs, err = row.Claim(c, q.on.Looks(), func(r *Round) error { return q.orNoQueue(q.on.Round(ctx, row, c, r, &acks, &acked), q.name) }, func() error { return q.expire(ctx) })
+		if errors.Is(err, ErrAnew) {
+			if q.forget(row); len(jobs) == 0 {
+				continue
+			}
+			err = nil
+		}
+		return acked, jobs, err
+	}
+}
+
+// Extend implements penstock.Queue.
+func (q Queue) Extend(ctx context.Context, lease time.Duration, leases ...int64) (held []int64, err error) {
+	if err := penstock.ValidateLease(lease); err != nil {
+		return nil, err
+	}
+	err = q.send(ctx, q.name, func(b *Batch, row *QueueRow) {
+		held = nil
+		these := row.Args(Args{"leases": leases, "micros": lease.Microseconds()})
+		b.Rows(All(&held), "hold_leases", these)
+		b.Do("extend_leases", these)
+	})
+	return held, err
+}
+
+// Ack implements penstock.Queue.
+func (q Queue) Ack(ctx context.Context, leases ...int64) (held []int64, err error) {
+	err = q.send(ctx, q.name, func(b *Batch, row *QueueRow) { AckIn(b, row, leases, &held) })
+	return held, err
+}
+
+// AckIn ends jobs. Their leases are locked first: whoever else ends one waits, and finds none.
+func AckIn(b *Batch, row *QueueRow, leases []int64, held *[]int64) {
+	*held = nil
+	these := row.Args(Args{"leases": leases})
+	b.Rows(All(held), "hold_leases", these)
+	for _, statement := range []string{"end_jobs", "end_tries", "end_leases"} {
+		b.Do(statement, these)
+	}
+}
+
+// settle ends the leases of claimed jobs, those that the statement finds, as judge says. Nobody else ends them meanwhile.
+func (q Queue) settle(ctx context.Context, statement string, args Args, judge func(j *Tried)) (held []int64, err error) {
+	err = q.in(ctx, q.name, func(tx Tx, row *QueueRow) error {
+		held = nil
+		var jobs []*Tried
+		b := &Batch{}
+		b.Rows(func(scan Scan) error {
+			j := &Tried{}
+			var since *time.Time
+			var failures []byte
+			if err := scan(&j.Lease, &j.Seq, &j.Attempt, &j.Worker, &j.History.Attempt, &since, &failures, &j.Limit); err != nil {
+				return err
+			}
+			j.History.Since = timeOf(since)
+			jobs = append(jobs, j)
+			return j.History.Parse(failures)
+		}, statement, row.Args(args))
+		if err := tx.Run(ctx, b); err != nil || len(jobs) == 0 {
+			return err
+		}
+		for _, j := range jobs {
+			judge(j)
+			held = append(held, j.Lease)
+		}
+		b = &Batch{}
+		these := row.Args(Args{"leases": held})
+		b.Do("end_tries", these)
+		q.on.Judge(b, row, jobs)
+		b.Do("end_leases", these)
+		return tx.Finish(ctx, b)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return held, nil
+}
+
+// one settles the job of a lease.
+func (q Queue) one(ctx context.Context, lease int64, judge func(j *Tried)) error {
+	held, err := q.settle(ctx, "read_leases", Args{"leases": []int64{lease}}, judge)
+	if err == nil && len(held) == 0 {
+		err = LeaseLost(q.name, lease)
+	}
+	return err
+}
+
+// Release implements penstock.Releaser.
+func (q Queue) Release(ctx context.Context, after time.Duration, leases ...int64) ([]int64, error) {
+	return q.settle(ctx, "read_leases", Args{"leases": leases}, func(j *Tried) { j.Back(after) })
+}
+
+// Retry implements penstock.Queue.
+func (q Queue) Retry(ctx context.Context, lease int64, after time.Duration, reason string) (dead bool, err error) {
+	err = q.one(ctx, lease, func(j *Tried) {
+		j.Failed(reason, max(after, -1))
+		dead = j.Dead
+	})
+	return dead && err == nil, err
+}
+
+// DeadLetter implements penstock.Queue.
+func (q Queue) DeadLetter(ctx context.Context, lease int64, reason string) error {
+	return q.one(ctx, lease, func(j *Tried) { j.Failed(reason, Never) })
+}
+
+// expire ends leases whose time is over, which counts as a failure of their jobs.
+func (q Queue) expire(ctx context.Context) error {
+	for {
+		const most = 500
+		held, err := q.settle(ctx, "read_expired", Args{"most": most}, (*Tried).Expired)
+		if err != nil || len(held) < most {
+			return err
+		}
+	}
+}
+
+// Maintain implements penstock.Queue.
+func (q Queue) Maintain(ctx context.Context) error {
+	row, err := q.find(ctx, q.name)
+	if err != nil {
+		return err
+	}
+	var there, expired, scheduled, forgettable bool
+	b := &Batch{}
+	b.Row(&there, "housekeeping", row.Args(Args{"by": time.Now().UTC()}), &expired, &scheduled, &forgettable)
+	if err := q.on.Run(ctx, b); err != nil {
+		return err
+	}
+	if !there {
+		q.forget(row)
+		_, err = q.find(ctx, q.name)
+		return err
+	}
+	if expired {
+		err = q.expire(ctx)
+	}
+	if err == nil && scheduled {
+		err = q.runSchedules(ctx)
+	}
+	if err == nil && forgettable {
+		err = q.send(ctx, q.name, func(b *Batch, row *QueueRow) { b.Do("forget_dedup", row.Args(nil)) })
+	}
+	return err
+}
+
+// ReadyGroups implements penstock.GroupFinder. Jobs whose leases have ended are back first.
+func (q Queue) ReadyGroups(ctx context.Context, groups []string, behind string, most int) (found []string, err error) {
+	err = q.send(ctx, q.name, func(b *Batch, row *QueueRow) {
+		found = nil
+		b.Do("by_index", nil)
+		b.Rows(All(&found), "ready_groups", row.Args(Args{"all": len(groups) == 0, "groups": groups, "behind": behind, "most": most}))
+	})
+	return found, err
+}

@@ -1,0 +1,61 @@
+// Package testinbox is the suite of the inboxes on plain tables, whatever the dialect of their SQL.
+package testinbox
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/penstock/penstock"
+)
+
+// Instance is one migrated database without inboxes.
+type Instance struct {
+	Store penstock.InboxStore
+
+	// Begin opens a transaction of an application, with an inbox that receives in it.
+	Begin func(ctx context.Context, consumer string) (Tx, error)
+
+	// Process and ProcessDue are those of an inbox.
+	Process    func(ctx context.Context, consumer string, m penstock.Message, wait time.Duration, h Handler) error
+	ProcessDue func(ctx context.Context, consumer string, h Handler) (int, error)
+
+	// Age makes what is known by a time an hour older.
+	Age func(t testing.TB)
+
+	// Count counts rows, of "received where id like 'a%'", say.
+	Count func(t testing.TB, of string) int
+
+	// Effects are the places that Effect has noted for a key, in the order of the commits.
+	Effects func(t testing.TB, key string) []string
+}
+
+// Handler does the work of a message in a transaction.
+type Handler func(ctx context.Context, tx Tx, m penstock.Released) error
+
+// Tx is a transaction with an inbox.
+type Tx interface {
+	FirstOf(ctx context.Context, ids ...string) ([]string, error)
+	InOrder(ctx context.Context, m penstock.Message, wait time.Duration) ([]penstock.Released, error)
+	Due(ctx context.Context, n int) ([]penstock.Released, error)
+
+	// Effect writes a row of the application's.
+	Effect(ctx context.Context, key, place string) error
+
+	Commit() error
+	Rollback() error
+}
+
+// Run runs the whole suite.
+func Run(t *testing.T, open func(t testing.TB) Instance) {
+	for name, test := range map[string]func(f *fixture){
+		"Once": once, "Window": window, "PastAFailure": pastAFailure, "InOrder": inOrder, "Refuses": refuses, "RandomUse": randomUse, "WaitsForAnOpenOne": waits, "Operate": operate,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := &fixture{t, open(t)}
+			f.must(f.Store.CreateInbox(t.Context(), consumer, 0))
+			test(f)
+		})
+	}
+}

@@ -1,0 +1,156 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/penstock/penstock/internal/tables"
+)
+
+// rendered is a statement as it is sent: numbers and times stand in it, and a question mark for a text.
+func (s *Store) rendered(statement string, with tables.Args) (text string, args []any) {
+	if found, ok := statements[statement]; ok {
+		statement = found
+	}
+	text = tables.Render(strings.ReplaceAll(statement, "{blocked}", "("+statements["blocked"]+")"), func(name string) (string, bool) {
+		if of, is := strings.CutPrefix(name, "these_"); is {
+			return these(with[of].([]int64)), true
+		}
+		column, in, is := tables.In(name)
+		if !is {
+			in = name
+		}
+		value, ok := with[in]
+		switch {
+		case ok:
+		case name == "schema":
+			return quoted(s.opts.Schema), true
+		case name == "clock":
+			return "utc_timestamp(6)", true
+		default:
+			return "", false
+		}
+		written, more := literal(value)
+		args = append(args, more...)
+		if is {
+			written = column + " in (" + written + ")"
+		}
+		return written, true
+	})
+	return text, args
+}
+
+// literal is how a value stands in a statement.
+func literal(value any) (text string, args []any) {
+	if v := reflect.ValueOf(value); v.Kind() == reflect.Pointer {
+		if v.IsNil() {
+			return "null", nil
+		}
+		value = v.Elem().Interface()
+	}
+	switch v := value.(type) {
+	case tables.SQL:
+		return string(v), nil
+	case string:
+		return "?", []any{[]byte(v)}
+	case []byte:
+		return "?", []any{v}
+	case time.Time:
+		return at(v), nil
+	case []int64:
+		return list(v), nil
+	case []string:
+		return texts(v)
+	}
+	return fmt.Sprint(value), nil
+}
+
+// put has a statement of a batch executed.
+func (b *batch) put(s *Store, st tables.Statement) {
+	text, args := s.rendered(st.Text, st.Args)
+	switch {
+	case text == "":
+	case st.Read != nil:
+		b.read(func(rows *sql.Rows) error { return st.Read(rows.Scan) }, text, args...)
+	case st.Count != nil:
+		b.add(text, args...)
+		b.counted(st.Count)
+	default:
+		b.add(text, args...)
+	}
+}
+
+// onTx is a transaction for what all dialects do alike.
+type onTx struct {
+	*tx
+	store *Store
+}
+
+// fill sends what is large already.
+func (t onTx) fill(ctx context.Context, all *tables.Batch) (*batch, error) {
+	b := &batch{}
+	for _, st := range *all {
+		if err := t.empty(ctx, b); err != nil {
+			return nil, err
+		}
+		b.put(t.store, st)
+	}
+	return b, nil
+}
+
+// Run implements tables.Runner.
+func (t onTx) Run(ctx context.Context, all *tables.Batch) error {
+	b, err := t.fill(ctx, all)
+	if err != nil || b.text.Len() == 0 {
+		return err
+	}
+	return t.run(ctx, b)
+}
+
+// Finish implements tables.Tx: the commit is a part of the batch.
+func (t onTx) Finish(ctx context.Context, all *tables.Batch) error {
+	b, err := t.fill(ctx, all)
+	if err != nil {
+		return err
+	}
+	return t.finish(ctx, b)
+}
+
+// onTables is a store for what all dialects do alike.
+type onTables struct{ *Store }
+
+// Run implements tables.Runner.
+func (s onTables) Run(ctx context.Context, all *tables.Batch) error {
+	if err := s.use(ctx); err != nil {
+		return err
+	}
+	b := &batch{}
+	for _, st := range *all {
+		b.put(s.Store, st)
+	}
+	return s.explain(s.ask(ctx, b))
+}
+
+// Send implements tables.DB.
+func (s onTables) Send(ctx context.Context, fill func(b *tables.Batch)) error {
+	return s.Within(ctx, func(t tables.Tx) error {
+		b := &tables.Batch{}
+		fill(b)
+		return t.Finish(ctx, b)
+	})
+}
+
+// Within implements tables.DB.
+func (s onTables) Within(ctx context.Context, fn func(tx tables.Tx) error) error {
+	return s.tx(ctx, func(t *tx) error { return fn(onTx{t, s.Store}) })
+}
+
+// Ready implements tables.DB.
+func (s onTables) Ready(ctx context.Context) error { return s.use(ctx) }
+
+// Missing implements tables.DB.
+func (s onTables) Missing(err error) bool { return number(err) == noSuchTable }

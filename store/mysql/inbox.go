@@ -1,0 +1,211 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/tables"
+)
+
+var (
+	_ penstock.InboxStore    = (*Store)(nil)
+	_ penstock.OncePublisher = (*Store)(nil)
+)
+
+type inboxes = tables.Inboxes
+
+// Inbox is one consumer's inbox. It holds no connection: the transaction is the caller's, and what it writes takes effect
+// once if it goes on only with what is new. Safe for concurrent use.
+type Inbox struct {
+	store *Store
+	box   *tables.Inbox
+}
+
+// NewInbox names a consumer's inbox in a database ("" for penstock); it does not look whether there is one.
+func NewInbox(schema, consumer string) *Inbox {
+	if schema == "" {
+		schema = DefaultSchema
+	}
+	s := &Store{opts: Options{Schema: schema}}
+	return &Inbox{s, tables.NewInbox(onTables{s}, consumer)}
+}
+
+// InboxTx is what an inbox needs of a transaction; *sql.Tx has it, and *sql.Conn on which one was begun.
+type InboxTx = QueueTx
+
+// callers is a caller's transaction: one statement at a time, since its driver may not take several.
+type callers struct {
+	InboxTx
+	store *Store
+}
+
+// Run implements tables.Runner.
+func (c callers) Run(ctx context.Context, b *tables.Batch) error {
+	for _, st := range *b {
+		if st.If != nil && !st.If() {
+			continue
+		}
+		text, args := c.store.rendered(st.Text, st.Args)
+		if st.Read == nil {
+			if _, err := c.ExecContext(ctx, text, args...); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := c.read(ctx, st.Read, text, args); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c callers) read(ctx context.Context, each func(tables.Scan) error, text string, args []any) error {
+	rows, err := c.QueryContext(ctx, text, args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := each(scanTimes(rows)); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// scanTimes reads times also where the caller's driver does not (parseTime).
+func scanTimes(rows *sql.Rows) tables.Scan {
+	return func(dest ...any) error {
+		for i, d := range dest {
+			if t, is := d.(*time.Time); is {
+				dest[i] = textTime{t}
+			}
+		}
+		return rows.Scan(dest...)
+	}
+}
+
+// textTime is a time that comes as one or as text, of UTC.
+type textTime struct{ *time.Time }
+
+// Scan implements sql.Scanner.
+func (t textTime) Scan(src any) (err error) {
+	switch v := src.(type) {
+	case time.Time:
+		*t.Time = v
+	case []byte:
+		*t.Time, err = time.Parse("2006-01-02 15:04:05.999999", string(v))
+	default:
+		err = fmt.Errorf("a time that is a %T", src)
+	}
+	return err
+}
+
+// First notes a message's id within tx and says whether it is new: false means that it has been received before, within the
+// inbox's window, by a transaction that committed, or by tx itself. If another transaction that is still open has received
+// it, First waits for its end. Roll tx back and the id is new again.
+//
+// Errors: *penstock.FieldError (tx goes on), ErrNoInbox; those of the server that want the transaction to be run again (1213, 1205).
+func (i *Inbox) First(ctx context.Context, tx InboxTx, id string) (bool, error) {
+	fresh, err := i.FirstOf(ctx, tx, id)
+	return len(fresh) == 1, err
+}
+
+// FirstOf is First for many ids. It returns those that are new, in the order given, each once.
+func (i *Inbox) FirstOf(ctx context.Context, tx InboxTx, ids ...string) ([]string, error) {
+	return i.box.FirstOf(ctx, callers{tx, i.store}, ids...)
+}
+
+// InOrder notes a message that has a key and returns what may be processed now, within tx and in this order: nothing if m is
+// a duplicate, or if the message named by its header penstock-previous has not come; then m is held back, and it can be
+// acknowledged once tx has committed. Otherwise m, and what was held back for it. Nothing is held for longer than wait, if
+// Due is called now and then.
+//
+// A transaction that has received a message of a key keeps others of that key waiting, and a sixty-fourth of the other keys,
+// so process what it returns in tx and commit. Begin tx with READ COMMITTED: under REPEATABLE READ, the server's default, what tx sees may be
+// older than what it waits for. Then InOrder says so, and tx has to be run again.
+func (i *Inbox) InOrder(ctx context.Context, tx InboxTx, m penstock.Message, wait time.Duration) ([]penstock.Released, error) {
+	return i.box.InOrder(ctx, callers{tx, i.store}, m, wait)
+}
+
+// Due returns messages that have waited in vain for the one before them: of up to n keys the message after the gap, with Gap
+// and Missing set, and what follows it.
+func (i *Inbox) Due(ctx context.Context, tx InboxTx, n int) ([]penstock.Released, error) {
+	return i.box.Due(ctx, callers{tx, i.store}, n)
+}
+
+// Turn implements tables.InboxDialect. Whoever takes a turn counts it: a snapshot that has another count than the row under its lock is older
+// than the last that had it.
+func (s onTables) Turn(b *tables.Batch, box *tables.InboxRow, turn int) {
+	var locked, seen int64
+	args := box.Args(tables.Args{"turn": turn})
+	b.Rows(func(scan tables.Scan) error { return scan(&locked) }, "inbox_turn", args)
+	b.Rows(func(scan tables.Scan) error {
+		err := scan(&seen)
+		box.Stale = box.Stale || seen != locked
+		return err
+	}, "select taken from {schema}.turns where inbox_id = {inbox} and turn = {turn}", args)
+	b.Do("update {schema}.turns set taken = taken + 1 where inbox_id = {inbox} and turn = {turn}", args)
+}
+
+// Stale implements tables.InboxDialect.
+func (s onTables) Stale() error {
+	return penstock.WithHint(errors.New("another transaction has received messages of the key since this one's snapshot was taken"),
+		"run the transaction again, and begin it with READ COMMITTED")
+}
+
+// See implements tables.InboxDialect: what is new has the token afterwards.
+func (s onTables) See(b *tables.Batch, box *tables.InboxRow, ids []string, isNew func(id string)) {
+	token := rand.Int64()
+	for some := range slices.Chunk(slices.Compact(slices.Sorted(slices.Values(ids))), 1000) {
+		args := box.Args(tables.Args{"ids": some, "token": token})
+		rows := make([]string, len(some))
+		for n, id := range some {
+			name := fmt.Sprint("id", n)
+			args[name], rows[n] = id, "({inbox}, {"+name+"}, utc_timestamp(6), {token})"
+		}
+		b.Do("insert into {schema}.received (inbox_id, id, at, token) values "+strings.Join(rows, ", ")+" on duplicate key update token = {schema}.received.token", args)
+		b.Rows(tables.Each(isNew), "select id from {schema}.received where inbox_id = {inbox} and {id in ids} and token = {token}", args)
+	}
+}
+
+// Forget implements tables.InboxDialect.
+func (s onTables) Forget(b *tables.Batch, box *tables.InboxRow, table string, args tables.Args, forgot func(at time.Time)) {
+	var gone []string
+	column := "id"
+	if table == "key_heads" {
+		column = "key_hash"
+	}
+	args = tables.Args{"table": tables.SQL(quoted(s.opts.Schema) + "." + table), "column": tables.SQL(column), "index": tables.SQL(table + "_at"), "from": time.Time{}}.With(args)
+	if args["passing"] = tables.SQL(""); table == "received" {
+		args["passing"] = tables.SQL("and not exists (select 1 from " + quoted(s.opts.Schema) + ".held h where h.inbox_id = o.inbox_id and h.id = o.id)")
+	}
+	args = box.Args(args)
+	b.Rows(func(scan tables.Scan) error {
+		var id string
+		var at time.Time
+		err := scan(&id, &at)
+		gone = append(gone, id)
+		forgot(at)
+		return err
+	}, "inbox_forget", args)
+	*b = append(*b, tables.Statement{Text: "delete from {table} where inbox_id = {inbox} and {" + column + " in gone}", Args: args.With(tables.Args{"gone": &gone}), If: func() bool { return len(gone) > 0 }})
+}
+
+// Duplicate implements tables.InboxDB.
+func (s onTables) Duplicate(err error) bool { return number(err) == duplicate }
+
+// Explain implements tables.InboxDialect.
+func (s onTables) Explain(consumer string, err error) error {
+	if n := number(err); n == noSuchTable || n == noSuchDatabase {
+		return penstock.WithHint(fmt.Errorf("inbox of %q: %w: %w", consumer, penstock.ErrNotMigrated, err), "run: penstock migrate")
+	}
+	return s.explain(err)
+}

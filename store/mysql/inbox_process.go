@@ -1,0 +1,90 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/due"
+	"github.com/penstock/penstock/internal/messageid"
+	"github.com/penstock/penstock/internal/tables"
+)
+
+// ReceivedHandler does the work of one message within a transaction, which it must not end. Any error rolls the transaction
+// back.
+type ReceivedHandler func(ctx context.Context, tx *sql.Tx, m penstock.Released) error
+
+// Begin is what Process needs of a connection; *sql.DB and *sql.Conn have it.
+type Begin interface {
+	BeginTx(ctx context.Context, opts *sql.TxOptions) (*sql.Tx, error)
+}
+
+// Process is InOrder in a transaction of its own, in which it calls h for each message that may be processed now, one after
+// another. nil means that m can be acknowledged: it was processed, now or before, or it is held back, durably. After an
+// error nothing has changed: have it delivered again.
+func (i *Inbox) Process(ctx context.Context, db Begin, m penstock.Message, wait time.Duration, h ReceivedHandler) error {
+	_, err := i.process(ctx, db, h, func(tx *sql.Tx) ([]penstock.Released, error) { return i.InOrder(ctx, tx, m, wait) })
+	return err
+}
+
+// ProcessDue is Due in the same way, of one key at a time, until no message is due. Call it about once a second, in one
+// process or in several. It returns how many messages it has processed. A key whose handler fails does not stop the others:
+// it is passed over until the next call, and its error is one of those that are joined, up to 64 of them.
+func (i *Inbox) ProcessDue(ctx context.Context, db Begin, h ReceivedHandler) (int, error) {
+	return due.Process(func(passingOver []string) (n int, key *string, err error) {
+		n, err = i.process(ctx, db, h, func(tx *sql.Tx) ([]penstock.Released, error) {
+			released, err := i.box.Due(ctx, callers{tx, i.store}, 1, passingOver...)
+			if len(released) > 0 {
+				key = &released[0].Key
+			}
+			return released, err
+		})
+		return n, key, err
+	})
+}
+
+func (i *Inbox) process(ctx context.Context, db Begin, h ReceivedHandler, receive func(*sql.Tx) ([]penstock.Released, error)) (int, error) {
+	tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+	if err != nil {
+		return 0, i.store.explain(err)
+	}
+	defer func() { _ = tx.Rollback() }()
+	released, err := receive(tx)
+	if err != nil {
+		return 0, err
+	}
+	for _, m := range released {
+		if err := h(ctx, tx, m); err != nil {
+			return 0, err
+		}
+	}
+	if err := tx.Commit(); err != nil {
+		return 0, i.store.explain(err)
+	}
+	return len(released), nil
+}
+
+// PublishOnce implements penstock.OncePublisher.
+func (s *Store) PublishOnce(ctx context.Context, inbox, outbox string, msgs ...penstock.Message) error {
+	for i := range msgs {
+		if err := msgs[i].Validate(); err != nil {
+			return fmt.Errorf("message %d of %d: %w", i+1, len(msgs), err)
+		}
+	}
+	box := tables.NewInbox(onTables{s}, inbox)
+	return s.tx(ctx, func(t *tx) error {
+		if err := t.run(ctx, &batch{}); err != nil {
+			return err
+		}
+		if err := box.There(ctx, callers{t.Conn, s}); err != nil {
+			return err
+		}
+		fresh, err := box.FirstOf(ctx, callers{t.Conn, s}, messageid.Given(msgs)...)
+		if err != nil {
+			return err
+		}
+		return NewOutbox(s.opts.Schema, outbox).Publish(ctx, t.Conn, messageid.Fresh(msgs, fresh)...)
+	})
+}

@@ -1,0 +1,147 @@
+package mysql_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/retry"
+	"github.com/penstock/penstock/internal/testinbox"
+	"github.com/penstock/penstock/internal/testserver"
+	"github.com/penstock/penstock/store/mysql"
+)
+
+// inboxTx is an application's transaction with an inbox.
+type inboxTx struct {
+	*sql.Tx
+	inbox *mysql.Inbox
+}
+
+func (x inboxTx) FirstOf(ctx context.Context, ids ...string) ([]string, error) {
+	return x.inbox.FirstOf(ctx, x.Tx, ids...)
+}
+
+func (x inboxTx) InOrder(ctx context.Context, m penstock.Message, wait time.Duration) ([]penstock.Released, error) {
+	return x.inbox.InOrder(ctx, x.Tx, m, wait)
+}
+
+func (x inboxTx) Due(ctx context.Context, n int) ([]penstock.Released, error) {
+	return x.inbox.Due(ctx, x.Tx, n)
+}
+
+func (x inboxTx) Effect(ctx context.Context, key, place string) error {
+	_, err := x.ExecContext(ctx, "insert into effects (`key`, place) values (?, ?)", key, place)
+	return err
+}
+
+func TestInboxInnoDB(t *testing.T) { inboxSuite(t, "InnoDB") }
+
+func TestInboxMyRocks(t *testing.T) { inboxSuite(t, "RocksDB") }
+
+func inboxSuite(t *testing.T, engine string) {
+	t.Parallel()
+	testinbox.Run(t, func(t testing.TB) testinbox.Instance {
+		url := testserver.MariaDBDatabase(t)
+		schema, _ := databaseOf(t, url)
+		s := openStore(t, url, mysql.Options{Schema: schema, Engine: engine})
+		if err := s.Migrate(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		app := application(t, url)
+		exec := func(statement string) {
+			if _, err := app.Exec(statement); err != nil {
+				t.Fatal(err)
+			}
+		}
+		exec("create table effects (n bigint auto_increment primary key, `key` varbinary(100), place varbinary(100)) engine = " + engine)
+		handler := func(box *mysql.Inbox, h testinbox.Handler) mysql.ReceivedHandler {
+			return func(ctx context.Context, tx *sql.Tx, m penstock.Released) error { return h(ctx, inboxTx{tx, box}, m) }
+		}
+		inboxes := map[string]*mysql.Inbox{"billing": mysql.NewInbox(schema, "billing"), "nobody": mysql.NewInbox(schema, "nobody")}
+		return testinbox.Instance{
+			Store: s,
+			Begin: func(ctx context.Context, consumer string) (testinbox.Tx, error) {
+				tx, err := app.BeginTx(ctx, &sql.TxOptions{Isolation: levelOf(engine)})
+				return inboxTx{tx, inboxes[consumer]}, err
+			},
+			Process: func(ctx context.Context, consumer string, m penstock.Message, wait time.Duration, h testinbox.Handler) error {
+				// MyRocks waits for a lock for a second only: a message is delivered again then.
+				return retry.Few(ctx, func() error {
+					return inboxes[consumer].Process(ctx, app, m, wait, handler(inboxes[consumer], h))
+				})
+			},
+			ProcessDue: func(ctx context.Context, consumer string, h testinbox.Handler) (int, error) {
+				return inboxes[consumer].ProcessDue(ctx, app, handler(inboxes[consumer], h))
+			},
+			Age: func(testing.TB) {
+				for _, table := range []string{"received", "key_heads"} {
+					exec("update " + table + " set at = at - interval 1 hour")
+				}
+			},
+			Count: func(t testing.TB, of string) (n int) {
+				if err := app.QueryRow("select count(*) from " + of).Scan(&n); err != nil {
+					t.Fatal(err)
+				}
+				return n
+			},
+			Effects: func(t testing.TB, key string) (places []string) {
+				rows, err := app.Query("select place from effects where `key` = ? order by n", key)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer rows.Close()
+				for rows.Next() {
+					places = append(places, "")
+					if err := rows.Scan(&places[len(places)-1]); err != nil {
+						t.Fatal(err)
+					}
+				}
+				return places
+			},
+		}
+	})
+}
+
+// What a transaction sees may be older than what it has waited for, unless it is READ COMMITTED: then InOrder refuses it.
+func TestInboxRefusesAnOldSnapshot(t *testing.T) {
+	t.Parallel()
+	for _, engine := range []string{"InnoDB", "RocksDB"} {
+		for _, level := range []sql.IsolationLevel{sql.LevelReadCommitted, sql.LevelRepeatableRead} {
+			url := testserver.MariaDBDatabase(t)
+			schema, _ := databaseOf(t, url)
+			s := openStore(t, url, mysql.Options{Schema: schema, Engine: engine})
+			for _, err := range []error{s.Migrate(t.Context()), s.CreateInbox(t.Context(), "billing", 0)} {
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			app, box := application(t, url), mysql.NewInbox(schema, "billing")
+			tx, err := app.BeginTx(t.Context(), &sql.TxOptions{Isolation: level})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := tx.QueryRow("select count(*) from held").Scan(new(int)); err != nil { // its snapshot
+				t.Fatal(err)
+			}
+			first := penstock.Message{ID: "1", Key: "k"}
+			if err := box.Process(t.Context(), app, first, 0, func(context.Context, *sql.Tx, penstock.Released) error { return nil }); err != nil {
+				t.Fatal(err)
+			}
+			got, err := box.InOrder(t.Context(), tx, penstock.Message{ID: "2", Key: "k", Headers: map[string]string{penstock.HeaderPrevious: "1"}}, time.Hour)
+			_ = tx.Rollback()
+			if level == sql.LevelReadCommitted {
+				if err != nil || len(got) != 1 {
+					t.Errorf("%s, read committed: %v, %v, want the message", engine, got, err)
+				}
+				continue
+			}
+			var hinted *penstock.HintError
+			if err == nil || engine == "InnoDB" && !errors.As(err, &hinted) {
+				t.Errorf("%s, repeatable read: %v, %v, want an error with a hint", engine, got, err)
+			}
+		}
+	}
+}

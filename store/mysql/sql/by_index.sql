@@ -1,0 +1,1 @@
+-- Statements say themselves along which index they go.

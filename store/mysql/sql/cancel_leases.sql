@@ -1,0 +1,1 @@
+delete from {schema}.leases where queue_id = {queue} and {seq in seqs}

@@ -1,0 +1,6 @@
+-- Whether an id was reported missing; whether its predecessor was received, is held, was reported missing.
+select exists (select 1 from {schema}.gaps g where g.inbox_id = {inbox} and g.id = {id}),
+       exists (select 1 from {schema}.received r where r.inbox_id = {inbox} and r.id = {previous}),
+       exists (select 1 from {schema}.held h where h.inbox_id = {inbox} and h.id = {previous}),
+       exists (select 1 from {schema}.gaps g where g.inbox_id = {inbox} and g.id = {previous}),
+       coalesce((select k.id from {schema}.key_heads k where k.inbox_id = {inbox} and k.key_hash = unhex(sha2({key}, 256))), '')

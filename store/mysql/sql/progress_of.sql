@@ -1,0 +1,10 @@
+-- So many of these messages are settled: those that are there. A server that was promoted without the last that was committed
+-- may lack some that were read.
+insert into {schema}.progress (subscription_id, epoch, attempt, settled)
+select {sub}, {epoch}, {attempt},
+       (select count(*)
+          from {placed} straight_join {table} t force index (primary) on t.seq = d.seq and t.ts = d.ts
+         where not exists (select 1 from {schema}.entries e where e.subscription_id = {sub} and e.seq = t.seq))
+  from (select 1) one
+ where exists (select 1 from {schema}.subscriptions s where s.id = {sub} and s.epoch = {epoch})
+   and not exists (select 1 from {schema}.progress p where p.subscription_id = {sub} and p.epoch = {epoch} and p.attempt = {attempt})

@@ -1,0 +1,122 @@
+package portable
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/penstock/penstock/internal/pg"
+	"github.com/penstock/penstock/internal/pgerror"
+	"github.com/penstock/penstock/internal/tables"
+)
+
+// rendered is a statement as it is sent: what is no text in it is an argument with a number.
+func (s *Store) rendered(statement string, with tables.Args) (text string, args []any) {
+	numbers := map[string]string{}
+	number := func(name string) string {
+		if numbers[name] == "" {
+			switch v := with[name].(type) { // nil would be NULL
+			case []int64:
+				args = append(args, orEmpty(v))
+			case []string:
+				args = append(args, orEmpty(v))
+			default:
+				args = append(args, v)
+			}
+			numbers[name] = fmt.Sprint("$", len(args))
+		}
+		return numbers[name]
+	}
+	text = strings.ReplaceAll(s.text(statement), "{blocked}", "("+s.text("blocked")+")")
+	text = tables.Render(text, func(name string) (string, bool) {
+		if column, list, is := tables.In(name); is {
+			return column + " = any (" + number(list) + ")", true
+		}
+		if v, is := with[name].(tables.SQL); is {
+			return string(v), true
+		}
+		if _, ok := with[name]; ok {
+			return number(name), true
+		}
+		switch name {
+		case "schema":
+			return s.schema, true
+		case "ids":
+			return pg.Literal(s.schema + ".job_ids"), true
+		case "clock":
+			return "clock_timestamp()", true
+		}
+		return "", false
+	})
+	return text, args
+}
+
+// pgBatch is a batch in the dialect.
+func (s *Store) pgBatch(b *tables.Batch) *pgx.Batch {
+	out := &pgx.Batch{}
+	for _, st := range *b {
+		text, args := s.rendered(st.Text, st.Args)
+		q := out.Queue(text, args...)
+		switch {
+		case st.Read != nil:
+			q.Query(each(st.Read))
+		case st.Count != nil:
+			q.Exec(func(c pgconn.CommandTag) error {
+				*st.Count = c.RowsAffected()
+				return nil
+			})
+		}
+	}
+	return out
+}
+
+// pgTx is a transaction for what all dialects do alike.
+type pgTx struct {
+	pgx.Tx
+	store *Store
+}
+
+// Run implements tables.Runner.
+func (t pgTx) Run(ctx context.Context, b *tables.Batch) error {
+	if len(*b) == 0 {
+		return nil
+	}
+	return t.SendBatch(ctx, t.store.pgBatch(b)).Close()
+}
+
+// Finish implements tables.Tx.
+func (t pgTx) Finish(ctx context.Context, b *tables.Batch) error { return t.Run(ctx, b) }
+
+// onTables is a store for what all dialects do alike.
+type onTables struct{ *Store }
+
+// Run implements tables.Runner.
+func (s onTables) Run(ctx context.Context, b *tables.Batch) error {
+	return s.Send(ctx, func(all *tables.Batch) { *all = *b })
+}
+
+// Send implements tables.DB: statements that are sent together are one transaction.
+func (s onTables) Send(ctx context.Context, fill func(b *tables.Batch)) error {
+	if err := s.ready(ctx); err != nil {
+		return err
+	}
+	return s.explain(s.retries.Do(ctx, func() error {
+		b := &tables.Batch{}
+		fill(b)
+		return s.pool.SendBatch(ctx, s.pgBatch(b)).Close()
+	}))
+}
+
+// Within implements tables.DB.
+func (s onTables) Within(ctx context.Context, fn func(tx tables.Tx) error) error {
+	return s.tx(ctx, func(tx pgx.Tx) error { return fn(pgTx{tx, s.Store}) })
+}
+
+// Ready implements tables.DB.
+func (s onTables) Ready(ctx context.Context) error { return s.ready(ctx) }
+
+// Missing implements tables.DB.
+func (s onTables) Missing(err error) bool { return pgerror.State(err) == "42P01" }

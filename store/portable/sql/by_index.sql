@@ -1,0 +1,2 @@
+-- What follows in the transaction goes along indexes.
+select {by_index}
