@@ -78,6 +78,7 @@ func TestConformanceTLS(t *testing.T) {
 	certs := makeCertificates(t)
 	sinktest.Run(t, sinktest.Harness{
 		Features: everything,
+		OneOf:    2,
 		New: func(t *testing.T) *sinktest.Destination {
 			b := startBroker(t, func(o *server.Options) {
 				o.Authorization = token

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/testseed"
 )
 
 func nothingToSend(e *env) {
@@ -91,7 +92,7 @@ func bytesSurvive(e *env) {
 
 // largeBatch: more than fits into a buffer along the way.
 func largeBatch(e *env) {
-	msgs := e.messages(5000)
+	msgs := e.messages(testseed.Steps(5000))
 	for i := range msgs {
 		msgs[i].Payload = bytes.Repeat([]byte{byte(i)}, 500)
 	}

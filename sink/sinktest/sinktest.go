@@ -30,6 +30,7 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/testseed"
 )
 
 // Harness is what a driver tells the suite.
@@ -38,6 +39,10 @@ type Harness struct {
 	// New makes a destination for one test: a queue or stream of its own, gone
 	// when the test ends.
 	New func(t *testing.T) *Destination
+	// OneOf, above 1, is for a sink that passes the whole suite under other conditions
+	// already: one of so many cases runs, which the seed draws. In the long form of
+	// random tests each does.
+	OneOf int
 }
 
 // Features is what the driver and its broker can do.
@@ -122,6 +127,10 @@ func Run(t *testing.T, h Harness) {
 		t.Run(c.name, func(t *testing.T) {
 			if c.needs != nil && !c.needs(h.Features) {
 				t.Skipf("the sink does not declare the feature")
+			}
+			ofSecrets := c.needs != nil && c.needs(Features{Secrets: true}) // which are other ones under other conditions
+			if !ofSecrets && !testseed.Draw(t.Name(), h.OneOf) {
+				t.Skipf("PENSTOCK_SEED=%d is without it; all run with PENSTOCK_ROUNDS=1", testseed.Seed())
 			}
 			d := h.New(t)
 			h.Features.check(t, d)

@@ -22,14 +22,18 @@ var everything = sinktest.Features{ReadBack: true, Network: true, Durable: true,
 // HTTP/1.1, and HTTP/2 with and without TLS, over a network that fails. HTTP/1.1
 // over TLS goes through the proxy below.
 func TestConformance(t *testing.T) {
-	for _, version := range []struct{ name, http, scheme, proto string }{
-		{"http1", "1.1", "http", "HTTP/1.1"},
-		{"http2", "auto", "https", "HTTP/2.0"},
-		{"h2c", "2", "http", "HTTP/2.0"},
+	for _, version := range []struct {
+		name, http, scheme, proto string
+		oneOf                     int
+	}{
+		{"http1", "1.1", "http", "HTTP/1.1", 1},
+		{"http2", "auto", "https", "HTTP/2.0", 2},
+		{"h2c", "2", "http", "HTTP/2.0", 3},
 	} {
 		t.Run(version.name, func(t *testing.T) {
 			sinktest.Run(t, sinktest.Harness{
 				Features: everything,
+				OneOf:    version.oneOf,
 				New: func(t *testing.T) *sinktest.Destination {
 					return destination(t, version.scheme, version.proto, webhook.Config{HTTP: version.http}, badMessages())
 				},
@@ -117,6 +121,7 @@ func TestConformanceProxy(t *testing.T) {
 		t.Run(scheme, func(t *testing.T) {
 			sinktest.Run(t, sinktest.Harness{
 				Features: sinktest.Features{ReadBack: true, Refuses: true, Secrets: true},
+				OneOf:    3,
 				New: func(t *testing.T) *sinktest.Destination {
 					proxy := startProxy(t, "relay", password)
 					config := func(password string) webhook.Config {
