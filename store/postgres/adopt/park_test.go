@@ -45,7 +45,7 @@ func TestParkedLineComesBackInOrder(t *testing.T) {
 	b = f.fetch(src)
 	f.want(b, "a4", "b2")
 	if !slices.Equal(b.KeyOrder, []penstock.KeyOrder{penstock.BehindParked, penstock.InOrder}) {
-		t.Errorf("lines %v", b.KeyOrder)
+		t.Errorf("in the order of keys came %v", b.KeyOrder)
 	}
 	f.settle(src, b, behind, ok)
 	b = f.fetch(src)
@@ -65,7 +65,7 @@ func TestParkedLineComesBackInOrder(t *testing.T) {
 	f.settle(src, b)
 	f.insert("a", "a5")
 	if b = f.fetch(src); b.KeyOrder != nil {
-		t.Errorf("the line is over, and a5 comes %v", b.KeyOrder)
+		t.Errorf("nothing of the key is parked any more, and a5 comes %v", b.KeyOrder)
 	}
 	f.settle(src, b)
 	if n := f.Number("select count(*) from shop where processed_at is null or failure is not null"); n != 0 {
@@ -113,7 +113,7 @@ func TestParkedSurvivesTakeover(t *testing.T) {
 	b = f.fetch(src)
 	f.want(b, "3")
 	if b.KeyOrder[0] != penstock.BehindParked {
-		t.Errorf("lines %v", b.KeyOrder)
+		t.Errorf("in the order of keys came %v", b.KeyOrder)
 	}
 	keys, err := table.ParkedKeys(f.Ctx, 10)
 	f.Must(err)

@@ -42,7 +42,7 @@ func TestPartOfABatch(t *testing.T) {
 	}
 }
 
-// The rest of a line stays in the reader's hands.
+// What follows of a parked key stays in the reader's hands.
 func TestPartOfALine(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
