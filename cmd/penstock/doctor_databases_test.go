@@ -1,0 +1,254 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/cli"
+	"github.com/penstock/penstock/internal/cli/clitest"
+	"github.com/penstock/penstock/internal/doctor"
+	"github.com/penstock/penstock/internal/testserver"
+	"github.com/penstock/penstock/store/postgres"
+	"github.com/penstock/penstock/store/postgres/postgrestest"
+	"github.com/penstock/penstock/store/sqlite"
+)
+
+// What others do to a server, and to the tables.
+func TestDoctorFindsWhatIsDoneToPostgres(t *testing.T) {
+	t.Parallel()
+	server := testserver.StartPostgres(t, "fsync = on", "full_page_writes = on", "max_prepared_transactions = 5", "wal_level = logical")
+	database := postgrestest.OnServer(server.URL)
+	on := func(t *testing.T) (*patient, *postgrestest.DB) {
+		p := newPatient(t, database(t))
+		return p, postgrestest.On(t, p.url)
+	}
+	t.Run("a pinned snapshot", func(t *testing.T) {
+		p, db := on(t)
+		tx, err := db.Conn.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tx.Exec(t.Context(), "select count(*) from pg_class"); err != nil {
+			t.Fatal(err)
+		}
+		f := p.finds(doctor.CheckHorizon, doctor.Warning, "old-snapshot", "idle in a transaction")
+		clitest.Contains(t, f.Found+f.Next+told([]doctor.Finding{f}), fmt.Sprintf("session %d", db.Conn.PgConn().PID()), "pg_terminate_backend", "since its last query began")
+		if err := tx.Rollback(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		p.healthy(doctor.CheckHorizon)
+	})
+	t.Run("a prepared transaction", func(t *testing.T) {
+		p, db := on(t)
+		for _, sql := range []string{"create table t (n int)", "begin", "insert into t values (1)", "prepare transaction 'forgotten'"} {
+			db.Exec(sql)
+		}
+		p.finds(doctor.CheckHorizon, doctor.Warning, "prepared", "'forgotten'")
+		db.Exec("rollback prepared 'forgotten'")
+		p.healthy(doctor.CheckHorizon)
+	})
+	t.Run("a replication slot", func(t *testing.T) {
+		p, db := on(t)
+		db.Exec("select pg_create_logical_replication_slot('debezium', 'pgoutput')")
+		defer db.Exec("select pg_drop_replication_slot('debezium')")
+		found := false
+		for _, f := range p.examined() {
+			found = found || f.Check == doctor.CheckHorizon && f.About == "replication-slot" && strings.Contains(f.Found, "debezium") && f.Next != ""
+		}
+		if !found {
+			t.Error("nothing is said of the slot")
+		}
+	})
+	t.Run("a subscription that holds segments", func(t *testing.T) {
+		p, db := on(t)
+		small, err := postgres.Open(t.Context(), p.url, postgres.Options{Segments: 3, SegmentBytes: 64 << 10})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer small.Close()
+		if err := small.CreateOutbox(t.Context(), "orders"); err != nil {
+			t.Fatal(err)
+		}
+		p.relayed("orders")
+		fill := func() {
+			for range 200 {
+				if err := small.Publish(t.Context(), "orders", penstock.Message{Topic: "t", Payload: bytes.Repeat([]byte("x"), 1000)}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		sealed := func(n int64) {
+			db.Eventually("segments are sealed", func() bool {
+				if err := small.Maintain(t.Context(), "orders"); err != nil {
+					t.Fatal(err)
+				}
+				return db.Number(`select count(*) from penstock._segments('orders') s where pg_relation_size(s.oid) > 0 and s.slot <> pg_sequence_last_value('penstock."_orders.slot"')`) >= n
+			})
+		}
+		fill()
+		sealed(1)
+		p.finds(doctor.CheckSegments, doctor.Warning, "orders", "1 of 3 segments are sealed and cannot be given back, because of subscription billing")
+		fill()
+		sealed(2)
+		p.finds(doctor.CheckSegments, doctor.Critical, "orders", "2 of 3 segments")
+		p.relayed("orders")
+		p.healthy(doctor.CheckSegments)
+	})
+	t.Run("a missing index on an adopted table", func(t *testing.T) {
+		p, db := on(t)
+		db.Exec(outboxMessages)
+		f := p.finds(doctor.CheckAdopted, doctor.Warning, "outbox_messages", "[missing-index]", "--adopt", "dotnet", "--table", "outbox_messages")
+		clitest.Contains(t, f.Next, "create index concurrently")
+		must(t, "adopt", "check", "--preset", "dotnet", "--fix", "--yes", "--database-url", p.url)
+		for _, f := range p.examined("--adopt", "dotnet", "--table", "outbox_messages") {
+			if f.Check == doctor.CheckAdopted && f.Severity != doctor.OK {
+				t.Errorf("with the index: %v", f)
+			}
+		}
+	})
+	t.Run("a function that somebody has changed", func(t *testing.T) {
+		p, db := on(t)
+		db.Exec("alter function penstock._segments(text) cost 7")
+		p.healthy(doctor.CheckSchema)
+		db.Exec("create or replace function penstock._segments(outbox text) returns table (slot int, oid oid) language sql stable as 'select 1, 1::oid where false'")
+		f := p.finds(doctor.CheckSchema, doctor.Warning, "", "_segments")
+		clitest.Contains(t, f.Next, "penstock migrate")
+		must(t, "migrate", "--database-url", p.url)
+		p.healthy(doctor.CheckSchema)
+	})
+	t.Run("settings of the role", func(t *testing.T) {
+		p, db := on(t)
+		db.Exec("alter database " + pgx.Identifier{db.Conn.Config().Database}.Sanitize() + " set synchronous_commit = off")
+		p.finds(doctor.CheckSettings, doctor.Warning, "", "synchronous_commit is off", "--sink", "stdout")
+	})
+	t.Run("a role without rights", func(t *testing.T) {
+		p, db := on(t)
+		p.outbox("orders")
+		db.Exec("drop role if exists app")
+		db.Exec("create role app login")
+		defer db.Exec("drop role app")
+		app := strings.Replace(p.url, "postgres@", "app@", 1)
+		file := yaml(t, "database_url: "+app+"\nsubscriptions:\n  - {name: billing, outbox: orders, sink: discard}\n")
+		o := invoke(t, "doctor", "--config", file, "--measure", "1ms")
+		clitest.Contains(t, cli.OneLine(o.stdout), "critical  permissions: ", "permission denied for schema penstock", "penstock outbox grant")
+		db.Exec("grant usage on schema penstock to app")
+		o = invoke(t, "doctor", "--config", file, "--measure", "1ms")
+		clitest.Contains(t, cli.OneLine(o.stdout), "critical  permissions: role app may not run the relay", "penstock outbox grant")
+		must(t, "outbox", "grant", "app", "--relay", "--database-url", p.url)
+		db.Exec("grant execute on function pg_control_system() to app")
+		o = invoke(t, "doctor", "--config", file, "--measure", "1ms")
+		if o.code != cli.ExitOK {
+			t.Errorf("exit code %d: %s%s", o.code, o.stdout, o.stderr)
+		}
+		db.Exec("drop owned by app")
+	})
+	t.Run("a pooler in between", func(t *testing.T) {
+		p, _ := on(t)
+		pooler := testserver.StartPgBouncer(t, p.url)
+		through := strings.Replace(pooler.URL, "/postgres?", p.url[strings.LastIndex(p.url, "/"):strings.LastIndex(p.url, "?")]+"?", 1) + "&default_query_exec_mode=exec"
+		(&patient{p.desk, through}).finds(doctor.CheckPooler, doctor.Warning, "", "another server process for every transaction")
+		p.healthy(doctor.CheckPooler)
+	})
+}
+
+func TestDoctorFindsAClockThatIsWrong(t *testing.T) {
+	t.Parallel()
+	server := testserver.StartPostgresWithClock(t)
+	p := newPatient(t, postgrestest.OnServer(server.URL)(t))
+	portable := newPatient(t, "portable+"+testserver.Database(t, server.URL))
+	p.healthy(doctor.CheckClock)
+	portable.healthy(doctor.CheckClock)
+	if err := server.SetClock(-time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	p.finds(doctor.CheckClock, doctor.Warning, "", "differ by 1h0m0s")
+	portable.finds(doctor.CheckClock, doctor.Warning, "", "the margin for late commits is 10s")
+}
+
+// The portable profile's engine is tried for what the profile counts on.
+func TestDoctorOfThePortableProfile(t *testing.T) {
+	t.Parallel()
+	direct := testserver.Database(t, testserver.PostgresURL(t))
+	p := newPatient(t, "portable+"+direct)
+	p.outbox("orders")
+	p.relayed("orders")
+	p.healthy()
+	seen := map[string]string{}
+	for _, f := range p.examined() {
+		seen[f.Check] += f.Found
+	}
+	for check, text := range map[string]string{doctor.CheckConnection: "PostgreSQL answers", doctor.CheckServer: "in the dialect of PostgreSQL", doctor.CheckIsolation: "read committed", doctor.CheckListen: "LISTEN and NOTIFY work",
+		doctor.CheckLocks: "SKIP LOCKED passes them over", doctor.CheckSchema: "the tables have version", doctor.CheckClock: "of a margin of 10s", doctor.CheckPlans: "fetch reads what it returns"} {
+		if !strings.Contains(seen[check], text) {
+			t.Errorf("%s is %q, without %q", check, seen[check], text)
+		}
+	}
+	p.must("queue", "create", "mails")
+	p.jobs("mails", "1")
+	if jobs, err := p.queues().Queue("mails").Claim(t.Context(), penstock.Claim{Jobs: 1, Lease: time.Second, Worker: "w2"}); err != nil || len(jobs) != 1 {
+		t.Fatal(jobs, err)
+	}
+	p.finds(doctor.CheckWorkers, doctor.Critical, "mails", "held by w2, whose lease ended")
+	p.must("queue", "drop", "mails", "--yes")
+
+	pooler := testserver.StartPgBouncer(t, direct)
+	through := strings.Replace(pooler.URL, "/postgres?", direct[strings.LastIndex(direct, "/"):strings.LastIndex(direct, "?")]+"?", 1)
+	for _, f := range (&patient{p.desk, "portable+" + through}).examined() {
+		if f.Severity != doctor.OK && f.Check != doctor.CheckDisk {
+			t.Errorf("behind a pooler: %+v", f)
+		}
+	}
+	conn, err := pgx.Connect(t.Context(), direct)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(context.Background()) }()
+	if _, err := conn.Exec(t.Context(), "alter database "+pgx.Identifier{conn.Config().Database}.Sanitize()+" set default_transaction_isolation = 'repeatable read'"); err != nil {
+		t.Fatal(err)
+	}
+	p.finds(doctor.CheckIsolation, doctor.Warning, "", "transactions are repeatable read")
+	if _, err := conn.Exec(t.Context(), "drop schema penstock_portable cascade"); err != nil {
+		t.Fatal(err)
+	}
+	p.finds(doctor.CheckSchema, doctor.Critical, "", "there are no tables")
+}
+
+func TestDoctorFindsWhatIsDoneToAFile(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "test.db")
+	p := newPatient(t, "sqlite:"+file)
+	p.outbox("orders", numbered(1)...)
+	db, err := sqlite.OpenDB(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	tx, err := db.BeginTx(t.Context(), nil) // immediate
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.finds(doctor.CheckLock, doctor.Critical, file, "another program has been writing")
+	if err := tx.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	p.healthy(doctor.CheckLock, doctor.CheckIntegrity)
+
+	// An index that lacks an entry.
+	for _, sql := range []string{"create table t (n int)", "create index t_n on t (n)", "insert into t values (1)", "pragma writable_schema = on",
+		"update sqlite_schema set rootpage = (select rootpage from sqlite_schema where name = 'penstock_outboxes') where name = 't_n'", "pragma writable_schema = reset"} {
+		if _, err := db.Exec(sql); err != nil {
+			t.Fatalf("%s: %v", sql, err)
+		}
+	}
+	if f := p.finds(doctor.CheckIntegrity, doctor.Critical, file, ""); f.Found == "" {
+		t.Error("it does not say what is wrong")
+	}
+}
