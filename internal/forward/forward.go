@@ -64,6 +64,14 @@ func Run(ctx context.Context, s Subscription, lease time.Duration, log *slog.Log
 	}
 }
 
+// Ended is err, or nil once ctx has ended: Forward promises it, in its first steps, too.
+func Ended(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
 func permanent(err error) bool {
 	reasons := []error{penstock.ErrNoOutbox, penstock.ErrNoQueue, penstock.ErrNoSubscription, penstock.ErrFenced, penstock.ErrClosed}
 	return slices.ContainsFunc(reasons, func(reason error) bool { return errors.Is(err, reason) })

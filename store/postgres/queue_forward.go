@@ -29,11 +29,11 @@ func (s *Store) Forward(ctx context.Context, req penstock.Subscribe, queue strin
 		return err
 	}
 	if err := s.mayCall(ctx, queue, "enqueue_many", "null, null, null, null, null, null, null"); err != nil {
-		return err
+		return forward.Ended(ctx, err)
 	}
 	source, err := s.Subscribe(ctx, req)
 	if err != nil {
-		return err
+		return forward.Ended(ctx, err)
 	}
 	src := source.(*Source)
 	defer func() {

@@ -30,11 +30,11 @@ func (s *Store) Forward(ctx context.Context, req penstock.Subscribe, queue strin
 		_, err := findQueue(ctx, tx, queue)
 		return err
 	}); err != nil {
-		return err
+		return forward.Ended(ctx, err)
 	}
 	subscribed, err := s.Subscribe(ctx, req)
 	if err != nil {
-		return err
+		return forward.Ended(ctx, err)
 	}
 	src := subscribed.(*source)
 	defer func() {

@@ -51,6 +51,17 @@ func jobCount(t *testing.T, app *sql.DB) int {
 	return scan[int](t, app, `select count(*) from `+sqlite.QueueTable("emails"))
 }
 
+// Forward that is ended before it has begun returns nil, as it does later.
+func TestForwardEndsBeforeItBegins(t *testing.T) {
+	t.Parallel()
+	_, s, _ := newForward(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := s.Forward(ctx, penstock.Subscribe{Outbox: "orders", Subscription: "mails", Holder: "test"}, "emails"); err != nil {
+		t.Error(err)
+	}
+}
+
 // Every message becomes one job, in order, though writing jobs and the cursor fails now
 // and then, and one Forward follows another.
 func TestForwardMakesOneJobOfEachMessage(t *testing.T) {
