@@ -132,3 +132,46 @@ func TestInboxWhenTheClockIsSet(t *testing.T) {
 	c.receive(arrival("m", "7", "6"), 0)
 	c.Eventually("what is held is handed over", func() bool { return len(c.due(10)) == 1 })
 }
+
+// History is listed whole, and none of it is kept for longer than is wanted, though the clock was ahead for a while.
+func TestDoneJobsWhenTheClockIsSet(t *testing.T) {
+	c := newClocked(t)
+	day, least := 24*time.Hour, int64(penstock.MinKeepDoneBytes)
+	c.Must(c.store.SetQueue(c.Ctx, "q", penstock.QueueSettings{KeepDone: &day, KeepDoneBytes: &least}))
+	slot := func() int64 { return c.Number(`select pg_sequence_last_value('penstock."_q.done_turn"') % 8`) }
+	fill := func() { // more than a segment has, so that the ring turns
+		c.Helper()
+		was := slot()
+		c.Exec(`select penstock.enqueue('q', 'x') from generate_series(1, 300)`)
+		c.Exec(`select penstock.report('q', j.lease, to_jsonb(repeat('r', 800))), penstock.ack('q', j.lease) from penstock.claim('q', 300, lease => interval '1 h') j`)
+		c.Eventually("the ring turns", func() bool {
+			c.Exec("select penstock.maintain_queue('q')")
+			return slot() != was
+		})
+	}
+	list := func(limit int) (n int) {
+		for after := ""; ; {
+			jobs, next, err := c.store.DoneJobs(c.Ctx, penstock.DoneJobQuery{Queue: "q", After: after, Limit: limit})
+			c.Must(err)
+			n += len(jobs)
+			if after = next; after == "" {
+				return n
+			}
+		}
+	}
+	for _, offset := range []time.Duration{0, 48 * time.Hour, 0, time.Hour, 0} {
+		c.set(offset)
+		fill()
+		if all, paged := list(1000), list(7); all != paged || all < 300 {
+			t.Errorf("at %s %d are listed, in pages %d", offset, all, paged)
+		}
+	}
+	for range 5 { // hours: the last ones are 25 hours old then
+		c.Exec("select penstock.advance_queue('q', '6 h'), penstock.maintain_queue('q')")
+	}
+	fill()
+	c.Eventually("what is older than 24 hours is given back", func() bool {
+		c.Exec("select penstock.maintain_queue('q')")
+		return list(1000) == 300
+	})
+}

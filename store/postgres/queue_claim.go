@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -163,6 +164,9 @@ func (q *workedQueue) DeadLetter(ctx context.Context, lease int64, reason string
 func (q *workedQueue) Report(ctx context.Context, lease int64, report []byte) error {
 	if len(report) > penstock.MaxReportBytes {
 		return &penstock.FieldError{Field: "report", Problem: fmt.Sprintf("has %d bytes, the limit is %d", len(report), penstock.MaxReportBytes), Hint: "store it elsewhere and report a reference"}
+	}
+	if !json.Valid(report) { // none at all would take back what was said before
+		return &penstock.FieldError{Field: "report", Problem: "is no JSON", Hint: "write a number, a text in quotes, or an object"}
 	}
 	_, err := q.store.pool.Exec(ctx, q.report, q.queue.name, lease, report)
 	return q.failed(ctx, err)

@@ -63,6 +63,7 @@ var groups = []group{
 	{"Delay", delayCases},
 	{"Dedup", dedupCases},
 	{"Cancel", cancelCases},
+	{"History", historyCases},
 	{"Settings", settingsCases},
 	{"Schedule", scheduleCases},
 	{"Input", inputCases},

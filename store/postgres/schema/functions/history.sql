@@ -50,17 +50,24 @@ declare
     state    constant bigint := pg_sequence_last_value(turn);
     here     constant int := state % 8;
     following constant int := (here + 1) % 6;
-    began    constant timestamptz := to_timestamp(state / 8 / 1000.0);
-    now      constant timestamptz := clock_timestamp();
+    now_ms   constant bigint := floor(extract(epoch from clock_timestamp()) * 1000);
+    now      constant timestamptz := to_timestamp(now_ms / 1000.0);
+    began    timestamptz := to_timestamp(state / 8 / 1000.0);
     segments constant regclass[] := array(select _q(format('_%s.done_%s', q.name, s))::regclass from generate_series(0, 5) s);
     crowded  constant boolean := pg_table_size(segments[here + 1]) >= q.keep_done_bytes / 6;
     slot     int;
 begin
-    if q.done_since[here + 1] <> began then -- noted with the first look at it: the register moves even if its transaction fails
+    -- Noted with the first look at it: the register moves even if its transaction fails. What seems to be later than now was
+    -- before the clock was set back.
+    if q.done_since[here + 1] <> began or now < any (q.done_since) then
         q.done_since[here + 1] := began;
+        q.done_since := array(select least(s, now) from unnest(q.done_since) with ordinality u(s, n) order by n);
         update _queue x set done_since = q.done_since where x.id = (select y.id from _queue y where y.id = q.id for no key update skip locked);
         if not found then
             return;
+        elsif began > now then
+            began := now;
+            perform setval(turn, 8 * now_ms + here);
         end if;
     end if;
     for slot in select s from generate_series(0, 5) s where pg_relation_size(segments[s + 1]) > 0 loop
@@ -72,7 +79,7 @@ begin
         end if;
     end loop;
     if (crowded or began < now - q.keep_done / 4) and pg_relation_size(segments[here + 1]) > 0 and pg_relation_size(segments[following + 1]) = 0 then
-        perform setval(turn, 8 * (extract(epoch from now) * 1000)::bigint + following);
+        perform setval(turn, 8 * now_ms + following);
     end if;
 end $$;
 
@@ -84,10 +91,11 @@ language plpgsql volatile set search_path from current
 set enable_seqscan = off set jit = off as $$
 declare
     q       constant _queue := (select q from _queue q where q.id = queue);
-    at      constant bigint[] := string_to_array(before, '.'); -- the segment's beginning, page, line and place
+    at      constant bigint[] := string_to_array(before, '.'); -- 8 * the segment's beginning + its slot, page, line and place
     state   bigint;
     slot    int;
-    began   bigint;
+    ring    bigint;
+    there   boolean := before is null; -- what comes before the position was listed
     segment text;
     upto    bigint;
     done    jsonb := '[]';
@@ -104,16 +112,17 @@ begin
     state := pg_sequence_last_value(_q(format('_%s.done_turn', q.name))::regclass);
     for i in 0 .. 5 loop
         slot := (state % 8 + 6 - i) % 6;
-        began := case when i = 0 then state / 8 when q.done_since[slot + 1] > '-infinity' then round(extract(epoch from q.done_since[slot + 1]) * 1000) else 0 end;
-        continue when began > at[1];
+        ring := case when i = 0 then state when q.done_since[slot + 1] > '-infinity' then 8 * round(extract(epoch from q.done_since[slot + 1]) * 1000) + slot else 0 end;
+        there := there or ring = at[1]; -- if none is, it was given back, with all that is older
+        continue when not there;
         segment := _q(format('_%s.done_%s', q.name, slot));
         upto := pg_relation_size(segment) / current_setting('block_size')::int;
-        if began = at[1] then
+        if ring = at[1] then
             upto := least(upto, at[2] + 1);
         end if;
         while upto > 0 loop
             if looked >= 2000 then
-                return jsonb_build_object('jobs', done, 'next', format('%s.%s.0.0', began, upto));
+                return jsonb_build_object('jobs', done, 'next', format('%s.%s.0.0', ring, upto));
             end if;
             execute format($sql$
                 select jsonb_agg(to_jsonb(x) order by x.page desc, x.line desc, x.place desc)
@@ -128,7 +137,7 @@ begin
                            and ($3 is null or (t.ctid, j.place) < ($3, $4)) and ($6 is null or j.id = any ($6))
                          order by t.ctid desc, j.place desc limit $7) x$sql$, segment)
                into more using format('(%s,0)', greatest(upto - 8, 0))::tid, format('(%s,0)', upto)::tid,
-                               case when began = at[1] then format('(%s,%s)', at[2], at[3])::tid end, at[4], began::text, ids, most - jsonb_array_length(done);
+                               case when ring = at[1] then format('(%s,%s)', at[2], at[3])::tid end, at[4], ring::text, ids, most - jsonb_array_length(done);
             done := done || coalesce(more, '[]');
             if jsonb_array_length(done) >= most then
                 return jsonb_build_object('jobs', done, 'next', done -> -1 -> 'position');
