@@ -32,6 +32,7 @@ type execution struct {
 	queue, command string
 	timeout        time.Duration // 0 for none
 	stdout, stderr io.Writer     // nil to discard
+	reports        string        // folder for what commands say of their jobs; empty where nothing is kept of it
 
 	http *webhook.Sink // in place of the command
 	log  *slog.Logger
@@ -93,6 +94,15 @@ func (e *execution) run(ctx context.Context, job penstock.Job, said *lastLines) 
 	defer runtime.UnlockOSThread()
 	cmd := exec.CommandContext(ctx, shell[0], append(shell[1:len(shell):len(shell)], e.command)...)
 	cmd.Env = jobEnvironment(os.Environ(), e.queue, &job)
+	if e.reports != "" {
+		f := e.reportFor(&job)
+		cmd.Env = append(cmd.Env, "PENSTOCK_JOB_REPORT="+f.path)
+		ended := f.during(ctx)
+		defer func() {
+			ended()
+			f.last(ctx)
+		}()
+	}
 	cmd.Stdin = bytes.NewReader(job.Payload)
 	cmd.Stdout = e.stdout
 	cmd.Stderr = said

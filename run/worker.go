@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"os"
 	"runtime"
 	"sync/atomic"
 	"time"
@@ -85,6 +86,14 @@ func (w *worker) Run(ctx context.Context) error {
 	w.log.Info("working", "groups", groups, "concurrency", w.Concurrency)
 	defer w.seen.tell(w.log)
 	w.execution.hurried = ctx
+	if _, keeps := w.queue.(penstock.Reporter); keeps && w.execution.http == nil {
+		reports, err := os.MkdirTemp("", "penstock-reports-")
+		if err != nil {
+			w.log.Warn("commands cannot report: there is no folder for it", "err", err)
+		}
+		w.execution.reports = reports
+		defer func() { _ = os.RemoveAll(reports) }()
+	}
 	ended := make(chan error, 1)
 	go func() { ended <- w.work() }()
 	select {

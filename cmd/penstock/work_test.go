@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -17,6 +18,8 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/cli"
 	"github.com/penstock/penstock/internal/cli/clitest"
+	"github.com/penstock/penstock/internal/doctor"
+	"github.com/penstock/penstock/store/postgres/postgrestest"
 )
 
 // work runs the worker until the queue is as it is to become.
@@ -106,6 +109,42 @@ func TestCommandGetsPayloadAndVariables(t *testing.T) {
 	want := fmt.Sprintf("a\x00b\nQUEUE=mails\nID=%d\nKEY=k 1\nGROUP=acme\nATTEMPT=1\nHEADER_CONTENT_TYPE=t/x\nHEADER___=v\nw\nHEADER_OLD=\n00-ab,ours\n", ids[0].ID) +
 		fmt.Sprintf("QUEUE=mails\nID=%d\nKEY=\nGROUP=acme\nATTEMPT=1\nHEADER_CONTENT_TYPE=\nHEADER___=\nHEADER_OLD=\n,ours\n", ids[1].ID)
 	clitest.Same(t, "what the commands saw", o.stdout, want)
+}
+
+// What a command writes to the file that it is given is kept with its job, and seen while it runs. What is none is told and does no harm.
+func TestCommandReports(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	d := urlDesk(t, postgrestest.Database(t))
+	d.must("queue", "create", "films")
+	d.must("queue", "set", "films", "--keep-done", "1h")
+	wait := filepath.Join(t.TempDir(), "wait")
+	for _, script := range []string{`echo '{"frames": 17}' >"$PENSTOCK_JOB_REPORT"`, `echo half a >"$PENSTOCK_JOB_REPORT"; echo film >>"$PENSTOCK_JOB_REPORT"`, `true`,
+		`mkfifo "$PENSTOCK_JOB_REPORT"`, `ln -s /etc/passwd "$PENSTOCK_JOB_REPORT"`, `head -c 70000 /dev/zero >"$PENSTOCK_JOB_REPORT"`,
+		`echo '{"now": 1}' >"$PENSTOCK_JOB_REPORT"; while [ ! -e '` + wait + `' ]; do sleep 0.05; done; printf '"end"' >"$PENSTOCK_JOB_REPORT"`} {
+		d.must("enqueue", "films", script)
+	}
+	o := d.work("films", func(q *penstock.QueueStatus) bool {
+		if running, err := d.store.(interface {
+			Running(ctx context.Context, queue string, most int) ([]doctor.Running, error)
+		}).Running(t.Context(), "films", 10); err == nil && len(running) == 1 && string(running[0].Report) == `{"now": 1}` {
+			_ = os.WriteFile(wait, nil, 0o600)
+		}
+		return nothingToDo(q)
+	}, "--exec", `sh -c "$(cat)"`, "--concurrency", "2")
+	clitest.Contains(t, o.stderr, "a report cannot be used")
+	var reports []string
+	for line := range strings.Lines(d.must("queue", "done", "films", "--json")) {
+		var j penstock.DoneJob
+		if err := json.Unmarshal([]byte(line), &j); err != nil {
+			t.Fatal(err)
+		}
+		reports = append(reports, fmt.Sprint(j.ID, " ", string(j.Report)))
+	}
+	slices.Sort(reports)
+	clitest.Same(t, "what is kept", strings.Join(reports, "\n"), "1 {\"frames\":17}\n2 \"half a\\nfilm\"\n3 \n4 \n5 \n6 \n7 \"end\"")
+	if left, _ := filepath.Glob(filepath.Join(os.TempDir(), "penstock-reports-*")); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
 }
 
 func TestWorkOnSeveralGroups(t *testing.T) {

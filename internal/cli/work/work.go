@@ -44,6 +44,7 @@ COMMAND, with the payload on its stdin and these variables beside our own:
   PENSTOCK_JOB_HEADER_NAME                each header; in NAME small letters are
                                           capital, and what is no letter or digit
                                           is an underscore
+  PENSTOCK_JOB_REPORT                     a file to write to, see below (PostgreSQL)
   TRACEPARENT, TRACESTATE                 the headers of these names, if it has them
 
 Its exit code decides what becomes of the job:
@@ -55,6 +56,11 @@ Its exit code decides what becomes of the job:
 
 The last lines that it wrote to stderr are kept as the error, up to 2 KiB:
 penstock dead shows them. Its output goes to ours, unless --output is discard.
+
+What the command writes to the file PENSTOCK_JOB_REPORT, up to 64 KiB of JSON or
+text, is the job's report: how far it is, read every second, or what came of it,
+read at its end. The console shows that of running jobs, and penstock queue done
+that of jobs that are done, if the queue keeps them (queue set --keep-done).
 
 With --http each job is a POST of its payload to URL, with its headers, its id in
 webhook-id, and, signed with the secrets in PENSTOCK_HTTP_SECRETS, the Standard
