@@ -2,6 +2,8 @@ package config
 
 import (
 	"cmp"
+	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -18,6 +20,8 @@ type Console struct {
 	Redact   []string `yaml:"redact"`
 	// StatementTimeout is after which PostgreSQL ends a statement of the console.
 	StatementTimeout Age `yaml:"statement_timeout"`
+	// Databases are what penstock console shows, in place of database_url.
+	Databases []URL `yaml:"databases"`
 }
 
 // SetDefaults fills in what is zero.
@@ -29,6 +33,15 @@ func (c *Console) SetDefaults() {
 func (c *Console) Validate() error {
 	if c.BasePath != "" && !strings.HasPrefix(c.BasePath, "/") {
 		return &penstock.FieldError{Field: "base_path", Problem: "has no slash first", Hint: "write it as in /penstock"}
+	}
+	for i, url := range c.Databases {
+		err := checkStoreURL(url.Reveal(), "")
+		if field, ok := errors.AsType[*penstock.FieldError](err); ok {
+			field.Field = fmt.Sprintf("databases[%d]", i)
+		}
+		if err != nil {
+			return err
+		}
 	}
 	return listenable(c.Listen)
 }

@@ -217,6 +217,8 @@ func typeName(path string, v reflect.Value) string {
 		return "list of values"
 	case []string:
 		return "list of texts"
+	case []URL:
+		return "list of URLs"
 	case []int:
 		return "list of numbers"
 	case []webhook.Secret:

@@ -47,7 +47,10 @@ func (c *Config) SetDefaults() {
 // validate checks what no single value shows. What is below a mistake that was
 // reported already is left alone: a misspelt key would be missed once more.
 func (d *decoder) validate(c *Config) {
-	d.required("", "database_url", c.DatabaseURL.Reveal(), `write database_url: ${PENSTOCK_DATABASE_URL}, or postgres://… or sqlite:FILE itself`)
+	onlyConsole := len(c.Console.Databases) > 0 && len(c.Subscriptions) == 0 && c.Serve == nil && len(c.Workers) == 0
+	if !onlyConsole {
+		d.required("", "database_url", c.DatabaseURL.Reveal(), `write database_url: ${PENSTOCK_DATABASE_URL}, or postgres://… or sqlite:FILE itself`)
+	}
 	if url := c.DatabaseURL.Reveal(); url != "" {
 		if err := checkStoreURL(url, c.Schema); err != nil {
 			d.invalid("", err)
@@ -59,7 +62,7 @@ func (d *decoder) validate(c *Config) {
 	if c.Serve != nil {
 		d.invalid("serve", c.Serve.Validate())
 	}
-	if len(c.Subscriptions) == 0 && c.Serve == nil && len(c.Workers) == 0 && !d.broken["workers"] && !d.broken["subscriptions"] && !d.opaque[""] {
+	if len(c.Subscriptions) == 0 && c.Serve == nil && len(c.Workers) == 0 && !onlyConsole && !d.broken["workers"] && !d.broken["subscriptions"] && !d.opaque[""] {
 		d.fail(d.near("subscriptions"), "subscriptions", problem{"is missing or empty", "list at least one, with name, outbox and sink"})
 	}
 	for i := range c.Workers {

@@ -115,7 +115,7 @@ func (a *App) Database() (url, schema string, err error) {
 	if err != nil {
 		return "", "", err
 	}
-	if cfg == nil {
+	if cfg == nil || cfg.DatabaseURL == "" {
 		return "", "", Usage(ErrNoDatabase)
 	}
 	return cfg.DatabaseURL.Reveal(), cmp.Or(a.Schema, cfg.Schema), nil

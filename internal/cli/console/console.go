@@ -38,7 +38,8 @@ has to be told to let that through (ignore_startup_parameters = statement_timeou
 with a URL that sets it, use --statement-timeout 0.
 
 --database-url may be repeated: then the first page is a list of the databases, and each is
-below a path of its own, the name of the database or of its file, with its own API.
+below a path of its own, the name of the database or of its file, with its own API. So are
+those of console: databases in the configuration file.
 
 A relay and a worker serve it, too, with --console-listen. The section console of the
 configuration file has the same settings.`,
@@ -51,6 +52,12 @@ configuration file has the same settings.`,
 			c, err := f.FromFile(a)
 			if err != nil {
 				return err
+			}
+			if len(a.DatabaseURLs) == 0 {
+				for _, url := range c.Databases {
+					a.DatabaseURL = url.Reveal()
+					a.DatabaseURLs = append(a.DatabaseURLs, a.DatabaseURL)
+				}
 			}
 			c.Listen = cmp.Or(c.Listen, cli.ConsoleListen)
 			if _, err := a.ServeConsole(cmd.Context(), c, doctor.Findings, nil); err != nil {
