@@ -282,6 +282,8 @@ type DeadJobQuery struct {
 	AfterID int64
 	// Limit is the most that are returned, retried or discarded; 0 means no limit.
 	Limit int
+	// Bytes ends what is returned with the one by which payloads have so many; 0 means no limit. PostgreSQL and SQLite keep to it.
+	Bytes int
 }
 
 // DeadJob is a job that was given up, with the reason.

@@ -108,6 +108,8 @@ type DeadLetterQuery struct {
 	// Limit is the most that are returned, retried or discarded: the first by
 	// Seq. 0 means no limit.
 	Limit int
+	// Bytes ends what is returned with the one by which payloads have so many; 0 means no limit. PostgreSQL and SQLite keep to it.
+	Bytes int
 }
 
 // Replay chooses what to deliver again: messages of at least FromSeq and at

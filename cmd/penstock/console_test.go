@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -191,8 +192,45 @@ func TestConsoleBesideWork(t *testing.T) {
 	}
 }
 
+// A token that does not tell roles apart, or that other machines may find out by trying, is none.
+func TestConsoleTokens(t *testing.T) {
+	long := strings.Repeat("k", 32)
+	for _, one := range []struct{ listen, read, operate, want string }{
+		{"127.0.0.1:0", "same", "same", "token of its own"},
+		{"0.0.0.0:0", long, long, "token of its own"},
+		{"0.0.0.0:0", "short", "", "fewer than 32"},
+		{"0.0.0.0:0", long, "short", "fewer than 32"},
+	} {
+		stderr := &strings.Builder{}
+		a := cli.New(strings.NewReader(""), io.Discard, stderr)
+		a.Getenv = func(name string) string {
+			return map[string]string{"PENSTOCK_CONSOLE_READ_TOKEN": one.read, "PENSTOCK_CONSOLE_OPERATE_TOKEN": one.operate}[name]
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		code := runWith(ctx, a, []string{"console", "--listen", one.listen, "--database-url", sqliteFile(t)})
+		cancel()
+		if said := stderr.String(); code != 2 || !strings.Contains(said, one.want) || strings.Contains(said, one.read+" ") || strings.Contains(said, long) {
+			t.Errorf("%+v: %d %s", one, code, said)
+		}
+	}
+}
+
 // Several databases are on one list, each below its own path with its own API, under the roles and with the audit of one.
 func TestConsoleOfSeveralDatabases(t *testing.T) {
+	t.Run("flags", func(t *testing.T) {
+		consoleOfSeveral(t, func(first, second string) []string {
+			return []string{"--database-url", first, "--database-url", second}
+		})
+	})
+	t.Run("file", func(t *testing.T) {
+		consoleOfSeveral(t, func(first, second string) []string {
+			return []string{"--config", yaml(t, fmt.Sprintf("console: {databases: [%q, %q]}\n", first, second))}
+		})
+	})
+}
+
+func consoleOfSeveral(t *testing.T, databases func(first, second string) []string) {
+	t.Helper()
 	one, two := urlDesk(t, sqliteFile(t)), urlDesk(t, sqliteFile(t))
 	one.must("queue", "create", "mails")
 	two.must("queue", "create", "bills")
@@ -214,7 +252,7 @@ func TestConsoleOfSeveralDatabases(t *testing.T) {
 		}
 		return two.open(), nil
 	}
-	url, stop := consoleOf(t, a, log, "console", "--listen", "127.0.0.1:0", "--base-path", "/ops", "--title", "all shops", "--database-url", "sqlite:"+dir+"/a/shop.db", "--database-url", "sqlite:"+dir+"/b/shop.db")
+	url, stop := consoleOf(t, a, log, append([]string{"console", "--listen", "127.0.0.1:0", "--base-path", "/ops", "--title", "all shops"}, databases("sqlite:"+dir+"/a/shop.db", "sqlite:"+dir+"/b/shop.db")...)...)
 	for path, want := range map[string]string{"": `href="/ops/shop-2/"`, "shop/": "mails", "shop-2/": "bills", "shop-2/queues/bills": "All databases", "shop/api/v1/status": `"queue":"mails"`,
 		"shop-2/api/v1/openapi.json": "3.1.0", "static/console.css": "--fg", "shop-2/static/app.js": "fetch"} {
 		if code, text := get(t, url+path, "secret"); code != 200 || !strings.Contains(text, want) {

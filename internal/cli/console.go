@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"os"
@@ -114,6 +115,9 @@ func (a *App) ServeConsole(ctx context.Context, c config.Console, findings Findi
 			credentials = append(credentials, web.Credential{Secret: secret, Name: role}, web.Credential{User: role, Secret: secret, Name: role})
 		}
 	}
+	if err := a.checkTokens(c.Listen); err != nil {
+		return "", Usage(err)
+	}
 	options := web.Options{Listen: c.Listen, Credentials: credentials, Logger: log}
 	several := m == nil && len(a.DatabaseURLs) > 1
 	if err := options.Check(); err != nil {
@@ -167,6 +171,25 @@ func (a *App) ServeConsole(ctx context.Context, c config.Console, findings Findi
 	at = "http://" + server.Addr + strings.TrimRight(c.BasePath, "/") + "/"
 	log.Info("serving the console", "url", at, "pid", os.Getpid())
 	return at, nil
+}
+
+// minTokenBytes is the least that a token has where other machines can try them.
+const minTokenBytes = 32
+
+// checkTokens refuses tokens that do not tell who may act, or that can be found out by trying.
+func (a *App) checkTokens(listen string) error {
+	const hint = "make one with: openssl rand -hex 32"
+	read, operate := a.Getenv(readToken), a.Getenv(operateToken)
+	if read != "" && read == operate {
+		return &penstock.FieldError{Field: readToken, Problem: "is that of " + operateToken, Hint: "give each role a token of its own; " + hint}
+	}
+	local := web.Options{Listen: listen}
+	for name, token := range map[string]string{readToken: read, operateToken: operate} {
+		if token != "" && len(token) < minTokenBytes && local.Check() != nil {
+			return &penstock.FieldError{Field: name, Problem: fmt.Sprintf("has fewer than %d characters, and other machines reach %s", minTokenBytes, listen), Hint: hint}
+		}
+	}
+	return nil
 }
 
 // eachDatabase is a, or one for each database that the flags name.

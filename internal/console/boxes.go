@@ -7,6 +7,18 @@ import (
 	"github.com/penstock/penstock/internal/resend"
 )
 
+// mostRead are the bytes of payloads with which a page ends: what is shown of them is less, but it has to be looked through.
+const mostRead = 8 << 20
+
+// ends reports whether a page has as much as one may have: there may be more.
+func ends(page []DeadLetter, limit int) bool {
+	bytes := int64(0)
+	for _, d := range page {
+		bytes += d.PayloadBytes
+	}
+	return len(page) == limit || bytes >= mostRead
+}
+
 // box is where dead letters are.
 type box interface {
 	page(ctx context.Context, f Filter, after int64, limit int) ([]DeadLetter, error)
@@ -36,7 +48,7 @@ func (b jobBox) query(f Filter, limit int) penstock.DeadJobQuery {
 
 func (b jobBox) page(ctx context.Context, f Filter, after int64, limit int) ([]DeadLetter, error) {
 	q := b.query(f, limit)
-	q.AfterID = after
+	q.AfterID, q.Bytes = after, mostRead
 	found, err := b.c.o.Store.DeadJobs(ctx, q)
 	all := make([]DeadLetter, len(found))
 	for i, d := range found {
@@ -79,7 +91,7 @@ func (b messageBox) query(f Filter, limit int) penstock.DeadLetterQuery {
 
 func (b messageBox) page(ctx context.Context, f Filter, after int64, limit int) ([]DeadLetter, error) {
 	q := b.query(f, limit)
-	q.AfterSeq = after
+	q.AfterSeq, q.Bytes = after, mostRead
 	found, err := b.c.o.Store.DeadLetters(ctx, q)
 	all := make([]DeadLetter, len(found))
 	for i, d := range found {

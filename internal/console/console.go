@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -181,6 +182,14 @@ type Status struct {
 	Unseen []string `json:"unseen,omitempty"`
 }
 
+// without is why one of a kind is not in it.
+func (s *Status) without(kind string, err error) error {
+	if slices.Contains(s.Unseen, kind) {
+		return penstock.WithHint(fmt.Errorf("%w %s", errUnseen, kind), "use a role that may: penstock outbox grant, queue grant or inbox grant")
+	}
+	return err
+}
+
 func (c *Console) readStatus(ctx context.Context) (*Status, error) {
 	return c.status.get(ctx, c.lookAtStatus, func(took time.Duration) time.Duration { return pause(took, c.answers.many()) })
 }
@@ -271,7 +280,7 @@ func wrong(err error) (int, problem) {
 	}
 	field, isField := errors.AsType[*penstock.FieldError](err)
 	switch {
-	case errors.Is(err, errMayNot):
+	case errors.Is(err, errMayNot), errors.Is(err, errUnseen), pgerror.State(err) == "42501":
 		return http.StatusForbidden, p
 	case isField:
 		p.Hint = field.Hint
@@ -289,6 +298,7 @@ func wrong(err error) (int, problem) {
 
 var (
 	errMayNot   = errors.New("this credential may only read")
+	errUnseen   = errors.New("this role of the database may not read")
 	errNotFound = errors.New("there is none of that name")
 )
 

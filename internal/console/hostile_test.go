@@ -1,15 +1,19 @@
 package console_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/http"
+	neturl "net/url"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/console"
+	"github.com/penstock/penstock/store/postgres"
+	"github.com/penstock/penstock/store/postgres/postgrestest"
 )
 
 // Whoever names none does not mean all, and whoever goes on behind a number does not mean those before it.
@@ -145,6 +149,78 @@ func TestTheAuditIsBounded(t *testing.T) {
 		}
 		if log := d.log.String(); len(log) > 10<<10 || !strings.Contains(log, "did cancel") || !strings.Contains(log, "4711,4711") || !strings.Contains(log, `{\"done\":0}`) {
 			t.Errorf("%d bytes of log: %.300s", len(log), log)
+		}
+	})
+}
+
+// A role that may not read is told so, and not that there is nothing.
+func TestARoleThatMayNotRead(t *testing.T) {
+	url := postgrestest.Database(t)
+	owner, err := postgres.Open(t.Context(), url, postgres.Options{})
+	must(t, err)
+	must(t, owner.Migrate(t.Context()))
+	t.Cleanup(func() { owner.Close() })
+	fill(t, owner)
+	role := fmt.Sprintf("nobody_%d", time.Now().UnixNano()) // roles are those of the server
+	db := postgrestest.On(t, url)
+	db.Exec("create role " + role + " login")
+	t.Cleanup(func() { db.Exec("drop role " + role) })
+	at, err := neturl.Parse(url)
+	must(t, err)
+	at.User = neturl.User(role)
+	s, err := postgres.Open(t.Context(), at.String(), postgres.Options{})
+	must(t, err)
+	t.Cleanup(func() { s.Close() })
+	d := serve(t, s)
+	for _, path := range []string{"/queues/mails", "/queues/mails/dead", "/queues/mails/done", "/outboxes/orders", "/outboxes/orders/subscriptions/billing/dead", "/inboxes/billing",
+		"/api/v1/queues/mails/dead", "/api/v1/queues/mails/running", "/api/v1/queues/mails/done", "/api/v1/outboxes/orders/messages?id=1"} {
+		code, text := d.ask("r", "GET", path, "")
+		if said := string(text); code != 403 || !strings.Contains(said, "permission denied") && !strings.Contains(said, "may not read") {
+			t.Errorf("%s: %d %.600s", path, code, text)
+		}
+	}
+	if code, text := d.ask("o", "POST", "/api/v1/queues/mails/settings", `{"paused": true}`); code != 403 {
+		t.Errorf("%d %s", code, text)
+	}
+}
+
+// Large payloads are read a few at a time, and each page goes on where the one before has ended.
+func TestLargeDeadLettersInPages(t *testing.T) {
+	eachStore(t, func(t *testing.T, s store) {
+		ctx, q := t.Context(), s.Queue("mails")
+		must(t, s.CreateQueue(ctx, "mails", penstock.FIFO))
+		large := bytes.Repeat([]byte("x"), 3<<20)
+		const n = 7
+		for i := range n {
+			_, err := q.Enqueue(ctx, penstock.NewJob{Key: fmt.Sprint(i), Payload: large})
+			must(t, err)
+		}
+		jobs, err := q.Claim(ctx, penstock.Claim{Jobs: n, Lease: time.Minute, Worker: "w"})
+		must(t, err)
+		for _, j := range jobs {
+			must(t, q.DeadLetter(ctx, j.Lease, "refused"))
+		}
+		d := serve(t, s)
+		for _, filter := range []string{"", "&error=refused"} {
+			var seen []string
+			for after := ""; ; {
+				code, text := d.ask("r", "GET", "/api/v1/queues/mails/dead?limit=100"+filter+after, "")
+				var page console.List[console.DeadLetter]
+				must(t, json.Unmarshal(text, &page))
+				if code != 200 || len(page.Items) > 3 {
+					t.Fatalf("%d, with %d of 3 MiB each", code, len(page.Items))
+				}
+				for _, one := range page.Items {
+					seen = append(seen, one.Key)
+				}
+				if page.After == "" {
+					break
+				}
+				after = "&after=" + page.After
+			}
+			if got := strings.Join(seen, ""); got != "0123456" {
+				t.Errorf("with %q the pages have %s", filter, got)
+			}
 		}
 	})
 }

@@ -31,10 +31,10 @@ func (c *Console) dead(ctx context.Context, r *call) (l List[DeadLetter], err er
 			}
 			some, err := b.page(ctx, f, 0, limit-len(l.Items))
 			l.Items = append(l.Items, some...)
-			return len(l.Items) == limit, err
+			return ends(l.Items, limit), err
 		})
-		if len(l.Items) == limit {
-			goOn = l.Items[limit-1].Number
+		if ends(l.Items, limit) {
+			goOn = l.Items[len(l.Items)-1].Number
 		}
 		if goOn > 0 {
 			l.After = strconv.FormatInt(goOn, 10)
@@ -42,6 +42,9 @@ func (c *Console) dead(ctx context.Context, r *call) (l List[DeadLetter], err er
 		return l, err
 	}
 	found, err := b.page(ctx, f, after, limit)
+	if ends(found, limit) {
+		limit = len(found)
+	}
 	return listOf(found, limit, func(d DeadLetter) string { return strconv.FormatInt(d.Number, 10) }), err
 }
 

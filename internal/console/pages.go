@@ -157,7 +157,7 @@ func (c *Console) outbox(ctx context.Context, r *call) (string, any, error) {
 	name := r.PathValue("outbox")
 	i := slices.IndexFunc(s.Outboxes, func(o penstock.OutboxStatus) bool { return o.Outbox == name })
 	if i < 0 {
-		return "", nil, penstock.ErrNoOutbox
+		return "", nil, s.without("outboxes", penstock.ErrNoOutbox)
 	}
 	_, finds := c.o.Store.(finders)
 	d := outboxData{OutboxStatus: s.Outboxes[i], Finds: finds, Parked: map[string][]penstock.ParkedKey{}, Waits: map[string]Waits{}, History: c.history.all()}
@@ -197,7 +197,7 @@ func (c *Console) queue(ctx context.Context, r *call) (string, any, error) {
 	name := r.PathValue("queue")
 	i := slices.IndexFunc(s.Queues, func(q penstock.QueueStatus) bool { return q.Queue == name })
 	if i < 0 {
-		return "", nil, penstock.ErrNoQueue
+		return "", nil, s.without("queues", penstock.ErrNoQueue)
 	}
 	d := queueData{QueueStatus: s.Queues[i], Waits: c.waits(name), History: c.history.all()}
 	_, d.Finds = c.o.Store.(finders)
@@ -238,7 +238,7 @@ func (c *Console) inbox(ctx context.Context, r *call) (string, any, error) {
 	name := r.PathValue("consumer")
 	i := slices.IndexFunc(s.Inboxes, func(b penstock.InboxStatus) bool { return b.Consumer == name })
 	if i < 0 {
-		return "", nil, penstock.ErrNoInbox
+		return "", nil, s.without("inboxes", penstock.ErrNoInbox)
 	}
 	d := inboxData{InboxStatus: s.Inboxes[i]}
 	if d.Held, err = c.held(ctx, r); err != nil {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"math"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -157,7 +159,8 @@ func (s *Store) subscription(ctx context.Context, outbox, name string) (id int64
 // What dead_letters.sql does with the dead letters that it has chosen.
 const (
 	listDeadLetters = `select d.seq, d.created_at, d.id, d.key, d.topic, d.headers, d.payload, d.attempt, d.failures, d.failed_since, d.died_at, d.held
-		from chosen join {schema}._dead_letter d on d.subscription = $1 and d.seq = chosen.seq order by d.seq`
+		from (select d.*, sum(octet_length(d.payload)) over (order by d.seq) - octet_length(d.payload) as bytes from chosen join {schema}._dead_letter d on d.subscription = $1 and d.seq = chosen.seq) d
+		where d.bytes < coalesce(nullif({bytes}, 0), d.bytes + 1) order by d.seq`
 	retryDeadLetters   = `update {schema}._dead_letter d set retry = true from chosen where d.subscription = $1 and d.seq = chosen.seq`
 	discardDeadLetters = `delete from {schema}._dead_letter d using chosen where d.subscription = $1 and d.seq = chosen.seq`
 )
@@ -189,7 +192,7 @@ func orNullSlice[T any](s []T) any {
 
 // DeadLetters returns dead letters, but those that are on their way again.
 func (s *Store) DeadLetters(ctx context.Context, q penstock.DeadLetterQuery) ([]penstock.DeadLetter, error) {
-	sql, args, err := s.chooseDeadLetters(ctx, q, listDeadLetters, "")
+	sql, args, err := s.chooseDeadLetters(ctx, q, strings.ReplaceAll(listDeadLetters, "{bytes}", strconv.Itoa(q.Bytes)), "")
 	if err != nil {
 		return nil, err
 	}

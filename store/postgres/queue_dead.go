@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"math"
+	"strconv"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -15,7 +16,8 @@ import (
 // raise an error if there is no such queue.
 const (
 	listDeadJobs = `select d.id, d.key, d.group_key, d.priority, d.attempt, d.created_at, d.headers, d.payload, d.failures, d.died_at
-		from chosen join {schema}._dead_job d using (queue, id) order by d.id`
+		from (select d.*, sum(octet_length(d.payload)) over (order by d.id) - octet_length(d.payload) as bytes from chosen join {schema}._dead_job d using (queue, id)) d
+		where d.bytes < coalesce(nullif({bytes}, 0), d.bytes + 1) order by d.id`
 	retryDeadJobs   = `select {schema}.retry_dead_jobs($1, array(select id from chosen order by id))`
 	discardDeadJobs = `select {schema}.discard_dead_jobs($1, array(select id from chosen order by id))`
 )
@@ -53,7 +55,7 @@ func (s *Store) DeadJobs(ctx context.Context, q penstock.DeadJobQuery) ([]pensto
 	if err := s.mayCall(ctx, q.Queue, "operate", "'count'"); err != nil {
 		return nil, err
 	}
-	sql, args := s.deadJobs(q, listDeadJobs)
+	sql, args := s.deadJobs(q, strings.ReplaceAll(listDeadJobs, "{bytes}", strconv.Itoa(q.Bytes)))
 	rows, err := s.pool.Query(ctx, sql, args...)
 	if err != nil {
 		return nil, s.queueError(ctx, q.Queue, err)

@@ -28,6 +28,7 @@ func (s *Store) DeadLetters(ctx context.Context, q penstock.DeadLetterQuery) ([]
 		var at int64
 		var held bool
 		dest := append([]any{&past, &at, &held}, r.dest()...)
+		bytes := 0
 		for rows.Next() {
 			if err := rows.Scan(dest...); err != nil {
 				return err
@@ -36,7 +37,11 @@ func (s *Store) DeadLetters(ctx context.Context, q penstock.DeadLetterQuery) ([]
 			if err != nil {
 				return err
 			}
-			found = append(found, h.deadLetter(r.message(sub.box.ids), at, held))
+			letter := h.deadLetter(r.message(sub.box.ids), at, held)
+			found = append(found, letter)
+			if bytes += len(letter.Message.Payload); q.Bytes > 0 && bytes >= q.Bytes {
+				break
+			}
 		}
 		return rows.Err()
 	})

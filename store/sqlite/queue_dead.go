@@ -22,6 +22,7 @@ func (s *Store) DeadJobs(ctx context.Context, q penstock.DeadJobQuery) ([]pensto
 			return err
 		}
 		defer func() { _ = rows.Close() }()
+		bytes := 0
 		for rows.Next() {
 			var d penstock.DeadJob
 			var at, createdAt int64
@@ -37,6 +38,9 @@ func (s *Store) DeadJobs(ctx context.Context, q penstock.DeadJobQuery) ([]pensto
 			d.Job.Attempt, d.Failures, d.At = h.Attempts, h.Failures, fromMicros(at)
 			d.Job.CreatedAt, d.Job.Headers, d.Job.Payload = time.UnixMilli(createdAt).UTC(), headers(head), notNull(body)
 			dead = append(dead, d)
+			if bytes += len(d.Job.Payload); q.Bytes > 0 && bytes >= q.Bytes {
+				break
+			}
 		}
 		return rows.Err()
 	})
