@@ -26,11 +26,13 @@ type Range struct {
 // Round is one round trip of a claim: where it looks, and what it finds.
 type Round struct {
 	Ranges  []Range
-	Checked time.Time // leases that end before this were seen to have ended
-	Window  int       // how many are looked at of each range
-	Last    bool      // what comes behind those that wait is taken, too
-	Jobs    int       // how many may be taken
-	Room    int       // for how many bytes of payload, about
+	Checks  bool          // it looks for leases that have ended
+	Checked time.Time     // those that end before this were seen
+	Age     time.Duration // how long ago that is
+	Window  int           // how many are looked at of each range
+	Last    bool          // what comes behind those that wait is taken, too
+	Jobs    int           // how many may be taken
+	Room    int           // for how many bytes of payload, about
 
 	There   bool      // the queue's row is
 	Now     time.Time // of the database, before it looked
@@ -43,11 +45,11 @@ type Round struct {
 	at   *look
 }
 
-// Round begins one, which looks at window jobs of each range at least.
+// Round begins one, which looks at window jobs of each range at least: at one more than may be taken, behind which nothing is left.
 func (s *Seen) Round(c penstock.Claim, o Options, window int) *Round {
 	at := s.look(c.Group, o)
-	window = min(max(window, c.Jobs+at.blocked), most)
-	return &Round{Ranges: at.ranges, Checked: at.checked, Window: window, Last: window == most, Jobs: c.Jobs, Room: cmp.Or(o.Room, math.MaxInt), seen: s, at: at}
+	window = min(max(window, c.Jobs+at.blocked+1), most)
+	return &Round{Ranges: at.ranges, Checks: at.checks, Checked: at.checked, Age: at.age, Window: window, Last: window == most, Jobs: c.Jobs, Room: cmp.Or(o.Room, math.MaxInt), seen: s, at: at}
 }
 
 // Note has what was found remembered. full: the claim has all that it wanted.
@@ -92,6 +94,9 @@ func (s *Seen) Claim(c penstock.Claim, o Options, ask func(r *Round) error, expi
 			}
 		}
 		if r.Room <= 0 && len(jobs) < c.Jobs { // as much as one statement may return: the rest by another
+			continue
+		}
+		if len(jobs) == 0 && !r.Closed && !r.Checks { // jobs whose leases have ended may be had
 			continue
 		}
 		if len(jobs) > 0 || r.Closed || !r.Expired && (len(r.Page) < window || r.Last) {

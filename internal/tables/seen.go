@@ -16,6 +16,8 @@ type Options struct {
 	Margin, Sweep time.Duration
 	// LookAgain is how soon a claim sees a job that committed late, behind others that were claimed.
 	LookAgain time.Duration
+	// Ended is how soon a claim that finds enough sees that a lease has ended.
+	Ended time.Duration
 	// Room is how many bytes of payload one statement may return, about; 0: any.
 	Room int
 }
@@ -38,6 +40,7 @@ func (s *Seen) LIFO() bool { return s.lifo }
 // open snapshot, say, not cleaned up yet. It is no promise: what commits late is found by looking again.
 type groupSeen struct {
 	taken         [penstock.MaxPriority - penstock.MinPriority + 1]seqset.Set
+	asked         time.Time // when it was asked for leases that have ended
 	near, all     time.Time // when the margin was looked at again, and everything
 	found         bool      // the last claim found all that it wanted
 	checked       time.Time // leases that end before this were seen to have ended
@@ -55,6 +58,8 @@ const (
 // look is where a claim looks.
 type look struct {
 	seen         *groupSeen
+	checks       bool
+	age          time.Duration // of checked
 	checked, now time.Time
 	cut          int64 // what is known after this was forgotten
 	blocked      int
@@ -77,12 +82,15 @@ func (s *Seen) look(group string, o Options) *look {
 	if !g.found {
 		pause /= 10
 	}
-	l := &look{seen: g, checked: g.checked.UTC(), blocked: g.blocked, cut: farFuture}
+	l := &look{seen: g, checked: g.checked.UTC(), age: g.now.Add(at.Sub(g.measured)).Sub(g.checked), blocked: g.blocked, cut: farFuture}
 	switch {
 	case at.Sub(g.all) > o.Sweep:
-		l.cut, g.all, g.near, l.checked = noTime, at, at, time.Time{}
+		l.cut, g.all, g.near, l.checked, l.age = noTime, at, at, time.Time{}, 0
 	case at.Sub(g.near) > pause:
 		l.cut, g.near = g.now.Add(at.Sub(g.measured)-o.Margin).UnixMicro(), at
+	}
+	if l.checks = !g.found || l.cut == noTime || at.Sub(g.asked) >= o.Ended; l.checks {
+		g.asked = at
 	}
 	for i, taken := range g.taken {
 		from := noTime
@@ -107,7 +115,7 @@ func (s *Seen) saw(l *look, page []Claimed, window int, whole, full, expired boo
 	defer s.mu.Unlock()
 	g := l.seen
 	g.now, g.measured, g.found = l.now, time.Now(), full
-	if !expired {
+	if l.checks && !expired {
 		g.checked = l.now.Add(-time.Second)
 	}
 	found := map[int16][]Claimed{}

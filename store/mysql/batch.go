@@ -193,6 +193,7 @@ const (
 	noSuchDatabase = 1049
 	duplicate      = 1062
 	tooLarge       = 1153
+	unknownEngine  = 1286
 )
 
 // hints by number, for what means the same whoever asks.

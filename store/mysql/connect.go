@@ -2,6 +2,7 @@ package mysql
 
 import (
 	"context"
+	"database/sql"
 	"database/sql/driver"
 	"errors"
 	"net/url"
@@ -67,4 +68,13 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 		return nil, errors.Join(err, conn.Close())
 	}
 	return conn, nil
+}
+
+// Connect opens connections as a Store has them: what measures or tries a database needs them. They are the caller's.
+func Connect(url string) (*sql.DB, error) {
+	c, err := connectorOf(url)
+	if err != nil {
+		return nil, err
+	}
+	return sql.OpenDB(c), nil
 }

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/tables"
@@ -15,7 +16,7 @@ import (
 
 // Looks implements tables.QueueDB.
 func (s onTables) Looks() tables.Options {
-	return tables.Options{Margin: s.opts.Margin, Sweep: s.opts.Sweep, LookAgain: s.opts.LookAgain}
+	return tables.Options{Margin: s.opts.Margin, Sweep: s.opts.Sweep, LookAgain: s.opts.LookAgain, Ended: time.Second}
 }
 
 // Round implements tables.QueueDB.
@@ -43,7 +44,7 @@ func (s onTables) round(ctx context.Context, t *tx, row *queueRow, c penstock.Cl
 	b.read(func(rows *sql.Rows) error {
 		r.There = true
 		return rows.Scan(&r.Now, &r.Expired, &paused, &most, &running)
-	}, s.queueSQL("queue_state", row, words{"checked": at(r.Checked)}))
+	}, s.queueSQL("queue_state", row, words{"ended": s.askEnded(row, r)}))
 	if len(acks) > 0 {
 		ends := &tables.Batch{}
 		tables.AckIn(ends, row, acks, acked)
@@ -51,20 +52,10 @@ func (s onTables) round(ctx context.Context, t *tx, row *queueRow, c penstock.Cl
 			b.put(s.Store, st)
 		}
 	}
-	var ranges strings.Builder
-	for i, in := range r.Ranges {
-		if i > 0 {
-			ranges.WriteString(" or ")
-		}
-		fmt.Fprintf(&ranges, "t.place = %s%d and t.ts > %s and t.ts <= %s", row.Args(nil)["sign"], in.Priority, at(in.After), at(in.UpTo))
-	}
 	var fresh, tried []candidate
-	b.read(func(rows *sql.Rows) error {
-		n := candidate{Claimed: tables.Claimed{Fresh: true}}
-		err := rows.Scan(&n.Job.Priority, &n.TS, &n.Job.ID, &n.Waits)
-		fresh = append(fresh, n)
+	if err := s.pageNew(ctx, t, b, row, c, r, &fresh); err != nil {
 		return err
-	}, s.queueSQL("page_new", row, words{"ranges": strings.ReplaceAll(ranges.String(), "--", ""), "window": r.Window}), []byte(c.Group))
+	}
 	b.read(func(rows *sql.Rows) error {
 		var n candidate
 		err := rows.Scan(&n.Job.Priority, &n.TS, &n.Job.ID, &n.Waits, &n.attempts)
@@ -80,7 +71,8 @@ func (s onTables) round(ctx context.Context, t *tx, row *queueRow, c penstock.Cl
 	} else if most > 0 {
 		room = min(room, most-running)
 	}
-	page := choose(row, r, fresh, tried, room)
+	order(row, fresh)
+	page := choose(row, r, fresh[:min(len(fresh), r.Window)], tried, room)
 	b = &batch{}
 	var taken strings.Builder
 	var leases []int64
@@ -108,10 +100,83 @@ func (s onTables) round(ctx context.Context, t *tx, row *queueRow, c penstock.Cl
 	return t.finish(ctx, b)
 }
 
-// choose gives leases to what may be taken of a page. Jobs that wait may fill what was read of those never claimed, or of those to be tried again. What comes
-// behind these is not taken, unless it is the last time: there may be jobs that come first.
-func choose(row *queueRow, r *tables.Round, fresh, tried []candidate, room int) []candidate {
-	page := slices.Concat(fresh, tried)
+// askEnded asks for leases that have ended: second by second, unless that is long ago.
+func (s onTables) askEnded(row *queueRow, r *tables.Round) string {
+	if !r.Checks {
+		return "false"
+	}
+	seconds := "l.second <= to_seconds(utc_timestamp(6))"
+	if r.Age > 0 && r.Age < 10*time.Second {
+		seconds = "l.second in (to_seconds(utc_timestamp(6))"
+		for i := range int(r.Age.Seconds()) + 2 {
+			seconds += fmt.Sprintf(", to_seconds(utc_timestamp(6)) - %d", i+1)
+		}
+		seconds += ")"
+	}
+	return fmt.Sprintf("exists (select 1 from %s.leases l force index (leases_second) where l.queue_id = %d and %s and l.until > %s and l.until <= utc_timestamp(6))", quoted(s.opts.Schema), row.ID, seconds, at(r.Checked))
+}
+
+// pageNew asks for what comes next of what was never claimed. A LIFO queue reads its index backwards, where RocksDB does not stop at the beginning of a range, but
+// walks on over whatever was deleted before it. So its ranges are first read forwards, by a round trip more: those with few jobs are known then, and of
+// the others the last ones are asked for, as many as there are.
+func (s onTables) pageNew(ctx context.Context, t *tx, b *batch, row *queueRow, c penstock.Claim, r *tables.Round, fresh *[]candidate) error {
+	ask := func(from, ranges string) {
+		b.read(func(rows *sql.Rows) error {
+			n := candidate{Claimed: tables.Claimed{Fresh: true}}
+			err := rows.Scan(&n.Job.Priority, &n.TS, &n.Job.ID, &n.Waits)
+			*fresh = append(*fresh, n)
+			return err
+		}, s.queueSQL("page_new", row, words{"from": strings.ReplaceAll(from, "{jobs}", string(row.Table)), "ranges": ranges, "window": r.Window}), []byte(c.Group))
+	}
+	const index = "{jobs} t force index (claims)"
+	ranges := make([]string, len(r.Ranges))
+	for i, in := range r.Ranges {
+		place := int(in.Priority)
+		if row.LIFO() {
+			place = -place
+		}
+		ranges[i] = fmt.Sprintf("t.place = %d and t.ts > %s and t.ts <= %s", place, at(in.After), at(in.UpTo))
+	}
+	if !row.LIFO() {
+		ask(index, strings.Join(ranges, " or "))
+		return nil
+	}
+	begins, groups := make([]string, len(ranges)), make([]any, len(ranges))
+	for i, in := range ranges {
+		begins[i], groups[i] = s.queueSQL("range_begins", row, words{"range": i, "within": in, "window": r.Window}), []byte(c.Group)
+	}
+	found := map[int][]int64{}
+	b.read(func(rows *sql.Rows) error {
+		var i int
+		var seq int64
+		err := rows.Scan(&i, &seq)
+		found[i] = append(found[i], seq)
+		return err
+	}, strings.Join(begins, " union all "), groups...)
+	if err := t.run(ctx, b); err != nil {
+		return err
+	}
+	*b = batch{}
+	var few []int64
+	var many []string
+	for i, seqs := range found {
+		if len(seqs) < r.Window {
+			few = append(few, seqs...)
+		} else {
+			many = append(many, ranges[i])
+		}
+	}
+	if len(few) > 0 {
+		ask(these(few)+" straight_join {jobs} t force index (primary) on t.seq = d.seq", "true")
+	}
+	if len(many) > 0 {
+		ask(index, strings.Join(many, " or "))
+	}
+	return nil
+}
+
+// order sorts as the queue does.
+func order(row *queueRow, page []candidate) {
 	slices.SortStableFunc(page, func(a, b candidate) int {
 		later := cmp.Or(a.TS.Compare(b.TS), cmp.Compare(a.Job.ID, b.Job.ID))
 		if row.LIFO() {
@@ -119,6 +184,13 @@ func choose(row *queueRow, r *tables.Round, fresh, tried []candidate, room int) 
 		}
 		return cmp.Or(cmp.Compare(a.Job.Priority, b.Job.Priority), later)
 	})
+}
+
+// choose gives leases to what may be taken of a page. Jobs that wait may fill what was read of those never claimed, or of those to be tried again. What comes
+// behind these is not taken, unless it is the last time: there may be jobs that come first.
+func choose(row *queueRow, r *tables.Round, fresh, tried []candidate, room int) []candidate {
+	page := slices.Concat(fresh, tried)
+	order(row, page)
 	short := func(of []candidate) bool {
 		free := 0
 		for _, n := range of {

@@ -83,8 +83,10 @@ create table if not exists {schema}.queues (
 ) {engine};
 
 -- Jobs that were claimed. A lease is a number by chance, which never comes again: a late Ack cannot mean another claim.
+-- second is the one in which it ends. The index on it is read by the second: RocksDB does not stop at the end of a range, and would walk on over the leases
+-- of jobs that have ended. For the same reason only the primary key is unique: whether another unique key is free MyRocks finds out by walking on to the next row, over all that were deleted between.
 create table if not exists {schema}.leases (
-  lease bigint not null primary key,
+  lease bigint not null,
   queue_id bigint not null,
   seq bigint not null,
   group_key varbinary(256) not null,
@@ -92,8 +94,10 @@ create table if not exists {schema}.leases (
   attempt int not null,
   until datetime(6) not null,
   worker varbinary(256) not null,
-  unique key leases_job (queue_id, seq),
-  key leases_until (queue_id, until),
+  primary key (queue_id, seq),
+  key leases_lease (lease),
+  second bigint not null,
+  key leases_second (queue_id, second, until),
   key leases_key (queue_id, `key`, seq)
 ) {engine};
 

@@ -37,7 +37,7 @@ type Options struct {
 	// Sweep is how often a reader looks for what committed later than the margin. Default 15 s.
 	Sweep time.Duration
 	// LookAgain is how soon a claim sees a job that committed late, behind others that were claimed: each claim
-	// that looks reads what was deleted within the margin. Default 250 ms; a queue that finds nothing looks ten times as often.
+	// that looks reads what was deleted within the margin, which RocksDB walks over. Default 2.5 s; a queue that finds nothing looks ten times as often.
 	LookAgain time.Duration
 }
 
@@ -98,7 +98,7 @@ func Open(url string, opts Options) (*Store, error) {
 		opts.Sweep = 15 * time.Second
 	}
 	if opts.LookAgain == 0 {
-		opts.LookAgain = 250 * time.Millisecond
+		opts.LookAgain = 2500 * time.Millisecond
 	}
 	c, err := connectorOf(url)
 	if err != nil {
@@ -125,6 +125,9 @@ func (s *Store) Close() error {
 	}
 	return errors.Join(s.db.Close(), s.ddl.Close())
 }
+
+// Engine of tables that are made, empty for the server's.
+func (s *Store) Engine() string { return s.opts.Engine }
 
 // Schema is the database that holds the tables.
 func (s *Store) Schema() string { return s.opts.Schema }

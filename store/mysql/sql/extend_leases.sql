@@ -1,1 +1,1 @@
-update {schema}.leases force index (primary) set until = utc_timestamp(6) + interval {micros} microsecond where queue_id = {queue} and {lease in leases}
+update {schema}.leases force index (leases_lease) set until = utc_timestamp(6) + interval {micros} microsecond, second = to_seconds(utc_timestamp(6) + interval {micros} microsecond) where queue_id = {queue} and {lease in leases}

@@ -5,7 +5,7 @@ select m.bucket, m.ts, m.seq, m.id, m.`key`, m.topic, m.headers, m.payload, m.be
                or exists (select 1 from {schema}.entries w where w.subscription_id = {sub} and w.hold = t.`key`) as behind,
                sum(octet_length(t.payload) + 160) over (order by t.ts, t.seq) - octet_length(t.payload) - 160 as before_it
           from (select c.seq from ({of_buckets}) c order by c.ts, c.seq limit {most}) p
-          join {table} t on t.seq = p.seq
+          straight_join {table} t force index (primary) on t.seq = p.seq
          where {sub} = 0 or exists (select 1 from {schema}.subscriptions s where s.id = {sub} and s.epoch = {epoch})) m
  where m.before_it <= {bytes}
  order by m.ts, m.seq

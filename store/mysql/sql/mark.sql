@@ -3,4 +3,4 @@ select {sub}, t.seq, t.ts, 0
   from {placed} straight_join {table} t force index (primary) on t.seq = d.seq and t.ts = d.ts
  where exists (select 1 from {schema}.subscriptions s where s.id = {sub} and s.marks)
    and {may_settle}
-   and not exists (select 1 from {schema}.entries e where e.subscription_id = {sub} and e.seq = t.seq)
+   and (select e.seq from {schema}.entries e force index (primary) where e.subscription_id = {sub} and e.seq = t.seq) is null

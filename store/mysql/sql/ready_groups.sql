@@ -6,7 +6,7 @@ select g.group_key
                   and (q.max_running = 0 or q.max_running > (select count(*) from {schema}.leases l where l.queue_id = {queue})))
    and exists (select 1 from {jobs} t force index (claims)
                 where t.group_key = g.group_key and t.place <> 127 and t.ts <= utc_timestamp(6)
-                  and not exists (select 1 from {schema}.leases l force index (leases_job) where l.queue_id = {queue} and l.seq = t.seq)
+                  and not exists (select 1 from {schema}.leases l force index (primary) where l.queue_id = {queue} and l.seq = t.seq)
                   and not exists (select 1 from {schema}.tries a force index (primary) where a.queue_id = {queue} and a.seq = t.seq and a.due > utc_timestamp(6))
                   and not ({blocked}))
  order by g.group_key <= {behind}, g.group_key
