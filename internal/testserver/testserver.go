@@ -134,6 +134,13 @@ func StartRabbitMQ(tb testing.TB, conf ...string) *RabbitMQ {
 	return forTest(tb, r, err)
 }
 
+// StartMariaDB starts a server for this test alone, as StartPostgres does.
+func StartMariaDB(tb testing.TB, options ...string) *MariaDB {
+	tb.Helper()
+	m, err := NewMariaDB(options...)
+	return forTest(tb, m, err)
+}
+
 // NeedPrograms ends the test if servers of its own cannot be started, as
 // StartPostgres and StartRabbitMQ would.
 func NeedPrograms(tb testing.TB) {
@@ -141,6 +148,13 @@ func NeedPrograms(tb testing.TB) {
 	_, err := postgresBin()
 	need(tb, err)
 	_, err = rabbitmqBin()
+	need(tb, err)
+}
+
+// NeedMariaDB ends the test if no MariaDB can be started, as StartMariaDB would.
+func NeedMariaDB(tb testing.TB) {
+	tb.Helper()
+	_, err := mariadbBin()
 	need(tb, err)
 }
 
@@ -155,7 +169,7 @@ func NeedClock(tb testing.TB) {
 // ProgramFolders are the variables of the environment that say where the servers'
 // programs are, for a program that starts servers of its own.
 func ProgramFolders() (env []string) {
-	for _, name := range []string{envPostgresBin, envRabbitMQBin, envCompiler, envPgBouncer} {
+	for _, name := range []string{envPostgresBin, envRabbitMQBin, envCompiler, envPgBouncer, "PATH"} {
 		if value := os.Getenv(name); value != "" {
 			env = append(env, name+"="+value)
 		}

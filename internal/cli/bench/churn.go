@@ -16,7 +16,7 @@ import (
 )
 
 func churnCommand(a *cli.App) *cobra.Command {
-	f, cfg := queueBenchFlags{portable: true}, bench.DefaultChurn
+	f, cfg := queueBenchFlags{portable: true, mysql: true}, bench.DefaultChurn
 	cmd := &cobra.Command{
 		Use:   "churn",
 		Short: "Insert and consume for long, and see whether it stays fast",
@@ -42,7 +42,9 @@ after --late. The published loop never finds it if that is longer than the margi
 While such a transaction is open, vacuum is held back for everybody, as by --pin.
 
 Penstock must deliver every row once, the late one too: exit code 3 otherwise. With
---profile portable no table is adopted.`,
+--profile portable, and on MariaDB and MySQL, no table is adopted. On MariaDB with MyRocks
+(mysql://…?engine=rocksdb) it also shows what RocksDB did for a row: next, seek, and
+the steps over what was deleted.`,
 		Example: `  penstock bench churn --database-url postgres://postgres@localhost/postgres --duration 10m --pin
   penstock bench churn --duration 10m --late 5m --pin --plot churn.svg --json`,
 		Args: cli.Args(cobra.NoArgs),
@@ -124,6 +126,11 @@ func benchChurnTable(w io.Writer, r bench.ChurnResult) error {
 				text = "delivered"
 			}
 			f.row("late row, "+side.name, "committed after %s, %s", seconds(late.CommittedAt).Round(time.Millisecond), text)
+		}
+	}
+	for _, side := range churnSides(r) {
+		if side.RocksDB != nil {
+			f.row("RocksDB, "+side.name, "%s per row; in the first quarter %s, in the last %s", callsText(side.RocksDB), callsText(side.FirstRocksDB), callsText(side.LastRocksDB))
 		}
 	}
 	f.row("ratio", "adopted %.2f, outbox %.2f of the rows/s by hand", r.AdoptedOverByHand, r.OutboxOverByHand)

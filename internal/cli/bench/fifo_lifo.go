@@ -13,7 +13,7 @@ import (
 )
 
 func fifoLifoCommand(a *cli.App) *cobra.Command {
-	f, cfg := queueBenchFlags{portable: true}, bench.DefaultFifoLifo
+	f, cfg := queueBenchFlags{portable: true, mysql: true}, bench.DefaultFifoLifo
 	arrivals := true
 	cmd := &cobra.Command{
 		Use:   "fifo-lifo",
@@ -47,11 +47,16 @@ left must agree and none may have come twice: exit code 3 otherwise.
 
 --mode call is one autocommitted call of dequeue_NAME, --mode tx is begin,
 dequeue_NAME, commit. The hand-written transaction has four round trips: begin, select … for
-update skip locked limit 1, delete, commit. With --profile portable a job is a claim
-and an ack.`,
+update skip locked limit 1, delete, commit. With --profile portable, and on MariaDB
+and MySQL, a job is a claim and an ack.
+
+On MariaDB with MyRocks (mysql://…?engine=rocksdb) it also shows what RocksDB did for
+a dequeue: next and seek, as ROCKSDB_NUMBER_DB_NEXT and _SEEK count them, and the
+steps over what was deleted, which these do not count.`,
 		Example: `  penstock bench fifo-lifo --database-url postgres://postgres@localhost/postgres --pin
   penstock bench fifo-lifo --order lifo --rate 0 --pin --plot lifo.svg
   penstock bench fifo-lifo --arrivals=false --preload 1000000 --duration 2m --json
+  penstock bench fifo-lifo --database-url 'mysql://root@localhost/?engine=rocksdb'
   penstock bench fifo-lifo --order lifo --dequeue-rate 100 --duration 1h --preload 6000  # as published`,
 		Args: cli.Args(cobra.NoArgs),
 		PreRunE: func(*cobra.Command, []string) error {
@@ -138,6 +143,21 @@ func benchFifoLifoTable(w io.Writer, r bench.FifoLifoResult) error {
 		f.row(side.name, "%s jobs/s; %s jobs in, %s out in %.1f s%s; p99 %s ms, then %s ms: flatness %.2f; %s at most, %s at the end",
 			cli.Count(int64(side.JobsPerSecond)), cli.Count(side.Enqueued), cli.Count(side.Dequeued), side.Seconds, ended,
 			ms(side.FirstP99MS), ms(side.LastP99MS), side.Flatness, cli.Size(side.SizePeak), cli.Size(side.SizeAtEnd))
+	}
+	if r.RocksDB != nil {
+		at := func(c bench.Curve) string {
+			first, last := "nothing", "nothing"
+			for _, i := range c.Intervals {
+				if i.RocksDB != nil {
+					if last = callsText(i.RocksDB); first == "nothing" {
+						first = last
+					}
+				}
+			}
+			return fmt.Sprintf("%s per dequeue; at first %s, at the end %s", callsText(c.RocksDB), first, last)
+		}
+		f.row("RocksDB, Penstock", "%s", at(r.Curve))
+		f.row("RocksDB, hand-written", "%s", at(r.Baseline))
 	}
 	for _, side := range []struct {
 		name string

@@ -3,13 +3,16 @@ package bench
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/penstock/penstock/internal/cli"
 	"github.com/penstock/penstock/internal/lab/bench"
 	"github.com/penstock/penstock/internal/lab/bench/plot"
+	"github.com/penstock/penstock/store/mysql"
 	"github.com/penstock/penstock/store/portable"
 )
 
@@ -19,6 +22,7 @@ type queueBenchFlags struct {
 	plot     string
 	pin      bool
 	portable bool // runs in the portable profile, too
+	mysql    bool // and on MariaDB
 }
 
 func (f *queueBenchFlags) register(cmd *cobra.Command) {
@@ -33,6 +37,14 @@ func (f *queueBenchFlags) registerPin(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&f.pin, "pin", false, "hold a REPEATABLE READ snapshot open throughout")
 }
 
+// callsText says what RocksDB did.
+func callsText(c *bench.CallsPerJob) string {
+	if c == nil {
+		return "nothing"
+	}
+	return fmt.Sprintf("%.2f next, %.1f seek, %.1f skipped", c.Next, c.Seek, c.Skipped)
+}
+
 // benchPostgres is what a benchmark of queues runs on.
 type benchPostgres struct {
 	benchOn
@@ -40,7 +52,7 @@ type benchPostgres struct {
 	pin      func(context.Context) (release func(), err error) // nil without --pin
 }
 
-// runQueueBench runs a benchmark on PostgreSQL and draws its chart.
+// runQueueBench runs a benchmark on PostgreSQL, or on another database that it takes, and draws its chart.
 func runQueueBench[R any](a *cli.App, cmd *cobra.Command, f queueBenchFlags, table func(io.Writer, R) error, chart func(R) plot.Chart,
 	run func(context.Context, benchPostgres) (R, error)) error {
 	if f.plot != "" {
@@ -52,16 +64,21 @@ func runQueueBench[R any](a *cli.App, cmd *cobra.Command, f queueBenchFlags, tab
 	if err != nil {
 		return err
 	}
-	if !ofPostgres(url) && !(f.portable && portable.Is(url)) {
-		return cli.Usage(errors.New(cmd.CommandPath() + " needs PostgreSQL: pass --database-url postgres://…" + map[bool]string{false: ", and not the portable profile"}[f.portable]))
+	ofMySQL := strings.HasPrefix(url, "mysql:")
+	if !ofPostgres(url) && !(f.portable && portable.Is(url)) && !(f.mysql && ofMySQL) {
+		return cli.Usage(errors.New(cmd.CommandPath() + " needs PostgreSQL: pass --database-url postgres://…" + map[bool]string{true: " or mysql://…"}[f.mysql] + map[bool]string{false: ", and not the portable profile"}[f.portable]))
 	}
 	return runBench(a, cmd, f.benchFlags, table, func(ctx context.Context, on benchOn) (R, error) {
 		b := benchPostgres{benchOn: on, database: bench.Database{URL: portable.Plain(on.url), Schema: on.schema, Name: on.setup.Outbox, Progress: on.setup.Progress}}
-		if s, ok := on.setup.Store.(*portable.Store); ok {
-			b.database.Portable = s
+		b.pin = bench.PinPostgres(b.database.URL)
+		switch s := on.setup.Store.(type) {
+		case *portable.Store:
+			b.database.Plain = s
+		case *mysql.Store:
+			b.database.Plain, b.pin = s, bench.PinMySQL(on.url)
 		}
-		if f.pin {
-			b.pin = bench.PinPostgres(b.database.URL)
+		if !f.pin {
+			b.pin = nil
 		}
 		r, err := run(ctx, b)
 		if s, ok := ctx.Value(sectionKey{}).(*section); ok && err == nil {

@@ -13,7 +13,7 @@ import (
 )
 
 func tombstonesCommand(a *cli.App) *cobra.Command {
-	f, cfg := queueBenchFlags{}, bench.DefaultTombstones
+	f, cfg := queueBenchFlags{mysql: true}, bench.DefaultTombstones
 	cmd := &cobra.Command{
 		Use:   "tombstones",
 		Short: "Measure how the next event is found behind many that are gone",
@@ -30,9 +30,16 @@ deletions. For each it shows the time of one fetch, the median of --fetches, the
 pages it asked for, and the ratio to the same fetch from a table and a queue of
 which nothing was deleted; the two fetch in turns.
 
-Vacuum stays away from the events: what is measured is how it is until it comes.`,
+Vacuum stays away from the events: what is measured is how it is until it comes.
+
+On MariaDB with MyRocks, the storage of the published experiment, penstock is a claim
+and an ack, outbox a message that is fetched and settled, and instead of pages there
+are RocksDB's calls: next, seek, and the steps over what was deleted, which a next or
+a seek makes by itself; of the first two ways also how many tombstones are among them.
+Ask for the engine: mysql://…?engine=rocksdb.`,
 		Example: `  penstock bench tombstones --database-url postgres://postgres@localhost/postgres --pin
-  penstock bench tombstones --events 100000 --json`,
+  penstock bench tombstones --events 100000 --json
+  penstock bench tombstones --database-url 'mysql://root@localhost/?engine=rocksdb'`,
 		Args:    cli.Args(cobra.NoArgs),
 		PreRunE: valid(&cfg),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -55,10 +62,17 @@ func tombstoneWays(c bench.TombstoneCase) []struct {
 	name string
 	bench.NextEvent
 } {
-	return []struct {
+	ways := []struct {
 		name string
 		bench.NextEvent
 	}{{"naive", c.Naive}, {"last_ts", c.LastTS}, {"penstock", c.Penstock}}
+	if c.Outbox != nil {
+		ways = append(ways, struct {
+			name string
+			bench.NextEvent
+		}{"outbox", *c.Outbox})
+	}
+	return ways
 }
 
 func tombstoneCaseText(c bench.TombstoneCase) string {
@@ -69,12 +83,38 @@ func tombstoneCaseText(c bench.TombstoneCase) string {
 }
 
 func benchTombstonesTable(w io.Writer, r bench.TombstonesResult) error {
+	if len(r.Cases) > 0 && r.Cases[0].Outbox != nil {
+		return rocksDBTombstonesTable(w, r)
+	}
 	t := cli.NewTable(w, cli.Left("DELETED"), cli.Left("FETCH"), cli.Right("FRESH MS"), cli.Right("FIRST MS"), cli.Right("MS"), cli.Right("RATIO"),
 		cli.Right("FRESH PAGES"), cli.Right("PAGES"), cli.Right("INDEX"), cli.Right("HEAP"), cli.Right("FETCHES"))
 	for _, c := range r.Cases {
 		for _, way := range tombstoneWays(c) {
 			t.Row(tombstoneCaseText(c), way.name, fmt.Sprintf("%.3f", way.FreshMS), fmt.Sprintf("%.3f", way.FirstMS), fmt.Sprintf("%.3f", way.MS),
 				fmt.Sprintf("%.2f", way.Ratio), cli.Count(way.FreshPages.All), cli.Count(way.Pages.All), cli.Count(way.Pages.Index), cli.Count(way.Pages.Heap), fmt.Sprint(way.Fetches))
+		}
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "\n%s events; Penstock's largest ratio is %.2f\n", cli.Count(int64(r.Events)), r.WorstRatio)
+	return err
+}
+
+func rocksDBTombstonesTable(w io.Writer, r bench.TombstonesResult) error {
+	t := cli.NewTable(w, cli.Left("DELETED"), cli.Left("FETCH"), cli.Right("FRESH MS"), cli.Right("FIRST MS"), cli.Right("MS"), cli.Right("RATIO"),
+		cli.Right("NEXT"), cli.Right("SEEK"), cli.Right("SKIPPED"), cli.Right("TOMBSTONES"), cli.Right("FETCHES"))
+	for _, c := range r.Cases {
+		for _, way := range tombstoneWays(c) {
+			calls, tombstones := bench.FetchCalls{}, ""
+			if way.Pages.RocksDB != nil {
+				calls = *way.Pages.RocksDB
+			}
+			if calls.Tombstones != nil {
+				tombstones = cli.Count(*calls.Tombstones)
+			}
+			t.Row(tombstoneCaseText(c), way.name, fmt.Sprintf("%.3f", way.FreshMS), fmt.Sprintf("%.3f", way.FirstMS), fmt.Sprintf("%.3f", way.MS),
+				fmt.Sprintf("%.2f", way.Ratio), cli.Count(calls.Next), cli.Count(calls.Seek), cli.Count(calls.Skipped), tombstones, fmt.Sprint(way.Fetches))
 		}
 	}
 	if err := t.Flush(); err != nil {
@@ -99,6 +139,12 @@ func benchTombstonesChart(r bench.TombstonesResult) plot.Chart {
 		}
 	}
 	pages.Ticks = panel.Ticks
+	if len(r.Cases) > 0 && r.Cases[0].Outbox != nil {
+		return plot.Chart{
+			Title: "The next event behind those that are gone", Subtitle: fmt.Sprintf("%s events, the first half consumed", cli.Count(int64(r.Events))),
+			Panels: []plot.Panel{panel},
+		}
+	}
 	return plot.Chart{
 		Title: "The next event behind those that are gone", Subtitle: fmt.Sprintf("%s events, the first half consumed", cli.Count(int64(r.Events))),
 		Panels: []plot.Panel{panel, pages},

@@ -38,7 +38,7 @@ type ChurnResult struct {
 	Pinned bool    `json:"pinned"`
 
 	ByHand  ChurnCurve `json:"by_hand"`
-	Adopted ChurnCurve `json:"adopted"` // empty in the portable profile
+	Adopted ChurnCurve `json:"adopted"` // empty on plain tables
 	Outbox  ChurnCurve `json:"outbox"`
 
 	// Ratios are of rows per second.
@@ -73,6 +73,11 @@ type ChurnCurve struct {
 	SizeAtEnd   int64 `json:"size_at_end_bytes"`
 
 	Late *LateRow `json:"late_row,omitempty"`
+
+	// RocksDB's calls per row consumed, in this contender's turns: all, in the first quarter and in the last. Nil elsewhere.
+	RocksDB      *CallsPerJob `json:"rocksdb,omitempty"`
+	FirstRocksDB *CallsPerJob `json:"first_rocksdb,omitempty"`
+	LastRocksDB  *CallsPerJob `json:"last_rocksdb,omitempty"`
 }
 
 // ChurnInterval of a ChurnCurve.
@@ -140,7 +145,7 @@ func Churn(ctx context.Context, cfg ChurnConfig) (result ChurnResult, err error)
 		curve *ChurnCurve
 		add   func(context.Context) (*churner, error)
 	}{{&result.ByHand, cfg.byHand}, {&result.Adopted, cfg.adoptedTable}, {&result.Outbox, cfg.ownOutbox}} {
-		if c.curve == &result.Adopted && cfg.Portable != nil {
+		if c.curve == &result.Adopted && cfg.Plain != nil {
 			continue
 		}
 		churner, err := c.add(ctx)

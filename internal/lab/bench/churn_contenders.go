@@ -9,9 +9,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/store/mysql"
 )
 
 // churner is one of the ways to insert and consume that take turns.
@@ -35,9 +34,10 @@ type churner struct {
 	lateAt time.Time
 
 	consuming, inserting *timeline
-	busy                 []time.Duration // by interval, of inserting and consuming
-	rows                 []int64         // consumed, by interval
-	last                 time.Duration   // when its last turn within the run ended
+	busy                 []time.Duration      // by interval, of inserting and consuming
+	rows                 []int64              // consumed, by interval
+	calls                []mysql.RocksDBCalls // by interval
+	last                 time.Duration        // when its last turn within the run ended
 	sizes                []int64
 	late                 *lateRow
 	closers              []func(context.Context) error // in reverse
@@ -55,7 +55,7 @@ func (cfg ChurnConfig) statements(table string) statements {
 	words := cfg.words(table)
 	words["batch"] = fmt.Sprint(cfg.Batch)
 	words["margin"] = fmt.Sprint(cfg.Margin.Seconds())
-	return readSQL("churn", words)
+	return cfg.read("churn", words)
 }
 
 // table makes the published table with its first rows. What it returns has to be
@@ -109,13 +109,16 @@ func (cfg ChurnConfig) byHand(ctx context.Context) (*churner, error) {
 	if err != nil {
 		return c, err
 	}
+	c.byHand = true
+	if cfg.mysql() != nil {
+		return c, c.byHandMySQL(cfg.Margin)
+	}
 	if _, err := c.session.do("setting the planner", c.sql["settings"]); err != nil {
 		return c, err
 	}
 	if err := c.session.prepare(c.sql, "consume"); err != nil {
 		return c, err
 	}
-	c.byHand = true
 	low := binary.BigEndian.AppendUint64(nil, 1<<63) // -infinity
 	c.consume = func() (int, error) {
 		rows, err := c.session.run("consume", low)
@@ -135,7 +138,7 @@ func (cfg ChurnConfig) ownOutbox(ctx context.Context) (*churner, error) {
 		contender: contender{Database: cfg.Database, label: "Penstock's outbox", sql: cfg.statements(outbox)},
 		insert:    "insert_outbox", insertLate: "insert_late_outbox", size: "size_outbox",
 	}
-	if cfg.Portable != nil {
+	if cfg.Plain != nil {
 		c.sql, c.size = cfg.statements("outbox_"+outbox), "size_portable"
 	}
 	if err := c.connected(ctx); err != nil {
@@ -191,7 +194,6 @@ func (c *churner) from(ctx context.Context, src penstock.Source, batch int) {
 // lateRow is a transaction that is open from the start on.
 type lateRow struct {
 	*session
-	tx        pgx.Tx
 	committed time.Time // zero while it is open
 }
 
@@ -206,8 +208,8 @@ func (c *churner) beginLate(ctx context.Context) error {
 		return nil
 	})
 	c.late = &lateRow{session: s}
-	if c.late.tx, err = s.conn.Begin(ctx); err != nil {
-		return s.explain("begin", err)
+	if err := s.say("begin"); err != nil {
+		return err
 	}
 	_, err = s.do("inserting the late row", c.sql[c.insertLate])
 	return err

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/penstock/penstock/store/mysql"
 )
 
 // churnRun is a run of churn at work: one goroutine, because the published loop is
@@ -45,7 +47,7 @@ func (r *churnRun) run(ctx context.Context) error {
 		}
 		c.consuming, c.inserting = newTimeline(r.cfg.Duration, slice), newTimeline(r.cfg.Duration, slice)
 		intervals := int(r.cfg.Duration/r.cfg.Interval) + 1
-		c.busy, c.rows = make([]time.Duration, intervals), make([]int64, intervals)
+		c.busy, c.rows, c.calls = make([]time.Duration, intervals), make([]int64, intervals), make([]mysql.RocksDBCalls, intervals)
 		c.curve.Inserted = int64(r.cfg.Batch) // the preload
 		for every, do := range map[time.Duration]func(context.Context) error{time.Second: c.keep, leaseTick: c.renew} {
 			if do == nil {
@@ -98,6 +100,10 @@ func (r *churnRun) turn(ctx context.Context, c *churner) error {
 	if err := r.commitLate(ctx, c); err != nil {
 		return err
 	}
+	calls, err := r.cfg.calls(ctx)
+	if err != nil {
+		return err
+	}
 	start := time.Now()
 	if _, err := c.session.run(c.insert); err != nil {
 		return fmt.Errorf("%s: %w", c.label, err)
@@ -119,6 +125,11 @@ func (r *churnRun) turn(ctx context.Context, c *churner) error {
 	if i := int(at / r.cfg.Interval); i < len(c.busy) {
 		c.busy[i] += now.Sub(start)
 		c.rows[i] += int64(n)
+		after, err := r.cfg.calls(ctx)
+		if err != nil {
+			return err
+		}
+		c.calls[i] = c.calls[i].Plus(after.Since(calls))
 	}
 	for time.Duration(len(c.sizes))*r.cfg.Interval <= at {
 		if _, err := c.look(); err != nil {
@@ -133,7 +144,7 @@ func (r *churnRun) commitLate(ctx context.Context, c *churner) error {
 	if c.late == nil || !c.late.committed.IsZero() || time.Since(r.start) < r.cfg.Late {
 		return nil
 	}
-	if err := c.late.tx.Commit(ctx); err != nil {
+	if err := c.late.say("commit"); err != nil {
 		return fmt.Errorf("%s: committing the late row: %w", c.label, err)
 	}
 	c.late.committed = time.Now()
@@ -207,6 +218,16 @@ func (r *churnRun) curve(c *churner, size int64, lateDelivered bool) {
 			P50MS: h.quantileMS(0.5), P99MS: h.quantileMS(0.99), InsertP50MS: inserts.quantileMS(0.5), SizeBytes: c.sizes[min(i+1, len(c.sizes)-1)],
 		})
 	}
+	sum := func(from, to int) *CallsPerJob {
+		var rows int64
+		var calls mysql.RocksDBCalls
+		for i := from; i < to; i++ {
+			rows, calls = rows+c.rows[i], calls.Plus(c.calls[i])
+		}
+		return perJob(calls, rows)
+	}
+	n := int(r.cfg.Duration / r.cfg.Interval)
+	curve.RocksDB, curve.FirstRocksDB, curve.LastRocksDB = sum(0, n), sum(0, max(1, n/4)), sum(n-max(1, n/4), n)
 	curve.RowsPerSecond = over(float64(rows), busy.Seconds())
 	warm, window := min(warmUpFor, r.cfg.Duration/4), min(time.Minute, r.cfg.Duration/4)
 	// Who is stuck holds up the others, by hand for minutes: the last minute is that of turns.

@@ -60,7 +60,7 @@ func (c contender) warm(s *session) error {
 
 // penstockQueue is a queue of Penstock's, one job at a time.
 func penstockQueue(db Database, order penstock.QueueOrder, mode string) contender {
-	if db.Portable != nil {
+	if db.Plain != nil {
 		return portableQueue(db, order)
 	}
 	words := db.words(db.Name + "_queue")
@@ -81,8 +81,8 @@ func jobQueue(db Database, order penstock.QueueOrder) contender {
 	if order == penstock.LIFO {
 		words["direction"] = "desc"
 	}
-	return contender{
-		Database: db, label: "the hand-written queue", sql: readSQL("jobqueue", words), prepared: []string{"select", "delete"}, begins: true,
+	c := contender{
+		Database: db, label: "the hand-written queue", sql: db.read("jobqueue", words), prepared: []string{"select", "delete"}, begins: true,
 		one: func(s *session) (int64, bool, error) {
 			rows, err := s.run("select")
 			id, ok, err := first(rows, 1, err)
@@ -93,6 +93,10 @@ func jobQueue(db Database, order penstock.QueueOrder) contender {
 			return id, true, err
 		},
 	}
+	if db.mysql() != nil {
+		return jobQueueMySQL(c)
+	}
+	return c
 }
 
 // first is the bigint in a column of the first row.

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/penstock/penstock/store/mysql"
 )
 
 // warmUpFor is left out of the first tenth: connections are new and caches cold.
@@ -28,7 +30,8 @@ type dequeuing struct {
 
 	mu    sync.Mutex
 	got   *idSet
-	sizes []int64 // at the end of each interval
+	sizes []int64        // at the end of each interval
+	calls []*CallsPerJob // by interval, as sizes
 	files map[int64]bool
 	cpu   CPU
 }
@@ -53,12 +56,20 @@ func (cfg FifoLifoConfig) measure(ctx context.Context, c contender) (curve Curve
 			return err
 		}
 		segments := len(d.files)
+		calls, err := d.callsSince(ctx, mysql.RocksDBCalls{})
+		if err != nil {
+			return err
+		}
 		c.progress("%s: %d workers dequeue for %s", c.label, cfg.Workers, cfg.Duration)
 		if err := d.run(ctx, s, payload); err != nil {
 			return err
 		}
 		curve = d.curve()
 		curve.SizeAtStart = size
+		if calls, err = d.callsSince(ctx, calls); err != nil {
+			return err
+		}
+		curve.RocksDB = perJob(calls, curve.Dequeued)
 		if curve.SizeAtEnd, err = d.look(s); err != nil {
 			return err
 		}
@@ -222,7 +233,11 @@ const keepEvery = 500 * time.Millisecond
 // keep maintains the queue, as workers do, and looks at its size when an interval
 // ends.
 func (d *dequeuing) keep(ctx context.Context, s *session) error {
-	maintained := d.times.start
+	maintained, before := d.times.start, int64(0)
+	last, err := d.callsSince(ctx, mysql.RocksDBCalls{})
+	if err != nil {
+		return err
+	}
 	for !d.over() {
 		ends := d.times.start.Add(time.Duration(len(d.sizes)+1) * d.cfg.Interval)
 		maintains := maintained.Add(keepEvery)
@@ -247,6 +262,13 @@ func (d *dequeuing) keep(ctx context.Context, s *session) error {
 				return err
 			}
 			d.sizes = append(d.sizes, size)
+			calls, err := d.callsSince(ctx, last)
+			if err != nil {
+				return err
+			}
+			out := d.out.Load()
+			d.calls = append(d.calls, perJob(calls, out-before))
+			last, before = last.Plus(calls), out
 		}
 	}
 	return nil
@@ -276,6 +298,12 @@ func (d *dequeuing) look(s *session) (size int64, err error) {
 	return size, nil
 }
 
+// callsSince are RocksDB's calls since there were so many.
+func (d *dequeuing) callsSince(ctx context.Context, before mysql.RocksDBCalls) (mysql.RocksDBCalls, error) {
+	c, err := d.Database.calls(ctx)
+	return c.Since(before), err
+}
+
 // curve puts together what was noted.
 func (d *dequeuing) curve() Curve {
 	end := time.Duration(d.at.Load())
@@ -289,7 +317,7 @@ func (d *dequeuing) curve() Curve {
 		h := d.times.between(from, min(from+d.cfg.Interval, end+d.times.slice-1))
 		i := Interval{At: to.Seconds(), JobsPerSecond: float64(h.total) / (to - from).Seconds(), P50MS: h.quantileMS(0.5), P99MS: h.quantileMS(0.99)}
 		if at := len(c.Intervals); at < len(d.sizes) {
-			i.SizeBytes = d.sizes[at]
+			i.SizeBytes, i.RocksDB = d.sizes[at], d.calls[at]
 		}
 		c.Intervals = append(c.Intervals, i)
 	}

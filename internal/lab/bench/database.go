@@ -13,14 +13,14 @@ import (
 	"github.com/penstock/penstock/internal/quietconn"
 )
 
-// Database is where the experiments on queues run: PostgreSQL, because the
-// hand-written queues beside them are.
+// Database is where the experiments on queues run: PostgreSQL, or MySQL for some, because there
+// are hand-written queues beside them.
 type Database struct {
 	URL string
 	// Schema is Penstock's, migrated. The hand-written tables are made there, too.
 	Schema string
-	// Portable is the store where the schema is that of the portable profile. Nil: it is PostgreSQL's own.
-	Portable interface {
+	// Plain is the store on plain tables, of the portable profile or of MySQL. Nil: it is PostgreSQL's own.
+	Plain interface {
 		penstock.Store
 		penstock.QueueStore
 	}
@@ -38,6 +38,9 @@ func (d Database) progress(format string, args ...any) {
 
 // words are what stands for a table, or a queue, in the files of statements.
 func (d Database) words(table string) map[string]string {
+	if d.mysql() != nil {
+		return d.mysqlWords(table)
+	}
 	quoted := pgx.Identifier{d.Schema, table}.Sanitize()
 	return map[string]string{
 		"schema":      pgx.Identifier{d.Schema}.Sanitize(),
@@ -62,12 +65,16 @@ func literal(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + 
 // When its context ends, so does what it waits for.
 type session struct {
 	conn    *pgx.Conn
+	my      *mysqlSession // instead of conn
 	ctx     context.Context
 	free    func() bool
 	claimed [][][]byte // by ModeCarried and not ended
 }
 
 func (d Database) connect(ctx context.Context) (*session, error) {
+	if d.mysql() != nil {
+		return d.connectMySQL(ctx)
+	}
 	config, err := pgx.ParseConfig(d.URL)
 	if err != nil {
 		return nil, err
@@ -88,6 +95,10 @@ func (d Database) connect(ctx context.Context) (*session, error) {
 }
 
 func (s *session) close() {
+	if s.my != nil {
+		s.my.close()
+		return
+	}
 	s.free()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), 5*time.Second)
 	defer cancel()
@@ -97,17 +108,31 @@ func (s *session) close() {
 // prepare makes statements known to the server by their names.
 func (s *session) prepare(sql statements, names ...string) error {
 	for _, name := range names {
-		if _, err := s.conn.PgConn().Prepare(s.ctx, name, sql[name], nil); err != nil {
+		if err := s.known(name, sql[name]); err != nil {
 			return s.explain(name, err)
 		}
 	}
 	return nil
 }
 
+func (s *session) known(name, sql string) error {
+	if s.my != nil {
+		return s.my.prepare(s.ctx, name, sql)
+	}
+	_, err := s.conn.PgConn().Prepare(s.ctx, name, sql, nil)
+	return err
+}
+
 var inBinary = []int16{pgx.BinaryFormatCode}
 
-// run executes a prepared statement and returns its rows as they came, in binary.
+// run executes a prepared statement and returns its rows as they came, in binary; of MySQL none.
 func (s *session) run(name string, params ...[]byte) ([][][]byte, error) {
+	if s.my != nil {
+		if err := s.my.run(s.ctx, name, params); err != nil {
+			return nil, s.explain(name, err)
+		}
+		return nil, nil
+	}
 	r := s.conn.PgConn().ExecPrepared(context.Background(), name, params, inBinary, inBinary).Read()
 	if r.Err != nil {
 		return nil, s.explain(name, r.Err)
@@ -117,6 +142,10 @@ func (s *session) run(name string, params ...[]byte) ([][][]byte, error) {
 
 // say sends a command that has neither parameters nor rows: begin, commit.
 func (s *session) say(command string) error {
+	if s.my != nil {
+		_, err := s.do(command, command)
+		return err
+	}
 	if _, err := s.conn.PgConn().Exec(context.Background(), command).ReadAll(); err != nil {
 		return s.explain(command, err)
 	}
@@ -135,8 +164,12 @@ func (s *session) commitWith(name string, params ...[]byte) error {
 }
 
 // do executes a statement once.
-func (s *session) do(what, sql string, args ...any) (pgconn.CommandTag, error) {
-	tag, err := s.conn.Exec(s.ctx, sql, args...)
+func (s *session) do(what, sql string, args ...any) (tag pgconn.CommandTag, err error) {
+	if s.my != nil {
+		tag, err = s.my.do(s.ctx, sql, args...)
+	} else {
+		tag, err = s.conn.Exec(s.ctx, sql, args...)
+	}
 	if err != nil {
 		return tag, s.explain(what, err)
 	}
@@ -144,8 +177,13 @@ func (s *session) do(what, sql string, args ...any) (pgconn.CommandTag, error) {
 }
 
 // value executes a statement that returns one value.
-func (s *session) value(what, sql string, into any, args ...any) error {
-	if err := s.conn.QueryRow(s.ctx, sql, args...).Scan(into); err != nil {
+func (s *session) value(what, sql string, into any, args ...any) (err error) {
+	if s.my != nil {
+		err = s.my.conn.QueryRowContext(s.ctx, sql, args...).Scan(into)
+	} else {
+		err = s.conn.QueryRow(s.ctx, sql, args...).Scan(into)
+	}
+	if err != nil {
 		return s.explain(what, err)
 	}
 	return nil

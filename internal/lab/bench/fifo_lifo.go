@@ -81,6 +81,9 @@ type Curve struct {
 	SegmentsTruncated int   `json:"segments_truncated"`
 
 	CPU CPU `json:"cpu"` // while the workers ran
+
+	// RocksDB's calls per dequeue; nil elsewhere.
+	RocksDB *CallsPerJob `json:"rocksdb,omitempty"`
 }
 
 // Interval of a Curve.
@@ -90,6 +93,8 @@ type Interval struct {
 	P50MS         float64 `json:"p50_ms"`
 	P99MS         float64 `json:"p99_ms"`
 	SizeBytes     int64   `json:"size_bytes"` // at its end
+
+	RocksDB *CallsPerJob `json:"rocksdb,omitempty"`
 }
 
 // maxIntervals bounds the memory that a curve takes.

@@ -8,14 +8,14 @@ import (
 	"github.com/penstock/penstock"
 )
 
-// portableQueue is a queue in the portable profile: a job is claimed and acked, a round trip each.
+// portableQueue is a queue on plain tables: a job is claimed and acked, a round trip each.
 func portableQueue(db Database, order penstock.QueueOrder) contender {
 	name := db.Name + "_queue"
-	q := db.Portable.Queue(name)
+	q := db.Plain.Queue(name)
 	return contender{
-		Database: db, label: "Penstock, portable", sql: readSQL("portable", db.words("queue_"+name)), cold: true,
-		create: func(ctx context.Context) error { return db.Portable.CreateQueue(ctx, name, order) },
-		drop:   func(ctx context.Context) error { return db.Portable.DropQueue(ctx, name) },
+		Database: db, label: "Penstock, on plain tables", sql: db.read("portable", db.words("queue_"+name)), cold: true,
+		create: func(ctx context.Context) error { return db.Plain.CreateQueue(ctx, name, order) },
+		drop:   func(ctx context.Context) error { return db.Plain.DropQueue(ctx, name) },
 		one: func(s *session) (int64, bool, error) {
 			jobs, err := q.Claim(s.ctx, penstock.Claim{Jobs: 1, Lease: time.Minute})
 			if err != nil || len(jobs) == 0 {

@@ -20,7 +20,7 @@ func portableDatabase(t *testing.T) Database {
 	if err := store.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	db.Portable = store
+	db.Plain = store
 	return db
 }
 
@@ -40,7 +40,7 @@ func TestPortableFifoLifo(t *testing.T) {
 func TestPortableChurn(t *testing.T) {
 	t.Parallel()
 	c := ChurnConfig{Database: portableDatabase(t), Duration: time.Second, Batch: 100, Margin: time.Second, Late: 300 * time.Millisecond}
-	c.Pin, c.Store = PinPostgres(c.URL), c.Portable
+	c.Pin, c.Store = PinPostgres(c.URL), c.Plain
 	r, err := Churn(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)

@@ -12,6 +12,14 @@ var sqlFiles embed.FS
 // statements are those of one file, by their names.
 type statements map[string]string
 
+// read is readSQL of the file in the database's dialect.
+func (d Database) read(file string, words map[string]string) statements {
+	if d.mysql() != nil {
+		file = "mysql_" + file
+	}
+	return readSQL(file, words)
+}
+
 // readSQL reads the statements of a file, each behind a line "-- name: X". words
 // replace {word} in them. A file that is missing or has no names was built wrong.
 func readSQL(file string, words map[string]string) statements {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/penstock/penstock/store/mysql"
 )
 
 // TombstonesConfig is one run of tombstones.
@@ -31,9 +33,10 @@ type TombstoneCase struct {
 	Deleted string `json:"deleted"` // "prefix", or "scattered": every other one of the rest, too
 	Pinned  bool   `json:"pinned"`
 
-	Naive    NextEvent `json:"naive"`   // order by ts limit 1
-	LastTS   NextEvent `json:"last_ts"` // where ts > the last one's
-	Penstock NextEvent `json:"penstock"`
+	Naive    NextEvent  `json:"naive"`   // order by ts limit 1
+	LastTS   NextEvent  `json:"last_ts"` // where ts > the last one's
+	Penstock NextEvent  `json:"penstock"`
+	Outbox   *NextEvent `json:"outbox,omitempty"` // of Penstock's, in MySQL
 }
 
 // NextEvent is what fetching one costs.
@@ -55,6 +58,26 @@ type Pages struct {
 	All   int64 `json:"all"`
 	Index int64 `json:"index"`
 	Heap  int64 `json:"heap"`
+
+	RocksDB *FetchCalls `json:"rocksdb,omitempty"` // instead, in MyRocks
+}
+
+// FetchCalls are RocksDB's of one fetch.
+type FetchCalls struct {
+	mysql.RocksDBCalls
+	// Tombstones among what was skipped. Nil of Penstock's fetches, whose sessions do not count them.
+	Tombstones *int64 `json:"tombstones,omitempty"`
+}
+
+// eventsTable is where the events are.
+type eventsTable interface {
+	create(s *session) error
+	remove(ctx context.Context) error
+	fill(s *session, events int) error
+	consumeFirst(s *session, n int) error
+	deleteScattered(s *session, n int) error
+	fetch(s *session, method string) (ms float64, err error)
+	explain(s *session, method string) (pages Pages, ms float64, err error)
 }
 
 // DefaultTombstones is what is measured unless somebody wants otherwise.
@@ -79,7 +102,7 @@ func Tombstones(ctx context.Context, cfg TombstonesConfig) (result TombstonesRes
 		return result, err
 	}
 	defer s.close()
-	err = cfg.withEvents(ctx, s, "fresh", func(fresh *events) error {
+	err = cfg.withEvents(ctx, s, "fresh", func(fresh eventsTable) error {
 		cases, err := cfg.round(ctx, s, fresh, false)
 		result.Cases = cases
 		if err != nil || cfg.Pin == nil {
@@ -96,17 +119,20 @@ func Tombstones(ctx context.Context, cfg TombstonesConfig) (result TombstonesRes
 	})
 	for _, c := range result.Cases {
 		result.WorstRatio = max(result.WorstRatio, c.Penstock.Ratio)
+		if c.Outbox != nil {
+			result.WorstRatio = max(result.WorstRatio, c.Outbox.Ratio)
+		}
 	}
 	return result, err
 }
 
 // round deletes, and measures after each time.
-func (cfg TombstonesConfig) round(ctx context.Context, s *session, fresh *events, pinned bool) (cases []TombstoneCase, err error) {
+func (cfg TombstonesConfig) round(ctx context.Context, s *session, fresh eventsTable, pinned bool) (cases []TombstoneCase, err error) {
 	table := "used"
 	if pinned {
 		table = "pinned"
 	}
-	return cases, cfg.withEvents(ctx, s, table, func(used *events) error {
+	return cases, cfg.withEvents(ctx, s, table, func(used eventsTable) error {
 		for _, step := range []struct {
 			deleted string
 			do      func(*session, int) error
@@ -116,10 +142,16 @@ func (cfg TombstonesConfig) round(ctx context.Context, s *session, fresh *events
 				return err
 			}
 			c := TombstoneCase{Deleted: step.deleted, Pinned: pinned}
-			for _, way := range []struct {
+			type way struct {
 				method string
 				into   *NextEvent
-			}{{naive, &c.Naive}, {lastTS, &c.LastTS}, {next, &c.Penstock}} {
+			}
+			ways := []way{{naive, &c.Naive}, {lastTS, &c.LastTS}, {next, &c.Penstock}}
+			if cfg.mysql() != nil {
+				c.Outbox = &NextEvent{}
+				ways = append(ways, way{message, c.Outbox})
+			}
+			for _, way := range ways {
 				cfg.progress("fetching: %s, pinned: %v, %s", step.deleted, pinned, way.method)
 				if *way.into, err = cfg.compare(s, fresh, used, way.method); err != nil {
 					return err
@@ -133,7 +165,7 @@ func (cfg TombstonesConfig) round(ctx context.Context, s *session, fresh *events
 
 // compare fetches from both in turns, so that whatever else the machine does meets
 // both.
-func (cfg TombstonesConfig) compare(s *session, fresh, used *events, method string) (e NextEvent, err error) {
+func (cfg TombstonesConfig) compare(s *session, fresh, used eventsTable, method string) (e NextEvent, err error) {
 	if e.FirstPages, e.FirstMS, err = used.explain(s, method); err != nil {
 		return e, err
 	}
@@ -141,7 +173,7 @@ func (cfg TombstonesConfig) compare(s *session, fresh, used *events, method stri
 	until := time.Now().Add(cfg.Longest)
 	for len(took) < cfg.Fetches && (len(took) < 5 || time.Now().Before(until)) {
 		for _, side := range []struct {
-			*events
+			eventsTable
 			took *[]float64
 		}{{fresh, &freshTook}, {used, &took}} {
 			ms, err := side.fetch(s, method)
@@ -161,8 +193,13 @@ func (cfg TombstonesConfig) compare(s *session, fresh, used *events, method stri
 }
 
 // withEvents makes a table and a queue of so many events for do, and removes them.
-func (cfg TombstonesConfig) withEvents(ctx context.Context, s *session, name string, do func(*events) error) (err error) {
-	e := newEvents(cfg.Database, name)
+func (cfg TombstonesConfig) withEvents(ctx context.Context, s *session, name string, do func(eventsTable) error) (err error) {
+	var e eventsTable
+	if cfg.mysql() != nil {
+		e = newMySQLEvents(cfg.Database, name)
+	} else {
+		e = newEvents(cfg.Database, name)
+	}
 	if err := e.create(s); err != nil {
 		return err
 	}
