@@ -94,7 +94,7 @@ fuzz: ## run every fuzz target for FUZZTIME (60s)
 bench: build ## measure the relay against both ceilings on private servers (BENCH="--messages 1000000")
 	script/bench.sh $(BENCH)
 
-chaos: build ## kill, pause and cut everything for DURATION (10m), and check each message: SEED=n repeats, CHAOS="-profile portable"
+chaos: build ## kill, pause and cut everything for DURATION (10m), and check each message: SEED=n repeats, CHAOS="-profile portable" or "-store mysql"
 	script/chaos.sh -duration $(DURATION) -seed $(SEED) $(CHAOS)
 
 clean: ## remove what was built

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -36,6 +37,17 @@ func TestChaosPortable(t *testing.T) {
 	}
 }
 
+// The same in MariaDB, in MyRocks: the server is killed and started again with everything else.
+func TestChaosMySQL(t *testing.T) {
+	duration := time.Minute
+	if !testseed.Long() {
+		duration /= 2
+	}
+	if found := chaos(t, duration, "-store", "mysql"); len(found.Faults) < 5 {
+		t.Errorf("few faults happened: %v", found.Faults)
+	}
+}
+
 // A synchronous standby is promoted while producers and relays work. Nothing that
 // was acknowledged as committed is lost, and the relays go on by themselves.
 func TestFailover(t *testing.T) {
@@ -61,6 +73,9 @@ func chaos(t *testing.T, duration time.Duration, args ...string) (summary chaosS
 	t.Logf("PENSTOCK_SEED=%s", seed)
 	testserver.NeedPrograms(t)
 	testserver.NeedClock(t)
+	if slices.Contains(args, "mysql") {
+		testserver.NeedMariaDB(t)
+	}
 
 	program := filepath.Join(t.TempDir(), "chaos")
 	build := exec.Command("go", "build", "-o", program, "../internal/lab/chaos")

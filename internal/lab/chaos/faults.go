@@ -34,17 +34,27 @@ func between(random *rand.Rand, least, most time.Duration) time.Duration {
 
 // faults is what the rig can do to itself, with two of the network's for each line.
 func (r *rig) faults(random *rand.Rand) []fault {
+	commits := isCommit
+	if r.engine != "" {
+		commits = isMySQLCommit
+	}
 	all := []fault{
-		r.crash("postgres_crashed", "postgres", subscriptions(routeNames("")...), primary{r}),
-		r.walLost(), r.dumped(),
 		r.crash("rabbitmq_killed", "rabbitmq", blast{Routes: routeNames("rabbitmq"), Sudden: true}, r.rabbit),
 		r.crash("nats_killed", "nats", blast{Routes: routeNames("nats"), Sudden: true}, r.nats),
-		r.trap("commit_cut", 3, r.producers, tcpproxy.BeforeRequest, isCommit),
-		r.trap("commit_answer_cut", 3, r.producers, tcpproxy.BeforeAnswer, isCommit),
-		r.refuseRabbitMQ(), r.refuseNATS(), r.pinSnapshot(), r.holdWriter(),
+		r.trap("commit_cut", 3, r.producers, tcpproxy.BeforeRequest, commits),
+		r.trap("commit_answer_cut", 3, r.producers, tcpproxy.BeforeAnswer, commits),
+		r.refuseRabbitMQ(), r.refuseNATS(),
 	}
-	if r.profile != portable { // which has the order of its keys from the clock
-		all = append(all, r.clockStepped())
+	if r.engine != "" {
+		all = append(all, r.crash("mysql_killed", "mysql", subscriptions(routeNames("")...), r.mysql),
+			r.mysqlTransaction("snapshot_pinned", "start transaction with consistent snapshot", "select count(*) from business.unrelated"),
+			r.mysqlTransaction("writer_held", "begin", "insert into business.unrelated () values ()"))
+	} else {
+		all = append(all, r.crash("postgres_crashed", "postgres", subscriptions(routeNames("")...), primary{r}),
+			r.walLost(), r.dumped(), r.pinSnapshot(), r.holdWriter())
+		if r.profile != portable { // which has the order of its keys from the clock
+			all = append(all, r.clockStepped())
+		}
 	}
 	lines := []link{r.producers}
 	for _, p := range r.relays {

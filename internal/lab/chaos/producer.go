@@ -8,10 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 )
 
 // The keys. Transactions that commit late keep their keys locked, so they have
@@ -32,14 +29,14 @@ func keys(prefix string, n int) []string {
 type writer struct {
 	name    string
 	url     string
-	profile string
+	connect func(ctx context.Context, url string) (database, error)
 	late    bool
 	poison  bool
 	pause   time.Duration // on average between transactions
 	journal *journal
 	random  *rand.Rand
 
-	conn *pgx.Conn
+	conn database
 	n    int
 }
 
@@ -73,7 +70,7 @@ func (w *writer) hangUp() {
 	if w.conn != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		_ = w.conn.Close(ctx)
+		_ = w.conn.close(ctx)
 		w.conn = nil
 	}
 }
@@ -85,30 +82,29 @@ func (w *writer) between(least, most time.Duration) time.Duration {
 // transaction publishes some messages and commits or rolls back.
 func (w *writer) transaction(ctx context.Context) error {
 	if w.conn == nil {
-		conn, err := pgx.Connect(ctx, w.url)
+		conn, err := w.connect(ctx, w.url)
 		if err != nil {
 			return err
 		}
 		w.conn = conn
 	}
-	tx, err := w.conn.Begin(ctx)
-	if err != nil {
+	if err := w.conn.begin(ctx); err != nil {
 		return err
 	}
-	entries, err := w.publish(ctx, tx)
+	entries, err := w.publish(ctx)
 	if err == nil && w.random.IntN(8) == 0 {
 		err = errChosen
 	}
 	if err != nil {
 		// Whether ROLLBACK arrives, the connection ends or the server is gone: what
 		// was never told to commit does not.
-		if errors.Is(err, errChosen) && w.random.IntN(4) == 0 || tx.Rollback(ctx) != nil {
+		if errors.Is(err, errChosen) && w.random.IntN(4) == 0 || w.conn.rollback(ctx) != nil {
 			w.hangUp()
 		}
 		w.journal.ended(entries, rolledBack)
 		return err
 	}
-	if err := tx.Commit(ctx); err != nil {
+	if err := w.conn.commit(ctx); err != nil {
 		w.journal.ended(entries, unknown)
 		return err
 	}
@@ -116,17 +112,17 @@ func (w *writer) transaction(ctx context.Context) error {
 	return nil
 }
 
-func (w *writer) publish(ctx context.Context, tx pgx.Tx) (entries []*entry, err error) {
+func (w *writer) publish(ctx context.Context) (entries []*entry, err error) {
 	if w.late {
 		// The transaction has an id from here on. Others begin and commit before
 		// it draws its sequence numbers, and more before it commits.
-		if _, err := tx.Exec(ctx, "select pg_current_xact_id()"); err != nil {
+		if err := w.conn.mark(ctx); err != nil {
 			return nil, err
 		}
 		sleep(ctx, w.between(0, 300*time.Millisecond))
 	}
 	for _, m := range w.plan() {
-		e, err := w.write(ctx, tx, m)
+		e, err := w.write(ctx, m)
 		if e != nil {
 			entries = append(entries, e)
 		}
@@ -176,36 +172,24 @@ func (w *writer) topic() string {
 }
 
 // write writes the business row and the message.
-func (w *writer) write(ctx context.Context, tx pgx.Tx, m message) (*entry, error) {
-	var key any
+func (w *writer) write(ctx context.Context, m message) (*entry, error) {
 	if m.Key != "" {
-		key = m.Key
-		err := tx.QueryRow(ctx, "update business.account set n = n + 1 where key = $1 returning n", m.Key).Scan(&m.N)
+		n, err := w.conn.count(ctx, m.Key)
 		if err != nil {
 			return nil, err
 		}
+		m.N = n
 	}
 	e := w.journal.wrote(m)
 	payload, err := encode(m, w.random)
 	if err != nil {
 		return e, err
 	}
-	batch := &pgx.Batch{}
-	batch.Queue("insert into business.fact (id, key, n, topic, own_id) values ($1, $2, $3, $4, $5)", m.ID, key, m.N, m.Topic, m.OwnID)
 	var id any
 	if m.OwnID {
 		id = m.ID
 	}
-	headers := fmt.Sprintf(`{"trace": %q}`, m.ID)
-	insert := "insert into penstock.shop (id, key, topic, headers, payload) values ($1, $2, $3, $4::jsonb, $5)"
-	switch {
-	case w.profile == portable:
-		insert = strings.Replace(insert, "penstock.shop", "penstock_portable.outbox_shop", 1)
-	case w.random.IntN(5) == 0:
-		insert = "select penstock.publish_bytes('shop', $5, $2, $3, $4::jsonb, $1)"
-	}
-	batch.Queue(insert, id, key, m.Topic, headers, payload)
-	return e, tx.SendBatch(ctx, batch).Close()
+	return e, w.conn.write(ctx, m, id, fmt.Sprintf(`{"trace": %q}`, m.ID), payload, w.random)
 }
 
 // encode makes a payload that says which message it belongs to, of various sizes.

@@ -61,7 +61,7 @@ func (r *rig) startRelay(name string) error {
 	}
 	var err error
 	p.Program, err = testserver.NewProgram(name, func() *exec.Cmd {
-		cmd := exec.Command(r.binary, "relay", "--config", config, "--holder", name, "--profile", r.profile)
+		cmd := exec.Command(r.binary, append([]string{"relay", "--config", config, "--holder", name}, r.profileFlags()...)...)
 		cmd.Env = []string{"CHAOS_POSTGRES=" + p.postgres.url, "CHAOS_RABBITMQ=" + p.rabbit.url, "CHAOS_NATS=" + p.nats.url}
 		return cmd
 	}, nil)

@@ -30,8 +30,10 @@ type rig struct {
 	chronicle *chronicle
 
 	profile  string
+	engine   string
 	failover bool // what the run is about, instead of all other faults
 
+	mysql     *testserver.MariaDB  // instead of PostgreSQL
 	postgres  *testserver.Postgres // the primary
 	standby   *testserver.Postgres
 	database  string          // URL of the database, of whichever server is the primary
@@ -58,7 +60,7 @@ type link struct {
 
 // openRig starts everything.
 func openRig(ctx context.Context, cfg config, c *chronicle) (*rig, error) {
-	r := &rig{binary: cfg.binary, dir: cfg.dir, chronicle: c, profile: cfg.profile, failover: cfg.failover}
+	r := &rig{binary: cfg.binary, dir: cfg.dir, chronicle: c, profile: cfg.profile, engine: cfg.engine, failover: cfg.failover}
 	err := r.open(ctx)
 	if err != nil {
 		return nil, errors.Join(err, r.close())
@@ -70,6 +72,36 @@ func (r *rig) open(ctx context.Context) error {
 	if err := r.startServers(); err != nil {
 		return err
 	}
+	setUp := r.setUpPostgres
+	if r.engine != "" {
+		setUp = r.setUpMySQL
+	}
+	if err := setUp(ctx); err != nil {
+		return fmt.Errorf("setting up the database: %w", err)
+	}
+	r.consumer = &rabbitConsumer{url: r.rabbit.URL, chronicle: r.chronicle}
+	if err := errors.Join(r.consumer.declare(), r.nats.declare(ctx)); err != nil {
+		return fmt.Errorf("declaring queues: %w", err)
+	}
+	producers, err := r.database+"&application_name="+producerName+"&connect_timeout=3", error(nil)
+	if r.engine != "" {
+		if producers, err = asProducer(r.database); err != nil {
+			return err
+		}
+	}
+	if r.producers, err = r.databaseLink("producers-postgres", producers, blast{}); err != nil {
+		return err
+	}
+	for _, name := range []string{"relay-a", "relay-b"} {
+		if err := r.startRelay(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// setUpPostgres makes the standby, the business's tables and the outbox.
+func (r *rig) setUpPostgres(ctx context.Context) error {
 	r.bin = r.postgres.Bin
 	if err := r.startStandby(); err != nil {
 		return err
@@ -77,7 +109,7 @@ func (r *rig) open(ctx context.Context) error {
 	if _, err := r.penstock(ctx, "migrate"); err != nil {
 		return err
 	}
-	if err := r.withPostgres(ctx, func(conn *pgx.Conn) error {
+	return r.withPostgres(ctx, func(conn *pgx.Conn) error {
 		if _, err := conn.Exec(ctx, setupSQL); err != nil {
 			return err
 		}
@@ -90,23 +122,15 @@ func (r *rig) open(ctx context.Context) error {
 			}
 		}
 		return nil
-	}); err != nil {
-		return fmt.Errorf("setting up the database: %w", err)
+	})
+}
+
+// connect is how producers do.
+func (r *rig) connect(ctx context.Context, url string) (database, error) {
+	if r.engine != "" {
+		return connectMySQL(ctx, url)
 	}
-	r.consumer = &rabbitConsumer{url: r.rabbit.URL, chronicle: r.chronicle}
-	if err := errors.Join(r.consumer.declare(), r.nats.declare(ctx)); err != nil {
-		return fmt.Errorf("declaring queues: %w", err)
-	}
-	var err error
-	if r.producers, err = r.databaseLink("producers-postgres", r.database+"&application_name="+producerName+"&connect_timeout=3", blast{}); err != nil {
-		return err
-	}
-	for _, name := range []string{"relay-a", "relay-b"} {
-		if err := r.startRelay(name); err != nil {
-			return err
-		}
-	}
-	return nil
+	return connectPostgres(ctx, url, r.profile)
 }
 
 // portable is the profile on plain tables.
@@ -132,6 +156,10 @@ func (r *rig) startServers() error {
 	var starting sync.WaitGroup
 	var errs [3]error
 	starting.Go(func() {
+		if r.engine != "" {
+			errs[0] = r.startMySQL()
+			return
+		}
 		r.postgres, errs[0] = testserver.NewPostgresWithClock("fsync = on", "full_page_writes = on", "log_min_messages = warning",
 			"wal_keep_size = 1GB", "wal_retrieve_retry_interval = 200ms") // for the standby
 	})
@@ -221,7 +249,11 @@ func (r *rig) heal(ctx context.Context) error {
 	errs := []error{r.rabbit.Start(), r.nats.Start()}
 	if !r.failover {
 		r.producers.proxy.Resume()
-		errs = append(errs, r.postgres.Start(), r.postgres.SetClock(0))
+		if r.engine != "" {
+			errs = append(errs, r.mysql.Start())
+		} else {
+			errs = append(errs, r.postgres.Start(), r.postgres.SetClock(0))
+		}
 	}
 	for _, p := range r.relays {
 		for _, l := range p.links() {
@@ -262,6 +294,9 @@ func (r *rig) keepLog(name string, server logged) {
 
 func (r *rig) keepLogs() {
 	all := map[string]logged{}
+	if r.mysql != nil {
+		all["mysql"] = r.mysql
+	}
 	if r.postgres != nil {
 		all["postgres"] = r.postgres
 	}
@@ -288,13 +323,20 @@ func logOf(server logged) string { return filepath.Join(server.Dir(), "server.lo
 func (r *rig) penstock(ctx context.Context, args ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, r.binary, append(args, "--database-url", r.database, "--profile", r.profile)...)
+	cmd := exec.CommandContext(ctx, r.binary, append(append(args, "--database-url", r.database), r.profileFlags()...)...)
 	cmd.Dir, cmd.Env = r.dir, []string{"HOME=" + r.dir}
 	out, err := cmd.Output()
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		err = fmt.Errorf("penstock %s: %w: %s", strings.Join(args, " "), err, exit.Stderr)
 	}
 	return out, err
+}
+
+func (r *rig) profileFlags() []string {
+	if r.engine != "" {
+		return nil
+	}
+	return []string{"--profile", r.profile}
 }
 
 // subscriptionStatus is what penstock status --json says.
@@ -335,6 +377,9 @@ func (r *rig) withPostgres(ctx context.Context, fn func(*pgx.Conn) error) error 
 
 // facts reads the business table, once nobody writes to it any more.
 func (r *rig) facts(ctx context.Context) (map[string]message, error) {
+	if r.engine != "" {
+		return r.mysqlFacts(ctx)
+	}
 	facts := map[string]message{}
 	err := r.withPostgres(ctx, func(conn *pgx.Conn) error {
 		for writing := 1; writing > 0; sleep(ctx, 50*time.Millisecond) {

@@ -18,6 +18,7 @@ type config struct {
 	rate     int // messages per second that all producers together aim at
 	poison   bool
 	profile  string // of the database
+	engine   string // of the tables in MariaDB; empty: it is PostgreSQL
 	failover bool   // kill the primary once instead of everything all the time
 	dir      string // for logs
 	progress io.Writer
@@ -113,7 +114,7 @@ func (c *chaos) startProducers(ctx context.Context, all *sync.WaitGroup) {
 	// top.
 	pause := time.Second * 3 * producers / time.Duration(c.rate)
 	for i := range 2 * producers {
-		w := &writer{name: fmt.Sprintf("p%d", i/2+1), url: c.rig.producers.url, profile: c.profile, poison: c.poison, pause: pause, journal: c.journal,
+		w := &writer{name: fmt.Sprintf("p%d", i/2+1), url: c.rig.producers.url, connect: c.rig.connect, poison: c.poison, pause: pause, journal: c.journal,
 			random: rand.New(rand.NewPCG(c.seed, uint64(100+i)))}
 		if i%2 == 1 {
 			w.name, w.late, w.pause = w.name+"-late", true, 200*time.Millisecond
