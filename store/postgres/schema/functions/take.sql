@@ -147,16 +147,17 @@ declare
     got   int;
     path  bigint;
     pos   bigint;
+    fresh boolean;
 begin
     if (n between 1 and 10000) is not true then
         raise exception 'n is %, expected 1 to 10000', coalesce(n::text, 'null') using errcode = '22023', hint = 'call it again for more';
     end if;
     -- A batch that goes on where the last one ended does not step over what others hold. Nor does a claim of one job;
     -- a dequeue of one has tried that.
-    if (n > 1 or due is null) and in_group = '' and flags = {plain} and not {lifo} then
+    if (n > 1 or due is not false) and in_group = '' and flags = {plain} and not {lifo} then
         loop
             path := pg_sequence_last_value({fast_path}) - {now} * 4096;
-            exit when path not between 0 and 2047;
+            exit when due or path not between 0 and 2047;
             if path < 1024 then -- see {scan}
                 path := path + 1024;
                 perform setval({fast_path}, {now} * 4096 + path);
@@ -203,6 +204,7 @@ begin
             select k.n, k.turn, k.lo, k.hi, k.pending, k.slots into m from {leaf} k
              where k.queue = {id} and k.group_key = in_group and k.priority = p order by k.n desc limit 1;
 {end}
+            fresh := pg_current_xact_id_if_assigned() is null;
             if m.n is null or due and pg_sequence_last_value({seq}) - m.lo[1] > 256
                or cardinality(m.pending) > 0 and exists (select from unnest(m.pending) x where pg_visible_in_snapshot(x, pg_current_snapshot()) or x >= pg_snapshot_xmax(pg_current_snapshot())) then
                 select k.n, k.turn, k.lo, k.hi, k.pending, k.slots into m from {skip_map}(in_group, p::smallint) k;
@@ -213,7 +215,7 @@ begin
             low := m.lo[1];
             high := case when cardinality(m.lo) = 1 then m.hi[1] end;
             -- With mode 2 less than a second ago few jobs waited: whoever found that sets the registers anew himself.
-            if path is not null and todo = n and pg_sequence_last_value({seq}) - low >= 512 and pg_current_xact_id_if_assigned() is null
+            if path is not null and todo = n and pg_sequence_last_value({seq}) - low >= 512 and fresh
                and not (path between -40 * 4096 and 4095 and (path + 40 * 4096) % '4096' >= 2048) then
                 perform {schema}._reposition({name}, n, low, m.slots);
             end if;
