@@ -7,6 +7,13 @@ cd "$(dirname "$0")/.."
 
 unset PENSTOCK_TEST_POSTGRES PENSTOCK_TEST_RABBITMQ PENSTOCK_TEST_KAFKA PENSTOCK_TEST_KAFKA_JARS
 export PENSTOCK_TEST_SERVERS=none
+# Databases in files wait for the disk with each commit.
+memory=$(script/memory.sh)
+if [[ $memory && ! ${TMPDIR:-} ]]; then
+	export GOTMPDIR=${GOTMPDIR:-/tmp} TMPDIR
+	TMPDIR=$(mktemp -d "$memory/tmp.XXXXXX")
+	trap 'rm -rf "$TMPDIR"' EXIT
+fi
 go build ./...
 script/lint.sh
 mapfile -t packages < <(go list ./... | grep -vE '/systemtest|/internal/testserver')

@@ -15,6 +15,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -55,6 +56,9 @@ func main() {
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 
 	env, stop, err := start(*only, *pooled, conf)
+	if err == nil && flag.NArg() > 0 {
+		env, stop, err = temporary(env, stop)
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "withservers:", err)
 		os.Exit(1)
@@ -157,6 +161,20 @@ func start(only string, pooled bool, conf []string) (env []string, stop func() e
 		return nil, nil, errors.Join(err, stop())
 	}
 	return env, stop, nil
+}
+
+// temporary has what the command makes for a while, databases in files among it, lie where the servers' data do.
+func temporary(env []string, stop func() error) ([]string, func() error, error) {
+	data := os.Getenv("PENSTOCK_TEST_DATA")
+	if data == "" || os.Getenv("TMPDIR") != "" {
+		return env, stop, nil
+	}
+	dir, err := os.MkdirTemp(data, "tmp")
+	if err != nil {
+		return nil, nil, errors.Join(err, stop())
+	}
+	return append(env, "TMPDIR="+dir, "GOTMPDIR="+cmp.Or(os.Getenv("GOTMPDIR"), os.TempDir())),
+		func() error { return errors.Join(stop(), os.RemoveAll(dir)) }, nil
 }
 
 // run runs the command in a process group of its own and hands signals on to
