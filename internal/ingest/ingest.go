@@ -63,6 +63,7 @@ type Server struct {
 	store    writer.OnceStore
 	outboxes map[string]*writer.Writer // nil: every one
 	every    *writer.Writer
+	there    sync.Map                  // names of outboxes into which messages came, where every one is served
 	writers  map[string]*writer.Writer // by inbox
 	buffered atomic.Int64
 	parsing  chan struct{} // as many large ones as may be parsed at a time: what is refused then may have taken many times its bytes
@@ -174,13 +175,30 @@ func (s *Server) take(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, `{"accepted":`+strconv.Itoa(n)+"}\n")
 	} else {
 		refusal.write(w)
-		if code = refusal.code; code == http.StatusForbidden || code == http.StatusNotFound {
-			name = ""
-		}
+		code = refusal.code
 	}
 	if s.o.Observer != nil {
+		if !s.isThere(name, code, n) {
+			name = ""
+		}
 		s.o.Observer.Answered(name, code, n, time.Since(began))
 	}
+}
+
+// isThere reports whether an outbox of that name is known to exist: it is listed, or a message came into it. A label for
+// every name that somebody makes up would have no bounds.
+func (s *Server) isThere(name string, code, messages int) bool {
+	if code == http.StatusForbidden || code == http.StatusNotFound {
+		return false
+	}
+	if s.outboxes != nil {
+		return s.outboxes[name] != nil
+	}
+	if code == http.StatusOK && messages > 0 {
+		s.there.Store(name, true)
+	}
+	_, there := s.there.Load(name)
+	return there
 }
 
 // accept returns how many messages of a request are committed.

@@ -423,8 +423,11 @@ func TestObserver(t *testing.T) {
 		wants(t, s, "orders", "{}\n{}", 200, "", asLines)
 		wants(t, s, "orders", "nonsense", 400, "", asLines)
 		wants(t, s, "made-up", "{}", 404, "", asLines)
+		wants(t, s, "made-up-2", "nonsense", 400, "", asLines) // one that nobody has looked for
+		wants(t, s, "made-up-3", "{}", 415, "")
+		wants(t, s, "made-up-4", "", 200, "", asLines)
 		end() // what was answered is told of
-		if want := []string{"orders 200 2 true", "orders 400 0 true", " 404 0 true"}; !slices.Equal(o.got, want) {
+		if want := []string{"orders 200 2 true", "orders 400 0 true", " 404 0 true", " 400 0 true", " 415 0 true", " 200 0 true"}; !slices.Equal(o.got, want) {
 			t.Errorf("got %q, want %q", o.got, want)
 		}
 	})
