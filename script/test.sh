@@ -21,5 +21,5 @@ export PENSTOCK_TEST_DATA="${PENSTOCK_TEST_DATA-$(script/memory.sh)}"
 # Much of a test's time is waiting, for a lease that ends, say: more packages and tests run at
 # a time than there are processors, and those that take longest begin first.
 processors=$(getconf _NPROCESSORS_ONLN)
-(($#)) || set -- -p $((processors + 1)) -parallel $((2 * processors)) ./store/postgres ./systemtest ./store/sqlite ./...
+(($#)) || set -- -p $((processors + 1)) -parallel $((2 * processors)) ./store/postgres ./systemtest ./clients/conformance ./store/mysql ./store/portable ./store/sqlite ./...
 exec bin/withservers -- go test -count=1 -vet=off -timeout "${TEST_TIMEOUT:-40m}" "$@"
