@@ -266,7 +266,14 @@ type keyState struct {
 
 func (i *Inbox) state(b *Batch, box *InboxRow, st *keyState, r *penstock.Released, previous string) {
 	args := box.Args(Args{"id": r.ID, "previous": previous, "key": r.Key})
-	b.Row(new(bool), "inbox_state", args, &st.late, &st.received, &st.held, &st.missing, &st.head)
+	b.Rows(func(scan Scan) error {
+		var head *string
+		err := scan(&st.late, &st.received, &st.held, &st.missing, &head)
+		if head != nil {
+			st.head = *head
+		}
+		return err
+	}, "inbox_state", args)
 	b.Rows(func(scan Scan) error {
 		var next penstock.Released
 		var previous string

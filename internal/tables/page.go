@@ -165,7 +165,7 @@ func (r *Reader) read(ctx context.Context, limit penstock.Limit) (*Page, error) 
 		var p *Page
 		if err := r.on.Retries().Do(ctx, func() error {
 			p = &Page{Limit: limit, From: turn}
-			return r.on.ReadPage(ctx, p)
+			return r.orGone(r.on.ReadPage(ctx, p))
 		}); err != nil {
 			return nil, err
 		}

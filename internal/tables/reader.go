@@ -10,24 +10,16 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/internal/messageid"
 	"github.com/penstock/penstock/internal/retry"
 )
-
-// Outbox is one row of the outboxes.
-type Outbox struct {
-	ID        int64
-	Name      string
-	IDs       messageid.Outbox
-	Buckets   int
-	Retention penstock.Retention
-}
 
 // Reading is what a Reader asks of its store, in the dialect's SQL.
 type Reading interface {
 	// Ready is an error if the store cannot be used.
 	Ready(ctx context.Context) error
 	Explain(err error) error
+	// Missing: the error says that a table is not there. The row of an outbox that is being dropped may be.
+	Missing(err error) bool
 	Retries() *retry.Counter
 	// ReadPage fills p from where it says, and sets what else has something.
 	ReadPage(ctx context.Context, p *Page) error
@@ -122,6 +114,14 @@ func (r *Reader) Gone(outbox bool) error {
 		return r.End(NoOutbox(r.Box.Name))
 	}
 	return r.End(fmt.Errorf("subscription %q of outbox %q: %w", r.Req.Subscription, r.Box.Name, penstock.ErrFenced))
+}
+
+// orGone: the outbox's table is not there.
+func (r *Reader) orGone(err error) error {
+	if r.on.Missing(err) {
+		return r.Gone(false)
+	}
+	return err
 }
 
 // Close implements penstock.Source. A second Close returns nil.

@@ -38,7 +38,7 @@ func (r *Reader) Settle(ctx context.Context, settled ...penstock.Settled) error 
 			return err
 		}
 		r.unsure = parts
-		err = r.on.Write(ctx, parts)
+		err = r.orGone(r.on.Write(ctx, parts))
 		switch {
 		case err == nil:
 			r.confirm()
@@ -60,7 +60,7 @@ func (r *Reader) resolve(ctx context.Context) error {
 	happened, err := r.on.Happened(ctx)
 	switch {
 	case err != nil:
-		return err
+		return r.orGone(err)
 	case happened:
 		r.confirm()
 	default:

@@ -63,6 +63,12 @@ func literal(value any) (text string, args []any) {
 		return at(v), nil
 	case []int64:
 		return list(v), nil
+	case []time.Time:
+		written := "null"
+		for _, t := range v {
+			written += ", " + at(t)
+		}
+		return written, nil
 	case []string:
 		return texts(v)
 	}

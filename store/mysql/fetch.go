@@ -31,7 +31,7 @@ func (s *source) ReadPage(ctx context.Context, p *tables.Page) error {
 			s.sql("fetch_replay", words{"in_flight": list(slices.Collect(maps.Keys(flying))), "most": p.Most()}))
 	}
 	err := s.store.ask(ctx, b)
-	if err == nil && !(there && mine) || number(err) == noSuchTable {
+	if err == nil && !(there && mine) {
 		return s.gone(ctx, s.store)
 	}
 	if err == nil && after != nil {

@@ -1,23 +1,18 @@
 package mysql
 
 import (
-	"cmp"
 	"context"
-	"crypto/rand"
 	"database/sql"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/tables"
 )
 
-// outbox is one row of the outboxes.
-type outbox = tables.Outbox
+type outboxes = tables.Outboxes
 
 // validTable adds to what every store asks of a name that its table must have one.
 func validTable(kind, name string) error {
@@ -27,30 +22,37 @@ func validTable(kind, name string) error {
 	return nil
 }
 
-// CreateOutbox implements penstock.Store. The row is there when the table is: DDL commits by itself.
-func (s *Store) CreateOutbox(ctx context.Context, name string) error {
-	if err := cmp.Or(penstock.ValidateOutboxName(name), validTable("outbox", name)); err != nil {
+// MakeMessages implements tables.OutboxDB.
+func (s onTables) MakeMessages(ctx context.Context, outbox string) error {
+	if err := s.DropMessages(ctx, outbox); err != nil {
 		return err
 	}
-	return s.tx(ctx, func(t *tx) error {
-		if err := s.nameFree(ctx, t, "outbox", name); err != nil {
-			return err
-		}
-		b := &batch{}
-		b.add(s.sql("insert into {schema}.outboxes (name, uid, buckets) values (?, ?, {buckets})", "", words{"buckets": s.opts.Buckets}), []byte(name), strings.ToLower(rand.Text()[:12]))
-		switch err := t.run(ctx, b); {
-		case number(err) == duplicate:
-			return fmt.Errorf("%w: %q", penstock.ErrOutboxExists, name)
-		case err != nil:
-			return err
-		}
-		// A table that is there is left from somebody who died on the way.
-		if err := s.define(ctx, s.sql("drop table if exists {table}", name, nil)); err != nil {
-			return err
-		}
-		return s.define(ctx, s.sql("create_outbox", name, words{"buckets": s.opts.Buckets}))
-	})
+	return s.define(ctx, s.sql("create_outbox", outbox, words{"buckets": s.opts.Buckets}))
 }
+
+// DropMessages implements tables.OutboxDB.
+func (s onTables) DropMessages(ctx context.Context, outbox string) error {
+	return s.define(ctx, s.sql("drop table if exists {table}", outbox, nil))
+}
+
+// MessagesTable implements tables.OutboxDB.
+func (s onTables) MessagesTable(outbox string) tables.SQL {
+	return tables.SQL(tableOf(s.opts.Schema, outbox))
+}
+
+// MessagesBytes implements tables.OutboxDB.
+func (s onTables) MessagesBytes(ctx context.Context, outbox string) (n int64, err error) {
+	b := &batch{}
+	b.read(func(rows *sql.Rows) error { return rows.Scan(&n) },
+		"select coalesce(sum(data_length + index_length), 0) from information_schema.tables where table_schema = ? and table_name = ?", s.opts.Schema, tableName("outbox", outbox))
+	return n, s.explain(s.ask(ctx, b))
+}
+
+// NewBuckets implements tables.OutboxDB.
+func (s onTables) NewBuckets() int { return s.opts.Buckets }
+
+// PerSubscription implements tables.OutboxDB.
+func (s onTables) PerSubscription() []string { return []string{"entries", "progress"} }
 
 // nameFree is an error if an outbox or a queue has the name, which is to be one of kind, or if the server takes its table for that of another, in lower
 // case. Nobody else makes one until the transaction ends: its lock is on a row of the version.
@@ -74,42 +76,6 @@ func (s *Store) nameFree(ctx context.Context, t *tx, kind, name string) error {
 	return &penstock.FieldError{Field: kind, Problem: fmt.Sprintf("%q has capital letters, and this server takes names of tables in lower case", name), Hint: "use small letters"}
 }
 
-// DropOutbox implements penstock.Store.
-func (s *Store) DropOutbox(ctx context.Context, name string) error {
-	return s.tx(ctx, func(t *tx) error {
-		box, err := s.findOutbox(ctx, t, name, "for update")
-		if err != nil {
-			return err
-		}
-		b := &batch{}
-		s.lockSubscriptions(b, &box)
-		for _, statement := range []string{
-			"delete from {schema}.entries where subscription_id in (select id from {schema}.subscriptions where outbox_id = {outbox})",
-			"delete from {schema}.progress where subscription_id in (select id from {schema}.subscriptions where outbox_id = {outbox})",
-			"delete from {schema}.subscriptions where outbox_id = {outbox}",
-			"delete from {schema}.outboxes where id = {outbox}",
-		} {
-			b.add(s.sql(statement, "", words{"outbox": box.ID}))
-		}
-		if err := t.run(ctx, b); err != nil {
-			return err
-		}
-		return s.define(ctx, s.sql("drop table if exists {table}", name, nil))
-	})
-}
-
-// lockSubscriptions waits for whoever settles, and has others wait.
-func (s *Store) lockSubscriptions(b *batch, box *outbox) (ids *[]int64) {
-	ids = new([]int64)
-	b.read(func(rows *sql.Rows) error {
-		var id int64
-		err := rows.Scan(&id)
-		*ids = append(*ids, id)
-		return err
-	}, s.sql("select id from {schema}.subscriptions where outbox_id = {outbox} order by id for update", "", words{"outbox": box.ID}))
-	return ids
-}
-
 // runner is a transaction, or the store for what needs none.
 type runner interface {
 	run(ctx context.Context, b *batch) error
@@ -117,21 +83,8 @@ type runner interface {
 
 func (s *Store) run(ctx context.Context, b *batch) error { return s.ask(ctx, b) }
 
-func (s *Store) findOutbox(ctx context.Context, on runner, name, lock string) (outbox, error) {
-	box := outbox{Name: name}
-	var age int64
-	there := false
-	b := &batch{}
-	b.read(func(rows *sql.Rows) error {
-		there = true
-		return rows.Scan(&box.ID, &box.IDs.UID, &box.Buckets, &age, &box.Retention.Bytes)
-	}, s.sql("select id, uid, buckets, keep_age, keep_bytes from {schema}.outboxes where name = ? "+lock, "", nil), []byte(name))
-	err := on.run(ctx, b)
-	box.Retention.Age = time.Duration(age)
-	if err == nil && !there {
-		err = tables.NoOutbox(name)
-	}
-	return box, err
+func (s *Store) findOutbox(ctx context.Context, on tables.Runner, name, lock string) (tables.Outbox, error) {
+	return tables.FindOutbox(ctx, onTables{s}, on, name, lock)
 }
 
 // Outbox publishes to one outbox. It holds no connection: the transaction is the
@@ -204,11 +157,8 @@ func orNull(s string) []byte {
 // Publish implements penstock.Store.
 func (s *Store) Publish(ctx context.Context, outbox string, msgs ...penstock.Message) error {
 	if len(msgs) == 0 { // it says so if there is no such outbox
-		if err := s.use(ctx); err != nil {
-			return err
-		}
-		_, err := s.findOutbox(ctx, s, outbox, "")
-		return s.explain(err)
+		_, err := s.findOutbox(ctx, onTables{s}, outbox, "")
+		return err
 	}
 	return s.tx(ctx, func(t *tx) error {
 		if len(msgs) > perStatement {
@@ -219,5 +169,3 @@ func (s *Store) Publish(ctx context.Context, outbox string, msgs ...penstock.Mes
 		return NewOutbox(s.opts.Schema, outbox).Publish(ctx, t.Conn, msgs...)
 	})
 }
-
-func isNoOutbox(err error) bool { return errors.Is(err, penstock.ErrNoOutbox) }

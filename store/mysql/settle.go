@@ -137,8 +137,8 @@ func (s *source) write(ctx context.Context, t *tx, w *tables.Writes) error {
 		}
 	}
 	for some := range slices.Chunk(w.Released, 100) {
-		keys, args := texts(some)
-		if err := add(s.sql("release", words{"keys": keys}), args...); err != nil {
+		text, args := s.store.rendered("release", tables.Args{"sub": s.ID, "keys": some})
+		if err := add(text, args...); err != nil {
 			return err
 		}
 	}

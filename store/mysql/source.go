@@ -25,6 +25,9 @@ func (s *source) Ready(ctx context.Context) error { return s.store.use(ctx) }
 // Explain implements tables.Reading.
 func (s *source) Explain(err error) error { return s.store.explain(err) }
 
+// Missing implements tables.Reading.
+func (s *source) Missing(err error) bool { return onTables{s.store}.Missing(err) }
+
 // Retries implements tables.Reading.
 func (s *source) Retries() *retry.Counter { return &s.store.retries }
 
@@ -60,7 +63,7 @@ func (s *source) sql(statement string, more words) string {
 
 // watch finds where an ephemeral reader begins: now is behind what it would find.
 func (s *source) watch(ctx context.Context, t *tx) (err error) {
-	if s.Box, err = s.store.findOutbox(ctx, t, s.Req.Outbox, ""); err != nil || s.Req.Start == penstock.FromBeginning {
+	if s.Box, err = s.store.findOutbox(ctx, onTx{t, s.store}, s.Req.Outbox, ""); err != nil || s.Req.Start == penstock.FromBeginning {
 		return err
 	}
 	now := &batch{}
@@ -82,7 +85,7 @@ func (s *source) watch(ctx context.Context, t *tx) (err error) {
 
 // attach takes the lease, of a subscription that it makes if there is none.
 func (s *source) attach(ctx context.Context, t *tx) (err error) {
-	if s.Box, err = s.store.findOutbox(ctx, t, s.Req.Outbox, "for update"); err != nil {
+	if s.Box, err = s.store.findOutbox(ctx, onTx{t, s.store}, s.Req.Outbox, "for update"); err != nil {
 		return err
 	}
 	s.ID = 0

@@ -49,6 +49,7 @@ type Store struct {
 	closed  atomic.Bool
 	retries retry.Counter
 	checked atomic.Bool // the schema was found to be this version's
+	*outboxes
 	*queues
 	*inboxes
 }
@@ -114,7 +115,7 @@ func Open(url string, opts Options) (*Store, error) {
 	ddl := sql.OpenDB(c)
 	ddl.SetMaxIdleConns(0)
 	s := &Store{db: db, ddl: ddl, opts: opts}
-	s.queues, s.inboxes = tables.NewQueues(onTables{s}), tables.NewInboxes(onTables{s})
+	s.outboxes, s.queues, s.inboxes = tables.NewOutboxes(onTables{s}), tables.NewQueues(onTables{s}), tables.NewInboxes(onTables{s})
 	return s, nil
 }
 

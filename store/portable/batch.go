@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -22,6 +23,8 @@ func (s *Store) rendered(statement string, with tables.Args) (text string, args 
 			case []int64:
 				args = append(args, orEmpty(v))
 			case []string:
+				args = append(args, orEmpty(v))
+			case []time.Time:
 				args = append(args, orEmpty(v))
 			default:
 				args = append(args, v)

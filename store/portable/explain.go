@@ -101,7 +101,7 @@ func (s *Store) ExplainOutbox(ctx context.Context, outbox string) ([]doctor.Stat
 	if err := s.ready(ctx); err != nil {
 		return nil, err
 	}
-	box, err := s.findOutbox(ctx, s.pool, outbox, "")
+	box, err := s.findOutbox(ctx, onTables{s}, outbox, "")
 	if err != nil {
 		return nil, s.explain(err)
 	}

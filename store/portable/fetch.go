@@ -6,7 +6,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/penstock/penstock/internal/pgerror"
 	"github.com/penstock/penstock/internal/tables"
 )
 
@@ -35,7 +34,7 @@ func (s *source) ReadPage(ctx context.Context, p *tables.Page) error {
 		b.Queue(s.sql("fetch_replay"), s.ID, s.Epoch, seqs, p.Most(), s.reads()).Query(each(func(scan tables.Scan) error { return p.Replayed(&s.Box, scan) }))
 	}
 	err := s.store.pool.SendBatch(ctx, b).Close()
-	if isNoRows(err) || err == nil && !state || pgerror.State(err) == "42P01" {
+	if isNoRows(err) || err == nil && !state {
 		return s.gone(ctx)
 	}
 	return err

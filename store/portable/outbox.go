@@ -4,9 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
-
-	"crypto/rand"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -16,68 +13,39 @@ import (
 	"github.com/penstock/penstock/internal/tables"
 )
 
-// outbox is one row of the outboxes.
-type outbox = tables.Outbox
+type outboxes = tables.Outboxes
 
-// CreateOutbox implements penstock.Store. The row is locked while the table is made, by another connection: DDL is in no transaction.
-func (s *Store) CreateOutbox(ctx context.Context, name string) error {
-	if err := penstock.ValidateOutboxName(name); err != nil {
+// MakeMessages implements tables.OutboxDB.
+func (s onTables) MakeMessages(ctx context.Context, outbox string) error {
+	if err := s.DropMessages(ctx, outbox); err != nil {
 		return err
 	}
-	return s.tx(ctx, func(tx pgx.Tx) error {
-		if err := s.nameFree(ctx, tx, "outbox", name); err != nil {
-			return err
-		}
-		if _, err := tx.Exec(ctx, s.sql("insert into {schema}.outboxes (name, uid, buckets) values ($1, $2, $3)", ""), name, strings.ToLower(rand.Text()[:12]), s.opts.Buckets); err != nil {
-			return err
-		}
-		// A table that is there is left from somebody who died on the way.
-		if err := s.define(ctx, s.sql("drop table if exists {table}", name)); err != nil {
-			return err
-		}
-		return s.define(ctx, s.sql("create_outbox", name))
-	})
+	return s.define(ctx, s.sql("create_outbox", outbox))
 }
 
-// DropOutbox implements penstock.Store.
-func (s *Store) DropOutbox(ctx context.Context, name string) error {
-	return s.tx(ctx, func(tx pgx.Tx) error {
-		box, err := s.findOutbox(ctx, tx, name, "for update")
-		if err != nil {
-			return err
-		}
-		for _, statement := range []string{
-			"select from {schema}.subscriptions where outbox_id = $1 for update",
-			"delete from {schema}.entries where subscription_id in (select id from {schema}.subscriptions where outbox_id = $1)",
-			"delete from {schema}.members where subscription_id in (select id from {schema}.subscriptions where outbox_id = $1)",
-			"delete from {schema}.progress where subscription_id in (select id from {schema}.subscriptions where outbox_id = $1)",
-			"delete from {schema}.subscriptions where outbox_id = $1",
-			"delete from {schema}.outboxes where id = $1",
-		} {
-			if _, err := tx.Exec(ctx, s.sql(statement, ""), box.ID); err != nil {
-				return err
-			}
-		}
-		return s.define(ctx, s.sql("drop table if exists {table}", name))
-	})
+// DropMessages implements tables.OutboxDB.
+func (s onTables) DropMessages(ctx context.Context, outbox string) error {
+	return s.define(ctx, s.sql("drop table if exists {table}", outbox))
 }
 
-// querier is a transaction or the pool.
-type querier interface {
-	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
-	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+// MessagesTable implements tables.OutboxDB.
+func (s onTables) MessagesTable(outbox string) tables.SQL {
+	return tables.SQL(pgx.Identifier{s.opts.Schema, tableOf(outbox)}.Sanitize())
 }
 
-func (s *Store) findOutbox(ctx context.Context, q querier, name, lock string) (outbox, error) {
-	box := outbox{Name: name}
-	var age int64
-	err := q.QueryRow(ctx, s.sql("select id, uid, buckets, keep_age, keep_bytes from {schema}.outboxes where name = $1 "+lock, ""), name).
-		Scan(&box.ID, &box.IDs.UID, &box.Buckets, &age, &box.Retention.Bytes)
-	box.Retention.Age = time.Duration(age)
-	if isNoRows(err) {
-		return box, tables.NoOutbox(name)
-	}
-	return box, err
+// MessagesBytes implements tables.OutboxDB.
+func (s onTables) MessagesBytes(ctx context.Context, outbox string) (int64, error) {
+	return s.bytes(ctx, string(s.MessagesTable(outbox)))
+}
+
+// NewBuckets implements tables.OutboxDB.
+func (s onTables) NewBuckets() int { return s.opts.Buckets }
+
+// PerSubscription implements tables.OutboxDB.
+func (s onTables) PerSubscription() []string { return []string{"entries", "members", "progress"} }
+
+func (s *Store) findOutbox(ctx context.Context, on tables.Runner, name, lock string) (tables.Outbox, error) {
+	return tables.FindOutbox(ctx, onTables{s}, on, name, lock)
 }
 
 // Outbox publishes to one outbox. It holds no connection: the transaction is the
@@ -139,8 +107,8 @@ func (s *Store) Publish(ctx context.Context, outbox string, msgs ...penstock.Mes
 	}
 	o := NewOutbox(s.opts.Schema, outbox)
 	if len(msgs) == 0 { // it says so if there is no such outbox
-		_, err := s.findOutbox(ctx, s.pool, outbox, "")
-		return s.explain(err)
+		_, err := s.findOutbox(ctx, onTables{s}, outbox, "")
+		return err
 	}
 	return s.explain(s.retries.Do(ctx, func() error { return o.Publish(ctx, s.pool, msgs...) }))
 }

@@ -114,7 +114,8 @@ func (s *source) write(ctx context.Context, tx pgx.Tx, w *tables.Writes) error {
 		b.Queue(s.store.sql("heads", ""), s.ID, slices.Sorted(maps.Keys(w.Keys)), orEmpty(slices.Concat(slices.Collect(maps.Values(w.Keys))...)))
 	}
 	if len(w.Released) > 0 {
-		b.Queue(s.store.sql("release", ""), s.ID, w.Released)
+		text, args := s.store.rendered("release", tables.Args{"sub": s.ID, "keys": w.Released})
+		b.Queue(text, args...)
 	}
 	b.Queue(s.sql("progress"), s.ID, s.Epoch, s.Attempt, w.Settled)
 	s.queueDone(b, w.Delivered)

@@ -28,6 +28,9 @@ func (s *source) Ready(ctx context.Context) error { return s.store.ready(ctx) }
 // Explain implements tables.Reading.
 func (s *source) Explain(err error) error { return s.store.explain(err) }
 
+// Missing implements tables.Reading.
+func (s *source) Missing(err error) bool { return onTables{s.store}.Missing(err) }
+
 // Retries implements tables.Reading.
 func (s *source) Retries() *retry.Counter { return &s.store.retries }
 
@@ -54,7 +57,7 @@ func (s *Store) subscribe(ctx context.Context, req penstock.Subscribe, shared bo
 
 // watch finds where an ephemeral reader begins: now is behind what it would find.
 func (s *source) watch(ctx context.Context, tx pgx.Tx) (err error) {
-	if s.Box, err = s.store.findOutbox(ctx, tx, s.Req.Outbox, ""); err != nil || s.Req.Start == penstock.FromBeginning {
+	if s.Box, err = s.store.findOutbox(ctx, pgTx{tx, s.store}, s.Req.Outbox, ""); err != nil || s.Req.Start == penstock.FromBeginning {
 		return err
 	}
 	if err := tx.QueryRow(ctx, "select clock_timestamp()").Scan(&s.Low); err != nil {
@@ -73,7 +76,7 @@ func (s *source) watch(ctx context.Context, tx pgx.Tx) (err error) {
 
 // attach takes the lease, of a subscription that it makes if there is none.
 func (s *source) attach(ctx context.Context, tx pgx.Tx) (err error) {
-	if s.Box, err = s.store.findOutbox(ctx, tx, s.Req.Outbox, "for update"); err != nil {
+	if s.Box, err = s.store.findOutbox(ctx, pgTx{tx, s.store}, s.Req.Outbox, "for update"); err != nil {
 		return err
 	}
 	sql := func(text string) string { return s.store.sql(text, s.Box.Name) }

@@ -54,6 +54,7 @@ type Store struct {
 	retries retry.Counter
 	speaks  atomic.Pointer[dialect] // what the server was found to be
 	checked atomic.Bool             // the schema was found to be this version's
+	*outboxes
 	*queues
 	*inboxes
 }
@@ -107,7 +108,7 @@ func Open(ctx context.Context, url string, opts Options) (*Store, error) {
 		return nil, pgerror.Explain(err, nil)
 	}
 	s := &Store{pool: pool, schema: pgx.Identifier{opts.Schema}.Sanitize(), opts: opts}
-	s.queues, s.inboxes = tables.NewQueues(onTables{s}), tables.NewInboxes(onTables{s})
+	s.outboxes, s.queues, s.inboxes = tables.NewOutboxes(onTables{s}), tables.NewQueues(onTables{s}), tables.NewInboxes(onTables{s})
 	return s, nil
 }
 

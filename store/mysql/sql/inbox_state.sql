@@ -3,4 +3,4 @@ select exists (select 1 from {schema}.gaps g where g.inbox_id = {inbox} and g.id
        exists (select 1 from {schema}.received r where r.inbox_id = {inbox} and r.id = {previous}),
        exists (select 1 from {schema}.held h where h.inbox_id = {inbox} and h.id = {previous}),
        exists (select 1 from {schema}.gaps g where g.inbox_id = {inbox} and g.id = {previous}),
-       coalesce((select k.id from {schema}.key_heads k where k.inbox_id = {inbox} and k.key_hash = unhex(sha2({key}, 256))), '')
+       (select k.id from {schema}.key_heads k where k.inbox_id = {inbox} and k.key_hash = unhex(sha2({key}, 256)))

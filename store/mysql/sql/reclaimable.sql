@@ -1,5 +1,5 @@
 -- What every subscription has settled and is not retained.
-select e.seq
+select 0, e.ts, e.seq
   from {schema}.entries e
  where e.subscription_id = (select min(s.id) from {schema}.subscriptions s where s.outbox_id = {outbox}) and e.state = 0
    and not exists (select 1 from {schema}.subscriptions s where s.outbox_id = {outbox}

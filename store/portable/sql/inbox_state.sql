@@ -3,6 +3,6 @@ select exists (select from {schema}.gaps g where g.inbox_id = i.id and g.id = {i
        exists (select from {schema}.received r where r.inbox_id = i.id and r.id = {previous}),
        exists (select from {schema}.held h where h.inbox_id = i.id and h.id = {previous}),
        exists (select from {schema}.gaps g where g.inbox_id = i.id and g.id = {previous}),
-       coalesce((select k.id from {schema}.key_heads k where k.inbox_id = i.id and k.key = {key}), '')
+       (select k.id from {schema}.key_heads k where k.inbox_id = i.id and k.key = {key})
   from {schema}.inboxes i
  where i.consumer = {consumer}

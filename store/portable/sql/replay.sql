@@ -1,6 +1,6 @@
 update {schema}.entries e
    set state = 3
- where e.subscription_id = $1 and e.state in (0, 3)
-   and e.seq >= $2 and ($3 = 0 or e.seq <= $3)
-   and ($4::timestamptz is null or e.ts >= $4) and ($5::timestamptz is null or e.ts < $5)
+ where e.subscription_id = {sub} and e.state in (0, 3)
+   and e.seq >= {from_seq} and ({to_seq} = 0 or e.seq <= {to_seq})
+   and ({from}::timestamptz is null or e.ts >= {from}) and ({to}::timestamptz is null or e.ts < {to})
    and exists (select from {table} t where t.bucket = e.bucket and t.ts = e.ts and t.seq = e.seq)

@@ -9,7 +9,7 @@ select s.id, s.name, s.settled + coalesce((select sum(greatest(p.settled, 0)) fr
                                 union select e.hold from {schema}.entries e where e.subscription_id = s.id and e.hold is not null) k),
        (select count(distinct e.hold) from {schema}.entries e where e.subscription_id = s.id and e.hold is not null),
        exists (select from {schema}.entries e where e.subscription_id = s.id and e.state = 3),
-       b.backlog, b.oldest
+       b.backlog, b.oldest, clock_timestamp()
   from {schema}.subscriptions s
   cross join lateral (
     select string_agg(h.holder, ', ' order by h.epoch) as holders, max(h.lease_until) as until
@@ -19,5 +19,5 @@ select s.id, s.name, s.settled + coalesce((select sum(greatest(p.settled, 0)) fr
     select count(*) as backlog, min(t.ts) as oldest
       from {table} t
      where not exists (select from {schema}.entries e where e.subscription_id = s.id and e.seq = t.seq)) b
- where s.outbox_id = $1
+ where s.outbox_id = {outbox}
  order by s.name{collate}

@@ -1,0 +1,197 @@
+package tables
+
+import (
+	"context"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/pg"
+)
+
+// subscription is one row of the subscriptions, without what changes.
+type subscription struct {
+	box Outbox
+	id  int64
+}
+
+// args of a statement about the subscription.
+func (sub *subscription) args(more Args) Args { return sub.box.args(Args{"sub": sub.id}).With(more) }
+
+// onSubscription runs fn while the subscription's row is locked: entries change under that lock only.
+func (s *Outboxes) onSubscription(ctx context.Context, name, of string, fn func(tx Tx, sub *subscription) error) error {
+	return s.on.Within(ctx, func(tx Tx) error {
+		sub, err := s.findSubscription(ctx, tx, name, of, "", "for update")
+		if err != nil {
+			return err
+		}
+		return fn(tx, sub)
+	})
+}
+
+func (s *Outboxes) findSubscription(ctx context.Context, on Runner, name, of, lockOutbox, lock string) (*subscription, error) {
+	if err := s.on.Ready(ctx); err != nil {
+		return nil, err
+	}
+	box, err := FindOutbox(ctx, s.on, on, name, lockOutbox)
+	if err != nil {
+		return nil, err
+	}
+	sub := &subscription{box: box}
+	there := false
+	b := &Batch{}
+	b.Row(&there, "select id from {schema}.subscriptions where outbox_id = {outbox} and name = {name} "+lock, box.args(Args{"name": of}), &sub.id)
+	if err = on.Run(ctx, b); err == nil && !there {
+		err = NoSubscription(name, of)
+	}
+	return sub, err
+}
+
+// DropSubscription implements penstock.Operator.
+func (s *Outboxes) DropSubscription(ctx context.Context, outbox, name string) error {
+	return s.on.Within(ctx, func(tx Tx) error {
+		sub, err := s.findSubscription(ctx, tx, outbox, name, "for update", "for update")
+		if err != nil {
+			return err
+		}
+		b := &Batch{}
+		for _, table := range s.on.PerSubscription() {
+			b.Do("delete from {schema}."+table+" where subscription_id = {sub}", sub.args(nil))
+		}
+		b.Do("delete from {schema}.subscriptions where id = {sub}", sub.args(nil))
+		marks(b, &sub.box)
+		return tx.Finish(ctx, b)
+	})
+}
+
+// RetryParked implements penstock.Operator.
+func (s *Outboxes) RetryParked(ctx context.Context, outbox, name string, keys ...string) (int, error) {
+	var n int64
+	err := s.onSubscription(ctx, outbox, name, func(tx Tx, sub *subscription) error {
+		b := &Batch{}
+		b.Counted(&n, "retry_parked", sub.args(Args{"all": len(keys) == 0, "keys": keys}))
+		return tx.Finish(ctx, b)
+	})
+	return int(n), err
+}
+
+// ParkedKeys implements penstock.Operator.
+func (s *Outboxes) ParkedKeys(ctx context.Context, outbox, name string, limit int) (keys []penstock.ParkedKey, err error) {
+	sub, err := s.findSubscription(ctx, s.on, outbox, name, "", "")
+	if err != nil {
+		return nil, err
+	}
+	b := &Batch{}
+	b.Rows(func(scan Scan) error {
+		var k penstock.ParkedKey
+		var due, since *time.Time
+		var failures []byte
+		if err := scan(&k.Key, &k.Messages, &k.FirstSeq, &k.Attempt, &since, &failures, &due, &k.Held); err != nil {
+			return err
+		}
+		var h pg.History
+		err := h.Parse(failures)
+		k.Err, k.Since, k.Retry = h.LastError(), timeOf(since), timeOf(due)
+		keys = append(keys, k)
+		return err
+	}, "parked_keys", sub.args(Args{"most": max(limit, 0)}))
+	return keys, s.on.Run(ctx, b)
+}
+
+// Replay implements penstock.Operator: what is noted as settled is to be delivered again.
+func (s *Outboxes) Replay(ctx context.Context, r penstock.Replay) (n int64, err error) {
+	err = s.onSubscription(ctx, r.Outbox, r.Subscription, func(tx Tx, sub *subscription) error {
+		b := &Batch{}
+		b.Counted(&n, "replay", sub.args(Args{"from_seq": r.FromSeq, "to_seq": r.ToSeq, "from": orNull(r.From), "to": orNull(r.To)}))
+		return tx.Finish(ctx, b)
+	})
+	return n, err
+}
+
+// DeadLetters implements penstock.Operator.
+func (s *Outboxes) DeadLetters(ctx context.Context, q penstock.DeadLetterQuery) ([]penstock.DeadLetter, error) {
+	sub, err := s.findSubscription(ctx, s.on, q.Outbox, q.Subscription, "", "")
+	if err != nil {
+		return nil, err
+	}
+	letters, _, err := s.deadLetters(ctx, s.on, sub, q)
+	return letters, err
+}
+
+// deadLetters are those chosen, and where they are.
+func (s *Outboxes) deadLetters(ctx context.Context, on Runner, sub *subscription, q penstock.DeadLetterQuery) (found []penstock.DeadLetter, at messages, err error) {
+	var seqs []int64
+	times := []time.Time{}
+	for _, id := range q.IDs {
+		if seq, at, ok := sub.box.IDs.Parse(id); ok {
+			seqs, times = append(seqs, seq), append(times, at.UTC())
+		}
+	}
+	most := q.Limit
+	if most == 0 {
+		most = math.MaxInt64
+	}
+	b := &Batch{}
+	b.Rows(func(scan Scan) error {
+		var r Row
+		var attempts int
+		var since *time.Time
+		var failures []byte
+		var letter penstock.DeadLetter
+		if err := scan(r.Dest(&attempts, &since, &failures, &letter.At, &letter.Held)...); err != nil {
+			return err
+		}
+		var h pg.History
+		if err := h.Parse(failures); err != nil {
+			return err
+		}
+		m, err := r.Message(&sub.box.IDs)
+		if len(q.IDs) > 0 && !slices.Contains(q.IDs, m.ID) { // it has the number of one and the time of another
+			return err
+		}
+		m.Attempt, m.FailedSince = attempts, timeOf(since)
+		letter.Message, letter.Failures, letter.At = m, h.Failures, letter.At.UTC()
+		found = append(found, letter)
+		at.add(r.Flight, r.Seq)
+		return err
+	}, "dead", sub.args(Args{"any_seq": len(q.Seqs) == 0, "seqs": q.Seqs, "any_id": len(q.IDs) == 0, "ids": q.IDs, "derived": seqs, "times": times, "key": q.Key, "topic": q.Topic, "error": q.Error,
+		"died_before": orNull(q.DiedBefore), "died_after": orNull(q.DiedAfter), "after": q.AfterSeq, "most": most}))
+	return found, at, on.Run(ctx, b)
+}
+
+// RetryDeadLetters implements penstock.Operator: it parks them out of
+// order, due at once. A hold stays until they are delivered.
+func (s *Outboxes) RetryDeadLetters(ctx context.Context, q penstock.DeadLetterQuery) (int, error) {
+	return s.takeDeadLetters(ctx, q, "revive_dead")
+}
+
+// DiscardDeadLetters implements penstock.Operator. Where nobody else needs them, it is as if they were delivered.
+func (s *Outboxes) DiscardDeadLetters(ctx context.Context, q penstock.DeadLetterQuery) (int, error) {
+	return s.takeDeadLetters(ctx, q, "discard_dead", "release", "end_discarded_entries", "end_discarded")
+}
+
+// takeDeadLetters runs statements with the chosen ones, and the keys that they hold.
+func (s *Outboxes) takeDeadLetters(ctx context.Context, q penstock.DeadLetterQuery, statements ...string) (n int, err error) {
+	err = s.onSubscription(ctx, q.Outbox, q.Subscription, func(tx Tx, sub *subscription) error {
+		letters, at, err := s.deadLetters(ctx, tx, sub, q)
+		if n = len(letters); err != nil || n == 0 {
+			return err
+		}
+		var held []string
+		for _, l := range letters {
+			if l.Held && !slices.Contains(held, l.Message.Key) {
+				held = append(held, l.Message.Key)
+			}
+		}
+		b := &Batch{}
+		for _, statement := range statements {
+			b.Do(statement, sub.args(at.args()).With(Args{"keys": held}))
+		}
+		return tx.Finish(ctx, b)
+	})
+	if err != nil {
+		return 0, err
+	}
+	return n, nil
+}

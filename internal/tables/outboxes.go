@@ -1,0 +1,192 @@
+package tables
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/messageid"
+)
+
+// OutboxDB is what outboxes ask of their store besides.
+type OutboxDB interface {
+	DB
+	// NewTable is an error if nothing new of a kind can have the name, or something has it. Nobody else makes one until the transaction ends.
+	NewTable(ctx context.Context, tx Tx, kind, name string) error
+	// MakeMessages makes the table of an outbox's messages anew: one that is there is left from somebody who died on the way.
+	MakeMessages(ctx context.Context, outbox string) error
+	DropMessages(ctx context.Context, outbox string) error
+	// MessagesTable is its name, quoted.
+	MessagesTable(outbox string) SQL
+	// MessagesBytes is how much it takes with its indexes, 0 where nobody knows.
+	MessagesBytes(ctx context.Context, outbox string) (int64, error)
+	// NewBuckets is how many a new outbox has.
+	NewBuckets() int
+	// PerSubscription are the tables that have rows of subscriptions.
+	PerSubscription() []string
+}
+
+// Outboxes is the part of a penstock.Store and penstock.Operator that is the same in every dialect.
+type Outboxes struct{ on OutboxDB }
+
+// NewOutboxes are those of a store.
+func NewOutboxes(on OutboxDB) *Outboxes { return &Outboxes{on} }
+
+// Outbox is one row of the outboxes.
+type Outbox struct {
+	ID        int64
+	Name      string
+	IDs       messageid.Outbox
+	Buckets   int
+	Retention penstock.Retention
+	Table     SQL
+}
+
+// args of a statement about the outbox.
+func (box *Outbox) args(more Args) Args {
+	return Args{"outbox": box.ID, "table": box.Table}.With(more)
+}
+
+// FindOutbox reads an outbox's row, and locks it if lock is "for update".
+func FindOutbox(ctx context.Context, db OutboxDB, on Runner, name, lock string) (Outbox, error) {
+	box := Outbox{Name: name, Table: db.MessagesTable(name)}
+	var age int64
+	there := false
+	b := &Batch{}
+	b.Row(&there, "select id, uid, buckets, keep_age, keep_bytes from {schema}.outboxes where name = {name} "+lock, Args{"name": name},
+		&box.ID, &box.IDs.UID, &box.Buckets, &age, &box.Retention.Bytes)
+	err := on.Run(ctx, b)
+	box.Retention.Age = time.Duration(age)
+	if err == nil && !there {
+		err = NoOutbox(name)
+	}
+	return box, err
+}
+
+// CreateOutbox implements penstock.Store. The row is locked while the table is made, by another connection: DDL is in no transaction.
+func (s *Outboxes) CreateOutbox(ctx context.Context, name string) error {
+	if err := penstock.ValidateOutboxName(name); err != nil {
+		return err
+	}
+	return s.on.Within(ctx, func(tx Tx) error {
+		if err := s.on.NewTable(ctx, tx, "outbox", name); err != nil {
+			return err
+		}
+		b := &Batch{}
+		b.Do("insert into {schema}.outboxes (name, uid, buckets) values ({name}, {uid}, {count})", Args{"name": name, "uid": strings.ToLower(rand.Text()[:12]), "count": s.on.NewBuckets()})
+		return cmp.Or(tx.Run(ctx, b), s.on.MakeMessages(ctx, name))
+	})
+}
+
+// DropOutbox implements penstock.Store.
+func (s *Outboxes) DropOutbox(ctx context.Context, name string) error {
+	return s.on.Within(ctx, func(tx Tx) error {
+		box, err := FindOutbox(ctx, s.on, tx, name, "for update")
+		if err != nil {
+			return err
+		}
+		b := &Batch{}
+		lockSubscriptions(b, &box)
+		for _, table := range s.on.PerSubscription() {
+			b.Do("delete from {schema}."+table+" where subscription_id in (select id from {schema}.subscriptions where outbox_id = {outbox})", box.args(nil))
+		}
+		b.Do("delete from {schema}.subscriptions where outbox_id = {outbox}", box.args(nil))
+		b.Do("delete from {schema}.outboxes where id = {outbox}", box.args(nil))
+		if err := tx.Run(ctx, b); err != nil {
+			return err
+		}
+		return s.on.DropMessages(ctx, name)
+	})
+}
+
+// lockSubscriptions waits for whoever settles, and has others wait.
+func lockSubscriptions(b *Batch, box *Outbox) (ids *[]int64) {
+	ids = new([]int64)
+	b.Rows(All(ids), "select id from {schema}.subscriptions where outbox_id = {outbox} order by id for update", box.args(nil))
+	return ids
+}
+
+// marks says anew whether what is settled is noted or deleted. A Settle has its subscription's row locked: it is one or the other for all of it.
+func marks(b *Batch, box *Outbox) {
+	lockSubscriptions(b, box)
+	b.Do(`update {schema}.subscriptions set marks = (select c.n from (select count(*) as n from {schema}.subscriptions where outbox_id = {outbox}) c) > 1
+		or exists (select 1 from {schema}.outboxes where id = {outbox} and (keep_age <> 0 or keep_bytes <> 0)) where outbox_id = {outbox}`, box.args(nil))
+}
+
+// SetRetention implements penstock.Operator.
+func (s *Outboxes) SetRetention(ctx context.Context, outbox string, r penstock.Retention) error {
+	if err := r.Validate(); err != nil {
+		return err
+	}
+	return s.on.Within(ctx, func(tx Tx) error {
+		box, err := FindOutbox(ctx, s.on, tx, outbox, "for update")
+		if err != nil {
+			return err
+		}
+		b := &Batch{}
+		b.Do("update {schema}.outboxes set keep_age = {age}, keep_bytes = {bytes} where id = {outbox}", box.args(Args{"age": int64(r.Age), "bytes": r.Bytes}))
+		marks(b, &box)
+		return tx.Finish(ctx, b)
+	})
+}
+
+// Status implements penstock.Store.
+func (s *Outboxes) Status(ctx context.Context) ([]penstock.OutboxStatus, error) {
+	names, err := s.on.Names(ctx, "outboxes")
+	if err != nil {
+		return nil, err
+	}
+	all := []penstock.OutboxStatus{}
+	for _, name := range names {
+		st, err := s.status(ctx, name)
+		switch {
+		case s.on.Missing(err) || errors.Is(err, penstock.ErrNoOutbox): // dropped meanwhile
+		case err != nil:
+			return nil, err
+		default:
+			all = append(all, st)
+		}
+	}
+	return all, nil
+}
+
+func (s *Outboxes) status(ctx context.Context, name string) (penstock.OutboxStatus, error) {
+	box, err := FindOutbox(ctx, s.on, s.on, name, "")
+	st := penstock.OutboxStatus{Outbox: name, Retention: box.Retention, Subscriptions: []penstock.SubscriptionStatus{}}
+	if err != nil {
+		return st, err
+	}
+	if st.Bytes, err = s.on.MessagesBytes(ctx, name); err != nil {
+		return st, err
+	}
+	b := &Batch{}
+	b.Rows(func(scan Scan) error {
+		var (
+			sub                 penstock.SubscriptionStatus
+			leased              bool
+			since, down, oldest *time.Time
+			until, now          time.Time
+			why                 string
+		)
+		err := scan(new(int64), &sub.Subscription, &sub.Settled, &sub.Rate, &leased, &sub.Holder, &since, &sub.Epoch, &until, &down, &why,
+			&sub.DeadLetters, &sub.Parked, &sub.ParkedKeys, &sub.HeldKeys, &sub.Replaying, &sub.Backlog, &oldest, &now)
+		if leased {
+			sub.HolderSince, sub.LeaseUntil = timeOf(since), until.UTC()
+			if down != nil {
+				sub.SinkDown, sub.SinkError = down.UTC(), why
+			}
+		} else {
+			sub.Holder = ""
+		}
+		if oldest != nil {
+			sub.OldestAge = max(now.Sub(*oldest), 1)
+		}
+		st.Subscriptions = append(st.Subscriptions, sub)
+		return err
+	}, "status", box.args(nil))
+	return st, s.on.Run(ctx, b)
+}
