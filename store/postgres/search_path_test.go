@@ -67,7 +67,7 @@ func TestOwnersRightsOnAnySearchPath(t *testing.T) {
 	}
 }
 
-// What is said of a row must not depend on its writer's search_path either.
+// What is said of a row must not depend on its writer's search_path either, however it is written.
 func TestInsertOnAnySearchPath(t *testing.T) {
 	t.Parallel()
 	f := newQueueFixture(t)
@@ -79,6 +79,12 @@ func TestInsertOnAnySearchPath(t *testing.T) {
 	defer conn.Close(context.Background())
 	_, err = conn.Exec(f.Ctx, "set search_path = hostile, pg_catalog")
 	f.Must(err)
+	for _, arguments := range []string{"'x', 'k', 'g', 3, null, null, null", "'x', null, null, null, null, null, null",
+		"'x', null, null, 15, null, 'once', null", "'x', null, null, null, '2100-01-01', null, null"} {
+		if _, err := conn.Exec(f.Ctx, `select penstock."_fifo.enqueue"(`+arguments+")"); err != nil {
+			t.Errorf("enqueue(%s): %v", arguments, err)
+		}
+	}
 	for table, columns := range map[string]string{"fifo": "group_key", "orders": "topic"} {
 		for _, values := range []string{"null, 't', null, 'x'", "'k', 't', null, 'x'", `'k', 't', '{"a":"b"}', 'x'`} {
 			if _, err := conn.Exec(f.Ctx, "insert into penstock."+table+" (key, "+columns+", headers, payload) values ("+values+")"); err != nil {
@@ -99,6 +105,6 @@ func TestOwnersRightsHaveASearchPath(t *testing.T) {
 	t.Parallel()
 	f := newQueueFixture(t)
 	f.wantText("", `select coalesce(string_agg(p.proname, ', '), '') from pg_proc p
-		where p.pronamespace = 'penstock'::regnamespace and p.prosecdef and p.proname not in ('dequeue_fifo', 'dequeue_lifo')
+		where p.pronamespace = 'penstock'::regnamespace and p.prosecdef and p.proname not in ('dequeue_fifo', 'dequeue_lifo', '_fifo.enqueue', '_lifo.enqueue')
 		  and not exists (select from unnest(p.proconfig) c where c like 'search_path=%')`)
 }
