@@ -292,6 +292,8 @@ func wrong(err error) (int, problem) {
 		return http.StatusNotFound, p
 	case errors.Is(err, context.DeadlineExceeded), pgerror.State(err) == "57014":
 		return http.StatusServiceUnavailable, problem{"the database took too long", "narrow the filter, or see what keeps it busy"}
+	case pgerror.IsDown(err):
+		return http.StatusServiceUnavailable, p
 	}
 	return http.StatusInternalServerError, p
 }

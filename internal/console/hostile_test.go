@@ -12,6 +12,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/console"
+	"github.com/penstock/penstock/internal/tcpproxy"
 	"github.com/penstock/penstock/store/postgres"
 	"github.com/penstock/penstock/store/postgres/postgrestest"
 )
@@ -223,4 +224,38 @@ func TestLargeDeadLettersInPages(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A database that is away is no failure of ours: 503, until it is back.
+func TestADatabaseThatIsAway(t *testing.T) {
+	url := postgrestest.Database(t)
+	at, err := neturl.Parse(url)
+	must(t, err)
+	proxy := tcpproxy.New(t, at.Host)
+	at.Host = proxy.Addr()
+	s, err := postgres.Open(t.Context(), at.String(), postgres.Options{})
+	must(t, err)
+	t.Cleanup(func() { s.Close() })
+	must(t, s.Migrate(t.Context()))
+	fill(t, s)
+	d := serve(t, s)
+	becomes := func(want int) {
+		t.Helper()
+		for _, path := range []string{"/api/v1/queues/mails/dead", "/queues/mails/dead", "/api/v1/outboxes/orders/messages?id=1"} {
+			for end := time.Now().Add(time.Minute); ; {
+				code, text := d.ask("r", "GET", path, "")
+				if code == want {
+					break
+				}
+				if time.Now().After(end) {
+					t.Fatalf("%s: %d %.300s, want %d", path, code, text, want)
+				}
+			}
+		}
+	}
+	becomes(200)
+	proxy.Refuse()
+	becomes(503)
+	proxy.Resume()
+	becomes(200)
 }
