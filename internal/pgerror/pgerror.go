@@ -1,12 +1,14 @@
-// Package pgerror says what an operator can do about an error of PostgreSQL's.
+// Package pgerror says what an operator can do about an error of PostgreSQL's, and whether a database is down, MySQL's, too.
 package pgerror
 
 import (
+	"database/sql/driver"
 	"errors"
 	"net"
 	"slices"
 	"strings"
 
+	"github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/penstock/penstock"
@@ -26,12 +28,19 @@ func IsDown(err error) bool {
 	if state := State(err); state != "" {
 		return slices.Contains([]string{"57P01", "57P02", "57P03", "53300"}, state) || strings.HasPrefix(state, "08")
 	}
+	if refused, ok := errors.AsType[*mysql.MySQLError](err); ok {
+		return slices.Contains(downMySQL, refused.Number)
+	}
 	var (
 		connect *pgconn.ConnectError
 		dial    *net.OpError
 	)
-	return (errors.As(err, &connect) || errors.As(err, &dial)) && !penstock.IsUnavailable(err)
+	return (errors.As(err, &connect) || errors.As(err, &dial) || errors.Is(err, mysql.ErrInvalidConn) || errors.Is(err, driver.ErrBadConn)) && !penstock.IsUnavailable(err)
 }
+
+// downMySQL are the numbers that MySQL and MariaDB have for it: too many connections (1040), no part of the cluster (1047), stopping (1053),
+// a session or its statement that was ended from outside (1317, 1927).
+var downMySQL = []uint16{1040, 1047, 1053, 1317, 1927}
 
 // hints by SQLSTATE, for what means the same whoever asks.
 var hints = map[string]string{

@@ -1,12 +1,14 @@
 package pgerror_test
 
 import (
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"net"
 	"strings"
 	"testing"
 
+	"github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/penstock/penstock"
@@ -39,5 +41,21 @@ func TestExplain(t *testing.T) {
 	}
 	if pgerror.State(state("XX000")) != "XX000" || pgerror.State(errors.New("odd")) != "" {
 		t.Error("states are wrong")
+	}
+}
+
+func TestIsDown(t *testing.T) {
+	for _, err := range []error{
+		&pgconn.PgError{Code: "57P03"}, &net.OpError{Op: "dial", Err: errors.New("refused")},
+		mysql.ErrInvalidConn, driver.ErrBadConn, &mysql.MySQLError{Number: 1047}, &mysql.MySQLError{Number: 1053},
+	} {
+		if !pgerror.IsDown(fmt.Errorf("subscription: %w", err)) {
+			t.Errorf("%v (%T) is not waited for", err, err)
+		}
+	}
+	for _, err := range []error{&pgconn.PgError{Code: "42501"}, &mysql.MySQLError{Number: 1045}, errors.New("odd")} {
+		if pgerror.IsDown(err) {
+			t.Errorf("%v (%T) is waited for", err, err)
+		}
 	}
 }

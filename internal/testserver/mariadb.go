@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -24,11 +25,22 @@ type MariaDB struct {
 	*server
 	// URL of the server as superuser, without a database; the same after every Start.
 	URL string
+
+	founds bool // a cluster, with the next start
 }
 
 // NewMariaDB starts a private server. options are as on mariadbd's command line.
 // A *MissingError if MariaDB is not installed.
 func NewMariaDB(options ...string) (*MariaDB, error) {
+	m, err := newMariaDB(append([]string{"--plugin-load-add=ha_rocksdb.so", "--rocksdb-flush-log-at-trx-commit=2", "--rocksdb-manual-wal-flush=off"}, options...)...)
+	if err != nil {
+		return nil, err
+	}
+	return m, m.begin(nil)
+}
+
+// newMariaDB prepares a server.
+func newMariaDB(options ...string) (*MariaDB, error) {
 	bin, err := mariadbBin()
 	if err != nil {
 		return nil, err
@@ -54,12 +66,19 @@ func NewMariaDB(options ...string) (*MariaDB, error) {
 	}
 	options = append([]string{
 		"--bind-address=127.0.0.1", fmt.Sprintf("--port=%d", port), "--socket=" + filepath.Join(m.dir, "socket"),
-		"--plugin-load-add=ha_rocksdb.so", "--max-connections=500", "--skip-log-bin",
-		"--innodb-flush-log-at-trx-commit=2", "--innodb-use-native-aio=0", "--rocksdb-flush-log-at-trx-commit=2", "--rocksdb-manual-wal-flush=off",
+		"--max-connections=500", "--skip-log-bin", "--innodb-flush-log-at-trx-commit=2", "--innodb-use-native-aio=0",
 	}, options...)
-	m.command = func() *exec.Cmd { return run(filepath.Join(bin, "mariadbd"), options...) }
+	m.command = func() *exec.Cmd {
+		if m.founds {
+			return run(filepath.Join(bin, "mariadbd"), append(slices.Clone(options), "--wsrep-new-cluster")...)
+		}
+		return run(filepath.Join(bin, "mariadbd"), options...)
+	}
 	m.ready = m.ping
-	return m, m.begin(m.initialise(who, run))
+	if err := m.initialise(who, run); err != nil {
+		return nil, errors.Join(err, m.Close())
+	}
+	return m, nil
 }
 
 func (m *MariaDB) initialise(who *syscall.Credential, run func(string, ...string) *exec.Cmd) error {
@@ -76,14 +95,10 @@ func (m *MariaDB) ping(ctx context.Context) error { return onMariaDB(ctx, m.URL,
 
 // onMariaDB executes one statement as the URL's user.
 func onMariaDB(ctx context.Context, server, statement string) error {
-	u, err := url.Parse(server)
+	config, err := mysqlConfig(server)
 	if err != nil {
 		return err
 	}
-	config := mysql.NewConfig()
-	config.User, config.Net, config.Addr = u.User.Username(), "tcp", u.Host
-	config.Passwd, _ = u.User.Password()
-	config.Logger = &mysql.NopLogger{} // who waits for the server asks it again and again
 	connector, err := mysql.NewConnector(config)
 	if err != nil {
 		return err
@@ -92,6 +107,18 @@ func onMariaDB(ctx context.Context, server, statement string) error {
 	defer db.Close()
 	_, err = db.ExecContext(ctx, statement)
 	return err
+}
+
+func mysqlConfig(server string) (*mysql.Config, error) {
+	u, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+	config := mysql.NewConfig()
+	config.User, config.Net, config.Addr = u.User.Username(), "tcp", u.Host
+	config.Passwd, _ = u.User.Password()
+	config.Logger = &mysql.NopLogger{} // who waits for the server asks it again and again
+	return config, nil
 }
 
 // MariaDBURL returns the URL of a MariaDB server that all tests share, of a user that may

@@ -64,6 +64,7 @@ func MissingExtras() []*MissingError {
 	all.note(envCompiler, compiler)
 	all.note(envPgBouncer, pgbouncer)
 	all.note(EnvMariaDB, mariadbBin)
+	all.note("", galeraLibrary)
 	all.note("", promtool)
 	all.note("", chromium)
 	return all

@@ -206,6 +206,7 @@ var hints = map[uint16]string{
 	1114:           "the server's disk is full: free space and go on; nothing is lost",
 	tooLarge:       "raise max_allowed_packet on the server, or publish smaller messages",
 	1286:           "the server has no such storage engine: name another, or install its plugin",
+	1047:           "this node of the cluster does not take part in it now: connect to another, or wait until it does",
 	1290:           "the server is read-only: connect to the primary",
 	1836:           "the server is read-only: connect to the primary",
 }
