@@ -1,86 +1,217 @@
 package tables
 
 import (
-	"fmt"
+	"cmp"
+	"context"
+	"sync"
+	"time"
 
 	"github.com/penstock/penstock"
 )
 
-// NoOutbox has the name.
-func NoOutbox(name string) error {
-	return penstock.WithHint(fmt.Errorf("%w: %q", penstock.ErrNoOutbox, name), "penstock outbox list shows those there are")
+// QueueDB is what queues ask of their store besides.
+type QueueDB interface {
+	DB
+	// NewTable is an error if nothing new of a kind can have the name, or something has it. Nobody else makes one until the transaction ends.
+	NewTable(ctx context.Context, tx Tx, kind, name string) error
+	// MakeJobs makes the table of a queue's jobs anew: one that is there is left from somebody who died on the way.
+	MakeJobs(ctx context.Context, q *QueueRow) error
+	DropJobs(ctx context.Context, q *QueueRow) error
+	// JobsTable is its name, quoted.
+	JobsTable(queue string) SQL
+	// JobsBytes is how much it takes with its indexes, about, 0 where nobody knows.
+	JobsBytes(ctx context.Context, queue string) (int64, error)
+	// Judge writes when jobs run again, or that they are dead.
+	Judge(b *Batch, q *QueueRow, jobs []*Tried)
+	// Enqueue enqueues in a transaction of its own, EnqueueIn within one.
+	Enqueue(ctx context.Context, queue string, jobs ...penstock.NewJob) ([]penstock.Enqueued, error)
+	EnqueueIn(ctx context.Context, tx Tx, queue string, jobs ...penstock.NewJob) error
+	// Looks is what of the store's options a claim needs.
+	Looks() Options
+	// Round is a round trip of a claim. The first one ends jobs, too: then none are left in acks.
+	Round(ctx context.Context, q *QueueRow, c penstock.Claim, r *Round, acks, acked *[]int64) error
 }
 
-// NoSubscription of the outbox has the name.
-func NoSubscription(outbox, name string) error {
-	return penstock.WithHint(fmt.Errorf("subscription %q of outbox %q: %w", name, outbox, penstock.ErrNoSubscription),
-		"see its subscriptions with: penstock status; a relay makes one when it reads for the first time")
+// Queues is the part of a penstock.QueueStore that is the same in every dialect.
+type Queues struct {
+	on   QueueDB
+	rows sync.Map // *QueueRow by name
 }
 
-// NoQueue has the name.
-func NoQueue(name string) error {
-	return penstock.WithHint(fmt.Errorf("queue %q: %w", name, penstock.ErrNoQueue), "create it with: penstock queue create")
+// NewQueues are those of a store.
+func NewQueues(on QueueDB) *Queues { return &Queues{on: on} }
+
+// Queue implements penstock.QueueStore.
+func (s *Queues) Queue(name string) penstock.Queue { return Queue{s, name} }
+
+// QueueRow is what does not change of a row of the queues, and what claims have seen.
+type QueueRow struct {
+	ID    int64
+	Name  string
+	Table SQL
+	*Seen
 }
 
-// NoSchedule of the queue has the name.
-func NoSchedule(queue, name string) error {
-	return penstock.WithHint(fmt.Errorf("schedule %q of queue %q: %w", name, queue, penstock.ErrNoSchedule), "see those it has with: penstock schedule list %s", queue)
-}
+// Row is what is known of the queue.
+func (q Queue) Row(ctx context.Context) (*QueueRow, error) { return q.find(ctx, q.name) }
 
-// LeaseLost says that the lease is not held.
-func LeaseLost(queue string, lease int64) error {
-	return penstock.WithHint(fmt.Errorf("lease %d of queue %q: %w", lease, queue, penstock.ErrLeaseLost), "extend leases before they end, or claim with longer ones")
-}
-
-// Taken says that an outbox or a queue, has, has the name that one of kind was to get.
-func Taken(kind, name, has string) error {
-	exists, article := penstock.ErrQueueExists, "a"
-	if has == "outbox" {
-		exists, article = penstock.ErrOutboxExists, "an"
+// Args of a statement about the queue. {sign} and {dir} are those of its order.
+func (q *QueueRow) Args(more Args) Args {
+	a := Args{"queue": q.ID, "jobs": q.Table, "sign": SQL(""), "dir": SQL("asc")}
+	if q.LIFO() {
+		a["sign"], a["dir"] = SQL("-"), SQL("desc")
 	}
-	if has == kind {
-		return fmt.Errorf("%s %q: %w", kind, name, exists)
+	return a.With(more)
+}
+
+// CreateQueue implements penstock.QueueStore.
+func (s *Queues) CreateQueue(ctx context.Context, name string, order penstock.QueueOrder) error {
+	if err := cmp.Or(penstock.ValidateQueueName(name), order.Validate()); err != nil {
+		return err
 	}
-	return penstock.WithHint(fmt.Errorf("%s %q: %s %s has this name: %w", kind, name, article, has, exists), "outboxes and queues share their names: choose another")
-}
-
-// Dedup finds out which of jobs that are to be enqueued are there already.
-type Dedup struct {
-	Keys  []string // each once
-	Seqs  []int64  // of the first with each
-	drawn []int64
-}
-
-// NewDedup of jobs that have the numbers drawn, which may be none if no job has a DedupKey.
-func NewDedup(jobs []penstock.NewJob, drawn []int64) *Dedup {
-	d := &Dedup{drawn: drawn}
-	first := map[string]bool{}
-	for i := range jobs {
-		if k := jobs[i].DedupKey; k != "" && !first[k] {
-			first[k] = true
-			d.Keys, d.Seqs = append(d.Keys, k), append(d.Seqs, drawn[i])
+	return s.on.Within(ctx, func(tx Tx) error {
+		if err := s.on.NewTable(ctx, tx, "queue", name); err != nil {
+			return err
 		}
-	}
-	return d
+		b := &Batch{}
+		b.Do("insert into {schema}.queues (name, lifo) values ({name}, {lifo})", Args{"name": name, "lifo": order == penstock.LIFO})
+		if err := tx.Run(ctx, b); err != nil {
+			return err
+		}
+		return s.on.MakeJobs(ctx, &QueueRow{Name: name, Table: s.on.JobsTable(name), Seen: NewSeen(order == penstock.LIFO)})
+	})
 }
 
-// Made is what becomes of the jobs. known are the numbers of the jobs that came first with each key.
-func (d *Dedup) Made(jobs []penstock.NewJob, known map[string]int64, made []penstock.Enqueued) {
-	for i := range jobs {
-		made[i].ID = d.drawn[i]
-		if k := jobs[i].DedupKey; k != "" && known[k] != d.drawn[i] {
-			made[i] = penstock.Enqueued{ID: known[k], Deduplicated: true}
+// DropQueue implements penstock.QueueStore.
+func (s *Queues) DropQueue(ctx context.Context, name string) error {
+	err := s.on.Within(ctx, func(tx Tx) error {
+		q := &QueueRow{Name: name, Table: s.on.JobsTable(name), Seen: NewSeen(false)}
+		there := false
+		b := &Batch{}
+		b.Row(&there, "select id from {schema}.queues where name = {name} for update", Args{"name": name}, &q.ID)
+		if err := tx.Run(ctx, b); err != nil {
+			return err
 		}
-	}
+		if !there {
+			return NoQueue(name)
+		}
+		b = &Batch{}
+		for _, table := range []string{"leases", "tries", "dead_jobs", "dedup", "schedules"} {
+			b.Do("delete from {schema}."+table+" where queue_id = {queue}", q.Args(nil))
+		}
+		b.Do("delete from {schema}.queues where id = {queue}", q.Args(nil))
+		if err := tx.Run(ctx, b); err != nil {
+			return err
+		}
+		return s.on.DropJobs(ctx, q)
+	})
+	s.rows.Delete(name)
+	return err
 }
 
-// HasDedup: a job has a DedupKey. Each is validated.
-func HasDedup(jobs []penstock.NewJob) (dedup bool, err error) {
-	for i := range jobs {
-		if err := jobs[i].Validate(); err != nil {
-			return false, fmt.Errorf("job %d of %d: %w", i+1, len(jobs), err)
-		}
-		dedup = dedup || jobs[i].DedupKey != ""
+// SetQueue implements penstock.QueueStore.
+func (s *Queues) SetQueue(ctx context.Context, name string, set penstock.QueueSettings) error {
+	if err := set.ValidateWithoutHistory(); err != nil {
+		return err
 	}
-	return dedup, nil
+	return s.on.Within(ctx, func(tx Tx) error {
+		there := false
+		b := &Batch{}
+		b.Row(&there, "select id from {schema}.queues where name = {name} for update", Args{"name": name}, new(int64))
+		b.Do(`update {schema}.queues set paused = coalesce({paused}, paused), max_attempts = coalesce({attempts}, max_attempts),
+			max_running = coalesce({running}, max_running), dedup_window = coalesce({window}, dedup_window) where name = {name}`,
+			Args{"name": name, "paused": set.Paused, "attempts": set.MaxAttempts, "running": set.MaxRunning, "window": (*int64)(set.DedupWindow)})
+		if err := tx.Finish(ctx, b); err != nil || there {
+			return err
+		}
+		return NoQueue(name)
+	})
+}
+
+// find knows a queue from before, or looks. One that was made anew since has another id: what
+// is asked then finds nothing, and forget is called.
+func (s *Queues) find(ctx context.Context, name string) (*QueueRow, error) {
+	if err := s.on.Ready(ctx); err != nil {
+		return nil, err
+	}
+	if q, ok := s.rows.Load(name); ok {
+		return q.(*QueueRow), nil
+	}
+	q := &QueueRow{Name: name, Table: s.on.JobsTable(name)}
+	var there, lifo bool
+	b := &Batch{}
+	b.Row(&there, "select id, lifo from {schema}.queues where name = {name}", Args{"name": name}, &q.ID, &lifo)
+	if err := s.on.Run(ctx, b); err != nil {
+		return nil, err
+	}
+	if !there {
+		return nil, NoQueue(name)
+	}
+	q.Seen = NewSeen(lifo)
+	found, _ := s.rows.LoadOrStore(name, q)
+	return found.(*QueueRow), nil
+}
+
+// forget a queue that is not there any more.
+func (s *Queues) forget(q *QueueRow) { s.rows.CompareAndDelete(q.Name, q) }
+
+// in runs fn in a transaction about a queue.
+func (s *Queues) in(ctx context.Context, name string, fn func(tx Tx, q *QueueRow) error) error {
+	q, err := s.find(ctx, name)
+	if err != nil {
+		return err
+	}
+	return s.orNoQueue(s.on.Within(ctx, func(tx Tx) error { return fn(tx, q) }), name)
+}
+
+// send is a transaction of one round trip about a queue.
+func (s *Queues) send(ctx context.Context, name string, fill func(b *Batch, q *QueueRow)) error {
+	q, err := s.find(ctx, name)
+	if err != nil {
+		return err
+	}
+	return s.orNoQueue(s.on.Send(ctx, func(b *Batch) { fill(b, q) }), name)
+}
+
+// orNoQueue: the table of a queue is not there.
+func (s *Queues) orNoQueue(err error, name string) error {
+	if s.on.Missing(err) {
+		return NoQueue(name)
+	}
+	return err
+}
+
+// CancelJobs implements penstock.QueueStore.
+func (s *Queues) CancelJobs(ctx context.Context, name string, ids ...int64) (n int, err error) {
+	var cancelled int64
+	err = s.in(ctx, name, func(tx Tx, q *QueueRow) error {
+		b, these := &Batch{}, q.Args(Args{"seqs": ids})
+		b.Rows(func(Scan) error { return nil }, "hold_seqs", these)
+		for _, table := range []string{"leases", "tries"} {
+			b.Do("cancel_"+table, these)
+		}
+		b.Counted(&cancelled, "cancel_jobs", these)
+		return tx.Finish(ctx, b)
+	})
+	if err != nil {
+		return 0, err
+	}
+	return int(cancelled), nil
+}
+
+// timeOf is UTC, and zero of none.
+func timeOf(t *time.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.UTC()
+}
+
+// orNull: the zero time is none.
+func orNull(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	t = t.UTC()
+	return &t
 }

@@ -1,4 +1,3 @@
-// Package tables is what the stores on plain tables do alike, whatever the dialect of their SQL: store/portable and store/mysql.
 package tables
 
 import (

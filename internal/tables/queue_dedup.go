@@ -1,0 +1,48 @@
+package tables
+
+import (
+	"fmt"
+
+	"github.com/penstock/penstock"
+)
+
+// Dedup finds out which of jobs that are to be enqueued are there already.
+type Dedup struct {
+	Keys  []string // each once
+	Seqs  []int64  // of the first with each
+	drawn []int64
+}
+
+// NewDedup of jobs that have the numbers drawn, which may be none if no job has a DedupKey.
+func NewDedup(jobs []penstock.NewJob, drawn []int64) *Dedup {
+	d := &Dedup{drawn: drawn}
+	first := map[string]bool{}
+	for i := range jobs {
+		if k := jobs[i].DedupKey; k != "" && !first[k] {
+			first[k] = true
+			d.Keys, d.Seqs = append(d.Keys, k), append(d.Seqs, drawn[i])
+		}
+	}
+	return d
+}
+
+// Made is what becomes of the jobs. known are the numbers of the jobs that came first with each key.
+func (d *Dedup) Made(jobs []penstock.NewJob, known map[string]int64, made []penstock.Enqueued) {
+	for i := range jobs {
+		made[i].ID = d.drawn[i]
+		if k := jobs[i].DedupKey; k != "" && known[k] != d.drawn[i] {
+			made[i] = penstock.Enqueued{ID: known[k], Deduplicated: true}
+		}
+	}
+}
+
+// HasDedup: a job has a DedupKey. Each is validated.
+func HasDedup(jobs []penstock.NewJob) (dedup bool, err error) {
+	for i := range jobs {
+		if err := jobs[i].Validate(); err != nil {
+			return false, fmt.Errorf("job %d of %d: %w", i+1, len(jobs), err)
+		}
+		dedup = dedup || jobs[i].DedupKey != ""
+	}
+	return dedup, nil
+}
