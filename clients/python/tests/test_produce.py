@@ -148,6 +148,8 @@ REFUSED = [
     ({"payload": None}, "payload"),
     ({"payload": object()}, "payload"),
     ({"payload": "\ud800"}, "payload"),
+    ({"payload": {"a": [float("nan")]}}, "payload"),
+    ({"payload": float("-inf")}, "payload"),
     ({"payload": bytes((64 << 20) + 1)}, "payload"),
     ({"key": "x" * 1025}, "key"),
     ({"key": "a\0b"}, "key"),

@@ -119,6 +119,21 @@ def test_sqlalchemy(file: Path) -> None:
     assert worked(file, "emails", 1) == ["job"]
 
 
+def test_session_rollback_forgets(file: Path) -> None:
+    engine = sqlalchemy.create_engine(f"sqlite:///{file}")
+    with Session(engine) as session, penstock.Buffer(session) as buffer:
+        buffer.enqueue("emails", "never")
+        session.rollback()
+        buffer.enqueue("emails", "kept|")
+        session.commit()
+        session.execute(sqlalchemy.text("select 1"))
+        buffer.enqueue("emails", "never")
+        session.rollback()
+        session.commit()
+    engine.dispose()
+    assert worked(file, "emails", 1) == ["kept"]
+
+
 def test_errors(conn: sqlite3.Connection, tmp_path: Path) -> None:
     assert penstock.check(conn) >= 6
     for call in (

@@ -41,17 +41,20 @@ class Gathered:
 
 class Buffer:
     """Takes messages and jobs one at a time and writes them with one statement for each outbox and queue: when there are `at` of them, at `flush()`, and
-    when the with block ends well. Put the block inside the transaction. With SQLAlchemy's Session, its commit flushes, too."""
+    when the with block ends well. Put the block inside the transaction. With SQLAlchemy's Session, its commit flushes, too,
+    and its rollback forgets. A savepoint it does not see: flush() before it, and give it a Buffer of its own."""
 
     def __init__(self, tx: Transaction, *, at: int = 1000, schema: str = "penstock"):
         self.tx, self.schema, self._gathered = tx, schema, Gathered(at)
         self._event: tuple[Any, ...] | None = None
 
     def publish(self, outbox: str, payload: object, **fields: Any) -> None:
+        self._begun()
         if self._gathered.message(outbox, Message(payload, **fields)):
             self.flush()
 
     def enqueue(self, queue: str, payload: object, **fields: Any) -> None:
+        self._begun()
         if self._gathered.job(queue, NewJob(payload, **fields)):
             self.flush()
 
@@ -62,11 +65,25 @@ class Buffer:
         for queue, more in jobs.items():
             enqueue_many(self.tx, queue, more, schema=self.schema)
 
+    def _rolled_back(self, _session: object, ended: Any) -> None:
+        if not ended.nested:
+            self.forget()
+
+    def _begun(self) -> None:
+        """A Session begins with what it is first asked for: else there is nothing that its rollback ends."""
+        if hasattr(self.tx, "get_bind") and not self.tx.in_transaction():
+            self.tx.begin()
+
+    def forget(self) -> None:
+        """What has not been written is not: call it where the transaction that it belongs to is rolled back. A Session's rollback does."""
+        self._gathered.take()
+
     def __enter__(self) -> Buffer:
         if hasattr(self.tx, "get_bind"):
             from sqlalchemy import event
 
             event.listen(self.tx, "before_commit", self.flush)
+            event.listen(self.tx, "after_soft_rollback", self._rolled_back)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, _e: BaseException | None, _tb: TracebackType | None) -> None:
@@ -74,5 +91,6 @@ class Buffer:
             from sqlalchemy import event
 
             event.remove(self.tx, "before_commit", self.flush)
+            event.remove(self.tx, "after_soft_rollback", self._rolled_back)
         if kind is None:
             self.flush()

@@ -168,8 +168,8 @@ def encode(payload: Payload) -> bytes:
         elif payload is None:
             raise FieldError("payload", "is None", "give bytes, a text, or what JSON can hold; b'' for an empty one")
         else:
-            made = json.dumps(payload, ensure_ascii=False).encode()
-    except (TypeError, UnicodeEncodeError) as e:
+            made = json.dumps(payload, ensure_ascii=False, allow_nan=False).encode()
+    except (TypeError, ValueError) as e:  # NaN is no JSON, and nobody else reads it
         raise FieldError("payload", f"cannot be encoded: {e}", "give bytes, a text, or what JSON can hold") from e
     if len(made) > MAX_PAYLOAD:
         raise FieldError(

@@ -86,6 +86,10 @@ class Buffer:
         for queue, more in jobs.items():
             await enqueue_many(self.tx, queue, more, schema=self.schema)
 
+    def forget(self) -> None:
+        """What has not been written is not: call it where the transaction that it belongs to is rolled back."""
+        self._gathered.take()
+
     async def __aenter__(self) -> Buffer:
         return self
 
