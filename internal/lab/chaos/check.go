@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -248,7 +249,9 @@ func (e *evidence) held(route string, x *event) bool {
 			break
 		}
 	}
-	return slices.ContainsFunc(all[first:last+1], func(s sample) bool { return s.Holder == x.Holder })
+	return slices.ContainsFunc(all[first:last+1], func(s sample) bool {
+		return slices.Contains(strings.Split(s.Holder, ", "), x.Holder) // of a subscription that is shared they are several
+	})
 }
 
 // settledBy is a time at which everything that was delivered until t was settled

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/penstock/penstock/internal/testserver"
@@ -56,7 +57,13 @@ func (r *rig) startRelay(name string) error {
 		return err
 	}
 	config := filepath.Join(r.dir, "penstock.yaml")
-	if err := os.WriteFile(config, []byte(relayConfig), 0o644); err != nil {
+	text := relayConfig
+	if r.profile == portable { // one relay has all of to-rabbitmq, both have a part of the others
+		for _, name := range []string{"to-nats", "audit"} {
+			text = strings.Replace(text, "  - name: "+name+"\n", "  - name: "+name+"\n    shared: true\n", 1)
+		}
+	}
+	if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
 		return err
 	}
 	var err error
