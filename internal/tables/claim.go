@@ -26,6 +26,7 @@ type Range struct {
 // Round is one round trip of a claim: where it looks, and what it finds.
 type Round struct {
 	Ranges  []Range
+	Keys    []string      // whose first jobs are looked at, wherever they are
 	Checks  bool          // it looks for leases that have ended
 	Checked time.Time     // those that end before this were seen
 	Age     time.Duration // how long ago that is
@@ -49,7 +50,7 @@ type Round struct {
 func (s *Seen) Round(c penstock.Claim, o Options, window int) *Round {
 	at := s.look(c.Group, o)
 	window = min(max(window, c.Jobs+at.blocked+1), most)
-	return &Round{Ranges: at.ranges, Checks: at.checks, Checked: at.checked, Age: at.age, Window: window, Last: window == most, Jobs: c.Jobs, Room: cmp.Or(o.Room, math.MaxInt), seen: s, at: at}
+	return &Round{Ranges: at.ranges, Keys: at.keys, Checks: at.checks, Checked: at.checked, Age: at.age, Window: window, Last: window == most, Jobs: c.Jobs, Room: cmp.Or(o.Room, math.MaxInt), seen: s, at: at}
 }
 
 // Note has what was found remembered. full: the claim has all that it wanted.

@@ -193,6 +193,7 @@ func (r *Reader) next(turn Origin) Origin {
 type Look struct {
 	From   time.Time // after the low-water mark, or everywhere if that is due
 	Per    int       // how many of each bucket
+	begun  time.Time
 	sweeps bool
 	of     []int
 	last   []time.Time
@@ -200,9 +201,12 @@ type Look struct {
 	page   *Page
 }
 
+// sweepPart: of its time a reader takes up to one in so many for sweeps. While a snapshot stays open they walk over all that was deleted.
+const sweepPart = 10
+
 // Look says where new messages are to be looked for, in so many buckets.
 func (r *Reader) Look(p *Page, buckets int, sweep time.Duration) *Look {
-	l := &Look{From: r.Low, sweeps: r.ID != 0 && time.Since(r.swept) > sweep, of: make([]int, r.Box.Buckets), last: make([]time.Time, r.Box.Buckets), reader: r, page: p}
+	l := &Look{From: r.Low, begun: time.Now(), sweeps: r.ID != 0 && time.Since(r.swept) > max(sweep, sweepPart*r.sweeping), of: make([]int, r.Box.Buckets), last: make([]time.Time, r.Box.Buckets), reader: r, page: p}
 	if l.sweeps {
 		l.From = time.Time{}
 	}
@@ -218,30 +222,30 @@ func (l *Look) Found(scan Scan) error {
 // Done notes what that was.
 func (l *Look) Done(margin time.Duration) {
 	r, p := l.reader, l.page
-	if len(p.msgs) == 0 {
-		if l.sweeps {
-			r.swept = time.Now()
-		}
-		return
-	}
-	low, cut := p.msgs[len(p.msgs)-1].CreatedAt, false
-	for i := range l.of {
-		if l.of[i] == l.Per { // there may be more of it
-			cut = true
-			if l.last[i].Before(low) {
-				low = l.last[i]
+	swept := l.sweeps
+	if len(p.msgs) > 0 {
+		last := p.msgs[len(p.msgs)-1].CreatedAt
+		low, cut := last, false
+		for i := range l.of {
+			if l.of[i] == l.Per { // there may be more of it
+				cut = true
+				if l.last[i].Before(low) {
+					low = l.last[i]
+				}
 			}
 		}
+		// What is before the mark comes first: if the page reaches behind it, that was all.
+		swept = swept && (!cut && !p.full || low.After(r.Low))
+		r.perBucket = 0
+		if cut && !p.full && 2*len(p.msgs) < p.Most() { // most of what waits is in few buckets
+			r.perBucket = 4 * l.Per
+		}
+		p.full = p.full || cut
+		r.moveLow(low.Add(-margin))
 	}
-	r.perBucket = 0
-	if cut && !p.full && 2*len(p.msgs) < p.Most() { // most of what waits is in few buckets
-		r.perBucket = 4 * l.Per
+	if swept {
+		r.swept, r.sweeping = time.Now(), time.Since(l.begun)
 	}
-	if l.sweeps && !cut && !p.full {
-		r.swept = time.Now()
-	}
-	p.full = p.full || cut
-	r.moveLow(low.Add(-margin))
 }
 
 // moveLow moves the mark forward. An ephemeral reader forgets what it has returned before it.

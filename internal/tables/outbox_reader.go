@@ -43,8 +43,9 @@ type Reader struct {
 	Fetching sync.Mutex // one Fetch at a time
 	Low      time.Time  // nothing new is expected before
 	Has      [Origins]bool
-	swept    time.Time // when it was last looked before Low
-	turn     Origin    // of the last batch
+	swept    time.Time     // when it was last looked before Low
+	sweeping time.Duration // how long that took
+	turn     Origin        // of the last batch
 	// perBucket is how many of each to read, if more than a few are to be: when all that waits is in few of them.
 	perBucket int
 

@@ -2,6 +2,7 @@ package tables
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -19,6 +20,8 @@ type Options struct {
 	Ended time.Duration
 	// Room is how many bytes of payload one statement may return, about; 0: any.
 	Room int
+	// Heads: a claim looks at the first job of each key of Round.Keys, too, so that those that wait behind it are passed over.
+	Heads bool
 }
 
 // Seen is what a process knows of a queue's groups. Safe for concurrent use.
@@ -39,15 +42,19 @@ func (s *Seen) LIFO() bool { return s.lifo }
 // open snapshot, say, not cleaned up yet. It is no promise: what commits late is found by looking again.
 type groupSeen struct {
 	taken         [penstock.MaxPriority - penstock.MinPriority + 1]seqset.Set
-	asked         time.Time // when it was asked for leases that have ended
-	near, all     time.Time // when the margin was looked at again, and everything
-	found         bool      // the last claim found all that it wanted
-	checked       time.Time // leases that end before this were seen to have ended
-	blocked       int       // how many jobs that wait for others of their keys were in the way
-	now, measured time.Time // the database's clock, and this one's
+	asked         time.Time       // when it was asked for leases that have ended
+	near, all     time.Time       // when the margin was looked at again, and everything
+	found         bool            // the last claim found all that it wanted
+	checked       time.Time       // leases that end before this were seen to have ended
+	blocked       int             // how many jobs that wait for others of their keys were in the way, when everything was looked at again
+	keys          map[string]bool // of jobs that wait and are passed over
+	sweeping      time.Duration   // how long it took to look at everything again
+	now, measured time.Time       // the database's clock, and this one's
 }
 
 const (
+	// mostKeys are those that a claim looks up; jobs that wait for others are looked at each time.
+	mostKeys = 500
 	// gaps is how many ranges are kept of a priority.
 	gaps      = 64
 	noTime    = int64(0)
@@ -62,7 +69,10 @@ type look struct {
 	checked, now time.Time
 	cut          int64 // what is known after this was forgotten
 	blocked      int
+	keys         []string
 	ranges       []Range
+	heads        bool
+	begun        time.Time
 }
 
 // look says where a claim is to look.
@@ -81,16 +91,19 @@ func (s *Seen) look(group string, o Options) *look {
 	if !g.found {
 		pause /= 10
 	}
-	l := &look{seen: g, checked: g.checked.UTC(), age: g.now.Add(at.Sub(g.measured)).Sub(g.checked), blocked: g.blocked, cut: farFuture}
+	l := &look{seen: g, checked: g.checked.UTC(), age: g.now.Add(at.Sub(g.measured)).Sub(g.checked), blocked: g.blocked, cut: farFuture, heads: o.Heads, begun: at}
 	switch {
-	case at.Sub(g.all) > o.Sweep:
+	case at.Sub(g.all) > max(o.Sweep, sweepPart*g.sweeping):
 		l.cut, g.all, g.near, l.checked, l.age = noTime, at, at, time.Time{}, 0
 	case at.Sub(g.near) > pause:
 		l.cut, g.near = g.now.Add(at.Sub(g.measured)-o.Margin).UnixMicro(), at
+	case l.heads:
+		l.blocked = 0 // they are passed over
 	}
 	if l.checks = !g.found || l.cut == noTime || at.Sub(g.asked) >= o.Ended; l.checks {
 		g.asked = at
 	}
+	l.keys = slices.AppendSeq([]string{}, maps.Keys(g.keys))
 	for i, taken := range g.taken {
 		from := noTime
 		for _, r := range upTo(taken, l.cut) {
@@ -117,15 +130,20 @@ func (s *Seen) saw(l *look, page []Claimed, window int, whole, full, expired boo
 	if l.checks && !expired {
 		g.checked = l.now.Add(-time.Second)
 	}
+	if l.cut == noTime {
+		g.sweeping, g.keys = time.Since(l.begun), nil
+	}
 	found := map[int16][]Claimed{}
-	g.blocked = 0
+	if !l.heads || l.cut != farFuture {
+		g.blocked = 0
+	}
 	waits, fresh := 0, 0
 	end := Range{Priority: penstock.MaxPriority + 1} // the last that was looked at, if there may be more behind it
 	for _, p := range page {
 		if p.Waits {
 			waits++
 		}
-		if p.Job.Lease != 0 || !full {
+		if (p.Job.Lease != 0 || !full) && (!l.heads || l.cut != farFuture) {
 			g.blocked = waits
 		}
 		if p.Fresh {
@@ -150,7 +168,7 @@ func (s *Seen) saw(l *look, page []Claimed, window int, whole, full, expired boo
 			}
 			n++
 			last = ts
-			if p.Job.Lease == 0 {
+			if p.Job.Lease == 0 && !(p.Waits && l.heads && g.pass(p.Job.Key)) {
 				left = append(left, ts)
 			}
 		}
@@ -170,6 +188,17 @@ func (s *Seen) saw(l *look, page []Claimed, window int, whole, full, expired boo
 		taken := &g.taken[int(r.Priority)-penstock.MinPriority]
 		*taken = longest(taken.Union(without(from, upto, left)))
 	}
+}
+
+// pass remembers the key of a job that waits, and reports whether the job may be passed over: its key's first is looked up.
+func (g *groupSeen) pass(key string) bool {
+	if g.keys == nil {
+		g.keys = map[string]bool{}
+	}
+	if !g.keys[key] && len(g.keys) < mostKeys {
+		g.keys[key] = true
+	}
+	return g.keys[key]
 }
 
 // without is a range without some of its numbers.

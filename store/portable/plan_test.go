@@ -210,3 +210,62 @@ func (o *observed) turns(src penstock.Source, q penstock.Queue, n int) {
 		}
 	}
 }
+
+// A claim passes over the jobs that wait for others of their keys, however many, and finds the next of a key once that may run: neither
+// reads those that wait.
+func TestClaimPassesOverThoseThatWait(t *testing.T) {
+	t.Parallel()
+	for _, order := range []penstock.QueueOrder{penstock.FIFO, penstock.LIFO} {
+		t.Run(string(order), func(t *testing.T) {
+			t.Parallel()
+			o := observe(t, portable.Options{LookAgain: time.Hour, Sweep: time.Hour})
+			o.must(o.store.CreateQueue(t.Context(), "jobs", order))
+			q := o.store.Queue("jobs")
+			const keys, many, others = 3, 9000, 100
+			const enough = 150 // of what it knows to be there it looks at each range
+			exec(t, o.url, "insert into penstock_portable.queue_jobs (key, payload) select g % $2, '' from generate_series(1, $1) g", many, keys)
+			exec(t, o.url, "insert into penstock_portable.queue_jobs (priority, payload) select 1, '' from generate_series(1, $1) g", others)
+			claim := func() (job penstock.Job, read float64) {
+				for _, p := range o.during(func() {
+					jobs, err := q.Claim(t.Context(), penstock.Claim{Jobs: 1, Lease: time.Hour})
+					o.must(err)
+					if len(jobs) != 1 {
+						t.Fatalf("claimed %d jobs", len(jobs))
+					}
+					job = jobs[0]
+				}) {
+					p.Plan.walk(func(n planNode) {
+						if n.Table == "queue_jobs" {
+							read += (n.Rows + n.Removed) * n.Loops
+						}
+					})
+				}
+				return job, read
+			}
+			running := map[string]penstock.Job{}
+			for len(running) < keys {
+				job, _ := claim()
+				running[job.Key] = job
+			}
+			if job, _ := claim(); job.Key != "" {
+				t.Fatalf("a job of the key %s runs beside another", job.Key)
+			}
+			for range 5 {
+				if _, read := claim(); read > enough {
+					t.Errorf("a claim behind %d jobs that wait reads %.0f rows", many, read)
+				}
+			}
+			for range 5 {
+				for key, before := range running {
+					_, err := q.Ack(t.Context(), before.Lease)
+					o.must(err)
+					job, read := claim()
+					if job.Key != key || job.ID <= before.ID || job.ID > before.ID+keys || read > enough {
+						t.Errorf("after job %d of the key %s came %d of %q, and %.0f rows were read", before.ID, key, job.ID, job.Key, read)
+					}
+					running[key] = job
+				}
+			}
+		})
+	}
+}

@@ -13,7 +13,7 @@ import (
 
 // Looks implements tables.QueueDB.
 func (s onTables) Looks() tables.Options {
-	return tables.Options{Margin: s.opts.Margin, Sweep: s.opts.Sweep, LookAgain: s.opts.LookAgain, Room: s.dialect().resultBytes}
+	return tables.Options{Margin: s.opts.Margin, Sweep: s.opts.Sweep, LookAgain: s.opts.LookAgain, Room: s.dialect().resultBytes, Heads: true}
 }
 
 func columns(ranges []tables.Range) (priorities []int16, after, upto []time.Time) {
@@ -37,7 +37,7 @@ func (s onTables) Round(ctx context.Context, row *queueRow, c penstock.Claim, r 
 			tables.AckIn(first, row, *acks, acked)
 		}
 		b := s.pgBatch(first)
-		b.Queue(s.queueSQL("claim", row), row.ID, c.Group, r.Jobs, c.Lease.Microseconds(), c.Worker, priorities, after, upto, r.Window, r.Last, r.Room).
+		b.Queue(s.queueSQL("claim", row), row.ID, c.Group, r.Jobs, c.Lease.Microseconds(), c.Worker, priorities, after, upto, r.Window, r.Last, r.Room, r.Keys).
 			Query(func(rows pgx.Rows) error { return readClaimed(rows, c.Group, &r.Page) })
 		return s.pool.SendBatch(ctx, b).Close()
 	}))

@@ -1,5 +1,5 @@
 -- Leases what comes next: of what was never claimed in the given ranges of each priority, and of what
--- is to be tried again. What was looked at and not taken is returned, too, without its payload.
+-- is to be tried again, and the first of each key of $12, behind which all others wait: they are in no range. What was looked at and not taken is returned, too, without its payload.
 -- Jobs that wait may fill what it reads of a range, $9 jobs, or of those to be tried again. What comes behind these is not
 -- taken: there may be jobs that come first. The last time, $10, it is. $11 bounds the bytes of what is taken, on engines that want that.
 with room as materialized (
@@ -21,6 +21,17 @@ with room as materialized (
              and (select a.seq from {schema}.tries a where a.seq = t.seq) is null
            order by t.ts {dir}, t.seq {dir}
            limit $9) c
+      union all
+      (select -1, h.priority, h.ts, h.seq, h.created_at, h.key, h.headers, h.payload, 0, true, false
+         from unnest($12::text[]) k(key)
+         cross join lateral (select t.* from {table} t where t.key = k.key and t.key <> '' order by t.ts, t.seq limit 1) h
+        where h.group_key = $2 and h.ts <= (select clock_timestamp())
+          and (select min(l.lease) from {schema}.leases l where l.queue_id - $1 = 0 and l.key = k.key and l.key <> '') is null
+          and (select min(a.seq) from {schema}.tries a where a.queue_id - $1 = 0 and a.key = k.key and a.key <> '') is null
+          and not exists (select from unnest($6::smallint[], $7::timestamptz[], $8::timestamptz[]) r(priority, after, upto)
+                           where h.priority = r.priority and h.ts > r.after and h.ts <= r.upto)
+        order by h.priority, h.ts {dir}, h.seq {dir}
+        limit $9)
       union all
       (select 0, t.priority, t.ts, t.seq, t.created_at, t.key, t.headers, t.payload, a.attempts, false, {blocked}
          from {schema}.tries a
