@@ -109,10 +109,11 @@ func (s *Store) ExplainOutbox(ctx context.Context, outbox string) ([]doctor.Stat
 		type subscription struct {
 			ID, Epoch int64
 			Name      string
+			Holder    string
 			Low       time.Time
 			Marks     bool
 		}
-		rows, err := e.conn.Query(ctx, s.sql("select id, epoch, name, low, marks from {schema}.subscriptions where outbox_id = $1 order by name", ""), box.ID)
+		rows, err := e.conn.Query(ctx, s.sql("select id, epoch, name, holder, low, marks from {schema}.subscriptions where outbox_id = $1 order by name", ""), box.ID)
 		if err != nil {
 			return err
 		}
@@ -123,7 +124,7 @@ func (s *Store) ExplainOutbox(ctx context.Context, outbox string) ([]doctor.Stat
 		for _, sub := range subscriptions {
 			e.of = outbox + "/" + sub.Name
 			if err := e.undone(ctx, func(tx pgx.Tx) error {
-				low, as := sub.Low.UTC(), &source{store: s, Reader: &tables.Reader{Box: box}}
+				low, as := sub.Low.UTC(), &source{store: s, Reader: &tables.Reader{Box: box, Req: penstock.Subscribe{Holder: sub.Holder}}}
 				params := []any{sub.ID, sub.Epoch, low, []int64{}, min(explainedRows, 2*explainedRows/box.Buckets+8), explainedRows, s.dialect().most(16 << 20), as.reads(), []time.Time{}}
 				if err := e.explain(ctx, tx, "fetch", as.sql("fetch"), -1, params...); err != nil {
 					return err

@@ -2,6 +2,7 @@ package portable_test
 
 import (
 	"bytes"
+	"errors"
 	"testing"
 	"time"
 
@@ -53,5 +54,46 @@ func TestCountsWhatIsThere(t *testing.T) {
 		if after := count(); before != 2 || after != 2 {
 			t.Errorf("marks: %v: %d settled, then %d, want 2", marks, before, after)
 		}
+	}
+}
+
+// A reader whose subscribing was lost is fenced, though the epoch that it had is given to another.
+func TestEpochThatComesAgain(t *testing.T) {
+	t.Parallel()
+	for _, shared := range []bool{false, true} {
+		f := newFixture(t, portable.Options{})
+		subscribe := func(holder string) penstock.Source {
+			t.Helper()
+			join := f.store.Subscribe
+			if shared {
+				join = f.store.SubscribeShared
+			}
+			src, err := join(t.Context(), penstock.Subscribe{Outbox: "orders", Subscription: "sub", Holder: holder, Lease: time.Hour})
+			f.must(err)
+			return src
+		}
+		f.publish("m")
+		before := subscribe("before")
+		b, err := before.Fetch(t.Context(), plenty)
+		f.must(err)
+		exec(t, f.url, "update penstock_portable.subscriptions set epoch = epoch - 1, holder = '', lease_until = '1970-01-01'")
+		exec(t, f.url, "delete from penstock_portable.members")
+		after := subscribe("after")
+		if again, err := after.Fetch(t.Context(), plenty); err != nil || len(again.Messages) != 1 {
+			t.Fatalf("got %v, %v, want a message", again.Messages, err)
+		}
+		for what, err := range map[string]error{"renewed": before.Renew(t.Context()), "settled": before.Settle(t.Context(), penstock.Settled{Batch: b})} {
+			if !errors.Is(err, penstock.ErrFenced) {
+				t.Errorf("shared %v: %s: %v, want ErrFenced", shared, what, err)
+			}
+		}
+		f.must(before.Close(t.Context()))
+		f.must(after.Renew(t.Context()))
+		all, err := f.store.Status(t.Context())
+		f.must(err)
+		if s := all[0].Subscriptions[0]; s.Settled != 0 || s.Holder != "after" {
+			t.Errorf("shared %v: %d settled, held by %q", shared, s.Settled, s.Holder)
+		}
+		f.must(after.Close(t.Context()))
 	}
 }

@@ -9,14 +9,16 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/pg"
 )
 
 var _ penstock.Sharer = (*Store)(nil)
 
-// The row that says whose a subscription is, or a part of it.
+// The row that says whose a subscription is, or a part of it. On a server that was promoted without the last that was committed an epoch
+// may come again: so it is the holder's, too.
 const (
-	aloneLease  = "{schema}.subscriptions s where s.id = $1 and s.epoch = $2"
-	sharedLease = "{schema}.members s where s.subscription_id = $1 and s.epoch = $2"
+	aloneLease  = "{schema}.subscriptions s where s.id = $1 and s.epoch = $2 and s.holder = {holder}"
+	sharedLease = "{schema}.members s where s.subscription_id = $1 and s.epoch = $2 and s.holder = {holder}"
 )
 
 // sql is a statement that holds for whoever has the lease.
@@ -25,7 +27,8 @@ func (s *source) sql(name string) string {
 	if s.shared {
 		lease = sharedLease
 	}
-	return s.store.sql(strings.ReplaceAll(s.store.dialect().statements[name], "{lease}", lease), s.Box.Name)
+	text := s.store.sql(strings.ReplaceAll(s.store.dialect().statements[name], "{lease}", lease), s.Box.Name)
+	return strings.ReplaceAll(text, "{holder}", pg.Literal(s.Req.Holder))
 }
 
 // fence is the statement that locks what says so: of a subscription that is shared the member's row, and the subscription's
@@ -147,8 +150,8 @@ func (s *source) renewShared(ctx context.Context) error {
 	err := s.store.tx(ctx, func(tx pgx.Tx) (err error) {
 		b := &pgx.Batch{}
 		b.Queue(s.store.sql("select from {schema}.subscriptions where id = $1 for update", ""), s.ID)
-		b.Queue(s.store.sql("update {schema}.members set lease_until = clock_timestamp() + $3 * interval '1 microsecond' where subscription_id = $1 and epoch = $2 returning true", ""),
-			s.ID, s.Epoch, s.Req.Lease.Microseconds()).QueryRow(func(r pgx.Row) error { return r.Scan(&there) })
+		b.Queue(s.store.sql("update {schema}.members set lease_until = clock_timestamp() + $3 * interval '1 microsecond' where subscription_id = $1 and epoch = $2 and holder = $4 returning true", ""),
+			s.ID, s.Epoch, s.Req.Lease.Microseconds(), s.Req.Holder).QueryRow(func(r pgx.Row) error { return r.Scan(&there) })
 		if err := tx.SendBatch(ctx, b).Close(); err != nil {
 			there = !isNoRows(err)
 			return err
@@ -172,7 +175,7 @@ func (s *source) renewShared(ctx context.Context) error {
 // leave gives everything back.
 func (s *source) leave(ctx context.Context) error {
 	return s.store.explain(s.store.retries.Do(ctx, func() error {
-		_, err := s.store.pool.Exec(ctx, s.store.sql("delete from {schema}.members where subscription_id = $1 and epoch = $2", ""), s.ID, s.Epoch)
+		_, err := s.store.pool.Exec(ctx, s.store.sql("delete from {schema}.members where subscription_id = $1 and epoch = $2 and holder = $3", ""), s.ID, s.Epoch, s.Req.Holder)
 		return err
 	}))
 }

@@ -128,9 +128,9 @@ func (s *source) update(ctx context.Context, set string, args ...any) error {
 	if err := s.Usable(ctx); err != nil || s.ID == 0 {
 		return err
 	}
-	args = append([]any{s.ID, s.Epoch}, args...)
+	args = append([]any{s.ID, s.Epoch, s.Req.Holder}, args...)
 	return s.store.explain(s.store.retries.Do(ctx, func() error {
-		done, err := s.store.pool.Exec(ctx, s.store.sql("update {schema}.subscriptions set "+set+" where id = $1 and epoch = $2", ""), args...)
+		done, err := s.store.pool.Exec(ctx, s.store.sql("update {schema}.subscriptions set "+set+" where id = $1 and epoch = $2 and holder = $3", ""), args...)
 		if err == nil && done.RowsAffected() == 0 {
 			return s.gone(ctx)
 		}
@@ -144,7 +144,7 @@ func (s *source) Renew(ctx context.Context) error {
 	if s.shared {
 		return s.renewShared(ctx)
 	}
-	return s.update(ctx, "lease_until = clock_timestamp() + $3 * interval '1 microsecond', low = greatest(low, $4)", s.Req.Lease.Microseconds(), s.SettledTo())
+	return s.update(ctx, "lease_until = clock_timestamp() + $4 * interval '1 microsecond', low = greatest(low, $5)", s.Req.Lease.Microseconds(), s.SettledTo())
 }
 
 // ReportSink implements penstock.SinkReporter.
@@ -152,7 +152,7 @@ func (s *source) ReportSink(ctx context.Context, down time.Time, why string) err
 	if s.shared {
 		return nil // it is one of several
 	}
-	return s.update(ctx, "sink_epoch = epoch, sink_down = $3, sink_error = $4", orNullTime(down), why)
+	return s.update(ctx, "sink_epoch = epoch, sink_down = $4, sink_error = $5", orNullTime(down), why)
 }
 
 func orNullTime(t time.Time) *time.Time {

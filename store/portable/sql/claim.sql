@@ -24,7 +24,7 @@ with room as materialized (
       union all
       (select -1, h.priority, h.ts, h.seq, h.created_at, h.key, h.headers, h.payload, 0, true, false
          from unnest($12::text[]) k(key)
-         cross join lateral (select t.* from {table} t where t.key = k.key and t.key <> '' order by t.ts, t.seq limit 1) h
+         cross join lateral (select t.* from {jobs} t where t.key = k.key and t.key <> '' order by t.ts, t.seq limit 1) h
         where h.group_key = $2 and h.ts <= (select clock_timestamp())
           and (select min(l.lease) from {schema}.leases l where l.queue_id - $1 = 0 and l.key = k.key and l.key <> '') is null
           and (select min(a.seq) from {schema}.tries a where a.queue_id - $1 = 0 and a.key = k.key and a.key <> '') is null
