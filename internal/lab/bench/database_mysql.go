@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/penstock/penstock/internal/retry"
 	"github.com/penstock/penstock/store/mysql"
 )
 
@@ -67,8 +68,8 @@ func (d Database) mysqlWords(table string) map[string]string {
 // jobQueueMySQL is the published table with the published transaction.
 func jobQueueMySQL(c contender) contender {
 	c.one = func(s *session) (id int64, ok bool, err error) {
-		if err := s.value("select", c.sql["select"], &id); errors.Is(err, sql.ErrNoRows) {
-			return 0, false, nil
+		if err := s.value("select", c.sql["select"], &id); errors.Is(err, sql.ErrNoRows) || retry.Of(err) != retry.None {
+			return 0, false, nil // MyRocks may wait for a lock that it is to skip
 		} else if err != nil {
 			return 0, false, err
 		}

@@ -77,7 +77,7 @@ func (e *mysqlEvents) fill(s *session, events int) error {
 			return err
 		}
 		for _, name := range []string{"fill_queue", "fill_outbox"} {
-			if _, err := s.do("writing events", e.sql[name], from, n); err != nil {
+			if _, err := s.do("writing events", e.sql[name], from, from, n); err != nil {
 				return err
 			}
 		}
@@ -103,9 +103,6 @@ func (e *mysqlEvents) consumeFirst(s *session, n int) error {
 	if err := e.remember(s, n); err != nil {
 		return err
 	}
-	if _, err := s.do("deleting events", e.sql["delete_first"], n); err != nil {
-		return err
-	}
 	left := e.left[0] - n
 	for e.left[0] > left {
 		if err := e.take(s, min(e.left[0]-left, 1000)); err != nil {
@@ -117,7 +114,9 @@ func (e *mysqlEvents) consumeFirst(s *session, n int) error {
 			return err
 		}
 	}
-	return nil
+	// Last, since compaction comes by and by.
+	_, err := s.do("deleting events", e.sql["delete_first"], n)
+	return err
 }
 
 func (e *mysqlEvents) take(s *session, n int) error {

@@ -29,12 +29,13 @@ delete from {schema}.{table} where id <= ?;
 -- name: delete_scattered
 delete from {schema}.{table} where id > ? and id % 2 = 1;
 
+-- With the events' times, a minute apart, as they were published: within the margin there is one.
 -- name: fill_queue
-insert into {schema}.{queue} (payload) select concat('eventdata-', ? + n.n - 1)
+insert into {schema}.{queue} (created_at, payload) select timestamp '2021-02-25 08:16:00' + interval ? + n.n - 1 minute, concat('eventdata-', ? + n.n - 1)
   from json_table(concat('[', repeat('0,', ? - 1), '0]'), '$[*]' columns (n for ordinality)) n;
 
 -- name: fill_outbox
-insert into {schema}.{outbox} (payload) select concat('eventdata-', ? + n.n - 1)
+insert into {schema}.{outbox} (ts, payload) select timestamp '2021-02-25 08:16:00' + interval ? + n.n - 1 minute, concat('eventdata-', ? + n.n - 1)
   from json_table(concat('[', repeat('0,', ? - 1), '0]'), '$[*]' columns (n for ordinality)) n;
 
 -- name: delete_scattered_jobs
