@@ -88,6 +88,7 @@ func TestFaults(t *testing.T) {
 func TestLateSettle(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, portable.Options{Margin: time.Hour})
+	skipPooled(t, f.url, "which does not pass on what comes late")
 	p := &wireProxy{let: make(chan struct{}), done: make(chan struct{})}
 	f.store = openStore(t, p.through(t, f.url), portable.Options{Margin: time.Hour})
 	src := f.subscribe()

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"net/url"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -182,5 +183,12 @@ func (p *wireProxy) serve(client net.Conn, host string) {
 			return
 		}
 		trip = nil
+	}
+}
+
+// skipPooled skips a test that PgBouncer does not let happen. The URL of withservers -pooled has this parameter.
+func skipPooled(t *testing.T, url, why string) {
+	if strings.Contains(url, "default_query_exec_mode=exec") {
+		t.Skip("behind a pooler,", why)
 	}
 }
