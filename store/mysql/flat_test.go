@@ -99,7 +99,8 @@ func TestQueueIsFlatOnMyRocks(t *testing.T) {
 			dequeue(n / 2)
 		})
 		t.Logf("%s: %.2f steps and %.1f seek per dequeue at first, %.2f and %.1f of %d after that", order, first, seeks, last, seeksLast, 8*n+n/2)
-		if last > 10 || seeksLast > 1.3*seeks {
+		// 5 or 6 where nothing is slow: leases that have ended are looked for once a second, by however few dequeues there are in it.
+		if last > 20 || seeksLast > 1.3*seeks {
 			t.Errorf("%s: a dequeue takes %.2f steps and %.1f seek, %.2f and %.1f at first", order, last, seeksLast, first, seeks)
 		}
 	}
