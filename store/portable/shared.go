@@ -95,6 +95,12 @@ func (s *source) balance(ctx context.Context, tx pgx.Tx) (owned, leaving []int16
 	if turn < 0 {
 		return nil, nil, penstock.ErrFenced
 	}
+	// What this reader took may be lost in a promotion, and another's by now.
+	for _, m := range all {
+		if m.epoch == s.Epoch && slices.ContainsFunc(s.owned, func(b int16) bool { return !slices.Contains(m.buckets, b) }) {
+			return nil, nil, s.Gone(true)
+		}
+	}
 	quota := (s.Box.Buckets - turn + len(alive) - 1) / len(alive)
 	inFlight := s.bucketsInFlight()
 	for _, b := range s.owned {

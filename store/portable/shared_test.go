@@ -45,6 +45,27 @@ func TestSharedOrAlone(t *testing.T) {
 	f.must(src.Close(t.Context()))
 }
 
+// A promotion may lose a bucket that a reader had taken, and another have it by now: whoever had it reads no more.
+func TestBucketThatWasLost(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, portable.Options{})
+	src, err := f.share(time.Hour)
+	f.must(err)
+	f.must(src.Renew(t.Context()))
+	exec(t, f.url, "update penstock_portable.members set buckets = buckets[2:]")
+	if err := src.Renew(t.Context()); !errors.Is(err, penstock.ErrFenced) {
+		t.Errorf("renewed: %v, want ErrFenced", err)
+	}
+	if _, err := src.Fetch(t.Context(), plenty); !errors.Is(err, penstock.ErrFenced) {
+		t.Errorf("fetched: %v, want ErrFenced", err)
+	}
+	f.must(src.Close(t.Context()))
+	next, err := f.share(time.Hour)
+	f.must(err)
+	f.must(next.Renew(t.Context()))
+	f.must(next.Close(t.Context()))
+}
+
 // Readers come, leave and crash while messages are written. Each message is delivered, of a key in order, and again
 // only after a crash; nobody gets what another has in flight.
 func TestSharedByMany(t *testing.T) {

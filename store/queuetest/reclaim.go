@@ -93,8 +93,9 @@ func (e *env) wantFloor(floor int64) {
 
 // Reclaiming loses nothing of what still waits, runs or is delayed.
 func reclaimKeeps(e *env) {
-	e.enqueue(keyed("k", "k0"), keyed("k", "k1"), after(300*time.Millisecond, "delayed"), job("running"), job("retried"), job("dead"))
+	e.enqueue(keyed("k", "k0"), keyed("k", "k1"), job("running"), job("retried"), job("dead"))
 	running := e.want("k0", "running", "retried", "dead")
+	e.enqueue(after(300*time.Millisecond, "delayed"))
 	e.retry(running[2], 300*time.Millisecond, "x")
 	e.must(e.q.DeadLetter(e.ctx, running[3].Lease, "x"), "DeadLetter")
 	rnd := e.random(1)

@@ -173,6 +173,9 @@ func temporary(env []string, stop func() error) ([]string, func() error, error) 
 	if err != nil {
 		return nil, nil, errors.Join(err, stop())
 	}
+	if err := os.Chmod(dir, 0o711); err != nil { // servers that run as another user have their data in there
+		return nil, nil, errors.Join(err, stop())
+	}
 	return append(env, "TMPDIR="+dir, "GOTMPDIR="+cmp.Or(os.Getenv("GOTMPDIR"), os.TempDir())),
 		func() error { return errors.Join(stop(), os.RemoveAll(dir)) }, nil
 }
