@@ -236,6 +236,28 @@ func TestClaimGoesOnFromThePosition(t *testing.T) {
 	f.Must(tx.Rollback(f.Ctx))
 }
 
+// A batch of more than there is leaves the position at the last job: the next ones come in their order, however soon.
+func TestBatchDoesNotGoBeyondTheLast(t *testing.T) {
+	t.Parallel()
+	f := newQueueFixture(t)
+	f.enqueue(f.Conn, "fifo", 1, 2_000)
+	next := func() int64 { return f.Number(`select pg_sequence_last_value('penstock."_fifo.next"')`) }
+	for before := next(); next() == before; f.later("fifo") { // until one has found what is free, and said so
+		f.take(f.Conn, "fifo", 10)
+	}
+	taken := func(n int) [][][]byte {
+		results, err := f.Conn.PgConn().Exec(f.Ctx, atOnce("fifo")+fmt.Sprintf("select convert_from(payload, 'UTF8') from penstock.dequeue('fifo', %d)", n)).ReadAll()
+		f.Must(err)
+		return results[len(results)-1].Rows
+	}
+	for len(taken(300)) > 0 {
+	}
+	f.Exec("insert into penstock.fifo (payload) select convert_to(n::text, 'UTF8') from generate_series(2001, 3000) n")
+	if rows := taken(10); len(rows) != 10 || string(rows[0][0]) != "2001" {
+		t.Errorf("got %q, want 2001 and nine more", rows)
+	}
+}
+
 // A batch says that there are batches before it takes what the register gives it: who
 // takes the one job at his position would wait for a batch that has locked it.
 func TestBatchIsAnnounced(t *testing.T) {

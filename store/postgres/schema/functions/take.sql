@@ -147,6 +147,7 @@ declare
     got   int;
     path  bigint;
     pos   bigint;
+    most  int;
     fresh boolean;
 begin
     if (n between 1 and 10000) is not true then
@@ -163,7 +164,9 @@ begin
                 perform setval({fast_path}, {now} * 4096 + path);
             end if;
             pos := pg_sequence_last_value({next});
-            pos := setval({next}, pos + todo) - todo;
+            most := least(todo, pg_sequence_last_value({seq}) - pos); -- else the next jobs would come after those behind them
+            exit when (most > 0) is not true;
+            pos := setval({next}, pos + most) - most;
 {segments path 1024}
             return query
             with d as (
