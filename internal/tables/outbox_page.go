@@ -33,6 +33,7 @@ type Page struct {
 	flights  []*Flight
 	bytes    int
 	full     bool // there was a message that did not fit
+	look     *Look
 }
 
 // Scan reads a row.
@@ -169,6 +170,9 @@ func (r *Reader) read(ctx context.Context, limit penstock.Limit) (*Page, error) 
 		}); err != nil {
 			return nil, err
 		}
+		if p.look != nil {
+			p.look.taken()
+		}
 		next := r.next(turn)
 		if len(p.msgs) > 0 || asked[next] {
 			r.turn = turn
@@ -194,6 +198,7 @@ type Look struct {
 	From   time.Time // after the low-water mark, or everywhere if that is due
 	Per    int       // how many of each bucket
 	begun  time.Time
+	margin time.Duration
 	sweeps bool
 	of     []int
 	last   []time.Time
@@ -219,8 +224,12 @@ func (l *Look) Found(scan Scan) error {
 	return l.page.collect(&l.reader.Box, scan, func(r *Row) { l.of[r.Bucket]++; l.last[r.Bucket] = r.TS })
 }
 
-// Done notes what that was.
-func (l *Look) Done(margin time.Duration) {
+// Done says that all rows were read. What follows from them does once the page is the reader's: of one whose
+// transaction fails yet, with the server, say, the mark would pass over messages that nobody has.
+func (l *Look) Done(margin time.Duration) { l.page.look, l.margin = l, margin }
+
+// taken notes what the page was.
+func (l *Look) taken() {
 	r, p := l.reader, l.page
 	swept := l.sweeps
 	if len(p.msgs) > 0 {
@@ -241,7 +250,7 @@ func (l *Look) Done(margin time.Duration) {
 			r.perBucket = 4 * l.Per
 		}
 		p.full = p.full || cut
-		r.moveLow(low.Add(-margin))
+		r.moveLow(low.Add(-l.margin))
 	}
 	if swept {
 		r.swept, r.sweeping = time.Now(), time.Since(l.begun)

@@ -1,11 +1,14 @@
 package tables
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/retry"
 )
 
 // A sweep is over once it has read as far as the mark, however much waits behind that: each is a walk over all that was deleted while a
@@ -33,6 +36,7 @@ func TestSweeps(t *testing.T) {
 				}
 			}
 			l.Done(margin)
+			l.taken()
 			return l.From.IsZero() && !r.Low.IsZero()
 		}
 		for i, step := range []struct {
@@ -59,4 +63,48 @@ func TestSweeps(t *testing.T) {
 			}
 		}
 	})
+}
+
+// failing is a store whose first transaction fails after its rows were read, as when the server is killed then.
+type failing struct {
+	Reading
+	reader *Reader
+	asked  []time.Time
+}
+
+func (f *failing) Ready(context.Context) error { return nil }
+func (f *failing) Explain(err error) error     { return err }
+func (f *failing) Missing(error) bool          { return false }
+func (f *failing) Retries() *retry.Counter     { return &retry.Counter{} }
+
+func (f *failing) ReadPage(_ context.Context, p *Page) error {
+	l := f.reader.Look(p, 1, time.Hour)
+	f.asked = append(f.asked, l.From)
+	err := l.Found(func(dest ...any) error {
+		*dest[1].(*time.Time), *dest[2].(*int64) = time.Now(), 1
+		return nil
+	})
+	l.Done(time.Second)
+	if len(f.asked) == 1 {
+		return errors.New("the server is gone")
+	}
+	return err
+}
+
+// Messages of a page that was not had are looked for again: the mark stays before them.
+func TestAPageThatFailsMovesNothing(t *testing.T) {
+	t.Parallel()
+	f := &failing{}
+	f.reader = NewReader(f, penstock.Subscribe{})
+	f.reader.ID, f.reader.Box.Buckets = 1, 1
+	limit := penstock.Limit{Messages: 10, Bytes: 1 << 20}
+	if _, err := f.reader.Fetch(t.Context(), limit); err == nil {
+		t.Fatal("the first Fetch does not fail")
+	}
+	if b, err := f.reader.Fetch(t.Context(), limit); err != nil || len(b.Messages) != 1 || !f.asked[1].IsZero() {
+		t.Errorf("got %d messages from %v on, %v; want the one, looked for from the beginning", len(b.Messages), f.asked[1], err)
+	}
+	if f.reader.Low.IsZero() {
+		t.Error("the mark has not moved with the page that was had")
+	}
 }
