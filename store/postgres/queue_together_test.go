@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/testseed"
 )
 
 // fromPosition is a statement after which, in the same message, a claim from a backlog goes by the position.
@@ -299,42 +300,83 @@ func TestNumbersOfSharedLeasesGrow(t *testing.T) {
 	}
 }
 
-// Where leases are in two segments, whoever releases or extends several locks them in the order in which ack does, and
-// claims that are extended whole stay whole in both.
-func TestLeasesInTwoSegmentsAreLockedInOneOrder(t *testing.T) {
+// Whoever ends or changes several leases locks them in one order, wherever they are: by segment, in each the shared rows by
+// number and then the others. For each of them: while somebody else has it, those before it are locked, those behind it
+// are not. The maintenance of the ring is kept away, as it carries leases over to the other segment.
+func TestLeasesAreLockedInOneOrder(t *testing.T) {
 	t.Parallel()
-	for _, change := range []string{"release_many('q', $1)", "extend_many('q', $1, '1 min')"} {
-		t.Run(strings.SplitN(change, "_", 2)[0], func(t *testing.T) {
+	const fastPath = `select setval('penstock."_q.fast_path"', (date_part('epoch', clock_timestamp()) * 40)::bigint * 4096 + 2048 + pg_sequence_last_value('penstock."_q.ring"') %% 1024); `
+	for name, sql := range map[string]string{
+		"ack":     "select * from penstock.ack_many('q', '%[1]s')",
+		"claim":   "select lease from penstock.ack_claim('q', '%[1]s')",
+		"fast":    fastPath + "select lease from penstock.ack_claim('q', '%[1]s')",
+		"extend":  "select * from penstock.extend_many('q', '%[1]s', '1 min')",
+		"release": "select * from penstock.release_many('q', '%[1]s')",
+		"cancel":  "select penstock.cancel('q', '%[2]s')",
+	} {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f, older := inOneRow(t)
-			var single int64
-			f.Must(f.Conn.QueryRow(f.Ctx, "select lease from penstock.claim('q', 1, '1 min')").Scan(&single))
-			f.Exec(`select setval('penstock._lease_slot', 3 - pg_sequence_last_value('penstock._lease_slot') % 2)`)
-			newer := f.leaseTogether()
-			all := append(slices.Clone(older), newer...)
-			f.wantHeld(slices.Sorted(slices.Values(all)), "select x from penstock.extend_many('q', $1, '1 min') x", all)
-			if rows := f.Number("select count(*) from penstock._lease where jobs is not null"); rows != 2 {
-				t.Errorf("after the extension %d claims are whole, want 2", rows)
+			f := newJobs(t, "fifo")
+			turning := f.begin(f.Connect())
+			defer turning.Rollback(f.Ctx)
+			f.exec(turning.Conn(), "select pg_advisory_xact_lock('penstock._lease'::regclass::oid::int, 0), setval('penstock._lease_slot', 3)")
+			// Of a shared row the first job is named or, in every second one, both: those are extended as they are. The
+			// rows were written in another order, and end in another.
+			var rows, leases, ids []int64
+			for segment := range int64(2) {
+				for i := range int64(8) {
+					base := (segment*8+i+1)<<20 + (1 - i/4)
+					rows, ids = append(rows, base), append(ids, base)
+					leases = append(leases, base+2*(1-i/4))
+					if i < 4 && i%2 == 1 {
+						leases, ids = append(leases, base+4), append(ids, base+1)
+					}
+				}
 			}
-
-			acking := f.begin(f.Connect())
-			defer acking.Rollback(f.Ctx)
-			_, err := acking.Exec(f.Ctx, "select penstock.ack('q', $1)", single)
-			f.Must(err)
-			other := f.Connect()
-			pid := int(other.PgConn().PID())
-			ended := make(chan error, 1)
-			go func() {
-				_, err := other.Exec(f.Ctx, "select count(*) from penstock."+change, []int64{single, newer[3]})
-				ended <- err
-			}()
-			f.Eventually("the other one waits", func() bool {
-				return f.Number("select count(*) from pg_locks where not granted and pid = $1", pid) > 0
-			})
-			_, err = acking.Exec(f.Ctx, "select penstock.ack('q', $1)", newer[3])
-			f.Must(err)
-			f.Must(acking.Commit(f.Ctx))
-			f.Must(<-ended)
+			f.Exec(`insert into penstock._lease (slot, queue, lease, lease_until, worker, priority, group_key, id, attempt, created_at, payload, done, jobs)
+				select n / 8, 1, r, now() + interval '1 hour' - n * interval '1 s', 'w', 0, '', case when r & 1 = 0 then r end, 1, now(), '',
+				       case when r & 1 = 1 then ~set_bit(set_bit(repeat('0', 256)::bit(256), 1, 1), 2, 1) end,
+				       case when r & 1 = 1 then array[row(r + 2, r, now(), 1, null, '', null), row(r + 4, r + 1, now(), 1, null, '', null)]::penstock._claimed[] end
+				  from unnest($1::bigint[]) with ordinality u(r, i), lateral (select i - 1 as n) o order by i desc`, rows)
+			random := testseed.New(t.Name(), 0)
+			random.Shuffle(len(leases), func(i, k int) { leases[i], leases[k] = leases[k], leases[i] })
+			sql := fmt.Sprintf(sql, braces(leases), braces(ids))
+			holder, caller := f.Connect(), f.Connect()
+			for i, row := range rows {
+				held, called := f.begin(holder), f.begin(caller)
+				f.exec(holder, fmt.Sprintf("select from penstock._lease where lease = %d for update", row))
+				ended := make(chan error, 1)
+				go func() {
+					_, err := caller.PgConn().Exec(f.Ctx, sql).ReadAll()
+					ended <- err
+				}()
+				f.Eventually("it waits", func() bool {
+					if len(ended) > 0 {
+						t.Fatalf("it did not wait for %d: %v", row, <-ended)
+					}
+					return f.Number("select count(*) from pg_locks where not granted and pid = $1", caller.PgConn().PID()) > 0
+				})
+				f.wantHeld(rows[i+1:], "select lease from (select lease from penstock._lease where lease = any ($1) for update skip locked) l", rows)
+				f.Must(held.Rollback(f.Ctx))
+				f.Must(<-ended)
+				f.Must(called.Rollback(f.Ctx))
+			}
 		})
+	}
+}
+
+func braces(ids []int64) string {
+	return "{" + strings.Trim(strings.ReplaceAll(fmt.Sprint(ids), " ", ","), "[]") + "}"
+}
+
+// Claims that are extended whole stay whole, in both segments.
+func TestClaimsExtendedWholeStayWhole(t *testing.T) {
+	t.Parallel()
+	f, older := inOneRow(t)
+	f.Exec(`select setval('penstock._lease_slot', 3 - pg_sequence_last_value('penstock._lease_slot') % 2)`)
+	all := slices.Concat(older, f.leaseTogether())
+	f.wantHeld(slices.Sorted(slices.Values(all)), "select x from penstock.extend_many('q', $1, '1 min') x", all)
+	if rows := f.Number("select count(*) from penstock._lease where jobs is not null"); rows != 2 {
+		t.Errorf("after the extension %d claims are whole, want 2", rows)
 	}
 }

@@ -157,7 +157,11 @@ begin
         end if;
     end if;
     if acks <> '{}' then
-        if acks[1] & 1 = 0 {if kept}and cardinality(acks) = 1 {end if}and (path is not null or drawn is not null and n = 0) then
+        due := acks[1] & 1 = 0 {if kept}and cardinality(acks) = 1 {end if}and (path is not null or drawn is not null and n = 0);
+        if due and cardinality(acks) > 1 then -- where {ack} would lock them in this order
+            due := pg_sequence_last_value({lease_slot}) < 2 and (select bit_or(a) & 1 = 0 from unnest(acks) a);
+        end if;
+        if due then
 {leaf of lease}
             return query
             {with l}delete from {leaf} l where l.lease = any (acks) and l.queue + 0 = {id} and l.jobs is null
@@ -186,7 +190,8 @@ end $fn$;
 
 -- {ack} ends jobs and returns the leases that were held. queue + 0 keeps the planner
 -- from the indexes that begin with the queue: a lease is found by its number. Where the ring has turned
--- since it was asked what is listed, a lease may have moved to where nobody looked.
+-- since it was asked what is listed, a lease may have moved to where nobody looked. Whoever locks several leases does it
+-- in one order: by segment as listed, in each the rows of several by number, and then the others.
 create or replace function {ack}(in_leases bigint[]) returns setof bigint
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 set enable_seqscan = off set enable_bitmapscan = off set jit = off set plan_cache_mode = force_generic_plan as $fn$

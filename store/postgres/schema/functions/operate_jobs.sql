@@ -86,6 +86,9 @@ begin
     end loop;
     with d as (delete from _scheduled l where l.queue = _cancel.queue and l.id = any (ids) returning l.key)
     select keys || array_agg(d.key) into keys from d;
+    perform from _lease l -- in the order of {ack}
+      where l.queue = _cancel.queue and (l.id = any (ids) or exists (select from unnest(l.jobs) j where j.id = any (ids)))
+      order by array_position(_listed('_lease_slot'), l.slot::int), l.jobs is null, l.lease for update;
     perform _part(queue, array(select j.lease from _lease l cross join lateral unnest(l.jobs) j where l.queue = _cancel.queue and j.id = any (ids)));
     with d as (delete from _lease l where l.queue = _cancel.queue and l.id = any (ids) returning l.key)
     select keys || array_agg(d.key) into keys from d;

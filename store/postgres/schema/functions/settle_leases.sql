@@ -28,10 +28,12 @@ begin
             whole := $sql$
                 with m as materialized (
                     select a & -511 as lease, bit_or(set_bit(repeat('0', 256)::bit(256), (a >> 1 & 255)::int, 1)) as places from unnest($1) a where a & 1 = 1 group by 1),
+                o as materialized ( -- others are parted, which locks them in between
+                    select l.lease, l.done from _lease_%1$s l
+                     where l.lease = any (array(select m.lease from m)) and l.queue + 0 = $2 and l.jobs is not null order by l.lease for update),
                 u as (
-                    update _lease_%s l set lease_until = clock_timestamp() + $3
-                     where l.lease = any (array(select m.lease from m)) and l.queue + 0 = $2 and l.jobs is not null
-                       and l.done | (select m.places from m where m.lease = l.lease) = ~repeat('0', 256)::bit(256)
+                    update _lease_%1$s l set lease_until = clock_timestamp() + $3
+                     where l.lease = any (array(select o.lease from o join m on m.lease = o.lease where o.done | m.places = ~repeat('0', 256)::bit(256)))
                     returning l.*)
                 select u.lease + 2 * i, u.lease_until from u cross join generate_series(1, 255) i where get_bit(u.done, i) = 0$sql$;
         end if;
