@@ -176,7 +176,10 @@ func TestQueueFaults(t *testing.T) {
 	var acks []int64
 	done, last, failed, again := map[int64]bool{}, map[string]int64{}, 0, 0
 	claimed, ended := map[int64]int64{}, map[int64]bool{} // job by lease; those whose Ack said so
-	for len(done) < total && t.Context().Err() == nil {
+	for len(done) < total {
+		if failed > 10*total {
+			t.Fatalf("%d calls failed, and %d of %d jobs were done", failed, len(done), total)
+		}
 		acked, got, err := q.AckClaim(t.Context(), acks, penstock.Claim{Jobs: 5, Lease: time.Second})
 		for _, lease := range acked {
 			done[claimed[lease]], ended[claimed[lease]] = true, true
@@ -206,7 +209,10 @@ func TestQueueFaults(t *testing.T) {
 	p.mu.Lock()
 	p.decide = nil
 	p.mu.Unlock()
-	for { // what nobody has heard of comes back when its lease ends
+	for ended := time.Now().Add(time.Minute); ; { // what nobody has heard of comes back when its lease ends
+		if time.Now().After(ended) {
+			t.Fatalf("a minute later there are jobs left; the last of each key were %v", last)
+		}
 		all, err := f.store.QueueStatus(t.Context())
 		f.must(err)
 		if s := all[0]; s.Ready+s.Running+s.Delayed+s.Waiting+s.DeadLetters == 0 {

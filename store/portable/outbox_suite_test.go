@@ -20,18 +20,24 @@ import (
 
 func TestStore(t *testing.T) {
 	t.Parallel()
-	storetest.Run(t, storetest.Harness{
+	storetest.Run(t, outboxes(unpooled))
+}
+
+func unpooled(_ testing.TB, direct string) string { return direct }
+
+func outboxes(through func(t testing.TB, direct string) (url string)) storetest.Harness {
+	return storetest.Harness{
 		Open: func(t testing.TB) storetest.Instance {
 			direct := testserver.Database(t, testserver.PostgresURL(t))
 			if err := without(context.Background(), direct); err != nil {
 				t.Fatal(err)
 			}
-			return instanceOn(t, shimmed(t, direct), slow)
+			return instanceOn(t, through(t, shimmed(t, direct)), slow)
 		},
-		OpenCreated: func(t testing.TB) storetest.Instance { return instanceOn(t, database(t), slow) },
+		OpenCreated: func(t testing.TB) storetest.Instance { return instanceOn(t, through(t, database(t)), slow) },
 		// Not Reclaim: plain tables do not shrink.
 		Features: storetest.Features{ConcurrentWriters: true, Outage: true, Lose: true},
-	})
+	}
 }
 
 // What make test-engine was run on.

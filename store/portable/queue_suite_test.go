@@ -17,9 +17,13 @@ var atOnce = portable.Options{Margin: time.Hour, LookAgain: time.Nanosecond}
 
 func TestQueue(t *testing.T) {
 	t.Parallel()
-	queuetest.Run(t, queuetest.Harness{
+	queuetest.Run(t, queues(unpooled))
+}
+
+func queues(through func(t testing.TB, direct string) (url string)) queuetest.Harness {
+	return queuetest.Harness{
 		Open: func(t testing.TB) queuetest.Instance {
-			url := database(t)
+			url := through(t, database(t))
 			return queuetest.Instance{
 				Store:   openStore(t, url, atOnce),
 				Begin:   func(ctx context.Context) (queuetest.Tx, error) { return beginOn(ctx, url) },
@@ -33,7 +37,7 @@ func TestQueue(t *testing.T) {
 		},
 		// Not Reclaim: plain tables do not shrink.
 		Features: queuetest.Features{ConcurrentWriters: true, Snapshots: true, Release: true},
-	})
+	}
 }
 
 // pin opens a snapshot that keeps the database from cleaning up.

@@ -1,0 +1,44 @@
+package portable_test
+
+import (
+	"net/url"
+	"testing"
+
+	"github.com/penstock/penstock/internal/testserver"
+	"github.com/penstock/penstock/store/queuetest"
+	"github.com/penstock/penstock/store/storetest"
+)
+
+// Behind PgBouncer in transaction mode everything goes as it does without: no statement counts on what another one left in its session.
+func TestPooled(t *testing.T) {
+	t.Parallel()
+	direct := testserver.PostgresURL(t)
+	skipPooled(t, direct, "another one is one too many")
+	if e := engine(t, direct); e != "PostgreSQL" {
+		t.Skip("PgBouncer does not go with", e)
+	}
+	b := testserver.StartPgBouncer(t, direct, "server_idle_timeout = 2", "max_client_conn = 1000")
+	pooled := func(t testing.TB, direct string) string {
+		u, err := url.Parse(direct)
+		if err != nil {
+			t.Fatal(err)
+		}
+		front, err := url.Parse(b.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// What pgx prepares by itself another session of the pooler's may have.
+		u.Host, u.RawQuery = front.Host, u.RawQuery+"&default_query_exec_mode=exec"
+		return u.String()
+	}
+	store, queue := outboxes(pooled), queues(pooled)
+	store.OneOf, queue.OneOf = 8, 8
+	t.Run("Store", func(t *testing.T) {
+		t.Parallel()
+		storetest.Run(t, store)
+	})
+	t.Run("Queue", func(t *testing.T) {
+		t.Parallel()
+		queuetest.Run(t, queue)
+	})
+}
