@@ -33,9 +33,11 @@ time and the same machine:
   rows/s    consumed, in a contender's own turns
   latency   of consuming a batch
   flatness  the mean of the last minute over that of the first (of a quarter of the
-            run if that is shorter); the run's first second is left out. Also of p50
-            and p99
+            run if that is shorter). Also of p50 and p99
   size      of the table with indexes and of what Penstock keeps about it
+
+The three take turns for as long as the margin before the measuring begins: each reads
+again what was consumed within the margin, which is nothing at first.
 
 Each has a late row as well: inserted at the start, in a transaction that commits
 after --late. The published loop never finds it if that is longer than the margin.

@@ -30,10 +30,11 @@ type ChurnConfig struct {
 // ChurnResult has a curve for each contender.
 type ChurnResult struct {
 	Duration float64 `json:"duration_s"`
+	WarmUp   float64 `json:"warm_up_s"` // before that, in no figure
 	Batch    int     `json:"batch"`
 	Margin   float64 `json:"margin_s"`
 	Late     float64 `json:"late_s"` // 0: no late row
-	// Sweep is the pause between two looks below the margin, of the adopted table.
+	// Sweep is the pause between two looks below the margin, of the adopted table and of plain ones.
 	Sweep  float64 `json:"sweep_s"`
 	Pinned bool    `json:"pinned"`
 
@@ -48,7 +49,7 @@ type ChurnResult struct {
 
 // ChurnCurve is how one contender went. Latencies are of consuming a batch. First
 // and last are the first and the last minute, or a quarter of a run that is shorter
-// than four; the first second is left out.
+// than four.
 type ChurnCurve struct {
 	Intervals []ChurnInterval `json:"intervals"`
 
@@ -123,6 +124,12 @@ func (c ChurnConfig) sweep() time.Duration {
 	return max(10*time.Millisecond, min(time.Minute, (c.Duration-max(c.Late, 0))/4))
 }
 
+// warmUp is until as much as ever lies within the margin: each contender reads again what was consumed
+// within it, which is nothing at first.
+func (c ChurnConfig) warmUp() time.Duration {
+	return max(c.Margin, min(warmUpFor, c.Duration/4))
+}
+
 // Churn inserts and consumes in turns: by hand as published, through Penstock from the
 // same table, and through an outbox of Penstock's.
 func Churn(ctx context.Context, cfg ChurnConfig) (result ChurnResult, err error) {
@@ -131,7 +138,7 @@ func Churn(ctx context.Context, cfg ChurnConfig) (result ChurnResult, err error)
 	}
 	cfg.Interval = cmp.Or(cfg.Interval, usualInterval(cfg.Duration))
 	result = ChurnResult{
-		Duration: cfg.Duration.Seconds(), Batch: cfg.Batch, Margin: cfg.Margin.Seconds(), Late: max(cfg.Late, 0).Seconds(), Sweep: cfg.sweep().Seconds(),
+		Duration: cfg.Duration.Seconds(), WarmUp: cfg.warmUp().Seconds(), Batch: cfg.Batch, Margin: cfg.Margin.Seconds(), Late: max(cfg.Late, 0).Seconds(), Sweep: cfg.sweep().Seconds(),
 		Pinned: cfg.Pin != nil,
 	}
 	release, err := pinned(ctx, cfg.Pin)

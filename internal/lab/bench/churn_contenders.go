@@ -11,6 +11,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/store/mysql"
+	"github.com/penstock/penstock/store/portable"
 )
 
 // churner is one of the ways to insert and consume that take turns.
@@ -138,11 +139,16 @@ func (cfg ChurnConfig) ownOutbox(ctx context.Context) (*churner, error) {
 		contender: contender{Database: cfg.Database, label: "Penstock's outbox", sql: cfg.statements(outbox)},
 		insert:    "insert_outbox", insertLate: "insert_late_outbox", size: "size_outbox",
 	}
-	if cfg.Plain != nil {
-		c.sql, c.size = cfg.statements("outbox_"+outbox), "size_portable"
-	}
 	if err := c.connected(ctx); err != nil {
 		return c, err
+	}
+	if cfg.Plain != nil {
+		c.sql, c.size = cfg.statements("outbox_"+outbox), "size_portable"
+		var err error
+		if cfg.Store, err = cfg.plainStore(ctx); err != nil {
+			return c, err
+		}
+		c.closers = append(c.closers, func(context.Context) error { return cfg.Store.Close() })
 	}
 	if err := cfg.Store.CreateOutbox(ctx, outbox); err != nil {
 		return c, err
@@ -167,6 +173,14 @@ func (cfg ChurnConfig) ownOutbox(ctx context.Context) (*churner, error) {
 	}
 	c.from(ctx, src, cfg.Batch)
 	return c, nil
+}
+
+// plainStore is the store on plain tables with the margin that the others have.
+func (cfg ChurnConfig) plainStore(ctx context.Context) (penstock.Store, error) {
+	if s := cfg.mysql(); s != nil {
+		return mysql.Open(cfg.URL, mysql.Options{Schema: cfg.Schema, Engine: s.Engine(), Margin: cfg.Margin, Sweep: cfg.sweep()})
+	}
+	return portable.Open(ctx, cfg.URL, portable.Options{Schema: cfg.Schema, Margin: cfg.Margin, Sweep: cfg.sweep()})
 }
 
 // from consumes what a source returns, and settles it as delivered.

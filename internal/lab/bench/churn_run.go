@@ -37,17 +37,6 @@ func (r *churnRun) run(ctx context.Context) error {
 	defer cancel(nil)
 	slice := r.cfg.Interval / time.Duration(max(1, min(10, maxIntervals/10/int64(r.cfg.Duration/r.cfg.Interval))))
 	for _, c := range r.churners {
-		if _, err := c.look(); err != nil {
-			return err
-		}
-		if r.cfg.Late > 0 {
-			if err := c.beginLate(ctx); err != nil {
-				return err
-			}
-		}
-		c.consuming, c.inserting = newTimeline(r.cfg.Duration, slice), newTimeline(r.cfg.Duration, slice)
-		intervals := int(r.cfg.Duration/r.cfg.Interval) + 1
-		c.busy, c.rows, c.calls = make([]time.Duration, intervals), make([]int64, intervals), make([]mysql.RocksDBCalls, intervals)
 		c.curve.Inserted = int64(r.cfg.Batch) // the preload
 		for every, do := range map[time.Duration]func(context.Context) error{time.Second: c.keep, leaseTick: c.renew} {
 			if do == nil {
@@ -59,6 +48,27 @@ func (r *churnRun) run(ctx context.Context) error {
 				}
 			})
 		}
+	}
+	r.cfg.progress("warming up for %s", r.cfg.warmUp())
+	for begun := time.Now(); time.Since(begun) < r.cfg.warmUp(); {
+		for _, c := range r.churners {
+			if _, _, err := r.insertAndConsume(c); err != nil {
+				return errors.Join(err, context.Cause(ctx))
+			}
+		}
+	}
+	for _, c := range r.churners {
+		if _, err := c.look(); err != nil {
+			return err
+		}
+		if r.cfg.Late > 0 {
+			if err := c.beginLate(ctx); err != nil {
+				return err
+			}
+		}
+		c.consuming, c.inserting = newTimeline(r.cfg.Duration, slice), newTimeline(r.cfg.Duration, slice)
+		intervals := int(r.cfg.Duration/r.cfg.Interval) + 1
+		c.busy, c.rows, c.calls = make([]time.Duration, intervals), make([]int64, intervals), make([]mysql.RocksDBCalls, intervals)
 	}
 	r.cfg.progress("inserting and consuming for %s", r.cfg.Duration)
 	r.start = time.Now()
@@ -95,7 +105,21 @@ func repeat(ctx context.Context, every time.Duration, do func(context.Context) e
 	}
 }
 
-// turn inserts a batch and consumes one.
+// insertAndConsume inserts a batch and consumes one.
+func (r *churnRun) insertAndConsume(c *churner) (inserted time.Time, n int, err error) {
+	if _, err := c.session.run(c.insert); err != nil {
+		return inserted, 0, fmt.Errorf("%s: %w", c.label, err)
+	}
+	c.curve.Inserted += int64(r.cfg.Batch)
+	inserted = time.Now()
+	if n, err = c.consume(); err != nil {
+		return inserted, 0, fmt.Errorf("%s: consuming: %w", c.label, err)
+	}
+	c.curve.Consumed += int64(n)
+	return inserted, n, nil
+}
+
+// turn does so, and notes how long it took.
 func (r *churnRun) turn(ctx context.Context, c *churner) error {
 	if err := r.commitLate(ctx, c); err != nil {
 		return err
@@ -105,17 +129,11 @@ func (r *churnRun) turn(ctx context.Context, c *churner) error {
 		return err
 	}
 	start := time.Now()
-	if _, err := c.session.run(c.insert); err != nil {
-		return fmt.Errorf("%s: %w", c.label, err)
-	}
-	c.curve.Inserted += int64(r.cfg.Batch)
-	inserted := time.Now()
-	n, err := c.consume()
+	inserted, n, err := r.insertAndConsume(c)
 	if err != nil {
-		return fmt.Errorf("%s: consuming: %w", c.label, err)
+		return err
 	}
 	now := time.Now()
-	c.curve.Consumed += int64(n)
 	note(c.inserting, now, inserted.Sub(start))
 	note(c.consuming, now, now.Sub(inserted))
 	at := now.Sub(r.start)
@@ -229,9 +247,9 @@ func (r *churnRun) curve(c *churner, size int64, lateDelivered bool) {
 	n := int(r.cfg.Duration / r.cfg.Interval)
 	curve.RocksDB, curve.FirstRocksDB, curve.LastRocksDB = sum(0, n), sum(0, max(1, n/4)), sum(n-max(1, n/4), n)
 	curve.RowsPerSecond = over(float64(rows), busy.Seconds())
-	warm, window := min(warmUpFor, r.cfg.Duration/4), min(time.Minute, r.cfg.Duration/4)
+	window := min(time.Minute, r.cfg.Duration/4)
 	// Who is stuck holds up the others, by hand for minutes: the last minute is that of turns.
-	first, last := c.consuming.between(warm, warm+window), c.consuming.between(c.last-window, c.last)
+	first, last := c.consuming.between(0, window), c.consuming.between(c.last-window, c.last)
 	curve.FirstP50MS, curve.FirstP99MS, curve.FirstMeanMS = first.quantileMS(0.5), first.quantileMS(0.99), first.meanMS()
 	curve.LastP50MS, curve.LastP99MS, curve.LastMeanMS = last.quantileMS(0.5), last.quantileMS(0.99), last.meanMS()
 	curve.Flatness = over(curve.LastMeanMS, curve.FirstMeanMS)

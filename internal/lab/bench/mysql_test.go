@@ -64,7 +64,7 @@ func TestMyRocksExperiments(t *testing.T) {
 		few(t, string(order), r.RocksDB)
 		t.Logf("%s: %+v a dequeue; the hand-written queue: %+v", order, *r.RocksDB, *r.Baseline.RocksDB)
 	}
-	churn := ChurnConfig{Database: db, Store: db.Plain, Pin: PinMySQL(db.URL), Duration: 2 * time.Second, Batch: 100, Margin: time.Second}
+	churn := ChurnConfig{Database: db, Store: db.Plain, Pin: PinMySQL(db.URL), Duration: 2 * time.Second, Batch: 100, Margin: time.Millisecond}
 	c, err := Churn(t.Context(), churn)
 	if err != nil {
 		t.Fatal(err)
