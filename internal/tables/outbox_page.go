@@ -134,6 +134,7 @@ func (r *Reader) Fetch(ctx context.Context, limit penstock.Limit) (penstock.Batc
 	defer r.Fetching.Unlock()
 	p, err := r.read(ctx, limit)
 	if err != nil {
+		r.doubts.Store(true)
 		if ended := r.whyEnded(); ended != nil {
 			return penstock.Batch{}, ended
 		}
@@ -211,6 +212,9 @@ const sweepPart = 10
 
 // Look says where new messages are to be looked for, in so many buckets.
 func (r *Reader) Look(p *Page, buckets int, sweep time.Duration) *Look {
+	if r.doubts.Swap(false) { // a server that was promoted may lack what was noted of a message, of which the mark is ahead by now
+		r.swept = time.Time{}
+	}
 	l := &Look{From: r.Low, begun: time.Now(), sweeps: r.ID != 0 && time.Since(r.swept) > max(sweep, sweepPart*r.sweeping), of: make([]int, r.Box.Buckets), last: make([]time.Time, r.Box.Buckets), reader: r, page: p}
 	if l.sweeps {
 		l.From = time.Time{}

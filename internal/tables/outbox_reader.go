@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/penstock/penstock"
@@ -45,6 +46,7 @@ type Reader struct {
 	Has      [Origins]bool
 	swept    time.Time     // when it was last looked before Low
 	sweeping time.Duration // how long that took
+	doubts   atomic.Bool   // a call failed: it is looked everywhere
 	turn     Origin        // of the last batch
 	// perBucket is how many of each to read, if more than a few are to be: when all that waits is in few of them.
 	perBucket int
@@ -148,7 +150,7 @@ func (r *Reader) SettledTo() time.Time {
 	low := r.Low
 	r.Fetching.Unlock()
 	for _, f := range r.InFlight() {
-		if f.From == FromLog && f.TS.Before(low) {
+		if f.From == FromLog && !f.TS.After(low) {
 			low = f.TS.Add(-time.Microsecond)
 		}
 	}

@@ -39,6 +39,9 @@ func (r *Reader) Settle(ctx context.Context, settled ...penstock.Settled) error 
 		}
 		r.unsure = parts
 		err = r.orGone(r.on.Write(ctx, parts))
+		if err != nil {
+			r.doubts.Store(true)
+		}
 		switch {
 		case err == nil:
 			r.confirm()

@@ -1,6 +1,7 @@
 package tables
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"testing"
@@ -65,11 +66,12 @@ func TestSweeps(t *testing.T) {
 	})
 }
 
-// failing is a store whose first transaction fails after its rows were read, as when the server is killed then.
+// failing is a store whose transactions fail after their rows were read, as when the server is killed then.
 type failing struct {
 	Reading
 	reader *Reader
 	asked  []time.Time
+	fails  error // of every call
 }
 
 func (f *failing) Ready(context.Context) error { return nil }
@@ -85,26 +87,70 @@ func (f *failing) ReadPage(_ context.Context, p *Page) error {
 		return nil
 	})
 	l.Done(time.Second)
-	if len(f.asked) == 1 {
-		return errors.New("the server is gone")
-	}
-	return err
+	return cmp.Or(f.fails, err)
 }
+
+func (f *failing) Write(context.Context, []*Part) error   { return f.fails }
+func (f *failing) Happened(context.Context) (bool, error) { return f.fails == nil, f.fails }
 
 // Messages of a page that was not had are looked for again: the mark stays before them.
 func TestAPageThatFailsMovesNothing(t *testing.T) {
 	t.Parallel()
-	f := &failing{}
+	f := &failing{fails: errors.New("the server is gone")}
 	f.reader = NewReader(f, penstock.Subscribe{})
 	f.reader.ID, f.reader.Box.Buckets = 1, 1
 	limit := penstock.Limit{Messages: 10, Bytes: 1 << 20}
 	if _, err := f.reader.Fetch(t.Context(), limit); err == nil {
 		t.Fatal("the first Fetch does not fail")
 	}
+	f.fails = nil
 	if b, err := f.reader.Fetch(t.Context(), limit); err != nil || len(b.Messages) != 1 || !f.asked[1].IsZero() {
 		t.Errorf("got %d messages from %v on, %v; want the one, looked for from the beginning", len(b.Messages), f.asked[1], err)
 	}
 	if f.reader.Low.IsZero() {
 		t.Error("the mark has not moved with the page that was had")
+	}
+}
+
+// After a call that failed it is looked everywhere once: a server that was promoted may have forgotten what was noted of a message
+// behind which the mark is by now.
+func TestAnErrorIsDoubted(t *testing.T) {
+	t.Parallel()
+	limit := penstock.Limit{Messages: 10, Bytes: 1 << 20}
+	for what, call := range map[string]func(r *Reader, b penstock.Batch) error{
+		"fetched": func(r *Reader, _ penstock.Batch) error { _, err := r.Fetch(t.Context(), limit); return err },
+		"settled": func(r *Reader, b penstock.Batch) error { return r.Settle(t.Context(), penstock.Settled{Batch: b}) },
+	} {
+		f := &failing{}
+		f.reader = NewReader(f, penstock.Subscribe{})
+		f.reader.ID, f.reader.Box.Buckets = 1, 1
+		b, err := f.reader.Fetch(t.Context(), limit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.fails = errors.New("the server is gone")
+		if call(f.reader, b) == nil {
+			t.Fatalf("%s, and no error", what)
+		}
+		f.fails, f.asked = nil, nil
+		for range 2 {
+			if _, err := f.reader.Fetch(t.Context(), limit); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !f.asked[0].IsZero() || f.asked[1].IsZero() {
+			t.Errorf("%s: looked from %v and %v on, want everywhere and then from the mark on", what, f.asked[0], f.asked[1])
+		}
+	}
+}
+
+// What is in flight at the very mark is not settled.
+func TestInFlightAtTheMark(t *testing.T) {
+	t.Parallel()
+	r := NewReader(nil, penstock.Subscribe{})
+	r.Low = time.Now().Truncate(time.Microsecond)
+	r.Passes(1, Flight{TS: r.Low})
+	if got := r.SettledTo(); !got.Before(r.Low) {
+		t.Errorf("settled to %v, with a message of %v in flight", got, r.Low)
 	}
 }

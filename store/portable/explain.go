@@ -126,10 +126,10 @@ func (s *Store) ExplainOutbox(ctx context.Context, outbox string) ([]doctor.Stat
 			if err := e.undone(ctx, func(tx pgx.Tx) error {
 				low, as := sub.Low.UTC(), &source{store: s, Reader: &tables.Reader{Box: box, Req: penstock.Subscribe{Holder: sub.Holder}}}
 				params := []any{sub.ID, sub.Epoch, low, []int64{}, min(explainedRows, 2*explainedRows/box.Buckets+8), explainedRows, s.dialect().most(16 << 20), as.reads(), []time.Time{}}
-				if err := e.explain(ctx, tx, "fetch", as.sql("fetch"), -1, params...); err != nil {
+				if err := e.explain(ctx, tx, "fetch", as.sql("fetch", nil), -1, params...); err != nil {
 					return err
 				}
-				rows, err := tx.Query(ctx, as.sql("fetch"), params...)
+				rows, err := tx.Query(ctx, as.sql("fetch", nil), params...)
 				if err != nil {
 					return err
 				}
@@ -148,10 +148,10 @@ func (s *Store) ExplainOutbox(ctx context.Context, outbox string) ([]doctor.Stat
 				if sub.Marks {
 					statement = "mark"
 				}
-				if _, err := tx.Exec(ctx, as.sql("progress"), sub.ID, sub.Epoch, int64(-1), len(seqs)); err != nil {
+				if _, err := tx.Exec(ctx, as.sql("progress", nil), sub.ID, sub.Epoch, int64(-1), len(seqs)); err != nil {
 					return err
 				}
-				return e.explain(ctx, tx, "settle", as.sql(statement), int64(len(seqs)), sub.ID, sub.Epoch, int64(-1), buckets, times, seqs)
+				return e.explain(ctx, tx, "settle", as.sql(statement, nil), int64(len(seqs)), sub.ID, sub.Epoch, int64(-1), buckets, times, seqs)
 			}); err != nil {
 				return err
 			}

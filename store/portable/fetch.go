@@ -17,9 +17,10 @@ func (s *source) ReadPage(ctx context.Context, p *tables.Page) error {
 		seqs, times = append(seqs, seq), append(times, f.TS)
 	}
 	state := true
+	buckets := s.reads()
 	b := &pgx.Batch{}
 	if s.ID != 0 {
-		b.Queue(s.sql("state"), s.ID, s.Epoch, s.reads()).QueryRow(func(r pgx.Row) error {
+		b.Queue(s.sql("state", buckets), s.ID, s.Epoch, buckets).QueryRow(func(r pgx.Row) error {
 			return r.Scan(&state, &s.Has[tables.FromPark], &s.Has[tables.FromReplay])
 		})
 	} else {
@@ -27,11 +28,11 @@ func (s *source) ReadPage(ctx context.Context, p *tables.Page) error {
 	}
 	switch p.From {
 	case tables.FromLog:
-		s.queueLog(b, p, seqs, times)
+		s.queueLog(b, p, buckets, seqs, times)
 	case tables.FromPark:
-		s.queueParked(b, p, seqs)
+		s.queueParked(b, p, buckets, seqs)
 	case tables.FromReplay:
-		b.Queue(s.sql("fetch_replay"), s.ID, s.Epoch, seqs, p.Most(), s.reads()).Query(each(func(scan tables.Scan) error { return p.Replayed(&s.Box, scan) }))
+		b.Queue(s.sql("fetch_replay", buckets), s.ID, s.Epoch, seqs, p.Most(), buckets).Query(each(func(scan tables.Scan) error { return p.Replayed(&s.Box, scan) }))
 	}
 	err := s.store.pool.SendBatch(ctx, b).Close()
 	if isNoRows(err) || err == nil && !state {
@@ -54,10 +55,9 @@ func each(read func(scan tables.Scan) error) func(pgx.Rows) error {
 }
 
 // queueLog asks for new messages.
-func (s *source) queueLog(b *pgx.Batch, p *tables.Page, seqs []int64, times []time.Time) {
-	buckets := s.reads()
+func (s *source) queueLog(b *pgx.Batch, p *tables.Page, buckets []int16, seqs []int64, times []time.Time) {
 	look := s.Look(p, len(buckets), s.store.opts.Sweep)
-	b.Queue(s.sql("fetch"), s.ID, s.Epoch, look.From.UTC(), seqs, look.Per, p.Most(), p.Limit.Bytes, buckets, times).Query(func(rows pgx.Rows) error {
+	b.Queue(s.sql("fetch", buckets), s.ID, s.Epoch, look.From.UTC(), seqs, look.Per, p.Most(), p.Limit.Bytes, buckets, times).Query(func(rows pgx.Rows) error {
 		err := each(look.Found)(rows)
 		if err == nil {
 			look.Done(s.store.opts.Margin)
@@ -67,9 +67,9 @@ func (s *source) queueLog(b *pgx.Batch, p *tables.Page, seqs []int64, times []ti
 }
 
 // queueParked asks for what is parked and due. None of a key comes again before what is in flight of it is settled.
-func (s *source) queueParked(b *pgx.Batch, p *tables.Page, seqs []int64) {
+func (s *source) queueParked(b *pgx.Batch, p *tables.Page, buckets []int16, seqs []int64) {
 	var refused int64 // of which head what follows is not taken
-	b.Queue(s.sql("fetch_parked"), s.ID, s.Epoch, seqs, p.Most(), s.KeysInFlight(), s.reads()).Query(each(func(scan tables.Scan) error {
+	b.Queue(s.sql("fetch_parked", buckets), s.ID, s.Epoch, seqs, p.Most(), s.KeysInFlight(), buckets).Query(each(func(scan tables.Scan) error {
 		var r tables.Row
 		var head int64
 		var attempts int

@@ -23,8 +23,8 @@ func (s *source) Write(ctx context.Context, parts []*tables.Part) error {
 func (s *source) Happened(ctx context.Context) (happened bool, err error) {
 	b := &pgx.Batch{}
 	var mine bool
-	b.Queue(s.fence(), s.ID, s.Epoch, s.Req.Holder).QueryRow(func(r pgx.Row) error { return r.Scan(&mine) })
-	b.Queue(s.sql("progress"), s.ID, s.Epoch, s.Attempt, tables.GivenUp)
+	b.Queue(s.fence(nil), s.ID, s.Epoch, s.Req.Holder).QueryRow(func(r pgx.Row) error { return r.Scan(&mine) })
+	b.Queue(s.sql("progress", nil), s.ID, s.Epoch, s.Attempt, tables.GivenUp)
 	b.Queue(s.store.sql("select settled <> $4 from {schema}.progress where subscription_id = $1 and epoch = $2 and attempt = $3", ""),
 		s.ID, s.Epoch, s.Attempt, tables.GivenUp).QueryRow(func(r pgx.Row) error { return r.Scan(&happened) })
 	if err = s.store.pool.SendBatch(ctx, b).Close(); isNoRows(err) {
@@ -37,9 +37,9 @@ func (s *source) Happened(ctx context.Context) (happened bool, err error) {
 func (s *source) settlePlain(ctx context.Context, parts []*tables.Part) error {
 	b := &pgx.Batch{}
 	var mine bool
-	b.Queue(s.fence(), s.ID, s.Epoch, s.Req.Holder).QueryRow(func(r pgx.Row) error { return r.Scan(&mine) })
 	buckets, times, seqs := keysOf(parts)
-	b.Queue(s.sql("progress_of"), s.ID, s.Epoch, s.Attempt, buckets, times, seqs)
+	b.Queue(s.fence(buckets), s.ID, s.Epoch, s.Req.Holder).QueryRow(func(r pgx.Row) error { return r.Scan(&mine) })
+	b.Queue(s.sql("progress_of", buckets), s.ID, s.Epoch, s.Attempt, buckets, times, seqs)
 	s.queueDone(b, parts)
 	err := s.store.pool.SendBatch(ctx, b).Close()
 	if isNoRows(err) || err == nil && !mine {
@@ -55,7 +55,7 @@ func (s *source) queueDone(b *pgx.Batch, delivered []*tables.Part) {
 	}
 	buckets, times, seqs := keysOf(delivered)
 	for _, statement := range []string{"mark", "delete"} {
-		b.Queue(s.sql(statement), s.ID, s.Epoch, s.Attempt, buckets, times, seqs)
+		b.Queue(s.sql(statement, buckets), s.ID, s.Epoch, s.Attempt, buckets, times, seqs)
 	}
 }
 
@@ -74,7 +74,7 @@ func (s *source) settleAll(ctx context.Context, tx pgx.Tx, parts []*tables.Part)
 	before, there := map[int64]*tables.Entry{}, map[int64]bool{}
 	buckets, times, seqs := keysOf(parts)
 	b := &pgx.Batch{}
-	b.Queue(s.fence(), s.ID, s.Epoch, s.Req.Holder).QueryRow(func(r pgx.Row) error { return r.Scan(&mine) })
+	b.Queue(s.fence(buckets), s.ID, s.Epoch, s.Req.Holder).QueryRow(func(r pgx.Row) error { return r.Scan(&mine) })
 	b.Queue("select clock_timestamp()").QueryRow(func(r pgx.Row) error { return r.Scan(&now) })
 	b.Queue(s.store.sql("read_entries", ""), s.ID, seqs).Query(each(func(scan tables.Scan) error {
 		e := &tables.Entry{}
@@ -117,7 +117,7 @@ func (s *source) write(ctx context.Context, tx pgx.Tx, w *tables.Writes) error {
 		text, args := s.store.rendered("release", tables.Args{"sub": s.ID, "keys": w.Released})
 		b.Queue(text, args...)
 	}
-	b.Queue(s.sql("progress"), s.ID, s.Epoch, s.Attempt, w.Settled)
+	b.Queue(s.sql("progress", nil), s.ID, s.Epoch, s.Attempt, w.Settled)
 	s.queueDone(b, w.Delivered)
 	return tx.SendBatch(ctx, b).Close()
 }

@@ -3,6 +3,7 @@ package portable
 import (
 	"context"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -15,29 +16,41 @@ import (
 var _ penstock.Sharer = (*Store)(nil)
 
 // The row that says whose a subscription is, or a part of it. On a server that was promoted without the last that was committed an epoch
-// may come again: so it is the holder's, too.
+// may come again: so it is the holder's, too. And a bucket that was taken may be another's by now.
 const (
 	aloneLease  = "{schema}.subscriptions s where s.id = $1 and s.epoch = $2 and s.holder = {holder}"
-	sharedLease = "{schema}.members s where s.subscription_id = $1 and s.epoch = $2 and s.holder = {holder}"
+	sharedLease = "{schema}.members s where s.subscription_id = $1 and s.epoch = $2 and s.holder = {holder} and s.buckets @> {owned}"
 )
 
-// sql is a statement that holds for whoever has the lease.
-func (s *source) sql(name string) string {
+// sql is a statement that holds for whoever has the lease of these buckets.
+func (s *source) sql(name string, buckets []int16) string {
 	lease := aloneLease
 	if s.shared {
 		lease = sharedLease
 	}
 	text := s.store.sql(strings.ReplaceAll(s.store.dialect().statements[name], "{lease}", lease), s.Box.Name)
-	return strings.ReplaceAll(text, "{holder}", pg.Literal(s.Req.Holder))
+	return strings.NewReplacer("{holder}", pg.Literal(s.Req.Holder), "{owned}", literal(buckets)).Replace(text)
+}
+
+// literal is an array of these buckets.
+func literal(buckets []int16) string {
+	text := []byte("'{")
+	for i, b := range slices.Compact(slices.Sorted(slices.Values(buckets))) {
+		if i > 0 {
+			text = append(text, ',')
+		}
+		text = strconv.AppendInt(text, int64(b), 10)
+	}
+	return string(text) + "}'::smallint[]"
 }
 
 // fence is the statement that locks what says so: of a subscription that is shared the member's row, and the subscription's
 // only against those who change it.
-func (s *source) fence() string {
+func (s *source) fence(buckets []int16) string {
 	if s.shared {
-		return s.sql("fence_shared")
+		return s.sql("fence_shared", buckets)
 	}
-	return s.sql("fence")
+	return s.sql("fence", nil)
 }
 
 // SubscribeShared implements penstock.Sharer.
@@ -80,6 +93,7 @@ func (s *source) balance(ctx context.Context, tx pgx.Tx) (owned, leaving []int16
 		return nil, nil, err
 	}
 	var alive, dead []int64
+	var mine []int16
 	taken := map[int16]bool{}
 	for _, m := range all {
 		if !m.alive {
@@ -87,6 +101,10 @@ func (s *source) balance(ctx context.Context, tx pgx.Tx) (owned, leaving []int16
 			continue
 		}
 		alive = append(alive, m.epoch)
+		if m.epoch == s.Epoch { // it may have buckets more than this reader knows of: the answer to a Renew was lost
+			mine = m.buckets
+			continue
+		}
 		for _, b := range m.buckets {
 			taken[b] = true
 		}
@@ -95,11 +113,8 @@ func (s *source) balance(ctx context.Context, tx pgx.Tx) (owned, leaving []int16
 	if turn < 0 {
 		return nil, nil, penstock.ErrFenced
 	}
-	// What this reader took may be lost in a promotion, and another's by now.
-	for _, m := range all {
-		if m.epoch == s.Epoch && slices.ContainsFunc(s.owned, func(b int16) bool { return !slices.Contains(m.buckets, b) }) {
-			return nil, nil, s.Gone(true)
-		}
+	if slices.ContainsFunc(s.owned, func(b int16) bool { return !slices.Contains(mine, b) }) {
+		return nil, nil, s.Gone(true) // it was lost in a promotion
 	}
 	quota := (s.Box.Buckets - turn + len(alive) - 1) / len(alive)
 	inFlight := s.bucketsInFlight()
@@ -112,7 +127,7 @@ func (s *source) balance(ctx context.Context, tx pgx.Tx) (owned, leaving []int16
 		}
 	}
 	for b := int16(0); int(b) < s.Box.Buckets && len(owned) < quota; b++ {
-		if !taken[b] {
+		if !taken[b] && !slices.Contains(owned, b) {
 			owned = append(owned, b)
 		}
 	}
@@ -152,7 +167,7 @@ func (s *source) renewShared(ctx context.Context) error {
 	s.Fetching.Lock()
 	defer s.Fetching.Unlock()
 	var owned, leaving []int16
-	there := true
+	there, judged := true, false
 	err := s.store.tx(ctx, func(tx pgx.Tx) (err error) {
 		b := &pgx.Batch{}
 		b.Queue(s.store.sql("select from {schema}.subscriptions where id = $1 for update", ""), s.ID)
@@ -163,19 +178,24 @@ func (s *source) renewShared(ctx context.Context) error {
 			return err
 		}
 		owned, leaving, err = s.balance(ctx, tx)
+		judged = err == nil
 		return err
 	})
 	if !there {
 		return s.gone(ctx)
 	}
-	if err != nil {
+	if err != nil && !judged {
 		return err
 	}
-	if slices.ContainsFunc(owned, func(b int16) bool { return !slices.Contains(s.owned, b) }) {
-		s.Low = time.Time{} // how far another has read of them is not known
+	before := s.reads()
+	if err != nil { // that may have happened all the same: what it gives up is another's then, what it takes nobody reads yet
+		owned = slices.DeleteFunc(owned, func(b int16) bool { return !slices.Contains(s.owned, b) })
 	}
 	s.owned, s.leaving = owned, leaving
-	return nil
+	if slices.ContainsFunc(s.reads(), func(b int16) bool { return !slices.Contains(before, b) }) {
+		s.Low = time.Time{} // nothing of them was read for a while, or by another
+	}
+	return err
 }
 
 // leave gives everything back.

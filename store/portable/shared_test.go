@@ -1,6 +1,7 @@
 package portable_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -45,25 +46,168 @@ func TestSharedOrAlone(t *testing.T) {
 	f.must(src.Close(t.Context()))
 }
 
-// A promotion may lose a bucket that a reader had taken, and another have it by now: whoever had it reads no more.
+// A promotion may lose a bucket that a reader had taken, and another have it by now: whoever had it reads no more, and settles
+// nothing, from the first call on.
 func TestBucketThatWasLost(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, portable.Options{})
-	src, err := f.share(time.Hour)
-	f.must(err)
-	f.must(src.Renew(t.Context()))
-	exec(t, f.url, "update penstock_portable.members set buckets = buckets[2:]")
-	if err := src.Renew(t.Context()); !errors.Is(err, penstock.ErrFenced) {
-		t.Errorf("renewed: %v, want ErrFenced", err)
+	refused := penstock.Verdict{Outcome: penstock.Parked}
+	for what, call := range map[string]func(src penstock.Source, b penstock.Batch) error{
+		"renewed": func(src penstock.Source, _ penstock.Batch) error { return src.Renew(t.Context()) },
+		"fetched": func(src penstock.Source, _ penstock.Batch) error {
+			_, err := src.Fetch(t.Context(), plenty)
+			return err
+		},
+		"settled": func(src penstock.Source, b penstock.Batch) error {
+			return src.Settle(t.Context(), penstock.Settled{Batch: b})
+		},
+		"parked": func(src penstock.Source, b penstock.Batch) error {
+			return src.Settle(t.Context(), penstock.Settled{Batch: b, Verdicts: []penstock.Verdict{refused}})
+		},
+	} {
+		f.publish("m")
+		src, err := f.share(time.Hour)
+		f.must(err)
+		b, err := src.Fetch(t.Context(), plenty)
+		f.must(err)
+		if len(b.Messages) != 1 {
+			t.Fatalf("%s: got %d messages, want 1", what, len(b.Messages))
+		}
+		exec(t, f.url, "update penstock_portable.members set buckets = array_remove(buckets, (select bucket from penstock_portable.outbox_orders))")
+		if err := call(src, b); !errors.Is(err, penstock.ErrFenced) {
+			t.Errorf("%s: %v, want ErrFenced", what, err)
+		}
+		if _, err := src.Fetch(t.Context(), plenty); !errors.Is(err, penstock.ErrFenced) {
+			t.Errorf("%s, and then fetched: %v, want ErrFenced", what, err)
+		}
+		f.must(src.Close(t.Context()))
+		next, err := f.share(time.Hour)
+		f.must(err)
+		f.must(next.Renew(t.Context()))
+		if got := f.drain(next); len(got) != 1 {
+			t.Errorf("%s: the next one got %q, want the message", what, got)
+		}
+		f.must(next.Close(t.Context()))
 	}
-	if _, err := src.Fetch(t.Context(), plenty); !errors.Is(err, penstock.ErrFenced) {
-		t.Errorf("fetched: %v, want ErrFenced", err)
+}
+
+// each publishes a message of each of many keys, so that there are some in every bucket.
+func (f *fixture) each(payload string) {
+	f.Helper()
+	for i := range 60 {
+		f.must(f.store.Publish(f.Context(), "orders", penstock.Message{Key: fmt.Sprint("k", i), Payload: []byte(payload)}))
 	}
-	f.must(src.Close(t.Context()))
-	next, err := f.share(time.Hour)
+}
+
+// A reader that was to leave a bucket, and need not any more, goes on where it stopped to read it.
+func TestBucketThatIsNotLeft(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, portable.Options{Margin: time.Microsecond, Sweep: time.Hour})
+	f.each("1")
+	first, err := f.share(time.Hour)
 	f.must(err)
-	f.must(next.Renew(t.Context()))
-	f.must(next.Close(t.Context()))
+	open, err := first.Fetch(t.Context(), plenty)
+	f.must(err)
+	second, err := f.share(time.Hour)
+	f.must(err)
+	f.must(first.Renew(t.Context())) // half of its buckets are to go, once nothing of them is in flight
+	last := map[string]string{}
+	for _, m := range open.Messages {
+		last[m.Key] = string(m.Payload)
+	}
+	fetch := func() (n int) {
+		b, err := first.Fetch(t.Context(), plenty)
+		f.must(err)
+		for _, m := range b.Messages {
+			if want := map[string]string{"1": "2", "2": "3"}[last[m.Key]]; string(m.Payload) != want {
+				t.Fatalf("of the key %s came %s after %s", m.Key, m.Payload, last[m.Key])
+			}
+			last[m.Key] = string(m.Payload)
+		}
+		return len(b.Messages)
+	}
+	f.each("2")
+	if n := fetch(); n == 0 || n == 60 {
+		t.Fatalf("got %d of 60, want those of some buckets", n)
+	}
+	f.must(second.Close(t.Context()))
+	f.must(first.Renew(t.Context()))
+	f.each("3")
+	for fetch() > 0 {
+	}
+	for key, payload := range last {
+		if payload != "3" {
+			t.Errorf("of the key %s came %s last, want 3", key, payload)
+		}
+	}
+}
+
+// The answer to a Renew that gives buckets up, or takes some, is lost: what it gave up is not read any more, whether that has happened or not.
+func TestRenewWithoutAnAnswer(t *testing.T) {
+	t.Parallel()
+	for _, lost := range []fault{cutBefore, cutAfter} {
+		f := newFixture(t, portable.Options{})
+		p := &wireProxy{}
+		other := *f
+		f.store = openStore(t, p.through(t, f.url), portable.Options{})
+		one, err := f.share(time.Hour)
+		f.must(err)
+		two, err := other.share(time.Hour)
+		f.must(err)
+		got := map[string]bool{}
+		fetch := func(src penstock.Source) {
+			t.Helper()
+			b, err := src.Fetch(t.Context(), plenty)
+			f.must(err)
+			for _, m := range b.Messages {
+				if got[m.ID] {
+					t.Errorf("%v: %s came twice", lost, m.ID)
+				}
+				got[m.ID] = true
+			}
+			f.must(src.Settle(t.Context(), penstock.Settled{Batch: b}))
+		}
+		cut := func(src penstock.Source) {
+			t.Helper()
+			p.mu.Lock()
+			done := false
+			p.decide = func(trip []byte) fault {
+				if done || !bytes.Contains(trip, []byte("commit")) {
+					return pass
+				}
+				done = true
+				return lost
+			}
+			p.mu.Unlock()
+			if err := src.Renew(t.Context()); err == nil {
+				t.Fatal("no answer, and no error")
+			}
+		}
+		cut(one) // gives half of them up
+		f.must(two.Renew(t.Context()))
+		f.each("1")
+		fetch(one)
+		fetch(two)
+		for range 2 {
+			f.must(one.Renew(t.Context()))
+			f.must(two.Renew(t.Context()))
+		}
+		fetch(one)
+		fetch(two)
+		if len(got) != 60 {
+			t.Errorf("%v: got %d, want 60", lost, len(got))
+		}
+		f.must(two.Close(t.Context()))
+		cut(one) // takes those of the other
+		f.each("2")
+		fetch(one)
+		f.must(one.Renew(t.Context()))
+		fetch(one)
+		if len(got) != 120 {
+			t.Errorf("%v: got %d, want 120", lost, len(got))
+		}
+		f.must(one.Close(t.Context()))
+	}
 }
 
 // Readers come, leave and crash while messages are written. Each message is delivered, of a key in order, and again

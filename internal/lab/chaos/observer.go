@@ -31,6 +31,22 @@ func (o *observer) run(ctx context.Context) {
 	}
 }
 
+// awaitSubscriptions waits until the relays have made them all. What is written before, those that are there already may settle; on plain
+// tables it is gone then, and the others begin behind it.
+func (o *observer) awaitSubscriptions(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	for {
+		if err := o.sample(ctx); err != nil {
+			return fmt.Errorf("waiting until the relays have made all subscriptions: %w", err)
+		}
+		if len(o.latest()) == len(routes) {
+			return nil
+		}
+		sleep(ctx, sampleEvery/10)
+	}
+}
+
 // sample asks once.
 func (o *observer) sample(ctx context.Context) error {
 	from := time.Now()

@@ -71,7 +71,7 @@ func run(ctx context.Context, cfg config, log io.Writer) (sum summary, v *verdic
 
 // storm is the time in which producers write and things go wrong.
 func (c *chaos) storm(ctx context.Context) error {
-	if err := c.observer.sample(ctx); err != nil {
+	if err := c.observer.awaitSubscriptions(ctx); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.duration)

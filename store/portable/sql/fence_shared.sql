@@ -1,6 +1,6 @@
 select true
-  from {schema}.subscriptions s
-  join {schema}.members m on m.subscription_id = s.id
- where s.id = $1 and m.epoch = $2 and m.holder = $3 and {by_index}
-   for share of s
-   for update of m
+  from {schema}.subscriptions x
+  join {schema}.members s on s.subscription_id = x.id
+ where x.id = $1 and s.epoch = $2 and s.holder = $3 and s.buckets @> {owned} and {by_index}
+   for share of x
+   for update of s
