@@ -34,7 +34,7 @@ func TestGalera(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	messages, jobs := &ledger{kept: map[string]bool{}, seen: map[string]bool{}}, &ledger{kept: map[string]bool{}, seen: map[string]bool{}}
+	messages, jobs := newLedger(), newLedger()
 	produce, stopProducing := context.WithCancel(t.Context())
 	consume, stopConsuming := context.WithCancel(t.Context())
 	var producers, consumers sync.WaitGroup
@@ -90,6 +90,9 @@ func TestGalera(t *testing.T) {
 	stopConsuming()
 	consumers.Wait()
 	t.Logf("%d messages and %d jobs were confirmed, %d transactions run again", len(messages.kept), len(jobs.kept), again())
+	if len(messages.overtaken) > 0 {
+		t.Errorf("%d came after later ones of their keys: %.10q", len(messages.overtaken), messages.overtaken)
+	}
 	if lost := append(messages.lost(), jobs.lost()...); len(lost) > 0 || len(jobs.kept) < 150 {
 		t.Errorf("%d were confirmed and did not come: %.10q", len(lost), lost)
 	}

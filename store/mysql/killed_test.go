@@ -18,12 +18,29 @@ import (
 type ledger struct {
 	sync.Mutex
 	kept, seen map[string]bool
+	last       map[string]int // of each producer and key
+	overtaken  []string
+}
+
+func newLedger() *ledger {
+	return &ledger{kept: map[string]bool{}, seen: map[string]bool{}, last: map[string]int{}}
 }
 
 func (l *ledger) note(in map[string]bool, what string) {
 	l.Lock()
 	defer l.Unlock()
 	in[what] = true
+}
+
+// see notes a message, the number of its producer's: of its key, one in five, none comes first after a later one.
+func (l *ledger) see(producer, number int) {
+	l.Lock()
+	defer l.Unlock()
+	what, key := fmt.Sprint(producer, "-", number), fmt.Sprint(producer, "-", number%5)
+	if !l.seen[what] && number < l.last[key] {
+		l.overtaken = append(l.overtaken, fmt.Sprintf("%s after %d", what, l.last[key]))
+	}
+	l.seen[what], l.last[key] = true, max(l.last[key], number)
 }
 
 func (l *ledger) lost() (lost []string) {
@@ -55,7 +72,7 @@ func TestServerIsKilled(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			messages, jobs := &ledger{kept: map[string]bool{}, seen: map[string]bool{}}, &ledger{kept: map[string]bool{}, seen: map[string]bool{}}
+			messages, jobs := newLedger(), newLedger()
 			produce, stopProducing := context.WithCancel(t.Context())
 			consume, stopConsuming := context.WithCancel(t.Context())
 			defer stopConsuming()
@@ -95,6 +112,9 @@ func TestServerIsKilled(t *testing.T) {
 			stopConsuming()
 			consumers.Wait()
 			t.Logf("%d messages and %d jobs were confirmed", len(messages.kept), len(jobs.kept))
+			if len(messages.overtaken) > 0 {
+				t.Errorf("%d came after later ones of their keys: %.10q", len(messages.overtaken), messages.overtaken)
+			}
 			if lost := append(messages.lost(), jobs.lost()...); len(lost) > 0 || len(jobs.kept) < 150 {
 				t.Errorf("%d were confirmed and did not come: %.10q", len(lost), lost)
 			}
@@ -119,7 +139,9 @@ func relayAll(ctx context.Context, s *mysql.Store, l *ledger) {
 				break
 			}
 			for _, m := range b.Messages {
-				l.note(l.seen, string(m.Payload))
+				var producer, number int
+				_, _ = fmt.Sscanf(string(m.Payload), "%d-%d", &producer, &number)
+				l.see(producer, number)
 			}
 			if len(b.Messages) > 0 {
 				err = src.Settle(ctx, penstock.Settled{Batch: b})
