@@ -39,12 +39,13 @@ type Options struct {
 // has workers if it reads an adopted table, or with what forwards into a queue. Beside
 // them they run its workers, and take messages over HTTP.
 type Relays struct {
-	store  penstock.Store
-	cfg    *config.Config
-	o      Options
-	all    []runner
-	ends   []func() // in the order of defer
-	failed context.CancelCauseFunc
+	store    penstock.Store
+	cfg      *config.Config
+	o        Options
+	all      []runner
+	ends     []func()             // in the order of defer
+	together map[string]*together // by outbox
+	failed   context.CancelCauseFunc
 }
 
 // runner is what runs a subscription, or a worker, until it is drained.
@@ -79,7 +80,7 @@ func New(ctx context.Context, cfg *config.Config, o Options) (*Relays, error) {
 	if o.Stderr == nil {
 		o.Stderr = os.Stderr
 	}
-	r := &Relays{store: o.Store, cfg: cfg, o: o}
+	r := &Relays{store: o.Store, cfg: cfg, o: o, together: map[string]*together{}}
 	if r.store == nil {
 		store, err := config.OpenStore(ctx, cfg.DatabaseURL.Reveal(), cfg.Schema, o.Log)
 		if err != nil {

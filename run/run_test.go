@@ -9,7 +9,10 @@ import (
 	"net/http/httptest"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/config"
@@ -78,6 +81,69 @@ func TestWorkerWaitsForADroppedQueue(t *testing.T) {
 	stop()
 	if err := <-ended; err != nil {
 		t.Error(err)
+	}
+}
+
+// slow is a store in which one subscription takes its time.
+type slow struct {
+	*memory.Store
+	made    chan struct{}
+	fetches atomic.Int32
+}
+
+func (s *slow) Subscribe(ctx context.Context, req penstock.Subscribe) (penstock.Source, error) {
+	if req.Subscription == "slow" {
+		<-s.made
+	}
+	source, err := s.Store.Subscribe(ctx, req)
+	return &fetched{source, &s.fetches}, err
+}
+
+type fetched struct {
+	penstock.Source
+	n *atomic.Int32
+}
+
+func (f *fetched) Fetch(ctx context.Context, limit penstock.Limit) (penstock.Batch, error) {
+	f.n.Add(1)
+	return f.Source.Fetch(ctx, limit)
+}
+
+// Nothing is read from an outbox before all of its subscriptions are made, but not for longer than a lease allows.
+func TestSubscriptionsAreMadeTogether(t *testing.T) {
+	for _, comes := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			store := &slow{Store: memory.New(memory.Options{}), made: make(chan struct{})}
+			if err := errors.Join(store.Migrate(t.Context()), store.CreateOutbox(t.Context(), "orders")); err != nil {
+				t.Fatal(err)
+			}
+			cfg := configured(t, "sqlite:orders.db", "\n    outbox: orders\n    sink: discard\n  - name: slow\n    outbox: orders\n    sink: discard\nrelay: {lease: 30s}")
+			ctx, stop := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			go func() {
+				ended <- Run(ctx, cfg, Options{Store: store, Log: slog.New(slog.DiscardHandler)})
+			}()
+			time.Sleep(9 * time.Second)
+			if n := store.fetches.Load(); n > 0 {
+				t.Errorf("there were %d fetches before all was made", n)
+			}
+			if comes {
+				close(store.made)
+			} else {
+				time.Sleep(2 * time.Second)
+			}
+			synctest.Wait()
+			if store.fetches.Load() == 0 {
+				t.Error("there was no fetch")
+			}
+			if !comes {
+				close(store.made)
+			}
+			stop()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 

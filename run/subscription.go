@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -64,7 +65,42 @@ func (s *subscription) open(ctx context.Context) error {
 	}
 	cfg := s.config(from, r.o.Holder)
 	cfg.Maintain = func(ctx context.Context) error { return r.store.Maintain(ctx, s.Outbox) }
+	if r.together[s.Outbox] == nil {
+		r.together[s.Outbox] = &together{made: make(chan struct{})}
+	}
+	cfg.Open = r.together[s.Outbox].after(cfg.Open, cfg.Lease)
 	return s.add(ctx, cfg)
+}
+
+// together are the subscriptions of an outbox that a configuration has. None is read before all are made: what every subscription so far has
+// settled may be gone, and the others would begin behind it.
+type together struct {
+	missing atomic.Int32
+	made    chan struct{}
+}
+
+// after opens one of them. The first time it waits for the others, though no longer than it takes until the lease is to be renewed.
+func (t *together) after(open func(context.Context) (penstock.Source, error), lease time.Duration) func(context.Context) (penstock.Source, error) {
+	t.missing.Add(1)
+	made := false
+	return func(ctx context.Context) (penstock.Source, error) {
+		source, err := open(ctx)
+		if made || err != nil && !errors.Is(err, penstock.ErrHeld) {
+			return source, err
+		}
+		made = true
+		if t.missing.Add(-1) == 0 {
+			close(t.made)
+		}
+		if err == nil {
+			select {
+			case <-t.made:
+			case <-time.After(lease / 3):
+			case <-ctx.Done():
+			}
+		}
+		return source, err
+	}
 }
 
 // openTable adds the relays over an adopted table, one per worker. Each has a sink
