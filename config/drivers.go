@@ -2,6 +2,7 @@ package config
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"reflect"
@@ -11,6 +12,7 @@ import (
 	"github.com/goccy/go-yaml/ast"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/adopted"
 	"github.com/penstock/penstock/internal/driver"
 	"github.com/penstock/penstock/internal/readback"
 	"github.com/penstock/penstock/sink/discard"
@@ -211,10 +213,59 @@ func storeOf(url string) *driver.Store {
 
 // NoTables says what database it is where url names one whose tables cannot be adopted, empty if it may.
 func NoTables(url string) (database string) {
-	if d := storeOf(url); d != nil && !d.Adopts {
+	if d := storeOf(url); d != nil && d.Adopt == nil {
 		return d.Title
 	}
 	return ""
+}
+
+// NotPostgres says what database it is where url names one that is used without what PostgreSQL has, empty if it is.
+func NotPostgres(url string) (database string) {
+	if d := storeOf(url); d != nil && !d.Postgres {
+		return d.Title
+	}
+	return ""
+}
+
+// OpenTable prepares a subscription over a table that somebody else made. It does not connect.
+func OpenTable(ctx context.Context, url, schema, subscription string, c adopted.Config, log *slog.Logger) (driver.Adopted, error) {
+	d, err := adopts(url)
+	if err != nil {
+		return nil, err
+	}
+	table, err := d.Adopt(ctx, url, schema, subscription, c, log)
+	if err != nil {
+		return nil, &redactedError{err}
+	}
+	return table, nil
+}
+
+// Adoptions are the subscriptions over such tables that the database remembers, by name.
+func Adoptions(ctx context.Context, url, schema string) ([]driver.Remembered, error) {
+	d, err := adopts(url)
+	if err != nil {
+		return nil, err
+	}
+	return d.Adoptions(ctx, url, schema)
+}
+
+// DropAdoption forgets one.
+func DropAdoption(ctx context.Context, url, schema, subscription string) error {
+	d, err := adopts(url)
+	if err != nil {
+		return err
+	}
+	return d.DropAdoption(ctx, url, schema, subscription)
+}
+
+func adopts(url string) (*driver.Store, error) {
+	if err := checkStoreURL(url, ""); err != nil {
+		return nil, err
+	}
+	if database := NoTables(url); database != "" {
+		return nil, errors.New("tables are adopted in PostgreSQL, and this database is " + database)
+	}
+	return storeOf(url), nil
 }
 
 // checkStoreURL reports what is wrong with a database URL without opening it.

@@ -17,7 +17,6 @@ import (
 	"github.com/penstock/penstock/relay"
 	"github.com/penstock/penstock/sink/format"
 	"github.com/penstock/penstock/sink/previous"
-	"github.com/penstock/penstock/store/postgres/adopt"
 	"github.com/penstock/penstock/trace"
 )
 
@@ -108,7 +107,7 @@ func (t *together) after(open func(context.Context) (penstock.Source, error), le
 // of one key side by side.
 func (s *subscription) openTable(ctx context.Context) error {
 	r := s.relays
-	table, err := adopt.Open(ctx, adopt.Options{URL: r.cfg.DatabaseURL.Reveal(), Schema: r.cfg.Schema, Subscription: s.Name, Config: s.Adopt.Config, Log: r.o.Log})
+	table, err := config.OpenTable(ctx, r.cfg.DatabaseURL.Reveal(), r.cfg.Schema, s.Name, s.Adopt.Config, r.o.Log)
 	if err != nil {
 		return fmt.Errorf("subscription %q: %w", s.Name, err)
 	}

@@ -78,6 +78,6 @@ subscriptions:
 	d.cli(checks("--table", "nothing.outbox_messages")...).wants(t, cli.ExitFailure, `there is no table "nothing"."outbox_messages"`)
 	d.cli("adopt", "check", "--table", "t", "--database-url", database).wants(t, cli.ExitUsage, "--table is given without --preset")
 	d.cli("adopt", "check", "--preset", "java", "--database-url", database).wants(t, cli.ExitUsage, `preset is "java": choose one of debezium`)
-	d.cli("adopt", "check", "--preset", "dotnet", "--database-url", "sqlite:x.db").wants(t, cli.ExitUsage, "is none that tables are adopted in")
+	d.cli("adopt", "check", "--preset", "dotnet", "--database-url", "sqlite:x.db").wants(t, cli.ExitUsage, "tables are checked in PostgreSQL")
 	d.cli("adopt", "check", "--preset", "dotnet", "--database-url", "postgres://app:hunter2@127.0.0.1:1/x").wants(t, cli.ExitDatabase, "check that the server is up")
 }

@@ -234,7 +234,7 @@ func (a *App) openForConsole(ctx context.Context, timeout time.Duration) (pensto
 		return nil, err
 	}
 	u, err := url.Parse(at)
-	if timeout <= 0 || config.NoTables(at) != "" || err != nil || u.Query().Has("statement_timeout") {
+	if timeout <= 0 || config.NotPostgres(at) != "" || err != nil || u.Query().Has("statement_timeout") {
 		return a.OpenStore(ctx)
 	}
 	q := u.Query()

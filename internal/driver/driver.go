@@ -7,6 +7,7 @@ import (
 	"log/slog"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/adopted"
 	"github.com/penstock/penstock/internal/readback"
 )
 
@@ -64,6 +65,25 @@ func Headers(name string, prefixes ...string) Binding {
 	return Binding{Name: name, Prefixes: prefixes, DataContentType: ContentType, Structured: ContentType}
 }
 
+// Adopted is a table that somebody else made, and the subscription that reads it.
+type Adopted interface {
+	Subscribe(ctx context.Context, req penstock.Subscribe) (penstock.Source, error)
+	Status(ctx context.Context) (penstock.SubscriptionStatus, error)
+	DeadLetters(ctx context.Context, q penstock.DeadLetterQuery) ([]penstock.DeadLetter, error)
+	RetryDeadLetters(ctx context.Context, q penstock.DeadLetterQuery) (int, error)
+	DiscardDeadLetters(ctx context.Context, q penstock.DeadLetterQuery) (int, error)
+	ParkedKeys(ctx context.Context, limit int) ([]penstock.ParkedKey, error)
+	RetryParked(ctx context.Context, keys ...string) (int, error)
+	Drop(ctx context.Context) error
+	Close() error
+}
+
+// Remembered is a subscription over an adopted table, as a store knows it without its description.
+type Remembered struct {
+	Table  string // qualified and quoted as in SQL
+	Status penstock.SubscriptionStatus
+}
+
 // Store is a kind of database.
 type Store struct {
 	Title   string // for messages
@@ -77,6 +97,11 @@ type Store struct {
 	// Place says where the database is, whoever logs in there and however; empty if
 	// that cannot be told.
 	Place func(url string) string
-	// Adopts: store/postgres/adopt can read tables of it.
-	Adopts bool
+	// Postgres: it is store/postgres, with all that looks at PostgreSQL's own tables.
+	Postgres bool
+	// Adopt prepares a subscription over a table that somebody else made, without connecting; nil: its tables cannot be adopted.
+	Adopt func(ctx context.Context, url, schema, subscription string, c adopted.Config, log *slog.Logger) (Adopted, error)
+	// Adoptions are those subscriptions, by name, without their backlog; DropAdoption forgets one.
+	Adoptions    func(ctx context.Context, url, schema string) ([]Remembered, error)
+	DropAdoption func(ctx context.Context, url, schema, subscription string) error
 }

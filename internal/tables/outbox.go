@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"math"
 	"strings"
 	"time"
 
@@ -20,8 +21,8 @@ type OutboxDB interface {
 	// MakeMessages makes the table of an outbox's messages anew: one that is there is left from somebody who died on the way.
 	MakeMessages(ctx context.Context, outbox string) error
 	DropMessages(ctx context.Context, outbox string) error
-	// MessagesTable is its name, quoted.
-	MessagesTable(outbox string) SQL
+	// Words are what stands in the statements about an outbox's messages: {table}, and how a row is found, is known and comes in order.
+	Words(outbox string) map[string]SQL
 	// MessagesBytes is how much it takes with its indexes, 0 where nobody knows.
 	MessagesBytes(ctx context.Context, outbox string) (int64, error)
 	// NewBuckets is how many a new outbox has.
@@ -31,10 +32,17 @@ type OutboxDB interface {
 }
 
 // Outboxes is the part of a penstock.Store and penstock.Operator that is the same in every dialect.
-type Outboxes struct{ on OutboxDB }
+type Outboxes struct {
+	on   OutboxDB
+	find func(ctx context.Context, on Runner, name, lock string) (Outbox, error)
+}
 
 // NewOutboxes are those of a store.
-func NewOutboxes(on OutboxDB) *Outboxes { return &Outboxes{on} }
+func NewOutboxes(on OutboxDB) *Outboxes {
+	return &Outboxes{on, func(ctx context.Context, via Runner, name, lock string) (Outbox, error) {
+		return FindOutbox(ctx, on, via, name, lock)
+	}}
+}
 
 // Outbox is one row of the outboxes.
 type Outbox struct {
@@ -43,17 +51,33 @@ type Outbox struct {
 	IDs       messageid.Outbox
 	Buckets   int
 	Retention penstock.Retention
-	Table     SQL
+	Words     map[string]SQL
+	Adopted   *Adoption // of a table that somebody else made
 }
 
-// args of a statement about the outbox.
-func (box *Outbox) args(more Args) Args {
-	return Args{"outbox": box.ID, "table": box.Table}.With(more)
+// Args of a statement about the outbox.
+func (box *Outbox) Args(more Args) Args {
+	a := Args{"outbox": box.ID}
+	for name, text := range box.Words {
+		a[name] = text
+	}
+	return a.With(more)
+}
+
+// After is behind what place rows are read: a time, or of an adopted table's number a number.
+func (box *Outbox) After(place time.Time) any {
+	switch {
+	case box.Adopted == nil || !box.Adopted.numbers:
+		return place.UTC()
+	case place.IsZero():
+		return int64(math.MinInt64)
+	}
+	return place.UnixMicro()
 }
 
 // FindOutbox reads an outbox's row, and locks it if lock is "for update".
 func FindOutbox(ctx context.Context, db OutboxDB, on Runner, name, lock string) (Outbox, error) {
-	box := Outbox{Name: name, Table: db.MessagesTable(name)}
+	box := Outbox{Name: name, Words: db.Words(name)}
 	var age int64
 	there := false
 	b := &Batch{}
@@ -85,17 +109,17 @@ func (s *Outboxes) CreateOutbox(ctx context.Context, name string) error {
 // DropOutbox implements penstock.Store.
 func (s *Outboxes) DropOutbox(ctx context.Context, name string) error {
 	return s.on.Within(ctx, func(tx Tx) error {
-		box, err := FindOutbox(ctx, s.on, tx, name, "for update")
+		box, err := s.find(ctx, tx, name, "for update")
 		if err != nil {
 			return err
 		}
 		b := &Batch{}
 		lockSubscriptions(b, &box)
 		for _, table := range s.on.PerSubscription() {
-			b.Do("delete from {schema}."+table+" where subscription_id in (select id from {schema}.subscriptions where outbox_id = {outbox})", box.args(nil))
+			b.Do("delete from {schema}."+table+" where subscription_id in (select id from {schema}.subscriptions where outbox_id = {outbox})", box.Args(nil))
 		}
-		b.Do("delete from {schema}.subscriptions where outbox_id = {outbox}", box.args(nil))
-		b.Do("delete from {schema}.outboxes where id = {outbox}", box.args(nil))
+		b.Do("delete from {schema}.subscriptions where outbox_id = {outbox}", box.Args(nil))
+		b.Do("delete from {schema}.outboxes where id = {outbox}", box.Args(nil))
 		if err := tx.Run(ctx, b); err != nil {
 			return err
 		}
@@ -106,7 +130,7 @@ func (s *Outboxes) DropOutbox(ctx context.Context, name string) error {
 // lockSubscriptions waits for whoever settles, and has others wait.
 func lockSubscriptions(b *Batch, box *Outbox) (ids *[]int64) {
 	ids = new([]int64)
-	b.Rows(All(ids), "select id from {schema}.subscriptions where outbox_id = {outbox} order by id for update", box.args(nil))
+	b.Rows(All(ids), "select id from {schema}.subscriptions where outbox_id = {outbox} order by id for update", box.Args(nil))
 	return ids
 }
 
@@ -114,7 +138,7 @@ func lockSubscriptions(b *Batch, box *Outbox) (ids *[]int64) {
 func marks(b *Batch, box *Outbox) {
 	lockSubscriptions(b, box)
 	b.Do(`update {schema}.subscriptions set marks = (select c.n from (select count(*) as n from {schema}.subscriptions where outbox_id = {outbox}) c) > 1
-		or exists (select 1 from {schema}.outboxes where id = {outbox} and (keep_age <> 0 or keep_bytes <> 0)) where outbox_id = {outbox}`, box.args(nil))
+		or exists (select 1 from {schema}.outboxes where id = {outbox} and (keep_age <> 0 or keep_bytes <> 0)) where outbox_id = {outbox}`, box.Args(nil))
 }
 
 // SetRetention implements penstock.Operator.
@@ -123,12 +147,12 @@ func (s *Outboxes) SetRetention(ctx context.Context, outbox string, r penstock.R
 		return err
 	}
 	return s.on.Within(ctx, func(tx Tx) error {
-		box, err := FindOutbox(ctx, s.on, tx, outbox, "for update")
+		box, err := s.find(ctx, tx, outbox, "for update")
 		if err != nil {
 			return err
 		}
 		b := &Batch{}
-		b.Do("update {schema}.outboxes set keep_age = {age}, keep_bytes = {bytes} where id = {outbox}", box.args(Args{"age": int64(r.Age), "bytes": r.Bytes}))
+		b.Do("update {schema}.outboxes set keep_age = {age}, keep_bytes = {bytes} where id = {outbox}", box.Args(Args{"age": int64(r.Age), "bytes": r.Bytes}))
 		marks(b, &box)
 		return tx.Finish(ctx, b)
 	})
@@ -155,13 +179,15 @@ func (s *Outboxes) Status(ctx context.Context) ([]penstock.OutboxStatus, error) 
 }
 
 func (s *Outboxes) status(ctx context.Context, name string) (penstock.OutboxStatus, error) {
-	box, err := FindOutbox(ctx, s.on, s.on, name, "")
+	box, err := s.find(ctx, s.on, name, "")
 	st := penstock.OutboxStatus{Outbox: name, Retention: box.Retention, Subscriptions: []penstock.SubscriptionStatus{}}
 	if err != nil {
 		return st, err
 	}
-	if st.Bytes, err = s.on.MessagesBytes(ctx, name); err != nil {
-		return st, err
+	if box.Adopted == nil {
+		if st.Bytes, err = s.on.MessagesBytes(ctx, name); err != nil {
+			return st, err
+		}
 	}
 	b := &Batch{}
 	b.Rows(func(scan Scan) error {
@@ -187,6 +213,6 @@ func (s *Outboxes) status(ctx context.Context, name string) (penstock.OutboxStat
 		}
 		st.Subscriptions = append(st.Subscriptions, sub)
 		return err
-	}, "status", box.args(nil))
+	}, "status", box.Args(nil))
 	return st, s.on.Run(ctx, b)
 }

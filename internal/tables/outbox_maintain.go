@@ -26,7 +26,7 @@ func (s *Outboxes) Maintain(ctx context.Context, outbox string) error {
 }
 
 func (s *Outboxes) maintain(ctx context.Context, tx Tx, name string) (n int, err error) {
-	box, err := FindOutbox(ctx, s.on, tx, name, "")
+	box, err := s.find(ctx, tx, name, "")
 	if err != nil {
 		return 0, err
 	}
@@ -42,13 +42,13 @@ func (s *Outboxes) maintain(ctx context.Context, tx Tx, name string) (n int, err
 	}
 	m := messages{}
 	b = &Batch{}
-	b.Rows(m.read, "reclaimable", box.args(Args{"age": box.Retention.Age.Microseconds(), "bytes": box.Retention.Bytes, "most": reclaimed}))
+	b.Rows(m.read, "reclaimable", box.Args(Args{"age": box.Retention.Age.Microseconds(), "bytes": box.Retention.Bytes, "most": reclaimed}))
 	if err := tx.Run(ctx, b); err != nil || len(m.seqs) == 0 {
 		return 0, err
 	}
 	b = &Batch{}
 	for _, statement := range []string{"reclaim", "reclaim_entries"} {
-		b.Do(statement, box.args(m.args()).With(Args{"subs": *subs}))
+		b.Do(statement, box.Args(m.args()).With(Args{"subs": *subs}))
 	}
 	return len(m.seqs), tx.Finish(ctx, b)
 }
@@ -58,6 +58,7 @@ type messages struct {
 	buckets []int16
 	times   []time.Time
 	seqs    []int64
+	rowIDs  []string // of an adopted table
 }
 
 func (m *messages) read(scan Scan) error {
@@ -70,10 +71,11 @@ func (m *messages) read(scan Scan) error {
 
 func (m *messages) add(f Flight, seq int64) {
 	m.buckets, m.times, m.seqs = append(m.buckets, f.Bucket), append(m.times, f.TS), append(m.seqs, seq)
+	m.rowIDs = append(m.rowIDs, f.RowID)
 }
 
 func (m *messages) args() Args {
-	return Args{"buckets": m.buckets, "times": m.times, "seqs": m.seqs}
+	return Args{"buckets": m.buckets, "times": m.times, "seqs": m.seqs, "row_ids": m.rowIDs}
 }
 
 // fold adds up rows of progress that are too old to be asked for.

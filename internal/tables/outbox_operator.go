@@ -17,7 +17,7 @@ type subscription struct {
 }
 
 // args of a statement about the subscription.
-func (sub *subscription) args(more Args) Args { return sub.box.args(Args{"sub": sub.id}).With(more) }
+func (sub *subscription) args(more Args) Args { return sub.box.Args(Args{"sub": sub.id}).With(more) }
 
 // onSubscription runs fn while the subscription's row is locked: entries change under that lock only.
 func (s *Outboxes) onSubscription(ctx context.Context, name, of string, fn func(tx Tx, sub *subscription) error) error {
@@ -34,14 +34,14 @@ func (s *Outboxes) findSubscription(ctx context.Context, on Runner, name, of, lo
 	if err := s.on.Ready(ctx); err != nil {
 		return nil, err
 	}
-	box, err := FindOutbox(ctx, s.on, on, name, lockOutbox)
+	box, err := s.find(ctx, on, name, lockOutbox)
 	if err != nil {
 		return nil, err
 	}
 	sub := &subscription{box: box}
 	there := false
 	b := &Batch{}
-	b.Row(&there, "select id from {schema}.subscriptions where outbox_id = {outbox} and name = {name} "+lock, box.args(Args{"name": of}), &sub.id)
+	b.Row(&there, "select id from {schema}.subscriptions where outbox_id = {outbox} and name = {name} "+lock, box.Args(Args{"name": of}), &sub.id)
 	if err = on.Run(ctx, b); err == nil && !there {
 		err = NoSubscription(name, of)
 	}
@@ -146,7 +146,7 @@ func (s *Outboxes) deadLetters(ctx context.Context, on Runner, sub *subscription
 		if err := h.Parse(failures); err != nil {
 			return err
 		}
-		m, err := r.Message(&sub.box.IDs)
+		m, err := r.Message(&sub.box)
 		if len(q.IDs) > 0 && !slices.Contains(q.IDs, m.ID) { // it has the number of one and the time of another
 			return err
 		}
@@ -186,7 +186,11 @@ func (s *Outboxes) takeDeadLetters(ctx context.Context, q penstock.DeadLetterQue
 		}
 		b := &Batch{}
 		for _, statement := range statements {
-			b.Do(statement, sub.args(at.args()).With(Args{"keys": held}))
+			args := sub.args(at.args()).With(Args{"keys": held})
+			if sub.box.Adopted != nil && statement == "end_discarded" {
+				statement, args["allowed"], args["forgiven"] = sub.box.Adopted.Settles, SQL("1 = 1"), sub.box.Words["set"]
+			}
+			b.Do(statement, args)
 		}
 		return tx.Finish(ctx, b)
 	})

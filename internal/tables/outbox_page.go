@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/penstock/penstock"
-	"github.com/penstock/penstock/internal/messageid"
 )
 
 // Origin is where the messages of a batch are from. They take turns, so that
@@ -55,10 +54,13 @@ func (r *Row) Dest(more ...any) []any {
 }
 
 // Message makes the message, on its first attempt.
-func (r *Row) Message(ids *messageid.Outbox) (penstock.Message, error) {
+func (r *Row) Message(box *Outbox) (penstock.Message, error) {
+	if box.Adopted != nil {
+		return box.Adopted.message(r)
+	}
 	m := penstock.Message{ID: r.id, Seq: r.Seq, Key: r.key, Topic: r.topic, Payload: r.payload, CreatedAt: r.TS.UTC(), Attempt: 1}
 	if m.ID == "" {
-		m.ID = ids.ID(r.Seq, m.CreatedAt)
+		m.ID = box.IDs.ID(r.Seq, m.CreatedAt)
 	}
 	if len(r.headers) == 0 || string(r.headers) == "{}" {
 		return m, nil
@@ -93,7 +95,7 @@ func (p *Page) collect(box *Outbox, scan Scan, each func(r *Row)) error {
 	if err := scan(r.Dest(&behind)...); err != nil {
 		return err
 	}
-	m, err := r.Message(&box.IDs)
+	m, err := r.Message(box)
 	order := penstock.InOrder
 	if behind {
 		order = penstock.BehindParked
@@ -106,7 +108,7 @@ func (p *Page) collect(box *Outbox, scan Scan, each func(r *Row)) error {
 
 // Parked takes a parked message that has failed before.
 func (p *Page) Parked(box *Outbox, r *Row, attempts int, since *time.Time) error {
-	m, err := r.Message(&box.IDs)
+	m, err := r.Message(box)
 	if err != nil || p.full {
 		return err
 	}
@@ -140,8 +142,18 @@ func (r *Reader) Fetch(ctx context.Context, limit penstock.Limit) (penstock.Batc
 		}
 		return penstock.Batch{}, r.on.Explain(err)
 	}
+	if unfit := p.unfit(); len(unfit.msgs) > 0 {
+		if err := r.refuse(ctx, unfit); err != nil {
+			return penstock.Batch{}, err
+		}
+	}
+	return r.register(p), nil
+}
+
+// register notes what is in flight.
+func (r *Reader) register(p *Page) penstock.Batch {
 	if len(p.msgs) == 0 {
-		return penstock.Batch{}, nil
+		return penstock.Batch{More: p.full}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -156,7 +168,7 @@ func (r *Reader) Fetch(ctx context.Context, limit penstock.Limit) (penstock.Batc
 	if r.ID != 0 {
 		r.open[r.number] = &openBatch{msgs: p.msgs, left: len(p.msgs)}
 	}
-	return penstock.Batch{Messages: slices.Clone(p.msgs), KeyOrder: p.keyOrder, Places: p.places, Number: r.number, More: p.full}, nil
+	return penstock.Batch{Messages: slices.Clone(p.msgs), KeyOrder: p.keyOrder, Places: p.places, Number: r.number, More: p.full}
 }
 
 // read fills a page from whoever's turn it is and has something.
@@ -199,6 +211,7 @@ type Look struct {
 	From   time.Time // after the low-water mark, or everywhere if that is due
 	Per    int       // how many of each bucket
 	begun  time.Time
+	low    time.Time // behind it nothing was left out, zero if there was nothing
 	margin time.Duration
 	sweeps bool
 	of     []int
@@ -237,7 +250,7 @@ func (l *Look) taken() {
 	r, p := l.reader, l.page
 	swept := l.sweeps
 	if len(p.msgs) > 0 {
-		last := p.msgs[len(p.msgs)-1].CreatedAt
+		last := p.flights[len(p.flights)-1].TS
 		low, cut := last, false
 		for i := range l.of {
 			if l.of[i] == l.Per { // there may be more of it
@@ -254,7 +267,12 @@ func (l *Look) taken() {
 			r.perBucket = 4 * l.Per
 		}
 		p.full = p.full || cut
-		r.moveLow(low.Add(-l.margin))
+		l.low = low
+	}
+	if r.Box.Adopted != nil {
+		r.moveLow(r.Box.Adopted.mark(l.low, l.margin))
+	} else if !l.low.IsZero() {
+		r.moveLow(l.low.Add(-l.margin))
 	}
 	if swept {
 		r.swept, r.sweeping = time.Now(), time.Since(l.begun)

@@ -69,7 +69,9 @@ type Flight struct {
 	Bucket  int16
 	TS      time.Time
 	From    Origin
-	InOrder bool // of a parked key
+	InOrder bool   // of a parked key
+	RowID   string // in an adopted table
+	Unfit   error  // why the row is no message
 	batch   uint64
 }
 
@@ -116,12 +118,18 @@ func (r *Reader) Gone(outbox bool) error {
 	if !outbox {
 		return r.End(NoOutbox(r.Box.Name))
 	}
+	if r.Box.Adopted != nil {
+		return r.End(fmt.Errorf("subscription %q of table %s: %w", r.Req.Subscription, r.Box.Name, penstock.ErrFenced))
+	}
 	return r.End(fmt.Errorf("subscription %q of outbox %q: %w", r.Req.Subscription, r.Box.Name, penstock.ErrFenced))
 }
 
 // orGone: the outbox's table is not there.
 func (r *Reader) orGone(err error) error {
 	if r.on.Missing(err) {
+		if r.Box.Adopted != nil {
+			return r.End(penstock.WithHint(err, "the adopted table was dropped or renamed: correct the configuration and start again"))
+		}
 		return r.Gone(false)
 	}
 	return err
@@ -166,6 +174,17 @@ func (r *Reader) InFlight() map[int64]Flight {
 		all[seq] = *f
 	}
 	return all
+}
+
+// RowsInFlight are the ids of those of an adopted table.
+func (r *Reader) RowsInFlight() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	ids := make([]string, 0, len(r.inFlight))
+	for _, f := range r.inFlight {
+		ids = append(ids, f.RowID)
+	}
+	return ids
 }
 
 // KeysInFlight are the keys of which something parked is in flight.

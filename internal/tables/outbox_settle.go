@@ -146,7 +146,8 @@ type Entry struct {
 	Since     *time.Time      `json:"since"`
 	Failures  json.RawMessage `json:"failures"`
 	DiedAt    *time.Time      `json:"died_at"`
-	Err       string          `json:"-"` // of the last attempt
+	RowID     string          `json:"row_id"` // of an adopted table
+	Err       string          `json:"-"`      // of the last attempt
 }
 
 const (
@@ -188,13 +189,39 @@ func Judge(now time.Time, parts []*Part, before map[int64]*Entry, there map[int6
 	return w, nil
 }
 
+// Failed are the rows of an adopted table that are told of a failure, in columns that are the user's; nil without any.
+func (w *Writes) Failed(box *Outbox) Args {
+	if box.Adopted == nil || box.Words["failed"] == "" {
+		return nil
+	}
+	at, errs, attempts := messages{}, []string{}, []int64{}
+	for _, e := range w.Entries {
+		if e.Err != "" {
+			at.add(Flight{Bucket: e.Bucket, TS: e.TS, RowID: e.RowID}, e.Seq)
+			errs, attempts = append(errs, e.Err), append(attempts, int64(e.Attempts))
+		}
+	}
+	if len(errs) == 0 {
+		return nil
+	}
+	return at.args().With(Args{"errors": errs, "attempts": attempts})
+}
+
 // look has the first of a parked key found anew, of which these were parked now.
 func (w *Writes) look(key string, fresh ...int64) { w.Keys[key] = append(w.Keys[key], fresh...) }
+
+// last is a time that can be written; of an adopted table's number it may be far away.
+func last(t time.Time) time.Time {
+	if end := time.UnixMicro(farFuture); t.After(end) {
+		return end
+	}
+	return t
+}
 
 // judge carries out the verdict on a message.
 func (w *Writes) judge(p *Part, before *Entry) error {
 	h := pg.History{}
-	e := &Entry{Seq: p.Msg.Seq, Bucket: p.Bucket, TS: p.TS.UTC(), Key: p.Msg.Key}
+	e := &Entry{Seq: p.Msg.Seq, Bucket: p.Bucket, TS: last(p.TS).UTC(), Key: p.Msg.Key, RowID: p.RowID}
 	if before != nil {
 		w.Gone = append(w.Gone, e.Seq)
 		e.Hold, h.Attempt = before.Hold, before.Attempts

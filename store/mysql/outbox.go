@@ -35,9 +35,9 @@ func (s onTables) DropMessages(ctx context.Context, outbox string) error {
 	return s.define(ctx, s.sql("drop table if exists {table}", outbox, nil))
 }
 
-// MessagesTable implements tables.OutboxDB.
-func (s onTables) MessagesTable(outbox string) tables.SQL {
-	return tables.SQL(tableOf(s.opts.Schema, outbox))
+// Words implements tables.OutboxDB.
+func (s onTables) Words(outbox string) map[string]tables.SQL {
+	return map[string]tables.SQL{"table": tables.SQL(tableOf(s.opts.Schema, outbox))}
 }
 
 // MessagesBytes implements tables.OutboxDB.

@@ -34,11 +34,15 @@ func (s *Store) rendered(statement string, with tables.Args) (text string, args 
 		return numbers[name]
 	}
 	text = strings.ReplaceAll(s.text(statement), "{blocked}", "("+s.text("blocked")+")")
-	text = tables.Render(text, func(name string) (string, bool) {
+	var fill func(name string) (string, bool)
+	fill = func(name string) (string, bool) {
 		if column, list, is := tables.In(name); is {
 			return column + " = any (" + number(list) + ")", true
 		}
 		if v, is := with[name].(tables.SQL); is {
+			if name == "rows" || name == "allowed" { // which have arguments of their own
+				return tables.Render(string(v), fill), true
+			}
 			return string(v), true
 		}
 		if _, ok := with[name]; ok {
@@ -53,8 +57,8 @@ func (s *Store) rendered(statement string, with tables.Args) (text string, args 
 			return "clock_timestamp()", true
 		}
 		return "", false
-	})
-	return text, args
+	}
+	return tables.Render(text, fill), args
 }
 
 // pgBatch is a batch in the dialect.

@@ -10,7 +10,7 @@ import (
 )
 
 // argument is a word of those statements that are sent with names for their arguments.
-var argument = regexp.MustCompile(`\{([a-z_.]+ in )?(leases|micros|seqs|ids|verdicts|most|by|all|after|died_before|died_after|groups?|behind|name|cron|next|job|key|error|from|lock|now|checked|consumer|inbox|turn|id|previous|wait|headers|payload|none|keys|discarded|keep|sub|outbox|any_seq|any_id|derived|times|topic|from_seq|to_seq|to|buckets|age|bytes|epochs|attempts)\}`)
+var argument = regexp.MustCompile(`\{([a-z_.]+ in )?(leases|micros|seqs|ids|verdicts|most|by|all|after|died_before|died_after|groups?|behind|name|cron|next|job|key|error|from|lock|now|checked|consumer|inbox|turn|id|previous|wait|headers|payload|none|keys|discarded|keep|sub|outbox|any_seq|any_id|derived|times|topic|from_seq|to_seq|to|buckets|age|bytes|epochs|attempts|row_ids|epoch|attempt|errors|length|holder|source|row|allowed|forgiven|failed)\}`)
 
 // lifo is a queue.
 func lifo(name string) *queueRow {
@@ -26,7 +26,7 @@ func TestDialects(t *testing.T) {
 		s.speaks.Store(d)
 		for name := range statements {
 			text := strings.NewReplacer("{lease}", "", "{owned}", "").Replace(s.sql(s.queueSQL(name, lifo("q")), "")) // filled in before by whoever reads a subscription
-			text = argument.ReplaceAllString(text, "$$1")
+			text = argument.ReplaceAllString(s.words(text, messageWords), "$$1")
 			for _, left := range word.FindAllString(text, -1) {
 				t.Errorf("%s: %s is left in %s.sql", engine, left, name)
 			}

@@ -2,6 +2,7 @@ package portable
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"strings"
 	"time"
@@ -27,6 +28,31 @@ var Driver = driver.Store{
 		return store, nil
 	},
 	Place: func(url string) string { return pg.Place(Plain(url)) },
+	Adopt: func(ctx context.Context, url, schema, subscription string, c AdoptConfig, _ *slog.Logger) (driver.Adopted, error) {
+		table, err := Adopt(ctx, Plain(url), Options{Schema: schema}, subscription, c)
+		if err != nil {
+			return nil, err
+		}
+		return table, nil
+	},
+	Adoptions: func(ctx context.Context, url, schema string) (all []driver.Remembered, err error) {
+		return all, with(ctx, url, schema, func(s *Store) error {
+			all, err = s.Adoptions(ctx)
+			return err
+		})
+	},
+	DropAdoption: func(ctx context.Context, url, schema, subscription string) error {
+		return with(ctx, url, schema, func(s *Store) error { return s.DropAdoption(ctx, subscription) })
+	},
+}
+
+// with opens a store for a while.
+func with(ctx context.Context, url, schema string, do func(s *Store) error) error {
+	s, err := Open(ctx, Plain(url), Options{Schema: schema})
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(s), s.Close())
 }
 
 // detectPatience is how long Wanted waits for a server.

@@ -124,7 +124,7 @@ func (s *Store) ExplainOutbox(ctx context.Context, outbox string) ([]doctor.Stat
 		for _, sub := range subscriptions {
 			e.of = outbox + "/" + sub.Name
 			if err := e.undone(ctx, func(tx pgx.Tx) error {
-				low, as := sub.Low.UTC(), &source{store: s, Reader: &tables.Reader{Box: box, Req: penstock.Subscribe{Holder: sub.Holder}}}
+				low, as := sub.Low.UTC(), &source{store: s, Reader: &tables.Reader{Box: box, ID: sub.ID, Epoch: sub.Epoch, Attempt: -1, Req: penstock.Subscribe{Holder: sub.Holder}}}
 				params := []any{sub.ID, sub.Epoch, low, []int64{}, min(explainedRows, 2*explainedRows/box.Buckets+8), explainedRows, s.dialect().most(16 << 20), as.reads(), []time.Time{}}
 				if err := e.explain(ctx, tx, "fetch", as.sql("fetch", nil), -1, params...); err != nil {
 					return err
@@ -135,23 +135,23 @@ func (s *Store) ExplainOutbox(ctx context.Context, outbox string) ([]doctor.Stat
 				}
 				var r tables.Row
 				var behind bool
-				var buckets []int16
-				var times []time.Time
-				var seqs []int64
+				var parts []*tables.Part
 				if _, err := pgx.ForEachRow(rows, r.Dest(&behind), func() error {
-					buckets, times, seqs = append(buckets, r.Bucket), append(times, r.TS), append(seqs, r.Seq)
+					flight := r.Flight
+					parts = append(parts, &tables.Part{Msg: &penstock.Message{Seq: r.Seq}, Flight: &flight})
 					return nil
-				}); err != nil || len(seqs) == 0 {
+				}); err != nil || len(parts) == 0 {
 					return err
 				}
 				statement := "delete"
 				if sub.Marks {
 					statement = "mark"
 				}
-				if _, err := tx.Exec(ctx, as.sql("progress", nil), sub.ID, sub.Epoch, int64(-1), len(seqs)); err != nil {
+				if _, err := tx.Exec(ctx, as.sql("progress", nil), sub.ID, sub.Epoch, as.Attempt, len(parts)); err != nil {
 					return err
 				}
-				return e.explain(ctx, tx, "settle", as.sql(statement, nil), int64(len(seqs)), sub.ID, sub.Epoch, int64(-1), buckets, times, seqs)
+				text, args := as.settling(statement, keysOf(parts))
+				return e.explain(ctx, tx, "settle", text, int64(len(parts)), args...)
 			}); err != nil {
 				return err
 			}

@@ -14,7 +14,7 @@ func (s *source) ReadPage(ctx context.Context, p *tables.Page) error {
 	p.Limit.Bytes = s.store.dialect().most(p.Limit.Bytes)
 	seqs, times := []int64{}, []time.Time{}
 	for seq, f := range s.InFlight() {
-		seqs, times = append(seqs, seq), append(times, f.TS)
+		seqs, times = append(seqs, seq), append(times, f.TS.UTC())
 	}
 	state := true
 	buckets := s.reads()
@@ -57,7 +57,11 @@ func each(read func(scan tables.Scan) error) func(pgx.Rows) error {
 // queueLog asks for new messages.
 func (s *source) queueLog(b *pgx.Batch, p *tables.Page, buckets []int16, seqs []int64, times []time.Time) {
 	look := s.Look(p, len(buckets), s.store.opts.Sweep)
-	b.Queue(s.sql("fetch", buckets), s.ID, s.Epoch, look.From.UTC(), seqs, look.Per, p.Most(), p.Limit.Bytes, buckets, times).Query(func(rows pgx.Rows) error {
+	var known any = seqs
+	if s.Box.Adopted != nil {
+		known = s.RowsInFlight()
+	}
+	b.Queue(s.sql("fetch", buckets), s.ID, s.Epoch, s.Box.After(look.From), known, look.Per, p.Most(), p.Limit.Bytes, buckets, times).Query(func(rows pgx.Rows) error {
 		err := each(look.Found)(rows)
 		if err == nil {
 			look.Done(s.store.opts.Margin)

@@ -16,7 +16,7 @@ import (
 )
 
 // version of the tables that this program makes.
-const version = 4
+const version = 5
 
 // Migrate implements penstock.Store. Every statement is by itself and may run again, so whoever comes later, or
 // after one that died, goes on where it is.

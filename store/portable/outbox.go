@@ -3,6 +3,7 @@ package portable
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -28,14 +29,29 @@ func (s onTables) DropMessages(ctx context.Context, outbox string) error {
 	return s.define(ctx, s.sql("drop table if exists {table}", outbox))
 }
 
-// MessagesTable implements tables.OutboxDB.
-func (s onTables) MessagesTable(outbox string) tables.SQL {
-	return tables.SQL(pgx.Identifier{s.opts.Schema, tableOf(outbox)}.Sanitize())
+// Words implements tables.OutboxDB.
+func (s onTables) Words(outbox string) map[string]tables.SQL {
+	words := maps.Clone(messageWords)
+	words["table"] = tables.SQL(s.messages(outbox))
+	return words
+}
+
+// messageWords are how an outbox's messages are read, and what is known of them: by number and time.
+var messageWords = map[string]tables.SQL{
+	"beyond": "t.ts > $3", "entry": "e.seq = t.seq", "landed": "(t.seq <> all ($4::bigint[]) or t.ts <> all ($9::timestamptz[]))",
+	"order_t": "t.ts, t.seq", "order_c": "c.ts, c.seq", "order_p": "p.ts, p.seq", "order_m": "m.ts, m.seq", "more_t": "", "more_c": "", "more_p": "",
+	"same_p": "t.bucket = p.bucket and t.ts = p.ts and t.seq = p.seq", "same_e": "t.bucket = e.bucket and t.ts = e.ts and t.seq = e.seq", "same_d": "t.bucket = d.bucket and t.ts = d.ts and t.seq = d.seq",
+	"rows": "unnest({buckets}::smallint[], {times}::timestamptz[], {seqs}::bigint[]) d(bucket, ts, seq)", "oldest": "t.ts",
+}
+
+// messages is the table with an outbox's messages.
+func (s onTables) messages(outbox string) string {
+	return pgx.Identifier{s.opts.Schema, tableOf(outbox)}.Sanitize()
 }
 
 // MessagesBytes implements tables.OutboxDB.
 func (s onTables) MessagesBytes(ctx context.Context, outbox string) (int64, error) {
-	return s.bytes(ctx, string(s.MessagesTable(outbox)))
+	return s.bytes(ctx, s.messages(outbox))
 }
 
 // NewBuckets implements tables.OutboxDB.

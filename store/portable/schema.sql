@@ -34,6 +34,15 @@ create table if not exists {schema}.subscriptions (
   unique (outbox_id, name)
 );
 
+-- Subscriptions over tables that somebody else made. Their rows in subscriptions have the negative number as their outbox.
+-- mark: the column that tells delivered rows apart, empty if they are taken away.
+create table if not exists {schema}.adopted (
+  id bigint generated always as identity primary key,
+  subscription text not null unique,
+  source text not null,
+  mark text not null
+);
+
 -- Who shares a subscription, with the buckets that each has.
 create table if not exists {schema}.members (
   subscription_id bigint not null,
@@ -64,6 +73,7 @@ create table if not exists {schema}.entries (
   seq bigint not null,
   bucket smallint not null,
   ts timestamptz not null,
+  row_id text, -- of an adopted table
   state smallint not null,
   key text not null default '',
   line text,
@@ -82,6 +92,8 @@ create index if not exists entries_state on {schema}.entries (subscription_id, s
 create index if not exists entries_line on {schema}.entries (subscription_id, line, ts, seq) where line is not null;
 
 create index if not exists entries_due on {schema}.entries (subscription_id, due, seq) where head;
+
+create index if not exists entries_row on {schema}.entries (subscription_id, row_id) where row_id <> '';
 
 create index if not exists entries_hold on {schema}.entries (subscription_id, hold) where hold is not null;
 

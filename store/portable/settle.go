@@ -37,9 +37,10 @@ func (s *source) Happened(ctx context.Context) (happened bool, err error) {
 func (s *source) settlePlain(ctx context.Context, parts []*tables.Part) error {
 	b := &pgx.Batch{}
 	var mine bool
-	buckets, times, seqs := keysOf(parts)
-	b.Queue(s.fence(buckets), s.ID, s.Epoch, s.Req.Holder).QueryRow(func(r pgx.Row) error { return r.Scan(&mine) })
-	b.Queue(s.sql("progress_of", buckets), s.ID, s.Epoch, s.Attempt, buckets, times, seqs)
+	keys := keysOf(parts)
+	b.Queue(s.fence(keys["buckets"].([]int16)), s.ID, s.Epoch, s.Req.Holder).QueryRow(func(r pgx.Row) error { return r.Scan(&mine) })
+	text, args := s.settling("progress_of", keys)
+	b.Queue(text, args...)
 	s.queueDone(b, parts)
 	err := s.store.pool.SendBatch(ctx, b).Close()
 	if isNoRows(err) || err == nil && !mine {
@@ -53,18 +54,26 @@ func (s *source) queueDone(b *pgx.Batch, delivered []*tables.Part) {
 	if len(delivered) == 0 {
 		return
 	}
-	buckets, times, seqs := keysOf(delivered)
-	for _, statement := range []string{"mark", "delete"} {
-		b.Queue(s.sql(statement, buckets), s.ID, s.Epoch, s.Attempt, buckets, times, seqs)
+	statements := []string{"mark", "delete"}
+	if s.Box.Adopted != nil {
+		statements = []string{s.Box.Adopted.Settles}
+	}
+	for _, statement := range statements {
+		text, args := s.settling(statement, keysOf(delivered))
+		b.Queue(text, args...)
 	}
 }
 
 // keysOf are the primary keys of messages.
-func keysOf(parts []*tables.Part) (buckets []int16, times []time.Time, seqs []int64) {
+func keysOf(parts []*tables.Part) tables.Args {
+	var buckets []int16
+	var times []time.Time
+	var seqs []int64
+	var rowIDs []string
 	for _, p := range parts {
-		buckets, times, seqs = append(buckets, p.Bucket), append(times, p.TS), append(seqs, p.Msg.Seq)
+		buckets, times, seqs, rowIDs = append(buckets, p.Bucket), append(times, p.TS.UTC()), append(seqs, p.Msg.Seq), append(rowIDs, p.RowID)
 	}
-	return buckets, times, seqs
+	return tables.Args{"buckets": buckets, "times": times, "seqs": seqs, "row_ids": rowIDs}
 }
 
 // settleAll settles what has any verdict: it reads what is known of the messages and writes what is to be.
@@ -72,17 +81,19 @@ func (s *source) settleAll(ctx context.Context, tx pgx.Tx, parts []*tables.Part)
 	var mine bool
 	var now time.Time
 	before, there := map[int64]*tables.Entry{}, map[int64]bool{}
-	buckets, times, seqs := keysOf(parts)
+	keys := keysOf(parts)
+	known, buckets := keys["seqs"].([]int64), keys["buckets"].([]int16)
+	existing, args := s.settling("existing", keys)
 	b := &pgx.Batch{}
 	b.Queue(s.fence(buckets), s.ID, s.Epoch, s.Req.Holder).QueryRow(func(r pgx.Row) error { return r.Scan(&mine) })
 	b.Queue("select clock_timestamp()").QueryRow(func(r pgx.Row) error { return r.Scan(&now) })
-	b.Queue(s.store.sql("read_entries", ""), s.ID, seqs).Query(each(func(scan tables.Scan) error {
+	b.Queue(s.store.sql("read_entries", ""), s.ID, known).Query(each(func(scan tables.Scan) error {
 		e := &tables.Entry{}
 		err := e.Before(scan)
 		before[e.Seq] = e
 		return err
 	}))
-	b.Queue(s.store.sql("existing", s.Box.Name), buckets, times, seqs).Query(each(func(scan tables.Scan) error {
+	b.Queue(existing, args...).Query(each(func(scan tables.Scan) error {
 		var seq int64
 		err := scan(&seq)
 		there[seq] = true
@@ -119,6 +130,10 @@ func (s *source) write(ctx context.Context, tx pgx.Tx, w *tables.Writes) error {
 	}
 	b.Queue(s.sql("progress", nil), s.ID, s.Epoch, s.Attempt, w.Settled)
 	s.queueDone(b, w.Delivered)
+	if failed := w.Failed(&s.Box); failed != nil {
+		text, args := s.settling("adopt_failed", failed)
+		b.Queue(text, args...)
+	}
 	return tx.SendBatch(ctx, b).Close()
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/internal/pg"
+	"github.com/penstock/penstock/internal/tables"
 )
 
 var _ penstock.Sharer = (*Store)(nil)
@@ -28,7 +29,7 @@ func (s *source) sql(name string, buckets []int16) string {
 	if s.shared {
 		lease = sharedLease
 	}
-	text := s.store.sql(strings.ReplaceAll(s.store.dialect().statements[name], "{lease}", lease), s.Box.Name)
+	text := s.store.words(strings.ReplaceAll(s.store.dialect().statements[name], "{lease}", lease), s.Box.Words)
 	return strings.NewReplacer("{holder}", pg.Literal(s.Req.Holder), "{owned}", literal(buckets)).Replace(text)
 }
 
@@ -42,6 +43,19 @@ func literal(buckets []int16) string {
 		text = strconv.AppendInt(text, int64(b), 10)
 	}
 	return string(text) + "}'::smallint[]"
+}
+
+// settling is a statement of a Settle, about rows.
+func (s *source) settling(name string, rows tables.Args) (text string, args []any) {
+	lease := aloneLease
+	if s.shared {
+		lease = sharedLease
+	}
+	buckets, _ := rows["buckets"].([]int16)
+	lease = strings.NewReplacer("$1", "{sub}", "$2", "{epoch}", "{owned}", literal(buckets)).Replace(lease)
+	with := s.Box.Args(rows).With(tables.Args{"sub": s.ID, "epoch": s.Epoch, "attempt": s.Attempt, "holder": s.Req.Holder,
+		"allowed": tables.SQL("exists (select from " + lease + ") and exists (select from {schema}.progress p where p.subscription_id = {sub} and p.epoch = {epoch} and p.attempt = {attempt} and p.settled >= 0)")})
+	return s.store.rendered(strings.ReplaceAll(s.store.dialect().statements[name], "{lease}", lease), with)
 }
 
 // fence is the statement that locks what says so: of a subscription that is shared the member's row, and the subscription's

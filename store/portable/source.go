@@ -164,6 +164,9 @@ func orNullTime(t time.Time) *time.Time {
 
 // gone tells why the subscription's row is not there, or another's.
 func (s *source) gone(ctx context.Context) error {
+	if s.Box.Adopted != nil {
+		return s.Gone(true)
+	}
 	var there bool
 	if err := s.store.pool.QueryRow(ctx, s.store.sql("select exists (select from {schema}.outboxes where id = $1)", ""), s.Box.ID).Scan(&there); err != nil {
 		return err

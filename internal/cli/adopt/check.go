@@ -141,8 +141,8 @@ func Connect(ctx context.Context, a *cli.App) (*pgx.Conn, error) {
 	a.Stderr.Hide(url)
 	parsed, err := pgx.ParseConfig(url)
 	switch {
-	case config.NoTables(url) != "":
-		return nil, cli.Usage(errors.New("the database is none that tables are adopted in: write postgres://user:password@host:5432/database"))
+	case config.NotPostgres(url) != "":
+		return nil, cli.Usage(errors.New("tables are checked in PostgreSQL, and this database is " + config.NotPostgres(url) + ": write postgres://user:password@host:5432/database"))
 	case err != nil:
 		return nil, cli.Usage(pgerror.URL(err))
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/penstock/penstock"
 	"github.com/penstock/penstock/config"
 	"github.com/penstock/penstock/internal/cli"
+	"github.com/penstock/penstock/internal/driver"
 	"github.com/penstock/penstock/store/postgres/adopt"
 )
 
@@ -122,31 +123,31 @@ func Open(ctx context.Context, a *cli.App, of *Subscription) (*Table, error) {
 	if err != nil {
 		return nil, err
 	}
-	table, err := adopt.Open(ctx, adopt.Options{URL: url, Schema: schema, Subscription: of.Name, Config: of.Config, Log: log})
+	table, err := config.OpenTable(ctx, url, schema, of.Name, of.Config, log)
 	if err != nil {
 		return nil, cli.Usage(fmt.Errorf("subscription %q: %w", of.Name, err))
 	}
-	return &Table{Table: table, Subscription: *of}, nil
+	return &Table{Adopted: table, Subscription: *of}, nil
 }
 
 // Table is an adopted table as the verbs see a store: with one outbox, the table,
 // and its one subscription.
 type Table struct {
-	*adopt.Table
+	driver.Adopted
 	Subscription
 }
 
 func (s *Table) Status(ctx context.Context) ([]penstock.OutboxStatus, error) {
-	status, err := s.Table.Status(ctx)
+	status, err := s.Adopted.Status(ctx)
 	return []penstock.OutboxStatus{{Outbox: s.Config.Table, Subscriptions: []penstock.SubscriptionStatus{status}}}, err
 }
 
 func (s *Table) ParkedKeys(ctx context.Context, _, _ string, limit int) ([]penstock.ParkedKey, error) {
-	return s.Table.ParkedKeys(ctx, limit)
+	return s.Adopted.ParkedKeys(ctx, limit)
 }
 
 func (s *Table) RetryParked(ctx context.Context, _, _ string, keys ...string) (int, error) {
-	return s.Table.RetryParked(ctx, keys...)
+	return s.Adopted.RetryParked(ctx, keys...)
 }
 
 // Argument is what names the subscription on a command line.
@@ -200,7 +201,7 @@ func Drop(ctx context.Context, a *cli.App, f *Flags, args []string, leave cli.Co
 	if table == nil {
 		return dropRemembered(ctx, a, args[0], leave, asJSON)
 	}
-	s, err := table.Table.Status(ctx)
+	s, err := table.Adopted.Status(ctx)
 	var misfit *penstock.FieldError
 	if errors.As(err, &misfit) { // the mapping, or the table, is not what it was
 		return dropRemembered(ctx, a, table.Name, leave, asJSON)
@@ -219,19 +220,14 @@ func dropRemembered(ctx context.Context, a *cli.App, name string, leave cli.Cons
 		return err
 	}
 	a.Stderr.Hide(url)
-	log, err := a.Logger()
-	if err != nil {
-		return err
-	}
-	o := adopt.Options{URL: url, Schema: schema, Subscription: name, Log: log}
 	if config.NoTables(url) == "" {
-		all, err := adopt.Subscriptions(ctx, o)
+		all, err := config.Adoptions(ctx, url, schema)
 		if err != nil {
 			return fmt.Errorf("reading the subscriptions of adopted tables: %w", err)
 		}
 		for _, s := range all {
 			if s.Status.Subscription == name {
-				return dropAdoption(ctx, a, s.Table, s.Status, leave, asJSON, func() error { return adopt.DropSubscription(ctx, o) })
+				return dropAdoption(ctx, a, s.Table, s.Status, leave, asJSON, func() error { return config.DropAdoption(ctx, url, schema, name) })
 			}
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/penstock/penstock/config"
 	"github.com/penstock/penstock/internal/cli"
 	"github.com/penstock/penstock/internal/cli/adopt"
 	"github.com/penstock/penstock/internal/doctor"
@@ -54,6 +55,18 @@ func (e *examination) adopted(ctx context.Context, seen doctor.Examined) error {
 	} else if all, err = adopt.Configured(e.app); err != nil || len(all) == 0 {
 		return err
 	}
+	url, _, err := e.app.Database()
+	if err != nil {
+		return err
+	}
+	if config.NotPostgres(url) != "" { // its relay refuses what does not fit, and the rest is PostgreSQL's
+		for i := range all {
+			if err := e.adoptedStatus(ctx, &all[i], seen.Ahead); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 	conn, err := adopt.Connect(ctx, e.app)
 	if err != nil {
 		return err
@@ -95,7 +108,7 @@ func (e *examination) adoptedStatus(ctx context.Context, of *adopt.Subscription,
 		return err
 	}
 	defer table.Close()
-	status, err := table.Table.Status(ctx)
+	status, err := table.Adopted.Status(ctx)
 	if err != nil {
 		return nil // the check has said why, or there is none yet
 	}

@@ -177,7 +177,7 @@ func (e *examination) missing(now *look) {
 
 // horizon looks for what holds back vacuum.
 func (e *examination) horizon(ctx context.Context) error {
-	if url, _, err := e.app.Database(); err != nil || config.NoTables(url) != "" {
+	if url, _, err := e.app.Database(); err != nil || config.NotPostgres(url) != "" {
 		return err
 	}
 	conn, err := adopt.Connect(ctx, e.app)

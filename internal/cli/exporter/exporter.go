@@ -56,7 +56,7 @@ address on the loopback, or in a network that only Prometheus reaches.`,
 					return err
 				}
 				a.Later(table)
-				m.Table(table.Config.Table, table.Name, table.Table.Status)
+				m.Table(table.Config.Table, table.Name, table.Adopted.Status)
 			}
 			if err := f.Serve(a, m); err != nil {
 				return err

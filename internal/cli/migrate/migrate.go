@@ -130,8 +130,8 @@ func printMigration(a *cli.App, from int64) error {
 		schema = a.Schema
 	case err != nil:
 		return err
-	case config.NoTables(url) != "":
-		return cli.Usage(errors.New("--sql is for PostgreSQL, and this database is " + config.NoTables(url) + ": run penstock migrate"))
+	case config.NotPostgres(url) != "":
+		return cli.Usage(errors.New("--sql is for PostgreSQL, and this database is " + config.NotPostgres(url) + ": run penstock migrate"))
 	}
 	text, err := postgres.MigrationSQL(schema, from)
 	if err != nil {

@@ -271,7 +271,7 @@ func readAdopted(ctx context.Context, a *cli.App, adoptions []adopt.Subscription
 		if err != nil {
 			return nil, err
 		}
-		status, err := table.Table.Status(ctx)
+		status, err := table.Adopted.Status(ctx)
 		err = errors.Join(err, table.Close())
 		switch {
 		case ctx.Err() != nil || pgerror.IsDown(err):

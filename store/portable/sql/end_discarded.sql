@@ -1,4 +1,4 @@
 delete from {table} t
- using unnest({buckets}::smallint[], {times}::timestamptz[], {seqs}::bigint[]) d(bucket, ts, seq)
- where t.bucket = d.bucket and t.ts = d.ts and t.seq = d.seq
+ using {rows}
+ where {same_d}
    and exists (select from {schema}.subscriptions where id = {sub} and not marks)

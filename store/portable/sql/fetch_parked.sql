@@ -24,5 +24,5 @@ with due as (
 )
 select p.bucket, p.ts, p.seq, coalesce(t.id, ''), p.key, t.topic, t.headers, t.payload, p.line is not null, p.head_seq, p.attempts, p.since
   from page p
-  join {table} t on t.bucket = p.bucket and t.ts = p.ts and t.seq = p.seq
+  join {table} t on {same_p}
  order by p.head_due, p.head_seq, p.ts, p.seq

@@ -7,5 +7,5 @@ select p.bucket, p.ts, p.seq, coalesce(t.id, ''), coalesce(t.key, ''), t.topic, 
            and exists (select from {lease})
          order by e.ts, e.seq
          limit $4) p
-  join {table} t on t.bucket = p.bucket and t.ts = p.ts and t.seq = p.seq
+  join {table} t on {same_p}
  order by p.ts, p.seq

@@ -16,8 +16,8 @@ select s.id, s.name, s.settled + coalesce((select sum(greatest(p.settled, 0)) fr
       from {schema}.members h
      where h.subscription_id = s.id and h.lease_until > clock_timestamp()) m
   cross join lateral (
-    select count(*) as backlog, min(t.ts) as oldest
+    select count(*) as backlog, min({oldest}) as oldest
       from {table} t
-     where not exists (select from {schema}.entries e where e.subscription_id = s.id and e.seq = t.seq)) b
+     where not exists (select from {schema}.entries e where e.subscription_id = s.id and {entry})) b
  where s.outbox_id = {outbox}
  order by s.name{collate}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/penstock/penstock/internal/adopted"
 	"github.com/penstock/penstock/internal/pg"
 )
 
@@ -47,9 +48,9 @@ type mapping struct {
 	rls     bool
 
 	payload, headers, tracing, createdAt *column
-	topic, keys, messageID               rowTemplate
+	topic, keys, messageID               adopted.Template
 	headerNames                          []string
-	headerTemplates                      []rowTemplate
+	headerTemplates                      []adopted.Template
 	wanted                               []*column // that templates need
 
 	whole, placing *layout // a row, and only its id and place
@@ -67,11 +68,11 @@ func findRelation(ctx context.Context, q querier, of string, id pgx.Identifier) 
 	err = q.QueryRow(ctx, pg.Statement(sqlFiles, "relation"), id.Sanitize()).Scan(&r.oid, &r.source, &r.kind, &r.delete, &r.insert, &r.rls)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
-		return r, field(of, fmt.Sprintf("is %s, which this role does not see in this database", id.Sanitize()), "check the schema and the case of the name, and that the role may use the schema")
+		return r, adopted.Field(of, fmt.Sprintf("is %s, which this role does not see in this database", id.Sanitize()), "check the schema and the case of the name, and that the role may use the schema")
 	case err != nil:
 		return r, explain(err)
 	case r.kind != "r" && r.kind != "p":
-		return r, field(of, fmt.Sprintf("is %s, which is no table", r.source), "name the table itself: a view's rows cannot be settled")
+		return r, adopted.Field(of, fmt.Sprintf("is %s, which is no table", r.source), "name the table itself: a view's rows cannot be settled")
 	}
 	return r, nil
 }
@@ -131,12 +132,12 @@ func newMapping(ctx context.Context, q querier, c *Config) (*mapping, error) {
 }
 
 func forbidden(what, where string) error {
-	return field("table", fmt.Sprintf("is %s, and this role may not %s it", where, what), "grant it: grant %s on %s to the role that Penstock connects as", strings.Fields(what)[0], where)
+	return adopted.Field("table", fmt.Sprintf("is %s, and this role may not %s it", where, what), "grant it: grant %s on %s to the role that Penstock connects as", strings.Fields(what)[0], where)
 }
 
 // dropOptional forgets columns that only the preset has named and the table lacks.
 func (m *mapping) dropOptional(c *Config) {
-	for _, name := range c.optional {
+	for _, name := range c.Optional() {
 		if m.find(name) != nil {
 			continue
 		}
@@ -162,7 +163,7 @@ func (m *mapping) missing(of, name string) error {
 	for i := range m.columns {
 		names = append(names, m.columns[i].name)
 	}
-	return field(of, fmt.Sprintf("is the column %q, which %s does not have", name, m.source), "its columns are %s", strings.Join(names, ", "))
+	return adopted.Field(of, fmt.Sprintf("is the column %q, which %s does not have", name, m.source), "its columns are %s", strings.Join(names, ", "))
 }
 
 // use finds a mapped column that may be read, of a type that fits.
@@ -175,7 +176,7 @@ func (m *mapping) use(of, name string, fits func(*column) bool, types string) (*
 	case c == nil:
 		return nil, m.missing(of, name)
 	case !fits(c):
-		return nil, field(of, fmt.Sprintf("is the column %q of type %s", name, c.typ), "map a column of type %s", types)
+		return nil, adopted.Field(of, fmt.Sprintf("is the column %q of type %s", name, c.typ), "map a column of type %s", types)
 	case !c.read:
 		return nil, forbidden("select", m.source)
 	}
@@ -229,7 +230,7 @@ func (m *mapping) checkColumns(c *Config) (err error) {
 		}
 	}
 	if !m.find(cols.ID).notNull {
-		return field("columns.id", fmt.Sprintf("is the column %q, which may be NULL", cols.ID), "alter table %s alter column %s set not null", m.source, m.find(cols.ID).quoted())
+		return adopted.Field("columns.id", fmt.Sprintf("is the column %q, which may be NULL", cols.ID), "alter table %s alter column %s set not null", m.source, m.find(cols.ID).quoted())
 	}
 	return nil
 }
@@ -256,7 +257,7 @@ func (m *mapping) findKey(ctx context.Context, q querier, c *Config) error {
 	}
 	if best == nil {
 		id := m.find(c.Columns.ID).quoted()
-		return field("columns.id", fmt.Sprintf("is the column %q, and no unique index says that it identifies a row of %s", c.Columns.ID, m.source),
+		return adopted.Field("columns.id", fmt.Sprintf("is the column %q, and no unique index says that it identifies a row of %s", c.Columns.ID, m.source),
 			"create unique index concurrently on %s (%s)", m.source, id)
 	}
 	for _, name := range best {
@@ -272,7 +273,7 @@ func (m *mapping) checkArchive(ctx context.Context, q querier, c *Config) error 
 		return err
 	}
 	if rel.oid == m.oid {
-		return field("archive", "is the table itself", "name another table")
+		return adopted.Field("archive", "is the table itself", "name another table")
 	}
 	if !rel.insert {
 		return forbidden("insert into", rel.source)
@@ -289,10 +290,10 @@ func (m *mapping) checkArchive(ctx context.Context, q querier, c *Config) error 
 		}
 		at := slices.IndexFunc(columns, func(c column) bool { return c.name == own.name })
 		if at < 0 {
-			return field("archive", fmt.Sprintf("is %s, which has no column %q", rel.source, own.name), "alter table %s add column %s %s", rel.source, own.quoted(), own.typ)
+			return adopted.Field("archive", fmt.Sprintf("is %s, which has no column %q", rel.source, own.name), "alter table %s add column %s %s", rel.source, own.quoted(), own.typ)
 		}
 		if columns[at].typ != own.typ {
-			return field("archive", fmt.Sprintf("is %s, where the column %q is %s and not %s", rel.source, own.name, columns[at].typ, own.typ), "give it the type it has in %s", m.source)
+			return adopted.Field("archive", fmt.Sprintf("is %s, where the column %q is %s and not %s", rel.source, own.name, columns[at].typ, own.typ), "give it the type it has in %s", m.source)
 		}
 	}
 	return nil
@@ -301,19 +302,19 @@ func (m *mapping) checkArchive(ctx context.Context, q querier, c *Config) error 
 // compile parses the templates. A number alone identifies a row of its table only.
 func (m *mapping) compile(c *Config) error {
 	if c.MessageID == "" {
-		c.MessageID = columnTemplate(c.Columns.ID)
+		c.MessageID = adopted.ColumnTemplate(c.Columns.ID)
 		if m.find(c.Columns.ID).isInt() {
 			id := c.TableIdentifier()
-			c.MessageID = literalTemplate(id[len(id)-1]+"-") + c.MessageID
+			c.MessageID = adopted.LiteralTemplate(id[len(id)-1]+"-") + c.MessageID
 		}
 	}
-	for _, t := range c.templates() {
-		parsed, err := parseTemplate(t.text)
+	for _, t := range c.Templates() {
+		parsed, err := adopted.ParseTemplate(t.Text)
 		if err != nil { // Validate has parsed it
-			return field(t.field, err.Error(), "correct it")
+			return adopted.Field(t.Field, err.Error(), "correct it")
 		}
-		for _, name := range parsed.columns() {
-			found, err := m.use(t.field, name, anyType, "")
+		for _, name := range parsed.Columns() {
+			found, err := m.use(t.Field, name, anyType, "")
 			if err != nil {
 				return err
 			}
@@ -321,10 +322,10 @@ func (m *mapping) compile(c *Config) error {
 				m.wanted = append(m.wanted, found)
 			}
 		}
-		parsed.bind(func(name string) int {
+		parsed.Bind(func(name string) int {
 			return slices.IndexFunc(m.wanted, func(c *column) bool { return c.name == name })
 		})
-		switch t.field {
+		switch t.Field {
 		case "topic":
 			m.topic = parsed
 		case "key":
@@ -332,7 +333,7 @@ func (m *mapping) compile(c *Config) error {
 		case "message_id":
 			m.messageID = parsed
 		default:
-			m.headerNames = append(m.headerNames, t.header)
+			m.headerNames = append(m.headerNames, t.Header)
 			m.headerTemplates = append(m.headerTemplates, parsed)
 		}
 	}
@@ -343,7 +344,7 @@ func (m *mapping) compile(c *Config) error {
 // one: a uuid of version 7 begins with the time, one of version 4 with nothing.
 func (m *mapping) sampleIDs(ctx context.Context, q querier, c *Config) error {
 	id := m.find(c.Columns.ID)
-	if m.random = false; !c.orderByID || id.isInt() {
+	if m.random = false; !c.OrderByID() || id.isInt() {
 		return nil
 	}
 	m.random = true

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/penstock/penstock/internal/adopted"
 	"github.com/penstock/penstock/internal/pg"
 )
 
@@ -53,9 +54,9 @@ func (m *mapping) checkStatus(ctx context.Context, q querier, c *Config) error {
 		case err != nil:
 			return explain(err)
 		case status.limit > 0 && utf8.RuneCountInString(string(v)) > status.limit:
-			return field(of, fmt.Sprintf("is %q, and the column %q takes %d characters", v, status.name, status.limit), "use a shorter value")
+			return adopted.Field(of, fmt.Sprintf("is %q, and the column %q takes %d characters", v, status.name, status.limit), "use a shorter value")
 		case same && i > 0:
-			return field("status.delivered", fmt.Sprintf("is %q, as pending rows have it", c.Status.Delivered), "choose a value that is not in status.pending")
+			return adopted.Field("status.delivered", fmt.Sprintf("is %q, as pending rows have it", c.Status.Delivered), "choose a value that is not in status.pending")
 		}
 	}
 	return nil
@@ -74,5 +75,5 @@ func (m *mapping) wrongStatus(ctx context.Context, q querier, of string, v Value
 		}
 		hint = "write one of " + strings.Join(labels, ", ")
 	}
-	return field(of, fmt.Sprintf("is %q, which the column %q of type %s cannot be", v, status.name, status.typ), "%s", hint)
+	return adopted.Field(of, fmt.Sprintf("is %q, which the column %q of type %s cannot be", v, status.name, status.typ), "%s", hint)
 }

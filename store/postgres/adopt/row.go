@@ -3,12 +3,11 @@ package adopt
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
-	"strings"
 	"unicode/utf8"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/adopted"
 )
 
 // place is where a row stands in the order: the values of the order's columns as
@@ -106,9 +105,9 @@ func (d *decoder) decode(values [][]byte) row {
 	}
 	msg.Payload = d.payload(values)
 	msg.Attempt = 1
-	msg.ID, _ = d.m.messageID.expand(d.wanted)
-	msg.Key, _ = d.m.keys.expand(d.wanted)
-	msg.Topic, _ = d.m.topic.expand(d.wanted)
+	msg.ID, _ = d.m.messageID.Expand(d.wanted)
+	msg.Key, _ = d.m.keys.Expand(d.wanted)
+	msg.Topic, _ = d.m.topic.Expand(d.wanted)
 	msg.Headers, r.unread = d.headers(values)
 	return r
 }
@@ -141,17 +140,17 @@ func (d *decoder) headers(values [][]byte) (headers map[string]string, err error
 	}
 	headers = map[string]string{}
 	if i := d.l.tracing; i >= 0 && values[i] != nil {
-		properties(string(values[i]), headers)
+		adopted.Properties(string(values[i]), headers)
 	}
 	if i := d.l.headers; i >= 0 && values[i] != nil {
 		object := d.l.fields[i].text(nil, values[i])
 		if !utf8.Valid(object) { // Go's JSON would replace what is not
 			err = &penstock.FieldError{Field: "headers", Problem: "are not valid UTF-8"}
 		}
-		flatten(object, headers)
+		adopted.Flatten(object, headers)
 	}
 	for i, t := range d.m.headerTemplates {
-		if text, err := t.expand(d.wanted); !errors.Is(err, errNull) {
+		if text, err := t.Expand(d.wanted); !errors.Is(err, adopted.ErrNull) {
 			headers[d.m.headerNames[i]] = text
 		}
 	}
@@ -159,63 +158,6 @@ func (d *decoder) headers(values [][]byte) (headers map[string]string, err error
 		return nil, err
 	}
 	return headers, err
-}
-
-// flatten takes the members of a JSON object: texts as they are, anything else as JSON.
-// What is no object, or has a member without a name, is left out.
-func flatten(object []byte, into map[string]string) {
-	var members map[string]json.RawMessage
-	if json.Unmarshal(object, &members) != nil {
-		return
-	}
-	for name, value := range members {
-		var text string
-		switch {
-		case name == "" || string(value) == "null":
-		case json.Unmarshal(value, &text) == nil:
-			into[name] = text
-		default:
-			into[name] = string(value)
-		}
-	}
-}
-
-// properties reads the Java properties that Debezium's tracing column has: a line per
-// name, "=" or ":" before the value, backslashes before special characters.
-func properties(text string, into map[string]string) {
-	for line := range strings.Lines(text) {
-		line = strings.TrimSpace(line)
-		if line == "" || line[0] == '#' || line[0] == '!' {
-			continue
-		}
-		var parts [2]strings.Builder
-		at := 0
-		for i := 0; i < len(line); i++ {
-			c := line[i]
-			switch {
-			case c == '\\' && i+1 < len(line):
-				i++
-				parts[at].WriteByte(line[i])
-			case at == 0 && (c == '=' || c == ':'):
-				at = 1
-			default:
-				parts[at].WriteByte(c)
-			}
-		}
-		if name := strings.TrimSpace(parts[0].String()); name != "" {
-			into[name] = strings.TrimSpace(parts[1].String())
-		}
-	}
-}
-
-// shorten makes a row that cannot be a message one that can be parked.
-func shorten(s string, limit int) string {
-	s = strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
-	for len(s) > limit {
-		_, size := utf8.DecodeLastRuneInString(s)
-		s = s[:len(s)-size]
-	}
-	return s
 }
 
 // query calls f with the values of each row that the statement returns.

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/adopted"
 	"github.com/penstock/penstock/internal/pg"
 	"github.com/penstock/penstock/internal/pgerror"
 )
@@ -119,7 +120,7 @@ func (t *Table) Subscribe(ctx context.Context, req penstock.Subscribe) (penstock
 		req.Lease = penstock.DefaultLease
 	}
 	if req.Start != penstock.FromBeginning || req.Ephemeral {
-		return nil, field("start", "is not the beginning", "an adopted table has no other: what is not to be delivered, mark or delete yourself")
+		return nil, adopted.Field("start", "is not the beginning", "an adopted table has no other: what is not to be delivered, mark or delete yourself")
 	}
 	m, err := t.compare(ctx)
 	if err != nil {

@@ -9,6 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/adopted"
+	"github.com/penstock/penstock/internal/driver"
 )
 
 // found is a subscription that there is.
@@ -49,7 +51,7 @@ func (t *Table) find(ctx context.Context, q querier) (found, error) {
 
 // spells reports whether name is a way to write that table.
 func spells(name, schema, table string) bool {
-	id, err := splitTable("table", name)
+	id, err := adopted.SplitTable("table", name)
 	return err == nil && id[len(id)-1] == table && (len(id) == 1 || id[0] == schema)
 }
 
@@ -63,12 +65,7 @@ func (t *Table) called(ctx context.Context, q querier) (string, error) {
 }
 
 // Subscription is what Penstock knows of one without its configuration.
-type Subscription struct {
-	// Table is qualified and quoted as in SQL.
-	Table string
-	// Status lacks the backlog, which only a mapping tells.
-	Status penstock.SubscriptionStatus
-}
+type Subscription = driver.Remembered
 
 // Subscriptions returns every subscription over an adopted table, by name. Of the options
 // only the database is looked at.

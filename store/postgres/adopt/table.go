@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/adopted"
 	"github.com/penstock/penstock/internal/pg"
 	"github.com/penstock/penstock/internal/pgerror"
 )
@@ -49,7 +50,7 @@ type Table struct {
 // passes. A config that cannot be used is a *penstock.FieldError.
 func Open(ctx context.Context, o Options) (*Table, error) {
 	if n := len(o.Subscription); n == 0 || n > 128 {
-		return nil, field("subscription", "must have 1 to 128 bytes", "choose another name")
+		return nil, adopted.Field("subscription", "must have 1 to 128 bytes", "choose another name")
 	}
 	o.Config.SetDefaults()
 	if err := o.Config.Validate(); err != nil {
@@ -183,10 +184,10 @@ func (t *Table) conflict(ctx context.Context, q querier, m *mapping) error {
 	case err != nil:
 		return t.explain(err)
 	case mark != "" && mark == m.mark():
-		return field("delivered", fmt.Sprintf("marks the column %q of %s, and so does the subscription %q", mark, m.source, name),
+		return adopted.Field("delivered", fmt.Sprintf("marks the column %q of %s, and so does the subscription %q", mark, m.source, name),
 			"give each a column of its own, or drop the other one: penstock subscription drop %s", name)
 	}
-	return field("delivered", fmt.Sprintf("would share %s with the subscription %q, and one of the two takes rows away", m.source, name),
+	return adopted.Field("delivered", fmt.Sprintf("would share %s with the subscription %q, and one of the two takes rows away", m.source, name),
 		"mark rows instead, each subscription in a column of its own, or drop the other one: penstock subscription drop %s", name)
 }
 
@@ -209,7 +210,7 @@ func (t *Table) register(ctx context.Context, tx pgx.Tx, m *mapping) (id int64, 
 			return 0, err
 		}
 		if outOfBand {
-			return 0, field("table", fmt.Sprintf("is %s, but the subscription %q has rows of %s parked or dead", m.source, f.name, f.source), "choose another name for the subscription, or drop it")
+			return 0, adopted.Field("table", fmt.Sprintf("is %s, but the subscription %q has rows of %s parked or dead", m.source, f.name, f.source), "choose another name for the subscription, or drop it")
 		}
 	}
 	err = tx.QueryRow(ctx, t.own("register"), cmp.Or(f.name, t.name), m.source, m.mark()).Scan(&id)

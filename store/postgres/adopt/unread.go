@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/adopted"
 	"github.com/penstock/penstock/internal/pgerror"
 )
 
@@ -159,7 +160,7 @@ func (s *Source) kill(w *work, unfit []refused) {
 	for _, u := range unfit {
 		m := &u.message
 		failures := []penstock.Failure{{Attempt: m.Attempt, At: time.Now().UTC(), Err: s.m.reason(u.row.id, u.why)}}
-		m.ID, m.Key, m.Topic = shorten(m.ID, penstock.MaxIDBytes), shorten(m.Key, penstock.MaxKeyBytes), shorten(m.Topic, penstock.MaxTopicBytes)
+		m.ID, m.Key, m.Topic = adopted.Shorten(m.ID, penstock.MaxIDBytes), adopted.Shorten(m.Key, penstock.MaxKeyBytes), adopted.Shorten(m.Topic, penstock.MaxTopicBytes)
 		u.inFlightRow.id = u.row.id
 		w.park(m, &u.inFlightRow, &penstock.Verdict{Outcome: penstock.Dead, Failures: failures})
 	}
@@ -179,17 +180,17 @@ func (m *mapping) reason(id string, why error) string {
 func (m *mapping) madeOf(part string) (columns []string) {
 	switch part {
 	case "id":
-		return m.messageID.columns()
+		return m.messageID.Columns()
 	case "key":
-		return m.keys.columns()
+		return m.keys.Columns()
 	case "topic":
-		return m.topic.columns()
+		return m.topic.Columns()
 	case "payload":
 		return []string{m.payload.name}
 	}
 	for i, name := range m.headerNames {
 		if strings.HasPrefix(part, fmt.Sprintf("headers[%q]", name)) {
-			return m.headerTemplates[i].columns()
+			return m.headerTemplates[i].Columns()
 		}
 	}
 	for _, c := range []*column{m.headers, m.tracing} {

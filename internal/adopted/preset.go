@@ -1,4 +1,4 @@
-package adopt
+package adopted
 
 import (
 	"cmp"

@@ -1,4 +1,4 @@
-package adopt
+package adopted
 
 import (
 	"errors"
@@ -7,22 +7,23 @@ import (
 	"strings"
 )
 
-// rowTemplate makes a text of a row: outbox.event.{aggregatetype}.
-type rowTemplate []templatePart
+// Template makes a text of a row: outbox.event.{aggregatetype}.
+type Template []Part
 
-type templatePart struct {
-	text   string // the literal, or the column's name
-	column bool
+// Part of a template.
+type Part struct {
+	Text   string // the literal, or the column's name
+	Column bool
 	at     int // of the column among those that templates want
 }
 
-// parseTemplate compiles s: {name} is a column, {{ and }} are literal braces.
-func parseTemplate(s string) (rowTemplate, error) {
-	var t rowTemplate
+// ParseTemplate compiles s: {name} is a column, {{ and }} are literal braces.
+func ParseTemplate(s string) (Template, error) {
+	var t Template
 	var lit strings.Builder
 	flush := func() {
 		if lit.Len() > 0 {
-			t = append(t, templatePart{text: lit.String()})
+			t = append(t, Part{Text: lit.String()})
 			lit.Reset()
 		}
 	}
@@ -45,7 +46,7 @@ func parseTemplate(s string) (rowTemplate, error) {
 				return nil, fmt.Errorf("is %q, where {%s} is no column", s, name)
 			}
 			flush()
-			t = append(t, templatePart{text: name, column: true})
+			t = append(t, Part{Text: name, Column: true})
 			i += len(name) + 2
 		}
 	}
@@ -53,46 +54,46 @@ func parseTemplate(s string) (rowTemplate, error) {
 	return t, nil
 }
 
-// columnTemplate is the template of a column alone.
-func columnTemplate(name string) string { return "{" + name + "}" }
+// ColumnTemplate is the template of a column alone.
+func ColumnTemplate(name string) string { return "{" + name + "}" }
 
-// literalTemplate is the template of a text.
-func literalTemplate(s string) string {
+// LiteralTemplate is the template of a text.
+func LiteralTemplate(s string) string {
 	return strings.NewReplacer("{", "{{", "}", "}}").Replace(s)
 }
 
 // columns lists the columns that the template needs.
-func (t rowTemplate) columns() (names []string) {
+func (t Template) Columns() (names []string) {
 	for _, p := range t {
-		if p.column && !slices.Contains(names, p.text) {
-			names = append(names, p.text)
+		if p.Column && !slices.Contains(names, p.Text) {
+			names = append(names, p.Text)
 		}
 	}
 	return names
 }
 
-var errNull = errors.New("a column is NULL")
+var ErrNull = errors.New("a column is NULL")
 
 // bind says where the values of the columns are.
-func (t rowTemplate) bind(at func(column string) int) {
+func (t Template) Bind(at func(column string) int) {
 	for i := range t {
-		if t[i].column {
-			t[i].at = at(t[i].text)
+		if t[i].Column {
+			t[i].at = at(t[i].Text)
 		}
 	}
 }
 
-// expand fills in the row's values. The error is errNull if one is NULL, with the text
+// expand fills in the row's values. The error is ErrNull if one is NULL, with the text
 // that has nothing in its place.
-func (t rowTemplate) expand(value func(at int) (text string, there bool)) (string, error) {
+func (t Template) Expand(value func(at int) (text string, there bool)) (string, error) {
 	var err error
-	part := func(p *templatePart) string {
-		if !p.column {
-			return p.text
+	part := func(p *Part) string {
+		if !p.Column {
+			return p.Text
 		}
 		text, there := value(p.at)
 		if !there {
-			err = errNull
+			err = ErrNull
 			return ""
 		}
 		return text

@@ -1,4 +1,4 @@
-package adopt
+package adopted
 
 import (
 	"cmp"
@@ -173,13 +173,13 @@ func (c *Config) SetDefaults() {
 	}
 	if c.Topic == "" {
 		if c.Columns.Topic != "" {
-			c.Topic = columnTemplate(c.Columns.Topic)
-		} else if id, err := splitTable("table", c.Table); err == nil {
-			c.Topic = literalTemplate(id[len(id)-1])
+			c.Topic = ColumnTemplate(c.Columns.Topic)
+		} else if id, err := SplitTable("table", c.Table); err == nil {
+			c.Topic = LiteralTemplate(id[len(id)-1])
 		}
 	}
 	if c.Key == "" && c.Columns.Key != "" {
-		c.Key = columnTemplate(c.Columns.Key)
+		c.Key = ColumnTemplate(c.Columns.Key)
 	}
 	c.Batch = cmp.Or(c.Batch, DefaultBatch)
 	c.Margin = cmp.Or(c.Margin, DefaultMargin)
@@ -191,9 +191,9 @@ func (c *Config) SetDefaults() {
 // It expects SetDefaults to have run, and looks at no database.
 func (c *Config) Validate() error {
 	if _, known := presets[c.Preset]; c.Preset != "" && !known {
-		return field("preset", fmt.Sprintf("is %q", c.Preset), "choose one of %s, or map the columns yourself", strings.Join(PresetNames(), ", "))
+		return Field("preset", fmt.Sprintf("is %q", c.Preset), "choose one of %s, or map the columns yourself", strings.Join(PresetNames(), ", "))
 	}
-	if _, err := splitTable("table", c.Table); err != nil {
+	if _, err := SplitTable("table", c.Table); err != nil {
 		return err
 	}
 	if err := c.validateColumns(); err != nil {
@@ -202,44 +202,44 @@ func (c *Config) Validate() error {
 	if err := c.validateDelivered(); err != nil {
 		return err
 	}
-	for _, t := range c.templates() {
-		if _, err := parseTemplate(t.text); err != nil {
-			return field(t.field, err.Error(), "write a column's name in braces, such as outbox.event.{aggregatetype}")
+	for _, t := range c.Templates() {
+		if _, err := ParseTemplate(t.Text); err != nil {
+			return Field(t.Field, err.Error(), "write a column's name in braces, such as outbox.event.{aggregatetype}")
 		}
 	}
 	if len(c.Headers) > maxHeaders {
-		return field("headers", fmt.Sprintf("are %d", len(c.Headers)), "map at most %d", maxHeaders)
+		return Field("headers", fmt.Sprintf("are %d", len(c.Headers)), "map at most %d", maxHeaders)
 	}
 	switch {
 	case c.Workers < 0 || c.Workers > maxWorkers:
-		return field("workers", fmt.Sprintf("is %d", c.Workers), "choose 1 for one ordered reader, or up to %d", maxWorkers)
+		return Field("workers", fmt.Sprintf("is %d", c.Workers), "choose 1 for one ordered reader, or up to %d", maxWorkers)
 	case c.Batch < 1 || c.Batch > maxBatch:
-		return field("batch", fmt.Sprintf("is %d", c.Batch), "choose 1 to %d rows", maxBatch)
+		return Field("batch", fmt.Sprintf("is %d", c.Batch), "choose 1 to %d rows", maxBatch)
 	case c.Margin < 0 || c.Margin > maxMargin:
-		return field("margin", fmt.Sprintf("is %v", c.Margin), "choose a time up to %v: the longest transaction you usually have", maxMargin)
+		return Field("margin", fmt.Sprintf("is %v", c.Margin), "choose a time up to %v: the longest transaction you usually have", maxMargin)
 	case c.Sweep < 0 || c.Sweep > maxMargin:
-		return field("sweep", fmt.Sprintf("is %v", c.Sweep), "choose a time such as 1m")
+		return Field("sweep", fmt.Sprintf("is %v", c.Sweep), "choose a time such as 1m")
 	case c.ClaimTimeout < 0:
-		return field("claim_timeout", "is negative", "choose a time such as 30s")
+		return Field("claim_timeout", "is negative", "choose a time such as 30s")
 	}
 	return nil
 }
 
 func (c *Config) validateColumns() error {
 	if c.Columns.ID == "" {
-		return field("columns.id", "is not set", "name the column of the primary key")
+		return Field("columns.id", "is not set", "name the column of the primary key")
 	}
 	if len(c.Columns.Order) > maxOrder {
-		return field("columns.order", fmt.Sprintf("has %d columns", len(c.Columns.Order)), "name at most %d", maxOrder)
+		return Field("columns.order", fmt.Sprintf("has %d columns", len(c.Columns.Order)), "name at most %d", maxOrder)
 	}
 	for i, name := range c.Columns.Order {
 		if name == "" || slices.Contains(c.Columns.Order[:i], name) {
-			return field("columns.order", fmt.Sprintf("names %q twice or a column without a name", name), "name each column once")
+			return Field("columns.order", fmt.Sprintf("names %q twice or a column without a name", name), "name each column once")
 		}
 	}
 	for _, n := range c.Columns.names() {
 		if strings.IndexByte(n.column, 0) >= 0 || len(n.column) > 63 {
-			return field("columns."+n.field, fmt.Sprintf("is %q", n.column), "a column's name has at most 63 bytes")
+			return Field("columns."+n.field, fmt.Sprintf("is %q", n.column), "a column's name has at most 63 bytes")
 		}
 	}
 	written := map[string]string{}
@@ -248,7 +248,7 @@ func (c *Config) validateColumns() error {
 			continue
 		}
 		if other := written[n.column]; other != "" || n.column == c.Columns.ID || slices.Contains(c.Columns.Order, n.column) {
-			return field("columns."+n.field, fmt.Sprintf("is the column %q, which means something else too", n.column), "map a column of its own: Penstock writes to it")
+			return Field("columns."+n.field, fmt.Sprintf("is the column %q, which means something else too", n.column), "map a column of its own: Penstock writes to it")
 		}
 		written[n.column] = n.field
 	}
@@ -256,33 +256,33 @@ func (c *Config) validateColumns() error {
 }
 
 func (c *Config) validateDelivered() error {
-	if _, err := splitTable("archive", c.Archive); err != nil && (c.Archive != "" || c.Delivered == Archive) {
+	if _, err := SplitTable("archive", c.Archive); err != nil && (c.Archive != "" || c.Delivered == Archive) {
 		return err
 	}
 	switch c.Delivered {
 	case "":
-		return field("delivered", "is not set", "say what becomes of a delivered row: %s, %s (columns.processed_at), %s (columns.status) or %s", Delete, Mark, SetStatus, Archive)
+		return Field("delivered", "is not set", "say what becomes of a delivered row: %s, %s (columns.processed_at), %s (columns.status) or %s", Delete, Mark, SetStatus, Archive)
 	case Delete:
 	case Mark:
 		if c.Columns.ProcessedAt == "" {
-			return field("columns.processed_at", "is not set", "name the column to mark, or choose another way in delivered")
+			return Field("columns.processed_at", "is not set", "name the column to mark, or choose another way in delivered")
 		}
 	case SetStatus:
 		if c.Columns.Status == "" {
-			return field("columns.status", "is not set", "name the status column, or choose another way in delivered")
+			return Field("columns.status", "is not set", "name the status column, or choose another way in delivered")
 		}
 		if slices.Contains(c.Status.Pending, c.Status.Delivered) {
-			return field("status.delivered", fmt.Sprintf("is %q, as pending rows have it", c.Status.Delivered), "choose a value that is not in status.pending")
+			return Field("status.delivered", fmt.Sprintf("is %q, as pending rows have it", c.Status.Delivered), "choose a value that is not in status.pending")
 		}
 	case Archive:
 		if c.Archive == c.Table {
-			return field("archive", "is the table itself", "name another table")
+			return Field("archive", "is the table itself", "name another table")
 		}
 	default:
-		return field("delivered", fmt.Sprintf("is %q", c.Delivered), "use %s, %s, %s or %s", Delete, Mark, SetStatus, Archive)
+		return Field("delivered", fmt.Sprintf("is %q", c.Delivered), "use %s, %s, %s or %s", Delete, Mark, SetStatus, Archive)
 	}
 	if c.Archive != "" && c.Delivered != Archive {
-		return field("archive", fmt.Sprintf("is set beside delivered: %s", c.Delivered), "remove one of the two")
+		return Field("archive", fmt.Sprintf("is set beside delivered: %s", c.Delivered), "remove one of the two")
 	}
 	return nil
 }
@@ -292,13 +292,13 @@ func (c *Config) Ordered() bool { return c.Workers <= 1 }
 
 // TableIdentifier is Table in parts, for quoting. It expects a valid config.
 func (c *Config) TableIdentifier() pgx.Identifier {
-	id, _ := splitTable("table", c.Table)
+	id, _ := SplitTable("table", c.Table)
 	return id
 }
 
 // ArchiveIdentifier is Archive in parts, nil without one.
 func (c *Config) ArchiveIdentifier() pgx.Identifier {
-	id, _ := splitTable("archive", c.Archive)
+	id, _ := SplitTable("archive", c.Archive)
 	return id
 }
 
@@ -317,8 +317,8 @@ func (c *Config) MessageColumns() []string {
 	cols := &c.Columns
 	names := []string{cols.ID, cols.Key, cols.Topic, cols.Payload, cols.Headers, cols.Tracing, cols.CreatedAt}
 	for _, text := range slices.AppendSeq([]string{c.Topic, c.Key, c.MessageID}, maps.Values(c.Headers)) {
-		if t, err := parseTemplate(text); err == nil {
-			names = append(names, t.columns()...)
+		if t, err := ParseTemplate(text); err == nil {
+			names = append(names, t.Columns()...)
 		}
 	}
 	names = slices.DeleteFunc(names, func(s string) bool { return s == "" })
@@ -343,23 +343,23 @@ func (c *Columns) names() (all []mapped) {
 	return all
 }
 
-// namedTemplate is a template and the field that has it.
-type namedTemplate struct{ field, text, header string }
+// NamedTemplate is a template and the field that has it.
+type NamedTemplate struct{ Field, Text, Header string }
 
-func (c *Config) templates() []namedTemplate {
-	all := []namedTemplate{{"topic", c.Topic, ""}, {"key", c.Key, ""}, {"message_id", c.MessageID, ""}}
+func (c *Config) Templates() []NamedTemplate {
+	all := []NamedTemplate{{"topic", c.Topic, ""}, {"key", c.Key, ""}, {"message_id", c.MessageID, ""}}
 	for _, name := range slices.Sorted(maps.Keys(c.Headers)) {
-		all = append(all, namedTemplate{fmt.Sprintf("headers[%q]", name), c.Headers[name], name})
+		all = append(all, NamedTemplate{fmt.Sprintf("headers[%q]", name), c.Headers[name], name})
 	}
 	return all
 }
 
-// splitTable cuts "schema.table" at its dot. A name that has a dot itself is
+// SplitTable cuts "schema.table" at its dot. A name that has a dot itself is
 // written in double quotes, as in SQL.
-func splitTable(of, name string) (pgx.Identifier, error) {
+func SplitTable(of, name string) (pgx.Identifier, error) {
 	var id pgx.Identifier
 	bad := func(problem string) (pgx.Identifier, error) {
-		return nil, field(of, problem, "write table or schema.table, a name with a dot in double quotes")
+		return nil, Field(of, problem, "write table or schema.table, a name with a dot in double quotes")
 	}
 	for rest := name; ; {
 		var part string
@@ -395,6 +395,12 @@ func splitTable(of, name string) (pgx.Identifier, error) {
 	return id, nil
 }
 
-func field(name, problem, hint string, args ...any) error {
+func Field(name, problem, hint string, args ...any) error {
 	return &penstock.FieldError{Field: name, Problem: problem, Hint: fmt.Sprintf(hint, args...)}
 }
+
+// Optional are columns that only a preset has named: the table may lack them.
+func (c *Config) Optional() []string { return c.optional }
+
+// OrderByID reports that nobody has said that the ids come in an order.
+func (c *Config) OrderByID() bool { return c.orderByID }

@@ -1,0 +1,57 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/penstock/penstock/internal/cli"
+	"github.com/penstock/penstock/internal/cli/clitest"
+	"github.com/penstock/penstock/internal/testserver"
+)
+
+// On plain tables the verbs of adopted tables are the same.
+func TestAdoptOnPlainTables(t *testing.T) {
+	t.Parallel()
+	url := testserver.Database(t, testserver.PostgresURL(t))
+	execute(t, url, `create table outbox_messages (id uuid primary key default gen_random_uuid(), type text not null, content jsonb not null,
+		occurred_on_utc timestamptz not null default clock_timestamp(), processed_on_utc timestamptz, error text);
+		create index on outbox_messages (occurred_on_utc, id) where processed_on_utc is null`)
+	adoptsOnPlainTables(t, func(sql string) { execute(t, url, sql) }, "--database-url", url, "--profile", "portable")
+}
+
+func adoptsOnPlainTables(t *testing.T, execute func(sql string), flags ...string) {
+	run := func(args ...string) string { return must(t, append(args, flags...)...) }
+	run("migrate")
+	execute(`insert into outbox_messages (type, content) values ('t', '{"n": 1}'), ('t', '{"n": 2}'), ('t', '{"n": 3}')`)
+	status := func() (s statusJSON) {
+		if err := json.Unmarshal([]byte(run("status", "mails", "--adopt", "dotnet", "--table", "outbox_messages", "--json")), &s); err != nil || len(s.Adopted) != 1 {
+			t.Fatalf("%+v, %v", s, err)
+		}
+		return s
+	}
+	if s := status(); s.Adopted[0].Backlog != 3 {
+		t.Errorf("before anybody has read: %+v", s)
+	}
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	var log bytes.Buffer
+	ended := make(chan int, 1)
+	go func() {
+		ended <- runWith(ctx, cli.New(strings.NewReader(""), &log, &log), append([]string{"relay", "--subscription", "mails", "--adopt", "dotnet", "--table", "outbox_messages", "--sink", "discard"}, flags...))
+	}()
+	for s := status(); ctx.Err() == nil && (s.Adopted[0].Settled < 3 || s.Adopted[0].Backlog > 0); s = status() {
+	}
+	stop()
+	if code := <-ended; code != cli.ExitOK || status().Adopted[0].Settled != 3 {
+		t.Fatalf("exit code %d: %s", code, log.String())
+	}
+	clitest.Contains(t, run("dead", "list", "mails", "--adopt", "dotnet", "--table", "outbox_messages"), "0 dead letters")
+	invoke(t, append([]string{"relay", "--adopt", "dotnet", "--workers", "2", "--sink", "discard"}, flags...)...).wants(t, cli.ExitUsage, "workers is 2")
+	invoke(t, append([]string{"adopt", "check", "--preset", "dotnet"}, flags...)...).wants(t, cli.ExitUsage, "tables are checked in PostgreSQL")
+	clitest.Contains(t, run("subscription", "drop", "mails", "--yes"), "is gone")
+	invoke(t, append([]string{"subscription", "drop", "mails", "--yes"}, flags...)...).wants(t, cli.ExitUsage, `no subscription "mails"`)
+}

@@ -1,0 +1,372 @@
+package tables
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/adopted"
+	"github.com/penstock/penstock/internal/driver"
+)
+
+// AdoptDB is what adopted tables ask of their store besides.
+type AdoptDB interface {
+	OutboxDB
+	Dialect
+	// LookAt says what a table is like, of which the names are given; nil if there is none.
+	LookAt(ctx context.Context, names []string) (*Relation, error)
+	// Source makes a reader in the dialect.
+	Source(req penstock.Subscribe) (AdoptedSource, *Reader)
+}
+
+// AdoptedSource is a reader of an outbox's messages, or an adopted table's rows.
+type AdoptedSource interface {
+	penstock.Source
+	penstock.SinkReporter
+}
+
+// Adopted is a table that somebody else made, and the subscription that reads it. Its rows are read as the messages of an outbox are: what
+// stands in the statements for the outbox's table is a select from the table. Safe for concurrent use.
+type Adopted struct {
+	rows   *Outboxes
+	on     AdoptDB
+	name   string
+	config adopted.Config
+	close  func() error
+}
+
+// Adoption is how the rows of one reader become messages.
+type Adoption struct {
+	numbers bool     // they are in order of a number, whose place is so many microseconds after 1970
+	headers []string // of templates, in order
+	Settles string   // the statement that settles rows
+
+	last int64 // number of a message
+
+	mu    sync.Mutex
+	heads []head // of numbers
+}
+
+// head is how far a reader had come, and when.
+type head struct {
+	at    time.Time
+	place time.Time
+}
+
+// mark is what the low-water mark may be: a margin behind the newest row that was read. Of numbers it is what that was a margin ago. A time that
+// is to come, of a clock that is wrong, moves it no further than the present.
+func (a *Adoption) mark(low time.Time, margin time.Duration) time.Time {
+	now := time.Now()
+	if !a.numbers {
+		if low.IsZero() {
+			return low
+		}
+		if low.After(now) {
+			low = now
+		}
+		return low.Add(-margin)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if n := len(a.heads); !low.IsZero() && (n == 0 || low.After(a.heads[n-1].place)) {
+		if n > 1 && a.heads[n-1].at.Sub(a.heads[n-2].at) < margin/16 {
+			a.heads = a.heads[:n-1]
+		}
+		a.heads = append(a.heads, head{now, low})
+	}
+	var old time.Time
+	for len(a.heads) > 0 && now.Sub(a.heads[0].at) >= margin {
+		old, a.heads = a.heads[0].place, a.heads[1:]
+	}
+	return old
+}
+
+// NewAdopted is a table of the store, which close closes. It does not connect.
+func NewAdopted(on AdoptDB, subscription string, c adopted.Config, closes func() error) (*Adopted, error) {
+	if n := len(subscription); n == 0 || n > penstock.MaxSubscriptionBytes {
+		return nil, adopted.Field("subscription", "must have 1 to 128 bytes", "choose another name")
+	}
+	c.SetDefaults()
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	switch {
+	case !c.Ordered():
+		return nil, adopted.Field("workers", fmt.Sprintf("is %d", c.Workers), "leave it out: on this database one reader at a time reads an adopted table, in order")
+	case c.Delivered == adopted.Archive:
+		return nil, adopted.Field("delivered", "is archive, which this database does not offer", "choose %s, %s or %s, and move rows yourself", adopted.Delete, adopted.Mark, adopted.SetStatus)
+	}
+	t := &Adopted{on: on, name: subscription, config: c, close: closes}
+	t.rows = &Outboxes{on, func(ctx context.Context, via Runner, _, lock string) (Outbox, error) {
+		box, err := t.look(ctx)
+		if err != nil {
+			return Outbox{}, err
+		}
+		box.ID, _, err = t.find(ctx, via, lock)
+		return *box, err
+	}}
+	return t, nil
+}
+
+// Close closes the store.
+func (t *Adopted) Close() error { return t.close() }
+
+// find finds the subscription's row, and locks it.
+func (t *Adopted) find(ctx context.Context, via Runner, lock string) (outbox int64, source string, err error) {
+	there := false
+	b := &Batch{}
+	b.Row(&there, "select id, source from {schema}.adopted where subscription = {name} "+lock, Args{"name": t.name}, &outbox, &source)
+	if err = via.Run(ctx, b); err == nil && !there {
+		err = penstock.WithHint(fmt.Errorf("%w: %q has not run yet", penstock.ErrNoSubscription, t.name), "start its relay: penstock relay")
+	}
+	return -outbox, source, err
+}
+
+// look compares the description with the table.
+func (t *Adopted) look(ctx context.Context) (*Outbox, error) {
+	if err := t.on.Ready(ctx); err != nil {
+		return nil, err
+	}
+	m, err := t.compare(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &Outbox{Name: t.config.Table, Buckets: 1, Words: m.words(), Adopted: &Adoption{numbers: m.order.Kind == Number, headers: m.headerNames, Settles: m.settles()}}, nil
+}
+
+// Check compares the description with the table: a *penstock.FieldError says what does not fit.
+func (t *Adopted) Check(ctx context.Context) error {
+	_, err := t.look(ctx)
+	return err
+}
+
+// Subscribe compares the description with the table, as Check does, and takes the lease: a *penstock.HeldError if another holder has it.
+func (t *Adopted) Subscribe(ctx context.Context, req penstock.Subscribe) (penstock.Source, error) {
+	if req.Start != penstock.FromBeginning || req.Ephemeral {
+		return nil, adopted.Field("start", "is not the beginning", "an adopted table has no other: what is not to be delivered, mark or delete yourself")
+	}
+	req.Outbox, req.Subscription, req.Lease = t.config.Table, t.name, cmp.Or(req.Lease, penstock.DefaultLease)
+	box, err := t.look(ctx)
+	if err != nil {
+		return nil, err
+	}
+	src, reader := t.on.Source(req)
+	reader.Box = *box
+	if err := t.on.Within(ctx, func(tx Tx) error { return t.attach(ctx, tx, reader) }); err != nil {
+		return nil, err
+	}
+	reader.Box.Adopted.last = reader.Epoch << 40
+	return &adoptedReader{AdoptedSource: src, reader: reader, of: t, kept: time.Now()}, nil
+}
+
+// attach takes the lease, of a subscription that it makes if there is none.
+func (t *Adopted) attach(ctx context.Context, tx Tx, r *Reader) (err error) {
+	b := &Batch{}
+	b.Rows(func(scan Scan) error { return scan(new(int)) }, "select version from {schema}.version for update", nil) // one at a time, so that two that would share rows see each other
+	if err := tx.Run(ctx, b); err != nil {
+		return err
+	}
+	if err := t.conflict(ctx, tx, r); err != nil {
+		return err
+	}
+	source := string(r.Box.Words["source"])
+	id, was, err := t.find(ctx, tx, "for update")
+	switch {
+	case errors.Is(err, penstock.ErrNoSubscription):
+		b := &Batch{}
+		args := Args{"name": t.name, "source": source, "mark": t.marks()}
+		b.Do("insert into {schema}.adopted (subscription, source, mark) values ({name}, {source}, {mark})", args)
+		b.Do("insert into {schema}.subscriptions (outbox_id, name, marks) select -id, {name}, false from {schema}.adopted where subscription = {name}", args)
+		if err = tx.Run(ctx, b); err == nil {
+			id, _, err = t.find(ctx, tx, "")
+		}
+	case err == nil && was != source:
+		err = t.moves(ctx, tx, id, was, source)
+	case err == nil:
+		b := &Batch{}
+		b.Do("update {schema}.adopted set mark = {mark} where subscription = {name}", Args{"name": t.name, "mark": t.marks()})
+		err = tx.Run(ctx, b)
+	}
+	if err != nil {
+		return err
+	}
+	r.Box.ID = id
+	held := penstock.HeldError{Subscription: t.name}
+	taken, there := false, false
+	b = &Batch{}
+	b.Row(&there, "select id, holder, lease_until, lease_until > {clock} from {schema}.subscriptions where outbox_id = {outbox} for update", Args{"outbox": id}, &r.ID, &held.Holder, &held.Until, &taken)
+	if err := tx.Run(ctx, b); err != nil {
+		return err
+	}
+	if taken {
+		return &held
+	}
+	b = &Batch{}
+	args := Args{"sub": r.ID, "holder": r.Req.Holder, "length": r.Req.Lease.Microseconds()}
+	b.Do("adopt_lease", args)
+	b.Row(&there, "select epoch, low from {schema}.subscriptions where id = {sub}", args, &r.Epoch, &r.Low)
+	return tx.Run(ctx, b)
+}
+
+// marks is the column that tells delivered rows apart, empty if they are taken away.
+func (t *Adopted) marks() string {
+	switch t.config.Delivered {
+	case adopted.Mark:
+		return t.config.Columns.ProcessedAt
+	case adopted.SetStatus:
+		return t.config.Columns.Status
+	}
+	return ""
+}
+
+// conflict is an error if another subscription takes away or marks the same rows.
+func (t *Adopted) conflict(ctx context.Context, tx Tx, r *Reader) error {
+	there := false
+	var name, mark string
+	source := string(r.Box.Words["source"])
+	b := &Batch{}
+	b.Row(&there, "select subscription, mark from {schema}.adopted where source = {source} and subscription <> {name} and (mark = {mark} or mark = '' or {mark} = '') order by id limit 1",
+		Args{"source": source, "name": t.name, "mark": t.marks()}, &name, &mark)
+	err := tx.Run(ctx, b)
+	switch {
+	case err != nil || !there:
+		return err
+	case mark != "" && mark == t.marks():
+		return adopted.Field("delivered", fmt.Sprintf("marks the column %q of %s, and so does the subscription %q", mark, source, name),
+			"give each a column of its own, or drop the other one: penstock subscription drop %s", name)
+	}
+	return adopted.Field("delivered", fmt.Sprintf("would share %s with the subscription %q, and one of the two takes rows away", source, name),
+		"mark rows instead, each subscription in a column of its own, or drop the other one: penstock subscription drop %s", name)
+}
+
+// moves has a subscription that knows of no rows read another table.
+func (t *Adopted) moves(ctx context.Context, tx Tx, id int64, was, source string) error {
+	known := false
+	b := &Batch{}
+	b.Rows(func(scan Scan) error { known = true; return scan(new(int64)) },
+		"select e.seq from {schema}.entries e join {schema}.subscriptions s on s.id = e.subscription_id where s.outbox_id = {outbox} limit 1", Args{"outbox": id})
+	if err := tx.Run(ctx, b); err != nil {
+		return err
+	}
+	if known {
+		return adopted.Field("table", fmt.Sprintf("is %s, but the subscription %q has rows of %s parked or dead", source, t.name, was), "choose another name for the subscription, or drop it")
+	}
+	b = &Batch{}
+	b.Do("update {schema}.adopted set source = {source}, mark = {mark} where subscription = {name}", Args{"name": t.name, "source": source, "mark": t.marks()})
+	b.Do("update {schema}.subscriptions set low = '1970-01-01 00:00:00' where outbox_id = {outbox}", Args{"outbox": id})
+	return tx.Run(ctx, b)
+}
+
+// Status describes the subscription.
+func (t *Adopted) Status(ctx context.Context) (penstock.SubscriptionStatus, error) {
+	st, err := t.rows.status(ctx, t.name)
+	if errors.Is(err, penstock.ErrNoSubscription) {
+		return t.backlog(ctx)
+	}
+	if err != nil || len(st.Subscriptions) == 0 {
+		return penstock.SubscriptionStatus{Subscription: t.name}, err
+	}
+	return st.Subscriptions[0], nil
+}
+
+// backlog is the status before anybody has run it: all rows that wait.
+func (t *Adopted) backlog(ctx context.Context) (penstock.SubscriptionStatus, error) {
+	st := penstock.SubscriptionStatus{Subscription: t.name}
+	box, err := t.look(ctx)
+	if err != nil {
+		return st, err
+	}
+	var oldest *time.Time
+	var now time.Time
+	b := &Batch{}
+	b.Rows(func(scan Scan) error { return scan(&st.Backlog, &oldest, &now) }, "select count(*), min({oldest}), {clock} from {table} t", box.Args(nil))
+	err = t.on.Run(ctx, b)
+	if oldest != nil {
+		st.OldestAge = max(now.Sub(*oldest), 1)
+	}
+	return st, err
+}
+
+// ParkedKeys describes up to limit parked keys, those due soonest first, held ones last.
+func (t *Adopted) ParkedKeys(ctx context.Context, limit int) ([]penstock.ParkedKey, error) {
+	return t.rows.ParkedKeys(ctx, "", t.name, limit)
+}
+
+// RetryParked has parked rows tried at once: those of the keys, or all without one.
+func (t *Adopted) RetryParked(ctx context.Context, keys ...string) (int, error) {
+	return t.rows.RetryParked(ctx, "", t.name, keys...)
+}
+
+// DeadLetters are those that q describes; its names are not looked at.
+func (t *Adopted) DeadLetters(ctx context.Context, q penstock.DeadLetterQuery) ([]penstock.DeadLetter, error) {
+	q.Subscription = t.name
+	return t.rows.DeadLetters(ctx, q)
+}
+
+// RetryDeadLetters sends them again.
+func (t *Adopted) RetryDeadLetters(ctx context.Context, q penstock.DeadLetterQuery) (int, error) {
+	q.Subscription = t.name
+	return t.rows.RetryDeadLetters(ctx, q)
+}
+
+// DiscardDeadLetters settles their rows as if they had been delivered.
+func (t *Adopted) DiscardDeadLetters(ctx context.Context, q penstock.DeadLetterQuery) (int, error) {
+	q.Subscription = t.name
+	return t.rows.DiscardDeadLetters(ctx, q)
+}
+
+// Drop removes the subscription with its low-water mark, parked rows and dead letters. The table and its rows stay as they are.
+func (t *Adopted) Drop(ctx context.Context) error { return DropAdoption(ctx, t.on, t.name) }
+
+// DropAdoption is Drop for whoever has the name alone.
+func DropAdoption(ctx context.Context, on AdoptDB, name string) error {
+	t := &Adopted{on: on, name: name}
+	if err := on.Ready(ctx); err != nil {
+		return err
+	}
+	return on.Within(ctx, func(tx Tx) error {
+		id, _, err := t.find(ctx, tx, "for update")
+		if err != nil {
+			return err
+		}
+		box := Outbox{ID: id}
+		b := &Batch{}
+		lockSubscriptions(b, &box)
+		for _, table := range on.PerSubscription() {
+			b.Do("delete from {schema}."+table+" where subscription_id in (select id from {schema}.subscriptions where outbox_id = {outbox})", box.Args(nil))
+		}
+		b.Do("delete from {schema}.subscriptions where outbox_id = {outbox}", box.Args(nil))
+		b.Do("delete from {schema}.adopted where id = {id}", box.Args(Args{"id": -id}))
+		return tx.Finish(ctx, b)
+	})
+}
+
+// Adoptions are those there are, by name. Their status lacks the backlog.
+func Adoptions(ctx context.Context, on AdoptDB) (all []driver.Remembered, err error) {
+	if err := on.Ready(ctx); err != nil {
+		return nil, err
+	}
+	b := &Batch{}
+	b.Rows(func(scan Scan) error {
+		var r driver.Remembered
+		s := &r.Status
+		var leased bool
+		err := scan(&s.Subscription, &r.Table, &leased, &s.Holder, &s.LeaseUntil, &s.Epoch, &s.DeadLetters, &s.Parked)
+		if !leased {
+			s.Holder, s.LeaseUntil = "", time.Time{}
+		}
+		all = append(all, r)
+		return err
+	}, `select a.subscription, a.source, s.lease_until > {clock}, s.holder, s.lease_until, s.epoch,
+		(select count(*) from {schema}.entries e where e.subscription_id = s.id and e.state = 2),
+		(select count(*) from {schema}.entries e where e.subscription_id = s.id and e.state = 1)
+		from {schema}.adopted a join {schema}.subscriptions s on s.outbox_id = -a.id order by a.subscription`, nil)
+	err = on.Run(ctx, b)
+	slices.SortFunc(all, func(a, b driver.Remembered) int { return cmp.Compare(a.Status.Subscription, b.Status.Subscription) })
+	return all, err
+}

@@ -1,0 +1,100 @@
+package tables
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/adopted"
+)
+
+// Where each text is in the array that stands for the headers of an adopted table's row; those of templates follow.
+const (
+	textID = iota
+	textPlace
+	textCreatedAt
+	textHeaders
+	textTracing
+	textTemplates
+)
+
+// message makes the message of an adopted table's row. One that was never parked gets its number here.
+func (a *Adoption) message(r *Row) (m penstock.Message, err error) {
+	var texts []*string
+	if err := json.Unmarshal(r.headers, &texts); err != nil {
+		return m, err
+	}
+	text := func(i int) string {
+		if i >= len(texts) || texts[i] == nil {
+			return ""
+		}
+		return *texts[i]
+	}
+	if r.RowID = text(textID); r.Seq == 0 {
+		a.last++
+		r.Seq = a.last
+	}
+	if a.numbers {
+		place, err := strconv.ParseInt(text(textPlace), 10, 64)
+		if err != nil {
+			return m, err
+		}
+		r.TS = time.UnixMicro(place)
+	}
+	m = penstock.Message{ID: r.id, Seq: r.Seq, Key: r.key, Topic: r.topic, Payload: r.payload, Attempt: 1}
+	switch {
+	case texts[textCreatedAt] != nil:
+		micros, err := strconv.ParseInt(text(textCreatedAt), 10, 64)
+		if err != nil {
+			return m, err
+		}
+		m.CreatedAt = time.UnixMicro(micros).UTC()
+	case !a.numbers:
+		m.CreatedAt = r.TS.UTC()
+	}
+	headers := map[string]string{}
+	adopted.Properties(text(textTracing), headers)
+	adopted.Flatten([]byte(text(textHeaders)), headers)
+	for i, name := range a.headers {
+		if texts[textTemplates+i] != nil {
+			headers[name] = text(textTemplates + i)
+		}
+	}
+	if len(headers) > 0 {
+		m.Headers = headers
+	}
+	if r.Unfit = m.Validate(); r.Unfit != nil {
+		m.ID, m.Key, m.Topic, m.Headers = adopted.Shorten(m.ID, penstock.MaxIDBytes), adopted.Shorten(m.Key, penstock.MaxKeyBytes), adopted.Shorten(m.Topic, penstock.MaxTopicBytes), nil
+	}
+	return m, nil
+}
+
+// unfit takes away the rows that cannot be messages.
+func (p *Page) unfit() (taken Page) {
+	if !slices.ContainsFunc(p.flights, func(f *Flight) bool { return f.Unfit != nil }) {
+		return taken
+	}
+	kept := Page{full: p.full}
+	for i, f := range p.flights {
+		to := &kept
+		if f.Unfit != nil {
+			to = &taken
+		}
+		to.msgs, to.keyOrder, to.flights, to.places = append(to.msgs, p.msgs[i]), append(to.keyOrder, p.keyOrder[i]), append(to.flights, f), append(to.places, p.places[i])
+	}
+	p.msgs, p.keyOrder, p.flights, p.places = kept.msgs, kept.keyOrder, kept.flights, kept.places
+	p.full = true
+	return taken
+}
+
+// refuse makes them dead letters, which say why.
+func (r *Reader) refuse(ctx context.Context, p Page) error {
+	verdicts := make([]penstock.Verdict, len(p.msgs))
+	for i, f := range p.flights {
+		verdicts[i] = penstock.Verdict{Outcome: penstock.Dead, Failures: []penstock.Failure{{Attempt: 1, At: time.Now().UTC(), Err: f.Unfit.Error()}}}
+	}
+	return r.Settle(ctx, penstock.Settled{Batch: r.register(&p), Verdicts: verdicts})
+}

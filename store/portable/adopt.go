@@ -1,0 +1,189 @@
+package portable
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/adopted"
+	"github.com/penstock/penstock/internal/driver"
+	"github.com/penstock/penstock/internal/pg"
+	"github.com/penstock/penstock/internal/tables"
+)
+
+// AdoptConfig describes a table that somebody else made.
+type AdoptConfig = adopted.Config
+
+// Adopted is such a table, and the subscription that reads it.
+type Adopted = tables.Adopted
+
+// Adopt prepares a subscription over a table that somebody else made. It does not connect: the table is looked at by Check and by
+// Subscribe. A config that cannot be used here is a *penstock.FieldError. Options.Margin and Options.Sweep are the config's.
+func Adopt(ctx context.Context, url string, opts Options, subscription string, c AdoptConfig) (*Adopted, error) {
+	c.SetDefaults()
+	opts.Margin, opts.Sweep = c.Margin, c.Sweep
+	s, err := Open(ctx, url, opts)
+	if err != nil {
+		return nil, err
+	}
+	t, err := tables.NewAdopted(onTables{s}, subscription, c, s.Close)
+	if err != nil {
+		_ = s.Close()
+	}
+	return t, err
+}
+
+// Adoptions are the subscriptions over adopted tables, by name.
+func (s *Store) Adoptions(ctx context.Context) ([]driver.Remembered, error) {
+	return tables.Adoptions(ctx, onTables{s})
+}
+
+// DropAdoption forgets a subscription over an adopted table, of which nothing but the name needs to be known.
+func (s *Store) DropAdoption(ctx context.Context, subscription string) error {
+	return tables.DropAdoption(ctx, onTables{s}, subscription)
+}
+
+// Source implements tables.AdoptDB.
+func (s onTables) Source(req penstock.Subscribe) (tables.AdoptedSource, *tables.Reader) {
+	src := &source{store: s.Store}
+	src.Reader = tables.NewReader(src, req)
+	return src, src.Reader
+}
+
+// LookAt implements tables.AdoptDB.
+func (s onTables) LookAt(ctx context.Context, names []string) (*tables.Relation, error) {
+	r := &tables.Relation{}
+	name := pgx.Identifier(names).Sanitize()
+	var schema, table string
+	b := &pgx.Batch{}
+	b.Queue(s.text("adopt_relation"), name).QueryRow(func(row pgx.Row) error { return row.Scan(&schema, &table) })
+	b.Queue(s.text("adopt_columns"), name).Query(each(func(scan tables.Scan) error {
+		var c tables.Column
+		var typ, category string
+		err := scan(&c.Name, &c.Type, &typ, &category, &c.NotNull, &c.Limit)
+		c.Kind = kindOf(typ, category)
+		r.Columns = append(r.Columns, c)
+		return err
+	}))
+	b.Queue(s.text("adopt_indexes"), name).Query(each(func(scan tables.Scan) error {
+		var index, column string
+		var unique bool
+		err := scan(&index, &unique, &column)
+		if n := len(r.Indexes); n == 0 || r.Indexes[n-1].Name != index {
+			r.Indexes = append(r.Indexes, tables.Index{Name: index, Unique: unique})
+		}
+		last := &r.Indexes[len(r.Indexes)-1]
+		last.Columns = append(last.Columns, column)
+		return err
+	}))
+	err := s.pool.SendBatch(ctx, b).Close()
+	if isNoRows(err) {
+		return nil, nil
+	}
+	r.Source = pgx.Identifier{schema, table}.Sanitize()
+	return r, s.explain(err)
+}
+
+// kindOf is what a column of a type is good for.
+func kindOf(typ, category string) tables.Kind {
+	switch {
+	case typ == "int2" || typ == "int4" || typ == "int8":
+		return tables.Number
+	case typ == "timestamptz" || typ == "timestamp":
+		return tables.Time
+	case typ == "bytea":
+		return tables.Bytes
+	case typ == "json" || typ == "jsonb":
+		return tables.JSON
+	case category == "S":
+		return tables.Text
+	}
+	return tables.Other
+}
+
+// Quote implements tables.Dialect.
+func (s onTables) Quote(name string) string { return pgx.Identifier{name}.Sanitize() }
+
+// Literal implements tables.Dialect.
+func (s onTables) Literal(text string) string { return pg.Literal(text) }
+
+// AsText implements tables.Dialect.
+func (s onTables) AsText(c *tables.Column, value string) string {
+	if c.Type == "timestamp with time zone" { // whatever the session's time zone
+		return "((" + value + " at time zone 'UTC')::text || '+00')"
+	}
+	return value + "::text"
+}
+
+// AsBytes implements tables.Dialect.
+func (s onTables) AsBytes(c *tables.Column, value string) string {
+	switch {
+	case c == nil:
+		return "''::bytea"
+	case c.Kind == tables.Bytes:
+		return "coalesce(" + value + ", ''::bytea)"
+	}
+	return "coalesce(convert_to(" + value + "::text, 'UTF8'), ''::bytea)"
+}
+
+// AsTime implements tables.Dialect.
+func (s onTables) AsTime(c *tables.Column, value string) string {
+	switch {
+	case c == nil:
+		return "null::timestamptz"
+	case strings.HasSuffix(c.Type, "without time zone"):
+		return "(" + value + " at time zone 'UTC')"
+	}
+	return value
+}
+
+// AnyTime implements tables.Dialect.
+func (s onTables) AnyTime() string { return "timestamptz '1970-01-01 00:00:00+00'" }
+
+// FromTime implements tables.Dialect.
+func (s onTables) FromTime(c *tables.Column, time string) string { return s.AsTime(c, time) }
+
+// FromText implements tables.Dialect.
+func (s onTables) FromText(c *tables.Column, text string) string { return text + "::" + c.Type }
+
+// AsMicros implements tables.Dialect.
+func (s onTables) AsMicros(_ *tables.Column, value string) string {
+	return "(extract(epoch from " + value + ") * 1000000)::bigint::text"
+}
+
+// Concat implements tables.Dialect.
+func (s onTables) Concat(parts []string) string { return "(" + strings.Join(parts, " || ") + ")" }
+
+// Texts implements tables.Dialect.
+func (s onTables) Texts(parts []string) string {
+	return "json_build_array(" + strings.Join(parts, ", ") + ")"
+}
+
+// Hint implements tables.Dialect.
+func (s onTables) Hint(tables.Index) string { return "" }
+
+// Now implements tables.Dialect.
+func (s onTables) Now(c *tables.Column) string { return s.AsTime(c, "clock_timestamp()") }
+
+// Cut implements tables.Dialect.
+func (s onTables) Cut(text string, most int) string { return fmt.Sprintf("left(%s, %d)", text, most) }
+
+// AdoptedWords implements tables.Dialect.
+func (s onTables) AdoptedWords(alone bool) map[string]tables.SQL {
+	words := map[string]tables.SQL{"beyond": "t.ord > $3", "oldest": "t.written", "entry": "e.row_id = t.row_id",
+		"landed": "t.row_id <> all ($4::text[]) and $9::timestamptz[] is not null",
+		"more_t": ", t.ord, t.tie, t.row_id", "more_c": ", c.ord, c.tie, c.row_id", "more_p": ", p.ord, p.tie",
+		"rows": "unnest({times}::timestamptz[], {seqs}::bigint[], {row_ids}::text[]) d(ts, seq, row_id)",
+	}
+	if !alone {
+		words["entry"] += " and e.ts = t.ts"
+		words["landed"] = "(t.row_id <> all ($4::text[]) or t.ts <> all ($9::timestamptz[]))"
+	}
+	for _, of := range []string{"t", "c", "p", "m"} {
+		words["order_"+of] = tables.SQL(of + ".ord, " + of + ".tie")
+	}
+	return words
+}

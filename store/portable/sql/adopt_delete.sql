@@ -1,0 +1,3 @@
+delete from {source} r
+ using {rows}
+ where {row} and {allowed}

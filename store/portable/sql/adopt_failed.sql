@@ -1,0 +1,5 @@
+-- What the user's own columns tell of a failure.
+update {source} r
+   set {failed}
+  from unnest({times}::timestamptz[], {row_ids}::text[], {errors}::text[], {attempts}::integer[]) d(ts, row_id, error, attempts)
+ where {row}

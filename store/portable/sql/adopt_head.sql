@@ -1,0 +1,5 @@
+-- The first of a parked key is due if nobody is before it any more.
+update {schema}.entries
+   set head = true, due = clock_timestamp()
+ where subscription_id = {sub} and not head
+   and seq = (select f.seq from {schema}.entries f where f.subscription_id = {sub} and f.line = {key} order by f.ts, f.seq limit 1)

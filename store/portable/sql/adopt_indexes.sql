@@ -1,0 +1,7 @@
+select x.relname, i.indisunique and i.indpred is null, coalesce(a.attname, '')
+  from pg_index i
+  join pg_class x on x.oid = i.indexrelid
+  cross join unnest(i.indkey::smallint[]) with ordinality k(attnum, n)
+  left join pg_attribute a on a.attrelid = i.indrelid and a.attnum = k.attnum and k.attnum > 0
+ where i.indrelid = to_regclass($1) and i.indisvalid and k.n <= i.indnkeyatts
+ order by x.relname, k.n

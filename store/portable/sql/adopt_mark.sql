@@ -1,0 +1,4 @@
+update {source} r
+   set {forgiven}
+  from {rows}
+ where {row} and {allowed}

@@ -1,0 +1,43 @@
+package adopt
+
+import "github.com/penstock/penstock/internal/adopted"
+
+// How a table is described is the same for every store that adopts tables.
+type (
+	// Config describes a table that somebody else made and what its columns mean. The
+	// zero value of a field means its default, or the preset's: see SetDefaults.
+	Config = adopted.Config
+	// Columns maps what a message has to the names of columns. Only ID is needed, if
+	// there is no preset.
+	Columns = adopted.Columns
+	// Delivered is what becomes of a delivered row.
+	Delivered = adopted.Delivered
+	// Status has the values of a status column.
+	Status = adopted.Status
+	// Value is one of a column, as SQL reads it.
+	Value = adopted.Value
+	// Preset is a table whose columns are well known.
+	Preset = adopted.Preset
+)
+
+// What becomes of a delivered row.
+const (
+	Delete    = adopted.Delete
+	Mark      = adopted.Mark
+	SetStatus = adopted.SetStatus
+	Archive   = adopted.Archive
+)
+
+// Defaults.
+const (
+	DefaultBatch        = adopted.DefaultBatch
+	DefaultMargin       = adopted.DefaultMargin
+	DefaultSweep        = adopted.DefaultSweep
+	DefaultClaimTimeout = adopted.DefaultClaimTimeout
+)
+
+// PresetNames are the presets' names, sorted.
+func PresetNames() []string { return adopted.PresetNames() }
+
+// Presets are all presets, by name.
+func Presets() []Preset { return adopted.Presets() }
