@@ -169,16 +169,7 @@ func TestRenewWithoutAnAnswer(t *testing.T) {
 		}
 		cut := func(src penstock.Source) {
 			t.Helper()
-			p.mu.Lock()
-			done := false
-			p.decide = func(trip []byte) fault {
-				if done || !bytes.Contains(trip, []byte("commit")) {
-					return pass
-				}
-				done = true
-				return lost
-			}
-			p.mu.Unlock()
+			p.once("commit", lost)
 			if err := src.Renew(t.Context()); err == nil {
 				t.Fatal("no answer, and no error")
 			}
@@ -210,12 +201,28 @@ func TestRenewWithoutAnAnswer(t *testing.T) {
 	}
 }
 
-// Readers come, leave and crash while messages are written. Each message is delivered, of a key in order, and again
+// once has a fault happen to the next round trip that has these words.
+func (p *wireProxy) once(words string, what fault) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	done := false
+	p.decide = func(trip []byte) fault {
+		if done || !bytes.Contains(trip, []byte(words)) {
+			return pass
+		}
+		done = true
+		return what
+	}
+}
+
+// Readers come, leave and crash while messages are written, and answers to renewals are lost. Each message is delivered, of a key in order, and again
 // only after a crash; nobody gets what another has in flight.
 func TestSharedByMany(t *testing.T) {
 	t.Parallel()
 	t.Logf("PENSTOCK_SEED=%d", testseed.Seed())
-	f := newFixture(t, portable.Options{Margin: time.Hour})
+	f := newFixture(t, portable.Options{})
+	p := &wireProxy{}
+	f.store = openStore(t, p.through(t, f.url), portable.Options{Margin: []time.Duration{time.Microsecond, time.Hour}[testseed.Seed()%2], Sweep: time.Hour})
 	rnd := testseed.New(t.Name(), 0)
 	const keys = 30
 	type reader struct {
@@ -279,8 +286,13 @@ func TestSharedByMany(t *testing.T) {
 			fetch(r, 1+rnd.IntN(20))
 		case 7:
 			settle(r)
-		case 8, 9:
+		case 8:
 			f.must(r.Renew(t.Context()))
+		case 9:
+			p.once("commit", []fault{cutBefore, cutAfter}[rnd.IntN(2)])
+			if err := r.Renew(t.Context()); err == nil {
+				t.Fatal("no answer, and no error")
+			}
 		case 10:
 			if len(readers) < 5 {
 				join()
