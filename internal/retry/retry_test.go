@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
+	"net"
 	"testing"
 
+	"github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/penstock/penstock/internal/retry"
@@ -89,5 +92,53 @@ func TestFew(t *testing.T) {
 	again := &pgconn.PgError{Code: "40001"}
 	if err := retry.Few(t.Context(), func() error { calls++; return again }); !errors.Is(err, again) || calls != 7 {
 		t.Errorf("%v after %d calls", err, calls)
+	}
+}
+
+// After which errors nobody knows what has happened.
+func TestLost(t *testing.T) {
+	for text, want := range map[string]struct {
+		err  error
+		lost bool
+	}{
+		"nothing":             {nil, false},
+		"an answer lost":      {fmt.Errorf("publish: %w", io.ErrUnexpectedEOF), true},
+		"reset":               {&net.OpError{Op: "read", Err: errors.New("connection reset by peer")}, true},
+		"nobody there":        {&net.OpError{Op: "dial", Err: errors.New("connection refused")}, false},
+		"shut down":           {&pgconn.PgError{Code: "57P01"}, true},
+		"result is ambiguous": {&pgconn.PgError{Code: "40003"}, true},
+		"serialize":           {&pgconn.PgError{Code: "40001"}, false},
+		"MariaDB's kill":      {&mysql.MySQLError{Number: 1927}, true},
+		"MySQL's client":      {mysql.ErrInvalidConn, true},
+		"a duplicate":         {&mysql.MySQLError{Number: 1062}, false},
+		"the caller's end":    {context.Canceled, false},
+		"a mistake":           {errors.New("no such outbox"), false},
+	} {
+		if got := retry.Lost(want.err); got != want.lost {
+			t.Errorf("%s: %v, want %v", text, got, want.lost)
+		}
+	}
+}
+
+// A transaction whose connection was lost runs again, with another number, only if it has not happened.
+func TestOnce(t *testing.T) {
+	var c retry.Counter
+	var numbers, looked []int64
+	err := c.Once(t.Context(), func(number int64) error {
+		numbers = append(numbers, number)
+		return io.ErrUnexpectedEOF
+	}, func(_ context.Context, number int64) (bool, error) {
+		looked = append(looked, number)
+		if len(looked) == 2 {
+			return false, io.ErrUnexpectedEOF // it is asked again
+		}
+		return len(looked) == 4, nil
+	})
+	if err != nil || len(numbers) != 3 || numbers[0] == numbers[1] || looked[1] != looked[2] || looked[0] != numbers[0] || looked[3] != numbers[2] || c[retry.Unknown].Load() != 4 {
+		t.Errorf("%v after %d, looked up %d", err, numbers, looked)
+	}
+	refused := errors.New("no such outbox")
+	if err := c.Once(t.Context(), func(int64) error { return refused }, nil); !errors.Is(err, refused) {
+		t.Errorf("%v, want what was refused", err)
 	}
 }

@@ -102,6 +102,8 @@ type DB interface {
 	Ready(ctx context.Context) error
 	// Missing: the error says that a table is not there.
 	Missing(err error) bool
+	// Duplicate: the error says that a row with this key is there.
+	Duplicate(err error) bool
 	// Names lists what there is: "outboxes", "queues", "inboxes" or "subscriptions", in order of their bytes.
 	Names(ctx context.Context, of string) ([]string, error)
 }

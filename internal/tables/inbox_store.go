@@ -14,8 +14,6 @@ import (
 type InboxDB interface {
 	DB
 	InboxDialect
-	// Duplicate: the error says that a row is there already.
-	Duplicate(err error) bool
 }
 
 // Inboxes is a penstock.InboxStore in every dialect.

@@ -49,6 +49,7 @@ type QueueRow struct {
 	ID    int64
 	Name  string
 	Table SQL
+	lost  unanswered
 	*Seen
 }
 

@@ -287,14 +287,22 @@ func TestGrants(t *testing.T) {
 	_, err = mysql.NewQueue(schema, "jobs").Enqueue(t.Context(), tx, penstock.NewJob{Payload: []byte("j"), DedupKey: "d"})
 	must(t, err, tx.Commit())
 
+	writer := openStore(t, "mysql://"+as("_writer", "select on penstock.version", "select on penstock.outboxes", "select on penstock.queues", "select, insert, delete on penstock.attempts",
+		"insert on penstock.outbox_orders", "select, insert on penstock.queue_jobs")+":secret@"+host+"/", mysql.Options{Schema: schema})
+	for range 2 { // the second one takes the attempt of the first away
+		must(t, writer.Publish(t.Context(), "orders", penstock.Message{Payload: []byte("w")}))
+		_, err = writer.Queue("jobs").Enqueue(t.Context(), penstock.NewJob{Payload: []byte("w")})
+		must(t, err)
+	}
+
 	src, err := relay.Subscribe(t.Context(), penstock.Subscribe{Outbox: "orders", Subscription: "s", Lease: time.Minute})
 	must(t, err)
 	b := fetch(t, src, 10)
 	must(t, src.Renew(t.Context()), src.Settle(t.Context(), penstock.Settled{Batch: b}), relay.Maintain(t.Context(), "orders"))
 	jobs, err := relay.Queue("jobs").Claim(t.Context(), penstock.Claim{Jobs: 10, Lease: time.Minute})
 	must(t, err)
-	if len(b.Messages) != 1 || len(jobs) != 1 {
-		t.Errorf("%d messages and %d jobs, want one of each", len(b.Messages), len(jobs))
+	if len(b.Messages) != 3 || len(jobs) != 3 {
+		t.Errorf("%d messages and %d jobs, want three of each", len(b.Messages), len(jobs))
 	}
 	_, err = relay.Queue("jobs").Ack(t.Context(), jobs[0].Lease)
 	must(t, err, relay.Queue("jobs").Maintain(t.Context()))

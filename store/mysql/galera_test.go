@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -72,6 +73,7 @@ func TestGalera(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	runsOneAtATime(t, stores)
 	again := func() (n int64) {
 		for _, s := range stores {
 			n += s.Retries()["deadlock"]
@@ -98,5 +100,44 @@ func TestGalera(t *testing.T) {
 	}
 	if again() == 0 {
 		t.Error("no transaction was run again, though three nodes claimed the same jobs")
+	}
+}
+
+// runsOneAtATime: of a queue with max_running 1 no two nodes claim a job at the same time, though a lock is a node's own.
+func runsOneAtATime(t *testing.T, stores []*mysql.Store) {
+	must(t, stores[0].CreateQueue(t.Context(), "narrow", penstock.FIFO), stores[0].SetQueue(t.Context(), "narrow", penstock.QueueSettings{MaxRunning: new(1)}))
+	const total = 60
+	jobs := make([]penstock.NewJob, total)
+	for i := range jobs {
+		jobs[i].Group = fmt.Sprint("g", i%len(stores)) // of the same job a second lease would be refused in any case
+	}
+	_, err := stores[0].Queue("narrow").Enqueue(t.Context(), jobs...)
+	must(t, err)
+	var running, done atomic.Int32
+	var workers sync.WaitGroup
+	for i, s := range stores {
+		workers.Go(func() {
+			q := s.Queue("narrow")
+			for deadline := time.Now().Add(3 * time.Minute); done.Load() < total && !t.Failed() && time.Now().Before(deadline); {
+				jobs, err := q.Claim(t.Context(), penstock.Claim{Group: fmt.Sprint("g", i), Jobs: 1, Lease: time.Hour})
+				if err != nil || len(jobs) == 0 {
+					continue
+				}
+				if n := running.Add(1); n > 1 {
+					t.Errorf("%d jobs run", n)
+				}
+				running.Add(-1)
+				for held := []int64{}; len(held) == 0 && t.Context().Err() == nil; {
+					if held, err = q.Ack(t.Context(), jobs[0].Lease); err == nil {
+						break
+					}
+				}
+				done.Add(1)
+			}
+		})
+	}
+	workers.Wait()
+	if done.Load() != total {
+		t.Errorf("%d of %d jobs were done", done.Load(), total)
 	}
 }

@@ -199,7 +199,7 @@ func (s onTables) Forget(b *tables.Batch, box *tables.InboxRow, table string, ar
 	*b = append(*b, tables.Statement{Text: "delete from {table} where inbox_id = {inbox} and {" + column + " in gone}", Args: args.With(tables.Args{"gone": &gone}), If: func() bool { return len(gone) > 0 }})
 }
 
-// Duplicate implements tables.InboxDB.
+// Duplicate implements tables.DB.
 func (s onTables) Duplicate(err error) bool { return number(err) == duplicate }
 
 // Explain implements tables.InboxDialect.

@@ -13,7 +13,7 @@ import (
 )
 
 // version of the tables that this program makes.
-const version = 3
+const version = 4
 
 // collided are what statements say that make the same thing at the same time: 1213 and 1205 while another one has it
 // locked, 1050 where it has won.
@@ -32,6 +32,9 @@ func (s *Store) Migrate(ctx context.Context) error {
 	if err := s.define(ctx, "create database if not exists "+quoted(s.opts.Schema)); err != nil {
 		return err
 	}
+	if err := s.alter(ctx); err != nil {
+		return err
+	}
 	for _, statement := range strings.Split(s.sql(uncommented("schema.sql"), "", words{"version": version}), ";\n\n") {
 		if err := s.define(ctx, strings.TrimSuffix(statement, ";")); err != nil {
 			return err
@@ -39,6 +42,47 @@ func (s *Store) Migrate(ctx context.Context) error {
 	}
 	return nil
 }
+
+// alterations bring tables that are there up to date, those that lack a column: "create table if not exists" leaves them as they are.
+var alterations = []struct{ table, column, change string }{
+	{"leases", "second", "drop primary key, drop key leases_job, drop key leases_until, add primary key (queue_id, seq), add key leases_lease (lease), add column second bigint not null default 0, add key leases_second (queue_id, second, until)"},
+	{"queues", "turns", "add column turns bigint not null default 0"},
+}
+
+func (s *Store) alter(ctx context.Context) error {
+	for _, a := range alterations {
+		lacks := "select count(*) from information_schema.tables t where t.table_schema = ? and t.table_name = ? and not exists (select 1 from information_schema.columns c where c.table_schema = t.table_schema and c.table_name = t.table_name and c.column_name = ?)"
+		for {
+			var n int
+			if err := s.ddl.QueryRowContext(ctx, lacks, s.opts.Schema, a.table, a.column).Scan(&n); err != nil {
+				return s.explain(err)
+			}
+			if n == 0 {
+				break
+			}
+			_, err := s.ddl.ExecContext(ctx, s.sql("alter table {schema}."+a.table+" "+a.change, "", nil))
+			if err != nil && !slices.Contains(altered, number(err)) {
+				return s.explain(err)
+			}
+			if err := pause(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func pause(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(20 * time.Millisecond):
+		return nil
+	}
+}
+
+// altered are what statements say that change a table which another one has changed meanwhile: the column is there, the key is not.
+var altered = append([]uint16{1060, 1091}, collided...)
 
 // define runs a statement that defines something, until nobody else is doing the same.
 func (s *Store) define(ctx context.Context, statement string) error {
@@ -48,10 +92,8 @@ func (s *Store) define(ctx context.Context, statement string) error {
 		if !slices.Contains(collided, number(err)) || time.Now().After(deadline) {
 			return s.explain(err)
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(20 * time.Millisecond):
+		if err := pause(ctx); err != nil {
+			return err
 		}
 	}
 }

@@ -1,10 +1,12 @@
 package mysql
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -112,16 +114,29 @@ const perStatement = 10_000
 // if it rolls back. One statement for each 10,000. Errors: *penstock.FieldError for a message
 // that cannot be carried (then nothing is written and tx goes on), ErrNoOutbox.
 func (o *Outbox) Publish(ctx context.Context, tx Tx, msgs ...penstock.Message) error {
-	for i := range msgs {
-		if err := msgs[i].Validate(); err != nil {
-			return fmt.Errorf("message %d of %d: %w", i+1, len(msgs), err)
-		}
+	if err := validate(msgs); err != nil {
+		return err
 	}
-	for len(msgs) > 0 {
-		n := min(len(msgs), perStatement)
+	return o.each(msgs, func(insert string, args []any) error {
+		_, err := tx.ExecContext(ctx, insert, args...)
+		return o.orNone(err)
+	})
+}
+
+func (o *Outbox) orNone(err error) error {
+	if number(err) == noSuchTable {
+		return tables.NoOutbox(o.name)
+	}
+	return err
+}
+
+// each hands over the statements that write messages.
+func (o *Outbox) each(msgs []penstock.Message, write func(insert string, args []any) error) error {
+	for some := range slices.Chunk(msgs, perStatement) {
+		n := len(some)
 		args := make([]any, 0, 5*n)
-		for i := range msgs[:n] {
-			m := &msgs[i]
+		for i := range some {
+			m := &some[i]
 			payload, headers := m.Payload, []byte(nil)
 			if payload == nil {
 				payload = []byte{} // nil would be NULL
@@ -134,14 +149,18 @@ func (o *Outbox) Publish(ctx context.Context, tx Tx, msgs ...penstock.Message) e
 			}
 			args = append(args, orNull(m.ID), orNull(m.Key), []byte(m.Topic), headers, payload)
 		}
-		_, err := tx.ExecContext(ctx, "insert into "+o.table+" (id, `key`, topic, headers, payload) values "+strings.Repeat("(?, ?, ?, ?, ?), ", n-1)+"(?, ?, ?, ?, ?)", args...)
-		switch {
-		case number(err) == noSuchTable:
-			return tables.NoOutbox(o.name)
-		case err != nil:
+		if err := write("insert into "+o.table+" (id, `key`, topic, headers, payload) values "+strings.Repeat("(?, ?, ?, ?, ?), ", n-1)+"(?, ?, ?, ?, ?)", args); err != nil {
 			return err
 		}
-		msgs = msgs[n:]
+	}
+	return nil
+}
+
+func validate(msgs []penstock.Message) error {
+	for i := range msgs {
+		if err := msgs[i].Validate(); err != nil {
+			return fmt.Errorf("message %d of %d: %w", i+1, len(msgs), err)
+		}
 	}
 	return nil
 }
@@ -154,18 +173,42 @@ func orNull(s string) []byte {
 	return []byte(s)
 }
 
-// Publish implements penstock.Store.
+// Publish implements penstock.Store. If its answer is lost, it is looked up whether it has happened.
 func (s *Store) Publish(ctx context.Context, outbox string, msgs ...penstock.Message) error {
 	if len(msgs) == 0 { // it says so if there is no such outbox
 		_, err := s.findOutbox(ctx, onTables{s}, outbox, "")
 		return err
 	}
-	return s.tx(ctx, func(t *tx) error {
-		if len(msgs) > perStatement {
-			if err := t.run(ctx, &batch{}); err != nil {
+	if err := cmp.Or(s.use(ctx), validate(msgs)); err != nil {
+		return err
+	}
+	o := NewOutbox(s.opts.Schema, outbox)
+	return s.explain(s.attempts.Once(ctx, onTables{s}, &s.retries, tables.Noting{}, func(_ int64, first *tables.Batch) error {
+		return s.once(ctx, func(t *tx) error {
+			b, err := onTx{t, s}.fill(ctx, first)
+			if err != nil {
 				return err
 			}
-		}
-		return NewOutbox(s.opts.Schema, outbox).Publish(ctx, t.Conn, msgs...)
-	})
+			err = o.each(msgs, func(insert string, args []any) error {
+				one := batch{}
+				if one.add(insert, args...); one.size < packet {
+					b.add(insert, args...)
+					return t.empty(ctx, b)
+				}
+				// By itself: what is too long as text the driver sends as a prepared statement, which is one.
+				if b.text.Len() > 0 {
+					if err := t.run(ctx, b); err != nil {
+						return err
+					}
+					*b = batch{}
+				}
+				_, err := t.ExecContext(ctx, insert, args...)
+				return err
+			})
+			if err == nil {
+				err = t.finish(ctx, b)
+			}
+			return o.orNone(err)
+		})
+	}))
 }

@@ -21,7 +21,16 @@ func (s onTables) Looks() tables.Options {
 
 // Round implements tables.QueueDB.
 func (s onTables) Round(ctx context.Context, row *queueRow, c penstock.Claim, r *tables.Round, acks, acked *[]int64) error {
-	err := s.tx(ctx, func(t *tx) error { return s.round(ctx, t, row, c, r, *acks, acked) })
+	if err := s.use(ctx); err != nil {
+		return err
+	}
+	err := s.explain(row.Claiming(ctx, &s.retries, *acks, func(lost []int64) (leases []int64, err error) {
+		err = s.once(ctx, func(t *tx) error {
+			leases, err = s.round(ctx, t, row, c, r, lost, *acks, acked)
+			return err
+		})
+		return leases, err
+	}))
 	if err == nil && r.There {
 		*acks = nil
 	}
@@ -34,8 +43,8 @@ type candidate struct {
 	attempts int
 }
 
-// round is what a claim asks, and takes, in a transaction; the first one ends jobs, too.
-func (s onTables) round(ctx context.Context, t *tx, row *queueRow, c penstock.Claim, r *tables.Round, acks []int64, acked *[]int64) error {
+// round is what a claim asks, and takes, in a transaction; the first one ends jobs, too. Leases of which nobody has heard are given back.
+func (s onTables) round(ctx context.Context, t *tx, row *queueRow, c penstock.Claim, r *tables.Round, lost, acks []int64, acked *[]int64) (leases []int64, err error) {
 	r.Page, r.There, r.Whole = nil, false, true
 	var paused bool
 	var most, running int
@@ -45,6 +54,9 @@ func (s onTables) round(ctx context.Context, t *tx, row *queueRow, c penstock.Cl
 		r.There = true
 		return rows.Scan(&r.Now, &r.Expired, &paused, &most, &running)
 	}, s.queueSQL("queue_state", row, words{"ended": s.askEnded(row, r)}))
+	if len(lost) > 0 {
+		b.put(s.Store, tables.Statement{Text: "end_leases", Args: row.Args(tables.Args{"leases": lost})})
+	}
 	if len(acks) > 0 {
 		ends := &tables.Batch{}
 		tables.AckIn(ends, row, acks, acked)
@@ -54,7 +66,7 @@ func (s onTables) round(ctx context.Context, t *tx, row *queueRow, c penstock.Cl
 	}
 	var fresh, tried []candidate
 	if err := s.pageNew(ctx, t, b, row, c, r, &fresh); err != nil {
-		return err
+		return nil, err
 	}
 	b.read(func(rows *sql.Rows) error {
 		var n candidate
@@ -63,7 +75,7 @@ func (s onTables) round(ctx context.Context, t *tx, row *queueRow, c penstock.Cl
 		return err
 	}, s.queueSQL("page_tried", row, words{"window": r.Window}), []byte(c.Group))
 	if err := t.run(ctx, b); err != nil {
-		return err
+		return nil, err
 	}
 	room := r.Jobs
 	if r.Closed = paused || most > 0 && running >= most; r.Closed {
@@ -75,17 +87,20 @@ func (s onTables) round(ctx context.Context, t *tx, row *queueRow, c penstock.Cl
 	page := choose(row, r, fresh[:min(len(fresh), r.Window)], tried, room)
 	b = &batch{}
 	var taken strings.Builder
-	var leases []int64
 	places := map[int64]int{}
 	for i, p := range page {
 		if lease := p.Job.Lease; lease != 0 {
 			fmt.Fprintf(&taken, ",[%d,%d,%d]", lease, p.Job.ID, p.attempts+1)
 			leases = append(leases, lease)
 			places[p.Job.ID] = i
+			p.Job.Lease = 0 // until it is read: the job may have been cancelled meanwhile
 		}
 		r.Page = append(r.Page, p.Claimed)
 	}
 	if len(leases) > 0 {
+		if most > 0 {
+			b.add(s.queueSQL("update {schema}.queues set turns = turns + 1 where id = {queue}", row, nil))
+		}
 		b.add(s.queueSQL("take", row, words{"taken": strings.TrimPrefix(taken.String(), ","), "lease": c.Lease.Microseconds()}), []byte(c.Worker))
 		b.read(func(rows *sql.Rows) error {
 			j := penstock.Job{Group: c.Group}
@@ -97,7 +112,7 @@ func (s onTables) round(ctx context.Context, t *tx, row *queueRow, c penstock.Cl
 			return tables.Headers(headers, &r.Page[places[j.ID]].Job.Headers)
 		}, s.queueSQL("taken", row, words{"these": these(leases)}))
 	}
-	return t.finish(ctx, b)
+	return leases, t.finish(ctx, b)
 }
 
 // askEnded asks for leases that have ended: second by second, unless that is long ago.

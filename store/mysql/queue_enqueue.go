@@ -38,18 +38,6 @@ func NewQueue(schema, name string) *Queue {
 // perInsert is how many jobs one INSERT has at most, of up to a MiB.
 const perInsert = 1000
 
-// atOnce: the jobs are one INSERT and nothing else.
-func atOnce(jobs []penstock.NewJob) bool {
-	size := 0
-	for i := range jobs {
-		size += len(jobs[i].Payload) + len(jobs[i].Key)
-		if jobs[i].DedupKey != "" {
-			return false
-		}
-	}
-	return len(jobs) <= perInsert && size <= 1<<20
-}
-
 // syntax is the number of MySQL's error for what it does not know.
 const syntax = 1064
 
@@ -256,24 +244,57 @@ func (d *deduped) note(ctx context.Context, tx QueueTx, jobs []penstock.NewJob, 
 // Enqueue implements tables.QueueDB.
 func (s onTables) Enqueue(ctx context.Context, queue string, jobs ...penstock.NewJob) (made []penstock.Enqueued, err error) {
 	to := &Queue{store: s.Store, name: queue}
-	if atOnce(jobs) { // one statement is a transaction
-		err = s.explain(s.retries.Do(ctx, func() error {
-			return s.on(ctx, func(conn *sql.Conn) (err error) {
-				made, err = to.Enqueue(ctx, conn, jobs...)
-				return err
-			})
-		}))
-		return made, err
-	}
-	err = s.tx(ctx, func(t *tx) (err error) {
-		if err := t.run(ctx, &batch{}); err != nil {
+	err = s.explain(s.attempts.Once(ctx, s, &s.retries, tables.Noting{}, func(_ int64, first *tables.Batch) error {
+		return s.once(ctx, func(t *tx) error {
+			b, err := onTx{t, s.Store}.fill(ctx, first)
+			if err == nil {
+				t.began = true
+				made, err = to.Enqueue(ctx, &beginning{t.Conn, b}, jobs...)
+			}
 			return err
-		}
-		made, err = to.Enqueue(ctx, t.Conn, jobs...)
-		return err
-	})
+		})
+	}))
 	if err != nil {
 		return nil, err
 	}
 	return made, nil
+}
+
+// beginning is a transaction that begins with its first statement, in the same round trip, and with what is in the batch.
+type beginning struct {
+	*sql.Conn
+	first *batch
+}
+
+// with is a statement with the beginning before it. One that is large goes by itself: what is too long as text the driver sends as a prepared statement.
+func (t *beginning) with(ctx context.Context, query string, args []any) (string, []any, error) {
+	if t.first == nil {
+		return query, args, nil
+	}
+	var all, one batch
+	all.add("begin")
+	all.add(t.first.text.String(), t.first.args...)
+	t.first = nil
+	if one.add(query, args...); one.size >= packet {
+		_, err := t.Conn.ExecContext(ctx, all.text.String(), all.args...)
+		return query, args, err
+	}
+	all.add(query, args...)
+	return all.text.String(), all.args, nil
+}
+
+func (t *beginning) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	query, args, err := t.with(ctx, query, args)
+	if err != nil {
+		return nil, err
+	}
+	return t.Conn.ExecContext(ctx, query, args...)
+}
+
+func (t *beginning) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	query, args, err := t.with(ctx, query, args)
+	if err != nil {
+		return nil, err
+	}
+	return t.Conn.QueryContext(ctx, query, args...)
 }

@@ -45,6 +45,13 @@ create table if not exists {schema}.progress (
   primary key (subscription_id, epoch, attempt)
 ) {engine};
 
+-- What the store itself publishes or enqueues leaves a row, by which it is known to have happened if its answer was lost: what it wrote may
+-- have been carried off by then. With given_up, it will not happen. A later attempt takes the row away.
+create table if not exists {schema}.attempts (
+  attempt bigint not null primary key,
+  given_up boolean not null default false
+) {engine};
+
 -- What is known of a message in a subscription; one without an entry is new.
 -- state: 0 settled, 1 parked, 2 dead letter, 3 to be delivered again.
 -- parked_key: the key, of what is parked in order. head: nothing of its parked key is before it; due counts for heads.
@@ -79,6 +86,7 @@ create table if not exists {schema}.queues (
   max_attempts int not null default 25,
   max_running int not null default 0,
   dedup_window bigint not null default 3600000000000, -- nanoseconds
+  turns bigint not null default 0, -- of claims where max_running is set: on Galera two of them write this row, and one is refused
   unique key queues_name (name)
 ) {engine};
 
@@ -100,6 +108,9 @@ create table if not exists {schema}.leases (
   key leases_second (queue_id, second, until),
   key leases_key (queue_id, `key`, seq)
 ) {engine};
+
+-- Leases from before version 4 had no second.
+update {schema}.leases set second = to_seconds(until) where second = 0;
 
 -- Jobs that have begun and are to run again, from due on; those that run have their row still.
 create table if not exists {schema}.tries (

@@ -43,12 +43,13 @@ type Options struct {
 
 // Store is a penstock.Store. Safe for concurrent use.
 type Store struct {
-	db      *sql.DB
-	ddl     *sql.DB // for what is defined while a transaction has one of db's connections: it never waits for another of these
-	opts    Options
-	closed  atomic.Bool
-	retries retry.Counter
-	checked atomic.Bool // the schema was found to be this version's
+	db       *sql.DB
+	ddl      *sql.DB // for what is defined while a transaction has one of db's connections: it never waits for another of these
+	opts     Options
+	closed   atomic.Bool
+	retries  retry.Counter
+	attempts tables.Attempts
+	checked  atomic.Bool // the schema was found to be this version's
 	*outboxes
 	*queues
 	*inboxes

@@ -112,7 +112,7 @@ func (s onTables) Stale() error {
 		"begin the transaction with read committed")
 }
 
-// Duplicate implements tables.InboxDB.
+// Duplicate implements tables.DB.
 func (s onTables) Duplicate(err error) bool { return pgerror.State(err) == "23505" }
 
 // Explain implements tables.InboxDialect.

@@ -89,20 +89,33 @@ func (o *Outbox) Publish(ctx context.Context, tx Tx, msgs ...penstock.Message) e
 	if len(msgs) == 0 {
 		return nil
 	}
+	columns, err := columnsOf(msgs)
+	if err != nil {
+		return err
+	}
+	_, err = tx.Exec(ctx, o.insert, columns...)
+	return o.explain(err)
+}
+
+// columnsOf are messages as arguments of the statement.
+func columnsOf(msgs []penstock.Message) ([]any, error) {
 	ids, keys, headers := make([]*string, len(msgs)), make([]*string, len(msgs)), make([]*string, len(msgs))
 	topics, payloads := make([]string, len(msgs)), make([][]byte, len(msgs))
 	for i := range msgs {
 		m := &msgs[i]
 		if err := m.Validate(); err != nil {
-			return fmt.Errorf("message %d of %d: %w", i+1, len(msgs), err)
+			return nil, fmt.Errorf("message %d of %d: %w", i+1, len(msgs), err)
 		}
 		ids[i], keys[i], topics[i], payloads[i] = orNull(m.ID), orNull(m.Key), m.Topic, tables.NotNil(m.Payload)
 		var err error
 		if headers[i], err = tables.HeadersText(m.Headers); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	_, err := tx.Exec(ctx, o.insert, ids, keys, topics, headers, payloads)
+	return []any{ids, keys, topics, headers, payloads}, nil
+}
+
+func (o *Outbox) explain(err error) error {
 	if pgerror.State(err) == "42P01" {
 		return tables.NoOutbox(o.name)
 	}
@@ -116,7 +129,7 @@ func orNull(s string) *string {
 	return &s
 }
 
-// Publish implements penstock.Store: one statement, which is a transaction.
+// Publish implements penstock.Store: one round trip. If its answer is lost, it is looked up whether it has happened.
 func (s *Store) Publish(ctx context.Context, outbox string, msgs ...penstock.Message) error {
 	if err := s.ready(ctx); err != nil {
 		return err
@@ -126,5 +139,13 @@ func (s *Store) Publish(ctx context.Context, outbox string, msgs ...penstock.Mes
 		_, err := s.findOutbox(ctx, onTables{s}, outbox, "")
 		return err
 	}
-	return s.explain(s.retries.Do(ctx, func() error { return o.Publish(ctx, s.pool, msgs...) }))
+	columns, err := columnsOf(msgs)
+	if err != nil {
+		return err
+	}
+	return s.explain(s.attempts.Once(ctx, onTables{s}, &s.retries, tables.Noting{}, func(_ int64, first *tables.Batch) error {
+		b := s.pgBatch(first)
+		b.Queue(o.insert, columns...)
+		return o.explain(s.pool.SendBatch(ctx, b).Close())
+	}))
 }

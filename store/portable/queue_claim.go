@@ -3,6 +3,7 @@ package portable
 import (
 	"context"
 	"encoding/json"
+	"math/rand/v2"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -29,17 +30,20 @@ func (s onTables) Round(ctx context.Context, row *queueRow, c penstock.Claim, r 
 		return err
 	}
 	priorities, after, upto := columns(r.Ranges)
-	err := s.explain(s.retries.Do(ctx, func() error {
+	err := s.explain(row.Claiming(ctx, &s.retries, *acks, func(lost []int64) ([]int64, error) {
 		r.Page, r.There = nil, false
 		first := &tables.Batch{}
 		first.Row(&r.There, "lock_queue", row.Args(tables.Args{"checked": r.Checked}), &r.Now, &r.Expired, &r.Closed)
+		if len(lost) > 0 {
+			first.Do("delete from {schema}.leases where queue_id = {queue} and {claim in lost}", row.Args(tables.Args{"lost": lost}))
+		}
 		if len(*acks) > 0 {
 			tables.AckIn(first, row, *acks, acked)
 		}
-		b := s.pgBatch(first)
-		b.Queue(s.queueSQL("claim", row), row.ID, c.Group, r.Jobs, c.Lease.Microseconds(), c.Worker, priorities, after, upto, r.Window, r.Last, r.Room, r.Keys).
+		b, claim := s.pgBatch(first), rand.Int64N(1<<53-1)+1
+		b.Queue(s.queueSQL("claim", row), row.ID, c.Group, r.Jobs, c.Lease.Microseconds(), c.Worker, priorities, after, upto, r.Window, r.Last, r.Room, r.Keys, claim).
 			Query(func(rows pgx.Rows) error { return readClaimed(rows, c.Group, &r.Page) })
-		return s.pool.SendBatch(ctx, b).Close()
+		return []int64{claim}, s.pool.SendBatch(ctx, b).Close()
 	}))
 	if err == nil && r.There {
 		*acks = nil

@@ -2,6 +2,7 @@ package portable
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -137,20 +138,50 @@ func (s onTables) Enqueue(ctx context.Context, queue string, jobs ...penstock.Ne
 	if err != nil {
 		return nil, err
 	}
-	to := &Queue{s.Store, queue}
-	if !dedup { // one statement is a transaction
-		err = s.explain(s.retries.Do(ctx, func() (err error) {
-			made, err = to.Enqueue(ctx, s.pool, jobs...)
-			return err
-		}))
-		return made, err
+	if !dedup {
+		return s.enqueueAtOnce(ctx, queue, jobs)
 	}
-	err = s.tx(ctx, func(tx pgx.Tx) (err error) {
-		made, err = to.Enqueue(ctx, tx, jobs...)
-		return err
-	})
+	to := &Queue{s.Store, queue}
+	err = s.explain(s.attempts.Once(ctx, s, &s.retries, tables.Noting{}, func(_ int64, first *tables.Batch) error {
+		return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) (err error) {
+			if err = (pgTx{tx, s.Store}).Run(ctx, first); err == nil {
+				made, err = to.Enqueue(ctx, tx, jobs...)
+			}
+			return err
+		})
+	}))
 	if err != nil {
 		return nil, err
+	}
+	return made, nil
+}
+
+// enqueueAtOnce enqueues in one round trip. The numbers of the jobs are in the attempt's row, where they are found if the answer is lost.
+func (s onTables) enqueueAtOnce(ctx context.Context, queue string, jobs []penstock.NewJob) ([]penstock.Enqueued, error) {
+	n := newJobs{}
+	for i := range jobs {
+		if err := n.add(&jobs[i], 0); err != nil {
+			return nil, err
+		}
+	}
+	var ids []int64
+	note := tables.Noting{
+		Text: "insert into {schema}.attempts (attempt, numbers) select {attempt}, array_agg(nextval({ids})) from generate_series(1, {count}::integer)", Args: tables.Args{"count": len(jobs)},
+		Read: func(scan tables.Scan) error { return scan(&ids) },
+	}
+	text := strings.Replace(s.enqueueSQL(queue), "$1::bigint[]", s.sql("(select a.numbers from {schema}.attempts a where a.attempt = $1)", ""), 1)
+	err := s.attempts.Once(ctx, s, &s.retries, note, func(number int64, first *tables.Batch) error {
+		ids = nil
+		b := s.pgBatch(first)
+		b.Queue(text, number, n.groups, n.priorities, n.notBefore, n.keys, n.headers, n.payloads).Query(each(tables.All(&ids)))
+		return s.pool.SendBatch(ctx, b).Close()
+	})
+	if err != nil {
+		return nil, s.explain(s.orNoQueue(err, queue))
+	}
+	made := make([]penstock.Enqueued, len(jobs))
+	for i, id := range ids {
+		made[i].ID = id
 	}
 	return made, nil
 }

@@ -64,6 +64,14 @@ create table if not exists {schema}.progress (
   primary key (subscription_id, epoch, attempt)
 );
 
+-- What the store itself publishes or enqueues leaves a row, by which it is known to have happened if its answer was lost: what it wrote may
+-- have been carried off by then. With given_up, it will not happen. numbers are those of the jobs. A later attempt takes the row away.
+create table if not exists {schema}.attempts (
+  attempt bigint primary key,
+  given_up boolean not null default false,
+  numbers bigint[]
+);
+
 -- What is known of a message in a subscription; one without an entry is new.
 -- state: 0 settled, 1 parked, 2 dead letter, 3 to be delivered again.
 -- line: the key, of what is parked in order. head: nothing of its line is before it; due counts for heads.
@@ -126,8 +134,12 @@ create table if not exists {schema}.leases (
   attempt integer not null,
   until timestamptz not null,
   worker text not null,
+  claim bigint not null default 0, -- by which leases are given back if the answer to their claim was lost
   unique (seq)
 );
+
+-- Before version 5 there was none.
+alter table {schema}.leases add column if not exists claim bigint not null default 0;
 
 create index if not exists leases_until on {schema}.leases (queue_id asc, until asc);
 

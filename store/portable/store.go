@@ -51,9 +51,10 @@ type Store struct {
 	opts   Options
 	closed atomic.Bool
 
-	retries retry.Counter
-	speaks  atomic.Pointer[dialect] // what the server was found to be
-	checked atomic.Bool             // the schema was found to be this version's
+	retries  retry.Counter
+	attempts tables.Attempts
+	speaks   atomic.Pointer[dialect] // what the server was found to be
+	checked  atomic.Bool             // the schema was found to be this version's
 	*outboxes
 	*queues
 	*inboxes

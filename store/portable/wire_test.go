@@ -24,13 +24,14 @@ const (
 	cutAfter          // it is lost when the server has done it, and its answer with it
 	kindOfFault = cutAfter + 1
 	late        = kindOfFault // the server sees it when the test lets it, and the client never hears of it
+	cutLate     = late + 1    // the same, but the connection is lost at once
 )
 
 // wireProxy stands before a server and decides, for every round trip, what becomes of it.
 type wireProxy struct {
 	trips  atomic.Int64 // so many Syncs and simple queries
 	answer atomic.Int64 // bytes of the largest answer to one
-	faults [late + 1]atomic.Int64
+	faults [cutLate + 1]atomic.Int64
 	mu     sync.Mutex
 	heard  func(notice string) // what the server says beside its answers
 	decide func(trip []byte) fault
@@ -174,12 +175,19 @@ func (p *wireProxy) serve(client net.Conn, host string) {
 			return
 		case cutAfter:
 			lose.Store(true)
-		case late:
+		case late, cutLate:
+			if f == cutLate {
+				_ = client.Close()
+			}
 			<-p.let
 			held.Store(true)
 			lose.Store(true)
 		}
 		if _, err := server.Write(trip); err != nil {
+			return
+		}
+		if f == cutLate {
+			<-p.done
 			return
 		}
 		trip = nil

@@ -1,0 +1,81 @@
+package retry
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// patience is how long it is tried to find out what became of a transaction: as long as a server takes to start again.
+const patience = 15 * time.Second
+
+// Lost is an error after which it is not known whether what was asked has happened: the connection broke off, or the server says that it does
+// not know. Where there was none, because nobody could be connected to, nothing has happened.
+func Lost(err error) bool {
+	var none *pgconn.ConnectError
+	var op *net.OpError
+	if err == nil || errors.As(err, &none) || errors.As(err, &op) && op.Op == "dial" {
+		return false
+	}
+	var e *pgconn.PgError
+	if errors.As(err, &e) {
+		return e.Code == "40003" || strings.HasPrefix(e.Code, "08") || strings.HasPrefix(e.Code, "57P0") // ends of the server, or of the session
+	}
+	var m *mysql.MySQLError
+	if errors.As(err, &m) {
+		return m.Number == 1053 || m.Number == 1927 // the same in MySQL and MariaDB
+	}
+	return op != nil || pgconn.SafeToRetry(err) || slices.ContainsFunc([]error{io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, mysql.ErrInvalidConn, driver.ErrBadConn}, func(is error) bool { return errors.Is(err, is) })
+}
+
+// Once runs fn, a transaction that leaves its number in the database, as Do does. If the connection is lost on the way, happened finds out what has become of that
+// number, and keeps it from happening later; if it has not happened, another one has its turn.
+func (c *Counter) Once(ctx context.Context, fn func(number int64) error, happened func(ctx context.Context, number int64) (bool, error)) error {
+	until := time.Now().Add(patience)
+	for wait := 2 * time.Millisecond; ; wait = min(2*wait, time.Second) {
+		number := rand.Int64N(1<<53-1) + 1
+		err := c.Do(ctx, func() error { return fn(number) })
+		if !Lost(err) || ctx.Err() != nil || time.Now().After(until) {
+			return err
+		}
+		done, unknown := c.look(ctx, until, number, happened)
+		if unknown != nil {
+			return fmt.Errorf("%w; it may have happened or not, which could not be looked up: %w", err, unknown)
+		}
+		if done {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(wait):
+		}
+	}
+}
+
+// look asks what became of a transaction, again until the database answers.
+func (c *Counter) look(ctx context.Context, until time.Time, number int64, happened func(ctx context.Context, number int64) (bool, error)) (done bool, err error) {
+	ctx, cancel := context.WithDeadline(ctx, until)
+	defer cancel()
+	for wait := 2 * time.Millisecond; ; wait = min(2*wait, time.Second) {
+		c.Looked()
+		if done, err = happened(ctx, number); err == nil {
+			return done, nil
+		}
+		select {
+		case <-ctx.Done():
+			return false, err
+		case <-time.After(wait):
+		}
+	}
+}
