@@ -263,7 +263,7 @@ func adopts(url string) (*driver.Store, error) {
 		return nil, err
 	}
 	if database := NoTables(url); database != "" {
-		return nil, errors.New("tables are adopted in PostgreSQL, and this database is " + database)
+		return nil, errors.New("tables are adopted in PostgreSQL and MariaDB, and this database is " + database)
 	}
 	return storeOf(url), nil
 }

@@ -114,7 +114,7 @@ func (s *Subscription) Misfits(database URL) (all []*penstock.FieldError) {
 	_, queue := s.Sink.Queue()
 	switch {
 	case adopted && other != "":
-		misfit("adopt", "is for tables in PostgreSQL, and the database is "+other, "name an outbox to read instead")
+		misfit("adopt", "is for tables in PostgreSQL and MariaDB, and the database is "+other, "name an outbox to read instead")
 	case adopted && penstock.Start(s.Start) == penstock.FromNow:
 		misfit("start", "is now for an adopted table, whose rows say themselves what is to be delivered", "remove it, and mark as delivered what is not")
 	case adopted && queue:

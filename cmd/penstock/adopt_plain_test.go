@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -11,16 +12,45 @@ import (
 	"github.com/penstock/penstock/internal/cli"
 	"github.com/penstock/penstock/internal/cli/clitest"
 	"github.com/penstock/penstock/internal/testserver"
+	"github.com/penstock/penstock/store/mysql"
 )
 
 // On plain tables the verbs of adopted tables are the same.
 func TestAdoptOnPlainTables(t *testing.T) {
 	t.Parallel()
-	url := testserver.Database(t, testserver.PostgresURL(t))
-	execute(t, url, `create table outbox_messages (id uuid primary key default gen_random_uuid(), type text not null, content jsonb not null,
+	database := testserver.Database(t, testserver.PostgresURL(t))
+	execute(t, database, `create table outbox_messages (id uuid primary key default gen_random_uuid(), type text not null, content jsonb not null,
 		occurred_on_utc timestamptz not null default clock_timestamp(), processed_on_utc timestamptz, error text);
 		create index on outbox_messages (occurred_on_utc, id) where processed_on_utc is null`)
-	adoptsOnPlainTables(t, func(sql string) { execute(t, url, sql) }, "--database-url", url, "--profile", "portable")
+	adoptsOnPlainTables(t, func(sql string) { execute(t, database, sql) }, "--database-url", database, "--profile", "portable")
+}
+
+func TestAdoptInMariaDB(t *testing.T) {
+	t.Parallel()
+	for _, engine := range []string{"innodb", "rocksdb"} {
+		t.Run(engine, func(t *testing.T) {
+			t.Parallel()
+			at, err := url.Parse(testserver.MariaDBDatabase(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			schema := strings.TrimPrefix(at.Path, "/")
+			db, err := mysql.Connect(at.String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = db.Close() })
+			execute := func(statement string) {
+				if _, err := db.ExecContext(t.Context(), statement); err != nil {
+					t.Fatalf("%s: %v", statement, err)
+				}
+			}
+			execute("create table outbox_messages (id uuid primary key default uuid(), type varchar(100) not null, content json not null, occurred_on_utc datetime(6) not null default utc_timestamp(6), " +
+				"processed_on_utc datetime(6), error text, key waits (processed_on_utc, occurred_on_utc, id)) engine = " + engine)
+			at.RawQuery = "engine=" + engine
+			adoptsOnPlainTables(t, execute, "--database-url", at.String(), "--schema", schema)
+		})
+	}
 }
 
 func adoptsOnPlainTables(t *testing.T, execute func(sql string), flags ...string) {

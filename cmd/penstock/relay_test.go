@@ -119,7 +119,7 @@ func TestAdoptFlagsThatAreRefused(t *testing.T) {
 		"--adopt dotnet --from now --sink discard":                 "--from is now for an adopted table, whose rows say",
 		"--adopt dotnet --sink queue:emails":                       "only an outbox is forwarded",
 		"--adopt dotnet --sink discard --previous --workers 2":     "--previous is true, but several workers read the table",
-		"--adopt dotnet --sink discard --database-url sqlite:a.db": "--adopt is for tables in PostgreSQL, and the database is SQLite",
+		"--adopt dotnet --sink discard --database-url sqlite:a.db": "--adopt is for tables in PostgreSQL and MariaDB, and the database is SQLite",
 	} {
 		invoke(t, append([]string{"relay"}, strings.Fields(args)...)...).wants(t, cli.ExitUsage, want)
 	}

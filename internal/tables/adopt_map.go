@@ -21,6 +21,7 @@ type Relation struct {
 type Column struct {
 	Name, Type string
 	Kind       Kind
+	Collation  string // of a text, in MySQL's dialect
 	NotNull    bool
 	Limit      int // of characters, 0 without one
 }
@@ -56,6 +57,8 @@ type Dialect interface {
 	AsMicros(c *Column, value string) string // since 1970, as a text
 	Concat(parts []string) string
 	Texts(parts []string) string // a JSON array of texts
+	Kept(text string) string     // as the store keeps texts
+	Target(name string) string   // in a SET
 	// FromText makes a column's value of its text, and FromTime of a time of the store's.
 	FromText(c *Column, text string) string
 	FromTime(c *Column, time string) string
@@ -324,9 +327,9 @@ func (m *mapped) set() string {
 	switch c.Delivered {
 	case adopted.Mark:
 		at := m.find(c.Columns.ProcessedAt)
-		set = m.on.Quote(at.Name) + " = " + m.on.Now(at)
+		set = m.on.Target(at.Name) + " = " + m.on.Now(at)
 	case adopted.SetStatus:
-		set = m.on.Quote(c.Columns.Status) + " = " + m.on.Literal(string(c.Status.Delivered))
+		set = m.on.Target(c.Columns.Status) + " = " + m.on.Literal(string(c.Status.Delivered))
 	}
 	return set
 }
@@ -339,10 +342,10 @@ func (m *mapped) failed() string {
 		if e.Limit > 0 {
 			text = m.on.Cut(text, e.Limit)
 		}
-		set = append(set, m.on.Quote(e.Name)+" = "+text)
+		set = append(set, m.on.Target(e.Name)+" = "+text)
 	}
 	if a := m.find(m.config.Columns.Attempts); a != nil {
-		set = append(set, m.on.Quote(a.Name)+" = d.attempts")
+		set = append(set, m.on.Target(a.Name)+" = d.attempts")
 	}
 	return strings.Join(set, ", ")
 }
@@ -385,18 +388,19 @@ func (m *mapped) words() map[string]SQL {
 		payload = m.on.AsBytes(p, m.column(p))
 	}
 	words["source"] = SQL(m.of.Source)
+	kept := func(of string) string { return m.on.Kept(m.expanded(m.templates[of], false)) }
 	table := func(hint string) SQL {
 		return SQL(fmt.Sprintf(`(select 0 as bucket, %s as ts, 0 as seq, %s as id, %s as %s, %s as topic, %s as headers, %s as payload,
 			%s as ord, %s as tie, %s as row_id, %s as written from %s r%s where %s)`,
-			at, m.expanded(m.templates["message_id"], false), m.expanded(m.templates["key"], false), m.on.Quote("key"), m.expanded(m.templates["topic"], false), m.on.Texts(texts), payload,
-			m.column(m.order), m.column(m.id), m.on.AsText(m.id, m.column(m.id)), written, m.of.Source, hint, m.pending()))
+			at, kept("message_id"), kept("key"), m.on.Quote("key"), kept("topic"), m.on.Texts(texts), payload,
+			m.column(m.order), m.column(m.id), m.on.Kept(m.on.AsText(m.id, m.column(m.id))), written, m.of.Source, hint, m.pending()))
 	}
-	words["table"], words["by_place"], words["by_id"] = table(""), table(m.on.Hint(m.readable()[0])), table(m.on.Hint(m.identity))
+	words["table"], words["by_place"], words["by_id"] = table(""), table(m.on.Hint(m.readable()[0]))+" t", table(m.on.Hint(m.identity))+" t"
 	words["hint"] = SQL(m.on.Hint(m.identity))
 	words["set"], words["failed"] = SQL(m.set()), SQL(m.failed())
 	words["forgiven"] = words["set"]
 	if e := m.find(c.Columns.Error); e != nil && !e.NotNull {
-		words["forgiven"] += SQL(", " + m.on.Quote(e.Name) + " = null")
+		words["forgiven"] += SQL(", " + m.on.Target(e.Name) + " = null")
 	}
 	return words
 }

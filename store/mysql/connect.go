@@ -41,8 +41,8 @@ func connectorOf(text string) (*connector, error) {
 	c.DBName = strings.TrimPrefix(u.Path, "/")
 	c.Timeout, c.Loc, c.ParseTime, c.Logger = 10*time.Second, time.UTC, true, &mysql.NopLogger{}
 	c.MultiStatements, c.InterpolateParams, c.MaxAllowedPacket = true, true, 0
-	c.ClientFoundRows = true                                                                                                          // a row that is changed to what it was counts
-	c.Params = map[string]string{"sql_mode": "'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'", "autocommit": "1", "completion_type": "0"} // whatever the server's defaults
+	c.ClientFoundRows = true                                                                                                                                   // a row that is changed to what it was counts
+	c.Params = map[string]string{"sql_mode": "'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'", "autocommit": "1", "completion_type": "0", "time_zone": "'+00:00'"} // whatever the server's defaults
 	found := &connector{address: c.Addr}
 	for name, values := range u.Query() {
 		switch name {

@@ -20,6 +20,11 @@ func (s *Store) rendered(statement string, with tables.Args) (text string, args 
 		if of, is := strings.CutPrefix(name, "these_"); is {
 			return these(with[of].([]int64)), true
 		}
+		if name == "rows" {
+			rows, more := rowsOf(with)
+			args = append(args, more...)
+			return rows, true
+		}
 		column, in, is := tables.In(name)
 		if !is {
 			in = name

@@ -2,6 +2,7 @@ package mysql
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 
 	"github.com/penstock/penstock"
@@ -29,4 +30,30 @@ var Driver = driver.Store{
 		}
 		return c.address
 	},
+	Adopt: func(_ context.Context, url, schema, subscription string, c AdoptConfig, _ *slog.Logger) (driver.Adopted, error) {
+		table, err := Adopt(url, Options{Schema: schema}, subscription, c)
+		if err != nil {
+			return nil, err
+		}
+		return table, nil
+	},
+	Adoptions: func(ctx context.Context, url, schema string) (all []driver.Remembered, err error) {
+		err = with(url, schema, func(s *Store) error {
+			all, err = s.Adoptions(ctx)
+			return err
+		})
+		return all, err
+	},
+	DropAdoption: func(ctx context.Context, url, schema, subscription string) error {
+		return with(url, schema, func(s *Store) error { return s.DropAdoption(ctx, subscription) })
+	},
+}
+
+// with opens a store for a while.
+func with(url, schema string, do func(s *Store) error) error {
+	s, err := Open(url, Options{Schema: schema})
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(s), s.Close())
 }

@@ -3,6 +3,7 @@ package mysql
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -48,11 +49,19 @@ func (s *source) queueLog(b *batch, p *tables.Page, flying map[int64]tables.Flig
 		seqs[f.Bucket] = append(seqs[f.Bucket], seq)
 		times[f.Bucket] += at(f.TS) + ","
 	}
+	known, args := "", []any(nil)
+	if s.Box.Adopted != nil {
+		known, args = inFlight(s.RowsInFlight())
+	}
+	low := fmt.Sprint(s.Box.After(look.From))
+	if place, is := s.Box.After(look.From).(time.Time); is {
+		low = at(place)
+	}
 	for i := range buckets {
-		buckets[i] = s.sql("fetch_bucket", words{"bucket": i, "low": at(look.From), "in_flight": list(seqs[i]), "times": times[i] + at(time.Time{}), "per": look.Per})
+		buckets[i] = s.sql("fetch_bucket", words{"bucket": i, "low": low, "in_flight": list(seqs[i]), "rows_in_flight": known, "times": times[i] + at(time.Time{}), "per": look.Per})
 	}
 	b.read(func(rows *sql.Rows) error { return look.Found(rows.Scan) },
-		s.sql("fetch", words{"of_buckets": strings.Join(buckets, " union all "), "most": p.Most(), "bytes": p.Limit.Bytes}))
+		s.sql("fetch", words{"of_buckets": strings.Join(buckets, " union all "), "most": p.Most(), "bytes": p.Limit.Bytes}), args...)
 	return func() error {
 		look.Done(s.store.opts.Margin)
 		return nil

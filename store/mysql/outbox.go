@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -39,7 +40,16 @@ func (s onTables) DropMessages(ctx context.Context, outbox string) error {
 
 // Words implements tables.OutboxDB.
 func (s onTables) Words(outbox string) map[string]tables.SQL {
-	return map[string]tables.SQL{"table": tables.SQL(tableOf(s.opts.Schema, outbox))}
+	table := tables.SQL(tableOf(s.opts.Schema, outbox))
+	words := maps.Clone(messageWords)
+	words["table"], words["by_place"], words["by_id"] = table, table+" t force index (bucket)", table+" t force index (primary)"
+	return words
+}
+
+// messageWords are how an outbox's messages are read, and what is known of them: by number.
+var messageWords = map[string]tables.SQL{"beyond": "t.ts > {low}", "oldest": "t.ts", "entry": "e.seq = t.seq", "entries": "primary", "landed": "(t.seq not in ({in_flight}) or t.ts not in ({times}))",
+	"order_t": "t.ts, t.seq", "order_c": "c.ts, c.seq", "order_m": "m.ts, m.seq", "more_t": "", "more_c": "",
+	"same_p": "t.seq = p.seq", "same_e": "t.seq = e.seq", "same_d": "t.seq = d.seq and t.ts = d.ts",
 }
 
 // MessagesBytes implements tables.OutboxDB.

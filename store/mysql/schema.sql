@@ -34,6 +34,16 @@ create table if not exists {schema}.subscriptions (
   unique key subscriptions_name (outbox_id, name)
 ) {engine};
 
+-- Subscriptions over tables that somebody else made. Their rows in subscriptions have the negative number as their outbox.
+-- mark: the column that tells delivered rows apart, empty if they are taken away.
+create table if not exists {schema}.adopted (
+  id bigint not null auto_increment primary key,
+  subscription varbinary(128) not null,
+  source varbinary(600) not null,
+  mark varbinary(256) not null,
+  unique key adopted_subscription (subscription)
+) {engine};
+
 -- Each Settle leaves a row, by which it is known to have happened; with settled -1, that it was given up and
 -- will not happen. Maintain adds up the old ones.
 create table if not exists {schema}.progress (
@@ -60,6 +70,7 @@ create table if not exists {schema}.entries (
   subscription_id bigint not null,
   seq bigint not null,
   ts datetime(6) not null,
+  row_id varbinary(700), -- of an adopted table
   state tinyint not null,
   `key` varbinary(1024) not null default '',
   parked_key varbinary(1024),
@@ -75,7 +86,8 @@ create table if not exists {schema}.entries (
   key entries_state (subscription_id, state, ts, seq),
   key entries_parked_key (subscription_id, parked_key, ts, seq),
   key entries_due (subscription_id, head, due, seq),
-  key entries_hold (subscription_id, hold)
+  key entries_hold (subscription_id, hold),
+  key entries_row (subscription_id, row_id)
 ) {engine};
 
 create table if not exists {schema}.queues (

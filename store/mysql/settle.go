@@ -39,7 +39,8 @@ func (s *source) settlePlain(ctx context.Context, parts []*tables.Part) error {
 	b := &batch{}
 	var there, mine bool
 	b.one(&there, s.sql("fence", nil), &mine)
-	b.add(s.sql("progress_of", words{"placed": placed(parts)}))
+	of, args := s.placed(parts)
+	b.add(s.sql("progress_of", words{"placed": of}), args...)
 	s.queueDone(b, parts)
 	err := s.store.send(ctx, b)
 	if err == nil && !mine {
@@ -53,13 +54,22 @@ func (s *source) queueDone(b *batch, delivered []*tables.Part) {
 	if len(delivered) == 0 {
 		return
 	}
-	w := words{"placed": placed(delivered)}
+	if s.Box.Adopted != nil {
+		text, args := s.store.rendered(s.Box.Adopted.Settles, s.Box.Args(keysOf(delivered)).With(tables.Args{"allowed": tables.SQL(s.sql("may_settle", nil))}))
+		b.add(text, args...)
+		return
+	}
+	of, _ := s.placed(delivered)
+	w := words{"placed": of}
 	b.add(s.sql("mark", w))
 	b.add(s.sql("delete", w))
 }
 
 // placed is a table d of messages: numbers, and times, because of what was lost with a server another message may have the number.
-func placed(parts []*tables.Part) string {
+func (s *source) placed(parts []*tables.Part) (text string, args []any) {
+	if s.Box.Adopted != nil {
+		return rowsOf(keysOf(parts))
+	}
 	b := []byte("json_table('[")
 	for i, p := range parts {
 		if i > 0 {
@@ -67,7 +77,18 @@ func placed(parts []*tables.Part) string {
 		}
 		b = fmt.Appendf(b, `[%d,"%s"]`, p.Msg.Seq, p.TS.UTC().Format("2006-01-02 15:04:05.000000"))
 	}
-	return string(b) + "]', '$[*]' columns (seq bigint path '$[0]', ts datetime(6) path '$[1]')) d"
+	return string(b) + "]', '$[*]' columns (seq bigint path '$[0]', ts datetime(6) path '$[1]')) d", nil
+}
+
+// keysOf are where an adopted table's rows are.
+func keysOf(parts []*tables.Part) tables.Args {
+	var times []time.Time
+	var seqs []int64
+	var ids []string
+	for _, p := range parts {
+		times, seqs, ids = append(times, p.TS), append(seqs, p.Msg.Seq), append(ids, p.RowID)
+	}
+	return tables.Args{"times": times, "seqs": seqs, "row_ids": ids}
 }
 
 // settleAll settles what has any verdict: it reads what is known of the messages and writes what is to be.
@@ -79,6 +100,7 @@ func (s *source) settleAll(ctx context.Context, t *tx, parts []*tables.Part) err
 	for i, p := range parts {
 		seqs[i] = p.Msg.Seq
 	}
+	of, args := s.placed(parts)
 	b := &batch{}
 	b.one(&isThere, s.sql("fence", nil), &mine)
 	b.read(func(rows *sql.Rows) error { return rows.Scan(&now) }, "select utc_timestamp(6)")
@@ -93,7 +115,7 @@ func (s *source) settleAll(ctx context.Context, t *tx, parts []*tables.Part) err
 		err := rows.Scan(&seq)
 		there[seq] = true
 		return err
-	}, s.sql("existing", words{"placed": placed(parts)}))
+	}, s.sql("existing", words{"placed": of}), args...)
 	err := t.run(ctx, b)
 	if err == nil && !mine {
 		return s.gone(ctx, t)
@@ -123,10 +145,10 @@ func (s *source) write(ctx context.Context, t *tx, w *tables.Writes) error {
 	for some := range slices.Chunk(w.Entries, 100) {
 		var args []any
 		for _, e := range some {
-			args = append(args, s.ID, e.Seq, e.TS, e.State, []byte(e.Key), bytesOf(e.ParkedKey), bytesOf(e.Hold), e.Head, utcOf(e.Due), e.Attempts, utcOf(e.Since), []byte(e.Failures), []byte(e.Err), utcOf(e.DiedAt))
+			args = append(args, s.ID, e.Seq, e.TS, orNull(e.RowID), e.State, []byte(e.Key), bytesOf(e.ParkedKey), bytesOf(e.Hold), e.Head, utcOf(e.Due), e.Attempts, utcOf(e.Since), []byte(e.Failures), []byte(e.Err), utcOf(e.DiedAt))
 		}
-		const one = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-		if err := add(s.sql("insert into {schema}.entries (subscription_id, seq, ts, state, `key`, parked_key, hold, head, due, attempts, since, failures, error, died_at) values ", nil)+
+		const one = "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+		if err := add(s.sql("insert into {schema}.entries (subscription_id, seq, ts, row_id, state, `key`, parked_key, hold, head, due, attempts, since, failures, error, died_at) values ", nil)+
 			strings.Repeat(one+", ", len(some)-1)+one, args...); err != nil {
 			return err
 		}
@@ -144,6 +166,10 @@ func (s *source) write(ctx context.Context, t *tx, w *tables.Writes) error {
 	}
 	b.add(s.sql("progress", words{"settled": w.Settled}))
 	s.queueDone(b, w.Delivered)
+	if failed := w.Failed(&s.Box); failed != nil {
+		text, args := s.store.rendered("adopt_failed", s.Box.Args(failed))
+		b.add(text, args...)
+	}
 	return t.finish(ctx, b)
 }
 

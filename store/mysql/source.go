@@ -51,6 +51,9 @@ func (s *Store) Subscribe(ctx context.Context, req penstock.Subscribe) (penstock
 // words of the statements that a subscription has.
 func (s *source) words(more words) words {
 	w := words{"sub": s.ID, "epoch": s.Epoch, "attempt": s.Attempt}
+	for name, text := range s.Box.Words {
+		w[name] = string(text)
+	}
 	for name, value := range more {
 		w[name] = value
 	}
@@ -175,6 +178,9 @@ func nullTime(t time.Time) *time.Time {
 
 // gone tells why the subscription's row is not there, or another's.
 func (s *source) gone(ctx context.Context, on runner) error {
+	if s.Box.Adopted != nil {
+		return s.Gone(true)
+	}
 	there := false
 	b := &batch{}
 	b.read(func(rows *sql.Rows) error { return rows.Scan(&there) }, s.sql("select exists (select 1 from {schema}.outboxes where id = {outbox})", words{"outbox": s.Box.ID}))

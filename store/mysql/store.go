@@ -215,10 +215,16 @@ func texts(of []string) (placeholders string, args []any) {
 	return strings.Repeat("?,", len(of)-1) + "?", args
 }
 
+// lastTime is the last that a datetime holds. The place of an adopted table's number may be behind it.
+var lastTime = time.Date(9999, 12, 31, 23, 59, 59, 999999000, time.UTC)
+
 // at writes a time of the database's clock.
 func at(t time.Time) string {
 	if t.Before(time.Unix(0, 0)) {
 		t = time.Unix(0, 0)
+	}
+	if t.After(lastTime) {
+		t = lastTime
 	}
 	return "'" + t.UTC().Format("2006-01-02 15:04:05.000000") + "'"
 }

@@ -162,6 +162,12 @@ func (s onTables) Texts(parts []string) string {
 	return "json_build_array(" + strings.Join(parts, ", ") + ")"
 }
 
+// Kept implements tables.Dialect.
+func (s onTables) Kept(text string) string { return text }
+
+// Target implements tables.Dialect.
+func (s onTables) Target(name string) string { return s.Quote(name) }
+
 // Hint implements tables.Dialect.
 func (s onTables) Hint(tables.Index) string { return "" }
 

@@ -36,10 +36,11 @@ var Driver = driver.Store{
 		return table, nil
 	},
 	Adoptions: func(ctx context.Context, url, schema string) (all []driver.Remembered, err error) {
-		return all, with(ctx, url, schema, func(s *Store) error {
+		err = with(ctx, url, schema, func(s *Store) error {
 			all, err = s.Adoptions(ctx)
 			return err
 		})
+		return all, err
 	},
 	DropAdoption: func(ctx context.Context, url, schema, subscription string) error {
 		return with(ctx, url, schema, func(s *Store) error { return s.DropAdoption(ctx, subscription) })

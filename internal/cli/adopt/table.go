@@ -117,7 +117,7 @@ func Open(ctx context.Context, a *cli.App, of *Subscription) (*Table, error) {
 	}
 	a.Stderr.Hide(url)
 	if database := config.NoTables(url); database != "" {
-		return nil, cli.Usage(errors.New("tables are adopted in PostgreSQL, and this database is " + database))
+		return nil, cli.Usage(errors.New("tables are adopted in PostgreSQL and MariaDB, and this database is " + database))
 	}
 	log, err := a.Logger()
 	if err != nil {

@@ -1,6 +1,6 @@
-select t.bucket, t.ts, t.seq, coalesce(t.id, ''), e.`key`, t.topic, t.headers, t.payload, e.attempts, e.since, e.failures, e.died_at, e.hold is not null
+select t.bucket, t.ts, e.seq, coalesce(t.id, ''), e.`key`, t.topic, t.headers, t.payload, e.attempts, e.since, e.failures, e.died_at, e.hold is not null
   from {schema}.entries e
-  join {table} t on t.seq = e.seq
+  join {table} t on {same_e}
  where e.subscription_id = {sub} and e.state = 2
    and ({any_seq} or {e.seq in seqs})
    and ({any_id} or {t.id in ids} or coalesce(t.id, '') = '' and {e.seq in derived} and {e.ts in times})

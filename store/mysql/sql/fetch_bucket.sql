@@ -1,8 +1,8 @@
 -- A number may come again where the last that was committed was lost: what is in flight is known by its time, too.
-(select t.seq, t.ts
-   from {table} t force index (bucket)
-  where t.bucket = {bucket} and t.ts > {low}
-    and (select e.seq from {schema}.entries e force index (primary) where e.subscription_id = {sub} and e.seq = t.seq) is null
-    and (t.seq not in ({in_flight}) or t.ts not in ({times}))
-  order by t.ts, t.seq
+(select t.seq, t.ts{more_t}
+   from {by_place}
+  where t.bucket = {bucket} and {beyond}
+    and (select e.seq from {schema}.entries e force index ({entries}) where e.subscription_id = {sub} and {entry}) is null
+    and {landed}
+  order by {order_t}
   limit {per})

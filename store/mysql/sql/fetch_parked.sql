@@ -1,5 +1,5 @@
 -- The messages of these entries.
-select t.bucket, t.ts, t.seq, coalesce(t.id, ''), e.`key`, t.topic, t.headers, t.payload, e.parked_key is not null, e.attempts, e.since
+select t.bucket, t.ts, e.seq, coalesce(t.id, ''), e.`key`, t.topic, t.headers, t.payload, e.parked_key is not null, e.attempts, e.since
   from {schema}.entries e
-  join {table} t on t.seq = e.seq
+  join {table} t on {same_e}
  where e.subscription_id = {sub} and e.seq in ({seqs})

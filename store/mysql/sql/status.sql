@@ -8,8 +8,8 @@ select s.id, s.name, s.settled + coalesce((select sum(greatest(p.settled, 0)) fr
        + (select count(distinct coalesce(e.parked_key, e.hold)) from {schema}.entries e where e.subscription_id = s.id and (e.parked_key is not null or e.hold is not null)),
        (select count(distinct e.hold) from {schema}.entries e where e.subscription_id = s.id and e.hold is not null),
        exists (select 1 from {schema}.entries e where e.subscription_id = s.id and e.state = 3),
-       (select count(*) from {table} t where not exists (select 1 from {schema}.entries e where e.subscription_id = s.id and e.seq = t.seq)),
-       (select min(t.ts) from {table} t where not exists (select 1 from {schema}.entries e where e.subscription_id = s.id and e.seq = t.seq)),
+       (select count(*) from {table} t where not exists (select 1 from {schema}.entries e where e.subscription_id = s.id and {entry})),
+       (select min({oldest}) from {table} t where not exists (select 1 from {schema}.entries e where e.subscription_id = s.id and {entry})),
        utc_timestamp(6)
   from {schema}.subscriptions s
  where s.outbox_id = {outbox}

@@ -1,0 +1,243 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/penstock/penstock"
+	"github.com/penstock/penstock/internal/adopted"
+	"github.com/penstock/penstock/internal/driver"
+	"github.com/penstock/penstock/internal/tables"
+)
+
+// AdoptConfig describes a table that somebody else made.
+type AdoptConfig = adopted.Config
+
+// Adopted is such a table, and the subscription that reads it.
+type Adopted = tables.Adopted
+
+// Adopt prepares a subscription over a table that somebody else made, in the URL's database unless its name says another. It does not connect: the
+// table is looked at by Check and by Subscribe. A config that cannot be used here is a *penstock.FieldError. Options.Margin and Options.Sweep are the config's.
+func Adopt(url string, opts Options, subscription string, c AdoptConfig) (*Adopted, error) {
+	c.SetDefaults()
+	opts.Margin, opts.Sweep = c.Margin, c.Sweep
+	s, err := Open(url, opts)
+	if err != nil {
+		return nil, err
+	}
+	t, err := tables.NewAdopted(onTables{s}, subscription, c, s.Close)
+	if err != nil {
+		_ = s.Close()
+	}
+	return t, err
+}
+
+// Adoptions are the subscriptions over adopted tables, by name.
+func (s *Store) Adoptions(ctx context.Context) ([]driver.Remembered, error) {
+	return tables.Adoptions(ctx, onTables{s})
+}
+
+// DropAdoption forgets a subscription over an adopted table, of which nothing but the name needs to be known.
+func (s *Store) DropAdoption(ctx context.Context, subscription string) error {
+	return tables.DropAdoption(ctx, onTables{s}, subscription)
+}
+
+// Source implements tables.AdoptDB.
+func (s onTables) Source(req penstock.Subscribe) (tables.AdoptedSource, *tables.Reader) {
+	src := &source{store: s.Store}
+	src.Reader = tables.NewReader(src, req)
+	return src, src.Reader
+}
+
+// LookAt implements tables.AdoptDB.
+func (s onTables) LookAt(ctx context.Context, names []string) (*tables.Relation, error) {
+	r := &tables.Relation{}
+	var schema any
+	if len(names) == 2 {
+		schema = names[0]
+	}
+	table, in := names[len(names)-1], ""
+	b := &batch{}
+	b.read(func(rows *sql.Rows) error { return rows.Scan(&in) },
+		"select table_schema from information_schema.tables where table_schema = coalesce(?, database()) and table_name = ? and table_type = 'BASE TABLE'", schema, table)
+	b.read(func(rows *sql.Rows) error {
+		c := tables.Column{}
+		var unsigned bool
+		err := rows.Scan(&c.Name, &c.Type, &unsigned, &c.Collation, &c.NotNull, &c.Limit)
+		c.Kind = kindOf(c.Type)
+		if unsigned {
+			c.Type += " unsigned"
+		}
+		if !strings.ContainsAny(c.Name, "?{") { // which mean something in a statement
+			r.Columns = append(r.Columns, c)
+		}
+		return err
+	}, `select column_name, data_type, column_type like '%unsigned%', coalesce(collation_name, ''), is_nullable = 'NO', coalesce(least(character_maximum_length, 100000), 0)
+		from information_schema.columns where table_schema = coalesce(?, database()) and table_name = ? order by ordinal_position`, schema, table)
+	b.read(func(rows *sql.Rows) error {
+		var index, column string
+		var unique bool
+		err := rows.Scan(&index, &unique, &column)
+		if n := len(r.Indexes); n == 0 || r.Indexes[n-1].Name != index {
+			r.Indexes = append(r.Indexes, tables.Index{Name: index, Unique: unique})
+		}
+		last := &r.Indexes[len(r.Indexes)-1]
+		last.Columns = append(last.Columns, column)
+		return err
+	}, `select index_name, non_unique = 0, case when sub_part is null then coalesce(column_name, '') else '' end
+		from information_schema.statistics where table_schema = coalesce(?, database()) and table_name = ? order by index_name, seq_in_index`, schema, table)
+	if err := s.ask(ctx, b); err != nil || in == "" || strings.ContainsAny(table+in, "?{") {
+		return nil, s.explain(err)
+	}
+	r.Source = quoted(in) + "." + quoted(table)
+	return r, nil
+}
+
+// kindOf is what a column of a type is good for.
+func kindOf(typ string) tables.Kind {
+	switch typ {
+	case "tinyint", "smallint", "mediumint", "int", "bigint":
+		return tables.Number
+	case "datetime", "timestamp":
+		return tables.Time
+	case "char", "varchar", "tinytext", "text", "mediumtext", "longtext":
+		return tables.Text
+	case "binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob":
+		return tables.Bytes
+	case "json":
+		return tables.JSON
+	}
+	return tables.Other
+}
+
+// Quote implements tables.Dialect.
+func (s onTables) Quote(name string) string { return quoted(name) }
+
+// Literal implements tables.Dialect: in hexadecimal, because a question mark would be an argument.
+func (s onTables) Literal(text string) string {
+	return "_utf8mb4 x'" + hex.EncodeToString([]byte(text)) + "'"
+}
+
+// AsText implements tables.Dialect.
+func (s onTables) AsText(c *tables.Column, value string) string {
+	switch c.Kind {
+	case tables.Bytes:
+		return "lower(hex(" + value + "))"
+	case tables.Text, tables.JSON: // by way of bytes: what is JSON would be a value in an array and not its text
+		return "convert(cast(convert(" + value + " using utf8mb4) as binary) using utf8mb4)"
+	}
+	return "cast(" + value + " as char character set utf8mb4)"
+}
+
+// AsBytes implements tables.Dialect.
+func (s onTables) AsBytes(c *tables.Column, value string) string {
+	switch {
+	case c == nil:
+		return "x''"
+	case c.Kind != tables.Bytes:
+		value = "cast(" + s.AsText(c, value) + " as binary)"
+	}
+	return "coalesce(" + value + ", x'')"
+}
+
+// AsTime implements tables.Dialect: a connection's time zone is UTC.
+func (s onTables) AsTime(c *tables.Column, value string) string {
+	if c == nil {
+		return "cast(null as datetime(6))"
+	}
+	return value
+}
+
+// AnyTime implements tables.Dialect.
+func (s onTables) AnyTime() string { return "timestamp'1970-01-01 00:00:00.000000'" }
+
+// FromTime implements tables.Dialect.
+func (s onTables) FromTime(_ *tables.Column, time string) string { return time }
+
+// FromText implements tables.Dialect.
+func (s onTables) FromText(c *tables.Column, text string) string {
+	switch {
+	case c.Kind == tables.Number && strings.HasSuffix(c.Type, "unsigned"):
+		return "cast(" + text + " as unsigned)"
+	case c.Kind == tables.Number:
+		return "cast(" + text + " as signed)"
+	case c.Kind == tables.Bytes:
+		return "unhex(" + text + ")"
+	case c.Type == "uuid":
+		return "cast(convert(" + text + " using utf8mb4) as uuid)"
+	case c.Collation != "":
+		charset, _, _ := strings.Cut(c.Collation, "_")
+		return "convert(" + text + " using " + charset + ") collate " + c.Collation
+	}
+	return text
+}
+
+// AsMicros implements tables.Dialect.
+func (s onTables) AsMicros(_ *tables.Column, value string) string {
+	return "cast(timestampdiff(microsecond, timestamp'1970-01-01 00:00:00', " + value + ") as char character set utf8mb4)"
+}
+
+// Concat implements tables.Dialect.
+func (s onTables) Concat(parts []string) string { return "concat(" + strings.Join(parts, ", ") + ")" }
+
+// Texts implements tables.Dialect.
+func (s onTables) Texts(parts []string) string {
+	return "json_array(" + strings.Join(parts, ", ") + ")"
+}
+
+// Kept implements tables.Dialect: as bytes, which no collation takes for each other.
+func (s onTables) Kept(text string) string { return "cast(" + text + " as binary)" }
+
+// Target implements tables.Dialect.
+func (s onTables) Target(name string) string { return "r." + quoted(name) }
+
+// Hint implements tables.Dialect.
+func (s onTables) Hint(i tables.Index) string { return " force index (" + quoted(i.Name) + ")" }
+
+// Now implements tables.Dialect.
+func (s onTables) Now(*tables.Column) string { return "utc_timestamp(6)" }
+
+// Cut implements tables.Dialect.
+func (s onTables) Cut(text string, most int) string { return fmt.Sprintf("left(%s, %d)", text, most) }
+
+// AdoptedWords implements tables.Dialect.
+func (s onTables) AdoptedWords(alone bool) map[string]tables.SQL {
+	words := map[string]tables.SQL{"beyond": "t.ord > {low}", "oldest": "t.written", "entry": "e.row_id = t.row_id", "entries": "entries_row", "landed": "t.row_id not in ({rows_in_flight})",
+		"order_t": "t.ord, t.tie", "order_c": "c.ord, c.tie", "order_m": "m.ord, m.tie", "more_t": ", t.ord, t.tie, t.row_id", "more_c": ", c.ts, c.ord, c.tie, c.row_id"}
+	if !alone {
+		words["entry"] += " and e.ts = t.ts"
+		words["landed"] = "(t.row_id not in ({rows_in_flight}) or t.ts not in ({times}))"
+	}
+	return words
+}
+
+// rowsOf is a table d of an adopted table's rows: their ids, when they are known by that too their times, and what else is told of them.
+func rowsOf(of tables.Args) (text string, args []any) {
+	times, seqs, ids := of["times"].([]time.Time), of["seqs"].([]int64), of["row_ids"].([]string)
+	errs, _ := of["errors"].([]string)
+	attempts, _ := of["attempts"].([]int64)
+	rows := make([][]any, len(ids))
+	for i, id := range ids {
+		rows[i] = []any{strings.Trim(at(times[i]), "'"), seqs[i], id}
+		if errs != nil {
+			rows[i] = append(rows[i], errs[i], attempts[i])
+		}
+	}
+	b, _ := json.Marshal(rows)
+	return "json_table(?, '$[*]' columns (ts datetime(6) path '$[0]', seq bigint path '$[1]', row_id varchar(700) path '$[2]', error text path '$[3]', attempts bigint path '$[4]')) d", []any{string(b)}
+}
+
+// inFlight are the ids of rows, for a list that has one that no row has.
+func inFlight(ids []string) (placeholders string, args []any) {
+	slices.Sort(ids)
+	if len(ids) == 0 {
+		return "x''", nil
+	}
+	return texts(ids)
+}

@@ -1,0 +1,3 @@
+update {rows} straight_join {source} r{hint} on {row}
+   set {forgiven}
+ where {allowed}
